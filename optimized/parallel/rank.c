@@ -1,0 +1,328 @@
+/* The driver of simulated ranks, and what rank code calls.  See rank.h. */
+#include "optimized/parallel/rank.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "optimized/parallel/shard.h"
+#include "optimized/parallel/transport_sim.h"
+#include "ref/problem.h"
+#include "ref/textbook.h"
+
+/* ---- options and the local implementation --------------------------------------------------- */
+
+enum { OPTION_RANKS, OPTION_LOCAL };
+
+const struct attn_option attn_parallel_options[] = {
+    [OPTION_RANKS] = {"ranks", 4, 1, ATTN_MAX_RANKS, NULL, "ranks that share the sequence"},
+    [OPTION_LOCAL] = {"local", 0, 0, 0, "@tiled-textbook",
+                      "what a rank runs on its piece; any single-process implementation "
+                      "(tiled-textbook unless given)"},
+    {0}};
+
+int attn_parallel_ranks(const struct attn_options *options)
+{
+    return (int)options->value[OPTION_RANKS];
+}
+
+const struct attn_impl *attn_parallel_local(const struct attn_options *options)
+{
+    return options->local != NULL ? options->local : &attn_impl_tiled_textbook;
+}
+
+enum attn_status attn_parallel_claims(const char *scheme, const struct attn_options *options,
+                                      unsigned caps, struct attn_error *err)
+{
+    const struct attn_impl *local = attn_parallel_local(options);
+    unsigned missing = caps & ~local->caps;
+    if (missing == 0)
+        return ATTN_OK;
+    return attn_fail(err, ATTN_ENOTSUP,
+                     "%s:local=%s does not claim '%s', which this needs: local=tiled-textbook "
+                     "would work",
+                     scheme, local->name, attn_cap_name((enum attn_cap)(missing & (0u - missing))));
+}
+
+enum attn_status attn_parallel_accepts(const char *scheme, const struct attn_options *options,
+                                       const struct attn_problem *part, struct attn_error *err)
+{
+    const struct attn_impl *local = attn_parallel_local(options);
+    struct attn_options preset;
+    if (local->ranks != NULL)
+        return attn_fail(err, ATTN_ENOTSUP,
+                         "%s:local=%s is parallel itself: a rank runs alone, so a single-process "
+                         "implementation such as tiled-textbook would work",
+                         scheme, local->name);
+    enum attn_status status =
+        attn_parallel_claims(scheme, options, attn_problem_needs(part) | ATTN_CAP_HARD, err);
+    if (status != ATTN_OK)
+        return status;
+    attn_options_preset(local, &preset);
+    return local->accepts != NULL ? local->accepts(part, &preset, err) : ATTN_OK;
+}
+
+enum attn_status attn_parallel_price(const struct attn_options *options,
+                                     const struct attn_problem *part, enum attn_pass pass,
+                                     struct attn_cost *cost, struct attn_error *err)
+{
+    const struct attn_impl *local = attn_parallel_local(options);
+    struct attn_options preset;
+    attn_options_preset(local, &preset);
+    return attn_price(local, &preset, part, pass, 0, cost, err);
+}
+
+int64_t attn_parallel_rescales(const struct attn_options *options, const struct attn_problem *part)
+{
+    const struct attn_impl *local = attn_parallel_local(options);
+    struct attn_options preset;
+    attn_options_preset(local, &preset);
+    return local->rescales != NULL ? local->rescales(part, &preset) : 0;
+}
+
+int64_t attn_parallel_merges(const struct attn_options *options, const struct attn_problem *part)
+{
+    const struct attn_impl *local = attn_parallel_local(options);
+    struct attn_options preset;
+    attn_options_preset(local, &preset);
+    return local->merges != NULL ? local->merges(part, &preset) : 0;
+}
+
+/* ---- what rank code calls ------------------------------------------------------------------- */
+
+void *attn_rank_take(struct attn_rank *rank, const char *name, int64_t count, int64_t size)
+{
+    return attn_ledger_take(rank->ledger, name, count, size, rank->error);
+}
+
+void attn_rank_give(struct attn_rank *rank, void *data)
+{
+    attn_ledger_give(rank->ledger, data);
+}
+
+static struct attn_ctx local_ctx(const struct attn_rank *rank, struct attn_options *preset)
+{
+    attn_options_preset(rank->local, preset);
+    return (struct attn_ctx){
+        .ledger = rank->ledger, .options = preset, .threads = 1, .error = rank->error};
+}
+
+enum attn_status attn_rank_forward(struct attn_rank *rank, const struct attn_problem *part,
+                                   const struct attn_forward *t)
+{
+    struct attn_options preset;
+    struct attn_ctx ctx = local_ctx(rank, &preset);
+    return attn_run_forward(rank->local, &ctx, part, t);
+}
+
+enum attn_status attn_rank_backward(struct attn_rank *rank, const struct attn_problem *part,
+                                    const struct attn_backward *t)
+{
+    struct attn_options preset;
+    struct attn_ctx ctx = local_ctx(rank, &preset);
+    return attn_run_backward(rank->local, &ctx, part, t);
+}
+
+/* ---- the driver ----------------------------------------------------------------------------- */
+
+enum { Q, K, V, O, LSE, DO, DLSE, DQ, DK, DV, TENSORS };
+
+/* A tensor of the whole problem and its shards.  role NONE: this pass does not have it. */
+struct dealt {
+    enum { NONE, INPUT, OUTPUT } role;
+    struct attn_view whole; /* of an input, only read */
+    struct attn_shards shards;
+};
+
+struct run {
+    const struct attn_scheme *scheme;
+    const struct attn_problem *problem;
+    struct attn_ctx *ctx;
+    enum attn_pass pass;
+    struct dealt tensor[TENSORS];
+    struct attn_ledger ledger;       /* of the driver: shards and book-keeping */
+    struct attn_ledger *rank_ledger; /* [ranks] */
+};
+
+static struct dealt input(const struct attn_cview *v)
+{
+    const int64_t *s = v->stride;
+    return (struct dealt){
+        .role = INPUT, .whole = {(void *)(uintptr_t)v->data, v->dtype, {s[0], s[1], s[2], s[3]}}};
+}
+
+static struct dealt output(const struct attn_view *v)
+{
+    return (struct dealt){.role = OUTPUT, .whole = *v};
+}
+
+/* Heads, tokens and width of each tensor: which of the problem's extents they are. */
+static void whole_extent(const struct attn_problem *p, int t, int64_t extent[4])
+{
+    int of_keys = t == K || t == V || t == DK || t == DV;
+    int of_features = t == Q || t == K || t == DQ || t == DK;
+    extent[0] = p->batch;
+    extent[1] = of_keys ? p->kv_heads : p->heads;
+    extent[2] = of_keys ? p->n_key : p->n_query;
+    extent[3] = t == LSE || t == DLSE ? 1 : of_features ? p->d_key : p->d_value;
+}
+
+static enum attn_status deal(struct run *x, int ranks)
+{
+    static const char *const name[TENSORS] = {"shard.q",   "shard.k",  "shard.v",    "shard.o",
+                                              "shard.lse", "shard.do", "shard.dlse", "shard.dq",
+                                              "shard.dk",  "shard.dv"};
+    const struct attn_problem *p = x->problem;
+    enum attn_status status = ATTN_OK;
+    for (int t = 0; t < TENSORS && status == ATTN_OK; t++) {
+        struct dealt *d = &x->tensor[t];
+        int64_t extent[4];
+        if (d->role == NONE)
+            continue;
+        whole_extent(p, t, extent);
+        enum attn_dtype dtype =
+            t == LSE || t == DLSE ? (p->dtype == ATTN_F64 ? ATTN_F64 : ATTN_F32) : p->dtype;
+        status =
+            attn_shards_take(&d->shards, &x->ledger, name[t], dtype, extent, ranks, x->ctx->error);
+        if (status == ATTN_OK && d->role == INPUT) {
+            struct attn_cview whole = attn_view_const(&d->whole);
+            attn_shards_scatter(&d->shards, &whole);
+        }
+    }
+    return status;
+}
+
+static struct attn_cview mine_in(const struct run *x, int t, int rank)
+{
+    if (x->tensor[t].role == NONE)
+        return (struct attn_cview){0};
+    return attn_shards_cview(&x->tensor[t].shards, rank);
+}
+
+static struct attn_view mine_out(const struct run *x, int t, int rank)
+{
+    return attn_shards_view(&x->tensor[t].shards, rank);
+}
+
+static enum attn_status rank_pass(const struct run *x, struct attn_rank *rank)
+{
+    int r = rank->transport->rank;
+    if (x->pass == ATTN_FORWARD) {
+        struct attn_forward mine = {mine_in(x, Q, r), mine_in(x, K, r), mine_in(x, V, r),
+                                    mine_out(x, O, r), mine_out(x, LSE, r)};
+        return x->scheme->forward(rank, x->problem, &mine);
+    }
+    struct attn_backward mine = {.q = mine_in(x, Q, r),
+                                 .k = mine_in(x, K, r),
+                                 .v = mine_in(x, V, r),
+                                 .o = mine_in(x, O, r),
+                                 .lse = mine_in(x, LSE, r),
+                                 .d_o = mine_in(x, DO, r),
+                                 .d_lse = mine_in(x, DLSE, r),
+                                 .dq = mine_out(x, DQ, r),
+                                 .dk = mine_out(x, DK, r),
+                                 .dv = mine_out(x, DV, r)};
+    return x->scheme->backward(rank, x->problem, &mine);
+}
+
+static double cpu_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void report_use(struct attn_rank_use *use, const struct attn_rank *rank, double seconds)
+{
+    const struct attn_ledger *ledger = rank->ledger;
+    use->n_live = ledger->n_at_peak;
+    memcpy(use->live, ledger->at_peak, sizeof use->live);
+    use->peak_bytes = ledger->peak;
+    use->bytes_sent = rank->transport->bytes_sent;
+    use->messages = rank->transport->messages;
+    use->cpu_seconds = seconds;
+}
+
+static enum attn_status rank_main(void *arg, struct attn_transport *t, struct attn_error *err)
+{
+    struct run *x = arg;
+    struct attn_rank rank = {t, &x->rank_ledger[t->rank], attn_parallel_local(x->ctx->options),
+                             err};
+    double start = cpu_seconds();
+    enum attn_status status = rank_pass(x, &rank);
+    if (x->ctx->ranks != NULL)
+        report_use(&x->ctx->ranks[t->rank], &rank, cpu_seconds() - start);
+    int64_t left = attn_ledger_clear(rank.ledger);
+    if (status == ATTN_OK && left > 0)
+        status = attn_fail(err, ATTN_EINTERNAL, "rank %d left %lld bytes behind", t->rank,
+                           (long long)left);
+    return status;
+}
+
+/* Run the ranks over shards that are there; whole tensors are out of bounds meanwhile. */
+static enum attn_status run_ranks(struct run *x, int ranks)
+{
+    struct attn_ctx *ctx = x->ctx;
+    struct attn_error own;
+    x->rank_ledger =
+        attn_ledger_take(&x->ledger, "rank.ledgers", ranks, sizeof *x->rank_ledger, &own);
+    if (x->rank_ledger == NULL)
+        return attn_fail(ctx->error, own.status, "%s", own.text);
+    for (int r = 0; r < ranks; r++)
+        attn_ledger_init(&x->rank_ledger[r], ctx->ledger);
+    struct attn_sim_body body = {rank_main, x};
+    if (ctx->seal != NULL)
+        ctx->seal->seal(ctx->seal->arg, 1);
+    enum attn_status status = attn_sim_run(&x->ledger, ranks, &body, ctx->error);
+    if (ctx->seal != NULL)
+        ctx->seal->seal(ctx->seal->arg, 0);
+    for (int r = 0; r < ranks; r++)
+        ctx->ledger->damaged += x->rank_ledger[r].damaged;
+    return status;
+}
+
+static enum attn_status drive(struct run *x)
+{
+    int ranks = attn_parallel_ranks(x->ctx->options);
+    attn_ledger_init(&x->ledger, x->ctx->ledger);
+    enum attn_status status = deal(x, ranks);
+    if (status == ATTN_OK)
+        status = run_ranks(x, ranks);
+    for (int t = 0; t < TENSORS && status == ATTN_OK; t++)
+        if (x->tensor[t].role == OUTPUT)
+            attn_shards_gather(&x->tensor[t].shards, &x->tensor[t].whole);
+    attn_ledger_clear(&x->ledger);
+    x->ctx->ledger->damaged += x->ledger.damaged;
+    return status;
+}
+
+enum attn_status attn_parallel_forward(const struct attn_scheme *scheme, struct attn_ctx *ctx,
+                                       const struct attn_problem *problem,
+                                       const struct attn_forward *t)
+{
+    struct run x = {.scheme = scheme, .problem = problem, .ctx = ctx, .pass = ATTN_FORWARD};
+    x.tensor[Q] = input(&t->q);
+    x.tensor[K] = input(&t->k);
+    x.tensor[V] = input(&t->v);
+    x.tensor[O] = output(&t->o);
+    x.tensor[LSE] = output(&t->lse);
+    return drive(&x);
+}
+
+enum attn_status attn_parallel_backward(const struct attn_scheme *scheme, struct attn_ctx *ctx,
+                                        const struct attn_problem *problem,
+                                        const struct attn_backward *t)
+{
+    struct run x = {.scheme = scheme, .problem = problem, .ctx = ctx, .pass = ATTN_BACKWARD};
+    x.tensor[Q] = input(&t->q);
+    x.tensor[K] = input(&t->k);
+    x.tensor[V] = input(&t->v);
+    x.tensor[O] = input(&t->o);
+    x.tensor[LSE] = input(&t->lse);
+    x.tensor[DO] = input(&t->d_o);
+    if (t->d_lse.data != NULL)
+        x.tensor[DLSE] = input(&t->d_lse);
+    x.tensor[DQ] = output(&t->dq);
+    x.tensor[DK] = output(&t->dk);
+    x.tensor[DV] = output(&t->dv);
+    return drive(&x);
+}

@@ -1,0 +1,85 @@
+/* Sequence parallelism, the part that all schemes share.
+ *
+ * A scheme is written as the code of one rank: it gets its own shards, its own ledger and a
+ * transport, and calls the local implementation (option local=) for every piece of arithmetic
+ * on scores.  What is global is done once, in rank.c: deal the tensors out, seal them, run the
+ * ranks, unseal, collect.
+ *
+ * Two ledgers keep apart what a rank is given and what it needs.  Shards of q k v o lse do dlse
+ * dq dk dv are inputs and outputs: a ledger of the driver holds them ("shard.q", ...).  A rank's own
+ * ledger holds what the scheme and the local implementation take, and that is the rank's price.
+ */
+#ifndef OPTIMIZED_PARALLEL_RANK_H
+#define OPTIMIZED_PARALLEL_RANK_H
+
+#include "optimized/parallel/transport.h"
+#include "ref/attn.h"
+#include "ref/ledger.h"
+
+struct attn_rank {
+    struct attn_transport *transport;
+    struct attn_ledger *ledger;
+    const struct attn_impl *local;
+    struct attn_error *error;
+};
+
+/* One rank's part of a pass.  mine: contiguous shards, [B, heads, tokens/P, width]. */
+struct attn_scheme {
+    enum attn_status (*forward)(struct attn_rank *rank, const struct attn_problem *whole,
+                                const struct attn_forward *mine);
+    enum attn_status (*backward)(struct attn_rank *rank, const struct attn_problem *whole,
+                                 const struct attn_backward *mine);
+};
+
+/* Run all ranks as threads.  ctx->ranks, if given, is filled in. */
+enum attn_status attn_parallel_forward(const struct attn_scheme *scheme, struct attn_ctx *ctx,
+                                       const struct attn_problem *problem,
+                                       const struct attn_forward *t);
+enum attn_status attn_parallel_backward(const struct attn_scheme *scheme, struct attn_ctx *ctx,
+                                        const struct attn_problem *problem,
+                                        const struct attn_backward *t);
+
+/* ---- for rank code ------------------------------------------------------------------------- */
+
+/* A buffer of the rank; count * size bytes.  NULL: rank->error is filled in. */
+void *attn_rank_take(struct attn_rank *rank, const char *name, int64_t count, int64_t size);
+void attn_rank_give(struct attn_rank *rank, void *data); /* NULL is legal */
+
+/* The local implementation on a piece of the problem; part->origin says which. */
+enum attn_status attn_rank_forward(struct attn_rank *rank, const struct attn_problem *part,
+                                   const struct attn_forward *t);
+enum attn_status attn_rank_backward(struct attn_rank *rank, const struct attn_problem *part,
+                                    const struct attn_backward *t);
+
+/* ---- for the records of schemes ------------------------------------------------------------ */
+
+#define ATTN_PARALLEL_CAPS                                                             \
+    (ATTN_CAP_F64 | ATTN_CAP_F32 | ATTN_CAP_BACKWARD | ATTN_CAP_GQA | ATTN_CAP_CROSS | \
+     ATTN_CAP_DV | ATTN_CAP_MASK | ATTN_CAP_HARD | ATTN_CAP_SOFTCAP | ATTN_CAP_ALIBI | \
+     ATTN_CAP_DLSE | ATTN_CAP_STRIDES)
+
+extern const struct attn_option attn_parallel_options[]; /* ranks, local */
+int attn_parallel_ranks(const struct attn_options *options);
+
+/* The implementation that a rank runs: local=, or tiled-textbook.  Its own options are preset. */
+const struct attn_impl *attn_parallel_local(const struct attn_options *options);
+
+/* ENOTSUP when the local implementation is itself parallel, does not hide hard, or cannot do this
+ * piece. */
+enum attn_status attn_parallel_accepts(const char *scheme, const struct attn_options *options,
+                                       const struct attn_problem *part, struct attn_error *err);
+
+/* ENOTSUP unless the local implementation claims all of caps. */
+enum attn_status attn_parallel_claims(const char *scheme, const struct attn_options *options,
+                                      unsigned caps, struct attn_error *err);
+
+/* cost(), rescales() and merges() of the local implementation for a piece. */
+enum attn_status attn_parallel_price(const struct attn_options *options,
+                                     const struct attn_problem *part, enum attn_pass pass,
+                                     struct attn_cost *cost, struct attn_error *err);
+int64_t attn_parallel_rescales(const struct attn_options *options, const struct attn_problem *part);
+int64_t attn_parallel_merges(const struct attn_options *options, const struct attn_problem *part);
+
+extern const struct attn_impl attn_impl_ulysses, attn_impl_ring;
+
+#endif

@@ -1,0 +1,459 @@
+/* ring: queries stay, keys and values travel.  Rank r has the queries, keys and values of its own
+ * stretch of tokens; in P steps it sees every block of keys once, and P-1 times it hands the
+ * block it holds to rank r+1 and gets the next from rank r-1.  At step s it holds block r-s.
+ *
+ * Forward.  Every block gives a partial (O, LSE) of the rank's queries; optimized/merge.h folds them.
+ *
+ * Backward.  With the LSE and O of the whole row, a block's part of the gradient needs no other
+ * block (Dao 2023, alg. 2):
+ *
+ *      P_ij = exp(S_ij - LSE_i)    dS_ij = P_ij (dO_i . v_j - D_i)    D_i = dO_i . O_i - dLSE_i
+ *
+ * so the local backward, given the global o and lse, yields exactly the terms of this block's pairs:
+ * dQ is summed where it is, and dK, dV are summed in two tensors that travel with their block, one
+ * hop more than K and V: the last one brings them home.
+ *
+ * A block that no query of the rank sees is not computed, but still travels: every rank does the
+ * same exchanges, whatever the mask (SP-21).
+ *
+ * Memory   forward: 2 blocks of K,V besides the own (1 for P = 2), one partial (O, LSE);
+ *          backward: the same blocks, one dK,dV on its way, one partial dQ, one partial dK,dV;
+ *          both plus what the local implementation takes for the largest pair of blocks.
+ * Sent     forward: P-1 times K,V;  backward: P-1 times K,V and P times dK,dV.
+ * Caveats  P must divide queries and keys.  Blocks are contiguous: under a causal mask the last rank
+ *          works on P blocks and the first on one.  No bias tensor: a rank would need its rows of an
+ *          L x L object.
+ * Source   Liu et al. 2023; bugs SP-16 to SP-22.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "optimized/merge.h"
+#include "optimized/parallel/rank.h"
+#include "optimized/parallel/shard.h"
+#include "ref/problem.h"
+
+/* ---- blocks --------------------------------------------------------------------------------- */
+
+/* Queries of rank r against the keys of block j. */
+static struct attn_problem part_of(const struct attn_problem *whole, int ranks, int r, int j)
+{
+    struct attn_problem part = *whole;
+    part.n_query = whole->n_query / ranks;
+    part.n_key = whole->n_key / ranks;
+    part.origin.query += r * part.n_query;
+    part.origin.key += j * part.n_key;
+    return part;
+}
+
+static int block_at(int ranks, int r, int step)
+{
+    return (r - step + ranks) % ranks;
+}
+
+/* Certainly nothing to see here, in any batch and head. */
+static int block_is_empty(const struct attn_problem *part)
+{
+    if (part->mask == NULL)
+        return part->n_query == 0 || part->n_key == 0;
+    int64_t batches = attn_mask_varies_by_batch(part->mask) ? part->batch : 1;
+    int64_t heads = attn_mask_varies_by_head(part->mask) ? part->heads : 1;
+    for (int64_t b = 0; b < batches && b < part->batch; b++)
+        for (int64_t h = 0; h < heads && h < part->heads; h++)
+            if (attn_problem_tile(part, b, h, 0, part->n_query, 0, part->n_key) != ATTN_TILE_EMPTY)
+                return 0;
+    return 1;
+}
+
+static enum attn_dtype lse_dtype(const struct attn_problem *p)
+{
+    return p->dtype == ATTN_F64 ? ATTN_F64 : ATTN_F32;
+}
+
+/* ---- the rank's state ----------------------------------------------------------------------- */
+
+/* A pair of tensors of the shape of a block of K and V: k in front, v behind it. */
+struct pair {
+    void *k, *v;
+};
+
+struct ring {
+    struct attn_rank *rank;
+    const struct attn_problem *whole;
+    struct attn_problem part; /* of the current step */
+    int ranks, r;
+    int64_t rows;                     /* B * H * Lq/P */
+    int64_t n_k, n_v, size;           /* elements of a block of K, of V; bytes of an element */
+    struct pair own, travel[2], held; /* K,V: this rank's, two slots, the current one */
+};
+
+static struct ring open_ring(struct attn_rank *rank, const struct attn_problem *whole,
+                             const struct attn_cview *k, const struct attn_cview *v)
+{
+    int ranks = rank->transport->size;
+    int64_t keys = whole->batch * whole->kv_heads * (whole->n_key / ranks);
+    struct ring x = {.rank = rank, .whole = whole, .ranks = ranks, .r = rank->transport->rank};
+    x.rows = whole->batch * whole->heads * (whole->n_query / ranks);
+    x.n_k = keys * whole->d_key;
+    x.n_v = keys * whole->d_value;
+    x.size = (int64_t)attn_dtype_size(whole->dtype);
+    x.own = x.held = (struct pair){(void *)(uintptr_t)k->data, (void *)(uintptr_t)v->data};
+    return x;
+}
+
+static enum attn_status take_pair(struct ring *x, const char *name, struct pair *pair)
+{
+    char *data = attn_rank_take(x->rank, name, x->n_k + x->n_v, x->size);
+    if (data == NULL)
+        return x->rank->error->status;
+    *pair = (struct pair){data, data + x->n_k * x->size};
+    return ATTN_OK;
+}
+
+/* A hop sends from one slot and receives into the other; the first sends the rank's own block. */
+static enum attn_status take_travel(struct ring *x)
+{
+    enum attn_status status = ATTN_OK;
+    for (int slot = 0; slot < 2 && slot < x->ranks - 1 && status == ATTN_OK; slot++)
+        status = take_pair(x, "kv.travel", &x->travel[slot]);
+    return status;
+}
+
+static void give_travel(struct ring *x)
+{
+    attn_rank_give(x->rank, x->travel[1].k);
+    attn_rank_give(x->rank, x->travel[0].k);
+}
+
+/* Send a pair to the next rank, receive one from the previous rank. */
+static enum attn_status hop(struct ring *x, enum attn_tag_kind kind_k, enum attn_tag_kind kind_v,
+                            int step, const struct pair *from, const struct pair *to)
+{
+    int next = (x->r + 1) % x->ranks, previous = (x->r + x->ranks - 1) % x->ranks;
+    struct attn_piece k = attn_piece_whole(x->n_k * x->size);
+    struct attn_piece v = attn_piece_whole(x->n_v * x->size);
+    struct attn_send send[] = {{next, attn_tag(kind_k, step), from->k, k, 0},
+                               {next, attn_tag(kind_v, step), from->v, v, 0}};
+    struct attn_receive receive[] = {{previous, attn_tag(kind_k, step), to->k, k, 0},
+                                     {previous, attn_tag(kind_v, step), to->v, v, 0}};
+    return attn_exchange(x->rank->transport, send, 2, receive, 2, x->rank->error);
+}
+
+static enum attn_status hop_keys(struct ring *x, int step)
+{
+    struct pair to = x->travel[step % 2];
+    enum attn_status status = hop(x, ATTN_TAG_K, ATTN_TAG_V, step, &x->held, &to);
+    x->held = to;
+    return status;
+}
+
+static struct attn_cview key_view(const struct ring *x, const void *data, int64_t width)
+{
+    return attn_packed_cview(data, x->part.dtype, x->part.kv_heads, x->part.n_key, width);
+}
+
+/* ---- forward -------------------------------------------------------------------------------- */
+
+/* The empty set of keys: (0, -inf). */
+static void set_neutral(const struct ring *x, const struct attn_forward *t)
+{
+    memset(t->o.data, 0, (size_t)(x->rows * x->part.d_value * x->size));
+    for (int64_t i = 0; i < x->rows; i++)
+        if (t->lse.dtype == ATTN_F64)
+            ((double *)t->lse.data)[i] = -HUGE_VAL;
+        else
+            ((float *)t->lse.data)[i] = -INFINITY;
+}
+
+/* sum := sum merged with part, row by row. */
+static void merge_rows(const struct ring *x, const struct attn_forward *sum,
+                       const struct attn_forward *part)
+{
+    int64_t n = x->part.d_value;
+    for (int64_t i = 0; i < x->rows; i++)
+        if (x->part.dtype == ATTN_F64)
+            attn_merge_f64((double *)sum->o.data + i * n, (double *)sum->lse.data + i,
+                           (const double *)part->o.data + i * n,
+                           ((const double *)part->lse.data)[i], n);
+        else
+            attn_merge_f32((float *)sum->o.data + i * n, (float *)sum->lse.data + i,
+                           (const float *)part->o.data + i * n, ((const float *)part->lse.data)[i],
+                           n);
+}
+
+/* The block held now.  The first block's result is the sum so far; later ones go to `partial` first. */
+static enum attn_status forward_step(struct ring *x, int step, const struct attn_forward *mine,
+                                     const struct attn_forward *partial)
+{
+    x->part = part_of(x->whole, x->ranks, x->r, block_at(x->ranks, x->r, step));
+    if (block_is_empty(&x->part)) {
+        if (step == 0)
+            set_neutral(x, mine);
+        return ATTN_OK;
+    }
+    struct attn_forward t = step == 0 ? *mine : *partial;
+    t.q = mine->q;
+    t.k = key_view(x, x->held.k, x->part.d_key);
+    t.v = key_view(x, x->held.v, x->part.d_value);
+    enum attn_status status = attn_rank_forward(x->rank, &x->part, &t);
+    if (status == ATTN_OK && step > 0)
+        merge_rows(x, mine, &t);
+    return status;
+}
+
+static enum attn_status take_partial(struct ring *x, const struct attn_forward *mine,
+                                     struct attn_forward *partial)
+{
+    *partial = *mine; /* types and strides */
+    int64_t lse_size = (int64_t)attn_dtype_size(mine->lse.dtype);
+    partial->o.data = attn_rank_take(x->rank, "o.partial", x->rows * x->whole->d_value, x->size);
+    if (partial->o.data == NULL)
+        return x->rank->error->status;
+    partial->lse.data = attn_rank_take(x->rank, "lse.partial", x->rows, lse_size);
+    return partial->lse.data != NULL ? ATTN_OK : x->rank->error->status;
+}
+
+static enum attn_status rank_forward(struct attn_rank *rank, const struct attn_problem *whole,
+                                     const struct attn_forward *mine)
+{
+    struct ring x = open_ring(rank, whole, &mine->k, &mine->v);
+    struct attn_forward partial = {0};
+    enum attn_status status = take_travel(&x);
+    if (status == ATTN_OK && x.ranks > 1)
+        status = take_partial(&x, mine, &partial);
+    for (int step = 0; step < x.ranks && status == ATTN_OK; step++) {
+        status = forward_step(&x, step, mine, &partial);
+        if (status == ATTN_OK && step < x.ranks - 1)
+            status = hop_keys(&x, step);
+    }
+    attn_rank_give(rank, partial.lse.data);
+    attn_rank_give(rank, partial.o.data);
+    give_travel(&x);
+    return status;
+}
+
+/* ---- backward ------------------------------------------------------------------------------- */
+
+static void add(void *to, const void *from, int64_t n, enum attn_dtype dtype)
+{
+    for (int64_t c = 0; c < n; c++)
+        if (dtype == ATTN_F64)
+            ((double *)to)[c] += ((const double *)from)[c];
+        else
+            ((float *)to)[c] += ((const float *)from)[c];
+}
+
+/* Gradients on their way.  The travelling sum needs two places, one to send from and one to receive
+ * into; the rank's dk and dv are one of them, and they are the one into which the last hop goes. */
+struct gradients {
+    struct pair home, travel, partial;
+    void *dq_partial;
+};
+
+/* Where the travelling dK,dV are during a step; step P is after the last hop. */
+static const struct pair *sum_at(const struct ring *x, const struct gradients *g, int step)
+{
+    return x->ranks == 1 || (x->ranks - step) % 2 == 0 ? &g->home : &g->travel;
+}
+
+static enum attn_status take_gradients(struct ring *x, struct gradients *g)
+{
+    enum attn_status status = take_pair(x, "dkv.travel", &g->travel);
+    if (status == ATTN_OK)
+        status = take_pair(x, "dkv.partial", &g->partial);
+    if (status != ATTN_OK)
+        return status;
+    g->dq_partial = attn_rank_take(x->rank, "dq.partial", x->rows * x->whole->d_key, x->size);
+    return g->dq_partial != NULL ? ATTN_OK : x->rank->error->status;
+}
+
+/* The block held now: the first block's gradients start the sums, later ones are added to them. */
+static enum attn_status backward_step(struct ring *x, int step, const struct attn_backward *mine,
+                                      const struct gradients *g)
+{
+    const struct pair *sum = sum_at(x, g, step);
+    int64_t n_q = x->rows * x->whole->d_key;
+    x->part = part_of(x->whole, x->ranks, x->r, block_at(x->ranks, x->r, step));
+    if (block_is_empty(&x->part)) {
+        if (step == 0) {
+            memset(mine->dq.data, 0, (size_t)(n_q * x->size));
+            memset(sum->k, 0, (size_t)(x->n_k * x->size));
+            memset(sum->v, 0, (size_t)(x->n_v * x->size));
+        }
+        return ATTN_OK;
+    }
+    const struct pair *to = step == 0 ? sum : &g->partial;
+    struct attn_backward t = *mine; /* the global o and lse among them */
+    t.k = key_view(x, x->held.k, x->part.d_key);
+    t.v = key_view(x, x->held.v, x->part.d_value);
+    t.dq.data = step == 0 ? mine->dq.data : g->dq_partial;
+    t.dk.data = to->k;
+    t.dv.data = to->v;
+    enum attn_status status = attn_rank_backward(x->rank, &x->part, &t);
+    if (status == ATTN_OK && step > 0) {
+        add(mine->dq.data, g->dq_partial, n_q, x->part.dtype);
+        add(sum->k, g->partial.k, x->n_k, x->part.dtype);
+        add(sum->v, g->partial.v, x->n_v, x->part.dtype);
+    }
+    return status;
+}
+
+static enum attn_status rank_backward(struct attn_rank *rank, const struct attn_problem *whole,
+                                      const struct attn_backward *mine)
+{
+    struct ring x = open_ring(rank, whole, &mine->k, &mine->v);
+    struct gradients g = {.home = {mine->dk.data, mine->dv.data}};
+    enum attn_status status = take_travel(&x);
+    if (status == ATTN_OK && x.ranks > 1)
+        status = take_gradients(&x, &g);
+    for (int step = 0; step < x.ranks && status == ATTN_OK; step++) {
+        status = backward_step(&x, step, mine, &g);
+        if (status == ATTN_OK && step < x.ranks - 1)
+            status = hop_keys(&x, step);
+        if (status == ATTN_OK && x.ranks > 1)
+            status = hop(&x, ATTN_TAG_DK, ATTN_TAG_DV, step, sum_at(&x, &g, step),
+                         sum_at(&x, &g, step + 1));
+    }
+    attn_rank_give(rank, g.dq_partial);
+    attn_rank_give(rank, g.partial.k);
+    attn_rank_give(rank, g.travel.k);
+    give_travel(&x);
+    return status;
+}
+
+/* ---- the record ----------------------------------------------------------------------------- */
+
+static const struct attn_scheme scheme = {rank_forward, rank_backward};
+
+static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                const struct attn_forward *t)
+{
+    return attn_parallel_forward(&scheme, ctx, p, t);
+}
+
+static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                 const struct attn_backward *t)
+{
+    return attn_parallel_backward(&scheme, ctx, p, t);
+}
+
+static enum attn_status accepts(const struct attn_problem *p, const struct attn_options *options,
+                                struct attn_error *err)
+{
+    int ranks = attn_parallel_ranks(options);
+    const struct attn_divisible of[] = {{"queries", p->n_query}, {"keys", p->n_key}};
+    enum attn_status status = attn_shards_check("ring", ranks, of, 2, err);
+    for (int r = 0; r < ranks && status == ATTN_OK; r++)
+        for (int j = 0; j < ranks && status == ATTN_OK; j++) {
+            struct attn_problem part = part_of(p, ranks, r, j);
+            status = attn_parallel_accepts("ring", options, &part, err);
+        }
+    return status;
+}
+
+/* A term of a row's sum belongs to one block and is rescaled there only. */
+static int64_t rescales(const struct attn_problem *p, const struct attn_options *options)
+{
+    int ranks = attn_parallel_ranks(options);
+    int64_t most = 0;
+    for (int r = 0; r < ranks; r++)
+        for (int j = 0; j < ranks; j++) {
+            struct attn_problem part = part_of(p, ranks, r, j);
+            int64_t n = attn_parallel_rescales(options, &part);
+            most = n > most ? n : most;
+        }
+    return most;
+}
+
+/* Blocks after the first are merged, or in the backward added, one by one. */
+static int64_t merges(const struct attn_problem *p, const struct attn_options *options)
+{
+    int ranks = attn_parallel_ranks(options);
+    int64_t most = 0;
+    for (int r = 0; r < ranks; r++)
+        for (int j = 0; j < ranks; j++) {
+            struct attn_problem part = part_of(p, ranks, r, j);
+            int64_t n = attn_parallel_merges(options, &part);
+            most = n > most ? n : most;
+        }
+    return most + ranks - 1;
+}
+
+/* Local costs of all blocks that a rank computes: flops add up, and of the live sets the largest
+ * counts, the first of them in a tie, as on a ledger. */
+static enum attn_status price_blocks(const struct attn_problem *p,
+                                     const struct attn_options *options, enum attn_pass pass,
+                                     int rank, double merge_flops, struct attn_cost *largest,
+                                     struct attn_error *err)
+{
+    int ranks = attn_parallel_ranks(options), counted = 0;
+    double flops = 0;
+    memset(largest, 0, sizeof *largest);
+    for (int step = 0; step < ranks; step++) {
+        struct attn_problem part = part_of(p, ranks, rank, block_at(ranks, rank, step));
+        struct attn_cost local;
+        if (block_is_empty(&part))
+            continue;
+        enum attn_status status = attn_parallel_price(options, &part, pass, &local, err);
+        if (status != ATTN_OK)
+            return status;
+        flops += local.flops + (step > 0 ? merge_flops : 0);
+        counted |= local.counted;
+        if (local.peak_bytes > largest->peak_bytes)
+            *largest = local;
+    }
+    largest->flops = flops;
+    largest->counted = counted;
+    return ATTN_OK;
+}
+
+static enum attn_status cost(const struct attn_problem *p, const struct attn_options *options,
+                             enum attn_pass pass, int rank, struct attn_cost *cost,
+                             struct attn_error *err)
+{
+    int64_t ranks = attn_parallel_ranks(options), some = ranks > 1, b = pass == ATTN_BACKWARD;
+    int64_t e = (int64_t)attn_dtype_size(p->dtype), e_lse = (int64_t)attn_dtype_size(lse_dtype(p));
+    int64_t rows = p->batch * p->heads * (p->n_query / ranks);
+    int64_t kv = p->batch * p->kv_heads * (p->n_key / ranks) * (p->d_key + p->d_value);
+    const struct {
+        const char *name;
+        int64_t count, size;
+    } held[] = {{"kv.travel", (ranks > 2 ? 2 : some) * kv, e},
+                {"o.partial", some * !b * rows * p->d_value, e},
+                {"lse.partial", some * !b * rows, e_lse},
+                {"dkv.travel", some * b * kv, e},
+                {"dkv.partial", some * b * kv, e},
+                {"dq.partial", some * b * rows * p->d_key, e}};
+    /* a merge: w1 o + w2 o2; a sum of gradients: one add an element */
+    double merge = b ? (double)(rows * p->d_key + kv) : 3.0 * (double)(rows * p->d_value);
+    struct attn_cost local;
+    enum attn_status status = price_blocks(p, options, pass, rank, merge, &local, err);
+    for (size_t i = 0; i < sizeof held / sizeof *held && status == ATTN_OK; i++)
+        status = attn_cost_add(cost, held[i].name, held[i].count, held[i].size, err);
+    for (int i = 0; i < local.n_live && status == ATTN_OK; i++)
+        status = attn_cost_add(cost, local.live[i].name, local.live[i].bytes, 1, err);
+    if (status != ATTN_OK)
+        return status;
+    cost->flops = local.flops;
+    cost->counted = local.counted;
+    /* K and V: P-1 hops.  dK and dV: P hops, the last one home. */
+    cost->bytes_sent = (ranks - 1) * kv * e + some * b * ranks * kv * e;
+    cost->messages = 2 * (ranks - 1) + some * b * 2 * ranks;
+    return ATTN_OK;
+}
+
+const struct attn_impl attn_impl_ring = {
+    .name = "ring",
+    .summary = "queries stay, K and V travel; partial results are merged by LSE (no bias tensor: "
+               "its rows of L x L are no shard of a sequence)",
+    .family = "sequence-parallel",
+    .caps = ATTN_PARALLEL_CAPS,
+    .options = attn_parallel_options,
+    .ranks = attn_parallel_ranks,
+    .rescales = rescales,
+    .merges = merges,
+    .accepts = accepts,
+    .cost = cost,
+    .forward = forward,
+    .backward = backward,
+};

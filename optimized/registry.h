@@ -1,0 +1,30 @@
+/* The list of implementations and the spec strings that name them.
+ *
+ *   spec  =  NAME [":" option "=" value ("," option "=" value)*]
+ *   "dense"   "dense:mask=int32"   "tiled-textbook:br=16,bc=64"   "ring:ranks=4,local=dense"
+ *
+ * optimized/impls.def holds one line for each; its order is the order of every table and legend.
+ */
+#ifndef OPTIMIZED_REGISTRY_H
+#define OPTIMIZED_REGISTRY_H
+
+#include "ref/attn.h"
+
+int attn_impl_count(void);
+const struct attn_impl *attn_impl_at(int index);          /* 0 <= index < count */
+const struct attn_impl *attn_impl_find(const char *name); /* NULL when there is none */
+
+/* What a spec string names: an implementation with a value for each of its options. */
+struct attn_spec {
+    const struct attn_impl *impl;
+    struct attn_options options;
+};
+
+/* EINVAL with a message that names the implementations, the options or the values there are. */
+enum attn_status attn_spec_parse(const char *text, struct attn_spec *spec, struct attn_error *err);
+
+/* The shortest string that parses to the same spec: options at their preset are left out.
+ * Always terminates text; returns the length that was needed. */
+int attn_spec_print(const struct attn_spec *spec, char *text, size_t size);
+
+#endif

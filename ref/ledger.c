@@ -1,0 +1,167 @@
+/* See ledger.h.  Small blocks come from aligned_alloc, large ones from mmap: glibc keeps freed heap memory for
+ * itself, and a recorder that reads resident memory would then see the past. */
+#include "ref/ledger.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    ALIGN = 64,
+    ZONE = 64,          /* bytes after each block that nobody may write */
+    BY_MAP = 64 * 1024, /* blocks of this size and more come from mmap */
+    ZONE_BYTE = 0xA5
+};
+
+void attn_ledger_init(struct attn_ledger *ledger, struct attn_ledger *parent)
+{
+    memset(ledger, 0, sizeof *ledger);
+    ledger->parent = parent;
+    ledger->fail_at = -1;
+    ledger->limit = -1;
+    if (parent != NULL)
+        ledger->poison = parent->poison;
+}
+
+static size_t block_size(size_t bytes)
+{
+    return (bytes + ZONE + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static void *block_get(size_t bytes)
+{
+    if (bytes < BY_MAP)
+        return aligned_alloc(ALIGN, block_size(bytes));
+    void *data =
+        mmap(NULL, block_size(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return data != MAP_FAILED ? data : NULL;
+}
+
+static void block_drop(void *data, size_t bytes)
+{
+    if (bytes < BY_MAP)
+        free(data);
+    else
+        munmap(data, block_size(bytes));
+}
+
+/* Totals travel up to the parents, which other threads may be changing too. */
+static void add_total(struct attn_ledger *ledger, int64_t bytes)
+{
+    for (; ledger != NULL; ledger = ledger->parent) {
+        int64_t now = atomic_fetch_add(&ledger->now, bytes) + bytes;
+        int64_t peak = atomic_load(&ledger->peak);
+        while (now > peak && !atomic_compare_exchange_weak(&ledger->peak, &peak, now))
+            ;
+    }
+}
+
+static int find_account(struct attn_ledger *ledger, const char *name)
+{
+    for (int a = 0; a < ledger->n_accounts; a++)
+        if (strcmp(ledger->account[a].name, name) == 0)
+            return a;
+    if (ledger->n_accounts == ATTN_MAX_ACCOUNTS)
+        return -1;
+    ledger->account[ledger->n_accounts] = (struct attn_account){name, 0};
+    return ledger->n_accounts++;
+}
+
+static void remember_peak(struct attn_ledger *ledger)
+{
+    ledger->n_at_peak = 0;
+    for (int a = 0; a < ledger->n_accounts; a++)
+        if (ledger->account[a].bytes > 0)
+            ledger->at_peak[ledger->n_at_peak++] = ledger->account[a];
+}
+
+static struct attn_ledger_block *free_slot(struct attn_ledger *ledger)
+{
+    for (int s = 0; s < ATTN_LEDGER_BLOCKS; s++)
+        if (ledger->block[s].data == NULL)
+            return &ledger->block[s];
+    return NULL;
+}
+
+static int above_limit(const struct attn_ledger *ledger, int64_t bytes)
+{
+    for (; ledger != NULL; ledger = ledger->parent)
+        if (ledger->limit >= 0 && bytes > ledger->limit - ledger->now)
+            return 1;
+    return 0;
+}
+
+void *attn_ledger_take(struct attn_ledger *ledger, const char *name, int64_t count, int64_t size,
+                       struct attn_error *err)
+{
+    int64_t bytes, own_peak = ledger->peak;
+    if (count < 0 || size < 0 || __builtin_mul_overflow(count, size, &bytes) ||
+        bytes > INT64_MAX / 2) {
+        attn_fail(err, ATTN_EINVAL, "buffer '%s' of %lld x %lld bytes exceeds 64 bits", name,
+                  (long long)count, (long long)size);
+        return NULL;
+    }
+    struct attn_ledger_block *slot = free_slot(ledger);
+    int account = find_account(ledger, name);
+    if (slot == NULL || account < 0) {
+        attn_fail(err, ATTN_EINTERNAL, "ledger full: no room for buffer '%s'", name);
+        return NULL;
+    }
+    void *data = NULL;
+    if (ledger->takes++ != ledger->fail_at && !above_limit(ledger, bytes))
+        data = block_get((size_t)bytes);
+    if (data == NULL) {
+        attn_fail(err, ATTN_ENOMEM, "no memory for buffer '%s': asked %lld bytes, %lld are live",
+                  name, (long long)bytes, (long long)ledger->now);
+        return NULL;
+    }
+    if (ledger->poison)
+        memset(data, 0xFF, (size_t)bytes);
+    memset((char *)data + bytes, ZONE_BYTE, ZONE);
+    *slot = (struct attn_ledger_block){data, (size_t)bytes, account};
+    ledger->account[account].bytes += bytes;
+    add_total(ledger, bytes);
+    if (ledger->peak > own_peak)
+        remember_peak(ledger);
+    return data;
+}
+
+static int zone_is_whole(const struct attn_ledger_block *block)
+{
+    const unsigned char *zone = (const unsigned char *)block->data + block->bytes;
+    for (int i = 0; i < ZONE; i++)
+        if (zone[i] != ZONE_BYTE)
+            return 0;
+    return 1;
+}
+
+static void drop(struct attn_ledger *ledger, struct attn_ledger_block *block)
+{
+    if (!zone_is_whole(block))
+        ledger->damaged++;
+    ledger->account[block->account].bytes -= (int64_t)block->bytes;
+    add_total(ledger, -(int64_t)block->bytes);
+    block_drop(block->data, block->bytes);
+    block->data = NULL;
+}
+
+void *attn_ledger_give(struct attn_ledger *ledger, void *data)
+{
+    for (int s = 0; data != NULL && s < ATTN_LEDGER_BLOCKS; s++)
+        if (ledger->block[s].data == data) {
+            drop(ledger, &ledger->block[s]);
+            break;
+        }
+    return NULL;
+}
+
+int64_t attn_ledger_clear(struct attn_ledger *ledger)
+{
+    int64_t left = 0;
+    for (int s = 0; s < ATTN_LEDGER_BLOCKS; s++)
+        if (ledger->block[s].data != NULL) {
+            left += (int64_t)ledger->block[s].bytes;
+            drop(ledger, &ledger->block[s]);
+        }
+    return left;
+}

@@ -1,0 +1,56 @@
+/* The ledger: every buffer of the library is taken here, by name.
+ *
+ * It answers three questions to the byte: how much is live now, how much was live at the peak,
+ * and what was it made of.  An implementation's cost() must give the same answers without
+ * running.  Bytes are the bytes asked for; blocks of 64 KiB and more come from mmap, so that a
+ * block's pages leave the process when the block does and resident memory can follow the ledger.
+ *
+ * One ledger belongs to one thread.  A ledger may have a parent (a rank's ledger reports to the
+ * process's); only the parent's totals are touched by several threads, atomically.
+ */
+#ifndef REF_LEDGER_H
+#define REF_LEDGER_H
+
+#include <stdatomic.h>
+
+#include "ref/attn.h"
+
+enum { ATTN_LEDGER_BLOCKS = 64 };
+
+struct attn_ledger_block {
+    void *data;
+    size_t bytes;
+    int account;
+};
+
+struct attn_ledger {
+    struct attn_ledger *parent;
+    _Atomic int64_t now, peak; /* bytes, including those of children */
+    int n_accounts, n_at_peak;
+    struct attn_account account[ATTN_MAX_ACCOUNTS]; /* live bytes by name             */
+    struct attn_account at_peak[ATTN_MAX_ACCOUNTS]; /* the live set when peak was set */
+    struct attn_ledger_block block[ATTN_LEDGER_BLOCKS];
+    int64_t takes;   /* calls of attn_ledger_take so far                                       */
+    int64_t fail_at; /* testing: the take with this number fails; -1 never                     */
+    int64_t limit;   /* refuse a take that would make more than so many bytes live; -1 none    */
+    int damaged;     /* blocks whose end was overwritten: found when the block is given back   */
+    int poison;      /* fill fresh blocks with a NaN pattern: buffers are not born zero        */
+};
+
+/* parent may be NULL.  Owns nothing until something is taken. */
+void attn_ledger_init(struct attn_ledger *ledger, struct attn_ledger *parent);
+
+/* count * size bytes, aligned to 64, contents unspecified.  name must outlive the ledger.
+ * A product of 0 gives a valid pointer that must not be read through.  NULL on failure, with err
+ * filled: ENOMEM (what was asked, what is live), EINVAL on overflow. */
+void *attn_ledger_take(struct attn_ledger *ledger, const char *name, int64_t count, int64_t size,
+                       struct attn_error *err);
+
+/* Give a block back.  NULL is legal.  Returns NULL, so that `p = attn_ledger_give(l, p)`. */
+void *attn_ledger_give(struct attn_ledger *ledger, void *data);
+
+/* Give back everything that is still live and return how many bytes that was: 0 unless
+ * somebody leaked, or left in the middle because of a failure. */
+int64_t attn_ledger_clear(struct attn_ledger *ledger);
+
+#endif

@@ -1,0 +1,114 @@
+/* See oracle.h. */
+#include "ref/oracle.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ref/problem.h"
+
+#define WIDE      double
+#define FN(name)  name##_double
+#define WIDE_EXP  exp
+#define WIDE_LOG  log
+#define WIDE_TANH tanh
+#define WIDE_ABS  fabs
+#include "ref/oracle_tmpl.h"
+#undef WIDE
+#undef FN
+#undef WIDE_EXP
+#undef WIDE_LOG
+#undef WIDE_TANH
+#undef WIDE_ABS
+#define WIDE      long double
+#define FN(name)  name##_long
+#define WIDE_EXP  expl
+#define WIDE_LOG  logl
+#define WIDE_TANH tanhl
+#define WIDE_ABS  fabsl
+#include "ref/oracle_tmpl.h"
+
+static int is_wide(const struct attn_problem *p)
+{
+    return p->dtype == ATTN_F64;
+}
+
+/* Hand out the next piece of the block, aligned for any of its types. */
+static void *piece(char **at, int64_t n, size_t size)
+{
+    void *here = *at;
+    *at += ((size_t)n * size + 15) / 16 * 16;
+    return here;
+}
+
+/* Lay the arrays out from `at` on; returns the end, so that laying out from NULL measures. */
+static char *lay_out(const struct attn_problem *p, struct attn_oracle_row *row, char *at)
+{
+    size_t wide = is_wide(p) ? sizeof(long double) : sizeof(double);
+    int64_t n = p->n_key;
+    double **const list[] = {&row->raw, &row->magnitude, &row->slope,        &row->bias, &row->s,
+                             &row->p,   &row->dp,        &row->dp_magnitude, &row->ds};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        *list[i] = piece(&at, n, sizeof(double));
+    row->key = piece(&at, n, sizeof(int64_t));
+    row->o = piece(&at, p->d_value, sizeof(double));
+    row->dq = piece(&at, p->d_key, sizeof(double));
+    row->wide_s = piece(&at, n, wide);
+    row->wide_p = piece(&at, n, wide);
+    row->wide_q = piece(&at, p->d_key, wide);
+    row->wide_do = piece(&at, p->d_value, wide);
+    row->wide_sum = piece(&at, 3 * row->width, wide);
+    row->wide_k = piece(&at, n * p->d_key, wide);
+    row->wide_v = piece(&at, n * p->d_value, wide);
+    return at;
+}
+
+enum attn_status attn_oracle_row_alloc(const struct attn_problem *p, struct attn_oracle_row *row,
+                                       struct attn_error *err)
+{
+    memset(row, 0, sizeof *row);
+    row->width = p->d_key > p->d_value ? p->d_key : p->d_value;
+    row->cached_batch = row->cached_head = -1;
+    char base[1];
+    size_t bytes = (size_t)(lay_out(p, row, base) - base);
+    row->block = malloc(bytes + 16);
+    if (row->block == NULL)
+        return attn_fail(err, ATTN_ENOMEM,
+                         "the oracle needs %zu bytes for one head's keys and values", bytes);
+    lay_out(p, row, (char *)row->block);
+    return ATTN_OK;
+}
+
+void attn_oracle_row_free(struct attn_oracle_row *row)
+{
+    free(row->block);
+    memset(row, 0, sizeof *row);
+}
+
+void attn_oracle_row_forward(const struct attn_problem *p, const struct attn_cview *q,
+                             const struct attn_cview *k, const struct attn_cview *v, int64_t b,
+                             int64_t h, int64_t i, struct attn_oracle_row *row)
+{
+    int64_t g = h / (p->heads / p->kv_heads);
+    row->n = 0;
+    for (int64_t j = 0; j < p->n_key; j++)
+        if (attn_problem_allows(p, b, h, i, j))
+            row->key[row->n++] = j;
+    if (is_wide(p)) {
+        load_head_long(p, k, v, b, g, row);
+        forward_long(p, q, b, h, i, row);
+    } else {
+        load_head_double(p, k, v, b, g, row);
+        forward_double(p, q, b, h, i, row);
+    }
+}
+
+void attn_oracle_row_backward(const struct attn_problem *p, const struct attn_cview *d_o,
+                              const struct attn_cview *d_lse, int64_t b, int64_t h, int64_t i,
+                              struct attn_oracle_row *row)
+{
+    if (is_wide(p))
+        backward_long(p, d_o, d_lse, b, h, i, row);
+    else
+        backward_double(p, d_o, d_lse, b, h, i, row);
+}

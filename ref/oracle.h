@@ -1,0 +1,59 @@
+/* The oracle: attention one row at a time, over the visible keys only, in a wider type.
+ *
+ * It shares no arithmetic with any implementation: no tiles, no rescaling, no storage types.
+ * Two passes over a row (maximum, then sums), compensated sums (Neumaier 1974) over the keys,
+ * double for problems stored in 32 bits or fewer, long double for f64.  Products of two stored
+ * f32 values are exact in double, so that a score's error is a few u(double) * |q||k|: 2^29
+ * times below what is judged with it.
+ *
+ * Rows are the unit because bounds, samples of rows at large L, and diagnosis all need p_ij and
+ * friends, and nothing of size L x L should exist to get them.
+ */
+#ifndef REF_ORACLE_H
+#define REF_ORACLE_H
+
+#include "ref/attn.h"
+
+/* Everything about one query row.  Arrays belong to the row object; [n] runs over the visible
+ * keys in increasing order. */
+struct attn_oracle_row {
+    int64_t n;         /* visible keys                                                   */
+    int64_t *key;      /* [n] their indices                                              */
+    double *raw;       /* [n] scale * q.k                                                */
+    double *magnitude; /* [n] |scale| * sum_c |q_c k_c|: what rounding of raw is relative to */
+    double *slope;     /* [n] d s / d raw: 1, or 1 - tanh^2 under a softcap              */
+    double *bias;      /* [n] the bias added                                             */
+    double *s;         /* [n] the final score                                            */
+    double *p;         /* [n] probability                                                */
+    double max, lse;   /* -inf when n = 0 or every score is -inf                         */
+    double *o;         /* [dv]                                                           */
+    /* after attn_oracle_row_backward: */
+    double *dp;           /* [n] dO . v_j                                                   */
+    double *dp_magnitude; /* [n] sum_c |dO_c v_jc|                                        */
+    double *ds;           /* [n] gradient with respect to the final score s (= dBias)       */
+    double delta;         /* D_i = dO . O - dLSE                                            */
+    double *dq;           /* [d]                                                            */
+    /* the oracle's own: a head's keys and values and a row's sums in the wide type */
+    void *wide_q, *wide_k, *wide_v, *wide_do, *wide_s, *wide_p, *wide_sum;
+    int64_t cached_batch, cached_head, width;
+    void *block;
+};
+
+/* Room for rows of one problem and one set of tensors (the keys and values of a head are kept
+ * between calls): O(Lk (d + dv)) numbers.  Free with attn_oracle_row_free. */
+enum attn_status attn_oracle_row_alloc(const struct attn_problem *problem,
+                                       struct attn_oracle_row *row, struct attn_error *err);
+void attn_oracle_row_free(struct attn_oracle_row *row);
+
+/* Fill the forward part of row (b,h,i).  Visibility is asked of attn_mask_allows, pair by pair:
+ * the oracle does not trust the derived forms. */
+void attn_oracle_row_forward(const struct attn_problem *problem, const struct attn_cview *q,
+                             const struct attn_cview *k, const struct attn_cview *v, int64_t b,
+                             int64_t h, int64_t i, struct attn_oracle_row *row);
+
+/* Then the backward part of the row just filled.  d_lse may have data == NULL. */
+void attn_oracle_row_backward(const struct attn_problem *problem, const struct attn_cview *d_o,
+                              const struct attn_cview *d_lse, int64_t b, int64_t h, int64_t i,
+                              struct attn_oracle_row *row);
+
+#endif

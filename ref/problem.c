@@ -1,0 +1,201 @@
+/* The problem: what is legal, what it asks for, and element access for those who are in no hurry. */
+#include "ref/problem.h"
+#include "ref/textbook.h"
+
+#include <math.h>
+#include <string.h>
+
+int64_t attn_product(int64_t a, int64_t b)
+{
+    int64_t product;
+    if (a < 0 || b < 0 || __builtin_mul_overflow(a, b, &product))
+        return -1;
+    return product;
+}
+
+/* a * b * c * d must fit 63 bits with room for a size in bytes. */
+static int extents_fit(int64_t a, int64_t b, int64_t c, int64_t d)
+{
+    int64_t n = attn_product(attn_product(a, b), attn_product(c, d));
+    return attn_product(n, 8) >= 0;
+}
+
+static enum attn_status check_extents(const struct attn_problem *p, struct attn_error *err)
+{
+    const struct {
+        const char *name;
+        int64_t value;
+    } extent[] = {{"batch", p->batch},     {"heads", p->heads}, {"kv_heads", p->kv_heads},
+                  {"n_query", p->n_query}, {"n_key", p->n_key}, {"d_key", p->d_key},
+                  {"d_value", p->d_value}};
+    for (size_t e = 0; e < sizeof extent / sizeof *extent; e++)
+        if (extent[e].value < 0)
+            return attn_fail(err, ATTN_EINVAL, "%s = %lld: extents start at 0", extent[e].name,
+                             (long long)extent[e].value);
+    if (p->kv_heads == 0 ? p->heads != 0 : p->heads % p->kv_heads != 0)
+        return attn_fail(err, ATTN_EINVAL,
+                         "%lld heads cannot share %lld kv heads: heads must be a multiple",
+                         (long long)p->heads, (long long)p->kv_heads);
+    int64_t width = p->d_key > p->d_value ? p->d_key : p->d_value;
+    if (!extents_fit(p->batch, p->heads, p->n_query, width) ||
+        !extents_fit(p->batch, p->kv_heads, p->n_key, width) ||
+        !extents_fit(p->batch, p->heads, p->n_query, p->n_key))
+        return attn_fail(
+            err, ATTN_EINVAL, "extents b%lld h%lld q%lld k%lld: a product exceeds 64 bits",
+            (long long)p->batch, (long long)p->heads, (long long)p->n_query, (long long)p->n_key);
+    return ATTN_OK;
+}
+
+static enum attn_status check_numbers(const struct attn_problem *p, struct attn_error *err)
+{
+    if (!isfinite(p->scale))
+        return attn_fail(err, ATTN_EINVAL, "scale = %g: must be finite; 1/sqrt(d) is usual",
+                         p->scale);
+    if (!(p->softcap >= 0 && isfinite(p->softcap)))
+        return attn_fail(err, ATTN_EINVAL, "softcap = %g: must be positive, or 0 for none",
+                         p->softcap);
+    if ((unsigned)p->dtype >= ATTN_DTYPES)
+        return attn_fail(err, ATTN_EINVAL, "dtype %d: f64, f32, bf16 and f16 exist", (int)p->dtype);
+    return ATTN_OK;
+}
+
+static enum attn_status check_bias(const struct attn_problem *p, struct attn_error *err)
+{
+    switch (p->bias.kind) {
+    case ATTN_BIAS_NONE:
+        return ATTN_OK;
+    case ATTN_BIAS_TENSOR:
+        if (p->bias.tensor.dtype != ATTN_F32 && p->bias.tensor.dtype != ATTN_F64)
+            return attn_fail(err, ATTN_EINVAL, "bias stored as %s: f32 or f64 would work",
+                             attn_dtype_name(p->bias.tensor.dtype));
+        return ATTN_OK;
+    case ATTN_BIAS_ALIBI:
+        if (p->bias.slope == NULL && p->heads > 0)
+            return attn_fail(err, ATTN_EINVAL, "ALiBi needs one slope for each of %lld heads",
+                             (long long)p->heads);
+        for (int64_t h = 0; h < p->heads; h++)
+            if (!isfinite(p->bias.slope[p->origin.head + h]))
+                return attn_fail(err, ATTN_EINVAL, "ALiBi slope of head %lld is %g: must be finite",
+                                 (long long)h, p->bias.slope[p->origin.head + h]);
+        return ATTN_OK;
+    }
+    return attn_fail(err, ATTN_EINVAL, "bias kind %d: none, tensor and alibi exist",
+                     (int)p->bias.kind);
+}
+
+static enum attn_status check_mask(const struct attn_problem *p, struct attn_error *err)
+{
+    const struct attn_origin *at = &p->origin;
+    if (at->batch < 0 || at->head < 0 || at->query < 0 || at->key < 0)
+        return attn_fail(err, ATTN_EINVAL, "origin (%lld,%lld,%lld,%lld): must not be negative",
+                         (long long)at->batch, (long long)at->head, (long long)at->query,
+                         (long long)at->key);
+    if (p->mask == NULL)
+        return ATTN_OK;
+    const struct attn_mask_shape *whole = attn_mask_shape(p->mask);
+    if (whole->batch - at->batch < p->batch || whole->heads - at->head < p->heads ||
+        whole->n_query - at->query < p->n_query || whole->n_key - at->key < p->n_key)
+        return attn_fail(err, ATTN_EINVAL,
+                         "mask made for b%lldh%lldq%lldk%lld does not cover b%lldh%lldq%lldk%lld",
+                         (long long)whole->batch, (long long)whole->heads,
+                         (long long)whole->n_query, (long long)whole->n_key, (long long)p->batch,
+                         (long long)p->heads, (long long)p->n_query, (long long)p->n_key);
+    return ATTN_OK;
+}
+
+enum attn_status attn_problem_check(const struct attn_problem *p, struct attn_error *err)
+{
+    enum attn_status status = check_extents(p, err);
+    if (status == ATTN_OK)
+        status = check_numbers(p, err);
+    if (status == ATTN_OK)
+        status = check_mask(p, err);
+    if (status == ATTN_OK)
+        status = check_bias(p, err);
+    return status;
+}
+
+unsigned attn_problem_needs(const struct attn_problem *p)
+{
+    unsigned needs = 1u << p->dtype;
+    if (p->kv_heads != p->heads)
+        needs |= ATTN_CAP_GQA;
+    if (p->n_query != p->n_key)
+        needs |= ATTN_CAP_CROSS;
+    if (p->d_key != p->d_value)
+        needs |= ATTN_CAP_DV;
+    if (p->mask != NULL && !attn_mask_is_none(p->mask))
+        needs |= ATTN_CAP_MASK;
+    if (p->softcap > 0)
+        needs |= ATTN_CAP_SOFTCAP;
+    if (p->bias.kind == ATTN_BIAS_TENSOR)
+        needs |= ATTN_CAP_BIAS;
+    if (p->bias.kind == ATTN_BIAS_ALIBI)
+        needs |= ATTN_CAP_ALIBI;
+    return needs;
+}
+
+int64_t attn_problem_all_pairs(const struct attn_problem *p, int *counted)
+{
+    int by_batch = p->mask != NULL && attn_mask_varies_by_batch(p->mask);
+    int by_head = p->mask != NULL && attn_mask_varies_by_head(p->mask);
+    int64_t pairs = 0;
+    for (int64_t b = 0; b < (by_batch ? p->batch : p->batch > 0); b++)
+        for (int64_t h = 0; h < (by_head ? p->heads : p->heads > 0); h++)
+            pairs += attn_problem_pairs(p, b, h, counted);
+    return pairs * (by_batch ? 1 : p->batch) * (by_head ? 1 : p->heads);
+}
+
+static double load(const void *data, enum attn_dtype dtype, int64_t at)
+{
+    if (dtype == ATTN_F64)
+        return ((const double *)data)[at];
+    return (double)((const float *)data)[at];
+}
+
+double attn_cview_get(const struct attn_cview *view, int64_t b, int64_t h, int64_t i, int64_t c)
+{
+    return load(view->data, view->dtype, attn_offset(view->stride, b, h, i) + c * view->stride[3]);
+}
+
+double attn_view_get(const struct attn_view *view, int64_t b, int64_t h, int64_t i, int64_t c)
+{
+    return load(view->data, view->dtype, attn_offset(view->stride, b, h, i) + c * view->stride[3]);
+}
+
+double attn_problem_bias(const struct attn_problem *p, int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    b += p->origin.batch, h += p->origin.head, i += p->origin.query, j += p->origin.key;
+    if (p->bias.kind == ATTN_BIAS_TENSOR)
+        return attn_cview_get(&p->bias.tensor, b, h, i, j);
+    if (p->bias.kind == ATTN_BIAS_ALIBI)
+        return -p->bias.slope[h] * fabs((double)(i + p->bias.offset - j));
+    return 0;
+}
+
+void attn_view_add(const struct attn_view *view, int64_t b, int64_t h, int64_t i, int64_t j,
+                   double x)
+{
+    int64_t at = attn_offset(view->stride, b, h, i) + j * view->stride[3];
+    if (view->dtype == ATTN_F64)
+        ((double *)view->data)[at] += x;
+    else
+        ((float *)view->data)[at] += (float)x;
+}
+
+void attn_dbias_clear(const struct attn_problem *p, const struct attn_view *dbias)
+{
+    if (dbias->data == NULL)
+        return;
+    const int64_t *stride = dbias->stride;
+    for (int64_t b = 0; b < (stride[0] != 0 ? p->batch : 1); b++)
+        for (int64_t h = 0; h < (stride[1] != 0 ? p->heads : 1); h++)
+            for (int64_t i = 0; i < (stride[2] != 0 ? p->n_query : 1); i++)
+                for (int64_t j = 0; j < (stride[3] != 0 ? p->n_key : 1); j++) {
+                    int64_t at = attn_offset(stride, b, h, i) + j * stride[3];
+                    if (dbias->dtype == ATTN_F64)
+                        ((double *)dbias->data)[at] = 0;
+                    else
+                        ((float *)dbias->data)[at] = 0;
+                }
+}

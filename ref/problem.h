@@ -1,0 +1,71 @@
+/* What implementations ask of a problem.  Indices are the problem's own: the origin (attn.h) is
+ * added here, so that a shard's code reads like a whole problem's. */
+#ifndef REF_PROBLEM_H
+#define REF_PROBLEM_H
+
+#include <math.h>
+
+#include "ref/attn.h"
+#include "ref/mask.h"
+
+static inline int attn_problem_allows(const struct attn_problem *p, int64_t b, int64_t h, int64_t i,
+                                      int64_t j)
+{
+    return attn_mask_allows(p->mask, p->origin.batch + b, p->origin.head + h, p->origin.query + i,
+                            p->origin.key + j);
+}
+
+/* The first run of visible keys of row i at or after `from`, cut to the problem's own keys. */
+static inline int attn_problem_next(const struct attn_problem *p, int64_t b, int64_t h, int64_t i,
+                                    int64_t from, int64_t *lo, int64_t *hi)
+{
+    if (p->mask == NULL) {
+        *lo = from;
+        *hi = p->n_key;
+        return from < p->n_key;
+    }
+    int64_t j0 = p->origin.key;
+    if (from >= p->n_key || !attn_mask_next(p->mask, p->origin.batch + b, p->origin.head + h,
+                                            p->origin.query + i, from + j0, lo, hi))
+        return 0;
+    *lo -= j0;
+    *hi = *hi - j0 < p->n_key ? *hi - j0 : p->n_key;
+    return *lo < p->n_key;
+}
+
+static inline enum attn_tile attn_problem_tile(const struct attn_problem *p, int64_t b, int64_t h,
+                                               int64_t i0, int64_t i1, int64_t j0, int64_t j1)
+{
+    return attn_mask_tile(p->mask, p->origin.batch + b, p->origin.head + h, p->origin.query + i0,
+                          p->origin.query + i1, p->origin.key + j0, p->origin.key + j1);
+}
+
+/* Visible pairs of one (batch, head); *counted as in attn_mask_count. */
+static inline int64_t attn_problem_pairs(const struct attn_problem *p, int64_t b, int64_t h,
+                                         int *counted)
+{
+    return attn_mask_count(p->mask, p->origin.batch + b, p->origin.head + h, p->origin.query,
+                           p->origin.query + p->n_query, p->origin.key, p->origin.key + p->n_key,
+                           counted);
+}
+
+/* Visible pairs of all batches and heads. */
+int64_t attn_problem_all_pairs(const struct attn_problem *p, int *counted);
+
+/* The bias of one pair, in double. */
+double attn_problem_bias(const struct attn_problem *p, int64_t b, int64_t h, int64_t i, int64_t j);
+
+/* a * b, or -1 when a factor is negative or the product exceeds int64. */
+int64_t attn_product(int64_t a, int64_t b);
+
+/* Offset, in elements, of [b,h,i,0] in a view. */
+static inline int64_t attn_offset(const int64_t stride[4], int64_t b, int64_t h, int64_t i)
+{
+    return b * stride[0] + h * stride[1] + i * stride[2];
+}
+
+/* One element of any view, as double.  For oracles and tests; kernels read their own type. */
+double attn_cview_get(const struct attn_cview *view, int64_t b, int64_t h, int64_t i, int64_t c);
+double attn_view_get(const struct attn_view *view, int64_t b, int64_t h, int64_t i, int64_t c);
+
+#endif

@@ -1,0 +1,280 @@
+/* Calling an implementation: every check in one place, so that implementations hold arithmetic
+ * only and no caller can reach one with a problem it does not claim. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ref/attn.h"
+#include "ref/ledger.h"
+#include "ref/problem.h"
+
+void attn_options_preset(const struct attn_impl *impl, struct attn_options *options)
+{
+    memset(options, 0, sizeof *options);
+    for (int o = 0; impl->options != NULL && impl->options[o].name != NULL; o++)
+        options->value[o] = impl->options[o].preset;
+}
+
+int attn_ranks(const struct attn_impl *impl, const struct attn_options *options)
+{
+    return impl->ranks != NULL ? impl->ranks(options) : 1;
+}
+
+enum attn_status attn_cost_add(struct attn_cost *cost, const char *name, int64_t count,
+                               int64_t size, struct attn_error *err)
+{
+    int64_t bytes = attn_product(count, size), sum;
+    if (bytes < 0 || __builtin_add_overflow(cost->peak_bytes, bytes, &sum))
+        return attn_fail(err, ATTN_EINVAL, "buffer '%s' of %lld x %lld bytes exceeds 64 bits", name,
+                         (long long)count, (long long)size);
+    cost->peak_bytes = sum;
+    if (bytes == 0) /* the ledger's live set does not list what has no bytes either */
+        return ATTN_OK;
+    for (int a = 0; a < cost->n_live; a++)
+        if (strcmp(cost->live[a].name, name) == 0) {
+            cost->live[a].bytes += bytes;
+            return ATTN_OK;
+        }
+    if (cost->n_live == ATTN_MAX_ACCOUNTS)
+        return attn_fail(err, ATTN_EINTERNAL, "more than %d named buffers", ATTN_MAX_ACCOUNTS);
+    cost->live[cost->n_live++] = (struct attn_account){name, bytes};
+    return ATTN_OK;
+}
+
+/* ---- refusals ----------------------------------------------------------------------------- */
+
+static enum attn_status check_needs(const struct attn_impl *impl, unsigned needs,
+                                    struct attn_error *err)
+{
+    unsigned missing = needs & ~impl->caps;
+    if (missing == 0)
+        return ATTN_OK;
+    if (missing & (ATTN_CAP_BF16 | ATTN_CAP_F16))
+        return attn_fail(err, ATTN_ENOTSUP,
+                         "%s does not store %s: f32 and f64 would work, convert the tensors first",
+                         impl->name, missing & ATTN_CAP_BF16 ? "bf16" : "f16");
+    char names[160] = "";
+    for (int bit = 0; bit < ATTN_CAPS; bit++)
+        if (missing & 1u << bit)
+            snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s",
+                     names[0] != '\0' ? ", " : "", attn_cap_name((enum attn_cap)(1u << bit)));
+    return attn_fail(err, ATTN_ENOTSUP, "%s does not claim: %s (attnlab list shows who does)",
+                     impl->name, names);
+}
+
+static enum attn_status check_request(const struct attn_impl *impl,
+                                      const struct attn_options *options,
+                                      const struct attn_problem *p, unsigned needs,
+                                      struct attn_error *err)
+{
+    enum attn_status status = attn_problem_check(p, err);
+    if (status == ATTN_OK)
+        status = check_needs(impl, needs, err);
+    if (status == ATTN_OK && impl->accepts != NULL)
+        status = impl->accepts(p, options, err);
+    return status;
+}
+
+/* ---- tensors ------------------------------------------------------------------------------ */
+
+enum role { INPUT, OUTPUT };
+
+struct wanted {
+    const char *name;
+    int64_t extent[4];
+    enum attn_dtype dtype;
+    enum role role;
+};
+
+static enum attn_status check_tensor(const struct wanted *w, const struct attn_cview *view,
+                                     unsigned caps, struct attn_error *err)
+{
+    int64_t n = 1, dense[4] = {0, 0, 0, 1};
+    for (int a = 0; a < 4; a++)
+        n *= w->extent[a];
+    if (n == 0)
+        return ATTN_OK;
+    if (view->data == NULL)
+        return attn_fail(err, ATTN_EINVAL, "tensor %s is absent: [%lld,%lld,%lld,%lld] is needed",
+                         w->name, (long long)w->extent[0], (long long)w->extent[1],
+                         (long long)w->extent[2], (long long)w->extent[3]);
+    if (view->dtype != w->dtype)
+        return attn_fail(err, ATTN_EINVAL, "tensor %s is stored as %s: this problem needs %s",
+                         w->name, attn_dtype_name(view->dtype), attn_dtype_name(w->dtype));
+    for (int a = 3; a >= 0; a--) {
+        if (a < 3)
+            dense[a] = dense[a + 1] * w->extent[a + 1];
+        if (w->extent[a] <= 1)
+            continue;
+        if (w->role == OUTPUT && view->stride[a] == 0)
+            return attn_fail(err, ATTN_EINVAL,
+                             "output %s has stride 0 on axis %d of extent %lld: its elements "
+                             "would overwrite each other",
+                             w->name, a, (long long)w->extent[a]);
+        if (!(caps & ATTN_CAP_STRIDES) && view->stride[a] != dense[a])
+            return attn_fail(err, ATTN_ENOTSUP,
+                             "tensor %s: stride %lld on axis %d, only contiguous [B,H,L,d] "
+                             "(stride %lld) is claimed",
+                             w->name, (long long)view->stride[a], a, (long long)dense[a]);
+    }
+    return ATTN_OK;
+}
+
+static struct attn_cview const_view(const struct attn_view *view)
+{
+    return (struct attn_cview){
+        view->data,
+        view->dtype,
+        {view->stride[0], view->stride[1], view->stride[2], view->stride[3]}};
+}
+
+static enum attn_dtype lse_dtype(const struct attn_problem *p)
+{
+    return p->dtype == ATTN_F64 ? ATTN_F64 : ATTN_F32;
+}
+
+#define Q_SHAPE(p, w)                             \
+    {                                             \
+        (p)->batch, (p)->heads, (p)->n_query, (w) \
+    }
+#define K_SHAPE(p, w)                              \
+    {                                              \
+        (p)->batch, (p)->kv_heads, (p)->n_key, (w) \
+    }
+
+static enum attn_status check_inputs(const struct attn_impl *impl, const struct attn_problem *p,
+                                     const struct attn_cview *q, const struct attn_cview *k,
+                                     const struct attn_cview *v, struct attn_error *err)
+{
+    const struct wanted want[] = {{"q", Q_SHAPE(p, p->d_key), p->dtype, INPUT},
+                                  {"k", K_SHAPE(p, p->d_key), p->dtype, INPUT},
+                                  {"v", K_SHAPE(p, p->d_value), p->dtype, INPUT}};
+    const struct attn_cview *const view[] = {q, k, v};
+    enum attn_status status = ATTN_OK;
+    for (int t = 0; t < 3 && status == ATTN_OK; t++)
+        status = check_tensor(&want[t], view[t], impl->caps, err);
+    return status;
+}
+
+static enum attn_status check_forward(const struct attn_impl *impl, const struct attn_problem *p,
+                                      const struct attn_forward *t, struct attn_error *err)
+{
+    const struct wanted o = {"o", Q_SHAPE(p, p->d_value), p->dtype, OUTPUT};
+    const struct wanted lse = {"lse", Q_SHAPE(p, 1), lse_dtype(p), OUTPUT};
+    const struct attn_cview ov = const_view(&t->o), lv = const_view(&t->lse);
+    enum attn_status status = check_inputs(impl, p, &t->q, &t->k, &t->v, err);
+    if (status == ATTN_OK)
+        status = check_tensor(&o, &ov, impl->caps, err);
+    if (status == ATTN_OK)
+        status = check_tensor(&lse, &lv, impl->caps, err);
+    return status;
+}
+
+static enum attn_status check_dbias(const struct attn_problem *p, const struct attn_view *dbias,
+                                    struct attn_error *err)
+{
+    const int64_t extent[4] = {p->batch, p->heads, p->n_query, p->n_key};
+    if (p->bias.kind != ATTN_BIAS_TENSOR)
+        return attn_fail(err, ATTN_EINVAL,
+                         "dbias was asked for, but the problem has no bias tensor");
+    for (int a = 0; a < 4; a++)
+        if (extent[a] > 1 && (dbias->stride[a] == 0) != (p->bias.tensor.stride[a] == 0))
+            return attn_fail(err, ATTN_EINVAL,
+                             "dbias must have stride 0 on axis %d exactly when the bias has", a);
+    if (dbias->dtype != p->bias.tensor.dtype)
+        return attn_fail(err, ATTN_EINVAL, "dbias is stored as %s, the bias as %s: must be equal",
+                         attn_dtype_name(dbias->dtype), attn_dtype_name(p->bias.tensor.dtype));
+    return ATTN_OK;
+}
+
+static enum attn_status check_backward(const struct attn_impl *impl, const struct attn_problem *p,
+                                       const struct attn_backward *t, struct attn_error *err)
+{
+    const struct attn_cview dq = const_view(&t->dq), dk = const_view(&t->dk),
+                            dv = const_view(&t->dv);
+    const struct {
+        struct wanted want;
+        const struct attn_cview *view;
+    } list[] = {{{"o", Q_SHAPE(p, p->d_value), p->dtype, INPUT}, &t->o},
+                {{"lse", Q_SHAPE(p, 1), lse_dtype(p), INPUT}, &t->lse},
+                {{"do", Q_SHAPE(p, p->d_value), p->dtype, INPUT}, &t->d_o},
+                {{"dlse", Q_SHAPE(p, t->d_lse.data != NULL), lse_dtype(p), INPUT}, &t->d_lse},
+                {{"dq", Q_SHAPE(p, p->d_key), p->dtype, OUTPUT}, &dq},
+                {{"dk", K_SHAPE(p, p->d_key), p->dtype, OUTPUT}, &dk},
+                {{"dv", K_SHAPE(p, p->d_value), p->dtype, OUTPUT}, &dv}};
+    enum attn_status status = check_inputs(impl, p, &t->q, &t->k, &t->v, err);
+    for (size_t i = 0; i < sizeof list / sizeof *list && status == ATTN_OK; i++)
+        status = check_tensor(&list[i].want, list[i].view, impl->caps, err);
+    if (status == ATTN_OK && t->dbias.data != NULL)
+        status = check_dbias(p, &t->dbias, err);
+    return status;
+}
+
+/* +inf in a bias would make a row NaN for no reason that its reader could see. */
+static enum attn_status check_bias_values(const struct attn_problem *p, struct attn_error *err)
+{
+    if (p->bias.kind != ATTN_BIAS_TENSOR)
+        return ATTN_OK;
+    const struct attn_cview *x = &p->bias.tensor;
+    if (x->data == NULL && p->batch > 0 && p->heads > 0 && p->n_query > 0 && p->n_key > 0)
+        return attn_fail(err, ATTN_EINVAL, "a bias tensor was announced but is absent");
+    const struct attn_origin *at = &p->origin;
+    for (int64_t b = 0; b < (x->stride[0] != 0 ? p->batch : p->batch > 0); b++)
+        for (int64_t h = 0; h < (x->stride[1] != 0 ? p->heads : p->heads > 0); h++)
+            for (int64_t i = 0; i < (x->stride[2] != 0 ? p->n_query : p->n_query > 0); i++)
+                for (int64_t j = 0; j < (x->stride[3] != 0 ? p->n_key : p->n_key > 0); j++)
+                    if (attn_cview_get(x, at->batch + b, at->head + h, at->query + i,
+                                       at->key + j) == (double)INFINITY)
+                        return attn_fail(err, ATTN_EINVAL,
+                                         "bias[%lld,%lld,%lld,%lld] is +inf: only finite values "
+                                         "and -inf (hides the pair) have a meaning",
+                                         (long long)b, (long long)h, (long long)i, (long long)j);
+    return ATTN_OK;
+}
+
+enum attn_status attn_run_forward(const struct attn_impl *impl, struct attn_ctx *ctx,
+                                  const struct attn_problem *p, const struct attn_forward *t)
+{
+    enum attn_status status =
+        check_request(impl, ctx->options, p, attn_problem_needs(p), ctx->error);
+    if (status == ATTN_OK)
+        status = check_forward(impl, p, t, ctx->error);
+    if (status == ATTN_OK)
+        status = check_bias_values(p, ctx->error);
+    if (status == ATTN_OK)
+        status = impl->forward(ctx, p, t);
+    return status;
+}
+
+enum attn_status attn_run_backward(const struct attn_impl *impl, struct attn_ctx *ctx,
+                                   const struct attn_problem *p, const struct attn_backward *t)
+{
+    unsigned needs = attn_problem_needs(p) | ATTN_CAP_BACKWARD;
+    if (t->dbias.data != NULL)
+        needs |= ATTN_CAP_DBIAS;
+    if (t->d_lse.data != NULL)
+        needs |= ATTN_CAP_DLSE;
+    enum attn_status status = check_request(impl, ctx->options, p, needs, ctx->error);
+    if (status == ATTN_OK)
+        status = check_backward(impl, p, t, ctx->error);
+    if (status == ATTN_OK)
+        status = check_bias_values(p, ctx->error);
+    if (status == ATTN_OK)
+        status = impl->backward(ctx, p, t);
+    return status;
+}
+
+enum attn_status attn_price(const struct attn_impl *impl, const struct attn_options *options,
+                            const struct attn_problem *p, enum attn_pass pass, int rank,
+                            struct attn_cost *cost, struct attn_error *err)
+{
+    unsigned needs = attn_problem_needs(p) | (pass == ATTN_BACKWARD ? ATTN_CAP_BACKWARD : 0u);
+    memset(cost, 0, sizeof *cost);
+    enum attn_status status = check_request(impl, options, p, needs, err);
+    if (status != ATTN_OK)
+        return status;
+    if (rank < 0 || rank >= attn_ranks(impl, options))
+        return attn_fail(err, ATTN_EINVAL, "rank %d: %s has ranks 0 to %d", rank, impl->name,
+                         attn_ranks(impl, options) - 1);
+    return impl->cost(p, options, pass, rank, cost, err);
+}

@@ -1,0 +1,58 @@
+/* Statuses, names, and the one place every failure passes through. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "ref/attn.h"
+
+enum attn_status attn_fail(struct attn_error *err, enum attn_status status, const char *format, ...)
+{
+    if (err != NULL) {
+        va_list args;
+        va_start(args, format);
+        err->status = status;
+        vsnprintf(err->text, sizeof err->text, format, args);
+        va_end(args);
+    }
+    return status;
+}
+
+const char *attn_status_name(enum attn_status status)
+{
+    static const char *const name[] = {"ok",        "invalid",   "refused",
+                                       "no memory", "peer lost", "internal error"};
+    return (unsigned)status < sizeof name / sizeof *name ? name[status] : "unknown";
+}
+
+const char *attn_dtype_name(enum attn_dtype dtype)
+{
+    static const char *const name[ATTN_DTYPES] = {"f64", "f32", "bf16", "f16"};
+    return (unsigned)dtype < ATTN_DTYPES ? name[dtype] : "unknown";
+}
+
+size_t attn_dtype_size(enum attn_dtype dtype)
+{
+    static const size_t size[ATTN_DTYPES] = {8, 4, 2, 2};
+    return (unsigned)dtype < ATTN_DTYPES ? size[dtype] : 0;
+}
+
+double attn_dtype_roundoff(enum attn_dtype dtype)
+{
+    static const double u[ATTN_DTYPES] = {0x1p-53, 0x1p-24, 0x1p-8, 0x1p-11};
+    return (unsigned)dtype < ATTN_DTYPES ? u[dtype] : 1.0;
+}
+
+const char *attn_pass_name(enum attn_pass pass)
+{
+    return pass == ATTN_BACKWARD ? "bwd" : "fwd";
+}
+
+const char *attn_cap_name(enum attn_cap cap)
+{
+    static const char *const name[ATTN_CAPS] = {
+        "f64",  "f32",  "bf16",    "f16",   "backward", "gqa",   "cross", "dv",
+        "mask", "hard", "softcap", "alibi", "bias",     "dbias", "dlse",  "strides"};
+    for (int bit = 0; bit < ATTN_CAPS; bit++)
+        if ((unsigned)cap == 1u << bit)
+            return name[bit];
+    return "unknown";
+}
