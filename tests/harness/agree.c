@@ -1,0 +1,93 @@
+/* See agree.h. */
+#include "tests/harness/agree.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ref/problem.h"
+
+/* What one element contributes.  ratio is error / bound, +inf for whatever cannot be a rounding
+ * error: a NaN, an infinity that the truth has not, or any error where the bound is 0. */
+static double judge(double got, double want, double bound, int *not_finite)
+{
+    *not_finite = 0;
+    if (!isfinite(want)) { /* an infinity is met by itself alone; a NaN of the oracle by nothing */
+        *not_finite = !(got == want);
+        return got == want ? 0 : (double)INFINITY;
+    }
+    if (!isfinite(got)) {
+        *not_finite = 1;
+        return (double)INFINITY;
+    }
+    double error = fabs(got - want);
+    if (error == 0)
+        return 0;
+    return bound > 0 ? error / bound : (double)INFINITY;
+}
+
+static void start(const struct attn_truth_tensor *truth, struct attn_agreement *x)
+{
+    memset(x, 0, sizeof *x);
+    x->name = truth->name;
+    x->ratio = -1; /* so that the first element is remembered even when it is perfect */
+}
+
+static void see(struct attn_agreement *x, double ratio, int ok, const int64_t at[4], double got,
+                double want, double bound)
+{
+    x->n++;
+    x->n_bad += !ok;
+    if (ratio > x->ratio) {
+        x->ratio = ratio;
+        memcpy(x->at, at, sizeof x->at);
+        x->got = got, x->want = want, x->bound = bound;
+    }
+}
+
+void attn_agree(const struct attn_cview *got, const struct attn_truth_tensor *truth, double u,
+                struct attn_agreement *x)
+{
+    start(truth, x);
+    int64_t n = 0;
+    for (int64_t b = 0; b < truth->extent[0]; b++)
+        for (int64_t h = 0; h < truth->extent[1]; h++)
+            for (int64_t r = 0; r < truth->extent[2]; r++)
+                for (int64_t c = 0; c < truth->extent[3]; c++, n++) {
+                    int64_t at[4] = {b, h, truth->sample != NULL ? truth->sample[r] : r, c};
+                    double value = attn_cview_get(got, at[0], at[1], at[2], at[3]);
+                    double want = truth->want[n], bound = truth->bound[n];
+                    int not_finite;
+                    double ratio = judge(value, want, bound, &not_finite);
+                    see(x, ratio, ratio <= 1, at, value, want, bound);
+                    x->n_not_finite += not_finite;
+                    x->n_powerless += bound > 0 && fabs(want) <= bound;
+                    double size = u * truth->gauge[n], error = fabs(value - want);
+                    if (size > 0 && error / size > x->gauge)
+                        x->gauge = error / size;
+                }
+    x->ratio = x->ratio < 0 ? 0 : x->ratio;
+}
+
+static double round_to(double x, enum attn_dtype dtype)
+{
+    return dtype == ATTN_F64 ? x : (double)(float)x;
+}
+
+void attn_agree_exactly(const struct attn_cview *got, const struct attn_truth_tensor *truth,
+                        struct attn_agreement *x)
+{
+    start(truth, x);
+    int64_t n = 0;
+    for (int64_t b = 0; b < truth->extent[0]; b++)
+        for (int64_t h = 0; h < truth->extent[1]; h++)
+            for (int64_t r = 0; r < truth->extent[2]; r++)
+                for (int64_t c = 0; c < truth->extent[3]; c++, n++) {
+                    int64_t at[4] = {b, h, truth->sample != NULL ? truth->sample[r] : r, c};
+                    double value = attn_cview_get(got, at[0], at[1], at[2], at[3]);
+                    double want = round_to(truth->want[n], got->dtype);
+                    int ok = value == want;
+                    see(x, ok ? 0 : (double)INFINITY, ok, at, value, want, 0);
+                    x->n_not_finite += isfinite(want) && !isfinite(value);
+                }
+    x->ratio = x->ratio < 0 ? 0 : x->ratio;
+}

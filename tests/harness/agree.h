@@ -1,0 +1,30 @@
+/* Comparing an output with the truth.  Written in the accepting direction throughout
+ * (ok = err <= bound), with non-finite values counted before any arithmetic: a NaN never
+ * agrees with anything, and an infinity only with the same infinity. */
+#ifndef TESTS_HARNESS_AGREE_H
+#define TESTS_HARNESS_AGREE_H
+
+#include "tests/harness/bound.h"
+
+struct attn_agreement {
+    const char *name;
+    int64_t n;            /* elements compared                                             */
+    int64_t n_bad;        /* not within the bound                                          */
+    int64_t n_not_finite; /* NaN or Inf where the truth is finite, or the other way round  */
+    int64_t n_powerless;  /* elements with 0 < bound and |want| <= bound: zeros would pass  */
+    double ratio;         /* largest error / bound; +inf where a bound of 0 was missed     */
+    double gauge;         /* largest error / (u * gauge): printed, never judged by         */
+    int64_t at[4];        /* the worst element: b, h, row (of the whole tensor), feature   */
+    double got, want, bound;
+};
+
+/* Compare.  got has the whole tensor's shape; sampled rows are looked up in it. */
+void attn_agree(const struct attn_cview *got, const struct attn_truth_tensor *truth, double u,
+                struct attn_agreement *agreement);
+
+/* The same at zero tolerance: want must be met as rounded to the storage type, bit for bit but
+ * for the sign of zero. */
+void attn_agree_exactly(const struct attn_cview *got, const struct attn_truth_tensor *truth,
+                        struct attn_agreement *agreement);
+
+#endif

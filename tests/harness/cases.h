@@ -1,0 +1,88 @@
+/* Case strings: one line that reproduces everything.
+ *
+ *   b2h4g2q127k129d64v64:causal(br)&window(32,0,br):f32:normal:s42:softcap=30:pass=bwd
+ *   `------ shape -----' `--------- mask ---------' type fill  seed  fields in any order
+ *
+ * Shape: b h g q k d v, each at most once; g defaults to h, k to q, v to d, b and h to 1; q and
+ * d must be there.  Blanks in the mask are dropped.  Tensors that a mask names are made up
+ * from their name: axes, then per cent of visible cells: keys(k50), keys(bk90), dense(qk50),
+ * dense(bqk50), dense(hqk50), dense(bhqk50), csr(qk50).  Fields (default first):
+ *   pass=fwd|bwd       bwd runs the forward too
+ *   scale=X            default 1/sqrt(d), 1 for d = 0
+ *   softcap=X          0: none
+ *   bias=none|alibi|full|head|row|key|inf
+ *                      full [B,H,Lq,Lk]; head [1,H,Lq,Lk]; row [1,1,Lq,Lk]; key [B,1,1,Lk];
+ *                      inf: full, a quarter of its cells -inf, and all of every seventh row
+ *   layout=bhld|blhd|padded|packed|mixed|broadcast
+ *                      memory order; padded: rows with a gap; packed: q, k, v in one buffer;
+ *                      mixed: each tensor another one; broadcast: stride-0 K, V and dO batches
+ *   offset=N           base pointers N elements past an aligned address (0)
+ *   poison=none|nan|big  what must not matter is NaN, or 1e30: K and V rows that no query sees,
+ *                      q and dO rows that see no key; and 1e30 at hidden cells of a full bias
+ *   dlse=0|1           a gradient through LSE as well (pass=bwd)
+ *   dbias=0|1          ask for the gradient of the bias (pass=bwd, a bias tensor)
+ */
+#ifndef TESTS_HARNESS_CASES_H
+#define TESTS_HARNESS_CASES_H
+
+#include "ref/attn.h"
+#include "tests/harness/fill.h"
+
+enum attn_case_bias {
+    ATTN_CASE_BIAS_NONE,
+    ATTN_CASE_BIAS_ALIBI,
+    ATTN_CASE_BIAS_FULL,
+    ATTN_CASE_BIAS_HEAD,
+    ATTN_CASE_BIAS_ROW,
+    ATTN_CASE_BIAS_KEY,
+    ATTN_CASE_BIAS_INF
+};
+enum attn_case_layout {
+    ATTN_LAYOUT_BHLD,
+    ATTN_LAYOUT_BLHD,
+    ATTN_LAYOUT_PADDED,
+    ATTN_LAYOUT_PACKED,
+    ATTN_LAYOUT_MIXED,
+    ATTN_LAYOUT_BROADCAST
+};
+enum attn_case_poison { ATTN_POISON_NONE, ATTN_POISON_NAN, ATTN_POISON_BIG };
+
+enum {
+    ATTN_CASE_TEXT = 1024, /* longest case string, with its end */
+    ATTN_CASE_MASK = 640   /* longest mask in it: shape and fields always fit beside */
+};
+const char *attn_case_bias_name(enum attn_case_bias bias);       /* "none", "alibi", ...  */
+const char *attn_case_layout_name(enum attn_case_layout layout); /* "bhld", "blhd", ...   */
+const char *attn_case_poison_name(enum attn_case_poison poison); /* "none", "nan", "big" */
+
+struct attn_case {
+    int64_t batch, heads, kv_heads, n_query, n_key, d_key, d_value;
+    char mask[ATTN_CASE_TEXT]; /* at most ATTN_CASE_MASK bytes with the end */
+    enum attn_dtype dtype;
+    enum attn_fill fill;
+    uint64_t seed;
+    enum attn_pass pass;
+    double scale; /* NaN: the default */
+    double softcap;
+    enum attn_case_bias bias;
+    enum attn_case_layout layout;
+    int offset;
+    enum attn_case_poison poison;
+    int d_lse, d_bias;
+};
+
+/* EINVAL: says which part, what was found and what would be understood. */
+enum attn_status attn_case_parse(const char *text, struct attn_case *c, struct attn_error *err);
+
+/* The canonical string, defaults left out; parses back to the same case. */
+void attn_case_print(const struct attn_case *c, char text[ATTN_CASE_TEXT]);
+
+/* The battery (cases.def): each case has a name, its string, tags and the reason it exists. */
+struct attn_battery_case {
+    const char *name, *text, *ids, *why; /* ids: the catalogued bugs it stands for (docs/bugs.md) */
+};
+int attn_battery_count(void);
+const struct attn_battery_case *attn_battery_at(int index);
+const struct attn_battery_case *attn_battery_find(const char *name);
+
+#endif

@@ -1,0 +1,34 @@
+/* Bytes from and to files, for the formats of files.h: exact reads, writes that are whole or not at
+ * all, and one way of saying what is wrong with a file. */
+#ifndef TESTS_HARNESS_FILEIO_H
+#define TESTS_HARNESS_FILEIO_H
+
+#include "ref/attn.h"
+
+/* Fail with "PATH: what".  A long path keeps its end; control characters, which a hostile file or
+ * name may hold, become '?', so that the message is one harmless line. */
+enum attn_status attn_fault(struct attn_error *err, enum attn_status status, const char *path,
+                            const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+/* Open a regular file for reading: *fd is the caller's, *size its bytes now.  Never blocks.
+ * EINVAL: missing, unreadable, a directory, a device, empty. */
+enum attn_status attn_read_open(const char *path, int *fd, int64_t *size, struct attn_error *err);
+
+/* Exactly `bytes` bytes from `offset`; EINVAL when the file has become shorter. */
+enum attn_status attn_read_at(int fd, const char *path, int64_t offset, void *to, int64_t bytes,
+                              struct attn_error *err);
+
+/* Writing by way of a temporary file in the same folder, which takes the name `path` only when
+ * everything is on the disk.  After a failure of any call nothing is left, and a file that had the
+ * name before is untouched.  open, then write as often as needed, then close. */
+struct attn_save {
+    const char *path; /* borrowed */
+    char *temporary;
+    int fd;
+};
+enum attn_status attn_save_open(const char *path, struct attn_save *save, struct attn_error *err);
+enum attn_status attn_save_write(struct attn_save *save, const void *data, int64_t bytes,
+                                 struct attn_error *err);
+enum attn_status attn_save_close(struct attn_save *save, struct attn_error *err);
+
+#endif

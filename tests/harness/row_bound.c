@@ -1,0 +1,244 @@
+/* See row_bound.h, and docs/bounds.md for the derivation: section numbers stand beside the lines. */
+#include "tests/harness/row_bound.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ref/problem.h"
+
+double attn_gamma(double n, double u)
+{
+    return n * u < 1 ? n * u / (1 - n * u) : (double)INFINITY;
+}
+
+enum attn_status attn_row_bound_alloc(const struct attn_problem *p, struct attn_row_bound *x,
+                                      struct attn_error *err)
+{
+    double **const by_key[] = {&x->eps,  &x->eps_raw, &x->tau,   &x->tau_back,
+                               &x->e_ds, &x->dsr,     &x->e_dsr, &x->gauge_ds};
+    size_t keys = sizeof by_key / sizeof *by_key, n = (size_t)p->n_key;
+    memset(x, 0, sizeof *x);
+    size_t d = (size_t)p->d_key, dv = (size_t)p->d_value, width = d > dv ? d : dv;
+    double *at = malloc(((keys + d + dv) * n + 2 * (d + dv) + 3 * width + 1) * sizeof *at);
+    x->cached_batch = x->cached_head = -1;
+    if ((x->block = at) == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for the bounds of a row of %zu keys", n);
+    for (size_t a = 0; a < keys; a++, at += n)
+        *by_key[a] = at;
+    x->e_o = at, at += dv;
+    x->e_dq = at, at += d;
+    x->gauge_o = at, at += dv;
+    x->gauge_dq = at, at += d;
+    x->sum = at, at += 3 * width;
+    x->k = at, at += n * d;
+    x->v = at;
+    return ATTN_OK;
+}
+
+void attn_row_bound_free(struct attn_row_bound *x)
+{
+    free(x->block);
+    memset(x, 0, sizeof *x);
+}
+
+void attn_row_bound_head(const struct attn_problem *p, const struct attn_cview *k,
+                         const struct attn_cview *v, int64_t b, int64_t h, struct attn_row_bound *x)
+{
+    int64_t g = h / (p->heads / p->kv_heads);
+    if (x->cached_batch == b && x->cached_head == g)
+        return;
+    for (int64_t j = 0; j < p->n_key; j++) {
+        for (int64_t c = 0; c < p->d_key; c++)
+            x->k[j * p->d_key + c] = attn_cview_get(k, b, g, j, c);
+        for (int64_t c = 0; c < p->d_value; c++)
+            x->v[j * p->d_value + c] = attn_cview_get(v, b, g, j, c);
+    }
+    x->cached_batch = b, x->cached_head = g;
+}
+
+/* 2: the score.  d products and sums, the scale (as stored, applied, perhaps times log2 e). */
+static void bound_score(const struct attn_problem *p, const struct attn_precision *a,
+                        const struct attn_oracle_row *row, int64_t n, struct attn_row_bound *x)
+{
+    double raw = row->raw[n], s = row->s[n], u = a->u;
+    double eps = attn_gamma((double)p->d_key + 3, u) * row->magnitude[n] +
+                 fabs(p->scale) * (double)(p->d_key + 1) * a->tiny + a->tiny;
+    x->eps_raw[n] = eps;
+    if (p->softcap > 0) { /* 2.1: c tanh(raw / c) */
+        double into = eps + 2 * u * fabs(raw);
+        double slope = row->slope[n] * exp(2 * into / p->softcap);
+        double capped = s - row->bias[n];
+        eps = into * (slope <= 1 ? slope : 1) + (a->exp_ulps + 3) * u * fabs(capped) + a->tiny;
+        x->eps_raw[n] = into;
+    }
+    if (p->bias.kind != ATTN_BIAS_NONE) /* 2.2: the bias as read, and one sum */
+        eps += 3 * u * fabs(row->bias[n]) + u * (fabs(s) + eps);
+    x->eps[n] = eps;
+}
+
+/* 3: exp(s - m), its rescales as m grows, its merges by LSE. */
+static double bound_exp(const struct attn_precision *a, const struct attn_oracle_row *row,
+                        int64_t n, double eps)
+{
+    double u = a->u, below = row->max - row->s[n];
+    double through_lse = fabs(row->s[n]) > fabs(row->lse) ? fabs(row->s[n]) : fabs(row->lse);
+    return eps + u * below + a->exp_ulps * u + (double)a->rescales * (a->exp_ulps + 1) * u +
+           (double)a->merges * (3 * through_lse + 2 * a->exp_ulps + 6) * u;
+}
+
+static double magnitude_of_score(const struct attn_oracle_row *row, int64_t n)
+{
+    return row->magnitude[n] + fabs(row->bias[n]);
+}
+
+/* 4: O = N / l and LSE = m + ln l. */
+void attn_row_bound_forward(const struct attn_problem *p, const struct attn_precision *a,
+                            const struct attn_oracle_row *row, struct attn_row_bound *x)
+{
+    double steps = (double)(row->n + a->rescales + 3 * a->merges), kept = 0, moved = 0, u = a->u;
+    x->e_lse = x->score_size = 0;
+    for (int64_t c = 0; c < p->d_value; c++)
+        x->e_o[c] = x->gauge_o[c] = 0;
+    if (row->max == -(double)INFINITY) { /* O = 0 and LSE = -inf are exact */
+        for (int64_t n = 0; n < row->n; n++)
+            x->eps[n] = x->eps_raw[n] = x->tau[n] = 0;
+        return;
+    }
+    for (int64_t n = 0; n < row->n; n++) {
+        if (row->s[n] == -(double)INFINITY) { /* hidden by the bias: exactly 0 */
+            x->eps[n] = x->eps_raw[n] = x->tau[n] = 0;
+            continue;
+        }
+        bound_score(p, a, row, n, x);
+        x->tau[n] = bound_exp(a, row, n, x->eps[n]);
+        kept += row->p[n] * exp(-x->tau[n]);
+        moved += row->p[n] * expm1(x->tau[n]);
+        double size = magnitude_of_score(row, n);
+        x->score_size = size > x->score_size ? size : x->score_size;
+    }
+    /* 4.2 */
+    double sum = moved + attn_gamma(steps, u), l = row->lse - row->max;
+    x->e_lse = sum < 1 ? -log1p(-sum) : (double)INFINITY;
+    x->e_lse +=
+        (a->exp_ulps + 2) * u * l + (4 * u + a->u_lse) * fabs(row->lse) + (double)row->n * a->tiny;
+    /* 4.1 */
+    double *shift = x->sum, *size = shift + p->d_value, *under = size + p->d_value;
+    for (int64_t c = 0; c < 3 * p->d_value; c++)
+        x->sum[c] = 0;
+    for (int64_t n = 0; n < row->n; n++) {
+        if (row->s[n] == -(double)INFINITY)
+            continue;
+        const double *vj = x->v + row->key[n] * p->d_value;
+        double weight = row->p[n] * expm1(x->tau[n]);
+        for (int64_t c = 0; c < p->d_value; c++) {
+            shift[c] += weight * fabs(vj[c] - row->o[c]);
+            size[c] += row->p[n] * fabs(vj[c]);
+            under[c] += fabs(vj[c]) + 1;
+        }
+    }
+    double more = attn_gamma(steps + 3, u) * exp(2 * x->e_lse);
+    for (int64_t c = 0; c < p->d_value; c++) {
+        double o = fabs(row->o[c]), e = (shift[c] + more * (size[c] + o)) / kept +
+                                        a->u_p * size[c] +
+                                        (double)(1 + a->rescales) * a->tiny * under[c];
+        x->e_o[c] = e + a->u_storage * (o + e) + a->tiny + 0x1p-52 * o;
+        x->gauge_o[c] = (1 + x->score_size) * size[c];
+    }
+}
+
+/* 5.2: D, computed as dO . O - dLSE or as sum P dP - dLSE: the larger of the two errors. */
+static double bound_delta(const struct attn_problem *p, const struct attn_cview *d_o, double d_lse,
+                          int64_t b, int64_t h, int64_t i, const struct attn_precision *a,
+                          const struct attn_oracle_row *row, const struct attn_row_bound *x)
+{
+    double by_o = 0, size = fabs(d_lse), by_p = 0, sum_p = fabs(d_lse), u = a->u;
+    for (int64_t c = 0; c < p->d_value; c++) {
+        double g = fabs(attn_cview_get(d_o, b, h, i, c));
+        by_o += g * x->e_o[c];
+        size += g * (fabs(row->o[c]) + x->e_o[c]);
+    }
+    by_o += attn_gamma((double)p->d_value + 2, u) * size;
+    for (int64_t n = 0; n < row->n; n++) {
+        if (row->p[n] == 0)
+            continue;
+        double e_dp = attn_gamma((double)p->d_value + 1, u) * row->dp_magnitude[n];
+        by_p += row->p[n] * (expm1(x->tau_back[n]) * (fabs(row->dp[n]) + e_dp) + e_dp);
+        sum_p += row->p[n] * fabs(row->dp[n]);
+    }
+    by_p += attn_gamma((double)row->n + 2, u) * (sum_p + by_p);
+    return (by_o > by_p ? by_o : by_p) + (double)(p->d_value + 1) * a->tiny;
+}
+
+/* 5.3: dS = P (dP - D), and through the softcap. */
+static void bound_ds(const struct attn_problem *p, const struct attn_precision *a,
+                     const struct attn_oracle_row *row, double e_delta, int64_t n,
+                     struct attn_row_bound *x)
+{
+    double u = a->u, ds = fabs(row->ds[n]), slope = row->slope[n], e_slope = 0;
+    double e_dp = attn_gamma((double)p->d_value + 1, u) * row->dp_magnitude[n] +
+                  (double)(p->d_value + 1) * a->tiny;
+    double off = e_dp + e_delta;
+    off += u * (fabs(row->dp[n] - row->delta) + off);
+    double e = row->p[n] * (expm1(x->tau_back[n]) * (fabs(row->dp[n] - row->delta) + off) + off) +
+               a->tiny * (fabs(row->dp[n] - row->delta) + off + 1);
+    x->e_ds[n] = e + (u + a->u_p) * (ds + e);
+    if (p->softcap > 0) /* slope = 1 - t^2 */
+        e_slope = slope * expm1(2 * x->eps_raw[n] / p->softcap) +
+                  (2 * a->exp_ulps + 6) * u * (1 - slope) + 2 * u * slope;
+    x->dsr[n] = row->ds[n] * slope;
+    x->e_dsr[n] = x->e_ds[n] * (slope + e_slope) + ds * e_slope;
+    x->e_dsr[n] += p->softcap > 0 ? u * (fabs(x->dsr[n]) + x->e_dsr[n]) + a->tiny : 0;
+}
+
+/* 5: the backward of one row. */
+void attn_row_bound_backward(const struct attn_problem *p, const struct attn_cview *d_o,
+                             double d_lse, int64_t b, int64_t h, int64_t i,
+                             const struct attn_precision *a, const struct attn_oracle_row *row,
+                             struct attn_row_bound *x)
+{
+    double u = a->u, mean = fabs(d_lse), *e = x->sum, *size = e + p->d_key,
+           *gauge = size + p->d_key;
+    for (int64_t c = 0; c < p->d_key; c++)
+        x->e_dq[c] = x->gauge_dq[c] = 0;
+    if (row->max == -(double)INFINITY) {
+        for (int64_t n = 0; n < row->n; n++)
+            x->tau_back[n] = x->e_ds[n] = x->dsr[n] = x->e_dsr[n] = x->gauge_ds[n] = 0;
+        return;
+    }
+    for (int64_t n = 0; n < row->n; n++) { /* 5.1: P from the stored LSE */
+        x->tau_back[n] = 0;
+        if (row->s[n] == -(double)INFINITY)
+            continue;
+        x->tau_back[n] =
+            x->eps[n] + u * (fabs(row->s[n]) + fabs(row->lse)) + x->e_lse + a->exp_ulps * u;
+        mean += row->p[n] * row->dp_magnitude[n];
+    }
+    double e_delta = bound_delta(p, d_o, d_lse, b, h, i, a, row, x);
+    for (int64_t n = 0; n < row->n; n++) {
+        if (row->s[n] == -(double)INFINITY) {
+            x->e_ds[n] = x->dsr[n] = x->e_dsr[n] = x->gauge_ds[n] = 0;
+            continue;
+        }
+        bound_ds(p, a, row, e_delta, n, x);
+        x->gauge_ds[n] = (1 + x->score_size) * row->p[n] * (row->dp_magnitude[n] + mean);
+    }
+    for (int64_t c = 0; c < 3 * p->d_key; c++) /* 5.4: dq = scale sum dS k */
+        x->sum[c] = 0;
+    for (int64_t n = 0; n < row->n; n++) {
+        if (row->s[n] == -(double)INFINITY)
+            continue;
+        const double *kj = x->k + row->key[n] * p->d_key;
+        for (int64_t c = 0; c < p->d_key; c++) {
+            e[c] += x->e_dsr[n] * fabs(kj[c]) + a->tiny;
+            size[c] += (fabs(x->dsr[n]) + x->e_dsr[n]) * fabs(kj[c]);
+            gauge[c] += x->gauge_ds[n] * fabs(kj[c]);
+        }
+    }
+    double more = attn_gamma((double)(row->n + a->merges) + 4, u);
+    for (int64_t c = 0; c < p->d_key; c++) {
+        double all = fabs(p->scale) * (e[c] + more * size[c]) + a->tiny, dq = fabs(row->dq[c]);
+        x->e_dq[c] = all + a->u_storage * (dq + all) + a->tiny + 0x1p-52 * dq;
+        x->gauge_dq[c] = fabs(p->scale) * gauge[c];
+    }
+}

@@ -1,0 +1,356 @@
+/* Run one case and judge it: see runner.h for the order of verdicts. */
+#include "tests/harness/runner.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ref/problem.h"
+
+const char *attn_verdict_name(enum attn_verdict verdict)
+{
+    static const char *const name[] = {"PASS",  "FAIL",    "REFUSED", "WEAK",
+                                       "CRASH", "TIMEOUT", "ERROR"};
+    return (unsigned)verdict < sizeof name / sizeof *name ? name[verdict] : "unknown";
+}
+
+const char *attn_failure_name(enum attn_failure failure)
+{
+    static const char *const name[] = {"none",  "status", "integrity", "finite",
+                                       "exact", "bound",  "memory"};
+    return (unsigned)failure < sizeof name / sizeof *name ? name[failure] : "unknown";
+}
+
+/* The first failure found is the verdict; later ones are consequences. */
+static void fail(struct attn_result *r, enum attn_failure failure, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void fail(struct attn_result *r, enum attn_failure failure, const char *format, ...)
+{
+    if (r->verdict == ATTN_FAILED)
+        return;
+    va_list args;
+    va_start(args, format);
+    r->verdict = ATTN_FAILED;
+    r->failure = failure;
+    vsnprintf(r->text, sizeof r->text, format, args);
+    va_end(args);
+}
+
+/* ---- memory: priced = ledger -------------------------------------------------------------- */
+
+/* One rank's books, its own or the process's when there is one rank only. */
+struct books {
+    int n_live;
+    const struct attn_account *live;
+    int64_t peak_bytes, bytes_sent, messages;
+};
+
+static int64_t bytes_of(const struct attn_account *list, int n, const char *name)
+{
+    for (int a = 0; a < n; a++)
+        if (strcmp(list[a].name, name) == 0)
+            return list[a].bytes;
+    return 0;
+}
+
+/* Compare a price with the books; the difference in one line, or "". */
+static void compare_books(const struct attn_cost *cost, const struct books *books, int rank,
+                          char *text, size_t size)
+{
+    text[0] = '\0';
+    if (cost->peak_bytes != books->peak_bytes)
+        snprintf(text, size, "rank %d: priced %lld bytes at the peak, ledger has %lld", rank,
+                 (long long)cost->peak_bytes, (long long)books->peak_bytes);
+    else if (cost->bytes_sent != books->bytes_sent || cost->messages != books->messages)
+        snprintf(text, size, "rank %d: priced %lld bytes in %lld messages, sent %lld in %lld", rank,
+                 (long long)cost->bytes_sent, (long long)cost->messages,
+                 (long long)books->bytes_sent, (long long)books->messages);
+    else
+        for (int a = 0; a < cost->n_live + books->n_live; a++) {
+            const char *name =
+                a < cost->n_live ? cost->live[a].name : books->live[a - cost->n_live].name;
+            int64_t priced = bytes_of(cost->live, cost->n_live, name);
+            int64_t found = bytes_of(books->live, books->n_live, name);
+            if (priced != found)
+                snprintf(text, size, "rank %d: '%s' priced at %lld bytes, ledger has %lld", rank,
+                         name, (long long)priced, (long long)found);
+        }
+}
+
+/* Complaint about memory after a pass, or "". */
+static void check_memory(const struct attn_spec *spec, const struct attn_problem *p,
+                         enum attn_pass pass, struct attn_ledger *ledger,
+                         const struct attn_rank_use *use, char *text, size_t size)
+{
+    int ranks = attn_ranks(spec->impl, &spec->options);
+    text[0] = '\0';
+    for (int rank = 0; rank < ranks && text[0] == '\0'; rank++) {
+        struct attn_cost cost;
+        struct attn_error err = {0};
+        struct books books = {ledger->n_at_peak, ledger->at_peak, ledger->peak, 0, 0};
+        if (spec->impl->ranks != NULL)
+            books = (struct books){use[rank].n_live, use[rank].live, use[rank].peak_bytes,
+                                   use[rank].bytes_sent, use[rank].messages};
+        if (attn_price(spec->impl, &spec->options, p, pass, rank, &cost, &err) != ATTN_OK)
+            snprintf(text, size, "ran, but cannot be priced: %.160s", err.text);
+        else
+            compare_books(&cost, &books, rank, text, size);
+    }
+    int64_t left = attn_ledger_clear(ledger);
+    if (text[0] == '\0' && left > 0)
+        snprintf(text, size, "%lld bytes were not given back to the ledger", (long long)left);
+}
+
+/* ---- running ------------------------------------------------------------------------------ */
+
+static const enum attn_slot outputs_of[2][4] = {{ATTN_T_O, ATTN_T_LSE, ATTN_SLOTS, ATTN_SLOTS},
+                                                {ATTN_T_DQ, ATTN_T_DK, ATTN_T_DV, ATTN_T_DBIAS}};
+
+static int is_output(enum attn_pass pass, int slot)
+{
+    for (int o = 0; o < 4; o++)
+        if ((int)outputs_of[pass][o] == slot)
+            return 1;
+    return 0;
+}
+
+static void check_integrity(struct attn_setup *s, enum attn_pass pass, struct attn_result *r)
+{
+    char text[256];
+    for (int slot = 0; slot < ATTN_SLOTS; slot++) {
+        const struct attn_tensor *t = &s->tensor[slot];
+        const char *complaint = NULL;
+        if (t->data == NULL)
+            continue;
+        complaint = attn_tensor_intact(t, text, sizeof text);
+        if (complaint == NULL && is_output(pass, slot))
+            complaint = attn_tensor_written(t, text, sizeof text);
+        else if (complaint == NULL && slot < (pass == ATTN_BACKWARD ? ATTN_T_DQ : ATTN_T_O))
+            complaint = attn_tensor_unchanged(t, text, sizeof text);
+        if (complaint != NULL)
+            fail(r, ATTN_F_INTEGRITY, "%s: %s", attn_pass_name(pass), complaint);
+    }
+}
+
+/* One pass: call, integrity, memory.  A complaint about memory waits in memory[] until the
+ * numbers have been judged. */
+static void run_pass(const struct attn_spec *spec, struct attn_setup *s, enum attn_pass pass,
+                     struct attn_rank_use *use, struct attn_result *r, char *memory, size_t size)
+{
+    struct attn_ledger ledger;
+    struct attn_error err = {0};
+    struct attn_seal seal = attn_setup_seal(s);
+    struct attn_ctx ctx = {&ledger, &spec->options, 1, &err, use, &seal};
+    enum attn_status status;
+    attn_ledger_init(&ledger, NULL);
+    ledger.poison = 1;
+    for (int slot = 0; slot < (pass == ATTN_BACKWARD ? ATTN_T_DQ : ATTN_T_O); slot++)
+        if (s->tensor[slot].data != NULL)
+            attn_tensor_remember(&s->tensor[slot]);
+    if (pass == ATTN_FORWARD) {
+        struct attn_forward t = attn_setup_forward(s);
+        status = attn_run_forward(spec->impl, &ctx, &s->problem, &t);
+    } else {
+        struct attn_backward t = attn_setup_backward(s);
+        status = attn_run_backward(spec->impl, &ctx, &s->problem, &t);
+    }
+    r->peak_bytes[pass] = ledger.peak;
+    if (status == ATTN_ENOTSUP) {
+        r->verdict = ATTN_REFUSED;
+        snprintf(r->text, sizeof r->text, "%s", err.text);
+    } else if (status != ATTN_OK)
+        fail(r, ATTN_F_STATUS, "%s: %s: %.400s", attn_pass_name(pass), attn_status_name(status),
+             err.text);
+    else {
+        check_integrity(s, pass, r);
+        check_memory(spec, &s->problem, pass, &ledger, use, memory, size);
+    }
+    attn_ledger_clear(&ledger);
+    if (ledger.damaged > 0)
+        fail(r, ATTN_F_INTEGRITY, "%s: wrote past the end of %d of its own buffers",
+             attn_pass_name(pass), ledger.damaged);
+}
+
+void attn_run_case(const struct attn_spec *spec, const struct attn_case *c, struct attn_result *r)
+{
+    struct attn_setup setup;
+    struct attn_error err = {0};
+    struct attn_rank_use *use;
+    char memory[2][256] = {"", ""};
+    memset(r, 0, sizeof *r);
+    enum attn_status status = attn_setup_open(c, &setup, &err);
+    if (status != ATTN_OK) {
+        r->verdict = status == ATTN_ENOTSUP ? ATTN_REFUSED : ATTN_ERROR;
+        snprintf(r->text, sizeof r->text, "%s", err.text);
+        return;
+    }
+    use = calloc((size_t)attn_ranks(spec->impl, &spec->options), sizeof *use);
+    if (use == NULL) {
+        r->verdict = ATTN_ERROR;
+        snprintf(r->text, sizeof r->text, "no memory for the books of the ranks");
+    } else {
+        for (int pass = ATTN_FORWARD; pass <= (int)c->pass && r->verdict == ATTN_PASS; pass++)
+            run_pass(spec, &setup, (enum attn_pass)pass, use, r, memory[pass], sizeof memory[pass]);
+        if (r->verdict == ATTN_PASS) {
+            attn_precision_of(spec->impl, &spec->options, &setup.problem, &r->precision);
+            attn_judge(&setup, &r->precision, NULL, c->pass, r);
+            r->digest = attn_setup_digest(&setup, c->pass);
+        }
+        for (int pass = ATTN_FORWARD; pass <= (int)c->pass; pass++)
+            if (memory[pass][0] != '\0' && (r->verdict == ATTN_PASS || r->verdict == ATTN_WEAK))
+                fail(r, ATTN_F_MEMORY, "%s: %s", attn_pass_name((enum attn_pass)pass),
+                     memory[pass]);
+    }
+    free(use);
+    attn_setup_close(&setup);
+}
+
+/* ---- judging ------------------------------------------------------------------------------ */
+
+static const enum attn_slot slot_of[ATTN_OUTPUTS] = {ATTN_T_O,  ATTN_T_LSE, ATTN_T_DQ,
+                                                     ATTN_T_DK, ATTN_T_DV,  ATTN_T_DBIAS};
+
+/* Probes at zero tolerance.  REVEAL: q = 0 and unit columns of V make n_i O_ic a whole number, the
+ * visible keys of column c; hidden ones must give exactly 0.  SELECT: O is a row of V. */
+static void judge_exactly(const struct attn_setup *s, const struct attn_truth *truth,
+                          struct attn_result *r)
+{
+    const struct attn_truth_tensor *o = &truth->tensor[ATTN_O], *lse = &truth->tensor[ATTN_LSE];
+    struct attn_cview got = attn_tensor_cview(&s->tensor[ATTN_T_O]);
+    if (s->given.fill == ATTN_FILL_SELECT) {
+        struct attn_agreement x;
+        attn_agree_exactly(&got, o, &x);
+        if (x.n_bad > 0)
+            fail(r, ATTN_F_EXACT, "o[%lld,%lld,%lld,%lld] = %.9g: the selected key has v = %.9g",
+                 (long long)x.at[0], (long long)x.at[1], (long long)x.at[2], (long long)x.at[3],
+                 x.got, x.want);
+        return;
+    }
+    int64_t width = o->extent[3], rows = o->extent[0] * o->extent[1] * o->extent[2];
+    for (int64_t n = 0; n < rows * width; n++) {
+        int64_t row = n / width, i = row % o->extent[2], bh = row / o->extent[2];
+        double visible = isfinite(lse->want[row]) ? round(exp(lse->want[row])) : 0;
+        double value = attn_cview_get(&got, bh / o->extent[1], bh % o->extent[1],
+                                      o->sample != NULL ? o->sample[i] : i, n % width);
+        double count = round(o->want[n] * visible);
+        int ok = o->want[n] == 0 ? value == 0 : fabs(value * visible - count) < 0.25;
+        if (!ok)
+            fail(
+                r, ATTN_F_EXACT,
+                "query [%lld,%lld,%lld] sees %.6g of the %g keys of column %lld that it should see",
+                (long long)(bh / o->extent[1]), (long long)(bh % o->extent[1]), (long long)i,
+                value * visible, count, (long long)(n % width));
+    }
+}
+
+/* Zeros would have passed everywhere: the case proves nothing. */
+static int is_powerless(const struct attn_result *r)
+{
+    int64_t n = 0, powerless = 0;
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        n += r->output[o].n;
+        powerless += r->output[o].n_powerless;
+    }
+    return n > 0 && powerless == n;
+}
+
+static void judge_output(const struct attn_agreement *x, enum attn_failure failure,
+                         struct attn_result *r)
+{
+    int64_t bad = failure == ATTN_F_FINITE ? x->n_not_finite : x->n_bad;
+    if (x->n == 0 || bad == 0)
+        return;
+    fail(r, failure, "%s[%lld,%lld,%lld,%lld] = %.9g, want %.9g +- %.3g; %lld of %lld elements %s",
+         x->name, (long long)x->at[0], (long long)x->at[1], (long long)x->at[2],
+         (long long)x->at[3], x->got, x->want, x->bound, (long long)bad, (long long)x->n,
+         failure == ATTN_F_FINITE ? "are not finite where they should be, or the reverse"
+                                  : "are beyond their bound");
+}
+
+void attn_judge(const struct attn_setup *s, const struct attn_precision *precision,
+                const struct attn_sample *sample, enum attn_pass pass, struct attn_result *r)
+{
+    int backward = pass == ATTN_BACKWARD;
+    struct attn_inputs in = {attn_tensor_cview(&s->tensor[ATTN_T_Q]),
+                             attn_tensor_cview(&s->tensor[ATTN_T_K]),
+                             attn_tensor_cview(&s->tensor[ATTN_T_V]),
+                             {0},
+                             {0},
+                             0};
+    struct attn_truth truth;
+    struct attn_error err = {0};
+    r->precision = *precision;
+    if (backward) {
+        in.d_o = attn_tensor_cview(&s->tensor[ATTN_T_DO]);
+        if (s->tensor[ATTN_T_DLSE].data != NULL)
+            in.d_lse = attn_tensor_cview(&s->tensor[ATTN_T_DLSE]);
+        in.want_d_bias = s->tensor[ATTN_T_DBIAS].data != NULL;
+    }
+    if (attn_truth_compute(&s->problem, &in, precision, sample, &truth, &err) != ATTN_OK) {
+        r->verdict = ATTN_ERROR;
+        snprintf(r->text, sizeof r->text, "%s", err.text);
+        return;
+    }
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        if (truth.tensor[o].want == NULL)
+            continue;
+        struct attn_cview got = attn_tensor_cview(&s->tensor[slot_of[o]]);
+        attn_agree(&got, &truth.tensor[o], precision->u, &r->output[o]);
+        if (r->output[o].ratio > r->worst)
+            r->worst = r->output[o].ratio;
+    }
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        judge_output(&r->output[o], ATTN_F_FINITE, r);
+    if (s->given.fill == ATTN_FILL_REVEAL || s->given.fill == ATTN_FILL_SELECT)
+        judge_exactly(s, &truth, r);
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        judge_output(&r->output[o], ATTN_F_BOUND, r);
+    if (r->verdict == ATTN_PASS && is_powerless(r)) {
+        r->verdict = ATTN_WEAK;
+        snprintf(r->text, sizeof r->text, "an output of zeros would have passed as well");
+    }
+    attn_truth_free(&truth);
+}
+
+/* ---- saying it ---------------------------------------------------------------------------- */
+
+static void put(char *text, size_t size, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void put(char *text, size_t size, const char *format, ...)
+{
+    size_t used = strlen(text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + used, size - used, format, args);
+    va_end(args);
+}
+
+void attn_result_print(const struct attn_spec *spec, const struct attn_case *c,
+                       const struct attn_result *r, char *text, size_t size)
+{
+    char name[256], line[ATTN_CASE_TEXT];
+    attn_spec_print(spec, name, sizeof name);
+    attn_case_print(c, line);
+    text[0] = '\0';
+    put(text, size, "%s", attn_verdict_name(r->verdict));
+    if (r->verdict == ATTN_FAILED)
+        put(text, size, "(%s)", attn_failure_name(r->failure));
+    put(text, size, "  %s  %s\n", name, line);
+    if (r->text[0] != '\0')
+        put(text, size, "  %s\n", r->text);
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        if (r->output[o].n > 0)
+            put(text, size,
+                "  %-5s error/bound %-10.3g gauge %-8.2g (%lld elements, %lld beyond)\n",
+                r->output[o].name, r->output[o].ratio, r->output[o].gauge,
+                (long long)r->output[o].n, (long long)r->output[o].n_bad);
+    if (r->precision.u > 0)
+        put(text, size,
+            "  declared: u %.3g, storage %.3g, exp %g u, at most %lld rescales and %lld merges a "
+            "row\n",
+            r->precision.u, r->precision.u_storage, r->precision.exp_ulps,
+            (long long)r->precision.rescales, (long long)r->precision.merges);
+    put(text, size, "  again: attnlab check '%s' --case '%s'\n", name, line);
+}

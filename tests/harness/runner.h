@@ -1,0 +1,108 @@
+/* One implementation, one case, one verdict. */
+#ifndef TESTS_HARNESS_RUNNER_H
+#define TESTS_HARNESS_RUNNER_H
+
+#include "optimized/registry.h"
+#include "ref/ledger.h"
+#include "ref/mask.h"
+#include "tests/harness/agree.h"
+#include "tests/harness/cases.h"
+#include "tests/harness/tensor.h"
+
+/* ---- a case made concrete ----------------------------------------------------------------- */
+
+enum attn_slot {
+    ATTN_T_Q,
+    ATTN_T_K,
+    ATTN_T_V,
+    ATTN_T_BIAS,
+    ATTN_T_DO,
+    ATTN_T_DLSE, /* inputs  */
+    ATTN_T_O,
+    ATTN_T_LSE,
+    ATTN_T_DQ,
+    ATTN_T_DK,
+    ATTN_T_DV,
+    ATTN_T_DBIAS, /* outputs */
+    ATTN_SLOTS
+};
+
+/* Mask, tensors and problem of a case.  Tensors that the case does not have are empty
+ * (data == NULL).  Not to be copied: the problem points into it. */
+struct attn_setup {
+    struct attn_case given;
+    struct attn_problem problem;
+    struct attn_mask *mask;
+    struct attn_made_tensor *made; /* what the mask names, made up from the names */
+    double *slope;
+    struct attn_tensor tensor[ATTN_SLOTS];
+};
+
+/* Inputs filled and remembered, outputs poisoned.  A mask of `none` is given to the problem as
+ * NULL.  Fails (EINVAL) also when the fill cannot keep its promise for the case, and ENOTSUP for
+ * storage that does not exist yet; nothing needs closing then. */
+enum attn_status attn_setup_open(const struct attn_case *c, struct attn_setup *setup,
+                                 struct attn_error *err);
+void attn_setup_close(struct attn_setup *setup);
+struct attn_forward attn_setup_forward(const struct attn_setup *setup);
+struct attn_backward attn_setup_backward(const struct attn_setup *setup);
+
+/* Bytes of inputs and outputs: the floor below which no process can measure. */
+int64_t attn_setup_bytes(const struct attn_setup *setup);
+
+/* A seal (attn.h) over the setup's tensors, but for bias and dBias: those, like masks, are spoken
+ * of in whole-problem indices, and ranks use them in place. */
+struct attn_seal attn_setup_seal(struct attn_setup *setup);
+
+/* ---- verdicts ----------------------------------------------------------------------------- */
+
+enum attn_verdict {
+    ATTN_PASS,
+    ATTN_FAILED,
+    ATTN_REFUSED, /* a capability that is not claimed, or a shape the spec cannot split */
+    ATTN_WEAK,    /* passed, but so would zeros and the mean of V: proves nothing       */
+    ATTN_CRASH,
+    ATTN_TIMEOUT,
+    ATTN_ERROR /* the suite could not do its part */
+};
+const char *attn_verdict_name(enum attn_verdict verdict); /* "PASS", "FAIL", ... */
+
+enum attn_failure {
+    ATTN_F_NONE,
+    ATTN_F_STATUS,    /* an error where the contract promises a result  */
+    ATTN_F_INTEGRITY, /* out of bounds, unwritten, inputs changed       */
+    ATTN_F_FINITE,
+    ATTN_F_EXACT,
+    ATTN_F_BOUND,
+    ATTN_F_MEMORY /* priced != ledger, leak, bytes taken elsewhere  */
+};
+const char *attn_failure_name(enum attn_failure failure);
+
+struct attn_result {
+    enum attn_verdict verdict;
+    enum attn_failure failure;
+    char text[512]; /* why, in one line; empty on a plain pass */
+    struct attn_precision precision;
+    struct attn_agreement output[ATTN_OUTPUTS]; /* n == 0: not compared */
+    double worst;                               /* largest error / bound of all outputs */
+    int64_t peak_bytes[2];                      /* ledger, forward and backward */
+    uint64_t digest;                            /* of all outputs: equal bits, equal digest */
+};
+
+/* Run and judge, in verdict order: status, integrity, finite, exact, bound, memory. */
+void attn_run_case(const struct attn_spec *spec, const struct attn_case *c,
+                   struct attn_result *result);
+
+/* Judge outputs that are already there (by attn_run_case, a recorder, a file): everything
+ * after integrity.  sample as in bound.h.  Outputs up to and including `pass` are judged. */
+void attn_judge(const struct attn_setup *setup, const struct attn_precision *precision,
+                const struct attn_sample *sample, enum attn_pass pass, struct attn_result *result);
+
+/* FNV-1a over all output elements, rows in order. */
+uint64_t attn_setup_digest(const struct attn_setup *setup, enum attn_pass pass);
+
+/* Several lines: verdict, worst element, precisions, and the command that runs it again. */
+void attn_result_print(const struct attn_spec *spec, const struct attn_case *c,
+                       const struct attn_result *result, char *text, size_t size);
+
+#endif

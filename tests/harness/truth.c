@@ -1,0 +1,316 @@
+/* The truth and its bounds for whole tensors: one pass over the query rows, which feeds O, LSE and dQ
+ * directly and collects dK, dV and dBias. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ref/problem.h"
+#include "tests/harness/row_bound.h"
+
+const char *attn_output_name(enum attn_output output)
+{
+    static const char *const name[ATTN_OUTPUTS] = {"o", "lse", "dq", "dk", "dv", "dbias"};
+    return (unsigned)output < ATTN_OUTPUTS ? name[output] : "unknown";
+}
+
+void attn_precision_of(const struct attn_impl *impl, const struct attn_options *options,
+                       const struct attn_problem *p, struct attn_precision *x)
+{
+    int wide = p->dtype == ATTN_F64;
+    x->u = attn_dtype_roundoff(wide ? ATTN_F64 : ATTN_F32);
+    x->u_storage = attn_dtype_roundoff(p->dtype);
+    x->u_lse = x->u;
+    x->u_bias = p->bias.kind == ATTN_BIAS_TENSOR ? attn_dtype_roundoff(p->bias.tensor.dtype) : x->u;
+    x->u_p = 0;
+    x->tiny = wide ? 0x1p-1074 : 0x1p-150;
+    x->exp_ulps = 4; /* glibc states 1 for exp, log, 2 for tanh; other libms up to 4 */
+    x->rescales = impl->rescales != NULL ? impl->rescales(p, options) : 0;
+    x->merges = impl->merges != NULL ? impl->merges(p, options) : 0;
+}
+
+/* ---- sums over rows ----------------------------------------------------------------------- */
+
+/* An output that many rows add to: the compensated sum, its terms' errors and sizes. */
+struct sum {
+    struct attn_truth_tensor *out;
+    double *lost, *error, *size;
+    int64_t *terms; /* by row of the tensor: how many were added */
+};
+
+static enum attn_status tensor_alloc(struct attn_truth_tensor *t, enum attn_output output,
+                                     const int64_t extent[4], const int64_t *sample,
+                                     struct attn_error *err)
+{
+    size_t n = 1;
+    for (int a = 0; a < 4; a++)
+        n *= (size_t)(t->extent[a] = extent[a]);
+    t->name = attn_output_name(output);
+    t->sample = sample;
+    t->want = calloc(n + 1, sizeof *t->want);
+    t->bound = calloc(n + 1, sizeof *t->bound);
+    t->gauge = calloc(n + 1, sizeof *t->gauge);
+    if (t->want == NULL || t->bound == NULL || t->gauge == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for the truth of %s (%zu elements)", t->name,
+                         n);
+    return ATTN_OK;
+}
+
+static void sum_free(struct sum *x)
+{
+    free(x->lost);
+    free(x->error);
+    free(x->size);
+    free(x->terms);
+}
+
+static enum attn_status sum_alloc(struct sum *x, struct attn_truth_tensor *t,
+                                  struct attn_error *err)
+{
+    size_t rows = (size_t)(t->extent[0] * t->extent[1] * t->extent[2]);
+    size_t n = rows * (size_t)t->extent[3];
+    *x = (struct sum){t, calloc(n + 1, sizeof(double)), calloc(n + 1, sizeof(double)),
+                      calloc(n + 1, sizeof(double)), calloc(rows + 1, sizeof(int64_t))};
+    if (x->lost == NULL || x->error == NULL || x->size == NULL || x->terms == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory to sum %s (%zu elements)", t->name, n);
+    return ATTN_OK;
+}
+
+/* Element `at` gains `term`, known to within `error`; TwoSum keeps what double would lose. */
+static void sum_add(struct sum *x, int64_t at, double term, double error, double gauge)
+{
+    double *sum = &x->out->want[at], s = *sum + term, y = s - *sum;
+    x->lost[at] += (*sum - (s - y)) + (term - y);
+    *sum = s;
+    x->error[at] += error;
+    x->size[at] += fabs(term) + error;
+    x->out->gauge[at] += gauge;
+}
+
+/* 5.4: n terms were summed, the sum multiplied by `scale` and stored. */
+static void sum_finish(struct sum *x, double scale, double u, double u_storage, double tiny)
+{
+    int64_t width = x->out->extent[3];
+    int64_t rows = x->out->extent[0] * x->out->extent[1] * x->out->extent[2];
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t at = r * width; at < (r + 1) * width; at++) {
+            double n = (double)x->terms[r];
+            double want = scale * (x->out->want[at] + x->lost[at]);
+            double e = fabs(scale) * (x->error[at] + n * tiny + attn_gamma(n + 4, u) * x->size[at] +
+                                      0x1p-51 * x->size[at]);
+            x->out->want[at] = want;
+            x->out->bound[at] =
+                n == 0 ? 0 : e + u_storage * (fabs(want) + e) + 2 * tiny + 0x1p-52 * fabs(want);
+            x->out->gauge[at] *= fabs(scale);
+        }
+}
+
+/* ---- one row at a time -------------------------------------------------------------------- */
+
+struct work {
+    const struct attn_problem *p;
+    const struct attn_inputs *in;
+    const struct attn_precision *a;
+    struct attn_truth *truth;
+    struct attn_oracle_row row;
+    struct attn_row_bound bound;
+    struct sum dk, dv, dbias;
+    int64_t *slot; /* [n_key]: where a key's gradients go; -1: not sampled */
+    int64_t n_keys;
+};
+
+static void store_forward(struct work *w, int64_t b, int64_t h, int64_t slot)
+{
+    struct attn_truth_tensor *o = &w->truth->tensor[ATTN_O], *lse = &w->truth->tensor[ATTN_LSE];
+    int64_t at = (b * o->extent[1] + h) * o->extent[2] + slot;
+    for (int64_t c = 0; c < w->p->d_value; c++) {
+        o->want[at * w->p->d_value + c] = w->row.o[c];
+        o->bound[at * w->p->d_value + c] = w->bound.e_o[c];
+        o->gauge[at * w->p->d_value + c] = w->bound.gauge_o[c];
+    }
+    lse->want[at] = w->row.lse;
+    lse->bound[at] = w->bound.e_lse;
+    lse->gauge[at] = isfinite(w->row.lse) ? 1 + w->bound.score_size + fabs(w->row.lse) : 0;
+}
+
+static void store_dq(struct work *w, int64_t b, int64_t h, int64_t slot)
+{
+    struct attn_truth_tensor *dq = &w->truth->tensor[ATTN_DQ];
+    int64_t at = ((b * dq->extent[1] + h) * dq->extent[2] + slot) * w->p->d_key;
+    for (int64_t c = 0; c < w->p->d_key; c++) {
+        dq->want[at + c] = w->row.dq[c];
+        dq->bound[at + c] = w->bound.e_dq[c];
+        dq->gauge[at + c] = w->bound.gauge_dq[c];
+    }
+}
+
+/* dk_j += dS q_i and dv_j += P dO_i, for every sampled key that this row sees. */
+static void collect_keys(struct work *w, int64_t b, int64_t h, int64_t i)
+{
+    const struct attn_problem *p = w->p;
+    int64_t g = h / (p->heads / p->kv_heads);
+    for (int64_t n = 0; n < w->row.n; n++) {
+        int64_t slot = w->slot[w->row.key[n]];
+        if (slot < 0 || w->row.s[n] == -(double)INFINITY)
+            continue;
+        int64_t at = (b * p->kv_heads + g) * w->n_keys + slot;
+        double e_p =
+            w->row.p[n] * expm1(w->bound.tau_back[n]) + w->a->u_p * w->row.p[n] + w->a->tiny;
+        w->dk.terms[at]++, w->dv.terms[at]++;
+        for (int64_t c = 0; c < p->d_key; c++) {
+            double q = attn_cview_get(&w->in->q, b, h, i, c);
+            sum_add(&w->dk, at * p->d_key + c, w->bound.dsr[n] * q, w->bound.e_dsr[n] * fabs(q),
+                    w->bound.gauge_ds[n] * fabs(q));
+        }
+        for (int64_t c = 0; c < p->d_value; c++) {
+            double d_o = attn_cview_get(&w->in->d_o, b, h, i, c);
+            sum_add(&w->dv, at * p->d_value + c, w->row.p[n] * d_o, e_p * fabs(d_o),
+                    (1 + w->bound.score_size) * w->row.p[n] * fabs(d_o));
+        }
+    }
+}
+
+/* dbias_ij = dS_ij, summed along the axes on which the bias is broadcast (extent 1 there). */
+static void collect_bias(struct work *w, int64_t b, int64_t h, int64_t i)
+{
+    struct attn_truth_tensor *t = w->dbias.out;
+    if (t->extent[0] == 1)
+        b = 0;
+    if (t->extent[1] == 1)
+        h = 0;
+    if (t->extent[2] == 1)
+        i = 0;
+    int64_t r = (b * t->extent[1] + h) * t->extent[2] + i;
+    w->dbias.terms[r] += t->extent[3] == 1 ? w->row.n : w->row.n > 0;
+    for (int64_t n = 0; n < w->row.n; n++) {
+        int64_t j = t->extent[3] == 1 ? 0 : w->row.key[n];
+        sum_add(&w->dbias, r * t->extent[3] + j, w->row.ds[n], w->bound.e_ds[n],
+                w->bound.gauge_ds[n]);
+    }
+}
+
+/* slot: the row's place in O, LSE and dQ; -1: not sampled, it only feeds dK and dV. */
+static void do_row(struct work *w, int64_t b, int64_t h, int64_t i, int64_t slot, int backward)
+{
+    attn_row_bound_head(w->p, &w->in->k, &w->in->v, b, h, &w->bound);
+    attn_oracle_row_forward(w->p, &w->in->q, &w->in->k, &w->in->v, b, h, i, &w->row);
+    attn_row_bound_forward(w->p, w->a, &w->row, &w->bound);
+    if (slot >= 0)
+        store_forward(w, b, h, slot);
+    if (!backward)
+        return;
+    double d_lse = w->in->d_lse.data != NULL && w->row.max != -(double)INFINITY
+                       ? attn_cview_get(&w->in->d_lse, b, h, i, 0)
+                       : 0;
+    attn_oracle_row_backward(w->p, &w->in->d_o, &w->in->d_lse, b, h, i, &w->row);
+    attn_row_bound_backward(w->p, &w->in->d_o, d_lse, b, h, i, w->a, &w->row, &w->bound);
+    if (slot >= 0)
+        store_dq(w, b, h, slot);
+    if (w->row.max == -(double)INFINITY)
+        return;
+    collect_keys(w, b, h, i);
+    if (w->dbias.out != NULL)
+        collect_bias(w, b, h, i);
+}
+
+/* ---- set-up and sweep --------------------------------------------------------------------- */
+
+static enum attn_status prepare(struct work *w, const struct attn_sample *sample, int64_t n_rows,
+                                struct attn_error *err)
+{
+    const struct attn_problem *p = w->p;
+    struct attn_truth_tensor *t = w->truth->tensor;
+    int backward = w->in->d_o.data != NULL;
+    const int64_t *rows = sample->n_rows < 0 ? NULL : sample->row;
+    const int64_t *keys = sample->n_keys < 0 ? NULL : sample->key;
+    const int64_t *stride = p->bias.tensor.stride;
+    const int64_t extent[ATTN_OUTPUTS][4] = {
+        {p->batch, p->heads, n_rows, p->d_value},
+        {p->batch, p->heads, n_rows, 1},
+        {p->batch, p->heads, n_rows, p->d_key},
+        {p->batch, p->kv_heads, w->n_keys, p->d_key},
+        {p->batch, p->kv_heads, w->n_keys, p->d_value},
+        {stride[0] ? p->batch : p->batch > 0, stride[1] ? p->heads : p->heads > 0,
+         stride[2] ? p->n_query : p->n_query > 0, stride[3] ? p->n_key : p->n_key > 0}};
+    enum attn_status status = attn_oracle_row_alloc(p, &w->row, err);
+    if (status == ATTN_OK)
+        status = attn_row_bound_alloc(p, &w->bound, err);
+    for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
+        if (o <= ATTN_LSE || (backward && (o != ATTN_DBIAS || w->in->want_d_bias)))
+            status = tensor_alloc(&t[o], (enum attn_output)o, extent[o],
+                                  o <= ATTN_DQ      ? rows
+                                  : o == ATTN_DBIAS ? NULL
+                                                    : keys,
+                                  err);
+    if (status == ATTN_OK && backward)
+        status = sum_alloc(&w->dk, &t[ATTN_DK], err);
+    if (status == ATTN_OK && backward)
+        status = sum_alloc(&w->dv, &t[ATTN_DV], err);
+    if (status == ATTN_OK && backward && w->in->want_d_bias)
+        status = sum_alloc(&w->dbias, &t[ATTN_DBIAS], err);
+    w->slot = malloc(((size_t)p->n_key + 1) * sizeof *w->slot);
+    if (status == ATTN_OK && w->slot == NULL)
+        status = attn_fail(err, ATTN_ENOMEM, "no memory for %lld key slots", (long long)p->n_key);
+    for (int64_t j = 0; status == ATTN_OK && j < p->n_key; j++)
+        w->slot[j] = keys == NULL ? j : -1;
+    for (int64_t s = 0; status == ATTN_OK && keys != NULL && s < w->n_keys; s++)
+        w->slot[keys[s]] = s;
+    return status;
+}
+
+static void sweep(struct work *w, const struct attn_sample *sample)
+{
+    const struct attn_problem *p = w->p;
+    int backward = w->in->d_o.data != NULL, all = sample->n_rows < 0;
+    for (int64_t b = 0; b < p->batch; b++)
+        for (int64_t h = 0; h < p->heads; h++)
+            for (int64_t i = 0, next = 0; i < p->n_query; i++) {
+                int64_t slot = all ? i : -1;
+                if (!all && next < sample->n_rows && sample->row[next] == i)
+                    slot = next++;
+                if (slot >= 0 || (backward && w->n_keys > 0))
+                    do_row(w, b, h, i, slot, backward);
+            }
+    if (backward) {
+        sum_finish(&w->dk, p->scale, w->a->u, w->a->u_storage, w->a->tiny);
+        sum_finish(&w->dv, 1, w->a->u, w->a->u_storage, w->a->tiny);
+    }
+    if (w->dbias.out != NULL)
+        sum_finish(&w->dbias, 1, w->a->u > w->a->u_bias ? w->a->u : w->a->u_bias, w->a->u_bias,
+                   w->a->u_bias > 0x1p-53 ? 0x1p-150 : w->a->tiny);
+}
+
+enum attn_status attn_truth_compute(const struct attn_problem *p, const struct attn_inputs *in,
+                                    const struct attn_precision *a,
+                                    const struct attn_sample *sample, struct attn_truth *truth,
+                                    struct attn_error *err)
+{
+    static const struct attn_sample everything = {-1, -1, NULL, NULL};
+    if (sample == NULL)
+        sample = &everything;
+    struct work w = {.p = p, .in = in, .a = a, .truth = truth};
+    w.n_keys = sample->n_keys < 0 ? p->n_key : sample->n_keys;
+    memset(truth, 0, sizeof *truth);
+    enum attn_status status =
+        prepare(&w, sample, sample->n_rows < 0 ? p->n_query : sample->n_rows, err);
+    if (status == ATTN_OK)
+        sweep(&w, sample);
+    else
+        attn_truth_free(truth);
+    free(w.slot);
+    sum_free(&w.dk);
+    sum_free(&w.dv);
+    sum_free(&w.dbias);
+    attn_row_bound_free(&w.bound);
+    attn_oracle_row_free(&w.row);
+    return status;
+}
+
+void attn_truth_free(struct attn_truth *truth)
+{
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        free(truth->tensor[o].want);
+        free(truth->tensor[o].bound);
+        free(truth->tensor[o].gauge);
+    }
+    memset(truth, 0, sizeof *truth);
+}

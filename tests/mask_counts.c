@@ -1,0 +1,195 @@
+/* How many pairs a mask has, against figures worked out on paper; what random masks look like. */
+#include <string.h>
+#include <time.h>
+
+#include "tests/mask_data.h"
+
+/* ---- counts ------------------------------------------------------------------------------- */
+
+/* Closed forms of rows [i0,i1) and all keys.  W window, g global tokens, L length. */
+static const struct {
+    const char *text;
+    int64_t n_query, n_key, i0, i1, pairs;
+} GOLDEN[] = {
+    {"none", 200000, 200000, 0, 200000, INT64_C(40000000000)},
+    {"causal(tl)", 200000, 200000, 0, 200000, INT64_C(20000100000)}, /* L (L + 1) / 2 */
+    {"causal(br)", 10000000, 10000000, 0, 10000000, INT64_C(50000005000000)},
+    {"causal(br)", 2, 5, 0, 2, 9},
+    {"causal(tl)", 64, 64, 0, 16, 136}, /* contiguous shares */
+    {"causal(tl)", 64, 64, 16, 32, 392},
+    {"causal(tl)", 64, 64, 32, 48, 648},
+    {"causal(tl)", 64, 64, 48, 64, 904},
+    {"window(511,0,tl)", 200000, 200000, 0, 200000, 102269184}, /* L W - W (W - 1) / 2 */
+    {"causal(br)&window(511,-1,tl)", 200000, 200000, 0, 200000, 102269184},
+    {"window(128,128,tl)", 200000, 200000, 0, 200000, 51383488}, /* L w - (w^2 - 1) / 4, w = 257 */
+    {"global(7)", 200000, 200000, 0, 200000, 2799951},           /* 2 g L - g^2 */
+    {"global(7)", 10000000, 10000000, 0, 10000000, 139999951},
+    {"causal(tl)|prefix(1000)", 200000, 200000, 0, 200000, INT64_C(20000599500)},
+    {"prefix(5)", 200000, 300, 0, 200000, 1000000},
+    {"keys(123)", 10000000, 300, 0, 10000000, 1230000000},
+    {"documents(3x4,5x6,2x0)", 10, 10, 0, 10, 42}, /* sum of Lq_m Lk_m */
+    {"documents(100000,60000,40000)&causal(tl)", 200000, 200000, 0, 200000, INT64_C(7600100000)},
+    {"random(0.01,1)", 200000, 200000, 0, 200000, 400000000},
+    {"random(0.00001,1,heads)", 10000000, 10000000, 0, 10000000, 1000000000},
+    {"causal(tl)&keys(x10)", 1000, 1000, 0, 1000, 250500}, /* 2 + 4 + ... + 1000 */
+};
+enum { N_GOLDEN = sizeof GOLDEN / sizeof *GOLDEN };
+
+START_TEST(counts_have_closed_forms)
+{
+    struct attn_mask_shape shape = {1, 1, GOLDEN[_i].n_query, GOLDEN[_i].n_key};
+    struct attn_error err = {0};
+    struct attn_mask *mask;
+    ck_assert_msg(attn_mask_parse(GOLDEN[_i].text, &shape, NULL, &mask, &err) == ATTN_OK, "%s",
+                  err.text);
+    int counted = 0;
+    clock_t begin = clock();
+    ck_assert_int_eq(
+        attn_mask_count(mask, 0, 0, GOLDEN[_i].i0, GOLDEN[_i].i1, 0, shape.n_key, &counted),
+        GOLDEN[_i].pairs);
+    ck_assert_int_eq(counted, 0);
+    ck_assert(clock() - begin <= CLOCKS_PER_SEC / 10);
+    attn_mask_free(mask);
+}
+END_TEST
+
+/* Zigzag shares: rank r of 4 holds chunks r and 7 - r of 8 tokens; 2 P h^2 + h pairs each. */
+START_TEST(zigzag_shares_are_equal)
+{
+    static struct mask_data d = {.shape = {1, 1, 64, 64}};
+    struct attn_mask *mask = mask_data_parse("causal(tl)", &d);
+    for (int r = 0; r < 4; r++) {
+        int counted = 0;
+        ck_assert_int_eq(attn_mask_count(mask, 0, 0, 8 * r, 8 * r + 8, 0, 64, &counted) +
+                             attn_mask_count(mask, 0, 0, 56 - 8 * r, 64 - 8 * r, 0, 64, &counted),
+                         520);
+    }
+    attn_mask_free(mask);
+}
+END_TEST
+
+/* Which compositions need rows, and that no mask at all is everything. */
+START_TEST(counting_says_when_it_counts)
+{
+    static struct mask_data d;
+    mask_data_fill(&d, &mask_shapes[0]);
+    static const struct {
+        const char *text;
+        int counted;
+    } want[] = {{"causal(tl)&window(2,2,br)|prefix(1)", 0},
+                {"documents(%D)|global(1)&keys(pad)", 0},
+                {"csr(all)", 0},
+                {"csr(each)&causal(tl)", 1},
+                {"random(0.5,1)&causal(tl)", 1},
+                {"dense(flat)", 1},
+                {"random(0.5,1)|none", 0},
+                {"random(0.5,1)|causal(tl)", 1}};
+    for (size_t n = 0; n < sizeof want / sizeof *want; n++) {
+        char text[256];
+        int counted = 0;
+        mask_data_expand(text, sizeof text, want[n].text, &d.shape);
+        struct attn_mask *mask = mask_data_parse(text, &d);
+        attn_mask_count(mask, 0, 0, 0, d.shape.n_query, 0, d.shape.n_key, &counted);
+        ck_assert_msg(counted == want[n].counted, "%s: counted = %d", text, counted);
+        attn_mask_free(mask);
+    }
+    int counted = 0;
+    int64_t lo, hi;
+    int32_t column[3];
+    ck_assert_int_eq(attn_mask_count(NULL, 0, 0, 2, 5, 1, 8, &counted), 21);
+    ck_assert_int_eq(attn_mask_row_count(NULL, 0, 0, 2, 1, 8), 7);
+    ck_assert(attn_mask_row_keys(NULL, 0, 0, 2, 4, 7, column) == 3 && column[0] == 0 &&
+              column[2] == 2);
+    ck_assert(attn_mask_next(NULL, 0, 0, 2, 4, &lo, &hi) && lo == 4 && hi > 1 << 30);
+    ck_assert_int_eq(attn_mask_tile(NULL, 0, 0, 2, 5, 1, 8), ATTN_TILE_FULL);
+    ck_assert_int_eq(attn_mask_tile(NULL, 0, 0, 2, 2, 1, 8), ATTN_TILE_EMPTY);
+    ck_assert(attn_mask_allows(NULL, 0, 0, 2, 4) && attn_mask_is_none(NULL));
+    ck_assert(!attn_mask_varies_by_batch(NULL) && !attn_mask_varies_by_head(NULL));
+}
+END_TEST
+
+START_TEST(only_none_is_none)
+{
+    static struct mask_data d = {.shape = {2, 2, 7, 7}};
+    static const struct {
+        const char *text;
+        int none;
+    } want[] = {{"none", 1},
+                {"(none)", 1},
+                {"none&none|none", 1},
+                {"none&causal(tl)", 0},
+                {"none|causal(tl)", 0},
+                {"window(-1,-1,tl)", 0}};
+    for (size_t n = 0; n < sizeof want / sizeof *want; n++) {
+        struct attn_mask *mask = mask_data_parse(want[n].text, &d);
+        ck_assert_msg(attn_mask_is_none(mask) == want[n].none, "%s", want[n].text);
+        attn_mask_free(mask);
+    }
+}
+END_TEST
+
+/* ---- random ------------------------------------------------------------------------------- */
+
+/* The same on every machine: literal columns, written down on x86-64. */
+START_TEST(random_draws_are_pinned)
+{
+    static struct mask_data d = {.shape = {1, 1, 4, 1000000}};
+    struct attn_mask *mask = mask_data_parse("random(0.000005,42)", &d);
+    static const int32_t want[4][5] = {{352741, 389880, 753449, 774065, 954244},
+                                       {191052, 278111, 737223, 780099, 970892},
+                                       {102483, 159180, 230224, 833845, 969330},
+                                       {97517, 166359, 326301, 404513, 963706}};
+    for (int i = 0; i < 4; i++) {
+        int32_t column[5];
+        ck_assert_int_eq(attn_mask_row_keys(mask, 0, 0, i, 0, 1000000, column), 5);
+        ck_assert_mem_eq(column, want[i], sizeof column);
+    }
+    attn_mask_free(mask);
+}
+END_TEST
+
+/* Every column is kept equally often (chi-square, 199 degrees of freedom: mean 199, deviation 20),
+ * and neighbouring rows, seeds and heads choose independently (overlap k^2 / Lk). */
+START_TEST(random_looks_random)
+{
+    enum { ROWS = 20000, KEYS = 200, KEPT = 40 };
+    static struct mask_data d = {.shape = {1, 2, ROWS, KEYS}};
+    static int kept[KEYS];
+    struct attn_mask *one = mask_data_parse("random(0.2,1,heads)", &d);
+    struct attn_mask *two = mask_data_parse("random(0.2,2,heads)", &d);
+    int64_t rows = 0, heads = 0, seeds = 0;
+    for (int i = 0; i < ROWS; i++)
+        for (int j = 0; j < KEYS; j++)
+            if (attn_mask_allows(one, 0, 0, i, j)) {
+                kept[j]++;
+                rows += attn_mask_allows(one, 0, 0, (i + 1) % ROWS, j);
+                heads += attn_mask_allows(one, 0, 1, i, j);
+                seeds += attn_mask_allows(two, 0, 0, i, j);
+            }
+    double square = 0, mean = (double)ROWS * KEPT / KEYS,
+           variance = mean * (1 - (double)KEPT / KEYS);
+    for (int j = 0; j < KEYS; j++)
+        square += (kept[j] - mean) * (kept[j] - mean) / variance;
+    ck_assert_double_ge(square, 120);
+    ck_assert_double_le(square, 280);
+    /* Overlap of a row: mean 8, variance 5.1 (hypergeometric); of the mean over rows: 0.016. */
+    ck_assert_double_le(((double)rows / ROWS - 8) * ((double)rows / ROWS - 8), 0.08 * 0.08);
+    ck_assert_double_le(((double)heads / ROWS - 8) * ((double)heads / ROWS - 8), 0.08 * 0.08);
+    ck_assert_double_le(((double)seeds / ROWS - 8) * ((double)seeds / ROWS - 8), 0.08 * 0.08);
+    attn_mask_free(one);
+    attn_mask_free(two);
+}
+END_TEST
+
+TCase *mask_count_tests(void)
+{
+    TCase *tcase = tcase_create("counts");
+    tcase_set_timeout(tcase, 300);
+    tcase_add_loop_test(tcase, counts_have_closed_forms, 0, N_GOLDEN);
+    tcase_add_test(tcase, zigzag_shares_are_equal);
+    tcase_add_test(tcase, counting_says_when_it_counts);
+    tcase_add_test(tcase, only_none_is_none);
+    tcase_add_test(tcase, random_draws_are_pinned);
+    tcase_add_test(tcase, random_looks_random);
+    return tcase;
+}

@@ -1,0 +1,329 @@
+/* What the language of masks accepts, and what it says when it does not. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/harness/fill.h"
+#include "tests/mask_data.h"
+
+/* ---- errors ------------------------------------------------------------------------------- */
+
+/* For b2h1q6k8: the column that is named, and a part of what is said. */
+static const struct {
+    const char *text;
+    int column;
+    const char *says;
+} ERRORS[] = {
+    {"", 1, "a mask was expected, such as causal(br) or none; found the end of the text"},
+    {"   ", 4, "found the end of the text"},
+    {"causal", 1, "causal needs an alignment: causal(tl), causal(br) or causal(+3)"},
+    {"none & causal ( )", 8, "causal needs an alignment: causal(tl), causal(br) or causal(+3)"},
+    {"causal(3)", 8, "'3' is not an alignment"},
+    {"causal(+)", 8, "'+' is not a whole number"},
+    {"causal(tl,br)", 10, "too many arguments: causal(A)"},
+    {"causal(BR)", 8, "'BR' is not an alignment"},
+    {"causal(+9223372036854775808)", 8, "too large: numbers go up to 2^60"},
+    {"causal(-99999999999999999999999999)", 8, "too large: numbers go up to 2^60"},
+    {"causal(+1152921504606846977)", 8, "too large: numbers go up to 2^60"},
+    {"window(4,0)", 11, "window needs two sides and an alignment: window(4,0,tl)"},
+    {"window(4)", 9, "window needs two sides and an alignment"},
+    {"window(-2,0,br)", 8, "a window reaches 0 or more keys, or -1 for all of a side"},
+    {"window(1,0,br,3)", 14, "too many arguments: window(l,r,A)"},
+    {"window(1,,br)", 10, "an argument was expected; found ','"},
+    {"window(1 0,br)", 10, "',' or ')' was expected after an argument; found '0'"},
+    {"prefix", 1, "prefix needs a number of keys"},
+    {"prefix(-1)", 8, "'-1' is negative"},
+    {"prefix(2.5)", 8, "'2.5' is not a whole number"},
+    {"global(1x)", 8, "'1x' is not a whole number"},
+    {"keys(3,4,5)", 6, "3 of them for 2 batches: give one for each, or one for all"},
+    {"keys(x01,x10,x11)", 6, "3 of them for 2 batches"},
+    {"keys(9)", 6, "length 9 exceeds Lk = 8"},
+    {"keys(3,-4)", 8, "'-4' is negative"},
+    {"keys(3,x01)", 8, "'x01' is not a whole number"},
+    {"keys(x01,3)", 10, "'3' is not a pattern such as x0110"},
+    {"keys(a,b)", 7, "too many arguments"},
+    {"keys(pad)", 6, "keys(pad) names a tensor, and no tensors were given here"},
+    {"csr(p)", 5, "csr(p) names a tensor, and no tensors were given here"},
+    {"dense(p)", 7, "dense(p) names a tensor, and no tensors were given here"},
+    {"documents(3,3)", 11,
+     "documents(n1,...) is for Lq = Lk, here 6 and 8: write documents(q1xk1,...)"},
+    {"documents(3x4,3x5)", 11, "documents hold at least 9 keys, but Lk = 8"},
+    {"documents(3x4,2x4)", 11, "documents hold 5 queries, but Lq = 6"},
+    {"documents(3x4,3)", 15, "documents are given as n1,n2,... or as q1xk1,q2xk2,..."},
+    {"documents(3,3x4)", 13, "documents are given as n1,n2,... or as q1xk1,q2xk2,..."},
+    {"documents(x4)", 11, "documents are given as"},
+    {"documents(4x)", 11, "documents are given as"},
+    {"documents(-3x4,9x4)", 11, "'-3' is negative"},
+    {"random(0.5)", 11, "random needs a seed as well"},
+    {"random(1.5,1)", 8, "'1.5' is not a density: a decimal number from 0 to 1"},
+    {"random(0.1.2,1)", 8, "'0.1.2' is not a density"},
+    {"random(.,1)", 8, "'.' is not a density"},
+    {"random(-0,1)", 8, "'-0' is not a density"},
+    {"random(0.1234567890123456,1)", 8, "of at most 15 digits"},
+    {"random(0.5,-1)", 12, "'-1' is negative"},
+    {"random(0.5,1,head)", 14, "only the word heads may stand here"},
+    {"random(0.5,1,heads,2)", 19, "too many arguments"},
+    {"none none", 6, "'&', '|' or the end of the text was expected; found 'n'"},
+    {"none)", 5, "'&', '|' or the end of the text was expected; found ')'"},
+    {"none()", 5, "found '('"},
+    {"(none", 6, "'&', '|' or the ')' of column 1 was expected; found the end of the text"},
+    {"none|((none)", 13, "the ')' of column 6 was expected; found the end of the text"},
+    {"causal(tl", 10, "',' or ')' was expected after an argument; found the end of the text"},
+    {"none &", 7, "found the end of the text"},
+    {"& none", 1, "found '&'"},
+    {"none && none", 7, "found '&'"},
+    {"3", 1, "found '3'"},
+    {"casual(tl)", 1,
+     "no call is named 'casual'; did you mean causal?  There are: none causal window"},
+    {"Causal(tl)", 1, "did you mean causal?"},
+    {"document(3)", 1, "did you mean documents?"},
+    {"triangle(3)", 1,
+     "no call is named 'triangle'; there are: none causal window prefix global keys "
+     "documents random csr dense"},
+    {"caus\xc3\xa1l(tl)", 5, "byte 0xc3; masks are written in printable ASCII"},
+    {"none\n", 5, "byte 0x0a; masks are written in printable ASCII"},
+};
+enum { N_ERRORS = sizeof ERRORS / sizeof *ERRORS };
+
+START_TEST(errors_name_the_place_and_the_way_out)
+{
+    struct attn_mask_shape shape = {2, 1, 6, 8};
+    struct attn_error err = {0};
+    struct attn_mask *mask = (struct attn_mask *)&shape;
+    char begin[64];
+    snprintf(begin, sizeof begin, "mask, column %d: ", ERRORS[_i].column);
+    ck_assert_int_eq(attn_mask_parse(ERRORS[_i].text, &shape, NULL, &mask, &err), ATTN_EINVAL);
+    ck_assert_int_eq(err.status, ATTN_EINVAL);
+    ck_assert(mask == NULL);
+    ck_assert_msg(strncmp(err.text, begin, strlen(begin)) == 0, "%s: %s", ERRORS[_i].text,
+                  err.text);
+    ck_assert_msg(strstr(err.text, ERRORS[_i].says) != NULL, "%s: %s", ERRORS[_i].text, err.text);
+    ck_assert(strchr(err.text, '\n') == NULL);
+    ck_assert_int_eq(attn_mask_parse(ERRORS[_i].text, &shape, NULL, &mask, NULL), ATTN_EINVAL);
+}
+END_TEST
+
+START_TEST(help_has_a_line_for_each_call)
+{
+    static const char *const names[] = {"none", "causal",    "window", "prefix", "global",
+                                        "keys", "documents", "random", "csr",    "dense"};
+    int line = 0;
+    for (; attn_mask_help(line) != NULL; line++) {
+        ck_assert_int_lt(line, 10);
+        ck_assert(strncmp(attn_mask_help(line), names[line], strlen(names[line])) == 0);
+    }
+    ck_assert_int_eq(line, 10);
+    ck_assert(attn_mask_help(-1) == NULL);
+}
+END_TEST
+
+START_TEST(shapes_are_checked)
+{
+    static const struct attn_mask_shape bad[] = {{-1, 1, 2, 2},
+                                                 {1, -1, 2, 2},
+                                                 {1, 1, -2, 2},
+                                                 {1, 1, 2, -2},
+                                                 {1, 1, INT64_C(1) << 31, INT64_C(1) << 31},
+                                                 {INT64_C(1) << 40, INT64_C(1) << 40, 2, 2},
+                                                 {1, 1, INT64_MAX, 1}};
+    struct attn_mask *mask;
+    for (size_t n = 0; n < sizeof bad / sizeof *bad; n++) {
+        struct attn_error err = {0};
+        ck_assert_int_eq(attn_mask_parse("none", &bad[n], NULL, &mask, &err), ATTN_EINVAL);
+        ck_assert(strlen(err.text) > 0 && mask == NULL);
+    }
+    attn_mask_free(NULL);
+}
+END_TEST
+
+/* ---- any text is safe --------------------------------------------------------------------- */
+
+/* unit, n times, between begin and end. */
+static char *repeat(const char *begin, const char *unit, size_t n, const char *end)
+{
+    size_t a = strlen(begin), u = strlen(unit);
+    char *text = malloc(a + n * u + strlen(end) + 1);
+    memcpy(text, begin, a);
+    for (size_t k = 0; k < n; k++)
+        memcpy(text + a + k * u, unit, u);
+    strcpy(text + a + n * u, end);
+    return text;
+}
+
+START_TEST(long_chains_are_masks)
+{
+    struct attn_mask_shape shape = {1, 1, 4, 4};
+    struct attn_error err = {0};
+    struct attn_mask *mask;
+    const char *units[] = {"causal(tl)|", "none&", "causal(tl)&prefix(3)|", "(none|prefix(2))&"};
+    for (int n = 0; n < 4; n++) {
+        char *text = repeat("", units[n], 100000, "causal(tl)");
+        ck_assert_msg(attn_mask_parse(text, &shape, NULL, &mask, &err) == ATTN_OK, "%s", err.text);
+        int64_t lo, hi, pairs = 0;
+        int counted = 0;
+        for (int i = 0; i < 4; i++)
+            for (int j = 0; j < 4; j++) {
+                ck_assert_int_eq(attn_mask_allows(mask, 0, 0, i, j), j <= i);
+                pairs += j <= i;
+            }
+        ck_assert_int_eq(attn_mask_next(mask, 0, 0, 1, 0, &lo, &hi), 1);
+        ck_assert(lo == 0 && hi >= 1 && hi <= 2);
+        ck_assert_int_eq(attn_mask_count(mask, 0, 0, 0, 4, 0, 4, &counted), pairs);
+        ck_assert_str_eq(attn_mask_text(mask), text);
+        attn_mask_free(mask);
+        free(text);
+    }
+}
+END_TEST
+
+START_TEST(deep_nesting_is_refused_not_followed)
+{
+    struct attn_mask_shape shape = {1, 1, 4, 4};
+    struct attn_error err = {0};
+    struct attn_mask *mask;
+    char *deep = repeat("", "(", 1000000, "none");
+    ck_assert_int_eq(attn_mask_parse(deep, &shape, NULL, &mask, &err), ATTN_EINVAL);
+    ck_assert_str_eq(err.text, "mask, column 65: parentheses are nested more than 64 deep");
+    free(deep);
+    /* As deep as allowed, alternating, so that no level can be flattened. */
+    char *open = repeat("", "prefix(1)|(causal(tl)&(", 32, "none");
+    char *legal = repeat(open, "))", 32, "");
+    ck_assert_msg(attn_mask_parse(legal, &shape, NULL, &mask, &err) == ATTN_OK, "%s", err.text);
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 4; j++)
+            ck_assert_int_eq(attn_mask_allows(mask, 0, 0, i, j), j == 0 || j <= i);
+    ck_assert_int_eq(attn_mask_row_count(mask, 0, 0, 2, 0, 4), 3);
+    int counted = 0;
+    ck_assert_int_eq(attn_mask_count(mask, 0, 0, 0, 4, 0, 4, &counted), 10);
+    attn_mask_free(mask);
+    free(open);
+    free(legal);
+}
+END_TEST
+
+/* Legal texts with bytes changed, cut out and doubled: parsed or refused, never anything else. */
+START_TEST(damaged_texts_do_no_harm)
+{
+    static struct mask_data d;
+    int legal = 0, refused = 0;
+    mask_data_fill(&d, &mask_shapes[0]);
+    for (uint64_t n = 0; n < 20000; n++) {
+        static const char alphabet[] = "()&|,-+.0123456789xtlbrheads \xff";
+        char text[512];
+        struct attn_mask *mask;
+        struct attn_error err = {0};
+        mask_data_expand(text, sizeof text, mask_compositions[n % (uint64_t)mask_n_compositions],
+                         &d.shape);
+        for (uint64_t k = 0; k < 1 + n % 3; k++) {
+            uint64_t dice = attn_hash(3, n, k);
+            size_t size = strlen(text), at = (size_t)(dice / 8) % size;
+            if (dice % 4 == 0)
+                memmove(text + at, text + at + 1, size - at);
+            else
+                text[at] = alphabet[(dice >> 32) % (sizeof alphabet - 1)];
+            if (text[0] == '\0')
+                strcpy(text, "(");
+        }
+        if (attn_mask_parse(text, &d.shape, NULL, &mask, &err) == ATTN_OK) {
+            attn_mask_row_count(mask, 1, 1, 3, 0, d.shape.n_key);
+            attn_mask_free(mask);
+            legal++;
+        } else {
+            ck_assert_msg(err.status == ATTN_EINVAL && strncmp(err.text, "mask, column ", 13) == 0,
+                          "%s: %s", text, err.text);
+            refused++;
+        }
+    }
+    ck_assert_int_gt(legal, 200);
+    ck_assert_int_gt(refused, 5000);
+}
+END_TEST
+
+/* ---- data that must be refused ------------------------------------------------------------ */
+
+struct two {
+    struct attn_mask_tensor tensor, column; /* what is asked for; "column" when asked for that */
+};
+
+static enum attn_status find_two(void *arg, const char *name, const char *part,
+                                 struct attn_mask_tensor *tensor, struct attn_error *err)
+{
+    struct two *two = arg;
+    if (strcmp(name, "lost") == 0)
+        return attn_fail(err, ATTN_EINVAL, "nobody knows %s", name);
+    *tensor = strcmp(part, "column") == 0 ? two->column : two->tensor;
+    return ATTN_OK;
+}
+
+static void refuse(const char *text, struct two two, const char *says)
+{
+    struct attn_mask_shape shape = {2, 3, 2, 4};
+    struct attn_mask_source source = {find_two, &two};
+    struct attn_error err = {0};
+    struct attn_mask *mask;
+    ck_assert_int_eq(attn_mask_parse(text, &shape, &source, &mask, &err), ATTN_EINVAL);
+    ck_assert_msg(strstr(err.text, says) != NULL, "%s: %s", text, err.text);
+}
+
+START_TEST(tensors_of_the_wrong_shape_are_refused)
+{
+    static int64_t data[64];
+    struct two none = {0};
+    refuse("keys(lost)", none, "nobody knows lost");
+    refuse("keys(t)", (struct two){.tensor = {data, 2, 1, {4}}}, "elements of 2 bytes");
+    refuse("keys(t)", (struct two){.tensor = {data, 1, 5, {4}}}, "5 axes");
+    refuse("keys(t)", (struct two){.tensor = {NULL, 1, 1, {4}}}, "no data");
+    refuse("keys(t)", (struct two){.tensor = {data, 1, 1, {5}}}, "[2,4] or [4] was expected");
+    refuse("keys(t)", (struct two){.tensor = {data, 1, 2, {3, 4}}}, "[2,4] or [4] was expected");
+    refuse("keys(t)", (struct two){.tensor = {data, 1, 3, {1, 2, 4}}}, "[2,4] or [4] was expected");
+    refuse("dense(t)", (struct two){.tensor = {data, 1, 2, {4, 2}}}, "[2,4] or [1|2,1|3,2,4]");
+    refuse("dense(t)", (struct two){.tensor = {data, 1, 3, {3, 2, 4}}}, "[2,4] or [1|2,1|3,2,4]");
+    refuse("dense(t)", (struct two){.tensor = {data, 1, 4, {3, 3, 2, 4}}},
+           "[2,4] or [1|2,1|3,2,4]");
+    refuse("dense(t)", (struct two){.tensor = {data, 1, 4, {2, 2, 2, 4}}},
+           "[2,4] or [1|2,1|3,2,4]");
+}
+END_TEST
+
+START_TEST(broken_rows_are_refused)
+{
+    static const struct {
+        int32_t start[4];
+        int64_t n_start, column[6], n_column;
+        const char *says;
+    } broken[] = {
+        {{0, 2, 3}, 2, {0, 1, 2}, 3, "row_start has 2 entries; Lq + 1 = 3"},
+        {{1, 2, 3}, 3, {0, 1, 2}, 3, "row 0: row_start begins with 1"},
+        {{0, 2, 1}, 3, {0, 1, 2}, 3, "row 1: starts at 2 and ends at 1"},
+        {{0, 9, 9}, 3, {0, 1, 2}, 3, "row 0: starts at 0 and ends at 9"},
+        {{0, -1, 3}, 3, {0, 1, 2}, 3, "row 0: starts at 0 and ends at -1"},
+        {{0, 2, 3}, 3, {0, 1, 2, 3}, 4, "row 1: row_start ends with 3, but there are 4 columns"},
+        {{0, 2, 3}, 3, {0, 4, 2}, 3, "row 0: column 4 is outside [0,4)"},
+        {{0, 2, 3}, 3, {0, 1, -1}, 3, "row 1: column -1 is outside [0,4)"},
+        {{0, 2, 3}, 3, {1, 1, 2}, 3, "row 0: column 1 after 1"},
+        {{0, 1, 3}, 3, {1, 3, 2}, 3, "row 1: column 2 after 3"},
+    };
+    for (size_t n = 0; n < sizeof broken / sizeof *broken; n++)
+        refuse("csr(t)",
+               (struct two){{broken[n].start, 4, 1, {broken[n].n_start}},
+                            {broken[n].column, 8, 1, {broken[n].n_column}}},
+               broken[n].says);
+    refuse("csr(t)", (struct two){{broken[0].start, 1, 1, {3}}, {broken[0].column, 8, 1, {3}}},
+           "must be i32 or i64 with one axis");
+}
+END_TEST
+
+TCase *mask_language_tests(void)
+{
+    TCase *tcase = tcase_create("language");
+    tcase_set_timeout(tcase, 300);
+    tcase_add_loop_test(tcase, errors_name_the_place_and_the_way_out, 0, N_ERRORS);
+    tcase_add_test(tcase, help_has_a_line_for_each_call);
+    tcase_add_test(tcase, shapes_are_checked);
+    tcase_add_test(tcase, long_chains_are_masks);
+    tcase_add_test(tcase, deep_nesting_is_refused_not_followed);
+    tcase_add_test(tcase, damaged_texts_do_no_harm);
+    tcase_add_test(tcase, tensors_of_the_wrong_shape_are_refused);
+    tcase_add_test(tcase, broken_rows_are_refused);
+    return tcase;
+}

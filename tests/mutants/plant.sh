@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Plant one mutant: plant.sh ID OUT.so, with CC, FLAGS, LDFLAGS, B and LIB_OBJ from the Makefile.
+#
+# The changed file goes to a folder of its own that is searched before the tree, the one source
+# that uses it is compiled again, and the library is linked around it as a shared object.
+set -eu
+id=$1 out=$2 dir=${2%.so}.src
+def=tests/mutants/mutants.def
+
+read -r _ _ unit file < <(grep "^$id " "$def"; echo)
+file=${file:-$unit}
+rm -rf "$dir"
+mkdir -p "$dir/$(dirname "$file")" "$dir/$(dirname "$unit")"
+[ "$file" = "$unit" ] || cp "$unit" "$dir/$unit"
+
+awk -v id="$id" -v file="$file" '
+function fragment(line) { sub(/^  . /, "", line); gsub(/\\n/, "\n", line); return line }
+FNR == NR {
+    if ($1 == id) mine = 1
+    else if (/^[A-Z]/) mine = 0
+    else if (mine && /^  - /) from = fragment($0)
+    else if (mine && /^  \+ /) to = fragment($0)
+    next
+}
+{ text = text $0 "\n" }
+END {
+    at = index(text, from)
+    rest = substr(text, at + length(from))
+    if (from == "" || at == 0 || index(rest, from) > 0) {
+        printf "mutant %s: its fragment must occur once in %s:\n%s\n", id, file, from > "/dev/stderr"
+        exit 1
+    }
+    printf "%s%s%s", substr(text, 1, at - 1), to, rest
+}' "$def" "$file" > "$dir/$file"
+
+object=${unit%.c}.o
+others=()
+for o in $LIB_OBJ; do [ "$o" = "$B/$object" ] || others+=("$o"); done
+# shellcheck disable=SC2086
+$CC -I"$dir" ${FLAGS/-MMD -MP/} -O1 -w -c -o "$dir/mutant.o" "$dir/$unit"
+# shellcheck disable=SC2086
+$CC ${FLAGS/-MMD -MP/} $LDFLAGS -shared -Wl,-Bsymbolic -o "$out" "$dir/mutant.o" "${others[@]}" -lm

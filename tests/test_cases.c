@@ -1,0 +1,440 @@
+/* The case language, and the coverage of the battery. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/harness/fill.h"
+#include "tests/harness/runner.h"
+#include "tests/suites.h"
+
+static void parse(const char *text, struct attn_case *c)
+{
+    struct attn_error err = {ATTN_OK, ""};
+    ck_assert_msg(attn_case_parse(text, c, &err) == ATTN_OK, "%s: %s", text, err.text);
+}
+
+static int same_case(const struct attn_case *a, const struct attn_case *b)
+{
+    return a->batch == b->batch && a->heads == b->heads && a->kv_heads == b->kv_heads &&
+           a->n_query == b->n_query && a->n_key == b->n_key && a->d_key == b->d_key &&
+           a->d_value == b->d_value && strcmp(a->mask, b->mask) == 0 && a->dtype == b->dtype &&
+           a->fill == b->fill && a->seed == b->seed && a->pass == b->pass &&
+           (a->scale == b->scale || (isnan(a->scale) && isnan(b->scale))) &&
+           a->softcap == b->softcap && a->bias == b->bias && a->layout == b->layout &&
+           a->offset == b->offset && a->poison == b->poison && a->d_lse == b->d_lse &&
+           a->d_bias == b->d_bias;
+}
+
+/* ---- the language ------------------------------------------------------------------------------- */
+
+/* What is written, and its canonical form. */
+static const struct {
+    const char *text, *canonical;
+} spellings[] = {
+    {"q3d4:none:f32:normal:s1", "q3d4:none:f32:normal:s1"},
+    {"b2h4g2q127k129d64v64:causal(br)&window(32,0,br):f32:normal:s42:softcap=30:pass=bwd",
+     "b2h4g2q127k129d64:causal(br)&window(32,0,br):f32:normal:s42:pass=bwd:softcap=30"},
+    {"d4q3:none:f32:normal:s1", "q3d4:none:f32:normal:s1"},
+    {"v4d4k3q3g1h1b1:none:f32:normal:s1", "q3d4:none:f32:normal:s1"},
+    {"h4g4q3d4:none:f32:normal:s1", "h4q3d4:none:f32:normal:s1"},
+    {"g1h4q3d4:none:f64:normal:s1", "h4g1q3d4:none:f64:normal:s1"},
+    {"b0h0q0k0d0v0:none:bf16:normal:s0", "b0h0q0d0:none:bf16:normal:s0"},
+    {"h0q1d1:none:f16:ties:s007", "h0q1d1:none:f16:ties:s7"},
+    {"q3d4: causal( br ) | prefix( 3 ) :f32:normal:s1", "q3d4:causal(br)|prefix(3):f32:normal:s1"},
+    {"q3d4:none:f32:normal:s18446744073709551615", "q3d4:none:f32:normal:s18446744073709551615"},
+    {"q9223372036854775807d1:none:f32:normal:s1", "q9223372036854775807d1:none:f32:normal:s1"},
+    {"q3d4:none:f32:offset-120:s1:dlse=1:pass=bwd", "q3d4:none:f32:offset-120:s1:pass=bwd:dlse=1"},
+    {"q3d4:none:f32:normal:s1:pass=fwd:bias=none:layout=bhld:offset=0:poison=none:dlse=0:dbias=0:"
+     "softcap=0",
+     "q3d4:none:f32:normal:s1"},
+    {"q3d4:none:f32:normal:s1:scale=0.1", "q3d4:none:f32:normal:s1:scale=0.1"},
+    {"q3d4:none:f32:normal:s1:scale=1e-1", "q3d4:none:f32:normal:s1:scale=0.1"},
+    {"q3d4:none:f32:normal:s1:scale=-.25", "q3d4:none:f32:normal:s1:scale=-0.25"},
+    {"q3d4:none:f32:normal:s1:scale=0", "q3d4:none:f32:normal:s1:scale=0"},
+    {"q3d4:none:f32:normal:s1:scale=0.33333333333333331483",
+     "q3d4:none:f32:normal:s1:scale=0.3333333333333333"},
+    {"q3d4:none:f32:normal:s1:scale=1.7976931348623157e308",
+     "q3d4:none:f32:normal:s1:scale=1.7976931348623157e+308"},
+    {"q3d4:none:f32:normal:s1:dbias=1:layout=mixed:bias=key:offset=63:poison=big:pass=bwd",
+     "q3d4:none:f32:normal:s1:pass=bwd:bias=key:layout=mixed:offset=63:poison=big:dbias=1"},
+};
+
+START_TEST(strings_have_one_canonical_form)
+{
+    struct attn_case c, again;
+    char text[ATTN_CASE_TEXT];
+    parse(spellings[_i].text, &c);
+    attn_case_print(&c, text);
+    ck_assert_str_eq(text, spellings[_i].canonical);
+    parse(text, &again);
+    ck_assert(same_case(&c, &again));
+    attn_case_print(&again, text);
+    ck_assert_str_eq(text, spellings[_i].canonical);
+}
+END_TEST
+
+START_TEST(defaults_are_as_documented)
+{
+    struct attn_case c;
+    parse("q3d4:none:f32:normal:s1", &c);
+    ck_assert(c.batch == 1 && c.heads == 1 && c.kv_heads == 1 && c.n_query == 3 && c.n_key == 3 &&
+              c.d_key == 4 && c.d_value == 4);
+    ck_assert(isnan(c.scale) && c.softcap == 0 && c.pass == ATTN_FORWARD);
+    ck_assert(c.bias == ATTN_CASE_BIAS_NONE && c.layout == ATTN_LAYOUT_BHLD && c.offset == 0);
+    ck_assert(c.poison == ATTN_POISON_NONE && !c.d_lse && !c.d_bias);
+}
+END_TEST
+
+/* A word of the hash below n. */
+static int pick(uint64_t seed, uint64_t *at, int n)
+{
+    return (int)(attn_hash(seed, 1, (*at)++) % (uint64_t)n);
+}
+
+static int64_t pick_extent(uint64_t seed, uint64_t *at)
+{
+    int64_t any = (int64_t)(attn_hash(seed, 2, (*at)++) >> 1);
+    return any >> (pick(seed, at, 63));
+}
+
+/* A random legal case, extents and numbers of every size. */
+static void random_case(uint64_t seed, struct attn_case *c)
+{
+    static const char *const masks[] = {"none", "causal(br)", "keys(x0110)&prefix(3)",
+                                        "(none|csr(qk50))&window(-1,2,+3)"};
+    uint64_t at = 0;
+    *c = (struct attn_case){.scale = (double)NAN};
+    int64_t *extent[7] = {&c->batch, &c->heads, &c->kv_heads, &c->n_query,
+                          &c->n_key, &c->d_key, &c->d_value};
+    for (int e = 0; e < 7; e++)
+        *extent[e] = pick_extent(seed, &at);
+    snprintf(c->mask, sizeof c->mask, "%s", masks[pick(seed, &at, 4)]);
+    c->dtype = (enum attn_dtype)pick(seed, &at, ATTN_DTYPES);
+    c->fill = (enum attn_fill)pick(seed, &at, ATTN_FILLS);
+    c->seed = attn_hash(seed, 3, 0) >> pick(seed, &at, 64);
+    c->pass = (enum attn_pass)pick(seed, &at, 2);
+    if (pick(seed, &at, 2))
+        c->scale = ldexp(attn_hash_normal(seed, 4, 0), pick(seed, &at, 2000) - 1000);
+    if (pick(seed, &at, 2))
+        c->softcap = attn_hash_uniform(seed, 5, 0) * 50;
+    c->bias = (enum attn_case_bias)pick(seed, &at, ATTN_CASE_BIAS_INF + 1);
+    c->layout = (enum attn_case_layout)pick(seed, &at, ATTN_LAYOUT_BROADCAST + 1);
+    c->offset = pick(seed, &at, 64);
+    c->poison = (enum attn_case_poison)pick(seed, &at, ATTN_POISON_BIG + 1);
+    if (c->pass == ATTN_BACKWARD) {
+        c->d_lse = pick(seed, &at, 2);
+        c->d_bias = c->bias > ATTN_CASE_BIAS_ALIBI && pick(seed, &at, 2);
+    }
+}
+
+START_TEST(random_cases_round_trip)
+{
+    for (uint64_t seed = 0; seed < 20000; seed++) {
+        struct attn_case c, again;
+        char text[ATTN_CASE_TEXT], twice[ATTN_CASE_TEXT];
+        random_case(seed, &c);
+        attn_case_print(&c, text);
+        parse(text, &again);
+        ck_assert_msg(same_case(&c, &again), "%s", text);
+        attn_case_print(&again, twice);
+        ck_assert_str_eq(text, twice);
+    }
+}
+END_TEST
+
+/* The longest of everything still fits, and reads back. */
+START_TEST(the_longest_case_fits)
+{
+    struct attn_case c, again;
+    char text[ATTN_CASE_TEXT];
+    parse("q3d4:none:bf16:stairs-down:s18446744073709551615:pass=bwd:bias=head:layout=broadcast:"
+          "offset=63:poison=none:dlse=1:dbias=1",
+          &c);
+    c.batch = c.heads = c.kv_heads = c.n_query = c.n_key = c.d_key = INT64_MAX;
+    c.kv_heads = c.n_key = c.d_value = INT64_MAX - 1;
+    c.scale = -1.2345678901234567e-300;
+    c.softcap = 1.2345678901234567e-300;
+    c.poison = ATTN_POISON_BIG;
+    memset(c.mask, 'a', ATTN_CASE_MASK - 1);
+    c.mask[ATTN_CASE_MASK - 1] = '\0';
+    attn_case_print(&c, text);
+    parse(text, &again);
+    ck_assert(same_case(&c, &again));
+}
+END_TEST
+
+/* Wrong strings, and what the message must say: what was found, and what would be understood. */
+static const struct {
+    const char *text, *says, *offers;
+} wrong[] = {
+    {"", "must be there", "q127d64"},
+    {"q3:none:f32:normal:s1", "d (features) must be there", "q127d64"},
+    {"d3:none:f32:normal:s1", "q (queries)", "q127d64"},
+    {"q3d4q5:none:f32:normal:s1", "q is given twice", "q"},
+    {"q3d4x5:none:f32:normal:s1", "'x'", "b h g q k d v"},
+    {"q3 d4:none:f32:normal:s1", "' '", "b h g q k d v"},
+    {"Q3d4:none:f32:normal:s1", "'Q'", "b h g q k d v"},
+    {"q-3d4:none:f32:normal:s1", "extent q", "whole number from 0"},
+    {"qd4:none:f32:normal:s1", "extent q", "whole number from 0"},
+    {"q3d:none:f32:normal:s1", "extent d", "whole number from 0"},
+    {"q9223372036854775808d4:none:f32:normal:s1", "extent q", "at most 9223372036854775807"},
+    {"q99999999999999999999d4:none:f32:normal:s1", "too large", "at most 9223372036854775807"},
+    {"q3d4", "a mask is missing", "causal(br)"},
+    {"q3d4:", "mask is empty", "'none'"},
+    {"q3d4: :f32:normal:s1", "mask is empty", "'none'"},
+    {"q3d4:causal(br:f32:normal:s1", "'(' is not closed", "("},
+    {"q3d4:none", "a type is missing", "f64, f32, bf16"},
+    {"q3d4:none:f31:normal:s1", "type 'f31'", "f64, f32, bf16, f16"},
+    {"q3d4:none::normal:s1", "type ''", "f64, f32, bf16, f16"},
+    {"q3d4:none:f32", "a fill is missing", "normal"},
+    {"q3d4:none:f32:gauss:s1", "fill 'gauss'", "normal, offset-120"},
+    {"q3d4:none:f32:normal", "a seed is missing", "s42"},
+    {"q3d4:none:f32:normal:1", "a seed is missing", "s42"},
+    {"q3d4:none:f32:normal:s", "seed", "whole number from 0"},
+    {"q3d4:none:f32:normal:s-1", "seed", "whole number from 0"},
+    {"q3d4:none:f32:normal:s1x", "digits only", "s42"},
+    {"q3d4:none:f32:normal:s18446744073709551616", "seed", "at most 18446744073709551615"},
+    {"q3d4:none:f32:normal:s0000000000000000000000000000000000000000000000000000000000000000000001",
+     "digits only", "s42"},
+    {"q3d4:none:f32:normal:s1:", "'' is not a field", "key=value"},
+    {"q3d4:none:f32:normal:s1:bwd", "'bwd' is not a field", "pass=bwd"},
+    {"q3d4:none:f32:normal:s1:dropout=1", "field 'dropout'",
+     "pass, scale, softcap, bias, layout, offset, poison, dlse, dbias"},
+    {"q3d4:none:f32:normal:s1:pass=bwd:pass=bwd", "'pass' is given twice", "pass"},
+    {"q3d4:none:f32:normal:s1:pass=back", "pass 'back'", "fwd, bwd"},
+    {"q3d4:none:f32:normal:s1:scale=", "scale ''", "finite decimal"},
+    {"q3d4:none:f32:normal:s1:scale=one", "scale 'one'", "finite decimal"},
+    {"q3d4:none:f32:normal:s1:scale=nan", "scale 'nan'", "finite decimal"},
+    {"q3d4:none:f32:normal:s1:scale=inf", "scale 'inf'", "finite decimal"},
+    {"q3d4:none:f32:normal:s1:scale=1e999", "scale '1e999'", "finite decimal"},
+    {"q3d4:none:f32:normal:s1:scale= 1", "scale ' 1'", "finite decimal"},
+    {"q3d4:none:f32:normal:s1:scale=0x10", "scale '0x10'", "finite decimal"},
+    {"q3d4:none:f32:normal:s1:scale=1/8", "scale '1/8'", "finite decimal"},
+    {"q3d4:none:f32:normal:s1:softcap=-1", "softcap '-1'", "0 means none"},
+    {"q3d4:none:f32:normal:s1:bias=slopes", "bias 'slopes'", "none, alibi, full, head, row, key"},
+    {"q3d4:none:f32:normal:s1:layout=bshd", "layout 'bshd'", "bhld, blhd, padded, packed, mixed"},
+    {"q3d4:none:f32:normal:s1:offset=64", "offset", "at most 63"},
+    {"q3d4:none:f32:normal:s1:offset=-1", "offset", "whole number from 0"},
+    {"q3d4:none:f32:normal:s1:offset=1.5", "offset", "digits only"},
+    {"q3d4:none:f32:normal:s1:poison=inf", "poison 'inf'", "none, nan, big"},
+    {"q3d4:none:f32:normal:s1:dlse=2", "dlse '2'", "0, 1"},
+    {"q3d4:none:f32:normal:s1:dbias=yes", "dbias 'yes'", "0, 1"},
+    {"q3d4:none:f32:normal:s1:dlse=1", "dlse=1", "pass=bwd"},
+    {"q3d4:none:f32:normal:s1:bias=full:dbias=1", "dbias=1", "pass=bwd"},
+    {"q3d4:none:f32:normal:s1:dbias=1:pass=bwd", "bias=none", "bias=full"},
+    {"q3d4:none:f32:normal:s1:dbias=1:pass=bwd:bias=alibi", "bias=alibi", "bias=full"},
+};
+
+START_TEST(wrong_strings_are_explained)
+{
+    struct attn_case c;
+    struct attn_error err = {ATTN_OK, ""};
+    ck_assert_int_eq(attn_case_parse(wrong[_i].text, &c, &err), ATTN_EINVAL);
+    ck_assert_int_eq(err.status, ATTN_EINVAL);
+    ck_assert_msg(strstr(err.text, wrong[_i].says) != NULL, "'%s': %s", wrong[_i].text, err.text);
+    ck_assert_msg(strstr(err.text, wrong[_i].offers) != NULL, "'%s': %s", wrong[_i].text, err.text);
+    ck_assert_int_eq(attn_case_parse(wrong[_i].text, &c, NULL), ATTN_EINVAL);
+}
+END_TEST
+
+START_TEST(long_strings_are_refused)
+{
+    struct attn_case c;
+    struct attn_error err = {ATTN_OK, ""};
+    char text[2 * ATTN_CASE_TEXT];
+    for (size_t digits = 400; digits < 1800; digits += 7) {
+        size_t n = (size_t)snprintf(text, sizeof text, "q3d4:keys(x");
+        memset(text + n, '1', digits);
+        snprintf(text + n + digits, sizeof text - n - digits, "):f32:normal:s1");
+        int fits = digits + 7 < ATTN_CASE_MASK;
+        ck_assert_int_eq(attn_case_parse(text, &c, &err), fits ? ATTN_OK : ATTN_EINVAL);
+        if (!fits)
+            ck_assert_msg(
+                strstr(err.text, strlen(text) < ATTN_CASE_TEXT ? "mask" : "at most 1023") != NULL,
+                "%s", err.text);
+    }
+    memset(text, '0', 300);
+    text[0] = 'q';
+    snprintf(text + 300, 50, "d4:none:f32:normal:s1");
+    ck_assert_int_eq(attn_case_parse(text, &c, &err), ATTN_EINVAL);
+    ck_assert_msg(strstr(err.text, "too long") != NULL, "%s", err.text);
+}
+END_TEST
+
+/* Any prefix of a legal string is parsed or refused, never misread beyond its end. */
+START_TEST(every_prefix_is_safe)
+{
+    const char *whole = spellings[_i].text;
+    for (size_t n = 0; n <= strlen(whole); n++) {
+        struct attn_case c;
+        char *text = strndup(whole, n); /* of exactly this size, for the address sanitizer */
+        enum attn_status status = attn_case_parse(text, &c, NULL);
+        ck_assert(status == ATTN_OK || status == ATTN_EINVAL);
+        free(text);
+    }
+}
+END_TEST
+
+/* ---- the battery -------------------------------------------------------------------------------- */
+
+static void open_case(const char *text, struct attn_setup *setup)
+{
+    struct attn_case c;
+    struct attn_error err = {ATTN_OK, ""};
+    parse(text, &c);
+    ck_assert_msg(attn_setup_open(&c, setup, &err) == ATTN_OK, "%s: %s", text, err.text);
+}
+
+START_TEST(battery_cases_are_sound)
+{
+    for (int n = 0; n < attn_battery_count(); n++) {
+        const struct attn_battery_case *k = attn_battery_at(n);
+        ck_assert_ptr_eq(attn_battery_find(k->name), k); /* unique: the first of a name is found */
+        ck_assert_msg(strlen(k->why) >= 20, "%s: no reason given", k->name);
+        ck_assert_msg(strlen(k->ids) >= 5, "%s: no id given", k->name);
+        struct attn_case c, again;
+        char text[ATTN_CASE_TEXT];
+        parse(k->text, &c);
+        attn_case_print(&c, text);
+        parse(text, &again);
+        ck_assert_msg(same_case(&c, &again), "%s: %s", k->name, text);
+        for (int m = 0; m < n; m++) {
+            char other[ATTN_CASE_TEXT];
+            parse(attn_battery_at(m)->text, &again);
+            attn_case_print(&again, other);
+            ck_assert_msg(strcmp(text, other) != 0, "%s repeats %s", k->name,
+                          attn_battery_at(m)->name);
+        }
+        struct attn_setup s;
+        open_case(k->text, &s);
+        char damage[200];
+        for (int slot = 0; slot < ATTN_SLOTS; slot++)
+            ck_assert_ptr_null(attn_tensor_intact(&s.tensor[slot], damage, sizeof damage));
+        attn_setup_close(&s);
+    }
+    ck_assert_ptr_null(attn_battery_find("no such case"));
+    ck_assert_ptr_null(attn_battery_at(-1));
+    ck_assert_ptr_null(attn_battery_at(attn_battery_count()));
+}
+END_TEST
+
+/* How many cases contain what. */
+struct coverage {
+    int cases, forward, backward, causal, causal_square;
+    int fill[ATTN_FILLS], dtype[ATTN_DTYPES], bias[ATTN_CASE_BIAS_INF + 1];
+    int layout[ATTN_LAYOUT_BROADCAST + 1], poison[ATTN_POISON_BIG + 1];
+    int offset, d_lse, d_bias, softcap, scale, batch_2, gqa, cross, d_v, shardable;
+};
+
+static int divides(int64_t n, int64_t ranks)
+{
+    return n > 0 && n % ranks == 0;
+}
+
+static void cover(const struct attn_case *c, struct coverage *all)
+{
+    all->cases++;
+    all->forward += c->pass == ATTN_FORWARD;
+    all->backward += c->pass == ATTN_BACKWARD;
+    int causal = strstr(c->mask, "causal") != NULL;
+    all->causal += causal;
+    all->causal_square += causal && c->n_query == c->n_key;
+    all->fill[c->fill]++;
+    all->dtype[c->dtype]++;
+    all->bias[c->bias]++;
+    all->layout[c->layout]++;
+    all->poison[c->poison]++;
+    all->offset += c->offset != 0;
+    all->d_lse += c->d_lse;
+    all->d_bias += c->d_bias;
+    all->softcap += c->softcap > 0;
+    all->scale += !isnan(c->scale);
+    all->batch_2 += c->batch >= 2;
+    all->gqa += c->heads != c->kv_heads;
+    all->cross += c->n_query != c->n_key;
+    all->d_v += c->d_key != c->d_value;
+    all->shardable += divides(c->heads, 4) && divides(c->kv_heads, 4) && divides(c->n_query, 4) &&
+                      divides(c->n_key, 4);
+}
+
+START_TEST(battery_covers_the_language)
+{
+    struct coverage all = {0};
+    struct attn_case c;
+    for (int n = 0; n < attn_battery_count(); n++) {
+        parse(attn_battery_at(n)->text, &c);
+        cover(&c, &all);
+    }
+    ck_assert_int_ge(all.cases, 80);
+    ck_assert_int_ge(all.forward, 30);
+    ck_assert_int_ge(all.backward, 60);
+    ck_assert_int_ge(all.causal, 40);
+    ck_assert_int_le(2 * all.causal_square, all.causal);
+    for (int f = 0; f < ATTN_FILLS; f++)
+        ck_assert_msg(all.fill[f] > 0, "no case of fill %s", attn_fill_name((enum attn_fill)f));
+    ck_assert(all.dtype[ATTN_F64] >= 8 && 2 * all.dtype[ATTN_F32] > all.cases);
+    for (int k = 0; k <= ATTN_CASE_BIAS_INF; k++)
+        ck_assert_msg(all.bias[k] >= 2, "bias %s", attn_case_bias_name((enum attn_case_bias)k));
+    for (int k = 0; k <= ATTN_LAYOUT_BROADCAST; k++)
+        ck_assert_msg(all.layout[k] >= 2, "layout %s",
+                      attn_case_layout_name((enum attn_case_layout)k));
+    for (int k = 0; k <= ATTN_POISON_BIG; k++)
+        ck_assert_msg(all.poison[k] >= 3, "poison %s",
+                      attn_case_poison_name((enum attn_case_poison)k));
+    ck_assert(all.offset >= 2 && all.d_lse >= 3 && all.d_bias >= 4 && all.softcap >= 5 &&
+              all.scale >= 5);
+    ck_assert(2 * all.batch_2 > all.cases && all.gqa >= 20 && 2 * all.cross > all.cases &&
+              all.d_v >= 20);
+    ck_assert_int_ge(all.shardable, 20);
+}
+END_TEST
+
+/* Every call of the mask language, as its own help lists it, and every alignment and operator. */
+START_TEST(battery_covers_the_masks)
+{
+    static const char *const also[] = {
+        "(tl)",   "(br)",    "(+",      "(-",      "&",     "|",     ",heads", "keys(x",
+        "keys(b", "dense(b", "dense(h", "dense(q", "csr(q", "csr(b", "x0,",    "window(-1,"};
+    for (size_t a = 0; a < sizeof also / sizeof *also; a++) {
+        int used = 0;
+        for (int n = 0; n < attn_battery_count(); n++)
+            used += strstr(attn_battery_at(n)->text, also[a]) != NULL;
+        ck_assert_msg(used > 0, "no case has '%s' in its mask", also[a]);
+    }
+    int calls = 0;
+    for (int line = 0; attn_mask_help(line) != NULL; line++) {
+        char call[40];
+        size_t n = strcspn(attn_mask_help(line), " (");
+        snprintf(call, sizeof call, "%.*s", (int)n, attn_mask_help(line));
+        int used = 0;
+        for (int k = 0; k < attn_battery_count(); k++)
+            used += strstr(attn_battery_at(k)->text, call) != NULL;
+        ck_assert_msg(used > 0, "no case uses the mask call '%s'", call);
+        calls++;
+    }
+    ck_assert_int_ge(calls, 10);
+}
+END_TEST
+
+Suite *suite_cases(void)
+{
+    Suite *suite = suite_create("cases");
+    TCase *language = tcase_create("language"), *all = tcase_create("battery");
+    const int n_spellings = sizeof spellings / sizeof *spellings;
+    tcase_set_timeout(language, 60);
+    tcase_add_loop_test(language, strings_have_one_canonical_form, 0, n_spellings);
+    tcase_add_test(language, defaults_are_as_documented);
+    tcase_add_test(language, random_cases_round_trip);
+    tcase_add_test(language, the_longest_case_fits);
+    tcase_add_loop_test(language, wrong_strings_are_explained, 0, sizeof wrong / sizeof *wrong);
+    tcase_add_test(language, long_strings_are_refused);
+    tcase_add_loop_test(language, every_prefix_is_safe, 0, n_spellings);
+    suite_add_tcase(suite, language);
+    tcase_set_timeout(all, 60);
+    tcase_add_test(all, battery_cases_are_sound);
+    tcase_add_test(all, battery_covers_the_language);
+    tcase_add_test(all, battery_covers_the_masks);
+    suite_add_tcase(suite, all);
+    return suite;
+}

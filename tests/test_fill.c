@@ -1,0 +1,496 @@
+/* The data: golden bits, moments, independence, and what each fill promises about its scores. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ref/problem.h"
+#include "tests/harness/runner.h"
+#include "tests/harness/setup_fill.h"
+#include "tests/suites.h"
+
+static uint64_t bits(double x)
+{
+    uint64_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+/* ---- the hash ----------------------------------------------------------------------------------- */
+
+/* Recomputed outside C (integer arithmetic in Python); mix(1234567) there is 6457827717110365317, as published
+ * for splitmix64. */
+START_TEST(hash_is_pinned)
+{
+    ck_assert_uint_eq(attn_hash(0, 0, 0), 0x238275bc38fcbe91u);
+    ck_assert_uint_eq(attn_hash(42, 7, 123456789), 0xe204fa1f49145d85u);
+    ck_assert_uint_eq(attn_hash(UINT64_MAX, UINT64_MAX, UINT64_MAX), 0xd54b6289df47cec8u);
+    ck_assert_uint_eq(bits(attn_hash_uniform(42, 1, 0)), 0x3fc6701627726974u);
+    ck_assert_uint_eq(bits(attn_hash_uniform(42, 1, 1)), 0x3fe012da50983735u);
+    ck_assert_uint_eq(bits(attn_hash_normal(42, 1, 0)), 0xbffb1a5531bf95b2u);
+    ck_assert_uint_eq(bits(attn_hash_normal(42, 1, 1)), 0x3fe8625f1bbea578u);
+}
+END_TEST
+
+enum { SAMPLES = 1 << 18 };
+
+/* Sample moments within six of their own standard deviations.  A sum of eight uniforms has
+ * kurtosis 3 - 6 / (5 * 8) = 2.85; of the normal's, deviations 1, sqrt(1.85), sqrt(14) or so. */
+START_TEST(normal_has_its_moments)
+{
+    double sum[4] = {0, 0, 0, 0}, least = 0, most = 0;
+    for (uint64_t n = 0; n < SAMPLES; n++) {
+        double x = attn_hash_normal((uint64_t)_i, 3, n);
+        sum[0] += x;
+        sum[1] += x * x;
+        sum[2] += x * x * x;
+        sum[3] += x * x * x * x;
+        least = fmin(least, x);
+        most = fmax(most, x);
+    }
+    double per_root = 6 / sqrt(SAMPLES);
+    ck_assert(fabs(sum[0] / SAMPLES) <= per_root * 1.0);
+    ck_assert(fabs(sum[1] / SAMPLES - 1) <= per_root * 1.37);
+    ck_assert(fabs(sum[2] / SAMPLES) <= per_root * 3.7);
+    ck_assert(fabs(sum[3] / SAMPLES - 2.85) <= per_root * 9.0);
+    ck_assert(most > 3.5 && most < 4.9 && least < -3.5 && least > -4.9);
+}
+END_TEST
+
+START_TEST(uniform_fills_the_interval)
+{
+    int64_t bin[64] = {0};
+    for (uint64_t n = 0; n < SAMPLES; n++) {
+        double x = attn_hash_uniform((uint64_t)_i, 4, n);
+        ck_assert(x >= 0 && x < 1 && x * 0x1p53 == floor(x * 0x1p53));
+        bin[(int)(64 * x)]++;
+    }
+    double chi = 0, expected = SAMPLES / 64.0;
+    for (int b = 0; b < 64; b++)
+        chi += ((double)bin[b] - expected) * ((double)bin[b] - expected) / expected;
+    ck_assert_msg(chi > 63 - 50 && chi < 63 + 80, "chi^2 = %g, 63 degrees of freedom", chi);
+}
+END_TEST
+
+/* Neighbouring seeds, streams and indices are uncorrelated: |r| within six deviations. */
+START_TEST(streams_are_independent)
+{
+    double with_seed = 0, with_stream = 0, with_index = 0;
+    for (uint64_t n = 0; n < SAMPLES; n++) {
+        double x = attn_hash_normal(1, 1, n);
+        with_seed += x * attn_hash_normal(2, 1, n);
+        with_stream += x * attn_hash_normal(1, 2, n);
+        with_index += x * attn_hash_normal(1, 1, n + 1);
+    }
+    double bound = 6 * sqrt(SAMPLES);
+    ck_assert(fabs(with_seed) <= bound && fabs(with_stream) <= bound && fabs(with_index) <= bound);
+}
+END_TEST
+
+/* One bit of any argument changes half the bits of the result. */
+START_TEST(bits_are_mixed)
+{
+    for (int argument = 0; argument < 3; argument++)
+        for (int bit = 0; bit < 64; bit++) {
+            int64_t changed = 0;
+            for (uint64_t n = 0; n < 256; n++) {
+                uint64_t a[3] = {n, 3 * n, 5 * n}, whole = attn_hash(a[0], a[1], a[2]);
+                a[argument] ^= (uint64_t)1 << bit;
+                changed += __builtin_popcountll(whole ^ attn_hash(a[0], a[1], a[2]));
+            }
+            /* 256 * 32 = 8192 expected, deviation sqrt(256 * 16) = 64. */
+            ck_assert_msg(changed > 8192 - 384 && changed < 8192 + 384, "argument %d bit %d: %lld",
+                          argument, bit, (long long)changed);
+        }
+}
+END_TEST
+
+START_TEST(names_find_their_fills)
+{
+    for (int f = 0; f < ATTN_FILLS; f++) {
+        ck_assert_int_eq(attn_fill_find(attn_fill_name((enum attn_fill)f)), f);
+        ck_assert_int_gt(strlen(attn_fill_aim((enum attn_fill)f)), 10);
+    }
+    ck_assert_int_eq(attn_fill_find("norma"), -1);
+    ck_assert_int_eq(attn_fill_find(""), -1);
+    ck_assert_str_eq(attn_fill_name(ATTN_FILLS), "unknown");
+}
+END_TEST
+
+/* ---- the recipes -------------------------------------------------------------------------------- */
+
+static void open_case(const char *text, struct attn_setup *setup)
+{
+    struct attn_case c;
+    struct attn_error err = {ATTN_OK, ""};
+    ck_assert_msg(attn_case_parse(text, &c, &err) == ATTN_OK, "%s: %s", text, err.text);
+    ck_assert_msg(attn_setup_open(&c, setup, &err) == ATTN_OK, "%s: %s", text, err.text);
+}
+
+/* b2h2q7k9d4v5:none:f64:FILL:s7:pass=bwd with bias=full where it is legal: one element of q and of k, and a digest of
+ * q, k, v, dO and bias.  Same under gcc -O0, gcc -O3 -march=native -ffp-contract=fast and clang. */
+static const struct {
+    const char *fill;
+    uint64_t q, k, digest;
+} golden[ATTN_FILLS] = {
+    {"normal", 0xbfefe20189e11ba2u, 0x3feee53fd14a2f7fu, 0x35999aad9735de56u},
+    {"offset-120", 0x4020c00000000000u, 0xc03de11ac02eb5d1u, 0x875eb7f83495a7f0u},
+    {"offset-32k", 0x4020c00000000000u, 0xc0bfffe11ac02eb6u, 0x136aa81df643a03du},
+    {"offset-3e5", 0x4020c00000000000u, 0xc0f24f7e11ac02ebu, 0xba08074185f935a5u},
+    {"offset+120", 0x4020c00000000000u, 0x403e1ee53fd14a2fu, 0x79dc14a2084861ddu},
+    {"stairs-up", 0x4020c00000000000u, 0x40301ee53fd14a2fu, 0xe0c0d8bc894cf832u},
+    {"stairs-down", 0x4020c00000000000u, 0xc02fc235805d6ba1u, 0x77f65629706d8c58u},
+    {"cliffs", 0x4020c00000000000u, 0x3fbee53fd14a2f7fu, 0xd7dadde264cd7d48u},
+    {"spike", 0x4020c00000000000u, 0x40490f729fe8a518u, 0xffd7e726e237b05cu},
+    {"ties", 0x4020c00000000000u, 0x3f9ee53fd14a2f7fu, 0x44c7927f3cfde3edu},
+    {"flat", 0x0000000000000000u, 0x3feee53fd14a2f7fu, 0xa60160ad0dba04acu},
+    {"ones", 0xbfefe20189e11ba2u, 0x3feee53fd14a2f7fu, 0x3ae301b0b172417eu},
+    {"hetero", 0xbfefe20189e11ba2u, 0x3feee53fd14a2f7fu, 0xba1e5ad3044fa727u},
+    {"integer", 0xc008000000000000u, 0xc008000000000000u, 0x2b404bb2d2060d6eu},
+    {"lowrank", 0xbfefe20189e11ba2u, 0xbff1c3001ffca33cu, 0xfc943a53ec45a500u},
+    {"reveal", 0x0000000000000000u, 0x3feee53fd14a2f7fu, 0x41f42f5de9290863u},
+    {"select", 0x4040000000000000u, 0x4040000000000000u, 0x8ac171889df3b6e2u}};
+
+START_TEST(fills_are_pinned)
+{
+    char text[ATTN_CASE_TEXT];
+    snprintf(text, sizeof text, "b2h2q7k9d4v5:none:f64:%s:s7:pass=bwd%s", golden[_i].fill,
+             _i == ATTN_FILL_SELECT ? "" : ":bias=full");
+    struct attn_setup s;
+    open_case(text, &s);
+    uint64_t digest = 0xcbf29ce484222325u;
+    const int slots[] = {ATTN_T_Q, ATTN_T_K, ATTN_T_V, ATTN_T_DO, ATTN_T_BIAS};
+    for (size_t t = 0; t < sizeof slots / sizeof *slots; t++)
+        for (int64_t n = 0; n < s.tensor[slots[t]].span; n++) {
+            digest = (digest ^ bits(((double *)s.tensor[slots[t]].data)[n])) * 0x100000001b3u;
+            digest ^= digest >> 32;
+        }
+    ck_assert_uint_eq(bits(attn_tensor_get(&s.tensor[ATTN_T_Q], 1, 1, 6, 0)), golden[_i].q);
+    ck_assert_uint_eq(bits(attn_tensor_get(&s.tensor[ATTN_T_K], 1, 1, 8, 0)), golden[_i].k);
+    ck_assert_uint_eq(digest, golden[_i].digest);
+    attn_setup_close(&s);
+}
+END_TEST
+
+static double get_q(const struct attn_setup *s, int64_t b, int64_t h, int64_t i, int64_t c)
+{
+    return attn_tensor_get(&s->tensor[ATTN_T_Q], b, h, i, c);
+}
+
+static double get_k(const struct attn_setup *s, int64_t b, int64_t g, int64_t j, int64_t c)
+{
+    return attn_tensor_get(&s->tensor[ATTN_T_K], b, g, j, c);
+}
+
+static double get_v(const struct attn_setup *s, int64_t b, int64_t g, int64_t j, int64_t c)
+{
+    return attn_tensor_get(&s->tensor[ATTN_T_V], b, g, j, c);
+}
+
+/* scale * q_i . k_j, from the tensors as stored. */
+static double score(const struct attn_setup *s, int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    const struct attn_problem *p = &s->problem;
+    double sum = 0;
+    for (int64_t c = 0; c < p->d_key; c++)
+        sum += get_q(s, b, h, i, c) * get_k(s, b, h / (p->heads / p->kv_heads), j, c);
+    return p->scale * sum;
+}
+
+/* Every row of every head: the checks below run over all of them. */
+#define EACH_ROW(s)                                      \
+    for (int64_t b = 0; b < (s)->problem.batch; b++)     \
+        for (int64_t h = 0; h < (s)->problem.heads; h++) \
+            for (int64_t i = 0; i < (s)->problem.n_query; i++)
+
+/* Shapes and scales under which the promises hold: default scale, 1, negative; d = 1 too. */
+static const char *const shape[] = {"b2h4g2q9k70d16:none:f32:%s:s%d", "h2q5k70d1v3:none:f32:%s:s%d",
+                                    "h2q5k70d8:none:f64:%s:s%d:scale=-0.25",
+                                    "h2q5k70d64:none:f32:%s:s%d:scale=1"};
+enum { SHAPES = sizeof shape / sizeof *shape };
+
+static void open_fill(int which, enum attn_fill fill, int seed, struct attn_setup *s)
+{
+    char text[ATTN_CASE_TEXT];
+    snprintf(text, sizeof text, shape[which], attn_fill_name(fill), seed);
+    open_case(text, s);
+}
+
+START_TEST(offsets_hold)
+{
+    static const struct {
+        enum attn_fill fill;
+        double score;
+    } offset[] = {{ATTN_FILL_OFFSET_M120, -120},
+                  {ATTN_FILL_OFFSET_M32K, -32768},
+                  {ATTN_FILL_OFFSET_M3E5, -3e5},
+                  {ATTN_FILL_OFFSET_P120, 120}};
+    for (size_t n = 0; n < sizeof offset / sizeof *offset; n++) {
+        struct attn_setup s;
+        open_fill(_i, offset[n].fill, 1, &s);
+        EACH_ROW(&s)
+        for (int64_t j = 0; j < s.problem.n_key; j++) {
+            double ratio = (score(&s, b, h, i, j)) / offset[n].score;
+            ck_assert_msg(ratio > 0.89 && ratio < 1.16, "%g", ratio);
+        }
+        attn_setup_close(&s);
+    }
+}
+END_TEST
+
+START_TEST(stairs_climb_and_fall)
+{
+    for (int up = 0; up < 2; up++) {
+        struct attn_setup s;
+        open_fill(_i, up ? ATTN_FILL_STAIRS_UP : ATTN_FILL_STAIRS_DOWN, 1, &s);
+        double noise = _i == 3 ? 14 : 4.5, sign = up ? 1 : -1;
+        EACH_ROW(&s)
+        for (int64_t j = 1; j < s.problem.n_key; j++) {
+            double step = sign * (score(&s, b, h, i, j) - score(&s, b, h, i, j - 1));
+            ck_assert_msg(fabs(step - 8.2) <= noise, "step %g", step);
+        }
+        attn_setup_close(&s);
+    }
+    struct attn_setup s; /* a long stair stays below 1e4 */
+    open_case("q2k5000d4:none:f32:stairs-down:s1", &s);
+    ck_assert(score(&s, 0, 0, 0, 4999) < -8000 && score(&s, 0, 0, 0, 4999) > -1e4);
+    attn_setup_close(&s);
+}
+END_TEST
+
+START_TEST(cliffs_exceed_88)
+{
+    for (int seed = 0; seed < 2; seed++) {
+        struct attn_setup s;
+        open_fill(_i, ATTN_FILL_CLIFFS, seed, &s);
+        double least[4], most[4];
+        EACH_ROW(&s)
+        {
+            for (int quarter = 0; quarter < 4; quarter++) {
+                least[quarter] = (double)INFINITY;
+                most[quarter] = (double)-INFINITY;
+            }
+            for (int64_t j = 0; j < s.problem.n_key; j++) {
+                int64_t quarter = 4 * j / s.problem.n_key;
+                least[quarter] = fmin(least[quarter], score(&s, b, h, i, j));
+                most[quarter] = fmax(most[quarter], score(&s, b, h, i, j));
+            }
+            for (int quarter = 1; quarter < 4; quarter++) {
+                int low = seed == 0 ? quarter - 1 : quarter, high = 2 * quarter - 1 - low;
+                double gap = least[high] - most[low];
+                ck_assert_msg(gap > (_i == 3 ? 75 : 88), "gap %g", gap);
+            }
+        }
+        attn_setup_close(&s);
+    }
+}
+END_TEST
+
+START_TEST(spikes_stand_out)
+{
+    static const int64_t peak[4] = {0, 69, 63, 64};
+    for (int seed = 0; seed < 4; seed++) {
+        struct attn_setup s;
+        open_fill(_i, ATTN_FILL_SPIKE, seed, &s);
+        EACH_ROW(&s)
+        for (int64_t j = 0; j < s.problem.n_key; j++)
+            if (j != peak[seed])
+                ck_assert(score(&s, b, h, i, peak[seed]) - score(&s, b, h, i, j) > 150);
+        attn_setup_close(&s);
+    }
+    struct attn_setup s;
+    open_case("h2q17k10d4:none:f32:spike:s3:pass=bwd", &s);
+    int loud = 0;
+    for (int64_t i = 0; i < 17; i++)
+        loud += fabs(attn_tensor_get(&s.tensor[ATTN_T_DO], 0, 1, i, 2)) > 5;
+    ck_assert_int_eq(loud, 1);
+    attn_setup_close(&s);
+}
+END_TEST
+
+START_TEST(ties_are_exact_and_maximal)
+{
+    struct attn_setup s;
+    open_fill(_i, ATTN_FILL_TIES, 1, &s);
+    EACH_ROW(&s)
+    for (int64_t j = 1; j < s.problem.n_key; j++) {
+        double lead = score(&s, b, h, i, 0) - score(&s, b, h, i, j);
+        ck_assert(j % 3 == 0 ? lead == 0 : lead > 4 && lead < 12);
+    }
+    for (int64_t j = 0; j < s.problem.n_key; j++)
+        ck_assert(get_v(&s, 0, 1, j, 0) >= 0.5 && get_v(&s, 0, 1, j, 0) <= 1.5);
+    attn_setup_close(&s);
+}
+END_TEST
+
+/* The gap is 200 in f32 and 800 in f64, targets are visible, and V's elements all differ. */
+START_TEST(select_selects)
+{
+    static const char *const text[] = {
+        "b2h4g2q9k16d4v3:causal(br):f32:select:s3", "b2h2q9k70d7v2:window(3,1,tl):f64:select:s4",
+        "h6g3q20k33d16v5:dense(hqk30):f32:select:s5:scale=-3", "q3k1d0v2:none:f32:select:s6",
+        "q12k12d64:random(0.2,1,heads):f32:select:s7"};
+    struct attn_setup s;
+    open_case(text[_i], &s);
+    const struct attn_problem *p = &s.problem;
+    struct attn_recipe recipe;
+    ck_assert_int_eq(attn_recipe_open(&s.given, p, &recipe, NULL), ATTN_OK);
+    int64_t rows = 0, kinds = 0, last = -1;
+    EACH_ROW(&s)
+    {
+        int64_t target = attn_recipe_target(&recipe, b, h, i);
+        for (int64_t j = 0; j < p->n_key && target < 0; j++)
+            ck_assert(!attn_problem_allows(p, b, h, i, j));
+        if (target < 0)
+            continue;
+        rows++;
+        kinds += target != last;
+        last = target;
+        ck_assert(attn_problem_allows(p, b, h, i, target));
+        for (int64_t j = 0; j < p->n_key; j++)
+            if (j != target)
+                ck_assert(score(&s, b, h, i, target) - score(&s, b, h, i, j) >=
+                          (p->dtype == ATTN_F64 ? 800 : 200));
+    }
+    ck_assert(rows > 0 && (p->n_key == 1 || kinds > 3));
+    double seen = 0;
+    for (int64_t b = 0; b < p->batch; b++)
+        for (int64_t g = 0; g < p->kv_heads; g++)
+            for (int64_t j = 0; j < p->n_key; j++)
+                for (int64_t c = 0; c < p->d_value; c++)
+                    ck_assert(get_v(&s, b, g, j, c) == ++seen);
+    attn_setup_close(&s);
+}
+END_TEST
+
+START_TEST(select_refuses_what_it_cannot_promise)
+{
+    static const struct {
+        const char *text, *says;
+    } wrong[] = {{"q4k17d4:none:f32:select:s1", "d=5"},
+                 {"q4k17d4:none:f32:select:s1", "at most 16 keys"},
+                 {"q4k9d4:none:f32:select:s1:softcap=30", "a softcap"},
+                 {"q4k9d4:none:f32:select:s1:bias=alibi", "a bias"},
+                 {"q4k9d4:none:f32:select:s1:scale=0", "scale=0"},
+                 {"b64h64q1k64d8v64:none:f32:select:s1", "2^24"}};
+    for (size_t w = 0; w < sizeof wrong / sizeof *wrong; w++) {
+        struct attn_case c;
+        struct attn_setup s;
+        struct attn_error err = {ATTN_OK, ""};
+        ck_assert_int_eq(attn_case_parse(wrong[w].text, &c, &err), ATTN_OK);
+        ck_assert_int_eq(attn_setup_open(&c, &s, &err), ATTN_EINVAL);
+        ck_assert_msg(strstr(err.text, wrong[w].says) != NULL, "%s", err.text);
+        ck_assert_ptr_nonnull(strstr(err.text, "would work"));
+    }
+}
+END_TEST
+
+START_TEST(plain_fills_hold)
+{
+    struct attn_setup s;
+    open_case("b3h3q9k14d6v5:none:f32:reveal:s1", &s);
+    for (int64_t j = 0; j < 14; j++)
+        for (int64_t c = 0; c < 5; c++)
+            ck_assert(get_v(&s, 2, 1, j, c) == (j % 5 == c ? 1 : 0));
+    ck_assert(get_q(&s, 2, 2, 8, 5) == 0 && get_k(&s, 2, 2, 8, 5) != 0);
+    attn_setup_close(&s);
+    open_case("b3h3q9k14d6v5:none:f32:flat:s1", &s);
+    ck_assert(get_q(&s, 2, 2, 8, 5) == 0 && get_v(&s, 1, 2, 3, 4) == (double)0.1f);
+    attn_setup_close(&s);
+    open_case("b3h3q9k14d6v5:none:f32:ones:s1:pass=bwd", &s);
+    ck_assert(get_v(&s, 1, 2, 3, 4) == 1 && attn_tensor_get(&s.tensor[ATTN_T_DO], 2, 2, 8, 4) == 1);
+    attn_setup_close(&s);
+    open_case("b3h3q9k14d6v5:none:f32:integer:s1:scale=0.5", &s);
+    EACH_ROW(&s)
+    for (int64_t j = 0; j < 14; j++)
+        ck_assert(2 * score(&s, b, h, i, j) == rint(2 * score(&s, b, h, i, j)));
+    attn_setup_close(&s);
+    open_case("h3q9k14d6v5:none:f64:lowrank:s1", &s);
+    for (int64_t j = 1; j < 14; j++) {
+        double apart = fabs(get_k(&s, 0, 1, j, 2) - get_k(&s, 0, 1, 0, 2));
+        ck_assert(apart > 0 && apart < 0.16);
+    }
+    attn_setup_close(&s);
+    open_case("b1h3q9k140d6v5:none:f64:hetero:s1", &s);
+    double power[3] = {0, 0, 0};
+    for (int64_t g = 0; g < 3; g++)
+        for (int64_t j = 0; j < 140; j++)
+            power[g] += get_v(&s, 0, g, j, 0) * get_v(&s, 0, g, j, 0) / 140;
+    ck_assert(power[1] > 2048 * power[0] && power[2] > 2048 * power[1]);
+    attn_setup_close(&s);
+}
+END_TEST
+
+/* Nothing may be the same in two heads or batches, whatever the fill (but for the constant ones). */
+START_TEST(heads_and_batches_differ)
+{
+    struct attn_setup s;
+    char text[ATTN_CASE_TEXT];
+    snprintf(text, sizeof text, "b2h2q9k14d6v5:none:f32:%s:s1", attn_fill_name((enum attn_fill)_i));
+    open_case(text, &s);
+    for (int other = 1; other < 4; other++) {
+        double q = 0, k = 0, v = 0;
+        for (int64_t t = 0; t < 9; t++)
+            for (int64_t c = 0; c < 5; c++) {
+                q += fabs(get_q(&s, other / 2, other % 2, t, c) - get_q(&s, 0, 0, t, c));
+                k += fabs(get_k(&s, other / 2, other % 2, t, c) - get_k(&s, 0, 0, t, c));
+                v += fabs(get_v(&s, other / 2, other % 2, t, c) - get_v(&s, 0, 0, t, c));
+            }
+        int zero_q = _i == ATTN_FILL_FLAT || _i == ATTN_FILL_REVEAL;
+        int same_v = zero_q || _i == ATTN_FILL_ONES;
+        ck_assert((q > 0) == !zero_q && k > 0 && (v > 0) == !same_v);
+    }
+    attn_setup_close(&s);
+}
+END_TEST
+
+/* No fill fails, overflows or divides by zero for d = 0, d = 1, scale 0, tiny or huge. */
+START_TEST(fills_degrade_sensibly)
+{
+    static const char *const odd[] = {
+        "b2h2q3k1d0v2:none:f32:%s:s1:pass=bwd", "b2h2q3k2d1v1:none:f32:%s:s1:pass=bwd",
+        "h2q3k5d4:none:f32:%s:s1:scale=0",      "h2q3k5d4:none:f32:%s:s1:scale=1e-30",
+        "h2q3k5d4:none:f32:%s:s1:scale=-1e30",  "b2h2q0k3d2:none:f32:%s:s1:pass=bwd",
+        "b2h2q3k0d2:none:f32:%s:s1:pass=bwd",   "b0h2q3k3d2:none:f32:%s:s1:pass=bwd"};
+    for (size_t n = 0; n < sizeof odd / sizeof *odd; n++) {
+        if (_i == ATTN_FILL_SELECT && strstr(odd[n], "scale") != NULL)
+            continue; /* refused, see above */
+        char text[ATTN_CASE_TEXT];
+        struct attn_setup s;
+        snprintf(text, sizeof text, odd[n], attn_fill_name((enum attn_fill)_i));
+        open_case(text, &s);
+        const int slots[] = {ATTN_T_Q, ATTN_T_K, ATTN_T_V, ATTN_T_DO};
+        for (size_t t = 0; t < sizeof slots / sizeof *slots; t++)
+            for (int64_t e = 0; e < s.tensor[slots[t]].span; e++)
+                ck_assert(isfinite(((const float *)s.tensor[slots[t]].data)[e]));
+        attn_setup_close(&s);
+    }
+}
+END_TEST
+
+Suite *suite_fill(void)
+{
+    Suite *suite = suite_create("fill");
+    TCase *hash = tcase_create("hash"), *recipes = tcase_create("recipes");
+    tcase_set_timeout(hash, 60);
+    tcase_add_test(hash, hash_is_pinned);
+    tcase_add_loop_test(hash, normal_has_its_moments, 0, 4);
+    tcase_add_loop_test(hash, uniform_fills_the_interval, 0, 4);
+    tcase_add_test(hash, streams_are_independent);
+    tcase_add_test(hash, bits_are_mixed);
+    tcase_add_test(hash, names_find_their_fills);
+    suite_add_tcase(suite, hash);
+    tcase_set_timeout(recipes, 60);
+    tcase_add_loop_test(recipes, fills_are_pinned, 0, ATTN_FILLS);
+    tcase_add_loop_test(recipes, offsets_hold, 0, SHAPES);
+    tcase_add_loop_test(recipes, stairs_climb_and_fall, 0, SHAPES);
+    tcase_add_loop_test(recipes, cliffs_exceed_88, 0, SHAPES);
+    tcase_add_loop_test(recipes, spikes_stand_out, 0, SHAPES);
+    tcase_add_loop_test(recipes, ties_are_exact_and_maximal, 0, SHAPES - 1);
+    tcase_add_loop_test(recipes, select_selects, 0, 5);
+    tcase_add_test(recipes, select_refuses_what_it_cannot_promise);
+    tcase_add_test(recipes, plain_fills_hold);
+    tcase_add_loop_test(recipes, heads_and_batches_differ, 0, ATTN_FILLS);
+    tcase_add_loop_test(recipes, fills_degrade_sensibly, 0, ATTN_FILLS);
+    suite_add_tcase(suite, recipes);
+    return suite;
+}

@@ -1,0 +1,339 @@
+/* Masks.  The definition, attn_mask_allows, is pinned by pictures drawn by hand; everything else is
+ * compared with the definition, on every pair, row, run start and rectangle of small shapes. */
+#include "tests/suites.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/mask_data.h"
+
+enum { SECONDS = 300 };
+
+/* ---- everything against the definition ---------------------------------------------------- */
+
+/* One (batch, head) of a mask, asked pair by pair, and its two-dimensional prefix sums. */
+struct picture {
+    int64_t n_query, n_key;
+    int visible[MASK_MOST][MASK_MOST + 1];
+    int64_t sum[MASK_MOST + 1][MASK_MOST + 1]; /* pairs in [0,i) by [0,j) */
+};
+
+static void picture_take(struct picture *picture, const struct attn_mask *mask, int64_t b,
+                         int64_t h)
+{
+    const struct attn_mask_shape *s = attn_mask_shape(mask);
+    memset(picture, 0, sizeof *picture);
+    picture->n_query = s->n_query;
+    picture->n_key = s->n_key;
+    for (int64_t i = 0; i < s->n_query; i++)
+        for (int64_t j = 0; j < s->n_key; j++) {
+            picture->visible[i][j] = attn_mask_allows(mask, b, h, i, j);
+            picture->sum[i + 1][j + 1] = picture->sum[i][j + 1] + picture->sum[i + 1][j] -
+                                         picture->sum[i][j] + picture->visible[i][j];
+        }
+}
+
+static int64_t picture_count(const struct picture *p, int64_t i0, int64_t i1, int64_t j0,
+                             int64_t j1)
+{
+    return p->sum[i1][j1] - p->sum[i0][j1] - p->sum[i1][j0] + p->sum[i0][j0];
+}
+
+#define SAY(mask, b, h) attn_mask_text(mask), (int)(b), (int)(h)
+
+static void check_runs(const struct picture *p, const struct attn_mask *mask, int64_t b, int64_t h)
+{
+    for (int64_t i = 0; i < p->n_query; i++)
+        for (int64_t from = 0; from <= p->n_key; from++) {
+            int64_t first = from, lo = -1, hi = -1;
+            while (first < p->n_key && !p->visible[i][first])
+                first++;
+            int found = attn_mask_next(mask, b, h, i, from, &lo, &hi);
+            if (found != (first < p->n_key))
+                ck_abort_msg("%s b%d h%d: next of row %d from %d", SAY(mask, b, h), (int)i,
+                             (int)from);
+            if (!found)
+                continue;
+            int64_t good = lo == first && hi > lo && hi <= p->n_key;
+            if (!good || picture_count(p, i, i + 1, lo, hi) != hi - lo)
+                ck_abort_msg("%s b%d h%d: row %d from %d gave [%d,%d)", SAY(mask, b, h), (int)i,
+                             (int)from, (int)lo, (int)hi);
+        }
+}
+
+static void check_rows(const struct picture *p, const struct attn_mask *mask, int64_t b, int64_t h)
+{
+    for (int64_t i = 0; i < p->n_query; i++)
+        for (int64_t j0 = 0; j0 <= p->n_key; j0++)
+            for (int64_t j1 = j0; j1 <= p->n_key; j1++) {
+                int32_t column[MASK_MOST + 1];
+                int64_t n = picture_count(p, i, i + 1, j0, j1), at = 0;
+                column[n] = -77;
+                int64_t counted = attn_mask_row_count(mask, b, h, i, j0, j1);
+                int64_t listed = attn_mask_row_keys(mask, b, h, i, j0, j1, column);
+                int good = counted == n && listed == n && column[n] == -77;
+                for (int64_t j = j0; j < j1 && good; j++)
+                    if (p->visible[i][j])
+                        good = column[at++] == j - j0;
+                if (!good)
+                    ck_abort_msg("%s b%d h%d: row %d, keys [%d,%d): %d counted, %d listed, %d true",
+                                 SAY(mask, b, h), (int)i, (int)j0, (int)j1, (int)counted,
+                                 (int)listed, (int)n);
+            }
+}
+
+/* exact: a single call, whose tile class must be the truth; else it may say PARTIAL. */
+static void check_block(const struct picture *p, const struct attn_mask *mask, int64_t b, int64_t h,
+                        const int64_t block[4], int exact)
+{
+    int64_t i0 = block[0], i1 = block[1], j0 = block[2], j1 = block[3];
+    int64_t n = picture_count(p, i0, i1, j0, j1), area = (i1 - i0) * (j1 - j0);
+    enum attn_tile truth = n == 0      ? ATTN_TILE_EMPTY
+                           : n == area ? ATTN_TILE_FULL
+                                       : ATTN_TILE_PARTIAL;
+    enum attn_tile tile = attn_mask_tile(mask, b, h, i0, i1, j0, j1);
+    if (!(tile == truth || (!exact && area > 0 && tile == ATTN_TILE_PARTIAL)))
+        ck_abort_msg("%s b%d h%d: tile [%d,%d)x[%d,%d) is %d, not %d", SAY(mask, b, h), (int)i0,
+                     (int)i1, (int)j0, (int)j1, (int)truth, (int)tile);
+    int counted = 0;
+    int64_t claimed = attn_mask_count(mask, b, h, i0, i1, j0, j1, &counted);
+    if (claimed != n || (counted != 0 && counted != 1))
+        ck_abort_msg("%s b%d h%d: [%d,%d)x[%d,%d) holds %d, not %d", SAY(mask, b, h), (int)i0,
+                     (int)i1, (int)j0, (int)j1, (int)n, (int)claimed);
+}
+
+static void check_blocks(const struct picture *p, const struct attn_mask *mask, int64_t b,
+                         int64_t h, int exact)
+{
+    for (int64_t i0 = 0; i0 <= p->n_query; i0++)
+        for (int64_t i1 = i0; i1 <= p->n_query; i1++)
+            for (int64_t j0 = 0; j0 <= p->n_key; j0++)
+                for (int64_t j1 = j0; j1 <= p->n_key; j1++)
+                    check_block(p, mask, b, h, (const int64_t[]){i0, i1, j0, j1}, exact);
+}
+
+static void check_everything(const char *text, struct mask_data *d, int exact)
+{
+    struct attn_mask *mask = mask_data_parse(text, d);
+    struct picture first = {0}, p;
+    ck_assert_str_eq(attn_mask_text(mask), text);
+    for (int64_t b = 0; b < d->shape.batch; b++)
+        for (int64_t h = 0; h < d->shape.heads; h++) {
+            picture_take(&p, mask, b, h);
+            check_runs(&p, mask, b, h);
+            check_rows(&p, mask, b, h);
+            check_blocks(&p, mask, b, h, exact);
+            if (b == 0 && h == 0)
+                first = p;
+            if ((b == 0 || !attn_mask_varies_by_batch(mask)) &&
+                (h == 0 || !attn_mask_varies_by_head(mask)) && memcmp(&p, &first, sizeof p) != 0)
+                ck_abort_msg("%s: claims to be the same for b%d h%d, but is not", SAY(mask, b, h));
+        }
+    attn_mask_free(mask);
+}
+
+/* ---- the whole language ------------------------------------------------------------------ */
+
+START_TEST(singles_agree_with_the_definition)
+{
+    static struct mask_data d;
+    char text[256];
+    mask_data_fill(&d, &mask_shapes[_i]);
+    for (int n = 0; n < mask_n_singles; n++) {
+        mask_data_expand(text, sizeof text, mask_singles[n], &d.shape);
+        check_everything(text, &d, 1);
+    }
+}
+END_TEST
+
+START_TEST(compositions_agree_with_the_definition)
+{
+    static struct mask_data d;
+    char text[256];
+    mask_data_fill(&d, &mask_shapes[_i]);
+    for (int n = 0; n < mask_n_compositions; n++) {
+        mask_data_expand(text, sizeof text, mask_compositions[n], &d.shape);
+        check_everything(text, &d, 0);
+    }
+}
+END_TEST
+
+START_TEST(drawn_formulas_agree_with_the_definition)
+{
+    static struct mask_data d;
+    static const struct attn_mask_shape shapes[] = {{2, 2, 6, 6}, {2, 2, 4, 7}, {2, 1, 7, 4}};
+    uint64_t draws = (uint64_t)_i * 100000;
+    for (int n = 0; n < 12; n++) {
+        char text[8192] = "";
+        mask_data_fill(&d, &shapes[n % 3]);
+        mask_data_draw(text, sizeof text, &d.shape, &draws, 1 + n % 3);
+        check_everything(text, &d, 0);
+    }
+}
+END_TEST
+
+/* The tensors themselves, element by element. */
+START_TEST(named_tensors_mean_what_they_hold)
+{
+    static struct mask_data d;
+    mask_data_fill(&d, &mask_shapes[1]);
+    const struct attn_mask_shape *s = &d.shape;
+    const char *texts[] = {"keys(pad)",      "keys(pad_all)", "dense(flat)", "dense(by_batch)",
+                           "dense(by_head)", "dense(full)",   "csr(each)",   "csr(all)"};
+    struct attn_mask *mask[8];
+    for (int n = 0; n < 8; n++)
+        mask[n] = mask_data_parse(texts[n], &d);
+    for (int64_t at = 0; at < s->batch * s->heads * s->n_query * s->n_key; at++) {
+        int64_t j = at % s->n_key, i = at / s->n_key % s->n_query;
+        int64_t h = at / s->n_key / s->n_query % s->heads,
+                b = at / s->n_key / s->n_query / s->heads;
+        int64_t row = (b * s->heads + h) * s->n_query + i, plane = s->n_query * s->n_key;
+        int in_each = 0, in_all = 0;
+        for (int64_t c = d.start[row]; c < d.start[row + 1]; c++)
+            in_each |= d.column[c] == j;
+        for (int64_t c = d.start_all[i]; c < d.start_all[i + 1]; c++)
+            in_all |= d.column_all[c] == j;
+        int truth[] = {d.pad[b * s->n_key + j] != 0,
+                       d.pad_all[j] != 0,
+                       d.flat[i * s->n_key + j] != 0,
+                       d.by_batch[b * plane + i * s->n_key + j] != 0,
+                       d.by_head[h * plane + i * s->n_key + j] != 0,
+                       d.full[row * s->n_key + j] != 0,
+                       in_each,
+                       in_all};
+        for (int n = 0; n < 8; n++)
+            if (attn_mask_allows(mask[n], b, h, i, j) != truth[n])
+                ck_abort_msg("%s at b%d h%d i%d j%d", texts[n], (int)b, (int)h, (int)i, (int)j);
+    }
+    for (int n = 0; n < 8; n++)
+        attn_mask_free(mask[n]);
+}
+END_TEST
+
+/* ---- pictures drawn by hand --------------------------------------------------------------- */
+
+/* Rows from top to bottom, blank-separated; of batch b. */
+static const struct {
+    const char *text;
+    int n_query, n_key, b;
+    const char *rows;
+} PICTURES[] = {
+    {"none", 2, 3, 0, "### ###"},
+    {"causal(br)", 2, 5, 0, "####. #####"}, /* AL-01, -06: a longer K; AL-11: >= is not > */
+    {"causal(tl)", 2, 5, 0, "#.... ##..."},
+    {"causal(tl)", 1, 8, 0, "#......."}, /* AL-02: one query and a cache */
+    {"causal(br)", 1, 8, 0, "########"},
+    {"causal(br)", 5, 2, 0, ".. .. .. #. ##"}, /* AL-07, -09: rows that see nothing */
+    {"causal(tl)", 5, 2, 0, "#. ## ## ## ##"},
+    {"causal(+1)", 3, 4, 0, "##.. ###. ####"},
+    {"causal(-1)", 3, 3, 0, "... #.. ##."},
+    {"window(1,0,tl)", 4, 4, 0, "#... ##.. .##. ..##"}, /* SW-01 to -03: l + 1 keys, not l */
+    {"window(1,0,br)", 2, 5, 0, "..##. ...##"},         /* SW-04: Lq < Lk */
+    {"window(0,2,tl)", 3, 5, 0, "###.. .###. ..###"},   /* SW-05: r keys ahead, inclusive */
+    {"window(1,0,br)", 1, 4, 0, "..##"},                /* SW-06: the current token is seen */
+    {"window(-1,-1,tl)", 2, 3, 0, "### ###"},           /* SW-12: -1 is no limit */
+    {"window(-1,0,br)", 2, 3, 0, "##. ###"},
+    {"window(0,-1,tl)", 3, 3, 0, "### .## ..#"},
+    {"window(2,1,br)", 3, 2, 0, "#. ## ##"},
+    {"window(0,0,br)", 3, 2, 0, ".. #. .#"},
+    {"prefix(2)", 2, 4, 0, "##.. ##.."},
+    {"causal(tl)|prefix(2)", 4, 4, 0, "##.. ##.. ###. ####"}, /* SW-11: prefix LM */
+    {"global(1)", 3, 4, 0, "#### #... #..."},
+    {"keys(2)", 2, 3, 1, "##. ##."},
+    {"keys(3,1)", 2, 3, 0, "### ###"}, /* MK-15: a full length hides nothing */
+    {"keys(3,1)", 2, 3, 1, "#.. #.."},
+    {"keys(0)", 1, 3, 0, "..."},
+    {"keys(x0110)", 1, 6, 0, ".##..#"}, /* the digits repeat */
+    {"keys(x01,x110)", 1, 6, 1, "##.##."},
+    {"causal(tl)&keys(x0110010)", 7, 7, 0, /* MK-05, -06: holes, and a row that sees nothing */
+     "....... .#..... .##.... .##.... .##.... .##..#. .##..#."},
+    {"documents(2,1)", 3, 3, 0, "##. ##. ..#"},
+    {"documents(2,0,1)", 3, 3, 0, "##. ##. ..#"},
+    {"documents(1x2,2x1)", 3, 3, 0, "##. ..# ..#"},
+    {"documents(2x0,1x3)", 3, 3, 0, "... ... ###"},
+    {"documents(2,2)&causal(tl)", 4, 4, 0, "#... ##.. ..#. ..##"},
+    {"prefix(3)|causal(tl)&prefix(1)", 2, 3, 0, "### ###"}, /* & binds tighter */
+    {"(prefix(3)|causal(tl))&prefix(1)", 2, 3, 0, "#.. #.."},
+    {" ( prefix( 3 )|causal (tl) )\t& prefix(1 ) ", 2, 3, 0, "#.. #.."},
+    {"random(0,1)|prefix(1)", 2, 3, 0, "#.. #.."},
+    {"random(1,1)", 2, 3, 0, "### ###"},
+};
+enum { N_PICTURES = sizeof PICTURES / sizeof *PICTURES };
+
+START_TEST(definition_is_what_was_drawn)
+{
+    int n_query = PICTURES[_i].n_query, n_key = PICTURES[_i].n_key;
+    static struct mask_data d;
+    mask_data_fill(&d, &(struct attn_mask_shape){2, 1, n_query, n_key});
+    struct attn_mask *mask = mask_data_parse(PICTURES[_i].text, &d);
+    ck_assert_int_eq((int)strlen(PICTURES[_i].rows), n_query * (n_key + 1) - 1);
+    for (int i = 0; i < n_query; i++)
+        for (int j = 0; j < n_key; j++)
+            if (attn_mask_allows(mask, PICTURES[_i].b, 0, i, j) !=
+                (PICTURES[_i].rows[i * (n_key + 1) + j] == '#'))
+                ck_abort_msg("%s, b%d: query %d, key %d", PICTURES[_i].text, PICTURES[_i].b, i, j);
+    attn_mask_free(mask);
+}
+END_TEST
+
+/* The pictures of docs/masks.md: a line of texts, two blanks apart, above six lines of rows. */
+enum { DOC_QUERY = 6, DOC_KEY = 8 };
+
+static int doc_picture(const char *text, size_t x, char (*rows)[256])
+{
+    static struct mask_data d;
+    mask_data_fill(&d, &(struct attn_mask_shape){1, 1, DOC_QUERY, DOC_KEY});
+    struct attn_mask *mask = mask_data_parse(text, &d);
+    for (int i = 0; i < DOC_QUERY; i++)
+        for (int j = 0; j < DOC_KEY; j++)
+            if (strlen(rows[i]) < x + DOC_KEY ||
+                rows[i][x + (size_t)j] != (attn_mask_allows(mask, 0, 0, i, j) ? '#' : '.'))
+                ck_abort_msg("docs/masks.md: %s is drawn wrong at query %d, key %d", text, i, j);
+    attn_mask_free(mask);
+    return 1;
+}
+
+START_TEST(pictures_of_the_page_are_true)
+{
+    char line[256], rows[DOC_QUERY][256], text[256];
+    int pictures = 0;
+    FILE *file = fopen("docs/masks.md", "r");
+    ck_assert_msg(file != NULL, "docs/masks.md: run from the root of the project");
+    while (fgets(line, sizeof line, file) != NULL) {
+        if (strcmp(line, "```mask\n") != 0)
+            continue;
+        ck_assert(fgets(line, sizeof line, file) != NULL);
+        for (int i = 0; i < DOC_QUERY; i++)
+            ck_assert(fgets(rows[i], sizeof rows[i], file) != NULL);
+        for (size_t x = 0; line[x] != '\n' && line[x] != '\0';) {
+            size_t size = 0;
+            while (line[x + size] != '\n' && strncmp(line + x + size, "  ", 2) != 0)
+                size++;
+            snprintf(text, sizeof text, "%.*s", (int)size, line + x);
+            pictures += doc_picture(text, x, rows);
+            x += size + strspn(line + x + size, " ");
+        }
+    }
+    fclose(file);
+    ck_assert_int_ge(pictures, 15);
+}
+END_TEST
+
+/* ---- the suite ---------------------------------------------------------------------------- */
+
+Suite *suite_mask(void)
+{
+    Suite *suite = suite_create("mask");
+    TCase *tcase = tcase_create("definition");
+    tcase_set_timeout(tcase, SECONDS);
+    tcase_add_loop_test(tcase, definition_is_what_was_drawn, 0, N_PICTURES);
+    tcase_add_test(tcase, pictures_of_the_page_are_true);
+    tcase_add_test(tcase, named_tensors_mean_what_they_hold);
+    tcase_add_loop_test(tcase, singles_agree_with_the_definition, 0, mask_n_shapes);
+    tcase_add_loop_test(tcase, compositions_agree_with_the_definition, 0, mask_n_shapes);
+    tcase_add_loop_test(tcase, drawn_formulas_agree_with_the_definition, 0, 20);
+    suite_add_tcase(suite, tcase);
+    suite_add_tcase(suite, mask_count_tests());
+    suite_add_tcase(suite, mask_language_tests());
+    return suite;
+}

@@ -1,0 +1,286 @@
+/* The monoid of partial attention (optimized/merge.h): neutral element, commutative, associative
+ * within a derived bound, and what must not become NaN or must stay NaN.  Catalogue: R18, SK-01. */
+#include <math.h>
+#include <string.h>
+
+#include "optimized/merge.h"
+#include "tests/harness/fill.h"
+#include "tests/suites.h"
+
+enum { WIDTH = 5 };
+
+/* A partial result in either type; f64 has the values, f32 their roundings. */
+struct partial {
+    double o[WIDTH], lse;
+    float o32[WIDTH], lse32;
+};
+
+static struct partial make(uint64_t seed, double lse)
+{
+    struct partial x = {.lse = lse, .lse32 = (float)lse};
+    for (int c = 0; c < WIDTH; c++) {
+        x.o32[c] = (float)(lse == -HUGE_VAL ? 0 : attn_hash_normal(seed, 1, (uint64_t)c));
+        x.o[c] = (double)x.o32[c];
+    }
+    return x;
+}
+
+static void merge(struct partial *x, const struct partial *y)
+{
+    attn_merge_f64(x->o, &x->lse, y->o, y->lse, WIDTH);
+    attn_merge_f32(x->o32, &x->lse32, y->o32, y->lse32, WIDTH);
+}
+
+static struct partial merged(const struct partial *x, const struct partial *y)
+{
+    struct partial z = *x;
+    merge(&z, y);
+    return z;
+}
+
+static void ck_same(const struct partial *x, const struct partial *y)
+{
+    ck_assert_mem_eq(x->o, y->o, sizeof x->o);
+    ck_assert_mem_eq(x->o32, y->o32, sizeof x->o32);
+    ck_assert_mem_eq(&x->lse, &y->lse, sizeof x->lse);
+    ck_assert_mem_eq(&x->lse32, &y->lse32, sizeof x->lse32);
+}
+
+static const double levels[] = {0,   1,    -1,  0.3,  -87,   88,   -104,
+                                120, -120, 710, -750, 32768, -3e5, 1e30};
+enum { LEVELS = sizeof levels / sizeof *levels };
+
+/* ---- the empty set ----------------------------------------------------------------------------- */
+
+START_TEST(empty_is_neutral)
+{
+    struct partial x = make(7, levels[_i]), empty = make(0, -HUGE_VAL);
+    struct partial left = merged(&empty, &x), right = merged(&x, &empty);
+    ck_same(&left, &x);
+    ck_same(&right, &x);
+}
+END_TEST
+
+START_TEST(two_empty_are_empty)
+{
+    struct partial empty = make(0, -HUGE_VAL), x = merged(&empty, &empty);
+    ck_same(&x, &empty);
+}
+END_TEST
+
+/* ---- order ------------------------------------------------------------------------------------- */
+
+START_TEST(commutative_to_the_bit)
+{
+    for (int n = 0; n < LEVELS; n++) {
+        struct partial x = make(1, levels[_i]), y = make(2, levels[n]);
+        struct partial xy = merged(&x, &y), yx = merged(&y, &x);
+        ck_same(&xy, &yx);
+    }
+}
+END_TEST
+
+/* The truth of a union: all at once, in long double. */
+struct truth {
+    long double o[WIDTH], lse, size; /* size: largest |o| of the parts */
+};
+
+static struct truth truth_of(const struct partial *part, int n)
+{
+    struct truth t = {{0}, 0, 0};
+    long double max = -HUGE_VALL, l = 0;
+    for (int i = 0; i < n; i++)
+        max = fmaxl(max, (long double)part[i].lse);
+    if (max == -HUGE_VALL)
+        return (struct truth){{0}, -HUGE_VALL, 0};
+    for (int i = 0; i < n; i++)
+        l += expl((long double)part[i].lse - max);
+    t.lse = max + logl(l);
+    for (int i = 0; i < n; i++)
+        for (int c = 0; c < WIDTH; c++) {
+            t.o[c] += expl((long double)part[i].lse - t.lse) * (long double)part[i].o[c];
+            t.size = fmaxl(t.size, fabsl((long double)part[i].o[c]));
+        }
+    return t;
+}
+
+/* How far a tree of n - 1 merges may be from the truth, in units of u.
+ *
+ * One merge.  With gap = max - min, e = exp(-gap) is off by e (u gap + exp's 2 u), and x exp(-x) <= 1/e,
+ * so by at most 3 u absolutely; 1 + e, the divisions and the two products and the sum make 5 more:
+ * weights are off by at most 8 u.  LSE = max + log1p(e) is off by 3 u (from e) + 2 u (log1p)
+ * + u |LSE| (the last rounding).
+ * What follows.  An LSE that is off by x changes the weights of the next merge by the factor e^x: with at
+ * most n - 1 merges on the way of a part, its weight is off by (n-1) u (8 + 5 + |LSE|), and so is
+ * the result, relative to the largest part.  Second order: a factor 1.1 (u n |LSE| < 0.05 here). */
+static long double bound_of(const struct truth *t, int n, long double u)
+{
+    return 1.1L * (long double)(n - 1) * u * (13 + fabsl(t->lse)) + 1e-44L;
+}
+
+static void ck_close(const struct partial *x, const struct truth *t, int n)
+{
+    long double b64 = bound_of(t, n, 0x1p-53L), b32 = bound_of(t, n, 0x1p-24L);
+    for (int c = 0; c < WIDTH; c++) {
+        int ok64 = fabsl((long double)x->o[c] - t->o[c]) <= b64 * t->size;
+        int ok32 = fabsl((long double)x->o32[c] - t->o[c]) <= b32 * t->size;
+        ck_assert_msg(ok64, "f64 o[%d] = %.17g, not %.17Lg", c, x->o[c], t->o[c]);
+        ck_assert_msg(ok32, "f32 o[%d] = %.9g, not %.9Lg", c, (double)x->o32[c], t->o[c]);
+    }
+    int ok64 = fabsl((long double)x->lse - t->lse) <= b64;
+    int ok32 = fabsl((long double)x->lse32 - t->lse) <= b32;
+    ck_assert_msg(ok64, "f64 lse = %.17g, not %.17Lg", x->lse, t->lse);
+    ck_assert_msg(ok32, "f32 lse = %.9g, not %.9Lg", (double)x->lse32, t->lse);
+}
+
+/* LSEs that float holds exactly, so that both types have the same truth. */
+static double random_lse(uint64_t seed, uint64_t n, double spread)
+{
+    return (double)(float)(spread * (attn_hash_uniform(seed, 2, n) - 0.5));
+}
+
+START_TEST(associative_within_bound)
+{
+    static const double spread[] = {0, 1, 10, 100, 1000, 20000};
+    for (uint64_t seed = 0; seed < 50; seed++) {
+        struct partial x[3];
+        for (uint64_t n = 0; n < 3; n++)
+            x[n] = make(3 * seed + n, random_lse(seed, n, spread[_i]));
+        struct truth t = truth_of(x, 3);
+        struct partial left = merged(&x[0], &x[1]), right = merged(&x[1], &x[2]);
+        merge(&left, &x[2]);
+        struct partial whole = merged(&x[0], &right);
+        ck_close(&left, &t, 3);
+        ck_close(&whole, &t, 3);
+    }
+}
+END_TEST
+
+/* Merge random pairs until one is left: any tree over n parts, a few of them empty. */
+START_TEST(any_tree_of_many)
+{
+    enum { PARTS = 64 };
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        struct partial x[PARTS];
+        int n = 1 + _i;
+        for (int i = 0; i < n; i++)
+            x[i] = make(seed * PARTS + (uint64_t)i, attn_hash(seed, 3, (uint64_t)i) % 8 == 0
+                                                        ? -HUGE_VAL
+                                                        : random_lse(seed, (uint64_t)i, 40));
+        struct truth t = truth_of(x, n);
+        for (int left = n; left > 1; left--) {
+            int a = (int)(attn_hash(seed, 4, (uint64_t)left) % (uint64_t)(left - 1));
+            merge(&x[a], &x[left - 1]);
+        }
+        if (t.lse == -HUGE_VALL) {
+            struct partial empty = make(0, -HUGE_VAL);
+            ck_same(&x[0], &empty);
+        } else
+            ck_close(&x[0], &t, n);
+    }
+}
+END_TEST
+
+/* The bound above must be able to fail: a plain mean, or the wrong weights, are far outside. */
+START_TEST(the_bound_has_teeth)
+{
+    struct partial x[2] = {make(1, 0.5), make(2, -0.25)};
+    struct truth t = truth_of(x, 2);
+    long double mean = ((long double)x[0].o[0] + (long double)x[1].o[0]) / 2;
+    ck_assert(fabsl(mean - t.o[0]) > 1000 * bound_of(&t, 2, 0x1p-24L) * t.size);
+}
+END_TEST
+
+/* ---- particular values ------------------------------------------------------------------------- */
+
+START_TEST(equal_weights_average)
+{
+    struct partial x = make(0, levels[_i]), y = x;
+    for (int c = 0; c < WIDTH; c++) {
+        x.o[c] = x.o32[c] = (float)(c + 1);
+        y.o[c] = y.o32[c] = (float)(3 * c - 1);
+    }
+    struct partial z = merged(&x, &y);
+    for (int c = 0; c < WIDTH; c++) {
+        ck_assert(z.o[c] == 2.0 * c);
+        ck_assert(z.o32[c] == 2.0f * (float)c);
+    }
+    ck_assert(z.lse == x.lse + log1p(1.0));
+    ck_assert(z.lse32 == x.lse32 + log1pf(1.0f));
+}
+END_TEST
+
+/* Three keys to one: exp LSE = 3 and 1 give weights 3/4 and 1/4. */
+START_TEST(counts_as_weights)
+{
+    double o = 8, lse = log(3.0), o2 = -4, u = 0x1p-53;
+    attn_merge_f64(&o, &lse, &o2, 0, 1);
+    ck_assert(fabs(o - 5) <= 16 * u * 8);
+    ck_assert(fabs(lse - log(4.0)) <= 16 * u);
+}
+END_TEST
+
+/* Beyond 104 in float, or 746 in double, the smaller side is not there at all. */
+START_TEST(huge_gaps)
+{
+    static const double gap[] = {89, 105, 200, 747, 1e4, 6e5, 1e30};
+    for (int side = 0; side < 2; side++) {
+        struct partial big = make(1, side ? 0 : gap[_i]), small = make(2, side ? -gap[_i] : 0);
+        struct partial z = merged(&small, &big);
+        ck_assert(fabsf(z.lse32 - big.lse32) <= 3e-39f); /* exp(-89) is 2.2e-39 */
+        for (int c = 0; c < WIDTH; c++) {
+            ck_assert(isfinite(z.o[c]) && isfinite(z.o32[c]));
+            ck_assert(fabsf(z.o32[c] - big.o32[c]) <= 2e-38f + 3e-39f * fabsf(small.o32[c]));
+            if (gap[_i] >= 747)
+                ck_assert(z.o[c] == big.o[c] && z.lse == big.lse);
+        }
+    }
+}
+END_TEST
+
+START_TEST(nan_stays)
+{
+    static const double other[] = {0, 5, -5, -INFINITY};
+    struct partial x = make(1, 0), y = make(2, (double)NAN), z;
+    x.lse = other[_i];
+    x.lse32 = (float)other[_i];
+    z = merged(&x, &y);
+    ck_assert(isnan(z.lse) && isnan(z.lse32) && isnan(z.o[0]) && isnan(z.o32[WIDTH - 1]));
+    z = merged(&y, &x);
+    ck_assert(isnan(z.lse) && isnan(z.lse32) && isnan(z.o[0]) && isnan(z.o32[WIDTH - 1]));
+}
+END_TEST
+
+/* A NaN feature spoils itself, not its neighbours; LSE = +inf is an overflow and must show. */
+START_TEST(spoiled_parts_show)
+{
+    struct partial x = make(1, 0), y = make(2, 1);
+    y.o[2] = (double)NAN;
+    y.o32[2] = NAN;
+    struct partial z = merged(&x, &y);
+    ck_assert(isnan(z.o[2]) && isnan(z.o32[2]) && isfinite(z.o[1]) && isfinite(z.o32[3]));
+    struct partial over = make(3, HUGE_VAL);
+    z = merged(&over, &over);
+    ck_assert(isnan(z.o[0]) && isnan(z.o32[0]));
+}
+END_TEST
+
+Suite *suite_merge(void)
+{
+    Suite *suite = suite_create("merge");
+    TCase *t = tcase_create("merge");
+    tcase_set_timeout(t, 60);
+    tcase_add_loop_test(t, empty_is_neutral, 0, LEVELS);
+    tcase_add_test(t, two_empty_are_empty);
+    tcase_add_loop_test(t, commutative_to_the_bit, 0, LEVELS);
+    tcase_add_loop_test(t, associative_within_bound, 0, 6);
+    tcase_add_loop_test(t, any_tree_of_many, 0, 64);
+    tcase_add_test(t, the_bound_has_teeth);
+    tcase_add_loop_test(t, equal_weights_average, 0, LEVELS);
+    tcase_add_test(t, counts_as_weights);
+    tcase_add_loop_test(t, huge_gaps, 0, 7);
+    tcase_add_loop_test(t, nan_stays, 0, 4);
+    tcase_add_test(t, spoiled_parts_show);
+    suite_add_tcase(suite, t);
+    return suite;
+}

@@ -1,0 +1,708 @@
+/* ulysses and ring: right against the oracle with every rank count, to the byte what they are
+ * priced, and routed right (every element carries its own number; catalogue SP-01 to SP-22). */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "optimized/parallel/rank.h"
+#include "ref/problem.h"
+#include "ref/textbook.h"
+#include "tests/harness/runner.h"
+#include "tests/suites.h"
+
+static struct attn_spec spec_of(const char *text)
+{
+    struct attn_spec spec;
+    struct attn_error err = {0};
+    ck_assert_msg(attn_spec_parse(text, &spec, &err) == ATTN_OK, "%s", err.text);
+    return spec;
+}
+
+static struct attn_case case_of(const char *text)
+{
+    struct attn_case c;
+    struct attn_error err = {0};
+    ck_assert_msg(attn_case_parse(text, &c, &err) == ATTN_OK, "%s: %s", text, err.text);
+    return c;
+}
+
+static struct attn_result judged(const char *spec_text, const char *case_text)
+{
+    struct attn_spec spec = spec_of(spec_text);
+    struct attn_case c = case_of(case_text);
+    struct attn_result r;
+    attn_run_case(&spec, &c, &r);
+    return r;
+}
+
+/* ---- against the oracle ------------------------------------------------------------------------ */
+
+/* attn_run_case judges outputs by their bounds, and each rank's price against its ledger and its
+ * transport's counters, by name and to the byte. */
+static const char *const cases[] = {
+    "b2h8g8q64k64d16v16:none:f32:normal:s1:pass=bwd",
+    "b2h8g4q64k64d9v5:causal(br):f32:normal:s2:pass=bwd",
+    "b2h8g8q64k64d8v8:causal(tl):f64:normal:s3:pass=bwd",
+    "b3h8g1q64k64d6v7:causal(br):f32:normal:s4:pass=bwd",
+    "b2h4g2q24k72d5v8:causal(br):f32:normal:s5:pass=bwd",
+    "b2h4g2q72k24d5v8:causal(br):f32:normal:s6:pass=bwd",
+    "b2h4g4q48k16d4v4:causal(tl)&window(3,1,tl):f64:normal:s7:pass=bwd",
+    "b1h16g8q64k64d4v4:window(5,0,br):f32:normal:s8:pass=bwd",
+    "b3h8g4q24k24d4v4:keys(9,0,24):f32:normal:s9:poison=nan:pass=bwd",
+    "b2h8g4q48k48d4v4:documents(7,20,21):f32:normal:s10:pass=bwd",
+    "b2h8g4q24k48d4v4:documents(7x20,10x3,7x25)&causal(+20):f32:normal:s11:pass=bwd",
+    "b2h8g4q40k40d8v8:random(0.1,3,heads):f32:normal:s12:poison=nan:pass=bwd",
+    "b2h8g4q40k40d8v8:random(0.025,3):f64:normal:s13:pass=bwd",
+    "b2h8g4q32k32d8v8:causal(-9):f32:normal:s14:poison=nan:layout=mixed:pass=bwd",
+    "b2h8g4q32k32d8v8:keys(0):f32:normal:s15:pass=bwd",
+    "b2h8g4q32k32d8v8:causal(br):f32:normal:s16:softcap=3:pass=bwd",
+    "b2h8g4q32k64d8v8:causal(br):f32:normal:s17:bias=alibi:pass=bwd",
+    "b2h8g4q32k32d8v8:global(2)|window(3,3,br):f32:normal:s18:dlse=1:pass=bwd",
+    "b2h8g4q32k32d8v8:prefix(9):f64:normal:s19:dlse=1:layout=padded:pass=bwd",
+    "b2h8g4q32k32d8v8:none:f32:cliffs:s20:pass=bwd",
+    "b2h8g4q32k32d8v8:causal(br):f32:stairs-up:s21:pass=bwd",
+    "b2h8g4q32k32d8v8:none:f32:offset-32k:s22:pass=bwd",
+    "b2h8g4q32k32d8v8:none:f32:offset+120:s23:pass=bwd",
+    "b2h8g4q32k32d8v8:causal(br):f32:hetero:s24:layout=blhd:pass=bwd",
+    "b2h8g4q64k64d8v32:random(0.3,5,heads):f32:reveal:s25",
+    "b2h8g8q64k64d16v8:none:f32:select:s26:pass=bwd",
+    "b2h8g4q32k32d8v8:none:f32:normal:s27:layout=broadcast:pass=bwd",
+    "b2h8g4q32k32d8v8:none:f32:normal:s28:layout=packed:pass=bwd",
+    "b2h8g4q0k0d8v8:none:f32:normal:s29:pass=bwd",
+    "b2h8g4q0k32d8v8:none:f32:normal:s30:pass=bwd",
+    "b2h8g4q32k0d8v8:none:f32:normal:s31:pass=bwd",
+    "b2h8g4q32k32d0v8:causal(br):f32:normal:s32:pass=bwd",
+    "b2h8g4q32k32d8v0:causal(br):f32:normal:s33:pass=bwd",
+    "b0h8g4q32k32d8v8:none:f32:normal:s34:pass=bwd",
+    "b1h64g64q64k64d3v2:causal(br):f32:normal:s35:pass=bwd",
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+static const char *const specs[] = {
+    "ulysses:ranks=1",
+    "ulysses:ranks=2",
+    "ulysses:ranks=4",
+    "ulysses:ranks=8",
+    "ulysses:ranks=64",
+    "ring:ranks=1",
+    "ring:ranks=2",
+    "ring:ranks=3",
+    "ring:ranks=4",
+    "ring:ranks=8",
+    "ring:ranks=64",
+    "ulysses:ranks=2,local=dense",
+    "ring:ranks=4,local=dense",
+    "ulysses:ranks=4,local=csr-textbook",
+    "ring:ranks=4,local=csr-textbook",
+};
+enum { SPECS = sizeof specs / sizeof *specs };
+
+static int divides(const struct attn_spec *spec, const struct attn_case *c)
+{
+    int64_t ranks = spec->options.value[0];
+    int heads = strcmp(spec->impl->name, "ulysses") != 0 ||
+                (c->heads % ranks == 0 && c->kv_heads % ranks == 0);
+    return heads && c->n_query % ranks == 0 && c->n_key % ranks == 0;
+}
+
+START_TEST(agrees_with_the_oracle)
+{
+    int ran = 0;
+    struct attn_case c = case_of(cases[_i]);
+    for (int s = 0; s < SPECS; s++) {
+        struct attn_spec spec = spec_of(specs[s]);
+        struct attn_result r;
+        char text[4096];
+        attn_run_case(&spec, &c, &r);
+        attn_result_print(&spec, &c, &r, text, sizeof text);
+        int legal = divides(&spec, &c);
+        ck_assert_msg(legal ? r.verdict == ATTN_PASS || r.verdict == ATTN_WEAK
+                            : r.verdict == ATTN_REFUSED,
+                      "%s", text);
+        ran += legal;
+    }
+    ck_assert_int_ge(ran, 4);
+}
+END_TEST
+
+/* ---- same bits --------------------------------------------------------------------------------- */
+
+/* A head's arithmetic does not depend on who does it: ulysses gives the bits of its local
+ * implementation on the whole problem.  So does a ring of one. */
+START_TEST(bits_of_the_local_implementation)
+{
+    static const char *const same[][3] = {
+        {"ulysses:ranks=4", "tiled-textbook", "b2h8g4q72k72d9v5:causal(br):f32:normal:s1"},
+        {"ulysses:ranks=2,local=dense", "dense",
+         "b2h8g4q40k80d9v5:random(0.2,1,heads):f32:normal:s1"},
+        {"ulysses:ranks=8,local=csr-textbook", "csr-textbook",
+         "b3h8g8q40k40d9v5:window(3,3,br):f64:cliffs:s1"},
+        {"ring:ranks=1", "tiled-textbook", "b2h8g4q71k73d9v5:causal(br):f32:normal:s1:pass=bwd"}};
+    struct attn_result mine = judged(same[_i][0], same[_i][2]),
+                       whole = judged(same[_i][1], same[_i][2]);
+    ck_assert_msg(mine.verdict == ATTN_PASS && whole.verdict == ATTN_PASS, "%s%s", mine.text,
+                  whole.text);
+    ck_assert(mine.digest == whole.digest);
+}
+END_TEST
+
+/* Threads arrive in any order; sums are made in the same one.  And nothing is remembered from
+ * one configuration to the next (SP-05). */
+START_TEST(bits_do_not_depend_on_time)
+{
+    static const char *const spec[] = {"ring:ranks=8", "ulysses:ranks=4", "ring:ranks=3"};
+    static const char *const text[] = {"b2h8g4q48k48d8v8:causal(br):f32:normal:s1:pass=bwd",
+                                       "b1h12g12q24k48d4v6:none:f32:normal:s2:pass=bwd"};
+    uint64_t first[3][2];
+    for (int repeat = 0; repeat < 10; repeat++)
+        for (int s = 0; s < 3; s++)
+            for (int c = 0; c < 2; c++) {
+                struct attn_result r = judged(spec[s], text[c]);
+                ck_assert_msg(r.verdict == ATTN_PASS, "%s", r.text);
+                if (repeat == 0)
+                    first[s][c] = r.digest;
+                ck_assert(r.digest == first[s][c]);
+            }
+}
+END_TEST
+
+/* ---- prices, by hand --------------------------------------------------------------------------- */
+
+static int64_t named(const struct attn_cost *cost, const char *name)
+{
+    for (int a = 0; a < cost->n_live; a++)
+        if (strcmp(cost->live[a].name, name) == 0)
+            return cost->live[a].bytes;
+    return 0;
+}
+
+static struct attn_cost price(const char *spec_text, const struct attn_problem *p,
+                              enum attn_pass pass, int rank)
+{
+    struct attn_spec spec = spec_of(spec_text);
+    struct attn_cost cost;
+    struct attn_error err = {0};
+    enum attn_status status = attn_price(spec.impl, &spec.options, p, pass, rank, &cost, &err);
+    ck_assert_msg(status == ATTN_OK, "%s", err.text);
+    return cost;
+}
+
+static struct attn_problem problem(int64_t b, int64_t h, int64_t g, int64_t n, int64_t d)
+{
+    return (struct attn_problem){.batch = b,
+                                 .heads = h,
+                                 .kv_heads = g,
+                                 .n_query = n,
+                                 .n_key = n,
+                                 .d_key = d,
+                                 .d_value = d,
+                                 .scale = 1,
+                                 .dtype = ATTN_F32};
+}
+
+/* The comparison table of sequence-parallel schemes, with h = H d and g = G d elements a token and
+ * c = L/P, in numbers: B = 1, L = 64, d = 16, P = 4, f32. */
+START_TEST(bytes_sent_as_published)
+{
+    static const struct {
+        const char *spec;
+        int64_t heads, kv_heads;
+        enum attn_pass pass;
+        int64_t bytes, messages;
+    } want[] = {
+        /* e B L (2h + 2g)(P-1)/P^2 = 4 * 64 * 512 * 3/16, and L H numbers of lse: 4 * 512 * 3/16 */
+        {"ulysses", 8, 8, ATTN_FORWARD, 24576 + 384, 15},
+        {"ulysses", 8, 4, ATTN_FORWARD, 18432 + 384, 15},
+        /* q dO dQ and k v dK dV, lse and D */
+        {"ulysses", 8, 8, ATTN_BACKWARD, 43008 + 768, 27},
+        {"ulysses", 8, 4, ATTN_BACKWARD, 30720 + 768, 27},
+        /* e (P-1) 2 B c g = 4 * 3 * 2 * 16 * 128 */
+        {"ring", 8, 8, ATTN_FORWARD, 49152, 6},
+        {"ring", 8, 4, ATTN_FORWARD, 24576, 6},
+        {"ring", 8, 1, ATTN_FORWARD, 6144, 6},
+        /* the same, and e P 2 B c g */
+        {"ring", 8, 8, ATTN_BACKWARD, 49152 + 65536, 14},
+        {"ring", 8, 1, ATTN_BACKWARD, 6144 + 8192, 14},
+    };
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        struct attn_problem p = problem(1, want[i].heads, want[i].kv_heads, 64, 16);
+        for (int rank = 0; rank < 4; rank++) {
+            struct attn_cost cost = price(want[i].spec, &p, want[i].pass, rank);
+            ck_assert_int_eq(cost.bytes_sent, want[i].bytes);
+            ck_assert_int_eq(cost.messages, want[i].messages);
+        }
+    }
+}
+END_TEST
+
+/* What a rank holds beyond its shards and its local implementation. */
+START_TEST(memory_of_a_rank)
+{
+    static const struct {
+        const char *spec;
+        enum attn_pass pass;
+        struct attn_account own[12];
+    } want[] = {
+        /* B = 2, H = 8, G = 4, L = 64, d = 16: a K shard of P = 4 has 2*4*16*16 = 2048 elements, a
+         * Q shard 4096, its rows are 256 */
+        {"ring:ranks=4",
+         ATTN_FORWARD,
+         {{"kv.travel", 32768}, {"o.partial", 16384}, {"lse.partial", 1024}}},
+        {"ring:ranks=4",
+         ATTN_BACKWARD,
+         {{"kv.travel", 32768},
+          {"dkv.travel", 16384},
+          {"dkv.partial", 16384},
+          {"dq.partial", 16384}}},
+        {"ring:ranks=2",
+         ATTN_FORWARD,
+         {{"kv.travel", 32768}, {"o.partial", 32768}, {"lse.partial", 2048}}},
+        {"ring:ranks=1", ATTN_FORWARD, {{NULL, 0}}},
+        {"ring:ranks=1", ATTN_BACKWARD, {{NULL, 0}}},
+        {"ulysses:ranks=4",
+         ATTN_FORWARD,
+         {{"q.heads", 16384},
+          {"k.heads", 8192},
+          {"v.heads", 8192},
+          {"o.heads", 16384},
+          {"lse.heads", 1024}}},
+        {"ulysses:ranks=4",
+         ATTN_BACKWARD,
+         {{"zeros", 64},
+          {"q.heads", 16384},
+          {"k.heads", 8192},
+          {"v.heads", 8192},
+          {"do.heads", 16384},
+          {"lse.heads", 1024},
+          {"delta.heads", 1024},
+          {"dq.heads", 16384},
+          {"dk.heads", 8192},
+          {"dv.heads", 8192}}},
+    };
+    struct attn_problem p = problem(2, 8, 4, 64, 16);
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        struct attn_problem part = p;
+        int64_t ranks = spec_of(want[i].spec).options.value[0], own = 0;
+        if (want[i].spec[0] == 'r')
+            part.n_query /= ranks, part.n_key /= ranks;
+        else
+            part.heads /= ranks, part.kv_heads /= ranks;
+        struct attn_cost cost = price(want[i].spec, &p, want[i].pass, 0);
+        struct attn_cost local = price("tiled-textbook", &part, want[i].pass, 0);
+        for (const struct attn_account *a = want[i].own; a->name != NULL; own += a->bytes, a++)
+            ck_assert_int_eq(named(&cost, a->name), a->bytes);
+        ck_assert_int_eq(cost.peak_bytes, own + local.peak_bytes);
+    }
+}
+END_TEST
+
+/* A long sequence is priced at once, and a causal ring has its price: the last rank computes P - 1/2
+ * of P blocks, the first one half. */
+START_TEST(price_of_a_long_sequence)
+{
+    struct attn_problem p = problem(1, 8, 8, 1 << 20, 128);
+    struct attn_mask_shape shape = {1, 8, p.n_query, p.n_key};
+    struct attn_mask *mask;
+    struct attn_error err = {0};
+    ck_assert_int_eq(attn_mask_parse("causal(tl)", &shape, NULL, &mask, &err), ATTN_OK);
+    p.mask = mask;
+    struct attn_cost first = price("ring:ranks=8", &p, ATTN_FORWARD, 0);
+    struct attn_cost last = price("ring:ranks=8", &p, ATTN_FORWARD, 7);
+    attn_mask_free(mask);
+    ck_assert_int_eq(named(&last, "kv.travel"), (int64_t)2 * 2 * 8 * 131072 * 128 * 4);
+    ck_assert(last.flops / first.flops > 14.9 && last.flops / first.flops < 15.1);
+    ck_assert_int_eq(first.bytes_sent, last.bytes_sent);
+    ck_assert_int_eq(first.peak_bytes, last.peak_bytes);
+}
+END_TEST
+
+/* ---- refusals ---------------------------------------------------------------------------------- */
+
+static void ck_refused(const char *spec_text, const struct attn_impl *local,
+                       const struct attn_problem *p, enum attn_pass pass, const char *says)
+{
+    struct attn_spec spec = spec_of(spec_text);
+    struct attn_cost cost;
+    struct attn_error err = {0};
+    if (local != NULL)
+        spec.options.local = local;
+    ck_assert_int_eq(attn_price(spec.impl, &spec.options, p, pass, 0, &cost, &err), ATTN_ENOTSUP);
+    ck_assert_msg(strstr(err.text, says) != NULL, "'%s' lacks '%s'", err.text, says);
+}
+
+START_TEST(refusals_say_what_works)
+{
+    struct attn_problem p = problem(1, 8, 2, 128, 8);
+    ck_refused("ulysses:ranks=3", NULL, &p, ATTN_FORWARD,
+               "ulysses:ranks=3 needs ranks that divide heads 8, kv heads 2, queries 128 and keys "
+               "128: 1, 2");
+    p.n_key = 96;
+    ck_refused("ring:ranks=5", NULL, &p, ATTN_FORWARD,
+               "ring:ranks=5 needs ranks that divide queries 128 and keys 96: 1, 2, 4, 8, 16, 32");
+    ck_refused("ring:ranks=4", &attn_impl_ring, &p, ATTN_FORWARD,
+               "ring:local=ring is parallel itself");
+    ck_refused("ulysses:ranks=2", &attn_impl_ring, &p, ATTN_FORWARD, "tiled-textbook would work");
+    p.bias =
+        (struct attn_bias){.kind = ATTN_BIAS_TENSOR, .tensor = {.data = &p, .dtype = ATTN_F32}};
+    ck_refused("ring:ranks=4", NULL, &p, ATTN_FORWARD, "does not claim: bias");
+}
+END_TEST
+
+START_TEST(local_must_be_able)
+{
+    struct attn_problem p = problem(1, 8, 8, 16, 8);
+    struct attn_impl soft = attn_impl_dense;
+    soft.name = "soft";
+    soft.caps &= ~(unsigned)ATTN_CAP_HARD;
+    ck_refused("ring:ranks=4", &soft, &p, ATTN_FORWARD, "ring:local=soft does not claim 'hard'");
+    struct attn_impl weak = attn_impl_dense;
+    weak.caps &= ~(unsigned)(ATTN_CAP_SOFTCAP | ATTN_CAP_DLSE);
+    ck_refused("ulysses:ranks=4", &weak, &p, ATTN_BACKWARD, "'dlse'");
+    p.softcap = 1;
+    ck_refused("ring:ranks=4", &weak, &p, ATTN_FORWARD, "'softcap'");
+}
+END_TEST
+
+/* ---- routing: every element carries its own number ---------------------------------------------- */
+
+/* A local implementation that computes nothing.  It knows from the origin which elements it must have
+ * been given, and leaves numbers that must arrive where they belong. */
+static const struct attn_problem *whole; /* read by the ranks, written before they start */
+static int is_ring, sealed, fails;
+
+enum { SQ, SK, SV, SO, SLSE, SDO, SDLSE, SDQ, SDK, SDV };
+
+/* A distinct integer for every element of every tensor, in whole-problem indices. */
+static double sign(int t, int64_t b, int64_t h, int64_t i, int64_t c)
+{
+    int of_keys = t == SK || t == SV || t == SDK || t == SDV;
+    int64_t heads = of_keys ? whole->kv_heads : whole->heads;
+    int64_t n = of_keys ? whole->n_key : whole->n_query;
+    return (double)(t * 200000 + ((b * heads + h) * n + i) * 16 + c + 1);
+}
+
+struct window {
+    int64_t batch, heads, tokens, width, head, token;
+};
+
+static struct window window_of(const struct attn_problem *p, int t)
+{
+    int of_keys = t == SK || t == SV || t == SDK || t == SDV;
+    int of_d = t == SQ || t == SK || t == SDQ || t == SDK;
+    int64_t kv_head = p->origin.head / (whole->heads / whole->kv_heads);
+    return (struct window){p->batch,
+                           of_keys ? p->kv_heads : p->heads,
+                           of_keys ? p->n_key : p->n_query,
+                           t == SLSE || t == SDLSE ? 1
+                           : of_d                  ? p->d_key
+                                                   : p->d_value,
+                           of_keys ? kv_head : p->origin.head,
+                           of_keys ? p->origin.key : p->origin.query};
+}
+
+#define FOR_WINDOW(w)                                \
+    for (int64_t b = 0; b < (w).batch; b++)          \
+        for (int64_t h = 0; h < (w).heads; h++)      \
+            for (int64_t i = 0; i < (w).tokens; i++) \
+                for (int64_t c = 0; c < (w).width; c++)
+
+static enum attn_status look(const struct attn_problem *p, int t, const struct attn_cview *x,
+                             struct attn_error *err)
+{
+    struct window w = window_of(p, t);
+    FOR_WINDOW(w)
+    if (attn_cview_get(x, b, h, i, c) != sign(t, b, w.head + h, w.token + i, c))
+        return attn_fail(err, ATTN_EINTERNAL, "tensor %d at %d %d %d %d is %g", t, (int)b, (int)h,
+                         (int)i, (int)c, attn_cview_get(x, b, h, i, c));
+    return ATTN_OK;
+}
+
+static void leave(const struct attn_problem *p, int t, const struct attn_view *x, double more)
+{
+    struct window w = window_of(p, t);
+    FOR_WINDOW(w)
+    ((double *)x->data)[attn_offset(x->stride, b, h, i) + c * x->stride[3]] =
+        sign(t, b, w.head + h, w.token + i, c) + more;
+}
+
+static enum attn_status look_at_inputs(struct attn_ctx *ctx, const struct attn_problem *p,
+                                       const struct attn_cview *q, const struct attn_cview *k,
+                                       const struct attn_cview *v)
+{
+    if (!sealed)
+        return attn_fail(ctx->error, ATTN_EINTERNAL, "whole tensors are not sealed");
+    if (fails && p->origin.query + p->origin.head > 0)
+        return attn_fail(ctx->error, ATTN_ENOMEM, "planted failure");
+    enum attn_status status = look(p, SQ, q, ctx->error);
+    if (status == ATTN_OK)
+        status = look(p, SK, k, ctx->error);
+    return status == ATTN_OK ? look(p, SV, v, ctx->error) : status;
+}
+
+static int64_t block_of(int64_t token, int64_t tokens)
+{
+    return tokens > 0 ? token / tokens : 0;
+}
+
+/* Every block counts once: O = the mean over blocks of (number + block), LSE = ln(blocks). */
+static enum attn_status probe_forward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                      const struct attn_forward *t)
+{
+    enum attn_status status = look_at_inputs(ctx, p, &t->q, &t->k, &t->v);
+    leave(p, SO, &t->o, (double)block_of(p->origin.key, p->n_key));
+    struct window w = window_of(p, SLSE);
+    if (!is_ring)
+        leave(p, SLSE, &t->lse, 0);
+    else
+        FOR_WINDOW(w)((double *)t->lse.data)[attn_offset(t->lse.stride, b, h, i)] = 0;
+    return status;
+}
+
+/* D in place of O and dLSE, as ulysses hands it on: 0 - (-D). */
+static enum attn_status look_at_delta(const struct attn_problem *p, const struct attn_backward *t,
+                                      struct attn_error *err)
+{
+    struct window w = window_of(p, SDLSE);
+    FOR_WINDOW(w)
+    {
+        int64_t gh = w.head + h, gi = w.token + i;
+        double want = sign(SDLSE, b, gh, gi, 0), got = attn_cview_get(&t->d_lse, b, h, i, 0);
+        for (int64_t x = 0; x < p->d_value; x++) {
+            want -= sign(SDO, b, gh, gi, x) * sign(SO, b, gh, gi, x);
+            got -= attn_cview_get(&t->d_o, b, h, i, x) * attn_cview_get(&t->o, b, h, i, x);
+        }
+        if (got != want)
+            return attn_fail(err, ATTN_EINTERNAL, "delta at %d %d %d is %g, not %g", (int)b, (int)h,
+                             (int)i, got, want);
+    }
+    return ATTN_OK;
+}
+
+/* Rank r adds 2^r to what block j's gradient gets, and block j adds 2^j to dQ: in the sums each
+ * must be there once. */
+static enum attn_status probe_backward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                       const struct attn_backward *t)
+{
+    enum attn_status status = look_at_inputs(ctx, p, &t->q, &t->k, &t->v);
+    if (status == ATTN_OK)
+        status = look(p, SLSE, &t->lse, ctx->error);
+    if (status == ATTN_OK)
+        status = look(p, SDO, &t->d_o, ctx->error);
+    if (status == ATTN_OK)
+        status = look_at_delta(p, t, ctx->error);
+    leave(p, SDQ, &t->dq, ldexp(1, (int)block_of(p->origin.key, p->n_key)));
+    leave(p, SDK, &t->dk, ldexp(1, (int)block_of(p->origin.query, p->n_query)));
+    leave(p, SDV, &t->dv, ldexp(1, (int)block_of(p->origin.query, p->n_query)));
+    return status;
+}
+
+static const struct attn_impl probe = {.name = "probe",
+                                       .family = "test",
+                                       .caps = ATTN_TEXTBOOK_CAPS,
+                                       .forward = probe_forward,
+                                       .backward = probe_backward};
+
+static void seal(void *arg, int on)
+{
+    (void)arg;
+    sealed = on;
+}
+
+static void ck_arrived(const struct attn_tensor *x, int t, double times, double more)
+{
+    struct window w = window_of(whole, t);
+    FOR_WINDOW(w)
+    {
+        double got = attn_tensor_get(x, b, h, i, c), want = times * sign(t, b, h, i, c) + more;
+        int ok = fabs(got - want) <= 1e-9 * want;
+        ck_assert_msg(ok, "%s at %d %d %d %d: %.17g, not %.17g", x->name, (int)b, (int)h, (int)i,
+                      (int)c, got, want);
+    }
+}
+
+struct probing {
+    struct attn_setup setup;
+    struct attn_spec spec;
+    struct attn_ledger ledger;
+    struct attn_error error;
+    struct attn_seal seal;
+    struct attn_ctx ctx;
+};
+
+static void probe_open(struct probing *x, const char *spec_text, const char *case_text)
+{
+    static const int slot[] = {ATTN_T_Q,   ATTN_T_K,  ATTN_T_V,   ATTN_T_O,
+                               ATTN_T_LSE, ATTN_T_DO, ATTN_T_DLSE};
+    struct attn_case c = case_of(case_text);
+    ck_assert_int_eq(attn_setup_open(&c, &x->setup, &x->error), ATTN_OK);
+    x->spec = spec_of(spec_text);
+    x->spec.options.local = &probe;
+    attn_ledger_init(&x->ledger, NULL);
+    x->seal = (struct attn_seal){seal, NULL};
+    x->ctx = (struct attn_ctx){&x->ledger, &x->spec.options, 1, &x->error, NULL, &x->seal};
+    whole = &x->setup.problem;
+    is_ring = spec_text[0] == 'r';
+    sealed = fails = 0;
+    for (int t = SQ; t <= SDLSE; t++) {
+        struct window w = window_of(whole, t);
+        FOR_WINDOW(w) attn_tensor_set(&x->setup.tensor[slot[t]], b, h, i, c, sign(t, b, h, i, c));
+    }
+}
+
+static void probe_close(struct probing *x)
+{
+    ck_assert_int_eq(attn_ledger_clear(&x->ledger), 0);
+    ck_assert_int_eq(x->ledger.damaged, 0);
+    ck_assert_int_eq(sealed, 0);
+    attn_setup_close(&x->setup);
+}
+
+/* Heads = tokens on purpose once: a transposed shape has the right size then. */
+static const struct {
+    const char *spec, *text;
+} routes[] = {
+    {"ulysses:ranks=1", "b2h4g4q8k8d3v2:none:f64:normal:s1:dlse=1:pass=bwd"},
+    {"ulysses:ranks=2", "b2h8g4q8k8d3v2:none:f64:normal:s1:dlse=1:pass=bwd:layout=mixed"},
+    {"ulysses:ranks=4", "b3h8g8q8k8d8v8:none:f64:normal:s1:dlse=1:pass=bwd:layout=blhd"},
+    {"ulysses:ranks=4", "b2h8g4q12k20d3v5:none:f64:normal:s1:dlse=1:pass=bwd"},
+    {"ulysses:ranks=8", "b2h16g8q16k8d2v3:none:f64:normal:s1:dlse=1:pass=bwd"},
+    {"ring:ranks=1", "b2h4g4q8k8d3v2:none:f64:normal:s1:dlse=1:pass=bwd"},
+    {"ring:ranks=2", "b2h8g4q8k8d3v2:none:f64:normal:s1:dlse=1:pass=bwd:layout=mixed"},
+    {"ring:ranks=3", "b2h4g2q12k6d3v5:none:f64:normal:s1:dlse=1:pass=bwd"},
+    {"ring:ranks=4", "b3h8g8q8k8d8v8:none:f64:normal:s1:dlse=1:pass=bwd:layout=blhd"},
+    {"ring:ranks=5", "b2h4g4q10k15d3v2:none:f64:normal:s1:dlse=1:pass=bwd"},
+    {"ring:ranks=8", "b2h3g1q16k8d2v3:none:f64:normal:s1:dlse=1:pass=bwd"},
+};
+enum { ROUTES = sizeof routes / sizeof *routes };
+
+START_TEST(every_element_arrives)
+{
+    struct probing x;
+    probe_open(&x, routes[_i].spec, routes[_i].text);
+    struct attn_forward f = attn_setup_forward(&x.setup);
+    struct attn_backward g = attn_setup_backward(&x.setup);
+    const struct attn_tensor *t = x.setup.tensor;
+    double blocks = is_ring ? (double)x.spec.options.value[0] : 1, once = exp2(blocks) - 1;
+
+    /* the backward first: it reads the numbers in o and lse that the forward overwrites */
+    enum attn_status status = attn_run_backward(x.spec.impl, &x.ctx, whole, &g);
+    ck_assert_msg(status == ATTN_OK, "%s", x.error.text);
+    ck_arrived(&t[ATTN_T_DQ], SDQ, blocks, once);
+    ck_arrived(&t[ATTN_T_DK], SDK, blocks, once);
+    ck_arrived(&t[ATTN_T_DV], SDV, blocks, once);
+
+    status = attn_run_forward(x.spec.impl, &x.ctx, whole, &f);
+    ck_assert_msg(status == ATTN_OK, "%s", x.error.text);
+    ck_arrived(&t[ATTN_T_O], SO, 1, (blocks - 1) / 2);
+    struct window w = window_of(whole, SLSE);
+    if (!is_ring)
+        ck_arrived(&t[ATTN_T_LSE], SLSE, 1, 0);
+    else
+        FOR_WINDOW(w)
+        {
+            int ok = fabs(attn_tensor_get(&t[ATTN_T_LSE], b, h, i, c) - log(blocks)) <= 1e-14;
+            ck_assert(ok);
+        }
+    probe_close(&x);
+}
+END_TEST
+
+/* ---- failures ---------------------------------------------------------------------------------- */
+
+/* All ranks but the first fail by themselves while the first waits: the cause is reported. */
+START_TEST(the_cause_is_reported)
+{
+    struct probing x;
+    probe_open(&x, routes[_i].spec, routes[_i].text);
+    struct attn_forward f = attn_setup_forward(&x.setup);
+    struct attn_backward g = attn_setup_backward(&x.setup);
+    enum attn_status want = x.spec.options.value[0] > 1 ? ATTN_ENOMEM : ATTN_OK;
+    fails = 1;
+    ck_assert_int_eq(attn_run_backward(x.spec.impl, &x.ctx, whole, &g), want);
+    ck_assert_int_eq(attn_run_forward(x.spec.impl, &x.ctx, whole, &f), want);
+    ck_assert(want == ATTN_OK || strcmp(x.error.text, "planted failure") == 0);
+    probe_close(&x);
+}
+END_TEST
+
+/* Less and less memory: a clean refusal every time, whoever meets the limit first. */
+START_TEST(memory_may_run_out_anywhere)
+{
+    struct attn_spec spec = spec_of(_i / 2 ? "ring:ranks=4" : "ulysses:ranks=4");
+    struct attn_case c = case_of("b2h8g4q32k32d8v8:none:f32:normal:s1:pass=bwd");
+    struct attn_setup setup;
+    struct attn_error err = {0};
+    ck_assert_int_eq(attn_setup_open(&c, &setup, &err), ATTN_OK);
+    struct attn_forward f = attn_setup_forward(&setup);
+    struct attn_backward g = attn_setup_backward(&setup);
+    struct attn_seal sealing = attn_setup_seal(&setup);
+    int refused = 0;
+    for (int64_t limit = 0;; limit += 20000) {
+        struct attn_ledger ledger;
+        attn_ledger_init(&ledger, NULL);
+        ledger.limit = limit;
+        struct attn_ctx ctx = {&ledger, &spec.options, 1, &err, NULL, &sealing};
+        enum attn_status status = _i % 2 ? attn_run_backward(spec.impl, &ctx, &setup.problem, &g)
+                                         : attn_run_forward(spec.impl, &ctx, &setup.problem, &f);
+        ck_assert_int_eq(ledger.now, 0);
+        if (status == ATTN_OK)
+            break;
+        ck_assert_int_eq(status, ATTN_ENOMEM);
+        ck_assert(strstr(err.text, "no memory for buffer") != NULL);
+        refused++;
+    }
+    ck_assert_int_gt(refused, 5);
+    attn_setup_close(&setup);
+}
+END_TEST
+
+/* What a rank used is reported for each, and the cause of failure needs no error object. */
+START_TEST(use_of_every_rank)
+{
+    struct attn_spec spec = spec_of("ring:ranks=4");
+    struct attn_case c = case_of("b2h8g4q64k64d8v8:causal(tl):f32:normal:s1");
+    struct attn_setup setup;
+    struct attn_ledger ledger;
+    struct attn_rank_use use[4];
+    ck_assert_int_eq(attn_setup_open(&c, &setup, NULL), ATTN_OK);
+    struct attn_forward f = attn_setup_forward(&setup);
+    attn_ledger_init(&ledger, NULL);
+    memset(use, 0xFF, sizeof use);
+    struct attn_ctx ctx = {&ledger, &spec.options, 1, NULL, use, NULL};
+    ck_assert_int_eq(attn_run_forward(spec.impl, &ctx, &setup.problem, &f), ATTN_OK);
+    for (int r = 0; r < 4; r++) {
+        int64_t sum = 0;
+        for (int a = 0; a < use[r].n_live; a++)
+            sum += use[r].live[a].bytes;
+        ck_assert_int_eq(sum, use[r].peak_bytes);
+        /* 3 hops of K and V: 2 * 4 * 16 tokens * (8 + 8) floats */
+        ck_assert_int_eq(use[r].bytes_sent, 3 * 2 * 4 * 16 * 16 * 4);
+        ck_assert_int_eq(use[r].messages, 6);
+        ck_assert(use[r].cpu_seconds > 0 && use[r].cpu_seconds < 60);
+    }
+    ledger.limit = 100;
+    ck_assert_int_eq(attn_run_forward(spec.impl, &ctx, &setup.problem, &f), ATTN_ENOMEM);
+    attn_setup_close(&setup);
+}
+END_TEST
+
+Suite *suite_parallel(void)
+{
+    Suite *suite = suite_create("parallel");
+    TCase *t = tcase_create("parallel");
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, agrees_with_the_oracle, 0, CASES);
+    tcase_add_loop_test(t, bits_of_the_local_implementation, 0, 4);
+    tcase_add_test(t, bits_do_not_depend_on_time);
+    tcase_add_test(t, bytes_sent_as_published);
+    tcase_add_test(t, memory_of_a_rank);
+    tcase_add_test(t, price_of_a_long_sequence);
+    tcase_add_test(t, refusals_say_what_works);
+    tcase_add_test(t, local_must_be_able);
+    tcase_add_loop_test(t, every_element_arrives, 0, ROUTES);
+    tcase_add_loop_test(t, the_cause_is_reported, 0, ROUTES);
+    tcase_add_loop_test(t, memory_may_run_out_anywhere, 0, 4);
+    tcase_add_test(t, use_of_every_rank);
+    suite_add_tcase(suite, t);
+    return suite;
+}

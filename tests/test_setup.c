@@ -1,0 +1,258 @@
+/* Cases made concrete: layouts, poison, mask tensors, biases, refusals. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ref/problem.h"
+#include "tests/harness/runner.h"
+#include "tests/suites.h"
+
+static void parse(const char *text, struct attn_case *c)
+{
+    struct attn_error err = {ATTN_OK, ""};
+    ck_assert_msg(attn_case_parse(text, c, &err) == ATTN_OK, "%s: %s", text, err.text);
+}
+
+static void open_case(const char *text, struct attn_setup *setup)
+{
+    struct attn_case c;
+    struct attn_error err = {ATTN_OK, ""};
+    parse(text, &c);
+    ck_assert_msg(attn_setup_open(&c, setup, &err) == ATTN_OK, "%s: %s", text, err.text);
+}
+
+static double get(const struct attn_setup *s, int slot, int64_t b, int64_t h, int64_t i, int64_t c)
+{
+    return attn_tensor_get(&s->tensor[slot], b, h, i, c);
+}
+
+/* The same numbers lie in every layout and at every offset. */
+START_TEST(layouts_hold_the_same_numbers)
+{
+    static const char *const layout[] = {"blhd", "padded", "packed", "mixed", "bhld:offset=3"};
+    struct attn_setup plain, other;
+    char text[ATTN_CASE_TEXT];
+    const char *stem = "b2h4g2q5k7d3v6:none:f32:normal:s1:bias=full:dlse=1:pass=bwd";
+    open_case(stem, &plain);
+    snprintf(text, sizeof text, "%s:layout=%s", stem, layout[_i]);
+    open_case(text, &other);
+    int64_t n = 0;
+    for (int slot = ATTN_T_Q; slot <= ATTN_T_DLSE; slot++) {
+        const int64_t *extent = plain.tensor[slot].extent;
+        ck_assert_mem_eq(extent, other.tensor[slot].extent, 4 * sizeof *extent);
+        for (int64_t b = 0; b < extent[0]; b++)
+            for (int64_t h = 0; h < extent[1]; h++)
+                for (int64_t i = 0; i < extent[2]; i++)
+                    for (int64_t c = 0; c < extent[3]; c++, n++)
+                        ck_assert(get(&plain, slot, b, h, i, c) == get(&other, slot, b, h, i, c));
+    }
+    ck_assert_int_eq(n, 8 * 5 * 3 + 4 * 7 * (3 + 6) + 8 * 5 * (6 + 7 + 1));
+    attn_setup_close(&plain);
+    attn_setup_close(&other);
+}
+END_TEST
+
+static int is_poison(double x, int big)
+{
+    return big ? x == (double)(float)1e30 : isnan(x);
+}
+
+/* Poison lies exactly where no visible pair looks. */
+START_TEST(poison_lies_where_nobody_looks)
+{
+    static const char *const text[] = {
+        "b2h4g2q9k14d3v2:causal(tl):f32:normal:s1:poison=nan:pass=bwd",
+        "b2h4g2q14k9d3v2:causal(br):f32:normal:s1:poison=big:bias=full:pass=bwd",
+        "b2h4g2q4k9d3v2:random(0.2,3,heads):f32:normal:s1:poison=nan:bias=inf",
+        "b2h4g2q4k9d3v2:keys(5,0):f32:normal:s1:poison=nan:layout=packed:pass=bwd",
+        "b2h4g2q4k9d3v2:keys(5,3):f32:normal:s1:poison=nan:layout=broadcast:pass=bwd"};
+    struct attn_setup s;
+    open_case(text[_i], &s);
+    const struct attn_problem *p = &s.problem;
+    int big = s.given.poison == ATTN_POISON_BIG, shared = s.given.layout == ATTN_LAYOUT_BROADCAST;
+    int64_t poisoned = 0;
+    for (int64_t b = 0; b < p->batch; b++)
+        for (int64_t g = 0; g < p->kv_heads; g++)
+            for (int64_t j = 0; j < p->n_key; j++) {
+                int seen = 0;
+                for (int64_t other = 0; other < p->batch; other++)
+                    for (int64_t h = 2 * g; h < 2 * g + 2; h++)
+                        for (int64_t i = 0; i < p->n_query; i++)
+                            seen |=
+                                (other == b || shared) && attn_problem_allows(p, other, h, i, j);
+                poisoned += !seen;
+                for (int64_t c = 0; c < 3; c++)
+                    ck_assert_int_eq(is_poison(get(&s, ATTN_T_K, b, g, j, c), big), !seen);
+                for (int64_t c = 0; c < 2; c++)
+                    ck_assert_int_eq(is_poison(get(&s, ATTN_T_V, b, g, j, c), big), !seen);
+            }
+    for (int64_t b = 0; b < p->batch; b++)
+        for (int64_t h = 0; h < p->heads; h++)
+            for (int64_t i = 0; i < p->n_query; i++) {
+                int sees = 0;
+                for (int64_t j = 0; j < p->n_key; j++) {
+                    int allows = attn_problem_allows(p, b, h, i, j);
+                    sees |= allows;
+                    if (p->bias.kind == ATTN_BIAS_TENSOR)
+                        ck_assert_int_eq(is_poison(get(&s, ATTN_T_BIAS, b, h, i, j), 1), !allows);
+                }
+                poisoned += !sees;
+                ck_assert_int_eq(is_poison(get(&s, ATTN_T_Q, b, h, i, 0), big), !sees);
+                if (s.given.pass == ATTN_BACKWARD && !shared)
+                    ck_assert_int_eq(is_poison(get(&s, ATTN_T_DO, b, h, i, 0), big), !sees);
+            }
+    ck_assert_int_gt(poisoned, 0);
+    attn_setup_close(&s);
+}
+END_TEST
+
+/* Made-up mask tensors: their density, what they vary with, and that dense and csr agree. */
+START_TEST(mask_tensors_are_made_from_their_names)
+{
+    static const struct {
+        const char *mask;
+        int by_batch, by_head, by_query;
+    } made[] = {{"dense(bhqk50)", 1, 1, 1}, {"dense(bqk50)", 1, 0, 1}, {"dense(hqk50)", 0, 1, 1},
+                {"dense(qk50)", 0, 0, 1},   {"keys(bk50)", 1, 0, 0},   {"keys(k50)", 0, 0, 0},
+                {"csr(qk50)", 0, 0, 1},     {"csr(bhqk50)", 1, 1, 1}};
+    char text[ATTN_CASE_TEXT];
+    snprintf(text, sizeof text, "b2h3q20k30d2:%s:f32:normal:s1", made[_i].mask);
+    struct attn_setup s;
+    open_case(text, &s);
+    int64_t visible = 0, batch = 0, head = 0, query = 0;
+    for (int64_t b = 0; b < 2; b++)
+        for (int64_t h = 0; h < 3; h++)
+            for (int64_t i = 0; i < 20; i++)
+                for (int64_t j = 0; j < 30; j++) {
+                    int here = attn_problem_allows(&s.problem, b, h, i, j);
+                    visible += here;
+                    batch += here != attn_problem_allows(&s.problem, 0, h, i, j);
+                    head += here != attn_problem_allows(&s.problem, b, 0, i, j);
+                    query += here != attn_problem_allows(&s.problem, b, h, 0, j);
+                }
+    ck_assert_int_eq(batch > 0, made[_i].by_batch);
+    ck_assert_int_eq(head > 0, made[_i].by_head);
+    ck_assert_int_eq(query > 0, made[_i].by_query);
+    /* Half of 3600 cells; a key mask has 30 or 60 independent ones. */
+    ck_assert(visible > 3600 * 0.2 && visible < 3600 * 0.8);
+    attn_setup_close(&s);
+}
+END_TEST
+
+START_TEST(dense_and_csr_of_one_name_agree)
+{
+    struct attn_setup dense, csr;
+    open_case("b2h3q20k30d2:dense(bhqk30):f32:normal:s9", &dense);
+    open_case("b2h3q20k30d2:csr(bhqk30):f32:normal:s9", &csr);
+    for (int64_t b = 0; b < 2; b++)
+        for (int64_t h = 0; h < 3; h++)
+            for (int64_t i = 0; i < 20; i++)
+                for (int64_t j = 0; j < 30; j++)
+                    ck_assert_int_eq(attn_problem_allows(&dense.problem, b, h, i, j),
+                                     attn_problem_allows(&csr.problem, b, h, i, j));
+    attn_setup_close(&dense);
+    attn_setup_close(&csr);
+}
+END_TEST
+
+START_TEST(impossible_cases_are_refused)
+{
+    static const struct {
+        const char *text, *says;
+        enum attn_status status;
+    } bad[] = {{"q3d4:none:bf16:normal:s1", "f32 and f64 would work", ATTN_ENOTSUP},
+               {"q3d4:none:f16:normal:s1:layout=packed", "f32 and f64 would work", ATTN_ENOTSUP},
+               {"h4g3q3d4:none:f32:normal:s1", "multiple", ATTN_EINVAL},
+               {"h4g0q3d4:none:f32:normal:s1", "multiple", ATTN_EINVAL},
+               {"q3d4:diagonal(br):f32:normal:s1", "causal", ATTN_EINVAL},
+               {"q3d4:dense(mine):f32:normal:s1", "qk10", ATTN_EINVAL},
+               {"q3d4:dense(qk101):f32:normal:s1", "per cent", ATTN_EINVAL},
+               {"q3d4:keys(bq50):f32:normal:s1", "k always", ATTN_EINVAL},
+               {"q4000000000000000000d4:none:f32:normal:s1", "64 bits", ATTN_EINVAL}};
+    for (size_t n = 0; n < sizeof bad / sizeof *bad; n++) {
+        struct attn_case c;
+        struct attn_setup s;
+        struct attn_error err = {ATTN_OK, ""};
+        parse(bad[n].text, &c);
+        ck_assert_msg(attn_setup_open(&c, &s, &err) == bad[n].status, "%s: %s", bad[n].text,
+                      err.text);
+        ck_assert_msg(strstr(err.text, bad[n].says) != NULL, "%s: %s", bad[n].text, err.text);
+    }
+}
+END_TEST
+
+START_TEST(bias_has_its_shape)
+{
+    static const struct {
+        const char *kind;
+        int64_t stride[4];
+    } bias[] = {{"full", {3 * 5 * 7, 5 * 7, 7, 1}},
+                {"head", {0, 5 * 7, 7, 1}},
+                {"row", {0, 0, 7, 1}},
+                {"key", {7, 0, 0, 1}},
+                {"inf", {3 * 5 * 7, 5 * 7, 7, 1}}};
+    for (size_t n = 0; n < sizeof bias / sizeof *bias; n++) {
+        char text[ATTN_CASE_TEXT];
+        struct attn_setup s;
+        snprintf(text, sizeof text, "b2h3q5k7d2:none:f64:normal:s1:pass=bwd:dbias=1:bias=%s",
+                 bias[n].kind);
+        open_case(text, &s);
+        ck_assert_mem_eq(s.problem.bias.tensor.stride, bias[n].stride, sizeof bias[n].stride);
+        ck_assert_mem_eq(s.tensor[ATTN_T_DBIAS].stride, bias[n].stride, sizeof bias[n].stride);
+        int64_t hidden = 0, whole_rows = 0;
+        for (int64_t b = 0; b < 2; b++)
+            for (int64_t h = 0; h < 3; h++)
+                for (int64_t i = 0; i < 5; i++) {
+                    int64_t row = 0;
+                    for (int64_t j = 0; j < 7; j++)
+                        row += isinf(get(&s, ATTN_T_BIAS, b, h, i, j)) != 0;
+                    hidden += row;
+                    whole_rows += row == 7;
+                }
+        if (strcmp(bias[n].kind, "inf") == 0)
+            ck_assert(whole_rows >= 4 && whole_rows <= 8 && hidden - 7 * whole_rows > 20);
+        else
+            ck_assert_int_eq(hidden, 0);
+        attn_setup_close(&s);
+    }
+    struct attn_setup s;
+    open_case("h10q5k8d2:none:f32:normal:s1:bias=alibi", &s);
+    ck_assert(s.problem.bias.slope[0] == 0.5 && s.problem.bias.slope[7] == 1.0 / 256 &&
+              s.problem.bias.slope[9] == 0.25 && s.problem.bias.offset == 3);
+    attn_setup_close(&s);
+}
+END_TEST
+
+START_TEST(setups_count_and_digest)
+{
+    struct attn_setup s;
+    open_case("b2h4g2q5k7d3v6:none:f32:normal:s1:pass=bwd", &s);
+    int64_t q = 2 * 4 * 5 * 3, k = 2 * 2 * 7 * 3, v = 2 * 2 * 7 * 6, o = 2 * 4 * 5 * 6,
+            lse = 2 * 4 * 5;
+    ck_assert_int_eq(attn_setup_bytes(&s), 4 * (2 * (q + k + v + o) + lse));
+    uint64_t forward = attn_setup_digest(&s, ATTN_FORWARD);
+    uint64_t backward = attn_setup_digest(&s, ATTN_BACKWARD);
+    attn_tensor_set(&s.tensor[ATTN_T_DV], 1, 1, 6, 5, 1);
+    ck_assert(attn_setup_digest(&s, ATTN_FORWARD) == forward);
+    ck_assert(attn_setup_digest(&s, ATTN_BACKWARD) != backward);
+    attn_tensor_set(&s.tensor[ATTN_T_LSE], 1, 3, 4, 0, 1);
+    ck_assert(attn_setup_digest(&s, ATTN_FORWARD) != forward);
+    attn_setup_close(&s);
+}
+END_TEST
+
+Suite *suite_setup(void)
+{
+    Suite *suite = suite_create("setup");
+    TCase *setups = tcase_create("setups");
+    tcase_set_timeout(setups, 60);
+    tcase_add_loop_test(setups, layouts_hold_the_same_numbers, 0, 5);
+    tcase_add_loop_test(setups, poison_lies_where_nobody_looks, 0, 5);
+    tcase_add_loop_test(setups, mask_tensors_are_made_from_their_names, 0, 8);
+    tcase_add_test(setups, dense_and_csr_of_one_name_agree);
+    tcase_add_test(setups, impossible_cases_are_refused);
+    tcase_add_test(setups, bias_has_its_shape);
+    tcase_add_test(setups, setups_count_and_digest);
+    suite_add_tcase(suite, setups);
+    return suite;
+}

@@ -1,0 +1,392 @@
+/* Every trap of the test tensors is sprung here on purpose: a trap that never fires proves
+ * nothing. */
+#include <math.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/harness/tensor.h"
+#include "tests/suites.h"
+
+static const int64_t shape[4] = {2, 3, 5, 7};
+
+static void open_tensor(struct attn_tensor *t, enum attn_dtype dtype, const char *order,
+                        int64_t gap, int offset, unsigned broadcast)
+{
+    struct attn_error err;
+    ck_assert_int_eq(attn_tensor_alloc(t, "t", dtype, shape, order, gap, offset, broadcast, &err),
+                     ATTN_OK);
+}
+
+/* Overwrite one element slot, counted from element [0,0,0,0]. */
+static void smear(struct attn_tensor *t, int64_t slot)
+{
+    if (t->dtype == ATTN_F64)
+        ((double *)t->data)[slot] = 1;
+    else
+        ((float *)t->data)[slot] = 1;
+}
+
+static double look(const struct attn_tensor *t, int64_t slot)
+{
+    return t->dtype == ATTN_F64 ? ((const double *)t->data)[slot]
+                                : (double)((const float *)t->data)[slot];
+}
+
+/* ---- values and strides ----------------------------------------------------------------------- */
+
+static const char *const orders[] = {"bhic", "bihc", "ibhc", "bhci", "hbic", "ihbc", "hibc"};
+
+/* Every element holds its own value, whatever the order, gap and type. */
+START_TEST(elements_do_not_overlap)
+{
+    for (int dtype = ATTN_F64; dtype <= ATTN_F32; dtype++)
+        for (int gap = 0; gap < 6; gap += 5) {
+            struct attn_tensor t;
+            open_tensor(&t, (enum attn_dtype)dtype, orders[_i], gap, 0, 0);
+            double n = 0;
+            for (int64_t b = 0; b < shape[0]; b++)
+                for (int64_t h = 0; h < shape[1]; h++)
+                    for (int64_t i = 0; i < shape[2]; i++)
+                        for (int64_t c = 0; c < shape[3]; c++)
+                            attn_tensor_set(&t, b, h, i, c, ++n);
+            n = 0;
+            for (int64_t b = 0; b < shape[0]; b++)
+                for (int64_t h = 0; h < shape[1]; h++)
+                    for (int64_t i = 0; i < shape[2]; i++)
+                        for (int64_t c = 0; c < shape[3]; c++)
+                            ck_assert(attn_tensor_get(&t, b, h, i, c) == ++n);
+            char text[200];
+            ck_assert_ptr_null(attn_tensor_intact(&t, text, sizeof text));
+            attn_tensor_free(&t);
+        }
+}
+END_TEST
+
+START_TEST(strides_follow_the_order)
+{
+    struct attn_tensor t;
+    open_tensor(&t, ATTN_F32, "bihc", 0, 0, 0);
+    const int64_t token_major[4] = {5 * 3 * 7, 7, 3 * 7, 1};
+    ck_assert_mem_eq(t.stride, token_major, sizeof token_major);
+    ck_assert_int_eq(t.span, 2 * 3 * 5 * 7);
+    ck_assert_ptr_null(t.own);
+    attn_tensor_free(&t);
+
+    open_tensor(&t, ATTN_F32, "bhic", 4, 0, 0);
+    const int64_t padded[4] = {3 * 5 * 11, 5 * 11, 11, 1};
+    ck_assert_mem_eq(t.stride, padded, sizeof padded);
+    ck_assert_int_eq(t.span, 2 * 3 * 5 * 11 - 4);
+    struct attn_view view = attn_tensor_view(&t);
+    ck_assert_mem_eq(view.stride, padded, sizeof padded);
+    ck_assert_ptr_eq(view.data, t.data);
+    attn_tensor_free(&t);
+
+    open_tensor(&t, ATTN_F32, "bhic", 0, 0, 1 | 2);
+    const int64_t shared[4] = {0, 0, 7, 1};
+    ck_assert_mem_eq(t.stride, shared, sizeof shared);
+    ck_assert_int_eq(t.extent[0], 2);
+    attn_tensor_set(&t, 0, 0, 3, 2, 9);
+    ck_assert(attn_tensor_get(&t, 1, 2, 3, 2) == 9);
+    attn_tensor_free(&t);
+}
+END_TEST
+
+START_TEST(offset_is_counted_from_an_aligned_address)
+{
+    for (int dtype = ATTN_F64; dtype <= ATTN_F32; dtype++) {
+        struct attn_tensor t;
+        open_tensor(&t, (enum attn_dtype)dtype, "bhic", 0, _i, 0);
+        size_t bytes = (size_t)_i * attn_dtype_size((enum attn_dtype)dtype);
+        ck_assert_int_eq((uintptr_t)t.data % 64, bytes % 64);
+        attn_tensor_free(&t);
+    }
+}
+END_TEST
+
+START_TEST(empty_tensors_are_real)
+{
+    const int64_t empty[4] = {2, 3, 0, 7};
+    struct attn_tensor t;
+    struct attn_error err;
+    char text[200];
+    for (unsigned broadcast = 0; broadcast < 16; broadcast++) {
+        ck_assert_int_eq(attn_tensor_alloc(&t, "t", ATTN_F32, empty, "bhic", 5, 1, broadcast, &err),
+                         ATTN_OK);
+        ck_assert_ptr_nonnull(t.data);
+        ck_assert_int_eq(t.span, 0);
+        attn_tensor_poison(&t);
+        ck_assert_ptr_null(attn_tensor_written(&t, text, sizeof text));
+        ck_assert_ptr_null(attn_tensor_intact(&t, text, sizeof text));
+        smear(&t, 0);
+        ck_assert_ptr_nonnull(attn_tensor_intact(&t, text, sizeof text));
+        attn_tensor_free(&t);
+    }
+}
+END_TEST
+
+START_TEST(bad_requests_are_refused)
+{
+    struct attn_tensor t;
+    struct attn_error err;
+    for (int dtype = ATTN_BF16; dtype <= ATTN_F16; dtype++) {
+        ck_assert_int_eq(
+            attn_tensor_alloc(&t, "k", (enum attn_dtype)dtype, shape, "bhic", 0, 0, 0, &err),
+            ATTN_ENOTSUP);
+        ck_assert_ptr_nonnull(strstr(err.text, "f32 and f64 would work"));
+        ck_assert_ptr_nonnull(strstr(err.text, attn_dtype_name((enum attn_dtype)dtype)));
+    }
+    static const char *const wrong[] = {"bhi", "bhii", "bhicc", "bhix", ""};
+    for (size_t w = 0; w < sizeof wrong / sizeof *wrong; w++)
+        ck_assert_int_eq(attn_tensor_alloc(&t, "k", ATTN_F32, shape, wrong[w], 0, 0, 0, &err),
+                         ATTN_EINVAL);
+    const int64_t negative[4] = {1, 1, -1, 1}, huge[4] = {1 << 30, 1 << 30, 1 << 30, 1};
+    const int64_t large[4] = {1, 1, 1, INT64_MAX / 4};
+    ck_assert_int_eq(attn_tensor_alloc(&t, "k", ATTN_F32, negative, "bhic", 0, 0, 0, &err),
+                     ATTN_EINVAL);
+    ck_assert_int_eq(attn_tensor_alloc(&t, "k", ATTN_F32, huge, "bhic", 0, 0, 0, &err),
+                     ATTN_EINVAL);
+    ck_assert_int_eq(attn_tensor_alloc(&t, "k", ATTN_F32, large, "bhic", 0, 0, 0, &err),
+                     ATTN_EINVAL);
+}
+END_TEST
+
+/* ---- traps ------------------------------------------------------------------------------------ */
+
+/* Each slot of the red zones, one at a time, up to the inaccessible pages. */
+START_TEST(red_zones_fire)
+{
+    for (int dtype = ATTN_F64; dtype <= ATTN_F32; dtype++) {
+        struct attn_tensor t;
+        char text[200];
+        int64_t size = (int64_t)attn_dtype_size((enum attn_dtype)dtype);
+        for (int64_t past = 0; past < 16 / size; past++) {
+            open_tensor(&t, (enum attn_dtype)dtype, "bhic", 0, _i, 0);
+            ck_assert_ptr_null(attn_tensor_intact(&t, text, sizeof text));
+            ck_assert(isnan(look(&t, t.span + past)));
+            smear(&t, t.span + past);
+            ck_assert_ptr_nonnull(attn_tensor_intact(&t, text, sizeof text));
+            char want[40];
+            snprintf(want, sizeof want, "nearest %d past the end", (int)past + 1);
+            ck_assert_msg(strstr(text, want) != NULL, "%s", text);
+            attn_tensor_free(&t);
+        }
+        for (int64_t before = 1; before <= 256 / size; before++) {
+            open_tensor(&t, (enum attn_dtype)dtype, "bhic", 0, _i, 0);
+            ck_assert(isnan(look(&t, -before)));
+            smear(&t, -before);
+            ck_assert_ptr_nonnull(attn_tensor_intact(&t, text, sizeof text));
+            char want[40];
+            snprintf(want, sizeof want, "nearest %d before the start", (int)before);
+            ck_assert_msg(strstr(text, want) != NULL, "%s", text);
+            attn_tensor_free(&t);
+        }
+    }
+}
+END_TEST
+
+/* With gap 5, the slots 7..11 of every row of 12 are nobody's. */
+START_TEST(gaps_fire)
+{
+    struct attn_tensor t;
+    char text[200];
+    for (int64_t slot = 0; slot < 2 * 3 * 5 * 12 - 5; slot++) {
+        open_tensor(&t, ATTN_F32, "bhic", 5, 0, 0);
+        int gap = slot % 12 >= 7;
+        ck_assert(gap == !t.own[slot]);
+        ck_assert(!gap || isnan(look(&t, slot)));
+        smear(&t, slot);
+        ck_assert(gap == (attn_tensor_intact(&t, text, sizeof text) != NULL));
+        if (gap)
+            ck_assert_msg(strstr(text, "gap") != NULL, "%s", text);
+        attn_tensor_free(&t);
+    }
+}
+END_TEST
+
+START_TEST(changed_inputs_fire)
+{
+    for (int dtype = ATTN_F64; dtype <= ATTN_F32; dtype++) {
+        struct attn_tensor t;
+        char text[200];
+        open_tensor(&t, (enum attn_dtype)dtype, "bhic", 5, 0, 0);
+        attn_tensor_set(&t, 1, 2, 4, 6, 0.5);
+        attn_tensor_remember(&t);
+        ck_assert_ptr_null(attn_tensor_unchanged(&t, text, sizeof text));
+        attn_tensor_set(&t, 1, 2, 4, 6, 0.25);
+        ck_assert_ptr_nonnull(attn_tensor_unchanged(&t, text, sizeof text));
+        ck_assert_msg(strstr(text, "t: ") == text, "%s", text);
+        attn_tensor_set(&t, 1, 2, 4, 6, 0.5);
+        ck_assert_ptr_null(attn_tensor_unchanged(&t, text, sizeof text));
+        attn_tensor_set(&t, 1, 2, 4, 6, -0.5); /* two signs must not cancel */
+        attn_tensor_set(&t, 0, 0, 0, 1, -attn_tensor_get(&t, 0, 0, 0, 1));
+        ck_assert_ptr_nonnull(attn_tensor_unchanged(&t, text, sizeof text));
+        attn_tensor_set(&t, 1, 2, 4, 6, 0.5);
+        attn_tensor_set(&t, 0, 0, 0, 1, -attn_tensor_get(&t, 0, 0, 0, 1));
+        ck_assert_ptr_null(attn_tensor_unchanged(&t, text, sizeof text));
+        smear(&t, t.span); /* what lies around counts as well */
+        ck_assert_ptr_nonnull(attn_tensor_unchanged(&t, text, sizeof text));
+        attn_tensor_free(&t);
+    }
+}
+END_TEST
+
+START_TEST(unwritten_elements_fire)
+{
+    for (int dtype = ATTN_F64; dtype <= ATTN_F32; dtype++) {
+        struct attn_tensor t;
+        char text[200];
+        open_tensor(&t, (enum attn_dtype)dtype, orders[_i], 5, 0, 0);
+        attn_tensor_poison(&t);
+        ck_assert(isnan(attn_tensor_get(&t, 0, 0, 0, 0)));
+        ck_assert_ptr_null(attn_tensor_intact(&t, text, sizeof text));
+        ck_assert_ptr_nonnull(attn_tensor_written(&t, text, sizeof text));
+        ck_assert_msg(strstr(text, "210 elements not written") != NULL, "%s", text);
+        for (int64_t b = 0; b < shape[0]; b++)
+            for (int64_t h = 0; h < shape[1]; h++)
+                for (int64_t i = 0; i < shape[2]; i++)
+                    for (int64_t c = 0; c < shape[3]; c++)
+                        if (b != 1 || h != 2 || i != 0 || c != 6)
+                            attn_tensor_set(&t, b, h, i, c, (double)NAN);
+        ck_assert_ptr_nonnull(attn_tensor_written(&t, text, sizeof text));
+        ck_assert_msg(strstr(text, "1 elements not written, the first at [1,2,0,6]") != NULL, "%s",
+                      text);
+        attn_tensor_set(&t, 1, 2, 0, 6, 0);
+        ck_assert_ptr_null(attn_tensor_written(&t, text, sizeof text));
+        attn_tensor_free(&t);
+    }
+}
+END_TEST
+
+/* Does reading (or writing) one byte kill a child? */
+static int faults(volatile unsigned char *at, int write)
+{
+    pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        struct rlimit none = {0, 0};
+        setrlimit(RLIMIT_CORE, &none);
+        signal(SIGSEGV, SIG_DFL);
+        signal(SIGBUS, SIG_DFL);
+        unsigned char byte = *at;
+        if (write)
+            *at = byte;
+        _exit(0);
+    }
+    int status = 0;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) && (WTERMSIG(status) == SIGSEGV || WTERMSIG(status) == SIGBUS);
+}
+
+START_TEST(guard_pages_fire)
+{
+    struct attn_tensor t;
+    open_tensor(&t, ATTN_F32, "bhic", 0, _i, 0);
+    long page = sysconf(_SC_PAGESIZE);
+    unsigned char *map = t.map, *end = map + t.map_bytes - page;
+    unsigned char *last = (unsigned char *)t.data + 4 * t.span;
+    ck_assert_int_le(end - last, 16 + 63);
+    ck_assert_int_ge(end - last, 16);
+    ck_assert_int_ge((unsigned char *)t.data - (map + page), 256);
+    for (int write = 0; write < 2; write++) {
+        ck_assert(!faults(end - 1, write));
+        ck_assert(faults(end, write));
+        ck_assert(faults(end + page - 1, write));
+        ck_assert(!faults(map + page, write));
+        ck_assert(faults(map + page - 1, write));
+        ck_assert(faults(map, write));
+    }
+    attn_tensor_free(&t);
+}
+END_TEST
+
+START_TEST(sealed_memory_fires)
+{
+    struct attn_tensor t;
+    open_tensor(&t, ATTN_F64, "bhic", 0, 0, 0);
+    attn_tensor_set(&t, 1, 1, 1, 1, 42);
+    unsigned char *first = t.data, *last = first + 8 * t.span - 1;
+    attn_tensor_seal(&t, 1);
+    ck_assert(faults(first, 0));
+    ck_assert(faults(last, 0));
+    attn_tensor_seal(&t, 0);
+    ck_assert(!faults(first, 1));
+    ck_assert(!faults(last, 1));
+    ck_assert(attn_tensor_get(&t, 1, 1, 1, 1) == 42);
+    attn_tensor_free(&t);
+}
+END_TEST
+
+/* ---- packed ----------------------------------------------------------------------------------- */
+
+/* q [2,4,3,5], k [2,2,6,5], v [2,2,6,7]: tokens of 4*5 + 2*5 + 2*7 = 44 elements, 6 a batch. */
+START_TEST(packed_tensors_share_a_buffer)
+{
+    const int64_t q_extent[4] = {2, 4, 3, 5}, k_extent[4] = {2, 2, 6, 5},
+                  v_extent[4] = {2, 2, 6, 7};
+    struct attn_tensor part[3];
+    struct attn_error err;
+    char text[200];
+    ck_assert_int_eq(attn_tensor_pack(&part[0], &part[1], &part[2], ATTN_F32, q_extent, k_extent,
+                                      v_extent, 3, &err),
+                     ATTN_OK);
+    ck_assert(!part[0].shared && part[1].shared && part[2].shared);
+    ck_assert_ptr_eq(part[1].data, (float *)part[0].data + 20);
+    ck_assert_ptr_eq(part[2].data, (float *)part[0].data + 30);
+    const int64_t q_stride[4] = {6 * 44, 5, 44, 1}, v_stride[4] = {6 * 44, 7, 44, 1};
+    ck_assert_mem_eq(part[0].stride, q_stride, sizeof q_stride);
+    ck_assert_mem_eq(part[2].stride, v_stride, sizeof v_stride);
+    double n = 0;
+    for (int pass = 0; pass < 2; pass++, n = 0)
+        for (int p = 0; p < 3; p++)
+            for (int64_t b = 0; b < part[p].extent[0]; b++)
+                for (int64_t h = 0; h < part[p].extent[1]; h++)
+                    for (int64_t i = 0; i < part[p].extent[2]; i++)
+                        for (int64_t c = 0; c < part[p].extent[3]; c++) {
+                            if (pass == 0)
+                                attn_tensor_set(&part[p], b, h, i, c, ++n);
+                            else
+                                ck_assert(attn_tensor_get(&part[p], b, h, i, c) == ++n);
+                        }
+    for (int p = 0; p < 3; p++) {
+        attn_tensor_remember(&part[p]);
+        ck_assert_ptr_null(attn_tensor_intact(&part[p], text, sizeof text));
+        ck_assert_ptr_null(attn_tensor_unchanged(&part[p], text, sizeof text));
+    }
+    attn_tensor_set(&part[2], 1, 1, 5, 6, 0); /* the owner answers for all three */
+    ck_assert_ptr_nonnull(attn_tensor_unchanged(&part[0], text, sizeof text));
+    ck_assert_ptr_null(attn_tensor_intact(&part[0], text, sizeof text));
+    smear(&part[0], 3 * 44); /* q has no token 3: a gap */
+    ck_assert_ptr_nonnull(attn_tensor_intact(&part[0], text, sizeof text));
+    for (int p = 2; p >= 0; p--)
+        attn_tensor_free(&part[p]);
+}
+END_TEST
+
+Suite *suite_tensor(void)
+{
+    Suite *suite = suite_create("tensor");
+    TCase *values = tcase_create("values"), *traps = tcase_create("traps");
+    const int n_orders = sizeof orders / sizeof *orders;
+    tcase_set_timeout(values, 60);
+    tcase_add_loop_test(values, elements_do_not_overlap, 0, n_orders);
+    tcase_add_test(values, strides_follow_the_order);
+    tcase_add_loop_test(values, offset_is_counted_from_an_aligned_address, 0, 20);
+    tcase_add_test(values, empty_tensors_are_real);
+    tcase_add_test(values, bad_requests_are_refused);
+    tcase_add_test(values, packed_tensors_share_a_buffer);
+    suite_add_tcase(suite, values);
+    tcase_set_timeout(traps, 60);
+    tcase_add_loop_test(traps, red_zones_fire, 0, 17);
+    tcase_add_test(traps, gaps_fire);
+    tcase_add_test(traps, changed_inputs_fire);
+    tcase_add_loop_test(traps, unwritten_elements_fire, 0, n_orders);
+    tcase_add_loop_test(traps, guard_pages_fire, 0, 17);
+    tcase_add_test(traps, sealed_memory_fires);
+    suite_add_tcase(suite, traps);
+    return suite;
+}

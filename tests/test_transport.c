@@ -1,0 +1,332 @@
+/* The transport of simulated ranks: what arrives, what is counted, and that nothing ever hangs.
+ * A hang would be ended by Check's time limit and fail. */
+#include <stdio.h>
+#include <string.h>
+
+#include "optimized/parallel/transport.h"
+#include "optimized/parallel/transport_sim.h"
+#include "ref/ledger.h"
+#include "tests/harness/fill.h"
+#include "tests/suites.h"
+
+/* Run a body on `size` ranks; a ledger that does not balance fails. */
+static enum attn_status
+run(int size, enum attn_status (*body)(void *, struct attn_transport *, struct attn_error *),
+    void *arg, struct attn_error *err)
+{
+    struct attn_ledger ledger;
+    attn_ledger_init(&ledger, NULL);
+    struct attn_sim_body b = {body, arg};
+    enum attn_status status = attn_sim_run(&ledger, size, &b, err);
+    ck_assert_int_eq(attn_ledger_clear(&ledger), 0);
+    ck_assert_int_eq(ledger.damaged, 0);
+    return status;
+}
+
+static enum attn_status one_send_one_receive(struct attn_transport *t, int to, int from, int tag,
+                                             const void *out, void *in, int64_t bytes,
+                                             struct attn_error *err)
+{
+    struct attn_send send = {to, tag, out, attn_piece_whole(bytes), 0};
+    struct attn_receive receive = {from, tag, in, attn_piece_whole(bytes), 0};
+    return attn_exchange(t, &send, 1, &receive, 1, err);
+}
+
+/* ---- what arrives ------------------------------------------------------------------------------ */
+
+/* Every rank's number goes once around. */
+static enum attn_status go_around(void *arg, struct attn_transport *t, struct attn_error *err)
+{
+    int64_t *seen = (int64_t *)arg + t->rank * t->size, held = 1000 + t->rank;
+    int next = (t->rank + 1) % t->size, previous = (t->rank + t->size - 1) % t->size;
+    for (int hop = 0; hop < t->size; hop++) {
+        int64_t got;
+        seen[hop] = held;
+        if (hop == t->size - 1)
+            break;
+        enum attn_status status =
+            one_send_one_receive(t, next, previous, attn_tag(ATTN_TAG_K, hop), &held, &got, 8, err);
+        if (status != ATTN_OK)
+            return status;
+        held = got;
+    }
+    return t->bytes_sent == 8 * (t->size - 1) && t->messages == t->size - 1
+               ? ATTN_OK
+               : attn_fail(err, ATTN_EINTERNAL, "miscounted");
+}
+
+static const int sizes[] = {1, 2, 3, 4, 7, 16, 64};
+
+START_TEST(ring_passes_everything)
+{
+    static int64_t seen[64 * 64];
+    struct attn_error err = {0};
+    int size = sizes[_i];
+    ck_assert_msg(run(size, go_around, seen, &err) == ATTN_OK, "%s", err.text);
+    for (int r = 0; r < size; r++)
+        for (int hop = 0; hop < size; hop++)
+            ck_assert_int_eq(seen[r * size + hop], 1000 + (r - hop + size) % size);
+}
+END_TEST
+
+/* All-to-all of strided pieces: rank r's grid [P][3][2] of pairs becomes columns of the receiver. */
+static enum attn_status transpose(void *arg, struct attn_transport *t, struct attn_error *err)
+{
+    (void)arg;
+    int p = t->size;
+    int32_t from[64 * 3 * 2], to[3 * 2 * 64];
+    for (int r = 0; r < p; r++)
+        for (int y = 0; y < 3; y++)
+            for (int z = 0; z < 2; z++)
+                from[(r * 3 + y) * 2 + z] = ((t->rank * p + r) * 3 + y) * 2 + z;
+    struct attn_a2a x = {.from = from,
+                         .to = to,
+                         .out_step = 3 * 2 * 4,
+                         .in_step = 4,
+                         .out = {{1, 3, 2}, {0, 2 * 4, 4}, 4},
+                         .in = {{1, 3, 2}, {0, 2 * p * 4, p * 4}, 4}};
+    enum attn_status status = attn_all_to_all(t, attn_tag(ATTN_TAG_V, 0), &x, err);
+    for (int y = 0; y < 3 && status == ATTN_OK; y++)
+        for (int z = 0; z < 2; z++)
+            for (int s = 0; s < p; s++)
+                if (to[(y * 2 + z) * p + s] != ((s * p + t->rank) * 3 + y) * 2 + z)
+                    status = attn_fail(err, ATTN_EINTERNAL, "rank %d: wrong at %d %d %d", t->rank,
+                                       y, z, s);
+    if (status == ATTN_OK && (t->bytes_sent != (p - 1) * 24 || t->messages != p - 1))
+        status = attn_fail(err, ATTN_EINTERNAL, "miscounted");
+    return status;
+}
+
+START_TEST(all_to_all_transposes)
+{
+    struct attn_error err = {0};
+    ck_assert_msg(run(sizes[_i], transpose, NULL, &err) == ATTN_OK, "%s", err.text);
+}
+END_TEST
+
+/* Many exchanges of different sizes, none included, with partners that change every round: rank
+ * r meets r + shift and r - shift, two messages each way, matched in order. */
+static enum attn_status crowd(void *arg, struct attn_transport *t, struct attn_error *err)
+{
+    (void)arg;
+    int64_t sent = 0;
+    for (int round = 0; round < 200; round++) {
+        int shift = 1 + (int)(attn_hash(1, 1, (uint64_t)round) % (uint64_t)(t->size - 1));
+        int64_t n = (int64_t)(attn_hash(1, 2, (uint64_t)round) % 40);
+        int to = (t->rank + shift) % t->size, from = (t->rank - shift + t->size) % t->size;
+        unsigned char out[80], in[80];
+        memset(out, t->rank * 3 + round, sizeof out);
+        struct attn_send send[] = {{to, attn_tag(ATTN_TAG_Q, round), out, attn_piece_whole(n), 0},
+                                   {to, attn_tag(ATTN_TAG_O, round), out, attn_piece_whole(40), 0}};
+        struct attn_receive receive[] = {
+            {from, attn_tag(ATTN_TAG_Q, round), in, attn_piece_whole(n), 0},
+            {from, attn_tag(ATTN_TAG_O, round), in + 40, attn_piece_whole(40), 0}};
+        enum attn_status status = attn_exchange(t, send, 2, receive, 2, err);
+        if (status != ATTN_OK)
+            return status;
+        for (int64_t b = 0; b < 80; b++)
+            if ((b < n || b >= 40) && in[b] != (unsigned char)(from * 3 + round))
+                return attn_fail(err, ATTN_EINTERNAL, "wrong byte");
+        sent += n + 40;
+    }
+    return t->bytes_sent == sent && t->messages == 400 ? ATTN_OK
+                                                       : attn_fail(err, ATTN_EINTERNAL, "count");
+}
+
+START_TEST(crowds_are_served)
+{
+    struct attn_error err = {0};
+    ck_assert_msg(run(_i, crowd, NULL, &err) == ATTN_OK, "%s", err.text);
+}
+END_TEST
+
+/* ---- what must be found ------------------------------------------------------------------------ */
+
+enum plan {
+    OTHER_TAG,    /* rank 1 sends dk where rank 0 waits for k                 */
+    OTHER_STEP,   /* the right tensor of the wrong hop                        */
+    OTHER_SIZE,   /* 8 bytes for 16                                           */
+    OTHER_SHAPE,  /* 2 x 8 bytes for 16: equal in sum only                    */
+    BOTH_RECEIVE, /* nobody sends                                             */
+    CYCLE,        /* 0 waits for 1, 1 for 2, 2 for 0                          */
+    ONE_SKIPS,    /* rank 1 leaves out its last hop and is done (SP-21)       */
+    ONE_SENDS,    /* rank 0 sends what nobody takes                           */
+    SELF,         /* a message to oneself                                     */
+    NO_SUCH_RANK,
+    ONE_FAILS, /* rank 2 has a reason of its own                           */
+    PLANS
+};
+static const struct {
+    int size;
+    enum attn_status status;
+    const char *says;
+} planted[PLANS] = {
+    [OTHER_TAG] = {2, ATTN_EPEER,
+                   "rank 0 waits for k (step 0, 1x1x1 rows of 8 bytes) from rank 1, "
+                   "which sends dk (step 0"},
+    [OTHER_STEP] = {2, ATTN_EPEER, "which sends k (step 1"},
+    [OTHER_SIZE] = {2, ATTN_EPEER,
+                    "rows of 16 bytes) from rank 1, which sends k (step 0, 1x1x1 rows of 8"},
+    [OTHER_SHAPE] = {2, ATTN_EPEER,
+                     "1x1x1 rows of 16 bytes) from rank 1, which sends k (step 0, 1x1x2"},
+    [BOTH_RECEIVE] = {2, ATTN_EPEER,
+                      "deadlock; rank 0 waits to receive k (step 0) from rank 1; "
+                      "rank 1 waits to receive k (step 0) from rank 0"},
+    [CYCLE] = {3, ATTN_EPEER, "rank 2 waits to receive v (step 5) from rank 0"},
+    [ONE_SKIPS] = {4, ATTN_EPEER, "rank 1 has left"},
+    [ONE_SENDS] = {3, ATTN_EPEER, "rank 0 waits to send q (step 0): rank 2 has left"},
+    [SELF] = {2, ATTN_EINTERNAL, "rank 0 of 2 addresses rank 0"},
+    [NO_SUCH_RANK] = {2, ATTN_EINTERNAL, "addresses rank 2"},
+    [ONE_FAILS] = {4, ATTN_ENOMEM, "rank 2 is out of luck"},
+};
+
+/* Rank 0 waits for `want` bytes of k, step 0; rank 1 sends what it is told to. */
+static enum attn_status disagree(struct attn_transport *t, int tag, struct attn_piece piece,
+                                 int64_t want, struct attn_error *err)
+{
+    char bytes[32] = {0};
+    struct attn_send send = {0, tag, bytes, piece, 0};
+    struct attn_receive receive = {1, attn_tag(ATTN_TAG_K, 0), bytes, attn_piece_whole(want), 0};
+    return t->rank == 1 ? attn_exchange(t, &send, 1, NULL, 0, err)
+                        : attn_exchange(t, NULL, 0, &receive, 1, err);
+}
+
+static enum attn_status receive_only(struct attn_transport *t, int from, int tag,
+                                     struct attn_error *err)
+{
+    char bytes[8];
+    struct attn_receive receive = {from, tag, bytes, attn_piece_whole(8), 0};
+    return attn_exchange(t, NULL, 0, &receive, 1, err);
+}
+
+static enum attn_status send_only(struct attn_transport *t, int to, int tag, struct attn_error *err)
+{
+    char bytes[8] = {0};
+    struct attn_send send = {to, tag, bytes, attn_piece_whole(8), 0};
+    return attn_exchange(t, &send, 1, NULL, 0, err);
+}
+
+static enum attn_status hops(struct attn_transport *t, int n, struct attn_error *err)
+{
+    char out[8] = {0}, in[8];
+    enum attn_status status = ATTN_OK;
+    for (int hop = 0; hop < n && status == ATTN_OK; hop++)
+        status = one_send_one_receive(t, (t->rank + 1) % t->size, (t->rank + t->size - 1) % t->size,
+                                      attn_tag(ATTN_TAG_K, hop), out, in, 8, err);
+    return status;
+}
+
+static enum attn_status planted_body(void *arg, struct attn_transport *t, struct attn_error *err)
+{
+    int k = attn_tag(ATTN_TAG_K, 0);
+    struct attn_piece two_rows = {{1, 1, 2}, {0, 0, 8}, 8};
+    switch (*(const enum plan *)arg) {
+    case OTHER_TAG:
+        return disagree(t, attn_tag(ATTN_TAG_DK, 0), attn_piece_whole(8), 8, err);
+    case OTHER_STEP:
+        return disagree(t, attn_tag(ATTN_TAG_K, 1), attn_piece_whole(8), 8, err);
+    case OTHER_SIZE:
+        return disagree(t, k, attn_piece_whole(8), 16, err);
+    case OTHER_SHAPE:
+        return disagree(t, k, two_rows, 16, err);
+    case BOTH_RECEIVE:
+        return receive_only(t, 1 - t->rank, k, err);
+    case CYCLE:
+        return receive_only(t, (t->rank + 1) % 3, attn_tag(ATTN_TAG_V, 5), err);
+    case ONE_SKIPS:
+        return hops(t, t->rank == 1 ? 2 : 3, err);
+    case ONE_SENDS:
+        return t->rank == 0 ? send_only(t, 2, attn_tag(ATTN_TAG_Q, 0), err) : ATTN_OK;
+    case SELF:
+        return t->rank == 0 ? send_only(t, 0, k, err) : receive_only(t, 0, k, err);
+    case NO_SUCH_RANK:
+        return send_only(t, 2, k, err);
+    case ONE_FAILS:
+        if (t->rank == 2)
+            return attn_fail(err, ATTN_ENOMEM, "rank 2 is out of luck");
+        return hops(t, 3, err);
+    case PLANS:
+        break;
+    }
+    return ATTN_OK;
+}
+
+/* Twenty times each, because threads arrive in any order. */
+START_TEST(planted_faults_are_reported)
+{
+    enum plan plan = (enum plan)_i;
+    for (int repeat = 0; repeat < 20; repeat++) {
+        struct attn_error err = {0};
+        enum attn_status status = run(planted[plan].size, planted_body, &plan, &err);
+        ck_assert_int_eq(status, planted[plan].status);
+        ck_assert_int_eq(err.status, status);
+        ck_assert_msg(strstr(err.text, planted[plan].says) != NULL, "'%s' lacks '%s'", err.text,
+                      planted[plan].says);
+    }
+}
+END_TEST
+
+/* After a failure the transport stays closed, even for messages that would match. */
+static enum attn_status stubborn(void *arg, struct attn_transport *t, struct attn_error *err)
+{
+    enum attn_status *second = arg;
+    enum attn_status first = receive_only(t, 1 - t->rank, 0, err);
+    second[t->rank] = hops(t, 1, err);
+    return first;
+}
+
+START_TEST(failed_is_failed)
+{
+    enum attn_status second[2] = {ATTN_OK, ATTN_OK};
+    struct attn_error err = {0};
+    ck_assert_int_eq(run(2, stubborn, second, &err), ATTN_EPEER);
+    ck_assert_int_eq(second[0], ATTN_EPEER);
+    ck_assert_int_eq(second[1], ATTN_EPEER);
+}
+END_TEST
+
+START_TEST(refusals)
+{
+    static const int bad[] = {0, -1, 65};
+    struct attn_ledger ledger;
+    struct attn_error err = {0};
+    struct attn_sim_body body = {planted_body, NULL};
+    attn_ledger_init(&ledger, NULL);
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(attn_sim_run(&ledger, bad[i], &body, &err), ATTN_EINVAL);
+    ck_assert(strstr(err.text, "1 to 64 would work") != NULL);
+    ledger.fail_at = 0;
+    ck_assert_int_eq(attn_sim_run(&ledger, 2, &body, &err), ATTN_ENOMEM);
+    ck_assert(strstr(err.text, "'sim'") != NULL);
+    ck_assert_int_eq(ledger.now, 0);
+}
+END_TEST
+
+START_TEST(tags_have_names)
+{
+    for (int kind = 0; kind < ATTN_TAG_KINDS; kind++)
+        for (int step = 0; step < 3; step++) {
+            int tag = attn_tag((enum attn_tag_kind)kind, step);
+            ck_assert_int_eq(attn_tag_step(tag), step);
+            ck_assert_str_eq(attn_tag_name(tag), attn_tag_name(kind));
+        }
+    ck_assert_str_eq(attn_tag_name(ATTN_TAG_DV), "dv");
+    ck_assert_str_eq(attn_tag_name(ATTN_TAG_LSE), "lse");
+}
+END_TEST
+
+Suite *suite_transport(void)
+{
+    Suite *suite = suite_create("transport");
+    TCase *t = tcase_create("transport");
+    tcase_set_timeout(t, 60);
+    tcase_add_loop_test(t, ring_passes_everything, 0, 7);
+    tcase_add_loop_test(t, all_to_all_transposes, 0, 7);
+    tcase_add_loop_test(t, crowds_are_served, 2, 9);
+    tcase_add_loop_test(t, planted_faults_are_reported, 0, PLANS);
+    tcase_add_test(t, failed_is_failed);
+    tcase_add_test(t, refusals);
+    tcase_add_test(t, tags_have_names);
+    suite_add_tcase(suite, t);
+    return suite;
+}
