@@ -1,0 +1,56 @@
+/* attnlab: check, run, price and measure attention.  This file finds the subcommand; each
+ * subcommand is a file of its own (commands.def). */
+#include <gsl/gsl_errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "experiments/cli.h"
+#include "version.h"
+
+static const struct {
+    const char *name, *summary;
+    int (*run)(int argc, char **argv);
+} commands[] = {
+#define ATTN_COMMAND(name, summary) {#name, summary, attn_cmd_##name},
+#include "experiments/commands.def"
+#undef ATTN_COMMAND
+};
+
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+static void print_usage(FILE *to)
+{
+    fputs("attnlab COMMAND [ARGUMENTS]     attnlab COMMAND --help     attnlab --version\n\n", to);
+    for (int c = 0; c < COMMANDS; c++)
+        fprintf(to, "  %-8s %s\n", commands[c].name, commands[c].summary);
+    fputs("\nExit status: 0 good, 1 disagreement, 2 usage or bad file, 3 the environment lacks\n"
+          "something, 4 internal error.\n",
+          to);
+}
+
+int main(int argc, char **argv)
+{
+    gsl_set_error_handler_off(); /* GSL's default is to abort */
+    signal(SIGPIPE, SIG_IGN);    /* a closed pipe is a write error like any other */
+    if (argc < 2) {
+        print_usage(stderr);
+        return ATTN_EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
+        print_usage(stdout);
+        return attn_cli_flush("--help");
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("attnlab %s\n", ATTN_VERSION);
+        return attn_cli_flush("--version");
+    }
+    for (int c = 0; c < COMMANDS; c++)
+        if (strcmp(argv[1], commands[c].name) == 0)
+            return commands[c].run(argc - 1, argv + 1);
+    fprintf(stderr, "attnlab: no command '%s'; there are:", argv[1]);
+    for (int c = 0; c < COMMANDS; c++)
+        fprintf(stderr, " %s", commands[c].name);
+    fputc('\n', stderr);
+    return ATTN_EXIT_USAGE;
+}

@@ -1,0 +1,125 @@
+/* Predictions are deliberately simple, and on the high side: a curve is predicted one length
+ * at a time, each from the last one measured. */
+#include "experiments/budget.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Where nothing at all was measured: plain C on one core; and starting a process. */
+static const double FLOPS_PER_S = 4e9, START_S = 0.02;
+
+/* As cmd_point.c: repeats end after ENOUGH_S, and a call above LONG_CALL_S has none. */
+static const double ENOUGH_S = 0.3, LONG_CALL_S = 0.5;
+
+int attn_budget_same_curve(const struct attn_course *a, const struct attn_course *b)
+{
+    const struct attn_case *x = &a->plan->c, *y = &b->plan->c;
+    return strcmp(a->plan->group, b->plan->group) == 0 &&
+           strcmp(a->plan->spec_text, b->plan->spec_text) == 0 && strcmp(x->mask, y->mask) == 0 &&
+           x->pass == y->pass && x->batch == y->batch && x->heads == y->heads &&
+           x->kv_heads == y->kv_heads && x->d_key == y->d_key && x->d_value == y->d_value &&
+           x->dtype == y->dtype && x->fill == y->fill && x->seed == y->seed;
+}
+
+double attn_budget_cost(const struct attn_course *course)
+{
+    if (course->rounds_left == 0)
+        return 0;
+    int first = course->state == ATTN_WAITING && !course->done[0];
+    return (first ? course->first_s : 0) + (course->rounds_left - first) * course->later_s;
+}
+
+double attn_budget_promised(const struct attn_course *all, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (all[i].state == ATTN_BEGUN)
+            sum += attn_budget_cost(&all[i]);
+    return sum;
+}
+
+/* All calls of one process, from the time of one. */
+static double calls_s(double call_s, int64_t repeat)
+{
+    if (call_s >= LONG_CALL_S)
+        return call_s;
+    double repeats = (double)repeat * call_s;
+    return call_s + (repeats < ENOUGH_S ? repeats : ENOUGH_S + call_s);
+}
+
+/* A backward comes after a forward of the same implementation, of about half its flops. */
+static double forward_s(const struct attn_course *course, double call_s)
+{
+    return course->plan->c.pass == ATTN_BACKWARD ? 0.5 * call_s : 0;
+}
+
+void attn_budget_learn(struct attn_course *course, const struct attn_plan *plan,
+                       const struct attn_point *point)
+{
+    if (point->n_times == 0 || !isfinite(point->wall_s))
+        return;
+    double call_s = point->time_s[0];
+    for (int t = 1; t < point->n_times; t++)
+        call_s = fmin(call_s, point->time_s[t]);
+    double verify_s = isfinite(point->verify_s) ? point->verify_s : 0;
+    int again = strncmp(point->verified, "same bits", 9) == 0;
+    if (course->measured && again) { /* a later round says what later rounds take */
+        course->later_s = point->wall_s;
+        return;
+    }
+    course->measured = 1;
+    course->first_s = point->wall_s;
+    course->later_s = again ? point->wall_s : point->wall_s - verify_s;
+    course->call_s = call_s;
+    double other = point->wall_s - calls_s(call_s, plan->repeat) - forward_s(course, call_s);
+    course->other_s = other > 0 ? other : 0;
+}
+
+/* Rows that the oracle computes, times keys, as a measure of its work. */
+static double oracle_work(const struct attn_case *c, int64_t verify_all)
+{
+    double rows = (double)c->n_query, keys = (double)c->n_key;
+    if (c->n_query <= verify_all && c->n_key <= verify_all)
+        return (c->pass == ATTN_BACKWARD ? 3 : 1) * rows * keys;
+    return (c->pass == ATTN_BACKWARD ? rows + 128 : 64) * keys;
+}
+
+/* The slowest rate seen so far in calls that were long enough to have one. */
+static double slowest_rate(const struct attn_course *all, int64_t n)
+{
+    double rate = FLOPS_PER_S;
+    int seen = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double own = all[i].point.flops / all[i].call_s;
+        if (all[i].measured && all[i].call_s > 1e-3 && (!seen || own < rate)) {
+            rate = own;
+            seen = 1;
+        }
+    }
+    return rate;
+}
+
+void attn_budget_predict(struct attn_course *all, int64_t n, struct attn_course *course,
+                         const struct attn_plan *plan)
+{
+    const struct attn_course *from = NULL;
+    for (int64_t i = 0; i < n; i++)
+        if (all[i].measured && all[i].plan->c.n_query < course->plan->c.n_query &&
+            attn_budget_same_curve(&all[i], course) &&
+            (from == NULL || all[i].plan->c.n_query > from->plan->c.n_query))
+            from = &all[i];
+    course->guessed = from == NULL;
+    if (from == NULL) {
+        course->call_s = fmax(course->point.flops, 0) / slowest_rate(all, n);
+        course->other_s = START_S + course->call_s;
+    } else {
+        double flops = fmax(course->point.flops, 1) / fmax(from->point.flops, 1);
+        course->call_s = from->call_s * flops;
+        course->other_s = START_S + from->other_s *
+                                        oracle_work(&course->plan->c, plan->verify_all) /
+                                        fmax(oracle_work(&from->plan->c, plan->verify_all), 1);
+    }
+    double calls = calls_s(course->call_s, plan->repeat) + forward_s(course, course->call_s);
+    course->first_s = calls + course->other_s;
+    course->later_s = calls + START_S;
+}

@@ -1,0 +1,47 @@
+/* The time budget of a sweep: what points will take, and which of them fit.
+ *
+ * A point is worth something only with all its rounds, so it is begun only when all of them fit
+ * into what is left, less what was promised to points already begun; and when a promise turns out
+ * too dear, the dearest point goes.  Within one curve that is always the largest length.
+ */
+#ifndef EXPERIMENTS_BUDGET_H
+#define EXPERIMENTS_BUDGET_H
+
+#include "experiments/plan.h"
+#include "experiments/record.h"
+
+/* A point of the plan on its way through the rounds. */
+struct attn_course {
+    const struct attn_plan_point *plan;
+    struct attn_point point; /* priced at first, then the latest record of it          */
+    int64_t need;            /* bytes of the process                                   */
+    enum { ATTN_WAITING, ATTN_BEGUN, ATTN_OUT } state; /* OUT: no further round          */
+    int failed;              /* OUT for a reason that holds for larger lengths as well */
+    int measured;            /* first_s and later_s were seen, not predicted           */
+    int guessed;             /* predicted without a smaller length of its curve        */
+    double first_s, later_s; /* wall time of round 0 and of another round              */
+    double call_s, other_s;  /* of first_s: one call; set-up and verification          */
+    int rounds_left;         /* including the one to come                              */
+    char *done;              /* [rounds] recorded already, by this build               */
+    char verified[96];       /* DIGEST:VERDICT:WORST:OUTPUT of a verified round, or "" */
+};
+
+/* Take times from a record of round 0, or of any round when that is all there is. */
+void attn_budget_learn(struct attn_course *course, const struct attn_plan *plan,
+                       const struct attn_point *point);
+
+/* Predict first_s and later_s of a course that was not measured, from the next smaller length
+ * of the same curve by the ratio of flops; without one, from the flops and the slowest rate seen so far. */
+void attn_budget_predict(struct attn_course *all, int64_t n, struct attn_course *course,
+                         const struct attn_plan *plan);
+
+/* Wall seconds for the rounds that are left. */
+double attn_budget_cost(const struct attn_course *course);
+
+/* What all begun courses still need. */
+double attn_budget_promised(const struct attn_course *all, int64_t n);
+
+/* The same curve: group, spec, and everything in the case but the lengths. */
+int attn_budget_same_curve(const struct attn_course *a, const struct attn_course *b);
+
+#endif

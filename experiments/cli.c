@@ -1,0 +1,118 @@
+/* See cli.h. */
+#include "experiments/cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int attn_cli_fail(const char *command, int status, const char *format, ...)
+{
+    va_list args;
+    fprintf(stderr, "attnlab %s: ", command);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    return status;
+}
+
+int attn_cli_status(enum attn_status status)
+{
+    switch (status) {
+    case ATTN_OK:
+        return ATTN_EXIT_GOOD;
+    case ATTN_EINVAL:
+    case ATTN_ENOTSUP:
+        return ATTN_EXIT_USAGE;
+    case ATTN_ENOMEM:
+        return ATTN_EXIT_LACKS;
+    case ATTN_EPEER:
+    case ATTN_EINTERNAL:
+        break;
+    }
+    return ATTN_EXIT_INTERNAL;
+}
+
+int attn_cli_help(const char *text)
+{
+    fputs(text, stdout);
+    return attn_cli_flush("help");
+}
+
+int attn_cli_flush(const char *command)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return ATTN_EXIT_GOOD;
+    return attn_cli_fail(command, ATTN_EXIT_LACKS, "cannot write the output: %s", strerror(errno));
+}
+
+int attn_cli_int(const char *text, int64_t min, int64_t max, int64_t *value)
+{
+    char *end;
+    errno = 0;
+    long long x = strtoll(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0 || x < min || x > max)
+        return 0;
+    *value = x;
+    return 1;
+}
+
+int attn_cli_double(const char *text, double *value)
+{
+    char *end;
+    errno = 0;
+    *value = strtod(text, &end);
+    return end != text && *end == '\0' && errno == 0;
+}
+
+const char *attn_cli_bytes(int64_t bytes, char text[32])
+{
+    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double x = (double)bytes;
+    int u = 0;
+    for (; x >= 1024 && u < 6 && bytes >= 10 * 1024; u++)
+        x /= 1024;
+    if (u == 0 && bytes >= 1000)
+        snprintf(text, 32, "%lld,%03lld B", (long long)(bytes / 1000), (long long)(bytes % 1000));
+    else
+        snprintf(text, 32, "%.*f %s", u == 0 || x >= 99.95 ? 0 : x >= 9.995 ? 1 : 2, x, unit[u]);
+    return text;
+}
+
+/* The number after `key` in a file of "key number" lines, or the file's only number when key is
+ * ""; -1 when there is none. */
+static int64_t number_in(const char *path, const char *key)
+{
+    char line[256];
+    int64_t value = -1;
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        return -1;
+    while (value < 0 && fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, key, strlen(key)) == 0) {
+            char *end, *at = line + strlen(key);
+            value = strtoll(at, &end, 10);
+            value = end == at ? -1 : value;
+        }
+    fclose(file);
+    return value;
+}
+
+int64_t attn_cli_memory_available(void)
+{
+    int64_t available = number_in("/proc/meminfo", "MemAvailable:");
+    available = available < 0 ? INT64_MAX : available * 1024;
+    const char *const limit[] = {"/sys/fs/cgroup/memory.max",
+                                 "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
+    const char *const used[] = {"/sys/fs/cgroup/memory.current",
+                                "/sys/fs/cgroup/memory/memory.usage_in_bytes"};
+    for (int v = 0; v < 2; v++) {
+        int64_t max = number_in(limit[v], ""), now = number_in(used[v], "");
+        if (max >= 0 && now >= 0 && max - now < available)
+            available = max - now;
+    }
+    return available;
+}

@@ -1,0 +1,45 @@
+/* What the subcommands of attnlab share.  Each lives in cmd_NAME.c as
+ *      int attn_cmd_NAME(int argc, char **argv);      argv[0] is NAME
+ * returns one of the exit statuses below, and has one line in commands.def.  Messages for people
+ * go to stderr as "attnlab NAME: ...", results to stdout. */
+#ifndef EXPERIMENTS_CLI_H
+#define EXPERIMENTS_CLI_H
+
+#include "ref/attn.h"
+
+enum {
+    ATTN_EXIT_GOOD = 0,
+    ATTN_EXIT_DISAGREE = 1,
+    ATTN_EXIT_USAGE = 2, /* wrong flag, bad file, refused request */
+    ATTN_EXIT_LACKS = 3, /* the environment lacks something: memory, gnuplot, disk */
+    ATTN_EXIT_INTERNAL = 4
+};
+
+/* Print "attnlab COMMAND: text" to stderr and return status. */
+int attn_cli_fail(const char *command, int status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The exit status that a library status deserves. */
+int attn_cli_status(enum attn_status status);
+
+/* Print a page of help to stdout; returns ATTN_EXIT_GOOD, or LACKS when stdout is broken. */
+int attn_cli_help(const char *text);
+
+/* Whole text to a number; 0 when it is not one, or is outside [min, max]. */
+int attn_cli_int(const char *text, int64_t min, int64_t max, int64_t *value);
+int attn_cli_double(const char *text, double *value);
+
+/* "1,024 B", "3.2 MiB", "1.16 TiB": exact below 10 KiB, three figures above.  Returns text. */
+const char *attn_cli_bytes(int64_t bytes, char text[32]);
+
+/* Memory this machine can still give: MemAvailable, lowered by a cgroup limit if there is one. */
+int64_t attn_cli_memory_available(void);
+
+/* Flush stdout and say whether everything got there. */
+int attn_cli_flush(const char *command);
+
+#define ATTN_COMMAND(name, summary) int attn_cmd_##name(int argc, char **argv);
+#include "experiments/commands.def"
+#undef ATTN_COMMAND
+
+#endif

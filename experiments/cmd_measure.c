@@ -1,0 +1,240 @@
+/* attnlab measure: flags or a plan file to a plan, then the sweep, then the table. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/cli.h"
+#include "experiments/csv.h"
+#include "experiments/record.h"
+#include "experiments/sweep.h"
+
+static const char help_head[] =
+    "usage: attnlab measure --plan FILE --out FILE.jsonl [--csv FILE.csv] [flags]\n"
+    "       attnlab measure --spec SPEC[;SPEC...] --length L[,L...] [--mask M[;M...]] ...\n"
+    "                       --out FILE.jsonl [--csv FILE.csv] [flags]\n"
+    "       attnlab measure --from FILE.jsonl --csv FILE.csv\n"
+    "\n"
+    "Memory and time of implementations, one fresh process for each point and round.\n"
+    "Records are appended to FILE.jsonl (docs/records.md); the same command continues an\n"
+    "interrupted measurement.  --csv derives a table; with --from, nothing is measured.\n"
+    "\n"
+    "  --plan FILE   what to measure (docs/measuring.md; experiments/plans has some)\n"
+    "  --dry-run     list the points, with what they need, and stop\n"
+    "  --quiet       no progress, no summary\n"
+    "\n"
+    "Without --plan, these keys of a plan are flags (--spec and --mask may be repeated, or\n"
+    "hold several separated by ';'; --length and --pass by ','):\n"
+    "\n";
+static const char help_tail[] =
+    "\n"
+    "With --plan, the last six replace what the file says.\n"
+    "Exit status: 0 done, 1 a result was wrong, 2 usage, 3 the machine lacks something or\n"
+    "the measurement was interrupted.\n";
+
+struct flags {
+    const char *plan, *out, *csv, *from;
+    int dry_run, quiet, n_keys;
+    struct attn_plan_draft *draft; /* of keys given as flags, when there is no --plan */
+};
+
+static int print_help(void)
+{
+    fputs(help_head, stdout);
+    for (int line = 0; attn_plan_help(line) != NULL; line++)
+        printf("  --%s\n", attn_plan_help(line));
+    fputs(help_tail, stdout);
+    return attn_cli_flush("measure");
+}
+
+/* A list on the command line to a list of a plan. */
+static void separate(const char *key, char *value)
+{
+    char mark = strcmp(key, "length") == 0 || strcmp(key, "pass") == 0 ? ',' : ';';
+    for (char *at = value; *at != '\0'; at++)
+        if (*at == mark)
+            *at = ' ';
+}
+
+static int set_key(struct flags *flags, const char *key, const char *value, struct attn_error *err)
+{
+    char *copy = strdup(value);
+    if (copy == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory");
+    separate(key, copy);
+    int repeatable = strcmp(key, "spec") == 0 || strcmp(key, "mask") == 0;
+    enum attn_status status = repeatable ? attn_plan_add(flags->draft, key, copy, err)
+                                         : attn_plan_set(flags->draft, key, copy, err);
+    free(copy);
+    flags->n_keys++;
+    return status;
+}
+
+/* A key of the plan given beside --plan; 0 when it is none of those. */
+static int override(struct attn_plan *plan, const char *key, const char *value)
+{
+    int64_t seed = 0;
+    if (strcmp(key, "rounds") == 0)
+        return attn_cli_int(value, 1, 1000, &plan->rounds);
+    if (strcmp(key, "repeat") == 0)
+        return attn_cli_int(value, 1, 64, &plan->repeat);
+    if (strcmp(key, "verify-all") == 0)
+        return attn_cli_int(value, 0, 1 << 30, &plan->verify_all);
+    if (strcmp(key, "budget") == 0)
+        return attn_cli_double(value, &plan->budget_s) && plan->budget_s >= 0;
+    if (strcmp(key, "timeout") == 0)
+        return attn_cli_double(value, &plan->timeout_s) && plan->timeout_s >= 0;
+    if (strcmp(key, "seed") != 0 || !attn_cli_int(value, 0, INT64_MAX, &seed))
+        return 0;
+    plan->seed = (uint64_t)seed;
+    return 1;
+}
+
+/* One argument that is not a switch: its name without dashes, its value ("--name value" and
+ * "--name=value"); how many arguments it took, 0 when it is no such thing. */
+static int split(int argc, char **argv, int at, char name[32], const char **value)
+{
+    const char *text = argv[at];
+    size_t n = strcspn(text, "=");
+    if (strncmp(text, "--", 2) != 0 || n < 3 || n - 2 >= 32)
+        return 0;
+    memcpy(name, text + 2, n - 2);
+    name[n - 2] = '\0';
+    if (text[n] == '=') {
+        *value = text + n + 1;
+        return 1;
+    }
+    *value = at + 1 < argc ? argv[at + 1] : NULL;
+    return *value != NULL ? 2 : 0;
+}
+
+/* Which of the places of a flag a name has; NULL: none. */
+static const char **place(struct flags *flags, const char *name)
+{
+    return strcmp(name, "plan") == 0   ? &flags->plan
+           : strcmp(name, "out") == 0  ? &flags->out
+           : strcmp(name, "csv") == 0  ? &flags->csv
+           : strcmp(name, "from") == 0 ? &flags->from
+                                       : NULL;
+}
+
+static int bad_argument(const char *text)
+{
+    return attn_cli_fail("measure", ATTN_EXIT_USAGE, "cannot use '%s'; see attnlab measure --help",
+                         text);
+}
+
+/* Goes through the arguments twice: what --plan says must be known before keys are. */
+static int read_places(int argc, char **argv, struct flags *flags)
+{
+    char name[32];
+    const char *value;
+    for (int a = 1, took; a < argc; a += took) {
+        took = 1;
+        if (strcmp(argv[a], "--dry-run") == 0)
+            flags->dry_run = 1;
+        else if (strcmp(argv[a], "--quiet") == 0)
+            flags->quiet = 1;
+        else if ((took = split(argc, argv, a, name, &value)) == 0)
+            return bad_argument(argv[a]);
+        else if (place(flags, name) != NULL)
+            *place(flags, name) = value;
+    }
+    return ATTN_EXIT_GOOD;
+}
+
+static int read_keys(int argc, char **argv, struct flags *flags, struct attn_plan *plan)
+{
+    char name[32];
+    const char *value;
+    struct attn_error err = {ATTN_OK, ""};
+    for (int a = 1, took; a < argc; a += took) {
+        took = 1;
+        if (strcmp(argv[a], "--dry-run") == 0 || strcmp(argv[a], "--quiet") == 0)
+            continue;
+        took = split(argc, argv, a, name, &value);
+        if (place(flags, name) != NULL)
+            continue;
+        if (flags->plan != NULL && !override(plan, name, value))
+            return bad_argument(argv[a]);
+        if (flags->plan == NULL && set_key(flags, name, value, &err) != ATTN_OK)
+            return attn_cli_fail("measure", ATTN_EXIT_USAGE, "%s", err.text);
+    }
+    return ATTN_EXIT_GOOD;
+}
+
+/* The plan of a file, or of flags. */
+static int make_plan(int argc, char **argv, struct flags *flags, struct attn_plan *plan)
+{
+    struct attn_error err = {ATTN_OK, ""};
+    memset(plan, 0, sizeof *plan);
+    if (flags->plan != NULL) {
+        if (attn_plan_read(flags->plan, plan, &err) != ATTN_OK)
+            return attn_cli_fail("measure", ATTN_EXIT_USAGE, "%s", err.text);
+        return read_keys(argc, argv, flags, plan);
+    }
+    flags->draft = attn_plan_begin();
+    if (flags->draft == NULL || attn_plan_group(flags->draft, "flags", &err) != ATTN_OK) {
+        attn_plan_abandon(flags->draft);
+        return attn_cli_fail("measure", ATTN_EXIT_LACKS, "no memory");
+    }
+    int status = read_keys(argc, argv, flags, plan);
+    if (status != ATTN_EXIT_GOOD)
+        attn_plan_abandon(flags->draft);
+    else if (attn_plan_finish(flags->draft, plan, NULL, &err) != ATTN_OK)
+        status = attn_cli_fail("measure", ATTN_EXIT_USAGE, "%s", err.text);
+    return status;
+}
+
+static int write_csv(const char *from, const char *to)
+{
+    struct attn_point *points = NULL;
+    int64_t n = 0;
+    struct attn_error err = {ATTN_OK, ""};
+    if (attn_record_read(from, &points, &n, NULL, &err) != ATTN_OK)
+        return attn_cli_fail("measure", ATTN_EXIT_USAGE, "%s", err.text);
+    int to_stdout = strcmp(to, "-") == 0;
+    FILE *file = to_stdout ? stdout : fopen(to, "we");
+    int failed = file == NULL || attn_csv_write(file, points, n) != 0;
+    int error = errno;
+    if (file != NULL && !to_stdout && fclose(file) != 0 && !failed) {
+        failed = 1;
+        error = errno;
+    }
+    free(points);
+    if (failed)
+        return attn_cli_fail("measure", ATTN_EXIT_LACKS, "table %s: %s", to, strerror(error));
+    return ATTN_EXIT_GOOD;
+}
+
+int attn_cmd_measure(int argc, char **argv)
+{
+    struct flags flags = {0};
+    struct attn_plan plan;
+    for (int a = 1; a < argc; a++)
+        if (strcmp(argv[a], "--help") == 0 || strcmp(argv[a], "-h") == 0)
+            return print_help();
+    int status = read_places(argc, argv, &flags);
+    if (status != ATTN_EXIT_GOOD)
+        return status;
+    if (flags.from != NULL) {
+        if (flags.csv == NULL || flags.out != NULL || flags.plan != NULL)
+            return attn_cli_fail("measure", ATTN_EXIT_USAGE,
+                                 "--from goes with --csv and nothing else");
+        return write_csv(flags.from, flags.csv);
+    }
+    status = make_plan(argc, argv, &flags, &plan);
+    if (status == ATTN_EXIT_GOOD && flags.out == NULL && !flags.dry_run)
+        status = attn_cli_fail("measure", ATTN_EXIT_USAGE, "--out FILE.jsonl is needed");
+    if (status == ATTN_EXIT_GOOD) {
+        struct attn_sweep_options options = {"measure", flags.dry_run, flags.quiet};
+        status = attn_sweep_run(&plan, flags.out != NULL ? flags.out : "", &options);
+    }
+    attn_plan_free(&plan);
+    int table = flags.csv != NULL && !flags.dry_run;
+    if (table && (status == ATTN_EXIT_GOOD || status == ATTN_EXIT_DISAGREE)) {
+        int wrote = write_csv(flags.out, flags.csv);
+        status = wrote == ATTN_EXIT_GOOD ? status : wrote;
+    }
+    return status;
+}

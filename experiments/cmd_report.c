@@ -1,0 +1,292 @@
+/* attnlab report: measure (or not), fold, draw, write the page. */
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "experiments/cli.h"
+#include "experiments/csv.h"
+#include "experiments/draw.h"
+#include "experiments/page.h"
+#include "experiments/sweep.h"
+
+static const char help[] =
+    "usage: attnlab report --plan FILE --out DIR     measure the plan, then draw\n"
+    "       attnlab report --from RECORDS --out DIR  draw stored records; measure nothing\n"
+    "       attnlab report --out DIR                 draw DIR/records.jsonl again\n"
+    "\n"
+    "Writes DIR/index.html (one page, nothing external), DIR/records.csv, and under DIR/figures\n"
+    "every figure as .svg, .png and .pdf with the numbers (.dat) and words (.set) it was drawn\n"
+    "from.  With --plan the records go to DIR/records.jsonl; an interrupted measurement is\n"
+    "continued by the same command.  Figures pick their points by the first word of a group's\n"
+    "name: length-..., ranks, density (docs/figures.md).\n"
+    "\n"
+    "  --quiet   no progress\n"
+    "\n"
+    "Exit status: 0 good; 1 a result was wrong (the page says which); 2 usage or bad records;\n"
+    "3 gnuplot or its scripts are missing, or DIR cannot be written.\n";
+
+struct flags {
+    const char *plan, *from, *out;
+    int quiet;
+};
+
+/* Everything of one report; freed by close_report. */
+struct report {
+    char records[PATH_MAX], figures_folder[PATH_MAX], scripts[PATH_MAX];
+    struct attn_point *points;
+    int64_t n;
+    char *machine_text, *calibration_text;
+    json_t *machine, *calibration;
+    struct attn_summary summary;
+    struct attn_slices slices;
+    struct attn_figures figures;
+};
+
+static void close_report(struct report *r)
+{
+    attn_figures_free(&r->figures);
+    attn_slices_free(&r->slices);
+    attn_summary_free(&r->summary);
+    free(r->points);
+    free(r->machine_text);
+    free(r->calibration_text);
+    json_decref(r->machine);
+    json_decref(r->calibration);
+    free(r);
+}
+
+static int fail(int status, const struct attn_error *err)
+{
+    return attn_cli_fail("report", status, "%s", err->text);
+}
+
+/* -1: go on; else the exit status. */
+static int read_flags(int argc, char **argv, struct flags *flags)
+{
+    static const struct option options[] = {
+        {"plan", required_argument, NULL, 'p'}, {"from", required_argument, NULL, 'f'},
+        {"out", required_argument, NULL, 'o'},  {"quiet", no_argument, NULL, 'q'},
+        {"help", no_argument, NULL, 'h'},       {NULL, 0, NULL, 0}};
+    int c;
+    opterr = 0;
+    optind = 0; /* start over: main may have looked at flags of its own */
+    while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        switch (c) {
+        case 'p':
+            flags->plan = optarg;
+            break;
+        case 'f':
+            flags->from = optarg;
+            break;
+        case 'o':
+            flags->out = optarg;
+            break;
+        case 'q':
+            flags->quiet = 1;
+            break;
+        case 'h':
+            return attn_cli_help(help);
+        default:
+            return attn_cli_fail("report", ATTN_EXIT_USAGE,
+                                 "cannot use '%s'; see attnlab report --help", argv[optind - 1]);
+        }
+    }
+    if (optind < argc)
+        return attn_cli_fail("report", ATTN_EXIT_USAGE,
+                             "cannot use '%s'; see attnlab report --help", argv[optind]);
+    if (flags->out == NULL)
+        return attn_cli_fail("report", ATTN_EXIT_USAGE, "--out DIR is missing");
+    if (flags->plan != NULL && flags->from != NULL)
+        return attn_cli_fail("report", ATTN_EXIT_USAGE,
+                             "--plan measures and --from does not: give one of them");
+    return -1;
+}
+
+/* ---- folders ------------------------------------------------------------------------------- */
+
+/* Make a folder and those above it.  0, or -1 with errno. */
+static int make_folders(const char *path)
+{
+    char part[PATH_MAX];
+    struct stat facts;
+    if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    for (char *c = part + 1; *c != '\0'; c++) {
+        if (*c != '/')
+            continue;
+        *c = '\0';
+        if (mkdir(part, 0777) != 0 && errno != EEXIST)
+            return -1;
+        *c = '/';
+    }
+    if (mkdir(part, 0777) == 0)
+        return 0;
+    int error = errno;
+    if (error == EEXIST && stat(part, &facts) == 0 && !S_ISDIR(facts.st_mode))
+        error = ENOTDIR;
+    errno = error;
+    return error == EEXIST ? 0 : -1;
+}
+
+/* What must be there before minutes are spent on measuring. */
+static int prepare(const struct flags *flags, struct report *r)
+{
+    const char *out = flags->out;
+    if (!attn_draw_possible())
+        return attn_cli_fail("report", ATTN_EXIT_LACKS,
+                             "gnuplot cannot be started; install it (Debian: apt-get install "
+                             "gnuplot-nox), or use attnlab measure, which needs none");
+    if (attn_draw_scripts(r->scripts, sizeof r->scripts) != 0)
+        return attn_cli_fail("report", ATTN_EXIT_LACKS,
+                             "the gnuplot scripts are missing: there is no plots/style.gp here or "
+                             "above the program; run attnlab from its source folder");
+    if (snprintf(r->figures_folder, sizeof r->figures_folder, "%s/figures", out) >= PATH_MAX)
+        return attn_cli_fail("report", ATTN_EXIT_USAGE, "--out is too long");
+    if (make_folders(r->figures_folder) != 0)
+        return attn_cli_fail("report", ATTN_EXIT_LACKS, "cannot make folder %s: %s",
+                             r->figures_folder, strerror(errno));
+    if (access(r->figures_folder, W_OK) != 0 || access(out, W_OK) != 0)
+        return attn_cli_fail("report", ATTN_EXIT_LACKS, "cannot write into folder %s: %s", out,
+                             strerror(errno));
+    return ATTN_EXIT_GOOD;
+}
+
+/* ---- steps --------------------------------------------------------------------------------- */
+
+/* GOOD and DISAGREE go on; anything else ends the report. */
+static int measure(const struct flags *flags, const struct report *r)
+{
+    struct attn_plan plan;
+    struct attn_error err = {ATTN_OK, ""};
+    struct attn_sweep_options options = {.command = "report", .quiet = flags->quiet};
+    if (attn_plan_read(flags->plan, &plan, &err) != ATTN_OK)
+        return fail(attn_cli_status(err.status), &err);
+    int status = attn_sweep_run(&plan, r->records, &options);
+    attn_plan_free(&plan);
+    return status;
+}
+
+static int read_records(struct report *r)
+{
+    struct attn_error err = {ATTN_OK, ""};
+    if (attn_record_read(r->records, &r->points, &r->n, &r->machine_text, &err) != ATTN_OK ||
+        attn_record_read_kind(r->records, "calibration", &r->calibration_text, &err) != ATTN_OK)
+        return fail(attn_cli_status(err.status), &err);
+    if (r->machine_text != NULL)
+        r->machine = json_loads(r->machine_text, 0, NULL);
+    if (r->calibration_text != NULL)
+        r->calibration = json_loads(r->calibration_text, 0, NULL);
+    if (attn_summary_make(r->points, r->n, &r->summary, &err) != ATTN_OK ||
+        attn_slices_make(&r->summary, &r->slices, &err) != ATTN_OK)
+        return fail(attn_cli_status(err.status), &err);
+    return ATTN_EXIT_GOOD;
+}
+
+static int write_csv(const struct flags *flags, const struct report *r)
+{
+    char path[PATH_MAX + 16];
+    (void)snprintf(path, sizeof path, "%s/records.csv", flags->out);
+    FILE *file = fopen(path, "we");
+    int bad = file == NULL || attn_csv_write(file, r->points, r->n) != 0;
+    if (file != NULL && fclose(file) != 0)
+        bad = 1;
+    return bad ? attn_cli_fail("report", ATTN_EXIT_LACKS, "cannot write the whole of %s: %s", path,
+                               strerror(errno))
+               : ATTN_EXIT_GOOD;
+}
+
+static void describe_machine(const json_t *machine, struct attn_figure_machine *m)
+{
+    char memory[32] = "";
+    const char *cpu = json_string_value(attn_page_find(machine, "cpu"));
+    json_int_t cores = json_integer_value(attn_page_find(machine, "cores_online"));
+    m->memory_bytes = json_integer_value(attn_page_find(machine, "memory_total_bytes"));
+    m->text[0] = '\0';
+    if (m->memory_bytes > 0)
+        (void)attn_axis_text(ATTN_AXIS_BYTES, (double)m->memory_bytes, memory);
+    if (cpu != NULL)
+        (void)snprintf(m->text, sizeof m->text, "%.120s, %lld core%s%s%s", cpu, (long long)cores,
+                       cores == 1 ? "" : "s", memory[0] != '\0' ? ", " : "", memory);
+}
+
+static int draw(const struct flags *flags, struct report *r)
+{
+    struct attn_figure_machine machine;
+    struct attn_error err = {ATTN_OK, ""};
+    struct attn_page page = {.out = flags->out,
+                             .records = r->records,
+                             .plan = flags->plan,
+                             .n_points = r->n,
+                             .summary = &r->summary,
+                             .slices = &r->slices,
+                             .figures = &r->figures,
+                             .machine = r->machine,
+                             .calibration = r->calibration};
+    describe_machine(r->machine, &machine);
+    if (attn_figures_write(&r->slices, &machine, r->figures_folder, &r->figures, &err) != ATTN_OK ||
+        attn_draw(&r->figures, r->scripts, r->figures_folder, &err) != ATTN_OK ||
+        attn_page_write(&page, &err) != ATTN_OK)
+        return fail(ATTN_EXIT_LACKS, &err);
+    return ATTN_EXIT_GOOD;
+}
+
+static int any_wrong(const struct report *r)
+{
+    for (int64_t s = 0; s < r->summary.n; s++)
+        if (r->summary.row[s].status == ATTN_POINT_WRONG)
+            return 1;
+    return 0;
+}
+
+static int run(const struct flags *flags, struct report *r)
+{
+    int size = flags->from != NULL
+                   ? snprintf(r->records, sizeof r->records, "%s", flags->from)
+                   : snprintf(r->records, sizeof r->records, "%s/records.jsonl", flags->out);
+    if (size >= (int)sizeof r->records)
+        return attn_cli_fail("report", ATTN_EXIT_USAGE, "the path of the records is too long");
+    int status = prepare(flags, r);
+    if (status == ATTN_EXIT_GOOD && flags->plan != NULL)
+        status = measure(flags, r);
+    if (status == ATTN_EXIT_GOOD || status == ATTN_EXIT_DISAGREE)
+        status = read_records(r);
+    if (status == ATTN_EXIT_GOOD)
+        status = write_csv(flags, r);
+    if (status == ATTN_EXIT_GOOD)
+        status = draw(flags, r);
+    return status == ATTN_EXIT_GOOD && any_wrong(r) ? ATTN_EXIT_DISAGREE : status;
+}
+
+int attn_cmd_report(int argc, char **argv)
+{
+    struct flags flags = {NULL, NULL, NULL, 0};
+    struct timespec begin, end;
+    int status = read_flags(argc, argv, &flags);
+    if (status >= 0)
+        return status;
+    struct report *r = calloc(1, sizeof *r);
+    if (r == NULL)
+        return attn_cli_fail("report", ATTN_EXIT_LACKS, "no memory");
+    (void)clock_gettime(CLOCK_MONOTONIC, &begin);
+    status = run(&flags, r);
+    (void)clock_gettime(CLOCK_MONOTONIC, &end);
+    if (status == ATTN_EXIT_GOOD || status == ATTN_EXIT_DISAGREE) {
+        if (status == ATTN_EXIT_DISAGREE)
+            (void)attn_cli_fail("report", status, "some results are wrong; the page says which");
+        (void)printf("%s/index.html  (%.1f s)\n", flags.out,
+                     (double)(end.tv_sec - begin.tv_sec) +
+                         1e-9 * (double)(end.tv_nsec - begin.tv_nsec));
+        int flushed = attn_cli_flush("report");
+        status = flushed != ATTN_EXIT_GOOD ? flushed : status;
+    }
+    close_report(r);
+    return status;
+}

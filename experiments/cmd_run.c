@@ -1,0 +1,208 @@
+/* attnlab run: compute attention on tensors from files, write the results, judge them. */
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "experiments/cli.h"
+#include "experiments/job.h"
+
+static const char help[] =
+    "usage: attnlab run SPEC --input FILE.safetensors [--out DIR] [--compare] [options]\n"
+    "       attnlab run SPEC --q FILE --k FILE --v FILE [--do FILE] [--bias FILE]\n"
+    "                        [--key-mask FILE] [--out DIR] [--compare] [options]\n"
+    "\n"
+    "Compute O and LSE, and with dO also dQ, dK and dV, by the implementation SPEC names.\n"
+    "FILE is safetensors or .npy (docs/formats.md).  --input takes tensors named q, k, v and, "
+    "where\n"
+    "they are there, do, dlse, bias, key_mask; o, lse, dq, dk and dv are results to compare with.\n"
+    "Tensors are [B,H,L,d], [H,L,d] or [L,d]; lse is [B,H,L].  Results have as many axes.\n"
+    "\n"
+    "  --out DIR            write the results there; needed unless --compare is given\n"
+    "  --format FORMAT      safetensors: DIR/result.safetensors (default); npy: DIR/o.npy, ...\n"
+    "  --compare            judge the results, and those in the file, by error bounds\n"
+    "  --pass fwd|bwd       default: bwd when there is a do\n"
+    "  --mask TEXT          such as 'causal(br)&keys(key_mask)' (attnlab list shows the "
+    "language);\n"
+    "                       keys, csr and dense take names of tensors in the file\n"
+    "  --key-mask FILE      [B,Lk] or [Lk], 0 hides a key; besides --mask\n"
+    "  --scale X            default 1/sqrt(d)\n"
+    "  --softcap X          scores become X tanh(score / X); 0: none\n"
+    "  --alibi S,S,...      one slope for each head: bias -S |i + offset - j|\n"
+    "  --alibi-align A      tl, br, or an offset such as +3; needed when Lq != Lk\n"
+    "  --layout BHLD|BLHD   order of the axes in the files\n"
+    "\n"
+    "Flags win over the file's metadata (mask, scale, softcap, alibi, alibi-align, layout) and "
+    "say\n"
+    "so where they differ.  Exit status: 0 good, 1 --compare found a disagreement, 2 usage or a "
+    "bad\n"
+    "file, 3 not enough memory or disk.\n";
+
+enum flag {
+    FLAG_INPUT = 1000,
+    FLAG_MASK,
+    FLAG_SCALE,
+    FLAG_SOFTCAP,
+    FLAG_ALIBI,
+    FLAG_ALIBI_ALIGN,
+    FLAG_LAYOUT,
+    FLAG_PASS,
+    FLAG_OUT,
+    FLAG_FORMAT,
+    FLAG_COMPARE,
+    FLAG_HELP,
+    FLAG_FILE /* + enum attn_job_input */
+};
+
+static const struct option options[] = {
+    {"input", required_argument, NULL, FLAG_INPUT},
+    {"q", required_argument, NULL, FLAG_FILE + ATTN_JOB_Q},
+    {"k", required_argument, NULL, FLAG_FILE + ATTN_JOB_K},
+    {"v", required_argument, NULL, FLAG_FILE + ATTN_JOB_V},
+    {"do", required_argument, NULL, FLAG_FILE + ATTN_JOB_DO},
+    {"bias", required_argument, NULL, FLAG_FILE + ATTN_JOB_BIAS},
+    {"key-mask", required_argument, NULL, FLAG_FILE + ATTN_JOB_KEY_MASK},
+    {"mask", required_argument, NULL, FLAG_MASK},
+    {"scale", required_argument, NULL, FLAG_SCALE},
+    {"softcap", required_argument, NULL, FLAG_SOFTCAP},
+    {"alibi", required_argument, NULL, FLAG_ALIBI},
+    {"alibi-align", required_argument, NULL, FLAG_ALIBI_ALIGN},
+    {"layout", required_argument, NULL, FLAG_LAYOUT},
+    {"pass", required_argument, NULL, FLAG_PASS},
+    {"out", required_argument, NULL, FLAG_OUT},
+    {"format", required_argument, NULL, FLAG_FORMAT},
+    {"compare", no_argument, NULL, FLAG_COMPARE},
+    {"help", no_argument, NULL, FLAG_HELP},
+    {0}};
+
+static const char **place(struct attn_request *r, int flag)
+{
+    switch (flag) {
+    case FLAG_INPUT:
+        return &r->input;
+    case FLAG_MASK:
+        return &r->mask;
+    case FLAG_SCALE:
+        return &r->scale;
+    case FLAG_SOFTCAP:
+        return &r->softcap;
+    case FLAG_ALIBI:
+        return &r->alibi;
+    case FLAG_ALIBI_ALIGN:
+        return &r->alibi_align;
+    case FLAG_LAYOUT:
+        return &r->layout;
+    case FLAG_PASS:
+        return &r->pass;
+    case FLAG_OUT:
+        return &r->out;
+    case FLAG_FORMAT:
+        return &r->format;
+    default:
+        return flag >= FLAG_FILE ? &r->file[flag - FLAG_FILE] : NULL;
+    }
+}
+
+/* Flags that contradict each other, before any file is touched. */
+static int check_request(const struct attn_request *r)
+{
+    const char *each = NULL;
+    for (int i = 0; i < ATTN_JOB_INPUTS; i++)
+        if (r->file[i] != NULL)
+            each = attn_job_input_name((enum attn_job_input)i);
+    if (r->input != NULL && each != NULL)
+        return attn_cli_fail(
+            "run", ATTN_EXIT_USAGE,
+            "--input and the file of '%s' together: tensors come from one file, or "
+            "each from its own",
+            each);
+    if (r->input == NULL && (!r->file[ATTN_JOB_Q] || !r->file[ATTN_JOB_K] || !r->file[ATTN_JOB_V]))
+        return attn_cli_fail("run", ATTN_EXIT_USAGE,
+                             "tensors are missing: --input FILE, or --q, --k and --v");
+    if (r->out == NULL && !r->compare)
+        return attn_cli_fail("run", ATTN_EXIT_USAGE,
+                             "--out DIR says where results go (or --compare judges them)");
+    if (strcmp(r->format, "safetensors") != 0 && strcmp(r->format, "npy") != 0)
+        return attn_cli_fail("run", ATTN_EXIT_USAGE, "--format '%s': safetensors and npy exist",
+                             r->format);
+    return ATTN_EXIT_GOOD;
+}
+
+/* Returns an exit status; *done when there is nothing left to do. */
+static int read_flags(int argc, char **argv, struct attn_request *r, int *done)
+{
+    int flag, index = 0;
+    memset(r, 0, sizeof *r);
+    *done = 1;
+    opterr = 0;
+    optind = 0; /* GNU: start anew, argv[0] being the name of the subcommand */
+    while ((flag = getopt_long(argc, argv, ":", options, &index)) != -1) {
+        const char **to = place(r, flag);
+        if (flag == FLAG_HELP)
+            return attn_cli_help(help);
+        if (flag == '?' || flag == ':')
+            return attn_cli_fail("run", ATTN_EXIT_USAGE,
+                                 flag == ':' ? "%s needs a value (attnlab run --help)"
+                                             : "%s: no such flag (attnlab run --help)",
+                                 argv[optind - 1]);
+        if (to == NULL) {
+            r->compare = 1;
+            continue;
+        }
+        if (*to != NULL)
+            return attn_cli_fail("run", ATTN_EXIT_USAGE, "--%s was given before: '%s', now '%s'",
+                                 options[index].name, *to, optarg);
+        *to = optarg;
+    }
+    if (argc - optind != 1)
+        return attn_cli_fail("run", ATTN_EXIT_USAGE,
+                             argc == optind
+                                 ? "which implementation?  attnlab run SPEC --input FILE ..."
+                                 : "one SPEC only; '%s' is left over",
+                             argv[argc - 1]);
+    r->spec = argv[optind];
+    if (r->format == NULL)
+        r->format = "safetensors";
+    *done = 0;
+    return check_request(r);
+}
+
+static int finish(enum attn_status status, const struct attn_error *err)
+{
+    return attn_cli_fail("run", attn_cli_status(status), "%s", err->text);
+}
+
+int attn_cmd_run(int argc, char **argv)
+{
+    struct attn_request request;
+    struct attn_job job;
+    struct attn_error err = {0};
+    int done, agrees = 1, exit_status = read_flags(argc, argv, &request, &done);
+    if (done || exit_status != ATTN_EXIT_GOOD)
+        return exit_status;
+    signal(SIGXFSZ, SIG_IGN); /* a limit on file size is a full disk, not a death */
+    enum attn_status status = attn_job_open(&request, &job, &err);
+    if (status == ATTN_OK)
+        status = attn_job_price(&job, &err);
+    if (status == ATTN_OK && request.out != NULL)
+        status = attn_job_folder(&job, &err); /* before the work, not after it */
+    if (status == ATTN_OK)
+        status = attn_job_run(&job, &err);
+    if (status != ATTN_OK)
+        exit_status = finish(status, &err);
+    if (status == ATTN_OK && request.out != NULL) {
+        status = attn_job_write(&job, &err);
+        if (status != ATTN_OK)
+            exit_status = attn_cli_fail("run", ATTN_EXIT_LACKS, "%s", err.text);
+    }
+    if (status == ATTN_OK && request.compare) {
+        status = attn_job_compare(&job, &agrees, &err);
+        if (status != ATTN_OK)
+            exit_status = finish(status, &err);
+        else if (!agrees)
+            exit_status = ATTN_EXIT_DISAGREE;
+    }
+    attn_job_close(&job);
+    int flushed = attn_cli_flush("run");
+    return exit_status != ATTN_EXIT_GOOD ? exit_status : flushed;
+}

@@ -1,0 +1,142 @@
+/* Records as a table.  Units are in the names of the columns, '.' is the decimal point (nobody
+ * here calls setlocale), an unknown value is an empty field. */
+#include "experiments/csv.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char header[] =
+    "group,spec,impl,family,status,pass,mask,dtype,batch,heads,kv_heads,n_query,n_key,d_key,"
+    "d_value,pairs,density,ranks,round,samples,cold_s,time_min_s,time_median_s,cpu_max_s,"
+    "cpu_sum_s,priced_bytes,ledger_bytes,process_ledger_bytes,floor_bytes,baseline_bytes,"
+    "hwm_bytes,resident_bytes,hwm_reset,minor_faults,major_faults,flops,bytes_sent,messages,"
+    "verified,verdict,worst_error_over_bound,worst_output,digest,setup_s,verify_s,wall_s,load,"
+    "steal_s,build,session,case,message\r\n";
+
+void attn_csv_text(FILE *file, const char *text)
+{
+    if (strpbrk(text, "\",\r\n") == NULL) {
+        fputs(text, file);
+        return;
+    }
+    putc('"', file);
+    for (; *text != '\0'; text++) {
+        if (*text == '"')
+            putc('"', file);
+        putc(*text, file);
+    }
+    putc('"', file);
+}
+
+static void put_text(FILE *file, const char *text)
+{
+    attn_csv_text(file, text);
+    putc(',', file);
+}
+
+static void put_count(FILE *file, int64_t x)
+{
+    fprintf(file, "%lld,", (long long)x);
+}
+
+static void put_bytes(FILE *file, int64_t x)
+{
+    if (x >= 0)
+        fprintf(file, "%lld", (long long)x);
+    putc(',', file);
+}
+
+static void put_real(FILE *file, double x)
+{
+    if (isfinite(x))
+        fprintf(file, "%.9g", x);
+    putc(',', file);
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void put_times(FILE *file, const struct attn_point *p)
+{
+    double sorted[ATTN_RECORD_TIMES];
+    int n = p->n_times;
+    memcpy(sorted, p->time_s, sizeof sorted);
+    qsort(sorted, (size_t)n, sizeof sorted[0], compare);
+    put_count(file, n);
+    put_real(file, p->cold_s);
+    put_real(file, n > 0 ? sorted[0] : (double)NAN);
+    put_real(file, n > 0 ? (sorted[(n - 1) / 2] + sorted[n / 2]) / 2 : (double)NAN);
+}
+
+static void put_problem(FILE *file, const struct attn_point *p)
+{
+    put_text(file, p->group);
+    put_text(file, p->spec);
+    put_text(file, p->impl);
+    put_text(file, p->family);
+    put_text(file, attn_point_status_name(p->status));
+    put_text(file, attn_pass_name(p->c.pass));
+    put_text(file, p->c.mask);
+    put_text(file, attn_dtype_name(p->c.dtype));
+    put_count(file, p->c.batch);
+    put_count(file, p->c.heads);
+    put_count(file, p->c.kv_heads);
+    put_count(file, p->c.n_query);
+    put_count(file, p->c.n_key);
+    put_count(file, p->c.d_key);
+    put_count(file, p->c.d_value);
+    put_count(file, p->pairs);
+    put_real(file, p->density);
+    put_count(file, p->ranks);
+    put_count(file, p->round);
+}
+
+static void put_memory(FILE *file, const struct attn_point *p)
+{
+    put_bytes(file, p->priced_bytes);
+    put_bytes(file, p->ledger_bytes);
+    put_bytes(file, p->process_ledger_bytes);
+    put_bytes(file, p->floor_bytes);
+    put_bytes(file, p->baseline_bytes);
+    put_bytes(file, p->hwm_bytes);
+    put_bytes(file, p->resident_bytes);
+    put_count(file, p->hwm_reset);
+    put_count(file, p->minor_faults);
+    put_count(file, p->major_faults);
+    put_real(file, p->flops);
+    put_bytes(file, p->bytes_sent);
+    put_count(file, p->messages);
+}
+
+int attn_csv_write(FILE *file, const struct attn_point *points, int64_t n)
+{
+    fputs(header, file);
+    for (int64_t i = 0; i < n; i++) {
+        const struct attn_point *p = &points[i];
+        put_problem(file, p);
+        put_times(file, p);
+        put_real(file, p->cpu_max_s);
+        put_real(file, p->cpu_sum_s);
+        put_memory(file, p);
+        put_text(file, p->verified);
+        put_text(file, p->verdict);
+        put_real(file, p->worst);
+        put_text(file, p->worst_output);
+        put_text(file, p->digest);
+        put_real(file, p->setup_s);
+        put_real(file, p->verify_s);
+        put_real(file, p->wall_s);
+        put_real(file, p->load);
+        put_real(file, p->steal_s);
+        put_text(file, p->build);
+        put_text(file, p->session);
+        put_text(file, p->text);
+        attn_csv_text(file, p->message);
+        fputs("\r\n", file);
+    }
+    return fflush(file) == 0 && !ferror(file) ? 0 : -1;
+}

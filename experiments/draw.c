@@ -1,0 +1,141 @@
+#include "experiments/draw.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { FORMATS = 3, WORDS = 4096 };
+static const char *const format[FORMATS] = {"svg", "png", "pdf"};
+
+/* In the child: become gnuplot, in the folder, with its words going to fd. */
+static void become_gnuplot(char *const argv[], const char *folder, int fd)
+{
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (null < 0 || dup2(null, 0) < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0 || chdir(folder) != 0)
+        _exit(126);
+    execvp(argv[0], argv);
+    _exit(errno == ENOENT ? 127 : 126);
+}
+
+/* Run it; returns the exit status (127: there is no such program), -1 when it could not be
+ * started or was killed.  words receives the end of what it said. */
+static int run(char *const argv[], const char *folder, char words[WORDS])
+{
+    int fd[2], status;
+    words[0] = '\0';
+    if (pipe2(fd, O_CLOEXEC) != 0)
+        return -1;
+    pid_t child = fork();
+    if (child == 0)
+        become_gnuplot(argv, folder, fd[1]);
+    close(fd[1]);
+    size_t used = 0;
+    ssize_t got;
+    while (child > 0 && (got = read(fd[0], words + used, WORDS - 1 - used)) != 0) {
+        if (got < 0 && errno != EINTR)
+            break;
+        used += got > 0 ? (size_t)got : 0;
+        used = used > WORDS / 2 && used == WORDS - 1 ? WORDS / 2 : used; /* drain the rest */
+    }
+    words[used] = '\0';
+    close(fd[0]);
+    if (child < 0)
+        return -1;
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR)
+            return -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+int attn_draw_possible(void)
+{
+    char words[WORDS], program[] = "gnuplot", version[] = "--version";
+    char *argv[] = {program, version, NULL};
+    return run(argv, "/", words) == 0;
+}
+
+int attn_draw_scripts(char *path, size_t size)
+{
+    char base[PATH_MAX], candidate[PATH_MAX + 32];
+    if (realpath("plots/style.gp", candidate) != NULL) {
+        *strrchr(candidate, '/') = '\0';
+        return snprintf(path, size, "%s", candidate) < (int)size ? 0 : -1;
+    }
+    ssize_t n = readlink("/proc/self/exe", base, sizeof base - 1);
+    base[n > 0 ? n : 0] = '\0';
+    /* build/release/attnlab: the scripts are three steps up, and down into plots. */
+    for (char *slash = strrchr(base, '/'); slash != NULL; slash = strrchr(base, '/')) {
+        *slash = '\0';
+        (void)snprintf(candidate, sizeof candidate, "%s/plots/style.gp", base);
+        if (access(candidate, R_OK) == 0)
+            return snprintf(path, size, "%s/plots", base) < (int)size ? 0 : -1;
+    }
+    return -1;
+}
+
+static int is_written(const char *folder, const char *name, const char *suffix)
+{
+    char path[PATH_MAX];
+    struct stat facts;
+    (void)snprintf(path, sizeof path, "%s/%s.%s", folder, name, suffix);
+    return stat(path, &facts) == 0 && facts.st_size > 0;
+}
+
+/* A blank for every newline: messages are one line. */
+static void flatten(char *text)
+{
+    for (char *c = text; *c != '\0'; c++)
+        if ((unsigned char)*c < 0x20)
+            *c = ' ';
+}
+
+static enum attn_status draw_one(const struct attn_figure *figure, const char *scripts,
+                                 const char *folder, struct attn_error *err)
+{
+    char settings[ATTN_PLOT_NAME + 8], style[PATH_MAX], script[PATH_MAX], words[WORDS];
+    char set_terminal[FORMATS][32], program[] = "gnuplot", plain[] = "-d", run_text[] = "-e";
+    (void)snprintf(settings, sizeof settings, "%s.set", figure->name);
+    (void)snprintf(style, sizeof style, "%s/style.gp", scripts);
+    (void)snprintf(script, sizeof script, "%s/%s.gp", scripts, figure->script);
+    /* -d: the user's own ~/.gnuplot stays out of it. */
+    char *argv[3 + 4 * FORMATS + 1] = {program, plain, settings};
+    int n = 3;
+    for (int f = 0; f < FORMATS; f++) {
+        (void)snprintf(set_terminal[f], sizeof set_terminal[f], "terminal = '%s'", format[f]);
+        argv[n++] = run_text;
+        argv[n++] = set_terminal[f];
+        argv[n++] = style;
+        argv[n++] = script;
+        char old[PATH_MAX];
+        (void)snprintf(old, sizeof old, "%s/%s.%s", folder, figure->name, format[f]);
+        (void)unlink(old); /* so that what is found afterwards is new */
+    }
+    int status = run(argv, folder, words);
+    flatten(words);
+    if (status == 127)
+        return attn_fail(err, ATTN_EINTERNAL, "gnuplot is not installed");
+    if (status != 0)
+        return attn_fail(err, ATTN_EINTERNAL, "gnuplot failed on figure %s: %.300s", figure->name,
+                         words);
+    for (int f = 0; f < FORMATS; f++)
+        if (!is_written(folder, figure->name, format[f]))
+            return attn_fail(err, ATTN_EINTERNAL, "gnuplot did not write %s.%s: %.300s",
+                             figure->name, format[f], words);
+    return ATTN_OK;
+}
+
+enum attn_status attn_draw(const struct attn_figures *figures, const char *scripts,
+                           const char *folder, struct attn_error *err)
+{
+    enum attn_status status = ATTN_OK;
+    for (int f = 0; status == ATTN_OK && f < figures->n; f++)
+        if (figures->figure[f].omitted[0] == '\0')
+            status = draw_one(&figures->figure[f], scripts, folder, err);
+    return status;
+}

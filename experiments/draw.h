@@ -1,0 +1,21 @@
+/* Running gnuplot. */
+#ifndef EXPERIMENTS_DRAW_H
+#define EXPERIMENTS_DRAW_H
+
+#include <stddef.h>
+
+#include "experiments/figures.h"
+
+/* Can gnuplot be started? */
+int attn_draw_possible(void);
+
+/* The folder of the gnuplot scripts: ./plots, or plots beside or above the running program.
+ * Returns 0, and an absolute path, or -1. */
+int attn_draw_scripts(char *path, size_t size);
+
+/* Draw every figure that is not omitted: FOLDER/NAME.svg, .png and .pdf from NAME.set and
+ * NAME.dat.  EINTERNAL with gnuplot's own words when it fails. */
+enum attn_status attn_draw(const struct attn_figures *figures, const char *scripts,
+                           const char *folder, struct attn_error *err);
+
+#endif

@@ -1,0 +1,159 @@
+/* Figures against the sequence length: memory, time, error. */
+#include <math.h>
+
+#include "experiments/figure_fill.h"
+
+static const double none = (double)NAN; /* the macro is a float */
+
+static const char fit_text[] = "Numbers at the curves: log-log slope with its 95 % interval, "
+                               "fitted to the points with L >= (largest L of the curve) / 8.";
+
+enum attn_status attn_fill_memory(const struct attn_slice *slice,
+                                  const struct attn_figure_machine *machine, struct attn_plot *plot,
+                                  struct attn_figure *figure, struct attn_error *err)
+{
+    static const char *const column[] = {"priced_bytes", "ledger_bytes", "resident_bytes"};
+    int place[2];
+    enum attn_status status = ATTN_OK;
+    figure->caption =
+        "Bytes beyond inputs and outputs. Line: the price, from a formula, without running. Filled "
+        "marker: the ledger, which counts every buffer that the implementation takes. Open marker: "
+        "growth of the resident set (VmHWM) of a fresh process. For sequence-parallel "
+        "implementations the curve is of the fullest rank; all simulated ranks live in one "
+        "process, so their resident sets cannot be told apart and are compared in the table.";
+    attn_fill_columns(plot, 3, column);
+    attn_fill_words(plot, "Peak extra memory against sequence length", "sequence length L (tokens)",
+                    "peak extra memory of a process or rank");
+    plot->x_axis = ATTN_AXIS_LENGTH;
+    plot->y_axis = ATTN_AXIS_BYTES;
+    (void)snprintf(
+        plot->key_extra, sizeof plot->key_extra,
+        "Line: priced. Filled: ledger. Open: resident, of a fresh process (one rank). %s",
+        fit_text);
+    attn_fill_passes(slice, plot, place);
+    double largest = 0;
+    for (int64_t s = 0; status == ATTN_OK && s < slice->n; s++) {
+        const struct attn_row *row = slice->row[s];
+        const struct attn_point *p = row->point;
+        if (row->status != ATTN_POINT_OK)
+            continue;
+        double y[] = {attn_fill_bytes(row->priced), attn_fill_bytes(row->ledger),
+                      p->ranks == 1 ? attn_fill_bytes(row->resident) : none};
+        largest = fmax(largest, (double)row->ledger);
+        status = attn_plot_add(plot, place[p->c.pass], attn_plot_series(plot, p->spec, row->impl),
+                               (double)p->c.n_query, y, err);
+    }
+    if (machine->memory_bytes > 0 && (double)machine->memory_bytes < 8 * largest) {
+        plot->line = (double)machine->memory_bytes;
+        (void)snprintf(plot->line_text, sizeof plot->line_text, "memory of this machine");
+    }
+    return status == ATTN_OK ? attn_plot_fit(plot, 1, err) : status;
+}
+
+enum attn_status attn_fill_time(const struct attn_slice *slice,
+                                const struct attn_figure_machine *machine, struct attn_plot *plot,
+                                struct attn_figure *figure, struct attn_error *err)
+{
+    static const char *const column[] = {"median_s", "fastest_s", "slowest_s"};
+    int place[2];
+    enum attn_status status = ATTN_OK;
+    (void)machine;
+    figure->caption =
+        "Marker: the median over the rounds, each a fresh process, of the median call. Bar: the "
+        "fastest and the slowest round. Sequence-parallel implementations run their simulated "
+        "ranks as threads that share the cores; their curve is the CPU time of the slowest rank "
+        "and says nothing about parallel wall time.";
+    attn_fill_columns(plot, 3, column);
+    attn_fill_words(plot, "Time of one call against sequence length", "sequence length L (tokens)",
+                    "time of one call, one thread");
+    plot->x_axis = ATTN_AXIS_LENGTH;
+    plot->y_axis = ATTN_AXIS_SECONDS;
+    (void)snprintf(plot->key_extra, sizeof plot->key_extra,
+                   "Marker: median of the rounds. Bar: fastest and slowest round. %s", fit_text);
+    attn_fill_passes(slice, plot, place);
+    for (int64_t s = 0; status == ATTN_OK && s < slice->n; s++) {
+        const struct attn_row *row = slice->row[s];
+        const struct attn_point *p = row->point;
+        if (row->time.n == 0)
+            continue;
+        char label[160];
+        (void)snprintf(label, sizeof label, "%s%s", p->spec,
+                       p->ranks > 1 ? " (CPU s of its slowest rank)" : "");
+        double y[] = {row->time.median, row->time.min, row->time.max};
+        status = attn_plot_add(plot, place[p->c.pass], attn_plot_series(plot, label, row->impl),
+                               (double)p->c.n_query, y, err);
+    }
+    return status == ATTN_OK ? attn_plot_fit(plot, 0, err) : status;
+}
+
+/* Panels of the outputs that were compared; where records do not tell them apart, one for all. */
+static int add_output_panels(const struct attn_slice *slice, struct attn_plot *plot,
+                             int place[ATTN_OUTPUTS])
+{
+    static const char *const title[ATTN_OUTPUTS] = {
+        "O", "LSE", "dQ (backward)", "dK (backward)", "dV (backward)", "dBias (backward)"};
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        place[o] = -1;
+        for (int64_t s = 0; s < slice->n && place[o] < 0; s++)
+            if (!isnan(slice->row[s]->output[o])) {
+                place[o] = plot->n_panels;
+                (void)snprintf(plot->panel[plot->n_panels++], sizeof plot->panel[0], "%s",
+                               title[o]);
+            }
+    }
+    if (plot->n_panels > 0)
+        return 0;
+    (void)snprintf(plot->panel[plot->n_panels++], sizeof plot->panel[0],
+                   "worst of all outputs, both passes");
+    return 1;
+}
+
+/* An error that is exactly 0 has no logarithm: it is drawn at this floor. */
+static const double error_floor = 1e-4;
+
+static double drawn_ratio(double ratio)
+{
+    if (isnan(ratio))
+        return none;
+    return ratio > error_floor ? fmin(ratio, 1e6) : error_floor;
+}
+
+enum attn_status attn_fill_error(const struct attn_slice *slice,
+                                 const struct attn_figure_machine *machine, struct attn_plot *plot,
+                                 struct attn_figure *figure, struct attn_error *err)
+{
+    static const char *const column[] = {"error_over_bound"};
+    int place[ATTN_OUTPUTS];
+    enum attn_status status = ATTN_OK;
+    (void)machine;
+    figure->caption =
+        "Every compared element of every output has a bound of its own, derived from the standard "
+        "model of rounding; drawn is the largest error divided by its bound, over all rounds. "
+        "Above 1 the result is wrong. O and LSE are judged in both passes, and the worse one is "
+        "drawn. Beyond the length named by the plan a sample of rows and keys is compared.";
+    attn_fill_columns(plot, 1, column);
+    attn_fill_words(plot, "Largest error over its bound, against sequence length",
+                    "sequence length L (tokens)", "largest error / bound");
+    plot->x_axis = ATTN_AXIS_LENGTH;
+    plot->y_axis = ATTN_AXIS_RATIO;
+    plot->line = 1;
+    (void)snprintf(plot->line_text, sizeof plot->line_text, "the bound");
+    int together = add_output_panels(slice, plot, place);
+    int floored = 0;
+    for (int64_t s = 0; status == ATTN_OK && s < slice->n; s++) {
+        const struct attn_row *row = slice->row[s];
+        int series = isnan(row->worst) ? -1 : attn_plot_series(plot, row->point->spec, row->impl);
+        for (int o = 0; status == ATTN_OK && o < (together ? 1 : ATTN_OUTPUTS); o++) {
+            double ratio = together ? row->worst : row->output[o];
+            double y = drawn_ratio(ratio);
+            floored |= ratio <= error_floor;
+            if (!isnan(y))
+                status = attn_plot_add(plot, together ? 0 : place[o], series,
+                                       (double)row->point->c.n_query, &y, err);
+        }
+    }
+    if (floored)
+        (void)snprintf(plot->key_extra, sizeof plot->key_extra,
+                       "Ratios of %g and less, also 0, are drawn at %g.", error_floor, error_floor);
+    return status;
+}

@@ -1,0 +1,310 @@
+/* See job.h: files, metadata and flags become one problem. */
+#include "experiments/job.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/cli.h"
+#include "tests/harness/fileio.h"
+
+const char *attn_job_input_name(enum attn_job_input input)
+{
+    static const char *const name[ATTN_JOB_INPUTS] = {"q",    "k",        "v",   "do",
+                                                      "bias", "key_mask", "dlse"};
+    return (unsigned)input < ATTN_JOB_INPUTS ? name[input] : "unknown";
+}
+
+void attn_job_note(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fputs("attnlab run: note: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+}
+
+/* ---- files -------------------------------------------------------------------------------- */
+
+static enum attn_status open_all(struct attn_job *job, struct attn_error *err)
+{
+    struct attn_file *file = &job->file[0];
+    enum attn_status status = attn_file_open(job->request->input, file, err);
+    if (status != ATTN_OK)
+        return status;
+    job->n_files = 1;
+    for (int i = 0; i < ATTN_JOB_INPUTS; i++) {
+        job->input[i] = attn_file_find(file, attn_job_input_name((enum attn_job_input)i));
+        job->from[i] = file;
+    }
+    for (int o = 0; o < ATTN_DBIAS; o++)
+        job->stored[o] = attn_file_find(file, attn_output_name((enum attn_output)o));
+    return ATTN_OK;
+}
+
+static enum attn_status open_each(struct attn_job *job, struct attn_error *err)
+{
+    for (int i = 0; i < ATTN_JOB_INPUTS; i++) {
+        struct attn_file *file = &job->file[job->n_files];
+        if (job->request->file[i] == NULL)
+            continue;
+        enum attn_status status = attn_file_open(job->request->file[i], file, err);
+        if (status != ATTN_OK)
+            return status;
+        job->n_files++;
+        if (file->n_tensors != 1)
+            return attn_fault(err, ATTN_EINVAL, file->path,
+                              "holds %d tensors; --%s takes a file with one (--input takes many)",
+                              file->n_tensors, attn_job_input_name((enum attn_job_input)i));
+        job->input[i] = &file->tensor[0];
+        job->from[i] = file;
+    }
+    return ATTN_OK;
+}
+
+static enum attn_status find_inputs(struct attn_job *job, struct attn_error *err)
+{
+    enum attn_status status =
+        job->request->input != NULL ? open_all(job, err) : open_each(job, err);
+    for (int i = ATTN_JOB_Q; i <= ATTN_JOB_V && status == ATTN_OK; i++)
+        if (job->input[i] == NULL)
+            status = attn_fault(err, ATTN_EINVAL, job->file[0].path,
+                                "has no tensor '%s': q, k and v are needed",
+                                attn_job_input_name((enum attn_job_input)i));
+    return status;
+}
+
+/* ---- settings ----------------------------------------------------------------------------- */
+
+enum attn_status attn_job_metadata(const struct attn_job *job, const char *key, const char **value,
+                                   struct attn_error *err)
+{
+    const char *path = NULL;
+    *value = NULL;
+    for (int f = 0; f < job->n_files; f++) {
+        const char *text = attn_file_metadata(&job->file[f], key);
+        if (text == NULL)
+            continue;
+        if (*value != NULL && strcmp(*value, text) != 0)
+            return attn_fault(err, ATTN_EINVAL, job->file[f].path,
+                              "metadata %s=%.40s contradicts %s=%.40s of %.80s: say --%s", key,
+                              text, key, *value, path, key);
+        *value = text;
+        path = job->file[f].path;
+    }
+    return ATTN_OK;
+}
+
+enum attn_status attn_job_setting(const struct attn_job *job, const char *key, const char *flag,
+                                  const char **value, struct attn_error *err)
+{
+    const char *said;
+    double a, b;
+    if (flag == NULL)
+        return attn_job_metadata(job, key, value, err);
+    *value = flag;
+    for (int f = 0; f < job->n_files; f++) {
+        said = attn_file_metadata(&job->file[f], key);
+        if (said == NULL || strcmp(said, flag) == 0 ||
+            (attn_cli_double(said, &a) && attn_cli_double(flag, &b) && a == b))
+            continue;
+        attn_job_note("--%s %s instead of %s=%.80s in %s", key, flag, key, said, job->file[f].path);
+    }
+    return ATTN_OK;
+}
+
+static enum attn_status read_number(const struct attn_job *job, const char *key, const char *flag,
+                                    int *given, double *number, struct attn_error *err)
+{
+    const char *text;
+    enum attn_status status = attn_job_setting(job, key, flag, &text, err);
+    *given = status == ATTN_OK && text != NULL;
+    if (*given && !(attn_cli_double(text, number) && isfinite(*number)))
+        return attn_fail(err, ATTN_EINVAL, "%s '%.40s': a finite number was expected", key, text);
+    return status;
+}
+
+static enum attn_status set_numbers(struct attn_job *job, struct attn_error *err)
+{
+    struct attn_problem *p = &job->problem;
+    int given;
+    enum attn_status status =
+        read_number(job, "scale", job->request->scale, &given, &p->scale, err);
+    if (status == ATTN_OK && !given) {
+        p->scale = p->d_key > 0 ? 1 / sqrt((double)p->d_key) : 1;
+        attn_job_note("no scale was said: 1/sqrt(d) = %.17g", p->scale);
+    }
+    if (status == ATTN_OK)
+        status = read_number(job, "softcap", job->request->softcap, &given, &p->softcap, err);
+    return status;
+}
+
+static enum attn_status set_layout(struct attn_job *job, struct attn_error *err)
+{
+    const char *text, *flag = job->request->layout;
+    if (flag != NULL && strcmp(flag, "BHLD") != 0 && strcmp(flag, "BLHD") != 0)
+        return attn_fail(err, ATTN_EINVAL, "--layout '%.40s': BHLD and BLHD exist", flag);
+    if (flag != NULL)
+        flag = strcmp(flag, "BLHD") == 0 ? "B,L,H,d" : "B,H,L,d";
+    enum attn_status status = attn_job_setting(job, "layout", flag, &text, err);
+    if (status != ATTN_OK)
+        return status;
+    if (text == NULL)
+        text = "B,H,L,d";
+    job->blhd = strcmp(text, "B,L,H,d") == 0;
+    if (!job->blhd && strcmp(text, "B,H,L,d") != 0)
+        return attn_fail(err, ATTN_EINVAL,
+                         "metadata layout '%.40s': 'B,H,L,d' and 'B,L,H,d' are understood (or say "
+                         "--layout)",
+                         text);
+    return ATTN_OK;
+}
+
+static enum attn_status set_pass(struct attn_job *job, struct attn_error *err)
+{
+    const char *text = job->request->pass;
+    int has_do = job->input[ATTN_JOB_DO] != NULL;
+    job->pass = has_do ? ATTN_BACKWARD : ATTN_FORWARD;
+    if (text == NULL)
+        return ATTN_OK;
+    if (strcmp(text, "fwd") != 0 && strcmp(text, "bwd") != 0)
+        return attn_fail(err, ATTN_EINVAL, "--pass '%.40s': fwd and bwd exist", text);
+    job->pass = strcmp(text, "bwd") == 0 ? ATTN_BACKWARD : ATTN_FORWARD;
+    if (job->pass == ATTN_BACKWARD && !has_do)
+        return attn_fail(err, ATTN_EINVAL,
+                         "--pass bwd needs the gradient of O: a tensor 'do', or --do FILE");
+    return ATTN_OK;
+}
+
+/* ---- ALiBi -------------------------------------------------------------------------------- */
+
+static enum attn_status read_slopes(struct attn_job *job, const char *text, struct attn_error *err)
+{
+    int64_t heads = job->problem.heads, n = 0;
+    job->slope = calloc((size_t)heads + 1, sizeof *job->slope);
+    if (job->slope == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for %lld slopes", (long long)heads);
+    for (const char *at = text;; at++) {
+        char number[64];
+        size_t length = strcspn(at, ",");
+        double slope;
+        snprintf(number, sizeof number, "%.*s", length < 63 ? (int)length : 63, at);
+        if (!(attn_cli_double(number, &slope) && isfinite(slope)))
+            return attn_fail(err, ATTN_EINVAL, "alibi: '%.40s' is not a finite slope", number);
+        if (n < heads)
+            job->slope[n] = slope;
+        n++;
+        at += length;
+        if (*at == '\0')
+            break;
+    }
+    if (n != heads)
+        return attn_fail(err, ATTN_EINVAL, "alibi has %lld slopes: one for each of %lld heads",
+                         (long long)n, (long long)heads);
+    return ATTN_OK;
+}
+
+static enum attn_status read_align(const struct attn_job *job, const char *text, int64_t *offset,
+                                   struct attn_error *err)
+{
+    const struct attn_problem *p = &job->problem;
+    int64_t bottom_right = p->n_key - p->n_query;
+    if (text == NULL && bottom_right != 0)
+        return attn_fail(err, ATTN_EINVAL,
+                         "ALiBi with Lq = %lld and Lk = %lld: say --alibi-align tl (query 0 at key "
+                         "0), br (last at last), or an offset such as +3",
+                         (long long)p->n_query, (long long)p->n_key);
+    if (text == NULL || strcmp(text, "tl") == 0)
+        *offset = 0;
+    else if (strcmp(text, "br") == 0)
+        *offset = bottom_right;
+    else if ((text[0] != '+' && text[0] != '-') ||
+             !attn_cli_int(text + 1, 0, INT64_MAX / 4, offset))
+        return attn_fail(err, ATTN_EINVAL,
+                         "alibi-align '%.40s': tl, br, or a signed offset such as +3", text);
+    else if (text[0] == '-')
+        *offset = -*offset;
+    return ATTN_OK;
+}
+
+static enum attn_status set_bias(struct attn_job *job, struct attn_error *err)
+{
+    const char *align;
+    struct attn_bias *bias = &job->problem.bias;
+    enum attn_status status = attn_job_setting(job, "alibi", job->request->alibi, &job->alibi, err);
+    if (status == ATTN_OK)
+        status = attn_job_setting(job, "alibi-align", job->request->alibi_align, &align, err);
+    if (status != ATTN_OK)
+        return status;
+    if (job->alibi == NULL && align != NULL)
+        return attn_fail(err, ATTN_EINVAL, "alibi-align without alibi: say --alibi SLOPE,...");
+    if (job->alibi != NULL && job->input[ATTN_JOB_BIAS] != NULL)
+        return attn_fail(err, ATTN_EINVAL,
+                         "a bias tensor and ALiBi together: one of them; add ALiBi to the tensor");
+    if (job->input[ATTN_JOB_BIAS] != NULL) {
+        bias->kind = ATTN_BIAS_TENSOR; /* its data are not there yet: attn_job_run */
+        bias->tensor = attn_job_bias_view(job->input[ATTN_JOB_BIAS]);
+        return ATTN_OK;
+    }
+    if (job->alibi == NULL)
+        return ATTN_OK;
+    status = read_slopes(job, job->alibi, err);
+    if (status == ATTN_OK)
+        status = read_align(job, align, &bias->offset, err);
+    bias->kind = ATTN_BIAS_ALIBI;
+    bias->slope = job->slope;
+    return status;
+}
+
+/* ---- all of it ---------------------------------------------------------------------------- */
+
+/* Tensors of --input that had no part: a misspelt name must not pass in silence. */
+static void note_unused(const struct attn_job *job)
+{
+    const struct attn_file *file = &job->file[0];
+    for (int t = 0; job->request->input != NULL && t < file->n_tensors; t++) {
+        const struct attn_file_tensor *tensor = &file->tensor[t];
+        int used = 0;
+        for (int i = 0; i < ATTN_JOB_INPUTS; i++)
+            used |= job->input[i] == tensor && i != ATTN_JOB_KEY_MASK;
+        for (int o = 0; o < ATTN_OUTPUTS; o++)
+            used |= job->stored[o] == tensor;
+        for (int n = 0; n < job->n_named; n++)
+            used |= job->named[n] == tensor;
+        if (!used)
+            attn_job_note("tensor '%.40s' of %s is not used", tensor->name, file->path);
+    }
+}
+
+enum attn_status attn_job_open(const struct attn_request *request, struct attn_job *job,
+                               struct attn_error *err)
+{
+    enum attn_status status;
+    memset(job, 0, sizeof *job);
+    job->request = request;
+    if ((status = attn_spec_parse(request->spec, &job->spec, err)) != ATTN_OK ||
+        (status = find_inputs(job, err)) != ATTN_OK || (status = set_layout(job, err)) != ATTN_OK ||
+        (status = set_pass(job, err)) != ATTN_OK ||
+        (status = attn_job_shapes(job, err)) != ATTN_OK ||
+        (status = set_numbers(job, err)) != ATTN_OK || (status = set_bias(job, err)) != ATTN_OK ||
+        (status = attn_problem_check(&job->problem, err)) != ATTN_OK ||
+        (status = attn_job_mask(job, err)) != ATTN_OK)
+        return status;
+    note_unused(job);
+    return ATTN_OK;
+}
+
+void attn_job_close(struct attn_job *job)
+{
+    attn_mask_free(job->mask);
+    for (int f = 0; f < job->n_files; f++)
+        attn_file_close(&job->file[f]);
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        free(job->output[o].data);
+    free(job->mask_text);
+    free(job->slope);
+    memset(job, 0, sizeof *job);
+}

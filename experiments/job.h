@@ -1,0 +1,110 @@
+/* One attention problem whose tensors are in files: what `attnlab run` works on.
+ *
+ * job.c turns files, their metadata and flags into a problem, and reads headers only (and the
+ * tensors that a mask names); job_shape.c says what shape each tensor must have; job_run.c prices,
+ * loads, computes and writes; job_compare.c judges.  Failures are statuses with one line; what a
+ * caller should know although it is no failure goes to stderr as a note.
+ */
+#ifndef EXPERIMENTS_JOB_H
+#define EXPERIMENTS_JOB_H
+
+#include "optimized/registry.h"
+#include "ref/mask.h"
+#include "tests/harness/bound.h"
+#include "tests/harness/files.h"
+
+enum attn_job_input {
+    ATTN_JOB_Q,
+    ATTN_JOB_K,
+    ATTN_JOB_V,
+    ATTN_JOB_DO,
+    ATTN_JOB_BIAS,
+    ATTN_JOB_KEY_MASK,
+    ATTN_JOB_DLSE, /* from --input only */
+    ATTN_JOB_INPUTS
+};
+const char *attn_job_input_name(enum attn_job_input input); /* "q", "key_mask", ... */
+
+/* The flags as they were written; NULL: not given. */
+struct attn_request {
+    const char *spec, *input, *file[ATTN_JOB_INPUTS];
+    const char *mask, *scale, *softcap, *alibi, *alibi_align, *layout, *pass;
+    const char *out, *format;
+    int compare;
+};
+
+enum { ATTN_JOB_NAMED = 16 }; /* tensors that one mask may name */
+
+struct attn_job {
+    const struct attn_request *request; /* borrowed */
+    struct attn_spec spec;
+    struct attn_file file[ATTN_JOB_INPUTS]; /* one, or one for each input */
+    int n_files;
+    struct attn_file_tensor *input[ATTN_JOB_INPUTS];      /* into the files; NULL: absent */
+    struct attn_file *from[ATTN_JOB_INPUTS];              /* where each is */
+    struct attn_file_tensor *stored[ATTN_OUTPUTS];        /* results that the file holds */
+    const struct attn_file_tensor *named[ATTN_JOB_NAMED]; /* by the mask */
+    int n_named;
+    int n_axes; /* of q: 4, 3 (no batch) or 2 (no heads either) */
+    int blhd;   /* [B,L,H,d] instead of [B,H,L,d] */
+    enum attn_pass pass;
+    struct attn_problem problem;
+    struct attn_mask *mask;
+    char *mask_text;
+    double *slope;                                /* ALiBi, [H] */
+    const char *alibi;                            /* the text they came from */
+    struct attn_file_tensor output[ATTN_OUTPUTS]; /* after attn_job_run; data == NULL: none */
+};
+
+/* job.c: open the files, settle every question.  Whatever is returned, attn_job_close is due. */
+enum attn_status attn_job_open(const struct attn_request *request, struct attn_job *job,
+                               struct attn_error *err);
+void attn_job_close(struct attn_job *job);
+
+/* "attnlab run: note: ..." to stderr. */
+void attn_job_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* job_mask.c: which mask, from flag, metadata and key_mask; loads the tensors that it names. */
+enum attn_status attn_job_mask(struct attn_job *job, struct attn_error *err);
+
+/* The flag, else the metadata of that key; NULL: neither.  EINVAL: two files contradict. */
+enum attn_status attn_job_setting(const struct attn_job *job, const char *key, const char *flag,
+                                  const char **value, struct attn_error *err);
+enum attn_status attn_job_metadata(const struct attn_job *job, const char *key, const char **value,
+                                   struct attn_error *err);
+
+/* job_shape.c: extents of the problem from q, k, v; then of every other tensor against it. */
+enum attn_status attn_job_shapes(struct attn_job *job, struct attn_error *err);
+
+/* name, dtype, extents and bytes of an output; logical extents b, h, row, feature. */
+void attn_job_output_shape(const struct attn_job *job, enum attn_output output,
+                           struct attn_file_tensor *tensor);
+
+/* A tensor with axes as this job has them; lse has no feature axis and is [B,H,L] in any layout. */
+struct attn_view attn_job_view(const struct attn_job *job, const struct attn_file_tensor *tensor,
+                               int is_lse);
+struct attn_cview attn_job_cview(const struct attn_job *job, const struct attn_file_tensor *tensor,
+                                 int is_lse);
+
+/* The bias as [B,H,Lq,Lk], stride 0 where it is broadcast. */
+struct attn_cview attn_job_bias_view(const struct attn_file_tensor *tensor);
+
+/* job_run.c.  ENOMEM: with the price, the largest buffers and what there is. */
+enum attn_status attn_job_price(const struct attn_job *job, struct attn_error *err);
+enum attn_status attn_job_run(struct attn_job *job, struct attn_error *err);
+
+/* The folder of the request exists afterwards; its parent must exist before. */
+enum attn_status attn_job_folder(const struct attn_job *job, struct attn_error *err);
+
+/* Write result.safetensors, or one .npy for each output, into that folder. */
+enum attn_status attn_job_write(const struct attn_job *job, struct attn_error *err);
+
+/* job_compare.c: rows and keys that are compared: all up to 2048, else 64 that the hash chooses. */
+enum { ATTN_JOB_ALL = 2048, ATTN_JOB_SAMPLE = 64 };
+int64_t attn_job_compared(int64_t n);
+
+/* Print the table of errors to stdout.  *agrees: every output of the job and of the file is within
+ * its bounds. */
+enum attn_status attn_job_compare(const struct attn_job *job, int *agrees, struct attn_error *err);
+
+#endif

@@ -1,0 +1,236 @@
+#include "experiments/summary.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "optimized/registry.h"
+
+static const double none = (double)NAN; /* the macro is a float */
+
+int attn_group_is(const char *group, const char *word)
+{
+    size_t n = strlen(word);
+    return strncmp(group, word, n) == 0 && (group[n] == '\0' || group[n] == '-');
+}
+
+void attn_spec_without_ranks(const char *spec, char text[128])
+{
+    size_t n = 0;
+    const char *colon = strchr(spec, ':');
+    size_t name = colon != NULL ? (size_t)(colon - spec) : strlen(spec);
+    char join = ':';
+    for (; n < name && n < 127; n++)
+        text[n] = spec[n];
+    for (const char *option = colon; option != NULL; option = strchr(option, ',')) {
+        option++;
+        size_t size = strcspn(option, ",");
+        if (strncmp(option, "ranks=", 6) != 0 && n + 1 + size < 128) {
+            text[n++] = join;
+            memcpy(text + n, option, size);
+            n += size;
+            join = ',';
+        }
+    }
+    text[n] = '\0';
+}
+
+/* ---- order --------------------------------------------------------------------------------- */
+
+/* A record on its way into a row: with the keys of the order that are not in the point. */
+struct entry {
+    const struct attn_point *point;
+    int64_t group; /* index of the first record of the group */
+    int impl;
+};
+
+static int compare_int(int64_t a, int64_t b)
+{
+    return (a > b) - (a < b);
+}
+
+static int compare_double(double a, double b)
+{
+    return (a > b) - (a < b);
+}
+
+/* The row that a record belongs to: 0 when a and b share it. */
+static int compare_rows(const struct entry *a, const struct entry *b)
+{
+    const struct attn_point *p = a->point, *q = b->point;
+    int order = compare_int(a->group, b->group);
+    order = order != 0 ? order : compare_int(a->impl, b->impl);
+    char spec_a[128], spec_b[128];
+    attn_spec_without_ranks(p->spec, spec_a);
+    attn_spec_without_ranks(q->spec, spec_b);
+    order = order != 0 ? order : strcmp(spec_a, spec_b);
+    order = order != 0 ? order : compare_int(p->c.pass, q->c.pass);
+    order = order != 0 ? order : compare_int(p->c.n_query, q->c.n_query);
+    order = order != 0 ? order : compare_int(p->ranks, q->ranks);
+    order = order != 0 ? order : compare_double(p->density, q->density);
+    order = order != 0 ? order : strcmp(p->spec, q->spec);
+    return order != 0 ? order : strcmp(p->text, q->text);
+}
+
+static int compare_entries(const void *a, const void *b)
+{
+    const struct entry *p = a, *q = b;
+    int order = compare_rows(p, q);
+    return order != 0 ? order : compare_int(p->point->round, q->point->round);
+}
+
+/* Place of an implementation in the registry; names that it lacks come after, as first met. */
+static int place_of(const struct attn_point *points, int64_t n, const char *impl)
+{
+    int count = attn_impl_count();
+    for (int place = 0; place < count; place++)
+        if (strcmp(attn_impl_at(place)->name, impl) == 0)
+            return place;
+    for (int64_t s = 0; s < n; s++) {
+        if (strcmp(points[s].impl, impl) == 0)
+            return count;
+        int64_t before = 0;
+        while (strcmp(points[before].impl, points[s].impl) != 0)
+            before++;
+        count += before == s && attn_impl_find(points[s].impl) == NULL;
+    }
+    return count;
+}
+
+/* ---- folding ------------------------------------------------------------------------------- */
+
+/* Seconds of one call in one process; NaN when the record has none. */
+static double seconds_of(const struct attn_point *p)
+{
+    if (p->ranks > 1)
+        return p->cpu_max_s;
+    double time[ATTN_RECORD_TIMES];
+    int n = p->n_times < ATTN_RECORD_TIMES ? p->n_times : ATTN_RECORD_TIMES;
+    if (n <= 0)
+        return p->cold_s;
+    memcpy(time, p->time_s, (size_t)n * sizeof time[0]);
+    struct attn_spread spread;
+    attn_stats_spread(time, n, &spread);
+    return spread.median;
+}
+
+static double larger(double a, double b)
+{
+    return isnan(a) || b > a ? b : a;
+}
+
+/* A ratio that is no number failed in the worst way; JSON has null for it. */
+static double ratio_of(const struct attn_point *p)
+{
+    return isnan(p->worst) && p->status == ATTN_POINT_WRONG ? (double)INFINITY : p->worst;
+}
+
+static void fold_errors(struct attn_row *row, const struct attn_point *p)
+{
+    double worst = ratio_of(p);
+    if (!isnan(worst) && (isnan(row->worst) || worst > row->worst)) {
+        row->worst = worst;
+        memcpy(row->worst_output, p->worst_output, sizeof row->worst_output);
+    }
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        row->output[o] = larger(row->output[o], p->output_worst[o]);
+}
+
+static void fold_status(struct attn_row *row, const struct attn_point *p)
+{
+    row->rounds++;
+    row->good += p->status == ATTN_POINT_OK;
+    if (row->point == NULL || (p->status == ATTN_POINT_OK && row->good == 1))
+        row->point = p;
+    if (p->status == ATTN_POINT_WRONG || row->status == ATTN_POINT_WRONG)
+        row->status = ATTN_POINT_WRONG;
+    else
+        row->status = row->good > 0 ? ATTN_POINT_OK : row->point->status;
+}
+
+static int is_time(double seconds)
+{
+    return isfinite(seconds) && seconds > 0;
+}
+
+/* The rounds first[0..n) of one row; scratch has room for 2n numbers. */
+static void fold(const struct entry *first, int64_t n, double *scratch, struct attn_row *row)
+{
+    double *time = scratch, *resident = scratch + n;
+    int n_times = 0, n_resident = 0;
+    *row = (struct attn_row){.impl = first->impl,
+                             .priced = -1,
+                             .ledger = -1,
+                             .process = -1,
+                             .resident = -1,
+                             .worst = none};
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        row->output[o] = none;
+    for (int64_t s = 0; s < n; s++) {
+        const struct attn_point *p = first[s].point;
+        fold_status(row, p);
+        fold_errors(row, p);
+        row->priced = p->priced_bytes > row->priced ? p->priced_bytes : row->priced;
+        if (p->status != ATTN_POINT_OK)
+            continue;
+        row->ledger = p->ledger_bytes > row->ledger ? p->ledger_bytes : row->ledger;
+        row->process =
+            p->process_ledger_bytes > row->process ? p->process_ledger_bytes : row->process;
+        if (is_time(seconds_of(p)))
+            time[n_times++] = seconds_of(p);
+        if (p->resident_bytes >= 0)
+            resident[n_resident++] = (double)p->resident_bytes;
+    }
+    if (row->status == ATTN_POINT_WRONG)
+        n_times = 0; /* a wrong result has no time */
+    attn_stats_spread(time, n_times, &row->time);
+    (void)attn_stats_bootstrap_median(time, n_times, 2000, 1, 0.95, &row->time_interval);
+    struct attn_spread spread;
+    attn_stats_spread(resident, n_resident, &spread);
+    if (n_resident > 0)
+        row->resident = (int64_t)spread.median;
+}
+
+static void enter(const struct attn_point *points, int64_t n, struct entry *entry)
+{
+    for (int64_t s = 0; s < n; s++) {
+        int64_t group = 0;
+        while (strcmp(points[group].group, points[s].group) != 0)
+            group++;
+        entry[s] = (struct entry){&points[s], group, place_of(points, n, points[s].impl)};
+    }
+    qsort(entry, (size_t)n, sizeof *entry, compare_entries);
+}
+
+enum attn_status attn_summary_make(const struct attn_point *points, int64_t n,
+                                   struct attn_summary *summary, struct attn_error *err)
+{
+    *summary = (struct attn_summary){NULL, 0};
+    if (n == 0)
+        return ATTN_OK;
+    struct entry *entry = malloc((size_t)n * sizeof *entry);
+    double *scratch = malloc(2 * (size_t)n * sizeof *scratch);
+    struct attn_row *row = malloc((size_t)n * sizeof *row);
+    if (entry == NULL || scratch == NULL || row == NULL) {
+        free(entry);
+        free(scratch);
+        free(row);
+        return attn_fail(err, ATTN_ENOMEM, "no memory to summarise %lld records", (long long)n);
+    }
+    enter(points, n, entry);
+    for (int64_t s = 0, end; s < n; s = end) {
+        for (end = s + 1; end < n && compare_rows(&entry[s], &entry[end]) == 0; end++)
+            ;
+        fold(&entry[s], end - s, scratch, &row[summary->n++]);
+    }
+    summary->row = row;
+    free(entry);
+    free(scratch);
+    return ATTN_OK;
+}
+
+void attn_summary_free(struct attn_summary *summary)
+{
+    free(summary->row);
+    *summary = (struct attn_summary){NULL, 0};
+}

@@ -1,0 +1,47 @@
+/* Records folded to what figures and tables show: one row for each (group, spec, case), its
+ * rounds together. */
+#ifndef EXPERIMENTS_SUMMARY_H
+#define EXPERIMENTS_SUMMARY_H
+
+#include "experiments/record.h"
+#include "experiments/stats.h"
+
+struct attn_row {
+    const struct attn_point *point; /* the first good round, else the first record (borrowed)    */
+    int impl;                       /* place in the registry; later places for unknown names     */
+    enum attn_point_status status;  /* WRONG if any round is, else OK if any is, else point's    */
+    int rounds, good;               /* records; of which OK                                      */
+
+    /* Seconds of one call: of each good round the median of its repeats, then the spread of
+     * these.  With ranks > 1 the CPU seconds of the slowest simulated rank: its wall time means
+     * nothing, since ranks share the cores. */
+    struct attn_spread time;
+    struct attn_interval time_interval; /* 95 % bootstrap of the median; NaN for one round */
+
+    int64_t priced, ledger;      /* peak of the largest rank; -1 unknown  */
+    int64_t process, resident;   /* peak of all ranks together; median of the rounds' VmHWM
+                                       growth; -1 unknown                    */
+    double worst;                /* largest error/bound of any round; NaN: not compared       */
+    double output[ATTN_OUTPUTS]; /* the same for each output                                  */
+    char worst_output[8];
+};
+
+/* Rows sorted by group (as first met), implementation, spec, pass, length, ranks, density. */
+struct attn_summary {
+    struct attn_row *row;
+    int64_t n;
+};
+
+/* Fold n records.  Rows borrow from points, which must outlive them.  ENOMEM only. */
+enum attn_status attn_summary_make(const struct attn_point *points, int64_t n,
+                                   struct attn_summary *summary, struct attn_error *err);
+void attn_summary_free(struct attn_summary *summary);
+
+/* Does the group's name begin with the word ("length" of "length-causal")? */
+int attn_group_is(const char *group, const char *word);
+
+/* A spec without its option `ranks`: "ring:ranks=4,local=dense" gives "ring:local=dense".
+ * text has room for 128 bytes. */
+void attn_spec_without_ranks(const char *spec, char text[128]);
+
+#endif

@@ -1,0 +1,332 @@
+/* The sweep: header and calibration, round 0 from cheap to dear, the other rounds in random order.
+ * Whatever becomes of a point is a record. */
+#include "experiments/sweep.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "experiments/budget.h"
+#include "experiments/cli.h"
+#include "experiments/machine.h"
+#include "experiments/sweep_point.h"
+
+/* ---- beginning ---------------------------------------------------------------------------- */
+
+/* Price every point of the plan.  0, or an exit status. */
+static int open_courses(struct attn_sweep *sweep)
+{
+    const struct attn_plan *plan = sweep->plan;
+    sweep->course = calloc((size_t)plan->n + 1, sizeof *sweep->course);
+    sweep->done = calloc((size_t)plan->n + 1, (size_t)plan->rounds);
+    if (sweep->course == NULL || sweep->done == NULL)
+        return attn_cli_fail(sweep->options->command, ATTN_EXIT_LACKS, "no memory for %lld points",
+                             (long long)plan->n);
+    for (int64_t i = 0; i < plan->n; i++) {
+        struct attn_course *course = &sweep->course[i];
+        course->plan = &plan->point[i];
+        course->done = sweep->done + i * plan->rounds;
+        course->rounds_left = (int)plan->rounds;
+        attn_sweep_price(sweep, course);
+    }
+    return ATTN_EXIT_GOOD;
+}
+
+/* What the file holds of this build is not done again; what the budget dropped, or memory did
+ * not allow, is tried again. */
+static void resume_from(struct attn_sweep *sweep, const struct attn_point *old)
+{
+    if (strcmp(old->build, sweep->build) != 0 || old->round < 0 ||
+        old->round >= sweep->plan->rounds || old->status == ATTN_POINT_DROPPED ||
+        old->status == ATTN_POINT_TOO_BIG)
+        return;
+    for (int64_t i = 0; i < sweep->plan->n; i++) {
+        struct attn_course *course = &sweep->course[i];
+        if (strcmp(course->plan->text, old->text) != 0 ||
+            strcmp(course->plan->spec_text, old->spec) != 0 ||
+            strcmp(course->plan->group, old->group) != 0 || course->done[old->round])
+            continue;
+        course->done[old->round] = 1;
+        course->rounds_left--;
+        sweep->n_resumed++;
+        attn_sweep_keep(sweep, course, old);
+    }
+}
+
+static int resume(struct attn_sweep *sweep, const char *path)
+{
+    struct attn_point *old = NULL;
+    int64_t n = 0;
+    struct attn_error err = {ATTN_OK, ""};
+    struct stat about;
+    if (stat(path, &about) != 0 || !S_ISREG(about.st_mode)) /* nothing there to go on from */
+        return ATTN_EXIT_GOOD;
+    if (attn_record_read(path, &old, &n, NULL, &err) != ATTN_OK)
+        return attn_cli_fail(sweep->options->command, ATTN_EXIT_USAGE, "%s", err.text);
+    for (int64_t i = 0; i < n; i++)
+        resume_from(sweep, &old[i]);
+    free(old);
+    return ATTN_EXIT_GOOD;
+}
+
+/* The machine line: facts, and how this session was asked to measure. */
+static int write_machine(struct attn_sweep *sweep)
+{
+    const struct attn_plan *plan = sweep->plan;
+    json_t *line = json_object(), *facts = attn_machine_facts();
+    json_object_set_new(line, "schema", json_integer(ATTN_RECORD_SCHEMA));
+    json_object_set_new(line, "record", json_string("machine"));
+    json_object_set_new(line, "session", json_string(sweep->session));
+    json_object_set_new(line, "seed", json_integer((json_int_t)plan->seed));
+    json_object_set_new(line, "rounds", json_integer(plan->rounds));
+    json_object_set_new(line, "repeat", json_integer(plan->repeat));
+    json_object_set_new(line, "verify_all", json_integer(plan->verify_all));
+    json_object_set_new(line, "budget_s", json_real(plan->budget_s));
+    json_object_set_new(line, "timeout_s", json_real(plan->timeout_s));
+    json_object_update(line, facts);
+    char *text = json_dumps(line, JSON_COMPACT);
+    json_decref(line);
+    json_decref(facts);
+    int failed = text == NULL ? -1 : attn_record_write_text(sweep->file, text);
+    free(text);
+    return failed;
+}
+
+/* ---- the rounds --------------------------------------------------------------------------- */
+
+/* A curve grows from its small end, so that it has no holes and the last length predicts the next. */
+static int is_next_of_its_curve(const struct attn_sweep *sweep, const struct attn_course *course)
+{
+    for (int64_t i = 0; i < sweep->plan->n; i++) {
+        const struct attn_course *other = &sweep->course[i];
+        if (other->state == ATTN_WAITING && other->plan->c.n_query < course->plan->c.n_query &&
+            attn_budget_same_curve(other, course))
+            return 0;
+    }
+    return 1;
+}
+
+/* Of the next points of all curves the one that costs least; NULL when there is none. */
+static struct attn_course *cheapest(struct attn_sweep *sweep)
+{
+    struct attn_course *best = NULL;
+    for (int64_t i = 0; i < sweep->plan->n; i++) {
+        struct attn_course *course = &sweep->course[i];
+        if (course->state != ATTN_WAITING || !is_next_of_its_curve(sweep, course))
+            continue;
+        attn_budget_predict(sweep->course, sweep->plan->n, course, sweep->plan);
+        if (best == NULL || attn_budget_cost(course) < attn_budget_cost(best))
+            best = course;
+    }
+    return best;
+}
+
+/* A smaller length of the same curve that could not be done. */
+static const struct attn_course *blocked_by(const struct attn_sweep *sweep,
+                                            const struct attn_course *course)
+{
+    for (int64_t i = 0; i < sweep->plan->n; i++) {
+        const struct attn_course *other = &sweep->course[i];
+        if (other->failed && other->plan->c.n_query < course->plan->c.n_query &&
+            attn_budget_same_curve(other, course))
+            return other;
+    }
+    return NULL;
+}
+
+/* Why a waiting course cannot be begun: a status and a message, or ATTN_POINT_OK. */
+static enum attn_point_status verdict_before(struct attn_sweep *sweep, struct attn_course *course,
+                                             char message[ATTN_RECORD_TEXT])
+{
+    const struct attn_plan *plan = sweep->plan;
+    double total = attn_budget_cost(course);
+    double left =
+        plan->budget_s - attn_sweep_elapsed(sweep) - attn_budget_promised(sweep->course, plan->n);
+    int64_t available = attn_cli_memory_available();
+    const struct attn_course *smaller = blocked_by(sweep, course);
+    char price[32], need[32], have[32];
+    if (course->need > available) {
+        snprintf(message, ATTN_RECORD_TEXT,
+                 "priced at %s, with inputs and outputs %s; this machine can give %s",
+                 attn_cli_bytes(course->point.priced_bytes, price),
+                 attn_cli_bytes(course->need, need), attn_cli_bytes(available, have));
+        return ATTN_POINT_TOO_BIG;
+    }
+    if (plan->budget_s > 0 && total > left)
+        snprintf(message, ATTN_RECORD_TEXT,
+                 "its %d rounds would take about %.1f s; %.1f s of the budget of %.0f s are left",
+                 course->rounds_left, total, left > 0 ? left : 0, plan->budget_s);
+    else if (plan->timeout_s > 0 && !course->guessed && course->first_s > 2 * plan->timeout_s)
+        snprintf(message, ATTN_RECORD_TEXT,
+                 "not tried: one process would take about %.1f s; the time limit is %.3g s",
+                 course->first_s, plan->timeout_s);
+    else if (smaller != NULL)
+        snprintf(message, ATTN_RECORD_TEXT, "not tried: length %lld ended as %s",
+                 (long long)smaller->plan->c.n_query,
+                 attn_point_status_name(smaller->point.status));
+    else
+        return ATTN_POINT_OK;
+    return ATTN_POINT_DROPPED;
+}
+
+/* Round 0 of everything, the cheap before the dear.  0, or -1 when records cannot be written. */
+static int round_zero(struct attn_sweep *sweep)
+{
+    char message[ATTN_RECORD_TEXT];
+    struct attn_course *course;
+    while ((course = cheapest(sweep)) != NULL && !attn_sweep_interrupted(sweep)) {
+        enum attn_point_status status = verdict_before(sweep, course, message);
+        int failed = status == ATTN_POINT_OK ? attn_sweep_measure(sweep, course, 0)
+                                             : attn_sweep_refuse(sweep, course, 0, status, message);
+        if (failed)
+            return -1;
+    }
+    return 0;
+}
+
+/* Predictions err by some percent, and a point of which four rounds are done should not go for that. */
+static const double SLACK = 0.05;
+
+/* Before a round: while the promises exceed what is left, the dearest point goes. */
+static int keep_budget(struct attn_sweep *sweep, int round)
+{
+    const struct attn_plan *plan = sweep->plan;
+    char message[ATTN_RECORD_TEXT];
+    for (;;) {
+        double left = (1 + SLACK) * plan->budget_s - attn_sweep_elapsed(sweep);
+        double promised = attn_budget_promised(sweep->course, plan->n);
+        struct attn_course *dearest = NULL;
+        for (int64_t i = 0; i < plan->n; i++) {
+            struct attn_course *course = &sweep->course[i];
+            if (course->state == ATTN_BEGUN && course->rounds_left > 0 &&
+                (dearest == NULL || attn_budget_cost(course) > attn_budget_cost(dearest)))
+                dearest = course;
+        }
+        if (plan->budget_s <= 0 || promised <= left || dearest == NULL)
+            return 0;
+        snprintf(message, ATTN_RECORD_TEXT,
+                 "%d rounds more would take %.1f s; all points together %.1f s of the %.1f s left",
+                 dearest->rounds_left, attn_budget_cost(dearest), promised, left > 0 ? left : 0);
+        while (round < plan->rounds && dearest->done[round])
+            round++;
+        if (attn_sweep_refuse(sweep, dearest, round, ATTN_POINT_DROPPED, message) != 0)
+            return -1;
+    }
+}
+
+/* A seeded random order of all courses. */
+static void shuffle(struct attn_course **order, struct attn_sweep *sweep, int round)
+{
+    for (int64_t i = 0; i < sweep->plan->n; i++) {
+        uint64_t at =
+            attn_hash(sweep->plan->seed, (uint64_t)round, (uint64_t)i) % (uint64_t)(i + 1);
+        order[i] = order[at];
+        order[at] = &sweep->course[i];
+    }
+}
+
+/* One round of all that were begun; of round 0 only what an interrupted session left out. */
+static int next_round(struct attn_sweep *sweep, struct attn_course **order, int round)
+{
+    char when[32];
+    if (keep_budget(sweep, round) != 0)
+        return -1;
+    shuffle(order, sweep, round);
+    for (int64_t i = 0; i < sweep->plan->n && !attn_sweep_interrupted(sweep); i++)
+        if (order[i]->state == ATTN_BEGUN && !order[i]->done[round] &&
+            attn_sweep_measure(sweep, order[i], round) != 0)
+            return -1;
+    snprintf(when, sizeof when, "after round %d", round);
+    return attn_sweep_spin(sweep, when);
+}
+
+static int all_rounds(struct attn_sweep *sweep)
+{
+    struct attn_course **order = calloc((size_t)sweep->plan->n + 1, sizeof(struct attn_course *));
+    int failed = order == NULL || round_zero(sweep) != 0;
+    for (int round = 0; !failed && round < sweep->plan->rounds && !attn_sweep_interrupted(sweep);
+         round++)
+        failed = next_round(sweep, order, round);
+    int error = errno;
+    free(order);
+    errno = error;
+    return failed ? -1 : 0;
+}
+
+/* ---- ends --------------------------------------------------------------------------------- */
+
+static int list_points(struct attn_sweep *sweep)
+{
+    char bytes[32];
+    int64_t available = attn_cli_memory_available();
+    printf("%-16s %-24s %-10s %10s  %s\n", "group", "spec", "rounds", "needs", "case");
+    for (int64_t i = 0; i < sweep->plan->n; i++) {
+        const struct attn_course *course = &sweep->course[i];
+        char rounds[32];
+        snprintf(rounds, sizeof rounds, "%d of %d", course->rounds_left, (int)sweep->plan->rounds);
+        const char *what = course->state == ATTN_OUT  ? "none"
+                           : course->need > available ? "too big"
+                                                      : rounds;
+        printf("%-16s %-24s %-10s %10s  %s\n", course->plan->group, course->plan->spec_text, what,
+               attn_cli_bytes(course->need, bytes), course->plan->text);
+    }
+    return attn_cli_flush(sweep->options->command);
+}
+
+static int is_anything_left(const struct attn_sweep *sweep)
+{
+    for (int64_t i = 0; i < sweep->plan->n; i++)
+        if (sweep->course[i].state != ATTN_OUT && sweep->course[i].rounds_left > 0)
+            return 1;
+    return 0;
+}
+
+static int carry_out(struct attn_sweep *sweep, const char *path)
+{
+    const char *command = sweep->options->command;
+    struct attn_error err = {ATTN_OK, ""};
+    sweep->file = attn_record_append(path, &err);
+    if (sweep->file == NULL)
+        return attn_cli_fail(command, ATTN_EXIT_LACKS, "%s", err.text);
+    int status = resume(sweep, path);
+    if (status == ATTN_EXIT_GOOD && is_anything_left(sweep)) {
+        attn_sweep_begin(sweep);
+        errno = 0;
+        if (write_machine(sweep) != 0 || attn_sweep_calibrate(sweep) != 0 || all_rounds(sweep) != 0)
+            status =
+                attn_cli_fail(command, ATTN_EXIT_LACKS, "records %s: %s", path, strerror(errno));
+    }
+    if (fclose(sweep->file) != 0 && status == ATTN_EXIT_GOOD)
+        status = attn_cli_fail(command, ATTN_EXIT_LACKS, "records %s: %s", path, strerror(errno));
+    if (status == ATTN_EXIT_GOOD)
+        status = attn_sweep_end(sweep, path);
+    return status;
+}
+
+int attn_sweep_run(const struct attn_plan *plan, const char *out_path,
+                   const struct attn_sweep_options *options)
+{
+    struct attn_sweep sweep = {.plan = plan, .options = options};
+    time_t now = time(NULL);
+    struct tm utc;
+    char date[32] = "";
+    if (gmtime_r(&now, &utc) != NULL)
+        strftime(date, sizeof date, "%Y%m%dT%H%M%SZ", &utc);
+    snprintf(sweep.session, sizeof sweep.session, "%.20s-%d", date, (int)getpid());
+    attn_machine_build(sweep.build);
+    int status = open_courses(&sweep);
+    if (status == ATTN_EXIT_GOOD && options->dry_run) {
+        status = resume(&sweep, out_path);
+        if (status == ATTN_EXIT_GOOD)
+            status = list_points(&sweep);
+    } else if (status == ATTN_EXIT_GOOD)
+        status = carry_out(&sweep, out_path);
+    free(sweep.course);
+    free(sweep.done);
+    return status;
+}

@@ -1,0 +1,246 @@
+/* The child is not trusted: its line must parse, speak of the point that was asked for, and agree
+ * with how it ended; otherwise the record says what happened instead. */
+#include "experiments/sweep_point.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "experiments/afford.h"
+#include "experiments/calibrate.h"
+#include "experiments/child.h"
+#include "experiments/cli.h"
+
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+void attn_sweep_begin(struct attn_sweep *sweep)
+{
+    sweep->begin_s = now_s();
+    sweep->progress = !sweep->options->quiet && isatty(STDERR_FILENO);
+    attn_child_catch_interrupts();
+}
+
+double attn_sweep_elapsed(const struct attn_sweep *sweep)
+{
+    return now_s() - sweep->begin_s;
+}
+
+int attn_sweep_interrupted(const struct attn_sweep *sweep)
+{
+    (void)sweep;
+    return attn_child_interrupted();
+}
+
+int attn_sweep_calibrate(struct attn_sweep *sweep)
+{
+    return attn_calibrate_session(sweep->file, sweep->session, sweep->options->command);
+}
+
+int attn_sweep_spin(struct attn_sweep *sweep, const char *when)
+{
+    return attn_calibrate_spin(sweep->file, sweep->session, when);
+}
+
+/* ---- one line on the terminal ------------------------------------------------------------- */
+
+/* Written over itself with blanks, not with control codes; nothing here has a colour. */
+static void show(const struct attn_sweep *sweep, const char *text)
+{
+    if (sweep->progress)
+        fprintf(stderr, "\r%-78.78s", text);
+}
+
+static void show_course(const struct attn_sweep *sweep, const struct attn_course *course, int round)
+{
+    char text[512];
+    double left = attn_budget_promised(sweep->course, sweep->plan->n);
+    for (int64_t i = 0; i < sweep->plan->n; i++)
+        if (sweep->course[i].state == ATTN_WAITING)
+            left += attn_budget_cost(&sweep->course[i]);
+    if (sweep->plan->budget_s > 0)
+        left = fmin(left, sweep->plan->budget_s - attn_sweep_elapsed(sweep));
+    snprintf(text, sizeof text, "round %d/%d, about %.0f s left: %s %lld %s %.100s", round + 1,
+             (int)sweep->plan->rounds, fmax(left, 0), course->plan->spec_text,
+             (long long)course->plan->c.n_query, attn_pass_name(course->plan->c.pass),
+             course->plan->c.mask);
+    show(sweep, text);
+}
+
+/* ---- records ------------------------------------------------------------------------------ */
+
+void attn_sweep_price(struct attn_sweep *sweep, struct attn_course *course)
+{
+    struct attn_point *p = &course->point;
+    struct attn_error err = {ATTN_OK, ""};
+    attn_point_init(p);
+    snprintf(p->group, sizeof p->group, "%s", course->plan->group);
+    snprintf(p->spec, sizeof p->spec, "%s", course->plan->spec_text);
+    snprintf(p->text, sizeof p->text, "%s", course->plan->text);
+    snprintf(p->build, sizeof p->build, "%s", sweep->build);
+    snprintf(p->session, sizeof p->session, "%s", sweep->session);
+    p->c = course->plan->c;
+    if (attn_afford_case(&course->plan->spec, &p->c, p, &course->need, &err) == ATTN_OK)
+        return;
+    p->status = err.status == ATTN_ENOTSUP ? ATTN_POINT_REFUSED : ATTN_POINT_ERROR;
+    snprintf(p->message, sizeof p->message, "%s", err.text);
+}
+
+void attn_sweep_keep(struct attn_sweep *sweep, struct attn_course *course,
+                     const struct attn_point *point)
+{
+    course->state = point->status == ATTN_POINT_OK ? ATTN_BEGUN : ATTN_OUT;
+    course->failed = point->status == ATTN_POINT_TIMEOUT || point->status == ATTN_POINT_KILLED ||
+                     point->status == ATTN_POINT_TOO_BIG || point->status == ATTN_POINT_DROPPED;
+    course->point.status = point->status;
+    attn_budget_learn(course, sweep->plan, point);
+    if (point->status == ATTN_POINT_OK && point->digest[0] != '\0' && course->verified[0] == '\0' &&
+        isfinite(point->worst))
+        snprintf(course->verified, sizeof course->verified, "%s:%s:%.17g:%s", point->digest,
+                 point->verdict, point->worst,
+                 point->worst_output[0] != '\0' ? point->worst_output : "-");
+}
+
+static int record(struct attn_sweep *sweep, struct attn_course *course,
+                  const struct attn_point *point)
+{
+    if (!course->done[point->round]) {
+        course->done[point->round] = 1;
+        course->rounds_left--;
+    }
+    attn_sweep_keep(sweep, course, point);
+    sweep->n_written++;
+    sweep->n_status[point->status]++;
+    return attn_record_write_point(sweep->file, point);
+}
+
+int attn_sweep_refuse(struct attn_sweep *sweep, struct attn_course *course, int round,
+                      enum attn_point_status status, const char *message)
+{
+    struct attn_point point = course->point;
+    point.round = round;
+    point.status = status;
+    point.load = attn_machine_load();
+    snprintf(point.message, sizeof point.message, "%s", message);
+    return record(sweep, course, &point);
+}
+
+/* The line of a child that speaks of something else, or contradicts itself. */
+static const char *contradiction(const struct attn_point *p, const struct attn_point *asked,
+                                 const struct attn_child *child)
+{
+    if (strcmp(p->spec, asked->spec) != 0 || strcmp(p->text, asked->text) != 0)
+        return "the process measured another point";
+    if (child->exit_status != (p->status == ATTN_POINT_WRONG ? ATTN_EXIT_DISAGREE : ATTN_EXIT_GOOD))
+        return "the exit status contradicts the record";
+    if (p->status != ATTN_POINT_OK)
+        return NULL;
+    if (p->n_times < 1 || !(p->cold_s > 0) || p->verdict[0] == '\0' || p->digest[0] == '\0')
+        return "a good point without a time, a verdict or a digest";
+    for (int t = 0; t < p->n_times; t++)
+        if (!(p->time_s[t] > 0))
+            return "a time that is not positive";
+    return NULL;
+}
+
+/* What became of the child, as a point. */
+static void read_child(const struct attn_child *child, double timeout_s, struct attn_point *point)
+{
+    static struct attn_point told;
+    struct attn_error err = {ATTN_OK, ""};
+    const char *why = NULL;
+    if (child->timed_out) {
+        point->status = ATTN_POINT_TIMEOUT;
+        snprintf(point->message, sizeof point->message, "killed after the time limit of %.3g s",
+                 timeout_s);
+        return;
+    }
+    if (child->signal != 0) {
+        point->status = ATTN_POINT_KILLED;
+        snprintf(point->message, sizeof point->message, "signal %d (%s)%s%s%s", child->signal,
+                 strsignal(child->signal),
+                 child->signal == SIGKILL ? "; out of memory looks like this" : "",
+                 child->note[0] != '\0' ? ": " : "", child->note);
+        return;
+    }
+    if (attn_record_parse_point(child->out, child->n_out, &told, &err) != ATTN_OK)
+        why = child->note[0] != '\0' ? child->note : err.text;
+    else
+        why = contradiction(&told, point, child);
+    if (why != NULL) {
+        point->status = ATTN_POINT_ERROR;
+        snprintf(point->message, sizeof point->message, "exit status %d: %s", child->exit_status,
+                 why);
+        return;
+    }
+    memcpy(told.group, point->group, sizeof told.group);
+    memcpy(told.build, point->build, sizeof told.build);
+    memcpy(told.session, point->session, sizeof told.session);
+    told.round = point->round;
+    *point = told;
+}
+
+int attn_sweep_measure(struct attn_sweep *sweep, struct attn_course *course, int round)
+{
+    static struct attn_child child;
+    char repeat[32], verify_all[32];
+    struct attn_point point = course->point;
+    if (point.status == ATTN_POINT_REFUSED ||
+        (point.status == ATTN_POINT_ERROR && round == 0 && point.message[0] != '\0'))
+        return attn_sweep_refuse(sweep, course, round, point.status, point.message);
+    snprintf(repeat, sizeof repeat, "%lld", (long long)sweep->plan->repeat);
+    snprintf(verify_all, sizeof verify_all, "%lld", (long long)sweep->plan->verify_all);
+    const char *const args[] = {"point",          "--spec",
+                                point.spec,       "--case",
+                                point.text,       "--repeat",
+                                repeat,           "--verify-all",
+                                verify_all,       course->verified[0] != '\0' ? "--verified" : NULL,
+                                course->verified, NULL};
+    show_course(sweep, course, round);
+    double load = attn_machine_load(), steal = attn_machine_steal();
+    if (attn_child_run(args, sweep->plan->timeout_s, &child) != 0)
+        snprintf(child.note, sizeof child.note, "could not be started: %s", strerror(errno));
+    if (child.interrupted)
+        return 0;
+    point.round = round;
+    read_child(&child, sweep->plan->timeout_s, &point);
+    point.load = load;
+    point.steal_s = attn_machine_steal() - steal;
+    point.wall_s = child.wall_s;
+    return record(sweep, course, &point);
+}
+
+/* ---- the end ------------------------------------------------------------------------------ */
+
+int attn_sweep_end(struct attn_sweep *sweep, const char *path)
+{
+    char text[256] = "";
+    size_t n = 0;
+    show(sweep, "");
+    if (sweep->progress)
+        fputc('\r', stderr);
+    for (int status = 0; status <= ATTN_POINT_ERROR; status++)
+        if (sweep->n_status[status] > 0)
+            n += (size_t)snprintf(text + n, sizeof text - n, ", %lld %s",
+                                  (long long)sweep->n_status[status],
+                                  attn_point_status_name((enum attn_point_status)status));
+    if (!sweep->options->quiet) {
+        fprintf(stderr, "attnlab %s: %s: %lld points", sweep->options->command, path,
+                (long long)sweep->plan->n);
+        if (sweep->n_resumed > 0)
+            fprintf(stderr, ", %lld records were there", (long long)sweep->n_resumed);
+        fprintf(stderr, ", %lld added%s", (long long)sweep->n_written, text);
+        fprintf(stderr, " (%.1f s)\n", sweep->begin_s > 0 ? attn_sweep_elapsed(sweep) : 0.0);
+    }
+    if (attn_child_interrupted())
+        return attn_cli_fail(sweep->options->command, ATTN_EXIT_LACKS,
+                             "interrupted; the same command goes on from here");
+    return sweep->n_status[ATTN_POINT_WRONG] > 0 ? ATTN_EXIT_DISAGREE : ATTN_EXIT_GOOD;
+}

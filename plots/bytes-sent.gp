@@ -1,0 +1,10 @@
+# Bytes that one rank sends against the number of ranks P.  Columns of the .dat: 1 P, 2 priced
+# (at every P that divides the problem), 3 counted.  Loaded after style.gp.
+eval begin
+do for [p = 1:n_panels] {
+    eval frame(p)
+    plot for [s = 1:n_series] name.'.dat' index (p-1)*n_series+s-1 using 1:2 with lines lw 1.6 lc rgb colour(s) dt dash(s), \
+         for [s = 1:n_series] '' index (p-1)*n_series+s-1 using 1:3 with points pt filled(s) ps 0.9 lc rgb colour(s)
+    eval clean
+}
+eval end

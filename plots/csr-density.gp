@@ -1,0 +1,19 @@
+# Peak extra memory against the density of the mask at one L.  Columns of the .dat: 1 density,
+# 2 priced, 3 ledger, 4 resident.  The marks are where a curve crosses dense.  Loaded after
+# style.gp.
+eval begin
+do for [p = 1:n_panels] {
+    eval frame(p)
+    do for [k = 1:n_marks] {
+        if (MARK_PANEL[k] == p) {
+            set arrow 700+k from first MARK_X[k], graph 0 to first MARK_X[k], first MARK_Y[k] nohead lw 1 dt 3 lc rgb ink
+            set label 700+k '' at first MARK_X[k], first MARK_Y[k] point pt 6 ps 2.2 lw 1.6 lc rgb ink
+            set label 750+k MARK_TEXT[k] at first MARK_X[k], graph 0 offset -0.6, 0.4+1.1*k right font small textcolor rgb ink
+        }
+    }
+    plot for [s = 1:n_series] name.'.dat' index (p-1)*n_series+s-1 using 1:2 with lines lw 1.6 lc rgb colour(s) dt dash(s), \
+         for [s = 1:n_series] '' index (p-1)*n_series+s-1 using 1:3 with points pt filled(s) ps 0.8 lc rgb colour(s), \
+         for [s = 1:n_series] '' index (p-1)*n_series+s-1 using 1:4 with points pt open(s) ps 1.7 lw 1.2 lc rgb colour(s)
+    eval clean
+}
+eval end
