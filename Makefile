@@ -36,6 +36,7 @@ LIB_OBJ     := $(call obj,$(LIB_SRC))
 HARNESS_OBJ := $(call obj,$(HARNESS_SRC))
 PROGRAM_OBJ := $(call obj,$(PROGRAM_SRC))
 TEST_OBJ    := $(call obj,$(TEST_SRC))
+PROGRAM_LIB := $(filter-out $(B)/experiments/attnlab.o,$(PROGRAM_OBJ)) # all but main(): for tests
 
 # Expanded when a recipe runs, that is after what is missing has been installed.
 JSON_LIBS  = $(shell pkg-config --libs jansson)
@@ -78,7 +79,7 @@ $(B)/attnlab: $(PROGRAM_OBJ) $(B)/libharness.a $(B)/libattn.a
 
 # Tests see every call of the allocator: bytes that the library takes outside its ledger fail.
 WRAP := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free,--wrap=mmap
-$(B)/attn-tests: $(TEST_OBJ) $(B)/tests/mutants/kill.o $(B)/libharness.a $(B)/libattn.a
+$(B)/attn-tests: $(TEST_OBJ) $(PROGRAM_LIB) $(B)/tests/mutants/kill.o $(B)/libharness.a $(B)/libattn.a
 	$(LINK) -o $@ $^ $(WRAP) $(CHECK_LIBS) $(JSON_LIBS) $(GSL_LIBS) -lm -ldl
 
 # ---- mutants: the library with one line changed (tests/mutants/mutants.def) ----------------------
@@ -107,6 +108,13 @@ REPORT ?= build/report
 report: $(B)/attnlab ## measure, draw and write REPORT/index.html (under 5 minutes on 2 cores)
 	$(B)/attnlab report --plan experiments/plans/report.plan --out $(REPORT)
 
+docs: $(B)/attnlab $(B)/mutant-table $(MUTANT_SO) ## make the generated tables in docs/ again
+	@for what in implementations cases fills bugs; do \
+	    { printf '<!-- made by `make docs`, from `attnlab list %s` -->\n\n' $$what; \
+	      $(B)/attnlab list $$what --format=md; } > docs/$$what.md || exit 1; done
+	@{ printf '<!-- made by `make docs`, from `make mutants` -->\n\n'; $(B)/mutant-table $(B)/mutants; } \
+	    > docs/mutants.md
+
 asan: ## the tests under the address and undefined-behaviour sanitizers
 	@$(MAKE) --no-print-directory CONFIG=asan test
 
@@ -123,7 +131,7 @@ help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r t d; do printf '  make %-8s %s\n' "$$t" "$$d"; done
 
 FORCE:
-.PHONY: all test mutants check report asan clang lint clean help FORCE
+.PHONY: all test mutants docs check report asan clang lint clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(patsubst %.o,%.d,$(LIB_OBJ) $(HARNESS_OBJ) $(PROGRAM_OBJ) $(TEST_OBJ))

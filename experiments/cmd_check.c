@@ -72,7 +72,8 @@ static void print_line(const struct attn_battery_case *battery, const struct tal
                    battery->text);
 }
 
-/* Run the battery (or one case) on one spec; returns whether all is well. */
+/* Run the battery (or one case) on one spec; returns an exit status.  A case that cannot even be
+ * set up is a mistake of whoever wrote it. */
 static int run_spec(const struct attn_spec *spec, const struct attn_case *one,
                     const struct attn_battery_case *named, int strict, int verbose)
 {
@@ -98,12 +99,17 @@ static int run_spec(const struct attn_spec *spec, const struct attn_case *one,
     int failed =
         tally.count[ATTN_FAILED] + tally.count[ATTN_ERROR] + (strict ? tally.count[ATTN_WEAK] : 0);
     printf("%-28s %s: %d pass, %d fail, %d refused, %d weak, %d error", name,
-           failed > 0 ? "FAIL" : "PASS", tally.count[ATTN_PASS], tally.count[ATTN_FAILED],
-           tally.count[ATTN_REFUSED], tally.count[ATTN_WEAK], tally.count[ATTN_ERROR]);
+           failed > 0                   ? "FAIL"
+           : tally.count[ATTN_PASS] > 0 ? "PASS"
+                                        : "REFUSED",
+           tally.count[ATTN_PASS], tally.count[ATTN_FAILED], tally.count[ATTN_REFUSED],
+           tally.count[ATTN_WEAK], tally.count[ATTN_ERROR]);
     if (tally.count[ATTN_PASS] > 0)
         printf("; worst error/bound %.3g (%s)", tally.worst, tally.worst_case);
     printf("; %.2f s\n", tally.seconds);
-    return failed == 0;
+    if (one != NULL && tally.count[ATTN_ERROR] > 0)
+        return ATTN_EXIT_USAGE;
+    return failed == 0 ? ATTN_EXIT_GOOD : ATTN_EXIT_DISAGREE;
 }
 
 int attn_cmd_check(int argc, char **argv)
@@ -114,7 +120,7 @@ int attn_cmd_check(int argc, char **argv)
                                           {"help", no_argument, NULL, 'h'},
                                           {0}};
     const char *text = NULL;
-    int strict = 0, verbose = 0, good = 1;
+    int strict = 0, verbose = 0, worst = ATTN_EXIT_GOOD;
     for (int o; (o = getopt_long(argc, argv, "", longs, NULL)) != -1;)
         switch (o) {
         case 'c':
@@ -148,10 +154,11 @@ int attn_cmd_check(int argc, char **argv)
         }
     }
     for (int i = 0; i < n; i++) {
-        good &= run_spec(&spec[i], text != NULL ? &c : NULL, named, strict, verbose);
+        int status = run_spec(&spec[i], text != NULL ? &c : NULL, named, strict, verbose);
+        worst = status > worst ? status : worst;
         fflush(stdout);
     }
     free(spec);
     int flushed = attn_cli_flush("check");
-    return flushed != ATTN_EXIT_GOOD ? flushed : good ? ATTN_EXIT_GOOD : ATTN_EXIT_DISAGREE;
+    return flushed != ATTN_EXIT_GOOD ? flushed : worst;
 }

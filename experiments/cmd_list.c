@@ -7,13 +7,15 @@
 #include "experiments/cli.h"
 #include "optimized/registry.h"
 #include "ref/mask.h"
+#include "tests/harness/bugs.h"
 #include "tests/harness/cases.h"
 
 static const char help[] =
-    "attnlab list [implementations|cases|fills|masks] [--format text|md|json]\n\n"
+    "attnlab list [implementations|cases|fills|bugs|masks] [--format text|md|json]\n\n"
     "What there is: implementations with what they claim and their options (default), the cases\n"
-    "of the quick battery with their reasons, the named data fills, the calls of the mask\n"
-    "language.\n";
+    "of the quick battery with their reasons, the named data fills, the catalogue of real bugs "
+    "with\n"
+    "what covers each, the calls of the mask language.\n";
 
 enum format { TEXT, MD, JSON };
 
@@ -130,6 +132,22 @@ static void list_fills(enum format format, json_t *all)
     }
 }
 
+/* What stands for a bug: battery cases, or what bugs.def says. */
+static void list_bugs(enum format format, json_t *all)
+{
+    static const char *const head[] = {"bug", "evidence", "reference", "what went wrong",
+                                       "covered by"};
+    print_head(format, 5, head);
+    for (int i = 0; i < attn_bug_count(); i++) {
+        const struct attn_bug *bug = attn_bug_at(i);
+        char cases[4096];
+        int n = attn_bug_cases(bug, cases, sizeof cases);
+        const char *const cell[] = {bug->id, bug->evidence, bug->reference, bug->what,
+                                    n > 0 ? cases : bug->elsewhere};
+        print_row(format, all, 5, head, cell);
+    }
+}
+
 static void list_masks(enum format format, json_t *all)
 {
     for (int line = 0; attn_mask_help(line) != NULL; line++)
@@ -149,6 +167,7 @@ int attn_cmd_list(int argc, char **argv)
     } subject[] = {{"implementations", list_implementations},
                    {"cases", list_cases},
                    {"fills", list_fills},
+                   {"bugs", list_bugs},
                    {"masks", list_masks}};
     enum format format = TEXT;
     for (int o; (o = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
@@ -175,6 +194,7 @@ int attn_cmd_list(int argc, char **argv)
         return attn_cli_flush("list");
     }
     return attn_cli_fail("list", ATTN_EXIT_USAGE,
-                         "nothing is called '%s'; there are: implementations, cases, fills, masks",
+                         "nothing is called '%s'; there are: implementations, cases, fills, "
+                         "bugs, masks",
                          name);
 }

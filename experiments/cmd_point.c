@@ -215,10 +215,13 @@ static void keep_verdict(struct attn_point *p, const struct attn_result *result)
     snprintf(p->verdict, sizeof p->verdict, "%s", attn_verdict_name(result->verdict));
     snprintf(p->message, sizeof p->message, "%s", result->text);
     p->worst = result->worst;
-    for (int o = 0; o < ATTN_OUTPUTS; o++)
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        if (result->output[o].n > 0)
+            p->output_worst[o] = result->output[o].ratio;
         if (result->output[o].n > 0 && !(result->output[o].ratio < result->worst))
             snprintf(p->worst_output, sizeof p->worst_output, "%s",
                      attn_output_name((enum attn_output)o));
+    }
     if (result->verdict == ATTN_PASS || result->verdict == ATTN_WEAK)
         p->status = ATTN_POINT_OK;
     else

@@ -96,7 +96,9 @@ enum attn_status attn_fill_density(const struct attn_slice *slice,
         if (row->status != ATTN_POINT_OK || !(p->density > 0))
             continue;
         double y[] = {attn_fill_bytes(row->priced), attn_fill_bytes(row->ledger),
-                      p->ranks == 1 ? attn_fill_bytes(row->resident) : none};
+                      p->ranks == 1 && row->ledger >= ATTN_FILL_RESIDENT_FROM
+                          ? attn_fill_bytes(row->resident)
+                          : none};
         low = fmin(low, p->density);
         high = fmax(high, p->density);
         status = attn_plot_add(plot, place[p->c.pass], attn_plot_series(plot, p->spec, row->impl),
@@ -114,8 +116,9 @@ enum attn_status attn_fill_density(const struct attn_slice *slice,
         if (place[pass] >= 0)
             find_crossing(slice, (enum attn_pass)pass, place[pass], scratch, plot, figure);
     free(scratch);
-    (void)snprintf(plot->key_extra, sizeof plot->key_extra,
-                   "Line: priced. Filled: ledger. Open: resident, of a fresh process. %s",
-                   figure->finding);
+    (void)snprintf(
+        plot->key_extra, sizeof plot->key_extra,
+        "Line: priced. Filled: ledger. Open: resident, of a fresh process (from 1 MiB on).\n%s",
+        figure->finding);
     return status;
 }

@@ -18,6 +18,9 @@ ATTN_FILLER(bytes_sent);
 ATTN_FILLER(density);
 #undef ATTN_FILLER
 
+/* Below this, pages of stack and libraries outweigh buffers, and VmHWM says nothing about them. */
+enum { ATTN_FILL_RESIDENT_FROM = 1 << 20 };
+
 /* Bytes as a number to draw: NaN where there are none. */
 double attn_fill_bytes(int64_t bytes);
 

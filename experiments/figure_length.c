@@ -5,8 +5,8 @@
 
 static const double none = (double)NAN; /* the macro is a float */
 
-static const char fit_text[] = "Numbers at the curves: log-log slope with its 95 % interval, "
-                               "fitted to the points with L >= (largest L of the curve) / 8.";
+static const char fit_text[] = "Numbers at the curves: log-log slope and its 95 % interval, "
+                               "fitted to the points with L ≥ (largest L of the curve) / 8.";
 
 enum attn_status attn_fill_memory(const struct attn_slice *slice,
                                   const struct attn_figure_machine *machine, struct attn_plot *plot,
@@ -18,7 +18,8 @@ enum attn_status attn_fill_memory(const struct attn_slice *slice,
     figure->caption =
         "Bytes beyond inputs and outputs. Line: the price, from a formula, without running. Filled "
         "marker: the ledger, which counts every buffer that the implementation takes. Open marker: "
-        "growth of the resident set (VmHWM) of a fresh process. For sequence-parallel "
+        "growth of the resident set (VmHWM) of a fresh process, drawn from 1 MiB on; below, "
+        "pages of stack and libraries outweigh buffers. For sequence-parallel "
         "implementations the curve is of the fullest rank; all simulated ranks live in one "
         "process, so their resident sets cannot be told apart and are compared in the table.";
     attn_fill_columns(plot, 3, column);
@@ -28,7 +29,8 @@ enum attn_status attn_fill_memory(const struct attn_slice *slice,
     plot->y_axis = ATTN_AXIS_BYTES;
     (void)snprintf(
         plot->key_extra, sizeof plot->key_extra,
-        "Line: priced. Filled: ledger. Open: resident, of a fresh process (one rank). %s",
+        "Line: priced. Filled: ledger. Open: resident, of a fresh process (one rank, from "
+        "1 MiB on).\n%s",
         fit_text);
     attn_fill_passes(slice, plot, place);
     double largest = 0;
@@ -38,7 +40,9 @@ enum attn_status attn_fill_memory(const struct attn_slice *slice,
         if (row->status != ATTN_POINT_OK)
             continue;
         double y[] = {attn_fill_bytes(row->priced), attn_fill_bytes(row->ledger),
-                      p->ranks == 1 ? attn_fill_bytes(row->resident) : none};
+                      p->ranks == 1 && row->ledger >= ATTN_FILL_RESIDENT_FROM
+                          ? attn_fill_bytes(row->resident)
+                          : none};
         largest = fmax(largest, (double)row->ledger);
         status = attn_plot_add(plot, place[p->c.pass], attn_plot_series(plot, p->spec, row->impl),
                                (double)p->c.n_query, y, err);
@@ -69,7 +73,7 @@ enum attn_status attn_fill_time(const struct attn_slice *slice,
     plot->x_axis = ATTN_AXIS_LENGTH;
     plot->y_axis = ATTN_AXIS_SECONDS;
     (void)snprintf(plot->key_extra, sizeof plot->key_extra,
-                   "Marker: median of the rounds. Bar: fastest and slowest round. %s", fit_text);
+                   "Marker: median of the rounds. Bar: fastest and slowest round.\n%s", fit_text);
     attn_fill_passes(slice, plot, place);
     for (int64_t s = 0; status == ATTN_OK && s < slice->n; s++) {
         const struct attn_row *row = slice->row[s];
@@ -78,7 +82,7 @@ enum attn_status attn_fill_time(const struct attn_slice *slice,
             continue;
         char label[160];
         (void)snprintf(label, sizeof label, "%s%s", p->spec,
-                       p->ranks > 1 ? " (CPU s of its slowest rank)" : "");
+                       p->ranks > 1 ? " (CPU s, slowest rank)" : "");
         double y[] = {row->time.median, row->time.min, row->time.max};
         status = attn_plot_add(plot, place[p->c.pass], attn_plot_series(plot, label, row->impl),
                                (double)p->c.n_query, y, err);
@@ -118,6 +122,20 @@ static double drawn_ratio(double ratio)
     return ratio > error_floor ? fmin(ratio, 1e6) : error_floor;
 }
 
+/* Both passes judge O and LSE: keep the larger ratio of a length. */
+static enum attn_status add_worst(struct attn_plot *plot, int panel, int series, double x, double y,
+                                  struct attn_error *err)
+{
+    for (int64_t s = 0; s < plot->n; s++) {
+        struct attn_plot_point *p = &plot->point[s];
+        if (p->panel == panel && p->series == series && p->x == x) {
+            p->y[0] = fmax(p->y[0], y);
+            return ATTN_OK;
+        }
+    }
+    return attn_plot_add(plot, panel, series, x, &y, err);
+}
+
 enum attn_status attn_fill_error(const struct attn_slice *slice,
                                  const struct attn_figure_machine *machine, struct attn_plot *plot,
                                  struct attn_figure *figure, struct attn_error *err)
@@ -148,8 +166,8 @@ enum attn_status attn_fill_error(const struct attn_slice *slice,
             double y = drawn_ratio(ratio);
             floored |= ratio <= error_floor;
             if (!isnan(y))
-                status = attn_plot_add(plot, together ? 0 : place[o], series,
-                                       (double)row->point->c.n_query, &y, err);
+                status = add_worst(plot, together ? 0 : place[o], series,
+                                   (double)row->point->c.n_query, y, err);
         }
     }
     if (floored)

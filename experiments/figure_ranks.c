@@ -20,17 +20,17 @@ enum attn_status attn_fill_rank_memory(const struct attn_slice *slice,
     (void)machine;
     figure->caption =
         "Peak extra memory of the fullest rank. Line: priced; marker: that rank's own ledger. "
-        "Dotted grey: the value at the smallest P, divided as P grows; a scheme that "
-        "splits all of its extra memory would follow it.";
+        "Dotted grey: the value at P = 2, falling as 1/P; a scheme that splits all of its extra "
+        "memory would follow it. One rank alone has no neighbours to keep buffers for, so the "
+        "guide does not start there.";
     attn_fill_columns(plot, 3, column);
     attn_fill_words(plot, "Peak extra memory of a rank against the number of ranks", "ranks P",
                     "peak extra memory of the fullest rank");
     plot->x_axis = ATTN_AXIS_RANKS;
     plot->y_axis = ATTN_AXIS_BYTES;
-    (void)snprintf(plot->key_extra, sizeof plot->key_extra,
-                   "Line: priced. Filled: ledger. Dotted grey: 1/P of the first point. Numbers at "
-                   "the curves: log-log slope with its 95 %% interval (-1 = ideal), fitted to the "
-                   "points with P >= (largest P) / 8.");
+    (void)snprintf(
+        plot->key_extra, sizeof plot->key_extra,
+        "Line: priced. Filled: ledger. Dotted grey: the value at P = 2, falling as 1/P.");
     attn_fill_passes(slice, plot, place);
     for (int64_t s = 0; status == ATTN_OK && s < slice->n; s++) {
         const struct attn_row *row = slice->row[s];
@@ -43,12 +43,13 @@ enum attn_status attn_fill_rank_memory(const struct attn_slice *slice,
         if (series < 0)
             continue;
         double *whole = &first[place[p->c.pass]][series];
-        *whole = *whole > 0 ? *whole : (double)row->ledger * p->ranks;
+        if (!(*whole > 0) && p->ranks >= 2)
+            *whole = (double)row->ledger * p->ranks;
         double y[] = {attn_fill_bytes(row->priced), attn_fill_bytes(row->ledger),
                       *whole / p->ranks};
         status = attn_plot_add(plot, place[p->c.pass], series, p->ranks, y, err);
     }
-    return status == ATTN_OK ? attn_plot_fit(plot, 1, err) : status;
+    return status;
 }
 
 static enum attn_status price_sent(const struct attn_spec *spec, const struct attn_case *c,

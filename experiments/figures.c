@@ -44,14 +44,12 @@ void attn_fill_words(struct attn_plot *plot, const char *title, const char *x_la
 /* Under the figure: what was not run, and which curves end because the plan says so. */
 static void set_note(const struct attn_slice *slice, struct attn_plot *plot)
 {
-    size_t size = sizeof plot->note;
-    char text[sizeof plot->note];
-    attn_slice_not_run(slice, text, sizeof text);
-    int used = snprintf(plot->note, size, "%s%.2000s", text[0] != '\0' ? "Not run: " : "", text);
-    attn_slice_not_planned(slice, text, sizeof text);
-    if (text[0] != '\0' && used >= 0 && (size_t)used < size)
-        (void)snprintf(plot->note + used, size - (size_t)used, "%sNot in the plan: %.2000s.",
-                       used > 0 ? ". " : "", text);
+    enum { HALF = 2 * ATTN_PLOT_TEXT - 8 };
+    char not_run[HALF], not_planned[HALF];
+    attn_slice_not_run(slice, not_run, sizeof not_run);
+    attn_slice_not_planned(slice, not_planned, sizeof not_planned);
+    (void)snprintf(plot->note, sizeof plot->note, "%s%s%s", not_run,
+                   not_run[0] != '\0' && not_planned[0] != '\0' ? "\n" : "", not_planned);
 }
 
 /* ---- all figures --------------------------------------------------------------------------- */

@@ -110,7 +110,8 @@ static void put_peaks(FILE *file, const struct attn_slice *slice, const char *sp
 /* The head: three quantities, each for the passes that there are. */
 static void put_summary_head(FILE *file, const struct attn_slice *slice, const int64_t common[2])
 {
-    static const char *const quantity[] = {"memory ∝ L^", "time ∝ L^", "peak extra memory"};
+    static const char *const quantity[] = {"exponent of memory", "exponent of time",
+                                           "peak extra memory"};
     int passes =
         attn_slice_has_pass(slice, ATTN_FORWARD) + attn_slice_has_pass(slice, ATTN_BACKWARD);
     put(file, "<thead><tr><th scope=col rowspan=2 class=text>implementation</th>");
@@ -162,9 +163,9 @@ static void put_summary(FILE *file, const struct attn_slice *slice)
         put_peaks(file, slice, spec, common);
         put(file, "<td>");
         attn_html_real(file, j.worst);
-        put(file, " ");
+        put(file, j.output[0] != '\0' ? " <span class=none>in " : "<span>");
         attn_html_text(file, j.output);
-        put(file, "</td>");
+        put(file, "</span></td>");
         put_verdict(file, &j);
         put(file, "</tr>\n");
     }

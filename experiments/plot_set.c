@@ -6,10 +6,11 @@
 #include <string.h>
 
 #include "experiments/plot.h"
+#include "experiments/plot_ticks.h"
 
 enum {
     WIDTH = 960, /* of the picture; type is 13 px, small type 12 px */
-    LEFT = 92,   /* for tick texts and the label of y               */
+    LEFT = 104,  /* for tick texts and the label of y               */
     RIGHT = 14,
     GAP = 26,    /* between panels of one row                       */
     LINE = 18,   /* from one line of text to the next               */
@@ -17,10 +18,6 @@ enum {
     LETTER = 7,  /* of small type, on the average                   */
     SAMPLE = 44, /* of the legend: its piece of line                */
     LABEL_SEPARATION = 16
-};
-
-struct range {
-    double low, high;
 };
 
 struct layout {
@@ -31,125 +28,13 @@ struct layout {
     int panel_bottom[ATTN_PLOT_PANELS]; /* by row */
     int title_at, subtitle_at;
     int has_slopes;
-    struct range x, y; /* of the data, then with room around */
-    double x_end;      /* of the axis, beyond the data for the slopes */
+    struct attn_range x, y; /* of the data, then with room around */
+    double x_end;           /* of the axis, beyond the data for the slopes */
 };
-
-/* ---- ticks --------------------------------------------------------------------------------- */
-
-static const char *bytes_text(double value, char text[32])
-{
-    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-    int u = 0;
-    while (value >= 1024 && u < 5) {
-        value /= 1024;
-        u++;
-    }
-    (void)snprintf(text, 32, "%.3g %s", value, unit[u]);
-    return text;
-}
-
-static const char *seconds_text(double value, char text[32])
-{
-    if (value < 0.9999e-3)
-        (void)snprintf(text, 32, "%.3g µs", value * 1e6);
-    else if (value < 0.9999)
-        (void)snprintf(text, 32, "%.3g ms", value * 1e3);
-    else
-        (void)snprintf(text, 32, "%.4g s", value);
-    return text;
-}
-
-static const char *grouped_text(double value, char text[32])
-{
-    long long n = llround(value);
-    if (n < 1000)
-        (void)snprintf(text, 32, "%lld", n);
-    else if (n < 1000000)
-        (void)snprintf(text, 32, "%lld,%03lld", n / 1000, n % 1000);
-    else
-        (void)snprintf(text, 32, "%lld,%03lld,%03lld", n / 1000000, n / 1000 % 1000, n % 1000);
-    return text;
-}
-
-const char *attn_axis_text(enum attn_axis axis, double value, char text[32])
-{
-    switch (axis) {
-    case ATTN_AXIS_BYTES:
-        return bytes_text(value, text);
-    case ATTN_AXIS_SECONDS:
-        return seconds_text(value, text);
-    case ATTN_AXIS_LENGTH:
-    case ATTN_AXIS_RANKS:
-        return grouped_text(value, text);
-    case ATTN_AXIS_DENSITY:
-    case ATTN_AXIS_RATIO:
-        break;
-    }
-    (void)snprintf(text, 32, "%.4g", value);
-    return text;
-}
-
-/* bare: without its text, for panels inside a row. */
-static void write_tick(FILE *file, enum attn_axis axis, double value, int bare, int *n)
-{
-    char text[32];
-    (void)fprintf(file, "%s'%s' %.10g", (*n)++ > 0 ? ", " : "",
-                  bare ? "" : attn_axis_text(axis, value, text), value);
-}
-
-/* Powers of a base: of 2 for bytes, in such a step that about `most` ticks are there; else of 10. */
-static void write_power_ticks(FILE *file, enum attn_axis axis, const struct range *r, int most,
-                              int bare)
-{
-    double base = axis == ATTN_AXIS_BYTES ? 2 : 10;
-    int low = (int)ceil(log(r->low) / log(base) - 1e-9);
-    int high = (int)floor(log(r->high) / log(base) + 1e-9);
-    int step = 1;
-    /* Steps of bytes divide 10, or are 10, so that 1 KiB, 1 MiB, 1 GiB are always among them. */
-    static const int steps[] = {1, 2, 5, 10, 20, 40};
-    for (int s = 0; s < 6 && (high - low) / step + 1 > most; s++)
-        step = axis == ATTN_AXIS_BYTES ? steps[s] : s + 1;
-    int n = 0;
-    for (int e = low; e <= high; e++)
-        if (((e % step) + step) % step == 0)
-            write_tick(file, axis, pow(base, e), bare, &n);
-    if (n < 2) { /* less than two powers in range: mark its ends */
-        write_tick(file, axis, r->low, bare, &n);
-        write_tick(file, axis, r->high, bare, &n);
-    }
-}
-
-static int compare_doubles(const void *a, const void *b)
-{
-    const double *p = a, *q = b;
-    return (*p > *q) - (*p < *q);
-}
-
-/* The abscissae of the points, thinned from the largest down until `most` are left. */
-static void write_point_ticks(FILE *file, const struct attn_plot *plot, int most)
-{
-    double *x = malloc((size_t)(plot->n + 1) * sizeof *x);
-    if (x == NULL)
-        return;
-    int n = 0, ticks = 0;
-    for (int64_t s = 0; s < plot->n; s++)
-        x[n++] = plot->point[s].x;
-    qsort(x, (size_t)n, sizeof *x, compare_doubles);
-    int kept = 0;
-    for (int s = 0; s < n; s++)
-        if (kept == 0 || x[s] > x[kept - 1])
-            x[kept++] = x[s];
-    int step = (kept + most - 1) / most;
-    for (int s = 0; s < kept; s++)
-        if ((kept - 1 - s) % step == 0)
-            write_tick(file, plot->x_axis, x[s], 0, &ticks);
-    free(x);
-}
 
 /* ---- ranges -------------------------------------------------------------------------------- */
 
-static void widen(struct range *r, double value)
+static void widen(struct attn_range *r, double value)
 {
     if (!(value > 0))
         return;
@@ -157,9 +42,28 @@ static void widen(struct range *r, double value)
     r->high = r->high > value ? r->high : value;
 }
 
-static struct range find_range(const struct attn_plot *plot, int axis_y)
+static double base_of(enum attn_axis axis)
 {
-    struct range r = {0, 0};
+    return axis == ATTN_AXIS_BYTES ? 2 : 10;
+}
+
+/* Room above and below; at least two ticks inside; above a line, room for its word. */
+static void give_room(const struct attn_plot *plot, struct attn_range *r)
+{
+    double base = base_of(plot->y_axis), room = fmax(1.3, pow(r->high / r->low, 0.05));
+    if (plot->y_axis == ATTN_AXIS_BYTES) {
+        r->low = fmin(r->low, pow(base, floor(log(r->low * r->high) / (2 * log(base)))));
+        r->high = fmax(r->high, 2 * r->low);
+    }
+    r->low /= room;
+    r->high *= room;
+    if (plot->line > 0)
+        r->high = fmax(r->high, plot->line * pow(r->high / r->low, 0.13));
+}
+
+static struct attn_range find_range(const struct attn_plot *plot, int axis_y)
+{
+    struct attn_range r = {0, 0};
     for (int64_t s = 0; s < plot->n; s++) {
         const struct attn_plot_point *p = &plot->point[s];
         if (!axis_y)
@@ -171,9 +75,12 @@ static struct range find_range(const struct attn_plot *plot, int axis_y)
         widen(&r, plot->line);
     if (!(r.low > 0))
         r.low = r.high = 1;
-    double room = axis_y ? fmax(1.3, pow(r.high / r.low, 0.05)) : 1.15;
-    r.low /= room;
-    r.high *= room;
+    if (axis_y) {
+        give_room(plot, &r);
+    } else {
+        r.low /= 1.15;
+        r.high *= 1.15;
+    }
     return r;
 }
 
@@ -188,26 +95,31 @@ static int letters(const char *text)
     return n;
 }
 
-/* Bytes of the next line of text, broken at a blank, at most `most` letters if possible. */
+/* Bytes of the next line of text: up to a newline, or to the last blank within `most` letters. */
 static size_t line_size(const char *text, int most)
 {
     size_t size = 0, blank = 0;
-    for (int n = 0; text[size] != '\0' && n <= most; size++) {
+    for (int n = 0; text[size] != '\0' && text[size] != '\n' && n <= most; size++) {
         n += ((unsigned char)text[size] & 0xc0) != 0x80;
         if (text[size] == ' ')
             blank = size;
     }
-    return text[size] == '\0' || blank == 0 ? size : blank;
+    return text[size] == '\0' || text[size] == '\n' || blank == 0 ? size : blank;
 }
 
-enum { LINE_LETTERS = (WIDTH - 40) / LETTER, NOTE_LINES = 4 };
+static const char *next_line(const char *text, size_t size)
+{
+    text += size;
+    return *text == ' ' || *text == '\n' ? text + 1 : text;
+}
+
+enum { LINE_LETTERS = (WIDTH - 40) / LETTER, NOTE_LINES = 6 };
 
 static int count_lines(const char *text)
 {
     int n = 0;
     while (*text != '\0') {
-        size_t size = line_size(text, LINE_LETTERS);
-        text += size + (text[size] == ' ');
+        text = next_line(text, line_size(text, LINE_LETTERS));
         n++;
     }
     return n;
@@ -223,11 +135,11 @@ static void write_lines(FILE *file, const char *name, const char *text, int most
         char line[ATTN_PLOT_TEXT];
         size_t size = line_size(text, LINE_LETTERS);
         (void)snprintf(line, sizeof line, "%.*s%s", (int)size, text,
-                       l == kept && n > most ? " ... (all in the table)" : "");
+                       l == kept && n > most ? " ... (more in the table)" : "");
         (void)fprintf(file, "%s[%d] = ", name, l);
         attn_plot_quote(file, line);
         (void)fputc('\n', file);
-        text += size + (text[size] == ' ');
+        text = next_line(text, size);
     }
 }
 
@@ -267,7 +179,7 @@ static void lay_out(const struct attn_plot *plot, struct layout *l)
     y += LINE * l->key_rows + 6;
     l->key_top = y - LINE / 2;
     for (int r = l->rows - 1; r >= 0; r--) {
-        y += 50; /* tick texts and the label of x */
+        y += 58; /* tick texts and the label of x */
         l->panel_bottom[r] = y;
         y += l->panel_height + 26; /* the panel's title */
     }
@@ -366,13 +278,13 @@ static void write_axes(FILE *file, const struct attn_plot *plot, const struct la
     int most = (l->panel_width - (l->has_slopes ? SLOPE : 0)) / 56;
     (void)fputs("x_ticks = \"", file);
     if (plot->x_axis == ATTN_AXIS_DENSITY)
-        write_power_ticks(file, plot->x_axis, &l->x, most, 0);
+        attn_ticks_by_value(file, plot->x_axis, &l->x, most, 0);
     else
-        write_point_ticks(file, plot, most > 1 ? most : 1);
+        attn_ticks_by_point(file, plot, most > 1 ? most : 1);
     (void)fputs("\"\ny_ticks = \"", file);
-    write_power_ticks(file, plot->y_axis, &l->y, l->panel_height / 34, 0);
+    attn_ticks_by_value(file, plot->y_axis, &l->y, l->panel_height / 34, 0);
     (void)fputs("\"\ny_bare = \"", file);
-    write_power_ticks(file, plot->y_axis, &l->y, l->panel_height / 34, 1);
+    attn_ticks_by_value(file, plot->y_axis, &l->y, l->panel_height / 34, 1);
     (void)fprintf(file, "\"\nslope_from = %.5f\n", 1 - (SLOPE - 6.0) / l->panel_width);
 }
 

@@ -22,6 +22,11 @@ enum kind {
     {                                                                                          \
 #name, kind, offsetof(struct attn_point, name), sizeof(((struct attn_point *)0)->name) \
     }
+#define OUTPUT(key, output)                                                                    \
+    {                                                                                          \
+        key, REAL, offsetof(struct attn_point, output_worst) + (output) * sizeof(double),      \
+            sizeof(double)                                                                     \
+    }
 static const struct field {
     const char *key;
     enum kind kind;
@@ -59,6 +64,12 @@ static const struct field {
     FIELD(TEXT, verdict),
     FIELD(REAL, worst),
     FIELD(TEXT, worst_output),
+    OUTPUT("worst_o", ATTN_O),
+    OUTPUT("worst_lse", ATTN_LSE),
+    OUTPUT("worst_dq", ATTN_DQ),
+    OUTPUT("worst_dk", ATTN_DK),
+    OUTPUT("worst_dv", ATTN_DV),
+    OUTPUT("worst_dbias", ATTN_DBIAS),
     FIELD(TEXT, digest),
     FIELD(REAL, setup_s),
     FIELD(REAL, verify_s),

@@ -66,8 +66,8 @@ struct attn_point {
     char verdict[16];  /* "PASS", ...                                         */
     double worst;      /* largest error / bound                               */
     char worst_output[8];
-    /* "output_worst": {"o": 0.04, "lse": 0.01, ...}: the same for each output alone; absent (NaN
-     * here) where it was not compared.  The error figure is drawn from these. */
+    /* "worst_o", "worst_lse", ... "worst_dbias": the same for each output alone; unknown where
+     * it was not compared.  The error figure is drawn from these. */
     double output_worst[ATTN_OUTPUTS];
     char digest[24];                  /* of the outputs, hexadecimal                         */
     double setup_s, verify_s, wall_s; /* making the data; the oracle; the whole process   */

@@ -110,8 +110,9 @@ static void describe(struct attn_slice *slice)
     append(text, size, ", %s", attn_dtype_name(c->dtype));
     if (one_length)
         append(text, size, ", L=%lld", (long long)c->n_query);
-    append(text, size, "; mask %s; %s data", one_mask ? c->mask : "varies",
-           attn_fill_name(c->fill));
+    const char *last = slice->row[slice->n - 1]->point->c.mask;
+    append(text, size, "; mask%s %.200s%s%.200s; %s data", one_mask ? "" : "s", c->mask,
+           one_mask ? "" : " to ", one_mask ? "" : last, attn_fill_name(c->fill));
 }
 
 static int belongs(const struct attn_point *p, const struct attn_point *first, int by_mask)
@@ -234,75 +235,119 @@ int64_t attn_slice_common_length(const struct attn_slice *slice, enum attn_pass 
 
 /* ---- what was not run ---------------------------------------------------------------------- */
 
-static int same_reason(const struct attn_row *a, const struct attn_row *b)
+static int is_such(const struct attn_row *row, const char *spec, enum attn_point_status status)
 {
-    return a->status == b->status && a->point->c.pass == b->point->c.pass &&
-           strcmp(a->point->spec, b->point->spec) == 0;
+    return row->status == status && strcmp(row->point->spec, spec) == 0;
+}
+
+/* The first row of its spec that ended so? */
+static int begins(const struct attn_slice *slice, int64_t s, enum attn_point_status status)
+{
+    const char *spec = slice->row[s]->point->spec;
+    for (int64_t t = 0; t < s; t++)
+        if (is_such(slice->row[t], spec, status))
+            return 0;
+    return slice->row[s]->status == status;
 }
 
 static void append_where(const struct attn_slice *slice, const struct attn_row *row, char *text,
                          size_t size)
 {
     char number[32];
+    const struct attn_point *p = row->point;
+    int64_t floor = p->floor_bytes > 0 ? p->floor_bytes : 0;
     if (slice->kind == ATTN_SLICE_DENSITY)
-        append(text, size, " density %s",
-               attn_axis_text(ATTN_AXIS_DENSITY, row->point->density, number));
-    else
-        append(text, size, " %s",
-               attn_axis_text(ATTN_AXIS_LENGTH, (double)row->point->c.n_query, number));
+        append(text, size, " %s", p->c.mask);
+    else if (slice->kind != ATTN_SLICE_RANKS)
+        append(text, size, " %s", attn_axis_text(ATTN_AXIS_LENGTH, (double)p->c.n_query, number));
+    if (row->status == ATTN_POINT_TOO_BIG && row->priced > 0)
+        append(text, size, " needs %s",
+               attn_axis_text(ATTN_AXIS_BYTES, (double)(row->priced * p->ranks + floor), number));
+}
+
+/* " 8,192, 16,384 (forward), 4,096 (backward)": where a spec ended so. */
+static void append_places(const struct attn_slice *slice, const char *spec,
+                          enum attn_point_status status, char *text, size_t size)
+{
+    const char *between = "";
+    for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++) {
+        int n = 0;
+        for (int64_t s = 0; s < slice->n; s++) {
+            const struct attn_row *row = slice->row[s];
+            if (!is_such(row, spec, status) || (int)row->point->c.pass != pass)
+                continue;
+            append(text, size, "%s", between);
+            append_where(slice, row, text, size);
+            between = slice->kind == ATTN_SLICE_RANKS ? "" : ",";
+            n++;
+        }
+        if (n > 0)
+            append(text, size, " (%s)", attn_pass_word((enum attn_pass)pass));
+    }
 }
 
 void attn_slice_not_run(const struct attn_slice *slice, char *text, size_t size)
 {
+    static const enum attn_point_status reasons[] = {ATTN_POINT_TOO_BIG, ATTN_POINT_DROPPED,
+                                                     ATTN_POINT_REFUSED, ATTN_POINT_TIMEOUT,
+                                                     ATTN_POINT_KILLED,  ATTN_POINT_ERROR};
     text[0] = '\0';
-    for (int64_t s = 0; s < slice->n; s++) {
-        const struct attn_row *row = slice->row[s];
-        int64_t before = 0;
-        while (!same_reason(slice->row[before], row))
-            before++;
-        if (row->status == ATTN_POINT_OK || row->status == ATTN_POINT_WRONG || before < s)
-            continue;
-        append(text, size, "%s%s", text[0] != '\0' ? "; " : "", row->point->spec);
-        const char *comma = "";
-        for (int64_t t = s; t < slice->n; t++) {
-            if (!same_reason(slice->row[t], row))
+    for (size_t r = 0; r < sizeof reasons / sizeof reasons[0]; r++) {
+        const char *between = "";
+        for (int64_t s = 0; s < slice->n; s++) {
+            if (!begins(slice, s, reasons[r]))
                 continue;
-            append(text, size, "%s", comma);
-            append_where(slice, slice->row[t], text, size);
-            comma = ",";
+            if (between[0] == '\0')
+                append(text, size, "%sNot measured, %s: ", text[0] != '\0' ? "\n" : "",
+                       attn_status_phrase(reasons[r]));
+            append(text, size, "%s%s", between, slice->row[s]->point->spec);
+            append_places(slice, slice->row[s]->point->spec, reasons[r], text, size);
+            between = "; ";
         }
-        append(text, size, " (%s): %s", attn_pass_word(row->point->c.pass),
-               attn_status_phrase(row->status));
-        char bytes[32];
-        if (row->status == ATTN_POINT_TOO_BIG && row->priced > 0)
-            append(text, size, ", needs %s",
-                   attn_axis_text(
-                       ATTN_AXIS_BYTES,
-                       (double)(row->priced * row->point->ranks +
-                                (row->point->floor_bytes > 0 ? row->point->floor_bytes : 0)),
-                       bytes));
     }
+}
+
+/* The longest length of this row's spec and pass, whatever became of it? */
+static int is_last(const struct attn_slice *slice, const struct attn_point *p)
+{
+    for (int64_t s = 0; s < slice->n; s++) {
+        const struct attn_point *q = slice->row[s]->point;
+        if (q->c.pass == p->c.pass && strcmp(q->spec, p->spec) == 0 && q->c.n_query > p->c.n_query)
+            return 0;
+    }
+    return 1;
 }
 
 void attn_slice_not_planned(const struct attn_slice *slice, char *text, size_t size)
 {
     int64_t longest = 0;
     text[0] = '\0';
+    if (slice->kind != ATTN_SLICE_LENGTH)
+        return;
     for (int64_t s = 0; s < slice->n; s++)
         if (slice->row[s]->point->c.n_query > longest)
             longest = slice->row[s]->point->c.n_query;
-    for (int64_t s = 0; slice->kind == ATTN_SLICE_LENGTH && s < slice->n; s++) {
+    for (int64_t s = 0; s < slice->n; s++) {
         const struct attn_point *p = slice->row[s]->point;
-        int last = p->c.n_query < longest;
-        for (int64_t t = 0; last && t < slice->n; t++) {
+        int first = p->c.n_query < longest && is_last(slice, p);
+        for (int64_t t = 0; first && t < s; t++) {
             const struct attn_point *q = slice->row[t]->point;
-            last = q->c.pass != p->c.pass || strcmp(q->spec, p->spec) != 0 ||
-                   q->c.n_query <= p->c.n_query;
+            first = !(q->c.pass == p->c.pass && q->c.n_query == p->c.n_query && is_last(slice, q));
         }
+        if (!first)
+            continue;
+        /* All that end where this one does, together. */
         char number[32];
-        if (last)
-            append(text, size, "%s%s beyond %s (%s)", text[0] != '\0' ? "; " : "", p->spec,
-                   attn_axis_text(ATTN_AXIS_LENGTH, (double)p->c.n_query, number),
-                   attn_pass_word(p->c.pass));
+        const char *between = ":";
+        append(text, size, "%sNot in the plan, %s beyond %s", text[0] != '\0' ? "\n" : "",
+               attn_pass_word(p->c.pass),
+               attn_axis_text(ATTN_AXIS_LENGTH, (double)p->c.n_query, number));
+        for (int64_t t = s; t < slice->n; t++) {
+            const struct attn_point *q = slice->row[t]->point;
+            if (q->c.pass != p->c.pass || q->c.n_query != p->c.n_query || !is_last(slice, q))
+                continue;
+            append(text, size, "%s %s", between, q->spec);
+            between = ",";
+        }
     }
 }

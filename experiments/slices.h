@@ -42,12 +42,12 @@ int64_t attn_slice_common_length(const struct attn_slice *slice, enum attn_pass 
 const struct attn_row *attn_slice_find(const struct attn_slice *slice, const char *spec,
                                        enum attn_pass pass, int64_t n_query);
 
-/* What was not run, and why, in one line: "dense 16,384 (forward): too big, needs 4.02 GiB; ...".
- * "" when everything was. */
+/* What was not measured, a line for each reason: "Not measured, dropped by the time budget: dense
+ * 8,192 (forward), 4,096 (backward); ring 16,384 (forward)".  "" when everything was. */
 void attn_slice_not_run(const struct attn_slice *slice, char *text, size_t size);
 
-/* Curves that the plan itself ends before the slice's largest length: "dense beyond 8,192
- * (forward); ...".  "" for slices of other kinds. */
+/* Curves that the plan itself ends before the slice's largest length: "Not in the plan, backward
+ * beyond 4,096: dense, csr-textbook".  "" for slices of other kinds. */
 void attn_slice_not_planned(const struct attn_slice *slice, char *text, size_t size);
 
 /* "too big for this machine", "dropped by the time budget", ... */

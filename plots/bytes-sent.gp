@@ -4,7 +4,7 @@ eval begin
 do for [p = 1:n_panels] {
     eval frame(p)
     plot for [s = 1:n_series] name.'.dat' index (p-1)*n_series+s-1 using 1:2 with lines lw 1.6 lc rgb colour(s) dt dash(s), \
-         for [s = 1:n_series] '' index (p-1)*n_series+s-1 using 1:3 with points pt filled(s) ps 0.9 lc rgb colour(s)
+         for [s = 1:n_series] '' index (p-1)*n_series+s-1 using 1:3 with points pt filled(s) ps nested(s) lc rgb colour(s)
     eval clean
 }
 eval end

@@ -8,7 +8,7 @@ do for [p = 1:n_panels] {
         if (MARK_PANEL[k] == p) {
             set arrow 700+k from first MARK_X[k], graph 0 to first MARK_X[k], first MARK_Y[k] nohead lw 1 dt 3 lc rgb ink
             set label 700+k '' at first MARK_X[k], first MARK_Y[k] point pt 6 ps 2.2 lw 1.6 lc rgb ink
-            set label 750+k MARK_TEXT[k] at first MARK_X[k], graph 0 offset -0.6, 0.4+1.1*k right font small textcolor rgb ink
+            set label 750+k MARK_TEXT[k] at graph 1, 1 offset 0, 0.8 right font small textcolor rgb ink
         }
     }
     plot for [s = 1:n_series] name.'.dat' index (p-1)*n_series+s-1 using 1:2 with lines lw 1.6 lc rgb colour(s) dt dash(s), \

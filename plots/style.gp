@@ -8,7 +8,7 @@ reset
 # Texts come from records, so nothing in them is markup: noenhanced.
 
 if (terminal eq 'svg') {
-    set terminal svg size width,height noenhanced font 'DejaVu Sans,Verdana,Arial,sans-serif,13' background '#ffffff'
+    set terminal svg size width,height noenhanced font 'sans-serif,13' linewidth 1.25 background '#ffffff'
 }
 if (terminal eq 'png') {
     set terminal pngcairo size 2*width,2*height noenhanced font 'DejaVu Sans,9.75' fontscale 2 linewidth 2 pointscale 2 background '#ffffff'
@@ -17,8 +17,8 @@ if (terminal eq 'pdf') {
     set terminal pdfcairo size width/96.0,height/96.0 noenhanced font 'DejaVu Sans,9.75' linewidth 1.3 pointscale 0.65 background '#ffffff'
 }
 set output name.'.'.terminal
-small = terminal eq 'svg' ? 'DejaVu Sans,Verdana,Arial,sans-serif,12' : 'DejaVu Sans,9'
-large = terminal eq 'svg' ? 'DejaVu Sans,Verdana,Arial,sans-serif,17' : 'DejaVu Sans,12.75'
+small = terminal eq 'svg' ? 'sans-serif,12' : 'DejaVu Sans,9'
+large = terminal eq 'svg' ? 'sans-serif,17' : 'DejaVu Sans,12.75'
 
 # ---- one look for each implementation, everywhere ----------------------------------------------
 # IMPL[s] is its place in the registry, so the fifth has a style before it is written.  The
@@ -30,7 +30,7 @@ colour(s) = s < 1 ? '#444444' : word(colours, IMPL[s] % 7 + 1)
 filled(s) = s < 1 ? 7 : 5 + 2 * (IMPL[s] % 6)
 open(s) = filled(s) - 1
 dash(s) = s < 1 ? 1 : (IMPL[s] + VARIANT[s]) % 5 + 1
-set dashtype 1 (1, 0)
+nested(s) = s > 6 ? 0.6 : 1.4 - 0.13*s # equal values stay visible: smaller on larger
 set dashtype 2 (14, 4)
 set dashtype 3 (5, 3)
 set dashtype 4 (14, 4, 3, 4)
@@ -72,11 +72,11 @@ end = 'unset multiplot; unset output'
 frame(p) = sprintf("set lmargin at screen %.6f; set rmargin at screen %.6f; \
 set bmargin at screen %.6f; set tmargin at screen %.6f; \
 set label 900 PANEL[%d] at graph 0, 1 offset 0, 0.8 left textcolor rgb ink; \
-set xlabel x_label offset 0, 0.3 textcolor rgb ink; ", \
+set xlabel x_label offset 0, 0.4 textcolor rgb ink; ", \
 PANEL_LEFT[p], PANEL_RIGHT[p], PANEL_BOTTOM[p], PANEL_TOP[p], p) \
-. (PANEL_FIRST[p] ? "set ylabel y_label offset 0.5, 0 textcolor rgb ink; set ytics (".y_ticks.")" \
+. (PANEL_FIRST[p] ? "set ylabel y_label offset 0.8, 0 textcolor rgb ink; set ytics (".y_ticks.")" \
                   : "unset ylabel; set ytics (".y_bare.")")
 
 # The slope beside the end of its curve, with a thin line from the one to the other.
-slope(k) = sprintf("set arrow %d from first SLOPE_X[%d], first SLOPE_Y[%d] to graph slope_from, graph SLOPE_AT[%d] nohead lw 0.8 lc rgb colour(SLOPE_SERIES[%d]); \
+slope(k) = sprintf("set arrow %d from first SLOPE_X[%d], first SLOPE_Y[%d] to graph slope_from, graph SLOPE_AT[%d] nohead lw 0.6 lc rgb colour(SLOPE_SERIES[%d]); \
 set label %d SLOPE_TEXT[%d] at graph slope_from, graph SLOPE_AT[%d] offset 0.4, 0 left font small textcolor rgb ink", k, k, k, k, k, k, k, k)

@@ -7,8 +7,8 @@
  * Caveats  This is what one should not do for long sequences; that is why it is here.  Softmax is
  *          out of place (frameworks keep S while P is written), and no dropout copy is held.
  *
- * How the mask is stored is a matter of memory alone, never of meaning: a hidden score is replaced, not
- * shifted by a large number, so float4d with -inf means the same as bool2d.
+ * How the mask is stored is a matter of memory alone, never of meaning: a hidden score is
+ * replaced, not shifted by a large number, so float4d with -inf means the same as bool2d.
  */
 #include <math.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* See ledger.h.  Small blocks come from aligned_alloc, large ones from mmap: glibc keeps freed heap memory for
- * itself, and a recorder that reads resident memory would then see the past. */
+/* See ledger.h.  Small blocks come from aligned_alloc, large ones from mmap: glibc keeps freed heap
+ * memory for itself, and a recorder that reads resident memory would then see the past. */
 #include "ref/ledger.h"
 
 #include <stdlib.h>

@@ -29,7 +29,17 @@ static enum attn_tile tile_band(const struct block *t, int64_t least, int64_t mo
 /* Visible iff j < n. */
 static enum attn_tile tile_limit(const struct block *t, int64_t n)
 {
-    return tile_of(t->j0<n, t->j1> n);
+    int any_visible = t->j0 < n;
+    int any_hidden = t->j1 > n;
+    return tile_of(any_visible, any_hidden);
+}
+
+/* Visible iff i < n or j < n. */
+static enum attn_tile tile_global(const struct block *t, int64_t n)
+{
+    int any_visible = t->i0 < n || t->j0 < n;
+    int any_hidden = t->i1 > n && t->j1 > n;
+    return tile_of(any_visible, any_hidden);
 }
 
 static enum attn_tile tile_documents(const struct attn_mask *mask, const struct mask_node *node,
@@ -46,8 +56,7 @@ static enum attn_tile tile_documents(const struct attn_mask *mask, const struct 
     for (int64_t m = mask_max(query_first, key_first);
          m <= mask_min(query_last, key_last) && !any_visible; m++)
         any_visible = query_start[m] < query_start[m + 1] && key_start[m] < key_start[m + 1];
-    return tile_of(any_visible,
-                   query_first != query_last || key_first != key_last || query_first != key_first);
+    return tile_of(any_visible, query_first != query_last || key_first != key_last);
 }
 
 /* Count rows until both kinds have been seen. */
@@ -100,8 +109,7 @@ static enum attn_tile tile_of_node(const struct attn_mask *mask, const struct ma
     case MASK_PREFIX:
         return tile_limit(t, node->count);
     case MASK_GLOBAL:
-        return tile_of(t->i0 < node->count ||
-                       t->j0<node->count, t->i1> node->count && t->j1 > node->count);
+        return tile_global(t, node->count);
     case MASK_LENGTHS:
         return tile_limit(t, mask->number[node->list + (node->by_batch ? t->b : 0)]);
     case MASK_DOCUMENTS:

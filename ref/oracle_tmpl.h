@@ -89,7 +89,7 @@ static WIDE FN(scores)(const struct attn_problem *p, int64_t b, int64_t h, int64
             s = (WIDE)p->softcap * t;
             row->slope[n] = (double)((1 - t) * (1 + t));
         }
-        row->bias[n] = attn_problem_bias(p, b, h, i, j);
+        row->bias[n] = true_bias(p, b, h, i, j);
         s += (WIDE)row->bias[n];
         S[n] = s;
         row->s[n] = (double)s;

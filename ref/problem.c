@@ -1,4 +1,4 @@
-/* The problem: what is legal, what it asks for, and element access for those who are in no hurry. */
+/* The problem: what is legal, what it asks for, and elements for those who are in no hurry. */
 #include "ref/problem.h"
 #include "ref/textbook.h"
 
@@ -37,6 +37,7 @@ static enum attn_status check_extents(const struct attn_problem *p, struct attn_
                          "%lld heads cannot share %lld kv heads: heads must be a multiple",
                          (long long)p->heads, (long long)p->kv_heads);
     int64_t width = p->d_key > p->d_value ? p->d_key : p->d_value;
+    width = width > 1 ? width : 1; /* lse has a number a row even where there is no feature */
     if (!extents_fit(p->batch, p->heads, p->n_query, width) ||
         !extents_fit(p->batch, p->kv_heads, p->n_key, width) ||
         !extents_fit(p->batch, p->heads, p->n_query, p->n_key))

@@ -1,5 +1,5 @@
-/* Rows and the three loops over them that every textbook implementation uses.  Included once for each arithmetic
- * type, with
+/* Rows, and the loops over them that every textbook implementation uses.  Included once for each
+ * arithmetic type, with
  *      REAL      float or double
  *      FN(name)  name with the type's suffix
  *      REAL_EXP, REAL_LOG, REAL_TANH   the type's functions
@@ -45,7 +45,8 @@ static inline void FN(put)(const struct attn_view *y, int64_t b, int64_t h, int6
 }
 
 /* x . y in sixteen partial sums.  Written so because a compiler may not reorder one sum by
- * itself; sixteen independent ones it can keep in vector registers, and their error grows with n / 16. */
+ * itself; sixteen independent ones it can keep in vector registers, and their error grows with
+ * n / 16. */
 static inline REAL FN(dot)(const REAL *restrict x, const REAL *restrict y, int64_t n)
 {
     REAL part[16] = {0}, sum = 0;

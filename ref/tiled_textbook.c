@@ -1,7 +1,7 @@
 /* tiled-textbook: attention in tiles, with online softmax; nothing of size Lq x Lk ever exists.
  *
- * Memory   forward: the tiles alone, (2 Br d + ...) a constant; backward: the tiles, and dQ and D of
- *          one kv head's queries, O(L d).
+ * Memory   forward: the tiles alone, whatever L is: Br (d + dv + Bc + 2) + Bc (d + dv) numbers;
+ *          backward: about twice the tiles, and dQ and D of one kv head's queries, O(L d).
  * Flops    2 (d + dv) per visible pair forward, 2 (3 d + 2 dv) backward: scores are made again.
  *          Tiles without a visible pair are skipped.
  * Source   Milakov & Gimelshein 2018 (online softmax); Dao 2023, FlashAttention-2, algorithms 1, 2.

@@ -108,7 +108,7 @@ static void FN(tiled_forward)(const struct attn_problem *p, const struct attn_fo
  * exp(S_ij - LSE_i).  Tiles of keys are the outer loop, so dK and dV of a tile are finished in one
  * go, and dQ collects in a buffer of its own. */
 
-/* D_i = sum_j P_ij dP_ij - dLSE_i = dO_i . O_i - dLSE_i, for the rows of one head that see a key. */
+/* D_i = sum_j P_ij dP_ij - dLSE_i = dO_i . O_i - dLSE_i, for rows that see a key. */
 static void FN(delta)(const struct attn_problem *p, const struct attn_backward *t, int64_t b,
                       int64_t h, REAL *D, struct FN(tile) * x)
 {
@@ -146,7 +146,7 @@ static void FN(tile_backward)(const struct attn_problem *p, const struct attn_ba
             REAL dS = P * (dP - D[i]);
             if (t->dbias.data != NULL)
                 attn_view_add(&t->dbias, b, h, i, j0 + j, (double)dS);
-            /* forward was S_ij = scale q_i . k_j, bent by the softcap; scale is applied on storing */
+            /* forward was S_ij = scale q_i . k_j, bent by the softcap; scale comes on storing */
             dS *= slope[j];
             FN(axpy)(dS, x->K + j * p->d_key, dQ + i * p->d_key, p->d_key);
             FN(axpy)(dS, q, x->dK + j * p->d_key, p->d_key);

@@ -31,6 +31,8 @@ static const struct {
     {"documents(100000,60000,40000)&causal(tl)", 200000, 200000, 0, 200000, INT64_C(7600100000)},
     {"random(0.01,1)", 200000, 200000, 0, 200000, 400000000},
     {"random(0.00001,1,heads)", 10000000, 10000000, 0, 10000000, 1000000000},
+    {"random(0.25,1)", 10, 6, 0, 10, 20}, /* round(1.5) = 2 */
+    {"random(0.1,3)", 10, 5, 0, 10, 10},
     {"causal(tl)&keys(x10)", 1000, 1000, 0, 1000, 250500}, /* 2 + 4 + ... + 1000 */
 };
 enum { N_GOLDEN = sizeof GOLDEN / sizeof *GOLDEN };
@@ -149,21 +151,22 @@ START_TEST(random_draws_are_pinned)
 END_TEST
 
 /* Every column is kept equally often (chi-square, 199 degrees of freedom: mean 199, deviation 20),
- * and neighbouring rows, seeds and heads choose independently (overlap k^2 / Lk). */
+ * and neighbouring rows, heads, batches and seeds choose independently (overlap k^2 / Lk). */
 START_TEST(random_looks_random)
 {
     enum { ROWS = 20000, KEYS = 200, KEPT = 40 };
-    static struct mask_data d = {.shape = {1, 2, ROWS, KEYS}};
+    static struct mask_data d = {.shape = {2, 2, ROWS, KEYS}};
     static int kept[KEYS];
     struct attn_mask *one = mask_data_parse("random(0.2,1,heads)", &d);
     struct attn_mask *two = mask_data_parse("random(0.2,2,heads)", &d);
-    int64_t rows = 0, heads = 0, seeds = 0;
+    int64_t rows = 0, heads = 0, batches = 0, seeds = 0;
     for (int i = 0; i < ROWS; i++)
         for (int j = 0; j < KEYS; j++)
             if (attn_mask_allows(one, 0, 0, i, j)) {
                 kept[j]++;
                 rows += attn_mask_allows(one, 0, 0, (i + 1) % ROWS, j);
                 heads += attn_mask_allows(one, 0, 1, i, j);
+                batches += attn_mask_allows(one, 1, 0, i, j);
                 seeds += attn_mask_allows(two, 0, 0, i, j);
             }
     double square = 0, mean = (double)ROWS * KEPT / KEYS,
@@ -175,9 +178,32 @@ START_TEST(random_looks_random)
     /* Overlap of a row: mean 8, variance 5.1 (hypergeometric); of the mean over rows: 0.016. */
     ck_assert_double_le(((double)rows / ROWS - 8) * ((double)rows / ROWS - 8), 0.08 * 0.08);
     ck_assert_double_le(((double)heads / ROWS - 8) * ((double)heads / ROWS - 8), 0.08 * 0.08);
+    ck_assert_double_le(((double)batches / ROWS - 8) * ((double)batches / ROWS - 8), 0.08 * 0.08);
     ck_assert_double_le(((double)seeds / ROWS - 8) * ((double)seeds / ROWS - 8), 0.08 * 0.08);
     attn_mask_free(one);
     attn_mask_free(two);
+}
+END_TEST
+
+/* A row of a composition costs the keys that its random part keeps (100 of ten million here), not
+ * a walk over all columns: that would take 2e10 steps instead of 2e5. */
+START_TEST(random_rows_cost_their_keys)
+{
+    static struct mask_data d = {.shape = {1, 1, 2000, 10000000}};
+    static const char *const texts[] = {"random(0.00001,1)&none&causal(br)",
+                                        "random(0.00001,1)&(keys(x1)|causal(tl))",
+                                        "(random(0.00001,1)|none&prefix(0))&window(-1,-1,tl)"};
+    clock_t begin = clock();
+    for (int n = 0; n < 3; n++) {
+        struct attn_mask *mask = mask_data_parse(texts[n], &d);
+        int counted = 0;
+        int64_t pairs = attn_mask_count(mask, 0, 0, 0, 2000, 0, d.shape.n_key, &counted);
+        ck_assert(pairs > 190000 && pairs <= 200000);
+        int32_t column[100];
+        ck_assert_int_le(attn_mask_row_keys(mask, 0, 0, 1, 0, d.shape.n_key, column), 100);
+        attn_mask_free(mask);
+    }
+    ck_assert(clock() - begin <= 5 * CLOCKS_PER_SEC);
 }
 END_TEST
 
@@ -191,5 +217,6 @@ TCase *mask_count_tests(void)
     tcase_add_test(tcase, only_none_is_none);
     tcase_add_test(tcase, random_draws_are_pinned);
     tcase_add_test(tcase, random_looks_random);
+    tcase_add_test(tcase, random_rows_cost_their_keys);
     return tcase;
 }

@@ -26,7 +26,7 @@ static int same_case(const struct attn_case *a, const struct attn_case *b)
            a->d_bias == b->d_bias;
 }
 
-/* ---- the language ------------------------------------------------------------------------------- */
+/* ---- the language ---------------------------------------------------------------------------- */
 
 /* What is written, and its canonical form. */
 static const struct {
@@ -276,7 +276,7 @@ START_TEST(every_prefix_is_safe)
 }
 END_TEST
 
-/* ---- the battery -------------------------------------------------------------------------------- */
+/* ---- the battery ----------------------------------------------------------------------------- */
 
 static void open_case(const char *text, struct attn_setup *setup)
 {

@@ -15,10 +15,10 @@ static uint64_t bits(double x)
     return u;
 }
 
-/* ---- the hash ----------------------------------------------------------------------------------- */
+/* ---- the hash -------------------------------------------------------------------------------- */
 
-/* Recomputed outside C (integer arithmetic in Python); mix(1234567) there is 6457827717110365317, as published
- * for splitmix64. */
+/* Recomputed outside C, in Python's integers, where one step from 1234567 gives the published
+ * 6457827717110365317 of splitmix64. */
 START_TEST(hash_is_pinned)
 {
     ck_assert_uint_eq(attn_hash(0, 0, 0), 0x238275bc38fcbe91u);
@@ -116,7 +116,7 @@ START_TEST(names_find_their_fills)
 }
 END_TEST
 
-/* ---- the recipes -------------------------------------------------------------------------------- */
+/* ---- the recipes ----------------------------------------------------------------------------- */
 
 static void open_case(const char *text, struct attn_setup *setup)
 {
@@ -126,8 +126,9 @@ static void open_case(const char *text, struct attn_setup *setup)
     ck_assert_msg(attn_setup_open(&c, setup, &err) == ATTN_OK, "%s: %s", text, err.text);
 }
 
-/* b2h2q7k9d4v5:none:f64:FILL:s7:pass=bwd with bias=full where it is legal: one element of q and of k, and a digest of
- * q, k, v, dO and bias.  Same under gcc -O0, gcc -O3 -march=native -ffp-contract=fast and clang. */
+/* b2h2q7k9d4v5:none:f64:FILL:s7:pass=bwd, with bias=full where that is legal: one element of q and
+ * of k, and a digest of q, k, v, dO and bias.  The same bits come out of gcc -O0, gcc -O3
+ * -march=native -ffp-contract=fast, and clang. */
 static const struct {
     const char *fill;
     uint64_t q, k, digest;
@@ -420,7 +421,7 @@ START_TEST(plain_fills_hold)
 }
 END_TEST
 
-/* Nothing may be the same in two heads or batches, whatever the fill (but for the constant ones). */
+/* Nothing may be the same in two heads or batches, but for what a fill holds constant. */
 START_TEST(heads_and_batches_differ)
 {
     struct attn_setup s;

@@ -197,8 +197,10 @@ START_TEST(equal_weights_average)
 {
     struct partial x = make(0, levels[_i]), y = x;
     for (int c = 0; c < WIDTH; c++) {
-        x.o[c] = x.o32[c] = (float)(c + 1);
-        y.o[c] = y.o32[c] = (float)(3 * c - 1);
+        x.o[c] = c + 1;
+        x.o32[c] = (float)(c + 1);
+        y.o[c] = 3 * c - 1;
+        y.o32[c] = (float)(3 * c - 1);
     }
     struct partial z = merged(&x, &y);
     for (int c = 0; c < WIDTH; c++) {
@@ -240,7 +242,7 @@ END_TEST
 
 START_TEST(nan_stays)
 {
-    static const double other[] = {0, 5, -5, -INFINITY};
+    static const double other[] = {0, 5, -5, -HUGE_VAL};
     struct partial x = make(1, 0), y = make(2, (double)NAN), z;
     x.lse = other[_i];
     x.lse32 = (float)other[_i];

@@ -533,8 +533,8 @@ static void probe_open(struct probing *x, const char *spec_text, const char *cas
 {
     static const int slot[] = {ATTN_T_Q,   ATTN_T_K,  ATTN_T_V,   ATTN_T_O,
                                ATTN_T_LSE, ATTN_T_DO, ATTN_T_DLSE};
-    struct attn_case c = case_of(case_text);
-    ck_assert_int_eq(attn_setup_open(&c, &x->setup, &x->error), ATTN_OK);
+    struct attn_case given = case_of(case_text);
+    ck_assert_int_eq(attn_setup_open(&given, &x->setup, &x->error), ATTN_OK);
     x->spec = spec_of(spec_text);
     x->spec.options.local = &probe;
     attn_ledger_init(&x->ledger, NULL);

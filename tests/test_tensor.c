@@ -37,7 +37,7 @@ static double look(const struct attn_tensor *t, int64_t slot)
                                 : (double)((const float *)t->data)[slot];
 }
 
-/* ---- values and strides ----------------------------------------------------------------------- */
+/* ---- values and strides ---------------------------------------------------------------------- */
 
 static const char *const orders[] = {"bhic", "bihc", "ibhc", "bhci", "hbic", "ihbc", "hibc"};
 
@@ -155,7 +155,7 @@ START_TEST(bad_requests_are_refused)
 }
 END_TEST
 
-/* ---- traps ------------------------------------------------------------------------------------ */
+/* ---- traps ----------------------------------------------------------------------------------- */
 
 /* Each slot of the red zones, one at a time, up to the inaccessible pages. */
 START_TEST(red_zones_fire)
@@ -321,7 +321,7 @@ START_TEST(sealed_memory_fires)
 }
 END_TEST
 
-/* ---- packed ----------------------------------------------------------------------------------- */
+/* ---- packed ---------------------------------------------------------------------------------- */
 
 /* q [2,4,3,5], k [2,2,6,5], v [2,2,6,7]: tokens of 4*5 + 2*5 + 2*7 = 44 elements, 6 a batch. */
 START_TEST(packed_tensors_share_a_buffer)

@@ -31,7 +31,7 @@ const char *attn_case_poison_name(enum attn_case_poison poison)
     return (unsigned)poison <= ATTN_POISON_BIG ? poison_name[poison] : "unknown";
 }
 
-/* ---- words and numbers ---------------------------------------------------------------------- */
+/* ---- words and numbers ----------------------------------------------------------------------- */
 
 enum { WORD = 64 }; /* longest part beside the mask, with its end */
 
@@ -94,7 +94,7 @@ static void print_real(char *text, size_t size, double value)
     }
 }
 
-/* ---- parsing -------------------------------------------------------------------------------- */
+/* ---- parsing --------------------------------------------------------------------------------- */
 
 static enum attn_status parse_shape(const char *text, struct attn_case *c, struct attn_error *err)
 {
@@ -325,7 +325,7 @@ enum attn_status attn_case_parse(const char *text, struct attn_case *c, struct a
     return status == ATTN_OK ? check_together(c, err) : status;
 }
 
-/* ---- printing ------------------------------------------------------------------------------- */
+/* ---- printing -------------------------------------------------------------------------------- */
 
 __attribute__((format(printf, 2, 3))) static void append(char text[ATTN_CASE_TEXT],
                                                          const char *format, ...)
@@ -384,7 +384,7 @@ void attn_case_print(const struct attn_case *c, char text[ATTN_CASE_TEXT])
         append(text, ":dbias=1");
 }
 
-/* ---- the battery ---------------------------------------------------------------------------- */
+/* ---- the battery ----------------------------------------------------------------------------- */
 
 static const struct attn_battery_case battery[] = {
 #define ATTN_CASE(name, text, ids, why) {name, text, ids, why},

@@ -1,4 +1,4 @@
-/* See row_bound.h, and docs/bounds.md for the derivation: section numbers stand beside the lines. */
+/* See row_bound.h; docs/bounds.md derives this, its section numbers stand beside the lines. */
 #include "tests/harness/row_bound.h"
 
 #include <math.h>

@@ -8,7 +8,7 @@
 #include "tests/harness/setup_fill.h"
 #include "tests/harness/setup_mask.h"
 
-/* ---- layouts -------------------------------------------------------------------------------- */
+/* ---- layouts --------------------------------------------------------------------------------- */
 
 /* Names, and the memory order under layout=mixed: no two tensors that a careless kernel might
  * confuse (k and v, o and dO, dK and K) share one. */
@@ -133,7 +133,7 @@ static enum attn_status open_tensors(struct attn_setup *s, struct attn_error *er
     return status;
 }
 
-/* ---- data ----------------------------------------------------------------------------------- */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 /* Number of distinct indices along an axis: one where the stride is 0. */
 static int64_t distinct(const struct attn_tensor *t, int axis)
@@ -177,7 +177,7 @@ static void fill_inputs(struct attn_setup *s, const struct attn_recipe *r)
     fill_tensor(&s->tensor[ATTN_T_DO], r, attn_recipe_d_o);
 }
 
-/* ---- poison --------------------------------------------------------------------------------- */
+/* ---- poison ---------------------------------------------------------------------------------- */
 
 static int row_sees(const struct attn_problem *p, int64_t b, int64_t h, int64_t i)
 {
@@ -251,7 +251,7 @@ static void poison_bias(struct attn_setup *s)
                         attn_tensor_set(&s->tensor[ATTN_T_BIAS], b, h, i, j, 1e30);
 }
 
-/* ---- opening and closing -------------------------------------------------------------------- */
+/* ---- opening and closing --------------------------------------------------------------------- */
 
 static void set_problem(struct attn_setup *s)
 {
@@ -353,7 +353,7 @@ void attn_setup_close(struct attn_setup *s)
     memset(s, 0, sizeof *s);
 }
 
-/* ---- views and digests ---------------------------------------------------------------------- */
+/* ---- views and digests ----------------------------------------------------------------------- */
 
 struct attn_forward attn_setup_forward(const struct attn_setup *s)
 {

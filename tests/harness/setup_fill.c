@@ -133,7 +133,7 @@ static double uneven(int64_t b, int64_t head)
     return scale[(b + head) % 3];
 }
 
-/* ---- select --------------------------------------------------------------------------------- */
+/* ---- select ---------------------------------------------------------------------------------- */
 
 static enum attn_status open_select(const struct attn_case *c, struct attn_recipe *r,
                                     struct attn_error *err)
@@ -164,8 +164,8 @@ static enum attn_status open_select(const struct attn_case *c, struct attn_recip
                          "fill select: %lld elements of V cannot all be different integers below "
                          "2^24; a smaller case would work",
                          (long long)values);
-    /* One differing feature moves a score by 2 |scale| code^2: past 200 exp is 0 in f32, past 800 in
-     * f64.  A power of two keeps the products exact. */
+    /* One differing feature moves a score by 2 |scale| code^2: past 200 exp is 0 in f32, past 800
+     * in f64.  A power of two keeps the products exact. */
     double gap = p->dtype == ATTN_F64 ? 800 : 200;
     r->code = 0x1p-16;
     while (2 * size * r->code * r->code < gap)
@@ -198,7 +198,7 @@ int64_t attn_recipe_target(const struct attn_recipe *r, int64_t b, int64_t h, in
     return j;
 }
 
-/* ---- values --------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 enum attn_status attn_recipe_open(const struct attn_case *c, const struct attn_problem *problem,
                                   struct attn_recipe *r, struct attn_error *err)

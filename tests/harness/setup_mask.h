@@ -4,8 +4,8 @@
  *
  * AXES out of b h q k, in this order, k always there; the tensor varies along these and is
  * broadcast along the rest.  A cell is visible with PERCENT in a hundred, by the case's seed:
- * dense(qk50) and csr(qk50) are the same mask.  Widths and the values that mean "visible" differ from name to
- * name on purpose: 1 byte, 256 in 4 bytes, 2^32 in 8.
+ * dense(qk50) and csr(qk50) are the same mask.  Widths, and the values that mean "visible",
+ * differ from name to name on purpose: 1 in 1 byte, 256 in 4, 2^32 in 8.
  */
 #ifndef TESTS_HARNESS_SETUP_MASK_H
 #define TESTS_HARNESS_SETUP_MASK_H

@@ -66,7 +66,7 @@ static int64_t slot_of(const struct attn_tensor *t, int64_t b, int64_t h, int64_
     return attn_offset(t->stride, b, h, i) + c * t->stride[3];
 }
 
-/* ---- making --------------------------------------------------------------------------------- */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 /* Strides of the memory order, and the span, in elements; -1 when it overflows. */
 static int64_t lay_out(struct attn_tensor *t, const char *order, int64_t gap, unsigned broadcast)
@@ -241,7 +241,7 @@ void attn_tensor_free(struct attn_tensor *t)
     memset(t, 0, sizeof *t);
 }
 
-/* ---- using ---------------------------------------------------------------------------------- */
+/* ---- using ----------------------------------------------------------------------------------- */
 
 struct attn_view attn_tensor_view(const struct attn_tensor *t)
 {
@@ -310,7 +310,7 @@ void attn_tensor_seal(struct attn_tensor *t, int sealed)
         mprotect(interior(t), interior_bytes(t), sealed ? PROT_NONE : PROT_READ | PROT_WRITE);
 }
 
-/* ---- checking ------------------------------------------------------------------------------- */
+/* ---- checking -------------------------------------------------------------------------------- */
 
 /* Overwritten slots of [from, to): how many, and the one nearest to the elements. */
 static int64_t damage(const struct attn_tensor *t, int64_t from, int64_t to, int64_t step,

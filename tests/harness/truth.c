@@ -1,5 +1,5 @@
-/* The truth and its bounds for whole tensors: one pass over the query rows, which feeds O, LSE and dQ
- * directly and collects dK, dV and dBias. */
+/* The truth and its bounds for whole tensors: one pass over the query rows, which feeds O, LSE and
+ * dQ directly and collects dK, dV and dBias. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,0 +1,43 @@
+/* The catalogue and the battery speak of the same bugs, and no bug is forgotten silently. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/harness/bugs.h"
+#include "tests/harness/cases.h"
+#include "tests/suites.h"
+
+START_TEST(each_bug_is_accounted_for)
+{
+    const struct attn_bug *bug = attn_bug_at(_i);
+    char cases[4096];
+    int n = attn_bug_cases(bug, cases, sizeof cases);
+    ck_assert_ptr_eq(attn_bug_find(bug->id), bug); /* ids are unique */
+    ck_assert_msg((n > 0) != (bug->elsewhere[0] != '\0'),
+                  "%s: %d cases stand for it and bugs.def says '%s': exactly one must speak",
+                  bug->id, n, bug->elsewhere);
+    ck_assert_int_gt((int)strlen(bug->what), 0);
+}
+END_TEST
+
+START_TEST(each_id_is_known)
+{
+    for (int i = 0; i < attn_battery_count(); i++) {
+        char ids[256], *rest = ids;
+        snprintf(ids, sizeof ids, "%s", attn_battery_at(i)->ids);
+        for (char *id = strtok_r(rest, ", ", &rest); id != NULL; id = strtok_r(NULL, ", ", &rest))
+            ck_assert_msg(attn_bug_find(id) != NULL,
+                          "case %s names '%s', which bugs.def does not know",
+                          attn_battery_at(i)->name, id);
+    }
+}
+END_TEST
+
+Suite *suite_bugs(void)
+{
+    Suite *suite = suite_create("bugs");
+    TCase *cases = tcase_create("bugs");
+    tcase_add_loop_test(cases, each_bug_is_accounted_for, 0, attn_bug_count());
+    tcase_add_test(cases, each_id_is_known);
+    suite_add_tcase(suite, cases);
+    return suite;
+}

@@ -1,0 +1,221 @@
+/* Plans: what a text multiplies out to, what its errors say, and the rules of the budget. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/budget.h"
+#include "experiments/plan.h"
+#include "tests/suites.h"
+
+static const char example[] = "# memory and time against length\n"
+                              "rounds = 3 ; repeat = 7\n"
+                              "budget = 12.5     # seconds\n"
+                              "verify-all = 512\n"
+                              "heads = 2 ; dim = 32\n"
+                              "\n"
+                              "group length-causal\n"
+                              "  spec   = dense ring:ranks=2\n"
+                              "  spec  += tiled-textbook:bc=32\n"
+                              "  length = 256 512 1024\n"
+                              "  mask   = causal(br)\n"
+                              "  pass   = fwd bwd\n"
+                              "  limit dense = 512            # a spec\n"
+                              "  limit ring:ranks=2 bwd = 256 # a spec in a pass\n"
+                              "group other\n"
+                              "  heads = 4 ; kv-heads = 2; dv = 16\n"
+                              "  spec = dense\n"
+                              "  length = 64\n"
+                              "  mask = random(0.1,7)\n";
+
+static int count(const struct attn_plan *plan, const char *group, const char *spec, int64_t length,
+                 enum attn_pass pass)
+{
+    int n = 0;
+    for (int64_t i = 0; i < plan->n; i++)
+        n += strcmp(plan->point[i].group, group) == 0 &&
+             strcmp(plan->point[i].spec_text, spec) == 0 && plan->point[i].c.n_query == length &&
+             plan->point[i].c.pass == pass;
+    return n;
+}
+
+START_TEST(multiplied_out)
+{
+    struct attn_plan plan;
+    struct attn_error err = {0};
+    ck_assert_msg(attn_plan_parse("p", example, &plan, &err) == ATTN_OK, "%s", err.text);
+    ck_assert_int_eq(plan.rounds, 3);
+    ck_assert_int_eq(plan.repeat, 7);
+    ck_assert(plan.budget_s == 12.5);
+    ck_assert(plan.timeout_s == 300);
+    ck_assert_int_eq(plan.verify_all, 512);
+    /* dense: 2 lengths, 2 passes; ring: 3 + 1; tiled: 3 + 3; the other group: 1 */
+    ck_assert_int_eq(plan.n, 4 + 4 + 6 + 1);
+    ck_assert_int_eq(count(&plan, "length-causal", "dense", 512, ATTN_BACKWARD), 1);
+    ck_assert_int_eq(count(&plan, "length-causal", "dense", 1024, ATTN_FORWARD), 0);
+    ck_assert_int_eq(count(&plan, "length-causal", "ring:ranks=2", 1024, ATTN_FORWARD), 1);
+    ck_assert_int_eq(count(&plan, "length-causal", "ring:ranks=2", 512, ATTN_BACKWARD), 0);
+    const struct attn_plan_point *last = &plan.point[plan.n - 1];
+    ck_assert_str_eq(last->group, "other");
+    ck_assert_str_eq(last->text, "h4g2q64d32v16:random(0.1,7):f32:normal:s1");
+    ck_assert_int_eq(plan.point[0].c.heads, 2);
+    ck_assert_int_eq(plan.point[0].c.kv_heads, 2);
+    attn_plan_free(&plan);
+}
+END_TEST
+
+static const struct {
+    const char *text, *want;
+} bad_plans[] = {
+    {"", "p:1: there is no `group NAME`"},
+    {"rounds = 5\n", "there is no `group NAME`"},
+    {"rounds = 5\nrepeet = 3\n", "p:2: unknown key 'repeet'; there are spec length mask pass"},
+    {"rounds = 5\n\n\nrounds = 6\n", "p:4: rounds is set twice"},
+    {"rounds = five\n", "p:1: rounds = 'five' is not an integer from 1 to 1000"},
+    {"rounds = 0\n", "p:1: rounds = '0'"},
+    {"budget = -1\n", "p:1: budget = '-1' is not a number of seconds"},
+    {"budget = nan\n", "p:1: budget = 'nan'"},
+    {"heads = 2 3\n", "p:1: heads takes one value"},
+    {"heads += 2\n", "p:1: heads takes one value"},
+    {"spec =\n", "p:1: spec = needs a value"},
+    {"just words\n", "p:1: 'just words' is neither"},
+    {"group a b\n", "p:1: a group needs a name"},
+    {"group\n", "p:1: a group needs a name"},
+    {"group a\nspec = dense\nlength = 1\ngroup a\n", "p:4: there are two groups named a"},
+    {"group a\nspec = sparse\n", "p:2: no implementation is called 'sparse'"},
+    {"group a\nspec = ring:runks=2\n", "p:2: "},
+    {"group a\npass = forward\n", "p:2: pass 'forward': there are fwd and bwd"},
+    {"group a\ndtype = f128\n", "p:2: dtype 'f128'"},
+    {"group a\nfill = zeros\n", "p:2: fill 'zeros'"},
+    {"group a\nrounds = 3\n", "p:2: rounds is the plan's"},
+    {"group a\nspec = dense\n", "p:1: group a needs spec and length"},
+    {"\ngroup a\nspec = dense\nlength = 8\nmask = casual(br)\n", "p:2: mask"},
+    {"group a\nspec = dense\nlength = 8\nheads = 4; kv-heads = 3\n", "p:1: kv-heads = 3 does not"},
+    {"group a\nspec = dense dense\nlength = 8\n",
+     "p:1: dense q8d64:none:f32:normal:s1 is there twice"},
+    {"group a\nspec = dense\nlength = 8\nlimit tiled = 4\n", "limit names 'tiled'"},
+    {"group a\nspec = dense\nlength = 8\nlimit = 4\n", "p:4: a limit reads"},
+    {"group a\nspec = dense\nlength = 8\nlimit dense = many\n", "p:4: a limit reads"},
+};
+
+START_TEST(bad_plan)
+{
+    struct attn_plan plan;
+    struct attn_error err = {0};
+    ck_assert_int_eq(attn_plan_parse("p", bad_plans[_i].text, &plan, &err), ATTN_EINVAL);
+    ck_assert_msg(strstr(err.text, bad_plans[_i].want) != NULL, "got: %s", err.text);
+    ck_assert_ptr_null(plan.point);
+}
+END_TEST
+
+START_TEST(shipped_plans)
+{
+    static const char *const path[] = {"experiments/plans/report.plan",
+                                       "experiments/plans/quick.plan"};
+    struct attn_plan plan;
+    struct attn_error err = {0};
+    ck_assert_msg(attn_plan_read(path[_i], &plan, &err) == ATTN_OK, "%s", err.text);
+    ck_assert_int_gt(plan.n, 20);
+    ck_assert(plan.budget_s > 0);
+    attn_plan_free(&plan);
+}
+END_TEST
+
+START_TEST(no_plan)
+{
+    struct attn_plan plan;
+    struct attn_error err = {0};
+    ck_assert_int_eq(attn_plan_read("/nowhere/x.plan", &plan, &err), ATTN_EINVAL);
+    ck_assert_ptr_nonnull(strstr(err.text, "No such file"));
+    ck_assert_int_eq(attn_plan_read("/tmp", &plan, &err), ATTN_EINVAL);
+}
+END_TEST
+
+/* ---- the budget --------------------------------------------------------------------------- */
+
+static const char curve[] = "rounds = 4\nverify-all = 256\ngroup g\nspec = dense\n"
+                            "length = 256 512 1024\n";
+
+static void open_curve(struct attn_plan *plan, struct attn_course course[3], char done[3][4])
+{
+    ck_assert_int_eq(attn_plan_parse("p", curve, plan, NULL), ATTN_OK);
+    memset(course, 0, 3 * sizeof *course);
+    memset(done, 0, 12);
+    for (int i = 0; i < 3; i++) {
+        course[i].plan = &plan->point[i];
+        course[i].done = done[i];
+        course[i].rounds_left = 4;
+        attn_point_init(&course[i].point);
+        course[i].point.flops = 1e9 * (double)(1 << 2 * i); /* L^2 */
+    }
+}
+
+/* A first round of 1 s a call, 10 s of verification. */
+static void measured(struct attn_course *course, const struct attn_plan *plan)
+{
+    struct attn_point p = course->point;
+    p.n_times = 1;
+    p.time_s[0] = 1;
+    p.verify_s = 10;
+    p.wall_s = 11.5;
+    strcpy(p.verified, "all");
+    attn_budget_learn(course, plan, &p);
+}
+
+START_TEST(predicted_from_the_next_smaller)
+{
+    struct attn_plan plan;
+    struct attn_course course[3];
+    char done[3][4];
+    open_curve(&plan, course, done);
+    attn_budget_predict(course, 3, &course[2], &plan);
+    ck_assert(course[2].guessed);
+    measured(&course[0], &plan);
+    ck_assert(course[0].first_s == 11.5 && course[0].later_s == 1.5);
+    attn_budget_predict(course, 3, &course[2], &plan);
+    ck_assert(!course[2].guessed);
+    /* 16 times the flops; the oracle does 64 rows of 1024 keys instead of 256 of 256 */
+    ck_assert_double_eq_tol(course[2].later_s, 16, 0.5);
+    ck_assert_double_eq_tol(course[2].first_s, 16 + 10.5, 0.5);
+    course[1].call_s = course[1].other_s = 3; /* a nearer length is preferred */
+    course[1].measured = 1;
+    attn_budget_predict(course, 3, &course[2], &plan);
+    ck_assert_double_eq_tol(course[2].later_s, 12, 0.5);
+    attn_plan_free(&plan);
+}
+END_TEST
+
+START_TEST(promises)
+{
+    struct attn_plan plan;
+    struct attn_course course[3];
+    char done[3][4];
+    open_curve(&plan, course, done);
+    ck_assert(attn_budget_promised(course, 3) == 0); /* all are waiting */
+    measured(&course[0], &plan);
+    ck_assert(attn_budget_cost(&course[0]) == 11.5 + 3 * 1.5);
+    course[0].state = ATTN_BEGUN;
+    course[0].done[0] = 1;
+    course[0].rounds_left = 3;
+    ck_assert(attn_budget_promised(course, 3) == 4.5);
+    course[0].rounds_left = 0;
+    ck_assert(attn_budget_promised(course, 3) == 0);
+    ck_assert(attn_budget_same_curve(&course[0], &course[2]));
+    plan.point[2].c.pass = ATTN_BACKWARD;
+    ck_assert(!attn_budget_same_curve(&course[0], &course[2]));
+    attn_plan_free(&plan);
+}
+END_TEST
+
+Suite *suite_plan(void)
+{
+    Suite *suite = suite_create("plan");
+    TCase *tcase = tcase_create("plan");
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, multiplied_out);
+    tcase_add_loop_test(tcase, bad_plan, 0, sizeof bad_plans / sizeof bad_plans[0]);
+    tcase_add_loop_test(tcase, shipped_plans, 0, 2);
+    tcase_add_test(tcase, no_plan);
+    tcase_add_test(tcase, predicted_from_the_next_smaller);
+    tcase_add_test(tcase, promises);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

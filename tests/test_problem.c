@@ -1,0 +1,339 @@
+/* Every precondition of a problem, provoked, and what implementations ask of one. */
+#include "tests/suites.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ref/problem.h"
+#include "tests/problem_calls.h"
+#include "tests/said.h"
+
+/* ---- the problem ---------------------------------------------------------------------------- */
+
+static struct attn_problem base(void)
+{
+    return (struct attn_problem){.batch = 2,
+                                 .heads = 4,
+                                 .kv_heads = 2,
+                                 .n_query = 3,
+                                 .n_key = 5,
+                                 .d_key = 2,
+                                 .d_value = 2,
+                                 .scale = 0.5,
+                                 .dtype = ATTN_F32};
+}
+
+static void refused(const struct attn_problem *p, const char *part)
+{
+    struct attn_error err = {0};
+    said(attn_problem_check(p, &err), ATTN_EINVAL, &err, part);
+    ck_assert_int_eq(attn_problem_check(p, NULL), ATTN_EINVAL);
+}
+
+static void accepted(const struct attn_problem *p)
+{
+    struct attn_error err = {0};
+    ck_assert_msg(attn_problem_check(p, &err) == ATTN_OK, "%s", err.text);
+}
+
+START_TEST(extents)
+{
+    struct attn_problem p = base();
+    accepted(&p);
+    p = base(), p.batch = -1, refused(&p, "batch = -1");
+    p = base(), p.heads = -4, refused(&p, "heads = -4");
+    p = base(), p.kv_heads = -2, refused(&p, "kv_heads = -2");
+    p = base(), p.n_query = -3, refused(&p, "n_query = -3");
+    p = base(), p.n_key = INT64_MIN, refused(&p, "n_key = -9223372036854775808");
+    p = base(), p.d_key = -1, refused(&p, "d_key = -1: extents start at 0");
+    p = base(), p.d_value = -7, refused(&p, "d_value = -7");
+    p = base(), p.kv_heads = 3, refused(&p, "4 heads cannot share 3 kv heads");
+    p = base(), p.kv_heads = 8, refused(&p, "must be a multiple");
+    p = base(), p.kv_heads = 0, refused(&p, "4 heads cannot share 0 kv heads");
+    p = base(), p.heads = p.kv_heads = 0, accepted(&p);
+    p = base(), p.heads = 0, accepted(&p); /* no heads share two kv heads: no output rows */
+    p = base(), p.batch = p.n_query = p.n_key = p.d_key = p.d_value = 0, accepted(&p);
+}
+END_TEST
+
+/* A product of extents that does not fit, whichever tensor has it; a zero beside it is no excuse
+ * as long as another tensor lacks the zero. */
+START_TEST(products)
+{
+    const int64_t large = (int64_t)1 << 31;
+    struct attn_problem p = base();
+    p = base(), p.n_query = p.n_key = p.d_key = large, refused(&p, "a product exceeds 64 bits");
+    p = base(), p.batch = p.n_query = large * 4, refused(&p, "b8589934592 h4 q8589934592");
+    p = base(), p.batch = p.n_key = large * 4, refused(&p, "k8589934592");
+    p = base(), p.n_query = p.d_value = large * 2, refused(&p, "exceeds");
+    p = base(), p.n_key = p.d_key = large * 4, refused(&p, "exceeds");
+    p = base(), p.n_query = p.n_key = large * 4, refused(&p, "exceeds"); /* scores */
+    p = base(), p.batch = p.n_query = INT64_MAX, p.n_key = 0, refused(&p, "exceeds");
+    /* no feature and no key, but an LSE of 2^80 rows */
+    p = base(), p.batch = p.n_query = (int64_t)1 << 40, p.n_key = p.d_key = p.d_value = 0;
+    refused(&p, "exceeds");
+    p = base(), p.n_query = p.n_key = large / 8, accepted(&p);
+}
+END_TEST
+
+START_TEST(numbers)
+{
+    const double nan_ = (double)NAN, inf = (double)INFINITY;
+    struct attn_problem p = base();
+    p = base(), p.scale = nan_, refused(&p, "scale = ");
+    p = base(), p.scale = inf, refused(&p, "scale = inf: must be finite");
+    p = base(), p.scale = -inf, refused(&p, "scale = -inf");
+    p = base(), p.scale = -0.3, accepted(&p);
+    p = base(), p.scale = 0, accepted(&p);
+    p = base(), p.softcap = -1, refused(&p, "softcap = -1: must be positive");
+    p = base(), p.softcap = nan_, refused(&p, "softcap = ");
+    p = base(), p.softcap = inf, refused(&p, "softcap = inf");
+    p = base(), p.softcap = 30, accepted(&p);
+    p = base(), p.dtype = (enum attn_dtype)4, refused(&p, "dtype 4: f64, f32, bf16 and f16 exist");
+    p = base(), p.dtype = (enum attn_dtype) - 1, refused(&p, "dtype -1");
+    p = base(), p.dtype = ATTN_BF16, accepted(&p); /* legal; who can do it is another question */
+}
+END_TEST
+
+START_TEST(masks_and_origins)
+{
+    struct attn_mask_shape shape = {2, 4, 3, 5};
+    struct attn_mask *mask;
+    ck_assert_int_eq(attn_mask_parse("causal(br)", &shape, NULL, &mask, NULL), ATTN_OK);
+    struct attn_problem p = base();
+    p = base(), p.mask = mask, accepted(&p);
+    p = base(), p.mask = mask, p.batch = 3, refused(&p, "mask made for b2h4q3k5 does not cover");
+    p = base(), p.mask = mask, p.heads = 8, refused(&p, "does not cover b2h8q3k5");
+    p = base(), p.mask = mask, p.n_query = 4, refused(&p, "does not cover b2h4q4k5");
+    p = base(), p.mask = mask, p.n_key = 6, refused(&p, "does not cover b2h4q3k6");
+    p = base(), p.mask = mask, p.batch = 1, p.n_query = 1, p.n_key = 2;
+    p.origin = (struct attn_origin){1, 0, 2, 3}, accepted(&p); /* the last piece fits */
+    p.origin.batch = 2, refused(&p, "does not cover");
+    p.origin.batch = 1, p.origin.head = 1, refused(&p, "does not cover");
+    p.origin.head = 0, p.origin.query = 3, refused(&p, "does not cover");
+    p.origin.query = 2, p.origin.key = 4, refused(&p, "does not cover");
+    p.origin.key = INT64_MAX, refused(&p, "does not cover");
+    p = base(), p.origin.batch = -1, refused(&p, "origin (-1,0,0,0): must not be negative");
+    p = base(), p.origin.head = -2, refused(&p, "origin (0,-2,0,0)");
+    p = base(), p.origin.query = -3, refused(&p, "origin (0,0,-3,0)");
+    p = base(), p.origin.key = -4, refused(&p, "origin (0,0,0,-4)");
+    attn_mask_free(mask);
+}
+END_TEST
+
+START_TEST(biases)
+{
+    double slope[6] = {0.5, 0.25, 0.125, 0.0625, 1, (double)INFINITY};
+    struct attn_problem p = base();
+    p = base(), p.bias.kind = (enum attn_bias_kind)3, refused(&p, "bias kind 3: none, tensor");
+    p = base(), p.bias.kind = ATTN_BIAS_TENSOR, p.bias.tensor.dtype = ATTN_BF16;
+    refused(&p, "bias stored as bf16: f32 or f64 would work");
+    p.bias.tensor.dtype = ATTN_F16, refused(&p, "bias stored as f16");
+    p.bias.tensor.dtype = (enum attn_dtype)9, refused(&p, "bias stored as unknown");
+    p.bias.tensor.dtype = ATTN_F64, accepted(&p);
+    p = base(), p.bias.kind = ATTN_BIAS_ALIBI;
+    refused(&p, "ALiBi needs one slope for each of 4 heads");
+    p.bias.slope = slope, accepted(&p);
+    p.origin.head = 2, refused(&p, "ALiBi slope of head 3 is inf"); /* slopes are of the whole */
+    p.origin.head = 0, slope[1] = (double)NAN;
+    refused(&p, "ALiBi slope of head 1 is ");
+    p.heads = p.kv_heads = 0, p.bias.slope = NULL, accepted(&p);
+}
+END_TEST
+
+/* ---- small helpers of implementations ------------------------------------------------------- */
+
+START_TEST(needs)
+{
+    static const double slope[4];
+    struct attn_mask_shape shape = {2, 4, 3, 5};
+    struct attn_mask *none, *causal;
+    ck_assert_int_eq(attn_mask_parse("none", &shape, NULL, &none, NULL), ATTN_OK);
+    ck_assert_int_eq(attn_mask_parse("causal(tl)", &shape, NULL, &causal, NULL), ATTN_OK);
+    struct attn_problem p = base();
+    ck_assert_uint_eq(attn_problem_needs(&p), ATTN_CAP_F32 | ATTN_CAP_GQA | ATTN_CAP_CROSS);
+    p.kv_heads = 4, p.n_query = 5, p.mask = none, p.dtype = ATTN_F64;
+    ck_assert_uint_eq(attn_problem_needs(&p), ATTN_CAP_F64);
+    p.d_value = 3, p.mask = causal, p.softcap = 1, p.dtype = ATTN_BF16;
+    ck_assert_uint_eq(attn_problem_needs(&p),
+                      ATTN_CAP_BF16 | ATTN_CAP_DV | ATTN_CAP_MASK | ATTN_CAP_SOFTCAP);
+    p = base(), p.bias.kind = ATTN_BIAS_TENSOR;
+    ck_assert_uint_ne(attn_problem_needs(&p) & ATTN_CAP_BIAS, 0);
+    p.bias = (struct attn_bias){.kind = ATTN_BIAS_ALIBI, .slope = slope};
+    ck_assert_uint_ne(attn_problem_needs(&p) & ATTN_CAP_ALIBI, 0);
+    ck_assert_uint_eq(attn_problem_needs(&p) & ATTN_CAP_BIAS, 0);
+    attn_mask_free(none);
+    attn_mask_free(causal);
+}
+END_TEST
+
+START_TEST(product_of_two)
+{
+    ck_assert_int_eq(attn_product(0, INT64_MAX), 0);
+    ck_assert_int_eq(attn_product(3037000499, 3037000499), INT64_C(9223372030926249001));
+    ck_assert_int_eq(attn_product(3037000500, 3037000500), -1);
+    ck_assert_int_eq(attn_product(-1, 5), -1);
+    ck_assert_int_eq(attn_product(5, -1), -1);
+    ck_assert_int_eq(attn_product(-1, 0), -1); /* an overflow stays one */
+}
+END_TEST
+
+static int64_t count_pairs(const struct attn_problem *p)
+{
+    int64_t n = 0;
+    for (int64_t b = 0; b < p->batch; b++)
+        for (int64_t h = 0; h < p->heads; h++)
+            for (int64_t i = 0; i < p->n_query; i++)
+                for (int64_t j = 0; j < p->n_key; j++)
+                    n += attn_problem_allows(p, b, h, i, j);
+    return n;
+}
+
+/* All pairs, in closed form or counted, are those that the definition allows; also of a piece. */
+START_TEST(all_pairs)
+{
+    static const char *const text[] = {
+        "none",          "causal(br)",          "causal(tl)&window(2,1,br)", "keys(3,0)",
+        "random(0.4,7)", "random(0.4,7,heads)", "causal(br)|prefix(2)"};
+    struct attn_mask_shape shape = {2, 4, 7, 9};
+    struct attn_mask *mask;
+    ck_assert_int_eq(attn_mask_parse(text[_i], &shape, NULL, &mask, NULL), ATTN_OK);
+    for (int piece = 0; piece < 4; piece++) {
+        struct attn_problem p = base();
+        p.n_query = 7, p.n_key = 9, p.mask = mask;
+        if (piece > 0)
+            p.n_query = 3, p.n_key = 4, p.origin.query = piece, p.origin.key = 5 - piece;
+        if (piece > 1)
+            p.batch = 1, p.origin.batch = 1, p.heads = 2, p.origin.head = piece - 1;
+        int counted = 0;
+        accepted(&p);
+        ck_assert_int_eq(attn_problem_all_pairs(&p, &counted), count_pairs(&p));
+        ck_assert(counted == 0 || strchr(text[_i], '|') != NULL || strchr(text[_i], '&') != NULL ||
+                  piece > 0);
+    }
+    attn_mask_free(mask);
+}
+END_TEST
+
+START_TEST(all_pairs_of_nothing)
+{
+    struct attn_problem p = base();
+    int counted = 0;
+    ck_assert_int_eq(attn_problem_all_pairs(&p, &counted), 2 * 4 * 3 * 5);
+    p.batch = 0;
+    ck_assert_int_eq(attn_problem_all_pairs(&p, &counted), 0);
+    p = base(), p.heads = p.kv_heads = 0;
+    ck_assert_int_eq(attn_problem_all_pairs(&p, &counted), 0);
+    p = base(), p.n_key = 0;
+    ck_assert_int_eq(attn_problem_all_pairs(&p, &counted), 0);
+    ck_assert_int_eq(counted, 0);
+}
+END_TEST
+
+/* Bias, visibility, next run and tile of a piece are those of the whole at its place. */
+START_TEST(pieces)
+{
+    const double slope[4] = {0.5, 0.25, 0.125, 0.0625};
+    float value[2 * 4 * 7 * 9];
+    struct attn_mask_shape shape = {2, 4, 7, 9};
+    struct attn_mask *mask;
+    ck_assert_int_eq(attn_mask_parse("window(3,1,br)", &shape, NULL, &mask, NULL), ATTN_OK);
+    for (int n = 0; n < 2 * 4 * 7 * 9; n++)
+        value[n] = (float)n;
+    struct attn_problem whole = base(), p;
+    whole.n_query = 7, whole.n_key = 9, whole.mask = mask;
+    p = whole, p.batch = 1, p.heads = p.kv_heads = 2, p.n_query = 3, p.n_key = 4;
+    p.origin = (struct attn_origin){1, 2, 3, 4};
+    for (int kind = 0; kind < 3; kind++) {
+        whole.bias = (struct attn_bias){.kind = (enum attn_bias_kind)kind,
+                                        .tensor = {value, ATTN_F32, {252, 63, 9, 1}},
+                                        .slope = slope,
+                                        .offset = 2};
+        p.bias = whole.bias;
+        for (int64_t h = 0; h < 2; h++)
+            for (int64_t i = 0; i < 3; i++) {
+                int64_t lo, hi, next = 0;
+                for (int64_t j = 0; j < 4; j++) {
+                    double got = attn_problem_bias(&p, 0, h, i, j);
+                    double alibi = -slope[h + 2] * fabs((double)(i + 3 + 2 - (j + 4)));
+                    double full = (double)(252 + (h + 2) * 63 + (i + 3) * 9 + j + 4);
+                    ck_assert(got == (kind == 0 ? 0 : kind == 1 ? full : alibi));
+                    ck_assert(got == attn_problem_bias(&whole, 1, h + 2, i + 3, j + 4));
+                    ck_assert_int_eq(attn_problem_allows(&p, 0, h, i, j),
+                                     attn_problem_allows(&whole, 1, h + 2, i + 3, j + 4));
+                }
+                for (; attn_problem_next(&p, 0, h, i, next, &lo, &hi); next = hi) {
+                    ck_assert(next <= lo && lo < hi && hi <= 4);
+                    for (int64_t j = next; j < hi; j++)
+                        ck_assert_int_eq(attn_problem_allows(&p, 0, h, i, j), j >= lo);
+                }
+                for (int64_t j = next; j < 4; j++)
+                    ck_assert(!attn_problem_allows(&p, 0, h, i, j));
+            }
+    }
+    attn_mask_free(mask);
+}
+END_TEST
+
+START_TEST(views)
+{
+    float f[24];
+    double d[24];
+    for (int n = 0; n < 24; n++)
+        d[n] = n + 0.5, f[n] = (float)d[n];
+    const int64_t stride[4] = {12, 4, 1, 2};
+    ck_assert_int_eq(attn_offset(stride, 1, 2, 1), 21);
+    struct attn_cview cf = {f, ATTN_F32, {12, 4, 1, 2}}, cd = {d, ATTN_F64, {12, 4, 1, 2}};
+    struct attn_view vf = {f, ATTN_F32, {12, 4, 1, 2}};
+    ck_assert(attn_cview_get(&cf, 1, 2, 1, 1) == 23.5);
+    ck_assert(attn_cview_get(&cd, 1, 0, 0, 1) == 14.5);
+    ck_assert(attn_view_get(&vf, 0, 1, 1, 0) == 5.5);
+}
+END_TEST
+
+/* ---- names ---------------------------------------------------------------------------------- */
+
+START_TEST(names)
+{
+    struct attn_error err;
+    ck_assert_int_eq(attn_fail(&err, ATTN_EPEER, "%s %d", "rank", 3), ATTN_EPEER);
+    ck_assert_str_eq(err.text, "rank 3");
+    char large[2000];
+    memset(large, 'x', sizeof large - 1), large[sizeof large - 1] = '\0';
+    attn_fail(&err, ATTN_EINVAL, "%s", large);
+    ck_assert_uint_eq(strlen(err.text), sizeof err.text - 1);
+    ck_assert_str_eq(attn_status_name(ATTN_OK), "ok");
+    ck_assert_str_eq(attn_status_name((enum attn_status)77), "unknown");
+    ck_assert_str_eq(attn_dtype_name(ATTN_F16), "f16");
+    ck_assert_str_eq(attn_dtype_name((enum attn_dtype)4), "unknown");
+    ck_assert_uint_eq(attn_dtype_size(ATTN_F64), 8);
+    ck_assert_uint_eq(attn_dtype_size(ATTN_BF16), 2);
+    ck_assert(attn_dtype_roundoff(ATTN_F32) == 0x1p-24);
+    ck_assert(attn_dtype_roundoff(ATTN_BF16) == 0x1p-8);
+    ck_assert_str_eq(attn_pass_name(ATTN_FORWARD), "fwd");
+    ck_assert_str_eq(attn_pass_name(ATTN_BACKWARD), "bwd");
+    for (int a = 0; a < ATTN_CAPS; a++) {
+        const char *name = attn_cap_name((enum attn_cap)(1u << a));
+        ck_assert_str_ne(name, "unknown");
+        for (int b = 0; b < a; b++)
+            ck_assert_str_ne(name, attn_cap_name((enum attn_cap)(1u << b)));
+    }
+    ck_assert_str_eq(attn_cap_name((enum attn_cap)(ATTN_CAP_F32 | ATTN_CAP_F64)), "unknown");
+}
+END_TEST
+
+Suite *suite_problem(void)
+{
+    const TTest *const tests[] = {extents, products, numbers,        masks_and_origins,
+                                  biases,  needs,    product_of_two, all_pairs_of_nothing,
+                                  pieces,  views,    names};
+    Suite *suite = suite_create("problem");
+    TCase *cases = tcase_create("problem");
+    tcase_set_timeout(cases, 60);
+    for (size_t t = 0; t < sizeof tests / sizeof *tests; t++)
+        tcase_add_test(cases, tests[t]);
+    tcase_add_loop_test(cases, all_pairs, 0, 7);
+    suite_add_tcase(suite, cases);
+    suite_add_tcase(suite, problem_call_tests());
+    return suite;
+}

@@ -1,0 +1,98 @@
+/* attnlab as its users meet it: started, given words, judged by its output and exit status. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "tests/suites.h"
+
+/* Run `attnlab ARGS` through a shell, stderr with stdout; returns the exit status. */
+static int attnlab(const char *args, char *output, size_t size)
+{
+    char command[2048];
+    snprintf(command, sizeof command, "%s/attnlab %s 2>&1", test_build(), args);
+    FILE *pipe = popen(command, "r");
+    ck_assert_ptr_nonnull(pipe);
+    size_t n = fread(output, 1, size - 1, pipe);
+    output[n] = '\0';
+    char rest[4096];
+    while (fread(rest, 1, sizeof rest, pipe) > 0)
+        ;
+    int status = pclose(pipe);
+    ck_assert_msg(WIFEXITED(status), "attnlab %s ended by a signal:\n%s", args, output);
+    return WEXITSTATUS(status);
+}
+
+/* Words in, status out, and what the output must contain. */
+static const struct {
+    const char *args;
+    int status;
+    const char *says;
+} expected[] = {
+    {"", 2, "Exit status"},
+    {"--help", 0, "measure"},
+    {"--version", 0, "attnlab "},
+    {"frobnicate", 2, "there are: list check"},
+    {"list", 0, "tiled-textbook"},
+    {"list cases --format=md", 0, "| name | case |"},
+    {"list cases --format=json", 0, "\"stands for\""},
+    {"list fills", 0, "offset-120"},
+    {"list masks", 0, "causal"},
+    {"list nothing", 2, "implementations, cases, fills, bugs, masks"},
+    {"check --help", 0, "--strict"},
+    {"check nosuch", 2, "no implementation is called 'nosuch'; there are: dense"},
+    {"check dense:mask=int16", 2, "bool4d bool2d int32 float4d"},
+    {"check tiled-textbook:bc=0", 2, "from 1 to 4096"},
+    {"check dense:colour=red", 2, "dense has no option 'colour'; it has: mask"},
+    {"check dense --case 'b1q4'", 2, "attnlab check: "},
+    {"check dense --case 'q4d2:causal:f32:normal:s1'", 2, "causal needs an alignment"},
+    {"check dense --case 'q4d2:causal(br):bf16:normal:s1'", 0, "REFUSED"},
+    {"check ring:ranks=3 --case 'q4d2:none:f32:normal:s1'", 0, "1, 2, 4"},
+    {"check dense --case reveal-causal-br", 0, "PASS"},
+    {"check tiled-textbook --case 'b1h2q17k9d8:causal(br):f32:normal:s3:pass=bwd'", 0, "dk "},
+    {"price dense --length 200000", 0, "1,280,000,000,000 B"},
+    {"price dense --length 200000", 0, "does not fit"},
+    {"price dense:mask=int32 --length 196608 --batch 5 --mask 'causal(br)'", 0,
+     "773,094,113,280 B"},
+    {"price dense --length 9000000000000000000", 2, "2^61"},
+    {"price ring:ranks=4 --length 65536 --pass both", 0, "sends"},
+    {"price ulysses:ranks=3 --length 64", 2, "1, 2, 4, 8"},
+    {"price dense --length 64 --format json", 0, "\"peak_bytes\""},
+    {"price dense", 2, "--length"},
+    {"price dense --length many", 2, "many"},
+    {"price dense --length 64 --mask 'causal(sideways)'", 2, "sideways"},
+};
+
+START_TEST(words_and_status)
+{
+    char output[65536];
+    int status = attnlab(expected[_i].args, output, sizeof output);
+    ck_assert_msg(status == expected[_i].status, "attnlab %s: exit status %d, not %d:\n%s",
+                  expected[_i].args, status, expected[_i].status, output);
+    ck_assert_msg(strstr(output, expected[_i].says) != NULL, "attnlab %s does not say '%s':\n%s",
+                  expected[_i].args, expected[_i].says, output);
+}
+END_TEST
+
+/* A broken pipe or a full disk is reported, not ignored. */
+START_TEST(full_disk)
+{
+    char output[4096];
+    FILE *full = fopen("/dev/full", "w");
+    if (full == NULL)
+        return; /* no such device here */
+    fclose(full);
+    ck_assert_int_eq(attnlab("list cases > /dev/full", output, sizeof output), 3);
+}
+END_TEST
+
+Suite *suite_program(void)
+{
+    Suite *suite = suite_create("program");
+    TCase *cases = tcase_create("program");
+    tcase_set_timeout(cases, 60);
+    tcase_add_loop_test(cases, words_and_status, 0, (int)(sizeof expected / sizeof *expected));
+    tcase_add_test(cases, full_disk);
+    suite_add_tcase(suite, cases);
+    return suite;
+}

@@ -1,0 +1,414 @@
+/* Records: what is written is what is read, and a file survives its writer. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "experiments/csv.h"
+#include "experiments/record.h"
+#include "tests/suites.h"
+
+static char folder[64], path[128];
+
+static void make_folder(void)
+{
+    strcpy(folder, "/tmp/attn-record-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/records.jsonl", folder);
+}
+
+static void drop_folder(void)
+{
+    unlink(path);
+    rmdir(folder);
+}
+
+static void put_file(const char *text)
+{
+    FILE *file = fopen(path, "w");
+    ck_assert_ptr_nonnull(file);
+    fputs(text, file);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+static char *get_file(void)
+{
+    static char text[1 << 16];
+    FILE *file = fopen(path, "r");
+    ck_assert_ptr_nonnull(file);
+    size_t n = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[n] = '\0';
+    return text;
+}
+
+/* One of each kind of value, none of them at its preset. */
+static void sample(struct attn_point *p)
+{
+    attn_point_init(p);
+    strcpy(p->group, "length-causal");
+    strcpy(p->spec, "ring:ranks=2");
+    strcpy(p->impl, "ring");
+    strcpy(p->text, "b2h4g2q127k129d64v32:causal(br):f32:normal:s42:pass=bwd");
+    ck_assert_int_eq(attn_case_parse(p->text, &p->c, NULL), ATTN_OK);
+    p->round = 3;
+    p->status = ATTN_POINT_OK;
+    p->pairs = INT64_C(9007199254740993); /* 2^53 + 1: a double would lose it */
+    p->density = 1.0 / 3;
+    p->ranks = 2;
+    p->cold_s = 0.1;
+    p->n_times = 3;
+    p->time_s[0] = 1e-9;
+    p->time_s[1] = 0.30000000000000004;
+    p->time_s[2] = 123.456;
+    p->priced_bytes = 0;
+    p->resident_bytes = -1;
+    p->n_live = 2;
+    strcpy(p->live_name[0], "scores");
+    p->live_bytes[0] = 1 << 30;
+    strcpy(p->live_name[1], "kv.next");
+    p->live_bytes[1] = 7;
+    p->worst = (double)NAN;
+    strcpy(p->verdict, "PASS");
+    strcpy(p->digest, "00ff00ff00ff00ff");
+}
+
+static void write_one(const struct attn_point *p)
+{
+    struct attn_error err = {0};
+    FILE *file = attn_record_append(path, &err);
+    ck_assert_msg(file != NULL, "%s", err.text);
+    ck_assert_int_eq(attn_record_write_point(file, p), 0);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+static struct attn_point *read_all(int64_t want)
+{
+    struct attn_point *points;
+    int64_t n;
+    struct attn_error err = {0};
+    ck_assert_msg(attn_record_read(path, &points, &n, NULL, &err) == ATTN_OK, "%s", err.text);
+    ck_assert_int_eq(n, want);
+    return points;
+}
+
+START_TEST(round_trip)
+{
+    struct attn_point p;
+    sample(&p);
+    write_one(&p);
+    struct attn_point *got = read_all(1);
+    ck_assert(attn_point_same(&p, got));
+    ck_assert_int_eq(got->status, ATTN_POINT_OK);
+    ck_assert_int_eq(got->pairs, p.pairs);
+    ck_assert(got->density == p.density);
+    ck_assert_int_eq(got->n_times, 3);
+    for (int t = 0; t < 3; t++)
+        ck_assert(got->time_s[t] == p.time_s[t]);
+    ck_assert_int_eq(got->priced_bytes, 0);
+    ck_assert_int_eq(got->resident_bytes, -1);
+    ck_assert_int_eq(got->ledger_bytes, -1);
+    ck_assert_int_eq(got->n_live, 2);
+    ck_assert_str_eq(got->live_name[1], "kv.next");
+    ck_assert_int_eq(got->live_bytes[0], 1 << 30);
+    ck_assert(isnan(got->worst) && isnan(got->cpu_max_s));
+    ck_assert_int_eq(got->c.pass, ATTN_BACKWARD);
+    ck_assert_int_eq(got->c.d_value, 32);
+    ck_assert_str_eq(got->digest, p.digest);
+    free(got);
+}
+END_TEST
+
+static const struct {
+    const char *text, *back;
+} awkward[] = {
+    {"plain", NULL},
+    {"a \"quoted\" word, a comma", NULL},
+    {"back\\slash\ttab\nnewline\x01", NULL},
+    {"umlaut \xc3\xa4, arrow \xe2\x86\x92", NULL},
+    {"not UTF-8: \xff\xfe", "not UTF-8: ??"},
+    {"{\"schema\":1,\"record\":\"point\"}", NULL},
+};
+
+START_TEST(awkward_text)
+{
+    struct attn_point p;
+    sample(&p);
+    strcpy(p.message, awkward[_i].text);
+    write_one(&p);
+    struct attn_point *got = read_all(1);
+    ck_assert_str_eq(got->message, awkward[_i].back != NULL ? awkward[_i].back : awkward[_i].text);
+    const char *line = get_file();
+    ck_assert_ptr_eq(strchr(line, '\n'), line + strlen(line) - 1);
+    free(got);
+}
+END_TEST
+
+/* JSON has neither: both are unknown. */
+START_TEST(no_number)
+{
+    struct attn_point p;
+    sample(&p);
+    p.worst = (double)INFINITY;
+    p.cold_s = -(double)INFINITY;
+    write_one(&p);
+    ck_assert_ptr_nonnull(strstr(get_file(), "\"worst\":null"));
+    struct attn_point *got = read_all(1);
+    ck_assert(isnan(got->worst) && isnan(got->cold_s));
+    free(got);
+}
+END_TEST
+
+START_TEST(statuses)
+{
+    struct attn_point p;
+    sample(&p);
+    p.status = (enum attn_point_status)_i;
+    write_one(&p);
+    struct attn_point *got = read_all(1);
+    ck_assert_int_eq(got->status, _i);
+    free(got);
+}
+END_TEST
+
+START_TEST(torn_line)
+{
+    struct attn_point p;
+    sample(&p);
+    write_one(&p);
+    FILE *file = fopen(path, "a");
+    fputs("{\"schema\":1,\"record\":\"point\",\"status\":\"o", file);
+    fclose(file);
+    free(read_all(1)); /* a reader leaves it out */
+    p.round = 4;
+    write_one(&p); /* a writer cuts it off */
+    struct attn_point *got = read_all(2);
+    ck_assert_int_eq(got[1].round, 4);
+    free(got);
+}
+END_TEST
+
+START_TEST(torn_only_line)
+{
+    put_file("{\"schema\":1,\"rec");
+    struct attn_point p;
+    sample(&p);
+    write_one(&p);
+    free(read_all(1));
+}
+END_TEST
+
+START_TEST(broken_line)
+{
+    struct attn_point p, *points;
+    int64_t n;
+    struct attn_error err = {0};
+    sample(&p);
+    write_one(&p);
+    FILE *file = fopen(path, "a");
+    fputs("{\"schema\":1,\n", file);
+    fclose(file);
+    ck_assert_int_eq(attn_record_read(path, &points, &n, NULL, &err), ATTN_EINVAL);
+    ck_assert_ptr_nonnull(strstr(err.text, "records.jsonl:2: not JSON"));
+    ck_assert_ptr_null(points);
+}
+END_TEST
+
+/* Nobody's file loses a byte to us. */
+START_TEST(foreign_file)
+{
+    static const char *const text[] = {"notes", "{\"name\":\"other\"}\nlast line without end",
+                                       "\n"};
+    struct attn_error err = {0};
+    put_file(text[_i]);
+    ck_assert_ptr_null(attn_record_append(path, &err));
+    ck_assert_ptr_nonnull(strstr(err.text, "not a file of records"));
+    ck_assert_str_eq(get_file(), text[_i]);
+}
+END_TEST
+
+START_TEST(one_writer)
+{
+    struct attn_error err = {0};
+    FILE *first = attn_record_append(path, &err);
+    ck_assert_ptr_nonnull(first);
+    ck_assert_ptr_null(attn_record_append(path, &err));
+    ck_assert_ptr_nonnull(strstr(err.text, "another measurement"));
+    fclose(first);
+    FILE *second = attn_record_append(path, &err);
+    ck_assert_ptr_nonnull(second);
+    fclose(second);
+}
+END_TEST
+
+START_TEST(full_disk)
+{
+    struct attn_point p;
+    sample(&p);
+    FILE *file = fopen("/dev/full", "a");
+    ck_assert_ptr_nonnull(file);
+    errno = 0;
+    ck_assert_int_eq(attn_record_write_point(file, &p), -1);
+    ck_assert_int_eq(errno, ENOSPC);
+    fclose(file);
+}
+END_TEST
+
+START_TEST(other_kinds)
+{
+    put_file("{\"schema\":1,\"record\":\"machine\",\"cpu\":\"first\"}\n"
+             "{\"schema\":2,\"record\":\"point\",\"status\":\"from the future\"}\n"
+             "{\"schema\":1,\"record\":\"calibration\",\"kind\":\"memory\"}\n"
+             "{\"schema\":1,\"record\":\"machine\",\"cpu\":\"second\"}\n");
+    struct attn_point p, *points;
+    sample(&p);
+    write_one(&p);
+    int64_t n;
+    char *machine, *array;
+    ck_assert_int_eq(attn_record_read(path, &points, &n, &machine, NULL), ATTN_OK);
+    ck_assert_int_eq(n, 1);
+    ck_assert_ptr_nonnull(strstr(machine, "second"));
+    ck_assert_ptr_null(strstr(machine, "first"));
+    ck_assert_int_eq(attn_record_read_kind(path, "calibration", &array, NULL), ATTN_OK);
+    ck_assert_str_eq(array, "[{\"schema\":1,\"record\":\"calibration\",\"kind\":\"memory\"}]");
+    free(points);
+    free(machine);
+    free(array);
+}
+END_TEST
+
+/* The same point and round again: the later record counts, in the earlier one's place. */
+START_TEST(later_counts)
+{
+    struct attn_point p;
+    sample(&p);
+    p.status = ATTN_POINT_DROPPED;
+    write_one(&p);
+    p.round = 4;
+    write_one(&p);
+    p.round = 3;
+    p.status = ATTN_POINT_OK;
+    write_one(&p);
+    struct attn_point *got = read_all(2);
+    ck_assert_int_eq(got[0].round, 3);
+    ck_assert_int_eq(got[0].status, ATTN_POINT_OK);
+    ck_assert_int_eq(got[1].status, ATTN_POINT_DROPPED);
+    free(got);
+}
+END_TEST
+
+static const struct {
+    const char *line, *want;
+} bad_lines[] = {
+    {"", "not JSON"},
+    {"[]", "no record"},
+    {"{\"schema\":1}", "no record"},
+    {"{\"schema\":2,\"record\":\"point\"}", "not a point of schema 1"},
+    {"{\"schema\":1,\"record\":\"machine\"}", "not a point"},
+    {"{\"schema\":1,\"record\":\"point\"}", "no such status: none"},
+    {"{\"schema\":1,\"record\":\"point\",\"status\":\"fine\"}", "no such status: fine"},
+    {"{\"schema\":1,\"record\":\"point\",\"status\":\"ok\",\"round\":\"1\"}",
+     "\"round\" has the wrong"},
+    {"{\"schema\":1,\"record\":\"point\",\"status\":\"ok\",\"flops\":true}",
+     "\"flops\" has the wrong"},
+    {"{\"schema\":1,\"record\":\"point\",\"status\":\"ok\",\"verdict\":\"abcdefghijklmnopqrst\"}",
+     "\"verdict\" is longer"},
+    {"{\"schema\":1,\"record\":\"point\",\"status\":\"ok\",\"case\":\"nonsense\"}", ""},
+};
+
+START_TEST(bad_line)
+{
+    struct attn_point p;
+    struct attn_error err = {0};
+    const char *line = bad_lines[_i].line;
+    ck_assert_int_eq(attn_record_parse_point(line, strlen(line), &p, &err), ATTN_EINVAL);
+    ck_assert_msg(strstr(err.text, bad_lines[_i].want) != NULL, "got: %s", err.text);
+}
+END_TEST
+
+START_TEST(csv_text)
+{
+    static const struct {
+        const char *text, *want;
+    } fields[] = {{"plain", "plain"},
+                  {"a,b", "\"a,b\""},
+                  {"say \"x\"", "\"say \"\"x\"\"\""},
+                  {"two\nlines", "\"two\nlines\""},
+                  {"", ""},
+                  {"\r", "\"\r\""}};
+    char *got = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&got, &size);
+    attn_csv_text(file, fields[_i].text);
+    fclose(file);
+    ck_assert_str_eq(got, fields[_i].want);
+    free(got);
+}
+END_TEST
+
+/* The fields of one line, quotes obeyed; *text moves behind its end. */
+static int count_fields(const char **text)
+{
+    int n = 1, quoted = 0;
+    for (; **text != '\0'; ++*text) {
+        if (**text == '"')
+            quoted = !quoted;
+        else if (**text == ',' && !quoted)
+            n++;
+        else if (strncmp(*text, "\r\n", 2) == 0 && !quoted) {
+            *text += 2;
+            return n;
+        }
+    }
+    return -1;
+}
+
+START_TEST(csv_table)
+{
+    struct attn_point p[2];
+    char *got = NULL;
+    size_t size = 0;
+    sample(&p[0]);
+    attn_point_init(&p[1]); /* nothing known: mostly empty fields */
+    strcpy(p[0].message, "a \"comma\", a\r\nline");
+    FILE *file = open_memstream(&got, &size);
+    ck_assert_int_eq(attn_csv_write(file, p, 2), 0);
+    fclose(file);
+    const char *at = got;
+    int columns = count_fields(&at);
+    ck_assert_int_gt(columns, 40);
+    ck_assert_int_eq(count_fields(&at), columns);
+    ck_assert_int_eq(count_fields(&at), columns);
+    ck_assert_str_eq(at, "");
+    ck_assert_ptr_nonnull(strstr(got, ",3,0.1,1e-09,0.3,")); /* samples, first, least, median */
+    ck_assert_ptr_null(strstr(got, "nan"));
+    ck_assert_ptr_null(strstr(got, "-1"));
+    free(got);
+}
+END_TEST
+
+Suite *suite_record(void)
+{
+    Suite *suite = suite_create("record");
+    TCase *tcase = tcase_create("record");
+    tcase_set_timeout(tcase, 60);
+    tcase_add_checked_fixture(tcase, make_folder, drop_folder);
+    tcase_add_test(tcase, round_trip);
+    tcase_add_loop_test(tcase, awkward_text, 0, sizeof awkward / sizeof awkward[0]);
+    tcase_add_test(tcase, no_number);
+    tcase_add_loop_test(tcase, statuses, 0, ATTN_POINT_ERROR + 1);
+    tcase_add_test(tcase, torn_line);
+    tcase_add_test(tcase, torn_only_line);
+    tcase_add_test(tcase, broken_line);
+    tcase_add_loop_test(tcase, foreign_file, 0, 3);
+    tcase_add_test(tcase, one_writer);
+    tcase_add_test(tcase, full_disk);
+    tcase_add_test(tcase, other_kinds);
+    tcase_add_test(tcase, later_counts);
+    tcase_add_loop_test(tcase, bad_line, 0, sizeof bad_lines / sizeof bad_lines[0]);
+    tcase_add_loop_test(tcase, csv_text, 0, 6);
+    tcase_add_test(tcase, csv_table);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

@@ -1,0 +1,189 @@
+/* `attnlab run` refuses: usage, contradictions, too little memory, a full disk.  Each refusal says
+ * what would work, computes nothing and leaves nothing behind. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/scratch.h"
+#include "tests/small_input.h"
+#include "tests/suites.h"
+
+static char output[1 << 14];
+static const char real[] = "tests/data/gpt-causal.safetensors";
+
+#define RUN(...) scratch_attnlab(output, sizeof output, "run " __VA_ARGS__)
+
+static void expect(int status, int wanted, const char *said)
+{
+    ck_assert_msg(status == wanted, "exit %d, not %d:\n%s", status, wanted, output);
+    ck_assert_msg(strstr(output, said) != NULL, "'%s' is not in:\n%s", said, output);
+}
+
+static const struct {
+    const char *arguments; /* @ is the small file, ! the folder */
+    const char *said;
+} usage[] = {
+    {"", "which implementation"},
+    {"dense", "tensors are missing"},
+    {"dense tiled-textbook --input @ --compare", "'tiled-textbook' is left over"},
+    {"dense --input @", "--out DIR"},
+    {"dense --inptu @", "--inptu: no such flag"},
+    {"dense --input @ --compare --input @", "--input was given before"},
+    {"dense --input @ --compare --q @", "one file, or each from its own"},
+    {"dense --q @ --k @ --compare", "tensors are missing"},
+    {"dense --q @ --k @ --v @ --compare", "holds 4 tensors"},
+    {"nosuch --input @ --compare", "nosuch"},
+    {"dense:nosuch=1 --input @ --compare", "nosuch"},
+    {"dense --input !/absent --compare", "No such file"},
+    {"dense --input ! --compare", "is a directory"},
+    {"dense --input @ --compare --format png", "safetensors and npy exist"},
+    {"dense --input @ --out @", "Not a directory"},
+    {"dense --input @ --out !/no/folder", "No such file"},
+    {"dense --input @ --compare --layout HBLD", "BHLD and BLHD exist"},
+    {"dense --input @ --compare --pass both", "fwd and bwd exist"},
+    {"dense --input @ --compare --scale one", "finite number"},
+    {"dense --input @ --compare --scale inf", "finite number"},
+    {"dense --input @ --compare --softcap -1", "softcap"},
+    {"dense --input @ --compare --mask causal", "tl"},
+    {"dense --input @ --compare --mask 'causal(br)&'", "mask"},
+    {"dense --input @ --compare --alibi 1", "one for each of 2 heads"},
+    {"dense --input @ --compare --alibi 1,2,3", "one for each of 2 heads"},
+    {"dense --input @ --compare --alibi 1,", "not a finite slope"},
+    {"dense --input @ --compare --alibi 1,2", "say --alibi-align"},
+    {"dense --input @ --compare --alibi 1,2 --alibi-align 3", "signed offset"},
+    {"dense --input @ --compare --alibi-align br", "without alibi"},
+    {"ring:ranks=2 --input @ --compare --mask none", "ranks that divide"},
+};
+
+START_TEST(usage_errors)
+{
+    struct small s;
+    char arguments[2048];
+    size_t n = 0;
+    small_make(&s, 3);
+    small_save(&s);
+    for (const char *c = usage[_i].arguments; *c != '\0'; c++)
+        n += (size_t)snprintf(arguments + n, sizeof arguments - n, "%s",
+                              *c == '@'   ? scratch_path("in.safetensors")
+                              : *c == '!' ? scratch_path("")
+                                          : (const char[2]){*c, '\0'});
+    arguments[n] = '\0';
+    expect(RUN("%s", arguments), 2, usage[_i].said);
+    ck_assert_int_eq(scratch_count(), 1);
+}
+END_TEST
+
+/* Files whose metadata or shapes contradict themselves or each other. */
+static void spoil_metadata(int how, struct small *s)
+{
+    static const char *const pair[][2] = {{"mask", "causal"},    {"mask", "causal"},
+                                          {"mask", "padding"},   {"scale", "1/8"},
+                                          {"layout", "H,B,L,d"}, {"softcap", "-1"}};
+    small_say(s, pair[how][0], pair[how][1]);
+}
+
+static void spoil_shape(int how, struct small *s)
+{
+    if (how == 6)
+        small_add(s, "o", 4, 1, 2, 3, 3);
+    else if (how == 7)
+        small_add(s, "lse", 3, 0, 1, 2, 4);
+    else if (how == 8)
+        small_add(s, "bias", 2, 0, 0, 2, 6);
+    else if (how == 9)
+        s->t[1].n_axes = 3;
+    else if (how == 10)
+        s->t[2].extent[1] = 1;
+    else if (how == 11)
+        s->t[1].extent[3] = 3;
+    else
+        s->t[2].name = "V";
+}
+
+static void spoil_type(int how, struct small *s)
+{
+    for (int t = 0; t < (how == 15 ? 4 : 1); t++)
+        s->t[t].dtype = how == 13 ? ATTN_FILE_I32 : ATTN_FILE_F16;
+}
+
+static const char *const contradiction[] = {"--mask 'causal(tl)'",
+                                            "--mask 'causal(br)'",
+                                            "'key_mask'",
+                                            "finite number",
+                                            "are understood",
+                                            "softcap = -1", /* metadata */
+                                            "o is [1,2,3,3]: [1,2,3,4] would",
+                                            "lse is [1,2,4]: [1,2,3] would",
+                                            "bias is [2,6]",
+                                            "needs 4 axes",
+                                            "different heads",
+                                            "different features",
+                                            "has no tensor 'v'", /* shapes */
+                                            "stored as I32",
+                                            "must be alike",
+                                            "does not store f16"}; /* types */
+enum { SPOILT = sizeof contradiction / sizeof *contradiction };
+
+START_TEST(contradictions)
+{
+    struct small s;
+    small_make(&s, 3);
+    if (_i < 6)
+        spoil_metadata(_i, &s);
+    else if (_i < 13)
+        spoil_shape(_i, &s);
+    else
+        spoil_type(_i, &s);
+    expect(RUN("dense --input %s --compare", small_save(&s)), 2, contradiction[_i]);
+}
+END_TEST
+
+/* 4 million tokens: 58 TiB of scores, from files of 16 MB that are holes.  Refused at once, with
+ * the price; a sparse mask makes it possible, and 64 rows are compared. */
+START_TEST(priced_before_allocated)
+{
+    char header[128] = "{'descr': '<f4', 'fortran_order': False, 'shape': (4000000, 1)}";
+    const char *x = scratch_npy("x.npy", header, "", 0);
+    ck_assert_int_eq(truncate(x, (off_t)(10 + strlen(header)) + 16000000), 0);
+    expect(RUN("dense --q %s --k %s --v %s --compare", x, x, x), 3, "scores 58.2 TiB");
+    expect(RUN("csr-textbook --q %s --k %s --v %s --compare --mask 'window(1,0,br)'", x, x, x), 0,
+           "compared: 64 of 4000000 rows");
+}
+END_TEST
+
+START_TEST(disk_full)
+{
+    struct stat before, after;
+    char command[2048];
+    const char *out = scratch_path("out"), *written = scratch_path("out/result.safetensors");
+    expect(RUN("dense --input %s --out %s --pass fwd", real, out), 0, "");
+    ck_assert_int_eq(stat(written, &before), 0);
+    snprintf(command, sizeof command,
+             "(ulimit -f 64; '%s/attnlab' run dense --input %s --out %s) 2>&1", test_build(), real,
+             out);
+    FILE *pipe = popen(command, "r");
+    ck_assert_ptr_nonnull(pipe);
+    output[fread(output, 1, sizeof output - 1, pipe)] = '\0';
+    int status = pclose(pipe);
+    expect(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 3, "cannot be written");
+    ck_assert_int_eq(stat(written, &after), 0);
+    ck_assert_int_eq(after.st_ino, before.st_ino);
+    ck_assert_int_eq(after.st_size, before.st_size);
+}
+END_TEST
+
+Suite *suite_refusals(void)
+{
+    Suite *suite = suite_create("refusals");
+    TCase *tests = tcase_create("run");
+    tcase_set_timeout(tests, 600);
+    tcase_add_checked_fixture(tests, scratch_open, scratch_close);
+    tcase_add_loop_test(tests, usage_errors, 0, sizeof usage / sizeof *usage);
+    tcase_add_loop_test(tests, contradictions, 0, SPOILT);
+    tcase_add_test(tests, priced_before_allocated);
+    tcase_add_test(tests, disk_full);
+    suite_add_tcase(suite, tests);
+    return suite;
+}

@@ -1,0 +1,98 @@
+/* Ledger = resident: what the ledger says the process held at its peak is what the kernel saw,
+ * within 2 %, in a fresh process for each implementation and pass.  So every page that is on the
+ * ledger is written, and nothing of size is held beside it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/afford.h"
+#include "tests/suites.h"
+
+static const double MIB = 1024 * 1024, LEAST_MIB = 34, MOST_FLOPS = 6e9, TOLERANCE = 0.02;
+
+/* From plain to special; the first that is large for the implementation and cheap to run is taken.
+ * The diagonal ones cost O(L) flops where tiles are skipped, and their length or
+ * width makes accumulators large. */
+static const char *const candidates[] = {
+    "h2q1600d64:none:f32:normal:s1",
+    "h4q4096d64:causal(br)&window(15,0,br):f32:normal:s1",
+    "h8q8192d64:causal(br)&window(15,0,br):f32:normal:s1",
+    "q9216d1024:window(0,0,tl):f32:normal:s1",
+};
+enum { CANDIDATES = sizeof candidates / sizeof candidates[0] };
+
+/* The case for an implementation and pass; 0 when there is none. */
+static int choose(const struct attn_spec *spec, enum attn_pass pass, char text[ATTN_CASE_TEXT])
+{
+    for (int i = 0; i < CANDIDATES; i++) {
+        struct attn_point point;
+        int64_t need;
+        attn_point_init(&point);
+        ck_assert_int_eq(attn_case_parse(candidates[i], &point.c, NULL), ATTN_OK);
+        point.c.pass = pass;
+        if (attn_afford_case(spec, &point.c, &point, &need, NULL) == ATTN_OK &&
+            (double)point.priced_bytes * point.ranks > LEAST_MIB * MIB &&
+            point.flops < MOST_FLOPS) {
+            attn_case_print(&point.c, text);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* `attnlab point` in a process of its own. */
+static void run_point(const char *spec, const char *text, struct attn_point *point)
+{
+    static char line[1 << 16], command[2048];
+    struct attn_error err = {0};
+    snprintf(command, sizeof command, "'%s/attnlab' point --spec '%s' --case '%s' --repeat 1",
+             test_build(), spec, text);
+    FILE *pipe = popen(command, "r");
+    ck_assert_ptr_nonnull(pipe);
+    size_t n = fread(line, 1, sizeof line - 1, pipe);
+    ck_assert_msg(pclose(pipe) == 0, "%s", command);
+    ck_assert_msg(attn_record_parse_point(line, n, point, &err) == ATTN_OK, "%s: %s", command,
+                  err.text);
+}
+
+START_TEST(ledger_is_resident)
+{
+    const struct attn_impl *impl = attn_impl_at(_i / 2);
+    enum attn_pass pass = _i % 2 == 0 ? ATTN_FORWARD : ATTN_BACKWARD;
+    char text[ATTN_CASE_TEXT];
+    struct attn_spec spec;
+    struct attn_point point;
+#if defined(__SANITIZE_ADDRESS__)
+    printf("resident: %s %s skipped: the sanitizer's own memory is resident too\n", impl->name,
+           attn_pass_name(pass));
+    return;
+#endif
+    ck_assert_int_eq(attn_spec_parse(impl->name, &spec, NULL), ATTN_OK);
+    if (!choose(&spec, pass, text)) {
+        printf("resident: %s %s skipped: no cheap case takes 32 MiB\n", impl->name,
+               attn_pass_name(pass));
+        return;
+    }
+    run_point(impl->name, text, &point);
+    ck_assert_msg(point.status == ATTN_POINT_OK, "%s %s: %s", impl->name, text, point.message);
+    ck_assert_int_gt(point.process_ledger_bytes, 32 << 20);
+    if (!point.hwm_reset && point.resident_bytes < 0) {
+        printf("resident: %s %s skipped: VmHWM cannot be reset here, and did not move\n",
+               impl->name, attn_pass_name(pass));
+        return;
+    }
+    double ledger = (double)point.process_ledger_bytes, resident = (double)point.resident_bytes;
+    int ok = resident - ledger <= TOLERANCE * ledger && ledger - resident <= TOLERANCE * ledger;
+    ck_assert_msg(ok, "%s %s: resident %.0f, ledger %.0f: %+.2f %%", impl->name, text, resident,
+                  ledger, 100 * (resident / ledger - 1));
+}
+END_TEST
+
+Suite *suite_resident(void)
+{
+    Suite *suite = suite_create("resident");
+    TCase *tcase = tcase_create("resident");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, ledger_is_resident, 0, 2 * attn_impl_count());
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

@@ -1,0 +1,359 @@
+/* `attnlab run` as a program: two real inputs under every registered implementation, and the same
+ * numbers by every road into it.  What it refuses: test_refusals.c. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "optimized/registry.h"
+#include "tests/harness/files.h"
+#include "tests/harness/fill.h"
+#include "tests/scratch.h"
+#include "tests/small_input.h"
+#include "tests/suites.h"
+
+static char output[1 << 16];
+static struct attn_error err;
+
+#define RUN(...) scratch_attnlab(output, sizeof output, "run " __VA_ARGS__)
+
+static void expect(int status, int wanted, const char *said)
+{
+    ck_assert_msg(status == wanted, "exit %d, not %d:\n%s", status, wanted, output);
+    ck_assert_msg(strstr(output, said) != NULL, "'%s' is not in:\n%s", said, output);
+}
+
+static int times(const char *word)
+{
+    int n = 0;
+    for (const char *at = output; (at = strstr(at, word)) != NULL; at += strlen(word))
+        n++;
+    return n;
+}
+
+static void open_file(struct attn_file *file, const char *path)
+{
+    ck_assert_msg(attn_file_open(path, file, &err) == ATTN_OK, "%s", err.text);
+    for (int t = 0; t < file->n_tensors; t++)
+        ck_assert_msg(attn_file_load(file, &file->tensor[t], &err) == ATTN_OK, "%s", err.text);
+}
+
+static const struct attn_file_tensor *tensor(const struct attn_file *file, const char *name)
+{
+    const struct attn_file_tensor *t = attn_file_find(file, name);
+    ck_assert_msg(t != NULL, "%s has no %s", file->path, name);
+    return t;
+}
+
+/* ---- the real inputs ---------------------------------------------------------------------- */
+
+static const char *const real[2] = {"tests/data/gpt-causal.safetensors",
+                                    "tests/data/video-padded.safetensors"};
+static const char *const result[5] = {"o", "lse", "dq", "dk", "dv"};
+
+/* What was written is what was judged: near the file's own results, which the bounds judged too. */
+static void check_written(const char *path, const char *input)
+{
+    struct attn_file file, whole;
+    open_file(&file, path);
+    open_file(&whole, input);
+    for (int r = 0; r < 5; r++) {
+        const struct attn_file_tensor *x = tensor(&file, result[r]), *y = tensor(&whole, result[r]);
+        const float *a = x->data, *b = y->data;
+        ck_assert_int_eq((int)x->dtype, ATTN_FILE_F32);
+        ck_assert_int_eq(x->n_axes, y->n_axes);
+        ck_assert_int_eq(memcmp(x->extent, y->extent, sizeof x->extent), 0);
+        for (int64_t e = 0; e < x->bytes / 4; e++)
+            ck_assert_msg(fabsf(a[e] - b[e]) <= 1e-4f, "%s %s[%lld]: %g, not %g", input, result[r],
+                          (long long)e, (double)a[e], (double)b[e]);
+    }
+    ck_assert_ptr_nonnull(attn_file_metadata(&file, "spec"));
+    attn_file_close(&file);
+    attn_file_close(&whole);
+}
+
+/* Loop: every implementation on both. */
+START_TEST(real_inputs)
+{
+    const struct attn_impl *impl = attn_impl_at(_i / 2);
+    const char *input = real[_i % 2], *out = scratch_path("out");
+    int status = RUN("'%s%s' --input %s --out %s --compare", impl->name,
+                     impl->ranks != NULL ? ":ranks=2" : "", input, out);
+    expect(status, 0, _i % 2 == 0 ? "causal(br)" : "keys(key_mask)");
+    ck_assert_msg(times(" ok ") == 10 && times("the file ") == 5, "%s", output);
+    check_written(scratch_path("out/result.safetensors"), input);
+}
+END_TEST
+
+/* A thousandth of the largest element of each stored result must not pass. */
+START_TEST(corrupted_copy)
+{
+    struct attn_file file;
+    char said[64];
+    open_file(&file, real[0]);
+    const struct attn_file_tensor *t = tensor(&file, result[_i]);
+    float *x = t->data;
+    int64_t worst = 0;
+    for (int64_t e = 0; e < t->bytes / 4; e++)
+        worst = fabsf(x[e]) > fabsf(x[worst]) ? e : worst;
+    x[worst] *= 1.001f;
+    const char *path = scratch_path("bad.safetensors");
+    ck_assert_int_eq(attn_safetensors_write(path, file.tensor, file.n_tensors, file.metadata,
+                                            file.n_metadata, &err),
+                     ATTN_OK);
+    attn_file_close(&file);
+    int status = RUN("tiled-textbook --input %s --compare", path);
+    if (_i == 1)
+        snprintf(said, sizeof said, "FAIL  [0,%d,%d] ", (int)(worst / 512), (int)(worst % 512));
+    else
+        snprintf(said, sizeof said, "FAIL  [0,%d,%d,%d] ", (int)(worst / 64 / 512),
+                 (int)(worst / 64 % 512), (int)(worst % 64));
+    expect(status, 1, said);
+    snprintf(said, sizeof said, " elements of %s (the file) are not within", result[_i]);
+    expect(status, 1, said);
+    ck_assert_msg(times("FAIL") == 1 && times(" ok ") == 9, "%s", output);
+}
+END_TEST
+
+/* The sharpest check of a mask is its neighbour: one key more, and every result disagrees. */
+START_TEST(wrong_mask)
+{
+    int status = RUN("tiled-textbook --input %s --compare --mask 'causal(+1)'", real[0]);
+    expect(status, 1, "note: --mask 'causal(+1)' instead of mask=causal");
+    ck_assert_msg(times("FAIL") == 5 && times(" ok ") == 5, "%s", output);
+}
+END_TEST
+
+/* ---- a small problem by every road -------------------------------------------------------- */
+
+/* Integers for a mask, in place of the floats of small_add(). */
+static void set_bytes(struct attn_file_tensor *t, const char *digits)
+{
+    t->dtype = ATTN_FILE_U8;
+    for (int e = 0; digits[e] != '\0'; e++)
+        ((char *)t->data)[e] = (char)(digits[e] - '0');
+}
+
+static void set_i32(struct attn_file_tensor *t, int n, const int32_t *value)
+{
+    t->dtype = ATTN_FILE_I32;
+    memcpy(t->data, value, (size_t)n * sizeof *value);
+}
+
+/* Two results hold the same bits, whatever shape they are in. */
+static void same_results(const char *one, const char *two)
+{
+    struct attn_file a, b;
+    open_file(&a, one);
+    open_file(&b, two);
+    for (int r = 0; r < 5; r++) {
+        const struct attn_file_tensor *x = tensor(&a, result[r]), *y = tensor(&b, result[r]);
+        ck_assert_int_eq(x->bytes, y->bytes);
+        ck_assert_msg(memcmp(x->data, y->data, (size_t)x->bytes) == 0, "%s differs", result[r]);
+    }
+    attn_file_close(&a);
+    attn_file_close(&b);
+}
+
+/* Loop over spellings of one mask that can be named by tensors: all give the same bits. */
+START_TEST(masks_by_name)
+{
+    static const int32_t row_start[] = {0, 1, 3, 6, 10, 15, 21};
+    int32_t column[21], n = 0;
+    struct small s;
+    for (int i = 0; i < 6; i++)
+        for (int j = 0; j <= i; j++)
+            column[n++] = j;
+    small_make(&s, 6);
+    small_say(&s, "mask", "causal");
+    set_i32(small_add(&s, "tri.row_start", 1, 0, 0, 0, 7), 7, row_start);
+    set_i32(small_add(&s, "tri.column", 1, 0, 0, 0, 21), 21, column);
+    set_bytes(small_add(&s, "low", 2, 0, 0, 6, 6), "100000110000111000111100111110111111");
+    const char *in = small_save(&s), *one = scratch_path("one"), *two = scratch_path("two");
+    expect(RUN("csr-textbook --input %s --out %s", in, one), 0, "'tri.column' of");
+    expect(RUN("csr-textbook --input %s --out %s --compare --mask 'csr(tri)'", in, two), 0,
+           "csr(tri)");
+    same_results(scratch_path("one/result.safetensors"), scratch_path("two/result.safetensors"));
+    expect(RUN("csr-textbook --input %s --out %s --compare --mask 'dense(low)&none'", in, two), 0,
+           "ok");
+    same_results(scratch_path("one/result.safetensors"), scratch_path("two/result.safetensors"));
+    expect(RUN("csr-textbook --input %s --compare --mask 'csr(low)'", in), 2, "'low.row_start'");
+    expect(RUN("csr-textbook --input %s --compare --mask 'keys(q)'", in), 2, "stored as F32");
+    expect(RUN("csr-textbook --input %s --compare --mask 'keys(nobody)'", in), 2, "'nobody'");
+}
+END_TEST
+
+/* [H,L,d] is [1,H,L,d]; one head of it is [L,d]; a .npy file of each is that tensor. */
+START_TEST(fewer_axes_and_npy)
+{
+    static const char *const name[4] = {"q", "k", "v", "do"};
+    struct small s;
+    struct attn_file file;
+    small_make(&s, 6);
+    small_say(&s, "mask", "causal(br)");
+    small_say(&s, "scale", "0.5");
+    const char *four = scratch_path("four"), *three = scratch_path("three");
+    expect(RUN("tiled-textbook --input %s --out %s", small_save(&s), four), 0, "");
+    for (int t = 0; t < 4; t++) {
+        char npy[16];
+        s.t[t].n_axes = 3;
+        memmove(s.t[t].extent, s.t[t].extent + 1, 3 * sizeof(int64_t));
+        snprintf(npy, sizeof npy, "%s.npy", name[t]);
+        ck_assert_int_eq(attn_npy_write(scratch_path(npy), &s.t[t], &err), ATTN_OK);
+    }
+    expect(RUN("tiled-textbook --input %s --out %s --compare", small_save(&s), three), 0,
+           "b1h2g2q6k6d4v4");
+    same_results(scratch_path("four/result.safetensors"), scratch_path("three/result.safetensors"));
+    open_file(&file, scratch_path("three/result.safetensors"));
+    ck_assert_int_eq(tensor(&file, "dk")->n_axes, 3);
+    ck_assert_int_eq(tensor(&file, "lse")->n_axes, 2);
+    char d[600];
+    snprintf(d, sizeof d, "%s", scratch_path(""));
+    int status = RUN("tiled-textbook --q %s/q.npy --k %s/k.npy --v %s/v.npy --do %s/do.npy --out "
+                     "%s/n --format npy --mask 'causal(br)' --scale 0.5",
+                     d, d, d, d, d);
+    expect(status, 0, "");
+    for (int r = 0; r < 5; r++) {
+        char npy[16];
+        struct attn_file one;
+        snprintf(npy, sizeof npy, "n/%s.npy", result[r]);
+        open_file(&one, scratch_path(npy));
+        ck_assert_int_eq(one.tensor[0].bytes, tensor(&file, result[r])->bytes);
+        ck_assert_int_eq(
+            memcmp(one.tensor[0].data, tensor(&file, result[r])->data, (size_t)one.tensor[0].bytes),
+            0);
+        attn_file_close(&one);
+    }
+    attn_file_close(&file);
+}
+END_TEST
+
+/* [B,L,H,d]: the same numbers in another order; lse stays [B,H,L]. */
+START_TEST(other_layout)
+{
+    struct small s;
+    struct attn_file a, b;
+    small_make(&s, 6);
+    small_say(&s, "mask", "causal(br)");
+    const char *one = scratch_path("one"), *two = scratch_path("two");
+    expect(RUN("tiled-textbook --input %s --out %s", small_save(&s), one), 0, "");
+    for (int t = 0; t < 4; t++) {
+        float copy[48], *x = s.t[t].data;
+        memcpy(copy, x, sizeof copy);
+        for (int e = 0; e < 48; e++) /* [2,6,4] to [6,2,4] */
+            x[e / 4 % 6 * 8 + e / 24 * 4 + e % 4] = copy[e];
+        s.t[t].extent[1] = 6, s.t[t].extent[2] = 2;
+    }
+    expect(RUN("tiled-textbook --input %s --out %s --layout BLHD --compare", small_save(&s), two),
+           0, "b1h2g2q6k6d4v4");
+    open_file(&a, scratch_path("one/result.safetensors"));
+    open_file(&b, scratch_path("two/result.safetensors"));
+    ck_assert_str_eq(attn_file_metadata(&b, "layout"), "B,L,H,d");
+    for (int r = 0; r < 5; r++) {
+        const float *x = tensor(&a, result[r])->data, *y = tensor(&b, result[r])->data;
+        if (r == 1)
+            ck_assert_int_eq(memcmp(x, y, 12 * sizeof *x), 0);
+        for (int e = 0; r != 1 && e < 48; e++)
+            ck_assert(x[e] == y[e / 4 % 6 * 8 + e / 24 * 4 + e % 4]);
+    }
+    attn_file_close(&a);
+    attn_file_close(&b);
+}
+END_TEST
+
+/* A bias that spells ALiBi out gives what --alibi gives, and neither is without effect. */
+START_TEST(bias_and_alibi)
+{
+    struct small s;
+    struct attn_file a, b, plain;
+    small_make(&s, 3);
+    small_say(&s, "mask", "causal(br)");
+    const char *path = small_save(&s), *one = scratch_path("one"), *two = scratch_path("two");
+    expect(RUN("dense --input %s --out %s", path, scratch_path("plain")), 0, "");
+    expect(RUN("dense --input %s --out %s --alibi 0.5,0.25 --alibi-align br --compare", path, one),
+           0, "ALiBi 0.5,0.25");
+    float *bias = small_add(&s, "bias", 3, 0, 2, 3, 6)->data;
+    for (int e = 0; e < 36; e++) /* head, query and key of element e; offset Lk - Lq = 3 */
+        bias[e] = (e / 18 == 0 ? -0.5f : -0.25f) * fabsf((float)(e / 6 % 3 + 3 - e % 6));
+    expect(RUN("dense --input %s --out %s --compare", small_save(&s), two), 0, "bias tensor");
+    open_file(&a, scratch_path("one/result.safetensors"));
+    open_file(&b, scratch_path("two/result.safetensors"));
+    open_file(&plain, scratch_path("plain/result.safetensors"));
+    ck_assert_str_eq(attn_file_metadata(&a, "alibi-align"), "+3");
+    for (int r = 0; r < 5; r++) {
+        const struct attn_file_tensor *x = tensor(&a, result[r]), *y = tensor(&b, result[r]);
+        ck_assert_int_eq(memcmp(x->data, y->data, (size_t)x->bytes), 0);
+        ck_assert_int_ne(memcmp(x->data, tensor(&plain, result[r])->data, (size_t)x->bytes), 0);
+    }
+    attn_file_close(&a);
+    attn_file_close(&b);
+    attn_file_close(&plain);
+}
+END_TEST
+
+START_TEST(softcap_dlse_f64)
+{
+    struct small s;
+    small_make(&s, 6);
+    small_say(&s, "softcap", "0.75");
+    small_add(&s, "dlse", 3, 0, 1, 2, 6);
+    expect(RUN("dense --input %s --compare", small_save(&s)), 0, "softcap 0.75");
+    for (int t = 0; t < s.n; t++) {
+        double *wide = s.t[t].data;
+        s.t[t].dtype = ATTN_FILE_F64;
+        for (int e = 0; e < 48; e++)
+            wide[e] = attn_hash_normal(4, (uint64_t)t, (uint64_t)e);
+    }
+    const char *out = scratch_path("out");
+    expect(RUN("dense --input %s --compare --out %s", small_save(&s), out), 0, " f64, mask none");
+    struct attn_file file;
+    open_file(&file, scratch_path("out/result.safetensors"));
+    ck_assert_int_eq((int)tensor(&file, "lse")->dtype, ATTN_FILE_F64);
+    attn_file_close(&file);
+}
+END_TEST
+
+/* --key-mask hides keys besides --mask. */
+START_TEST(key_mask_flag)
+{
+    struct small s;
+    small_make(&s, 6);
+    struct attn_file_tensor *mask = small_add(&s, "key_mask", 2, 0, 0, 1, 6);
+    set_bytes(mask, "110101");
+    const char *key_mask = scratch_path("m.npy"), *one = scratch_path("one");
+    ck_assert_int_eq(attn_npy_write(key_mask, mask, &err), ATTN_OK);
+    const char *in = small_save(&s);
+    expect(RUN("dense --input %s --out %s", in, one), 2, "--mask 'keys(key_mask)'");
+    expect(RUN("dense --input %s --out %s --mask none", in, one), 0, "'key_mask' of");
+    expect(RUN("dense --input %s --out %s --mask 'causal(br)&keys(key_mask)'", in, one), 0, "");
+    char q[600], k[600], v[600], d_o[600], two[600];
+    char *const path[4] = {q, k, v, d_o};
+    for (int t = 0; t < 4; t++) {
+        snprintf(path[t], 600, "%s.npy", scratch_path(s.t[t].name));
+        ck_assert_int_eq(attn_npy_write(path[t], &s.t[t], &err), ATTN_OK);
+    }
+    snprintf(two, sizeof two, "%s", scratch_path("two"));
+    expect(RUN("dense --q %s --k %s --v %s --do %s --key-mask %s --out %s --mask 'causal(br)'", q,
+               k, v, d_o, scratch_path("m.npy"), two),
+           0, "");
+    same_results(scratch_path("one/result.safetensors"), scratch_path("two/result.safetensors"));
+}
+END_TEST
+
+Suite *suite_run(void)
+{
+    Suite *suite = suite_create("run");
+    TCase *tests = tcase_create("program");
+    tcase_set_timeout(tests, 600);
+    tcase_add_checked_fixture(tests, scratch_open, scratch_close);
+    tcase_add_loop_test(tests, real_inputs, 0, 2 * attn_impl_count());
+    tcase_add_loop_test(tests, corrupted_copy, 0, 5);
+    tcase_add_test(tests, wrong_mask);
+    tcase_add_test(tests, masks_by_name);
+    tcase_add_test(tests, fewer_axes_and_npy);
+    tcase_add_test(tests, other_layout);
+    tcase_add_test(tests, bias_and_alibi);
+    tcase_add_test(tests, softcap_dlse_f64);
+    tcase_add_test(tests, key_mask_flag);
+    suite_add_tcase(suite, tests);
+    return suite;
+}

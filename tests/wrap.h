@@ -1,0 +1,32 @@
+/* The allocator as the linker shows it to the tests.
+ *
+ * The test program is linked with --wrap, so every call of malloc, calloc, realloc, aligned_alloc,
+ * posix_memalign and mmap that our own objects make passes through wrap.c first, and so does every
+ * call of attn_ledger_take.  What the ledger itself asks of the system is its business; whatever
+ * else is taken while somebody watches is counted, in all threads.  Memory that libc takes for
+ * itself (the stacks of threads) is not seen.
+ */
+#ifndef TESTS_WRAP_H
+#define TESTS_WRAP_H
+
+#include <stdint.h>
+
+struct wrap_count {
+    int64_t calls, bytes;
+    const char *last; /* the function that was called last, or NULL */
+};
+
+/* Count from zero on. */
+void wrap_watch(void);
+
+/* Stop, and say what was taken outside the ledger since wrap_watch. */
+struct wrap_count wrap_stop(void);
+
+/* From now on the take number k (0 is the next one) fails as if memory had run out, whichever
+ * ledger and thread it comes from; a negative k: none does.  Restarts wrap_takes. */
+void wrap_fail_take(int64_t k);
+
+/* Calls of attn_ledger_take since wrap_fail_take. */
+int64_t wrap_takes(void);
+
+#endif
