@@ -44,7 +44,9 @@ enum attn_status attn_fill_memory(const struct attn_slice *slice,
                           ? attn_fill_bytes(row->resident)
                           : none};
         largest = fmax(largest, (double)row->ledger);
-        status = attn_plot_add(plot, place[p->c.pass], attn_plot_series(plot, p->spec, row->impl),
+        char label[160];
+        attn_row_label(row, label);
+        status = attn_plot_add(plot, place[p->c.pass], attn_plot_series(plot, label, row->impl),
                                (double)p->c.n_query, y, err);
     }
     if (machine->memory_bytes > 0 && (double)machine->memory_bytes < 8 * largest) {
@@ -80,8 +82,9 @@ enum attn_status attn_fill_time(const struct attn_slice *slice,
         const struct attn_point *p = row->point;
         if (row->time.n == 0)
             continue;
-        char label[160];
-        (void)snprintf(label, sizeof label, "%s%s", p->spec,
+        char name[160], label[200];
+        attn_row_label(row, name);
+        (void)snprintf(label, sizeof label, "%s%s", name,
                        p->ranks > 1 ? " (CPU s, slowest rank)" : "");
         double y[] = {row->time.median, row->time.min, row->time.max};
         status = attn_plot_add(plot, place[p->c.pass], attn_plot_series(plot, label, row->impl),
@@ -160,7 +163,9 @@ enum attn_status attn_fill_error(const struct attn_slice *slice,
     int floored = 0;
     for (int64_t s = 0; status == ATTN_OK && s < slice->n; s++) {
         const struct attn_row *row = slice->row[s];
-        int series = isnan(row->worst) ? -1 : attn_plot_series(plot, row->point->spec, row->impl);
+        char label[160];
+        attn_row_label(row, label);
+        int series = isnan(row->worst) ? -1 : attn_plot_series(plot, label, row->impl);
         for (int o = 0; status == ATTN_OK && o < (together ? 1 : ATTN_OUTPUTS); o++) {
             double ratio = together ? row->worst : row->output[o];
             double y = drawn_ratio(ratio);

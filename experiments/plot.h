@@ -33,7 +33,7 @@ enum attn_axis {
 };
 
 struct attn_plot_series {
-    char label[160];
+    char label[200];
     int impl;    /* colour and shape: the place in the registry         */
     int variant; /* dash: the how manieth series of this implementation */
 };

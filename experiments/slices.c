@@ -115,13 +115,34 @@ static void describe(struct attn_slice *slice)
            one_mask ? "" : " to ", one_mask ? "" : last, attn_fill_name(c->fill));
 }
 
-static int belongs(const struct attn_point *p, const struct attn_point *first, int by_mask)
+/* What must be equal within a slice, beside the group. */
+struct key {
+    int mask, length;
+};
+
+static struct key key_of(const struct attn_summary *all, const char *group)
 {
-    return strcmp(p->group, first->group) == 0 &&
-           (!by_mask || strcmp(p->c.mask, first->c.mask) == 0);
+    switch (kind_of(group)) {
+    case ATTN_SLICE_LENGTH:
+        return (struct key){splits_by_mask(all, group), 0};
+    case ATTN_SLICE_RANKS:
+        return (struct key){1, 1};
+    case ATTN_SLICE_DENSITY:
+        return (struct key){0, 1};
+    case ATTN_SLICE_OTHER:
+        break;
+    }
+    return (struct key){0, 0};
 }
 
-static enum attn_status take_slice(const struct attn_summary *all, int64_t first, int by_mask,
+static int belongs(const struct attn_point *p, const struct attn_point *first, struct key key)
+{
+    return strcmp(p->group, first->group) == 0 &&
+           (!key.mask || strcmp(p->c.mask, first->c.mask) == 0) &&
+           (!key.length || p->c.n_query == first->c.n_query);
+}
+
+static enum attn_status take_slice(const struct attn_summary *all, int64_t first, struct key key,
                                    struct attn_slice *slice, struct attn_error *err)
 {
     const struct attn_point *p = all->row[first].point;
@@ -132,10 +153,24 @@ static enum attn_status take_slice(const struct attn_summary *all, int64_t first
     memcpy(slice->group, p->group, sizeof slice->group);
     slice->kind = kind_of(p->group);
     for (int64_t s = 0; s < all->n; s++)
-        if (belongs(all->row[s].point, p, by_mask))
+        if (belongs(all->row[s].point, p, key))
             slice->row[slice->n++] = &all->row[s];
     describe(slice);
     return ATTN_OK;
+}
+
+/* Slices before this one that would have the same tag: by tag, since two groups may have equal
+ * tags once they are clean. */
+static int count_tags(const struct attn_slices *slices, const struct attn_slice *slice)
+{
+    int n = 0;
+    char tag[40], other[40];
+    make_tag(slice->group, 0, tag);
+    for (int s = 0; s < slices->n; s++) {
+        make_tag(slices->slice[s].group, 0, other);
+        n += slices->slice[s].kind == slice->kind && strcmp(tag, other) == 0;
+    }
+    return n;
 }
 
 enum attn_status attn_slices_make(const struct attn_summary *summary, struct attn_slices *slices,
@@ -148,27 +183,19 @@ enum attn_status attn_slices_make(const struct attn_summary *summary, struct att
                          (long long)summary->n);
     for (int64_t s = 0; s < summary->n; s++) {
         const struct attn_point *p = summary->row[s].point;
-        int by_mask = kind_of(p->group) == ATTN_SLICE_LENGTH && splits_by_mask(summary, p->group);
+        struct key key = key_of(summary, p->group);
         int64_t before = 0;
-        while (!belongs(summary->row[before].point, p, by_mask))
+        while (!belongs(summary->row[before].point, p, key))
             before++;
         if (before < s)
             continue;
         struct attn_slice *slice = &slices->slice[slices->n];
-        enum attn_status status = take_slice(summary, s, by_mask, slice, err);
+        enum attn_status status = take_slice(summary, s, key, slice, err);
         if (status != ATTN_OK) {
             attn_slices_free(slices);
             return status;
         }
-        /* Two tags may be equal after cleaning, too: number them by tag, not by mask. */
-        int nth = 0;
-        make_tag(p->group, 0, slice->tag);
-        for (int t = 0; t < slices->n; t++) {
-            char tag[40];
-            make_tag(slices->slice[t].group, 0, tag);
-            nth += slices->slice[t].kind == slice->kind && strcmp(tag, slice->tag) == 0;
-        }
-        make_tag(p->group, nth, slice->tag);
+        make_tag(p->group, count_tags(slices, slice), slice->tag);
         slices->n++;
     }
     return ATTN_OK;
@@ -180,6 +207,16 @@ void attn_slices_free(struct attn_slices *slices)
         free(slices->slice[s].row);
     free(slices->slice);
     *slices = (struct attn_slices){NULL, 0};
+}
+
+void attn_row_label(const struct attn_row *row, char text[160])
+{
+    const struct attn_point *p = row->point;
+    /* A preset number of ranks is not in the spec. */
+    if (p->ranks > 1 && strstr(p->spec, "ranks=") == NULL)
+        (void)snprintf(text, 160, "%s (P=%d)", p->spec, p->ranks);
+    else
+        (void)snprintf(text, 160, "%s", p->spec);
 }
 
 /* ---- questions ----------------------------------------------------------------------------- */
@@ -235,17 +272,31 @@ int64_t attn_slice_common_length(const struct attn_slice *slice, enum attn_pass 
 
 /* ---- what was not run ---------------------------------------------------------------------- */
 
-static int is_such(const struct attn_row *row, const char *spec, enum attn_point_status status)
+/* How notes call a row's implementation: against P, its ranks are said apart. */
+static const char *name_of(const struct attn_slice *slice, const struct attn_row *row,
+                           char text[128])
 {
-    return row->status == status && strcmp(row->point->spec, spec) == 0;
+    if (slice->kind == ATTN_SLICE_RANKS)
+        attn_spec_without_ranks(row->point->spec, text);
+    else
+        (void)snprintf(text, 128, "%s", row->point->spec);
+    return text;
 }
 
-/* The first row of its spec that ended so? */
+static int is_such(const struct attn_slice *slice, const struct attn_row *row, const char *name,
+                   enum attn_point_status status)
+{
+    char own[128];
+    return row->status == status && strcmp(name_of(slice, row, own), name) == 0;
+}
+
+/* The first row of its name that ended so? */
 static int begins(const struct attn_slice *slice, int64_t s, enum attn_point_status status)
 {
-    const char *spec = slice->row[s]->point->spec;
+    char name[128];
+    (void)name_of(slice, slice->row[s], name);
     for (int64_t t = 0; t < s; t++)
-        if (is_such(slice->row[t], spec, status))
+        if (is_such(slice, slice->row[t], name, status))
             return 0;
     return slice->row[s]->status == status;
 }
@@ -258,15 +309,17 @@ static void append_where(const struct attn_slice *slice, const struct attn_row *
     int64_t floor = p->floor_bytes > 0 ? p->floor_bytes : 0;
     if (slice->kind == ATTN_SLICE_DENSITY)
         append(text, size, " %s", p->c.mask);
-    else if (slice->kind != ATTN_SLICE_RANKS)
+    else if (slice->kind == ATTN_SLICE_RANKS)
+        append(text, size, " P=%d", p->ranks);
+    else
         append(text, size, " %s", attn_axis_text(ATTN_AXIS_LENGTH, (double)p->c.n_query, number));
     if (row->status == ATTN_POINT_TOO_BIG && row->priced > 0)
         append(text, size, " needs %s",
                attn_axis_text(ATTN_AXIS_BYTES, (double)(row->priced * p->ranks + floor), number));
 }
 
-/* " 8,192, 16,384 (forward), 4,096 (backward)": where a spec ended so. */
-static void append_places(const struct attn_slice *slice, const char *spec,
+/* " 8,192, 16,384 (forward), 4,096 (backward)": where an implementation ended so. */
+static void append_places(const struct attn_slice *slice, const char *name,
                           enum attn_point_status status, char *text, size_t size)
 {
     const char *between = "";
@@ -274,11 +327,11 @@ static void append_places(const struct attn_slice *slice, const char *spec,
         int n = 0;
         for (int64_t s = 0; s < slice->n; s++) {
             const struct attn_row *row = slice->row[s];
-            if (!is_such(row, spec, status) || (int)row->point->c.pass != pass)
+            if (!is_such(slice, row, name, status) || (int)row->point->c.pass != pass)
                 continue;
             append(text, size, "%s", between);
             append_where(slice, row, text, size);
-            between = slice->kind == ATTN_SLICE_RANKS ? "" : ",";
+            between = ",";
             n++;
         }
         if (n > 0)
@@ -300,8 +353,9 @@ void attn_slice_not_run(const struct attn_slice *slice, char *text, size_t size)
             if (between[0] == '\0')
                 append(text, size, "%sNot measured, %s: ", text[0] != '\0' ? "\n" : "",
                        attn_status_phrase(reasons[r]));
-            append(text, size, "%s%s", between, slice->row[s]->point->spec);
-            append_places(slice, slice->row[s]->point->spec, reasons[r], text, size);
+            char name[128];
+            append(text, size, "%s%s", between, name_of(slice, slice->row[s], name));
+            append_places(slice, name, reasons[r], text, size);
             between = "; ";
         }
     }

@@ -1,5 +1,6 @@
-/* Slices: the rows that one figure is about.  A group of the plan is one slice; a length group
- * with several masks is one slice for each mask.
+/* Slices: the rows that one figure is about.  A group of the plan is one slice, unless something
+ * beside its subject varies too: each mask of a length group is a slice of its own, and so is
+ * each length (and mask) of the others.
  *
  * The first word of a group's name says what it varies:
  *   length-WORD   L           figures memory, time, error
@@ -31,6 +32,9 @@ struct attn_slices {
 enum attn_status attn_slices_make(const struct attn_summary *summary, struct attn_slices *slices,
                                   struct attn_error *err);
 void attn_slices_free(struct attn_slices *slices);
+
+/* A row's name in legends: its spec, and P where the spec leaves it at its preset. */
+void attn_row_label(const struct attn_row *row, char text[160]);
 
 int attn_slice_has_pass(const struct attn_slice *slice, enum attn_pass pass);
 

@@ -7,6 +7,21 @@
 
 #include "ref/problem.h"
 
+/* The bias of a pair, written out again rather than asked of attn_problem_bias, which the
+ * implementations use: a mistake there must not be shared by both sides of the comparison. */
+static double true_bias(const struct attn_problem *p, int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    int64_t query = p->origin.query + i, key = p->origin.key + j, head = p->origin.head + h;
+    if (p->bias.kind == ATTN_BIAS_TENSOR)
+        return attn_cview_get(&p->bias.tensor, p->origin.batch + b, head, query, key);
+    if (p->bias.kind == ATTN_BIAS_ALIBI) { /* Press et al. 2022: minus slope times distance */
+        int64_t aligned = query + p->bias.offset;
+        int64_t distance = aligned > key ? aligned - key : key - aligned;
+        return -(p->bias.slope[head] * (double)distance);
+    }
+    return 0;
+}
+
 #define WIDE      double
 #define FN(name)  name##_double
 #define WIDE_EXP  exp

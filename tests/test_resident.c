@@ -10,12 +10,12 @@
 static const double MIB = 1024 * 1024, LEAST_MIB = 34, MOST_FLOPS = 6e9, TOLERANCE = 0.02;
 
 /* From plain to special; the first that is large for the implementation and cheap to run is taken.
- * The diagonal ones cost O(L) flops where tiles are skipped, and their length or
- * width makes accumulators large. */
+ * The second has many heads, so that shards and not a rank's tiles are what is held, and
+ * keys everywhere, so that no block is skipped and its buffers left unwritten.  In the third
+ * only the diagonal is seen: the long, wide accumulators of a tiled backward cost O(L) flops. */
 static const char *const candidates[] = {
     "h2q1600d64:none:f32:normal:s1",
-    "h4q4096d64:causal(br)&window(15,0,br):f32:normal:s1",
-    "h8q8192d64:causal(br)&window(15,0,br):f32:normal:s1",
+    "h64q512d64:random(0.05,1):f32:normal:s1",
     "q9216d1024:window(0,0,tl):f32:normal:s1",
 };
 enum { CANDIDATES = sizeof candidates / sizeof candidates[0] };
@@ -44,7 +44,8 @@ static void run_point(const char *spec, const char *text, struct attn_point *poi
 {
     static char line[1 << 16], command[2048];
     struct attn_error err = {0};
-    snprintf(command, sizeof command, "'%s/attnlab' point --spec '%s' --case '%s' --repeat 1",
+    snprintf(command, sizeof command,
+             "'%s/attnlab' point --spec '%s' --case '%s' --repeat 3 --verify-all 0",
              test_build(), spec, text);
     FILE *pipe = popen(command, "r");
     ck_assert_ptr_nonnull(pipe);
@@ -52,6 +53,12 @@ static void run_point(const char *spec, const char *text, struct attn_point *poi
     ck_assert_msg(pclose(pipe) == 0, "%s", command);
     ck_assert_msg(attn_record_parse_point(line, n, point, &err) == ATTN_OK, "%s: %s", command,
                   err.text);
+}
+
+static int agrees(const struct attn_point *point)
+{
+    double ledger = (double)point->process_ledger_bytes, resident = (double)point->resident_bytes;
+    return resident - ledger <= TOLERANCE * ledger && ledger - resident <= TOLERANCE * ledger;
 }
 
 START_TEST(ledger_is_resident)
@@ -66,24 +73,27 @@ START_TEST(ledger_is_resident)
            attn_pass_name(pass));
     return;
 #endif
-    ck_assert_int_eq(attn_spec_parse(impl->name, &spec, NULL), ATTN_OK);
+    char name[64];
+    snprintf(name, sizeof name, "%s%s", impl->name, impl->ranks != NULL ? ":ranks=2" : "");
+    ck_assert_int_eq(attn_spec_parse(name, &spec, NULL), ATTN_OK);
     if (!choose(&spec, pass, text)) {
         printf("resident: %s %s skipped: no cheap case takes 32 MiB\n", impl->name,
                attn_pass_name(pass));
         return;
     }
-    run_point(impl->name, text, &point);
-    ck_assert_msg(point.status == ATTN_POINT_OK, "%s %s: %s", impl->name, text, point.message);
+    run_point(name, text, &point);
+    ck_assert_msg(point.status == ATTN_POINT_OK, "%s %s: %s", name, text, point.message);
     ck_assert_int_gt(point.process_ledger_bytes, 32 << 20);
     if (!point.hwm_reset && point.resident_bytes < 0) {
         printf("resident: %s %s skipped: VmHWM cannot be reset here, and did not move\n",
                impl->name, attn_pass_name(pass));
         return;
     }
-    double ledger = (double)point.process_ledger_bytes, resident = (double)point.resident_bytes;
-    int ok = resident - ledger <= TOLERANCE * ledger && ledger - resident <= TOLERANCE * ledger;
-    ck_assert_msg(ok, "%s %s: resident %.0f, ledger %.0f: %+.2f %%", impl->name, text, resident,
-                  ledger, 100 * (resident / ledger - 1));
+    /* Ranks need not be at their peaks in the same moment; a second look tells chance from bug. */
+    for (int look = 1; look < 3 && impl->ranks != NULL && !agrees(&point); look++)
+        run_point(name, text, &point);
+    ck_assert_msg(agrees(&point), "%s %s: resident %lld, ledger %lld", name, text,
+                  (long long)point.resident_bytes, (long long)point.process_ledger_bytes);
 }
 END_TEST
 

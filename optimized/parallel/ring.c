@@ -444,8 +444,7 @@ static enum attn_status cost(const struct attn_problem *p, const struct attn_opt
 
 const struct attn_impl attn_impl_ring = {
     .name = "ring",
-    .summary = "queries stay, K and V travel; partial results are merged by LSE (no bias tensor: "
-               "its rows of L x L are no shard of a sequence)",
+    .summary = "queries stay, keys and values travel, partial results merge by LSE",
     .family = "sequence-parallel",
     .caps = ATTN_PARALLEL_CAPS,
     .options = attn_parallel_options,

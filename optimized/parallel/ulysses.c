@@ -421,8 +421,7 @@ static enum attn_status cost(const struct attn_problem *p, const struct attn_opt
 
 const struct attn_impl attn_impl_ulysses = {
     .name = "ulysses",
-    .summary = "all-to-all from shards of tokens to shards of heads and back (no bias tensor: "
-               "an L x L plane is no shard of a sequence)",
+    .summary = "shards of tokens become shards of heads by all-to-all, and back",
     .family = "sequence-parallel",
     .caps = ATTN_PARALLEL_CAPS,
     .options = attn_parallel_options,
