@@ -90,12 +90,22 @@ $(B)/mutants/%.so: tests/mutants/mutants.def tests/mutants/plant.sh $(LIB_OBJ)
 	@CC='$(CC)' FLAGS='$(FLAGS)' LDFLAGS='$(LDFLAGS)' B='$(B)' LIB_OBJ='$(LIB_OBJ)' \
 	    bash tests/mutants/plant.sh $* $@
 
+# ---- the example of docs/adding.md: the library with one more file and one more line -------------
+
+$(B)/fifth.so: docs/examples/rows.c optimized/impls.def $(LIB_OBJ)
+	@mkdir -p $(B)/fifth/optimized
+	@{ cat optimized/impls.def; echo 'ATTN_IMPL(rows)'; } > $(B)/fifth/optimized/impls.def
+	$(CC) $(subst -MMD -MP,,$(FLAGS)) -c -o $(B)/fifth/rows.o docs/examples/rows.c
+	$(CC) -I$(B)/fifth $(subst -MMD -MP,,$(FLAGS)) -c -o $(B)/fifth/registry.o optimized/registry.c
+	$(LINK) -shared -Wl,-Bsymbolic -o $@ $(B)/fifth/rows.o $(B)/fifth/registry.o \
+	    $(filter-out $(B)/optimized/registry.o,$(LIB_OBJ)) -lm
+
 $(B)/mutant-table: $(B)/tests/mutants/table.o $(B)/tests/mutants/kill.o $(B)/libharness.a $(B)/libattn.a
 	$(LINK) -o $@ $^ $(JSON_LIBS) -lm -ldl
 
 # ---- targets -----------------------------------------------------------------------------------
 
-test: $(B)/attn-tests $(B)/attnlab $(MUTANT_SO) ## everything that proves the suite right (under 6 minutes on 2 cores)
+test: $(B)/attn-tests $(B)/attnlab $(B)/fifth.so $(MUTANT_SO) ## everything that proves the suite right (under 6 minutes on 2 cores)
 	ATTN_BUILD=$(B) $(B)/attn-tests
 
 mutants: $(B)/mutant-table $(MUTANT_SO) ## plant every known bug and print which case kills it

@@ -105,8 +105,10 @@ enum attn_status attn_afford_case(const struct attn_spec *spec, const struct att
     floor_of(c, &elements, &bytes);
     point->floor_bytes = to_bytes(bytes);
     status = attn_afford_price(spec, &problem, point, err);
+    double shards = spec->impl->ranks != NULL ? bytes : 0; /* simulated ranks copy theirs */
     if (status == ATTN_OK)
-        *need = to_bytes(bytes + elements + process_bytes(spec, &problem, c->pass, point->ranks));
+        *need = to_bytes(bytes + elements + shards +
+                         process_bytes(spec, &problem, c->pass, point->ranks));
     attn_mask_free(mask);
     return status;
 }

@@ -5,7 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Where nothing at all was measured: plain C on one core; and starting a process. */
+/* Where a curve begins, a guess on the low side: the smallest length is better tried than dropped,
+ * and what it then takes is known.  And starting a process. */
 static const double FLOPS_PER_S = 4e9, START_S = 0.02;
 
 /* As cmd_point.c: repeats end after ENOUGH_S, and a call above LONG_CALL_S has none. */
@@ -84,21 +85,6 @@ static double oracle_work(const struct attn_case *c, int64_t verify_all)
     return (c->pass == ATTN_BACKWARD ? rows + 128 : 64) * keys;
 }
 
-/* The slowest rate seen so far in calls that were long enough to have one. */
-static double slowest_rate(const struct attn_course *all, int64_t n)
-{
-    double rate = FLOPS_PER_S;
-    int seen = 0;
-    for (int64_t i = 0; i < n; i++) {
-        double own = all[i].point.flops / all[i].call_s;
-        if (all[i].measured && all[i].call_s > 1e-3 && (!seen || own < rate)) {
-            rate = own;
-            seen = 1;
-        }
-    }
-    return rate;
-}
-
 void attn_budget_predict(struct attn_course *all, int64_t n, struct attn_course *course,
                          const struct attn_plan *plan)
 {
@@ -110,7 +96,7 @@ void attn_budget_predict(struct attn_course *all, int64_t n, struct attn_course 
             from = &all[i];
     course->guessed = from == NULL;
     if (from == NULL) {
-        course->call_s = fmax(course->point.flops, 0) / slowest_rate(all, n);
+        course->call_s = fmax(course->point.flops, 0) / FLOPS_PER_S;
         course->other_s = START_S + course->call_s;
     } else {
         double flops = fmax(course->point.flops, 1) / fmax(from->point.flops, 1);

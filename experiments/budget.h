@@ -31,7 +31,7 @@ void attn_budget_learn(struct attn_course *course, const struct attn_plan *plan,
                        const struct attn_point *point);
 
 /* Predict first_s and later_s of a course that was not measured, from the next smaller length
- * of the same curve by the ratio of flops; without one, from the flops and the slowest rate seen so far. */
+ * of the same curve by the ratio of flops; without one, a guess from the flops. */
 void attn_budget_predict(struct attn_course *all, int64_t n, struct attn_course *course,
                          const struct attn_plan *plan);
 

@@ -6,6 +6,7 @@
 
 #include "experiments/cli.h"
 #include "experiments/job.h"
+#include "tests/harness/fileio.h"
 
 static const char help[] =
     "usage: attnlab run SPEC --input FILE.safetensors [--out DIR] [--compare] [options]\n"
@@ -167,8 +168,9 @@ static int read_flags(int argc, char **argv, struct attn_request *r, int *done)
     return check_request(r);
 }
 
-static int finish(enum attn_status status, const struct attn_error *err)
+static int finish(enum attn_status status, struct attn_error *err)
 {
+    attn_clean(err->text);
     return attn_cli_fail("run", attn_cli_status(status), "%s", err->text);
 }
 

@@ -19,12 +19,13 @@ const char *attn_job_input_name(enum attn_job_input input)
 
 void attn_job_note(const char *format, ...)
 {
+    char text[512];
     va_list args;
     va_start(args, format);
-    fputs("attnlab run: note: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    attn_clean(text);
+    fprintf(stderr, "attnlab run: note: %s\n", text);
 }
 
 /* ---- files -------------------------------------------------------------------------------- */

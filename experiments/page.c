@@ -116,11 +116,11 @@ static void put_commands(FILE *file, const struct attn_page *page, const struct 
     put(file, " --out ");
     put_shell(file, page->out);
     if (figure != NULL) {
-        put(file, "\ncd ");
+        put(file, "\n# this figure alone; PLOTS is the folder plots/ of the sources\ncd ");
         put_shell(file, page->out);
         (void)fprintf(file,
                       "/figures &amp;&amp; gnuplot -d %s.set -e \"terminal = &#39;svg&#39;\" "
-                      "$PLOTS/style.gp $PLOTS/%s.gp   # this one alone; PLOTS: the folder plots/",
+                      "$PLOTS/style.gp $PLOTS/%s.gp",
                       figure->name, figure->script);
     }
     put(file, "</pre>\n");
@@ -170,6 +170,25 @@ static enum attn_status put_figure(FILE *file, const struct attn_page *page,
     put_commands(file, page, figure);
     put(file, "</details>\n");
     return ATTN_OK;
+}
+
+/* Groups whose name begins with no known word: tables only. */
+static void put_others(FILE *file, const struct attn_page *page)
+{
+    for (int s = 0; s < page->slices->n; s++) {
+        const struct attn_slice *slice = &page->slices->slice[s];
+        struct attn_figure memory = {.script = "memory", .slice = slice};
+        struct attn_figure time = {.script = "time", .slice = slice};
+        if (slice->kind != ATTN_SLICE_OTHER)
+            continue;
+        put(file, "<h3>Group ");
+        attn_html_text(file, slice->group);
+        put(file,
+            "</h3>\n<p>Its name does not say what varies (length-…, ranks, density), so there "
+            "is no figure; its memory and its times:</p>\n");
+        attn_page_table(file, &memory);
+        attn_page_table(file, &time);
+    }
 }
 
 /* The kinds of figure that have no group at all. */
@@ -291,6 +310,7 @@ static enum attn_status put_all(FILE *file, const struct attn_page *page, struct
     put(file, "<h2 id=figures>Figures</h2>\n");
     for (int f = 0; status == ATTN_OK && f < page->figures->n; f++)
         status = put_figure(file, page, &page->figures->figure[f], err);
+    put_others(file, page);
     put_missing(file, page);
     attn_page_live(file, page);
     attn_page_not_run(file, page);

@@ -220,6 +220,11 @@ static void put_exact(FILE *file, int64_t bytes)
     put(file, "</td>");
 }
 
+static void put_percent(FILE *file, double percent)
+{
+    (void)fprintf(file, "%s%.1f %%", percent < 0 ? "−" : "+", fabs(percent));
+}
+
 static void put_live_row(FILE *file, const struct attn_row *row)
 {
     const struct attn_point *p = row->point;
@@ -229,10 +234,11 @@ static void put_live_row(FILE *file, const struct attn_row *row)
     attn_html_count(file, p->c.n_query);
     put(file, "</td><td class=wide>");
     for (int a = 0; a < p->n_live && a < ATTN_MAX_ACCOUNTS; a++) {
-        put(file, a > 0 ? ", " : "");
+        put(file, a > 0 ? ", <span class=nb>" : "<span class=nb>");
         attn_html_text(file, p->live_name[a]);
         put(file, " ");
         attn_html_bytes(file, p->live_bytes[a]);
+        put(file, "</span>");
     }
     put(file, "</td>");
     put_exact(file, row->priced);
@@ -245,8 +251,10 @@ static void put_live_row(FILE *file, const struct attn_row *row)
     put_exact(file, row->process);
     put_exact(file, row->resident);
     put(file, "<td>");
-    if (row->process > 0 && row->resident >= 0)
-        (void)fprintf(file, "%+.1f %%", 100 * ((double)row->resident / (double)row->process - 1));
+    if (row->process >= 1 << 20 && row->resident >= 0)
+        put_percent(file, 100 * ((double)row->resident / (double)row->process - 1));
+    else
+        put(file, "<span class=none>–</span>");
     put(file, "</td></tr>\n");
 }
 
@@ -259,7 +267,8 @@ void attn_page_live(FILE *file, const struct attn_page *page)
               "high-water mark of a fresh process (VmHWM) grew. Price and ledger are of one rank, "
               "and must agree to the byte; all ranks of a simulated run live in one process, "
               "whose ledger is compared with its resident set. That comparison means little below "
-              "32 MiB, where pages, stacks and libraries weigh as much as buffers. All in bytes, "
+              "32 MiB, where pages, stacks and libraries weigh as much as buffers, and is left out "
+              "below 1 MiB. All in bytes, "
               "at the largest length of each implementation.</p>\n");
     for (int s = 0; s < page->slices->n; s++) {
         const struct attn_slice *slice = &page->slices->slice[s];

@@ -36,7 +36,8 @@ static void put_head(FILE *file, const char *const *column)
     put(file, "<thead><tr>");
     for (; *column != NULL; column++)
         (void)fprintf(file, "<th scope=col%s>%s</th>",
-                      strcmp(*column, "implementation") == 0 || strcmp(*column, "pass") == 0
+                      strcmp(*column, "implementation") == 0 || strcmp(*column, "pass") == 0 ||
+                              strcmp(*column, "compared") == 0
                           ? " class=text"
                           : "",
                       *column);
@@ -198,6 +199,8 @@ void attn_page_not_run(FILE *file, const struct attn_page *page)
         put(file, "<p>None: every point of these records was measured and agrees.</p>\n");
         return;
     }
+    (void)fprintf(file, "<details%s><summary>%lld points</summary>", n <= 12 ? " open" : "",
+                  (long long)n);
     put(file, "<div class=scroll><table><thead><tr><th scope=col class=text>group</th>"
               "<th scope=col class=text>implementation</th><th scope=col class=text>case</th>"
               "<th scope=col class=text>why</th></tr></thead><tbody>\n");
@@ -215,5 +218,5 @@ void attn_page_not_run(FILE *file, const struct attn_page *page)
         put(file, "</code></td>");
         (void)put_reason(file, row, 1);
     }
-    put(file, "</tbody></table></div>\n");
+    put(file, "</tbody></table></div></details>\n");
 }

@@ -174,25 +174,11 @@ static enum attn_point_status verdict_before(struct attn_sweep *sweep, struct at
     return ATTN_POINT_DROPPED;
 }
 
-/* Round 0 of everything, the cheap before the dear.  0, or -1 when records cannot be written. */
-static int round_zero(struct attn_sweep *sweep)
-{
-    char message[ATTN_RECORD_TEXT];
-    struct attn_course *course;
-    while ((course = cheapest(sweep)) != NULL && !attn_sweep_interrupted(sweep)) {
-        enum attn_point_status status = verdict_before(sweep, course, message);
-        int failed = status == ATTN_POINT_OK ? attn_sweep_measure(sweep, course, 0)
-                                             : attn_sweep_refuse(sweep, course, 0, status, message);
-        if (failed)
-            return -1;
-    }
-    return 0;
-}
-
 /* Predictions err by some percent, and a point of which four rounds are done should not go for that. */
 static const double SLACK = 0.05;
 
-/* Before a round: while the promises exceed what is left, the dearest point goes. */
+/* While the promises of the points that were begun exceed what is left, the dearest one goes: `round`
+ * and those after it are not run. */
 static int keep_budget(struct attn_sweep *sweep, int round)
 {
     const struct attn_plan *plan = sweep->plan;
@@ -217,6 +203,21 @@ static int keep_budget(struct attn_sweep *sweep, int round)
         if (attn_sweep_refuse(sweep, dearest, round, ATTN_POINT_DROPPED, message) != 0)
             return -1;
     }
+}
+
+/* Round 0 of everything, the cheap before the dear.  0, or -1 when records cannot be written. */
+static int round_zero(struct attn_sweep *sweep)
+{
+    char message[ATTN_RECORD_TEXT];
+    struct attn_course *course;
+    while ((course = cheapest(sweep)) != NULL && !attn_sweep_interrupted(sweep)) {
+        enum attn_point_status status = verdict_before(sweep, course, message);
+        int failed = status == ATTN_POINT_OK ? attn_sweep_measure(sweep, course, 0)
+                                             : attn_sweep_refuse(sweep, course, 0, status, message);
+        if (failed || keep_budget(sweep, 1) != 0)
+            return -1;
+    }
+    return 0;
 }
 
 /* A seeded random order of all courses. */

@@ -16,8 +16,8 @@
  * (ln(1 + exp(LSE_2 - LSE_1)), as it stood in ring-flash-attention until PR 34, overflows once the
  * gap exceeds 88 in float).  max - max at (-inf, -inf) would be NaN: that case is the empty set.
  *
- * Rounding  One merge gives each weight a relative error of a few u, and stores LSE with an error of
- *           u |LSE|, which the next merge sees as a relative error of its weights: a fold over n
+ * Rounding  One merge gives each weight a relative error of a few u, and stores LSE with an error
+ *           of u |LSE|, which the next merge sees as a relative error of its weights: a fold over n
  *           blocks is off by about n u (|LSE| + a few), relative to the terms of the sum.
  * Not finite  A NaN in either LSE or O gives NaN.  LSE = +inf (some score overflowed) gives NaN.
  * Sources   Milakov & Gimelshein 2018; Liu et al. 2023 (ring attention); bugs SK-01, SN-02.

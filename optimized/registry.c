@@ -118,7 +118,8 @@ static enum attn_status parse_value(struct attn_spec *spec, int o, const char *v
         int index = word_index(option->choices, value, length);
         if (index < 0)
             return attn_fail(err, ATTN_EINVAL, "%s:%s=%.*s: one of these would work: %s",
-                             spec->impl->name, option->name, (int)length, value, option->choices);
+                             spec->impl->name, option->name, length < 40 ? (int)length : 40, value,
+                             option->choices);
         spec->options.value[o] = index;
         return ATTN_OK;
     }
@@ -127,8 +128,8 @@ static enum attn_status parse_value(struct attn_spec *spec, int o, const char *v
         memcpy(digits, value, length);
     errno = 0;
     long long number = strtoll(digits, &end, 10);
-    if (length == 0 || length >= sizeof digits || digits[0] == ' ' || *end != '\0' || errno != 0 ||
-        number < option->min || number > option->max)
+    if (length == 0 || length >= sizeof digits || strchr("-0123456789", digits[0]) == NULL ||
+        *end != '\0' || errno != 0 || number < option->min || number > option->max)
         return attn_fail(err, ATTN_EINVAL, "%s:%s=%.*s: a whole number from %lld to %lld is needed",
                          spec->impl->name, option->name, length < 40 ? (int)length : 40, value,
                          (long long)option->min, (long long)option->max);

@@ -9,8 +9,8 @@ do for [p = 1:n_panels] {
         set label 800 line_text at graph 0.01, first line offset 0, 0.5 left font small textcolor rgb ink
     }
     plot for [s = 1:n_series] name.'.dat' index (p-1)*n_series+s-1 using 1:2 with lines lw 1.6 lc rgb colour(s) dt dash(s), \
-         for [s = 1:n_series] '' index (p-1)*n_series+s-1 using 1:3 with points pt filled(s) ps 0.8 lc rgb colour(s), \
-         for [s = 1:n_series] '' index (p-1)*n_series+s-1 using 1:4 with points pt open(s) ps 1.7 lw 1.2 lc rgb colour(s)
+         for [s = 1:n_series] '' index (p-1)*n_series+s-1 using 1:3 with points pt filled(s) ps 0.8*point lc rgb colour(s), \
+         for [s = 1:n_series] '' index (p-1)*n_series+s-1 using 1:4 with points pt open(s) ps 1.7*point lw 1.2 lc rgb colour(s)
     eval clean
 }
 eval end

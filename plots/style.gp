@@ -30,7 +30,9 @@ colour(s) = s < 1 ? '#444444' : word(colours, IMPL[s] % 7 + 1)
 filled(s) = s < 1 ? 7 : 5 + 2 * (IMPL[s] % 6)
 open(s) = filled(s) - 1
 dash(s) = s < 1 ? 1 : (IMPL[s] + VARIANT[s]) % 5 + 1
-nested(s) = s > 6 ? 0.6 : 1.4 - 0.13*s # equal values stay visible: smaller on larger
+# The svg terminal draws points larger than the others do.
+point = terminal eq 'svg' ? 0.8 : 1.0
+nested(s) = point * (s > 6 ? 0.6 : 1.4 - 0.13*s) # equal values stay visible: smaller on larger
 set dashtype 2 (14, 4)
 set dashtype 3 (5, 3)
 set dashtype 4 (14, 4, 3, 4)
@@ -60,7 +62,7 @@ do for [l = 1:n_EXTRA] { set label 1010+l EXTRA[l] at screen 0.5, extra_at-(l-1)
 do for [l = 1:n_NOTE] { set label 1020+l NOTE[l] at screen 0.012, note_at-(l-1)*line_step left font small textcolor rgb ink }; \
 do for [s = 1:n_series] { \
 set arrow 1000+s from screen KEY_X[s], screen KEY_Y[s] to screen KEY_X[s]+key_sample, screen KEY_Y[s] nohead lw 2 lc rgb colour(s) dt dash(s); \
-set label 1100+s '' at screen KEY_X[s]+key_sample/2, screen KEY_Y[s] point pt filled(s) ps 1 lc rgb colour(s); \
+set label 1100+s '' at screen KEY_X[s]+key_sample/2, screen KEY_Y[s] point pt filled(s) ps point lc rgb colour(s); \
 set label 1200+s LABEL[s] at screen KEY_X[s]+key_sample+0.008, screen KEY_Y[s] left font small textcolor rgb ink }"
 
 # After the first panel they must not be drawn again; slopes and marks belong to one panel each.

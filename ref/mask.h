@@ -12,7 +12,8 @@
  *   window(l,r,A)              i + off - l <= j <= i + off + r;  -1 = unbounded on that side
  *   prefix(n)                  j < n
  *   global(n)                  i < n or j < n: the first n tokens see and are seen
- *   keys(n1,n2,...)            j < n_b, one length for each batch, or one for all (right padding)
+ *   keys(n1,n2,...)            j < n_b, one length (0 to Lk) for each batch, or one for all: right
+ *                              padding
  *   keys(x01101,...)           key j is visible when digit j (cyclically) is 1; one pattern for
  *                              each batch, or one for all
  *   keys(NAME)                 a [B,Lk] (or [Lk]) tensor by name: non-zero = visible
@@ -21,7 +22,8 @@
  *   random(p,seed[,heads])     exactly round(p * Lk) keys in every row, chosen by a keyed
  *                              permutation of the columns; with `heads`, another choice in each
  *                              (batch, head)
- *   csr(NAME)                  row_start / column arrays by name
+ *   csr(NAME)                  row_start (Lq + 1 entries, or B*H*Lq + 1 for a pattern a head) and
+ *                              column arrays by name; columns increase within a row
  *   dense(NAME)                [Lq,Lk], or [B|1,H|1,Lq,Lk], by name: non-zero = visible
  *
  * A, the alignment, is always written: tl (query 0 at key 0: off = 0), br (the last query at the

@@ -359,8 +359,9 @@ static enum attn_status args_name(struct mask_parser *p, struct mask_node *node)
         status = no_more(p, "one name");
     if (status != ATTN_OK)
         return status;
-    return (node->kind == MASK_CSR ? attn_mask_bind_csr : attn_mask_bind_dense)(
-        p->mask, node, name, arg.at, p->source, p->err);
+    if (node->kind == MASK_CSR)
+        return attn_mask_bind_csr(p->mask, node, name, arg.at, p->source, p->err);
+    return attn_mask_bind_dense(p->mask, node, name, arg.at, p->source, p->err);
 }
 
 const struct mask_call attn_mask_call[MASK_CALLS] = {

@@ -5,7 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Fixtures, for tcase_add_checked_fixture: an empty folder before, no trace of it after. */
+/* Fixtures, for tcase_add_checked_fixture: an empty folder before, no trace of it after; a test
+ * that fails leaves it to be looked at. */
 void scratch_open(void);
 void scratch_close(void);
 

@@ -50,7 +50,7 @@ static const double levels[] = {0,   1,    -1,  0.3,  -87,   88,   -104,
                                 120, -120, 710, -750, 32768, -3e5, 1e30};
 enum { LEVELS = sizeof levels / sizeof *levels };
 
-/* ---- the empty set ----------------------------------------------------------------------------- */
+/* ---- the empty set --------------------------------------------------------------------------- */
 
 START_TEST(empty_is_neutral)
 {
@@ -68,7 +68,7 @@ START_TEST(two_empty_are_empty)
 }
 END_TEST
 
-/* ---- order ------------------------------------------------------------------------------------- */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 START_TEST(commutative_to_the_bit)
 {
@@ -106,13 +106,14 @@ static struct truth truth_of(const struct partial *part, int n)
 
 /* How far a tree of n - 1 merges may be from the truth, in units of u.
  *
- * One merge.  With gap = max - min, e = exp(-gap) is off by e (u gap + exp's 2 u), and x exp(-x) <= 1/e,
- * so by at most 3 u absolutely; 1 + e, the divisions and the two products and the sum make 5 more:
- * weights are off by at most 8 u.  LSE = max + log1p(e) is off by 3 u (from e) + 2 u (log1p)
+ * One merge.  With gap = max - min, e = exp(-gap) is off by e (u gap + exp's 2 u), and x exp(-x) <=
+ * 1/e, so by at most 3 u absolutely; 1 + e, the divisions and the two products and the sum make 5
+ * more: weights are off by at most 8 u.  LSE = max + log1p(e) is off by 3 u (from e) + 2 u (log1p)
  * + u |LSE| (the last rounding).
- * What follows.  An LSE that is off by x changes the weights of the next merge by the factor e^x: with at
- * most n - 1 merges on the way of a part, its weight is off by (n-1) u (8 + 5 + |LSE|), and so is
- * the result, relative to the largest part.  Second order: a factor 1.1 (u n |LSE| < 0.05 here). */
+ * What follows.  An LSE that is off by x changes the weights of the next merge by the factor e^x:
+ * with at most n - 1 merges on the way of a part, its weight is off by (n-1) u (8 + 5 + |LSE|), and
+ * so is the result, relative to the largest part.  Second order: a factor 1.1 (u n |LSE| < 0.05
+ * here). */
 static long double bound_of(const struct truth *t, int n, long double u)
 {
     return 1.1L * (long double)(n - 1) * u * (13 + fabsl(t->lse)) + 1e-44L;
@@ -191,7 +192,7 @@ START_TEST(the_bound_has_teeth)
 }
 END_TEST
 
-/* ---- particular values ------------------------------------------------------------------------- */
+/* ---- particular values ----------------------------------------------------------------------- */
 
 START_TEST(equal_weights_average)
 {

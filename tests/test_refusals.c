@@ -18,6 +18,7 @@ static const char real[] = "tests/data/gpt-causal.safetensors";
 static void expect(int status, int wanted, const char *said)
 {
     ck_assert_msg(status == wanted, "exit %d, not %d:\n%s", status, wanted, output);
+    ck_assert_msg(strchr(output, 27) == NULL, "an escape reached the terminal:\n%s", output);
     ck_assert_msg(strstr(output, said) != NULL, "'%s' is not in:\n%s", said, output);
 }
 
@@ -79,7 +80,7 @@ END_TEST
 static void spoil_metadata(int how, struct small *s)
 {
     static const char *const pair[][2] = {{"mask", "causal"},    {"mask", "causal"},
-                                          {"mask", "padding"},   {"scale", "1/8"},
+                                          {"mask", "padding"},   {"scale", "\33[31m"},
                                           {"layout", "H,B,L,d"}, {"softcap", "-1"}};
     small_say(s, pair[how][0], pair[how][1]);
 }

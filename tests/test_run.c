@@ -19,6 +19,7 @@ static struct attn_error err;
 static void expect(int status, int wanted, const char *said)
 {
     ck_assert_msg(status == wanted, "exit %d, not %d:\n%s", status, wanted, output);
+    ck_assert_msg(strchr(output, 27) == NULL, "an escape reached the terminal:\n%s", output);
     ck_assert_msg(strstr(output, said) != NULL, "'%s' is not in:\n%s", said, output);
 }
 
@@ -168,6 +169,7 @@ START_TEST(masks_by_name)
     set_i32(small_add(&s, "tri.row_start", 1, 0, 0, 0, 7), 7, row_start);
     set_i32(small_add(&s, "tri.column", 1, 0, 0, 0, 21), 21, column);
     set_bytes(small_add(&s, "low", 2, 0, 0, 6, 6), "100000110000111000111100111110111111");
+    small_add(&s, "\33[31m", 1, 0, 0, 0, 1);
     const char *in = small_save(&s), *one = scratch_path("one"), *two = scratch_path("two");
     expect(RUN("csr-textbook --input %s --out %s", in, one), 0, "'tri.column' of");
     expect(RUN("csr-textbook --input %s --out %s --compare --mask 'csr(tri)'", in, two), 0,

@@ -32,7 +32,7 @@ static enum attn_status one_send_one_receive(struct attn_transport *t, int to, i
     return attn_exchange(t, &send, 1, &receive, 1, err);
 }
 
-/* ---- what arrives ------------------------------------------------------------------------------ */
+/* ---- what arrives ---------------------------------------------------------------------------- */
 
 /* Every rank's number goes once around. */
 static enum attn_status go_around(void *arg, struct attn_transport *t, struct attn_error *err)
@@ -69,7 +69,8 @@ START_TEST(ring_passes_everything)
 }
 END_TEST
 
-/* All-to-all of strided pieces: rank r's grid [P][3][2] of pairs becomes columns of the receiver. */
+/* All-to-all of strided pieces: rank r's grid [P][3][2] of pairs becomes columns of the
+ * receiver. */
 static enum attn_status transpose(void *arg, struct attn_transport *t, struct attn_error *err)
 {
     (void)arg;
@@ -140,7 +141,7 @@ START_TEST(crowds_are_served)
 }
 END_TEST
 
-/* ---- what must be found ------------------------------------------------------------------------ */
+/* ---- what must be found ---------------------------------------------------------------------- */
 
 enum plan {
     OTHER_TAG,    /* rank 1 sends dk where rank 0 waits for k                 */
@@ -153,7 +154,8 @@ enum plan {
     ONE_SENDS,    /* rank 0 sends what nobody takes                           */
     SELF,         /* a message to oneself                                     */
     NO_SUCH_RANK,
-    ONE_FAILS, /* rank 2 has a reason of its own                           */
+    ONE_FAILS,   /* rank 2 has a reason of its own                           */
+    OTHERS_BUSY, /* so it has, and ranks 0 and 1 do not need it for anything */
     PLANS
 };
 static const struct {
@@ -178,6 +180,7 @@ static const struct {
     [SELF] = {2, ATTN_EINTERNAL, "rank 0 of 2 addresses rank 0"},
     [NO_SUCH_RANK] = {2, ATTN_EINTERNAL, "addresses rank 2"},
     [ONE_FAILS] = {4, ATTN_ENOMEM, "rank 2 is out of luck"},
+    [OTHERS_BUSY] = {3, ATTN_ENOMEM, "rank 2 is out of luck"},
 };
 
 /* Rank 0 waits for `want` bytes of k, step 0; rank 1 sends what it is told to. */
@@ -216,6 +219,16 @@ static enum attn_status hops(struct attn_transport *t, int n, struct attn_error 
     return status;
 }
 
+/* Ranks 0 and 1 throw something to each other for as long as they may. */
+static enum attn_status play_ball(struct attn_transport *t, struct attn_error *err)
+{
+    char out[8] = {0}, in[8];
+    enum attn_status status = ATTN_OK;
+    while (status == ATTN_OK)
+        status = one_send_one_receive(t, 1 - t->rank, 1 - t->rank, 0, out, in, 8, err);
+    return status;
+}
+
 static enum attn_status planted_body(void *arg, struct attn_transport *t, struct attn_error *err)
 {
     int k = attn_tag(ATTN_TAG_K, 0);
@@ -245,6 +258,10 @@ static enum attn_status planted_body(void *arg, struct attn_transport *t, struct
         if (t->rank == 2)
             return attn_fail(err, ATTN_ENOMEM, "rank 2 is out of luck");
         return hops(t, 3, err);
+    case OTHERS_BUSY:
+        if (t->rank == 2)
+            return attn_fail(err, ATTN_ENOMEM, "rank 2 is out of luck");
+        return play_ball(t, err);
     case PLANS:
         break;
     }

@@ -6,8 +6,8 @@
  * ranks, unseal, collect.
  *
  * Two ledgers keep apart what a rank is given and what it needs.  Shards of q k v o lse do dlse
- * dq dk dv are inputs and outputs: a ledger of the driver holds them ("shard.q", ...).  A rank's own
- * ledger holds what the scheme and the local implementation take, and that is the rank's price.
+ * dq dk dv are inputs and outputs: a ledger of the driver holds them ("shard.q", ...).  A rank's
+ * own ledger holds what the scheme and the local implementation take, and that is the rank's price.
  */
 #ifndef OPTIMIZED_PARALLEL_RANK_H
 #define OPTIMIZED_PARALLEL_RANK_H

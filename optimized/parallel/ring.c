@@ -2,16 +2,17 @@
  * stretch of tokens; in P steps it sees every block of keys once, and P-1 times it hands the
  * block it holds to rank r+1 and gets the next from rank r-1.  At step s it holds block r-s.
  *
- * Forward.  Every block gives a partial (O, LSE) of the rank's queries; optimized/merge.h folds them.
+ * Forward.  Every block gives a partial (O, LSE) of the rank's queries; optimized/merge.h folds
+ * them.
  *
  * Backward.  With the LSE and O of the whole row, a block's part of the gradient needs no other
  * block (Dao 2023, alg. 2):
  *
  *      P_ij = exp(S_ij - LSE_i)    dS_ij = P_ij (dO_i . v_j - D_i)    D_i = dO_i . O_i - dLSE_i
  *
- * so the local backward, given the global o and lse, yields exactly the terms of this block's pairs:
- * dQ is summed where it is, and dK, dV are summed in two tensors that travel with their block, one
- * hop more than K and V: the last one brings them home.
+ * so the local backward, given the global o and lse, yields exactly the terms of this block's
+ * pairs: dQ is summed where it is, and dK, dV are summed in two tensors that travel with their
+ * block, one hop more than K and V: the last one brings them home.
  *
  * A block that no query of the rank sees is not computed, but still travels: every rank does the
  * same exchanges, whatever the mask (SP-21).
@@ -20,9 +21,9 @@
  *          backward: the same blocks, one dK,dV on its way, one partial dQ, one partial dK,dV;
  *          both plus what the local implementation takes for the largest pair of blocks.
  * Sent     forward: P-1 times K,V;  backward: P-1 times K,V and P times dK,dV.
- * Caveats  P must divide queries and keys.  Blocks are contiguous: under a causal mask the last rank
- *          works on P blocks and the first on one.  No bias tensor: a rank would need its rows of an
- *          L x L object.
+ * Caveats  P must divide queries and keys.  Blocks are contiguous: under a causal mask the last
+ *          rank works on P blocks and the first on one.  No bias tensor: a rank would need its rows
+ *          of an L x L object.
  * Source   Liu et al. 2023; bugs SP-16 to SP-22.
  */
 #include <math.h>
@@ -181,7 +182,8 @@ static void merge_rows(const struct ring *x, const struct attn_forward *sum,
                            n);
 }
 
-/* The block held now.  The first block's result is the sum so far; later ones go to `partial` first. */
+/* The block held now.  The first block's result is the sum so far; later ones go to `partial`
+ * first. */
 static enum attn_status forward_step(struct ring *x, int step, const struct attn_forward *mine,
                                      const struct attn_forward *partial)
 {

@@ -7,8 +7,8 @@
  * it, and both sides may describe memory with gaps, so no packing buffers exist either.
  *
  * Between two ranks messages are matched in the order in which they were posted, and then tag and
- * shape must agree.  That is stricter than MPI, on purpose: a rank that skips a hop is found at that
- * hop.  After an error a transport is finished: every later call fails too.
+ * shape must agree.  That is stricter than MPI, on purpose: a rank that skips a hop is found at
+ * that hop.  After an error a transport is finished: every later call fails too.
  */
 #ifndef OPTIMIZED_PARALLEL_TRANSPORT_H
 #define OPTIMIZED_PARALLEL_TRANSPORT_H

@@ -1,7 +1,7 @@
 /* Simulated ranks: threads, one lock, and a rendezvous for every message.  See transport_sim.h.
  *
- * One lock guards everything and is held while bytes are copied.  Simulated ranks share a machine, so
- * there is no parallel wall time to defend, and in return a rank that gives up can never free
+ * One lock guards everything and is held while bytes are copied.  Simulated ranks share a machine,
+ * so there is no parallel wall time to defend, and in return a rank that gives up can never free
  * a buffer that another one is reading.
  */
 #include "optimized/parallel/transport_sim.h"

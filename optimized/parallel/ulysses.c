@@ -11,9 +11,9 @@
  *
  *      D_i = dO_i . O_i - dLSE_i
  *
- * which the owner of row i knows, so D travels in place of O (and of dLSE): one number a row instead
- * of dv.  The local implementation is told O = 0 (one row of zeros, stride 0) and dLSE = -D,
- * from which it computes 0 - (-D).
+ * which the owner of row i knows, so D travels in place of O (and of dLSE): one number a row
+ * instead of dv.  The local implementation is told O = 0 (one row of zeros, stride 0) and dLSE =
+ * -D, from which it computes 0 - (-D).
  *
  * Memory   forward: q k v o lse of H/P heads, plus what the local implementation takes for them;
  *          backward: q k v dO lse D dQ dK dV of H/P heads, plus the same.
@@ -353,9 +353,9 @@ static struct sizes sizes_of(const struct attn_problem *part)
                           .e_lse = (int64_t)attn_dtype_size(lse_dtype(part))};
 }
 
-/* The head shards are live from the first exchange to the last.  Beside them, in turn: delta's token
- * shard while it is sent (backward), then what the local implementation takes.  The larger of the
- * two makes the peak. */
+/* The head shards are live from the first exchange to the last.  Beside them, in turn: delta's
+ * token shard while it is sent (backward), then what the local implementation takes.  The larger of
+ * the two makes the peak. */
 static enum attn_status add_live(const struct attn_problem *part, const struct sizes *n,
                                  enum attn_pass pass, const struct attn_cost *local,
                                  struct attn_cost *cost, struct attn_error *err)

@@ -17,6 +17,13 @@ enum {
     NAMES_TRIED = 1000, /* temporary names, before we believe that something is wrong */
 };
 
+void attn_clean(char *text)
+{
+    for (; *text != '\0'; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            *text = '?';
+}
+
 enum attn_status attn_fault(struct attn_error *err, enum attn_status status, const char *path,
                             const char *format, ...)
 {
@@ -28,9 +35,8 @@ enum attn_status attn_fault(struct attn_error *err, enum attn_status status, con
     size_t n = strlen(path);
     attn_fail(err, status, "%s%s: %s", n > PATH_SHOWN ? "..." : "",
               n > PATH_SHOWN ? path + n - PATH_SHOWN : path, what);
-    for (char *p = err != NULL ? err->text : NULL; p != NULL && *p != '\0'; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            *p = '?';
+    if (err != NULL)
+        attn_clean(err->text);
     return status;
 }
 

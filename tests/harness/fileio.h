@@ -10,6 +10,9 @@
 enum attn_status attn_fault(struct attn_error *err, enum attn_status status, const char *path,
                             const char *format, ...) __attribute__((format(printf, 4, 5)));
 
+/* The same for any text that may hold what a file says: control characters become '?'. */
+void attn_clean(char *text);
+
 /* Open a regular file for reading: *fd is the caller's, *size its bytes now.  Never blocks.
  * EINVAL: missing, unreadable, a directory, a device, empty. */
 enum attn_status attn_read_open(const char *path, int *fd, int64_t *size, struct attn_error *err);

@@ -1,0 +1,447 @@
+/* The judge is judged: what attn_agree lets pass and what not, and the bound that it is given. */
+#include "tests/suites.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "tests/bound_smoke.h"
+#include "tests/harness/row_bound.h"
+#include "tests/harness/runner.h"
+
+static const double INF = (double)INFINITY, NONE = (double)NAN;
+
+/* ---- one element ---------------------------------------------------------------------------- */
+
+static struct attn_agreement agree_one(double got, double want, double bound)
+{
+    double gauge = 1;
+    struct attn_cview view = {&got, ATTN_F64, {1, 1, 1, 1}};
+    struct attn_truth_tensor truth = {"x", {1, 1, 1, 1}, &want, &bound, &gauge, NULL};
+    struct attn_agreement x;
+    attn_agree(&view, &truth, 0x1p-53, &x);
+    ck_assert_int_eq(x.n, 1);
+    ck_assert_str_eq(x.name, "x");
+    return x;
+}
+
+static void passes(double got, double want, double bound)
+{
+    struct attn_agreement x = agree_one(got, want, bound);
+    ck_assert_msg(x.n_bad == 0 && x.ratio <= 1 && x.n_not_finite == 0, "%a, want %a +- %a: %g", got,
+                  want, bound, x.ratio);
+}
+
+static void fails(double got, double want, double bound, int not_finite)
+{
+    struct attn_agreement x = agree_one(got, want, bound);
+    ck_assert_msg(x.n_bad == 1 && !(x.ratio <= 1), "%a, want %a +- %a passed", got, want, bound);
+    ck_assert_int_eq(x.n_not_finite, not_finite);
+}
+
+START_TEST(finite_elements)
+{
+    passes(1, 1, 0);
+    passes(0, 0, 0);
+    passes(-0.0, 0, 0); /* the sign of zero is nobody's claim */
+    passes(1 + 0x1p-20, 1, 0x1p-20);
+    passes(1 - 0x1p-20, 1, 0x1p-20);
+    fails(1 + 0x1p-20 + 0x1p-52, 1, 0x1p-20, 0); /* one ulp beyond the bound */
+    fails(1 - 0x1p-20 - 0x1p-53, 1, 0x1p-20, 0);
+    fails(nextafter(1, 2), 1, 0, 0);
+    fails(0x1p-1074, 0, 0, 0);
+    passes(0x1p-1074, 0, 0x1p-1074); /* subnormals are numbers */
+    passes(3 * 0x1p-149, 2 * 0x1p-149, 0x1p-149);
+    fails(4 * 0x1p-149, 2 * 0x1p-149, 0x1p-149, 0);
+    fails(2 * 0x1p-1074, 0, 0x1p-1074, 0);
+    fails(1, -1, 1, 0);
+    fails(DBL_MAX, -DBL_MAX, 1, 0); /* the difference overflows */
+    fails(1, 2, -1, 0);             /* a bound below 0 bounds nothing */
+    fails(1, 2, NONE, 0);
+    passes(1e308, 1e300, INF); /* nothing is claimed */
+}
+END_TEST
+
+START_TEST(infinities_and_nans)
+{
+    passes(INF, INF, 0);
+    passes(-INF, -INF, 0);
+    passes(-INF, -INF, INF);
+    fails(INF, -INF, 1, 1);
+    fails(-INF, INF, INF, 1);
+    fails(INF, 1, INF, 1);
+    fails(-INF, -DBL_MAX, INF, 1);
+    fails(DBL_MAX, INF, INF, 1);
+    fails(0, -INF, 1, 1);
+    fails(NONE, 1, INF, 1);
+    fails(NONE, 0, 0, 1);
+    fails(1, NONE, INF, 1);    /* a NaN of the oracle is met by nothing, */
+    fails(NONE, NONE, INF, 1); /* not by another one either */
+    fails(NONE, INF, 1, 1);
+    fails(NONE, -INF, 1, 1);
+}
+END_TEST
+
+START_TEST(powerless_elements)
+{
+    ck_assert_int_eq(agree_one(0.5, 0.5, 0.5).n_powerless, 1); /* 0 would have passed */
+    ck_assert_int_eq(agree_one(-0.5, -0.5, 0.6).n_powerless, 1);
+    ck_assert_int_eq(agree_one(0.5, 0.5, 0.4).n_powerless, 0);
+    ck_assert_int_eq(agree_one(0, 0, 0).n_powerless, 0); /* exactly 0 is a claim */
+    ck_assert_int_eq(agree_one(-INF, -INF, 1).n_powerless, 0);
+    ck_assert(agree_one(1 + 0x1p-50, 1, 1).gauge == 8);
+}
+END_TEST
+
+/* ---- tensors -------------------------------------------------------------------------------- */
+
+/* want = 1, 2, 3 ... in [2,3,5,4], got the same in another layout. */
+enum { B = 2, H = 3, L = 5, D = 4, N = B * H * L * D };
+struct sheet {
+    double want[N], bound[N], gauge[N];
+    float got[N];
+    struct attn_cview view;
+    struct attn_truth_tensor truth;
+};
+
+static float *element(struct sheet *x, int64_t b, int64_t h, int64_t i, int64_t c)
+{
+    const int64_t *s = x->view.stride;
+    return &x->got[b * s[0] + h * s[1] + i * s[2] + c * s[3]];
+}
+
+static void open_sheet(struct sheet *x)
+{
+    x->view = (struct attn_cview){x->got, ATTN_F32, {1, 2, 24, 6}};
+    x->truth = (struct attn_truth_tensor){"sheet", {B, H, L, D}, x->want, x->bound, x->gauge, NULL};
+    for (int n = 0; n < N; n++) {
+        x->want[n] = n + 1;
+        x->bound[n] = 0x1p-10;
+        x->gauge[n] = 1;
+        *element(x, n / (H * L * D), n / (L * D) % H, n / D % L, n % D) = (float)(n + 1);
+    }
+}
+
+START_TEST(worst_element_is_named)
+{
+    struct sheet x;
+    struct attn_agreement a;
+    open_sheet(&x);
+    attn_agree(&x.view, &x.truth, 0x1p-24, &a);
+    ck_assert(a.n == N && a.n_bad == 0 && a.ratio == 0);
+    *element(&x, 0, 2, 1, 3) += 0x1p-9f;
+    *element(&x, 1, 0, 4, 2) += 0x1p-7f;
+    *element(&x, 1, 2, 3, 0) += 0x1p-8f;
+    *element(&x, 1, 2, 3, 1) += 0x1p-11f; /* within */
+    attn_agree(&x.view, &x.truth, 0x1p-24, &a);
+    ck_assert_int_eq(a.n_bad, 3);
+    ck_assert(a.ratio == 8);
+    ck_assert(a.at[0] == 1 && a.at[1] == 0 && a.at[2] == 4 && a.at[3] == 2);
+    ck_assert(a.want == 79 && a.got == 79 + 0x1p-7 && a.bound == 0x1p-10);
+    *element(&x, 0, 0, 2, 1) = NAN; /* worse than any error, and the first of its kind stays */
+    *element(&x, 1, 1, 1, 1) = INFINITY;
+    attn_agree(&x.view, &x.truth, 0x1p-24, &a);
+    ck_assert(a.n_bad == 5 && a.n_not_finite == 2 && a.ratio == INF);
+    ck_assert(a.at[0] == 0 && a.at[1] == 0 && a.at[2] == 2 && a.at[3] == 1);
+    ck_assert(isnan(a.got) && a.want == 10);
+}
+END_TEST
+
+/* Every single element is looked at, and found where it is. */
+START_TEST(every_element_counts)
+{
+    struct sheet x;
+    struct attn_agreement a;
+    for (int n = 0; n < N; n++) {
+        open_sheet(&x);
+        *element(&x, n / (H * L * D), n / (L * D) % H, n / D % L, n % D) = _i ? NAN : 0;
+        attn_agree(&x.view, &x.truth, 0x1p-24, &a);
+        ck_assert_int_eq(a.n_bad, 1);
+        ck_assert_int_eq(((a.at[0] * H + a.at[1]) * L + a.at[2]) * D + a.at[3], n);
+        attn_agree_exactly(&x.view, &x.truth, &a);
+        ck_assert_int_eq(a.n_bad, 1);
+        ck_assert_int_eq(((a.at[0] * H + a.at[1]) * L + a.at[2]) * D + a.at[3], n);
+    }
+}
+END_TEST
+
+/* want holds rows 1 and 4 only; errors elsewhere are nobody's business here. */
+START_TEST(sampled_rows)
+{
+    static const int64_t row[] = {1, 4};
+    struct sheet x;
+    struct attn_agreement a;
+    open_sheet(&x);
+    for (int n = 0; n < B * H * 2 * D; n++)
+        x.want[n] = (double)*element(&x, n / (H * 2 * D), n / (2 * D) % H, row[n / D % 2], n % D);
+    x.truth.extent[2] = 2;
+    x.truth.sample = row;
+    *element(&x, 1, 1, 0, 0) = NAN;
+    *element(&x, 0, 0, 3, 2) = NAN;
+    attn_agree(&x.view, &x.truth, 0x1p-24, &a);
+    ck_assert(a.n == B * H * 2 * D && a.n_bad == 0);
+    *element(&x, 1, 2, 4, 3) += 1;
+    attn_agree(&x.view, &x.truth, 0x1p-24, &a);
+    ck_assert(a.n_bad == 1 && a.at[0] == 1 && a.at[1] == 2 && a.at[2] == 4 && a.at[3] == 3);
+    attn_agree_exactly(&x.view, &x.truth, &a);
+    ck_assert(a.n == B * H * 2 * D && a.n_bad == 1 && a.at[2] == 4);
+}
+END_TEST
+
+START_TEST(exactly)
+{
+    struct sheet x;
+    struct attn_agreement a;
+    open_sheet(&x);
+    x.want[7] = 8 + 0x1p-40; /* rounds to the stored 8 */
+    x.want[9] = -0.0, *element(&x, 0, 0, 2, 1) = 0;
+    x.want[11] = -INF, *element(&x, 0, 0, 2, 3) = -INFINITY;
+    attn_agree_exactly(&x.view, &x.truth, &a);
+    ck_assert(a.n == N && a.n_bad == 0 && a.ratio == 0);
+    x.bound[0] = INF; /* a bound does not help */
+    *element(&x, 0, 0, 0, 0) = nextafterf(1, 2);
+    attn_agree_exactly(&x.view, &x.truth, &a);
+    ck_assert(a.n_bad == 1 && a.ratio == INF && a.n_not_finite == 0);
+    x.want[3] = NONE, *element(&x, 0, 0, 0, 3) = NAN;
+    *element(&x, 0, 0, 2, 3) = INFINITY;
+    attn_agree_exactly(&x.view, &x.truth, &a);
+    ck_assert_int_eq(a.n_bad, 3);
+    *element(&x, 1, 0, 0, 0) = INFINITY;
+    attn_agree_exactly(&x.view, &x.truth, &a);
+    ck_assert(a.n_bad == 4 && a.n_not_finite == 1);
+    x.view.dtype = ATTN_F64; /* in f64 nothing is rounded away */
+    double eight = 8;
+    x.view = (struct attn_cview){&eight, ATTN_F64, {0, 0, 0, 0}};
+    x.truth.extent[0] = x.truth.extent[1] = x.truth.extent[2] = x.truth.extent[3] = 1;
+    x.truth.want = &x.want[7];
+    attn_agree_exactly(&x.view, &x.truth, &a);
+    ck_assert_int_eq(a.n_bad, 1);
+}
+END_TEST
+
+START_TEST(empty_tensors)
+{
+    struct attn_cview view = {NULL, ATTN_F32, {0, 0, 0, 0}};
+    for (int axis = 0; axis < 4; axis++) {
+        struct attn_truth_tensor truth = {"none", {2, 2, 2, 2}, NULL, NULL, NULL, NULL};
+        struct attn_agreement a;
+        truth.extent[axis] = 0;
+        attn_agree(&view, &truth, 0x1p-24, &a);
+        ck_assert(a.n == 0 && a.n_bad == 0 && a.ratio == 0);
+        attn_agree_exactly(&view, &truth, &a);
+        ck_assert(a.n == 0 && a.n_bad == 0 && a.ratio == 0);
+    }
+}
+END_TEST
+
+/* One bad element among ten million zeros: pages that nobody wrote cost next to nothing. */
+START_TEST(one_in_ten_million)
+{
+    enum { ROWS = 100000, WIDTH = 100 };
+    static const double bad[] = {(double)NAN, (double)INFINITY, 1e-30, -1e-30};
+    const int64_t n = (int64_t)ROWS * WIDTH, at = n - 1 - _i * 3333333;
+    float *got = calloc((size_t)n, sizeof *got);
+    double *zero = calloc((size_t)n, sizeof *zero);
+    ck_assert(got != NULL && zero != NULL);
+    struct attn_cview view = {got, ATTN_F32, {n, n, WIDTH, 1}};
+    struct attn_truth_tensor truth = {"large", {1, 1, ROWS, WIDTH}, zero, zero, zero, NULL};
+    struct attn_agreement a;
+    got[at] = (float)bad[_i % 4];
+    attn_agree(&view, &truth, 0x1p-24, &a);
+    ck_assert_int_eq(a.n, n);
+    ck_assert_int_eq(a.n_bad, 1);
+    ck_assert_int_eq(a.at[2] * WIDTH + a.at[3], at);
+    free(got);
+    free(zero);
+}
+END_TEST
+
+/* ---- the bound ------------------------------------------------------------------------------ */
+
+START_TEST(gamma_n)
+{
+    ck_assert(attn_gamma(0, 0x1p-24) == 0);
+    ck_assert(attn_gamma(1, 0x1p-2) == 1.0 / 3);
+    ck_assert(attn_gamma(100, 0x1p-24) > 100 * 0x1p-24);
+    ck_assert(attn_gamma(100, 0x1p-24) < 100.001 * 0x1p-24);
+    ck_assert(attn_gamma(0x1p24, 0x1p-24) == INF); /* so many roundings promise nothing */
+    ck_assert(attn_gamma(0x1p25, 0x1p-24) == INF);
+    for (double n = 1; n < 1e7; n *= 1.5)
+        ck_assert(attn_gamma(n, 0x1p-24) < attn_gamma(n * 1.5, 0x1p-24));
+}
+END_TEST
+
+/* Truth and bounds of a case, for an implementation with its presets. */
+static void truth_of(const char *text, const char *name, struct attn_setup *s,
+                     struct attn_truth *truth)
+{
+    struct attn_case c;
+    struct attn_error err = {0};
+    struct attn_spec spec;
+    struct attn_precision precision;
+    struct attn_sample all = {-1, -1, NULL, NULL};
+    ck_assert_msg(attn_spec_parse(name, &spec, &err) == ATTN_OK, "%s", err.text);
+    ck_assert_msg(attn_case_parse(text, &c, &err) == ATTN_OK, "%s", err.text);
+    ck_assert_msg(attn_setup_open(&c, s, &err) == ATTN_OK, "%s", err.text);
+    attn_precision_of(spec.impl, &spec.options, &s->problem, &precision);
+    struct attn_backward t = attn_setup_backward(s);
+    struct attn_inputs in = {t.q, t.k, t.v, t.d_o, t.d_lse, t.dbias.data != NULL};
+    ck_assert_msg(attn_truth_compute(&s->problem, &in, &precision, &all, truth, &err) == ATTN_OK,
+                  "%s", err.text);
+}
+
+static int64_t elements(const struct attn_truth_tensor *t)
+{
+    return t->want == NULL ? 0 : t->extent[0] * t->extent[1] * t->extent[2] * t->extent[3];
+}
+
+static double largest_bound(const struct attn_truth_tensor *t)
+{
+    double most = 0;
+    for (int64_t n = 0; n < elements(t); n++)
+        most = fmax(most, t->bound[n]);
+    return most;
+}
+
+/* Ordinary data: every bound is finite and positive, and far below the values. */
+START_TEST(bounds_are_finite)
+{
+    static const char *const text[] = {
+        "b2h4g2q19k33d16v9:causal(br):f32:normal:s1:pass=bwd:dlse=1",
+        "b2h4g2q19k33d16v9:causal(br):f64:normal:s2:pass=bwd:dlse=1",
+        "b2h2q19k33d16:none:f32:normal:s3:pass=bwd:softcap=5:bias=full:dbias=1",
+        "b2h2q19k33d16:none:f32:normal:s4:pass=bwd:bias=alibi"};
+    struct attn_setup s;
+    struct attn_truth truth;
+    truth_of(text[_i], "tiled-textbook:br=8,bc=8", &s, &truth);
+    double u = attn_dtype_roundoff(s.problem.dtype);
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        const struct attn_truth_tensor *t = &truth.tensor[o];
+        ck_assert_int_eq(t->want != NULL, o != ATTN_DBIAS || s.given.d_bias);
+        for (int64_t n = 0; n < elements(t); n++)
+            if (!(t->bound[n] > 0 && t->bound[n] < 1e4 * u))
+                ck_abort_msg("%s: %s[%lld] = %g +- %g", text[_i], t->name, (long long)n, t->want[n],
+                             t->bound[n]);
+    }
+    attn_truth_free(&truth);
+    attn_setup_close(&s);
+}
+END_TEST
+
+/* Rows 0 to 9 see no key: what is exactly 0, or -inf, has a bound of 0. */
+START_TEST(bounds_of_empty_rows)
+{
+    struct attn_setup s;
+    struct attn_truth truth;
+    truth_of("b2h2q20k10d4:causal(br):f32:normal:s1:pass=bwd:poison=nan", "ring:ranks=2", &s,
+             &truth);
+    for (int o = ATTN_O; o <= ATTN_DQ; o++) {
+        const struct attn_truth_tensor *t = &truth.tensor[o];
+        for (int64_t n = 0; n < elements(t); n++) {
+            int empty = n / t->extent[3] % 20 < 10;
+            ck_assert_int_eq(t->bound[n] == 0, empty);
+            if (empty)
+                ck_assert(t->want[n] == (o == ATTN_LSE ? -INF : 0));
+        }
+    }
+    attn_truth_free(&truth);
+    attn_setup_close(&s);
+}
+END_TEST
+
+/* Keys 5 and on are seen by nobody: their gradients are exactly 0. */
+START_TEST(bounds_of_unseen_keys)
+{
+    struct attn_setup s;
+    struct attn_truth truth;
+    truth_of("h2q6k9d4:prefix(5):f64:normal:s1:pass=bwd:poison=nan", "dense", &s, &truth);
+    for (int o = ATTN_DK; o <= ATTN_DV; o++)
+        for (int64_t n = 0; n < elements(&truth.tensor[o]); n++) {
+            int unseen = n / 4 % 9 >= 5;
+            ck_assert_int_eq(truth.tensor[o].bound[n] == 0, unseen);
+            ck_assert(!unseen || truth.tensor[o].want[n] == 0);
+        }
+    attn_truth_free(&truth);
+    attn_setup_close(&s);
+}
+END_TEST
+
+/* Scores a hundred times as large have bounds that are larger, for LSE and weights alike; more
+ * merges and more rescales may err more, never less. */
+START_TEST(bounds_grow)
+{
+    static const char *const text[] = {"h2q9k40d8:none:f32:normal:s1:scale=0.3:pass=bwd",
+                                       "h2q9k40d8:none:f32:offset-120:s1:pass=bwd",
+                                       "h2q9k40d8:none:f32:offset-32k:s1:pass=bwd",
+                                       "h2q9k40d8:none:f32:offset-3e5:s1:pass=bwd"};
+    static const char *const by[] = {"dense", "tiled-textbook:bc=1", "ring:ranks=4"};
+    double last_lse = 0;
+    for (size_t n = 0; n < 4; n++) {
+        struct attn_setup s;
+        struct attn_truth truth;
+        truth_of(text[n], "dense", &s, &truth);
+        double lse = largest_bound(&truth.tensor[ATTN_LSE]);
+        ck_assert_msg(lse > 3 * last_lse, "%s: %g after %g", text[n], lse, last_lse);
+        last_lse = lse;
+        attn_truth_free(&truth);
+        attn_setup_close(&s);
+    }
+    double last_o = 0;
+    for (size_t n = 0; n < 3; n++) {
+        struct attn_setup s;
+        struct attn_truth truth;
+        truth_of("h4q16k40d8:none:f32:normal:s1:pass=bwd", by[n], &s, &truth);
+        double o = largest_bound(&truth.tensor[ATTN_O]);
+        ck_assert_msg(n == 2 || o > last_o, "%s: %g after %g", by[n], o, last_o);
+        last_o = n == 0 ? o : last_o;
+        ck_assert(o >= last_o);
+        attn_truth_free(&truth);
+        attn_setup_close(&s);
+    }
+}
+END_TEST
+
+/* Outputs of one shape in each other's place. */
+START_TEST(swapped_outputs)
+{
+    static const int pair[][2] = {{ATTN_O, ATTN_DQ}, {ATTN_DK, ATTN_DV}, {ATTN_DQ, ATTN_DK}};
+    struct attn_setup s;
+    struct attn_truth truth;
+    truth_of("b2h2q12k12d8:causal(br):f32:normal:s1:pass=bwd", "dense", &s, &truth);
+    for (size_t n = 0; n < sizeof pair / sizeof *pair; n++)
+        for (int way = 0; way < 2; way++) {
+            const struct attn_truth_tensor *is = &truth.tensor[pair[n][way]];
+            const struct attn_truth_tensor *is_not = &truth.tensor[pair[n][1 - way]];
+            struct attn_cview got = {is_not->want, ATTN_F64, {192, 96, 8, 1}};
+            struct attn_agreement a;
+            attn_agree(&got, is, 0x1p-24, &a);
+            ck_assert_int_gt(a.n_bad, 300); /* of 384; a few are 0 in both */
+            got.data = is->want;
+            attn_agree(&got, is, 0x1p-24, &a);
+            ck_assert(a.n_bad == 0 && a.ratio == 0);
+        }
+    attn_truth_free(&truth);
+    attn_setup_close(&s);
+}
+END_TEST
+
+Suite *suite_agree(void)
+{
+    const TTest *const once[] = {finite_elements,      infinities_and_nans,
+                                 powerless_elements,   worst_element_is_named,
+                                 sampled_rows,         exactly,
+                                 empty_tensors,        gamma_n,
+                                 bounds_of_empty_rows, bounds_of_unseen_keys,
+                                 bounds_grow,          swapped_outputs};
+    Suite *suite = suite_create("agree");
+    TCase *cases = tcase_create("agree");
+    tcase_set_timeout(cases, 60);
+    for (size_t t = 0; t < sizeof once / sizeof *once; t++)
+        tcase_add_test(cases, once[t]);
+    tcase_add_loop_test(cases, every_element_counts, 0, 2);
+    tcase_add_loop_test(cases, one_in_ten_million, 0, 4);
+    tcase_add_loop_test(cases, bounds_are_finite, 0, 4);
+    suite_add_tcase(suite, cases);
+    suite_add_tcase(suite, bound_smoke_tests());
+    return suite;
+}

@@ -1,0 +1,50 @@
+/* docs/adding.md says "one file and one line".  The Makefile builds the library with exactly these
+ * (docs/examples/rows.c and ATTN_IMPL(rows)); here the battery runs on the result. */
+#include <dlfcn.h>
+#include <stdio.h>
+
+#include "tests/harness/runner.h"
+#include "tests/suites.h"
+
+START_TEST(the_example_is_right)
+{
+    char path[512];
+    struct attn_spec spec;
+    struct attn_error err = {0};
+    enum attn_status (*parse)(const char *, struct attn_spec *, struct attn_error *) = NULL;
+    int passed = 0;
+    snprintf(path, sizeof path, "%s/fifth.so", test_build());
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    ck_assert_msg(library != NULL, "%s", dlerror());
+    *(void **)&parse = dlsym(library, "attn_spec_parse");
+    ck_assert_msg(parse != NULL, "no registry in %s", path);
+    ck_assert_msg(parse("rows", &spec, &err) == ATTN_OK, "%s", err.text);
+    for (int i = 0; i < attn_battery_count(); i++) {
+        struct attn_case c;
+        struct attn_result r;
+        ck_assert_int_eq(attn_case_parse(attn_battery_at(i)->text, &c, &err), ATTN_OK);
+        attn_run_case(&spec, &c, &r);
+        ck_assert_msg(r.verdict == ATTN_PASS || r.verdict == ATTN_REFUSED, "%s: %s",
+                      attn_battery_at(i)->name, r.text);
+        passed += r.verdict == ATTN_PASS;
+    }
+    ck_assert_int_ge(passed, 30);
+    /* and as the local kernel of another scheme */
+    ck_assert_msg(parse("ring:ranks=2,local=rows", &spec, &err) == ATTN_OK, "%s", err.text);
+    struct attn_case c;
+    struct attn_result r;
+    ck_assert_int_eq(attn_case_parse("b2h2q12k8d4:causal(br):f32:normal:s3", &c, &err), ATTN_OK);
+    attn_run_case(&spec, &c, &r);
+    ck_assert_msg(r.verdict == ATTN_PASS, "%s", r.text);
+}
+END_TEST
+
+Suite *suite_fifth(void)
+{
+    Suite *suite = suite_create("fifth");
+    TCase *cases = tcase_create("fifth");
+    tcase_set_timeout(cases, 60);
+    tcase_add_test(cases, the_example_is_right);
+    suite_add_tcase(suite, cases);
+    return suite;
+}

@@ -1,0 +1,353 @@
+/* The list of implementations, and the spec strings that name them. */
+#include "tests/suites.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "optimized/registry.h"
+#include "tests/harness/fill.h"
+#include "tests/said.h"
+
+static int n_options(const struct attn_impl *impl)
+{
+    int n = 0;
+    while (impl->options != NULL && impl->options[n].name != NULL)
+        n++;
+    return n;
+}
+
+static int is_local(const struct attn_option *option)
+{
+    return option->choices != NULL && option->choices[0] == '@';
+}
+
+static int n_choices(const struct attn_option *option)
+{
+    int n = 1;
+    for (const char *at = option->choices; *at != '\0'; at++)
+        n += *at == ' ';
+    return n;
+}
+
+/* ---- records -------------------------------------------------------------------------------- */
+
+static int is_word(const char *text)
+{
+    size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-");
+    return n > 0 && text[n] == '\0' && text[0] != '-';
+}
+
+START_TEST(records)
+{
+    static const char *const family[] = {"dense", "csr", "tiled", "sequence-parallel"};
+    const struct attn_impl *x = attn_impl_at(_i);
+    ck_assert_msg(is_word(x->name), "'%s' cannot stand in a spec", x->name);
+    ck_assert_uint_lt(strlen(x->name), 64);
+    ck_assert_ptr_eq(attn_impl_find(x->name), x);
+    ck_assert_msg(x->summary != NULL && strlen(x->summary) > 10, "%s: no summary", x->name);
+    ck_assert_msg(strchr(x->summary, '\n') == NULL, "%s: the summary is one line", x->name);
+    int known = 0;
+    for (size_t f = 0; f < sizeof family / sizeof *family; f++)
+        known |= strcmp(family[f], x->family) == 0;
+    ck_assert_msg(known, "%s: family '%s' is not known", x->name, x->family);
+    ck_assert(x->cost != NULL && x->forward != NULL);
+    for (int other = 0; other < _i; other++) {
+        ck_assert_str_ne(attn_impl_at(other)->name, x->name);
+        ck_assert_str_ne(attn_impl_at(other)->summary, x->summary);
+    }
+}
+END_TEST
+
+/* Claims that make no sense without each other. */
+START_TEST(capabilities)
+{
+    const struct attn_impl *x = attn_impl_at(_i);
+    const unsigned caps = x->caps;
+    ck_assert_uint_eq(caps >> ATTN_CAPS, 0);
+    ck_assert((caps & (ATTN_CAP_F64 | ATTN_CAP_F32 | ATTN_CAP_BF16 | ATTN_CAP_F16)) != 0);
+    ck_assert_int_eq((caps & ATTN_CAP_BACKWARD) != 0, x->backward != NULL);
+    if (caps & (ATTN_CAP_DBIAS | ATTN_CAP_DLSE))
+        ck_assert((caps & ATTN_CAP_BACKWARD) != 0);
+    if (caps & ATTN_CAP_DBIAS)
+        ck_assert((caps & ATTN_CAP_BIAS) != 0);
+    if (caps & ATTN_CAP_HARD)
+        ck_assert((caps & ATTN_CAP_MASK) != 0);
+}
+END_TEST
+
+START_TEST(options)
+{
+    const struct attn_impl *x = attn_impl_at(_i);
+    int n = n_options(x), locals = 0;
+    ck_assert_int_le(n, ATTN_MAX_OPTIONS);
+    for (int o = 0; o < n; o++) {
+        const struct attn_option *option = &x->options[o];
+        ck_assert_msg(is_word(option->name), "%s: option '%s'", x->name, option->name);
+        ck_assert_msg(option->help != NULL && strlen(option->help) > 3, "%s:%s: no help", x->name,
+                      option->name);
+        for (int other = 0; other < o; other++)
+            ck_assert_str_ne(x->options[other].name, option->name);
+        if (is_local(option)) {
+            const struct attn_impl *local = attn_impl_find(option->choices + 1);
+            ck_assert_msg(local != NULL, "%s:%s: no implementation '%s'", x->name, option->name,
+                          option->choices);
+            ck_assert_msg(local->ranks == NULL, "%s: %s is parallel itself", x->name, local->name);
+            locals++;
+            continue;
+        }
+        int64_t most = option->choices != NULL ? n_choices(option) - 1 : option->max;
+        ck_assert_int_le(option->min, option->preset);
+        ck_assert_int_le(option->preset, most);
+        if (option->choices != NULL) /* an index: the words must be all that there is */
+            ck_assert(option->min == 0 && option->max == most);
+    }
+    ck_assert_int_le(locals, 1); /* struct attn_options has room for one */
+    struct attn_options preset;
+    attn_options_preset(x, &preset);
+    ck_assert_int_ge(attn_ranks(x, &preset), 1);
+}
+END_TEST
+
+START_TEST(every_family_is_here)
+{
+    static const char *const name[] = {"dense", "csr-textbook", "tiled-textbook", "ulysses",
+                                       "ring"};
+    for (size_t n = 0; n < sizeof name / sizeof *name; n++)
+        ck_assert_ptr_nonnull(attn_impl_find(name[n]));
+    ck_assert_int_ge(attn_impl_count(), 5);
+    ck_assert_ptr_null(attn_impl_find(""));
+    ck_assert_ptr_null(attn_impl_find("Dense"));
+    ck_assert_ptr_null(attn_impl_find("dense "));
+}
+END_TEST
+
+/* ---- round trips ---------------------------------------------------------------------------- */
+
+static void check_round_trip(const struct attn_spec *spec)
+{
+    struct attn_spec back;
+    struct attn_error err = {0};
+    char text[512], again[512];
+    ck_assert_int_eq(attn_spec_print(spec, text, sizeof text), (int)strlen(text));
+    ck_assert_msg(attn_spec_parse(text, &back, &err) == ATTN_OK, "%s: %s", text, err.text);
+    ck_assert_ptr_eq(back.impl, spec->impl);
+    ck_assert_ptr_eq(back.options.local, spec->options.local);
+    ck_assert_msg(memcmp(back.options.value, spec->options.value, sizeof back.options.value) == 0,
+                  "%s", text);
+    attn_spec_print(&back, again, sizeof again);
+    ck_assert_str_eq(again, text);
+}
+
+/* The i-th implementation that may be local to a rank. */
+static const struct attn_impl *some_local(uint64_t i)
+{
+    for (uint64_t at = i;; at++) {
+        const struct attn_impl *x = attn_impl_at((int)(at % (uint64_t)attn_impl_count()));
+        if (x->ranks == NULL)
+            return x;
+    }
+}
+
+START_TEST(round_trips)
+{
+    struct attn_spec spec;
+    struct attn_error err = {0};
+    char text[64];
+    ck_assert_int_eq(attn_spec_parse(attn_impl_at(_i)->name, &spec, &err), ATTN_OK);
+    attn_spec_print(&spec, text, sizeof text);
+    ck_assert_str_eq(text, attn_impl_at(_i)->name); /* presets are left out */
+    for (uint64_t draw = 0; draw < 500; draw++) {
+        for (int o = 0; o < n_options(spec.impl); o++) {
+            const struct attn_option *option = &spec.impl->options[o];
+            uint64_t h = attn_hash(draw, (uint64_t)o, 1);
+            uint64_t n = option->choices != NULL ? (uint64_t)n_choices(option)
+                                                 : (uint64_t)(option->max - option->min) + 1;
+            if (is_local(option))
+                spec.options.local = some_local(h >> 2);
+            else
+                spec.options.value[o] = option->min + (int64_t)(h % n);
+        }
+        check_round_trip(&spec);
+    }
+}
+END_TEST
+
+static void parsed(const char *text, struct attn_spec *spec)
+{
+    struct attn_error err = {0};
+    ck_assert_msg(attn_spec_parse(text, spec, &err) == ATTN_OK, "%s: %s", text, err.text);
+}
+
+START_TEST(what_specs_mean)
+{
+    struct attn_spec spec;
+    char text[100];
+    parsed("dense:mask=int32", &spec);
+    ck_assert_int_eq(spec.options.value[0], 2); /* bool4d bool2d int32 float4d */
+    parsed("tiled-textbook:bc=16,br=1", &spec);
+    ck_assert_int_eq(spec.options.value[0], 1);
+    ck_assert_int_eq(spec.options.value[1], 16);
+    attn_spec_print(&spec, text, sizeof text);
+    ck_assert_str_eq(text, "tiled-textbook:br=1,bc=16");
+    parsed("tiled-textbook:br=64,bc=16", &spec);
+    attn_spec_print(&spec, text, sizeof text);
+    ck_assert_str_eq(text, "tiled-textbook:bc=16");
+    parsed("ring:local=dense,ranks=2", &spec);
+    ck_assert_ptr_eq(spec.options.local, attn_impl_find("dense"));
+    ck_assert_int_eq(attn_ranks(spec.impl, &spec.options), 2);
+    attn_spec_print(&spec, text, sizeof text);
+    ck_assert_str_eq(text, "ring:ranks=2,local=dense");
+    parsed("ring:local=tiled-textbook", &spec);
+    attn_spec_print(&spec, text, sizeof text);
+    ck_assert_str_eq(text, "ring");
+    parsed("ulysses", &spec);
+    ck_assert_ptr_eq(spec.options.local, attn_impl_find("tiled-textbook"));
+}
+END_TEST
+
+/* A text that is too long for its place is cut and ended, and its length is told. */
+START_TEST(short_room)
+{
+    struct attn_spec spec;
+    char text[16];
+    parsed("tiled-textbook:br=1,bc=16", &spec);
+    memset(text, 'x', sizeof text);
+    ck_assert_int_eq(attn_spec_print(&spec, text, 6), 25);
+    ck_assert_str_eq(text, "tiled");
+    ck_assert_int_eq(text[6], 'x');
+    ck_assert_int_eq(attn_spec_print(&spec, NULL, 0), 25);
+}
+END_TEST
+
+/* ---- errors --------------------------------------------------------------------------------- */
+
+static void refused(const char *text, const char *part)
+{
+    struct attn_spec spec;
+    struct attn_error err = {0};
+    said(attn_spec_parse(text, &spec, &err), ATTN_EINVAL, &err, part);
+    ck_assert_int_eq(attn_spec_parse(text, &spec, NULL), ATTN_EINVAL);
+}
+
+START_TEST(errors)
+{
+    refused("", "no implementation is called ''; there are: dense");
+    refused("flash", "no implementation is called 'flash'");
+    for (int i = 0; i < attn_impl_count(); i++) {
+        refused("flash", attn_impl_at(i)->name);
+        if (attn_impl_at(i)->ranks == NULL)
+            refused("ring:local=flash", attn_impl_at(i)->name);
+    }
+    refused(":mask=int32", "called ''");
+    refused("dense ", "called 'dense '");
+    refused("DENSE", "called 'DENSE'");
+    refused("dense:", "spec option '': NAME=VALUE is needed");
+    refused("dense:mask", "spec option 'mask': NAME=VALUE is needed");
+    refused("dense:mask=int32,", "spec option '': NAME=VALUE");
+    refused("dense:,mask=int32", "spec option '': NAME=VALUE");
+    refused("dense:=int32", "dense has no option ''; it has: mask");
+    refused("dense:br=4", "dense has no option 'br'; it has: mask");
+    refused("csr-textbook:br=4", "csr-textbook has no option 'br'; it has: none");
+    refused("tiled-textbook:b=4", "it has: br, bc");
+    refused("tiled-textbook:brr=4", "no option 'brr'");
+    refused("dense:mask=int64", "dense:mask=int64: one of these would work: bool4d bool2d int32");
+    refused("dense:mask=", "dense:mask=: one of these would work");
+    refused("dense:mask=bool", "dense:mask=bool: one of these");
+    refused("dense:mask=bool4d bool2d", "one of these");
+    refused("dense:mask=int32,mask=int32", "dense:mask is given twice");
+    refused("tiled-textbook:br=0", "br=0: a whole number from 1 to 4096 is needed");
+    refused("tiled-textbook:br=4097", "from 1 to 4096");
+    refused("tiled-textbook:br=-1", "from 1 to 4096");
+    refused("tiled-textbook:br=", "tiled-textbook:br=: a whole number");
+    refused("tiled-textbook:br= 4", "a whole number");
+    refused("tiled-textbook:br=\t4", "a whole number");
+    refused("tiled-textbook:br=+4", "a whole number");
+    refused("tiled-textbook:br=4 ", "a whole number");
+    refused("tiled-textbook:br=4.0", "a whole number");
+    refused("tiled-textbook:br=0x10", "a whole number");
+    refused("tiled-textbook:br=1e2", "a whole number");
+    refused("tiled-textbook:br=-", "a whole number");
+    refused("tiled-textbook:br=99999999999999999999", "a whole number");
+    refused("tiled-textbook:br=4:bc=4", "a whole number");
+    refused("ring:ranks=65", "ring:ranks=65: a whole number from 1 to 64");
+    refused("ring:local=", "ring:local=: the work of one rank is done by one of: dense");
+    refused("ring:local=ring", "ring:local=ring: the work of one rank is done by one of");
+    refused("ring:local=dense:mask=int32", "ring:local=dense:mask=int32: the work of one rank");
+    refused("ring:local=@dense", "the work of one rank");
+}
+END_TEST
+
+/* A million characters in any place: an error of one line that still says what would work. */
+START_TEST(hostile_lengths)
+{
+    static const struct {
+        const char *before, *part;
+        char fill;
+    } place[] = {{"", "there are: dense", 'x'},
+                 {"dense", "there are: dense", 'e'},
+                 {"dense:", "NAME=VALUE is needed", 'm'},
+                 {"dense:", "NAME=VALUE is needed", ','},
+                 {"dense:", "it has: mask", '='},
+                 {"dense:mask=int32", "float4d", '2'},
+                 {"dense:mask=", "bool4d bool2d int32 float4d", 'b'},
+                 {"dense:mask=int32,mask", "NAME=VALUE", 'k'},
+                 {"tiled-textbook:br=1", "from 1 to 4096", '0'},
+                 {"tiled-textbook:br=", "from 1 to 4096", '0'},
+                 {"tiled-textbook:br=", "from 1 to 4096", '-'},
+                 {"ring:local=", "done by one of: dense", 'd'},
+                 {"ring:local=dense", "done by one of: dense", 'e'},
+                 {"", "there are: dense", ':'},
+                 {"", "there are: dense", '%'}};
+    enum { LONG = 1000000 };
+    char *text = malloc(LONG + 64);
+    ck_assert_ptr_nonnull(text);
+    for (size_t n = 0; n < sizeof place / sizeof *place; n++) {
+        size_t used = strlen(place[n].before);
+        memcpy(text, place[n].before, used);
+        memset(text + used, place[n].fill, LONG);
+        text[used + LONG] = '\0';
+        refused(text, place[n].part);
+    }
+    free(text);
+}
+END_TEST
+
+/* Bytes at random after a legal start: a status and, when accepted, a spec that prints back. */
+START_TEST(hostile_bytes)
+{
+    static const char *const start[] = {"", "dense:", "tiled-textbook:br=", "ring:local=", "ring:"};
+    static const char letters[] = ":=,@ -0149abdekmnorst\x01\xff%";
+    for (uint64_t draw = 0; draw < 20000; draw++) {
+        char text[64];
+        struct attn_spec spec;
+        size_t used = (size_t)snprintf(text, sizeof text, "%s", start[draw % 5]);
+        size_t n = (size_t)(attn_hash(draw, 0, 0) % 30);
+        for (size_t c = 0; c < n; c++)
+            text[used + c] = letters[attn_hash(draw, 1, c) % (sizeof letters - 1)];
+        text[used + n] = '\0';
+        struct attn_error err = {0};
+        enum attn_status status = attn_spec_parse(text, &spec, &err);
+        if (status == ATTN_OK)
+            check_round_trip(&spec);
+        else
+            said(status, ATTN_EINVAL, &err, "");
+    }
+}
+END_TEST
+
+Suite *suite_registry(void)
+{
+    const TTest *const each[] = {records, capabilities, options, round_trips};
+    const TTest *const once[] = {every_family_is_here, what_specs_mean, short_room, errors,
+                                 hostile_lengths,      hostile_bytes};
+    Suite *suite = suite_create("registry");
+    TCase *cases = tcase_create("registry");
+    tcase_set_timeout(cases, 60);
+    for (size_t t = 0; t < sizeof each / sizeof *each; t++)
+        tcase_add_loop_test(cases, each[t], 0, attn_impl_count());
+    for (size_t t = 0; t < sizeof once / sizeof *once; t++)
+        tcase_add_test(cases, once[t]);
+    suite_add_tcase(suite, cases);
+    return suite;
+}

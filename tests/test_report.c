@@ -1,0 +1,546 @@
+/* From records to figures and page: what is folded, what is drawn, what is left out, and that
+ * nothing in a record can break out of its place. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "experiments/figures.h"
+#include "experiments/html.h"
+#include "tests/scratch.h"
+#include "tests/suites.h"
+
+/* ---- records made by hand ------------------------------------------------------------------ */
+
+enum { MOST = 64 };
+static struct attn_point points[MOST];
+static int n_points;
+
+/* A good point: 100 L bytes for tiled, L^2 for others; times that grow likewise. */
+static struct attn_point *add(const char *group, const char *spec, const char *impl,
+                              const char *family, const char *text, int round)
+{
+    ck_assert_int_lt(n_points, MOST);
+    struct attn_point *p = &points[n_points++];
+    attn_point_init(p);
+    (void)snprintf(p->group, sizeof p->group, "%s", group);
+    (void)snprintf(p->spec, sizeof p->spec, "%s", spec);
+    (void)snprintf(p->impl, sizeof p->impl, "%s", impl);
+    (void)snprintf(p->family, sizeof p->family, "%s", family);
+    (void)snprintf(p->text, sizeof p->text, "%s", text);
+    ck_assert_int_eq(attn_case_parse(text, &p->c, NULL), ATTN_OK);
+    double length = (double)p->c.n_query;
+    double size = strcmp(family, "tiled") == 0 ? 100 * length : length * length;
+    p->round = round;
+    p->status = ATTN_POINT_OK;
+    p->ranks = 1;
+    p->density = 1;
+    p->n_times = 1;
+    p->time_s[0] = 1e-9 * length * length;
+    p->priced_bytes = p->ledger_bytes = p->process_ledger_bytes = (int64_t)size;
+    p->resident_bytes = (int64_t)(1.01 * size);
+    p->floor_bytes = 4096;
+    p->worst = 0.25;
+    p->output_worst[ATTN_O] = 0.25;
+    strcpy(p->worst_output, "o");
+    strcpy(p->verified, "all");
+    return p;
+}
+
+static void add_curves(void)
+{
+    static const char *const text[] = {
+        "q256d64:causal(br):f32:normal:s1", "q512d64:causal(br):f32:normal:s1",
+        "q1024d64:causal(br):f32:normal:s1", "q2048d64:causal(br):f32:normal:s1"};
+    n_points = 0;
+    for (int l = 0; l < 4; l++) {
+        add("length-causal", "dense", "dense", "dense", text[l], 0);
+        add("length-causal", "tiled-textbook", "tiled-textbook", "tiled", text[l], 0);
+    }
+}
+
+static const char *write_records(const char *name)
+{
+    const char *path = scratch_path(name);
+    FILE *file = fopen(path, "w");
+    ck_assert_ptr_nonnull(file);
+    for (int s = 0; s < n_points; s++)
+        ck_assert_int_eq(attn_record_write_point(file, &points[s]), 0);
+    ck_assert_int_eq(fclose(file), 0);
+    return path;
+}
+
+static char *read_text(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    ck_assert_msg(file != NULL, "there is no %s", path);
+    size_t room = 1 << 22;
+    char *text = malloc(room);
+    ck_assert_ptr_nonnull(text);
+    size_t n = fread(text, 1, room - 1, file);
+    text[n] = '\0';
+    (void)fclose(file);
+    return text;
+}
+
+static int is_there(const char *name)
+{
+    struct stat facts;
+    return stat(scratch_path(name), &facts) == 0 && facts.st_size > 0;
+}
+
+/* ---- folding ------------------------------------------------------------------------------- */
+
+START_TEST(rounds_are_folded)
+{
+    struct attn_summary summary;
+    const char *text = "q256d64:none:f32:normal:s1";
+    n_points = 0;
+    for (int round = 0; round < 3; round++) {
+        struct attn_point *p = add("length-x", "dense", "dense", "dense", text, round);
+        p->n_times = 3;
+        p->time_s[0] = 9; /* of each round the median counts: 1, 2, 3 */
+        p->time_s[1] = 1 + round;
+        p->time_s[2] = 0.5;
+        p->worst = p->output_worst[ATTN_LSE] = 0.1 * (round + 1);
+    }
+    ck_assert_int_eq(attn_summary_make(points, n_points, &summary, NULL), ATTN_OK);
+    ck_assert_int_eq(summary.n, 1);
+    const struct attn_row *row = &summary.row[0];
+    ck_assert_int_eq(row->rounds, 3);
+    ck_assert_int_eq(row->good, 3);
+    ck_assert_double_eq(row->time.median, 2);
+    ck_assert_double_eq(row->time.min, 1);
+    ck_assert_double_eq(row->time.max, 3);
+    ck_assert_double_eq_tol(row->output[ATTN_LSE], 0.3, 1e-15);
+    ck_assert(isnan(row->output[ATTN_DQ]));
+    attn_summary_free(&summary);
+}
+END_TEST
+
+/* One wrong round makes the row wrong, and takes its time away; a NaN ratio is the worst there is. */
+START_TEST(a_wrong_round_has_no_time)
+{
+    struct attn_summary summary;
+    const char *text = "q256d64:none:f32:normal:s1";
+    n_points = 0;
+    add("length-x", "dense", "dense", "dense", text, 0);
+    struct attn_point *p = add("length-x", "dense", "dense", "dense", text, 1);
+    p->status = ATTN_POINT_WRONG;
+    p->worst = (double)NAN;
+    ck_assert_int_eq(attn_summary_make(points, n_points, &summary, NULL), ATTN_OK);
+    ck_assert_int_eq(summary.n, 1);
+    ck_assert_int_eq(summary.row[0].status, ATTN_POINT_WRONG);
+    ck_assert_int_eq(summary.row[0].time.n, 0);
+    ck_assert(isinf(summary.row[0].worst));
+    attn_summary_free(&summary);
+}
+END_TEST
+
+START_TEST(simulated_ranks_have_cpu_time)
+{
+    struct attn_summary summary;
+    n_points = 0;
+    struct attn_point *p =
+        add("ranks", "ring:ranks=2", "ring", "sequence-parallel", "q256d64:none:f32:normal:s1", 0);
+    p->ranks = 2;
+    p->time_s[0] = 100; /* wall time of threads that share the cores: not shown */
+    p->cpu_max_s = 3;
+    ck_assert_int_eq(attn_summary_make(points, n_points, &summary, NULL), ATTN_OK);
+    ck_assert_double_eq(summary.row[0].time.median, 3);
+    attn_summary_free(&summary);
+}
+END_TEST
+
+START_TEST(ranks_leave_the_spec)
+{
+    static const char *const pair[][2] = {{"ring", "ring"},
+                                          {"ring:ranks=4", "ring"},
+                                          {"ring:ranks=4,local=dense", "ring:local=dense"},
+                                          {"ring:local=dense,ranks=16", "ring:local=dense"},
+                                          {"a:x=1,ranks=2,y=3", "a:x=1,y=3"}};
+    for (size_t s = 0; s < sizeof pair / sizeof pair[0]; s++) {
+        char text[128];
+        attn_spec_without_ranks(pair[s][0], text);
+        ck_assert_str_eq(text, pair[s][1]);
+    }
+}
+END_TEST
+
+/* ---- figures as data ------------------------------------------------------------------------- */
+
+static void open_slices(struct attn_summary *summary, struct attn_slices *slices)
+{
+    ck_assert_int_eq(attn_summary_make(points, n_points, summary, NULL), ATTN_OK);
+    ck_assert_int_eq(attn_slices_make(summary, slices, NULL), ATTN_OK);
+}
+
+START_TEST(slopes_are_the_exponents)
+{
+    struct attn_summary summary;
+    struct attn_slices slices;
+    struct attn_plot plot;
+    struct attn_figure figure;
+    struct attn_figure_machine machine = {"", 0};
+    add_curves();
+    open_slices(&summary, &slices);
+    ck_assert_int_eq(slices.n, 1);
+    ck_assert_int_eq(attn_figure_fill("memory", &slices.slice[0], &machine, &plot, &figure, NULL),
+                     ATTN_OK);
+    ck_assert_str_eq(figure.omitted, "");
+    ck_assert_int_eq(plot.n_panels, 1); /* there is no backward row, so no such panel */
+    ck_assert_int_eq(plot.n_series, 2);
+    ck_assert_str_eq(plot.series[0].label, "dense"); /* in the order of the registry */
+    ck_assert_double_eq_tol(plot.slope[0][0].slope, 2, 1e-9);
+    ck_assert_double_eq_tol(plot.slope[0][1].slope, 1, 1e-9);
+    attn_plot_free(&plot);
+    attn_slices_free(&slices);
+    attn_summary_free(&summary);
+}
+END_TEST
+
+/* CSR of 20 bytes a pair against dense of 9: they meet at a density of 0.45. */
+START_TEST(break_even_is_found)
+{
+    static const double density[] = {0.1, 0.2, 0.4, 0.5, 1};
+    struct attn_summary summary;
+    struct attn_slices slices;
+    struct attn_plot plot;
+    struct attn_figure figure;
+    struct attn_figure_machine machine = {"", 0};
+    n_points = 0;
+    for (int s = 0; s < 5; s++) {
+        char text[128];
+        (void)snprintf(text, sizeof text, "q1024d64:random(%g,1):f32:normal:s1", density[s]);
+        struct attn_point *p = add("density", "csr-textbook", "csr-textbook", "csr", text, 0);
+        p->density = density[s];
+        p->priced_bytes = p->ledger_bytes = (int64_t)(20 * density[s] * 1024 * 1024);
+    }
+    struct attn_point *dense =
+        add("density", "dense", "dense", "dense", "q1024d64:random(0.1,1):f32:normal:s1", 0);
+    dense->density = 0.1; /* at one density only: the line goes on */
+    dense->priced_bytes = dense->ledger_bytes = 9 * 1024 * 1024;
+    open_slices(&summary, &slices);
+    ck_assert_int_eq(slices.n, 1);
+    ck_assert_int_eq(
+        attn_figure_fill("csr-density", &slices.slice[0], &machine, &plot, &figure, NULL), ATTN_OK);
+    ck_assert_int_eq(plot.n_marks, 1);
+    ck_assert_double_eq_tol(plot.mark[0].x, 0.45, 1e-6);
+    ck_assert_ptr_nonnull(strstr(figure.finding, "0.450"));
+    attn_plot_free(&plot);
+    attn_slices_free(&slices);
+    attn_summary_free(&summary);
+}
+END_TEST
+
+START_TEST(masks_make_slices)
+{
+    struct attn_summary summary;
+    struct attn_slices slices;
+    n_points = 0;
+    add("length-two", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
+    add("length-two", "dense", "dense", "dense", "q512d64:none:f32:normal:s1", 0);
+    add("length-two", "dense", "dense", "dense", "q256d64:causal(br):f32:normal:s1", 0);
+    add("length-two", "dense", "dense", "dense", "q512d64:causal(br):f32:normal:s1", 0);
+    /* A mask that changes with the length is one curve, not many points. */
+    add("length-docs", "dense", "dense", "dense", "q256d64:documents(100,156):f32:normal:s1", 0);
+    add("length-docs", "dense", "dense", "dense", "q512d64:documents(200,312):f32:normal:s1", 0);
+    open_slices(&summary, &slices);
+    ck_assert_int_eq(slices.n, 3);
+    ck_assert_str_eq(slices.slice[0].tag, "two");
+    ck_assert_str_eq(slices.slice[1].tag, "two-2");
+    ck_assert_str_eq(slices.slice[2].tag, "docs");
+    ck_assert_int_eq(slices.slice[2].n, 2);
+    attn_slices_free(&slices);
+    attn_summary_free(&summary);
+}
+END_TEST
+
+START_TEST(what_was_not_run_is_named)
+{
+    struct attn_summary summary;
+    struct attn_slices slices;
+    char text[512];
+    add_curves();
+    struct attn_point *p =
+        add("length-causal", "dense", "dense", "dense", "q16384d64:causal(br):f32:normal:s1", 0);
+    p->status = ATTN_POINT_TOO_BIG;
+    p->priced_bytes = INT64_C(12) << 30;
+    p->floor_bytes = 0;
+    p = add("length-causal", "tiled-textbook", "tiled-textbook", "tiled",
+            "q16384d64:causal(br):f32:normal:s1", 0);
+    p->status = ATTN_POINT_DROPPED;
+    open_slices(&summary, &slices);
+    attn_slice_not_run(&slices.slice[0], text, sizeof text);
+    ck_assert_str_eq(text, "Not measured, too big for this machine: dense 16,384 needs 12 GiB "
+                           "(forward)\nNot measured, dropped by the time budget: tiled-textbook "
+                           "16,384 (forward)");
+    ck_assert_int_eq(attn_slice_common_length(&slices.slice[0], ATTN_FORWARD), 2048);
+    ck_assert_int_eq(attn_slice_common_length(&slices.slice[0], ATTN_BACKWARD), 0);
+    attn_slices_free(&slices);
+    attn_summary_free(&summary);
+}
+END_TEST
+
+/* The formula between measured points: half of K and V to each of the others, and so on; here
+ * only that it knows which numbers of ranks the problem allows. */
+START_TEST(bytes_sent_are_priced)
+{
+    struct attn_case c;
+    ck_assert_int_eq(attn_case_parse("h8q256d64:none:f32:normal:s1", &c, NULL), ATTN_OK);
+    ck_assert_int_eq(attn_figure_priced_sent("ring:ranks=1", &c), 0);
+    ck_assert_int_gt(attn_figure_priced_sent("ring:ranks=2", &c), 0);
+    ck_assert_int_gt(attn_figure_priced_sent("ulysses:ranks=8", &c), 0);
+    ck_assert_int_eq(attn_figure_priced_sent("no-such-thing", &c), -1);
+}
+END_TEST
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static char *written(void (*write)(FILE *file, const char *text), const char *text)
+{
+    static char buffer[512];
+    memset(buffer, 0, sizeof buffer);
+    FILE *file = fmemopen(buffer, sizeof buffer - 1, "w");
+    ck_assert_ptr_nonnull(file);
+    write(file, text);
+    ck_assert_int_eq(fclose(file), 0);
+    return buffer;
+}
+
+START_TEST(text_stays_text)
+{
+    ck_assert_str_eq(written(attn_html_text, "<a href='x'>\"&\n"),
+                     "&lt;a href=&#39;x&#39;&gt;&quot;&amp; ");
+    ck_assert_str_eq(written(attn_plot_quote, "it's `id` \"$x\"\n"), "'it''s `id` \"$x\" '");
+}
+END_TEST
+
+START_TEST(numbers_read_well)
+{
+    char text[32];
+    ck_assert_str_eq(attn_axis_text(ATTN_AXIS_BYTES, 1536, text), "1.5 KiB");
+    ck_assert_str_eq(attn_axis_text(ATTN_AXIS_BYTES, 1024.0 * 1024 * 1024, text), "1 GiB");
+    ck_assert_str_eq(attn_axis_text(ATTN_AXIS_BYTES, 0, text), "0 B");
+    ck_assert_str_eq(attn_axis_text(ATTN_AXIS_SECONDS, 2.5e-5, text), "25 µs");
+    ck_assert_str_eq(attn_axis_text(ATTN_AXIS_SECONDS, 0.001, text), "1 ms");
+    ck_assert_str_eq(attn_axis_text(ATTN_AXIS_SECONDS, 100, text), "100 s");
+    ck_assert_str_eq(attn_axis_text(ATTN_AXIS_LENGTH, 16384, text), "16,384");
+    ck_assert_str_eq(attn_axis_text(ATTN_AXIS_DENSITY, 0.01, text), "0.01");
+}
+END_TEST
+
+/* ---- the program ----------------------------------------------------------------------------- */
+
+static char output[1 << 14];
+
+static int report(const char *records, const char *out)
+{
+    return scratch_attnlab(output, sizeof output, "report --from '%s' --out '%s'", records, out);
+}
+
+START_TEST(a_report_is_whole)
+{
+    add_curves();
+    const char *records = write_records("r.jsonl");
+    ck_assert_msg(report(records, scratch_path("out")) == 0, "%s", output);
+    ck_assert_ptr_nonnull(strstr(output, "/out/index.html"));
+    ck_assert(is_there("out/records.csv"));
+    ck_assert(is_there("out/figures/memory-causal.dat"));
+    ck_assert(is_there("out/figures/memory-causal.svg"));
+    ck_assert(is_there("out/figures/memory-causal.png"));
+    ck_assert(is_there("out/figures/memory-causal.pdf"));
+    ck_assert(is_there("out/figures/time-causal.svg"));
+    ck_assert(is_there("out/figures/error-causal.svg"));
+    char *page = read_text(scratch_path("out/index.html"));
+    ck_assert_ptr_nonnull(strstr(page, "</html>"));
+    ck_assert_ptr_nonnull(strstr(page, "2.00 ± 0.00"));
+    ck_assert_ptr_nonnull(strstr(page, "<svg role=\"img\""));
+    /* Self-contained: nothing is fetched. */
+    ck_assert_ptr_null(strstr(page, "http:"));
+    ck_assert_ptr_null(strstr(page, "https:"));
+    ck_assert_ptr_null(strstr(page, "src="));
+    ck_assert_ptr_null(strstr(page, "<link"));
+    ck_assert_ptr_null(strstr(page, "@import"));
+    /* No groups of these kinds: said, not drawn. */
+    ck_assert_ptr_nonnull(strstr(page, "No group <code>ranks</code>"));
+    ck_assert_ptr_nonnull(strstr(page, "No group <code>density</code>"));
+    free(page);
+}
+END_TEST
+
+START_TEST(records_without_points)
+{
+    n_points = 0;
+    const char *records = write_records("r.jsonl");
+    ck_assert_msg(report(records, scratch_path("out")) == 0, "%s", output);
+    char *page = read_text(scratch_path("out/index.html"));
+    ck_assert_ptr_nonnull(strstr(page, "There are no points in these records"));
+    free(page);
+}
+END_TEST
+
+START_TEST(one_point_is_no_curve)
+{
+    n_points = 0;
+    add("length-x", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
+    add("ranks", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
+    add("density", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
+    add("other", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
+    const char *records = write_records("r.jsonl");
+    ck_assert_msg(report(records, scratch_path("out")) == 0, "%s", output);
+    char *page = read_text(scratch_path("out/index.html"));
+    ck_assert_ptr_nonnull(strstr(page, "Omitted: group length-x"));
+    ck_assert_ptr_nonnull(strstr(page, "Omitted: group ranks"));
+    ck_assert_ptr_nonnull(strstr(page, "Group other"));
+    ck_assert(!is_there("out/figures/memory-x.svg"));
+    free(page);
+}
+END_TEST
+
+/* Quotes, markup, shell and gnuplot commands, paths: in every text of a record. */
+START_TEST(hostile_records)
+{
+    static const char spec[] = "x'; system('touch owned') #<b>\"`touch owned`";
+    static const char group[] = "length-../<i>'`id`";
+    char *page;
+    n_points = 0;
+    for (int l = 0; l < 4; l++) {
+        char text[128];
+        (void)snprintf(text, sizeof text, "q%dd64:none:f32:normal:s1", 256 << l);
+        struct attn_point *p = add(group, spec, "<script>", "de\nnse", text, 0);
+        strcpy(p->message, "</table><script>alert(1)</script>");
+        strcpy(p->verified, "<script>");
+        p->n_live = 1;
+        strcpy(p->live_name[0], "<script>'");
+        p->live_bytes[0] = 1;
+        p->status = l == 3 ? ATTN_POINT_KILLED : ATTN_POINT_OK;
+    }
+    const char *records = write_records("r.jsonl");
+    ck_assert_msg(report(records, scratch_path("out")) == 0, "%s", output);
+    page = read_text(scratch_path("out/index.html"));
+    ck_assert_ptr_null(strstr(page, "<script"));
+    ck_assert_ptr_null(strstr(page, "<i>"));
+    ck_assert_ptr_nonnull(strstr(page, "&lt;script&gt;"));
+    free(page);
+    ck_assert(is_there("out/figures/memory------i----id-.svg"));
+    ck_assert(!is_there("out/figures/owned"));
+    ck_assert(access("owned", F_OK) != 0);
+}
+END_TEST
+
+/* A thirteenth implementation, which the registry does not know, is drawn like the others. */
+START_TEST(many_implementations)
+{
+    n_points = 0;
+    for (int k = 0; k < 13; k++)
+        for (int l = 0; l < 3; l++) {
+            char name[16], text[128];
+            (void)snprintf(name, sizeof name, "new-%d", k);
+            (void)snprintf(text, sizeof text, "q%dd64:none:f32:normal:s1", 256 << l);
+            add("length-x", name, name, "new", text, 0);
+        }
+    const char *records = write_records("r.jsonl");
+    ck_assert_msg(report(records, scratch_path("out")) == 0, "%s", output);
+    char *svg = read_text(scratch_path("out/figures/memory-x.svg"));
+    ck_assert_ptr_nonnull(strstr(svg, "new-12"));
+    free(svg);
+}
+END_TEST
+
+START_TEST(a_wrong_point_is_told)
+{
+    add_curves();
+    points[3].status = ATTN_POINT_WRONG;
+    points[3].worst = points[3].output_worst[ATTN_O] = 17;
+    const char *records = write_records("r.jsonl");
+    ck_assert_msg(report(records, scratch_path("out")) == 1, "%s", output);
+    char *page = read_text(scratch_path("out/index.html"));
+    ck_assert_ptr_nonnull(strstr(page, "WRONG at 1 of 4 points"));
+    free(page);
+}
+END_TEST
+
+START_TEST(requests_that_cannot_be_met)
+{
+    add_curves();
+    char records[1024];
+    (void)snprintf(records, sizeof records, "%s", write_records("r.jsonl"));
+    ck_assert_int_eq(scratch_attnlab(output, sizeof output, "report --from '%s'", records), 2);
+    ck_assert_int_eq(scratch_attnlab(output, sizeof output, "report --what"), 2);
+    ck_assert_int_eq(report(scratch_path("absent.jsonl"), scratch_path("out")), 2);
+    ck_assert_ptr_nonnull(strstr(output, "absent.jsonl"));
+    ck_assert_int_eq(scratch_attnlab(output, sizeof output,
+                                     "report --plan x --from '%s' --out '%s'", records,
+                                     scratch_path("out")),
+                     2);
+    /* A file where the folder should be. */
+    ck_assert_int_eq(report(records, scratch_put("file", "x", 1)), 3);
+    ck_assert_int_eq(report(records, scratch_path("file/out")), 3);
+}
+END_TEST
+
+START_TEST(a_full_disk_is_told)
+{
+    add_curves();
+    char records[1024];
+    (void)snprintf(records, sizeof records, "%s", write_records("r.jsonl"));
+    ck_assert_int_eq(report(records, scratch_path("out")), 0);
+    static const char *const file[] = {"out/index.html", "out/records.csv",
+                                       "out/figures/memory-causal.dat"};
+    for (int f = 0; f < 3; f++) {
+        ck_assert_int_eq(unlink(scratch_path(file[f])), 0);
+        ck_assert_int_eq(symlink("/dev/full", scratch_path(file[f])), 0);
+        ck_assert_msg(report(records, scratch_path("out")) == 3, "%s: %s", file[f], output);
+        ck_assert_msg(strstr(output, "cannot write the whole of") != NULL, "%s", output);
+        ck_assert_int_eq(unlink(scratch_path(file[f])), 0);
+        ck_assert_int_eq(report(records, scratch_path("out")), 0);
+    }
+}
+END_TEST
+
+START_TEST(without_gnuplot)
+{
+    add_curves();
+    const char *records = write_records("r.jsonl");
+    ck_assert_int_eq(setenv("PATH", "/nonexistent", 1), 0);
+    ck_assert_int_eq(report(records, scratch_path("out")), 3);
+    ck_assert_ptr_nonnull(strstr(output, "gnuplot"));
+    ck_assert(!is_there("out/index.html"));
+}
+END_TEST
+
+Suite *suite_report(void)
+{
+    Suite *suite = suite_create("report");
+    TCase *fold = tcase_create("fold"), *draw = tcase_create("draw"),
+          *program = tcase_create("page");
+    tcase_add_test(fold, rounds_are_folded);
+    tcase_add_test(fold, a_wrong_round_has_no_time);
+    tcase_add_test(fold, simulated_ranks_have_cpu_time);
+    tcase_add_test(fold, ranks_leave_the_spec);
+    tcase_add_test(draw, slopes_are_the_exponents);
+    tcase_add_test(draw, break_even_is_found);
+    tcase_add_test(draw, masks_make_slices);
+    tcase_add_test(draw, what_was_not_run_is_named);
+    tcase_add_test(draw, bytes_sent_are_priced);
+    tcase_add_test(draw, text_stays_text);
+    tcase_add_test(draw, numbers_read_well);
+    tcase_add_checked_fixture(program, scratch_open, scratch_close);
+    tcase_add_test(program, a_report_is_whole);
+    tcase_add_test(program, records_without_points);
+    tcase_add_test(program, one_point_is_no_curve);
+    tcase_add_test(program, hostile_records);
+    tcase_add_test(program, many_implementations);
+    tcase_add_test(program, a_wrong_point_is_told);
+    tcase_add_test(program, requests_that_cannot_be_met);
+    tcase_add_test(program, a_full_disk_is_told);
+    tcase_add_test(program, without_gnuplot);
+    TCase *const all[] = {fold, draw, program};
+    for (int c = 0; c < 3; c++) {
+        tcase_set_timeout(all[c], 120);
+        suite_add_tcase(suite, all[c]);
+    }
+    return suite;
+}
