@@ -11,7 +11,7 @@
 enum {
     WIDTH = 960, /* of the picture; type is 13 px, small type 12 px */
     LEFT = 104,  /* for tick texts and the label of y               */
-    RIGHT = 14,
+    RIGHT = 24,
     GAP = 26,    /* between panels of one row                       */
     LINE = 18,   /* from one line of text to the next               */
     SLOPE = 96,  /* for the slope at the end of a curve             */

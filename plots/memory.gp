@@ -5,7 +5,7 @@ do for [p = 1:n_panels] {
     eval frame(p)
     do for [k = 1:n_slopes] { if (SLOPE_PANEL[k] == p) { eval slope(k) } }
     if (line > 0) {
-        set arrow 800 from graph 0, first line to graph 1, first line nohead lw 1 dt 3 lc rgb ink
+        set arrow 800 from graph 0, first line to graph (n_slopes > 0 ? slope_from-0.02 : 1), first line nohead lw 1 dt 3 lc rgb ink
         set label 800 line_text at graph 0.01, first line offset 0, 0.5 left font small textcolor rgb ink
     }
     plot for [s = 1:n_series] name.'.dat' index (p-1)*n_series+s-1 using 1:2 with lines lw 1.6 lc rgb colour(s) dt dash(s), \

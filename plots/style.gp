@@ -14,7 +14,7 @@ if (terminal eq 'png') {
     set terminal pngcairo size 2*width,2*height noenhanced font 'DejaVu Sans,9.75' fontscale 2 linewidth 2 pointscale 2 background '#ffffff'
 }
 if (terminal eq 'pdf') {
-    set terminal pdfcairo size width/96.0,height/96.0 noenhanced font 'DejaVu Sans,9.75' linewidth 1.3 pointscale 0.65 background '#ffffff'
+    set terminal pdfcairo size width/96.0,height/96.0 noenhanced font 'DejaVu Sans,9.75' fontscale 0.72 linewidth 1.6 pointscale 0.75 background '#ffffff'
 }
 set output name.'.'.terminal
 small = terminal eq 'svg' ? 'sans-serif,12' : 'DejaVu Sans,9'

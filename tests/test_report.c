@@ -424,7 +424,7 @@ START_TEST(hostile_records)
     ck_assert_ptr_null(strstr(page, "<i>"));
     ck_assert_ptr_nonnull(strstr(page, "&lt;script&gt;"));
     free(page);
-    ck_assert(is_there("out/figures/memory------i----id-.svg"));
+    ck_assert(is_there("out/figures/memory-----i---id-.svg"));
     ck_assert(!is_there("out/figures/owned"));
     ck_assert(access("owned", F_OK) != 0);
 }

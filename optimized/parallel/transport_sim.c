@@ -252,20 +252,22 @@ static void close_sim(struct sim *sim)
     pthread_mutex_destroy(&sim->lock);
 }
 
-/* The cause, not a consequence of it. */
+/* The cause, not a consequence of it: of the lowest rank that failed by itself, else of the
+ * transport. */
 static enum attn_status verdict(const struct sim *sim, struct attn_error *err)
 {
-    enum attn_status status = ATTN_OK;
+    const struct seat *lost = NULL;
     for (int r = 0; r < sim->size; r++) {
         const struct seat *s = &sim->seat[r];
         if (s->status != ATTN_OK && s->status != ATTN_EPEER)
             return attn_fail(err, s->status, "%s", s->error.text);
-        if (s->status != ATTN_OK)
-            status = s->status;
+        if (s->status != ATTN_OK && lost == NULL)
+            lost = s;
     }
-    if (status != ATTN_OK)
-        attn_fail(err, status, "%s", sim->finding.text);
-    return status;
+    if (lost == NULL)
+        return ATTN_OK;
+    const struct attn_error *cause = sim->finding.status != ATTN_OK ? &sim->finding : &lost->error;
+    return attn_fail(err, ATTN_EPEER, "%s", cause->text);
 }
 
 enum attn_status attn_sim_run(struct attn_ledger *ledger, int size,

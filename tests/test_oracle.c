@@ -1,0 +1,390 @@
+/* Who judges the judge: the oracle against GSL's BLAS, against itself in the other width, and
+ * against problems whose answer can be written down. */
+#include "tests/suites.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/dense_gsl.h"
+#include "tests/harness/fill.h"
+#include "tests/oracle_lab.h"
+#include "tests/oracle_relations.h"
+
+static const double U = 0x1p-53; /* of double */
+
+/* ---- against GSL ---------------------------------------------------------------------------- */
+
+static int sees_all(const struct attn_problem *p, int64_t i, int64_t j)
+{
+    return p != NULL && i >= 0 && j >= 0;
+}
+static int sees_causal_br(const struct attn_problem *p, int64_t i, int64_t j)
+{
+    return p->n_query - i <= p->n_key - j; /* as far from the end, or further, as the query */
+}
+static int sees_causal_tl(const struct attn_problem *p, int64_t i, int64_t j)
+{
+    return p != NULL && j <= i;
+}
+static int sees_window(const struct attn_problem *p, int64_t i, int64_t j) /* window(5,2,br) */
+{
+    int64_t ahead = (p->n_query - i) - (p->n_key - j); /* keys after the query's own */
+    return ahead >= -5 && ahead <= 2;
+}
+static int sees_some(const struct attn_problem *p, int64_t i, int64_t j) /* keys(x110) | 2 first */
+{
+    return p != NULL && (i >= 0) && (j % 3 != 2 || j < 2);
+}
+
+static const struct {
+    struct lab_shape shape;
+    dense_gsl_sees *sees;
+} problems[] = {
+    {{2, 4, 2, 19, 23, 8, 8, NULL, 0.35, 0, ATTN_BIAS_NONE, 0}, sees_all},
+    {{1, 3, 3, 40, 40, 16, 16, "causal(tl)", 0.25, 0, ATTN_BIAS_NONE, 1}, sees_causal_tl},
+    {{2, 6, 2, 9, 30, 5, 11, "causal(br)", 0.4, 0, ATTN_BIAS_NONE, 1}, sees_causal_br},
+    {{1, 4, 1, 30, 13, 12, 3, "causal(br)", -0.3, 0, ATTN_BIAS_NONE, 0}, sees_causal_br},
+    {{2, 2, 2, 25, 31, 7, 7, "window(5,2,br)", 1.5, 0, ATTN_BIAS_NONE, 1}, sees_window},
+    {{2, 2, 1, 11, 26, 9, 4, "keys(x110)|prefix(2)", 0.3, 2, ATTN_BIAS_NONE, 0}, sees_some},
+    {{1, 4, 2, 15, 22, 6, 6, NULL, 0.4, 0, ATTN_BIAS_TENSOR, 1}, sees_all},
+    {{2, 4, 4, 16, 16, 8, 8, "causal(br)", 0.35, 0, ATTN_BIAS_ALIBI, 0}, sees_causal_br},
+    {{2, 2, 2, 14, 17, 8, 8, "causal(tl)", 0.5, 5, ATTN_BIAS_TENSOR, 1}, sees_causal_tl},
+    {{1, 2, 1, 20, 50, 32, 32, NULL, 8, 0, ATTN_BIAS_NONE, 0}, sees_all}, /* scores near 100 */
+    {{1, 2, 2, 6, 120, 1, 1, NULL, 0.1, 0, ATTN_BIAS_NONE, 1}, sees_all},
+};
+enum { PROBLEMS = sizeof problems / sizeof *problems };
+
+/* GSL errs by a few roundings of double for each term of a sum (at most 120 terms here), and the
+ * oracle by a few in all: 16 u, times the condition-aware size, covers both and no bug. */
+START_TEST(agrees_with_gsl)
+{
+    struct dense_gsl *gsl = malloc(sizeof *gsl);
+    ck_assert_ptr_nonnull(gsl);
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        struct lab *x = lab_open(&problems[_i].shape, seed);
+        dense_gsl_run(x, problems[_i].sees, gsl);
+        for (int wide = 0; wide < 2; wide++) {
+            lab_run(x, wide ? ATTN_F64 : ATTN_F32);
+            for (int o = 0; o < ATTN_OUTPUTS; o++)
+                for (int64_t n = 0; n < lab_size(x, (enum attn_output)o); n++)
+                    lab_near(attn_output_name((enum attn_output)o), n, x->truth.tensor[o].want[n],
+                             gsl->value[o][n], 16 * U * gsl->size[o][n]);
+        }
+        lab_close(x);
+    }
+    free(gsl);
+}
+END_TEST
+
+/* The double oracle (f32 problems) and the long double one (f64): the same values, the same answer to
+ * 1e-14 of the condition-aware size.  Where long double is double this compares two roundings. */
+START_TEST(double_agrees_with_long_double)
+{
+    for (uint64_t seed = 11; seed <= 15; seed++) {
+        struct lab *x = lab_open(&problems[_i].shape, seed);
+        struct lab *y = lab_open(&problems[_i].shape, seed);
+        lab_run(x, ATTN_F32);
+        lab_run(y, ATTN_F64);
+        for (int o = 0; o < ATTN_OUTPUTS; o++) {
+            ck_assert_int_eq(lab_size(x, (enum attn_output)o), lab_size(y, (enum attn_output)o));
+            for (int64_t n = 0; n < lab_size(x, (enum attn_output)o); n++)
+                lab_near(attn_output_name((enum attn_output)o), n, x->truth.tensor[o].want[n],
+                         y->truth.tensor[o].want[n], 1e-14 * y->truth.tensor[o].gauge[n]);
+        }
+        lab_close(x);
+        lab_close(y);
+    }
+}
+END_TEST
+
+/* ---- closed forms: each is run in both widths ----------------------------------------------- */
+
+static enum attn_dtype width(int i)
+{
+    return i ? ATTN_F64 : ATTN_F32;
+}
+
+/* q = 0: O is the mean of the visible V, LSE the log of their number, and
+ * dQ = scale / n sum_j (dP_j - mean dP) k_j.  Rows 0 to 4 see nothing. */
+START_TEST(uniform)
+{
+    const struct lab_shape s = {2, 4, 2, 12, 7, 3, 4, "causal(br)", 0.6, 0, ATTN_BIAS_NONE, 0};
+    struct lab *x = lab_open(&s, 21);
+    memset(x->q, 0, sizeof x->q);
+    lab_run(x, width(_i));
+    for (int64_t r = 0; r < 2 * 4 * 12; r++) {
+        int64_t n = r % 12 - 4, kv = r / 48 * 2 + r / 12 % 4 / 2;
+        n = n > 0 ? n : 0;
+        lab_near("lse", r, x->lse[r], n > 0 ? log((double)n) : -(double)INFINITY, 2 * U);
+        double dp[7] = {0}, mean = 0;
+        for (int64_t j = 0; j < n; j++) {
+            for (int c = 0; c < 4; c++)
+                dp[j] += x->d_o[4 * r + c] * x->v[(7 * kv + j) * 4 + c];
+            mean += dp[j] / (double)n;
+        }
+        for (int c = 0; c < 4; c++) {
+            double sum = 0;
+            for (int64_t j = 0; j < n; j++)
+                sum += x->v[(7 * kv + j) * 4 + c];
+            lab_near("o", 4 * r + c, x->o[4 * r + c], n > 0 ? sum / (double)n : 0, 30 * U);
+        }
+        for (int c = 0; c < 3; c++) {
+            double sum = 0;
+            for (int64_t j = 0; j < n; j++)
+                sum += (dp[j] - mean) * x->k[(7 * kv + j) * 3 + c];
+            lab_near("dq", 3 * r + c, x->dq[3 * r + c], n > 0 ? 0.6 * sum / (double)n : 0, 200 * U);
+        }
+    }
+    for (int64_t n = 0; n < lab_size(x, ATTN_DK); n++)
+        ck_assert(x->dk[n] == 0); /* dk = scale sum dS q */
+    lab_close(x);
+}
+END_TEST
+
+/* Two keys: a logistic function of the difference of their scores, softcap and bias included:
+ * p1 = 1 / (1 + exp(s2 - s1)), and dS1 = p1 p2 (dP1 - dP2) = -dS2 = dBias1. */
+START_TEST(two_keys)
+{
+    const struct lab_shape s = {1, 1, 1, 1, 2, 2, 3, NULL, 0.8, 1.5, ATTN_BIAS_TENSOR, 0};
+    for (uint64_t seed = 1; seed <= 50; seed++) {
+        struct lab *x = lab_open(&s, seed);
+        lab_run(x, width(_i));
+        double S[2], slope[2], dP[2] = {0};
+        for (int j = 0; j < 2; j++) {
+            double t = tanh(0.8 * (x->q[0] * x->k[2 * j] + x->q[1] * x->k[2 * j + 1]) / 1.5);
+            S[j] = 1.5 * t + x->bias[j];
+            slope[j] = 1 - t * t;
+            for (int c = 0; c < 3; c++)
+                dP[j] += x->d_o[c] * x->v[3 * j + c];
+        }
+        double p1 = 1 / (1 + exp(S[1] - S[0])), p2 = 1 / (1 + exp(S[0] - S[1]));
+        double dS = p1 * p2 * (dP[0] - dP[1]);
+        lab_near("lse", 0, x->lse[0], S[0] - log(p1), 40 * U);
+        for (int c = 0; c < 3; c++) {
+            lab_near("o", c, x->o[c], p1 * x->v[c] + p2 * x->v[3 + c], 60 * U);
+            lab_near("dv", c, x->dv[c], p1 * x->d_o[c], 60 * U);
+            lab_near("dv", 3 + c, x->dv[3 + c], p2 * x->d_o[c], 60 * U);
+        }
+        lab_near("dbias", 0, x->d_bias[0], dS, 400 * U);
+        lab_near("dbias", 1, x->d_bias[1], -dS, 400 * U);
+        for (int c = 0; c < 2; c++) {
+            double dq = 0.8 * dS * (slope[0] * x->k[c] - slope[1] * x->k[2 + c]);
+            lab_near("dq", c, x->dq[c], dq, 1000 * U);
+            lab_near("dk", c, x->dk[c], 0.8 * dS * slope[0] * x->q[c], 1000 * U);
+            lab_near("dk", 2 + c, x->dk[2 + c], -0.8 * dS * slope[1] * x->q[c], 1000 * U);
+        }
+        lab_close(x);
+    }
+}
+END_TEST
+
+/* One key far above all others: O is its V and dV its dO, bit for bit, and no score has a gradient. */
+START_TEST(hard_select)
+{
+    const struct lab_shape s = {1, 2, 2, 1, 9, 4, 5, NULL, 1, 0, ATTN_BIAS_NONE, 0};
+    for (int64_t pick = 0; pick < 9; pick++) {
+        struct lab *x = lab_open(&s, 31);
+        for (int h = 0; h < 2; h++) {
+            x->q[4 * h] = 64;
+            for (int64_t j = 0; j < 9; j++)
+                x->k[(9 * h + j) * 4] = j == pick ? 64 : -64; /* 4096 apart from the others twice */
+        }
+        lab_run(x, width(_i));
+        for (int h = 0; h < 2; h++)
+            for (int c = 0; c < 5; c++)
+                for (int64_t j = 0; j < 9; j++) {
+                    ck_assert(x->o[5 * h + c] == x->v[(9 * h + pick) * 5 + c]);
+                    ck_assert(x->dv[(9 * h + j) * 5 + c] == (j == pick ? x->d_o[5 * h + c] : 0));
+                }
+        for (int n = 0; n < 2 * 4; n++)
+            ck_assert(x->dq[n] == 0);
+        for (int n = 0; n < 2 * 9 * 4; n++)
+            ck_assert(x->dk[n] == 0);
+        lab_close(x);
+    }
+}
+END_TEST
+
+/* All keys the same: weights 1/n, LSE = s + ln n, and dQ = scale k sum_j dS_j = 0. */
+START_TEST(identical_keys)
+{
+    const struct lab_shape s = {1, 2, 1, 5, 17, 6, 3, NULL, 0.7, 0, ATTN_BIAS_NONE, 0};
+    struct lab *x = lab_open(&s, 41);
+    for (int j = 1; j < 17; j++)
+        memcpy(x->k + 6 * j, x->k, 6 * sizeof *x->k);
+    lab_run(x, width(_i));
+    for (int64_t r = 0; r < 2 * 5; r++) {
+        double score = 0;
+        for (int c = 0; c < 6; c++)
+            score += 0.7 * x->q[6 * r + c] * x->k[c];
+        lab_near("lse", r, x->lse[r], score + log(17), 60 * U);
+        for (int c = 0; c < 3; c++) {
+            double sum = 0;
+            for (int j = 0; j < 17; j++)
+                sum += x->v[3 * j + c];
+            lab_near("o", 3 * r + c, x->o[3 * r + c], sum / 17, 60 * U);
+        }
+        for (int c = 0; c < 6; c++)
+            lab_near("dq", 6 * r + c, x->dq[6 * r + c], 0, 100 * U);
+    }
+    lab_close(x);
+}
+END_TEST
+
+/* No key, whatever q and dO hold: O = 0, LSE = -inf, dQ = 0, and dV does not notice. */
+START_TEST(empty_rows)
+{
+    const struct lab_shape s = {1, 1, 1, 6, 4, 3, 3, "causal(br)", 1, 0, ATTN_BIAS_NONE, 1};
+    struct lab *x = lab_open(&s, 51), *y = lab_open(&s, 51);
+    for (int n = 0; n < 2 * 3; n++)
+        x->q[n] = x->d_o[n] = (double)NAN;
+    x->d_lse[0] = x->d_lse[1] = (double)NAN;
+    lab_run(x, width(_i));
+    lab_run(y, width(_i));
+    for (int n = 0; n < 2 * 3; n++)
+        ck_assert(x->o[n] == 0 && x->dq[n] == 0);
+    ck_assert(x->lse[0] == -(double)INFINITY && x->lse[1] == -(double)INFINITY);
+    for (int n = 0; n < 4 * 3; n++)
+        ck_assert(x->dv[n] == y->dv[n] && x->dk[n] == y->dk[n] && isfinite(x->dk[n]));
+    lab_close(x);
+    lab_close(y);
+}
+END_TEST
+
+/* One key: O = v, LSE = s, dV = dO; dQ = dK = 0 exactly.  A gradient of LSE goes straight to s. */
+START_TEST(single_key)
+{
+    struct lab_shape s = {1, 1, 1, 1, 1, 4, 5, NULL, 0.5, 0, ATTN_BIAS_NONE, 0};
+    for (s.d_lse = 0; s.d_lse < 2; s.d_lse++) {
+        struct lab *x = lab_open(&s, 61);
+        double score = 0;
+        lab_run(x, width(_i));
+        for (int c = 0; c < 4; c++) {
+            double g = s.d_lse ? x->d_lse[0] : 0;
+            score += 0.5 * x->q[c] * x->k[c];
+            lab_near("dq", c, x->dq[c], 0.5 * g * x->k[c], s.d_lse * 60 * U);
+            lab_near("dk", c, x->dk[c], 0.5 * g * x->q[c], s.d_lse * 60 * U);
+        }
+        lab_near("lse", 0, x->lse[0], score, 10 * U);
+        for (int c = 0; c < 5; c++)
+            ck_assert(x->o[c] == x->v[c] && x->dv[c] == x->d_o[c]);
+        lab_close(x);
+    }
+}
+END_TEST
+
+/* Only LSE has a gradient: dS = P dLSE, so dQ = scale dLSE sum_j P_j k_j (which is attention with K for
+ * V), and dV = 0 exactly. */
+START_TEST(gradient_of_lse)
+{
+    const struct lab_shape s = {2, 2, 1, 7, 9, 4, 4, "causal(br)", 0.5, 0, ATTN_BIAS_NONE, 1};
+    struct lab *x = lab_open(&s, 71), *y = lab_open(&s, 71);
+    memset(x->d_o, 0, sizeof x->d_o);
+    memcpy(y->v, y->k, sizeof y->v);
+    lab_run(x, width(_i));
+    lab_run(y, width(_i));
+    for (int64_t n = 0; n < lab_size(x, ATTN_DV); n++)
+        ck_assert(x->dv[n] == 0);
+    for (int64_t n = 0; n < lab_size(x, ATTN_DQ); n++)
+        lab_near("dq", n, x->dq[n], 0.5 * x->d_lse[n / 4] * y->o[n], 60 * U);
+    lab_close(x);
+    lab_close(y);
+}
+END_TEST
+
+/* q = 0 under ALiBi: weights fall off by exp(-slope) a key, a geometric series. */
+START_TEST(alibi)
+{
+    const struct lab_shape s = {1, 3, 3, 4, 6, 2, 6, "causal(br)", 1, 0, ATTN_BIAS_ALIBI, 0};
+    struct lab *x = lab_open(&s, 81);
+    memset(x->q, 0, sizeof x->q);
+    memset(x->v, 0, sizeof x->v);
+    for (int h = 0; h < 3; h++)
+        for (int j = 0; j < 6; j++)
+            x->v[(6 * h + j) * 6 + j] = 1; /* O shows the weights */
+    lab_run(x, width(_i));
+    for (int h = 0; h < 3; h++)
+        for (int i = 0; i < 4; i++) {
+            double r = exp(-x->slope[h]), sum = (1 - pow(r, i + 3)) / (1 - r);
+            lab_near("lse", 4 * h + i, x->lse[4 * h + i], log(sum), 20 * U);
+            for (int j = 0; j < 6; j++)
+                lab_near("o", j, x->o[(4 * h + i) * 6 + j],
+                         j <= i + 2 ? pow(r, i + 2 - j) / sum : 0, 20 * U);
+        }
+    lab_close(x);
+}
+END_TEST
+
+/* A bias that is broadcast collects the gradients of all cells it stands for. */
+START_TEST(broadcast_bias_gradient)
+{
+    const struct lab_shape s = {2, 2, 2, 3, 5, 2, 2, NULL, 0.5, 0, ATTN_BIAS_TENSOR, 0};
+    const int64_t stride[4] = {30, 15, 5, 1};
+    for (int axis = 0; axis < 4; axis++) {
+        struct lab *x = lab_open(&s, 91), *y = lab_open(&s, 91);
+        for (int64_t n = 0; n < 60; n++) /* y: the same values, written out */
+            y->bias[n] =
+                x->bias[n - n / stride[axis] % (int64_t[]){2, 2, 3, 5}[axis] * stride[axis]];
+        x->p.bias.tensor.stride[axis] = 0;
+        lab_run(x, width(_i));
+        lab_run(y, width(_i));
+        const int64_t *extent = x->truth.tensor[ATTN_DBIAS].extent;
+        ck_assert_int_eq(extent[axis], 1);
+        double sum[60] = {0};
+        for (int64_t n = 0; n < 60; n++) {
+            int64_t at[4] = {n / 30, n / 15 % 2, n / 5 % 3, n % 5};
+            at[axis] = 0;
+            sum[((at[0] * extent[1] + at[1]) * extent[2] + at[2]) * extent[3] + at[3]] +=
+                y->d_bias[n];
+        }
+        for (int64_t n = 0; n < lab_size(x, ATTN_DBIAS); n++)
+            lab_near("dbias", n, x->d_bias[n], sum[n], 60 * U);
+        for (int64_t n = 0; n < lab_size(x, ATTN_O); n++)
+            ck_assert(x->o[n] == y->o[n]);
+        lab_close(x);
+        lab_close(y);
+    }
+}
+END_TEST
+
+/* A bias of -inf hides like a mask, for every output; a row of nothing else is an empty row. */
+START_TEST(bias_that_hides)
+{
+    const struct lab_shape s = {1, 2, 1, 8, 6, 3, 3, NULL, 0.5, 0, ATTN_BIAS_TENSOR, 1};
+    struct lab_shape masked = s;
+    masked.mask = "causal(br)"; /* rows 0 and 1 see nothing */
+    struct lab *x = lab_open(&s, 95), *y = lab_open(&masked, 95);
+    for (int h = 0; h < 2; h++)
+        for (int i = 0; i < 8; i++)
+            for (int j = 0; j < 6; j++)
+                if (j > i - 2)
+                    x->bias[(8 * h + i) * 6 + j] = -(double)INFINITY;
+    lab_run(x, width(_i));
+    lab_run(y, width(_i));
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        for (int64_t n = 0; n < lab_size(x, (enum attn_output)o); n++)
+            lab_near(attn_output_name((enum attn_output)o), n, x->truth.tensor[o].want[n],
+                     y->truth.tensor[o].want[n], 30 * U);
+    ck_assert(x->lse[1] == -(double)INFINITY && x->dq[3] == 0);
+    lab_close(x);
+    lab_close(y);
+}
+END_TEST
+
+Suite *suite_oracle(void)
+{
+    const TTest *const closed[] = {
+        uniform,    two_keys,        hard_select, identical_keys,          empty_rows,
+        single_key, gradient_of_lse, alibi,       broadcast_bias_gradient, bias_that_hides};
+    Suite *suite = suite_create("oracle");
+    TCase *cases = tcase_create("oracle");
+    tcase_set_timeout(cases, 60);
+    tcase_add_loop_test(cases, agrees_with_gsl, 0, PROBLEMS);
+    tcase_add_loop_test(cases, double_agrees_with_long_double, 0, PROBLEMS);
+    for (size_t t = 0; t < sizeof closed / sizeof *closed; t++)
+        tcase_add_loop_test(cases, closed[t], 0, 2);
+    suite_add_tcase(suite, cases);
+    suite_add_tcase(suite, oracle_relation_tests());
+    return suite;
+}
