@@ -9,6 +9,20 @@ CFLAGS  ?=
 LDFLAGS ?=
 B       := build/$(CONFIG)
 
+# As many jobs as processors, unless -j says otherwise.
+ifeq ($(filter -j% --jobs%,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
+endif
+
+# Short lines by default; V=1 shows the commands.
+V ?= 0
+ifeq ($(V),0)
+Q := @
+say = @printf '  %-4s %s\n' $(1) '$(2)'
+else
+say = @:
+endif
+
 # style: ref/ and the checker must see IEEE arithmetic as written; nothing is ever fast-math, and
 # nothing is tuned to the machine it is built on.
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wconversion \
@@ -18,6 +32,7 @@ OPT_release := -O3 -g
 OPT_debug   := -O0 -g3
 OPT_asan    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 OPT_lint    := -O2 -Werror
+OPT_lint-clang := -O2 -Werror
 OPT_clang   := -O3 -g
 ifeq ($(CONFIG),clang)
 CC := clang
@@ -55,7 +70,8 @@ build/.ready: .ci/install
 
 $(B)/%.o: %.c | build/.ready
 	@mkdir -p $(@D)
-	$(CC) $(FLAGS) -c -o $@ $<
+	$(call say,cc,$<)
+	$(Q)$(CC) $(FLAGS) -c -o $@ $<
 
 # The program reports how it was built.
 $(B)/experiments/machine.o: FLAGS += -DATTN_BUILD_FLAGS='"$(strip $(OPT_$(CONFIG)) $(CFLAGS))"'
@@ -68,19 +84,26 @@ $(PROGRAM_OBJ): | $(B)/version.h
 
 $(B)/libattn.a: $(LIB_OBJ)
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(call say,ar,$@)
+	$(Q)$(AR) rcs $@ $^
 
 $(B)/libharness.a: $(HARNESS_OBJ)
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(call say,ar,$@)
+	$(Q)$(AR) rcs $@ $^
 
 $(B)/attnlab: $(PROGRAM_OBJ) $(B)/libharness.a $(B)/libattn.a
-	$(LINK) -o $@ $^ $(JSON_LIBS) $(GSL_LIBS) -lm
+	$(call say,ld,$@)
+	$(Q)$(LINK) -o $@ $^ $(JSON_LIBS) $(GSL_LIBS) -lm
 
-# Tests see every call of the allocator: bytes that the library takes outside its ledger fail.
-WRAP := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free,--wrap=mmap
+# Tests see every call of the allocator (tests/wrap.h): bytes that the library takes outside its
+# ledger fail, and any take can be made to fail.
+comma := ,
+WRAP  := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc aligned_alloc posix_memalign mmap \
+         attn_ledger_take)
 $(B)/attn-tests: $(TEST_OBJ) $(PROGRAM_LIB) $(B)/tests/mutants/kill.o $(B)/libharness.a $(B)/libattn.a
-	$(LINK) -o $@ $^ $(WRAP) $(CHECK_LIBS) $(JSON_LIBS) $(GSL_LIBS) -lm -ldl
+	$(call say,ld,$@)
+	$(Q)$(LINK) -o $@ $^ $(WRAP) $(CHECK_LIBS) $(JSON_LIBS) $(GSL_LIBS) -lm -ldl
 
 # ---- mutants: the library with one line changed (tests/mutants/mutants.def) ----------------------
 
@@ -95,13 +118,15 @@ $(B)/mutants/%.so: tests/mutants/mutants.def tests/mutants/plant.sh $(LIB_OBJ)
 $(B)/fifth.so: docs/examples/rows.c optimized/impls.def $(LIB_OBJ)
 	@mkdir -p $(B)/fifth/optimized
 	@{ cat optimized/impls.def; echo 'ATTN_IMPL(rows)'; } > $(B)/fifth/optimized/impls.def
-	$(CC) $(subst -MMD -MP,,$(FLAGS)) -c -o $(B)/fifth/rows.o docs/examples/rows.c
-	$(CC) -I$(B)/fifth $(subst -MMD -MP,,$(FLAGS)) -c -o $(B)/fifth/registry.o optimized/registry.c
-	$(LINK) -shared -Wl,-Bsymbolic -o $@ $(B)/fifth/rows.o $(B)/fifth/registry.o \
+	$(call say,cc,docs/examples/rows.c)
+	$(Q)$(CC) $(subst -MMD -MP,,$(FLAGS)) -c -o $(B)/fifth/rows.o docs/examples/rows.c
+	$(Q)$(CC) -I$(B)/fifth $(subst -MMD -MP,,$(FLAGS)) -c -o $(B)/fifth/registry.o optimized/registry.c
+	$(Q)$(LINK) -shared -Wl,-Bsymbolic -o $@ $(B)/fifth/rows.o $(B)/fifth/registry.o \
 	    $(filter-out $(B)/optimized/registry.o,$(LIB_OBJ)) -lm
 
 $(B)/mutant-table: $(B)/tests/mutants/table.o $(B)/tests/mutants/kill.o $(B)/libharness.a $(B)/libattn.a
-	$(LINK) -o $@ $^ $(JSON_LIBS) -lm -ldl
+	$(call say,ld,$@)
+	$(Q)$(LINK) -o $@ $^ $(JSON_LIBS) -lm -ldl
 
 # ---- targets -----------------------------------------------------------------------------------
 
@@ -125,6 +150,11 @@ docs: $(B)/attnlab $(B)/mutant-table $(MUTANT_SO) ## make the generated tables i
 	@{ printf '<!-- made by `make docs`, from `make mutants` -->\n\n'; $(B)/mutant-table $(B)/mutants; } \
 	    > docs/mutants.md
 
+golden: ## make tests/golden/ again by arbitrary-precision arithmetic (libmpfr-dev)
+	@mkdir -p $(B)
+	$(Q)$(CC) $(filter-out -MMD -MP,$(FLAGS)) -o $(B)/make-golden $(wildcard tests/golden/*.c) -lmpfr -lgmp -lm
+	@$(B)/make-golden tests/golden
+
 asan: ## the tests under the address and undefined-behaviour sanitizers
 	@$(MAKE) --no-print-directory CONFIG=asan test
 
@@ -141,7 +171,7 @@ help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r t d; do printf '  make %-8s %s\n' "$$t" "$$d"; done
 
 FORCE:
-.PHONY: all test mutants docs check report asan clang lint clean help FORCE
+.PHONY: all test golden mutants docs check report asan clang lint clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(patsubst %.o,%.d,$(LIB_OBJ) $(HARNESS_OBJ) $(PROGRAM_OBJ) $(TEST_OBJ))

@@ -9,8 +9,8 @@
  * and what it then takes is known.  And starting a process. */
 static const double FLOPS_PER_S = 4e9, START_S = 0.02;
 
-/* As cmd_point.c: repeats end after ENOUGH_S, and a call above LONG_CALL_S has none. */
-static const double ENOUGH_S = 0.3, LONG_CALL_S = 0.5;
+/* As cmd_point.c: a call above this, and above the plan's `enough`, is not repeated. */
+static const double LONG_CALL_S = 0.1;
 
 int attn_budget_same_curve(const struct attn_course *a, const struct attn_course *b)
 {
@@ -40,12 +40,12 @@ double attn_budget_promised(const struct attn_course *all, int64_t n)
 }
 
 /* All calls of one process, from the time of one. */
-static double calls_s(double call_s, int64_t repeat)
+static double calls_s(double call_s, const struct attn_plan *plan)
 {
-    if (call_s >= LONG_CALL_S)
+    if (call_s >= fmax(plan->enough_s, LONG_CALL_S))
         return call_s;
-    double repeats = (double)repeat * call_s;
-    return call_s + (repeats < ENOUGH_S ? repeats : ENOUGH_S + call_s);
+    double repeats = (double)plan->repeat * call_s;
+    return call_s + fmin(repeats, plan->enough_s + call_s);
 }
 
 /* A backward comes after a forward of the same implementation, of about half its flops. */
@@ -72,7 +72,7 @@ void attn_budget_learn(struct attn_course *course, const struct attn_plan *plan,
     course->first_s = point->wall_s;
     course->later_s = again ? point->wall_s : point->wall_s - verify_s;
     course->call_s = call_s;
-    double other = point->wall_s - calls_s(call_s, plan->repeat) - forward_s(course, call_s);
+    double other = point->wall_s - calls_s(call_s, plan) - forward_s(course, call_s);
     course->other_s = other > 0 ? other : 0;
 }
 
@@ -105,7 +105,7 @@ void attn_budget_predict(struct attn_course *all, int64_t n, struct attn_course 
                                         oracle_work(&course->plan->c, plan->verify_all) /
                                         fmax(oracle_work(&from->plan->c, plan->verify_all), 1);
     }
-    double calls = calls_s(course->call_s, plan->repeat) + forward_s(course, course->call_s);
+    double calls = calls_s(course->call_s, plan) + forward_s(course, course->call_s);
     course->first_s = calls + course->other_s;
     course->later_s = calls + START_S;
 }

@@ -28,7 +28,7 @@ static const char help_head[] =
     "\n";
 static const char help_tail[] =
     "\n"
-    "With --plan, the last six replace what the file says.\n"
+    "With --plan, the last seven replace what the file says.\n"
     "Exit status: 0 done, 1 a result was wrong, 2 usage, 3 the machine lacks something or\n"
     "the measurement was interrupted.\n";
 
@@ -80,6 +80,8 @@ static int override(struct attn_plan *plan, const char *key, const char *value)
         return attn_cli_int(value, 1, 64, &plan->repeat);
     if (strcmp(key, "verify-all") == 0)
         return attn_cli_int(value, 0, 1 << 30, &plan->verify_all);
+    if (strcmp(key, "enough") == 0)
+        return attn_cli_double(value, &plan->enough_s) && plan->enough_s >= 0;
     if (strcmp(key, "budget") == 0)
         return attn_cli_double(value, &plan->budget_s) && plan->budget_s >= 0;
     if (strcmp(key, "timeout") == 0)

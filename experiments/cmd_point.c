@@ -23,21 +23,22 @@
 #include "experiments/resident.h"
 #include "tests/harness/runner.h"
 
-/* The repeats stop after so much time.  A first call that takes longer than LONG_CALL is its own
- * repeat: every call takes its buffers afresh, so that it differs from a second one by the
- * code and the inputs not being cached, which is microseconds. */
-static const double ENOUGH_S = 0.3, LONG_CALL_S = 0.5;
+/* A first call that takes longer than this, and than --enough, is its own repeat.  Every call
+ * takes its buffers afresh, so that a first call differs from a second one only by code and inputs
+ * that are not cached yet: microseconds. */
+static const double LONG_CALL_S = 0.1;
 
 enum { SAMPLES = 64 };
 
 static const char help[] =
-    "usage: attnlab point --spec SPEC --case CASE [--repeat N] [--verify-all LENGTH]\n"
-    "                     [--verified DIGEST:VERDICT:WORST:OUTPUT]\n"
+    "usage: attnlab point --spec SPEC --case CASE [--repeat N] [--enough SECONDS]\n"
+    "                     [--verify-all LENGTH] [--verified DIGEST:VERDICT:WORST:OUTPUT]\n"
     "       attnlab point --calibrate-memory BYTES\n"
     "\n"
     "Measure one point in this process and print its record, one line of JSON\n"
     "(docs/records.md).  `attnlab measure` starts one such process for each point and\n"
-    "round.  --repeat: timed calls after the first one, at most (10).  --verify-all:\n"
+    "round.  --repeat: timed calls after the first one, at most (10);\n"
+    "--enough: seconds after which they stop (0.3).  --verify-all:\n"
     "longest length at which every element is verified (2048); beyond, 64 rows and 64\n"
     "keys.  --verified: the outcome of an earlier round; the same bits are not verified\n"
     "again.\n";
@@ -45,6 +46,7 @@ static const char help[] =
 struct flags {
     const char *spec, *text, *verified;
     int64_t repeat, verify_all, calibrate;
+    double enough;
 };
 
 /* Everything about the one point. */
@@ -126,7 +128,8 @@ static double median(double *x, int n)
 }
 
 /* First call and repeats. */
-static enum attn_status measure(struct work *work, int64_t repeat, struct attn_error *err)
+static enum attn_status measure(struct work *work, int64_t repeat, double enough,
+                                struct attn_error *err)
 {
     struct attn_point *p = &work->point;
     struct rusage before, after;
@@ -136,10 +139,10 @@ static enum attn_status measure(struct work *work, int64_t repeat, struct attn_e
     getrusage(RUSAGE_SELF, &after);
     p->minor_faults = after.ru_minflt - before.ru_minflt;
     p->major_faults = after.ru_majflt - before.ru_majflt;
-    if (p->cold_s >= LONG_CALL_S)
+    if (p->cold_s >= fmax(enough, LONG_CALL_S))
         p->time_s[p->n_times++] = p->cold_s;
     else
-        for (double spent = 0; status == ATTN_OK && p->n_times < repeat && spent < ENOUGH_S;) {
+        for (double spent = 0; status == ATTN_OK && p->n_times < repeat && spent < enough;) {
             int t = p->n_times++;
             status = timed_call(work, &p->time_s[t], &work->cpu_max[t], &work->cpu_sum[t], err);
             spent += p->time_s[t];
@@ -304,7 +307,7 @@ static enum attn_status run(struct work *work, const struct flags *flags, struct
         return status;
     work->ledger.limit = attn_cli_memory_available();
     attn_resident_begin(&resident);
-    status = measure(work, flags->repeat, err);
+    status = measure(work, flags->repeat, flags->enough, err);
     attn_resident_end(&resident);
     p->hwm_reset = resident.reset;
     p->baseline_bytes = resident.baseline;
@@ -375,6 +378,8 @@ static int read_flags(int argc, char **argv, struct flags *flags)
             flags->verified = value;
         else if (ok && strcmp(name, "--repeat") == 0)
             ok = attn_cli_int(value, 1, ATTN_RECORD_TIMES, &flags->repeat);
+        else if (ok && strcmp(name, "--enough") == 0)
+            ok = attn_cli_double(value, &flags->enough) && flags->enough >= 0;
         else if (ok && strcmp(name, "--verify-all") == 0)
             ok = attn_cli_int(value, 0, INT64_MAX, &flags->verify_all);
         else if (ok && strcmp(name, "--calibrate-memory") == 0)
@@ -395,7 +400,7 @@ static int read_flags(int argc, char **argv, struct flags *flags)
 int attn_cmd_point(int argc, char **argv)
 {
     static struct work work; /* too large for the stack: it has room for all samples */
-    struct flags flags = {.repeat = 10, .verify_all = 2048};
+    struct flags flags = {.repeat = 10, .enough = 0.3, .verify_all = 2048};
     struct attn_error err = {ATTN_OK, ""};
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
         return attn_cli_help(help);

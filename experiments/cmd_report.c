@@ -171,6 +171,11 @@ static int measure(const struct flags *flags, const struct report *r)
         return fail(attn_cli_status(err.status), &err);
     int status = attn_sweep_run(&plan, r->records, &options);
     attn_plan_free(&plan);
+    if (status != ATTN_EXIT_GOOD && status != ATTN_EXIT_DISAGREE)
+        (void)attn_cli_fail("report", status,
+                            "nothing is drawn; the same command goes on measuring, and attnlab "
+                            "report --out %s draws what there is",
+                            flags->out);
     return status;
 }
 

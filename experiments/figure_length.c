@@ -1,5 +1,6 @@
 /* Figures against the sequence length: memory, time, error. */
 #include <math.h>
+#include <string.h>
 
 #include "experiments/figure_fill.h"
 
@@ -139,6 +140,28 @@ static enum attn_status add_worst(struct attn_plot *plot, int panel, int series,
     return attn_plot_add(plot, panel, series, x, &y, err);
 }
 
+/* The smallest length at which not every element was compared, in the recorder's own words. */
+static void say_what_was_compared(const struct attn_slice *slice, int floored,
+                                  struct attn_plot *plot)
+{
+    const struct attn_point *first = NULL;
+    char sample[160] = "", number[32], floor[96] = "";
+    for (int64_t s = 0; s < slice->n; s++) {
+        const struct attn_point *p = slice->row[s]->point;
+        if (slice->row[s]->status == ATTN_POINT_OK && strstr(p->verified, "rows") != NULL &&
+            (first == NULL || p->c.n_query < first->c.n_query))
+            first = p;
+    }
+    if (first != NULL)
+        (void)snprintf(sample, sizeof sample, "From L = %s on a sample is compared: %.60s. ",
+                       attn_axis_text(ATTN_AXIS_LENGTH, (double)first->c.n_query, number),
+                       first->verified);
+    if (floored)
+        (void)snprintf(floor, sizeof floor, "Ratios of %g and less, also 0, are drawn at %g.",
+                       error_floor, error_floor);
+    (void)snprintf(plot->key_extra, sizeof plot->key_extra, "%s%s", sample, floor);
+}
+
 enum attn_status attn_fill_error(const struct attn_slice *slice,
                                  const struct attn_figure_machine *machine, struct attn_plot *plot,
                                  struct attn_figure *figure, struct attn_error *err)
@@ -175,8 +198,6 @@ enum attn_status attn_fill_error(const struct attn_slice *slice,
                                    (double)row->point->c.n_query, y, err);
         }
     }
-    if (floored)
-        (void)snprintf(plot->key_extra, sizeof plot->key_extra,
-                       "Ratios of %g and less, also 0, are drawn at %g.", error_floor, error_floor);
+    say_what_was_compared(slice, floored, plot);
     return status;
 }

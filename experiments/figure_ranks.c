@@ -92,13 +92,16 @@ int64_t attn_figure_priced_sent(const char *text, const struct attn_case *c)
     return sent;
 }
 
+/* Each P is priced for each of its ranks; a file may claim any number of them. */
+enum { PRICED_RANKS = 256 };
+
 /* The formula between the measured numbers of ranks, wherever they divide the problem. */
 static enum attn_status add_priced_sent(const struct attn_row *row, const char *label, int panel,
                                         int series, int most, struct attn_plot *plot,
                                         struct attn_error *err)
 {
     enum attn_status status = ATTN_OK;
-    for (int ranks = 1; status == ATTN_OK && ranks <= most; ranks++) {
+    for (int ranks = 1; status == ATTN_OK && ranks <= most && ranks <= PRICED_RANKS; ranks++) {
         char spec[192];
         (void)snprintf(spec, sizeof spec, "%s%cranks=%d", label,
                        strchr(label, ':') != NULL ? ',' : ':', ranks);

@@ -31,6 +31,7 @@ enum {
     GROUP_KEYS,
     ROUNDS = GROUP_KEYS,
     REPEAT,
+    ENOUGH,
     BUDGET,
     TIMEOUT,
     VERIFY_ALL,
@@ -58,6 +59,8 @@ static const struct {
     {"rounds", "rounds      fresh processes for each point  [5]", "5", 1, 1000, 0},
     {"repeat", "repeat      timed calls in a process after its first, at most  [10]", "10", 1, 64,
      0},
+    {"enough", "enough      seconds of timed calls in a process after which it stops  [0.3]", "0.3",
+     0, 0, 0},
     {"budget", "budget      seconds for the whole session; 0: no limit  [0]", "0", 0, 0, 0},
     {"timeout", "timeout     seconds for one process  [300]", "300", 0, 0, 0},
     {"verify-all", "verify-all  longest length at which all elements are verified  [2048]", "2048",
@@ -193,7 +196,7 @@ static enum attn_status check_word(int key, const char *word, struct attn_error 
         return attn_fail(err, ATTN_EINVAL, "%s = '%.40s' is not an integer from %lld to %lld",
                          key_table[key].name, word, (long long)key_table[key].min,
                          (long long)key_table[key].max);
-    if ((key == BUDGET || key == TIMEOUT) &&
+    if ((key == ENOUGH || key == BUDGET || key == TIMEOUT) &&
         !(attn_cli_double(word, &real) && real >= 0 && real < 1e9))
         return attn_fail(err, ATTN_EINVAL, "%s = '%.40s' is not a number of seconds",
                          key_table[key].name, word);
@@ -467,6 +470,7 @@ enum attn_status attn_plan_finish(struct attn_plan_draft *draft, struct attn_pla
     memset(plan, 0, sizeof *plan);
     plan->rounds = integer_of(draft, NULL, ROUNDS, 5);
     plan->repeat = integer_of(draft, NULL, REPEAT, 10);
+    plan->enough_s = real_of(draft, ENOUGH);
     plan->budget_s = real_of(draft, BUDGET);
     plan->timeout_s = real_of(draft, TIMEOUT);
     plan->verify_all = integer_of(draft, NULL, VERIFY_ALL, 2048);

@@ -32,6 +32,7 @@ struct attn_plan_point {
 struct attn_plan {
     int64_t rounds;     /* fresh processes for each point                            (5)   */
     int64_t repeat;     /* timed calls in each process, after the first one, at most (10)  */
+    double enough_s;    /* of timed calls in a process                               (0.3) */
     double budget_s;    /* wall seconds for the whole session; 0: no limit           (0)   */
     double timeout_s;   /* for one process                                           (300) */
     int64_t verify_all; /* longest length at which every element is verified         (2048) */

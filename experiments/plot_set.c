@@ -210,15 +210,26 @@ static int compare_labels(const void *a, const void *b)
     return order != 0 ? order : p->series - q->series;
 }
 
-/* Push labels apart: upwards from the lowest, then down again from the top of the panel. */
+/* Move labels apart: neighbours that are too near push each other away by halves until all have
+ * room, then what was pushed over an edge of the panel comes back. */
 static void spread_labels(struct slope_label *label, int n, int height)
 {
+    enum { TURNS = 500 };
     qsort(label, (size_t)n, sizeof *label, compare_labels);
-    for (int s = 0; s < n; s++) {
-        double least = s > 0 ? label[s - 1].at + LABEL_SEPARATION : LABEL_SEPARATION / 2;
-        label[s].at = fmax(label[s].want, least);
+    for (int s = 0; s < n; s++)
+        label[s].at = label[s].want;
+    for (int turn = 0; turn < TURNS; turn++) {
+        for (int s = 1; s < n; s++) {
+            double lack = LABEL_SEPARATION - (label[s].at - label[s - 1].at);
+            label[s].at += lack > 0 ? lack / 2 : 0;
+            label[s - 1].at -= lack > 0 ? lack / 2 : 0;
+        }
     }
-    double most = height - LABEL_SEPARATION / 2;
+    double least = LABEL_SEPARATION / 2, most = height - LABEL_SEPARATION / 2;
+    for (int s = 0; s < n; s++) {
+        label[s].at = fmax(label[s].at, least);
+        least = label[s].at + LABEL_SEPARATION;
+    }
     for (int s = n - 1; s >= 0; s--) {
         label[s].at = fmin(label[s].at, most);
         most = label[s].at - LABEL_SEPARATION;
@@ -288,6 +299,15 @@ static void write_axes(FILE *file, const struct attn_plot *plot, const struct la
     (void)fprintf(file, "\"\nslope_from = %.5f\n", 1 - (SLOPE - 6.0) / l->panel_width);
 }
 
+/* An empty panel must not look like a mistake. */
+static const char *panel_remark(const struct attn_plot *plot, int panel)
+{
+    for (int64_t s = 0; s < plot->n; s++)
+        if (plot->point[s].panel == panel)
+            return "";
+    return ": nothing measured";
+}
+
 static void write_panels(FILE *file, const struct attn_plot *plot, const struct layout *l)
 {
     int n = plot->n_panels > 0 ? plot->n_panels : 1;
@@ -298,8 +318,10 @@ static void write_panels(FILE *file, const struct attn_plot *plot, const struct 
     for (int p = 0; p < plot->n_panels; p++) {
         double left = LEFT + p % l->columns * (l->panel_width + GAP);
         double bottom = l->panel_bottom[p / l->columns];
+        char title[128];
+        (void)snprintf(title, sizeof title, "%s%s", plot->panel[p], panel_remark(plot, p));
         (void)fprintf(file, "PANEL[%d] = ", p + 1);
-        attn_plot_quote(file, plot->panel[p]);
+        attn_plot_quote(file, title);
         (void)fprintf(file,
                       "; PANEL_LEFT[%d] = %.5f; PANEL_RIGHT[%d] = %.5f; PANEL_BOTTOM[%d] = %.5f; "
                       "PANEL_TOP[%d] = %.5f; PANEL_FIRST[%d] = %d\n",

@@ -22,10 +22,10 @@ enum kind {
     {                                                                                          \
 #name, kind, offsetof(struct attn_point, name), sizeof(((struct attn_point *)0)->name) \
     }
-#define OUTPUT(key, output)                                                                    \
-    {                                                                                          \
-        key, REAL, offsetof(struct attn_point, output_worst) + (output) * sizeof(double),      \
-            sizeof(double)                                                                     \
+#define OUTPUT(key, output)                                                               \
+    {                                                                                     \
+        key, REAL, offsetof(struct attn_point, output_worst) + (output) * sizeof(double), \
+            sizeof(double)                                                                \
     }
 static const struct field {
     const char *key;
@@ -295,8 +295,8 @@ static enum attn_status point_from_json(json_t *line, struct attn_point *point,
     return attn_case_parse(point->text, &point->c, err);
 }
 
-/* What a line is: its JSON when it is a record of this schema and of this kind, else NULL with ATTN_OK
- * (another kind, a newer schema) or EINVAL. */
+/* What a line is: its JSON when it is a record of this schema and of this kind, else NULL with
+ * ATTN_OK (another kind, a newer schema) or EINVAL. */
 static enum attn_status line_of_kind(const char *line, size_t size, const char *kind, json_t **json,
                                      struct attn_error *err)
 {

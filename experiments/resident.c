@@ -1,7 +1,7 @@
-/* VmHWM is a high-water mark of the whole life of a process.  Writing 5 to clear_refs takes
- * it down to what is resident now; that needs a kernel with CONFIG_PROC_PAGE_MONITOR and a writable /proc,
- * which containers do not always have.  Without it the mark still tells the truth when it moves
- * during the work; when it does not, all that is known is that the peak was lower than an
+/* VmHWM is a high-water mark of the whole life of a process.  Writing 5 to clear_refs takes it down
+ * to what is resident now; that needs a kernel with CONFIG_PROC_PAGE_MONITOR and a writable
+ * /proc, which containers do not always have.  Without it the mark still tells the truth when it
+ * moves during the work; when it does not, all that is known is that the peak was lower than an
  * earlier one, and the answer is "unknown". */
 #include "experiments/resident.h"
 

@@ -85,6 +85,7 @@ static int write_machine(struct attn_sweep *sweep)
     json_object_set_new(line, "seed", json_integer((json_int_t)plan->seed));
     json_object_set_new(line, "rounds", json_integer(plan->rounds));
     json_object_set_new(line, "repeat", json_integer(plan->repeat));
+    json_object_set_new(line, "enough_s", json_real(plan->enough_s));
     json_object_set_new(line, "verify_all", json_integer(plan->verify_all));
     json_object_set_new(line, "budget_s", json_real(plan->budget_s));
     json_object_set_new(line, "timeout_s", json_real(plan->timeout_s));
@@ -99,7 +100,7 @@ static int write_machine(struct attn_sweep *sweep)
 
 /* ---- the rounds --------------------------------------------------------------------------- */
 
-/* A curve grows from its small end, so that it has no holes and the last length predicts the next. */
+/* A curve grows from its small end: it has no holes, and the last length predicts the next. */
 static int is_next_of_its_curve(const struct attn_sweep *sweep, const struct attn_course *course)
 {
     for (int64_t i = 0; i < sweep->plan->n; i++) {
@@ -174,12 +175,12 @@ static enum attn_point_status verdict_before(struct attn_sweep *sweep, struct at
     return ATTN_POINT_DROPPED;
 }
 
-/* Predictions err by some percent, and a point of which four rounds are done should not go for that. */
+/* Predictions err by some percent; a point of which four rounds are done should not go for that. */
 static const double SLACK = 0.05;
 
-/* While the promises of the points that were begun exceed what is left, the dearest one goes: `round`
- * and those after it are not run. */
-static int keep_budget(struct attn_sweep *sweep, int round)
+/* While the promises of the points that were begun exceed what is left, the dearest one goes: the
+ * rounds that it lacks are not run. */
+static int keep_budget(struct attn_sweep *sweep)
 {
     const struct attn_plan *plan = sweep->plan;
     char message[ATTN_RECORD_TEXT];
@@ -198,7 +199,8 @@ static int keep_budget(struct attn_sweep *sweep, int round)
         snprintf(message, ATTN_RECORD_TEXT,
                  "%d rounds more would take %.1f s; all points together %.1f s of the %.1f s left",
                  dearest->rounds_left, attn_budget_cost(dearest), promised, left > 0 ? left : 0);
-        while (round < plan->rounds && dearest->done[round])
+        int round = 0;
+        while (dearest->done[round]) /* it lacks rounds_left > 0 of them */
             round++;
         if (attn_sweep_refuse(sweep, dearest, round, ATTN_POINT_DROPPED, message) != 0)
             return -1;
@@ -214,7 +216,7 @@ static int round_zero(struct attn_sweep *sweep)
         enum attn_point_status status = verdict_before(sweep, course, message);
         int failed = status == ATTN_POINT_OK ? attn_sweep_measure(sweep, course, 0)
                                              : attn_sweep_refuse(sweep, course, 0, status, message);
-        if (failed || keep_budget(sweep, 1) != 0)
+        if (failed || keep_budget(sweep) != 0)
             return -1;
     }
     return 0;
@@ -235,7 +237,7 @@ static void shuffle(struct attn_course **order, struct attn_sweep *sweep, int ro
 static int next_round(struct attn_sweep *sweep, struct attn_course **order, int round)
 {
     char when[32];
-    if (keep_budget(sweep, round) != 0)
+    if (keep_budget(sweep) != 0)
         return -1;
     shuffle(order, sweep, round);
     for (int64_t i = 0; i < sweep->plan->n && !attn_sweep_interrupted(sweep); i++)

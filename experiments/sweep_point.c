@@ -190,19 +190,20 @@ static void read_child(const struct attn_child *child, double timeout_s, struct 
 int attn_sweep_measure(struct attn_sweep *sweep, struct attn_course *course, int round)
 {
     static struct attn_child child;
-    char repeat[32], verify_all[32];
+    char repeat[32], enough[32], verify_all[32];
     struct attn_point point = course->point;
     if (point.status == ATTN_POINT_REFUSED ||
         (point.status == ATTN_POINT_ERROR && round == 0 && point.message[0] != '\0'))
         return attn_sweep_refuse(sweep, course, round, point.status, point.message);
     snprintf(repeat, sizeof repeat, "%lld", (long long)sweep->plan->repeat);
     snprintf(verify_all, sizeof verify_all, "%lld", (long long)sweep->plan->verify_all);
-    const char *const args[] = {"point",          "--spec",
-                                point.spec,       "--case",
-                                point.text,       "--repeat",
-                                repeat,           "--verify-all",
-                                verify_all,       course->verified[0] != '\0' ? "--verified" : NULL,
-                                course->verified, NULL};
+    snprintf(enough, sizeof enough, "%.9g", sweep->plan->enough_s);
+    const char *const args[] = {
+        "point",          "--spec",   point.spec,
+        "--case",         point.text, "--repeat",
+        repeat,           "--enough", enough,
+        "--verify-all",   verify_all, course->verified[0] != '\0' ? "--verified" : NULL,
+        course->verified, NULL};
     show_course(sweep, course, round);
     double load = attn_machine_load(), steal = attn_machine_steal();
     if (attn_child_run(args, sweep->plan->timeout_s, &child) != 0)

@@ -67,9 +67,10 @@ static void FN(csr_forward)(const struct attn_problem *p, const struct attn_csr 
                 int64_t n = attn_csr_row(csr, b, h, i, &key), g = h / (p->heads / p->kv_heads);
                 for (int64_t c = 0; c < p->d_value; c++)
                     o[c] = 0;
-                for (int64_t e = 0; e < n; e++, at++)
-                    FN(axpy)
-                    (P[at], FN(row)(&t->v, b, g, key[e], p->d_value, room_v), o, p->d_value);
+                for (int64_t e = 0; e < n; e++, at++) {
+                    const REAL *vj = FN(row)(&t->v, b, g, key[e], p->d_value, room_v);
+                    FN(axpy)(P[at], vj, o, p->d_value);
+                }
                 FN(row_store)(&t->o, b, h, i, p->d_value, 1, o);
             }
 }

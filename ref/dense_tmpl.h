@@ -117,9 +117,10 @@ static void FN(dense_backward)(const struct attn_problem *p, const struct attn_b
                 for (int64_t c = 0; c < p->d_key; c++)
                     sum[c] = 0;
                 for (int64_t j = 0; j < p->n_key; j++)
-                    if (dS[at + j] != 0)
-                        FN(axpy)
-                        (dS[at + j], FN(row)(&t->k, b, h / group, j, p->d_key, y), sum, p->d_key);
+                    if (dS[at + j] != 0) {
+                        const REAL *kj = FN(row)(&t->k, b, h / group, j, p->d_key, y);
+                        FN(axpy)(dS[at + j], kj, sum, p->d_key);
+                    }
                 FN(row_store)(&t->dq, b, h, i, p->d_key, (REAL)p->scale, sum);
             }
 
@@ -134,9 +135,10 @@ static void FN(dense_backward)(const struct attn_problem *p, const struct attn_b
                         int64_t at = ((b * p->heads + h) * p->n_query + i) * p->n_key + j;
                         if (dS[at] != 0) /* dk_j = scale sum_i dS_ij q_i */
                             FN(axpy)(dS[at], FN(row)(&t->q, b, h, i, p->d_key, x), sum, p->d_key);
-                        if (P[at] != 0) /* dv_j = sum_i P_ij dO_i */
-                            FN(axpy)
-                            (P[at], FN(row)(&t->d_o, b, h, i, p->d_value, y), sum2, p->d_value);
+                        if (P[at] != 0) { /* dv_j = sum_i P_ij dO_i */
+                            const REAL *dO = FN(row)(&t->d_o, b, h, i, p->d_value, y);
+                            FN(axpy)(P[at], dO, sum2, p->d_value);
+                        }
                     }
                 FN(row_store)(&t->dk, b, g, j, p->d_key, (REAL)p->scale, sum);
                 FN(row_store)(&t->dv, b, g, j, p->d_value, 1, sum2);

@@ -43,7 +43,7 @@ struct attn_mask_shape {
  * What it hands out must outlive the mask; the mask reads it in place. */
 struct attn_mask_tensor {
     const void *data;
-    int width;        /* bytes of an element: 1 (bool, u8), 4 (i32) or 8 (i64) */
+    int width; /* bytes of an element: 1 (bool, u8), 4 (i32) or 8 (i64) */
     int n_axes;
     int64_t extent[4];
 };

@@ -97,8 +97,8 @@ static void FN(tiled_forward)(const struct attn_problem *p, const struct attn_fo
     }
     for (int64_t r = 0; r < i1 - i0; r++) {
         int seen = x->m[r] != MINUS_INF; /* else O = 0, LSE = -inf by definition */
-        FN(row_store)
-        (&t->o, b, h, i0 + r, p->d_value, seen ? 1 / x->l[r] : 0, x->O + r * p->d_value);
+        REAL over_l = seen ? 1 / x->l[r] : 0;
+        FN(row_store)(&t->o, b, h, i0 + r, p->d_value, over_l, x->O + r * p->d_value);
         FN(put)(&t->lse, b, h, i0 + r, seen ? x->m[r] + REAL_LOG(x->l[r]) : MINUS_INF);
     }
 }
@@ -173,11 +173,10 @@ static void FN(tiled_backward)(const struct attn_problem *p, const struct attn_b
             x->dV[n] = 0;
         for (int64_t n = 0; n < group; n++)
             for (int64_t i0 = 0; i0 < p->n_query; i0 += x->br) {
+                REAL *D_h = D + n * p->n_query, *dQ_h = dQ + n * p->n_query * p->d_key;
                 int64_t h = g * group + n, i1 = i0 + x->br < p->n_query ? i0 + x->br : p->n_query;
                 if (attn_problem_tile(p, b, h, i0, i1, j0, j1) != ATTN_TILE_EMPTY)
-                    FN(tile_backward)
-                    (p, t, b, h, i0, i1, j0, j1, D + n * p->n_query, dQ + n * p->n_query * p->d_key,
-                     x);
+                    FN(tile_backward)(p, t, b, h, i0, i1, j0, j1, D_h, dQ_h, x);
             }
         for (int64_t j = j0; j < j1; j++) {
             FN(row_store)(&t->dk, b, g, j, p->d_key, (REAL)p->scale, x->dK + (j - j0) * p->d_key);
@@ -185,8 +184,8 @@ static void FN(tiled_backward)(const struct attn_problem *p, const struct attn_b
         }
     }
     for (int64_t n = 0; n < group; n++)
-        for (int64_t i = 0; i < p->n_query; i++)
-            FN(row_store)
-            (&t->dq, b, g * group + n, i, p->d_key, (REAL)p->scale,
-             dQ + (n * p->n_query + i) * p->d_key);
+        for (int64_t i = 0; i < p->n_query; i++) {
+            const REAL *dq = dQ + (n * p->n_query + i) * p->d_key;
+            FN(row_store)(&t->dq, b, g * group + n, i, p->d_key, (REAL)p->scale, dq);
+        }
 }

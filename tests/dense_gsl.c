@@ -2,7 +2,6 @@
 #include "tests/dense_gsl.h"
 
 #include <gsl/gsl_blas.h>
-#include <gsl/gsl_math.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +84,7 @@ static void scores(const struct lab *x, int64_t b, int64_t h, dense_gsl_sees *se
             double add = bias_of(x, b, h, (int64_t)i, (int64_t)j);
             int visible = sees(p, (int64_t)i, (int64_t)j);
             gsl_matrix_set(m->slope, i, j, 1 - t * t);
-            gsl_matrix_set(m->S, i, j, visible ? (c > 0 ? c * t : s) + add : GSL_NEGINF);
+            gsl_matrix_set(m->S, i, j, visible ? (c > 0 ? c * t : s) + add : -HUGE_VAL);
             if (visible)
                 most = fmax(most, gsl_matrix_get(m->A, i, j) + fabs(add));
         }
@@ -96,17 +95,17 @@ static void scores(const struct lab *x, int64_t b, int64_t h, dense_gsl_sees *se
 /* P = softmax(S) by rows; returns LSE of the row. */
 static double softmax(struct head *m, size_t i)
 {
-    double max = GSL_NEGINF, sum = 0;
+    double max = -HUGE_VAL, sum = 0;
     for (size_t j = 0; j < m->S->size2; j++)
         max = fmax(max, gsl_matrix_get(m->S, i, j));
-    for (size_t j = 0; j < m->S->size2 && max > GSL_NEGINF; j++)
+    for (size_t j = 0; j < m->S->size2 && max > -HUGE_VAL; j++)
         sum += exp(gsl_matrix_get(m->S, i, j) - max);
     for (size_t j = 0; j < m->S->size2; j++) {
         double P = sum > 0 ? exp(gsl_matrix_get(m->S, i, j) - max) / sum : 0;
         gsl_matrix_set(m->P, i, j, P);
         gsl_matrix_set(m->size_P, i, j, P * gsl_vector_get(m->row_size, i));
     }
-    return sum > 0 ? max + log(sum) : GSL_NEGINF;
+    return sum > 0 ? max + log(sum) : -HUGE_VAL;
 }
 
 /* dP = dO V^T (into S), dS = P (dP - sum P dP + dLSE). */
@@ -168,7 +167,7 @@ void dense_gsl_run(const struct lab *x, dense_gsl_sees *sees, struct dense_gsl *
                 double lse = softmax(&m, i);
                 out->value[ATTN_LSE][at * p->n_query + (int64_t)i] = lse;
                 out->size[ATTN_LSE][at * p->n_query + (int64_t)i] =
-                    lse > GSL_NEGINF ? gsl_vector_get(m.row_size, i) + fabs(lse) : 0;
+                    lse > -HUGE_VAL ? gsl_vector_get(m.row_size, i) + fabs(lse) : 0;
             }
             d_scores(&m);
             outputs(&m, at, kv, out);

@@ -1,5 +1,5 @@
-/* Attention once more, by GSL's BLAS in double: matrix products by dgemm, softmax and masks by loops
- * written here.  Shares no line with ref/; the masks are functions of the caller.
+/* Attention once more, by GSL's BLAS in double: matrix products by dgemm, softmax and masks by
+ * loops written here.  Shares no line with ref/; the masks are functions of the caller.
  */
 #ifndef TESTS_DENSE_GSL_H
 #define TESTS_DENSE_GSL_H

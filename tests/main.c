@@ -1,8 +1,8 @@
 /* The test program: every suite of suites.def in one Check runner.
  *
- * CK_RUN_SUITE=mask runs one suite, CK_VERBOSITY=verbose names each test, CK_FORK=no keeps it in
- * one process for a debugger.  Nothing here may start an OpenMP region: Check forks each test, and libgomp does
- * not survive a fork (its threads stay behind). */
+ * CK_RUN_SUITE=mask runs one suite, CK_VERBOSITY=verbose names each test, CK_FORK=no keeps it
+ * in one process for a debugger.  Nothing here may start an OpenMP region: Check forks each
+ * test, and libgomp does not survive a fork (its threads stay behind). */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,5 +1,6 @@
-/* Relations that attention obeys whatever the numbers are: derivatives by differences, identities of
- * its gradients (G1 to G4) and transformations of its inputs (R1, R2, R5, R8 of docs/bugs.md). */
+/* Relations that attention obeys whatever the numbers are: derivatives by differences,
+ * identities of its gradients (G1 to G4) and transformations of its inputs (R1, R2, R5, R8 of
+ * docs/bugs.md). */
 #include "tests/oracle_relations.h"
 
 #include <math.h>
@@ -23,7 +24,7 @@ static double sum_of(const double *x, const double *y, int64_t n)
 {
     long double sum = 0;
     for (int64_t i = 0; i < n; i++)
-        sum += (long double)x[i] * y[i];
+        sum += (long double)x[i] * (long double)y[i];
     return (double)sum;
 }
 
@@ -59,10 +60,10 @@ static double loss(struct lab *x, enum input at, const double *direction, double
         in[i] += step * direction[i];
     lab_run(x, ATTN_F64);
     memcpy(in, kept, (size_t)n * sizeof *in);
-    long double sum = sum_of(x->d_o, x->o, lab_size(x, ATTN_O));
+    long double sum = (long double)sum_of(x->d_o, x->o, lab_size(x, ATTN_O));
     for (int64_t r = 0; r < lab_size(x, ATTN_LSE) && x->has_d_lse; r++)
         if (isfinite(x->lse[r]))
-            sum += (long double)x->d_lse[r] * x->lse[r];
+            sum += (long double)x->d_lse[r] * (long double)x->lse[r];
     return (double)sum;
 }
 

@@ -2,6 +2,7 @@
  * against problems whose answer can be written down. */
 #include "tests/suites.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,8 +78,9 @@ START_TEST(agrees_with_gsl)
 }
 END_TEST
 
-/* The double oracle (f32 problems) and the long double one (f64): the same values, the same answer to
- * 1e-14 of the condition-aware size.  Where long double is double this compares two roundings. */
+/* The double oracle (f32 problems) and the long double one (f64): the same values, the same
+ * answer to 1e-14 of the condition-aware size.  Where long double is double this compares two
+ * roundings. */
 START_TEST(double_agrees_with_long_double)
 {
     for (uint64_t seed = 11; seed <= 15; seed++) {
@@ -94,6 +96,84 @@ START_TEST(double_agrees_with_long_double)
         }
         lab_close(x);
         lab_close(y);
+    }
+}
+END_TEST
+
+/* A row of 4096 keys and V > 0: plain sums would lose about sqrt(4096) roundings, compensated
+ * ones of runs of 32 lose a few.  The long double oracle stands for the truth. */
+START_TEST(long_rows)
+{
+    const struct lab_shape s = {1, 1, 1, 2, 4096, 1, 1, NULL, 1, 0, ATTN_BIAS_NONE, 0};
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        struct lab *x = lab_open(&s, seed), *y = lab_open(&s, seed);
+        for (int n = 0; n < 4096; n++)
+            x->v[n] = y->v[n] = fabs(x->v[n]);
+        lab_run(x, ATTN_F32);
+        lab_run(y, ATTN_F64);
+        for (int i = 0; i < 2; i++) {
+            lab_near("o", i, x->o[i], y->o[i], 5 * U * y->o[i]);
+            lab_near("lse", i, x->lse[i], y->lse[i], 5 * U * fabs(y->lse[i]));
+            lab_near("dq", i, x->dq[i], y->dq[i], 0.5 * U * y->truth.tensor[ATTN_DQ].gauge[i]);
+        }
+        lab_close(x);
+        lab_close(y);
+    }
+}
+END_TEST
+
+/* One key under 4096 queries: dV is the sum of all dO, to the last rounding. */
+START_TEST(long_columns)
+{
+    const struct lab_shape s = {1, 1, 1, 4096, 1, 1, 1, NULL, 1, 0, ATTN_BIAS_NONE, 0};
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        struct lab *x = lab_open(&s, seed);
+        long double sum = 0;
+        for (int n = 0; n < 4096; n++)
+            sum += (long double)(x->d_o[n] = fabs(x->d_o[n]) / 3);
+        lab_run(x, ATTN_F64);
+        lab_near("dv", 0, x->dv[0], (double)sum, 3 * U * (double)sum);
+        lab_close(x);
+    }
+}
+END_TEST
+
+/* Two keys in f64, against the formula in long double: the only error left is the last
+ * rounding.  An oracle that used double anywhere would be off by more than half a unit in the
+ * last place. */
+START_TEST(wide_is_wide)
+{
+    const struct lab_shape s = {1, 1, 1, 1, 2, 3, 1, NULL, 0.7, 0, ATTN_BIAS_NONE, 0};
+    for (uint64_t seed = 1; seed <= 200 && LDBL_MANT_DIG > DBL_MANT_DIG; seed++) {
+        struct lab *x = lab_open(&s, seed);
+        long double S[2] = {0};
+        for (int j = 0; j < 2; j++) {
+            x->v[j] = fabs(x->v[j]);
+            for (int c = 0; c < 3; c++)
+                S[j] += (long double)x->q[c] * (long double)x->k[3 * j + c];
+            S[j] *= (long double)x->p.scale;
+        }
+        lab_run(x, ATTN_F64);
+        long double p1 = 1 / (1 + expl(S[1] - S[0])), p2 = 1 / (1 + expl(S[0] - S[1]));
+        long double o = p1 * (long double)x->v[0] + p2 * (long double)x->v[1];
+        long double dS =
+            p1 * p2 * (long double)x->d_o[0] * ((long double)x->v[0] - (long double)x->v[1]);
+        const struct {
+            const char *name;
+            double got;
+            long double want;
+        } list[] = {{"o", x->o[0], o},
+                    {"lse", x->lse[0], S[0] - logl(p1)},
+                    {"dv", x->dv[0], p1 * (long double)x->d_o[0]},
+                    {"dk", x->dk[0], (long double)x->p.scale * dS * (long double)x->q[0]}};
+        for (int n = 0; n < 4; n++) {
+            double spacing = ldexp(1, ilogb(list[n].got) - 52);
+            double most = n < 2 ? 0.51 : 2; /* dV and dK are sums of doubles */
+            long double off = fabsl((long double)list[n].got - list[n].want) / (long double)spacing;
+            ck_assert_msg(off <= (long double)most, "%s: %g of the last place", list[n].name,
+                          (double)off);
+        }
+        lab_close(x);
     }
 }
 END_TEST
@@ -179,7 +259,8 @@ START_TEST(two_keys)
 }
 END_TEST
 
-/* One key far above all others: O is its V and dV its dO, bit for bit, and no score has a gradient. */
+/* One key far above all others: O is its V and dV its dO, bit for bit, and no score has a
+ * gradient. */
 START_TEST(hard_select)
 {
     const struct lab_shape s = {1, 2, 2, 1, 9, 4, 5, NULL, 1, 0, ATTN_BIAS_NONE, 0};
@@ -274,8 +355,8 @@ START_TEST(single_key)
 }
 END_TEST
 
-/* Only LSE has a gradient: dS = P dLSE, so dQ = scale dLSE sum_j P_j k_j (which is attention with K for
- * V), and dV = 0 exactly. */
+/* Only LSE has a gradient: dS = P dLSE, so dQ = scale dLSE sum_j P_j k_j (which is attention
+ * with K for V), and dV = 0 exactly. */
 START_TEST(gradient_of_lse)
 {
     const struct lab_shape s = {2, 2, 1, 7, 9, 4, 4, "causal(br)", 0.5, 0, ATTN_BIAS_NONE, 1};
@@ -382,6 +463,9 @@ Suite *suite_oracle(void)
     tcase_set_timeout(cases, 60);
     tcase_add_loop_test(cases, agrees_with_gsl, 0, PROBLEMS);
     tcase_add_loop_test(cases, double_agrees_with_long_double, 0, PROBLEMS);
+    tcase_add_test(cases, long_rows);
+    tcase_add_test(cases, long_columns);
+    tcase_add_test(cases, wide_is_wide);
     for (size_t t = 0; t < sizeof closed / sizeof *closed; t++)
         tcase_add_loop_test(cases, closed[t], 0, 2);
     suite_add_tcase(suite, cases);

@@ -21,7 +21,7 @@ static const char *const candidates[] = {
 };
 enum { CANDIDATES = sizeof candidates / sizeof candidates[0] };
 
-/* Simulated ranks have copies of their shards besides, on the process's ledger: about as much again.
+/* Simulated ranks have copies of their shards besides, on the process's ledger: as much again.
  * The case for an implementation and pass; 0 when there is none. */
 static int choose(const struct attn_spec *spec, enum attn_pass pass, char text[ATTN_CASE_TEXT])
 {

@@ -1,0 +1,206 @@
+/* Prices worked out by hand: one problem for each family, and sizes that made history. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "ref/mask.h"
+#include "tests/memory_data.h"
+#include "tests/wrap.h"
+
+/* B=2, H=4, G=2, Lq=10, Lk=12, d=8, dv=6, f32 (4 bytes), causal(br): query i sees keys 0..i+2,
+ * that is 3+4+...+12 = 75 pairs of a head, 75 * 8 = 600 pairs in all, out of 2*4*10*12 = 960. */
+static const char hand_case[] = "b2h4g2q10k12d8v6:causal(br):f32:normal:s1:pass=bwd";
+
+struct hand_price {
+    const char *spec;
+    enum attn_pass pass;
+    int64_t peak, sent, messages;
+    double flops;     /* 0: not worked out */
+    const char *live; /* name=bytes, blank-separated */
+};
+
+static const struct hand_price hand_prices[] = {
+    /* bytes of a mask cell 1; 960 * 4 each of S and P; four rows of max(d,dv)
+     * flops 2 * 960 * (8+6), 2 * 960 * (3*8 + 2*6) */
+    {"dense", ATTN_FORWARD, 8768, 0, 0, 26880, "mask=960 scores=3840 probs=3840 rows=128"},
+    {"dense", ATTN_BACKWARD, 8768, 0, 0, 69120, "mask=960 probs=3840 dscores=3840 rows=128"},
+    /* mask [B,1,Lq,Lk] of int32: 2*10*12*4 */
+    {"dense:mask=int32", ATTN_FORWARD, 8768, 0, 0, 26880,
+     "mask=960 scores=3840 probs=3840 rows=128"},
+    /* mask [Lq,Lk]: 10*12 */
+    {"dense:mask=bool2d", ATTN_FORWARD, 7928, 0, 0, 26880,
+     "mask=120 scores=3840 probs=3840 rows=128"},
+    /* mask of floats: 960*4 */
+    {"dense:mask=float4d", ATTN_FORWARD, 11648, 0, 0, 26880,
+     "mask=3840 scores=3840 probs=3840 rows=128"},
+    /* one pattern: (10+1)*8 and 75*4; values 600*4; rows (2*8+2*6)*4; flops 2*600*14 */
+    {"csr-textbook", ATTN_FORWARD, 5300, 0, 0, 16800,
+     "csr.row_start=88 csr.column=300 scores=2400 probs=2400 rows=112"},
+    /* dK, dV of a kv head: 12*8*4, 12*6*4; flops 2*600*36 */
+    {"csr-textbook", ATTN_BACKWARD, 5972, 0, 0, 43200,
+     "csr.row_start=88 csr.column=300 probs=2400 dscores=2400 dk=384 dv=288 "
+     "rows=112"},
+    /* Br=4, Bc=8: Q 4*8, K 8*8, V 8*6, O 4*6, S 4*8, m 4, l 4, times 4 bytes */
+    {"tiled-textbook:br=4,bc=8", ATTN_FORWARD, 832, 0, 0, 16800,
+     "tile.q=128 tile.k=256 tile.v=192 tile.o=96 tile.s=128 tile.m=16 tile.l=16"},
+    /* and dO 4*6, slope 4*8, dK 8*8, dV 8*6, D and dQ of a group's 2*10 rows: 20, 20*8 */
+    {"tiled-textbook:br=4,bc=8", ATTN_BACKWARD, 2224, 0, 0, 43200,
+     "tile.q=128 tile.k=256 tile.v=192 tile.o=96 tile.s=128 tile.m=16 tile.l=16 "
+     "tile.do=96 tile.slope=128 tile.dk=256 tile.dv=192 delta=80 dq=640"},
+    /* a rank: 5 queries, 6 keys.  K,V of a block 2*2*6*(8+6) = 336 numbers, which is what is
+     * sent; partial O 2*4*5*6, LSE 2*4*5; the local tiles are 64 x 64: 64*8, 64*8, 64*6, 64*6,
+     * 64*64, 64, 64 */
+    {"ring:ranks=2", ATTN_FORWARD, 26528, 1344, 2, 0,
+     "kv.travel=1344 o.partial=960 lse.partial=160 tile.q=2048 tile.k=2048 "
+     "tile.v=1536 tile.o=1536 tile.s=16384 tile.m=256 tile.l=256"},
+    /* K,V hop once, dK,dV twice: 3 * 1344.  dQ 2*4*5*8; local D, dQ of 2*5 rows */
+    {"ring:ranks=2", ATTN_BACKWARD, 51240, 4032, 6, 0,
+     "kv.travel=1344 dkv.travel=1344 dkv.partial=1344 dq.partial=1280 tile.q=2048 "
+     "tile.k=2048 tile.v=1536 tile.o=1536 tile.s=16384 tile.m=256 tile.l=256 "
+     "tile.do=1536 tile.slope=16384 tile.dk=2048 tile.dv=1536 delta=40 dq=320"},
+    /* a rank: 2 heads, 1 kv head, all tokens: q 2*2*10*8, k 2*12*8, v 2*12*6, o 2*2*10*6, lse
+     * 2*2*10; half of each is sent: (1280+768+576+960+160) / 2 */
+    {"ulysses:ranks=2", ATTN_FORWARD, 27808, 1872, 5, 0,
+     "q.heads=1280 k.heads=768 v.heads=576 o.heads=960 lse.heads=160 tile.q=2048 "
+     "tile.k=2048 tile.v=1536 tile.o=1536 tile.s=16384 tile.m=256 tile.l=256"},
+    /* q k v dO lse D there, dQ dK dV back: (2*1280 + 2*768 + 2*576 + 960 + 2*160) / 2 */
+    {"ulysses:ranks=2", ATTN_BACKWARD, 52840, 3264, 9, 0,
+     "zeros=24 q.heads=1280 k.heads=768 v.heads=576 do.heads=960 lse.heads=160 "
+     "delta.heads=160 dq.heads=1280 dk.heads=768 dv.heads=576 tile.q=2048 "
+     "tile.k=2048 tile.v=1536 tile.o=1536 tile.s=16384 tile.m=256 tile.l=256 "
+     "tile.do=1536 tile.slope=16384 tile.dk=2048 tile.dv=1536 delta=80 dq=640"},
+};
+enum { HAND_PRICES = sizeof hand_prices / sizeof *hand_prices };
+
+static int64_t live_bytes(const struct attn_cost *cost, const char *name, size_t length)
+{
+    for (int a = 0; a < cost->n_live; a++)
+        if (strlen(cost->live[a].name) == length && memcmp(cost->live[a].name, name, length) == 0)
+            return cost->live[a].bytes;
+    return -1;
+}
+
+static void check_live(const struct attn_cost *cost, const char *spec, const char *want)
+{
+    int names = 0;
+    int64_t sum = 0;
+    for (const char *at = want; *at != '\0'; names++) {
+        size_t length = strcspn(at, "=");
+        char *end;
+        int64_t bytes = strtoll(at + length + 1, &end, 10);
+        ck_assert_msg(live_bytes(cost, at, length) == bytes,
+                      "%s: '%.*s' is priced at %lld, not %lld", spec, (int)length, at,
+                      (long long)live_bytes(cost, at, length), (long long)bytes);
+        sum += bytes;
+        at = end + (*end == ' ');
+    }
+    ck_assert_msg(names == cost->n_live, "%s: %d names are priced, not %d", spec, cost->n_live,
+                  names);
+    ck_assert_int_eq(sum, cost->peak_bytes);
+}
+
+static void parse_spec(const char *text, struct attn_spec *spec)
+{
+    struct attn_error err = {0};
+    ck_assert_msg(attn_spec_parse(text, spec, &err) == ATTN_OK, "%s", err.text);
+}
+
+/* The price of every rank is the literal one, and so is what one process takes. */
+START_TEST(by_hand)
+{
+    const struct hand_price *want = &hand_prices[_i];
+    struct attn_spec spec;
+    struct attn_setup s;
+    struct attn_error err = {0};
+    parse_spec(want->spec, &spec);
+    memory_open(hand_case, &s);
+    for (int rank = 0; rank < attn_ranks(spec.impl, &spec.options); rank++) {
+        struct attn_cost cost;
+        ck_assert_msg(attn_price(spec.impl, &spec.options, &s.problem, want->pass, rank, &cost,
+                                 &err) == ATTN_OK,
+                      "%s", err.text);
+        check_live(&cost, want->spec, want->live);
+        ck_assert_int_eq(cost.peak_bytes, want->peak);
+        ck_assert_int_eq(cost.bytes_sent, want->sent);
+        ck_assert_int_eq(cost.messages, want->messages);
+        ck_assert(want->flops == 0 || cost.flops == want->flops);
+        ck_assert_int_eq(cost.counted, 0);
+    }
+    if (spec.impl->ranks == NULL) {
+        struct attn_ledger ledger;
+        attn_ledger_init(&ledger, NULL);
+        for (int pass = 0; pass <= (int)want->pass; pass++) {
+            attn_ledger_init(&ledger, NULL);
+            ck_assert_int_eq(memory_run(&spec, &s, (enum attn_pass)pass, &ledger, NULL, &err),
+                             ATTN_OK);
+        }
+        ck_assert_int_eq(ledger.peak, want->peak);
+    }
+    attn_setup_close(&s);
+}
+END_TEST
+
+/* Price a problem of any size: at once, and without a byte. */
+static void price(const char *text, const struct attn_mask_shape *shape, const char *mask_text,
+                  int64_t d, struct attn_cost *cost)
+{
+    struct attn_spec spec;
+    struct attn_mask *mask;
+    struct attn_error err = {0};
+    parse_spec(text, &spec);
+    ck_assert_int_eq(attn_mask_parse(mask_text, shape, NULL, &mask, &err), ATTN_OK);
+    struct attn_problem p = {.batch = shape->batch,
+                             .heads = shape->heads,
+                             .kv_heads = shape->heads,
+                             .n_query = shape->n_query,
+                             .n_key = shape->n_key,
+                             .d_key = d,
+                             .d_value = d,
+                             .scale = 1,
+                             .dtype = ATTN_F32,
+                             .mask = mask};
+    clock_t start = clock();
+    wrap_fail_take(-1);
+    wrap_watch();
+    enum attn_status status = attn_price(spec.impl, &spec.options, &p, ATTN_FORWARD, 0, cost, &err);
+    struct wrap_count seen = wrap_stop();
+    ck_assert_msg(status == ATTN_OK, "%s", err.text);
+    ck_assert_int_eq(seen.calls, 0);
+    ck_assert_int_eq(wrap_takes(), 0);
+    ck_assert_int_lt((int64_t)(clock() - start), CLOCKS_PER_SEC / 2);
+    attn_mask_free(mask);
+}
+
+/* Open-Sora, issue 70: a mask of int32, five clips of 196,608 tokens: 720 GiB; dense with 8
+ * heads at 200,000 tokens: 1.28 TB of scores, and what the others need instead. */
+START_TEST(famous_prices)
+{
+    const struct attn_mask_shape open_sora = {5, 16, 196608, 196608}, far = {1, 8, 200000, 200000};
+    struct attn_cost cost;
+    price("dense:mask=int32", &open_sora, "causal(tl)", 72, &cost);
+    ck_assert_int_eq(live_bytes(&cost, "mask", 4), INT64_C(773094113280));
+    ck_assert_int_eq(live_bytes(&cost, "mask", 4), INT64_C(720) << 30);
+    price("dense", &far, "none", 64, &cost);
+    ck_assert_int_eq(live_bytes(&cost, "scores", 6), INT64_C(1280000000000));
+    ck_assert_int_eq(live_bytes(&cost, "probs", 5), INT64_C(1280000000000));
+    ck_assert_int_eq(live_bytes(&cost, "mask", 4), -1); /* none: nothing to store */
+    ck_assert_int_eq(cost.peak_bytes, INT64_C(2560000000000) + 4 * 64 * 4);
+    price("tiled-textbook", &far, "causal(br)", 64, &cost);
+    ck_assert_int_eq(cost.peak_bytes, (64 * (4 * 64 + 64) + 2 * 64) * 4);
+    /* a band of 257 keys, cut off at the left end: 200000 * 257 - (1 + ... + 256) pairs */
+    price("csr-textbook", &far, "window(256,0,br)", 64, &cost);
+    const int64_t pairs = 200000 * 257 - 256 * 257 / 2;
+    ck_assert_int_eq(cost.peak_bytes, 200001 * 8 + pairs * 4 + 8 * pairs * 4 * 2 + 4 * 64 * 4);
+    ck_assert(cost.flops == 2.0 * 128 * 8 * (double)pairs);
+}
+END_TEST
+
+TCase *memory_price_tests(void)
+{
+    TCase *cases = tcase_create("prices");
+    tcase_set_timeout(cases, 60);
+    tcase_add_loop_test(cases, by_hand, 0, HAND_PRICES);
+    tcase_add_test(cases, famous_prices);
+    return cases;
+}

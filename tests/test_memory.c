@@ -1,0 +1,312 @@
+/* Memory is a contract: nothing is taken outside the ledger, what is taken is what was priced, for
+ * every implementation, rank, case and pass; and a breach of either is noticed. */
+#include "tests/suites.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ref/problem.h"
+#include "ref/textbook.h"
+#include "tests/memory_data.h"
+#include "tests/wrap.h"
+
+/* ---- every implementation, every case ------------------------------------------------------- */
+
+struct books {
+    const struct attn_account *live;
+    int n_live;
+    int64_t peak_bytes, bytes_sent, messages;
+};
+
+static int64_t bytes_of(const struct attn_account *live, int n, const char *name)
+{
+    for (int a = 0; a < n; a++)
+        if (strcmp(live[a].name, name) == 0)
+            return live[a].bytes;
+    return 0;
+}
+
+/* Price and books of a rank, to the byte and by name. */
+static void check_books(const char *what, int rank, const struct attn_cost *cost,
+                        const struct books *x)
+{
+    int64_t sum = 0;
+    ck_assert_msg(cost->peak_bytes == x->peak_bytes, "%s: rank %d: priced %lld, took %lld", what,
+                  rank, (long long)cost->peak_bytes, (long long)x->peak_bytes);
+    ck_assert_msg(cost->n_live == x->n_live, "%s: rank %d: %d names for %d", what, rank,
+                  cost->n_live, x->n_live);
+    for (int a = 0; a < cost->n_live; a++) {
+        int64_t took = bytes_of(x->live, x->n_live, cost->live[a].name);
+        ck_assert_msg(cost->live[a].bytes == took, "%s: rank %d: '%s' priced %lld, took %lld", what,
+                      rank, cost->live[a].name, (long long)cost->live[a].bytes, (long long)took);
+        sum += cost->live[a].bytes;
+    }
+    ck_assert_int_eq(sum, cost->peak_bytes);
+    ck_assert_msg(cost->bytes_sent == x->bytes_sent && cost->messages == x->messages,
+                  "%s: rank %d: priced %lld bytes in %lld messages, sent %lld in %lld", what, rank,
+                  (long long)cost->bytes_sent, (long long)cost->messages, (long long)x->bytes_sent,
+                  (long long)x->messages);
+}
+
+static void check_prices(const char *what, const struct attn_spec *spec, const struct attn_setup *s,
+                         enum attn_pass pass, const struct attn_ledger *ledger,
+                         const struct attn_rank_use *use)
+{
+    for (int rank = 0; rank < attn_ranks(spec->impl, &spec->options); rank++) {
+        struct attn_cost cost;
+        struct attn_error err = {0};
+        struct books x = {ledger->at_peak, ledger->n_at_peak, ledger->peak, 0, 0};
+        if (spec->impl->ranks != NULL)
+            x = (struct books){use[rank].live, use[rank].n_live, use[rank].peak_bytes,
+                               use[rank].bytes_sent, use[rank].messages};
+        wrap_fail_take(-1);
+        wrap_watch();
+        enum attn_status status =
+            attn_price(spec->impl, &spec->options, &s->problem, pass, rank, &cost, &err);
+        struct wrap_count seen = wrap_stop();
+        ck_assert_msg(status == ATTN_OK, "%s: %s", what, err.text);
+        ck_assert_msg(seen.calls == 0 && wrap_takes() == 0, "%s: a price allocates", what);
+        check_books(what, rank, &cost, &x);
+    }
+}
+
+/* One pass: nothing outside the ledger, nothing left on it, priced to the byte.  0: refused. */
+static int check_pass(const char *what, const struct attn_spec *spec, const struct attn_setup *s,
+                      enum attn_pass pass)
+{
+    struct attn_ledger ledger;
+    struct attn_error err = {0};
+    struct attn_rank_use *use = calloc((size_t)attn_ranks(spec->impl, &spec->options), sizeof *use);
+    ck_assert_ptr_nonnull(use);
+    attn_ledger_init(&ledger, NULL);
+    wrap_watch();
+    enum attn_status status = memory_run(spec, s, pass, &ledger, use, &err);
+    struct wrap_count seen = wrap_stop();
+    ck_assert_msg(status == ATTN_OK || status == ATTN_ENOTSUP, "%s: %s", what, err.text);
+    ck_assert_msg(seen.calls == 0, "%s: %lld bytes outside the ledger in %lld calls, last of %s",
+                  what, (long long)seen.bytes, (long long)seen.calls, seen.last);
+    ck_assert_msg(ledger.now == 0, "%s: %lld bytes left", what, (long long)ledger.now);
+    ck_assert_int_eq(attn_ledger_clear(&ledger), 0);
+    ck_assert_int_eq(ledger.damaged, 0);
+    if (status == ATTN_OK)
+        check_prices(what, spec, s, pass, &ledger, use);
+    free(use);
+    return status == ATTN_OK;
+}
+
+START_TEST(nothing_outside_the_ledger)
+{
+    struct attn_spec list[MEMORY_SPECS];
+    char name[128], what[512], line[ATTN_CASE_TEXT];
+    int accepted = 0;
+    ck_assert_int_le(memory_specs(list), MEMORY_SPECS);
+    attn_spec_print(&list[_i], name, sizeof name);
+    for (int i = 0; i < attn_battery_count(); i++) {
+        struct attn_setup s;
+        memory_open(attn_battery_at(i)->text, &s);
+        attn_case_print(&s.given, line);
+        for (int pass = ATTN_FORWARD; pass <= (int)s.given.pass; pass++) {
+            snprintf(what, sizeof what, "%s %.300s %s", name, line,
+                     attn_pass_name((enum attn_pass)pass));
+            if (!check_pass(what, &list[_i], &s, (enum attn_pass)pass))
+                break;
+            accepted++;
+        }
+        attn_setup_close(&s);
+    }
+    ck_assert_msg(accepted >= 30, "%s accepted only %d passes", name, accepted);
+}
+END_TEST
+
+/* ---- breaches ------------------------------------------------------------------------------- */
+
+/* dense, with one fault in one pass.  The tests choose which. */
+enum fault { HONEST, MORE, LESS, LEAK, NAMES, PAST_END, UNPRICED, MESSAGES, MALLOC, FAULTS };
+static enum fault fault;
+static enum attn_pass faulty;
+
+static enum attn_status toy_cost(const struct attn_problem *p, const struct attn_options *options,
+                                 enum attn_pass pass, int rank, struct attn_cost *cost,
+                                 struct attn_error *err)
+{
+    enum attn_status status = attn_impl_dense.cost(p, options, pass, rank, cost, err);
+    if (pass != faulty)
+        return status;
+    if (fault == UNPRICED)
+        return attn_fail(err, ATTN_EINVAL, "no price today");
+    if (fault == MESSAGES)
+        cost->messages++;
+    if (fault == LESS || fault == LEAK || fault == NAMES)
+        return attn_cost_add(cost, "extra", 8, 1, err);
+    return status;
+}
+
+/* What goes wrong around the honest work. */
+static void *before(struct attn_ctx *ctx)
+{
+    switch (fault) {
+    case MORE:
+    case LEAK:
+        return attn_ledger_take(ctx->ledger, "extra", 8, 1, ctx->error);
+    case NAMES:
+        return attn_ledger_take(ctx->ledger, "other", 8, 1, ctx->error);
+    case PAST_END: {
+        unsigned char *block = attn_ledger_take(ctx->ledger, "none", 0, 1, ctx->error);
+        *(volatile unsigned char *)block = 0;
+        return block;
+    }
+    case MALLOC:
+        return malloc(8);
+    default:
+        return NULL;
+    }
+}
+
+static void after(struct attn_ctx *ctx, void *extra)
+{
+    if (fault == MALLOC)
+        free(extra);
+    else if (fault != LEAK)
+        attn_ledger_give(ctx->ledger, extra);
+}
+
+static enum attn_status toy_forward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                    const struct attn_forward *t)
+{
+    void *extra = before(ctx);
+    enum attn_status status = attn_impl_dense.forward(ctx, p, t);
+    after(ctx, extra);
+    return status;
+}
+
+static enum attn_status toy_backward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                     const struct attn_backward *t)
+{
+    void *extra = before(ctx);
+    enum attn_status status = attn_impl_dense.backward(ctx, p, t);
+    after(ctx, extra);
+    return status;
+}
+
+static struct attn_spec toy(struct attn_impl *impl, enum attn_pass pass)
+{
+    struct attn_spec spec = {impl, {{0}, NULL}};
+    faulty = pass;
+    *impl = attn_impl_dense;
+    impl->name = "toy";
+    impl->cost = toy_cost;
+    if (pass == ATTN_FORWARD)
+        impl->forward = toy_forward;
+    else
+        impl->backward = toy_backward;
+    attn_options_preset(impl, &spec.options);
+    return spec;
+}
+
+/* b1 h2 q5 k6 d4, f32, no mask: 240 bytes each of scores and probs, 64 of rows. */
+static const char *const toy_case[] = {"h2q5k6d4:none:f32:normal:s1",
+                                       "h2q5k6d4:none:f32:normal:s1:pass=bwd"};
+
+START_TEST(breaches_are_found)
+{
+    static const struct {
+        enum attn_verdict verdict;
+        enum attn_failure failure;
+        const char *part;
+    } want[FAULTS] = {
+        [HONEST] = {ATTN_PASS, ATTN_F_NONE, ""},
+        [MORE] = {ATTN_FAILED, ATTN_F_MEMORY, "priced 544 bytes at the peak, ledger has 552"},
+        [LESS] = {ATTN_FAILED, ATTN_F_MEMORY, "priced 552 bytes at the peak, ledger has 544"},
+        [LEAK] = {ATTN_FAILED, ATTN_F_MEMORY, "8 bytes were not given back to the ledger"},
+        [NAMES] = {ATTN_FAILED, ATTN_F_MEMORY, "'other' priced at 0 bytes, ledger has 8"},
+        [PAST_END] = {ATTN_FAILED, ATTN_F_INTEGRITY, "wrote past the end of 1 of its own buffers"},
+        [UNPRICED] = {ATTN_FAILED, ATTN_F_MEMORY, "ran, but cannot be priced: no price today"},
+        [MESSAGES] = {ATTN_FAILED, ATTN_F_MEMORY, "priced 0 bytes in 1 messages, sent 0 in 0"},
+        [MALLOC] = {ATTN_PASS, ATTN_F_NONE, ""} /* the ledger cannot know: see the next test */
+    };
+    struct attn_impl impl;
+    struct attn_case c;
+    struct attn_result r;
+    for (int pass = 0; pass < 2; pass++) {
+        struct attn_spec spec = toy(&impl, (enum attn_pass)pass);
+        ck_assert_int_eq(attn_case_parse(toy_case[pass], &c, NULL), ATTN_OK);
+        fault = (enum fault)_i;
+        attn_run_case(&spec, &c, &r);
+        fault = HONEST;
+        ck_assert_msg(r.verdict == want[_i].verdict && r.failure == want[_i].failure,
+                      "fault %d, %s: %s(%s) '%s'", _i, attn_pass_name((enum attn_pass)pass),
+                      attn_verdict_name(r.verdict), attn_failure_name(r.failure), r.text);
+        ck_assert_msg(strstr(r.text, want[_i].part) != NULL, "'%s' lacks '%s'", r.text,
+                      want[_i].part);
+    }
+}
+END_TEST
+
+START_TEST(malloc_is_seen)
+{
+    struct attn_impl impl;
+    struct attn_setup s;
+    memory_open(toy_case[1], &s);
+    for (int pass = 0; pass < 2; pass++) {
+        struct attn_spec spec = toy(&impl, (enum attn_pass)pass);
+        struct attn_ledger ledger;
+        struct attn_error err = {0};
+        attn_ledger_init(&ledger, NULL);
+        fault = MALLOC;
+        wrap_watch();
+        enum attn_status status = memory_run(&spec, &s, (enum attn_pass)pass, &ledger, NULL, &err);
+        struct wrap_count seen = wrap_stop();
+        fault = HONEST;
+        ck_assert_msg(status == ATTN_OK, "%s", err.text);
+        ck_assert_int_eq(seen.calls, 1);
+        ck_assert_int_eq(seen.bytes, 8);
+        ck_assert_str_eq(seen.last, "malloc");
+    }
+    attn_setup_close(&s);
+}
+END_TEST
+
+/* The watch itself: every allocator, other threads' blocks of the ledger not. */
+START_TEST(watch_counts)
+{
+    struct attn_ledger ledger;
+    void *volatile p;
+    attn_ledger_init(&ledger, NULL);
+    wrap_watch();
+    attn_ledger_give(&ledger, attn_ledger_take(&ledger, "small", 100, 1, NULL));
+    attn_ledger_give(&ledger, attn_ledger_take(&ledger, "large", 1 << 20, 1, NULL));
+    ck_assert_int_eq(wrap_stop().calls, 0);
+    wrap_watch();
+    p = malloc(5);
+    p = realloc(p, 50);
+    free(p);
+    p = calloc(3, 7);
+    free(p);
+    p = aligned_alloc(64, 128);
+    free(p);
+    struct wrap_count seen = wrap_stop();
+    ck_assert_int_eq(seen.calls, 4);
+    ck_assert_int_eq(seen.bytes, 5 + 50 + 21 + 128);
+    ck_assert_str_eq(seen.last, "aligned_alloc");
+    p = malloc(5); /* nobody watches */
+    free(p);
+    ck_assert_int_eq(wrap_stop().calls, 4);
+}
+END_TEST
+
+Suite *suite_memory(void)
+{
+    struct attn_spec list[MEMORY_SPECS];
+    Suite *suite = suite_create("memory");
+    TCase *cases = tcase_create("memory");
+    tcase_set_timeout(cases, 240);
+    tcase_add_loop_test(cases, nothing_outside_the_ledger, 0, memory_specs(list));
+    tcase_add_loop_test(cases, breaches_are_found, 0, FAULTS);
+    tcase_add_test(cases, malloc_is_seen);
+    tcase_add_test(cases, watch_counts);
+    suite_add_tcase(suite, cases);
+    suite_add_tcase(suite, memory_failure_tests());
+    suite_add_tcase(suite, memory_price_tests());
+    return suite;
+}
