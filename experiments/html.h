@@ -27,8 +27,8 @@ void attn_html_real(FILE *file, double x);
 void attn_html_slope(FILE *file, const struct attn_power *power);
 
 /* Copy an SVG file inline: without prologue and namespace addresses, its ids prefixed by name so
- * that several live in one page, with the label for those who do not see it.  Returns 0, -1 when the
- * file cannot be read or is no SVG. */
+ * that several live in one page, with the label for those who do not see it.  Returns 0, -1 when
+ * the file cannot be read or is no SVG. */
 int attn_html_svg(FILE *file, const char *path, const char *name, const char *label);
 
 /* Everything before and after the contents. */

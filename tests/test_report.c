@@ -8,87 +8,9 @@
 
 #include "experiments/figures.h"
 #include "experiments/html.h"
+#include "tests/report_lab.h"
 #include "tests/scratch.h"
 #include "tests/suites.h"
-
-/* ---- records made by hand ------------------------------------------------------------------ */
-
-enum { MOST = 64 };
-static struct attn_point points[MOST];
-static int n_points;
-
-/* A good point: 100 L bytes for tiled, L^2 for others; times that grow likewise. */
-static struct attn_point *add(const char *group, const char *spec, const char *impl,
-                              const char *family, const char *text, int round)
-{
-    ck_assert_int_lt(n_points, MOST);
-    struct attn_point *p = &points[n_points++];
-    attn_point_init(p);
-    (void)snprintf(p->group, sizeof p->group, "%s", group);
-    (void)snprintf(p->spec, sizeof p->spec, "%s", spec);
-    (void)snprintf(p->impl, sizeof p->impl, "%s", impl);
-    (void)snprintf(p->family, sizeof p->family, "%s", family);
-    (void)snprintf(p->text, sizeof p->text, "%s", text);
-    ck_assert_int_eq(attn_case_parse(text, &p->c, NULL), ATTN_OK);
-    double length = (double)p->c.n_query;
-    double size = strcmp(family, "tiled") == 0 ? 100 * length : length * length;
-    p->round = round;
-    p->status = ATTN_POINT_OK;
-    p->ranks = 1;
-    p->density = 1;
-    p->n_times = 1;
-    p->time_s[0] = 1e-9 * length * length;
-    p->priced_bytes = p->ledger_bytes = p->process_ledger_bytes = (int64_t)size;
-    p->resident_bytes = (int64_t)(1.01 * size);
-    p->floor_bytes = 4096;
-    p->worst = 0.25;
-    p->output_worst[ATTN_O] = 0.25;
-    strcpy(p->worst_output, "o");
-    strcpy(p->verified, "all");
-    return p;
-}
-
-static void add_curves(void)
-{
-    static const char *const text[] = {
-        "q256d64:causal(br):f32:normal:s1", "q512d64:causal(br):f32:normal:s1",
-        "q1024d64:causal(br):f32:normal:s1", "q2048d64:causal(br):f32:normal:s1"};
-    n_points = 0;
-    for (int l = 0; l < 4; l++) {
-        add("length-causal", "dense", "dense", "dense", text[l], 0);
-        add("length-causal", "tiled-textbook", "tiled-textbook", "tiled", text[l], 0);
-    }
-}
-
-static const char *write_records(const char *name)
-{
-    const char *path = scratch_path(name);
-    FILE *file = fopen(path, "w");
-    ck_assert_ptr_nonnull(file);
-    for (int s = 0; s < n_points; s++)
-        ck_assert_int_eq(attn_record_write_point(file, &points[s]), 0);
-    ck_assert_int_eq(fclose(file), 0);
-    return path;
-}
-
-static char *read_text(const char *path)
-{
-    FILE *file = fopen(path, "r");
-    ck_assert_msg(file != NULL, "there is no %s", path);
-    size_t room = 1 << 22;
-    char *text = malloc(room);
-    ck_assert_ptr_nonnull(text);
-    size_t n = fread(text, 1, room - 1, file);
-    text[n] = '\0';
-    (void)fclose(file);
-    return text;
-}
-
-static int is_there(const char *name)
-{
-    struct stat facts;
-    return stat(scratch_path(name), &facts) == 0 && facts.st_size > 0;
-}
 
 /* ---- folding ------------------------------------------------------------------------------- */
 
@@ -96,16 +18,16 @@ START_TEST(rounds_are_folded)
 {
     struct attn_summary summary;
     const char *text = "q256d64:none:f32:normal:s1";
-    n_points = 0;
+    lab_n_points = 0;
     for (int round = 0; round < 3; round++) {
-        struct attn_point *p = add("length-x", "dense", "dense", "dense", text, round);
+        struct attn_point *p = lab_add("length-x", "dense", "dense", "dense", text, round);
         p->n_times = 3;
         p->time_s[0] = 9; /* of each round the median counts: 1, 2, 3 */
         p->time_s[1] = 1 + round;
         p->time_s[2] = 0.5;
         p->worst = p->output_worst[ATTN_LSE] = 0.1 * (round + 1);
     }
-    ck_assert_int_eq(attn_summary_make(points, n_points, &summary, NULL), ATTN_OK);
+    ck_assert_int_eq(attn_summary_make(lab_points, lab_n_points, &summary, NULL), ATTN_OK);
     ck_assert_int_eq(summary.n, 1);
     const struct attn_row *row = &summary.row[0];
     ck_assert_int_eq(row->rounds, 3);
@@ -119,17 +41,17 @@ START_TEST(rounds_are_folded)
 }
 END_TEST
 
-/* One wrong round makes the row wrong, and takes its time away; a NaN ratio is the worst there is. */
+/* One wrong round makes the row wrong and takes its time away; a NaN ratio is the worst. */
 START_TEST(a_wrong_round_has_no_time)
 {
     struct attn_summary summary;
     const char *text = "q256d64:none:f32:normal:s1";
-    n_points = 0;
-    add("length-x", "dense", "dense", "dense", text, 0);
-    struct attn_point *p = add("length-x", "dense", "dense", "dense", text, 1);
+    lab_n_points = 0;
+    lab_add("length-x", "dense", "dense", "dense", text, 0);
+    struct attn_point *p = lab_add("length-x", "dense", "dense", "dense", text, 1);
     p->status = ATTN_POINT_WRONG;
     p->worst = (double)NAN;
-    ck_assert_int_eq(attn_summary_make(points, n_points, &summary, NULL), ATTN_OK);
+    ck_assert_int_eq(attn_summary_make(lab_points, lab_n_points, &summary, NULL), ATTN_OK);
     ck_assert_int_eq(summary.n, 1);
     ck_assert_int_eq(summary.row[0].status, ATTN_POINT_WRONG);
     ck_assert_int_eq(summary.row[0].time.n, 0);
@@ -141,13 +63,13 @@ END_TEST
 START_TEST(simulated_ranks_have_cpu_time)
 {
     struct attn_summary summary;
-    n_points = 0;
-    struct attn_point *p =
-        add("ranks", "ring:ranks=2", "ring", "sequence-parallel", "q256d64:none:f32:normal:s1", 0);
+    lab_n_points = 0;
+    struct attn_point *p = lab_add("ranks", "ring:ranks=2", "ring", "sequence-parallel",
+                                   "q256d64:none:f32:normal:s1", 0);
     p->ranks = 2;
     p->time_s[0] = 100; /* wall time of threads that share the cores: not shown */
     p->cpu_max_s = 3;
-    ck_assert_int_eq(attn_summary_make(points, n_points, &summary, NULL), ATTN_OK);
+    ck_assert_int_eq(attn_summary_make(lab_points, lab_n_points, &summary, NULL), ATTN_OK);
     ck_assert_double_eq(summary.row[0].time.median, 3);
     attn_summary_free(&summary);
 }
@@ -172,7 +94,7 @@ END_TEST
 
 static void open_slices(struct attn_summary *summary, struct attn_slices *slices)
 {
-    ck_assert_int_eq(attn_summary_make(points, n_points, summary, NULL), ATTN_OK);
+    ck_assert_int_eq(attn_summary_make(lab_points, lab_n_points, summary, NULL), ATTN_OK);
     ck_assert_int_eq(attn_slices_make(summary, slices, NULL), ATTN_OK);
 }
 
@@ -183,7 +105,7 @@ START_TEST(slopes_are_the_exponents)
     struct attn_plot plot;
     struct attn_figure figure;
     struct attn_figure_machine machine = {"", 0};
-    add_curves();
+    lab_add_curves();
     open_slices(&summary, &slices);
     ck_assert_int_eq(slices.n, 1);
     ck_assert_int_eq(attn_figure_fill("memory", &slices.slice[0], &machine, &plot, &figure, NULL),
@@ -209,16 +131,16 @@ START_TEST(break_even_is_found)
     struct attn_plot plot;
     struct attn_figure figure;
     struct attn_figure_machine machine = {"", 0};
-    n_points = 0;
+    lab_n_points = 0;
     for (int s = 0; s < 5; s++) {
         char text[128];
         (void)snprintf(text, sizeof text, "q1024d64:random(%g,1):f32:normal:s1", density[s]);
-        struct attn_point *p = add("density", "csr-textbook", "csr-textbook", "csr", text, 0);
+        struct attn_point *p = lab_add("density", "csr-textbook", "csr-textbook", "csr", text, 0);
         p->density = density[s];
         p->priced_bytes = p->ledger_bytes = (int64_t)(20 * density[s] * 1024 * 1024);
     }
     struct attn_point *dense =
-        add("density", "dense", "dense", "dense", "q1024d64:random(0.1,1):f32:normal:s1", 0);
+        lab_add("density", "dense", "dense", "dense", "q1024d64:random(0.1,1):f32:normal:s1", 0);
     dense->density = 0.1; /* at one density only: the line goes on */
     dense->priced_bytes = dense->ledger_bytes = 9 * 1024 * 1024;
     open_slices(&summary, &slices);
@@ -238,14 +160,16 @@ START_TEST(masks_make_slices)
 {
     struct attn_summary summary;
     struct attn_slices slices;
-    n_points = 0;
-    add("length-two", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
-    add("length-two", "dense", "dense", "dense", "q512d64:none:f32:normal:s1", 0);
-    add("length-two", "dense", "dense", "dense", "q256d64:causal(br):f32:normal:s1", 0);
-    add("length-two", "dense", "dense", "dense", "q512d64:causal(br):f32:normal:s1", 0);
+    lab_n_points = 0;
+    lab_add("length-two", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
+    lab_add("length-two", "dense", "dense", "dense", "q512d64:none:f32:normal:s1", 0);
+    lab_add("length-two", "dense", "dense", "dense", "q256d64:causal(br):f32:normal:s1", 0);
+    lab_add("length-two", "dense", "dense", "dense", "q512d64:causal(br):f32:normal:s1", 0);
     /* A mask that changes with the length is one curve, not many points. */
-    add("length-docs", "dense", "dense", "dense", "q256d64:documents(100,156):f32:normal:s1", 0);
-    add("length-docs", "dense", "dense", "dense", "q512d64:documents(200,312):f32:normal:s1", 0);
+    lab_add("length-docs", "dense", "dense", "dense", "q256d64:documents(100,156):f32:normal:s1",
+            0);
+    lab_add("length-docs", "dense", "dense", "dense", "q512d64:documents(200,312):f32:normal:s1",
+            0);
     open_slices(&summary, &slices);
     ck_assert_int_eq(slices.n, 3);
     ck_assert_str_eq(slices.slice[0].tag, "two");
@@ -262,14 +186,14 @@ START_TEST(what_was_not_run_is_named)
     struct attn_summary summary;
     struct attn_slices slices;
     char text[512];
-    add_curves();
-    struct attn_point *p =
-        add("length-causal", "dense", "dense", "dense", "q16384d64:causal(br):f32:normal:s1", 0);
+    lab_add_curves();
+    struct attn_point *p = lab_add("length-causal", "dense", "dense", "dense",
+                                   "q16384d64:causal(br):f32:normal:s1", 0);
     p->status = ATTN_POINT_TOO_BIG;
     p->priced_bytes = INT64_C(12) << 30;
     p->floor_bytes = 0;
-    p = add("length-causal", "tiled-textbook", "tiled-textbook", "tiled",
-            "q16384d64:causal(br):f32:normal:s1", 0);
+    p = lab_add("length-causal", "tiled-textbook", "tiled-textbook", "tiled",
+                "q16384d64:causal(br):f32:normal:s1", 0);
     p->status = ATTN_POINT_DROPPED;
     open_slices(&summary, &slices);
     attn_slice_not_run(&slices.slice[0], text, sizeof text);
@@ -342,18 +266,18 @@ static int report(const char *records, const char *out)
 
 START_TEST(a_report_is_whole)
 {
-    add_curves();
-    const char *records = write_records("r.jsonl");
+    lab_add_curves();
+    const char *records = lab_write_records("r.jsonl");
     ck_assert_msg(report(records, scratch_path("out")) == 0, "%s", output);
     ck_assert_ptr_nonnull(strstr(output, "/out/index.html"));
-    ck_assert(is_there("out/records.csv"));
-    ck_assert(is_there("out/figures/memory-causal.dat"));
-    ck_assert(is_there("out/figures/memory-causal.svg"));
-    ck_assert(is_there("out/figures/memory-causal.png"));
-    ck_assert(is_there("out/figures/memory-causal.pdf"));
-    ck_assert(is_there("out/figures/time-causal.svg"));
-    ck_assert(is_there("out/figures/error-causal.svg"));
-    char *page = read_text(scratch_path("out/index.html"));
+    ck_assert(lab_is_there("out/records.csv"));
+    ck_assert(lab_is_there("out/figures/memory-causal.dat"));
+    ck_assert(lab_is_there("out/figures/memory-causal.svg"));
+    ck_assert(lab_is_there("out/figures/memory-causal.png"));
+    ck_assert(lab_is_there("out/figures/memory-causal.pdf"));
+    ck_assert(lab_is_there("out/figures/time-causal.svg"));
+    ck_assert(lab_is_there("out/figures/error-causal.svg"));
+    char *page = lab_read_text(scratch_path("out/index.html"));
     ck_assert_ptr_nonnull(strstr(page, "</html>"));
     ck_assert_ptr_nonnull(strstr(page, "2.00 ± 0.00"));
     ck_assert_ptr_nonnull(strstr(page, "<svg role=\"img\""));
@@ -372,10 +296,10 @@ END_TEST
 
 START_TEST(records_without_points)
 {
-    n_points = 0;
-    const char *records = write_records("r.jsonl");
+    lab_n_points = 0;
+    const char *records = lab_write_records("r.jsonl");
     ck_assert_msg(report(records, scratch_path("out")) == 0, "%s", output);
-    char *page = read_text(scratch_path("out/index.html"));
+    char *page = lab_read_text(scratch_path("out/index.html"));
     ck_assert_ptr_nonnull(strstr(page, "There are no points in these records"));
     free(page);
 }
@@ -383,18 +307,18 @@ END_TEST
 
 START_TEST(one_point_is_no_curve)
 {
-    n_points = 0;
-    add("length-x", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
-    add("ranks", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
-    add("density", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
-    add("other", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
-    const char *records = write_records("r.jsonl");
+    lab_n_points = 0;
+    lab_add("length-x", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
+    lab_add("ranks", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
+    lab_add("density", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
+    lab_add("other", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
+    const char *records = lab_write_records("r.jsonl");
     ck_assert_msg(report(records, scratch_path("out")) == 0, "%s", output);
-    char *page = read_text(scratch_path("out/index.html"));
+    char *page = lab_read_text(scratch_path("out/index.html"));
     ck_assert_ptr_nonnull(strstr(page, "Omitted: group length-x"));
     ck_assert_ptr_nonnull(strstr(page, "Omitted: group ranks"));
     ck_assert_ptr_nonnull(strstr(page, "Group other"));
-    ck_assert(!is_there("out/figures/memory-x.svg"));
+    ck_assert(!lab_is_there("out/figures/memory-x.svg"));
     free(page);
 }
 END_TEST
@@ -405,11 +329,11 @@ START_TEST(hostile_records)
     static const char spec[] = "x'; system('touch owned') #<b>\"`touch owned`";
     static const char group[] = "length-../<i>'`id`";
     char *page;
-    n_points = 0;
+    lab_n_points = 0;
     for (int l = 0; l < 4; l++) {
         char text[128];
         (void)snprintf(text, sizeof text, "q%dd64:none:f32:normal:s1", 256 << l);
-        struct attn_point *p = add(group, spec, "<script>", "de\nnse", text, 0);
+        struct attn_point *p = lab_add(group, spec, "<script>", "de\nnse", text, 0);
         strcpy(p->message, "</table><script>alert(1)</script>");
         strcpy(p->verified, "<script>");
         p->n_live = 1;
@@ -417,15 +341,15 @@ START_TEST(hostile_records)
         p->live_bytes[0] = 1;
         p->status = l == 3 ? ATTN_POINT_KILLED : ATTN_POINT_OK;
     }
-    const char *records = write_records("r.jsonl");
+    const char *records = lab_write_records("r.jsonl");
     ck_assert_msg(report(records, scratch_path("out")) == 0, "%s", output);
-    page = read_text(scratch_path("out/index.html"));
+    page = lab_read_text(scratch_path("out/index.html"));
     ck_assert_ptr_null(strstr(page, "<script"));
     ck_assert_ptr_null(strstr(page, "<i>"));
     ck_assert_ptr_nonnull(strstr(page, "&lt;script&gt;"));
     free(page);
-    ck_assert(is_there("out/figures/memory-----i---id-.svg"));
-    ck_assert(!is_there("out/figures/owned"));
+    ck_assert(lab_is_there("out/figures/memory-----i---id-.svg"));
+    ck_assert(!lab_is_there("out/figures/owned"));
     ck_assert(access("owned", F_OK) != 0);
 }
 END_TEST
@@ -433,17 +357,17 @@ END_TEST
 /* A thirteenth implementation, which the registry does not know, is drawn like the others. */
 START_TEST(many_implementations)
 {
-    n_points = 0;
+    lab_n_points = 0;
     for (int k = 0; k < 13; k++)
         for (int l = 0; l < 3; l++) {
             char name[16], text[128];
             (void)snprintf(name, sizeof name, "new-%d", k);
             (void)snprintf(text, sizeof text, "q%dd64:none:f32:normal:s1", 256 << l);
-            add("length-x", name, name, "new", text, 0);
+            lab_add("length-x", name, name, "new", text, 0);
         }
-    const char *records = write_records("r.jsonl");
+    const char *records = lab_write_records("r.jsonl");
     ck_assert_msg(report(records, scratch_path("out")) == 0, "%s", output);
-    char *svg = read_text(scratch_path("out/figures/memory-x.svg"));
+    char *svg = lab_read_text(scratch_path("out/figures/memory-x.svg"));
     ck_assert_ptr_nonnull(strstr(svg, "new-12"));
     free(svg);
 }
@@ -451,12 +375,12 @@ END_TEST
 
 START_TEST(a_wrong_point_is_told)
 {
-    add_curves();
-    points[3].status = ATTN_POINT_WRONG;
-    points[3].worst = points[3].output_worst[ATTN_O] = 17;
-    const char *records = write_records("r.jsonl");
+    lab_add_curves();
+    lab_points[3].status = ATTN_POINT_WRONG;
+    lab_points[3].worst = lab_points[3].output_worst[ATTN_O] = 17;
+    const char *records = lab_write_records("r.jsonl");
     ck_assert_msg(report(records, scratch_path("out")) == 1, "%s", output);
-    char *page = read_text(scratch_path("out/index.html"));
+    char *page = lab_read_text(scratch_path("out/index.html"));
     ck_assert_ptr_nonnull(strstr(page, "WRONG at 1 of 4 points"));
     free(page);
 }
@@ -464,9 +388,9 @@ END_TEST
 
 START_TEST(requests_that_cannot_be_met)
 {
-    add_curves();
+    lab_add_curves();
     char records[1024];
-    (void)snprintf(records, sizeof records, "%s", write_records("r.jsonl"));
+    (void)snprintf(records, sizeof records, "%s", lab_write_records("r.jsonl"));
     ck_assert_int_eq(scratch_attnlab(output, sizeof output, "report --from '%s'", records), 2);
     ck_assert_int_eq(scratch_attnlab(output, sizeof output, "report --what"), 2);
     ck_assert_int_eq(report(scratch_path("absent.jsonl"), scratch_path("out")), 2);
@@ -483,9 +407,9 @@ END_TEST
 
 START_TEST(a_full_disk_is_told)
 {
-    add_curves();
+    lab_add_curves();
     char records[1024];
-    (void)snprintf(records, sizeof records, "%s", write_records("r.jsonl"));
+    (void)snprintf(records, sizeof records, "%s", lab_write_records("r.jsonl"));
     ck_assert_int_eq(report(records, scratch_path("out")), 0);
     static const char *const file[] = {"out/index.html", "out/records.csv",
                                        "out/figures/memory-causal.dat"};
@@ -502,12 +426,12 @@ END_TEST
 
 START_TEST(without_gnuplot)
 {
-    add_curves();
-    const char *records = write_records("r.jsonl");
+    lab_add_curves();
+    const char *records = lab_write_records("r.jsonl");
     ck_assert_int_eq(setenv("PATH", "/nonexistent", 1), 0);
     ck_assert_int_eq(report(records, scratch_path("out")), 3);
     ck_assert_ptr_nonnull(strstr(output, "gnuplot"));
-    ck_assert(!is_there("out/index.html"));
+    ck_assert(!lab_is_there("out/index.html"));
 }
 END_TEST
 

@@ -1,5 +1,5 @@
-/* rows: attention one query row at a time.  The example of docs/adding.md: a whole implementation in
- * one file.  Memory O(Lk) a call, forward only, f32 only, [B,H,L,d] contiguous: what it does not
+/* rows: attention one query row at a time.  The example of docs/adding.md: a whole implementation
+ * in one file.  Memory O(Lk) a call, forward only, f32 only, [B,H,L,d] contiguous: what it does not
  * claim, it is never asked. */
 #include <math.h>
 
