@@ -45,7 +45,7 @@ LINK   = $(CC) $(FLAGS) $(LDFLAGS)
 LIB_SRC     := $(sort $(wildcard ref/*.c optimized/*.c optimized/parallel/*.c))
 HARNESS_SRC := $(sort $(wildcard tests/harness/*.c))
 PROGRAM_SRC := $(sort $(wildcard experiments/*.c))
-TEST_SRC    := $(sort $(wildcard tests/*.c))
+TEST_SRC    := $(sort $(wildcard tests/*.c tests/variants/*.c))
 obj          = $(patsubst %.c,$(B)/%.o,$(1))
 LIB_OBJ     := $(call obj,$(LIB_SRC))
 HARNESS_OBJ := $(call obj,$(HARNESS_SRC))
@@ -128,10 +128,17 @@ $(B)/mutant-table: $(B)/tests/mutants/table.o $(B)/tests/mutants/kill.o $(B)/lib
 	$(call say,ld,$@)
 	$(Q)$(LINK) -o $@ $^ $(JSON_LIBS) -lm -ldl
 
+$(B)/rule-table: $(B)/tests/mutants/rule_table.o $(B)/tests/mutants/kill.o $(B)/libharness.a $(B)/libattn.a
+	$(call say,ld,$@)
+	$(Q)$(LINK) -o $@ $^ $(JSON_LIBS) -lm -ldl
+
 # ---- targets -----------------------------------------------------------------------------------
 
 test: $(B)/attn-tests $(B)/attnlab $(B)/fifth.so $(MUTANT_SO) ## everything that proves the suite right (under 6 minutes on 2 cores)
 	ATTN_BUILD=$(B) $(B)/attn-tests
+
+test-full: $(B)/attn-tests $(B)/attnlab $(B)/fifth.so $(MUTANT_SO) ## the same, with the full battery on every variant and long soaks
+	ATTN_FULL=1 ATTN_BUILD=$(B) $(B)/attn-tests
 
 mutants: $(B)/mutant-table $(MUTANT_SO) ## plant every known bug and print which case kills it
 	@$(B)/mutant-table $(B)/mutants
@@ -144,11 +151,16 @@ report: $(B)/attnlab ## measure, draw and write REPORT/index.html (under 5 minut
 	$(B)/attnlab report --plan experiments/plans/report.plan --out $(REPORT)
 
 docs: $(B)/attnlab $(B)/mutant-table $(MUTANT_SO) ## make the generated tables in docs/ again
-	@for what in implementations cases fills bugs; do \
+	@for what in implementations cases relations fills bugs; do \
 	    { printf '<!-- made by `make docs`, from `attnlab list %s` -->\n\n' $$what; \
 	      $(B)/attnlab list $$what --format=md; } > docs/$$what.md || exit 1; done
+	@{ printf '<!-- made by `make docs`, from `attnlab list cases --tier full` -->\n\n'; \
+	    $(B)/attnlab list cases --tier full --format=md; } > docs/cases-full.md
 	@{ printf '<!-- made by `make docs`, from `make mutants` -->\n\n'; $(B)/mutant-table $(B)/mutants; } \
 	    > docs/mutants.md
+
+rules: $(B)/rule-table $(MUTANT_SO) ## measure the usual acceptance rules on the mutants and on honest runs: docs/rules.md
+	@$(B)/rule-table $(B)/mutants > $(B)/rules.md && mv $(B)/rules.md docs/rules.md
 
 golden: ## make tests/golden/ again by arbitrary-precision arithmetic (libmpfr-dev)
 	@mkdir -p $(B)
@@ -171,7 +183,7 @@ help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r t d; do printf '  make %-8s %s\n' "$$t" "$$d"; done
 
 FORCE:
-.PHONY: all test golden mutants docs check report asan clang lint clean help FORCE
+.PHONY: all test test-full golden rules mutants docs check report asan clang lint clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(patsubst %.o,%.d,$(LIB_OBJ) $(HARNESS_OBJ) $(PROGRAM_OBJ) $(TEST_OBJ))

@@ -1,29 +1,47 @@
-/* attnlab check: judge implementations on the battery, or on one case. */
+/* attnlab check: judge implementations on the battery and the relations, on one of them, or on
+ * random cases. */
 #include <getopt.h>
+#include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "experiments/cli.h"
-#include "tests/harness/runner.h"
+#include "experiments/stranger.h"
+#include "experiments/verdicts.h"
+#include "tests/harness/relations.h"
+#include "tests/harness/soak.h"
 
 static const char help[] =
-    "attnlab check [SPEC ...] [--case STRING|NAME] [--strict] [--verbose]\n\n"
+    "attnlab check [SPEC ...] [--tier quick|full] [--case STRING|NAME | --relation ID]\n"
+    "              [--soak SECONDS [--seed N]] [--format text|tap|junit|json]\n"
+    "              [--strict] [--verbose]\n"
+    "attnlab check --plugin FILE | --exec CMD | --results DIR     somebody else's: add --help\n\n"
     "Judge implementations against the oracle.  Without SPEC: every registered one.  Without\n"
-    "--case: the whole quick battery (attnlab list cases).\n\n"
-    "  --case C     one case: a case string, or the name of a battery case\n"
-    "  --strict     a WEAK case, which could not have failed, is a failure\n"
-    "  --verbose    a line for every case, not only for those that fail\n\n"
-    "  attnlab check tiled-textbook\n"
+    "--case and --relation: the battery (attnlab list cases) and the relations that must hold\n"
+    "between two runs.\n\n"
+    "  --tier T      quick (default, under a second each) or full (about 1,100 cases)\n"
+    "  --case C      one case: a case string, or the name of a battery case\n"
+    "  --relation R  one relation (R1 to R23, G1 to G9, D1 to D3, P1, P2, I1, I2), or all\n"
+    "  --soak S      random cases for S seconds; a failure is shrunk to a small case\n"
+    "  --seed N      of the random cases (default 1)\n"
+    "  --format F    text: the worst first; tap: TAP 13; junit: XML; json\n"
+    "  --strict      a WEAK case, which could not have failed, is a failure\n"
+    "  --verbose     text: a line for every check, not only for those that fail\n\n"
+    "  attnlab check tiled-textbook --tier full\n"
     "  attnlab check ring:ranks=4 --case 'b1h2q128d32:causal(br):f32:stairs-up:s1:pass=bwd'\n\n"
-    "Exit status 1 when any case fails.\n";
+    "Exit status 1 when anything fails.\n";
 
-struct tally {
-    int count[ATTN_ERROR + 1];
-    double worst;
-    char worst_case[128];
-    double seconds;
+struct request {
+    enum attn_tier tier;
+    const char *text; /* of --case, or NULL                          */
+    const struct attn_battery_case *named;
+    struct attn_case one;
+    const char *relation; /* an id, "all", or NULL */
+    double soak;          /* seconds; 0: no soak   */
+    uint64_t seed;
 };
 
 static double now(void)
@@ -33,132 +51,278 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void print_reason(const struct attn_battery_case *battery)
-{
-    if (battery != NULL)
-        printf("  case %s (%s): %s\n", battery->name, battery->ids, battery->why);
-}
-
 static void run_one(const struct attn_spec *spec, const struct attn_case *c,
-                    const struct attn_battery_case *battery, int details, int strict,
-                    struct tally *tally)
+                    const struct attn_battery_case *battery, struct attn_verdicts *v)
 {
     struct attn_result r;
-    char text[4096];
+    char name[256], text[ATTN_CASE_TEXT], again[ATTN_CASE_TEXT + 320];
+    attn_spec_print(spec, name, sizeof name);
+    attn_case_print(c, text);
+    snprintf(again, sizeof again, "attnlab check '%s' --case '%s'%s", name, text,
+             v->strict ? " --strict" : "");
     double start = now();
     attn_run_case(spec, c, &r);
-    tally->seconds += now() - start;
-    tally->count[r.verdict]++;
-    int bad =
-        r.verdict != ATTN_PASS && r.verdict != ATTN_REFUSED && (strict || r.verdict != ATTN_WEAK);
-    if (bad || details) {
-        attn_result_print(spec, c, &r, text, sizeof text);
-        fputs(text, stdout);
-        print_reason(battery);
-    }
-    if (r.verdict == ATTN_PASS && r.worst >= tally->worst) {
-        tally->worst = r.worst;
-        snprintf(tally->worst_case, sizeof tally->worst_case, "%s",
-                 battery != NULL ? battery->name : "this case");
-    }
+    const struct attn_subject subject = {"case",
+                                         battery != NULL ? battery->name : "",
+                                         text,
+                                         battery != NULL ? battery->ids : "",
+                                         battery != NULL ? battery->why : "",
+                                         again,
+                                         NULL};
+    attn_verdicts_add(v, &subject, &r, now() - start);
 }
 
-static void print_line(const struct attn_battery_case *battery, const struct tally *before,
-                       const struct tally *after)
+static void run_tier(const struct attn_spec *spec, enum attn_tier tier, struct attn_verdicts *v)
 {
-    for (int v = 0; v <= ATTN_ERROR; v++)
-        if (after->count[v] != before->count[v])
-            printf("  %-8s %-28s %s\n", attn_verdict_name((enum attn_verdict)v), battery->name,
-                   battery->text);
-}
-
-/* Run the battery (or one case) on one spec; returns an exit status.  A case that cannot even be
- * set up is a mistake of whoever wrote it. */
-static int run_spec(const struct attn_spec *spec, const struct attn_case *one,
-                    const struct attn_battery_case *named, int strict, int verbose)
-{
-    struct tally tally = {0};
-    char name[256];
-    attn_spec_print(spec, name, sizeof name);
-    if (one != NULL)
-        run_one(spec, one, named, 1, strict, &tally);
-    for (int i = 0; one == NULL && i < attn_battery_count(); i++) {
-        const struct attn_battery_case *battery = attn_battery_at(i);
+    for (int i = 0; i < attn_tier_count(tier); i++) {
+        const struct attn_battery_case *battery = attn_tier_at(tier, i);
         struct attn_case c;
+        struct attn_result r = {.verdict = ATTN_ERROR};
         struct attn_error err = {0};
-        struct tally before = tally;
-        if (attn_case_parse(battery->text, &c, &err) != ATTN_OK) {
-            printf("ERROR  %s: %s\n", battery->name, err.text);
-            tally.count[ATTN_ERROR]++;
+        if (attn_case_parse(battery->text, &c, &err) == ATTN_OK) {
+            run_one(spec, &c, battery, v);
             continue;
         }
-        run_one(spec, &c, battery, 0, strict, &tally);
-        if (verbose)
-            print_line(battery, &before, &tally);
+        const struct attn_subject subject = {
+            "case", battery->name, battery->text, battery->ids, battery->why, "", NULL};
+        snprintf(r.text, sizeof r.text, "%s", err.text);
+        attn_verdicts_add(v, &subject, &r, 0);
     }
-    int failed =
-        tally.count[ATTN_FAILED] + tally.count[ATTN_ERROR] + (strict ? tally.count[ATTN_WEAK] : 0);
-    printf("%-28s %s: %d pass, %d fail, %d refused, %d weak, %d error", name,
-           failed > 0                   ? "FAIL"
-           : tally.count[ATTN_PASS] > 0 ? "PASS"
-                                        : "REFUSED",
-           tally.count[ATTN_PASS], tally.count[ATTN_FAILED], tally.count[ATTN_REFUSED],
-           tally.count[ATTN_WEAK], tally.count[ATTN_ERROR]);
-    if (tally.count[ATTN_PASS] > 0)
-        printf("; worst error/bound %.3g (%s)", tally.worst, tally.worst_case);
-    printf("; %.2f s\n", tally.seconds);
-    if (one != NULL && tally.count[ATTN_ERROR] > 0)
-        return ATTN_EXIT_USAGE;
-    return failed == 0 ? ATTN_EXIT_GOOD : ATTN_EXIT_DISAGREE;
+}
+
+static void run_relations(const struct attn_spec *spec, const char *id, struct attn_verdicts *v)
+{
+    for (int i = 0; i < attn_relation_count(); i++) {
+        const struct attn_relation *relation = attn_relation_at(i);
+        struct attn_result r;
+        char name[256], again[320];
+        if (strcmp(id, "all") != 0 && strcmp(id, relation->id) != 0)
+            continue;
+        attn_spec_print(spec, name, sizeof name);
+        snprintf(again, sizeof again, "attnlab check '%s' --relation %s", name, relation->id);
+        double start = now();
+        attn_relation_run(relation, spec, &r);
+        const struct attn_subject subject = {
+            "relation", relation->id, relation->says, relation->ids, relation->says, again, NULL};
+        attn_verdicts_add(v, &subject, &r, now() - start);
+    }
+}
+
+/* ---- soak ------------------------------------------------------------------------------------ */
+
+static int fails(void *arg, const struct attn_case *c)
+{
+    struct attn_result r;
+    attn_run_case(arg, c, &r);
+    return r.verdict == ATTN_FAILED;
+}
+
+/* Shrink a failing case and record what is left of it. */
+static void record_failure(const struct attn_spec *spec, const struct attn_case *found,
+                           struct attn_verdicts *v)
+{
+    enum { BUDGET = 500 }; /* cases judged on the way: a second or two */
+    struct attn_spec own = *spec;
+    struct attn_soak_judge judge = {fails, &own};
+    struct attn_case c = *found;
+    struct attn_result r;
+    char name[256], text[ATTN_CASE_TEXT], large[ATTN_CASE_TEXT], again[ATTN_CASE_TEXT + 320];
+    double start = now();
+    int judged = attn_soak_shrink(&judge, BUDGET, &c);
+    attn_run_case(spec, &c, &r);
+    attn_spec_print(spec, name, sizeof name);
+    attn_case_print(found, large);
+    attn_case_print(&c, text);
+    snprintf(again, sizeof again, "attnlab check '%s' --case '%s'", name, text);
+    char why[96];
+    snprintf(why, sizeof why, "a random case, made small in %d steps", judged);
+    const struct attn_subject subject = {"soak", "found", text, "", why, again, large};
+    attn_verdicts_add(v, &subject, &r, now() - start);
+}
+
+static void run_soak(const struct attn_spec *spec, double seconds, uint64_t seed,
+                     struct attn_verdicts *v)
+{
+    enum { ENOUGH = 8 }; /* failures: more would be the same bug again */
+    int count[ATTN_ERROR + 1] = {0}, found = 0;
+    double start = now();
+    uint64_t n = 0;
+    for (; now() - start < seconds && found < ENOUGH; n++) {
+        struct attn_case c;
+        struct attn_result r;
+        attn_soak_case(seed, n, &c);
+        attn_run_case(spec, &c, &r);
+        count[r.verdict]++;
+        if (r.verdict == ATTN_FAILED) {
+            record_failure(spec, &c, v);
+            found++;
+        }
+    }
+    /* The soak itself is one check more, so that a clean one is seen to have run. */
+    struct attn_result r = {.verdict = count[ATTN_PASS] > 0 ? ATTN_PASS : ATTN_REFUSED};
+    char name[256], again[400], text[160];
+    snprintf(r.text, sizeof r.text, "no random case passed");
+    if (r.verdict == ATTN_PASS)
+        r.text[0] = '\0';
+    snprintf(text, sizeof text,
+             "%" PRIu64 " random cases of seed %" PRIu64
+             ": %d pass, %d fail, %d refused, %d weak, %d that cannot be set up",
+             n, seed, count[ATTN_PASS], count[ATTN_FAILED], count[ATTN_REFUSED], count[ATTN_WEAK],
+             count[ATTN_ERROR]);
+    attn_spec_print(spec, name, sizeof name);
+    snprintf(again, sizeof again, "attnlab check '%s' --soak %g --seed %" PRIu64, name, seconds,
+             seed);
+    const struct attn_subject subject = {"soak", "soak", text, "", "", again, NULL};
+    attn_verdicts_add(v, &subject, &r, now() - start);
+}
+
+/* ---- one spec -------------------------------------------------------------------------------- */
+
+/* Returns an exit status.  A case of the command line that cannot even be set up is a mistake of
+ * whoever wrote it. */
+static int run_spec(const struct attn_spec *spec, const struct request *request,
+                    struct attn_verdicts *v)
+{
+    char name[256];
+    attn_spec_print(spec, name, sizeof name);
+    attn_verdicts_begin(v, name);
+    if (request->text != NULL)
+        run_one(spec, &request->one, request->named, v);
+    else if (request->relation != NULL)
+        run_relations(spec, request->relation, v);
+    else if (request->soak > 0)
+        run_soak(spec, request->soak, request->seed, v);
+    else {
+        run_tier(spec, request->tier, v);
+        run_relations(spec, "all", v);
+    }
+    int impossible = request->text != NULL && v->list != NULL && v->list->n == 1 &&
+                     v->list->entry[0].result.verdict == ATTN_ERROR;
+    int failures = attn_verdicts_end(v);
+    return impossible ? ATTN_EXIT_USAGE : failures > 0 ? ATTN_EXIT_DISAGREE : ATTN_EXIT_GOOD;
+}
+
+/* ---- the command line ------------------------------------------------------------------------ */
+
+/* Understand one option; returns an exit status. */
+static int take_option(int o, struct request *request, struct attn_verdicts *v)
+{
+    int64_t seed;
+    switch (o) {
+    case 'c':
+        request->text = optarg;
+        return ATTN_EXIT_GOOD;
+    case 'r':
+        request->relation = optarg;
+        if (strcmp(optarg, "all") != 0 && attn_relation_find(optarg) == NULL)
+            return attn_cli_fail("check", ATTN_EXIT_USAGE,
+                                 "no relation is called '%s': there are R1 to R23, G1 to G9, D1 "
+                                 "to D3, P1, P2, I1, I2 and all",
+                                 optarg);
+        return ATTN_EXIT_GOOD;
+    case 't':
+        if (attn_tier_find(optarg) < 0)
+            return attn_cli_fail("check", ATTN_EXIT_USAGE,
+                                 "there is no tier '%s': quick or full would work", optarg);
+        request->tier = (enum attn_tier)attn_tier_find(optarg);
+        return ATTN_EXIT_GOOD;
+    case 'k':
+        if (!attn_cli_double(optarg, &request->soak) || !(request->soak > 0) ||
+            !isfinite(request->soak))
+            return attn_cli_fail("check", ATTN_EXIT_USAGE, "--soak %s: a number of seconds above 0",
+                                 optarg);
+        return ATTN_EXIT_GOOD;
+    case 'n':
+        if (!attn_cli_int(optarg, 0, INT64_MAX, &seed))
+            return attn_cli_fail("check", ATTN_EXIT_USAGE, "--seed %s: a whole number from 0 up",
+                                 optarg);
+        request->seed = (uint64_t)seed;
+        return ATTN_EXIT_GOOD;
+    case 'f':
+        if (attn_format_find(optarg) < 0)
+            return attn_cli_fail("check", ATTN_EXIT_USAGE,
+                                 "there is no format '%s': text, tap, junit or json would work",
+                                 optarg);
+        v->format = (enum attn_format)attn_format_find(optarg);
+        return ATTN_EXIT_GOOD;
+    case 's':
+        v->strict = 1;
+        return ATTN_EXIT_GOOD;
+    case 'v':
+        v->verbose = 1;
+        return ATTN_EXIT_GOOD;
+    default:
+        return attn_cli_fail("check", ATTN_EXIT_USAGE, "see attnlab check --help");
+    }
+}
+
+/* Options that exclude each other, and the case itself; returns an exit status. */
+static int understand(struct request *request, struct attn_verdicts *v)
+{
+    struct attn_error err = {0};
+    if ((request->text != NULL) + (request->relation != NULL) + (request->soak > 0) > 1)
+        return attn_cli_fail("check", ATTN_EXIT_USAGE,
+                             "--case, --relation and --soak: one of them at a time");
+    v->details = request->text != NULL || request->relation != NULL;
+    if (request->relation != NULL && strcmp(request->relation, "all") == 0)
+        v->details = 0;
+    if (request->text == NULL)
+        return ATTN_EXIT_GOOD;
+    request->named = attn_battery_find(request->text);
+    const char *text = request->named != NULL ? request->named->text : request->text;
+    if (attn_case_parse(text, &request->one, &err) != ATTN_OK)
+        return attn_cli_fail("check", ATTN_EXIT_USAGE, "%s", err.text);
+    return ATTN_EXIT_GOOD;
+}
+
+static int run_specs(char **names, int n, const struct request *request, struct attn_verdicts *v)
+{
+    struct attn_spec *spec = calloc((size_t)n + 1, sizeof *spec);
+    struct attn_error err = {0};
+    int worst = ATTN_EXIT_GOOD;
+    if (spec == NULL)
+        return attn_cli_fail("check", ATTN_EXIT_LACKS, "no memory");
+    for (int i = 0; i < n; i++)
+        if (attn_spec_parse(names != NULL ? names[i] : attn_impl_at(i)->name, &spec[i], &err) !=
+            ATTN_OK) {
+            free(spec);
+            return attn_cli_fail("check", ATTN_EXIT_USAGE, "%s", err.text);
+        }
+    for (int i = 0; i < n; i++) {
+        int status = run_spec(&spec[i], request, v);
+        worst = status > worst ? status : worst;
+    }
+    attn_verdicts_close(v);
+    free(spec);
+    return worst;
 }
 
 int attn_cmd_check(int argc, char **argv)
 {
-    static const struct option longs[] = {{"case", required_argument, NULL, 'c'},
-                                          {"strict", no_argument, NULL, 's'},
-                                          {"verbose", no_argument, NULL, 'v'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {0}};
-    const char *text = NULL;
-    int strict = 0, verbose = 0, worst = ATTN_EXIT_GOOD;
-    for (int o; (o = getopt_long(argc, argv, "", longs, NULL)) != -1;)
-        switch (o) {
-        case 'c':
-            text = optarg;
-            break;
-        case 's':
-            strict = 1;
-            break;
-        case 'v':
-            verbose = 1;
-            break;
-        case 'h':
+    if (attn_stranger_is_meant(argc, argv))
+        return attn_stranger_check(argc, argv);
+    static const struct option longs[] = {
+        {"case", required_argument, NULL, 'c'}, {"relation", required_argument, NULL, 'r'},
+        {"tier", required_argument, NULL, 't'}, {"soak", required_argument, NULL, 'k'},
+        {"seed", required_argument, NULL, 'n'}, {"format", required_argument, NULL, 'f'},
+        {"strict", no_argument, NULL, 's'},     {"verbose", no_argument, NULL, 'v'},
+        {"help", no_argument, NULL, 'h'},       {0}};
+    struct request request = {.seed = 1};
+    struct attn_verdicts v;
+    int status = ATTN_EXIT_GOOD;
+    attn_verdicts_open(&v, stdout);
+    for (int o; status == ATTN_EXIT_GOOD && (o = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
+        if (o == 'h')
             return attn_cli_help(help);
-        default:
-            return attn_cli_fail("check", ATTN_EXIT_USAGE, "see attnlab check --help");
-        }
-    struct attn_case c;
-    struct attn_error err = {0};
-    const struct attn_battery_case *named = text != NULL ? attn_battery_find(text) : NULL;
-    if (text != NULL && attn_case_parse(named != NULL ? named->text : text, &c, &err) != ATTN_OK)
-        return attn_cli_fail("check", ATTN_EXIT_USAGE, "%s", err.text);
-    int n = optind < argc ? argc - optind : attn_impl_count();
-    struct attn_spec *spec = calloc((size_t)n, sizeof *spec);
-    if (spec == NULL)
-        return attn_cli_fail("check", ATTN_EXIT_LACKS, "no memory");
-    for (int i = 0; i < n; i++) {
-        const char *name = optind < argc ? argv[optind + i] : attn_impl_at(i)->name;
-        if (attn_spec_parse(name, &spec[i], &err) != ATTN_OK) {
-            free(spec);
-            return attn_cli_fail("check", ATTN_EXIT_USAGE, "%s", err.text);
-        }
+        status = take_option(o, &request, &v);
     }
-    for (int i = 0; i < n; i++) {
-        int status = run_spec(&spec[i], text != NULL ? &c : NULL, named, strict, verbose);
-        worst = status > worst ? status : worst;
-        fflush(stdout);
-    }
-    free(spec);
+    if (status == ATTN_EXIT_GOOD)
+        status = understand(&request, &v);
+    if (status != ATTN_EXIT_GOOD)
+        return status;
+    int named = optind < argc;
+    status = run_specs(named ? argv + optind : NULL, named ? argc - optind : attn_impl_count(),
+                       &request, &v);
     int flushed = attn_cli_flush("check");
-    return flushed != ATTN_EXIT_GOOD ? flushed : worst;
+    return flushed != ATTN_EXIT_GOOD ? flushed : status;
 }

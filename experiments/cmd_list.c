@@ -9,15 +9,23 @@
 #include "ref/mask.h"
 #include "tests/harness/bugs.h"
 #include "tests/harness/cases.h"
+#include "tests/harness/relations.h"
 
 static const char help[] =
-    "attnlab list [implementations|cases|fills|bugs|masks] [--format text|md|json]\n\n"
+    "attnlab list [implementations|cases|relations|fills|bugs|masks] [--tier quick|full]\n"
+    "             [--format text|md|json]\n\n"
     "What there is: implementations with what they claim and their options (default), the cases\n"
-    "of the quick battery with their reasons, the named data fills, the catalogue of real bugs "
-    "with\n"
-    "what covers each, the calls of the mask language.\n";
+    "of the battery with their reasons (--tier quick, the default, or full), the relations that\n"
+    "check runs beside them, the named data fills, the catalogue of real bugs with what covers\n"
+    "each, the calls of the mask language.\n";
 
 enum format { TEXT, MD, JSON };
+
+struct request {
+    enum format format;
+    enum attn_tier tier;
+    json_t *all; /* what the json format prints */
+};
 
 static void join_caps(unsigned caps, const char *between, char *text, size_t size)
 {
@@ -52,8 +60,9 @@ static json_t *impl_json(const struct attn_impl *impl)
                      impl->summary, "claims", caps, "options", options);
 }
 
-static void list_implementations(enum format format, json_t *all)
+static void list_implementations(const struct request *want)
 {
+    enum format format = want->format;
     char caps[300];
     if (format == MD)
         puts("| name | family | what it is | claims | options |\n| --- | --- | --- | --- | --- |");
@@ -61,7 +70,7 @@ static void list_implementations(enum format format, json_t *all)
         const struct attn_impl *impl = attn_impl_at(i);
         join_caps(impl->caps, " ", caps, sizeof caps);
         if (format == JSON)
-            json_array_append_new(all, impl_json(impl));
+            json_array_append_new(want->all, impl_json(impl));
         else if (format == MD)
             printf("| `%s` | %s | %s | %s | ", impl->name, impl->family, impl->summary, caps);
         else
@@ -76,14 +85,15 @@ static void list_implementations(enum format format, json_t *all)
 }
 
 /* Rows of words; in Markdown the pipes of masks must be escaped. */
-static void print_row(enum format format, json_t *all, int n, const char *const head[],
+static void print_row(const struct request *want, int n, const char *const head[],
                       const char *const cell[])
 {
+    enum format format = want->format;
     if (format == JSON) {
         json_t *row = json_object();
         for (int i = 0; i < n; i++)
             json_object_set_new(row, head[i], json_string(cell[i]));
-        json_array_append_new(all, row);
+        json_array_append_new(want->all, row);
         return;
     }
     for (int i = 0; i < n; i++) {
@@ -110,73 +120,90 @@ static void print_head(enum format format, int n, const char *const head[])
     puts("|");
 }
 
-static void list_cases(enum format format, json_t *all)
+static void list_cases(const struct request *want)
 {
     static const char *const head[] = {"name", "case", "stands for", "why"};
-    print_head(format, 4, head);
-    for (int i = 0; i < attn_battery_count(); i++) {
-        const struct attn_battery_case *c = attn_battery_at(i);
+    print_head(want->format, 4, head);
+    for (int i = 0; i < attn_tier_count(want->tier); i++) {
+        const struct attn_battery_case *c = attn_tier_at(want->tier, i);
         const char *const cell[] = {c->name, c->text, c->ids, c->why};
-        print_row(format, all, 4, head, cell);
+        print_row(want, 4, head, cell);
     }
 }
 
-static void list_fills(enum format format, json_t *all)
+static void list_relations(const struct request *want)
+{
+    static const char *const head[] = {"relation", "can show", "says"};
+    print_head(want->format, 3, head);
+    for (int i = 0; i < attn_relation_count(); i++) {
+        const struct attn_relation *r = attn_relation_at(i);
+        const char *const cell[] = {r->id, r->ids, r->says};
+        print_row(want, 3, head, cell);
+    }
+}
+
+static void list_fills(const struct request *want)
 {
     static const char *const head[] = {"fill", "aims at"};
-    print_head(format, 2, head);
+    print_head(want->format, 2, head);
     for (int f = 0; f < ATTN_FILLS; f++) {
         const char *const cell[] = {attn_fill_name((enum attn_fill)f),
                                     attn_fill_aim((enum attn_fill)f)};
-        print_row(format, all, 2, head, cell);
+        print_row(want, 2, head, cell);
     }
 }
 
 /* What stands for a bug: battery cases, or what bugs.def says. */
-static void list_bugs(enum format format, json_t *all)
+static void list_bugs(const struct request *want)
 {
     static const char *const head[] = {"bug", "evidence", "reference", "what went wrong",
                                        "covered by"};
-    print_head(format, 5, head);
+    print_head(want->format, 5, head);
     for (int i = 0; i < attn_bug_count(); i++) {
         const struct attn_bug *bug = attn_bug_at(i);
         char cases[4096];
         int n = attn_bug_cases(bug, cases, sizeof cases);
         const char *const cell[] = {bug->id, bug->evidence, bug->reference, bug->what,
                                     n > 0 ? cases : bug->elsewhere};
-        print_row(format, all, 5, head, cell);
+        print_row(want, 5, head, cell);
     }
 }
 
-static void list_masks(enum format format, json_t *all)
+static void list_masks(const struct request *want)
 {
+    enum format format = want->format;
     for (int line = 0; attn_mask_help(line) != NULL; line++)
         if (format == JSON)
-            json_array_append_new(all, json_string(attn_mask_help(line)));
+            json_array_append_new(want->all, json_string(attn_mask_help(line)));
         else
             printf(format == MD ? "    %s\n" : "%s\n", attn_mask_help(line));
 }
 
 int attn_cmd_list(int argc, char **argv)
 {
-    static const struct option longs[] = {
-        {"format", required_argument, NULL, 'f'}, {"help", no_argument, NULL, 'h'}, {0}};
+    static const struct option longs[] = {{"format", required_argument, NULL, 'f'},
+                                          {"tier", required_argument, NULL, 't'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {0}};
     static const struct {
         const char *name;
-        void (*print)(enum format format, json_t *all);
+        void (*print)(const struct request *want);
     } subject[] = {{"implementations", list_implementations},
                    {"cases", list_cases},
+                   {"relations", list_relations},
                    {"fills", list_fills},
                    {"bugs", list_bugs},
                    {"masks", list_masks}};
-    enum format format = TEXT;
+    struct request want = {TEXT, ATTN_TIER_QUICK, NULL};
     for (int o; (o = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
         if (o == 'h')
             return attn_cli_help(help);
         if (o == 'f' && strcmp(optarg, "md") == 0)
-            format = MD;
+            want.format = MD;
         else if (o == 'f' && strcmp(optarg, "json") == 0)
-            format = JSON;
+            want.format = JSON;
+        else if (o == 't' && attn_tier_find(optarg) >= 0)
+            want.tier = (enum attn_tier)attn_tier_find(optarg);
         else if (o != 'f' || strcmp(optarg, "text") != 0)
             return attn_cli_fail("list", ATTN_EXIT_USAGE, "see attnlab list --help");
     }
@@ -184,17 +211,17 @@ int attn_cmd_list(int argc, char **argv)
     for (size_t s = 0; s < sizeof subject / sizeof *subject; s++) {
         if (strcmp(name, subject[s].name) != 0)
             continue;
-        json_t *all = json_array();
-        subject[s].print(format, all);
-        if (format == JSON) {
-            json_dumpf(all, stdout, JSON_INDENT(1));
+        want.all = json_array();
+        subject[s].print(&want);
+        if (want.format == JSON) {
+            json_dumpf(want.all, stdout, JSON_INDENT(1));
             fputc('\n', stdout);
         }
-        json_decref(all);
+        json_decref(want.all);
         return attn_cli_flush("list");
     }
     return attn_cli_fail("list", ATTN_EXIT_USAGE,
-                         "nothing is called '%s'; there are: implementations, cases, fills, "
-                         "bugs, masks",
+                         "nothing is called '%s'; there are: implementations, cases, "
+                         "relations, fills, bugs, masks",
                          name);
 }

@@ -179,6 +179,7 @@ enum attn_status attn_cost_add(struct attn_cost *cost, const char *name, int64_t
 /* ---- an implementation -------------------------------------------------------------------- */
 
 struct attn_impl;
+struct attn_precision; /* tests/harness/bound.h */
 
 /* One option of a spec such as "tiled-textbook:br=16,bc=64".  A table of them ends with a NULL
  * name. */
@@ -252,6 +253,11 @@ struct attn_impl {
                                 const struct attn_forward *t);
     enum attn_status (*backward)(struct attn_ctx *ctx, const struct attn_problem *problem,
                                  const struct attn_backward *t);
+
+    /* Arithmetic other than its storage type's: changes what the bound is told (tests/harness/
+     * bound.h).  NULL: nothing to change. */
+    void (*precision)(const struct attn_problem *problem, const struct attn_options *options,
+                      struct attn_precision *precision);
 };
 
 /* ---- calling one -------------------------------------------------------------------------- */
@@ -262,7 +268,18 @@ enum attn_status attn_problem_check(const struct attn_problem *problem, struct a
 /* The capability bits that a problem asks for, tensors aside. */
 unsigned attn_problem_needs(const struct attn_problem *problem);
 
-/* Check problem, tensors, capabilities and accepts(), then run.  The outputs are complete on
+/* May this be asked of the implementation?  Problem, tensors, capabilities and accepts(): EINVAL
+ * when it contradicts the contract, ENOTSUP when it is not claimed. */
+enum attn_status attn_check_forward(const struct attn_impl *impl,
+                                    const struct attn_options *options,
+                                    const struct attn_problem *problem,
+                                    const struct attn_forward *t, struct attn_error *err);
+enum attn_status attn_check_backward(const struct attn_impl *impl,
+                                     const struct attn_options *options,
+                                     const struct attn_problem *problem,
+                                     const struct attn_backward *t, struct attn_error *err);
+
+/* The same checks, then run.  The outputs are complete on
  * ATTN_OK and unspecified otherwise. */
 enum attn_status attn_run_forward(const struct attn_impl *impl, struct attn_ctx *ctx,
                                   const struct attn_problem *problem, const struct attn_forward *t);

@@ -2,6 +2,7 @@
 #include "ref/problem.h"
 #include "ref/textbook.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -47,8 +48,22 @@ static enum attn_status check_extents(const struct attn_problem *p, struct attn_
     return ATTN_OK;
 }
 
+/* 0, or a normal number of the arithmetic type: anything else changes its value there. */
+static int fits_arithmetic(double x, enum attn_dtype dtype)
+{
+    double least = dtype == ATTN_F64 ? DBL_MIN : (double)FLT_MIN;
+    double most = dtype == ATTN_F64 ? DBL_MAX : (double)FLT_MAX;
+    return x == 0 || (fabs(x) >= least && fabs(x) <= most);
+}
+
 static enum attn_status check_numbers(const struct attn_problem *p, struct attn_error *err)
 {
+    if ((unsigned)p->dtype < ATTN_DTYPES && isfinite(p->scale) &&
+        !(fits_arithmetic(p->scale, p->dtype) && fits_arithmetic(p->softcap, p->dtype)))
+        return attn_fail(err, ATTN_EINVAL,
+                         "scale = %g, softcap = %g: arithmetic for %s cannot hold this; 0 or a "
+                         "normal number of its type would work",
+                         p->scale, p->softcap, attn_dtype_name(p->dtype));
     if (!isfinite(p->scale))
         return attn_fail(err, ATTN_EINVAL, "scale = %g: must be finite; 1/sqrt(d) is usual",
                          p->scale);
@@ -189,10 +204,10 @@ void attn_dbias_clear(const struct attn_problem *p, const struct attn_view *dbia
     if (dbias->data == NULL)
         return;
     const int64_t *stride = dbias->stride;
-    for (int64_t b = 0; b < (stride[0] != 0 ? p->batch : 1); b++)
-        for (int64_t h = 0; h < (stride[1] != 0 ? p->heads : 1); h++)
-            for (int64_t i = 0; i < (stride[2] != 0 ? p->n_query : 1); i++)
-                for (int64_t j = 0; j < (stride[3] != 0 ? p->n_key : 1); j++) {
+    for (int64_t b = 0; b < (stride[0] != 0 ? p->batch : p->batch > 0); b++)
+        for (int64_t h = 0; h < (stride[1] != 0 ? p->heads : p->heads > 0); h++)
+            for (int64_t i = 0; i < (stride[2] != 0 ? p->n_query : p->n_query > 0); i++)
+                for (int64_t j = 0; j < (stride[3] != 0 ? p->n_key : p->n_key > 0); j++) {
                     int64_t at = attn_offset(stride, b, h, i) + j * stride[3];
                     if (dbias->dtype == ATTN_F64)
                         ((double *)dbias->data)[at] = 0;

@@ -177,7 +177,10 @@ static enum attn_status check_dbias(const struct attn_problem *p, const struct a
     if (p->bias.kind != ATTN_BIAS_TENSOR)
         return attn_fail(err, ATTN_EINVAL,
                          "dbias was asked for, but the problem has no bias tensor");
+    int empty = 0; /* strides of nothing mean nothing */
     for (int a = 0; a < 4; a++)
+        empty |= extent[a] == 0;
+    for (int a = 0; a < 4 && !empty; a++)
         if (extent[a] > 1 && (dbias->stride[a] == 0) != (p->bias.tensor.stride[a] == 0))
             return attn_fail(err, ATTN_EINVAL,
                              "dbias must have stride 0 on axis %d exactly when the bias has", a);
@@ -232,36 +235,49 @@ static enum attn_status check_bias_values(const struct attn_problem *p, struct a
     return ATTN_OK;
 }
 
-enum attn_status attn_run_forward(const struct attn_impl *impl, struct attn_ctx *ctx,
-                                  const struct attn_problem *p, const struct attn_forward *t)
+enum attn_status attn_check_forward(const struct attn_impl *impl,
+                                    const struct attn_options *options,
+                                    const struct attn_problem *p, const struct attn_forward *t,
+                                    struct attn_error *err)
 {
-    enum attn_status status =
-        check_request(impl, ctx->options, p, attn_problem_needs(p), ctx->error);
+    enum attn_status status = check_request(impl, options, p, attn_problem_needs(p), err);
     if (status == ATTN_OK)
-        status = check_forward(impl, p, t, ctx->error);
+        status = check_forward(impl, p, t, err);
     if (status == ATTN_OK)
-        status = check_bias_values(p, ctx->error);
-    if (status == ATTN_OK)
-        status = impl->forward(ctx, p, t);
+        status = check_bias_values(p, err);
     return status;
 }
 
-enum attn_status attn_run_backward(const struct attn_impl *impl, struct attn_ctx *ctx,
-                                   const struct attn_problem *p, const struct attn_backward *t)
+enum attn_status attn_check_backward(const struct attn_impl *impl,
+                                     const struct attn_options *options,
+                                     const struct attn_problem *p, const struct attn_backward *t,
+                                     struct attn_error *err)
 {
     unsigned needs = attn_problem_needs(p) | ATTN_CAP_BACKWARD;
     if (t->dbias.data != NULL)
         needs |= ATTN_CAP_DBIAS;
     if (t->d_lse.data != NULL)
         needs |= ATTN_CAP_DLSE;
-    enum attn_status status = check_request(impl, ctx->options, p, needs, ctx->error);
+    enum attn_status status = check_request(impl, options, p, needs, err);
     if (status == ATTN_OK)
-        status = check_backward(impl, p, t, ctx->error);
+        status = check_backward(impl, p, t, err);
     if (status == ATTN_OK)
-        status = check_bias_values(p, ctx->error);
-    if (status == ATTN_OK)
-        status = impl->backward(ctx, p, t);
+        status = check_bias_values(p, err);
     return status;
+}
+
+enum attn_status attn_run_forward(const struct attn_impl *impl, struct attn_ctx *ctx,
+                                  const struct attn_problem *p, const struct attn_forward *t)
+{
+    enum attn_status status = attn_check_forward(impl, ctx->options, p, t, ctx->error);
+    return status == ATTN_OK ? impl->forward(ctx, p, t) : status;
+}
+
+enum attn_status attn_run_backward(const struct attn_impl *impl, struct attn_ctx *ctx,
+                                   const struct attn_problem *p, const struct attn_backward *t)
+{
+    enum attn_status status = attn_check_backward(impl, ctx->options, p, t, ctx->error);
+    return status == ATTN_OK ? impl->backward(ctx, p, t) : status;
 }
 
 enum attn_status attn_price(const struct attn_impl *impl, const struct attn_options *options,

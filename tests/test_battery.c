@@ -1,12 +1,15 @@
 /* The battery on every implementation, and honest variants of them: nobody is flagged.
  *
  * A test here is one spec.  The options walk tile shapes, mask stores, rank counts and local
- * implementations, because an honest implementation stays honest whatever its tiles are. */
+ * implementations, because an honest implementation stays honest whatever its tiles are; and
+ * tests/variants/honest.h walks orders of summation, bases, splits and 16-bit P. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
+#include "tests/variants/honest.h"
 
 static const char *const variants[] = {
     "dense",
@@ -30,33 +33,96 @@ static const char *const variants[] = {
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
-static void parse_spec(const char *text, struct attn_spec *spec)
+/* Styles of the honest variant, as its options. */
+static const struct {
+    int64_t order, exp, splits, p, delta;
+} styles[] = {
+    {HONEST_FORWARD, HONEST_E, 1, HONEST_EXACT, HONEST_DOT},
+    {HONEST_REVERSE, HONEST_E, 1, HONEST_EXACT, HONEST_SUM},
+    {HONEST_PAIRWISE, HONEST_E, 1, HONEST_EXACT, HONEST_DOT},
+    {HONEST_FORWARD, HONEST_TWO, 1, HONEST_EXACT, HONEST_SUM},
+    {HONEST_PAIRWISE, HONEST_TWO, 4, HONEST_EXACT, HONEST_DOT},
+    {HONEST_FORWARD, HONEST_E, 2, HONEST_EXACT, HONEST_DOT},
+    {HONEST_REVERSE, HONEST_E, 7, HONEST_EXACT, HONEST_DOT},
+    {HONEST_FORWARD, HONEST_E, 1, HONEST_BF16, HONEST_DOT},
+    {HONEST_REVERSE, HONEST_TWO, 1, HONEST_BF16, HONEST_SUM},
+    {HONEST_PAIRWISE, HONEST_E, 3, HONEST_BF16, HONEST_DOT},
+    {HONEST_FORWARD, HONEST_E, 1, HONEST_F16, HONEST_DOT},
+    {HONEST_PAIRWISE, HONEST_TWO, 5, HONEST_F16, HONEST_SUM},
+};
+enum { STYLES = sizeof styles / sizeof *styles };
+
+/* Specs: the registered variants first, then the styles. */
+static void spec_at(int index, struct attn_spec *spec)
 {
     struct attn_error err = {0};
-    ck_assert_msg(attn_spec_parse(text, spec, &err) == ATTN_OK, "%s", err.text);
+    if (index < VARIANTS) {
+        ck_assert_msg(attn_spec_parse(variants[index], spec, &err) == ATTN_OK, "%s", err.text);
+        return;
+    }
+    *spec = (struct attn_spec){.impl = &variant_honest};
+    attn_options_preset(&variant_honest, &spec->options);
+    spec->options.value[HONEST_ORDER] = styles[index - VARIANTS].order;
+    spec->options.value[HONEST_EXP] = styles[index - VARIANTS].exp;
+    spec->options.value[HONEST_SPLITS] = styles[index - VARIANTS].splits;
+    spec->options.value[HONEST_P] = styles[index - VARIANTS].p;
+    spec->options.value[HONEST_DELTA] = styles[index - VARIANTS].delta;
 }
+
+/* ---- the count ------------------------------------------------------------------------------ */
+
+/* By storage type and by the type of P; shared with the children in which tests run. */
+static const char *const p_name[] = {"exact P", "P in bf16", "P in f16"};
+struct honest_count {
+    struct {
+        long runs, refused;
+        double worst;
+        char spec[128], text[ATTN_CASE_TEXT];
+    } by[ATTN_DTYPES][3];
+};
+static struct honest_count *count;
+
+static void run_honestly(const struct attn_spec *spec, const char *text, const char *why)
+{
+    struct attn_case c;
+    struct attn_error err = {0};
+    struct attn_result r;
+    char said[4096];
+    ck_assert_msg(attn_case_parse(text, &c, &err) == ATTN_OK, "%s: %s", text, err.text);
+    attn_run_case(spec, &c, &r);
+    attn_result_print(spec, &c, &r, said, sizeof said);
+    ck_assert_msg(r.verdict == ATTN_PASS || r.verdict == ATTN_REFUSED, "%s: %s", why, said);
+    int64_t p = spec->impl == &variant_honest ? spec->options.value[HONEST_P] : HONEST_EXACT;
+    count->by[c.dtype][p].runs += r.verdict == ATTN_PASS;
+    count->by[c.dtype][p].refused += r.verdict == ATTN_REFUSED;
+    if (r.verdict == ATTN_PASS && r.worst > count->by[c.dtype][p].worst) {
+        count->by[c.dtype][p].worst = r.worst;
+        attn_spec_print(spec, count->by[c.dtype][p].spec, sizeof count->by[0][0].spec);
+        snprintf(count->by[c.dtype][p].text, ATTN_CASE_TEXT, "%s", text);
+    }
+}
+
+static long passes(void)
+{
+    long runs = 0;
+    for (int dtype = 0; dtype < ATTN_DTYPES; dtype++)
+        for (int p = 0; p < 3; p++)
+            runs += count->by[dtype][p].runs;
+    return runs;
+}
+
+/* ---- the battery ---------------------------------------------------------------------------- */
 
 START_TEST(variant_passes)
 {
     struct attn_spec spec;
-    int count[ATTN_ERROR + 1] = {0};
-    parse_spec(variants[_i], &spec);
-    for (int i = 0; i < attn_battery_count(); i++) {
-        struct attn_case c;
-        struct attn_error err = {0};
-        struct attn_result r;
-        char text[4096];
-        ck_assert_msg(attn_case_parse(attn_battery_at(i)->text, &c, &err) == ATTN_OK, "%s",
-                      err.text);
-        attn_run_case(&spec, &c, &r);
-        count[r.verdict]++;
-        attn_result_print(&spec, &c, &r, text, sizeof text);
-        ck_assert_msg(r.verdict == ATTN_PASS || r.verdict == ATTN_REFUSED, "%s: %s\n%s",
-                      attn_battery_at(i)->name, attn_battery_at(i)->why, text);
-    }
+    long before = passes();
+    spec_at(_i, &spec);
+    for (int i = 0; i < attn_battery_count(); i++)
+        run_honestly(&spec, attn_battery_at(i)->text, attn_battery_at(i)->why);
     /* Refusals are for what cannot be divided or is not claimed, not a way out. */
-    ck_assert_msg(count[ATTN_PASS] >= 20, "%s passed only %d cases", variants[_i],
-                  count[ATTN_PASS]);
+    ck_assert_msg(passes() - before >= 20, "variant %d passed only %ld cases", _i,
+                  passes() - before);
 }
 END_TEST
 
@@ -72,34 +138,70 @@ START_TEST(all_are_here)
 }
 END_TEST
 
-/* One hundred honest runs on the fills that are hardest on arithmetic, with seeds of their own: the
- * bound must not flag one. */
+/* A style that changes no bit of any output would be counted for nothing. */
+START_TEST(styles_differ)
+{
+    uint64_t digest[STYLES];
+    for (int n = 0; n < STYLES; n++) {
+        struct attn_spec spec;
+        struct attn_case c;
+        struct attn_error err = {0};
+        struct attn_result r;
+        spec_at(VARIANTS + n, &spec);
+        ck_assert(attn_case_parse("h4g2q33k130d8:causal(br):f32:normal:s1:pass=bwd", &c, &err) ==
+                  ATTN_OK);
+        attn_run_case(&spec, &c, &r);
+        ck_assert_int_eq(r.verdict, ATTN_PASS);
+        digest[n] = r.digest;
+        for (int m = 0; m < n; m++)
+            ck_assert_msg(digest[m] != digest[n], "styles %d and %d give the same bits", m, n);
+    }
+}
+END_TEST
+
+/* Random seeds on the fills that are hardest on arithmetic: the bound must not flag one. */
 START_TEST(honest_seeds)
 {
     static const char *const fill[] = {"normal",  "offset-120",  "offset-3e5", "stairs-up",
                                        "cliffs",  "stairs-down", "ties",       "hetero",
                                        "lowrank", "spike"};
-    static const char *const spec_text[] = {"dense", "csr-textbook", "tiled-textbook:br=8,bc=8",
-                                            "ring:ranks=4", "ulysses:ranks=2"};
     struct attn_spec spec;
-    parse_spec(spec_text[_i % 5], &spec);
+    spec_at(_i, &spec);
     for (int f = 0; f < 10; f++)
         for (int seed = 0; seed < 4; seed++) {
-            struct attn_case c;
-            struct attn_error err = {0};
-            struct attn_result r;
-            char line[256], text[4096];
+            char line[256];
             snprintf(line, sizeof line, "b2h4g2q%dk%dd%d:%s:%s:%s:s%d%s:pass=bwd", 24 + 4 * seed,
                      40 - 4 * seed, 12 + f, seed & 1 ? "causal(br)" : "random(0.5,7)",
                      seed & 2 ? "f64" : "f32", fill[f], 1000 + 10 * _i + seed,
                      f % 3 == 0 ? ":softcap=20" : "");
-            ck_assert_msg(attn_case_parse(line, &c, &err) == ATTN_OK, "%s", err.text);
-            attn_run_case(&spec, &c, &r);
-            attn_result_print(&spec, &c, &r, text, sizeof text);
-            ck_assert_msg(r.verdict == ATTN_PASS, "%s", text);
+            run_honestly(&spec, line, "a seed of its own");
         }
 }
 END_TEST
+
+/* Runs after all of the above, and says what they came to. */
+START_TEST(honest_runs_are_many)
+{
+    for (int dtype = 0; dtype < ATTN_DTYPES; dtype++)
+        for (int p = 0; p < 3; p++)
+            if (count->by[dtype][p].runs + count->by[dtype][p].refused > 0)
+                printf("honest runs, %s, %s: %ld, no false alarm (%ld refused); largest "
+                       "error/bound %.3g: %s, %s\n",
+                       attn_dtype_name((enum attn_dtype)dtype), p_name[p], count->by[dtype][p].runs,
+                       count->by[dtype][p].refused, count->by[dtype][p].worst,
+                       count->by[dtype][p].spec, count->by[dtype][p].text);
+    fflush(stdout);
+    ck_assert_int_ge(passes(), 500);
+    for (int p = HONEST_EXACT; p <= HONEST_F16; p++)
+        ck_assert_int_ge(count->by[ATTN_F32][p].runs, 100);
+}
+END_TEST
+
+static void parse_spec(const char *text, struct attn_spec *spec)
+{
+    struct attn_error err = {0};
+    ck_assert_msg(attn_spec_parse(text, spec, &err) == ATTN_OK, "%s", err.text);
+}
 
 /* What a failing case prints runs back to the same verdict. */
 START_TEST(failure_reproduces)
@@ -138,10 +240,17 @@ Suite *suite_battery(void)
     Suite *suite = suite_create("battery");
     TCase *cases = tcase_create("battery");
     tcase_set_timeout(cases, 240);
-    tcase_add_loop_test(cases, variant_passes, 0, VARIANTS);
+    if (count == NULL)
+        count =
+            mmap(NULL, sizeof *count, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     tcase_add_test(cases, all_are_here);
-    tcase_add_loop_test(cases, honest_seeds, 0, 10);
+    tcase_add_test(cases, styles_differ);
     tcase_add_test(cases, failure_reproduces);
+    if (count != MAP_FAILED) {
+        tcase_add_loop_test(cases, variant_passes, 0, VARIANTS + STYLES);
+        tcase_add_loop_test(cases, honest_seeds, 0, VARIANTS + STYLES);
+    }
+    tcase_add_test(cases, honest_runs_are_many);
     suite_add_tcase(suite, cases);
     return suite;
 }

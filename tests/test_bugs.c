@@ -21,13 +21,13 @@ END_TEST
 
 START_TEST(each_id_is_known)
 {
-    for (int i = 0; i < attn_battery_count(); i++) {
+    for (int i = 0; i < attn_tier_count(ATTN_TIER_FULL); i++) {
         char ids[256], *rest = ids;
-        snprintf(ids, sizeof ids, "%s", attn_battery_at(i)->ids);
+        snprintf(ids, sizeof ids, "%s", attn_tier_at(ATTN_TIER_FULL, i)->ids);
         for (char *id = strtok_r(rest, ", ", &rest); id != NULL; id = strtok_r(NULL, ", ", &rest))
             ck_assert_msg(attn_bug_find(id) != NULL,
                           "case %s names '%s', which bugs.def does not know",
-                          attn_battery_at(i)->name, id);
+                          attn_tier_at(ATTN_TIER_FULL, i)->name, id);
     }
 }
 END_TEST

@@ -200,7 +200,7 @@ static const struct {
     {"q3d4:none:f32:normal:s1:", "'' is not a field", "key=value"},
     {"q3d4:none:f32:normal:s1:bwd", "'bwd' is not a field", "pass=bwd"},
     {"q3d4:none:f32:normal:s1:dropout=1", "field 'dropout'",
-     "pass, scale, softcap, bias, layout, offset, poison, dlse, dbias"},
+     "pass, scale, softcap, bias, layout, offset, only, poison, dlse, dbias"},
     {"q3d4:none:f32:normal:s1:pass=bwd:pass=bwd", "'pass' is given twice", "pass"},
     {"q3d4:none:f32:normal:s1:pass=back", "pass 'back'", "fwd, bwd"},
     {"q3d4:none:f32:normal:s1:scale=", "scale ''", "finite decimal"},

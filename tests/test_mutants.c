@@ -1,31 +1,104 @@
-/* Every planted bug is killed, by the numbers of a case. */
+/* Every planted bug is killed by the numbers of a case that names it; equivalent ones survive. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "tests/harness/bugs.h"
 #include "tests/mutants/kill.h"
 #include "tests/suites.h"
 
-enum { LEAST = 16 };
+enum { LEAST = 110 };
 
 static struct mutant *list;
 static int n_mutants;
 
-START_TEST(mutant_dies)
+static void expect_death(const struct mutant *m, const struct kill *kill)
+{
+    ck_assert_msg(kill->killer != NULL, "%s in %s (%s) survives %d cases: %s%s%s", m->id, m->where,
+                  m->spec, kill->cases, m->why,
+                  kill->other != NULL ? "; it fails, but only by " : "", kill->other_how);
+    ck_assert_msg(kill->own,
+                  "%s in %s (%s) is killed by %s, which does not name %s; the %d cases that do let "
+                  "it live",
+                  m->id, m->where, m->spec, kill->killer->name, m->bug, kill->own_cases);
+}
+
+static void expect_survival(const struct mutant *m, const struct kill *kill)
+{
+    ck_assert_msg(kill->killer == NULL && kill->other == NULL,
+                  "%s in %s (%s) is called equivalent, but %s tells it: %s", m->id, m->where,
+                  m->spec, kill->killer != NULL ? kill->killer->name : kill->other->name, m->proof);
+    ck_assert_int_eq(kill->cases, attn_battery_count());
+}
+
+START_TEST(mutant_fares_as_it_must)
 {
     struct kill kill;
     char folder[512];
     snprintf(folder, sizeof folder, "%s/mutants", test_build());
     mutant_kill(&list[_i], folder, &kill);
     ck_assert_msg(kill.error[0] == '\0', "%s: %s", list[_i].id, kill.error);
-    ck_assert_msg(kill.killer != NULL, "%s in %s (%s) survives %d cases: %s%s", list[_i].id,
-                  list[_i].where, list[_i].spec, kill.cases, list[_i].why,
-                  kill.other != NULL ? "; it fails, but not by its numbers" : "");
+    if (list[_i].proof[0] == '\0')
+        expect_death(&list[_i], &kill);
+    else
+        expect_survival(&list[_i], &kill);
 }
 END_TEST
 
-START_TEST(there_are_enough)
+/* Mutants that numbers must kill. */
+static int count(const char *spec, const char *where)
 {
-    ck_assert_int_ge(n_mutants, LEAST);
+    int n = 0;
+    for (int m = 0; m < n_mutants; m++)
+        n += list[m].proof[0] == '\0' && list[m].kind[0] == '\0' &&
+             strncmp(list[m].spec, spec, strlen(spec)) == 0 && strstr(list[m].where, where) != NULL;
+    return n;
+}
+
+START_TEST(there_are_enough_and_everywhere)
+{
+    static const struct {
+        const char *spec, *where;
+        int least;
+    } part[] = {{"", "", LEAST},
+                {"dense", "dense", 10},
+                {"csr-textbook", "csr", 10},
+                {"tiled-textbook", "tiled", 20},
+                {"ring", "ring", 10},
+                {"ulysses", "ulysses", 5},
+                {"", "merge.h", 5},
+                {"", "ref/mask", 20}};
+    for (size_t n = 0; n < sizeof part / sizeof *part; n++)
+        ck_assert_msg(count(part[n].spec, part[n].where) >= part[n].least,
+                      "%d mutants in %s '%s'; at least %d were meant",
+                      count(part[n].spec, part[n].where), part[n].spec, part[n].where,
+                      part[n].least);
+}
+END_TEST
+
+START_TEST(each_names_a_catalogued_bug)
+{
+    const struct mutant *m = &list[_i];
+    int same = 0;
+    ck_assert_msg(attn_bug_find(m->bug) != NULL, "%s: bugs.def does not know %s", m->id, m->bug);
+    ck_assert_msg(m->why[0] != '\0', "%s gives no source and reason", m->id);
+    for (int other = 0; other < n_mutants; other++) {
+        ck_assert_msg(other == _i || strcmp(list[other].id, m->id) != 0, "%s stands twice", m->id);
+        same += strcmp(list[other].bug, m->bug) == 0;
+    }
+    ck_assert_msg(same <= 2, "%d mutants of %s: at most two", same, m->bug);
+    ck_assert_msg(same == 1 || strcmp(m->id, m->bug) != 0, "%s needs a letter: it is one of two",
+                  m->id);
+}
+END_TEST
+
+/* What cannot be loaded is an error, not a survivor. */
+START_TEST(a_missing_library_is_an_error)
+{
+    struct kill kill;
+    mutant_kill(&list[0], "build/no-such-folder", &kill);
+    ck_assert_int_gt((int)strlen(kill.error), 0);
+    ck_assert_ptr_null(kill.killer);
 }
 END_TEST
 
@@ -35,10 +108,13 @@ Suite *suite_mutants(void)
     TCase *cases = tcase_create("mutants");
     free(list);
     n_mutants = mutants_read(&list);
-    tcase_set_timeout(cases, 240);
-    tcase_add_test(cases, there_are_enough);
-    if (n_mutants > 0)
-        tcase_add_loop_test(cases, mutant_dies, 0, n_mutants);
+    tcase_set_timeout(cases, 600);
+    tcase_add_test(cases, there_are_enough_and_everywhere);
+    if (n_mutants > 0) {
+        tcase_add_test(cases, a_missing_library_is_an_error);
+        tcase_add_loop_test(cases, each_names_a_catalogued_bug, 0, n_mutants);
+        tcase_add_loop_test(cases, mutant_fares_as_it_must, 0, n_mutants);
+    }
     suite_add_tcase(suite, cases);
     return suite;
 }

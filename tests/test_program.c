@@ -38,7 +38,7 @@ static const struct {
     {"list cases --format=json", 0, "\"stands for\""},
     {"list fills", 0, "offset-120"},
     {"list masks", 0, "causal"},
-    {"list nothing", 2, "implementations, cases, fills, bugs, masks"},
+    {"list nothing", 2, "implementations, cases, relations, fills, bugs, masks"},
     {"check --help", 0, "--strict"},
     {"check nosuch", 2, "no implementation is called 'nosuch'; there are: dense"},
     {"check dense:mask=int16", 2, "bool4d bool2d int32 float4d"},

@@ -60,6 +60,8 @@ void attn_agree(const struct attn_cview *got, const struct attn_truth_tensor *tr
                     double ratio = judge(value, want, bound, &not_finite);
                     see(x, ratio, ratio <= 1, at, value, want, bound);
                     x->n_not_finite += not_finite;
+                    x->n_unbounded += isfinite(want) && bound == (double)INFINITY;
+                    x->n_no_bound += !(bound >= 0);
                     x->n_powerless += bound > 0 && fabs(want) <= bound;
                     double size = u * truth->gauge[n], error = fabs(value - want);
                     if (size > 0 && error / size > x->gauge)

@@ -11,6 +11,8 @@ struct attn_agreement {
     int64_t n;            /* elements compared                                             */
     int64_t n_bad;        /* not within the bound                                          */
     int64_t n_not_finite; /* NaN or Inf where the truth is finite, or the other way round  */
+    int64_t n_unbounded;  /* elements whose bound is infinite: nothing can be said about them    */
+    int64_t n_no_bound;   /* elements whose bound is no number: an error of the suite            */
     int64_t n_powerless;  /* elements with 0 < bound and |want| <= bound: zeros would pass  */
     double ratio;         /* largest error / bound; +inf where a bound of 0 was missed     */
     double gauge;         /* largest error / (u * gauge): printed, never judged by         */

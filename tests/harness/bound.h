@@ -17,6 +17,7 @@ struct attn_precision {
     double u_bias;    /* of dbias as stored and summed                                  */
     double u_lse;     /* of lse as stored                                               */
     double u_p;       /* of probabilities and dS if they are rounded on the way; else 0 */
+    double tiny_p;    /* half the spacing of subnormals of that type; 0: as u_p implies */
     double tiny;      /* half the spacing of subnormals: the absolute error of underflow */
     double exp_ulps;  /* error of exp, in u                                             */
     int64_t rescales; /* of a row's partial sums, at most                               */

@@ -31,8 +31,7 @@ const struct attn_bug *attn_bug_find(const char *id)
     return NULL;
 }
 
-/* Whether a comma-separated list names an id. */
-static int names(const char *ids, const char *id)
+int attn_bug_is_named(const char *ids, const char *id)
 {
     size_t n = strlen(id);
     for (const char *at = ids; (at = strstr(at, id)) != NULL; at += n)
@@ -41,16 +40,35 @@ static int names(const char *ids, const char *id)
     return 0;
 }
 
+/* Append to a comma-separated list. */
+static void add(char *text, size_t size, const char *name)
+{
+    size_t used = strlen(text);
+    snprintf(text + used, size - used, "%s%s", used > 0 ? ", " : "", name);
+}
+
 int attn_bug_cases(const struct attn_bug *bug, char *text, size_t size)
 {
-    int n = 0;
+    enum { SHOWN = 4 }; /* of the full tier's cases, where the quick tier has none */
+    int quick = 0, full = 0, shown = 0;
     text[0] = '\0';
-    for (int i = 0; i < attn_battery_count(); i++) {
-        const struct attn_battery_case *c = attn_battery_at(i);
-        if (!names(c->ids, bug->id))
+    for (int i = 0; i < attn_tier_count(ATTN_TIER_FULL); i++) {
+        const struct attn_battery_case *c = attn_tier_at(ATTN_TIER_FULL, i);
+        if (!attn_bug_is_named(c->ids, bug->id))
             continue;
-        size_t used = strlen(text);
-        snprintf(text + used, size - used, "%s%s", n++ > 0 ? ", " : "", c->name);
+        int is_quick = i < attn_tier_count(ATTN_TIER_QUICK);
+        quick += is_quick;
+        full += !is_quick;
+        if (!is_quick && (quick > 0 || full > SHOWN))
+            continue;
+        add(text, size, c->name);
+        shown += !is_quick;
     }
-    return n;
+    if (full > shown) {
+        char more[64];
+        snprintf(more, sizeof more, "%d%s of the full tier", full - shown,
+                 shown > 0 ? " more" : "");
+        add(text, size, more);
+    }
+    return quick + full;
 }

@@ -13,7 +13,11 @@ int attn_bug_count(void);
 const struct attn_bug *attn_bug_at(int index);
 const struct attn_bug *attn_bug_find(const char *id); /* NULL when there is none */
 
-/* Names of the battery cases whose ids name this bug, comma-separated; returns how many. */
+/* Whether a comma-separated list of ids, such as a case's, names this one. */
+int attn_bug_is_named(const char *ids, const char *id);
+
+/* The battery cases whose ids name this bug, comma-separated: the quick tier's by name, the full
+ * tier's by number (a few by name where the quick tier has none).  Returns how many. */
 int attn_bug_cases(const struct attn_bug *bug, char *text, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* Case strings: parse, print, and the battery's table. */
+/* Case strings: parse and print. */
 #include "tests/harness/cases.h"
 
 #include <inttypes.h>
@@ -14,6 +14,8 @@ static const char *const layout_name[] = {"bhld",  "blhd",      "padded", "packe
 static const char *const poison_name[] = {"none", "nan", "big", NULL};
 static const char *const pass_name[] = {"fwd", "bwd", NULL};
 static const char *const dtype_name[] = {"f64", "f32", "bf16", "f16", NULL};
+static const char *const only_name[] = {"all", "q",   "k",  "v",  "bias", "do",    "dlse",
+                                        "o",   "lse", "dq", "dk", "dv",   "dbias", NULL};
 static const char *const flag_name[] = {"0", "1", NULL};
 
 const char *attn_case_bias_name(enum attn_case_bias bias)
@@ -200,9 +202,9 @@ static enum attn_status parse_data(const char **text, struct attn_case *c, struc
     return status;
 }
 
-enum field { PASS, SCALE, SOFTCAP, BIAS, LAYOUT, OFFSET, POISON, DLSE, DBIAS, FIELDS };
-static const char *const field_name[] = {"pass",   "scale",  "softcap", "bias",  "layout",
-                                         "offset", "poison", "dlse",    "dbias", NULL};
+enum field { PASS, SCALE, SOFTCAP, BIAS, LAYOUT, OFFSET, ONLY, POISON, DLSE, DBIAS, FIELDS };
+static const char *const field_name[] = {"pass", "scale",  "softcap", "bias",  "layout", "offset",
+                                         "only", "poison", "dlse",    "dbias", NULL};
 enum { OFFSET_MAX = 63 };
 
 static enum attn_status parse_number(enum field field, const char *value, struct attn_case *c,
@@ -231,7 +233,7 @@ static enum attn_status parse_field(enum field field, const char *value, struct 
                                     struct attn_error *err)
 {
     static const char *const *const words[FIELDS] = {
-        [PASS] = pass_name,     [BIAS] = bias_name, [LAYOUT] = layout_name,
+        [PASS] = pass_name,     [BIAS] = bias_name, [LAYOUT] = layout_name, [ONLY] = only_name,
         [POISON] = poison_name, [DLSE] = flag_name, [DBIAS] = flag_name};
     if (words[field] == NULL)
         return parse_number(field, value, c, err);
@@ -247,6 +249,9 @@ static enum attn_status parse_field(enum field field, const char *value, struct 
         break;
     case LAYOUT:
         c->layout = (enum attn_case_layout)word;
+        break;
+    case ONLY:
+        c->only = word;
         break;
     case POISON:
         c->poison = (enum attn_case_poison)word;
@@ -283,6 +288,31 @@ static enum attn_status parse_fields(const char *text, struct attn_case *c, stru
     return ATTN_OK;
 }
 
+/* Whether a case has the tensor that only= names, and the layout does something to it. */
+static enum attn_status check_only(const struct attn_case *c, struct attn_error *err)
+{
+    const char *name = only_name[c->only];
+    int gradient = name[0] == 'd', bias = strstr(name, "bias") != NULL;
+    if ((gradient && c->pass == ATTN_FORWARD) || (strcmp(name, "dlse") == 0 && !c->d_lse) ||
+        (strcmp(name, "dbias") == 0 && !c->d_bias) || (bias && c->bias <= ATTN_CASE_BIAS_ALIBI))
+        return attn_fail(err, ATTN_EINVAL,
+                         "only=%s: this case has no such tensor; pass=bwd, dlse=1, a bias or "
+                         "dbias=1 would make it",
+                         name);
+    if (c->layout == ATTN_LAYOUT_PACKED)
+        return attn_fail(err, ATTN_EINVAL,
+                         "only=%s with layout=packed: q, k and v are packed together or not at all",
+                         name);
+    if (c->layout == ATTN_LAYOUT_BROADCAST && strchr("kv", name[0]) == NULL &&
+        strcmp(name, "do") != 0)
+        return attn_fail(err, ATTN_EINVAL,
+                         "only=%s with layout=broadcast: k, v and do are what it broadcasts", name);
+    if (c->layout == ATTN_LAYOUT_BHLD && c->offset == 0)
+        return attn_fail(err, ATTN_EINVAL, "only=%s says nothing without a layout or an offset",
+                         name);
+    return ATTN_OK;
+}
+
 /* Fields that say nothing without another are refused: nothing is silently ignored. */
 static enum attn_status check_together(const struct attn_case *c, struct attn_error *err)
 {
@@ -295,7 +325,7 @@ static enum attn_status check_together(const struct attn_case *c, struct attn_er
             "dbias=1 with bias=%s: only a tensor has a gradient; bias=full, head, row, "
             "key or inf would work",
             bias_name[c->bias]);
-    return ATTN_OK;
+    return c->only != 0 ? check_only(c, err) : ATTN_OK;
 }
 
 enum attn_status attn_case_parse(const char *text, struct attn_case *c, struct attn_error *err)
@@ -376,36 +406,12 @@ void attn_case_print(const struct attn_case *c, char text[ATTN_CASE_TEXT])
         append(text, ":layout=%s", attn_case_layout_name(c->layout));
     if (c->offset != 0)
         append(text, ":offset=%d", c->offset);
+    if (c->only != 0)
+        append(text, ":only=%s", only_name[c->only]);
     if (c->poison != ATTN_POISON_NONE)
         append(text, ":poison=%s", attn_case_poison_name(c->poison));
     if (c->d_lse)
         append(text, ":dlse=1");
     if (c->d_bias)
         append(text, ":dbias=1");
-}
-
-/* ---- the battery ----------------------------------------------------------------------------- */
-
-static const struct attn_battery_case battery[] = {
-#define ATTN_CASE(name, text, ids, why) {name, text, ids, why},
-#include "tests/harness/cases.def"
-#undef ATTN_CASE
-};
-
-int attn_battery_count(void)
-{
-    return (int)(sizeof battery / sizeof *battery);
-}
-
-const struct attn_battery_case *attn_battery_at(int index)
-{
-    return index >= 0 && index < attn_battery_count() ? &battery[index] : NULL;
-}
-
-const struct attn_battery_case *attn_battery_find(const char *name)
-{
-    for (int n = 0; n < attn_battery_count(); n++)
-        if (strcmp(battery[n].name, name) == 0)
-            return &battery[n];
-    return NULL;
 }

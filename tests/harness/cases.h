@@ -17,6 +17,8 @@
  *                      memory order; padded: rows with a gap; packed: q, k, v in one buffer;
  *                      mixed: each tensor another one; broadcast: stride-0 K, V and dO batches
  *   offset=N           base pointers N elements past an aligned address (0)
+ *   only=all|q|k|v|bias|do|dlse|o|lse|dq|dk|dv|dbias
+ *                      the one tensor that layout and offset speak of; the others are bhld
  *   poison=none|nan|big  what must not matter is NaN, or 1e30: K and V rows that no query sees,
  *                      q and dO rows that see no key; and 1e30 at hidden cells of a full bias
  *   dlse=0|1           a gradient through LSE as well (pass=bwd)
@@ -67,6 +69,7 @@ struct attn_case {
     enum attn_case_bias bias;
     enum attn_case_layout layout;
     int offset;
+    int only; /* 0: layout and offset are for all tensors; else 1 + the slot (runner.h) of one */
     enum attn_case_poison poison;
     int d_lse, d_bias;
 };
@@ -77,10 +80,21 @@ enum attn_status attn_case_parse(const char *text, struct attn_case *c, struct a
 /* The canonical string, defaults left out; parses back to the same case. */
 void attn_case_print(const struct attn_case *c, char text[ATTN_CASE_TEXT]);
 
-/* The battery (cases.def): each case has a name, its string, tags and the reason it exists. */
+/* The battery: each case has a name, its string, the bugs it stands for and the reason it exists.
+ * The quick tier (cases.def) is small, adversarial and ordered by family; the full tier is the
+ * quick one followed by cases_full.def, systematic grids over the same families. */
+enum attn_tier { ATTN_TIER_QUICK, ATTN_TIER_FULL };
+enum { ATTN_TIERS = 2 };
+const char *attn_tier_name(enum attn_tier tier); /* "quick", "full" */
+int attn_tier_find(const char *name);            /* -1 when unknown */
+
 struct attn_battery_case {
     const char *name, *text, *ids, *why; /* ids: the catalogued bugs it stands for (docs/bugs.md) */
 };
+int attn_tier_count(enum attn_tier tier);
+const struct attn_battery_case *attn_tier_at(enum attn_tier tier, int index); /* NULL beyond */
+
+/* The quick tier; find looks through both. */
 int attn_battery_count(void);
 const struct attn_battery_case *attn_battery_at(int index);
 const struct attn_battery_case *attn_battery_find(const char *name);

@@ -15,12 +15,12 @@ double attn_gamma(double n, double u)
 enum attn_status attn_row_bound_alloc(const struct attn_problem *p, struct attn_row_bound *x,
                                       struct attn_error *err)
 {
-    double **const by_key[] = {&x->eps,  &x->eps_raw, &x->tau,   &x->tau_back,
-                               &x->e_ds, &x->dsr,     &x->e_dsr, &x->gauge_ds};
+    double **const by_key[] = {&x->eps,  &x->eps_raw, &x->tau,   &x->tau_back, &x->e_p,
+                               &x->e_ds, &x->dsr,     &x->e_dsr, &x->gauge_ds, &x->k_size};
     size_t keys = sizeof by_key / sizeof *by_key, n = (size_t)p->n_key;
     memset(x, 0, sizeof *x);
     size_t d = (size_t)p->d_key, dv = (size_t)p->d_value, width = d > dv ? d : dv;
-    double *at = malloc(((keys + d + dv) * n + 2 * (d + dv) + 3 * width + 1) * sizeof *at);
+    double *at = malloc(((keys + d + dv) * n + 2 * (d + dv) + 6 * width + 1) * sizeof *at);
     x->cached_batch = x->cached_head = -1;
     if ((x->block = at) == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory for the bounds of a row of %zu keys", n);
@@ -30,7 +30,7 @@ enum attn_status attn_row_bound_alloc(const struct attn_problem *p, struct attn_
     x->e_dq = at, at += d;
     x->gauge_o = at, at += dv;
     x->gauge_dq = at, at += d;
-    x->sum = at, at += 3 * width;
+    x->sum = at, at += 6 * width;
     x->k = at, at += n * d;
     x->v = at;
     return ATTN_OK;
@@ -42,19 +42,45 @@ void attn_row_bound_free(struct attn_row_bound *x)
     memset(x, 0, sizeof *x);
 }
 
-void attn_row_bound_head(const struct attn_problem *p, const struct attn_cview *k,
-                         const struct attn_cview *v, int64_t b, int64_t h, struct attn_row_bound *x)
+void attn_row_bound_head(const struct attn_problem *p, const struct attn_cview *q,
+                         const struct attn_cview *k, const struct attn_cview *v, int64_t b,
+                         int64_t h, int64_t i, struct attn_row_bound *x)
 {
     int64_t g = h / (p->heads / p->kv_heads);
+    x->q_size = 0;
+    for (int64_t c = 0; c < p->d_key; c++)
+        x->q_size += fabs(attn_cview_get(q, b, h, i, c));
     if (x->cached_batch == b && x->cached_head == g)
         return;
     for (int64_t j = 0; j < p->n_key; j++) {
-        for (int64_t c = 0; c < p->d_key; c++)
+        x->k_size[j] = 0;
+        for (int64_t c = 0; c < p->d_key; c++) {
             x->k[j * p->d_key + c] = attn_cview_get(k, b, g, j, c);
+            x->k_size[j] += fabs(x->k[j * p->d_key + c]);
+        }
         for (int64_t c = 0; c < p->d_value; c++)
             x->v[j * p->d_value + c] = attn_cview_get(v, b, g, j, c);
     }
     x->cached_batch = b, x->cached_head = g;
+}
+
+/* p (e^tau - 1), the most by which a probability can grow: through exp(s - LSE + tau) when tau is
+ * large, because p alone may have underflowed while its product has not. */
+static double swell(const struct attn_oracle_row *row, int64_t n, double tau)
+{
+    return tau < 1 ? row->p[n] * expm1(tau) : exp(row->s[n] - row->lse + tau);
+}
+
+/* x y, where 0 stays 0 whatever the other is: a bound may be infinite, not undefined. */
+static double times(double x, double y)
+{
+    return x == 0 || y == 0 ? 0 : x * y;
+}
+
+/* The smaller of a bound and a cap; a bound that overflowed to NaN is the cap. */
+static double at_most(double bound, double cap)
+{
+    return bound <= cap ? bound : cap;
 }
 
 /* 2: the score.  d products and sums, the scale (as stored, applied, perhaps times log2 e). */
@@ -63,7 +89,8 @@ static void bound_score(const struct attn_problem *p, const struct attn_precisio
 {
     double raw = row->raw[n], s = row->s[n], u = a->u;
     double eps = attn_gamma((double)p->d_key + 3, u) * row->magnitude[n] +
-                 fabs(p->scale) * (double)(p->d_key + 1) * a->tiny + a->tiny;
+                 fabs(p->scale) * (double)(p->d_key + 1) * a->tiny + a->tiny +
+                 a->tiny * (x->k_size[row->key[n]] + x->q_size); /* scale applied to q or k first */
     x->eps_raw[n] = eps;
     if (p->softcap > 0) { /* 2.1: c tanh(raw / c) */
         double into = eps + 2 * u * fabs(raw);
@@ -92,11 +119,51 @@ static double magnitude_of_score(const struct attn_oracle_row *row, int64_t n)
     return row->magnitude[n] + fabs(row->bias[n]);
 }
 
+/* 4.1: O, as a quotient of perturbed sums; capped by what any average of visible v can be. */
+static void bound_o(const struct attn_problem *p, const struct attn_precision *a,
+                    const struct attn_oracle_row *row, double steps, double kept,
+                    struct attn_row_bound *x)
+{
+    int64_t dv = p->d_value;
+    double *shift = x->sum, *size = shift + dv, *total = size + dv, *swollen = total + dv;
+    double *far = swollen + dv, *large = far + dv;
+    for (int64_t c = 0; c < 6 * dv; c++)
+        x->sum[c] = 0;
+    for (int64_t n = 0; n < row->n; n++) {
+        if (row->s[n] == -(double)INFINITY)
+            continue;
+        const double *vj = x->v + row->key[n] * dv;
+        double weight = swell(row, n, x->tau[n]);
+        for (int64_t c = 0; c < dv; c++) {
+            double v = fabs(vj[c]), away = fabs(vj[c] - row->o[c]);
+            shift[c] += away > 0 ? weight * away : 0;
+            size[c] += row->p[n] * v;
+            total[c] += v;
+            swollen[c] += v > 0 ? (row->p[n] + weight) * v : 0;
+            far[c] = away > far[c] ? away : far[c];
+            large[c] = v > large[c] ? v : large[c];
+        }
+    }
+    double r = attn_gamma(steps + 3, a->u), n_visible = (double)row->n;
+    for (int64_t c = 0; c < dv; c++) {
+        double o = fabs(row->o[c]);
+        double e = at_most(shift[c] / kept, far[c]);
+        e += at_most(r * (size[c] + o) * exp(2 * x->e_lse) / kept,
+                     r < 1 ? 2 * r / (1 - r) * large[c] : (double)INFINITY);
+        e += at_most((a->u_p * swollen[c] + a->tiny_p * total[c]) / kept,
+                     a->u_p * large[c] + a->tiny_p * total[c]);
+        e += (double)(1 + a->rescales) * a->tiny * (total[c] + n_visible);
+        x->e_o[c] = e + a->u_storage * (o + e) + a->tiny + 0x1p-52 * o;
+        x->gauge_o[c] = (1 + x->score_size) * size[c];
+    }
+}
+
 /* 4: O = N / l and LSE = m + ln l. */
 void attn_row_bound_forward(const struct attn_problem *p, const struct attn_precision *a,
                             const struct attn_oracle_row *row, struct attn_row_bound *x)
 {
     double steps = (double)(row->n + a->rescales + 3 * a->merges), kept = 0, moved = 0, u = a->u;
+    double worst = 0; /* max tau */
     x->e_lse = x->score_size = 0;
     for (int64_t c = 0; c < p->d_value; c++)
         x->e_o[c] = x->gauge_o[c] = 0;
@@ -113,38 +180,18 @@ void attn_row_bound_forward(const struct attn_problem *p, const struct attn_prec
         bound_score(p, a, row, n, x);
         x->tau[n] = bound_exp(a, row, n, x->eps[n]);
         kept += row->p[n] * exp(-x->tau[n]);
-        moved += row->p[n] * expm1(x->tau[n]);
+        moved += swell(row, n, x->tau[n]);
+        worst = x->tau[n] > worst ? x->tau[n] : worst;
         double size = magnitude_of_score(row, n);
         x->score_size = size > x->score_size ? size : x->score_size;
     }
     /* 4.2 */
-    double sum = moved + attn_gamma(steps, u), l = row->lse - row->max;
-    x->e_lse = sum < 1 ? -log1p(-sum) : (double)INFINITY;
+    double l = row->lse - row->max, by_sum = attn_gamma(steps, u);
+    x->e_lse = at_most(moved < 1 ? -log1p(-moved) : (double)INFINITY, worst);
+    x->e_lse += by_sum < 1 ? -log1p(-by_sum) : (double)INFINITY;
     x->e_lse +=
         (a->exp_ulps + 2) * u * l + (4 * u + a->u_lse) * fabs(row->lse) + (double)row->n * a->tiny;
-    /* 4.1 */
-    double *shift = x->sum, *size = shift + p->d_value, *under = size + p->d_value;
-    for (int64_t c = 0; c < 3 * p->d_value; c++)
-        x->sum[c] = 0;
-    for (int64_t n = 0; n < row->n; n++) {
-        if (row->s[n] == -(double)INFINITY)
-            continue;
-        const double *vj = x->v + row->key[n] * p->d_value;
-        double weight = row->p[n] * expm1(x->tau[n]);
-        for (int64_t c = 0; c < p->d_value; c++) {
-            shift[c] += weight * fabs(vj[c] - row->o[c]);
-            size[c] += row->p[n] * fabs(vj[c]);
-            under[c] += fabs(vj[c]) + 1;
-        }
-    }
-    double more = attn_gamma(steps + 3, u) * exp(2 * x->e_lse);
-    for (int64_t c = 0; c < p->d_value; c++) {
-        double o = fabs(row->o[c]), e = (shift[c] + more * (size[c] + o)) / kept +
-                                        a->u_p * size[c] +
-                                        (double)(1 + a->rescales) * a->tiny * under[c];
-        x->e_o[c] = e + a->u_storage * (o + e) + a->tiny + 0x1p-52 * o;
-        x->gauge_o[c] = (1 + x->score_size) * size[c];
-    }
+    bound_o(p, a, row, steps, kept, x);
 }
 
 /* 5.2: D, computed as dO . O - dLSE or as sum P dP - dLSE: the larger of the two errors. */
@@ -160,10 +207,10 @@ static double bound_delta(const struct attn_problem *p, const struct attn_cview 
     }
     by_o += attn_gamma((double)p->d_value + 2, u) * size;
     for (int64_t n = 0; n < row->n; n++) {
-        if (row->p[n] == 0)
+        if (row->s[n] == -(double)INFINITY)
             continue;
         double e_dp = attn_gamma((double)p->d_value + 1, u) * row->dp_magnitude[n];
-        by_p += row->p[n] * (expm1(x->tau_back[n]) * (fabs(row->dp[n]) + e_dp) + e_dp);
+        by_p += times(x->e_p[n], fabs(row->dp[n]) + e_dp) + row->p[n] * e_dp;
         sum_p += row->p[n] * fabs(row->dp[n]);
     }
     by_p += attn_gamma((double)row->n + 2, u) * (sum_p + by_p);
@@ -180,15 +227,17 @@ static void bound_ds(const struct attn_problem *p, const struct attn_precision *
                   (double)(p->d_value + 1) * a->tiny;
     double off = e_dp + e_delta;
     off += u * (fabs(row->dp[n] - row->delta) + off);
-    double e = row->p[n] * (expm1(x->tau_back[n]) * (fabs(row->dp[n] - row->delta) + off) + off) +
+    double e = times(x->e_p[n], fabs(row->dp[n] - row->delta) + off) + times(row->p[n], off) +
                a->tiny * (fabs(row->dp[n] - row->delta) + off + 1);
-    x->e_ds[n] = e + (u + a->u_p) * (ds + e);
+    x->e_ds[n] = e + (u + a->u_p) * (ds + e) + a->tiny_p;
     if (p->softcap > 0) /* slope = 1 - t^2 */
-        e_slope = slope * expm1(2 * x->eps_raw[n] / p->softcap) +
+        e_slope = at_most(slope * expm1(2 * x->eps_raw[n] / p->softcap), 1) +
                   (2 * a->exp_ulps + 6) * u * (1 - slope) + 2 * u * slope;
     x->dsr[n] = row->ds[n] * slope;
-    x->e_dsr[n] = x->e_ds[n] * (slope + e_slope) + ds * e_slope;
-    x->e_dsr[n] += p->softcap > 0 ? u * (fabs(x->dsr[n]) + x->e_dsr[n]) + a->tiny : 0;
+    x->e_dsr[n] = times(x->e_ds[n], slope + e_slope) + times(ds, e_slope);
+    if (p->scale != 0) /* scale applied to dS before the sum: an underflow there is not scaled */
+        x->e_dsr[n] += a->tiny / fabs(p->scale);
+    x->e_dsr[n] += p->softcap > 0 ? u * (fabs(x->dsr[n]) + x->e_dsr[n]) + a->tiny + a->tiny_p : 0;
 }
 
 /* 5: the backward of one row. */
@@ -203,15 +252,17 @@ void attn_row_bound_backward(const struct attn_problem *p, const struct attn_cvi
         x->e_dq[c] = x->gauge_dq[c] = 0;
     if (row->max == -(double)INFINITY) {
         for (int64_t n = 0; n < row->n; n++)
-            x->tau_back[n] = x->e_ds[n] = x->dsr[n] = x->e_dsr[n] = x->gauge_ds[n] = 0;
+            x->tau_back[n] = x->e_p[n] = x->e_ds[n] = x->dsr[n] = x->e_dsr[n] = x->gauge_ds[n] = 0;
         return;
     }
     for (int64_t n = 0; n < row->n; n++) { /* 5.1: P from the stored LSE */
-        x->tau_back[n] = 0;
+        x->tau_back[n] = x->e_p[n] = 0;
         if (row->s[n] == -(double)INFINITY)
             continue;
         x->tau_back[n] =
-            x->eps[n] + u * (fabs(row->s[n]) + fabs(row->lse)) + x->e_lse + a->exp_ulps * u;
+            x->eps[n] + u * (fabs(row->s[n]) + 3 * fabs(row->lse)) + x->e_lse + a->exp_ulps * u;
+        double moved = swell(row, n, x->tau_back[n]);
+        x->e_p[n] = moved + a->u_p * (row->p[n] + moved) + a->tiny_p;
         mean += row->p[n] * row->dp_magnitude[n];
     }
     double e_delta = bound_delta(p, d_o, d_lse, b, h, i, a, row, x);
@@ -229,15 +280,17 @@ void attn_row_bound_backward(const struct attn_problem *p, const struct attn_cvi
         if (row->s[n] == -(double)INFINITY)
             continue;
         const double *kj = x->k + row->key[n] * p->d_key;
+        double e_dsr = x->e_dsr[n];
         for (int64_t c = 0; c < p->d_key; c++) {
-            e[c] += x->e_dsr[n] * fabs(kj[c]) + a->tiny;
-            size[c] += (fabs(x->dsr[n]) + x->e_dsr[n]) * fabs(kj[c]);
+            e[c] += times(e_dsr, fabs(kj[c])) + a->tiny;
+            size[c] += times(fabs(x->dsr[n]) + e_dsr, fabs(kj[c]));
             gauge[c] += x->gauge_ds[n] * fabs(kj[c]);
         }
     }
     double more = attn_gamma((double)(row->n + a->merges) + 4, u);
     for (int64_t c = 0; c < p->d_key; c++) {
-        double all = fabs(p->scale) * (e[c] + more * size[c]) + a->tiny, dq = fabs(row->dq[c]);
+        double all = fabs(p->scale) * (e[c] + more * size[c]) + (double)(1 + a->merges) * a->tiny;
+        double dq = fabs(row->dq[c]);
         x->e_dq[c] = all + a->u_storage * (dq + all) + a->tiny + 0x1p-52 * dq;
         x->gauge_dq[c] = fabs(p->scale) * gauge[c];
     }

@@ -13,14 +13,17 @@ struct attn_row_bound {
     double *e_o;     /* [dv] */
     double e_lse;
     double *tau_back;  /* [n] log-relative error of P = exp(s - LSE) in the backward       */
+    double *e_p;       /* [n] |error| of that P, rounded on the way if u_p says so         */
     double *e_ds;      /* [n] |error| of dS with respect to the final score                */
     double *dsr;       /* [n] dS with respect to the raw score                             */
     double *e_dsr;     /* [n] and its error                                                */
     double *e_dq;      /* [d] */
     double score_size; /* gauge: max_j of the magnitude of a score                         */
     double *gauge_o, *gauge_dq, *gauge_ds; /* [dv] [d] [n] condition-aware sizes           */
-    /* one kv head's keys and values as double, kept between rows, and three sums of a row */
-    double *k, *v, *sum;
+    /* one kv head's keys and values as double, kept between rows; their sums of |k_c|; sums of a
+     * row */
+    double *k, *v, *k_size, *sum;
+    double q_size; /* sum_c |q_c| of the row */
     int64_t cached_batch, cached_head;
     void *block;
 };
@@ -33,9 +36,9 @@ enum attn_status attn_row_bound_alloc(const struct attn_problem *problem,
 void attn_row_bound_free(struct attn_row_bound *bound);
 
 /* Once for each row, before the other two: makes k and v those of this row's head. */
-void attn_row_bound_head(const struct attn_problem *problem, const struct attn_cview *k,
-                         const struct attn_cview *v, int64_t b, int64_t h,
-                         struct attn_row_bound *bound);
+void attn_row_bound_head(const struct attn_problem *problem, const struct attn_cview *q,
+                         const struct attn_cview *k, const struct attn_cview *v, int64_t b,
+                         int64_t h, int64_t i, struct attn_row_bound *bound);
 void attn_row_bound_forward(const struct attn_problem *problem,
                             const struct attn_precision *precision,
                             const struct attn_oracle_row *row, struct attn_row_bound *bound);

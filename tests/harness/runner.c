@@ -157,10 +157,13 @@ static void run_pass(const struct attn_spec *spec, struct attn_setup *s, enum at
         status = attn_run_backward(spec->impl, &ctx, &s->problem, &t);
     }
     r->peak_bytes[pass] = ledger.peak;
-    if (status == ATTN_ENOTSUP) {
-        r->verdict = ATTN_REFUSED;
+    if (status == ATTN_ENOMEM) {
+        r->verdict = ATTN_ERROR;
         snprintf(r->text, sizeof r->text, "%s", err.text);
-    } else if (status != ATTN_OK)
+    } else if (status == ATTN_ENOTSUP)
+        fail(r, ATTN_F_STATUS, "%s: claimed, and then refused: %.400s", attn_pass_name(pass),
+             err.text);
+    else if (status != ATTN_OK)
         fail(r, ATTN_F_STATUS, "%s: %s: %.400s", attn_pass_name(pass), attn_status_name(status),
              err.text);
     else {
@@ -171,6 +174,23 @@ static void run_pass(const struct attn_spec *spec, struct attn_setup *s, enum at
     if (ledger.damaged > 0)
         fail(r, ATTN_F_INTEGRITY, "%s: wrote past the end of %d of its own buffers",
              attn_pass_name(pass), ledger.damaged);
+}
+
+/* Refusals are decided before anything runs: what is accepted here and refused later has failed. */
+static enum attn_status may_ask(const struct attn_spec *spec, const struct attn_setup *s,
+                                enum attn_pass pass, struct attn_error *err)
+{
+    struct attn_cost cost;
+    struct attn_forward forward = attn_setup_forward(s);
+    enum attn_status status =
+        attn_check_forward(spec->impl, &spec->options, &s->problem, &forward, err);
+    if (status == ATTN_OK && pass == ATTN_BACKWARD) {
+        struct attn_backward backward = attn_setup_backward(s);
+        status = attn_check_backward(spec->impl, &spec->options, &s->problem, &backward, err);
+    }
+    if (status == ATTN_OK)
+        status = attn_price(spec->impl, &spec->options, &s->problem, pass, 0, &cost, err);
+    return status == ATTN_ENOTSUP ? status : ATTN_OK; /* other failures are the run's to show */
 }
 
 void attn_run_case(const struct attn_spec *spec, const struct attn_case *c, struct attn_result *r)
@@ -187,7 +207,10 @@ void attn_run_case(const struct attn_spec *spec, const struct attn_case *c, stru
         return;
     }
     use = calloc((size_t)attn_ranks(spec->impl, &spec->options), sizeof *use);
-    if (use == NULL) {
+    if (may_ask(spec, &setup, c->pass, &err) != ATTN_OK) {
+        r->verdict = ATTN_REFUSED;
+        snprintf(r->text, sizeof r->text, "%s", err.text);
+    } else if (use == NULL) {
         r->verdict = ATTN_ERROR;
         snprintf(r->text, sizeof r->text, "no memory for the books of the ranks");
     } else {
@@ -256,6 +279,31 @@ static int is_powerless(const struct attn_result *r)
     return n > 0 && powerless == n;
 }
 
+/* What a pass is worth. */
+static void weigh_power(struct attn_result *r)
+{
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        const struct attn_agreement *x = &r->output[o];
+        if (x->n_no_bound > 0) {
+            r->verdict = ATTN_ERROR;
+            snprintf(r->text, sizeof r->text, "%lld bounds of %s are no numbers",
+                     (long long)x->n_no_bound, x->name);
+            return;
+        }
+        if (r->verdict == ATTN_PASS && x->n > 0 && x->n_unbounded == x->n) {
+            r->verdict = ATTN_WEAK;
+            snprintf(
+                r->text, sizeof r->text,
+                "nothing can be said about %s: on these scores honest rounding may do anything",
+                x->name);
+        }
+    }
+    if (r->verdict == ATTN_PASS && is_powerless(r)) {
+        r->verdict = ATTN_WEAK;
+        snprintf(r->text, sizeof r->text, "an output of zeros would have passed as well");
+    }
+}
+
 static void judge_output(const struct attn_agreement *x, enum attn_failure failure,
                          struct attn_result *r)
 {
@@ -307,10 +355,7 @@ void attn_judge(const struct attn_setup *s, const struct attn_precision *precisi
         judge_exactly(s, &truth, r);
     for (int o = 0; o < ATTN_OUTPUTS; o++)
         judge_output(&r->output[o], ATTN_F_BOUND, r);
-    if (r->verdict == ATTN_PASS && is_powerless(r)) {
-        r->verdict = ATTN_WEAK;
-        snprintf(r->text, sizeof r->text, "an output of zeros would have passed as well");
-    }
+    weigh_power(r);
     attn_truth_free(&truth);
 }
 
@@ -348,9 +393,9 @@ void attn_result_print(const struct attn_spec *spec, const struct attn_case *c,
                 (long long)r->output[o].n, (long long)r->output[o].n_bad);
     if (r->precision.u > 0)
         put(text, size,
-            "  declared: u %.3g, storage %.3g, exp %g u, at most %lld rescales and %lld merges a "
-            "row\n",
-            r->precision.u, r->precision.u_storage, r->precision.exp_ulps,
+            "  declared: u %.3g, storage %.3g, P %.3g, exp %g u, at most %lld rescales and %lld "
+            "merges a row\n",
+            r->precision.u, r->precision.u_storage, r->precision.u_p, r->precision.exp_ulps,
             (long long)r->precision.rescales, (long long)r->precision.merges);
     put(text, size, "  again: attnlab check '%s' --case '%s'\n", name, line);
 }

@@ -75,6 +75,17 @@ static void extents_of(const struct attn_case *c, int slot, int64_t extent[4])
     }
 }
 
+/* The case as one tensor sees it: layout and offset may be meant for another. */
+static struct attn_case seen_by(const struct attn_case *c, int slot)
+{
+    struct attn_case own = *c;
+    if (c->only != 0 && c->only != slot + 1) {
+        own.layout = ATTN_LAYOUT_BHLD;
+        own.offset = 0;
+    }
+    return own;
+}
+
 static unsigned broadcast_of(const struct attn_case *c, int slot)
 {
     if (slot == ATTN_T_BIAS || slot == ATTN_T_DBIAS)
@@ -92,7 +103,7 @@ static unsigned broadcast_of(const struct attn_case *c, int slot)
 
 static enum attn_status open_tensor(struct attn_setup *s, int slot, struct attn_error *err)
 {
-    const struct attn_case *c = &s->given;
+    const struct attn_case own = seen_by(&s->given, slot), *c = &own;
     struct attn_tensor *t = &s->tensor[slot];
     int64_t extent[4];
     extents_of(c, slot, extent);

@@ -145,6 +145,10 @@ static enum attn_status open_select(const struct attn_case *c, struct attn_recip
                          "fill select with %s: its gaps would no longer select; any other fill "
                          "would work, or neither softcap nor bias",
                          p->softcap > 0 ? "a softcap" : "a bias");
+    if (c->layout == ATTN_LAYOUT_BROADCAST)
+        return attn_fail(err, ATTN_EINVAL,
+                         "fill select with layout=broadcast: each batch has code words of its own, "
+                         "which keys shared by batches cannot have; any other layout would work");
     if (!(size >= 0x1p-20 && size <= 0x1p20))
         return attn_fail(err, ATTN_EINVAL,
                          "fill select with scale=%g: no gap of 200 fits; 2^-20 to 2^20 would work",
@@ -208,6 +212,10 @@ enum attn_status attn_recipe_open(const struct attn_case *c, const struct attn_p
     double size = fabs(problem->scale);
     if (carries(c->fill) && size >= 0x1p-20 && size <= 0x1p20)
         r->divisor = 8 * problem->scale;
+    if (c->fill == ATTN_FILL_REVEAL && c->bias != ATTN_CASE_BIAS_NONE)
+        return attn_fail(err, ATTN_EINVAL,
+                         "fill reveal with a bias: its rows would no longer be uniform, so nothing "
+                         "could be counted; any other fill would work, or no bias");
     return c->fill == ATTN_FILL_SELECT ? open_select(c, r, err) : ATTN_OK;
 }
 

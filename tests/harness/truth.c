@@ -13,6 +13,12 @@ const char *attn_output_name(enum attn_output output)
     return (unsigned)output < ATTN_OUTPUTS ? name[output] : "unknown";
 }
 
+/* No row can be rescaled or merged more often than it has keys, whatever is declared. */
+static int64_t within(int64_t declared, int64_t n_key)
+{
+    return declared < 0 ? 0 : declared > n_key ? n_key : declared;
+}
+
 void attn_precision_of(const struct attn_impl *impl, const struct attn_options *options,
                        const struct attn_problem *p, struct attn_precision *x)
 {
@@ -21,11 +27,15 @@ void attn_precision_of(const struct attn_impl *impl, const struct attn_options *
     x->u_storage = attn_dtype_roundoff(p->dtype);
     x->u_lse = x->u;
     x->u_bias = p->bias.kind == ATTN_BIAS_TENSOR ? attn_dtype_roundoff(p->bias.tensor.dtype) : x->u;
-    x->u_p = 0;
+    x->u_p = x->tiny_p = 0;
     x->tiny = wide ? 0x1p-1074 : 0x1p-150;
     x->exp_ulps = 4; /* glibc states 1 for exp, log, 2 for tanh; other libms up to 4 */
-    x->rescales = impl->rescales != NULL ? impl->rescales(p, options) : 0;
-    x->merges = impl->merges != NULL ? impl->merges(p, options) : 0;
+    x->rescales = within(impl->rescales != NULL ? impl->rescales(p, options) : 0, p->n_key);
+    x->merges = within(impl->merges != NULL ? impl->merges(p, options) : 0, p->n_key);
+    if (impl->precision != NULL)
+        impl->precision(p, options, x);
+    if (x->u_p > 0 && x->tiny_p == 0) /* f16 has few exponents; bf16 has those of f32 */
+        x->tiny_p = x->u_p == 0x1p-11 ? 0x1p-25 : 0x1p-134;
 }
 
 /* ---- sums over rows ----------------------------------------------------------------------- */
@@ -75,19 +85,28 @@ static enum attn_status sum_alloc(struct sum *x, struct attn_truth_tensor *t,
     return ATTN_OK;
 }
 
-/* Element `at` gains `term`, known to within `error`; TwoSum keeps what double would lose. */
-static void sum_add(struct sum *x, int64_t at, double term, double error, double gauge)
+/* Elements at..at+n gain weight * y[c], where weight is known to within `error`; TwoSum keeps what
+ * double would lose. */
+static void sum_add(struct sum *x, int64_t at, int64_t n, const double *restrict y, double weight,
+                    double error, double gauge)
 {
-    double *sum = &x->out->want[at], s = *sum + term, y = s - *sum;
-    x->lost[at] += (*sum - (s - y)) + (term - y);
-    *sum = s;
-    x->error[at] += error;
-    x->size[at] += fabs(term) + error;
-    x->out->gauge[at] += gauge;
+    double *restrict want = x->out->want + at, *restrict lost = x->lost + at;
+    double *restrict errors = x->error + at, *restrict size = x->size + at;
+    double *restrict gauges = x->out->gauge + at, both = fabs(weight) + error;
+    for (int64_t c = 0; c < n; c++) {
+        double term = weight * y[c], s = want[c] + term, z = s - want[c], a = fabs(y[c]);
+        lost[c] += (want[c] - (s - z)) + (term - z);
+        want[c] = s;
+        errors[c] += a > 0 ? error * a : 0; /* an error may be infinite: 0 of it is 0 */
+        size[c] += a > 0 ? both * a : 0;
+        gauges[c] += gauge * a;
+    }
 }
 
-/* 5.4: n terms were summed, the sum multiplied by `scale` and stored. */
-static void sum_finish(struct sum *x, double scale, double u, double u_storage, double tiny)
+/* 5.4: n terms were summed, the sum multiplied by `scale` and stored; in so many parts more, each
+ * of which may underflow by itself. */
+static void sum_finish(struct sum *x, double scale, double u, double u_storage, double tiny,
+                       int64_t parts)
 {
     int64_t width = x->out->extent[3];
     int64_t rows = x->out->extent[0] * x->out->extent[1] * x->out->extent[2];
@@ -98,8 +117,9 @@ static void sum_finish(struct sum *x, double scale, double u, double u_storage, 
             double e = fabs(scale) * (x->error[at] + n * tiny + attn_gamma(n + 4, u) * x->size[at] +
                                       0x1p-51 * x->size[at]);
             x->out->want[at] = want;
-            x->out->bound[at] =
-                n == 0 ? 0 : e + u_storage * (fabs(want) + e) + 2 * tiny + 0x1p-52 * fabs(want);
+            x->out->bound[at] = n == 0 ? 0
+                                       : e + u_storage * (fabs(want) + e) +
+                                             (double)(2 + parts) * tiny + 0x1p-52 * fabs(want);
             x->out->gauge[at] *= fabs(scale);
         }
 }
@@ -114,7 +134,8 @@ struct work {
     struct attn_oracle_row row;
     struct attn_row_bound bound;
     struct sum dk, dv, dbias;
-    int64_t *slot; /* [n_key]: where a key's gradients go; -1: not sampled */
+    double *q, *d_o; /* [d] [dv] this row's */
+    int64_t *slot;   /* [n_key]: where a key's gradients go; -1: not sampled */
     int64_t n_keys;
 };
 
@@ -148,24 +169,21 @@ static void collect_keys(struct work *w, int64_t b, int64_t h, int64_t i)
 {
     const struct attn_problem *p = w->p;
     int64_t g = h / (p->heads / p->kv_heads);
+    for (int64_t c = 0; c < p->d_key; c++)
+        w->q[c] = attn_cview_get(&w->in->q, b, h, i, c);
+    for (int64_t c = 0; c < p->d_value; c++)
+        w->d_o[c] = attn_cview_get(&w->in->d_o, b, h, i, c);
     for (int64_t n = 0; n < w->row.n; n++) {
         int64_t slot = w->slot[w->row.key[n]];
         if (slot < 0 || w->row.s[n] == -(double)INFINITY)
             continue;
         int64_t at = (b * p->kv_heads + g) * w->n_keys + slot;
-        double e_p =
-            w->row.p[n] * expm1(w->bound.tau_back[n]) + w->a->u_p * w->row.p[n] + w->a->tiny;
+        double e_p = w->bound.e_p[n] + w->a->tiny;
         w->dk.terms[at]++, w->dv.terms[at]++;
-        for (int64_t c = 0; c < p->d_key; c++) {
-            double q = attn_cview_get(&w->in->q, b, h, i, c);
-            sum_add(&w->dk, at * p->d_key + c, w->bound.dsr[n] * q, w->bound.e_dsr[n] * fabs(q),
-                    w->bound.gauge_ds[n] * fabs(q));
-        }
-        for (int64_t c = 0; c < p->d_value; c++) {
-            double d_o = attn_cview_get(&w->in->d_o, b, h, i, c);
-            sum_add(&w->dv, at * p->d_value + c, w->row.p[n] * d_o, e_p * fabs(d_o),
-                    (1 + w->bound.score_size) * w->row.p[n] * fabs(d_o));
-        }
+        sum_add(&w->dk, at * p->d_key, p->d_key, w->q, w->bound.dsr[n], w->bound.e_dsr[n],
+                w->bound.gauge_ds[n]);
+        sum_add(&w->dv, at * p->d_value, p->d_value, w->d_o, w->row.p[n], e_p,
+                (1 + w->bound.score_size) * w->row.p[n]);
     }
 }
 
@@ -183,7 +201,8 @@ static void collect_bias(struct work *w, int64_t b, int64_t h, int64_t i)
     w->dbias.terms[r] += t->extent[3] == 1 ? w->row.n : w->row.n > 0;
     for (int64_t n = 0; n < w->row.n; n++) {
         int64_t j = t->extent[3] == 1 ? 0 : w->row.key[n];
-        sum_add(&w->dbias, r * t->extent[3] + j, w->row.ds[n], w->bound.e_ds[n],
+        static const double one = 1;
+        sum_add(&w->dbias, r * t->extent[3] + j, 1, &one, w->row.ds[n], w->bound.e_ds[n],
                 w->bound.gauge_ds[n]);
     }
 }
@@ -191,7 +210,7 @@ static void collect_bias(struct work *w, int64_t b, int64_t h, int64_t i)
 /* slot: the row's place in O, LSE and dQ; -1: not sampled, it only feeds dK and dV. */
 static void do_row(struct work *w, int64_t b, int64_t h, int64_t i, int64_t slot, int backward)
 {
-    attn_row_bound_head(w->p, &w->in->k, &w->in->v, b, h, &w->bound);
+    attn_row_bound_head(w->p, &w->in->q, &w->in->k, &w->in->v, b, h, i, &w->bound);
     attn_oracle_row_forward(w->p, &w->in->q, &w->in->k, &w->in->v, b, h, i, &w->row);
     attn_row_bound_forward(w->p, w->a, &w->row, &w->bound);
     if (slot >= 0)
@@ -248,7 +267,9 @@ static enum attn_status prepare(struct work *w, const struct attn_sample *sample
     if (status == ATTN_OK && backward && w->in->want_d_bias)
         status = sum_alloc(&w->dbias, &t[ATTN_DBIAS], err);
     w->slot = malloc(((size_t)p->n_key + 1) * sizeof *w->slot);
-    if (status == ATTN_OK && w->slot == NULL)
+    w->q = malloc(((size_t)p->d_key + (size_t)p->d_value + 1) * sizeof *w->q);
+    w->d_o = w->q != NULL ? w->q + p->d_key : NULL;
+    if (status == ATTN_OK && (w->slot == NULL || w->q == NULL))
         status = attn_fail(err, ATTN_ENOMEM, "no memory for %lld key slots", (long long)p->n_key);
     for (int64_t j = 0; status == ATTN_OK && j < p->n_key; j++)
         w->slot[j] = keys == NULL ? j : -1;
@@ -271,12 +292,25 @@ static void sweep(struct work *w, const struct attn_sample *sample)
                     do_row(w, b, h, i, slot, backward);
             }
     if (backward) {
-        sum_finish(&w->dk, p->scale, w->a->u, w->a->u_storage, w->a->tiny);
-        sum_finish(&w->dv, 1, w->a->u, w->a->u_storage, w->a->tiny);
+        sum_finish(&w->dk, p->scale, w->a->u, w->a->u_storage, w->a->tiny, w->a->merges);
+        sum_finish(&w->dv, 1, w->a->u, w->a->u_storage, w->a->tiny, w->a->merges);
     }
     if (w->dbias.out != NULL)
         sum_finish(&w->dbias, 1, w->a->u > w->a->u_bias ? w->a->u : w->a->u_bias, w->a->u_bias,
-                   w->a->u_bias > 0x1p-53 ? 0x1p-150 : w->a->tiny);
+                   w->a->u_bias > 0x1p-53 ? 0x1p-150 : w->a->tiny, w->a->merges);
+}
+
+/* Where arithmetic can be off without limit, the derivation multiplies infinities, by 0 among
+ * others: that is no bound, not a bound that nothing meets.  Such elements count as powerless. */
+static void no_bound_is_infinite(struct attn_truth *truth)
+{
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        struct attn_truth_tensor *t = &truth->tensor[o];
+        int64_t n = t->extent[0] * t->extent[1] * t->extent[2] * t->extent[3];
+        for (int64_t i = 0; t->want != NULL && i < n; i++)
+            if (isnan(t->bound[i]) && isfinite(t->want[i]))
+                t->bound[i] = (double)INFINITY;
+    }
 }
 
 enum attn_status attn_truth_compute(const struct attn_problem *p, const struct attn_inputs *in,
@@ -292,11 +326,13 @@ enum attn_status attn_truth_compute(const struct attn_problem *p, const struct a
     memset(truth, 0, sizeof *truth);
     enum attn_status status =
         prepare(&w, sample, sample->n_rows < 0 ? p->n_query : sample->n_rows, err);
-    if (status == ATTN_OK)
+    if (status == ATTN_OK) {
         sweep(&w, sample);
-    else
+        no_bound_is_infinite(truth);
+    } else
         attn_truth_free(truth);
     free(w.slot);
+    free(w.q);
     sum_free(&w.dk);
     sum_free(&w.dv);
     sum_free(&w.dbias);

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Attention in numpy, forward and backward, for `attnlab check --exec`.
+
+    attnlab check --exec 'python3 docs/examples/numpy_attention.py' \\
+        --claims docs/examples/numpy_attention.json
+
+Called once, with a folder of cases and a folder for results.  docs/strangers.md explains the files.
+"""
+import json
+import os
+import sys
+
+import numpy as np
+
+NAMES = {"F64": "<f8", "F32": "<f4", "U8": "u1"}
+
+
+def load(path):
+    """A safetensors file: eight bytes of length, a JSON header, the numbers."""
+    with open(path, "rb") as file:
+        data = file.read()
+    start = 8 + int.from_bytes(data[:8], "little")
+    tensors = {}
+    for name, at in json.loads(data[8:start]).items():
+        if name != "__metadata__":
+            first, last = at["data_offsets"]
+            numbers = np.frombuffer(data[start + first : start + last], NAMES[at["dtype"]])
+            tensors[name] = numbers.reshape(at["shape"])
+    return tensors
+
+
+def attention(case, t):
+    q, k, v = t["q"], t["k"], t["v"]
+    real = q.dtype.type
+    scale, cap = real(case["scale"]), real(case["softcap"])
+    group = case["heads"] // max(case["kv_heads"], 1)
+    k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)  # head h reads h // group
+    raw = scale * (q @ k.swapaxes(-1, -2))
+    s = cap * np.tanh(raw / cap) if cap > 0 else raw
+    slope = 1 - (s / cap) ** 2 if cap > 0 else 1
+    if case["bias"] == "tensor":
+        s = s + t["bias"]
+    elif case["bias"] == "alibi":
+        i, j = np.ogrid[: case["n_query"], : case["n_key"]]
+        distance = np.abs(i + case["alibi_offset"] - j)
+        s = s - (np.array(case["alibi_slopes"])[:, None, None] * distance).astype(real)
+    if "mask" in t:
+        s = np.where(t["mask"], s, -np.inf)
+    m = s.max(axis=-1, keepdims=True)
+    p = np.exp(s - m)
+    l = p.sum(axis=-1, keepdims=True)
+    p = p / l
+    o = p @ v
+    result = {"o": o, "lse": (m + np.log(l))[..., 0]}
+    if case["pass"] == "bwd":
+        d_o = t["do"]
+        delta = (d_o * o).sum(axis=-1, keepdims=True)
+        if "dlse" in t:
+            delta = delta - t["dlse"][..., None]
+        ds = p * (d_o @ v.swapaxes(-1, -2) - delta)
+        if "dbias" in case["outputs"]:
+            axes = tuple(a for a in range(4) if t["bias"].shape[a] == 1)
+            result["dbias"] = ds.sum(axis=axes, keepdims=True)
+        ds = ds * slope * scale
+        shape = (case["batch"], case["kv_heads"], group, case["n_key"], -1)
+        result["dq"] = ds @ k
+        result["dk"] = (ds.swapaxes(-1, -2) @ q).reshape(shape).sum(axis=2)
+        result["dv"] = (p.swapaxes(-1, -2) @ d_o).reshape(shape).sum(axis=2)
+    return result
+
+
+def main(cases, out):
+    with open(os.path.join(cases, "manifest.json")) as file:
+        manifest = json.load(file)
+    for case in manifest["cases"]:
+        tensors = load(os.path.join(cases, case["name"], "inputs.safetensors"))
+        result = attention(case, tensors)
+        folder = os.path.join(out, case["name"])
+        os.makedirs(folder, exist_ok=True)
+        for name in case["outputs"]:
+            np.save(os.path.join(folder, name + ".npy"), result[name].astype(tensors["q"].dtype))
+    print("numpy", np.__version__, "computed", len(manifest["cases"]), "cases")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

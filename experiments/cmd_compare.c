@@ -1,0 +1,443 @@
+/* attnlab compare: two files or folders of tensors, under the rules that the user names. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/cli.h"
+#include "experiments/compare_bound.h"
+#include "tests/harness/fileio.h"
+#include "tests/harness/rules.h"
+
+static const char help[] =
+    "usage: attnlab compare GOT WANT [--rule RULE ...] [options]\n"
+    "\n"
+    "Compare tensors of the same name.  GOT and WANT are files (safetensors or .npy) or folders "
+    "of\n"
+    "such files; a .npy file holds the tensor that its name says.  q, k, v, do, dlse, bias and\n"
+    "key_mask need not be on both sides, everything else must.\n"
+    "\n"
+    "  --rule bound              attnlab's error bound for each element: q, k and v must be "
+    "there,\n"
+    "                            in WANT or in GOT, and both GOT and WANT are judged by the "
+    "oracle.\n"
+    "                            This is the rule when none is named.\n"
+    "  --rule fa2                largest error at most twice that of a naive run (--reference)\n"
+    "  --rule 'allclose(R,A)'    |got - want| <= A + R |want| for every element\n"
+    "  --rule numpy              allclose as numpy has it; also torch-f64, torch-f32, torch-f16,\n"
+    "                            torch-bf16, flashinfer, cudnn\n"
+    "  --rule 'nmse(5e-4)'       sum of squared errors over sum of squares\n"
+    "  --rule 'cosine(0.999)'    cosine of the angle between the two\n"
+    "  --rule 'ulp(4)'           distance counted in numbers of the storage type\n"
+    "  --rule exact              the same numbers\n"
+    "Several rules may be named.  Integers are compared exactly under any rule.\n"
+    "\n"
+    "  --reference FILE|FOLDER   for fa2: the naive run in the precision of GOT\n"
+    "  --only NAME,NAME          these tensors and no others\n"
+    "  --any-type                storage types may differ\n"
+    "  --as SPEC                 bound: assume the precisions that SPEC declares (tiled-textbook)\n"
+    "  --mask, --scale, --softcap, --alibi, --alibi-align, --layout\n"
+    "                            bound: the problem, as for attnlab run\n"
+    "\n"
+    "  attnlab compare mine.safetensors golden.safetensors\n"
+    "  attnlab compare out/ want/ --rule torch-f32 --rule 'ulp(16)'\n"
+    "\n"
+    "Values that are not finite are counted first and agree with the same infinity only.  Exit\n"
+    "status: 0 all agree, 1 some disagree, 2 usage, a bad file, or tensors that cannot be "
+    "compared.\n";
+
+enum { MOST_RULES = 16 };
+
+struct task {
+    const char *reference_path, *only;
+    struct attn_rule_choice rule[MOST_RULES];
+    int n_rules, bound, any_type; /* bound: asked for; it is not in rule[] */
+    struct attn_request problem;
+    struct attn_tensors got, want, reference;
+};
+
+/* ---- flags ---------------------------------------------------------------------------------- */
+
+enum flag {
+    FLAG_RULE = 1000,
+    FLAG_REFERENCE,
+    FLAG_ONLY,
+    FLAG_ANY_TYPE,
+    FLAG_AS,
+    FLAG_MASK,
+    FLAG_SCALE,
+    FLAG_SOFTCAP,
+    FLAG_ALIBI,
+    FLAG_ALIBI_ALIGN,
+    FLAG_LAYOUT,
+    FLAG_HELP
+};
+
+static const struct option options[] = {{"rule", required_argument, NULL, FLAG_RULE},
+                                        {"reference", required_argument, NULL, FLAG_REFERENCE},
+                                        {"only", required_argument, NULL, FLAG_ONLY},
+                                        {"any-type", no_argument, NULL, FLAG_ANY_TYPE},
+                                        {"as", required_argument, NULL, FLAG_AS},
+                                        {"mask", required_argument, NULL, FLAG_MASK},
+                                        {"scale", required_argument, NULL, FLAG_SCALE},
+                                        {"softcap", required_argument, NULL, FLAG_SOFTCAP},
+                                        {"alibi", required_argument, NULL, FLAG_ALIBI},
+                                        {"alibi-align", required_argument, NULL, FLAG_ALIBI_ALIGN},
+                                        {"layout", required_argument, NULL, FLAG_LAYOUT},
+                                        {"help", no_argument, NULL, FLAG_HELP},
+                                        {0}};
+
+static const char **place(struct task *t, int flag)
+{
+    switch (flag) {
+    case FLAG_REFERENCE:
+        return &t->reference_path;
+    case FLAG_ONLY:
+        return &t->only;
+    case FLAG_AS:
+        return &t->problem.spec;
+    case FLAG_MASK:
+        return &t->problem.mask;
+    case FLAG_SCALE:
+        return &t->problem.scale;
+    case FLAG_SOFTCAP:
+        return &t->problem.softcap;
+    case FLAG_ALIBI:
+        return &t->problem.alibi;
+    case FLAG_ALIBI_ALIGN:
+        return &t->problem.alibi_align;
+    case FLAG_LAYOUT:
+        return &t->problem.layout;
+    default:
+        return NULL;
+    }
+}
+
+static int add_rule(struct task *t, const char *text)
+{
+    struct attn_error err = {0};
+    if (t->n_rules == MOST_RULES)
+        return attn_cli_fail("compare", ATTN_EXIT_USAGE, "%d rules at most", MOST_RULES);
+    if (attn_rule_parse(text, &t->rule[t->n_rules], &err) != ATTN_OK)
+        return attn_cli_fail("compare", ATTN_EXIT_USAGE, "%s", err.text);
+    if (t->rule[t->n_rules].rule->needs & ATTN_RULE_BOUND)
+        t->bound = 1;
+    else
+        t->n_rules++;
+    return ATTN_EXIT_GOOD;
+}
+
+/* *done when there is nothing left to do. */
+static int read_flags(int argc, char **argv, struct task *t, int *done)
+{
+    int flag, status = ATTN_EXIT_GOOD;
+    *done = 1;
+    opterr = 0;
+    optind = 0; /* GNU: start anew, argv[0] being the name of the subcommand */
+    while ((flag = getopt_long(argc, argv, ":", options, NULL)) != -1) {
+        const char **to = place(t, flag);
+        if (flag == FLAG_HELP)
+            return attn_cli_help(help);
+        if (flag == '?' || flag == ':')
+            return attn_cli_fail("compare", ATTN_EXIT_USAGE,
+                                 flag == ':' ? "%s needs a value (attnlab compare --help)"
+                                             : "%s: no such flag (attnlab compare --help)",
+                                 argv[optind - 1]);
+        if (flag == FLAG_RULE && (status = add_rule(t, optarg)) != ATTN_EXIT_GOOD)
+            return status;
+        t->any_type |= flag == FLAG_ANY_TYPE;
+        if (to != NULL && *to != NULL)
+            return attn_cli_fail("compare", ATTN_EXIT_USAGE, "%s was given before: '%s'",
+                                 argv[optind - 1], *to);
+        if (to != NULL)
+            *to = optarg;
+    }
+    if (argc - optind != 2)
+        return attn_cli_fail("compare", ATTN_EXIT_USAGE,
+                             "two files or folders: attnlab compare GOT WANT (--help)");
+    if (t->problem.spec == NULL)
+        t->problem.spec = "tiled-textbook";
+    *done = 0;
+    return ATTN_EXIT_GOOD;
+}
+
+/* ---- which tensors -------------------------------------------------------------------------- */
+
+static int is_input(const char *name)
+{
+    for (int i = 0; i < ATTN_JOB_INPUTS; i++)
+        if (strcmp(name, attn_job_input_name((enum attn_job_input)i)) == 0)
+            return 1;
+    return 0;
+}
+
+/* Whether a name is asked for. */
+static int is_wanted(const struct task *t, const char *name)
+{
+    size_t length = strlen(name);
+    if (t->only == NULL)
+        return 1;
+    for (const char *at = t->only; *at != '\0'; at += *at == ',') {
+        size_t n = strcspn(at, ",");
+        if (n == length && memcmp(at, name, n) == 0)
+            return 1;
+        at += n;
+    }
+    return 0;
+}
+
+/* Every name of a that must be in b is there. */
+static enum attn_status check_names(const struct task *t, const struct attn_tensors *a,
+                                    const struct attn_tensors *b, struct attn_error *err)
+{
+    for (int i = 0; i < a->n; i++) {
+        const char *name = a->entry[i].name;
+        if (is_wanted(t, name) && attn_tensors_find(b, name) == NULL &&
+            !(t->only == NULL && is_input(name)))
+            return attn_fault(err, ATTN_EINVAL, b->path, "has no tensor '%.40s'; %.200s has", name,
+                              a->path);
+    }
+    return ATTN_OK;
+}
+
+/* Every name of --only is somewhere. */
+static enum attn_status check_only(const struct task *t, struct attn_error *err)
+{
+    for (const char *at = t->only; at != NULL && *at != '\0'; at += *at == ',') {
+        char name[128];
+        size_t n = strcspn(at, ",");
+        snprintf(name, sizeof name, "%.*s", n < 127 ? (int)n : 127, at);
+        if (attn_tensors_find(&t->want, name) == NULL)
+            return attn_fault(err, ATTN_EINVAL, t->want.path, "has no tensor '%.40s' (--only)",
+                              name);
+        at += n;
+    }
+    return ATTN_OK;
+}
+
+/* The partner of a tensor of WANT; two files of one tensor each need no names. */
+static struct attn_tensors_entry *partner(const struct attn_tensors *set,
+                                          const struct attn_tensors *want, int index)
+{
+    if (set->n == 1 && want->n == 1)
+        return &set->entry[0];
+    return attn_tensors_find(set, want->entry[index].name);
+}
+
+static int is_floating(const struct attn_file_tensor *t)
+{
+    enum attn_dtype storage;
+    return attn_file_dtype_storage(t->dtype, &storage);
+}
+
+static enum attn_status check_pair(const struct task *t, const struct attn_tensors_entry *got,
+                                   const struct attn_tensors_entry *want, struct attn_error *err)
+{
+    const struct attn_file_tensor *a = got->tensor, *b = want->tensor;
+    char shape[2][160];
+    int same = a->n_axes == b->n_axes;
+    for (int x = 0; x < a->n_axes && same; x++)
+        same = a->extent[x] == b->extent[x];
+    if (!same)
+        return attn_fault(err, ATTN_EINVAL, got->file->path, "'%.40s' is %s; in %.160s it is %s",
+                          got->name, attn_file_shape(a, shape[0]), want->file->path,
+                          attn_file_shape(b, shape[1]));
+    if (a->dtype == b->dtype || (t->any_type && is_floating(a) && is_floating(b)))
+        return ATTN_OK;
+    return attn_fault(
+        err, ATTN_EINVAL, got->file->path, "'%.40s' is stored as %s; in %.160s as %s%s", got->name,
+        attn_file_dtype_name(a->dtype), want->file->path, attn_file_dtype_name(b->dtype),
+        is_floating(a) && is_floating(b) ? " (--any-type compares the values)" : "");
+}
+
+/* All questions about names, shapes and types, before any number is read. */
+static enum attn_status check_all(const struct task *t, struct attn_error *err)
+{
+    enum attn_status status = ATTN_OK;
+    int pairs = 0;
+    if (t->got.n != 1 || t->want.n != 1) {
+        if ((status = check_only(t, err)) != ATTN_OK ||
+            (status = check_names(t, &t->want, &t->got, err)) != ATTN_OK ||
+            (status = check_names(t, &t->got, &t->want, err)) != ATTN_OK)
+            return status;
+    }
+    for (int i = 0; i < t->want.n && status == ATTN_OK; i++) {
+        struct attn_tensors_entry *got = partner(&t->got, &t->want, i);
+        if (got == NULL || !is_wanted(t, t->want.entry[i].name))
+            continue;
+        pairs++;
+        status = check_pair(t, got, &t->want.entry[i], err);
+        if (status != ATTN_OK || t->reference_path == NULL)
+            continue;
+        got = partner(&t->reference, &t->want, i);
+        if (got != NULL)
+            status = check_pair(t, got, &t->want.entry[i], err);
+        else if (is_floating(t->want.entry[i].tensor))
+            status = attn_fault(err, ATTN_EINVAL, t->reference_path, "has no tensor '%.40s'",
+                                t->want.entry[i].name);
+    }
+    if (status == ATTN_OK && pairs == 0)
+        status = attn_fault(err, ATTN_EINVAL, t->got.path, "has no tensor in common with %.200s",
+                            t->want.path);
+    return status;
+}
+
+/* ---- judging -------------------------------------------------------------------------------- */
+
+static const char *index_text(const struct attn_file_tensor *t, int64_t at, char text[160])
+{
+    struct attn_file_tensor index = *t; /* an index prints as a shape does */
+    for (int a = t->n_axes - 1; a >= 0; a--) {
+        index.extent[a] = at % t->extent[a];
+        at /= t->extent[a];
+    }
+    return attn_file_shape(&index, text);
+}
+
+static void print_result(const struct attn_tensors_entry *want, const char *rule,
+                         const struct attn_rule_data *x, const struct attn_rule_result *r)
+{
+    char at[160] = "", values[80] = "";
+    if (r->worst >= 0) {
+        index_text(want->tensor, r->worst, at);
+        snprintf(values, sizeof values, "%-16.9g %.9g", x->got[r->worst], x->want[r->worst]);
+    }
+    printf("%-8s %-32s %-8s %-11.4g %-11.4g %-20s %s\n", want->name, rule,
+           r->ok ? "agrees" : "DIFFERS", r->figure, r->limit, at, values);
+    if (r->n_not_finite > 0)
+        printf("         %lld of %lld elements are not finite, or infinite on one side only\n",
+               (long long)r->n_not_finite, (long long)x->n);
+    if (!r->ok && r->n_bad > r->n_not_finite)
+        printf("         %lld of %lld elements differ by more than the rule allows\n",
+               (long long)(r->n_bad - r->n_not_finite), (long long)x->n);
+}
+
+/* Integers: as bytes, under any rule (BOOL: as written). */
+static int judge_integers(const struct attn_tensors_entry *want, const void *got,
+                          const struct attn_rule_data *x)
+{
+    int64_t size = attn_file_dtype_size(want->tensor->dtype), worst = -1, bad = 0;
+    for (int64_t n = 0; n < x->n; n++)
+        if (memcmp((const char *)got + n * size, (const char *)want->tensor->data + n * size,
+                   (size_t)size) != 0) {
+            worst = worst < 0 ? n : worst;
+            bad++;
+        }
+    const struct attn_rule_result r = {
+        .figure = (double)bad, .n_bad = bad, .worst = worst, .ok = bad == 0};
+    print_result(want, "exact (integers)", x, &r);
+    return bad > 0;
+}
+
+/* Returns how many rules disagree. */
+static int judge_values(const struct task *t, const struct attn_tensors_entry *got,
+                        const struct attn_tensors_entry *want, struct attn_rule_data *x)
+{
+    int bad = 0;
+    char rule[96];
+    if (!attn_file_dtype_storage(got->tensor->dtype, &x->dtype))
+        return judge_integers(want, got->tensor->data, x);
+    for (int i = 0; i < t->n_rules; i++) {
+        struct attn_rule_result r;
+        attn_rule_judge(&t->rule[i], x, &r);
+        print_result(want, attn_rule_print(&t->rule[i], rule, sizeof rule), x, &r);
+        bad += !r.ok;
+    }
+    return bad;
+}
+
+static enum attn_status judge_pair(const struct task *t, int index, int *bad,
+                                   struct attn_error *err)
+{
+    const struct attn_tensors_entry *want = &t->want.entry[index];
+    const struct attn_tensors_entry *got = partner(&t->got, &t->want, index);
+    const struct attn_tensors_entry *naive =
+        t->reference_path != NULL ? partner(&t->reference, &t->want, index) : NULL;
+    double *a = NULL, *b = NULL, *c = NULL;
+    enum attn_status status = attn_tensors_values(got, &a, err);
+    if (status == ATTN_OK)
+        status = attn_tensors_values(want, &b, err);
+    if (status == ATTN_OK && naive != NULL)
+        status = attn_tensors_values(naive, &c, err);
+    if (status == ATTN_OK) {
+        struct attn_rule_data data = {attn_tensors_count(want->tensor), a, b, c, NULL, ATTN_F64};
+        *bad += judge_values(t, got, want, &data);
+    }
+    free(a);
+    free(b);
+    free(c);
+    return status;
+}
+
+static enum attn_status compare_values(const struct task *t, int *bad, struct attn_error *err)
+{
+    enum attn_status status = check_all(t, err);
+    if (status != ATTN_OK)
+        return status;
+    printf("%-8s %-32s %-8s %-11s %-11s %-20s %-16s %s\n", "tensor", "rule", "", "figure", "limit",
+           "worst element", "got", "want");
+    for (int i = 0; i < t->want.n && status == ATTN_OK; i++)
+        if (is_wanted(t, t->want.entry[i].name) && partner(&t->got, &t->want, i) != NULL)
+            status = judge_pair(t, i, bad, err);
+    return status;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------ */
+
+/* Rules against what was given with them. */
+static enum attn_status check_rules(struct task *t, struct attn_error *err)
+{
+    int inputs = attn_compare_has_inputs(&t->want) || attn_compare_has_inputs(&t->got);
+    if (t->n_rules == 0)
+        t->bound = 1;
+    if (t->bound && !inputs)
+        return attn_fail(
+            err, ATTN_EINVAL,
+            "no q, k and v beside the results, so no bound can be derived: name a rule "
+            "that needs no inputs, such as --rule torch-f32 (attnlab compare --help)");
+    for (int i = 0; i < t->n_rules; i++)
+        if ((t->rule[i].rule->needs & ATTN_RULE_REFERENCE) && t->reference_path == NULL)
+            return attn_fail(err, ATTN_EINVAL,
+                             "rule %s allows a multiple of a naive run's error: give that run, in "
+                             "the precision of GOT, by --reference FILE",
+                             t->rule[i].rule->name);
+    return ATTN_OK;
+}
+
+static enum attn_status open_sets(struct task *t, char **argv, struct attn_error *err)
+{
+    enum attn_status status = attn_tensors_open(argv[optind], &t->got, err);
+    if (status == ATTN_OK)
+        status = attn_tensors_open(argv[optind + 1], &t->want, err);
+    if (status == ATTN_OK && t->reference_path != NULL)
+        status = attn_tensors_open(t->reference_path, &t->reference, err);
+    return status;
+}
+
+int attn_cmd_compare(int argc, char **argv)
+{
+    struct task t = {0};
+    struct attn_error err = {0};
+    int done, bad = 0, agrees = 1, exit_status = read_flags(argc, argv, &t, &done);
+    if (done)
+        return exit_status;
+    enum attn_status status = open_sets(&t, argv, &err);
+    if (status == ATTN_OK)
+        status = check_rules(&t, &err);
+    if (status == ATTN_OK && t.n_rules > 0)
+        status = compare_values(&t, &bad, &err);
+    int by_want = attn_compare_has_inputs(&t.want);
+    if (status == ATTN_OK && t.bound)
+        status = attn_compare_bound(&t.problem, by_want ? &t.want : &t.got,
+                                    by_want ? &t.got : &t.want, &agrees, &err);
+    if (status != ATTN_OK) {
+        attn_clean(err.text);
+        exit_status = attn_cli_fail("compare", attn_cli_status(status), "%s", err.text);
+    } else if (bad > 0 || !agrees)
+        exit_status = ATTN_EXIT_DISAGREE;
+    attn_tensors_close(&t.got);
+    attn_tensors_close(&t.want);
+    attn_tensors_close(&t.reference);
+    int flushed = attn_cli_flush("compare");
+    return exit_status != ATTN_EXIT_GOOD ? exit_status : flushed;
+}

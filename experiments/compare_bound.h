@@ -1,0 +1,20 @@
+/* The rule `bound` of attnlab compare: results from files against the oracle, within T1. */
+#ifndef EXPERIMENTS_COMPARE_BOUND_H
+#define EXPERIMENTS_COMPARE_BOUND_H
+
+#include "experiments/job.h"
+#include "experiments/tensors.h"
+
+/* Whether a set holds q, k and v. */
+int attn_compare_has_inputs(const struct attn_tensors *set);
+
+/* Judge the outputs that `got` holds, and those beside the inputs ("the file"), and print the
+ * table.  inputs: the set with q, k, v; what problem it is comes from `request` (mask, scale,
+ * ..., and spec: whose precisions the bound assumes) and the file's metadata.  EINVAL, ENOMEM
+ * with one line. */
+enum attn_status attn_compare_bound(const struct attn_request *request,
+                                    const struct attn_tensors *inputs,
+                                    const struct attn_tensors *got, int *agrees,
+                                    struct attn_error *err);
+
+#endif

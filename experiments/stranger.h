@@ -1,0 +1,83 @@
+/* Judging implementations that are not ours: a plug-in, a command, a folder of results.
+ *
+ * stranger.c reads the flags and keeps the books that are common to all routes (verdicts, claims
+ * exercised); stranger_plugin.c and stranger_files.c are the routes.
+ */
+#ifndef EXPERIMENTS_STRANGER_H
+#define EXPERIMENTS_STRANGER_H
+
+#include "experiments/verdicts.h"
+#include "tests/harness/claims.h"
+
+/* Cases to be asked: all of a tier, or those that were named. */
+struct attn_asked {
+    char name[200]; /* of a case of the battery, or "case-1", ... */
+    const char *ids, *why;
+    struct attn_case c;
+};
+struct attn_question {
+    struct attn_asked *asked;
+    int n;
+    int whole_tier; /* so a claim that is never exercised is an error */
+};
+
+/* n names or case strings; n = 0: the whole tier.  EINVAL: one cannot be read. */
+enum attn_status attn_question_make(const char *const *text, int n, enum attn_tier tier,
+                                    struct attn_question *question, struct attn_error *err);
+void attn_question_free(struct attn_question *question);
+
+/* The question that a manifest asks; text limits it to cases of these names. */
+enum attn_status attn_question_read(const char *folder, const char *const *text, int n,
+                                    struct attn_question *question, struct attn_claims *claims,
+                                    struct attn_error *err);
+
+/* Write the cases that are claimed to a folder; *written: how many. */
+enum attn_status attn_question_write(const struct attn_question *question, const char *folder,
+                                     const struct attn_claims *claims, int *written,
+                                     struct attn_error *err);
+
+enum { ATTN_VOTES = 64 };
+struct attn_vote {
+    char text[256];
+    int n;
+};
+
+struct attn_stranger {
+    struct attn_question question;
+    struct attn_verdicts verdicts;
+    struct attn_claims claims;
+    char label[160];         /* "plug-in naive (./naive.so)": heads the report  */
+    char route[1200];        /* "--plugin ./naive.so": for the line "again:"    */
+    const char *claims_path; /* of --claims, or NULL */
+    double timeout_s;
+    unsigned exercised;                /* claims that a judged case asked for             */
+    double diagnosed_s;                /* time spent on diagnoses                         */
+    struct attn_vote vote[ATTN_VOTES]; /* diagnoses, and how many cases have them */
+    int votes;                         /* cases with a diagnosis                          */
+    int judged;                        /* cases with a verdict about the implementation   */
+};
+
+/* Add a flag and its value, quoted for a shell, to the route. */
+void attn_stranger_route(struct attn_stranger *s, const char *flag, const char *value);
+
+/* File a verdict.  diagnosis "" when there is none. */
+void attn_stranger_file(struct attn_stranger *s, const struct attn_asked *asked,
+                        const struct attn_result *result, const char *diagnosis, unsigned needs,
+                        double seconds);
+
+/* The claims as people read them: "claims f32 gqa band; lse base 2". Returns text. */
+const char *attn_stranger_words(const struct attn_claims *claims, char *text, size_t size);
+
+/* Close the books: claims that no case exercised, the summary, the exit status. */
+int attn_stranger_end(struct attn_stranger *s);
+
+/* The routes.  Exit statuses. */
+int attn_stranger_plugin(struct attn_stranger *s, const char *path);
+int attn_stranger_exec(struct attn_stranger *s, const char *command, const char *work);
+int attn_stranger_results(struct attn_stranger *s, const char *results);
+
+/* Whether the flags of `attnlab check` speak of a stranger; then attn_stranger_check does it. */
+int attn_stranger_is_meant(int argc, char **argv);
+int attn_stranger_check(int argc, char **argv);
+
+#endif

@@ -1,0 +1,118 @@
+/* attnlab check --plugin: every case in the guest process, then a look for leaks. */
+#include <string.h>
+#include <time.h>
+
+#include "experiments/cli.h"
+#include "experiments/stranger.h"
+#include "tests/harness/guest.h"
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* What is worth a line although it is no verdict, to standard error; once each. */
+struct notes {
+    char environment[96];
+    int n_environment;
+    int64_t hwm_bytes;
+};
+
+static void note(struct notes *notes, const struct attn_guest_reply *reply)
+{
+    if (reply->environment[0] != '\0' && notes->n_environment++ == 0)
+        memcpy(notes->environment, reply->environment, sizeof notes->environment);
+    if (reply->hwm_bytes > notes->hwm_bytes)
+        notes->hwm_bytes = reply->hwm_bytes;
+}
+
+static void print_notes(const struct attn_guest *guest, const struct notes *notes)
+{
+    char text[32];
+    if (guest->load_environment[0] != '\0')
+        fprintf(stderr,
+                "note: loading it changed the floating-point environment (%s); put back before "
+                "every call\n",
+                guest->load_environment);
+    if (notes->n_environment > 0)
+        fprintf(stderr,
+                "note: %d calls changed the floating-point environment (%s); put back after "
+                "each\n",
+                notes->n_environment, notes->environment);
+    if (guest->restarts > 0)
+        fprintf(stderr, "note: started again %d times\n", guest->restarts);
+    if (notes->hwm_bytes > 0)
+        fprintf(stderr, "note: peak resident memory of its process %s (VmHWM)\n",
+                attn_cli_bytes(notes->hwm_bytes, text));
+}
+
+/* The biggest passed case of each pass is called a dozen times more. */
+static void look_for_leaks(struct attn_stranger *s, struct attn_guest *guest,
+                           const struct attn_asked *const biggest[2])
+{
+    for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++) {
+        struct attn_guest_reply reply;
+        double start = now();
+        if (biggest[pass] == NULL)
+            continue;
+        attn_guest_leak(guest, &biggest[pass]->c, &reply);
+        if (reply.result.verdict != ATTN_PASS)
+            attn_stranger_file(s, biggest[pass], &reply.result, "", 0, now() - start);
+    }
+}
+
+/* What a case asks for whose guest did not live to say it. */
+static unsigned needs_of(const struct attn_stranger *s, const struct attn_case *c)
+{
+    struct attn_setup setup;
+    if (attn_setup_open(c, &setup, NULL) != ATTN_OK)
+        return 0;
+    unsigned needs = attn_claims_needed(&s->claims, &setup, ATTN_ROUTE_PLUGIN);
+    attn_setup_close(&setup);
+    return needs;
+}
+
+static void run_all(struct attn_stranger *s, struct attn_guest *guest)
+{
+    const struct attn_asked *biggest[2] = {NULL, NULL};
+    int64_t size[2] = {0, 0};
+    struct notes notes = {.n_environment = 0};
+    for (int i = 0; i < s->question.n; i++) {
+        const struct attn_asked *asked = &s->question.asked[i];
+        struct attn_guest_reply reply;
+        double start = now();
+        attn_guest_run(guest, &asked->c, &reply);
+        if (reply.result.verdict == ATTN_CRASH || reply.result.verdict == ATTN_TIMEOUT)
+            reply.needs = needs_of(s, &asked->c);
+        attn_stranger_file(s, asked, &reply.result, reply.diagnosis, reply.needs, now() - start);
+        note(&notes, &reply);
+        const struct attn_case *c = &asked->c;
+        int64_t n = c->batch * c->heads * c->n_query * c->n_key;
+        if (reply.result.verdict == ATTN_PASS && n > size[c->pass]) {
+            size[c->pass] = n;
+            biggest[c->pass] = asked;
+        }
+    }
+    look_for_leaks(s, guest, biggest);
+    print_notes(guest, &notes);
+}
+
+int attn_stranger_plugin(struct attn_stranger *s, const char *path)
+{
+    struct attn_guest guest;
+    struct attn_error err = {0};
+    char words[400];
+    enum attn_status status = attn_guest_open(path, s->timeout_s, &guest, &err);
+    if (status != ATTN_OK)
+        return attn_cli_fail("check", attn_cli_status(status), "%s", err.text);
+    s->claims = guest.claims;
+    snprintf(s->label, sizeof s->label, "%.60s", guest.claims.name);
+    attn_stranger_route(s, "--plugin", path);
+    fprintf(stderr, "%s: %s\n", s->label, attn_stranger_words(&s->claims, words, sizeof words));
+    attn_verdicts_begin(&s->verdicts, s->label);
+    run_all(s, &guest);
+    attn_guest_close(&guest);
+    return attn_stranger_end(s);
+}

@@ -1,0 +1,318 @@
+/* Collecting checks, and saying them as text: short, and the worst first. */
+#include "experiments/verdicts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/harness/fileio.h"
+
+static const char *const format_name[] = {"text", "tap", "junit", "json"};
+
+int attn_format_find(const char *name)
+{
+    for (int f = 0; f < 4; f++)
+        if (strcmp(format_name[f], name) == 0)
+            return f;
+    return -1;
+}
+
+/* ---- collecting ------------------------------------------------------------------------------ */
+
+void attn_verdicts_open(struct attn_verdicts *v, FILE *out)
+{
+    *v = (struct attn_verdicts){.out = out};
+}
+
+static void clear(struct attn_verdict_list *list)
+{
+    for (int e = 0; e < list->n; e++) {
+        struct attn_verdict_entry *x = &list->entry[e];
+        free(x->kind);
+        free(x->name);
+        free(x->text);
+        free(x->ids);
+        free(x->why);
+        free(x->again);
+        free(x->found_as);
+    }
+    free(list->entry);
+    free(list->spec);
+    *list = (struct attn_verdict_list){0};
+}
+
+void attn_verdicts_begin(struct attn_verdicts *v, const char *spec)
+{
+    if (v->list == NULL)
+        v->list = calloc(1, sizeof *v->list);
+    if (v->list == NULL)
+        return;
+    clear(v->list);
+    v->list->spec = strdup(spec);
+}
+
+int attn_verdicts_add(struct attn_verdicts *v, const struct attn_subject *s,
+                      const struct attn_result *result, double seconds)
+{
+    struct attn_verdict_list *list = v->list;
+    if (list == NULL || list->spec == NULL)
+        return 0;
+    if (list->n == list->room) {
+        int room = list->room > 0 ? 2 * list->room : 64;
+        struct attn_verdict_entry *more = realloc(list->entry, (size_t)room * sizeof *more);
+        if (more == NULL)
+            return 0;
+        list->entry = more;
+        list->room = room;
+    }
+    struct attn_verdict_entry *x = &list->entry[list->n++];
+    *x = (struct attn_verdict_entry){.kind = strdup(s->kind),
+                                     .name = strdup(s->name),
+                                     .text = strdup(s->text),
+                                     .ids = strdup(s->ids),
+                                     .why = strdup(s->why),
+                                     .again = strdup(s->again),
+                                     .found_as = s->found_as != NULL ? strdup(s->found_as) : NULL,
+                                     .result = *result,
+                                     .seconds = seconds};
+    int ok = x->kind && x->name && x->text && x->ids && x->why && x->again &&
+             (s->found_as == NULL || x->found_as != NULL);
+    if (!ok) {
+        struct attn_verdict_list last = {.n = 1, .entry = malloc(sizeof *x)};
+        if (last.entry != NULL)
+            last.entry[0] = *x;
+        last.n = last.entry != NULL;
+        clear(&last);
+        list->n--;
+    }
+    return ok;
+}
+
+int attn_verdict_is_failure(const struct attn_verdicts *v, const struct attn_result *r)
+{
+    return r->verdict != ATTN_PASS && r->verdict != ATTN_REFUSED &&
+           (r->verdict != ATTN_WEAK || v->strict);
+}
+
+const char *attn_verdict_words(const struct attn_result *r, char text[40])
+{
+    if (r->verdict == ATTN_FAILED)
+        snprintf(text, 40, "FAIL(%s)", attn_failure_name(r->failure));
+    else
+        snprintf(text, 40, "%s", attn_verdict_name(r->verdict));
+    return text;
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+/* How bad: first by kind, from what makes every number meaningless to what is a matter of size. */
+static int severity(const struct attn_result *r)
+{
+    switch (r->verdict) {
+    case ATTN_ERROR:
+        return 9;
+    case ATTN_CRASH:
+        return 8;
+    case ATTN_TIMEOUT:
+        return 7;
+    case ATTN_FAILED:
+        return r->failure == ATTN_F_INTEGRITY ? 6
+               : r->failure == ATTN_F_STATUS  ? 5
+               : r->failure == ATTN_F_FINITE  ? 4
+               : r->failure == ATTN_F_EXACT   ? 3
+               : r->failure == ATTN_F_BOUND   ? 2
+                                              : 1;
+    default:
+        return 0;
+    }
+}
+
+static int worst_first(const void *a, const void *b)
+{
+    const struct attn_verdict_entry *x = *(struct attn_verdict_entry *const *)a;
+    const struct attn_verdict_entry *y = *(struct attn_verdict_entry *const *)b;
+    int by_kind = severity(&y->result) - severity(&x->result);
+    if (by_kind != 0)
+        return by_kind;
+    if (x->result.worst != y->result.worst)
+        return x->result.worst < y->result.worst ? 1 : -1;
+    return x < y ? -1 : 1; /* else in the order of the battery */
+}
+
+static void print_numbers(FILE *out, const struct attn_result *r)
+{
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        if (r->output[o].n > 0)
+            fprintf(out, "  %-5s error/bound %-10.3g gauge %-8.2g (%lld elements, %lld beyond)\n",
+                    r->output[o].name, r->output[o].ratio, r->output[o].gauge,
+                    (long long)r->output[o].n, (long long)r->output[o].n_bad);
+    if (r->precision.u > 0)
+        fprintf(out,
+                "  declared: u %.3g, storage %.3g, exp %g u, at most %lld rescales and %lld "
+                "merges a row\n",
+                r->precision.u, r->precision.u_storage, r->precision.exp_ulps,
+                (long long)r->precision.rescales, (long long)r->precision.merges);
+}
+
+static void print_details(FILE *out, const char *spec, const struct attn_verdict_entry *x)
+{
+    char words[40];
+    fprintf(out, "%s  %s  %s\n", attn_verdict_words(&x->result, words), spec, x->text);
+    if (x->result.text[0] != '\0') {
+        char line[sizeof x->result.text]; /* a stranger's words may hold anything */
+        snprintf(line, sizeof line, "%s", x->result.text);
+        attn_clean(line);
+        fprintf(out, "  %s\n", line);
+    }
+    print_numbers(out, &x->result);
+    if (x->name[0] != '\0')
+        fprintf(out, "  %s %s (%s): %s\n", x->kind, x->name, x->ids, x->why);
+    if (x->found_as != NULL)
+        fprintf(out, "  found as: %s\n", x->found_as);
+    if (x->again[0] != '\0')
+        fprintf(out, "  again: %s\n", x->again);
+}
+
+static void print_line(FILE *out, const struct attn_verdict_entry *x)
+{
+    char words[40];
+    fprintf(out, "  %-15s %-28s %s\n", attn_verdict_words(&x->result, words), x->name, x->text);
+}
+
+/* Details of the worst few, a line for some more, a number for the rest. */
+static void print_failures(struct attn_verdicts *v, const struct attn_verdict_list *list)
+{
+    enum { DETAILED = 8, LISTED = 24 };
+    struct attn_verdict_entry **bad = calloc((size_t)list->n + 1, sizeof *bad);
+    int n = 0;
+    for (int e = 0; bad != NULL && e < list->n; e++)
+        if (attn_verdict_is_failure(v, &list->entry[e].result) || v->details)
+            bad[n++] = &list->entry[e];
+    if (n > 0)
+        qsort(bad, (size_t)n, sizeof *bad, worst_first);
+    for (int e = 0; e < n && e < DETAILED; e++)
+        print_details(v->out, list->spec, bad[e]);
+    for (int e = DETAILED; e < n && e < DETAILED + LISTED; e++)
+        print_line(v->out, bad[e]);
+    if (n > DETAILED + LISTED)
+        fprintf(v->out, "  ... and %d more (--verbose has a line for each)\n",
+                n - DETAILED - LISTED);
+    free(bad);
+}
+
+struct tally {
+    int count[ATTN_ERROR + 1];
+    double seconds, worst;
+    const char *worst_name;
+};
+
+static struct tally tally_of(const struct attn_verdict_list *list, const char *kind, int same)
+{
+    struct tally t = {.worst_name = ""};
+    for (int e = 0; e < list->n; e++) {
+        const struct attn_verdict_entry *x = &list->entry[e];
+        t.seconds += x->seconds;
+        if ((strcmp(x->kind, kind) == 0) != same)
+            continue;
+        t.count[x->result.verdict]++;
+        if (x->result.verdict == ATTN_PASS && x->result.worst >= t.worst) {
+            t.worst = x->result.worst;
+            t.worst_name = x->name[0] != '\0' ? x->name : "this case";
+        }
+    }
+    return t;
+}
+
+/* "172 pass, 0 fail, 0 refused, 0 weak, 0 error", and crashes and timeouts where there are any. */
+static void print_counts(FILE *out, const struct tally *t, int all)
+{
+    static const enum attn_verdict order[] = {ATTN_PASS,  ATTN_FAILED,  ATTN_REFUSED, ATTN_WEAK,
+                                              ATTN_CRASH, ATTN_TIMEOUT, ATTN_ERROR};
+    static const char *const word[] = {"pass",  "fail",    "refused", "weak",
+                                       "crash", "timeout", "error"};
+    int first = 1;
+    for (int o = 0; o < 7; o++) {
+        int rare = order[o] == ATTN_CRASH || order[o] == ATTN_TIMEOUT || (!all && o > 0);
+        if (rare && t->count[order[o]] == 0)
+            continue;
+        fprintf(out, "%s%d %s", first ? "" : ", ", t->count[order[o]], word[o]);
+        first = 0;
+    }
+}
+
+static void print_text(struct attn_verdicts *v, const struct attn_verdict_list *list, int failures)
+{
+    if (v->verbose)
+        for (int e = 0; e < list->n; e++)
+            print_line(v->out, &list->entry[e]);
+    print_failures(v, list);
+    struct tally cases = tally_of(list, "relation", 0), relations = tally_of(list, "relation", 1);
+    int passes = cases.count[ATTN_PASS] + relations.count[ATTN_PASS], n_relations = 0;
+    for (int c = 0; c <= ATTN_ERROR; c++)
+        n_relations += relations.count[c];
+    fprintf(v->out, "%-28s %s: ", list->spec,
+            failures > 0 ? "FAIL"
+            : passes > 0 ? "PASS"
+                         : "REFUSED");
+    const struct attn_verdict_entry *last = list->n > 0 ? &list->entry[list->n - 1] : NULL;
+    if (last != NULL && strcmp(last->kind, "soak") == 0) /* the soak's own account */
+        fputs(last->text, v->out);
+    else if (n_relations < list->n || list->n == 0)
+        print_counts(v->out, &cases, 1);
+    if (n_relations > 0) {
+        fputs(n_relations < list->n ? "; relations: " : "relations: ", v->out);
+        print_counts(v->out, &relations, 0);
+    }
+    if (cases.count[ATTN_PASS] > 0 && cases.worst_name[0] != '\0')
+        fprintf(v->out, "; worst error/bound %.3g (%s)", cases.worst, cases.worst_name);
+    fprintf(v->out, "; %.2f s\n", cases.seconds);
+}
+
+/* ---- ending ---------------------------------------------------------------------------------- */
+
+int attn_verdicts_end(struct attn_verdicts *v)
+{
+    struct attn_verdict_list *list = v->list;
+    int failures = 0;
+    if (list == NULL || list->spec == NULL)
+        return 1;
+    for (int e = 0; e < list->n; e++)
+        failures += attn_verdict_is_failure(v, &list->entry[e].result);
+    switch (v->format) {
+    case ATTN_FORMAT_TAP:
+        attn_verdicts_tap(v, list);
+        break;
+    case ATTN_FORMAT_JUNIT:
+        attn_verdicts_junit(v, list);
+        break;
+    case ATTN_FORMAT_JSON:
+        attn_verdicts_json(v, list);
+        break;
+    default:
+        print_text(v, list, failures);
+    }
+    v->n_specs++;
+    v->n_checks += list->n;
+    fflush(v->out);
+    return failures;
+}
+
+void attn_verdicts_close(struct attn_verdicts *v)
+{
+    switch (v->format) {
+    case ATTN_FORMAT_TAP:
+        attn_verdicts_tap(v, NULL);
+        break;
+    case ATTN_FORMAT_JUNIT:
+        attn_verdicts_junit(v, NULL);
+        break;
+    case ATTN_FORMAT_JSON:
+        attn_verdicts_json(v, NULL);
+        break;
+    default:
+        break;
+    }
+    if (v->list != NULL)
+        clear(v->list);
+    free(v->list);
+    v->list = NULL;
+}

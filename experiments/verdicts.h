@@ -1,0 +1,78 @@
+/* What a check found, said in four formats.
+ *
+ * A check is one judged thing: a case, a relation, or a failure that a soak found.  They are
+ * collected for one spec at a time and printed when it ends, so that text can give the worst
+ * first and the others their counts.  One function for each format lives in verdicts.c (text) and
+ * verdicts_files.c (TAP 13, JUnit XML, JSON).
+ */
+#ifndef EXPERIMENTS_VERDICTS_H
+#define EXPERIMENTS_VERDICTS_H
+
+#include <stdio.h>
+
+#include "tests/harness/runner.h"
+
+enum attn_format { ATTN_FORMAT_TEXT, ATTN_FORMAT_TAP, ATTN_FORMAT_JUNIT, ATTN_FORMAT_JSON };
+int attn_format_find(const char *name); /* "text", "tap", "junit", "json"; -1 when unknown */
+
+/* What a check is about; strings are copied. */
+struct attn_subject {
+    const char *kind; /* "case", "relation", "soak"                                     */
+    const char *name; /* of a case of the battery or a relation; "" for a string alone  */
+    const char *text; /* the case string; what a relation says                          */
+    const char *ids, *why;
+    const char *again;    /* the command that runs it again, "" when there is none          */
+    const char *found_as; /* the larger case that this one was shrunk from, or NULL         */
+};
+
+struct attn_verdict_list; /* opaque: the checks of one spec */
+
+struct attn_verdicts {
+    FILE *out;
+    enum attn_format format;
+    int strict;  /* WEAK is a failure                         */
+    int verbose; /* text: a line for every check              */
+    int details; /* text: full details also of what passes    */
+    int n_specs, n_checks;
+    struct attn_verdict_list *list;
+};
+
+/* Preset: text to out. */
+void attn_verdicts_open(struct attn_verdicts *v, FILE *out);
+
+/* What follows is about this spec. */
+void attn_verdicts_begin(struct attn_verdicts *v, const char *spec);
+
+/* 0 when memory ran out: the check is not recorded. */
+int attn_verdicts_add(struct attn_verdicts *v, const struct attn_subject *subject,
+                      const struct attn_result *result, double seconds);
+
+/* Print the spec's checks; returns how many of them are failures (ERROR and, if strict, WEAK
+ * included). */
+int attn_verdicts_end(struct attn_verdicts *v);
+
+/* Print what a format needs at its end, and free everything. */
+void attn_verdicts_close(struct attn_verdicts *v);
+
+/* ---- for verdicts_files.c ----------------------------------------------------------------- */
+
+struct attn_verdict_entry {
+    char *kind, *name, *text, *ids, *why, *again, *found_as; /* found_as may be NULL */
+    struct attn_result result;
+    double seconds;
+};
+struct attn_verdict_list {
+    char *spec;
+    int n, room;
+    struct attn_verdict_entry *entry;
+};
+
+int attn_verdict_is_failure(const struct attn_verdicts *v, const struct attn_result *r);
+
+/* "FAIL(bound)", "PASS"; returns text. */
+const char *attn_verdict_words(const struct attn_result *r, char text[40]);
+void attn_verdicts_tap(struct attn_verdicts *v, const struct attn_verdict_list *list);
+void attn_verdicts_junit(struct attn_verdicts *v, const struct attn_verdict_list *list);
+void attn_verdicts_json(struct attn_verdicts *v, const struct attn_verdict_list *list);
+
+#endif

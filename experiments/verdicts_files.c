@@ -1,0 +1,242 @@
+/* Checks for other programs: TAP 13, JUnit XML, JSON.  Each function prints one spec's checks, or,
+ * given NULL, what the format needs at its end. */
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/verdicts.h"
+
+/* ---- TAP ------------------------------------------------------------------------------------- */
+
+/* One line of a YAML block, as a double-quoted scalar. */
+static void put_yaml(FILE *out, const char *key, const char *value)
+{
+    fprintf(out, "  %s: \"", key);
+    for (const unsigned char *p = (const unsigned char *)value; *p != '\0'; p++)
+        if (*p == '"' || *p == '\\')
+            fprintf(out, "\\%c", *p);
+        else if (*p < ' ')
+            fprintf(out, "\\x%02x", *p);
+        else
+            fputc(*p, out);
+    fputs("\"\n", out);
+}
+
+/* A description: '#' would start a directive. */
+static void put_description(FILE *out, const char *text)
+{
+    for (const char *p = text; *p != '\0'; p++)
+        fputc(*p == '#' || (unsigned char)*p < ' ' ? ' ' : *p, out);
+}
+
+void attn_verdicts_tap(struct attn_verdicts *v, const struct attn_verdict_list *list)
+{
+    FILE *out = v->out;
+    char words[40];
+    if (v->n_specs == 0)
+        fputs("TAP version 13\n", out);
+    for (int e = 0; list != NULL && e < list->n; e++) {
+        const struct attn_verdict_entry *x = &list->entry[e];
+        int bad = attn_verdict_is_failure(v, &x->result);
+        fprintf(out, "%sok %d - ", bad ? "not " : "", v->n_checks + e + 1);
+        put_description(out, list->spec);
+        fputc(' ', out);
+        put_description(out, x->name[0] != '\0' ? x->name : x->text);
+        if (x->result.verdict == ATTN_REFUSED) {
+            fputs(" # SKIP ", out);
+            put_description(out, x->result.text);
+        }
+        fputc('\n', out);
+        if (!bad)
+            continue;
+        fputs("  ---\n", out);
+        put_yaml(out, "verdict", attn_verdict_words(&x->result, words));
+        put_yaml(out, "message", x->result.text);
+        put_yaml(out, x->kind, x->text);
+        put_yaml(out, "stands_for", x->ids);
+        put_yaml(out, "why", x->why);
+        if (x->found_as != NULL)
+            put_yaml(out, "found_as", x->found_as);
+        put_yaml(out, "again", x->again);
+        fputs("  ...\n", out);
+    }
+    if (list == NULL)
+        fprintf(out, "1..%d\n", v->n_checks);
+}
+
+/* ---- JUnit ----------------------------------------------------------------------------------- */
+
+/* Text for an attribute or an element; XML 1.0 has no control characters but these three. */
+static void put_xml(FILE *out, const char *text)
+{
+    for (const unsigned char *p = (const unsigned char *)text; *p != '\0'; p++)
+        switch (*p) {
+        case '<':
+            fputs("&lt;", out);
+            break;
+        case '>':
+            fputs("&gt;", out);
+            break;
+        case '&':
+            fputs("&amp;", out);
+            break;
+        case '"':
+            fputs("&quot;", out);
+            break;
+        default:
+            fputc(*p < ' ' && *p != '\n' && *p != '\t' ? '?' : *p, out);
+        }
+}
+
+static void put_attribute(FILE *out, const char *name, const char *value)
+{
+    fprintf(out, " %s=\"", name);
+    put_xml(out, value);
+    fputc('"', out);
+}
+
+static void put_testcase(struct attn_verdicts *v, const char *spec,
+                         const struct attn_verdict_entry *x)
+{
+    FILE *out = v->out;
+    char words[40];
+    fputs("    <testcase", out);
+    put_attribute(out, "classname", spec);
+    put_attribute(out, "name", x->name[0] != '\0' ? x->name : x->text);
+    fprintf(out, " time=\"%.6f\"", x->seconds);
+    if (x->result.verdict == ATTN_REFUSED) {
+        fputs("><skipped", out);
+        put_attribute(out, "message", x->result.text);
+        fputs("/></testcase>\n", out);
+        return;
+    }
+    if (!attn_verdict_is_failure(v, &x->result)) {
+        fputs("/>\n", out);
+        return;
+    }
+    const char *element = x->result.verdict == ATTN_ERROR ? "error" : "failure";
+    fprintf(out, ">\n      <%s", element);
+    put_attribute(out, "type", attn_verdict_words(&x->result, words));
+    put_attribute(out, "message", x->result.text);
+    fputc('>', out);
+    put_xml(out, x->kind);
+    fputs(" ", out);
+    put_xml(out, x->text);
+    fputs("\nstands for ", out);
+    put_xml(out, x->ids);
+    fputs(": ", out);
+    put_xml(out, x->why);
+    fputs(x->found_as != NULL ? "\nfound as: " : "", out);
+    put_xml(out, x->found_as != NULL ? x->found_as : "");
+    fputs("\nagain: ", out);
+    put_xml(out, x->again);
+    fprintf(out, "</%s>\n    </testcase>\n", element);
+}
+
+void attn_verdicts_junit(struct attn_verdicts *v, const struct attn_verdict_list *list)
+{
+    FILE *out = v->out;
+    if (v->n_specs == 0)
+        fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"attnlab check\">\n",
+              out);
+    if (list == NULL) {
+        fputs("</testsuites>\n", out);
+        return;
+    }
+    int failures = 0, errors = 0, skipped = 0;
+    double seconds = 0;
+    for (int e = 0; e < list->n; e++) {
+        const struct attn_result *r = &list->entry[e].result;
+        int bad = attn_verdict_is_failure(v, r);
+        errors += bad && r->verdict == ATTN_ERROR;
+        failures += bad && r->verdict != ATTN_ERROR;
+        skipped += r->verdict == ATTN_REFUSED;
+        seconds += list->entry[e].seconds;
+    }
+    fputs("  <testsuite", out);
+    put_attribute(out, "name", list->spec);
+    fprintf(out, " tests=\"%d\" failures=\"%d\" errors=\"%d\" skipped=\"%d\" time=\"%.3f\">\n",
+            list->n, failures, errors, skipped, seconds);
+    for (int e = 0; e < list->n; e++)
+        put_testcase(v, list->spec, &list->entry[e]);
+    fputs("  </testsuite>\n", out);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+/* JSON has no infinity: null stands for it. */
+static json_t *number(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+static json_t *outputs_of(const struct attn_result *r)
+{
+    json_t *all = json_object();
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        const struct attn_agreement *x = &r->output[o];
+        if (x->n > 0)
+            json_object_set_new(all, attn_output_name((enum attn_output)o),
+                                json_pack("{s:o,s:o,s:I,s:I}", "error_over_bound", number(x->ratio),
+                                          "gauge", number(x->gauge), "elements", (json_int_t)x->n,
+                                          "beyond", (json_int_t)x->n_bad));
+    }
+    return all;
+}
+
+static json_t *entry_of(const struct attn_verdict_entry *x)
+{
+    const struct attn_result *r = &x->result;
+    json_t *e =
+        json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:o,s:f}", "kind", x->kind, "name", x->name, "text",
+                  x->text, "verdict", attn_verdict_name(r->verdict), "stands_for", x->ids, "why",
+                  x->why, "again", x->again, "worst", number(r->worst), "seconds", x->seconds);
+    if (e == NULL)
+        return NULL;
+    if (r->verdict == ATTN_FAILED)
+        json_object_set_new(e, "failure", json_string(attn_failure_name(r->failure)));
+    if (r->text[0] != '\0')
+        json_object_set_new(e, "message", json_string(r->text));
+    if (x->found_as != NULL)
+        json_object_set_new(e, "found_as", json_string(x->found_as));
+    if (r->precision.u > 0)
+        json_object_set_new(e, "precision",
+                            json_pack("{s:f,s:f,s:f,s:f,s:I,s:I}", "u", r->precision.u, "u_storage",
+                                      r->precision.u_storage, "u_p", r->precision.u_p, "exp_ulps",
+                                      r->precision.exp_ulps, "rescales",
+                                      (json_int_t)r->precision.rescales, "merges",
+                                      (json_int_t)r->precision.merges));
+    json_object_set_new(e, "outputs", outputs_of(r));
+    return e;
+}
+
+void attn_verdicts_json(struct attn_verdicts *v, const struct attn_verdict_list *list)
+{
+    if (v->n_specs == 0)
+        fputs("{\"format\":\"attnlab-check\",\"version\":1,\"specs\":[\n", v->out);
+    if (list == NULL) {
+        fputs("]}\n", v->out);
+        return;
+    }
+    json_t *checks = json_array(), *counts = json_object();
+    int failures = 0, passes = 0, count[ATTN_ERROR + 1] = {0};
+    for (int e = 0; e < list->n; e++) {
+        const struct attn_verdict_entry *x = &list->entry[e];
+        failures += attn_verdict_is_failure(v, &x->result);
+        passes += x->result.verdict == ATTN_PASS;
+        count[x->result.verdict]++;
+        json_array_append_new(checks, entry_of(x));
+    }
+    for (int c = 0; c <= ATTN_ERROR; c++)
+        json_object_set_new(counts, attn_verdict_name((enum attn_verdict)c),
+                            json_integer(count[c]));
+    json_t *spec = json_pack("{s:s,s:s,s:o,s:o}", "spec", list->spec, "verdict",
+                             failures > 0 ? "FAIL"
+                             : passes > 0 ? "PASS"
+                                          : "REFUSED",
+                             "counts", counts, "checks", checks);
+    fputs(v->n_specs > 0 ? ",\n" : "", v->out);
+    json_dumpf(spec, v->out, JSON_INDENT(1));
+    json_decref(spec);
+}

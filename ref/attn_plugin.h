@@ -1,0 +1,149 @@
+/* The plug-in interface: how attnlab calls an implementation that it knows nothing about.
+ *
+ * A plug-in is a shared object with one function, attn_plugin_get(), that returns a constant of
+ * struct attn_plugin.  This header is all it needs: C11 or C++, nothing to link.
+ *
+ *      gcc -O2 -shared -fPIC -o mine.so mine.c -lm          attnlab check --plugin ./mine.so
+ *
+ * What is to be computed (ref/attn.h is the contract in full):
+ *
+ *      S = bias(softcap(scale * Q K^T)),   P = softmax over the visible keys,   O = P V,
+ *      LSE_i = ln sum_j exp S_ij           softcap(s) = c tanh(s / c)
+ *
+ * Shapes     q [B,H,Lq,d]   k [B,G,Lk,d]   v [B,G,Lk,dv]   o [B,H,Lq,dv]   lse [B,H,Lq]
+ *            Query head h reads kv head h / (H/G).
+ *
+ * The plug-in says what it claims.  What is claimed is tested, and a claim that no case tests is an
+ * error; what is not claimed is never asked.  Conventions that differ from attnlab's are declared,
+ * not converted by hand.  docs/strangers.md says what the verdicts mean.
+ *
+ * It runs in a process of its own, one call at a time, on one thread.  It may print, allocate and
+ * start threads; it must not write to its inputs or outside its outputs.  Outputs are written
+ * whole and never read: they are born as NaN.
+ */
+#ifndef REF_ATTN_PLUGIN_H
+#define REF_ATTN_PLUGIN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ATTN_PLUGIN_ABI 1 /* grows when a plug-in built against an older header must be rebuilt */
+
+/* What may be claimed; a plug-in that claims F32 alone is asked for plain O and LSE of square f32
+ * problems with d = dv, scale 1/sqrt(d), no mask, in [B,H,L,d]. */
+enum attn_plugin_claim {
+    ATTN_PLUGIN_F64 = 1 << 0, /* storage types: f64 is computed in f64, others in f32   */
+    ATTN_PLUGIN_F32 = 1 << 1,
+    ATTN_PLUGIN_BF16 = 1 << 2,
+    ATTN_PLUGIN_F16 = 1 << 3,
+    ATTN_PLUGIN_BACKWARD = 1 << 4, /* backward() is there                                    */
+    ATTN_PLUGIN_GQA = 1 << 5,      /* G < H                                                  */
+    ATTN_PLUGIN_CROSS = 1 << 6,    /* Lq and Lk differ                                       */
+    ATTN_PLUGIN_DV = 1 << 7,       /* d and dv differ                                        */
+    ATTN_PLUGIN_HARD = 1 << 9,     /* K and V rows that no query sees may be NaN             */
+    ATTN_PLUGIN_SOFTCAP = 1 << 10,
+    ATTN_PLUGIN_ALIBI = 1 << 11,
+    ATTN_PLUGIN_BIAS = 1 << 12,    /* a bias tensor, broadcast by strides of 0; -inf hides   */
+    ATTN_PLUGIN_DBIAS = 1 << 13,   /* and its gradient, summed where the bias is broadcast   */
+    ATTN_PLUGIN_DLSE = 1 << 14,    /* a gradient that arrives through LSE                    */
+    ATTN_PLUGIN_STRIDES = 1 << 15, /* any strides; without it contiguous in `layout`         */
+    ATTN_PLUGIN_SCALE = 1 << 16,   /* any scale; without it 1/sqrt(d)                        */
+    ATTN_PLUGIN_EMPTY = 1 << 17,   /* rows that see no key (O = 0), and extents of 0         */
+    ATTN_PLUGIN_BAND = 1 << 18,    /* causal and window masks, as three numbers              */
+    ATTN_PLUGIN_DENSE = 1 << 19    /* any mask, as a byte for each pair                      */
+};
+
+/* Conventions; 0 is attnlab's own. */
+enum attn_plugin_lse { ATTN_PLUGIN_LSE_E, ATTN_PLUGIN_LSE_2, ATTN_PLUGIN_LSE_ABSENT };
+enum attn_plugin_empty_lse { ATTN_PLUGIN_EMPTY_MINUS_INF, ATTN_PLUGIN_EMPTY_PLUS_INF };
+enum attn_plugin_causal { ATTN_PLUGIN_CAUSAL_ANY, ATTN_PLUGIN_CAUSAL_TL, ATTN_PLUGIN_CAUSAL_BR };
+enum attn_plugin_window { ATTN_PLUGIN_WINDOW_BESIDE, ATTN_PLUGIN_WINDOW_WITH_SELF };
+enum attn_plugin_layout { ATTN_PLUGIN_BHLD, ATTN_PLUGIN_BLHD };
+enum attn_plugin_byte { ATTN_PLUGIN_ONE_IS_VISIBLE, ATTN_PLUGIN_ONE_IS_HIDDEN };
+
+/* A tensor.  extent and stride run over batch, head, token, feature, whatever the layout; strides
+ * count elements.  data == NULL: there is no such tensor in this call. */
+struct attn_plugin_in {
+    const void *data;
+    int64_t extent[4], stride[4];
+};
+struct attn_plugin_out {
+    void *data;
+    int64_t extent[4], stride[4];
+};
+
+/* Storage of q, k, v, o, dO, dQ, dK, dV.  lse, dlse, bias and dbias are f64 for f64, else f32. */
+enum attn_plugin_dtype {
+    ATTN_PLUGIN_IS_F64,
+    ATTN_PLUGIN_IS_F32,
+    ATTN_PLUGIN_IS_BF16,
+    ATTN_PLUGIN_IS_F16
+};
+
+/* One call. */
+struct attn_plugin_call {
+    uint32_t struct_size; /* of this struct as attnlab knows it: later versions append    */
+    int32_t dtype;        /* enum attn_plugin_dtype                                       */
+    int64_t batch, heads, kv_heads, n_query, n_key, d_key, d_value;
+    double scale, softcap; /* softcap 0: none                                             */
+
+    /* BAND, when banded is 1: query i sees key j if
+     *     i + offset - window_left <= j <= i + offset + window_right      (-1: no end there)
+     * causal is window_right = 0.  offset: 0 is top left, Lk - Lq bottom right; if only one of
+     * them is declared, only that one comes.  WINDOW_WITH_SELF: both counts are one larger. */
+    int32_t banded, causal;
+    int64_t offset, window_left, window_right;
+
+    /* DENSE: bytes [B,H,Lq,Lk], contiguous.  With data == NULL and banded == 0 there is no mask. */
+    struct attn_plugin_in mask;
+
+    const double *alibi_slope; /* [H] or NULL: add -slope[h] * |i + alibi_offset - j| to S */
+    int64_t alibi_offset;
+
+    struct attn_plugin_in q, k, v, bias; /* bias: added to S after softcap                */
+    struct attn_plugin_out o, lse;       /* forward writes them; lse NULL when absent     */
+
+    struct attn_plugin_in o_in, lse_in, d_o, d_lse; /* backward: what forward wrote ...   */
+    struct attn_plugin_out dq, dk, dv, dbias;       /* ... and what backward writes       */
+
+    char *message; /* room for one line of message_size bytes that says why not           */
+    size_t message_size;
+};
+
+/* What forward and backward return. */
+enum { ATTN_PLUGIN_OK = 0, ATTN_PLUGIN_FAILED = 1 /* a verdict: FAIL(status) */ };
+
+struct attn_plugin {
+    uint32_t abi;         /* ATTN_PLUGIN_ABI                                              */
+    uint32_t struct_size; /* sizeof(struct attn_plugin)                                   */
+    const char *name;
+    uint32_t claims; /* enum attn_plugin_claim, or-ed                                     */
+
+    int32_t lse, empty_lse, causal, window, layout, byte; /* conventions, see above       */
+
+    /* Declared precisions: all that the error bound knows about the arithmetic.  0 everywhere is
+     * plain f32 (f64 for f64) throughout, with every row summed in one go. */
+    double u;        /* unit roundoff of sums for f32 and narrower; 0: 2^-24              */
+    double u_p;      /* of probabilities, if they are rounded on the way; 0: they are not */
+    double exp_ulps; /* error of exp and log, in u; 0: 4                                  */
+    int64_t block;   /* keys between two rescalings of a running sum; 0: no running sum   */
+
+    int (*forward)(const struct attn_plugin_call *call);
+    int (*backward)(const struct attn_plugin_call *call); /* NULL without BACKWARD */
+};
+
+/* The one symbol of a plug-in.  What it returns must stay valid. */
+#if defined(__GNUC__)
+__attribute__((visibility("default")))
+#endif
+const struct attn_plugin *
+attn_plugin_get(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

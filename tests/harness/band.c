@@ -1,0 +1,101 @@
+/* See band.h.  The mask's own text is read: it is short, canonical in its calls, and says what the
+ * author meant, which pairs alone do not (a window as wide as the keys is none). */
+#include "tests/harness/band.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A: tl, br, or a signed offset, up to the closing parenthesis. */
+static int read_alignment(const char **at, const struct attn_mask_shape *shape, int64_t *offset)
+{
+    if (strncmp(*at, "tl)", 3) == 0)
+        *offset = 0;
+    else if (strncmp(*at, "br)", 3) == 0)
+        *offset = shape->n_key - shape->n_query;
+    else {
+        char *end;
+        *offset = strtoll(*at, &end, 10);
+        if (end == *at || *end != ')')
+            return 0;
+        *at = end + 1;
+        return 1;
+    }
+    *at += 3;
+    return 1;
+}
+
+static int read_number(const char **at, int64_t *value)
+{
+    char *end;
+    *value = strtoll(*at, &end, 10);
+    if (end == *at || *end != ',')
+        return 0;
+    *at = end + 1;
+    return 1;
+}
+
+static int read_call(const char **at, const struct attn_mask_shape *shape, struct attn_band *band)
+{
+    if (strncmp(*at, "causal(", 7) == 0) {
+        *at += 7;
+        band->left = -1;
+        band->right = 0;
+        return read_alignment(at, shape, &band->offset);
+    }
+    if (strncmp(*at, "window(", 7) != 0)
+        return 0;
+    *at += 7;
+    return read_number(at, &band->left) && read_number(at, &band->right) &&
+           read_alignment(at, shape, &band->offset);
+}
+
+static int64_t narrower(int64_t a, int64_t b)
+{
+    return a < 0 ? b : b < 0 || a < b ? a : b;
+}
+
+int attn_band_of(const struct attn_mask *mask, struct attn_band *band)
+{
+    if (mask == NULL)
+        return 0;
+    const struct attn_mask_shape *shape = attn_mask_shape(mask);
+    const char *at = attn_mask_text(mask);
+    if (!read_call(&at, shape, band))
+        return 0;
+    while (*at == '&') {
+        struct attn_band other;
+        at++;
+        if (!read_call(&at, shape, &other) || other.offset != band->offset)
+            return 0;
+        band->left = narrower(band->left, other.left);
+        band->right = narrower(band->right, other.right);
+    }
+    return *at == '\0';
+}
+
+int attn_mask_has_empty_rows(const struct attn_mask *mask, int64_t batch, int64_t heads,
+                             int64_t n_query, int64_t n_key)
+{
+    int64_t lo, hi;
+    if (n_key == 0)
+        return batch > 0 && heads > 0 && n_query > 0;
+    if (mask == NULL)
+        return 0;
+    for (int64_t b = 0; b < (attn_mask_varies_by_batch(mask) ? batch : batch > 0); b++)
+        for (int64_t h = 0; h < (attn_mask_varies_by_head(mask) ? heads : heads > 0); h++)
+            for (int64_t i = 0; i < n_query; i++)
+                if (!attn_mask_next(mask, b, h, i, 0, &lo, &hi))
+                    return 1;
+    return 0;
+}
+
+void attn_mask_bytes(const struct attn_mask *mask, const struct attn_mask_shape *shape,
+                     unsigned char visible, unsigned char *byte)
+{
+    for (int64_t b = 0; b < shape->batch; b++)
+        for (int64_t h = 0; h < shape->heads; h++)
+            for (int64_t i = 0; i < shape->n_query; i++)
+                for (int64_t j = 0; j < shape->n_key; j++)
+                    *byte++ =
+                        attn_mask_allows(mask, b, h, i, j) ? visible : (unsigned char)(1 - visible);
+}

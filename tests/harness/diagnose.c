@@ -1,0 +1,492 @@
+/* See diagnose.h.  Suspects are asked in the order of their plausibility: conventions first. */
+#include "tests/harness/diagnose.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ref/problem.h"
+
+static const double max_work = 8e6;
+static const double log2_e = 1.44269504088896340736, ln_2 = 0.69314718055994530942;
+
+int attn_suspect(struct attn_suspicion *x, const struct attn_tale *tale, const char *format, ...)
+{
+    va_list args;
+    if (!attn_tale_fits(x->inquiry, tale))
+        return 0;
+    va_start(args, format);
+    int n = vsnprintf(x->text, x->size, format, args);
+    va_end(args);
+    if (x->inquiry->backward && n > 0 && (size_t)n < x->size)
+        snprintf(x->text + n, x->size - (size_t)n, " (in the backward)");
+    return 1;
+}
+
+/* ---- conventions ----------------------------------------------------------------------------- */
+
+static int suspect_lse(struct attn_suspicion *x)
+{
+    struct attn_tale t;
+    attn_tale_true(x->setup, &t);
+    t.lse_factor = log2_e;
+    if (attn_suspect(x, &t, "fits if LSE is base 2"))
+        return 1;
+    t.empty = ATTN_TALE_EMPTY_PLUS;
+    if (attn_suspect(x, &t, "fits if LSE is base 2, and +inf for an empty row"))
+        return 1;
+    t.lse_factor = 1;
+    if (attn_suspect(x, &t, "fits if LSE is +inf for an empty row"))
+        return 1;
+    t.empty = ATTN_TALE_EMPTY_NULL;
+    if (attn_suspect(x, &t, "fits if LSE is 0 for an empty row"))
+        return 1;
+    attn_tale_true(x->setup, &t);
+    t.lse_factor = ln_2;
+    if (attn_suspect(x, &t, "fits if LSE is converted from base 2 once too often"))
+        return 1;
+    t.lse_factor = -1;
+    if (attn_suspect(x, &t, "fits if LSE has the wrong sign"))
+        return 1;
+    attn_tale_true(x->setup, &t);
+    t.lse_without_m = 1;
+    if (attn_suspect(x, &t, "fits if LSE lacks the maximum (ln l alone)"))
+        return 1;
+    t.lse_without_m = 0, t.lse_is_l = 1;
+    if (attn_suspect(x, &t, "fits if LSE is l, not its logarithm"))
+        return 1;
+    t.lse_is_l = 0, t.lse_is_m = 1;
+    return attn_suspect(x, &t, "fits if LSE is the maximum alone");
+}
+
+static int suspect_layout(struct attn_suspicion *x)
+{
+    enum attn_case_layout layout = x->setup->given.layout;
+    const char *other = layout == ATTN_LAYOUT_BHLD ? "BLHD" : "BHLD";
+    struct attn_tale t;
+    if ((layout != ATTN_LAYOUT_BHLD && layout != ATTN_LAYOUT_BLHD) || x->setup->given.only != 0)
+        return 0;
+    attn_tale_true(x->setup, &t);
+    t.inputs_turned = t.outputs_turned = 1;
+    if (attn_suspect(x, &t, "fits layout %s", other))
+        return 1;
+    t.inputs_turned = 0;
+    if (attn_suspect(x, &t, "fits layout %s for the outputs alone", other))
+        return 1;
+    t.inputs_turned = 1, t.outputs_turned = 0;
+    return attn_suspect(x, &t, "fits layout %s for the inputs alone", other);
+}
+
+/* ---- heads, batches, rows -------------------------------------------------------------------- */
+
+static int suspect_heads(struct attn_suspicion *x)
+{
+    static const char *const words[] = {"",
+                                        "h mod G",
+                                        "h / G",
+                                        "always to kv head 0",
+                                        "to the next kv head",
+                                        "min(h, G - 1)",
+                                        "by the group's size as modulus and stride"};
+    static const char *const of[] = {"", " for K", " for V"};
+    const struct attn_problem *p = &x->setup->problem;
+    struct attn_tale t;
+    attn_tale_true(x->setup, &t);
+    for (int n = 0; n < 3; n++) {
+        t.of = (enum attn_tale_of)n;
+        for (int map = ATTN_TALE_MODULO; map <= ATTN_TALE_STRIDED && p->kv_heads > 1; map++) {
+            t.heads = (enum attn_tale_heads)map;
+            if (attn_suspect(x, &t, "fits heads mapped %s%s", words[map], of[n]))
+                return 1;
+        }
+        t.heads = ATTN_TALE_GROUPED;
+        t.kv_batch_0 = 1;
+        if (p->batch > 1 && attn_suspect(x, &t, "fits batch 0 in place of every batch%s",
+                                         n == 0 ? " in K and V" : of[n]))
+            return 1;
+        t.kv_batch_0 = 0;
+    }
+    if (x->inquiry->backward)
+        return 0;
+    attn_tale_true(x->setup, &t);
+    t.shift_heads = 1;
+    if (p->heads > 1 && attn_suspect(x, &t, "fits the output of the neighbouring head"))
+        return 1;
+    t.shift_heads = 0;
+    t.shift_rows = 1;
+    return p->n_query > 1 && attn_suspect(x, &t, "fits rows moved by one");
+}
+
+/* ---- scores ---------------------------------------------------------------------------------- */
+
+static int suspect_scale(struct attn_suspicion *x)
+{
+    const struct attn_problem *p = &x->setup->problem;
+    double d = (double)(p->d_key > 0 ? p->d_key : 1),
+           dv = (double)(p->d_value > 0 ? p->d_value : 1);
+    const struct {
+        double scale;
+        const char *words;
+    } list[] = {{1, "scale missing"},
+                {p->scale * p->scale, "scale squared (applied twice)"},
+                {1 / sqrt(d), "a built-in scale of 1/sqrt(d)"},
+                {1 / sqrt(dv), "a scale of 1/sqrt(dv)"},
+                {1 / d, "a scale of 1/d"},
+                {sqrt(fabs(p->scale)), "the root of the scale"},
+                {-p->scale, "a scale of the wrong sign"},
+                {p->scale * ln_2, "exp2 in place of exp"},
+                {p->scale * log2_e, "a factor log2(e) too much in the scores"},
+                {0, "scores of 0: every visible key weighs the same"}};
+    struct attn_tale t;
+    for (size_t n = 0; n < sizeof list / sizeof *list; n++) {
+        attn_tale_true(x->setup, &t);
+        t.scale = list[n].scale;
+        if (t.scale != p->scale && attn_suspect(x, &t, "fits %s", list[n].words))
+            return 1;
+    }
+    return 0;
+}
+
+static int suspect_cap(struct attn_suspicion *x)
+{
+    const struct attn_problem *p = &x->setup->problem;
+    struct attn_tale t;
+    if (!(p->softcap > 0))
+        return 0;
+    attn_tale_true(x->setup, &t);
+    t.softcap = 0;
+    if (attn_suspect(x, &t, "fits softcap missing"))
+        return 1;
+    attn_tale_true(x->setup, &t);
+    t.cap_hidden = 1;
+    if (p->mask != NULL && attn_suspect(x, &t, "fits softcap after the mask"))
+        return 1;
+    t.cap_hidden = 0;
+    t.cap_last = 1;
+    if (p->bias.kind != ATTN_BIAS_NONE && attn_suspect(x, &t, "fits softcap after the bias"))
+        return 1;
+    attn_tale_true(x->setup, &t);
+    t.no_cap_slope = 1;
+    return x->inquiry->backward && attn_suspect(x, &t, "fits softcap without its derivative");
+}
+
+static int suspect_bias(struct attn_suspicion *x)
+{
+    const struct attn_problem *p = &x->setup->problem;
+    const double factor[] = {0, -1, p->scale, 2, log2_e, ln_2};
+    static const char *const words[] = {
+        "missing",     "of the wrong sign", "scaled like the scores",
+        "added twice", "times log2(e)",     "times ln 2"};
+    struct attn_tale t;
+    if (p->bias.kind == ATTN_BIAS_NONE)
+        return 0;
+    const char *name = p->bias.kind == ATTN_BIAS_ALIBI ? "ALiBi" : "bias";
+    for (size_t n = 0; n < sizeof factor / sizeof *factor; n++) {
+        attn_tale_true(x->setup, &t);
+        t.bias_factor = factor[n];
+        if (attn_suspect(x, &t, "fits %s %s", name, words[n]))
+            return 1;
+    }
+    attn_tale_true(x->setup, &t);
+    t.bias_plane = 1;
+    if (attn_suspect(x, &t, "fits the %s of batch 0 and head 0 for all", name))
+        return 1;
+    for (int64_t ranks = 2; ranks <= 4; ranks *= 2) {
+        attn_tale_true(x->setup, &t);
+        t.bias_heads = p->heads / ranks;
+        if (p->heads % ranks == 0 &&
+            attn_suspect(x, &t, "fits %s of a rank's own heads (%lld ranks)", name,
+                         (long long)ranks))
+            return 1;
+        t.bias_heads = 0;
+        t.bias_rows = p->n_query / ranks;
+        if (p->n_query % ranks == 0 && p->n_query > 0 &&
+            attn_suspect(x, &t, "fits %s of a rank's own rows (%lld ranks)", name,
+                         (long long)ranks))
+            return 1;
+    }
+    if (p->bias.kind != ATTN_BIAS_ALIBI)
+        return 0;
+    const int64_t offset[] = {0, p->n_key - p->n_query, 1 + p->bias.offset, p->bias.offset - 1};
+    for (int n = 0; n < 8; n++) {
+        attn_tale_true(x->setup, &t);
+        t.alibi_offset = offset[n % 4];
+        t.alibi_signed = n >= 4;
+        if (attn_suspect(x, &t, "fits ALiBi with distance %s i %+lld - j",
+                         n >= 4 ? "(signed)" : "of", (long long)t.alibi_offset))
+            return 1;
+    }
+    return 0;
+}
+
+/* ---- empty rows, lost keys ------------------------------------------------------------------- */
+
+static int suspect_empty(struct attn_suspicion *x)
+{
+    struct attn_tale t;
+    if (x->inquiry->backward)
+        return 0;
+    attn_tale_true(x->setup, &t);
+    t.empty = ATTN_TALE_EMPTY_NAN;
+    if (attn_suspect(x, &t, "fits NaN (0/0) in rows that see no key"))
+        return 1;
+    t.empty = ATTN_TALE_EMPTY_MEAN;
+    if (attn_suspect(x, &t, "fits the mean of all V in rows that see no key"))
+        return 1;
+    static const double stand_in[] = {-1e4, -32768, -5e4, -65504, -1e5, -1e6, -1e9, -1e10, -1e30};
+    for (int n = 0; n < 18; n++) {
+        attn_tale_true(x->setup, &t);
+        t.hidden = stand_in[n / 2];
+        t.hidden_added = n % 2;
+        if (x->setup->problem.mask != NULL &&
+            attn_suspect(x, &t, "fits %g %s in place of -inf for hidden scores", t.hidden,
+                         n % 2 ? "added" : "put"))
+            return 1;
+    }
+    return 0;
+}
+
+static int suspect_part(struct attn_suspicion *x, int64_t lo, int64_t hi, const char *words)
+{
+    struct attn_tale t;
+    attn_tale_true(x->setup, &t);
+    t.lost_lo = lo, t.lost_hi = hi;
+    if (attn_suspect(x, &t, "fits keys %lld to %lld lost: %s", (long long)lo, (long long)hi - 1,
+                     words))
+        return 1;
+    attn_tale_true(x->setup, &t);
+    t.twice_lo = lo, t.twice_hi = hi;
+    return !x->inquiry->backward && attn_suspect(x, &t, "fits keys %lld to %lld counted twice: %s",
+                                                 (long long)lo, (long long)hi - 1, words);
+}
+
+static int suspect_keys(struct attn_suspicion *x)
+{
+    int64_t n = x->setup->problem.n_key;
+    char words[48];
+    if (n > 0 && (suspect_part(x, n - 1, n, "the last") || suspect_part(x, 0, 1, "the first")))
+        return 1;
+    for (int64_t tile = 4; tile <= 256; tile *= 2) {
+        if (n % tile == 0 || n < tile)
+            continue;
+        snprintf(words, sizeof words, "the tail of a tile of %lld", (long long)tile);
+        if (suspect_part(x, n - n % tile, n, words))
+            return 1;
+        struct attn_tale t;
+        attn_tale_true(x->setup, &t);
+        t.zero_keys = tile - n % tile;
+        if (!x->inquiry->backward &&
+            attn_suspect(x, &t, "fits %lld keys of score 0 behind the last: a tile of %lld padded",
+                         (long long)t.zero_keys, (long long)tile))
+            return 1;
+    }
+    for (int64_t ranks = 2; ranks <= 8 && ranks <= n; ranks++)
+        for (int64_t r = 0; r < ranks; r++) {
+            snprintf(words, sizeof words, "shard %lld of %lld", (long long)r, (long long)ranks);
+            if (n % ranks == 0 && suspect_part(x, r * n / ranks, (r + 1) * n / ranks, words))
+                return 1;
+        }
+    for (int64_t tile = 16; tile <= 128; tile *= 2)
+        for (int64_t j = 0; j + tile < n; j += tile) {
+            snprintf(words, sizeof words, "a tile of %lld", (long long)tile);
+            if (suspect_part(x, j, j + tile, words))
+                return 1;
+        }
+    return 0;
+}
+
+/* ---- the running softmax --------------------------------------------------------------------- */
+
+static int suspect_running(struct attn_suspicion *x)
+{
+    static const char *const what[] = {"", "O", "l", "O and l"};
+    struct attn_tale t;
+    if (x->inquiry->backward)
+        return 0;
+    attn_tale_true(x->setup, &t);
+    t.unnormalised = 1;
+    if (attn_suspect(x, &t, "fits O not divided by l"))
+        return 1;
+    for (int64_t tile = 1; tile <= 128; tile = tile == 1 ? 4 : 2 * tile)
+        for (int stale = ATTN_TALE_STALE_O; stale <= ATTN_TALE_STALE_BOTH; stale++) {
+            attn_tale_true(x->setup, &t);
+            t.tile = tile;
+            t.stale = (enum attn_tale_stale)stale;
+            if (attn_suspect(x, &t, "fits %s not rescaled when the maximum grows (tiles of %lld)",
+                             what[stale], (long long)tile))
+                return 1;
+        }
+    return 0;
+}
+
+/* ---- backward -------------------------------------------------------------------------------- */
+
+static int suspect_factor(struct attn_suspicion *x, enum attn_output o)
+{
+    const struct attn_problem *p = &x->setup->problem;
+    const double factor[] = {1 / p->scale, p->scale, -1, 2, 0.5, log2_e, ln_2, 0};
+    static const char *const words[] = {
+        "lacks the scale", "has the scale twice",  "has the wrong sign", "is doubled",
+        "is halved",       "has a factor log2(e)", "has a factor ln 2",  "is 0"};
+    struct attn_tale t;
+    for (size_t n = 0; n < sizeof factor / sizeof *factor; n++) {
+        attn_tale_true(x->setup, &t);
+        if (!isfinite(factor[n]))
+            continue;
+        t.dq_factor = o == ATTN_DQ || o == ATTN_OUTPUTS ? factor[n] : 1;
+        t.dk_factor = o == ATTN_DK || o == ATTN_OUTPUTS ? factor[n] : 1;
+        t.dv_factor = o == ATTN_DV ? factor[n] : 1;
+        if (attn_suspect(x, &t, "fits if %s %s", o == ATTN_OUTPUTS ? "dS" : attn_output_name(o),
+                         words[n]))
+            return 1;
+    }
+    return 0;
+}
+
+static int suspect_backward(struct attn_suspicion *x)
+{
+    const struct attn_problem *p = &x->setup->problem;
+    struct attn_tale t;
+    if (!x->inquiry->backward)
+        return 0;
+    attn_tale_true(x->setup, &t);
+    t.no_delta = 1;
+    if (attn_suspect(x, &t, "fits if delta = dO . O is missing"))
+        return 1;
+    attn_tale_true(x->setup, &t);
+    t.no_dlse = 1;
+    if (x->setup->given.d_lse && attn_suspect(x, &t, "fits if dLSE is ignored"))
+        return 1;
+    attn_tale_true(x->setup, &t);
+    t.minus_dlse = 1;
+    if (x->setup->given.d_lse && attn_suspect(x, &t, "fits if dLSE has the wrong sign"))
+        return 1;
+    attn_tale_true(x->setup, &t);
+    t.group_last = p->heads != p->kv_heads;
+    if (t.group_last && attn_suspect(x, &t, "fits if the last head of a group overwrites dK, dV"))
+        return 1;
+    t.group_first = t.group_last;
+    t.group_last = 0;
+    if (t.group_first &&
+        attn_suspect(x, &t, "fits if only the first head of a group reaches dK, dV"))
+        return 1;
+    const enum attn_output outputs[] = {ATTN_OUTPUTS, ATTN_DQ, ATTN_DK, ATTN_DV};
+    for (int n = 0; n < 4; n++)
+        if (suspect_factor(x, outputs[n]))
+            return 1;
+    return 0;
+}
+
+/* ---- precision ------------------------------------------------------------------------------- */
+
+/* The truth itself fits once tolerances are wide: nothing is wrong but the digits. */
+static int suspect_precision(struct attn_suspicion *x)
+{
+    static const struct {
+        double loose;
+        const char *words;
+    } list[] = {{1e-9, "errors near the bound: declare the arithmetic (u, block) as it is"},
+                {3e-5, "errors of some units of f32: declare u, u_p or block as they are"},
+                {4e-3, "low-precision accumulation, as of f16 or tf32 (u 4.9e-4)"},
+                {4e-2, "low-precision accumulation, as of bf16 (u 3.9e-3)"}};
+    int wide = x->setup->problem.dtype == ATTN_F64;
+    for (size_t n = wide ? 0 : 1; n < sizeof list / sizeof *list; n++) {
+        struct attn_inquiry loose = *x->inquiry;
+        struct attn_suspicion own = {x->setup, &loose, x->text, x->size};
+        struct attn_tale t;
+        attn_tale_true(x->setup, &t);
+        loose.loose = list[n].loose;
+        if (attn_suspect(&own, &t, "%s", wide && n == 1 ? "arithmetic in f32" : list[n].words))
+            return 1;
+    }
+    return 0;
+}
+
+/* ---- the interface --------------------------------------------------------------------------- */
+
+static void note_failing(const struct attn_result *r, struct attn_inquiry *q)
+{
+    int forward = 0;
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        q->compared[o] = r->output[o].n > 0;
+        q->failing[o] = r->output[o].n_bad > 0;
+    }
+    if (r->failure == ATTN_F_EXACT)
+        q->failing[ATTN_O] = 1;
+    forward = q->failing[ATTN_O] || q->failing[ATTN_LSE];
+    q->backward = !forward;
+}
+
+static int ask(struct attn_suspicion *x)
+{
+    static int (*const suspects[])(struct attn_suspicion *) = {
+        suspect_lse,     suspect_layout,   attn_suspect_masks, suspect_heads,
+        suspect_scale,   suspect_cap,      suspect_bias,       suspect_empty,
+        suspect_running, suspect_backward, suspect_keys,       suspect_precision};
+    for (size_t n = 0; n < sizeof suspects / sizeof *suspects; n++)
+        if (suspects[n](x))
+            return 1;
+    return attn_describe_pattern(x->inquiry, x->text, x->size);
+}
+
+/* Multiplications of one tale; what is larger is not diagnosed. */
+static double work_of(const struct attn_setup *s)
+{
+    const struct attn_problem *p = &s->problem;
+    return (double)(p->batch * p->heads * p->n_query) * (double)p->n_key *
+           (double)(p->d_key + p->d_value + 4);
+}
+
+int attn_diagnose(const struct attn_setup *s, const struct attn_result *r, char *text, size_t size)
+{
+    struct attn_inquiry q = {.setup = s, .loose = s->problem.dtype == ATTN_F64 ? 1e-11 : 2e-5};
+    struct attn_inputs in = {attn_tensor_cview(&s->tensor[ATTN_T_Q]),
+                             attn_tensor_cview(&s->tensor[ATTN_T_K]),
+                             attn_tensor_cview(&s->tensor[ATTN_T_V]),
+                             {0},
+                             {0},
+                             0};
+    struct attn_error err = {0};
+    text[0] = '\0';
+    note_failing(r, &q);
+    if (r->verdict != ATTN_FAILED || !(r->precision.u > 0) || work_of(s) > max_work)
+        return 0;
+    if (s->given.pass == ATTN_BACKWARD) {
+        in.d_o = attn_tensor_cview(&s->tensor[ATTN_T_DO]);
+        if (s->tensor[ATTN_T_DLSE].data != NULL)
+            in.d_lse = attn_tensor_cview(&s->tensor[ATTN_T_DLSE]);
+        in.want_d_bias = s->tensor[ATTN_T_DBIAS].data != NULL;
+    }
+    if (attn_truth_compute(&s->problem, &in, &r->precision, NULL, &q.truth, &err) != ATTN_OK)
+        return 0;
+    struct attn_suspicion x = {s, &q, text, size};
+    int found = ask(&x);
+    attn_truth_free(&q.truth);
+    return found;
+}
+
+int attn_diagnose_case(const struct attn_spec *spec, const struct attn_case *c,
+                       const struct attn_result *r, char *text, size_t size)
+{
+    struct attn_setup setup;
+    struct attn_ledger ledger;
+    struct attn_error err = {0};
+    int found = 0;
+    text[0] = '\0';
+    if (attn_setup_open(c, &setup, &err) != ATTN_OK)
+        return 0;
+    struct attn_ctx ctx = {&ledger, &spec->options, 1, &err, NULL, NULL};
+    struct attn_forward f = attn_setup_forward(&setup);
+    attn_ledger_init(&ledger, NULL);
+    enum attn_status status = attn_run_forward(spec->impl, &ctx, &setup.problem, &f);
+    if (status == ATTN_OK && c->pass == ATTN_BACKWARD) {
+        struct attn_backward b = attn_setup_backward(&setup);
+        status = attn_run_backward(spec->impl, &ctx, &setup.problem, &b);
+    }
+    attn_ledger_clear(&ledger);
+    if (status == ATTN_OK)
+        found = attn_diagnose(&setup, r, text, size);
+    attn_setup_close(&setup);
+    return found;
+}

@@ -1,0 +1,96 @@
+/* Where the failing elements are, in words, when no tale fits. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ref/problem.h"
+#include "tests/harness/diagnose.h"
+
+static const enum attn_slot slot_of[ATTN_OUTPUTS] = {ATTN_T_O,  ATTN_T_LSE, ATTN_T_DQ,
+                                                     ATTN_T_DK, ATTN_T_DV,  ATTN_T_DBIAS};
+
+/* Failing elements of one output: how many, in which range of each axis, and of what kind. */
+struct pattern {
+    int64_t n, bad, nan, inf, zero, empty_rows, rows;
+    int64_t low[4], high[4];
+};
+
+static int is_bad(double got, double want, double bound)
+{
+    int ok = fabs(got - want) <= bound || (isinf(want) && got == want);
+    return !ok;
+}
+
+static void look(const struct attn_inquiry *q, enum attn_output o, struct pattern *x)
+{
+    const struct attn_truth_tensor *t = &q->truth.tensor[o];
+    const struct attn_truth_tensor *lse = &q->truth.tensor[ATTN_LSE];
+    struct attn_cview view = attn_tensor_cview(&q->setup->tensor[slot_of[o]]);
+    int64_t width = t->extent[3], of_queries = o == ATTN_O || o == ATTN_LSE || o == ATTN_DQ;
+    *x = (struct pattern){.n = t->extent[0] * t->extent[1] * t->extent[2] * width,
+                          .low = {INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX},
+                          .high = {-1, -1, -1, -1}};
+    for (int64_t n = 0; n < x->n; n++) {
+        int64_t row = n / width,
+                at[4] = {row / t->extent[2] / t->extent[1], row / t->extent[2] % t->extent[1],
+                         row % t->extent[2], n % width};
+        double got = attn_cview_get(&view, at[0], at[1], at[2], at[3]);
+        if (!is_bad(got, t->want[n], t->bound[n]))
+            continue;
+        x->bad++;
+        x->nan += isnan(got) != 0;
+        x->inf += isinf(got) != 0;
+        x->zero += got == 0;
+        x->empty_rows += of_queries && lse->want[row] == -(double)INFINITY;
+        for (int a = 0; a < 4; a++) {
+            x->low[a] = at[a] < x->low[a] ? at[a] : x->low[a];
+            x->high[a] = at[a] > x->high[a] ? at[a] : x->high[a];
+        }
+    }
+}
+
+/* "head 1", "rows 64 to 69": the axes along which failure is confined. */
+static void put_range(const struct pattern *x, const struct attn_truth_tensor *t,
+                      enum attn_output o, char *text, size_t size)
+{
+    const char *const axis[4] = {"batch", "head", o == ATTN_DK || o == ATTN_DV ? "key" : "query",
+                                 "feature"};
+    text[0] = '\0';
+    for (int a = 0; a < 4; a++) {
+        size_t used = strlen(text);
+        if (x->low[a] == 0 && x->high[a] == t->extent[a] - 1)
+            continue;
+        if (x->low[a] == x->high[a])
+            snprintf(text + used, size - used, ", %s %lld only", axis[a], (long long)x->low[a]);
+        else
+            snprintf(text + used, size - used, ", %s %lld to %lld only", axis[a],
+                     (long long)x->low[a], (long long)x->high[a]);
+    }
+}
+
+int attn_describe_pattern(const struct attn_inquiry *q, char *text, size_t size)
+{
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        const struct attn_truth_tensor *t = &q->truth.tensor[o];
+        struct pattern x;
+        char range[160];
+        if (!q->failing[o] || t->want == NULL)
+            continue;
+        look(q, (enum attn_output)o, &x);
+        if (x.bad == 0)
+            continue;
+        put_range(&x, t, (enum attn_output)o, range, sizeof range);
+        const char *kind = x.nan == x.bad           ? "NaN"
+                           : x.nan + x.inf == x.bad ? "not finite"
+                           : x.zero == x.bad        ? "0"
+                           : x.nan > 0              ? "wrong or NaN"
+                                                    : "wrong";
+        const char *where = x.empty_rows == x.bad ? " in rows that see no key" : "";
+        int poisoned = x.nan > 0 && q->setup->given.poison == ATTN_POISON_NAN;
+        snprintf(text, size, "%lld of %lld elements of %s are %s%s%s%s", (long long)x.bad,
+                 (long long)x.n, attn_output_name((enum attn_output)o), kind, where, range,
+                 poisoned ? ": K and V rows that no query sees are NaN here, and were read" : "");
+        return 1;
+    }
+    return 0;
+}

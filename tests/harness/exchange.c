@@ -1,0 +1,259 @@
+/* Writing cases: see exchange.h. */
+#include "tests/harness/exchange.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "ref/problem.h"
+#include "tests/harness/fileio.h"
+#include "tests/harness/files.h"
+
+enum { FORMAT = 1, MAX_TENSORS = 8, MAX_PAIRS = 40 };
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+/* Queries, keys, values and everything of their shape follow the declared layout; LSE, masks and
+ * biases do not. */
+static int follows_layout(int slot)
+{
+    return slot != ATTN_T_BIAS && slot != ATTN_T_DBIAS && slot != ATTN_T_LSE && slot != ATTN_T_DLSE;
+}
+
+/* A contiguous copy for a file.  Axes that a bias broadcasts are written once. */
+static enum attn_status gather(const struct attn_tensor *t, int slot, int token_major,
+                               struct attn_file_tensor *to, struct attn_error *err)
+{
+    int swap = token_major && follows_layout(slot);
+    int64_t n[4];
+    for (int a = 0; a < 4; a++)
+        n[a] = slot == ATTN_T_BIAS && t->stride[a] == 0 && t->extent[a] > 1 ? 1 : t->extent[a];
+    *to = (struct attn_file_tensor){.name = t->name, .dtype = attn_file_dtype_of(t->dtype)};
+    to->n_axes = slot == ATTN_T_DLSE || slot == ATTN_T_LSE ? 3 : 4;
+    to->extent[0] = n[0];
+    to->extent[1] = swap ? n[2] : n[1];
+    to->extent[2] = swap ? n[1] : n[2];
+    to->extent[3] = n[3];
+    to->bytes = n[0] * n[1] * n[2] * n[3] * (int64_t)attn_dtype_size(t->dtype);
+    to->data = calloc((size_t)to->bytes + 1, 1);
+    if (to->data == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory to write %s", t->name);
+    for (int64_t b = 0; b < n[0]; b++)
+        for (int64_t h = 0; h < n[1]; h++)
+            for (int64_t i = 0; i < n[2]; i++)
+                for (int64_t c = 0; c < n[3]; c++) {
+                    int64_t row = swap ? (b * n[2] + i) * n[1] + h : (b * n[1] + h) * n[2] + i;
+                    double x = attn_tensor_get(t, b, h, i, c);
+                    if (t->dtype == ATTN_F64)
+                        ((double *)to->data)[row * n[3] + c] = x;
+                    else
+                        ((float *)to->data)[row * n[3] + c] = (float)x;
+                }
+    return ATTN_OK;
+}
+
+static enum attn_status gather_mask(const struct attn_claims *claims, const struct attn_problem *p,
+                                    struct attn_file_tensor *to, struct attn_error *err)
+{
+    struct attn_mask_shape shape = {p->batch, p->heads, p->n_query, p->n_key};
+    *to = (struct attn_file_tensor){.name = "mask",
+                                    .dtype = ATTN_FILE_U8,
+                                    .n_axes = 4,
+                                    .extent = {p->batch, p->heads, p->n_query, p->n_key}};
+    to->bytes = p->batch * p->heads * p->n_query * p->n_key;
+    to->data = calloc((size_t)to->bytes + 1, 1);
+    if (to->data == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory to write the mask");
+    attn_mask_bytes(p->mask, &shape, claims->byte == ATTN_PLUGIN_ONE_IS_VISIBLE, to->data);
+    return ATTN_OK;
+}
+
+static enum attn_status gather_all(const struct attn_claims *claims, const struct attn_setup *s,
+                                   struct attn_file_tensor *list, int *n, struct attn_error *err)
+{
+    enum attn_status status = ATTN_OK;
+    for (int slot = ATTN_T_Q; slot < ATTN_T_O && status == ATTN_OK; slot++)
+        if (s->tensor[slot].map != NULL)
+            status = gather(&s->tensor[slot], slot, claims->layout == ATTN_PLUGIN_BLHD,
+                            &list[(*n)++], err);
+    if (status == ATTN_OK && s->problem.mask != NULL)
+        status = gather_mask(claims, &s->problem, &list[(*n)++], err);
+    return status;
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+static void add_mask(json_t *object, const struct attn_claims *claims, const struct attn_problem *p)
+{
+    struct attn_band band;
+    if (p->mask == NULL) {
+        json_object_set_new(object, "mask", json_string("none"));
+        return;
+    }
+    json_object_set_new(object, "mask_text", json_string(attn_mask_text(p->mask)));
+    if (!attn_claims_band(claims, p, &band)) {
+        json_object_set_new(object, "mask", json_string("dense"));
+        return;
+    }
+    int self = claims->window == ATTN_PLUGIN_WINDOW_WITH_SELF;
+    json_object_set_new(object, "mask", json_string("band"));
+    json_object_set_new(object, "causal", json_integer(band.right == self));
+    json_object_set_new(object, "offset", json_integer(band.offset));
+    json_object_set_new(object, "window_left", json_integer(band.left));
+    json_object_set_new(object, "window_right", json_integer(band.right));
+}
+
+static void add_bias(json_t *object, const struct attn_problem *p)
+{
+    static const char *const kind[] = {"none", "tensor", "alibi"};
+    json_object_set_new(object, "bias", json_string(kind[p->bias.kind]));
+    if (p->bias.kind != ATTN_BIAS_ALIBI)
+        return;
+    json_t *slopes = json_array();
+    for (int64_t h = 0; h < p->heads; h++)
+        json_array_append_new(slopes, json_real(p->bias.slope[h]));
+    json_object_set_new(object, "alibi_slopes", slopes);
+    json_object_set_new(object, "alibi_offset", json_integer(p->bias.offset));
+}
+
+static void add_outputs(json_t *object, const struct attn_claims *claims,
+                        const struct attn_setup *s)
+{
+    json_t *list = json_array();
+    for (int slot = ATTN_T_O; slot < ATTN_SLOTS; slot++)
+        if (s->tensor[slot].map != NULL &&
+            !(slot == ATTN_T_LSE && claims->lse == ATTN_PLUGIN_LSE_ABSENT))
+            json_array_append_new(list, json_string(s->tensor[slot].name));
+    json_object_set_new(object, "outputs", list);
+}
+
+/* Every number of the problem: one object, for the manifest and for the file's metadata. */
+static json_t *describe(const char *name, const struct attn_claims *claims,
+                        const struct attn_setup *s)
+{
+    const struct attn_problem *p = &s->problem;
+    const struct {
+        const char *key;
+        int64_t value;
+    } extent[] = {{"batch", p->batch},     {"heads", p->heads}, {"kv_heads", p->kv_heads},
+                  {"n_query", p->n_query}, {"n_key", p->n_key}, {"d_key", p->d_key},
+                  {"d_value", p->d_value}};
+    char text[ATTN_CASE_TEXT];
+    json_t *object = json_object();
+    attn_case_print(&s->given, text);
+    json_object_set_new(object, "name", json_string(name));
+    json_object_set_new(object, "case", json_string(text));
+    json_object_set_new(object, "dtype", json_string(attn_dtype_name(p->dtype)));
+    json_object_set_new(object, "pass", json_string(attn_pass_name(s->given.pass)));
+    json_object_set_new(object, "layout", json_string(claims->layout ? "blhd" : "bhld"));
+    for (size_t e = 0; e < sizeof extent / sizeof *extent; e++)
+        json_object_set_new(object, extent[e].key, json_integer(extent[e].value));
+    json_object_set_new(object, "scale", json_real(p->scale));
+    json_object_set_new(object, "softcap", json_real(p->softcap));
+    add_mask(object, claims, p);
+    add_bias(object, p);
+    add_outputs(object, claims, s);
+    return object;
+}
+
+/* The same as safetensors metadata, whose values are texts: words as they are, the rest as JSON. */
+static int metadata_of(json_t *object, struct attn_file_pair *pair)
+{
+    const char *key;
+    json_t *value;
+    int n = 0;
+    json_object_foreach(object, key, value)
+    {
+        if (n == MAX_PAIRS)
+            break;
+        pair[n].key = key;
+        pair[n].value = json_is_string(value) ? strdup(json_string_value(value))
+                                              : json_dumps(value, JSON_ENCODE_ANY);
+        n += pair[n].value != NULL;
+    }
+    return n;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static enum attn_status make_folder(const char *path, struct attn_error *err)
+{
+    struct stat info;
+    if (mkdir(path, 0777) == 0 ||
+        (errno == EEXIST && stat(path, &info) == 0 && S_ISDIR(info.st_mode)))
+        return ATTN_OK;
+    return attn_fault(err, ATTN_EINVAL, path, "cannot be made a folder: %s", strerror(errno));
+}
+
+enum attn_status attn_exchange_begin(const char *folder, const struct attn_claims *claims,
+                                     struct attn_exchange_writer *writer, struct attn_error *err)
+{
+    *writer = (struct attn_exchange_writer){folder, claims, NULL};
+    enum attn_status status = make_folder(folder, err);
+    if (status != ATTN_OK)
+        return status;
+    writer->cases = json_array();
+    return writer->cases != NULL ? ATTN_OK : attn_fail(err, ATTN_ENOMEM, "no memory for a list");
+}
+
+enum attn_status attn_exchange_write(struct attn_exchange_writer *w, const char *name,
+                                     const struct attn_setup *s, struct attn_error *err)
+{
+    struct attn_file_tensor tensor[MAX_TENSORS] = {{0}};
+    struct attn_file_pair pair[MAX_PAIRS];
+    char path[4096];
+    int n = 0;
+    if ((size_t)snprintf(path, sizeof path, "%s/%s/inputs.safetensors", w->folder, name) >=
+        sizeof path)
+        return attn_fault(err, ATTN_EINVAL, w->folder, "the path is too long");
+    char *slash = strrchr(path, '/');
+    *slash = '\0';
+    enum attn_status status = make_folder(path, err);
+    *slash = '/';
+    if (status == ATTN_OK)
+        status = gather_all(w->claims, s, tensor, &n, err);
+    json_t *object = describe(name, w->claims, s);
+    int n_pairs = metadata_of(object, pair);
+    if (status == ATTN_OK)
+        status = attn_safetensors_write(path, tensor, n, pair, n_pairs, err);
+    for (int p = 0; p < n_pairs; p++)
+        free((char *)(uintptr_t)pair[p].value);
+    for (int t = 0; t < n; t++)
+        free(tensor[t].data);
+    json_array_append_new(w->cases, object);
+    return status;
+}
+
+enum attn_status attn_exchange_end(struct attn_exchange_writer *w, int keep, struct attn_error *err)
+{
+    char path[4096];
+    struct attn_save save;
+    json_error_t why;
+    enum attn_status status = ATTN_OK;
+    char *claims = keep ? attn_claims_print(w->claims) : NULL;
+    json_t *root = json_object();
+    json_object_set_new(root, "attnlab_vectors", json_integer(FORMAT));
+    if (claims != NULL)
+        json_object_set_new(root, "claims", json_loads(claims, 0, &why));
+    json_object_set_new(root, "cases", w->cases);
+    char *text = keep ? json_dumps(root, JSON_INDENT(1)) : NULL;
+    if (keep && (text == NULL || claims == NULL))
+        status = attn_fail(err, ATTN_ENOMEM, "no memory for the manifest");
+    else if (keep) {
+        snprintf(path, sizeof path, "%.4000s/manifest.json", w->folder);
+        status = attn_save_open(path, &save, err);
+        if (status == ATTN_OK)
+            status = attn_save_write(&save, text, (int64_t)strlen(text), err);
+        if (status == ATTN_OK)
+            status = attn_save_close(&save, err);
+    }
+    free(text);
+    free(claims);
+    json_decref(root);
+    w->cases = NULL;
+    return status;
+}

@@ -1,0 +1,249 @@
+/* Reading manifests and results: see exchange.h. */
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/harness/exchange.h"
+#include "tests/harness/fileio.h"
+#include "tests/harness/files.h"
+
+enum { MAX_MANIFEST = 64 << 20, MAX_CASES = 100000 };
+
+/* ---- manifests ------------------------------------------------------------------------------- */
+
+static enum attn_status read_text(const char *path, char **text, struct attn_error *err)
+{
+    int fd;
+    int64_t size;
+    enum attn_status status = attn_read_open(path, &fd, &size, err);
+    *text = NULL;
+    if (status != ATTN_OK)
+        return status;
+    if (size > MAX_MANIFEST)
+        status = attn_fault(err, ATTN_EINVAL, path, "%lld bytes: no manifest is that long",
+                            (long long)size);
+    else if ((*text = calloc((size_t)size + 1, 1)) == NULL)
+        status = attn_fail(err, ATTN_ENOMEM, "no memory for %s", path);
+    else
+        status = attn_read_at(fd, path, 0, *text, size, err);
+    close(fd);
+    return status;
+}
+
+/* A name becomes part of a path: plain words only. */
+static int is_plain(const char *name)
+{
+    return name[0] != '\0' && name[0] != '.' && strlen(name) < 200 &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.+") ==
+               strlen(name);
+}
+
+static enum attn_status read_entries(const char *path, const json_t *root, struct attn_exchange *x,
+                                     struct attn_error *err)
+{
+    const json_t *cases = json_object_get(root, "cases");
+    size_t n = json_array_size(cases);
+    if (!json_is_array(cases) || n > MAX_CASES)
+        return attn_fault(err, ATTN_EINVAL, path, "has no list \"cases\"");
+    x->entry = calloc(n + 1, sizeof *x->entry);
+    if (x->entry == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for %zu cases", n);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *one = json_array_get(cases, i);
+        const char *name = json_string_value(json_object_get(one, "name"));
+        const char *text = json_string_value(json_object_get(one, "case"));
+        if (name == NULL || text == NULL || !is_plain(name))
+            return attn_fault(err, ATTN_EINVAL, path,
+                              "case %zu lacks a plain \"name\" or a "
+                              "\"case\"",
+                              i + 1);
+        x->entry[i].name = strdup(name);
+        x->entry[i].text = strdup(text);
+        x->n++;
+        if (x->entry[i].name == NULL || x->entry[i].text == NULL)
+            return attn_fail(err, ATTN_ENOMEM, "no memory for %zu cases", n);
+    }
+    return ATTN_OK;
+}
+
+static enum attn_status read_manifest(const char *path, const char *text, struct attn_exchange *x,
+                                      struct attn_error *err)
+{
+    json_error_t why;
+    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &why);
+    if (root == NULL)
+        return attn_fault(err, ATTN_EINVAL, path, "line %d is not JSON: %.160s", why.line,
+                          why.text);
+    enum attn_status status = ATTN_OK;
+    if (json_integer_value(json_object_get(root, "attnlab_vectors")) != 1)
+        status =
+            attn_fault(err, ATTN_EINVAL, path, "is not a manifest of attnlab vectors, format 1");
+    char *claims = json_dumps(json_object_get(root, "claims"), JSON_ENCODE_ANY);
+    if (status == ATTN_OK && claims == NULL)
+        status = attn_fault(err, ATTN_EINVAL, path, "has no \"claims\"");
+    if (status == ATTN_OK)
+        status = attn_claims_parse(path, claims, &x->claims, err);
+    if (status == ATTN_OK)
+        status = read_entries(path, root, x, err);
+    free(claims);
+    json_decref(root);
+    return status;
+}
+
+enum attn_status attn_exchange_open(const char *folder, struct attn_exchange *x,
+                                    struct attn_error *err)
+{
+    char path[4096], *text;
+    memset(x, 0, sizeof *x);
+    snprintf(path, sizeof path, "%.4000s/manifest.json", folder);
+    enum attn_status status = read_text(path, &text, err);
+    if (status == ATTN_OK)
+        status = read_manifest(path, text, x, err);
+    free(text);
+    if (status != ATTN_OK)
+        attn_exchange_close(x);
+    return status;
+}
+
+void attn_exchange_close(struct attn_exchange *x)
+{
+    for (int n = 0; n < x->n; n++) {
+        free(x->entry[n].name);
+        free(x->entry[n].text);
+    }
+    free(x->entry);
+    memset(x, 0, sizeof *x);
+}
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+static const enum attn_slot slot_of[ATTN_OUTPUTS] = {ATTN_T_O,  ATTN_T_LSE, ATTN_T_DQ,
+                                                     ATTN_T_DK, ATTN_T_DV,  ATTN_T_DBIAS};
+
+int attn_exchange_has(const char *folder, const char *name)
+{
+    char path[4096];
+    struct stat info;
+    snprintf(path, sizeof path, "%.3500s/%.250s", folder, name);
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* The shape that is wanted of an output, as a file tensor; broadcast axes of a bias count once. */
+static void shape_wanted(const struct attn_tensor *t, enum attn_output o, int swap,
+                         struct attn_file_tensor *want)
+{
+    int64_t n[4];
+    for (int a = 0; a < 4; a++)
+        n[a] = o == ATTN_DBIAS && t->stride[a] == 0 && t->extent[a] > 1 ? 1 : t->extent[a];
+    *want =
+        (struct attn_file_tensor){.dtype = attn_file_dtype_of(t->dtype),
+                                  .n_axes = o == ATTN_LSE ? 3 : 4,
+                                  .extent = {n[0], swap ? n[2] : n[1], swap ? n[1] : n[2], n[3]}};
+}
+
+static enum attn_status check_shape(const struct attn_file *file, const char *name,
+                                    const struct attn_file_tensor *got,
+                                    const struct attn_file_tensor *want, struct attn_error *err)
+{
+    char a[160], b[160];
+    int same = got->n_axes == want->n_axes ||
+               (want->n_axes == 3 && got->n_axes == 4 && got->extent[3] == 1);
+    for (int axis = 0; axis < want->n_axes && same; axis++)
+        same = got->extent[axis] == want->extent[axis];
+    if (!same)
+        return attn_fault(err, ATTN_EINVAL, file->path, "%s has shape %s: %s is wanted", name,
+                          attn_file_shape(got, a), attn_file_shape(want, b));
+    if (got->dtype != want->dtype)
+        return attn_fault(err, ATTN_EINVAL, file->path, "%s is stored as %s: %s is wanted", name,
+                          attn_file_dtype_name(got->dtype), attn_file_dtype_name(want->dtype));
+    return ATTN_OK;
+}
+
+static void fill_output(const struct attn_claims *claims, struct attn_tensor *t, int is_lse,
+                        int swap, const struct attn_file_tensor *got)
+{
+    const int64_t *e = got->extent;
+    int64_t heads = swap ? e[2] : e[1], rows = swap ? e[1] : e[2];
+    int64_t width = is_lse ? 1 : e[3];
+    for (int64_t b = 0; b < e[0]; b++)
+        for (int64_t h = 0; h < heads; h++)
+            for (int64_t i = 0; i < rows; i++)
+                for (int64_t c = 0; c < width; c++) {
+                    int64_t row = swap ? (b * rows + i) * heads + h : (b * heads + h) * rows + i;
+                    int64_t at = row * width + c;
+                    double x = got->dtype == ATTN_FILE_F64 ? ((const double *)got->data)[at]
+                                                           : (double)((const float *)got->data)[at];
+                    attn_tensor_set(t, b, h, i, c, is_lse ? attn_claims_lse_in(claims, x) : x);
+                }
+}
+
+/* One output from the file that has it: result.safetensors, else NAME.npy. */
+static enum attn_status read_output(const char *base, struct attn_file *all, enum attn_output o,
+                                    const struct attn_claims *claims, struct attn_setup *s,
+                                    struct attn_error *err)
+{
+    char path[4096];
+    const char *name = attn_output_name(o);
+    struct attn_tensor *t = &s->tensor[slot_of[o]];
+    struct attn_file one = {0};
+    struct attn_file *file = all;
+    struct attn_file_tensor want, *got;
+    int swap = claims->layout == ATTN_PLUGIN_BLHD && o != ATTN_LSE && o != ATTN_DBIAS;
+    enum attn_status status = ATTN_OK;
+    if (all->path == NULL) {
+        snprintf(path, sizeof path, "%s/%s.npy", base, name);
+        file = &one;
+        status = attn_file_open(path, &one, err);
+    }
+    if (status != ATTN_OK)
+        return status;
+    got = attn_file_find(file, file == all ? name : "");
+    shape_wanted(t, o, swap, &want);
+    if (got == NULL)
+        status = attn_fault(err, ATTN_EINVAL, file->path, "has no tensor %s", name);
+    else
+        status = check_shape(file, name, got, &want, err);
+    if (status == ATTN_OK)
+        status = attn_file_load(file, got, err);
+    if (status == ATTN_OK)
+        fill_output(claims, t, o == ATTN_LSE, swap, got);
+    attn_file_close(&one);
+    return status;
+}
+
+enum attn_status attn_exchange_read(const char *folder, const char *name,
+                                    const struct attn_claims *claims, struct attn_setup *s,
+                                    struct attn_error *err)
+{
+    char base[3800], path[4096];
+    struct attn_file all = {0};
+    enum attn_status status = ATTN_OK;
+    snprintf(base, sizeof base, "%.3500s/%.250s", folder, name);
+    snprintf(path, sizeof path, "%s/result.safetensors", base);
+    if (access(path, F_OK) == 0)
+        status = attn_file_open(path, &all, err);
+    for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
+        if (s->tensor[slot_of[o]].map != NULL &&
+            !(o == ATTN_LSE && claims->lse == ATTN_PLUGIN_LSE_ABSENT))
+            status = read_output(base, &all, (enum attn_output)o, claims, s, err);
+    attn_file_close(&all);
+    if (status == ATTN_OK && claims->lse == ATTN_PLUGIN_LSE_ABSENT) {
+        struct attn_forward f = attn_setup_forward(s);
+        status = attn_claims_fill_lse(&s->problem, &f.q, &f.k, &f.v, &f.lse, err);
+    }
+    return status;
+}
+
+void attn_exchange_judge(const struct attn_claims *claims, const struct attn_setup *s,
+                         struct attn_result *r)
+{
+    struct attn_precision precision;
+    attn_claims_precision(claims, &s->problem, &precision);
+    attn_judge(s, &precision, NULL, s->given.pass, r);
+    if (claims->lse == ATTN_PLUGIN_LSE_ABSENT)
+        attn_claims_drop_lse(r);
+}

@@ -1,0 +1,304 @@
+/* See relation_lab.h. */
+#include "tests/harness/relation_lab.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const enum attn_slot slot_of[ATTN_OUTPUTS] = {ATTN_T_O,  ATTN_T_LSE, ATTN_T_DQ,
+                                                     ATTN_T_DK, ATTN_T_DV,  ATTN_T_DBIAS};
+
+void attn_lab_fail(struct attn_lab *lab, const char *format, ...)
+{
+    if (lab->result->verdict != ATTN_PASS)
+        return;
+    va_list args;
+    va_start(args, format);
+    lab->result->verdict = ATTN_FAILED;
+    lab->result->failure = ATTN_F_BOUND;
+    vsnprintf(lab->result->text, sizeof lab->result->text, format, args);
+    va_end(args);
+}
+
+static void fail_as(struct attn_lab *lab, enum attn_failure failure, const char *text)
+{
+    if (lab->result->verdict != ATTN_PASS)
+        return;
+    attn_lab_fail(lab, "%.400s", text);
+    lab->result->failure = failure;
+}
+
+int attn_lab_needs(struct attn_lab *lab, unsigned caps)
+{
+    unsigned missing = caps & ~lab->spec->impl->caps;
+    for (int bit = 0; bit < ATTN_CAPS; bit++)
+        if (missing & 1u << bit)
+            snprintf(lab->refusal, sizeof lab->refusal, "%s does not claim %s",
+                     lab->spec->impl->name, attn_cap_name((enum attn_cap)(1u << bit)));
+    return missing == 0;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+int attn_lab_open(struct attn_lab *lab, struct attn_trial *t, const struct attn_lab_shape *s,
+                  const char *mask, const char *fill, enum attn_pass pass, const char *fields)
+{
+    char text[ATTN_CASE_TEXT];
+    struct attn_case c;
+    struct attn_error err = {0};
+    memset(t, 0, sizeof *t);
+    int backward = pass == ATTN_BACKWARD && (lab->spec->impl->caps & ATTN_CAP_BACKWARD);
+    snprintf(text, sizeof text,
+             "b%" PRId64 "h%" PRId64 "g%" PRId64 "q%" PRId64 "k%" PRId64 "d%" PRId64 "v%" PRId64
+             ":%s:%s:%s%s%s",
+             s->b, s->h, s->g, s->q, s->k, s->d, s->v, mask, attn_dtype_name(lab->dtype), fill,
+             backward ? ":pass=bwd" : "", fields);
+    enum attn_status status = attn_case_parse(text, &c, &err);
+    if (status == ATTN_OK)
+        status = attn_setup_open(&c, &t->setup, &err);
+    if (status == ATTN_ENOTSUP)
+        snprintf(lab->refusal, sizeof lab->refusal, "%s", err.text);
+    else if (status != ATTN_OK && lab->result->verdict == ATTN_PASS) {
+        lab->result->verdict = ATTN_ERROR;
+        snprintf(lab->result->text, sizeof lab->result->text, "%.250s: %.250s", text, err.text);
+    }
+    return status == ATTN_OK;
+}
+
+void attn_lab_close(struct attn_trial *t)
+{
+    attn_truth_free(&t->truth);
+    attn_setup_close(&t->setup);
+}
+
+static void check_tensors(struct attn_lab *lab, struct attn_trial *t)
+{
+    char text[256];
+    for (int slot = 0; slot < ATTN_SLOTS; slot++) {
+        const struct attn_tensor *x = &t->setup.tensor[slot];
+        if (x->data == NULL || x->map == NULL)
+            continue;
+        const char *complaint = attn_tensor_intact(x, text, sizeof text);
+        if (complaint == NULL)
+            complaint = slot >= ATTN_T_O ? attn_tensor_written(x, text, sizeof text)
+                                         : attn_tensor_unchanged(x, text, sizeof text);
+        if (complaint != NULL)
+            fail_as(lab, ATTN_F_INTEGRITY, complaint);
+    }
+}
+
+static enum attn_status call_pass(struct attn_trial *t, const struct attn_spec *spec,
+                                  struct attn_ctx *ctx, enum attn_pass pass)
+{
+    if (pass == ATTN_FORWARD) {
+        struct attn_forward f = attn_setup_forward(&t->setup);
+        return attn_run_forward(spec->impl, ctx, &t->setup.problem, &f);
+    }
+    struct attn_backward f = attn_setup_backward(&t->setup);
+    return attn_run_backward(spec->impl, ctx, &t->setup.problem, &f);
+}
+
+int attn_lab_call(struct attn_lab *lab, struct attn_trial *t, const struct attn_spec *spec,
+                  struct attn_ledger *ledger, int threads)
+{
+    struct attn_ledger fresh;
+    struct attn_error err = {0};
+    enum attn_status status = ATTN_OK;
+    if (ledger == NULL) {
+        ledger = &fresh;
+        attn_ledger_init(ledger, NULL);
+    }
+    ledger->poison = 1;
+    struct attn_ctx ctx = {ledger, &spec->options, threads, &err, NULL, NULL};
+    for (int slot = 0; slot < ATTN_SLOTS; slot++) {
+        struct attn_tensor *x = &t->setup.tensor[slot];
+        if (x->data == NULL || x->map == NULL)
+            continue;
+        if (slot >= ATTN_T_O)
+            attn_tensor_poison(x);
+        else
+            attn_tensor_remember(x);
+    }
+    for (int pass = ATTN_FORWARD; pass <= (int)t->setup.given.pass && status == ATTN_OK; pass++)
+        status = call_pass(t, spec, &ctx, (enum attn_pass)pass);
+    attn_ledger_clear(ledger);
+    if (status == ATTN_ENOTSUP)
+        snprintf(lab->refusal, sizeof lab->refusal, "%s", err.text);
+    else if (status != ATTN_OK)
+        fail_as(lab, ATTN_F_STATUS, err.text);
+    else
+        check_tensors(lab, t);
+    return status == ATTN_OK && lab->result->verdict == ATTN_PASS;
+}
+
+static int find_bounds(struct attn_lab *lab, struct attn_trial *t, const struct attn_spec *spec)
+{
+    const struct attn_tensor *x = t->setup.tensor;
+    struct attn_error err = {0};
+    struct attn_precision precision;
+    struct attn_inputs in = {.q = attn_tensor_cview(&x[ATTN_T_Q]),
+                             .k = attn_tensor_cview(&x[ATTN_T_K]),
+                             .v = attn_tensor_cview(&x[ATTN_T_V])};
+    if (x[ATTN_T_DO].data != NULL)
+        in.d_o = attn_tensor_cview(&x[ATTN_T_DO]);
+    if (x[ATTN_T_DLSE].data != NULL)
+        in.d_lse = attn_tensor_cview(&x[ATTN_T_DLSE]);
+    in.want_d_bias = x[ATTN_T_DBIAS].data != NULL;
+    attn_precision_of(spec->impl, &spec->options, &t->setup.problem, &precision);
+    attn_truth_free(&t->truth);
+    if (attn_truth_compute(&t->setup.problem, &in, &precision, NULL, &t->truth, &err) == ATTN_OK)
+        return 1;
+    lab->result->verdict = ATTN_ERROR;
+    snprintf(lab->result->text, sizeof lab->result->text, "%s", err.text);
+    return 0;
+}
+
+int attn_lab_run(struct attn_lab *lab, struct attn_trial *t)
+{
+    return attn_lab_call(lab, t, lab->spec, NULL, 1) && find_bounds(lab, t, lab->spec);
+}
+
+int attn_lab_run_both(struct attn_lab *lab, struct attn_trial *x, struct attn_trial *y)
+{
+    return attn_lab_run(lab, x) && attn_lab_run(lab, y);
+}
+
+/* ---- elements -------------------------------------------------------------------------------- */
+
+int attn_lab_has(const struct attn_trial *t, enum attn_output output)
+{
+    return t->setup.tensor[slot_of[output]].data != NULL;
+}
+
+void attn_lab_extent(const struct attn_trial *t, enum attn_output output, int64_t extent[4])
+{
+    const struct attn_tensor *x = &t->setup.tensor[slot_of[output]];
+    for (int axis = 0; axis < 4; axis++) /* dBias: once where it is broadcast */
+        extent[axis] = x->extent[axis] > 1 && x->stride[axis] == 0 ? 1 : x->extent[axis];
+}
+
+double attn_lab_get(const struct attn_trial *t, enum attn_output output, const int64_t at[4])
+{
+    return attn_tensor_get(&t->setup.tensor[slot_of[output]], at[0], at[1], at[2], at[3]);
+}
+
+double attn_lab_bound(const struct attn_trial *t, enum attn_output output, const int64_t at[4])
+{
+    const struct attn_truth_tensor *x = &t->truth.tensor[output];
+    if (x->bound == NULL)
+        return 0;
+    const int64_t *e = x->extent;
+    return x->bound[((at[0] * e[1] + at[1]) * e[2] + at[2]) * e[3] + at[3]];
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+void attn_lab_copy_row(struct attn_trial *to, const struct attn_trial *from, enum attn_slot slot,
+                       const int64_t to_at[3], const int64_t from_at[3])
+{
+    struct attn_tensor *x = &to->setup.tensor[slot];
+    const struct attn_tensor *y = &from->setup.tensor[slot];
+    if (x->data == NULL || y->data == NULL)
+        return;
+    for (int64_t c = 0; c < smaller(x->extent[3], y->extent[3]); c++)
+        attn_tensor_set(x, to_at[0], to_at[1], to_at[2], c,
+                        attn_tensor_get(y, from_at[0], from_at[1], from_at[2], c));
+}
+
+void attn_lab_copy(struct attn_trial *to, const struct attn_trial *from, enum attn_slot slot)
+{
+    const struct attn_tensor *x = &to->setup.tensor[slot], *y = &from->setup.tensor[slot];
+    for (int64_t b = 0; b < smaller(x->extent[0], y->extent[0]); b++)
+        for (int64_t h = 0; h < smaller(x->extent[1], y->extent[1]); h++)
+            for (int64_t i = 0; i < smaller(x->extent[2], y->extent[2]); i++) {
+                const int64_t at[3] = {b, h, i};
+                attn_lab_copy_row(to, from, slot, at, at);
+            }
+}
+
+void attn_lab_change(struct attn_trial *t, enum attn_slot slot,
+                     double (*value)(double old, const int64_t at[4], const void *arg),
+                     const void *arg)
+{
+    struct attn_tensor *x = &t->setup.tensor[slot];
+    int64_t at[4];
+    if (x->data == NULL)
+        return;
+    for (at[0] = 0; at[0] < x->extent[0]; at[0]++)
+        for (at[1] = 0; at[1] < x->extent[1]; at[1]++)
+            for (at[2] = 0; at[2] < x->extent[2]; at[2]++)
+                for (at[3] = 0; at[3] < x->extent[3]; at[3]++) {
+                    double old = attn_tensor_get(x, at[0], at[1], at[2], at[3]);
+                    attn_tensor_set(x, at[0], at[1], at[2], at[3], value(old, at, arg));
+                }
+}
+
+/* ---- comparing ------------------------------------------------------------------------------- */
+
+int attn_lab_near(struct attn_lab *lab, const char *what, const int64_t at[4], double got,
+                  double want, double allowed)
+{
+    double error = fabs(got - want);
+    int ok = error <= allowed || got == want; /* the same infinity */
+    lab->compared++;
+    if (ok) {
+        double ratio = allowed > 0 && error > 0 ? error / allowed : 0;
+        if (ratio > lab->result->worst)
+            lab->result->worst = ratio;
+        return 1;
+    }
+    static const int64_t nowhere[4];
+    const int64_t *a = at != NULL ? at : nowhere;
+    attn_lab_fail(lab, "%s[%lld,%lld,%lld,%lld] = %.9g, the relation wants %.9g +- %.3g", what,
+                  (long long)a[0], (long long)a[1], (long long)a[2], (long long)a[3], got, want,
+                  allowed);
+    lab->result->worst = allowed > 0 && isfinite(error) ? error / allowed : HUGE_VAL;
+    return 0;
+}
+
+void attn_lab_compare(struct attn_lab *lab, const struct attn_trial *x, const struct attn_trial *y,
+                      enum attn_output output, enum attn_lab_rule rule,
+                      void (*map)(const void *arg, struct attn_lab_want *want), const void *arg)
+{
+    int64_t e[4], at[4];
+    if (!attn_lab_has(x, output))
+        return;
+    attn_lab_extent(x, output, e);
+    for (at[0] = 0; at[0] < e[0]; at[0]++)
+        for (at[1] = 0; at[1] < e[1]; at[1]++)
+            for (at[2] = 0; at[2] < e[2]; at[2]++)
+                for (at[3] = 0; at[3] < e[3]; at[3]++) {
+                    struct attn_lab_want w = {{at[0], at[1], at[2], at[3]}, 1, 0, 0, 0};
+                    if (map != NULL)
+                        map(arg, &w);
+                    if (w.skip)
+                        continue;
+                    double want = w.shift, allowed = 0;
+                    if (w.factor != 0)
+                        want += w.factor * attn_lab_get(y, output, w.at);
+                    if (rule == ATTN_LAB_BOUNDS)
+                        allowed = attn_lab_bound(x, output, at) + w.slack;
+                    if (rule == ATTN_LAB_BOUNDS && w.factor != 0)
+                        allowed += fabs(w.factor) * attn_lab_bound(y, output, w.at);
+                    if (!attn_lab_near(lab, attn_output_name(output), at,
+                                       attn_lab_get(x, output, at), want, allowed)) {
+                        if (rule == ATTN_LAB_EXACT)
+                            lab->result->failure = ATTN_F_EXACT;
+                        return;
+                    }
+                }
+}
+
+void attn_lab_compare_all(struct attn_lab *lab, const struct attn_trial *x,
+                          const struct attn_trial *y, enum attn_lab_rule rule)
+{
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        if (attn_lab_has(x, (enum attn_output)o) && attn_lab_has(y, (enum attn_output)o))
+            attn_lab_compare(lab, x, y, (enum attn_output)o, rule, NULL, NULL);
+}

@@ -1,0 +1,188 @@
+/* Relations of repeats, threads, history and placement (bugs.md F14, F16, F7). */
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/harness/relation_lab.h"
+
+static uint64_t digest(const struct attn_trial *t)
+{
+    return attn_setup_digest(&t->setup, t->setup.given.pass);
+}
+
+/* Equal digests, or a failure that says what was done. */
+static void same_bits(struct attn_lab *lab, uint64_t got, uint64_t want, const char *what)
+{
+    lab->compared++;
+    if (got == want || lab->result->verdict != ATTN_PASS)
+        return;
+    attn_lab_fail(lab, "%s: other bits (digest %016llx, before %016llx)", what,
+                  (unsigned long long)got, (unsigned long long)want);
+    lab->result->failure = ATTN_F_EXACT;
+}
+
+/* ---- D1, D2 ---------------------------------------------------------------------------------- */
+
+static void again(struct attn_lab *lab, const struct attn_lab_shape *shape, int runs, int threads,
+                  const char *what)
+{
+    struct attn_trial x;
+    if (!attn_lab_open(lab, &x, shape, "causal(br)", "normal:s1", ATTN_BACKWARD, ""))
+        return;
+    if (attn_lab_call(lab, &x, lab->spec, NULL, 1)) {
+        uint64_t first = digest(&x);
+        for (int run = 1; run < runs && lab->result->verdict == ATTN_PASS; run++)
+            if (attn_lab_call(lab, &x, lab->spec, NULL, threads))
+                same_bits(lab, digest(&x), first, what);
+    }
+    attn_lab_close(&x);
+}
+
+void attn_relation_repeats(struct attn_lab *lab, const struct attn_lab_shape *shape)
+{
+    again(lab, shape, 30, 1, "one of thirty repeats");
+}
+
+void attn_relation_threads(struct attn_lab *lab, const struct attn_lab_shape *shape)
+{
+    again(lab, shape, 4, 4, "with 4 threads");
+}
+
+/* ---- D3 -------------------------------------------------------------------------------------- */
+
+/* Calls that leave much, or something else, behind: sizes, heads, masks, types of problem. */
+static const struct {
+    struct attn_lab_shape shape;
+    const char *mask, *fill, *fields;
+} call[] = {{{2, 8, 4, 16, 24, 8, 6}, "causal(br)", "normal:s1", ""},
+            {{1, 4, 4, 8, 64, 16, 16}, "none", "offset+120:s2", ""},
+            {{3, 12, 4, 12, 8, 4, 8}, "causal(br)", "hetero:s3", ":poison=nan"},
+            {{2, 8, 8, 32, 32, 8, 8}, "window(5,0,br)", "stairs-up:s4", ":softcap=30"},
+            {{1, 16, 4, 4, 4, 24, 4}, "keys(x0111)", "normal:s5", ":scale=-0.5"},
+            {{2, 6, 3, 19, 37, 7, 5}, "random(0.4,3)", "normal:s6", ""},
+            {{1, 4, 4, 4, 4, 4, 4}, "none", "ones:s7", ""}};
+enum { CALLS = sizeof call / sizeof *call };
+
+/* One call in a ledger; 0 when it is refused.  *bits: what came out. */
+static int make_call(struct attn_lab *lab, int n, struct attn_ledger *ledger, uint64_t *bits)
+{
+    struct attn_trial x;
+    if (!attn_lab_open(lab, &x, &call[n].shape, call[n].mask, call[n].fill, ATTN_BACKWARD,
+                       call[n].fields))
+        return 0;
+    int ran = attn_lab_call(lab, &x, lab->spec, ledger, 1);
+    if (ran)
+        *bits = digest(&x);
+    attn_lab_close(&x);
+    return ran;
+}
+
+void attn_relation_history(struct attn_lab *lab, const struct attn_lab_shape *shape)
+{
+    uint64_t alone[CALLS], now;
+    int ran[CALLS];
+    struct attn_ledger ledger;
+    if (shape->q != 16) /* the calls bring their own shapes: once is enough */
+        return;
+    for (int n = 0; n < CALLS; n++)
+        ran[n] = make_call(lab, n, NULL, &alone[n]);
+    attn_ledger_init(&ledger, NULL);
+    for (int step = 1; step < CALLS; step++) /* each after each other one */
+        for (int k = 0, n = 0; k < CALLS; k++, n = (n + step) % CALLS)
+            if (ran[n] && lab->result->verdict == ATTN_PASS && make_call(lab, n, &ledger, &now)) {
+                char what[160];
+                snprintf(what, sizeof what, "b%lldh%lldq%lldk%lld:%s after other calls",
+                         (long long)call[n].shape.b, (long long)call[n].shape.h,
+                         (long long)call[n].shape.q, (long long)call[n].shape.k, call[n].mask);
+                same_bits(lab, now, alone[n], what);
+            }
+    attn_ledger_clear(&ledger);
+}
+
+/* ---- P1 -------------------------------------------------------------------------------------- */
+
+void attn_relation_alignment(struct attn_lab *lab, const struct attn_lab_shape *shape)
+{
+    static const int offset[] = {1, 2, 3, 7};
+    struct attn_trial x, y;
+    if (!attn_lab_open(lab, &x, shape, "causal(br)", "normal:s8", ATTN_BACKWARD, ""))
+        return;
+    if (attn_lab_run(lab, &x))
+        for (int n = 0; n < 4; n++) {
+            char field[32];
+            snprintf(field, sizeof field, ":offset=%d", offset[n]);
+            if (!attn_lab_open(lab, &y, shape, "causal(br)", "normal:s8", ATTN_BACKWARD, field))
+                break;
+            if (attn_lab_run(lab, &y))
+                attn_lab_compare_all(lab, &x, &y, ATTN_LAB_BOUNDS);
+            attn_lab_close(&y);
+        }
+    attn_lab_close(&x);
+}
+
+/* ---- P2 -------------------------------------------------------------------------------------- */
+
+/* A mapping whose elements touch an inaccessible page, at their end or at their beginning. */
+struct fence {
+    unsigned char *map;
+    size_t bytes;
+};
+
+static int fence_in(struct attn_tensor *t, int at_end, struct fence *fence)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t used = (size_t)t->span * attn_dtype_size(t->dtype);
+    size_t inside = (used + page - 1) / page * page;
+    fence->bytes = inside + 2 * page;
+    fence->map =
+        mmap(NULL, fence->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (fence->map == MAP_FAILED)
+        return 0;
+    mprotect(fence->map, page, PROT_NONE);
+    mprotect(fence->map + page + inside, page, PROT_NONE);
+    unsigned char *data = fence->map + page + (at_end ? inside - used : 0);
+    memcpy(data, t->data, used);
+    t->data = data;
+    return 1;
+}
+
+/* The same tensors behind fences: what reads or writes one element too far is killed, as it should
+ * be, by the system; the bits must be those of the run without. */
+static void fenced(struct attn_lab *lab, const struct attn_lab_shape *shape, int at_end)
+{
+    struct attn_trial x, y;
+    struct fence fence[ATTN_SLOTS] = {{NULL, 0}};
+    if (!attn_lab_open(lab, &x, shape, "causal(br)", "normal:s9", ATTN_BACKWARD, ""))
+        return;
+    if (attn_lab_run(lab, &x) &&
+        attn_lab_open(lab, &y, shape, "causal(br)", "normal:s9", ATTN_BACKWARD, "")) {
+        struct attn_setup plain = y.setup; /* what belongs to the mappings of the set-up */
+        int ok = 1;
+        for (int slot = 0; slot < ATTN_SLOTS && ok; slot++)
+            if (y.setup.tensor[slot].data != NULL && y.setup.tensor[slot].span > 0) {
+                ok = fence_in(&y.setup.tensor[slot], at_end, &fence[slot]);
+                y.setup.tensor[slot].map = NULL; /* no red zones here: nothing to look after */
+            }
+        if (ok && attn_lab_run(lab, &y))
+            attn_lab_compare_all(lab, &x, &y, ATTN_LAB_BOUNDS);
+        for (int slot = 0; slot < ATTN_SLOTS; slot++)
+            y.setup.tensor[slot] = plain.tensor[slot];
+        attn_lab_close(&y);
+    }
+    for (int slot = 0; slot < ATTN_SLOTS; slot++)
+        if (fence[slot].map != NULL && fence[slot].map != MAP_FAILED)
+            munmap(fence[slot].map, fence[slot].bytes);
+    attn_lab_close(&x);
+}
+
+void attn_relation_guard_pages(struct attn_lab *lab, const struct attn_lab_shape *shape)
+{
+    struct attn_lab_shape decode = *shape; /* few queries, many keys: where splits are */
+    decode.q = 4;
+    decode.k = shape->k + 240;
+    fenced(lab, shape, 0);
+    fenced(lab, shape, 1);
+    fenced(lab, &decode, 0);
+    fenced(lab, &decode, 1);
+}

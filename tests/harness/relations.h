@@ -1,0 +1,44 @@
+/* Relations: what must hold between two runs, whatever the right answer is.
+ *
+ * A case meets the oracle; a relation compares an implementation with itself, on a problem and the
+ * same problem transformed: keys permuted, a scale moved, memory laid out otherwise, the same call
+ * again.  It shows what a case cannot (state, placement, index width) and is blind to what both
+ * runs share, so relations stand beside the oracle and never replace it.
+ *
+ * Where two runs need not have the same bits, they may differ by the sum of their own bounds
+ * (docs/bounds.md).  Exact are: hidden values, powers of two, columns of V, empty sequences,
+ * repeats, threads and history.
+ */
+#ifndef TESTS_HARNESS_RELATIONS_H
+#define TESTS_HARNESS_RELATIONS_H
+
+#include "tests/harness/runner.h"
+
+struct attn_lab;
+struct attn_lab_shape;
+
+struct attn_relation {
+    const char *id;   /* "R1" to "R23" metamorphic, "G1" to "G9" of gradients, "D" determinism,
+                         "P" placement, "I" index width                                      */
+    const char *ids;  /* the catalogued bugs that it can show                                */
+    const char *says; /* one line                                                            */
+    void (*run)(struct attn_lab *lab, const struct attn_lab_shape *shape);
+};
+int attn_relation_count(void);
+const struct attn_relation *attn_relation_at(int index);
+const struct attn_relation *attn_relation_find(const char *id); /* NULL when there is none */
+
+/* Run one for an implementation, on a ragged shape and on one that ranks can share.  PASS needs
+ * one of them to have been compared; REFUSED says what is not claimed.  worst is the largest
+ * difference over what was allowed. */
+void attn_relation_run(const struct attn_relation *relation, const struct attn_spec *spec,
+                       struct attn_result *result);
+
+/* ---- the functions of the table ----------------------------------------------------------- */
+
+#define ATTN_RELATION(id, name, ids, says) \
+    void attn_relation_##name(struct attn_lab *lab, const struct attn_lab_shape *shape);
+#include "tests/harness/relations.def"
+#undef ATTN_RELATION
+
+#endif

@@ -1,0 +1,224 @@
+/* Random cases. */
+#include "tests/harness/soak.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A stream of random numbers. */
+struct dice {
+    uint64_t seed, number, rolls;
+};
+
+static uint64_t roll(struct dice *d, uint64_t n)
+{
+    return attn_hash(d->seed, d->number, d->rolls++) % n;
+}
+
+/* 1 in n. */
+static int rarely(struct dice *d, uint64_t n)
+{
+    return roll(d, n) == 0;
+}
+
+/* An extent: small, around a tile's edge, or anything; once in a while 0. */
+static int64_t extent(struct dice *d, int64_t most)
+{
+    static const int64_t edge[] = {1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129};
+    int64_t n;
+    if (rarely(d, 40))
+        return 0;
+    switch (roll(d, 3)) {
+    case 0:
+        n = 1 + (int64_t)roll(d, 12);
+        break;
+    case 1:
+        n = edge[roll(d, sizeof edge / sizeof *edge)];
+        break;
+    default:
+        n = 1 + (int64_t)roll(d, 80);
+    }
+    return n < most ? n : 1 + n % most;
+}
+
+/* ---- masks ----------------------------------------------------------------------------------- */
+
+__attribute__((format(printf, 2, 3))) static void append(char *text, const char *format, ...)
+{
+    size_t n = strlen(text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + n, ATTN_CASE_MASK - n, format, args);
+    va_end(args);
+}
+
+static const char *alignment(struct dice *d, char text[16])
+{
+    uint64_t kind = roll(d, 4);
+    if (kind < 2)
+        return kind == 0 ? "br" : "tl";
+    snprintf(text, 16, "%c%d", kind == 2 ? '+' : '-', (int)roll(d, 20));
+    return text;
+}
+
+/* -1 (no bound), 0, or up to 40. */
+static int reach(struct dice *d)
+{
+    return rarely(d, 4) ? (int)roll(d, 2) - 1 : (int)roll(d, 41);
+}
+
+/* Documents whose lengths sum to Lq x Lk: cuts at random places, some of them equal. */
+static void documents(struct dice *d, const struct attn_case *c, char *mask)
+{
+    int64_t q = 0, k = 0;
+    append(mask, "documents(");
+    for (int n = (int)roll(d, 5); n > 0; n--) {
+        int64_t dq = (int64_t)roll(d, (uint64_t)(c->n_query - q) + 1);
+        int64_t dk = (int64_t)roll(d, (uint64_t)(c->n_key - k) + 1);
+        append(mask, "%lldx%lld,", (long long)dq, (long long)dk);
+        q += dq;
+        k += dk;
+    }
+    append(mask, "%lldx%lld)", (long long)(c->n_query - q), (long long)(c->n_key - k));
+}
+
+static void lengths(struct dice *d, const struct attn_case *c, char *mask)
+{
+    append(mask, "keys(");
+    for (int64_t b = 0; b < (c->batch > 0 ? c->batch : 1); b++)
+        append(mask, "%s%d", b > 0 ? "," : "", (int)roll(d, (uint64_t)c->n_key + 1));
+    append(mask, ")");
+}
+
+static void pattern(struct dice *d, char *mask)
+{
+    append(mask, "keys(x");
+    for (int n = 1 + (int)roll(d, 9); n > 0; n--)
+        append(mask, "%d", (int)roll(d, 2));
+    append(mask, ")");
+}
+
+static void stored(struct dice *d, char *mask)
+{
+    static const char *const axes[] = {"keys(k",    "keys(bk",    "dense(qk", "dense(bqk",
+                                       "dense(hqk", "dense(bhqk", "csr(qk",   "csr(bhqk"};
+    append(mask, "%s%d)", axes[roll(d, 8)], (int)roll(d, 101));
+}
+
+static void one_call(struct dice *d, const struct attn_case *c, char *mask)
+{
+    char a[16];
+    switch (roll(d, 9)) {
+    case 0:
+        append(mask, "causal(%s)", alignment(d, a));
+        return;
+    case 1: {
+        int left = reach(d), right = reach(d);
+        append(mask, "window(%d,%d,%s)", left, right, alignment(d, a));
+        return;
+    }
+    case 2:
+        append(mask, "prefix(%d)", (int)roll(d, (uint64_t)c->n_key + 1));
+        return;
+    case 3:
+        append(mask, "global(%d)", (int)roll(d, (uint64_t)c->n_key + 1));
+        return;
+    case 4:
+        lengths(d, c, mask);
+        return;
+    case 5:
+        pattern(d, mask);
+        return;
+    case 6:
+        documents(d, c, mask);
+        return;
+    case 7:
+        append(mask, "random(0.%02d,%d%s)", (int)roll(d, 100), (int)roll(d, 100),
+               rarely(d, 2) ? ",heads" : "");
+        return;
+    default:
+        stored(d, mask);
+    }
+}
+
+static void random_mask(struct dice *d, struct attn_case *c)
+{
+    c->mask[0] = '\0';
+    if (rarely(d, 6)) {
+        append(c->mask, "none");
+        return;
+    }
+    int calls = 1 + (rarely(d, 2) ? (int)roll(d, 3) : 0), open = 0;
+    for (int n = 0; n < calls; n++) {
+        if (n + 1 < calls && rarely(d, 3) && !open) {
+            append(c->mask, "(");
+            open = 1;
+        }
+        one_call(d, c, c->mask);
+        if (open && (n + 1 == calls || rarely(d, 2))) {
+            append(c->mask, ")");
+            open = 0;
+        }
+        if (n + 1 < calls)
+            append(c->mask, "%s", rarely(d, 2) ? "&" : "|");
+    }
+}
+
+/* ---- the rest -------------------------------------------------------------------------------- */
+
+static void random_shape(struct dice *d, struct attn_case *c)
+{
+    static const int64_t group[] = {1, 1, 2, 3, 4, 8};
+    c->batch = rarely(d, 40) ? 0 : 1 + (int64_t)roll(d, 3);
+    c->kv_heads = 1 + (int64_t)roll(d, 4);
+    c->heads = c->kv_heads * group[roll(d, 6)];
+    c->n_query = extent(d, 129);
+    c->n_key = rarely(d, 3) ? c->n_query : extent(d, 129);
+    c->d_key = rarely(d, 2) ? 8 : extent(d, 64);
+    c->d_value = rarely(d, 2) ? c->d_key : extent(d, 64);
+    if (rarely(d, 3)) { /* what ranks can share */
+        c->kv_heads = c->heads = 4;
+        c->n_query = (c->n_query + 3) / 4 * 4;
+        c->n_key = (c->n_key + 3) / 4 * 4;
+    }
+}
+
+static void random_fields(struct dice *d, struct attn_case *c)
+{
+    static const double scale[] = {0, -0.3, 1, 0.05, 4}, softcap[] = {0.5, 5, 30};
+    c->pass = rarely(d, 3) ? ATTN_FORWARD : ATTN_BACKWARD;
+    c->scale = rarely(d, 5) ? scale[roll(d, 5)] : (double)NAN;
+    c->softcap = rarely(d, 6) ? softcap[roll(d, 3)] : 0;
+    if (rarely(d, 3))
+        c->bias = (enum attn_case_bias)roll(d, ATTN_CASE_BIAS_INF + 1);
+    if (rarely(d, 3))
+        c->layout = (enum attn_case_layout)roll(d, ATTN_LAYOUT_BROADCAST + 1);
+    if (rarely(d, 4))
+        c->offset = (int)roll(d, 16);
+    if (rarely(d, 3))
+        c->poison = (enum attn_case_poison)roll(d, ATTN_POISON_BIG + 1);
+    if (c->pass == ATTN_BACKWARD) {
+        c->d_lse = rarely(d, 4);
+        c->d_bias = c->bias > ATTN_CASE_BIAS_ALIBI && rarely(d, 2);
+    }
+}
+
+void attn_soak_case(uint64_t seed, uint64_t number, struct attn_case *c)
+{
+    struct dice dice = {seed, number, 0}, *d = &dice;
+    *c = (struct attn_case){.scale = (double)NAN};
+    random_shape(d, c);
+    random_mask(d, c);
+    c->dtype = (enum attn_dtype)(rarely(d, 4) ? roll(d, ATTN_DTYPES) : ATTN_F32);
+    c->fill = (enum attn_fill)(rarely(d, 2) ? roll(d, ATTN_FILLS) : ATTN_FILL_NORMAL);
+    c->seed = roll(d, 1000000);
+    random_fields(d, c);
+    if (c->fill == ATTN_FILL_SELECT || c->fill == ATTN_FILL_REVEAL) { /* exact only without */
+        c->softcap = 0;
+        c->bias = ATTN_CASE_BIAS_NONE;
+        c->d_bias = 0;
+        if (c->layout == ATTN_LAYOUT_BROADCAST)
+            c->layout = ATTN_LAYOUT_BHLD;
+    }
+}

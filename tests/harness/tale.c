@@ -1,0 +1,448 @@
+/* See tale.h. */
+#include "tests/harness/tale.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ref/problem.h"
+
+void attn_tale_true(const struct attn_setup *s, struct attn_tale *t)
+{
+    *t = (struct attn_tale){.mask = s->problem.mask,
+                            .scale = s->problem.scale,
+                            .softcap = s->problem.softcap,
+                            .hidden = -(double)INFINITY,
+                            .bias_factor = 1,
+                            .alibi_offset = s->problem.bias.offset,
+                            .lse_factor = 1,
+                            .dq_factor = 1,
+                            .dk_factor = 1,
+                            .dv_factor = 1};
+}
+
+/* ---- one row --------------------------------------------------------------------------------- */
+
+struct teller {
+    const struct attn_inquiry *q;
+    const struct attn_tale *t;
+    const struct attn_problem *p;
+    struct attn_cview view[ATTN_SLOTS];
+    double *s, *w, *o, *dq, *dk, *dv, *dbias;
+    char *seen;
+    double *raw;
+    double m, l, lse;
+    int evidence; /* elements that are wrong, not NaN, and as the tale tells them */
+};
+
+/* The same memory, token-major where it is head-major and the reverse. */
+static void turn(struct attn_cview *view, const struct attn_tensor *t)
+{
+    int64_t width = t->extent[3], heads = t->extent[1], rows = t->extent[2];
+    int token_major = heads > 1 && rows > 1 && view->stride[2] > view->stride[1];
+    view->stride[3] = 1;
+    view->stride[0] = heads * rows * width;
+    view->stride[1] = token_major ? rows * width : width;
+    view->stride[2] = token_major ? width : heads * width;
+}
+
+/* The mask's rows read for what they are not: counted, filled, in fours. */
+static int sees_roughly(const struct teller *x, int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    const struct attn_mask *mask = x->t->mask;
+    int64_t lo, hi, n = x->p->n_key, last = -1;
+    switch (x->t->how) {
+    case ATTN_TALE_COUNTED:
+        return j < attn_mask_row_count(mask, b, h, i, 0, n);
+    case ATTN_TALE_FILLED:
+        for (int64_t from = 0; attn_mask_next(mask, b, h, i, from, &lo, &hi); from = hi)
+            last = hi;
+        return j < last;
+    case ATTN_TALE_ROWS_GROUP:
+        return attn_mask_allows(mask, b, h, i / (x->p->heads / x->p->kv_heads), j);
+    case ATTN_TALE_ROWS_4:
+        return attn_mask_allows(mask, b, h, i - i % 4, j);
+    default:
+        return attn_mask_row_count(mask, b, h, i, j - j % 4,
+                                   j - j % 4 + 4 < n ? j - j % 4 + 4 : n) > 0;
+    }
+}
+
+static int sees(const struct teller *x, int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    const struct attn_problem *p = x->p;
+    const struct attn_mask *mask = x->t->mask;
+    int64_t at;
+    switch (x->t->how) {
+    case ATTN_TALE_AS_IS:
+        return attn_mask_allows(mask, b, h, i, j);
+    case ATTN_TALE_INVERTED:
+        return !attn_mask_allows(mask, b, h, i, j);
+    case ATTN_TALE_TRANSPOSED:
+        return j < p->n_query && i < p->n_key && attn_mask_allows(mask, b, h, j, i);
+    case ATTN_TALE_FLAT:
+        at = j * p->n_query + i;
+        return attn_mask_allows(mask, b, h, at / p->n_key, at % p->n_key);
+    case ATTN_TALE_BATCH_0:
+        return attn_mask_allows(mask, 0, h, i, j);
+    case ATTN_TALE_BATCH_LAST:
+        return attn_mask_allows(mask, p->batch - 1, h, i, j);
+    case ATTN_TALE_HEAD_0:
+        return attn_mask_allows(mask, b, 0, i, j);
+    case ATTN_TALE_KV_HEAD:
+        return attn_mask_allows(mask, b, h / (p->heads / p->kv_heads), i, j);
+    case ATTN_TALE_OWN_2:
+        return attn_mask_allows(mask, b, h % ((p->heads + 1) / 2), i, j);
+    case ATTN_TALE_OWN_4:
+        return attn_mask_allows(mask, b, h % ((p->heads + 3) / 4), i, j);
+    case ATTN_TALE_SWAPPED:
+        at = h * p->batch + b;
+        return attn_mask_allows(mask, at / p->heads, at % p->heads, i, j);
+    default:
+        return sees_roughly(x, b, h, i, j);
+    }
+}
+
+static int is_mistaken(const struct teller *x, enum attn_tale_of of)
+{
+    return x->t->of == ATTN_TALE_K_AND_V || x->t->of == of;
+}
+
+static int64_t kv_head(const struct teller *x, int64_t h, enum attn_tale_of of)
+{
+    int64_t H = x->p->heads, G = x->p->kv_heads, r = H / G, right = h / r;
+    switch (is_mistaken(x, of) ? x->t->heads : ATTN_TALE_GROUPED) {
+    case ATTN_TALE_MODULO:
+        return h % G;
+    case ATTN_TALE_DIVIDED:
+        return h / G % G;
+    case ATTN_TALE_FIRST:
+        return 0;
+    case ATTN_TALE_NEXT:
+        return (right + 1) % G;
+    case ATTN_TALE_CLIPPED:
+        return h < G ? h : G - 1;
+    case ATTN_TALE_STRIDED:
+        return (h % r * r + h / r) % G;
+    default:
+        return right;
+    }
+}
+
+static int64_t kv_batch(const struct teller *x, int64_t b, enum attn_tale_of of)
+{
+    return x->t->kv_batch_0 && is_mistaken(x, of) ? 0 : b;
+}
+
+static double cap(double s, double c)
+{
+    return c > 0 ? c * tanh(s / c) : s;
+}
+
+static double bias_of(const struct teller *x, int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    const struct attn_bias *bias = &x->p->bias;
+    if (x->t->bias_plane)
+        b = h = 0;
+    if (x->t->bias_heads > 0)
+        h %= x->t->bias_heads;
+    if (x->t->bias_rows > 0)
+        i %= x->t->bias_rows;
+    if (bias->kind == ATTN_BIAS_TENSOR)
+        return x->t->bias_factor * attn_cview_get(&bias->tensor, b, h, i, j);
+    if (bias->kind != ATTN_BIAS_ALIBI)
+        return 0;
+    double away = (double)(i + x->t->alibi_offset - j);
+    return -x->t->bias_factor * bias->slope[h] * (x->t->alibi_signed ? away : fabs(away));
+}
+
+static double score(struct teller *x, int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    const struct attn_tale *t = x->t;
+    const struct attn_problem *p = x->p;
+    int64_t g = kv_head(x, h, ATTN_TALE_K), kb = kv_batch(x, b, ATTN_TALE_K);
+    double dot = 0, bias = bias_of(x, b, h, i, j);
+    for (int64_t c = 0; c < p->d_key; c++)
+        dot += attn_cview_get(&x->view[ATTN_T_Q], b, h, i, c) *
+               attn_cview_get(&x->view[ATTN_T_K], kb, g, j, c);
+    x->raw[j] = t->scale * dot;
+    return t->cap_last ? cap(x->raw[j] + bias, t->softcap) : cap(x->raw[j], t->softcap) + bias;
+}
+
+/* Scores and weights exp(s - m) of a row; m, l and LSE as the tale has them. */
+static void tell_scores(struct teller *x, int64_t b, int64_t h, int64_t i)
+{
+    const struct attn_tale *t = x->t;
+    int64_t n = x->p->n_key;
+    double m = -(double)INFINITY, l = 0;
+    for (int64_t j = 0; j < n; j++) {
+        x->seen[j] = (char)(sees(x, b, h, i, j) && (j < t->lost_lo || j >= t->lost_hi));
+        x->s[j] = x->seen[j]        ? score(x, b, h, i, j)
+                  : t->cap_hidden   ? -t->softcap
+                  : t->hidden_added ? score(x, b, h, i, j) + t->hidden
+                                    : t->hidden;
+        m = x->s[j] > m || isnan(x->s[j]) ? x->s[j] : m;
+    }
+    if (t->zero_keys > 0 && m < 0)
+        m = 0;
+    if (t->from_zero && m < 0)
+        m = 0;
+    for (int64_t j = 0; j < n; j++) {
+        x->w[j] = m == -(double)INFINITY ? 0 : exp(x->s[j] - m);
+        if (j >= t->twice_lo && j < t->twice_hi)
+            x->w[j] *= 2;
+        l += x->w[j];
+    }
+    if (t->zero_keys > 0)
+        l += (double)t->zero_keys * exp(-m);
+    x->m = m;
+    x->l = l;
+    x->lse = m == -(double)INFINITY ? m : m + log(l);
+}
+
+/* A running sum that is not rescaled: each weight is relative to the maximum of its time. */
+static void make_stale(struct teller *x)
+{
+    const struct attn_tale *t = x->t;
+    double m = -(double)INFINITY, l = 0;
+    for (int64_t j0 = 0; j0 < x->p->n_key; j0 += t->tile) {
+        int64_t j1 = j0 + t->tile < x->p->n_key ? j0 + t->tile : x->p->n_key;
+        for (int64_t j = j0; j < j1; j++)
+            m = x->s[j] > m ? x->s[j] : m;
+        for (int64_t j = j0; j < j1; j++) {
+            double w = m == -(double)INFINITY ? 0 : exp(x->s[j] - m);
+            l += w;
+            if (t->stale != ATTN_TALE_STALE_L)
+                x->w[j] = w;
+        }
+    }
+    if (t->stale != ATTN_TALE_STALE_O)
+        x->l = l;
+    if (t->stale != ATTN_TALE_STALE_O && m != -(double)INFINITY)
+        x->lse = m + log(l);
+}
+
+static double tell_lse(const struct teller *x)
+{
+    const struct attn_tale *t = x->t;
+    if (x->lse == -(double)INFINITY)
+        return t->empty == ATTN_TALE_EMPTY_PLUS   ? (double)INFINITY
+               : t->empty == ATTN_TALE_EMPTY_NULL ? 0
+               : t->empty == ATTN_TALE_EMPTY_NAN  ? (double)NAN
+                                                  : x->lse;
+    return t->lse_without_m ? log(x->l)
+           : t->lse_is_l    ? x->l
+           : t->lse_is_m    ? x->m
+                            : t->lse_factor * x->lse;
+}
+
+static void tell_o(struct teller *x, int64_t b, int64_t h)
+{
+    const struct attn_tale *t = x->t;
+    const struct attn_problem *p = x->p;
+    int64_t g = kv_head(x, h, ATTN_TALE_V), kb = kv_batch(x, b, ATTN_TALE_V);
+    int empty = x->lse == -(double)INFINITY;
+    for (int64_t c = 0; c < p->d_value; c++) {
+        double sum = 0, mean = 0;
+        for (int64_t j = 0; j < p->n_key; j++) {
+            int wants_mean = empty && t->empty == ATTN_TALE_EMPTY_MEAN;
+            double v =
+                x->w[j] != 0 || wants_mean ? attn_cview_get(&x->view[ATTN_T_V], kb, g, j, c) : 0;
+            sum += x->w[j] * v;
+            mean += v / (double)p->n_key;
+        }
+        x->o[c] = empty             ? (t->empty == ATTN_TALE_EMPTY_NAN    ? (double)NAN
+                                       : t->empty == ATTN_TALE_EMPTY_MEAN ? mean
+                                                                          : 0)
+                  : t->unnormalised ? sum
+                                    : sum / x->l;
+    }
+}
+
+/* ---- holding it against what was computed ---------------------------------------------------- */
+
+static const enum attn_slot slot_of[ATTN_OUTPUTS] = {ATTN_T_O,  ATTN_T_LSE, ATTN_T_DQ,
+                                                     ATTN_T_DK, ATTN_T_DV,  ATTN_T_DBIAS};
+
+/* One row of an output, `told` against the tensor; the tolerance is some bounds of the truth and a
+ * part of the row's size. */
+static int row_fits(struct teller *x, enum attn_output o, int64_t b, int64_t h, int64_t i,
+                    const double *told)
+{
+    const struct attn_truth_tensor *want = &x->q->truth.tensor[o];
+    int64_t width = want->extent[3];
+    double size = 0;
+    int64_t at = ((b * want->extent[1] + h) * want->extent[2] + i) * width;
+    for (int64_t c = 0; c < width; c++)
+        size = fabs(told[c]) > size ? fabs(told[c]) : size;
+    for (int64_t c = 0; c < width; c++) {
+        double got = attn_cview_get(&x->view[slot_of[o]], b, h, i, c);
+        double bound = isfinite(want->bound[at + c]) ? want->bound[at + c] : 0;
+        int ok = fabs(got - told[c]) <= x->q->loose * size + 4 * bound + 1e-30 ||
+                 (isnan(got) && isnan(told[c])) || (isinf(got) && got == told[c]);
+        if (!ok)
+            return 0;
+        x->evidence += !isnan(got) && !(fabs(got - want->want[at + c]) <= want->bound[at + c]);
+    }
+    return 1;
+}
+
+static int forward_fits(struct teller *x)
+{
+    const struct attn_problem *p = x->p;
+    const struct attn_tale *t = x->t;
+    for (int64_t b = 0; b < p->batch; b++)
+        for (int64_t h = 0; h < p->heads; h++)
+            for (int64_t i = 0; i < p->n_query; i++) {
+                int64_t to_h = (h + t->shift_heads) % p->heads;
+                int64_t to_i = (i + t->shift_rows) % p->n_query;
+                tell_scores(x, b, h, i);
+                if (t->stale != ATTN_TALE_FRESH)
+                    make_stale(x);
+                double lse = tell_lse(x);
+                if (x->q->compared[ATTN_LSE] && !row_fits(x, ATTN_LSE, b, to_h, to_i, &lse))
+                    return 0;
+                tell_o(x, b, h);
+                if (x->q->compared[ATTN_O] && !row_fits(x, ATTN_O, b, to_h, to_i, x->o))
+                    return 0;
+            }
+    return 1;
+}
+
+/* ---- backward -------------------------------------------------------------------------------- */
+
+/* dS of one row into w; P as exp(s - LSE) with the true LSE, which the forward delivered. */
+static void tell_ds(struct teller *x, int64_t b, int64_t h, int64_t i, double *p_row)
+{
+    const struct attn_problem *p = x->p;
+    const struct attn_tale *t = x->t;
+    const struct attn_truth_tensor *o = &x->q->truth.tensor[ATTN_O];
+    const struct attn_truth_tensor *lse = &x->q->truth.tensor[ATTN_LSE];
+    const struct attn_cview *d_o = &x->view[ATTN_T_DO], *d_lse = &x->view[ATTN_T_DLSE];
+    int64_t row = (b * p->heads + h) * p->n_query + i;
+    int64_t g = kv_head(x, h, ATTN_TALE_V), kb = kv_batch(x, b, ATTN_TALE_V);
+    double delta = 0,
+           extra = d_lse->data != NULL && !t->no_dlse ? attn_cview_get(d_lse, b, h, i, 0) : 0;
+    int empty = lse->want[row] == -(double)INFINITY;
+    tell_scores(x, b, h, i);
+    for (int64_t c = 0; c < p->d_value && !empty && !t->no_delta; c++)
+        delta += attn_cview_get(d_o, b, h, i, c) * o->want[row * p->d_value + c];
+    delta += t->minus_dlse ? extra : -extra;
+    for (int64_t j = 0; j < p->n_key; j++) {
+        double dp = 0;
+        int out = empty || x->s[j] == -(double)INFINITY;
+        p_row[j] = out ? 0 : exp(x->s[j] - lse->want[row]);
+        for (int64_t c = 0; c < p->d_value && !out; c++)
+            dp += attn_cview_get(d_o, b, h, i, c) * attn_cview_get(&x->view[ATTN_T_V], kb, g, j, c);
+        x->w[j] = out ? 0 : p_row[j] * (dp - delta);
+    }
+}
+
+static double cap_slope(const struct attn_tale *t, double raw)
+{
+    double y = t->softcap > 0 && !t->no_cap_slope ? tanh(raw / t->softcap) : 0;
+    return 1 - y * y;
+}
+
+static void add_row(struct teller *x, int64_t b, int64_t h, int64_t i, const double *p_row)
+{
+    const struct attn_problem *p = x->p;
+    const struct attn_tale *t = x->t;
+    int64_t g = kv_head(x, h, ATTN_TALE_K), group = p->heads / p->kv_heads;
+    int counts = (!t->group_last || h % group == group - 1) && (!t->group_first || h % group == 0);
+    for (int64_t c = 0; c < p->d_key; c++)
+        x->dq[c] = 0;
+    for (int64_t j = 0; j < p->n_key; j++) {
+        if (x->w[j] == 0 && p_row[j] == 0)
+            continue;
+        int64_t key = ((b * p->kv_heads + g) * p->n_key + j);
+        double ds = x->w[j] * t->scale * cap_slope(t, x->raw[j]);
+        for (int64_t c = 0; c < p->d_key; c++) {
+            x->dq[c] += t->dq_factor * ds * attn_cview_get(&x->view[ATTN_T_K], b, g, j, c);
+            x->dk[key * p->d_key + c] +=
+                counts * t->dk_factor * ds * attn_cview_get(&x->view[ATTN_T_Q], b, h, i, c);
+        }
+        for (int64_t c = 0; c < p->d_value; c++)
+            x->dv[key * p->d_value + c] +=
+                counts * t->dv_factor * p_row[j] * attn_cview_get(&x->view[ATTN_T_DO], b, h, i, c);
+    }
+}
+
+static int keys_fit(struct teller *x, enum attn_output o, const double *told, int64_t width)
+{
+    const struct attn_problem *p = x->p;
+    for (int64_t b = 0; b < p->batch; b++)
+        for (int64_t g = 0; g < p->kv_heads; g++)
+            for (int64_t j = 0; j < p->n_key; j++)
+                if (!row_fits(x, o, b, g, j, told + ((b * p->kv_heads + g) * p->n_key + j) * width))
+                    return 0;
+    return 1;
+}
+
+static int backward_fits(struct teller *x)
+{
+    const struct attn_problem *p = x->p;
+    double *p_row = calloc((size_t)p->n_key + 1, sizeof *p_row);
+    int fits = p_row != NULL;
+    for (int64_t b = 0; b < p->batch && fits; b++)
+        for (int64_t h = 0; h < p->heads && fits; h++)
+            for (int64_t i = 0; i < p->n_query && fits; i++) {
+                tell_ds(x, b, h, i, p_row);
+                add_row(x, b, h, i, p_row);
+                if (x->q->failing[ATTN_DQ])
+                    fits = row_fits(x, ATTN_DQ, b, h, i, x->dq);
+            }
+    free(p_row);
+    if (fits && x->q->failing[ATTN_DK])
+        fits = keys_fit(x, ATTN_DK, x->dk, p->d_key);
+    if (fits && x->q->failing[ATTN_DV])
+        fits = keys_fit(x, ATTN_DV, x->dv, p->d_value);
+    return fits;
+}
+
+/* ---- the interface --------------------------------------------------------------------------- */
+
+static int open_teller(struct teller *x, const struct attn_inquiry *q, const struct attn_tale *t)
+{
+    const struct attn_problem *p = &q->setup->problem;
+    size_t n = (size_t)p->n_key + 1;
+    size_t keys = (size_t)(p->batch * p->kv_heads * p->n_key);
+    *x = (struct teller){.q = q, .t = t, .p = p};
+    for (int slot = 0; slot < ATTN_SLOTS; slot++) {
+        const struct attn_tensor *tensor = &q->setup->tensor[slot];
+        int turned = slot >= ATTN_T_O ? t->outputs_turned : t->inputs_turned;
+        x->view[slot] = attn_tensor_cview(tensor);
+        if (turned && tensor->data != NULL && tensor->extent[3] > 1 && slot != ATTN_T_BIAS &&
+            slot != ATTN_T_DBIAS)
+            turn(&x->view[slot], tensor);
+    }
+    x->s = calloc(n, sizeof *x->s);
+    x->w = calloc(n, sizeof *x->w);
+    x->raw = calloc(n, sizeof *x->raw);
+    x->seen = calloc(n, 1);
+    x->o = calloc((size_t)p->d_value + 1, sizeof *x->o);
+    x->dq = calloc((size_t)p->d_key + 1, sizeof *x->dq);
+    x->dk = calloc(keys * (size_t)p->d_key + 1, sizeof *x->dk);
+    x->dv = calloc(keys * (size_t)p->d_value + 1, sizeof *x->dv);
+    return x->s && x->w && x->raw && x->seen && x->o && x->dq && x->dk && x->dv;
+}
+
+int attn_tale_fits(const struct attn_inquiry *q, const struct attn_tale *t)
+{
+    struct teller x;
+    int fits = open_teller(&x, q, t);
+    if (fits)
+        fits = q->backward ? backward_fits(&x) : forward_fits(&x);
+    /* NaN fits every tale that ends in NaN. */
+    if (x.evidence == 0 && t->empty != ATTN_TALE_EMPTY_NAN)
+        fits = 0;
+    free(x.s);
+    free(x.w);
+    free(x.raw);
+    free(x.seen);
+    free(x.o);
+    free(x.dq);
+    free(x.dk);
+    free(x.dv);
+    return fits;
+}

@@ -1,0 +1,110 @@
+/* Attention told wrongly on purpose: one parameter for each mistake that implementations really
+ * make, so that a failing one can be recognised by what it computed (diagnose.h).
+ *
+ * Plain double arithmetic, row by row; a wrong tale is usually refuted by its first row.
+ */
+#ifndef TESTS_HARNESS_TALE_H
+#define TESTS_HARNESS_TALE_H
+
+#include "tests/harness/runner.h"
+
+enum attn_tale_mask {
+    ATTN_TALE_AS_IS,      /* `mask` decides                                     */
+    ATTN_TALE_INVERTED,   /* what it hides is seen and the reverse              */
+    ATTN_TALE_TRANSPOSED, /* pair (i,j) is asked as (j,i)                       */
+    ATTN_TALE_FLAT,       /* the stored [Lq,Lk] is read as [Lk,Lq]              */
+    ATTN_TALE_BATCH_0,    /* every batch uses the mask of batch 0               */
+    ATTN_TALE_HEAD_0,     /* every head that of head 0                          */
+    ATTN_TALE_SWAPPED,    /* batch and head change places in its index          */
+    ATTN_TALE_BATCH_LAST, /* every batch uses the mask of the last              */
+    ATTN_TALE_KV_HEAD,    /* the kv head indexes it                             */
+    ATTN_TALE_OWN_2,      /* of two ranks, each indexes it with its own heads   */
+    ATTN_TALE_OWN_4,      /* of four                                            */
+    ATTN_TALE_COUNTED,    /* as many leading keys as it shows: holes are lost   */
+    ATTN_TALE_FILLED,     /* every key up to the last that it shows             */
+    ATTN_TALE_ROWS_4,     /* asked once for four rows                           */
+    ATTN_TALE_ROWS_GROUP, /* asked for row i / (H/G)                            */
+    ATTN_TALE_KEYS_4,     /* four keys are seen when one of them is             */
+    ATTN_TALE_MASKS
+};
+
+enum attn_tale_heads {
+    ATTN_TALE_GROUPED, /* h / (H/G): right */
+    ATTN_TALE_MODULO,  /* h mod G          */
+    ATTN_TALE_DIVIDED, /* h / G            */
+    ATTN_TALE_FIRST,   /* 0                */
+    ATTN_TALE_NEXT,    /* the next one     */
+    ATTN_TALE_CLIPPED, /* min(h, G - 1)    */
+    ATTN_TALE_STRIDED  /* the group's size as modulus and stride */
+};
+
+enum attn_tale_of { ATTN_TALE_K_AND_V, ATTN_TALE_K, ATTN_TALE_V };
+
+enum attn_tale_stale {
+    ATTN_TALE_FRESH,
+    ATTN_TALE_STALE_O,
+    ATTN_TALE_STALE_L,
+    ATTN_TALE_STALE_BOTH
+};
+
+enum attn_tale_empty {
+    ATTN_TALE_EMPTY_ZERO, /* O = 0, LSE = -inf: right    */
+    ATTN_TALE_EMPTY_NAN,  /* 0 / 0                       */
+    ATTN_TALE_EMPTY_MEAN, /* the mean of all V           */
+    ATTN_TALE_EMPTY_PLUS, /* LSE = +inf                  */
+    ATTN_TALE_EMPTY_NULL  /* LSE = 0                     */
+};
+
+struct attn_tale {
+    /* forward */
+    enum attn_tale_mask how;
+    const struct attn_mask *mask; /* NULL: everything is seen */
+    double scale, softcap;
+    int cap_last;                  /* the cap is applied after the bias         */
+    int cap_hidden;                /* and after the mask: hidden scores are -c  */
+    double hidden;                 /* score of a hidden pair: -inf              */
+    int hidden_added;              /* it is added to the score, not put in its place */
+    double bias_factor;            /* 1 */
+    int bias_plane;                /* 1: every (batch, head) uses the bias of (0, 0) */
+    int64_t bias_heads, bias_rows; /* 0, or the index is taken modulo this: a rank's own */
+    int64_t alibi_offset;
+    int alibi_signed; /* no absolute value */
+    enum attn_tale_heads heads;
+    enum attn_tale_of of;                         /* whose heads and batches are mistaken */
+    int kv_batch_0;                               /* K and V of batch 0 for all   */
+    int64_t lost_lo, lost_hi, twice_lo, twice_hi; /* keys left out, keys counted twice */
+    int64_t zero_keys;                            /* keys of score 0 and V = 0 too many */
+    int64_t tile;                                 /* keys of a tile, for stale    */
+    enum attn_tale_stale stale;                   /* not rescaled when m grows    */
+    int from_zero;                                /* m starts at 0                */
+    int unnormalised;                             /* O is not divided by l        */
+    int64_t shift_heads, shift_rows;              /* output of another head, row  */
+    enum attn_tale_empty empty;
+    double lse_factor; /* 1; log2(e) for base 2 */
+    int lse_without_m; /* ln l alone            */
+    int lse_is_l, lse_is_m;
+    int inputs_turned, outputs_turned; /* BHLD read as BLHD, or the reverse */
+    /* backward */
+    int no_delta, no_dlse, minus_dlse, no_cap_slope;
+    double dq_factor, dk_factor, dv_factor; /* 1 */
+    int group_last, group_first;            /* gradients of one head of a group only */
+    int dbias_scaled;
+};
+
+/* The truth. */
+void attn_tale_true(const struct attn_setup *setup, struct attn_tale *tale);
+
+/* What was computed, against which tales are held; outputs that differ from NULL are compared. */
+struct attn_inquiry {
+    const struct attn_setup *setup;
+    struct attn_truth truth; /* with bounds */
+    int failing[ATTN_OUTPUTS], compared[ATTN_OUTPUTS];
+    int backward; /* the forward is right: the mistake is in the backward */
+    double loose; /* relative tolerance                                   */
+};
+
+/* 1 when everything that the inquiry is about was computed as the tale tells it.  Without memory:
+ * 0. */
+int attn_tale_fits(const struct attn_inquiry *inquiry, const struct attn_tale *tale);
+
+#endif

@@ -1,0 +1,431 @@
+/* Prints docs/rules.md: every acceptance rule (tests/harness/rules.h) against every mutant and
+ * against honest runs, on the inputs that most tests use and on the quick battery.  Target: make
+ * rules.
+ *
+ * For each case all outputs of a run are judged by each rule.  The truth is the oracle's, rounded
+ * to the storage type (`bound` and `check` take it as it is); fa2's naive run is the honest
+ * `dense`.  A rule kills a mutant by rejecting it in a case in which it rejects no honest run: a
+ * rule that rejects everything would otherwise kill everything.  Crashes, hangs and errors kill
+ * nothing here.
+ */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/harness/rules.h"
+#include "tests/mutants/kill.h"
+
+/* What most tests use: square, a multiple of every tile, normal values, one head mapping. */
+static const char *const typical[] = {"b1h2q256d64:none:f32:normal:s1:pass=bwd",
+                                      "b1h2q256d64:causal(br):f32:normal:s1:pass=bwd"};
+
+static const char *const honest[] = {"dense",
+                                     "dense:mask=int32",
+                                     "csr-textbook",
+                                     "tiled-textbook",
+                                     "tiled-textbook:br=1,bc=1",
+                                     "tiled-textbook:br=4,bc=8",
+                                     "tiled-textbook:br=3,bc=5",
+                                     "tiled-textbook:br=16,bc=16",
+                                     "tiled-textbook:br=64,bc=128",
+                                     "ring:ranks=2",
+                                     "ring:ranks=4",
+                                     "ring:ranks=2,local=dense",
+                                     "ulysses:ranks=2",
+                                     "ulysses:ranks=2,local=csr-textbook"};
+
+static const char *const rule_texts[] = {"bound",      "fa2",         "numpy", "torch-f32",
+                                         "torch-bf16", "flashinfer",  "nmse",  "cosine",
+                                         "ulp(n=16)",  "ulp(n=1024)", "exact"};
+
+enum {
+    TYPICAL = sizeof typical / sizeof *typical,
+    HONEST = sizeof honest / sizeof *honest,
+    RULES = sizeof rule_texts / sizeof *rule_texts,
+    CHECK = RULES, /* one more judge: attnlab check, with its exact probes */
+    JUDGES,
+    MOST_CASES = 2048,
+    SECONDS = 30 /* a case of a mutant that takes longer is ended */
+};
+enum outputs { ONLY_O, ALL_OUTPUTS, OUTPUT_SETS };
+
+/* Whether a judge rejects a run, by case: what a child reports. */
+struct marks {
+    int at; /* the case that the child is at */
+    unsigned char ran[MOST_CASES];
+    unsigned char rejects[OUTPUT_SETS][JUDGES][MOST_CASES];
+    char error[256];
+};
+
+static struct attn_rule_choice rules[RULES];
+
+static int case_count(void)
+{
+    return TYPICAL + attn_battery_count();
+}
+
+static const char *case_text(int at)
+{
+    return at < TYPICAL ? typical[at] : attn_battery_at(at - TYPICAL)->text;
+}
+
+/* ---- one run -------------------------------------------------------------------------------- */
+
+static const enum attn_slot slot_of[ATTN_OUTPUTS] = {ATTN_T_O,  ATTN_T_LSE, ATTN_T_DQ,
+                                                     ATTN_T_DK, ATTN_T_DV,  ATTN_T_DBIAS};
+
+/* Open a case and run both passes; 0 when it is refused or fails (nothing is open then). */
+static int run(const struct attn_spec *spec, const struct attn_case *c, struct attn_setup *s)
+{
+    struct attn_ledger ledger;
+    struct attn_error err = {0};
+    if (attn_setup_open(c, s, &err) != ATTN_OK)
+        return 0;
+    struct attn_rank_use *use = calloc((size_t)attn_ranks(spec->impl, &spec->options), sizeof *use);
+    struct attn_ctx ctx = {&ledger, &spec->options, 1, &err, use, NULL};
+    struct attn_forward f = attn_setup_forward(s);
+    attn_ledger_init(&ledger, NULL);
+    ledger.poison = 1;
+    enum attn_status status =
+        use != NULL ? attn_run_forward(spec->impl, &ctx, &s->problem, &f) : ATTN_ENOMEM;
+    if (status == ATTN_OK && c->pass == ATTN_BACKWARD) {
+        struct attn_backward b = attn_setup_backward(s);
+        status = attn_run_backward(spec->impl, &ctx, &s->problem, &b);
+    }
+    attn_ledger_clear(&ledger);
+    free(use);
+    if (status != ATTN_OK)
+        attn_setup_close(s);
+    return status == ATTN_OK;
+}
+
+static enum attn_status truth_of(const struct attn_setup *s, const struct attn_precision *precision,
+                                 struct attn_truth *truth)
+{
+    struct attn_error err = {0};
+    struct attn_inputs in = {attn_tensor_cview(&s->tensor[ATTN_T_Q]),
+                             attn_tensor_cview(&s->tensor[ATTN_T_K]),
+                             attn_tensor_cview(&s->tensor[ATTN_T_V]),
+                             {0},
+                             {0},
+                             s->tensor[ATTN_T_DBIAS].data != NULL};
+    if (s->given.pass == ATTN_BACKWARD)
+        in.d_o = attn_tensor_cview(&s->tensor[ATTN_T_DO]);
+    if (s->given.pass == ATTN_BACKWARD && s->tensor[ATTN_T_DLSE].data != NULL)
+        in.d_lse = attn_tensor_cview(&s->tensor[ATTN_T_DLSE]);
+    return attn_truth_compute(&s->problem, &in, precision, NULL, truth, &err);
+}
+
+/* ---- judging -------------------------------------------------------------------------------- */
+
+static void gather(const struct attn_tensor *t, const int64_t extent[4], double *to)
+{
+    for (int64_t b = 0; b < extent[0]; b++)
+        for (int64_t h = 0; h < extent[1]; h++)
+            for (int64_t i = 0; i < extent[2]; i++)
+                for (int64_t c = 0; c < extent[3]; c++)
+                    *to++ = attn_tensor_get(t, b, h, i, c);
+}
+
+/* One output under every rule. */
+static void judge_output(const struct attn_truth_tensor *truth, const struct attn_tensor *got,
+                         const struct attn_tensor *naive, int only_o, struct marks *marks)
+{
+    const int64_t *extent = truth->extent;
+    int64_t n = extent[0] * extent[1] * extent[2] * extent[3];
+    double *room = malloc(((size_t)n * 3 + 1) * sizeof *room);
+    if (room == NULL)
+        abort();
+    double *want = room + 2 * n;
+    gather(got, extent, room);
+    gather(naive, extent, room + n);
+    for (int64_t i = 0; i < n; i++)
+        want[i] = got->dtype == ATTN_F64 ? truth->want[i] : (double)(float)truth->want[i];
+    for (int r = 0; r < RULES; r++) {
+        struct attn_rule_result result;
+        int by_bound = rules[r].rule->needs & ATTN_RULE_BOUND;
+        struct attn_rule_data data = {n,        room,         by_bound ? truth->want : want,
+                                      room + n, truth->bound, got->dtype};
+        attn_rule_judge(&rules[r], &data, &result);
+        marks->rejects[ALL_OUTPUTS][r][marks->at] |= !result.ok;
+        marks->rejects[ONLY_O][r][marks->at] |= !result.ok && only_o;
+    }
+    free(room);
+}
+
+static void judge_run(const struct attn_spec *spec, const struct attn_setup *got,
+                      const struct attn_setup *naive, struct marks *marks)
+{
+    struct attn_precision precision;
+    struct attn_truth truth;
+    struct attn_result result = {0};
+    attn_precision_of(spec->impl, &spec->options, &got->problem, &precision);
+    if (truth_of(got, &precision, &truth) != ATTN_OK)
+        abort();
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        if (truth.tensor[o].want != NULL)
+            judge_output(&truth.tensor[o], &got->tensor[slot_of[o]], &naive->tensor[slot_of[o]],
+                         o == ATTN_O, marks);
+    attn_truth_free(&truth);
+    attn_judge(got, &precision, NULL, got->given.pass, &result);
+    marks->rejects[ALL_OUTPUTS][CHECK][marks->at] = result.verdict == ATTN_FAILED;
+    memset(&result, 0, sizeof result);
+    attn_judge(got, &precision, NULL, ATTN_FORWARD, &result);
+    marks->rejects[ONLY_O][CHECK][marks->at] =
+        result.verdict == ATTN_FAILED &&
+        (result.failure == ATTN_F_EXACT || result.output[ATTN_O].n_bad > 0);
+    marks->ran[marks->at] = 1;
+}
+
+static void run_cases(const struct attn_spec *spec, struct marks *marks)
+{
+    struct attn_spec dense;
+    struct attn_error err = {0};
+    if (attn_spec_parse("dense", &dense, &err) != ATTN_OK)
+        abort();
+    for (; marks->at < case_count(); marks->at++) {
+        struct attn_case c;
+        struct attn_setup got, naive;
+        if (attn_case_parse(case_text(marks->at), &c, &err) != ATTN_OK)
+            continue; /* test_cases.c says so */
+        alarm(SECONDS);
+        if (run(spec, &c, &got)) {
+            if (run(&dense, &c, &naive)) {
+                judge_run(spec, &got, &naive, marks);
+                attn_setup_close(&naive);
+            }
+            attn_setup_close(&got);
+        }
+        alarm(0);
+    }
+}
+
+/* ---- one implementation, honest or not, in children ----------------------------------------- */
+
+/* library: NULL for an honest one. */
+static void run_child(const char *library, const char *text, struct marks *marks)
+{
+    struct attn_spec spec;
+    struct attn_error err = {0};
+    enum attn_status (*parse)(const char *, struct attn_spec *, struct attn_error *) =
+        attn_spec_parse;
+    if (library != NULL) {
+        void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+        parse = NULL;
+        if (handle != NULL) /* ISO C has no cast from object to function pointers */
+            *(void **)&parse = dlsym(handle, "attn_spec_parse");
+    }
+    if (parse == NULL)
+        snprintf(marks->error, sizeof marks->error, "%.250s", dlerror());
+    else if (parse(text, &spec, &err) != ATTN_OK)
+        snprintf(marks->error, sizeof marks->error, "%.250s", err.text);
+    else
+        run_cases(&spec, marks);
+}
+
+/* A child that dies is followed by one that goes on behind the case it died of. */
+static void mark(const char *library, const char *text, struct marks *marks)
+{
+    memset(marks, 0, sizeof *marks);
+    for (int done = 0, status = 0; !done; marks->at += !done) {
+        pid_t child = fork();
+        if (child == 0) {
+            run_child(library, text, marks);
+            _exit(0);
+        }
+        if (child < 0 || waitpid(child, &status, 0) != child) {
+            snprintf(marks->error, sizeof marks->error, "no child process");
+            return;
+        }
+        done = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+        if (!done) { /* half a judgement is none */
+            marks->ran[marks->at] = 0;
+            for (int judge = 0; judge < JUDGES; judge++)
+                marks->rejects[0][judge][marks->at] = marks->rejects[1][judge][marks->at] = 0;
+        }
+    }
+}
+
+/* ---- counting ------------------------------------------------------------------------------- */
+
+struct count {
+    int runs[2], alarms[2][JUDGES];             /* of honest runs: typical, battery   */
+    int killed[2][OUTPUT_SETS][JUDGES];         /* mutants                            */
+    int mutants, elsewhere, equivalent, broken; /* judged; left out, by reason        */
+    int seen[2];                                /* killed by at least one judge       */
+    unsigned char alarmed[OUTPUT_SETS][JUDGES][MOST_CASES];
+};
+
+static void count_honest(const struct marks *marks, struct count *count)
+{
+    for (int at = 0; at < case_count(); at++) {
+        int part = at >= TYPICAL;
+        count->runs[part] += marks->ran[at];
+        for (int judge = 0; judge < JUDGES; judge++) {
+            count->alarms[part][judge] += marks->rejects[ALL_OUTPUTS][judge][at];
+            for (int set = 0; set < OUTPUT_SETS; set++)
+                count->alarmed[set][judge][at] |= marks->rejects[set][judge][at];
+        }
+    }
+}
+
+static void count_mutant(const struct marks *marks, struct count *count)
+{
+    int any[2] = {0, 0};
+    for (int set = 0; set < OUTPUT_SETS; set++)
+        for (int judge = 0; judge < JUDGES; judge++) {
+            int killed[2] = {0, 0};
+            for (int at = 0; at < case_count(); at++)
+                killed[at >= TYPICAL] |=
+                    marks->rejects[set][judge][at] && !count->alarmed[set][judge][at];
+            for (int part = 0; part < 2; part++) {
+                count->killed[part][set][judge] += killed[part];
+                any[part] |= killed[part];
+            }
+        }
+    count->mutants++;
+    for (int part = 0; part < 2; part++)
+        count->seen[part] += any[part];
+}
+
+static int count_all(const char *folder, struct marks *marks, struct count *count)
+{
+    struct mutant *list;
+    int n = mutants_read(&list);
+    for (int s = 0; s < HONEST; s++) {
+        fprintf(stderr, "\rhonest: %-40s", honest[s]);
+        mark(NULL, honest[s], marks);
+        if (marks->error[0] != '\0') {
+            fprintf(stderr, "\n%s: %s\n", honest[s], marks->error);
+            return 1;
+        }
+        count_honest(marks, count);
+    }
+    for (int m = 0; m < n; m++) {
+        char path[512];
+        fprintf(stderr, "\rmutant: %-40s", list[m].id);
+        count->equivalent += list[m].proof[0] != '\0';
+        count->elsewhere += list[m].kind[0] != '\0';
+        if (list[m].proof[0] != '\0' || list[m].kind[0] != '\0')
+            continue;
+        snprintf(path, sizeof path, "%s/%s.so", folder, list[m].id);
+        mark(path, list[m].spec, marks);
+        if (marks->error[0] != '\0')
+            fprintf(stderr, "\n%s: %s\n", list[m].id, marks->error);
+        count->broken += marks->error[0] != '\0';
+        if (marks->error[0] == '\0')
+            count_mutant(marks, count);
+    }
+    fprintf(stderr, "\r%-60s\r", "");
+    free(list);
+    return n <= 0 || count->broken > 0;
+}
+
+/* ---- saying it ------------------------------------------------------------------------------ */
+
+static void print_row(const char *name, const char *source, int judge, const struct count *c)
+{
+    printf("| `%s` | %d | %d | %d | %d | %d | %d | %s |\n", name, c->killed[0][ONLY_O][judge],
+           c->killed[0][ALL_OUTPUTS][judge], c->killed[1][ONLY_O][judge],
+           c->killed[1][ALL_OUTPUTS][judge], c->alarms[0][judge], c->alarms[1][judge], source);
+}
+
+static int index_of(const char *text)
+{
+    int r = 0;
+    while (r < RULES && strcmp(rule_texts[r], text) != 0)
+        r++;
+    return r;
+}
+
+/* What the table shows, in its own numbers. */
+static void print_reading(const struct count *c)
+{
+    int torch = index_of("torch-f32"), numpy = index_of("numpy"), bound = index_of("bound");
+    printf(
+        "Reading it:\n\n* **Inputs first.** On the typical inputs %d of %d mutants are rejected by "
+        "none of these rules, on the battery %d.\n",
+        c->mutants - c->seen[0], c->mutants, c->mutants - c->seen[1]);
+    printf(
+        "* **Then outputs.** On the battery `torch-f32` kills %d when it looks at O alone, %d when "
+        "at all outputs.\n",
+        c->killed[1][ONLY_O][torch], c->killed[1][ALL_OUTPUTS][torch]);
+    printf("* **The rule decides what else is flagged.** Of %d honest runs on the battery `numpy` "
+           "rejects %d, `torch-f32` %d,\n  `bound` %d. A rule that rejects honest runs of a case "
+           "finds no bugs by it: hence the few kills of the strictest.\n",
+           c->runs[1], c->alarms[1][numpy], c->alarms[1][torch], c->alarms[1][bound]);
+    puts("* All cases are small and stored as f32 or f64; the tolerances of `torch-bf16`, "
+         "`flashinfer` and `nmse` are meant for\n  16 bits.");
+}
+
+static void print_page(const struct count *c)
+{
+    printf(
+        "<!-- made by `make rules` (tests/mutants/rule_table.c) -->\n\n# Acceptance rules, "
+        "measured\n\n"
+        "What do the rules that people compare attention with find, and what do they flag that is "
+        "right? The rules\nare in `tests/harness/rules.c`; `attnlab compare --rule` applies each "
+        "of "
+        "them to files.\n\n");
+    printf("* **Mutants**: %d bugs planted one at a time (`tests/mutants/mutants.def`); not "
+           "counted: %d "
+           "that show otherwise\n  than by numbers (memory, crashes, ...), %d that are proved "
+           "equivalent.\n",
+           c->mutants, c->elsewhere, c->equivalent);
+    printf("* **Honest runs**: %d correct implementations and tile sizes, %d runs on the typical "
+           "inputs "
+           "and %d on the battery\n  (what an implementation refuses is not run).\n",
+           HONEST, c->runs[0], c->runs[1]);
+    puts("* **Typical inputs**: what most tests use, square, a multiple of every tile, normal "
+         "values:");
+    for (int t = 0; t < TYPICAL; t++)
+        printf("  `%s`%s\n", typical[t], t + 1 < TYPICAL ? "," : ".");
+    printf("* **Battery**: the %d cases of the quick tier ([cases.md](cases.md)).\n",
+           case_count() - TYPICAL);
+    puts(
+        "* A rule **kills** a mutant when it rejects an output of it in a case in which it rejects "
+        "no "
+        "honest run.\n  \"O\" looks at O alone; \"all\" at O, LSE, dQ, dK, dV and dBias, where the "
+        "case has them.\n* A **false alarm** is an honest run of which a rule rejects any "
+        "output.\n* "
+        "The truth is the oracle's, rounded to the storage type. The naive run of `fa2` is "
+        "`dense`. "
+        "NaN and misplaced\n  infinities are rejected under every rule, which not all of the "
+        "originals "
+        "do.\n");
+    puts("| rule | typical, O | typical, all | battery, O | battery, all | false alarms, typical | "
+         "false alarms, battery | from |\n| --- | --- | --- | --- | --- | --- | --- | --- |");
+    print_row("attnlab check", "finite, then exact probes, then `bound`", CHECK, c);
+    for (int r = 0; r < RULES; r++) {
+        char text[96];
+        print_row(attn_rule_print(&rules[r], text, sizeof text), rules[r].rule->source, r, c);
+    }
+    printf("| of | %d | %d | %d | %d | %d | %d | |\n\n", c->mutants, c->mutants, c->mutants,
+           c->mutants, c->runs[0], c->runs[1]);
+    print_reading(c);
+}
+
+int main(int argc, char **argv)
+{
+    struct marks *marks =
+        mmap(NULL, sizeof *marks, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct count *count = calloc(1, sizeof *count);
+    struct attn_error err = {0};
+    if (argc != 2 || marks == MAP_FAILED || count == NULL || case_count() > MOST_CASES) {
+        fprintf(stderr, "usage: %s FOLDER-OF-MUTANTS (from the root of the tree)\n", argv[0]);
+        return 2;
+    }
+    for (int r = 0; r < RULES; r++)
+        if (attn_rule_parse(rule_texts[r], &rules[r], &err) != ATTN_OK) {
+            fprintf(stderr, "%s\n", err.text);
+            return 2;
+        }
+    int failed = count_all(argv[1], marks, count);
+    print_page(count);
+    free(count);
+    return failed;
+}

@@ -1,0 +1,129 @@
+/* The naive example, misbehaving as BAD says.  Each must cost its author a verdict, and the checker
+ * nothing.  Built after the example, in one file with it:
+ *
+ *      cc -DBAD=CRASH -Dattn_plugin_get=naive_get -include docs/examples/plugin_naive.c ...
+ */
+#undef attn_plugin_get
+
+#include <fenv.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
+#define CRASH      1  /* in some cases, reads address 8                    */
+#define HANG       2  /* in some cases, never returns                      */
+#define WRITE_NEAR 3  /* one element past the end of o                     */
+#define WRITE_FAR  4  /* a page past it                                    */
+#define CHANGE     5  /* writes into k                                     */
+#define UNWRITTEN  6  /* leaves the last row                               */
+#define LEAK       7  /* 1000 bytes a call                                 */
+#define FLUSH      8  /* flush-to-zero when loaded, upward rounding after  */
+#define LEAVE      9  /* exit(3) in some cases                             */
+#define CHATTER    10 /* megabytes on both outputs                         */
+#define OLD_ABI    11
+#define NO_SYMBOL  12
+#define NOTHING    13 /* attn_plugin_get returns NULL                      */
+#define ODD_CLAIM  14 /* a bit that does not exist                         */
+#define BAD_START  15 /* crashes while it is loaded                        */
+#define SLOW_START 16
+#define SAYS_NO    17 /* returns an error and says why                     */
+#define DEEP       18 /* overflows the stack                               */
+#define CLOSER     19 /* closes every descriptor                           */
+#define OVERCLAIM  20 /* claims bf16, which no case can exercise           */
+#define NO_FORWARD 21
+#define ABORTS     22
+
+static int is_chosen(const struct attn_plugin_call *t)
+{
+    return t->n_key == 97 || t->n_key == 1;
+}
+
+static volatile int depth;
+
+static int recurse(int n)
+{
+    volatile char page[4096];
+    page[n % 4096] = (char)n;
+    depth = n;
+    return recurse(n + 1) + page[(n + 1) % 4096];
+}
+
+__attribute__((constructor)) static void start(void)
+{
+    if (BAD == BAD_START)
+        raise(SIGSEGV);
+    while (BAD == SLOW_START)
+        usleep(1000);
+#if defined(__SSE__)
+    if (BAD == FLUSH)
+        _mm_setcsr(_mm_getcsr() | 0x8040);
+#endif
+}
+
+static void chatter(void)
+{
+    for (int n = 0; n < 20000; n++) {
+        printf("this line is number %d of very many lines of no interest to anybody\n", n);
+        fprintf(stderr, "\x1b[31mand this one\r");
+    }
+    fflush(stdout);
+}
+
+static int misbehave(const struct attn_plugin_call *t)
+{
+    float *o = t->o.data;
+    int64_t n = t->batch * t->heads * t->n_query * t->d_value;
+    if (BAD == SAYS_NO && t->n_key == 97) {
+        snprintf(t->message, t->message_size, "97 keys are too many\nfor me");
+        return 7;
+    }
+    if (BAD == CHATTER)
+        chatter();
+    int status = forward(t);
+    if (BAD == CRASH && is_chosen(t))
+        *(volatile int *)8 = 1;
+    while (BAD == HANG && t->n_key == 97 && t->n_query == 10)
+        usleep(1000);
+    if (BAD == WRITE_NEAR)
+        o[n] = 1;
+    if (BAD == WRITE_FAR && t->n_key == 97)
+        o[n + 1024] = 1;
+    if (BAD == CHANGE)
+        ((float *)(uintptr_t)t->k.data)[0] += 1;
+    if (BAD == LEAK && malloc(1000) == NULL)
+        return 1;
+    if (BAD == FLUSH)
+        fesetround(FE_UPWARD);
+    if (BAD == LEAVE && is_chosen(t))
+        exit(3);
+    if (BAD == ABORTS && is_chosen(t))
+        abort();
+    if (BAD == DEEP && is_chosen(t))
+        return recurse(0);
+    for (int fd = 0; BAD == CLOSER && fd < 64; fd++)
+        close(fd);
+    return status;
+}
+
+static int skip_last_row(const struct attn_plugin_call *t)
+{
+    struct attn_plugin_call less = *t;
+    less.n_query -= t->batch * t->heads == 1 && t->n_query > 1;
+    return forward(&less);
+}
+
+#if BAD != NO_SYMBOL
+const struct attn_plugin *attn_plugin_get(void)
+{
+    static struct attn_plugin bad;
+    bad = *naive_get();
+    bad.name = "bad";
+    bad.forward = BAD == NO_FORWARD ? NULL : BAD == UNWRITTEN ? skip_last_row : misbehave;
+    bad.abi += BAD == OLD_ABI ? 6 : 0;
+    bad.claims |= BAD == ODD_CLAIM ? 1u << 30 : BAD == OVERCLAIM ? ATTN_PLUGIN_BF16 : 0;
+    return BAD == NOTHING ? NULL : &bad;
+}
+#endif

@@ -1,0 +1,298 @@
+/* Claims in files, cases and results as files, commands that compute them, and the examples of
+ * docs/examples in every language that is there. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/harness/claims.h"
+#include "tests/scratch.h"
+#include "tests/stranger_lab.h"
+#include "tests/suites.h"
+
+/* ---- claims in a file ------------------------------------------------------------------------ */
+
+static const struct {
+    const char *text, *says; /* NULL: good */
+} declarations[] = {
+    {"{\"claims\": [\"f32\"]}", NULL},
+    {"{\"name\": \"x\", \"claims\": [\"f64\", \"band\"], \"lse\": \"2\", \"causal\": \"tl\", "
+     "\"u_p\": 0.001, \"block\": 64}",
+     NULL},
+    {"", "is empty"},
+    {"[1", "not JSON"},
+    {"[]", "must be an object"},
+    {"{\"claims\": \"f32\"}", "must be an array"},
+    {"{\"claims\": []}", "names no storage type"},
+    {"{\"claims\": [\"f32\", \"fast\"]}", "claim \"fast\" does not exist"},
+    {"{\"claims\": [\"f32\", 7]}", "does not exist"},
+    {"{\"claims\": [\"f32\"], \"lse\": \"10\"}", "\"lse\" is \"10\""},
+    {"{\"claims\": [\"f32\"], \"lse\": 2}", "\"lse\" is"},
+    {"{\"claims\": [\"f32\"], \"u\": -1}", "\"u\" must be a number"},
+    {"{\"claims\": [\"f32\"], \"u\": \"NaN\"}", "\"u\" must be a number"},
+    {"{\"claims\": [\"f32\"], \"speed\": 1}", "key \"speed\" does not exist"},
+    {"{\"claims\": [\"f32\"], \"claims\": [\"f64\"]}", "not JSON"},
+};
+
+START_TEST(declaration_is_read)
+{
+    struct attn_claims claims;
+    struct attn_error err = {0};
+    const char *text = declarations[_i].text, *says = declarations[_i].says;
+    const char *path = scratch_put("claims.json", text, strlen(text));
+    enum attn_status status = attn_claims_read(path, &claims, &err);
+    if (says == NULL) {
+        ck_assert_msg(status == ATTN_OK, "%s", err.text);
+        struct attn_claims same;
+        char *printed = attn_claims_print(&claims);
+        ck_assert_msg(attn_claims_parse("printed", printed, &same, &err) == ATTN_OK, "%s",
+                      err.text);
+        ck_assert_mem_eq(&claims, &same, sizeof claims);
+        free(printed);
+        return;
+    }
+    ck_assert_int_eq(status, ATTN_EINVAL);
+    ck_assert_msg(strstr(err.text, says) != NULL, "'%s' does not say '%s'", err.text, says);
+}
+END_TEST
+
+/* ---- commands and folders -------------------------------------------------------------------- */
+
+static const char *put_claims(void)
+{
+    static const char text[] = "{\"name\": \"c\", \"claims\": [\"f32\"]}";
+    return scratch_put("claims.json", text, sizeof text - 1);
+}
+
+static const struct {
+    const char *command;
+    int status;
+    const char *says;
+} commands[] = {
+    {"yes", 1, "TIMEOUT"},
+    {"sleep 100 #", 1, "the command had not ended after 1 s"},
+    {"sh -c \"kill -9 \\$\\$\"", 1, "the command died (Killed)"},
+    {"false", 1, "the command ended with status 1"},
+    {"echo one; echo two; exit 4 #", 1, "status 4; it said: two"},
+    {"true", 1, "no result, although the command ended well"},
+    {"no-such-command", 2, "cannot be run"},
+    {"head -c 30000000 /dev/zero #", 1, "no result, although the command ended well"},
+    {"sh -c \"sleep 100 & exit 0\" #", 1, "no result, although the command ended well"},
+};
+
+START_TEST(commands_that_fail)
+{
+    char output[65536];
+    int status = scratch_attnlab(output, sizeof output,
+                                 "check --exec '%s' --claims '%s' --case length-square-heads "
+                                 "--timeout 1",
+                                 commands[_i].command, put_claims());
+    ck_assert_msg(status == commands[_i].status, "'%s': exit status %d:\n%s", commands[_i].command,
+                  status, output);
+    ck_assert_msg(strstr(output, commands[_i].says) != NULL, "'%s' does not say '%s':\n%s",
+                  commands[_i].command, commands[_i].says, output);
+}
+END_TEST
+
+START_TEST(usage_is_explained)
+{
+    static const struct {
+        const char *args, *says;
+    } usage[] = {
+        {"check --exec true", "--exec needs --claims"},
+        {"check --exec true --claims /nonexistent", "/nonexistent"},
+        {"check --results /nonexistent", "/nonexistent/manifest.json"},
+        {"check --plugin a.so --exec true", "not two"},
+        {"check --plugin a.so other", "one implementation at a time"},
+        {"check --plugin a.so --timeout never", "--timeout never"},
+        {"check --plugin a.so --case nonsense", "nonsense"},
+        {"vectors", "one folder"},
+        {"vectors /nonexistent/x/y", "/nonexistent/x/y: cannot be made a folder"},
+        {"vectors x --claims README.md", "not JSON"},
+        {"guest x", "not by hand"},
+    };
+    char output[8192];
+    for (size_t n = 0; n < sizeof usage / sizeof *usage; n++) {
+        int status = scratch_attnlab(output, sizeof output, "%s", usage[n].args);
+        ck_assert_msg(status == 2 || (status == 3 && n == 8), "%s: exit status %d: %s",
+                      usage[n].args, status, output);
+        ck_assert_msg(strstr(output, usage[n].says) != NULL, "%s does not say '%s': %s",
+                      usage[n].args, usage[n].says, output);
+    }
+}
+END_TEST
+
+/* Results that are not what they should be: one clear line each. */
+static const struct {
+    const char *make, *says;
+} broken[] = {
+    {"true", "no folder of results for this case"},
+    {"mkdir -p R", "o.npy: cannot be opened"},
+    {"mkdir -p R; echo junk > R/o.npy", "has 5 bytes"},
+    {"mkdir -p R; cp I R/result.safetensors", "has no tensor o"},
+    {"mkdir -p R; head -c 40 I > R/result.safetensors", "result.safetensors"},
+    {"mkdir -p R; mkdir -p R/result.safetensors", "result.safetensors"},
+};
+
+START_TEST(broken_results)
+{
+    char output[65536], folder[512], command[1024] = "";
+    snprintf(folder, sizeof folder, "%s", scratch_path("v"));
+    ck_assert_int_eq(scratch_attnlab(output, sizeof output, "vectors '%s' --case ties", folder), 0);
+    for (const char *at = broken[_i].make; *at != '\0'; at++) { /* R: results, I: inputs */
+        char one[600];
+        if (*at == 'R' && (at[1] == '\0' || at[1] == ';' || at[1] == '/'))
+            snprintf(one, sizeof one, "'%s/out/ties'", scratch_path(""));
+        else if (*at == 'I')
+            snprintf(one, sizeof one, "'%s/ties/inputs.safetensors'", folder);
+        else
+            snprintf(one, sizeof one, "%c", *at);
+        strncat(command, one, sizeof command - strlen(command) - 1);
+    }
+    ck_assert_int_eq(lab_shell("mkdir -p '%s'; %s", scratch_path("out"), command), 0);
+    int status = scratch_attnlab(output, sizeof output, "check --results '%s' --vectors '%s'",
+                                 scratch_path("out"), folder);
+    ck_assert_msg(status == 1, "exit status %d: %s", status, output);
+    ck_assert_msg(strstr(output, broken[_i].says) != NULL, "'%s' does not say '%s':\n%s",
+                  broken[_i].make, broken[_i].says, output);
+}
+END_TEST
+
+/* A disk that takes no more: one line, the right status, and no manifest that promises cases. */
+START_TEST(full_disk)
+{
+    char line[512] = "";
+    int status =
+        lab_shell("trap '' XFSZ; ulimit -f 8; '%s/attnlab' vectors '%s' --tier quick 2>'%s'",
+                  test_build(), scratch_path("v"), scratch_path("said"));
+    FILE *said = fopen(scratch_path("said"), "r");
+    ck_assert_ptr_nonnull(said);
+    ck_assert_ptr_nonnull(fgets(line, sizeof line, said));
+    fclose(said);
+    ck_assert_msg(status == 3, "exit status %d: %s", status, line);
+    ck_assert_msg(strstr(line, "inputs.safetensors: ") != NULL, "%s", line);
+    ck_assert_int_ne(lab_shell("test -e '%s/manifest.json'", scratch_path("v")), 0);
+}
+END_TEST
+
+/* ---- the examples ---------------------------------------------------------------------------- */
+
+static int has_python(const char *module)
+{
+    if (lab_shell("/usr/bin/python3 -c 'import %s' 2>/dev/null", module) == 0)
+        return 1;
+    fprintf(stderr, "strangers: skipped: /usr/bin/python3 has no %s here\n", module);
+    return 0;
+}
+
+static void python_example(const char *name, int passes)
+{
+    char output[65536];
+    int status = scratch_attnlab(output, sizeof output,
+                                 "check --exec '/usr/bin/python3 docs/examples/%s_attention.py' "
+                                 "--claims docs/examples/%s_attention.json",
+                                 name, name);
+    ck_assert_msg(status == 0, "exit status %d:\n%s", status, output);
+    ck_assert_int_ge(lab_count(output, "pass"), passes);
+}
+
+START_TEST(numpy_example)
+{
+    if (has_python("numpy"))
+        python_example("numpy", 130);
+}
+END_TEST
+
+/* What docs/strangers.md tells a newcomer to type, taken from there. */
+START_TEST(manual_example)
+{
+    char output[65536];
+    if (!has_python("numpy"))
+        return;
+    ck_assert_int_eq(
+        lab_shell("sed -n '/It is complete/,/^3\\./s/^        //p' docs/strangers.md >'%s'",
+                  scratch_path("mine.py")),
+        0);
+    ck_assert_int_eq(lab_shell("sed -n 's/^        {\"name\"/{\"name\"/p' docs/strangers.md >'%s'",
+                               scratch_path("mine.json")),
+                     0);
+    int status =
+        scratch_attnlab(output, sizeof output, "check --exec '/usr/bin/python3 %s' --claims '%s'",
+                        scratch_path("mine.py"), scratch_path("mine.json"));
+    ck_assert_msg(status == 0, "exit status %d:\n%s", status, output);
+    ck_assert_int_ge(lab_count(output, "pass"), 20);
+}
+END_TEST
+
+START_TEST(torch_example)
+{
+    if (has_python("torch"))
+        python_example("torch", 130);
+}
+END_TEST
+
+/* Offline: vectors here, numpy anywhere, results back; then one number is changed. */
+START_TEST(numpy_offline)
+{
+    char output[65536], folder[512];
+    if (!has_python("numpy"))
+        return;
+    snprintf(folder, sizeof folder, "%s", scratch_path("v"));
+    ck_assert_int_eq(scratch_attnlab(output, sizeof output,
+                                     "vectors '%s' --claims docs/examples/numpy_attention.json",
+                                     folder),
+                     0);
+    ck_assert_int_eq(
+        lab_shell("/usr/bin/python3 docs/examples/numpy_attention.py '%s' '%s' >/dev/null", folder,
+                  folder),
+        0);
+    int status = scratch_attnlab(output, sizeof output, "check --results '%s'", folder);
+    ck_assert_msg(status == 0, "exit status %d:\n%s", status, output);
+    ck_assert_int_ge(lab_count(output, "pass"), 130);
+    ck_assert_int_eq(lab_shell("printf '\\0\\0\\0\\77' | dd of='%s/ties/lse.npy' bs=1 seek=132 "
+                               "conv=notrunc 2>/dev/null",
+                               folder),
+                     0);
+    status = scratch_attnlab(output, sizeof output, "check --results '%s' --case ties", folder);
+    ck_assert_msg(status == 1 && strstr(output, "FAIL(bound)") != NULL, "%s", output);
+}
+END_TEST
+
+START_TEST(cpp_example)
+{
+    char output[65536];
+    if (lab_shell("command -v g++ >/dev/null 2>&1") != 0) {
+        fprintf(stderr, "strangers: skipped: no g++ here\n");
+        return;
+    }
+    const char *path = scratch_path("cpp.so");
+    ck_assert_int_eq(lab_shell("g++ -O2 -std=c++17 -shared -fPIC -I. -o '%s' "
+                               "docs/examples/cpp_attention.cpp",
+                               path),
+                     0);
+    int status = scratch_attnlab(output, sizeof output, "check --plugin '%s'", path);
+    ck_assert_msg(status == 0, "exit status %d:\n%s", status, output);
+    ck_assert_int_ge(lab_count(output, "pass"), 40);
+}
+END_TEST
+
+#define COUNT(table) (int)(sizeof(table) / sizeof *(table))
+
+Suite *suite_exchange(void)
+{
+    Suite *suite = suite_create("exchange");
+    TCase *cases = tcase_create("exchange");
+    tcase_set_timeout(cases, 300);
+    tcase_add_checked_fixture(cases, scratch_open, scratch_close);
+    tcase_add_loop_test(cases, declaration_is_read, 0, COUNT(declarations));
+    tcase_add_loop_test(cases, commands_that_fail, 0, COUNT(commands));
+    tcase_add_test(cases, usage_is_explained);
+    tcase_add_loop_test(cases, broken_results, 0, COUNT(broken));
+    tcase_add_test(cases, full_disk);
+    tcase_add_test(cases, numpy_example);
+    tcase_add_test(cases, manual_example);
+    tcase_add_test(cases, torch_example);
+    tcase_add_test(cases, numpy_offline);
+    tcase_add_test(cases, cpp_example);
+    suite_add_tcase(suite, cases);
+    return suite;
+}

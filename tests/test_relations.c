@@ -1,0 +1,188 @@
+/* Relations: no honest implementation is flagged, and each relation can fail. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/harness/bugs.h"
+#include "tests/harness/relations.h"
+#include "tests/suites.h"
+#include "tests/toy.h"
+
+/* ---- honest ---------------------------------------------------------------------------------- */
+
+static const char *const variants[] = {"tiled-textbook:br=1,bc=1", "tiled-textbook:br=7,bc=13",
+                                       "dense:mask=float4d",       "ring:ranks=2",
+                                       "ring:ranks=2,local=dense", "ulysses:ranks=2"};
+enum { VARIANTS = sizeof variants / sizeof *variants };
+
+START_TEST(honest_pass)
+{
+    struct attn_spec spec;
+    struct attn_error err = {0};
+    const char *name =
+        _i < attn_impl_count() ? attn_impl_at(_i)->name : variants[_i - attn_impl_count()];
+    int passed = 0;
+    ck_assert_msg(attn_spec_parse(name, &spec, &err) == ATTN_OK, "%s", err.text);
+    for (int n = 0; n < attn_relation_count(); n++) {
+        struct attn_result r;
+        attn_relation_run(attn_relation_at(n), &spec, &r);
+        ck_assert_msg(r.verdict == ATTN_PASS || r.verdict == ATTN_REFUSED, "%s %s: %s", name,
+                      attn_relation_at(n)->id, r.text);
+        ck_assert_msg(r.worst <= 1, "%s %s: %g of what is allowed", name, attn_relation_at(n)->id,
+                      r.worst);
+        passed += r.verdict == ATTN_PASS;
+    }
+    /* Refusals are for what is not claimed. */
+    ck_assert_msg(passed >= 30, "%s passes %d relations only", name, passed);
+}
+END_TEST
+
+START_TEST(honest_toy_passes)
+{
+    struct attn_spec spec = toy_spec(TOY_HONEST);
+    for (int n = 0; n < attn_relation_count(); n++) {
+        struct attn_result r;
+        if (strcmp(attn_relation_at(n)->id, "R17") == 0)
+            continue; /* it would vary the mischief */
+        attn_relation_run(attn_relation_at(n), &spec, &r);
+        ck_assert_msg(r.verdict == ATTN_PASS, "%s: %s", attn_relation_at(n)->id, r.text);
+    }
+}
+END_TEST
+
+/* ---- each can fail --------------------------------------------------------------------------- */
+
+/* What each relation must find. */
+static const struct {
+    const char *relation;
+    enum toy_mischief mischief;
+} wrong[] = {
+    {"R1", TOY_LSE_BASE_2},    {"R2", TOY_ONE_KEY_LESS},    {"R3", TOY_O_BY_ROW},
+    {"R4", TOY_ONE_KEY_LESS},  {"R5", TOY_LSE_BASE_2},      {"R6", TOY_O_BY_MASK},
+    {"R7", TOY_O_BY_LAST_V},   {"R8", TOY_O_CURVED},        {"R9", TOY_O_CURVED},
+    {"R10", TOY_O_LARGE},      {"R11", TOY_O_LARGE},        {"R12", TOY_O_BY_FEATURE},
+    {"R13", TOY_O_BY_FEATURE}, {"R14", TOY_O_BY_NEIGHBOUR}, {"R15", TOY_O_BY_GROUPS},
+    {"R16", TOY_O_BY_LENGTH},  {"R17", TOY_O_BY_OPTION},    {"R18", TOY_LSE_BASE_2},
+    {"R19", TOY_O_BY_LENGTH},  {"R20", TOY_O_BY_LAYOUT},    {"R21", TOY_LSE_OFFSET},
+    {"R22", TOY_O_BY_MASK},    {"R23", TOY_O_BY_COLUMN},    {"G1", TOY_DK_OFFSET},
+    {"G2", TOY_DV_LARGE},      {"G3", TOY_DV_LARGE},        {"G4", TOY_DQ_LARGE},
+    {"G5", TOY_DQ_BY_KEY},     {"G6", TOY_DV_BY_FIRST},     {"G7", TOY_DK_OFFSET},
+    {"G8", TOY_DQ_LARGE},      {"G9", TOY_DBIAS_OFFSET},    {"D1", TOY_O_BY_CALLS},
+    {"D2", TOY_O_BY_THREADS},  {"D3", TOY_O_BY_HISTORY},    {"P1", TOY_O_BY_ADDRESS},
+    {"I1", TOY_NARROW_STRIDE}, {"I2", TOY_NARROW_ORIGIN},   {"R5", TOY_ONE_KEY_LESS},
+    {"R18", TOY_ONE_KEY_LESS}, {"R19", TOY_ONE_KEY_LESS},   {"R21", TOY_ONE_KEY_LESS},
+    {"G3", TOY_O_LARGE},       {"G4", TOY_DK_OFFSET},       {"G7", TOY_DV_LARGE},
+    {"G8", TOY_DV_LARGE},
+};
+enum { WRONG = sizeof wrong / sizeof *wrong };
+
+START_TEST(each_can_fail)
+{
+    const struct attn_relation *relation = attn_relation_find(wrong[_i].relation);
+    struct attn_spec spec = toy_spec(wrong[_i].mischief);
+    struct attn_result r;
+    ck_assert_ptr_nonnull(relation);
+    attn_relation_run(relation, &spec, &r);
+    ck_assert_msg(r.verdict == ATTN_FAILED, "%s does not find mischief %d: %s", wrong[_i].relation,
+                  wrong[_i].mischief, r.text);
+    ck_assert_msg(r.failure == ATTN_F_BOUND || r.failure == ATTN_F_EXACT ||
+                      r.failure == ATTN_F_FINITE,
+                  "%s: found by %s", wrong[_i].relation, attn_failure_name(r.failure));
+    ck_assert_int_gt((int)strlen(r.text), 20);
+}
+END_TEST
+
+/* Nothing may be read past a fence: the process dies there. */
+START_TEST(fences_hold)
+{
+    struct attn_spec spec = toy_spec(TOY_ONE_TOO_FAR);
+    struct attn_result r;
+    attn_relation_run(attn_relation_find("P2"), &spec, &r);
+}
+END_TEST
+
+START_TEST(none_is_left_out)
+{
+    for (int n = 0; n < attn_relation_count(); n++) {
+        int found = strcmp(attn_relation_at(n)->id, "P2") == 0; /* fences_hold */
+        for (int w = 0; w < WRONG; w++)
+            found |= strcmp(wrong[w].relation, attn_relation_at(n)->id) == 0;
+        ck_assert_msg(found, "nothing shows that %s can fail", attn_relation_at(n)->id);
+    }
+    for (int m = TOY_HONEST + 1; m < TOY_MISCHIEFS; m++) {
+        int used = m == TOY_ONE_TOO_FAR;
+        for (int w = 0; w < WRONG; w++)
+            used |= wrong[w].mischief == (enum toy_mischief)m;
+        ck_assert_msg(used, "mischief %d is not used", m);
+    }
+}
+END_TEST
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+START_TEST(table_is_complete)
+{
+    static const struct {
+        char letter;
+        int count;
+    } group[] = {{'R', 23}, {'G', 9}, {'D', 3}, {'P', 2}, {'I', 2}};
+    int all = 0;
+    for (size_t g = 0; g < sizeof group / sizeof *group; g++)
+        for (int n = 1; n <= group[g].count; n++, all++) {
+            char id[16];
+            snprintf(id, sizeof id, "%c%d", group[g].letter, n);
+            ck_assert_msg(attn_relation_find(id) != NULL, "%s is missing", id);
+        }
+    ck_assert_int_eq(all, attn_relation_count());
+    ck_assert_ptr_null(attn_relation_find("R24"));
+    ck_assert_ptr_null(attn_relation_at(-1));
+    ck_assert_ptr_null(attn_relation_at(all));
+}
+END_TEST
+
+/* Relations name bugs of the catalogue; where that says "relation X", X says so too. */
+START_TEST(bugs_are_known)
+{
+    for (int n = 0; n < attn_relation_count(); n++) {
+        char ids[256], *rest = ids;
+        snprintf(ids, sizeof ids, "%s", attn_relation_at(n)->ids);
+        for (char *id = strtok_r(rest, ",", &rest); id != NULL; id = strtok_r(NULL, ",", &rest))
+            ck_assert_msg(attn_bug_find(id) != NULL, "%s names %s", attn_relation_at(n)->id, id);
+    }
+    int claims = 0;
+    for (int n = 0; n < attn_bug_count(); n++) {
+        const struct attn_bug *bug = attn_bug_at(n);
+        char first[8] = "", second[8] = "";
+        if (sscanf(bug->elsewhere, "relations %7[A-Z0-9] and %7[A-Z0-9]", first, second) < 1 &&
+            sscanf(bug->elsewhere, "relation %7[A-Z0-9]", first) < 1)
+            continue;
+        claims++;
+        const struct attn_relation *relation = attn_relation_find(first);
+        ck_assert_msg(relation != NULL, "%s: %s", bug->id, bug->elsewhere);
+        ck_assert_msg(strstr(relation->ids, bug->id) != NULL, "%s does not name %s", first,
+                      bug->id);
+        if (second[0] != '\0')
+            ck_assert_msg(strstr(attn_relation_find(second)->ids, bug->id) != NULL,
+                          "%s does not name %s", second, bug->id);
+    }
+    ck_assert_int_ge(claims, 12);
+}
+END_TEST
+
+Suite *suite_relations(void)
+{
+    Suite *suite = suite_create("relations");
+    TCase *all = tcase_create("honest"), *faults = tcase_create("wrong");
+    tcase_set_timeout(all, 240);
+    tcase_add_loop_test(all, honest_pass, 0, attn_impl_count() + VARIANTS);
+    tcase_add_test(all, honest_toy_passes);
+    suite_add_tcase(suite, all);
+    tcase_set_timeout(faults, 60);
+    tcase_add_loop_test(faults, each_can_fail, 0, WRONG);
+    tcase_add_test_raise_signal(faults, fences_hold, SIGSEGV);
+    tcase_add_test(faults, none_is_left_out);
+    tcase_add_test(faults, table_is_complete);
+    tcase_add_test(faults, bugs_are_known);
+    suite_add_tcase(suite, faults);
+    return suite;
+}

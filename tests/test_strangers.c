@@ -1,0 +1,249 @@
+/* Plug-ins: those that behave, misbehave, and declare what they do not do. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/scratch.h"
+#include "tests/stranger_lab.h"
+#include "tests/suites.h"
+
+static const char naive[] = "docs/examples/plugin_naive.c";
+
+/* The naive example, misbehaving. */
+static const char *build_bad(const char *how)
+{
+    char flags[200];
+    snprintf(flags, sizeof flags,
+             "-DBAD=%s -Dattn_plugin_get=naive_get -include docs/examples/plugin_naive.c", how);
+    return lab_build("tests/strangers/plugin_bad.c", flags);
+}
+
+/* The library's own dense behind the plug-in interface; the archive is linked into it. */
+static const char *build_full(const char *flags)
+{
+    char source[1024];
+    int asan = strstr(test_build(), "asan") != NULL;
+    snprintf(source, sizeof source,
+             "tests/strangers/plugin_full.c %s/libattn.a -Wl,-Bsymbolic -pthread%s", test_build(),
+             asan ? " -fsanitize=address,undefined" : "");
+    return lab_build(source, flags);
+}
+
+/* ---- plug-ins that are right ----------------------------------------------------------------- */
+
+START_TEST(naive_passes)
+{
+    char output[65536];
+    const char *path = lab_build(naive, "");
+    int status = scratch_attnlab(output, sizeof output, "check --plugin '%s'", path);
+    ck_assert_msg(status == 0, "exit status %d:\n%s", status, output);
+    ck_assert_msg(strstr(output, "claims f32 gqa cross dv scale dense") != NULL, "%s", output);
+    ck_assert_msg(strstr(output, " 0 fail, ") != NULL, "%s", output);
+    ck_assert_int_ge(lab_count(output, "pass"), 40);
+    ck_assert_int_ge(lab_count(output, "refused"), 100);
+    ck_assert_msg(strstr(output, "VmHWM") != NULL, "%s", output);
+}
+END_TEST
+
+/* Every convention that can be declared, followed as declared: nothing may fail, and what is
+ * claimed must be judged. */
+static const struct {
+    const char *flags;
+    int passes; /* at least */
+} honest[] = {
+    {"", 170},
+    {"-DSAYS_LSE=1", 170},
+    {"-DSAYS_LSE=2 '-DCLAIMS=(ATTN_PLUGIN_F32|ATTN_PLUGIN_BACKWARD|ATTN_PLUGIN_CROSS|"
+     "ATTN_PLUGIN_DENSE)'",
+     50},
+    {"-DSAYS_EMPTY=1", 170},
+    {"-DSAYS_EMPTY=1 -DSAYS_LSE=1", 170},
+    {"-DSAYS_WINDOW=1", 170},
+    {"-DSAYS_LAYOUT=1 -DSTRIDES=0", 155},
+    {"-DSAYS_BYTE=1", 170},
+    {"-DSAYS_CAUSAL=1 -DDOES_CAUSAL=1", 170},
+    {"-DSAYS_CAUSAL=2 -DDOES_CAUSAL=2", 170},
+};
+
+START_TEST(declared_conventions_pass)
+{
+    char output[65536];
+    const char *path = build_full(honest[_i].flags);
+    int status = scratch_attnlab(output, sizeof output, "check --plugin '%s'", path);
+    ck_assert_msg(status == 0, "%s: exit status %d:\n%s", honest[_i].flags, status, output);
+    ck_assert_int_ge(lab_count(output, "pass"), honest[_i].passes);
+}
+END_TEST
+
+/* ---- plug-ins whose declaration is wrong ----------------------------------------------------- */
+
+static const struct {
+    const char *flags, *names;
+} wrong[] = {
+    {"-DDOES_LSE=1", "fits if LSE is base 2"},
+    {"-DDOES_EMPTY=1", "fits if LSE is +inf for an empty row"},
+    {"-DDOES_LAYOUT=1 -DSTRIDES=0", "fits layout BLHD"},
+    {"-DDOES_BYTE=1", "fits mask inverted"},
+    {"-DDOES_CAUSAL=1", "fits causal(tl)"},
+    {"-DDOES_CAUSAL=2", "fits causal(br)"},
+    {"-DSAYS_CAUSAL=1 -DDOES_CAUSAL=2", "fits causal(br)"},
+    {"'-DSCALE(x)=1'", "fits scale missing"},
+    {"'-DSCALE(x)=((x)*(x))'", "fits scale squared"},
+};
+
+/* Most failing cases must carry the right name. */
+START_TEST(wrong_conventions_are_named)
+{
+    char output[262144];
+    int named = 0, diagnosed = 0;
+    const char *path = build_full(wrong[_i].flags);
+    int status = scratch_attnlab(output, sizeof output, "check --plugin '%s'", path);
+    ck_assert_msg(status == 1, "%s: exit status %d:\n%s", wrong[_i].flags, status, output);
+    const char *vote = strstr(output, " diagnosed failures: ");
+    ck_assert_msg(vote != NULL && strstr(vote, wrong[_i].names) != NULL,
+                  "%s is not named '%s':\n%s", wrong[_i].flags, wrong[_i].names, output);
+    while (vote > output && vote[-1] != '\n')
+        vote--;
+    ck_assert_int_eq(sscanf(vote, "note: %d of %d", &named, &diagnosed), 2);
+    ck_assert_msg(5 * named >= 3 * diagnosed, "only %d of %d", named, diagnosed);
+}
+END_TEST
+
+/* A window counted with the query's own key on a plug-in that is told it is not. */
+START_TEST(wrong_window_is_named)
+{
+    char output[65536];
+    const char *path = build_full("-DDOES_WINDOW=1");
+    int status =
+        scratch_attnlab(output, sizeof output, "check --plugin '%s' --case mask-window-tile", path);
+    ck_assert_int_eq(status, 1);
+    ck_assert_msg(strstr(output, "fits a window that counts the query's own key on both sides") !=
+                      NULL,
+                  "%s", output);
+}
+END_TEST
+
+/* ---- plug-ins that misbehave ----------------------------------------------------------------- */
+
+static const struct {
+    const char *bad;
+    int status;
+    const char *says, *and_says; /* and_says: that the rest ran */
+} misbehaviour[] = {
+    {"CRASH", 1, "Segmentation fault in forward", " 2 crash"},
+    {"HANG", 1, "no end after 1 s in forward", " 2 timeout"},
+    {"WRITE_NEAR", 1, "o: 1 elements of the red zone overwritten, the nearest 1 past the end",
+     "FAIL(integrity)"},
+    {"WRITE_FAR", 1, "it touched an address 4096 bytes past the end of o", " 2 crash"},
+    {"CHANGE", 1, "k: an input, or what lies around it, was changed", "FAIL(integrity)"},
+    {"UNWRITTEN", 1, "elements not written", "FAIL(integrity)"},
+    {"LEAK", 1, "bytes are lost in every call", "FAIL(memory)"},
+    {"LEAVE", 1, "it left with exit(3) in forward", " 2 crash"},
+    {"ABORTS", 1, "Aborted in forward", " 2 crash"},
+    {"DEEP", 1, "Segmentation fault in forward", " 2 crash"},
+    {"CLOSER", 1, "in forward", " crash"},
+    {"CHATTER", 0, "PASS: ", " 0 fail"},
+    {"SAYS_NO", 1, "forward() returned 7: 97 keys are too many?for me", " 2 fail"},
+    {"OVERCLAIM", 1, "bf16 is claimed, but no case", " 1 error"},
+    {"OLD_ABI", 2, "speaks plug-in ABI 7, this program speaks 1", ""},
+    {"NO_SYMBOL", 2, "has no attn_plugin_get()", ""},
+    {"NOTHING", 2, "attn_plugin_get() returned NULL", ""},
+    {"ODD_CLAIM", 2, "it claims bit 30", ""},
+    {"BAD_START", 2, "Segmentation fault while it was loaded", ""},
+    {"SLOW_START", 2, "no end after 1 s while it was loaded", ""},
+    {"NO_FORWARD", 2, "it has no forward()", ""},
+};
+
+START_TEST(misbehaviour_is_a_verdict)
+{
+    char output[262144];
+    const char *path = build_bad(misbehaviour[_i].bad);
+    int status = scratch_attnlab(output, sizeof output, "check --plugin '%s' --timeout 1", path);
+    ck_assert_msg(status == misbehaviour[_i].status, "%s: exit status %d, not %d:\n%s",
+                  misbehaviour[_i].bad, status, misbehaviour[_i].status, output);
+    ck_assert_msg(strstr(output, misbehaviour[_i].says) != NULL, "%s does not say '%s':\n%s",
+                  misbehaviour[_i].bad, misbehaviour[_i].says, output);
+    ck_assert_msg(strstr(output, misbehaviour[_i].and_says) != NULL, "%s does not say '%s':\n%s",
+                  misbehaviour[_i].bad, misbehaviour[_i].and_says, output);
+    if (status == 2) /* one line, and nothing else */
+        ck_assert_ptr_eq(strchr(output, '\n'), output + strlen(output) - 1);
+}
+END_TEST
+
+/* Flush-to-zero at load, upward rounding after a call: the same verdicts and figures as without,
+ * and a note. */
+START_TEST(environment_does_not_leak)
+{
+    char plain[65536], flushing[65536];
+#if !defined(__SSE__)
+    fprintf(stderr, "strangers: skipped: no MXCSR on this machine\n");
+    return;
+#endif
+    const char *worst = "worst error/bound ";
+    const char *path = build_bad("0");
+    ck_assert_int_eq(scratch_attnlab(plain, sizeof plain, "check --plugin '%s'", path), 0);
+    path = build_bad("FLUSH");
+    ck_assert_int_eq(scratch_attnlab(flushing, sizeof flushing, "check --plugin '%s'", path), 0);
+    ck_assert_ptr_nonnull(strstr(plain, worst));
+    ck_assert_msg(strncmp(strstr(plain, worst), strstr(flushing, worst), strlen(worst) + 8) == 0,
+                  "%s%s", plain, flushing);
+    ck_assert_msg(strstr(flushing, "loading it changed the floating-point environment "
+                                   "(flush-to-zero on, denormals-are-zero on)") != NULL,
+                  "%s", flushing);
+    ck_assert_msg(
+        strstr(flushing, "calls changed the floating-point environment (another rounding") != NULL,
+        "%s", flushing);
+    ck_assert_ptr_null(strstr(plain, "floating-point environment"));
+}
+END_TEST
+
+START_TEST(not_a_plugin)
+{
+    static const char *const cases[][2] = {
+        {"/nonexistent.so", "cannot open shared object file"},
+        {"README.md", "README.md: "},
+        {"tests", "tests: "},
+        {"", "attnlab check: "},
+    };
+    char output[4096];
+    int status = scratch_attnlab(output, sizeof output, "check --plugin '%s'", cases[_i][0]);
+    ck_assert_msg(status == 2, "exit status %d: %s", status, output);
+    ck_assert_msg(strstr(output, cases[_i][1]) != NULL, "%s", output);
+    ck_assert_ptr_eq(strchr(output, '\n'), output + strlen(output) - 1);
+}
+END_TEST
+
+/* The line that a failure prints runs that failure again. */
+START_TEST(again_runs_again)
+{
+    char output[65536], repeated[65536], line[4096];
+    const char *path = build_bad("CRASH");
+    scratch_attnlab(output, sizeof output, "check --plugin '%s'", path);
+    const char *again = strstr(output, "again: attnlab ");
+    ck_assert_ptr_nonnull(again);
+    again += strlen("again: attnlab ");
+    snprintf(line, sizeof line, "%.*s", (int)strcspn(again, "\n"), again);
+    ck_assert_int_eq(scratch_attnlab(repeated, sizeof repeated, "%s", line), 1);
+    ck_assert_msg(strstr(repeated, "1 crash") != NULL, "%s", repeated);
+}
+END_TEST
+
+#define COUNT(table) (int)(sizeof(table) / sizeof *(table))
+
+Suite *suite_strangers(void)
+{
+    Suite *suite = suite_create("strangers");
+    TCase *cases = tcase_create("strangers");
+    tcase_set_timeout(cases, 300);
+    tcase_add_checked_fixture(cases, scratch_open, scratch_close);
+    tcase_add_test(cases, naive_passes);
+    tcase_add_loop_test(cases, declared_conventions_pass, 0, COUNT(honest));
+    tcase_add_loop_test(cases, wrong_conventions_are_named, 0, COUNT(wrong));
+    tcase_add_test(cases, wrong_window_is_named);
+    tcase_add_loop_test(cases, misbehaviour_is_a_verdict, 0, COUNT(misbehaviour));
+    tcase_add_test(cases, environment_does_not_leak);
+    tcase_add_loop_test(cases, not_a_plugin, 0, 4);
+    tcase_add_test(cases, again_runs_again);
+    suite_add_tcase(suite, cases);
+    return suite;
+}

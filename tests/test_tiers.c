@@ -1,0 +1,408 @@
+/* The full tier, the soak and its shrinker. */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/harness/relations.h"
+#include "tests/harness/soak.h"
+#include "tests/suites.h"
+#include "tests/toy.h"
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+START_TEST(tiers_nest)
+{
+    int quick = attn_tier_count(ATTN_TIER_QUICK), full = attn_tier_count(ATTN_TIER_FULL);
+    ck_assert_int_eq(quick, attn_battery_count());
+    ck_assert_msg(full >= 1000 && full <= 1500, "%d cases", full);
+    for (int n = 0; n < quick; n++) {
+        ck_assert_ptr_eq(attn_tier_at(ATTN_TIER_FULL, n), attn_battery_at(n));
+        ck_assert_ptr_eq(attn_tier_at(ATTN_TIER_QUICK, n), attn_battery_at(n));
+    }
+    ck_assert_ptr_null(attn_tier_at(ATTN_TIER_QUICK, quick));
+    ck_assert_ptr_null(attn_tier_at(ATTN_TIER_FULL, full));
+    ck_assert_ptr_null(attn_tier_at(ATTN_TIER_FULL, -1));
+    ck_assert_int_eq(attn_tier_find("quick"), ATTN_TIER_QUICK);
+    ck_assert_int_eq(attn_tier_find("full"), ATTN_TIER_FULL);
+    ck_assert_int_eq(attn_tier_find("huge"), -1);
+    ck_assert_str_eq(attn_tier_name(ATTN_TIER_FULL), "full");
+}
+END_TEST
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* No two of them are equal. */
+static void check_distinct(char **text, int n, const char *what)
+{
+    qsort(text, (size_t)n, sizeof *text, by_text);
+    for (int i = 1; i < n; i++)
+        ck_assert_msg(strcmp(text[i - 1], text[i]) != 0, "two cases have the %s %s", what, text[i]);
+}
+
+START_TEST(full_cases_are_sound)
+{
+    int n = attn_tier_count(ATTN_TIER_FULL);
+    char **name = calloc((size_t)n, sizeof *name), **text = calloc((size_t)n, sizeof *text);
+    ck_assert(name != NULL && text != NULL);
+    for (int i = 0; i < n; i++) {
+        const struct attn_battery_case *k = attn_tier_at(ATTN_TIER_FULL, i);
+        struct attn_case c, again;
+        struct attn_error err = {0};
+        char canonical[ATTN_CASE_TEXT];
+        ck_assert_msg(attn_case_parse(k->text, &c, &err) == ATTN_OK, "%s: %s", k->name, err.text);
+        attn_case_print(&c, canonical);
+        ck_assert_int_eq(attn_case_parse(canonical, &again, &err), ATTN_OK);
+        ck_assert_msg(strlen(k->why) >= 15, "%s: no reason given", k->name);
+        ck_assert_msg(strlen(k->ids) >= 5, "%s: no id given", k->name);
+        ck_assert_msg(c.n_query <= 300 && c.n_key <= 300 && c.d_key <= 256, "%s is large", k->name);
+        name[i] = strdup(k->name);
+        text[i] = strdup(canonical);
+    }
+    check_distinct(name, n, "name");
+    check_distinct(text, n, "case string");
+    for (int i = 0; i < n; i++) {
+        free(name[i]);
+        free(text[i]);
+    }
+    free(name);
+    free(text);
+}
+END_TEST
+
+START_TEST(full_cases_can_be_set_up)
+{
+    int absent = 0;
+    for (int i = 0; i < attn_tier_count(ATTN_TIER_FULL); i++) {
+        const struct attn_battery_case *k = attn_tier_at(ATTN_TIER_FULL, i);
+        struct attn_case c;
+        struct attn_setup setup;
+        struct attn_error err = {0};
+        char damage[200];
+        ck_assert_int_eq(attn_case_parse(k->text, &c, &err), ATTN_OK);
+        enum attn_status status = attn_setup_open(&c, &setup, &err);
+        int half = c.dtype == ATTN_BF16 || c.dtype == ATTN_F16;
+        absent += status == ATTN_ENOTSUP && half; /* storage that does not exist yet */
+        ck_assert_msg(status == ATTN_OK || (status == ATTN_ENOTSUP && half), "%s: %s", k->name,
+                      err.text);
+        if (status != ATTN_OK)
+            continue;
+        for (int slot = 0; slot < ATTN_SLOTS; slot++)
+            ck_assert_ptr_null(attn_tensor_intact(&setup.tensor[slot], damage, sizeof damage));
+        attn_setup_close(&setup);
+    }
+    ck_assert_int_le(absent, 200);
+}
+END_TEST
+
+/* Every family has its grid. */
+START_TEST(families_are_there)
+{
+    static const struct {
+        const char *prefix;
+        int least;
+    } family[] = {{"mask-", 130},   {"grid-", 100}, {"band-", 25},  {"width-", 30},
+                  {"stored-", 35},  {"zero-", 24},  {"empty-", 25}, {"fill-", 150},
+                  {"half-", 30},    {"gqa-", 30},   {"only-", 25},  {"layout-", 20},
+                  {"offset-", 24},  {"pack-", 25},  {"padded-", 8}, {"decode-", 35},
+                  {"dlse-", 30},    {"dbias-", 20}, {"ranks-", 40}, {"uneven-", 18},
+                  {"softcap-", 12}, {"scale-", 10}, {"alibi-", 12}};
+    for (size_t f = 0; f < sizeof family / sizeof *family; f++) {
+        int n = 0;
+        for (int i = 0; i < attn_tier_count(ATTN_TIER_FULL); i++)
+            n += strncmp(attn_tier_at(ATTN_TIER_FULL, i)->name, family[f].prefix,
+                         strlen(family[f].prefix)) == 0;
+        ck_assert_msg(n >= family[f].least, "%d cases of %s", n, family[f].prefix);
+    }
+}
+END_TEST
+
+/* ---- only= ----------------------------------------------------------------------------------- */
+
+START_TEST(only_one_tensor_is_laid_out)
+{
+    struct attn_case c;
+    struct attn_setup s;
+    struct attn_error err = {0};
+    char text[ATTN_CASE_TEXT];
+    const char *line = "b2h3q5k7d4v6:none:f32:normal:s1:pass=bwd:layout=blhd:offset=3:only=v";
+    ck_assert_int_eq(attn_case_parse(line, &c, &err), ATTN_OK);
+    attn_case_print(&c, text);
+    ck_assert_str_eq(text, line);
+    ck_assert_int_eq(attn_setup_open(&c, &s, &err), ATTN_OK);
+    const int64_t *q = s.tensor[ATTN_T_Q].stride, *k = s.tensor[ATTN_T_K].stride,
+                  *v = s.tensor[ATTN_T_V].stride;
+    ck_assert(q[1] == 5 * 4 && q[2] == 4 && k[1] == 7 * 4 && k[2] == 4);
+    ck_assert(v[1] == 6 && v[2] == 3 * 6);
+    ck_assert_uint_eq((uintptr_t)s.tensor[ATTN_T_K].data % 64, 0);
+    ck_assert_uint_eq((uintptr_t)s.tensor[ATTN_T_V].data % 64, 12);
+    attn_setup_close(&s);
+}
+END_TEST
+
+static const char *const pointless[] = {
+    "q3d4:none:f32:normal:s1:only=q",
+    "q3d4:none:f32:normal:s1:layout=blhd:only=dq",
+    "q3d4:none:f32:normal:s1:layout=blhd:only=bias",
+    "q3d4:none:f32:normal:s1:layout=packed:only=q",
+    "q3d4:none:f32:normal:s1:layout=broadcast:only=q",
+    "q3d4:none:f32:normal:s1:pass=bwd:layout=blhd:only=dlse",
+    "q3d4:none:f32:normal:s1:layout=blhd:only=weights",
+    "q3d4:none:f32:normal:s1:pass=bwd:bias=full:layout=blhd:only=dbias"};
+
+START_TEST(only_needs_an_object)
+{
+    struct attn_case c;
+    struct attn_error err = {0};
+    ck_assert_int_eq(attn_case_parse(pointless[_i], &c, &err), ATTN_EINVAL);
+    ck_assert_msg(strstr(err.text, "only") != NULL, "%s", err.text);
+}
+END_TEST
+
+/* ---- running the full tier ------------------------------------------------------------------- */
+
+/* Two here; make test-full runs them all. */
+static const char *const variants[] = {"tiled-textbook",
+                                       "ring:ranks=2",
+                                       "dense",
+                                       "dense:mask=bool2d",
+                                       "dense:mask=int32",
+                                       "dense:mask=float4d",
+                                       "csr-textbook",
+                                       "tiled-textbook:br=16,bc=16",
+                                       "tiled-textbook:br=1,bc=1",
+                                       "tiled-textbook:br=7,bc=13",
+                                       "tiled-textbook:br=128,bc=32",
+                                       "ring",
+                                       "ring:ranks=4,local=csr-textbook",
+                                       "ring:ranks=8",
+                                       "ulysses",
+                                       "ulysses:ranks=2,local=dense",
+                                       "ulysses:ranks=8"};
+enum { SOME = 2, VARIANTS = sizeof variants / sizeof *variants };
+
+static int everything(void)
+{
+    return getenv("ATTN_FULL") != NULL;
+}
+
+START_TEST(variant_passes_the_full_tier)
+{
+    struct attn_spec spec;
+    struct attn_error err = {0};
+    int passed = 0;
+    ck_assert_msg(attn_spec_parse(variants[_i], &spec, &err) == ATTN_OK, "%s", err.text);
+    for (int i = 0; i < attn_tier_count(ATTN_TIER_FULL); i++) {
+        const struct attn_battery_case *k = attn_tier_at(ATTN_TIER_FULL, i);
+        struct attn_case c;
+        struct attn_result r;
+        ck_assert_int_eq(attn_case_parse(k->text, &c, &err), ATTN_OK);
+        attn_run_case(&spec, &c, &r);
+        ck_assert_msg(r.verdict == ATTN_PASS || r.verdict == ATTN_REFUSED, "%s: %s (%s): %s",
+                      variants[_i], k->name, attn_verdict_name(r.verdict), r.text);
+        passed += r.verdict == ATTN_PASS;
+    }
+    ck_assert_msg(passed >= 40, "%s passes only %d cases", variants[_i], passed);
+}
+END_TEST
+
+/* ---- soak ------------------------------------------------------------------------------------ */
+
+START_TEST(soak_draws_the_whole_grammar)
+{
+    enum { CASES = 4000 };
+    int fill[ATTN_FILLS] = {0}, dtype[ATTN_DTYPES] = {0}, bias[ATTN_CASE_BIAS_INF + 1] = {0};
+    int layout[ATTN_LAYOUT_BROADCAST + 1] = {0}, poison[ATTN_POISON_BIG + 1] = {0};
+    int backward = 0, other = 0, zero = 0, composed = 0, unfit = 0;
+    for (uint64_t n = 0; n < CASES; n++) {
+        struct attn_case c, again;
+        struct attn_setup s;
+        struct attn_error err = {0};
+        char text[ATTN_CASE_TEXT], twice[ATTN_CASE_TEXT];
+        attn_soak_case(7, n, &c);
+        attn_case_print(&c, text);
+        ck_assert_msg(attn_case_parse(text, &again, &err) == ATTN_OK, "%s: %s", text, err.text);
+        attn_case_print(&again, twice);
+        ck_assert_str_eq(text, twice);
+        attn_soak_case(7, n, &again);
+        attn_case_print(&again, twice);
+        ck_assert_str_eq(text, twice); /* a function of seed and number */
+        attn_soak_case(8, n, &again);
+        attn_case_print(&again, twice);
+        other += strcmp(text, twice) != 0;
+        fill[c.fill]++;
+        dtype[c.dtype]++;
+        bias[c.bias]++;
+        layout[c.layout]++;
+        poison[c.poison]++;
+        backward += c.pass == ATTN_BACKWARD;
+        zero += c.n_query == 0 || c.n_key == 0 || c.d_key == 0 || c.batch == 0;
+        composed += strpbrk(c.mask, "&|") != NULL;
+        if (n % 8 != 0)
+            continue;
+        enum attn_status status = attn_setup_open(&c, &s, &err);
+        unfit += status != ATTN_OK && status != ATTN_ENOTSUP;
+        if (status == ATTN_OK)
+            attn_setup_close(&s);
+    }
+    for (int f = 0; f < ATTN_FILLS; f++)
+        ck_assert_int_ge(fill[f], 40);
+    for (int d = 0; d < ATTN_DTYPES; d++)
+        ck_assert_int_ge(dtype[d], 100);
+    for (int b = 0; b <= ATTN_CASE_BIAS_INF; b++)
+        ck_assert_int_ge(bias[b], 40);
+    for (int l = 0; l <= ATTN_LAYOUT_BROADCAST; l++)
+        ck_assert_int_ge(layout[l], 40);
+    for (int p = 0; p <= ATTN_POISON_BIG; p++)
+        ck_assert_int_ge(poison[p], 100);
+    ck_assert(backward > CASES / 3 && zero > 100 && composed > 300 && other == CASES);
+    ck_assert_msg(unfit < CASES / 8 / 20, "%d of %d cases cannot be set up", unfit, CASES / 8);
+}
+END_TEST
+
+/* What a planted fault leaves of a large case. */
+static int has_window_and_five_queries(void *arg, const struct attn_case *c)
+{
+    (*(int *)arg)++;
+    return c->n_query >= 5 && strstr(c->mask, "window(") != NULL && c->heads >= 2;
+}
+
+START_TEST(shrinks_to_what_matters)
+{
+    int asked = 0;
+    const struct attn_soak_judge judge = {has_window_and_five_queries, &asked};
+    struct attn_case c;
+    struct attn_error err = {0};
+    char text[ATTN_CASE_TEXT];
+    ck_assert_int_eq(attn_case_parse("b3h8g4q77k90d33v20:(causal(br)|prefix(9))&(keys(x0110)|"
+                                     "window(30,12,br)):f64:hetero:s991:pass=bwd:softcap=7:"
+                                     "bias=full:layout=mixed:offset=5:poison=nan:dlse=1:dbias=1",
+                                     &c, &err),
+                     ATTN_OK);
+    int judged = attn_soak_shrink(&judge, 1000, &c);
+    attn_case_print(&c, text);
+    ck_assert_str_eq(text, "h2q5k1d1:window(1,1,br):f32:normal:s1");
+    ck_assert_int_eq(judged, asked);
+    ck_assert_int_lt(judged, 200);
+    /* A budget is kept, and what is left still fails. */
+    ck_assert_int_eq(attn_case_parse("h2q64k64d8:window(9,9,br):f32:normal:s1", &c, &err), ATTN_OK);
+    ck_assert_int_le(attn_soak_shrink(&judge, 4, &c), 4);
+    ck_assert(has_window_and_five_queries(&asked, &c));
+}
+END_TEST
+
+static int fails(void *arg, const struct attn_case *c)
+{
+    struct attn_result r;
+    attn_run_case(arg, c, &r);
+    return r.verdict == ATTN_FAILED;
+}
+
+static double size_of(const struct attn_case *c)
+{
+    return (double)c->batch * (double)c->heads * (double)(c->n_query + c->n_key) *
+           (double)(c->d_key + c->d_value);
+}
+
+/* Soak until something fails, at most `most` cases; shrink it. */
+static void soak_finds(struct attn_spec *spec, uint64_t most, const char *what)
+{
+    struct attn_soak_judge judge = {fails, spec};
+    for (uint64_t n = 0; n < most; n++) {
+        struct attn_case c, small;
+        attn_soak_case(1, n, &c);
+        if (!fails(spec, &c))
+            continue;
+        small = c;
+        attn_soak_shrink(&judge, 300, &small);
+        ck_assert_msg(fails(spec, &small), "%s: what was shrunk does not fail", what);
+        ck_assert_msg(size_of(&small) <= size_of(&c), "%s: shrinking made it larger", what);
+        ck_assert_msg(size_of(&small) <= 2000, "%s: still of size %g", what, size_of(&small));
+        return;
+    }
+    ck_abort_msg("%s survives %d random cases", what, (int)most);
+}
+
+static const char *const planted[] = {"AL-01", "SW-05", "MK-01", "FM-03"};
+
+START_TEST(soak_finds_a_mutant)
+{
+    char path[512], spec_name[64] = "";
+    struct attn_spec spec;
+    struct attn_error err = {0};
+    enum attn_status (*parse)(const char *, struct attn_spec *, struct attn_error *) = NULL;
+    snprintf(path, sizeof path, "%s/mutants/%s.so", test_build(), planted[_i]);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    ck_assert_msg(library != NULL, "%s", dlerror());
+    *(void **)&parse = dlsym(library, "attn_spec_parse");
+    ck_assert_msg(parse != NULL, "no registry in %s", path);
+    FILE *list = fopen("tests/mutants/mutants.def", "r");
+    ck_assert_ptr_nonnull(list);
+    char line[512], id[32];
+    while (spec_name[0] == '\0' && fgets(line, sizeof line, list) != NULL)
+        if (sscanf(line, "%31s %63s", id, spec_name) != 2 || strcmp(id, planted[_i]) != 0)
+            spec_name[0] = '\0';
+    fclose(list);
+    ck_assert_msg(parse(spec_name, &spec, &err) == ATTN_OK, "%s", err.text);
+    soak_finds(&spec, 2000, planted[_i]);
+}
+END_TEST
+
+START_TEST(soak_finds_mischief)
+{
+    static const enum toy_mischief mischief[] = {TOY_LSE_BASE_2, TOY_O_BY_LAYOUT, TOY_DK_OFFSET};
+    struct attn_spec spec = toy_spec(mischief[_i]);
+    soak_finds(&spec, 200, "mischief");
+}
+END_TEST
+
+/* Random cases of the types that exist: nobody honest is flagged. */
+START_TEST(soak_spares_the_honest)
+{
+    static const char *const name[] = {"tiled-textbook:br=8,bc=8", "dense", "csr-textbook",
+                                       "ring:ranks=4", "ulysses:ranks=2"};
+    struct attn_spec spec;
+    struct attn_error err = {0};
+    int cases = everything() ? 20000 : 600, passed = 0;
+    ck_assert_msg(attn_spec_parse(name[_i], &spec, &err) == ATTN_OK, "%s", err.text);
+    for (int n = 0; n < cases; n++) {
+        struct attn_case c;
+        struct attn_result r;
+        char text[ATTN_CASE_TEXT];
+        attn_soak_case(100 + (uint64_t)_i, (uint64_t)n, &c);
+        attn_run_case(&spec, &c, &r);
+        attn_case_print(&c, text);
+        ck_assert_msg(r.verdict != ATTN_FAILED, "%s: %s: %s", name[_i], text, r.text);
+        passed += r.verdict == ATTN_PASS;
+    }
+    ck_assert_int_ge(passed, cases / 12);
+}
+END_TEST
+
+Suite *suite_tiers(void)
+{
+    Suite *suite = suite_create("tiers");
+    TCase *table = tcase_create("table"), *run = tcase_create("full"), *soak = tcase_create("soak");
+    tcase_set_timeout(table, 120);
+    tcase_add_test(table, tiers_nest);
+    tcase_add_test(table, full_cases_are_sound);
+    tcase_add_test(table, full_cases_can_be_set_up);
+    tcase_add_test(table, families_are_there);
+    tcase_add_test(table, only_one_tensor_is_laid_out);
+    tcase_add_loop_test(table, only_needs_an_object, 0, sizeof pointless / sizeof *pointless);
+    suite_add_tcase(suite, table);
+    tcase_set_timeout(run, 600);
+    tcase_add_loop_test(run, variant_passes_the_full_tier, 0, everything() ? VARIANTS : SOME);
+    suite_add_tcase(suite, run);
+    tcase_set_timeout(soak, 900);
+    tcase_add_test(soak, soak_draws_the_whole_grammar);
+    tcase_add_test(soak, shrinks_to_what_matters);
+    tcase_add_loop_test(soak, soak_finds_a_mutant, 0, sizeof planted / sizeof *planted);
+    tcase_add_loop_test(soak, soak_finds_mischief, 0, 3);
+    tcase_add_loop_test(soak, soak_spares_the_honest, 0, 5);
+    suite_add_tcase(suite, soak);
+    return suite;
+}

@@ -1,0 +1,383 @@
+/* The four formats of attnlab check, fed with results that are as awkward as they get. */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "experiments/verdicts.h"
+#include "tests/suites.h"
+
+/* ---- a stream of results --------------------------------------------------------------------- */
+
+static const char nasty[] = "a<b & \"c\" # 'd' \\ \x01 ]]> \n end";
+
+static void add(struct attn_verdicts *v, const char *name, enum attn_verdict verdict,
+                enum attn_failure failure, double worst, const char *text)
+{
+    const struct attn_subject subject = {
+        "case",  name,  "q3k4d5:causal(br)|prefix(2):f32:normal:s1",
+        "AL-01", nasty, "attnlab check 'dense' --case 'q3k4d5:causal(br)|prefix(2):f32:normal:s1'",
+        NULL};
+    struct attn_result r = {.verdict = verdict, .failure = failure, .worst = worst};
+    r.precision.u = 0x1p-24;
+    r.output[ATTN_O] = (struct attn_agreement){
+        .name = "o", .n = 12, .n_bad = failure != ATTN_F_NONE, .ratio = worst};
+    snprintf(r.text, sizeof r.text, "%s", text);
+    ck_assert(attn_verdicts_add(v, &subject, &r, 0.25));
+}
+
+/* Two specs: one with every verdict, one that is clean. */
+static char *say(enum attn_format format, int strict, int *failures)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    struct attn_verdicts v;
+    attn_verdicts_open(&v, out);
+    v.format = format;
+    v.strict = strict;
+    attn_verdicts_begin(&v, "ring:ranks=4,local=\"x\"<&>");
+    add(&v, "fine", ATTN_PASS, ATTN_F_NONE, 0.3, "");
+    add(&v, "slightly-off", ATTN_FAILED, ATTN_F_BOUND, 1.5, nasty);
+    add(&v, "far-off", ATTN_FAILED, ATTN_F_BOUND, (double)INFINITY, nasty);
+    add(&v, "outside", ATTN_FAILED, ATTN_F_INTEGRITY, 0, nasty);
+    add(&v, "absent", ATTN_REFUSED, ATTN_F_NONE, 0, nasty);
+    add(&v, "weak", ATTN_WEAK, ATTN_F_NONE, 0.1, "zeros would pass");
+    add(&v, "dead", ATTN_CRASH, ATTN_F_NONE, 0, "signal 11");
+    add(&v, "", ATTN_ERROR, ATTN_F_NONE, (double)NAN, nasty);
+    *failures = attn_verdicts_end(&v);
+    attn_verdicts_begin(&v, "dense");
+    add(&v, "fine", ATTN_PASS, ATTN_F_NONE, 0.3, "");
+    ck_assert_int_eq(attn_verdicts_end(&v), 0);
+    attn_verdicts_close(&v);
+    fclose(out);
+    return text;
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static long position(const char *text, const char *what)
+{
+    const char *at = strstr(text, what);
+    ck_assert_msg(at != NULL, "'%s' is missing in:\n%s", what, text);
+    return at - text;
+}
+
+START_TEST(text_has_the_worst_first)
+{
+    int failures;
+    char *text = say(ATTN_FORMAT_TEXT, 0, &failures);
+    ck_assert_int_eq(failures, 5);
+    long error = position(text, "ERROR  ring"), crash = position(text, "CRASH  ring");
+    long integrity = position(text, "FAIL(integrity)"), far = position(text, "case far-off");
+    long slight = position(text, "case slightly-off");
+    ck_assert(error < crash && crash < integrity && integrity < far && far < slight);
+    ck_assert_ptr_null(strstr(text, "case weak"));
+    position(text, "FAIL: 1 pass, 3 fail, 1 refused, 1 weak, 1 crash, 1 error");
+    position(text, "dense                        PASS: 1 pass, 0 fail");
+    position(text, "  again: attnlab check 'dense' --case 'q3k4d5:");
+    free(text);
+    text = say(ATTN_FORMAT_TEXT, 1, &failures);
+    ck_assert_int_eq(failures, 6);
+    position(text, "case weak");
+    free(text);
+}
+END_TEST
+
+/* Hundreds of failures stay readable. */
+START_TEST(text_is_short)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    struct attn_verdicts v;
+    int lines = 0;
+    attn_verdicts_open(&v, out);
+    attn_verdicts_begin(&v, "dense");
+    for (int n = 0; n < 500; n++) {
+        char name[32];
+        snprintf(name, sizeof name, "case-%d", n);
+        add(&v, name, ATTN_FAILED, ATTN_F_BOUND, n, "off");
+    }
+    ck_assert_int_eq(attn_verdicts_end(&v), 500);
+    attn_verdicts_close(&v);
+    fclose(out);
+    for (const char *p = text; *p != '\0'; p++)
+        lines += *p == '\n';
+    ck_assert_msg(lines < 100, "%d lines", lines);
+    ck_assert_int_lt(position(text, "case case-499"), position(text, "case case-498"));
+    position(text, "and 468 more");
+    free(text);
+}
+END_TEST
+
+/* ---- TAP ------------------------------------------------------------------------------------- */
+
+START_TEST(tap_is_well_formed)
+{
+    int failures, points = 0, bad = 0, skipped = 0, plan = -1, in_yaml = 0, first = 1;
+    char *text = say(ATTN_FORMAT_TAP, 0, &failures), *rest = text;
+    for (char *line = strtok_r(rest, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
+        int number;
+        if (first)
+            ck_assert_str_eq(line, "TAP version 13");
+        else if (strcmp(line, "  ---") == 0 || strcmp(line, "  ...") == 0)
+            in_yaml = line[2] == '-';
+        else if (in_yaml) {
+            ck_assert_msg(strncmp(line, "  ", 2) == 0 && strstr(line, ": \"") != NULL &&
+                              line[strlen(line) - 1] == '"',
+                          "%s", line);
+        } else if (sscanf(line, "1..%d", &number) == 1)
+            plan = number;
+        else {
+            int not_ok = sscanf(line, "not ok %d - ", &number) == 1;
+            ck_assert_msg(not_ok || sscanf(line, "ok %d - ", &number) == 1, "%s", line);
+            ck_assert_int_eq(number, ++points);
+            bad += not_ok;
+            skipped += strstr(line, " # SKIP ") != NULL;
+            ck_assert_msg(strchr(line, '#') == NULL || strstr(line, " # SKIP ") != NULL, "%s",
+                          line);
+        }
+        first = 0;
+    }
+    ck_assert_int_eq(plan, points);
+    ck_assert_int_eq(points, 9);
+    ck_assert_int_eq(bad, failures);
+    ck_assert_int_eq(skipped, 1);
+    free(text);
+}
+END_TEST
+
+/* ---- JUnit ----------------------------------------------------------------------------------- */
+
+/* An entity that XML knows, at '&'. */
+static int is_entity(const char *p)
+{
+    static const char *const known[] = {"&lt;", "&gt;", "&amp;", "&quot;", "&apos;"};
+    for (int n = 0; n < 5; n++)
+        if (strncmp(p, known[n], strlen(known[n])) == 0)
+            return 1;
+    return 0;
+}
+
+/* The attributes of a tag: name="value", no '<' and no naked '&' in a value.  Returns the tag's
+ * '>' or '/'. */
+static const char *read_attributes(const char *p)
+{
+    for (;;) {
+        while (*p == ' ')
+            p++;
+        if (*p == '>' || (*p == '/' && p[1] == '>') || (*p == '?' && p[1] == '>'))
+            return p;
+        size_t n = strspn(p, "abcdefghijklmnopqrstuvwxyz");
+        ck_assert_msg(n > 0 && p[n] == '=' && p[n + 1] == '"', "no attribute: %.40s", p);
+        for (p += n + 2; *p != '"'; p++)
+            ck_assert_msg(*p != '<' && *p != '\0' && (*p != '&' || is_entity(p)), "value: %.40s",
+                          p);
+        p++;
+    }
+}
+
+/* Tags balance, values and text are escaped.  Counts elements by name. */
+static void read_xml(const char *text, int *cases, int *failures, int *errors, int *skipped)
+{
+    char open[8][16];
+    int depth = 0;
+    *cases = *failures = *errors = *skipped = 0;
+    for (const char *p = text; *p != '\0';) {
+        if (*p != '<') {
+            ck_assert_msg((unsigned char)*p >= ' ' || *p == '\n', "control character %d", *p);
+            ck_assert_msg(*p != '&' || is_entity(p), "text: %.40s", p);
+            p++;
+            continue;
+        }
+        int closing = p[1] == '/', declaration = p[1] == '?';
+        p += 1 + closing + declaration;
+        char name[16];
+        snprintf(name, sizeof name, "%.*s", (int)strspn(p, "abcdefghijklmnopqrstuvwxyz"), p);
+        p = closing ? p + strlen(name) : read_attributes(p + strlen(name));
+        int empty = *p == '/';
+        if (closing)
+            ck_assert_str_eq(open[--depth], name);
+        else if (!declaration) {
+            *cases += strcmp(name, "testcase") == 0;
+            *failures += strcmp(name, "failure") == 0;
+            *errors += strcmp(name, "error") == 0;
+            *skipped += strcmp(name, "skipped") == 0;
+            if (!empty)
+                snprintf(open[depth++], sizeof open[0], "%s", name);
+        }
+        ck_assert_int_lt(depth, 8);
+        p += 1 + (empty || declaration);
+    }
+    ck_assert_int_eq(depth, 0);
+}
+
+START_TEST(junit_is_well_formed)
+{
+    int failures, cases, failed, errors, skipped;
+    char *text = say(ATTN_FORMAT_JUNIT, 1, &failures);
+    read_xml(text, &cases, &failed, &errors, &skipped);
+    ck_assert_int_eq(cases, 9);
+    ck_assert_int_eq(failed, 5);
+    ck_assert_int_eq(errors, 1);
+    ck_assert_int_eq(skipped, 1);
+    ck_assert_int_eq(failed + errors, failures);
+    position(text, "tests=\"8\" failures=\"5\" errors=\"1\" skipped=\"1\"");
+    free(text);
+}
+END_TEST
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+START_TEST(json_is_well_formed)
+{
+    int failures;
+    json_error_t error;
+    char *text = say(ATTN_FORMAT_JSON, 0, &failures);
+    json_t *all = json_loads(text, 0, &error);
+    ck_assert_msg(all != NULL, "line %d: %s\n%s", error.line, error.text, text);
+    json_t *specs = json_object_get(all, "specs");
+    ck_assert_str_eq(json_string_value(json_object_get(all, "format")), "attnlab-check");
+    ck_assert_int_eq(json_integer_value(json_object_get(all, "version")), 1);
+    ck_assert_int_eq((int)json_array_size(specs), 2);
+    json_t *ring = json_array_get(specs, 0), *checks = json_object_get(ring, "checks");
+    ck_assert_str_eq(json_string_value(json_object_get(ring, "verdict")), "FAIL");
+    ck_assert_int_eq((int)json_array_size(checks), 8);
+    json_t *counts = json_object_get(ring, "counts");
+    ck_assert_int_eq(json_integer_value(json_object_get(counts, "FAIL")), 3);
+    ck_assert_int_eq(json_integer_value(json_object_get(counts, "CRASH")), 1);
+    json_t *far = json_array_get(checks, 2);
+    ck_assert_str_eq(json_string_value(json_object_get(far, "name")), "far-off");
+    ck_assert_str_eq(json_string_value(json_object_get(far, "failure")), "bound");
+    ck_assert_str_eq(json_string_value(json_object_get(far, "message")), nasty);
+    ck_assert(json_is_null(json_object_get(far, "worst")));
+    ck_assert(json_is_object(json_object_get(json_object_get(far, "outputs"), "o")));
+    json_decref(all);
+    free(text);
+}
+END_TEST
+
+/* A program that checks nothing still writes whole documents. */
+START_TEST(nothing_is_well_formed)
+{
+    static const char *const want[] = {"", "TAP version 13\n1..0\n", NULL, NULL};
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    struct attn_verdicts v;
+    attn_verdicts_open(&v, out);
+    v.format = (enum attn_format)_i;
+    attn_verdicts_close(&v);
+    fclose(out);
+    if (want[_i] != NULL)
+        ck_assert_str_eq(text, want[_i]);
+    if (_i == ATTN_FORMAT_JUNIT) {
+        int a, b, c, d;
+        read_xml(text, &a, &b, &c, &d);
+    }
+    if (_i == ATTN_FORMAT_JSON) {
+        json_t *all = json_loads(text, 0, NULL);
+        ck_assert_ptr_nonnull(all);
+        json_decref(all);
+    }
+    free(text);
+}
+END_TEST
+
+/* ---- the program ----------------------------------------------------------------------------- */
+
+/* Run a command line by a shell that finds attnlab; returns the exit status. */
+static int run(const char *line, char *output, size_t size)
+{
+    char command[4096];
+    snprintf(command, sizeof command, "PATH=\"%s:$PATH\"; %s 2>&1", test_build(), line);
+    FILE *pipe = popen(command, "r");
+    ck_assert_ptr_nonnull(pipe);
+    size_t n = fread(output, 1, size - 1, pipe);
+    output[n] = '\0';
+    char rest[4096];
+    while (fread(rest, 1, sizeof rest, pipe) > 0)
+        ;
+    int status = pclose(pipe);
+    ck_assert_msg(WIFEXITED(status), "%s ended by a signal:\n%s", line, output);
+    return WEXITSTATUS(status);
+}
+
+/* The line that a failure prints, run as it stands, fails in the same way.  (A case whose output
+ * zeros would meet fails under --strict.) */
+START_TEST(failures_run_back)
+{
+    static const char *const line[] = {
+        "attnlab check dense --strict --case 'h4q2k1d0:none:f32:normal:s302326:softcap=5'",
+        "attnlab check 'tiled-textbook:br=16' --strict --case "
+        "'b2h4q3k15d0:prefix( 1 )|(prefix(1)):f32:ties:s299193:pass=bwd'"};
+    char first[8192], second[8192], again[2048];
+    ck_assert_int_eq(run(line[_i], first, sizeof first), 1);
+    const char *at = strstr(first, "  again: ");
+    ck_assert_msg(at != NULL, "%s", first);
+    at += strlen("  again: ");
+    snprintf(again, sizeof again, "%.*s", (int)strcspn(at, "\n"), at);
+    ck_assert_int_eq(run(again, second, sizeof second), 1);
+    ck_assert_int_eq(strncmp(first, second, strcspn(first, "\n")), 0);
+    ck_assert_int_eq(strncmp(first, "WEAK", 4), 0);
+}
+END_TEST
+
+/* What the options say, and what they refuse. */
+static const struct {
+    const char *args;
+    int status;
+    const char *says;
+} words[] = {
+    {"check dense --case reveal-all --format tap", 0, "1..1"},
+    {"check dense csr-textbook --case reveal-all --format junit", 0, "</testsuites>"},
+    {"check dense --case reveal-all --format json", 0, "\"attnlab-check\""},
+    {"check dense --format yaml --case reveal-all", 2, "text, tap, junit or json"},
+    {"check dense --tier huge", 2, "quick or full"},
+    {"check tiled-textbook", 0, "relations: 39 pass"},
+    {"check dense --relation R7", 0, "does not matter"},
+    {"check csr-textbook --relation R17", 0, "has no options"},
+    {"check dense --relation R99", 2, "R1 to R23"},
+    {"check dense --relation R7 --case reveal-all", 2, "one of them at a time"},
+    {"check csr-textbook --soak 0.3 --seed 5", 0, "random cases of seed 5"},
+    {"check dense --soak -1", 2, "a number of seconds"},
+    {"check dense --soak 1 --seed x", 2, "a whole number"},
+    {"check dense --case grid-17x33", 0, "around the edges of tiles"},
+    {"list cases --tier full", 0, "grid-17x33"},
+    {"list cases --tier huge", 2, "--help"},
+};
+
+START_TEST(words_and_status)
+{
+    static char output[1 << 20];
+    char line[512];
+    snprintf(line, sizeof line, "attnlab %s", words[_i].args);
+    int status = run(line, output, sizeof output);
+    ck_assert_msg(status == words[_i].status, "%s: exit status %d:\n%s", line, status, output);
+    ck_assert_msg(strstr(output, words[_i].says) != NULL, "%s does not say '%s':\n%s", line,
+                  words[_i].says, output);
+}
+END_TEST
+
+Suite *suite_verdicts(void)
+{
+    Suite *suite = suite_create("verdicts");
+    TCase *formats = tcase_create("formats"), *program = tcase_create("program");
+    tcase_set_timeout(formats, 30);
+    tcase_add_test(formats, text_has_the_worst_first);
+    tcase_add_test(formats, text_is_short);
+    tcase_add_test(formats, tap_is_well_formed);
+    tcase_add_test(formats, junit_is_well_formed);
+    tcase_add_test(formats, json_is_well_formed);
+    tcase_add_loop_test(formats, nothing_is_well_formed, 0, 4);
+    suite_add_tcase(suite, formats);
+    tcase_set_timeout(program, 120);
+    tcase_add_loop_test(program, failures_run_back, 0, 2);
+    tcase_add_loop_test(program, words_and_status, 0, (int)(sizeof words / sizeof *words));
+    suite_add_tcase(suite, program);
+    return suite;
+}
