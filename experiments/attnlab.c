@@ -33,6 +33,7 @@ int main(int argc, char **argv)
 {
     gsl_set_error_handler_off(); /* GSL's default is to abort */
     signal(SIGPIPE, SIG_IGN);    /* a closed pipe is a write error like any other */
+    signal(SIGXFSZ, SIG_IGN);    /* and so is a limit on the size of a file */
     if (argc < 2) {
         print_usage(stderr);
         return ATTN_EXIT_USAGE;

@@ -84,7 +84,9 @@ static int calibrate_memory(FILE *file, const char *session, const char *command
     snprintf(amount, sizeof amount, "%lld", (long long)bytes);
     const char *const args[] = {"point", "--calibrate-memory", amount, NULL};
     json_t *line = NULL;
-    if (attn_child_run(args, 60, &child) == 0 && child.exit_status == 0)
+    if (attn_child_run(args, 60, &child) != 0)
+        snprintf(child.note, sizeof child.note, "could not be started: %s", strerror(errno));
+    else if (child.exit_status == 0)
         line = json_loads(child.out, 0, NULL);
     const json_t *got = json_object_get(line, "resident_bytes");
     double error =
@@ -95,7 +97,12 @@ static int calibrate_memory(FILE *file, const char *session, const char *command
     json_object_set_new(line, "session", json_string(session));
     json_object_set_new(line, "error", isfinite(error) ? json_real(error) : json_null());
     json_object_set_new(line, "ok", json_boolean(ok));
-    if (!ok)
+    if (isnan(error))
+        attn_cli_fail(command, 0,
+                      "warning: what VmHWM says of %lld bytes could not be found out; resident "
+                      "memory cannot be trusted here%s%s",
+                      (long long)bytes, child.note[0] != '\0' ? ": " : "", child.note);
+    else if (!ok)
         attn_cli_fail(command, 0,
                       "warning: %lld bytes were written and VmHWM rose by %.1f %% of that; "
                       "resident memory cannot be trusted here%s%s",

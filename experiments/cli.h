@@ -7,6 +7,8 @@
 
 #include "ref/attn.h"
 
+struct option; /* of getopt_long */
+
 enum {
     ATTN_EXIT_GOOD = 0,
     ATTN_EXIT_DISAGREE = 1,
@@ -21,6 +23,16 @@ int attn_cli_fail(const char *command, int status, const char *format, ...)
 
 /* The exit status that a library status deserves. */
 int attn_cli_status(enum attn_status status);
+
+/* The status of a system call that failed: EINVAL when the request named a wrong path, ENOMEM
+ * when the machine lacks what was asked for: files, space, permission. */
+enum attn_status attn_cli_errno(int error);
+
+/* Look at the flags before getopt_long does, which takes --stric for --strict and the last of two
+ * --lengths.  GOOD, or USAGE with a message: a flag that is not in the table (letter by letter),
+ * one without its value, one with a value that was given before. */
+int attn_cli_options(const char *command, int argc, char *const argv[],
+                     const struct option *options);
 
 /* Print a page of help to stdout; returns ATTN_EXIT_GOOD, or LACKS when stdout is broken. */
 int attn_cli_help(const char *text);

@@ -11,6 +11,7 @@
 #include "experiments/cli.h"
 #include "experiments/stranger.h"
 #include "experiments/verdicts.h"
+#include "tests/harness/apart.h"
 #include "tests/harness/relations.h"
 #include "tests/harness/soak.h"
 
@@ -51,6 +52,27 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* Everything is judged in a process of its own: a crash or an endless loop costs one verdict. */
+enum { PATIENCE = 120 }; /* seconds for a case of the battery or a relation */
+
+struct question {
+    const struct attn_spec *spec;
+    const struct attn_case *c;
+    const struct attn_relation *relation;
+};
+
+static void judge_case(void *arg, struct attn_result *r)
+{
+    const struct question *q = arg;
+    attn_run_case(q->spec, q->c, r);
+}
+
+static void judge_relation(void *arg, struct attn_result *r)
+{
+    const struct question *q = arg;
+    attn_relation_run(q->relation, q->spec, r);
+}
+
 static void run_one(const struct attn_spec *spec, const struct attn_case *c,
                     const struct attn_battery_case *battery, struct attn_verdicts *v)
 {
@@ -61,7 +83,8 @@ static void run_one(const struct attn_spec *spec, const struct attn_case *c,
     snprintf(again, sizeof again, "attnlab check '%s' --case '%s'%s", name, text,
              v->strict ? " --strict" : "");
     double start = now();
-    attn_run_case(spec, c, &r);
+    struct question question = {spec, c, NULL};
+    attn_apart(judge_case, &question, battery != NULL ? PATIENCE : 0, &r);
     const struct attn_subject subject = {"case",
                                          battery != NULL ? battery->name : "",
                                          text,
@@ -101,7 +124,8 @@ static void run_relations(const struct attn_spec *spec, const char *id, struct a
         attn_spec_print(spec, name, sizeof name);
         snprintf(again, sizeof again, "attnlab check '%s' --relation %s", name, relation->id);
         double start = now();
-        attn_relation_run(relation, spec, &r);
+        struct question question = {spec, NULL, relation};
+        attn_apart(judge_relation, &question, PATIENCE, &r);
         const struct attn_subject subject = {
             "relation", relation->id, relation->says, relation->ids, relation->says, again, NULL};
         attn_verdicts_add(v, &subject, &r, now() - start);
@@ -110,11 +134,17 @@ static void run_relations(const struct attn_spec *spec, const char *id, struct a
 
 /* ---- soak ------------------------------------------------------------------------------------ */
 
+static int is_bad(const struct attn_result *r)
+{
+    return r->verdict == ATTN_FAILED || r->verdict == ATTN_CRASH || r->verdict == ATTN_TIMEOUT;
+}
+
 static int fails(void *arg, const struct attn_case *c)
 {
     struct attn_result r;
-    attn_run_case(arg, c, &r);
-    return r.verdict == ATTN_FAILED;
+    struct question question = {arg, c, NULL};
+    attn_apart(judge_case, &question, PATIENCE, &r);
+    return is_bad(&r);
 }
 
 /* Shrink a failing case and record what is left of it. */
@@ -129,7 +159,8 @@ static void record_failure(const struct attn_spec *spec, const struct attn_case 
     char name[256], text[ATTN_CASE_TEXT], large[ATTN_CASE_TEXT], again[ATTN_CASE_TEXT + 320];
     double start = now();
     int judged = attn_soak_shrink(&judge, BUDGET, &c);
-    attn_run_case(spec, &c, &r);
+    struct question question = {spec, &c, NULL};
+    attn_apart(judge_case, &question, PATIENCE, &r);
     attn_spec_print(spec, name, sizeof name);
     attn_case_print(found, large);
     attn_case_print(&c, text);
@@ -151,9 +182,10 @@ static void run_soak(const struct attn_spec *spec, double seconds, uint64_t seed
         struct attn_case c;
         struct attn_result r;
         attn_soak_case(seed, n, &c);
-        attn_run_case(spec, &c, &r);
+        struct question question = {spec, &c, NULL};
+        attn_apart(judge_case, &question, PATIENCE, &r);
         count[r.verdict]++;
-        if (r.verdict == ATTN_FAILED) {
+        if (is_bad(&r)) {
             record_failure(spec, &c, v);
             found++;
         }

@@ -1,4 +1,5 @@
 /* attnlab env: facts about this machine and this build, as every file of records begins with. */
+#include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,18 +36,22 @@ static void print_text(const json_t *facts, const char *indent)
 
 int attn_cmd_env(int argc, char **argv)
 {
+    static const struct option longs[] = {
+        {"format", required_argument, NULL, 'f'}, {"help", no_argument, NULL, 'h'}, {0}};
     int as_json = 0;
-    for (int a = 1; a < argc; a++) {
-        if (strcmp(argv[a], "--help") == 0 || strcmp(argv[a], "-h") == 0)
+    if (attn_cli_options("env", argc, argv, longs) != ATTN_EXIT_GOOD)
+        return ATTN_EXIT_USAGE;
+    for (int o; (o = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
+        if (o == 'h')
             return attn_cli_help(help);
-        if (strcmp(argv[a], "--format=json") == 0)
-            as_json = 1;
-        else if (strcmp(argv[a], "--format=text") == 0)
-            as_json = 0;
-        else
-            return attn_cli_fail("env", ATTN_EXIT_USAGE,
-                                 "unknown argument '%s'; see attnlab env --help", argv[a]);
+        as_json = strcmp(optarg, "json") == 0;
+        if (!as_json && strcmp(optarg, "text") != 0)
+            return attn_cli_fail("env", ATTN_EXIT_USAGE, "--format '%s': text and json exist",
+                                 optarg);
     }
+    if (optind < argc)
+        return attn_cli_fail("env", ATTN_EXIT_USAGE,
+                             "unknown argument '%s'; see attnlab env --help", argv[optind]);
     json_t *facts = attn_machine_facts();
     if (facts == NULL)
         return attn_cli_fail("env", ATTN_EXIT_LACKS, "no memory");

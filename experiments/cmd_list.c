@@ -195,6 +195,8 @@ int attn_cmd_list(int argc, char **argv)
                    {"bugs", list_bugs},
                    {"masks", list_masks}};
     struct request want = {TEXT, ATTN_TIER_QUICK, NULL};
+    if (attn_cli_options("list", argc, argv, longs) != ATTN_EXIT_GOOD)
+        return ATTN_EXIT_USAGE;
     for (int o; (o = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
         if (o == 'h')
             return attn_cli_help(help);
@@ -207,6 +209,9 @@ int attn_cmd_list(int argc, char **argv)
         else if (o != 'f' || strcmp(optarg, "text") != 0)
             return attn_cli_fail("list", ATTN_EXIT_USAGE, "see attnlab list --help");
     }
+    if (argc - optind > 1)
+        return attn_cli_fail("list", ATTN_EXIT_USAGE, "one list at a time; '%s' is left over",
+                             argv[optind + 1]);
     const char *name = optind < argc ? argv[optind] : "implementations";
     for (size_t s = 0; s < sizeof subject / sizeof *subject; s++) {
         if (strcmp(name, subject[s].name) != 0)

@@ -29,12 +29,12 @@ static const char help_head[] =
 static const char help_tail[] =
     "\n"
     "With --plan, the last seven replace what the file says.\n"
-    "Exit status: 0 done, 1 a result was wrong, 2 usage, 3 the machine lacks something or\n"
-    "the measurement was interrupted.\n";
+    "Exit status: 0 done, 1 a result was wrong, 2 usage or a bad file, 3 the machine lacks\n"
+    "something, a point could not be measured, or the measurement was interrupted.\n";
 
 struct flags {
     const char *plan, *out, *csv, *from;
-    int dry_run, quiet, n_keys;
+    int dry_run, quiet, n_keys;    /* keys of a plan */
     struct attn_plan_draft *draft; /* of keys given as flags, when there is no --plan */
 };
 
@@ -47,13 +47,19 @@ static int print_help(void)
     return attn_cli_flush("measure");
 }
 
-/* A list on the command line to a list of a plan. */
-static void separate(const char *key, char *value)
+/* A list on the command line to a list of a plan; 0 when an item is empty. */
+static int separate(const char *key, char *value)
 {
-    char mark = strcmp(key, "length") == 0 || strcmp(key, "pass") == 0 ? ',' : ';';
-    for (char *at = value; *at != '\0'; at++)
-        if (*at == mark)
-            *at = ' ';
+    const char *marks = strcmp(key, "length") == 0 || strcmp(key, "pass") == 0 ? "," : ";";
+    for (char *at = value;; at++) {
+        size_t n = strcspn(at, marks);
+        if (strspn(at, " \t") >= n)
+            return 0;
+        at += n;
+        if (*at == '\0')
+            return 1;
+        *at = ' ';
+    }
 }
 
 static int set_key(struct flags *flags, const char *key, const char *value, struct attn_error *err)
@@ -61,12 +67,14 @@ static int set_key(struct flags *flags, const char *key, const char *value, stru
     char *copy = strdup(value);
     if (copy == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory");
-    separate(key, copy);
+    if (!separate(key, copy)) {
+        free(copy);
+        return attn_fail(err, ATTN_EINVAL, "--%s '%.60s': an item is empty", key, value);
+    }
     int repeatable = strcmp(key, "spec") == 0 || strcmp(key, "mask") == 0;
     enum attn_status status = repeatable ? attn_plan_add(flags->draft, key, copy, err)
                                          : attn_plan_set(flags->draft, key, copy, err);
     free(copy);
-    flags->n_keys++;
     return status;
 }
 
@@ -120,6 +128,23 @@ static const char **place(struct flags *flags, const char *name)
                                        : NULL;
 }
 
+/* Was this flag among the arguments before `at`, where it may be only once? */
+static int is_repeated(int at, char **argv, const char *name)
+{
+    char other[32];
+    const char *value;
+    if (strcmp(name, "spec") == 0 || strcmp(name, "mask") == 0)
+        return 0;
+    for (int a = 1, took; a < at; a += took) {
+        took = split(at, argv, a, other, &value);
+        if (took > 0 && strcmp(other, name) == 0)
+            return 1;
+        if (took == 0 || strcmp(argv[a], "--dry-run") == 0 || strcmp(argv[a], "--quiet") == 0)
+            took = 1;
+    }
+    return 0;
+}
+
 static int bad_argument(const char *text)
 {
     return attn_cli_fail("measure", ATTN_EXIT_USAGE, "cannot use '%s'; see attnlab measure --help",
@@ -139,8 +164,12 @@ static int read_places(int argc, char **argv, struct flags *flags)
             flags->quiet = 1;
         else if ((took = split(argc, argv, a, name, &value)) == 0)
             return bad_argument(argv[a]);
+        else if (is_repeated(a, argv, name))
+            return attn_cli_fail("measure", ATTN_EXIT_USAGE, "--%s was given before", name);
         else if (place(flags, name) != NULL)
             *place(flags, name) = value;
+        else
+            flags->n_keys++;
     }
     return ATTN_EXIT_GOOD;
 }
@@ -160,7 +189,7 @@ static int read_keys(int argc, char **argv, struct flags *flags, struct attn_pla
         if (flags->plan != NULL && !override(plan, name, value))
             return bad_argument(argv[a]);
         if (flags->plan == NULL && set_key(flags, name, value, &err) != ATTN_OK)
-            return attn_cli_fail("measure", ATTN_EXIT_USAGE, "%s", err.text);
+            return attn_cli_fail("measure", attn_cli_status(err.status), "%s", err.text);
     }
     return ATTN_EXIT_GOOD;
 }
@@ -172,7 +201,7 @@ static int make_plan(int argc, char **argv, struct flags *flags, struct attn_pla
     memset(plan, 0, sizeof *plan);
     if (flags->plan != NULL) {
         if (attn_plan_read(flags->plan, plan, &err) != ATTN_OK)
-            return attn_cli_fail("measure", ATTN_EXIT_USAGE, "%s", err.text);
+            return attn_cli_fail("measure", attn_cli_status(err.status), "%s", err.text);
         return read_keys(argc, argv, flags, plan);
     }
     flags->draft = attn_plan_begin();
@@ -184,7 +213,7 @@ static int make_plan(int argc, char **argv, struct flags *flags, struct attn_pla
     if (status != ATTN_EXIT_GOOD)
         attn_plan_abandon(flags->draft);
     else if (attn_plan_finish(flags->draft, plan, NULL, &err) != ATTN_OK)
-        status = attn_cli_fail("measure", ATTN_EXIT_USAGE, "%s", err.text);
+        status = attn_cli_fail("measure", attn_cli_status(err.status), "%s", err.text);
     return status;
 }
 
@@ -194,7 +223,7 @@ static int write_csv(const char *from, const char *to)
     int64_t n = 0;
     struct attn_error err = {ATTN_OK, ""};
     if (attn_record_read(from, &points, &n, NULL, &err) != ATTN_OK)
-        return attn_cli_fail("measure", ATTN_EXIT_USAGE, "%s", err.text);
+        return attn_cli_fail("measure", attn_cli_status(err.status), "%s", err.text);
     int to_stdout = strcmp(to, "-") == 0;
     FILE *file = to_stdout ? stdout : fopen(to, "we");
     int failed = file == NULL || attn_csv_write(file, points, n) != 0;
@@ -213,6 +242,7 @@ int attn_cmd_measure(int argc, char **argv)
 {
     struct flags flags = {0};
     struct attn_plan plan;
+    int64_t n_errors = 0;
     for (int a = 1; a < argc; a++)
         if (strcmp(argv[a], "--help") == 0 || strcmp(argv[a], "-h") == 0)
             return print_help();
@@ -220,7 +250,8 @@ int attn_cmd_measure(int argc, char **argv)
     if (status != ATTN_EXIT_GOOD)
         return status;
     if (flags.from != NULL) {
-        if (flags.csv == NULL || flags.out != NULL || flags.plan != NULL)
+        if (flags.csv == NULL || flags.out != NULL || flags.plan != NULL || flags.n_keys > 0 ||
+            flags.dry_run)
             return attn_cli_fail("measure", ATTN_EXIT_USAGE,
                                  "--from goes with --csv and nothing else");
         return write_csv(flags.from, flags.csv);
@@ -230,7 +261,7 @@ int attn_cmd_measure(int argc, char **argv)
         status = attn_cli_fail("measure", ATTN_EXIT_USAGE, "--out FILE.jsonl is needed");
     if (status == ATTN_EXIT_GOOD) {
         struct attn_sweep_options options = {"measure", flags.dry_run, flags.quiet};
-        status = attn_sweep_run(&plan, flags.out != NULL ? flags.out : "", &options);
+        status = attn_sweep_run(&plan, flags.out != NULL ? flags.out : "", &options, &n_errors);
     }
     attn_plan_free(&plan);
     int table = flags.csv != NULL && !flags.dry_run;
@@ -238,5 +269,5 @@ int attn_cmd_measure(int argc, char **argv)
         int wrote = write_csv(flags.out, flags.csv);
         status = wrote == ATTN_EXIT_GOOD ? status : wrote;
     }
-    return status;
+    return status == ATTN_EXIT_GOOD && n_errors > 0 ? ATTN_EXIT_LACKS : status;
 }

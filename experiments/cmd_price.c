@@ -2,9 +2,11 @@
 #include <getopt.h>
 #include <jansson.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "experiments/cli.h"
 #include "optimized/registry.h"
@@ -19,6 +21,8 @@ static const char help[] =
     "  --batch B (1)    --heads H (8)  --kv-heads G (H)  --dim d (64)  --dv dv (d)\n"
     "  --mask MASK (none)              --dtype f64|f32 (f32)\n"
     "  --pass fwd|bwd|both (fwd)       --format text|json\n\n"
+    "Masks without a closed formula, such as 'causal(br)|random(0.01,3)', are counted row by row,\n"
+    "which takes seconds at lengths of 100,000 and more; a terminal is told so.\n\n"
     "  attnlab price dense --length 200000\n"
     "  attnlab price dense csr-textbook tiled-textbook --length 65536 --mask 'causal(br)' --pass "
     "both\n";
@@ -158,7 +162,9 @@ static int price_length(const struct attn_spec *spec, const struct request *q, i
     };
     struct attn_mask_shape shape = {p.batch, p.heads, p.n_query, p.n_key};
     struct attn_mask *mask = NULL;
-    enum attn_status status = attn_mask_parse(q->mask, &shape, NULL, &mask, &err);
+    enum attn_status status = attn_problem_check(&p, &err); /* of extents, before of a mask */
+    if (status == ATTN_OK)
+        status = attn_mask_parse(q->mask, &shape, NULL, &mask, &err);
     p.mask = mask;
     if (status == ATTN_OK)
         status = price_one(spec, q, &p, all, &err);
@@ -170,7 +176,7 @@ static int price_length(const struct attn_spec *spec, const struct request *q, i
 
 static int each_length(const struct attn_spec *spec, const struct request *q, json_t *all)
 {
-    for (const char *at = q->lengths; *at != '\0';) {
+    for (const char *at = q->lengths; at != NULL;) {
         char word[32] = "";
         size_t n = strcspn(at, ",");
         int64_t length;
@@ -182,7 +188,7 @@ static int each_length(const struct attn_spec *spec, const struct request *q, js
         int status = price_length(spec, q, length, all);
         if (status != ATTN_EXIT_GOOD)
             return status;
-        at += n + (at[n] == ',');
+        at = at[n] == ',' ? at + n + 1 : NULL;
     }
     return ATTN_EXIT_GOOD;
 }
@@ -206,6 +212,24 @@ static int parse_word(int o, const char *value, struct request *q)
     return strcmp(value, "fwd") == 0 || strcmp(value, "bwd") == 0 || strcmp(value, "both") == 0;
 }
 
+/* For SIGALRM: nothing else here takes a second. */
+static void say_counting(int number)
+{
+    static const char text[] = "attnlab price: counting visible pairs row by row ...\n";
+    (void)number;
+    (void)!write(STDERR_FILENO, text, sizeof text - 1);
+}
+
+static void be_patient(void)
+{
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = say_counting;
+    action.sa_flags = SA_RESTART;
+    if (isatty(STDERR_FILENO) && sigaction(SIGALRM, &action, NULL) == 0)
+        alarm(1);
+}
+
 int attn_cmd_price(int argc, char **argv)
 {
     static const struct option longs[] = {{"length", required_argument, NULL, 'l'},
@@ -222,6 +246,8 @@ int attn_cmd_price(int argc, char **argv)
                                           {"help", no_argument, NULL, 'h'},
                                           {0}};
     struct request q = {1, 8, -1, -1, 64, -1, NULL, "none", ATTN_F32, {1, 0}, 0};
+    if (attn_cli_options("price", argc, argv, longs) != ATTN_EXIT_GOOD)
+        return ATTN_EXIT_USAGE;
     for (int o, index = 0; (o = getopt_long(argc, argv, "", longs, &index)) != -1;) {
         int64_t *number = o == 'k'   ? &q.keys
                           : o == 'b' ? &q.batch
@@ -232,8 +258,6 @@ int attn_cmd_price(int argc, char **argv)
                                      : NULL;
         if (o == 'h')
             return attn_cli_help(help);
-        if (o == '?')
-            return attn_cli_fail("price", ATTN_EXIT_USAGE, "see attnlab price --help");
         int good = 1;
         if (o == 'l')
             q.lengths = optarg;
@@ -252,11 +276,12 @@ int attn_cmd_price(int argc, char **argv)
                              "a SPEC and --length are needed: attnlab price dense --length 200000");
     json_t *all = json_array();
     int status = ATTN_EXIT_GOOD;
+    be_patient();
     for (int i = optind; i < argc && status == ATTN_EXIT_GOOD; i++) {
         struct attn_spec spec;
         struct attn_error err = {0};
         if (attn_spec_parse(argv[i], &spec, &err) != ATTN_OK)
-            status = attn_cli_fail("price", ATTN_EXIT_USAGE, "%s", err.text);
+            status = attn_cli_fail("price", attn_cli_status(err.status), "%s", err.text);
         else
             status = each_length(&spec, &q, all);
     }
@@ -264,6 +289,7 @@ int attn_cmd_price(int argc, char **argv)
         json_dumpf(all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
         fputc('\n', stdout);
     }
+    alarm(0);
     json_decref(all);
     return status != ATTN_EXIT_GOOD ? status : attn_cli_flush("price");
 }

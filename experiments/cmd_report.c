@@ -29,7 +29,8 @@ static const char help[] =
     "  --quiet   no progress\n"
     "\n"
     "Exit status: 0 good; 1 a result was wrong (the page says which); 2 usage or bad records;\n"
-    "3 gnuplot or its scripts are missing, or DIR cannot be written.\n";
+    "3 gnuplot or its scripts are missing, DIR cannot be written, or a point could not be "
+    "measured.\n";
 
 struct flags {
     const char *plan, *from, *out;
@@ -40,7 +41,8 @@ struct flags {
 struct report {
     char records[PATH_MAX], figures_folder[PATH_MAX], scripts[PATH_MAX];
     struct attn_point *points;
-    int64_t n;
+    int64_t n, n_errors; /* errors: of the measurement just made */
+    int is_drawn;
     char *machine_text, *calibration_text;
     json_t *machine, *calibration;
     struct attn_summary summary;
@@ -74,8 +76,9 @@ static int read_flags(int argc, char **argv, struct flags *flags)
         {"out", required_argument, NULL, 'o'},  {"quiet", no_argument, NULL, 'q'},
         {"help", no_argument, NULL, 'h'},       {NULL, 0, NULL, 0}};
     int c;
-    opterr = 0;
     optind = 0; /* start over: main may have looked at flags of its own */
+    if (attn_cli_options("report", argc, argv, options) != ATTN_EXIT_GOOD)
+        return ATTN_EXIT_USAGE;
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (c) {
         case 'p':
@@ -90,11 +93,8 @@ static int read_flags(int argc, char **argv, struct flags *flags)
         case 'q':
             flags->quiet = 1;
             break;
-        case 'h':
-            return attn_cli_help(help);
         default:
-            return attn_cli_fail("report", ATTN_EXIT_USAGE,
-                                 "cannot use '%s'; see attnlab report --help", argv[optind - 1]);
+            return attn_cli_help(help);
         }
     }
     if (optind < argc)
@@ -162,14 +162,14 @@ static int prepare(const struct flags *flags, struct report *r)
 /* ---- steps --------------------------------------------------------------------------------- */
 
 /* GOOD and DISAGREE go on; anything else ends the report. */
-static int measure(const struct flags *flags, const struct report *r)
+static int measure(const struct flags *flags, struct report *r)
 {
     struct attn_plan plan;
     struct attn_error err = {ATTN_OK, ""};
     struct attn_sweep_options options = {.command = "report", .quiet = flags->quiet};
     if (attn_plan_read(flags->plan, &plan, &err) != ATTN_OK)
         return fail(attn_cli_status(err.status), &err);
-    int status = attn_sweep_run(&plan, r->records, &options);
+    int status = attn_sweep_run(&plan, r->records, &options, &r->n_errors);
     attn_plan_free(&plan);
     if (status != ATTN_EXIT_GOOD && status != ATTN_EXIT_DISAGREE)
         (void)attn_cli_fail("report", status,
@@ -267,7 +267,10 @@ static int run(const struct flags *flags, struct report *r)
         status = write_csv(flags, r);
     if (status == ATTN_EXIT_GOOD)
         status = draw(flags, r);
-    return status == ATTN_EXIT_GOOD && any_wrong(r) ? ATTN_EXIT_DISAGREE : status;
+    if (status != ATTN_EXIT_GOOD)
+        return status;
+    r->is_drawn = 1;
+    return any_wrong(r) ? ATTN_EXIT_DISAGREE : r->n_errors > 0 ? ATTN_EXIT_LACKS : status;
 }
 
 int attn_cmd_report(int argc, char **argv)
@@ -283,7 +286,7 @@ int attn_cmd_report(int argc, char **argv)
     (void)clock_gettime(CLOCK_MONOTONIC, &begin);
     status = run(&flags, r);
     (void)clock_gettime(CLOCK_MONOTONIC, &end);
-    if (status == ATTN_EXIT_GOOD || status == ATTN_EXIT_DISAGREE) {
+    if (r->is_drawn) {
         if (status == ATTN_EXIT_DISAGREE)
             (void)attn_cli_fail("report", status, "some results are wrong; the page says which");
         (void)printf("%s/index.html  (%.1f s)\n", flags.out,

@@ -1,6 +1,5 @@
 /* attnlab run: compute attention on tensors from files, write the results, judge them. */
 #include <getopt.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -132,28 +131,20 @@ static int check_request(const struct attn_request *r)
 /* Returns an exit status; *done when there is nothing left to do. */
 static int read_flags(int argc, char **argv, struct attn_request *r, int *done)
 {
-    int flag, index = 0;
+    int flag;
     memset(r, 0, sizeof *r);
     *done = 1;
-    opterr = 0;
     optind = 0; /* GNU: start anew, argv[0] being the name of the subcommand */
-    while ((flag = getopt_long(argc, argv, ":", options, &index)) != -1) {
+    if (attn_cli_options("run", argc, argv, options) != ATTN_EXIT_GOOD)
+        return ATTN_EXIT_USAGE;
+    while ((flag = getopt_long(argc, argv, "", options, NULL)) != -1) {
         const char **to = place(r, flag);
         if (flag == FLAG_HELP)
             return attn_cli_help(help);
-        if (flag == '?' || flag == ':')
-            return attn_cli_fail("run", ATTN_EXIT_USAGE,
-                                 flag == ':' ? "%s needs a value (attnlab run --help)"
-                                             : "%s: no such flag (attnlab run --help)",
-                                 argv[optind - 1]);
-        if (to == NULL) {
+        if (to != NULL)
+            *to = optarg;
+        else
             r->compare = 1;
-            continue;
-        }
-        if (*to != NULL)
-            return attn_cli_fail("run", ATTN_EXIT_USAGE, "--%s was given before: '%s', now '%s'",
-                                 options[index].name, *to, optarg);
-        *to = optarg;
     }
     if (argc - optind != 1)
         return attn_cli_fail("run", ATTN_EXIT_USAGE,
@@ -182,7 +173,6 @@ int attn_cmd_run(int argc, char **argv)
     int done, agrees = 1, exit_status = read_flags(argc, argv, &request, &done);
     if (done || exit_status != ATTN_EXIT_GOOD)
         return exit_status;
-    signal(SIGXFSZ, SIG_IGN); /* a limit on file size is a full disk, not a death */
     enum attn_status status = attn_job_open(&request, &job, &err);
     if (status == ATTN_OK)
         status = attn_job_price(&job, &err);

@@ -35,6 +35,7 @@ static int start(const char *command, const char *cases, const char *out, int no
                     (char *)(size_t)cases, (char *)(size_t)out, NULL};
     sigemptyset(&defaults);
     sigaddset(&defaults, SIGPIPE);
+    sigaddset(&defaults, SIGXFSZ);
     posix_spawnattr_init(&attr);
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
     posix_spawnattr_setpgroup(&attr, 0);

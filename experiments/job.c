@@ -266,13 +266,15 @@ static enum attn_status set_bias(struct attn_job *job, struct attn_error *err)
 static void note_unused(const struct attn_job *job)
 {
     const struct attn_file *file = &job->file[0];
+    int unjudged = job->request->compare && job->pass == ATTN_FORWARD; /* dq, dk and dv */
     for (int t = 0; job->request->input != NULL && t < file->n_tensors; t++) {
         const struct attn_file_tensor *tensor = &file->tensor[t];
         int used = 0;
         for (int i = 0; i < ATTN_JOB_INPUTS; i++)
-            used |= job->input[i] == tensor && i != ATTN_JOB_KEY_MASK;
+            used |= job->input[i] == tensor && i != ATTN_JOB_KEY_MASK &&
+                    (job->pass == ATTN_BACKWARD || (i != ATTN_JOB_DO && i != ATTN_JOB_DLSE));
         for (int o = 0; o < ATTN_OUTPUTS; o++)
-            used |= job->stored[o] == tensor;
+            used |= job->stored[o] == tensor && (o <= ATTN_LSE || !unjudged);
         for (int n = 0; n < job->n_named; n++)
             used |= job->named[n] == tensor;
         if (!used)

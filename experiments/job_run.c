@@ -186,7 +186,8 @@ enum attn_status attn_job_folder(const struct attn_job *job, struct attn_error *
     int error = errno;
     if (error == EEXIST && stat(path, &info) == 0 && S_ISDIR(info.st_mode))
         return ATTN_OK;
-    return attn_fault(err, ATTN_EINVAL, path, "cannot be made a folder for the results: %s",
+    return attn_fault(err, attn_cli_errno(error), path,
+                      "cannot be made a folder for the results: %s",
                       strerror(error == EEXIST ? ENOTDIR : error));
 }
 

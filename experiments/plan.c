@@ -391,11 +391,9 @@ static enum attn_status complete(const struct attn_plan_draft *draft, const stru
 static enum attn_status append(struct attn_plan *plan, const struct attn_plan_point *point,
                                struct attn_error *err)
 {
-    for (int64_t n = plan->n - 1; n >= 0 && strcmp(plan->point[n].group, point->group) == 0; n--)
-        if (strcmp(plan->point[n].spec_text, point->spec_text) == 0 &&
-            strcmp(plan->point[n].text, point->text) == 0)
-            return attn_fail(err, ATTN_EINVAL, "%s %s is there twice", point->spec_text,
-                             point->text);
+    if (plan->n == ATTN_PLAN_POINTS)
+        return attn_fail(err, ATTN_EINVAL, "more than %d points: make plans of fewer",
+                         ATTN_PLAN_POINTS);
     if ((plan->n & (plan->n - 1)) == 0) { /* room doubles at every power of two */
         size_t room = plan->n == 0 ? 1 : 2 * (size_t)plan->n;
         struct attn_plan_point *more = realloc(plan->point, room * sizeof *more);
@@ -451,8 +449,11 @@ static enum attn_status expand(const struct attn_plan_draft *draft, struct group
     if (point == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory for a plan");
     strcpy(point->group, group->name);
+    int64_t first = plan->n;
     enum attn_status status = multiply(draft, group, 0, point, plan, err);
     free(point);
+    if (status == ATTN_OK)
+        status = attn_plan_check_different(plan, first, err);
     for (struct limit *limit = group->limits; status == ATTN_OK && limit != NULL;
          limit = limit->next)
         for (int s = 0; s < limit->n_subjects; s++)

@@ -29,6 +29,8 @@ struct attn_plan_point {
     char text[ATTN_CASE_TEXT]; /* of c */
 };
 
+enum { ATTN_PLAN_POINTS = 10000 }; /* at most: hours of measuring even if each takes a second */
+
 struct attn_plan {
     int64_t rounds;     /* fresh processes for each point                            (5)   */
     int64_t repeat;     /* timed calls in each process, after the first one, at most (10)  */
@@ -72,6 +74,10 @@ void attn_plan_at(struct attn_plan_draft *draft, int line);
  * On failure *line (unless NULL) is that of the group at fault. */
 enum attn_status attn_plan_finish(struct attn_plan_draft *draft, struct attn_plan *plan, int *line,
                                   struct attn_error *err);
+
+/* plan_different.c: the points from `first` on, which are those of one group, are all different. */
+enum attn_status attn_plan_check_different(const struct attn_plan *plan, int64_t first,
+                                           struct attn_error *err);
 
 /* plan_file.c: a whole text, or a whole file.  Messages begin with "NAME:LINE: ". */
 enum attn_status attn_plan_parse(const char *name, const char *text, struct attn_plan *plan,

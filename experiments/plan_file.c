@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/cli.h"
 #include "experiments/plan.h"
 
 enum { PLAN_BYTES = 1 << 20 };
@@ -116,7 +117,7 @@ enum attn_status attn_plan_read(const char *path, struct attn_plan *plan, struct
     memset(plan, 0, sizeof *plan);
     FILE *file = fopen(path, "re");
     if (file == NULL)
-        return attn_fail(err, ATTN_EINVAL, "plan %s: %s", path, strerror(errno));
+        return attn_fail(err, attn_cli_errno(errno), "plan %s: %s", path, strerror(errno));
     char *text = malloc(PLAN_BYTES);
     if (text == NULL) {
         fclose(file);

@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "experiments/cli.h"
+
 enum kind {
     TEXT,  /* char[size]                       */
     INT,   /* int                              */
@@ -339,7 +341,7 @@ static enum attn_status each_line(const char *path, const char *kind,
 {
     FILE *file = fopen(path, "re");
     if (file == NULL)
-        return attn_fail(err, ATTN_EINVAL, "records %s: %s", path, strerror(errno));
+        return attn_fail(err, attn_cli_errno(errno), "records %s: %s", path, strerror(errno));
     struct stat about;
     if (fstat(fileno(file), &about) != 0 || S_ISCHR(about.st_mode) || S_ISDIR(about.st_mode)) {
         fclose(file); /* /dev/zero has no end, and no lines */

@@ -93,7 +93,8 @@ enum attn_status attn_record_parse_point(const char *line, size_t size, struct a
                                          struct attn_error *err);
 
 /* Open a file of records for appending, for this process alone (flock), after cutting off a torn
- * last line; made if it does not exist.  NULL on failure. */
+ * last line; made if it does not exist.  NULL on failure: EINVAL when it is no file of records
+ * or its path is wrong, ENOMEM when the machine does not give it (permission, another writer). */
 FILE *attn_record_append(const char *path, struct attn_error *err);
 
 /* Read a file of records.  Lines of other kinds and of newer schemas are skipped; a torn last

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "experiments/cli.h"
 #include "experiments/record.h"
 
 /* Bytes up to and including the last newline; -1 with errno. */
@@ -39,13 +40,13 @@ static int prepare(int fd, const char *path, struct attn_error *err)
 {
     struct stat about;
     if (fstat(fd, &about) != 0) {
-        attn_fail(err, ATTN_EINVAL, "records %s: %s", path, strerror(errno));
+        attn_fail(err, ATTN_ENOMEM, "records %s: %s", path, strerror(errno));
         return -1;
     }
     if (!S_ISREG(about.st_mode))
         return 0;
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        attn_fail(err, ATTN_EINVAL, "records %s: another measurement is writing to it", path);
+        attn_fail(err, ATTN_ENOMEM, "records %s: another measurement is writing to it", path);
         return -1;
     }
     if (!is_ours(fd, about.st_size)) {
@@ -55,7 +56,7 @@ static int prepare(int fd, const char *path, struct attn_error *err)
     }
     off_t end = whole_lines(fd, about.st_size);
     if (end < 0 || (end < about.st_size && ftruncate(fd, end) != 0)) {
-        attn_fail(err, ATTN_EINVAL, "records %s: %s", path, strerror(errno));
+        attn_fail(err, ATTN_ENOMEM, "records %s: %s", path, strerror(errno));
         return -1;
     }
     return 0;
@@ -65,7 +66,7 @@ FILE *attn_record_append(const char *path, struct attn_error *err)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (fd < 0) {
-        attn_fail(err, ATTN_EINVAL, "records %s: %s", path, strerror(errno));
+        attn_fail(err, attn_cli_errno(errno), "records %s: %s", path, strerror(errno));
         return NULL;
     }
     if (prepare(fd, path, err) != 0) {

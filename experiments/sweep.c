@@ -37,13 +37,13 @@ static int open_courses(struct attn_sweep *sweep)
     return ATTN_EXIT_GOOD;
 }
 
-/* What the file holds of this build is not done again; what the budget dropped, or memory did
- * not allow, is tried again. */
+/* What the file holds of this build is not done again; what the budget dropped, memory did not
+ * allow, or ended as an error, is tried again. */
 static void resume_from(struct attn_sweep *sweep, const struct attn_point *old)
 {
     if (strcmp(old->build, sweep->build) != 0 || old->round < 0 ||
         old->round >= sweep->plan->rounds || old->status == ATTN_POINT_DROPPED ||
-        old->status == ATTN_POINT_TOO_BIG)
+        old->status == ATTN_POINT_TOO_BIG || old->status == ATTN_POINT_ERROR)
         return;
     for (int64_t i = 0; i < sweep->plan->n; i++) {
         struct attn_course *course = &sweep->course[i];
@@ -67,7 +67,7 @@ static int resume(struct attn_sweep *sweep, const char *path)
     if (stat(path, &about) != 0 || !S_ISREG(about.st_mode)) /* nothing there to go on from */
         return ATTN_EXIT_GOOD;
     if (attn_record_read(path, &old, &n, NULL, &err) != ATTN_OK)
-        return attn_cli_fail(sweep->options->command, ATTN_EXIT_USAGE, "%s", err.text);
+        return attn_cli_fail(sweep->options->command, attn_cli_status(err.status), "%s", err.text);
     for (int64_t i = 0; i < n; i++)
         resume_from(sweep, &old[i]);
     free(old);
@@ -289,13 +289,13 @@ static int is_anything_left(const struct attn_sweep *sweep)
     return 0;
 }
 
-static int carry_out(struct attn_sweep *sweep, const char *path)
+static int carry_out(struct attn_sweep *sweep, const char *path, int64_t *n_errors)
 {
     const char *command = sweep->options->command;
     struct attn_error err = {ATTN_OK, ""};
     sweep->file = attn_record_append(path, &err);
     if (sweep->file == NULL)
-        return attn_cli_fail(command, ATTN_EXIT_LACKS, "%s", err.text);
+        return attn_cli_fail(command, attn_cli_status(err.status), "%s", err.text);
     int status = resume(sweep, path);
     if (status == ATTN_EXIT_GOOD && is_anything_left(sweep)) {
         attn_sweep_begin(sweep);
@@ -307,17 +307,18 @@ static int carry_out(struct attn_sweep *sweep, const char *path)
     if (fclose(sweep->file) != 0 && status == ATTN_EXIT_GOOD)
         status = attn_cli_fail(command, ATTN_EXIT_LACKS, "records %s: %s", path, strerror(errno));
     if (status == ATTN_EXIT_GOOD)
-        status = attn_sweep_end(sweep, path);
+        status = attn_sweep_end(sweep, path, n_errors);
     return status;
 }
 
 int attn_sweep_run(const struct attn_plan *plan, const char *out_path,
-                   const struct attn_sweep_options *options)
+                   const struct attn_sweep_options *options, int64_t *n_errors)
 {
     struct attn_sweep sweep = {.plan = plan, .options = options};
     time_t now = time(NULL);
     struct tm utc;
     char date[32] = "";
+    *n_errors = 0;
     if (gmtime_r(&now, &utc) != NULL)
         strftime(date, sizeof date, "%Y%m%dT%H%M%SZ", &utc);
     snprintf(sweep.session, sizeof sweep.session, "%.20s-%d", date, (int)getpid());
@@ -328,7 +329,7 @@ int attn_sweep_run(const struct attn_plan *plan, const char *out_path,
         if (status == ATTN_EXIT_GOOD)
             status = list_points(&sweep);
     } else if (status == ATTN_EXIT_GOOD)
-        status = carry_out(&sweep, out_path);
+        status = carry_out(&sweep, out_path, n_errors);
     free(sweep.course);
     free(sweep.done);
     return status;

@@ -100,6 +100,8 @@ void attn_sweep_keep(struct attn_sweep *sweep, struct attn_course *course,
     course->failed = point->status == ATTN_POINT_TIMEOUT || point->status == ATTN_POINT_KILLED ||
                      point->status == ATTN_POINT_TOO_BIG || point->status == ATTN_POINT_DROPPED;
     course->point.status = point->status;
+    if (point->status == ATTN_POINT_ERROR)
+        memcpy(course->point.message, point->message, sizeof point->message);
     attn_budget_learn(course, sweep->plan, point);
     if (point->status == ATTN_POINT_OK && point->digest[0] != '\0' && course->verified[0] == '\0' &&
         isfinite(point->worst))
@@ -220,8 +222,21 @@ int attn_sweep_measure(struct attn_sweep *sweep, struct attn_course *course, int
 
 /* ---- the end ------------------------------------------------------------------------------ */
 
-int attn_sweep_end(struct attn_sweep *sweep, const char *path)
+/* Of all points, not only of those that this session added. */
+static int64_t count_ended(const struct attn_sweep *sweep, enum attn_point_status status,
+                           const struct attn_point **first)
 {
+    int64_t n = 0;
+    *first = NULL;
+    for (int64_t i = 0; i < sweep->plan->n; i++)
+        if (sweep->course[i].point.status == status && n++ == 0)
+            *first = &sweep->course[i].point;
+    return n;
+}
+
+int attn_sweep_end(struct attn_sweep *sweep, const char *path, int64_t *n_errors)
+{
+    const struct attn_point *first;
     char text[256] = "";
     size_t n = 0;
     show(sweep, "");
@@ -243,5 +258,10 @@ int attn_sweep_end(struct attn_sweep *sweep, const char *path)
     if (attn_child_interrupted())
         return attn_cli_fail(sweep->options->command, ATTN_EXIT_LACKS,
                              "interrupted; the same command goes on from here");
-    return sweep->n_status[ATTN_POINT_WRONG] > 0 ? ATTN_EXIT_DISAGREE : ATTN_EXIT_GOOD;
+    *n_errors = count_ended(sweep, ATTN_POINT_ERROR, &first);
+    if (*n_errors > 0)
+        attn_cli_fail(sweep->options->command, 0,
+                      "%lld points ended as errors, the first %s %s: %s", (long long)*n_errors,
+                      first->spec, first->text, first->message);
+    return count_ended(sweep, ATTN_POINT_WRONG, &first) > 0 ? ATTN_EXIT_DISAGREE : ATTN_EXIT_GOOD;
 }

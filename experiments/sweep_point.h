@@ -43,7 +43,8 @@ int attn_sweep_refuse(struct attn_sweep *sweep, struct attn_course *course, int 
 int attn_sweep_calibrate(struct attn_sweep *sweep);
 int attn_sweep_spin(struct attn_sweep *sweep, const char *when);
 
-/* The last line on standard error, and the exit status. */
-int attn_sweep_end(struct attn_sweep *sweep, const char *path);
+/* The last lines on standard error, the number of points that ended as errors, and the exit
+ * status. */
+int attn_sweep_end(struct attn_sweep *sweep, const char *path, int64_t *n_errors);
 
 #endif

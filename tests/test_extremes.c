@@ -33,7 +33,7 @@ static const char *const specs[] = {"dense", "csr-textbook", "tiled-textbook:bc=
 /* The commonest mask of all: an additive 0 and finfo.min, which frameworks make of booleans. */
 START_TEST(finfo_min_as_a_mask)
 {
-    static const double low[] = {-FLT_MAX, -1e9, -1e4};
+    static const double low[] = {-(double)FLT_MAX, -1e9, -1e4};
     struct attn_case c;
     struct attn_error err = {0};
     struct attn_result r;

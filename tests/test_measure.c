@@ -27,7 +27,7 @@ static void drop_folder(void)
 static int measure(const char *before, const char *args)
 {
     char command[2048];
-    snprintf(command, sizeof command, "%s '%s/attnlab' measure %s --out '%s' >/dev/null 2>&1",
+    snprintf(command, sizeof command, "(%s '%s/attnlab' measure %s --out '%s') >/dev/null 2>&1",
              before, test_build(), args, path);
     int status = system(command);
     ck_assert_msg(WIFEXITED(status), "%s", command);
@@ -175,6 +175,7 @@ static const struct {
     {"--plan /nowhere.plan", 2},
     {"--plan experiments/plans/quick.plan --heads 3", 2},
     {"--from /nowhere.jsonl --csv -", 2},
+    {"--plan experiments/plans/quick.plan --rounds 1 --rounds 2 --dry-run", 2},
     {"--plan experiments/plans/quick.plan --dry-run --budget 1", 0},
     {"--help", 0},
 };
@@ -194,6 +195,37 @@ START_TEST(full_disk)
 }
 END_TEST
 
+/* No descriptor is left for the pipes of a child: every point is an error, and the status says so;
+ * with descriptors, the same command heals the file. */
+START_TEST(nothing_worked)
+{
+    int64_t n;
+    ck_assert_int_eq(measure("ulimit -n 6;", "--spec dense --length 8,16 --rounds 1"), 3);
+    struct attn_point *p = read_all(&n);
+    ck_assert_int_eq(n, 2);
+    ck_assert_int_eq(p[0].status, ATTN_POINT_ERROR);
+    ck_assert_msg(strstr(p[0].message, "Too many open files") != NULL, "%s", p[0].message);
+    free(p);
+    ck_assert_int_eq(measure("", "--spec dense --length 8,16 --rounds 1"), 0);
+    p = read_all(&n);
+    ck_assert_int_eq(n, 2);
+    ck_assert_int_eq(p[1].status, ATTN_POINT_OK);
+    free(p);
+}
+END_TEST
+
+/* A limit on the size of a file is a message, not a death; a foreign file is a bad file. */
+START_TEST(no_room)
+{
+    ck_assert_int_eq(measure("ulimit -f 0;", "--spec dense --length 8 --rounds 1"), 3);
+    FILE *file = fopen(path, "w");
+    ck_assert_ptr_nonnull(file);
+    fputs("notes", file);
+    fclose(file);
+    ck_assert_int_eq(measure("", "--spec dense --length 8 --rounds 1"), 2);
+}
+END_TEST
+
 Suite *suite_measure(void)
 {
     Suite *suite = suite_create("measure");
@@ -209,6 +241,8 @@ Suite *suite_measure(void)
     tcase_add_test(tcase, refused);
     tcase_add_loop_test(tcase, usage, 0, sizeof usages / sizeof usages[0]);
     tcase_add_test(tcase, full_disk);
+    tcase_add_test(tcase, nothing_worked);
+    tcase_add_test(tcase, no_room);
     suite_add_tcase(suite, tcase);
     return suite;
 }

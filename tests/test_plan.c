@@ -106,6 +106,29 @@ START_TEST(bad_plan)
 }
 END_TEST
 
+/* Ten thousand points are read without comparing all pairs of them; one more is refused. */
+START_TEST(many_points)
+{
+    struct attn_plan plan;
+    struct attn_error err = {0};
+    char *text = malloc(200000), *at = text;
+    ck_assert_ptr_nonnull(text);
+    at += sprintf(at, "group a\nspec = dense\nlength =");
+    for (int length = 1; length <= ATTN_PLAN_POINTS; length++)
+        at += sprintf(at, " %d", length);
+    ck_assert_msg(attn_plan_parse("p", text, &plan, &err) == ATTN_OK, "%s", err.text);
+    ck_assert_int_eq(plan.n, ATTN_PLAN_POINTS);
+    attn_plan_free(&plan);
+    sprintf(at, " %d", ATTN_PLAN_POINTS + 1);
+    ck_assert_int_eq(attn_plan_parse("p", text, &plan, &err), ATTN_EINVAL);
+    ck_assert_msg(strstr(err.text, "p:1: more than 10000 points") != NULL, "got: %s", err.text);
+    sprintf(at, "\ngroup b\nspec = dense\nlength = 5 6 5\n");
+    ck_assert_int_eq(attn_plan_parse("p", text, &plan, &err), ATTN_EINVAL);
+    ck_assert_msg(strstr(err.text, "more than 10000 points") != NULL, "got: %s", err.text);
+    free(text);
+}
+END_TEST
+
 START_TEST(shipped_plans)
 {
     static const char *const path[] = {"experiments/plans/report.plan",
@@ -213,6 +236,7 @@ Suite *suite_plan(void)
     tcase_add_test(tcase, multiplied_out);
     tcase_add_loop_test(tcase, bad_plan, 0, sizeof bad_plans / sizeof bad_plans[0]);
     tcase_add_loop_test(tcase, shipped_plans, 0, 2);
+    tcase_add_test(tcase, many_points);
     tcase_add_test(tcase, no_plan);
     tcase_add_test(tcase, predicted_from_the_next_smaller);
     tcase_add_test(tcase, promises);

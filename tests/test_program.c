@@ -54,7 +54,24 @@ static const struct {
     {"price dense --length 200000", 0, "does not fit"},
     {"price dense:mask=int32 --length 196608 --batch 5 --mask 'causal(br)'", 0,
      "773,094,113,280 B"},
-    {"price dense --length 9000000000000000000", 2, "2^61"},
+    {"price dense --length 9223372036854775807", 2, "extents b1 h8"},
+    {"price dense --length 64 --length 128", 2, "--length was given before: '64', now '128'"},
+    {"price dense --length 64 --mask none --mask=none", 2, "--mask was given before"},
+    {"price dense --length 64,", 2, "numbers such as"},
+    {"price dense --lengt 64", 2, "--lengt: no such flag (attnlab price --help)"},
+    {"price dense --length", 2, "--length needs a value"},
+    {"price dense -l 64", 2, "-l: no such flag"},
+    {"list cases extra", 2, "'extra' is left over"},
+    {"list --format=md --format=json", 2, "--format was given before"},
+    {"list --form md", 2, "--form: no such flag"},
+    {"env --format json", 0, "\"cpu\""},
+    {"env --form=json", 2, "--form=json: no such flag"},
+    {"run dense --inp=x --compare", 2, "--inp=x: no such flag"},
+    {"report --ou x", 2, "--ou: no such flag"},
+    {"measure --spec dense --length 64, --dry-run", 2, "an item is empty"},
+    {"measure --spec dense --length 64 --length 8 --dry-run", 2, "--length was given before"},
+    {"measure --spec dense --spec ring --length 8 --dry-run", 0, "ring"},
+    {"measure --from x --csv - --rounds 2", 2, "--from goes with --csv and nothing else"},
     {"price ring:ranks=4 --length 65536 --pass both", 0, "sends"},
     {"price ulysses:ranks=3 --length 64", 2, "1, 2, 4, 8"},
     {"price dense --length 64 --format json", 0, "\"peak_bytes\""},
@@ -86,6 +103,26 @@ START_TEST(full_disk)
 }
 END_TEST
 
+/* Generated tables are what the program says today; `make docs` makes them again. */
+START_TEST(documents)
+{
+    static const char *const what[] = {"implementations", "fills"};
+    static char says[65536], holds[65536];
+    char args[64], path[64];
+    snprintf(args, sizeof args, "list %s --format=md", what[_i]);
+    snprintf(path, sizeof path, "docs/%s.md", what[_i]);
+    ck_assert_int_eq(attnlab(args, says, sizeof says), 0);
+    FILE *file = fopen(path, "r");
+    ck_assert_msg(file != NULL, "no %s", path);
+    holds[fread(holds, 1, sizeof holds - 1, file)] = '\0';
+    fclose(file);
+    char *table = strstr(holds, "\n\n"); /* below the line that says what made it */
+    ck_assert_ptr_nonnull(table);
+    ck_assert_msg(strcmp(table + 2, says) == 0, "%s is not what attnlab %s prints: make docs", path,
+                  args);
+}
+END_TEST
+
 Suite *suite_program(void)
 {
     Suite *suite = suite_create("program");
@@ -93,6 +130,7 @@ Suite *suite_program(void)
     tcase_set_timeout(cases, 60);
     tcase_add_loop_test(cases, words_and_status, 0, (int)(sizeof expected / sizeof *expected));
     tcase_add_test(cases, full_disk);
+    tcase_add_loop_test(cases, documents, 0, 2);
     suite_add_tcase(suite, cases);
     return suite;
 }

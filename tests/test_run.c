@@ -115,6 +115,15 @@ START_TEST(corrupted_copy)
 }
 END_TEST
 
+/* What the file holds and the pass does not compute is not judged, and said so. */
+START_TEST(half_compared)
+{
+    expect(RUN("dense --input %s --compare --pass fwd", real[0]), 0, "tensor 'dq' of");
+    expect(0, 0, "tensor 'do' of");
+    ck_assert_int_eq(times(" is not used"), 4);
+}
+END_TEST
+
 /* The sharpest check of a mask is its neighbour: one key more, and every result disagrees. */
 START_TEST(wrong_mask)
 {
@@ -349,6 +358,7 @@ Suite *suite_run(void)
     tcase_add_checked_fixture(tests, scratch_open, scratch_close);
     tcase_add_loop_test(tests, real_inputs, 0, 2 * attn_impl_count());
     tcase_add_loop_test(tests, corrupted_copy, 0, 5);
+    tcase_add_test(tests, half_compared);
     tcase_add_test(tests, wrong_mask);
     tcase_add_test(tests, masks_by_name);
     tcase_add_test(tests, fewer_axes_and_npy);
