@@ -138,6 +138,15 @@ static int worst_first(const void *a, const void *b)
     return x < y ? -1 : 1; /* else in the order of the battery */
 }
 
+/* The same with the grade of a pass. */
+static const char *graded_words(const struct attn_result *r, char text[40])
+{
+    if (r->verdict != ATTN_PASS || r->grade.letter == 0)
+        return attn_verdict_words(r, text);
+    snprintf(text, 40, "PASS-%c", r->grade.letter);
+    return text;
+}
+
 static void print_numbers(FILE *out, const struct attn_result *r)
 {
     for (int o = 0; o < ATTN_OUTPUTS; o++)
@@ -145,6 +154,11 @@ static void print_numbers(FILE *out, const struct attn_result *r)
             fprintf(out, "  %-5s error/bound %-10.3g gauge %-8.2g (%lld elements, %lld beyond)\n",
                     r->output[o].name, r->output[o].ratio, r->output[o].gauge,
                     (long long)r->output[o].n, (long long)r->output[o].n_bad);
+    if (r->grade.letter != 0)
+        fprintf(out, "  grade %c: error/T2 %.3g\n", r->grade.letter, r->grade.rho);
+    if (r->grade.rows > 0)
+        fprintf(out, "  bias of o: %.3g deviations over %lld rows (limit %g)\n", r->grade.bias,
+                (long long)r->grade.rows, ATTN_BIAS_LIMIT);
     if (r->precision.u > 0)
         fprintf(out,
                 "  declared: u %.3g, storage %.3g, exp %g u, at most %lld rescales and %lld "
@@ -156,7 +170,7 @@ static void print_numbers(FILE *out, const struct attn_result *r)
 static void print_details(FILE *out, const char *spec, const struct attn_verdict_entry *x)
 {
     char words[40];
-    fprintf(out, "%s  %s  %s\n", attn_verdict_words(&x->result, words), spec, x->text);
+    fprintf(out, "%s  %s  %s\n", graded_words(&x->result, words), spec, x->text);
     if (x->result.text[0] != '\0') {
         char line[sizeof x->result.text]; /* a stranger's words may hold anything */
         snprintf(line, sizeof line, "%s", x->result.text);
@@ -175,7 +189,7 @@ static void print_details(FILE *out, const char *spec, const struct attn_verdict
 static void print_line(FILE *out, const struct attn_verdict_entry *x)
 {
     char words[40];
-    fprintf(out, "  %-15s %-28s %s\n", attn_verdict_words(&x->result, words), x->name, x->text);
+    fprintf(out, "  %-15s %-28s %s\n", graded_words(&x->result, words), x->name, x->text);
 }
 
 /* Details of the worst few, a line for some more, a number for the rest. */
@@ -200,7 +214,7 @@ static void print_failures(struct attn_verdicts *v, const struct attn_verdict_li
 }
 
 struct tally {
-    int count[ATTN_ERROR + 1];
+    int count[ATTN_ERROR + 1], graded, slow; /* slow: grade B */
     double seconds, worst;
     const char *worst_name;
 };
@@ -214,6 +228,8 @@ static struct tally tally_of(const struct attn_verdict_list *list, const char *k
         if ((strcmp(x->kind, kind) == 0) != same)
             continue;
         t.count[x->result.verdict]++;
+        t.graded += x->result.verdict == ATTN_PASS && x->result.grade.letter != 0;
+        t.slow += x->result.verdict == ATTN_PASS && x->result.grade.letter == 'B';
         if (x->result.verdict == ATTN_PASS && x->result.worst >= t.worst) {
             t.worst = x->result.worst;
             t.worst_name = x->name[0] != '\0' ? x->name : "this case";
@@ -258,12 +274,14 @@ static void print_text(struct attn_verdicts *v, const struct attn_verdict_list *
         fputs(last->text, v->out);
     else if (n_relations < list->n || list->n == 0)
         print_counts(v->out, &cases, 1);
+    if (cases.graded > 0)
+        fprintf(v->out, "; grades: %d A, %d B", cases.graded - cases.slow, cases.slow);
     if (n_relations > 0) {
         fputs(n_relations < list->n ? "; relations: " : "relations: ", v->out);
         print_counts(v->out, &relations, 0);
     }
     if (cases.count[ATTN_PASS] > 0 && cases.worst_name[0] != '\0')
-        fprintf(v->out, "; worst error/bound %.3g (%s)", cases.worst, cases.worst_name);
+        fprintf(v->out, "; worst error/bound of a pass %.3g (%s)", cases.worst, cases.worst_name);
     fprintf(v->out, "; %.2f s\n", cases.seconds);
 }
 

@@ -68,6 +68,9 @@ static enum attn_status check_request(const struct attn_impl *impl,
                                       struct attn_error *err)
 {
     enum attn_status status = attn_problem_check(p, err);
+    if (status == ATTN_OK && needs & impl->caps & ATTN_CAP_BACKWARD && impl->backward == NULL)
+        status = attn_fail(err, ATTN_EINTERNAL,
+                           "%s claims a backward pass but has no function for it", impl->name);
     if (status == ATTN_OK)
         status = check_needs(impl, needs, err);
     if (status == ATTN_OK && impl->accepts != NULL)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/case_pairs.h"
 #include "tests/harness/fill.h"
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
@@ -417,6 +418,15 @@ START_TEST(battery_covers_the_masks)
 }
 END_TEST
 
+/* Every two features that can meet in one case, do (tests/case_pairs.h). */
+START_TEST(every_two_features_meet)
+{
+    char missing[4096];
+    int n = case_pairs_missing(missing, sizeof missing);
+    ck_assert_msg(n == 0, "no telling backward case has these %d pairs: %s", n, missing);
+}
+END_TEST
+
 Suite *suite_cases(void)
 {
     Suite *suite = suite_create("cases");
@@ -435,6 +445,7 @@ Suite *suite_cases(void)
     tcase_add_test(all, battery_cases_are_sound);
     tcase_add_test(all, battery_covers_the_language);
     tcase_add_test(all, battery_covers_the_masks);
+    tcase_add_test(all, every_two_features_meet);
     suite_add_tcase(suite, all);
     return suite;
 }

@@ -179,7 +179,7 @@ START_TEST(environment_does_not_leak)
     fprintf(stderr, "strangers: skipped: no MXCSR on this machine\n");
     return;
 #endif
-    const char *worst = "worst error/bound ";
+    const char *worst = "worst error/bound of a pass ";
     const char *path = build_bad("0");
     ck_assert_int_eq(scratch_attnlab(plain, sizeof plain, "check --plugin '%s'", path), 0);
     path = build_bad("FLUSH");

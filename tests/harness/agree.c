@@ -66,6 +66,10 @@ void attn_agree(const struct attn_cview *got, const struct attn_truth_tensor *tr
                     double size = u * truth->gauge[n], error = fabs(value - want);
                     if (size > 0 && error / size > x->gauge)
                         x->gauge = error / size;
+                    if (isfinite(want)) {
+                        x->error = error <= x->error ? x->error : error; /* a NaN stays */
+                        x->size = fabs(want) > x->size ? fabs(want) : x->size;
+                    }
                 }
     x->ratio = x->ratio < 0 ? 0 : x->ratio;
 }

@@ -16,6 +16,7 @@ struct attn_agreement {
     int64_t n_powerless;  /* elements with 0 < bound and |want| <= bound: zeros would pass  */
     double ratio;         /* largest error / bound; +inf where a bound of 0 was missed     */
     double gauge;         /* largest error / (u * gauge): printed, never judged by         */
+    double error, size;   /* largest |got - want| and |want| where the truth is finite         */
     int64_t at[4];        /* the worst element: b, h, row (of the whole tensor), feature   */
     double got, want, bound;
 };

@@ -22,6 +22,8 @@ struct attn_precision {
     double exp_ulps;  /* error of exp, in u                                             */
     int64_t rescales; /* of a row's partial sums, at most                               */
     int64_t merges;   /* of partial results by their LSE, at most                       */
+    double lambda;    /* 0: sums of n terms err by gamma_n, the worst case, which decides.  Above
+                         0: by lambda sqrt(n) u where that is less, which only grades (grade.h) */
 };
 
 /* What an implementation declares for a problem. */

@@ -78,6 +78,25 @@ static int suspect_layout(struct attn_suspicion *x)
     return attn_suspect(x, &t, "fits layout %s for the inputs alone", other);
 }
 
+static int suspect_strides(struct attn_suspicion *x)
+{
+    const struct attn_problem *p = &x->setup->problem;
+    struct attn_tale t;
+    attn_tale_true(x->setup, &t);
+    t.v_like_k = 1;
+    if (attn_suspect(x, &t, "fits V read with the strides of K"))
+        return 1;
+    t.v_like_k = 0, t.k_exchanged = 1;
+    if (p->kv_heads == p->n_key &&
+        attn_suspect(x, &t, "fits a layout of K with heads and tokens swapped"))
+        return 1;
+    t.k_exchanged = 0, t.do_like_o = 1;
+    if (!x->inquiry->backward || attn_suspect(x, &t, "fits dO read with the strides of O"))
+        return x->inquiry->backward;
+    t.do_like_o = 0, t.dlse_like_lse = 1;
+    return x->setup->given.d_lse && attn_suspect(x, &t, "fits dLSE read with the strides of LSE");
+}
+
 /* ---- heads, batches, rows -------------------------------------------------------------------- */
 
 static int suspect_heads(struct attn_suspicion *x)
@@ -115,7 +134,12 @@ static int suspect_heads(struct attn_suspicion *x)
         return 1;
     t.shift_heads = 0;
     t.shift_rows = 1;
-    return p->n_query > 1 && attn_suspect(x, &t, "fits rows moved by one");
+    if (p->n_query > 1 && attn_suspect(x, &t, "fits rows moved by one"))
+        return 1;
+    attn_tale_true(x->setup, &t);
+    t.keys_repeated = p->heads / p->kv_heads;
+    return t.keys_repeated > 1 &&
+           attn_suspect(x, &t, "fits V repeated along the keys, not along the heads");
 }
 
 /* ---- scores ---------------------------------------------------------------------------------- */
@@ -142,7 +166,8 @@ static int suspect_scale(struct attn_suspicion *x)
     for (size_t n = 0; n < sizeof list / sizeof *list; n++) {
         attn_tale_true(x->setup, &t);
         t.scale = list[n].scale;
-        if (t.scale != p->scale && attn_suspect(x, &t, "fits %s", list[n].words))
+        if (t.scale != p->scale && !(t.scale == 0 && x->inquiry->backward) &&
+            attn_suspect(x, &t, "fits %s", list[n].words))
             return 1;
     }
     return 0;
@@ -189,6 +214,15 @@ static int suspect_bias(struct attn_suspicion *x)
             return 1;
     }
     attn_tale_true(x->setup, &t);
+    t.alibi_more = 1;
+    if (p->bias.kind == ATTN_BIAS_ALIBI &&
+        attn_suspect(x, &t, "fits ALiBi with a distance one too large"))
+        return 1;
+    attn_tale_true(x->setup, &t);
+    t.bias_by_kv = 1;
+    if (p->heads != p->kv_heads && attn_suspect(x, &t, "fits %s looked up by the kv head", name))
+        return 1;
+    t.bias_by_kv = 0;
     t.bias_plane = 1;
     if (attn_suspect(x, &t, "fits the %s of batch 0 and head 0 for all", name))
         return 1;
@@ -234,8 +268,9 @@ static int suspect_empty(struct attn_suspicion *x)
     t.empty = ATTN_TALE_EMPTY_MEAN;
     if (attn_suspect(x, &t, "fits the mean of all V in rows that see no key"))
         return 1;
-    static const double stand_in[] = {-1e4, -32768, -5e4, -65504, -1e5, -1e6, -1e9, -1e10, -1e30};
-    for (int n = 0; n < 18; n++) {
+    static const double stand_in[] = {-100, -1e3, -1e4, -32768, -5e4, -65504,
+                                      -1e5, -1e6, -1e9, -1e10,  -1e30};
+    for (int n = 0; n < 22; n++) {
         attn_tale_true(x->setup, &t);
         t.hidden = stand_in[n / 2];
         t.hidden_added = n % 2;
@@ -265,6 +300,8 @@ static int suspect_keys(struct attn_suspicion *x)
 {
     int64_t n = x->setup->problem.n_key;
     char words[48];
+    if (n > 1 && suspect_part(x, 0, n, "all"))
+        return 1;
     if (n > 0 && (suspect_part(x, n - 1, n, "the last") || suspect_part(x, 0, 1, "the first")))
         return 1;
     for (int64_t tile = 4; tile <= 256; tile *= 2) {
@@ -281,6 +318,9 @@ static int suspect_keys(struct attn_suspicion *x)
                          (long long)t.zero_keys, (long long)tile))
             return 1;
     }
+    for (int64_t most = 128; most < n; most *= 2)
+        if (suspect_part(x, most, n, "all beyond a largest block"))
+            return 1;
     for (int64_t ranks = 2; ranks <= 8 && ranks <= n; ranks++)
         for (int64_t r = 0; r < ranks; r++) {
             snprintf(words, sizeof words, "shard %lld of %lld", (long long)r, (long long)ranks);
@@ -317,64 +357,6 @@ static int suspect_running(struct attn_suspicion *x)
                              what[stale], (long long)tile))
                 return 1;
         }
-    return 0;
-}
-
-/* ---- backward -------------------------------------------------------------------------------- */
-
-static int suspect_factor(struct attn_suspicion *x, enum attn_output o)
-{
-    const struct attn_problem *p = &x->setup->problem;
-    const double factor[] = {1 / p->scale, p->scale, -1, 2, 0.5, log2_e, ln_2, 0};
-    static const char *const words[] = {
-        "lacks the scale", "has the scale twice",  "has the wrong sign", "is doubled",
-        "is halved",       "has a factor log2(e)", "has a factor ln 2",  "is 0"};
-    struct attn_tale t;
-    for (size_t n = 0; n < sizeof factor / sizeof *factor; n++) {
-        attn_tale_true(x->setup, &t);
-        if (!isfinite(factor[n]))
-            continue;
-        t.dq_factor = o == ATTN_DQ || o == ATTN_OUTPUTS ? factor[n] : 1;
-        t.dk_factor = o == ATTN_DK || o == ATTN_OUTPUTS ? factor[n] : 1;
-        t.dv_factor = o == ATTN_DV ? factor[n] : 1;
-        if (attn_suspect(x, &t, "fits if %s %s", o == ATTN_OUTPUTS ? "dS" : attn_output_name(o),
-                         words[n]))
-            return 1;
-    }
-    return 0;
-}
-
-static int suspect_backward(struct attn_suspicion *x)
-{
-    const struct attn_problem *p = &x->setup->problem;
-    struct attn_tale t;
-    if (!x->inquiry->backward)
-        return 0;
-    attn_tale_true(x->setup, &t);
-    t.no_delta = 1;
-    if (attn_suspect(x, &t, "fits if delta = dO . O is missing"))
-        return 1;
-    attn_tale_true(x->setup, &t);
-    t.no_dlse = 1;
-    if (x->setup->given.d_lse && attn_suspect(x, &t, "fits if dLSE is ignored"))
-        return 1;
-    attn_tale_true(x->setup, &t);
-    t.minus_dlse = 1;
-    if (x->setup->given.d_lse && attn_suspect(x, &t, "fits if dLSE has the wrong sign"))
-        return 1;
-    attn_tale_true(x->setup, &t);
-    t.group_last = p->heads != p->kv_heads;
-    if (t.group_last && attn_suspect(x, &t, "fits if the last head of a group overwrites dK, dV"))
-        return 1;
-    t.group_first = t.group_last;
-    t.group_last = 0;
-    if (t.group_first &&
-        attn_suspect(x, &t, "fits if only the first head of a group reaches dK, dV"))
-        return 1;
-    const enum attn_output outputs[] = {ATTN_OUTPUTS, ATTN_DQ, ATTN_DK, ATTN_DV};
-    for (int n = 0; n < 4; n++)
-        if (suspect_factor(x, outputs[n]))
-            return 1;
     return 0;
 }
 
@@ -421,12 +403,29 @@ static void note_failing(const struct attn_result *r, struct attn_inquiry *q)
 static int ask(struct attn_suspicion *x)
 {
     static int (*const suspects[])(struct attn_suspicion *) = {
-        suspect_lse,     suspect_layout,   attn_suspect_masks, suspect_heads,
-        suspect_scale,   suspect_cap,      suspect_bias,       suspect_empty,
-        suspect_running, suspect_backward, suspect_keys,       suspect_precision};
+        suspect_lse,           suspect_layout, attn_suspect_numbers, attn_suspect_masks,
+        suspect_strides,       suspect_heads,  suspect_scale,        suspect_cap,
+        suspect_bias,          suspect_empty,  attn_suspect_start,   suspect_running,
+        attn_suspect_backward, suspect_keys,   attn_suspect_ranks,   suspect_precision};
     for (size_t n = 0; n < sizeof suspects / sizeof *suspects; n++)
         if (suspects[n](x))
             return 1;
+    /* Nothing explains all outputs: perhaps something explains one of them. */
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        struct attn_inquiry one = *x->inquiry;
+        char text[256] = "";
+        struct attn_suspicion own = {x->setup, &one, text, sizeof text};
+        if (!one.failing[o] || (o >= ATTN_DQ) != one.backward)
+            continue;
+        for (int other = 0; other < ATTN_OUTPUTS; other++)
+            one.failing[other] = one.compared[other] = other == o;
+        for (size_t n = 0; n + 1 < sizeof suspects / sizeof *suspects; n++)
+            if (suspects[n](&own)) {
+                snprintf(x->text, x->size, "%s alone %s", attn_output_name((enum attn_output)o),
+                         text);
+                return 1;
+            }
+    }
     return attn_describe_pattern(x->inquiry, x->text, x->size);
 }
 

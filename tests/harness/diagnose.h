@@ -34,6 +34,10 @@ int attn_suspect(struct attn_suspicion *x, const struct attn_tale *tale, const c
 
 /* Families of suspects: 1 when one of them fits. */
 int attn_suspect_masks(struct attn_suspicion *x);
+int attn_suspect_ranks(struct attn_suspicion *x);
+int attn_suspect_start(struct attn_suspicion *x);
+int attn_suspect_numbers(struct attn_suspicion *x);
+int attn_suspect_backward(struct attn_suspicion *x);
 
 /* No tale fits: where the failing elements are. */
 int attn_describe_pattern(const struct attn_inquiry *inquiry, char *text, size_t size);

@@ -33,6 +33,7 @@ struct change {
     const char *align;   /* "tl", "br", or NULL: as it is */
     int64_t left, right; /* the ends move outwards by so much */
     int swap, open_left, open_right, drop_windows, drop_causal;
+    int left_end; /* of a window: 0 as it is, 1 beside i alone, 2 sign, 3 even of -1 */
     int keep_windows, keep_causal; /* such calls stay as they are */
 };
 
@@ -74,6 +75,11 @@ static int change_call(const char **at, const struct attn_mask_shape *shape, con
         left = right;
         right = other;
     }
+    if (c->left_end > 0 && window && (left >= 0 || c->left_end == 3))
+        return put_band(c->left_end == 1   ? -left
+                        : c->left_end == 2 ? offset + left
+                                           : offset - left,
+                        right < 0 ? INT64_MAX : offset + right, to, size);
     return put_band(left < 0 || c->open_left ? INT64_MIN : offset - left - c->left,
                     right < 0 || c->open_right ? INT64_MAX : offset + right + c->right, to, size);
 }
@@ -120,6 +126,9 @@ static int suspect_bands(struct attn_suspicion *x)
         {{.swap = 1, .keep_causal = 1}, "a window with left and right swapped"},
         {{.open_left = 1, .keep_causal = 1}, "a window without its left end"},
         {{.open_right = 1, .keep_causal = 1}, "a window without its right end"},
+        {{.left_end = 1, .keep_causal = 1}, "a window whose left end is aligned top left"},
+        {{.left_end = 2, .keep_causal = 1}, "a window with the wrong sign on its left"},
+        {{.left_end = 3, .keep_causal = 1}, "a window of -1 taken for a number, not for no end"},
         {{.drop_windows = 1}, "the window ignored"},
         {{.drop_causal = 1}, "causal ignored"},
     };
@@ -176,7 +185,23 @@ static int suspect_sides(struct attn_suspicion *x)
     return 0;
 }
 
-int attn_suspect_masks(struct attn_suspicion *x)
+/* Keys before the first query's own position: causal that hides the past. */
+static int suspect_past(struct attn_suspicion *x)
+{
+    const struct attn_problem *p = &x->setup->problem;
+    const char *at = strstr(attn_mask_text(p->mask), "causal(");
+    struct attn_tale t;
+    if (at == NULL)
+        return 0;
+    attn_tale_true(x->setup, &t);
+    t.lost_hi = strncmp(at + 7, "br", 2) == 0 ? p->n_key - p->n_query : strtoll(at + 7, NULL, 10);
+    return t.lost_hi > 0 &&
+           attn_suspect(x, &t,
+                        "fits causal that hides the past: keys before the first query's own");
+}
+
+/* The mask asked in a wrong way. */
+static int suspect_ways(struct attn_suspicion *x, enum attn_tale_mask first)
 {
     static const char *const words[ATTN_TALE_MASKS] = {
         "",
@@ -194,19 +219,33 @@ int attn_suspect_masks(struct attn_suspicion *x)
         "a mask taken for its last visible key (its holes are filled)",
         "a mask asked once for four rows",
         "a mask asked for row i / (H/G)",
-        "a mask asked once for four keys (seen when one of them is)"};
-    const struct attn_mask *mask = x->setup->problem.mask;
+        "a mask asked once for four keys (seen when one of them is)",
+        "a window that loses the oldest key of a row",
+        "a mask of granules of four keys, seen from the first that is",
+        "a mask that hides all from rows that see every key",
+        "a mask whose batch steps by one plane (index b + h)",
+        "a mask whose lengths are cut to a multiple of 8",
+        "a loop that ends at the diagonal, as if causal (tiles of 16)",
+        "a loop that ends at the diagonal, as if causal (tiles of 32)",
+        "a loop that ends at the diagonal, as if causal (tiles of 64)"};
     struct attn_tale t;
-    if (mask == NULL)
-        return suspect_text(x, "causal(tl)", "causal(tl) although no mask was asked for") ||
-               suspect_text(x, "causal(br)", "causal(br) although no mask was asked for");
-    if (suspect_bands(x) || suspect_text(x, "none", "no mask at all"))
-        return 1;
-    for (int how = ATTN_TALE_INVERTED; how < ATTN_TALE_MASKS; how++) {
+    for (int how = first; how < ATTN_TALE_MASKS; how++) {
         attn_tale_true(x->setup, &t);
         t.how = (enum attn_tale_mask)how;
         if (attn_suspect(x, &t, "fits %s", words[how]))
             return 1;
     }
-    return suspect_sides(x) || suspect_extra(x);
+    return 0;
+}
+
+int attn_suspect_masks(struct attn_suspicion *x)
+{
+    const struct attn_mask *mask = x->setup->problem.mask;
+    if (mask == NULL)
+        return suspect_text(x, "causal(tl)", "causal(tl) although no mask was asked for") ||
+               suspect_text(x, "causal(br)", "causal(br) although no mask was asked for") ||
+               suspect_ways(x, ATTN_TALE_LOOP_16);
+    if (suspect_past(x) || suspect_bands(x) || suspect_text(x, "none", "no mask at all"))
+        return 1;
+    return suspect_ways(x, ATTN_TALE_INVERTED) || suspect_sides(x) || suspect_extra(x);
 }

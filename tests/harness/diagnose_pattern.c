@@ -13,6 +13,8 @@ static const enum attn_slot slot_of[ATTN_OUTPUTS] = {ATTN_T_O,  ATTN_T_LSE, ATTN
 struct pattern {
     int64_t n, bad, nan, inf, zero, empty_rows, rows;
     int64_t low[4], high[4];
+    int64_t beyond; /* in rows whose scores exp cannot take without a shift */
+    int64_t late;   /* the fewest hidden keys that a failing row begins with */
 };
 
 static int is_bad(double got, double want, double bound)
@@ -21,14 +23,26 @@ static int is_bad(double got, double want, double bound)
     return !ok;
 }
 
+/* Rows may fail because the tiles that they begin with are hidden. */
+static void note_late(const struct attn_inquiry *q, const int64_t *at, struct pattern *x)
+{
+    const struct attn_problem *p = &q->setup->problem;
+    int64_t lo = 0, hi;
+    if (p->mask != NULL && !attn_mask_next(p->mask, at[0], at[1], at[2], 0, &lo, &hi))
+        lo = p->n_key;
+    x->late = lo < x->late ? lo : x->late;
+}
+
 static void look(const struct attn_inquiry *q, enum attn_output o, struct pattern *x)
 {
     const struct attn_truth_tensor *t = &q->truth.tensor[o];
     const struct attn_truth_tensor *lse = &q->truth.tensor[ATTN_LSE];
     struct attn_cview view = attn_tensor_cview(&q->setup->tensor[slot_of[o]]);
     int64_t width = t->extent[3], of_queries = o == ATTN_O || o == ATTN_LSE || o == ATTN_DQ;
+    double limit = q->setup->problem.dtype == ATTN_F32 ? 87 : 708; /* of exp */
     *x = (struct pattern){.n = t->extent[0] * t->extent[1] * t->extent[2] * width,
                           .low = {INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX},
+                          .late = INT64_MAX,
                           .high = {-1, -1, -1, -1}};
     for (int64_t n = 0; n < x->n; n++) {
         int64_t row = n / width,
@@ -42,11 +56,30 @@ static void look(const struct attn_inquiry *q, enum attn_output o, struct patter
         x->inf += isinf(got) != 0;
         x->zero += got == 0;
         x->empty_rows += of_queries && lse->want[row] == -(double)INFINITY;
+        x->beyond += of_queries && isfinite(lse->want[row]) && fabs(lse->want[row]) > limit;
+        if (of_queries)
+            note_late(q, at, x);
         for (int a = 0; a < 4; a++) {
             x->low[a] = at[a] < x->low[a] ? at[a] : x->low[a];
             x->high[a] = at[a] > x->high[a] ? at[a] : x->high[a];
         }
     }
+}
+
+/* What a range is: the tail of a tile, or what one rank has. */
+static void put_cause(int64_t low, int64_t high, int64_t n, char *text, size_t size)
+{
+    for (int64_t tile = 128; tile >= 8; tile /= 2)
+        if (high == n - 1 && n % tile != 0 && low > 0 && low == n - n % tile) {
+            snprintf(text, size, " (the tail of a tile of %lld)", (long long)tile);
+            return;
+        }
+    for (int64_t ranks = 2; ranks <= 8; ranks++)
+        for (int64_t r = 0; r < ranks && n % ranks == 0; r++)
+            if (low == r * n / ranks && high == (r + 1) * n / ranks - 1) {
+                snprintf(text, size, " (shard %lld of %lld)", (long long)r, (long long)ranks);
+                return;
+            }
 }
 
 /* "head 1", "rows 64 to 69": the axes along which failure is confined. */
@@ -65,6 +98,9 @@ static void put_range(const struct pattern *x, const struct attn_truth_tensor *t
         else
             snprintf(text + used, size - used, ", %s %lld to %lld only", axis[a],
                      (long long)x->low[a], (long long)x->high[a]);
+        used = strlen(text);
+        if (a == 1 || a == 2)
+            put_cause(x->low[a], x->high[a], t->extent[a], text + used, size - used);
     }
 }
 
@@ -85,7 +121,12 @@ int attn_describe_pattern(const struct attn_inquiry *q, char *text, size_t size)
                            : x.zero == x.bad        ? "0"
                            : x.nan > 0              ? "wrong or NaN"
                                                     : "wrong";
-        const char *where = x.empty_rows == x.bad ? " in rows that see no key" : "";
+        const char *where = x.empty_rows == x.bad ? " in rows that see no key"
+                            : x.late >= 16 && x.late != INT64_MAX
+                                ? " in rows with an empty leading tile"
+                            : x.beyond == x.bad && x.nan + x.inf + x.zero == x.bad
+                                ? " in rows whose scores are beyond the range of exp"
+                                : "";
         int poisoned = x.nan > 0 && q->setup->given.poison == ATTN_POISON_NAN;
         snprintf(text, size, "%lld of %lld elements of %s are %s%s%s%s", (long long)x.bad,
                  (long long)x.n, attn_output_name((enum attn_output)o), kind, where, range,

@@ -12,6 +12,12 @@ double attn_gamma(double n, double u)
     return n * u < 1 ? n * u / (1 - n * u) : (double)INFINITY;
 }
 
+double attn_sum_error(double n, double u, double lambda)
+{
+    double worst = attn_gamma(n, u), likely = lambda * sqrt(n) * u;
+    return lambda > 0 && likely < worst ? likely : worst;
+}
+
 enum attn_status attn_row_bound_alloc(const struct attn_problem *p, struct attn_row_bound *x,
                                       struct attn_error *err)
 {
@@ -88,7 +94,7 @@ static void bound_score(const struct attn_problem *p, const struct attn_precisio
                         const struct attn_oracle_row *row, int64_t n, struct attn_row_bound *x)
 {
     double raw = row->raw[n], s = row->s[n], u = a->u;
-    double eps = attn_gamma((double)p->d_key + 3, u) * row->magnitude[n] +
+    double eps = attn_sum_error((double)p->d_key + 3, u, a->lambda) * row->magnitude[n] +
                  fabs(p->scale) * (double)(p->d_key + 1) * a->tiny + a->tiny +
                  a->tiny * (x->k_size[row->key[n]] + x->q_size); /* scale applied to q or k first */
     x->eps_raw[n] = eps;
@@ -144,7 +150,7 @@ static void bound_o(const struct attn_problem *p, const struct attn_precision *a
             large[c] = v > large[c] ? v : large[c];
         }
     }
-    double r = attn_gamma(steps + 3, a->u), n_visible = (double)row->n;
+    double r = attn_sum_error(steps + 3, a->u, a->lambda), n_visible = (double)row->n;
     for (int64_t c = 0; c < dv; c++) {
         double o = fabs(row->o[c]);
         double e = at_most(shift[c] / kept, far[c]);
@@ -186,7 +192,7 @@ void attn_row_bound_forward(const struct attn_problem *p, const struct attn_prec
         x->score_size = size > x->score_size ? size : x->score_size;
     }
     /* 4.2 */
-    double l = row->lse - row->max, by_sum = attn_gamma(steps, u);
+    double l = row->lse - row->max, by_sum = attn_sum_error(steps, u, a->lambda);
     x->e_lse = at_most(moved < 1 ? -log1p(-moved) : (double)INFINITY, worst);
     x->e_lse += by_sum < 1 ? -log1p(-by_sum) : (double)INFINITY;
     x->e_lse +=
@@ -205,15 +211,15 @@ static double bound_delta(const struct attn_problem *p, const struct attn_cview 
         by_o += g * x->e_o[c];
         size += g * (fabs(row->o[c]) + x->e_o[c]);
     }
-    by_o += attn_gamma((double)p->d_value + 2, u) * size;
+    by_o += attn_sum_error((double)p->d_value + 2, u, a->lambda) * size;
     for (int64_t n = 0; n < row->n; n++) {
         if (row->s[n] == -(double)INFINITY)
             continue;
-        double e_dp = attn_gamma((double)p->d_value + 1, u) * row->dp_magnitude[n];
+        double e_dp = attn_sum_error((double)p->d_value + 1, u, a->lambda) * row->dp_magnitude[n];
         by_p += times(x->e_p[n], fabs(row->dp[n]) + e_dp) + row->p[n] * e_dp;
         sum_p += row->p[n] * fabs(row->dp[n]);
     }
-    by_p += attn_gamma((double)row->n + 2, u) * (sum_p + by_p);
+    by_p += attn_sum_error((double)row->n + 2, u, a->lambda) * (sum_p + by_p);
     return (by_o > by_p ? by_o : by_p) + (double)(p->d_value + 1) * a->tiny;
 }
 
@@ -223,7 +229,7 @@ static void bound_ds(const struct attn_problem *p, const struct attn_precision *
                      struct attn_row_bound *x)
 {
     double u = a->u, ds = fabs(row->ds[n]), slope = row->slope[n], e_slope = 0;
-    double e_dp = attn_gamma((double)p->d_value + 1, u) * row->dp_magnitude[n] +
+    double e_dp = attn_sum_error((double)p->d_value + 1, u, a->lambda) * row->dp_magnitude[n] +
                   (double)(p->d_value + 1) * a->tiny;
     double off = e_dp + e_delta;
     off += u * (fabs(row->dp[n] - row->delta) + off);
@@ -287,7 +293,7 @@ void attn_row_bound_backward(const struct attn_problem *p, const struct attn_cvi
             gauge[c] += x->gauge_ds[n] * fabs(kj[c]);
         }
     }
-    double more = attn_gamma((double)(row->n + a->merges) + 4, u);
+    double more = attn_sum_error((double)(row->n + a->merges) + 4, u, a->lambda);
     for (int64_t c = 0; c < p->d_key; c++) {
         double all = fabs(p->scale) * (e[c] + more * size[c]) + (double)(1 + a->merges) * a->tiny;
         double dq = fabs(row->dq[c]);

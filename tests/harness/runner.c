@@ -18,8 +18,8 @@ const char *attn_verdict_name(enum attn_verdict verdict)
 
 const char *attn_failure_name(enum attn_failure failure)
 {
-    static const char *const name[] = {"none",  "status", "integrity", "finite",
-                                       "exact", "bound",  "memory"};
+    static const char *const name[] = {"none",  "status", "integrity", "finite", "exact",
+                                       "bound", "bias",   "growth",    "memory"};
     return (unsigned)failure < sizeof name / sizeof *name ? name[failure] : "unknown";
 }
 
@@ -188,8 +188,8 @@ static enum attn_status may_ask(const struct attn_spec *spec, const struct attn_
         struct attn_backward backward = attn_setup_backward(s);
         status = attn_check_backward(spec->impl, &spec->options, &s->problem, &backward, err);
     }
-    if (status == ATTN_OK)
-        status = attn_price(spec->impl, &spec->options, &s->problem, pass, 0, &cost, err);
+    for (int r = 0; r < attn_ranks(spec->impl, &spec->options) && status == ATTN_OK; r++)
+        status = attn_price(spec->impl, &spec->options, &s->problem, pass, r, &cost, err);
     return status == ATTN_ENOTSUP ? status : ATTN_OK; /* other failures are the run's to show */
 }
 
@@ -317,6 +317,28 @@ static void judge_output(const struct attn_agreement *x, enum attn_failure failu
                                   : "are beyond their bound");
 }
 
+/* Grade what has passed, and look for bias in it. */
+static void judge_together(const struct attn_setup *s, const struct attn_inputs *in,
+                           struct attn_result *r)
+{
+    struct attn_error err = {0};
+    struct attn_cview got[ATTN_OUTPUTS];
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        got[o] = attn_tensor_cview(&s->tensor[slot_of[o]]);
+    if (attn_grade_outputs(&s->problem, in, &r->precision, got, s->given.fill, &r->grade, &err) !=
+        ATTN_OK) {
+        r->verdict = ATTN_ERROR;
+        snprintf(r->text, sizeof r->text, "%s", err.text);
+        return;
+    }
+    int ok = fabs(r->grade.bias) <= ATTN_BIAS_LIMIT;
+    if (!ok)
+        fail(r, ATTN_F_BIAS,
+             "the errors of o lean to one side: their mean over %lld rows is %.3g deviations from "
+             "0, and %g would be too many",
+             (long long)r->grade.rows, r->grade.bias, ATTN_BIAS_LIMIT);
+}
+
 void attn_judge(const struct attn_setup *s, const struct attn_precision *precision,
                 const struct attn_sample *sample, enum attn_pass pass, struct attn_result *r)
 {
@@ -357,6 +379,8 @@ void attn_judge(const struct attn_setup *s, const struct attn_precision *precisi
         judge_output(&r->output[o], ATTN_F_BOUND, r);
     weigh_power(r);
     attn_truth_free(&truth);
+    if (r->verdict == ATTN_PASS && sample == NULL)
+        judge_together(s, &in, r);
 }
 
 /* ---- saying it ---------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include "ref/mask.h"
 #include "tests/harness/agree.h"
 #include "tests/harness/cases.h"
+#include "tests/harness/grade.h"
 #include "tests/harness/tensor.h"
 
 /* ---- a case made concrete ----------------------------------------------------------------- */
@@ -74,7 +75,9 @@ enum attn_failure {
     ATTN_F_FINITE,
     ATTN_F_EXACT,
     ATTN_F_BOUND,
-    ATTN_F_MEMORY /* priced != ledger, leak, bytes taken elsewhere  */
+    ATTN_F_BIAS,   /* errors of one sign beyond what chance makes (grade.h)     */
+    ATTN_F_GROWTH, /* errors that grow faster than a random walk with the parts */
+    ATTN_F_MEMORY  /* priced != ledger, leak, bytes taken elsewhere  */
 };
 const char *attn_failure_name(enum attn_failure failure);
 
@@ -85,11 +88,12 @@ struct attn_result {
     struct attn_precision precision;
     struct attn_agreement output[ATTN_OUTPUTS]; /* n == 0: not compared */
     double worst;                               /* largest error / bound of all outputs */
+    struct attn_grade grade;                    /* of a pass, where the fill has one */
     int64_t peak_bytes[2];                      /* ledger, forward and backward */
     uint64_t digest;                            /* of all outputs: equal bits, equal digest */
 };
 
-/* Run and judge, in verdict order: status, integrity, finite, exact, bound, memory. */
+/* Run and judge, in verdict order: status, integrity, finite, exact, bound, grade, bias, memory. */
 void attn_run_case(const struct attn_spec *spec, const struct attn_case *c,
                    struct attn_result *result);
 

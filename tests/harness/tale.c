@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ref/problem.h"
+#include "tests/harness/teller.h"
 
 void attn_tale_true(const struct attn_setup *s, struct attn_tale *t)
 {
@@ -18,22 +19,13 @@ void attn_tale_true(const struct attn_setup *s, struct attn_tale *t)
                             .lse_factor = 1,
                             .dq_factor = 1,
                             .dk_factor = 1,
-                            .dv_factor = 1};
+                            .dv_factor = 1,
+                            .m_start = -(double)INFINITY,
+                            .d_used = s->problem.d_key,
+                            .dot_limit = (double)INFINITY};
 }
 
 /* ---- one row --------------------------------------------------------------------------------- */
-
-struct teller {
-    const struct attn_inquiry *q;
-    const struct attn_tale *t;
-    const struct attn_problem *p;
-    struct attn_cview view[ATTN_SLOTS];
-    double *s, *w, *o, *dq, *dk, *dv, *dbias;
-    char *seen;
-    double *raw;
-    double m, l, lse;
-    int evidence; /* elements that are wrong, not NaN, and as the tale tells them */
-};
 
 /* The same memory, token-major where it is head-major and the reverse. */
 static void turn(struct attn_cview *view, const struct attn_tensor *t)
@@ -46,127 +38,33 @@ static void turn(struct attn_cview *view, const struct attn_tensor *t)
     view->stride[2] = token_major ? width : heads * width;
 }
 
-/* The mask's rows read for what they are not: counted, filled, in fours. */
-static int sees_roughly(const struct teller *x, int64_t b, int64_t h, int64_t i, int64_t j)
-{
-    const struct attn_mask *mask = x->t->mask;
-    int64_t lo, hi, n = x->p->n_key, last = -1;
-    switch (x->t->how) {
-    case ATTN_TALE_COUNTED:
-        return j < attn_mask_row_count(mask, b, h, i, 0, n);
-    case ATTN_TALE_FILLED:
-        for (int64_t from = 0; attn_mask_next(mask, b, h, i, from, &lo, &hi); from = hi)
-            last = hi;
-        return j < last;
-    case ATTN_TALE_ROWS_GROUP:
-        return attn_mask_allows(mask, b, h, i / (x->p->heads / x->p->kv_heads), j);
-    case ATTN_TALE_ROWS_4:
-        return attn_mask_allows(mask, b, h, i - i % 4, j);
-    default:
-        return attn_mask_row_count(mask, b, h, i, j - j % 4,
-                                   j - j % 4 + 4 < n ? j - j % 4 + 4 : n) > 0;
-    }
-}
-
-static int sees(const struct teller *x, int64_t b, int64_t h, int64_t i, int64_t j)
-{
-    const struct attn_problem *p = x->p;
-    const struct attn_mask *mask = x->t->mask;
-    int64_t at;
-    switch (x->t->how) {
-    case ATTN_TALE_AS_IS:
-        return attn_mask_allows(mask, b, h, i, j);
-    case ATTN_TALE_INVERTED:
-        return !attn_mask_allows(mask, b, h, i, j);
-    case ATTN_TALE_TRANSPOSED:
-        return j < p->n_query && i < p->n_key && attn_mask_allows(mask, b, h, j, i);
-    case ATTN_TALE_FLAT:
-        at = j * p->n_query + i;
-        return attn_mask_allows(mask, b, h, at / p->n_key, at % p->n_key);
-    case ATTN_TALE_BATCH_0:
-        return attn_mask_allows(mask, 0, h, i, j);
-    case ATTN_TALE_BATCH_LAST:
-        return attn_mask_allows(mask, p->batch - 1, h, i, j);
-    case ATTN_TALE_HEAD_0:
-        return attn_mask_allows(mask, b, 0, i, j);
-    case ATTN_TALE_KV_HEAD:
-        return attn_mask_allows(mask, b, h / (p->heads / p->kv_heads), i, j);
-    case ATTN_TALE_OWN_2:
-        return attn_mask_allows(mask, b, h % ((p->heads + 1) / 2), i, j);
-    case ATTN_TALE_OWN_4:
-        return attn_mask_allows(mask, b, h % ((p->heads + 3) / 4), i, j);
-    case ATTN_TALE_SWAPPED:
-        at = h * p->batch + b;
-        return attn_mask_allows(mask, at / p->heads, at % p->heads, i, j);
-    default:
-        return sees_roughly(x, b, h, i, j);
-    }
-}
-
-static int is_mistaken(const struct teller *x, enum attn_tale_of of)
-{
-    return x->t->of == ATTN_TALE_K_AND_V || x->t->of == of;
-}
-
-static int64_t kv_head(const struct teller *x, int64_t h, enum attn_tale_of of)
-{
-    int64_t H = x->p->heads, G = x->p->kv_heads, r = H / G, right = h / r;
-    switch (is_mistaken(x, of) ? x->t->heads : ATTN_TALE_GROUPED) {
-    case ATTN_TALE_MODULO:
-        return h % G;
-    case ATTN_TALE_DIVIDED:
-        return h / G % G;
-    case ATTN_TALE_FIRST:
-        return 0;
-    case ATTN_TALE_NEXT:
-        return (right + 1) % G;
-    case ATTN_TALE_CLIPPED:
-        return h < G ? h : G - 1;
-    case ATTN_TALE_STRIDED:
-        return (h % r * r + h / r) % G;
-    default:
-        return right;
-    }
-}
-
-static int64_t kv_batch(const struct teller *x, int64_t b, enum attn_tale_of of)
-{
-    return x->t->kv_batch_0 && is_mistaken(x, of) ? 0 : b;
-}
-
 static double cap(double s, double c)
 {
     return c > 0 ? c * tanh(s / c) : s;
 }
 
-static double bias_of(const struct teller *x, int64_t b, int64_t h, int64_t i, int64_t j)
-{
-    const struct attn_bias *bias = &x->p->bias;
-    if (x->t->bias_plane)
-        b = h = 0;
-    if (x->t->bias_heads > 0)
-        h %= x->t->bias_heads;
-    if (x->t->bias_rows > 0)
-        i %= x->t->bias_rows;
-    if (bias->kind == ATTN_BIAS_TENSOR)
-        return x->t->bias_factor * attn_cview_get(&bias->tensor, b, h, i, j);
-    if (bias->kind != ATTN_BIAS_ALIBI)
-        return 0;
-    double away = (double)(i + x->t->alibi_offset - j);
-    return -x->t->bias_factor * bias->slope[h] * (x->t->alibi_signed ? away : fabs(away));
-}
-
 static double score(struct teller *x, int64_t b, int64_t h, int64_t i, int64_t j)
 {
     const struct attn_tale *t = x->t;
-    const struct attn_problem *p = x->p;
-    int64_t g = kv_head(x, h, ATTN_TALE_K), kb = kv_batch(x, b, ATTN_TALE_K);
-    double dot = 0, bias = bias_of(x, b, h, i, j);
-    for (int64_t c = 0; c < p->d_key; c++)
+    int64_t g = attn_teller_kv_head(x, h, ATTN_TALE_K),
+            kb = attn_teller_kv_batch(x, b, ATTN_TALE_K);
+    double dot = 0, bias = attn_teller_bias(x, b, h, i, j);
+    int64_t key = attn_teller_key(x, i, j, ATTN_TALE_K);
+    for (int64_t c = 0; c < t->d_used; c++)
         dot += attn_cview_get(&x->view[ATTN_T_Q], b, h, i, c) *
-               attn_cview_get(&x->view[ATTN_T_K], kb, g, j, c);
+               attn_cview_get(&x->view[ATTN_T_K], kb, g, key, c);
+    if (fabs(dot) > t->dot_limit)
+        dot = copysign((double)INFINITY, dot);
     x->raw[j] = t->scale * dot;
+    if (t->cap_product)
+        return x->raw[j] * tanh(x->raw[j] / t->softcap) + bias;
     return t->cap_last ? cap(x->raw[j] + bias, t->softcap) : cap(x->raw[j], t->softcap) + bias;
+}
+
+/* Weights that vanish in float32 vanish here, where the maximum is not that of the row. */
+static double narrow(const struct teller *x, double w)
+{
+    return x->p->dtype == ATTN_F32 && isfinite(x->t->m_start) ? (double)(float)w : w;
 }
 
 /* Scores and weights exp(s - m) of a row; m, l and LSE as the tale has them. */
@@ -176,7 +74,7 @@ static void tell_scores(struct teller *x, int64_t b, int64_t h, int64_t i)
     int64_t n = x->p->n_key;
     double m = -(double)INFINITY, l = 0;
     for (int64_t j = 0; j < n; j++) {
-        x->seen[j] = (char)(sees(x, b, h, i, j) && (j < t->lost_lo || j >= t->lost_hi));
+        x->seen[j] = (char)(attn_teller_sees(x, b, h, i, j) && (j < t->lost_lo || j >= t->lost_hi));
         x->s[j] = x->seen[j]        ? score(x, b, h, i, j)
                   : t->cap_hidden   ? -t->softcap
                   : t->hidden_added ? score(x, b, h, i, j) + t->hidden
@@ -185,10 +83,10 @@ static void tell_scores(struct teller *x, int64_t b, int64_t h, int64_t i)
     }
     if (t->zero_keys > 0 && m < 0)
         m = 0;
-    if (t->from_zero && m < 0)
-        m = 0;
+    if (m < t->m_start)
+        m = t->m_start;
     for (int64_t j = 0; j < n; j++) {
-        x->w[j] = m == -(double)INFINITY ? 0 : exp(x->s[j] - m);
+        x->w[j] = m == -(double)INFINITY ? 0 : narrow(x, exp(x->s[j] - m));
         if (j >= t->twice_lo && j < t->twice_hi)
             x->w[j] *= 2;
         l += x->w[j];
@@ -225,7 +123,7 @@ static void make_stale(struct teller *x)
 static double tell_lse(const struct teller *x)
 {
     const struct attn_tale *t = x->t;
-    if (x->lse == -(double)INFINITY)
+    if (x->m == -(double)INFINITY && t->merge == ATTN_TALE_MERGE_NONE)
         return t->empty == ATTN_TALE_EMPTY_PLUS   ? (double)INFINITY
                : t->empty == ATTN_TALE_EMPTY_NULL ? 0
                : t->empty == ATTN_TALE_EMPTY_NAN  ? (double)NAN
@@ -236,18 +134,21 @@ static double tell_lse(const struct teller *x)
                             : t->lse_factor * x->lse;
 }
 
-static void tell_o(struct teller *x, int64_t b, int64_t h)
+static void tell_o(struct teller *x, int64_t b, int64_t h, int64_t i)
 {
     const struct attn_tale *t = x->t;
     const struct attn_problem *p = x->p;
-    int64_t g = kv_head(x, h, ATTN_TALE_V), kb = kv_batch(x, b, ATTN_TALE_V);
-    int empty = x->lse == -(double)INFINITY;
+    int64_t g = attn_teller_kv_head(x, h, ATTN_TALE_V),
+            kb = attn_teller_kv_batch(x, b, ATTN_TALE_V);
+    int empty = x->m == -(double)INFINITY;
     for (int64_t c = 0; c < p->d_value; c++) {
         double sum = 0, mean = 0;
         for (int64_t j = 0; j < p->n_key; j++) {
             int wants_mean = empty && t->empty == ATTN_TALE_EMPTY_MEAN;
-            double v =
-                x->w[j] != 0 || wants_mean ? attn_cview_get(&x->view[ATTN_T_V], kb, g, j, c) : 0;
+            double v = x->w[j] != 0 || wants_mean
+                           ? attn_cview_get(&x->view[ATTN_T_V], kb, g,
+                                            attn_teller_key(x, i, j, ATTN_TALE_V), c)
+                           : 0;
             sum += x->w[j] * v;
             mean += v / (double)p->n_key;
         }
@@ -274,7 +175,7 @@ static int row_fits(struct teller *x, enum attn_output o, int64_t b, int64_t h, 
     double size = 0;
     int64_t at = ((b * want->extent[1] + h) * want->extent[2] + i) * width;
     for (int64_t c = 0; c < width; c++)
-        size = fabs(told[c]) > size ? fabs(told[c]) : size;
+        size = isfinite(told[c]) && fabs(told[c]) > size ? fabs(told[c]) : size;
     for (int64_t c = 0; c < width; c++) {
         double got = attn_cview_get(&x->view[slot_of[o]], b, h, i, c);
         double bound = isfinite(want->bound[at + c]) ? want->bound[at + c] : 0;
@@ -282,6 +183,8 @@ static int row_fits(struct teller *x, enum attn_output o, int64_t b, int64_t h, 
                  (isnan(got) && isnan(told[c])) || (isinf(got) && got == told[c]);
         if (!ok)
             return 0;
+        x->nan += isnan(got) != 0;
+        x->finite += isfinite(got) != 0;
         x->evidence += !isnan(got) && !(fabs(got - want->want[at + c]) <= want->bound[at + c]);
     }
     return 1;
@@ -299,10 +202,13 @@ static int forward_fits(struct teller *x)
                 tell_scores(x, b, h, i);
                 if (t->stale != ATTN_TALE_FRESH)
                     make_stale(x);
+                if (t->merge != ATTN_TALE_MERGE_NONE)
+                    attn_teller_merge(x, b, h, i);
                 double lse = tell_lse(x);
                 if (x->q->compared[ATTN_LSE] && !row_fits(x, ATTN_LSE, b, to_h, to_i, &lse))
                     return 0;
-                tell_o(x, b, h);
+                if (t->merge == ATTN_TALE_MERGE_NONE)
+                    tell_o(x, b, h, i);
                 if (x->q->compared[ATTN_O] && !row_fits(x, ATTN_O, b, to_h, to_i, x->o))
                     return 0;
             }
@@ -320,20 +226,28 @@ static void tell_ds(struct teller *x, int64_t b, int64_t h, int64_t i, double *p
     const struct attn_truth_tensor *lse = &x->q->truth.tensor[ATTN_LSE];
     const struct attn_cview *d_o = &x->view[ATTN_T_DO], *d_lse = &x->view[ATTN_T_DLSE];
     int64_t row = (b * p->heads + h) * p->n_query + i;
-    int64_t g = kv_head(x, h, ATTN_TALE_V), kb = kv_batch(x, b, ATTN_TALE_V);
+    int64_t g = attn_teller_kv_head(x, h, ATTN_TALE_V),
+            kb = attn_teller_kv_batch(x, b, ATTN_TALE_V);
+    int64_t of_o = t->delta_before == 2 && row > 0 ? row - 1 : row;
+    int64_t of_row = t->delta_before == 1 && i > 0 ? i - 1
+                     : t->delta_tile > 0           ? i - i % t->delta_tile
+                                                   : i;
     double delta = 0,
            extra = d_lse->data != NULL && !t->no_dlse ? attn_cview_get(d_lse, b, h, i, 0) : 0;
     int empty = lse->want[row] == -(double)INFINITY;
     tell_scores(x, b, h, i);
     for (int64_t c = 0; c < p->d_value && !empty && !t->no_delta; c++)
-        delta += attn_cview_get(d_o, b, h, i, c) * o->want[row * p->d_value + c];
+        delta +=
+            attn_cview_get(d_o, b, h, of_row, c) * o->want[(of_o + of_row - i) * p->d_value + c];
     delta += t->minus_dlse ? extra : -extra;
     for (int64_t j = 0; j < p->n_key; j++) {
         double dp = 0;
-        int out = empty || x->s[j] == -(double)INFINITY;
+        int out = empty || x->s[j] == -(double)INFINITY || !attn_teller_step_counts(x, i, j);
+        int64_t key = attn_teller_key(x, i, j, ATTN_TALE_V);
         p_row[j] = out ? 0 : exp(x->s[j] - lse->want[row]);
         for (int64_t c = 0; c < p->d_value && !out; c++)
-            dp += attn_cview_get(d_o, b, h, i, c) * attn_cview_get(&x->view[ATTN_T_V], kb, g, j, c);
+            dp +=
+                attn_cview_get(d_o, b, h, i, c) * attn_cview_get(&x->view[ATTN_T_V], kb, g, key, c);
         x->w[j] = out ? 0 : p_row[j] * (dp - delta);
     }
 }
@@ -348,24 +262,58 @@ static void add_row(struct teller *x, int64_t b, int64_t h, int64_t i, const dou
 {
     const struct attn_problem *p = x->p;
     const struct attn_tale *t = x->t;
-    int64_t g = kv_head(x, h, ATTN_TALE_K), group = p->heads / p->kv_heads;
+    int64_t g = attn_teller_kv_head(x, h, ATTN_TALE_K), group = p->heads / p->kv_heads;
     int counts = (!t->group_last || h % group == group - 1) && (!t->group_first || h % group == 0);
+    int64_t position = 0, before = 0;
+    for (int64_t j = p->n_key - 1; j >= 0; j--)
+        before = p_row[j] != 0 ? j : before;
     for (int64_t c = 0; c < p->d_key; c++)
         x->dq[c] = 0;
     for (int64_t j = 0; j < p->n_key; j++) {
         if (x->w[j] == 0 && p_row[j] == 0)
             continue;
-        int64_t key = ((b * p->kv_heads + g) * p->n_key + j);
+        int64_t base = (b * p->kv_heads + g) * p->n_key;
+        int64_t to_v = base + (t->by_position ? position : j);
+        int64_t to_k = t->dk_before ? base + before : to_v;
+        before = j, position++;
         double ds = x->w[j] * t->scale * cap_slope(t, x->raw[j]);
         for (int64_t c = 0; c < p->d_key; c++) {
-            x->dq[c] += t->dq_factor * ds * attn_cview_get(&x->view[ATTN_T_K], b, g, j, c);
-            x->dk[key * p->d_key + c] +=
+            x->dq[c] +=
+                t->dq_factor * ds *
+                attn_cview_get(&x->view[ATTN_T_K], b, g, attn_teller_key(x, i, j, ATTN_TALE_K), c);
+            x->dk[to_k * p->d_key + c] +=
                 counts * t->dk_factor * ds * attn_cview_get(&x->view[ATTN_T_Q], b, h, i, c);
         }
         for (int64_t c = 0; c < p->d_value; c++)
-            x->dv[key * p->d_value + c] +=
+            x->dv[to_v * p->d_value + c] +=
                 counts * t->dv_factor * p_row[j] * attn_cview_get(&x->view[ATTN_T_DO], b, h, i, c);
     }
+}
+
+/* Where a pair's share of dBias goes: axes that the bias does not vary along are 1 wide. */
+static void add_dbias(struct teller *x, int64_t b, int64_t h, int64_t i)
+{
+    const struct attn_truth_tensor *t = &x->q->truth.tensor[ATTN_DBIAS];
+    for (int64_t j = 0; j < x->p->n_key && x->dbias != NULL; j++) {
+        int64_t at = b % t->extent[0];
+        at = at * t->extent[1] + h % t->extent[1];
+        at = at * t->extent[2] + i % t->extent[2];
+        at = at * t->extent[3] + j % t->extent[3];
+        int lost = x->t->dbias_sum == ATTN_TALE_FIRST_HEAD && t->extent[1] == 1 && h > 0;
+        x->dbias[at] =
+            (x->t->dbias_sum == ATTN_TALE_OVERWRITTEN ? 0 : x->dbias[at]) + (lost ? 0 : x->w[j]);
+    }
+}
+
+static int dbias_fits(struct teller *x)
+{
+    const struct attn_truth_tensor *t = &x->q->truth.tensor[ATTN_DBIAS];
+    for (int64_t row = 0; row < t->extent[0] * t->extent[1] * t->extent[2]; row++)
+        if (!row_fits(x, ATTN_DBIAS, row / t->extent[2] / t->extent[1],
+                      row / t->extent[2] % t->extent[1], row % t->extent[2],
+                      x->dbias + row * t->extent[3]))
+            return 0;
+    return 1;
 }
 
 static int keys_fit(struct teller *x, enum attn_output o, const double *told, int64_t width)
@@ -389,6 +337,7 @@ static int backward_fits(struct teller *x)
             for (int64_t i = 0; i < p->n_query && fits; i++) {
                 tell_ds(x, b, h, i, p_row);
                 add_row(x, b, h, i, p_row);
+                add_dbias(x, b, h, i);
                 if (x->q->failing[ATTN_DQ])
                     fits = row_fits(x, ATTN_DQ, b, h, i, x->dq);
             }
@@ -397,10 +346,24 @@ static int backward_fits(struct teller *x)
         fits = keys_fit(x, ATTN_DK, x->dk, p->d_key);
     if (fits && x->q->failing[ATTN_DV])
         fits = keys_fit(x, ATTN_DV, x->dv, p->d_value);
+    if (fits && x->q->failing[ATTN_DBIAS] && x->dbias != NULL)
+        fits = dbias_fits(x);
     return fits;
 }
 
 /* ---- the interface --------------------------------------------------------------------------- */
+
+/* Read a tensor by the strides of another; 0 when that leaves its memory. */
+static int take_strides(struct attn_cview *view, const struct attn_tensor *t,
+                        const struct attn_cview *of)
+{
+    int64_t last = 0;
+    for (int a = 0; a < 4; a++) {
+        view->stride[a] = of->stride[a];
+        last += (t->extent[a] - 1) * of->stride[a];
+    }
+    return t->data != NULL && last >= 0 && last < t->span;
+}
 
 static int open_teller(struct teller *x, const struct attn_inquiry *q, const struct attn_tale *t)
 {
@@ -416,15 +379,33 @@ static int open_teller(struct teller *x, const struct attn_inquiry *q, const str
             slot != ATTN_T_DBIAS)
             turn(&x->view[slot], tensor);
     }
+    int inside = 1;
+    if (t->v_like_k)
+        inside = take_strides(&x->view[ATTN_T_V], &q->setup->tensor[ATTN_T_V], &x->view[ATTN_T_K]);
+    if (t->do_like_o)
+        inside =
+            take_strides(&x->view[ATTN_T_DO], &q->setup->tensor[ATTN_T_DO], &x->view[ATTN_T_O]);
+    if (t->dlse_like_lse)
+        inside = take_strides(&x->view[ATTN_T_DLSE], &q->setup->tensor[ATTN_T_DLSE],
+                              &x->view[ATTN_T_LSE]);
+    if (t->k_exchanged) {
+        x->view[ATTN_T_K].stride[1] = q->setup->tensor[ATTN_T_K].stride[2];
+        x->view[ATTN_T_K].stride[2] = q->setup->tensor[ATTN_T_K].stride[1];
+    }
     x->s = calloc(n, sizeof *x->s);
     x->w = calloc(n, sizeof *x->w);
     x->raw = calloc(n, sizeof *x->raw);
     x->seen = calloc(n, 1);
-    x->o = calloc((size_t)p->d_value + 1, sizeof *x->o);
+    x->o = calloc(2 * (size_t)p->d_value + 1, sizeof *x->o);
     x->dq = calloc((size_t)p->d_key + 1, sizeof *x->dq);
     x->dk = calloc(keys * (size_t)p->d_key + 1, sizeof *x->dk);
     x->dv = calloc(keys * (size_t)p->d_value + 1, sizeof *x->dv);
-    return x->s && x->w && x->raw && x->seen && x->o && x->dq && x->dk && x->dv;
+    const struct attn_tensor *db = &q->setup->tensor[ATTN_T_DBIAS];
+    if (db->data != NULL)
+        x->dbias =
+            calloc((size_t)(db->extent[0] * db->extent[1] * db->extent[2] * db->extent[3]) + 1,
+                   sizeof *x->dbias);
+    return inside && x->s && x->w && x->raw && x->seen && x->o && x->dq && x->dk && x->dv;
 }
 
 int attn_tale_fits(const struct attn_inquiry *q, const struct attn_tale *t)
@@ -434,7 +415,9 @@ int attn_tale_fits(const struct attn_inquiry *q, const struct attn_tale *t)
     if (fits)
         fits = q->backward ? backward_fits(&x) : forward_fits(&x);
     /* NaN fits every tale that ends in NaN. */
-    if (x.evidence == 0 && t->empty != ATTN_TALE_EMPTY_NAN)
+    if (x.evidence == 0 &&
+        (x.nan == 0 || x.finite == 0 || isfinite(t->hidden) || isfinite(t->m_start)) &&
+        (x.nan == 0 || t->empty != ATTN_TALE_EMPTY_NAN))
         fits = 0;
     free(x.s);
     free(x.w);
@@ -444,5 +427,6 @@ int attn_tale_fits(const struct attn_inquiry *q, const struct attn_tale *t)
     free(x.dq);
     free(x.dk);
     free(x.dv);
+    free(x.dbias);
     return fits;
 }

@@ -25,6 +25,14 @@ enum attn_tale_mask {
     ATTN_TALE_ROWS_4,     /* asked once for four rows                           */
     ATTN_TALE_ROWS_GROUP, /* asked for row i / (H/G)                            */
     ATTN_TALE_KEYS_4,     /* four keys are seen when one of them is             */
+    ATTN_TALE_OLDEST,     /* the first visible key is lost, unless it is key 0  */
+    ATTN_TALE_KEYS_4_ON,  /* four keys from the first that is                   */
+    ATTN_TALE_FULL_NONE,  /* a row that sees every key sees none                */
+    ATTN_TALE_BATCH_STEP, /* plane b + h of the stored mask, not b H + h        */
+    ATTN_TALE_LENGTHS_8,  /* a row's number of keys is cut to a multiple of 8   */
+    ATTN_TALE_LOOP_16,    /* tiles of 16 beyond the diagonal are never visited  */
+    ATTN_TALE_LOOP_32,    /* of 32                                              */
+    ATTN_TALE_LOOP_64,    /* of 64                                              */
     ATTN_TALE_MASKS
 };
 
@@ -55,6 +63,34 @@ enum attn_tale_empty {
     ATTN_TALE_EMPTY_NULL  /* LSE = 0                     */
 };
 
+/* Blocks of keys, one of each rank, in the order of a ring, and what is wrong where they meet. */
+enum attn_tale_merge {
+    ATTN_TALE_MERGE_NONE,      /* one block                                        */
+    ATTN_TALE_MERGE_MEAN,      /* partial results weigh the same                   */
+    ATTN_TALE_MERGE_EXP2,      /* 2^difference for e^difference                    */
+    ATTN_TALE_MERGE_MAX,       /* LSE becomes the larger of the two                */
+    ATTN_TALE_MERGE_UNSHIFTED, /* LSE = ln(e^a + e^b) without a shift              */
+    ATTN_TALE_MERGE_UNSORTED,  /* e^(b - a) whichever is larger                    */
+    ATTN_TALE_MERGE_TWICE,     /* every block but the first counts twice           */
+    ATTN_TALE_MERGE_SHORT,     /* the last block never arrives                     */
+    ATTN_TALE_MERGE_RESET,     /* a block that is hidden as a whole wipes the rest */
+    ATTN_TALE_MERGE_EMPTY,     /* -inf - -inf: two empty rows make NaN             */
+    ATTN_TALE_MERGES
+};
+
+enum attn_tale_place {
+    ATTN_TALE_PLACE_RIGHT,
+    ATTN_TALE_PLACE_QUERY,    /* queries stand where the block's keys do: always on the diagonal */
+    ATTN_TALE_PLACE_KEY,      /* keys stand where the rank's own do                              */
+    ATTN_TALE_PLACE_BIAS_KEY, /* the bias counts keys from the start of a block                  */
+    ATTN_TALE_PLACE_STALE,    /* K and V are the rank's own again and again                      */
+    ATTN_TALE_PLACES
+};
+
+enum attn_tale_steps { ATTN_TALE_ALL_STEPS, ATTN_TALE_LAST_STEP, ATTN_TALE_FIRST_STEP };
+
+enum attn_tale_sum { ATTN_TALE_SUMMED, ATTN_TALE_OVERWRITTEN, ATTN_TALE_FIRST_HEAD };
+
 struct attn_tale {
     /* forward */
     enum attn_tale_mask how;
@@ -65,6 +101,7 @@ struct attn_tale {
     double hidden;                 /* score of a hidden pair: -inf              */
     int hidden_added;              /* it is added to the score, not put in its place */
     double bias_factor;            /* 1 */
+    int bias_by_kv;                /* looked up by kv head                      */
     int bias_plane;                /* 1: every (batch, head) uses the bias of (0, 0) */
     int64_t bias_heads, bias_rows; /* 0, or the index is taken modulo this: a rank's own */
     int64_t alibi_offset;
@@ -76,19 +113,34 @@ struct attn_tale {
     int64_t zero_keys;                            /* keys of score 0 and V = 0 too many */
     int64_t tile;                                 /* keys of a tile, for stale    */
     enum attn_tale_stale stale;                   /* not rescaled when m grows    */
-    int from_zero;                                /* m starts at 0                */
-    int unnormalised;                             /* O is not divided by l        */
-    int64_t shift_heads, shift_rows;              /* output of another head, row  */
+    double m_start;                               /* where m starts: -inf         */
+    int64_t d_used;                               /* features in q.k              */
+    double dot_limit;                             /* q.k beyond it is infinite    */
+    int cap_product;                              /* s tanh(s / c)                */
+    int64_t keys_repeated;                        /* V of key j / this            */
+    double alibi_more;                            /* added to the distance        */
+    int64_t ranks;                                /* of the three below           */
+    enum attn_tale_merge merge;
+    enum attn_tale_place place;
+    enum attn_tale_steps steps;      /* only these reach dQ, dK and dV               */
+    int unnormalised;                /* O is not divided by l        */
+    int64_t shift_heads, shift_rows; /* output of another head, row  */
     enum attn_tale_empty empty;
     double lse_factor; /* 1; log2(e) for base 2 */
     int lse_without_m; /* ln l alone            */
     int lse_is_l, lse_is_m;
-    int inputs_turned, outputs_turned; /* BHLD read as BLHD, or the reverse */
+    int inputs_turned, outputs_turned; /* BHLD read as BLHD, or the reverse       */
+    int v_like_k, do_like_o, dlse_like_lse,
+        k_exchanged; /* strides of another tensor; K[b,j,g]     */
     /* backward */
     int no_delta, no_dlse, minus_dlse, no_cap_slope;
     double dq_factor, dk_factor, dv_factor; /* 1 */
     int group_last, group_first;            /* gradients of one head of a group only */
-    int dbias_scaled;
+    int64_t delta_tile; /* delta of the first row of such a tile; 0: its own   */
+    int delta_before;   /* 1: of the row before; 2: its O only                 */
+    enum attn_tale_sum dbias_sum;
+    int dk_before;   /* dK lands on the visible key before                  */
+    int by_position; /* dK, dV land at the position in the list of visible keys */
 };
 
 /* The truth. */

@@ -29,6 +29,7 @@ void attn_precision_of(const struct attn_impl *impl, const struct attn_options *
     x->u_bias = p->bias.kind == ATTN_BIAS_TENSOR ? attn_dtype_roundoff(p->bias.tensor.dtype) : x->u;
     x->u_p = x->tiny_p = 0;
     x->tiny = wide ? 0x1p-1074 : 0x1p-150;
+    x->lambda = 0;
     x->exp_ulps = 4; /* glibc states 1 for exp, log, 2 for tanh; other libms up to 4 */
     x->rescales = within(impl->rescales != NULL ? impl->rescales(p, options) : 0, p->n_key);
     x->merges = within(impl->merges != NULL ? impl->merges(p, options) : 0, p->n_key);
@@ -106,7 +107,7 @@ static void sum_add(struct sum *x, int64_t at, int64_t n, const double *restrict
 /* 5.4: n terms were summed, the sum multiplied by `scale` and stored; in so many parts more, each
  * of which may underflow by itself. */
 static void sum_finish(struct sum *x, double scale, double u, double u_storage, double tiny,
-                       int64_t parts)
+                       int64_t parts, double lambda)
 {
     int64_t width = x->out->extent[3];
     int64_t rows = x->out->extent[0] * x->out->extent[1] * x->out->extent[2];
@@ -114,8 +115,9 @@ static void sum_finish(struct sum *x, double scale, double u, double u_storage, 
         for (int64_t at = r * width; at < (r + 1) * width; at++) {
             double n = (double)x->terms[r];
             double want = scale * (x->out->want[at] + x->lost[at]);
-            double e = fabs(scale) * (x->error[at] + n * tiny + attn_gamma(n + 4, u) * x->size[at] +
-                                      0x1p-51 * x->size[at]);
+            double e = fabs(scale) *
+                       (x->error[at] + n * tiny + attn_sum_error(n + 4, u, lambda) * x->size[at] +
+                        0x1p-51 * x->size[at]);
             x->out->want[at] = want;
             x->out->bound[at] = n == 0 ? 0
                                        : e + u_storage * (fabs(want) + e) +
@@ -292,12 +294,13 @@ static void sweep(struct work *w, const struct attn_sample *sample)
                     do_row(w, b, h, i, slot, backward);
             }
     if (backward) {
-        sum_finish(&w->dk, p->scale, w->a->u, w->a->u_storage, w->a->tiny, w->a->merges);
-        sum_finish(&w->dv, 1, w->a->u, w->a->u_storage, w->a->tiny, w->a->merges);
+        sum_finish(&w->dk, p->scale, w->a->u, w->a->u_storage, w->a->tiny, w->a->merges,
+                   w->a->lambda);
+        sum_finish(&w->dv, 1, w->a->u, w->a->u_storage, w->a->tiny, w->a->merges, w->a->lambda);
     }
     if (w->dbias.out != NULL)
         sum_finish(&w->dbias, 1, w->a->u > w->a->u_bias ? w->a->u : w->a->u_bias, w->a->u_bias,
-                   w->a->u_bias > 0x1p-53 ? 0x1p-150 : w->a->tiny, w->a->merges);
+                   w->a->u_bias > 0x1p-53 ? 0x1p-150 : w->a->tiny, w->a->merges, w->a->lambda);
 }
 
 /* Where arithmetic can be off without limit, the derivation multiplies infinities, by 0 among

@@ -1,0 +1,70 @@
+/* Suspects among the numbers of a softmax: where the maximum starts, what overflows, what q.k
+ * leaves out. */
+#include <math.h>
+#include <stdint.h>
+
+#include "ref/problem.h"
+#include "tests/harness/diagnose.h"
+
+int attn_suspect_start(struct attn_suspicion *x)
+{
+    static const double start[] = {0, -100, -1e3, -1e4, -32768, -5e4, -65504, -1e5};
+    struct attn_tale t;
+    for (size_t n = 0; n < sizeof start / sizeof *start && !x->inquiry->backward; n++) {
+        attn_tale_true(x->setup, &t);
+        t.m_start = start[n];
+        if (attn_suspect(x, &t, "fits a running maximum that starts at %g, not at -inf", start[n]))
+            return 1;
+    }
+    return 0;
+}
+
+static int suspect_dot(struct attn_suspicion *x)
+{
+    const struct attn_problem *p = &x->setup->problem;
+    struct attn_tale t;
+    for (int64_t width = 4; width <= 32; width *= 2) {
+        attn_tale_true(x->setup, &t);
+        t.d_used = p->d_key - p->d_key % width;
+        if (p->d_key % width != 0 &&
+            attn_suspect(x, &t, "fits the tail of features lost in q.k (vectors of %lld)",
+                         (long long)width))
+            return 1;
+    }
+    attn_tale_true(x->setup, &t);
+    for (t.d_used = 64; t.d_used < p->d_key; t.d_used *= 2)
+        if (attn_suspect(x, &t, "fits the tail of features lost in q.k (all beyond %lld)",
+                         (long long)t.d_used))
+            return 1;
+    attn_tale_true(x->setup, &t);
+    t.dot_limit = 65504;
+    return attn_suspect(x, &t, "fits q.k that overflows half precision (65504)");
+}
+
+static int suspect_hidden(struct attn_suspicion *x)
+{
+    const struct attn_problem *p = &x->setup->problem;
+    struct attn_tale t;
+    attn_tale_true(x->setup, &t);
+    t.hidden = p->scale * -(double)INFINITY;
+    if (p->mask != NULL && !(p->scale > 0) &&
+        attn_suspect(x, &t, "fits scores masked before they are scaled: scale * -inf"))
+        return 1;
+    attn_tale_true(x->setup, &t);
+    t.lost_hi = p->n_key;
+    return p->d_key == 0 &&
+           attn_suspect(x, &t, "fits d = 0 taken for rows that see no key (scores are 0 there)");
+}
+
+static int suspect_cap_form(struct attn_suspicion *x)
+{
+    struct attn_tale t;
+    attn_tale_true(x->setup, &t);
+    t.cap_product = t.softcap > 0;
+    return t.cap_product && attn_suspect(x, &t, "fits softcap as s tanh(s / c)");
+}
+
+int attn_suspect_numbers(struct attn_suspicion *x)
+{
+    return suspect_dot(x) || suspect_hidden(x) || suspect_cap_form(x);
+}

@@ -1,0 +1,73 @@
+/* Suspects among sequence-parallel schemes: what ranks get wrong about positions, about each
+ * other's keys, and where partial results meet. */
+#include <stdint.h>
+
+#include "ref/problem.h"
+#include "tests/harness/diagnose.h"
+
+static const char *const merges[ATTN_TALE_MERGES] = {
+    "",
+    "partial results merged by their mean, not by their LSE",
+    "partial results merged by 2^difference of their LSE",
+    "a merge whose LSE is the larger of the two",
+    "a merge whose LSE is ln(e^a + e^b) without a shift",
+    "a merge that takes e^(b - a) even where b is larger",
+    "blocks merged twice",
+    "the last block of the ring lost",
+    "a merge in which a hidden block wipes the other blocks",
+    "a merge in which two empty rows give NaN (-inf - -inf)"};
+
+static const char *const places[ATTN_TALE_PLACES] = {
+    "", "a rank's queries placed like the block's keys (every block is on the diagonal)",
+    "a block's keys placed like the rank's own",
+    "a bias whose keys count from the start of a shard",
+    "stale K and V: every rank uses its own block at every step"};
+
+static int suspect_merges(struct attn_suspicion *x, struct attn_tale *t)
+{
+    for (int how = 1; how < ATTN_TALE_MERGES && !x->inquiry->backward; how++) {
+        t->merge = (enum attn_tale_merge)how;
+        if (attn_suspect(x, t, "fits %s (%lld ranks)", merges[how], (long long)t->ranks))
+            return 1;
+    }
+    t->merge = ATTN_TALE_MERGE_NONE;
+    return 0;
+}
+
+static int suspect_places(struct attn_suspicion *x, struct attn_tale *t)
+{
+    for (int place = 1; place < ATTN_TALE_PLACES; place++) {
+        t->place = (enum attn_tale_place)place;
+        if (attn_suspect(x, t, "fits %s (%lld ranks)", places[place], (long long)t->ranks))
+            return 1;
+    }
+    t->place = ATTN_TALE_PLACE_RIGHT;
+    return 0;
+}
+
+static int suspect_steps(struct attn_suspicion *x, struct attn_tale *t)
+{
+    static const char *const words[] = {"", "last", "first"};
+    for (int steps = 1; steps <= 2 && x->inquiry->backward; steps++) {
+        t->steps = (enum attn_tale_steps)steps;
+        if (attn_suspect(x, t, "fits gradients of the ring's %s step alone (= for +=, %lld ranks)",
+                         words[steps], (long long)t->ranks))
+            return 1;
+    }
+    return 0;
+}
+
+int attn_suspect_ranks(struct attn_suspicion *x)
+{
+    const struct attn_problem *p = &x->setup->problem;
+    struct attn_tale t;
+    for (int64_t ranks = 2; ranks <= 8; ranks++) {
+        if (p->n_query < ranks || p->n_key < ranks || p->n_query % ranks || p->n_key % ranks)
+            continue;
+        attn_tale_true(x->setup, &t);
+        t.ranks = ranks;
+        if (suspect_merges(x, &t) || suspect_places(x, &t) || suspect_steps(x, &t))
+            return 1;
+    }
+    return 0;
+}

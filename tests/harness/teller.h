@@ -1,0 +1,31 @@
+/* For the files of tales only (tale.h): one tale being held against what was computed. */
+#ifndef TESTS_HARNESS_TELLER_H
+#define TESTS_HARNESS_TELLER_H
+
+#include "tests/harness/tale.h"
+
+struct teller {
+    const struct attn_inquiry *q;
+    const struct attn_tale *t;
+    const struct attn_problem *p;
+    struct attn_cview view[ATTN_SLOTS];
+    double *s, *w, *o, *dq, *dk, *dv, *dbias; /* o has room for two rows */
+    char *seen;
+    double *raw;
+    double m, l, lse;
+    int finite, nan; /* elements that are so, as the tale tells them         */
+    int evidence;    /* elements that are wrong, not NaN, and as the tale tells them */
+};
+
+/* tale_index.c: what the tale's mask shows, and where its query finds K, V and bias. */
+int attn_teller_sees(const struct teller *x, int64_t b, int64_t h, int64_t i, int64_t j);
+int64_t attn_teller_kv_head(const struct teller *x, int64_t h, enum attn_tale_of of);
+int64_t attn_teller_kv_batch(const struct teller *x, int64_t b, enum attn_tale_of of);
+int64_t attn_teller_key(const struct teller *x, int64_t i, int64_t j, enum attn_tale_of of);
+double attn_teller_bias(const struct teller *x, int64_t b, int64_t h, int64_t i, int64_t j);
+
+/* tale_merge.c: O and LSE of a row whose keys come in blocks, one of each rank, and are merged. */
+void attn_teller_merge(struct teller *x, int64_t b, int64_t h, int64_t i);
+int attn_teller_step_counts(const struct teller *x, int64_t i, int64_t j);
+
+#endif

@@ -1,0 +1,86 @@
+/* A failing implementation is told what it looks like: on the mutants that numbers kill, the first
+ * diagnosis names the right family for four of five. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/mutants/naming.h"
+#include "tests/suites.h"
+
+static const double least_share = 0.80;
+
+static int is_numeric(const struct mutant *m)
+{
+    return m->proof[0] == '\0' && m->kind[0] == '\0';
+}
+
+START_TEST(four_of_five_are_named_at_first_sight)
+{
+    struct mutant *list;
+    struct family *family;
+    char folder[512];
+    int n = mutants_read(&list), families = families_read(&family), asked = 0, right = 0;
+    snprintf(folder, sizeof folder, "%s/mutants", test_build());
+    ck_assert_int_gt(n, 0);
+    ck_assert_int_gt(families, 0);
+    for (int m = 0; m < n; m++) {
+        struct naming x;
+        if (!is_numeric(&list[m]))
+            continue;
+        const struct family *f = family_of(family, families, &list[m]);
+        ck_assert_msg(f != NULL, "families.def has no family for %s", list[m].id);
+        mutant_diagnose(&list[m], folder, &x);
+        ck_assert_msg(x.error[0] == '\0' && x.n > 0, "%s: %s", list[m].id, x.error);
+        asked++;
+        right += family_is_named(f, x.text[0]);
+    }
+    ck_assert_msg(right >= least_share * asked, "%d of %d named rightly", right, asked);
+    free(family);
+    free(list);
+}
+END_TEST
+
+/* What only counts wrong elements names nothing, or the share above would mean nothing. */
+START_TEST(a_bare_pattern_names_no_family)
+{
+    struct family *family;
+    int families = families_read(&family);
+    for (int f = 0; f < families; f++) {
+        ck_assert_msg(family[f].words[0] != '\0', "%s has no words", family[f].name);
+        ck_assert_int_eq(family_is_named(&family[f], "12 of 64 elements of o are wrong"), 0);
+        ck_assert_int_eq(
+            family_is_named(&family[f], "9 of 64 elements of dq are NaN, query 3 only"), 0);
+        ck_assert_int_eq(family_is_named(&family[f], ""), 0);
+    }
+    free(family);
+}
+END_TEST
+
+/* "AL-06b" wins over "AL". */
+START_TEST(the_closest_name_decides)
+{
+    struct family list[] = {{"a", "AL SW-01", "x"}, {"b", "AL-06b", "y|z"}, {"c", "SW", "w"}};
+    struct mutant m = {.id = "AL-06b", .bug = "AL-06"};
+    ck_assert_ptr_eq(family_of(list, 3, &m), &list[1]);
+    m = (struct mutant){.id = "AL-06a", .bug = "AL-06"};
+    ck_assert_ptr_eq(family_of(list, 3, &m), &list[0]);
+    m = (struct mutant){.id = "SW-01", .bug = "SW-01"};
+    ck_assert_ptr_eq(family_of(list, 3, &m), &list[0]);
+    m = (struct mutant){.id = "ZZ-01", .bug = "ZZ-01"};
+    ck_assert_ptr_null(family_of(list, 3, &m));
+    ck_assert_int_eq(family_is_named(&list[1], "fits z"), 1);
+    ck_assert_int_eq(family_is_named(&list[1], "fits x"), 0);
+}
+END_TEST
+
+Suite *suite_diagnose(void)
+{
+    Suite *suite = suite_create("diagnose");
+    TCase *cases = tcase_create("diagnose");
+    tcase_set_timeout(cases, 600);
+    tcase_add_test(cases, the_closest_name_decides);
+    tcase_add_test(cases, a_bare_pattern_names_no_family);
+    tcase_add_test(cases, four_of_five_are_named_at_first_sight);
+    suite_add_tcase(suite, cases);
+    return suite;
+}
