@@ -129,11 +129,11 @@ $(B)/fifth.so: docs/examples/rows.c optimized/impls.def Makefile $(LIB_OBJ)
 
 $(B)/mutant-table: $(B)/tests/mutants/table.o $(B)/tests/mutants/kill.o $(B)/libharness.a $(B)/libattn.a
 	$(call say,ld,$@)
+	$(Q)$(LINK) -o $@ $^ $(JSON_LIBS) -lm -ldl
+
 $(B)/name-table: $(B)/tests/mutants/name_table.o $(B)/tests/mutants/naming.o $(B)/tests/mutants/kill.o \
               $(B)/libharness.a $(B)/libattn.a
 	$(call say,ld,$@)
-	$(Q)$(LINK) -o $@ $^ $(JSON_LIBS) -lm -ldl
-
 	$(Q)$(LINK) -o $@ $^ $(JSON_LIBS) -lm -ldl
 
 $(B)/rule-table: $(B)/tests/mutants/rule_table.o $(B)/tests/mutants/kill.o $(B)/libharness.a $(B)/libattn.a

@@ -1,6 +1,6 @@
-/* docs/adding.md says "one file and one line".  The Makefile builds the library with exactly these
- * (docs/examples/rows.c and its ATTN_IMPL, under a symbol of its own and ahead of the list, so that
- * a `rows` in the tree neither collides nor is found first); here the battery runs on the result. */
+/* docs/adding.md says "one file and one line".  The Makefile builds the library with exactly them
+ * (docs/examples/rows.c and its ATTN_IMPL, under a symbol of its own and ahead of the list, so
+ * that a `rows` in the tree neither collides nor is found first); here the battery runs on it. */
 #include <dlfcn.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
-/* See apart.h.  The result is one struct: what it points to (names of outputs) is static, and stands
- * at the same address in parent and child. */
+/* See apart.h.  The result is one struct: what it points to (names of outputs) is static, and
+ * stands at the same address in parent and child. */
 #include "tests/harness/apart.h"
 
 #include <errno.h>

@@ -31,7 +31,7 @@ struct attn_row_bound {
 /* g(n) = n u / (1 - n u): the error of n roundings (Higham 2002, lemma 3.1); inf when n u >= 1. */
 double attn_gamma(double n, double u);
 
-/* What a sum of n terms may err by: gamma_n, or lambda sqrt(n) u where lambda > 0 and that is less. */
+/* The error of a sum of n terms: gamma_n, or lambda sqrt(n) u where lambda > 0 and that is less. */
 double attn_sum_error(double n, double u, double lambda);
 
 enum attn_status attn_row_bound_alloc(const struct attn_problem *problem,
