@@ -71,7 +71,6 @@ static enum attn_status call(struct work *work, enum attn_pass pass, struct attn
 {
     struct attn_ctx ctx = {.ledger = ledger,
                            .options = &work->spec.options,
-                           .threads = 1,
                            .error = err,
                            .ranks = work->use};
     if (pass == ATTN_FORWARD) {

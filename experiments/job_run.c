@@ -162,7 +162,7 @@ enum attn_status attn_job_run(struct attn_job *job, struct attn_error *err)
         return attn_fail(err, ATTN_ENOMEM, "no memory for a ledger");
     attn_ledger_init(ledger, NULL);
     struct attn_ctx ctx = {
-        .ledger = ledger, .options = &job->spec.options, .threads = 1, .error = err};
+        .ledger = ledger, .options = &job->spec.options, .error = err};
     enum attn_status status = load_inputs(job, err);
     if (status == ATTN_OK)
         status = alloc_outputs(job, err);

@@ -179,6 +179,7 @@ enum attn_status attn_cost_add(struct attn_cost *cost, const char *name, int64_t
 /* ---- an implementation -------------------------------------------------------------------- */
 
 struct attn_impl;
+struct attn_isa;       /* optimized/simd/isa.h */
 struct attn_precision; /* tests/harness/bound.h */
 
 /* One option of a spec such as "tiled-textbook:br=16,bc=64".  A table of them ends with a NULL
@@ -193,10 +194,13 @@ struct attn_option {
 
 enum { ATTN_MAX_OPTIONS = 8 };
 
-/* Values in the order of the implementation's table. */
+/* How an implementation is to work.  Values are in the order of its table.  Results do not depend
+ * on threads, bit for bit; memory may. */
 struct attn_options {
     int64_t value[ATTN_MAX_OPTIONS];
     const struct attn_impl *local; /* of an "@NAME" option */
+    const struct attn_isa *isa;    /* SPEC@ISA (optimized/simd/isa.h); NULL: the machine's best */
+    int threads;                   /* at most so many; 1 by default */
 };
 
 /* What one rank used; filled in by sequence-parallel implementations. */
@@ -218,7 +222,6 @@ struct attn_seal {
 struct attn_ctx {
     struct attn_ledger *ledger;
     const struct attn_options *options;
-    int threads; /* results do not depend on it, bit for bit */
     struct attn_error *error;
     struct attn_rank_use *ranks;  /* NULL, or room for as many ranks as the spec has */
     const struct attn_seal *seal; /* NULL: nobody watches */

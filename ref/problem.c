@@ -1,5 +1,6 @@
 /* The problem: what is legal, what it asks for, and elements for those who are in no hurry. */
 #include "ref/problem.h"
+#include "ref/half.h"
 #include "ref/textbook.h"
 
 #include <float.h>
@@ -164,9 +165,35 @@ int64_t attn_problem_all_pairs(const struct attn_problem *p, int *counted)
 
 static double load(const void *data, enum attn_dtype dtype, int64_t at)
 {
-    if (dtype == ATTN_F64)
+    switch (dtype) {
+    case ATTN_F64:
         return ((const double *)data)[at];
-    return (double)((const float *)data)[at];
+    case ATTN_F32:
+        return (double)((const float *)data)[at];
+    case ATTN_BF16:
+        return (double)attn_bf16_to_float(((const uint16_t *)data)[at]);
+    case ATTN_F16:
+        return (double)attn_f16_to_float(((const uint16_t *)data)[at]);
+    }
+    return (double)NAN;
+}
+
+static void store(void *data, enum attn_dtype dtype, int64_t at, double x)
+{
+    switch (dtype) {
+    case ATTN_F64:
+        ((double *)data)[at] = x;
+        break;
+    case ATTN_F32:
+        ((float *)data)[at] = (float)x;
+        break;
+    case ATTN_BF16:
+        ((uint16_t *)data)[at] = attn_bf16_from_double(x);
+        break;
+    case ATTN_F16:
+        ((uint16_t *)data)[at] = attn_f16_from_double(x);
+        break;
+    }
 }
 
 double attn_cview_get(const struct attn_cview *view, int64_t b, int64_t h, int64_t i, int64_t c)
@@ -177,6 +204,12 @@ double attn_cview_get(const struct attn_cview *view, int64_t b, int64_t h, int64
 double attn_view_get(const struct attn_view *view, int64_t b, int64_t h, int64_t i, int64_t c)
 {
     return load(view->data, view->dtype, attn_offset(view->stride, b, h, i) + c * view->stride[3]);
+}
+
+void attn_view_set(const struct attn_view *view, int64_t b, int64_t h, int64_t i, int64_t c,
+                   double x)
+{
+    store(view->data, view->dtype, attn_offset(view->stride, b, h, i) + c * view->stride[3], x);
 }
 
 double attn_problem_bias(const struct attn_problem *p, int64_t b, int64_t h, int64_t i, int64_t j)

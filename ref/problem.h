@@ -64,8 +64,11 @@ static inline int64_t attn_offset(const int64_t stride[4], int64_t b, int64_t h,
     return b * stride[0] + h * stride[1] + i * stride[2];
 }
 
-/* One element of any view, as double.  For oracles and tests; kernels read their own type. */
+/* One element of any view, as double; set rounds it to the view's type, to nearest.  For oracles
+ * and tests; kernels read and write their own type. */
 double attn_cview_get(const struct attn_cview *view, int64_t b, int64_t h, int64_t i, int64_t c);
 double attn_view_get(const struct attn_view *view, int64_t b, int64_t h, int64_t i, int64_t c);
+void attn_view_set(const struct attn_view *view, int64_t b, int64_t h, int64_t i, int64_t c,
+                   double x);
 
 #endif

@@ -11,6 +11,7 @@
 void attn_options_preset(const struct attn_impl *impl, struct attn_options *options)
 {
     memset(options, 0, sizeof *options);
+    options->threads = 1;
     for (int o = 0; impl->options != NULL && impl->options[o].name != NULL; o++)
         options->value[o] = impl->options[o].preset;
 }

@@ -71,7 +71,7 @@ void lab_run(struct lab *x, enum attn_dtype dtype)
 {
     struct attn_problem *p = &x->p;
     struct attn_precision precision;
-    struct attn_options options = {{0}, NULL};
+    struct attn_options options = {.threads = 1};
     struct attn_sample all = {-1, -1, NULL, NULL};
     struct attn_error err = {0};
     float *copy[5] = {NULL};

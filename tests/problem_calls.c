@@ -62,7 +62,7 @@ static enum attn_status run(const struct attn_impl *impl, struct call *c, enum a
     struct attn_options options;
     attn_ledger_init(&ledger, NULL);
     attn_options_preset(impl, &options);
-    struct attn_ctx ctx = {.ledger = &ledger, .options = &options, .threads = 1, .error = err};
+    struct attn_ctx ctx = {.ledger = &ledger, .options = &options, .error = err};
     enum attn_status status = pass == ATTN_FORWARD ? attn_run_forward(impl, &ctx, &c->p, &c->f)
                                                    : attn_run_backward(impl, &ctx, &c->p, &c->b);
     ck_assert_int_eq(attn_ledger_clear(&ledger), 0);
@@ -298,7 +298,7 @@ START_TEST(own_refusals)
 {
     struct attn_impl toy = attn_impl_dense;
     struct attn_error err = {0};
-    struct attn_options options = {{0}, NULL};
+    struct attn_options options = {.threads = 1};
     struct attn_cost cost;
     struct call c;
     toy.accepts = accepts_nothing;

@@ -89,7 +89,7 @@ START_TEST(oracle_meets_mpfr)
     double worst[ATTN_OUTPUTS] = {0};
     int64_t compared = 0;
     const double *allowed = wide && LDBL_MANT_DIG >= 64 ? allowed_long : allowed_double;
-    struct attn_options none = {{0}, NULL};
+    struct attn_options none = {.threads = 1};
     for (int index = 0; index < golden_count(); index++) {
         struct golden *x = golden_open(index, wide);
         struct attn_precision precision;

@@ -191,7 +191,7 @@ static enum attn_status toy_backward(struct attn_ctx *ctx, const struct attn_pro
 
 static struct attn_spec toy(struct attn_impl *impl, enum attn_pass pass)
 {
-    struct attn_spec spec = {impl, {{0}, NULL}};
+    struct attn_spec spec = {impl, {.threads = 1}};
     faulty = pass;
     *impl = attn_impl_dense;
     impl->name = "toy";

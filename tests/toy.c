@@ -81,7 +81,7 @@ static double spoil_o(enum toy_mischief m, const struct attn_ctx *ctx, const str
     case TOY_O_BY_ADDRESS:
         return (uintptr_t)t->q.data % 64 == 0 ? 0 : small;
     case TOY_O_BY_THREADS:
-        return small * ctx->threads;
+        return small * ctx->options->threads;
     case TOY_O_BY_CALLS:
         return small * calls;
     case TOY_O_BY_HISTORY:

@@ -103,7 +103,7 @@ static struct attn_ctx local_ctx(const struct attn_rank *rank, struct attn_optio
 {
     attn_options_preset(rank->local, preset);
     return (struct attn_ctx){
-        .ledger = rank->ledger, .options = preset, .threads = 1, .error = rank->error};
+        .ledger = rank->ledger, .options = preset, .error = rank->error};
 }
 
 enum attn_status attn_rank_forward(struct attn_rank *rank, const struct attn_problem *part,

@@ -179,7 +179,7 @@ void attn_claims_precision(const struct attn_claims *claims, const struct attn_p
                            struct attn_precision *x)
 {
     static const struct attn_impl plain = {0};
-    static const struct attn_options none = {{0}, NULL};
+    static const struct attn_options none = {.threads = 1};
     attn_precision_of(&plain, &none, p, x);
     int narrow = p->dtype != ATTN_F64;
     if (narrow && claims->u > 0)

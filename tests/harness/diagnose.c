@@ -475,7 +475,7 @@ int attn_diagnose_case(const struct attn_spec *spec, const struct attn_case *c,
     text[0] = '\0';
     if (attn_setup_open(c, &setup, &err) != ATTN_OK)
         return 0;
-    struct attn_ctx ctx = {&ledger, &spec->options, 1, &err, NULL, NULL};
+    struct attn_ctx ctx = {&ledger, &spec->options, &err, NULL, NULL};
     struct attn_forward f = attn_setup_forward(&setup);
     attn_ledger_init(&ledger, NULL);
     enum attn_status status = attn_run_forward(spec->impl, &ctx, &setup.problem, &f);

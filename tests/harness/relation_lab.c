@@ -112,7 +112,9 @@ int attn_lab_call(struct attn_lab *lab, struct attn_trial *t, const struct attn_
         attn_ledger_init(ledger, NULL);
     }
     ledger->poison = 1;
-    struct attn_ctx ctx = {ledger, &spec->options, threads, &err, NULL, NULL};
+    struct attn_options options = spec->options;
+    options.threads = threads;
+    struct attn_ctx ctx = {ledger, &options, &err, NULL, NULL};
     for (int slot = 0; slot < ATTN_SLOTS; slot++) {
         struct attn_tensor *x = &t->setup.tensor[slot];
         if (x->data == NULL || x->map == NULL)

@@ -142,7 +142,7 @@ static void run_pass(const struct attn_spec *spec, struct attn_setup *s, enum at
     struct attn_ledger ledger;
     struct attn_error err = {0};
     struct attn_seal seal = attn_setup_seal(s);
-    struct attn_ctx ctx = {&ledger, &spec->options, 1, &err, use, &seal};
+    struct attn_ctx ctx = {&ledger, &spec->options, &err, use, &seal};
     enum attn_status status;
     attn_ledger_init(&ledger, NULL);
     ledger.poison = 1;
