@@ -34,15 +34,23 @@ OPT_asan    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-
 OPT_lint    := -O2 -Werror
 OPT_lint-clang := -O2 -Werror
 OPT_clang   := -O3 -g
+OPT_arm64   := -O2 -g
 ifeq ($(CONFIG),clang)
 CC := clang
 endif
 FLAGS := $(BASE) $(OPT_$(CONFIG)) $(CFLAGS)
-LINK   = $(CC) $(FLAGS) $(LDFLAGS)
+LINK   = $(CC) $(FLAGS) -fopenmp $(LDFLAGS)
+
+# The kernels: one file for each instruction set, and only it gets the compiler's flags for that.
+# What is not for the compiler's architecture is empty there, and gets none.
+FLAGS_avx2   := -mavx2 -mfma -mf16c
+FLAGS_avx512 := $(FLAGS_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl
+flags_of      = $(if $(filter optimized/simd/%,$(1)),$(if $(filter x86_64-%,$(shell $(CC) -dumpmachine)),\
+                $(FLAGS_$(basename $(notdir $(1))))))
 
 # ---- what is built -----------------------------------------------------------------------------
 
-LIB_SRC     := $(sort $(wildcard ref/*.c optimized/*.c optimized/parallel/*.c))
+LIB_SRC     := $(sort $(wildcard ref/*.c optimized/*.c optimized/parallel/*.c optimized/simd/*.c))
 HARNESS_SRC := $(sort $(wildcard tests/harness/*.c))
 PROGRAM_SRC := $(sort $(wildcard experiments/*.c))
 TEST_SRC    := $(sort $(wildcard tests/*.c tests/variants/*.c))
@@ -54,9 +62,9 @@ TEST_OBJ    := $(call obj,$(TEST_SRC))
 PROGRAM_LIB := $(filter-out $(B)/experiments/attnlab.o,$(PROGRAM_OBJ)) # all but main(): for tests
 
 # Expanded when a recipe runs, that is after what is missing has been installed.
-JSON_LIBS  = $(shell pkg-config --libs jansson)
-GSL_LIBS   = $(shell pkg-config --libs gsl)
-CHECK_LIBS = $(shell pkg-config --libs check)
+HARNESS_LIBS = $(shell pkg-config --libs jansson libzip)
+GSL_LIBS     = $(shell pkg-config --libs gsl)
+CHECK_LIBS   = $(shell pkg-config --libs check)
 
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
@@ -68,10 +76,25 @@ build/.ready: .ci/install
 	@bash .ci/install
 	@mkdir -p build && touch $@
 
-$(B)/%.o: %.c | build/.ready
+# What only some targets need.
+build/.ready-%: .ci/install | build/.ready
+	@bash .ci/install $*
+	@touch $@
+READY := build/.ready
+ifneq ($(findstring clang,$(CC)),)
+READY += build/.ready-clang
+endif
+ifeq ($(CONFIG),arm64)
+READY += build/.ready-arm64
+endif
+
+$(B)/%.o: %.c | $(READY)
 	@mkdir -p $(@D)
 	$(call say,cc,$<)
-	$(Q)$(CC) $(FLAGS) -c -o $@ $<
+	$(Q)$(CC) $(FLAGS) $(call flags_of,$<) -c -o $@ $<
+
+# Work is dealt to threads in optimized/ alone: ref/ is serial, a kernel and a rank are one thread.
+$(patsubst %.c,$(B)/%.o,$(wildcard optimized/*.c)): FLAGS += -fopenmp
 
 # The program reports how it was built.
 $(B)/experiments/machine.o: FLAGS += -DATTN_BUILD_FLAGS='"$(strip $(OPT_$(CONFIG)) $(CFLAGS))"'
@@ -94,7 +117,7 @@ $(B)/libharness.a: $(HARNESS_OBJ)
 
 $(B)/attnlab: $(PROGRAM_OBJ) $(B)/libharness.a $(B)/libattn.a
 	$(call say,ld,$@)
-	$(Q)$(LINK) -o $@ $^ $(JSON_LIBS) $(GSL_LIBS) -lm
+	$(Q)$(LINK) -o $@ $^ $(HARNESS_LIBS) $(GSL_LIBS) -lm
 
 # Tests see every call of the allocator (tests/wrap.h): bytes that the library takes outside its
 # ledger fail, and any take can be made to fail.
@@ -104,15 +127,34 @@ WRAP  := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc aligned_alloc posi
 $(B)/attn-tests: $(TEST_OBJ) $(PROGRAM_LIB) $(B)/tests/mutants/kill.o \
                   $(B)/tests/mutants/naming.o $(B)/libharness.a $(B)/libattn.a
 	$(call say,ld,$@)
-	$(Q)$(LINK) -o $@ $^ $(WRAP) $(CHECK_LIBS) $(JSON_LIBS) $(GSL_LIBS) -lm -ldl
+	$(Q)$(LINK) -o $@ $^ $(WRAP) $(CHECK_LIBS) $(HARNESS_LIBS) $(GSL_LIBS) -lm -ldl
+
+# The tests of the kernels for another processor: only what needs the C library and nothing else.
+BARE_OBJ := $(call obj,$(shell grep -LE '<(jansson|zip)\.h>' $(HARNESS_SRC)))
+$(B)/libbare.a: $(BARE_OBJ)
+	@rm -f $@
+	$(call say,ar,$@)
+	$(Q)$(AR) rcs $@ $^
+
+$(B)/arm64-tests: $(B)/tests/arm64/arm64.o $(B)/tests/isa_lab.o $(B)/libbare.a $(B)/libattn.a
+	$(call say,ld,$@)
+	$(Q)$(LINK) -o $@ $^ -lm
 
 # ---- mutants: the library with one line changed (tests/mutants/mutants.def) ----------------------
 
 MUTANTS    := $(shell sed -n 's/^\([A-Z][A-Z]*-[0-9a-z]*\) .*/\1/p' tests/mutants/mutants.def)
 MUTANT_SO  := $(patsubst %,$(B)/mutants/%.so,$(MUTANTS))
 $(B)/mutants/%.so: tests/mutants/mutants.def tests/mutants/plant.sh $(LIB_OBJ)
-	@CC='$(CC)' FLAGS='$(FLAGS)' LDFLAGS='$(LDFLAGS)' B='$(B)' LIB_OBJ='$(LIB_OBJ)' \
+	@CC='$(CC)' FLAGS='$(FLAGS) -fopenmp' LDFLAGS='$(LDFLAGS)' B='$(B)' LIB_OBJ='$(LIB_OBJ)' \
+	    FLAGS_avx2='$(call flags_of,optimized/simd/avx2.c)' \
+	    FLAGS_avx512='$(call flags_of,optimized/simd/avx512.c)' \
 	    bash tests/mutants/plant.sh $* $@
+
+# The program with a mistake in it (ALiBi of the wrong sign), to see what it says of itself.
+$(B)/attnlab-mistaken: $(PROGRAM_OBJ) $(B)/mutants/SC-01.so $(B)/libharness.a $(B)/libattn.a
+	$(call say,ld,$@)
+	$(Q)$(LINK) -o $@ $(PROGRAM_OBJ) $(B)/mutants/SC-01.src/*.o $(B)/libharness.a $(B)/libattn.a \
+	    $(HARNESS_LIBS) $(GSL_LIBS) -lm
 
 # ---- the example of docs/adding.md: the library with one more file and one more line -------------
 # Under a name of its own, ahead of the list: whoever follows the page may call theirs `rows` too.
@@ -129,30 +171,30 @@ $(B)/fifth.so: docs/examples/rows.c optimized/impls.def Makefile $(LIB_OBJ)
 
 $(B)/mutant-table: $(B)/tests/mutants/table.o $(B)/tests/mutants/kill.o $(B)/libharness.a $(B)/libattn.a
 	$(call say,ld,$@)
-	$(Q)$(LINK) -o $@ $^ $(JSON_LIBS) -lm -ldl
+	$(Q)$(LINK) -o $@ $^ $(HARNESS_LIBS) -lm -ldl
 
 $(B)/name-table: $(B)/tests/mutants/name_table.o $(B)/tests/mutants/naming.o $(B)/tests/mutants/kill.o \
               $(B)/libharness.a $(B)/libattn.a
 	$(call say,ld,$@)
-	$(Q)$(LINK) -o $@ $^ $(JSON_LIBS) -lm -ldl
+	$(Q)$(LINK) -o $@ $^ $(HARNESS_LIBS) -lm -ldl
 
 $(B)/rule-table: $(B)/tests/mutants/rule_table.o $(B)/tests/mutants/kill.o $(B)/libharness.a $(B)/libattn.a
 	$(call say,ld,$@)
-	$(Q)$(LINK) -o $@ $^ $(JSON_LIBS) -lm -ldl
+	$(Q)$(LINK) -o $@ $^ $(HARNESS_LIBS) -lm -ldl
 
 # ---- targets -----------------------------------------------------------------------------------
 
-test: $(B)/attn-tests $(B)/attnlab $(B)/fifth.so $(MUTANT_SO) ## everything that proves the suite right (under 6 minutes on 2 cores)
+test: $(B)/attn-tests $(B)/attnlab $(B)/attnlab-mistaken $(B)/fifth.so $(MUTANT_SO) ## everything that proves the suite right (under 6 minutes on 2 cores)
 	ATTN_BUILD=$(B) $(B)/attn-tests
 
-test-full: $(B)/attn-tests $(B)/attnlab $(B)/fifth.so $(MUTANT_SO) ## the same, with the full battery on every variant and long soaks
+test-full: $(B)/attn-tests $(B)/attnlab $(B)/attnlab-mistaken $(B)/fifth.so $(MUTANT_SO) ## the same, with the full battery on every variant and long soaks
 	ATTN_FULL=1 ATTN_BUILD=$(B) $(B)/attn-tests
 
 mutants: $(B)/mutant-table $(MUTANT_SO) ## plant every known bug and print which case kills it
+	@$(B)/mutant-table $(B)/mutants
+
 names: $(B)/name-table $(MUTANT_SO) ## print what the diagnosis says of every mutant, and how often it is right
 	@$(B)/name-table $(B)/mutants
-
-	@$(B)/mutant-table $(B)/mutants
 
 check: $(B)/attnlab ## judge one implementation: make check SPEC=ring:ranks=4 [CASE='b1h2q9d8:causal(br):f32:normal:s1']
 	$(B)/attnlab check $(if $(SPEC),'$(SPEC)') $(if $(CASE),--case '$(CASE)')
@@ -161,7 +203,11 @@ REPORT ?= build/report
 report: $(B)/attnlab ## measure, draw and write REPORT/index.html (under 5 minutes on 2 cores)
 	$(B)/attnlab report --plan experiments/plans/report.plan --out $(REPORT)
 
-docs: $(B)/attnlab $(B)/mutant-table $(MUTANT_SO) ## make the generated tables in docs/ again
+bench: $(B)/attnlab ## time every row of docs/speed.md (some minutes; leave the machine alone meanwhile)
+	$(B)/attnlab bench --preset table --out build/bench
+	@cp build/bench/table.md docs/speed.md
+
+docs: $(B)/attnlab $(B)/mutant-table $(B)/name-table $(MUTANT_SO) ## make the generated tables in docs/ again
 	@for what in implementations cases relations fills bugs; do \
 	    { printf '<!-- made by `make docs`, from `attnlab list %s` -->\n\n' $$what; \
 	      $(B)/attnlab list $$what --format=md; } > docs/$$what.md || exit 1; done
@@ -169,6 +215,7 @@ docs: $(B)/attnlab $(B)/mutant-table $(MUTANT_SO) ## make the generated tables i
 	    $(B)/attnlab list cases --tier full --format=md; } > docs/cases-full.md
 	@{ printf '<!-- made by `make docs`, from `make mutants` -->\n\n'; $(B)/mutant-table $(B)/mutants; } \
 	    > docs/mutants.md
+	@{ printf '<!-- made by `make docs`, from `make names` -->\n\n'; $(B)/name-table $(B)/mutants; } > docs/names.md
 
 rules: $(B)/rule-table $(MUTANT_SO) ## measure the usual acceptance rules on the mutants and on honest runs: docs/rules.md
 	@$(B)/rule-table $(B)/mutants > $(B)/rules.md && mv $(B)/rules.md docs/rules.md
@@ -178,11 +225,22 @@ golden: ## make tests/golden/ again by arbitrary-precision arithmetic (libmpfr-d
 	$(Q)$(CC) $(filter-out -MMD -MP,$(FLAGS)) -o $(B)/make-golden $(wildcard tests/golden/*.c) -lmpfr -lgmp -lm
 	@$(B)/make-golden tests/golden
 
+minimax: ## compute the coefficients of optimized/simd/real.h again (gcc's libquadmath)
+	@mkdir -p $(B)
+	$(Q)gcc $(filter-out -MMD -MP,$(BASE)) -O2 -o $(B)/minimax tests/minimax/minimax.c -lquadmath -lm
+	@$(B)/minimax
+
 asan: ## the tests under the address and undefined-behaviour sanitizers
 	@$(MAKE) --no-print-directory CONFIG=asan test
 
 clang: ## the tests, built by clang
 	@$(MAKE) --no-print-directory CONFIG=clang test
+
+ARM64_CC  ?= aarch64-linux-gnu-gcc
+ARM64_RUN ?= $(if $(filter aarch64,$(shell uname -m)),,qemu-aarch64 -L /usr/aarch64-linux-gnu)
+test-arm64: ## the tests of the kernels on arm64: cross-compiled, run by qemu-user
+	@$(MAKE) --no-print-directory CONFIG=arm64 CC=$(ARM64_CC) build/arm64/arm64-tests
+	$(ARM64_RUN) build/arm64/arm64-tests
 
 lint: | build/.ready ## include direction, headers alone, formatting, warnings as errors (gcc and clang)
 	@bash .ci/lint
@@ -194,7 +252,7 @@ help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r t d; do printf '  make %-8s %s\n' "$$t" "$$d"; done
 
 FORCE:
-.PHONY: all test test-full golden rules mutants names docs check report asan clang lint clean help FORCE
+.PHONY: all bench test test-full golden minimax rules mutants names docs check report asan clang test-arm64 lint clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "experiments/cli.h"
+#include "optimized/simd/isa.h"
 #include "version.h"
 
 static const struct {
@@ -29,11 +30,29 @@ static void print_usage(FILE *to)
           to);
 }
 
+/* Everything that runs or prices an implementation asks which instruction set it is to be on. */
+static int environment_is_good(int argc, char **argv)
+{
+    static const char *const without[] = {"list", "vectors", "compare", "env"};
+    struct attn_error err;
+    for (size_t n = 0; n < sizeof without / sizeof *without; n++)
+        if (strcmp(argv[1], without[n]) == 0)
+            return 1;
+    for (int a = 2; a < argc; a++)
+        if (strcmp(argv[a], "--help") == 0)
+            return 1;
+    if (attn_isa_best(&err) != NULL)
+        return 1;
+    attn_cli_fail(argv[1], ATTN_EXIT_LACKS, "%s", err.text);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     gsl_set_error_handler_off(); /* GSL's default is to abort */
-    signal(SIGPIPE, SIG_IGN);    /* a closed pipe is a write error like any other */
-    signal(SIGXFSZ, SIG_IGN);    /* and so is a limit on the size of a file */
+    attn_cli_started(argv[0]);
+    signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error like any other */
+    signal(SIGXFSZ, SIG_IGN); /* and so is a limit on the size of a file */
     if (argc < 2) {
         print_usage(stderr);
         return ATTN_EXIT_USAGE;
@@ -48,7 +67,8 @@ int main(int argc, char **argv)
     }
     for (int c = 0; c < COMMANDS; c++)
         if (strcmp(argv[1], commands[c].name) == 0)
-            return commands[c].run(argc - 1, argv + 1);
+            return environment_is_good(argc, argv) ? commands[c].run(argc - 1, argv + 1)
+                                                   : ATTN_EXIT_LACKS;
     fprintf(stderr, "attnlab: no command '%s'; there are:", argv[1]);
     for (int c = 0; c < COMMANDS; c++)
         fprintf(stderr, " %s", commands[c].name);

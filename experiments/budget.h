@@ -15,6 +15,10 @@ struct attn_course {
     const struct attn_plan_point *plan;
     struct attn_point point; /* priced at first, then the latest record of it          */
     int64_t need;            /* bytes of the process                                   */
+    double work;             /* grows as its time does: flops, of an entrant those of all pairs */
+    struct attn_course *smaller, *larger; /* neighbours on its curve; NULL at the ends */
+    struct attn_course *head;             /* the smallest of its curve                   */
+    const struct attn_course *stop;       /* of a head: its smallest course that failed  */
     enum { ATTN_WAITING, ATTN_BEGUN, ATTN_OUT } state; /* OUT: no further round          */
     int failed;              /* OUT for a reason that holds for larger lengths as well */
     int measured;            /* first_s and later_s were seen, not predicted           */
@@ -32,8 +36,7 @@ void attn_budget_learn(struct attn_course *course, const struct attn_plan *plan,
 
 /* Predict first_s and later_s of a course that was not measured, from the next smaller length
  * of the same curve by the ratio of flops; without one, a guess from the flops. */
-void attn_budget_predict(struct attn_course *all, int64_t n, struct attn_course *course,
-                         const struct attn_plan *plan);
+void attn_budget_predict(struct attn_course *course, const struct attn_plan *plan);
 
 /* Wall seconds for the rounds that are left. */
 double attn_budget_cost(const struct attn_course *course);
@@ -43,5 +46,12 @@ double attn_budget_promised(const struct attn_course *all, int64_t n);
 
 /* The same curve: group, spec, and everything in the case but the lengths. */
 int attn_budget_same_curve(const struct attn_course *a, const struct attn_course *b);
+
+/* Note that a course failed, and find the smaller one that failed first; NULL: none. */
+void attn_budget_stop(struct attn_course *course);
+const struct attn_course *attn_budget_stopped(const struct attn_course *course);
+
+/* Find the curves of n courses and link each to its neighbours: O(n log n).  ENOMEM. */
+enum attn_status attn_budget_link(struct attn_course *all, int64_t n, struct attn_error *err);
 
 #endif

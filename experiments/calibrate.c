@@ -32,22 +32,6 @@ static json_t *calibration(const char *kind)
     return line;
 }
 
-/* Writes and drops the line. */
-static int put(FILE *file, json_t *line)
-{
-    char *text = json_dumps(line, JSON_COMPACT);
-    json_decref(line);
-    if (text == NULL) {
-        errno = ENOMEM;
-        return -1;
-    }
-    int failed = attn_record_write_text(file, text);
-    int error = errno;
-    free(text);
-    errno = error;
-    return failed;
-}
-
 /* ---- memory ------------------------------------------------------------------------------- */
 
 int attn_calibrate_memory_here(int64_t bytes)
@@ -69,7 +53,7 @@ int attn_calibrate_memory_here(int64_t bytes)
     json_object_set_new(line, "resident_bytes",
                         resident.bytes < 0 ? json_null() : json_integer(resident.bytes));
     json_object_set_new(line, "hwm_reset", json_integer(resident.reset));
-    if (put(stdout, line) != 0)
+    if (attn_record_write_json(stdout, line) != 0)
         return attn_cli_fail("point", ATTN_EXIT_LACKS, "standard output: %s", strerror(errno));
     return ATTN_EXIT_GOOD;
 }
@@ -108,7 +92,7 @@ static int calibrate_memory(FILE *file, const char *session, const char *command
                       "resident memory cannot be trusted here%s%s",
                       (long long)bytes, 100 * (1 + error), child.note[0] != '\0' ? ": " : "",
                       child.note);
-    return put(file, line);
+    return attn_record_write_json(file, line);
 }
 
 /* ---- A/A ---------------------------------------------------------------------------------- */
@@ -161,7 +145,7 @@ static int calibrate_aa(FILE *file, const char *session)
     json_object_set_new(line, "b_s", all_b);
     json_object_set_new(line, "ratio", isfinite(ratio) ? json_real(ratio) : json_null());
     json_object_set_new(line, "spread", isfinite(spread) ? json_real(spread) : json_null());
-    return put(file, line);
+    return attn_record_write_json(file, line);
 }
 
 /* ---- spin --------------------------------------------------------------------------------- */
@@ -188,7 +172,7 @@ int attn_calibrate_spin(FILE *file, const char *session, const char *when)
     json_object_set_new(line, "session", json_string(session));
     json_object_set_new(line, "when", json_string(when));
     json_object_set_new(line, "time_s", json_real(best));
-    return put(file, line);
+    return attn_record_write_json(file, line);
 }
 
 int attn_calibrate_session(FILE *file, const char *session, const char *command)

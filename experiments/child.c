@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_ARGS = 20, SLICE_MS = 250 };
+enum { MAX_ARGS = 24, SLICE_MS = 250 };
 
 extern char **environ;
 

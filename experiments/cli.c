@@ -9,6 +9,33 @@
 #include <string.h>
 #include <unistd.h>
 
+static char program[4096] = "attnlab"; /* as a word of a shell */
+
+void attn_cli_started(const char *argv0)
+{
+    if (argv0 != NULL && argv0[0] != '\0')
+        attn_cli_quote(argv0, program, sizeof program);
+}
+
+const char *attn_cli_program(void)
+{
+    return program;
+}
+
+void attn_cli_quote(const char *text, char *to, size_t size)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-+./:=,%@";
+    int bare = text[0] != '\0' && strspn(text, plain) == strlen(text);
+    size_t n = (size_t)snprintf(to, size, "%s", bare ? "" : "'");
+    for (; *text != '\0' && n + 6 < size; text++)
+        if (*text == '\'')
+            n += (size_t)snprintf(to + n, size - n, "'\\''");
+        else
+            to[n++] = *text;
+    snprintf(to + n, size - n, "%s", bare ? "" : "'");
+}
+
 int attn_cli_fail(const char *command, int status, const char *format, ...)
 {
     va_list args;
@@ -64,8 +91,18 @@ static int find_option(const struct option *options, const char *word)
     return -1;
 }
 
+/* Whether a list of words separated by blanks (NULL: none) has this one. */
+static int has_word(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *at = list; at != NULL && (at = strstr(at, word)) != NULL; at++)
+        if ((at == list || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0'))
+            return 1;
+    return 0;
+}
+
 int attn_cli_options(const char *command, int argc, char *const argv[],
-                     const struct option *options)
+                     const struct option *options, const char *repeatable)
 {
     const char *given[32] = {NULL}; /* longer than any table */
     for (int a = 1; a < argc && strcmp(argv[a], "--") != 0; a++) {
@@ -82,7 +119,7 @@ int attn_cli_options(const char *command, int argc, char *const argv[],
         if (value == NULL)
             return attn_cli_fail(command, ATTN_EXIT_USAGE, "%s needs a value (attnlab %s --help)",
                                  word, command);
-        if (given[o] != NULL)
+        if (given[o] != NULL && !has_word(repeatable, options[o].name))
             return attn_cli_fail(command, ATTN_EXIT_USAGE, "--%s was given before: '%s', now '%s'",
                                  options[o].name, given[o], value);
         given[o] = value;

@@ -21,6 +21,15 @@ enum {
 int attn_cli_fail(const char *command, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* How this program was started, as one word of a shell: the first of a line that repeats
+ * something.  "attnlab" until main() has said what it is. */
+void attn_cli_started(const char *argv0);
+const char *attn_cli_program(void);
+
+/* Text as one word of a shell, in quotes where it needs them; cut off, but closed, where it is too
+ * long for the room. */
+void attn_cli_quote(const char *text, char *to, size_t size);
+
 /* The exit status that a library status deserves. */
 int attn_cli_status(enum attn_status status);
 
@@ -30,9 +39,10 @@ enum attn_status attn_cli_errno(int error);
 
 /* Look at the flags before getopt_long does, which takes --stric for --strict and the last of two
  * --lengths.  GOOD, or USAGE with a message: a flag that is not in the table (letter by letter),
- * one without its value, one with a value that was given before. */
+ * one without its value, one with a value that was given before.  repeatable: the names of
+ * flags that may come again, separated by blanks, or NULL. */
 int attn_cli_options(const char *command, int argc, char *const argv[],
-                     const struct option *options);
+                     const struct option *options, const char *repeatable);
 
 /* Print a page of help to stdout; returns ATTN_EXIT_GOOD, or LACKS when stdout is broken. */
 int attn_cli_help(const char *text);

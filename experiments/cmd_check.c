@@ -1,31 +1,34 @@
 /* attnlab check: judge implementations on the battery and the relations, on one of them, or on
  * random cases. */
 #include <getopt.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "experiments/check_soak.h"
 #include "experiments/cli.h"
 #include "experiments/stranger.h"
 #include "experiments/verdicts.h"
 #include "tests/harness/apart.h"
+#include "tests/harness/diagnose.h"
+#include "tests/harness/growth.h"
 #include "tests/harness/relations.h"
-#include "tests/harness/soak.h"
 
 static const char help[] =
-    "attnlab check [SPEC ...] [--tier quick|full] [--case STRING|NAME | --relation ID]\n"
+    "attnlab check [SPEC ...] [--tier quick|full] [--case STRING|NAME | --relation ID | --growth]\n"
     "              [--soak SECONDS [--seed N]] [--format text|tap|junit|json]\n"
     "              [--strict] [--verbose]\n"
     "attnlab check --plugin FILE | --exec CMD | --results DIR     somebody else's: add --help\n\n"
     "Judge implementations against the oracle.  Without SPEC: every registered one.  Without\n"
-    "--case and --relation: the battery (attnlab list cases) and the relations that must hold\n"
-    "between two runs.\n\n"
+    "--case and --relation: the battery (attnlab list cases), the relations that must hold "
+    "between\n"
+    "two runs, and for what has ranks or splits the growth of errors with them.\n\n"
     "  --tier T      quick (default, under a second each) or full (about 1,100 cases)\n"
     "  --case C      one case: a case string, or the name of a battery case\n"
     "  --relation R  one relation (R1 to R23, G1 to G9, D1 to D3, P1, P2, I1, I2), or all\n"
+    "  --growth      only: do errors grow faster than a random walk with ranks or splits?\n"
     "  --soak S      random cases for S seconds; a failure is shrunk to a small case\n"
     "  --seed N      of the random cases (default 1)\n"
     "  --format F    text: the worst first; tap: TAP 13; junit: XML; json\n"
@@ -41,6 +44,7 @@ struct request {
     const struct attn_battery_case *named;
     struct attn_case one;
     const char *relation; /* an id, "all", or NULL */
+    int growth;           /* the check of growth alone */
     double soak;          /* seconds; 0: no soak   */
     uint64_t seed;
 };
@@ -53,18 +57,25 @@ static double now(void)
 }
 
 /* Everything is judged in a process of its own: a crash or an endless loop costs one verdict. */
-enum { PATIENCE = 120 }; /* seconds for a case of the battery or a relation */
+enum {
+    PATIENCE = 120, /* seconds for a case of the battery or a relation    */
+    ENOUGH = 40     /* diagnoses of one spec: the next one says nothing new */
+};
 
 struct question {
     const struct attn_spec *spec;
     const struct attn_case *c;
     const struct attn_relation *relation;
+    int diagnose; /* say what a failure looks like */
 };
 
 static void judge_case(void *arg, struct attn_result *r)
 {
     const struct question *q = arg;
+    char diagnosis[256] = "";
     attn_run_case(q->spec, q->c, r);
+    if (q->diagnose && attn_diagnose_case(q->spec, NULL, q->c, r, diagnosis, sizeof diagnosis))
+        attn_votes_append(r, diagnosis);
 }
 
 static void judge_relation(void *arg, struct attn_result *r)
@@ -80,10 +91,10 @@ static void run_one(const struct attn_spec *spec, const struct attn_case *c,
     char name[256], text[ATTN_CASE_TEXT], again[ATTN_CASE_TEXT + 320];
     attn_spec_print(spec, name, sizeof name);
     attn_case_print(c, text);
-    snprintf(again, sizeof again, "attnlab check '%s' --case '%s'%s", name, text,
+    snprintf(again, sizeof again, "check '%s' --case '%s'%s", name, text,
              v->strict ? " --strict" : "");
     double start = now();
-    struct question question = {spec, c, NULL};
+    struct question question = {spec, c, NULL, v->votes.diagnosed < ENOUGH};
     attn_apart(judge_case, &question, battery != NULL ? PATIENCE : 0, &r);
     const struct attn_subject subject = {"case",
                                          battery != NULL ? battery->name : "",
@@ -122,9 +133,9 @@ static void run_relations(const struct attn_spec *spec, const char *id, struct a
         if (strcmp(id, "all") != 0 && strcmp(id, relation->id) != 0)
             continue;
         attn_spec_print(spec, name, sizeof name);
-        snprintf(again, sizeof again, "attnlab check '%s' --relation %s", name, relation->id);
+        snprintf(again, sizeof again, "check '%s' --relation %s", name, relation->id);
         double start = now();
-        struct question question = {spec, NULL, relation};
+        struct question question = {spec, NULL, relation, 0};
         attn_apart(judge_relation, &question, PATIENCE, &r);
         const struct attn_subject subject = {
             "relation", relation->id, relation->says, relation->ids, relation->says, again, NULL};
@@ -132,80 +143,51 @@ static void run_relations(const struct attn_spec *spec, const char *id, struct a
     }
 }
 
+/* Last in the order of verdicts: what shows in no single run. */
+static void judge_growth(void *arg, struct attn_result *r)
+{
+    const struct question *q = arg;
+    struct attn_growth growth;
+    attn_growth_run(q->spec, 1, &growth, r);
+}
+
+static void run_growth(const struct attn_spec *spec, struct attn_verdicts *v)
+{
+    struct attn_result r;
+    char name[256], again[320];
+    attn_spec_print(spec, name, sizeof name);
+    snprintf(again, sizeof again, "check '%s' --growth", name);
+    double start = now();
+    struct question question = {.spec = spec};
+    attn_apart(judge_growth, &question, PATIENCE, &r);
+    const struct attn_subject subject = {
+        "growth",
+        "growth",
+        "one problem in 1, 2, 4 and 8 parts",
+        "SN-17",
+        "errors may grow with the parts like a random walk, not faster",
+        again,
+        NULL};
+    attn_verdicts_add(v, &subject, &r, now() - start);
+}
+
 /* ---- soak ------------------------------------------------------------------------------------ */
 
-static int is_bad(const struct attn_result *r)
+static void judge_random(void *arg, const struct attn_case *c, int say, struct attn_result *r)
 {
-    return r->verdict == ATTN_FAILED || r->verdict == ATTN_CRASH || r->verdict == ATTN_TIMEOUT;
-}
-
-static int fails(void *arg, const struct attn_case *c)
-{
-    struct attn_result r;
-    struct question question = {arg, c, NULL};
-    attn_apart(judge_case, &question, PATIENCE, &r);
-    return is_bad(&r);
-}
-
-/* Shrink a failing case and record what is left of it. */
-static void record_failure(const struct attn_spec *spec, const struct attn_case *found,
-                           struct attn_verdicts *v)
-{
-    enum { BUDGET = 500 }; /* cases judged on the way: a second or two */
-    struct attn_spec own = *spec;
-    struct attn_soak_judge judge = {fails, &own};
-    struct attn_case c = *found;
-    struct attn_result r;
-    char name[256], text[ATTN_CASE_TEXT], large[ATTN_CASE_TEXT], again[ATTN_CASE_TEXT + 320];
-    double start = now();
-    int judged = attn_soak_shrink(&judge, BUDGET, &c);
-    struct question question = {spec, &c, NULL};
-    attn_apart(judge_case, &question, PATIENCE, &r);
-    attn_spec_print(spec, name, sizeof name);
-    attn_case_print(found, large);
-    attn_case_print(&c, text);
-    snprintf(again, sizeof again, "attnlab check '%s' --case '%s'", name, text);
-    char why[96];
-    snprintf(why, sizeof why, "a random case, made small in %d steps", judged);
-    const struct attn_subject subject = {"soak", "found", text, "", why, again, large};
-    attn_verdicts_add(v, &subject, &r, now() - start);
+    struct question question = {arg, c, NULL, say};
+    attn_apart(judge_case, &question, PATIENCE, r);
 }
 
 static void run_soak(const struct attn_spec *spec, double seconds, uint64_t seed,
                      struct attn_verdicts *v)
 {
-    enum { ENOUGH = 8 }; /* failures: more would be the same bug again */
-    int count[ATTN_ERROR + 1] = {0}, found = 0;
-    double start = now();
-    uint64_t n = 0;
-    for (; now() - start < seconds && found < ENOUGH; n++) {
-        struct attn_case c;
-        struct attn_result r;
-        attn_soak_case(seed, n, &c);
-        struct question question = {spec, &c, NULL};
-        attn_apart(judge_case, &question, PATIENCE, &r);
-        count[r.verdict]++;
-        if (is_bad(&r)) {
-            record_failure(spec, &c, v);
-            found++;
-        }
-    }
-    /* The soak itself is one check more, so that a clean one is seen to have run. */
-    struct attn_result r = {.verdict = count[ATTN_PASS] > 0 ? ATTN_PASS : ATTN_REFUSED};
-    char name[256], again[400], text[160];
-    snprintf(r.text, sizeof r.text, "no random case passed");
-    if (r.verdict == ATTN_PASS)
-        r.text[0] = '\0';
-    snprintf(text, sizeof text,
-             "%" PRIu64 " random cases of seed %" PRIu64
-             ": %d pass, %d fail, %d refused, %d weak, %d that cannot be set up",
-             n, seed, count[ATTN_PASS], count[ATTN_FAILED], count[ATTN_REFUSED], count[ATTN_WEAK],
-             count[ATTN_ERROR]);
+    char name[256], route[260];
+    struct attn_spec own = *spec;
     attn_spec_print(spec, name, sizeof name);
-    snprintf(again, sizeof again, "attnlab check '%s' --soak %g --seed %" PRIu64, name, seconds,
-             seed);
-    const struct attn_subject subject = {"soak", "soak", text, "", "", again, NULL};
-    attn_verdicts_add(v, &subject, &r, now() - start);
+    snprintf(route, sizeof route, "'%s'", name);
+    const struct attn_soak soak = {judge_random, &own, route, seconds, seed};
+    attn_soak_run(&soak, v);
 }
 
 /* ---- one spec -------------------------------------------------------------------------------- */
@@ -222,15 +204,21 @@ static int run_spec(const struct attn_spec *spec, const struct request *request,
         run_one(spec, &request->one, request->named, v);
     else if (request->relation != NULL)
         run_relations(spec, request->relation, v);
+    else if (request->growth)
+        run_growth(spec, v);
     else if (request->soak > 0)
         run_soak(spec, request->soak, request->seed, v);
     else {
         run_tier(spec, request->tier, v);
         run_relations(spec, "all", v);
+        if (attn_growth_applies(spec->impl))
+            run_growth(spec, v);
     }
     int impossible = request->text != NULL && v->list != NULL && v->list->n == 1 &&
                      v->list->entry[0].result.verdict == ATTN_ERROR;
-    int failures = attn_verdicts_end(v);
+    int lacking = attn_verdicts_lacking(v), failures = attn_verdicts_end(v);
+    if (lacking > 0 && lacking == failures)
+        return ATTN_EXIT_LACKS;
     return impossible ? ATTN_EXIT_USAGE : failures > 0 ? ATTN_EXIT_DISAGREE : ATTN_EXIT_GOOD;
 }
 
@@ -257,6 +245,9 @@ static int take_option(int o, struct request *request, struct attn_verdicts *v)
             return attn_cli_fail("check", ATTN_EXIT_USAGE,
                                  "there is no tier '%s': quick or full would work", optarg);
         request->tier = (enum attn_tier)attn_tier_find(optarg);
+        return ATTN_EXIT_GOOD;
+    case 'g':
+        request->growth = 1;
         return ATTN_EXIT_GOOD;
     case 'k':
         if (!attn_cli_double(optarg, &request->soak) || !(request->soak > 0) ||
@@ -288,21 +279,34 @@ static int take_option(int o, struct request *request, struct attn_verdicts *v)
     }
 }
 
+/* Who is to be judged, before anything is said about what on. */
+static int know_specs(char **names, int n)
+{
+    struct attn_spec spec;
+    struct attn_error err = {0};
+    for (int i = 0; i < n; i++)
+        if (attn_spec_parse(names[i], &spec, &err) != ATTN_OK)
+            return attn_cli_fail("check", ATTN_EXIT_USAGE, "%s", err.text);
+    return ATTN_EXIT_GOOD;
+}
+
 /* Options that exclude each other, and the case itself; returns an exit status. */
 static int understand(struct request *request, struct attn_verdicts *v)
 {
     struct attn_error err = {0};
-    if ((request->text != NULL) + (request->relation != NULL) + (request->soak > 0) > 1)
+    if ((request->text != NULL) + (request->relation != NULL) + (request->soak > 0) +
+            request->growth >
+        1)
         return attn_cli_fail("check", ATTN_EXIT_USAGE,
-                             "--case, --relation and --soak: one of them at a time");
-    v->details = request->text != NULL || request->relation != NULL;
+                             "--case, --relation, --growth and --soak: one of them at a time");
+    v->details = request->text != NULL || request->relation != NULL || request->growth;
     if (request->relation != NULL && strcmp(request->relation, "all") == 0)
         v->details = 0;
     if (request->text == NULL)
         return ATTN_EXIT_GOOD;
     request->named = attn_battery_find(request->text);
     const char *text = request->named != NULL ? request->named->text : request->text;
-    if (attn_case_parse(text, &request->one, &err) != ATTN_OK)
+    if (attn_question_case(text, &request->one, &err) != ATTN_OK)
         return attn_cli_fail("check", ATTN_EXIT_USAGE, "%s", err.text);
     return ATTN_EXIT_GOOD;
 }
@@ -333,21 +337,30 @@ int attn_cmd_check(int argc, char **argv)
 {
     if (attn_stranger_is_meant(argc, argv))
         return attn_stranger_check(argc, argv);
-    static const struct option longs[] = {
-        {"case", required_argument, NULL, 'c'}, {"relation", required_argument, NULL, 'r'},
-        {"tier", required_argument, NULL, 't'}, {"soak", required_argument, NULL, 'k'},
-        {"seed", required_argument, NULL, 'n'}, {"format", required_argument, NULL, 'f'},
-        {"strict", no_argument, NULL, 's'},     {"verbose", no_argument, NULL, 'v'},
-        {"help", no_argument, NULL, 'h'},       {0}};
+    static const struct option longs[] = {{"case", required_argument, NULL, 'c'},
+                                          {"relation", required_argument, NULL, 'r'},
+                                          {"tier", required_argument, NULL, 't'},
+                                          {"soak", required_argument, NULL, 'k'},
+                                          {"seed", required_argument, NULL, 'n'},
+                                          {"format", required_argument, NULL, 'f'},
+                                          {"growth", no_argument, NULL, 'g'},
+                                          {"strict", no_argument, NULL, 's'},
+                                          {"verbose", no_argument, NULL, 'v'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {0}};
     struct request request = {.seed = 1};
     struct attn_verdicts v;
     int status = ATTN_EXIT_GOOD;
     attn_verdicts_open(&v, stdout);
+    if (attn_cli_options("check", argc, argv, longs, NULL) != ATTN_EXIT_GOOD)
+        return ATTN_EXIT_USAGE;
     for (int o; status == ATTN_EXIT_GOOD && (o = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
         if (o == 'h')
             return attn_cli_help(help);
         status = take_option(o, &request, &v);
     }
+    if (status == ATTN_EXIT_GOOD)
+        status = know_specs(argv + optind, argc - optind);
     if (status == ATTN_EXIT_GOOD)
         status = understand(&request, &v);
     if (status != ATTN_EXIT_GOOD)

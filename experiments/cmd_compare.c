@@ -12,9 +12,9 @@
 static const char help[] =
     "usage: attnlab compare GOT WANT [--rule RULE ...] [options]\n"
     "\n"
-    "Compare tensors of the same name.  GOT and WANT are files (safetensors or .npy) or folders "
-    "of\n"
-    "such files; a .npy file holds the tensor that its name says.  q, k, v, do, dlse, bias and\n"
+    "Compare tensors of the same name.  GOT and WANT are files (safetensors, .npy, .npz) or "
+    "folders\n"
+    "of such files; a .npy file holds the tensor that its name says.  q, k, v, do, dlse, bias and\n"
     "key_mask need not be on both sides, everything else must.\n"
     "\n"
     "  --rule bound              attnlab's error bound for each element: q, k and v must be "
@@ -58,59 +58,26 @@ struct task {
 
 /* ---- flags ---------------------------------------------------------------------------------- */
 
-enum flag {
-    FLAG_RULE = 1000,
-    FLAG_REFERENCE,
-    FLAG_ONLY,
-    FLAG_ANY_TYPE,
-    FLAG_AS,
-    FLAG_MASK,
-    FLAG_SCALE,
-    FLAG_SOFTCAP,
-    FLAG_ALIBI,
-    FLAG_ALIBI_ALIGN,
-    FLAG_LAYOUT,
-    FLAG_HELP
-};
-
-static const struct option options[] = {{"rule", required_argument, NULL, FLAG_RULE},
-                                        {"reference", required_argument, NULL, FLAG_REFERENCE},
-                                        {"only", required_argument, NULL, FLAG_ONLY},
-                                        {"any-type", no_argument, NULL, FLAG_ANY_TYPE},
-                                        {"as", required_argument, NULL, FLAG_AS},
-                                        {"mask", required_argument, NULL, FLAG_MASK},
-                                        {"scale", required_argument, NULL, FLAG_SCALE},
-                                        {"softcap", required_argument, NULL, FLAG_SOFTCAP},
-                                        {"alibi", required_argument, NULL, FLAG_ALIBI},
-                                        {"alibi-align", required_argument, NULL, FLAG_ALIBI_ALIGN},
-                                        {"layout", required_argument, NULL, FLAG_LAYOUT},
-                                        {"help", no_argument, NULL, FLAG_HELP},
+static const struct option options[] = {{"rule", required_argument, NULL, 'r'},
+                                        {"reference", required_argument, NULL, 'V'},
+                                        {"only", required_argument, NULL, 'V'},
+                                        {"any-type", no_argument, NULL, 'a'},
+                                        {"as", required_argument, NULL, 'V'},
+                                        {"mask", required_argument, NULL, 'V'},
+                                        {"scale", required_argument, NULL, 'V'},
+                                        {"softcap", required_argument, NULL, 'V'},
+                                        {"alibi", required_argument, NULL, 'V'},
+                                        {"alibi-align", required_argument, NULL, 'V'},
+                                        {"layout", required_argument, NULL, 'V'},
+                                        {"help", no_argument, NULL, 'h'},
                                         {0}};
 
-static const char **place(struct task *t, int flag)
+static const char **place(struct task *t, const char *name)
 {
-    switch (flag) {
-    case FLAG_REFERENCE:
-        return &t->reference_path;
-    case FLAG_ONLY:
-        return &t->only;
-    case FLAG_AS:
-        return &t->problem.spec;
-    case FLAG_MASK:
-        return &t->problem.mask;
-    case FLAG_SCALE:
-        return &t->problem.scale;
-    case FLAG_SOFTCAP:
-        return &t->problem.softcap;
-    case FLAG_ALIBI:
-        return &t->problem.alibi;
-    case FLAG_ALIBI_ALIGN:
-        return &t->problem.alibi_align;
-    case FLAG_LAYOUT:
-        return &t->problem.layout;
-    default:
-        return NULL;
-    }
+    return strcmp(name, "reference") == 0 ? &t->reference_path
+           : strcmp(name, "only") == 0    ? &t->only
+           : strcmp(name, "as") == 0      ? &t->problem.spec
+                                          : attn_request_place(&t->problem, name);
 }
 
 static int add_rule(struct task *t, const char *text)
@@ -130,27 +97,19 @@ static int add_rule(struct task *t, const char *text)
 /* *done when there is nothing left to do. */
 static int read_flags(int argc, char **argv, struct task *t, int *done)
 {
-    int flag, status = ATTN_EXIT_GOOD;
+    int status = ATTN_EXIT_GOOD;
     *done = 1;
-    opterr = 0;
     optind = 0; /* GNU: start anew, argv[0] being the name of the subcommand */
-    while ((flag = getopt_long(argc, argv, ":", options, NULL)) != -1) {
-        const char **to = place(t, flag);
-        if (flag == FLAG_HELP)
+    if (attn_cli_options("compare", argc, argv, options, "rule") != ATTN_EXIT_GOOD)
+        return ATTN_EXIT_USAGE;
+    for (int flag, index; (flag = getopt_long(argc, argv, "", options, &index)) != -1;) {
+        if (flag == 'h')
             return attn_cli_help(help);
-        if (flag == '?' || flag == ':')
-            return attn_cli_fail("compare", ATTN_EXIT_USAGE,
-                                 flag == ':' ? "%s needs a value (attnlab compare --help)"
-                                             : "%s: no such flag (attnlab compare --help)",
-                                 argv[optind - 1]);
-        if (flag == FLAG_RULE && (status = add_rule(t, optarg)) != ATTN_EXIT_GOOD)
+        if (flag == 'r' && (status = add_rule(t, optarg)) != ATTN_EXIT_GOOD)
             return status;
-        t->any_type |= flag == FLAG_ANY_TYPE;
-        if (to != NULL && *to != NULL)
-            return attn_cli_fail("compare", ATTN_EXIT_USAGE, "%s was given before: '%s'",
-                                 argv[optind - 1], *to);
-        if (to != NULL)
-            *to = optarg;
+        if (flag == 'V')
+            *place(t, options[index].name) = optarg;
+        t->any_type |= flag == 'a';
     }
     if (argc - optind != 2)
         return attn_cli_fail("compare", ATTN_EXIT_USAGE,

@@ -39,7 +39,7 @@ int attn_cmd_env(int argc, char **argv)
     static const struct option longs[] = {
         {"format", required_argument, NULL, 'f'}, {"help", no_argument, NULL, 'h'}, {0}};
     int as_json = 0;
-    if (attn_cli_options("env", argc, argv, longs) != ATTN_EXIT_GOOD)
+    if (attn_cli_options("env", argc, argv, longs, NULL) != ATTN_EXIT_GOOD)
         return ATTN_EXIT_USAGE;
     for (int o; (o = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
         if (o == 'h')

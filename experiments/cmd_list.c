@@ -195,7 +195,7 @@ int attn_cmd_list(int argc, char **argv)
                    {"bugs", list_bugs},
                    {"masks", list_masks}};
     struct request want = {TEXT, ATTN_TIER_QUICK, NULL};
-    if (attn_cli_options("list", argc, argv, longs) != ATTN_EXIT_GOOD)
+    if (attn_cli_options("list", argc, argv, longs, NULL) != ATTN_EXIT_GOOD)
         return ATTN_EXIT_USAGE;
     for (int o; (o = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
         if (o == 'h')

@@ -23,6 +23,12 @@ static const char help_head[] =
     "  --dry-run     list the points, with what they need, and stop\n"
     "  --quiet       no progress, no summary\n"
     "\n"
+    "Yours beside ours (docs/measuring.md); each may be repeated, and joins every group:\n"
+    "\n"
+    "  --plugin [NAME=]FILE.so   a shared object with attn_plugin_get()\n"
+    "  --exec [NAME=]COMMAND     a command, run as COMMAND CASES OUT; after it\n"
+    "  --claims FILE             what it can do, JSON\n"
+    "\n"
     "Without --plan, these keys of a plan are flags (--spec and --mask may be repeated, or\n"
     "hold several separated by ';'; --length and --pass by ','):\n"
     "\n";
@@ -36,7 +42,10 @@ struct flags {
     const char *plan, *out, *csv, *from;
     int dry_run, quiet, n_keys;    /* keys of a plan */
     struct attn_plan_draft *draft; /* of keys given as flags, when there is no --plan */
+    struct attn_entrants *entrants;
 };
+
+static const double MEETING_S = 60; /* for loading a plug-in, or a command on a tiny case */
 
 static int print_help(void)
 {
@@ -128,12 +137,17 @@ static const char **place(struct flags *flags, const char *name)
                                        : NULL;
 }
 
+static int is_entrant(const char *name)
+{
+    return strcmp(name, "plugin") == 0 || strcmp(name, "exec") == 0 || strcmp(name, "claims") == 0;
+}
+
 /* Was this flag among the arguments before `at`, where it may be only once? */
 static int is_repeated(int at, char **argv, const char *name)
 {
     char other[32];
     const char *value;
-    if (strcmp(name, "spec") == 0 || strcmp(name, "mask") == 0)
+    if (strcmp(name, "spec") == 0 || strcmp(name, "mask") == 0 || is_entrant(name))
         return 0;
     for (int a = 1, took; a < at; a += took) {
         took = split(at, argv, a, other, &value);
@@ -156,6 +170,7 @@ static int read_places(int argc, char **argv, struct flags *flags)
 {
     char name[32];
     const char *value;
+    struct attn_error err = {ATTN_OK, ""};
     for (int a = 1, took; a < argc; a += took) {
         took = 1;
         if (strcmp(argv[a], "--dry-run") == 0)
@@ -168,8 +183,10 @@ static int read_places(int argc, char **argv, struct flags *flags)
             return attn_cli_fail("measure", ATTN_EXIT_USAGE, "--%s was given before", name);
         else if (place(flags, name) != NULL)
             *place(flags, name) = value;
-        else
+        else if (!is_entrant(name))
             flags->n_keys++;
+        else if (attn_entrants_add(flags->entrants, name, value, &err) != ATTN_OK)
+            return attn_cli_fail("measure", ATTN_EXIT_USAGE, "%s", err.text);
     }
     return ATTN_EXIT_GOOD;
 }
@@ -184,7 +201,7 @@ static int read_keys(int argc, char **argv, struct flags *flags, struct attn_pla
         if (strcmp(argv[a], "--dry-run") == 0 || strcmp(argv[a], "--quiet") == 0)
             continue;
         took = split(argc, argv, a, name, &value);
-        if (place(flags, name) != NULL)
+        if (place(flags, name) != NULL || is_entrant(name))
             continue;
         if (flags->plan != NULL && !override(plan, name, value))
             return bad_argument(argv[a]);
@@ -199,16 +216,19 @@ static int make_plan(int argc, char **argv, struct flags *flags, struct attn_pla
 {
     struct attn_error err = {ATTN_OK, ""};
     memset(plan, 0, sizeof *plan);
+    if (attn_entrants_meet(flags->entrants, MEETING_S, &err) != ATTN_OK)
+        return attn_cli_fail("measure", attn_cli_status(err.status), "%s", err.text);
     if (flags->plan != NULL) {
-        if (attn_plan_read(flags->plan, plan, &err) != ATTN_OK)
+        if (attn_plan_read(flags->plan, flags->entrants, plan, &err) != ATTN_OK)
             return attn_cli_fail("measure", attn_cli_status(err.status), "%s", err.text);
         return read_keys(argc, argv, flags, plan);
     }
     flags->draft = attn_plan_begin();
-    if (flags->draft == NULL || attn_plan_group(flags->draft, "flags", &err) != ATTN_OK) {
+    if (flags->draft == NULL || attn_plan_group(flags->draft, "length", &err) != ATTN_OK) {
         attn_plan_abandon(flags->draft);
         return attn_cli_fail("measure", ATTN_EXIT_LACKS, "no memory");
     }
+    attn_plan_invite(flags->draft, flags->entrants);
     int status = read_keys(argc, argv, flags, plan);
     if (status != ATTN_EXIT_GOOD)
         attn_plan_abandon(flags->draft);
@@ -240,7 +260,8 @@ static int write_csv(const char *from, const char *to)
 
 int attn_cmd_measure(int argc, char **argv)
 {
-    struct flags flags = {0};
+    static struct attn_entrants entrants;
+    struct flags flags = {.entrants = &entrants};
     struct attn_plan plan;
     int64_t n_errors = 0;
     for (int a = 1; a < argc; a++)
@@ -251,7 +272,7 @@ int attn_cmd_measure(int argc, char **argv)
         return status;
     if (flags.from != NULL) {
         if (flags.csv == NULL || flags.out != NULL || flags.plan != NULL || flags.n_keys > 0 ||
-            flags.dry_run)
+            entrants.n > 0 || flags.dry_run)
             return attn_cli_fail("measure", ATTN_EXIT_USAGE,
                                  "--from goes with --csv and nothing else");
         return write_csv(flags.from, flags.csv);

@@ -246,7 +246,7 @@ int attn_cmd_price(int argc, char **argv)
                                           {"help", no_argument, NULL, 'h'},
                                           {0}};
     struct request q = {1, 8, -1, -1, 64, -1, NULL, "none", ATTN_F32, {1, 0}, 0};
-    if (attn_cli_options("price", argc, argv, longs) != ATTN_EXIT_GOOD)
+    if (attn_cli_options("price", argc, argv, longs, NULL) != ATTN_EXIT_GOOD)
         return ATTN_EXIT_USAGE;
     for (int o, index = 0; (o = getopt_long(argc, argv, "", longs, &index)) != -1;) {
         int64_t *number = o == 'k'   ? &q.keys

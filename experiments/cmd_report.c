@@ -28,6 +28,12 @@ static const char help[] =
     "\n"
     "  --quiet   no progress\n"
     "\n"
+    "With --plan, yours beside ours; each may be repeated, and joins every group of the plan:\n"
+    "\n"
+    "  --plugin [NAME=]FILE.so   a shared object with attn_plugin_get()\n"
+    "  --exec [NAME=]COMMAND     a command, run as COMMAND CASES OUT; after it\n"
+    "  --claims FILE             what it can do, JSON\n"
+    "\n"
     "Exit status: 0 good; 1 a result was wrong (the page says which); 2 usage or bad records;\n"
     "3 gnuplot or its scripts are missing, DIR cannot be written, or a point could not be "
     "measured.\n";
@@ -35,7 +41,10 @@ static const char help[] =
 struct flags {
     const char *plan, *from, *out;
     int quiet;
+    struct attn_entrants *entrants;
 };
+
+static const double MEETING_S = 60; /* for loading a plug-in, or a command on a tiny case */
 
 /* Everything of one report; freed by close_report. */
 struct report {
@@ -71,15 +80,21 @@ static int fail(int status, const struct attn_error *err)
 /* -1: go on; else the exit status. */
 static int read_flags(int argc, char **argv, struct flags *flags)
 {
-    static const struct option options[] = {
-        {"plan", required_argument, NULL, 'p'}, {"from", required_argument, NULL, 'f'},
-        {"out", required_argument, NULL, 'o'},  {"quiet", no_argument, NULL, 'q'},
-        {"help", no_argument, NULL, 'h'},       {NULL, 0, NULL, 0}};
-    int c;
+    static const struct option options[] = {{"plan", required_argument, NULL, 'p'},
+                                            {"from", required_argument, NULL, 'f'},
+                                            {"out", required_argument, NULL, 'o'},
+                                            {"quiet", no_argument, NULL, 'q'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {"plugin", required_argument, NULL, 'e'},
+                                            {"exec", required_argument, NULL, 'e'},
+                                            {"claims", required_argument, NULL, 'e'},
+                                            {NULL, 0, NULL, 0}};
+    struct attn_error err = {ATTN_OK, ""};
+    int c, at = 0;
     optind = 0; /* start over: main may have looked at flags of its own */
-    if (attn_cli_options("report", argc, argv, options) != ATTN_EXIT_GOOD)
+    if (attn_cli_options("report", argc, argv, options, "plugin exec claims") != ATTN_EXIT_GOOD)
         return ATTN_EXIT_USAGE;
-    while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, "", options, &at)) != -1) {
         switch (c) {
         case 'p':
             flags->plan = optarg;
@@ -93,6 +108,10 @@ static int read_flags(int argc, char **argv, struct flags *flags)
         case 'q':
             flags->quiet = 1;
             break;
+        case 'e':
+            if (attn_entrants_add(flags->entrants, options[at].name, optarg, &err) != ATTN_OK)
+                return fail(ATTN_EXIT_USAGE, &err);
+            break;
         default:
             return attn_cli_help(help);
         }
@@ -105,6 +124,9 @@ static int read_flags(int argc, char **argv, struct flags *flags)
     if (flags->plan != NULL && flags->from != NULL)
         return attn_cli_fail("report", ATTN_EXIT_USAGE,
                              "--plan measures and --from does not: give one of them");
+    if (flags->plan == NULL && flags->entrants->n > 0)
+        return attn_cli_fail("report", ATTN_EXIT_USAGE,
+                             "a plug-in or a command is measured: --plan FILE is missing");
     return -1;
 }
 
@@ -167,7 +189,8 @@ static int measure(const struct flags *flags, struct report *r)
     struct attn_plan plan;
     struct attn_error err = {ATTN_OK, ""};
     struct attn_sweep_options options = {.command = "report", .quiet = flags->quiet};
-    if (attn_plan_read(flags->plan, &plan, &err) != ATTN_OK)
+    if (attn_entrants_meet(flags->entrants, MEETING_S, &err) != ATTN_OK ||
+        attn_plan_read(flags->plan, flags->entrants, &plan, &err) != ATTN_OK)
         return fail(attn_cli_status(err.status), &err);
     int status = attn_sweep_run(&plan, r->records, &options, &r->n_errors);
     attn_plan_free(&plan);
@@ -229,6 +252,7 @@ static int draw(const struct flags *flags, struct report *r)
     struct attn_page page = {.out = flags->out,
                              .records = r->records,
                              .plan = flags->plan,
+                             .entrants = flags->entrants,
                              .n_points = r->n,
                              .summary = &r->summary,
                              .slices = &r->slices,
@@ -275,7 +299,8 @@ static int run(const struct flags *flags, struct report *r)
 
 int attn_cmd_report(int argc, char **argv)
 {
-    struct flags flags = {NULL, NULL, NULL, 0};
+    static struct attn_entrants entrants;
+    struct flags flags = {.entrants = &entrants};
     struct timespec begin, end;
     int status = read_flags(argc, argv, &flags);
     if (status >= 0)

@@ -8,12 +8,13 @@
 #include "tests/harness/fileio.h"
 
 static const char help[] =
-    "usage: attnlab run SPEC --input FILE.safetensors [--out DIR] [--compare] [options]\n"
+    "usage: attnlab run SPEC --input FILE [--out DIR] [--compare] [options]\n"
     "       attnlab run SPEC --q FILE --k FILE --v FILE [--do FILE] [--bias FILE]\n"
     "                        [--key-mask FILE] [--out DIR] [--compare] [options]\n"
     "\n"
     "Compute O and LSE, and with dO also dQ, dK and dV, by the implementation SPEC names.\n"
-    "FILE is safetensors or .npy (docs/formats.md).  --input takes tensors named q, k, v and, "
+    "FILE is safetensors, .npy or .npz (docs/formats.md).  --input takes tensors named q, k, v "
+    "and, "
     "where\n"
     "they are there, do, dlse, bias, key_mask; o, lse, dq, dk and dv are results to compare with.\n"
     "Tensors are [B,H,L,d], [H,L,d] or [L,d]; lse is [B,H,L].  Results have as many axes.\n"
@@ -30,7 +31,10 @@ static const char help[] =
     "  --softcap X          scores become X tanh(score / X); 0: none\n"
     "  --alibi S,S,...      one slope for each head: bias -S |i + offset - j|\n"
     "  --alibi-align A      tl, br, or an offset such as +3; needed when Lq != Lk\n"
-    "  --layout BHLD|BLHD   order of the axes in the files\n"
+    "  --layout BHLD|BLHD|THD\n"
+    "                       order of the axes in the files; THD: packed documents [T,H,d]\n"
+    "  --cu-seqlens-q FILE, --cu-seqlens-k FILE\n"
+    "                       THD: where documents begin, [n+1]; or tensors of these names\n"
     "\n"
     "Flags win over the file's metadata (mask, scale, softcap, alibi, alibi-align, layout) and "
     "say\n"
@@ -38,70 +42,27 @@ static const char help[] =
     "bad\n"
     "file, 3 not enough memory or disk.\n";
 
-enum flag {
-    FLAG_INPUT = 1000,
-    FLAG_MASK,
-    FLAG_SCALE,
-    FLAG_SOFTCAP,
-    FLAG_ALIBI,
-    FLAG_ALIBI_ALIGN,
-    FLAG_LAYOUT,
-    FLAG_PASS,
-    FLAG_OUT,
-    FLAG_FORMAT,
-    FLAG_COMPARE,
-    FLAG_HELP,
-    FLAG_FILE /* + enum attn_job_input */
-};
-
-static const struct option options[] = {
-    {"input", required_argument, NULL, FLAG_INPUT},
-    {"q", required_argument, NULL, FLAG_FILE + ATTN_JOB_Q},
-    {"k", required_argument, NULL, FLAG_FILE + ATTN_JOB_K},
-    {"v", required_argument, NULL, FLAG_FILE + ATTN_JOB_V},
-    {"do", required_argument, NULL, FLAG_FILE + ATTN_JOB_DO},
-    {"bias", required_argument, NULL, FLAG_FILE + ATTN_JOB_BIAS},
-    {"key-mask", required_argument, NULL, FLAG_FILE + ATTN_JOB_KEY_MASK},
-    {"mask", required_argument, NULL, FLAG_MASK},
-    {"scale", required_argument, NULL, FLAG_SCALE},
-    {"softcap", required_argument, NULL, FLAG_SOFTCAP},
-    {"alibi", required_argument, NULL, FLAG_ALIBI},
-    {"alibi-align", required_argument, NULL, FLAG_ALIBI_ALIGN},
-    {"layout", required_argument, NULL, FLAG_LAYOUT},
-    {"pass", required_argument, NULL, FLAG_PASS},
-    {"out", required_argument, NULL, FLAG_OUT},
-    {"format", required_argument, NULL, FLAG_FORMAT},
-    {"compare", no_argument, NULL, FLAG_COMPARE},
-    {"help", no_argument, NULL, FLAG_HELP},
-    {0}};
-
-static const char **place(struct attn_request *r, int flag)
-{
-    switch (flag) {
-    case FLAG_INPUT:
-        return &r->input;
-    case FLAG_MASK:
-        return &r->mask;
-    case FLAG_SCALE:
-        return &r->scale;
-    case FLAG_SOFTCAP:
-        return &r->softcap;
-    case FLAG_ALIBI:
-        return &r->alibi;
-    case FLAG_ALIBI_ALIGN:
-        return &r->alibi_align;
-    case FLAG_LAYOUT:
-        return &r->layout;
-    case FLAG_PASS:
-        return &r->pass;
-    case FLAG_OUT:
-        return &r->out;
-    case FLAG_FORMAT:
-        return &r->format;
-    default:
-        return flag >= FLAG_FILE ? &r->file[flag - FLAG_FILE] : NULL;
-    }
-}
+static const struct option options[] = {{"input", required_argument, NULL, 'V'},
+                                        {"q", required_argument, NULL, 'V'},
+                                        {"k", required_argument, NULL, 'V'},
+                                        {"v", required_argument, NULL, 'V'},
+                                        {"do", required_argument, NULL, 'V'},
+                                        {"bias", required_argument, NULL, 'V'},
+                                        {"key-mask", required_argument, NULL, 'V'},
+                                        {"cu-seqlens-q", required_argument, NULL, 'V'},
+                                        {"cu-seqlens-k", required_argument, NULL, 'V'},
+                                        {"mask", required_argument, NULL, 'V'},
+                                        {"scale", required_argument, NULL, 'V'},
+                                        {"softcap", required_argument, NULL, 'V'},
+                                        {"alibi", required_argument, NULL, 'V'},
+                                        {"alibi-align", required_argument, NULL, 'V'},
+                                        {"layout", required_argument, NULL, 'V'},
+                                        {"pass", required_argument, NULL, 'V'},
+                                        {"out", required_argument, NULL, 'V'},
+                                        {"format", required_argument, NULL, 'V'},
+                                        {"compare", no_argument, NULL, 'c'},
+                                        {"help", no_argument, NULL, 'h'},
+                                        {0}};
 
 /* Flags that contradict each other, before any file is touched. */
 static int check_request(const struct attn_request *r)
@@ -131,20 +92,17 @@ static int check_request(const struct attn_request *r)
 /* Returns an exit status; *done when there is nothing left to do. */
 static int read_flags(int argc, char **argv, struct attn_request *r, int *done)
 {
-    int flag;
     memset(r, 0, sizeof *r);
     *done = 1;
     optind = 0; /* GNU: start anew, argv[0] being the name of the subcommand */
-    if (attn_cli_options("run", argc, argv, options) != ATTN_EXIT_GOOD)
+    if (attn_cli_options("run", argc, argv, options, NULL) != ATTN_EXIT_GOOD)
         return ATTN_EXIT_USAGE;
-    while ((flag = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        const char **to = place(r, flag);
-        if (flag == FLAG_HELP)
+    for (int flag, index; (flag = getopt_long(argc, argv, "", options, &index)) != -1;) {
+        if (flag == 'h')
             return attn_cli_help(help);
-        if (to != NULL)
-            *to = optarg;
-        else
-            r->compare = 1;
+        if (flag == 'V')
+            *attn_request_place(r, options[index].name) = optarg;
+        r->compare |= flag == 'c';
     }
     if (argc - optind != 1)
         return attn_cli_fail("run", ATTN_EXIT_USAGE,

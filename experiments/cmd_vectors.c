@@ -10,7 +10,8 @@ static const char help[] =
     "attnlab vectors DIR [--claims FILE] [--tier quick|full] [--case C]...\n\n"
     "Write the inputs of cases to DIR/NAME/inputs.safetensors, and DIR/manifest.json.  Compute "
     "the\n"
-    "outputs wherever you like, put them into OUT/NAME/result.safetensors (or OUT/NAME/o.npy,\n"
+    "outputs wherever you like, put them into OUT/NAME/result.safetensors (or result.npz, or "
+    "o.npy,\n"
     "lse.npy, ...), then: attnlab check --results OUT --vectors DIR.  OUT may be DIR.\n"
     "docs/strangers.md is the manual.\n\n"
     "  --claims F   what the implementation claims; without it: f32, lengths that differ, dv, "
@@ -34,6 +35,8 @@ int attn_cmd_vectors(int argc, char **argv)
         {"help", no_argument, NULL, 'h'},         {0}};
     const char *claims_path = NULL, *text[MAX_CASES];
     int n = 0, tier = ATTN_TIER_QUICK, written;
+    if (attn_cli_options("vectors", argc, argv, longs, "case") != ATTN_EXIT_GOOD)
+        return ATTN_EXIT_USAGE;
     for (int o; (o = getopt_long(argc, argv, "", longs, NULL)) != -1;)
         if (o == 'C')
             claims_path = optarg;

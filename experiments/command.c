@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -63,31 +65,47 @@ static void keep_last_line(char *line, size_t size, const char *text, ssize_t n)
     line[have] = '\0';
 }
 
+/* Wait for the shell, or look whether it has ended: 1 when it has. */
+static int reap(pid_t pid, int flags, int *status, struct attn_command *r)
+{
+    struct rusage used;
+    pid_t got;
+    do
+        got = wait4(pid, status, flags, &used);
+    while (got < 0 && errno == EINTR);
+    if (got == pid)
+        r->peak_bytes = (int64_t)used.ru_maxrss * 1024;
+    return got != 0;
+}
+
 /* Until the shell has ended.  Its pipe may live longer, in a child that it left behind: that one
- * is not waited for, and killed with the group. */
+ * is not waited for, and killed with the group.  A pidfd (Linux 5.3) tells the end at once; without
+ * it the end is looked for every 2 ms. */
 static void watch(pid_t pid, int noise, double deadline, struct attn_command *r, int *status)
 {
     static char part[1 << 16];
-    struct pollfd fd = {noise, POLLIN, 0};
+    int ending = (int)syscall(SYS_pidfd_open, pid, 0);
+    struct pollfd fd[2] = {{noise, POLLIN, 0}, {ending, POLLIN, 0}};
     for (;;) {
         if (now() >= deadline) {
             r->timed_out = 1;
             kill(-pid, SIGKILL);
-            while (waitpid(pid, status, 0) < 0 && errno == EINTR)
-                continue;
-            return;
+            reap(pid, 0, status, r);
+            break;
         }
-        int ready = poll(&fd, 1, 20);
-        ssize_t got = ready > 0 ? read(noise, part, sizeof part) : -1;
+        int ready = poll(fd, 2, ending >= 0 ? 100 : 2);
+        ssize_t got = ready > 0 && fd[0].revents != 0 ? read(noise, part, sizeof part) : -1;
         if (got > 0)
             keep_last_line(r->last_line, sizeof r->last_line, part, got);
         else if (got == 0)
-            fd.fd = -1;
-        if (got <= 0 && waitpid(pid, status, WNOHANG) == pid) {
+            fd[0].fd = -1;
+        if (got <= 0 && reap(pid, WNOHANG, status, r)) {
             kill(-pid, SIGKILL);
-            return;
+            break;
         }
     }
+    if (ending >= 0)
+        close(ending);
 }
 
 int attn_command_run(const char *command, const char *cases, const char *out, double timeout_s,
@@ -96,15 +114,19 @@ int attn_command_run(const char *command, const char *cases, const char *out, do
     int noise[2], status = 0;
     pid_t pid;
     memset(r, 0, sizeof *r);
+    r->peak_bytes = -1;
     if (pipe2(noise, O_CLOEXEC) != 0)
         return -1;
     double begin = now();
     int error = start(command, cases, out, noise[1], &pid);
     close(noise[1]);
-    if (error == 0)
+    if (error == 0) {
+        r->group = pid;
         watch(pid, noise[0], begin + timeout_s, r, &status);
+        r->wall_s = now() - begin;
+        r->group = 0;
+    }
     close(noise[0]);
-    r->wall_s = now() - begin;
     r->exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     r->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     if (r->exit_status > 128 && r->exit_status < 128 + 65) { /* the shell's word for a signal */

@@ -113,6 +113,10 @@ static enum attn_status take_outputs(struct attn_job *job, const char *inputs,
     for (int o = 0; o < ATTN_DBIAS && status == ATTN_OK; o++) {
         const char *name = attn_output_name((enum attn_output)o);
         const struct attn_tensors_entry *entry = attn_tensors_find(got, name);
+        if (entry != NULL && o == ATTN_LSE && attn_job_words_lse(job)) {
+            attn_job_note("lse of %s is declared otherwise: not judged", got->path);
+            continue;
+        }
         if (entry != NULL)
             status = take_output(job, (enum attn_output)o, entry, err);
         else if (job->stored[o] != NULL)
@@ -120,6 +124,8 @@ static enum attn_status take_outputs(struct attn_job *job, const char *inputs,
                                 inputs);
         n += entry != NULL;
     }
+    if (status == ATTN_OK && attn_tensors_find(got, attn_output_name(ATTN_DBIAS)) != NULL)
+        attn_job_note("dbias of %s is not judged here: attnlab check --results does", got->path);
     if (status == ATTN_OK && n == 0)
         return attn_fault(err, ATTN_EINVAL, got->path,
                           "holds none of o, lse, dq, dk and dv: nothing to judge");

@@ -12,7 +12,7 @@ static const char header[] =
     "cpu_sum_s,priced_bytes,ledger_bytes,process_ledger_bytes,floor_bytes,baseline_bytes,"
     "hwm_bytes,resident_bytes,hwm_reset,minor_faults,major_faults,flops,bytes_sent,messages,"
     "verified,verdict,worst_error_over_bound,worst_output,digest,setup_s,verify_s,wall_s,load,"
-    "steal_s,build,session,case,message\r\n";
+    "steal_s,build,session,case,message,time_source,route,source,source_digest,mask_bytes\r\n";
 
 void attn_csv_text(FILE *file, const char *text)
 {
@@ -135,7 +135,13 @@ int attn_csv_write(FILE *file, const struct attn_point *points, int64_t n)
         put_text(file, p->build);
         put_text(file, p->session);
         put_text(file, p->text);
-        attn_csv_text(file, p->message);
+        put_text(file, p->message);
+        put_text(file, p->time_source);
+        put_text(file, p->route);
+        put_text(file, p->source);
+        put_text(file, p->source_digest);
+        if (p->mask_bytes >= 0)
+            fprintf(file, "%lld", (long long)p->mask_bytes);
         fputs("\r\n", file);
     }
     return fflush(file) == 0 && !ferror(file) ? 0 : -1;

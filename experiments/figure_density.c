@@ -11,7 +11,7 @@ static const double none = (double)NAN; /* the macro is a float */
 static enum attn_status stretch_dense(const struct attn_row *row, int panel, double low,
                                       double high, struct attn_plot *plot, struct attn_error *err)
 {
-    double y[] = {attn_fill_bytes(row->priced), none, none};
+    double y[4] = {attn_fill_bytes(row->priced), none, none, none};
     int series = attn_plot_series(plot, row->point->spec, row->impl), points = 0;
     for (int64_t s = 0; s < plot->n; s++)
         points += plot->point[s].panel == panel && plot->point[s].series == series;
@@ -74,7 +74,8 @@ enum attn_status attn_fill_density(const struct attn_slice *slice,
                                    struct attn_plot *plot, struct attn_figure *figure,
                                    struct attn_error *err)
 {
-    static const char *const column[] = {"priced_bytes", "ledger_bytes", "resident_bytes"};
+    static const char *const column[] = {"priced_bytes", "ledger_bytes", "resident_bytes",
+                                         "resident_alone_bytes"};
     int place[2];
     double low = none, high = none;
     enum attn_status status = ATTN_OK;
@@ -84,7 +85,7 @@ enum attn_status attn_fill_density(const struct attn_slice *slice,
         "sparse rows grow with the visible pairs, each of which costs an index beside its value; "
         "the dense matrices hold every pair, visible or not. The circle is where the lines of "
         "the prices cross, linear in the logarithms between measured points.";
-    attn_fill_columns(plot, 3, column);
+    attn_fill_columns(plot, 4, column);
     attn_fill_words(plot, "Peak extra memory against the density of the mask",
                     "density (visible pairs / all pairs)", "peak extra memory");
     plot->x_axis = ATTN_AXIS_DENSITY;
@@ -95,13 +96,13 @@ enum attn_status attn_fill_density(const struct attn_slice *slice,
         const struct attn_point *p = row->point;
         if (row->status != ATTN_POINT_OK || !(p->density > 0))
             continue;
-        double y[] = {attn_fill_bytes(row->priced), attn_fill_bytes(row->ledger),
-                      p->ranks == 1 && row->ledger >= ATTN_FILL_RESIDENT_FROM
-                          ? attn_fill_bytes(row->resident)
-                          : none};
+        double y[4] = {attn_fill_bytes(row->priced), attn_fill_bytes(row->ledger)};
+        char label[200];
+        attn_fill_resident(row, &y[2], &y[3]);
+        attn_fill_label(row, plot->y_axis, label);
         low = fmin(low, p->density);
         high = fmax(high, p->density);
-        status = attn_plot_add(plot, place[p->c.pass], attn_plot_series(plot, p->spec, row->impl),
+        status = attn_plot_add(plot, place[p->c.pass], attn_plot_series(plot, label, row->impl),
                                p->density, y, err);
     }
     for (int pass = ATTN_FORWARD; status == ATTN_OK && pass <= ATTN_BACKWARD; pass++) {

@@ -24,6 +24,13 @@ enum { ATTN_FILL_RESIDENT_FROM = 1 << 20 };
 /* Bytes as a number to draw: NaN where there are none. */
 double attn_fill_bytes(int64_t bytes);
 
+/* What the memory figures draw of resident memory, and once more with a line if nothing else is
+ * known of it. */
+void attn_fill_resident(const struct attn_row *row, double *resident, double *alone);
+
+/* A row's name in a legend, with what its curve is of. */
+void attn_fill_label(const struct attn_row *row, enum attn_axis y_axis, char text[200]);
+
 /* A panel for each pass that has rows; place[pass] is its index, or -1. */
 void attn_fill_passes(const struct attn_slice *slice, struct attn_plot *plot, int place[2]);
 

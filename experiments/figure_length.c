@@ -9,21 +9,32 @@ static const double none = (double)NAN; /* the macro is a float */
 static const char fit_text[] = "Numbers at the curves: log-log slope and its 95 % interval, "
                                "fitted to the points with L ≥ (largest L of the curve) / 8.";
 
+/* Is anything here not ours? */
+static int has_guests(const struct attn_slice *slice)
+{
+    for (int64_t s = 0; s < slice->n; s++)
+        if (slice->row[s]->point->route[0] != '\0')
+            return 1;
+    return 0;
+}
+
 enum attn_status attn_fill_memory(const struct attn_slice *slice,
                                   const struct attn_figure_machine *machine, struct attn_plot *plot,
                                   struct attn_figure *figure, struct attn_error *err)
 {
-    static const char *const column[] = {"priced_bytes", "ledger_bytes", "resident_bytes"};
+    static const char *const column[] = {"priced_bytes", "ledger_bytes", "resident_bytes",
+                                         "resident_alone_bytes"};
     int place[2];
     enum attn_status status = ATTN_OK;
     figure->caption =
         "Bytes beyond inputs and outputs. Line: the price, from a formula, without running. Filled "
         "marker: the ledger, which counts every buffer that the implementation takes. Open marker: "
         "growth of the resident set (VmHWM) of a fresh process, drawn from 1 MiB on; below, "
-        "pages of stack and libraries outweigh buffers. For sequence-parallel "
+        "pages of stack and libraries outweigh buffers. Implementations that are not ours have no "
+        "price and no ledger: their resident memory is joined by a line. For sequence-parallel "
         "implementations the curve is of the fullest rank; all simulated ranks live in one "
         "process, so their resident sets cannot be told apart and are compared in the table.";
-    attn_fill_columns(plot, 3, column);
+    attn_fill_columns(plot, 4, column);
     attn_fill_words(plot, "Peak extra memory against sequence length", "sequence length L (tokens)",
                     "peak extra memory of a process or rank");
     plot->x_axis = ATTN_AXIS_LENGTH;
@@ -31,8 +42,8 @@ enum attn_status attn_fill_memory(const struct attn_slice *slice,
     (void)snprintf(
         plot->key_extra, sizeof plot->key_extra,
         "Line: priced. Filled: ledger. Open: resident, of a fresh process (one rank, from "
-        "1 MiB on).\n%s",
-        fit_text);
+        "1 MiB on).%s\n%s",
+        has_guests(slice) ? " Open on a line: all that is known." : "", fit_text);
     attn_fill_passes(slice, plot, place);
     double largest = 0;
     for (int64_t s = 0; status == ATTN_OK && s < slice->n; s++) {
@@ -40,13 +51,11 @@ enum attn_status attn_fill_memory(const struct attn_slice *slice,
         const struct attn_point *p = row->point;
         if (row->status != ATTN_POINT_OK)
             continue;
-        double y[] = {attn_fill_bytes(row->priced), attn_fill_bytes(row->ledger),
-                      p->ranks == 1 && row->ledger >= ATTN_FILL_RESIDENT_FROM
-                          ? attn_fill_bytes(row->resident)
-                          : none};
-        largest = fmax(largest, (double)row->ledger);
-        char label[160];
-        attn_row_label(row, label);
+        double y[4] = {attn_fill_bytes(row->priced), attn_fill_bytes(row->ledger)};
+        attn_fill_resident(row, &y[2], &y[3]);
+        largest = fmax(largest, (double)row->peak);
+        char label[200];
+        attn_fill_label(row, plot->y_axis, label);
         status = attn_plot_add(plot, place[p->c.pass], attn_plot_series(plot, label, row->impl),
                                (double)p->c.n_query, y, err);
     }
@@ -54,7 +63,9 @@ enum attn_status attn_fill_memory(const struct attn_slice *slice,
         plot->line = (double)machine->memory_bytes;
         (void)snprintf(plot->line_text, sizeof plot->line_text, "memory of this machine");
     }
-    return status == ATTN_OK ? attn_plot_fit(plot, 1, err) : status;
+    if (status == ATTN_OK)
+        status = attn_plot_fit(plot, 1, err);
+    return status == ATTN_OK ? attn_plot_fit(plot, 3, err) : status;
 }
 
 enum attn_status attn_fill_time(const struct attn_slice *slice,
@@ -69,10 +80,12 @@ enum attn_status attn_fill_time(const struct attn_slice *slice,
         "Marker: the median over the rounds, each a fresh process, of the median call. Bar: the "
         "fastest and the slowest round. Sequence-parallel implementations run their simulated "
         "ranks as threads that share the cores; their curve is the CPU time of the slowest rank "
-        "and says nothing about parallel wall time.";
+        "and says nothing about parallel wall time. A plug-in is timed around its function; of a "
+        "command the times are those that it reports, or, where it reports none, the wall time of "
+        "the whole command less that of the same command on a tiny case: its legend says which.";
     attn_fill_columns(plot, 3, column);
     attn_fill_words(plot, "Time of one call against sequence length", "sequence length L (tokens)",
-                    "time of one call, one thread");
+                    "time of one call");
     plot->x_axis = ATTN_AXIS_LENGTH;
     plot->y_axis = ATTN_AXIS_SECONDS;
     (void)snprintf(plot->key_extra, sizeof plot->key_extra,
@@ -83,10 +96,8 @@ enum attn_status attn_fill_time(const struct attn_slice *slice,
         const struct attn_point *p = row->point;
         if (row->time.n == 0)
             continue;
-        char name[160], label[200];
-        attn_row_label(row, name);
-        (void)snprintf(label, sizeof label, "%s%s", name,
-                       p->ranks > 1 ? " (CPU s, slowest rank)" : "");
+        char label[200];
+        attn_fill_label(row, plot->y_axis, label);
         double y[] = {row->time.median, row->time.min, row->time.max};
         status = attn_plot_add(plot, place[p->c.pass], attn_plot_series(plot, label, row->impl),
                                (double)p->c.n_query, y, err);

@@ -13,6 +13,30 @@ double attn_fill_bytes(int64_t bytes)
     return bytes > 0 ? (double)bytes : (double)NAN;
 }
 
+void attn_fill_resident(const struct attn_row *row, double *resident, double *alone)
+{
+    int drawn = row->point->ranks == 1 && row->peak >= ATTN_FILL_RESIDENT_FROM;
+    *resident = drawn ? attn_fill_bytes(row->resident) : (double)NAN;
+    *alone = row->point->route[0] != '\0' ? *resident : (double)NAN;
+}
+
+void attn_fill_label(const struct attn_row *row, enum attn_axis y_axis, char text[200])
+{
+    const struct attn_point *p = row->point;
+    char name[160];
+    attn_row_label(row, name);
+    const char *of = "";
+    if (y_axis == ATTN_AXIS_BYTES && p->route[0] != '\0')
+        of = " (resident)";
+    else if (y_axis == ATTN_AXIS_SECONDS && p->ranks > 1)
+        of = " (CPU s, slowest rank)";
+    else if (y_axis == ATTN_AXIS_SECONDS && strcmp(p->time_source, "reported") == 0)
+        of = " (as it reports)";
+    else if (y_axis == ATTN_AXIS_SECONDS && strcmp(p->time_source, "command") == 0)
+        of = " (whole command - tiny case)";
+    (void)snprintf(text, 200, "%s%s", name, of);
+}
+
 /* Panel of a pass, added when it is first met; a pass without rows has no panel. */
 void attn_fill_passes(const struct attn_slice *slice, struct attn_plot *plot, int place[2])
 {

@@ -6,15 +6,44 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "experiments/cli.h"
 #include "tests/harness/fileio.h"
 
 const char *attn_job_input_name(enum attn_job_input input)
 {
-    static const char *const name[ATTN_JOB_INPUTS] = {"q",    "k",        "v",   "do",
-                                                      "bias", "key_mask", "dlse"};
+    static const char *const name[ATTN_JOB_INPUTS] = {
+        "q", "k", "v", "do", "bias", "key_mask", "cu_seqlens_q", "cu_seqlens_k", "dlse"};
     return (unsigned)input < ATTN_JOB_INPUTS ? name[input] : "unknown";
+}
+
+const char **attn_request_place(struct attn_request *r, const char *key)
+{
+    const struct {
+        const char *key, **at;
+    } list[] = {{"input", &r->input},
+                {"q", &r->file[ATTN_JOB_Q]},
+                {"k", &r->file[ATTN_JOB_K]},
+                {"v", &r->file[ATTN_JOB_V]},
+                {"do", &r->file[ATTN_JOB_DO]},
+                {"bias", &r->file[ATTN_JOB_BIAS]},
+                {"key-mask", &r->file[ATTN_JOB_KEY_MASK]},
+                {"cu-seqlens-q", &r->file[ATTN_JOB_CU_Q]},
+                {"cu-seqlens-k", &r->file[ATTN_JOB_CU_K]},
+                {"mask", &r->mask},
+                {"scale", &r->scale},
+                {"softcap", &r->softcap},
+                {"alibi", &r->alibi},
+                {"alibi-align", &r->alibi_align},
+                {"layout", &r->layout},
+                {"pass", &r->pass},
+                {"out", &r->out},
+                {"format", &r->format}};
+    for (size_t n = 0; n < sizeof list / sizeof *list; n++)
+        if (strcmp(list[n].key, key) == 0)
+            return list[n].at;
+    return NULL;
 }
 
 void attn_job_note(const char *format, ...)
@@ -30,10 +59,24 @@ void attn_job_note(const char *format, ...)
 
 /* ---- files -------------------------------------------------------------------------------- */
 
+/* A folder stands for the inputs that `attnlab vectors` wrote into it. */
+static enum attn_status open_input(const char *path, struct attn_file *file, struct attn_error *err)
+{
+    char inside[4096];
+    struct stat about;
+    if (stat(path, &about) != 0 || !S_ISDIR(about.st_mode))
+        return attn_file_open(path, file, err);
+    if (snprintf(inside, sizeof inside, "%s/inputs.safetensors", path) >= (int)sizeof inside)
+        return attn_fault(err, ATTN_EINVAL, path, "the path is too long");
+    if (stat(inside, &about) != 0)
+        return attn_fault(err, ATTN_EINVAL, path, "is a directory without inputs.safetensors");
+    return attn_file_open(inside, file, err);
+}
+
 static enum attn_status open_all(struct attn_job *job, struct attn_error *err)
 {
     struct attn_file *file = &job->file[0];
-    enum attn_status status = attn_file_open(job->request->input, file, err);
+    enum attn_status status = open_input(job->request->input, file, err);
     if (status != ATTN_OK)
         return status;
     job->n_files = 1;
@@ -143,25 +186,43 @@ static enum attn_status set_numbers(struct attn_job *job, struct attn_error *err
     return status;
 }
 
+/* As a flag has it, as attention people write it, as `attnlab vectors` does. */
+static const char *const layouts[3][3] = {
+    {"BHLD", "B,H,L,d", "bhld"}, {"BLHD", "B,L,H,d", "blhd"}, {"THD", "T,H,d", "thd"}};
+
+static int find_layout(const char *text)
+{
+    for (int l = 0; l < 3; l++)
+        for (int w = 0; w < 3; w++)
+            if (strcmp(text, layouts[l][w]) == 0)
+                return l;
+    return -1;
+}
+
 static enum attn_status set_layout(struct attn_job *job, struct attn_error *err)
 {
-    const char *text, *flag = job->request->layout;
-    if (flag != NULL && strcmp(flag, "BHLD") != 0 && strcmp(flag, "BLHD") != 0)
-        return attn_fail(err, ATTN_EINVAL, "--layout '%.40s': BHLD and BLHD exist", flag);
-    if (flag != NULL)
-        flag = strcmp(flag, "BLHD") == 0 ? "B,L,H,d" : "B,H,L,d";
-    enum attn_status status = attn_job_setting(job, "layout", flag, &text, err);
-    if (status != ATTN_OK)
+    const char *said, *flag = job->request->layout;
+    enum attn_status status = attn_job_metadata(job, "layout", &said, err);
+    if (status != ATTN_OK && flag == NULL)
         return status;
-    if (text == NULL)
-        text = "B,H,L,d";
-    job->blhd = strcmp(text, "B,L,H,d") == 0;
-    if (!job->blhd && strcmp(text, "B,H,L,d") != 0)
+    int layout = flag != NULL ? find_layout(flag) : said != NULL ? find_layout(said) : 0;
+    if (layout < 0 && flag != NULL)
+        return attn_fail(err, ATTN_EINVAL, "--layout '%.40s': BHLD, BLHD and THD exist", flag);
+    if (layout < 0)
         return attn_fail(err, ATTN_EINVAL,
-                         "metadata layout '%.40s': 'B,H,L,d' and 'B,L,H,d' are understood (or say "
-                         "--layout)",
-                         text);
+                         "metadata layout '%.40s': 'B,H,L,d', 'B,L,H,d' and 'T,H,d' are understood "
+                         "(or say --layout)",
+                         said);
+    if (flag != NULL && said != NULL && find_layout(said) != layout)
+        attn_job_note("--layout %s instead of layout=%.80s", flag, said);
+    job->blhd = layout > 0;
+    job->thd = layout == 2;
     return ATTN_OK;
+}
+
+const char *attn_job_layout(const struct attn_job *job)
+{
+    return layouts[job->blhd + job->thd][1];
 }
 
 static enum attn_status set_pass(struct attn_job *job, struct attn_error *err)
@@ -238,6 +299,8 @@ static enum attn_status set_bias(struct attn_job *job, struct attn_error *err)
     enum attn_status status = attn_job_setting(job, "alibi", job->request->alibi, &job->alibi, err);
     if (status == ATTN_OK)
         status = attn_job_setting(job, "alibi-align", job->request->alibi_align, &align, err);
+    if (status == ATTN_OK)
+        status = attn_job_words_alibi(job, &job->alibi, &align, err);
     if (status != ATTN_OK)
         return status;
     if (job->alibi == NULL && align != NULL)
@@ -245,6 +308,12 @@ static enum attn_status set_bias(struct attn_job *job, struct attn_error *err)
     if (job->alibi != NULL && job->input[ATTN_JOB_BIAS] != NULL)
         return attn_fail(err, ATTN_EINVAL,
                          "a bias tensor and ALiBi together: one of them; add ALiBi to the tensor");
+    if (job->thd && job->packed.n != 1 && job->input[ATTN_JOB_BIAS] != NULL)
+        return attn_fail(err, ATTN_EINVAL,
+                         "a bias tensor with layout THD: documents have no [Lq,Lk] in common");
+    if (job->thd && !job->packed.is_even && !job->packed.is_self && job->alibi != NULL)
+        return attn_fail(err, ATTN_EINVAL,
+                         "ALiBi with layout THD: every document must have as many queries as keys");
     if (job->input[ATTN_JOB_BIAS] != NULL) {
         bias->kind = ATTN_BIAS_TENSOR; /* its data are not there yet: attn_job_run */
         bias->tensor = attn_job_bias_view(job->input[ATTN_JOB_BIAS]);
@@ -277,6 +346,8 @@ static void note_unused(const struct attn_job *job)
             used |= job->stored[o] == tensor && (o <= ATTN_LSE || !unjudged);
         for (int n = 0; n < job->n_named; n++)
             used |= job->named[n] == tensor;
+        used |= job->request->mask == NULL && strcmp(tensor->name, "mask") == 0 &&
+                attn_job_words_is(job, "mask", "band"); /* the bytes say the same */
         if (!used)
             attn_job_note("tensor '%.40s' of %s is not used", tensor->name, file->path);
     }
@@ -291,12 +362,17 @@ enum attn_status attn_job_open(const struct attn_request *request, struct attn_j
     if ((status = attn_spec_parse(request->spec, &job->spec, err)) != ATTN_OK ||
         (status = find_inputs(job, err)) != ATTN_OK || (status = set_layout(job, err)) != ATTN_OK ||
         (status = set_pass(job, err)) != ATTN_OK ||
+        (status = attn_job_packed_open(job, err)) != ATTN_OK ||
         (status = attn_job_shapes(job, err)) != ATTN_OK ||
         (status = set_numbers(job, err)) != ATTN_OK || (status = set_bias(job, err)) != ATTN_OK ||
         (status = attn_problem_check(&job->problem, err)) != ATTN_OK ||
         (status = attn_job_mask(job, err)) != ATTN_OK)
         return status;
     note_unused(job);
+    if (job->stored[ATTN_LSE] != NULL && attn_job_words_lse(job)) {
+        attn_job_note("lse of %s is declared otherwise: not judged", job->file[0].path);
+        job->stored[ATTN_LSE] = NULL;
+    }
     return ATTN_OK;
 }
 
@@ -307,7 +383,12 @@ void attn_job_close(struct attn_job *job)
         attn_file_close(&job->file[f]);
     for (int o = 0; o < ATTN_OUTPUTS; o++)
         free(job->output[o].data);
+    free(job->packed.q);
+    free(job->packed.k);
     free(job->mask_text);
+    free(job->mask_bytes);
     free(job->slope);
+    free(job->words[0]);
+    free(job->words[1]);
     memset(job, 0, sizeof *job);
 }

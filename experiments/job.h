@@ -1,7 +1,9 @@
 /* One attention problem whose tensors are in files: what `attnlab run` works on.
  *
  * job.c turns files, their metadata and flags into a problem, and reads headers only (and the
- * tensors that a mask names); job_shape.c says what shape each tensor must have; job_run.c prices,
+ * tensors that a mask names); job_shape.c says what shape each tensor must have, job_packed.c which
+ * documents a packed batch has, job_mask.c which mask, job_words.c what the words of `attnlab
+ * vectors` mean; job_run.c prices,
  * loads, computes and writes; job_compare.c judges.  Failures are statuses with one line; what a
  * caller should know although it is no failure goes to stderr as a note.
  */
@@ -20,6 +22,8 @@ enum attn_job_input {
     ATTN_JOB_DO,
     ATTN_JOB_BIAS,
     ATTN_JOB_KEY_MASK,
+    ATTN_JOB_CU_Q,
+    ATTN_JOB_CU_K,
     ATTN_JOB_DLSE, /* from --input only */
     ATTN_JOB_INPUTS
 };
@@ -33,7 +37,18 @@ struct attn_request {
     int compare;
 };
 
+/* Where the value of --KEY goes, for the flags that this struct holds; NULL: no such flag. */
+const char **attn_request_place(struct attn_request *request, const char *key);
+
 enum { ATTN_JOB_NAMED = 16 }; /* tensors that one mask may name */
+
+/* A packed batch, [T,H,d]: document t has queries [q[t],q[t+1]) and keys [k[t],k[t+1]).  Where all
+ * are of one length they are the problem's batch entries; else the problem is one entry, under a
+ * documents() mask. */
+struct attn_job_packed {
+    int64_t n, *q, *k; /* n + 1 numbers each */
+    int is_even, is_self;
+};
 
 struct attn_job {
     const struct attn_request *request; /* borrowed */
@@ -45,14 +60,18 @@ struct attn_job {
     struct attn_file_tensor *stored[ATTN_OUTPUTS];        /* results that the file holds */
     const struct attn_file_tensor *named[ATTN_JOB_NAMED]; /* by the mask */
     int n_named;
-    int n_axes; /* of q: 4, 3 (no batch) or 2 (no heads either) */
-    int blhd;   /* [B,L,H,d] instead of [B,H,L,d] */
+    int n_axes;                    /* of q: 4, 3 (no batch) or 2 (no heads either) */
+    int blhd;                      /* [B,L,H,d] instead of [B,H,L,d]; of a packed batch too */
+    int thd;                       /* [T,H,d] */
+    struct attn_job_packed packed; /* where thd is 1 */
     enum attn_pass pass;
     struct attn_problem problem;
     struct attn_mask *mask;
     char *mask_text;
+    void *mask_bytes;                             /* of the word `dense`, as the problem has them */
     double *slope;                                /* ALiBi, [H] */
     const char *alibi;                            /* the text they came from */
+    char *words[2];                               /* of vectors: slopes and their alignment */
     struct attn_file_tensor output[ATTN_OUTPUTS]; /* after attn_job_run; data == NULL: none */
 };
 
@@ -60,6 +79,8 @@ struct attn_job {
 enum attn_status attn_job_open(const struct attn_request *request, struct attn_job *job,
                                struct attn_error *err);
 void attn_job_close(struct attn_job *job);
+
+const char *attn_job_layout(const struct attn_job *job); /* "B,H,L,d", ... */
 
 /* "attnlab run: note: ..." to stderr. */
 void attn_job_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -72,6 +93,34 @@ enum attn_status attn_job_setting(const struct attn_job *job, const char *key, c
                                   const char **value, struct attn_error *err);
 enum attn_status attn_job_metadata(const struct attn_job *job, const char *key, const char **value,
                                    struct attn_error *err);
+
+/* job_packed.c: the documents of a packed batch; before the shapes. */
+enum attn_status attn_job_packed_open(struct attn_job *job, struct attn_error *err);
+
+/* The text of a mask that speaks of each document, as one that speaks of the problem; malloc'ed.
+ * EINVAL: the mask language cannot say it. */
+enum attn_status attn_job_packed_mask(const struct attn_job *job, const char *text, char **whole,
+                                      struct attn_error *err);
+
+/* job_words.c: whether the metadata hold this word under this key. */
+int attn_job_words_is(const struct attn_job *job, const char *key, const char *word);
+
+/* What `attnlab vectors` says of a mask, in the mask language and malloc'ed; NULL: it
+ * is no word of these. */
+enum attn_status attn_job_words_mask(const struct attn_job *job, const char *said, char **text,
+                                     struct attn_error *err);
+
+/* The bytes that the word `dense` speaks of: 1 = visible, and of a packed batch each document's own
+ * pairs, [n,H,Lq,Lk].  `tensor` is changed where the file has them otherwise. */
+enum attn_status attn_job_words_bytes(struct attn_job *job, const struct attn_file_tensor *bytes,
+                                      struct attn_mask_tensor *tensor, struct attn_error *err);
+
+/* ALiBi as `attnlab vectors` says it: where *slopes is NULL, both texts, or neither. */
+enum attn_status attn_job_words_alibi(struct attn_job *job, const char **slopes, const char **align,
+                                      struct attn_error *err);
+
+/* Whether the metadata declare an LSE that is not attnlab's: base 2, +inf for empty rows, none. */
+int attn_job_words_lse(const struct attn_job *job);
 
 /* job_shape.c: extents of the problem from q, k, v; then of every other tensor against it. */
 enum attn_status attn_job_shapes(struct attn_job *job, struct attn_error *err);

@@ -53,7 +53,7 @@ static void print_head(const struct attn_job *job, const struct attn_precision *
                        const struct attn_sample *sample)
 {
     const struct attn_problem *p = &job->problem;
-    printf("b%lldh%lldg%lldq%lldk%lldd%lldv%lld %s, mask %s, scale %.9g", (long long)p->batch,
+    printf("b%lldh%lldg%lldq%lldk%lldd%lldv%lld %s, mask %.300s, scale %.9g", (long long)p->batch,
            (long long)p->heads, (long long)p->kv_heads, (long long)p->n_query, (long long)p->n_key,
            (long long)p->d_key, (long long)p->d_value, attn_dtype_name(p->dtype), job->mask_text,
            p->scale);

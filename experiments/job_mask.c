@@ -1,6 +1,6 @@
-/* See job.h: which mask.  Files in the wild say `causal` and `padding`; both are turned into the
- * mask language here, where `causal` always has an alignment, or refused where they could mean two
- * things. */
+/* See job.h: which mask.  Files in the wild say `causal` and `padding`, those of `attnlab vectors`
+ * say `band` and `dense`; all are turned into the mask language here, where `causal` always has an
+ * alignment, or refused where they could mean two things. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +68,7 @@ static enum attn_status find(void *arg, const char *name, const char *part,
     tensor->width = (int)attn_file_dtype_size(t->dtype);
     tensor->n_axes = t->n_axes;
     memcpy(tensor->extent, t->extent, sizeof tensor->extent);
-    return ATTN_OK;
+    return strcmp(t->name, "mask") == 0 ? attn_job_words_bytes(job, t, tensor, err) : ATTN_OK;
 }
 
 /* ---- which mask --------------------------------------------------------------------------- */
@@ -108,28 +108,42 @@ static void note_difference(const struct attn_job *job, const char *flag)
     }
 }
 
+/* Documents of several lengths are a mask too.  The word `dense` has hidden what lies in others. */
+static enum attn_status add_documents(struct attn_job *job, struct attn_error *err)
+{
+    char *inside = job->mask_text;
+    if (!job->thd || job->packed.is_even || strcmp(inside, "dense(mask)") == 0)
+        return ATTN_OK;
+    enum attn_status status = attn_job_packed_mask(job, inside, &job->mask_text, err);
+    free(inside);
+    return status;
+}
+
 /* The flag wins over the metadata; --key-mask hides keys besides whatever was said. */
 static enum attn_status choose(struct attn_job *job, struct attn_error *err)
 {
-    const char *said, *text = job->request->mask;
-    if (text != NULL) {
+    const char *said = NULL, *text = job->request->mask;
+    char *word = NULL;
+    enum attn_status status = ATTN_OK;
+    if (text != NULL)
         note_difference(job, text);
-    } else {
-        enum attn_status status = attn_job_metadata(job, "mask", &said, err);
-        if (status == ATTN_OK)
-            status = translate(job, said, &text, err);
-        if (status != ATTN_OK)
-            return status;
-    }
+    else if ((status = attn_job_metadata(job, "mask", &said, err)) == ATTN_OK && said != NULL)
+        status = attn_job_words_mask(job, said, &word, err);
+    if (status == ATTN_OK && text == NULL)
+        status = translate(job, word != NULL ? word : said, &text, err);
+    if (status != ATTN_OK)
+        return status;
     int hide = job->request->file[ATTN_JOB_KEY_MASK] != NULL &&
                (text == NULL || strstr(text, "key_mask") == NULL);
     if (text == NULL && !hide)
-        attn_job_note("no mask was said: every pair is visible");
+        attn_job_note("no mask was said: every pair %sis visible",
+                      job->thd && job->packed.n != 1 ? "of a document " : "");
     int n = hide && text != NULL ? asprintf(&job->mask_text, "(%s)&keys(key_mask)", text)
                                  : asprintf(&job->mask_text, "%s",
                                             hide           ? "keys(key_mask)"
                                             : text != NULL ? text
                                                            : "none");
+    free(word);
     if (n >= 0)
         return ATTN_OK;
     job->mask_text = NULL;
@@ -158,6 +172,8 @@ enum attn_status attn_job_mask(struct attn_job *job, struct attn_error *err)
     const struct attn_mask_shape shape = {p->batch, p->heads, p->n_query, p->n_key};
     const struct attn_mask_source source = {find, job};
     enum attn_status status = choose(job, err);
+    if (status == ATTN_OK)
+        status = add_documents(job, err);
     if (status == ATTN_OK)
         status = attn_mask_parse(job->mask_text, &shape, &source, &job->mask, err);
     if (status == ATTN_OK)

@@ -161,8 +161,7 @@ enum attn_status attn_job_run(struct attn_job *job, struct attn_error *err)
     if (ledger == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory for a ledger");
     attn_ledger_init(ledger, NULL);
-    struct attn_ctx ctx = {
-        .ledger = ledger, .options = &job->spec.options, .error = err};
+    struct attn_ctx ctx = {.ledger = ledger, .options = &job->spec.options, .error = err};
     enum attn_status status = load_inputs(job, err);
     if (status == ATTN_OK)
         status = alloc_outputs(job, err);
@@ -202,7 +201,7 @@ static int describe(const struct attn_job *job, char number[3][40], struct attn_
     pair[n++] = (struct attn_file_pair){"spec", job->request->spec};
     pair[n++] = (struct attn_file_pair){"mask", job->mask_text};
     pair[n++] = (struct attn_file_pair){"scale", number[0]};
-    pair[n++] = (struct attn_file_pair){"layout", job->blhd ? "B,L,H,d" : "B,H,L,d"};
+    pair[n++] = (struct attn_file_pair){"layout", attn_job_layout(job)};
     pair[n++] = (struct attn_file_pair){"pass", attn_pass_name(job->pass)};
     if (job->problem.softcap > 0)
         pair[n++] = (struct attn_file_pair){"softcap", number[1]};

@@ -1,5 +1,6 @@
 /* See job.h: axes.  The shapes in files are [B,H,L,d] or [B,L,H,d], without B, or without B and H;
- * inside there is only b, h, row, feature. */
+ * or [T,H,d], where documents of one length are batch entries: [B L,H,d].  Inside there is only b,
+ * h, row, feature. */
 #include <stdio.h>
 #include <string.h>
 
@@ -23,6 +24,12 @@ static int axes(const struct attn_job *job, int is_lse, int at[4])
     return job->n_axes - (is_lse != 0);
 }
 
+/* Batch entries that the tokens of a packed batch are cut into; 1 where they are not. */
+static int64_t entries(const struct attn_job *job)
+{
+    return job->thd && job->packed.is_even ? job->packed.n : 1;
+}
+
 static void to_file(const struct attn_job *job, const int64_t logical[4], int is_lse,
                     struct attn_file_tensor *tensor)
 {
@@ -31,6 +38,7 @@ static void to_file(const struct attn_job *job, const int64_t logical[4], int is
     for (int a = 0; a < 4; a++)
         if (at[a] >= 0)
             tensor->extent[at[a]] = logical[a];
+    tensor->extent[at[2]] *= entries(job);
 }
 
 static void from_file(const struct attn_job *job, const struct attn_file_tensor *tensor,
@@ -40,6 +48,10 @@ static void from_file(const struct attn_job *job, const struct attn_file_tensor 
     axes(job, 0, at);
     for (int a = 0; a < 4; a++)
         logical[a] = at[a] >= 0 ? tensor->extent[at[a]] : 1;
+    if (entries(job) != 1) {
+        logical[0] = entries(job);
+        logical[2] = logical[0] > 0 ? logical[2] / logical[0] : 0;
+    }
 }
 
 struct attn_view attn_job_view(const struct attn_job *job, const struct attn_file_tensor *tensor,
@@ -56,6 +68,8 @@ struct attn_view attn_job_view(const struct attn_job *job, const struct attn_fil
     for (int a = 0; a < 4;
          a++) /* an axis that is not there has extent 1: its stride is never used */
         view.stride[a] = at[a] >= 0 ? stride[at[a]] : 1;
+    if (entries(job) > 1)
+        view.stride[0] = tensor->extent[at[2]] / entries(job) * view.stride[2];
     attn_file_dtype_storage(tensor->dtype, &view.dtype);
     return view;
 }
@@ -128,13 +142,11 @@ static enum attn_status check_qkv(const struct attn_job *job, const int64_t q[4]
         wrong = "q and k have different features";
     if (wrong == NULL)
         return ATTN_OK;
-    return attn_fault(
-        err, ATTN_EINVAL, job->from[ATTN_JOB_Q]->path,
-        "%s: q is %s, k is %s, v is %s, read as %s (--layout %s reads them otherwise)", wrong,
-        attn_file_shape(job->input[ATTN_JOB_Q], text[0]),
-        attn_file_shape(job->input[ATTN_JOB_K], text[1]),
-        attn_file_shape(job->input[ATTN_JOB_V], text[2]), job->blhd ? "B,L,H,d" : "B,H,L,d",
-        job->blhd ? "BHLD" : "BLHD");
+    return attn_fault(err, ATTN_EINVAL, job->from[ATTN_JOB_Q]->path,
+                      "%s: q is %s, k is %s, v is %s, read as %s (--layout reads them otherwise)",
+                      wrong, attn_file_shape(job->input[ATTN_JOB_Q], text[0]),
+                      attn_file_shape(job->input[ATTN_JOB_K], text[1]),
+                      attn_file_shape(job->input[ATTN_JOB_V], text[2]), attn_job_layout(job));
 }
 
 /* ---- the other tensors -------------------------------------------------------------------- */
@@ -220,6 +232,10 @@ enum attn_status attn_job_shapes(struct attn_job *job, struct attn_error *err)
     int64_t q[4], k[4], v[4], extent[4];
     char text[160];
     job->n_axes = in[ATTN_JOB_Q]->n_axes;
+    if (job->thd && job->n_axes != 3)
+        return attn_fault(err, ATTN_EINVAL, job->from[ATTN_JOB_Q]->path,
+                          "q is %s: [T,H,d] would fit layout THD",
+                          attn_file_shape(in[ATTN_JOB_Q], text));
     if (job->n_axes < 2 || job->n_axes > 4)
         return attn_fault(err, ATTN_EINVAL, job->from[ATTN_JOB_Q]->path,
                           "q is %s: [B,H,L,d], [H,L,d] or [L,d] would fit",

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "experiments/cli.h"
+#include "optimized/simd/isa.h"
 #include "version.h"
 
 #ifndef ATTN_BUILD_FLAGS
@@ -244,6 +245,22 @@ static void put_float_control(json_t *facts)
 #endif
 }
 
+/* What the kernels can be run on, and what they run on unless a spec says otherwise. */
+static void put_instruction_sets(json_t *facts)
+{
+    struct attn_error err;
+    char text[128];
+    json_t *sets = json_object();
+    for (int n = 0; n < attn_isa_count(); n++) {
+        const struct attn_isa *isa = attn_isa_at(n);
+        snprintf(text, sizeof text, "%s (%s)", isa->present() ? "present" : "absent", isa->needs);
+        put(sets, isa->name, text);
+    }
+    json_object_set_new(facts, "instruction_sets", sets);
+    const struct attn_isa *best = attn_isa_best(&err);
+    put(facts, "instruction_set_in_use", best != NULL ? best->name : err.text);
+}
+
 static void put_environment(json_t *facts)
 {
     static const char *const prefix[] = {"OMP_",    "GOMP_",          "KMP_",      "ATTN_",
@@ -290,6 +307,7 @@ json_t *attn_machine_facts(void)
     put_memory(facts);
     put_system(facts);
     put_float_control(facts);
+    put_instruction_sets(facts);
     put_environment(facts);
     return facts;
 }

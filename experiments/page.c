@@ -100,6 +100,23 @@ static void put_shell(FILE *file, const char *word)
     put(file, "&#39;");
 }
 
+/* The flags of what is not ours. */
+static void put_entrants(FILE *file, const struct attn_entrants *entrants)
+{
+    char word[sizeof entrants->one[0].name + sizeof entrants->one[0].source + 2];
+    for (int e = 0; entrants != NULL && e < entrants->n; e++) {
+        const struct attn_entrant *one = &entrants->one[e];
+        int plugin = one->route == ATTN_ROUTE_PLUGIN;
+        (void)snprintf(word, sizeof word, "%s=%s", one->name, one->source);
+        put(file, plugin ? " --plugin " : " --exec ");
+        put_shell(file, word);
+        if (plugin)
+            continue;
+        put(file, " --claims ");
+        put_shell(file, one->claims_path);
+    }
+}
+
 /* The commands that lead to a figure; without a name, to all of them. */
 static void put_commands(FILE *file, const struct attn_page *page, const struct attn_figure *figure)
 {
@@ -107,6 +124,7 @@ static void put_commands(FILE *file, const struct attn_page *page, const struct 
     if (page->plan != NULL) {
         put(file, "attnlab measure --plan ");
         put_shell(file, page->plan);
+        put_entrants(file, page->entrants);
         put(file, " --out ");
         put_shell(file, page->records);
         put(file, "\n");
@@ -313,6 +331,7 @@ static enum attn_status put_all(FILE *file, const struct attn_page *page, struct
     put_others(file, page);
     put_missing(file, page);
     attn_page_live(file, page);
+    attn_page_guests(file, page);
     attn_page_not_run(file, page);
     put_calibrations(file, page);
     put_machine(file, page);

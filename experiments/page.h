@@ -2,6 +2,7 @@
  *
  *   page.c         the order of things, figures with captions, machine, commands
  *   page_tables.c  the tables under the figures
+ *   page_guests.c  what is not ours, and what is known of it
  *   page_summary.c the summary, and live sets: priced = ledger = resident
  */
 #ifndef EXPERIMENTS_PAGE_H
@@ -9,12 +10,14 @@
 
 #include <jansson.h>
 
+#include "experiments/entrants.h"
 #include "experiments/figures.h"
 
 struct attn_page {
     const char *out;     /* the folder of the report                                     */
     const char *records; /* where its records are                                        */
     const char *plan;    /* the plan they were measured by; NULL when it is not known    */
+    const struct attn_entrants *entrants; /* and beside it; NULL: not known              */
     int64_t n_points;
     const struct attn_summary *summary;
     const struct attn_slices *slices;
@@ -31,6 +34,8 @@ void attn_page_summary(FILE *file, const struct attn_page *page);
 void attn_page_live(FILE *file, const struct attn_page *page);
 void attn_page_table(FILE *file, const struct attn_figure *figure);
 void attn_page_not_run(FILE *file, const struct attn_page *page);
+void attn_page_guests(FILE *file, const struct attn_page *page);
+int attn_page_has_guests(const struct attn_page *page);
 
 /* A text found anywhere in a JSON tree by its key; NULL when there is none. */
 const json_t *attn_page_find(const json_t *tree, const char *key);

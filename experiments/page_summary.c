@@ -12,7 +12,7 @@ static void put(FILE *file, const char *text)
 
 /* ---- summary ------------------------------------------------------------------------------- */
 
-enum quantity { LEDGER, SECONDS };
+enum quantity { PEAK, SECONDS };
 
 /* The exponent of a quantity in L, fitted as the figures fit it; n = 0: not enough points. */
 static void exponent_of(const struct attn_slice *slice, const char *spec, enum attn_pass pass,
@@ -29,7 +29,7 @@ static void exponent_of(const struct attn_slice *slice, const char *spec, enum a
         if (row->point->c.pass != pass || strcmp(row->point->spec, spec) != 0 ||
             row->status != ATTN_POINT_OK)
             continue;
-        y[n] = what == LEDGER ? (double)row->ledger : row->time.median;
+        y[n] = what == PEAK ? (double)row->peak : row->time.median;
         if (!(y[n] > 0))
             continue;
         x[n++] = (double)row->point->c.n_query; /* rows of a spec come by increasing L */
@@ -102,7 +102,7 @@ static void put_peaks(FILE *file, const struct attn_slice *slice, const char *sp
         const struct attn_row *row =
             attn_slice_find(slice, spec, (enum attn_pass)pass, common[pass]);
         put(file, "<td>");
-        attn_html_bytes(file, row != NULL ? row->ledger : -1);
+        attn_html_bytes(file, row != NULL ? row->peak : -1);
         put(file, "</td>");
     }
 }
@@ -158,7 +158,7 @@ static void put_summary(FILE *file, const struct attn_slice *slice)
         put(file, "<tr><th scope=row><code>");
         attn_html_text(file, spec);
         put(file, "</code></th>");
-        put_pass_cells(file, slice, spec, LEDGER);
+        put_pass_cells(file, slice, spec, PEAK);
         put_pass_cells(file, slice, spec, SECONDS);
         put_peaks(file, slice, spec, common);
         put(file, "<td>");
@@ -183,11 +183,14 @@ void attn_page_summary(FILE *file, const struct attn_page *page)
                   "lengths, so there are no exponents to compare.</p>\n");
         return;
     }
-    put(file, "<p>Exponents are log-log slopes with 95 % intervals over the upper part of each "
-              "curve (L ≥ its largest / 8). Peaks are of one process or, for sequence-parallel "
-              "implementations, of the fullest rank, at the largest length that all have in "
-              "common; inputs and outputs are not counted. A verdict covers every length and both "
-              "passes: every compared element within its own bound.</p>\n");
+    put(file,
+        "<p>Exponents are log-log slopes with 95 % intervals over the upper part of each "
+        "curve (L ≥ its largest / 8). Peaks are of one process or, for sequence-parallel "
+        "implementations, of the fullest rank, at the largest length that all have in "
+        "common; inputs and outputs are not counted. Memory is the ledger's, or, of what is not "
+        "ours, "
+        "resident memory, whose first megabyte is noise. A verdict covers every length and both "
+        "passes: every compared element within its own bound.</p>\n");
     for (int s = 0; s < page->slices->n; s++)
         if (page->slices->slice[s].kind == ATTN_SLICE_LENGTH)
             put_summary(file, &page->slices->slice[s]);
@@ -269,7 +272,11 @@ void attn_page_live(FILE *file, const struct attn_page *page)
               "whose ledger is compared with its resident set. That comparison means little below "
               "32 MiB, where pages, stacks and libraries weigh as much as buffers, and is left out "
               "below 1 MiB. All in bytes, "
-              "at the largest length of each implementation.</p>\n");
+              "at the largest length of each implementation.");
+    if (attn_page_has_guests(page))
+        put(file, " Implementations that are not ours have only a resident set, and are missing "
+                  "here: see <a href=#guests>below</a>.");
+    put(file, "</p>\n");
     for (int s = 0; s < page->slices->n; s++) {
         const struct attn_slice *slice = &page->slices->slice[s];
         if (slice->kind != ATTN_SLICE_LENGTH)

@@ -37,7 +37,7 @@ static void put_head(FILE *file, const char *const *column)
     for (; *column != NULL; column++)
         (void)fprintf(file, "<th scope=col%s>%s</th>",
                       strcmp(*column, "implementation") == 0 || strcmp(*column, "pass") == 0 ||
-                              strcmp(*column, "compared") == 0
+                              strcmp(*column, "compared") == 0 || strcmp(*column, "timed") == 0
                           ? " class=text"
                           : "",
                       *column);
@@ -101,15 +101,25 @@ static void put_memory(FILE *file, const struct attn_slice *slice)
     }
 }
 
+/* Whose clock it was. */
+static const char *clock_of(const struct attn_point *p)
+{
+    return p->ranks > 1                              ? "CPU, slowest rank"
+           : strcmp(p->time_source, "reported") == 0 ? "as it reports"
+           : strcmp(p->time_source, "command") == 0  ? "command − tiny case"
+                                                     : "calls";
+}
+
 static void put_time(FILE *file, const struct attn_slice *slice)
 {
-    const char *column[] = {"implementation", "pass",    varied(slice), "median",  "95 % of median",
-                            "fastest",        "slowest", "rounds",      "Gflop/s", NULL};
+    const char *column[] = {"implementation", "pass",    varied(slice), "median",
+                            "95 % of median", "fastest", "slowest",     "rounds",
+                            "timed",          "Gflop/s", NULL};
     put_head(file, column);
     for (int64_t s = 0; s < slice->n; s++) {
         const struct attn_row *row = slice->row[s];
         put_row_head(file, slice, row->point);
-        if (put_reason(file, row, 6))
+        if (put_reason(file, row, 7))
             continue;
         put_seconds(file, row->time.median);
         put(file, "<td>");
@@ -119,7 +129,8 @@ static void put_time(FILE *file, const struct attn_slice *slice)
         put(file, "</td>");
         put_seconds(file, row->time.min);
         put_seconds(file, row->time.max);
-        (void)fprintf(file, "<td>%d</td><td>", row->time.n);
+        (void)fprintf(file, "<td>%d</td><td class=text>%s</td><td>", row->time.n,
+                      clock_of(row->point));
         /* flops are of all ranks, the time is of the slowest: no rate for those. */
         attn_html_real(file, row->point->ranks > 1 ? (double)NAN
                                                    : row->point->flops / row->time.median * 1e-9);

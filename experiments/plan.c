@@ -3,7 +3,7 @@
  * What is known to be wrong when a line is read is said then, with the line's number; what needs
  * a whole group (a mask needs its length) is said when the groups are multiplied out, with the
  * number of the group's line. */
-#include "experiments/plan.h"
+#include "experiments/plan_draft.h"
 
 #include <errno.h>
 #include <math.h>
@@ -14,36 +14,7 @@
 #include "experiments/cli.h"
 #include "ref/mask.h"
 
-/* Keys of a group, in the order of its value[]; then those of the plan. */
-enum {
-    SPEC,
-    LENGTH,
-    MASK,
-    PASS,
-    HEADS,
-    KV_HEADS,
-    DIM,
-    DV,
-    BATCH,
-    DTYPE,
-    FILL,
-    DATA_SEED,
-    GROUP_KEYS,
-    ROUNDS = GROUP_KEYS,
-    REPEAT,
-    ENOUGH,
-    BUDGET,
-    TIMEOUT,
-    VERIFY_ALL,
-    SEED,
-    KEYS
-};
-
-static const struct {
-    const char *name, *help, *preset;
-    int64_t min, max; /* of an integer; max 0: not an integer */
-    int is_list;
-} key_table[KEYS] = {
+const struct attn_plan_key attn_plan_keys[KEYS] = {
     {"spec", "spec        implementations with options: dense ring:ranks=2", "", 0, 0, 1},
     {"length", "length      lengths: as many queries as keys", "", 0, 1 << 30, 1},
     {"mask", "mask        masks, each without blanks  [none]", "none", 0, 0, 1},
@@ -68,33 +39,9 @@ static const struct {
     {"seed", "seed        seed of the order of points  [1]", "1", 0, INT64_MAX, 0},
 };
 
-enum { MAX_SUBJECTS = 4, SUBJECT_TEXT = 256 };
-
-/* The longest length of points that match all subjects: implementation, spec, pass or mask. */
-struct limit {
-    char subject[MAX_SUBJECTS][SUBJECT_TEXT];
-    int n_subjects, used[MAX_SUBJECTS], inherited;
-    int64_t length;
-    struct limit *next;
-};
-
-struct group {
-    char name[32];
-    int line;
-    char *value[GROUP_KEYS]; /* NULL: not set */
-    struct limit *limits;
-    struct group *next;
-};
-
-struct attn_plan_draft {
-    char *value[KEYS]; /* of the plan: ROUNDS and up */
-    struct group presets, *first, *now;
-    int line; /* being read; 0: flags */
-};
-
 const char *attn_plan_help(int line)
 {
-    return line >= 0 && line < KEYS ? key_table[line].help : NULL;
+    return line >= 0 && line < KEYS ? attn_plan_keys[line].help : NULL;
 }
 
 struct attn_plan_draft *attn_plan_begin(void)
@@ -103,6 +50,11 @@ struct attn_plan_draft *attn_plan_begin(void)
     if (draft != NULL)
         draft->now = &draft->presets;
     return draft;
+}
+
+void attn_plan_invite(struct attn_plan_draft *draft, const struct attn_entrants *entrants)
+{
+    draft->entrants = entrants;
 }
 
 void attn_plan_at(struct attn_plan_draft *draft, int line)
@@ -164,8 +116,7 @@ enum attn_status attn_plan_group(struct attn_plan_draft *draft, const char *name
 
 /* ---- one value ---------------------------------------------------------------------------- */
 
-/* The next blank-separated word of *text, cut out in place; NULL after the last. */
-static char *next_word(char **text)
+char *attn_plan_word(char **text)
 {
     *text += strspn(*text, " \t");
     if (**text == '\0')
@@ -177,7 +128,8 @@ static char *next_word(char **text)
     return word;
 }
 
-static enum attn_status check_word(int key, const char *word, struct attn_error *err)
+static enum attn_status check_word(const struct attn_plan_draft *draft, int key, const char *word,
+                                   struct attn_error *err)
 {
     struct attn_spec spec;
     int64_t integer;
@@ -185,21 +137,23 @@ static enum attn_status check_word(int key, const char *word, struct attn_error 
     if (key == SPEC) {
         if (strlen(word) >= sizeof((struct attn_plan_point *)0)->spec_text)
             return attn_fail(err, ATTN_EINVAL, "spec '%.40s...' is longer than 127 bytes", word);
-        return attn_spec_parse(word, &spec, err);
+        return attn_entrants_find(draft->entrants, word) != NULL
+                   ? ATTN_OK
+                   : attn_spec_parse(word, &spec, err);
     }
     if (key == PASS && strcmp(word, "fwd") != 0 && strcmp(word, "bwd") != 0)
         return attn_fail(err, ATTN_EINVAL, "pass '%.40s': there are fwd and bwd", word);
     if (key == MASK && strlen(word) >= SUBJECT_TEXT)
         return attn_fail(err, ATTN_EINVAL, "mask '%.40s...' is longer than 255 bytes", word);
-    if (key_table[key].max > 0 &&
-        !attn_cli_int(word, key_table[key].min, key_table[key].max, &integer))
+    if (attn_plan_keys[key].max > 0 &&
+        !attn_cli_int(word, attn_plan_keys[key].min, attn_plan_keys[key].max, &integer))
         return attn_fail(err, ATTN_EINVAL, "%s = '%.40s' is not an integer from %lld to %lld",
-                         key_table[key].name, word, (long long)key_table[key].min,
-                         (long long)key_table[key].max);
+                         attn_plan_keys[key].name, word, (long long)attn_plan_keys[key].min,
+                         (long long)attn_plan_keys[key].max);
     if ((key == ENOUGH || key == BUDGET || key == TIMEOUT) &&
         !(attn_cli_double(word, &real) && real >= 0 && real < 1e9))
         return attn_fail(err, ATTN_EINVAL, "%s = '%.40s' is not a number of seconds",
-                         key_table[key].name, word);
+                         attn_plan_keys[key].name, word);
     if (key == DTYPE) {
         for (int dtype = 0; dtype < ATTN_DTYPES; dtype++)
             if (strcmp(word, attn_dtype_name((enum attn_dtype)dtype)) == 0)
@@ -212,21 +166,22 @@ static enum attn_status check_word(int key, const char *word, struct attn_error 
     return ATTN_OK;
 }
 
-static enum attn_status check_value(int key, const char *value, struct attn_error *err)
+static enum attn_status check_value(const struct attn_plan_draft *draft, int key, const char *value,
+                                    struct attn_error *err)
 {
     enum attn_status status = ATTN_OK;
     int words = 0;
     char *copy = strdup(value), *rest = copy;
     if (copy == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory for a plan");
-    for (char *word; status == ATTN_OK && (word = next_word(&rest)) != NULL; words++)
-        status = check_word(key, word, err);
+    for (char *word; status == ATTN_OK && (word = attn_plan_word(&rest)) != NULL; words++)
+        status = check_word(draft, key, word, err);
     free(copy);
     if (status == ATTN_OK && words == 0)
-        status = attn_fail(err, ATTN_EINVAL, "%s = needs a value", key_table[key].name);
-    if (status == ATTN_OK && words > 1 && !key_table[key].is_list)
-        status = attn_fail(err, ATTN_EINVAL, "%s takes one value, got '%.60s'", key_table[key].name,
-                           value);
+        status = attn_fail(err, ATTN_EINVAL, "%s = needs a value", attn_plan_keys[key].name);
+    if (status == ATTN_OK && words > 1 && !attn_plan_keys[key].is_list)
+        status = attn_fail(err, ATTN_EINVAL, "%s takes one value, got '%.60s'",
+                           attn_plan_keys[key].name, value);
     return status;
 }
 
@@ -235,7 +190,7 @@ static enum attn_status unknown_key(const char *key, struct attn_error *err)
     char names[256] = "";
     for (int k = 0; k < KEYS; k++) {
         strcat(names, k == 0 ? "" : " "); /* all names together: 125 bytes */
-        strcat(names, key_table[k].name);
+        strcat(names, attn_plan_keys[k].name);
     }
     return attn_fail(err, ATTN_EINVAL,
                      "unknown key '%.40s'; there are %s, and the lines `group NAME` and "
@@ -247,7 +202,7 @@ static enum attn_status put(struct attn_plan_draft *draft, const char *name, con
                             int append, struct attn_error *err)
 {
     int key = 0;
-    while (key < KEYS && strcmp(key_table[key].name, name) != 0)
+    while (key < KEYS && strcmp(attn_plan_keys[key].name, name) != 0)
         key++;
     if (key == KEYS)
         return unknown_key(name, err);
@@ -255,12 +210,12 @@ static enum attn_status put(struct attn_plan_draft *draft, const char *name, con
         return attn_fail(err, ATTN_EINVAL, "%s is the plan's: it goes before the first group",
                          name);
     char **slot = key < GROUP_KEYS ? &draft->now->value[key] : &draft->value[key];
-    if (append && !key_table[key].is_list)
+    if (append && !attn_plan_keys[key].is_list)
         return attn_fail(err, ATTN_EINVAL, "%s takes one value: nothing can be added to it", name);
     if (*slot != NULL && !append)
         return attn_fail(err, ATTN_EINVAL, "%s is set twice%s", name,
-                         key_table[key].is_list ? "; `+=` adds to a list" : "");
-    enum attn_status status = check_value(key, value, err);
+                         attn_plan_keys[key].is_list ? "; `+=` adds to a list" : "");
+    enum attn_status status = check_value(draft, key, value, err);
     if (status != ATTN_OK)
         return status;
     char *joined = NULL;
@@ -290,7 +245,7 @@ enum attn_status attn_plan_limit(struct attn_plan_draft *draft, char *subjects, 
     if (limit == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory for a plan");
     limit->inherited = draft->now == &draft->presets;
-    for (char *word; (word = next_word(&subjects)) != NULL; limit->n_subjects++) {
+    for (char *word; (word = attn_plan_word(&subjects)) != NULL; limit->n_subjects++) {
         if (limit->n_subjects == MAX_SUBJECTS || strlen(word) >= SUBJECT_TEXT) {
             free(limit);
             return attn_fail(err, ATTN_EINVAL, "limit: at most %d subjects of 255 bytes",
@@ -307,194 +262,4 @@ enum attn_status attn_plan_limit(struct attn_plan_draft *draft, char *subjects, 
     limit->next = draft->now->limits;
     draft->now->limits = limit;
     return ATTN_OK;
-}
-
-/* ---- multiplied out ----------------------------------------------------------------------- */
-
-static const char *value_of(const struct attn_plan_draft *draft, const struct group *group, int key)
-{
-    if (key >= GROUP_KEYS)
-        return draft->value[key] != NULL ? draft->value[key] : key_table[key].preset;
-    if (group->value[key] != NULL)
-        return group->value[key];
-    if (draft->presets.value[key] != NULL)
-        return draft->presets.value[key];
-    return key_table[key].preset;
-}
-
-/* Values were checked when they were set; a value that is not there takes the other one. */
-static int64_t integer_of(const struct attn_plan_draft *draft, const struct group *group, int key,
-                          int64_t otherwise)
-{
-    const char *text = value_of(draft, group, key);
-    text += strspn(text, " ");
-    return *text == '\0' ? otherwise : strtoll(text, NULL, 10);
-}
-
-static double real_of(const struct attn_plan_draft *draft, int key)
-{
-    return strtod(value_of(draft, NULL, key), NULL);
-}
-
-/* Is the point within every limit?  Marks the subjects that were met. */
-static int within(struct limit *limits, const struct attn_plan_point *point)
-{
-    int ok = 1;
-    for (struct limit *limit = limits; limit != NULL; limit = limit->next) {
-        int met = 0;
-        for (int s = 0; s < limit->n_subjects; s++) {
-            const char *subject = limit->subject[s];
-            if (strcmp(subject, point->spec.impl->name) == 0 ||
-                strcmp(subject, point->spec_text) == 0 ||
-                strcmp(subject, attn_pass_name(point->c.pass)) == 0 ||
-                strcmp(subject, point->c.mask) == 0)
-                met += limit->used[s] = 1;
-        }
-        if (met == limit->n_subjects && point->c.n_query > limit->length)
-            ok = 0;
-    }
-    return ok;
-}
-
-/* The shape, the mask and the text of a point whose words are in place. */
-static enum attn_status complete(const struct attn_plan_draft *draft, const struct group *group,
-                                 struct attn_plan_point *point, struct attn_error *err)
-{
-    struct attn_case *c = &point->c;
-    c->n_key = c->n_query;
-    c->batch = integer_of(draft, group, BATCH, 1);
-    c->heads = integer_of(draft, group, HEADS, 1);
-    c->kv_heads = integer_of(draft, group, KV_HEADS, c->heads);
-    c->d_key = integer_of(draft, group, DIM, 64);
-    c->d_value = integer_of(draft, group, DV, c->d_key);
-    c->seed = (uint64_t)integer_of(draft, group, DATA_SEED, 1);
-    c->scale = (double)NAN;
-    const char *text = value_of(draft, group, DTYPE);
-    text += strspn(text, " ");
-    for (int dtype = 0; dtype < ATTN_DTYPES; dtype++)
-        if (strcmp(text, attn_dtype_name((enum attn_dtype)dtype)) == 0)
-            c->dtype = (enum attn_dtype)dtype;
-    text = value_of(draft, group, FILL);
-    c->fill = (enum attn_fill)attn_fill_find(text + strspn(text, " "));
-    if (c->kv_heads > c->heads || c->heads % c->kv_heads != 0)
-        return attn_fail(err, ATTN_EINVAL, "kv-heads = %lld does not divide heads = %lld",
-                         (long long)c->kv_heads, (long long)c->heads);
-    struct attn_mask *mask = NULL;
-    struct attn_mask_shape shape = {c->batch, c->heads, c->n_query, c->n_key};
-    enum attn_status status = attn_mask_parse(c->mask, &shape, NULL, &mask, err);
-    attn_mask_free(mask);
-    if (status == ATTN_OK)
-        attn_case_print(c, point->text);
-    return status;
-}
-
-static enum attn_status append(struct attn_plan *plan, const struct attn_plan_point *point,
-                               struct attn_error *err)
-{
-    if (plan->n == ATTN_PLAN_POINTS)
-        return attn_fail(err, ATTN_EINVAL, "more than %d points: make plans of fewer",
-                         ATTN_PLAN_POINTS);
-    if ((plan->n & (plan->n - 1)) == 0) { /* room doubles at every power of two */
-        size_t room = plan->n == 0 ? 1 : 2 * (size_t)plan->n;
-        struct attn_plan_point *more = realloc(plan->point, room * sizeof *more);
-        if (more == NULL)
-            return attn_fail(err, ATTN_ENOMEM, "no memory for %zu points", room);
-        plan->point = more;
-    }
-    plan->point[plan->n++] = *point;
-    return ATTN_OK;
-}
-
-/* words[] runs over mask, pass, spec, length: the lists, slowest first. */
-static enum attn_status multiply(const struct attn_plan_draft *draft, struct group *group,
-                                 int level, struct attn_plan_point *point, struct attn_plan *plan,
-                                 struct attn_error *err)
-{
-    static const int order[] = {MASK, PASS, SPEC, LENGTH};
-    if (level == 4) {
-        enum attn_status status = complete(draft, group, point, err);
-        /* every limit is looked at, so that those without a subject are found */
-        int ok = within(group->limits, point) & within(draft->presets.limits, point);
-        return status == ATTN_OK && ok ? append(plan, point, err) : status;
-    }
-    enum attn_status status = ATTN_OK;
-    char *copy = strdup(value_of(draft, group, order[level])), *rest = copy;
-    if (copy == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for a plan");
-    for (char *word; status == ATTN_OK && (word = next_word(&rest)) != NULL;) {
-        if (order[level] == MASK)
-            strcpy(point->c.mask, word);
-        else if (order[level] == PASS)
-            point->c.pass = strcmp(word, "bwd") == 0 ? ATTN_BACKWARD : ATTN_FORWARD;
-        else if (order[level] == LENGTH)
-            point->c.n_query = strtoll(word, NULL, 10);
-        else {
-            status = attn_spec_parse(word, &point->spec, err);
-            if (status != ATTN_OK)
-                break;
-            attn_spec_print(&point->spec, point->spec_text, sizeof point->spec_text);
-        }
-        status = multiply(draft, group, level + 1, point, plan, err);
-    }
-    free(copy);
-    return status;
-}
-
-static enum attn_status expand(const struct attn_plan_draft *draft, struct group *group,
-                               struct attn_plan *plan, struct attn_error *err)
-{
-    if (*value_of(draft, group, SPEC) == '\0' || *value_of(draft, group, LENGTH) == '\0')
-        return attn_fail(err, ATTN_EINVAL, "group %s needs spec and length", group->name);
-    struct attn_plan_point *point = calloc(1, sizeof *point);
-    if (point == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for a plan");
-    strcpy(point->group, group->name);
-    int64_t first = plan->n;
-    enum attn_status status = multiply(draft, group, 0, point, plan, err);
-    free(point);
-    if (status == ATTN_OK)
-        status = attn_plan_check_different(plan, first, err);
-    for (struct limit *limit = group->limits; status == ATTN_OK && limit != NULL;
-         limit = limit->next)
-        for (int s = 0; s < limit->n_subjects; s++)
-            if (!limit->used[s])
-                return attn_fail(err, ATTN_EINVAL,
-                                 "group %s: limit names '%.60s', which is no implementation, spec, "
-                                 "pass or mask of the group",
-                                 group->name, limit->subject[s]);
-    return status;
-}
-
-enum attn_status attn_plan_finish(struct attn_plan_draft *draft, struct attn_plan *plan, int *line,
-                                  struct attn_error *err)
-{
-    memset(plan, 0, sizeof *plan);
-    plan->rounds = integer_of(draft, NULL, ROUNDS, 5);
-    plan->repeat = integer_of(draft, NULL, REPEAT, 10);
-    plan->enough_s = real_of(draft, ENOUGH);
-    plan->budget_s = real_of(draft, BUDGET);
-    plan->timeout_s = real_of(draft, TIMEOUT);
-    plan->verify_all = integer_of(draft, NULL, VERIFY_ALL, 2048);
-    plan->seed = (uint64_t)integer_of(draft, NULL, SEED, 1);
-    enum attn_status status = ATTN_OK;
-    if (line != NULL)
-        *line = draft->line;
-    if (draft->first == NULL)
-        status = attn_fail(err, ATTN_EINVAL, "there is no `group NAME`: nothing to measure");
-    for (struct group *group = draft->first; status == ATTN_OK && group != NULL;
-         group = group->next) {
-        if (line != NULL)
-            *line = group->line;
-        status = expand(draft, group, plan, err);
-    }
-    attn_plan_abandon(draft);
-    if (status != ATTN_OK)
-        attn_plan_free(plan);
-    return status;
-}
-
-void attn_plan_free(struct attn_plan *plan)
-{
-    free(plan->point);
-    memset(plan, 0, sizeof *plan);
 }

@@ -84,7 +84,8 @@ static void locate(struct attn_error *err, const char *name, int line)
     attn_fail(err, err->status, "%.120s:%d: %.380s", name, line, text);
 }
 
-enum attn_status attn_plan_parse(const char *name, const char *text, struct attn_plan *plan,
+enum attn_status attn_plan_parse(const char *name, const char *text,
+                                 const struct attn_entrants *entrants, struct attn_plan *plan,
                                  struct attn_error *err)
 {
     memset(plan, 0, sizeof *plan);
@@ -94,7 +95,8 @@ enum attn_status attn_plan_parse(const char *name, const char *text, struct attn
     if (copy == NULL || draft == NULL) {
         status = attn_fail(err, ATTN_ENOMEM, "no memory for plan %s", name);
         rest = NULL;
-    }
+    } else
+        attn_plan_invite(draft, entrants);
     int line = 0;
     for (char *now; status == ATTN_OK && (now = strsep(&rest, "\n")) != NULL;) {
         attn_plan_at(draft, ++line);
@@ -112,7 +114,8 @@ enum attn_status attn_plan_parse(const char *name, const char *text, struct attn
     return status;
 }
 
-enum attn_status attn_plan_read(const char *path, struct attn_plan *plan, struct attn_error *err)
+enum attn_status attn_plan_read(const char *path, const struct attn_entrants *entrants,
+                                struct attn_plan *plan, struct attn_error *err)
 {
     memset(plan, 0, sizeof *plan);
     FILE *file = fopen(path, "re");
@@ -134,7 +137,7 @@ enum attn_status attn_plan_read(const char *path, struct attn_plan *plan, struct
         status = attn_fail(err, ATTN_EINVAL, "plan %s: not a text of less than 1 MiB", path);
     else {
         text[n] = '\0';
-        status = attn_plan_parse(path, text, plan, err);
+        status = attn_plan_parse(path, text, entrants, plan, err);
     }
     free(text);
     return status;

@@ -85,6 +85,8 @@ enum attn_status attn_plot_fit(struct attn_plot *plot, int column, struct attn_e
     for (int p = 0; p < plot->n_panels; p++) {
         for (int s = 0; s < plot->n_series; s++) {
             int n = attn_plot_curve(plot, p, s, column, x, y);
+            if (n == 0) /* of this column; another one may have been fitted before */
+                continue;
             int first = attn_stats_upper(x, n);
             struct attn_power *slope = &plot->slope[p][s];
             if (attn_stats_power(x + first, y + first, n - first, slope) != 0) {

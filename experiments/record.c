@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "experiments/cli.h"
+#include "experiments/record_index.h"
 
 enum kind {
     TEXT,  /* char[size]                       */
@@ -78,6 +79,11 @@ static const struct field {
     FIELD(REAL, wall_s),
     FIELD(REAL, load),
     FIELD(REAL, steal_s),
+    FIELD(TEXT, time_source),
+    FIELD(TEXT, route),
+    FIELD(TEXT, source),
+    FIELD(TEXT, source_digest),
+    FIELD(BYTES, mask_bytes),
 };
 enum { FIELDS = sizeof field_table / sizeof field_table[0] };
 
@@ -101,6 +107,14 @@ void attn_point_init(struct attn_point *point)
             *(double *)(void *)at = (double)NAN;
     }
     point->status = ATTN_POINT_ERROR;
+}
+
+void attn_point_not_ours(struct attn_point *point)
+{
+    point->priced_bytes = point->ledger_bytes = point->process_ledger_bytes = -1;
+    point->bytes_sent = -1;
+    point->flops = (double)NAN;
+    point->n_live = 0;
 }
 
 int attn_point_same(const struct attn_point *a, const struct attn_point *b)
@@ -200,7 +214,7 @@ static int write_whole(FILE *file, const char *line, size_t size)
     return put >= 0 && (size_t)put == size ? 0 : -1;
 }
 
-int attn_record_write_text(FILE *file, const char *json)
+static int write_text(FILE *file, const char *json)
 {
     size_t n = strlen(json);
     char *line = malloc(n + 2);
@@ -215,20 +229,24 @@ int attn_record_write_text(FILE *file, const char *json)
     return failed;
 }
 
-int attn_record_write_point(FILE *file, const struct attn_point *point)
+int attn_record_write_json(FILE *file, json_t *json)
 {
-    json_t *json = point_to_json(point);
     char *text = json_dumps(json, JSON_COMPACT);
     json_decref(json);
     if (text == NULL) {
         errno = ENOMEM;
         return -1;
     }
-    int failed = attn_record_write_text(file, text);
+    int failed = write_text(file, text);
     int error = errno;
     free(text);
     errno = error;
     return failed;
+}
+
+int attn_record_write_point(FILE *file, const struct attn_point *point)
+{
+    return attn_record_write_json(file, point_to_json(point));
 }
 
 /* ---- reading ------------------------------------------------------------------------------ */
@@ -374,6 +392,7 @@ static enum attn_status each_line(const char *path, const char *kind,
 struct points {
     struct attn_point *point;
     int64_t n;
+    struct attn_record_index index;
 };
 
 static enum attn_status take_point(void *arg, json_t *json, struct attn_error *err)
@@ -390,12 +409,13 @@ static enum attn_status take_point(void *arg, json_t *json, struct attn_error *e
     enum attn_status status = point_from_json(json, point, err);
     if (status != ATTN_OK)
         return status;
-    for (int64_t i = 0; i < points->n; i++)
-        if (attn_point_same(&points->point[i], point)) {
-            points->point[i] = *point;
-            return ATTN_OK;
-        }
-    points->n++;
+    int64_t place = attn_record_index_place(&points->index, points->point, points->n);
+    if (place < 0)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for %lld records", (long long)points->n);
+    if (place == points->n)
+        points->n++;
+    else
+        points->point[place] = *point;
     return ATTN_OK;
 }
 
@@ -432,8 +452,9 @@ enum attn_status attn_record_read_kind(const char *path, const char *kind, char 
 enum attn_status attn_record_read(const char *path, struct attn_point **points, int64_t *n,
                                   char **machine, struct attn_error *err)
 {
-    struct points found = {NULL, 0};
+    struct points found = {NULL, 0, {NULL, 0, 0}};
     enum attn_status status = each_line(path, "point", take_point, &found, err);
+    attn_record_index_free(&found.index);
     *points = NULL;
     *n = 0;
     if (machine != NULL)

@@ -72,10 +72,20 @@ struct attn_point {
     char digest[24];                  /* of the outputs, hexadecimal                         */
     double setup_s, verify_s, wall_s; /* making the data; the oracle; the whole process   */
     double load, steal_s;             /* 1-minute load before; CPU time stolen meanwhile      */
+    char time_source[16];             /* "calls": our clock around each; "reported": by a
+                                         command; "command": see docs/measuring.md; ""    */
+    /* Of an implementation that is not ours; what the ledger and prices know is unknown then. */
+    char route[16];   /* "plug-in", "command"; "": ours                      */
+    char source[512]; /* its file, or its command                            */
+    char source_digest[24];
+    int64_t mask_bytes; /* of the mask as it was given: a byte for each pair; -1: not as bytes */
 };
 
 /* Nothing known yet: counts 0, bytes -1, reals NaN, texts empty. */
 void attn_point_init(struct attn_point *point);
+
+/* Take away what only ours have: price, ledger, flops, messages. */
+void attn_point_not_ours(struct attn_point *point);
 
 /* The group, spec, case and round are the same: the later one of two such records counts. */
 int attn_point_same(const struct attn_point *a, const struct attn_point *b);
@@ -85,8 +95,9 @@ int attn_point_same(const struct attn_point *a, const struct attn_point *b);
  * which JSON lacks) are written as null, and read back as -1 and NaN. */
 int attn_record_write_point(FILE *file, const struct attn_point *point);
 
-/* One line that is JSON already (of another kind).  As above. */
-int attn_record_write_text(FILE *file, const char *json);
+/* The same for a line of another kind: a jansson object, which it drops. */
+struct json_t;
+int attn_record_write_json(FILE *file, struct json_t *json);
 
 /* One line, of so many bytes, to a point.  EINVAL: not JSON, not a point, or of another schema. */
 enum attn_status attn_record_parse_point(const char *line, size_t size, struct attn_point *point,

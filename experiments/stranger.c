@@ -2,6 +2,7 @@
 #include "experiments/stranger.h"
 
 #include <getopt.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,9 @@ static const char help[] =
     "  --claims F     what the implementation claims, JSON; a plug-in says it itself\n"
     "  --tier T       quick (default) or full\n"
     "  --case C       only this case, by name or case string; may be repeated\n"
+    "  --relation R   plug-ins: only this relation (attnlab list relations), or all\n"
+    "  --soak S       plug-ins and commands: random cases for S seconds\n"
+    "  --seed N       of the random cases (default 1)\n"
     "  --timeout S    seconds for a case of a plug-in (20), for a whole command (600)\n"
     "  --work D       with --exec: keep cases and results in this folder\n"
     "  --strict       a WEAK case, which could not have failed, is a failure\n"
@@ -37,6 +41,16 @@ static void take_battery(const struct attn_battery_case *battery, struct attn_as
     asked->why = battery->why;
 }
 
+enum attn_status attn_question_case(const char *text, struct attn_case *c, struct attn_error *err)
+{
+    if (strchr(text, ':') == NULL)
+        return attn_fail(err, ATTN_EINVAL,
+                         "'%.80s' is no case of the battery (attnlab list cases has their names), "
+                         "nor a case string such as b1h2q9d8:causal(br):f32:normal:s1",
+                         text);
+    return attn_case_parse(text, c, err);
+}
+
 static enum attn_status read_case(const char *text, int number, struct attn_asked *asked,
                                   struct attn_error *err)
 {
@@ -47,7 +61,7 @@ static enum attn_status read_case(const char *text, int number, struct attn_aske
     }
     snprintf(asked->name, sizeof asked->name, "case-%d", number + 1);
     asked->ids = asked->why = "";
-    return attn_case_parse(text, &asked->c, err);
+    return attn_question_case(text, &asked->c, err);
 }
 
 enum attn_status attn_question_make(const char *const *text, int n, enum attn_tier tier,
@@ -138,7 +152,9 @@ const char *attn_stranger_words(const struct attn_claims *c, char *text, size_t 
                                  : c->causal == ATTN_PLUGIN_CAUSAL_BR ? "causal br only"
                                                                       : "",
                                  c->window ? "windows count the query's own key" : "",
-                                 c->layout ? "layout blhd" : "",
+                                 c->layout == ATTN_CLAIMS_THD ? "layout thd"
+                                 : c->layout                  ? "layout blhd"
+                                                              : "",
                                  c->byte ? "mask 1 = hidden" : ""};
     for (size_t o = 0; o < sizeof other / sizeof *other && n < size; o++)
         if (other[o][0] != '\0')
@@ -160,30 +176,17 @@ void attn_stranger_route(struct attn_stranger *s, const char *flag, const char *
 
 static void again(const struct attn_stranger *s, const char *case_text, char *text, size_t size)
 {
-    snprintf(text, size, "attnlab check %s --case '%s'", s->route, case_text);
+    snprintf(text, size, "check %s --case '%s'", s->route, case_text);
 }
 
-static void count_vote(struct attn_stranger *s, const char *diagnosis)
+void attn_stranger_say(struct attn_stranger *s, const struct attn_subject *subject,
+                       const struct attn_result *r, unsigned needs, double seconds)
 {
-    int n = 0;
-    while (n < ATTN_VOTES && s->vote[n].n > 0 && strcmp(s->vote[n].text, diagnosis) != 0)
-        n++;
-    if (n == ATTN_VOTES)
+    attn_verdicts_add(&s->verdicts, subject, r, seconds);
+    if (r->verdict == ATTN_REFUSED || r->verdict == ATTN_ERROR)
         return;
-    snprintf(s->vote[n].text, sizeof s->vote[n].text, "%s", diagnosis);
-    s->vote[n].n++;
-    s->votes++;
-}
-
-/* What most failing cases look like: one mistake shows in many of them. */
-static void print_vote(const struct attn_stranger *s)
-{
-    int best = 0;
-    for (int n = 1; n < ATTN_VOTES; n++)
-        best = s->vote[n].n > s->vote[best].n ? n : best;
-    if (s->vote[best].n > 1)
-        fprintf(stderr, "note: %d of %d diagnosed failures: %s\n", s->vote[best].n, s->votes,
-                s->vote[best].text);
+    s->judged++;
+    s->exercised |= needs;
 }
 
 void attn_stranger_file(struct attn_stranger *s, const struct attn_asked *asked,
@@ -194,22 +197,14 @@ void attn_stranger_file(struct attn_stranger *s, const struct attn_asked *asked,
     struct attn_result r = *result;
     attn_case_print(&asked->c, text);
     again(s, text, command, sizeof command);
-    if (diagnosis[0] != '\0') {
-        count_vote(s, diagnosis);
-        size_t used = strlen(r.text);
-        snprintf(r.text + used, sizeof r.text - used, "; looks like: %s", diagnosis);
-    }
+    attn_votes_append(&r, diagnosis);
     struct attn_subject subject = {.kind = "case",
                                    .name = asked->name,
                                    .text = text,
                                    .ids = asked->ids,
                                    .why = asked->why,
                                    .again = command};
-    attn_verdicts_add(&s->verdicts, &subject, &r, seconds);
-    if (r.verdict == ATTN_REFUSED || r.verdict == ATTN_ERROR)
-        return;
-    s->judged++;
-    s->exercised |= needs;
+    attn_stranger_say(s, &subject, &r, needs, seconds);
 }
 
 static void file_claim(struct attn_stranger *s, const char *name)
@@ -227,12 +222,11 @@ static void file_claim(struct attn_stranger *s, const char *name)
 int attn_stranger_end(struct attn_stranger *s)
 {
     unsigned idle = s->claims.bits & ~s->exercised;
-    for (int bit = 0; bit < ATTN_CLAIMS && s->question.whole_tier; bit++)
+    for (int bit = 0; bit < ATTN_CLAIMS && s->question.whole_tier && !s->not_reached; bit++)
         if (idle & 1u << bit)
             file_claim(s, attn_claim_name(bit));
     int failures = attn_verdicts_end(&s->verdicts);
     attn_verdicts_close(&s->verdicts);
-    print_vote(s);
     int flushed = attn_cli_flush("check");
     if (flushed != ATTN_EXIT_GOOD)
         return flushed;
@@ -260,27 +254,25 @@ enum { MAX_CASES = 64 };
 struct flags {
     const char *plugin, *exec, *results, *vectors, *claims, *work, *timeout;
     const char *text[MAX_CASES];
+    const char *relation, *soak, *seed;
     int n, tier, strict, verbose, format, help;
 };
 
 /* 0, or an exit status. */
 static int read_flags(int argc, char **argv, struct flags *f)
 {
-    static const struct option longs[] = {{"plugin", required_argument, NULL, 'p'},
-                                          {"exec", required_argument, NULL, 'x'},
-                                          {"results", required_argument, NULL, 'r'},
-                                          {"vectors", required_argument, NULL, 'V'},
-                                          {"claims", required_argument, NULL, 'C'},
-                                          {"caps", required_argument, NULL, 'C'},
-                                          {"tier", required_argument, NULL, 't'},
-                                          {"case", required_argument, NULL, 'c'},
-                                          {"timeout", required_argument, NULL, 'T'},
-                                          {"work", required_argument, NULL, 'w'},
-                                          {"format", required_argument, NULL, 'f'},
-                                          {"strict", no_argument, NULL, 's'},
-                                          {"verbose", no_argument, NULL, 'v'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {0}};
+    static const struct option longs[] = {
+        {"plugin", required_argument, NULL, 'p'},   {"exec", required_argument, NULL, 'x'},
+        {"results", required_argument, NULL, 'r'},  {"vectors", required_argument, NULL, 'V'},
+        {"claims", required_argument, NULL, 'C'},   {"caps", required_argument, NULL, 'C'},
+        {"tier", required_argument, NULL, 't'},     {"case", required_argument, NULL, 'c'},
+        {"timeout", required_argument, NULL, 'T'},  {"work", required_argument, NULL, 'w'},
+        {"relation", required_argument, NULL, 'R'}, {"soak", required_argument, NULL, 'k'},
+        {"seed", required_argument, NULL, 'n'},     {"format", required_argument, NULL, 'f'},
+        {"strict", no_argument, NULL, 's'},         {"verbose", no_argument, NULL, 'v'},
+        {"help", no_argument, NULL, 'h'},           {0}};
+    if (attn_cli_options("check", argc, argv, longs, "case") != ATTN_EXIT_GOOD)
+        return ATTN_EXIT_USAGE;
     for (int o; (o = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
         const char **text = o == 'p'   ? &f->plugin
                             : o == 'x' ? &f->exec
@@ -289,6 +281,9 @@ static int read_flags(int argc, char **argv, struct flags *f)
                             : o == 'C' ? &f->claims
                             : o == 'w' ? &f->work
                             : o == 'T' ? &f->timeout
+                            : o == 'R' ? &f->relation
+                            : o == 'k' ? &f->soak
+                            : o == 'n' ? &f->seed
                                        : NULL;
         if (text != NULL)
             *text = optarg;
@@ -313,6 +308,37 @@ static int read_flags(int argc, char **argv, struct flags *f)
                              argv[optind]);
     if ((f->plugin != NULL) + (f->exec != NULL) + (f->results != NULL) > 1)
         return attn_cli_fail("check", ATTN_EXIT_USAGE, "--plugin, --exec or --results, not two");
+    return 0;
+}
+
+/* What is asked in place of cases: a relation, or random cases.  0, or an exit status. */
+static int take_relation_or_soak(const struct flags *f, struct attn_stranger *s)
+{
+    int64_t seed = 1;
+    if ((f->n > 0) + (f->relation != NULL) + (f->soak != NULL) > 1)
+        return attn_cli_fail("check", ATTN_EXIT_USAGE,
+                             "--case, --relation and --soak: one of them at a time");
+    if (f->relation != NULL && f->plugin == NULL)
+        return attn_cli_fail("check", ATTN_EXIT_USAGE,
+                             "--relation is for plug-ins: relations change inputs between two "
+                             "calls, and a folder of files is one call");
+    if (f->soak != NULL && f->results != NULL)
+        return attn_cli_fail("check", ATTN_EXIT_USAGE,
+                             "--soak needs something to run: --plugin or --exec");
+    s->relation = f->relation != NULL ? attn_relation_find(f->relation) : NULL;
+    if (f->relation != NULL && s->relation == NULL && strcmp(f->relation, "all") != 0)
+        return attn_cli_fail("check", ATTN_EXIT_USAGE,
+                             "no relation is called '%s': attnlab list relations has their names",
+                             f->relation);
+    s->relations = f->plugin != NULL && f->n == 0;
+    if (f->soak != NULL &&
+        !(attn_cli_double(f->soak, &s->soak_s) && s->soak_s > 0 && s->soak_s < HUGE_VAL))
+        return attn_cli_fail("check", ATTN_EXIT_USAGE, "--soak %s: seconds above 0", f->soak);
+    if (f->seed != NULL && !attn_cli_int(f->seed, 0, INT64_MAX, &seed))
+        return attn_cli_fail("check", ATTN_EXIT_USAGE, "--seed %s: a whole number from 0 up",
+                             f->seed);
+    s->seed = (uint64_t)seed;
+    s->verdicts.details = f->n == 1 || s->relation != NULL;
     return 0;
 }
 
@@ -359,8 +385,11 @@ int attn_stranger_check(int argc, char **argv)
     s.verdicts.format = (enum attn_format)f.format;
     s.verdicts.strict = f.strict;
     s.verdicts.verbose = f.verbose;
-    s.verdicts.details = f.n == 1;
-    status = prepare(&f, &s);
+    status = take_relation_or_soak(&f, &s);
+    if (status == 0)
+        status = prepare(&f, &s);
+    if (status == 0 && (f.relation != NULL || f.soak != NULL))
+        s.question.n = s.question.whole_tier = 0;
     if (status == 0)
         status = f.plugin != NULL ? attn_stranger_plugin(&s, f.plugin)
                  : f.exec != NULL ? attn_stranger_exec(&s, f.exec, f.work)

@@ -1,25 +1,35 @@
 /* Judging implementations that are not ours: a plug-in, a command, a folder of results.
  *
  * stranger.c reads the flags and keeps the books that are common to all routes (verdicts, claims
- * exercised); stranger_plugin.c and stranger_files.c are the routes.
+ * exercised); stranger_plugin.c, stranger_exec.c and stranger_files.c are the routes.
  */
 #ifndef EXPERIMENTS_STRANGER_H
 #define EXPERIMENTS_STRANGER_H
 
 #include "experiments/verdicts.h"
 #include "tests/harness/claims.h"
+#include "tests/harness/relations.h"
 
 /* Cases to be asked: all of a tier, or those that were named. */
 struct attn_asked {
     char name[200]; /* of a case of the battery, or "case-1", ... */
     const char *ids, *why;
     struct attn_case c;
+    /* files only: */
+    int written;               /* it was among the cases of the last start            */
+    int settled;               /* it has its results, or broke the command            */
+    int not_reached;           /* the command died before it came to this one         */
+    enum attn_verdict without; /* what a case without results is ...                  */
+    char said[300];            /* ... and why; "": there was no command               */
 };
 struct attn_question {
     struct attn_asked *asked;
     int n;
     int whole_tier; /* so a claim that is never exercised is an error */
 };
+
+/* A case string, read; what is no string at all is taken for a name that does not exist. */
+enum attn_status attn_question_case(const char *text, struct attn_case *c, struct attn_error *err);
 
 /* n names or case strings; n = 0: the whole tier.  EINVAL: one cannot be read. */
 enum attn_status attn_question_make(const char *const *text, int n, enum attn_tier tier,
@@ -31,16 +41,10 @@ enum attn_status attn_question_read(const char *folder, const char *const *text,
                                     struct attn_question *question, struct attn_claims *claims,
                                     struct attn_error *err);
 
-/* Write the cases that are claimed to a folder; *written: how many. */
-enum attn_status attn_question_write(const struct attn_question *question, const char *folder,
+/* Write the cases that are claimed, and not settled, to a folder; *written: how many. */
+enum attn_status attn_question_write(struct attn_question *question, const char *folder,
                                      const struct attn_claims *claims, int *written,
                                      struct attn_error *err);
-
-enum { ATTN_VOTES = 64 };
-struct attn_vote {
-    char text[256];
-    int n;
-};
 
 struct attn_stranger {
     struct attn_question question;
@@ -50,11 +54,14 @@ struct attn_stranger {
     char route[1200];        /* "--plugin ./naive.so": for the line "again:"    */
     const char *claims_path; /* of --claims, or NULL */
     double timeout_s;
-    unsigned exercised;                /* claims that a judged case asked for             */
-    double diagnosed_s;                /* time spent on diagnoses                         */
-    struct attn_vote vote[ATTN_VOTES]; /* diagnoses, and how many cases have them */
-    int votes;                         /* cases with a diagnosis                          */
-    int judged;                        /* cases with a verdict about the implementation   */
+    unsigned exercised; /* claims that a judged case asked for                   */
+    double diagnosed_s; /* time spent on diagnoses                               */
+    int judged;         /* cases with a verdict about the implementation         */
+    int not_reached;    /* cases that nobody came to: claims may be idle         */
+    const struct attn_relation *relation; /* of --relation; NULL: all, or none   */
+    int relations;                        /* whether any are to be run           */
+    double soak_s;                        /* of --soak; 0: the question is asked */
+    uint64_t seed;
 };
 
 /* Add a flag and its value, quoted for a shell, to the route. */
@@ -64,6 +71,17 @@ void attn_stranger_route(struct attn_stranger *s, const char *flag, const char *
 void attn_stranger_file(struct attn_stranger *s, const struct attn_asked *asked,
                         const struct attn_result *result, const char *diagnosis, unsigned needs,
                         double seconds);
+
+/* File what is no case of the question: a relation, or a word about the whole. */
+void attn_stranger_say(struct attn_stranger *s, const struct attn_subject *subject,
+                       const struct attn_result *result, unsigned needs, double seconds);
+
+/* Judge one case by the files in a folder of results, without filing it. */
+void attn_stranger_judge(struct attn_stranger *s, const struct attn_asked *asked,
+                         const char *results, struct attn_result *result, unsigned *needs);
+
+/* Open the books and file every case of the question but those that were not reached. */
+void attn_stranger_judge_all(struct attn_stranger *s, const char *results);
 
 /* The claims as people read them: "claims f32 gqa band; lse base 2". Returns text. */
 const char *attn_stranger_words(const struct attn_claims *claims, char *text, size_t size);

@@ -2,6 +2,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "experiments/check_soak.h"
 #include "experiments/cli.h"
 #include "experiments/stranger.h"
 #include "tests/harness/guest.h"
@@ -74,6 +75,43 @@ static unsigned needs_of(const struct attn_stranger *s, const struct attn_case *
     return needs;
 }
 
+static void run_relations(struct attn_stranger *s, struct attn_guest *guest)
+{
+    for (int i = 0; i < attn_relation_count(); i++) {
+        const struct attn_relation *relation = attn_relation_at(i);
+        struct attn_guest_reply reply;
+        char again[sizeof s->route + 64];
+        double start = now();
+        if (s->relation != NULL && s->relation != relation)
+            continue;
+        attn_guest_relation(guest, relation->id, &reply);
+        snprintf(again, sizeof again, "check %s --relation %s", s->route, relation->id);
+        const struct attn_subject subject = {
+            "relation", relation->id, relation->says, relation->ids, relation->says, again, NULL};
+        attn_stranger_say(s, &subject, &reply.result, reply.needs, now() - start);
+    }
+}
+
+/* ---- soak ------------------------------------------------------------------------------------ */
+
+static void judge_random(void *arg, const struct attn_case *c, int say, struct attn_result *r)
+{
+    struct attn_guest_reply reply;
+    attn_guest_run(arg, c, &reply);
+    *r = reply.result;
+    if (say)
+        attn_votes_append(r, reply.diagnosis);
+}
+
+static void run_soak(struct attn_stranger *s, struct attn_guest *guest)
+{
+    const struct attn_soak soak = {judge_random, guest, s->route, s->soak_s, s->seed};
+    attn_soak_run(&soak, &s->verdicts);
+    s->judged++;
+}
+
+/* ---- everything ------------------------------------------------------------------------------ */
+
 static void run_all(struct attn_stranger *s, struct attn_guest *guest)
 {
     const struct attn_asked *biggest[2] = {NULL, NULL};
@@ -112,7 +150,13 @@ int attn_stranger_plugin(struct attn_stranger *s, const char *path)
     attn_stranger_route(s, "--plugin", path);
     fprintf(stderr, "%s: %s\n", s->label, attn_stranger_words(&s->claims, words, sizeof words));
     attn_verdicts_begin(&s->verdicts, s->label);
-    run_all(s, &guest);
+    if (s->soak_s > 0)
+        run_soak(s, &guest);
+    else {
+        run_all(s, &guest);
+        if (s->relations)
+            run_relations(s, &guest);
+    }
     attn_guest_close(&guest);
     return attn_stranger_end(s);
 }

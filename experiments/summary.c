@@ -40,7 +40,7 @@ void attn_spec_without_ranks(const char *spec, char text[128])
 /* A record on its way into a row: with the keys of the order that are not in the point. */
 struct entry {
     const struct attn_point *point;
-    int64_t group; /* index of the first record of the group */
+    int64_t group; /* place among the groups, as first met */
     int impl;
 };
 
@@ -79,22 +79,31 @@ static int compare_entries(const void *a, const void *b)
     return order != 0 ? order : compare_int(p->point->round, q->point->round);
 }
 
+/* Words in the order in which they were first met. */
+struct words {
+    const char **word; /* room for as many as there are records */
+    int64_t n;
+};
+
+static int64_t place_in(struct words *words, const char *word)
+{
+    int64_t place = words->n;
+    while (place > 0 && strcmp(words->word[place - 1], word) != 0)
+        place--; /* from the end: neighbours are alike */
+    if (place > 0)
+        return place - 1;
+    words->word[words->n] = word;
+    return words->n++;
+}
+
 /* Place of an implementation in the registry; names that it lacks come after, as first met. */
-static int place_of(const struct attn_point *points, int64_t n, const char *impl)
+static int place_of(struct words *others, const char *impl)
 {
     int count = attn_impl_count();
     for (int place = 0; place < count; place++)
         if (strcmp(attn_impl_at(place)->name, impl) == 0)
             return place;
-    for (int64_t s = 0; s < n; s++) {
-        if (strcmp(points[s].impl, impl) == 0)
-            return count;
-        int64_t before = 0;
-        while (strcmp(points[before].impl, points[s].impl) != 0)
-            before++;
-        count += before == s && attn_impl_find(points[s].impl) == NULL;
-    }
-    return count;
+    return count + (int)place_in(others, impl);
 }
 
 /* ---- folding ------------------------------------------------------------------------------- */
@@ -153,6 +162,22 @@ static int is_time(double seconds)
     return isfinite(seconds) && seconds > 0;
 }
 
+/* Rounds of another file or command under the same name do not belong together: those of the last
+ * session count (sessions begin with their date).  Nor do times that were taken otherwise. */
+static const struct attn_point *last_session(const struct entry *first, int64_t n)
+{
+    const struct attn_point *last = first[0].point;
+    for (int64_t s = 1; s < n; s++)
+        if (strcmp(first[s].point->session, last->session) > 0)
+            last = first[s].point;
+    return last;
+}
+
+static int has_time_of(const struct attn_point *p, const struct attn_row *row)
+{
+    return is_time(seconds_of(p)) && strcmp(p->time_source, row->point->time_source) == 0;
+}
+
 /* The rounds first[0..n) of one row; scratch has room for 2n numbers. */
 static void fold(const struct entry *first, int64_t n, double *scratch, struct attn_row *row)
 {
@@ -163,11 +188,15 @@ static void fold(const struct entry *first, int64_t n, double *scratch, struct a
                              .ledger = -1,
                              .process = -1,
                              .resident = -1,
+                             .peak = -1,
                              .worst = none};
     for (int o = 0; o < ATTN_OUTPUTS; o++)
         row->output[o] = none;
+    const struct attn_point *last = last_session(first, n);
     for (int64_t s = 0; s < n; s++) {
         const struct attn_point *p = first[s].point;
+        if (strcmp(p->source_digest, last->source_digest) != 0)
+            continue;
         fold_status(row, p);
         fold_errors(row, p);
         row->priced = p->priced_bytes > row->priced ? p->priced_bytes : row->priced;
@@ -176,7 +205,7 @@ static void fold(const struct entry *first, int64_t n, double *scratch, struct a
         row->ledger = p->ledger_bytes > row->ledger ? p->ledger_bytes : row->ledger;
         row->process =
             p->process_ledger_bytes > row->process ? p->process_ledger_bytes : row->process;
-        if (is_time(seconds_of(p)))
+        if (has_time_of(p, row))
             time[n_times++] = seconds_of(p);
         if (p->resident_bytes >= 0)
             resident[n_resident++] = (double)p->resident_bytes;
@@ -189,16 +218,17 @@ static void fold(const struct entry *first, int64_t n, double *scratch, struct a
     attn_stats_spread(resident, n_resident, &spread);
     if (n_resident > 0)
         row->resident = (int64_t)spread.median;
+    row->peak = row->point->route[0] == '\0' ? row->ledger : row->resident;
 }
 
-static void enter(const struct attn_point *points, int64_t n, struct entry *entry)
+/* words has room for 2n. */
+static void enter(const struct attn_point *points, int64_t n, const char **words,
+                  struct entry *entry)
 {
-    for (int64_t s = 0; s < n; s++) {
-        int64_t group = 0;
-        while (strcmp(points[group].group, points[s].group) != 0)
-            group++;
-        entry[s] = (struct entry){&points[s], group, place_of(points, n, points[s].impl)};
-    }
+    struct words groups = {words, 0}, others = {words + n, 0};
+    for (int64_t s = 0; s < n; s++)
+        entry[s] = (struct entry){&points[s], place_in(&groups, points[s].group),
+                                  place_of(&others, points[s].impl)};
     qsort(entry, (size_t)n, sizeof *entry, compare_entries);
 }
 
@@ -210,14 +240,16 @@ enum attn_status attn_summary_make(const struct attn_point *points, int64_t n,
         return ATTN_OK;
     struct entry *entry = malloc((size_t)n * sizeof *entry);
     double *scratch = malloc(2 * (size_t)n * sizeof *scratch);
+    const char **words = malloc(2 * (size_t)n * sizeof *words);
     struct attn_row *row = malloc((size_t)n * sizeof *row);
-    if (entry == NULL || scratch == NULL || row == NULL) {
+    if (entry == NULL || scratch == NULL || words == NULL || row == NULL) {
         free(entry);
         free(scratch);
+        free(words);
         free(row);
         return attn_fail(err, ATTN_ENOMEM, "no memory to summarise %lld records", (long long)n);
     }
-    enter(points, n, entry);
+    enter(points, n, words, entry);
     for (int64_t s = 0, end; s < n; s = end) {
         for (end = s + 1; end < n && compare_rows(&entry[s], &entry[end]) == 0; end++)
             ;
@@ -226,6 +258,7 @@ enum attn_status attn_summary_make(const struct attn_point *points, int64_t n,
     summary->row = row;
     free(entry);
     free(scratch);
+    free(words);
     return ATTN_OK;
 }
 

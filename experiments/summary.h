@@ -21,6 +21,7 @@ struct attn_row {
     int64_t priced, ledger;      /* peak of the largest rank; -1 unknown  */
     int64_t process, resident;   /* peak of all ranks together; median of the rounds' VmHWM
                                        growth; -1 unknown                    */
+    int64_t peak;                /* the ledger; of what has none (not ours), resident         */
     double worst;                /* largest error/bound of any round; NaN: not compared       */
     double output[ATTN_OUTPUTS]; /* the same for each output                                  */
     char worst_output[8];

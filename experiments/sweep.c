@@ -22,6 +22,7 @@
 static int open_courses(struct attn_sweep *sweep)
 {
     const struct attn_plan *plan = sweep->plan;
+    struct attn_error err = {ATTN_OK, ""};
     sweep->course = calloc((size_t)plan->n + 1, sizeof *sweep->course);
     sweep->done = calloc((size_t)plan->n + 1, (size_t)plan->rounds);
     if (sweep->course == NULL || sweep->done == NULL)
@@ -34,42 +35,78 @@ static int open_courses(struct attn_sweep *sweep)
         course->rounds_left = (int)plan->rounds;
         attn_sweep_price(sweep, course);
     }
+    if (attn_budget_link(sweep->course, plan->n, &err) != ATTN_OK)
+        return attn_cli_fail(sweep->options->command, ATTN_EXIT_LACKS, "%s", err.text);
     return ATTN_EXIT_GOOD;
 }
 
-/* What the file holds of this build is not done again; what the budget dropped, memory did not
- * allow, or ended as an error, is tried again. */
-static void resume_from(struct attn_sweep *sweep, const struct attn_point *old)
+static int compare_names(const struct attn_course *course, const char *group, const char *spec,
+                         const char *text)
+{
+    int order = strcmp(course->plan->text, text);
+    order = order != 0 ? order : strcmp(course->plan->spec_text, spec);
+    return order != 0 ? order : strcmp(course->plan->group, group);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct attn_course *x = *(struct attn_course *const *)a;
+    const struct attn_plan_point *y = (*(struct attn_course *const *)b)->plan;
+    return compare_names(x, y->group, y->spec_text, y->text);
+}
+
+static int point_by_name(const void *key, const void *one)
+{
+    const struct attn_point *p = key;
+    return -compare_names(*(struct attn_course *const *)one, p->group, p->spec, p->text);
+}
+
+/* What the file holds of this build is not done again, nor what it holds of the same file or
+ * command of somebody else; what the budget dropped, memory did not allow, or ended as an error,
+ * is tried again. */
+static void resume_from(struct attn_sweep *sweep, struct attn_course *const *sorted,
+                        const struct attn_point *old)
 {
     if (strcmp(old->build, sweep->build) != 0 || old->round < 0 ||
         old->round >= sweep->plan->rounds || old->status == ATTN_POINT_DROPPED ||
         old->status == ATTN_POINT_TOO_BIG || old->status == ATTN_POINT_ERROR)
         return;
-    for (int64_t i = 0; i < sweep->plan->n; i++) {
-        struct attn_course *course = &sweep->course[i];
-        if (strcmp(course->plan->text, old->text) != 0 ||
-            strcmp(course->plan->spec_text, old->spec) != 0 ||
-            strcmp(course->plan->group, old->group) != 0 || course->done[old->round])
-            continue;
-        course->done[old->round] = 1;
-        course->rounds_left--;
-        sweep->n_resumed++;
-        attn_sweep_keep(sweep, course, old);
-    }
+    struct attn_course *const *found =
+        bsearch(old, sorted, (size_t)sweep->plan->n, sizeof *sorted, point_by_name);
+    if (found == NULL)
+        return;
+    struct attn_course *course = *found;
+    if (course->done[old->round] || strcmp(course->point.source, old->source) != 0 ||
+        strcmp(course->point.source_digest, old->source_digest) != 0)
+        return;
+    course->done[old->round] = 1;
+    course->rounds_left--;
+    sweep->n_resumed++;
+    attn_sweep_keep(sweep, course, old);
 }
 
 static int resume(struct attn_sweep *sweep, const char *path)
 {
     struct attn_point *old = NULL;
-    int64_t n = 0;
+    int64_t n = 0, n_courses = sweep->plan->n;
     struct attn_error err = {ATTN_OK, ""};
     struct stat about;
     if (stat(path, &about) != 0 || !S_ISREG(about.st_mode)) /* nothing there to go on from */
         return ATTN_EXIT_GOOD;
-    if (attn_record_read(path, &old, &n, NULL, &err) != ATTN_OK)
+    struct attn_course **sorted = calloc((size_t)n_courses + 1, sizeof *sorted);
+    if (sorted == NULL)
+        return attn_cli_fail(sweep->options->command, ATTN_EXIT_LACKS, "no memory");
+    if (attn_record_read(path, &old, &n, NULL, &err) != ATTN_OK) {
+        free(sorted);
         return attn_cli_fail(sweep->options->command, attn_cli_status(err.status), "%s", err.text);
+    }
+    for (int64_t i = 0; i < n_courses; i++)
+        sorted[i] = &sweep->course[i];
+    qsort(sorted, (size_t)n_courses, sizeof *sorted, by_name);
     for (int64_t i = 0; i < n; i++)
-        resume_from(sweep, &old[i]);
+        resume_from(sweep, sorted, &old[i]);
+    sweep->promised_s = attn_budget_promised(sweep->course, n_courses);
+    free(sorted);
     free(old);
     return ATTN_EXIT_GOOD;
 }
@@ -90,54 +127,59 @@ static int write_machine(struct attn_sweep *sweep)
     json_object_set_new(line, "budget_s", json_real(plan->budget_s));
     json_object_set_new(line, "timeout_s", json_real(plan->timeout_s));
     json_object_update(line, facts);
-    char *text = json_dumps(line, JSON_COMPACT);
-    json_decref(line);
     json_decref(facts);
-    int failed = text == NULL ? -1 : attn_record_write_text(sweep->file, text);
-    free(text);
-    return failed;
+    return attn_record_write_json(sweep->file, line);
 }
 
 /* ---- the rounds --------------------------------------------------------------------------- */
 
-/* A curve grows from its small end: it has no holes, and the last length predicts the next. */
-static int is_next_of_its_curve(const struct attn_sweep *sweep, const struct attn_course *course)
+/* The next courses of all curves, the cheapest first: a heap.  A curve grows from its small end: it
+ * has no holes, and the last length predicts the next. */
+struct queue {
+    struct attn_course **course; /* [n of the plan] */
+    int64_t n;
+};
+
+static int is_before(const struct attn_course *a, const struct attn_course *b)
 {
-    for (int64_t i = 0; i < sweep->plan->n; i++) {
-        const struct attn_course *other = &sweep->course[i];
-        if (other->state == ATTN_WAITING && other->plan->c.n_query < course->plan->c.n_query &&
-            attn_budget_same_curve(other, course))
-            return 0;
-    }
-    return 1;
+    double x = attn_budget_cost(a), y = attn_budget_cost(b);
+    return x < y || (x == y && a < b); /* equal costs: in the order of the plan */
 }
 
-/* Of the next points of all curves the one that costs least; NULL when there is none. */
-static struct attn_course *cheapest(struct attn_sweep *sweep)
+static void push(struct queue *queue, struct attn_course *course)
 {
-    struct attn_course *best = NULL;
-    for (int64_t i = 0; i < sweep->plan->n; i++) {
-        struct attn_course *course = &sweep->course[i];
-        if (course->state != ATTN_WAITING || !is_next_of_its_curve(sweep, course))
-            continue;
-        attn_budget_predict(sweep->course, sweep->plan->n, course, sweep->plan);
-        if (best == NULL || attn_budget_cost(course) < attn_budget_cost(best))
-            best = course;
-    }
-    return best;
+    int64_t at = queue->n++;
+    for (; at > 0 && is_before(course, queue->course[(at - 1) / 2]); at = (at - 1) / 2)
+        queue->course[at] = queue->course[(at - 1) / 2];
+    queue->course[at] = course;
 }
 
-/* A smaller length of the same curve that could not be done. */
-static const struct attn_course *blocked_by(const struct attn_sweep *sweep,
-                                            const struct attn_course *course)
+static struct attn_course *pop(struct queue *queue)
 {
-    for (int64_t i = 0; i < sweep->plan->n; i++) {
-        const struct attn_course *other = &sweep->course[i];
-        if (other->failed && other->plan->c.n_query < course->plan->c.n_query &&
-            attn_budget_same_curve(other, course))
-            return other;
+    if (queue->n == 0)
+        return NULL;
+    struct attn_course *first = queue->course[0], *last = queue->course[--queue->n];
+    int64_t at = 0;
+    for (int64_t child = 1; child < queue->n; child = 2 * at + 1) {
+        child += child + 1 < queue->n && is_before(queue->course[child + 1], queue->course[child]);
+        if (!is_before(queue->course[child], last))
+            break;
+        queue->course[at] = queue->course[child];
+        at = child;
     }
-    return NULL;
+    queue->course[at] = last;
+    return first;
+}
+
+/* Predict and enter the first of these that waits. */
+static void enter(struct queue *queue, struct attn_course *course, const struct attn_plan *plan)
+{
+    while (course != NULL && course->state != ATTN_WAITING)
+        course = course->larger;
+    if (course == NULL)
+        return;
+    attn_budget_predict(course, plan);
+    push(queue, course);
 }
 
 /* Why a waiting course cannot be begun: a status and a message, or ATTN_POINT_OK. */
@@ -146,11 +188,16 @@ static enum attn_point_status verdict_before(struct attn_sweep *sweep, struct at
 {
     const struct attn_plan *plan = sweep->plan;
     double total = attn_budget_cost(course);
-    double left =
-        plan->budget_s - attn_sweep_elapsed(sweep) - attn_budget_promised(sweep->course, plan->n);
+    double left = plan->budget_s - attn_sweep_elapsed(sweep) - sweep->promised_s;
     int64_t available = attn_cli_memory_available();
-    const struct attn_course *smaller = blocked_by(sweep, course);
+    const struct attn_course *smaller = attn_budget_stopped(course);
     char price[32], need[32], have[32];
+    if (course->need > available && course->plan->entrant != NULL) {
+        snprintf(message, ATTN_RECORD_TEXT,
+                 "needs at least %s for inputs, outputs and mask; this machine can give %s",
+                 attn_cli_bytes(course->need, need), attn_cli_bytes(available, have));
+        return ATTN_POINT_TOO_BIG;
+    }
     if (course->need > available) {
         snprintf(message, ATTN_RECORD_TEXT,
                  "priced at %s, with inputs and outputs %s; this machine can give %s",
@@ -186,15 +233,17 @@ static int keep_budget(struct attn_sweep *sweep)
     char message[ATTN_RECORD_TEXT];
     for (;;) {
         double left = (1 + SLACK) * plan->budget_s - attn_sweep_elapsed(sweep);
-        double promised = attn_budget_promised(sweep->course, plan->n);
+        double promised = sweep->promised_s;
         struct attn_course *dearest = NULL;
+        if (plan->budget_s <= 0 || promised <= left)
+            return 0;
         for (int64_t i = 0; i < plan->n; i++) {
             struct attn_course *course = &sweep->course[i];
             if (course->state == ATTN_BEGUN && course->rounds_left > 0 &&
                 (dearest == NULL || attn_budget_cost(course) > attn_budget_cost(dearest)))
                 dearest = course;
         }
-        if (plan->budget_s <= 0 || promised <= left || dearest == NULL)
+        if (dearest == NULL)
             return 0;
         snprintf(message, ATTN_RECORD_TEXT,
                  "%d rounds more would take %.1f s; all points together %.1f s of the %.1f s left",
@@ -212,14 +261,23 @@ static int round_zero(struct attn_sweep *sweep)
 {
     char message[ATTN_RECORD_TEXT];
     struct attn_course *course;
-    while ((course = cheapest(sweep)) != NULL && !attn_sweep_interrupted(sweep)) {
+    struct queue queue = {calloc((size_t)sweep->plan->n + 1, sizeof *queue.course), 0};
+    int failed = queue.course == NULL;
+    for (int64_t i = 0; !failed && i < sweep->plan->n; i++)
+        if (sweep->course[i].head == &sweep->course[i])
+            enter(&queue, &sweep->course[i], sweep->plan);
+    while (!failed && !attn_sweep_interrupted(sweep) && (course = pop(&queue)) != NULL) {
         enum attn_point_status status = verdict_before(sweep, course, message);
-        int failed = status == ATTN_POINT_OK ? attn_sweep_measure(sweep, course, 0)
-                                             : attn_sweep_refuse(sweep, course, 0, status, message);
-        if (failed || keep_budget(sweep) != 0)
-            return -1;
+        failed = status == ATTN_POINT_OK ? attn_sweep_measure(sweep, course, 0)
+                                         : attn_sweep_refuse(sweep, course, 0, status, message);
+        failed = failed || keep_budget(sweep) != 0;
+        if (!failed)
+            enter(&queue, course->larger, sweep->plan);
     }
-    return 0;
+    int error = errno;
+    free(queue.course);
+    errno = error;
+    return failed ? -1 : 0;
 }
 
 /* A seeded random order of all courses. */

@@ -13,6 +13,7 @@
 #include "experiments/calibrate.h"
 #include "experiments/child.h"
 #include "experiments/cli.h"
+#include "experiments/exec_case.h"
 
 static double now_s(void)
 {
@@ -58,10 +59,14 @@ static void show(const struct attn_sweep *sweep, const char *text)
         fprintf(stderr, "\r%-78.78s", text);
 }
 
-static void show_course(const struct attn_sweep *sweep, const struct attn_course *course, int round)
+static void show_course(struct attn_sweep *sweep, const struct attn_course *course, int round)
 {
+    enum { TIMES_A_SECOND = 5 }; /* adding up looks at every point */
     char text[512];
-    double left = attn_budget_promised(sweep->course, sweep->plan->n);
+    double left = sweep->promised_s;
+    if (!sweep->progress || now_s() < sweep->shown_s + 1.0 / TIMES_A_SECOND)
+        return;
+    sweep->shown_s = now_s();
     for (int64_t i = 0; i < sweep->plan->n; i++)
         if (sweep->course[i].state == ATTN_WAITING)
             left += attn_budget_cost(&sweep->course[i]);
@@ -76,6 +81,13 @@ static void show_course(const struct attn_sweep *sweep, const struct attn_course
 
 /* ---- records ------------------------------------------------------------------------------ */
 
+/* What nobody's code exceeds by much: every pair computed. */
+static double all_pairs_flops(const struct attn_case *c)
+{
+    double pairs = (double)c->batch * (double)c->heads * (double)c->n_query * (double)c->n_key;
+    return (c->pass == ATTN_BACKWARD ? 5 : 2) * pairs * (double)(c->d_key + c->d_value);
+}
+
 void attn_sweep_price(struct attn_sweep *sweep, struct attn_course *course)
 {
     struct attn_point *p = &course->point;
@@ -87,7 +99,12 @@ void attn_sweep_price(struct attn_sweep *sweep, struct attn_course *course)
     snprintf(p->build, sizeof p->build, "%s", sweep->build);
     snprintf(p->session, sizeof p->session, "%s", sweep->session);
     p->c = course->plan->c;
-    if (attn_afford_case(&course->plan->spec, &p->c, p, &course->need, &err) == ATTN_OK)
+    const struct attn_entrant *entrant = course->plan->entrant;
+    enum attn_status status =
+        entrant != NULL ? attn_entrant_afford(entrant, &p->c, p, &course->need, &err)
+                        : attn_afford_case(&course->plan->spec, &p->c, p, &course->need, &err);
+    course->work = entrant != NULL ? all_pairs_flops(&p->c) : p->flops;
+    if (status == ATTN_OK)
         return;
     p->status = err.status == ATTN_ENOTSUP ? ATTN_POINT_REFUSED : ATTN_POINT_ERROR;
     snprintf(p->message, sizeof p->message, "%s", err.text);
@@ -99,6 +116,8 @@ void attn_sweep_keep(struct attn_sweep *sweep, struct attn_course *course,
     course->state = point->status == ATTN_POINT_OK ? ATTN_BEGUN : ATTN_OUT;
     course->failed = point->status == ATTN_POINT_TIMEOUT || point->status == ATTN_POINT_KILLED ||
                      point->status == ATTN_POINT_TOO_BIG || point->status == ATTN_POINT_DROPPED;
+    if (course->failed)
+        attn_budget_stop(course);
     course->point.status = point->status;
     if (point->status == ATTN_POINT_ERROR)
         memcpy(course->point.message, point->message, sizeof point->message);
@@ -110,14 +129,21 @@ void attn_sweep_keep(struct attn_sweep *sweep, struct attn_course *course,
                  point->worst_output[0] != '\0' ? point->worst_output : "-");
 }
 
+static double promise_of(const struct attn_course *course)
+{
+    return course->state == ATTN_BEGUN ? attn_budget_cost(course) : 0;
+}
+
 static int record(struct attn_sweep *sweep, struct attn_course *course,
                   const struct attn_point *point)
 {
+    sweep->promised_s -= promise_of(course);
     if (!course->done[point->round]) {
         course->done[point->round] = 1;
         course->rounds_left--;
     }
     attn_sweep_keep(sweep, course, point);
+    sweep->promised_s += promise_of(course);
     sweep->n_written++;
     sweep->n_status[point->status]++;
     return attn_record_write_point(sweep->file, point);
@@ -144,6 +170,9 @@ static const char *contradiction(const struct attn_point *p, const struct attn_p
         return "the exit status contradicts the record";
     if (p->status != ATTN_POINT_OK)
         return NULL;
+    int untimed = strcmp(p->time_source, "command") == 0 && p->n_times == 0;
+    if (untimed && p->verdict[0] != '\0' && p->digest[0] != '\0')
+        return NULL; /* a whole command, lost in the noise of starting one */
     if (p->n_times < 1 || !(p->cold_s > 0) || p->verdict[0] == '\0' || p->digest[0] == '\0')
         return "a good point without a time, a verdict or a digest";
     for (int t = 0; t < p->n_times; t++)
@@ -172,7 +201,9 @@ static void read_child(const struct attn_child *child, double timeout_s, struct 
                  child->note[0] != '\0' ? ": " : "", child->note);
         return;
     }
-    if (attn_record_parse_point(child->out, child->n_out, &told, &err) != ATTN_OK)
+    if (child->n_out == 0 && child->note[0] == '\0')
+        why = "the process ended without a record";
+    else if (attn_record_parse_point(child->out, child->n_out, &told, &err) != ATTN_OK)
         why = child->note[0] != '\0' ? child->note : err.text;
     else
         why = contradiction(&told, point, child);
@@ -183,32 +214,81 @@ static void read_child(const struct attn_child *child, double timeout_s, struct 
         return;
     }
     memcpy(told.group, point->group, sizeof told.group);
+    memcpy(told.route, point->route, sizeof told.route);
+    memcpy(told.source, point->source, sizeof told.source);
+    memcpy(told.source_digest, point->source_digest, sizeof told.source_digest);
     memcpy(told.build, point->build, sizeof told.build);
     memcpy(told.session, point->session, sizeof told.session);
     told.round = point->round;
     *point = told;
 }
 
+enum { WORDS = 24 };
+
+/* What this round is asked for: `attnlab point ARGS`.  repeat and the like live in text. */
+static void ask(const struct attn_sweep *sweep, const struct attn_course *course,
+                const char *folder, char text[3][32], const char *args[WORDS])
+{
+    const struct attn_entrant *e = course->plan->entrant;
+    int plugin = e != NULL && e->route == ATTN_ROUTE_PLUGIN;
+    int n = 0;
+    snprintf(text[0], sizeof text[0], "%lld", (long long)sweep->plan->repeat);
+    snprintf(text[1], sizeof text[1], "%.9g", sweep->plan->enough_s);
+    snprintf(text[2], sizeof text[2], "%lld", (long long)sweep->plan->verify_all);
+    const char *const pair[][2] = {
+        {"--case", course->point.text},
+        {"--repeat", text[0]},
+        {"--enough", text[1]},
+        {"--verify-all", text[2]},
+        {"--verified", course->verified[0] != '\0' ? course->verified : NULL},
+        {"--spec", e == NULL ? course->point.spec : NULL},
+        {"--name", e != NULL ? e->name : NULL},
+        {"--plugin", plugin ? e->source : NULL},
+        {"--exec", e != NULL && !plugin ? e->source : NULL},
+        {"--claims", e != NULL && !plugin ? e->claims_path : NULL},
+        {"--work", e != NULL && !plugin ? folder : NULL}};
+    args[n++] = "point";
+    for (size_t p = 0; p < sizeof pair / sizeof *pair; p++)
+        if (pair[p][1] != NULL) {
+            args[n++] = pair[p][0];
+            args[n++] = pair[p][1];
+        }
+    args[n] = NULL;
+}
+
+/* A command's files outlive a point that is killed: they are made and removed out here. */
+static int run_child(struct attn_sweep *sweep, struct attn_course *course, struct attn_child *child)
+{
+    const char *args[WORDS];
+    char text[3][32], folder[4096];
+    const struct attn_entrant *e = course->plan->entrant;
+    struct attn_error err = {ATTN_OK, ""};
+    int needs_folder = e != NULL && e->route == ATTN_ROUTE_FILES;
+    if (needs_folder && attn_exec_folder(folder, &err) != ATTN_OK) {
+        memset(child, 0, sizeof *child);
+        child->exit_status = -1;
+        snprintf(child->note, sizeof child->note, "%.250s", err.text);
+        return 0;
+    }
+    ask(sweep, course, folder, text, args);
+    int failed = attn_child_run(args, sweep->plan->timeout_s, child);
+    int error = errno;
+    if (needs_folder)
+        attn_exec_remove(folder);
+    errno = error;
+    return failed;
+}
+
 int attn_sweep_measure(struct attn_sweep *sweep, struct attn_course *course, int round)
 {
     static struct attn_child child;
-    char repeat[32], enough[32], verify_all[32];
     struct attn_point point = course->point;
     if (point.status == ATTN_POINT_REFUSED ||
         (point.status == ATTN_POINT_ERROR && round == 0 && point.message[0] != '\0'))
         return attn_sweep_refuse(sweep, course, round, point.status, point.message);
-    snprintf(repeat, sizeof repeat, "%lld", (long long)sweep->plan->repeat);
-    snprintf(verify_all, sizeof verify_all, "%lld", (long long)sweep->plan->verify_all);
-    snprintf(enough, sizeof enough, "%.9g", sweep->plan->enough_s);
-    const char *const args[] = {
-        "point",          "--spec",   point.spec,
-        "--case",         point.text, "--repeat",
-        repeat,           "--enough", enough,
-        "--verify-all",   verify_all, course->verified[0] != '\0' ? "--verified" : NULL,
-        course->verified, NULL};
     show_course(sweep, course, round);
     double load = attn_machine_load(), steal = attn_machine_steal();
-    if (attn_child_run(args, sweep->plan->timeout_s, &child) != 0)
+    if (run_child(sweep, course, &child) != 0)
         snprintf(child.note, sizeof child.note, "could not be started: %s", strerror(errno));
     if (child.interrupted)
         return 0;

@@ -15,8 +15,9 @@ struct attn_sweep {
     char *done;                 /* [plan->n][rounds] */
     FILE *file;
     char session[32], build[ATTN_BUILD_TEXT];
-    double begin_s;
-    int progress; /* standard error is a terminal */
+    double begin_s, shown_s; /* the clock when it began, and when it last showed something */
+    double promised_s;       /* what all begun courses still need                          */
+    int progress;            /* standard error is a terminal */
     int64_t n_resumed, n_written, n_status[ATTN_POINT_ERROR + 1];
 };
 

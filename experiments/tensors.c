@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "experiments/cli.h"
 #include "tests/harness/fileio.h"
 
 static int ends_with(const char *text, const char *end)
@@ -18,7 +19,8 @@ static int ends_with(const char *text, const char *end)
 
 static int holds_tensors(const struct dirent *entry)
 {
-    return ends_with(entry->d_name, ".safetensors") || ends_with(entry->d_name, ".npy");
+    return ends_with(entry->d_name, ".safetensors") || ends_with(entry->d_name, ".npy") ||
+           ends_with(entry->d_name, ".npz");
 }
 
 static enum attn_status add_file(struct attn_tensors *set, const char *path, struct attn_error *err)
@@ -37,7 +39,7 @@ static enum attn_status add_folder(struct attn_tensors *set, struct attn_error *
         return attn_fault(err, ATTN_EINVAL, set->path, "the folder cannot be read");
     if (n == 0)
         status = attn_fault(err, ATTN_EINVAL, set->path,
-                            "the folder holds no .safetensors and no .npy file");
+                            "the folder holds no .safetensors, .npy or .npz file");
     if (n > ATTN_TENSORS_FILES)
         status = attn_fault(err, ATTN_EINVAL, set->path,
                             "the folder holds %d files of tensors: %d at most; put them into one "
@@ -189,9 +191,15 @@ static double number(const struct attn_file_tensor *t, int64_t i)
 enum attn_status attn_tensors_values(const struct attn_tensors_entry *entry, double **values,
                                      struct attn_error *err)
 {
-    int64_t n = attn_tensors_count(entry->tensor);
-    enum attn_status status = attn_file_load(entry->file, entry->tensor, err);
+    int64_t n = attn_tensors_count(entry->tensor), available = attn_cli_memory_available();
+    char need[32], have[32];
     *values = NULL;
+    /* Both copies, before either: a deflated member may be a thousand times its file. */
+    if (entry->tensor->bytes / 2 + 4 * n > available / 2)
+        return attn_fault(err, ATTN_ENOMEM, entry->file->path,
+                          "'%.40s' takes %s, twice, and this machine can give %s", entry->name,
+                          attn_cli_bytes(8 * n, need), attn_cli_bytes(available, have));
+    enum attn_status status = attn_file_load(entry->file, entry->tensor, err);
     if (status != ATTN_OK)
         return status;
     *values = malloc(((size_t)n + 1) * sizeof **values);

@@ -1,5 +1,5 @@
-/* A set of named tensors: one file, or all the .safetensors and .npy files of a folder.  What two
- * of them hold can then be compared name by name. */
+/* A set of named tensors: one file, or all the .safetensors, .npy and .npz files of a folder.  What
+ * two of them hold can then be compared name by name. */
 #ifndef EXPERIMENTS_TENSORS_H
 #define EXPERIMENTS_TENSORS_H
 

@@ -1,9 +1,11 @@
 /* Collecting checks, and saying them as text: short, and the worst first. */
 #include "experiments/verdicts.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/cli.h"
 #include "tests/harness/fileio.h"
 
 static const char *const format_name[] = {"text", "tap", "junit", "json"};
@@ -17,6 +19,15 @@ int attn_format_find(const char *name)
 }
 
 /* ---- collecting ------------------------------------------------------------------------------ */
+
+/* A line that works as it stands, from the folder where this program was started. */
+static char *command(const char *arguments)
+{
+    char *line = NULL;
+    if (arguments[0] == '\0')
+        return strdup("");
+    return asprintf(&line, "%s %s", attn_cli_program(), arguments) >= 0 ? line : NULL;
+}
 
 void attn_verdicts_open(struct attn_verdicts *v, FILE *out)
 {
@@ -70,10 +81,11 @@ int attn_verdicts_add(struct attn_verdicts *v, const struct attn_subject *s,
                                      .text = strdup(s->text),
                                      .ids = strdup(s->ids),
                                      .why = strdup(s->why),
-                                     .again = strdup(s->again),
+                                     .again = command(s->again),
                                      .found_as = s->found_as != NULL ? strdup(s->found_as) : NULL,
                                      .result = *result,
                                      .seconds = seconds};
+    attn_votes_count(&v->votes, result);
     int ok = x->kind && x->name && x->text && x->ids && x->why && x->again &&
              (s->found_as == NULL || x->found_as != NULL);
     if (!ok) {
@@ -147,24 +159,57 @@ static const char *graded_words(const struct attn_result *r, char text[40])
     return text;
 }
 
+/* Fact `kind` in words; 0 when this check has none of that kind. */
+static int put_fact(const struct attn_result *r, int kind, char text[200])
+{
+    const struct attn_precision *a = &r->precision;
+    char words[64];
+    switch (kind) {
+    case 0:
+        snprintf(text, 200, "%c, error/T2 %.3g", r->grade.letter, r->grade.rho);
+        return r->grade.letter != 0;
+    case 1:
+        snprintf(text, 200, "%.3g deviations of o over %lld rows, limit %g", r->grade.bias,
+                 (long long)r->grade.rows, ATTN_BIAS_LIMIT);
+        return r->grade.rows > 0;
+    case 2:
+        snprintf(text, 200, "one key more or less would show: %s, the weakest by %.3g bounds",
+                 attn_admission_words(&r->mask, words), r->mask.weakest);
+        return r->mask.pairs > 0;
+    case 3:
+        snprintf(text, 200, "errors grow with the parts to the power %.2f, limit %g", r->growth,
+                 ATTN_GROWTH_LIMIT);
+        return r->is_growth;
+    default:
+        snprintf(text, 200,
+                 "u %.3g, storage %.3g, P %.3g, exp %g u, at most %lld rescales and %lld merges a "
+                 "row%s",
+                 a->u, a->u_storage, a->u_p, a->exp_ulps, (long long)a->rescales,
+                 (long long)a->merges, a->tiny > 0x1p-140 ? ", subnormals flushed" : "");
+        return a->u > 0;
+    }
+}
+
+const char *attn_verdict_fact(const struct attn_result *r, int n, char text[200])
+{
+    static const char *const name[] = {"grade", "bias", "mask", "growth", "declared"};
+    for (int kind = 0; kind < 5; kind++)
+        if (put_fact(r, kind, text) && n-- == 0)
+            return name[kind];
+    return NULL;
+}
+
 static void print_numbers(FILE *out, const struct attn_result *r)
 {
+    char text[200];
+    const char *name;
     for (int o = 0; o < ATTN_OUTPUTS; o++)
         if (r->output[o].n > 0)
             fprintf(out, "  %-5s error/bound %-10.3g gauge %-8.2g (%lld elements, %lld beyond)\n",
                     r->output[o].name, r->output[o].ratio, r->output[o].gauge,
                     (long long)r->output[o].n, (long long)r->output[o].n_bad);
-    if (r->grade.letter != 0)
-        fprintf(out, "  grade %c: error/T2 %.3g\n", r->grade.letter, r->grade.rho);
-    if (r->grade.rows > 0)
-        fprintf(out, "  bias of o: %.3g deviations over %lld rows (limit %g)\n", r->grade.bias,
-                (long long)r->grade.rows, ATTN_BIAS_LIMIT);
-    if (r->precision.u > 0)
-        fprintf(out,
-                "  declared: u %.3g, storage %.3g, exp %g u, at most %lld rescales and %lld "
-                "merges a row\n",
-                r->precision.u, r->precision.u_storage, r->precision.exp_ulps,
-                (long long)r->precision.rescales, (long long)r->precision.merges);
+    for (int n = 0; (name = attn_verdict_fact(r, n, text)) != NULL; n++)
+        fprintf(out, "  %s: %s\n", name, text);
 }
 
 static void print_details(FILE *out, const char *spec, const struct attn_verdict_entry *x)
@@ -215,13 +260,14 @@ static void print_failures(struct attn_verdicts *v, const struct attn_verdict_li
 
 struct tally {
     int count[ATTN_ERROR + 1], graded, slow; /* slow: grade B */
-    double seconds, worst;
+    int leaning, weighed, admitted; /* bias looked for; asked about the mask; tests of it */
+    double seconds, worst, bias, growth;
     const char *worst_name;
 };
 
 static struct tally tally_of(const struct attn_verdict_list *list, const char *kind, int same)
 {
-    struct tally t = {.worst_name = ""};
+    struct tally t = {.worst_name = "", .growth = (double)NAN};
     for (int e = 0; e < list->n; e++) {
         const struct attn_verdict_entry *x = &list->entry[e];
         t.seconds += x->seconds;
@@ -230,7 +276,14 @@ static struct tally tally_of(const struct attn_verdict_list *list, const char *k
         t.count[x->result.verdict]++;
         t.graded += x->result.verdict == ATTN_PASS && x->result.grade.letter != 0;
         t.slow += x->result.verdict == ATTN_PASS && x->result.grade.letter == 'B';
-        if (x->result.verdict == ATTN_PASS && x->result.worst >= t.worst) {
+        t.leaning += x->result.grade.rows > 0;
+        t.weighed += x->result.mask.pairs > 0;
+        t.admitted += x->result.mask.pairs > 0 && x->result.mask.seen == x->result.mask.pairs;
+        if (fabs(x->result.grade.bias) > t.bias)
+            t.bias = fabs(x->result.grade.bias);
+        if (x->result.is_growth)
+            t.growth = x->result.growth;
+        if (x->result.verdict == ATTN_PASS && !x->result.is_growth && x->result.worst > t.worst) {
             t.worst = x->result.worst;
             t.worst_name = x->name[0] != '\0' ? x->name : "this case";
         }
@@ -253,6 +306,45 @@ static void print_counts(FILE *out, const struct tally *t, int all)
         fprintf(out, "%s%d %s", first ? "" : ", ", t->count[order[o]], word[o]);
         first = 0;
     }
+}
+
+/* A number that checks declare differently: "4", "1.1e-16 to 6e-08". */
+static void put_range(FILE *out, const char *before, double least, double most, const char *after)
+{
+    if (least == most)
+        fprintf(out, "%s%.3g%s", before, least, after);
+    else
+        fprintf(out, "%s%.3g to %.3g%s", before, least, most, after);
+}
+
+/* What all the bounds took at its word, over all checks of a battery. */
+static void print_declared(FILE *out, const struct attn_verdict_list *list)
+{
+    struct attn_precision low = {0}, high = {0};
+    int n = 0;
+    for (int e = 0; e < list->n; e++) {
+        const struct attn_precision *a = &list->entry[e].result.precision;
+        if (!(a->u > 0))
+            continue;
+        if (n++ == 0)
+            low = high = *a;
+        low.u = fmin(low.u, a->u), high.u = fmax(high.u, a->u);
+        low.u_storage = fmin(low.u_storage, a->u_storage);
+        high.u_storage = fmax(high.u_storage, a->u_storage);
+        low.u_p = fmin(low.u_p, a->u_p), high.u_p = fmax(high.u_p, a->u_p);
+        low.exp_ulps = fmin(low.exp_ulps, a->exp_ulps);
+        high.exp_ulps = fmax(high.exp_ulps, a->exp_ulps);
+        high.rescales = a->rescales > high.rescales ? a->rescales : high.rescales;
+        high.merges = a->merges > high.merges ? a->merges : high.merges;
+    }
+    if (n < 2) /* one check says it in its own lines */
+        return;
+    put_range(out, "  declared: u ", low.u, high.u, ", ");
+    put_range(out, "storage ", low.u_storage, high.u_storage, ", ");
+    put_range(out, "P ", low.u_p, high.u_p, ", ");
+    put_range(out, "exp ", low.exp_ulps, high.exp_ulps, " u, ");
+    fprintf(out, "at most %lld rescales and %lld merges a row\n", (long long)high.rescales,
+            (long long)high.merges);
 }
 
 static void print_text(struct attn_verdicts *v, const struct attn_verdict_list *list, int failures)
@@ -283,6 +375,27 @@ static void print_text(struct attn_verdicts *v, const struct attn_verdict_list *
     if (cases.count[ATTN_PASS] > 0 && cases.worst_name[0] != '\0')
         fprintf(v->out, "; worst error/bound of a pass %.3g (%s)", cases.worst, cases.worst_name);
     fprintf(v->out, "; %.2f s\n", cases.seconds);
+    if (cases.weighed > 1)
+        fprintf(v->out, "  %d of %d passes are tests of every key of their mask", cases.admitted,
+                cases.weighed);
+    if (cases.weighed > 1 && cases.leaning > 0)
+        fprintf(v->out, "; largest bias of %d %.2g, limit %g", cases.leaning, cases.bias,
+                ATTN_BIAS_LIMIT);
+    if (cases.weighed > 1 && !isnan(cases.growth))
+        fprintf(v->out, "; growth %.2f, limit %g", cases.growth, ATTN_GROWTH_LIMIT);
+    if (cases.weighed > 1)
+        fputc('\n', v->out);
+    print_declared(v->out, list);
+    attn_verdicts_refused(v->out, list);
+}
+
+int attn_verdicts_lacking(const struct attn_verdicts *v)
+{
+    int n = 0;
+    for (int e = 0; v->list != NULL && e < v->list->n; e++)
+        n +=
+            v->list->entry[e].result.verdict == ATTN_ERROR && v->list->entry[e].result.lacks_memory;
+    return n;
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */
@@ -311,6 +424,7 @@ int attn_verdicts_end(struct attn_verdicts *v)
     v->n_specs++;
     v->n_checks += list->n;
     fflush(v->out);
+    attn_votes_end(&v->votes);
     return failures;
 }
 

@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-#include "tests/harness/runner.h"
+#include "experiments/votes.h"
 
 enum attn_format { ATTN_FORMAT_TEXT, ATTN_FORMAT_TAP, ATTN_FORMAT_JUNIT, ATTN_FORMAT_JSON };
 int attn_format_find(const char *name); /* "text", "tap", "junit", "json"; -1 when unknown */
@@ -21,7 +21,7 @@ struct attn_subject {
     const char *name; /* of a case of the battery or a relation; "" for a string alone  */
     const char *text; /* the case string; what a relation says                          */
     const char *ids, *why;
-    const char *again;    /* the command that runs it again, "" when there is none          */
+    const char *again;    /* arguments of attnlab that run it again, "" when there are none */
     const char *found_as; /* the larger case that this one was shrunk from, or NULL         */
 };
 
@@ -34,6 +34,7 @@ struct attn_verdicts {
     int verbose; /* text: a line for every check              */
     int details; /* text: full details also of what passes    */
     int n_specs, n_checks;
+    struct attn_votes votes; /* what failures look like: a note to stderr for each spec */
     struct attn_verdict_list *list;
 };
 
@@ -46,6 +47,9 @@ void attn_verdicts_begin(struct attn_verdicts *v, const char *spec);
 /* 0 when memory ran out: the check is not recorded. */
 int attn_verdicts_add(struct attn_verdicts *v, const struct attn_subject *subject,
                       const struct attn_result *result, double seconds);
+
+/* How many failures of the spec are the environment's, which has not enough memory. */
+int attn_verdicts_lacking(const struct attn_verdicts *v);
 
 /* Print the spec's checks; returns how many of them are failures (ERROR and, if strict, WEAK
  * included). */
@@ -69,10 +73,17 @@ struct attn_verdict_list {
 
 int attn_verdict_is_failure(const struct attn_verdicts *v, const struct attn_result *r);
 
+/* What else a check found: fact number n by name ("grade", "bias", "mask", "growth", "declared") and
+ * in words; those that this check has not are left out.  NULL beyond the last. */
+const char *attn_verdict_fact(const struct attn_result *r, int n, char text[200]);
+
 /* "FAIL(bound)", "PASS"; returns text. */
 const char *attn_verdict_words(const struct attn_result *r, char text[40]);
 void attn_verdicts_tap(struct attn_verdicts *v, const struct attn_verdict_list *list);
 void attn_verdicts_junit(struct attn_verdicts *v, const struct attn_verdict_list *list);
 void attn_verdicts_json(struct attn_verdicts *v, const struct attn_verdict_list *list);
+
+/* verdicts_refused.c: why relations, and what strangers do not claim, were refused, in groups. */
+void attn_verdicts_refused(FILE *out, const struct attn_verdict_list *list);
 
 #endif

@@ -23,6 +23,14 @@ static void put_yaml(FILE *out, const char *key, const char *value)
     fputs("\"\n", out);
 }
 
+static void put_facts(FILE *out, const struct attn_result *r)
+{
+    char text[200];
+    const char *name;
+    for (int n = 0; (name = attn_verdict_fact(r, n, text)) != NULL; n++)
+        put_yaml(out, name, text);
+}
+
 /* A description: '#' would start a directive. */
 static void put_description(FILE *out, const char *text)
 {
@@ -48,9 +56,15 @@ void attn_verdicts_tap(struct attn_verdicts *v, const struct attn_verdict_list *
             put_description(out, x->result.text);
         }
         fputc('\n', out);
-        if (!bad)
+        char fact[200];
+        if (!bad && attn_verdict_fact(&x->result, 0, fact) == NULL)
             continue;
         fputs("  ---\n", out);
+        put_facts(out, &x->result);
+        if (!bad) {
+            fputs("  ...\n", out);
+            continue;
+        }
         put_yaml(out, "verdict", attn_verdict_words(&x->result, words));
         put_yaml(out, "message", x->result.text);
         put_yaml(out, x->kind, x->text);
@@ -96,11 +110,25 @@ static void put_attribute(FILE *out, const char *name, const char *value)
     fputc('"', out);
 }
 
+static void put_properties(FILE *out, const struct attn_result *r)
+{
+    char text[200];
+    const char *name;
+    fputs("      <properties>\n", out);
+    for (int n = 0; (name = attn_verdict_fact(r, n, text)) != NULL; n++) {
+        fputs("        <property", out);
+        put_attribute(out, "name", name);
+        put_attribute(out, "value", text);
+        fputs("/>\n", out);
+    }
+    fputs("      </properties>\n", out);
+}
+
 static void put_testcase(struct attn_verdicts *v, const char *spec,
                          const struct attn_verdict_entry *x)
 {
     FILE *out = v->out;
-    char words[40];
+    char words[40], fact[200];
     fputs("    <testcase", out);
     put_attribute(out, "classname", spec);
     put_attribute(out, "name", x->name[0] != '\0' ? x->name : x->text);
@@ -111,12 +139,21 @@ static void put_testcase(struct attn_verdicts *v, const char *spec,
         fputs("/></testcase>\n", out);
         return;
     }
-    if (!attn_verdict_is_failure(v, &x->result)) {
+    int bad = attn_verdict_is_failure(v, &x->result);
+    int has_facts = attn_verdict_fact(&x->result, 0, fact) != NULL;
+    if (!bad && !has_facts) {
         fputs("/>\n", out);
         return;
     }
+    fputs(">\n", out);
+    if (has_facts)
+        put_properties(out, &x->result);
+    if (!bad) {
+        fputs("    </testcase>\n", out);
+        return;
+    }
     const char *element = x->result.verdict == ATTN_ERROR ? "error" : "failure";
-    fprintf(out, ">\n      <%s", element);
+    fprintf(out, "      <%s", element);
     put_attribute(out, "type", attn_verdict_words(&x->result, words));
     put_attribute(out, "message", x->result.text);
     fputc('>', out);
@@ -185,6 +222,30 @@ static json_t *outputs_of(const struct attn_result *r)
     return all;
 }
 
+/* What only many numbers together show, and what a pass is worth. */
+static void put_grades(json_t *e, const struct attn_result *r)
+{
+    char letter[2] = {r->grade.letter, '\0'};
+    if (r->grade.letter != 0)
+        json_object_set_new(
+            e, "grade",
+            json_pack("{s:s,s:o}", "letter", letter, "error_over_t2", number(r->grade.rho)));
+    if (r->grade.rows > 0)
+        json_object_set_new(e, "bias",
+                            json_pack("{s:o,s:I,s:f}", "deviations", number(r->grade.bias), "rows",
+                                      (json_int_t)r->grade.rows, "limit", ATTN_BIAS_LIMIT));
+    if (r->mask.pairs > 0)
+        json_object_set_new(e, "mask_test",
+                            json_pack("{s:b,s:I,s:I,s:o}", "admitted",
+                                      r->mask.seen == r->mask.pairs, "pairs",
+                                      (json_int_t)r->mask.pairs, "seen", (json_int_t)r->mask.seen,
+                                      "weakest", number(r->mask.weakest)));
+    if (r->is_growth)
+        json_object_set_new(
+            e, "growth",
+            json_pack("{s:o,s:f}", "slope", number(r->growth), "limit", ATTN_GROWTH_LIMIT));
+}
+
 static json_t *entry_of(const struct attn_verdict_entry *x)
 {
     const struct attn_result *r = &x->result;
@@ -200,6 +261,7 @@ static json_t *entry_of(const struct attn_verdict_entry *x)
         json_object_set_new(e, "message", json_string(r->text));
     if (x->found_as != NULL)
         json_object_set_new(e, "found_as", json_string(x->found_as));
+    put_grades(e, r);
     if (r->precision.u > 0)
         json_object_set_new(e, "precision",
                             json_pack("{s:f,s:f,s:f,s:f,s:I,s:I}", "u", r->precision.u, "u_storage",

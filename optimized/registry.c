@@ -6,9 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "optimized/simd/isa.h"
+
 #define ATTN_IMPL(x) extern const struct attn_impl attn_impl_##x;
 #include "optimized/impls.def"
 #undef ATTN_IMPL
+
+/* An implementation that stands in impls.def twice stops the build here. */
+enum {
+#define ATTN_IMPL(x) attn_impl_stands_twice_##x,
+#include "optimized/impls.def"
+#undef ATTN_IMPL
+};
 
 static const struct attn_impl *const list[] = {
 #define ATTN_IMPL(x) &attn_impl_##x,
@@ -166,10 +175,28 @@ static void preset_local(struct attn_spec *spec)
             spec->options.local = attn_impl_find(spec->impl->options[o].choices + 1);
 }
 
+/* The name of an instruction set, up to the end of the spec. */
+static enum attn_status parse_isa(struct attn_spec *spec, const char *name, struct attn_error *err)
+{
+    const struct attn_impl *local = spec->options.local;
+    struct attn_error own;
+    if (!spec->impl->simd && (local == NULL || !local->simd))
+        return attn_fail(err, ATTN_EINVAL,
+                         "%s%s%s@%.40s: %s has no kernels for instruction sets, so that there is "
+                         "nothing to choose; leave out the @",
+                         spec->impl->name, local != NULL ? ":local=" : "",
+                         local != NULL ? local->name : "", name,
+                         local != NULL ? local->name : spec->impl->name);
+    spec->options.isa = attn_isa_find(name, strlen(name), &own);
+    if (spec->options.isa == NULL)
+        return attn_fail(err, own.status, "%s%s", spec->impl->name, own.text);
+    return ATTN_OK;
+}
+
 enum attn_status attn_spec_parse(const char *text, struct attn_spec *spec, struct attn_error *err)
 {
     char name[64], names[300];
-    size_t length = strcspn(text, ":");
+    size_t length = strcspn(text, ":@");
     snprintf(name, sizeof name, "%.*s", length < 63 ? (int)length : 63, text);
     memset(spec, 0, sizeof *spec);
     spec->impl = attn_impl_find(name);
@@ -182,15 +209,19 @@ enum attn_status attn_spec_parse(const char *text, struct attn_spec *spec, struc
     preset_local(spec);
     if (text[length] == '\0')
         return ATTN_OK;
+    if (text[length] == '@')
+        return parse_isa(spec, text + length + 1, err);
     unsigned seen = 0;
     for (const char *at = text + length + 1;; at++) {
-        size_t n = strcspn(at, ",");
+        size_t n = strcspn(at, ",@");
         enum attn_status status = parse_option(spec, at, n, &seen, err);
         if (status != ATTN_OK)
             return status;
         at += n;
         if (*at == '\0')
             return ATTN_OK;
+        if (*at == '@')
+            return parse_isa(spec, at + 1, err);
     }
 }
 
@@ -219,6 +250,10 @@ int attn_spec_print(const struct attn_spec *spec, char *text, size_t size)
         append(all, sizeof all, option->name);
         append(all, sizeof all, "=");
         append(all, sizeof all, value);
+    }
+    if (spec->options.isa != NULL) {
+        append(all, sizeof all, "@");
+        append(all, sizeof all, spec->options.isa->name);
     }
     return snprintf(text, size, "%s", all);
 }

@@ -1,7 +1,11 @@
 /* The list of implementations and the spec strings that name them.
  *
- *   spec  =  NAME [":" option "=" value ("," option "=" value)*]
+ *   spec  =  NAME [":" option "=" value ("," option "=" value)*] ["@" ISA]
  *   "dense"   "dense:mask=int32"   "tiled-textbook:br=16,bc=64"   "ring:ranks=4,local=dense"
+ *   "tiled@avx2"   "tiled:split=4@portable"   "ring:ranks=4,local=tiled@avx2"
+ *
+ * An ISA is one of optimized/simd/isa.h; without one the spec runs on the best that the machine has
+ * when it runs.  Ranks hand theirs on to the implementation that does their work.
  *
  * optimized/impls.def holds one line for each; its order is the order of every table and legend.
  */
@@ -20,7 +24,8 @@ struct attn_spec {
     struct attn_options options;
 };
 
-/* EINVAL with a message that names the implementations, the options or the values there are. */
+/* EINVAL with a message that names the implementations, the options, the values or the instruction
+ * sets there are; ENOTSUP when this machine lacks the instruction set. */
 enum attn_status attn_spec_parse(const char *text, struct attn_spec *spec, struct attn_error *err);
 
 /* The shortest string that parses to the same spec: options at their preset are left out.

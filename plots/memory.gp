@@ -1,5 +1,5 @@
 # Peak extra memory of one rank or process against L.  Columns of the .dat: 1 L, 2 priced,
-# 3 ledger, 4 resident.  Loaded after style.gp.
+# 3 ledger, 4 resident, 5 resident where there is neither price nor ledger.  Loaded after style.gp.
 eval begin
 do for [p = 1:n_panels] {
     eval frame(p)
@@ -10,7 +10,8 @@ do for [p = 1:n_panels] {
     }
     plot for [s = 1:n_series] name.'.dat' index (p-1)*n_series+s-1 using 1:2 with lines lw 1.6 lc rgb colour(s) dt dash(s), \
          for [s = 1:n_series] '' index (p-1)*n_series+s-1 using 1:3 with points pt filled(s) ps 0.8*point lc rgb colour(s), \
-         for [s = 1:n_series] '' index (p-1)*n_series+s-1 using 1:4 with points pt open(s) ps 1.7*point lw 1.2 lc rgb colour(s)
+         for [s = 1:n_series] '' index (p-1)*n_series+s-1 using 1:4 with points pt open(s) ps 1.7*point lw 1.2 lc rgb colour(s), \
+         for [s = 1:n_series] '' index (p-1)*n_series+s-1 using 1:5 with lines lw 1.6 lc rgb colour(s) dt dash(s)
     eval clean
 }
 eval end

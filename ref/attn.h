@@ -180,7 +180,7 @@ enum attn_status attn_cost_add(struct attn_cost *cost, const char *name, int64_t
 
 struct attn_impl;
 struct attn_isa;       /* optimized/simd/isa.h */
-struct attn_precision; /* tests/harness/bound.h */
+struct attn_precision; /* ref/precision.h */
 
 /* One option of a spec such as "tiled-textbook:br=16,bc=64".  A table of them ends with a NULL
  * name. */
@@ -203,12 +203,22 @@ struct attn_options {
     int threads;                   /* at most so many; 1 by default */
 };
 
-/* What one rank used; filled in by sequence-parallel implementations. */
+/* One step of an implementation that works in steps, and its time by the clock on the wall. */
+enum { ATTN_MAX_STEPS = 8 };
+struct attn_step {
+    const char *name; /* static storage */
+    double seconds;
+};
+
+/* What one rank used; filled in by sequence-parallel implementations.  Others may fill in the steps
+ * of rank 0, and nothing else. */
 struct attn_rank_use {
     int n_live;
     struct attn_account live[ATTN_MAX_ACCOUNTS];
     int64_t peak_bytes, bytes_sent, messages;
     double cpu_seconds;
+    int n_steps;
+    struct attn_step step[ATTN_MAX_STEPS];
 };
 
 /* How a caller lets simulated ranks prove that they read their own shards only: seal(arg, 1)
@@ -257,10 +267,12 @@ struct attn_impl {
     enum attn_status (*backward)(struct attn_ctx *ctx, const struct attn_problem *problem,
                                  const struct attn_backward *t);
 
-    /* Arithmetic other than its storage type's: changes what the bound is told (tests/harness/
-     * bound.h).  NULL: nothing to change. */
+    /* Arithmetic other than its storage type's: changes what the bound is told.  NULL: nothing to
+     * change. */
     void (*precision)(const struct attn_problem *problem, const struct attn_options *options,
                       struct attn_precision *precision);
+
+    int simd; /* runs on the kernels of optimized/simd/: only then does SPEC@ISA mean something */
 };
 
 /* ---- calling one -------------------------------------------------------------------------- */

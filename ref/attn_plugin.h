@@ -54,7 +54,8 @@ enum attn_plugin_claim {
     ATTN_PLUGIN_SCALE = 1 << 16,   /* any scale; without it 1/sqrt(d)                        */
     ATTN_PLUGIN_EMPTY = 1 << 17,   /* rows that see no key (O = 0), and extents of 0         */
     ATTN_PLUGIN_BAND = 1 << 18,    /* causal and window masks, as three numbers              */
-    ATTN_PLUGIN_DENSE = 1 << 19    /* any mask, as a byte for each pair                      */
+    ATTN_PLUGIN_DENSE = 1 << 19,   /* any mask, as a byte for each pair                      */
+    ATTN_PLUGIN_REPEATS = 1 << 20  /* the same call gives the same bits, whatever ran before */
 };
 
 /* Conventions; 0 is attnlab's own. */

@@ -2,7 +2,7 @@
  *
  * It answers three questions to the byte: how much is live now, how much was live at the peak,
  * and what was it made of.  An implementation's cost() must give the same answers without
- * running.  Bytes are the bytes asked for; blocks of 64 KiB and more come from mmap, so that a
+ * running.  Bytes are the bytes asked for; blocks of 256 KiB and more come from mmap, so that a
  * block's pages leave the process when the block does and resident memory can follow the ledger.
  *
  * One ledger belongs to one thread.  A ledger may have a parent (a rank's ledger reports to the

@@ -352,6 +352,27 @@ int attn_mask_node_next(const struct attn_mask *mask, const struct mask_node *no
     }
 }
 
+int attn_mask_span(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i, int64_t *lo,
+                   int64_t *hi)
+{
+    (void)h; /* a mask that differs between heads is no single run */
+    *lo = 0;
+    *hi = INT64_MAX;
+    if (mask == NULL)
+        return 1;
+    const struct mask_node *all = mask->node, *root = &all[mask->root];
+    if (root->kind != MASK_ALL_OF)
+        return attn_mask_node_span(mask, root, b, i, lo, hi);
+    for (int64_t c = root->child; c >= 0; c = all[c].next) {
+        int64_t least, most;
+        if (!attn_mask_node_span(mask, &all[c], b, i, &least, &most))
+            return 0;
+        *lo = mask_max(*lo, least);
+        *hi = mask_min(*hi, most);
+    }
+    return 1;
+}
+
 int attn_mask_next(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i, int64_t from,
                    int64_t *lo, int64_t *hi)
 {

@@ -88,6 +88,12 @@ int attn_mask_varies_by_head(const struct attn_mask *mask);
 int attn_mask_next(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i, int64_t from,
                    int64_t *lo, int64_t *hi);
 
+/* If the keys that query i sees are known to be one run, [*lo, *hi) is that run (empty when
+ * *lo >= *hi) and 1 is returned; 0 says nothing.  Constant time: single calls other than random, csr,
+ * dense and keys by pattern, and what & makes of them. */
+int attn_mask_span(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i, int64_t *lo,
+                   int64_t *hi);
+
 /* Is a block of rows [i0,i1) by columns [j0,j1) all hidden, all visible, or in between?  Sound
  * always (EMPTY and FULL are never wrong), exact for single calls; a composition may answer
  * PARTIAL where the truth is EMPTY or FULL.  An empty block is EMPTY. */

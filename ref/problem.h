@@ -33,6 +33,18 @@ static inline int attn_problem_next(const struct attn_problem *p, int64_t b, int
     return *lo < p->n_key;
 }
 
+/* attn_mask_span, cut to the problem's own keys. */
+static inline int attn_problem_span(const struct attn_problem *p, int64_t b, int64_t h, int64_t i,
+                                    int64_t *lo, int64_t *hi)
+{
+    if (!attn_mask_span(p->mask, p->origin.batch + b, p->origin.head + h, p->origin.query + i, lo,
+                        hi))
+        return 0;
+    *lo = *lo > p->origin.key ? *lo - p->origin.key : 0;
+    *hi = *hi - p->origin.key < p->n_key ? *hi - p->origin.key : p->n_key;
+    return 1;
+}
+
 static inline enum attn_tile attn_problem_tile(const struct attn_problem *p, int64_t b, int64_t h,
                                                int64_t i0, int64_t i1, int64_t j0, int64_t j1)
 {

@@ -103,6 +103,7 @@ START_TEST(counting_says_when_it_counts)
     ck_assert(attn_mask_row_keys(NULL, 0, 0, 2, 4, 7, column) == 3 && column[0] == 0 &&
               column[2] == 2);
     ck_assert(attn_mask_next(NULL, 0, 0, 2, 4, &lo, &hi) && lo == 4 && hi > 1 << 30);
+    ck_assert(attn_mask_span(NULL, 0, 0, 2, &lo, &hi) && lo == 0 && hi > 1 << 30);
     ck_assert_int_eq(attn_mask_tile(NULL, 0, 0, 2, 5, 1, 8), ATTN_TILE_FULL);
     ck_assert_int_eq(attn_mask_tile(NULL, 0, 0, 2, 2, 1, 8), ATTN_TILE_EMPTY);
     ck_assert(attn_mask_allows(NULL, 0, 0, 2, 4) && attn_mask_is_none(NULL));

@@ -48,6 +48,20 @@ static const struct hand_price hand_prices[] = {
     {"tiled-textbook:br=4,bc=8", ATTN_BACKWARD, 2224, 0, 0, 43200,
      "tile.q=128 tile.k=256 tile.v=192 tile.o=96 tile.s=128 tile.m=16 tile.l=16 "
      "tile.do=96 tile.slope=128 tile.dk=256 tile.dv=192 delta=80 dq=640"},
+    /* 4 lanes, panels of 12 queries, a step of 24; one block of 16 keys (12 are there), its tiles in
+     * 8 rows more.  Two query heads of one kv head: 2*24 rows; baton: 4 kv heads, each with 2 packs, a
+     * block of keys, 2 unpacks.  kv 16*(8+6), dkv (16+1)*(8+8), rows (12+1)*(8+8) */
+    {"tiled@portable", ATTN_BACKWARD, 9808, 0, 0, 43200,
+     "q.packed=1536 do.packed=1152 dq=1536 lse=192 delta=192 tile.s=1152 tile.dp=1152 tile.kv=896 "
+     "tile.dkv=1088 tile.rows=832 baton=80"},
+    /* one panel, key blocks of 192; two chunks of keys: o 2*4*6, lse 2*4 */
+    {"chunked:q=4,k=8@portable", ATTN_FORWARD, 21472, 0, 0, 16800,
+     "tile.q=384 tile.o=288 tile.s=9600 tile.ml=96 tile.kv=10752 tile.rows=128 part.o=192 "
+     "part.lse=32"},
+    /* one panel of queries; dQ for each of two chunks of 8 keys, dK and dV for both */
+    {"chunked:q=4,k=8@portable", ATTN_BACKWARD, 5504, 0, 0, 43200,
+     "q.packed=384 do.packed=288 dq=768 lse=48 delta=48 tile.s=768 tile.dp=768 tile.kv=448 "
+     "dkv=1152 tile.rows=832"},
     /* a rank: 5 queries, 6 keys.  K,V of a block 2*2*6*(8+6) = 336 numbers, which is what is
      * sent; partial O 2*4*5*6, LSE 2*4*5; the local tiles are 64 x 64: 64*8, 64*8, 64*6, 64*6,
      * 64*64, 64, 64 */

@@ -24,15 +24,13 @@ int lab_shell(const char *format, ...)
 int lab_count(const char *output, const char *word)
 {
     char pattern[32];
-    const char *last = NULL;
     snprintf(pattern, sizeof pattern, " %s,", word);
-    for (const char *at = strstr(output, pattern); at != NULL; at = strstr(at + 1, pattern))
-        last = at;
-    if (last == NULL)
+    const char *at = strstr(output, pattern); /* cases; relations are counted behind them */
+    if (at == NULL)
         return -1;
-    while (last > output && last[-1] >= '0' && last[-1] <= '9')
-        last--;
-    return atoi(last);
+    while (at > output && at[-1] >= '0' && at[-1] <= '9')
+        at--;
+    return atoi(at);
 }
 
 const char *lab_build(const char *source, const char *flags)

@@ -17,7 +17,7 @@ static struct attn_agreement agree_one(double got, double want, double bound)
 {
     double gauge = 1;
     struct attn_cview view = {&got, ATTN_F64, {1, 1, 1, 1}};
-    struct attn_truth_tensor truth = {"x", {1, 1, 1, 1}, &want, &bound, &gauge, NULL};
+    struct attn_truth_tensor truth = {"x", {1, 1, 1, 1}, &want, &bound, &gauge, NULL, 0};
     struct attn_agreement x;
     attn_agree(&view, &truth, 0x1p-53, &x);
     ck_assert_int_eq(x.n, 1);
@@ -113,7 +113,8 @@ static float *element(struct sheet *x, int64_t b, int64_t h, int64_t i, int64_t 
 static void open_sheet(struct sheet *x)
 {
     x->view = (struct attn_cview){x->got, ATTN_F32, {1, 2, 24, 6}};
-    x->truth = (struct attn_truth_tensor){"sheet", {B, H, L, D}, x->want, x->bound, x->gauge, NULL};
+    x->truth =
+        (struct attn_truth_tensor){"sheet", {B, H, L, D}, x->want, x->bound, x->gauge, NULL, 0};
     for (int n = 0; n < N; n++) {
         x->want[n] = n + 1;
         x->bound[n] = 0x1p-10;
@@ -223,7 +224,7 @@ START_TEST(empty_tensors)
 {
     struct attn_cview view = {NULL, ATTN_F32, {0, 0, 0, 0}};
     for (int axis = 0; axis < 4; axis++) {
-        struct attn_truth_tensor truth = {"none", {2, 2, 2, 2}, NULL, NULL, NULL, NULL};
+        struct attn_truth_tensor truth = {"none", {2, 2, 2, 2}, NULL, NULL, NULL, NULL, 0};
         struct attn_agreement a;
         truth.extent[axis] = 0;
         attn_agree(&view, &truth, 0x1p-24, &a);
@@ -244,7 +245,7 @@ START_TEST(one_in_ten_million)
     double *zero = calloc((size_t)n, sizeof *zero);
     ck_assert(got != NULL && zero != NULL);
     struct attn_cview view = {got, ATTN_F32, {n, n, WIDTH, 1}};
-    struct attn_truth_tensor truth = {"large", {1, 1, ROWS, WIDTH}, zero, zero, zero, NULL};
+    struct attn_truth_tensor truth = {"large", {1, 1, ROWS, WIDTH}, zero, zero, zero, NULL, 0};
     struct attn_agreement a;
     got[at] = (float)bad[_i % 4];
     attn_agree(&view, &truth, 0x1p-24, &a);

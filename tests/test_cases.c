@@ -201,7 +201,8 @@ static const struct {
     {"q3d4:none:f32:normal:s1:", "'' is not a field", "key=value"},
     {"q3d4:none:f32:normal:s1:bwd", "'bwd' is not a field", "pass=bwd"},
     {"q3d4:none:f32:normal:s1:dropout=1", "field 'dropout'",
-     "pass, scale, softcap, bias, layout, offset, only, poison, dlse, dbias"},
+     "pass, scale, softcap, bias, biastype, slopes, alibioffset, layout, offset, only, poison, "
+     "dlse, dbias, threads"},
     {"q3d4:none:f32:normal:s1:pass=bwd:pass=bwd", "'pass' is given twice", "pass"},
     {"q3d4:none:f32:normal:s1:pass=back", "pass 'back'", "fwd, bwd"},
     {"q3d4:none:f32:normal:s1:scale=", "scale ''", "finite decimal"},
@@ -323,8 +324,8 @@ END_TEST
 /* How many cases contain what. */
 struct coverage {
     int cases, forward, backward, causal, causal_square;
-    int fill[ATTN_FILLS], dtype[ATTN_DTYPES], bias[ATTN_CASE_BIAS_INF + 1];
-    int layout[ATTN_LAYOUT_BROADCAST + 1], poison[ATTN_POISON_BIG + 1];
+    int fill[ATTN_FILLS], dtype[ATTN_DTYPES], bias[ATTN_CASE_BIAS_NAN + 1];
+    int layout[ATTN_LAYOUT_FLIP + 1], poison[ATTN_POISON_BIG + 1];
     int offset, d_lse, d_bias, softcap, scale, batch_2, gqa, cross, d_v, shardable;
 };
 
@@ -375,10 +376,10 @@ START_TEST(battery_covers_the_language)
     for (int f = 0; f < ATTN_FILLS; f++)
         ck_assert_msg(all.fill[f] > 0, "no case of fill %s", attn_fill_name((enum attn_fill)f));
     ck_assert(all.dtype[ATTN_F64] >= 8 && 2 * all.dtype[ATTN_F32] > all.cases);
-    for (int k = 0; k <= ATTN_CASE_BIAS_INF; k++)
+    for (int k = 0; k <= ATTN_CASE_BIAS_NAN; k++)
         ck_assert_msg(all.bias[k] >= 2, "bias %s", attn_case_bias_name((enum attn_case_bias)k));
-    for (int k = 0; k <= ATTN_LAYOUT_BROADCAST; k++)
-        ck_assert_msg(all.layout[k] >= 2, "layout %s",
+    for (int k = 0; k <= ATTN_LAYOUT_FLIP; k++)
+        ck_assert_msg(all.layout[k] >= 1, "layout %s",
                       attn_case_layout_name((enum attn_case_layout)k));
     for (int k = 0; k <= ATTN_POISON_BIG; k++)
         ck_assert_msg(all.poison[k] >= 3, "poison %s",

@@ -1,20 +1,24 @@
 /* A failing implementation is told what it looks like: on the mutants that numbers kill, the first
- * diagnosis names the right family for four of five. */
+ * diagnosis names the right family for nine of ten.  Most of the list of mistakes was written with
+ * most of the mutants in view: docs/strangers.md says what it did on those that it had not seen. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/votes.h"
 #include "tests/mutants/naming.h"
+#include "tests/scratch.h"
+#include "tests/stranger_lab.h"
 #include "tests/suites.h"
 
-static const double least_share = 0.80;
+static const double least_share = 0.88;
 
 static int is_numeric(const struct mutant *m)
 {
     return m->proof[0] == '\0' && m->kind[0] == '\0';
 }
 
-START_TEST(four_of_five_are_named_at_first_sight)
+START_TEST(most_are_named_at_first_sight)
 {
     struct mutant *list;
     struct family *family;
@@ -73,14 +77,53 @@ START_TEST(the_closest_name_decides)
 }
 END_TEST
 
+/* Counting wrong elements is no diagnosis, and no vote. */
+START_TEST(bare_patterns_do_not_vote)
+{
+    static struct attn_votes votes;
+    struct attn_result r = {.verdict = ATTN_FAILED, .text = "o is wrong"};
+    attn_votes_append(&r, "not recognised: 102 of 102 elements of o are wrong");
+    ck_assert_str_eq(r.text, "o is wrong; not recognised: 102 of 102 elements of o are wrong");
+    attn_votes_count(&votes, &r);
+    ck_assert_int_eq(votes.diagnosed, 0);
+    r = (struct attn_result){.verdict = ATTN_FAILED, .text = "o is wrong"};
+    attn_votes_append(&r, "fits causal(tl)");
+    attn_votes_count(&votes, &r);
+    attn_votes_count(&votes, &r);
+    ck_assert_int_eq(votes.diagnosed, 2);
+    ck_assert_int_eq(votes.of[0].n, 2);
+    ck_assert_str_eq(votes.of[0].text, "fits causal(tl)");
+}
+END_TEST
+
+/* `attnlab check SPEC` of a program with a mistake in it (Makefile: attnlab-mistaken). */
+START_TEST(registered_specs_are_diagnosed)
+{
+    static char output[1 << 18];
+    ck_assert_int_eq(lab_shell("'%s/attnlab-mistaken' check csr-textbook >'%s' 2>&1", test_build(),
+                               scratch_path("said")),
+                     1);
+    FILE *file = fopen(scratch_path("said"), "r");
+    ck_assert_ptr_nonnull(file);
+    output[fread(output, 1, sizeof output - 1, file)] = '\0';
+    fclose(file);
+    ck_assert_msg(strstr(output, "looks like: fits ALiBi of the wrong sign") != NULL, "%s", output);
+    ck_assert_msg(strstr(output, " diagnosed failures: fits ALiBi of the wrong sign") != NULL, "%s",
+                  output);
+}
+END_TEST
+
 Suite *suite_diagnose(void)
 {
     Suite *suite = suite_create("diagnose");
     TCase *cases = tcase_create("diagnose");
     tcase_set_timeout(cases, 600);
+    tcase_add_checked_fixture(cases, scratch_open, scratch_close);
     tcase_add_test(cases, the_closest_name_decides);
     tcase_add_test(cases, a_bare_pattern_names_no_family);
-    tcase_add_test(cases, four_of_five_are_named_at_first_sight);
+    tcase_add_test(cases, most_are_named_at_first_sight);
+    tcase_add_test(cases, bare_patterns_do_not_vote);
+    tcase_add_test(cases, registered_specs_are_diagnosed);
     suite_add_tcase(suite, cases);
     return suite;
 }

@@ -105,6 +105,12 @@ START_TEST(usage_is_explained)
         {"check --plugin a.so other", "one implementation at a time"},
         {"check --plugin a.so --timeout never", "--timeout never"},
         {"check --plugin a.so --case nonsense", "nonsense"},
+        {"check --plugin a.so --case nonsense", "is no case of the battery"},
+        {"check dense --case nonsense", "is no case of the battery"},
+        {"check nonsense --case ties", "no implementation is called"},
+        {"check --exec true --claims a --relation R7", "--relation is for plug-ins"},
+        {"check --results a --soak 3", "--soak needs something to run"},
+        {"check --plugin a.so --soak never", "--soak never"},
         {"vectors", "one folder"},
         {"vectors /nonexistent/x/y", "/nonexistent/x/y: cannot be made a folder"},
         {"vectors x --claims README.md", "not JSON"},
@@ -113,7 +119,7 @@ START_TEST(usage_is_explained)
     char output[8192];
     for (size_t n = 0; n < sizeof usage / sizeof *usage; n++) {
         int status = scratch_attnlab(output, sizeof output, "%s", usage[n].args);
-        ck_assert_msg(status == 2 || (status == 3 && n == 8), "%s: exit status %d: %s",
+        ck_assert_msg(status == 2 || (status == 3 && n == 14), "%s: exit status %d: %s",
                       usage[n].args, status, output);
         ck_assert_msg(strstr(output, usage[n].says) != NULL, "%s does not say '%s': %s",
                       usage[n].args, usage[n].says, output);
@@ -223,6 +229,102 @@ START_TEST(manual_example)
 }
 END_TEST
 
+/* One start for all: a case that ends the command is named, and the others are run without it; a
+ * program that says why it has no result is quoted. */
+static const struct {
+    const char *trouble; /* python, before each case is computed */
+    int passes, status;  /* at least so many */
+    const char *says;
+} troubles[] = {
+    {"0", 20, 0, " 0 fail,"},
+    {"if case['name'] == 'reveal-holes': raise ValueError('no holes')", 20, 1, " 1 crash, 0 error"},
+    {"if case['name'] == 'reveal-holes': raise ValueError('no holes')", 20, 1,
+     "note: at case reveal-holes the command ended with status 1; it said: ValueError: no holes"},
+    {"if case['name'] == 'reveal-holes': os.abort()", 20, 1, "the command died (Aborted)"},
+    {"if 'reveal' not in case['name']: raise ValueError('reveal only')", 1, 1,
+     "cases not reached: the command died at case "},
+    {"raise ValueError('nothing works')", 0, 1, " 3 crash, 1 error"},
+    {"if case['name'] == 'reveal-holes': os.makedirs(f\"{out}/{case['name']}\"); "
+     "open(f\"{out}/{case['name']}/error.txt\", 'w').write('no holes here'); continue",
+     20, 1, "the program says: no holes here"},
+};
+
+START_TEST(troubled_commands)
+{
+    char output[65536];
+    if (!has_python("numpy"))
+        return;
+    ck_assert_int_eq(
+        lab_shell("sed -n '/It is complete/,/^3\\./s/^        //p' docs/strangers.md >'%s'",
+                  scratch_path("mine.py")),
+        0);
+    FILE *file = fopen(scratch_path("trouble.py"), "w");
+    ck_assert_ptr_nonnull(file);
+    fprintf(file, "import re, sys\n"
+                  "text = open(sys.argv[1]).read()\n"
+                  "where = re.search(r'for case in .*\\n', text).end()\n"
+                  "open(sys.argv[1], 'w').write(text[:where] + '    ' + sys.argv[2] + '\\n' + "
+                  "text[where:])\n");
+    fclose(file);
+    setenv("TROUBLE", troubles[_i].trouble, 1);
+    ck_assert_int_eq(lab_shell("/usr/bin/python3 '%s' '%s' \"$TROUBLE\"",
+                               scratch_path("trouble.py"), scratch_path("mine.py")),
+                     0);
+    ck_assert_int_eq(lab_shell("sed -n 's/^        {\"name\"/{\"name\"/p' docs/strangers.md >'%s'",
+                               scratch_path("mine.json")),
+                     0);
+    int status =
+        scratch_attnlab(output, sizeof output, "check --exec '/usr/bin/python3 %s' --claims '%s'",
+                        scratch_path("mine.py"), scratch_path("mine.json"));
+    ck_assert_msg(status == troubles[_i].status, "'%s': exit status %d:\n%s", troubles[_i].trouble,
+                  status, output);
+    ck_assert_msg(strstr(output, troubles[_i].says) != NULL, "'%s' does not say '%s':\n%s",
+                  troubles[_i].trouble, troubles[_i].says, output);
+    ck_assert_int_ge(lab_count(output, "pass"), troubles[_i].passes);
+}
+END_TEST
+
+/* What the example does not do, although it is declared: the files are right, the words are not. */
+static const struct {
+    const char *from, *to, *says;
+} misdeclared[] = {
+    {"\"claims\"", "\"lse\": \"2\", \"claims\"",
+     "fits if LSE is converted from base 2 once too often"},
+    {"\"claims\"", "\"mask_one\": \"hidden\", \"claims\"", "fits mask inverted"},
+};
+
+START_TEST(misdeclared_conventions_are_named)
+{
+    char output[65536];
+    if (!has_python("numpy"))
+        return;
+    ck_assert_int_eq(lab_shell("sed 's/%s/%s/' docs/examples/numpy_attention.json >'%s'",
+                               misdeclared[_i].from, misdeclared[_i].to, scratch_path("m.json")),
+                     0);
+    int status = scratch_attnlab(output, sizeof output,
+                                 "check --exec '/usr/bin/python3 docs/examples/numpy_attention.py' "
+                                 "--claims '%s'",
+                                 scratch_path("m.json"));
+    ck_assert_msg(status == 1, "exit status %d:\n%s", status, output);
+    const char *vote = strstr(output, " diagnosed failures: ");
+    ck_assert_msg(vote != NULL && strstr(vote, misdeclared[_i].says) != NULL, "not named '%s':\n%s",
+                  misdeclared[_i].says, output);
+}
+END_TEST
+
+START_TEST(soak_of_a_command)
+{
+    char output[65536];
+    if (!has_python("numpy"))
+        return;
+    int status = scratch_attnlab(output, sizeof output,
+                                 "check --exec '/usr/bin/python3 docs/examples/numpy_attention.py' "
+                                 "--claims docs/examples/numpy_attention.json --soak 1");
+    ck_assert_msg(status == 0, "exit status %d:\n%s", status, output);
+    ck_assert_msg(strstr(output, "random cases of seed 1") != NULL, "%s", output);
+}
+END_TEST
+
 START_TEST(torch_example)
 {
     if (has_python("torch"))
@@ -290,6 +392,9 @@ Suite *suite_exchange(void)
     tcase_add_test(cases, full_disk);
     tcase_add_test(cases, numpy_example);
     tcase_add_test(cases, manual_example);
+    tcase_add_loop_test(cases, troubled_commands, 0, COUNT(troubles));
+    tcase_add_loop_test(cases, misdeclared_conventions_are_named, 0, COUNT(misdeclared));
+    tcase_add_test(cases, soak_of_a_command);
     tcase_add_test(cases, torch_example);
     tcase_add_test(cases, numpy_offline);
     tcase_add_test(cases, cpp_example);

@@ -3,8 +3,11 @@
  * that a `rows` in the tree neither collides nor is found first); here the battery runs on it. */
 #include <dlfcn.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "tests/harness/runner.h"
+#include "tests/scratch.h"
+#include "tests/stranger_lab.h"
 #include "tests/suites.h"
 
 START_TEST(the_example_is_right)
@@ -41,12 +44,34 @@ START_TEST(the_example_is_right)
 }
 END_TEST
 
+/* The same line twice is one implementation under two numbers: the build says so. */
+START_TEST(twice_is_an_error)
+{
+    char said[4096] = "";
+    ck_assert_int_eq(lab_shell("mkdir -p '%s/optimized' && { cat optimized/impls.def; "
+                               "echo 'ATTN_IMPL(dense)'; } >'%s/optimized/impls.def'",
+                               scratch_path("twice"), scratch_path("twice")),
+                     0);
+    int status = lab_shell("cc -std=c11 -D_GNU_SOURCE -I'%s' -I. -c -o /dev/null "
+                           "optimized/registry.c 2>'%s'",
+                           scratch_path("twice"), scratch_path("said"));
+    ck_assert_int_ne(status, 0);
+    FILE *file = fopen(scratch_path("said"), "r");
+    ck_assert_ptr_nonnull(file);
+    said[fread(said, 1, sizeof said - 1, file)] = '\0';
+    fclose(file);
+    ck_assert_msg(strstr(said, "attn_impl_stands_twice_dense") != NULL, "%s", said);
+}
+END_TEST
+
 Suite *suite_fifth(void)
 {
     Suite *suite = suite_create("fifth");
     TCase *cases = tcase_create("fifth");
     tcase_set_timeout(cases, 60);
+    tcase_add_checked_fixture(cases, scratch_open, scratch_close);
     tcase_add_test(cases, the_example_is_right);
+    tcase_add_test(cases, twice_is_an_error);
     suite_add_tcase(suite, cases);
     return suite;
 }

@@ -148,6 +148,8 @@ static const struct {
     {"hetero", 0xbfefe20189e11ba2u, 0x3feee53fd14a2f7fu, 0xba1e5ad3044fa727u},
     {"integer", 0xc008000000000000u, 0xc008000000000000u, 0x2b404bb2d2060d6eu},
     {"lowrank", 0xbfefe20189e11ba2u, 0xbff1c3001ffca33cu, 0xfc943a53ec45a500u},
+    {"tiny", 0xbfefe20189e11ba2u, 0x3feee53fd14a2f7fu, 0xb481ac51e06cd95du},
+    {"huge", 0xbfefe20189e11ba2u, 0x3feee53fd14a2f7fu, 0x15304a298a93c667u},
     {"reveal", 0x0000000000000000u, 0x3feee53fd14a2f7fu, 0xa3ef333d2366eb00u},
     {"select", 0x4040000000000000u, 0x4040000000000000u, 0x8ac171889df3b6e2u}};
 

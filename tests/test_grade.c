@@ -267,6 +267,23 @@ START_TEST(truncated_leans)
 }
 END_TEST
 
+/* The cases of the quick tier that are there for it. */
+START_TEST(quick_cases_show_it)
+{
+    static const char *const name[] = {"lean-ones", "lean-ties"};
+    const struct attn_battery_case *c = attn_battery_find(name[_i]);
+    struct attn_spec wrong = toy_at(_i == 0 ? TRUNCATED : PRODUCTS), right = toy_at(NEAREST);
+    struct attn_result r;
+    ck_assert_ptr_nonnull(c);
+    ck_assert_ptr_eq(strstr(c->ids, _i == 0 ? "SN-09" : "SN-10"), c->ids);
+    run(&right, c->text, &r);
+    ck_assert_msg(r.verdict == ATTN_PASS && r.grade.rows >= 80, "%s: %s", c->name, r.text);
+    run(&wrong, c->text, &r);
+    ck_assert_msg(r.verdict == ATTN_FAILED && r.failure == ATTN_F_BIAS && r.worst <= 1, "%s: %s",
+                  c->name, r.text);
+}
+END_TEST
+
 /* ---- growth ---------------------------------------------------------------------------------- */
 
 START_TEST(slope_is_least_squares)
@@ -293,12 +310,14 @@ START_TEST(honest_growth_is_slow)
         spec.options.value[HONEST_ORDER] = n < 3 ? 0 : order[n - 3];
         if (n < 3)
             ck_assert_msg(attn_spec_parse(cut[n], &spec, &err) == ATTN_OK, "%s", err.text);
-        attn_growth_run(&spec, 17 + (uint64_t)_i, &growth, &r);
+        attn_growth_run(&spec, 17 + 8 * (uint64_t)_i, &growth, &r);
         ck_assert_msg(r.verdict == ATTN_PASS, "%d: %s", n, r.text);
         ck_assert(growth.error[0][ATTN_O] > 0);
+        ck_assert(r.is_growth && r.growth == growth.worst && attn_growth_applies(spec.impl));
         largest = fmax(largest, growth.worst);
     }
-    printf("honest growth, seed %d: largest slope %.2f of %d specs\n", 17 + _i, largest, 6);
+    ck_assert_msg(largest < 0.6 * ATTN_GROWTH_LIMIT, "close to the limit: %g", largest);
+    printf("honest growth, seed %d: largest slope %.2f of %d specs\n", 17 + 8 * _i, largest, 6);
     fflush(stdout);
 }
 END_TEST
@@ -312,7 +331,9 @@ START_TEST(rounded_partials_grow)
     ck_assert_msg(r.verdict == ATTN_FAILED && r.failure == ATTN_F_GROWTH, "%s", r.text);
     ck_assert_int_eq(growth.output, ATTN_O);
     ck_assert_ptr_nonnull(strstr(r.text, "errors of o grow with splits"));
+    ck_assert(growth.worst > 2 * ATTN_GROWTH_LIMIT); /* no matter of luck */
     spec.impl = attn_impl_find("dense");
+    ck_assert(!attn_growth_applies(spec.impl));
     attn_options_preset(spec.impl, &spec.options);
     attn_growth_run(&spec, 17, &growth, &r);
     ck_assert_int_eq(r.verdict, ATTN_REFUSED);
@@ -329,6 +350,7 @@ Suite *suite_grade(void)
     tcase_add_test(cases, likely_is_no_more_than_worst);
     tcase_add_loop_test(cases, nearest_does_not_lean, 0, 2);
     tcase_add_loop_test(cases, truncated_leans, 0, 2);
+    tcase_add_loop_test(cases, quick_cases_show_it, 0, 2);
     tcase_add_test(cases, slope_is_least_squares);
     tcase_add_loop_test(cases, honest_growth_is_slow, 0, 3);
     tcase_add_test(cases, rounded_partials_grow);

@@ -140,8 +140,27 @@ END_TEST
 
 /* ---- blocks --------------------------------------------------------------------------------- */
 
-static const int64_t sizes[] = {0,    1,    7,     63,    64,    65,    127,    128,    4095,
-                                4096, 4097, 65471, 65535, 65536, 65537, 131072, 1 << 21};
+static const int64_t sizes[] = {0,
+                                1,
+                                7,
+                                63,
+                                64,
+                                65,
+                                127,
+                                128,
+                                4095,
+                                4096,
+                                4097,
+                                65471,
+                                65535,
+                                65536,
+                                65537,
+                                131072,
+                                (256 << 10) - 65,
+                                (1 << 20) - 1,
+                                1 << 20,
+                                (1 << 20) + 1,
+                                1 << 21};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
 START_TEST(aligned_and_whole)
@@ -382,7 +401,7 @@ static int64_t resident_bytes(void)
 
 START_TEST(large_blocks_leave)
 {
-    static const int64_t large[] = {64 * 1024, 64 * 1024 + 1, 1 << 20, 48 << 20};
+    static const int64_t large[] = {256 << 10, (256 << 10) + 1, 1 << 20, 48 << 20};
     struct attn_ledger x = new_ledger();
     for (size_t s = 0; s < sizeof large / sizeof *large; s++) {
         unsigned char seen[1];

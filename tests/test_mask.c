@@ -61,6 +61,22 @@ static void check_runs(const struct picture *p, const struct attn_mask *mask, in
         }
 }
 
+/* A span, where there is one, is what the row shows. */
+static void check_spans(const struct picture *p, const struct attn_mask *mask, int64_t b, int64_t h)
+{
+    for (int64_t i = 0; i < p->n_query; i++) {
+        int64_t lo = -1, hi = -1, n = picture_count(p, i, i + 1, 0, p->n_key);
+        if (!attn_mask_span(mask, b, h, i, &lo, &hi))
+            continue;
+        int good = n == 0 ? lo >= hi
+                          : lo >= 0 && hi <= p->n_key && hi - lo == n &&
+                                picture_count(p, i, i + 1, lo, hi) == n;
+        if (!good)
+            ck_abort_msg("%s b%d h%d: row %d spans [%d,%d), but %d keys are visible",
+                         SAY(mask, b, h), (int)i, (int)lo, (int)hi, (int)n);
+    }
+}
+
 static void check_rows(const struct picture *p, const struct attn_mask *mask, int64_t b, int64_t h)
 {
     for (int64_t i = 0; i < p->n_query; i++)
@@ -121,6 +137,7 @@ static void check_everything(const char *text, struct mask_data *d, int exact)
         for (int64_t h = 0; h < d->shape.heads; h++) {
             picture_take(&p, mask, b, h);
             check_runs(&p, mask, b, h);
+            check_spans(&p, mask, b, h);
             check_rows(&p, mask, b, h);
             check_blocks(&p, mask, b, h, exact);
             if (b == 0 && h == 0)

@@ -165,6 +165,35 @@ START_TEST(refused)
 }
 END_TEST
 
+/* The largest plan there may be: what every point waits for must not look at every other point.
+ * (The previous sweep was at point 179 after two minutes.) */
+START_TEST(many_points)
+{
+    char command[256], plan[160];
+    int64_t n;
+    snprintf(plan, sizeof plan, "%s/many.plan", folder);
+    FILE *file = fopen(plan, "w");
+    ck_assert_ptr_nonnull(file);
+    fputs("rounds = 3\nbudget = 0.01\ngroup a\npass = fwd bwd\n"
+          "spec = dense tiled-textbook csr-textbook dense:mask=bool2d dense:mask=float4d\n"
+          "length =",
+          file);
+    for (int length = 1001; length <= 2000; length++)
+        fprintf(file, " %d", length);
+    fputs("\n", file);
+    fclose(file);
+    snprintf(command, sizeof command, "--plan '%s'", plan);
+    int status = measure("", command);
+    unlink(plan);
+    ck_assert_int_eq(status, 0);
+    struct attn_point *p = read_all(&n);
+    ck_assert_int_eq(n, 10000);
+    for (int64_t i = 0; i < n; i++)
+        ck_assert_int_eq(p[i].status, ATTN_POINT_DROPPED);
+    free(p);
+}
+END_TEST
+
 static const struct {
     const char *args;
     int want;
@@ -239,6 +268,7 @@ Suite *suite_measure(void)
     tcase_add_test(tcase, out_of_time);
     tcase_add_test(tcase, killed);
     tcase_add_test(tcase, refused);
+    tcase_add_test(tcase, many_points);
     tcase_add_loop_test(tcase, usage, 0, sizeof usages / sizeof usages[0]);
     tcase_add_test(tcase, full_disk);
     tcase_add_test(tcase, nothing_worked);

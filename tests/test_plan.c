@@ -41,7 +41,7 @@ START_TEST(multiplied_out)
 {
     struct attn_plan plan;
     struct attn_error err = {0};
-    ck_assert_msg(attn_plan_parse("p", example, &plan, &err) == ATTN_OK, "%s", err.text);
+    ck_assert_msg(attn_plan_parse("p", example, NULL, &plan, &err) == ATTN_OK, "%s", err.text);
     ck_assert_int_eq(plan.rounds, 3);
     ck_assert_int_eq(plan.repeat, 7);
     ck_assert(plan.budget_s == 12.5);
@@ -100,7 +100,7 @@ START_TEST(bad_plan)
 {
     struct attn_plan plan;
     struct attn_error err = {0};
-    ck_assert_int_eq(attn_plan_parse("p", bad_plans[_i].text, &plan, &err), ATTN_EINVAL);
+    ck_assert_int_eq(attn_plan_parse("p", bad_plans[_i].text, NULL, &plan, &err), ATTN_EINVAL);
     ck_assert_msg(strstr(err.text, bad_plans[_i].want) != NULL, "got: %s", err.text);
     ck_assert_ptr_null(plan.point);
 }
@@ -116,14 +116,14 @@ START_TEST(many_points)
     at += sprintf(at, "group a\nspec = dense\nlength =");
     for (int length = 1; length <= ATTN_PLAN_POINTS; length++)
         at += sprintf(at, " %d", length);
-    ck_assert_msg(attn_plan_parse("p", text, &plan, &err) == ATTN_OK, "%s", err.text);
+    ck_assert_msg(attn_plan_parse("p", text, NULL, &plan, &err) == ATTN_OK, "%s", err.text);
     ck_assert_int_eq(plan.n, ATTN_PLAN_POINTS);
     attn_plan_free(&plan);
     sprintf(at, " %d", ATTN_PLAN_POINTS + 1);
-    ck_assert_int_eq(attn_plan_parse("p", text, &plan, &err), ATTN_EINVAL);
+    ck_assert_int_eq(attn_plan_parse("p", text, NULL, &plan, &err), ATTN_EINVAL);
     ck_assert_msg(strstr(err.text, "p:1: more than 10000 points") != NULL, "got: %s", err.text);
     sprintf(at, "\ngroup b\nspec = dense\nlength = 5 6 5\n");
-    ck_assert_int_eq(attn_plan_parse("p", text, &plan, &err), ATTN_EINVAL);
+    ck_assert_int_eq(attn_plan_parse("p", text, NULL, &plan, &err), ATTN_EINVAL);
     ck_assert_msg(strstr(err.text, "more than 10000 points") != NULL, "got: %s", err.text);
     free(text);
 }
@@ -135,7 +135,7 @@ START_TEST(shipped_plans)
                                        "experiments/plans/quick.plan"};
     struct attn_plan plan;
     struct attn_error err = {0};
-    ck_assert_msg(attn_plan_read(path[_i], &plan, &err) == ATTN_OK, "%s", err.text);
+    ck_assert_msg(attn_plan_read(path[_i], NULL, &plan, &err) == ATTN_OK, "%s", err.text);
     ck_assert_int_gt(plan.n, 20);
     ck_assert(plan.budget_s > 0);
     attn_plan_free(&plan);
@@ -146,9 +146,9 @@ START_TEST(no_plan)
 {
     struct attn_plan plan;
     struct attn_error err = {0};
-    ck_assert_int_eq(attn_plan_read("/nowhere/x.plan", &plan, &err), ATTN_EINVAL);
+    ck_assert_int_eq(attn_plan_read("/nowhere/x.plan", NULL, &plan, &err), ATTN_EINVAL);
     ck_assert_ptr_nonnull(strstr(err.text, "No such file"));
-    ck_assert_int_eq(attn_plan_read("/tmp", &plan, &err), ATTN_EINVAL);
+    ck_assert_int_eq(attn_plan_read("/tmp", NULL, &plan, &err), ATTN_EINVAL);
 }
 END_TEST
 
@@ -159,7 +159,7 @@ static const char curve[] = "rounds = 4\nverify-all = 256\ngroup g\nspec = dense
 
 static void open_curve(struct attn_plan *plan, struct attn_course course[3], char done[3][4])
 {
-    ck_assert_int_eq(attn_plan_parse("p", curve, plan, NULL), ATTN_OK);
+    ck_assert_int_eq(attn_plan_parse("p", curve, NULL, plan, NULL), ATTN_OK);
     memset(course, 0, 3 * sizeof *course);
     memset(done, 0, 12);
     for (int i = 0; i < 3; i++) {
@@ -167,8 +167,9 @@ static void open_curve(struct attn_plan *plan, struct attn_course course[3], cha
         course[i].done = done[i];
         course[i].rounds_left = 4;
         attn_point_init(&course[i].point);
-        course[i].point.flops = 1e9 * (double)(1 << 2 * i); /* L^2 */
+        course[i].work = 1e9 * (double)(1 << 2 * i); /* L^2 */
     }
+    ck_assert_int_eq(attn_budget_link(course, 3, NULL), ATTN_OK);
 }
 
 /* A first round of 1 s a call, 10 s of verification. */
@@ -189,18 +190,18 @@ START_TEST(predicted_from_the_next_smaller)
     struct attn_course course[3];
     char done[3][4];
     open_curve(&plan, course, done);
-    attn_budget_predict(course, 3, &course[2], &plan);
+    attn_budget_predict(&course[2], &plan);
     ck_assert(course[2].guessed);
     measured(&course[0], &plan);
     ck_assert(course[0].first_s == 11.5 && course[0].later_s == 1.5);
-    attn_budget_predict(course, 3, &course[2], &plan);
+    attn_budget_predict(&course[2], &plan);
     ck_assert(!course[2].guessed);
     /* 16 times the flops; the oracle does 64 rows of 1024 keys instead of 256 of 256 */
     ck_assert_double_eq_tol(course[2].later_s, 16, 0.5);
     ck_assert_double_eq_tol(course[2].first_s, 16 + 10.5, 0.5);
     course[1].call_s = course[1].other_s = 3; /* a nearer length is preferred */
     course[1].measured = 1;
-    attn_budget_predict(course, 3, &course[2], &plan);
+    attn_budget_predict(&course[2], &plan);
     ck_assert_double_eq_tol(course[2].later_s, 12, 0.5);
     attn_plan_free(&plan);
 }
@@ -228,6 +229,37 @@ START_TEST(promises)
 }
 END_TEST
 
+/* Courses of two passes in any order: each finds its neighbours; a failure stops what is larger. */
+START_TEST(curves_are_linked)
+{
+    struct attn_plan plan;
+    struct attn_course course[6];
+    ck_assert_int_eq(attn_plan_parse("p",
+                                     "group g\nspec = dense\nlength = 64 16 32\npass = bwd fwd\n",
+                                     NULL, &plan, NULL),
+                     ATTN_OK);
+    ck_assert_int_eq(plan.n, 6);
+    memset(course, 0, sizeof course);
+    for (int i = 0; i < 6; i++)
+        course[i].plan = &plan.point[i];
+    ck_assert_int_eq(attn_budget_link(course, 6, NULL), ATTN_OK);
+    for (int from = 0; from < 6; from += 3) { /* 64, 16, 32 */
+        struct attn_course *c = &course[from];
+        ck_assert(c[1].smaller == NULL && c[1].larger == &c[2] && c[1].head == &c[1]);
+        ck_assert(c[2].smaller == &c[1] && c[2].larger == &c[0] && c[2].head == &c[1]);
+        ck_assert(c[0].smaller == &c[2] && c[0].larger == NULL && c[0].head == &c[1]);
+    }
+    ck_assert_ptr_null(attn_budget_stopped(&course[0]));
+    course[2].failed = 1;
+    attn_budget_stop(&course[2]);
+    ck_assert_ptr_eq(attn_budget_stopped(&course[0]), &course[2]);
+    ck_assert_ptr_null(attn_budget_stopped(&course[1]));
+    ck_assert_ptr_null(attn_budget_stopped(&course[2])); /* itself is not smaller */
+    ck_assert_ptr_null(attn_budget_stopped(&course[3])); /* another pass */
+    attn_plan_free(&plan);
+}
+END_TEST
+
 Suite *suite_plan(void)
 {
     Suite *suite = suite_create("plan");
@@ -240,6 +272,7 @@ Suite *suite_plan(void)
     tcase_add_test(tcase, no_plan);
     tcase_add_test(tcase, predicted_from_the_next_smaller);
     tcase_add_test(tcase, promises);
+    tcase_add_test(tcase, curves_are_linked);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -2,15 +2,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include "tests/scratch.h"
 #include "tests/suites.h"
 
-/* Run `attnlab ARGS` through a shell, stderr with stdout; returns the exit status. */
-static int attnlab(const char *args, char *output, size_t size)
+/* Run a line of a shell, stderr with stdout; returns the exit status. */
+static int shell(const char *line, char *output, size_t size)
 {
-    char command[2048];
-    snprintf(command, sizeof command, "%s/attnlab %s 2>&1", test_build(), args);
+    char command[4200];
+    snprintf(command, sizeof command, "%s 2>&1", line);
     FILE *pipe = popen(command, "r");
     ck_assert_ptr_nonnull(pipe);
     size_t n = fread(output, 1, size - 1, pipe);
@@ -19,8 +22,15 @@ static int attnlab(const char *args, char *output, size_t size)
     while (fread(rest, 1, sizeof rest, pipe) > 0)
         ;
     int status = pclose(pipe);
-    ck_assert_msg(WIFEXITED(status), "attnlab %s ended by a signal:\n%s", args, output);
+    ck_assert_msg(WIFEXITED(status), "%s ended by a signal:\n%s", line, output);
     return WEXITSTATUS(status);
+}
+
+static int attnlab(const char *args, char *output, size_t size)
+{
+    char line[2048];
+    snprintf(line, sizeof line, "%s/attnlab %s", test_build(), args);
+    return shell(line, output, size);
 }
 
 /* Words in, status out, and what the output must contain. */
@@ -67,6 +77,15 @@ static const struct {
     {"env --format json", 0, "\"cpu\""},
     {"env --form=json", 2, "--form=json: no such flag"},
     {"run dense --inp=x --compare", 2, "--inp=x: no such flag"},
+    {"check dense --cas ties", 2, "--cas: no such flag"},
+    {"check dense --case ties --case ties", 2, "--case was given before"},
+    {"check --plugin x --timeou 3", 2, "--timeou: no such flag"},
+    {"check --plugin x --work", 2, "--work needs a value"},
+    {"check --plugin x --tier full --tier quick", 2, "--tier was given before: 'full'"},
+    {"vectors x --tie quick", 2, "--tie: no such flag"},
+    {"vectors x --tier quick --tier quick", 2, "--tier was given before"},
+    {"compare a b --onl q", 2, "--onl: no such flag"},
+    {"compare a b --rule numpy --rule exact --as dense --as csr", 2, "--as was given before"},
     {"report --ou x", 2, "--ou: no such flag"},
     {"measure --spec dense --length 64, --dry-run", 2, "an item is empty"},
     {"measure --spec dense --length 64 --length 8 --dry-run", 2, "--length was given before"},
@@ -88,6 +107,34 @@ START_TEST(words_and_status)
                   expected[_i].args, status, expected[_i].status, output);
     ck_assert_msg(strstr(output, expected[_i].says) != NULL, "attnlab %s does not say '%s':\n%s",
                   expected[_i].args, expected[_i].says, output);
+}
+END_TEST
+
+/* The line that repeats a failure begins as the program was started: from any folder, by any path,
+ * and as it stands. */
+START_TEST(again_from_anywhere)
+{
+    static char first[8192], second[8192];
+    char build[512], line[4096];
+    ck_assert_ptr_nonnull(realpath(test_build(), build));
+    ck_assert_int_eq(mkdir(scratch_path("it's here"), 0777), 0);
+    snprintf(line, sizeof line, "%s/attnlab", build);
+    ck_assert_int_eq(symlink(line, scratch_path("it's here/lab")), 0);
+    snprintf(line, sizeof line,
+             "cd '%s' && \"./it's here/lab\" check dense --strict --case "
+             "h4q2k1d0:none:f32:normal:s302326:softcap=5",
+             scratch_path(""));
+    ck_assert_int_eq(shell(line, first, sizeof first), 1);
+    const char *again = strstr(first, "  again: ");
+    ck_assert_msg(again != NULL, "%s", first);
+    again += strlen("  again: ");
+    ck_assert_int_eq(strncmp(again, "'./it'\\''s here/lab' check ", 27), 0);
+    snprintf(line, sizeof line, "cd '%s' && %.*s", scratch_path(""), (int)strcspn(again, "\n"),
+             again);
+    ck_assert_int_eq(shell(line, second, sizeof second), 1);
+    const char *summary = strstr(first, "\ndense "); /* has its seconds */
+    ck_assert_ptr_nonnull(summary);
+    ck_assert_int_eq(strncmp(first, second, (size_t)(summary - first)), 0);
 }
 END_TEST
 
@@ -132,5 +179,10 @@ Suite *suite_program(void)
     tcase_add_test(cases, full_disk);
     tcase_add_loop_test(cases, documents, 0, 2);
     suite_add_tcase(suite, cases);
+    TCase *again = tcase_create("again");
+    tcase_set_timeout(again, 60);
+    tcase_add_checked_fixture(again, scratch_open, scratch_close);
+    tcase_add_test(again, again_from_anywhere);
+    suite_add_tcase(suite, again);
     return suite;
 }

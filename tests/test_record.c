@@ -298,6 +298,27 @@ START_TEST(later_counts)
 }
 END_TEST
 
+/* The same with so many that the table of those seen has grown several times. */
+START_TEST(later_counts_of_many)
+{
+    struct attn_point p;
+    sample(&p);
+    for (int pass = 0; pass < 2; pass++)
+        for (p.round = 0; p.round < 300; p.round++) {
+            p.status = pass == 0 ? ATTN_POINT_DROPPED : ATTN_POINT_OK;
+            snprintf(p.group, sizeof p.group, "g%d", p.round % 7);
+            if (pass == 0 || p.round % 2 == 0)
+                write_one(&p);
+        }
+    struct attn_point *got = read_all(300);
+    for (int i = 0; i < 300; i++) {
+        ck_assert_int_eq(got[i].round, i);
+        ck_assert_int_eq(got[i].status, i % 2 == 0 ? ATTN_POINT_OK : ATTN_POINT_DROPPED);
+    }
+    free(got);
+}
+END_TEST
+
 static const struct {
     const char *line, *want;
 } bad_lines[] = {
@@ -406,6 +427,7 @@ Suite *suite_record(void)
     tcase_add_test(tcase, full_disk);
     tcase_add_test(tcase, other_kinds);
     tcase_add_test(tcase, later_counts);
+    tcase_add_test(tcase, later_counts_of_many);
     tcase_add_loop_test(tcase, bad_line, 0, sizeof bad_lines / sizeof bad_lines[0]);
     tcase_add_loop_test(tcase, csv_text, 0, 6);
     tcase_add_test(tcase, csv_table);

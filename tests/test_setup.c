@@ -160,8 +160,7 @@ START_TEST(impossible_cases_are_refused)
     static const struct {
         const char *text, *says;
         enum attn_status status;
-    } bad[] = {{"q3d4:none:bf16:normal:s1", "f32 and f64 would work", ATTN_ENOTSUP},
-               {"q3d4:none:f16:normal:s1:layout=packed", "f32 and f64 would work", ATTN_ENOTSUP},
+    } bad[] = {{"q3k99d4v3:none:bf16:reveal:s1", "32 a column", ATTN_EINVAL},
                {"h4g3q3d4:none:f32:normal:s1", "multiple", ATTN_EINVAL},
                {"h4g0q3d4:none:f32:normal:s1", "multiple", ATTN_EINVAL},
                {"q3d4:diagonal(br):f32:normal:s1", "causal", ATTN_EINVAL},
@@ -241,6 +240,59 @@ START_TEST(setups_count_and_digest)
 }
 END_TEST
 
+/* What threads, bias types, slopes and offsets make of a problem. */
+START_TEST(bias_fields_are_kept)
+{
+    struct attn_setup s;
+    int nan = 0, finite = 0;
+    open_case("h6q5k7d2:none:f32:normal:s1:bias=alibi:slopes=press:alibioffset=-2", &s);
+    ck_assert_int_eq(s.problem.bias.offset, -2);
+    for (int h = 0; h < 4; h++) /* 2^-2, 2^-4, 2^-6, 2^-8, then 2^-1, 2^-3 */
+        ck_assert(s.problem.bias.slope[h] == ldexp(1, -2 * (h + 1)));
+    ck_assert(s.problem.bias.slope[4] == 0.5 && s.problem.bias.slope[5] == 0.125);
+    attn_setup_close(&s);
+    open_case("h12q5k7d2:none:f32:normal:s1:bias=alibi:slopes=press", &s);
+    ck_assert_int_eq(s.problem.bias.offset, 2);
+    ck_assert(fabs(s.problem.bias.slope[8] - exp2(-0.5)) < 1e-15);
+    ck_assert(fabs(s.problem.bias.slope[11] - exp2(-3.5)) < 1e-15);
+    attn_setup_close(&s);
+    open_case("q5k7d2:none:f32:normal:s1:pass=bwd:bias=row:biastype=f64:dbias=1", &s);
+    ck_assert_int_eq(s.problem.bias.tensor.dtype, ATTN_F64);
+    ck_assert_int_eq(s.tensor[ATTN_T_DBIAS].dtype, ATTN_F64);
+    double x = attn_tensor_get(&s.tensor[ATTN_T_BIAS], 0, 0, 1, 1);
+    ck_assert((double)(float)x != x);
+    attn_setup_close(&s);
+    open_case("b2h2q7k9d2:causal(br):f32:normal:s1:bias=nan", &s);
+    for (int e = 0; e < 2 * 2 * 7 * 9; e++) {
+        int b = e / 126, h = e / 63 % 2, i = e / 9 % 7, j = e % 9;
+        int is = isnan(attn_tensor_get(&s.tensor[ATTN_T_BIAS], b, h, i, j));
+        ck_assert(!is || attn_problem_allows(&s.problem, b, h, i, j));
+        nan += is, finite += !is;
+    }
+    ck_assert(nan >= 4 && finite > 8 * nan);
+    attn_setup_close(&s);
+}
+END_TEST
+
+/* f16 holds none of the fills' large keys unless the scores are carried by q as well. */
+START_TEST(sixteen_bits_stay_finite)
+{
+    for (int fill = 0; fill < ATTN_FILLS; fill++)
+        for (int dtype = ATTN_BF16; dtype <= ATTN_F16; dtype++) {
+            char text[ATTN_CASE_TEXT];
+            struct attn_setup s;
+            snprintf(text, sizeof text, "h2q9k12d64v5:none:%s:%s:s3:pass=bwd",
+                     attn_dtype_name((enum attn_dtype)dtype), attn_fill_name((enum attn_fill)fill));
+            open_case(text, &s);
+            for (int slot = ATTN_T_Q; slot <= ATTN_T_DO; slot++)
+                for (int64_t e = 0; e < s.tensor[slot].span; e++)
+                    ck_assert_msg(isfinite(attn_tensor_get(&s.tensor[slot], 0, 0, 0, e)),
+                                  "%s: tensor %d", text, slot);
+            attn_setup_close(&s);
+        }
+}
+END_TEST
+
 Suite *suite_setup(void)
 {
     Suite *suite = suite_create("setup");
@@ -253,6 +305,8 @@ Suite *suite_setup(void)
     tcase_add_test(setups, impossible_cases_are_refused);
     tcase_add_test(setups, bias_has_its_shape);
     tcase_add_test(setups, setups_count_and_digest);
+    tcase_add_test(setups, bias_fields_are_kept);
+    tcase_add_test(setups, sixteen_bits_stay_finite);
     suite_add_tcase(suite, setups);
     return suite;
 }

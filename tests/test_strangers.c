@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/harness/relations.h"
 #include "tests/scratch.h"
 #include "tests/stranger_lab.h"
 #include "tests/suites.h"
@@ -81,6 +82,10 @@ static const struct {
     const char *flags, *names;
 } wrong[] = {
     {"-DDOES_LSE=1", "fits if LSE is base 2"},
+    {"-DSAYS_LSE=1 -DDOES_LSE=0", "fits if LSE is converted from base 2 once too often"},
+    {"-DSAYS_EMPTY=1 -DDOES_EMPTY=0", "fits if LSE is +inf for an empty row"},
+    {"-DSAYS_BYTE=1 -DDOES_BYTE=0", "fits mask inverted"},
+    {"-DSAYS_LAYOUT=1 -DDOES_LAYOUT=0 -DSTRIDES=0", "fits layout B"},
     {"-DDOES_EMPTY=1", "fits if LSE is +inf for an empty row"},
     {"-DDOES_LAYOUT=1 -DSTRIDES=0", "fits layout BLHD"},
     {"-DDOES_BYTE=1", "fits mask inverted"},
@@ -109,17 +114,78 @@ START_TEST(wrong_conventions_are_named)
 }
 END_TEST
 
-/* A window counted with the query's own key on a plug-in that is told it is not. */
+/* A window counted with the query's own key on a plug-in that is told it is not, and the reverse. */
 START_TEST(wrong_window_is_named)
 {
+    static const char *const way[][2] = {
+        {"-DDOES_WINDOW=1", "fits a window that counts the query's own key on both sides"},
+        {"-DSAYS_WINDOW=1 -DDOES_WINDOW=0", "fits a window one key too long on both sides"}};
     char output[65536];
-    const char *path = build_full("-DDOES_WINDOW=1");
+    const char *path = build_full(way[_i][0]);
     int status =
         scratch_attnlab(output, sizeof output, "check --plugin '%s' --case mask-window-tile", path);
     ck_assert_int_eq(status, 1);
-    ck_assert_msg(strstr(output, "fits a window that counts the query's own key on both sides") !=
-                      NULL,
+    ck_assert_msg(strstr(output, way[_i][1]) != NULL, "%s", output);
+}
+END_TEST
+
+/* ---- relations and soak ---------------------------------------------------------------------- */
+
+/* Relations run on what is claimed; what is refused says why, in the summary. */
+START_TEST(relations_are_run)
+{
+    char output[65536];
+    int passed = -1;
+    const char *path = build_full("");
+    ck_assert_int_eq(scratch_attnlab(output, sizeof output, "check --plugin '%s'", path), 0);
+    const char *count = strstr(output, "relations: ");
+    ck_assert_msg(count != NULL && sscanf(count, "relations: %d pass", &passed) == 1, "%s", output);
+    ck_assert_msg(passed == attn_relation_count() - 3, "%s", output);
+    ck_assert_msg(strstr(output, "refused relations D2: a plug-in starts the threads") != NULL,
                   "%s", output);
+    ck_assert_int_eq(
+        scratch_attnlab(output, sizeof output, "check --plugin '%s' --relation R7", path), 0);
+    ck_assert_msg(strstr(output, "relations: 1 pass") != NULL, "%s", output);
+    ck_assert_int_eq(
+        scratch_attnlab(output, sizeof output, "check --plugin '%s' --relation R99", path), 2);
+}
+END_TEST
+
+/* Last bits that change from call to call pass every case, and fail D1 where equal bits are
+ * claimed. */
+START_TEST(relations_see_what_cases_do_not)
+{
+    char output[65536];
+    const char *path = build_bad("UNSTEADY");
+    ck_assert_int_eq(scratch_attnlab(output, sizeof output, "check --plugin '%s'", path), 1);
+    ck_assert_msg(strstr(output, " pass, 0 fail,") != NULL, "%s", output);
+    ck_assert_msg(strstr(output, "FAIL(exact)  bad  thirty runs have the same bits") != NULL, "%s",
+                  output);
+    ck_assert_msg(strstr(output, "--relation D1\n") != NULL, "%s", output);
+}
+END_TEST
+
+/* A soak finds a mistake, makes it small, and says what it looks like. */
+START_TEST(soak_shrinks)
+{
+    char output[65536];
+    const char *path = build_full("'-DSCALE(x)=1'");
+    int status =
+        scratch_attnlab(output, sizeof output, "check --plugin '%s' --soak 20 --seed 3", path);
+    ck_assert_msg(status == 1, "exit status %d:\n%s", status, output);
+    ck_assert_msg(strstr(output, "made small in ") != NULL, "%s", output);
+    ck_assert_msg(strstr(output, "looks like: fits scale missing") != NULL, "%s", output);
+    ck_assert_msg(strstr(output, "random cases of seed 3") != NULL, "%s", output);
+}
+END_TEST
+
+START_TEST(soak_passes)
+{
+    char output[65536];
+    const char *path = lab_build(naive, "");
+    ck_assert_int_eq(scratch_attnlab(output, sizeof output, "check --plugin '%s' --soak 1", path),
+                     0);
+    ck_assert_msg(strstr(output, "PASS: ") != NULL, "%s", output);
 }
 END_TEST
 
@@ -135,7 +201,7 @@ static const struct {
     {"WRITE_NEAR", 1, "o: 1 elements of the red zone overwritten, the nearest 1 past the end",
      "FAIL(integrity)"},
     {"WRITE_FAR", 1, "it touched an address 4096 bytes past the end of o", " 2 crash"},
-    {"CHANGE", 1, "k: an input, or what lies around it, was changed", "FAIL(integrity)"},
+    {"CHANGE", 1, "k, an input, was written to at [0,0,0,0]", "FAIL(integrity)"},
     {"UNWRITTEN", 1, "elements not written", "FAIL(integrity)"},
     {"LEAK", 1, "bytes are lost in every call", "FAIL(memory)"},
     {"LEAVE", 1, "it left with exit(3) in forward", " 2 crash"},
@@ -144,7 +210,7 @@ static const struct {
     {"CLOSER", 1, "in forward", " crash"},
     {"CHATTER", 0, "PASS: ", " 0 fail"},
     {"SAYS_NO", 1, "forward() returned 7: 97 keys are too many?for me", " 2 fail"},
-    {"OVERCLAIM", 1, "bf16 is claimed, but no case", " 1 error"},
+    {"OVERCLAIM", 1, "dbias is claimed, but no case", " 1 error"},
     {"OLD_ABI", 2, "speaks plug-in ABI 7, this program speaks 1", ""},
     {"NO_SYMBOL", 2, "has no attn_plugin_get()", ""},
     {"NOTHING", 2, "attn_plugin_get() returned NULL", ""},
@@ -216,14 +282,18 @@ END_TEST
 /* The line that a failure prints runs that failure again. */
 START_TEST(again_runs_again)
 {
-    char output[65536], repeated[65536], line[4096];
+    char output[65536], repeated[65536];
     const char *path = build_bad("CRASH");
     scratch_attnlab(output, sizeof output, "check --plugin '%s'", path);
-    const char *again = strstr(output, "again: attnlab ");
+    const char *again = strstr(output, "again: ");
     ck_assert_ptr_nonnull(again);
-    again += strlen("again: attnlab ");
-    snprintf(line, sizeof line, "%.*s", (int)strcspn(again, "\n"), again);
-    ck_assert_int_eq(scratch_attnlab(repeated, sizeof repeated, "%s", line), 1);
+    again += strlen("again: ");
+    int length = (int)strcspn(again, "\n");
+    ck_assert_int_eq(lab_shell("%.*s >'%s' 2>&1", length, again, scratch_path("repeated")), 1);
+    FILE *file = fopen(scratch_path("repeated"), "r");
+    ck_assert_ptr_nonnull(file);
+    repeated[fread(repeated, 1, sizeof repeated - 1, file)] = '\0';
+    fclose(file);
     ck_assert_msg(strstr(repeated, "1 crash") != NULL, "%s", repeated);
 }
 END_TEST
@@ -239,7 +309,11 @@ Suite *suite_strangers(void)
     tcase_add_test(cases, naive_passes);
     tcase_add_loop_test(cases, declared_conventions_pass, 0, COUNT(honest));
     tcase_add_loop_test(cases, wrong_conventions_are_named, 0, COUNT(wrong));
-    tcase_add_test(cases, wrong_window_is_named);
+    tcase_add_loop_test(cases, wrong_window_is_named, 0, 2);
+    tcase_add_test(cases, relations_are_run);
+    tcase_add_test(cases, relations_see_what_cases_do_not);
+    tcase_add_test(cases, soak_shrinks);
+    tcase_add_test(cases, soak_passes);
     tcase_add_loop_test(cases, misbehaviour_is_a_verdict, 0, COUNT(misbehaviour));
     tcase_add_test(cases, environment_does_not_leak);
     tcase_add_loop_test(cases, not_a_plugin, 0, 4);

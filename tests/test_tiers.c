@@ -214,8 +214,8 @@ END_TEST
 START_TEST(soak_draws_the_whole_grammar)
 {
     enum { CASES = 4000 };
-    int fill[ATTN_FILLS] = {0}, dtype[ATTN_DTYPES] = {0}, bias[ATTN_CASE_BIAS_INF + 1] = {0};
-    int layout[ATTN_LAYOUT_BROADCAST + 1] = {0}, poison[ATTN_POISON_BIG + 1] = {0};
+    int fill[ATTN_FILLS] = {0}, dtype[ATTN_DTYPES] = {0}, bias[ATTN_CASE_BIAS_NAN + 1] = {0};
+    int layout[ATTN_LAYOUT_FLIP + 1] = {0}, poison[ATTN_POISON_BIG + 1] = {0};
     int backward = 0, other = 0, zero = 0, composed = 0, unfit = 0;
     for (uint64_t n = 0; n < CASES; n++) {
         struct attn_case c, again;
@@ -252,9 +252,9 @@ START_TEST(soak_draws_the_whole_grammar)
         ck_assert_int_ge(fill[f], 40);
     for (int d = 0; d < ATTN_DTYPES; d++)
         ck_assert_int_ge(dtype[d], 100);
-    for (int b = 0; b <= ATTN_CASE_BIAS_INF; b++)
+    for (int b = 0; b <= ATTN_CASE_BIAS_NAN; b++)
         ck_assert_int_ge(bias[b], 40);
-    for (int l = 0; l <= ATTN_LAYOUT_BROADCAST; l++)
+    for (int l = 0; l <= ATTN_LAYOUT_FLIP; l++)
         ck_assert_int_ge(layout[l], 40);
     for (int p = 0; p <= ATTN_POISON_BIG; p++)
         ck_assert_int_ge(poison[p], 100);

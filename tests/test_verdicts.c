@@ -18,10 +18,15 @@ static void add(struct attn_verdicts *v, const char *name, enum attn_verdict ver
 {
     const struct attn_subject subject = {
         "case",  name,  "q3k4d5:causal(br)|prefix(2):f32:normal:s1",
-        "AL-01", nasty, "attnlab check 'dense' --case 'q3k4d5:causal(br)|prefix(2):f32:normal:s1'",
+        "AL-01", nasty, "check 'dense' --case 'q3k4d5:causal(br)|prefix(2):f32:normal:s1'",
         NULL};
     struct attn_result r = {.verdict = verdict, .failure = failure, .worst = worst};
     r.precision.u = 0x1p-24;
+    r.precision.rescales = 5, r.precision.merges = 3, r.precision.exp_ulps = 4;
+    if (verdict == ATTN_PASS) {
+        r.grade = (struct attn_grade){'A', 0.25, 96, -0.5};
+        r.mask = (struct attn_admission){40, 12, 0.5};
+    }
     r.output[ATTN_O] = (struct attn_agreement){
         .name = "o", .n = 12, .n_bad = failure != ATTN_F_NONE, .ratio = worst};
     snprintf(r.text, sizeof r.text, "%s", text);
@@ -114,6 +119,41 @@ START_TEST(text_is_short)
 END_TEST
 
 /* ---- TAP ------------------------------------------------------------------------------------- */
+
+/* Grade, bias, mask and precisions stand in every format. */
+START_TEST(facts_are_told)
+{
+    static const char *const want[][5] = {
+        [ATTN_FORMAT_TEXT] = {"0 of 2 passes are tests of every key of their mask",
+                              "largest bias of 2 0.5, limit 6", "grades: 2 A, 0 B",
+                              "declared: u 5.96e-08,", "at most 5 rescales and 3 merges a row"},
+        [ATTN_FORMAT_TAP] = {"  grade: \"A, error/T2 0.25\"",
+                             "  bias: \"-0.5 deviations of o over 96 rows, limit 6\"",
+                             "  mask: \"one key more or less would show: 12 of 40 pairs",
+                             "  declared: \"u 5.96e-08,", "at most 5 rescales and 3 merges"},
+        [ATTN_FORMAT_JUNIT] = {"<property name=\"grade\" value=\"A, error/T2 0.25\"/>",
+                               "<property name=\"bias\" value=\"-0.5 deviations",
+                               "<property name=\"mask\" value=\"one key", "name=\"declared\"",
+                               "5 rescales"},
+        [ATTN_FORMAT_JSON] = {"\"letter\": \"A\"", "\"deviations\": -0.5", "\"admitted\": false",
+                              "\"seen\": 12", "\"rescales\": 5"}};
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    struct attn_verdicts v;
+    attn_verdicts_open(&v, out);
+    v.format = (enum attn_format)_i;
+    attn_verdicts_begin(&v, "dense");
+    add(&v, "fine", ATTN_PASS, ATTN_F_NONE, 0.3, "");
+    add(&v, "good", ATTN_PASS, ATTN_F_NONE, 0.2, "");
+    ck_assert_int_eq(attn_verdicts_end(&v), 0);
+    attn_verdicts_close(&v);
+    fclose(out);
+    for (int n = 0; n < 5; n++)
+        position(text, want[_i][n]);
+    free(text);
+}
+END_TEST
 
 START_TEST(tap_is_well_formed)
 {
@@ -290,11 +330,11 @@ END_TEST
 
 /* ---- the program ----------------------------------------------------------------------------- */
 
-/* Run a command line by a shell that finds attnlab; returns the exit status. */
+/* Run a command line by a shell; returns the exit status. */
 static int run(const char *line, char *output, size_t size)
 {
     char command[4096];
-    snprintf(command, sizeof command, "PATH=\"%s:$PATH\"; %s 2>&1", test_build(), line);
+    snprintf(command, sizeof command, "%s 2>&1", line);
     FILE *pipe = popen(command, "r");
     ck_assert_ptr_nonnull(pipe);
     size_t n = fread(output, 1, size - 1, pipe);
@@ -311,12 +351,13 @@ static int run(const char *line, char *output, size_t size)
  * zeros would meet fails under --strict.) */
 START_TEST(failures_run_back)
 {
-    static const char *const line[] = {
-        "attnlab check dense --strict --case 'h4q2k1d0:none:f32:normal:s302326:softcap=5'",
-        "attnlab check 'tiled-textbook:br=16' --strict --case "
+    static const char *const arguments[] = {
+        "check dense --strict --case 'h4q2k1d0:none:f32:normal:s302326:softcap=5'",
+        "check 'tiled-textbook:br=16' --strict --case "
         "'b2h4q3k15d0:prefix( 1 )|(prefix(1)):f32:ties:s299193:pass=bwd'"};
-    char first[8192], second[8192], again[2048];
-    ck_assert_int_eq(run(line[_i], first, sizeof first), 1);
+    char first[8192], second[8192], again[2048], line[2048];
+    snprintf(line, sizeof line, "%s/attnlab %s", test_build(), arguments[_i]);
+    ck_assert_int_eq(run(line, first, sizeof first), 1);
     const char *at = strstr(first, "  again: ");
     ck_assert_msg(at != NULL, "%s", first);
     at += strlen("  again: ");
@@ -337,6 +378,13 @@ static const struct {
     {"check dense csr-textbook --case reveal-all --format junit", 0, "</testsuites>"},
     {"check dense --case reveal-all --format json", 0, "\"attnlab-check\""},
     {"check dense --format yaml --case reveal-all", 2, "text, tap, junit or json"},
+    {"check ring --growth", 0, "grow with the parts to the power"},
+    {"check ring --growth --format json", 0, "\"slope\""},
+    {"check dense --growth", 0, "neither ranks nor splits"},
+    {"check ring --growth --case reveal-all", 2, "one of them at a time"},
+    {"check ring:ranks=2", 0, "; growth "},
+    {"check dense --case lean-ties --format json", 0, "\"deviations\""},
+    {"check dense --case mix-row-f64", 0, "mask: one key more or less would show"},
     {"check dense --tier huge", 2, "quick or full"},
     {"check tiled-textbook", 0, "relations: 39 pass"},
     {"check dense --relation R7", 0, "does not matter"},
@@ -355,13 +403,29 @@ START_TEST(words_and_status)
 {
     static char output[1 << 20];
     char line[512];
-    snprintf(line, sizeof line, "attnlab %s", words[_i].args);
+    snprintf(line, sizeof line, "%s/attnlab %s", test_build(), words[_i].args);
     int status = run(line, output, sizeof output);
     ck_assert_msg(status == words[_i].status, "%s: exit status %d:\n%s", line, status, output);
     ck_assert_msg(strstr(output, words[_i].says) != NULL, "%s does not say '%s':\n%s", line,
                   words[_i].says, output);
 }
 END_TEST
+
+#if !defined(__SANITIZE_ADDRESS__)
+/* Memory that the machine does not have is no verdict on anybody's code: exit status 3. */
+START_TEST(no_memory_is_the_environments)
+{
+    static const char *const line[] = {
+        "check dense --case 'h4q8000d8:none:f32:normal:s1'",
+        "check tiled-textbook --case 'h9q99999d999:none:f32:normal:s1'"};
+    char output[8192], command[512];
+    snprintf(command, sizeof command, "ulimit -v 400000; %s/attnlab %s", test_build(), line[_i]);
+    int status = run(command, output, sizeof output);
+    ck_assert_msg(status == 3, "exit status %d:\n%s", status, output);
+    ck_assert_ptr_nonnull(strstr(output, "ERROR"));
+}
+END_TEST
+#endif
 
 Suite *suite_verdicts(void)
 {
@@ -370,6 +434,7 @@ Suite *suite_verdicts(void)
     tcase_set_timeout(formats, 30);
     tcase_add_test(formats, text_has_the_worst_first);
     tcase_add_test(formats, text_is_short);
+    tcase_add_loop_test(formats, facts_are_told, 0, 4);
     tcase_add_test(formats, tap_is_well_formed);
     tcase_add_test(formats, junit_is_well_formed);
     tcase_add_test(formats, json_is_well_formed);
@@ -377,6 +442,9 @@ Suite *suite_verdicts(void)
     suite_add_tcase(suite, formats);
     tcase_set_timeout(program, 120);
     tcase_add_loop_test(program, failures_run_back, 0, 2);
+#if !defined(__SANITIZE_ADDRESS__)
+    tcase_add_loop_test(program, no_memory_is_the_environments, 0, 2);
+#endif
     tcase_add_loop_test(program, words_and_status, 0, (int)(sizeof words / sizeof *words));
     suite_add_tcase(suite, program);
     return suite;

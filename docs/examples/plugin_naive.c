@@ -46,7 +46,7 @@ const struct attn_plugin *attn_plugin_get(void)
         .struct_size = sizeof naive,
         .name = "naive",
         .claims = ATTN_PLUGIN_F32 | ATTN_PLUGIN_GQA | ATTN_PLUGIN_CROSS | ATTN_PLUGIN_DV |
-                  ATTN_PLUGIN_SCALE | ATTN_PLUGIN_DENSE,
+                  ATTN_PLUGIN_SCALE | ATTN_PLUGIN_DENSE | ATTN_PLUGIN_REPEATS,
         .forward = forward,
     };
     return &naive;

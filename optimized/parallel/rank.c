@@ -30,6 +30,14 @@ const struct attn_impl *attn_parallel_local(const struct attn_options *options)
     return options->local != NULL ? options->local : &attn_impl_tiled_textbook;
 }
 
+/* One thread, and the options that nothing was said about. */
+static void local_options(const struct attn_impl *local, const struct attn_isa *isa,
+                          struct attn_options *preset)
+{
+    attn_options_preset(local, preset);
+    preset->isa = isa;
+}
+
 enum attn_status attn_parallel_claims(const char *scheme, const struct attn_options *options,
                                       unsigned caps, struct attn_error *err)
 {
@@ -57,7 +65,7 @@ enum attn_status attn_parallel_accepts(const char *scheme, const struct attn_opt
         attn_parallel_claims(scheme, options, attn_problem_needs(part) | ATTN_CAP_HARD, err);
     if (status != ATTN_OK)
         return status;
-    attn_options_preset(local, &preset);
+    local_options(local, options->isa, &preset);
     return local->accepts != NULL ? local->accepts(part, &preset, err) : ATTN_OK;
 }
 
@@ -67,7 +75,7 @@ enum attn_status attn_parallel_price(const struct attn_options *options,
 {
     const struct attn_impl *local = attn_parallel_local(options);
     struct attn_options preset;
-    attn_options_preset(local, &preset);
+    local_options(local, options->isa, &preset);
     return attn_price(local, &preset, part, pass, 0, cost, err);
 }
 
@@ -75,7 +83,7 @@ int64_t attn_parallel_rescales(const struct attn_options *options, const struct 
 {
     const struct attn_impl *local = attn_parallel_local(options);
     struct attn_options preset;
-    attn_options_preset(local, &preset);
+    local_options(local, options->isa, &preset);
     return local->rescales != NULL ? local->rescales(part, &preset) : 0;
 }
 
@@ -83,7 +91,7 @@ int64_t attn_parallel_merges(const struct attn_options *options, const struct at
 {
     const struct attn_impl *local = attn_parallel_local(options);
     struct attn_options preset;
-    attn_options_preset(local, &preset);
+    local_options(local, options->isa, &preset);
     return local->merges != NULL ? local->merges(part, &preset) : 0;
 }
 
@@ -101,9 +109,8 @@ void attn_rank_give(struct attn_rank *rank, void *data)
 
 static struct attn_ctx local_ctx(const struct attn_rank *rank, struct attn_options *preset)
 {
-    attn_options_preset(rank->local, preset);
-    return (struct attn_ctx){
-        .ledger = rank->ledger, .options = preset, .error = rank->error};
+    local_options(rank->local, rank->isa, preset);
+    return (struct attn_ctx){.ledger = rank->ledger, .options = preset, .error = rank->error};
 }
 
 enum attn_status attn_rank_forward(struct attn_rank *rank, const struct attn_problem *part,
@@ -246,7 +253,7 @@ static enum attn_status rank_main(void *arg, struct attn_transport *t, struct at
 {
     struct run *x = arg;
     struct attn_rank rank = {t, &x->rank_ledger[t->rank], attn_parallel_local(x->ctx->options),
-                             err};
+                             x->ctx->options->isa, err};
     double start = cpu_seconds();
     enum attn_status status = rank_pass(x, &rank);
     if (x->ctx->ranks != NULL)

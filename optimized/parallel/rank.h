@@ -20,6 +20,7 @@ struct attn_rank {
     struct attn_transport *transport;
     struct attn_ledger *ledger;
     const struct attn_impl *local;
+    const struct attn_isa *isa; /* of the local implementation; NULL: the machine's best */
     struct attn_error *error;
 };
 
@@ -61,7 +62,8 @@ enum attn_status attn_rank_backward(struct attn_rank *rank, const struct attn_pr
 extern const struct attn_option attn_parallel_options[]; /* ranks, local */
 int attn_parallel_ranks(const struct attn_options *options);
 
-/* The implementation that a rank runs: local=, or tiled-textbook.  Its own options are preset. */
+/* The implementation that a rank runs: local=, or tiled-textbook.  Its own options are preset, but
+ * for the instruction set, which is the scheme's. */
 const struct attn_impl *attn_parallel_local(const struct attn_options *options);
 
 /* ENOTSUP when the local implementation is itself parallel, does not hide hard, or cannot do this

@@ -4,17 +4,27 @@
 #include <math.h>
 #include <string.h>
 
+#include "ref/half.h"
 #include "ref/problem.h"
 
 /* What one element contributes.  ratio is error / bound, +inf for whatever cannot be a rounding
- * error: a NaN, an infinity that the truth has not, or any error where the bound is 0. */
-static double judge(double got, double want, double bound, int *not_finite)
+ * error: a NaN, an infinity that the truth has not, or any error where the bound is 0.  From
+ * `overflow` on the storage type has infinities only. */
+static double judge(double got, double want, double bound, double overflow, int *not_finite)
 {
     *not_finite = 0;
+    if (isnan(want) && bound == 0) { /* a NaN of the contract's */
+        *not_finite = !isnan(got);
+        return isnan(got) ? 0 : (double)INFINITY;
+    }
     if (!isfinite(want)) { /* an infinity is met by itself alone; a NaN of the oracle by nothing */
         *not_finite = !(got == want);
         return got == want ? 0 : (double)INFINITY;
     }
+    if (isinf(got) && (got > 0) == (want > 0) && fabs(want) >= overflow)
+        return 0;
+    if (isinf(got) && (got > 0) == (want > 0) && isfinite(bound) && fabs(want) + bound >= overflow)
+        return (overflow - fabs(want)) / bound;
     if (!isfinite(got)) {
         *not_finite = 1;
         return (double)INFINITY;
@@ -44,9 +54,26 @@ static void see(struct attn_agreement *x, double ratio, int ok, const int64_t at
     }
 }
 
+/* The printed figures beside the verdict.  An infinity that is right has no size. */
+static void measure(const struct attn_truth_tensor *truth, int64_t n, double u, double value,
+                    int ok, struct attn_agreement *x)
+{
+    double want = truth->want[n], error = fabs(value - want);
+    double size = (truth->u > u ? truth->u : u) * truth->gauge[n];
+    if (isinf(value) && ok)
+        return;
+    if (size > 0 && error / size > x->gauge)
+        x->gauge = error / size;
+    if (isfinite(want)) {
+        x->error = error <= x->error ? x->error : error; /* a NaN stays */
+        x->size = fabs(want) > x->size ? fabs(want) : x->size;
+    }
+}
+
 void attn_agree(const struct attn_cview *got, const struct attn_truth_tensor *truth, double u,
                 struct attn_agreement *x)
 {
+    double overflow = attn_dtype_overflow(got->dtype);
     start(truth, x);
     int64_t n = 0;
     for (int64_t b = 0; b < truth->extent[0]; b++)
@@ -57,26 +84,29 @@ void attn_agree(const struct attn_cview *got, const struct attn_truth_tensor *tr
                     double value = attn_cview_get(got, at[0], at[1], at[2], at[3]);
                     double want = truth->want[n], bound = truth->bound[n];
                     int not_finite;
-                    double ratio = judge(value, want, bound, &not_finite);
+                    double ratio = judge(value, want, bound, overflow, &not_finite);
                     see(x, ratio, ratio <= 1, at, value, want, bound);
                     x->n_not_finite += not_finite;
                     x->n_unbounded += isfinite(want) && bound == (double)INFINITY;
                     x->n_no_bound += !(bound >= 0);
                     x->n_powerless += bound > 0 && fabs(want) <= bound;
-                    double size = u * truth->gauge[n], error = fabs(value - want);
-                    if (size > 0 && error / size > x->gauge)
-                        x->gauge = error / size;
-                    if (isfinite(want)) {
-                        x->error = error <= x->error ? x->error : error; /* a NaN stays */
-                        x->size = fabs(want) > x->size ? fabs(want) : x->size;
-                    }
+                    measure(truth, n, u, value, ratio <= 1, x);
                 }
     x->ratio = x->ratio < 0 ? 0 : x->ratio;
 }
 
 static double round_to(double x, enum attn_dtype dtype)
 {
-    return dtype == ATTN_F64 ? x : (double)(float)x;
+    switch (dtype) {
+    case ATTN_F32:
+        return (double)(float)x;
+    case ATTN_BF16:
+        return (double)attn_bf16_to_float(attn_bf16_from_double(x));
+    case ATTN_F16:
+        return (double)attn_f16_to_float(attn_f16_from_double(x));
+    default:
+        return x;
+    }
 }
 
 void attn_agree_exactly(const struct attn_cview *got, const struct attn_truth_tensor *truth,

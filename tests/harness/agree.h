@@ -1,6 +1,7 @@
 /* Comparing an output with the truth.  Written in the accepting direction throughout
- * (ok = err <= bound), with non-finite values counted before any arithmetic: a NaN never
- * agrees with anything, and an infinity only with the same infinity. */
+ * (ok = err <= bound), with non-finite values counted before any arithmetic.  A NaN agrees with
+ * nothing, but where the truth says that the contract makes it one; an infinity agrees with the
+ * same infinity, or with a truth that may round beyond the largest number of the storage type. */
 #ifndef TESTS_HARNESS_AGREE_H
 #define TESTS_HARNESS_AGREE_H
 
@@ -21,7 +22,8 @@ struct attn_agreement {
     double got, want, bound;
 };
 
-/* Compare.  got has the whole tensor's shape; sampled rows are looked up in it. */
+/* Compare.  got has the whole tensor's shape; sampled rows are looked up in it.  u: of the
+ * arithmetic; the gauge counts in it, or in that of storage where this is larger. */
 void attn_agree(const struct attn_cview *got, const struct attn_truth_tensor *truth, double u,
                 struct attn_agreement *agreement);
 

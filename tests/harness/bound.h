@@ -9,35 +9,31 @@
 #define TESTS_HARNESS_BOUND_H
 
 #include "ref/attn.h"
+#include "ref/precision.h"
 
-/* The declared precisions: the only parameters of the bound, printed with every verdict. */
-struct attn_precision {
-    double u;         /* unit roundoff of the arithmetic                                */
-    double u_storage; /* of o, dq, dk, dv as stored                                     */
-    double u_bias;    /* of dbias as stored and summed                                  */
-    double u_lse;     /* of lse as stored                                               */
-    double u_p;       /* of probabilities and dS if they are rounded on the way; else 0 */
-    double tiny_p;    /* half the spacing of subnormals of that type; 0: as u_p implies */
-    double tiny;      /* half the spacing of subnormals: the absolute error of underflow */
-    double exp_ulps;  /* error of exp, in u                                             */
-    int64_t rescales; /* of a row's partial sums, at most                               */
-    int64_t merges;   /* of partial results by their LSE, at most                       */
-    double lambda;    /* 0: sums of n terms err by gamma_n, the worst case, which decides.  Above
-                         0: by lambda sqrt(n) u where that is less, which only grades (grade.h) */
-};
+/* Half the spacing of subnormals of a storage type, and the size from which on rounding to nearest
+ * makes an infinity. */
+double attn_dtype_tiny(enum attn_dtype dtype);
+double attn_dtype_overflow(enum attn_dtype dtype);
+
+/* Subnormal numbers of the arithmetic, and of storage types of its exponent range, may count as 0,
+ * as operands and as results: what flush-to-zero and denormals-are-zero do. */
+void attn_precision_flush(const struct attn_problem *problem, struct attn_precision *precision);
 
 /* What an implementation declares for a problem. */
 void attn_precision_of(const struct attn_impl *impl, const struct attn_options *options,
                        const struct attn_problem *problem, struct attn_precision *precision);
 
 /* The truth and its bounds for one output tensor: dense arrays [B, heads, rows, width] in
- * whole-tensor order.  When a sample was asked for, rows are the sampled ones. */
+ * whole-tensor order.  When a sample was asked for, rows are the sampled ones.  Where a NaN in the
+ * bias makes an element NaN by the contract, want is NaN and bound 0. */
 struct attn_truth_tensor {
     const char *name;
     int64_t extent[4];
     double *want, *bound;
     double *gauge;         /* condition-aware size of the element, for the printed gauge ratio */
     const int64_t *sample; /* NULL: all rows; else extent[2] row indices (borrowed) */
+    double u;              /* of the arithmetic or of storage: what the gauge counts in */
 };
 
 enum attn_output { ATTN_O, ATTN_LSE, ATTN_DQ, ATTN_DK, ATTN_DV, ATTN_DBIAS, ATTN_OUTPUTS };

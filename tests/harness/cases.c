@@ -8,9 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const bias_name[] = {"none", "alibi", "full", "head", "row", "key", "inf", NULL};
-static const char *const layout_name[] = {"bhld",  "blhd",      "padded", "packed",
-                                          "mixed", "broadcast", NULL};
+static const char *const bias_name[] = {"none", "alibi", "full", "head", "row",
+                                        "key",  "inf",   "nan",  NULL};
+static const char *const bias_type_name[] = {"auto", "f32", "f64", NULL};
+static const char *const slopes_name[] = {"halves", "press", NULL};
+static const char *const layout_name[] = {"bhld",      "blhd", "padded", "packed", "mixed",
+                                          "broadcast", "neg",  "flip",   NULL};
 static const char *const poison_name[] = {"none", "nan", "big", NULL};
 static const char *const pass_name[] = {"fwd", "bwd", NULL};
 static const char *const dtype_name[] = {"f64", "f32", "bf16", "f16", NULL};
@@ -20,12 +23,12 @@ static const char *const flag_name[] = {"0", "1", NULL};
 
 const char *attn_case_bias_name(enum attn_case_bias bias)
 {
-    return (unsigned)bias <= ATTN_CASE_BIAS_INF ? bias_name[bias] : "unknown";
+    return (unsigned)bias <= ATTN_CASE_BIAS_NAN ? bias_name[bias] : "unknown";
 }
 
 const char *attn_case_layout_name(enum attn_case_layout layout)
 {
-    return (unsigned)layout <= ATTN_LAYOUT_BROADCAST ? layout_name[layout] : "unknown";
+    return (unsigned)layout <= ATTN_LAYOUT_FLIP ? layout_name[layout] : "unknown";
 }
 
 const char *attn_case_poison_name(enum attn_case_poison poison)
@@ -202,10 +205,48 @@ static enum attn_status parse_data(const char **text, struct attn_case *c, struc
     return status;
 }
 
-enum field { PASS, SCALE, SOFTCAP, BIAS, LAYOUT, OFFSET, ONLY, POISON, DLSE, DBIAS, FIELDS };
-static const char *const field_name[] = {"pass", "scale",  "softcap", "bias",  "layout", "offset",
-                                         "only", "poison", "dlse",    "dbias", NULL};
-enum { OFFSET_MAX = 63 };
+enum field {
+    PASS,
+    SCALE,
+    SOFTCAP,
+    BIAS,
+    BIASTYPE,
+    SLOPES,
+    ALIBIOFFSET,
+    LAYOUT,
+    OFFSET,
+    ONLY,
+    POISON,
+    DLSE,
+    DBIAS,
+    THREADS,
+    FIELDS
+};
+static const char *const field_name[] = {"pass",   "scale",       "softcap", "bias",    "biastype",
+                                         "slopes", "alibioffset", "layout",  "offset",  "only",
+                                         "poison", "dlse",        "dbias",   "threads", NULL};
+enum { OFFSET_MAX = 63, THREADS_MAX = 64 };
+
+/* br, tl, or a whole number with its sign. */
+static enum attn_status parse_alibi_offset(const char *value, struct attn_case *c,
+                                           struct attn_error *err)
+{
+    uint64_t n = 0;
+    const char *end = value + 2;
+    enum attn_status status = ATTN_OK;
+    c->has_alibi_offset = strcmp(value, "br") != 0;
+    if (c->has_alibi_offset && strcmp(value, "tl") != 0) {
+        if (value[0] != '+' && value[0] != '-')
+            return attn_fail(err, ATTN_EINVAL,
+                             "alibioffset '%s': br, tl, or a number with its sign, as in +3",
+                             value);
+        status = read_count("alibioffset", value + 1, &end, UINT64_C(1) << 40, &n, err);
+    }
+    if (status == ATTN_OK && *end != '\0')
+        status = attn_fail(err, ATTN_EINVAL, "alibioffset '%s': digits only after the sign", value);
+    c->alibi_offset = value[0] == '-' ? -(int64_t)n : (int64_t)n;
+    return status;
+}
 
 static enum attn_status parse_number(enum field field, const char *value, struct attn_case *c,
                                      struct attn_error *err)
@@ -218,14 +259,19 @@ static enum attn_status parse_number(enum field field, const char *value, struct
             return attn_fail(err, ATTN_EINVAL, "softcap '%s' is negative: 0 means none", value);
         return status;
     }
+    if (field == ALIBIOFFSET)
+        return parse_alibi_offset(value, c, err);
     uint64_t n;
     const char *end;
-    enum attn_status status = read_count("offset", value, &end, OFFSET_MAX, &n, err);
+    const int most = field == THREADS ? THREADS_MAX : OFFSET_MAX;
+    enum attn_status status = read_count(field_name[field], value, &end, (uint64_t)most, &n, err);
     if (status == ATTN_OK && *end != '\0')
-        return attn_fail(err, ATTN_EINVAL, "offset '%s': digits only, at most %d", value,
-                         OFFSET_MAX);
+        return attn_fail(err, ATTN_EINVAL, "%s '%s': digits only, at most %d", field_name[field],
+                         value, most);
+    if (status == ATTN_OK && field == THREADS && n == 0)
+        return attn_fail(err, ATTN_EINVAL, "threads '0': from 1 to %d", THREADS_MAX);
     if (status == ATTN_OK)
-        c->offset = (int)n;
+        *(field == THREADS ? &c->threads : &c->offset) = (int)n;
     return status;
 }
 
@@ -233,8 +279,9 @@ static enum attn_status parse_field(enum field field, const char *value, struct 
                                     struct attn_error *err)
 {
     static const char *const *const words[FIELDS] = {
-        [PASS] = pass_name,     [BIAS] = bias_name, [LAYOUT] = layout_name, [ONLY] = only_name,
-        [POISON] = poison_name, [DLSE] = flag_name, [DBIAS] = flag_name};
+        [PASS] = pass_name,     [BIAS] = bias_name,     [BIASTYPE] = bias_type_name,
+        [SLOPES] = slopes_name, [LAYOUT] = layout_name, [ONLY] = only_name,
+        [POISON] = poison_name, [DLSE] = flag_name,     [DBIAS] = flag_name};
     if (words[field] == NULL)
         return parse_number(field, value, c, err);
     int word = find_word(field_name[field], value, words[field], err);
@@ -246,6 +293,12 @@ static enum attn_status parse_field(enum field field, const char *value, struct 
         break;
     case BIAS:
         c->bias = (enum attn_case_bias)word;
+        break;
+    case BIASTYPE:
+        c->bias_type = (enum attn_case_bias_type)word;
+        break;
+    case SLOPES:
+        c->slopes = (enum attn_case_slopes)word;
         break;
     case LAYOUT:
         c->layout = (enum attn_case_layout)word;
@@ -325,6 +378,14 @@ static enum attn_status check_together(const struct attn_case *c, struct attn_er
             "dbias=1 with bias=%s: only a tensor has a gradient; bias=full, head, row, "
             "key or inf would work",
             bias_name[c->bias]);
+    if (c->bias_type != ATTN_BIAS_TYPE_AS_LSE && c->bias <= ATTN_CASE_BIAS_ALIBI)
+        return attn_fail(err, ATTN_EINVAL,
+                         "biastype=%s with bias=%s: there is no tensor to store; bias=full, head, "
+                         "row, key, inf or nan would work",
+                         bias_type_name[c->bias_type], bias_name[c->bias]);
+    if ((c->slopes != ATTN_SLOPES_HALVES || c->has_alibi_offset) && c->bias != ATTN_CASE_BIAS_ALIBI)
+        return attn_fail(err, ATTN_EINVAL, "%s says nothing without bias=alibi",
+                         c->has_alibi_offset ? "alibioffset" : "slopes");
     return c->only != 0 ? check_only(c, err) : ATTN_OK;
 }
 
@@ -352,7 +413,12 @@ enum attn_status attn_case_parse(const char *text, struct attn_case *c, struct a
         status = parse_data(&text, c, err);
     if (status == ATTN_OK)
         status = parse_fields(text, c, err);
-    return status == ATTN_OK ? check_together(c, err) : status;
+    if (status == ATTN_OK)
+        status = check_together(c, err);
+    /* What is so anyway is not said again. */
+    if (c->bias_type == (c->dtype == ATTN_F64 ? ATTN_BIAS_TYPE_F64 : ATTN_BIAS_TYPE_F32))
+        c->bias_type = ATTN_BIAS_TYPE_AS_LSE;
+    return status;
 }
 
 /* ---- printing -------------------------------------------------------------------------------- */
@@ -402,6 +468,14 @@ void attn_case_print(const struct attn_case *c, char text[ATTN_CASE_TEXT])
     }
     if (c->bias != ATTN_CASE_BIAS_NONE)
         append(text, ":bias=%s", attn_case_bias_name(c->bias));
+    if (c->bias_type != ATTN_BIAS_TYPE_AS_LSE)
+        append(text, ":biastype=%s", bias_type_name[c->bias_type]);
+    if (c->slopes != ATTN_SLOPES_HALVES)
+        append(text, ":slopes=%s", slopes_name[c->slopes]);
+    if (c->has_alibi_offset && c->alibi_offset == 0)
+        append(text, ":alibioffset=tl");
+    else if (c->has_alibi_offset)
+        append(text, ":alibioffset=%+" PRId64, c->alibi_offset);
     if (c->layout != ATTN_LAYOUT_BHLD)
         append(text, ":layout=%s", attn_case_layout_name(c->layout));
     if (c->offset != 0)
@@ -414,4 +488,6 @@ void attn_case_print(const struct attn_case *c, char text[ATTN_CASE_TEXT])
         append(text, ":dlse=1");
     if (c->d_bias)
         append(text, ":dbias=1");
+    if (c->threads > 1)
+        append(text, ":threads=%d", c->threads);
 }

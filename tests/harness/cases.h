@@ -10,12 +10,19 @@
  *   pass=fwd|bwd       bwd runs the forward too
  *   scale=X            default 1/sqrt(d), 1 for d = 0
  *   softcap=X          0: none
- *   bias=none|alibi|full|head|row|key|inf
+ *   bias=none|alibi|full|head|row|key|inf|nan
  *                      full [B,H,Lq,Lk]; head [1,H,Lq,Lk]; row [1,1,Lq,Lk]; key [B,1,1,Lk];
- *                      inf: full, a quarter of its cells -inf, and all of every seventh row
- *   layout=bhld|blhd|padded|packed|mixed|broadcast
+ *                      inf: full, a quarter of its cells -inf, and all of every seventh row;
+ *                      nan: full, one visible cell of every fifth row NaN
+ *   biastype=f32|f64   how a bias tensor and its gradient are stored (as lse is)
+ *   slopes=halves|press  ALiBi: 1/2, 1/4, ... 1/256, 1/2, ...; or those of Press et al. 2022, which
+ *                      no binary number holds exactly when heads are not a power of two
+ *   alibioffset=br|tl|+N|-N  ALiBi: key position of query 0, up to 2^40
+ *   layout=bhld|blhd|padded|packed|mixed|broadcast|neg|flip
  *                      memory order; padded: rows with a gap; packed: q, k, v in one buffer;
- *                      mixed: each tensor another one; broadcast: stride-0 K, V and dO batches
+ *                      mixed: each tensor another one; broadcast: stride-0 K, V and dO batches;
+ *                      neg: batches, heads and tokens from high to low addresses (negative
+ *                      strides); flip: features as well
  *   offset=N           base pointers N elements past an aligned address (0)
  *   only=all|q|k|v|bias|do|dlse|o|lse|dq|dk|dv|dbias
  *                      the one tensor that layout and offset speak of; the others are bhld
@@ -23,6 +30,7 @@
  *                      q and dO rows that see no key; and 1e30 at hidden cells of a full bias
  *   dlse=0|1           a gradient through LSE as well (pass=bwd)
  *   dbias=0|1          ask for the gradient of the bias (pass=bwd, a bias tensor)
+ *   threads=N          from 1 (default) to 64
  */
 #ifndef TESTS_HARNESS_CASES_H
 #define TESTS_HARNESS_CASES_H
@@ -37,15 +45,20 @@ enum attn_case_bias {
     ATTN_CASE_BIAS_HEAD,
     ATTN_CASE_BIAS_ROW,
     ATTN_CASE_BIAS_KEY,
-    ATTN_CASE_BIAS_INF
+    ATTN_CASE_BIAS_INF,
+    ATTN_CASE_BIAS_NAN
 };
+enum attn_case_bias_type { ATTN_BIAS_TYPE_AS_LSE, ATTN_BIAS_TYPE_F32, ATTN_BIAS_TYPE_F64 };
+enum attn_case_slopes { ATTN_SLOPES_HALVES, ATTN_SLOPES_PRESS };
 enum attn_case_layout {
     ATTN_LAYOUT_BHLD,
     ATTN_LAYOUT_BLHD,
     ATTN_LAYOUT_PADDED,
     ATTN_LAYOUT_PACKED,
     ATTN_LAYOUT_MIXED,
-    ATTN_LAYOUT_BROADCAST
+    ATTN_LAYOUT_BROADCAST,
+    ATTN_LAYOUT_NEG,
+    ATTN_LAYOUT_FLIP
 };
 enum attn_case_poison { ATTN_POISON_NONE, ATTN_POISON_NAN, ATTN_POISON_BIG };
 
@@ -67,11 +80,16 @@ struct attn_case {
     double scale; /* NaN: the default */
     double softcap;
     enum attn_case_bias bias;
+    enum attn_case_bias_type bias_type;
+    enum attn_case_slopes slopes;
+    int has_alibi_offset; /* 0: Lk - Lq */
+    int64_t alibi_offset;
     enum attn_case_layout layout;
     int offset;
     int only; /* 0: layout and offset are for all tensors; else 1 + the slot (runner.h) of one */
     enum attn_case_poison poison;
     int d_lse, d_bias;
+    int threads; /* 0 is 1 */
 };
 
 /* EINVAL: says which part, what was found and what would be understood. */

@@ -19,10 +19,10 @@ _Static_assert((int)ATTN_PLUGIN_STRIDES == ATTN_CAP_STRIDES, "");
 
 const char *attn_claim_name(int bit)
 {
-    static const char *const name[ATTN_CLAIMS] = {"f64",     "f32",   "bf16",  "f16",   "backward",
-                                                  "gqa",     "cross", "dv",    NULL,    "hard",
-                                                  "softcap", "alibi", "bias",  "dbias", "dlse",
-                                                  "strides", "scale", "empty", "band",  "dense"};
+    static const char *const name[ATTN_CLAIMS] = {
+        "f64",  "f32",     "bf16",  "f16",     "backward", "gqa",   "cross",
+        "dv",   NULL,      "hard",  "softcap", "alibi",    "bias",  "dbias",
+        "dlse", "strides", "scale", "empty",   "band",     "dense", "repeats"};
     return (unsigned)bit < ATTN_CLAIMS ? name[bit] : NULL;
 }
 
@@ -99,10 +99,49 @@ static int aligned(const struct attn_claims *claims, const struct attn_problem *
                                                      : 1;
 }
 
+/* What a packed batch makes of the mask's documents.  ALiBi counts from the start of a batch entry:
+ * the same inside documents that have as many queries as keys, another number in each of others. */
+static enum attn_documents documents(const struct attn_claims *claims, const struct attn_problem *p,
+                                     struct attn_band *band, int *is_self)
+{
+    const char *list;
+    if (claims->layout != ATTN_CLAIMS_THD)
+        return ATTN_DOCUMENTS_NONE;
+    enum attn_documents found = attn_documents_of(p->mask, band, &list, is_self);
+    return found != ATTN_DOCUMENTS_NONE && !*is_self && p->bias.kind == ATTN_BIAS_ALIBI
+               ? ATTN_DOCUMENTS_NONE
+               : found;
+}
+
+int attn_claims_cuts(const struct attn_claims *claims, const struct attn_problem *p)
+{
+    struct attn_band band;
+    int is_self;
+    return documents(claims, p, &band, &is_self) != ATTN_DOCUMENTS_NONE;
+}
+
+/* Whatever its alignment. */
+static int any_band(const struct attn_claims *claims, const struct attn_problem *p,
+                    struct attn_band *band)
+{
+    int is_self;
+    return attn_band_of(p->mask, band) ||
+           documents(claims, p, band, &is_self) == ATTN_DOCUMENTS_BAND;
+}
+
+enum attn_claims_mask attn_claims_mask(const struct attn_claims *claims,
+                                       const struct attn_problem *p, struct attn_band *band)
+{
+    int is_self;
+    if (attn_mask_is_none(p->mask) || documents(claims, p, band, &is_self) == ATTN_DOCUMENTS_ALONE)
+        return ATTN_CLAIMS_NO_MASK;
+    return attn_claims_band(claims, p, band) ? ATTN_CLAIMS_BAND : ATTN_CLAIMS_BYTES;
+}
+
 int attn_claims_band(const struct attn_claims *claims, const struct attn_problem *p,
                      struct attn_band *band)
 {
-    if (!(claims->bits & ATTN_PLUGIN_BAND) || !attn_band_of(p->mask, band) ||
+    if (!(claims->bits & ATTN_PLUGIN_BAND) || !any_band(claims, p, band) ||
         !aligned(claims, p, band))
         return 0;
     if (claims->window == ATTN_PLUGIN_WINDOW_WITH_SELF) {
@@ -127,11 +166,15 @@ unsigned attn_claims_needed(const struct attn_claims *claims, const struct attn_
     const struct attn_problem *p = &s->problem;
     struct attn_band band;
     unsigned needs = attn_problem_needs(p);
-    int masked = (needs & ATTN_CAP_MASK) != 0;
+    int is_self = 1;
+    enum attn_documents cut = documents(claims, p, &band, &is_self);
+    int masked = (needs & ATTN_CAP_MASK) != 0 && cut != ATTN_DOCUMENTS_ALONE;
     needs &= ~(unsigned)ATTN_CAP_MASK;
+    if (cut != ATTN_DOCUMENTS_NONE && !is_self)
+        needs |= ATTN_PLUGIN_CROSS;
     if (masked)
         needs |= attn_claims_band(claims, p, &band) ||
-                         (!(claims->bits & ATTN_PLUGIN_DENSE) && attn_band_of(p->mask, &band))
+                         (!(claims->bits & ATTN_PLUGIN_DENSE) && any_band(claims, p, &band))
                      ? ATTN_PLUGIN_BAND
                      : ATTN_PLUGIN_DENSE;
     if (c->pass == ATTN_BACKWARD)
@@ -144,7 +187,8 @@ unsigned attn_claims_needed(const struct attn_claims *claims, const struct attn_
                                                    claims->layout == ATTN_PLUGIN_BLHD);
     if (route == ATTN_ROUTE_PLUGIN && !is_own)
         needs |= ATTN_PLUGIN_STRIDES;
-    if (c->poison == ATTN_POISON_NAN)
+    int overflows = c->poison == ATTN_POISON_BIG && c->fill == ATTN_FILL_HUGE;
+    if (c->poison == ATTN_POISON_NAN || overflows || c->bias == ATTN_CASE_BIAS_NAN)
         needs |= ATTN_PLUGIN_HARD;
     double usual = p->d_key > 0 ? 1 / sqrt((double)p->d_key) : 1;
     if (!(p->scale == usual))
@@ -167,6 +211,9 @@ enum attn_status attn_claims_allow(const struct attn_claims *claims, const struc
                      names[0] != '\0' ? ", " : "", attn_claim_name(bit));
     if (missing != 0)
         return attn_fail(err, ATTN_ENOTSUP, "not claimed: %s", names);
+    if (s->given.bias_type != ATTN_BIAS_TYPE_AS_LSE || s->given.threads > 1)
+        return attn_fail(err, ATTN_ENOTSUP, "%s is not something that a stranger can be asked for",
+                         s->given.threads > 1 ? "a number of threads" : "a bias of another type");
     if (*needs & ATTN_PLUGIN_BAND && !attn_claims_band(claims, &s->problem, &band))
         return attn_fail(err, ATTN_ENOTSUP, "not claimed: causal or window masks aligned as %s",
                          attn_mask_text(s->problem.mask));

@@ -18,11 +18,14 @@ struct attn_claims {
     int64_t block;
 };
 
+/* The third layout, of files alone: packed batches (packed.h). */
+enum { ATTN_CLAIMS_THD = ATTN_PLUGIN_BLHD + 1 };
+
 /* By which road its tensors come: files have no strides. */
 enum attn_route { ATTN_ROUTE_PLUGIN, ATTN_ROUTE_FILES };
 
-enum { ATTN_CLAIMS = 20 };
-const char *attn_claim_name(int bit); /* "f64", ... "band", "dense"; NULL: no such bit */
+enum { ATTN_CLAIMS = 21 };
+const char *attn_claim_name(int bit); /* "f64", ... "dense", "repeats"; NULL: no such bit */
 
 /* The declaration of a plug-in, checked.  EINVAL with one line. */
 enum attn_status attn_claims_of_plugin(const struct attn_plugin *plugin, struct attn_claims *claims,
@@ -34,6 +37,9 @@ enum attn_status attn_claims_read(const char *path, struct attn_claims *claims,
 enum attn_status attn_claims_parse(const char *path, const char *text, struct attn_claims *claims,
                                    struct attn_error *err);
 
+/* Set the six conventions in a JSON object, key and word, as a declaration has them. */
+void attn_claims_conventions(const struct attn_claims *claims, void *json_object);
+
 /* The same as JSON text, malloc'ed; NULL without memory.  Parses back to the same claims. */
 char *attn_claims_print(const struct attn_claims *claims);
 
@@ -44,6 +50,15 @@ unsigned attn_claims_needed(const struct attn_claims *claims, const struct attn_
 /* ENOTSUP, with what is not claimed, when the case must not be asked; *needs as above. */
 enum attn_status attn_claims_allow(const struct attn_claims *claims, const struct attn_setup *setup,
                                    enum attn_route route, unsigned *needs, struct attn_error *err);
+
+/* Whether the mask's documents become documents of a packed batch, and so vanish from the mask. */
+int attn_claims_cuts(const struct attn_claims *claims, const struct attn_problem *problem);
+
+/* How a mask is given.  As a band: in the claims' own counting, inside each document where the
+ * batch is packed. */
+enum attn_claims_mask { ATTN_CLAIMS_NO_MASK, ATTN_CLAIMS_BAND, ATTN_CLAIMS_BYTES };
+enum attn_claims_mask attn_claims_mask(const struct attn_claims *claims,
+                                       const struct attn_problem *problem, struct attn_band *band);
 
 /* The band to be given for this mask, in the claims' own counting; 0: it goes as bytes. */
 int attn_claims_band(const struct attn_claims *claims, const struct attn_problem *problem,

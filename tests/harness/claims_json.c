@@ -25,7 +25,7 @@ static void conventions_of(struct attn_claims *c, struct convention list[CONVENT
     list[1] = (struct convention){"empty_lse", {"-inf", "+inf", NULL}, &c->empty_lse};
     list[2] = (struct convention){"causal", {"any", "tl", "br"}, &c->causal};
     list[3] = (struct convention){"window", {"beside", "with-self", NULL}, &c->window};
-    list[4] = (struct convention){"layout", {"bhld", "blhd", NULL}, &c->layout};
+    list[4] = (struct convention){"layout", {"bhld", "blhd", "thd"}, &c->layout};
     list[5] = (struct convention){"mask_one", {"visible", "hidden", NULL}, &c->byte};
 }
 
@@ -49,7 +49,7 @@ static enum attn_status read_claims(const char *path, const json_t *array, struc
                 err, ATTN_EINVAL, path,
                 "claim \"%.40s\" does not exist; there are: f64 f32 bf16 f16 backward "
                 "gqa cross dv hard softcap alibi bias dbias dlse strides scale empty "
-                "band dense",
+                "band dense repeats",
                 word);
         c->bits |= 1u << bit;
     }
@@ -138,6 +138,10 @@ enum attn_status attn_claims_parse(const char *path, const char *text, struct at
     if (status == ATTN_OK && (claims->bits & 15u) == 0)
         status = attn_fault(err, ATTN_EINVAL, path,
                             "\"claims\" names no storage type: \"f32\" is the usual one");
+    if (status == ATTN_OK && claims->layout == ATTN_CLAIMS_THD &&
+        claims->bits & (ATTN_PLUGIN_BIAS | ATTN_PLUGIN_DBIAS))
+        status = attn_fault(err, ATTN_EINVAL, path,
+                            "layout \"thd\" has no bias tensor: do not claim bias and dbias");
     return status;
 }
 
@@ -162,19 +166,24 @@ enum attn_status attn_claims_read(const char *path, struct attn_claims *claims,
     return status;
 }
 
-char *attn_claims_print(const struct attn_claims *claims)
+void attn_claims_conventions(const struct attn_claims *claims, void *object)
 {
     struct attn_claims copy = *claims;
     struct convention list[CONVENTIONS];
-    json_t *words = json_array(), *root = json_object();
     conventions_of(&copy, list);
+    for (int n = 0; n < CONVENTIONS; n++)
+        json_object_set_new(object, list[n].key, json_string(list[n].word[*list[n].value]));
+}
+
+char *attn_claims_print(const struct attn_claims *claims)
+{
+    json_t *words = json_array(), *root = json_object();
     for (int bit = 0; bit < ATTN_CLAIMS; bit++)
         if (claims->bits & 1u << bit)
             json_array_append_new(words, json_string(attn_claim_name(bit)));
     json_object_set_new(root, "name", json_string(claims->name));
     json_object_set_new(root, "claims", words);
-    for (int n = 0; n < CONVENTIONS; n++)
-        json_object_set_new(root, list[n].key, json_string(list[n].word[*list[n].value]));
+    attn_claims_conventions(claims, root);
     json_object_set_new(root, "u", json_real(claims->u));
     json_object_set_new(root, "u_p", json_real(claims->u_p));
     json_object_set_new(root, "exp_ulps", json_real(claims->exp_ulps));

@@ -60,43 +60,6 @@ static int suspect_lse(struct attn_suspicion *x)
     return attn_suspect(x, &t, "fits if LSE is the maximum alone");
 }
 
-static int suspect_layout(struct attn_suspicion *x)
-{
-    enum attn_case_layout layout = x->setup->given.layout;
-    const char *other = layout == ATTN_LAYOUT_BHLD ? "BLHD" : "BHLD";
-    struct attn_tale t;
-    if ((layout != ATTN_LAYOUT_BHLD && layout != ATTN_LAYOUT_BLHD) || x->setup->given.only != 0)
-        return 0;
-    attn_tale_true(x->setup, &t);
-    t.inputs_turned = t.outputs_turned = 1;
-    if (attn_suspect(x, &t, "fits layout %s", other))
-        return 1;
-    t.inputs_turned = 0;
-    if (attn_suspect(x, &t, "fits layout %s for the outputs alone", other))
-        return 1;
-    t.inputs_turned = 1, t.outputs_turned = 0;
-    return attn_suspect(x, &t, "fits layout %s for the inputs alone", other);
-}
-
-static int suspect_strides(struct attn_suspicion *x)
-{
-    const struct attn_problem *p = &x->setup->problem;
-    struct attn_tale t;
-    attn_tale_true(x->setup, &t);
-    t.v_like_k = 1;
-    if (attn_suspect(x, &t, "fits V read with the strides of K"))
-        return 1;
-    t.v_like_k = 0, t.k_exchanged = 1;
-    if (p->kv_heads == p->n_key &&
-        attn_suspect(x, &t, "fits a layout of K with heads and tokens swapped"))
-        return 1;
-    t.k_exchanged = 0, t.do_like_o = 1;
-    if (!x->inquiry->backward || attn_suspect(x, &t, "fits dO read with the strides of O"))
-        return x->inquiry->backward;
-    t.do_like_o = 0, t.dlse_like_lse = 1;
-    return x->setup->given.d_lse && attn_suspect(x, &t, "fits dLSE read with the strides of LSE");
-}
-
 /* ---- heads, batches, rows -------------------------------------------------------------------- */
 
 static int suspect_heads(struct attn_suspicion *x)
@@ -194,64 +157,6 @@ static int suspect_cap(struct attn_suspicion *x)
     attn_tale_true(x->setup, &t);
     t.no_cap_slope = 1;
     return x->inquiry->backward && attn_suspect(x, &t, "fits softcap without its derivative");
-}
-
-static int suspect_bias(struct attn_suspicion *x)
-{
-    const struct attn_problem *p = &x->setup->problem;
-    const double factor[] = {0, -1, p->scale, 2, log2_e, ln_2};
-    static const char *const words[] = {
-        "missing",     "of the wrong sign", "scaled like the scores",
-        "added twice", "times log2(e)",     "times ln 2"};
-    struct attn_tale t;
-    if (p->bias.kind == ATTN_BIAS_NONE)
-        return 0;
-    const char *name = p->bias.kind == ATTN_BIAS_ALIBI ? "ALiBi" : "bias";
-    for (size_t n = 0; n < sizeof factor / sizeof *factor; n++) {
-        attn_tale_true(x->setup, &t);
-        t.bias_factor = factor[n];
-        if (attn_suspect(x, &t, "fits %s %s", name, words[n]))
-            return 1;
-    }
-    attn_tale_true(x->setup, &t);
-    t.alibi_more = 1;
-    if (p->bias.kind == ATTN_BIAS_ALIBI &&
-        attn_suspect(x, &t, "fits ALiBi with a distance one too large"))
-        return 1;
-    attn_tale_true(x->setup, &t);
-    t.bias_by_kv = 1;
-    if (p->heads != p->kv_heads && attn_suspect(x, &t, "fits %s looked up by the kv head", name))
-        return 1;
-    t.bias_by_kv = 0;
-    t.bias_plane = 1;
-    if (attn_suspect(x, &t, "fits the %s of batch 0 and head 0 for all", name))
-        return 1;
-    for (int64_t ranks = 2; ranks <= 4; ranks *= 2) {
-        attn_tale_true(x->setup, &t);
-        t.bias_heads = p->heads / ranks;
-        if (p->heads % ranks == 0 &&
-            attn_suspect(x, &t, "fits %s of a rank's own heads (%lld ranks)", name,
-                         (long long)ranks))
-            return 1;
-        t.bias_heads = 0;
-        t.bias_rows = p->n_query / ranks;
-        if (p->n_query % ranks == 0 && p->n_query > 0 &&
-            attn_suspect(x, &t, "fits %s of a rank's own rows (%lld ranks)", name,
-                         (long long)ranks))
-            return 1;
-    }
-    if (p->bias.kind != ATTN_BIAS_ALIBI)
-        return 0;
-    const int64_t offset[] = {0, p->n_key - p->n_query, 1 + p->bias.offset, p->bias.offset - 1};
-    for (int n = 0; n < 8; n++) {
-        attn_tale_true(x->setup, &t);
-        t.alibi_offset = offset[n % 4];
-        t.alibi_signed = n >= 4;
-        if (attn_suspect(x, &t, "fits ALiBi with distance %s i %+lld - j",
-                         n >= 4 ? "(signed)" : "of", (long long)t.alibi_offset))
-            return 1;
-    }
-    return 0;
 }
 
 /* ---- empty rows, lost keys ------------------------------------------------------------------- */
@@ -403,13 +308,14 @@ static void note_failing(const struct attn_result *r, struct attn_inquiry *q)
 static int ask(struct attn_suspicion *x)
 {
     static int (*const suspects[])(struct attn_suspicion *) = {
-        suspect_lse,           suspect_layout, attn_suspect_numbers, attn_suspect_masks,
-        suspect_strides,       suspect_heads,  suspect_scale,        suspect_cap,
-        suspect_bias,          suspect_empty,  attn_suspect_start,   suspect_running,
-        attn_suspect_backward, suspect_keys,   attn_suspect_ranks,   suspect_precision};
+        suspect_lse,           attn_suspect_layout, attn_suspect_numbers, attn_suspect_masks,
+        attn_suspect_strides,  suspect_heads,       suspect_scale,        suspect_cap,
+        attn_suspect_bias,     suspect_empty,       attn_suspect_start,   suspect_running,
+        attn_suspect_backward, suspect_keys,        attn_suspect_ranks,   attn_suspect_blocks,
+        attn_suspect_places,   attn_suspect_seen,   attn_suspect_delta,   suspect_precision};
     for (size_t n = 0; n < sizeof suspects / sizeof *suspects; n++)
         if (suspects[n](x))
-            return 1;
+            return ATTN_WHAT;
     /* Nothing explains all outputs: perhaps something explains one of them. */
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
         struct attn_inquiry one = *x->inquiry;
@@ -423,10 +329,10 @@ static int ask(struct attn_suspicion *x)
             if (suspects[n](&own)) {
                 snprintf(x->text, x->size, "%s alone %s", attn_output_name((enum attn_output)o),
                          text);
-                return 1;
+                return ATTN_WHAT;
             }
     }
-    return attn_describe_pattern(x->inquiry, x->text, x->size);
+    return attn_describe_pattern(x->inquiry, x->text, x->size) ? ATTN_WHERE : 0;
 }
 
 /* Multiplications of one tale; what is larger is not diagnosed. */
@@ -449,7 +355,9 @@ int attn_diagnose(const struct attn_setup *s, const struct attn_result *r, char 
     struct attn_error err = {0};
     text[0] = '\0';
     note_failing(r, &q);
-    if (r->verdict != ATTN_FAILED || !(r->precision.u > 0) || work_of(s) > max_work)
+    int numeric =
+        r->failure == ATTN_F_FINITE || r->failure == ATTN_F_EXACT || r->failure == ATTN_F_BOUND;
+    if (r->verdict != ATTN_FAILED || !numeric || !(r->precision.u > 0) || work_of(s) > max_work)
         return 0;
     if (s->given.pass == ATTN_BACKWARD) {
         in.d_o = attn_tensor_cview(&s->tensor[ATTN_T_DO]);
@@ -465,19 +373,43 @@ int attn_diagnose(const struct attn_setup *s, const struct attn_result *r, char 
     return found;
 }
 
-int attn_diagnose_case(const struct attn_spec *spec, const struct attn_case *c,
-                       const struct attn_result *r, char *text, size_t size)
+/* No tale fits: other runs may say more than where the failing elements are. */
+static void look_further(const struct attn_spec *spec, const struct attn_claims *claims,
+                         const struct attn_case *c, const struct attn_result *r, char *text,
+                         size_t size)
+{
+    char part[3][200] = {"", "", ""}, whole[3 * sizeof part[0]] = "";
+    attn_suspect_again(spec, c, r, part[0], sizeof part[0]);
+    if (!attn_diagnosis_is_bare(text))
+        snprintf(part[1], sizeof part[1], "%.199s", text);
+    attn_suspect_feature(spec, claims, c, part[2], sizeof part[2]);
+    for (int n = 0; n < 3; n++) {
+        size_t used = strlen(whole);
+        if (part[n][0] != '\0')
+            snprintf(whole + used, sizeof whole - used, "%s%.199s", used > 0 ? "; " : "", part[n]);
+    }
+    if (whole[0] != '\0')
+        snprintf(text, size, "%.255s", whole);
+}
+
+int attn_diagnose_case(const struct attn_spec *spec, const struct attn_claims *claims,
+                       const struct attn_case *c, const struct attn_result *r, char *text,
+                       size_t size)
 {
     struct attn_setup setup;
     struct attn_ledger ledger;
     struct attn_error err = {0};
+    struct attn_case own = *c;
     int found = 0;
     text[0] = '\0';
-    if (attn_setup_open(c, &setup, &err) != ATTN_OK)
+    if (claims != NULL && claims->layout == ATTN_PLUGIN_BLHD && c->layout == ATTN_LAYOUT_BHLD)
+        own.layout = ATTN_LAYOUT_BLHD; /* so that nobody copies: suspects read what it has read */
+    if (attn_setup_open(&own, &setup, &err) != ATTN_OK)
         return 0;
     struct attn_ctx ctx = {&ledger, &spec->options, &err, NULL, NULL};
     struct attn_forward f = attn_setup_forward(&setup);
     attn_ledger_init(&ledger, NULL);
+    ledger.poison = 1; /* as when the case failed */
     enum attn_status status = attn_run_forward(spec->impl, &ctx, &setup.problem, &f);
     if (status == ATTN_OK && c->pass == ATTN_BACKWARD) {
         struct attn_backward b = attn_setup_backward(&setup);
@@ -487,5 +419,7 @@ int attn_diagnose_case(const struct attn_spec *spec, const struct attn_case *c,
     if (status == ATTN_OK)
         found = attn_diagnose(&setup, r, text, size);
     attn_setup_close(&setup);
-    return found;
+    if (found == ATTN_WHERE)
+        look_further(spec, claims, c, r, text, size);
+    return found != 0;
 }

@@ -8,16 +8,25 @@
 #ifndef TESTS_HARNESS_DIAGNOSE_H
 #define TESTS_HARNESS_DIAGNOSE_H
 
+#include "tests/harness/claims.h"
 #include "tests/harness/tale.h"
 
 /* The outputs are in the setup; the result is what attn_judge made of them, and outputs that it did
- * not compare are not looked at.  Returns 1 and one line, or 0 and "". */
+ * not compare are not looked at.  Returns what the line says (a tale that fits, or only where the
+ * failing elements are), or 0 and "". */
+enum { ATTN_WHAT = 1, ATTN_WHERE = 2 };
 int attn_diagnose(const struct attn_setup *setup, const struct attn_result *result, char *text,
                   size_t size);
 
-/* Run the case again and diagnose it; for implementations in this process. */
-int attn_diagnose_case(const struct attn_spec *spec, const struct attn_case *c,
-                       const struct attn_result *result, char *text, size_t size);
+/* Does it say no more than where failing elements are? */
+int attn_diagnosis_is_bare(const char *text);
+
+/* Run the case again and diagnose it; for implementations in this process, which can also be run
+ * otherwise (diagnose_again.c, diagnose_vary.c).  claims: of a stranger's, which is asked for nothing
+ * else; or NULL.  1 or 0. */
+int attn_diagnose_case(const struct attn_spec *spec, const struct attn_claims *claims,
+                       const struct attn_case *c, const struct attn_result *result, char *text,
+                       size_t size);
 
 /* ---- for the files of suspects --------------------------------------------------------------- */
 
@@ -33,11 +42,37 @@ int attn_suspect(struct attn_suspicion *x, const struct attn_tale *tale, const c
     __attribute__((format(printf, 3, 4)));
 
 /* Families of suspects: 1 when one of them fits. */
+int attn_suspect_layout(struct attn_suspicion *x);
+int attn_suspect_strides(struct attn_suspicion *x);
+int attn_suspect_bias(struct attn_suspicion *x);
 int attn_suspect_masks(struct attn_suspicion *x);
 int attn_suspect_ranks(struct attn_suspicion *x);
 int attn_suspect_start(struct attn_suspicion *x);
 int attn_suspect_numbers(struct attn_suspicion *x);
 int attn_suspect_backward(struct attn_suspicion *x);
+
+/* What is learned from the numbers, where no tale of the list fits: which kv head and batch each
+ * block read (diagnose_learn.c), and whether delta alone is wrong; whether rows are right but in
+ * other places (diagnose_places.c); which keys each row has seen (diagnose_seen.c). */
+int attn_suspect_blocks(struct attn_suspicion *x);
+int attn_suspect_delta(struct attn_suspicion *x);
+int attn_suspect_places(struct attn_suspicion *x);
+int attn_suspect_seen(struct attn_suspicion *x);
+
+/* Is a row of an output (counted over batches, heads and rows) within its bounds? */
+int attn_row_is_right(const struct attn_inquiry *q, enum attn_output o, int64_t row);
+
+/* Runs in other circumstances that explain the failure. */
+int attn_suspect_again(const struct attn_spec *spec, const struct attn_case *c,
+                       const struct attn_result *failed, char *text, size_t size);
+
+/* "fails only with the bias, a length that leaves the tail of a tile ...": the features that the
+ * failure needs; how many are named. */
+int attn_suspect_feature(const struct attn_spec *spec, const struct attn_claims *claims,
+                         const struct attn_case *c, char *text, size_t size);
+
+/* Of a range of n rows or keys: the tile whose tail it is (128 down to 8), or 0. */
+int64_t attn_tail_of(int64_t low, int64_t high, int64_t n);
 
 /* No tale fits: where the failing elements are. */
 int attn_describe_pattern(const struct attn_inquiry *inquiry, char *text, size_t size);

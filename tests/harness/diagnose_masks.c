@@ -118,6 +118,7 @@ static int suspect_bands(struct attn_suspicion *x)
         {{.left = -1, .right = -1, .keep_causal = 1},
          "a window that counts the query's own key on both sides"},
         {{.right = -1, .keep_causal = 1}, "a window one key short on the right"},
+        {{.left = 1, .right = 1, .keep_causal = 1}, "a window one key too long on both sides"},
         {{.left = 1, .keep_causal = 1}, "a window one key too long on the left"},
         {{.right = 1, .keep_causal = 1}, "a window one key too long on the right"},
         {{.align = "tl", .keep_causal = 1}, "a window aligned top left"},

@@ -66,14 +66,22 @@ static void look(const struct attn_inquiry *q, enum attn_output o, struct patter
     }
 }
 
+int64_t attn_tail_of(int64_t low, int64_t high, int64_t n)
+{
+    for (int64_t tile = 128; tile >= 8; tile /= 2)
+        if (n % tile != 0 && low > 0 && low == n - n % tile && high >= n - 1 - (n % tile) / 2)
+            return tile;
+    return 0;
+}
+
 /* What a range is: the tail of a tile, or what one rank has. */
 static void put_cause(int64_t low, int64_t high, int64_t n, char *text, size_t size)
 {
-    for (int64_t tile = 128; tile >= 8; tile /= 2)
-        if (high == n - 1 && n % tile != 0 && low > 0 && low == n - n % tile) {
-            snprintf(text, size, " (the tail of a tile of %lld)", (long long)tile);
-            return;
-        }
+    int64_t tile = attn_tail_of(low, high, n);
+    if (tile > 0) {
+        snprintf(text, size, " (the tail of a tile of %lld)", (long long)tile);
+        return;
+    }
     for (int64_t ranks = 2; ranks <= 8; ranks++)
         for (int64_t r = 0; r < ranks && n % ranks == 0; r++)
             if (low == r * n / ranks && high == (r + 1) * n / ranks - 1) {
@@ -104,34 +112,65 @@ static void put_range(const struct pattern *x, const struct attn_truth_tensor *t
     }
 }
 
+static const char bare[] = "not recognised: ";
+
+int attn_diagnosis_is_bare(const char *text)
+{
+    return strncmp(text, bare, strlen(bare)) == 0;
+}
+
+/* What is special about the case, where the output is NaN. */
+static const char *special(const struct attn_inquiry *q, const struct pattern *x)
+{
+    if (x->nan == 0)
+        return "";
+    if (q->setup->given.poison == ATTN_POISON_NAN)
+        return ": K and V rows that no query sees are NaN here, and were read";
+    if (q->setup->given.bias == ATTN_CASE_BIAS_INF)
+        return ": the bias is -inf in places, and something is multiplied by it";
+    return "";
+}
+
+/* One output in words; returns whether they say more than where. */
+static int describe(const struct attn_inquiry *q, enum attn_output o, char *text, size_t size)
+{
+    struct pattern x;
+    char range[160];
+    look(q, o, &x);
+    if (x.bad == 0)
+        return 0;
+    put_range(&x, &q->truth.tensor[o], o, range, sizeof range);
+    const char *kind = x.nan == x.bad           ? "NaN"
+                       : x.nan + x.inf == x.bad ? "not finite"
+                       : x.zero == x.bad        ? "0"
+                       : x.nan > 0              ? "wrong or NaN"
+                                                : "wrong";
+    const char *where = x.empty_rows == x.bad ? " in rows that see no key"
+                        : x.late >= 16 && x.late != INT64_MAX
+                            ? " in rows with an empty leading tile"
+                        : x.beyond == x.bad && x.nan + x.inf + x.zero == x.bad
+                            ? " in rows whose scores are beyond the range of exp"
+                            : "";
+    const char *why = special(q, &x);
+    int cause = where[0] != '\0' || strchr(range, '(') != NULL || why[0] != '\0';
+    snprintf(text, size, "%s%lld of %lld elements of %s are %s%s%s%s", cause ? "" : bare,
+             (long long)x.bad, (long long)x.n, attn_output_name(o), kind, where, range, why);
+    return cause;
+}
+
 int attn_describe_pattern(const struct attn_inquiry *q, char *text, size_t size)
 {
+    char first[256] = "", one[256];
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
-        const struct attn_truth_tensor *t = &q->truth.tensor[o];
-        struct pattern x;
-        char range[160];
-        if (!q->failing[o] || t->want == NULL)
+        if (!q->failing[o] || q->truth.tensor[o].want == NULL)
             continue;
-        look(q, (enum attn_output)o, &x);
-        if (x.bad == 0)
-            continue;
-        put_range(&x, t, (enum attn_output)o, range, sizeof range);
-        const char *kind = x.nan == x.bad           ? "NaN"
-                           : x.nan + x.inf == x.bad ? "not finite"
-                           : x.zero == x.bad        ? "0"
-                           : x.nan > 0              ? "wrong or NaN"
-                                                    : "wrong";
-        const char *where = x.empty_rows == x.bad ? " in rows that see no key"
-                            : x.late >= 16 && x.late != INT64_MAX
-                                ? " in rows with an empty leading tile"
-                            : x.beyond == x.bad && x.nan + x.inf + x.zero == x.bad
-                                ? " in rows whose scores are beyond the range of exp"
-                                : "";
-        int poisoned = x.nan > 0 && q->setup->given.poison == ATTN_POISON_NAN;
-        snprintf(text, size, "%lld of %lld elements of %s are %s%s%s%s", (long long)x.bad,
-                 (long long)x.n, attn_output_name((enum attn_output)o), kind, where, range,
-                 poisoned ? ": K and V rows that no query sees are NaN here, and were read" : "");
-        return 1;
+        one[0] = '\0';
+        int cause = describe(q, (enum attn_output)o, one, sizeof one);
+        if (cause || first[0] == '\0')
+            memcpy(first, one, sizeof first);
+        if (cause)
+            break;
     }
-    return 0;
+    snprintf(text, size, "%s", first);
+    return first[0] != '\0';
 }

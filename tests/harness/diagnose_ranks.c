@@ -41,6 +41,13 @@ static int suspect_places(struct attn_suspicion *x, struct attn_tale *t)
         if (attn_suspect(x, t, "fits %s (%lld ranks)", places[place], (long long)t->ranks))
             return 1;
     }
+    for (int of = ATTN_TALE_K; of <= ATTN_TALE_V; of++) {
+        t->place_of = (enum attn_tale_of)of;
+        if (attn_suspect(x, t, "fits stale %s: every rank uses its own at every step (%lld ranks)",
+                         of == ATTN_TALE_K ? "K" : "V", (long long)t->ranks))
+            return 1;
+    }
+    t->place_of = ATTN_TALE_K_AND_V;
     t->place = ATTN_TALE_PLACE_RIGHT;
     return 0;
 }

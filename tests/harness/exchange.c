@@ -12,46 +12,42 @@
 #include "ref/problem.h"
 #include "tests/harness/fileio.h"
 #include "tests/harness/files.h"
+#include "tests/harness/packed.h"
 
-enum { FORMAT = 1, MAX_TENSORS = 8, MAX_PAIRS = 40 };
+enum { FORMAT = 1, MAX_TENSORS = 10, MAX_PAIRS = 40 };
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
 /* Queries, keys, values and everything of their shape follow the declared layout; LSE, masks and
  * biases do not. */
-static int follows_layout(int slot)
+static enum attn_packed_kind kind_of(int slot)
 {
-    return slot != ATTN_T_BIAS && slot != ATTN_T_DBIAS && slot != ATTN_T_LSE && slot != ATTN_T_DLSE;
+    return slot == ATTN_T_BIAS || slot == ATTN_T_DBIAS ? ATTN_PACKED_BIAS
+           : slot == ATTN_T_LSE || slot == ATTN_T_DLSE ? ATTN_PACKED_LSE
+                                                       : ATTN_PACKED_TOKENS;
 }
 
 /* A contiguous copy for a file.  Axes that a bias broadcasts are written once. */
-static enum attn_status gather(const struct attn_tensor *t, int slot, int token_major,
-                               struct attn_file_tensor *to, struct attn_error *err)
+static enum attn_status gather(const struct attn_tensor *t, int slot,
+                               const struct attn_claims *claims, struct attn_file_tensor *to,
+                               struct attn_error *err)
 {
-    int swap = token_major && follows_layout(slot);
     int64_t n[4];
     for (int a = 0; a < 4; a++)
         n[a] = slot == ATTN_T_BIAS && t->stride[a] == 0 && t->extent[a] > 1 ? 1 : t->extent[a];
     *to = (struct attn_file_tensor){.name = t->name, .dtype = attn_file_dtype_of(t->dtype)};
-    to->n_axes = slot == ATTN_T_DLSE || slot == ATTN_T_LSE ? 3 : 4;
-    to->extent[0] = n[0];
-    to->extent[1] = swap ? n[2] : n[1];
-    to->extent[2] = swap ? n[1] : n[2];
-    to->extent[3] = n[3];
+    attn_packed_extents(claims, kind_of(slot), n, to);
     to->bytes = n[0] * n[1] * n[2] * n[3] * (int64_t)attn_dtype_size(t->dtype);
     to->data = calloc((size_t)to->bytes + 1, 1);
     if (to->data == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory to write %s", t->name);
+    const struct attn_view view = {to->data, t->dtype, {0, 0, 1, 1}};
     for (int64_t b = 0; b < n[0]; b++)
         for (int64_t h = 0; h < n[1]; h++)
             for (int64_t i = 0; i < n[2]; i++)
                 for (int64_t c = 0; c < n[3]; c++) {
-                    int64_t row = swap ? (b * n[2] + i) * n[1] + h : (b * n[1] + h) * n[2] + i;
-                    double x = attn_tensor_get(t, b, h, i, c);
-                    if (t->dtype == ATTN_F64)
-                        ((double *)to->data)[row * n[3] + c] = x;
-                    else
-                        ((float *)to->data)[row * n[3] + c] = (float)x;
+                    int64_t row = attn_packed_row(claims, kind_of(slot), n, b, h, i);
+                    attn_view_set(&view, 0, 0, row * n[3], c, attn_tensor_get(t, b, h, i, c));
                 }
     return ATTN_OK;
 }
@@ -60,6 +56,9 @@ static enum attn_status gather_mask(const struct attn_claims *claims, const stru
                                     struct attn_file_tensor *to, struct attn_error *err)
 {
     struct attn_mask_shape shape = {p->batch, p->heads, p->n_query, p->n_key};
+    unsigned char visible = claims->byte == ATTN_PLUGIN_ONE_IS_VISIBLE;
+    if (claims->layout == ATTN_CLAIMS_THD)
+        return attn_packed_bytes(p, visible, to, err);
     *to = (struct attn_file_tensor){.name = "mask",
                                     .dtype = ATTN_FILE_U8,
                                     .n_axes = 4,
@@ -68,7 +67,7 @@ static enum attn_status gather_mask(const struct attn_claims *claims, const stru
     to->data = calloc((size_t)to->bytes + 1, 1);
     if (to->data == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory to write the mask");
-    attn_mask_bytes(p->mask, &shape, claims->byte == ATTN_PLUGIN_ONE_IS_VISIBLE, to->data);
+    attn_mask_bytes(p->mask, &shape, visible, to->data);
     return ATTN_OK;
 }
 
@@ -78,10 +77,14 @@ static enum attn_status gather_all(const struct attn_claims *claims, const struc
     enum attn_status status = ATTN_OK;
     for (int slot = ATTN_T_Q; slot < ATTN_T_O && status == ATTN_OK; slot++)
         if (s->tensor[slot].map != NULL)
-            status = gather(&s->tensor[slot], slot, claims->layout == ATTN_PLUGIN_BLHD,
-                            &list[(*n)++], err);
-    if (status == ATTN_OK && s->problem.mask != NULL)
+            status = gather(&s->tensor[slot], slot, claims, &list[(*n)++], err);
+    struct attn_band band;
+    if (status == ATTN_OK && attn_claims_mask(claims, &s->problem, &band) != ATTN_CLAIMS_NO_MASK)
         status = gather_mask(claims, &s->problem, &list[(*n)++], err);
+    if (status == ATTN_OK && claims->layout == ATTN_CLAIMS_THD) {
+        status = attn_packed_starts(claims, &s->problem, &list[*n], err);
+        *n += 2;
+    }
     return status;
 }
 
@@ -89,18 +92,15 @@ static enum attn_status gather_all(const struct attn_claims *claims, const struc
 
 static void add_mask(json_t *object, const struct attn_claims *claims, const struct attn_problem *p)
 {
+    static const char *const word[] = {"none", "band", "dense"};
     struct attn_band band;
-    if (p->mask == NULL) {
-        json_object_set_new(object, "mask", json_string("none"));
-        return;
-    }
-    json_object_set_new(object, "mask_text", json_string(attn_mask_text(p->mask)));
-    if (!attn_claims_band(claims, p, &band)) {
-        json_object_set_new(object, "mask", json_string("dense"));
-        return;
-    }
+    enum attn_claims_mask how = attn_claims_mask(claims, p, &band);
     int self = claims->window == ATTN_PLUGIN_WINDOW_WITH_SELF;
-    json_object_set_new(object, "mask", json_string("band"));
+    json_object_set_new(object, "mask", json_string(word[how]));
+    if (p->mask != NULL)
+        json_object_set_new(object, "mask_text", json_string(attn_mask_text(p->mask)));
+    if (how != ATTN_CLAIMS_BAND)
+        return;
     json_object_set_new(object, "causal", json_integer(band.right == self));
     json_object_set_new(object, "offset", json_integer(band.offset));
     json_object_set_new(object, "window_left", json_integer(band.left));
@@ -149,7 +149,8 @@ static json_t *describe(const char *name, const struct attn_claims *claims,
     json_object_set_new(object, "case", json_string(text));
     json_object_set_new(object, "dtype", json_string(attn_dtype_name(p->dtype)));
     json_object_set_new(object, "pass", json_string(attn_pass_name(s->given.pass)));
-    json_object_set_new(object, "layout", json_string(claims->layout ? "blhd" : "bhld"));
+    attn_claims_conventions(claims, object);
+    json_object_del(object, "causal"); /* of a case, whether its band is one: add_mask */
     for (size_t e = 0; e < sizeof extent / sizeof *extent; e++)
         json_object_set_new(object, extent[e].key, json_integer(extent[e].value));
     json_object_set_new(object, "scale", json_real(p->scale));

@@ -2,7 +2,8 @@
  *
  *      CASES/manifest.json                  what the cases are, with every number of each
  *      CASES/NAME/inputs.safetensors        q k v [do] [dlse] [bias] [mask]
- *      OUT/NAME/result.safetensors          o lse [dq dk dv] [dbias], or one NAME/o.npy, ... each
+ *      OUT/NAME/result.safetensors          o lse [dq dk dv] [dbias], or result.npz, or one
+ *                                           NAME/o.npy, ... each, or error.txt
  *
  * docs/strangers.md is the manual of these files.  Nothing of the inputs is read back: a case
  * string gives the same bits every time, so results are judged on what the case says.
@@ -44,6 +45,14 @@ void attn_exchange_close(struct attn_exchange *exchange);
 
 /* Whether there is a folder of results for this case at all. */
 int attn_exchange_has(const char *folder, const char *name);
+
+/* Whether everything that the case wants is there, or the program's word why not. */
+int attn_exchange_done(const char *folder, const char *name, const struct attn_claims *claims,
+                       const struct attn_case *c);
+
+/* OUT/NAME/error.txt: a program may say there, in a line, why it has no result.  Returns 1 and the
+ * line, or 0. */
+int attn_exchange_sorry(const char *folder, const char *name, char *text, size_t size);
 
 /* Fill the outputs of an open setup from OUT/NAME.  EINVAL with one line: something is missing, has
  * another shape or type, or cannot be read. */

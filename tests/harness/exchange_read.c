@@ -7,9 +7,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ref/problem.h"
 #include "tests/harness/exchange.h"
 #include "tests/harness/fileio.h"
 #include "tests/harness/files.h"
+#include "tests/harness/packed.h"
 
 enum { MAX_MANIFEST = 64 << 20, MAX_CASES = 100000 };
 
@@ -132,26 +134,77 @@ int attn_exchange_has(const char *folder, const char *name)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* The shape that is wanted of an output, as a file tensor; broadcast axes of a bias count once. */
-static void shape_wanted(const struct attn_tensor *t, enum attn_output o, int swap,
-                         struct attn_file_tensor *want)
+static int is_there(const char *folder, const char *name, const char *file)
 {
-    int64_t n[4];
+    char path[4096];
+    snprintf(path, sizeof path, "%.3500s/%.250s/%.40s", folder, name, file);
+    return access(path, F_OK) == 0;
+}
+
+int attn_exchange_done(const char *folder, const char *name, const struct attn_claims *claims,
+                       const struct attn_case *c)
+{
+    const int wanted[ATTN_OUTPUTS] = {1,
+                                      claims->lse != ATTN_PLUGIN_LSE_ABSENT,
+                                      c->pass == ATTN_BACKWARD,
+                                      c->pass == ATTN_BACKWARD,
+                                      c->pass == ATTN_BACKWARD,
+                                      c->d_bias};
+    static const char *const whole[] = {"result.safetensors", "result.npz", "error.txt"};
+    char file[40];
+    for (int n = 0; n < 3; n++)
+        if (is_there(folder, name, whole[n]))
+            return 1;
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        snprintf(file, sizeof file, "%s.npy", attn_output_name((enum attn_output)o));
+        if (wanted[o] && !is_there(folder, name, file))
+            return 0;
+    }
+    return 1;
+}
+
+int attn_exchange_sorry(const char *folder, const char *name, char *text, size_t size)
+{
+    char path[4096], line[300] = "";
+    snprintf(path, sizeof path, "%.3500s/%.250s/error.txt", folder, name);
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        return 0;
+    if (fgets(line, sizeof line, file) == NULL)
+        line[0] = '\0';
+    fclose(file);
+    line[strcspn(line, "\n")] = '\0';
+    attn_clean(line);
+    snprintf(text, size, "the program says: %s", line[0] != '\0' ? line : "(nothing)");
+    return 1;
+}
+
+static enum attn_packed_kind kind_of(enum attn_output o)
+{
+    return o == ATTN_LSE     ? ATTN_PACKED_LSE
+           : o == ATTN_DBIAS ? ATTN_PACKED_BIAS
+                             : ATTN_PACKED_TOKENS;
+}
+
+/* The shape that is wanted of an output, as a file tensor, and as n; broadcast axes of a bias count
+ * once. */
+static void shape_wanted(const struct attn_claims *claims, const struct attn_tensor *t,
+                         enum attn_output o, int64_t n[4], struct attn_file_tensor *want)
+{
     for (int a = 0; a < 4; a++)
         n[a] = o == ATTN_DBIAS && t->stride[a] == 0 && t->extent[a] > 1 ? 1 : t->extent[a];
-    *want =
-        (struct attn_file_tensor){.dtype = attn_file_dtype_of(t->dtype),
-                                  .n_axes = o == ATTN_LSE ? 3 : 4,
-                                  .extent = {n[0], swap ? n[2] : n[1], swap ? n[1] : n[2], n[3]}};
+    *want = (struct attn_file_tensor){.dtype = attn_file_dtype_of(t->dtype)};
+    attn_packed_extents(claims, kind_of(o), n, want);
 }
 
 static enum attn_status check_shape(const struct attn_file *file, const char *name,
                                     const struct attn_file_tensor *got,
-                                    const struct attn_file_tensor *want, struct attn_error *err)
+                                    const struct attn_file_tensor *want, int is_lse,
+                                    struct attn_error *err)
 {
     char a[160], b[160];
     int same = got->n_axes == want->n_axes ||
-               (want->n_axes == 3 && got->n_axes == 4 && got->extent[3] == 1);
+               (is_lse && got->n_axes == want->n_axes + 1 && got->extent[want->n_axes] == 1);
     for (int axis = 0; axis < want->n_axes && same; axis++)
         same = got->extent[axis] == want->extent[axis];
     if (!same)
@@ -163,25 +216,23 @@ static enum attn_status check_shape(const struct attn_file *file, const char *na
     return ATTN_OK;
 }
 
-static void fill_output(const struct attn_claims *claims, struct attn_tensor *t, int is_lse,
-                        int swap, const struct attn_file_tensor *got)
+static void fill_output(const struct attn_claims *claims, struct attn_tensor *t, enum attn_output o,
+                        const int64_t n[4], const struct attn_file_tensor *got)
 {
-    const int64_t *e = got->extent;
-    int64_t heads = swap ? e[2] : e[1], rows = swap ? e[1] : e[2];
-    int64_t width = is_lse ? 1 : e[3];
-    for (int64_t b = 0; b < e[0]; b++)
-        for (int64_t h = 0; h < heads; h++)
-            for (int64_t i = 0; i < rows; i++)
+    int64_t width = o == ATTN_LSE ? 1 : n[3];
+    const struct attn_cview view = {got->data, t->dtype, {0, 0, 1, 1}}; /* check_shape saw to it */
+    for (int64_t b = 0; b < n[0]; b++)
+        for (int64_t h = 0; h < n[1]; h++)
+            for (int64_t i = 0; i < n[2]; i++)
                 for (int64_t c = 0; c < width; c++) {
-                    int64_t row = swap ? (b * rows + i) * heads + h : (b * heads + h) * rows + i;
-                    int64_t at = row * width + c;
-                    double x = got->dtype == ATTN_FILE_F64 ? ((const double *)got->data)[at]
-                                                           : (double)((const float *)got->data)[at];
-                    attn_tensor_set(t, b, h, i, c, is_lse ? attn_claims_lse_in(claims, x) : x);
+                    int64_t row = attn_packed_row(claims, kind_of(o), n, b, h, i);
+                    double x = attn_cview_get(&view, 0, 0, row * width, c);
+                    attn_tensor_set(t, b, h, i, c,
+                                    o == ATTN_LSE ? attn_claims_lse_in(claims, x) : x);
                 }
 }
 
-/* One output from the file that has it: result.safetensors, else NAME.npy. */
+/* One output from the file that has it: result.safetensors or .npz, else NAME.npy. */
 static enum attn_status read_output(const char *base, struct attn_file *all, enum attn_output o,
                                     const struct attn_claims *claims, struct attn_setup *s,
                                     struct attn_error *err)
@@ -192,7 +243,7 @@ static enum attn_status read_output(const char *base, struct attn_file *all, enu
     struct attn_file one = {0};
     struct attn_file *file = all;
     struct attn_file_tensor want, *got;
-    int swap = claims->layout == ATTN_PLUGIN_BLHD && o != ATTN_LSE && o != ATTN_DBIAS;
+    int64_t n[4];
     enum attn_status status = ATTN_OK;
     if (all->path == NULL) {
         snprintf(path, sizeof path, "%s/%s.npy", base, name);
@@ -202,15 +253,15 @@ static enum attn_status read_output(const char *base, struct attn_file *all, enu
     if (status != ATTN_OK)
         return status;
     got = attn_file_find(file, file == all ? name : "");
-    shape_wanted(t, o, swap, &want);
+    shape_wanted(claims, t, o, n, &want);
     if (got == NULL)
         status = attn_fault(err, ATTN_EINVAL, file->path, "has no tensor %s", name);
     else
-        status = check_shape(file, name, got, &want, err);
+        status = check_shape(file, name, got, &want, o == ATTN_LSE, err);
     if (status == ATTN_OK)
         status = attn_file_load(file, got, err);
     if (status == ATTN_OK)
-        fill_output(claims, t, o == ATTN_LSE, swap, got);
+        fill_output(claims, t, o, n, got);
     attn_file_close(&one);
     return status;
 }
@@ -224,6 +275,8 @@ enum attn_status attn_exchange_read(const char *folder, const char *name,
     enum attn_status status = ATTN_OK;
     snprintf(base, sizeof base, "%.3500s/%.250s", folder, name);
     snprintf(path, sizeof path, "%s/result.safetensors", base);
+    if (access(path, F_OK) != 0)
+        snprintf(path, sizeof path, "%s/result.npz", base);
     if (access(path, F_OK) == 0)
         status = attn_file_open(path, &all, err);
     for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)

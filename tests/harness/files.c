@@ -1,4 +1,4 @@
-/* See files.h: what both formats share. */
+/* See files.h: what the formats share. */
 #include "tests/harness/files.h"
 
 #include <stdio.h>
@@ -63,6 +63,13 @@ const char *attn_file_shape(const struct attn_file_tensor *tensor, char text[160
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
+/* A member, or the end of an archive that has none.  As the length of a safetensors header either
+ * would be larger than any that is read. */
+static int is_archive(const unsigned char magic[6])
+{
+    return memcmp(magic, "PK\3\4", 4) == 0 || memcmp(magic, "PK\5\6", 4) == 0;
+}
+
 enum attn_status attn_file_open(const char *path, struct attn_file *file, struct attn_error *err)
 {
     unsigned char magic[6] = {0};
@@ -77,6 +84,7 @@ enum attn_status attn_file_open(const char *path, struct attn_file *file, struct
                               file->size < (int64_t)sizeof magic ? file->size : 6, err);
     if (status == ATTN_OK)
         status = memcmp(magic, "\x93NUMPY", 6) == 0 ? attn_npy_header(file, err)
+                 : is_archive(magic)                ? attn_npz_header(file, err)
                                                     : attn_safetensors_header(file, err);
     if (status != ATTN_OK)
         attn_file_close(file);
@@ -95,6 +103,7 @@ void attn_file_close(struct attn_file *file)
     }
     free(file->tensor);
     free(file->metadata);
+    attn_npz_close(file);
     if (file->path != NULL && file->fd >= 0)
         close(file->fd);
     free(file->path);
@@ -109,7 +118,7 @@ enum attn_status attn_file_header(const struct attn_file *file, int64_t offset, 
         return attn_fault(
             err, ATTN_EINVAL, file->path,
             "claims a header of %llu bytes, the file has %lld: cut off, or not a file of tensors "
-            "(safetensors, .npy)",
+            "(safetensors, .npy, .npz)",
             (unsigned long long)length, (long long)file->size);
     if (length > ATTN_FILE_HEADER)
         return attn_fault(err, ATTN_EINVAL, file->path,
@@ -213,7 +222,9 @@ enum attn_status attn_file_load(const struct attn_file *file, struct attn_file_t
             attn_fault(err, ATTN_ENOMEM, file->path, "tensor '%.40s': no memory for its %lld bytes",
                        tensor->name, (long long)tensor->bytes);
     if (status == ATTN_OK)
-        status = attn_read_at(file->fd, file->path, tensor->offset, data, tensor->bytes, err);
+        status = file->archive != NULL
+                     ? attn_npz_read(file, tensor, data, err)
+                     : attn_read_at(file->fd, file->path, tensor->offset, data, tensor->bytes, err);
     if (status == ATTN_OK && tensor->swapped)
         swap_bytes((unsigned char *)data, n, size);
     if (status == ATTN_OK && tensor->fortran) {

@@ -1,10 +1,11 @@
-/* Named tensors in files: safetensors and .npy.
+/* Named tensors in files: safetensors, .npy and .npz.
  *
  * A file is opened, which reads and checks its header only; then the tensors that are wanted are
  * loaded one by one.  So a caller knows every shape, and can refuse, before anything large is
  * allocated.  A header is believed only where it agrees with the size of the file: whatever it
- * claims, no more is allocated than the file holds (and 1 MiB of header at most).  Each fault is
- * one line that names the file.  docs/formats.md says exactly what is read and written.
+ * claims, no more is allocated than the file holds (and 1 MiB of header at most); a deflated member
+ * of a .npz gives what the header of its .npy asks for, and not a byte more.  Each fault is one
+ * line that names the file.  docs/formats.md says exactly what is read and written.
  */
 #ifndef TESTS_HARNESS_FILES_H
 #define TESTS_HARNESS_FILES_H
@@ -40,9 +41,10 @@ struct attn_file_tensor {
     int64_t bytes; /* product of extents * size */
     void *data;    /* NULL until loaded; then C order, this machine's bytes, aligned to 64 */
     /* where the file keeps it */
-    int64_t offset;
-    int fortran; /* first axis fastest */
-    int swapped; /* the other byte order */
+    int64_t offset; /* in a .npz: after the start of its member */
+    int64_t member; /* of a .npz */
+    int fortran;    /* first axis fastest */
+    int swapped;    /* the other byte order */
 };
 
 struct attn_file_pair {
@@ -55,7 +57,8 @@ struct attn_file {
     int64_t size;
     int n_tensors, n_metadata;
     struct attn_file_tensor *tensor;
-    struct attn_file_pair *metadata; /* safetensors' __metadata__; a .npy file has none */
+    struct attn_file_pair *metadata; /* safetensors' __metadata__; the others have none */
+    void *archive;                   /* libzip's, of a .npz */
 };
 
 /* The format is told by the first bytes, not by the name.  After a failure the struct is empty;
@@ -82,12 +85,28 @@ enum attn_status attn_safetensors_write(const char *path, const struct attn_file
 enum attn_status attn_npy_write(const char *path, const struct attn_file_tensor *tensor,
                                 struct attn_error *err);
 
-/* ---- for safetensors.c and npy.c ---------------------------------------------------------- */
+/* ---- for safetensors.c, npy.c and npz.c --------------------------------------------------- */
 
 /* Fill file->tensor and file->metadata from the header.  What they hold is freed by
  * attn_file_close, after a failure too. */
 enum attn_status attn_safetensors_header(struct attn_file *file, struct attn_error *err);
 enum attn_status attn_npy_header(struct attn_file *file, struct attn_error *err);
+enum attn_status attn_npz_header(struct attn_file *file, struct attn_error *err);
+
+/* The two steps of a .npy, for whoever has its bytes: where the dictionary begins and how long it
+ * is, from the first `there` bytes (12, or all there are); then the dictionary, ended by a 0, which
+ * must ask for exactly the data_bytes that follow it.  path names it in messages; the tensor gets
+ * all but its name and place. */
+enum attn_status attn_npy_start(const char *path, const unsigned char *raw, int64_t there,
+                                int64_t *start, uint64_t *length, struct attn_error *err);
+enum attn_status attn_npy_dictionary(const char *path, const char *text, uint64_t length,
+                                     int64_t data_bytes, struct attn_file_tensor *tensor,
+                                     struct attn_error *err);
+
+/* Inflate the numbers of a tensor, as they are kept, into its `bytes` bytes. */
+enum attn_status attn_npz_read(const struct attn_file *file, const struct attn_file_tensor *tensor,
+                               void *to, struct attn_error *err);
+void attn_npz_close(struct attn_file *file);
 
 /* Bytes from dtype and extents, checked: EINVAL when extents are negative or a product exceeds
  * 64 bits (zero extents do not excuse the others). */

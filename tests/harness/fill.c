@@ -22,6 +22,8 @@ static const struct {
     {"hetero", "V and dO of scale 1, 64 or 4096 by head and batch: blind norms"},
     {"integer", "small integers: exact scores"},
     {"lowrank", "nearly parallel keys: cancelling gradients"},
+    {"tiny", "V subnormal in its storage type: operands and stores that are flushed to 0"},
+    {"huge", "V and dO large: in f16, gradients beyond 65504 are stored as infinities"},
     {"reveal", "q = 0 and V = unit columns: n_i O_i counts the visible keys"},
     {"select", "each query picks one key by a gap above 200: O_i = V_j bit for bit"},
 };

@@ -26,6 +26,8 @@ enum attn_fill {
     ATTN_FILL_HETERO,      /* heads and batches of scales 1, 64, 4096: blind norms             */
     ATTN_FILL_INTEGER,     /* small integers: exact scores                                     */
     ATTN_FILL_LOWRANK,     /* nearly parallel keys: cancelling gradients                       */
+    ATTN_FILL_TINY,        /* V subnormal in its storage type: flushed stores and operands     */
+    ATTN_FILL_HUGE,        /* V and dO large: f16 gradients beyond 65504 are stored as inf     */
     ATTN_FILL_REVEAL,      /* q = 0, V = unit columns: n_i * O_i counts the visible keys       */
     ATTN_FILL_SELECT,      /* each query picks one key by a gap above 200: O_i = V_j bitwise   */
     ATTN_FILLS

@@ -1,8 +1,8 @@
 /* A plug-in in a process of its own.
  *
  * The host starts this very program again (`attnlab guest FILE`) and sends it one case string a
- * line; the guest loads the plug-in, runs and judges each case with the same code that judges
- * everybody, and sends the result back.  A guest that dies or does not end costs one case: the
+ * line ("!CASE" looks for leaks, "?ID" is a relation); the guest loads the plug-in, runs and judges
+ * each with the same code that judges everybody, and sends the result back.  A guest that dies or does not end costs one case: the
  * next one gets a fresh guest.
  */
 #ifndef TESTS_HARNESS_GUEST_H
@@ -23,7 +23,7 @@ struct attn_guest_reply {
 
 struct attn_guest {
     const char *path; /* borrowed */
-    double timeout_s; /* for loading, and for each case */
+    double timeout_s; /* for loading, and for each case; a relation has ten times as long */
     struct attn_claims claims;
     char load_environment[96];
     int restarts; /* guests that were lost */
@@ -34,6 +34,7 @@ struct attn_guest {
     int phase;
     char fault[160];
     int signal, exit_status, timed_out;
+    double allowed_s; /* for what is running now */
 };
 
 /* Start a guest and load the plug-in.  EINVAL: it cannot be loaded, crashes or hangs while it is;
@@ -45,6 +46,9 @@ void attn_guest_close(struct attn_guest *guest);
 /* Run one case; whatever happens is in the reply. */
 void attn_guest_run(struct attn_guest *guest, const struct attn_case *c,
                     struct attn_guest_reply *reply);
+
+/* Run one relation (relations.h). */
+void attn_guest_relation(struct attn_guest *guest, const char *id, struct attn_guest_reply *reply);
 
 /* Run the case a dozen times and look for memory that is lost each time: PASS, or FAIL(memory). */
 void attn_guest_leak(struct attn_guest *guest, const struct attn_case *c,

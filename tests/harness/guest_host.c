@@ -16,6 +16,8 @@
 
 extern char **environ;
 
+enum { RELATION_CASES = 10 }; /* a relation may take as long as so many cases */
+
 static double now(void)
 {
     struct timespec t;
@@ -79,6 +81,7 @@ static int start(struct attn_guest *g)
     g->exit_status = -1;
     g->fault[0] = g->last_line[0] = '\0';
     g->phase = ATTN_PHASE_LOADING;
+    g->allowed_s = g->timeout_s;
     if (error != 0)
         g->pid = -1;
     return error;
@@ -159,7 +162,7 @@ static int receive(struct attn_guest *g, void *to, size_t bytes, double deadline
 static int await(struct attn_guest *g, uint32_t kind, void *to, size_t bytes,
                  struct attn_error *sorry)
 {
-    double deadline = now() + g->timeout_s;
+    double deadline = now() + g->allowed_s;
     for (;;) {
         struct attn_guest_message m;
         char note[sizeof sorry->text];
@@ -189,7 +192,7 @@ static void describe(struct attn_guest *g, int late, char *text, size_t size)
     g->last_line[strcspn(g->last_line, "\n")] = '\0';
     attn_clean(g->last_line);
     if (late)
-        snprintf(text, size, "no end after %g s %s", g->timeout_s, where);
+        snprintf(text, size, "no end after %g s %s", g->allowed_s, where);
     else if (g->signal != 0)
         snprintf(text, size, "%s %s%s%s", strsignal(g->signal), where,
                  g->fault[0] != '\0' ? ": " : "", g->fault);
@@ -256,10 +259,10 @@ static void adopt(struct attn_guest_reply *reply)
         reply->result.verdict = ATTN_ERROR;
 }
 
-static void ask(struct attn_guest *g, const struct attn_case *c, const char *prefix,
+static void ask(struct attn_guest *g, const char *prefix, const char *text,
                 struct attn_guest_reply *reply)
 {
-    char line[ATTN_CASE_TEXT + 8], text[ATTN_CASE_TEXT];
+    char line[ATTN_CASE_TEXT + 8];
     struct attn_error err = {0};
     struct attn_result *r = &reply->result;
     memset(reply, 0, sizeof *reply);
@@ -271,9 +274,9 @@ static void ask(struct attn_guest *g, const struct attn_case *c, const char *pre
             return;
         }
     }
-    attn_case_print(c, text);
     int n = snprintf(line, sizeof line, "%s%s\n", prefix, text);
     g->phase = ATTN_PHASE_JUDGING;
+    g->allowed_s = g->timeout_s * (prefix[0] == '?' ? RELATION_CASES : 1);
     g->fault[0] = g->last_line[0] = '\0';
     int ok = write(g->to, line, (size_t)n) == n
                  ? await(g, ATTN_GUEST_REPLY, reply, sizeof *reply, NULL)
@@ -288,13 +291,26 @@ static void ask(struct attn_guest *g, const struct attn_case *c, const char *pre
     describe(g, ok < 0, r->text, sizeof r->text);
 }
 
+static void ask_case(struct attn_guest *g, const char *prefix, const struct attn_case *c,
+                     struct attn_guest_reply *reply)
+{
+    char text[ATTN_CASE_TEXT];
+    attn_case_print(c, text);
+    ask(g, prefix, text, reply);
+}
+
 void attn_guest_run(struct attn_guest *g, const struct attn_case *c, struct attn_guest_reply *reply)
 {
-    ask(g, c, "", reply);
+    ask_case(g, "", c, reply);
+}
+
+void attn_guest_relation(struct attn_guest *g, const char *id, struct attn_guest_reply *reply)
+{
+    ask(g, "?", id, reply);
 }
 
 void attn_guest_leak(struct attn_guest *g, const struct attn_case *c,
                      struct attn_guest_reply *reply)
 {
-    ask(g, c, "!", reply);
+    ask_case(g, "!", c, reply);
 }

@@ -11,6 +11,7 @@
 
 #include "tests/harness/diagnose.h"
 #include "tests/harness/guest.h"
+#include "tests/harness/relations.h"
 
 static struct attn_plugin_impl plugin; /* one guest, one plug-in; the handler must find it */
 
@@ -138,8 +139,27 @@ static void diagnose(const struct attn_spec *spec, const struct attn_case *c,
     if (r->verdict != ATTN_FAILED || !is_numeric || spent > 10 * CLOCKS_PER_SEC)
         return;
     clock_t start = clock();
-    attn_diagnose_case(spec, c, r, reply->diagnosis, sizeof reply->diagnosis);
+    attn_diagnose_case(spec, &plugin.claims, c, r, reply->diagnosis, sizeof reply->diagnosis);
     spent += clock() - start;
+}
+
+/* What calls leave behind for the verdict. */
+static void forget(void)
+{
+    plugin.integrity[0] = plugin.message[0] = plugin.environment[0] = '\0';
+}
+
+static void add_notes(struct attn_guest_reply *reply)
+{
+    struct attn_result *r = &reply->result;
+    memcpy(reply->environment, plugin.environment, sizeof reply->environment);
+    if (r->failure == ATTN_F_STATUS && plugin.message[0] != '\0')
+        snprintf(r->text, sizeof r->text, "%s", plugin.message);
+    if (plugin.integrity[0] == '\0')
+        return;
+    r->verdict = ATTN_FAILED;
+    r->failure = ATTN_F_INTEGRITY;
+    snprintf(r->text, sizeof r->text, "%s", plugin.integrity);
 }
 
 static void run(const struct attn_case *c, struct attn_guest_reply *reply)
@@ -159,19 +179,25 @@ static void run(const struct attn_case *c, struct attn_guest_reply *reply)
         snprintf(r->text, sizeof r->text, "%s", err.text);
         return;
     }
-    plugin.integrity[0] = plugin.message[0] = '\0';
+    forget();
     attn_run_case(&spec, c, r);
     if (plugin.claims.lse == ATTN_PLUGIN_LSE_ABSENT)
         attn_claims_drop_lse(r);
-    memcpy(reply->environment, plugin.environment, sizeof reply->environment);
-    if (r->failure == ATTN_F_STATUS && plugin.message[0] != '\0')
-        snprintf(r->text, sizeof r->text, "%s", plugin.message);
-    if (plugin.integrity[0] != '\0') {
-        r->verdict = ATTN_FAILED;
-        r->failure = ATTN_F_INTEGRITY;
-        snprintf(r->text, sizeof r->text, "%s", plugin.integrity);
-    }
+    add_notes(reply);
     diagnose(&spec, c, r, reply);
+}
+
+static void run_relation(const char *id, struct attn_guest_reply *reply)
+{
+    const struct attn_relation *relation = attn_relation_find(id);
+    struct attn_spec spec;
+    attn_plugin_spec(&plugin, &spec);
+    forget();
+    if (relation != NULL)
+        attn_relation_run_claimed(relation, &spec, &plugin.claims, &reply->needs, &reply->result);
+    else
+        reply->result.verdict = ATTN_ERROR;
+    add_notes(reply);
 }
 
 /* ---- leaks ----------------------------------------------------------------------------------- */
@@ -260,7 +286,9 @@ static int answer(char *line)
     struct attn_error err = {0};
     memset(&reply, 0, sizeof reply);
     int leak = line[0] == '!';
-    if (attn_case_parse(line + leak, &c, &err) != ATTN_OK) {
+    if (line[0] == '?')
+        run_relation(line + 1, &reply);
+    else if (attn_case_parse(line + leak, &c, &err) != ATTN_OK) {
         reply.result.verdict = ATTN_ERROR;
         snprintf(reply.result.text, sizeof reply.result.text, "%s", err.text);
     } else if (leak)

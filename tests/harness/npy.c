@@ -170,65 +170,70 @@ static enum attn_status read_dictionary(struct reader *r, struct attn_file_tenso
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* Version and length: where the dictionary begins, or 0 after a failure. */
-static int64_t read_start(const struct attn_file *file, uint64_t *length, struct attn_error *err)
+enum attn_status attn_npy_start(const char *path, const unsigned char *raw, int64_t there,
+                                int64_t *start, uint64_t *length, struct attn_error *err)
 {
-    unsigned char raw[12] = {0};
-    int64_t there = file->size < 12 ? file->size : 12;
-    if (attn_read_at(file->fd, file->path, 0, raw, there, err) != ATTN_OK)
-        return 0;
-    int wide = raw[6] > 1;
-    int64_t start = wide ? 12 : 10;
-    if (there < start) {
-        attn_fault(err, ATTN_EINVAL, file->path, "cut off in the .npy header: %lld bytes",
-                   (long long)file->size);
-        return 0;
-    }
-    if (raw[6] < 1 || raw[6] > 3 || raw[7] != 0) {
-        attn_fault(err, ATTN_EINVAL, file->path, ".npy version %d.%d: 1.0, 2.0 and 3.0 are read",
-                   raw[6], raw[7]);
-        return 0;
-    }
+    int wide = there > 6 && raw[6] > 1;
+    *start = wide ? 12 : 10;
+    if (there < *start)
+        return attn_fault(err, ATTN_EINVAL, path, "cut off in the .npy header: %lld bytes",
+                          (long long)there);
+    if (raw[6] < 1 || raw[6] > 3 || raw[7] != 0)
+        return attn_fault(err, ATTN_EINVAL, path, ".npy version %d.%d: 1.0, 2.0 and 3.0 are read",
+                          raw[6], raw[7]);
     *length = (uint64_t)raw[8] | (uint64_t)raw[9] << 8;
     if (wide)
         *length |= (uint64_t)raw[10] << 16 | (uint64_t)raw[11] << 24;
-    return start;
+    return ATTN_OK;
+}
+
+enum attn_status attn_npy_dictionary(const char *path, const char *text, uint64_t length,
+                                     int64_t data_bytes, struct attn_file_tensor *t,
+                                     struct attn_error *err)
+{
+    char shape[160];
+    struct reader r = {path, text, text, err};
+    t->name = ""; /* for messages of attn_file_measure; the caller knows its own */
+    enum attn_status status = read_dictionary(&r, t);
+    if (status == ATTN_OK && r.at != text + length)
+        status = fault(&r, "something after the dictionary");
+    if (status == ATTN_OK)
+        status = attn_file_measure(path, t, err);
+    t->name = NULL;
+    if (status == ATTN_OK && data_bytes != t->bytes)
+        status = attn_fault(err, ATTN_EINVAL, path,
+                            "%s %s needs %lld bytes after the header, the file has %lld",
+                            attn_file_dtype_name(t->dtype), attn_file_shape(t, shape),
+                            (long long)t->bytes, (long long)data_bytes);
+    return status;
 }
 
 enum attn_status attn_npy_header(struct attn_file *file, struct attn_error *err)
 {
+    unsigned char raw[12] = {0};
     uint64_t length;
-    char *text, shape[160];
-    int64_t start = read_start(file, &length, err);
-    if (start == 0)
-        return ATTN_EINVAL;
-    enum attn_status status = attn_file_header(file, start, length, &text, err);
+    int64_t start, there = file->size < 12 ? file->size : 12;
+    char *text = NULL;
+    enum attn_status status = attn_read_at(file->fd, file->path, 0, raw, there, err);
+    if (status == ATTN_OK)
+        status = attn_npy_start(file->path, raw, there, &start, &length, err);
+    if (status == ATTN_OK)
+        status = attn_file_header(file, start, length, &text, err);
     if (status != ATTN_OK)
         return status;
     file->tensor = calloc(1, sizeof *file->tensor);
-    if (file->tensor != NULL && (file->tensor->name = strdup("")) == NULL) {
-        free(file->tensor);
-        file->tensor = NULL;
-    }
     if (file->tensor == NULL) {
         free(text);
         return attn_fault(err, ATTN_ENOMEM, file->path, "no memory for its header");
     }
     file->n_tensors = 1;
     struct attn_file_tensor *t = file->tensor;
-    struct reader r = {file->path, text, text, err};
-    status = read_dictionary(&r, t);
-    if (status == ATTN_OK && r.at != text + length)
-        status = fault(&r, "something after the dictionary");
-    free(text);
-    if (status == ATTN_OK)
-        status = attn_file_measure(file->path, t, err);
     t->offset = start + (int64_t)length;
-    if (status == ATTN_OK && file->size - t->offset != t->bytes)
-        status = attn_fault(err, ATTN_EINVAL, file->path,
-                            "%s %s needs %lld bytes after the header, the file has %lld",
-                            attn_file_dtype_name(t->dtype), attn_file_shape(t, shape),
-                            (long long)t->bytes, (long long)(file->size - t->offset));
+    status = attn_npy_dictionary(file->path, text, length, file->size - t->offset, t, err);
+    free(text);
+    t->name = strdup("");
+    if (status == ATTN_OK && t->name == NULL)
+        status = attn_fault(err, ATTN_ENOMEM, file->path, "no memory for its header");
     return status;
 }
 

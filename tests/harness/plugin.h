@@ -23,6 +23,7 @@ struct attn_plugin_impl {
     struct attn_claims claims;
     const struct attn_plugin *plugin;
     char load_environment[96]; /* what loading changed, "" nothing */
+    int leave_lse;             /* an absent LSE is left unwritten: nobody will read it */
     /* of the last case: */
     char environment[96]; /* what a call changed                                        */
     char integrity[256];  /* what is wrong with tensors that were made for the call     */

@@ -322,9 +322,9 @@ enum attn_status attn_plugin_forward(struct attn_plugin_impl *guest, const struc
     w.call.lse.data = absent ? NULL : t->lse.data;
     if (status == ATTN_OK)
         status = make_call(&w, ATTN_PHASE_FORWARD);
-    if (status == ATTN_OK && absent)
+    if (status == ATTN_OK && absent && !guest->leave_lse)
         status = attn_claims_fill_lse(p, &t->q, &t->k, &t->v, &t->lse, err);
-    else if (status == ATTN_OK && has_own_lse(guest))
+    else if (status == ATTN_OK && !absent && has_own_lse(guest))
         convert_lse(&w, &t->lse, &t->lse, attn_claims_lse_in);
     finish(&w);
     return status;

@@ -177,7 +177,7 @@ void attn_relation_empty_rows(struct attn_lab *lab, const struct attn_lab_shape 
     struct attn_trial x, y;
     tall.q = shape->k;
     tall.k = shape->q;
-    if (!attn_lab_needs(lab, ATTN_CAP_BACKWARD) ||
+    if (!attn_lab_needs(lab, ATTN_CAP_BACKWARD | ATTN_CAP_HARD) ||
         !attn_lab_open(lab, &x, &tall, "causal(br)", "normal:s5", ATTN_BACKWARD, ""))
         return;
     if (attn_lab_open(lab, &y, &tall, "causal(br)", "normal:s5", ATTN_BACKWARD, "")) {

@@ -41,7 +41,44 @@ int attn_lab_needs(struct attn_lab *lab, unsigned caps)
     return missing == 0;
 }
 
+int attn_lab_repeats(struct attn_lab *lab)
+{
+    if (lab->claims == NULL || lab->claims->bits & ATTN_PLUGIN_REPEATS)
+        return 1;
+    snprintf(lab->refusal, sizeof lab->refusal, "not claimed: repeats (equal bits)");
+    return 0;
+}
+
 /* ---- running --------------------------------------------------------------------------------- */
+
+/* A case that is not claimed is closed again. */
+static enum attn_status allow(struct attn_lab *lab, struct attn_trial *t, struct attn_error *err)
+{
+    unsigned needs;
+    if (lab->claims == NULL)
+        return ATTN_OK;
+    enum attn_status status =
+        attn_claims_allow(lab->claims, &t->setup, ATTN_ROUTE_PLUGIN, &needs, err);
+    if (status == ATTN_OK)
+        lab->needs |= needs;
+    else
+        attn_setup_close(&t->setup);
+    return status;
+}
+
+/* What the plug-in interface has no words for. */
+static int is_sayable(struct attn_lab *lab, const struct attn_trial *t, int threads)
+{
+    const struct attn_origin *at = &t->setup.problem.origin;
+    const char *why = NULL;
+    if (lab->claims != NULL && threads > 1)
+        why = "a plug-in starts the threads that it wants";
+    else if (lab->claims != NULL && (at->batch | at->head | at->query | at->key) != 0)
+        why = "a plug-in is never given a part of a larger mask";
+    if (why != NULL)
+        snprintf(lab->refusal, sizeof lab->refusal, "%s", why);
+    return why == NULL;
+}
 
 int attn_lab_open(struct attn_lab *lab, struct attn_trial *t, const struct attn_lab_shape *s,
                   const char *mask, const char *fill, enum attn_pass pass, const char *fields)
@@ -59,6 +96,8 @@ int attn_lab_open(struct attn_lab *lab, struct attn_trial *t, const struct attn_
     enum attn_status status = attn_case_parse(text, &c, &err);
     if (status == ATTN_OK)
         status = attn_setup_open(&c, &t->setup, &err);
+    if (status == ATTN_OK)
+        status = allow(lab, t, &err);
     if (status == ATTN_ENOTSUP)
         snprintf(lab->refusal, sizeof lab->refusal, "%s", err.text);
     else if (status != ATTN_OK && lab->result->verdict == ATTN_PASS) {
@@ -107,6 +146,8 @@ int attn_lab_call(struct attn_lab *lab, struct attn_trial *t, const struct attn_
     struct attn_ledger fresh;
     struct attn_error err = {0};
     enum attn_status status = ATTN_OK;
+    if (!is_sayable(lab, t, threads))
+        return 0;
     if (ledger == NULL) {
         ledger = &fresh;
         attn_ledger_init(ledger, NULL);
@@ -269,7 +310,7 @@ void attn_lab_compare(struct attn_lab *lab, const struct attn_trial *x, const st
                       void (*map)(const void *arg, struct attn_lab_want *want), const void *arg)
 {
     int64_t e[4], at[4];
-    if (!attn_lab_has(x, output))
+    if (!attn_lab_has(x, output) || (rule == ATTN_LAB_EXACT && !attn_lab_repeats(lab)))
         return;
     attn_lab_extent(x, output, e);
     for (at[0] = 0; at[0] < e[0]; at[0]++)

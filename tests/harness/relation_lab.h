@@ -12,9 +12,11 @@ struct attn_lab_shape {
 struct attn_lab {
     const struct attn_spec *spec;
     struct attn_result *result;
-    enum attn_dtype dtype; /* the type that relations run in: one that is claimed */
-    int64_t compared;      /* elements that were compared so far                  */
-    char refusal[512];     /* why something could not be run, or ""               */
+    enum attn_dtype dtype;            /* the type that relations run in: one that is claimed */
+    int64_t compared;                 /* elements that were compared so far                  */
+    char refusal[512];                /* why something could not be run, or ""               */
+    const struct attn_claims *claims; /* of somebody else's implementation, or NULL    */
+    unsigned needs;                   /* the claims that were asked for               */
 };
 
 /* A case that may be changed between opening and running. */
@@ -36,6 +38,9 @@ int attn_lab_open(struct attn_lab *lab, struct attn_trial *t, const struct attn_
 int attn_lab_run(struct attn_lab *lab, struct attn_trial *t);
 int attn_lab_run_both(struct attn_lab *lab, struct attn_trial *x, struct attn_trial *y);
 void attn_lab_close(struct attn_trial *t);
+
+/* May outputs be asked for equal bits?  Else 0, and the lab knows why. */
+int attn_lab_repeats(struct attn_lab *lab);
 
 /* The same without bounds, by another spec, ledger (NULL: a fresh one) or number of threads. */
 int attn_lab_call(struct attn_lab *lab, struct attn_trial *t, const struct attn_spec *spec,

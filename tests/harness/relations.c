@@ -30,22 +30,60 @@ const struct attn_relation *attn_relation_find(const char *id)
     return NULL;
 }
 
+/* Ragged everywhere; and everything a multiple of 4, for ranks to share. */
+static const struct attn_lab_shape shapes[] = {{2, 6, 3, 19, 37, 7, 5}, {2, 8, 4, 16, 24, 8, 6}};
+
+static void run(const struct attn_relation *relation, struct attn_lab *lab)
+{
+    static const enum attn_dtype preferred[] = {ATTN_F32, ATTN_F64, ATTN_BF16, ATTN_F16};
+    struct attn_result *result = lab->result;
+    unsigned caps = lab->spec->impl->caps;
+    lab->dtype = ATTN_F32;
+    memset(result, 0, sizeof *result);
+    for (int t = 3; t >= 0; t--)
+        if (caps & 1u << preferred[t])
+            lab->dtype = preferred[t];
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes && result->verdict == ATTN_PASS; s++) {
+        struct attn_lab_shape shape = shapes[s];
+        if (lab->claims != NULL) {
+            shape.k = caps & ATTN_CAP_CROSS ? shape.k : shape.q;
+            shape.g = caps & ATTN_CAP_GQA ? shape.g : shape.h;
+            shape.v = caps & ATTN_CAP_DV ? shape.v : shape.d;
+        }
+        relation->run(lab, &shape);
+    }
+    if (result->verdict != ATTN_PASS || lab->compared > 0)
+        return;
+    result->verdict = lab->refusal[0] != '\0' ? ATTN_REFUSED : ATTN_ERROR;
+    snprintf(result->text, sizeof result->text, "%s",
+             lab->refusal[0] != '\0' ? lab->refusal : "the relation compared nothing");
+}
+
 void attn_relation_run(const struct attn_relation *relation, const struct attn_spec *spec,
                        struct attn_result *result)
 {
-    /* Ragged everywhere; and everything a multiple of 4, for ranks to share. */
-    static const struct attn_lab_shape shape[] = {{2, 6, 3, 19, 37, 7, 5}, {2, 8, 4, 16, 24, 8, 6}};
-    static const enum attn_dtype preferred[] = {ATTN_F32, ATTN_F64, ATTN_BF16, ATTN_F16};
-    struct attn_lab lab = {.spec = spec, .result = result, .dtype = ATTN_F32};
-    memset(result, 0, sizeof *result);
-    for (int t = 3; t >= 0; t--)
-        if (spec->impl->caps & 1u << preferred[t])
-            lab.dtype = preferred[t];
-    for (size_t s = 0; s < sizeof shape / sizeof *shape && result->verdict == ATTN_PASS; s++)
-        relation->run(&lab, &shape[s]);
-    if (result->verdict != ATTN_PASS || lab.compared > 0)
-        return;
-    result->verdict = lab.refusal[0] != '\0' ? ATTN_REFUSED : ATTN_ERROR;
-    snprintf(result->text, sizeof result->text, "%s",
-             lab.refusal[0] != '\0' ? lab.refusal : "the relation compared nothing");
+    struct attn_lab lab = {.spec = spec, .result = result};
+    run(relation, &lab);
+}
+
+/* The capabilities that claims amount to; the lower bits of both are the same bits. */
+static unsigned caps_of(const struct attn_claims *claims)
+{
+    unsigned caps = claims->bits & ((1u << ATTN_CAPS) - 1) & ~(unsigned)ATTN_CAP_MASK;
+    return claims->bits & (ATTN_PLUGIN_BAND | ATTN_PLUGIN_DENSE) ? caps | ATTN_CAP_MASK : caps;
+}
+
+void attn_relation_run_claimed(const struct attn_relation *relation, const struct attn_spec *spec,
+                               const struct attn_claims *claims, unsigned *needs,
+                               struct attn_result *result)
+{
+    struct attn_impl impl = *spec->impl;
+    struct attn_spec own = *spec;
+    struct attn_lab lab = {.spec = &own, .result = result, .claims = claims};
+    impl.caps = caps_of(claims);
+    own.impl = &impl;
+    run(relation, &lab);
+    *needs = result->verdict == ATTN_REFUSED ? 0 : lab.needs;
+    if (*needs != 0 && claims->bits & ATTN_PLUGIN_REPEATS)
+        *needs |= ATTN_PLUGIN_REPEATS;
 }

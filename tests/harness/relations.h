@@ -12,7 +12,7 @@
 #ifndef TESTS_HARNESS_RELATIONS_H
 #define TESTS_HARNESS_RELATIONS_H
 
-#include "tests/harness/runner.h"
+#include "tests/harness/claims.h"
 
 struct attn_lab;
 struct attn_lab_shape;
@@ -33,6 +33,15 @@ const struct attn_relation *attn_relation_find(const char *id); /* NULL when the
  * difference over what was allowed. */
 void attn_relation_run(const struct attn_relation *relation, const struct attn_spec *spec,
                        struct attn_result *result);
+
+/* The same for somebody else's implementation, which is asked what it claims and nothing else:
+ * shapes are made square, of equal widths and without groups where those are not claimed.  *needs
+ * collects the claims that were exercised.  Refused are also what a plug-in has no say in (threads,
+ * options, a part of a larger mask) and, unless `repeats` is claimed, everything that compares
+ * bits. */
+void attn_relation_run_claimed(const struct attn_relation *relation, const struct attn_spec *spec,
+                               const struct attn_claims *claims, unsigned *needs,
+                               struct attn_result *result);
 
 /* ---- the functions of the table ----------------------------------------------------------- */
 

@@ -21,8 +21,9 @@ double attn_sum_error(double n, double u, double lambda)
 enum attn_status attn_row_bound_alloc(const struct attn_problem *p, struct attn_row_bound *x,
                                       struct attn_error *err)
 {
-    double **const by_key[] = {&x->eps,  &x->eps_raw, &x->tau,   &x->tau_back, &x->e_p,
-                               &x->e_ds, &x->dsr,     &x->e_dsr, &x->gauge_ds, &x->k_size};
+    double **const by_key[] = {&x->eps,      &x->eps_raw, &x->tau,   &x->tau_back,
+                               &x->e_p,      &x->e_ds,    &x->dsr,   &x->e_dsr,
+                               &x->gauge_ds, &x->k_size,  &x->v_size};
     size_t keys = sizeof by_key / sizeof *by_key, n = (size_t)p->n_key;
     memset(x, 0, sizeof *x);
     size_t d = (size_t)p->d_key, dv = (size_t)p->d_value, width = d > dv ? d : dv;
@@ -64,8 +65,11 @@ void attn_row_bound_head(const struct attn_problem *p, const struct attn_cview *
             x->k[j * p->d_key + c] = attn_cview_get(k, b, g, j, c);
             x->k_size[j] += fabs(x->k[j * p->d_key + c]);
         }
-        for (int64_t c = 0; c < p->d_value; c++)
+        x->v_size[j] = 0;
+        for (int64_t c = 0; c < p->d_value; c++) {
             x->v[j * p->d_value + c] = attn_cview_get(v, b, g, j, c);
+            x->v_size[j] += fabs(x->v[j * p->d_value + c]);
+        }
     }
     x->cached_batch = b, x->cached_head = g;
 }
@@ -89,14 +93,15 @@ static double at_most(double bound, double cap)
     return bound <= cap ? bound : cap;
 }
 
-/* 2: the score.  d products and sums, the scale (as stored, applied, perhaps times log2 e). */
+/* 2: the score.  d products and sums, the scale (as stored, applied, perhaps times log2 e); its
+ * last term for those who scale q or k first, or read subnormals as 0. */
 static void bound_score(const struct attn_problem *p, const struct attn_precision *a,
                         const struct attn_oracle_row *row, int64_t n, struct attn_row_bound *x)
 {
     double raw = row->raw[n], s = row->s[n], u = a->u;
     double eps = attn_sum_error((double)p->d_key + 3, u, a->lambda) * row->magnitude[n] +
                  fabs(p->scale) * (double)(p->d_key + 1) * a->tiny + a->tiny +
-                 a->tiny * (x->k_size[row->key[n]] + x->q_size); /* scale applied to q or k first */
+                 a->tiny * (1 + fabs(p->scale)) * (x->k_size[row->key[n]] + x->q_size);
     x->eps_raw[n] = eps;
     if (p->softcap > 0) { /* 2.1: c tanh(raw / c) */
         double into = eps + 2 * u * fabs(raw);
@@ -159,7 +164,7 @@ static void bound_o(const struct attn_problem *p, const struct attn_precision *a
         e += at_most((a->u_p * swollen[c] + a->tiny_p * total[c]) / kept,
                      a->u_p * large[c] + a->tiny_p * total[c]);
         e += (double)(1 + a->rescales) * a->tiny * (total[c] + n_visible);
-        x->e_o[c] = e + a->u_storage * (o + e) + a->tiny + 0x1p-52 * o;
+        x->e_o[c] = e + a->u_storage * (o + e) + a->tiny_storage + 0x1p-52 * o;
         x->gauge_o[c] = (1 + x->score_size) * size[c];
     }
 }
@@ -200,6 +205,14 @@ void attn_row_bound_forward(const struct attn_problem *p, const struct attn_prec
     bound_o(p, a, row, steps, kept, x);
 }
 
+/* 5.2: dP = dO . v. */
+static double bound_dp(const struct attn_problem *p, const struct attn_precision *a,
+                       const struct attn_oracle_row *row, int64_t n, const struct attn_row_bound *x)
+{
+    return attn_sum_error((double)p->d_value + 1, a->u, a->lambda) * row->dp_magnitude[n] +
+           a->tiny * ((double)p->d_value + 1 + x->v_size[row->key[n]] + x->do_size);
+}
+
 /* 5.2: D, computed as dO . O - dLSE or as sum P dP - dLSE: the larger of the two errors. */
 static double bound_delta(const struct attn_problem *p, const struct attn_cview *d_o, double d_lse,
                           int64_t b, int64_t h, int64_t i, const struct attn_precision *a,
@@ -208,14 +221,14 @@ static double bound_delta(const struct attn_problem *p, const struct attn_cview 
     double by_o = 0, size = fabs(d_lse), by_p = 0, sum_p = fabs(d_lse), u = a->u;
     for (int64_t c = 0; c < p->d_value; c++) {
         double g = fabs(attn_cview_get(d_o, b, h, i, c));
-        by_o += g * x->e_o[c];
+        by_o += g * x->e_o[c] + a->tiny * (g + fabs(row->o[c]));
         size += g * (fabs(row->o[c]) + x->e_o[c]);
     }
     by_o += attn_sum_error((double)p->d_value + 2, u, a->lambda) * size;
     for (int64_t n = 0; n < row->n; n++) {
         if (row->s[n] == -(double)INFINITY)
             continue;
-        double e_dp = attn_sum_error((double)p->d_value + 1, u, a->lambda) * row->dp_magnitude[n];
+        double e_dp = bound_dp(p, a, row, n, x);
         by_p += times(x->e_p[n], fabs(row->dp[n]) + e_dp) + row->p[n] * e_dp;
         sum_p += row->p[n] * fabs(row->dp[n]);
     }
@@ -229,8 +242,7 @@ static void bound_ds(const struct attn_problem *p, const struct attn_precision *
                      struct attn_row_bound *x)
 {
     double u = a->u, ds = fabs(row->ds[n]), slope = row->slope[n], e_slope = 0;
-    double e_dp = attn_sum_error((double)p->d_value + 1, u, a->lambda) * row->dp_magnitude[n] +
-                  (double)(p->d_value + 1) * a->tiny;
+    double e_dp = bound_dp(p, a, row, n, x);
     double off = e_dp + e_delta;
     off += u * (fabs(row->dp[n] - row->delta) + off);
     double e = times(x->e_p[n], fabs(row->dp[n] - row->delta) + off) + times(row->p[n], off) +
@@ -254,6 +266,7 @@ void attn_row_bound_backward(const struct attn_problem *p, const struct attn_cvi
 {
     double u = a->u, mean = fabs(d_lse), *e = x->sum, *size = e + p->d_key,
            *gauge = size + p->d_key;
+    x->do_size = 0;
     for (int64_t c = 0; c < p->d_key; c++)
         x->e_dq[c] = x->gauge_dq[c] = 0;
     if (row->max == -(double)INFINITY) {
@@ -261,6 +274,8 @@ void attn_row_bound_backward(const struct attn_problem *p, const struct attn_cvi
             x->tau_back[n] = x->e_p[n] = x->e_ds[n] = x->dsr[n] = x->e_dsr[n] = x->gauge_ds[n] = 0;
         return;
     }
+    for (int64_t c = 0; c < p->d_value; c++)
+        x->do_size += fabs(attn_cview_get(d_o, b, h, i, c));
     for (int64_t n = 0; n < row->n; n++) { /* 5.1: P from the stored LSE */
         x->tau_back[n] = x->e_p[n] = 0;
         if (row->s[n] == -(double)INFINITY)
@@ -288,7 +303,7 @@ void attn_row_bound_backward(const struct attn_problem *p, const struct attn_cvi
         const double *kj = x->k + row->key[n] * p->d_key;
         double e_dsr = x->e_dsr[n];
         for (int64_t c = 0; c < p->d_key; c++) {
-            e[c] += times(e_dsr, fabs(kj[c])) + a->tiny;
+            e[c] += times(e_dsr, fabs(kj[c])) + a->tiny * (1 + fabs(x->dsr[n]));
             size[c] += times(fabs(x->dsr[n]) + e_dsr, fabs(kj[c]));
             gauge[c] += x->gauge_ds[n] * fabs(kj[c]);
         }
@@ -297,7 +312,7 @@ void attn_row_bound_backward(const struct attn_problem *p, const struct attn_cvi
     for (int64_t c = 0; c < p->d_key; c++) {
         double all = fabs(p->scale) * (e[c] + more * size[c]) + (double)(1 + a->merges) * a->tiny;
         double dq = fabs(row->dq[c]);
-        x->e_dq[c] = all + a->u_storage * (dq + all) + a->tiny + 0x1p-52 * dq;
+        x->e_dq[c] = all + a->u_storage * (dq + all) + a->tiny_storage + 0x1p-52 * dq;
         x->gauge_dq[c] = fabs(p->scale) * gauge[c];
     }
 }

@@ -20,10 +20,10 @@ struct attn_row_bound {
     double *e_dq;      /* [d] */
     double score_size; /* gauge: max_j of the magnitude of a score                         */
     double *gauge_o, *gauge_dq, *gauge_ds; /* [dv] [d] [n] condition-aware sizes           */
-    /* one kv head's keys and values as double, kept between rows; their sums of |k_c|; sums of a
-     * row */
-    double *k, *v, *k_size, *sum;
-    double q_size; /* sum_c |q_c| of the row */
+    /* one kv head's keys and values as double, kept between rows; their sums of |k_c| and |v_c|;
+     * sums of a row */
+    double *k, *v, *k_size, *v_size, *sum;
+    double q_size, do_size; /* sum_c |q_c| and |dO_c| of the row */
     int64_t cached_batch, cached_head;
     void *block;
 };

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ref/problem.h"
+#include "tests/harness/watch.h"
 
 const char *attn_verdict_name(enum attn_verdict verdict)
 {
@@ -21,21 +22,6 @@ const char *attn_failure_name(enum attn_failure failure)
     static const char *const name[] = {"none",  "status", "integrity", "finite", "exact",
                                        "bound", "bias",   "growth",    "memory"};
     return (unsigned)failure < sizeof name / sizeof *name ? name[failure] : "unknown";
-}
-
-/* The first failure found is the verdict; later ones are consequences. */
-static void fail(struct attn_result *r, enum attn_failure failure, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static void fail(struct attn_result *r, enum attn_failure failure, const char *format, ...)
-{
-    if (r->verdict == ATTN_FAILED)
-        return;
-    va_list args;
-    va_start(args, format);
-    r->verdict = ATTN_FAILED;
-    r->failure = failure;
-    vsnprintf(r->text, sizeof r->text, format, args);
-    va_end(args);
 }
 
 /* ---- memory: priced = ledger -------------------------------------------------------------- */
@@ -130,7 +116,7 @@ static void check_integrity(struct attn_setup *s, enum attn_pass pass, struct at
         else if (complaint == NULL && slot < (pass == ATTN_BACKWARD ? ATTN_T_DQ : ATTN_T_O))
             complaint = attn_tensor_unchanged(t, text, sizeof text);
         if (complaint != NULL)
-            fail(r, ATTN_F_INTEGRITY, "%s: %s", attn_pass_name(pass), complaint);
+            attn_result_fail(r, ATTN_F_INTEGRITY, "%s: %s", attn_pass_name(pass), complaint);
     }
 }
 
@@ -143,12 +129,14 @@ static void run_pass(const struct attn_spec *spec, struct attn_setup *s, enum at
     struct attn_error err = {0};
     struct attn_seal seal = attn_setup_seal(s);
     struct attn_ctx ctx = {&ledger, &spec->options, &err, use, &seal};
+    char seen[256];
     enum attn_status status;
     attn_ledger_init(&ledger, NULL);
     ledger.poison = 1;
     for (int slot = 0; slot < (pass == ATTN_BACKWARD ? ATTN_T_DQ : ATTN_T_O); slot++)
         if (s->tensor[slot].data != NULL)
             attn_tensor_remember(&s->tensor[slot]);
+    attn_watch_begin(s, pass);
     if (pass == ATTN_FORWARD) {
         struct attn_forward t = attn_setup_forward(s);
         status = attn_run_forward(spec->impl, &ctx, &s->problem, &t);
@@ -156,24 +144,26 @@ static void run_pass(const struct attn_spec *spec, struct attn_setup *s, enum at
         struct attn_backward t = attn_setup_backward(s);
         status = attn_run_backward(spec->impl, &ctx, &s->problem, &t);
     }
+    const char *complaint = attn_watch_end(s, seen, sizeof seen);
     r->peak_bytes[pass] = ledger.peak;
-    if (status == ATTN_ENOMEM) {
-        r->verdict = ATTN_ERROR;
-        snprintf(r->text, sizeof r->text, "%s", err.text);
-    } else if (status == ATTN_ENOTSUP)
-        fail(r, ATTN_F_STATUS, "%s: claimed, and then refused: %.400s", attn_pass_name(pass),
-             err.text);
+    if (status == ATTN_ENOMEM)
+        attn_result_error(r, status, err.text);
+    else if (status == ATTN_ENOTSUP)
+        attn_result_fail(r, ATTN_F_STATUS, "%s: claimed, and then refused: %.400s",
+                         attn_pass_name(pass), err.text);
     else if (status != ATTN_OK)
-        fail(r, ATTN_F_STATUS, "%s: %s: %.400s", attn_pass_name(pass), attn_status_name(status),
-             err.text);
+        attn_result_fail(r, ATTN_F_STATUS, "%s: %s: %.400s", attn_pass_name(pass),
+                         attn_status_name(status), err.text);
     else {
+        if (complaint != NULL)
+            attn_result_fail(r, ATTN_F_INTEGRITY, "%s: %s", attn_pass_name(pass), complaint);
         check_integrity(s, pass, r);
         check_memory(spec, &s->problem, pass, &ledger, use, memory, size);
     }
     attn_ledger_clear(&ledger);
     if (ledger.damaged > 0)
-        fail(r, ATTN_F_INTEGRITY, "%s: wrote past the end of %d of its own buffers",
-             attn_pass_name(pass), ledger.damaged);
+        attn_result_fail(r, ATTN_F_INTEGRITY, "%s: wrote past the end of %d of its own buffers",
+                         attn_pass_name(pass), ledger.damaged);
 }
 
 /* Refusals are decided before anything runs: what is accepted here and refused later has failed. */
@@ -193,8 +183,10 @@ static enum attn_status may_ask(const struct attn_spec *spec, const struct attn_
     return status == ATTN_ENOTSUP ? status : ATTN_OK; /* other failures are the run's to show */
 }
 
-void attn_run_case(const struct attn_spec *spec, const struct attn_case *c, struct attn_result *r)
+void attn_run_case(const struct attn_spec *asked, const struct attn_case *c, struct attn_result *r)
 {
+    struct attn_spec own = *asked;
+    const struct attn_spec *spec = &own;
     struct attn_setup setup;
     struct attn_error err = {0};
     struct attn_rank_use *use;
@@ -202,17 +194,17 @@ void attn_run_case(const struct attn_spec *spec, const struct attn_case *c, stru
     memset(r, 0, sizeof *r);
     enum attn_status status = attn_setup_open(c, &setup, &err);
     if (status != ATTN_OK) {
-        r->verdict = status == ATTN_ENOTSUP ? ATTN_REFUSED : ATTN_ERROR;
-        snprintf(r->text, sizeof r->text, "%s", err.text);
+        attn_result_error(r, status, err.text);
         return;
     }
+    if (c->threads > 1)
+        own.options.threads = c->threads;
     use = calloc((size_t)attn_ranks(spec->impl, &spec->options), sizeof *use);
     if (may_ask(spec, &setup, c->pass, &err) != ATTN_OK) {
         r->verdict = ATTN_REFUSED;
         snprintf(r->text, sizeof r->text, "%s", err.text);
     } else if (use == NULL) {
-        r->verdict = ATTN_ERROR;
-        snprintf(r->text, sizeof r->text, "no memory for the books of the ranks");
+        attn_result_error(r, ATTN_ENOMEM, "no memory for the books of the ranks");
     } else {
         for (int pass = ATTN_FORWARD; pass <= (int)c->pass && r->verdict == ATTN_PASS; pass++)
             run_pass(spec, &setup, (enum attn_pass)pass, use, r, memory[pass], sizeof memory[pass]);
@@ -223,164 +215,11 @@ void attn_run_case(const struct attn_spec *spec, const struct attn_case *c, stru
         }
         for (int pass = ATTN_FORWARD; pass <= (int)c->pass; pass++)
             if (memory[pass][0] != '\0' && (r->verdict == ATTN_PASS || r->verdict == ATTN_WEAK))
-                fail(r, ATTN_F_MEMORY, "%s: %s", attn_pass_name((enum attn_pass)pass),
-                     memory[pass]);
+                attn_result_fail(r, ATTN_F_MEMORY, "%s: %s", attn_pass_name((enum attn_pass)pass),
+                                 memory[pass]);
     }
     free(use);
     attn_setup_close(&setup);
-}
-
-/* ---- judging ------------------------------------------------------------------------------ */
-
-static const enum attn_slot slot_of[ATTN_OUTPUTS] = {ATTN_T_O,  ATTN_T_LSE, ATTN_T_DQ,
-                                                     ATTN_T_DK, ATTN_T_DV,  ATTN_T_DBIAS};
-
-/* Probes at zero tolerance.  REVEAL: q = 0 and unit columns of V make n_i O_ic a whole number, the
- * visible keys of column c; hidden ones must give exactly 0.  SELECT: O is a row of V. */
-static void judge_exactly(const struct attn_setup *s, const struct attn_truth *truth,
-                          struct attn_result *r)
-{
-    const struct attn_truth_tensor *o = &truth->tensor[ATTN_O], *lse = &truth->tensor[ATTN_LSE];
-    struct attn_cview got = attn_tensor_cview(&s->tensor[ATTN_T_O]);
-    if (s->given.fill == ATTN_FILL_SELECT) {
-        struct attn_agreement x;
-        attn_agree_exactly(&got, o, &x);
-        if (x.n_bad > 0)
-            fail(r, ATTN_F_EXACT, "o[%lld,%lld,%lld,%lld] = %.9g: the selected key has v = %.9g",
-                 (long long)x.at[0], (long long)x.at[1], (long long)x.at[2], (long long)x.at[3],
-                 x.got, x.want);
-        return;
-    }
-    int64_t width = o->extent[3], rows = o->extent[0] * o->extent[1] * o->extent[2];
-    for (int64_t n = 0; n < rows * width; n++) {
-        int64_t row = n / width, i = row % o->extent[2], bh = row / o->extent[2];
-        double visible = isfinite(lse->want[row]) ? round(exp(lse->want[row])) : 0;
-        double value = attn_cview_get(&got, bh / o->extent[1], bh % o->extent[1],
-                                      o->sample != NULL ? o->sample[i] : i, n % width);
-        double count = round(o->want[n] * visible);
-        int ok = o->want[n] == 0 ? value == 0 : fabs(value * visible - count) < 0.25;
-        if (!ok)
-            fail(
-                r, ATTN_F_EXACT,
-                "query [%lld,%lld,%lld] sees %.6g of the %g keys of column %lld that it should see",
-                (long long)(bh / o->extent[1]), (long long)(bh % o->extent[1]), (long long)i,
-                value * visible, count, (long long)(n % width));
-    }
-}
-
-/* Zeros would have passed everywhere: the case proves nothing. */
-static int is_powerless(const struct attn_result *r)
-{
-    int64_t n = 0, powerless = 0;
-    for (int o = 0; o < ATTN_OUTPUTS; o++) {
-        n += r->output[o].n;
-        powerless += r->output[o].n_powerless;
-    }
-    return n > 0 && powerless == n;
-}
-
-/* What a pass is worth. */
-static void weigh_power(struct attn_result *r)
-{
-    for (int o = 0; o < ATTN_OUTPUTS; o++) {
-        const struct attn_agreement *x = &r->output[o];
-        if (x->n_no_bound > 0) {
-            r->verdict = ATTN_ERROR;
-            snprintf(r->text, sizeof r->text, "%lld bounds of %s are no numbers",
-                     (long long)x->n_no_bound, x->name);
-            return;
-        }
-        if (r->verdict == ATTN_PASS && x->n > 0 && x->n_unbounded == x->n) {
-            r->verdict = ATTN_WEAK;
-            snprintf(
-                r->text, sizeof r->text,
-                "nothing can be said about %s: on these scores honest rounding may do anything",
-                x->name);
-        }
-    }
-    if (r->verdict == ATTN_PASS && is_powerless(r)) {
-        r->verdict = ATTN_WEAK;
-        snprintf(r->text, sizeof r->text, "an output of zeros would have passed as well");
-    }
-}
-
-static void judge_output(const struct attn_agreement *x, enum attn_failure failure,
-                         struct attn_result *r)
-{
-    int64_t bad = failure == ATTN_F_FINITE ? x->n_not_finite : x->n_bad;
-    if (x->n == 0 || bad == 0)
-        return;
-    fail(r, failure, "%s[%lld,%lld,%lld,%lld] = %.9g, want %.9g +- %.3g; %lld of %lld elements %s",
-         x->name, (long long)x->at[0], (long long)x->at[1], (long long)x->at[2],
-         (long long)x->at[3], x->got, x->want, x->bound, (long long)bad, (long long)x->n,
-         failure == ATTN_F_FINITE ? "are not finite where they should be, or the reverse"
-                                  : "are beyond their bound");
-}
-
-/* Grade what has passed, and look for bias in it. */
-static void judge_together(const struct attn_setup *s, const struct attn_inputs *in,
-                           struct attn_result *r)
-{
-    struct attn_error err = {0};
-    struct attn_cview got[ATTN_OUTPUTS];
-    for (int o = 0; o < ATTN_OUTPUTS; o++)
-        got[o] = attn_tensor_cview(&s->tensor[slot_of[o]]);
-    if (attn_grade_outputs(&s->problem, in, &r->precision, got, s->given.fill, &r->grade, &err) !=
-        ATTN_OK) {
-        r->verdict = ATTN_ERROR;
-        snprintf(r->text, sizeof r->text, "%s", err.text);
-        return;
-    }
-    int ok = fabs(r->grade.bias) <= ATTN_BIAS_LIMIT;
-    if (!ok)
-        fail(r, ATTN_F_BIAS,
-             "the errors of o lean to one side: their mean over %lld rows is %.3g deviations from "
-             "0, and %g would be too many",
-             (long long)r->grade.rows, r->grade.bias, ATTN_BIAS_LIMIT);
-}
-
-void attn_judge(const struct attn_setup *s, const struct attn_precision *precision,
-                const struct attn_sample *sample, enum attn_pass pass, struct attn_result *r)
-{
-    int backward = pass == ATTN_BACKWARD;
-    struct attn_inputs in = {attn_tensor_cview(&s->tensor[ATTN_T_Q]),
-                             attn_tensor_cview(&s->tensor[ATTN_T_K]),
-                             attn_tensor_cview(&s->tensor[ATTN_T_V]),
-                             {0},
-                             {0},
-                             0};
-    struct attn_truth truth;
-    struct attn_error err = {0};
-    r->precision = *precision;
-    if (backward) {
-        in.d_o = attn_tensor_cview(&s->tensor[ATTN_T_DO]);
-        if (s->tensor[ATTN_T_DLSE].data != NULL)
-            in.d_lse = attn_tensor_cview(&s->tensor[ATTN_T_DLSE]);
-        in.want_d_bias = s->tensor[ATTN_T_DBIAS].data != NULL;
-    }
-    if (attn_truth_compute(&s->problem, &in, precision, sample, &truth, &err) != ATTN_OK) {
-        r->verdict = ATTN_ERROR;
-        snprintf(r->text, sizeof r->text, "%s", err.text);
-        return;
-    }
-    for (int o = 0; o < ATTN_OUTPUTS; o++) {
-        if (truth.tensor[o].want == NULL)
-            continue;
-        struct attn_cview got = attn_tensor_cview(&s->tensor[slot_of[o]]);
-        attn_agree(&got, &truth.tensor[o], precision->u, &r->output[o]);
-        if (r->output[o].ratio > r->worst)
-            r->worst = r->output[o].ratio;
-    }
-    for (int o = 0; o < ATTN_OUTPUTS; o++)
-        judge_output(&r->output[o], ATTN_F_FINITE, r);
-    if (s->given.fill == ATTN_FILL_REVEAL || s->given.fill == ATTN_FILL_SELECT)
-        judge_exactly(s, &truth, r);
-    for (int o = 0; o < ATTN_OUTPUTS; o++)
-        judge_output(&r->output[o], ATTN_F_BOUND, r);
-    weigh_power(r);
-    attn_truth_free(&truth);
-    if (r->verdict == ATTN_PASS && sample == NULL)
-        judge_together(s, &in, r);
 }
 
 /* ---- saying it ---------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #include "optimized/registry.h"
 #include "ref/ledger.h"
 #include "ref/mask.h"
+#include "tests/harness/admission.h"
 #include "tests/harness/agree.h"
 #include "tests/harness/cases.h"
 #include "tests/harness/grade.h"
@@ -89,9 +90,20 @@ struct attn_result {
     struct attn_agreement output[ATTN_OUTPUTS]; /* n == 0: not compared */
     double worst;                               /* largest error / bound of all outputs */
     struct attn_grade grade;                    /* of a pass, where the fill has one */
+    struct attn_admission mask;                 /* of a pass: what it proves about the mask */
+    int is_growth;                              /* the check of growth.h, and its */
+    double growth;                              /* largest slope */
+    int lacks_memory;                           /* an ERROR, and more memory would mend it */
     int64_t peak_bytes[2];                      /* ledger, forward and backward */
     uint64_t digest;                            /* of all outputs: equal bits, equal digest */
 };
+
+/* The first failure found is the verdict; later ones are consequences. */
+void attn_result_fail(struct attn_result *result, enum attn_failure failure, const char *format,
+                      ...) __attribute__((format(printf, 3, 4)));
+
+/* ERROR: the suite could not do its part, and why. */
+void attn_result_error(struct attn_result *result, enum attn_status status, const char *text);
 
 /* Run and judge, in verdict order: status, integrity, finite, exact, bound, grade, bias, memory. */
 void attn_run_case(const struct attn_spec *spec, const struct attn_case *c,

@@ -201,7 +201,8 @@ enum attn_status attn_safetensors_header(struct attn_file *file, struct attn_err
     char *text = NULL;
     if (file->size < LENGTH_BYTES)
         return attn_fault(err, ATTN_EINVAL, file->path,
-                          "has %lld bytes: cut off, or not a file of tensors (safetensors, .npy)",
+                          "has %lld bytes: cut off, or not a file of tensors (safetensors, .npy, "
+                          ".npz)",
                           (long long)file->size);
     enum attn_status status = attn_read_at(file->fd, file->path, 0, raw, LENGTH_BYTES, err);
     if (status != ATTN_OK)
@@ -216,7 +217,7 @@ enum attn_status attn_safetensors_header(struct attn_file *file, struct attn_err
     if (length == 0 || text[0] != '{')
         status = attn_fault(
             err, ATTN_EINVAL, file->path,
-            "its header does not begin with '{': not a file of tensors (safetensors, .npy)");
+            "its header does not begin with '{': not a file of tensors (safetensors, .npy, .npz)");
     else if ((root = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, &at)) == NULL)
         status = attn_fault(err, ATTN_EINVAL, file->path, "header byte %d: %.120s", at.position,
                             at.text);

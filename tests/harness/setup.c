@@ -110,6 +110,8 @@ static enum attn_status open_tensor(struct attn_setup *s, int slot, struct attn_
     enum attn_dtype dtype = c->dtype;
     if (slot == ATTN_T_LSE || slot == ATTN_T_DLSE || slot == ATTN_T_BIAS || slot == ATTN_T_DBIAS)
         dtype = c->dtype == ATTN_F64 ? ATTN_F64 : ATTN_F32;
+    if ((slot == ATTN_T_BIAS || slot == ATTN_T_DBIAS) && c->bias_type != ATTN_BIAS_TYPE_AS_LSE)
+        dtype = c->bias_type == ATTN_BIAS_TYPE_F64 ? ATTN_F64 : ATTN_F32;
     int token_major = c->layout == ATTN_LAYOUT_BLHD || c->layout == ATTN_LAYOUT_PACKED;
     const char *order = c->layout == ATTN_LAYOUT_MIXED ? slots[slot].mixed
                         : token_major                  ? "bihc"
@@ -119,6 +121,9 @@ static enum attn_status open_tensor(struct attn_setup *s, int slot, struct attn_
     enum attn_status status =
         attn_tensor_alloc(t, slots[slot].name, dtype, extent, order, padded ? GAP : 0, c->offset,
                           broadcast_of(c, slot), err);
+    if (status == ATTN_OK && (c->layout == ATTN_LAYOUT_NEG || c->layout == ATTN_LAYOUT_FLIP))
+        attn_tensor_flip(t,
+                         AXIS_B | AXIS_H | AXIS_I | (c->layout == ATTN_LAYOUT_FLIP ? AXIS_C : 0));
     /* The stride of an axis of one means nothing and may be anything. */
     for (int axis = 0; axis < 3 && padded && status == ATTN_OK; axis++)
         if (extent[axis] == 1)
@@ -179,12 +184,27 @@ static void fill_tensor(struct attn_tensor *t, const struct attn_recipe *r,
                     attn_tensor_set(t, b, h, i, c, value(r, b, h, i, c));
 }
 
+/* bias=nan: in every fifth row one cell that the row sees. */
+static void fill_nan(struct attn_setup *s, const struct attn_recipe *r)
+{
+    const struct attn_problem *p = &s->problem;
+    for (int64_t b = 0; b < p->batch; b++)
+        for (int64_t h = 0; h < p->heads; h++)
+            for (int64_t i = 0; i < p->n_query; i++) {
+                int64_t j = (b + h + i) % 5 == 2 ? attn_recipe_target(r, b, h, i) : -1;
+                if (j >= 0)
+                    attn_tensor_set(&s->tensor[ATTN_T_BIAS], b, h, i, j, (double)NAN);
+            }
+}
+
 static void fill_inputs(struct attn_setup *s, const struct attn_recipe *r)
 {
     fill_queries(s, r);
     fill_tensor(&s->tensor[ATTN_T_K], r, attn_recipe_k);
     fill_tensor(&s->tensor[ATTN_T_V], r, attn_recipe_v);
     fill_tensor(&s->tensor[ATTN_T_BIAS], r, attn_recipe_bias);
+    if (s->given.bias == ATTN_CASE_BIAS_NAN)
+        fill_nan(s, r);
     fill_tensor(&s->tensor[ATTN_T_DO], r, attn_recipe_d_o);
 }
 
@@ -252,7 +272,8 @@ static void poison_queries(struct attn_setup *s, double x)
 static void poison_bias(struct attn_setup *s)
 {
     const struct attn_problem *p = &s->problem;
-    if (s->given.bias != ATTN_CASE_BIAS_FULL && s->given.bias != ATTN_CASE_BIAS_INF)
+    if (s->given.bias != ATTN_CASE_BIAS_FULL && s->given.bias != ATTN_CASE_BIAS_INF &&
+        s->given.bias != ATTN_CASE_BIAS_NAN)
         return;
     for (int64_t b = 0; b < p->batch; b++)
         for (int64_t h = 0; h < p->heads; h++)
@@ -292,7 +313,23 @@ static enum attn_status open_mask(struct attn_setup *s, struct attn_error *err)
     return status;
 }
 
-/* Slopes are powers of two, so that they are exact everywhere: 1/2, 1/4, ... 1/256, 1/2, ... */
+/* halves: exact everywhere, 1/2, 1/4, ... 1/256, 1/2, ...  press: with n the largest power of two
+ * up to the heads, 2^(-8 k/n) for k = 1 ... n, then 2^(-4 k/n) for k = 1, 3, 5, ... */
+static double slope_of(const struct attn_case *c, int64_t h)
+{
+    int64_t n = 1;
+    double base = 0x1p-8, slope = 1; /* by roots and products: the same bits everywhere */
+    if (c->slopes == ATTN_SLOPES_HALVES)
+        return ldexp(1, -(int)(1 + h % 8));
+    for (; 2 * n <= c->heads; n *= 2)
+        base = sqrt(base);
+    if (h >= n)
+        base = sqrt(base);
+    for (int64_t k = h < n ? h + 1 : 2 * (h - n) + 1; k > 0; k--)
+        slope *= base;
+    return slope;
+}
+
 static enum attn_status open_bias(struct attn_setup *s, struct attn_error *err)
 {
     struct attn_problem *p = &s->problem;
@@ -306,10 +343,10 @@ static enum attn_status open_bias(struct attn_setup *s, struct attn_error *err)
     if (s->slope == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory for %lld slopes", (long long)p->heads);
     for (int64_t h = 0; h < p->heads; h++)
-        s->slope[h] = ldexp(1, -(int)(1 + h % 8));
+        s->slope[h] = slope_of(&s->given, h);
     p->bias.kind = ATTN_BIAS_ALIBI;
     p->bias.slope = s->slope;
-    p->bias.offset = p->n_key - p->n_query;
+    p->bias.offset = s->given.has_alibi_offset ? s->given.alibi_offset : p->n_key - p->n_query;
     return ATTN_OK;
 }
 
@@ -317,7 +354,8 @@ static void load(struct attn_setup *s, const struct attn_recipe *recipe)
 {
     fill_inputs(s, recipe);
     if (s->given.poison != ATTN_POISON_NONE) {
-        double x = s->given.poison == ATTN_POISON_NAN ? (double)NAN : 1e30;
+        double big = s->given.dtype == ATTN_F16 ? 65504 : 1e30; /* finite in its type */
+        double x = s->given.poison == ATTN_POISON_NAN ? (double)NAN : big;
         poison_keys(s, x);
         poison_queries(s, x);
         poison_bias(s);

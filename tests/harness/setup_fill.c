@@ -17,13 +17,18 @@
  *   hetero        normal            normal                  order 1               1, 64, 4096 x
  *   integer       -3 .. 3           -3 .. 3                 scale x integer       -7 .. 7
  *   lowrank       normal            base + normal / 64      nearly one a row      normal
+ *   tiny          normal            normal                  order 1               subnormal
+ *   huge          normal            normal                  order 1               2^56 normal
  *   reveal        0                 normal                  0                     1 iff j % dv = c
- *   select        code of target    code of key             200 (f64: 800) apart  own number
+ *   select        code of target    code of key             200 (f64: 800) apart  own number (16
+ *                                                                                 bits: modulo)
  *
- * dO is normal, but 1 for ones, 1024 times larger in one row for spike, scaled for hetero, and
- * integer for integer and select.  Where feature 0 carries the score, q_0 is 8, 8.125, 8.25 or
- * 8.375 from row to row and the other features are small.  With scale 0, or one beyond
- * 2^-20 .. 2^20, nothing can be carried and plain normals remain; likewise with d = 0. */
+ * dO is normal, but 1 for ones, 1024 times larger in one row for spike, scaled for hetero, as V for
+ * huge (f16: 2^13, f64: 2^500), and integer for integer and select.  Where feature 0 carries the
+ * score, q_0 is 8, 8.125, 8.25 or 8.375 from row to row and the other features are small; in f16 it
+ * is a power of two larger where k_0 would overflow.  With scale 0, or one beyond 2^-20 .. 2^20,
+ * nothing can be carried and plain normals remain; likewise with d = 0.  16-bit storage rounds all
+ * of this: what is left of the noise on k_0 then is little. */
 #include "tests/harness/setup_fill.h"
 
 #include <math.h>
@@ -204,18 +209,47 @@ int64_t attn_recipe_target(const struct attn_recipe *r, int64_t b, int64_t h, in
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
+/* Share the carried score between q_0 and k_0.  f16 ends at 65504. */
+static void lift_scores(struct attn_recipe *r, double scale)
+{
+    double largest = 64;
+    for (int64_t j = 0; j < r->problem->n_key; j++)
+        largest = fmax(largest, fabs(level(r, j)));
+    while (r->problem->dtype == ATTN_F16 && r->lift < 1024 &&
+           largest / (8 * r->lift * fabs(scale)) > 0x1p14)
+        r->lift *= 2;
+    r->divisor = 8 * r->lift * scale;
+}
+
+/* V of the fills tiny and huge, and dO of huge, as a factor of normal numbers. */
+static double extreme(const struct attn_recipe *r)
+{
+    int f16 = r->problem->dtype == ATTN_F16, f64 = r->problem->dtype == ATTN_F64;
+    if (r->fill == ATTN_FILL_TINY)
+        return f16 ? 0x1p-17 : f64 ? 0x1p-1030 : 0x1p-130;
+    return r->fill == ATTN_FILL_HUGE ? (f16 ? 0x1p13 : f64 ? 0x1p500 : 0x1p56) : 1;
+}
+
 enum attn_status attn_recipe_open(const struct attn_case *c, const struct attn_problem *problem,
                                   struct attn_recipe *r, struct attn_error *err)
 {
     *r =
         (struct attn_recipe){.problem = problem, .fill = c->fill, .seed = c->seed, .bias = c->bias};
     double size = fabs(problem->scale);
+    r->lift = 1;
     if (carries(c->fill) && size >= 0x1p-20 && size <= 0x1p20)
-        r->divisor = 8 * problem->scale;
+        lift_scores(r, problem->scale);
     if (c->fill == ATTN_FILL_REVEAL && c->bias != ATTN_CASE_BIAS_NONE)
         return attn_fail(err, ATTN_EINVAL,
                          "fill reveal with a bias: its rows would no longer be uniform, so nothing "
                          "could be counted; any other fill would work, or no bias");
+    if (c->fill == ATTN_FILL_REVEAL && problem->dtype == ATTN_BF16 && problem->d_value > 0 &&
+        problem->n_key / problem->d_value >= 32)
+        return attn_fail(
+            err, ATTN_EINVAL,
+            "fill reveal in bf16: %lld keys on %lld columns cannot be counted in eight "
+            "bits; fewer than 32 a column would work",
+            (long long)problem->n_key, (long long)problem->d_value);
     return c->fill == ATTN_FILL_SELECT ? open_select(c, r, err) : ATTN_OK;
 }
 
@@ -235,7 +269,7 @@ double attn_recipe_q(const struct attn_recipe *r, int64_t target, int64_t b, int
     if (r->divisor == 0)
         return normal(r, STREAM_Q, index);
     if (c == 0)
-        return 8 + (double)(attn_hash(r->seed, STREAM_Q, index) % 4) * 0.125;
+        return r->lift * (8 + (double)(attn_hash(r->seed, STREAM_Q, index) % 4) * 0.125);
     return normal(r, STREAM_Q, index) * (r->fill == ATTN_FILL_TIES ? 0.125 : 0.5);
 }
 
@@ -262,6 +296,12 @@ double attn_recipe_k(const struct attn_recipe *r, int64_t b, int64_t g, int64_t 
     return score / r->divisor;
 }
 
+/* Whole numbers that a type holds, or nearly: primes, so that no extent divides them. */
+static uint64_t numbers(enum attn_dtype dtype)
+{
+    return dtype == ATTN_BF16 ? 251 : dtype == ATTN_F16 ? 2039 : 1 << 24;
+}
+
 double attn_recipe_v(const struct attn_recipe *r, int64_t b, int64_t g, int64_t j, int64_t c)
 {
     const struct attn_problem *p = r->problem;
@@ -280,7 +320,10 @@ double attn_recipe_v(const struct attn_recipe *r, int64_t b, int64_t g, int64_t 
     case ATTN_FILL_REVEAL:
         return j % p->d_value == c ? 1 : 0;
     case ATTN_FILL_SELECT:
-        return (double)(index + 1); /* the number of this element: misrouting is named */
+        return (double)(index % numbers(p->dtype) + 1); /* its own number: misrouting is named */
+    case ATTN_FILL_TINY:
+    case ATTN_FILL_HUGE:
+        return normal(r, STREAM_V, index) * extreme(r);
     default:
         return normal(r, STREAM_V, index);
     }
@@ -298,6 +341,8 @@ double attn_recipe_d_o(const struct attn_recipe *r, int64_t b, int64_t h, int64_
     case ATTN_FILL_INTEGER:
     case ATTN_FILL_SELECT:
         return integer(r, STREAM_D_O, index, 7);
+    case ATTN_FILL_HUGE:
+        return normal(r, STREAM_D_O, index) * extreme(r);
     case ATTN_FILL_SPIKE: {
         int64_t loud = (int64_t)(attn_hash(r->seed, STREAM_TARGET, 0) % (uint64_t)p->n_query);
         return normal(r, STREAM_D_O, index) * (i == loud ? 1024 : 1);

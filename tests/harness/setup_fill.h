@@ -16,6 +16,7 @@ struct attn_recipe {
     uint64_t seed;
     enum attn_case_bias bias;
     double divisor; /* k_0 = score / divisor where feature 0 carries scores; 0: it cannot      */
+    double lift;    /* q_0 is so many times 8: above 1 where f16 could not hold k_0          */
     double code;    /* select: the size of a code word's features, a power of two              */
     int code_bits;  /* select: bits that tell the keys apart                                   */
 };

@@ -191,9 +191,16 @@ static void random_fields(struct dice *d, struct attn_case *c)
     c->scale = rarely(d, 5) ? scale[roll(d, 5)] : (double)NAN;
     c->softcap = rarely(d, 6) ? softcap[roll(d, 3)] : 0;
     if (rarely(d, 3))
-        c->bias = (enum attn_case_bias)roll(d, ATTN_CASE_BIAS_INF + 1);
+        c->bias = (enum attn_case_bias)roll(d, ATTN_CASE_BIAS_NAN + 1);
+    if (c->bias > ATTN_CASE_BIAS_ALIBI && rarely(d, 4) && c->dtype == ATTN_F32)
+        c->bias_type = ATTN_BIAS_TYPE_F64;
+    if (c->bias == ATTN_CASE_BIAS_ALIBI) {
+        c->slopes = (enum attn_case_slopes)roll(d, 2);
+        c->has_alibi_offset = (int)roll(d, 2);
+        c->alibi_offset = c->has_alibi_offset ? (int64_t)roll(d, 40) - 20 : 0;
+    }
     if (rarely(d, 3))
-        c->layout = (enum attn_case_layout)roll(d, ATTN_LAYOUT_BROADCAST + 1);
+        c->layout = (enum attn_case_layout)roll(d, ATTN_LAYOUT_FLIP + 1);
     if (rarely(d, 4))
         c->offset = (int)roll(d, 16);
     if (rarely(d, 3))
@@ -202,6 +209,8 @@ static void random_fields(struct dice *d, struct attn_case *c)
         c->d_lse = rarely(d, 4);
         c->d_bias = c->bias > ATTN_CASE_BIAS_ALIBI && rarely(d, 2);
     }
+    if (rarely(d, 6))
+        c->threads = 2 + (int)roll(d, 3);
 }
 
 void attn_soak_case(uint64_t seed, uint64_t number, struct attn_case *c)
@@ -217,7 +226,9 @@ void attn_soak_case(uint64_t seed, uint64_t number, struct attn_case *c)
     if (c->fill == ATTN_FILL_SELECT || c->fill == ATTN_FILL_REVEAL) { /* exact only without */
         c->softcap = 0;
         c->bias = ATTN_CASE_BIAS_NONE;
-        c->d_bias = 0;
+        c->bias_type = ATTN_BIAS_TYPE_AS_LSE;
+        c->slopes = ATTN_SLOPES_HALVES;
+        c->has_alibi_offset = c->d_bias = 0;
         if (c->layout == ATTN_LAYOUT_BROADCAST)
             c->layout = ATTN_LAYOUT_BHLD;
     }

@@ -32,7 +32,7 @@ static int take(struct shrinker *s, const struct attn_case *candidate)
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-enum { FIELDS = 13 };
+enum { FIELDS = 16 };
 
 /* Simplify one field of a copy. */
 static void drop_field(struct attn_case *c, int field)
@@ -45,6 +45,9 @@ static void drop_field(struct attn_case *c, int field)
     case 1:
         c->d_bias = 0;
         c->bias = ATTN_CASE_BIAS_NONE;
+        c->bias_type = ATTN_BIAS_TYPE_AS_LSE;
+        c->slopes = ATTN_SLOPES_HALVES;
+        c->has_alibi_offset = 0;
         break;
     case 2:
         c->layout = ATTN_LAYOUT_BHLD;
@@ -73,6 +76,17 @@ static void drop_field(struct attn_case *c, int field)
         break;
     case 10:
         c->dtype = ATTN_F32;
+        c->bias_type = ATTN_BIAS_TYPE_AS_LSE;
+        break;
+    case 12:
+        c->bias_type = ATTN_BIAS_TYPE_AS_LSE;
+        break;
+    case 13:
+        c->slopes = ATTN_SLOPES_HALVES;
+        c->has_alibi_offset = 0;
+        break;
+    case 14:
+        c->threads = 0;
         break;
     case 11:
         c->layout = ATTN_LAYOUT_BHLD;

@@ -27,17 +27,6 @@ void attn_tale_true(const struct attn_setup *s, struct attn_tale *t)
 
 /* ---- one row --------------------------------------------------------------------------------- */
 
-/* The same memory, token-major where it is head-major and the reverse. */
-static void turn(struct attn_cview *view, const struct attn_tensor *t)
-{
-    int64_t width = t->extent[3], heads = t->extent[1], rows = t->extent[2];
-    int token_major = heads > 1 && rows > 1 && view->stride[2] > view->stride[1];
-    view->stride[3] = 1;
-    view->stride[0] = heads * rows * width;
-    view->stride[1] = token_major ? rows * width : width;
-    view->stride[2] = token_major ? width : heads * width;
-}
-
 static double cap(double s, double c)
 {
     return c > 0 ? c * tanh(s / c) : s;
@@ -68,7 +57,7 @@ static double narrow(const struct teller *x, double w)
 }
 
 /* Scores and weights exp(s - m) of a row; m, l and LSE as the tale has them. */
-static void tell_scores(struct teller *x, int64_t b, int64_t h, int64_t i)
+void attn_teller_scores(struct teller *x, int64_t b, int64_t h, int64_t i)
 {
     const struct attn_tale *t = x->t;
     int64_t n = x->p->n_key;
@@ -167,8 +156,8 @@ static const enum attn_slot slot_of[ATTN_OUTPUTS] = {ATTN_T_O,  ATTN_T_LSE, ATTN
 
 /* One row of an output, `told` against the tensor; the tolerance is some bounds of the truth and a
  * part of the row's size. */
-static int row_fits(struct teller *x, enum attn_output o, int64_t b, int64_t h, int64_t i,
-                    const double *told)
+int attn_teller_row_fits(struct teller *x, enum attn_output o, int64_t b, int64_t h, int64_t i,
+                         const double *told)
 {
     const struct attn_truth_tensor *want = &x->q->truth.tensor[o];
     int64_t width = want->extent[3];
@@ -190,26 +179,32 @@ static int row_fits(struct teller *x, enum attn_output o, int64_t b, int64_t h, 
     return 1;
 }
 
+static int is_asked(const struct teller *x, int64_t b, int64_t h)
+{
+    return x->q->block == 0 || x->q->block == 1 + b * x->p->heads + h;
+}
+
 static int forward_fits(struct teller *x)
 {
     const struct attn_problem *p = x->p;
     const struct attn_tale *t = x->t;
     for (int64_t b = 0; b < p->batch; b++)
         for (int64_t h = 0; h < p->heads; h++)
-            for (int64_t i = 0; i < p->n_query; i++) {
+            for (int64_t i = 0; i < p->n_query && is_asked(x, b, h); i++) {
                 int64_t to_h = (h + t->shift_heads) % p->heads;
                 int64_t to_i = (i + t->shift_rows) % p->n_query;
-                tell_scores(x, b, h, i);
+                attn_teller_scores(x, b, h, i);
                 if (t->stale != ATTN_TALE_FRESH)
                     make_stale(x);
                 if (t->merge != ATTN_TALE_MERGE_NONE)
                     attn_teller_merge(x, b, h, i);
                 double lse = tell_lse(x);
-                if (x->q->compared[ATTN_LSE] && !row_fits(x, ATTN_LSE, b, to_h, to_i, &lse))
+                if (x->q->compared[ATTN_LSE] &&
+                    !attn_teller_row_fits(x, ATTN_LSE, b, to_h, to_i, &lse))
                     return 0;
                 if (t->merge == ATTN_TALE_MERGE_NONE)
                     tell_o(x, b, h, i);
-                if (x->q->compared[ATTN_O] && !row_fits(x, ATTN_O, b, to_h, to_i, x->o))
+                if (x->q->compared[ATTN_O] && !attn_teller_row_fits(x, ATTN_O, b, to_h, to_i, x->o))
                     return 0;
             }
     return 1;
@@ -235,7 +230,7 @@ static void tell_ds(struct teller *x, int64_t b, int64_t h, int64_t i, double *p
     double delta = 0,
            extra = d_lse->data != NULL && !t->no_dlse ? attn_cview_get(d_lse, b, h, i, 0) : 0;
     int empty = lse->want[row] == -(double)INFINITY;
-    tell_scores(x, b, h, i);
+    attn_teller_scores(x, b, h, i);
     for (int64_t c = 0; c < p->d_value && !empty && !t->no_delta; c++)
         delta +=
             attn_cview_get(d_o, b, h, of_row, c) * o->want[(of_o + of_row - i) * p->d_value + c];
@@ -309,9 +304,9 @@ static int dbias_fits(struct teller *x)
 {
     const struct attn_truth_tensor *t = &x->q->truth.tensor[ATTN_DBIAS];
     for (int64_t row = 0; row < t->extent[0] * t->extent[1] * t->extent[2]; row++)
-        if (!row_fits(x, ATTN_DBIAS, row / t->extent[2] / t->extent[1],
-                      row / t->extent[2] % t->extent[1], row % t->extent[2],
-                      x->dbias + row * t->extent[3]))
+        if (!attn_teller_row_fits(x, ATTN_DBIAS, row / t->extent[2] / t->extent[1],
+                                  row / t->extent[2] % t->extent[1], row % t->extent[2],
+                                  x->dbias + row * t->extent[3]))
             return 0;
     return 1;
 }
@@ -322,7 +317,8 @@ static int keys_fit(struct teller *x, enum attn_output o, const double *told, in
     for (int64_t b = 0; b < p->batch; b++)
         for (int64_t g = 0; g < p->kv_heads; g++)
             for (int64_t j = 0; j < p->n_key; j++)
-                if (!row_fits(x, o, b, g, j, told + ((b * p->kv_heads + g) * p->n_key + j) * width))
+                if (!attn_teller_row_fits(x, o, b, g, j,
+                                          told + ((b * p->kv_heads + g) * p->n_key + j) * width))
                     return 0;
     return 1;
 }
@@ -339,7 +335,7 @@ static int backward_fits(struct teller *x)
                 add_row(x, b, h, i, p_row);
                 add_dbias(x, b, h, i);
                 if (x->q->failing[ATTN_DQ])
-                    fits = row_fits(x, ATTN_DQ, b, h, i, x->dq);
+                    fits = attn_teller_row_fits(x, ATTN_DQ, b, h, i, x->dq);
             }
     free(p_row);
     if (fits && x->q->failing[ATTN_DK])
@@ -353,45 +349,13 @@ static int backward_fits(struct teller *x)
 
 /* ---- the interface --------------------------------------------------------------------------- */
 
-/* Read a tensor by the strides of another; 0 when that leaves its memory. */
-static int take_strides(struct attn_cview *view, const struct attn_tensor *t,
-                        const struct attn_cview *of)
-{
-    int64_t last = 0;
-    for (int a = 0; a < 4; a++) {
-        view->stride[a] = of->stride[a];
-        last += (t->extent[a] - 1) * of->stride[a];
-    }
-    return t->data != NULL && last >= 0 && last < t->span;
-}
-
-static int open_teller(struct teller *x, const struct attn_inquiry *q, const struct attn_tale *t)
+int attn_teller_open(struct teller *x, const struct attn_inquiry *q, const struct attn_tale *t)
 {
     const struct attn_problem *p = &q->setup->problem;
     size_t n = (size_t)p->n_key + 1;
     size_t keys = (size_t)(p->batch * p->kv_heads * p->n_key);
     *x = (struct teller){.q = q, .t = t, .p = p};
-    for (int slot = 0; slot < ATTN_SLOTS; slot++) {
-        const struct attn_tensor *tensor = &q->setup->tensor[slot];
-        int turned = slot >= ATTN_T_O ? t->outputs_turned : t->inputs_turned;
-        x->view[slot] = attn_tensor_cview(tensor);
-        if (turned && tensor->data != NULL && tensor->extent[3] > 1 && slot != ATTN_T_BIAS &&
-            slot != ATTN_T_DBIAS)
-            turn(&x->view[slot], tensor);
-    }
-    int inside = 1;
-    if (t->v_like_k)
-        inside = take_strides(&x->view[ATTN_T_V], &q->setup->tensor[ATTN_T_V], &x->view[ATTN_T_K]);
-    if (t->do_like_o)
-        inside =
-            take_strides(&x->view[ATTN_T_DO], &q->setup->tensor[ATTN_T_DO], &x->view[ATTN_T_O]);
-    if (t->dlse_like_lse)
-        inside = take_strides(&x->view[ATTN_T_DLSE], &q->setup->tensor[ATTN_T_DLSE],
-                              &x->view[ATTN_T_LSE]);
-    if (t->k_exchanged) {
-        x->view[ATTN_T_K].stride[1] = q->setup->tensor[ATTN_T_K].stride[2];
-        x->view[ATTN_T_K].stride[2] = q->setup->tensor[ATTN_T_K].stride[1];
-    }
+    int inside = attn_teller_views(x);
     x->s = calloc(n, sizeof *x->s);
     x->w = calloc(n, sizeof *x->w);
     x->raw = calloc(n, sizeof *x->raw);
@@ -408,10 +372,23 @@ static int open_teller(struct teller *x, const struct attn_inquiry *q, const str
     return inside && x->s && x->w && x->raw && x->seen && x->o && x->dq && x->dk && x->dv;
 }
 
+void attn_teller_close(struct teller *x)
+{
+    free(x->s);
+    free(x->w);
+    free(x->raw);
+    free(x->seen);
+    free(x->o);
+    free(x->dq);
+    free(x->dk);
+    free(x->dv);
+    free(x->dbias);
+}
+
 int attn_tale_fits(const struct attn_inquiry *q, const struct attn_tale *t)
 {
     struct teller x;
-    int fits = open_teller(&x, q, t);
+    int fits = attn_teller_open(&x, q, t);
     if (fits)
         fits = q->backward ? backward_fits(&x) : forward_fits(&x);
     /* NaN fits every tale that ends in NaN. */
@@ -419,14 +396,8 @@ int attn_tale_fits(const struct attn_inquiry *q, const struct attn_tale *t)
         (x.nan == 0 || x.finite == 0 || isfinite(t->hidden) || isfinite(t->m_start)) &&
         (x.nan == 0 || t->empty != ATTN_TALE_EMPTY_NAN))
         fits = 0;
-    free(x.s);
-    free(x.w);
-    free(x.raw);
-    free(x.seen);
-    free(x.o);
-    free(x.dq);
-    free(x.dk);
-    free(x.dv);
-    free(x.dbias);
+    if (x.evidence == 0 && (t->turned | t->adjacent | t->packed | t->rows_packed))
+        fits = 0;
+    attn_teller_close(&x);
     return fits;
 }

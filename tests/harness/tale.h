@@ -96,19 +96,22 @@ struct attn_tale {
     enum attn_tale_mask how;
     const struct attn_mask *mask; /* NULL: everything is seen */
     double scale, softcap;
-    int cap_last;                  /* the cap is applied after the bias         */
-    int cap_hidden;                /* and after the mask: hidden scores are -c  */
-    double hidden;                 /* score of a hidden pair: -inf              */
-    int hidden_added;              /* it is added to the score, not put in its place */
-    double bias_factor;            /* 1 */
-    int bias_by_kv;                /* looked up by kv head                      */
-    int bias_plane;                /* 1: every (batch, head) uses the bias of (0, 0) */
+    int cap_last;       /* the cap is applied after the bias         */
+    int cap_hidden;     /* and after the mask: hidden scores are -c  */
+    double hidden;      /* score of a hidden pair: -inf              */
+    int hidden_added;   /* it is added to the score, not put in its place */
+    double bias_factor; /* 1 */
+    int bias_by_kv;     /* looked up by kv head                      */
+    int bias_plane;     /* 1: every (batch, head) uses the bias of (0, 0) */
+    int bias_no_batch, bias_no_head, bias_no_row; /* that index is taken for 0  */
     int64_t bias_heads, bias_rows; /* 0, or the index is taken modulo this: a rank's own */
     int64_t alibi_offset;
     int alibi_signed; /* no absolute value */
     enum attn_tale_heads heads;
-    enum attn_tale_of of;                         /* whose heads and batches are mistaken */
-    int kv_batch_0;                               /* K and V of batch 0 for all   */
+    enum attn_tale_of of; /* whose heads and batches are mistaken */
+    int kv_batch_0;       /* K and V of batch 0 for all   */
+    int fixed;            /* K and V come from this kv head and batch, whatever h and b are  */
+    int64_t fixed_head, fixed_batch;
     int64_t lost_lo, lost_hi, twice_lo, twice_hi; /* keys left out, keys counted twice */
     int64_t zero_keys;                            /* keys of score 0 and V = 0 too many */
     int64_t tile;                                 /* keys of a tile, for stale    */
@@ -121,7 +124,8 @@ struct attn_tale {
     double alibi_more;                            /* added to the distance        */
     int64_t ranks;                                /* of the three below           */
     enum attn_tale_merge merge;
-    enum attn_tale_place place;
+    enum attn_tale_place place; /* of K and V, or of one of them, if it is PLACE_STALE */
+    enum attn_tale_of place_of;
     enum attn_tale_steps steps;      /* only these reach dQ, dK and dV               */
     int unnormalised;                /* O is not divided by l        */
     int64_t shift_heads, shift_rows; /* output of another head, row  */
@@ -130,6 +134,12 @@ struct attn_tale {
     int lse_without_m; /* ln l alone            */
     int lse_is_l, lse_is_m;
     int inputs_turned, outputs_turned; /* BHLD read as BLHD, or the reverse       */
+    unsigned turned;                   /* 1 << slot: that tensor alone            */
+    unsigned adjacent;                 /* its features are taken to be adjacent   */
+    unsigned packed;                   /* it is taken to be packed as [B,H,L,d]   */
+    unsigned rows_packed;              /* its rows are taken to lie d apart       */
+    int64_t rounded;     /* base pointers of inputs are rounded down to so many bytes */
+    int dbias_like_bias; /* strides of another tensor               */
     int v_like_k, do_like_o, dlse_like_lse,
         k_exchanged; /* strides of another tensor; K[b,j,g]     */
     /* backward */
@@ -151,8 +161,9 @@ struct attn_inquiry {
     const struct attn_setup *setup;
     struct attn_truth truth; /* with bounds */
     int failing[ATTN_OUTPUTS], compared[ATTN_OUTPUTS];
-    int backward; /* the forward is right: the mistake is in the backward */
-    double loose; /* relative tolerance                                   */
+    int backward;  /* the forward is right: the mistake is in the backward */
+    int64_t block; /* 0, or 1 + b H + h: only that batch and head are looked at */
+    double loose;  /* relative tolerance                                   */
 };
 
 /* 1 when everything that the inquiry is about was computed as the tale tells it.  Without memory:

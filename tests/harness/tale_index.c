@@ -57,7 +57,8 @@ static void move(const struct teller *x, int64_t *i, int64_t *j)
 
 int64_t attn_teller_key(const struct teller *x, int64_t i, int64_t j, enum attn_tale_of of)
 {
-    if (x->t->ranks > 0 && x->t->place == ATTN_TALE_PLACE_STALE) {
+    int mistaken = x->t->place_of == ATTN_TALE_K_AND_V || x->t->place_of == of;
+    if (x->t->ranks > 0 && x->t->place == ATTN_TALE_PLACE_STALE && mistaken) {
         int64_t n_query = x->p->n_query / x->t->ranks, n_key = x->p->n_key / x->t->ranks;
         return j % n_key + i / n_query * n_key;
     }
@@ -110,6 +111,8 @@ static int is_mistaken(const struct teller *x, enum attn_tale_of of)
 int64_t attn_teller_kv_head(const struct teller *x, int64_t h, enum attn_tale_of of)
 {
     int64_t H = x->p->heads, G = x->p->kv_heads, r = H / G, right = h / r;
+    if (x->t->fixed && is_mistaken(x, of))
+        return x->t->fixed_head;
     switch (is_mistaken(x, of) ? x->t->heads : ATTN_TALE_GROUPED) {
     case ATTN_TALE_MODULO:
         return h % G;
@@ -130,6 +133,8 @@ int64_t attn_teller_kv_head(const struct teller *x, int64_t h, enum attn_tale_of
 
 int64_t attn_teller_kv_batch(const struct teller *x, int64_t b, enum attn_tale_of of)
 {
+    if (x->t->fixed && is_mistaken(x, of))
+        return x->t->fixed_batch;
     return x->t->kv_batch_0 && is_mistaken(x, of) ? 0 : b;
 }
 
@@ -139,8 +144,9 @@ double attn_teller_bias(const struct teller *x, int64_t b, int64_t h, int64_t i,
     move(x, &i, &j);
     if (x->t->ranks > 0 && x->t->place == ATTN_TALE_PLACE_BIAS_KEY)
         j %= x->p->n_key / x->t->ranks;
-    if (x->t->bias_plane)
-        b = h = 0;
+    b = x->t->bias_plane || x->t->bias_no_batch ? 0 : b;
+    h = x->t->bias_plane || x->t->bias_no_head ? 0 : h;
+    i = x->t->bias_no_row ? 0 : i;
     if (x->t->bias_by_kv)
         h /= x->p->heads / x->p->kv_heads;
     if (x->t->bias_heads > 0)
@@ -148,7 +154,7 @@ double attn_teller_bias(const struct teller *x, int64_t b, int64_t h, int64_t i,
     if (x->t->bias_rows > 0)
         i %= x->t->bias_rows;
     if (bias->kind == ATTN_BIAS_TENSOR)
-        return x->t->bias_factor * attn_cview_get(&bias->tensor, b, h, i, j);
+        return x->t->bias_factor * attn_cview_get(&x->view[ATTN_T_BIAS], b, h, i, j);
     if (bias->kind != ATTN_BIAS_ALIBI)
         return 0;
     double away = (double)(i + x->t->alibi_offset - j);

@@ -17,6 +17,17 @@ struct teller {
     int evidence;    /* elements that are wrong, not NaN, and as the tale tells them */
 };
 
+/* tale.c: scores, weights, m, l and LSE of a row; a row of an output as told, against what was
+ * computed.  Whatever opening returns (0: the tale cannot be told), close. */
+int attn_teller_open(struct teller *x, const struct attn_inquiry *q, const struct attn_tale *t);
+void attn_teller_close(struct teller *x);
+void attn_teller_scores(struct teller *x, int64_t b, int64_t h, int64_t i);
+int attn_teller_row_fits(struct teller *x, enum attn_output o, int64_t b, int64_t h, int64_t i,
+                         const double *told);
+
+/* tale_views.c: how the tale reads memory; 0 when it would leave a tensor's. */
+int attn_teller_views(struct teller *x);
+
 /* tale_index.c: what the tale's mask shows, and where its query finds K, V and bias. */
 int attn_teller_sees(const struct teller *x, int64_t b, int64_t h, int64_t i, int64_t j);
 int64_t attn_teller_kv_head(const struct teller *x, int64_t h, enum attn_tale_of of);

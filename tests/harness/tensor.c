@@ -18,6 +18,9 @@ enum {
 /* Quiet NaNs that no arithmetic makes by itself, told apart by their payload. */
 static const uint32_t red_f32 = 0x7fedc0deu, unwritten_f32 = 0x7fdeadbeu;
 static const uint64_t red_f64 = 0x7ffedc0dedc0de5au, unwritten_f64 = 0x7ffdeadbeefdead5u;
+static const uint16_t red_16 = 0x7fed, unwritten_16 = 0x7fde; /* a NaN as bf16 and as f16 */
+
+enum pattern { RED, UNWRITTEN };
 
 static size_t page_bytes(void)
 {
@@ -34,10 +37,16 @@ static size_t interior_bytes(const struct attn_tensor *t)
     return t->map_bytes - 2 * page_bytes();
 }
 
+/* The element at the lowest address; slots of the mapping are counted from it. */
+static unsigned char *lowest(const struct attn_tensor *t)
+{
+    return (unsigned char *)t->data + t->first * (int64_t)attn_dtype_size(t->dtype);
+}
+
 /* Element slots of the red zone before the first element, and after the last. */
 static int64_t slots_before(const struct attn_tensor *t)
 {
-    return ((unsigned char *)t->data - interior(t)) / (int64_t)attn_dtype_size(t->dtype);
+    return (lowest(t) - interior(t)) / (int64_t)attn_dtype_size(t->dtype);
 }
 
 static int64_t slots_after(const struct attn_tensor *t)
@@ -46,24 +55,30 @@ static int64_t slots_after(const struct attn_tensor *t)
     return all - slots_before(t) - t->span;
 }
 
-static void write_pattern(const struct attn_tensor *t, int64_t slot, uint32_t f32, uint64_t f64)
+static const void *bits_of(enum pattern pattern, enum attn_dtype dtype)
 {
-    if (t->dtype == ATTN_F64)
-        memcpy((uint64_t *)t->data + slot, &f64, sizeof f64);
-    else
-        memcpy((uint32_t *)t->data + slot, &f32, sizeof f32);
+    if (dtype == ATTN_F64)
+        return pattern == RED ? &red_f64 : &unwritten_f64;
+    if (dtype == ATTN_F32)
+        return pattern == RED ? &red_f32 : &unwritten_f32;
+    return pattern == RED ? &red_16 : &unwritten_16;
 }
 
-static int has_pattern(const struct attn_tensor *t, int64_t slot, uint32_t f32, uint64_t f64)
+static void write_pattern(const struct attn_tensor *t, int64_t slot, enum pattern pattern)
 {
-    if (t->dtype == ATTN_F64)
-        return memcmp((const uint64_t *)t->data + slot, &f64, sizeof f64) == 0;
-    return memcmp((const uint32_t *)t->data + slot, &f32, sizeof f32) == 0;
+    size_t size = attn_dtype_size(t->dtype);
+    memcpy(lowest(t) + slot * (int64_t)size, bits_of(pattern, t->dtype), size);
+}
+
+static int has_pattern(const struct attn_tensor *t, int64_t slot, enum pattern pattern)
+{
+    size_t size = attn_dtype_size(t->dtype);
+    return memcmp(lowest(t) + slot * (int64_t)size, bits_of(pattern, t->dtype), size) == 0;
 }
 
 static int64_t slot_of(const struct attn_tensor *t, int64_t b, int64_t h, int64_t i, int64_t c)
 {
-    return attn_offset(t->stride, b, h, i) + c * t->stride[3];
+    return attn_offset(t->stride, b, h, i) + c * t->stride[3] - t->first;
 }
 
 /* ---- making ---------------------------------------------------------------------------------- */
@@ -114,9 +129,9 @@ static enum attn_status map_span(struct attn_tensor *t, int offset, struct attn_
     data -= ((uintptr_t)data - (size_t)offset * size) % ALIGN;
     t->data = data;
     for (int64_t s = -slots_before(t); s < 0; s++)
-        write_pattern(t, s, red_f32, red_f64);
+        write_pattern(t, s, RED);
     for (int64_t s = t->span; s < t->span + slots_after(t); s++)
-        write_pattern(t, s, red_f32, red_f64);
+        write_pattern(t, s, RED);
     return ATTN_OK;
 }
 
@@ -135,7 +150,7 @@ static void poison_gaps(struct attn_tensor *t)
 {
     for (int64_t s = 0; s < t->span; s++)
         if (!t->own[s])
-            write_pattern(t, s, red_f32, red_f64);
+            write_pattern(t, s, RED);
 }
 
 static enum attn_status start_tensor(struct attn_tensor *t, const char *name, enum attn_dtype dtype,
@@ -144,11 +159,6 @@ static enum attn_status start_tensor(struct attn_tensor *t, const char *name, en
     memset(t, 0, sizeof *t);
     t->name = name;
     t->dtype = dtype;
-    if (dtype != ATTN_F64 && dtype != ATTN_F32)
-        return attn_fail(err, ATTN_ENOTSUP,
-                         "tensor %s: %s storage is named but not implemented here yet; f32 and "
-                         "f64 would work",
-                         name, attn_dtype_name(dtype));
     for (int axis = 0; axis < 4; axis++) {
         t->extent[axis] = extent[axis];
         if (extent[axis] < 0)
@@ -233,6 +243,18 @@ enum attn_status attn_tensor_pack(struct attn_tensor *q, struct attn_tensor *k,
     return ATTN_OK;
 }
 
+void attn_tensor_flip(struct attn_tensor *t, unsigned axes)
+{
+    for (int axis = 0; axis < 4 && t->span > 0; axis++) {
+        if (!(axes & 1u << axis))
+            continue;
+        int64_t far = (t->extent[axis] - 1) * t->stride[axis];
+        t->data = (unsigned char *)t->data + far * (int64_t)attn_dtype_size(t->dtype);
+        t->first -= far;
+        t->stride[axis] = -t->stride[axis];
+    }
+}
+
 void attn_tensor_free(struct attn_tensor *t)
 {
     if (t->map != NULL && !t->shared)
@@ -259,19 +281,14 @@ struct attn_cview attn_tensor_cview(const struct attn_tensor *t)
 
 void attn_tensor_set(struct attn_tensor *t, int64_t b, int64_t h, int64_t i, int64_t c, double x)
 {
-    int64_t slot = slot_of(t, b, h, i, c);
-    if (t->dtype == ATTN_F64)
-        ((double *)t->data)[slot] = x;
-    else
-        ((float *)t->data)[slot] = (float)x;
+    struct attn_view view = attn_tensor_view(t);
+    attn_view_set(&view, b, h, i, c, x);
 }
 
 double attn_tensor_get(const struct attn_tensor *t, int64_t b, int64_t h, int64_t i, int64_t c)
 {
-    int64_t slot = slot_of(t, b, h, i, c);
-    if (t->dtype == ATTN_F64)
-        return ((const double *)t->data)[slot];
-    return (double)((const float *)t->data)[slot];
+    struct attn_cview view = attn_tensor_cview(t);
+    return attn_cview_get(&view, b, h, i, c);
 }
 
 void attn_tensor_poison(struct attn_tensor *t)
@@ -280,7 +297,7 @@ void attn_tensor_poison(struct attn_tensor *t)
         for (int64_t h = 0; h < t->extent[1]; h++)
             for (int64_t i = 0; i < t->extent[2]; i++)
                 for (int64_t c = 0; c < t->extent[3]; c++)
-                    write_pattern(t, slot_of(t, b, h, i, c), unwritten_f32, unwritten_f64);
+                    write_pattern(t, slot_of(t, b, h, i, c), UNWRITTEN);
 }
 
 /* FNV-1a, eight bytes a step; the shift carries high bits down, without it two changed signs
@@ -306,8 +323,28 @@ void attn_tensor_remember(struct attn_tensor *t)
 
 void attn_tensor_seal(struct attn_tensor *t, int sealed)
 {
+    t->sealed = sealed;
     if (!t->shared && t->map != NULL)
-        mprotect(interior(t), interior_bytes(t), sealed ? PROT_NONE : PROT_READ | PROT_WRITE);
+        mprotect(interior(t), interior_bytes(t),
+                 sealed         ? PROT_NONE
+                 : t->read_only ? PROT_READ
+                                : PROT_READ | PROT_WRITE);
+}
+
+void attn_tensor_protect(struct attn_tensor *t, int read_only)
+{
+    t->read_only = read_only;
+    attn_tensor_seal(t, 0);
+}
+
+int attn_tensor_holds(const struct attn_tensor *t, const void *address, int64_t *slot)
+{
+    const unsigned char *at = address;
+    if (t->map == NULL || at < interior(t) || at >= interior(t) + interior_bytes(t))
+        return 0;
+    int64_t size = (int64_t)attn_dtype_size(t->dtype), bytes = at - lowest(t);
+    *slot = bytes < 0 ? (bytes - size + 1) / size : bytes / size;
+    return 1;
 }
 
 /* ---- checking -------------------------------------------------------------------------------- */
@@ -318,7 +355,7 @@ static int64_t damage(const struct attn_tensor *t, int64_t from, int64_t to, int
 {
     int64_t n = 0;
     for (int64_t s = from; s != to; s += step)
-        if (!has_pattern(t, s, red_f32, red_f64) && n++ == 0)
+        if (!has_pattern(t, s, RED) && n++ == 0)
             *nearest = s;
     return n;
 }
@@ -344,7 +381,7 @@ const char *attn_tensor_intact(const struct attn_tensor *t, char *text, size_t s
         return text;
     }
     for (int64_t s = 0; t->own != NULL && s < t->span; s++)
-        if (!t->own[s] && !has_pattern(t, s, red_f32, red_f64)) {
+        if (!t->own[s] && !has_pattern(t, s, RED)) {
             snprintf(text, size,
                      "%s: a gap between rows overwritten, %lld elements after the first "
                      "element",
@@ -370,7 +407,7 @@ const char *attn_tensor_written(const struct attn_tensor *t, char *text, size_t 
             for (int64_t i = 0; i < t->extent[2]; i++)
                 for (int64_t c = 0; c < t->extent[3]; c++) {
                     int64_t slot = slot_of(t, b, h, i, c);
-                    if (!has_pattern(t, slot, unwritten_f32, unwritten_f64) || n++ > 0)
+                    if (!has_pattern(t, slot, UNWRITTEN) || n++ > 0)
                         continue;
                     memcpy(first, (int64_t[4]){b, h, i, c}, sizeof first);
                 }

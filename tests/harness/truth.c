@@ -13,6 +13,26 @@ const char *attn_output_name(enum attn_output output)
     return (unsigned)output < ATTN_OUTPUTS ? name[output] : "unknown";
 }
 
+double attn_dtype_tiny(enum attn_dtype dtype)
+{
+    static const double tiny[ATTN_DTYPES] = {0x1p-1074, 0x1p-150, 0x1p-134, 0x1p-25};
+    return (unsigned)dtype < ATTN_DTYPES ? tiny[dtype] : 0;
+}
+
+/* Half a unit above the largest number. */
+double attn_dtype_overflow(enum attn_dtype dtype)
+{
+    static const double limit[ATTN_DTYPES] = {0, 0x1.ffffffp127, 0x1.ffp127, 65520};
+    return (unsigned)dtype < ATTN_DTYPES && dtype != ATTN_F64 ? limit[dtype] : (double)INFINITY;
+}
+
+void attn_precision_flush(const struct attn_problem *p, struct attn_precision *x)
+{
+    x->tiny = p->dtype == ATTN_F64 ? 0x1p-1022 : 0x1p-126;
+    if (p->dtype != ATTN_F16)
+        x->tiny_storage = x->tiny;
+}
+
 /* No row can be rescaled or merged more often than it has keys, whatever is declared. */
 static int64_t within(int64_t declared, int64_t n_key)
 {
@@ -28,7 +48,8 @@ void attn_precision_of(const struct attn_impl *impl, const struct attn_options *
     x->u_lse = x->u;
     x->u_bias = p->bias.kind == ATTN_BIAS_TENSOR ? attn_dtype_roundoff(p->bias.tensor.dtype) : x->u;
     x->u_p = x->tiny_p = 0;
-    x->tiny = wide ? 0x1p-1074 : 0x1p-150;
+    x->tiny = attn_dtype_tiny(wide ? ATTN_F64 : ATTN_F32);
+    x->tiny_storage = attn_dtype_tiny(p->dtype);
     x->lambda = 0;
     x->exp_ulps = 4; /* glibc states 1 for exp, log, 2 for tanh; other libms up to 4 */
     x->rescales = within(impl->rescales != NULL ? impl->rescales(p, options) : 0, p->n_key);
@@ -45,18 +66,21 @@ void attn_precision_of(const struct attn_impl *impl, const struct attn_options *
 struct sum {
     struct attn_truth_tensor *out;
     double *lost, *error, *size;
-    int64_t *terms; /* by row of the tensor: how many were added */
+    int64_t *terms;     /* by row of the tensor: how many were added             */
+    unsigned char *nan; /* by row of the tensor: 1 = a NaN in the bias came here */
 };
 
 static enum attn_status tensor_alloc(struct attn_truth_tensor *t, enum attn_output output,
                                      const int64_t extent[4], const int64_t *sample,
-                                     struct attn_error *err)
+                                     const struct attn_precision *a, struct attn_error *err)
 {
     size_t n = 1;
-    for (int a = 0; a < 4; a++)
-        n *= (size_t)(t->extent[a] = extent[a]);
+    for (int axis = 0; axis < 4; axis++)
+        n *= (size_t)(t->extent[axis] = extent[axis]);
     t->name = attn_output_name(output);
     t->sample = sample;
+    t->u = output == ATTN_LSE ? a->u_lse : output == ATTN_DBIAS ? a->u_bias : a->u_storage;
+    t->u = t->u > a->u ? t->u : a->u;
     t->want = calloc(n + 1, sizeof *t->want);
     t->bound = calloc(n + 1, sizeof *t->bound);
     t->gauge = calloc(n + 1, sizeof *t->gauge);
@@ -72,6 +96,7 @@ static void sum_free(struct sum *x)
     free(x->error);
     free(x->size);
     free(x->terms);
+    free(x->nan);
 }
 
 static enum attn_status sum_alloc(struct sum *x, struct attn_truth_tensor *t,
@@ -79,50 +104,63 @@ static enum attn_status sum_alloc(struct sum *x, struct attn_truth_tensor *t,
 {
     size_t rows = (size_t)(t->extent[0] * t->extent[1] * t->extent[2]);
     size_t n = rows * (size_t)t->extent[3];
-    *x = (struct sum){t, calloc(n + 1, sizeof(double)), calloc(n + 1, sizeof(double)),
-                      calloc(n + 1, sizeof(double)), calloc(rows + 1, sizeof(int64_t))};
-    if (x->lost == NULL || x->error == NULL || x->size == NULL || x->terms == NULL)
+    *x = (struct sum){t,
+                      calloc(n + 1, sizeof(double)),
+                      calloc(n + 1, sizeof(double)),
+                      calloc(n + 1, sizeof(double)),
+                      calloc(rows + 1, sizeof(int64_t)),
+                      calloc(rows + 1, 1)};
+    if (x->lost == NULL || x->error == NULL || x->size == NULL || x->terms == NULL ||
+        x->nan == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory to sum %s (%zu elements)", t->name, n);
     return ATTN_OK;
 }
 
-/* Elements at..at+n gain weight * y[c], where weight is known to within `error`; TwoSum keeps what
- * double would lose. */
+/* Elements at..at+n gain weight * y[c], where weight is known to within `error` and y[c] to within
+ * `tiny`; TwoSum keeps what double would lose. */
 static void sum_add(struct sum *x, int64_t at, int64_t n, const double *restrict y, double weight,
-                    double error, double gauge)
+                    double error, double tiny, double gauge)
 {
     double *restrict want = x->out->want + at, *restrict lost = x->lost + at;
     double *restrict errors = x->error + at, *restrict size = x->size + at;
     double *restrict gauges = x->out->gauge + at, both = fabs(weight) + error;
+    double flushed = fabs(weight) * tiny;
     for (int64_t c = 0; c < n; c++) {
         double term = weight * y[c], s = want[c] + term, z = s - want[c], a = fabs(y[c]);
         lost[c] += (want[c] - (s - z)) + (term - z);
         want[c] = s;
-        errors[c] += a > 0 ? error * a : 0; /* an error may be infinite: 0 of it is 0 */
+        errors[c] += a > 0 ? error * a + flushed : 0; /* an error may be infinite: 0 of it is 0 */
         size[c] += a > 0 ? both * a : 0;
         gauges[c] += gauge * a;
     }
 }
 
-/* 5.4: n terms were summed, the sum multiplied by `scale` and stored; in so many parts more, each
- * of which may underflow by itself. */
-static void sum_finish(struct sum *x, double scale, double u, double u_storage, double tiny,
-                       int64_t parts, double lambda)
+/* How a sum is finished: multiplied by `scale` and stored; in so many parts more, each of which may
+ * underflow by itself. */
+struct finish {
+    double scale, u, u_storage, tiny, tiny_storage, lambda;
+    int64_t parts;
+};
+
+/* 5.4: n terms were summed. */
+static void sum_finish(struct sum *x, const struct finish *f)
 {
     int64_t width = x->out->extent[3];
     int64_t rows = x->out->extent[0] * x->out->extent[1] * x->out->extent[2];
     for (int64_t r = 0; r < rows; r++)
         for (int64_t at = r * width; at < (r + 1) * width; at++) {
-            double n = (double)x->terms[r];
-            double want = scale * (x->out->want[at] + x->lost[at]);
-            double e = fabs(scale) *
-                       (x->error[at] + n * tiny + attn_sum_error(n + 4, u, lambda) * x->size[at] +
-                        0x1p-51 * x->size[at]);
+            double n = (double)x->terms[r], size = x->size[at];
+            double want = f->scale * (x->out->want[at] + x->lost[at]);
+            double e =
+                fabs(f->scale) * (x->error[at] + n * f->tiny +
+                                  attn_sum_error(n + 4, f->u, f->lambda) * size + 0x1p-51 * size);
+            double stored = f->u_storage * (fabs(want) + e) + f->tiny_storage;
             x->out->want[at] = want;
-            x->out->bound[at] = n == 0 ? 0
-                                       : e + u_storage * (fabs(want) + e) +
-                                             (double)(2 + parts) * tiny + 0x1p-52 * fabs(want);
-            x->out->gauge[at] *= fabs(scale);
+            x->out->bound[at] =
+                n == 0 ? 0 : e + stored + (double)(1 + f->parts) * f->tiny + 0x1p-52 * fabs(want);
+            x->out->gauge[at] *= fabs(f->scale);
+            if (isnan(want) && x->nan[r])
+                x->out->bound[at] = x->out->gauge[at] = 0;
         }
 }
 
@@ -139,6 +177,7 @@ struct work {
     double *q, *d_o; /* [d] [dv] this row's */
     int64_t *slot;   /* [n_key]: where a key's gradients go; -1: not sampled */
     int64_t n_keys;
+    int nan; /* a visible pair of this row has a NaN for a bias: so is all that comes of it */
 };
 
 static void store_forward(struct work *w, int64_t b, int64_t h, int64_t slot)
@@ -149,9 +188,11 @@ static void store_forward(struct work *w, int64_t b, int64_t h, int64_t slot)
         o->want[at * w->p->d_value + c] = w->row.o[c];
         o->bound[at * w->p->d_value + c] = w->bound.e_o[c];
         o->gauge[at * w->p->d_value + c] = w->bound.gauge_o[c];
+        if (w->nan)
+            o->bound[at * w->p->d_value + c] = o->gauge[at * w->p->d_value + c] = 0;
     }
     lse->want[at] = w->row.lse;
-    lse->bound[at] = w->bound.e_lse;
+    lse->bound[at] = w->nan ? 0 : w->bound.e_lse;
     lse->gauge[at] = isfinite(w->row.lse) ? 1 + w->bound.score_size + fabs(w->row.lse) : 0;
 }
 
@@ -163,6 +204,8 @@ static void store_dq(struct work *w, int64_t b, int64_t h, int64_t slot)
         dq->want[at + c] = w->row.dq[c];
         dq->bound[at + c] = w->bound.e_dq[c];
         dq->gauge[at + c] = w->bound.gauge_dq[c];
+        if (w->nan)
+            dq->bound[at + c] = dq->gauge[at + c] = 0;
     }
 }
 
@@ -182,9 +225,10 @@ static void collect_keys(struct work *w, int64_t b, int64_t h, int64_t i)
         int64_t at = (b * p->kv_heads + g) * w->n_keys + slot;
         double e_p = w->bound.e_p[n] + w->a->tiny;
         w->dk.terms[at]++, w->dv.terms[at]++;
+        w->dk.nan[at] |= (unsigned char)w->nan, w->dv.nan[at] |= (unsigned char)w->nan;
         sum_add(&w->dk, at * p->d_key, p->d_key, w->q, w->bound.dsr[n], w->bound.e_dsr[n],
-                w->bound.gauge_ds[n]);
-        sum_add(&w->dv, at * p->d_value, p->d_value, w->d_o, w->row.p[n], e_p,
+                w->a->tiny, w->bound.gauge_ds[n]);
+        sum_add(&w->dv, at * p->d_value, p->d_value, w->d_o, w->row.p[n], e_p, w->a->tiny,
                 (1 + w->bound.score_size) * w->row.p[n]);
     }
 }
@@ -201,10 +245,11 @@ static void collect_bias(struct work *w, int64_t b, int64_t h, int64_t i)
         i = 0;
     int64_t r = (b * t->extent[1] + h) * t->extent[2] + i;
     w->dbias.terms[r] += t->extent[3] == 1 ? w->row.n : w->row.n > 0;
+    w->dbias.nan[r] |= (unsigned char)w->nan;
     for (int64_t n = 0; n < w->row.n; n++) {
         int64_t j = t->extent[3] == 1 ? 0 : w->row.key[n];
         static const double one = 1;
-        sum_add(&w->dbias, r * t->extent[3] + j, 1, &one, w->row.ds[n], w->bound.e_ds[n],
+        sum_add(&w->dbias, r * t->extent[3] + j, 1, &one, w->row.ds[n], w->bound.e_ds[n], 0,
                 w->bound.gauge_ds[n]);
     }
 }
@@ -214,6 +259,9 @@ static void do_row(struct work *w, int64_t b, int64_t h, int64_t i, int64_t slot
 {
     attn_row_bound_head(w->p, &w->in->q, &w->in->k, &w->in->v, b, h, i, &w->bound);
     attn_oracle_row_forward(w->p, &w->in->q, &w->in->k, &w->in->v, b, h, i, &w->row);
+    w->nan = 0;
+    for (int64_t n = 0; w->p->bias.kind == ATTN_BIAS_TENSOR && n < w->row.n; n++)
+        w->nan |= isnan(w->row.bias[n]);
     attn_row_bound_forward(w->p, w->a, &w->row, &w->bound);
     if (slot >= 0)
         store_forward(w, b, h, slot);
@@ -261,7 +309,7 @@ static enum attn_status prepare(struct work *w, const struct attn_sample *sample
                                   o <= ATTN_DQ      ? rows
                                   : o == ATTN_DBIAS ? NULL
                                                     : keys,
-                                  err);
+                                  w->a, err);
     if (status == ATTN_OK && backward)
         status = sum_alloc(&w->dk, &t[ATTN_DK], err);
     if (status == ATTN_OK && backward)
@@ -280,6 +328,26 @@ static enum attn_status prepare(struct work *w, const struct attn_sample *sample
     return status;
 }
 
+static void finish_sums(struct work *w)
+{
+    const struct attn_precision *a = w->a;
+    struct finish f = {1, a->u, a->u_storage, a->tiny, a->tiny_storage, a->lambda, a->merges};
+    if (w->in->d_o.data != NULL) {
+        sum_finish(&w->dv, &f);
+        f.scale = w->p->scale;
+        sum_finish(&w->dk, &f);
+    }
+    if (w->dbias.out == NULL)
+        return;
+    f.scale = 1;
+    f.u = a->u > a->u_bias ? a->u : a->u_bias;
+    f.u_storage = a->u_bias;
+    if (a->u_bias > 0x1p-53 && f.tiny < 0x1p-150)
+        f.tiny = 0x1p-150;
+    f.tiny_storage = f.tiny;
+    sum_finish(&w->dbias, &f);
+}
+
 static void sweep(struct work *w, const struct attn_sample *sample)
 {
     const struct attn_problem *p = w->p;
@@ -293,14 +361,7 @@ static void sweep(struct work *w, const struct attn_sample *sample)
                 if (slot >= 0 || (backward && w->n_keys > 0))
                     do_row(w, b, h, i, slot, backward);
             }
-    if (backward) {
-        sum_finish(&w->dk, p->scale, w->a->u, w->a->u_storage, w->a->tiny, w->a->merges,
-                   w->a->lambda);
-        sum_finish(&w->dv, 1, w->a->u, w->a->u_storage, w->a->tiny, w->a->merges, w->a->lambda);
-    }
-    if (w->dbias.out != NULL)
-        sum_finish(&w->dbias, 1, w->a->u > w->a->u_bias ? w->a->u : w->a->u_bias, w->a->u_bias,
-                   w->a->u_bias > 0x1p-53 ? 0x1p-150 : w->a->tiny, w->a->merges, w->a->lambda);
+    finish_sums(w);
 }
 
 /* Where arithmetic can be off without limit, the derivation multiplies infinities, by 0 among

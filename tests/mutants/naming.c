@@ -105,7 +105,7 @@ static void diagnose_one(const struct attn_spec *spec, const struct attn_battery
     if (r.verdict == ATTN_FAILED &&
         (r.failure == ATTN_F_FINITE || r.failure == ATTN_F_EXACT || r.failure == ATTN_F_BOUND)) {
         naming->battery[naming->n] = battery;
-        attn_diagnose_case(spec, &c, &r, naming->text[naming->n], sizeof naming->text[0]);
+        attn_diagnose_case(spec, NULL, &c, &r, naming->text[naming->n], sizeof naming->text[0]);
         naming->n++;
     }
     alarm(0);

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Plant one mutant: plant.sh ID OUT.so, with CC, FLAGS, LDFLAGS, B and LIB_OBJ from the Makefile.
 #
-# The changed file goes to a folder of its own that is searched before the tree, the one source
-# that uses it is compiled again, and the library is linked around it as a shared object.
+# The changed file goes to a folder of its own that is searched before the tree, the source that
+# uses it is compiled again, and the library is linked around it as a shared object.  A template of
+# the kernels is used by one source for each instruction set: UNIT is optimized/simd/*.c then.
 set -eu
 id=$1 out=$2 dir=${2%.so}.src
 def=tests/mutants/mutants.def
@@ -11,7 +12,9 @@ read -r _ _ unit file < <(grep "^$id " "$def"; echo)
 file=${file:-$unit}
 rm -rf "$dir"
 mkdir -p "$dir/$(dirname "$file")" "$dir/$(dirname "$unit")"
-[ "$file" = "$unit" ] || cp "$unit" "$dir/$unit"
+# shellcheck disable=SC2206 # a pattern
+units=($unit)
+[ "$file" = "$unit" ] || cp "${units[@]}" "$dir/$(dirname "$unit")"
 
 awk -v id="$id" -v file="$file" '
 function fragment(line) { sub(/^  . /, "", line); gsub(/\\n/, "\n", line); return line }
@@ -33,10 +36,16 @@ END {
     printf "%s%s%s", substr(text, 1, at - 1), to, rest
 }' "$def" "$file" > "$dir/$file"
 
-object=${unit%.c}.o
-others=()
-for o in $LIB_OBJ; do [ "$o" = "$B/$object" ] || others+=("$o"); done
+objects=" $LIB_OBJ "
+for u in "${units[@]}"; do
+    more=
+    case $u in
+    optimized/simd/avx2.c) more=$FLAGS_avx2 ;;
+    optimized/simd/avx512.c) more=$FLAGS_avx512 ;;
+    esac
+    # shellcheck disable=SC2086
+    $CC -I"$dir" ${FLAGS/-MMD -MP/} $more -O1 -w -c -o "$dir/$(basename "$u").o" "$dir/$u"
+    objects=${objects/" $B/${u%.c}.o "/" $dir/$(basename "$u").o "}
+done
 # shellcheck disable=SC2086
-$CC -I"$dir" ${FLAGS/-MMD -MP/} -O1 -w -c -o "$dir/mutant.o" "$dir/$unit"
-# shellcheck disable=SC2086
-$CC ${FLAGS/-MMD -MP/} $LDFLAGS -shared -Wl,-Bsymbolic -o "$out" "$dir/mutant.o" "${others[@]}" -lm
+$CC ${FLAGS/-MMD -MP/} $LDFLAGS -shared -Wl,-Bsymbolic -o "$out" $objects -lm

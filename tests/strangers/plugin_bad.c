@@ -32,9 +32,10 @@
 #define SAYS_NO    17 /* returns an error and says why                     */
 #define DEEP       18 /* overflows the stack                               */
 #define CLOSER     19 /* closes every descriptor                           */
-#define OVERCLAIM  20 /* claims bf16, which no case can exercise           */
+#define OVERCLAIM  20 /* claims dbias without bias, which no case can exercise */
 #define NO_FORWARD 21
 #define ABORTS     22
+#define UNSTEADY   23 /* other last bits in every second call               */
 
 static int is_chosen(const struct attn_plugin_call *t)
 {
@@ -95,6 +96,9 @@ static int misbehave(const struct attn_plugin_call *t)
         ((float *)(uintptr_t)t->k.data)[0] += 1;
     if (BAD == LEAK && malloc(1000) == NULL)
         return 1;
+    static int calls;
+    if (BAD == UNSTEADY && calls++ % 2 && n > 0)
+        ((float *)t->lse.data)[0] = nextafterf(((float *)t->lse.data)[0], INFINITY);
     if (BAD == FLUSH)
         fesetround(FE_UPWARD);
     if (BAD == LEAVE && is_chosen(t))
@@ -123,7 +127,7 @@ const struct attn_plugin *attn_plugin_get(void)
     bad.name = "bad";
     bad.forward = BAD == NO_FORWARD ? NULL : BAD == UNWRITTEN ? skip_last_row : misbehave;
     bad.abi += BAD == OLD_ABI ? 6 : 0;
-    bad.claims |= BAD == ODD_CLAIM ? 1u << 30 : BAD == OVERCLAIM ? ATTN_PLUGIN_BF16 : 0;
+    bad.claims |= BAD == ODD_CLAIM ? 1u << 30 : BAD == OVERCLAIM ? ATTN_PLUGIN_DBIAS : 0;
     return BAD == NOTHING ? NULL : &bad;
 }
 #endif

@@ -1,0 +1,313 @@
+#include "experiments/bench.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "experiments/afford.h"
+#include "experiments/cli.h"
+#include "experiments/point.h"
+#include "ref/problem.h"
+
+const char *attn_bench_state_name(enum attn_bench_state state)
+{
+    static const char *const name[] = {"waiting", "timed", "wrong", "refused", "failed"};
+    return name[state];
+}
+
+static enum attn_status refuse(struct attn_bench_entry *e, const struct attn_error *err)
+{
+    e->state = err->status == ATTN_EINTERNAL || err->status == ATTN_EPEER ? ATTN_BENCH_FAILED
+                                                                          : ATTN_BENCH_REFUSED;
+    snprintf(e->message, sizeof e->message, "%s", err->text);
+    return err->status;
+}
+
+/* ---- what it is --------------------------------------------------------------------------- */
+
+/* The kernels by whose P it is measured: those that its spec names, or the best. */
+static enum attn_status choose_kernels(struct attn_bench_entry *e, struct attn_error *err)
+{
+    const struct attn_isa *isa = e->parsed.options.isa;
+    if (isa == NULL)
+        isa = attn_isa_best(err);
+    if (isa == NULL)
+        return err->status;
+    e->isa = isa->name;
+    e->kernels = isa->kernels[e->product.m == 0 && e->c.dtype == ATTN_F64];
+    return ATTN_OK;
+}
+
+enum attn_status attn_bench_entry_init(struct attn_bench_entry *e, const char *spec,
+                                       const char *text, int threads, struct attn_error *err)
+{
+    memset(e, 0, sizeof *e);
+    snprintf(e->spec, sizeof e->spec, "%s", spec);
+    snprintf(e->text, sizeof e->text, "%s", text);
+    e->threads = threads;
+    e->worst = (double)NAN;
+    if (attn_spec_parse(spec, &e->parsed, err) != ATTN_OK ||
+        attn_case_parse(text, &e->c, err) != ATTN_OK || choose_kernels(e, err) != ATTN_OK)
+        return refuse(e, err);
+    e->parsed.options.threads = threads;
+    attn_spec_print(&e->parsed, e->spec, sizeof e->spec);
+    attn_case_print(&e->c, e->text);
+    return ATTN_OK;
+}
+
+enum attn_status attn_bench_entry_product(struct attn_bench_entry *e,
+                                          const struct attn_bench_product *product, int threads,
+                                          struct attn_error *err)
+{
+    double m = product->m, n = product->n, k = product->k;
+    memset(e, 0, sizeof *e);
+    snprintf(e->spec, sizeof e->spec, "sgemm %dx%dx%d%s", product->m, product->n, product->k,
+             product->transposed ? " A B^T" : "");
+    e->product = *product;
+    e->threads = threads;
+    e->worst = (double)NAN;
+    e->work.flops = 2 * m * n * k;
+    e->work.bytes = 4 * (m * k + n * k + m * n);
+    return choose_kernels(e, err) == ATTN_OK ? ATTN_OK : refuse(e, err);
+}
+
+/* ---- what it needs ------------------------------------------------------------------------ */
+
+/* Inputs, outputs, and the harness's byte for each element. */
+static double tensor_bytes(const struct attn_case *c)
+{
+    double size = (double)attn_dtype_size(c->dtype), b = (double)c->batch;
+    double q = b * (double)c->heads * (double)c->n_query;
+    double k = b * (double)c->kv_heads * (double)c->n_key;
+    double d = (double)c->d_key, dv = (double)c->d_value;
+    double elements = (q + k) * (d + dv) * (c->pass == ATTN_BACKWARD ? 2 : 1) + q;
+    return elements * (size + 1);
+}
+
+enum attn_status attn_bench_entry_price(struct attn_bench_entry *e, struct attn_error *err)
+{
+    struct attn_point point;
+    char need_text[32], have_text[32];
+    int64_t need = 0, have = attn_cli_memory_available();
+    if (e->product.m > 0 || e->state != ATTN_BENCH_WAITING)
+        return ATTN_OK;
+    attn_point_init(&point);
+    point.c = e->c;
+    /* A mask or a bias made of tensors has no price before they are there: those are small. */
+    if (attn_afford_case(&e->parsed, &e->c, &point, &need, NULL) != ATTN_OK)
+        need = (int64_t)fmin(tensor_bytes(&e->c), 9e18);
+    if (need <= have)
+        return ATTN_OK;
+    attn_fail(err, ATTN_ENOMEM, "needs %s, and this machine can give %s: not attempted",
+              attn_cli_bytes(need, need_text), attn_cli_bytes(have, have_text));
+    return refuse(e, err);
+}
+
+/* Price and model, from the problem itself. */
+static enum attn_status model(const struct attn_bench *bench, struct attn_bench_entry *e,
+                              struct attn_error *err)
+{
+    struct attn_point point;
+    const struct attn_problem *p = &e->setup->problem;
+    double d = (double)p->d_key, dv = (double)p->d_value;
+    attn_point_init(&point);
+    point.c = e->c;
+    enum attn_status status = attn_afford_price(&e->parsed, p, &point, err);
+    if (status != ATTN_OK)
+        return status;
+    e->priced_bytes = point.priced_bytes * point.ranks;
+    e->work.pairs = e->work.exps = (double)point.pairs;
+    e->work.flops = 2 * e->work.pairs * (e->c.pass == ATTN_FORWARD ? d + dv : 3 * d + 2 * dv);
+    e->work.bytes = (double)attn_setup_bytes(e->setup);
+    if (e->priced_bytes > bench->roofs.l2_bytes * e->threads)
+        e->work.bytes += 2 * (double)e->priced_bytes;
+    if (e->priced_bytes > attn_cli_memory_available())
+        return attn_fail(err, ATTN_ENOMEM, "needs %lld bytes beside its tensors: not attempted",
+                         (long long)e->priced_bytes);
+    return ATTN_OK;
+}
+
+/* ---- calls -------------------------------------------------------------------------------- */
+
+static enum attn_status call(const struct attn_bench *bench, struct attn_bench_entry *e,
+                             enum attn_pass pass, struct attn_ledger *ledger,
+                             struct attn_error *err)
+{
+    struct attn_ctx ctx = {.ledger = ledger, .options = &e->parsed.options, .error = err};
+    const struct attn_bench_product *x = &e->product;
+    if (x->m > 0) {
+        attn_blas_product(&bench->blas, x->transposed, x->m, x->n, x->k, bench->matrix,
+                          bench->matrix + bench->matrix_room,
+                          bench->matrix + 2 * bench->matrix_room);
+        return ATTN_OK;
+    }
+    if (pass == ATTN_FORWARD) {
+        struct attn_forward t = attn_setup_forward(e->setup);
+        return attn_run_forward(e->parsed.impl, &ctx, &e->setup->problem, &t);
+    }
+    struct attn_backward t = attn_setup_backward(e->setup);
+    return attn_run_backward(e->parsed.impl, &ctx, &e->setup->problem, &t);
+}
+
+/* About the seconds that one call will take: by flops, from a problem of the same kind with at most
+ * 512 queries and keys; 0 when there is no such problem. */
+static double predict(const struct attn_bench *bench, const struct attn_bench_entry *e)
+{
+    enum { SMALL = 512 };
+    struct attn_error err = {ATTN_OK, ""};
+    struct attn_ledger ledger;
+    struct attn_bench_entry small = *e;
+    struct attn_setup *setup = calloc(1, sizeof *setup);
+    double seconds = 0;
+    small.c.n_query = e->c.n_query < SMALL ? e->c.n_query : SMALL;
+    small.c.n_key = e->c.n_key < SMALL ? e->c.n_key : SMALL;
+    small.c.pass = ATTN_FORWARD;
+    small.setup = setup;
+    if (setup == NULL || attn_setup_open(&small.c, setup, &err) != ATTN_OK) {
+        free(setup);
+        return 0;
+    }
+    attn_ledger_init(&ledger, NULL);
+    if (model(bench, &small, &err) == ATTN_OK && small.work.flops > 0 &&
+        call(bench, &small, ATTN_FORWARD, &ledger, &err) == ATTN_OK) {
+        double start = attn_point_seconds(CLOCK_MONOTONIC);
+        call(bench, &small, ATTN_FORWARD, &ledger, &err);
+        seconds = attn_point_seconds(CLOCK_MONOTONIC) - start;
+        seconds *= e->work.flops / small.work.flops;
+    }
+    attn_ledger_clear(&ledger);
+    attn_setup_close(setup);
+    free(setup);
+    return seconds;
+}
+
+static void verify(struct attn_bench_entry *e)
+{
+    enum { ROWS = 16, ALL = 512 };
+    int64_t row[ROWS], key[ROWS], n_query = e->c.n_query, n_key = e->c.n_key;
+    struct attn_sample sample = {-1, -1, row, key};
+    struct attn_precision precision;
+    struct attn_result result;
+    strcpy(e->verified, "all");
+    if (n_query > ALL || n_key > ALL) {
+        snprintf(e->verified, sizeof e->verified, "%d rows", ROWS);
+        sample.n_rows = n_query < ROWS ? n_query : ROWS;
+        sample.n_keys = n_key < ROWS ? n_key : ROWS;
+        for (int64_t r = 0; r < ROWS; r++) { /* evenly spread, first and last among them */
+            row[r] = sample.n_rows > 1 ? r * (n_query - 1) / (sample.n_rows - 1) : 0;
+            key[r] = sample.n_keys > 1 ? r * (n_key - 1) / (sample.n_keys - 1) : 0;
+        }
+    }
+    memset(&result, 0, sizeof result);
+    attn_precision_of(e->parsed.impl, &e->parsed.options, &e->setup->problem, &precision);
+    attn_judge(e->setup, &precision, &sample, e->c.pass, &result);
+    e->worst = result.worst;
+    if (result.verdict == ATTN_PASS || result.verdict == ATTN_WEAK)
+        return;
+    e->state = result.verdict == ATTN_FAILED ? ATTN_BENCH_WRONG : ATTN_BENCH_FAILED;
+    snprintf(e->message, sizeof e->message, "%s", result.text);
+}
+
+/* The first call and the second, whose time decides how many make a sample. */
+static enum attn_status first_calls(const struct attn_bench *bench, struct attn_bench_entry *e,
+                                    struct attn_ledger *ledger, struct attn_error *err)
+{
+    enum attn_status status = ATTN_OK;
+    if (e->product.m == 0 && e->c.pass == ATTN_BACKWARD)
+        status = call(bench, e, ATTN_FORWARD, ledger, err);
+    attn_ledger_clear(ledger);
+    attn_ledger_init(ledger, NULL);
+    if (status == ATTN_OK)
+        status = call(bench, e, e->c.pass, ledger, err);
+    e->ledger_bytes = atomic_load(&ledger->peak);
+    double start = attn_point_seconds(CLOCK_MONOTONIC);
+    if (status == ATTN_OK)
+        status = call(bench, e, e->c.pass, ledger, err);
+    double seconds = attn_point_seconds(CLOCK_MONOTONIC) - start;
+    e->calls = seconds < bench->sample_s ? (int64_t)ceil(bench->sample_s / fmax(seconds, 1e-7)) : 1;
+    return status;
+}
+
+void attn_bench_entry_begin(const struct attn_bench *bench, struct attn_bench_entry *e)
+{
+    struct attn_error err = {ATTN_OK, ""};
+    struct attn_ledger ledger;
+    if (e->product.m > 0 && bench->blas.set_threads != NULL)
+        bench->blas.set_threads(e->threads);
+    enum attn_status status = e->product.m > 0 ? ATTN_OK : model(bench, e, &err);
+    double seconds = status == ATTN_OK && e->product.m == 0 ? predict(bench, e) : 0;
+    if (status == ATTN_OK && seconds > bench->patience_s)
+        status = attn_fail(&err, ATTN_ENOTSUP,
+                           "would take about %.3g s a call, by its speed at 512 keys: not "
+                           "attempted (--patience)",
+                           seconds);
+    struct attn_bench_ceiling ceiling;
+    attn_bench_ceiling(bench, e, &ceiling);
+    e->pair_read |= e->product.m == 0 && strcmp(ceiling.binds, "memory") == 0;
+    attn_ledger_init(&ledger, NULL);
+    if (status == ATTN_OK)
+        status = first_calls(bench, e, &ledger, &err);
+    attn_ledger_clear(&ledger);
+    if (status != ATTN_OK)
+        refuse(e, &err);
+    else {
+        e->state = ATTN_BENCH_TIMED;
+        if (bench->verify && e->product.m == 0)
+            verify(e);
+    }
+}
+
+/* ---- one sample --------------------------------------------------------------------------- */
+
+/* Threads of OpenMP and of a BLAS go on spinning for some milliseconds after their work. */
+static void settle(int threads)
+{
+    const struct timespec pause = {0, 10 * 1000 * 1000};
+    if (threads > 1)
+        nanosleep(&pause, NULL);
+}
+
+void attn_bench_entry_sample(struct attn_bench *bench, struct attn_bench_entry *e)
+{
+    static const double PEAK_S = 0.002, READ_S = 0.03;
+    static const double CHANGED = 0.05; /* of P: the clock was another, or its sample is spoilt */
+    struct attn_error err = {ATTN_OK, ""};
+    struct attn_ledger ledger;
+    struct attn_bench_watch watch;
+    struct attn_bench_sample *sample = &e->sample[e->n];
+    enum attn_status status = ATTN_OK;
+    if (e->state != ATTN_BENCH_TIMED || e->n == ATTN_BENCH_ROUNDS)
+        return;
+    attn_ledger_init(&ledger, NULL);
+    if (e->product.m > 0 && bench->blas.set_threads != NULL)
+        bench->blas.set_threads(e->threads);
+    double before = attn_roof_sample(&bench->roofs, e->kernels, ATTN_ROOF_FMA, e->threads, PEAK_S);
+    attn_bench_watch_start(&watch, &bench->counters);
+    for (int64_t t = 0; t < e->calls && status == ATTN_OK; t++)
+        status = call(bench, e, e->c.pass, &ledger, &err);
+    attn_bench_watch_stop(&watch);
+    settle(e->threads);
+    double after = attn_roof_sample(&bench->roofs, e->kernels, ATTN_ROOF_FMA, e->threads, PEAK_S);
+    double read = (double)NAN;
+    if (e->pair_read)
+        read = attn_roof_sample(&bench->roofs, e->kernels, ATTN_ROOF_READ, e->threads, READ_S);
+    attn_ledger_clear(&ledger);
+    if (status != ATTN_OK) {
+        refuse(e, &err);
+        return;
+    }
+    *sample = (struct attn_bench_sample){.s = watch.wall_s / (double)e->calls,
+                                         .peak = (before + after) / 2,
+                                         .read = read,
+                                         .cpu_s = watch.cpu_s,
+                                         .waited_s = watch.waited_s,
+                                         .switches = watch.switches,
+                                         .clean = attn_bench_watch_clean(&watch) &&
+                                                  fabs(before - after) <= CHANGED * before};
+    e->n++;
+    e->n_clean += sample->clean;
+    for (int c = 0; sample->clean && c < ATTN_COUNTERS; c++)
+        e->counter[c] = watch.counter[c] / (double)e->calls;
+}

@@ -1,0 +1,238 @@
+#include "experiments/bench_print.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+#include "experiments/cli.h"
+#include "experiments/machine.h"
+
+/* "27.1 ms" */
+static const char *seconds_text(double s, char text[32])
+{
+    if (s < 0.9995e-3)
+        snprintf(text, 32, "%.3g us", s * 1e6);
+    else if (s < 0.9995)
+        snprintf(text, 32, "%.3g ms", s * 1e3);
+    else
+        snprintf(text, 32, "%.4g s", s);
+    return text;
+}
+
+/* How many samples a figure is from, and how many were left out; "" when all is well. */
+static const char *samples_text(int n, int n_clean, char text[80])
+{
+    text[0] = '\0';
+    if (n_clean < n && n_clean >= ATTN_BENCH_ENOUGH)
+        snprintf(text, 80, "%d of %d samples dropped: others had the processor", n - n_clean, n);
+    else if (n_clean < n)
+        snprintf(text, 80, "only %d of %d samples undisturbed: all are used", n_clean, n);
+    return text;
+}
+
+/* ---- roofs -------------------------------------------------------------------------------- */
+
+static void print_counters(FILE *file, const struct attn_bench *bench)
+{
+    if (bench->counters.why_not[0] == '\0')
+        fputs("Hardware counters: cycles, instructions, cache misses.\n", file);
+    else
+        fprintf(
+            file,
+            "Hardware counters: none (%s). Bytes of the roofline are therefore modelled: inputs "
+            "and outputs\nonce, and twice (written, read) the buffers at the peak where they "
+            "exceed the second-level cache.\n",
+            bench->counters.why_not);
+}
+
+void attn_bench_print_roofs(FILE *file, const struct attn_bench *bench, int markdown)
+{
+    if (markdown)
+        fputs("| roof | set | threads | median | from | to | unit |\n"
+              "| --- | --- | ---: | ---: | ---: | ---: | --- |\n",
+              file);
+    for (int r = 0; r < bench->n_roofs; r++) {
+        const struct attn_bench_roof *x = &bench->roof[r];
+        fprintf(file,
+                markdown ? "| %s | %s %s | %d | %.4g | %.4g | %.4g | %s |\n"
+                         : "  %-8s %8s %s, threads %d %8.4g  (%.4g to %.4g) %s\n",
+                attn_roof_name(x->roof), x->isa, x->kernels->bytes == 8 ? "f64" : "f32", x->threads,
+                1e-9 * x->spread.median, 1e-9 * x->spread.min, 1e-9 * x->spread.max,
+                attn_roof_unit(x->roof));
+    }
+    fputc('\n', file);
+    if (bench->blas.handle != NULL)
+        fprintf(file, "BLAS: %s, kernels: %s%s%s.\n", bench->blas.library, bench->blas.kernels,
+                bench->blas.doubt[0] != '\0' ? ". CAUTION: " : "", bench->blas.doubt);
+    else
+        fprintf(file, "BLAS: %s.\n", bench->blas_why_not);
+    print_counters(file, bench);
+}
+
+/* ---- entries ------------------------------------------------------------------------------ */
+
+static void print_against(FILE *file, const struct attn_bench_entry *e,
+                          const struct attn_bench_entry *against)
+{
+    struct attn_bench_ratio ratio;
+    if (against == e || against->state != ATTN_BENCH_TIMED || against->n == 0)
+        return;
+    attn_bench_compare(e, against, &ratio);
+    fprintf(file, "      %.3f x as fast as %s (95 %%: %.3f to %.3f), faster in %d of %d rounds\n",
+            ratio.spread.median, against->spec, ratio.interval.low, ratio.interval.high,
+            ratio.faster, ratio.n);
+}
+
+static void print_entry(FILE *file, const struct attn_bench *bench,
+                        const struct attn_bench_entry *e)
+{
+    struct attn_spread seconds, fraction;
+    struct attn_bench_ceiling ceiling;
+    char time[32], extra[32], dropped[80];
+    if (e->state != ATTN_BENCH_TIMED) {
+        fprintf(file, "  %-28s threads %d  %s: %s\n", e->spec, e->threads,
+                attn_bench_state_name(e->state), e->message);
+        return;
+    }
+    attn_bench_spread(e, ATTN_BENCH_SECONDS, &seconds);
+    attn_bench_spread(e, ATTN_BENCH_FRACTION, &fraction);
+    attn_bench_ceiling(bench, e, &ceiling);
+    fprintf(file, "  %-28s threads %d %7.4f P (%.4f to %.4f) %8.4g GFLOP/s  %s", e->spec,
+            e->threads, fraction.median, fraction.quarter, fraction.three_quarters,
+            1e-9 * e->work.flops / seconds.median, seconds_text(seconds.median, time));
+    if (e->product.m == 0)
+        fprintf(file, "  ceiling %.2f P by %s  extra %s  error/bound %.3g", ceiling.fraction,
+                ceiling.binds, attn_cli_bytes(e->priced_bytes, extra), e->worst);
+    fputc('\n', file);
+    if (e->pair_read) {
+        struct attn_spread read;
+        attn_bench_spread(e, ATTN_BENCH_READ, &read);
+        fprintf(file, "      %.4g GB/s, %.3f of the read bandwidth (%.3f to %.3f)\n",
+                1e-9 * e->work.bytes / seconds.median, read.median, read.quarter,
+                read.three_quarters);
+    }
+    if (!isnan(e->counter[ATTN_COUNT_CYCLES]) && e->n_clean > 0)
+        fprintf(file, "      %.4g cycles, %.4g instructions, %.4g cache misses a call\n",
+                e->counter[ATTN_COUNT_CYCLES], e->counter[ATTN_COUNT_INSTRUCTIONS],
+                e->counter[ATTN_COUNT_MISSES]);
+    if (samples_text(e->n, e->n_clean, dropped)[0] != '\0')
+        fprintf(file, "      %s\n", dropped);
+}
+
+void attn_bench_print_entries(FILE *file, const struct attn_bench *bench,
+                              const struct attn_bench_entry *entry, int n,
+                              const struct attn_bench_entry *against)
+{
+    fprintf(file, "%s\n", entry[0].text[0] != '\0' ? entry[0].text : "matrix products");
+    for (int at = 0; at < n; at++) {
+        print_entry(file, bench, &entry[at]);
+        if (against != NULL && entry[at].state == ATTN_BENCH_TIMED &&
+            entry[at].threads == against->threads)
+            print_against(file, &entry[at], against);
+    }
+}
+
+void attn_bench_print_line(FILE *file, const struct attn_bench_entry *e)
+{
+    struct attn_spread seconds, fraction;
+    if (e->state != ATTN_BENCH_TIMED) {
+        attn_cli_fail("bench", 0, "%s: %s: %s", e->spec, attn_bench_state_name(e->state),
+                      e->message);
+        return;
+    }
+    attn_bench_spread(e, ATTN_BENCH_SECONDS, &seconds);
+    attn_bench_spread(e, ATTN_BENCH_FRACTION, &fraction);
+    fprintf(file,
+            "%s %s threads %d median %.9f s min %.9f s max %.9f s %.2f GFLOP/s %.4f P "
+            "extra %.3f MiB samples %d clean %d\n",
+            e->spec, e->text, e->threads, seconds.median, seconds.min, seconds.max,
+            1e-9 * e->work.flops / seconds.median, fraction.median,
+            (double)e->ledger_bytes / (1 << 20), e->n, e->n_clean);
+}
+
+/* ---- rows --------------------------------------------------------------------------------- */
+
+static void print_known(FILE *file, const struct attn_bench *bench,
+                        const struct attn_bench_outcome *x, int markdown)
+{
+    struct attn_bench_ceiling ceiling;
+    struct attn_spread seconds;
+    char time[32], dropped[80], limit[48] = "";
+    attn_bench_spread(x->entry, ATTN_BENCH_SECONDS, &seconds);
+    attn_bench_ceiling(bench, x->entry, &ceiling);
+    if (x->entry->product.m == 0)
+        snprintf(limit, sizeof limit, "%.2f P by %s", ceiling.fraction, ceiling.binds);
+    fprintf(file,
+            markdown
+                ? "| %s | %s %.3g %s | **%.3f** | %.3f to %.3f | %s | %.4g | %s | %s | %s |\n"
+                : "  %-46s %s %5.3g %-8s %6.3f (%.3f to %.3f) %-7s %7.4g GFLOP/s %9s  %s  %s\n",
+            x->row->what, attn_bench_goal_at_least(x->row->goal) ? ">=" : "<=", x->row->target,
+            attn_bench_goal_unit(x->row->goal), x->spread.median, x->spread.min, x->spread.max,
+            x->disturbed ? "?"
+            : x->met     ? "met"
+                         : "NOT MET",
+            1e-9 * x->entry->work.flops / seconds.median, seconds_text(seconds.median, time), limit,
+            samples_text(x->n, x->n_clean, dropped));
+}
+
+void attn_bench_print_outcomes(FILE *file, const struct attn_bench *bench,
+                               const struct attn_bench_outcome *outcome, int n, int markdown)
+{
+    for (int at = 0; at < n; at++) {
+        const struct attn_bench_outcome *x = &outcome[at];
+        if (x->known) {
+            print_known(file, bench, x, markdown);
+            continue;
+        }
+        const struct attn_bench_entry *e =
+            x->entry->state != ATTN_BENCH_TIMED ? x->entry : x->other;
+        fprintf(file,
+                markdown ? "| %s | %s %.3g %s | not known | | | | | | %s: %s |\n"
+                         : "  %-46s %s %5.3g %-8s not known: %s: %s\n",
+                x->row->what, attn_bench_goal_at_least(x->row->goal) ? ">=" : "<=", x->row->target,
+                attn_bench_goal_unit(x->row->goal), attn_bench_state_name(e->state), e->message);
+    }
+}
+
+static void print_machine(FILE *file)
+{
+    json_t *facts = attn_machine_facts();
+    const char *key[] = {"cpu", "kernel", "compiler", "flags", "version", "date"};
+    fputs("Machine: ", file);
+    for (size_t k = 0; facts != NULL && k < sizeof key / sizeof *key; k++) {
+        const char *value = json_string_value(json_object_get(facts, key[k]));
+        fprintf(file, "%s%s", k > 0 ? "; " : "", value != NULL ? value : "not available");
+    }
+    fprintf(file, "; %lld processors.\n\n",
+            facts == NULL ? 0
+                          : (long long)json_integer_value(json_object_get(facts, "cores_online")));
+    json_decref(facts);
+}
+
+void attn_bench_print_page(FILE *file, const struct attn_bench *bench,
+                           const struct attn_bench_table *table)
+{
+    int met = 0, known = 0, disturbed = 0;
+    for (int at = 0; at < table->n; at++) {
+        met += table->outcome[at].known && table->outcome[at].met;
+        known += table->outcome[at].known;
+        disturbed += table->outcome[at].disturbed;
+    }
+    fputs("<!-- made by `make bench`, from `attnlab bench --preset table` -->\n\n# Speed\n\n",
+          file);
+    print_machine(file);
+    fprintf(file,
+            "%d of %d rows were measured: %d met, %d disturbed too often to say (?). P is the "
+            "multiply-add peak of the "
+            "instruction set in use, measured right before and after\neach sample; rows of a block "
+            "are timed in turn, %d rounds. Figures are medians, with the smallest and largest "
+            "round.\nGFLOP/s count the products that attention is made of (docs/bench.md), for the "
+            "pairs that the mask shows.\n\n",
+            known, table->n, met, disturbed, bench->rounds);
+    fputs("| what | target | median | from, to | | GFLOP/s | time | ceiling | remarks |\n"
+          "| --- | --- | ---: | --- | --- | ---: | ---: | --- | --- |\n",
+          file);
+    attn_bench_print_outcomes(file, bench, table->outcome, table->n, 1);
+    fputs("\n## What this machine can do\n\n", file);
+    attn_bench_print_roofs(file, bench, 1);
+}

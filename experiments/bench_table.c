@@ -1,0 +1,163 @@
+#include "experiments/bench_table.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define F32(shape, mask)      shape ":" mask ":f32:normal:s1"
+#define BF16(shape, mask)     shape ":" mask ":bf16:normal:s1"
+#define F16(shape, mask)      shape ":" mask ":f16:normal:s1"
+#define BACKWARD(shape, mask) shape ":" mask ":f32:normal:s1:pass=bwd"
+#define PAIR(block, what, goal, target, spec, text, threads, other, other_text, other_threads) \
+    {block, what, ATTN_GOAL_##goal, target, spec, text, threads, other, other_text, other_threads},
+#define ROW(block, what, goal, target, spec, text, threads) \
+    PAIR(block, what, goal, target, spec, text, threads, NULL, NULL, 0)
+
+static const struct attn_bench_row rows[] = {
+#include "experiments/bench_rows.def"
+};
+enum { ROWS = sizeof rows / sizeof *rows };
+static const struct attn_bench_product sgemm = {4096, 4096, 4096, 0};
+
+int attn_bench_row_count(void)
+{
+    return ROWS;
+}
+
+const struct attn_bench_row *attn_bench_row_at(int index)
+{
+    return &rows[index];
+}
+
+const char *attn_bench_goal_unit(enum attn_bench_goal goal)
+{
+    static const char *const unit[] = {"P", "of read", "of sgemm", "x", "x", "MiB"};
+    return unit[goal];
+}
+
+int attn_bench_goal_at_least(enum attn_bench_goal goal)
+{
+    return goal != ATTN_GOAL_TIME && goal != ATTN_GOAL_MEMORY;
+}
+
+/* ---- judging ------------------------------------------------------------------------------ */
+
+/* Samples of a pair as if of one entry: seconds and P of the one over those of the other, so that
+ * the figures of an entry are those of the pair. */
+static void pair_up(const struct attn_bench_entry *e, const struct attn_bench_entry *other,
+                    struct attn_bench_entry *pair)
+{
+    *pair = (struct attn_bench_entry){.n = e->n < other->n ? e->n : other->n};
+    pair->work.flops = e->work.flops / other->work.flops;
+    for (int s = 0; s < pair->n; s++) {
+        pair->sample[s].s = e->sample[s].s / other->sample[s].s;
+        pair->sample[s].peak = e->sample[s].peak / other->sample[s].peak;
+        pair->sample[s].clean = e->sample[s].clean && other->sample[s].clean;
+        pair->n_clean += pair->sample[s].clean;
+    }
+}
+
+void attn_bench_judge(const struct attn_bench_row *row, const struct attn_bench_entry *e,
+                      const struct attn_bench_entry *other, struct attn_bench_outcome *outcome)
+{
+    static const enum attn_bench_quantity quantity[] = {
+        [ATTN_GOAL_PEAK] = ATTN_BENCH_FRACTION,  [ATTN_GOAL_READ] = ATTN_BENCH_READ,
+        [ATTN_GOAL_SGEMM] = ATTN_BENCH_FRACTION, [ATTN_GOAL_RATE] = ATTN_BENCH_RATE,
+        [ATTN_GOAL_TIME] = ATTN_BENCH_SECONDS,   [ATTN_GOAL_MEMORY] = ATTN_BENCH_SECONDS};
+    struct attn_bench_entry pair;
+    *outcome = (struct attn_bench_outcome){.row = row, .entry = e, .other = other};
+    outcome->known = e->state == ATTN_BENCH_TIMED && e->n > 0 &&
+                     (other == NULL || (other->state == ATTN_BENCH_TIMED && other->n > 0));
+    if (!outcome->known)
+        return;
+    if (other != NULL)
+        pair_up(e, other, &pair);
+    attn_bench_spread(other != NULL ? &pair : e, quantity[row->goal], &outcome->spread);
+    if (row->goal == ATTN_GOAL_MEMORY) {
+        double mib = (double)e->priced_bytes / e->threads / (1 << 20);
+        outcome->spread = (struct attn_spread){1, mib, mib, mib, mib, mib};
+    }
+    const struct attn_bench_entry *judged = other != NULL ? &pair : e;
+    outcome->n = judged->n;
+    outcome->n_clean = judged->n_clean;
+    outcome->disturbed = row->goal != ATTN_GOAL_MEMORY && judged->n_clean < judged->n &&
+                         judged->n_clean < ATTN_BENCH_ENOUGH;
+    if (outcome->disturbed)
+        return;
+    outcome->met = attn_bench_goal_at_least(row->goal) ? outcome->spread.median >= row->target
+                                                       : outcome->spread.median <= row->target;
+}
+
+/* ---- running ------------------------------------------------------------------------------ */
+
+/* The entry of that spec, case and threads among those from `first` on, made if need be. */
+static struct attn_bench_entry *entry_of(struct attn_bench_table *table, int first,
+                                         const char *spec, const char *text, int threads)
+{
+    struct attn_bench_entry *e = &table->entry[table->n_entries], made;
+    struct attn_error err = {ATTN_OK, ""};
+    if (strcmp(spec, "sgemm") == 0)
+        attn_bench_entry_product(&made, &sgemm, threads, &err);
+    else
+        attn_bench_entry_init(&made, spec, text, threads, &err);
+    if (made.state == ATTN_BENCH_WAITING && threads > sysconf(_SC_NPROCESSORS_ONLN)) {
+        made.state = ATTN_BENCH_REFUSED;
+        snprintf(made.message, sizeof made.message, "%d threads on %ld processors", threads,
+                 sysconf(_SC_NPROCESSORS_ONLN));
+    }
+    for (int at = first; at < table->n_entries; at++)
+        if (strcmp(table->entry[at].spec, made.spec) == 0 &&
+            strcmp(table->entry[at].text, made.text) == 0 && table->entry[at].threads == threads)
+            return &table->entry[at];
+    *e = made;
+    table->n_entries++;
+    return e;
+}
+
+/* Rows [from,to) are a block. */
+static void run_block(struct attn_bench *bench, struct attn_bench_table *table, int from, int to)
+{
+    struct attn_bench_entry *entry[ROWS], *other[ROWS];
+    int first = table->n_entries;
+    for (int r = from; r < to; r++) {
+        const struct attn_bench_row *row = &rows[r];
+        entry[r] = entry_of(table, first, row->spec, row->text, row->threads);
+        other[r] = row->other_spec == NULL ? NULL
+                                           : entry_of(table, first, row->other_spec,
+                                                      row->other_text, row->other_threads);
+        entry[r]->pair_read |= row->goal == ATTN_GOAL_READ;
+    }
+    attn_bench_block(bench, &table->entry[first], table->n_entries - first);
+    for (int r = from; r < to; r++)
+        attn_bench_judge(&rows[r], entry[r], other[r], &table->outcome[table->n++]);
+}
+
+enum attn_status attn_bench_table_run(struct attn_bench *bench, struct attn_bench_table *table,
+                                      void (*report)(const struct attn_bench *bench,
+                                                     const struct attn_bench_outcome *outcome,
+                                                     int n),
+                                      struct attn_error *err)
+{
+    *table = (struct attn_bench_table){0};
+    table->entry = calloc(2 * ROWS, sizeof *table->entry); /* both sides of every row */
+    table->outcome = calloc(ROWS, sizeof *table->outcome);
+    if (table->entry == NULL || table->outcome == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for %d rows", (int)ROWS);
+    for (int from = 0, to; from < ROWS; from = to) {
+        to = from + 1;
+        while (to < ROWS && strcmp(rows[to].block, rows[from].block) == 0)
+            to++;
+        run_block(bench, table, from, to);
+        report(bench, &table->outcome[from], to - from);
+    }
+    return ATTN_OK;
+}
+
+void attn_bench_table_free(struct attn_bench_table *table)
+{
+    free(table->entry);
+    free(table->outcome);
+    *table = (struct attn_bench_table){0};
+}

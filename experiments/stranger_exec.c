@@ -1,0 +1,307 @@
+/* attnlab check --exec: a command that reads a folder of cases and writes a folder of results.
+ *
+ * It is started once.  When it dies, the first case without results is the one that broke it; it is
+ * started again on those that remain, so that one bad case does not hide the others.  That ends
+ * after STARTS, or when three starts in turn come to nothing, and what is left then was not reached.
+ */
+#include <errno.h>
+#include <ftw.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "experiments/check_soak.h"
+#include "experiments/cli.h"
+#include "experiments/command.h"
+#include "experiments/stranger.h"
+#include "tests/harness/exchange.h"
+#include "tests/harness/fileio.h"
+
+enum { STARTS = 10, IDLE = 3 };
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- one start ------------------------------------------------------------------------------- */
+
+struct exec {
+    struct attn_stranger *s;
+    struct attn_question *question;
+    const char *command, *folder;
+    char out[PATH_MAX + 16];
+    int starts, idle, rounds; /* rounds: of a soak, each with folders of its own */
+    double left_s;
+    struct attn_command ran;
+};
+
+/* How the command ended, for a case that has no results. */
+static enum attn_verdict describe(const struct exec *x, char *text, size_t size)
+{
+    const struct attn_command *ran = &x->ran;
+    const char *said = ran->last_line[0] != '\0' ? "; it said: " : "";
+    enum attn_verdict verdict = ATTN_CRASH;
+    if (ran->timed_out) {
+        verdict = ATTN_TIMEOUT;
+        snprintf(text, size, "no result: the command had not ended after %g s%s%.150s",
+                 x->s->timeout_s, said, ran->last_line);
+    } else if (ran->signal != 0)
+        snprintf(text, size, "no result: the command died (%s)%s%.150s", strsignal(ran->signal),
+                 said, ran->last_line);
+    else if (ran->exit_status != 0)
+        snprintf(text, size, "no result: the command ended with status %d%s%.150s",
+                 ran->exit_status, said, ran->last_line);
+    else {
+        verdict = ATTN_FAILED;
+        snprintf(text, size, "no result, although the command ended well%s%.150s", said,
+                 ran->last_line);
+    }
+    attn_clean(text);
+    return verdict;
+}
+
+static int ended_well(const struct attn_command *ran)
+{
+    return !ran->timed_out && ran->signal == 0 && ran->exit_status == 0;
+}
+
+/* Take what is done off the list; returns how many that were.  *first: of those that are not. */
+static int settle(struct exec *x, struct attn_asked **first)
+{
+    int done = 0;
+    *first = NULL;
+    for (int i = 0; i < x->question->n; i++) {
+        struct attn_asked *asked = &x->question->asked[i];
+        if (!asked->written || asked->settled)
+            continue;
+        asked->settled = attn_exchange_done(x->out, asked->name, &x->s->claims, &asked->c);
+        done += asked->settled;
+        if (!asked->settled && *first == NULL)
+            *first = asked;
+    }
+    return done;
+}
+
+/* Write what is left and start the command on it.  0, or an exit status. */
+static int start(struct exec *x)
+{
+    char cases[PATH_MAX + 64];
+    struct attn_error err = {0};
+    int written, n = x->rounds + x->starts;
+    snprintf(cases, sizeof cases, n > 0 ? "%s/cases-%d" : "%s/cases", x->folder, n + 1);
+    if (attn_question_write(x->question, cases, &x->s->claims, &written, &err) != ATTN_OK)
+        return attn_cli_fail("check", ATTN_EXIT_LACKS, "%s", err.text);
+    if (mkdir(x->out, 0777) != 0 && errno != EEXIST)
+        return attn_cli_fail("check", ATTN_EXIT_LACKS, "%s: %s", x->out, strerror(errno));
+    if (attn_command_run(x->command, cases, x->out, x->left_s, &x->ran) != 0)
+        return attn_cli_fail("check", ATTN_EXIT_LACKS, "'%.200s' cannot be started: %s", x->command,
+                             strerror(errno));
+    x->left_s -= x->ran.wall_s;
+    x->starts++;
+    if (x->s->soak_s == 0)
+        fprintf(stderr, "note: %d cases written; the command took %.2f s\n", written,
+                x->ran.wall_s);
+    if (x->ran.exit_status == 127 || x->ran.exit_status == 126)
+        return attn_cli_fail("check", ATTN_EXIT_USAGE, "'%.200s' cannot be run: %s", x->command,
+                             x->ran.last_line[0] != '\0' ? x->ran.last_line : "not found");
+    return 0;
+}
+
+/* After a start that did not end well: name the case that broke it.  Is there reason to go on? */
+static int blame(struct exec *x)
+{
+    struct attn_asked *broken;
+    int done = settle(x, &broken);
+    char text[sizeof broken->said];
+    enum attn_verdict verdict = describe(x, text, sizeof text);
+    if (broken == NULL) {
+        fprintf(stderr, "note: every case has results, but %s\n", strstr(text, "the command"));
+        return 0;
+    }
+    broken->without = verdict;
+    memcpy(broken->said, text, sizeof text);
+    broken->settled = 1;
+    fprintf(stderr, "note: at case %s %s\n", broken->name, strstr(text, "the command"));
+    x->idle = done > 0 ? 0 : x->idle + 1;
+    if (x->ran.timed_out || x->idle == IDLE || x->starts == STARTS || !(x->left_s > 0))
+        return 0;
+    for (int i = 0; i < x->question->n; i++)
+        if (x->question->asked[i].written && !x->question->asked[i].settled)
+            return 1;
+    return 0;
+}
+
+/* Start it, again and again if need be, and say of every case without results why that is so.  0,
+ * or an exit status. */
+static int run(struct exec *x)
+{
+    struct attn_asked *missing;
+    int status = 0, go_on = 1;
+    x->starts = x->idle = 0;
+    x->left_s = x->s->timeout_s;
+    while (go_on && (status = start(x)) == 0 && !ended_well(&x->ran))
+        go_on = blame(x);
+    if (status != 0)
+        return status;
+    settle(x, &missing);
+    for (int i = 0; i < x->question->n; i++) {
+        struct attn_asked *asked = &x->question->asked[i];
+        if (!asked->written || asked->settled)
+            continue;
+        asked->not_reached = !ended_well(&x->ran);
+        asked->without = describe(x, asked->said, sizeof asked->said);
+    }
+    return 0;
+}
+
+/* ---- what was not reached -------------------------------------------------------------------- */
+
+static void say_not_reached(struct exec *x)
+{
+    struct attn_stranger *s = x->s;
+    struct attn_result r = {.verdict = ATTN_ERROR};
+    const char *at = "";
+    for (int i = 0; i < x->question->n; i++) {
+        const struct attn_asked *asked = &x->question->asked[i];
+        s->not_reached += asked->not_reached;
+        if (asked->said[0] != '\0' && !asked->not_reached)
+            at = asked->name;
+    }
+    if (s->not_reached == 0)
+        return;
+    snprintf(r.text, sizeof r.text,
+             "%d case%s not reached: the command %s at case %.80s (start %d); an error in one case "
+             "need not end it (docs/strangers.md)",
+             s->not_reached, s->not_reached > 1 ? "s" : "",
+             x->ran.timed_out ? "ran out of time" : "died", at, x->starts);
+    const struct attn_subject subject = {"case", "", "cases not reached", "", "", "", NULL};
+    attn_stranger_say(s, &subject, &r, 0, 0);
+}
+
+/* ---- soak ------------------------------------------------------------------------------------ */
+
+enum { ROUND = 600, SHOWN = 8 };
+
+static double size_of(const struct attn_case *c)
+{
+    return (double)(c->batch * c->heads) * (double)(c->n_query * c->n_key + 1) *
+           (double)(c->d_key + c->d_value + 1);
+}
+
+/* Judge a round; the smallest failing cases are filed.  Returns how many failed. */
+static int judge_round(struct exec *x, const struct attn_soak *soak, struct attn_soak_count *count)
+{
+    const struct attn_asked *small[SHOWN];
+    struct attn_result r;
+    unsigned needs;
+    int n = 0, bad = 0;
+    for (int i = 0; i < x->question->n; i++, count->cases++) {
+        const struct attn_asked *asked = &x->question->asked[i];
+        attn_stranger_judge(x->s, asked, x->out, &r, &needs);
+        if (asked->not_reached)
+            r.verdict = ATTN_ERROR;
+        count->verdict[r.verdict]++;
+        if (!attn_soak_is_bad(&r))
+            continue;
+        bad++;
+        int at = n < SHOWN ? n++ : SHOWN;
+        for (; at > 0 && size_of(&small[at - 1]->c) > size_of(&asked->c); at--)
+            if (at < SHOWN)
+                small[at] = small[at - 1];
+        if (at < SHOWN)
+            small[at] = asked;
+    }
+    for (int i = 0; i < n; i++) {
+        attn_stranger_judge(x->s, small[i], x->out, &r, &needs);
+        attn_soak_found(soak, &small[i]->c, &small[i]->c, 0, &r, &x->s->verdicts);
+    }
+    return bad;
+}
+
+/* Rounds of random cases, one start each, until one has failures or time is up. */
+static int run_soak(struct exec *x)
+{
+    struct attn_stranger *s = x->s;
+    const struct attn_soak soak = {NULL, NULL, s->route, s->soak_s, s->seed};
+    struct attn_soak_count count = {0};
+    struct attn_question round = {calloc(ROUND, sizeof *round.asked), ROUND, 0};
+    double begin = now();
+    int status = 0, bad = 0;
+    if (round.asked == NULL)
+        return attn_cli_fail("check", ATTN_EXIT_LACKS, "no memory");
+    snprintf(s->label, sizeof s->label, "%.60s", s->claims.name);
+    attn_verdicts_begin(&s->verdicts, s->label);
+    x->question = &round;
+    for (; status == 0 && bad == 0 && now() - begin < s->soak_s; x->rounds += STARTS) {
+        memset(round.asked, 0, ROUND * sizeof *round.asked);
+        for (int i = 0; i < ROUND; i++) {
+            struct attn_asked *asked = &round.asked[i];
+            snprintf(asked->name, sizeof asked->name, "soak-%llu",
+                     (unsigned long long)count.cases + (unsigned long long)i);
+            asked->ids = asked->why = "";
+            attn_soak_case(s->seed, count.cases + (uint64_t)i, &asked->c);
+        }
+        status = run(x);
+        if (status == 0)
+            bad = judge_round(x, &soak, &count);
+    }
+    if (status == 0)
+        attn_soak_sum(&soak, &count, &s->verdicts);
+    s->judged++;
+    attn_question_free(&round);
+    return status != 0 ? status : attn_stranger_end(s);
+}
+
+/* ---- the interface --------------------------------------------------------------------------- */
+
+static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where)
+{
+    (void)info, (void)kind, (void)where;
+    remove(path);
+    return 0;
+}
+
+/* 0, or an exit status. */
+static int make_folder(const char *work, char folder[PATH_MAX])
+{
+    const char *root = getenv("TMPDIR");
+    if (work != NULL) {
+        if (mkdir(work, 0777) != 0 && errno != EEXIST)
+            return attn_cli_fail("check", ATTN_EXIT_LACKS, "%s: %s", work, strerror(errno));
+        if (realpath(work, folder) == NULL)
+            return attn_cli_fail("check", ATTN_EXIT_LACKS, "%s: %s", work, strerror(errno));
+        return 0;
+    }
+    snprintf(folder, PATH_MAX, "%.4000s/attnlab-XXXXXX", root != NULL ? root : "/tmp");
+    if (mkdtemp(folder) == NULL)
+        return attn_cli_fail("check", ATTN_EXIT_LACKS, "%s: %s", folder, strerror(errno));
+    return 0;
+}
+
+int attn_stranger_exec(struct attn_stranger *s, const char *command, const char *work)
+{
+    char folder[PATH_MAX];
+    struct exec x = {.s = s, .question = &s->question, .command = command, .folder = folder};
+    int status = make_folder(work, folder);
+    if (status != 0)
+        return status;
+    snprintf(x.out, sizeof x.out, "%s/out", folder);
+    attn_stranger_route(s, "--exec", command);
+    attn_stranger_route(s, "--claims", s->claims_path);
+    if (s->soak_s > 0)
+        status = run_soak(&x);
+    else if ((status = run(&x)) == 0) {
+        attn_stranger_judge_all(s, x.out);
+        say_not_reached(&x);
+        status = attn_stranger_end(s);
+    }
+    if (work == NULL)
+        nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    return status;
+}

@@ -1,0 +1,481 @@
+/* chunked: attention in chunks of queries and chunks of keys, each pair of them summarised, and the
+ * summaries merged afterwards.
+ *
+ * Forward   For a chunk of queries: every chunk of keys gives a summary, (max, sum, value) in the
+ *           paper, held here as the equivalent pair (LSE, O).  All of them are held at once; then
+ *           they are merged, in order.  Unlike under the running maximum of `tiled`, chunks of keys
+ *           do not wait for each other.
+ * Backward  Checkpointed: nothing but o and LSE is kept, every chunk is computed again.  For a
+ *           chunk of queries, every chunk of keys gives its own part of dQ, all held at once and
+ *           then added in order; dK and dV grow from chunk to chunk of queries.
+ *
+ * Memory    forward: q (dv + 1) numbers for each of Lk / k chunks of keys, and each thread's room:
+ *           O(sqrt L) where k is the square root of L (k=0), as in the title of the paper;
+ *           backward: q d for each, the packed chunk of queries, and dK, dV of one kv head, O(L d).
+ * Threads   share the work within one chunk of queries; sums are made in the order of chunks, so
+ *           the bits are the same for any number of threads.
+ * Source    Rabe & Staats 2021, "Self-attention does not need O(n^2) memory"; q and k are the
+ *           query_chunk_size and key_chunk_size of its code, with its values.
+ * Caveats   A chunk is computed by the tile kernels: its scores never exist as a whole, which the
+ *           paper's q x k matrix does.
+ */
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+#include "optimized/merge.h"
+#include "optimized/simd/isa.h"
+#include "optimized/simd/kernels.h"
+#include "optimized/tiled_backward.h"
+#include "ref/ledger.h"
+#include "ref/precision.h"
+#include "ref/problem.h"
+#include "ref/textbook.h"
+
+enum { OPTION_Q, OPTION_K };
+static const struct attn_option options[] = {
+    {"q", 1024, 1, 1 << 20, NULL, "queries in a chunk"},
+    {"k", 4096, 0, 1 << 20, NULL, "keys in a chunk; 0: the square root of their number"},
+    {0}};
+
+/* ---- the plan ----------------------------------------------------------------------------- */
+
+enum { BLOCK_PANELS = 4 }; /* panels of queries that a thread takes at a time */
+
+struct plan {
+    const struct attn_kernels *kernels;
+    int threads;
+    int64_t group;            /* query heads of a kv head                                */
+    int64_t queries;          /* of a head                                               */
+    int64_t q, q_chunks;      /* queries in a chunk, chunks                              */
+    int64_t k, k_chunks;      /* keys in a chunk, chunks; one, if need be an empty one   */
+    int64_t panels, block;    /* panels in a chunk of queries; queries in a block of them */
+    int64_t keys, key_blocks; /* backward: keys in a block, blocks in a chunk            */
+};
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static int64_t at_least_1(int64_t n)
+{
+    return n < 1 ? 1 : n;
+}
+
+static int64_t min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* k=0: the square root of Lk, in steps of 64. */
+static int64_t keys_of_chunk(const struct attn_problem *p, const struct attn_options *opt)
+{
+    int64_t k = opt->value[OPTION_K];
+    if (k == 0)
+        k = ceil_div((int64_t)ceil(sqrt((double)p->n_key)), 64) * 64;
+    return at_least_1(min(k, p->n_key));
+}
+
+static enum attn_status make_plan(const struct attn_problem *p, const struct attn_options *opt,
+                                  struct plan *x, struct attn_error *err)
+{
+    memset(x, 0, sizeof *x);
+    x->kernels = attn_kernels_for(p, opt, err);
+    if (x->kernels == NULL)
+        return ATTN_EINVAL;
+    x->group = p->heads > 0 ? p->heads / p->kv_heads : 0;
+    x->queries = p->heads > 0 ? p->n_query : 0;
+    x->q = at_least_1(min(opt->value[OPTION_Q], x->queries));
+    x->q_chunks = ceil_div(x->queries, x->q);
+    x->k = keys_of_chunk(p, opt);
+    x->k_chunks = at_least_1(ceil_div(p->n_key, x->k));
+    x->panels = ceil_div(x->q, x->kernels->panel);
+    x->block = BLOCK_PANELS * x->kernels->panel;
+    x->keys = min(x->k, ATTN_KEY_BLOCK);
+    x->key_blocks = ceil_div(x->k, x->keys);
+    x->threads = (int)min(at_least_1(opt->threads), x->k_chunks * ceil_div(x->q, x->block));
+    return ATTN_OK;
+}
+
+/* ---- memory ------------------------------------------------------------------------------- */
+
+static const char *const room_name[ATTN_ROOMS] = ATTN_ROOM_NAMES;
+static const char *const kept_name[ATTN_KEPT] = ATTN_KEPT_NAMES;
+static const char *const back_name[ATTN_BACK] = ATTN_BACK_NAMES;
+
+enum { BUFFERS = 12 };
+struct memory {
+    int n;
+    char *taken[BUFFERS];
+    char *room[ATTN_ROOMS], *o, *lse;        /* forward  */
+    char *kept[ATTN_KEPT], *back[ATTN_BACK]; /* backward */
+    int64_t room_share[ATTN_ROOMS], kept_share[ATTN_KEPT], back_share[ATTN_BACK];
+};
+
+static char *take(struct attn_ctx *ctx, struct memory *m, const char *name, int64_t numbers,
+                  int64_t bytes)
+{
+    char *data = attn_ledger_take(ctx->ledger, name, numbers, bytes, ctx->error);
+    if (data != NULL)
+        m->taken[m->n++] = data;
+    return data;
+}
+
+static void give(struct attn_ctx *ctx, struct memory *m)
+{
+    while (m->n > 0)
+        attn_ledger_give(ctx->ledger, m->taken[--m->n]);
+}
+
+static enum attn_status take_forward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                     const struct plan *x, struct memory *m)
+{
+    int64_t bytes = x->kernels->bytes, rows = x->k_chunks * x->q;
+    x->kernels->forward_room(min(BLOCK_PANELS, x->panels), p->d_key, p->d_value, m->room_share);
+    for (int n = 0; n < ATTN_ROOMS; n++)
+        if ((m->room[n] = take(ctx, m, room_name[n], x->threads * m->room_share[n], bytes)) == NULL)
+            return ATTN_ENOMEM;
+    m->o = take(ctx, m, "part.o", attn_product(rows, p->d_value), bytes);
+    if (m->o != NULL)
+        m->lse = take(ctx, m, "part.lse", rows, bytes);
+    return m->lse != NULL ? ATTN_OK : ATTN_ENOMEM;
+}
+
+/* dQ is held once for each chunk of keys; dK and dV for each block of keys, whoever works on it. */
+static enum attn_status take_backward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                      const struct plan *x, struct memory *m)
+{
+    int64_t bytes = x->kernels->bytes;
+    x->kernels->backward_room(p, x->keys, m->kept_share, m->back_share);
+    for (int n = 0; n < ATTN_KEPT; n++) {
+        int64_t panels = n == ATTN_KEPT_DQ ? x->k_chunks * x->panels : x->panels;
+        m->kept[n] = take(ctx, m, kept_name[n], attn_product(panels, m->kept_share[n]), bytes);
+        if (m->kept[n] == NULL)
+            return ATTN_ENOMEM;
+    }
+    for (int n = 0; n < ATTN_BACK; n++) {
+        int64_t copies = n == ATTN_BACK_DKV ? x->k_chunks * x->key_blocks : x->threads;
+        const char *name = n == ATTN_BACK_DKV ? "dkv" : back_name[n];
+        m->back[n] = take(ctx, m, name, attn_product(copies, m->back_share[n]), bytes);
+        if (m->back[n] == NULL)
+            return ATTN_ENOMEM;
+    }
+    return ATTN_OK;
+}
+
+struct line {
+    const char *name;
+    int64_t numbers;
+};
+
+static enum attn_status add_lines(const struct line *line, size_t n, int64_t bytes,
+                                  struct attn_cost *cost, struct attn_error *err)
+{
+    enum attn_status status = ATTN_OK;
+    for (size_t i = 0; i < n && status == ATTN_OK; i++)
+        status = attn_cost_add(cost, line[i].name, line[i].numbers, bytes, err);
+    return status;
+}
+
+/* Written out from the tables in simd/kernels.h: P queries in a panel, W numbers in a vector. */
+static enum attn_status cost_forward(const struct attn_problem *p, const struct plan *x,
+                                     struct attn_cost *cost, struct attn_error *err)
+{
+    int64_t P = x->kernels->panel, W = x->kernels->lanes, t = x->threads;
+    int64_t d = p->d_key, dv = p->d_value, panels = min(BLOCK_PANELS, x->panels);
+    int64_t rows = x->k_chunks * x->q;
+    const struct line line[] = {
+        {"tile.q", attn_product(t * panels * P, d)},
+        {"tile.o", attn_product(t * panels * P, dv)},
+        {"tile.s", t * (ATTN_KEY_BLOCK + 8) * P},
+        {"tile.ml", t * 2 * panels * P},
+        {"tile.kv", attn_product(t * ATTN_KEY_BLOCK, d + dv)},
+        {"tile.rows", attn_product(t * W, ceil_div(d > dv ? d : dv, W) * W)},
+        {"part.o", attn_product(rows, dv)},
+        {"part.lse", rows}};
+    return add_lines(line, sizeof line / sizeof *line, x->kernels->bytes, cost, err);
+}
+
+static enum attn_status cost_backward(const struct attn_problem *p, const struct plan *x,
+                                      struct attn_cost *cost, struct attn_error *err)
+{
+    int64_t P = x->kernels->panel, W = x->kernels->lanes, t = x->threads;
+    int64_t d = p->d_key, dv = p->d_value, wide = ceil_div(d, W) * W + ceil_div(dv, W) * W;
+    int64_t rows = x->panels * P, blocks = x->k_chunks * x->key_blocks;
+    const struct line line[] = {{"q.packed", attn_product(rows, d)},
+                                {"do.packed", attn_product(rows, dv)},
+                                {"dq", attn_product(x->k_chunks * rows, d)},
+                                {"lse", rows},
+                                {"delta", rows},
+                                {"tile.s", t * (x->keys + 8) * P},
+                                {"tile.dp", t * (x->keys + 8) * P},
+                                {"tile.slope", p->softcap > 0 ? t * (x->keys + 8) * P : 0},
+                                {"tile.kv", attn_product(t * x->keys, d + dv)},
+                                {"dkv", attn_product(blocks * (x->keys + 1), wide)},
+                                {"tile.rows", attn_product(t * (P + 1), wide)}};
+    return add_lines(line, sizeof line / sizeof *line, x->kernels->bytes, cost, err);
+}
+
+static enum attn_status cost(const struct attn_problem *p, const struct attn_options *opt,
+                             enum attn_pass pass, int rank, struct attn_cost *cost,
+                             struct attn_error *err)
+{
+    (void)rank;
+    struct plan x;
+    enum attn_status status = make_plan(p, opt, &x, err);
+    if (status == ATTN_OK)
+        status = pass == ATTN_BACKWARD ? cost_backward(p, &x, cost, err)
+                                       : cost_forward(p, &x, cost, err);
+    if (status == ATTN_OK) {
+        double d = (double)p->d_key, dv = (double)p->d_value;
+        cost->flops = 2 * (double)attn_problem_all_pairs(p, &cost->counted) *
+                      (pass == ATTN_BACKWARD ? 3 * d + 2 * dv : d + dv);
+    }
+    return status;
+}
+
+/* ---- forward ------------------------------------------------------------------------------ */
+
+/* Each function of this part and the next is called by all threads at once, or by a single one:
+ * `omp for` shares its loop out, and nobody goes on before the whole loop is done. */
+
+struct forward {
+    const struct attn_problem *p;
+    const struct attn_forward *t;
+    const struct plan *plan;
+    const struct memory *memory;
+};
+
+/* The summary of each chunk of keys for queries [i0,i1): part c is [q][dv] and [q]. */
+static void summarize(const struct forward *x, int64_t b, int64_t h, int64_t i0, int64_t i1)
+{
+    const struct plan *plan = x->plan;
+    const struct memory *m = x->memory;
+    int64_t bytes = plan->kernels->bytes, blocks = ceil_div(i1 - i0, plan->block);
+    struct attn_tile_forward job = {.p = x->p, .t = x->t, .b = b, .h = h, .rescale_at = 4};
+    job.runs = attn_runs_of(x->p);
+    for (int n = 0; n < ATTN_ROOMS; n++)
+        job.room[n] = m->room[n] + omp_get_thread_num() * m->room_share[n] * bytes;
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t n = 0; n < blocks * plan->k_chunks; n++) {
+        int64_t chunk = n / blocks, first = n % blocks * plan->block;
+        int64_t row = chunk * plan->q + first;
+        job.i0 = i0 + first, job.i1 = min(job.i0 + plan->block, i1);
+        job.j0 = chunk * plan->k, job.j1 = min(job.j0 + plan->k, x->p->n_key);
+        job.o_part = m->o + row * x->p->d_value * bytes;
+        job.lse_part = m->lse + row * bytes;
+        plan->kernels->forward(&job);
+    }
+}
+
+/* Summaries of query i, row r of each part: merged into the first, in order, and written. */
+static void merge_row(const struct forward *x, int64_t b, int64_t h, int64_t i, int64_t r)
+{
+    const struct attn_view *lse = &x->t->lse;
+    int64_t dv = x->p->d_value, parts = x->plan->k_chunks, q = x->plan->q;
+    int64_t at = attn_offset(lse->stride, b, h, i);
+    if (x->plan->kernels->bytes == 4) {
+        float *o = (float *)x->memory->o + r * dv, *l = (float *)x->memory->lse + r;
+        for (int64_t c = 1; c < parts; c++)
+            attn_merge_f32(o, l, o + c * q * dv, l[c * q], dv);
+        ((float *)lse->data)[at] = *l;
+        x->plan->kernels->store_row(&x->t->o, b, h, i, dv, o);
+    } else {
+        double *o = (double *)x->memory->o + r * dv, *l = (double *)x->memory->lse + r;
+        for (int64_t c = 1; c < parts; c++)
+            attn_merge_f64(o, l, o + c * q * dv, l[c * q], dv);
+        ((double *)lse->data)[at] = *l;
+        x->plan->kernels->store_row(&x->t->o, b, h, i, dv, o);
+    }
+}
+
+static void forward_chunk(const struct forward *x, int64_t b, int64_t h, int64_t chunk)
+{
+    int64_t i0 = chunk * x->plan->q, i1 = min(i0 + x->plan->q, x->plan->queries);
+    summarize(x, b, h, i0, i1);
+#pragma omp for schedule(static)
+    for (int64_t i = i0; i < i1; i++)
+        merge_row(x, b, h, i, i - i0);
+}
+
+static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                const struct attn_forward *t)
+{
+    struct plan plan;
+    struct memory memory = {0};
+    struct forward x = {p, t, &plan, &memory};
+    enum attn_status status = make_plan(p, ctx->options, &plan, ctx->error);
+    if (status == ATTN_OK)
+        status = take_forward(ctx, p, &plan, &memory);
+    if (status == ATTN_OK)
+#pragma omp parallel num_threads(plan.threads) if (plan.threads > 1)
+        for (int64_t b = 0; b < p->batch; b++)
+            for (int64_t h = 0; h < p->heads; h++)
+                for (int64_t chunk = 0; chunk < plan.q_chunks; chunk++)
+                    forward_chunk(&x, b, h, chunk);
+    give(ctx, &memory);
+    return status;
+}
+
+/* ---- backward ----------------------------------------------------------------------------- */
+
+struct backward {
+    const struct attn_problem *p;
+    const struct attn_backward *t;
+    const struct plan *plan;
+    const struct memory *memory;
+};
+
+/* This thread's job on query head h of kv head g. */
+static struct attn_tile_backward aim(const struct backward *x, int64_t b, int64_t g, int64_t h)
+{
+    const struct memory *m = x->memory;
+    struct attn_tile_backward job = {.p = x->p, .t = x->t, .b = b, .g = g, .h = h};
+    job.runs = attn_runs_of(x->p);
+    job.keys = x->plan->keys;
+    for (int n = 0; n < ATTN_KEPT; n++)
+        job.kept[n] = m->kept[n];
+    for (int n = 0; n < ATTN_BACK; n++)
+        job.room[n] =
+            m->back[n] + omp_get_thread_num() * m->back_share[n] * x->plan->kernels->bytes;
+    return job;
+}
+
+/* One chunk of keys meets the chunk of queries in the job, block after block.  dK and dV begin with
+ * the first chunk of queries, and are written after the last. */
+static void meet_chunk(const struct backward *x, struct attn_tile_backward *job, int64_t chunk,
+                       int first, int last)
+{
+    const struct plan *plan = x->plan;
+    int64_t end = min((chunk + 1) * plan->k, x->p->n_key), block = chunk * plan->key_blocks;
+    job->resume = !first;
+    for (job->j0 = chunk * plan->k; job->j0 < end; job->j0 = job->j1, block++) {
+        job->j1 = min(job->j0 + plan->keys, end);
+        job->room[ATTN_BACK_DKV] =
+            x->memory->back[ATTN_BACK_DKV] +
+            block * x->memory->back_share[ATTN_BACK_DKV] * plan->kernels->bytes;
+        plan->kernels->backward_begin(job);
+        plan->kernels->backward_meet(job);
+        if (last)
+            plan->kernels->backward_end(job);
+    }
+}
+
+/* dQ of the first chunk of keys += that of chunk 1, 2, ...; n numbers, chunks so many apart. */
+static void add_parts(const struct plan *plan, char *part, int64_t n, int64_t apart)
+{
+    for (int64_t chunk = 1; chunk < plan->k_chunks; chunk++)
+        if (plan->kernels->bytes == 4) {
+            float *sum = (float *)part, *more = sum + chunk * apart;
+            for (int64_t c = 0; c < n; c++)
+                sum[c] += more[c];
+        } else {
+            double *sum = (double *)part, *more = sum + chunk * apart;
+            for (int64_t c = 0; c < n; c++)
+                sum[c] += more[c];
+        }
+}
+
+/* Queries [i0,i1) of head h against all keys. */
+static void backward_chunk(const struct backward *x, int64_t b, int64_t g, int64_t h, int64_t i0,
+                           int64_t i1, int first, int last)
+{
+    const struct plan *plan = x->plan;
+    int64_t P = plan->kernels->panel, panels = ceil_div(i1 - i0, P);
+    int64_t one = x->memory->kept_share[ATTN_KEPT_DQ], all = plan->panels * one;
+    struct attn_tile_backward job = aim(x, b, g, h);
+    char *dq = x->memory->kept[ATTN_KEPT_DQ];
+    job.kept_from = i0;
+#pragma omp for schedule(static)
+    for (int64_t n = 0; n < panels; n++) {
+        job.i0 = i0 + n * P, job.i1 = min(job.i0 + P, i1);
+        plan->kernels->backward_pack(&job);
+    }
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t chunk = 0; chunk < plan->k_chunks; chunk++) {
+        job.i0 = i0, job.i1 = i1;
+        job.kept[ATTN_KEPT_DQ] = dq + chunk * all * plan->kernels->bytes;
+        memset(job.kept[ATTN_KEPT_DQ], 0, (size_t)(all * plan->kernels->bytes));
+        meet_chunk(x, &job, chunk, first, last);
+    }
+    job.kept[ATTN_KEPT_DQ] = dq;
+#pragma omp for schedule(static)
+    for (int64_t n = 0; n < panels; n++) {
+        job.i0 = i0 + n * P, job.i1 = min(job.i0 + P, i1);
+        add_parts(plan, dq + n * one * plan->kernels->bytes, one, all);
+        plan->kernels->backward_unpack(&job);
+    }
+}
+
+/* All queries that kv head g serves; without any, an empty chunk, which writes dK = dV = 0. */
+static void backward_head(const struct backward *x, int64_t b, int64_t g)
+{
+    const struct plan *plan = x->plan;
+    int64_t heads = at_least_1(plan->group), chunks = at_least_1(plan->q_chunks);
+    for (int64_t n = 0; n < heads * chunks; n++) {
+        int64_t h = g * plan->group + n / chunks, i0 = n % chunks * plan->q;
+        backward_chunk(x, b, g, h, i0, min(i0 + plan->q, plan->queries), n == 0,
+                       n == heads * chunks - 1);
+    }
+}
+
+static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                 const struct attn_backward *t)
+{
+    struct plan plan;
+    struct memory memory = {0};
+    struct backward x = {p, t, &plan, &memory};
+    enum attn_status status = make_plan(p, ctx->options, &plan, ctx->error);
+    if (status == ATTN_OK)
+        status = take_backward(ctx, p, &plan, &memory);
+    if (status == ATTN_OK) {
+        int threads = attn_dbias_is_shared(p, &t->dbias) ? 1 : plan.threads;
+        attn_dbias_clear(p, &t->dbias);
+#pragma omp parallel num_threads(threads) if (threads > 1)
+        for (int64_t b = 0; b < p->batch; b++)
+            for (int64_t g = 0; g < p->kv_heads; g++)
+                backward_head(&x, b, g);
+    }
+    give(ctx, &memory);
+    return status;
+}
+
+/* ---- the record --------------------------------------------------------------------------- */
+
+/* Within a chunk of keys, once a key block of the kernel. */
+static int64_t rescales(const struct attn_problem *p, const struct attn_options *opt)
+{
+    return ceil_div(keys_of_chunk(p, opt), ATTN_KEY_BLOCK) + 1;
+}
+
+static int64_t merges(const struct attn_problem *p, const struct attn_options *opt)
+{
+    return at_least_1(ceil_div(p->n_key, keys_of_chunk(p, opt))) - 1;
+}
+
+/* Probabilities below the smallest normal number are taken for 0 (simd/vec_tmpl.h, exp2). */
+static void precision(const struct attn_problem *p, const struct attn_options *opt,
+                      struct attn_precision *x)
+{
+    (void)opt;
+    x->tiny = p->dtype == ATTN_F64 ? 0x1p-1022 : 0x1p-126;
+}
+
+const struct attn_impl attn_impl_chunked = {
+    .name = "chunked",
+    .summary = "chunks of queries and keys, their summaries merged (Rabe & Staats)",
+    .family = "chunked",
+    .caps = ATTN_CAP_F64 | ATTN_CAP_F32 | ATTN_CAP_BF16 | ATTN_CAP_F16 | ATTN_CAP_BACKWARD |
+            ATTN_CAP_GQA | ATTN_CAP_CROSS | ATTN_CAP_DV | ATTN_CAP_MASK | ATTN_CAP_HARD |
+            ATTN_CAP_SOFTCAP | ATTN_CAP_ALIBI | ATTN_CAP_BIAS | ATTN_CAP_DBIAS | ATTN_CAP_DLSE |
+            ATTN_CAP_STRIDES,
+    .options = options,
+    .rescales = rescales,
+    .merges = merges,
+    .cost = cost,
+    .forward = forward,
+    .backward = backward,
+    .precision = precision,
+    .simd = 1,
+};

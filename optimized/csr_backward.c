@@ -1,0 +1,271 @@
+/* The backward pass of csr: rows give dQ, columns give dK and dV; each makes P and dS for itself
+ * (simd/rows_backward_tmpl.h).
+ *
+ * Memory  beside the pattern, its transpose (8 bytes a key, 4 a stored pair), LSE and D of every
+ *         query, and a thread's room.  Nothing is stored for a pair of a head.
+ */
+#include <omp.h>
+#include <string.h>
+
+#include "optimized/csr_plan.h"
+#include "ref/ledger.h"
+#include "ref/problem.h"
+#include "ref/textbook.h"
+
+/* ---- the transposed pattern ---------------------------------------------------------------- */
+
+/* Rows become columns, pattern by pattern, in time and memory O(nnz): count, add up, fill
+ * (Gustavson 1978; CSparse, cs_transpose).  Queries stay in increasing order. */
+static void transpose(const struct attn_csr *csr, int64_t n_key, struct attn_csr *t)
+{
+    int64_t *end = t->row_start + 1; /* while filling: where the next query of key j goes */
+    memset(t->row_start, 0, (size_t)(csr->patterns * n_key + 1) * sizeof *t->row_start);
+    for (int64_t pattern = 0; pattern < csr->patterns; pattern++) {
+        const int64_t *row = csr->row_start + pattern * csr->n_query;
+        for (int64_t e = row[0]; e < row[csr->n_query]; e++)
+            end[pattern * n_key + csr->column[e]]++;
+    }
+    for (int64_t n = 0, before = 0; n < csr->patterns * n_key; n++) {
+        int64_t count = end[n];
+        end[n] = before;
+        before += count;
+    }
+    for (int64_t pattern = 0; pattern < csr->patterns; pattern++) {
+        const int64_t *row = csr->row_start + pattern * csr->n_query;
+        for (int64_t i = 0; i < csr->n_query; i++)
+            for (int64_t e = row[i]; e < row[i + 1]; e++)
+                t->column[end[pattern * n_key + csr->column[e]]++] = (int32_t)i;
+    }
+}
+
+/* ---- memory -------------------------------------------------------------------------------- */
+
+struct memory {
+    struct attn_csr csr, turned; /* turned: its rows are keys, its columns queries */
+    void *lse, *delta, *k, *v, *q, *d_o, *room;
+};
+
+static enum attn_status take_turned(struct attn_ctx *ctx, const struct attn_problem *p,
+                                    struct memory *x)
+{
+    x->turned = x->csr;
+    x->turned.n_query = p->n_key;
+    x->turned.row_start =
+        attn_ledger_take(ctx->ledger, "csr.t_start", x->csr.patterns * p->n_key + 1, 8, ctx->error);
+    x->turned.column = x->turned.row_start == NULL
+                           ? NULL
+                           : attn_ledger_take(ctx->ledger, "csr.t_row", x->csr.nnz, 4, ctx->error);
+    return x->turned.column != NULL ? ATTN_OK : ATTN_ENOMEM;
+}
+
+static enum attn_status take(struct attn_ctx *ctx, const struct attn_problem *p,
+                             const struct csr_plan *plan, struct memory *x)
+{
+    int64_t rows = p->batch * p->heads * p->n_query, bytes = plan->kernels->bytes;
+    int64_t of_group = p->kv_heads > 0 ? p->heads / p->kv_heads * p->n_query : 0;
+    enum attn_status status = attn_csr_build(p, ctx->ledger, &x->csr, ctx->error);
+    if (status == ATTN_OK)
+        status = take_turned(ctx, p, x);
+    if (status != ATTN_OK)
+        return status;
+    struct {
+        const char *name;
+        int64_t count;
+        void **data;
+    } list[] = {{"lse", rows, &x->lse},
+                {"delta", rows, &x->delta},
+                {"k.rows", plan->copies ? p->n_key * plan->wide : 0, &x->k},
+                {"v.rows", plan->copies ? p->n_key * plan->wide_v : 0, &x->v},
+                {"q.rows", plan->copies ? of_group * plan->wide : 0, &x->q},
+                {"do.rows", plan->copies ? of_group * plan->wide_v : 0, &x->d_o},
+                {"room", plan->threads * csr_room_backward(p, plan), &x->room}};
+    for (size_t n = 0; n < sizeof list / sizeof *list; n++) {
+        *list[n].data =
+            attn_ledger_take(ctx->ledger, list[n].name, list[n].count, bytes, ctx->error);
+        if (*list[n].data == NULL)
+            return ATTN_ENOMEM;
+    }
+    return ATTN_OK;
+}
+
+static void give(struct attn_ctx *ctx, struct memory *x)
+{
+    void *list[] = {x->room, x->d_o, x->q, x->v, x->k, x->delta, x->lse};
+    for (size_t n = 0; n < sizeof list / sizeof *list; n++)
+        attn_ledger_give(ctx->ledger, list[n]);
+    if (x->turned.row_start != x->csr.row_start) /* equal as long as it was not taken */
+        attn_csr_free(&x->turned, ctx->ledger);
+    attn_csr_free(&x->csr, ctx->ledger);
+}
+
+/* A thread's room, written out: R rows in a unit, w and wv whole vectors. */
+static int64_t room_numbers(const struct csr_plan *x)
+{
+    int64_t R = x->most, w = x->wide, wv = x->wide_v, lanes = x->kernels->lanes;
+#define WHOLE(numbers) (((numbers) + 15) / 16 * 16)
+    return WHOLE(5 * ATTN_ROW_KEYS + 2 * WHOLE(R * w) + 2 * WHOLE(R * wv) + WHOLE(R) +
+                 (lanes > 8 ? lanes : 8) * (w > wv ? w : wv));
+#undef WHOLE
+}
+
+enum attn_status csr_cost_backward(const struct attn_problem *p, const struct attn_options *opt,
+                                   struct attn_cost *cost, struct attn_error *err)
+{
+    struct csr_plan x;
+    int64_t pairs = 0, nnz = 0, patterns = p->batch > 0 && p->heads > 0;
+    enum attn_status status = csr_plan_make(p, opt, ATTN_BACKWARD, &x, err);
+    if (status == ATTN_OK)
+        status = attn_csr_cost(p, cost, &nnz, &pairs, err);
+    if (status != ATTN_OK)
+        return status;
+    if (attn_mask_varies_by_batch(p->mask))
+        patterns *= p->batch;
+    if (attn_mask_varies_by_head(p->mask))
+        patterns *= p->heads;
+    int64_t bytes = x.kernels->bytes, rows = p->batch * p->heads * p->n_query;
+    int64_t of_group = p->kv_heads > 0 ? p->heads / p->kv_heads * p->n_query : 0;
+    const struct {
+        const char *name;
+        int64_t count, size;
+    } live[] = {
+        {"csr.t_start", attn_product(patterns, p->n_key) + 1, 8},
+        {"csr.t_row", nnz, 4},
+        {"lse", rows, bytes},
+        {"delta", rows, bytes},
+        {"k.rows", x.copies ? attn_product(p->n_key, x.wide) : 0, bytes},
+        {"v.rows", x.copies ? attn_product(p->n_key, x.wide_v) : 0, bytes},
+        {"q.rows", x.copies ? attn_product(of_group, x.wide) : 0, bytes},
+        {"do.rows", x.copies ? attn_product(of_group, x.wide_v) : 0, bytes},
+        {"room", x.threads * room_numbers(&x), bytes},
+    };
+    for (size_t n = 0; n < sizeof live / sizeof *live && status == ATTN_OK; n++)
+        status = attn_cost_add(cost, live[n].name, live[n].count, live[n].size, err);
+    cost->flops = 2 * (double)pairs * (double)(3 * p->d_key + 2 * p->d_value);
+    return status;
+}
+
+/* ---- the pass ------------------------------------------------------------------------------ */
+
+struct call {
+    const struct attn_problem *p;
+    const struct attn_backward *t;
+    const struct csr_plan *plan;
+    const struct memory *memory;
+    int64_t chunk; /* of keys for rows, of queries for columns */
+};
+
+static struct attn_row_backward job_of(const struct call *x, int64_t b, int64_t h, int64_t start,
+                                       int64_t end, int turned)
+{
+    const struct memory *memory = x->memory;
+    struct attn_row_backward job = {
+        .p = x->p, .t = x->t, .b = b, .h = h, .start = start, .end = end};
+    job.csr = turned ? &memory->turned : &memory->csr;
+    job.chunk = x->chunk;
+    job.lse = memory->lse, job.delta = memory->delta;
+    if (x->plan->copies) {
+        job.far[0] = turned ? memory->q : memory->k;
+        job.far[1] = turned ? memory->d_o : memory->v;
+    }
+    job.room = (char *)memory->room +
+               omp_get_thread_num() * csr_room_backward(x->p, x->plan) * x->plan->kernels->bytes;
+    return job;
+}
+
+/* dQ of query heads [bh0,bh1).  With a gradient of the bias, one thread does a block of queries of
+ * all heads, because heads may share it; and all queries where they share it. */
+static void run_rows(const struct call *x, int64_t bh0, int64_t bh1)
+{
+    const struct attn_problem *p = x->p;
+    int has_dbias = x->t->dbias.data != NULL;
+    int threads = has_dbias && x->t->dbias.stride[2] == 0 ? 1 : x->plan->threads;
+    int64_t block = threads == 1 ? x->plan->most : x->plan->block;
+    int64_t blocks = (p->n_query + block - 1) / block, together = has_dbias ? bh1 - bh0 : 1;
+    int64_t units = blocks * (bh1 - bh0) / (together > 0 ? together : 1);
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (threads > 1)
+    for (int64_t n = 0; n < units; n++) {
+        int64_t first = bh0 + n / blocks * together, start = (blocks - 1 - n % blocks) * block;
+        if (has_dbias)
+            start = n % blocks * block; /* sums over queries in their order */
+        int64_t end = start + block < p->n_query ? start + block : p->n_query;
+        for (int64_t bh = first; bh < first + together; bh++) {
+            struct attn_row_backward job = job_of(x, bh / p->heads, bh % p->heads, start, end, 0);
+            x->plan->kernels->row_backward(&job);
+        }
+    }
+}
+
+/* dK and dV of kv heads [kv0,kv1). */
+static void run_columns(const struct call *x, int64_t kv0, int64_t kv1)
+{
+    const struct attn_problem *p = x->p;
+    int64_t block = x->plan->block, blocks = (p->n_key + block - 1) / block;
+    int threads = x->plan->threads;
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (threads > 1)
+    for (int64_t n = 0; n < blocks * (kv1 - kv0); n++) {
+        int64_t kv = kv0 + n / blocks, start = n % blocks * block;
+        int64_t end = start + block < p->n_key ? start + block : p->n_key;
+        struct attn_row_backward job = job_of(x, kv / p->kv_heads, kv % p->kv_heads, start, end, 1);
+        x->plan->kernels->column_backward(&job);
+    }
+}
+
+static void copy_rows(const struct call *x, int64_t kv)
+{
+    const struct attn_problem *p = x->p;
+    const struct csr_plan *plan = x->plan;
+    const struct memory *m = x->memory;
+    int64_t b = kv / p->kv_heads, g = kv % p->kv_heads, group = p->heads / p->kv_heads;
+    int64_t bytes = plan->kernels->bytes;
+    csr_copy_rows(plan, &x->t->k, b, g, p->n_key, p->d_key, plan->wide, m->k);
+    csr_copy_rows(plan, &x->t->v, b, g, p->n_key, p->d_value, plan->wide_v, m->v);
+    for (int64_t n = 0; n < group; n++) {
+        csr_copy_rows(plan, &x->t->q, b, g * group + n, p->n_query, p->d_key, plan->wide,
+                      (char *)m->q + n * p->n_query * plan->wide * bytes);
+        csr_copy_rows(plan, &x->t->d_o, b, g * group + n, p->n_query, p->d_value, plan->wide_v,
+                      (char *)m->d_o + n * p->n_query * plan->wide_v * bytes);
+    }
+}
+
+static void run(struct attn_ctx *ctx, const struct call *x)
+{
+    const struct attn_problem *p = x->p;
+    int64_t all = p->batch * p->kv_heads, group = all > 0 ? p->heads / p->kv_heads : 0;
+    int64_t at_a_time = x->plan->copies ? 1 : all; /* one kv head's rows are copied at a time */
+    for (int64_t kv = 0; kv < all; kv += at_a_time) {
+        double start = csr_now();
+        if (x->plan->copies)
+            copy_rows(x, kv);
+        run_rows(x, kv * group, (kv + at_a_time) * group);
+        csr_step_add(ctx, "rows", csr_now() - start);
+        start = csr_now();
+        run_columns(x, kv, kv + at_a_time);
+        csr_step_add(ctx, "columns", csr_now() - start);
+    }
+}
+
+enum attn_status csr_backward(struct attn_ctx *ctx, const struct attn_problem *p,
+                              const struct attn_backward *t)
+{
+    struct csr_plan plan;
+    struct memory memory = {0};
+    double start = csr_now();
+    if (ctx->ranks != NULL)
+        ctx->ranks[0].n_steps = 0;
+    enum attn_status status = csr_plan_make(p, ctx->options, ATTN_BACKWARD, &plan, ctx->error);
+    if (status == ATTN_OK)
+        status = take(ctx, p, &plan, &memory);
+    if (status == ATTN_OK) {
+        int64_t rows = memory.csr.patterns * p->n_query;
+        struct call x = {p, t, &plan, &memory,
+                         csr_chunk(p, ctx->options, &plan, memory.csr.nnz, rows)};
+        csr_step_add(ctx, "pattern", csr_now() - start);
+        start = csr_now();
+        transpose(&memory.csr, p->n_key, &memory.turned);
+        csr_step_add(ctx, "transpose", csr_now() - start);
+        attn_dbias_clear(p, &t->dbias);
+        run(ctx, &x);
+    }
+    give(ctx, &memory);
+    return status;
+}

@@ -1,0 +1,115 @@
+/* See csr_plan.h. */
+#include "optimized/csr_plan.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "ref/problem.h"
+
+/* Queries in a unit, at most: the more, the more often a chunk is used while it is near.  A
+ * multiple of every panel (2 to 16 lanes, three vectors). */
+enum { MOST_QUERIES = 384, MOST_NEAR = 384 * 512 }; /* and their numbers: 768 KiB in float */
+
+/* Half of a second-level cache of 1 MiB. */
+enum { CHUNK_BYTES = 512 * 1024, LEAST_KEYS_A_STEP = 64 };
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static int64_t at_least_1(int64_t n)
+{
+    return n < 1 ? 1 : n;
+}
+
+static int64_t less(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+enum attn_status csr_plan_make(const struct attn_problem *p, const struct attn_options *opt,
+                               enum attn_pass pass, struct csr_plan *plan, struct attn_error *err)
+{
+    memset(plan, 0, sizeof *plan);
+    plan->kernels = attn_kernels_for(p, opt, err);
+    if (plan->kernels == NULL)
+        return ATTN_EINVAL;
+    int64_t lanes = plan->kernels->lanes, panel = plan->kernels->panel;
+    plan->threads = (int)at_least_1(opt->threads);
+    plan->wide = ceil_div(p->d_key, lanes) * lanes;
+    plan->wide_v = ceil_div(p->d_value, lanes) * lanes;
+    plan->copies =
+        attn_dtype_size(p->dtype) == 2 || plan->wide != p->d_key || plan->wide_v != p->d_value;
+    int64_t near = at_least_1(plan->wide + plan->wide_v) * (pass == ATTN_BACKWARD ? 2 : 1);
+    int64_t most = less(MOST_QUERIES, MOST_NEAR / near) / panel;
+    int64_t rows = pass == ATTN_BACKWARD && p->n_key > p->n_query ? p->n_key : p->n_query;
+    most = at_least_1(less(most, ceil_div(rows, panel)));
+    int64_t all = ceil_div(p->n_query, panel) * p->batch * p->heads;
+    plan->most = most * panel;
+    plan->block = plan->most;
+    if (plan->threads > 1) /* four units a thread, if there are as many */
+        plan->block = less(most, at_least_1(all / (4 * plan->threads))) * panel;
+    plan->panels = p->d_key + p->d_value <= 160 ? ATTN_MAX_PANELS : ATTN_MAX_PANELS / 2;
+    plan->panels = less(plan->panels, most);
+    return ATTN_OK;
+}
+
+int64_t csr_chunk(const struct attn_problem *p, const struct attn_options *opt,
+                  const struct csr_plan *plan, int64_t nnz, int64_t rows)
+{
+    if (opt->value[CSR_CHUNK] > 0)
+        return opt->value[CSR_CHUNK];
+    int64_t fit = CHUNK_BYTES / (at_least_1(plan->wide + plan->wide_v) * plan->kernels->bytes);
+    int64_t a_row = rows > 0 ? at_least_1(nnz / rows) : 1; /* pairs */
+    int64_t enough = p->n_key * LEAST_KEYS_A_STEP / a_row;
+    return at_least_1(fit > enough ? fit : enough);
+}
+
+int64_t csr_room_forward(const struct attn_problem *p, const struct csr_plan *plan)
+{
+    int64_t tile[ATTN_ROOMS], sum = 0;
+    int64_t rows = plan->kernels->row_room(plan->most, p->d_key, p->d_value);
+    plan->kernels->forward_room(plan->panels, p->d_key, p->d_value, tile);
+    for (int n = 0; n < ATTN_ROOMS; n++)
+        sum += ceil_div(tile[n], 16) * 16;
+    return ceil_div(sum > rows ? sum : rows, 16) * 16;
+}
+
+int64_t csr_room_backward(const struct attn_problem *p, const struct csr_plan *plan)
+{
+    return ceil_div(plan->kernels->row_backward_room(plan->most, p->d_key, p->d_value), 16) * 16;
+}
+
+void csr_copy_rows(const struct csr_plan *plan, const struct attn_cview *x, int64_t b, int64_t h,
+                   int64_t n_rows, int64_t n, int64_t wide, void *to)
+{
+    int64_t bytes = plan->kernels->bytes;
+#pragma omp parallel for num_threads(plan->threads) schedule(static) if (plan->threads > 1)
+    for (int64_t i = 0; i < n_rows; i++)
+        plan->kernels->load_row(x, b, h, i, n, (char *)to + i * wide * bytes);
+}
+
+/* ---- time ---------------------------------------------------------------------------------- */
+
+double csr_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+void csr_step_add(struct attn_ctx *ctx, const char *name, double seconds)
+{
+    if (ctx->ranks == NULL)
+        return;
+    struct attn_rank_use *use = &ctx->ranks[0];
+    int n = 0;
+    while (n < use->n_steps && strcmp(use->step[n].name, name) != 0)
+        n++;
+    if (n == ATTN_MAX_STEPS)
+        return;
+    if (n == use->n_steps)
+        use->step[use->n_steps++] = (struct attn_step){name, 0};
+    use->step[n].seconds += seconds;
+}

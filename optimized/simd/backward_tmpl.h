@@ -1,0 +1,372 @@
+/* The backward pass: one block of keys meets one block of queries after another.
+ *
+ * Nothing of size L x L was kept: scores are made again, and P from the LSE of the forward pass.
+ *
+ *      forward was                             backward is
+ *      S   = K Q^T          [key][query]       (again)
+ *      P   = 2^(S - LSE)                       (again; S and LSE in units of log2 e)
+ *      O^T = V^T P          [feature][query]   dV += P dO,    dP = V dO^T
+ *      softmax                                 dS  = P (dP - D),    D = rowsum(P dP) = dO . O
+ *      S   = K Q^T                             dK += dS Q,    dQ^T += K^T dS
+ *
+ * S, dP and dQ^T are the tiles of the forward pass, dV and dK that of gradient_tile_tmpl.h.
+ * Between blocks of keys a query head keeps Q and dO, transposed, dQ^T, LSE and D (struct kept).
+ *
+ * Hidden pairs have P = 0 and dS = 0 by choice between lanes, not by arithmetic: their K and V may
+ * hold NaN.  A query with LSE = -inf sees nothing: its q, o and dO are replaced by zeros, and its
+ * LSE by +inf, which makes P = 0. */
+
+/* What a query head keeps, and what a thread works in: see ATTN_KEPT_NAMES, ATTN_BACK_NAMES. */
+struct FN(kept) {
+    REAL *Q, *dO, *dQ, *lse, *D; /* at a panel */
+};
+struct FN(backward_room) {
+    REAL *S, *dP, *slope, *K, *V, *dK, *dV, *rows, *zeros;
+};
+
+static void FN(backward_numbers)(const struct attn_problem *p, int64_t keys,
+                                 int64_t kept[ATTN_KEPT], int64_t room[ATTN_BACK])
+{
+    int64_t d = p->d_key, dv = p->d_value, wide = FN(round_up)(d) + FN(round_up)(dv);
+    kept[ATTN_KEPT_Q] = attn_product(PANEL, d);
+    kept[ATTN_KEPT_DO] = attn_product(PANEL, dv);
+    kept[ATTN_KEPT_DQ] = attn_product(PANEL, d);
+    kept[ATTN_KEPT_LSE] = PANEL;
+    kept[ATTN_KEPT_DELTA] = PANEL;
+    room[ATTN_BACK_S] = (keys + 8) * PANEL;
+    room[ATTN_BACK_DP] = (keys + 8) * PANEL;
+    room[ATTN_BACK_SLOPE] = p->softcap > 0 ? (keys + 8) * PANEL : 0;
+    room[ATTN_BACK_KV] = attn_product(keys, d + dv);
+    room[ATTN_BACK_DKV] = attn_product(keys + 1, wide);
+    room[ATTN_BACK_ROWS] = attn_product(PANEL + 1, wide);
+}
+
+static struct FN(backward_room) FN(backward_layout)(const struct attn_tile_backward *job)
+{
+    int64_t d = job->p->d_key, dv = job->p->d_value, wide = FN(round_up)(d) + FN(round_up)(dv);
+    struct FN(backward_room) x = {.S = job->room[ATTN_BACK_S],
+                                  .dP = job->room[ATTN_BACK_DP],
+                                  .slope = job->p->softcap > 0 ? job->room[ATTN_BACK_SLOPE] : NULL,
+                                  .K = job->room[ATTN_BACK_KV],
+                                  .dK = job->room[ATTN_BACK_DKV],
+                                  .rows = job->room[ATTN_BACK_ROWS]};
+    x.V = x.K + job->keys * d;
+    x.dV = x.dK + (job->keys + 1) * FN(round_up)(d);
+    x.zeros = x.rows + PANEL * wide;
+    return x;
+}
+
+static struct FN(kept) FN(kept_at)(const struct attn_tile_backward *job, int64_t i)
+{
+    int64_t panel = (i - job->kept_from) / PANEL, d = job->p->d_key, dv = job->p->d_value;
+    return (struct FN(kept)){.Q = (REAL *)job->kept[ATTN_KEPT_Q] + panel * PANEL * d,
+                             .dO = (REAL *)job->kept[ATTN_KEPT_DO] + panel * PANEL * dv,
+                             .dQ = (REAL *)job->kept[ATTN_KEPT_DQ] + panel * PANEL * d,
+                             .lse = (REAL *)job->kept[ATTN_KEPT_LSE] + panel * PANEL,
+                             .D = (REAL *)job->kept[ATTN_KEPT_DELTA] + panel * PANEL};
+}
+
+/* ---- before the first block of keys ---------------------------------------------------------- */
+
+/* forward was P = softmax(S), and LSE = ln sum exp S:
+ * dS = P (dP - sum P dP) + P dLSE, and sum_j P_ij dP_ij = dO_i . sum_j P_ij v_j = dO_i . O_i */
+static REAL FN(delta)(const struct attn_tile_backward *job, int64_t i, REAL *o, REAL *d_o)
+{
+    const struct attn_backward *t = job->t;
+    int64_t dv = job->p->d_value;
+    VEC sum = {0};
+    REAL D = 0;
+    memset(o, 0, (size_t)FN(round_up)(dv) * sizeof *o);
+    memset(d_o, 0, (size_t)FN(round_up)(dv) * sizeof *o);
+    FN(fetch)(&t->o, job->b, job->h, i, dv, o);
+    FN(fetch)(&t->d_o, job->b, job->h, i, dv, d_o);
+    for (int64_t c = 0; c < dv; c += LANES)
+        sum = VEC_FMA(FN(load)(d_o + c), FN(load)(o + c), sum);
+    for (int n = 0; n < LANES; n++)
+        D += sum[n];
+    return t->d_lse.data != NULL ? D - *FN(at)(&t->d_lse, job->b, job->h, i) : D;
+}
+
+/* x[c][:] = 0 for queries that see nothing. */
+static void FN(blank)(REAL *x, int64_t n, const REAL *lse)
+{
+    for (int u = 0; u < ATTN_PANEL_VECTORS; u++) {
+        IVEC alive = FN(load)(lse + u * LANES) != FN(all)((REAL)INFINITY);
+        for (int64_t c = 0; c < n; c++) {
+            REAL *at = x + c * PANEL + u * LANES;
+            FN(store)(at, FN(choose)(alive, FN(load)(at), (VEC){0}));
+        }
+    }
+}
+
+/* Queries [i0,i1), whole panels but for the last: Q, dO, LSE, D; dQ = 0. */
+static void FN(backward_pack)(const struct attn_tile_backward *job)
+{
+    const struct attn_problem *p = job->p;
+    const struct attn_backward *t = job->t;
+    struct FN(backward_room) room = FN(backward_layout)(job);
+    double factor = FN(is_edited)(p) ? p->scale : p->scale * LOG2_E;
+    for (int64_t i0 = job->i0; i0 < job->i1; i0 += PANEL) {
+        struct FN(kept) x = FN(kept_at)(job, i0);
+        int n = (int)(job->i1 - i0 < PANEL ? job->i1 - i0 : PANEL), blank = 0;
+        for (int r = 0; r < PANEL; r++) {
+            REAL lse = r < n ? *FN(at)(&t->lse, job->b, job->h, i0 + r) : (REAL)-INFINITY;
+            int alive = lse != (REAL)-INFINITY;
+            x.lse[r] = alive ? (REAL)((double)lse * LOG2_E) : (REAL)INFINITY;
+            x.D[r] = alive ? FN(delta)(job, i0 + r, room.rows, room.zeros) : 0;
+            blank |= !alive;
+        }
+        FN(pack)(&t->q, job->b, job->h, i0, i0 + n, p->d_key, factor, x.Q, room.rows);
+        FN(pack)(&t->d_o, job->b, job->h, i0, i0 + n, p->d_value, 1, x.dO, room.rows);
+        if (blank) {
+            FN(blank)(x.Q, p->d_key, x.lse);
+            FN(blank)(x.dO, p->d_value, x.lse);
+        }
+        memset(x.dQ, 0, (size_t)(PANEL * p->d_key) * sizeof *x.dQ);
+    }
+}
+
+/* ---- a block of keys: begin, meet queries, end ----------------------------------------------- */
+
+static void FN(backward_begin)(const struct attn_tile_backward *job)
+{
+    const struct attn_problem *p = job->p;
+    struct FN(backward_room) room = FN(backward_layout)(job);
+    int64_t d = p->d_key, dv = p->d_value, n = job->j1 - job->j0, g = job->g;
+    const REAL *row[ATTN_KEY_BLOCK + 8];
+    FN(point)(&job->t->k, job->b, g, job->j0, job->j1, d, room.K, row);
+    FN(point)(&job->t->v, job->b, g, job->j0, job->j1, dv, room.V, row);
+    if (job->resume)
+        return;
+    memset(room.dK, 0, (size_t)(n * FN(round_up)(d)) * sizeof(REAL));
+    memset(room.dV, 0, (size_t)(n * FN(round_up)(dv)) * sizeof(REAL));
+}
+
+/* Where FN(point) has put rows [j0,j1), eight more repeating the last. */
+static void FN(pointed)(const struct attn_cview *x, int64_t b, int64_t g, int64_t j0, int64_t j1,
+                        int64_t n, const REAL *room, const REAL **row)
+{
+    int direct = FN(in_place)(x, n) && n > 0;
+    for (int64_t t = 0; t < j1 - j0 + 8; t++) {
+        int64_t j = j0 + t < j1 ? j0 + t : j1 - 1;
+        row[t] = direct ? FN(at)(x, b, g, j) : room + (j - j0) * n;
+    }
+}
+
+/* Rows [i0,i1) of x, to be read in whole vectors: in place where that reads nothing beyond them,
+ * else from room.  Queries that see nothing have a row of zeros. */
+static void FN(query_rows)(const struct attn_cview *x, int64_t b, int64_t h, int64_t i0, int64_t i1,
+                           int64_t n, const REAL *lse, REAL *room, const REAL *zeros,
+                           const REAL **row)
+{
+    int64_t wide = FN(round_up)(n);
+    int direct = FN(in_place)(x, n) && n == wide && n > 0;
+    for (int64_t r = 0; r < i1 - i0; r++) {
+        if (lse[r] == (REAL)INFINITY) {
+            row[r] = zeros;
+            continue;
+        }
+        row[r] = direct ? FN(at)(x, b, h, i0 + r) : room + r * wide;
+        if (direct)
+            continue;
+        for (int64_t c = n; c < wide; c++)
+            room[r * wide + c] = 0;
+        FN(fetch)(x, b, h, i0 + r, n, room + r * wide);
+    }
+}
+
+/* One vector of queries and n keys.  S becomes P = 2^(S - LSE), dP becomes dS = P (dP - D).  The
+ * last n_edge keys are masked by bits.  The first n_sure are not looked at: there P > 0 or dP is
+ * finite. */
+static void FN(softmax_gradient)(REAL *S, REAL *dP, int n, int n_edge, int n_sure,
+                                 const uint16_t *bits, const REAL *lse, const REAL *delta)
+{
+    VEC L = FN(load)(lse), D = FN(load)(delta);
+    for (int j = 0; j < n_sure; j++) {
+        VEC P = FN(exp2)(FN(load)(S + j * PANEL) - L);
+        FN(store)(S + j * PANEL, P);
+        FN(store)(dP + j * PANEL, P * (FN(load)(dP + j * PANEL) - D));
+    }
+    for (int j = n_sure; j < n; j++) {
+        VEC P = FN(exp2)(FN(load)(S + j * PANEL) - L), dS = P * (FN(load)(dP + j * PANEL) - D);
+        if (j >= n - n_edge)
+            P = FN(choose)(FN(lanes_of)(bits[j - (n - n_edge)]), P, (VEC){0});
+        FN(store)(S + j * PANEL, P);
+        FN(store)(dP + j * PANEL, FN(choose)(P != 0, dS, (VEC){0}));
+    }
+}
+
+/* forward was S = softcap(scale q.k) + bias: dbias = dS; and what goes on is dS times the slope of
+ * the softcap, which is NaN where q.k of a hidden pair was. */
+static void FN(edit_gradient)(const struct attn_tile_backward *job, int64_t i0,
+                              const struct attn_keys *keys, int u, REAL *dS, const REAL *slope)
+{
+    int n = keys->n_full + keys->n_edge[u];
+    int lanes = job->i1 - i0 < LANES ? (int)(job->i1 - i0) : LANES;
+    for (int r = 0; r < n; r++) {
+        int64_t key = r < keys->n_full ? keys->full[r] : keys->edge[u][r - keys->n_full];
+        REAL *ds = dS + r * PANEL;
+        for (int t = 0; job->t->dbias.data != NULL && t < lanes; t++)
+            if (ds[t] != 0)
+                attn_view_add(&job->t->dbias, job->b, job->h, i0 + t, job->j0 + key, (double)ds[t]);
+        if (slope != NULL) {
+            VEC bent = FN(load)(ds) * FN(load)(slope + r * PANEL);
+            FN(store)(ds, FN(choose)(FN(load)(ds) != 0, bent, (VEC){0}));
+        }
+    }
+}
+
+/* What a panel of queries and a block of keys are to each other. */
+struct FN(meeting) {
+    const struct attn_tile_backward *job;
+    int64_t i0;              /* the panel's first query */
+    int queries, vectors, n; /* n keys */
+    struct attn_keys keys;
+    struct FN(kept) kept;
+    struct FN(backward_room) room;
+    const REAL *k[ATTN_KEY_BLOCK + 8], *v[ATTN_KEY_BLOCK + 8], *q[ATTN_MAX_PANEL],
+        *d_o[ATTN_MAX_PANEL];
+};
+
+/* S[j][:] = Q . k[j]: full keys, then for each vector its edge.  The same makes dP of dO and v. */
+static void FN(meet_scores)(const struct FN(meeting) * x, const REAL *const *row, int64_t d,
+                            const REAL *Q, REAL *S)
+{
+    const REAL *list[ATTN_KEY_BLOCK + 8];
+    const struct attn_keys *keys = &x->keys;
+    const REAL *const *k = FN(select)(row, keys->full, keys->n_full, x->n, list);
+    FN(scores)(x->vectors, k, keys->n_full, d, Q, S, NULL);
+    for (int u = 0; u < x->vectors; u++) {
+        k = FN(select)(row, keys->edge[u], keys->n_edge[u], -1, list);
+        FN(scores)
+        (1, k, keys->n_edge[u], d, Q + u * LANES, S + keys->n_full * PANEL + u * LANES, NULL);
+    }
+}
+
+/* S and dP become P and dS. */
+static void FN(meet_softmax)(const struct FN(meeting) * x)
+{
+    const struct attn_tile_backward *job = x->job;
+    const struct attn_problem *p = job->p;
+    for (int u = 0; u < x->vectors; u++) {
+        int n_edge = x->keys.n_edge[u], n = x->keys.n_full + n_edge, at = u * LANES;
+        int64_t i0 = x->i0 + at;
+        REAL *S = x->room.S + at, *dP = x->room.dP + at;
+        REAL *slope = x->room.slope != NULL ? x->room.slope + at : NULL;
+        if (FN(is_edited)(p))
+            FN(edit)(p, job->b, job->h, i0, job->i1, job->j0, &x->keys, u, S, slope);
+        FN(softmax_gradient)
+        (S, dP, n, n_edge, FN(is_edited)(p) ? 0 : x->keys.n_full, x->keys.bits[u], x->kept.lse + at,
+         x->kept.D + at);
+        if (FN(is_edited)(p))
+            FN(edit_gradient)(job, i0, &x->keys, u, dP, slope);
+    }
+}
+
+/* forward was S = K Q^T: dQ^T += K^T dS. */
+static void FN(meet_dq)(const struct FN(meeting) * x)
+{
+    const REAL *list[ATTN_KEY_BLOCK + 8];
+    const struct attn_keys *keys = &x->keys;
+    REAL *dS = x->room.dP, *dQ = x->kept.dQ;
+    int64_t d = x->job->p->d_key;
+    const REAL *const *k = FN(select)(x->k, keys->full, keys->n_full, x->n, list);
+    FN(values)(x->vectors, k, keys->n_full, d, dS, dQ);
+    for (int u = 0; u < x->vectors; u++) {
+        k = FN(select)(x->k, keys->edge[u], keys->n_edge[u], -1, list);
+        FN(values)(1, k, keys->n_edge[u], d, dS + keys->n_full * PANEL + u * LANES, dQ + u * LANES);
+    }
+}
+
+/* forward was O = P V: dV += P dO.  The same makes dK of dS and Q. */
+static void FN(meet_gradients)(const struct FN(meeting) * x, REAL *dX, int64_t width, const REAL *P,
+                               const REAL *const *row)
+{
+    const struct attn_keys *keys = &x->keys;
+    REAL *waste = dX + x->job->keys * width;
+    FN(gradients)(dX, width, keys->full, keys->n_full, waste, P, row, x->queries);
+    for (int u = 0; u < x->vectors; u++) {
+        int left = x->queries - u * LANES;
+        FN(gradients)
+        (dX, width, keys->edge[u], keys->n_edge[u], waste, P + keys->n_full * PANEL + u * LANES,
+         row + u * LANES, left < LANES ? left : LANES);
+    }
+}
+
+/* The keys that the panel sees, sorted; 0 when there are none. */
+static int FN(meet_keys)(struct FN(meeting) * x)
+{
+    const struct attn_tile_backward *job = x->job;
+    struct attn_sight sight;
+    enum attn_tile tile =
+        attn_problem_tile(job->p, job->b, job->h, x->i0, x->i0 + x->queries, job->j0, job->j1);
+    if (tile == ATTN_TILE_PARTIAL) {
+        attn_sight_open(&sight, job->runs, PANEL, job->b, job->h, x->i0, x->i0 + x->queries,
+                        job->j0, job->j1);
+        tile = attn_sight_tile(&sight, 0, job->j0, job->j1);
+    }
+    if (tile != ATTN_TILE_EMPTY)
+        attn_keys_sort(&sight, tile, x->queries, LANES, x->n, &x->keys);
+    return tile != ATTN_TILE_EMPTY;
+}
+
+/* Queries [i0,i1) against keys [j0,j1). */
+static void FN(backward_meet)(const struct attn_tile_backward *job)
+{
+    const struct attn_backward *t = job->t;
+    int64_t d = job->p->d_key, dv = job->p->d_value, b = job->b, h = job->h, g = job->g;
+    int64_t wide_d = FN(round_up)(d), wide_dv = FN(round_up)(dv);
+    struct FN(meeting) x = {.job = job, .room = FN(backward_layout)(job)};
+    x.n = (int)(job->j1 - job->j0);
+    memset(x.room.zeros, 0, (size_t)(wide_d + wide_dv) * sizeof(REAL));
+    FN(pointed)(&t->k, b, g, job->j0, job->j1, d, x.room.K, x.k);
+    FN(pointed)(&t->v, b, g, job->j0, job->j1, dv, x.room.V, x.v);
+    for (x.i0 = job->i0; x.i0 < job->i1; x.i0 += PANEL) {
+        x.queries = (int)(job->i1 - x.i0 < PANEL ? job->i1 - x.i0 : PANEL);
+        x.vectors = (x.queries + LANES - 1) / LANES;
+        x.kept = FN(kept_at)(job, x.i0);
+        if (!FN(meet_keys)(&x))
+            continue;
+        FN(meet_scores)(&x, x.k, d, x.kept.Q, x.room.S);
+        FN(meet_scores)(&x, x.v, dv, x.kept.dO, x.room.dP);
+        FN(meet_softmax)(&x);
+        FN(meet_dq)(&x);
+        FN(query_rows)
+        (&t->d_o, b, h, x.i0, x.i0 + x.queries, dv, x.kept.lse, x.room.rows, x.room.zeros, x.d_o);
+        FN(meet_gradients)(&x, x.room.dV, wide_dv, x.room.S, x.d_o);
+        FN(query_rows)
+        (&t->q, b, h, x.i0, x.i0 + x.queries, d, x.kept.lse, x.room.rows + PANEL * wide_dv,
+         x.room.zeros, x.q);
+        FN(meet_gradients)(&x, x.room.dK, wide_d, x.room.dP, x.q);
+    }
+}
+
+/* dK and dV of the block to the tensors.  Q in dK is not the scaled one, so scale comes here. */
+static void FN(backward_end)(const struct attn_tile_backward *job)
+{
+    const struct attn_problem *p = job->p;
+    struct FN(backward_room) room = FN(backward_layout)(job);
+    int64_t d = p->d_key, wide = FN(round_up)(d), g = job->g;
+    for (int64_t j = job->j0; j < job->j1; j++) {
+        REAL *dk = room.dK + (j - job->j0) * wide,
+             *dv = room.dV + (j - job->j0) * FN(round_up)(p->d_value);
+        for (int64_t c = 0; c < wide; c += LANES)
+            FN(store)(dk + c, FN(load)(dk + c) * (REAL)p->scale);
+        FN(emit)(&job->t->dk, job->b, g, j, d, dk);
+        FN(emit)(&job->t->dv, job->b, g, j, p->d_value, dv);
+    }
+}
+
+/* ---- after the last block of keys ------------------------------------------------------------ */
+
+static void FN(backward_unpack)(const struct attn_tile_backward *job)
+{
+    struct FN(backward_room) room = FN(backward_layout)(job);
+    int64_t d = job->p->d_key, wide = FN(round_up)(d);
+    for (int64_t i = job->i0; i < job->i1; i += LANES) {
+        REAL *dQ = FN(kept_at)(job, i).dQ + (i - job->kept_from) % PANEL;
+        FN(unpack)(dQ, d, FN(all)((REAL)job->p->scale), room.rows);
+        for (int r = 0; r < LANES && i + r < job->i1; r++)
+            FN(emit)(&job->t->dq, job->b, job->h, i + r, d, room.rows + r * wide);
+    }
+}

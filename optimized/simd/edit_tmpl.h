@@ -1,0 +1,61 @@
+/* Softcap and bias, on scores that the tiles have made: S[key][PANEL] for one vector of queries.
+ * Rows 0 .. n_full-1 are the keys that everyone sees, the rest those of this vector's edge.
+ *
+ *      S = log2 e * (softcap * tanh(S / softcap) + bias)
+ *
+ * Q was packed without log2 e then (forward_tmpl.h). */
+
+static int FN(is_edited)(const struct attn_problem *p)
+{
+    return p->softcap > 0 || p->bias.kind != ATTN_BIAS_NONE;
+}
+
+/* The bias of queries i0 .. i0 + lanes - 1 with key j, 0 in the other lanes; indices are those of
+ * the problem, whose origin is added here as attn_problem_bias does. */
+static VEC FN(bias_of)(const struct attn_problem *p, int64_t b, int64_t h, int64_t i0, int lanes,
+                       int64_t j)
+{
+    const struct attn_bias *bias = &p->bias;
+    REAL x[LANES];
+    VEC all;
+    b += p->origin.batch, h += p->origin.head, i0 += p->origin.query, j += p->origin.key;
+    if (bias->kind == ATTN_BIAS_ALIBI) {
+        double slope = bias->slope[h];
+        int64_t ahead = i0 + bias->offset - j;
+        for (int t = 0; t < LANES; t++)
+            x[t] = (REAL)(-slope * fabs((double)(ahead + t)));
+    } else {
+        int64_t at = attn_offset(bias->tensor.stride, b, h, i0) + j * bias->tensor.stride[3];
+        int64_t step = bias->tensor.stride[2];
+        int wide = bias->tensor.dtype == ATTN_F64;
+        for (int t = 0; t < LANES; t++, at += step)
+            x[t] = t >= lanes ? 0
+                   : wide     ? (REAL)((const double *)bias->tensor.data)[at]
+                              : (REAL)((const float *)bias->tensor.data)[at];
+    }
+    memcpy(&all, x, sizeof all);
+    return all;
+}
+
+/* slope, if given, receives d softcap(s) / d s, in the layout of S; it is not written where there is
+ * no softcap. */
+static void FN(edit)(const struct attn_problem *p, int64_t b, int64_t h, int64_t i0, int64_t i1,
+                     int64_t j0, const struct attn_keys *keys, int u, REAL *S, REAL *slope)
+{
+    int n = keys->n_full + keys->n_edge[u], lanes = i1 - i0 < LANES ? (int)(i1 - i0) : LANES;
+    REAL cap = (REAL)p->softcap;
+    for (int r = 0; r < n; r++) {
+        VEC s = FN(load)(S + r * PANEL);
+        if (p->softcap > 0) {
+            VEC bent = FN(tanh)(s / cap);
+            s = cap * bent;
+            if (slope != NULL)
+                FN(store)(slope + r * PANEL, 1 - bent * bent);
+        }
+        if (p->bias.kind != ATTN_BIAS_NONE) {
+            int key = r < keys->n_full ? keys->full[r] : keys->edge[u][r - keys->n_full];
+            s += FN(bias_of)(p, b, h, i0, lanes, j0 + key);
+        }
+        FN(store)(S + r * PANEL, s * (REAL)LOG2_E);
+    }
+}

@@ -1,0 +1,230 @@
+/* The forward pass of one block of queries: online softmax, one key block after another.
+ *
+ *      S  = K Q^T                     [key][query], in units of log2 e: P = 2^(S - m)
+ *      m' = max(m, S)                 per query, that is per lane
+ *      P  = 2^(S - m')
+ *      l' = 2^(m - m') l + sum P
+ *      O' = 2^(m - m') O + V^T P      [feature][query]
+ *
+ * Lazy rescale: m need not be the maximum, only near it.  It is moved (and l and O multiplied) when
+ * a score exceeds it by more than rescale_at = 4, so that P stays below 2^4; after the first few
+ * blocks that hardly ever happens.  Rounding the exponent S - m <= 4 costs no more than what the
+ * bound leaves of exp's error (docs/kernel.md).
+ *
+ * Hidden keys get S = -inf, and P is then exactly 0: not the smallest number, whose products would
+ * be subnormal and slow. */
+
+/* What a thread works in: see ATTN_ROOM_NAMES. */
+struct FN(forward_room) {
+    REAL *Q, *O, *S, *m, *l, *K, *V, *rows;
+};
+
+static void FN(forward_numbers)(int64_t panels, int64_t d, int64_t dv, int64_t numbers[ATTN_ROOMS])
+{
+    numbers[ATTN_ROOM_Q] = panels * PANEL * d;
+    numbers[ATTN_ROOM_O] = panels * PANEL * dv;
+    numbers[ATTN_ROOM_S] = (ATTN_KEY_BLOCK + 8) * PANEL;
+    numbers[ATTN_ROOM_ML] = 2 * panels * PANEL;
+    numbers[ATTN_ROOM_KV] = ATTN_KEY_BLOCK * (d + dv);
+    numbers[ATTN_ROOM_ROWS] = LANES * FN(round_up)(d > dv ? d : dv);
+}
+
+static struct FN(forward_room)
+    FN(forward_layout)(void *const room[ATTN_ROOMS], int64_t panels, int64_t d)
+{
+    struct FN(forward_room) x = {.Q = room[ATTN_ROOM_Q],
+                                 .O = room[ATTN_ROOM_O],
+                                 .S = room[ATTN_ROOM_S],
+                                 .m = room[ATTN_ROOM_ML],
+                                 .K = room[ATTN_ROOM_KV],
+                                 .rows = room[ATTN_ROOM_ROWS]};
+    x.l = x.m + panels * PANEL;
+    x.V = x.K + ATTN_KEY_BLOCK * d;
+    return x;
+}
+
+/* The largest of n scores of one vector of queries, S[j][PANEL], and of max.  A NaN is passed over,
+ * by the order of the operands: it shows up in P by itself. */
+static VEC FN(largest)(const REAL *S, int n, VEC max)
+{
+    for (int j = 0; j < n; j++)
+        max = VEC_MAX(FN(load)(S + j * PANEL), max);
+    return max;
+}
+
+/* Hide what the bits of n keys do not show; the largest of what is left, and of max. */
+static VEC FN(hide)(REAL *S, int n, const uint16_t *bits, VEC max)
+{
+    VEC hidden = FN(all)((REAL)-INFINITY);
+    for (int j = 0; j < n; j++) {
+        VEC s = FN(choose)(FN(lanes_of)(bits[j]), FN(load)(S + j * PANEL), hidden);
+        FN(store)(S + j * PANEL, s);
+        max = VEC_MAX(s, max);
+    }
+    return max;
+}
+
+/* S becomes P; returns the sums. */
+static VEC FN(exponentiate)(REAL *S, int n, VEC m)
+{
+    VEC l = {0}, other = {0};
+    int j = 0;
+    for (; j + 4 <= n; j += 4) {
+        VEC a = FN(exp2)(FN(load)(S + j * PANEL) - m);
+        VEC b = FN(exp2)(FN(load)(S + (j + 1) * PANEL) - m);
+        VEC c = FN(exp2)(FN(load)(S + (j + 2) * PANEL) - m);
+        VEC d = FN(exp2)(FN(load)(S + (j + 3) * PANEL) - m);
+        FN(store)(S + j * PANEL, a);
+        FN(store)(S + (j + 1) * PANEL, b);
+        FN(store)(S + (j + 2) * PANEL, c);
+        FN(store)(S + (j + 3) * PANEL, d);
+        l += a + b;
+        other += c + d;
+    }
+    for (; j < n; j++) {
+        VEC p = FN(exp2)(FN(load)(S + j * PANEL) - m);
+        FN(store)(S + j * PANEL, p);
+        l += p;
+    }
+    return l + other;
+}
+
+/* One vector of queries meets n scores of which max is the largest: rescale if need be, P, its
+ * sum.  m, l and O point at this vector. */
+static void FN(online_softmax)(REAL *S, int n, VEC max, REAL at, REAL *m, REAL *l, REAL *O,
+                               int64_t dv)
+{
+    VEC near = FN(load)(m), sum = FN(load)(l);
+    if (FN(any)(max > near + at)) {
+        VEC alpha = FN(exp2)(near - max); /* 0 where m = -inf; NaN where nothing was seen yet: */
+        alpha = FN(choose)(max > FN(all)((REAL)-INFINITY), alpha, FN(all)(1));
+        for (int64_t c = 0; c < dv; c++)
+            FN(store)(O + c * PANEL, FN(load)(O + c * PANEL) * alpha);
+        sum *= alpha;
+        near = max;
+        FN(store)(m, near);
+    }
+    near = FN(choose)(near > FN(all)((REAL)-INFINITY), near, FN(all)(0)); /* -inf - -inf is NaN */
+    FN(store)(l, sum + FN(exponentiate)(S, n, near));
+}
+
+/* Everything that a block of queries shares while it meets one block of keys. */
+struct FN(block) {
+    const struct attn_tile_forward *job;
+    int64_t j0, j1;
+    const REAL *k[ATTN_KEY_BLOCK + 8], *v[ATTN_KEY_BLOCK + 8];
+};
+
+/* The scores of a panel: rows 0 .. n_full-1 of S for the keys that everyone sees, the rest for each
+ * vector's own edge.  max[u] is the largest that a query of vector u may see, or has seen. */
+static void FN(panel_scores)(const struct FN(block) * x, const struct attn_keys *keys, int vectors,
+                             int64_t i0, const REAL *Q, REAL *S, VEC max[ATTN_PANEL_VECTORS])
+{
+    const struct attn_problem *p = x->job->p;
+    const REAL *list[ATTN_KEY_BLOCK + 8];
+    int n_full = keys->n_full, edited = FN(is_edited)(p);
+    const REAL *const *k = FN(select)(x->k, keys->full, n_full, (int)(x->j1 - x->j0), list);
+    FN(scores)(vectors, k, n_full, p->d_key, Q, S, edited ? NULL : max);
+    for (int u = 0; u < vectors; u++) {
+        REAL *own = S + u * LANES, *edge = own + n_full * PANEL;
+        k = FN(select)(x->k, keys->edge[u], keys->n_edge[u], -1, list);
+        FN(scores)(1, k, keys->n_edge[u], p->d_key, Q + u * LANES, edge, NULL);
+        if (edited) {
+            FN(edit)
+            (p, x->job->b, x->job->h, i0 + u * LANES, x->job->i1, x->j0, keys, u, own, NULL);
+            max[u] = FN(largest)(own, n_full, max[u]);
+        }
+        max[u] = FN(hide)(edge, keys->n_edge[u], keys->bits[u], max[u]);
+    }
+}
+
+/* Panel number n, at queries i0 + r0 .. i0 + r1, meets the block. */
+static void FN(forward_panel)(const struct FN(block) * x, struct attn_sight *sight, int n,
+                              const struct FN(forward_room) * room)
+{
+    int64_t d = x->job->p->d_key, dv = x->job->p->d_value, i0 = x->job->i0 + n * PANEL;
+    int rows = x->job->i1 - i0 < PANEL ? (int)(x->job->i1 - i0) : PANEL;
+    int vectors = (rows + LANES - 1) / LANES, n_keys = (int)(x->j1 - x->j0);
+    enum attn_tile tile = attn_sight_tile(sight, n, x->j0, x->j1);
+    if (tile == ATTN_TILE_EMPTY)
+        return;
+    struct attn_keys keys;
+    REAL *Q = room->Q + n * d * PANEL, *O = room->O + n * dv * PANEL, *S = room->S;
+    REAL *m = room->m + n * PANEL, *l = room->l + n * PANEL;
+    REAL at = (REAL)x->job->rescale_at;
+    VEC max[ATTN_PANEL_VECTORS];
+    for (int u = 0; u < vectors; u++)
+        max[u] = FN(load)(m + u * LANES);
+    attn_keys_sort(sight, tile, rows, LANES, n_keys, &keys);
+    FN(panel_scores)(x, &keys, vectors, i0, Q, S, max);
+    for (int u = 0; u < vectors; u++)
+        FN(online_softmax)
+        (S + u * LANES, keys.n_full + keys.n_edge[u], max[u], at, m + u * LANES, l + u * LANES,
+         O + u * LANES, dv);
+    const REAL *list[ATTN_KEY_BLOCK + 8];
+    const REAL *const *v = FN(select)(x->v, keys.full, keys.n_full, n_keys, list);
+    FN(values)(vectors, v, keys.n_full, dv, S, O);
+    for (int u = 0; u < vectors; u++) {
+        REAL *edge = S + keys.n_full * PANEL + u * LANES;
+        v = FN(select)(x->v, keys.edge[u], keys.n_edge[u], -1, list);
+        FN(values)(1, v, keys.n_edge[u], dv, edge, O + u * LANES);
+    }
+}
+
+/* O / l and LSE of one panel, to the tensors or to the parts. */
+static void FN(forward_finish)(const struct attn_tile_forward *job, int r0, int r1,
+                               const struct FN(forward_room) * room)
+{
+    int64_t dv = job->p->d_value, width = FN(round_up)(dv), panel = r0 / PANEL;
+    for (int u = 0; r0 + u * LANES < r1; u++) {
+        REAL *l = room->l + panel * PANEL + u * LANES, *m = room->m + panel * PANEL + u * LANES;
+        VEC sum = FN(load)(l), over_l = FN(choose)(sum == 0, (VEC){0}, 1 / sum);
+        FN(unpack)(room->O + panel * dv * PANEL + u * LANES, dv, over_l, room->rows);
+        for (int r = r0 + u * LANES; r < r1 && r < r0 + (u + 1) * LANES; r++) {
+            int lane = r - r0 - u * LANES;
+            int64_t i = job->i0 + r;
+            const REAL *o = room->rows + lane * width;
+            /* a sum of 0: no key was seen, or none but at -inf */
+            REAL lse = l[lane] == 0 ? (REAL)-INFINITY : m[lane] * (REAL)LN2 + REAL_LOG(l[lane]);
+            if (job->o_part != NULL) {
+                memcpy((REAL *)job->o_part + r * dv, o, (size_t)dv * sizeof *o);
+                ((REAL *)job->lse_part)[r] = lse;
+                continue;
+            }
+            FN(emit)(&job->t->o, job->b, job->h, i, dv, o);
+            ((REAL *)job->t->lse.data)[attn_offset(job->t->lse.stride, job->b, job->h, i)] = lse;
+        }
+    }
+}
+
+static void FN(forward)(const struct attn_tile_forward *job)
+{
+    const struct attn_problem *p = job->p;
+    int64_t d = p->d_key, dv = p->d_value, g = job->h / (p->heads / p->kv_heads);
+    int queries = (int)(job->i1 - job->i0), panels = (queries + PANEL - 1) / PANEL;
+    struct FN(forward_room) room = FN(forward_layout)(job->room, panels, d);
+    double factor = FN(is_edited)(p) ? p->scale : p->scale * LOG2_E;
+    for (int n = 0; n < panels; n++)
+        FN(pack)
+    (&job->t->q, job->b, job->h, job->i0 + n * PANEL, job->i1, d, factor, room.Q + n * d * PANEL,
+     room.rows);
+    memset(room.O, 0, (size_t)(panels * PANEL * dv) * sizeof *room.O);
+    for (int n = 0; n < panels * PANEL; n++)
+        room.m[n] = (REAL)-INFINITY, room.l[n] = 0;
+    struct attn_sight sight;
+    struct FN(block) x = {.job = job};
+    attn_sight_open(&sight, job->runs, PANEL, job->b, job->h, job->i0, job->i1, job->j0, job->j1);
+    for (int64_t j = attn_sight_first(&sight, job->j0); j < job->j1;
+         j = attn_sight_first(&sight, x.j1)) {
+        int64_t start = j / ATTN_KEY_BLOCK * ATTN_KEY_BLOCK, end = start + ATTN_KEY_BLOCK;
+        x.j0 = start > job->j0 ? start : job->j0;
+        x.j1 = end < job->j1 ? end : job->j1;
+        FN(point)(&job->t->k, job->b, g, x.j0, x.j1, d, room.K, x.k);
+        FN(point)(&job->t->v, job->b, g, x.j0, x.j1, dv, room.V, x.v);
+        for (int n = 0; n < panels; n++)
+            FN(forward_panel)(&x, &sight, n, &room);
+    }
+    for (int n = 0; n < panels; n++)
+        FN(forward_finish)
+    (job, n * PANEL, (n + 1) * PANEL < queries ? (n + 1) * PANEL : queries, &room);
+}

@@ -1,0 +1,254 @@
+/* The kernels: what is compiled once for each instruction set and each arithmetic type.
+ *
+ * A kernel does one unit of work of one (batch, head) on the calling thread and touches nothing
+ * else: who calls it deals the units out, owns the memory and knows the plan (optimized/tiled.c,
+ * csr.c, gemm.c, chunked.c).  Scratch is handed in as one block; its layout is the kernel's own,
+ * its size is told by the geometry.
+ *
+ * Letters  P queries in a panel (three vectors), KB keys in a block, d = d_key, dv = d_value.
+ * Source   the online softmax of Milakov & Gimelshein 2018 and the loops of Dao 2023
+ *          (FlashAttention-2), turned by 90 degrees: vectors run over queries (docs/kernel.md).
+ */
+#ifndef OPTIMIZED_SIMD_KERNELS_H
+#define OPTIMIZED_SIMD_KERNELS_H
+
+#include "optimized/simd/sight.h"
+#include "ref/attn.h"
+
+/* Memory that one thread works in, in numbers of the arithmetic type; the kernels say what they need
+ * for blocks of so many panels, the caller takes it from the ledger under these names. */
+enum {
+    ATTN_ROOM_Q,
+    ATTN_ROOM_O,
+    ATTN_ROOM_S,
+    ATTN_ROOM_ML,
+    ATTN_ROOM_KV,
+    ATTN_ROOM_ROWS,
+    ATTN_ROOMS
+};
+#define ATTN_ROOM_NAMES                                                                             \
+    {                                                                                               \
+        "tile.q",      /* [panels][d][panel]: Q, transposed and scaled                        */    \
+            "tile.o",  /* [panels][dv][panel]: O, transposed, not yet divided by l             */   \
+            "tile.s",  /* [ATTN_KEY_BLOCK + 8][panel]: scores, then probabilities               */  \
+            "tile.ml", /* [2][panels][panel]: running maximum and sum                           */  \
+            "tile.kv", /* [ATTN_KEY_BLOCK][d + dv]: K and V widened, where storage asks for it  */  \
+            "tile.rows" /* [lanes][d or dv, in whole vectors]: rows on their way in and out      */ \
+    }
+
+/* Queries [i0,i1) of head h against keys [j0,j1).  With parts (o_part, lse_part) the result is
+ * one part of several, to be merged: row r of o_part is [dv] of arithmetic type, with o
+ * normalised and lse in natural logarithms; else it goes to t. */
+struct attn_tile_forward {
+    const struct attn_problem *p;
+    const struct attn_forward *t;
+    struct attn_runs runs; /* which keys the queries see */
+    int64_t b, h, i0, i1, j0, j1;
+    double rescale_at;       /* a score may exceed m by so much, in units of log2 e: 0 to 4 */
+    void *o_part, *lse_part; /* NULL, or [i1 - i0][dv] and [i1 - i0] */
+    void *room[ATTN_ROOMS];
+};
+
+/* The backward pass: what a query head keeps from one block of keys to the next, in numbers a
+ * panel; and what a thread works in, in numbers, for blocks of so many keys. */
+enum { ATTN_KEPT_Q, ATTN_KEPT_DO, ATTN_KEPT_DQ, ATTN_KEPT_LSE, ATTN_KEPT_DELTA, ATTN_KEPT };
+#define ATTN_KEPT_NAMES                                                                          \
+    {                                                                                            \
+        "q.packed",      /* [panels of Lq][d][panel]: Q, transposed and scaled                */ \
+            "do.packed", /* [panels of Lq][dv][panel]                                         */ \
+            "dq",        /* [panels of Lq][d][panel]: sum of dS K so far                      */ \
+            "lse",       /* [panels of Lq][panel]: to base 2; +inf where nothing is seen      */ \
+            "delta"      /* [panels of Lq][panel]: D = dO . O - dLSE                          */ \
+    }
+enum {
+    ATTN_BACK_S,
+    ATTN_BACK_DP,
+    ATTN_BACK_SLOPE,
+    ATTN_BACK_KV,
+    ATTN_BACK_DKV,
+    ATTN_BACK_ROWS,
+    ATTN_BACK
+};
+#define ATTN_BACK_NAMES                                                                           \
+    {                                                                                             \
+        "tile.s",         /* [keys + 8][panel]: scores, then P                                 */ \
+            "tile.dp",    /* the same: dP, then dS                                             */ \
+            "tile.slope", /* the same, with a softcap: its slope                               */ \
+            "tile.kv",    /* [keys][d + dv]: K and V widened, where storage asks for it        */ \
+            "tile.dkv",   /* [keys + 1][d], [dv] in whole vectors: dK, dV, and a row of waste  */ \
+            "tile.rows"   /* [panel + 1][d + dv in whole vectors]: Q and dO as rows, and zeros */ \
+    }
+
+/* Query head h, which reads kv head g.  Calls for one g:
+ *      pack    queries [i0,i1), i0 at a kept panel: before any key meets them
+ *      begin   keys [j0,j1), at most `keys`
+ *      meet    them and queries [i0,i1) of every head of the group: dQ of these grows
+ *      end     keys [j0,j1): dK and dV are complete, and are written
+ *      unpack  queries [i0,i1), when all keys have met them: dQ is written
+ * begin, meet ..., end belong to one room. */
+struct attn_tile_backward {
+    const struct attn_problem *p;
+    const struct attn_backward *t;
+    struct attn_runs runs;
+    int64_t keys;      /* at most ATTN_KEY_BLOCK: what the room was made for            */
+    int64_t kept_from; /* the query that kept panel 0 begins with                       */
+    int resume;        /* begin: dK and dV go on from what the room holds, not from 0   */
+    int64_t b, g, h, i0, i1, j0, j1;
+    void *kept[ATTN_KEPT]; /* of head h */
+    void *room[ATTN_BACK];
+};
+
+/* ---- the row kernels (rows_tmpl.h): vectors run over features ------------------------------- */
+
+enum {
+    ATTN_SPLIT_KEYS = 64, /* keys that all queries of a job meet at a time */
+    ATTN_SPLIT_ROWS = 64  /* (head, query) pairs in a job, at most         */
+};
+
+/* Memory of a thread for jobs of so many (head, query) pairs, in numbers of the arithmetic type. */
+enum { ATTN_SPLIT_Q, ATTN_SPLIT_O, ATTN_SPLIT_S, ATTN_SPLIT_KV, ATTN_SPLIT_ROOMS };
+#define ATTN_SPLIT_ROOM_NAMES                                                                  \
+    {                                                                                          \
+        "row.q",     /* [rows][d, in whole vectors]: Q, scaled                              */ \
+            "row.o", /* [rows][dv, in whole vectors]: O, not yet divided by l               */ \
+            "row.s", /* [rows][ATTN_SPLIT_KEYS]: scores, then probabilities                 */ \
+            "row.kv" /* [ATTN_SPLIT_KEYS][d + dv, in whole vectors]: K and V widened        */ \
+    }
+
+/* A block of queries against the keys that are stored for them.  k and v are copies of the rows of
+ * their kv head, widened and padded to whole vectors: [Lk][d], [Lk][dv]; NULL where the tensors'
+ * own rows are that already, or may be fetched one at a time (a stride between features). */
+enum { ATTN_ROW_KEYS = 1024 }; /* keys in a step, at most */
+struct attn_row_forward {
+    const struct attn_problem *p;
+    const struct attn_forward *t;
+    const struct attn_csr *csr;
+    const void *k, *v;
+    int64_t b, h, i0, i1;
+    int64_t chunk; /* keys that all queries meet at a time */
+    void *values;  /* of the head, in the order of its pattern: row_sddmm, row_softmax, row_spmm */
+    void *room;    /* row_room() numbers, aligned to 64 */
+};
+
+/* Rows: queries [start,end) of head h; far rows are those of K and V.
+ * Columns: keys [start,end) of kv head h, csr is the transpose; far rows are those of Q and dO, for
+ * every head of the group: [group][Lq][d], [group][Lq][dv] where they are copied. */
+struct attn_row_backward {
+    const struct attn_problem *p;
+    const struct attn_backward *t;
+    const struct attn_csr *csr;
+    const void *far[2]; /* NULL, as above */
+    int64_t b, h, start, end;
+    int64_t chunk; /* far rows that all near ones meet at a time */
+    void *lse,
+        *delta; /* [B,H,Lq]: LSE to base 2 (+inf where nothing is seen), D; rows write them */
+    void *room;
+};
+
+/* Decoding: the queries [i0,i1) of heads [h0,h1), which share a kv head, against keys [j0,j1), in
+ * one pass over them.  Gives one part of several, to be merged: (h, i) is row
+ * (h - h0) * part_step + (i - i0) of o_part and lse_part; o is normalised, lse in natural
+ * logarithms. */
+struct attn_row_split {
+    const struct attn_problem *p;
+    const struct attn_forward *t; /* q, k and v are read */
+    struct attn_runs runs;
+    int64_t b, h0, h1, i0, i1, j0, j1;
+    void *o_part, *lse_part;
+    int64_t part_step;
+    void *room[ATTN_SPLIT_ROOMS];
+};
+
+/* What a machine can do at most, for attnlab bench (limits_tmpl.h). */
+enum attn_limit {
+    ATTN_LIMIT_FMA,   /* flops: multiply-adds on registers, two each      */
+    ATTN_LIMIT_EXP2,  /* exponentials, with what softmax does around them */
+    ATTN_LIMIT_READ,  /* bytes read                                       */
+    ATTN_LIMIT_TRIAD, /* bytes read and written                           */
+    ATTN_LIMITS
+};
+
+/* Materialised attention (gemm_tmpl.h), a step of all panels after the other.  The job of a step is
+ * one panel of queries against all keys; of DKV, one block of keys against one query head, between
+ * backward_begin and backward_end. */
+enum attn_gemm_step {
+    ATTN_GEMM_SCORES,  /* S, masked                 */
+    ATTN_GEMM_SOFTMAX, /* S becomes P               */
+    ATTN_GEMM_OUTPUT,  /* o, lse                    */
+    ATTN_GEMM_PROBS,   /* P from LSE                */
+    ATTN_GEMM_DSCORES, /* dS, and dBias             */
+    ATTN_GEMM_DQ,      /* dq                        */
+    ATTN_GEMM_DKV,     /* added to the room's dK, dV */
+    ATTN_GEMM_STEPS
+};
+struct attn_gemm {
+    struct attn_tile_forward tile;  /* the panel; its room: Q, O, KV, ROWS of the thread; ML of the
+                                       panel, from SOFTMAX to OUTPUT; backward: KV alone */
+    struct attn_tile_backward back; /* backward: the same panel; kept: of its head */
+    const struct attn_cview *k, *v;
+    void *scores, *dscores, *slope; /* [n_key + 8][panel]: S, then P; dS; of a softcap, or NULL.
+                                       DKV: that of the head's first panel, and the others behind it */
+    uint8_t *seen;                  /* [n_key]: does any query of the panel see the key? */
+    const void *zeros;              /* [max(d, dv)] */
+};
+
+struct attn_kernels {
+    int bytes; /* of a number: 4 or 8      */
+    int lanes; /* numbers in a vector      */
+    int panel; /* queries in a panel: 3 vectors */
+
+    /* ---- arrays (convert_tmpl.h, vec_tmpl.h): n numbers next to each other ---- */
+    /* From a storage type to the arithmetic type, and back, rounded to nearest even. */
+    void (*widen)(enum attn_dtype dtype, const void *from, int64_t n, void *to);
+    void (*narrow)(enum attn_dtype dtype, const void *from, int64_t n, void *to);
+    void (*exp2)(int64_t n, const void *x, void *y); /* y = 2^x    */
+    void (*tanh)(int64_t n, const void *x, void *y); /* y = tanh x */
+    void (*transpose)(void *square);                 /* [lanes][lanes], in place */
+
+    /* ---- the tile kernels (tile_tmpl.h, forward_tmpl.h, backward_tmpl.h) ---- */
+    void (*forward_room)(int64_t panels, int64_t d, int64_t dv, int64_t numbers[ATTN_ROOMS]);
+    void (*forward)(const struct attn_tile_forward *job);
+    void (*backward_room)(const struct attn_problem *p, int64_t keys, int64_t kept[ATTN_KEPT],
+                          int64_t room[ATTN_BACK]);
+    void (*backward_pack)(const struct attn_tile_backward *job);
+    void (*backward_begin)(const struct attn_tile_backward *job);
+    void (*backward_meet)(const struct attn_tile_backward *job);
+    void (*backward_end)(const struct attn_tile_backward *job);
+    void (*backward_unpack)(const struct attn_tile_backward *job);
+
+    void (*gemm[ATTN_GEMM_STEPS])(const struct attn_gemm *job);
+
+    /* ---- the row kernels (rows_forward_tmpl.h, rows_backward_tmpl.h, split_tmpl.h) ---- */
+    void (*split_room)(int64_t rows, int64_t d, int64_t dv, int64_t numbers[ATTN_SPLIT_ROOMS]);
+    void (*split)(const struct attn_row_split *job);
+    int64_t (*row_room)(int64_t rows, int64_t d, int64_t dv); /* numbers */
+    void (*row_forward)(const struct attn_row_forward *job);
+    void (*row_sddmm)(const struct attn_row_forward *job); /* or in three steps: */
+    void (*row_softmax)(const struct attn_row_forward *job);
+    void (*row_spmm)(const struct attn_row_forward *job);
+    int64_t (*row_backward_room)(int64_t rows, int64_t d, int64_t dv); /* for either: */
+    void (*row_backward)(const struct attn_row_backward *job);
+    void (*column_backward)(const struct attn_row_backward *job);
+
+    /* ---- storage (rows_io_tmpl.h) ---- */
+    /* y[b,h,i,:] = row of n numbers of the arithmetic type, rounded to y's. */
+    void (*store_row)(const struct attn_view *y, int64_t b, int64_t h, int64_t i, int64_t n,
+                      const void *row);
+    /* The way back: x[b,h,i,:] widened, and padded by zeros to whole vectors. */
+    void (*load_row)(const struct attn_cview *x, int64_t b, int64_t h, int64_t i, int64_t n,
+                     void *row);
+
+    /* ---- loops of known work (limits_tmpl.h): what was done, in units of enum attn_limit ---- */
+    double (*limit[ATTN_LIMITS])(void *x, int64_t n, int64_t rounds);
+};
+
+/* Those that this library was built with; see isa.c for which the machine has. */
+#if defined __x86_64__
+extern const struct attn_kernels attn_kernels_avx512_f32, attn_kernels_avx512_f64;
+extern const struct attn_kernels attn_kernels_avx2_f32, attn_kernels_avx2_f64;
+#elif defined __aarch64__
+extern const struct attn_kernels attn_kernels_neon_f32, attn_kernels_neon_f64;
+#endif
+extern const struct attn_kernels attn_kernels_portable_f32, attn_kernels_portable_f64;
+
+#endif

@@ -1,0 +1,62 @@
+/* All kernels of one instruction set for one arithmetic type, and their table. */
+#include "optimized/simd/real.h"
+
+#include "optimized/simd/vec_tmpl.h"
+
+#include "optimized/simd/convert_tmpl.h"
+#include "optimized/simd/math_tmpl.h"
+
+#include "optimized/simd/rows_io_tmpl.h"
+#include "optimized/simd/tile_tmpl.h"
+
+#include "optimized/simd/edit_tmpl.h"
+#include "optimized/simd/forward_tmpl.h"
+#include "optimized/simd/gradient_tile_tmpl.h"
+
+#include "optimized/simd/backward_tmpl.h"
+#include "optimized/simd/gemm_tmpl.h"
+
+#include "optimized/simd/rows_tmpl.h"
+
+#include "optimized/simd/split_tmpl.h"
+
+#include "optimized/simd/walk_tmpl.h"
+
+#include "optimized/simd/rows_forward_tmpl.h"
+
+#include "optimized/simd/rows_backward_tmpl.h"
+#include "optimized/simd/limits_tmpl.h"
+
+const struct attn_kernels KERNELS_OF(ISA_NAME) = {
+    .bytes = sizeof(REAL),
+    .lanes = LANES,
+    .panel = PANEL,
+    .widen = FN(widen),
+    .narrow = FN(narrow),
+    .exp2 = FN(exp2_array),
+    .tanh = FN(tanh_array),
+    .transpose = FN(transpose_square),
+    .forward_room = FN(forward_numbers),
+    .forward = FN(forward),
+    .backward_room = FN(backward_numbers),
+    .backward_pack = FN(backward_pack),
+    .backward_begin = FN(backward_begin),
+    .backward_meet = FN(backward_meet),
+    .backward_end = FN(backward_end),
+    .backward_unpack = FN(backward_unpack),
+    .gemm = {FN(gemm_scores), FN(gemm_softmax), FN(gemm_output), FN(gemm_probs), FN(gemm_dscores),
+             FN(gemm_dq), FN(gemm_dkv)},
+    .split_room = FN(split_numbers),
+    .split = FN(split),
+    .row_room = FN(row_numbers),
+    .row_forward = FN(row_forward),
+    .row_sddmm = FN(row_sddmm),
+    .row_softmax = FN(row_softmax_all),
+    .row_spmm = FN(row_spmm),
+    .row_backward_room = FN(back_numbers),
+    .row_backward = FN(row_backward),
+    .column_backward = FN(column_backward),
+    .store_row = FN(store_row),
+    .load_row = FN(load_row),
+    .limit = {FN(limit_fma), FN(limit_exp2), FN(limit_read), FN(limit_triad)},
+};

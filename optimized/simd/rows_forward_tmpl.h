@@ -1,0 +1,185 @@
+/* Sparse attention, forward: a block of queries of one head against the keys that are stored for
+ * them, in one pass (online softmax), or in three over stored values. */
+
+/* What a thread works in. */
+struct FN(row_room) {
+    REAL *Q, *O, *m, *l; /* [rows][d], [rows][dv] in whole vectors; [rows] */
+    INT *done;           /* [rows]: see walk_tmpl.h                        */
+    REAL *S;             /* [ATTN_ROW_KEYS]                                */
+    REAL *stage;         /* [GROUP][d or dv]: see struct source            */
+};
+
+/* n numbers, in whole 64 bytes. */
+static int64_t FN(whole)(int64_t n)
+{
+    return (n + 15) / 16 * 16;
+}
+
+static int64_t FN(row_numbers)(int64_t rows, int64_t d, int64_t dv)
+{
+    int64_t wide = FN(round_up)(d), wide_v = FN(round_up)(dv);
+    return FN(whole)(rows * wide) + FN(whole)(rows * wide_v) + 3 * FN(whole)(rows) + ATTN_ROW_KEYS +
+           GROUP * (wide > wide_v ? wide : wide_v);
+}
+
+static struct FN(row_room) FN(row_layout)(const struct attn_row_forward *job)
+{
+    int64_t rows = job->i1 - job->i0, wide = FN(round_up)(job->p->d_key);
+    REAL *at = job->room;
+    struct FN(row_room) x;
+    x.S = at, at += ATTN_ROW_KEYS;
+    x.Q = at, at += FN(whole)(rows * wide);
+    x.O = at, at += FN(whole)(rows * FN(round_up)(job->p->d_value));
+    x.m = at, at += FN(whole)(rows);
+    x.l = at, at += FN(whole)(rows);
+    x.done = (INT *)at, at += FN(whole)(rows);
+    x.stage = at;
+    return x;
+}
+
+/* The rows of one (batch, head) of a tensor: in their copy, if there is one; else where they
+ * are, if that is possible; else through the stage. */
+static struct FN(source) FN(row_source)(const void *copy, const struct attn_cview *x, int64_t b,
+                                        int64_t h, int64_t n, REAL *stage)
+{
+    struct FN(source) from = {.width = FN(round_up)(n), .view = x, .b = b, .g = h, .n = n};
+    from.stage = stage;
+    if (copy != NULL || n == 0) {
+        from.at = copy != NULL ? copy : stage;
+        from.step = from.width;
+    } else if (n == from.width && FN(in_place)(x, n)) {
+        from.at = FN(at)(x, b, h, 0);
+        from.step = x->stride[2];
+    }
+    return from;
+}
+
+static struct FN(source) FN(job_keys)(const struct attn_row_forward *job, REAL *stage)
+{
+    int64_t g = job->h / (job->p->heads / job->p->kv_heads);
+    return FN(row_source)(job->k, &job->t->k, job->b, g, job->p->d_key, stage);
+}
+
+static struct FN(source) FN(job_values)(const struct attn_row_forward *job, REAL *stage)
+{
+    int64_t g = job->h / (job->p->heads / job->p->kv_heads);
+    return FN(row_source)(job->v, &job->t->v, job->b, g, job->p->d_value, stage);
+}
+
+/* Start the walk; queries that see something are fetched, the others are not read. */
+static void FN(row_start)(const struct attn_row_forward *job, const struct FN(row_room) * room,
+                          struct FN(walk) * walk)
+{
+    int64_t wide = FN(round_up)(job->p->d_key);
+    FN(walk_start)(walk, job->csr, job->b, job->h, job->i0, job->i1, job->chunk, room->done);
+    for (int r = 0; r < walk->rows; r++)
+        if (walk->start[r + 1] > walk->start[r])
+            FN(fetch_scaled)(job->p, &job->t->q, job->b, job->h, job->i0 + r, room->Q + r * wide);
+}
+
+/* o[i] = O * factor */
+static void FN(row_emit)(const struct attn_row_forward *job, int r, REAL *O, REAL factor)
+{
+    for (int64_t c = 0; c < job->p->d_value; c++)
+        O[c] *= factor;
+    FN(emit)(&job->t->o, job->b, job->h, job->i0 + r, job->p->d_value, O);
+}
+
+static void FN(row_emit_lse)(const struct attn_row_forward *job, int r, REAL m, REAL l)
+{
+    const struct attn_view *lse = &job->t->lse;
+    ((REAL *)lse->data)[attn_offset(lse->stride, job->b, job->h, job->i0 + r)] = FN(row_lse)(m, l);
+}
+
+/* ---- one pass ------------------------------------------------------------------------------ */
+
+static void FN(row_forward)(const struct attn_row_forward *job)
+{
+    const struct attn_problem *p = job->p;
+    struct FN(row_room) room = FN(row_layout)(job);
+    struct FN(source) k = FN(job_keys)(job, room.stage), v = FN(job_values)(job, room.stage);
+    struct FN(walk) walk;
+    FN(row_start)(job, &room, &walk);
+    memset(room.O, 0, (size_t)(walk.rows * v.width) * sizeof *room.O);
+    for (int r = 0; r < walk.rows; r++)
+        room.m[r] = (REAL)-INFINITY, room.l[r] = 0;
+    while (FN(walk_next)(&walk)) {
+        int r = walk.row;
+        FN(row_dots)(&k, walk.key, walk.n, room.Q + r * k.width, room.S);
+        FN(row_edit)(p, job->b, job->h, job->i0 + r, 0, 0, walk.key, walk.n, room.S, NULL);
+        REAL alpha = FN(row_softmax)(room.S, walk.n, &room.m[r], &room.l[r]);
+        FN(row_sums)(&v, walk.key, walk.n, room.S, alpha, room.O + r * v.width);
+    }
+    for (int r = 0; r < walk.rows; r++) {
+        FN(row_emit)(job, r, room.O + r * v.width, room.l[r] == 0 ? 0 : 1 / room.l[r]);
+        FN(row_emit_lse)(job, r, room.m[r], room.l[r]);
+    }
+}
+
+/* ---- three passes over the values -------------------------------------------------------------
+ *
+ * job->values holds one number for each stored pair of this head's pattern. */
+
+/* The values from pair `at` of the CSR on. */
+static REAL *FN(row_values)(const struct attn_row_forward *job, int64_t at)
+{
+    const struct attn_csr *csr = job->csr;
+    int64_t pattern = job->b * csr->batch_step + job->h * csr->head_step;
+    return (REAL *)job->values + at - csr->row_start[pattern * csr->n_query];
+}
+
+/* SDDMM: S = scale q . k, sampled at the stored pairs; with softcap and bias, in units of log2
+ * e. */
+static void FN(row_sddmm)(const struct attn_row_forward *job)
+{
+    struct FN(row_room) room = FN(row_layout)(job);
+    struct FN(source) k = FN(job_keys)(job, room.stage);
+    struct FN(walk) walk;
+    FN(row_start)(job, &room, &walk);
+    while (FN(walk_next)(&walk)) {
+        FN(row_dots)(&k, walk.key, walk.n, room.Q + walk.row * k.width, room.S);
+        FN(row_edit)
+        (job->p, job->b, job->h, job->i0 + walk.row, 0, 0, walk.key, walk.n, room.S, NULL);
+        memcpy(FN(row_values)(job, walk.at), room.S, (size_t)walk.n * sizeof *room.S);
+    }
+}
+
+/* Softmax, row by row, in place: P = 2^(S - m) / l. */
+static void FN(row_softmax_all)(const struct attn_row_forward *job)
+{
+    struct FN(row_room) room = FN(row_layout)(job);
+    struct FN(walk) walk;
+    FN(walk_start)
+    (&walk, job->csr, job->b, job->h, job->i0, job->i1, INT64_MAX / 2, room.done);
+    for (int r = 0; r < walk.rows; r++) {
+        int64_t n = walk.start[r + 1] - walk.start[r];
+        REAL *S = FN(row_values)(job, walk.start[r]), m = (REAL)-INFINITY, l = 0;
+        for (int64_t e = 0; e < n; e++)
+            m = S[e] > m ? S[e] : m;
+        REAL base = m > (REAL)-INFINITY ? m : 0;
+        for (int64_t e = 0; e < n; e += ATTN_ROW_KEYS) {
+            int64_t part = n - e < ATTN_ROW_KEYS ? n - e : ATTN_ROW_KEYS;
+            memcpy(room.S, S + e, (size_t)part * sizeof *S);
+            l += FN(row_exp2)(room.S, (int)part, FN(all)(base));
+            memcpy(S + e, room.S, (size_t)part * sizeof *S);
+        }
+        for (int64_t e = 0; e < n; e++)
+            S[e] *= l == 0 ? 0 : 1 / l;
+        FN(row_emit_lse)(job, r, m, l);
+    }
+}
+
+/* SpMM: O = P V. */
+static void FN(row_spmm)(const struct attn_row_forward *job)
+{
+    struct FN(row_room) room = FN(row_layout)(job);
+    struct FN(source) v = FN(job_values)(job, room.stage);
+    struct FN(walk) walk;
+    FN(walk_start)(&walk, job->csr, job->b, job->h, job->i0, job->i1, job->chunk, room.done);
+    memset(room.O, 0, (size_t)(walk.rows * v.width) * sizeof *room.O);
+    while (FN(walk_next)(&walk))
+        FN(row_sums)
+    (&v, walk.key, walk.n, FN(row_values)(job, walk.at), 1, room.O + walk.row * v.width);
+    for (int r = 0; r < walk.rows; r++)
+        FN(row_emit)(job, r, room.O + r * v.width, 1);
+}

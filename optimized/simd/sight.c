@@ -1,0 +1,131 @@
+/* See sight.h. */
+#include "optimized/simd/sight.h"
+
+#include <string.h>
+
+#include "ref/problem.h"
+
+static int next_of_problem(const void *arg, int64_t b, int64_t h, int64_t i, int64_t from,
+                           int64_t *lo, int64_t *hi)
+{
+    if (attn_problem_span(arg, b, h, i, lo, hi)) {
+        *lo = *lo > from ? *lo : from;
+        return *lo < *hi ? 2 : 0;
+    }
+    return attn_problem_next(arg, b, h, i, from, lo, hi);
+}
+
+struct attn_runs attn_runs_of(const struct attn_problem *p)
+{
+    return (struct attn_runs){next_of_problem, p};
+}
+
+/* Move row r to its first run that ends after `from`. */
+static void seek(struct attn_sight *x, int r, int64_t from)
+{
+    struct attn_cursor *at = &x->cursor[r];
+    while (at->hi <= from && at->lo < x->j1) {
+        int more = at->last ? 0
+                            : x->runs.next(x->runs.arg, x->b, x->h, x->i0 + r, from, &at->lo,
+                                           &at->hi);
+        if (more == 0 || at->lo >= x->j1)
+            at->lo = at->hi = x->j1;
+        else if (at->hi > x->j1)
+            at->hi = x->j1;
+        at->last = more != 1;
+    }
+}
+
+/* Bring the rows of panel n to key `from`. */
+static void refresh(struct attn_sight *x, int n, int64_t from)
+{
+    int r0 = n * x->panel, r1 = r0 + x->panel < x->n ? r0 + x->panel : x->n;
+    struct attn_front front = {x->j1, 0, x->j1};
+    for (int r = r0; r < r1; r++) {
+        if (x->cursor[r].hi <= from)
+            seek(x, r, from);
+        const struct attn_cursor *at = &x->cursor[r];
+        front.first = at->lo < front.first ? at->lo : front.first;
+        front.last = at->lo > front.last ? at->lo : front.last;
+        front.end = at->hi < front.end ? at->hi : front.end;
+    }
+    x->front[n] = front;
+}
+
+void attn_sight_open(struct attn_sight *x, struct attn_runs runs, int panel, int64_t b, int64_t h,
+                     int64_t i0, int64_t i1, int64_t j0, int64_t j1)
+{
+    x->runs = runs;
+    x->b = b, x->h = h, x->i0 = i0, x->j1 = j1;
+    x->n = (int)(i1 - i0);
+    x->panel = panel;
+    for (int r = 0; r < x->n; r++)
+        x->cursor[r] = (struct attn_cursor){j0 - 1, j0, 0};
+    for (int n = 0; n * panel < x->n; n++)
+        refresh(x, n, j0);
+}
+
+int64_t attn_sight_first(struct attn_sight *x, int64_t from)
+{
+    int64_t first = x->j1;
+    for (int n = 0; n * x->panel < x->n; n++) {
+        if (x->front[n].end <= from)
+            refresh(x, n, from);
+        if (x->front[n].first < first)
+            first = x->front[n].first;
+    }
+    return first > from || first == x->j1 ? first : from;
+}
+
+enum attn_tile attn_sight_tile(struct attn_sight *x, int n, int64_t j0, int64_t j1)
+{
+    int r0 = n * x->panel, r1 = r0 + x->panel < x->n ? r0 + x->panel : x->n;
+    if (x->front[n].end <= j0)
+        refresh(x, n, j0);
+    if (x->front[n].first >= j1)
+        return ATTN_TILE_EMPTY;
+    if (x->front[n].last <= j0 && x->front[n].end >= j1)
+        return ATTN_TILE_FULL;
+    int64_t from = x->front[n].first > j0 ? x->front[n].first - j0 : 0, to = from;
+    memset(x->seen + from, 0, (size_t)(j1 - j0 + 1 - from) * sizeof *x->seen);
+    for (int r = r0; r < r1; r++) {
+        struct attn_cursor *at = &x->cursor[r];
+        uint64_t bit = (uint64_t)1 << (r - r0);
+        while (at->lo < j1) {
+            int64_t lo = at->lo > j0 ? at->lo - j0 : 0, hi = (at->hi < j1 ? at->hi : j1) - j0;
+            x->seen[lo] ^= bit;
+            x->seen[hi] ^= bit;
+            to = hi > to ? hi : to;
+            if (at->hi >= j1)
+                break;
+            seek(x, r, at->hi);
+        }
+    }
+    for (int64_t j = from + 1; j < to; j++)
+        x->seen[j] ^= x->seen[j - 1];
+    x->from = (int)from, x->to = (int)to;
+    refresh(x, n, j0);
+    return ATTN_TILE_PARTIAL;
+}
+
+void attn_keys_sort(const struct attn_sight *x, enum attn_tile tile, int rows, int lanes, int n,
+                    struct attn_keys *keys)
+{
+    uint64_t everyone = ((uint64_t)1 << rows) - 1, lane = ((uint64_t)1 << lanes) - 1;
+    int from = tile == ATTN_TILE_FULL ? 0 : x->from, to = tile == ATTN_TILE_FULL ? n : x->to;
+    int full = 0, edge[ATTN_PANEL_VECTORS] = {0};
+    for (int j = from; j < to; j++) {
+        if (tile == ATTN_TILE_FULL || x->seen[j] == everyone) {
+            keys->full[full++] = (uint8_t)j;
+            continue;
+        }
+        for (int v = 0; v < ATTN_PANEL_VECTORS; v++) { /* written always, kept if any lane sees it */
+            unsigned bits = (unsigned)(x->seen[j] >> v * lanes & lane);
+            keys->edge[v][edge[v]] = (uint8_t)j;
+            keys->bits[v][edge[v]] = (uint16_t)bits;
+            edge[v] += bits != 0;
+        }
+    }
+    keys->n_full = full;
+    memcpy(keys->n_edge, edge, sizeof edge);
+}

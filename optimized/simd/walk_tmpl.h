@@ -1,0 +1,70 @@
+/* Walking over the stored pairs of a block of queries: chunk of keys after chunk of keys, and in
+ * each chunk query after query, so that the rows of K and V that a chunk has stay in the cache
+ * for all queries of the block.  A step is one query and the keys of one chunk that it sees, at
+ * most ATTN_ROW_KEYS of them. */
+
+struct FN(walk) {
+    const struct attn_csr *csr;
+    const int64_t *start; /* of the block's rows: [rows + 1] */
+    INT *done;            /* [rows]: stored pairs that are behind us */
+    int rows, next_row;
+    int64_t chunk, j1; /* keys in a chunk; where the present one ends */
+    int64_t next_key;  /* the first that is still ahead in any row */
+    /* the step: */
+    int row, n;
+    int64_t at; /* of its first pair in csr->column */
+    const int32_t *key;
+};
+
+static void FN(walk_start)(struct FN(walk) * x, const struct attn_csr *csr, int64_t b, int64_t h,
+                           int64_t i0, int64_t i1, int64_t chunk, INT *done)
+{
+    int64_t row = (b * csr->batch_step + h * csr->head_step) * csr->n_query + i0;
+    *x = (struct FN(walk)){.csr = csr, .start = csr->row_start + row, .done = done};
+    x->rows = (int)(i1 - i0);
+    x->next_row = x->rows;
+    x->chunk = chunk;
+    memset(done, 0, (size_t)x->rows * sizeof *done);
+    x->next_key = 0;
+}
+
+/* How many of the first n keys are below j1. */
+static int FN(walk_below)(const int32_t *key, int n, int64_t j1)
+{
+    int e = 0;
+    while (e + 16 <= n && key[e + 15] < j1)
+        e += 16;
+    while (e < n && key[e] < j1)
+        e++;
+    return e;
+}
+
+/* The next step; 0 after the last. */
+static int FN(walk_next)(struct FN(walk) * x)
+{
+    for (;;) {
+        if (x->next_row == x->rows) { /* the chunk is done: on to the next that has any key */
+            if (x->next_key == INT64_MAX)
+                return 0;
+            x->j1 = (x->next_key / x->chunk + 1) * x->chunk;
+            x->next_key = INT64_MAX;
+            x->next_row = 0;
+            if (x->rows == 0)
+                return 0;
+        }
+        int r = x->next_row;
+        int64_t at = x->start[r] + x->done[r], left = x->start[r + 1] - at;
+        const int32_t *key = x->csr->column + at;
+        int n = FN(walk_below)(key, (int)(left < ATTN_ROW_KEYS ? left : ATTN_ROW_KEYS), x->j1);
+        x->done[r] += (INT)n;
+        if (n < ATTN_ROW_KEYS) { /* else there may be more of this row in the chunk */
+            if (n < left && key[n] < x->next_key)
+                x->next_key = key[n];
+            x->next_row++;
+        }
+        if (n > 0) {
+            x->row = r, x->n = n, x->at = at, x->key = key;
+            return 1;
+        }
+    }
+}

@@ -1,0 +1,284 @@
+/* tiled: attention in tiles on the kernels of optimized/simd; nothing of size Lq x Lk ever exists.
+ *
+ * Forward   a block of queries at a time, each on one thread; keys that a block cannot see are
+ *           skipped, masks cost something at their edges only (simd/sight.h, simd/forward_tmpl.h).
+ * Few queries against many keys (decoding): the keys are cut into parts, which are merged by their
+ *           LSE in order; on rows instead of tiles when tiles would be mostly empty lanes (decode.h).
+ * Backward  by recomputation from LSE (tiled_backward.c).
+ *
+ * Memory    a thread's room (below), whatever L is; with parts, their o and lse.
+ * Threads   what a query's result is made of (its panel, key blocks, parts) follows from problem and
+ *           spec; threads only share blocks out.  Same bits for any number of them.
+ * Source    Dao 2023 (FlashAttention-2); Dao et al. 2023 (Flash-Decoding) for the parts.
+ */
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+#include "optimized/decode.h"
+#include "optimized/parts.h"
+#include "optimized/simd/isa.h"
+#include "optimized/simd/kernels.h"
+#include "optimized/tiled_backward.h"
+#include "ref/ledger.h"
+#include "ref/precision.h"
+#include "ref/problem.h"
+
+enum { OPTION_PARTS, OPTION_PANELS, OPTION_RESCALE, OPTION_FEW };
+static const struct attn_option options[] = {
+    {"parts", 0, 0, 4096, NULL, "parts that the keys are cut into; 0: as few queries ask for"},
+    {"panels", 0, 0, ATTN_MAX_PANELS, NULL, "panels in a block of queries; 0: as the caches like"},
+    {"rescale", 0, 0, 1, "lazy eager", "eager: at every new maximum, as in the papers"},
+    {"few", ATTN_DECODE_QUERIES, 0, ATTN_SPLIT_ROWS, NULL,
+     "up to so many queries go by rows instead of tiles"},
+    {0}};
+
+/* ---- the plan ----------------------------------------------------------------------------- */
+
+struct plan {
+    const struct attn_kernels *kernels;
+    int threads;
+    int64_t parts, part;   /* of the keys: so many, of so many keys each                      */
+    int64_t panels;        /* in a block of queries                                            */
+    int64_t block, blocks; /* queries in a block, blocks in (batch, head)                      */
+    double rescale_at;
+    int few; /* decode.h does it */
+    struct attn_decode decode;
+    int64_t units; /* batch * heads * blocks * parts                                   */
+};
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static int64_t at_least_1(int64_t n)
+{
+    return n < 1 ? 1 : n;
+}
+
+/* Parts are a matter of the problem.  Enough of them that 16 units exist, but none shorter than
+ * 8 key blocks, which would be more merging than work. */
+static int64_t count_parts(const struct attn_problem *p, const struct attn_options *opt,
+                           int64_t panel)
+{
+    int64_t longest = at_least_1(ceil_div(p->n_key, ATTN_KEY_BLOCK)), n = opt->value[OPTION_PARTS];
+    int64_t units = p->batch * p->heads * ceil_div(p->n_query, panel);
+    if (n == 0)
+        n = units == 0 || units >= 16 ? 1 : ceil_div(16, units);
+    else
+        return n < longest ? n : longest;
+    return n < longest / 8 ? n : at_least_1(longest / 8);
+}
+
+/* Panels in a block: as many as the caches like, so that a key block is used often while it is near
+ * (measured: docs/kernel.md); fewer when there would be less than 4 blocks for each thread. */
+static int64_t count_panels(const struct attn_problem *p, const struct attn_options *opt,
+                            const struct attn_kernels *k, int threads)
+{
+    if (opt->value[OPTION_PANELS] > 0)
+        return opt->value[OPTION_PANELS];
+    int64_t width = p->d_key + p->d_value, room = width <= 256 ? 256 << 10 : 640 << 10;
+    int64_t most = room / at_least_1(width * k->panel * k->bytes);
+    int64_t all = ceil_div(p->n_query, k->panel), heads = p->batch * p->heads;
+    int64_t share = heads > 0 ? at_least_1(all * heads / (4 * threads)) : 1;
+    most = most > ATTN_MAX_PANELS ? ATTN_MAX_PANELS : at_least_1(most);
+    most = most < all ? most : at_least_1(all);
+    return threads == 1 || share > most ? most : share;
+}
+
+static enum attn_status make_plan(const struct attn_problem *p, const struct attn_options *opt,
+                                  struct plan *plan, struct attn_error *err)
+{
+    memset(plan, 0, sizeof *plan);
+    plan->kernels = attn_kernels_for(p, opt, err);
+    if (plan->kernels == NULL)
+        return ATTN_EINVAL;
+    int64_t panel = plan->kernels->panel;
+    plan->threads = (int)at_least_1(opt->threads);
+    plan->parts = count_parts(p, opt, panel);
+    plan->part = ceil_div(ceil_div(p->n_key, plan->parts), ATTN_KEY_BLOCK) * ATTN_KEY_BLOCK;
+    plan->parts = at_least_1(ceil_div(p->n_key, at_least_1(plan->part)));
+    plan->panels = count_panels(p, opt, plan->kernels, plan->threads);
+    plan->block = plan->panels * panel;
+    plan->rescale_at = opt->value[OPTION_RESCALE] == 0 ? 4 : 0;
+    plan->blocks = ceil_div(p->n_query, plan->block);
+    plan->units = p->batch * p->heads * plan->blocks * plan->parts;
+    plan->few = p->n_query <= opt->value[OPTION_FEW];
+    attn_decode_plan(p, plan->kernels, opt->value[OPTION_PARTS], plan->threads, &plan->decode);
+    if (plan->threads > plan->units)
+        plan->threads = (int)at_least_1(plan->units);
+    return ATTN_OK;
+}
+
+/* ---- memory ------------------------------------------------------------------------------- */
+
+static const char *const room_name[ATTN_ROOMS] = ATTN_ROOM_NAMES;
+
+struct memory {
+    void *room[ATTN_ROOMS]; /* one share for each thread */
+    int64_t share[ATTN_ROOMS];
+    struct attn_parts parts;
+};
+
+static enum attn_status take(struct attn_ctx *ctx, const struct attn_problem *p,
+                             const struct plan *plan, struct memory *x)
+{
+    int64_t bytes = plan->kernels->bytes;
+    plan->kernels->forward_room(plan->panels, p->d_key, p->d_value, x->share);
+    for (int n = 0; n < ATTN_ROOMS; n++) {
+        x->room[n] = attn_ledger_take(ctx->ledger, room_name[n], plan->threads * x->share[n], bytes,
+                                      ctx->error);
+        if (x->room[n] == NULL)
+            return ATTN_ENOMEM;
+    }
+    return plan->parts == 1 ? ATTN_OK
+                            : attn_parts_take(p, plan->kernels, plan->parts, ctx, &x->parts);
+}
+
+static void give(struct attn_ctx *ctx, struct memory *x)
+{
+    attn_parts_give(&x->parts, ctx);
+    for (int n = ATTN_ROOMS - 1; n >= 0; n--)
+        attn_ledger_give(ctx->ledger, x->room[n]);
+}
+
+/* Written out from the table in simd/kernels.h: P queries in a panel, n panels in a block. */
+static enum attn_status cost_forward(const struct attn_problem *p, const struct attn_options *opt,
+                                     struct attn_cost *cost, struct attn_error *err)
+{
+    struct plan x;
+    enum attn_status status = make_plan(p, opt, &x, err);
+    if (status != ATTN_OK)
+        return status;
+    cost->flops =
+        2 * (double)attn_problem_all_pairs(p, &cost->counted) * (double)(p->d_key + p->d_value);
+    if (x.few)
+        return attn_decode_cost(p, &x.decode, cost, err);
+    int64_t bytes = x.kernels->bytes, lanes = x.kernels->lanes, P = x.kernels->panel, t = x.threads;
+    int64_t d = p->d_key, dv = p->d_value, longest = d > dv ? d : dv;
+    int64_t rows = p->batch * p->heads * p->n_query;
+    const struct {
+        const char *name;
+        int64_t numbers;
+    } live[] = {{"tile.q", t * x.panels * P * d},
+                {"tile.o", t * x.panels * P * dv},
+                {"tile.s", t * (ATTN_KEY_BLOCK + 8) * P},
+                {"tile.ml", t * 2 * x.panels * P},
+                {"tile.kv", t * ATTN_KEY_BLOCK * (d + dv)},
+                {"tile.rows", t * lanes * (ceil_div(longest, lanes) * lanes)},
+                {"part.o", x.parts > 1 ? x.parts * rows * dv : 0},
+                {"part.lse", x.parts > 1 ? x.parts * rows : 0}};
+    for (int n = 0; n < (x.parts > 1 ? 8 : 6) && status == ATTN_OK; n++)
+        status = attn_cost_add(cost, live[n].name, live[n].numbers, bytes, err);
+    return status;
+}
+
+/* ---- the forward pass --------------------------------------------------------------------- */
+
+/* Unit n: long rows first, because under a causal mask the last blocks have the most to do; the heads
+ * of a group next to each other, because they read the same keys. */
+static struct attn_tile_forward unit(const struct attn_problem *p, const struct attn_forward *t,
+                                     const struct plan *plan, const struct memory *memory,
+                                     int64_t n)
+{
+    int64_t heads = p->batch * p->heads, bh = n % heads, rest = n / heads;
+    int64_t part = rest % plan->parts, block = plan->blocks - 1 - rest / plan->parts;
+    struct attn_tile_forward job = {
+        .p = p, .t = t, .runs = attn_runs_of(p), .rescale_at = plan->rescale_at};
+    job.b = bh / p->heads, job.h = bh % p->heads;
+    job.i0 = block * plan->block, job.i1 = job.i0 + plan->block;
+    job.j0 = part * plan->part, job.j1 = job.j0 + plan->part;
+    job.i1 = job.i1 < p->n_query ? job.i1 : p->n_query;
+    job.j1 = job.j1 < p->n_key ? job.j1 : p->n_key;
+    if (plan->parts > 1) {
+        int64_t row = bh * p->n_query + job.i0;
+        job.o_part = attn_parts_o(&memory->parts, part, row);
+        job.lse_part = attn_parts_lse(&memory->parts, part, row);
+    }
+    return job;
+}
+
+static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                const struct attn_forward *t)
+{
+    struct plan plan;
+    struct memory memory = {0};
+    enum attn_status status = make_plan(p, ctx->options, &plan, ctx->error);
+    if (status == ATTN_OK && plan.few)
+        return attn_decode_forward(&plan.decode, ctx, p, t);
+    if (status == ATTN_OK)
+        status = take(ctx, p, &plan, &memory);
+    if (status == ATTN_OK) {
+        int64_t rows = plan.parts > 1 ? p->batch * p->heads * p->n_query : 0;
+#pragma omp parallel num_threads(plan.threads) if (plan.threads > 1)
+        {
+#pragma omp for schedule(dynamic, 1)
+            for (int64_t n = 0; n < plan.units; n++) {
+                struct attn_tile_forward job = unit(p, t, &plan, &memory, n);
+                for (int x = 0; x < ATTN_ROOMS; x++)
+                    job.room[x] = (char *)memory.room[x] +
+                                  omp_get_thread_num() * memory.share[x] * plan.kernels->bytes;
+                plan.kernels->forward(&job);
+            }
+#pragma omp for schedule(static)
+            for (int64_t n = 0; n < rows; n++)
+                attn_parts_merge(&memory.parts, p, t, n);
+        }
+    }
+    give(ctx, &memory);
+    return status;
+}
+
+/* ---- the record --------------------------------------------------------------------------- */
+
+static enum attn_status cost(const struct attn_problem *p, const struct attn_options *opt,
+                             enum attn_pass pass, int rank, struct attn_cost *cost,
+                             struct attn_error *err)
+{
+    (void)rank;
+    if (pass == ATTN_BACKWARD)
+        return attn_tiled_backward_cost(p, opt, cost, err);
+    return cost_forward(p, opt, cost, err);
+}
+
+/* At most once a key block. */
+static int64_t rescales(const struct attn_problem *p, const struct attn_options *opt)
+{
+    int few = p->n_query <= opt->value[OPTION_FEW];
+    return ceil_div(p->n_key, few ? ATTN_SPLIT_KEYS : ATTN_KEY_BLOCK) + 1;
+}
+
+static int64_t merges(const struct attn_problem *p, const struct attn_options *opt)
+{
+    struct plan x;
+    if (make_plan(p, opt, &x, NULL) != ATTN_OK)
+        return 0;
+    return (x.few ? x.decode.parts : x.parts) - 1;
+}
+
+/* Probabilities below the smallest normal number are taken for 0 (simd/vec_tmpl.h, exp2). */
+static void precision(const struct attn_problem *p, const struct attn_options *opt,
+                      struct attn_precision *x)
+{
+    (void)opt;
+    x->tiny = p->dtype == ATTN_F64 ? 0x1p-1022 : 0x1p-126;
+}
+
+const struct attn_impl attn_impl_tiled = {
+    .name = "tiled",
+    .summary = "online softmax over tiles, vectors over queries; nothing of size L x L",
+    .family = "tiled",
+    .caps = ATTN_CAP_F64 | ATTN_CAP_F32 | ATTN_CAP_BF16 | ATTN_CAP_F16 | ATTN_CAP_BACKWARD |
+            ATTN_CAP_GQA | ATTN_CAP_CROSS | ATTN_CAP_DV | ATTN_CAP_MASK | ATTN_CAP_HARD |
+            ATTN_CAP_SOFTCAP | ATTN_CAP_ALIBI | ATTN_CAP_BIAS | ATTN_CAP_DBIAS | ATTN_CAP_DLSE |
+            ATTN_CAP_STRIDES,
+    .options = options,
+    .rescales = rescales,
+    .merges = merges,
+    .cost = cost,
+    .forward = forward,
+    .backward = attn_tiled_backward,
+    .precision = precision,
+    .simd = 1,
+};

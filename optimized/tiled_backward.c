@@ -1,0 +1,359 @@
+/* See tiled_backward.h; the arithmetic is in simd/backward_tmpl.h.
+ *
+ * Work      for each (batch, kv head), in this order: its queries are packed, a step of them at a
+ *           time; each block of keys meets every step of queries that sees some of it; dQ is
+ *           unpacked, step by step.  These are the units, numbered in this order and dealt out in
+ *           this order to whatever thread is free.
+ * Order     dK and dV of a block of keys belong to one unit.  dQ of a step grows with each block of
+ *           keys, and sums must not depend on who comes first: block n meets a step only when all
+ *           blocks before it have passed that step.  Threads thus follow each other through the
+ *           queries at a distance, like runners with a baton; a unit waits for units before it
+ *           only, and those are in somebody's hands, so nobody waits for ever.
+ * Memory    each thread's room; and packed Q, dO, dQ, LSE, D of the query heads of one kv head:
+ *           O(L d), as often as there are kv heads in work at a time ("slots").
+ * Source    Dao 2023, FlashAttention-2, algorithm 2.
+ */
+#include "optimized/tiled_backward.h"
+
+#include <omp.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "optimized/simd/isa.h"
+#include "optimized/simd/kernels.h"
+#include "ref/ledger.h"
+#include "ref/problem.h"
+#include "ref/textbook.h"
+
+/* ---- the plan ----------------------------------------------------------------------------- */
+
+enum {
+    STEP_PANELS = 2,   /* panels in a step of queries: small, so that followers start early    */
+    TILE = 8,          /* keys in the widest tile                                              */
+    LEAST_KEYS = 48,   /* in a block, where there are so many                                  */
+    LEAST_BLOCKS = 6,  /* of keys, for each of fewer than FEW_HEADS (batch, kv head)           */
+    FEW_HEADS = 4,     /* so many give enough to deal out by themselves                        */
+    ROOM = 512 * 1024, /* bytes that a thread's room should not exceed, for d + dv up to WIDTH */
+    ROOM_WIDTH = 256
+};
+
+struct plan {
+    const struct attn_kernels *kernels;
+    int threads;
+    int64_t group;        /* query heads of a kv head                     */
+    int64_t keys, blocks; /* keys in a block, blocks                      */
+    int64_t step, steps;  /* queries in a step, steps of one query head   */
+    int64_t slots;        /* kv heads that can be in work                 */
+    int64_t heads;        /* batch * kv heads                             */
+    int64_t units;        /* of one kv head: 2 * group * steps + blocks   */
+    int64_t kept[ATTN_KEPT], room[ATTN_BACK];
+};
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static int64_t at_least_1(int64_t n)
+{
+    return n < 1 ? 1 : n;
+}
+
+/* Keys in a block: as many as a thread's room has space for, because the longer a block, the less
+ * often queries are read; but no more than there are, and where there are few heads to deal out,
+ * several blocks instead. */
+static int64_t count_keys(const struct attn_problem *p, const struct plan *x)
+{
+    int64_t bytes = x->kernels->bytes, P = x->kernels->panel, width = p->d_key + p->d_value;
+    int64_t tiles = p->softcap > 0 ? 3 : 2, most = ATTN_KEY_BLOCK;
+    int64_t room = ROOM * at_least_1(ceil_div(width, ROOM_WIDTH)) - bytes * (P + 2) * width;
+    while (most > LEAST_KEYS && bytes * ((most + 8) * tiles * P + 2 * most * width) > room)
+        most -= LEAST_KEYS;
+    int64_t share = ceil_div(p->n_key, x->heads < FEW_HEADS ? LEAST_BLOCKS : 1);
+    share = share > LEAST_KEYS ? share : LEAST_KEYS;
+    share = share < p->n_key ? share : p->n_key;
+    share = at_least_1(ceil_div(share, TILE)) * TILE;
+    return share < most ? share : most;
+}
+
+static enum attn_status make_plan(const struct attn_problem *p, const struct attn_options *opt,
+                                  struct plan *x, struct attn_error *err)
+{
+    memset(x, 0, sizeof *x);
+    x->kernels = attn_kernels_for(p, opt, err);
+    if (x->kernels == NULL)
+        return ATTN_EINVAL;
+    x->heads = p->batch * p->kv_heads;
+    x->group = p->kv_heads > 0 ? p->heads / p->kv_heads : 0;
+    x->keys = count_keys(p, x);
+    x->blocks = ceil_div(p->n_key, x->keys);
+    x->step = STEP_PANELS * x->kernels->panel;
+    x->steps = ceil_div(p->n_query, x->step);
+    x->units = 2 * x->group * x->steps + x->blocks;
+    x->threads = opt->threads > 1 ? opt->threads : 1;
+    if (x->threads > at_least_1(x->heads * x->blocks))
+        x->threads = (int)at_least_1(x->heads * x->blocks);
+    x->slots = 1 + ceil_div(x->threads - 1, at_least_1(x->blocks));
+    x->slots = x->slots < x->heads ? x->slots : x->heads;
+    x->kernels->backward_room(p, x->keys, x->kept, x->room);
+    return ATTN_OK;
+}
+
+/* ---- memory ------------------------------------------------------------------------------- */
+
+static const char *const kept_name[ATTN_KEPT] = ATTN_KEPT_NAMES;
+static const char *const room_name[ATTN_BACK] = ATTN_BACK_NAMES;
+
+struct memory {
+    char *kept[ATTN_KEPT];   /* [slots][group][panels] */
+    char *room[ATTN_BACK];   /* [threads]              */
+    _Atomic int32_t *passed; /* [heads * units]        */
+};
+
+static int64_t panels_of(const struct plan *x)
+{
+    return x->steps * STEP_PANELS;
+}
+
+static enum attn_status take(struct attn_ctx *ctx, const struct plan *x, struct memory *m)
+{
+    int64_t bytes = x->kernels->bytes, panels = attn_product(x->slots * x->group, panels_of(x));
+    for (int n = 0; n < ATTN_KEPT; n++)
+        if ((m->kept[n] = attn_ledger_take(ctx->ledger, kept_name[n],
+                                           attn_product(panels, x->kept[n]), bytes, ctx->error)) ==
+            NULL)
+            return ATTN_ENOMEM;
+    for (int n = 0; n < ATTN_BACK; n++)
+        if ((m->room[n] =
+                 attn_ledger_take(ctx->ledger, room_name[n], attn_product(x->threads, x->room[n]),
+                                  bytes, ctx->error)) == NULL)
+            return ATTN_ENOMEM;
+    int64_t units = attn_product(x->heads, x->units);
+    m->passed = attn_ledger_take(ctx->ledger, "baton", units, sizeof *m->passed, ctx->error);
+    if (m->passed == NULL)
+        return ATTN_ENOMEM;
+    for (int64_t n = 0; n < units; n++)
+        atomic_init(&m->passed[n], 0);
+    return ATTN_OK;
+}
+
+static void give(struct attn_ctx *ctx, struct memory *m)
+{
+    attn_ledger_give(ctx->ledger, (void *)m->passed);
+    for (int n = ATTN_BACK - 1; n >= 0; n--)
+        attn_ledger_give(ctx->ledger, m->room[n]);
+    for (int n = ATTN_KEPT - 1; n >= 0; n--)
+        attn_ledger_give(ctx->ledger, m->kept[n]);
+}
+
+/* Written out on its own: P queries in a panel, rows of packed queries in whole steps. */
+enum attn_status attn_tiled_backward_cost(const struct attn_problem *p,
+                                          const struct attn_options *opt, struct attn_cost *cost,
+                                          struct attn_error *err)
+{
+    struct plan x;
+    enum attn_status status = make_plan(p, opt, &x, err);
+    if (status != ATTN_OK)
+        return status;
+    int64_t bytes = x.kernels->bytes, P = x.kernels->panel, W = x.kernels->lanes, t = x.threads;
+    int64_t d = p->d_key, dv = p->d_value, wide = ceil_div(d, W) * W + ceil_div(dv, W) * W;
+    int64_t rows = attn_product(x.slots * x.group, x.steps * x.step);
+    const struct {
+        const char *name;
+        int64_t numbers, size;
+    } live[] = {{"q.packed", attn_product(rows, d), bytes},
+                {"do.packed", attn_product(rows, dv), bytes},
+                {"dq", attn_product(rows, d), bytes},
+                {"lse", rows, bytes},
+                {"delta", rows, bytes},
+                {"tile.s", t * (x.keys + 8) * P, bytes},
+                {"tile.dp", t * (x.keys + 8) * P, bytes},
+                {"tile.slope", p->softcap > 0 ? t * (x.keys + 8) * P : 0, bytes},
+                {"tile.kv", attn_product(t * x.keys, d + dv), bytes},
+                {"tile.dkv", attn_product(t * (x.keys + 1), wide), bytes},
+                {"tile.rows", attn_product(t * (P + 1), wide), bytes},
+                {"baton", attn_product(x.heads, x.units), 4}};
+    for (size_t n = 0; n < sizeof live / sizeof *live && status == ATTN_OK; n++)
+        status = attn_cost_add(cost, live[n].name, live[n].numbers, live[n].size, err);
+    cost->flops = 2 * (double)attn_problem_all_pairs(p, &cost->counted) * (double)(3 * d + 2 * dv);
+    return status;
+}
+
+/* ---- units and their order ---------------------------------------------------------------- */
+
+struct work {
+    const struct attn_problem *p;
+    const struct attn_backward *t;
+    const struct plan *plan;
+    const struct memory *memory;
+    _Atomic int64_t next; /* unit that nobody has yet */
+};
+
+/* One thread's view of it. */
+struct worker {
+    struct work *work;
+    const struct plan *plan;
+    struct attn_tile_backward job;
+    int64_t done; /* all units before this one are done, as far as this thread has looked */
+};
+
+#define DONE INT32_MAX
+
+/* How many steps of queries a unit has behind it; DONE when it is done. */
+static void pass(struct worker *x, int64_t unit, int64_t steps)
+{
+    atomic_store_explicit(&x->work->memory->passed[unit], (int32_t)steps, memory_order_release);
+}
+
+static void wait_for(struct worker *x, int64_t unit, int64_t steps)
+{
+    enum { PATIENCE = 1000 };
+    _Atomic int32_t *passed = &x->work->memory->passed[unit];
+    for (int n = 0; atomic_load_explicit(passed, memory_order_acquire) < steps; n++)
+        if (n > PATIENCE)
+            sched_yield();
+}
+
+/* Until units [first,end) have so many steps behind them. */
+static void wait_for_all(struct worker *x, int64_t first, int64_t end, int64_t steps)
+{
+    const _Atomic int32_t *passed = x->work->memory->passed;
+    while (x->done < end && atomic_load_explicit(&passed[x->done], memory_order_acquire) == DONE)
+        x->done++;
+    for (int64_t n = x->done > first ? x->done : first; n < end; n++)
+        wait_for(x, n, steps);
+}
+
+/* Aim the thread's job at query head n of kv head `head` (batch and head in one number), queries of
+ * step m. */
+static void aim(struct worker *x, int64_t head, int64_t n, int64_t m)
+{
+    const struct attn_problem *p = x->work->p;
+    const struct plan *plan = x->plan;
+    struct attn_tile_backward *job = &x->job;
+    int64_t at = (head % plan->slots * plan->group + n) * panels_of(plan);
+    job->b = head / p->kv_heads;
+    job->g = head % p->kv_heads;
+    job->h = job->g * plan->group + n;
+    job->i0 = m * plan->step;
+    job->i1 = job->i0 + plan->step < p->n_query ? job->i0 + plan->step : p->n_query;
+    for (int k = 0; k < ATTN_KEPT; k++)
+        job->kept[k] = x->work->memory->kept[k] + at * plan->kept[k] * plan->kernels->bytes;
+}
+
+/* The first step of queries, from m on, that sees any of the job's keys; `steps` when there is
+ * none.  Stretches that see nothing are crossed in strides that double, and halve where one is too
+ * long. */
+static int64_t next_step(const struct worker *x, int64_t m)
+{
+    const struct attn_problem *p = x->work->p;
+    const struct attn_tile_backward *job = &x->job;
+    int64_t stride = 1, step = x->plan->step, steps = x->plan->steps;
+    while (m < steps) {
+        int64_t i0 = m * step, i1 = (stride < steps - m ? m + stride : steps) * step;
+        i1 = i1 < p->n_query ? i1 : p->n_query;
+        if (attn_problem_tile(p, job->b, job->h, i0, i1, job->j0, job->j1) == ATTN_TILE_EMPTY) {
+            m += stride;
+            stride *= 2;
+        } else if (stride == 1)
+            return m;
+        else
+            stride /= 2;
+    }
+    return steps;
+}
+
+/* Unit u of a kv head whose units begin at `base`, a block of keys: all query heads in order, their
+ * steps in order. */
+static void run_keys(struct worker *x, int64_t head, int64_t base, int64_t u)
+{
+    const struct plan *plan = x->plan;
+    struct attn_tile_backward *job = &x->job;
+    int64_t packs = plan->group * plan->steps, unit = base + u;
+    job->j0 = (u - packs) * plan->keys;
+    job->j1 = job->j0 + plan->keys < x->work->p->n_key ? job->j0 + plan->keys : x->work->p->n_key;
+    aim(x, head, 0, 0);
+    plan->kernels->backward_begin(job);
+    for (int64_t n = 0; n < plan->group; n++) {
+        aim(x, head, n, 0);
+        for (int64_t m = next_step(x, 0); m < plan->steps; m = next_step(x, m + 1)) {
+            int64_t step = n * plan->steps + m;
+            pass(x, unit, step);
+            wait_for(x, base + step, DONE);
+            wait_for_all(x, base + packs, unit, step + 1);
+            aim(x, head, n, m);
+            plan->kernels->backward_meet(job);
+        }
+    }
+    plan->kernels->backward_end(job);
+}
+
+static void run_unit(struct worker *x, int64_t number)
+{
+    const struct plan *plan = x->plan;
+    int64_t head = number / plan->units, u = number % plan->units, base = number - u;
+    int64_t packs = plan->group * plan->steps, unpacks = packs + plan->blocks;
+    if (u >= packs && u < unpacks) {
+        run_keys(x, head, base, u);
+    } else if (u < packs) { /* the slot's last user must be done with it */
+        wait_for_all(x, 0, base - (plan->slots - 1) * plan->units, DONE);
+        aim(x, head, u / plan->steps, u % plan->steps);
+        plan->kernels->backward_pack(&x->job);
+    } else {
+        u -= unpacks;
+        wait_for_all(x, base + packs, base + unpacks, u + 1);
+        wait_for(x, base + u, DONE);
+        aim(x, head, u / plan->steps, u % plan->steps);
+        plan->kernels->backward_unpack(&x->job);
+    }
+    pass(x, number, DONE);
+}
+
+static void run_thread(struct work *work, int thread)
+{
+    const struct plan *plan = work->plan;
+    struct worker x = {.work = work, .plan = plan};
+    int64_t n, all = plan->heads * plan->units;
+    x.job = (struct attn_tile_backward){.p = work->p, .t = work->t, .keys = plan->keys};
+    x.job.runs = attn_runs_of(work->p);
+    for (int k = 0; k < ATTN_BACK; k++)
+        x.job.room[k] = work->memory->room[k] + thread * plan->room[k] * plan->kernels->bytes;
+    while ((n = atomic_fetch_add(&work->next, 1)) < all)
+        run_unit(&x, n);
+}
+
+/* ---- the pass ----------------------------------------------------------------------------- */
+
+int attn_dbias_is_shared(const struct attn_problem *p, const struct attn_view *dbias)
+{
+    const int64_t extent[4] = {p->batch, p->heads, p->n_query, p->n_key};
+    for (int axis = 0; dbias->data != NULL && axis < 4; axis++)
+        if (dbias->stride[axis] == 0 && extent[axis] > 1)
+            return 1;
+    return 0;
+}
+
+/* A dbias that is shared is summed in the order of units, by one thread: pairs of different kv
+ * heads or blocks of keys would meet in it. */
+enum attn_status attn_tiled_backward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                     const struct attn_backward *t)
+{
+    struct plan plan;
+    struct memory memory = {0};
+    struct work work = {.p = p, .t = t, .plan = &plan, .memory = &memory};
+    enum attn_status status = make_plan(p, ctx->options, &plan, ctx->error);
+    if (status == ATTN_OK)
+        status = take(ctx, &plan, &memory);
+    if (status == ATTN_OK) {
+        int threads = attn_dbias_is_shared(p, &t->dbias) ? 1 : plan.threads;
+        attn_dbias_clear(p, &t->dbias);
+        if (threads == 1)
+            run_thread(&work, 0);
+        else
+#pragma omp parallel num_threads(threads)
+            run_thread(&work, omp_get_thread_num());
+    }
+    give(ctx, &memory);
+    return status;
+}

@@ -1,0 +1,298 @@
+/* Which keys a failing row has seen, learned from its LSE and O: the true set with one run of keys
+ * lost or added, or another run in its place.  Sums of weights over runs are differences of prefix
+ * sums, so all runs of a row can be tried; O then confirms what LSE proposes.  Where V shows each
+ * key in a column of its own (the fill `reveal`), any set can be read off. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ref/problem.h"
+#include "tests/harness/diagnose.h"
+#include "tests/harness/teller.h"
+
+enum { MOST_KEYS = 512, MOST_ROWS = 2048 };
+enum how { LOST, ADDED, REPLACED };
+
+struct learner {
+    struct teller teller;
+    struct attn_tale open; /* everything is seen */
+    double *sum;           /* [3][n + 1] prefix sums of weights: seen, hidden, all */
+    char *seen, *got;      /* the true set of the row, and what it has seen */
+};
+
+/* A run [lo,hi) that was lost, was added, or is all. */
+struct run {
+    enum how how;
+    int64_t lo, hi;
+};
+
+static double part(const struct learner *x, int which, int64_t lo, int64_t hi)
+{
+    const double *sum = x->sum + which * (x->teller.p->n_key + 1);
+    return sum[hi] - sum[lo];
+}
+
+static void set_run(struct learner *x, const struct run *f)
+{
+    for (int64_t j = 0; j < x->teller.p->n_key; j++) {
+        int in = j >= f->lo && j < f->hi;
+        x->got[j] = (char)(f->how == LOST    ? x->seen[j] && !in
+                           : f->how == ADDED ? x->seen[j] || in
+                                             : in);
+    }
+}
+
+/* Does O agree with the set?  LSE did. */
+static int o_agrees(struct learner *x, int64_t b, int64_t h, int64_t i)
+{
+    struct teller *t = &x->teller;
+    int64_t g = h / (t->p->heads / t->p->kv_heads);
+    double l = 0;
+    for (int64_t j = 0; j < t->p->n_key; j++)
+        l += x->got[j] ? t->w[j] : 0;
+    for (int64_t c = 0; c < t->p->d_value; c++) {
+        t->o[c] = 0;
+        for (int64_t j = 0; j < t->p->n_key && l > 0; j++)
+            if (x->got[j])
+                t->o[c] += t->w[j] / l * attn_cview_get(&t->view[ATTN_T_V], b, g, j, c);
+    }
+    return attn_teller_row_fits(t, ATTN_O, b, h, i, t->o);
+}
+
+static int lse_agrees(struct learner *x, int64_t b, int64_t h, int64_t i, double l)
+{
+    double lse = l > 0 ? x->teller.m + log(l) : -(double)INFINITY;
+    if (!x->teller.q->compared[ATTN_LSE])
+        return 1;
+    return attn_teller_row_fits(&x->teller, ATTN_LSE, b, h, i, &lse);
+}
+
+/* Weights and the true set of a row; 0 when there is a score that is no number. */
+static int weigh(struct learner *x, int64_t b, int64_t h, int64_t i)
+{
+    struct teller *t = &x->teller;
+    int64_t n = t->p->n_key;
+    attn_teller_scores(t, b, h, i);
+    memset(x->sum, 0, 3 * (size_t)(n + 1) * sizeof *x->sum);
+    for (int64_t j = 0; j < n; j++) {
+        if (!isfinite(t->w[j]))
+            return 0;
+        x->seen[j] = (char)attn_mask_allows(t->p->mask, b, h, i, j);
+        double *sum = x->sum + j;
+        sum[1] = sum[0] + (x->seen[j] ? t->w[j] : 0);
+        sum[n + 2] = sum[n + 1] + (x->seen[j] ? 0 : t->w[j]);
+        sum[2 * n + 3] = sum[2 * n + 2] + t->w[j];
+    }
+    return isfinite(t->m);
+}
+
+/* Read a set off O, where V has a column for each key. */
+static int read_off(struct learner *x, int64_t b, int64_t h, int64_t i)
+{
+    struct teller *t = &x->teller;
+    int64_t n = t->p->n_key, g = h / (t->p->heads / t->p->kv_heads);
+    if (t->q->setup->given.fill != ATTN_FILL_REVEAL || t->p->d_value < n)
+        return 0;
+    for (int64_t j = 0; j < n; j++) {
+        x->got[j] = 0;
+        for (int64_t c = 0; c < t->p->d_value; c++)
+            if (attn_cview_get(&t->view[ATTN_T_V], b, g, j, c) != 0 &&
+                fabs(attn_cview_get(&t->view[ATTN_T_O], b, h, i, c)) > 1e-6)
+                x->got[j] = 1;
+    }
+    return o_agrees(x, b, h, i);
+}
+
+/* Try all runs, the shortest first. */
+static int find(struct learner *x, int64_t b, int64_t h, int64_t i)
+{
+    int64_t n = x->teller.p->n_key;
+    double all = part(x, 0, 0, n);
+    if (read_off(x, b, h, i))
+        return 1;
+    for (int how = LOST; how <= REPLACED; how++)
+        for (int64_t size = 1; size <= n; size++)
+            for (int64_t lo = 0; lo + size <= n; lo++) {
+                double change = part(x, how, lo, lo + size);
+                double l = how == LOST ? all - change : how == ADDED ? all + change : change;
+                int ends = how == REPLACED || (how == LOST) == x->seen[lo];
+                if (!ends || (how != REPLACED && !(change > 0)) || !lse_agrees(x, b, h, i, l))
+                    continue;
+                const struct run f = {(enum how)how, lo, lo + size};
+                set_run(x, &f);
+                if (o_agrees(x, b, h, i))
+                    return 1;
+            }
+    return 0;
+}
+
+/* ---- all rows -------------------------------------------------------------------------------- */
+
+/* The sets of all failing rows against the true ones, and what they have in common. */
+struct common {
+    int64_t rows, b, h, i;     /* how many; the first of them                           */
+    enum how how;              /* of the first                                          */
+    int64_t lo, hi;            /* first and last key that is lost or added, of the first */
+    int same;                  /* in all rows                                            */
+    int64_t left, right;       /* by how much the ends of the first have moved outwards  */
+    int left_same, right_same; /* in all rows                                            */
+    int64_t first, last;       /* true ends of the first                                 */
+    int diagonal;              /* true ends differ between rows                          */
+    int64_t low, high;         /* rows                                                   */
+    int64_t tile;              /* keys are lost by whole tiles of so many; 0: they are not */
+    int partial;               /* all of which are visible in part                       */
+};
+
+static void ends(const char *set, int64_t n, int64_t *first, int64_t *last)
+{
+    *first = n, *last = -1;
+    for (int64_t j = 0; j < n; j++)
+        if (set[j]) {
+            *first = j < *first ? j : *first;
+            *last = j;
+        }
+}
+
+/* Whether the row loses all or nothing that it should see of each tile. */
+static int by_tiles(const struct learner *x, int64_t tile)
+{
+    for (int64_t j0 = 0; j0 < x->teller.p->n_key; j0 += tile) {
+        int64_t j1 = j0 + tile < x->teller.p->n_key ? j0 + tile : x->teller.p->n_key;
+        int seen = 0, got = 0;
+        for (int64_t j = j0; j < j1; j++)
+            seen += x->seen[j], got += x->got[j];
+        if (got != 0 && got != seen)
+            return 0;
+    }
+    return 1;
+}
+
+static int all_partial(const struct learner *x, int64_t b, int64_t h, int64_t i, int64_t tile)
+{
+    const struct attn_problem *p = x->teller.p;
+    int64_t i0 = i / tile * tile, i1 = i0 + tile < p->n_query ? i0 + tile : p->n_query;
+    for (int64_t j = 0; j < p->n_key; j++) {
+        int64_t j0 = j / tile * tile, j1 = j0 + tile < p->n_key ? j0 + tile : p->n_key;
+        if (x->seen[j] && !x->got[j] &&
+            attn_problem_tile(p, b, h, i0, i1, j0, j1) != ATTN_TILE_PARTIAL)
+            return 0;
+    }
+    return 1;
+}
+
+static void take_tiles(struct common *c, const struct learner *x, int64_t b, int64_t h, int64_t i)
+{
+    if (c->rows == 1)
+        for (c->tile = 64; c->tile >= 8; c->tile /= 2)
+            if (c->tile < x->teller.p->n_key && by_tiles(x, c->tile))
+                break;
+    if (c->tile < 8 || c->how != LOST || !by_tiles(x, c->tile))
+        c->tile = 0;
+    c->partial &= c->tile > 0 && all_partial(x, b, h, i, c->tile);
+}
+
+static void take(struct common *c, const struct learner *x, int64_t b, int64_t h, int64_t i)
+{
+    int64_t n = x->teller.p->n_key, first, last, got_first, got_last, lo = n, hi = -1;
+    int lost = 0, added = 0;
+    ends(x->seen, n, &first, &last);
+    ends(x->got, n, &got_first, &got_last);
+    for (int64_t j = 0; j < n; j++) {
+        lost += x->seen[j] && !x->got[j];
+        added += x->got[j] && !x->seen[j];
+        lo = x->seen[j] != x->got[j] && j < lo ? j : lo;
+        hi = x->seen[j] != x->got[j] ? j : hi;
+    }
+    enum how how = added == 0 ? LOST : lost == 0 ? ADDED : REPLACED;
+    int64_t left = first - got_first, right = got_last - last;
+    if (c->rows++ == 0)
+        *c = (struct common){1, b, h,     i,    how, lo, hi, 1, left, right,
+                             1, 1, first, last, 0,   i,  i,  0, 1};
+    c->same &= how == c->how && lo == c->lo && hi == c->hi;
+    c->left_same &= left == c->left;
+    c->right_same &= right == c->right;
+    c->diagonal |= last != c->last || first != c->first;
+    c->low = i < c->low ? i : c->low;
+    c->high = i > c->high ? i : c->high;
+    take_tiles(c, x, b, h, i);
+}
+
+static void describe(const struct common *c, const struct attn_problem *p, char *text, size_t size)
+{
+    static const char *const verb[] = {"loses", "sees", "loses some and sees other of"};
+    static const char *const end[] = {", which the mask shows", ": not what the mask says",
+                                      ": not what the mask says"};
+    long long lo = c->lo, hi = c->hi, tail = attn_tail_of(c->low, c->high, p->n_query);
+    int moved = c->diagonal && c->left_same && c->right_same;
+    if (c->tile > 0 && c->partial)
+        snprintf(text, size, "fits tiles of %lld keys that are visible in part taken for hidden",
+                 (long long)c->tile);
+    else if (c->same && c->how == LOST && c->hi == p->n_key - 1)
+        snprintf(text, size, "fits keys %lld to %lld lost: the last %lld%s", lo, hi, hi - lo + 1,
+                 c->lo == p->n_query ? " (as many are read as there are queries)" : "");
+    else if (c->same && c->how == LOST)
+        snprintf(text, size, "fits keys %lld to %lld lost in every row that fails", lo, hi);
+    else if (moved && c->left == 0 && c->right != 0)
+        snprintf(text, size, "fits a diagonal %lld keys too far to the %s%s",
+                 (long long)llabs(c->right), c->right > 0 ? "right" : "left",
+                 llabs(c->right) == llabs(p->n_key - p->n_query) ? ": aligned at the other corner"
+                                                                 : "");
+    else if (moved && c->left != 0)
+        snprintf(text, size, "fits a window %lld keys too %s on the left",
+                 (long long)llabs(c->left), c->left > 0 ? "long" : "short");
+    else if (tail > 0)
+        snprintf(text, size,
+                 "fits queries %lld to %lld (the tail of a tile of %lld) under another mask: the "
+                 "first %s keys %lld to %lld",
+                 (long long)c->low, (long long)c->high, tail, verb[c->how], lo, hi);
+    else
+        snprintf(text, size,
+                 "fits query [%lld,%lld,%lld], and %lld like it, that %s keys %lld to "
+                 "%lld%s",
+                 (long long)c->b, (long long)c->h, (long long)c->i, (long long)c->rows - 1,
+                 verb[c->how], lo, hi, end[c->how]);
+}
+
+static int learn(struct attn_suspicion *x, struct learner *learner)
+{
+    const struct attn_problem *p = &x->setup->problem;
+    struct common common = {0};
+    for (int64_t row = 0; row < p->batch * p->heads * p->n_query; row++) {
+        int64_t bh = row / p->n_query, b = bh / p->heads, h = bh % p->heads, i = row % p->n_query;
+        int right =
+            attn_row_is_right(x->inquiry, ATTN_O, row) &&
+            (!x->inquiry->compared[ATTN_LSE] || attn_row_is_right(x->inquiry, ATTN_LSE, row));
+        if (right)
+            continue;
+        if (!weigh(learner, b, h, i) || !find(learner, b, h, i))
+            return 0;
+        take(&common, learner, b, h, i);
+    }
+    if (common.rows > 0)
+        describe(&common, p, x->text, x->size);
+    return common.rows > 0;
+}
+
+int attn_suspect_seen(struct attn_suspicion *x)
+{
+    const struct attn_problem *p = &x->setup->problem;
+    struct learner learner = {.sum = NULL};
+    int64_t rows = p->batch * p->heads * p->n_query;
+    if (x->inquiry->backward || !x->inquiry->failing[ATTN_O] || p->n_key > MOST_KEYS ||
+        p->n_key < 2 || rows > MOST_ROWS || p->d_value == 0)
+        return 0;
+    attn_tale_true(x->setup, &learner.open);
+    learner.open.mask = NULL;
+    learner.sum = calloc(3 * (size_t)(p->n_key + 1), sizeof *learner.sum);
+    learner.seen = calloc((size_t)p->n_key, 1);
+    learner.got = calloc((size_t)p->n_key, 1);
+    int found = attn_teller_open(&learner.teller, x->inquiry, &learner.open) &&
+                learner.sum != NULL && learner.seen != NULL && learner.got != NULL &&
+                learn(x, &learner);
+    attn_teller_close(&learner.teller);
+    free(learner.got);
+    free(learner.seen);
+    free(learner.sum);
+    return found;
+}

@@ -1,0 +1,185 @@
+/* Judging what was computed: everything in the order of verdicts (runner.h) from "finite" on. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ref/problem.h"
+#include "tests/harness/runner.h"
+
+void attn_result_fail(struct attn_result *r, enum attn_failure failure, const char *format, ...)
+{
+    if (r->verdict == ATTN_FAILED)
+        return;
+    va_list args;
+    va_start(args, format);
+    r->verdict = ATTN_FAILED;
+    r->failure = failure;
+    vsnprintf(r->text, sizeof r->text, format, args);
+    va_end(args);
+}
+
+static const enum attn_slot slot_of[ATTN_OUTPUTS] = {ATTN_T_O,  ATTN_T_LSE, ATTN_T_DQ,
+                                                     ATTN_T_DK, ATTN_T_DV,  ATTN_T_DBIAS};
+
+void attn_result_error(struct attn_result *r, enum attn_status status, const char *text)
+{
+    r->verdict = ATTN_ERROR;
+    r->lacks_memory = status == ATTN_ENOMEM;
+    snprintf(r->text, sizeof r->text, "%s", text);
+}
+
+/* Probes at zero tolerance.  REVEAL: q = 0 and unit columns of V make n_i O_ic a whole number, the
+ * visible keys of column c; hidden ones must give exactly 0.  SELECT: O is a row of V. */
+static void judge_exactly(const struct attn_setup *s, const struct attn_truth *truth,
+                          struct attn_result *r)
+{
+    const struct attn_truth_tensor *o = &truth->tensor[ATTN_O], *lse = &truth->tensor[ATTN_LSE];
+    struct attn_cview got = attn_tensor_cview(&s->tensor[ATTN_T_O]);
+    if (s->given.fill == ATTN_FILL_SELECT) {
+        struct attn_agreement x;
+        attn_agree_exactly(&got, o, &x);
+        if (x.n_bad > 0)
+            attn_result_fail(r, ATTN_F_EXACT,
+                             "o[%lld,%lld,%lld,%lld] = %.9g: the selected key has v = %.9g",
+                             (long long)x.at[0], (long long)x.at[1], (long long)x.at[2],
+                             (long long)x.at[3], x.got, x.want);
+        return;
+    }
+    int64_t width = o->extent[3], rows = o->extent[0] * o->extent[1] * o->extent[2];
+    for (int64_t n = 0; n < rows * width; n++) {
+        int64_t row = n / width, i = row % o->extent[2], bh = row / o->extent[2];
+        double visible = isfinite(lse->want[row]) ? round(exp(lse->want[row])) : 0;
+        double value = attn_cview_get(&got, bh / o->extent[1], bh % o->extent[1],
+                                      o->sample != NULL ? o->sample[i] : i, n % width);
+        double count = round(o->want[n] * visible);
+        int ok = o->want[n] == 0 ? value == 0 : fabs(value * visible - count) < 0.25;
+        if (!ok)
+            attn_result_fail(
+                r, ATTN_F_EXACT,
+                "query [%lld,%lld,%lld]: the keys of column %lld weigh %.6g together, and should "
+                "weigh %g (1 for each that is visible)",
+                (long long)(bh / o->extent[1]), (long long)(bh % o->extent[1]), (long long)i,
+                (long long)(n % width), value * visible, count);
+    }
+}
+
+/* Zeros would have passed everywhere: the case proves nothing. */
+static int is_powerless(const struct attn_result *r)
+{
+    int64_t n = 0, powerless = 0;
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        n += r->output[o].n;
+        powerless += r->output[o].n_powerless;
+    }
+    return n > 0 && powerless == n;
+}
+
+/* What a pass is worth. */
+static void weigh_power(struct attn_result *r)
+{
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        const struct attn_agreement *x = &r->output[o];
+        if (x->n_no_bound > 0) {
+            r->verdict = ATTN_ERROR;
+            snprintf(r->text, sizeof r->text, "%lld bounds of %s are no numbers",
+                     (long long)x->n_no_bound, x->name);
+            return;
+        }
+        if (r->verdict == ATTN_PASS && x->n > 0 && x->n_unbounded == x->n) {
+            r->verdict = ATTN_WEAK;
+            snprintf(
+                r->text, sizeof r->text,
+                "nothing can be said about %s: on these scores honest rounding may do anything",
+                x->name);
+        }
+    }
+    if (r->verdict == ATTN_PASS && is_powerless(r)) {
+        r->verdict = ATTN_WEAK;
+        snprintf(r->text, sizeof r->text, "an output of zeros would have passed as well");
+    }
+}
+
+static void judge_output(const struct attn_agreement *x, enum attn_failure failure,
+                         struct attn_result *r)
+{
+    int64_t bad = failure == ATTN_F_FINITE ? x->n_not_finite : x->n_bad;
+    if (x->n == 0 || bad == 0)
+        return;
+    attn_result_fail(
+        r, failure, "%s[%lld,%lld,%lld,%lld] = %.9g, want %.9g +- %.3g; %lld of %lld elements %s",
+        x->name, (long long)x->at[0], (long long)x->at[1], (long long)x->at[2], (long long)x->at[3],
+        x->got, x->want, x->bound, (long long)bad, (long long)x->n,
+        failure == ATTN_F_FINITE ? "are not finite where they should be, or the reverse"
+                                 : "are beyond their bound");
+}
+
+/* Grade what has passed, and look for bias in it. */
+static void judge_together(const struct attn_setup *s, const struct attn_inputs *in,
+                           struct attn_result *r)
+{
+    struct attn_error err = {0};
+    struct attn_cview got[ATTN_OUTPUTS];
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        got[o] = attn_tensor_cview(&s->tensor[slot_of[o]]);
+    enum attn_status status =
+        attn_grade_outputs(&s->problem, in, &r->precision, got, s->given.fill, &r->grade, &err);
+    if (status != ATTN_OK) {
+        attn_result_error(r, status, err.text);
+        return;
+    }
+    int ok = fabs(r->grade.bias) <= ATTN_BIAS_LIMIT;
+    if (!ok)
+        attn_result_fail(
+            r, ATTN_F_BIAS,
+            "the errors of o lean to one side: their mean over %lld rows is %.3g deviations from "
+            "0, and %g would be too many",
+            (long long)r->grade.rows, r->grade.bias, ATTN_BIAS_LIMIT);
+}
+
+void attn_judge(const struct attn_setup *s, const struct attn_precision *precision,
+                const struct attn_sample *sample, enum attn_pass pass, struct attn_result *r)
+{
+    int backward = pass == ATTN_BACKWARD;
+    struct attn_inputs in = {attn_tensor_cview(&s->tensor[ATTN_T_Q]),
+                             attn_tensor_cview(&s->tensor[ATTN_T_K]),
+                             attn_tensor_cview(&s->tensor[ATTN_T_V]),
+                             {0},
+                             {0},
+                             0};
+    struct attn_truth truth;
+    struct attn_error err = {0};
+    r->precision = *precision;
+    if (backward) {
+        in.d_o = attn_tensor_cview(&s->tensor[ATTN_T_DO]);
+        if (s->tensor[ATTN_T_DLSE].data != NULL)
+            in.d_lse = attn_tensor_cview(&s->tensor[ATTN_T_DLSE]);
+        in.want_d_bias = s->tensor[ATTN_T_DBIAS].data != NULL;
+    }
+    enum attn_status status = attn_truth_compute(&s->problem, &in, precision, sample, &truth, &err);
+    if (status != ATTN_OK) {
+        attn_result_error(r, status, err.text);
+        return;
+    }
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        if (truth.tensor[o].want == NULL)
+            continue;
+        struct attn_cview got = attn_tensor_cview(&s->tensor[slot_of[o]]);
+        attn_agree(&got, &truth.tensor[o], precision->u, &r->output[o]);
+        if (r->output[o].ratio > r->worst)
+            r->worst = r->output[o].ratio;
+    }
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        judge_output(&r->output[o], ATTN_F_FINITE, r);
+    if (s->given.fill == ATTN_FILL_REVEAL || s->given.fill == ATTN_FILL_SELECT)
+        judge_exactly(s, &truth, r);
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        judge_output(&r->output[o], ATTN_F_BOUND, r);
+    weigh_power(r);
+    if (r->verdict == ATTN_PASS && sample == NULL &&
+        attn_admission_weigh(&s->problem, &in, &truth, &r->mask, &err) != ATTN_OK)
+        attn_result_error(r, ATTN_ENOMEM, err.text);
+    attn_truth_free(&truth);
+    if (r->verdict == ATTN_PASS && sample == NULL)
+        judge_together(s, &in, r);
+}

@@ -1,0 +1,158 @@
+/* 16-bit storage: the conversions, honest variants in every style, and the siblings that are wrong
+ * in one thing. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ref/half.h"
+#include "tests/harness/runner.h"
+#include "tests/suites.h"
+#include "tests/variants/half.h"
+#include "tests/variants/honest.h"
+
+/* ---- conversions ----------------------------------------------------------------------------- */
+
+/* x to so many significant bits, subnormals below 2^least: by the C library, not by bits. */
+static double rounded(double x, int bits, int least, double largest)
+{
+    int e;
+    if (x == 0 || !isfinite(x))
+        return x;
+    frexp(x, &e);
+    e = e - 1 > least ? e - 1 : least;
+    double y = ldexp(rint(ldexp(x, bits - 1 - e)), e - bits + 1);
+    return fabs(y) > largest ? copysign((double)INFINITY, x) : y;
+}
+
+START_TEST(every_number_comes_back)
+{
+    for (unsigned n = 0; n < 65536; n++) {
+        uint16_t bits = (uint16_t)n;
+        float b = attn_bf16_to_float(bits), h = attn_f16_to_float(bits);
+        if (isnan(b))
+            ck_assert(isnan(attn_bf16_to_float(attn_bf16_from_float(b))));
+        else
+            ck_assert_uint_eq(attn_bf16_from_float(b), bits);
+        if (isnan(h))
+            ck_assert(isnan(attn_f16_to_float(attn_f16_from_float(h))));
+        else
+            ck_assert_uint_eq(attn_f16_from_float(h), bits);
+    }
+    ck_assert(attn_f16_to_float(0x7bff) == 65504 && attn_f16_to_float(1) == 0x1p-24f);
+    ck_assert_uint_eq(attn_f16_from_double(65520), 0x7c00);
+    ck_assert_uint_eq(attn_f16_from_double(65519.999999999), 0x7bff);
+    ck_assert(isnan(attn_bf16_to_float(attn_bf16_from_float(attn_float_of_bits(0x7f800001u)))));
+    ck_assert(isnan(attn_bf16_to_float(attn_bf16_from_float(attn_float_of_bits(0xffffffffu)))));
+}
+END_TEST
+
+/* Around every number: the number itself, half a step on, and a little beside that. */
+START_TEST(ties_go_to_even)
+{
+    static const double step[] = {0, 0.5, 0.5 + 1e-12, 0.5 - 1e-12, 1e-9, -0.5, -0.5 - 1e-12};
+    for (unsigned n = 0; n < 65536; n++)
+        for (int s = 0; s < 7; s++) {
+            double b = (double)attn_bf16_to_float((uint16_t)n);
+            double h = (double)attn_f16_to_float((uint16_t)n);
+            int e;
+            frexp(b, &e);
+            double x = b + ldexp(step[s], (e - 1 > -126 ? e - 1 : -126) - 7);
+            if (isfinite(b))
+                ck_assert((double)attn_bf16_to_float(attn_bf16_from_double(x)) ==
+                          rounded(x, 8, -126, 0x1.fep127));
+            frexp(h, &e);
+            x = h + ldexp(step[s], (e - 1 > -14 ? e - 1 : -14) - 10);
+            if (isfinite(h))
+                ck_assert((double)attn_f16_to_float(attn_f16_from_double(x)) ==
+                          rounded(x, 11, -14, 65504));
+        }
+}
+END_TEST
+
+/* ---- honest ---------------------------------------------------------------------------------- */
+
+static const int64_t styles[][HALF_STORE] = {
+    {HONEST_FORWARD, HONEST_E, 1, HONEST_EXACT, HONEST_DOT},
+    {HONEST_REVERSE, HONEST_TWO, 1, HONEST_EXACT, HONEST_SUM},
+    {HONEST_PAIRWISE, HONEST_E, 5, HONEST_EXACT, HONEST_DOT},
+    {HONEST_FORWARD, HONEST_E, 1, HONEST_BF16, HONEST_DOT},
+    {HONEST_PAIRWISE, HONEST_TWO, 3, HONEST_F16, HONEST_SUM},
+};
+enum { STYLES = sizeof styles / sizeof *styles };
+
+static struct attn_spec spec_of(const int64_t style[HALF_STORE])
+{
+    struct attn_spec spec = {.impl = &variant_half};
+    attn_options_preset(&variant_half, &spec.options);
+    memcpy(spec.options.value, style, HALF_STORE * sizeof style[0]);
+    return spec;
+}
+
+/* The whole quick tier with its inputs in 16 bits. */
+START_TEST(honest_passes)
+{
+    struct attn_spec spec = spec_of(styles[_i % STYLES]);
+    enum attn_dtype dtype = _i < STYLES ? ATTN_BF16 : ATTN_F16;
+    int runs = 0;
+    double worst = 0;
+    for (int n = 0; n < attn_battery_count(); n++) {
+        struct attn_case c;
+        struct attn_error err = {0};
+        struct attn_result r;
+        ck_assert(attn_case_parse(attn_battery_at(n)->text, &c, &err) == ATTN_OK);
+        c.dtype = dtype;
+        attn_run_case(&spec, &c, &r);
+        ck_assert_msg(r.verdict == ATTN_PASS || r.verdict == ATTN_WEAK, "%s in %s: %s: %s",
+                      attn_battery_at(n)->text, attn_dtype_name(dtype),
+                      attn_verdict_name(r.verdict), r.text);
+        runs += r.verdict == ATTN_PASS;
+        worst = fmax(worst, r.worst);
+    }
+    printf("honest runs, %s storage, style %d: %d, no false alarm; largest error/bound %.3g\n",
+           attn_dtype_name(dtype), _i % STYLES, runs, worst);
+    fflush(stdout);
+    ck_assert_int_ge(runs, 200);
+}
+END_TEST
+
+/* ---- and otherwise --------------------------------------------------------------------------- */
+
+static const struct {
+    int place, value;
+    const char *killer;
+} wrong[] = {{HALF_STORE, HALF_TRUNCATE, "bf16-bwd"},    {HALF_STORE, HALF_TRUNCATE, "f16-bwd"},
+             {HALF_STORE, HALF_FLUSH, "bf16-tiny"},      {HALF_STORE, HALF_FLUSH, "f16-tiny"},
+             {HALF_STORE, HALF_SATURATE, "f16-huge"},    {HALF_SUM, HALF_SUM_STORAGE, "bf16-mqa"},
+             {HALF_SUM, HALF_SUM_STORAGE, "bf16-bwd"},   {HALF_SUM, HALF_SUM_STORAGE, "f16-bwd"},
+             {HALF_READ, HALF_READ_NORMAL, "bf16-tiny"}, {HALF_READ, HALF_READ_NORMAL, "f16-tiny"}};
+
+START_TEST(wrong_siblings_are_killed)
+{
+    struct attn_spec spec = spec_of(styles[0]);
+    const struct attn_battery_case *battery = attn_battery_find(wrong[_i].killer);
+    struct attn_case c;
+    struct attn_error err = {0};
+    struct attn_result r;
+    ck_assert_ptr_nonnull(battery);
+    ck_assert(attn_case_parse(battery->text, &c, &err) == ATTN_OK);
+    attn_run_case(&spec, &c, &r);
+    ck_assert_msg(r.verdict == ATTN_PASS, "%s: %s", battery->name, r.text);
+    spec.options.value[wrong[_i].place] = wrong[_i].value;
+    attn_run_case(&spec, &c, &r);
+    ck_assert_msg(r.verdict == ATTN_FAILED && r.failure == ATTN_F_BOUND, "%s: %s %s", battery->name,
+                  attn_verdict_name(r.verdict), r.text);
+}
+END_TEST
+
+Suite *suite_half(void)
+{
+    Suite *suite = suite_create("half");
+    TCase *cases = tcase_create("half");
+    tcase_set_timeout(cases, 120);
+    tcase_add_test(cases, every_number_comes_back);
+    tcase_add_test(cases, ties_go_to_even);
+    tcase_add_loop_test(cases, honest_passes, 0, 2 * STYLES);
+    tcase_add_loop_test(cases, wrong_siblings_are_killed, 0, sizeof wrong / sizeof *wrong);
+    suite_add_tcase(suite, cases);
+    return suite;
+}

@@ -1,0 +1,395 @@
+/* Instruction sets: which there are, how one is chosen, and what the kernels of each do. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "optimized/registry.h"
+#include "optimized/simd/isa.h"
+#include "ref/ledger.h"
+#include "tests/harness/runner.h"
+#include "tests/isa_lab.h"
+#include "tests/said.h"
+#include "tests/suites.h"
+
+/* Every so manieth float; ATTN_FULL takes all of them. */
+static uint64_t step(void)
+{
+    return getenv("ATTN_FULL") != NULL ? 1 : 4099;
+}
+
+static int absent(int n)
+{
+    return !attn_isa_at(n)->present();
+}
+
+static const struct attn_isa *best(void)
+{
+    const struct attn_isa *isa = attn_isa_best(NULL);
+    ck_assert_ptr_nonnull(isa);
+    return isa;
+}
+
+/* ---- detection ------------------------------------------------------------------------------- */
+
+/* All words of the processor's flags, as the operating system lists them; 0 when it lists none. */
+static int system_says(const char *words)
+{
+    char line[8192], flags[8192] = "", word[32];
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, "flags", 5) == 0 || strncmp(line, "Features", 8) == 0)
+            snprintf(flags, sizeof flags, "%s ", strchr(line, ':') + 1);
+    if (file != NULL)
+        fclose(file);
+    for (char *at = flags; *at != '\0'; at++)
+        if (*at == '\n')
+            *at = ' ';
+    for (int used; sscanf(words, "%30s%n", word + 1, &used) == 1; words += used) {
+        word[0] = ' ';
+        strcat(word, " ");
+        if (strstr(flags, word) == NULL)
+            return 0;
+    }
+    return 1;
+}
+
+START_TEST(the_list)
+{
+    static const char *const flags[][2] = {
+        {"avx512", "avx512f avx512bw avx512dq avx512vl avx2 fma f16c"},
+        {"avx2", "avx2 fma f16c"},
+        {"neon", "asimd"},
+        {"portable", ""}};
+    int n = attn_isa_count();
+    ck_assert_int_ge(n, 1);
+    ck_assert_str_eq(attn_isa_at(n - 1)->name, "portable");
+    for (int i = 0; i < n; i++) {
+        const struct attn_isa *isa = attn_isa_at(i);
+        int known = 0;
+        for (size_t f = 0; f < sizeof flags / sizeof *flags; f++)
+            if (strcmp(isa->name, flags[f][0]) == 0) {
+                ck_assert_int_eq(isa->present() != 0, system_says(flags[f][1]));
+                known++;
+            }
+        ck_assert_int_eq(known, 1);
+        ck_assert_int_eq(isa->kernels[0]->bytes, 4);
+        ck_assert_int_eq(isa->kernels[1]->bytes, 8);
+        for (int other = 0; other < i; other++)
+            ck_assert_str_ne(isa->name, attn_isa_at(other)->name);
+    }
+}
+END_TEST
+
+START_TEST(by_name)
+{
+    for (int n = 0; n < attn_isa_count(); n++) {
+        const struct attn_isa *isa = attn_isa_at(n);
+        struct attn_error err = {0};
+        char text[40];
+        snprintf(text, sizeof text, "%s,and more", isa->name);
+        const struct attn_isa *found = attn_isa_find(text, strlen(isa->name), &err);
+        if (absent(n)) {
+            ck_assert_ptr_null(found);
+            said(err.status, ATTN_ENOTSUP, &err, "which this machine does not have; it has: ");
+        } else
+            ck_assert_ptr_eq(found, isa);
+    }
+    static const char *const wrong[] = {"", "avx", "avx51", "avx5120", "AVX2", "portable "};
+    for (size_t n = 0; n < sizeof wrong / sizeof *wrong; n++) {
+        struct attn_error err = {0};
+        ck_assert_ptr_null(attn_isa_find(wrong[n], strlen(wrong[n]), &err));
+        said(err.status, ATTN_EINVAL, &err, "no instruction set is called so; this machine has: ");
+        ck_assert_ptr_nonnull(strstr(err.text, "portable"));
+        ck_assert_ptr_null(attn_isa_find(wrong[n], strlen(wrong[n]), NULL));
+    }
+}
+END_TEST
+
+static enum attn_status chosen(enum attn_dtype dtype, const struct attn_isa *isa,
+                               const struct attn_kernels **kernels)
+{
+    struct attn_problem p = {.dtype = dtype};
+    struct attn_options options = {.isa = isa};
+    struct attn_error err = {0};
+    *kernels = attn_kernels_for(&p, &options, &err);
+    return err.status;
+}
+
+START_TEST(the_environment_narrows)
+{
+    const struct attn_kernels *k;
+    for (int n = 0; n < attn_isa_count(); n++) {
+        const struct attn_isa *isa = attn_isa_at(n);
+        struct attn_error err = {0};
+        setenv("ATTN_ISA", isa->name, 1);
+        const struct attn_isa *found = attn_isa_best(&err);
+        ck_assert_ptr_eq(found, absent(n) ? NULL : isa);
+        if (absent(n)) {
+            said(err.status, ATTN_ENOTSUP, &err, "ATTN_ISA=");
+            continue;
+        }
+        ck_assert_int_eq(chosen(ATTN_F64, NULL, &k), ATTN_OK);
+        ck_assert_ptr_eq(k, isa->kernels[1]);
+        for (int t = ATTN_F32; t < ATTN_DTYPES; t++) {
+            ck_assert_int_eq(chosen((enum attn_dtype)t, NULL, &k), ATTN_OK);
+            ck_assert_ptr_eq(k, isa->kernels[0]);
+        }
+        unsetenv("ATTN_ISA"); /* what a spec says goes before */
+        setenv("ATTN_ISA", "portable", 1);
+        ck_assert_int_eq(chosen(ATTN_F32, isa, &k), ATTN_OK);
+        ck_assert_ptr_eq(k, isa->kernels[0]);
+    }
+    unsetenv("ATTN_ISA");
+    const struct attn_isa *widest = best();
+    for (int n = 0; attn_isa_at(n) != widest; n++)
+        ck_assert(absent(n));
+    setenv("ATTN_ISA", "", 1);
+    ck_assert_ptr_eq(best(), widest);
+    setenv("ATTN_ISA", "sse9", 1);
+    ck_assert_int_eq(chosen(ATTN_F32, NULL, &k), ATTN_EINVAL);
+    ck_assert_ptr_null(k);
+}
+END_TEST
+
+/* ---- specs ----------------------------------------------------------------------------------- */
+
+static void check_spec(const char *text, const char *printed, const struct attn_isa *isa)
+{
+    struct attn_spec spec;
+    struct attn_error err = {0};
+    char back[200];
+    ck_assert_msg(attn_spec_parse(text, &spec, &err) == ATTN_OK, "%s: %s", text, err.text);
+    ck_assert_ptr_eq(spec.options.isa, isa);
+    attn_spec_print(&spec, back, sizeof back);
+    ck_assert_str_eq(back, printed);
+}
+
+START_TEST(specs)
+{
+    for (int i = 0; i < attn_impl_count(); i++)
+        for (int n = 0; n < attn_isa_count(); n++) {
+            const struct attn_impl *x = attn_impl_at(i);
+            const char *isa = attn_isa_at(n)->name;
+            char text[200];
+            struct attn_spec spec;
+            struct attn_error err = {0};
+            snprintf(text, sizeof text, "%s@%s", x->name, isa);
+            if (x->ranks != NULL)
+                snprintf(text, sizeof text, "%s:ranks=2,local=tiled@%s", x->name, isa);
+            else if (!x->simd) {
+                said(attn_spec_parse(text, &spec, &err), ATTN_EINVAL, &err,
+                     "has no kernels for instruction sets");
+                continue;
+            }
+            if (absent(n))
+                said(attn_spec_parse(text, &spec, &err), ATTN_ENOTSUP, &err, "does not have");
+            else
+                check_spec(text, text, attn_isa_at(n));
+        }
+    check_spec("tiled@portable", "tiled@portable", attn_isa_at(attn_isa_count() - 1));
+    check_spec("tiled", "tiled", NULL);
+}
+END_TEST
+
+START_TEST(specs_refused)
+{
+    static const struct {
+        const char *text, *part;
+    } wrong[] = {
+        {"tiled@", "tiled@: no instruction set is called so; this machine has: "},
+        {"tiled@avx9", "tiled@avx9: no instruction set is called so"},
+        {"tiled@portable,", "tiled@portable,: no instruction set"},
+        {"tiled@portable@portable", "tiled@portable@portable: no instruction set"},
+        {"tiled:@portable", "spec option '': NAME=VALUE is needed"},
+        {"@portable", "no implementation is called ''"},
+        {"dense:mask=int32@portable", "dense@portable: dense has no kernels"},
+        {"ring@portable", "ring:local=tiled-textbook@portable: tiled-textbook has no kernels"},
+        {"ring:local=tiled@portable,ranks=2", "ring@portable,ranks=2: no instruction set"}};
+    for (size_t n = 0; n < sizeof wrong / sizeof *wrong; n++) {
+        struct attn_spec spec;
+        struct attn_error err = {0};
+        said(attn_spec_parse(wrong[n].text, &spec, &err), ATTN_EINVAL, &err, wrong[n].part);
+    }
+}
+END_TEST
+
+static void run(const char *text, const char *case_text, struct attn_result *result)
+{
+    struct attn_spec spec;
+    struct attn_case c;
+    struct attn_error err = {0};
+    ck_assert_msg(attn_spec_parse(text, &spec, &err) == ATTN_OK, "%s: %s", text, err.text);
+    ck_assert_msg(attn_case_parse(case_text, &c, &err) == ATTN_OK, "%s", err.text);
+    attn_run_case(&spec, &c, result);
+}
+
+/* The portable set rounds every product, the others do not: other bits show which one ran. */
+START_TEST(the_choice_reaches_the_kernels)
+{
+    static const char *const pair[][3] = {
+        {"tiled", "tiled@portable", "b1h2q40k50d24:causal(br):f32:normal:s3"},
+        {"ring:ranks=2,local=tiled", "ring:ranks=2,local=tiled@portable",
+         "b1h2q40k50d24:causal(br):f32:normal:s3"}};
+    struct attn_result widest, named, narrowed;
+    for (int n = 0; n < 2; n++) {
+        run(pair[n][0], pair[n][2], &widest);
+        run(pair[n][1], pair[n][2], &named);
+        setenv("ATTN_ISA", "portable", 1);
+        run(pair[n][0], pair[n][2], &narrowed);
+        unsetenv("ATTN_ISA");
+        ck_assert_int_eq(widest.verdict, ATTN_PASS);
+        ck_assert_int_eq(named.verdict, ATTN_PASS);
+        ck_assert_int_eq(narrowed.verdict, ATTN_PASS);
+        ck_assert(named.digest == narrowed.digest);
+        ck_assert((named.digest == widest.digest) == (strcmp(best()->name, "portable") == 0));
+    }
+}
+END_TEST
+
+START_TEST(a_bad_environment_is_a_status)
+{
+    struct attn_result result;
+    setenv("ATTN_ISA", "sse9", 1);
+    run("tiled", "b1h1q4d8:none:f32:normal:s1", &result);
+    ck_assert_int_eq(result.verdict, ATTN_FAILED);
+    ck_assert_int_eq(result.failure, ATTN_F_STATUS);
+    ck_assert_msg(strstr(result.text, "ATTN_ISA=sse9: no instruction set is called so") != NULL,
+                  "%s", result.text);
+    run("tiled@portable", "b1h1q4d8:none:f32:normal:s1", &result);
+    ck_assert_int_eq(result.verdict, ATTN_PASS);
+}
+END_TEST
+
+static int program(const char *arguments)
+{
+    char line[300];
+    snprintf(line, sizeof line, "ATTN_ISA=sse9 %s/attnlab %s >/dev/null 2>&1", test_build(),
+             arguments);
+    int status = system(line);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+START_TEST(a_bad_environment_is_said_by_the_program)
+{
+    static const char *const line[] = {"check dense --case q4d8:none:f32:normal:s1",
+                                       "price dense --length 64",
+                                       "run",
+                                       "measure",
+                                       "report",
+                                       "point"};
+    for (size_t n = 0; n < sizeof line / sizeof *line; n++)
+        ck_assert_int_eq(program(line[n]), 3);
+    ck_assert_int_eq(program("env"), 0);
+    ck_assert_int_eq(program("list"), 0);
+    ck_assert_int_eq(program("price --help"), 0);
+}
+END_TEST
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+/* _i: instruction set * 2 + double. */
+static const struct attn_kernels *kernels(int i)
+{
+    return absent(i / 2) ? NULL : attn_isa_at(i / 2)->kernels[i % 2];
+}
+
+#define OR_SAY(call) ck_assert_msg(call, "%s: %s", attn_isa_at(_i / 2)->name, text)
+
+START_TEST(tables)
+{
+    const struct attn_kernels *k = attn_isa_at(_i / 2)->kernels[_i % 2];
+    char text[ISA_LAB_TEXT];
+    OR_SAY(isa_lab_table(k, text));
+}
+END_TEST
+
+START_TEST(storage_types)
+{
+    const struct attn_kernels *k = kernels(_i);
+    char text[ISA_LAB_TEXT];
+    if (k == NULL)
+        return;
+    OR_SAY(isa_lab_widen(k, text));
+    OR_SAY(isa_lab_narrow(k, step(), text));
+    OR_SAY(isa_lab_edges(k, text));
+}
+END_TEST
+
+START_TEST(functions)
+{
+    const struct attn_kernels *k = kernels(_i);
+    char text[ISA_LAB_TEXT];
+    double of_exp2, of_tanh;
+    if (k == NULL)
+        return;
+    OR_SAY(isa_lab_exp2(k, step(), &of_exp2, text));
+    OR_SAY(isa_lab_tanh(k, step(), &of_tanh, text));
+    printf("%s, %s: exp2 errs by up to %.2f u, tanh by up to %.2f u\n", attn_isa_at(_i / 2)->name,
+           k->bytes == 4 ? "float" : "double", of_exp2, of_tanh);
+}
+END_TEST
+
+START_TEST(transposition)
+{
+    const struct attn_kernels *k = kernels(_i);
+    char text[ISA_LAB_TEXT];
+    if (k != NULL)
+        OR_SAY(isa_lab_transpose(k, text));
+}
+END_TEST
+
+/* The quick battery in another storage type: what its fill can be made in, and is not refused.
+ * _i: (instruction set * types + type). */
+START_TEST(battery)
+{
+    const struct attn_isa *isa = attn_isa_at(_i / ATTN_DTYPES);
+    enum attn_dtype dtype = (enum attn_dtype)(_i % ATTN_DTYPES);
+    if (!isa->present())
+        return;
+    for (int i = 0; i < attn_impl_count(); i++) {
+        struct attn_spec spec = {.impl = attn_impl_at(i)};
+        int passed = 0;
+        attn_options_preset(spec.impl, &spec.options);
+        spec.options.isa = isa;
+        for (int n = 0; spec.impl->simd && n < attn_battery_count(); n++) {
+            struct attn_case c;
+            struct attn_result r;
+            char text[2000];
+            ck_assert_int_eq(attn_case_parse(attn_battery_at(n)->text, &c, NULL), ATTN_OK);
+            c.dtype = dtype;
+            attn_run_case(&spec, &c, &r);
+            passed += r.verdict == ATTN_PASS;
+            attn_result_print(&spec, &c, &r, text, sizeof text);
+            ck_assert_msg(r.verdict != ATTN_FAILED, "%s: %s", attn_battery_at(n)->name, text);
+        }
+        ck_assert_msg(!spec.impl->simd || !(spec.impl->caps & 1u << dtype) || passed >= 40,
+                      "%s@%s, %s: only %d cases pass", spec.impl->name, isa->name,
+                      attn_dtype_name(dtype), passed);
+    }
+}
+END_TEST
+
+Suite *suite_isa(void)
+{
+    Suite *suite = suite_create("isa");
+    TCase *choice = tcase_create("choice"), *each = tcase_create("kernels");
+    tcase_set_timeout(choice, 120);
+    tcase_add_test(choice, the_list);
+    tcase_add_test(choice, by_name);
+    tcase_add_test(choice, the_environment_narrows);
+    tcase_add_test(choice, specs);
+    tcase_add_test(choice, specs_refused);
+    tcase_add_test(choice, the_choice_reaches_the_kernels);
+    tcase_add_test(choice, a_bad_environment_is_a_status);
+    tcase_add_test(choice, a_bad_environment_is_said_by_the_program);
+    suite_add_tcase(suite, choice);
+    tcase_set_timeout(each, 3600);
+    tcase_add_loop_test(each, tables, 0, 2 * attn_isa_count());
+    tcase_add_loop_test(each, storage_types, 0, 2 * attn_isa_count());
+    tcase_add_loop_test(each, functions, 0, 2 * attn_isa_count());
+    tcase_add_loop_test(each, transposition, 0, 2 * attn_isa_count());
+    tcase_add_loop_test(each, battery, 0, ATTN_DTYPES * attn_isa_count());
+    suite_add_tcase(suite, each);
+    return suite;
+}

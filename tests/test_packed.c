@@ -1,0 +1,316 @@
+/* Packed batches, [T,H,d] and cu_seqlens: a stranger's, by numpy, and `attnlab run`'s own. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/scratch.h"
+#include "tests/small_input.h"
+#include "tests/stranger_lab.h"
+#include "tests/suites.h"
+
+static char output[1 << 16];
+static struct attn_error err;
+
+#define RUN(...) scratch_attnlab(output, sizeof output, "run " __VA_ARGS__)
+
+static void expect(int status, int wanted, const char *said)
+{
+    ck_assert_msg(status == wanted, "exit %d, not %d:\n%.2000s", status, wanted, output);
+    ck_assert_msg(strstr(output, said) != NULL, "'%s' is not in:\n%.2000s", said, output);
+}
+
+/* ---- by numpy ------------------------------------------------------------------------------- */
+
+static int has_numpy(void)
+{
+    if (lab_shell("/usr/bin/python3 -c 'import numpy' 2>/dev/null") == 0)
+        return 1;
+    fprintf(stderr, "packed: skipped: /usr/bin/python3 has no numpy here\n");
+    return 0;
+}
+
+START_TEST(numpy_example)
+{
+    if (!has_numpy())
+        return;
+    int status = scratch_attnlab(output, sizeof output,
+                                 "check --exec '/usr/bin/python3 docs/examples/numpy_packed.py' "
+                                 "--claims docs/examples/numpy_packed.json");
+    expect(status, 0, "layout thd");
+    ck_assert_int_ge(lab_count(output, "pass"), 115);
+}
+END_TEST
+
+/* The same with its documents run together, with its band counted from the wrong end, and with lse
+ * the other way round: a packed battery sees all three. */
+START_TEST(numpy_mistakes)
+{
+    static const struct {
+        const char *edit, *says;
+    } mistake[] = {
+        {"s/t\\[\"cu_seqlens_\\([qk]\\)\"\\]\\(\\[1:\\]\\)*/t[\"cu_seqlens_\\1\"][S0\\2]/g;"
+         "s/S0\\[1:\\]/-1:/g;s/S0/:1/g",
+         "FAIL(bound)"},
+        {"s/j - i - case/j - i + case/", "FAIL(finite)"},
+        {"s/\\*\\*packed(case, tensors)/**{n: x.T if n == \"lse\" else x for n, x in "
+         "packed(case, tensors).items()}/",
+         "lse has shape ["},
+    };
+    if (!has_numpy())
+        return;
+    ck_assert_int_eq(lab_shell("cp docs/examples/numpy_attention.py '%s'", scratch_path("")), 0);
+    ck_assert_int_eq(lab_shell("sed '%s' docs/examples/numpy_packed.py >'%s'", mistake[_i].edit,
+                               scratch_path("packed.py")),
+                     0);
+    ck_assert_int_ne(
+        lab_shell("cmp -s docs/examples/numpy_packed.py '%s'", scratch_path("packed.py")), 0);
+    int status = scratch_attnlab(output, sizeof output,
+                                 "check --exec '/usr/bin/python3 %s' "
+                                 "--claims docs/examples/numpy_packed.json",
+                                 scratch_path("packed.py"));
+    expect(status, 1, mistake[_i].says);
+}
+END_TEST
+
+/* ---- by attnlab run ------------------------------------------------------------------------- */
+
+enum { TOKENS = 7, HEADS = 2, WIDTH = 4 };
+
+/* q, k, v, do of seven tokens, and where documents begin. */
+static void make(struct small *s, int n, const int32_t *starts)
+{
+    static const char *const name[] = {"q", "k", "v", "do"};
+    memset(s, 0, sizeof *s);
+    for (int t = 0; t < 4; t++)
+        small_add(s, name[t], 3, 0, TOKENS, HEADS, WIDTH);
+    small_say(s, "scale", "0.5");
+    if (n == 0)
+        return;
+    struct attn_file_tensor *x = small_add(s, "cu_seqlens_q", 1, 0, 0, 0, n);
+    x->dtype = ATTN_FILE_I32;
+    memcpy(x->data, starts, (size_t)n * sizeof *starts);
+}
+
+static const float *load(struct attn_file *file, const char *path, const char *name)
+{
+    ck_assert_msg(attn_file_open(path, file, &err) == ATTN_OK, "%s", err.text);
+    struct attn_file_tensor *t = attn_file_find(file, name);
+    ck_assert_ptr_nonnull(t);
+    ck_assert_int_eq(attn_file_load(file, t, &err), ATTN_OK);
+    return t->data;
+}
+
+/* Each document by itself, in a file of its own, has the same results bit for bit. */
+static void check_document(const struct small *s, int64_t from, int64_t to, const char *mask)
+{
+    static const char *const result[] = {"o", "dq", "dk", "dv"};
+    struct small one;
+    struct attn_file all, alone;
+    make(&one, 0, NULL);
+    for (int t = 0; t < 4; t++) {
+        one.t[t].extent[0] = to - from;
+        memcpy(one.t[t].data, (const float *)s->t[t].data + from * HEADS * WIDTH,
+               (size_t)(to - from) * HEADS * WIDTH * sizeof(float));
+    }
+    expect(RUN("dense --input %s --out %s --layout BLHD --mask '%s'", small_save(&one),
+               scratch_path("one"), mask),
+           0, "");
+    for (int r = 0; r < 4; r++) {
+        const float *x = load(&all, scratch_path("all/result.safetensors"), result[r]);
+        const float *y = load(&alone, scratch_path("one/result.safetensors"), result[r]);
+        for (int64_t e = 0; e < (to - from) * HEADS * WIDTH; e++)
+            ck_assert_msg(x[from * HEADS * WIDTH + e] == y[e], "%s of tokens %d to %d", result[r],
+                          (int)from, (int)to);
+        attn_file_close(&all);
+        attn_file_close(&alone);
+    }
+    const float *x = load(&all, scratch_path("all/result.safetensors"), "lse");
+    const float *y = load(&alone, scratch_path("one/result.safetensors"), "lse");
+    ck_assert_int_eq(attn_file_find(&all, "lse")->n_axes, 2);
+    ck_assert_int_eq(attn_file_find(&all, "lse")->extent[0], HEADS);
+    for (int64_t h = 0; h < HEADS; h++)
+        for (int64_t i = from; i < to; i++)
+            ck_assert(x[h * TOKENS + i] == y[h * (to - from) + i - from]);
+    attn_file_close(&all);
+    attn_file_close(&alone);
+}
+
+static const struct {
+    const char *mask;
+    int n;
+    int32_t starts[8];
+} batches[] = {
+    {"none", 4, {0, 2, 2, 7}},
+    {"causal(br)", 4, {0, 3, 4, 7}},
+    {"window(1,0,tl)", 3, {0, 5, 7}},
+    {"causal(tl)", 8, {0, 1, 2, 3, 4, 5, 6, 7}},
+    {"prefix(1)", 2, {0, 7}},
+    {"causal(-1)&window(3,3,-1)", 3, {0, 4, 7}},
+    {"keys(x10)", 8, {0, 1, 2, 3, 4, 5, 6, 7}},
+};
+
+START_TEST(documents_by_themselves)
+{
+    struct small s;
+    make(&s, batches[_i].n, batches[_i].starts);
+    expect(RUN("dense --input %s --out %s --layout THD --mask '%s' --compare", small_save(&s),
+               scratch_path("all"), batches[_i].mask),
+           0, " ok ");
+    for (int t = 0; t + 1 < batches[_i].n; t++)
+        if (batches[_i].starts[t] < batches[_i].starts[t + 1])
+            check_document(&s, batches[_i].starts[t], batches[_i].starts[t + 1], batches[_i].mask);
+}
+END_TEST
+
+/* The result of one layout is a file of inputs and results in another reader's hands: numpy's own
+ * names, a tensor each, by flags. */
+START_TEST(files_by_flags)
+{
+    static const char *const name[] = {"q", "k", "v", "do", "cu_seqlens_q"};
+    static const int32_t starts[] = {0, 3, 7};
+    struct small s;
+    char folder[512];
+    make(&s, 3, starts);
+    snprintf(folder, sizeof folder, "%s", scratch_path(""));
+    for (int t = 0; t < 5; t++) {
+        char path[64];
+        snprintf(path, sizeof path, "%s.npy", name[t]);
+        ck_assert_int_eq(attn_npy_write(scratch_path(path), &s.t[t], &err), ATTN_OK);
+    }
+    expect(RUN("dense --q %s/q.npy --k %s/k.npy --v %s/v.npy --do %s/do.npy --cu-seqlens-q "
+               "%s/cu_seqlens_q.npy --layout THD --out %s/all --mask 'causal(br)' --scale 0.5",
+               folder, folder, folder, folder, folder, folder),
+           0, "");
+    check_document(&s, 0, 3, "causal(br)");
+    check_document(&s, 3, 7, "causal(br)");
+    /* attnlab compare finds them in a folder */
+    ck_assert_int_eq(lab_shell("mkdir '%s/in' && mv '%s'/*.npy '%s/in'", folder, folder, folder),
+                     0);
+    int status = scratch_attnlab(output, sizeof output,
+                                 "compare %s/all %s/in --layout THD --mask 'causal(br)' "
+                                 "--scale 0.5",
+                                 folder, folder);
+    expect(status, 0, "documents(3x3,4x4)&causal(br)");
+    status = scratch_attnlab(output, sizeof output,
+                             "compare %s/all %s/in --layout THD --mask none --scale 0.5", folder,
+                             folder);
+    expect(status, 1, "FAIL");
+}
+END_TEST
+
+/* ---- refusals ------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *flags, *says;
+    int n;
+    int32_t starts[4];
+} bad[] = {
+    {"", "say --layout THD", 3, {0, 3, 7}},
+    {"--layout THD", "cu_seqlens_q[0] is 1", 3, {1, 3, 7}},
+    {"--layout THD", "cu_seqlens_q[1] is -3", 3, {0, -3, 7}},
+    {"--layout THD", "cu_seqlens_q[2] is 4", 4, {0, 5, 4, 7}},
+    {"--layout THD", "ends at 6, and there are 7 tokens", 3, {0, 3, 6}},
+    {"--layout THD", "ends at 2147483647, and", 3, {0, 3, 0x7fffffff}},
+    {"--layout THD --mask 'prefix(2)'", "causal and window masks are", 3, {0, 3, 7}},
+    {"--layout THD --mask 'dense(no)'", "dense(no) names a tensor", 3, {0, 3, 7}},
+    {"--layout THDX", "BHLD, BLHD and THD exist", 3, {0, 3, 7}},
+};
+
+START_TEST(refused)
+{
+    struct small s;
+    make(&s, bad[_i].n, bad[_i].starts);
+    expect(RUN("dense --input %s --compare %s", small_save(&s), bad[_i].flags), 2, bad[_i].says);
+}
+END_TEST
+
+/* Shapes and types that are none, and lengths that differ. */
+START_TEST(refused_tensors)
+{
+    static const int32_t starts[] = {0, 3, 7}, more[] = {0, 3, 7, 7}, other[] = {0, 4, 7};
+    struct small s;
+    make(&s, 3, starts);
+    s.t[4].dtype = ATTN_FILE_F32;
+    expect(RUN("dense --input %s --compare --layout THD", small_save(&s)), 2, "is F32 [3]");
+    s.t[4].dtype = ATTN_FILE_I32;
+    s.t[4].extent[0] = 0;
+    expect(RUN("dense --input %s --compare --layout THD", small_save(&s)), 2, "is I32 [0]");
+    s.t[4].extent[0] = 3;
+    s.t[4].name = "cu_seqlens_k";
+    expect(RUN("dense --input %s --compare --layout THD", small_save(&s)), 2,
+           "without cu_seqlens_q");
+    make(&s, 3, starts);
+    struct attn_file_tensor *k = small_add(&s, "cu_seqlens_k", 1, 0, 0, 0, 4);
+    k->dtype = ATTN_FILE_I32;
+    memcpy(k->data, more, sizeof more);
+    expect(RUN("dense --input %s --compare --layout THD", small_save(&s)), 2,
+           "cu_seqlens_q has 2 documents, cu_seqlens_k 3");
+    k->extent[0] = 3;
+    memcpy(k->data, other, sizeof other);
+    expect(RUN("dense --input %s --compare --layout THD", small_save(&s)), 0, "3x4,4x3");
+    expect(RUN("dense --input %s --compare --layout THD --mask 'causal(br)'", small_save(&s)), 2,
+           "as many queries as keys");
+    expect(
+        RUN("dense --input %s --compare --layout THD --alibi 1,1 --alibi-align tl", small_save(&s)),
+        2, "ALiBi with layout THD");
+    small_add(&s, "bias", 2, 0, 0, TOKENS, TOKENS);
+    expect(RUN("dense --input %s --compare --layout THD", small_save(&s)), 2, "a bias tensor with");
+    s.t[0].n_axes = 2;
+    s.t[0].extent[1] = HEADS * WIDTH;
+    expect(RUN("dense --input %s --compare --layout THD", small_save(&s)), 2, "[T,H,d] would fit");
+}
+END_TEST
+
+/* Bytes over all tokens that show a key of another document contradict cu_seqlens. */
+START_TEST(bytes_across_documents)
+{
+    static const int32_t starts[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    struct small s;
+    make(&s, 8, starts);
+    small_say(&s, "layout", "thd");
+    small_say(&s, "mask", "dense");
+    struct attn_file_tensor *mask = small_add(&s, "mask", 4, 1, HEADS, TOKENS, TOKENS);
+    unsigned char bytes[HEADS * TOKENS * TOKENS] = {0};
+    mask->dtype = ATTN_FILE_U8;
+    mask->data = bytes;
+    for (int e = 0; e < HEADS * TOKENS; e++)
+        bytes[e * TOKENS + e % TOKENS] = 1;
+    expect(RUN("dense --input %s --compare", small_save(&s)), 0, "b7h2g2q1k1");
+    bytes[3] = 1;
+    expect(RUN("dense --input %s --compare", small_save(&s)), 2,
+           "mask shows query 0 key 3 of another document");
+    mask->extent[1] = 1;
+    expect(RUN("dense --input %s --compare", small_save(&s)), 2, "U8 or BOOL [1,2,7,7] would fit");
+}
+END_TEST
+
+/* A declaration that cannot be kept. */
+START_TEST(no_bias_is_claimed)
+{
+    static const char claims[] = "{\"claims\": [\"f32\", \"bias\"], \"layout\": \"thd\"}";
+    const char *path = scratch_put("claims.json", claims, sizeof claims - 1);
+    int status =
+        scratch_attnlab(output, sizeof output, "vectors %s --claims %s", scratch_path("v"), path);
+    expect(status, 2, "layout \"thd\" has no bias tensor");
+}
+END_TEST
+
+#define COUNT(table) (int)(sizeof(table) / sizeof *(table))
+
+Suite *suite_packed(void)
+{
+    Suite *suite = suite_create("packed");
+    TCase *cases = tcase_create("packed");
+    tcase_set_timeout(cases, 300);
+    tcase_add_checked_fixture(cases, scratch_open, scratch_close);
+    tcase_add_test(cases, numpy_example);
+    tcase_add_loop_test(cases, numpy_mistakes, 0, 3);
+    tcase_add_loop_test(cases, documents_by_themselves, 0, COUNT(batches));
+    tcase_add_test(cases, files_by_flags);
+    tcase_add_loop_test(cases, refused, 0, COUNT(bad));
+    tcase_add_test(cases, refused_tensors);
+    tcase_add_test(cases, bytes_across_documents);
+    tcase_add_test(cases, no_bias_is_claimed);
+    suite_add_tcase(suite, cases);
+    return suite;
+}

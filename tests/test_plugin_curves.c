@@ -1,0 +1,253 @@
+/* attnlab measure --plugin: strangers are points like ours, with what is known of them; whatever
+ * becomes of one is a record, and costs the others nothing. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/curve_lab.h"
+#include "tests/scratch.h"
+#include "tests/stranger_lab.h"
+#include "tests/suites.h"
+
+/* ---- plug-ins -------------------------------------------------------------------------------- */
+
+START_TEST(beside_ours)
+{
+    char output[8192], args[2048];
+    lab_build_plugin("mine.so", "0");
+    snprintf(args, sizeof args,
+             "measure --spec tiled-textbook --plugin '%s' --plugin 'slow=%s' --length 32,64 --mask "
+             "'causal(br)' --rounds 2 --repeat 2 --out '%s' --csv '%s'",
+             scratch_path("mine.so"), scratch_path("mine.so"), scratch_path("r.jsonl"),
+             scratch_path("r.csv"));
+    int status = scratch_attnlab(output, sizeof output, "%s", args);
+    ck_assert_msg(status == 0, "%s", output);
+    lab_read_curve();
+    ck_assert_int_eq(lab_curve_n, 3 * 2 * 2);
+    for (int64_t i = 0; i < lab_curve_n; i++)
+        if (strcmp(lab_curve[i].spec, "tiled-textbook") != 0) {
+            lab_is_stranger(&lab_curve[i], "plug-in", "calls");
+            ck_assert_int_eq(lab_curve[i].mask_bytes,
+                             lab_curve[i].c.n_query * lab_curve[i].c.n_query);
+            ck_assert_int_eq(lab_curve[i].pairs,
+                             lab_curve[i].c.n_query * (lab_curve[i].c.n_query + 1) / 2);
+        } else {
+            ck_assert_str_eq(lab_curve[i].route, "");
+            ck_assert_str_eq(lab_curve[i].time_source, "calls");
+        }
+    ck_assert_ptr_nonnull(lab_curve_point("naive", 64, 1));
+    ck_assert_ptr_nonnull(lab_curve_point("slow", 64, 1));
+    ck_assert_int_eq(lab_shell("grep -q '^length,naive,naive,plug-in,ok,.*,plug-in,/.*,4096' '%s'",
+                               scratch_path("r.csv")),
+                     0);
+    /* Again: nothing is missing.  Another file of that name: all of it is. */
+    ck_assert_int_eq(scratch_attnlab(output, sizeof output, "%s", args), 0);
+    ck_assert_msg(strstr(output, "12 records were there, 0 added") != NULL, "%s", output);
+    lab_build_plugin("mine.so", "SLEEP");
+    ck_assert_int_eq(scratch_attnlab(output, sizeof output, "%s", args), 0);
+    ck_assert_msg(strstr(output, "4 records were there, 8 added") != NULL, "%s", output);
+    lab_read_curve();
+    ck_assert_int_eq(lab_curve_n, 12);
+    for (int t = 0; t < lab_curve_point("slow", 64, 1)->n_times; t++)
+        ck_assert(lab_curve_point("slow", 64, 1)->time_s[t] >= 0.05);
+}
+END_TEST
+
+/* Everything that can go wrong, in one sweep; ours is measured as ever. */
+START_TEST(misbehaviour_is_a_record)
+{
+    static const char *const does[] = {"WRONG", "CRASH", "LEAVE", "CHATTER", "OVERRUN", "SAYS_NO"};
+    char output[8192], flags[2048] = "";
+    for (size_t d = 0; d < sizeof does / sizeof *does; d++) {
+        lab_build_plugin(does[d], does[d]);
+        snprintf(flags + strlen(flags), sizeof flags - strlen(flags), " --plugin 'x%zu=%s'", d,
+                 scratch_path(does[d]));
+    }
+    int status = scratch_attnlab(output, sizeof output,
+                                 "measure --spec dense %s --length 32,64,96 --rounds 1 --repeat 1 "
+                                 "--out '%s'",
+                                 flags, scratch_path("r.jsonl"));
+    ck_assert_msg(status == 1, "exit status %d: %s", status, output);
+    lab_read_curve();
+    lab_expect("dense", 96, ATTN_POINT_OK);
+    for (int x = 0; x < 6; x++) {
+        char name[8];
+        snprintf(name, sizeof name, "x%d", x);
+        lab_expect(name, 32, ATTN_POINT_OK);
+    }
+    lab_expect("x0", 64, ATTN_POINT_WRONG);
+    lab_expect_words("x1", 64, ATTN_POINT_KILLED, "Segmentation fault");
+    lab_expect_words("x1", 96, ATTN_POINT_DROPPED, "length 64 ended as killed");
+    lab_expect_words("x2", 64, ATTN_POINT_ERROR, "without a record");
+    lab_expect("x3", 96, ATTN_POINT_OK);
+    lab_expect_words("x4", 64, ATTN_POINT_WRONG, "red zone");
+    lab_expect_words("x5", 64, ATTN_POINT_ERROR, "forward() returned 7: not today");
+}
+END_TEST
+
+START_TEST(hang_and_refusal)
+{
+    char output[8192];
+    lab_build_plugin("HANG", "HANG");
+    int status = scratch_attnlab(output, sizeof output,
+                                 "measure --spec tiled-textbook --plugin '%s' --length 32,64 "
+                                 "--pass fwd,bwd --rounds 1 --timeout 1 --out '%s'",
+                                 scratch_path("HANG"), scratch_path("r.jsonl"));
+    ck_assert_msg(status == 0, "exit status %d: %s", status, output);
+    lab_read_curve();
+    ck_assert_int_eq(lab_curve_n, 8);
+    for (int64_t i = 0; i < lab_curve_n; i++)
+        if (lab_curve[i].c.pass == ATTN_BACKWARD && strcmp(lab_curve[i].spec, "naive") == 0) {
+            ck_assert_int_eq(lab_curve[i].status, ATTN_POINT_REFUSED);
+            ck_assert_msg(strstr(lab_curve[i].message, "not claimed: backward") != NULL, "%s",
+                          lab_curve[i].message);
+        } else if (strcmp(lab_curve[i].spec, "naive") == 0 && lab_curve[i].c.n_query == 64)
+            ck_assert_int_eq(lab_curve[i].status, ATTN_POINT_TIMEOUT);
+        else
+            ck_assert_int_eq(lab_curve[i].status, ATTN_POINT_OK);
+}
+END_TEST
+
+/* A plug-in that holds 64 MiB more shows 64 MiB more, and a mask given as bytes is its memory. */
+START_TEST(extra_memory_of_a_plugin)
+{
+    char output[8192];
+    lab_build_plugin("plain.so", "0");
+    lab_build_plugin("extra.so", "EXTRA");
+    int status = scratch_attnlab(output, sizeof output,
+                                 "measure --plugin 'plain=%s' --plugin 'extra=%s' --length 1024 "
+                                 "--mask 'none;causal(br)' --rounds 1 --repeat 1 --out '%s'",
+                                 scratch_path("plain.so"), scratch_path("extra.so"),
+                                 scratch_path("r.jsonl"));
+    ck_assert_msg(status == 0, "%s", output);
+    lab_read_curve();
+    double of[2][2] = {{0}};
+    for (int64_t i = 0; i < lab_curve_n; i++) {
+        ck_assert_msg(lab_curve[i].status == ATTN_POINT_OK, "%s", lab_curve[i].message);
+        if (!lab_memory_is_visible(&lab_curve[i]))
+            return;
+        of[strcmp(lab_curve[i].spec, "extra") == 0][lab_curve[i].mask_bytes > 0] =
+            (double)lab_curve[i].resident_bytes;
+    }
+    for (int masked = 0; masked < 2; masked++)
+        lab_near_bytes("extra", of[1][masked] - of[0][masked], 64 * LAB_MIB, 0.25 * LAB_MIB);
+    lab_near_bytes("mask", of[0][1] - of[0][0], LAB_MIB, 0.25 * LAB_MIB);
+}
+END_TEST
+
+/* The library's own dense as a plug-in, in conventions that are not ours: what attnlab does to
+ * follow them is not on its curve, so that it lies on our own ledger. */
+static const char *const convention[] = {"-DSAYS_LAYOUT=1 -DSTRIDES=0 -DSAYS_LSE=1",
+                                         "-DSAYS_LSE=2 '-DCLAIMS=(ATTN_PLUGIN_F32|"
+                                         "ATTN_PLUGIN_BACKWARD|ATTN_PLUGIN_DENSE)'"};
+
+START_TEST(conventions_cost_nothing)
+{
+    char output[8192], source[1024];
+    snprintf(source, sizeof source,
+             "tests/strangers/plugin_full.c %s/libattn.a -Wl,-Bsymbolic -pthread%s", test_build(),
+             lab_is_asan() ? " -fsanitize=address,undefined" : "");
+    const char *path = lab_build(source, convention[_i]);
+    int status = scratch_attnlab(output, sizeof output,
+                                 "measure --spec dense --plugin 'full=%s' --length 1600 "
+                                 "--pass fwd,bwd --rounds 1 --repeat 1 --verify-all 0 --out '%s'",
+                                 path, scratch_path("r.jsonl"));
+    ck_assert_msg(status == 0, "%s", output);
+    lab_read_curve();
+    ck_assert_int_eq(lab_curve_n, 4);
+    for (int64_t i = 0; i < lab_curve_n; i++) {
+        ck_assert_msg(lab_curve[i].status == ATTN_POINT_OK, "%s", lab_curve[i].message);
+        for (int64_t j = 0; j < lab_curve_n; j++)
+            if (lab_curve[i].c.pass == lab_curve[j].c.pass &&
+                strcmp(lab_curve[i].spec, "full") == 0 && strcmp(lab_curve[j].spec, "dense") == 0 &&
+                lab_memory_is_visible(&lab_curve[i]))
+                lab_near_bytes(convention[_i], (double)lab_curve[i].resident_bytes,
+                               (double)lab_curve[j].ledger_bytes, 0.5 * LAB_MIB);
+    }
+}
+END_TEST
+
+/* ---- bad input ------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *flags, *says; /* %s: the scratch folder */
+} bad[] = {
+    {"--plugin /nowhere.so", "/nowhere.so: cannot open"},
+    {"--plugin README.md", "README.md: "},
+    {"--plugin '%s/mine.so' --plugin '%s/mine.so'", "are both called naive: say --plugin NAME="},
+    {"--plugin 'dense=%s/mine.so'", "is called dense, as one of ours is"},
+    {"--plugin ''", "--plugin ''"},
+    {"--claims '%s/claims.json'", "has no --exec of its own before it"},
+    {"--plugin '%s/mine.so' --claims '%s/claims.json'", "a plug-in says itself what it claims"},
+    {"--exec true", "needs --claims FILE after it"},
+    {"--exec true --claims /nowhere.json", "/nowhere.json"},
+    {"--exec nosuchcommand --claims '%s/claims.json'", "cannot be run: status 127"},
+    {"--exec 'A=1 nosuchcommand' --claims '%s/claims.json'", "--exec 'A=1 nosuchcommand'"},
+    {"--exec 'exit 3;' --claims '%s/claims.json'", "ended with status 3"},
+    {"--exec 'true' --claims '%s/claims.json'", "made no folder OUT/point"},
+    {"--exec", "cannot use '--exec'"},
+};
+
+START_TEST(bad_input)
+{
+    char output[8192], folder[512], flags[1024];
+    static const char claims[] = "{\"name\": \"mine\", \"claims\": [\"f32\"]}";
+    lab_build_plugin("mine.so", "0");
+    scratch_put("claims.json", claims, sizeof claims - 1);
+    snprintf(folder, sizeof folder, "%s", scratch_path(""));
+    snprintf(flags, sizeof flags, bad[_i].flags, folder, folder);
+    int status =
+        scratch_attnlab(output, sizeof output, "measure --spec dense --length 8 --out '%s' %s",
+                        scratch_path("r.jsonl"), flags);
+    ck_assert_msg(status == 2, "exit status %d: %s", status, output);
+    ck_assert_msg(strstr(output, bad[_i].says) != NULL, "does not say '%s': %s", bad[_i].says,
+                  output);
+    ck_assert_ptr_eq(strchr(output, '\n'), output + strlen(output) - 1); /* one line */
+    ck_assert_int_ne(lab_shell("test -e '%s'", scratch_path("r.jsonl")), 0);
+}
+END_TEST
+
+/* Names are words of plans: where one stands, and where it does not. */
+START_TEST(names_in_plans)
+{
+    static const char plan[] = "rounds = 1\ngroup length-a\n spec = dense\n length = 8 16\n"
+                               "group length-b\n spec = naive dense\n length = 8 16\n"
+                               "limit naive = 8\ngroup ranks\n spec = ring:ranks=2\n length = 8\n";
+    char output[8192];
+    lab_build_plugin("mine.so", "0");
+    scratch_put("p.plan", plan, sizeof plan - 1);
+    const char *path = scratch_path("p.plan");
+    int status = scratch_attnlab(output, sizeof output, "measure --dry-run --plan '%s'", path);
+    ck_assert_msg(status == 2 && strstr(output, "naive") != NULL, "%s", output);
+    status = scratch_attnlab(output, sizeof output, "measure --dry-run --plan '%s' --plugin '%s'",
+                             path, scratch_path("mine.so"));
+    ck_assert_msg(status == 0, "%s", output);
+    int in_a = 0, in_b = 0, in_ranks = 0;
+    for (char *line = strtok(output, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        if (strstr(line, " naive ") == NULL)
+            continue;
+        in_a += strncmp(line, "length-a ", 9) == 0;
+        in_b += strncmp(line, "length-b ", 9) == 0;
+        in_ranks += strncmp(line, "ranks ", 6) == 0;
+    }
+    ck_assert_int_eq(in_a, 2);
+    ck_assert_int_eq(in_b, 1);
+    ck_assert_int_eq(in_ranks, 0);
+}
+END_TEST
+
+Suite *suite_plugin_curves(void)
+{
+    Suite *suite = suite_create("plugin_curves");
+    TCase *tcase = tcase_create("plugin_curves");
+    tcase_set_timeout(tcase, 240);
+    tcase_add_checked_fixture(tcase, scratch_open, scratch_close);
+    tcase_add_test(tcase, beside_ours);
+    tcase_add_test(tcase, misbehaviour_is_a_record);
+    tcase_add_test(tcase, hang_and_refusal);
+    tcase_add_test(tcase, extra_memory_of_a_plugin);
+    tcase_add_loop_test(tcase, conventions_cost_nothing, 0, sizeof convention / sizeof *convention);
+    tcase_add_loop_test(tcase, bad_input, 0, sizeof bad / sizeof *bad);
+    tcase_add_test(tcase, names_in_plans);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

@@ -1,0 +1,118 @@
+/* What `attnlab vectors` writes is given to `attnlab run` and `attnlab compare` as it is: every
+ * case of the quick tier, under every convention that the files can have.  `attnlab check
+ * --results`, which knows the cases and reads no inputs, then judges what run made of the files. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/scratch.h"
+#include "tests/stranger_lab.h"
+#include "tests/suites.h"
+
+#define MOST                                                                              \
+    "\"f32\", \"f64\", \"backward\", \"gqa\", \"cross\", \"dv\", \"hard\", \"softcap\", " \
+    "\"alibi\","                                                                          \
+    "\"dlse\", \"scale\", \"empty\", \"dense\""
+
+static const struct {
+    const char *spec, *claims;
+    int cases;
+} variants[] = {
+    {"dense", "{\"claims\": [" MOST ", \"bias\", \"band\"]}", 190},
+    {"csr-textbook", "{\"claims\": [" MOST ", \"bias\"]}", 190}, /* every mask as bytes */
+    {"tiled-textbook",
+     "{\"claims\": [" MOST ", \"bias\", \"band\"], \"layout\": \"blhd\", \"mask_one\": \"hidden\","
+     " \"window\": \"with-self\"}",
+     190},
+    {"dense", "{\"claims\": [" MOST ", \"band\"], \"layout\": \"thd\"}", 170},
+    {"tiled-textbook",
+     "{\"claims\": [" MOST ", \"band\"], \"layout\": \"thd\", \"mask_one\": \"hidden\","
+     " \"causal\": \"br\", \"window\": \"with-self\"}",
+     170},
+};
+
+START_TEST(every_case_by_its_files)
+{
+    static char output[1 << 16];
+    char folder[512], build[512];
+    snprintf(folder, sizeof folder, "%s", scratch_path(""));
+    ck_assert_ptr_nonnull(realpath(test_build(), build));
+    scratch_put("claims.json", variants[_i].claims, strlen(variants[_i].claims));
+    ck_assert_int_eq(scratch_attnlab(output, sizeof output,
+                                     "vectors '%s/v' --claims '%s/claims.json'", folder, folder),
+                     0);
+    char judge[1200] = "true"; /* attnlab compare: once is enough */
+    if (_i == 0)
+        snprintf(judge, sizeof judge, "'%s/attnlab' compare o/$n $c", build);
+    int failed = lab_shell("cd '%s' && mkdir o && for c in v/*/; do n=$(basename $c);"
+                           "  '%s/attnlab' run %s --input $c --out o/$n && %s ||"
+                           "  { echo $n; exit 1; }; done >said 2>&1",
+                           folder, build, variants[_i].spec, judge);
+    ck_assert_msg(failed == 0, "the end of %s/said names the case", folder);
+    int status = scratch_attnlab(output, sizeof output, "check --results '%s/o' --vectors '%s/v'",
+                                 folder, folder);
+    ck_assert_msg(status == 0, "%s", output);
+    ck_assert_int_ge(lab_count(output, "pass"), variants[_i].cases);
+}
+END_TEST
+
+/* A wrong word must not pass: the same files, one of their settings overruled. */
+START_TEST(a_wrong_setting_is_seen)
+{
+    static const char *const wrong[] = {"--mask 'causal(+1)'", "--mask none", "--scale 0.5",
+                                        "--alibi 0.5,0.5,0.5,0.5"};
+    static char output[1 << 16];
+    char folder[512];
+    snprintf(folder, sizeof folder, "%s", scratch_path(""));
+    ck_assert_int_eq(scratch_attnlab(output, sizeof output,
+                                     "vectors '%s/v' --case 'h4q9d8:causal(br):f32:normal:s1'",
+                                     folder),
+                     0);
+    ck_assert_int_eq(scratch_attnlab(output, sizeof output,
+                                     "run dense --input '%s/v/case-1' --out '%s/o'", folder,
+                                     folder),
+                     0);
+    int status = scratch_attnlab(output, sizeof output, "compare '%s/o' '%s/v/case-1' %s", folder,
+                                 folder, wrong[_i]);
+    ck_assert_msg(status == 1 && strstr(output, "FAIL") != NULL, "%s", output);
+}
+END_TEST
+
+/* An LSE that is declared otherwise is left to `attnlab check --results`, which says so. */
+START_TEST(declared_lse_is_not_judged)
+{
+    static const char claims[] = "{\"claims\": [\"f32\", \"band\"], \"lse\": \"2\"}";
+    static char output[1 << 16];
+    char folder[512];
+    snprintf(folder, sizeof folder, "%s", scratch_path(""));
+    scratch_put("claims.json", claims, sizeof claims - 1);
+    ck_assert_int_eq(scratch_attnlab(output, sizeof output,
+                                     "vectors '%s/v' --claims '%s/claims.json' --case "
+                                     "'q9d8:causal(br):f32:normal:s1'",
+                                     folder, folder),
+                     0);
+    ck_assert_int_eq(scratch_attnlab(output, sizeof output,
+                                     "run dense --input '%s/v/case-1' --out '%s/o'", folder,
+                                     folder),
+                     0);
+    ck_assert_int_eq(
+        scratch_attnlab(output, sizeof output, "compare '%s/o' '%s/v/case-1'", folder, folder), 0);
+    ck_assert_msg(strstr(output, "declared otherwise: not judged") != NULL, "%s", output);
+    ck_assert_msg(strstr(output, "\nlse ") == NULL, "%s", output);
+}
+END_TEST
+
+#define COUNT(table) (int)(sizeof(table) / sizeof *(table))
+
+Suite *suite_vectors(void)
+{
+    Suite *suite = suite_create("vectors");
+    TCase *cases = tcase_create("vectors");
+    tcase_set_timeout(cases, 600);
+    tcase_add_checked_fixture(cases, scratch_open, scratch_close);
+    tcase_add_loop_test(cases, every_case_by_its_files, 0, COUNT(variants));
+    tcase_add_loop_test(cases, a_wrong_setting_is_seen, 0, 4);
+    tcase_add_test(cases, declared_lse_is_not_judged);
+    suite_add_tcase(suite, cases);
+    return suite;
+}
