@@ -151,9 +151,9 @@ $(B)/mutants/%.so: tests/mutants/mutants.def tests/mutants/plant.sh $(LIB_OBJ)
 	    bash tests/mutants/plant.sh $* $@
 
 # The program with a mistake in it (ALiBi of the wrong sign), to see what it says of itself.
-$(B)/attnlab-mistaken: $(PROGRAM_OBJ) $(B)/mutants/SC-01.so $(B)/libharness.a $(B)/libattn.a
+$(B)/attnlab-mistaken: $(PROGRAM_OBJ) $(B)/mutants/SC-01a.so $(B)/libharness.a $(B)/libattn.a
 	$(call say,ld,$@)
-	$(Q)$(LINK) -o $@ $(PROGRAM_OBJ) $(B)/mutants/SC-01.src/*.o $(B)/libharness.a $(B)/libattn.a \
+	$(Q)$(LINK) -o $@ $(PROGRAM_OBJ) $(B)/mutants/SC-01a.src/*.o $(B)/libharness.a $(B)/libattn.a \
 	    $(HARNESS_LIBS) $(GSL_LIBS) -lm
 
 # ---- the example of docs/adding.md: the library with one more file and one more line -------------
@@ -225,7 +225,7 @@ golden: ## make tests/golden/ again by arbitrary-precision arithmetic (libmpfr-d
 	$(Q)$(CC) $(filter-out -MMD -MP,$(FLAGS)) -o $(B)/make-golden $(wildcard tests/golden/*.c) -lmpfr -lgmp -lm
 	@$(B)/make-golden tests/golden
 
-minimax: ## compute the coefficients of optimized/simd/real.h again (gcc's libquadmath)
+minimax: ## compute the coefficients of optimized/simd/real_tmpl.h again (gcc's libquadmath)
 	@mkdir -p $(B)
 	$(Q)gcc $(filter-out -MMD -MP,$(BASE)) -O2 -o $(B)/minimax tests/minimax/minimax.c -lquadmath -lm
 	@$(B)/minimax

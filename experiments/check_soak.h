@@ -1,4 +1,4 @@
-/* Soak: random cases for a time, each failure made small; for registered specs and for strangers. */
+/* Soak: random cases for a time, each failure made small; for registered specs and strangers. */
 #ifndef EXPERIMENTS_CHECK_SOAK_H
 #define EXPERIMENTS_CHECK_SOAK_H
 

@@ -39,16 +39,16 @@ double attn_point_seconds(clockid_t clock);
 /* This point has no result: refused, or an error. */
 void attn_point_fail(struct attn_point *point, const struct attn_error *err);
 
-/* point_calls.c: the forward that a backward needs, then the baseline, the timed calls, the peak, and
- * what is on the ledger. */
+/* point_calls.c: the forward that a backward needs, then the baseline, the timed calls, the peak,
+ * and what is on the ledger. */
 enum attn_status attn_point_call(struct attn_work *work, const struct attn_point_flags *flags,
                                  struct attn_error *err);
 
 /* point_verify.c: integrity, digest, oracle.  A result that is wrong has no time. */
 void attn_point_verify(struct attn_work *work, const struct attn_point_flags *flags);
 
-/* point_plugin.c: load it, so that calls of work->spec are calls of the plug-in; from here on what it
- * prints goes to standard error, and the record to the descriptor that is returned, -1 on
+/* point_plugin.c: load it, so that calls of work->spec are calls of the plug-in; from here on what
+ * it prints goes to standard error, and the record to the descriptor that is returned, -1 on
  * failure. */
 int attn_point_load(struct attn_work *work, const struct attn_point_flags *flags,
                     struct attn_error *err);

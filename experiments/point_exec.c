@@ -50,7 +50,8 @@ static void describe(struct attn_point *p, const struct attn_setup *setup)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* Run the command on the files in a folder; 0 when it did not do its part, and the point says so. */
+/* Run the command on the files in a folder; 0 when it did not do its part, and the point says
+ * so. */
 static int run(struct attn_launcher *launcher, const char *command, const char *folder,
                struct attn_command *ran, struct attn_point *p)
 {

@@ -2,7 +2,7 @@
  *
  * It is started once.  When it dies, the first case without results is the one that broke it; it is
  * started again on those that remain, so that one bad case does not hide the others.  That ends
- * after STARTS, or when three starts in turn come to nothing, and what is left then was not reached.
+ * after STARTS, or when three starts in turn come to nothing; what is left then was not reached.
  */
 #include <errno.h>
 #include <ftw.h>

@@ -1,6 +1,6 @@
 /* Why checks were refused: a count of refusals says nothing to whoever must do something about
- * them.  Cases are refused for want of a claim or several, and each claim is counted; relations have
- * reasons, and those of one reason are named together. */
+ * them.  Cases are refused for want of a claim or several, and each claim is counted; relations
+ * have reasons, and those of one reason are named together. */
 #include <string.h>
 
 #include "experiments/verdicts.h"

@@ -28,7 +28,6 @@
 #include "optimized/simd/kernels.h"
 #include "optimized/tiled_backward.h"
 #include "ref/ledger.h"
-#include "ref/precision.h"
 #include "ref/problem.h"
 #include "ref/textbook.h"
 
@@ -51,6 +50,7 @@ struct plan {
     int64_t k, k_chunks;      /* keys in a chunk, chunks; one, if need be an empty one   */
     int64_t panels, block;    /* panels in a chunk of queries; queries in a block of them */
     int64_t keys, key_blocks; /* backward: keys in a block, blocks in a chunk            */
+    int64_t all_blocks;       /* of all chunks                                           */
 };
 
 static int64_t ceil_div(int64_t a, int64_t b)
@@ -94,6 +94,8 @@ static enum attn_status make_plan(const struct attn_problem *p, const struct att
     x->block = BLOCK_PANELS * x->kernels->panel;
     x->keys = min(x->k, ATTN_KEY_BLOCK);
     x->key_blocks = ceil_div(x->k, x->keys);
+    x->all_blocks = (x->k_chunks - 1) * x->key_blocks; /* the last chunk may be short */
+    x->all_blocks += ceil_div(p->n_key - (x->k_chunks - 1) * x->k, x->keys);
     x->threads = (int)min(at_least_1(opt->threads), x->k_chunks * ceil_div(x->q, x->block));
     return ATTN_OK;
 }
@@ -155,7 +157,7 @@ static enum attn_status take_backward(struct attn_ctx *ctx, const struct attn_pr
             return ATTN_ENOMEM;
     }
     for (int n = 0; n < ATTN_BACK; n++) {
-        int64_t copies = n == ATTN_BACK_DKV ? x->k_chunks * x->key_blocks : x->threads;
+        int64_t copies = n == ATTN_BACK_DKV ? x->all_blocks : x->threads;
         const char *name = n == ATTN_BACK_DKV ? "dkv" : back_name[n];
         m->back[n] = take(ctx, m, name, attn_product(copies, m->back_share[n]), bytes);
         if (m->back[n] == NULL)
@@ -202,7 +204,7 @@ static enum attn_status cost_backward(const struct attn_problem *p, const struct
 {
     int64_t P = x->kernels->panel, W = x->kernels->lanes, t = x->threads;
     int64_t d = p->d_key, dv = p->d_value, wide = ceil_div(d, W) * W + ceil_div(dv, W) * W;
-    int64_t rows = x->panels * P, blocks = x->k_chunks * x->key_blocks;
+    int64_t rows = x->panels * P, blocks = x->all_blocks;
     const struct line line[] = {{"q.packed", attn_product(rows, d)},
                                 {"do.packed", attn_product(rows, dv)},
                                 {"dq", attn_product(x->k_chunks * rows, d)},
@@ -454,14 +456,6 @@ static int64_t merges(const struct attn_problem *p, const struct attn_options *o
     return at_least_1(ceil_div(p->n_key, keys_of_chunk(p, opt))) - 1;
 }
 
-/* Probabilities below the smallest normal number are taken for 0 (simd/vec_tmpl.h, exp2). */
-static void precision(const struct attn_problem *p, const struct attn_options *opt,
-                      struct attn_precision *x)
-{
-    (void)opt;
-    x->tiny = p->dtype == ATTN_F64 ? 0x1p-1022 : 0x1p-126;
-}
-
 const struct attn_impl attn_impl_chunked = {
     .name = "chunked",
     .summary = "chunks of queries and keys, their summaries merged (Rabe & Staats)",
@@ -476,6 +470,6 @@ const struct attn_impl attn_impl_chunked = {
     .cost = cost,
     .forward = forward,
     .backward = backward,
-    .precision = precision,
+    .precision = attn_kernels_precision,
     .simd = 1,
 };

@@ -32,7 +32,7 @@ static const struct attn_option options[] = {
 
 static int is_fused(const struct attn_options *opt)
 {
-    return opt->value[CSR_PASSES] == 0;
+    return opt->value[ATTN_CSR_PASSES] == 0;
 }
 
 /* ---- memory -------------------------------------------------------------------------------- */
@@ -51,10 +51,10 @@ static int64_t all_pairs(const struct attn_problem *p, const struct attn_csr *cs
 }
 
 static enum attn_status take(struct attn_ctx *ctx, const struct attn_problem *p,
-                             const struct csr_plan *plan, struct memory *x)
+                             const struct attn_csr_plan *plan, struct memory *x)
 {
     int64_t bytes = plan->kernels->bytes, fused = is_fused(ctx->options);
-    int64_t words = (p->n_key + 63) / 64, panels = csr_panels_of(p, plan);
+    int64_t words = (p->n_key + 63) / 64, panels = attn_csr_panels_of(p, plan);
     enum attn_status status = attn_csr_build(p, ctx->ledger, &x->csr, ctx->error);
     if (status != ATTN_OK)
         return status;
@@ -67,7 +67,7 @@ static enum attn_status take(struct attn_ctx *ctx, const struct attn_problem *p,
                 {"k.rows", plan->copies ? p->n_key * plan->wide : 0, bytes, &x->k},
                 {"v.rows", plan->copies ? p->n_key * plan->wide_v : 0, bytes, &x->v},
                 {"values", fused ? 0 : all_pairs(p, &x->csr), bytes, &x->values},
-                {"room", plan->threads * csr_room_forward(p, plan), bytes, &x->room}};
+                {"room", plan->threads * attn_csr_room_forward(p, plan), bytes, &x->room}};
     for (size_t n = 0; n < sizeof list / sizeof *list; n++) {
         *list[n].data =
             attn_ledger_take(ctx->ledger, list[n].name, list[n].count, list[n].size, ctx->error);
@@ -93,7 +93,7 @@ static void give(struct attn_ctx *ctx, struct memory *x)
 struct call {
     const struct attn_problem *p;
     const struct attn_forward *t;
-    const struct csr_plan *plan;
+    const struct attn_csr_plan *plan;
     const struct memory *memory;
     int fused;
     int64_t chunk;
@@ -104,9 +104,11 @@ static void run_tiles(const struct call *x, const struct attn_row_forward *row, 
                       int64_t i1)
 {
     const struct attn_kernels *kernels = x->plan->kernels;
-    struct attn_tile_forward job = {.p = x->p, .t = x->t, .runs = csr_runs_of(&x->memory->csr)};
+    struct attn_tile_forward job = {.p = x->p, .t = x->t};
+    struct attn_csr_runs runs;
     int64_t numbers[ATTN_ROOMS];
     char *room = row->room;
+    job.runs = attn_csr_runs_start(&runs, &x->memory->csr, i0, i1);
     job.b = row->b, job.h = row->h, job.i0 = i0, job.i1 = i1, job.j0 = 0, job.j1 = x->p->n_key;
     kernels->forward_room(x->plan->panels, x->p->d_key, x->p->d_value, numbers);
     for (int n = 0; n < ATTN_ROOMS; n++) {
@@ -119,9 +121,9 @@ static void run_tiles(const struct call *x, const struct attn_row_forward *row, 
 /* A block of queries: runs of panels of one kind. */
 static void run_fused(const struct call *x, const struct attn_row_forward *block)
 {
-    const struct csr_plan *plan = x->plan;
+    const struct attn_csr_plan *plan = x->plan;
     const struct attn_csr *csr = &x->memory->csr;
-    int64_t panel = plan->kernels->panel, panels = csr_panels_of(x->p, plan);
+    int64_t panel = plan->kernels->panel, panels = attn_csr_panels_of(x->p, plan);
     const uint8_t *dense =
         x->memory->dense + (block->b * csr->batch_step + block->h * csr->head_step) * panels;
     for (int64_t i = block->i0, end; i < block->i1; i = end) {
@@ -156,7 +158,7 @@ static int64_t values_before(const struct attn_problem *p, const struct attn_csr
 static struct attn_row_forward unit(const struct call *x, int64_t bh0, int64_t bh1, int64_t n)
 {
     const struct attn_problem *p = x->p;
-    const struct csr_plan *plan = x->plan;
+    const struct attn_csr_plan *plan = x->plan;
     int64_t heads = bh1 - bh0, bh = bh0 + n % heads;
     int64_t blocks = (p->n_query + plan->block - 1) / plan->block;
     struct attn_row_forward job = {.p = p, .t = x->t, .csr = &x->memory->csr, .chunk = x->chunk};
@@ -169,7 +171,7 @@ static struct attn_row_forward unit(const struct call *x, int64_t bh0, int64_t b
         job.values =
             (char *)x->memory->values + values_before(p, job.csr, bh) * plan->kernels->bytes;
     job.room = (char *)x->memory->room +
-               omp_get_thread_num() * csr_room_forward(p, plan) * plan->kernels->bytes;
+               omp_get_thread_num() * attn_csr_room_forward(p, plan) * plan->kernels->bytes;
     return job;
 }
 
@@ -179,7 +181,7 @@ static void run_step(struct attn_ctx *ctx, const struct call *x, int64_t bh0, in
 {
     int64_t blocks = (x->p->n_query + x->plan->block - 1) / x->plan->block;
     int threads = x->plan->threads;
-    double start = csr_now();
+    double start = attn_csr_now();
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (threads > 1)
     for (int64_t n = 0; n < (bh1 - bh0) * blocks; n++) {
         struct attn_row_forward job = unit(x, bh0, bh1, n);
@@ -188,7 +190,7 @@ static void run_step(struct attn_ctx *ctx, const struct call *x, int64_t bh0, in
         else
             of_block(&job);
     }
-    csr_step_add(ctx, name, csr_now() - start);
+    attn_csr_step_add(ctx, name, attn_csr_now() - start);
 }
 
 static void run(struct attn_ctx *ctx, const struct call *x)
@@ -201,9 +203,10 @@ static void run(struct attn_ctx *ctx, const struct call *x)
         int64_t bh0 = kv * group, bh1 = (kv + at_a_time) * group;
         if (x->plan->copies) {
             int64_t b = kv / p->kv_heads, g = kv % p->kv_heads;
-            csr_copy_rows(x->plan, &x->t->k, b, g, p->n_key, p->d_key, x->plan->wide, x->memory->k);
-            csr_copy_rows(x->plan, &x->t->v, b, g, p->n_key, p->d_value, x->plan->wide_v,
-                          x->memory->v);
+            attn_csr_copy_rows(x->plan, &x->t->k, b, g, p->n_key, p->d_key, x->plan->wide,
+                               x->memory->k);
+            attn_csr_copy_rows(x->plan, &x->t->v, b, g, p->n_key, p->d_value, x->plan->wide_v,
+                               x->memory->v);
         }
         if (x->fused)
             run_step(ctx, x, bh0, bh1, NULL, "attention");
@@ -218,21 +221,22 @@ static void run(struct attn_ctx *ctx, const struct call *x)
 static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem *p,
                                 const struct attn_forward *t)
 {
-    struct csr_plan plan;
+    struct attn_csr_plan plan;
     struct memory memory = {0};
-    double start = csr_now();
+    double start = attn_csr_now();
     if (ctx->ranks != NULL)
         ctx->ranks[0].n_steps = 0;
-    enum attn_status status = csr_plan_make(p, ctx->options, ATTN_FORWARD, &plan, ctx->error);
+    enum attn_status status = attn_csr_plan_make(p, ctx->options, ATTN_FORWARD, &plan, ctx->error);
     if (status == ATTN_OK)
         status = take(ctx, p, &plan, &memory);
     if (status == ATTN_OK) {
         struct attn_csr *csr = &memory.csr;
         struct call x = {p, t, &plan, &memory, is_fused(ctx->options), 0};
-        x.chunk = csr_chunk(p, ctx->options, &plan, csr->nnz, csr->patterns * p->n_query);
+        x.chunk = attn_csr_chunk(p, ctx->options, &plan, ATTN_FORWARD, csr->nnz,
+                                 csr->patterns * p->n_query);
         if (x.fused)
-            csr_panels_find(csr, &plan, p->n_key, memory.seen, memory.dense);
-        csr_step_add(ctx, "pattern", csr_now() - start);
+            attn_csr_panels_find(csr, &plan, p->n_key, memory.seen, memory.dense);
+        attn_csr_step_add(ctx, "pattern", attn_csr_now() - start);
         run(ctx, &x);
     }
     give(ctx, &memory);
@@ -255,13 +259,13 @@ static enum attn_status accepts(const struct attn_problem *p, const struct attn_
 
 /* A thread's room, written out: the greater of what rows and what tiles need, in units of 16
  * numbers.  R queries in a unit, P in a panel, n panels in a tile job, w and wv whole vectors. */
-static int64_t room_numbers(const struct attn_problem *p, const struct csr_plan *x)
+static int64_t room_numbers(const struct attn_problem *p, const struct attn_csr_plan *x)
 {
     int64_t R = x->most, P = x->kernels->panel, n = x->panels, lanes = x->kernels->lanes;
     int64_t w = x->wide, wv = x->wide_v, widest = w > wv ? w : wv, d = p->d_key, dv = p->d_value;
     int64_t stage = (lanes > 8 ? lanes : 8) * widest;
 #define WHOLE(numbers) (((numbers) + 15) / 16 * 16)
-    int64_t rows = ATTN_ROW_KEYS + WHOLE(R * w) + WHOLE(R * wv) + 3 * WHOLE(R) + stage;
+    int64_t rows = ATTN_ROW_BATCH + WHOLE(R * w) + WHOLE(R * wv) + 3 * WHOLE(R) + stage;
     int64_t tiles = WHOLE(n * P * d) + WHOLE(n * P * dv) + WHOLE((ATTN_KEY_BLOCK + 8) * P) +
                     WHOLE(2 * n * P) + WHOLE(ATTN_KEY_BLOCK * (d + dv)) + WHOLE(lanes * widest);
     return WHOLE(rows > tiles ? rows : tiles);
@@ -271,9 +275,9 @@ static int64_t room_numbers(const struct attn_problem *p, const struct csr_plan 
 static enum attn_status cost_forward(const struct attn_problem *p, const struct attn_options *opt,
                                      struct attn_cost *cost, struct attn_error *err)
 {
-    struct csr_plan x;
+    struct attn_csr_plan x;
     int64_t pairs = 0, nnz = 0;
-    enum attn_status status = csr_plan_make(p, opt, ATTN_FORWARD, &x, err);
+    enum attn_status status = attn_csr_plan_make(p, opt, ATTN_FORWARD, &x, err);
     if (status == ATTN_OK)
         status = attn_csr_cost(p, cost, &nnz, &pairs, err);
     if (status != ATTN_OK)
@@ -307,7 +311,7 @@ static enum attn_status cost(const struct attn_problem *p, const struct attn_opt
                              struct attn_error *err)
 {
     (void)rank;
-    return pass == ATTN_BACKWARD ? csr_cost_backward(p, opt, cost, err)
+    return pass == ATTN_BACKWARD ? attn_csr_cost_backward(p, opt, cost, err)
                                  : cost_forward(p, opt, cost, err);
 }
 
@@ -315,10 +319,10 @@ static enum attn_status cost(const struct attn_problem *p, const struct attn_opt
  * pairs in a chunk; in a dense panel, every key block.  With three passes the maximum is known. */
 static int64_t rescales(const struct attn_problem *p, const struct attn_options *opt)
 {
-    struct csr_plan plan;
-    if (!is_fused(opt) || csr_plan_make(p, opt, ATTN_FORWARD, &plan, NULL) != ATTN_OK)
+    struct attn_csr_plan plan;
+    if (!is_fused(opt) || attn_csr_plan_make(p, opt, ATTN_FORWARD, &plan, NULL) != ATTN_OK)
         return 0;
-    int64_t chunk = csr_chunk(p, opt, &plan, INT64_MAX, 1);
+    int64_t chunk = attn_csr_chunk(p, opt, &plan, ATTN_FORWARD, INT64_MAX, 1);
     int64_t steps = p->n_key / chunk + p->n_key / ATTN_ROW_KEYS, blocks = p->n_key / ATTN_KEY_BLOCK;
     return 2 + (steps > blocks ? steps : blocks);
 }
@@ -344,7 +348,7 @@ const struct attn_impl attn_impl_csr = {
     .accepts = accepts,
     .cost = cost,
     .forward = forward,
-    .backward = csr_backward,
+    .backward = attn_csr_backward,
     .precision = precision,
     .simd = 1,
 };

@@ -59,7 +59,7 @@ static enum attn_status take_turned(struct attn_ctx *ctx, const struct attn_prob
 }
 
 static enum attn_status take(struct attn_ctx *ctx, const struct attn_problem *p,
-                             const struct csr_plan *plan, struct memory *x)
+                             const struct attn_csr_plan *plan, struct memory *x)
 {
     int64_t rows = p->batch * p->heads * p->n_query, bytes = plan->kernels->bytes;
     int64_t of_group = p->kv_heads > 0 ? p->heads / p->kv_heads * p->n_query : 0;
@@ -78,7 +78,7 @@ static enum attn_status take(struct attn_ctx *ctx, const struct attn_problem *p,
                 {"v.rows", plan->copies ? p->n_key * plan->wide_v : 0, &x->v},
                 {"q.rows", plan->copies ? of_group * plan->wide : 0, &x->q},
                 {"do.rows", plan->copies ? of_group * plan->wide_v : 0, &x->d_o},
-                {"room", plan->threads * csr_room_backward(p, plan), &x->room}};
+                {"room", plan->threads * attn_csr_room_backward(p, plan), &x->room}};
     for (size_t n = 0; n < sizeof list / sizeof *list; n++) {
         *list[n].data =
             attn_ledger_take(ctx->ledger, list[n].name, list[n].count, bytes, ctx->error);
@@ -99,7 +99,7 @@ static void give(struct attn_ctx *ctx, struct memory *x)
 }
 
 /* A thread's room, written out: R rows in a unit, w and wv whole vectors. */
-static int64_t room_numbers(const struct csr_plan *x)
+static int64_t room_numbers(const struct attn_csr_plan *x)
 {
     int64_t R = x->most, w = x->wide, wv = x->wide_v, lanes = x->kernels->lanes;
 #define WHOLE(numbers) (((numbers) + 15) / 16 * 16)
@@ -108,12 +108,13 @@ static int64_t room_numbers(const struct csr_plan *x)
 #undef WHOLE
 }
 
-enum attn_status csr_cost_backward(const struct attn_problem *p, const struct attn_options *opt,
-                                   struct attn_cost *cost, struct attn_error *err)
+enum attn_status attn_csr_cost_backward(const struct attn_problem *p,
+                                        const struct attn_options *opt, struct attn_cost *cost,
+                                        struct attn_error *err)
 {
-    struct csr_plan x;
+    struct attn_csr_plan x;
     int64_t pairs = 0, nnz = 0, patterns = p->batch > 0 && p->heads > 0;
-    enum attn_status status = csr_plan_make(p, opt, ATTN_BACKWARD, &x, err);
+    enum attn_status status = attn_csr_plan_make(p, opt, ATTN_BACKWARD, &x, err);
     if (status == ATTN_OK)
         status = attn_csr_cost(p, cost, &nnz, &pairs, err);
     if (status != ATTN_OK)
@@ -149,7 +150,7 @@ enum attn_status csr_cost_backward(const struct attn_problem *p, const struct at
 struct call {
     const struct attn_problem *p;
     const struct attn_backward *t;
-    const struct csr_plan *plan;
+    const struct attn_csr_plan *plan;
     const struct memory *memory;
     int64_t chunk; /* of keys for rows, of queries for columns */
 };
@@ -167,8 +168,8 @@ static struct attn_row_backward job_of(const struct call *x, int64_t b, int64_t 
         job.far[0] = turned ? memory->q : memory->k;
         job.far[1] = turned ? memory->d_o : memory->v;
     }
-    job.room = (char *)memory->room +
-               omp_get_thread_num() * csr_room_backward(x->p, x->plan) * x->plan->kernels->bytes;
+    job.room = (char *)memory->room + omp_get_thread_num() * attn_csr_room_backward(x->p, x->plan) *
+                                          x->plan->kernels->bytes;
     return job;
 }
 
@@ -213,17 +214,17 @@ static void run_columns(const struct call *x, int64_t kv0, int64_t kv1)
 static void copy_rows(const struct call *x, int64_t kv)
 {
     const struct attn_problem *p = x->p;
-    const struct csr_plan *plan = x->plan;
+    const struct attn_csr_plan *plan = x->plan;
     const struct memory *m = x->memory;
     int64_t b = kv / p->kv_heads, g = kv % p->kv_heads, group = p->heads / p->kv_heads;
     int64_t bytes = plan->kernels->bytes;
-    csr_copy_rows(plan, &x->t->k, b, g, p->n_key, p->d_key, plan->wide, m->k);
-    csr_copy_rows(plan, &x->t->v, b, g, p->n_key, p->d_value, plan->wide_v, m->v);
+    attn_csr_copy_rows(plan, &x->t->k, b, g, p->n_key, p->d_key, plan->wide, m->k);
+    attn_csr_copy_rows(plan, &x->t->v, b, g, p->n_key, p->d_value, plan->wide_v, m->v);
     for (int64_t n = 0; n < group; n++) {
-        csr_copy_rows(plan, &x->t->q, b, g * group + n, p->n_query, p->d_key, plan->wide,
-                      (char *)m->q + n * p->n_query * plan->wide * bytes);
-        csr_copy_rows(plan, &x->t->d_o, b, g * group + n, p->n_query, p->d_value, plan->wide_v,
-                      (char *)m->d_o + n * p->n_query * plan->wide_v * bytes);
+        attn_csr_copy_rows(plan, &x->t->q, b, g * group + n, p->n_query, p->d_key, plan->wide,
+                           (char *)m->q + n * p->n_query * plan->wide * bytes);
+        attn_csr_copy_rows(plan, &x->t->d_o, b, g * group + n, p->n_query, p->d_value, plan->wide_v,
+                           (char *)m->d_o + n * p->n_query * plan->wide_v * bytes);
     }
 }
 
@@ -233,36 +234,37 @@ static void run(struct attn_ctx *ctx, const struct call *x)
     int64_t all = p->batch * p->kv_heads, group = all > 0 ? p->heads / p->kv_heads : 0;
     int64_t at_a_time = x->plan->copies ? 1 : all; /* one kv head's rows are copied at a time */
     for (int64_t kv = 0; kv < all; kv += at_a_time) {
-        double start = csr_now();
+        double start = attn_csr_now();
         if (x->plan->copies)
             copy_rows(x, kv);
         run_rows(x, kv * group, (kv + at_a_time) * group);
-        csr_step_add(ctx, "rows", csr_now() - start);
-        start = csr_now();
+        attn_csr_step_add(ctx, "rows", attn_csr_now() - start);
+        start = attn_csr_now();
         run_columns(x, kv, kv + at_a_time);
-        csr_step_add(ctx, "columns", csr_now() - start);
+        attn_csr_step_add(ctx, "columns", attn_csr_now() - start);
     }
 }
 
-enum attn_status csr_backward(struct attn_ctx *ctx, const struct attn_problem *p,
-                              const struct attn_backward *t)
+enum attn_status attn_csr_backward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                   const struct attn_backward *t)
 {
-    struct csr_plan plan;
+    struct attn_csr_plan plan;
     struct memory memory = {0};
-    double start = csr_now();
+    double start = attn_csr_now();
     if (ctx->ranks != NULL)
         ctx->ranks[0].n_steps = 0;
-    enum attn_status status = csr_plan_make(p, ctx->options, ATTN_BACKWARD, &plan, ctx->error);
+    enum attn_status status = attn_csr_plan_make(p, ctx->options, ATTN_BACKWARD, &plan, ctx->error);
     if (status == ATTN_OK)
         status = take(ctx, p, &plan, &memory);
     if (status == ATTN_OK) {
         int64_t rows = memory.csr.patterns * p->n_query;
-        struct call x = {p, t, &plan, &memory,
-                         csr_chunk(p, ctx->options, &plan, memory.csr.nnz, rows)};
-        csr_step_add(ctx, "pattern", csr_now() - start);
-        start = csr_now();
+        struct call x = {
+            p, t, &plan, &memory,
+            attn_csr_chunk(p, ctx->options, &plan, ATTN_BACKWARD, memory.csr.nnz, rows)};
+        attn_csr_step_add(ctx, "pattern", attn_csr_now() - start);
+        start = attn_csr_now();
         transpose(&memory.csr, p->n_key, &memory.turned);
-        csr_step_add(ctx, "transpose", csr_now() - start);
+        attn_csr_step_add(ctx, "transpose", attn_csr_now() - start);
         attn_dbias_clear(p, &t->dbias);
         run(ctx, &x);
     }

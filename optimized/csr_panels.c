@@ -1,19 +1,21 @@
 /* Dense runs of a sparse pattern: which panels of queries are better off in tiles.
  *
- * The tile kernel does all pairs of a panel and the keys that any of its queries sees; the row
- * kernel does the stored pairs only, at a quarter to a third of the tile kernel's rate.  So tiles
- * win when
+ * The row kernel's time goes with the stored pairs.  The tile kernel's goes with the queries of the
+ * panel times the keys that any of them sees, at a third to a quarter of the price, and with the
+ * runs of consecutive keys, each of which has to be found and cut into tiles.  Tiles win when
  *
- *      stored pairs  >=  DENSE * queries * (keys that any query of the panel sees)
+ *      TILE * queries * keys seen  +  RUN * runs   <=   PAIR * pairs
  *
- * Counting the keys takes time in proportion to the runs of the pattern, not to its pairs, and
- * stops at the first query that decides it. */
+ * Counting keys and runs takes time in proportion to the runs, not to the pairs, and stops at the
+ * first query that decides it. */
 #include <omp.h>
+#include <string.h>
 
 #include "optimized/csr_plan.h"
 
-/* DENSE = 3 / 10: measured, docs/kernel.md. */
-enum { DENSE_PER = 10, DENSE = 3 };
+/* What they cost, in units of 1.4 ns where this was measured (d = 64, random and causal patterns
+ * forced either way): without runs to speak of, tiles win from a density of 1/3 on. */
+enum { TILE = 1, RUN = 14, PAIR = 3 };
 
 /* Where the run of consecutive keys that starts at key[e] ends. */
 static int64_t run_end(const int32_t *key, int64_t e, int64_t n)
@@ -47,7 +49,8 @@ static int64_t set_bits(uint64_t *word, int64_t lo, int64_t hi)
 static int is_dense(const struct attn_csr *csr, int64_t r0, int64_t r1, int64_t lanes,
                     uint64_t *seen)
 {
-    int64_t pairs = csr->row_start[r1] - csr->row_start[r0], first = INT64_MAX, last = -1, keys = 0;
+    int64_t pairs = csr->row_start[r1] - csr->row_start[r0], first = INT64_MAX, last = -1, keys = 0,
+            runs = 0;
     int64_t queries = (r1 - r0 + lanes - 1) / lanes * lanes;
     for (int64_t r = r0; r < r1; r++)
         if (csr->row_start[r + 1] > csr->row_start[r]) {
@@ -64,23 +67,23 @@ static int is_dense(const struct attn_csr *csr, int64_t r0, int64_t r1, int64_t 
     for (int64_t r = r0; r < r1; r++) {
         const int32_t *key = csr->column + csr->row_start[r];
         int64_t n = csr->row_start[r + 1] - csr->row_start[r];
-        for (int64_t e = 0, end; e < n; e = end) {
+        for (int64_t e = 0, end; e < n; e = end, runs++) {
             end = run_end(key, e, n);
             keys += set_bits(seen, key[e] - first, key[e] - first + end - e);
         }
-        if (keys * queries * DENSE > pairs * DENSE_PER)
+        if (TILE * keys * queries + RUN * runs > PAIR * pairs)
             return 0;
     }
     return 1;
 }
 
-int64_t csr_panels_of(const struct attn_problem *p, const struct csr_plan *plan)
+int64_t attn_csr_panels_of(const struct attn_problem *p, const struct attn_csr_plan *plan)
 {
     return (p->n_query + plan->kernels->panel - 1) / plan->kernels->panel;
 }
 
-void csr_panels_find(const struct attn_csr *csr, const struct csr_plan *plan, int64_t n_key,
-                     uint64_t *seen, uint8_t *dense)
+void attn_csr_panels_find(const struct attn_csr *csr, const struct attn_csr_plan *plan,
+                          int64_t n_key, uint64_t *seen, uint8_t *dense)
 {
     int64_t panel = plan->kernels->panel, panels = (csr->n_query + panel - 1) / panel;
     int64_t words = (n_key + 63) / 64;
@@ -95,26 +98,40 @@ void csr_panels_find(const struct attn_csr *csr, const struct csr_plan *plan, in
 
 /* ---- a pattern as runs --------------------------------------------------------------------- */
 
+/* Whoever asks for the runs of a row asks for them in order: the search goes on where the last one
+ * ended. */
 static int next_run(const void *arg, int64_t b, int64_t h, int64_t i, int64_t from, int64_t *lo,
                     int64_t *hi)
 {
+    const struct attn_csr_runs *x = arg;
     const int32_t *key;
-    int64_t n = attn_csr_row(arg, b, h, i, &key), e = 0, end = n;
-    while (e < end) { /* the first key that is not below `from` */
-        int64_t mid = (e + end) / 2;
-        if (key[mid] < from)
-            e = mid + 1;
-        else
-            end = mid;
+    int32_t *at = &x->at[i - x->i0];
+    int64_t n = attn_csr_row(x->csr, b, h, i, &key), e = *at, step = 1;
+    if (e > 0 && key[e - 1] >= from)
+        e = 0;
+    while (e + step <= n && key[e + step - 1] < from) { /* e: all before it are below `from` */
+        e += step;
+        step *= 2;
     }
+    for (; step > 0; step /= 2)
+        if (e + step <= n && key[e + step - 1] < from)
+            e += step;
+    *at = (int32_t)e;
     if (e == n)
         return 0;
+    int64_t end = run_end(key, e, n);
     *lo = key[e];
-    *hi = *lo + run_end(key, e, n) - e;
+    *hi = *lo + end - e;
+    *at = (int32_t)end;
     return 1;
 }
 
-struct attn_runs csr_runs_of(const struct attn_csr *csr)
+struct attn_runs attn_csr_runs_start(struct attn_csr_runs *x, const struct attn_csr *csr,
+                                     int64_t i0, int64_t i1)
 {
-    return (struct attn_runs){next_run, csr};
+    x->csr = csr;
+    x->i0 = i0;
+    x->at = x->behind;
+    memset(x->behind, 0, (size_t)(i1 - i0) * sizeof *x->behind);
+    return (struct attn_runs){next_run, x};
 }

@@ -10,8 +10,12 @@
  * multiple of every panel (2 to 16 lanes, three vectors). */
 enum { MOST_QUERIES = 384, MOST_NEAR = 384 * 512 }; /* and their numbers: 768 KiB in float */
 
-/* Half of a second-level cache of 1 MiB. */
-enum { CHUNK_BYTES = 512 * 1024, LEAST_KEYS_A_STEP = 64 };
+/* Of a second-level cache of 1 MiB: three quarters for K, or V, forward, where batches meet one
+ * after the other; half for both, backward, where steps meet them in turn. */
+enum { FORWARD_BYTES = 768 * 1024, BACKWARD_BYTES = 512 * 1024 };
+
+/* Keys that a row should have in a chunk, on average, for a step to be worth its overhead. */
+enum { FORWARD_KEYS = 160, BACKWARD_KEYS = 64 };
 
 static int64_t ceil_div(int64_t a, int64_t b)
 {
@@ -28,8 +32,9 @@ static int64_t less(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-enum attn_status csr_plan_make(const struct attn_problem *p, const struct attn_options *opt,
-                               enum attn_pass pass, struct csr_plan *plan, struct attn_error *err)
+enum attn_status attn_csr_plan_make(const struct attn_problem *p, const struct attn_options *opt,
+                                    enum attn_pass pass, struct attn_csr_plan *plan,
+                                    struct attn_error *err)
 {
     memset(plan, 0, sizeof *plan);
     plan->kernels = attn_kernels_for(p, opt, err);
@@ -55,18 +60,22 @@ enum attn_status csr_plan_make(const struct attn_problem *p, const struct attn_o
     return ATTN_OK;
 }
 
-int64_t csr_chunk(const struct attn_problem *p, const struct attn_options *opt,
-                  const struct csr_plan *plan, int64_t nnz, int64_t rows)
+int64_t attn_csr_chunk(const struct attn_problem *p, const struct attn_options *opt,
+                       const struct attn_csr_plan *plan, enum attn_pass pass, int64_t nnz,
+                       int64_t rows)
 {
-    if (opt->value[CSR_CHUNK] > 0)
-        return opt->value[CSR_CHUNK];
-    int64_t fit = CHUNK_BYTES / (at_least_1(plan->wide + plan->wide_v) * plan->kernels->bytes);
-    int64_t a_row = rows > 0 ? at_least_1(nnz / rows) : 1; /* pairs */
-    int64_t enough = p->n_key * LEAST_KEYS_A_STEP / a_row;
+    if (opt->value[ATTN_CSR_CHUNK] > 0)
+        return opt->value[ATTN_CSR_CHUNK];
+    int backward = pass == ATTN_BACKWARD;
+    int64_t wide = plan->wide, wide_v = plan->wide_v, a_row = rows > 0 ? at_least_1(nnz / rows) : 1;
+    int64_t numbers = backward ? wide + wide_v : wide > wide_v ? wide : wide_v;
+    int64_t fit = (backward ? BACKWARD_BYTES : FORWARD_BYTES) / plan->kernels->bytes;
+    int64_t enough = p->n_key * (backward ? BACKWARD_KEYS : FORWARD_KEYS) / a_row;
+    fit /= at_least_1(numbers);
     return at_least_1(fit > enough ? fit : enough);
 }
 
-int64_t csr_room_forward(const struct attn_problem *p, const struct csr_plan *plan)
+int64_t attn_csr_room_forward(const struct attn_problem *p, const struct attn_csr_plan *plan)
 {
     int64_t tile[ATTN_ROOMS], sum = 0;
     int64_t rows = plan->kernels->row_room(plan->most, p->d_key, p->d_value);
@@ -76,13 +85,13 @@ int64_t csr_room_forward(const struct attn_problem *p, const struct csr_plan *pl
     return ceil_div(sum > rows ? sum : rows, 16) * 16;
 }
 
-int64_t csr_room_backward(const struct attn_problem *p, const struct csr_plan *plan)
+int64_t attn_csr_room_backward(const struct attn_problem *p, const struct attn_csr_plan *plan)
 {
     return ceil_div(plan->kernels->row_backward_room(plan->most, p->d_key, p->d_value), 16) * 16;
 }
 
-void csr_copy_rows(const struct csr_plan *plan, const struct attn_cview *x, int64_t b, int64_t h,
-                   int64_t n_rows, int64_t n, int64_t wide, void *to)
+void attn_csr_copy_rows(const struct attn_csr_plan *plan, const struct attn_cview *x, int64_t b,
+                        int64_t h, int64_t n_rows, int64_t n, int64_t wide, void *to)
 {
     int64_t bytes = plan->kernels->bytes;
 #pragma omp parallel for num_threads(plan->threads) schedule(static) if (plan->threads > 1)
@@ -92,14 +101,14 @@ void csr_copy_rows(const struct csr_plan *plan, const struct attn_cview *x, int6
 
 /* ---- time ---------------------------------------------------------------------------------- */
 
-double csr_now(void)
+double attn_csr_now(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-void csr_step_add(struct attn_ctx *ctx, const char *name, double seconds)
+void attn_csr_step_add(struct attn_ctx *ctx, const char *name, double seconds)
 {
     if (ctx->ranks == NULL)
         return;

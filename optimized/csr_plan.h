@@ -6,10 +6,10 @@
 #include "optimized/simd/kernels.h"
 #include "ref/csr.h"
 
-enum { CSR_PASSES, CSR_CHUNK }; /* options, in the order of the table */
+enum { ATTN_CSR_PASSES, ATTN_CSR_CHUNK }; /* options, in the order of the table */
 
 /* Everything below is a function of problem, spec and pattern; threads only share units out. */
-struct csr_plan {
+struct attn_csr_plan {
     const struct attn_kernels *kernels;
     int threads;
     int copies;           /* rows are copied: 16 bits wide, or not whole vectors              */
@@ -19,40 +19,51 @@ struct csr_plan {
     int64_t panels;       /* panels that one tile job takes, at most                          */
 };
 
-enum attn_status csr_plan_make(const struct attn_problem *p, const struct attn_options *opt,
-                               enum attn_pass pass, struct csr_plan *plan, struct attn_error *err);
+enum attn_status attn_csr_plan_make(const struct attn_problem *p, const struct attn_options *opt,
+                                    enum attn_pass pass, struct attn_csr_plan *plan,
+                                    struct attn_error *err);
 
-/* Keys in a chunk: so many that their K and V fill half of a second-level cache of 1 MiB, but more
- * when a row would have too few of them there. */
-int64_t csr_chunk(const struct attn_problem *p, const struct attn_options *opt,
-                  const struct csr_plan *plan, int64_t nnz, int64_t rows);
+/* Keys in a chunk: as many as the second-level cache holds, but more when a row would have too few
+ * of them there.  nnz pairs are stored in so many rows. */
+int64_t attn_csr_chunk(const struct attn_problem *p, const struct attn_options *opt,
+                       const struct attn_csr_plan *plan, enum attn_pass pass, int64_t nnz,
+                       int64_t rows);
 
 /* Numbers that a thread needs for one unit. */
-int64_t csr_room_forward(const struct attn_problem *p, const struct csr_plan *plan);
-int64_t csr_room_backward(const struct attn_problem *p, const struct csr_plan *plan);
+int64_t attn_csr_room_forward(const struct attn_problem *p, const struct attn_csr_plan *plan);
+int64_t attn_csr_room_backward(const struct attn_problem *p, const struct attn_csr_plan *plan);
 
 /* Rows [0,n_rows) of n numbers of (b,h), widened and padded to whole vectors: to[n_rows][wide]. */
-void csr_copy_rows(const struct csr_plan *plan, const struct attn_cview *x, int64_t b, int64_t h,
-                   int64_t n_rows, int64_t n, int64_t wide, void *to);
+void attn_csr_copy_rows(const struct attn_csr_plan *plan, const struct attn_cview *x, int64_t b,
+                        int64_t h, int64_t n_rows, int64_t n, int64_t wide, void *to);
 
 /* Panel n of a pattern is dense[n]: the tile kernel takes it.  seen: room for n_key bits a
  * thread, in words. */
-void csr_panels_find(const struct attn_csr *csr, const struct csr_plan *plan, int64_t n_key,
-                     uint64_t *seen, uint8_t *dense);
-int64_t csr_panels_of(const struct attn_problem *p,
-                      const struct csr_plan *plan); /* of one pattern */
+void attn_csr_panels_find(const struct attn_csr *csr, const struct attn_csr_plan *plan,
+                          int64_t n_key, uint64_t *seen, uint8_t *dense);
+int64_t attn_csr_panels_of(const struct attn_problem *p,
+                           const struct attn_csr_plan *plan); /* of one pattern */
 
-/* A stored pattern as runs of visible keys. */
-struct attn_runs csr_runs_of(const struct attn_csr *csr);
+/* A stored pattern as runs of visible keys, for queries [i0,i1) of one (batch, head), at most a
+ * tile job of them. */
+struct attn_csr_runs {
+    const struct attn_csr *csr;
+    int64_t i0;
+    int32_t *at; /* behind, which only grows: no more than a memory of the last answer */
+    int32_t behind[ATTN_MAX_PANELS * ATTN_MAX_PANEL]; /* stored pairs of a row */
+};
+struct attn_runs attn_csr_runs_start(struct attn_csr_runs *x, const struct attn_csr *csr,
+                                     int64_t i0, int64_t i1);
 
 /* Seconds of a step, added up under its name where the caller wants to know (attn_ctx.ranks). */
-void csr_step_add(struct attn_ctx *ctx, const char *name, double seconds);
-double csr_now(void);
+void attn_csr_step_add(struct attn_ctx *ctx, const char *name, double seconds);
+double attn_csr_now(void);
 
 /* csr_backward.c */
-enum attn_status csr_backward(struct attn_ctx *ctx, const struct attn_problem *p,
-                              const struct attn_backward *t);
-enum attn_status csr_cost_backward(const struct attn_problem *p, const struct attn_options *opt,
-                                   struct attn_cost *cost, struct attn_error *err);
+enum attn_status attn_csr_backward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                   const struct attn_backward *t);
+enum attn_status attn_csr_cost_backward(const struct attn_problem *p,
+                                        const struct attn_options *opt, struct attn_cost *cost,
+                                        struct attn_error *err);
 
 #endif

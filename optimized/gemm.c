@@ -19,7 +19,6 @@
 #include "optimized/simd/isa.h"
 #include "optimized/simd/kernels.h"
 #include "ref/ledger.h"
-#include "ref/precision.h"
 #include "ref/problem.h"
 #include "ref/textbook.h"
 
@@ -331,14 +330,6 @@ static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem
 
 /* ---- the record --------------------------------------------------------------------------- */
 
-/* Probabilities below the smallest normal number are taken for 0 (simd/vec_tmpl.h, exp2). */
-static void precision(const struct attn_problem *p, const struct attn_options *opt,
-                      struct attn_precision *x)
-{
-    (void)opt;
-    x->tiny = p->dtype == ATTN_F64 ? 0x1p-1022 : 0x1p-126;
-}
-
 const struct attn_impl attn_impl_gemm = {
     .name = "gemm",
     .summary = "every score in memory, one step after another, on the kernels of tiled",
@@ -350,6 +341,6 @@ const struct attn_impl attn_impl_gemm = {
     .cost = cost,
     .forward = forward,
     .backward = backward,
-    .precision = precision,
+    .precision = attn_kernels_precision,
     .simd = 1,
 };

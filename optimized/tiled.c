@@ -3,12 +3,12 @@
  * Forward   a block of queries at a time, each on one thread; keys that a block cannot see are
  *           skipped, masks cost something at their edges only (simd/sight.h, simd/forward_tmpl.h).
  * Few queries against many keys (decoding): the keys are cut into parts, which are merged by their
- *           LSE in order; on rows instead of tiles when tiles would be mostly empty lanes (decode.h).
+ *           LSE in order; by rows instead of tiles, whose lanes would be mostly empty (decode.h).
  * Backward  by recomputation from LSE (tiled_backward.c).
  *
  * Memory    a thread's room (below), whatever L is; with parts, their o and lse.
- * Threads   what a query's result is made of (its panel, key blocks, parts) follows from problem and
- *           spec; threads only share blocks out.  Same bits for any number of them.
+ * Threads   a query's result is made of its panel, key blocks and parts, which follow from problem
+ *           and spec; threads only share blocks out.  Same bits for any number of them.
  * Source    Dao 2023 (FlashAttention-2); Dao et al. 2023 (Flash-Decoding) for the parts.
  */
 #include <math.h>
@@ -21,7 +21,6 @@
 #include "optimized/simd/kernels.h"
 #include "optimized/tiled_backward.h"
 #include "ref/ledger.h"
-#include "ref/precision.h"
 #include "ref/problem.h"
 
 enum { OPTION_PARTS, OPTION_PANELS, OPTION_RESCALE, OPTION_FEW };
@@ -176,8 +175,8 @@ static enum attn_status cost_forward(const struct attn_problem *p, const struct 
 
 /* ---- the forward pass --------------------------------------------------------------------- */
 
-/* Unit n: long rows first, because under a causal mask the last blocks have the most to do; the heads
- * of a group next to each other, because they read the same keys. */
+/* Unit n: long rows first, because under a causal mask the last blocks have the most to do; the
+ * heads of a group next to each other, because they read the same keys. */
 static struct attn_tile_forward unit(const struct attn_problem *p, const struct attn_forward *t,
                                      const struct plan *plan, const struct memory *memory,
                                      int64_t n)
@@ -257,14 +256,6 @@ static int64_t merges(const struct attn_problem *p, const struct attn_options *o
     return (x.few ? x.decode.parts : x.parts) - 1;
 }
 
-/* Probabilities below the smallest normal number are taken for 0 (simd/vec_tmpl.h, exp2). */
-static void precision(const struct attn_problem *p, const struct attn_options *opt,
-                      struct attn_precision *x)
-{
-    (void)opt;
-    x->tiny = p->dtype == ATTN_F64 ? 0x1p-1022 : 0x1p-126;
-}
-
 const struct attn_impl attn_impl_tiled = {
     .name = "tiled",
     .summary = "online softmax over tiles, vectors over queries; nothing of size L x L",
@@ -279,6 +270,6 @@ const struct attn_impl attn_impl_tiled = {
     .cost = cost,
     .forward = forward,
     .backward = attn_tiled_backward,
-    .precision = precision,
+    .precision = attn_kernels_precision,
     .simd = 1,
 };

@@ -1,14 +1,15 @@
 /* See tiled_backward.h; the arithmetic is in simd/backward_tmpl.h.
  *
- * Work      for each (batch, kv head), in this order: its queries are packed, a step of them at a
- *           time; each block of keys meets every step of queries that sees some of it; dQ is
- *           unpacked, step by step.  These are the units, numbered in this order and dealt out in
- *           this order to whatever thread is free.
+ * Work      for each (batch, kv head): its queries are packed, a step of them at a time; each block
+ *           of keys meets every step of queries that sees some of it; dQ is unpacked, step by step.
+ *           These are the units, dealt out in this order to whatever thread is free.
  * Order     dK and dV of a block of keys belong to one unit.  dQ of a step grows with each block of
  *           keys, and sums must not depend on who comes first: block n meets a step only when all
  *           blocks before it have passed that step.  Threads thus follow each other through the
  *           queries at a distance, like runners with a baton; a unit waits for units before it
  *           only, and those are in somebody's hands, so nobody waits for ever.
+ *           Steps go from the last query to the first: under a causal mask a later block of keys
+ *           has less to do, and so it can be done, and its thread go on, before the one it follows.
  * Memory    each thread's room; and packed Q, dO, dQ, LSE, D of the query heads of one kv head:
  *           O(L d), as often as there are kv heads in work at a time ("slots").
  * Source    Dao 2023, FlashAttention-2, algorithm 2.
@@ -31,7 +32,7 @@
 enum {
     STEP_PANELS = 2,   /* panels in a step of queries: small, so that followers start early    */
     TILE = 8,          /* keys in the widest tile                                              */
-    LEAST_KEYS = 48,   /* in a block, where there are so many                                  */
+    LEAST_KEYS = 48,   /* in a block: shorter ones are not worth their while                   */
     LEAST_BLOCKS = 6,  /* of keys, for each of fewer than FEW_HEADS (batch, kv head)           */
     FEW_HEADS = 4,     /* so many give enough to deal out by themselves                        */
     ROOM = 512 * 1024, /* bytes that a thread's room should not exceed, for d + dv up to WIDTH */
@@ -44,9 +45,11 @@ struct plan {
     int64_t group;        /* query heads of a kv head                     */
     int64_t keys, blocks; /* keys in a block, blocks                      */
     int64_t step, steps;  /* queries in a step, steps of one query head   */
-    int64_t slots;        /* kv heads that can be in work                 */
+    int64_t slots;        /* kv heads that can be in work at a time       */
     int64_t heads;        /* batch * kv heads                             */
-    int64_t units;        /* of one kv head: 2 * group * steps + blocks   */
+    int64_t packs;        /* group * steps: units that pack, that unpack  */
+    int64_t units;        /* of one round: 2 * packs + blocks             */
+    int64_t rounds;       /* heads + slots - 1                            */
     int64_t kept[ATTN_KEPT], room[ATTN_BACK];
 };
 
@@ -61,8 +64,8 @@ static int64_t at_least_1(int64_t n)
 }
 
 /* Keys in a block: as many as a thread's room has space for, because the longer a block, the less
- * often queries are read; but no more than there are, and where there are few heads to deal out,
- * several blocks instead. */
+ * often queries are read.  But blocks should be of one length, because threads keep pace with each
+ * other; and where there are few heads, several blocks, and an even number. */
 static int64_t count_keys(const struct attn_problem *p, const struct plan *x)
 {
     int64_t bytes = x->kernels->bytes, P = x->kernels->panel, width = p->d_key + p->d_value;
@@ -70,11 +73,13 @@ static int64_t count_keys(const struct attn_problem *p, const struct plan *x)
     int64_t room = ROOM * at_least_1(ceil_div(width, ROOM_WIDTH)) - bytes * (P + 2) * width;
     while (most > LEAST_KEYS && bytes * ((most + 8) * tiles * P + 2 * most * width) > room)
         most -= LEAST_KEYS;
-    int64_t share = ceil_div(p->n_key, x->heads < FEW_HEADS ? LEAST_BLOCKS : 1);
-    share = share > LEAST_KEYS ? share : LEAST_KEYS;
-    share = share < p->n_key ? share : p->n_key;
-    share = at_least_1(ceil_div(share, TILE)) * TILE;
-    return share < most ? share : most;
+    int64_t blocks = ceil_div(p->n_key, most);
+    if (x->heads < FEW_HEADS) {
+        int64_t even = ceil_div(blocks, 2) * 2, useful = ceil_div(p->n_key, LEAST_KEYS);
+        blocks = even > LEAST_BLOCKS ? even : LEAST_BLOCKS;
+        blocks = blocks < useful ? blocks : useful;
+    }
+    return at_least_1(ceil_div(ceil_div(p->n_key, at_least_1(blocks)), TILE)) * TILE;
 }
 
 static enum attn_status make_plan(const struct attn_problem *p, const struct attn_options *opt,
@@ -90,12 +95,14 @@ static enum attn_status make_plan(const struct attn_problem *p, const struct att
     x->blocks = ceil_div(p->n_key, x->keys);
     x->step = STEP_PANELS * x->kernels->panel;
     x->steps = ceil_div(p->n_query, x->step);
-    x->units = 2 * x->group * x->steps + x->blocks;
+    x->packs = x->group * x->steps;
+    x->units = 2 * x->packs + x->blocks;
     x->threads = opt->threads > 1 ? opt->threads : 1;
     if (x->threads > at_least_1(x->heads * x->blocks))
         x->threads = (int)at_least_1(x->heads * x->blocks);
     x->slots = 1 + ceil_div(x->threads - 1, at_least_1(x->blocks));
-    x->slots = x->slots < x->heads ? x->slots : x->heads;
+    x->slots = x->slots < x->heads ? x->slots : at_least_1(x->heads);
+    x->rounds = x->heads + x->slots - 1;
     x->kernels->backward_room(p, x->keys, x->kept, x->room);
     return ATTN_OK;
 }
@@ -108,7 +115,7 @@ static const char *const room_name[ATTN_BACK] = ATTN_BACK_NAMES;
 struct memory {
     char *kept[ATTN_KEPT];   /* [slots][group][panels] */
     char *room[ATTN_BACK];   /* [threads]              */
-    _Atomic int32_t *passed; /* [heads * units]        */
+    _Atomic int32_t *passed; /* [rounds * units]       */
 };
 
 static int64_t panels_of(const struct plan *x)
@@ -129,7 +136,7 @@ static enum attn_status take(struct attn_ctx *ctx, const struct plan *x, struct 
                  attn_ledger_take(ctx->ledger, room_name[n], attn_product(x->threads, x->room[n]),
                                   bytes, ctx->error)) == NULL)
             return ATTN_ENOMEM;
-    int64_t units = attn_product(x->heads, x->units);
+    int64_t units = attn_product(x->rounds, x->units);
     m->passed = attn_ledger_take(ctx->ledger, "baton", units, sizeof *m->passed, ctx->error);
     if (m->passed == NULL)
         return ATTN_ENOMEM;
@@ -173,14 +180,18 @@ enum attn_status attn_tiled_backward_cost(const struct attn_problem *p,
                 {"tile.kv", attn_product(t * x.keys, d + dv), bytes},
                 {"tile.dkv", attn_product(t * (x.keys + 1), wide), bytes},
                 {"tile.rows", attn_product(t * (P + 1), wide), bytes},
-                {"baton", attn_product(x.heads, x.units), 4}};
+                {"baton", attn_product(x.rounds, x.units), 4}};
     for (size_t n = 0; n < sizeof live / sizeof *live && status == ATTN_OK; n++)
         status = attn_cost_add(cost, live[n].name, live[n].numbers, live[n].size, err);
     cost->flops = 2 * (double)attn_problem_all_pairs(p, &cost->counted) * (double)(3 * d + 2 * dv);
     return status;
 }
 
-/* ---- units and their order ---------------------------------------------------------------- */
+/* ---- units and their order -----------------------------------------------------------------
+ *
+ * Round r packs kv head r, meets its keys, and unpacks kv head r - (slots - 1): where a second slot
+ * allows it, the next kv head is begun before the last one waits for its stragglers.  Step s of a
+ * kv head, 0 <= s < packs, is one of query head s / steps, from the last query to the first. */
 
 struct work {
     const struct attn_problem *p;
@@ -206,9 +217,12 @@ static void pass(struct worker *x, int64_t unit, int64_t steps)
     atomic_store_explicit(&x->work->memory->passed[unit], (int32_t)steps, memory_order_release);
 }
 
+/* Waiting is spinning: a step takes about a tenth of a millisecond, and a thread that gives its
+ * processor away on a busy machine gets it back much later.  PATIENCE is so many looks, some tenths
+ * of a millisecond. */
 static void wait_for(struct worker *x, int64_t unit, int64_t steps)
 {
-    enum { PATIENCE = 1000 };
+    enum { PATIENCE = 400000 };
     _Atomic int32_t *passed = &x->work->memory->passed[unit];
     for (int n = 0; atomic_load_explicit(passed, memory_order_acquire) < steps; n++)
         if (n > PATIENCE)
@@ -225,13 +239,13 @@ static void wait_for_all(struct worker *x, int64_t first, int64_t end, int64_t s
         wait_for(x, n, steps);
 }
 
-/* Aim the thread's job at query head n of kv head `head` (batch and head in one number), queries of
- * step m. */
-static void aim(struct worker *x, int64_t head, int64_t n, int64_t m)
+/* Aim the thread's job at step s of kv head `head` (batch and head in one number). */
+static void aim(struct worker *x, int64_t head, int64_t s)
 {
     const struct attn_problem *p = x->work->p;
     const struct plan *plan = x->plan;
     struct attn_tile_backward *job = &x->job;
+    int64_t n = plan->steps > 0 ? s / plan->steps : 0, m = plan->steps - 1 - (s - n * plan->steps);
     int64_t at = (head % plan->slots * plan->group + n) * panels_of(plan);
     job->b = head / p->kv_heads;
     job->g = head % p->kv_heads;
@@ -242,16 +256,16 @@ static void aim(struct worker *x, int64_t head, int64_t n, int64_t m)
         job->kept[k] = x->work->memory->kept[k] + at * plan->kept[k] * plan->kernels->bytes;
 }
 
-/* The first step of queries, from m on, that sees any of the job's keys; `steps` when there is
- * none.  Stretches that see nothing are crossed in strides that double, and halve where one is too
- * long. */
+/* The first step of the job's query head, from its step m on, that sees any of the job's keys;
+ * `steps` when there is none.  Stretches that see nothing are crossed in strides that double, and
+ * halve where one is too long. */
 static int64_t next_step(const struct worker *x, int64_t m)
 {
     const struct attn_problem *p = x->work->p;
     const struct attn_tile_backward *job = &x->job;
     int64_t stride = 1, step = x->plan->step, steps = x->plan->steps;
     while (m < steps) {
-        int64_t i0 = m * step, i1 = (stride < steps - m ? m + stride : steps) * step;
+        int64_t i1 = (steps - m) * step, i0 = (stride < steps - m ? steps - m - stride : 0) * step;
         i1 = i1 < p->n_query ? i1 : p->n_query;
         if (attn_problem_tile(p, job->b, job->h, i0, i1, job->j0, job->j1) == ATTN_TILE_EMPTY) {
             m += stride;
@@ -264,25 +278,24 @@ static int64_t next_step(const struct worker *x, int64_t m)
     return steps;
 }
 
-/* Unit u of a kv head whose units begin at `base`, a block of keys: all query heads in order, their
- * steps in order. */
-static void run_keys(struct worker *x, int64_t head, int64_t base, int64_t u)
+/* Block `block` of the keys of kv head `head`: all query heads in order, their steps in order. */
+static void run_keys(struct worker *x, int64_t head, int64_t block)
 {
     const struct plan *plan = x->plan;
     struct attn_tile_backward *job = &x->job;
-    int64_t packs = plan->group * plan->steps, unit = base + u;
-    job->j0 = (u - packs) * plan->keys;
+    int64_t base = head * plan->units, unit = base + plan->packs + block;
+    job->j0 = block * plan->keys;
     job->j1 = job->j0 + plan->keys < x->work->p->n_key ? job->j0 + plan->keys : x->work->p->n_key;
-    aim(x, head, 0, 0);
+    aim(x, head, 0);
     plan->kernels->backward_begin(job);
-    for (int64_t n = 0; n < plan->group; n++) {
-        aim(x, head, n, 0);
+    for (int64_t first = 0; first < plan->packs; first += plan->steps) {
+        aim(x, head, first);
         for (int64_t m = next_step(x, 0); m < plan->steps; m = next_step(x, m + 1)) {
-            int64_t step = n * plan->steps + m;
-            pass(x, unit, step);
-            wait_for(x, base + step, DONE);
-            wait_for_all(x, base + packs, unit, step + 1);
-            aim(x, head, n, m);
+            int64_t s = first + m;
+            pass(x, unit, s);
+            wait_for(x, base + s, DONE); /* packed? */
+            wait_for_all(x, base + plan->packs, unit, s + 1);
+            aim(x, head, s);
             plan->kernels->backward_meet(job);
         }
     }
@@ -292,19 +305,20 @@ static void run_keys(struct worker *x, int64_t head, int64_t base, int64_t u)
 static void run_unit(struct worker *x, int64_t number)
 {
     const struct plan *plan = x->plan;
-    int64_t head = number / plan->units, u = number % plan->units, base = number - u;
-    int64_t packs = plan->group * plan->steps, unpacks = packs + plan->blocks;
-    if (u >= packs && u < unpacks) {
-        run_keys(x, head, base, u);
-    } else if (u < packs) { /* the slot's last user must be done with it */
-        wait_for_all(x, 0, base - (plan->slots - 1) * plan->units, DONE);
-        aim(x, head, u / plan->steps, u % plan->steps);
+    int64_t round = number / plan->units, u = number % plan->units, base = number - u;
+    int64_t unpacks = plan->packs + plan->blocks, lag = plan->slots - 1;
+    if (u < plan->packs && round < plan->heads) { /* the slot's last user must have left it */
+        if (round >= plan->slots)
+            wait_for_all(x, base - plan->packs, base, DONE);
+        aim(x, round, u);
         plan->kernels->backward_pack(&x->job);
-    } else {
-        u -= unpacks;
-        wait_for_all(x, base + packs, base + unpacks, u + 1);
-        wait_for(x, base + u, DONE);
-        aim(x, head, u / plan->steps, u % plan->steps);
+    } else if (u >= plan->packs && u < unpacks && round < plan->heads) {
+        run_keys(x, round, u - plan->packs);
+    } else if (u >= unpacks && round >= lag) {
+        int64_t s = u - unpacks, from = (round - lag) * plan->units;
+        wait_for(x, from + s, DONE); /* packed? */
+        wait_for_all(x, from + plan->packs, from + unpacks, s + 1);
+        aim(x, round - lag, s);
         plan->kernels->backward_unpack(&x->job);
     }
     pass(x, number, DONE);
@@ -314,7 +328,7 @@ static void run_thread(struct work *work, int thread)
 {
     const struct plan *plan = work->plan;
     struct worker x = {.work = work, .plan = plan};
-    int64_t n, all = plan->heads * plan->units;
+    int64_t n, all = plan->rounds * plan->units;
     x.job = (struct attn_tile_backward){.p = work->p, .t = work->t, .keys = plan->keys};
     x.job.runs = attn_runs_of(work->p);
     for (int k = 0; k < ATTN_BACK; k++)

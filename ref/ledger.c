@@ -38,7 +38,8 @@ static void *block_get(size_t bytes)
     if (data == MAP_FAILED)
         return NULL;
     /* One fault for 2 MiB instead of 512; what does not fill a huge page keeps small ones, so that
-     * no more becomes resident than the block.  Who has no huge pages says no, and no harm is done. */
+     * no more becomes resident than the block.  Who has no huge pages says no, and no harm is
+     * done. */
     if (bytes >= BY_HUGE_PAGE)
         madvise(data, block_size(bytes), MADV_HUGEPAGE);
     return data;

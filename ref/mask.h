@@ -89,8 +89,8 @@ int attn_mask_next(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i
                    int64_t *lo, int64_t *hi);
 
 /* If the keys that query i sees are known to be one run, [*lo, *hi) is that run (empty when
- * *lo >= *hi) and 1 is returned; 0 says nothing.  Constant time: single calls other than random, csr,
- * dense and keys by pattern, and what & makes of them. */
+ * *lo >= *hi) and 1 is returned; 0 says nothing.  Constant time: single calls other than random,
+ * csr, dense and keys by pattern, and what & makes of them. */
 int attn_mask_span(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i, int64_t *lo,
                    int64_t *hi);
 

@@ -12,6 +12,8 @@
  *      keys(x..) & band            sum over visible columns of the rows that the band leaves,
  *                                  in O(columns); the same for keys(NAME)
  *      random, csr                 alone and over whole rows: k a row, differences of row_start
+ *      random & band               row by row, since nobody knows where its keys lie: min(k, keys
+ *                                  inside the band, keys outside) steps each
  *
  * applied to a conjunction of terms until only a band is left.  The rule for | doubles the work,
  * so a budget bounds it; whatever is beyond the rules or the budget is counted row by row. */
@@ -37,7 +39,9 @@ struct region {
 struct counter {
     const struct attn_mask *mask;
     int64_t b, h;
-    int64_t budget; /* steps left */
+    int64_t budget; /* steps left                                              */
+    int dry;        /* only see whether the rules suffice: rows are not counted */
+    int rows;       /* rows had to be counted                                  */
 };
 
 static int64_t count_region(struct counter *count, struct region region, int depth);
@@ -200,6 +204,20 @@ static int64_t count_columns(struct counter *count, const struct region *r)
     return sum;
 }
 
+/* One random call and a band. */
+static int64_t count_random(struct counter *count, const struct region *r)
+{
+    const struct mask_node *node = r->term[0].node;
+    int64_t sum = 0;
+    count->rows = 1;
+    for (int64_t i = r->i0; i < r->i1 && !count->dry; i++) {
+        uint64_t key = attn_mask_random_key(count->mask, node, count->b, count->h, i);
+        sum += attn_mask_random_within(count->mask, node, key, mask_max(r->j0, i + r->least),
+                                       mask_min(r->j1, i + r->most + 1));
+    }
+    return sum;
+}
+
 /* random and csr know the size of a whole row. */
 static int64_t count_whole_rows(const struct counter *count, const struct region *r)
 {
@@ -241,7 +259,10 @@ static int64_t count_region(struct counter *count, struct region region, int dep
         return count_either(count, &region, at, depth + 1);
     if (only_columns(&region))
         return count_columns(count, &region);
-    return count_whole_rows(count, &region);
+    int64_t whole = count_whole_rows(count, &region);
+    if (whole == NOT_CLOSED && region.n == 1 && region.term[0].node->kind == MASK_RANDOM)
+        return count_random(count, &region);
+    return whole;
 }
 
 int64_t attn_mask_count(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i0, int64_t i1,
@@ -253,10 +274,16 @@ int64_t attn_mask_count(const struct attn_mask *mask, int64_t b, int64_t h, int6
         return (i1 - i0) * (j1 - j0);
     const struct mask_node *root = &mask->node[mask->root];
     struct region region = {i0, i1, j0, j1, -MASK_FAR, MASK_FAR, 1, {{root, root->child}}};
-    struct counter count = {mask, b, h, 65536 + 16 * mask->n_numbers + (j1 - j0) / 4};
+    struct counter count = {mask, b, h, 65536 + 16 * mask->n_numbers + (j1 - j0) / 4, 1, 0};
+    struct counter again = count;
     int64_t pairs = count_region(&count, region, 0);
-    if (pairs != NOT_CLOSED)
+    again.dry = 0;
+    if (pairs != NOT_CLOSED && count.rows)
+        pairs = count_region(&again, region, 0);
+    if (pairs != NOT_CLOSED) {
+        *counted |= count.rows;
         return pairs;
+    }
     pairs = 0;
     for (int64_t i = i0; i < i1; i++)
         pairs += attn_mask_node_row_count(mask, root, b, h, i, j0, j1);

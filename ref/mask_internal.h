@@ -169,6 +169,11 @@ int64_t attn_mask_random_rank(const struct attn_mask *mask, const struct mask_no
 int64_t attn_mask_random_column(const struct attn_mask *mask, const struct mask_node *node,
                                 uint64_t key, int64_t rank);
 
+/* How many kept columns lie in [lo,hi), 0 <= lo: in as many steps as there are kept columns,
+ * columns inside, or columns outside, whichever are fewest. */
+int64_t attn_mask_random_within(const struct attn_mask *mask, const struct mask_node *node,
+                                uint64_t key, int64_t lo, int64_t hi);
+
 /* ---- mask_bind.c ---- */
 
 /* Resolve and check what a node names.  `at` is the column in the text for messages. */

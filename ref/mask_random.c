@@ -102,3 +102,46 @@ int64_t attn_mask_random_column(const struct attn_mask *mask, const struct mask_
     while (n >= (uint64_t)mask->shape.n_key);
     return (int64_t)n;
 }
+
+/* Of the columns [lo,hi), reached from `first` on by so many steps of the permutation or of its
+ * inverse.  Walks go side by side, without branches: a processor has several of them under way. */
+static int64_t count_images(uint64_t key, int half, uint64_t n_key, int64_t first, int64_t n,
+                            int inverse, uint64_t lo, uint64_t hi)
+{
+    enum { BLOCK = 256 };
+    uint64_t x[BLOCK];
+    int64_t found = 0;
+    for (int64_t at = first; at < first + n; at += BLOCK) {
+        int left = first + n - at < BLOCK ? (int)(first + n - at) : BLOCK;
+        for (int t = 0; t < left; t++)
+            x[t] = (uint64_t)(at + t);
+        for (int beyond; left > 0; left = beyond) {
+            beyond = 0;
+            for (int t = 0; t < left; t++) {
+                uint64_t y = inverse ? unpermute(key, half, x[t]) : permute(key, half, x[t]);
+                found += (y < n_key) & (y - lo < hi - lo);
+                x[beyond] = y;
+                beyond += y >= n_key;
+            }
+        }
+    }
+    return found;
+}
+
+int64_t attn_mask_random_within(const struct attn_mask *mask, const struct mask_node *node,
+                                uint64_t key, int64_t lo, int64_t hi)
+{
+    int64_t n_key = mask->shape.n_key, width = hi - lo, kept = node->count;
+    int half = node->half_bits;
+    if (width <= 0 || kept == 0)
+        return 0;
+    if (width >= n_key)
+        return kept;
+    if (kept <= width && kept <= n_key - width) /* list what is kept */
+        return count_images(key, half, (uint64_t)n_key, 0, kept, 1, (uint64_t)lo, (uint64_t)hi);
+    if (width <= n_key - width) /* ask the columns, */
+        return count_images(key, half, (uint64_t)n_key, lo, width, 0, 0, (uint64_t)kept);
+    return kept - /* or all the others */
+           count_images(key, half, (uint64_t)n_key, 0, lo, 0, 0, (uint64_t)kept) -
+           count_images(key, half, (uint64_t)n_key, hi, n_key - hi, 0, 0, (uint64_t)kept);
+}

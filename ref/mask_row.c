@@ -10,6 +10,8 @@
  * which visits every visible key once, but out of order; attn_mask_row_keys sorts at the end. */
 #include "ref/mask_internal.h"
 
+#include <string.h>
+
 /* One row, cut to keys [j0,j1). */
 struct row {
     const struct attn_mask *mask;
@@ -219,6 +221,30 @@ static void sort(int32_t *a, int64_t n)
     }
 }
 
+/* A stored row is copied: it may hold thousands of keys, and it is in order. */
+static int64_t list_csr(const struct row *r, const struct mask_node *node, int64_t origin,
+                        int32_t *column)
+{
+    const struct attn_mask_tensor *from = &node->tensor;
+    int64_t first, end, wide;
+    int32_t narrow;
+    attn_mask_csr_row(r->mask, node, r->b, r->h, r->i, &first, &end);
+    first = attn_mask_csr_find(node, first, end, r->j0);
+    end = attn_mask_csr_find(node, first, end, r->j1);
+    const unsigned char *at = (const unsigned char *)from->data + first * from->width;
+    if (from->width == 4)
+        for (int64_t n = 0; n < end - first; n++) {
+            memcpy(&narrow, at + 4 * n, sizeof narrow); /* files do not promise alignment */
+            column[n] = (int32_t)(narrow - origin);
+        }
+    else
+        for (int64_t n = 0; n < end - first; n++) {
+            memcpy(&wide, at + 8 * n, sizeof wide);
+            column[n] = (int32_t)(wide - origin);
+        }
+    return end - first;
+}
+
 int64_t attn_mask_row_keys(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i,
                            int64_t j0, int64_t j1, int32_t *column)
 {
@@ -231,6 +257,8 @@ int64_t attn_mask_row_keys(const struct attn_mask *mask, int64_t b, int64_t h, i
     }
     const struct mask_node *root = &mask->node[mask->root];
     struct row row = {mask, b, h, i, mask_max(j0, 0), mask_min(j1, mask->shape.n_key)};
+    if (row.j0 < row.j1 && root->kind == MASK_CSR)
+        return list_csr(&row, root, j0, column);
     if (row.j0 < row.j1)
         each(&row, root, list_run, &list);
     if (root->random)

@@ -1,5 +1,5 @@
-/* What an implementation declares of its arithmetic (attn_impl.precision): the parameters of the error
- * bound, docs/bounds.md. */
+/* What an implementation declares of its arithmetic (attn_impl.precision): the parameters of the
+ * error bound, docs/bounds.md. */
 #ifndef REF_PRECISION_H
 #define REF_PRECISION_H
 

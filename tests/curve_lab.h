@@ -8,8 +8,8 @@
 
 int lab_is_asan(void);
 
-/* Build tests/strangers/plugin_curve.c into the scratch folder, doing one of what it can do, "0" none
- * of it; tests/strangers/exec_dense.c, with claims.json. */
+/* Build tests/strangers/plugin_curve.c into the scratch folder, doing one of what it can do, "0"
+ * none of it; tests/strangers/exec_dense.c, with claims.json. */
 void lab_build_plugin(const char *name, const char *does);
 void lab_build_command(const char *name, const char *does);
 

@@ -154,6 +154,26 @@ static int narrow_doubles(const struct attn_kernels *k, uint64_t step, char *tex
     return 1;
 }
 
+/* Floats half way between two neighbours of 16 bits, all of them, and the floats next to those. */
+static int narrow_ties(const struct attn_kernels *k, enum attn_dtype dtype, char *text)
+{
+    static float x[CHUNK];
+    for (int first = 0; first < 65536; first += CHUNK / 4) {
+        for (int n = 0; n < CHUNK / 4; n++) {
+            double low = half_value(dtype, (uint16_t)(first + n));
+            double high = half_value(dtype, (uint16_t)(first + n + 1));
+            float tie = (float)(low + (high - low) / 2);
+            x[4 * n] = tie;
+            x[4 * n + 1] = nextafterf(tie, INFINITY);
+            x[4 * n + 2] = nextafterf(tie, -INFINITY);
+            x[4 * n + 3] = (float)low;
+        }
+        if (!narrow_chunk(k, x, FE_TONEAREST, text))
+            return 0;
+    }
+    return 1;
+}
+
 int isa_lab_narrow(const struct attn_kernels *k, uint64_t step, char *text)
 {
     static const int mode[4] = {FE_TONEAREST, FE_UPWARD, FE_TONEAREST, FE_TOWARDZERO};
@@ -161,6 +181,8 @@ int isa_lab_narrow(const struct attn_kernels *k, uint64_t step, char *text)
     int chunk = 0;
     if (k->bytes == 8)
         return narrow_doubles(k, step, text);
+    if (!narrow_ties(k, ATTN_BF16, text) || !narrow_ties(k, ATTN_F16, text))
+        return 0;
     for (uint64_t first = 0; first < UINT64_C(1) << 32; first += CHUNK * step, chunk++) {
         for (uint64_t n = 0; n < CHUNK; n++)
             x[n] = attn_float_of_bits((uint32_t)(first + n * step));

@@ -60,8 +60,7 @@ enum attn_status memory_run(const struct attn_spec *spec, const struct attn_setu
                             enum attn_pass pass, struct attn_ledger *ledger,
                             struct attn_rank_use *use, struct attn_error *err)
 {
-    struct attn_ctx ctx = {
-        .ledger = ledger, .options = &spec->options, .error = err, .ranks = use};
+    struct attn_ctx ctx = {.ledger = ledger, .options = &spec->options, .error = err, .ranks = use};
     if (pass == ATTN_FORWARD) {
         struct attn_forward t = attn_setup_forward(s);
         return attn_run_forward(spec->impl, &ctx, &s->problem, &t);

@@ -48,9 +48,21 @@ static const struct hand_price hand_prices[] = {
     {"tiled-textbook:br=4,bc=8", ATTN_BACKWARD, 2224, 0, 0, 43200,
      "tile.q=128 tile.k=256 tile.v=192 tile.o=96 tile.s=128 tile.m=16 tile.l=16 "
      "tile.do=96 tile.slope=128 tile.dk=256 tile.dv=192 delta=80 dq=640"},
-    /* 4 lanes, panels of 12 queries, a step of 24; one block of 16 keys (12 are there), its tiles in
-     * 8 rows more.  Two query heads of one kv head: 2*24 rows; baton: 4 kv heads, each with 2 packs, a
-     * block of keys, 2 unpacks.  kv 16*(8+6), dkv (16+1)*(8+8), rows (12+1)*(8+8) */
+    /* 4 lanes, panels of 12 queries; one block of one panel, a block of 192 keys: 12*8, 12*6,
+     * (192+8)*12, m and l of 12, 192*(8+6), a row of 8 for each lane */
+    {"tiled@portable", ATTN_FORWARD, 21248, 0, 0, 16800,
+     "tile.q=384 tile.o=288 tile.s=9600 tile.ml=96 tile.kv=10752 tile.rows=128"},
+    /* a panel for each of 8 heads: scores 8*(12+8)*12, m and l 8*2*12, a byte for 8 * 12 keys; and
+     * as above; hidden pairs are computed: 2*960*14 */
+    {"gemm@portable", ATTN_FORWARD, 20128, 0, 0, 26880,
+     "scores=7680 seen=96 zeros=32 tile.q=384 tile.o=288 tile.ml=768 tile.kv=10752 tile.rows=128"},
+    /* q and dq 8*12*8, dO 8*12*6, lse and delta 8*12; dkv (192+1)*(8+8), rows (12+1)*(8+8) */
+    {"gemm@portable", ATTN_BACKWARD, 48640, 0, 0, 69120,
+     "probs=7680 seen=96 zeros=32 dscores=7680 q.packed=3072 do.packed=2304 dq=3072 lse=384 "
+     "delta=384 tile.kv=10752 tile.dkv=12352 tile.rows=832"},
+    /* 4 lanes, panels of 12 queries, a step of 24; one block of 16 keys (12 are there), its tiles
+     * in 8 rows more.  Two query heads of one kv head: 2*24 rows; baton: 4 kv heads, each with 2
+     * packs, a block of keys, 2 unpacks.  kv 16*(8+6), dkv (16+1)*(8+8), rows (12+1)*(8+8) */
     {"tiled@portable", ATTN_BACKWARD, 9808, 0, 0, 43200,
      "q.packed=1536 do.packed=1152 dq=1536 lse=192 delta=192 tile.s=1152 tile.dp=1152 tile.kv=896 "
      "tile.dkv=1088 tile.rows=832 baton=80"},
@@ -65,21 +77,21 @@ static const struct hand_price hand_prices[] = {
     /* a rank: 5 queries, 6 keys.  K,V of a block 2*2*6*(8+6) = 336 numbers, which is what is
      * sent; partial O 2*4*5*6, LSE 2*4*5; the local tiles are 64 x 64: 64*8, 64*8, 64*6, 64*6,
      * 64*64, 64, 64 */
-    {"ring:ranks=2", ATTN_FORWARD, 26528, 1344, 2, 0,
+    {"ring:ranks=2,local=tiled-textbook", ATTN_FORWARD, 26528, 1344, 2, 0,
      "kv.travel=1344 o.partial=960 lse.partial=160 tile.q=2048 tile.k=2048 "
      "tile.v=1536 tile.o=1536 tile.s=16384 tile.m=256 tile.l=256"},
     /* K,V hop once, dK,dV twice: 3 * 1344.  dQ 2*4*5*8; local D, dQ of 2*5 rows */
-    {"ring:ranks=2", ATTN_BACKWARD, 51240, 4032, 6, 0,
+    {"ring:ranks=2,local=tiled-textbook", ATTN_BACKWARD, 51240, 4032, 6, 0,
      "kv.travel=1344 dkv.travel=1344 dkv.partial=1344 dq.partial=1280 tile.q=2048 "
      "tile.k=2048 tile.v=1536 tile.o=1536 tile.s=16384 tile.m=256 tile.l=256 "
      "tile.do=1536 tile.slope=16384 tile.dk=2048 tile.dv=1536 delta=40 dq=320"},
     /* a rank: 2 heads, 1 kv head, all tokens: q 2*2*10*8, k 2*12*8, v 2*12*6, o 2*2*10*6, lse
      * 2*2*10; half of each is sent: (1280+768+576+960+160) / 2 */
-    {"ulysses:ranks=2", ATTN_FORWARD, 27808, 1872, 5, 0,
+    {"ulysses:ranks=2,local=tiled-textbook", ATTN_FORWARD, 27808, 1872, 5, 0,
      "q.heads=1280 k.heads=768 v.heads=576 o.heads=960 lse.heads=160 tile.q=2048 "
      "tile.k=2048 tile.v=1536 tile.o=1536 tile.s=16384 tile.m=256 tile.l=256"},
     /* q k v dO lse D there, dQ dK dV back: (2*1280 + 2*768 + 2*576 + 960 + 2*160) / 2 */
-    {"ulysses:ranks=2", ATTN_BACKWARD, 52840, 3264, 9, 0,
+    {"ulysses:ranks=2,local=tiled-textbook", ATTN_BACKWARD, 52840, 3264, 9, 0,
      "zeros=24 q.heads=1280 k.heads=768 v.heads=576 do.heads=960 lse.heads=160 "
      "delta.heads=160 dq.heads=1280 dk.heads=768 dv.heads=576 tile.q=2048 "
      "tile.k=2048 tile.v=1536 tile.o=1536 tile.s=16384 tile.m=256 tile.l=256 "

@@ -176,7 +176,7 @@ START_TEST(specs)
             struct attn_error err = {0};
             snprintf(text, sizeof text, "%s@%s", x->name, isa);
             if (x->ranks != NULL)
-                snprintf(text, sizeof text, "%s:ranks=2,local=tiled@%s", x->name, isa);
+                snprintf(text, sizeof text, "%s:ranks=2@%s", x->name, isa);
             else if (!x->simd) {
                 said(attn_spec_parse(text, &spec, &err), ATTN_EINVAL, &err,
                      "has no kernels for instruction sets");
@@ -204,7 +204,7 @@ START_TEST(specs_refused)
         {"tiled:@portable", "spec option '': NAME=VALUE is needed"},
         {"@portable", "no implementation is called ''"},
         {"dense:mask=int32@portable", "dense@portable: dense has no kernels"},
-        {"ring@portable", "ring:local=tiled-textbook@portable: tiled-textbook has no kernels"},
+        {"ring:local=dense@portable", "ring:local=dense@portable: dense has no kernels"},
         {"ring:local=tiled@portable,ranks=2", "ring@portable,ranks=2: no instruction set"}};
     for (size_t n = 0; n < sizeof wrong / sizeof *wrong; n++) {
         struct attn_spec spec;

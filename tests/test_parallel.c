@@ -132,12 +132,12 @@ END_TEST
 START_TEST(bits_of_the_local_implementation)
 {
     static const char *const same[][3] = {
-        {"ulysses:ranks=4", "tiled-textbook", "b2h8g4q72k72d9v5:causal(br):f32:normal:s1"},
+        {"ulysses:ranks=4", "tiled", "b2h8g4q72k72d9v5:causal(br):f32:normal:s1"},
         {"ulysses:ranks=2,local=dense", "dense",
          "b2h8g4q40k80d9v5:random(0.2,1,heads):f32:normal:s1"},
         {"ulysses:ranks=8,local=csr-textbook", "csr-textbook",
          "b3h8g8q40k40d9v5:window(3,3,br):f64:cliffs:s1"},
-        {"ring:ranks=1", "tiled-textbook", "b2h8g4q71k73d9v5:causal(br):f32:normal:s1:pass=bwd"}};
+        {"ring:ranks=1", "tiled", "b2h8g4q71k73d9v5:causal(br):f32:normal:s1:pass=bwd"}};
     struct attn_result mine = judged(same[_i][0], same[_i][2]),
                        whole = judged(same[_i][1], same[_i][2]);
     ck_assert_msg(mine.verdict == ATTN_PASS && whole.verdict == ATTN_PASS, "%s%s", mine.text,
@@ -288,7 +288,7 @@ START_TEST(memory_of_a_rank)
         else
             part.heads /= ranks, part.kv_heads /= ranks;
         struct attn_cost cost = price(want[i].spec, &p, want[i].pass, 0);
-        struct attn_cost local = price("tiled-textbook", &part, want[i].pass, 0);
+        struct attn_cost local = price("tiled", &part, want[i].pass, 0);
         for (const struct attn_account *a = want[i].own; a->name != NULL; own += a->bytes, a++)
             ck_assert_int_eq(named(&cost, a->name), a->bytes);
         ck_assert_int_eq(cost.peak_bytes, own + local.peak_bytes);
@@ -341,7 +341,7 @@ START_TEST(refusals_say_what_works)
                "ring:ranks=5 needs ranks that divide queries 128 and keys 96: 1, 2, 4, 8, 16, 32");
     ck_refused("ring:ranks=4", &attn_impl_ring, &p, ATTN_FORWARD,
                "ring:local=ring is parallel itself");
-    ck_refused("ulysses:ranks=2", &attn_impl_ring, &p, ATTN_FORWARD, "tiled-textbook would work");
+    ck_refused("ulysses:ranks=2", &attn_impl_ring, &p, ATTN_FORWARD, "tiled would work");
     p.bias =
         (struct attn_bias){.kind = ATTN_BIAS_TENSOR, .tensor = {.data = &p, .dtype = ATTN_F32}};
     ck_refused("ring:ranks=4", NULL, &p, ATTN_FORWARD, "does not claim: bias");

@@ -17,7 +17,7 @@ static const double MIB = 1024 * 1024, LEAST_MIB = 34, LEAST_OF_RANKS_MIB = 16, 
 static const char *const candidates[] = {
     "h2q1600d64:none:f32:normal:s1",
     "h64q512d64:random(0.05,1):f32:normal:s1",
-    "q9216d1024:window(0,0,tl):f32:normal:s1",
+    "q18432d1024:window(0,0,tl):f32:normal:s1",
 };
 enum { CANDIDATES = sizeof candidates / sizeof candidates[0] };
 

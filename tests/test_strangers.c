@@ -114,7 +114,7 @@ START_TEST(wrong_conventions_are_named)
 }
 END_TEST
 
-/* A window counted with the query's own key on a plug-in that is told it is not, and the reverse. */
+/* A window counted with the query's own key by a plug-in that is told it is not; the reverse. */
 START_TEST(wrong_window_is_named)
 {
     static const char *const way[][2] = {

@@ -58,7 +58,7 @@ START_TEST(full_cases_are_sound)
         ck_assert_int_eq(attn_case_parse(canonical, &again, &err), ATTN_OK);
         ck_assert_msg(strlen(k->why) >= 15, "%s: no reason given", k->name);
         ck_assert_msg(strlen(k->ids) >= 5, "%s: no id given", k->name);
-        ck_assert_msg(c.n_query * c.n_key <= 90000 && c.d_key <= 256, "%s is large", k->name);
+        ck_assert_msg(c.n_query * c.n_key <= 250000 && c.d_key <= 256, "%s is large", k->name);
         name[i] = strdup(k->name);
         text[i] = strdup(canonical);
     }
@@ -326,7 +326,7 @@ static void soak_finds(struct attn_spec *spec, uint64_t most, const char *what)
     ck_abort_msg("%s survives %d random cases", what, (int)most);
 }
 
-static const char *const planted[] = {"AL-01", "SW-05", "MK-01", "FM-03"};
+static const char *const planted[] = {"AL-01", "SW-05", "MK-01", "FM-03a"};
 
 START_TEST(soak_finds_a_mutant)
 {

@@ -132,12 +132,75 @@ START_TEST(meddling_is_named)
 }
 END_TEST
 
+#if defined(__x86_64__)
+/* ---- flushing, declared and not -------------------------------------------------------------- */
+
+/* The textbook with flush-to-zero and denormals-are-zero, put back afterwards: -ffast-math done
+ * politely. */
+static enum attn_status flushed_forward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                        const struct attn_forward *t)
+{
+    unsigned before = _mm_getcsr();
+    _mm_setcsr(before | 0x8040);
+    enum attn_status status = attn_impl_dense.forward(ctx, p, t);
+    _mm_setcsr(before);
+    return status;
+}
+
+static enum attn_status flushed_backward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                         const struct attn_backward *t)
+{
+    unsigned before = _mm_getcsr();
+    _mm_setcsr(before | 0x8040);
+    enum attn_status status = attn_impl_dense.backward(ctx, p, t);
+    _mm_setcsr(before);
+    return status;
+}
+
+static void flushed_precision(const struct attn_problem *p, const struct attn_options *o,
+                              struct attn_precision *x)
+{
+    (void)o;
+    attn_precision_flush(p, x);
+}
+
+/* Declared: no case fails it, whatever its fill and type.  Not declared: the subnormal ones do. */
+START_TEST(flushing_is_a_declaration)
+{
+    struct attn_impl flusher = attn_impl_dense;
+    struct attn_spec spec = {.impl = &flusher};
+    int runs = 0, tiny = 0;
+    flusher.forward = flushed_forward;
+    flusher.backward = flushed_backward;
+    attn_options_preset(&flusher, &spec.options);
+    for (int i = 0; i < attn_battery_count(); i++) {
+        struct attn_case c;
+        struct attn_error err = {0};
+        struct attn_result r;
+        ck_assert(attn_case_parse(attn_battery_at(i)->text, &c, &err) == ATTN_OK);
+        flusher.precision = flushed_precision;
+        attn_run_case(&spec, &c, &r);
+        ck_assert_msg(r.verdict != ATTN_FAILED, "%s: %s", attn_battery_at(i)->text, r.text);
+        runs += r.verdict == ATTN_PASS;
+        flusher.precision = NULL;
+        attn_run_case(&spec, &c, &r);
+        tiny += c.fill == ATTN_FILL_TINY && r.verdict == ATTN_FAILED && r.failure == ATTN_F_BOUND;
+    }
+    ck_assert_int_ge(runs, 200);
+    ck_assert_int_ge(tiny, 1);
+}
+END_TEST
+#endif
+
 Suite *suite_watch(void)
 {
     Suite *suite = suite_create("watch");
     TCase *cases = tcase_create("watch");
     tcase_set_timeout(cases, 60);
     tcase_add_loop_test(cases, meddling_is_named, 0, MISCHIEFS);
+#if defined(__x86_64__)
+    tcase_add_test(cases, flushing_is_a_declaration);
+#endif
     suite_add_tcase(suite, cases);
     return suite;
 }

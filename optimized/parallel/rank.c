@@ -15,9 +15,9 @@ enum { OPTION_RANKS, OPTION_LOCAL };
 
 const struct attn_option attn_parallel_options[] = {
     [OPTION_RANKS] = {"ranks", 4, 1, ATTN_MAX_RANKS, NULL, "ranks that share the sequence"},
-    [OPTION_LOCAL] = {"local", 0, 0, 0, "@tiled-textbook",
+    [OPTION_LOCAL] = {"local", 0, 0, 0, "@tiled",
                       "what a rank runs on its piece; any single-process implementation "
-                      "(tiled-textbook unless given)"},
+                      "(tiled unless given)"},
     {0}};
 
 int attn_parallel_ranks(const struct attn_options *options)
@@ -27,7 +27,7 @@ int attn_parallel_ranks(const struct attn_options *options)
 
 const struct attn_impl *attn_parallel_local(const struct attn_options *options)
 {
-    return options->local != NULL ? options->local : &attn_impl_tiled_textbook;
+    return options->local != NULL ? options->local : &attn_impl_tiled;
 }
 
 /* One thread, and the options that nothing was said about. */
@@ -59,7 +59,7 @@ enum attn_status attn_parallel_accepts(const char *scheme, const struct attn_opt
     if (local->ranks != NULL)
         return attn_fail(err, ATTN_ENOTSUP,
                          "%s:local=%s is parallel itself: a rank runs alone, so a single-process "
-                         "implementation such as tiled-textbook would work",
+                         "implementation such as tiled would work",
                          scheme, local->name);
     enum attn_status status =
         attn_parallel_claims(scheme, options, attn_problem_needs(part) | ATTN_CAP_HARD, err);
@@ -93,6 +93,16 @@ int64_t attn_parallel_merges(const struct attn_options *options, const struct at
     struct attn_options preset;
     local_options(local, options->isa, &preset);
     return local->merges != NULL ? local->merges(part, &preset) : 0;
+}
+
+void attn_parallel_precision(const struct attn_problem *p, const struct attn_options *options,
+                             struct attn_precision *precision)
+{
+    const struct attn_impl *local = attn_parallel_local(options);
+    struct attn_options preset;
+    local_options(local, options->isa, &preset);
+    if (local->precision != NULL)
+        local->precision(p, &preset, precision);
 }
 
 /* ---- what rank code calls ------------------------------------------------------------------- */

@@ -75,13 +75,16 @@ enum attn_status attn_parallel_accepts(const char *scheme, const struct attn_opt
 enum attn_status attn_parallel_claims(const char *scheme, const struct attn_options *options,
                                       unsigned caps, struct attn_error *err);
 
-/* cost(), rescales() and merges() of the local implementation for a piece. */
+/* cost(), rescales(), merges() and precision() of the local implementation for a piece. */
 enum attn_status attn_parallel_price(const struct attn_options *options,
                                      const struct attn_problem *part, enum attn_pass pass,
                                      struct attn_cost *cost, struct attn_error *err);
 int64_t attn_parallel_rescales(const struct attn_options *options, const struct attn_problem *part);
 int64_t attn_parallel_merges(const struct attn_options *options, const struct attn_problem *part);
 
-extern const struct attn_impl attn_impl_ulysses, attn_impl_ring;
+void attn_parallel_precision(const struct attn_problem *p, const struct attn_options *options,
+                             struct attn_precision *precision);
+
+extern const struct attn_impl attn_impl_tiled, attn_impl_ulysses, attn_impl_ring;
 
 #endif

@@ -453,6 +453,7 @@ const struct attn_impl attn_impl_ring = {
     .ranks = attn_parallel_ranks,
     .rescales = rescales,
     .merges = merges,
+    .precision = attn_parallel_precision,
     .accepts = accepts,
     .cost = cost,
     .forward = forward,

@@ -37,8 +37,8 @@ static VEC FN(bias_of)(const struct attn_problem *p, int64_t b, int64_t h, int64
     return all;
 }
 
-/* slope, if given, receives d softcap(s) / d s, in the layout of S; it is not written where there is
- * no softcap. */
+/* slope, if given, receives d softcap(s) / d s, in the layout of S; it is not written where there
+ * is no softcap. */
 static void FN(edit)(const struct attn_problem *p, int64_t b, int64_t h, int64_t i0, int64_t i1,
                      int64_t j0, const struct attn_keys *keys, int u, REAL *S, REAL *slope)
 {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "optimized/simd/kernels.h"
+#include "ref/precision.h"
 
 /* ---- what the machine has --------------------------------------------------------------------
  *
@@ -126,4 +127,12 @@ const struct attn_kernels *attn_kernels_for(const struct attn_problem *p,
     else if (!isa->present())
         isa = attn_isa_find(isa->name, strlen(isa->name), err);
     return isa == NULL ? NULL : isa->kernels[p->dtype == ATTN_F64];
+}
+
+void attn_kernels_precision(const struct attn_problem *p, const struct attn_options *options,
+                            struct attn_precision *precision)
+{
+    (void)options;
+    precision->tiny = p->dtype == ATTN_F64 ? 0x1p-1022 : 0x1p-126;
+    precision->exp_ulps = 5;
 }

@@ -15,25 +15,20 @@
 #include "optimized/simd/sight.h"
 #include "ref/attn.h"
 
-/* Memory that one thread works in, in numbers of the arithmetic type; the kernels say what they need
- * for blocks of so many panels, the caller takes it from the ledger under these names. */
+/* Memory that one thread works in, in numbers of the arithmetic type: the kernels say what they
+ * need for blocks of so many panels, the caller takes it from the ledger under these names. */
 enum {
-    ATTN_ROOM_Q,
-    ATTN_ROOM_O,
-    ATTN_ROOM_S,
-    ATTN_ROOM_ML,
-    ATTN_ROOM_KV,
-    ATTN_ROOM_ROWS,
+    ATTN_ROOM_Q,    /* [panels][d][panel]: Q, transposed and scaled                       */
+    ATTN_ROOM_O,    /* [panels][dv][panel]: O, transposed, not yet divided by l           */
+    ATTN_ROOM_S,    /* [ATTN_KEY_BLOCK + 8][panel]: scores, then probabilities            */
+    ATTN_ROOM_ML,   /* [2][panels][panel]: running maximum and sum                        */
+    ATTN_ROOM_KV,   /* [ATTN_KEY_BLOCK][d + dv]: K and V widened, if storage asks for it  */
+    ATTN_ROOM_ROWS, /* [lanes][d or dv, in whole vectors]: rows on their way in and out   */
     ATTN_ROOMS
 };
-#define ATTN_ROOM_NAMES                                                                             \
-    {                                                                                               \
-        "tile.q",      /* [panels][d][panel]: Q, transposed and scaled                        */    \
-            "tile.o",  /* [panels][dv][panel]: O, transposed, not yet divided by l             */   \
-            "tile.s",  /* [ATTN_KEY_BLOCK + 8][panel]: scores, then probabilities               */  \
-            "tile.ml", /* [2][panels][panel]: running maximum and sum                           */  \
-            "tile.kv", /* [ATTN_KEY_BLOCK][d + dv]: K and V widened, where storage asks for it  */  \
-            "tile.rows" /* [lanes][d or dv, in whole vectors]: rows on their way in and out      */ \
+#define ATTN_ROOM_NAMES                                                 \
+    {                                                                   \
+        "tile.q", "tile.o", "tile.s", "tile.ml", "tile.kv", "tile.rows" \
     }
 
 /* Queries [i0,i1) of head h against keys [j0,j1).  With parts (o_part, lse_part) the result is
@@ -118,7 +113,11 @@ enum { ATTN_SPLIT_Q, ATTN_SPLIT_O, ATTN_SPLIT_S, ATTN_SPLIT_KV, ATTN_SPLIT_ROOMS
 /* A block of queries against the keys that are stored for them.  k and v are copies of the rows of
  * their kv head, widened and padded to whole vectors: [Lk][d], [Lk][dv]; NULL where the tensors'
  * own rows are that already, or may be fetched one at a time (a stride between features). */
-enum { ATTN_ROW_KEYS = 1024 }; /* keys in a step, at most */
+enum {
+    ATTN_ROW_KEYS = 1024,  /* keys in a step, at most                                          */
+    ATTN_ROW_STEPS = 256,  /* steps in a batch, at most                                        */
+    ATTN_ROW_BATCH = 24576 /* numbers for the scores of a batch, those of a step in whole 16's */
+};
 struct attn_row_forward {
     const struct attn_problem *p;
     const struct attn_forward *t;
@@ -187,7 +186,7 @@ struct attn_gemm {
     struct attn_tile_backward back; /* backward: the same panel; kept: of its head */
     const struct attn_cview *k, *v;
     void *scores, *dscores, *slope; /* [n_key + 8][panel]: S, then P; dS; of a softcap, or NULL.
-                                       DKV: that of the head's first panel, and the others behind it */
+                                       DKV: the head's first panel, the others behind it */
     uint8_t *seen;                  /* [n_key]: does any query of the panel see the key? */
     const void *zeros;              /* [max(d, dv)] */
 };

@@ -1,5 +1,5 @@
 /* All kernels of one instruction set for one arithmetic type, and their table. */
-#include "optimized/simd/real.h"
+#include "optimized/simd/real_tmpl.h"
 
 #include "optimized/simd/vec_tmpl.h"
 
@@ -24,8 +24,8 @@
 
 #include "optimized/simd/rows_forward_tmpl.h"
 
-#include "optimized/simd/rows_backward_tmpl.h"
 #include "optimized/simd/limits_tmpl.h"
+#include "optimized/simd/rows_backward_tmpl.h"
 
 const struct attn_kernels KERNELS_OF(ISA_NAME) = {
     .bytes = sizeof(REAL),

@@ -119,7 +119,8 @@ static void FN(row_backward)(const struct attn_row_backward *job)
     struct FN(source) v =
         FN(row_source)(job->far[1], &job->t->v, job->b, g, p->d_value, room.stage);
     struct FN(walk) walk;
-    FN(walk_start)(&walk, job->csr, job->b, job->h, job->start, job->end, job->chunk, room.done);
+    FN(walk_start)
+    (&walk, job->csr, job->b, job->h, job->start, job->end, p->n_key, job->chunk, room.done);
     for (int r = 0; r < walk.rows; r++)
         FN(back_query)(job, &room, r, walk.start[r + 1] > walk.start[r], &lse[r], &delta[r]);
     memset(room.grad[0], 0, (size_t)(walk.rows * k.width) * sizeof(REAL));
@@ -164,7 +165,8 @@ static void FN(column_head)(const struct attn_row_backward *job, const struct FN
     struct FN(source) dO =
         FN(row_source)(copy_do, &job->t->d_o, job->b, h, p->d_value, room->stage);
     struct FN(walk) walk;
-    FN(walk_start)(&walk, job->csr, job->b, h, job->start, job->end, job->chunk, room->done);
+    FN(walk_start)
+    (&walk, job->csr, job->b, h, job->start, job->end, n_query, job->chunk, room->done);
     while (FN(walk_next)(&walk)) {
         int r = walk.row, n = walk.n;
         FN(row_dots)(&q, walk.key, n, room->near[0] + r * wide, room->S);

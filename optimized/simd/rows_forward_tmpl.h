@@ -5,7 +5,7 @@
 struct FN(row_room) {
     REAL *Q, *O, *m, *l; /* [rows][d], [rows][dv] in whole vectors; [rows] */
     INT *done;           /* [rows]: see walk_tmpl.h                        */
-    REAL *S;             /* [ATTN_ROW_KEYS]                                */
+    REAL *S;             /* [ATTN_ROW_BATCH]                               */
     REAL *stage;         /* [GROUP][d or dv]: see struct source            */
 };
 
@@ -18,8 +18,8 @@ static int64_t FN(whole)(int64_t n)
 static int64_t FN(row_numbers)(int64_t rows, int64_t d, int64_t dv)
 {
     int64_t wide = FN(round_up)(d), wide_v = FN(round_up)(dv);
-    return FN(whole)(rows * wide) + FN(whole)(rows * wide_v) + 3 * FN(whole)(rows) + ATTN_ROW_KEYS +
-           GROUP * (wide > wide_v ? wide : wide_v);
+    return FN(whole)(rows * wide) + FN(whole)(rows * wide_v) + 3 * FN(whole)(rows) +
+           ATTN_ROW_BATCH + GROUP * (wide > wide_v ? wide : wide_v);
 }
 
 static struct FN(row_room) FN(row_layout)(const struct attn_row_forward *job)
@@ -27,7 +27,7 @@ static struct FN(row_room) FN(row_layout)(const struct attn_row_forward *job)
     int64_t rows = job->i1 - job->i0, wide = FN(round_up)(job->p->d_key);
     REAL *at = job->room;
     struct FN(row_room) x;
-    x.S = at, at += ATTN_ROW_KEYS;
+    x.S = at, at += ATTN_ROW_BATCH;
     x.Q = at, at += FN(whole)(rows * wide);
     x.O = at, at += FN(whole)(rows * FN(round_up)(job->p->d_value));
     x.m = at, at += FN(whole)(rows);
@@ -71,7 +71,8 @@ static void FN(row_start)(const struct attn_row_forward *job, const struct FN(ro
                           struct FN(walk) * walk)
 {
     int64_t wide = FN(round_up)(job->p->d_key);
-    FN(walk_start)(walk, job->csr, job->b, job->h, job->i0, job->i1, job->chunk, room->done);
+    FN(walk_start)
+    (walk, job->csr, job->b, job->h, job->i0, job->i1, job->p->n_key, job->chunk, room->done);
     for (int r = 0; r < walk->rows; r++)
         if (walk->start[r + 1] > walk->start[r])
             FN(fetch_scaled)(job->p, &job->t->q, job->b, job->h, job->i0 + r, room->Q + r * wide);
@@ -93,23 +94,58 @@ static void FN(row_emit_lse)(const struct attn_row_forward *job, int r, REAL m, 
 
 /* ---- one pass ------------------------------------------------------------------------------ */
 
+/* Steps are done in batches: the scores of all, the probabilities of all, the sums of all.  So
+ * only K, then only V has to share the cache with what a batch writes; and maxima and exponentials,
+ * each of which waits for the one before, overlap with those of other steps. */
+struct FN(step) {
+    int row, n;
+    const int32_t *key;
+    REAL *S, alpha;
+};
+struct FN(batch) {
+    int n;
+    int64_t used; /* numbers of S */
+    struct FN(step) step[ATTN_ROW_STEPS];
+};
+
+/* Probabilities and sums of a batch of which the scores are made. */
+static void FN(batch_finish)(struct FN(batch) * batch, const struct FN(source) * v,
+                             const struct FN(row_room) * room)
+{
+    for (int n = 0; n < batch->n; n++) {
+        struct FN(step) *x = &batch->step[n];
+        x->alpha = FN(row_softmax)(x->S, x->n, &room->m[x->row], &room->l[x->row]);
+    }
+    for (int n = 0; n < batch->n; n++) {
+        const struct FN(step) *x = &batch->step[n];
+        FN(row_sums)(v, x->key, x->n, x->S, x->alpha, room->O + x->row * v->width);
+    }
+    batch->n = 0;
+    batch->used = 0;
+}
+
 static void FN(row_forward)(const struct attn_row_forward *job)
 {
     const struct attn_problem *p = job->p;
     struct FN(row_room) room = FN(row_layout)(job);
     struct FN(source) k = FN(job_keys)(job, room.stage), v = FN(job_values)(job, room.stage);
+    struct FN(batch) batch = {.n = 0};
     struct FN(walk) walk;
     FN(row_start)(job, &room, &walk);
     memset(room.O, 0, (size_t)(walk.rows * v.width) * sizeof *room.O);
     for (int r = 0; r < walk.rows; r++)
         room.m[r] = (REAL)-INFINITY, room.l[r] = 0;
     while (FN(walk_next)(&walk)) {
-        int r = walk.row;
-        FN(row_dots)(&k, walk.key, walk.n, room.Q + r * k.width, room.S);
-        FN(row_edit)(p, job->b, job->h, job->i0 + r, 0, 0, walk.key, walk.n, room.S, NULL);
-        REAL alpha = FN(row_softmax)(room.S, walk.n, &room.m[r], &room.l[r]);
-        FN(row_sums)(&v, walk.key, walk.n, room.S, alpha, room.O + r * v.width);
+        int r = walk.row, n = walk.n;
+        if (batch.n == ATTN_ROW_STEPS || batch.used + n > ATTN_ROW_BATCH - 16)
+            FN(batch_finish)(&batch, &v, &room);
+        REAL *S = room.S + batch.used;
+        FN(row_dots)(&k, walk.key, n, room.Q + r * k.width, S);
+        FN(row_edit)(p, job->b, job->h, job->i0 + r, 0, 0, walk.key, n, S, NULL);
+        batch.step[batch.n++] = (struct FN(step)){r, n, walk.key, S, 1};
+        batch.used += FN(whole)(n);
     }
+    FN(batch_finish)(&batch, &v, &room);
     for (int r = 0; r < walk.rows; r++) {
         FN(row_emit)(job, r, room.O + r * v.width, room.l[r] == 0 ? 0 : 1 / room.l[r]);
         FN(row_emit_lse)(job, r, room.m[r], room.l[r]);
@@ -150,7 +186,7 @@ static void FN(row_softmax_all)(const struct attn_row_forward *job)
     struct FN(row_room) room = FN(row_layout)(job);
     struct FN(walk) walk;
     FN(walk_start)
-    (&walk, job->csr, job->b, job->h, job->i0, job->i1, INT64_MAX / 2, room.done);
+    (&walk, job->csr, job->b, job->h, job->i0, job->i1, 1, 1, room.done);
     for (int r = 0; r < walk.rows; r++) {
         int64_t n = walk.start[r + 1] - walk.start[r];
         REAL *S = FN(row_values)(job, walk.start[r]), m = (REAL)-INFINITY, l = 0;
@@ -175,7 +211,8 @@ static void FN(row_spmm)(const struct attn_row_forward *job)
     struct FN(row_room) room = FN(row_layout)(job);
     struct FN(source) v = FN(job_values)(job, room.stage);
     struct FN(walk) walk;
-    FN(walk_start)(&walk, job->csr, job->b, job->h, job->i0, job->i1, job->chunk, room.done);
+    FN(walk_start)
+    (&walk, job->csr, job->b, job->h, job->i0, job->i1, job->p->n_key, job->chunk, room.done);
     memset(room.O, 0, (size_t)(walk.rows * v.width) * sizeof *room.O);
     while (FN(walk_next)(&walk))
         FN(row_sums)

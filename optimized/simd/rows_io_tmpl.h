@@ -100,8 +100,8 @@ static void FN(pack)(const struct attn_cview *x, int64_t b, int64_t h, int64_t i
     }
 }
 
-/* The way back, one vector of queries: stage[r][c] = from[c][r] * factor[r], rows of n rounded up to
- * LANES. */
+/* The way back, one vector of queries: stage[r][c] = from[c][r] * factor[r], rows of n rounded up
+ * to LANES. */
 static void FN(unpack)(const REAL *from, int64_t n, VEC factor, REAL *stage)
 {
     int64_t width = FN(round_up)(n);

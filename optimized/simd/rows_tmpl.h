@@ -28,20 +28,35 @@ struct FN(source) {
     REAL *stage; /* [GROUP][width] */
 };
 
-/* Rows that will be wanted soon, wherever they are: row t of them is asked for when row t of a
- * list is worked on.  Memory is fast only while requests are always under way, and work of some
- * hundred instructions a row hides the next row from the machine. */
+/* Rows that will be wanted soon, asked for a few cache lines at a time while others are worked on:
+ * memory is fast only while requests are always under way, in order and without bursts, and the
+ * work on a row is long enough to hide the next one from the machine. */
 struct FN(ahead) {
-    const char *at; /* NULL: none */
-    int64_t step, bytes;
-    int rows;
+    const char *at; /* the next row */
+    int64_t step, bytes, done;
+    int64_t rows;   /* left to ask for                                    */
+    int64_t passes; /* over the present rows, to which the asking is spread */
 };
 
-static inline void FN(look_ahead)(const struct FN(ahead) * x, int t0, int t1)
+/* How many lines to ask for in each of so many steps of a pass. */
+static int64_t FN(lines_of_step)(const struct FN(ahead) * x, int64_t steps)
 {
-    for (int t = t0; t < t1 && t < x->rows; t++)
-        for (int64_t c = 0; c < x->bytes; c += 64)
-            __builtin_prefetch(x->at + t * x->step + c);
+    int64_t lines = x->rows * ((x->bytes + 63) / 64);
+    steps *= x->passes;
+    return steps > 0 ? (lines + steps - 1) / steps : 0;
+}
+
+static inline void FN(look_ahead)(struct FN(ahead) * x, int64_t lines)
+{
+    for (; lines > 0 && x->rows > 0; lines--) {
+        __builtin_prefetch(x->at + x->done);
+        x->done += 64;
+        if (x->done >= x->bytes) {
+            x->done = 0;
+            x->at += x->step;
+            x->rows--;
+        }
+    }
 }
 
 static inline const REAL *FN(row_of)(const struct FN(source) * x, int32_t j)
@@ -133,52 +148,37 @@ static inline VEC FN(greatest)(VEC x)
 
 /* ---- scores -------------------------------------------------------------------------------- */
 
-/* acc[t] = the products of q and row[t], lane by lane, for eight rows. */
-TILE FN(eight_dots)(const REAL *const *row, const REAL *q, int64_t width, VEC *acc)
+/* The products of q and a row, summed lane by lane.  A row is read from end to end before the next
+ * one is: that is what the machine's prefetching likes, and the chains of sums of several rows
+ * overlap by themselves. */
+static inline __attribute__((always_inline)) VEC FN(products)(const REAL *row, const REAL *q,
+                                                              int64_t width)
 {
-    VEC sum[8];
-    for (int t = 0; t < 8; t++)
-        sum[t] = (VEC){0};
-    for (int64_t c = 0; c < width; c += LANES) {
-        VEC qc = FN(load)(q + c);
-#pragma GCC unroll 8
-        for (int t = 0; t < 8; t++)
-            sum[t] = VEC_FMA(qc, FN(load)(row[t] + c), sum[t]);
-    }
-    for (int t = 0; t < 8; t++)
-        acc[t] = sum[t];
-}
-
-/* S[t] = q . row key[t] for GROUP keys, or (GROUP = 16) for the first eight. */
-TILE FN(group_dots)(const struct FN(source) * x, const int32_t *key, int rows, const REAL *q,
-                    int64_t width, REAL *S)
-{
-    VEC acc[GROUP];
-    const REAL *row[GROUP];
-    for (int t = 0; t < rows; t++)
-        row[t] = FN(row_of)(x, key[t]);
-    for (int t = 0; t < GROUP; t += 8)
-        if (t < rows)
-            FN(eight_dots)(row + t, q, width, acc + t);
-        else
-            memset(acc + t, 0, 8 * sizeof *acc);
-    for (int t = 0; t < GROUP; t += LANES)
-        FN(store)(S + t, FN(sums)(acc + t));
+    VEC sum = {0};
+    for (int64_t c = 0; c < width; c += LANES)
+        sum = VEC_FMA(FN(load)(q + c), FN(load)(row + c), sum);
+    return sum;
 }
 
 /* S[e] = q . row key[e] for n keys; room for n rounded up to GROUP, what is past n is garbage. */
 TILE FN(dots_of_width)(const struct FN(source) * x, const int32_t *key, int n, const REAL *q,
                        int64_t width, REAL *S)
 {
-    int e = 0;
-    for (; e + GROUP <= n; e += GROUP)
-        FN(group_dots)(x, key + e, GROUP, q, width, S + e);
-    if (e == n)
-        return;
-    int32_t rest[GROUP]; /* the last key again and again */
-    for (int t = 0; t < GROUP; t++)
-        rest[t] = key[e + t < n ? e + t : n - 1];
-    FN(group_dots)(x, rest, n - e > 8 ? GROUP : 8, q, width, S + e);
+    for (int e = 0; e < n; e += GROUP) {
+        int32_t last[GROUP]; /* of a group that is not full: its last key again and again */
+        const int32_t *of_group = key + e;
+        VEC acc[GROUP];
+        if (e + GROUP > n) {
+            for (int t = 0; t < GROUP; t++)
+                last[t] = key[e + t < n ? e + t : n - 1];
+            of_group = last;
+        }
+#pragma GCC unroll 16
+        for (int t = 0; t < GROUP; t++)
+            acc[t] = FN(products)(FN(row_of)(x, of_group[t]), q, width);
+        for (int t = 0; t < GROUP; t += LANES)
+            FN(store)(S + e + t, FN(sums)(acc + t));
+    }
 }
 
 static void FN(dots)(const struct FN(source) * x, const int32_t *key, int n, const REAL *q, REAL *S)
@@ -350,7 +350,8 @@ static REAL FN(row_lse)(REAL m, REAL l)
 
 /* S[u][t] = q[u] . row key[t] for TWINS queries and four keys. */
 TILE FN(twin_dots_of_four)(const struct FN(source) * x, const int32_t *key, const REAL *q,
-                           int64_t width, REAL *S, int64_t s_step)
+                           int64_t width, REAL *S, int64_t s_step, struct FN(ahead) * ahead,
+                           int64_t lines)
 {
     VEC acc[4 * TWINS];
     REAL all[4 * TWINS];
@@ -361,6 +362,7 @@ TILE FN(twin_dots_of_four)(const struct FN(source) * x, const int32_t *key, cons
         acc[t] = (VEC){0};
     for (int64_t c = 0; c < width; c += LANES) {
         VEC k[4];
+        FN(look_ahead)(ahead, lines);
         for (int t = 0; t < 4; t++)
             k[t] = FN(load)(row[t] + c);
 #pragma GCC unroll 4
@@ -379,25 +381,21 @@ TILE FN(twin_dots_of_four)(const struct FN(source) * x, const int32_t *key, cons
 
 /* S[u][e] = q[u] . row key[e] for TWINS queries; room for n rounded up to four. */
 static void FN(twin_dots)(const struct FN(source) * x, const int32_t *key, int n, const REAL *q,
-                          REAL *S, int64_t s_step, const struct FN(ahead) * ahead)
+                          REAL *S, int64_t s_step, struct FN(ahead) * ahead)
 {
-    int e = 0;
-    for (; e + 4 <= n; e += 4) {
-        FN(look_ahead)(ahead, e, e + 4);
-        FN(twin_dots_of_four)(x, key + e, q, x->width, S + e, s_step);
+    int64_t lines = FN(lines_of_step)(ahead, (n + 3) / 4 * (x->width / LANES));
+    for (int e = 0; e < n; e += 4) {
+        int32_t rest[4]; /* the last key again and again */
+        for (int t = 0; t < 4; t++)
+            rest[t] = key[e + t < n ? e + t : n - 1];
+        FN(twin_dots_of_four)(x, rest, q, x->width, S + e, s_step, ahead, lines);
     }
-    if (e == n)
-        return;
-    int32_t rest[4]; /* the last key again and again */
-    for (int t = 0; t < 4; t++)
-        rest[t] = key[e + t < n ? e + t : n - 1];
-    FN(twin_dots_of_four)(x, rest, q, x->width, S + e, s_step);
 }
 
 /* y[u] = alpha[u] y[u] + sum_e P[u][e] (row key[e]) for TWINS queries, `vectors` vectors at c. */
 TILE FN(twin_sums_at)(int vectors, const struct FN(source) * x, const int32_t *key, int n,
                       const REAL *P, int64_t p_step, const REAL *alpha, REAL *y, int64_t c,
-                      const struct FN(ahead) * ahead)
+                      struct FN(ahead) * ahead, int64_t lines)
 {
     VEC acc[TWINS][4];
     for (int u = 0; u < TWINS; u++)
@@ -406,7 +404,7 @@ TILE FN(twin_sums_at)(int vectors, const struct FN(source) * x, const int32_t *k
     for (int e = 0; e < n; e++) {
         const REAL *row = FN(row_of)(x, key[e]) + c;
         VEC v[4];
-        FN(look_ahead)(ahead, e, e + 1);
+        FN(look_ahead)(ahead, lines);
         for (int w = 0; w < vectors; w++)
             v[w] = FN(load)(row + w * LANES);
 #pragma GCC unroll 4
@@ -423,13 +421,12 @@ TILE FN(twin_sums_at)(int vectors, const struct FN(source) * x, const int32_t *k
 }
 
 static void FN(twin_sums)(const struct FN(source) * x, const int32_t *key, int n, const REAL *P,
-                          int64_t p_step, const REAL *alpha, REAL *y,
-                          const struct FN(ahead) * ahead)
+                          int64_t p_step, const REAL *alpha, REAL *y, struct FN(ahead) * ahead)
 {
-    static const struct FN(ahead) nothing;
-    int64_t c = 0;
+    int64_t c = 0, blocks = x->width / LANES / 4 + x->width / LANES % 4;
+    int64_t lines = FN(lines_of_step)(ahead, n * blocks);
     for (; c + 4 * LANES <= x->width; c += 4 * LANES)
-        FN(twin_sums_at)(4, x, key, n, P, p_step, alpha, y, c, c == 0 ? ahead : &nothing);
+        FN(twin_sums_at)(4, x, key, n, P, p_step, alpha, y, c, ahead, lines);
     for (; c < x->width; c += LANES)
-        FN(twin_sums_at)(1, x, key, n, P, p_step, alpha, y, c, c == 0 ? ahead : &nothing);
+        FN(twin_sums_at)(1, x, key, n, P, p_step, alpha, y, c, ahead, lines);
 }

@@ -25,9 +25,8 @@ static void seek(struct attn_sight *x, int r, int64_t from)
 {
     struct attn_cursor *at = &x->cursor[r];
     while (at->hi <= from && at->lo < x->j1) {
-        int more = at->last ? 0
-                            : x->runs.next(x->runs.arg, x->b, x->h, x->i0 + r, from, &at->lo,
-                                           &at->hi);
+        int more =
+            at->last ? 0 : x->runs.next(x->runs.arg, x->b, x->h, x->i0 + r, from, &at->lo, &at->hi);
         if (more == 0 || at->lo >= x->j1)
             at->lo = at->hi = x->j1;
         else if (at->hi > x->j1)
@@ -119,7 +118,8 @@ void attn_keys_sort(const struct attn_sight *x, enum attn_tile tile, int rows, i
             keys->full[full++] = (uint8_t)j;
             continue;
         }
-        for (int v = 0; v < ATTN_PANEL_VECTORS; v++) { /* written always, kept if any lane sees it */
+        for (int v = 0; v < ATTN_PANEL_VECTORS;
+             v++) { /* written always, kept if any lane sees it */
             unsigned bits = (unsigned)(x->seen[j] >> v * lanes & lane);
             keys->edge[v][edge[v]] = (uint8_t)j;
             keys->bits[v][edge[v]] = (uint16_t)bits;

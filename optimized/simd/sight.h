@@ -6,8 +6,9 @@
  * nobody sees are never visited.
  *
  * For one panel of queries and one block of keys the answer is a word a key: bit r of seen[j] says
- * that query r sees key j.  A run [lo, hi) toggles bit r at lo and again at hi; running exclusive-or
- * over the keys then gives all words, in time O(runs + keys) however many pairs are visible.
+ * that query r sees key j.  A run [lo, hi) toggles bit r at lo and again at hi; running
+ * exclusive-or over the keys then gives all words, in time O(runs + keys) however many pairs are
+ * visible.
  */
 #ifndef OPTIMIZED_SIMD_SIGHT_H
 #define OPTIMIZED_SIMD_SIGHT_H
@@ -39,8 +40,8 @@ enum {
 };
 
 /* Where the cursors of one panel stand: the least and the greatest start of a current run, and the
- * least end.  While the block lies between last and end, everyone sees all of it; nobody needs to be
- * asked before `end` is passed. */
+ * least end.  While the block lies between last and end, everyone sees all of it; nobody needs to
+ * be asked before `end` is passed. */
 struct attn_front {
     int64_t first, last, end;
 };
@@ -64,7 +65,8 @@ void attn_sight_open(struct attn_sight *sight, struct attn_runs runs, int panel,
 int64_t attn_sight_first(struct attn_sight *sight, int64_t from);
 
 /* Panel number n of the block against keys [j0,j1) (at most ATTN_KEY_BLOCK): EMPTY, FULL, or
- * PARTIAL with from, to and seen[from..to) filled in.  Calls for a panel come with increasing j0. */
+ * PARTIAL with from, to and seen[from..to) filled in.  Calls for a panel come with increasing
+ * j0. */
 enum attn_tile attn_sight_tile(struct attn_sight *sight, int n, int64_t j0, int64_t j1);
 
 /* The keys of one panel and one block, sorted by how they are seen.  A key that every query of the

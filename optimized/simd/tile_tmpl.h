@@ -90,7 +90,7 @@ TILE FN(values_tile)(int rows, int vectors, const REAL *const *v, int64_t n, int
             FN(store)(O + (c0 + t) * PANEL + u * LANES, acc[t][u]);
 }
 
-/* ---- any number of keys and features ---------------------------------------------------------- */
+/* ---- any number of keys and features --------------------------------------------------- */
 
 /* S[j][:] = Q . k[j] for n keys and so many vectors of queries.  k has, and S has room for, n
  * rounded up to a multiple of 8: what is past n is the last row again.  max, if given, gathers the

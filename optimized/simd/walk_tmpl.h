@@ -8,8 +8,8 @@ struct FN(walk) {
     const int64_t *start; /* of the block's rows: [rows + 1] */
     INT *done;            /* [rows]: stored pairs that are behind us */
     int rows, next_row;
-    int64_t chunk, j1; /* keys in a chunk; where the present one ends */
-    int64_t next_key;  /* the first that is still ahead in any row */
+    int64_t n_key, chunk, j1; /* keys in all, in a chunk; where the present one ends */
+    int64_t next_key;         /* the first that is still ahead in any row */
     /* the step: */
     int row, n;
     int64_t at; /* of its first pair in csr->column */
@@ -17,12 +17,13 @@ struct FN(walk) {
 };
 
 static void FN(walk_start)(struct FN(walk) * x, const struct attn_csr *csr, int64_t b, int64_t h,
-                           int64_t i0, int64_t i1, int64_t chunk, INT *done)
+                           int64_t i0, int64_t i1, int64_t n_key, int64_t chunk, INT *done)
 {
     int64_t row = (b * csr->batch_step + h * csr->head_step) * csr->n_query + i0;
     *x = (struct FN(walk)){.csr = csr, .start = csr->row_start + row, .done = done};
     x->rows = (int)(i1 - i0);
     x->next_row = x->rows;
+    x->n_key = n_key;
     x->chunk = chunk;
     memset(done, 0, (size_t)x->rows * sizeof *done);
     x->next_key = 0;
@@ -32,11 +33,22 @@ static void FN(walk_start)(struct FN(walk) * x, const struct attn_csr *csr, int6
 static int FN(walk_below)(const int32_t *key, int n, int64_t j1)
 {
     int e = 0;
-    while (e + 16 <= n && key[e + 15] < j1)
-        e += 16;
+    while (e + 8 <= n && key[e + 7] < j1)
+        e += 8;
     while (e < n && key[e] < j1)
         e++;
     return e;
+}
+
+/* Ask for the keys that row r will meet in this chunk, about as many as the present row has there:
+ * which they are decides what is done next, so that waiting for them would be waiting indeed. */
+static inline void FN(walk_ahead)(const struct FN(walk) * x, int r)
+{
+    if (r >= x->rows)
+        return;
+    const int32_t *key = x->csr->column + x->start[r] + x->done[r];
+    for (int e = 0; e <= x->n; e += 16)
+        __builtin_prefetch(key + e);
 }
 
 /* The next step; 0 after the last. */
@@ -55,7 +67,9 @@ static int FN(walk_next)(struct FN(walk) * x)
         int r = x->next_row;
         int64_t at = x->start[r] + x->done[r], left = x->start[r + 1] - at;
         const int32_t *key = x->csr->column + at;
-        int n = FN(walk_below)(key, (int)(left < ATTN_ROW_KEYS ? left : ATTN_ROW_KEYS), x->j1);
+        int n = (int)(left < ATTN_ROW_KEYS ? left : ATTN_ROW_KEYS);
+        if (x->j1 < x->n_key)
+            n = FN(walk_below)(key, n, x->j1);
         x->done[r] += (INT)n;
         if (n < ATTN_ROW_KEYS) { /* else there may be more of this row in the chunk */
             if (n < left && key[n] < x->next_key)
@@ -64,6 +78,7 @@ static int FN(walk_next)(struct FN(walk) * x)
         }
         if (n > 0) {
             x->row = r, x->n = n, x->at = at, x->key = key;
+            FN(walk_ahead)(x, r + 2);
             return 1;
         }
     }

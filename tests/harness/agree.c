@@ -95,7 +95,7 @@ void attn_agree(const struct attn_cview *got, const struct attn_truth_tensor *tr
     x->ratio = x->ratio < 0 ? 0 : x->ratio;
 }
 
-static double round_to(double x, enum attn_dtype dtype)
+double attn_dtype_round(double x, enum attn_dtype dtype)
 {
     switch (dtype) {
     case ATTN_F32:
@@ -120,7 +120,7 @@ void attn_agree_exactly(const struct attn_cview *got, const struct attn_truth_te
                 for (int64_t c = 0; c < truth->extent[3]; c++, n++) {
                     int64_t at[4] = {b, h, truth->sample != NULL ? truth->sample[r] : r, c};
                     double value = attn_cview_get(got, at[0], at[1], at[2], at[3]);
-                    double want = round_to(truth->want[n], got->dtype);
+                    double want = attn_dtype_round(truth->want[n], got->dtype);
                     int ok = value == want;
                     see(x, ok ? 0 : (double)INFINITY, ok, at, value, want, 0);
                     x->n_not_finite += isfinite(want) && !isfinite(value);

@@ -27,6 +27,9 @@ struct attn_agreement {
 void attn_agree(const struct attn_cview *got, const struct attn_truth_tensor *truth, double u,
                 struct attn_agreement *agreement);
 
+/* x as a storage type holds it: rounded to nearest. */
+double attn_dtype_round(double x, enum attn_dtype dtype);
+
 /* The same at zero tolerance: want must be met as rounded to the storage type, bit for bit but
  * for the sign of zero. */
 void attn_agree_exactly(const struct attn_cview *got, const struct attn_truth_tensor *truth,

@@ -38,7 +38,8 @@ static enum attn_status check_conventions(const struct attn_plugin *p, struct at
                 {"causal", p->causal, ATTN_PLUGIN_CAUSAL_BR},
                 {"window", p->window, ATTN_PLUGIN_WINDOW_WITH_SELF},
                 {"layout", p->layout, ATTN_PLUGIN_BLHD},
-                {"byte", p->byte, ATTN_PLUGIN_ONE_IS_HIDDEN}};
+                {"byte", p->byte, ATTN_PLUGIN_ONE_IS_HIDDEN},
+                {"subnormals", p->subnormals, ATTN_PLUGIN_FLUSHED}};
     for (size_t n = 0; n < sizeof list / sizeof *list; n++)
         if (list[n].value < 0 || list[n].value > list[n].max)
             return attn_fail(err, ATTN_EINVAL, "its convention %s is %d: 0 to %d exist",
@@ -82,6 +83,7 @@ enum attn_status attn_claims_of_plugin(const struct attn_plugin *p, struct attn_
     claims->window = p->window;
     claims->layout = p->layout;
     claims->byte = p->byte;
+    claims->subnormals = p->subnormals;
     claims->u = p->u;
     claims->u_p = p->u_p;
     claims->exp_ulps = p->exp_ulps;
@@ -235,6 +237,8 @@ void attn_claims_precision(const struct attn_claims *claims, const struct attn_p
         x->u_p = claims->u_p;
     if (claims->exp_ulps > 0)
         x->exp_ulps = claims->exp_ulps;
+    if (claims->subnormals == ATTN_PLUGIN_FLUSHED)
+        attn_precision_flush(p, x);
     if (claims->block > 0)
         x->rescales = (p->n_key + claims->block - 1) / claims->block;
     /* Two more roundings each way: to base 2, and stored. */

@@ -14,6 +14,7 @@ struct attn_claims {
     char name[64];
     unsigned bits;                                    /* enum attn_plugin_claim         */
     int lse, empty_lse, causal, window, layout, byte; /* conventions of attn_plugin.h   */
+    int subnormals;                                   /* enum attn_plugin_subnormals    */
     double u, u_p, exp_ulps;
     int64_t block;
 };
@@ -37,7 +38,7 @@ enum attn_status attn_claims_read(const char *path, struct attn_claims *claims,
 enum attn_status attn_claims_parse(const char *path, const char *text, struct attn_claims *claims,
                                    struct attn_error *err);
 
-/* Set the six conventions in a JSON object, key and word, as a declaration has them. */
+/* Set the seven conventions in a JSON object, key and word, as a declaration has them. */
 void attn_claims_conventions(const struct attn_claims *claims, void *json_object);
 
 /* The same as JSON text, malloc'ed; NULL without memory.  Parses back to the same claims. */

@@ -17,7 +17,7 @@ struct convention {
     int *value;
 };
 
-enum { CONVENTIONS = 6 };
+enum { CONVENTIONS = 7 };
 
 static void conventions_of(struct attn_claims *c, struct convention list[CONVENTIONS])
 {
@@ -27,6 +27,7 @@ static void conventions_of(struct attn_claims *c, struct convention list[CONVENT
     list[3] = (struct convention){"window", {"beside", "with-self", NULL}, &c->window};
     list[4] = (struct convention){"layout", {"bhld", "blhd", "thd"}, &c->layout};
     list[5] = (struct convention){"mask_one", {"visible", "hidden", NULL}, &c->byte};
+    list[6] = (struct convention){"subnormals", {"kept", "flushed", NULL}, &c->subnormals};
 }
 
 static enum attn_status read_claims(const char *path, const json_t *array, struct attn_claims *c,
@@ -109,7 +110,7 @@ static enum attn_status read_entry(const char *path, const char *key, const json
     }
     return attn_fault(err, ATTN_EINVAL, path,
                       "key \"%.40s\" does not exist; there are: name claims lse empty_lse causal "
-                      "window layout mask_one u u_p exp_ulps block",
+                      "window layout mask_one subnormals u u_p exp_ulps block",
                       key);
 }
 

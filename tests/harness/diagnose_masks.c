@@ -246,7 +246,9 @@ int attn_suspect_masks(struct attn_suspicion *x)
         return suspect_text(x, "causal(tl)", "causal(tl) although no mask was asked for") ||
                suspect_text(x, "causal(br)", "causal(br) although no mask was asked for") ||
                suspect_ways(x, ATTN_TALE_LOOP_16);
-    if (suspect_past(x) || suspect_bands(x) || suspect_text(x, "none", "no mask at all"))
+    if (suspect_past(x) || suspect_bands(x) || suspect_text(x, "none", "no mask at all") ||
+        suspect_text(x, "causal(tl)", "causal(tl), whatever the mask says") ||
+        suspect_text(x, "causal(br)", "causal(br), whatever the mask says"))
         return 1;
     return suspect_ways(x, ATTN_TALE_INVERTED) || suspect_sides(x) || suspect_extra(x);
 }

@@ -34,7 +34,9 @@ const char *attn_bias_reason(enum attn_fill fill)
     return NULL;
 }
 
-/* Rows, not elements, count as independent: the channels of one row share its weights. */
+/* Rows, not elements, count as independent: the channels of one row share its weights.  The truth
+ * is taken as its type would store it: that rounding is nobody's error, and in 16 bits it is the
+ * same in all the rows whose averages are close. */
 static void find_bias(const struct attn_cview *got, const struct attn_truth_tensor *o,
                       struct attn_grade *grade)
 {
@@ -48,7 +50,8 @@ static void find_bias(const struct attn_cview *got, const struct attn_truth_tens
             if (!(bound > 0) || !isfinite(bound)) /* nothing visible, or nothing to say */
                 continue;
             double value = attn_cview_get(got, bh / o->extent[1], bh % o->extent[1], i, c);
-            mean += (value - o->want[row * width + c]) / bound;
+            double want = attn_dtype_round(o->want[row * width + c], got->dtype);
+            mean += (value - want) / bound;
             used++;
         }
         if (used > 0) {

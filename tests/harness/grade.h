@@ -12,10 +12,11 @@
  *   bias    Where V > 0, errors of one sign do not cancel between rows, and what is biased hurts
  *           training more than what is large (Qiu and Yao, arXiv 2510.04212).  The mean over rows
  *           of error / T2, times sqrt(rows), is a number of standard deviations (or fewer: T2 is
- *           larger than a deviation).
- *   growth  The largest error on one fixed problem, when its keys are cut into 1, 2, 4, 8 parts,
- *           grows like a random walk, slope 1/2, or less; partial results that are rounded too
- *           early make it jump.
+ *           larger than a deviation).  Errors are counted from the truth as it would be stored:
+ *           in 16 bits all rows of like averages are rounded alike, and would lean together.
+ *   growth  The largest error on one fixed problem, over several seeds, when its keys are cut into
+ *           1, 2, 4, 8 parts, grows like a random walk, slope 1/2, or less; partial results that
+ *           are rounded too early make it jump.
  */
 #ifndef TESTS_HARNESS_GRADE_H
 #define TESTS_HARNESS_GRADE_H

@@ -2,8 +2,8 @@
  *
  * The host starts this very program again (`attnlab guest FILE`) and sends it one case string a
  * line ("!CASE" looks for leaks, "?ID" is a relation); the guest loads the plug-in, runs and judges
- * each with the same code that judges everybody, and sends the result back.  A guest that dies or does not end costs one case: the
- * next one gets a fresh guest.
+ * each with the same code that judges everybody, and sends the result back.  A guest that dies or
+ * does not end costs one case: the next one gets a fresh guest.
  */
 #ifndef TESTS_HARNESS_GUEST_H
 #define TESTS_HARNESS_GUEST_H

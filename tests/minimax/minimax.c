@@ -1,4 +1,4 @@
-/* The coefficients of optimized/simd/real.h, computed again: `make minimax` prints them.
+/* The coefficients of optimized/simd/real_tmpl.h, computed again: `make minimax` prints them.
  *
  * Remez's exchange algorithm, in 113-bit arithmetic.  A function is wanted as
  *

@@ -7,6 +7,7 @@
 set -eu
 id=$1 out=$2 dir=${2%.so}.src
 def=tests/mutants/mutants.def
+FLAGS_avx2=${FLAGS_avx2-} FLAGS_avx512=${FLAGS_avx512-} # of the kernels, from the Makefile
 
 read -r _ _ unit file < <(grep "^$id " "$def"; echo)
 file=${file:-$unit}

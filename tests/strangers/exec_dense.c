@@ -1,6 +1,6 @@
-/* A command that computes attention, for tests of the curves of commands: the library's dense on the
- * one case of CASES, in about as much C as it takes.  What it does beside is in DOES, and begins at
- * 64 keys.
+/* A command that computes attention, for tests of the curves of commands: the library's dense on
+ * the one case of CASES, in about as much C as it takes.  What it does beside is in DOES, and
+ * begins at 64 keys.
  *
  *      cc -DDOES=EXTRA -o command tests/strangers/exec_dense.c libharness.a libattn.a -fopenmp ...
  */

@@ -6,7 +6,7 @@
 #include "ref/ledger.h"
 #include "ref/problem.h"
 #include "ref/textbook.h"
-#include "tests/variants/half.h"
+#include "tests/variants/half_store.h"
 
 const char *const null_model_name[NULL_MODELS] = {"zeros", "mean", "shuffled", "neighbour"};
 

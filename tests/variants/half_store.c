@@ -1,5 +1,5 @@
 /* See half.h. */
-#include "tests/variants/half.h"
+#include "tests/variants/half_store.h"
 
 #include <math.h>
 
