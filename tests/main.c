@@ -1,12 +1,41 @@
-/* The test program: every suite of suites.def in one Check runner.
+/* The test program: every suite of suites.def, as many at a time as there are processors.
  *
- * CK_RUN_SUITE=mask runs one suite, CK_VERBOSITY=verbose names each test, CK_FORK=no keeps it
- * in one process for a debugger.  Nothing here may start an OpenMP region: Check forks each
- * test, and libgomp does not survive a fork (its threads stay behind). */
+ * A suite is a process of its own, whose output is shown when it ends.  ATTN_JOBS=1 runs one after
+ * the other; CK_RUN_SUITE=mask runs one suite, CK_VERBOSITY=verbose names each test, CK_FORK=no
+ * keeps it in one process for a debugger.  Nothing here may start an OpenMP region: Check forks
+ * each test, and libgomp does not survive a fork (its threads stay behind). */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "tests/suites.h"
+
+static const struct {
+    const char *name;
+    Suite *(*make)(void);
+} suites[] = {
+#define TEST_SUITE(name) {#name, suite_##name},
+#include "tests/suites.def"
+#undef TEST_SUITE
+};
+enum { SUITES = sizeof suites / sizeof *suites };
+
+/* Of one suite; in memory that its process shares with this one. */
+struct outcome {
+    int run, failed, ended;
+};
+
+struct job {
+    pid_t process;
+    int suite;
+    FILE *said;
+    double start;
+};
 
 const char *test_build(void)
 {
@@ -14,15 +43,111 @@ const char *test_build(void)
     return build != NULL ? build : "build/release";
 }
 
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void run_suite(int n, struct outcome *outcome)
+{
+    SRunner *runner = srunner_create(suites[n].make());
+    srunner_run_all(runner, CK_ENV);
+    outcome->run = srunner_ntests_run(runner);
+    outcome->failed = srunner_ntests_failed(runner);
+    outcome->ended = 1;
+    srunner_free(runner);
+}
+
+static int start(struct job *job, int suite, struct outcome *outcome)
+{
+    fflush(NULL);
+    *job = (struct job){-1, suite, tmpfile(), now()};
+    if (job->said == NULL || fcntl(fileno(job->said), F_SETFD, FD_CLOEXEC) != 0)
+        return 0;
+    job->process = fork();
+    if (job->process == 0) {
+        dup2(fileno(job->said), STDOUT_FILENO);
+        dup2(fileno(job->said), STDERR_FILENO);
+        run_suite(suite, outcome);
+        fflush(NULL);
+        _exit(0);
+    }
+    return job->process > 0;
+}
+
+static void show(struct job *job, const struct outcome *outcome)
+{
+    char text[4096];
+    size_t n;
+    rewind(job->said);
+    while ((n = fread(text, 1, sizeof text, job->said)) > 0)
+        fwrite(text, 1, n, stdout);
+    fclose(job->said);
+    printf("%-15s %4d checks, %d failures, %.1f s%s\n", suites[job->suite].name, outcome->run,
+           outcome->failed, now() - job->start, outcome->ended ? "" : ": ended before its end");
+    fflush(stdout);
+}
+
+static long jobs_at_once(void)
+{
+    const char *given = getenv("ATTN_JOBS");
+    long n = given != NULL ? strtol(given, NULL, 10) : sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n > SUITES ? SUITES : n;
+}
+
+/* Returns how many suites could not be started. */
+static int run_all(struct outcome *outcome)
+{
+    static struct job job[SUITES];
+    long most = jobs_at_once(), running = 0;
+    int next = 0, lost = 0;
+    while (next < SUITES || running > 0) {
+        int status;
+        if (next < SUITES && running < most) {
+            if (start(&job[running], next, &outcome[next]))
+                running++;
+            else
+                lost++, printf("%s: cannot be started\n", suites[next].name);
+            next++;
+            continue;
+        }
+        pid_t ended = waitpid(-1, &status, 0);
+        for (long n = 0; n < running; n++)
+            if (job[n].process == ended) {
+                show(&job[n], &outcome[job[n].suite]);
+                job[n] = job[--running];
+                break;
+            }
+        if (ended < 0)
+            return lost + (int)running;
+    }
+    return lost;
+}
+
 int main(void)
 {
-    SRunner *runner = srunner_create(NULL);
-#define TEST_SUITE(name) srunner_add_suite(runner, suite_##name());
-#include "tests/suites.def"
-#undef TEST_SUITE
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    int run = srunner_ntests_run(runner);
-    srunner_free(runner);
-    return failed == 0 && run > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    const char *only = getenv("CK_RUN_SUITE"), *fork_mode = getenv("CK_FORK");
+    struct outcome total = {0, 0, 1};
+    struct outcome *outcome = mmap(NULL, SUITES * sizeof *outcome, PROT_READ | PROT_WRITE,
+                                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (outcome == MAP_FAILED)
+        return EXIT_FAILURE;
+    int lost = 0, one_process = only != NULL || (fork_mode != NULL && strcmp(fork_mode, "no") == 0);
+    for (int n = 0; n < SUITES && one_process; n++)
+        if (only == NULL || strcmp(only, suites[n].name) == 0)
+            run_suite(n, &outcome[n]);
+        else
+            outcome[n].ended = 1;
+    if (!one_process)
+        lost = run_all(outcome);
+    for (int n = 0; n < SUITES; n++) {
+        total.run += outcome[n].run;
+        total.failed += outcome[n].failed;
+        total.ended &= outcome[n].ended;
+    }
+    printf("all: %d checks, %d failures\n", total.run, total.failed);
+    return total.failed == 0 && total.run > 0 && total.ended && lost == 0 ? EXIT_SUCCESS
+                                                                          : EXIT_FAILURE;
 }

@@ -42,7 +42,7 @@ START_TEST(most_are_named_at_first_sight)
             continue;
         const struct family *f = family_of(family, families, &list[m]);
         ck_assert_msg(f != NULL, "families.def has no family for %s", list[m].id);
-        mutant_diagnose(&list[m], folder, &x);
+        mutant_diagnose(&list[m], folder, 1, &x);
         ck_assert_msg(x.error[0] == '\0' && x.n > 0, "%s: %s", list[m].id, x.error);
         asked[is_of_kernels(&list[m])]++;
         right[is_of_kernels(&list[m])] += family_is_named(f, x.text[0]);

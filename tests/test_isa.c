@@ -339,6 +339,16 @@ START_TEST(transposition)
 }
 END_TEST
 
+/* All cases, if they are asked for; else in f32 the kernels' own, in other types every second of
+ * those, and of the rest one in four: other ones for each instruction set, storage type and
+ * implementation. */
+static int is_taken(int n, enum attn_dtype dtype, int turn)
+{
+    int own = strncmp(attn_battery_at(n)->name, "tile-", 5) == 0;
+    int every = getenv("ATTN_FULL") != NULL || (own && dtype == ATTN_F32) ? 1 : own ? 2 : 4;
+    return (n + turn) % every == 0;
+}
+
 /* The quick battery in another storage type: what its fill can be made in, and is not refused.
  * _i: (instruction set * types + type). */
 START_TEST(battery)
@@ -356,6 +366,8 @@ START_TEST(battery)
             struct attn_case c;
             struct attn_result r;
             char text[2000];
+            if (!is_taken(n, dtype, _i / ATTN_DTYPES + _i + i))
+                continue;
             ck_assert_int_eq(attn_case_parse(attn_battery_at(n)->text, &c, NULL), ATTN_OK);
             c.dtype = dtype;
             attn_run_case(&spec, &c, &r);
@@ -363,7 +375,7 @@ START_TEST(battery)
             attn_result_print(&spec, &c, &r, text, sizeof text);
             ck_assert_msg(r.verdict != ATTN_FAILED, "%s: %s", attn_battery_at(n)->name, text);
         }
-        ck_assert_msg(!spec.impl->simd || !(spec.impl->caps & 1u << dtype) || passed >= 40,
+        ck_assert_msg(!spec.impl->simd || !(spec.impl->caps & 1u << dtype) || passed >= 20,
                       "%s@%s, %s: only %d cases pass", spec.impl->name, isa->name,
                       attn_dtype_name(dtype), passed);
     }

@@ -22,16 +22,17 @@ static double in_bounds(double effect, double bound)
     return effect == 0 ? 0 : bound > 0 ? effect / bound : (double)INFINITY;
 }
 
-/* Effect / bound of losing or leaking the key of score s and value v. */
+/* Effect / bound of losing or leaking the key of score s and value v; any effect from `enough` on
+ * is as good as the largest. */
 static double effect_of(const struct row *row, double s, int visible, const struct attn_cview *v,
-                        int64_t b, int64_t g, int64_t j, int64_t dv)
+                        int64_t b, int64_t g, int64_t j, int64_t dv, double enough)
 {
     if (isnan(s) || row->visible == 0 || (visible && row->visible == 1))
         return (double)INFINITY; /* a NaN gets in; a row appears, or is emptied */
     double p = exp(s - row->lse);
     double weight = visible ? p / (1 - p) : p < 1e300 ? p / (1 + p) : 1;
     double most = in_bounds(fabs(log1p(visible ? -p : p)), row->lse_bound);
-    for (int64_t c = 0; c < dv; c++) {
+    for (int64_t c = 0; c < dv && !(most >= enough); c++) {
         double away = fabs(attn_cview_get(v, b, g, j, c) - row->o[c]);
         double effect = in_bounds(weight * away, row->o_bound[c]);
         if (!(effect <= most)) /* a NaN in a hidden v shows as well */
@@ -53,8 +54,11 @@ static void weigh_row(const struct attn_problem *p, const struct attn_cview *v,
         if (all->s[n] == -(double)INFINITY)
             continue;
         int visible = attn_problem_allows(p, b, h, i, all->key[n]) != 0;
+        double enough = x->pairs == 0                 ? (double)INFINITY
+                        : x->weakest > ATTN_ADMISSION ? x->weakest
+                                                      : ATTN_ADMISSION;
         double effect = effect_of(row, all->s[n], visible, v, b, h / (p->heads / p->kv_heads),
-                                  all->key[n], p->d_value);
+                                  all->key[n], p->d_value, enough);
         x->seen += effect >= ATTN_ADMISSION;
         x->weakest = x->pairs == 0 || effect < x->weakest ? effect : x->weakest;
         x->pairs++;

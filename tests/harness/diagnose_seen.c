@@ -1,7 +1,8 @@
 /* Which keys a failing row has seen, learned from its LSE and O: the true set with one run of keys
- * lost or added, or another run in its place.  Sums of weights over runs are differences of prefix
- * sums, so all runs of a row can be tried; O then confirms what LSE proposes.  Where V shows each
- * key in a column of its own (the fill `reveal`), any set can be read off. */
+ * lost or added, or another run in its place.  Sums over runs are differences of prefix sums, so
+ * all runs of a row can be tried: by LSE, then by a weighted sum of O's features; all of O confirms
+ * what both propose.  Where V shows each key in a column of its own (the fill `reveal`), any set can be
+ * read off. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,9 @@ struct learner {
     struct teller teller;
     struct attn_tale open; /* everything is seen */
     double *sum;           /* [3][n + 1] prefix sums of weights: seen, hidden, all */
+    double *value;         /* the same of weight times blend(V)                    */
+    double blend;          /* of O                                                 */
+    double slack, largest; /* how far it may be off; largest blend(V)              */
     char *seen, *got;      /* the true set of the row, and what it has seen */
 };
 
@@ -27,10 +31,18 @@ struct run {
     int64_t lo, hi;
 };
 
-static double part(const struct learner *x, int which, int64_t lo, int64_t hi)
+static double part(const struct learner *x, const double *sums, int which, int64_t lo, int64_t hi)
 {
-    const double *sum = x->sum + which * (x->teller.p->n_key + 1);
+    const double *sum = sums + which * (x->teller.p->n_key + 1);
     return sum[hi] - sum[lo];
+}
+
+/* What a sum over the true set becomes by the run. */
+static double with_run(const struct learner *x, const double *sums, const struct run *f)
+{
+    double all = part(x, sums, 0, 0, x->teller.p->n_key),
+           change = part(x, sums, f->how, f->lo, f->hi);
+    return f->how == LOST ? all - change : f->how == ADDED ? all + change : change;
 }
 
 static void set_run(struct learner *x, const struct run *f)
@@ -41,6 +53,31 @@ static void set_run(struct learner *x, const struct run *f)
                            : f->how == ADDED ? x->seen[j] || in
                                              : in);
     }
+}
+
+/* A weighted sum of a row's features: the weights differ, so that V's rows do. */
+static double blend(const struct attn_cview *of, int64_t b, int64_t h, int64_t i, int64_t d)
+{
+    double sum = 0, weight = 1;
+    for (int64_t c = 0; c < d; c++, weight = fmod(weight + 0.6180339887498949, 1) + 0.5)
+        sum += weight * attn_cview_get(of, b, h, i, c);
+    return sum;
+}
+
+static double largest_of(double size, double v)
+{
+    return isfinite(v) && fabs(v) > size ? fabs(v) : size;
+}
+
+/* Can blend(O) be that of the run?  The tolerance is no less than that of all features together,
+ * and what the prefix sums have lost. */
+static int blend_agrees(const struct learner *x, const struct run *f, double l)
+{
+    const struct teller *t = &x->teller;
+    double all = part(x, x->sum, 2, 0, t->p->n_key);
+    double told = l > 0 ? with_run(x, x->value, f) / l : 0;
+    double tolerance = x->slack + (l > 0 ? 1e-12 * all / l * x->largest : 0);
+    return !isfinite(told) || fabs(x->blend - told) <= tolerance;
 }
 
 /* Does O agree with the set?  LSE did. */
@@ -68,22 +105,50 @@ static int lse_agrees(struct learner *x, int64_t b, int64_t h, int64_t i, double
     return attn_teller_row_fits(&x->teller, ATTN_LSE, b, h, i, &lse);
 }
 
+/* One key more in three prefix sums: seen, hidden, all. */
+static void add_to(double *sum, int64_t n, int seen, double term)
+{
+    sum[1] = sum[0] + (seen ? term : 0);
+    sum[n + 2] = sum[n + 1] + (seen ? 0 : term);
+    sum[2 * n + 3] = sum[2 * n + 2] + term;
+}
+
+/* The blend of O's row, and what the tolerances of its features come to.  Values of V are not
+ * bounded by their blend, so their size is taken anew. */
+static void set_slack(struct learner *x, int64_t b, int64_t h, int64_t i)
+{
+    const struct teller *t = &x->teller;
+    const struct attn_truth_tensor *want = &t->q->truth.tensor[ATTN_O];
+    int64_t g = h / (t->p->heads / t->p->kv_heads), d = t->p->d_value;
+    const double *bound = want->bound + ((b * want->extent[1] + h) * want->extent[2] + i) * d;
+    double size = 0;
+    for (int64_t j = 0; j < t->p->n_key; j++)
+        for (int64_t c = 0; c < d; c++)
+            size = largest_of(size, attn_cview_get(&t->view[ATTN_T_V], b, g, j, c));
+    x->blend = blend(&t->view[ATTN_T_O], b, h, i, d);
+    x->slack = 0;
+    for (int64_t c = 0; c < d; c++)
+        x->slack += 1.5 * (t->q->loose * size + 4 * (isfinite(bound[c]) ? bound[c] : 0) + 1e-30);
+}
+
 /* Weights and the true set of a row; 0 when there is a score that is no number. */
 static int weigh(struct learner *x, int64_t b, int64_t h, int64_t i)
 {
     struct teller *t = &x->teller;
-    int64_t n = t->p->n_key;
+    int64_t n = t->p->n_key, g = h / (t->p->heads / t->p->kv_heads);
     attn_teller_scores(t, b, h, i);
-    memset(x->sum, 0, 3 * (size_t)(n + 1) * sizeof *x->sum);
+    memset(x->sum, 0, 6 * (size_t)(n + 1) * sizeof *x->sum);
+    x->largest = 0;
     for (int64_t j = 0; j < n; j++) {
         if (!isfinite(t->w[j]))
             return 0;
         x->seen[j] = (char)attn_mask_allows(t->p->mask, b, h, i, j);
-        double *sum = x->sum + j;
-        sum[1] = sum[0] + (x->seen[j] ? t->w[j] : 0);
-        sum[n + 2] = sum[n + 1] + (x->seen[j] ? 0 : t->w[j]);
-        sum[2 * n + 3] = sum[2 * n + 2] + t->w[j];
+        double v = blend(&t->view[ATTN_T_V], b, g, j, t->p->d_value);
+        x->largest = largest_of(x->largest, v);
+        add_to(x->sum + j, n, x->seen[j], t->w[j]);
+        add_to(x->value + j, n, x->seen[j], t->w[j] * v);
     }
+    set_slack(x, b, h, i);
     return isfinite(t->m);
 }
 
@@ -108,18 +173,17 @@ static int read_off(struct learner *x, int64_t b, int64_t h, int64_t i)
 static int find(struct learner *x, int64_t b, int64_t h, int64_t i)
 {
     int64_t n = x->teller.p->n_key;
-    double all = part(x, 0, 0, n);
     if (read_off(x, b, h, i))
         return 1;
     for (int how = LOST; how <= REPLACED; how++)
         for (int64_t size = 1; size <= n; size++)
             for (int64_t lo = 0; lo + size <= n; lo++) {
-                double change = part(x, how, lo, lo + size);
-                double l = how == LOST ? all - change : how == ADDED ? all + change : change;
-                int ends = how == REPLACED || (how == LOST) == x->seen[lo];
-                if (!ends || (how != REPLACED && !(change > 0)) || !lse_agrees(x, b, h, i, l))
-                    continue;
                 const struct run f = {(enum how)how, lo, lo + size};
+                double l = with_run(x, x->sum, &f);
+                int ends = how == REPLACED || (how == LOST) == x->seen[lo];
+                if (!ends || (how != REPLACED && !(part(x, x->sum, how, f.lo, f.hi) > 0)) ||
+                    !lse_agrees(x, b, h, i, l) || !blend_agrees(x, &f, l))
+                    continue;
                 set_run(x, &f);
                 if (o_agrees(x, b, h, i))
                     return 1;
@@ -284,7 +348,8 @@ int attn_suspect_seen(struct attn_suspicion *x)
         return 0;
     attn_tale_true(x->setup, &learner.open);
     learner.open.mask = NULL;
-    learner.sum = calloc(3 * (size_t)(p->n_key + 1), sizeof *learner.sum);
+    learner.sum = calloc(6 * (size_t)(p->n_key + 1), sizeof *learner.sum);
+    learner.value = learner.sum != NULL ? learner.sum + 3 * (p->n_key + 1) : NULL;
     learner.seen = calloc((size_t)p->n_key, 1);
     learner.got = calloc((size_t)p->n_key, 1);
     int found = attn_teller_open(&learner.teller, x->inquiry, &learner.open) &&

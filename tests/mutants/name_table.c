@@ -59,7 +59,7 @@ int main(int argc, char **argv)
         if (list[m].proof[0] != '\0' || list[m].kind[0] != '\0' || !asked)
             continue;
         const struct family *f = family_of(family, families, &list[m]);
-        mutant_diagnose(&list[m], argv[1], &x);
+        mutant_diagnose(&list[m], argv[1], NAMING_CASES, &x);
         print_mutant(&list[m], f, &x);
         for (int k = 1; k < x.n && argc > 2; k++)
             printf("|  |  |  |  |  | %s | %s |\n", x.battery[k]->name, x.text[k]);

@@ -89,7 +89,7 @@ int naming_hits(const struct naming *naming, const struct family *family)
 /* ---- one mutant, in a child ------------------------------------------------------------------ */
 
 struct shared {
-    int at, died;
+    int at, died, most;
     struct naming naming;
 };
 
@@ -115,7 +115,7 @@ static void diagnose_one(const struct attn_spec *spec, const struct attn_battery
 static void diagnose_some(const struct mutant *m, const struct attn_spec *spec, struct shared *s)
 {
     int n = attn_battery_count();
-    for (; s->at < 2 * n && s->naming.n < NAMING_CASES; s->at++) {
+    for (; s->at < 2 * n && s->naming.n < s->most; s->at++) {
         const struct attn_battery_case *battery = attn_battery_at(s->at % n);
         if (s->at >= n && s->naming.n > 0)
             return;
@@ -160,7 +160,8 @@ static int run_once(const struct mutant *m, const char *folder, struct shared *s
     return (WIFEXITED(status) && WEXITSTATUS(status) == 0) || ++s->died > 3;
 }
 
-void mutant_diagnose(const struct mutant *mutant, const char *folder, struct naming *naming)
+void mutant_diagnose(const struct mutant *mutant, const char *folder, int most,
+                     struct naming *naming)
 {
     struct shared *shared =
         mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -169,6 +170,7 @@ void mutant_diagnose(const struct mutant *mutant, const char *folder, struct nam
         snprintf(naming->error, sizeof naming->error, "no memory to share with a child");
         return;
     }
+    shared->most = most < NAMING_CASES ? most : NAMING_CASES;
     while (!run_once(mutant, folder, shared))
         ;
     *naming = shared->naming;

@@ -32,8 +32,9 @@ struct naming {
 };
 
 /* Load FOLDER/ID.so in a child process, run the battery (cases that name the bug first), and
- * diagnose the first NAMING_CASES cases that fail by their numbers. */
-void mutant_diagnose(const struct mutant *mutant, const char *folder, struct naming *naming);
+ * diagnose the first `most` (to NAMING_CASES) of the cases that fail by their numbers. */
+void mutant_diagnose(const struct mutant *mutant, const char *folder, int most,
+                     struct naming *naming);
 
 /* How many of them name the family. */
 int naming_hits(const struct naming *naming, const struct family *family);
