@@ -1,7 +1,7 @@
 /* csr-textbook: attention over the visible pairs only, kept as compressed sparse rows.
  *
- * Memory   the pattern (ref/csr.h), and two values for each visible pair of all heads: scores and
- *          probabilities (forward), probabilities and dscores (backward); backward also one kv
+ * Memory   the pattern (ref/pattern.h), and two values for each visible pair of all heads: scores
+ *          and probabilities (forward), probabilities and dscores (backward); backward also one kv
  *          head's dK and dV.  Against dense this pays while fewer than about
  *          8 / (8 + 4 / heads sharing the pattern) of the pairs are visible.
  * Flops    2 (d + dv) per visible pair forward, 2 (3 d + 2 dv) backward.
@@ -11,8 +11,8 @@
  */
 #include <math.h>
 
-#include "ref/csr.h"
 #include "ref/ledger.h"
+#include "ref/pattern.h"
 #include "ref/problem.h"
 #include "ref/textbook.h"
 
@@ -21,7 +21,7 @@
 #define REAL_EXP  expf
 #define REAL_LOG  logf
 #define REAL_TANH tanhf
-#include "ref/rows_tmpl.h"
+#include "ref/textbook_tmpl.h"
 
 #include "ref/csr_tmpl.h"
 #undef REAL
@@ -34,7 +34,7 @@
 #define REAL_EXP  exp
 #define REAL_LOG  log
 #define REAL_TANH tanh
-#include "ref/rows_tmpl.h"
+#include "ref/textbook_tmpl.h"
 
 #include "ref/csr_tmpl.h"
 

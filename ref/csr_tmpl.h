@@ -1,4 +1,4 @@
-/* Sparse attention over a CSR pattern, for one arithmetic type (see rows_tmpl.h).
+/* Sparse attention over a CSR pattern, for one arithmetic type (see textbook_tmpl.h).
  *
  * The same formula as dense, with sums over the stored pairs only:
  *      SDDMM    S_ij = scale q_i . k_j        sampled dense-dense product, at stored (i,j)

@@ -125,7 +125,7 @@ static void mask_fill(const struct attn_problem *p, const struct dense_mask *m)
 #define REAL_EXP  expf
 #define REAL_LOG  logf
 #define REAL_TANH tanhf
-#include "ref/rows_tmpl.h"
+#include "ref/textbook_tmpl.h"
 
 #include "ref/dense_tmpl.h"
 #undef REAL
@@ -138,7 +138,7 @@ static void mask_fill(const struct attn_problem *p, const struct dense_mask *m)
 #define REAL_EXP  exp
 #define REAL_LOG  log
 #define REAL_TANH tanh
-#include "ref/rows_tmpl.h"
+#include "ref/textbook_tmpl.h"
 
 #include "ref/dense_tmpl.h"
 

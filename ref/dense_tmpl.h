@@ -1,4 +1,4 @@
-/* Dense attention as the formula says it, for one arithmetic type (see rows_tmpl.h).
+/* Dense attention as the formula says it, for one arithmetic type (see textbook_tmpl.h).
  *
  *      S = scale Q K^T + mask      P = softmax(S)      O = P V             (Vaswani 2017, eq. 1)
  *

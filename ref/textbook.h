@@ -1,4 +1,4 @@
-/* What the readable implementations share besides rows_tmpl.h: what they claim, and the bias
+/* What the readable implementations share besides textbook_tmpl.h: what they claim, and the bias
  * gradient. */
 #ifndef REF_TEXTBOOK_H
 #define REF_TEXTBOOK_H

@@ -23,7 +23,7 @@ static const struct attn_option options[] = {{"br", 64, 1, 4096, NULL, "queries 
 #define REAL_EXP  expf
 #define REAL_LOG  logf
 #define REAL_TANH tanhf
-#include "ref/rows_tmpl.h"
+#include "ref/textbook_tmpl.h"
 
 #include "ref/tiled_tmpl.h"
 #undef REAL
@@ -36,7 +36,7 @@ static const struct attn_option options[] = {{"br", 64, 1, 4096, NULL, "queries 
 #define REAL_EXP  exp
 #define REAL_LOG  log
 #define REAL_TANH tanh
-#include "ref/rows_tmpl.h"
+#include "ref/textbook_tmpl.h"
 
 #include "ref/tiled_tmpl.h"
 

@@ -1,4 +1,4 @@
-/* Tiled attention with online softmax, for one arithmetic type (see rows_tmpl.h).
+/* Tiled attention with online softmax, for one arithmetic type (see textbook_tmpl.h).
  *
  * Forward: FlashAttention-2 (Dao 2023), algorithm 1.  For a tile of Br queries, over tiles of Bc
  * keys:

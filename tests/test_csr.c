@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ref/csr.h"
 #include "ref/ledger.h"
+#include "ref/pattern.h"
 #include "ref/problem.h"
 #include "tests/mask_data.h"
 

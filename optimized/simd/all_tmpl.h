@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "optimized/simd/kernels.h"
-#include "ref/csr.h"
 #include "ref/half.h"
+#include "ref/pattern.h"
 #include "ref/problem.h"
 #include "ref/textbook.h"
 

@@ -157,10 +157,11 @@ static void FN(forward_panel)(const struct FN(block) * x, struct attn_sight *sig
         max[u] = FN(load)(m + u * LANES);
     attn_keys_sort(sight, tile, rows, LANES, n_keys, &keys);
     FN(panel_scores)(x, &keys, vectors, i0, Q, S, max);
-    for (int u = 0; u < vectors; u++)
-        FN(online_softmax)
-        (S + u * LANES, keys.n_full + keys.n_edge[u], max[u], at, m + u * LANES, l + u * LANES,
-         O + u * LANES, dv);
+    for (int u = 0; u < vectors; u++) {
+        int e = u * LANES;
+        int met = keys.n_full + keys.n_edge[u];
+        FN(online_softmax)(S + e, met, max[u], at, m + e, l + e, O + e, dv);
+    }
     const REAL *list[ATTN_KEY_BLOCK + 8];
     const REAL *const *v = FN(select)(x->v, keys.full, keys.n_full, n_keys, list);
     FN(values)(vectors, v, keys.n_full, dv, S, O);

@@ -1,8 +1,8 @@
 /* Which keys a failing row has seen, learned from its LSE and O: the true set with one run of keys
  * lost or added, or another run in its place.  Sums over runs are differences of prefix sums, so
  * all runs of a row can be tried: by LSE, then by a weighted sum of O's features; all of O confirms
- * what both propose.  Where V shows each key in a column of its own (the fill `reveal`), any set can be
- * read off. */
+ * what both propose.  Where V shows each key in a column of its own (the fill `reveal`), any set
+ * can be read off. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -90,7 +90,7 @@ static int64_t real_size(const struct attn_problem *p)
 #define REAL_EXP2  exp2f
 #define REAL_LOG2  log2f
 #define REAL_MERGE attn_merge_f32
-#include "ref/rows_tmpl.h"
+#include "ref/textbook_tmpl.h"
 
 #include "tests/variants/honest_tmpl.h"
 #undef REAL
@@ -109,7 +109,7 @@ static int64_t real_size(const struct attn_problem *p)
 #define REAL_EXP2  exp2
 #define REAL_LOG2  log2
 #define REAL_MERGE attn_merge_f64
-#include "ref/rows_tmpl.h"
+#include "ref/textbook_tmpl.h"
 
 #include "tests/variants/honest_tmpl.h"
 

@@ -10,8 +10,8 @@
  * Time       O(nnz): one pass counts the rows, one fills them (Gustavson 1978; CSparse).
  * Ledger     "csr.row_start" (int64_t, patterns * n_query + 1), "csr.column" (int32_t, nnz).
  */
-#ifndef REF_CSR_H
-#define REF_CSR_H
+#ifndef REF_PATTERN_H
+#define REF_PATTERN_H
 
 #include "ref/attn.h"
 

@@ -1,5 +1,5 @@
 /* Compressed sparse rows: count, add up, fill. */
-#include "ref/csr.h"
+#include "ref/pattern.h"
 #include "ref/ledger.h"
 #include "ref/problem.h"
 
