@@ -207,6 +207,10 @@ bench: $(B)/attnlab ## time every row of docs/speed.md (some minutes; leave the 
 	$(B)/attnlab bench --preset table --out build/bench
 	@cp build/bench/table.md docs/speed.md
 
+steps: $(B)/attnlab ## time the steps from the textbook to the kernel: docs/steps.md
+	$(B)/attnlab bench --preset steps --out build/steps
+	@cp build/steps/table.md docs/steps.md
+
 docs: $(B)/attnlab $(B)/mutant-table $(B)/name-table $(MUTANT_SO) ## make the generated tables in docs/ again
 	@for what in implementations cases relations fills bugs; do \
 	    { printf '<!-- made by `make docs`, from `attnlab list %s` -->\n\n' $$what; \
@@ -252,7 +256,7 @@ help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r t d; do printf '  make %-8s %s\n' "$$t" "$$d"; done
 
 FORCE:
-.PHONY: all bench test test-full golden minimax rules mutants names docs check report asan clang test-arm64 lint clean help FORCE
+.PHONY: all bench steps test test-full golden minimax rules mutants names docs check report asan clang test-arm64 lint clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

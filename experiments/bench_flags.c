@@ -9,7 +9,7 @@
 const char attn_bench_help[] =
     "usage: attnlab bench SPEC... --case CASE [--case CASE...] [FLAGS]\n"
     "       attnlab bench SPEC... --length L[,L...] [--dim D[,D...]] [SHAPE FLAGS] [FLAGS]\n"
-    "       attnlab bench --preset table [FLAGS]\n"
+    "       attnlab bench --preset table|steps [FLAGS]\n"
     "       attnlab bench --limits [FLAGS]\n"
     "\n"
     "How fast implementations are, as a fraction of P, the multiply-add peak of the instruction\n"
@@ -119,7 +119,7 @@ static int read_flag(int o, const char *value, struct attn_bench_flags *f)
     case 'f':
         return one_of(value, "text json line");
     case 'e':
-        return one_of(value, "table");
+        return one_of(value, "table steps");
     case 'L':
         return f->limits = 1;
     case 'n':

@@ -175,17 +175,42 @@ static void print_known(FILE *file, const struct attn_bench *bench,
             samples_text(x->n, x->n_clean, dropped));
 }
 
+static void print_step(FILE *file, const struct attn_bench_outcome *x, int markdown)
+{
+    struct attn_spread seconds, fraction;
+    char time[32], dropped[80];
+    attn_bench_spread(x->entry, ATTN_BENCH_SECONDS, &seconds);
+    attn_bench_spread(x->entry, ATTN_BENCH_FRACTION, &fraction);
+    fprintf(file,
+            markdown ? "| %s | `%s` | %s | **%.3g** | %.3g to %.3g | %.4g | %.3f | %s |\n"
+                     : "  %-64s %-38s %9s %6.3g x (%.3g to %.3g) %7.4g GFLOP/s %6.3f P  %s\n",
+            x->row->what, x->row->spec, seconds_text(seconds.median, time), x->spread.median,
+            x->spread.min, x->spread.max, 1e-9 * x->entry->work.flops / seconds.median,
+            fraction.median, samples_text(x->n, x->n_clean, dropped));
+}
+
 void attn_bench_print_outcomes(FILE *file, const struct attn_bench *bench,
                                const struct attn_bench_outcome *outcome, int n, int markdown)
 {
     for (int at = 0; at < n; at++) {
         const struct attn_bench_outcome *x = &outcome[at];
+        if (x->known && x->row->goal == ATTN_GOAL_STEP) {
+            print_step(file, x, markdown);
+            continue;
+        }
         if (x->known) {
             print_known(file, bench, x, markdown);
             continue;
         }
         const struct attn_bench_entry *e =
             x->entry->state != ATTN_BENCH_TIMED ? x->entry : x->other;
+        if (x->row->goal == ATTN_GOAL_STEP) {
+            fprintf(file,
+                    markdown ? "| %s | `%s` | not known | | | | | %s: %s |\n"
+                             : "  %-64s %-38s not known: %s: %s\n",
+                    x->row->what, x->row->spec, attn_bench_state_name(e->state), e->message);
+            continue;
+        }
         fprintf(file,
                 markdown ? "| %s | %s %.3g %s | not known | | | | | | %s: %s |\n"
                          : "  %-46s %s %5.3g %-8s not known: %s: %s\n",
@@ -209,8 +234,15 @@ static void print_machine(FILE *file)
     json_decref(facts);
 }
 
-void attn_bench_print_page(FILE *file, const struct attn_bench *bench,
-                           const struct attn_bench_table *table)
+static const char rows_head[] =
+    "| what | target | median | from, to | | GFLOP/s | time | ceiling | remarks |\n"
+    "| --- | --- | ---: | --- | --- | ---: | ---: | --- | --- |\n";
+static const char steps_head[] =
+    "| step | run as | time | times as fast as the step before | from, to | GFLOP/s | P | remarks "
+    "|\n| --- | --- | ---: | ---: | --- | ---: | ---: | --- |\n";
+
+static void print_rows_page(FILE *file, const struct attn_bench *bench,
+                            const struct attn_bench_table *table)
 {
     int met = 0, known = 0, disturbed = 0;
     for (int at = 0; at < table->n; at++) {
@@ -229,10 +261,35 @@ void attn_bench_print_page(FILE *file, const struct attn_bench *bench,
             "round.\nGFLOP/s count the products that attention is made of (docs/bench.md), for the "
             "pairs that the mask shows.\n\n",
             known, table->n, met, disturbed, bench->rounds);
-    fputs("| what | target | median | from, to | | GFLOP/s | time | ceiling | remarks |\n"
-          "| --- | --- | ---: | --- | --- | ---: | ---: | --- | --- |\n",
-          file);
+    fputs(rows_head, file);
     attn_bench_print_outcomes(file, bench, table->outcome, table->n, 1);
     fputs("\n## What this machine can do\n\n", file);
     attn_bench_print_roofs(file, bench, 1);
+}
+
+static void print_steps_page(FILE *file, const struct attn_bench *bench,
+                             const struct attn_bench_table *table)
+{
+    fputs("<!-- made by `make steps`, from `attnlab bench --preset steps` -->\n\n"
+          "# From the textbook to the kernel\n\n",
+          file);
+    print_machine(file);
+    fprintf(
+        file,
+        "f32, 2,048 queries and keys, d=64, one head, one thread; timed in turn, %d rounds; "
+        "medians, with the smallest and largest round.\nP is the multiply-add peak of the "
+        "instruction set of that step, or of the best for the textbooks. [kernel.md](kernel.md) "
+        "explains the steps.\nThe last has half of the flops.\n\n",
+        bench->rounds);
+    fputs(steps_head, file);
+    attn_bench_print_outcomes(file, bench, table->outcome, table->n, 1);
+}
+
+void attn_bench_print_page(FILE *file, const struct attn_bench *bench,
+                           const struct attn_bench_table *table)
+{
+    if (table->list->row[0].goal == ATTN_GOAL_STEP)
+        print_steps_page(file, bench, table);
+    else
+        print_rows_page(file, bench, table);
 }

@@ -14,26 +14,41 @@
     {block, what, ATTN_GOAL_##goal, target, spec, text, threads, other, other_text, other_threads},
 #define ROW(block, what, goal, target, spec, text, threads) \
     PAIR(block, what, goal, target, spec, text, threads, NULL, NULL, 0)
+#define STEP(what, spec, mask, before, mask_before)                      \
+    PAIR("steps", what, STEP, 0, spec, F32("q2048d64", mask), 1, before, \
+         F32("q2048d64", mask_before), 1)
 
 static const struct attn_bench_row rows[] = {
 #include "experiments/bench_rows.def"
 };
-enum { ROWS = sizeof rows / sizeof *rows };
+static const struct attn_bench_row steps[] = {
+#include "experiments/bench_steps.def"
+};
+static const struct attn_bench_list lists[] = {{"table", rows, sizeof rows / sizeof *rows},
+                                               {"steps", steps, sizeof steps / sizeof *steps}};
 static const struct attn_bench_product sgemm = {4096, 4096, 4096, 0};
 
-int attn_bench_row_count(void)
+int attn_bench_list_count(void)
 {
-    return ROWS;
+    return sizeof lists / sizeof *lists;
 }
 
-const struct attn_bench_row *attn_bench_row_at(int index)
+const struct attn_bench_list *attn_bench_list_at(int index)
 {
-    return &rows[index];
+    return &lists[index];
+}
+
+const struct attn_bench_list *attn_bench_list_find(const char *name)
+{
+    for (int l = 0; l < attn_bench_list_count(); l++)
+        if (strcmp(lists[l].name, name) == 0)
+            return &lists[l];
+    return NULL;
 }
 
 const char *attn_bench_goal_unit(enum attn_bench_goal goal)
 {
-    static const char *const unit[] = {"P", "of read", "of sgemm", "x", "x", "MiB"};
+    static const char *const unit[] = {"P", "of read", "of sgemm", "x", "x", "MiB", "x"};
     return unit[goal];
 }
 
@@ -65,14 +80,17 @@ void attn_bench_judge(const struct attn_bench_row *row, const struct attn_bench_
     static const enum attn_bench_quantity quantity[] = {
         [ATTN_GOAL_PEAK] = ATTN_BENCH_FRACTION,  [ATTN_GOAL_READ] = ATTN_BENCH_READ,
         [ATTN_GOAL_SGEMM] = ATTN_BENCH_FRACTION, [ATTN_GOAL_RATE] = ATTN_BENCH_RATE,
-        [ATTN_GOAL_TIME] = ATTN_BENCH_SECONDS,   [ATTN_GOAL_MEMORY] = ATTN_BENCH_SECONDS};
+        [ATTN_GOAL_TIME] = ATTN_BENCH_SECONDS,   [ATTN_GOAL_MEMORY] = ATTN_BENCH_SECONDS,
+        [ATTN_GOAL_STEP] = ATTN_BENCH_SECONDS};
     struct attn_bench_entry pair;
     *outcome = (struct attn_bench_outcome){.row = row, .entry = e, .other = other};
     outcome->known = e->state == ATTN_BENCH_TIMED && e->n > 0 &&
                      (other == NULL || (other->state == ATTN_BENCH_TIMED && other->n > 0));
     if (!outcome->known)
         return;
-    if (other != NULL)
+    if (other != NULL && row->goal == ATTN_GOAL_STEP)
+        pair_up(other, e, &pair);
+    else if (other != NULL)
         pair_up(e, other, &pair);
     attn_bench_spread(other != NULL ? &pair : e, quantity[row->goal], &outcome->spread);
     if (row->goal == ATTN_GOAL_MEMORY) {
@@ -116,38 +134,39 @@ static struct attn_bench_entry *entry_of(struct attn_bench_table *table, int fir
     return e;
 }
 
-/* Rows [from,to) are a block. */
+/* Rows [from,to) are a block; their outcomes hold the entries until they are judged. */
 static void run_block(struct attn_bench *bench, struct attn_bench_table *table, int from, int to)
 {
-    struct attn_bench_entry *entry[ROWS], *other[ROWS];
     int first = table->n_entries;
     for (int r = from; r < to; r++) {
-        const struct attn_bench_row *row = &rows[r];
-        entry[r] = entry_of(table, first, row->spec, row->text, row->threads);
-        other[r] = row->other_spec == NULL ? NULL
-                                           : entry_of(table, first, row->other_spec,
-                                                      row->other_text, row->other_threads);
-        entry[r]->pair_read |= row->goal == ATTN_GOAL_READ;
+        const struct attn_bench_row *row = &table->list->row[r];
+        struct attn_bench_entry *entry = entry_of(table, first, row->spec, row->text, row->threads);
+        entry->pair_read |= row->goal == ATTN_GOAL_READ;
+        table->outcome[r].entry = entry;
+        if (row->other_spec != NULL)
+            table->outcome[r].other =
+                entry_of(table, first, row->other_spec, row->other_text, row->other_threads);
     }
     attn_bench_block(bench, &table->entry[first], table->n_entries - first);
-    for (int r = from; r < to; r++)
-        attn_bench_judge(&rows[r], entry[r], other[r], &table->outcome[table->n++]);
+    for (int r = from; r < to; r++, table->n++)
+        attn_bench_judge(&table->list->row[r], table->outcome[r].entry, table->outcome[r].other,
+                         &table->outcome[r]);
 }
 
-enum attn_status attn_bench_table_run(struct attn_bench *bench, struct attn_bench_table *table,
-                                      void (*report)(const struct attn_bench *bench,
-                                                     const struct attn_bench_outcome *outcome,
-                                                     int n),
-                                      struct attn_error *err)
+enum attn_status attn_bench_table_run(
+    struct attn_bench *bench, const struct attn_bench_list *list, struct attn_bench_table *table,
+    void (*report)(const struct attn_bench *bench, const struct attn_bench_outcome *outcome, int n),
+    struct attn_error *err)
 {
-    *table = (struct attn_bench_table){0};
-    table->entry = calloc(2 * ROWS, sizeof *table->entry); /* both sides of every row */
-    table->outcome = calloc(ROWS, sizeof *table->outcome);
+    const struct attn_bench_row *row = list->row;
+    *table = (struct attn_bench_table){.list = list};
+    table->entry = calloc(2 * (size_t)list->n, sizeof *table->entry); /* both sides of each row */
+    table->outcome = calloc((size_t)list->n, sizeof *table->outcome);
     if (table->entry == NULL || table->outcome == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for %d rows", (int)ROWS);
-    for (int from = 0, to; from < ROWS; from = to) {
+        return attn_fail(err, ATTN_ENOMEM, "no memory for %d rows", list->n);
+    for (int from = 0, to; from < list->n; from = to) {
         to = from + 1;
-        while (to < ROWS && strcmp(rows[to].block, rows[from].block) == 0)
+        while (to < list->n && strcmp(row[to].block, row[from].block) == 0)
             to++;
         run_block(bench, table, from, to);
         report(bench, &table->outcome[from], to - from);

@@ -5,12 +5,13 @@
 #include "experiments/bench.h"
 
 enum attn_bench_goal {
-    ATTN_GOAL_PEAK,  /* flops / (time P), at least                                     */
-    ATTN_GOAL_READ,  /* bytes / (time read bandwidth), at least                        */
-    ATTN_GOAL_SGEMM, /* its fraction of P over that of the BLAS's product, at least    */
-    ATTN_GOAL_RATE,  /* flops / time over that of the other, at least                  */
-    ATTN_GOAL_TIME,  /* time over that of the other, at most                           */
-    ATTN_GOAL_MEMORY /* MiB a thread beside inputs and outputs, at most; not a time    */
+    ATTN_GOAL_PEAK,   /* flops / (time P), at least                                     */
+    ATTN_GOAL_READ,   /* bytes / (time read bandwidth), at least                        */
+    ATTN_GOAL_SGEMM,  /* its fraction of P over that of the BLAS's product, at least    */
+    ATTN_GOAL_RATE,   /* flops / time over that of the other, at least                  */
+    ATTN_GOAL_TIME,   /* time over that of the other, at most                           */
+    ATTN_GOAL_MEMORY, /* MiB a thread beside inputs and outputs, at most; not a time   */
+    ATTN_GOAL_STEP    /* time of the other over its own; there is no target            */
 };
 
 struct attn_bench_row {
@@ -23,8 +24,16 @@ struct attn_bench_row {
     int other_threads;
 };
 
-int attn_bench_row_count(void);
-const struct attn_bench_row *attn_bench_row_at(int index);
+/* The rows of a preset: "table", "steps". */
+struct attn_bench_list {
+    const char *name;
+    const struct attn_bench_row *row;
+    int n;
+};
+int attn_bench_list_count(void);
+const struct attn_bench_list *attn_bench_list_at(int index);
+const struct attn_bench_list *attn_bench_list_find(const char *name); /* NULL: there is none */
+
 const char *attn_bench_goal_unit(enum attn_bench_goal goal); /* "P", "read", "sgemm", "x", ... */
 int attn_bench_goal_at_least(enum attn_bench_goal goal);     /* else at most */
 
@@ -41,18 +50,18 @@ struct attn_bench_outcome {
 void attn_bench_judge(const struct attn_bench_row *row, const struct attn_bench_entry *entry,
                       const struct attn_bench_entry *other, struct attn_bench_outcome *outcome);
 
-/* All rows: entries are made, timed block by block, and judged.  entry and outcome are malloc'ed.
+/* All rows of a list: entries are made, timed block by block, and judged.  entry and outcome are malloc'ed.
  * report is called after each block with the outcomes of its rows. */
 struct attn_bench_table {
+    const struct attn_bench_list *list;
     int n_entries, n;
     struct attn_bench_entry *entry;
     struct attn_bench_outcome *outcome;
 };
-enum attn_status attn_bench_table_run(struct attn_bench *bench, struct attn_bench_table *table,
-                                      void (*report)(const struct attn_bench *bench,
-                                                     const struct attn_bench_outcome *outcome,
-                                                     int n),
-                                      struct attn_error *err);
+enum attn_status attn_bench_table_run(
+    struct attn_bench *bench, const struct attn_bench_list *list, struct attn_bench_table *table,
+    void (*report)(const struct attn_bench *bench, const struct attn_bench_outcome *outcome, int n),
+    struct attn_error *err);
 void attn_bench_table_free(struct attn_bench_table *table);
 
 #endif

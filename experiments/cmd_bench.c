@@ -105,7 +105,8 @@ static int run_table(struct attn_bench *bench, const struct attn_bench_flags *f)
     struct attn_bench_table table;
     struct attn_error err = {ATTN_OK, ""};
     shown = f;
-    if (attn_bench_table_run(bench, &table, report_rows, &err) != ATTN_OK) {
+    if (attn_bench_table_run(bench, attn_bench_list_find(f->preset), &table, report_rows, &err) !=
+        ATTN_OK) {
         attn_bench_table_free(&table);
         return attn_cli_fail("bench", attn_cli_status(err.status), "%s", err.text);
     }

@@ -184,24 +184,28 @@ END_TEST
 
 static int has_other(enum attn_bench_goal goal)
 {
-    return goal == ATTN_GOAL_SGEMM || goal == ATTN_GOAL_RATE || goal == ATTN_GOAL_TIME;
+    return goal == ATTN_GOAL_SGEMM || goal == ATTN_GOAL_RATE || goal == ATTN_GOAL_TIME ||
+           goal == ATTN_GOAL_STEP;
 }
 
+/* _i: list. */
 START_TEST(rows_are_sound)
 {
-    ck_assert_int_gt(attn_bench_row_count(), 40);
-    for (int r = 0; r < attn_bench_row_count(); r++) {
-        const struct attn_bench_row *row = attn_bench_row_at(r);
+    const struct attn_bench_list *list = attn_bench_list_at(_i);
+    ck_assert_ptr_eq(attn_bench_list_find(list->name), list);
+    ck_assert_int_gt(list->n, 4);
+    for (int r = 0; r < list->n; r++) {
+        const struct attn_bench_row *row = &list->row[r];
         struct attn_case c;
         struct attn_error err = {ATTN_OK, ""};
         ck_assert_msg(attn_case_parse(row->text, &c, &err) == ATTN_OK, "%s: %s", row->what,
                       err.text);
-        ck_assert(row->target > 0 && row->threads >= 1);
+        ck_assert((row->target > 0) == (row->goal != ATTN_GOAL_STEP) && row->threads >= 1);
         ck_assert_msg((row->other_spec != NULL) == has_other(row->goal), "%s", row->what);
         if (row->other_spec != NULL && row->goal != ATTN_GOAL_SGEMM)
             ck_assert_msg(attn_case_parse(row->other_text, &c, &err) == ATTN_OK, "%s", err.text);
         for (int other = 0; other < r; other++) {
-            const struct attn_bench_row *x = attn_bench_row_at(other);
+            const struct attn_bench_row *x = &list->row[other];
             ck_assert_msg(strcmp(x->block, row->block) != 0 || strcmp(x->what, row->what) != 0,
                           "twice: %s", row->what);
         }
@@ -222,7 +226,8 @@ START_TEST(judging)
         enum attn_bench_goal goal;
         double value;
     } want[] = {{ATTN_GOAL_PEAK, 0.5}, {ATTN_GOAL_READ, 0.5}, {ATTN_GOAL_SGEMM, 4},
-                {ATTN_GOAL_RATE, 4},   {ATTN_GOAL_TIME, 0.5}, {ATTN_GOAL_MEMORY, 3}};
+                {ATTN_GOAL_RATE, 4},   {ATTN_GOAL_TIME, 0.5}, {ATTN_GOAL_MEMORY, 3},
+                {ATTN_GOAL_STEP, 2}};
     a.priced_bytes = 3 << 20;
     for (size_t t = 0; t < sizeof want / sizeof *want; t++) {
         row.goal = want[t].goal;
@@ -265,6 +270,7 @@ static const struct {
     {"--length 8", 2, "a SPEC and --case or --length are needed"},
     {"--preset chair", 2, "--preset chair"},
     {"dense --preset table", 2, "--preset stands alone"},
+    {"--preset steps --blas none --no-verify " TINY, 0, "lazy rescale"},
     {"--limits --length 8", 2, "--limits stands alone"},
     {"dense --length 8 --threads 0", 2, "--threads 0"},
     {"dense --length 8 --threads 1,", 2, "--threads 1,"},
