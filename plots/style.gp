@@ -22,11 +22,11 @@ large = terminal eq 'svg' ? 'sans-serif,17' : 'DejaVu Sans,12.75'
 
 # ---- one look for each implementation, everywhere ----------------------------------------------
 # IMPL[s] is its place in the registry, so the fifth has a style before it is written.  The
-# palette is Okabe and Ito's without its yellow, which white paper swallows.  7 colours, 6 shapes
-# and 5 dashes have no common factor: 210 places differ.
+# palette is Okabe and Ito's without its yellow, which white paper swallows, and two of Tol's.  With
+# 9 colours, 6 shapes and 5 dashes 90 places differ.
 
-colours = '#D55E00 #0072B2 #009E73 #CC79A7 #E69F00 #56B4E9 #000000'
-colour(s) = s < 1 ? '#444444' : word(colours, IMPL[s] % 7 + 1)
+colours = '#D55E00 #0072B2 #009E73 #CC79A7 #E69F00 #56B4E9 #000000 #882255 #999933'
+colour(s) = s < 1 ? '#444444' : word(colours, IMPL[s] % 9 + 1)
 filled(s) = s < 1 ? 7 : 5 + 2 * (IMPL[s] % 6)
 open(s) = filled(s) - 1
 dash(s) = s < 1 ? 1 : (IMPL[s] + VARIANT[s]) % 5 + 1

@@ -83,16 +83,28 @@ static void spec_at(int index, struct attn_spec *spec)
 
 /* By storage type and by the type of P; shared with the children in which tests run. */
 static const char *const p_name[] = {"exact P", "P in bf16", "P in f16"};
+enum { MOST_IMPLS = 32 };
 struct honest_count {
     struct {
         long runs, refused;
         double worst;
         char spec[128], text[ATTN_CASE_TEXT];
     } by[ATTN_DTYPES][3];
+    double output[MOST_IMPLS][ATTN_OUTPUTS]; /* worst error/bound of each, 16-bit storage aside */
     long graded, slow, leaned[3]; /* grades, those of B; looked at for bias, by the type of P */
     double rho, bias[3];          /* the largest */
 };
 static struct honest_count *count;
+
+static void note_outputs(const struct attn_spec *spec, const struct attn_case *c,
+                         const struct attn_result *r)
+{
+    for (int i = 0; i < attn_impl_count() && i < MOST_IMPLS; i++)
+        for (int o = 0; o < ATTN_OUTPUTS; o++)
+            if (attn_impl_at(i) == spec->impl && r->verdict == ATTN_PASS && r->output[o].n > 0 &&
+                (c->dtype == ATTN_F32 || c->dtype == ATTN_F64))
+                count->output[i][o] = fmax(count->output[i][o], r->output[o].ratio);
+}
 
 static void run_honestly(const struct attn_spec *spec, const char *text, const char *why)
 {
@@ -107,6 +119,7 @@ static void run_honestly(const struct attn_spec *spec, const char *text, const c
     int64_t p = spec->impl == &variant_honest ? spec->options.value[HONEST_P] : HONEST_EXACT;
     count->by[c.dtype][p].runs += r.verdict == ATTN_PASS;
     count->by[c.dtype][p].refused += r.verdict == ATTN_REFUSED;
+    note_outputs(spec, &c, &r);
     count->graded += r.verdict == ATTN_PASS && r.grade.letter != 0;
     count->slow += r.grade.letter == 'B';
     count->rho = fmax(count->rho, r.grade.rho);
@@ -212,6 +225,26 @@ START_TEST(honest_runs_are_many)
 }
 END_TEST
 
+/* Runs after all of the above: speed is not paid for in digits. */
+START_TEST(kernels_err_as_the_textbook_does)
+{
+    const struct attn_impl *dense = attn_impl_find("dense");
+    const double *textbook = NULL;
+    ck_assert_int_le(attn_impl_count(), MOST_IMPLS);
+    for (int i = 0; i < attn_impl_count(); i++)
+        if (attn_impl_at(i) == dense)
+            textbook = count->output[i];
+    ck_assert_ptr_nonnull(textbook);
+    for (int i = 0; i < attn_impl_count(); i++)
+        for (int o = 0; o < ATTN_OUTPUTS && attn_impl_at(i)->simd; o++) {
+            ck_assert(count->output[i][o] > 0 && textbook[o] > 0);
+            ck_assert_msg(count->output[i][o] <= 2 * textbook[o], "%s: %s up to %.3g, dense %.3g",
+                          attn_impl_at(i)->name, attn_output_name((enum attn_output)o),
+                          count->output[i][o], textbook[o]);
+        }
+}
+END_TEST
+
 static void parse_spec(const char *text, struct attn_spec *spec)
 {
     struct attn_error err = {0};
@@ -265,6 +298,7 @@ Suite *suite_battery(void)
         tcase_add_loop_test(cases, honest_seeds, 0, spec_count());
     }
     tcase_add_test(cases, honest_runs_are_many);
+    tcase_add_test(cases, kernels_err_as_the_textbook_does);
     suite_add_tcase(suite, cases);
     return suite;
 }
