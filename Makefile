@@ -237,6 +237,11 @@ minimax: ## compute the coefficients of optimized/simd/real_tmpl.h again (gcc's 
 asan: ## the tests under the address and undefined-behaviour sanitizers
 	@$(MAKE) --no-print-directory CONFIG=asan test
 
+KERNELS := tiled tiled@avx2 csr csr@avx2 csr:passes=3 gemm chunked ring
+valgrind: $(B)/attnlab build/.ready-valgrind ## the battery on the kernels under valgrind's memcheck, which has no AVX-512
+	for spec in $(KERNELS); do \
+	    ATTN_ISA=avx2 valgrind -q --error-exitcode=9 $(B)/attnlab check $$spec || exit; done
+
 clang: ## the tests, built by clang
 	@$(MAKE) --no-print-directory CONFIG=clang test
 
@@ -256,7 +261,7 @@ help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r t d; do printf '  make %-8s %s\n' "$$t" "$$d"; done
 
 FORCE:
-.PHONY: all bench steps test test-full golden minimax rules mutants names docs check report asan clang test-arm64 lint clean help FORCE
+.PHONY: all bench steps valgrind test test-full golden minimax rules mutants names docs check report asan clang test-arm64 lint clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
