@@ -50,8 +50,8 @@ struct attn_bench_outcome {
 void attn_bench_judge(const struct attn_bench_row *row, const struct attn_bench_entry *entry,
                       const struct attn_bench_entry *other, struct attn_bench_outcome *outcome);
 
-/* All rows of a list: entries are made, timed block by block, and judged.  entry and outcome are malloc'ed.
- * report is called after each block with the outcomes of its rows. */
+/* All rows of a list: entries are made, timed block by block, and judged.  entry and outcome are
+ * malloc'ed.  report is called after each block with the outcomes of its rows. */
 struct attn_bench_table {
     const struct attn_bench_list *list;
     int n_entries, n;
