@@ -238,9 +238,11 @@ asan: ## the tests under the address and undefined-behaviour sanitizers
 	@$(MAKE) --no-print-directory CONFIG=asan test
 
 KERNELS := tiled tiled@avx2 csr csr@avx2 csr:passes=3 gemm chunked ring
-valgrind: $(B)/attnlab build/.ready-valgrind ## the battery on the kernels under valgrind's memcheck, which has no AVX-512
+# Valgrind has no AVX-512, and its long double is a double: verdicts in f64 mean nothing there.
+valgrind: $(B)/attnlab build/.ready-valgrind ## the battery on the kernels under valgrind: reads and writes, not verdicts
 	for spec in $(KERNELS); do \
-	    ATTN_ISA=avx2 valgrind -q --error-exitcode=9 $(B)/attnlab check $$spec || exit; done
+	    ATTN_ISA=avx2 valgrind -q --error-exitcode=9 $(B)/attnlab check $$spec; \
+	    [ $$? -ne 9 ] || exit 1; done
 
 clang: ## the tests, built by clang
 	@$(MAKE) --no-print-directory CONFIG=clang test
