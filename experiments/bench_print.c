@@ -150,6 +150,21 @@ void attn_bench_print_line(FILE *file, const struct attn_bench_entry *e)
             (double)e->ledger_bytes / (1 << 20), e->n, e->n_clean);
 }
 
+/* Where thread counts differ: by how much P itself grows, which nothing can beat. */
+static const char *growth_text(const struct attn_bench_outcome *x, char text[64])
+{
+    double own = 0, others = 0;
+    text[0] = '\0';
+    if (x->other == NULL || x->other->threads == x->entry->threads)
+        return text;
+    for (int s = 0; s < x->n; s++) {
+        own += x->entry->sample[s].peak;
+        others += x->other->sample[s].peak;
+    }
+    snprintf(text, 64, "P itself: %.3f x%s", own / others, x->n_clean < x->n ? "; " : "");
+    return text;
+}
+
 /* ---- rows --------------------------------------------------------------------------------- */
 
 static void print_known(FILE *file, const struct attn_bench *bench,
@@ -157,22 +172,22 @@ static void print_known(FILE *file, const struct attn_bench *bench,
 {
     struct attn_bench_ceiling ceiling;
     struct attn_spread seconds;
-    char time[32], dropped[80], limit[48] = "";
+    char time[32], dropped[80], growth[64], limit[48] = "";
     attn_bench_spread(x->entry, ATTN_BENCH_SECONDS, &seconds);
     attn_bench_ceiling(bench, x->entry, &ceiling);
     if (x->entry->product.m == 0)
         snprintf(limit, sizeof limit, "%.2f P by %s", ceiling.fraction, ceiling.binds);
     fprintf(file,
             markdown
-                ? "| %s | %s %.3g %s | **%.3f** | %.3f to %.3f | %s | %.4g | %s | %s | %s |\n"
-                : "  %-46s %s %5.3g %-8s %6.3f (%.3f to %.3f) %-7s %7.4g GFLOP/s %9s  %s  %s\n",
+                ? "| %s | %s %.3g %s | **%.3f** | %.3f to %.3f | %s | %.4g | %s | %s | %s%s |\n"
+                : "  %-46s %s %5.3g %-8s %6.3f (%.3f to %.3f) %-7s %7.4g GFLOP/s %9s  %s  %s%s\n",
             x->row->what, attn_bench_goal_at_least(x->row->goal) ? ">=" : "<=", x->row->target,
             attn_bench_goal_unit(x->row->goal), x->spread.median, x->spread.min, x->spread.max,
             x->disturbed ? "?"
             : x->met     ? "met"
                          : "NOT MET",
             1e-9 * x->entry->work.flops / seconds.median, seconds_text(seconds.median, time), limit,
-            samples_text(x->n, x->n_clean, dropped));
+            growth_text(x, growth), samples_text(x->n, x->n_clean, dropped));
 }
 
 static void print_step(FILE *file, const struct attn_bench_outcome *x, int markdown)
