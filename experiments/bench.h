@@ -42,6 +42,8 @@ struct attn_bench_work {
     double
         bytes; /* inputs and outputs once, and what is too large for the second-level cache of the
                      buffers at the peak twice, written and read                        */
+    double gathered; /* csr: of rows of K and V (backward: of Q and dO as well), the first time that
+                        a pair wants them; 0: nothing is read in random rows     */
 };
 
 enum attn_bench_state {
@@ -168,8 +170,8 @@ void attn_bench_compare(const struct attn_bench_entry *entry, const struct attn_
  * of work.bytes fits into it. */
 struct attn_bench_ceiling {
     double fraction;   /* of P that is possible by this model */
-    const char *binds; /* "fma", "exp", "memory"              */
-    double fma_s, exp_s, memory_s;
+    const char *binds; /* "fma", "exp", "memory", "gather"    */
+    double fma_s, exp_s, memory_s, gather_s;
 };
 void attn_bench_ceiling(const struct attn_bench *bench, const struct attn_bench_entry *entry,
                         struct attn_bench_ceiling *ceiling);

@@ -105,6 +105,15 @@ enum attn_status attn_bench_entry_price(struct attn_bench_entry *e, struct attn_
     return refuse(e, err);
 }
 
+/* Scattered pairs, one at a time. */
+static int is_gathered(const struct attn_bench_entry *e)
+{
+    const struct attn_mask *mask = e->setup->problem.mask;
+    const char *text = mask != NULL ? attn_mask_text(mask) : "";
+    return strcmp(e->parsed.impl->family, "csr") == 0 && e->kernels != NULL &&
+           (strncmp(text, "csr(", 4) == 0 || strncmp(text, "random(", 7) == 0);
+}
+
 /* Price and model, from the problem itself. */
 static enum attn_status model(const struct attn_bench *bench, struct attn_bench_entry *e,
                               struct attn_error *err)
@@ -121,6 +130,9 @@ static enum attn_status model(const struct attn_bench *bench, struct attn_bench_
     e->work.pairs = e->work.exps = (double)point.pairs;
     e->work.flops = 2 * e->work.pairs * (e->c.pass == ATTN_FORWARD ? d + dv : 3 * d + 2 * dv);
     e->work.bytes = (double)attn_setup_bytes(e->setup);
+    if (is_gathered(e)) /* backward: rows and columns */
+        e->work.gathered =
+            e->work.pairs * (d + dv) * e->kernels->bytes * (e->c.pass == ATTN_FORWARD ? 1 : 2);
     if (e->priced_bytes > bench->roofs.l2_bytes * e->threads)
         e->work.bytes += 2 * (double)e->priced_bytes;
     if (e->priced_bytes > attn_cli_memory_available())

@@ -68,9 +68,14 @@ void attn_bench_ceiling(const struct attn_bench *bench, const struct attn_bench_
     int cached = e->work.bytes <= (double)(bench->roofs.l2_bytes * e->threads);
     double memory =
         e->work.bytes / attn_bench_roof_rate(bench, cached ? ATTN_ROOF_L2 : ATTN_ROOF_READ, e);
-    *ceiling = (struct attn_bench_ceiling){(double)NAN, "", fma, exp, memory};
+    double gather = 0; /* at best the second-level cache holds what is wanted */
+    if (e->work.gathered > 0)
+        gather = e->work.gathered / attn_bench_roof_rate(bench, ATTN_ROOF_GATHER_L2, e);
+    *ceiling = (struct attn_bench_ceiling){(double)NAN, "", fma, exp, memory, gather};
     if (!(fma + exp + memory > 0)) /* not measured, or nothing to do */
         return;
-    ceiling->fraction = fma / fmax(fma + exp, memory);
+    ceiling->fraction = fma / fmax(fmax(fma + exp, memory), gather);
     ceiling->binds = memory > fma + exp ? "memory" : exp > fma ? "exp" : "fma";
+    if (gather > fmax(fma + exp, memory))
+        ceiling->binds = "gather";
 }

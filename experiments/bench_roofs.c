@@ -14,7 +14,7 @@
 
 enum { L1_NUMBERS = 3072, MOST_BYTES = 256 << 20, CHUNK_BYTES = 1 << 24 };
 
-/* numbers: 0 stands for all memory, 1 for half of L2. */
+/* numbers: 0 stands for all memory, 1 for half of L2, 2 for four times L2. */
 static const struct {
     const char *name, *unit;
     enum attn_limit limit;
@@ -25,6 +25,9 @@ static const struct {
     {"read", "GB/s", ATTN_LIMIT_READ, 0, 1},
     {"triad", "GB/s", ATTN_LIMIT_TRIAD, 0, 1},
     {"read-l2", "GB/s", ATTN_LIMIT_READ, 1, 4},
+    {"rows-l1", "GB/s", ATTN_LIMIT_GATHER, 4096, 500},
+    {"rows-l2", "GB/s", ATTN_LIMIT_GATHER, 1, 10},
+    {"rows-far", "GB/s", ATTN_LIMIT_GATHER, 2, 1},
 };
 
 const char *attn_roof_name(enum attn_roof roof)
@@ -133,7 +136,9 @@ static struct worker worker_of(const struct attn_roofs *roofs, const struct attn
     int64_t numbers = roofs_of[roof].numbers;
     w.bytes = numbers == 0   ? roofs->bytes
               : numbers == 1 ? roofs->l2_bytes / 2
-                             : numbers * kernels->bytes;
+              : numbers == 2
+                  ? (4 * roofs->l2_bytes < roofs->bytes ? 4 * roofs->l2_bytes : roofs->bytes)
+                  : numbers * kernels->bytes;
     w.chunk = w.bytes < CHUNK_BYTES ? w.bytes : CHUNK_BYTES;
     return w;
 }

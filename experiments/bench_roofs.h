@@ -14,14 +14,17 @@
 enum { ATTN_BENCH_THREADS = 64 };
 
 enum attn_roof {
-    ATTN_ROOF_FMA,   /* P: multiply-adds on registers                     */
-    ATTN_ROOF_EXP2,  /* softmax steps in L1                               */
-    ATTN_ROOF_READ,  /* bytes read from memory, from an array beyond every cache */
-    ATTN_ROOF_TRIAD, /* bytes read and written there                      */
-    ATTN_ROOF_L2,    /* bytes read from half of the second-level cache    */
+    ATTN_ROOF_FMA,        /* P: multiply-adds on registers                     */
+    ATTN_ROOF_EXP2,       /* softmax steps in L1                               */
+    ATTN_ROOF_READ,       /* bytes read from memory, from an array beyond every cache */
+    ATTN_ROOF_TRIAD,      /* bytes read and written there                      */
+    ATTN_ROOF_L2,         /* bytes read from half of the second-level cache    */
+    ATTN_ROOF_GATHER_L1,  /* bytes read in random rows of 256: of 16 KiB (f64: 32) */
+    ATTN_ROOF_GATHER_L2,  /* of half of the second-level cache                     */
+    ATTN_ROOF_GATHER_FAR, /* of four times that cache                              */
     ATTN_ROOFS
 };
-const char *attn_roof_name(enum attn_roof roof); /* "fma", "exp2", "read", "triad", "read-l2" */
+const char *attn_roof_name(enum attn_roof roof); /* "fma", "exp2", "read", ... */
 const char *attn_roof_unit(enum attn_roof roof); /* "GFLOP/s", "Gexp/s", "GB/s"               */
 
 struct attn_roofs {

@@ -9,9 +9,9 @@
  * Backward  by recomputation: rows give dQ, columns (the transposed pattern) dK and dV
  *           (csr_backward.c).
  *
- * Memory    the pattern (ref/pattern.h); a thread's room, whatever L is; one kv head's K and V
- *           widened, where they are not rows of whole vectors of the arithmetic type; passes=3: a
- *           value for each visible pair of all heads.
+ * Memory    the pattern, unless the mask has it (ref/pattern.h); a thread's room, whatever L is;
+ *           one kv head's K and V widened, where they are not rows of whole vectors of the
+ *           arithmetic type; passes=3: a value for each visible pair of all heads.
  * Threads   chunks, panels and steps follow from problem and spec; threads only share blocks of
  *           queries out.  Same bits for any number of them.
  * Source    Gale et al. 2020 (Sputnik): SDDMM and SpMM; Milakov & Gimelshein 2018.

@@ -1,8 +1,9 @@
 /* The backward pass of csr: rows give dQ, columns give dK and dV; each makes P and dS for itself
  * (simd/rows_backward_tmpl.h).
  *
- * Memory  beside the pattern, its transpose (8 bytes a key, 4 a stored pair), LSE and D of every
- *         query, and a thread's room.  Nothing is stored for a pair of a head.
+ * Memory  beside the pattern, its transpose (8 bytes a key, 4 a stored pair, 4 a query and thread
+ *         to make it), LSE and D of every query, and a thread's room.  Nothing is stored for a pair
+ *         of a head.
  */
 #include <omp.h>
 #include <string.h>
@@ -14,48 +15,99 @@
 
 /* ---- the transposed pattern ---------------------------------------------------------------- */
 
-/* Rows become columns, pattern by pattern, in time and memory O(nnz): count, add up, fill
- * (Gustavson 1978; CSparse, cs_transpose).  Queries stay in increasing order. */
-static void transpose(const struct attn_csr *csr, int64_t n_key, struct attn_csr *t)
+/* Rows become columns, pattern by pattern, in time O(nnz): count, add up, fill (Gustavson 1978;
+ * CSparse, cs_transpose).  Queries stay in increasing order.
+ *
+ * Neighbours of a row are written far apart, so keys are met in bands whose ends stay in the
+ * cache, and whose pages the machine can address; what a row has in a band should be worth the
+ * detour.  Threads have keys of their own. */
+enum { BAND = 512, BAND_PAIRS = 16 };
+
+struct turn {
+    const struct attn_csr *csr;
+    struct attn_csr *t;
+    int64_t n_key, band, pattern;
+};
+
+/* Keys [j0,j1) of the pattern: count their queries, or write them down.  done[n_query]: pairs of a
+ * row that are behind us. */
+static void turn_keys(const struct turn *x, int64_t j0, int64_t j1, int32_t *done, int fill)
+{
+    const int64_t *row = x->csr->row_start + x->pattern * x->csr->n_query;
+    const int32_t *column = x->csr->column;
+    int64_t n = x->csr->n_query, *end = x->t->row_start + 1 + x->pattern * x->n_key;
+    for (int64_t i = 0; i < n; i++)
+        done[i] = j0 == 0 ? 0 : (int32_t)attn_csr_below(column + row[i], row[i + 1] - row[i], j0);
+    int64_t band = fill ? x->band : x->n_key;
+    for (int64_t lo = j0, hi; lo < j1; lo = hi) {
+        hi = lo + band < j1 ? lo + band : j1;
+        for (int64_t i = 0; i < n; i++) {
+            int64_t e = row[i] + done[i], last = row[i + 1];
+            if (i + 8 < n)
+                __builtin_prefetch(column + row[i + 8] + done[i + 8]);
+            if (fill)
+                for (; e < last && column[e] < hi; e++)
+                    x->t->column[end[column[e]]++] = (int32_t)i;
+            else
+                for (; e < last && column[e] < hi; e++)
+                    end[column[e]]++;
+            done[i] = (int32_t)(e - row[i]);
+        }
+    }
+}
+
+/* All patterns; done[threads][n_query]. */
+static void turn_all(struct turn *x, int threads, int32_t *done, int fill)
+{
+    for (x->pattern = 0; x->pattern < x->csr->patterns; x->pattern++) {
+#pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
+        for (int n = 0; n < threads; n++)
+            turn_keys(x, x->n_key * n / threads, x->n_key * (n + 1) / threads,
+                      done + n * x->csr->n_query, fill);
+    }
+}
+
+static void transpose(const struct attn_csr *csr, int64_t n_key, int threads, int32_t *done,
+                      struct attn_csr *t)
 {
     int64_t *end = t->row_start + 1; /* while filling: where the next query of key j goes */
+    int64_t rows = csr->patterns * csr->n_query, a_row = rows > 0 ? csr->nnz / rows + 1 : 1;
+    int64_t worth = n_key * BAND_PAIRS / a_row, band = worth > BAND ? worth : BAND;
+    struct turn x = {.csr = csr, .t = t, .n_key = n_key, .band = band};
     memset(t->row_start, 0, (size_t)(csr->patterns * n_key + 1) * sizeof *t->row_start);
-    for (int64_t pattern = 0; pattern < csr->patterns; pattern++) {
-        const int64_t *row = csr->row_start + pattern * csr->n_query;
-        for (int64_t e = row[0]; e < row[csr->n_query]; e++)
-            end[pattern * n_key + csr->column[e]]++;
-    }
+    turn_all(&x, threads, done, 0);
     for (int64_t n = 0, before = 0; n < csr->patterns * n_key; n++) {
         int64_t count = end[n];
         end[n] = before;
         before += count;
     }
-    for (int64_t pattern = 0; pattern < csr->patterns; pattern++) {
-        const int64_t *row = csr->row_start + pattern * csr->n_query;
-        for (int64_t i = 0; i < csr->n_query; i++)
-            for (int64_t e = row[i]; e < row[i + 1]; e++)
-                t->column[end[pattern * n_key + csr->column[e]]++] = (int32_t)i;
-    }
+    turn_all(&x, threads, done, 1);
 }
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
 struct memory {
     struct attn_csr csr, turned; /* turned: its rows are keys, its columns queries */
+    int32_t *done;               /* see transpose */
     void *lse, *delta, *k, *v, *q, *d_o, *room;
 };
 
 static enum attn_status take_turned(struct attn_ctx *ctx, const struct attn_problem *p,
-                                    struct memory *x)
+                                    const struct attn_csr_plan *plan, struct memory *x)
 {
     x->turned = x->csr;
     x->turned.n_query = p->n_key;
+    x->turned.borrowed = 0;
     x->turned.row_start =
         attn_ledger_take(ctx->ledger, "csr.t_start", x->csr.patterns * p->n_key + 1, 8, ctx->error);
     x->turned.column = x->turned.row_start == NULL
                            ? NULL
                            : attn_ledger_take(ctx->ledger, "csr.t_row", x->csr.nnz, 4, ctx->error);
-    return x->turned.column != NULL ? ATTN_OK : ATTN_ENOMEM;
+    x->done = x->turned.column == NULL
+                  ? NULL
+                  : attn_ledger_take(ctx->ledger, "csr.t_done", plan->threads * p->n_query, 4,
+                                     ctx->error);
+    return x->done != NULL ? ATTN_OK : ATTN_ENOMEM;
 }
 
 static enum attn_status take(struct attn_ctx *ctx, const struct attn_problem *p,
@@ -65,7 +117,7 @@ static enum attn_status take(struct attn_ctx *ctx, const struct attn_problem *p,
     int64_t of_group = p->kv_heads > 0 ? p->heads / p->kv_heads * p->n_query : 0;
     enum attn_status status = attn_csr_build(p, ctx->ledger, &x->csr, ctx->error);
     if (status == ATTN_OK)
-        status = take_turned(ctx, p, x);
+        status = take_turned(ctx, p, plan, x);
     if (status != ATTN_OK)
         return status;
     struct {
@@ -90,7 +142,7 @@ static enum attn_status take(struct attn_ctx *ctx, const struct attn_problem *p,
 
 static void give(struct attn_ctx *ctx, struct memory *x)
 {
-    void *list[] = {x->room, x->d_o, x->q, x->v, x->k, x->delta, x->lse};
+    void *list[] = {x->room, x->d_o, x->q, x->v, x->k, x->delta, x->lse, x->done};
     for (size_t n = 0; n < sizeof list / sizeof *list; n++)
         attn_ledger_give(ctx->ledger, list[n]);
     if (x->turned.row_start != x->csr.row_start) /* equal as long as it was not taken */
@@ -131,6 +183,7 @@ enum attn_status attn_csr_cost_backward(const struct attn_problem *p,
     } live[] = {
         {"csr.t_start", attn_product(patterns, p->n_key) + 1, 8},
         {"csr.t_row", nnz, 4},
+        {"csr.t_done", x.threads * p->n_query, 4},
         {"lse", rows, bytes},
         {"delta", rows, bytes},
         {"k.rows", x.copies ? attn_product(p->n_key, x.wide) : 0, bytes},
@@ -263,7 +316,7 @@ enum attn_status attn_csr_backward(struct attn_ctx *ctx, const struct attn_probl
             attn_csr_chunk(p, ctx->options, &plan, ATTN_BACKWARD, memory.csr.nnz, rows)};
         attn_csr_step_add(ctx, "pattern", attn_csr_now() - start);
         start = attn_csr_now();
-        transpose(&memory.csr, p->n_key, &memory.turned);
+        transpose(&memory.csr, p->n_key, plan.threads, memory.done, &memory.turned);
         attn_csr_step_add(ctx, "transpose", attn_csr_now() - start);
         attn_dbias_clear(p, &t->dbias);
         run(ctx, &x);

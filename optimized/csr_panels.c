@@ -31,6 +31,34 @@ static int64_t run_end(const int32_t *key, int64_t e, int64_t n)
     return lo + 1;
 }
 
+/* Runs of consecutive keys among n: fast where they are short, and at once where there is one. */
+static int64_t count_runs(const int32_t *key, int64_t n)
+{
+    int32_t runs = 1;
+    if (n == 0 || key[n - 1] - key[0] == n - 1)
+        return n > 0;
+    for (int64_t e = 1; e < n; e++)
+        runs += key[e] - key[e - 1] != 1;
+    return runs;
+}
+
+/* Short runs decide by themselves, with as many keys as the longest row has. */
+static int runs_decide(const struct attn_csr *csr, int64_t r0, int64_t r1, int64_t queries)
+{
+    int64_t pairs = csr->row_start[r1] - csr->row_start[r0], runs = 0, most = 0;
+    for (int64_t r = r0; r < r1; r++) {
+        int64_t n = csr->row_start[r + 1] - csr->row_start[r];
+        most = n > most ? n : most;
+    }
+    for (int64_t r = r0; r < r1; r++) {
+        int64_t at = csr->row_start[r];
+        runs += count_runs(csr->column + at, csr->row_start[r + 1] - at);
+        if (TILE * most * queries + RUN * runs > PAIR * pairs)
+            return 1;
+    }
+    return 0;
+}
+
 /* Set bits [lo,hi); returns how many were not set. */
 static int64_t set_bits(uint64_t *word, int64_t lo, int64_t hi)
 {
@@ -59,7 +87,7 @@ static int is_dense(const struct attn_csr *csr, int64_t r0, int64_t r1, int64_t 
             first = from < first ? from : first;
             last = to > last ? to : last;
         }
-    if (last < 0)
+    if (last < 0 || runs_decide(csr, r0, r1, queries))
         return 0;
     first -= first % 64;
     for (int64_t w = 0; w <= (last - first) / 64; w++)
@@ -94,6 +122,17 @@ void attn_csr_panels_find(const struct attn_csr *csr, const struct attn_csr_plan
         dense[n] = (uint8_t)is_dense(csr, row + i, row + end, plan->kernels->lanes,
                                      seen + omp_get_thread_num() * words);
     }
+}
+
+int64_t attn_csr_below(const int32_t *key, int64_t n, int64_t j)
+{
+    const int32_t *at = key;
+    for (int64_t half; n > 1;
+         n -= half) { /* no branch to be guessed: half of them would be wrong */
+        half = n / 2;
+        at += (at[half - 1] < j) * half;
+    }
+    return at - key + (n == 1 && *at < j);
 }
 
 /* ---- a pattern as runs --------------------------------------------------------------------- */

@@ -6,16 +6,17 @@
 
 #include "ref/problem.h"
 
-/* Queries in a unit, at most: the more, the more often a chunk is used while it is near.  A
- * multiple of every panel (2 to 16 lanes, three vectors). */
-enum { MOST_QUERIES = 384, MOST_NEAR = 384 * 512 }; /* and their numbers: 768 KiB in float */
+/* Rows in a unit, at most: the more, the more often a chunk is used while it is near.  A multiple
+ * of every panel (2 to 16 lanes, three vectors).  Forward, a thread's room stays below 256 KiB of
+ * floats at d = 64: larger blocks would be mapped, and their pages cleared, for every call. */
+enum { MOST_FORWARD = 288, MOST_BACKWARD = 192, MOST_NEAR = 384 * 512 }; /* and their numbers */
 
 /* Of a second-level cache of 1 MiB: three quarters for K, or V, forward, where batches meet one
  * after the other; half for both, backward, where steps meet them in turn. */
 enum { FORWARD_BYTES = 768 * 1024, BACKWARD_BYTES = 512 * 1024 };
 
 /* Keys that a row should have in a chunk, on average, for a step to be worth its overhead. */
-enum { FORWARD_KEYS = 160, BACKWARD_KEYS = 64 };
+enum { FORWARD_KEYS = 160, BACKWARD_KEYS = 160 };
 
 static int64_t ceil_div(int64_t a, int64_t b)
 {
@@ -47,7 +48,8 @@ enum attn_status attn_csr_plan_make(const struct attn_problem *p, const struct a
     plan->copies =
         attn_dtype_size(p->dtype) == 2 || plan->wide != p->d_key || plan->wide_v != p->d_value;
     int64_t near = at_least_1(plan->wide + plan->wide_v) * (pass == ATTN_BACKWARD ? 2 : 1);
-    int64_t most = less(MOST_QUERIES, MOST_NEAR / near) / panel;
+    int64_t most =
+        less(pass == ATTN_BACKWARD ? MOST_BACKWARD : MOST_FORWARD, MOST_NEAR / near) / panel;
     int64_t rows = pass == ATTN_BACKWARD && p->n_key > p->n_query ? p->n_key : p->n_query;
     most = at_least_1(less(most, ceil_div(rows, panel)));
     int64_t all = ceil_div(p->n_query, panel) * p->batch * p->heads;
@@ -55,8 +57,7 @@ enum attn_status attn_csr_plan_make(const struct attn_problem *p, const struct a
     plan->block = plan->most;
     if (plan->threads > 1) /* four units a thread, if there are as many */
         plan->block = less(most, at_least_1(all / (4 * plan->threads))) * panel;
-    plan->panels = p->d_key + p->d_value <= 160 ? ATTN_MAX_PANELS : ATTN_MAX_PANELS / 2;
-    plan->panels = less(plan->panels, most);
+    plan->panels = less(ATTN_MAX_PANELS / 2, most);
     return ATTN_OK;
 }
 
@@ -72,7 +73,8 @@ int64_t attn_csr_chunk(const struct attn_problem *p, const struct attn_options *
     int64_t fit = (backward ? BACKWARD_BYTES : FORWARD_BYTES) / plan->kernels->bytes;
     int64_t enough = p->n_key * (backward ? BACKWARD_KEYS : FORWARD_KEYS) / a_row;
     fit /= at_least_1(numbers);
-    return at_least_1(fit > enough ? fit : enough);
+    int64_t chunk = at_least_1(fit > enough ? fit : enough);
+    return 4 * (chunk / 3) > p->n_key && chunk < p->n_key ? p->n_key : chunk; /* no short rest */
 }
 
 int64_t attn_csr_room_forward(const struct attn_problem *p, const struct attn_csr_plan *plan)

@@ -44,6 +44,9 @@ void attn_csr_panels_find(const struct attn_csr *csr, const struct attn_csr_plan
 int64_t attn_csr_panels_of(const struct attn_problem *p,
                            const struct attn_csr_plan *plan); /* of one pattern */
 
+/* How many of n increasing keys are below j. */
+int64_t attn_csr_below(const int32_t *key, int64_t n, int64_t j);
+
 /* A stored pattern as runs of visible keys, for queries [i0,i1) of one (batch, head), at most a
  * tile job of them. */
 struct attn_csr_runs {

@@ -46,6 +46,11 @@ struct plan {
     int64_t units; /* batch * heads * blocks * parts                                   */
 };
 
+enum {
+    BLOCK_BYTES = 256 * 1024, /* Q and O of a block of queries, at most: a quarter of the cache  */
+    BLOCK_PANELS = 7          /* in a block, at most; both are measured: docs/kernel.md, 4       */
+};
+
 static int64_t ceil_div(int64_t a, int64_t b)
 {
     return (a + b - 1) / b;
@@ -77,11 +82,11 @@ static int64_t count_panels(const struct attn_problem *p, const struct attn_opti
 {
     if (opt->value[OPTION_PANELS] > 0)
         return opt->value[OPTION_PANELS];
-    int64_t width = p->d_key + p->d_value, room = width <= 256 ? 256 << 10 : 640 << 10;
-    int64_t most = room / at_least_1(width * k->panel * k->bytes);
+    int64_t width = p->d_key + p->d_value;
+    int64_t most = BLOCK_BYTES / at_least_1(width * k->panel * k->bytes);
     int64_t all = ceil_div(p->n_query, k->panel), heads = p->batch * p->heads;
     int64_t share = heads > 0 ? at_least_1(all * heads / (4 * threads)) : 1;
-    most = most > ATTN_MAX_PANELS ? ATTN_MAX_PANELS : at_least_1(most);
+    most = most > BLOCK_PANELS ? BLOCK_PANELS : at_least_1(most);
     most = most < all ? most : at_least_1(all);
     return threads == 1 || share > most ? most : share;
 }
@@ -175,14 +180,17 @@ static enum attn_status cost_forward(const struct attn_problem *p, const struct 
 
 /* ---- the forward pass --------------------------------------------------------------------- */
 
-/* Unit n: long rows first, because under a causal mask the last blocks have the most to do; the
- * heads of a group next to each other, because they read the same keys. */
+/* Unit n.  Several threads get long rows first, because under a causal mask the last blocks have
+ * the most to do; one thread goes through memory upwards, as processors expect it (under a window,
+ * where every row of K and V is soon left behind, that is 4 % of the time).  The heads of a group
+ * are next to each other, because they read the same keys. */
 static struct attn_tile_forward unit(const struct attn_problem *p, const struct attn_forward *t,
                                      const struct plan *plan, const struct memory *memory,
                                      int64_t n)
 {
     int64_t heads = p->batch * p->heads, bh = n % heads, rest = n / heads;
-    int64_t part = rest % plan->parts, block = plan->blocks - 1 - rest / plan->parts;
+    int64_t part = rest % plan->parts, step = rest / plan->parts;
+    int64_t block = plan->threads > 1 ? plan->blocks - 1 - step : step;
     struct attn_tile_forward job = {
         .p = p, .t = t, .runs = attn_runs_of(p), .rescale_at = plan->rescale_at};
     job.b = bh / p->heads, job.h = bh % p->heads;

@@ -110,6 +110,12 @@ int64_t attn_mask_row_count(const struct attn_mask *mask, int64_t b, int64_t h, 
 int64_t attn_mask_row_keys(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i,
                            int64_t j0, int64_t j1, int32_t *column);
 
+/* If the mask is one call, csr(NAME), this is what it reads: 1, and the arrays as they are stored;
+ * row_start has Lq + 1 entries when the mask differs neither by batch nor by head, else
+ * B*H*Lq + 1.  0 for every other mask. */
+int attn_mask_stored(const struct attn_mask *mask, struct attn_mask_tensor *row_start,
+                     struct attn_mask_tensor *column);
+
 /* Visible pairs of rows [i0,i1) by columns [j0,j1) of one (batch, head): in closed form where
  * the mask has one (then *counted stays as it is), else by counting rows (*counted = 1). */
 int64_t attn_mask_count(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i0, int64_t i1,

@@ -245,6 +245,16 @@ static int64_t list_csr(const struct row *r, const struct mask_node *node, int64
     return end - first;
 }
 
+int attn_mask_stored(const struct attn_mask *mask, struct attn_mask_tensor *row_start,
+                     struct attn_mask_tensor *column)
+{
+    if (mask == NULL || mask->node[mask->root].kind != MASK_CSR)
+        return 0;
+    *row_start = mask->node[mask->root].row_start;
+    *column = mask->node[mask->root].tensor;
+    return 1;
+}
+
 int64_t attn_mask_row_keys(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i,
                            int64_t j0, int64_t j1, int32_t *column)
 {

@@ -50,16 +50,46 @@ static int64_t row_keys(const struct attn_problem *p, int64_t b, int64_t h, int6
                               p->origin.key, p->origin.key + p->n_key, column);
 }
 
+/* The arrays of a mask that is this very pattern, in the types of struct attn_csr and aligned. */
+static int is_stored(const struct attn_problem *p, struct attn_mask_tensor *row_start,
+                     struct attn_mask_tensor *column)
+{
+    if (!attn_mask_stored(p->mask, row_start, column))
+        return 0;
+    const struct attn_mask_shape *of = attn_mask_shape(p->mask);
+    const struct attn_origin *at = &p->origin;
+    return at->batch == 0 && at->head == 0 && at->query == 0 && at->key == 0 &&
+           of->batch == p->batch && of->heads == p->heads && of->n_query == p->n_query &&
+           of->n_key == p->n_key && row_start->width == sizeof(int64_t) &&
+           column->width == sizeof(int32_t) && (uintptr_t)row_start->data % sizeof(int64_t) == 0 &&
+           (uintptr_t)column->data % sizeof(int32_t) == 0;
+}
+
+/* csr, of which the steps are known, with the arrays of the mask. */
+static void borrow(struct attn_csr *csr, const struct attn_mask_tensor *row_start,
+                   const struct attn_mask_tensor *column)
+{
+    csr->borrowed = 1;
+    csr->row_start = (int64_t *)row_start->data;
+    csr->column = (int32_t *)column->data;
+    csr->nnz = csr->row_start[csr->patterns * csr->n_query];
+}
+
 enum attn_status attn_csr_build(const struct attn_problem *problem, struct attn_ledger *ledger,
                                 struct attn_csr *csr, struct attn_error *err)
 {
     struct spread s = spread_of(problem);
+    struct attn_mask_tensor row_start, column;
     *csr = (struct attn_csr){.n_query = problem->n_query, .patterns = s.batches * s.heads};
     csr->head_step = s.heads > 1;
     csr->batch_step = s.batches > 1 ? s.heads : 0;
     enum attn_status status = check_columns(problem, err);
     if (status != ATTN_OK)
         return status;
+    if (is_stored(problem, &row_start, &column)) {
+        borrow(csr, &row_start, &column);
+        return ATTN_OK;
+    }
 
     int64_t rows = attn_product(csr->patterns, csr->n_query), row = 0;
     if (attn_product(sum_or_overflow(rows, 1), (int64_t)sizeof *csr->row_start) < 0)
@@ -92,8 +122,12 @@ enum attn_status attn_csr_build(const struct attn_problem *problem, struct attn_
 
 void attn_csr_free(struct attn_csr *csr, struct attn_ledger *ledger)
 {
-    csr->column = attn_ledger_give(ledger, csr->column);
-    csr->row_start = attn_ledger_give(ledger, csr->row_start);
+    if (!csr->borrowed) {
+        attn_ledger_give(ledger, csr->column);
+        attn_ledger_give(ledger, csr->row_start);
+    }
+    csr->column = NULL;
+    csr->row_start = NULL;
 }
 
 int64_t attn_csr_row(const struct attn_csr *csr, int64_t b, int64_t h, int64_t i,
@@ -123,8 +157,11 @@ enum attn_status attn_csr_cost(const struct attn_problem *problem, struct attn_c
         return attn_fail(err, ATTN_EINVAL, "csr of b%lldh%lldq%lldk%lld: its pairs exceed 64 bits",
                          (long long)problem->batch, (long long)problem->heads,
                          (long long)problem->n_query, (long long)problem->n_key);
-    status = attn_cost_add(cost, "csr.row_start", rows, (int64_t)sizeof(int64_t), err);
-    if (status == ATTN_OK)
+    struct attn_mask_tensor row_start, column;
+    int stored_already = is_stored(problem, &row_start, &column);
+    if (!stored_already)
+        status = attn_cost_add(cost, "csr.row_start", rows, (int64_t)sizeof(int64_t), err);
+    if (!stored_already && status == ATTN_OK)
         status = attn_cost_add(cost, "csr.column", stored, (int64_t)sizeof(int32_t), err);
     if (nnz != NULL)
         *nnz = stored;

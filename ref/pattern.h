@@ -7,8 +7,12 @@
  *
  * Memory     8 bytes a row and 4 bytes a visible pair, against 1 to 4 bytes for each of the
  *            n_query * n_key pairs of a dense mask; nothing of size n_query * n_key is made.
- * Time       O(nnz): one pass counts the rows, one fills them (Gustavson 1978; CSparse).
- * Ledger     "csr.row_start" (int64_t, patterns * n_query + 1), "csr.column" (int32_t, nnz).
+ *            A mask that is csr(NAME) has the pattern already: when it speaks of just this problem
+ *            and its arrays are of these types, they are borrowed, and nothing is copied.
+ * Time       O(nnz): one pass counts the rows, one fills them (Gustavson 1978; CSparse).  A
+ *            borrowed pattern takes none.
+ * Ledger     "csr.row_start" (int64_t, patterns * n_query + 1), "csr.column" (int32_t, nnz), each
+ *            unless it is borrowed.
  */
 #ifndef REF_PATTERN_H
 #define REF_PATTERN_H
@@ -22,11 +26,12 @@ struct attn_csr {
     int64_t nnz;        /* visible pairs of all patterns together */
     int64_t *row_start; /* [patterns * n_query + 1], row_start[0] = 0 */
     int32_t *column;    /* [nnz] */
+    int borrowed;       /* the mask's own arrays: not to be written to, and not given back */
 };
 
-/* Build the pattern of a whole problem from its mask.  Both buffers come from the ledger and
- * are the caller's until attn_csr_free.  ENOTSUP when n_key >= 2^31 (columns are 32 bits wide),
- * ENOMEM from the ledger; csr then owns nothing. */
+/* Build the pattern of a whole problem from its mask.  Both buffers come from the ledger, or are
+ * those of the mask, which must outlive csr; they are the caller's until attn_csr_free.  ENOTSUP
+ * when n_key >= 2^31 (columns are 32 bits wide), ENOMEM from the ledger; csr then owns nothing. */
 enum attn_status attn_csr_build(const struct attn_problem *problem, struct attn_ledger *ledger,
                                 struct attn_csr *csr, struct attn_error *err);
 

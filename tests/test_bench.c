@@ -35,8 +35,11 @@ static void limit_counts(const struct attn_kernels *k, const char *isa)
         double units = k->limit[limit](room, N, ROUNDS);
         int64_t step = 8 * k->lanes, half = N / (2 * step) * step, third = N / (3 * step) * step;
         double chains = limit == ATTN_LIMIT_FMA ? units / (2.0 * ROUNDS * k->lanes) : 0;
+        int64_t rows = 2;
+        while (2 * rows * 256 <= N * k->bytes)
+            rows *= 2;
         double want[] = {units, (double)(ROUNDS * half), (double)(ROUNDS * N) * k->bytes,
-                         (double)(ROUNDS * 3 * third) * k->bytes};
+                         (double)(ROUNDS * 3 * third) * k->bytes, (double)(ROUNDS * rows * 256)};
         ck_assert_msg(units == want[limit], "%s: limit %d did %g, not %g", isa, limit, units,
                       want[limit]);
         ck_assert(limit != ATTN_LIMIT_FMA || (chains >= 8 && chains == floor(chains)));
@@ -139,7 +142,7 @@ START_TEST(ceilings)
 {
     static struct attn_bench bench;
     static struct attn_kernels kernels;
-    const double rate[ATTN_ROOFS] = {1e10, 1e9, 1e9, 1e9, 1e10};
+    const double rate[ATTN_ROOFS] = {1e10, 1e9, 1e9, 1e9, 1e10, 1e10, 1e9, 1e8};
     struct attn_bench_ceiling c;
     struct attn_bench_entry e = {.threads = 1, .kernels = &kernels};
     bench.roofs.l2_bytes = 1000;
@@ -150,10 +153,11 @@ START_TEST(ceilings)
         struct attn_bench_work work;
         double fraction;
         const char *binds;
-    } want[] = {{{1, 9e9, 1e8, 1e8}, 0.9, "fma"},    /* 0.9 + 0.1 s; 0.1 s of memory        */
-                {{1, 1e9, 4e8, 1e8}, 0.2, "exp"},    /* 0.1 + 0.4; 0.1                       */
-                {{1, 1e9, 1e8, 1e9}, 0.1, "memory"}, /* 0.1 + 0.1; 1                         */
-                {{1, 1e3, 1e1, 1000}, 1e-7 / 1.1e-7, "fma"}}; /* from L2: ten times as fast   */
+    } want[] = {{{1, 9e9, 1e8, 1e8, 0}, 0.9, "fma"},      /* 0.9 + 0.1 s; 0.1 s of memory        */
+                {{1, 1e9, 4e8, 1e8, 0}, 0.2, "exp"},      /* 0.1 + 0.4; 0.1                       */
+                {{1, 1e9, 1e8, 1e9, 0}, 0.1, "memory"},   /* 0.1 + 0.1; 1                         */
+                {{1, 1e9, 1e8, 1e8, 1e9}, 0.1, "gather"}, /* 1 s of random rows, from L2  */
+                {{1, 1e3, 1e1, 1000, 0}, 1e-7 / 1.1e-7, "fma"}}; /* from L2: ten times as fast   */
     for (size_t t = 0; t < sizeof want / sizeof *want; t++) {
         e.work = want[t].work;
         attn_bench_ceiling(&bench, &e, &c);

@@ -67,6 +67,11 @@ static void check_price(const struct attn_ledger *ledger, const struct attn_prob
     struct attn_cost cost = {0};
     ck_assert_int_eq(attn_csr_cost(p, &cost, NULL, NULL, NULL), ATTN_OK);
     int64_t starts = 8 * (csr->patterns * p->n_query + 1), columns = 4 * csr->nnz;
+    struct attn_mask_tensor row_start, column;
+    int given = attn_mask_stored(p->mask, &row_start, &column) && csr->column == column.data;
+    ck_assert_int_eq(csr->borrowed, given);
+    if (given) /* nothing is taken, and nothing priced */
+        starts = columns = 0;
     ck_assert_int_eq(bytes_of(cost.live, cost.n_live, "csr.row_start"), starts);
     ck_assert_int_eq(bytes_of(cost.live, cost.n_live, "csr.column"), columns);
     ck_assert_int_eq(bytes_of(ledger->account, ledger->n_accounts, "csr.row_start"), starts);

@@ -310,12 +310,28 @@ static int FN(meet_keys)(struct FN(meeting) * x)
     return tile != ATTN_TILE_EMPTY;
 }
 
-/* Queries [i0,i1) against keys [j0,j1). */
+/* n numbers are wanted soon. */
+static void FN(hint)(const REAL *from, int64_t n)
+{
+    for (int64_t c = 0; c < n; c += 64 / (int64_t)sizeof *from)
+        __builtin_prefetch(from + c);
+}
+
+static void FN(hint_rows)(const struct attn_cview *x, int64_t b, int64_t h, int64_t i0,
+                          int64_t rows, int64_t n)
+{
+    for (int64_t r = 0; r < rows && FN(in_place)(x, n); r++)
+        FN(hint)(FN(at)(x, b, h, i0 + r), n);
+}
+
+/* Queries [i0,i1) against keys [j0,j1).  The next call is about the queries before these: no order
+ * that a processor foresees, so it is told, a little with each product (docs/kernel.md, 9). */
 static void FN(backward_meet)(const struct attn_tile_backward *job)
 {
     const struct attn_backward *t = job->t;
     int64_t d = job->p->d_key, dv = job->p->d_value, b = job->b, h = job->h, g = job->g;
     int64_t wide_d = FN(round_up)(d), wide_dv = FN(round_up)(dv);
+    int64_t step = (job->i1 - job->i0 + PANEL - 1) / PANEL * PANEL;
     struct FN(meeting) x = {.job = job, .room = FN(backward_layout)(job)};
     x.n = (int)(job->j1 - job->j0);
     memset(x.room.zeros, 0, (size_t)(wide_d + wide_dv) * sizeof(REAL));
@@ -327,13 +343,20 @@ static void FN(backward_meet)(const struct attn_tile_backward *job)
         x.kept = FN(kept_at)(job, x.i0);
         if (!FN(meet_keys)(&x))
             continue;
+        int64_t next = x.i0 - step, rows = next >= job->kept_from ? PANEL : 0;
+        struct FN(kept) soon = FN(kept_at)(job, rows > 0 ? next : x.i0);
+        FN(hint)(soon.Q, rows * d);
         FN(meet_scores)(&x, x.k, d, x.kept.Q, x.room.S);
+        FN(hint)(soon.dO, rows * dv);
         FN(meet_scores)(&x, x.v, dv, x.kept.dO, x.room.dP);
         FN(meet_softmax)(&x);
+        FN(hint)(soon.dQ, rows * d);
         FN(meet_dq)(&x);
+        FN(hint_rows)(&t->d_o, b, h, next, rows, dv);
         FN(query_rows)
         (&t->d_o, b, h, x.i0, x.i0 + x.queries, dv, x.kept.lse, x.room.rows, x.room.zeros, x.d_o);
         FN(meet_gradients)(&x, x.room.dV, wide_dv, x.room.S, x.d_o);
+        FN(hint_rows)(&t->q, b, h, next, rows, d);
         FN(query_rows)
         (&t->q, b, h, x.i0, x.i0 + x.queries, d, x.kept.lse, x.room.rows + PANEL * wide_dv,
          x.room.zeros, x.q);

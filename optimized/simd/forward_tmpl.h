@@ -98,7 +98,8 @@ static void FN(online_softmax)(REAL *S, int n, VEC max, REAL at, REAL *m, REAL *
     if (FN(any)(max > near + at)) {
         VEC alpha = FN(exp2)(near - max); /* 0 where m = -inf; NaN where nothing was seen yet: */
         alpha = FN(choose)(max > FN(all)((REAL)-INFINITY), alpha, FN(all)(1));
-        for (int64_t c = 0; c < dv; c++)
+        int begun = FN(any)(near > FN(all)((REAL)-INFINITY)); /* if not, O is 0 */
+        for (int64_t c = 0; begun && c < dv; c++)
             FN(store)(O + c * PANEL, FN(load)(O + c * PANEL) * alpha);
         sum *= alpha;
         near = max;

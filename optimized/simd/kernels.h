@@ -115,7 +115,7 @@ enum { ATTN_SPLIT_Q, ATTN_SPLIT_O, ATTN_SPLIT_S, ATTN_SPLIT_KV, ATTN_SPLIT_ROOMS
  * own rows are that already, or may be fetched one at a time (a stride between features). */
 enum {
     ATTN_ROW_KEYS = 1024,  /* keys in a step, at most                                          */
-    ATTN_ROW_STEPS = 256,  /* steps in a batch, at most                                        */
+    ATTN_ROW_STEPS = 1024, /* steps in a batch, at most                                        */
     ATTN_ROW_BATCH = 24576 /* numbers for the scores of a batch, those of a step in whole 16's */
 };
 struct attn_row_forward {
@@ -160,10 +160,11 @@ struct attn_row_split {
 
 /* What a machine can do at most, for attnlab bench (limits_tmpl.h). */
 enum attn_limit {
-    ATTN_LIMIT_FMA,   /* flops: multiply-adds on registers, two each      */
-    ATTN_LIMIT_EXP2,  /* exponentials, with what softmax does around them */
-    ATTN_LIMIT_READ,  /* bytes read                                       */
-    ATTN_LIMIT_TRIAD, /* bytes read and written                           */
+    ATTN_LIMIT_FMA,    /* flops: multiply-adds on registers, two each      */
+    ATTN_LIMIT_EXP2,   /* exponentials, with what softmax does around them */
+    ATTN_LIMIT_READ,   /* bytes read                                       */
+    ATTN_LIMIT_TRIAD,  /* bytes read and written                           */
+    ATTN_LIMIT_GATHER, /* bytes read, in rows of 256 from anywhere         */
     ATTN_LIMITS
 };
 

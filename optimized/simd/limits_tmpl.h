@@ -1,7 +1,8 @@
 /* What this instruction set can do at most: loops of known work on one thread, in the vectors and
  * with the exp of the real kernels, to be timed next to them (attnlab bench).
  *
- * Each runs `rounds` times over x[n], n a multiple of LIMIT_STEP, at least 3 * LIMIT_STEP, and
+ * Each runs `rounds` times over x[n], n a multiple of LIMIT_STEP, at least 3 * LIMIT_STEP (and 512
+ * bytes), and
  * returns the work done in the unit of enum attn_limit.  x holds numbers in [0,1]; some are
  * overwritten, by numbers in [0,1].
  */
@@ -83,4 +84,33 @@ static double FN(limit_triad)(void *x, int64_t n, int64_t rounds)
         for (int64_t j = 0; j < third; j += LANES)
             FN(store)(a + j, VEC_FMA(half, FN(load)(b + j), half * FN(load)(c + j)));
     return (double)rounds * 3 * (double)third * sizeof(REAL);
+}
+
+/* Rows of 256 bytes from anywhere in x, as sparse attention reads K and V at d = 64: each round
+ * takes as many as x has, rounded down to a power of two.  Two linear congruential generators
+ * (Knuth's constants) say which, so that no load waits for another. */
+static double FN(limit_gather)(void *x, int64_t n, int64_t rounds)
+{
+    enum { ROW = 256 / (int)sizeof(REAL), VECTORS = ROW / LANES };
+    const REAL *from = x;
+    VEC even[VECTORS] = {{0}}, odd[VECTORS] = {{0}}, all = {0};
+    uint64_t a = 1, b = 2, rows = 2;
+    while (2 * rows * ROW <= (uint64_t)n)
+        rows *= 2;
+    for (uint64_t r = (uint64_t)rounds * (rows / 2); r > 0; r--) {
+        a = a * 6364136223846793005u + 1442695040888963407u;
+        b = b * 6364136223846793005u + 1442695040888963407u;
+        const REAL *u = from + ((a >> 33) & (rows - 1)) * ROW,
+                   *v = from + ((b >> 33) & (rows - 1)) * ROW;
+#pragma GCC unroll 16
+        for (int t = 0; t < VECTORS; t++) {
+            even[t] += FN(load)(u + t * LANES);
+            odd[t] += FN(load)(v + t * LANES);
+        }
+    }
+    for (int t = 0; t < VECTORS; t++)
+        all += even[t] + odd[t];
+    double taken = (double)rounds * (double)rows;
+    FN(store)(x, all * (REAL)(1 / (taken * VECTORS)));
+    return taken * 256;
 }

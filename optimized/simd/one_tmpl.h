@@ -58,5 +58,5 @@ const struct attn_kernels KERNELS_OF(ISA_NAME) = {
     .column_backward = FN(column_backward),
     .store_row = FN(store_row),
     .load_row = FN(load_row),
-    .limit = {FN(limit_fma), FN(limit_exp2), FN(limit_read), FN(limit_triad)},
+    .limit = {FN(limit_fma), FN(limit_exp2), FN(limit_read), FN(limit_triad), FN(limit_gather)},
 };
