@@ -123,6 +123,7 @@ void attn_bench_watch_stop(struct attn_bench_watch *w)
 
 int attn_bench_watch_clean(const struct attn_bench_watch *w)
 {
-    int waited = w->waited_s > 0.02 * w->cpu_s; /* unknown is not waited */
-    return !waited && (double)w->switches <= 2 + 20 * w->cpu_s;
+    if (isnan(w->waited_s))
+        return (double)w->switches <= 2 + 20 * w->cpu_s;
+    return w->waited_s <= 0.02 * w->cpu_s;
 }

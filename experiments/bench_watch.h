@@ -1,8 +1,7 @@
 /* What else happened while something was timed.
  *
  * A wall clock also counts the time in which others had the processor.  A sample is clean when its
- * threads hardly waited for one, and were hardly ever sent away from one: what is not clean is
- * taken again, and counted.
+ * threads hardly waited for one: what is not clean is taken again, and counted.
  */
 #ifndef EXPERIMENTS_BENCH_WATCH_H
 #define EXPERIMENTS_BENCH_WATCH_H
@@ -32,8 +31,8 @@ struct attn_bench_watch {
 void attn_bench_watch_start(struct attn_bench_watch *watch, const struct attn_counters *counters);
 void attn_bench_watch_stop(struct attn_bench_watch *watch);
 
-/* At most a fiftieth of its processor time waited, and switches not above 2 and 20 a second: a
- * kernel's own threads make some, a rival makes hundreds. */
+/* At most a fiftieth of its processor time waited.  Where the kernel does not tell: switches not
+ * above 2 and 20 a second; its own threads make some, a rival makes hundreds. */
 int attn_bench_watch_clean(const struct attn_bench_watch *watch);
 
 #endif
