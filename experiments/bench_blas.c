@@ -30,10 +30,10 @@ static void hear_openblas(struct attn_blas *blas, const char *isa)
     char *(*core)(void), *(*config)(void), name[24], version[24];
     if (!find(blas->handle, "openblas_get_corename", &core))
         return;
-    snprintf(blas->library, sizeof blas->library, "OpenBLAS");
+    snprintf(blas->name, sizeof blas->name, "OpenBLAS");
     if (find(blas->handle, "openblas_get_config", &config) &&
         sscanf(config(), "%23s %23s", name, version) == 2) /* "OpenBLAS 0.3.21 DYNAMIC_ARCH ..." */
-        snprintf(blas->library, sizeof blas->library, "%s %s", name, version);
+        snprintf(blas->name, sizeof blas->name, "%s %s", name, version);
     const char *l2 = getenv("OPENBLAS_L2_SIZE"); /* changes how it blocks */
     snprintf(blas->kernels, sizeof blas->kernels, "%.32s%s%.16s", core(),
              l2 != NULL ? ", with OPENBLAS_L2_SIZE=" : "", l2 != NULL ? l2 : "");
@@ -60,7 +60,7 @@ static void hear_blis(struct attn_blas *blas, const char *isa)
     if (!find(blas->handle, "bli_arch_query_id", &query) ||
         !find(blas->handle, "bli_arch_string", &string))
         return;
-    snprintf(blas->library, sizeof blas->library, "BLIS%s%.40s",
+    snprintf(blas->name, sizeof blas->name, "BLIS%s%.40s",
              find(blas->handle, "bli_info_get_version_str", &version) ? " " : "",
              find(blas->handle, "bli_info_get_version_str", &version) ? version() : "");
     snprintf(blas->kernels, sizeof blas->kernels, "%s", string(query()));
@@ -76,7 +76,7 @@ static void hear_mkl(struct attn_blas *blas)
     void (*version)(char *text, int size);
     if (!find(blas->handle, "MKL_Get_Version_String", &version))
         return;
-    snprintf(blas->library, sizeof blas->library, "MKL");
+    snprintf(blas->name, sizeof blas->name, "MKL");
     version(blas->kernels, (int)sizeof blas->kernels);
     find(blas->handle, "MKL_Set_Num_Threads", &blas->set_threads);
 }
@@ -113,7 +113,7 @@ enum attn_status attn_blas_open(const char *choice, const char *isa, struct attn
     if (blas->handle == NULL)
         return attn_fail(err, ATTN_ENOTSUP,
                          "no BLAS is installed (libopenblas.so.0, libblis, libmkl_rt, libblas)");
-    snprintf(blas->library, sizeof blas->library, "%.60s", choice);
+    snprintf(blas->name, sizeof blas->name, "%.60s", choice);
     snprintf(blas->kernels, sizeof blas->kernels, "it does not say");
     hear_openblas(blas, isa);
     hear_blis(blas, isa);

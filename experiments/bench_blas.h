@@ -14,7 +14,7 @@
 
 struct attn_blas {
     void *handle;     /* NULL: none */
-    char library[64]; /* "OpenBLAS", "BLIS", "MKL", or the file's name         */
+    char name[64];    /* "OpenBLAS", "BLIS", "MKL", or the file's name         */
     char kernels[96]; /* as it says itself, or "it does not say"                */
     char doubt[160];  /* "" when the kernels are those that this machine should have */
     void (*sgemm)(int order, int trans_a, int trans_b, int m, int n, int k, float alpha,

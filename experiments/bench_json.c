@@ -35,7 +35,7 @@ json_t *attn_bench_json(const struct attn_bench *bench)
 {
     json_t *blas = json_null();
     if (bench->blas.handle != NULL)
-        blas = json_pack("{s:s,s:s,s:s}", "library", bench->blas.library, "kernels",
+        blas = json_pack("{s:s,s:s,s:s}", "library", bench->blas.name, "kernels",
                          bench->blas.kernels, "doubt", bench->blas.doubt);
     return json_pack("{s:i,s:o,s:i,s:o,s:o,s:s,s:[],s:[]}", "schema", ATTN_BENCH_SCHEMA, "machine",
                      attn_machine_facts(), "rounds", bench->rounds, "roofs", roofs_of(bench),
@@ -110,12 +110,13 @@ void attn_bench_json_outcomes(json_t *all, const struct attn_bench_outcome *outc
         const struct attn_bench_outcome *x = &outcome[at];
         json_array_append_new(
             json_object_get(all, "rows"),
-            json_pack("{s:s,s:s,s:s,s:b,s:f,s:s,s:s,s:i,s:b,s:o,s:o}", "block", x->row->block,
+            json_pack("{s:s,s:s,s:s,s:b,s:o,s:s,s:s,s:i,s:b,s:o,s:o}", "block", x->row->block,
                       "what", x->row->what, "unit", attn_bench_goal_unit(x->row->goal), "at_least",
-                      attn_bench_goal_at_least(x->row->goal), "target", x->row->target, "spec",
-                      x->row->spec, "case", x->row->text, "threads", x->row->threads, "known",
-                      x->known, "met",
-                      x->known && !x->disturbed ? json_boolean(x->met) : json_null(), "value",
-                      x->known ? spread_of(&x->spread) : json_null()));
+                      attn_bench_goal_at_least(x->row->goal), "target",
+                      x->row->target > 0 ? real(x->row->target) : json_null(), "spec", x->row->spec,
+                      "case", x->row->text, "threads", x->row->threads, "known", x->known, "met",
+                      x->known && !x->disturbed && x->row->target > 0 ? json_boolean(x->met)
+                                                                      : json_null(),
+                      "value", x->known ? spread_of(&x->spread) : json_null()));
     }
 }

@@ -62,7 +62,7 @@ void attn_bench_print_roofs(FILE *file, const struct attn_bench *bench, int mark
     }
     fputc('\n', file);
     if (bench->blas.handle != NULL)
-        fprintf(file, "BLAS: %s, kernels: %s%s%s.\n", bench->blas.library, bench->blas.kernels,
+        fprintf(file, "BLAS: %s, kernels: %s%s%s.\n", bench->blas.name, bench->blas.kernels,
                 bench->blas.doubt[0] != '\0' ? ". CAUTION: " : "", bench->blas.doubt);
     else
         fprintf(file, "BLAS: %s.\n", bench->blas_why_not);
@@ -167,25 +167,37 @@ static const char *growth_text(const struct attn_bench_outcome *x, char text[64]
 
 /* ---- rows --------------------------------------------------------------------------------- */
 
+/* ">= 0.19 P", "none" */
+static const char *target_text(const struct attn_bench_row *row, char text[32])
+{
+    if (row->target > 0)
+        snprintf(text, 32, "%s %.3g %s",
+                 attn_bench_goal_at_least(row->goal) ? ">=" : "<=", row->target,
+                 attn_bench_goal_unit(row->goal));
+    else
+        snprintf(text, 32, "none, in %s", attn_bench_goal_unit(row->goal));
+    return text;
+}
+
 static void print_known(FILE *file, const struct attn_bench *bench,
                         const struct attn_bench_outcome *x, int markdown)
 {
     struct attn_bench_ceiling ceiling;
     struct attn_spread seconds;
-    char time[32], dropped[80], growth[64], limit[48] = "";
+    char time[32], dropped[80], growth[64], target[32], limit[48] = "";
     attn_bench_spread(x->entry, ATTN_BENCH_SECONDS, &seconds);
     attn_bench_ceiling(bench, x->entry, &ceiling);
     if (x->entry->product.m == 0)
         snprintf(limit, sizeof limit, "%.2f P by %s", ceiling.fraction, ceiling.binds);
     fprintf(file,
-            markdown
-                ? "| %s | %s %.3g %s | **%.3f** | %.3f to %.3f | %s | %.4g | %s | %s | %s%s |\n"
-                : "  %-46s %s %5.3g %-8s %6.3f (%.3f to %.3f) %-7s %7.4g GFLOP/s %9s  %s  %s%s\n",
-            x->row->what, attn_bench_goal_at_least(x->row->goal) ? ">=" : "<=", x->row->target,
-            attn_bench_goal_unit(x->row->goal), x->spread.median, x->spread.min, x->spread.max,
-            x->disturbed ? "?"
-            : x->met     ? "met"
-                         : "NOT MET",
+            markdown ? "| %s | %s | **%.3f** | %.3f to %.3f | %s | %.4g | %s | %s | %s%s |\n"
+                     : "  %-46s %-16s %6.3f (%.3f to %.3f) %-7s %7.4g GFLOP/s %9s  %s  %s%s\n",
+            x->row->what, target_text(x->row, target), x->spread.median, x->spread.min,
+            x->spread.max,
+            x->row->target == 0 ? ""
+            : x->disturbed      ? "?"
+            : x->met            ? "met"
+                                : "NOT MET",
             1e-9 * x->entry->work.flops / seconds.median, seconds_text(seconds.median, time), limit,
             growth_text(x, growth), samples_text(x->n, x->n_clean, dropped));
 }
@@ -207,6 +219,7 @@ static void print_step(FILE *file, const struct attn_bench_outcome *x, int markd
 void attn_bench_print_outcomes(FILE *file, const struct attn_bench *bench,
                                const struct attn_bench_outcome *outcome, int n, int markdown)
 {
+    char target[32];
     for (int at = 0; at < n; at++) {
         const struct attn_bench_outcome *x = &outcome[at];
         if (x->known && x->row->goal == ATTN_GOAL_STEP) {
@@ -227,10 +240,10 @@ void attn_bench_print_outcomes(FILE *file, const struct attn_bench *bench,
             continue;
         }
         fprintf(file,
-                markdown ? "| %s | %s %.3g %s | not known | | | | | | %s: %s |\n"
-                         : "  %-46s %s %5.3g %-8s not known: %s: %s\n",
-                x->row->what, attn_bench_goal_at_least(x->row->goal) ? ">=" : "<=", x->row->target,
-                attn_bench_goal_unit(x->row->goal), attn_bench_state_name(e->state), e->message);
+                markdown ? "| %s | %s | not known | | | | | | %s: %s |\n"
+                         : "  %-46s %-16s not known: %s: %s\n",
+                x->row->what, target_text(x->row, target), attn_bench_state_name(e->state),
+                e->message);
     }
 }
 
@@ -259,9 +272,10 @@ static const char steps_head[] =
 static void print_rows_page(FILE *file, const struct attn_bench *bench,
                             const struct attn_bench_table *table)
 {
-    int met = 0, known = 0, disturbed = 0;
+    int met = 0, known = 0, disturbed = 0, targets = 0;
     for (int at = 0; at < table->n; at++) {
         met += table->outcome[at].known && table->outcome[at].met;
+        targets += table->outcome[at].row->target > 0;
         known += table->outcome[at].known;
         disturbed += table->outcome[at].disturbed;
     }
@@ -269,13 +283,15 @@ static void print_rows_page(FILE *file, const struct attn_bench *bench,
           file);
     print_machine(file);
     fprintf(file,
-            "%d of %d rows were measured: %d met, %d disturbed too often to say (?). P is the "
+            "%d of %d rows were measured: %d of %d targets met, %d disturbed too often to say (?). "
+            "P is "
+            "the "
             "multiply-add peak of the "
             "instruction set in use, measured right before and after\neach sample; rows of a block "
             "are timed in turn, %d rounds. Figures are medians, with the smallest and largest "
             "round.\nGFLOP/s count the products that attention is made of (docs/bench.md), for the "
             "pairs that the mask shows.\n\n",
-            known, table->n, met, disturbed, bench->rounds);
+            known, table->n, met, targets, disturbed, bench->rounds);
     fputs(rows_head, file);
     attn_bench_print_outcomes(file, bench, table->outcome, table->n, 1);
     fputs("\n## What this machine can do\n\n", file);

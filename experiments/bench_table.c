@@ -102,7 +102,7 @@ void attn_bench_judge(const struct attn_bench_row *row, const struct attn_bench_
     outcome->n_clean = judged->n_clean;
     outcome->disturbed = row->goal != ATTN_GOAL_MEMORY && judged->n_clean < judged->n &&
                          judged->n_clean < ATTN_BENCH_ENOUGH;
-    if (outcome->disturbed)
+    if (outcome->disturbed || row->target == 0)
         return;
     outcome->met = attn_bench_goal_at_least(row->goal) ? outcome->spread.median >= row->target
                                                        : outcome->spread.median <= row->target;

@@ -11,13 +11,13 @@ enum attn_bench_goal {
     ATTN_GOAL_RATE,   /* flops / time over that of the other, at least                  */
     ATTN_GOAL_TIME,   /* time over that of the other, at most                           */
     ATTN_GOAL_MEMORY, /* MiB a thread beside inputs and outputs, at most; not a time   */
-    ATTN_GOAL_STEP    /* time of the other over its own; there is no target            */
+    ATTN_GOAL_STEP    /* time of the other over its own, at least                      */
 };
 
 struct attn_bench_row {
     const char *block, *what;
     enum attn_bench_goal goal;
-    double target;
+    double target; /* 0: none, the row is shown and not judged */
     const char *spec, *text;
     int threads;
     const char *other_spec, *other_text; /* NULL: measured by itself */
@@ -44,7 +44,7 @@ struct attn_bench_outcome {
     int known;      /* 0: why not is in the entry, or the other                            */
     int n, n_clean; /* samples, of the pair where there is one                             */
     int disturbed;  /* too few are clean: neither met nor not met                          */
-    int met;
+    int met;        /* where there is a target                                             */
     struct attn_spread spread; /* of the rounds; its median is what is compared with the target */
 };
 void attn_bench_judge(const struct attn_bench_row *row, const struct attn_bench_entry *entry,

@@ -16,7 +16,7 @@ enum { MOST_FORWARD = 288, MOST_BACKWARD = 192, MOST_NEAR = 384 * 512 }; /* and 
 enum { FORWARD_BYTES = 768 * 1024, BACKWARD_BYTES = 512 * 1024 };
 
 /* Keys that a row should have in a chunk, on average, for a step to be worth its overhead. */
-enum { FORWARD_KEYS = 160, BACKWARD_KEYS = 160 };
+enum { KEYS_A_STEP = 160 };
 
 static int64_t ceil_div(int64_t a, int64_t b)
 {
@@ -71,7 +71,7 @@ int64_t attn_csr_chunk(const struct attn_problem *p, const struct attn_options *
     int64_t wide = plan->wide, wide_v = plan->wide_v, a_row = rows > 0 ? at_least_1(nnz / rows) : 1;
     int64_t numbers = backward ? wide + wide_v : wide > wide_v ? wide : wide_v;
     int64_t fit = (backward ? BACKWARD_BYTES : FORWARD_BYTES) / plan->kernels->bytes;
-    int64_t enough = p->n_key * (backward ? BACKWARD_KEYS : FORWARD_KEYS) / a_row;
+    int64_t enough = p->n_key * KEYS_A_STEP / a_row;
     fit /= at_least_1(numbers);
     int64_t chunk = at_least_1(fit > enough ? fit : enough);
     return 4 * (chunk / 3) > p->n_key && chunk < p->n_key ? p->n_key : chunk; /* no short rest */

@@ -31,7 +31,7 @@
 extern "C" {
 #endif
 
-#define ATTN_PLUGIN_ABI 1 /* grows when a plug-in built against an older header must be rebuilt */
+#define ATTN_PLUGIN_ABI 2 /* grows when a plug-in built against an older header must be rebuilt */
 
 /* What may be claimed; a plug-in that claims F32 alone is asked for plain O and LSE of square f32
  * problems with d = dv, scale 1/sqrt(d), no mask, in [B,H,L,d]. */

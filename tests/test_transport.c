@@ -284,7 +284,7 @@ START_TEST(planted_faults_are_reported)
 END_TEST
 
 /* After a failure the transport stays closed, even for messages that would match. */
-static enum attn_status stubborn(void *arg, struct attn_transport *t, struct attn_error *err)
+static enum attn_status deaf_to_stop(void *arg, struct attn_transport *t, struct attn_error *err)
 {
     enum attn_status *second = arg;
     enum attn_status first = receive_only(t, 1 - t->rank, 0, err);
@@ -296,7 +296,7 @@ START_TEST(failed_is_failed)
 {
     enum attn_status second[2] = {ATTN_OK, ATTN_OK};
     struct attn_error err = {0};
-    ck_assert_int_eq(run(2, stubborn, second, &err), ATTN_EPEER);
+    ck_assert_int_eq(run(2, deaf_to_stop, second, &err), ATTN_EPEER);
     ck_assert_int_eq(second[0], ATTN_EPEER);
     ck_assert_int_eq(second[1], ATTN_EPEER);
 }

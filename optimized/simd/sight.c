@@ -118,8 +118,8 @@ void attn_keys_sort(const struct attn_sight *x, enum attn_tile tile, int rows, i
             keys->full[full++] = (uint8_t)j;
             continue;
         }
-        for (int v = 0; v < ATTN_PANEL_VECTORS;
-             v++) { /* written always, kept if any lane sees it */
+        /* Written always, kept if any lane sees it. */
+        for (int v = 0; v < ATTN_PANEL_VECTORS; v++) {
             unsigned bits = (unsigned)(x->seen[j] >> v * lanes & lane);
             keys->edge[v][edge[v]] = (uint8_t)j;
             keys->bits[v][edge[v]] = (uint16_t)bits;
