@@ -70,7 +70,8 @@ struct attn_bench_entry {
     struct attn_case c;
     const struct attn_kernels *kernels; /* whose P it is measured by */
     const char *isa;
-    struct attn_setup *setup; /* while its block runs; shared by entries of the same case */
+    struct attn_setup *setup;  /* while its block runs; shared by entries of the same case */
+    struct attn_ledger ledger; /* of its calls: keeps their memory while its block runs   */
     struct attn_bench_work work;
     int pair_read;                      /* memory is what limits it, or somebody wants to know */
     int64_t priced_bytes, ledger_bytes; /* beside inputs and outputs */
@@ -128,6 +129,9 @@ void attn_bench_entry_begin(const struct attn_bench *bench, struct attn_bench_en
 
 /* One sample, with P before and after it. */
 void attn_bench_entry_sample(struct attn_bench *bench, struct attn_bench_entry *entry);
+
+/* After the last sample: its memory goes back. */
+void attn_bench_entry_end(struct attn_bench_entry *entry);
 
 /* ---- bench_block.c ------------------------------------------------------------------------ */
 

@@ -127,5 +127,7 @@ void attn_bench_block(struct attn_bench *bench, struct attn_bench_entry *entry, 
         for (int at = 0; at < n; at++)
             attn_bench_entry_sample(bench, &entry[at]);
     }
+    for (int at = 0; at < n; at++)
+        attn_bench_entry_end(&entry[at]);
     take_setups(entry, n);
 }

@@ -143,11 +143,18 @@ static enum attn_status model(const struct attn_bench *bench, struct attn_bench_
 
 /* ---- calls -------------------------------------------------------------------------------- */
 
-static enum attn_status call(const struct attn_bench *bench, struct attn_bench_entry *e,
-                             enum attn_pass pass, struct attn_ledger *ledger,
-                             struct attn_error *err)
+/* Calls follow each other, as in a training loop: what one gives back, the next one takes, and no
+ * page is cleared again.  Programs that are given their scratch once are compared so, too. */
+static void start_memory(struct attn_bench_entry *e)
 {
-    struct attn_ctx ctx = {.ledger = ledger, .options = &e->parsed.options, .error = err};
+    attn_ledger_init(&e->ledger, NULL);
+    e->ledger.keeps = 1;
+}
+
+static enum attn_status call(const struct attn_bench *bench, struct attn_bench_entry *e,
+                             enum attn_pass pass, struct attn_error *err)
+{
+    struct attn_ctx ctx = {.ledger = &e->ledger, .options = &e->parsed.options, .error = err};
     const struct attn_bench_product *x = &e->product;
     if (x->m > 0) {
         attn_blas_product(&bench->blas, x->transposed, x->m, x->n, x->k, bench->matrix,
@@ -169,7 +176,6 @@ static double predict(const struct attn_bench *bench, const struct attn_bench_en
 {
     enum { SMALL = 512 };
     struct attn_error err = {ATTN_OK, ""};
-    struct attn_ledger ledger;
     struct attn_bench_entry small = *e;
     struct attn_setup *setup = calloc(1, sizeof *setup);
     double seconds = 0;
@@ -181,15 +187,15 @@ static double predict(const struct attn_bench *bench, const struct attn_bench_en
         free(setup);
         return 0;
     }
-    attn_ledger_init(&ledger, NULL);
+    start_memory(&small);
     if (model(bench, &small, &err) == ATTN_OK && small.work.flops > 0 &&
-        call(bench, &small, ATTN_FORWARD, &ledger, &err) == ATTN_OK) {
+        call(bench, &small, ATTN_FORWARD, &err) == ATTN_OK) {
         double start = attn_point_seconds(CLOCK_MONOTONIC);
-        call(bench, &small, ATTN_FORWARD, &ledger, &err);
+        call(bench, &small, ATTN_FORWARD, &err);
         seconds = attn_point_seconds(CLOCK_MONOTONIC) - start;
         seconds *= e->work.flops / small.work.flops;
     }
-    attn_ledger_clear(&ledger);
+    attn_ledger_clear(&small.ledger);
     attn_setup_close(setup);
     free(setup);
     return seconds;
@@ -224,19 +230,21 @@ static void verify(struct attn_bench_entry *e)
 
 /* The first call and the second, whose time decides how many make a sample. */
 static enum attn_status first_calls(const struct attn_bench *bench, struct attn_bench_entry *e,
-                                    struct attn_ledger *ledger, struct attn_error *err)
+                                    struct attn_error *err)
 {
     enum attn_status status = ATTN_OK;
-    if (e->product.m == 0 && e->c.pass == ATTN_BACKWARD)
-        status = call(bench, e, ATTN_FORWARD, ledger, err);
-    attn_ledger_clear(ledger);
-    attn_ledger_init(ledger, NULL);
+    start_memory(e);
+    if (e->product.m == 0 && e->c.pass == ATTN_BACKWARD) {
+        status = call(bench, e, ATTN_FORWARD, err);
+        attn_ledger_clear(&e->ledger);
+        start_memory(e);
+    }
     if (status == ATTN_OK)
-        status = call(bench, e, e->c.pass, ledger, err);
-    e->ledger_bytes = atomic_load(&ledger->peak);
+        status = call(bench, e, e->c.pass, err);
+    e->ledger_bytes = atomic_load(&e->ledger.peak);
     double start = attn_point_seconds(CLOCK_MONOTONIC);
     if (status == ATTN_OK)
-        status = call(bench, e, e->c.pass, ledger, err);
+        status = call(bench, e, e->c.pass, err);
     double seconds = attn_point_seconds(CLOCK_MONOTONIC) - start;
     e->calls = seconds < bench->sample_s ? (int64_t)ceil(bench->sample_s / fmax(seconds, 1e-7)) : 1;
     return status;
@@ -245,7 +253,6 @@ static enum attn_status first_calls(const struct attn_bench *bench, struct attn_
 void attn_bench_entry_begin(const struct attn_bench *bench, struct attn_bench_entry *e)
 {
     struct attn_error err = {ATTN_OK, ""};
-    struct attn_ledger ledger;
     if (e->product.m > 0 && bench->blas.set_threads != NULL)
         bench->blas.set_threads(e->threads);
     enum attn_status status = e->product.m > 0 ? ATTN_OK : model(bench, e, &err);
@@ -258,10 +265,8 @@ void attn_bench_entry_begin(const struct attn_bench *bench, struct attn_bench_en
     struct attn_bench_ceiling ceiling;
     attn_bench_ceiling(bench, e, &ceiling);
     e->pair_read |= e->product.m == 0 && strcmp(ceiling.binds, "memory") == 0;
-    attn_ledger_init(&ledger, NULL);
     if (status == ATTN_OK)
-        status = first_calls(bench, e, &ledger, &err);
-    attn_ledger_clear(&ledger);
+        status = first_calls(bench, e, &err);
     if (status != ATTN_OK)
         refuse(e, &err);
     else {
@@ -286,26 +291,23 @@ void attn_bench_entry_sample(struct attn_bench *bench, struct attn_bench_entry *
     static const double PEAK_S = 0.002, READ_S = 0.03;
     static const double CHANGED = 0.05; /* of P: the clock was another, or its sample is spoilt */
     struct attn_error err = {ATTN_OK, ""};
-    struct attn_ledger ledger;
     struct attn_bench_watch watch;
     struct attn_bench_sample *sample = &e->sample[e->n];
     enum attn_status status = ATTN_OK;
     if (e->state != ATTN_BENCH_TIMED || e->n == ATTN_BENCH_ROUNDS)
         return;
-    attn_ledger_init(&ledger, NULL);
     if (e->product.m > 0 && bench->blas.set_threads != NULL)
         bench->blas.set_threads(e->threads);
     double before = attn_roof_sample(&bench->roofs, e->kernels, ATTN_ROOF_FMA, e->threads, PEAK_S);
     attn_bench_watch_start(&watch, &bench->counters);
     for (int64_t t = 0; t < e->calls && status == ATTN_OK; t++)
-        status = call(bench, e, e->c.pass, &ledger, &err);
+        status = call(bench, e, e->c.pass, &err);
     attn_bench_watch_stop(&watch);
     settle(e->threads);
     double after = attn_roof_sample(&bench->roofs, e->kernels, ATTN_ROOF_FMA, e->threads, PEAK_S);
     double read = (double)NAN;
     if (e->pair_read)
         read = attn_roof_sample(&bench->roofs, e->kernels, ATTN_ROOF_READ, e->threads, READ_S);
-    attn_ledger_clear(&ledger);
     if (status != ATTN_OK) {
         refuse(e, &err);
         return;
@@ -322,4 +324,9 @@ void attn_bench_entry_sample(struct attn_bench *bench, struct attn_bench_entry *
     e->n_clean += sample->clean;
     for (int c = 0; sample->clean && c < ATTN_COUNTERS; c++)
         e->counter[c] = watch.counter[c] / (double)e->calls;
+}
+
+void attn_bench_entry_end(struct attn_bench_entry *e)
+{
+    attn_ledger_clear(&e->ledger);
 }

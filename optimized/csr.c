@@ -6,8 +6,7 @@
  *           together go to the tile kernel (csr_panels.c).
  *           passes=3: SDDMM, softmax, SpMM as separate steps over stored values, as libraries of
  *           sparse algebra offer them, each timed (attn_rank_use.step).
- * Backward  by recomputation: rows give dQ, columns (the transposed pattern) dK and dV
- *           (csr_backward.c).
+ * Backward  by recomputation, one walk over the pairs for all gradients (csr_backward.c).
  *
  * Memory    the pattern, unless the mask has it (ref/pattern.h); a thread's room, whatever L is;
  *           one kv head's K and V widened, where they are not rows of whole vectors of the
@@ -226,14 +225,13 @@ static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem 
     double start = attn_csr_now();
     if (ctx->ranks != NULL)
         ctx->ranks[0].n_steps = 0;
-    enum attn_status status = attn_csr_plan_make(p, ctx->options, ATTN_FORWARD, &plan, ctx->error);
+    enum attn_status status = attn_csr_plan_make(p, ctx->options, &plan, ctx->error);
     if (status == ATTN_OK)
         status = take(ctx, p, &plan, &memory);
     if (status == ATTN_OK) {
         struct attn_csr *csr = &memory.csr;
         struct call x = {p, t, &plan, &memory, is_fused(ctx->options), 0};
-        x.chunk = attn_csr_chunk(p, ctx->options, &plan, ATTN_FORWARD, csr->nnz,
-                                 csr->patterns * p->n_query);
+        x.chunk = attn_csr_chunk(p, ctx->options, &plan, csr->nnz, csr->patterns * p->n_query);
         if (x.fused)
             attn_csr_panels_find(csr, &plan, p->n_key, memory.seen, memory.dense);
         attn_csr_step_add(ctx, "pattern", attn_csr_now() - start);
@@ -277,7 +275,7 @@ static enum attn_status cost_forward(const struct attn_problem *p, const struct 
 {
     struct attn_csr_plan x;
     int64_t pairs = 0, nnz = 0;
-    enum attn_status status = attn_csr_plan_make(p, opt, ATTN_FORWARD, &x, err);
+    enum attn_status status = attn_csr_plan_make(p, opt, &x, err);
     if (status == ATTN_OK)
         status = attn_csr_cost(p, cost, &nnz, &pairs, err);
     if (status != ATTN_OK)
@@ -320,9 +318,9 @@ static enum attn_status cost(const struct attn_problem *p, const struct attn_opt
 static int64_t rescales(const struct attn_problem *p, const struct attn_options *opt)
 {
     struct attn_csr_plan plan;
-    if (!is_fused(opt) || attn_csr_plan_make(p, opt, ATTN_FORWARD, &plan, NULL) != ATTN_OK)
+    if (!is_fused(opt) || attn_csr_plan_make(p, opt, &plan, NULL) != ATTN_OK)
         return 0;
-    int64_t chunk = attn_csr_chunk(p, opt, &plan, ATTN_FORWARD, INT64_MAX, 1);
+    int64_t chunk = attn_csr_chunk(p, opt, &plan, INT64_MAX, 1);
     int64_t steps = p->n_key / chunk + p->n_key / ATTN_ROW_KEYS, blocks = p->n_key / ATTN_KEY_BLOCK;
     return 2 + (steps > blocks ? steps : blocks);
 }

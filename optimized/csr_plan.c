@@ -9,11 +9,11 @@
 /* Rows in a unit, at most: the more, the more often a chunk is used while it is near.  A multiple
  * of every panel (2 to 16 lanes, three vectors).  Forward, a thread's room stays below 256 KiB of
  * floats at d = 64: larger blocks would be mapped, and their pages cleared, for every call. */
-enum { MOST_FORWARD = 288, MOST_BACKWARD = 192, MOST_NEAR = 384 * 512 }; /* and their numbers */
+enum { MOST = 288, MOST_NEAR = 384 * 512 }; /* and their numbers */
 
-/* Of a second-level cache of 1 MiB: three quarters for K, or V, forward, where batches meet one
- * after the other; half for both, backward, where steps meet them in turn. */
-enum { FORWARD_BYTES = 768 * 1024, BACKWARD_BYTES = 512 * 1024 };
+/* Of a second-level cache of 1 MiB: three quarters for K, or V, which batches meet one after the
+ * other. */
+enum { CHUNK_BYTES = 768 * 1024 };
 
 /* Keys that a row should have in a chunk, on average, for a step to be worth its overhead. */
 enum { KEYS_A_STEP = 160 };
@@ -34,8 +34,7 @@ static int64_t less(int64_t a, int64_t b)
 }
 
 enum attn_status attn_csr_plan_make(const struct attn_problem *p, const struct attn_options *opt,
-                                    enum attn_pass pass, struct attn_csr_plan *plan,
-                                    struct attn_error *err)
+                                    struct attn_csr_plan *plan, struct attn_error *err)
 {
     memset(plan, 0, sizeof *plan);
     plan->kernels = attn_kernels_for(p, opt, err);
@@ -47,11 +46,8 @@ enum attn_status attn_csr_plan_make(const struct attn_problem *p, const struct a
     plan->wide_v = ceil_div(p->d_value, lanes) * lanes;
     plan->copies =
         attn_dtype_size(p->dtype) == 2 || plan->wide != p->d_key || plan->wide_v != p->d_value;
-    int64_t near = at_least_1(plan->wide + plan->wide_v) * (pass == ATTN_BACKWARD ? 2 : 1);
-    int64_t most =
-        less(pass == ATTN_BACKWARD ? MOST_BACKWARD : MOST_FORWARD, MOST_NEAR / near) / panel;
-    int64_t rows = pass == ATTN_BACKWARD && p->n_key > p->n_query ? p->n_key : p->n_query;
-    most = at_least_1(less(most, ceil_div(rows, panel)));
+    int64_t most = less(MOST, MOST_NEAR / at_least_1(plan->wide + plan->wide_v)) / panel;
+    most = at_least_1(less(most, ceil_div(p->n_query, panel)));
     int64_t all = ceil_div(p->n_query, panel) * p->batch * p->heads;
     plan->most = most * panel;
     plan->block = plan->most;
@@ -62,17 +58,13 @@ enum attn_status attn_csr_plan_make(const struct attn_problem *p, const struct a
 }
 
 int64_t attn_csr_chunk(const struct attn_problem *p, const struct attn_options *opt,
-                       const struct attn_csr_plan *plan, enum attn_pass pass, int64_t nnz,
-                       int64_t rows)
+                       const struct attn_csr_plan *plan, int64_t nnz, int64_t rows)
 {
     if (opt->value[ATTN_CSR_CHUNK] > 0)
         return opt->value[ATTN_CSR_CHUNK];
-    int backward = pass == ATTN_BACKWARD;
     int64_t wide = plan->wide, wide_v = plan->wide_v, a_row = rows > 0 ? at_least_1(nnz / rows) : 1;
-    int64_t numbers = backward ? wide + wide_v : wide > wide_v ? wide : wide_v;
-    int64_t fit = (backward ? BACKWARD_BYTES : FORWARD_BYTES) / plan->kernels->bytes;
+    int64_t fit = CHUNK_BYTES / plan->kernels->bytes / at_least_1(wide > wide_v ? wide : wide_v);
     int64_t enough = p->n_key * KEYS_A_STEP / a_row;
-    fit /= at_least_1(numbers);
     int64_t chunk = at_least_1(fit > enough ? fit : enough);
     return 4 * (chunk / 3) > p->n_key && chunk < p->n_key ? p->n_key : chunk; /* no short rest */
 }
@@ -85,11 +77,6 @@ int64_t attn_csr_room_forward(const struct attn_problem *p, const struct attn_cs
     for (int n = 0; n < ATTN_ROOMS; n++)
         sum += ceil_div(tile[n], 16) * 16;
     return ceil_div(sum > rows ? sum : rows, 16) * 16;
-}
-
-int64_t attn_csr_room_backward(const struct attn_problem *p, const struct attn_csr_plan *plan)
-{
-    return ceil_div(plan->kernels->row_backward_room(plan->most, p->d_key, p->d_value), 16) * 16;
 }
 
 void attn_csr_copy_rows(const struct attn_csr_plan *plan, const struct attn_cview *x, int64_t b,

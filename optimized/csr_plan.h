@@ -20,18 +20,15 @@ struct attn_csr_plan {
 };
 
 enum attn_status attn_csr_plan_make(const struct attn_problem *p, const struct attn_options *opt,
-                                    enum attn_pass pass, struct attn_csr_plan *plan,
-                                    struct attn_error *err);
+                                    struct attn_csr_plan *plan, struct attn_error *err);
 
 /* Keys in a chunk: as many as the second-level cache holds, but more when a row would have too few
  * of them there.  nnz pairs are stored in so many rows. */
 int64_t attn_csr_chunk(const struct attn_problem *p, const struct attn_options *opt,
-                       const struct attn_csr_plan *plan, enum attn_pass pass, int64_t nnz,
-                       int64_t rows);
+                       const struct attn_csr_plan *plan, int64_t nnz, int64_t rows);
 
 /* Numbers that a thread needs for one unit. */
 int64_t attn_csr_room_forward(const struct attn_problem *p, const struct attn_csr_plan *plan);
-int64_t attn_csr_room_backward(const struct attn_problem *p, const struct attn_csr_plan *plan);
 
 /* Rows [0,n_rows) of n numbers of (b,h), widened and padded to whole vectors: to[n_rows][wide]. */
 void attn_csr_copy_rows(const struct attn_csr_plan *plan, const struct attn_cview *x, int64_t b,

@@ -83,12 +83,26 @@ static void remember_peak(struct attn_ledger *ledger)
             ledger->at_peak[ledger->n_at_peak++] = ledger->account[a];
 }
 
-static struct attn_ledger_block *free_slot(struct attn_ledger *ledger)
+static struct attn_ledger_block *free_slot(struct attn_ledger_block *block)
 {
     for (int s = 0; s < ATTN_LEDGER_BLOCKS; s++)
-        if (ledger->block[s].data == NULL)
-            return &ledger->block[s];
+        if (block[s].data == NULL)
+            return &block[s];
     return NULL;
+}
+
+/* A block that was kept, or a fresh one. */
+static void *find_block(struct attn_ledger *ledger, size_t bytes)
+{
+    for (int s = 0; s < ATTN_LEDGER_BLOCKS; s++) {
+        struct attn_ledger_block *kept = &ledger->kept[s];
+        void *data = kept->data;
+        if (data == NULL || kept->bytes != bytes)
+            continue;
+        kept->data = NULL;
+        return data;
+    }
+    return block_get(bytes);
 }
 
 static int above_limit(const struct attn_ledger *ledger, int64_t bytes)
@@ -109,7 +123,7 @@ void *attn_ledger_take(struct attn_ledger *ledger, const char *name, int64_t cou
                   (long long)count, (long long)size);
         return NULL;
     }
-    struct attn_ledger_block *slot = free_slot(ledger);
+    struct attn_ledger_block *slot = free_slot(ledger->block);
     int account = find_account(ledger, name);
     if (slot == NULL || account < 0) {
         attn_fail(err, ATTN_EINTERNAL, "ledger full: no room for buffer '%s'", name);
@@ -117,7 +131,7 @@ void *attn_ledger_take(struct attn_ledger *ledger, const char *name, int64_t cou
     }
     void *data = NULL;
     if (ledger->takes++ != ledger->fail_at && !above_limit(ledger, bytes))
-        data = block_get((size_t)bytes);
+        data = find_block(ledger, (size_t)bytes);
     if (data == NULL) {
         attn_fail(err, ATTN_ENOMEM, "no memory for buffer '%s': asked %lld bytes, %lld are live",
                   name, (long long)bytes, (long long)ledger->now);
@@ -149,7 +163,11 @@ static void drop(struct attn_ledger *ledger, struct attn_ledger_block *block)
         ledger->damaged++;
     ledger->account[block->account].bytes -= (int64_t)block->bytes;
     add_total(ledger, -(int64_t)block->bytes);
-    block_drop(block->data, block->bytes);
+    struct attn_ledger_block *kept = ledger->keeps ? free_slot(ledger->kept) : NULL;
+    if (kept != NULL)
+        *kept = *block;
+    else
+        block_drop(block->data, block->bytes);
     block->data = NULL;
 }
 
@@ -170,6 +188,11 @@ int64_t attn_ledger_clear(struct attn_ledger *ledger)
         if (ledger->block[s].data != NULL) {
             left += (int64_t)ledger->block[s].bytes;
             drop(ledger, &ledger->block[s]);
+        }
+    for (int s = 0; s < ATTN_LEDGER_BLOCKS; s++)
+        if (ledger->kept[s].data != NULL) {
+            block_drop(ledger->kept[s].data, ledger->kept[s].bytes);
+            ledger->kept[s].data = NULL;
         }
     return left;
 }

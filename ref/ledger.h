@@ -29,12 +29,15 @@ struct attn_ledger {
     int n_accounts, n_at_peak;
     struct attn_account account[ATTN_MAX_ACCOUNTS]; /* live bytes by name             */
     struct attn_account at_peak[ATTN_MAX_ACCOUNTS]; /* the live set when peak was set */
-    struct attn_ledger_block block[ATTN_LEDGER_BLOCKS];
+    struct attn_ledger_block block[ATTN_LEDGER_BLOCKS], kept[ATTN_LEDGER_BLOCKS];
     int64_t takes;   /* calls of attn_ledger_take so far                                       */
     int64_t fail_at; /* testing: the take with this number fails; -1 never                     */
     int64_t limit;   /* refuse a take that would make more than so many bytes live; -1 none    */
     int damaged;     /* blocks whose end was overwritten: found when the block is given back   */
     int poison;      /* fill fresh blocks with a NaN pattern: buffers are not born zero        */
+    int keeps;       /* blocks given back wait for the next take of their size, as those of a
+                        framework do between calls: for who measures time; resident memory is
+                        then above the ledger, until attn_ledger_clear                         */
 };
 
 /* parent may be NULL.  Owns nothing until something is taken. */
@@ -49,8 +52,8 @@ void *attn_ledger_take(struct attn_ledger *ledger, const char *name, int64_t cou
 /* Give a block back.  NULL is legal.  Returns NULL, so that `p = attn_ledger_give(l, p)`. */
 void *attn_ledger_give(struct attn_ledger *ledger, void *data);
 
-/* Give back everything that is still live and return how many bytes that was: 0 unless
- * somebody leaked, or left in the middle because of a failure. */
+/* Give back everything that is still live, and what was kept, and return how many bytes were live:
+ * 0 unless somebody leaked, or left in the middle because of a failure. */
 int64_t attn_ledger_clear(struct attn_ledger *ledger);
 
 #endif

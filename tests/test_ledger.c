@@ -419,6 +419,35 @@ START_TEST(large_blocks_leave)
 }
 END_TEST
 
+/* A ledger that keeps hands the same block out again for the same size, counts it once, as live
+ * only while it is, and finds damage all the same; clear lets everything go. */
+START_TEST(kept_blocks_return)
+{
+    enum { LARGE = 1 << 20, SMALL = 100 };
+    unsigned char seen[1];
+    struct attn_ledger x = new_ledger();
+    x.keeps = 1, x.poison = 1;
+    unsigned char *large = take(&x, "large", LARGE), *small = take(&x, "small", SMALL);
+    memset(large, 1, LARGE);
+    attn_ledger_give(&x, large);
+    attn_ledger_give(&x, small);
+    ck_assert_int_eq(x.now, 0);
+    ck_assert_int_eq(mincore(large, 1, seen), 0); /* still ours */
+    unsigned char *other = take(&x, "other", LARGE - 1);
+    ck_assert_ptr_ne(other, large);
+    ck_assert_ptr_eq(take(&x, "again", LARGE), large);
+    ck_assert_int_eq(large[0], 0xFF); /* poisoned again */
+    ck_assert_ptr_eq(take(&x, "again", SMALL), small);
+    ck_assert_int_eq(x.now, 2 * LARGE - 1 + SMALL);
+    small[SMALL] ^= 1;
+    attn_ledger_give(&x, small);
+    ck_assert_int_eq(x.damaged, 1);
+    ck_assert_int_eq(attn_ledger_clear(&x), 2 * LARGE - 1);
+    ck_assert_int_eq(x.now, 0);
+    ck_assert_int_eq(mincore(large, 1, seen), -1);
+}
+END_TEST
+
 Suite *suite_ledger(void)
 {
     Suite *suite = suite_create("ledger");
@@ -440,6 +469,7 @@ Suite *suite_ledger(void)
     tcase_add_test(cases, children_in_threads);
     tcase_add_test(cases, grandparents_count_too);
     tcase_add_test(cases, large_blocks_leave);
+    tcase_add_test(cases, kept_blocks_return);
     suite_add_tcase(suite, cases);
     return suite;
 }

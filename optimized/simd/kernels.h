@@ -129,19 +129,24 @@ struct attn_row_forward {
     void *room;    /* row_room() numbers, aligned to 64 */
 };
 
-/* Rows: queries [start,end) of head h; far rows are those of K and V.
- * Columns: keys [start,end) of kv head h, csr is the transpose; far rows are those of Q and dO, for
- * every head of the group: [group][Lq][d], [group][Lq][dv] where they are copied. */
+/* The backward pass: the queries [i0,i1) of head h, which reads kv head g, and the keys [j0,j1), a
+ * chunk.  Calls for one g:
+ *      start   queries, before any key meets them
+ *      begin   keys
+ *      meet    both, of every head of the group, in one order of queries; chunks in order
+ *      end     keys, when all queries have met them: dK and dV are written
+ *      finish  queries, when all keys have met them: dQ is written
+ * begin, meet ..., end belong to one room.  What head h keeps between chunks is lse to done. */
+enum { ATTN_BACK_STEP = 64 }; /* keys that a query meets at a time, at most */
 struct attn_row_backward {
     const struct attn_problem *p;
     const struct attn_backward *t;
     const struct attn_csr *csr;
-    const void *far[2]; /* NULL, as above */
-    int64_t b, h, start, end;
-    int64_t chunk; /* far rows that all near ones meet at a time */
-    void *lse,
-        *delta; /* [B,H,Lq]: LSE to base 2 (+inf where nothing is seen), D; rows write them */
-    void *room;
+    int64_t b, g, h, i0, i1, j0, j1;
+    void *lse, *delta; /* [Lq]: LSE to base 2 (+inf where nothing is seen), D           */
+    void *dq;          /* [Lq][d in whole vectors]: sum of dS k so far                  */
+    int32_t *done;     /* [Lq]: stored pairs of a row that are behind us                */
+    void *room;        /* row_backward_room(keys of a chunk) numbers, aligned to 64     */
 };
 
 /* Decoding: the queries [i0,i1) of heads [h0,h1), which share a kv head, against keys [j0,j1), in
@@ -226,9 +231,12 @@ struct attn_kernels {
     void (*row_sddmm)(const struct attn_row_forward *job); /* or in three steps: */
     void (*row_softmax)(const struct attn_row_forward *job);
     void (*row_spmm)(const struct attn_row_forward *job);
-    int64_t (*row_backward_room)(int64_t rows, int64_t d, int64_t dv); /* for either: */
-    void (*row_backward)(const struct attn_row_backward *job);
-    void (*column_backward)(const struct attn_row_backward *job);
+    int64_t (*row_backward_room)(int64_t keys, int64_t d, int64_t dv); /* numbers */
+    void (*row_backward_start)(const struct attn_row_backward *job);
+    void (*row_backward_begin)(const struct attn_row_backward *job);
+    void (*row_backward_meet)(const struct attn_row_backward *job);
+    void (*row_backward_end)(const struct attn_row_backward *job);
+    void (*row_backward_finish)(const struct attn_row_backward *job);
 
     /* ---- storage (rows_io_tmpl.h) ---- */
     /* y[b,h,i,:] = row of n numbers of the arithmetic type, rounded to y's. */

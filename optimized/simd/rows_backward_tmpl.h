@@ -6,67 +6,51 @@
  *                dQ_i  = scale sum_j dS_ij k_j    dK_j = scale sum_i dS_ij q_i
  *                                                 dV_j = sum_i P_ij dO_i
  *
- * Two kernels that are each other's mirror image: a query walks over the keys of its row, a key
- * over the queries of its column (the same pattern, transposed).  Each makes P and dS for
- * itself, from two gathers of dot products: seven products where five would do, but the
- * alternative is to hand P and dS over through memory, two numbers a pair written in one order
- * and read in another, and that costs as much time and memory that grows with the pairs. */
+ * One walk over the pairs of a chunk of keys makes all three.  A query meets the keys of its row:
+ * it gathers K and V for two dot products, from which P and dS follow; then it gathers K once more
+ * for dQ, and scatters q and dO, weighted, over dK and dV.  Five products a pair, each made once;
+ * the pattern is read by rows only, so nobody has to transpose it.
+ *
+ * What belongs to a key lies together: K, V, dK, dV, one after the other, for the keys of the
+ * chunk.  A pair thus moves four neighbouring rows in and two out, between registers and
+ * whichever cache holds the chunk, and that is its limit. */
 
-/* What a thread works in: near rows are those that walk, far rows those that they meet. */
+/* What a thread works in. */
 struct FN(back_room) {
-    REAL *near[2];                      /* [rows][d], [rows][dv]: q and dO, or k and v    */
-    REAL *grad[2];                      /* [rows][d], [rows][dv]: dQ, -; or dK and dV     */
-    REAL *S, *dP, *slope, *lse, *delta; /* [ATTN_ROW_KEYS] */
-    INT *done;                          /* [rows]                                         */
-    REAL *stage;                        /* [GROUP][d or dv]                               */
+    REAL *keys;                 /* [keys][K, V, dK, dV]                            */
+    int64_t step, wide, wide_v; /* numbers from key to key; d, dv in whole vectors */
+    REAL *S, *dP, *slope;       /* [ATTN_BACK_STEP + 16]                           */
+    REAL *q, *d_o, *o;          /* [wide], [wide_v], [wide_v]                      */
 };
 
-static int64_t FN(back_numbers)(int64_t rows, int64_t d, int64_t dv)
+static int64_t FN(back_numbers)(int64_t keys, int64_t d, int64_t dv)
 {
     int64_t wide = FN(round_up)(d), wide_v = FN(round_up)(dv);
-    return 2 * FN(whole)(rows * wide) + 2 * FN(whole)(rows * wide_v) + 5 * ATTN_ROW_KEYS +
-           FN(whole)(rows) + GROUP * (wide > wide_v ? wide : wide_v);
+    return FN(whole)(keys * 2 * (wide + wide_v)) + 3 * (ATTN_BACK_STEP + 16) + FN(whole)(wide) +
+           2 * FN(whole)(wide_v);
 }
 
 static struct FN(back_room) FN(back_layout)(const struct attn_row_backward *job)
 {
-    int64_t rows = job->end - job->start, wide = FN(round_up)(job->p->d_key);
-    int64_t wide_v = FN(round_up)(job->p->d_value);
-    REAL *at = job->room;
     struct FN(back_room) x;
-    x.S = at, at += ATTN_ROW_KEYS;
-    x.dP = at, at += ATTN_ROW_KEYS;
-    x.slope = at, at += ATTN_ROW_KEYS;
-    x.lse = at, at += ATTN_ROW_KEYS;
-    x.delta = at, at += ATTN_ROW_KEYS;
-    for (int n = 0; n < 2; n++) {
-        x.near[n] = at, at += FN(whole)(rows * (n == 0 ? wide : wide_v));
-        x.grad[n] = at, at += FN(whole)(rows * (n == 0 ? wide : wide_v));
-    }
-    x.done = (INT *)at, at += FN(whole)(rows);
-    x.stage = at;
+    REAL *at = job->room;
+    x.wide = FN(round_up)(job->p->d_key), x.wide_v = FN(round_up)(job->p->d_value);
+    x.step = 2 * (x.wide + x.wide_v);
+    x.S = at, at += ATTN_BACK_STEP + 16;
+    x.dP = at, at += ATTN_BACK_STEP + 16;
+    x.slope = at, at += ATTN_BACK_STEP + 16;
+    x.q = at, at += FN(whole)(x.wide);
+    x.d_o = at, at += FN(whole)(x.wide_v);
+    x.o = at, at += FN(whole)(x.wide_v);
+    x.keys = at;
     return x;
 }
 
-/* S becomes P and dP becomes dS = P (dP - D), for n pairs: lse (to base 2) and delta of each. */
-static void FN(back_scores)(REAL *S, REAL *dP, int n, const REAL *lse, const REAL *delta)
+/* Where the pairs of query i of the job's head begin. */
+static const int64_t *FN(back_row)(const struct attn_row_backward *job, int64_t i)
 {
-    for (int e = 0; e < n; e += LANES) {
-        VEC p = FN(exp2)(FN(load)(S + e) - FN(load)(lse + e));
-        FN(store)(S + e, p);
-        FN(store)(dP + e, p * (FN(load)(dP + e) - FN(load)(delta + e)));
-    }
-}
-
-/* dS is the gradient of the bias; times the slope of the softcap, of the raw score. */
-static void FN(back_edit)(const struct attn_row_backward *job, int64_t i, const int32_t *key, int n,
-                          REAL *dS, const REAL *slope)
-{
-    if (i >= 0 && job->t->dbias.data != NULL)
-        for (int e = 0; e < n; e++)
-            attn_view_add(&job->t->dbias, job->b, job->h, i, key[e], (double)dS[e]);
-    for (int e = 0; job->p->softcap > 0 && e < n; e++)
-        dS[e] *= slope[e];
+    const struct attn_csr *csr = job->csr;
+    return csr->row_start + (job->b * csr->batch_step + job->h * csr->head_step) * csr->n_query + i;
 }
 
 /* grad[r] * factor, to the tensor. */
@@ -78,144 +62,217 @@ static void FN(back_emit)(const struct attn_view *to, int64_t b, int64_t h, int6
     FN(emit)(to, b, h, i, n, grad);
 }
 
-/* ---- rows: dQ ------------------------------------------------------------------------------ */
+/* ---- queries, before the first key and after the last --------------------------------------- */
 
-/* LSE to base 2 and D of query i; where it sees nothing, or nothing but -inf: +inf and 0, which
- * makes every P exactly 0.  dO is left in near[1]. */
-static void FN(back_query)(const struct attn_row_backward *job, const struct FN(back_room) * room,
-                           int r, int seen, REAL *lse, REAL *delta)
+/* D of query i; dO and o pass through the room. */
+static REAL FN(back_delta)(const struct attn_row_backward *job, const struct FN(back_room) * room,
+                           int64_t i)
 {
     const struct attn_backward *t = job->t;
-    int64_t i = job->start + r, dv = job->p->d_value, wide = FN(round_up)(job->p->d_key);
-    int64_t wide_v = FN(round_up)(dv);
-    REAL *dO = room->near[1] + r * wide_v, *O = room->stage, sum = 0;
-    *lse = (REAL)INFINITY, *delta = 0;
-    if (!seen)
-        return;
-    REAL of_i = ((const REAL *)t->lse.data)[attn_offset(t->lse.stride, job->b, job->h, i)];
-    if (of_i == (REAL)-INFINITY)
-        return;
-    FN(fetch_scaled)(job->p, &t->q, job->b, job->h, i, room->near[0] + r * wide);
-    FN(fetch_padded)(&t->d_o, job->b, job->h, i, dv, dO);
-    FN(fetch_padded)(&t->o, job->b, job->h, i, dv, O);
     VEC D = {0};
-    for (int64_t c = 0; c < wide_v; c += LANES)
-        D = VEC_FMA(FN(load)(dO + c), FN(load)(O + c), D);
-    sum = FN(sum)(D)[0];
+    FN(fetch_padded)(&t->d_o, job->b, job->h, i, job->p->d_value, room->d_o);
+    FN(fetch_padded)(&t->o, job->b, job->h, i, job->p->d_value, room->o);
+    for (int64_t c = 0; c < room->wide_v; c += LANES)
+        D = VEC_FMA(FN(load)(room->d_o + c), FN(load)(room->o + c), D);
+    REAL delta = FN(sum)(D)[0];
     if (t->d_lse.data != NULL)
-        sum -= ((const REAL *)t->d_lse.data)[attn_offset(t->d_lse.stride, job->b, job->h, i)];
-    *lse = of_i * (REAL)LOG2_E;
-    *delta = sum;
+        delta -= ((const REAL *)t->d_lse.data)[attn_offset(t->d_lse.stride, job->b, job->h, i)];
+    return delta;
 }
 
-static void FN(row_backward)(const struct attn_row_backward *job)
+/* LSE to base 2 and D of queries [i0,i1), dQ = 0.  A query that sees nothing, or nothing but -inf,
+ * is not read: its LSE becomes +inf, and it meets nobody. */
+static void FN(row_backward_start)(const struct attn_row_backward *job)
 {
-    const struct attn_problem *p = job->p;
+    const struct attn_cview *of = &job->t->lse;
     struct FN(back_room) room = FN(back_layout)(job);
-    int64_t g = job->h / (p->heads / p->kv_heads), heads = job->b * p->heads + job->h;
-    REAL *lse = (REAL *)job->lse + heads * p->n_query + job->start;
-    REAL *delta = (REAL *)job->delta + heads * p->n_query + job->start;
-    struct FN(source) k = FN(row_source)(job->far[0], &job->t->k, job->b, g, p->d_key, room.stage);
-    struct FN(source) v =
-        FN(row_source)(job->far[1], &job->t->v, job->b, g, p->d_value, room.stage);
-    struct FN(walk) walk;
-    FN(walk_start)
-    (&walk, job->csr, job->b, job->h, job->start, job->end, p->n_key, job->chunk, room.done);
-    for (int r = 0; r < walk.rows; r++)
-        FN(back_query)(job, &room, r, walk.start[r + 1] > walk.start[r], &lse[r], &delta[r]);
-    memset(room.grad[0], 0, (size_t)(walk.rows * k.width) * sizeof(REAL));
-    while (FN(walk_next)(&walk)) {
-        int r = walk.row, n = walk.n;
-        if (lse[r] == (REAL)INFINITY)
-            continue;
-        FN(row_dots)(&k, walk.key, n, room.near[0] + r * k.width, room.S);
-        FN(row_edit)
-        (p, job->b, job->h, job->start + r, 0, 0, walk.key, n, room.S, room.slope);
-        FN(row_dots)(&v, walk.key, n, room.near[1] + r * v.width, room.dP);
-        for (int e = 0; e < n; e += LANES) {
-            FN(store)(room.lse + e, FN(all)(lse[r]));
-            FN(store)(room.delta + e, FN(all)(delta[r]));
-        }
-        FN(back_scores)(room.S, room.dP, n, room.lse, room.delta);
-        FN(back_edit)(job, job->start + r, walk.key, n, room.dP, room.slope);
-        FN(row_sums)(&k, walk.key, n, room.dP, 1, room.grad[0] + r * k.width);
+    REAL *lse = job->lse, *delta = job->delta, *dQ = job->dq;
+    for (int64_t i = job->i0; i < job->i1; i++) {
+        const int64_t *row = FN(back_row)(job, i);
+        REAL of_i = ((const REAL *)of->data)[attn_offset(of->stride, job->b, job->h, i)];
+        int seen = row[1] > row[0] && of_i != (REAL)-INFINITY;
+        lse[i] = seen ? of_i * (REAL)LOG2_E : (REAL)INFINITY;
+        delta[i] = seen ? FN(back_delta)(job, &room, i) : 0;
+        job->done[i] = 0;
+        memset(dQ + i * room.wide, 0, (size_t)room.wide * sizeof *dQ);
     }
-    for (int r = 0; r < walk.rows; r++)
+}
+
+static void FN(row_backward_finish)(const struct attn_row_backward *job)
+{
+    int64_t d = job->p->d_key, wide = FN(round_up)(d);
+    for (int64_t i = job->i0; i < job->i1; i++)
         FN(back_emit)
-    (&job->t->dq, job->b, job->h, job->start + r, p->d_key, room.grad[0] + r * k.width, p->scale);
+    (&job->t->dq, job->b, job->h, i, d, (REAL *)job->dq + i * wide, job->p->scale);
 }
 
-/* ---- columns: dK and dV -------------------------------------------------------------------- */
+/* ---- keys, before the first query and after the last ----------------------------------------- */
 
-/* The keys of the block against the queries of head h. */
-static void FN(column_head)(const struct attn_row_backward *job, const struct FN(back_room) * room,
-                            int64_t h)
-{
-    const struct attn_problem *p = job->p;
-    int64_t of_group = h % (p->heads / p->kv_heads), n_query = p->n_query;
-    int64_t wide = FN(round_up)(p->d_key), wide_v = FN(round_up)(p->d_value);
-    const REAL *lse = (const REAL *)job->lse + (job->b * p->heads + h) * n_query;
-    const REAL *delta = (const REAL *)job->delta + (job->b * p->heads + h) * n_query;
-    const REAL *copy = job->far[0], *copy_do = job->far[1];
-    if (copy != NULL)
-        copy += of_group * n_query * wide;
-    if (copy_do != NULL)
-        copy_do += of_group * n_query * wide_v;
-    struct FN(source) q = FN(row_source)(copy, &job->t->q, job->b, h, p->d_key, room->stage);
-    struct FN(source) dO =
-        FN(row_source)(copy_do, &job->t->d_o, job->b, h, p->d_value, room->stage);
-    struct FN(walk) walk;
-    FN(walk_start)
-    (&walk, job->csr, job->b, h, job->start, job->end, n_query, job->chunk, room->done);
-    while (FN(walk_next)(&walk)) {
-        int r = walk.row, n = walk.n;
-        FN(row_dots)(&q, walk.key, n, room->near[0] + r * wide, room->S);
-        FN(row_edit)(p, job->b, h, job->start + r, 1, 0, walk.key, n, room->S, room->slope);
-        FN(row_dots)(&dO, walk.key, n, room->near[1] + r * wide_v, room->dP);
-        for (int e = 0; e < n; e++) {
-            room->lse[e] = lse[walk.key[e]];
-            room->delta[e] = delta[walk.key[e]];
-        }
-        FN(back_scores)(room->S, room->dP, n, room->lse, room->delta);
-        FN(row_sums)(&dO, walk.key, n, room->S, 1, room->grad[1] + r * wide_v);
-        FN(back_edit)(job, -1, NULL, n, room->dP, room->slope);
-        FN(row_sums)(&q, walk.key, n, room->dP, 1, room->grad[0] + r * wide);
-    }
-}
-
-/* Does any head of the group see key j?  Who is seen by nobody is not read. */
-static int FN(column_seen)(const struct attn_row_backward *job, int64_t j)
-{
-    const struct attn_csr *csr = job->csr;
-    int64_t group = job->p->heads / job->p->kv_heads;
-    for (int64_t h = job->h * group; h < (job->h + 1) * group; h++) {
-        int64_t row = (job->b * csr->batch_step + h * csr->head_step) * csr->n_query + j;
-        if (csr->row_start[row + 1] > csr->row_start[row])
-            return 1;
-    }
-    return 0;
-}
-
-/* Keys [start,end) of kv head job->h; job->csr is the transpose. */
-static void FN(column_backward)(const struct attn_row_backward *job)
+static void FN(row_backward_begin)(const struct attn_row_backward *job)
 {
     const struct attn_problem *p = job->p;
     struct FN(back_room) room = FN(back_layout)(job);
-    int64_t wide = FN(round_up)(p->d_key), wide_v = FN(round_up)(p->d_value);
-    int64_t rows = job->end - job->start, group = p->heads / p->kv_heads;
-    for (int64_t r = 0; r < rows; r++)
-        if (FN(column_seen)(job, job->start + r)) {
-            int64_t j = job->start + r;
-            FN(fetch_scaled)(p, &job->t->k, job->b, job->h, j, room.near[0] + r * wide);
-            FN(fetch_padded)(&job->t->v, job->b, job->h, j, p->d_value, room.near[1] + r * wide_v);
+    int64_t half = room.wide + room.wide_v;
+    for (int64_t j = job->j0; j < job->j1; j++) {
+        REAL *key = room.keys + (j - job->j0) * room.step;
+        FN(fetch_padded)(&job->t->k, job->b, job->g, j, p->d_key, key);
+        FN(fetch_padded)(&job->t->v, job->b, job->g, j, p->d_value, key + room.wide);
+        memset(key + half, 0, (size_t)half * sizeof *key);
+    }
+}
+
+static void FN(row_backward_end)(const struct attn_row_backward *job)
+{
+    const struct attn_problem *p = job->p;
+    struct FN(back_room) room = FN(back_layout)(job);
+    for (int64_t j = job->j0; j < job->j1; j++) {
+        REAL *dK = room.keys + (j - job->j0) * room.step + room.wide + room.wide_v;
+        FN(back_emit)(&job->t->dk, job->b, job->g, j, p->d_key, dK, p->scale);
+        FN(back_emit)(&job->t->dv, job->b, job->g, j, p->d_value, dK + room.wide, 1);
+    }
+}
+
+/* ---- queries meet keys ----------------------------------------------------------------------- */
+
+/* One query and at most ATTN_BACK_STEP keys of the chunk that it sees, counted from its first. */
+struct FN(back_step) {
+    const struct attn_row_backward *job;
+    struct FN(back_room) room;
+    int64_t i;
+    const REAL *q, *d_o; /* in whole vectors */
+    REAL *dQ;
+    int n;
+    int32_t key[ATTN_BACK_STEP];
+};
+
+/* S becomes P and dP becomes dS = P (dP - D). */
+static void FN(back_scores)(REAL *S, REAL *dP, int n, REAL lse, REAL delta)
+{
+    VEC L = FN(all)(lse), D = FN(all)(delta);
+    for (int e = 0; e < n; e += LANES) {
+        VEC p = FN(exp2)(FN(load)(S + e) - L);
+        FN(store)(S + e, p);
+        FN(store)(dP + e, p * (FN(load)(dP + e) - D));
+    }
+}
+
+/* dS is the gradient of the bias; times the slope of the softcap, of the raw score. */
+static void FN(back_edit)(const struct FN(back_step) * x)
+{
+    const struct attn_row_backward *job = x->job;
+    REAL *dS = x->room.dP;
+    for (int e = 0; job->t->dbias.data != NULL && e < x->n; e++)
+        attn_view_add(&job->t->dbias, job->b, job->h, x->i, job->j0 + x->key[e], (double)dS[e]);
+    for (int e = 0; job->p->softcap > 0 && e < x->n; e++)
+        dS[e] *= x->room.slope[e];
+}
+
+/* `vectors` vectors of features from c on: y += sum_e w_e from[key e], and to[key e] += w_e x.
+ * Without y (NULL) there is no sum.  from, to: the rows of the chunk's first key. */
+TILE FN(scatter_at)(int vectors, const struct FN(back_step) * s, const REAL *w, const REAL *x,
+                    REAL *to, const REAL *from, REAL *y, int64_t c)
+{
+    VEC row[4], sum[4];
+    for (int u = 0; u < vectors; u++) {
+        row[u] = FN(load)(x + c + u * LANES);
+        sum[u] = y != NULL ? FN(load)(y + c + u * LANES) : (VEC){0};
+    }
+    for (int e = 0; e < s->n; e++) {
+        int64_t at = s->key[e] * s->room.step + c;
+        VEC w_e = FN(all)(w[e]);
+#pragma GCC unroll 4
+        for (int u = 0; u < vectors; u++) {
+            REAL *out = to + at + u * LANES;
+            if (y != NULL)
+                sum[u] = VEC_FMA(w_e, FN(load)(from + at + u * LANES), sum[u]);
+            FN(store)(out, VEC_FMA(w_e, row[u], FN(load)(out)));
         }
-    memset(room.grad[0], 0, (size_t)(rows * wide) * sizeof(REAL));
-    memset(room.grad[1], 0, (size_t)(rows * wide_v) * sizeof(REAL));
-    for (int64_t h = job->h * group; h < (job->h + 1) * group; h++)
-        FN(column_head)(job, &room, h);
-    for (int64_t r = 0; r < rows; r++) {
-        int64_t j = job->start + r;
-        FN(back_emit)(&job->t->dk, job->b, job->h, j, p->d_key, room.grad[0] + r * wide, p->scale);
-        FN(back_emit)(&job->t->dv, job->b, job->h, j, p->d_value, room.grad[1] + r * wide_v, 1);
+    }
+    for (int u = 0; y != NULL && u < vectors; u++)
+        FN(store)(y + c + u * LANES, sum[u]);
+}
+
+/* dQ += sum_e dS_e k_e, dK_e += dS_e q. */
+static void FN(back_keys)(const struct FN(back_step) * x)
+{
+    const struct FN(back_room) *room = &x->room;
+    REAL *K = room->keys, *dK = K + room->wide + room->wide_v;
+    int64_t c = 0;
+    for (; c + 4 * LANES <= room->wide; c += 4 * LANES)
+        FN(scatter_at)(4, x, room->dP, x->q, dK, K, x->dQ, c);
+    for (; c < room->wide; c += LANES)
+        FN(scatter_at)(1, x, room->dP, x->q, dK, K, x->dQ, c);
+}
+
+/* dV_e += P_e dO. */
+static void FN(back_values)(const struct FN(back_step) * x)
+{
+    const struct FN(back_room) *room = &x->room;
+    REAL *dV = room->keys + 2 * room->wide + room->wide_v;
+    int64_t c = 0;
+    for (; c + 4 * LANES <= room->wide_v; c += 4 * LANES)
+        FN(scatter_at)(4, x, room->S, x->d_o, dV, NULL, NULL, c);
+    for (; c < room->wide_v; c += LANES)
+        FN(scatter_at)(1, x, room->S, x->d_o, dV, NULL, NULL, c);
+}
+
+static void FN(back_meet)(const struct FN(back_step) * x)
+{
+    const struct attn_row_backward *job = x->job;
+    const struct attn_problem *p = job->p;
+    const struct FN(back_room) *room = &x->room;
+    struct FN(source) k = {.at = room->keys, .step = room->step, .width = room->wide};
+    struct FN(source)
+        v = {.at = room->keys + room->wide, .step = room->step, .width = room->wide_v};
+    VEC factor = FN(all)((REAL)FN(exponent_factor)(p));
+    FN(dots)(&k, x->key, x->n, x->q, room->S);
+    FN(dots)(&v, x->key, x->n, x->d_o, room->dP);
+    for (int e = 0; e < x->n; e += LANES)
+        FN(store)(room->S + e, FN(load)(room->S + e) * factor);
+    FN(row_edit)(p, job->b, job->h, x->i, job->j0, x->key, x->n, room->S, room->slope);
+    FN(back_scores)
+    (room->S, room->dP, x->n, ((const REAL *)job->lse)[x->i], ((const REAL *)job->delta)[x->i]);
+    FN(back_values)(x);
+    FN(back_edit)(x);
+    FN(back_keys)(x);
+}
+
+/* Row (b,h,i) of n numbers in whole vectors: where it is, if it is that already; else in room. */
+static const REAL *FN(near_row)(const struct attn_cview *x, int64_t b, int64_t h, int64_t i,
+                                int64_t n, REAL *room)
+{
+    if (n == FN(round_up)(n) && n > 0 && FN(in_place)(x, n))
+        return FN(at)(x, b, h, i);
+    FN(fetch_padded)(x, b, h, i, n, room);
+    return room;
+}
+
+/* Queries [i0,i1) against the keys of the chunk.  done says how far each row has come: chunks are
+ * met in order. */
+static void FN(row_backward_meet)(const struct attn_row_backward *job)
+{
+    const struct attn_problem *p = job->p;
+    const REAL *lse = job->lse;
+    struct FN(back_step) x = {.job = job, .room = FN(back_layout)(job)};
+    for (x.i = job->i0; x.i < job->i1; x.i++) {
+        const int64_t *row = FN(back_row)(job, x.i);
+        const int32_t *key = job->csr->column + row[0] + job->done[x.i];
+        int n = (int)(row[1] - row[0] - job->done[x.i]);
+        if (lse[x.i] == (REAL)INFINITY)
+            continue;
+        if (job->j1 < p->n_key)
+            n = FN(walk_below)(key, n, job->j1);
+        if (n == 0)
+            continue;
+        job->done[x.i] += n;
+        x.q = FN(near_row)(&job->t->q, job->b, job->h, x.i, p->d_key, x.room.q);
+        x.d_o = FN(near_row)(&job->t->d_o, job->b, job->h, x.i, p->d_value, x.room.d_o);
+        x.dQ = (REAL *)job->dq + x.i * x.room.wide;
+        for (int e = 0; e < n; e += x.n) {
+            x.n = n - e < ATTN_BACK_STEP ? n - e : ATTN_BACK_STEP;
+            for (int t = 0; t < x.n; t++)
+                x.key[t] = (int32_t)(key[e + t] - job->j0);
+            FN(back_meet)(&x);
+        }
     }
 }

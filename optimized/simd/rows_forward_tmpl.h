@@ -141,7 +141,7 @@ static void FN(row_forward)(const struct attn_row_forward *job)
             FN(batch_finish)(&batch, &v, &room);
         REAL *S = room.S + batch.used;
         FN(row_dots)(&k, walk.key, n, room.Q + r * k.width, S);
-        FN(row_edit)(p, job->b, job->h, job->i0 + r, 0, 0, walk.key, n, S, NULL);
+        FN(row_edit)(p, job->b, job->h, job->i0 + r, 0, walk.key, n, S, NULL);
         batch.step[batch.n++] = (struct FN(step)){r, n, walk.key, S, 1};
         batch.used += FN(whole)(n);
     }
@@ -175,7 +175,7 @@ static void FN(row_sddmm)(const struct attn_row_forward *job)
     while (FN(walk_next)(&walk)) {
         FN(row_dots)(&k, walk.key, walk.n, room.Q + walk.row * k.width, room.S);
         FN(row_edit)
-        (job->p, job->b, job->h, job->i0 + walk.row, 0, 0, walk.key, walk.n, room.S, NULL);
+        (job->p, job->b, job->h, job->i0 + walk.row, 0, walk.key, walk.n, room.S, NULL);
         memcpy(FN(row_values)(job, walk.at), room.S, (size_t)walk.n * sizeof *room.S);
     }
 }

@@ -79,12 +79,17 @@ static void FN(load_row)(const struct attn_cview *x, int64_t b, int64_t h, int64
     FN(fetch_padded)(x, b, h, i, n, row);
 }
 
-/* A row of Q (or of K), times what turns q . k into an exponent of 2: rounded once, the product is
- * made in double. */
+/* What turns q . k into an exponent of 2; or, where scores are edited first, into a score. */
+static double FN(exponent_factor)(const struct attn_problem *p)
+{
+    return FN(is_edited)(p) ? p->scale : p->scale * LOG2_E;
+}
+
+/* A row of Q times that: rounded once, the product is made in double. */
 static void FN(fetch_scaled)(const struct attn_problem *p, const struct attn_cview *x, int64_t b,
                              int64_t h, int64_t i, REAL *room)
 {
-    double factor = FN(is_edited)(p) ? p->scale : p->scale * LOG2_E;
+    double factor = FN(exponent_factor)(p);
     FN(fetch_padded)(x, b, h, i, p->d_key, room);
     for (int64_t c = 0; c < p->d_key; c++)
         room[c] = (REAL)((double)room[c] * factor);
@@ -311,12 +316,10 @@ static REAL FN(row_softmax)(REAL *S, int n, REAL *m, REAL *l)
     return alpha;
 }
 
-/* Softcap and bias on the scores of one query, `one`, with keys list0 + list[e]; or, turned, of one
- * key with such queries.  They leave in units of log2 e.  slope, if given, receives
- * d softcap(s) / d s; it is written with a softcap only. */
-static void FN(row_edit)(const struct attn_problem *p, int64_t b, int64_t h, int64_t one,
-                         int turned, int64_t list0, const int32_t *list, int n, REAL *S,
-                         REAL *slope)
+/* Softcap and bias on the scores of query i with keys j0 + key[e].  They leave in units of log2 e.
+ * slope, if given, receives d softcap(s) / d s; it is written with a softcap only. */
+static void FN(row_edit)(const struct attn_problem *p, int64_t b, int64_t h, int64_t i, int64_t j0,
+                         const int32_t *key, int n, REAL *S, REAL *slope)
 {
     REAL cap = (REAL)p->softcap;
     if (!FN(is_edited)(p))
@@ -328,9 +331,8 @@ static void FN(row_edit)(const struct attn_problem *p, int64_t b, int64_t h, int
             FN(store)(slope + e, 1 - bent * bent);
     }
     for (int e = 0; e < n; e++) {
-        int64_t other = list0 + list[e], i = turned ? other : one, j = turned ? one : other;
         if (p->bias.kind != ATTN_BIAS_NONE)
-            S[e] += (REAL)attn_problem_bias(p, b, h, i, j);
+            S[e] += (REAL)attn_problem_bias(p, b, h, i, j0 + key[e]);
         S[e] *= (REAL)LOG2_E;
     }
 }
