@@ -130,7 +130,7 @@ static enum attn_status model(const struct attn_bench *bench, struct attn_bench_
     e->work.pairs = e->work.exps = (double)point.pairs;
     e->work.flops = 2 * e->work.pairs * (e->c.pass == ATTN_FORWARD ? d + dv : 3 * d + 2 * dv);
     e->work.bytes = (double)attn_setup_bytes(e->setup);
-    if (is_gathered(e)) /* backward: rows and columns */
+    if (is_gathered(e)) /* backward: K, V, dK and dV */
         e->work.gathered =
             e->work.pairs * (d + dv) * e->kernels->bytes * (e->c.pass == ATTN_FORWARD ? 1 : 2);
     if (e->priced_bytes > bench->roofs.l2_bytes * e->threads)

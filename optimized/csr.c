@@ -192,6 +192,18 @@ static void run_step(struct attn_ctx *ctx, const struct call *x, int64_t bh0, in
     attn_csr_step_add(ctx, name, attn_csr_now() - start);
 }
 
+/* The n_key rows of n numbers of kv head (b,g), widened and padded to whole vectors:
+ * to[n_key][wide]. */
+static void copy_rows(const struct call *x, const struct attn_cview *from, int64_t b, int64_t g,
+                      int64_t n, int64_t wide, void *to)
+{
+    const struct attn_csr_plan *plan = x->plan;
+    int64_t bytes = plan->kernels->bytes;
+#pragma omp parallel for num_threads(plan->threads) schedule(static) if (plan->threads > 1)
+    for (int64_t j = 0; j < x->p->n_key; j++)
+        plan->kernels->load_row(from, b, g, j, n, (char *)to + j * wide * bytes);
+}
+
 static void run(struct attn_ctx *ctx, const struct call *x)
 {
     const struct attn_problem *p = x->p;
@@ -202,10 +214,8 @@ static void run(struct attn_ctx *ctx, const struct call *x)
         int64_t bh0 = kv * group, bh1 = (kv + at_a_time) * group;
         if (x->plan->copies) {
             int64_t b = kv / p->kv_heads, g = kv % p->kv_heads;
-            attn_csr_copy_rows(x->plan, &x->t->k, b, g, p->n_key, p->d_key, x->plan->wide,
-                               x->memory->k);
-            attn_csr_copy_rows(x->plan, &x->t->v, b, g, p->n_key, p->d_value, x->plan->wide_v,
-                               x->memory->v);
+            copy_rows(x, &x->t->k, b, g, p->d_key, x->plan->wide, x->memory->k);
+            copy_rows(x, &x->t->v, b, g, p->d_value, x->plan->wide_v, x->memory->v);
         }
         if (x->fused)
             run_step(ctx, x, bh0, bh1, NULL, "attention");
@@ -263,7 +273,8 @@ static int64_t room_numbers(const struct attn_problem *p, const struct attn_csr_
     int64_t w = x->wide, wv = x->wide_v, widest = w > wv ? w : wv, d = p->d_key, dv = p->d_value;
     int64_t stage = (lanes > 8 ? lanes : 8) * widest;
 #define WHOLE(numbers) (((numbers) + 15) / 16 * 16)
-    int64_t rows = ATTN_ROW_BATCH + WHOLE(R * w) + WHOLE(R * wv) + 3 * WHOLE(R) + stage;
+    int64_t steps = ATTN_ROW_STEPS * ATTN_ROW_STEP_BYTES / x->kernels->bytes;
+    int64_t rows = ATTN_ROW_BATCH + steps + WHOLE(R * w) + WHOLE(R * wv) + 3 * WHOLE(R) + stage;
     int64_t tiles = WHOLE(n * P * d) + WHOLE(n * P * dv) + WHOLE((ATTN_KEY_BLOCK + 8) * P) +
                     WHOLE(2 * n * P) + WHOLE(ATTN_KEY_BLOCK * (d + dv)) + WHOLE(lanes * widest);
     return WHOLE(rows > tiles ? rows : tiles);

@@ -124,17 +124,6 @@ void attn_csr_panels_find(const struct attn_csr *csr, const struct attn_csr_plan
     }
 }
 
-int64_t attn_csr_below(const int32_t *key, int64_t n, int64_t j)
-{
-    const int32_t *at = key;
-    /* No branch to be guessed: half of them would be wrong. */
-    for (int64_t half; n > 1; n -= half) {
-        half = n / 2;
-        at += (at[half - 1] < j) * half;
-    }
-    return at - key + (n == 1 && *at < j);
-}
-
 /* ---- a pattern as runs --------------------------------------------------------------------- */
 
 /* Whoever asks for the runs of a row asks for them in order: the search goes on where the last one

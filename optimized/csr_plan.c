@@ -79,15 +79,6 @@ int64_t attn_csr_room_forward(const struct attn_problem *p, const struct attn_cs
     return ceil_div(sum > rows ? sum : rows, 16) * 16;
 }
 
-void attn_csr_copy_rows(const struct attn_csr_plan *plan, const struct attn_cview *x, int64_t b,
-                        int64_t h, int64_t n_rows, int64_t n, int64_t wide, void *to)
-{
-    int64_t bytes = plan->kernels->bytes;
-#pragma omp parallel for num_threads(plan->threads) schedule(static) if (plan->threads > 1)
-    for (int64_t i = 0; i < n_rows; i++)
-        plan->kernels->load_row(x, b, h, i, n, (char *)to + i * wide * bytes);
-}
-
 /* ---- time ---------------------------------------------------------------------------------- */
 
 double attn_csr_now(void)

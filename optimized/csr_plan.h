@@ -30,19 +30,12 @@ int64_t attn_csr_chunk(const struct attn_problem *p, const struct attn_options *
 /* Numbers that a thread needs for one unit. */
 int64_t attn_csr_room_forward(const struct attn_problem *p, const struct attn_csr_plan *plan);
 
-/* Rows [0,n_rows) of n numbers of (b,h), widened and padded to whole vectors: to[n_rows][wide]. */
-void attn_csr_copy_rows(const struct attn_csr_plan *plan, const struct attn_cview *x, int64_t b,
-                        int64_t h, int64_t n_rows, int64_t n, int64_t wide, void *to);
-
 /* Panel n of a pattern is dense[n]: the tile kernel takes it.  seen: room for n_key bits a
  * thread, in words. */
 void attn_csr_panels_find(const struct attn_csr *csr, const struct attn_csr_plan *plan,
                           int64_t n_key, uint64_t *seen, uint8_t *dense);
 int64_t attn_csr_panels_of(const struct attn_problem *p,
                            const struct attn_csr_plan *plan); /* of one pattern */
-
-/* How many of n increasing keys are below j. */
-int64_t attn_csr_below(const int32_t *key, int64_t n, int64_t j);
 
 /* A stored pattern as runs of visible keys, for queries [i0,i1) of one (batch, head), at most a
  * tile job of them. */

@@ -114,9 +114,10 @@ enum { ATTN_SPLIT_Q, ATTN_SPLIT_O, ATTN_SPLIT_S, ATTN_SPLIT_KV, ATTN_SPLIT_ROOMS
  * their kv head, widened and padded to whole vectors: [Lk][d], [Lk][dv]; NULL where the tensors'
  * own rows are that already, or may be fetched one at a time (a stride between features). */
 enum {
-    ATTN_ROW_KEYS = 1024,  /* keys in a step, at most                                          */
-    ATTN_ROW_STEPS = 1024, /* steps in a batch, at most                                        */
-    ATTN_ROW_BATCH = 24576 /* numbers for the scores of a batch, those of a step in whole 16's */
+    ATTN_ROW_KEYS = 1024,     /* keys in a step, at most                                          */
+    ATTN_ROW_STEPS = 288,     /* steps in a batch, at most                                        */
+    ATTN_ROW_STEP_BYTES = 32, /* what is remembered of one                                        */
+    ATTN_ROW_BATCH = 24064    /* numbers for the scores of a batch, those of a step in whole 16's */
 };
 struct attn_row_forward {
     const struct attn_problem *p;

@@ -1,12 +1,20 @@
 /* Sparse attention, forward: a block of queries of one head against the keys that are stored for
  * them, in one pass (online softmax), or in three over stored values. */
 
+/* One query and the keys of one chunk that it sees. */
+struct FN(step) {
+    const int32_t *key;
+    REAL *S, alpha;
+    int row, n;
+};
+
 /* What a thread works in. */
 struct FN(row_room) {
-    REAL *Q, *O, *m, *l; /* [rows][d], [rows][dv] in whole vectors; [rows] */
-    INT *done;           /* [rows]: see walk_tmpl.h                        */
-    REAL *S;             /* [ATTN_ROW_BATCH]                               */
-    REAL *stage;         /* [GROUP][d or dv]: see struct source            */
+    REAL *Q, *O, *m, *l;    /* [rows][d], [rows][dv] in whole vectors; [rows] */
+    INT *done;              /* [rows]: see walk_tmpl.h                        */
+    REAL *S;                /* [ATTN_ROW_BATCH]                               */
+    struct FN(step) * step; /* [ATTN_ROW_STEPS]                             */
+    REAL *stage;            /* [GROUP][d or dv]: see struct source            */
 };
 
 /* n numbers, in whole 64 bytes. */
@@ -19,7 +27,8 @@ static int64_t FN(row_numbers)(int64_t rows, int64_t d, int64_t dv)
 {
     int64_t wide = FN(round_up)(d), wide_v = FN(round_up)(dv);
     return FN(whole)(rows * wide) + FN(whole)(rows * wide_v) + 3 * FN(whole)(rows) +
-           ATTN_ROW_BATCH + GROUP * (wide > wide_v ? wide : wide_v);
+           ATTN_ROW_BATCH + ATTN_ROW_STEPS * ATTN_ROW_STEP_BYTES / (int64_t)sizeof(REAL) +
+           GROUP * (wide > wide_v ? wide : wide_v);
 }
 
 static struct FN(row_room) FN(row_layout)(const struct attn_row_forward *job)
@@ -28,6 +37,8 @@ static struct FN(row_room) FN(row_layout)(const struct attn_row_forward *job)
     REAL *at = job->room;
     struct FN(row_room) x;
     x.S = at, at += ATTN_ROW_BATCH;
+    x.step = (struct FN(step) *)at;
+    at += ATTN_ROW_STEPS * ATTN_ROW_STEP_BYTES / (int64_t)sizeof(REAL);
     x.Q = at, at += FN(whole)(rows * wide);
     x.O = at, at += FN(whole)(rows * FN(round_up)(job->p->d_value));
     x.m = at, at += FN(whole)(rows);
@@ -97,16 +108,12 @@ static void FN(row_emit_lse)(const struct attn_row_forward *job, int r, REAL m, 
 /* Steps are done in batches: the scores of all, the probabilities of all, the sums of all.  So
  * only K, then only V has to share the cache with what a batch writes; and maxima and exponentials,
  * each of which waits for the one before, overlap with those of other steps. */
-struct FN(step) {
-    int row, n;
-    const int32_t *key;
-    REAL *S, alpha;
-};
 struct FN(batch) {
+    struct FN(step) * step;
     int n;
     int64_t used; /* numbers of S */
-    struct FN(step) step[ATTN_ROW_STEPS];
 };
+_Static_assert(sizeof(struct FN(step)) <= ATTN_ROW_STEP_BYTES, "a step is as large as its room");
 
 /* Probabilities and sums of a batch of which the scores are made. */
 static void FN(batch_finish)(struct FN(batch) * batch, const struct FN(source) * v,
@@ -129,7 +136,7 @@ static void FN(row_forward)(const struct attn_row_forward *job)
     const struct attn_problem *p = job->p;
     struct FN(row_room) room = FN(row_layout)(job);
     struct FN(source) k = FN(job_keys)(job, room.stage), v = FN(job_values)(job, room.stage);
-    struct FN(batch) batch = {.n = 0};
+    struct FN(batch) batch = {.step = room.step};
     struct FN(walk) walk;
     FN(row_start)(job, &room, &walk);
     memset(room.O, 0, (size_t)(walk.rows * v.width) * sizeof *room.O);
@@ -142,7 +149,7 @@ static void FN(row_forward)(const struct attn_row_forward *job)
         REAL *S = room.S + batch.used;
         FN(row_dots)(&k, walk.key, n, room.Q + r * k.width, S);
         FN(row_edit)(p, job->b, job->h, job->i0 + r, 0, walk.key, n, S, NULL);
-        batch.step[batch.n++] = (struct FN(step)){r, n, walk.key, S, 1};
+        batch.step[batch.n++] = (struct FN(step)){walk.key, S, 1, r, n};
         batch.used += FN(whole)(n);
     }
     FN(batch_finish)(&batch, &v, &room);
