@@ -265,6 +265,8 @@ static void FN(row_backward_meet)(const struct attn_row_backward *job)
         if (n == 0)
             continue;
         job->done[x.i] += n;
+        if (x.i + 2 < job->i1)
+            FN(keys_ahead)(job->csr->column + row[2] + job->done[x.i + 2], n);
         x.q = FN(near_row)(&job->t->q, job->b, job->h, x.i, p->d_key, x.room.q);
         x.d_o = FN(near_row)(&job->t->d_o, job->b, job->h, x.i, p->d_value, x.room.d_o);
         x.dQ = (REAL *)job->dq + x.i * x.room.wide;

@@ -46,14 +46,16 @@ static int FN(walk_below)(const int32_t *key, int n, int64_t j1)
     return e;
 }
 
-/* Ask for the keys that row r will meet in this chunk, about as many as the present row has there:
+/* gcc (12.2) takes a function that does nothing but prefetch for one without any effect, and drops
+ * the calls: these are inlined by force. */
+#undef ASKING
+#define ASKING static inline __attribute__((always_inline)) void
+
+/* Ask for the keys that another row will meet in this chunk, about as many as the present one, n:
  * which they are decides what is done next, so that waiting for them would be waiting indeed. */
-static inline void FN(walk_ahead)(const struct FN(walk) * x, int r)
+ASKING FN(keys_ahead)(const int32_t *key, int n)
 {
-    if (r >= x->rows)
-        return;
-    const int32_t *key = x->csr->column + x->start[r] + x->done[r];
-    for (int e = 0; e <= x->n; e += 16)
+    for (int e = 0; e <= n; e += 16)
         __builtin_prefetch(key + e);
 }
 
@@ -84,7 +86,8 @@ static int FN(walk_next)(struct FN(walk) * x)
         }
         if (n > 0) {
             x->row = r, x->n = n, x->at = at, x->key = key;
-            FN(walk_ahead)(x, r + 2);
+            if (r + 2 < x->rows)
+                FN(keys_ahead)(x->csr->column + x->start[r + 2] + x->done[r + 2], n);
             return 1;
         }
     }
