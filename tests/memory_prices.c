@@ -52,14 +52,14 @@ static const struct hand_price hand_prices[] = {
      * (192+8)*12, m and l of 12, 192*(8+6), a row of 8 for each lane */
     {"tiled@portable", ATTN_FORWARD, 21248, 0, 0, 16800,
      "tile.q=384 tile.o=288 tile.s=9600 tile.ml=96 tile.kv=10752 tile.rows=128"},
-    /* a panel for each of 8 heads: scores 8*(12+8)*12, m and l 8*2*12, a byte for 8 * 12 keys; and
-     * as above; hidden pairs are computed: 2*960*14 */
-    {"gemm@portable", ATTN_FORWARD, 20128, 0, 0, 26880,
-     "scores=7680 seen=96 zeros=32 tile.q=384 tile.o=288 tile.ml=768 tile.kv=10752 tile.rows=128"},
-    /* q and dq 8*12*8, dO 8*12*6, lse and delta 8*12; dkv (192+1)*(8+8), rows (12+1)*(8+8) */
-    {"gemm@portable", ATTN_BACKWARD, 48640, 0, 0, 69120,
-     "probs=7680 seen=96 zeros=32 dscores=7680 q.packed=3072 do.packed=2304 dq=3072 lse=384 "
-     "delta=384 tile.kv=10752 tile.dkv=12352 tile.rows=832"},
+    /* a panel for each of 8 heads: scores 8*(12+8)*12; the rest as in tiled, for one panel */
+    {"gemm@portable", ATTN_FORWARD, 19328, 0, 0, 16800,
+     "scores=7680 tile.q=384 tile.o=288 tile.ml=96 tile.kv=10752 tile.rows=128"},
+    /* lse 8*12; of one panel q and dq 12*8, dO 12*6, delta 12; dkv (192+1)*(8+8), rows
+     * (12+1)*(8+8) */
+    {"gemm@portable", ATTN_BACKWARD, 40784, 0, 0, 43200,
+     "probs=7680 dscores=7680 tile.kv=10752 tile.dkv=12352 tile.rows=832 q.packed=384 "
+     "do.packed=288 dq=384 lse=384 delta=48"},
     /* 4 lanes, panels of 12 queries, a step of 24; one block of 16 keys (12 are there), its tiles
      * in 8 rows more.  Two query heads of one kv head: 2*24 rows; baton: 4 kv heads, each with 2
      * packs, a block of keys, 2 unpacks.  kv 16*(8+6), dkv (16+1)*(8+8), rows (12+1)*(8+8) */

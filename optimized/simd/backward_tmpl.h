@@ -324,17 +324,34 @@ static void FN(hint_rows)(const struct attn_cview *x, int64_t b, int64_t h, int6
         FN(hint)(FN(at)(x, b, h, i0 + r), n);
 }
 
+/* dV and dK.  The rows of so many queries from `next` on are wanted soon. */
+static void FN(meet_dkv)(struct FN(meeting) * x, int64_t next, int64_t rows)
+{
+    const struct attn_tile_backward *job = x->job;
+    const struct attn_backward *t = job->t;
+    int64_t d = job->p->d_key, dv = job->p->d_value, b = job->b, h = job->h;
+    int64_t wide_d = FN(round_up)(d), wide_dv = FN(round_up)(dv), i1 = x->i0 + x->queries;
+    FN(hint_rows)(&t->d_o, b, h, next, rows, dv);
+    FN(query_rows)
+    (&t->d_o, b, h, x->i0, i1, dv, x->kept.lse, x->room.rows, x->room.zeros, x->d_o);
+    FN(meet_gradients)(x, x->room.dV, wide_dv, x->room.S, x->d_o);
+    FN(hint_rows)(&t->q, b, h, next, rows, d);
+    FN(query_rows)
+    (&t->q, b, h, x->i0, i1, d, x->kept.lse, x->room.rows + PANEL * wide_dv, x->room.zeros, x->q);
+    FN(meet_gradients)(x, x->room.dK, wide_d, x->room.dP, x->q);
+}
+
 /* Queries [i0,i1) against keys [j0,j1).  The next call is about the queries before these: no order
  * that a processor foresees, so it is told, a little with each product (docs/kernel.md, 9). */
 static void FN(backward_meet)(const struct attn_tile_backward *job)
 {
     const struct attn_backward *t = job->t;
-    int64_t d = job->p->d_key, dv = job->p->d_value, b = job->b, h = job->h, g = job->g;
-    int64_t wide_d = FN(round_up)(d), wide_dv = FN(round_up)(dv);
+    int64_t d = job->p->d_key, dv = job->p->d_value, b = job->b, g = job->g;
+    int64_t wide = FN(round_up)(d) + FN(round_up)(dv);
     int64_t step = (job->i1 - job->i0 + PANEL - 1) / PANEL * PANEL;
     struct FN(meeting) x = {.job = job, .room = FN(backward_layout)(job)};
     x.n = (int)(job->j1 - job->j0);
-    memset(x.room.zeros, 0, (size_t)(wide_d + wide_dv) * sizeof(REAL));
+    memset(x.room.zeros, 0, (size_t)wide * sizeof(REAL));
     FN(pointed)(&t->k, b, g, job->j0, job->j1, d, x.room.K, x.k);
     FN(pointed)(&t->v, b, g, job->j0, job->j1, dv, x.room.V, x.v);
     for (x.i0 = job->i0; x.i0 < job->i1; x.i0 += PANEL) {
@@ -352,15 +369,7 @@ static void FN(backward_meet)(const struct attn_tile_backward *job)
         FN(meet_softmax)(&x);
         FN(hint)(soon.dQ, rows * d);
         FN(meet_dq)(&x);
-        FN(hint_rows)(&t->d_o, b, h, next, rows, dv);
-        FN(query_rows)
-        (&t->d_o, b, h, x.i0, x.i0 + x.queries, dv, x.kept.lse, x.room.rows, x.room.zeros, x.d_o);
-        FN(meet_gradients)(&x, x.room.dV, wide_dv, x.room.S, x.d_o);
-        FN(hint_rows)(&t->q, b, h, next, rows, d);
-        FN(query_rows)
-        (&t->q, b, h, x.i0, x.i0 + x.queries, d, x.kept.lse, x.room.rows + PANEL * wide_dv,
-         x.room.zeros, x.q);
-        FN(meet_gradients)(&x, x.room.dK, wide_d, x.room.dP, x.q);
+        FN(meet_dkv)(&x, next, rows);
     }
 }
 

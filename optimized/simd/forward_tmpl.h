@@ -139,6 +139,21 @@ static void FN(panel_scores)(const struct FN(block) * x, const struct attn_keys 
     }
 }
 
+/* O += P V of a panel, P in the order of panel_scores. */
+static void FN(panel_values)(const struct FN(block) * x, const struct attn_keys *keys, int vectors,
+                             const REAL *P, REAL *O)
+{
+    const REAL *list[ATTN_KEY_BLOCK + 8];
+    int64_t dv = x->job->p->d_value;
+    const REAL *const *v = FN(select)(x->v, keys->full, keys->n_full, (int)(x->j1 - x->j0), list);
+    FN(values)(vectors, v, keys->n_full, dv, P, O);
+    for (int u = 0; u < vectors; u++) {
+        const REAL *edge = P + keys->n_full * PANEL + u * LANES;
+        v = FN(select)(x->v, keys->edge[u], keys->n_edge[u], -1, list);
+        FN(values)(1, v, keys->n_edge[u], dv, edge, O + u * LANES);
+    }
+}
+
 /* Panel number n, at queries i0 + r0 .. i0 + r1, meets the block. */
 static void FN(forward_panel)(const struct FN(block) * x, struct attn_sight *sight, int n,
                               const struct FN(forward_room) * room)
@@ -163,14 +178,7 @@ static void FN(forward_panel)(const struct FN(block) * x, struct attn_sight *sig
         int met = keys.n_full + keys.n_edge[u];
         FN(online_softmax)(S + e, met, max[u], at, m + e, l + e, O + e, dv);
     }
-    const REAL *list[ATTN_KEY_BLOCK + 8];
-    const REAL *const *v = FN(select)(x->v, keys.full, keys.n_full, n_keys, list);
-    FN(values)(vectors, v, keys.n_full, dv, S, O);
-    for (int u = 0; u < vectors; u++) {
-        REAL *edge = S + keys.n_full * PANEL + u * LANES;
-        v = FN(select)(x->v, keys.edge[u], keys.n_edge[u], -1, list);
-        FN(values)(1, v, keys.n_edge[u], dv, edge, O + u * LANES);
-    }
+    FN(panel_values)(x, &keys, vectors, S, O);
 }
 
 /* O / l and LSE of one panel, to the tensors or to the parts. */
@@ -199,20 +207,29 @@ static void FN(forward_finish)(const struct attn_tile_forward *job, int r0, int 
     }
 }
 
+/* Q of all panels, and no key met yet. */
+static void FN(forward_begin)(const struct attn_tile_forward *job, int panels,
+                              const struct FN(forward_room) * room)
+{
+    const struct attn_problem *p = job->p;
+    int64_t d = p->d_key;
+    double factor = FN(is_edited)(p) ? p->scale : p->scale * LOG2_E;
+    for (int n = 0; n < panels; n++)
+        FN(pack)
+    (&job->t->q, job->b, job->h, job->i0 + n * PANEL, job->i1, d, factor, room->Q + n * d * PANEL,
+     room->rows);
+    memset(room->O, 0, (size_t)(panels * PANEL * p->d_value) * sizeof *room->O);
+    for (int n = 0; n < panels * PANEL; n++)
+        room->m[n] = (REAL)-INFINITY, room->l[n] = 0;
+}
+
 static void FN(forward)(const struct attn_tile_forward *job)
 {
     const struct attn_problem *p = job->p;
     int64_t d = p->d_key, dv = p->d_value, g = job->h / (p->heads / p->kv_heads);
     int queries = (int)(job->i1 - job->i0), panels = (queries + PANEL - 1) / PANEL;
     struct FN(forward_room) room = FN(forward_layout)(job->room, panels, d);
-    double factor = FN(is_edited)(p) ? p->scale : p->scale * LOG2_E;
-    for (int n = 0; n < panels; n++)
-        FN(pack)
-    (&job->t->q, job->b, job->h, job->i0 + n * PANEL, job->i1, d, factor, room.Q + n * d * PANEL,
-     room.rows);
-    memset(room.O, 0, (size_t)(panels * PANEL * dv) * sizeof *room.O);
-    for (int n = 0; n < panels * PANEL; n++)
-        room.m[n] = (REAL)-INFINITY, room.l[n] = 0;
+    FN(forward_begin)(job, panels, &room);
     struct attn_sight sight;
     struct FN(block) x = {.job = job};
     attn_sight_open(&sight, job->runs, PANEL, job->b, job->h, job->i0, job->i1, job->j0, job->j1);

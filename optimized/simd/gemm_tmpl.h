@@ -1,225 +1,163 @@
-/* Materialised attention on the same tiles: a step of all heads is in memory before the next
- * begins, as in code that calls a matrix product for each.
+/* Materialised attention on the same tiles: S, and then P, of all queries and keys is in memory at
+ * once; backward, P and dS.
  *
- *      S = Q K^T,  P = softmax(S) in place,  O = P V
- *      dP = dO V^T,  dS = P (dP - D) in place,  dQ = dS K,  dV = P^T dO,  dK = dS^T Q
+ *      forward     a panel of queries meets all keys for S; once more for P = softmax(S), in place,
+ *                  and O = P V
+ *      backward    a panel of queries meets all keys for P, dS = P (dP - D), and dQ = dS K; when
+ *                  all panels have, a block of keys meets all queries for dV = P^T dO, dK = dS^T Q
  *
- * Hidden pairs are computed like any other and then thrown away; where no query of the panel sees a
- * key, a row of zeros stands in for its K and V, which may hold anything. */
+ * Jobs are those of forward_tmpl.h and backward_tmpl.h, but that the rooms for S and dP hold all
+ * keys, of as many panels as the job has: [panels][n_key + 8][PANEL].  The tile of a panel and a
+ * block of keys has rows for the keys that the whole panel sees, and then for each vector its edge,
+ * as everywhere; the other rows are 0, and so is a tile of which nobody sees anything. */
 
-/* Rows [j0,j1) of K or V, for the tiles: `zeros` where no query of the panel sees the key. */
-static void FN(gemm_rows)(const struct attn_gemm *job, const struct attn_cview *x, int64_t j0,
-                          int64_t j1, int64_t n, const REAL **row)
+/* Where the block of keys from j0 on ends. */
+static int64_t FN(gemm_end)(const struct attn_problem *p, int64_t j0)
 {
-    const struct attn_tile_forward *tile = &job->tile;
-    int64_t g = tile->h / (tile->p->heads / tile->p->kv_heads);
-    FN(point)(x, tile->b, g, j0, j1, n, tile->room[ATTN_ROOM_KV], row);
-    for (int64_t j = j0; j < j1; j++)
-        if (!job->seen[j])
-            row[j - j0] = job->zeros;
+    return j0 + ATTN_KEY_BLOCK < p->n_key ? j0 + ATTN_KEY_BLOCK : p->n_key;
 }
 
-/* Who sees what of keys [j0,j1): bit r of word[j - j0] for query r. */
-static void FN(gemm_sight)(const struct attn_gemm *job, struct attn_sight *sight, int64_t j0,
-                           int64_t j1, uint64_t everyone, uint64_t *word)
+/* ---- the forward pass ------------------------------------------------------------------------ */
+
+/* The next block of keys, and who in the panel sees what of it. */
+static enum attn_tile FN(gemm_next)(struct FN(block) * x, struct attn_sight *sight,
+                                    struct attn_keys *keys)
 {
-    enum attn_tile tile = attn_sight_tile(sight, 0, j0, j1);
-    for (int j = 0; j < (int)(j1 - j0); j++) {
-        word[j] = tile == ATTN_TILE_FULL ? everyone : 0;
-        if (tile == ATTN_TILE_PARTIAL && j >= sight->from && j < sight->to)
-            word[j] = sight->seen[j];
-        job->seen[j0 + j] = word[j] != 0;
-    }
+    int rows = (int)(x->job->i1 - x->job->i0);
+    x->j0 = x->j1;
+    x->j1 = FN(gemm_end)(x->job->p, x->j0);
+    enum attn_tile tile = attn_sight_tile(sight, 0, x->j0, x->j1);
+    keys->n_full = 0;
+    if (tile != ATTN_TILE_EMPTY)
+        attn_keys_sort(sight, tile, rows, LANES, (int)(x->j1 - x->j0), keys);
+    return tile;
 }
 
-/* S of the panel with keys [j0,j1): the products, softcap and bias, -inf where hidden. */
-static void FN(gemm_scores_block)(const struct attn_gemm *job, struct attn_sight *sight,
-                                  const REAL *Q, int64_t j0, int64_t j1)
+/* S, and the largest of each query. */
+static void FN(gemm_scores)(const struct attn_tile_forward *job,
+                            const struct FN(forward_room) * room)
 {
-    const struct attn_tile_forward *tile = &job->tile;
-    const struct attn_problem *p = tile->p;
-    int rows = (int)(tile->i1 - tile->i0), vectors = (rows + LANES - 1) / LANES, n = (int)(j1 - j0);
-    uint64_t everyone = ((uint64_t)1 << rows) - 1, word[ATTN_KEY_BLOCK];
-    const REAL *k[ATTN_KEY_BLOCK + 8];
-    REAL *S = (REAL *)job->scores + j0 * PANEL;
-    REAL *slope = job->slope != NULL ? (REAL *)job->slope + j0 * PANEL : NULL;
-    struct attn_keys keys = {.n_full = n};
-    for (int j = 0; j < n; j++)
-        keys.full[j] = (uint8_t)j;
-    FN(gemm_sight)(job, sight, j0, j1, everyone, word);
-    FN(gemm_rows)(job, job->k, j0, j1, p->d_key, k);
-    FN(scores)(vectors, k, n, p->d_key, Q, S, NULL);
-    for (int u = 0; u < vectors; u++) {
-        REAL *own = S + u * LANES, *bent = slope != NULL ? slope + u * LANES : NULL;
-        if (FN(is_edited)(p))
-            FN(edit)(p, tile->b, tile->h, tile->i0 + u * LANES, tile->i1, j0, &keys, u, own, bent);
-        for (int j = 0; j < n; j++) {
-            uint16_t bits = (uint16_t)(word[j] >> u * LANES & (((uint64_t)1 << LANES) - 1));
-            if (word[j] != everyone)
-                FN(hide)(own + j * PANEL, 1, &bits, (VEC){0});
-        }
-    }
-}
-
-/* S of the panel with all keys. */
-static void FN(gemm_all_scores)(const struct attn_gemm *job, const REAL *Q)
-{
-    const struct attn_tile_forward *tile = &job->tile;
-    int64_t n = tile->p->n_key;
+    const struct attn_problem *p = job->p;
+    int64_t b = job->b, g = job->h / (p->heads / p->kv_heads);
+    int vectors = (int)((job->i1 - job->i0 + LANES - 1) / LANES);
     struct attn_sight sight;
-    attn_sight_open(&sight, tile->runs, PANEL, tile->b, tile->h, tile->i0, tile->i1, 0, n);
-    for (int64_t j0 = 0; j0 < n; j0 += ATTN_KEY_BLOCK)
-        FN(gemm_scores_block)
-    (job, &sight, Q, j0, j0 + ATTN_KEY_BLOCK < n ? j0 + ATTN_KEY_BLOCK : n);
-}
-
-/* X[c][:] += sum_j P[j][:] rows[j][c], over all keys. */
-static void FN(gemm_values)(const struct attn_gemm *job, const struct attn_cview *rows, int64_t n,
-                            const REAL *P, REAL *X)
-{
-    const struct attn_tile_forward *tile = &job->tile;
-    int64_t n_key = tile->p->n_key;
-    int vectors = (int)((tile->i1 - tile->i0 + LANES - 1) / LANES);
-    for (int64_t j0 = 0; j0 < n_key; j0 += ATTN_KEY_BLOCK) {
-        const REAL *row[ATTN_KEY_BLOCK + 8];
-        int64_t j1 = j0 + ATTN_KEY_BLOCK < n_key ? j0 + ATTN_KEY_BLOCK : n_key;
-        FN(gemm_rows)(job, rows, j0, j1, n, row);
-        FN(values)(vectors, row, (int)(j1 - j0), n, P + j0 * PANEL, X);
+    struct attn_keys keys;
+    struct FN(block) x = {.job = job};
+    VEC max[ATTN_PANEL_VECTORS];
+    for (int u = 0; u < vectors; u++)
+        max[u] = FN(all)((REAL)-INFINITY);
+    attn_sight_open(&sight, job->runs, PANEL, b, job->h, job->i0, job->i1, 0, p->n_key);
+    while (x.j1 < p->n_key) {
+        enum attn_tile tile = FN(gemm_next)(&x, &sight, &keys);
+        REAL *S = room->S + x.j0 * PANEL;
+        int64_t full = keys.n_full * PANEL;
+        memset(S + full, 0, (size_t)((x.j1 - x.j0) * PANEL - full) * sizeof *S);
+        if (tile == ATTN_TILE_EMPTY)
+            continue;
+        FN(point)(&job->t->k, b, g, x.j0, x.j1, p->d_key, room->K, x.k);
+        FN(panel_scores)(&x, &keys, vectors, job->i0, room->Q, S, max);
     }
+    for (int u = 0; u < vectors; u++)
+        FN(store)(room->m + u * LANES, max[u]);
 }
 
-/* ---- the steps of the forward pass ---------------------------------------------------------- */
-
-static void FN(gemm_scores)(const struct attn_gemm *job)
+/* P, not yet divided by its sum: that is left to O, which is smaller.  Then O. */
+static void FN(gemm_output)(const struct attn_tile_forward *job,
+                            const struct FN(forward_room) * room)
 {
-    const struct attn_tile_forward *tile = &job->tile;
-    const struct attn_problem *p = tile->p;
-    struct FN(forward_room) room = FN(forward_layout)(tile->room, 1, p->d_key);
-    FN(pack)
-    (&tile->t->q, tile->b, tile->h, tile->i0, tile->i1, p->d_key,
-     FN(is_edited)(p) ? p->scale : p->scale * LOG2_E, room.Q, room.rows);
-    FN(gemm_all_scores)(job, room.Q);
-}
-
-/* P is not yet divided by its sum: that is left to O, which is smaller. */
-static void FN(gemm_softmax)(const struct attn_gemm *job)
-{
-    const struct attn_tile_forward *tile = &job->tile;
-    struct FN(forward_room) room = FN(forward_layout)(tile->room, 1, tile->p->d_key);
-    int n = (int)tile->p->n_key;
-    for (int64_t u = 0; tile->i0 + u * LANES < tile->i1; u++) {
-        REAL *S = (REAL *)job->scores + u * LANES;
-        VEC m = FN(largest)(S, n, FN(all)((REAL)-INFINITY));
-        FN(store)(room.m + u * LANES, m);
-        m = FN(choose)(m > FN(all)((REAL)-INFINITY), m, FN(all)(0)); /* nothing seen: P = 0 */
-        FN(store)(room.l + u * LANES, FN(exponentiate)(S, n, m));
-    }
-}
-
-static void FN(gemm_output)(const struct attn_gemm *job)
-{
-    const struct attn_tile_forward *tile = &job->tile;
-    int64_t dv = tile->p->d_value;
-    struct FN(forward_room) room = FN(forward_layout)(tile->room, 1, tile->p->d_key);
-    memset(room.O, 0, (size_t)(PANEL * dv) * sizeof *room.O);
-    FN(gemm_values)(job, job->v, dv, job->scores, room.O);
-    FN(forward_finish)(tile, 0, (int)(tile->i1 - tile->i0), &room);
-}
-
-/* ---- the steps of the backward pass --------------------------------------------------------- */
-
-/* forward was P = softmax(S): again, from the LSE.  Hidden pairs have S = -inf, and P = 0 even
- * where the LSE is NaN. */
-static void FN(gemm_probs)(const struct attn_gemm *job)
-{
-    const struct attn_tile_forward *tile = &job->tile;
-    struct FN(kept) kept = FN(kept_at)(&job->back, tile->i0);
-    FN(gemm_all_scores)(job, kept.Q);
-    for (int64_t u = 0; tile->i0 + u * LANES < tile->i1; u++) {
-        VEC L = FN(load)(kept.lse + u * LANES);
-        for (int64_t j = 0; j < tile->p->n_key; j++) {
-            REAL *at = (REAL *)job->scores + j * PANEL + u * LANES;
-            VEC S = FN(load)(at), P = FN(exp2)(S - L);
-            FN(store)(at, FN(choose)(S == FN(all)((REAL)-INFINITY), (VEC){0}, P));
-        }
-    }
-}
-
-/* forward was O = P V and P = softmax(S): dP = dO V^T, dS = P (dP - D); then dBias, and the slope
- * of the softcap. */
-static void FN(gemm_dscores)(const struct attn_gemm *job)
-{
-    const struct attn_tile_forward *tile = &job->tile;
-    const struct attn_problem *p = tile->p;
-    struct FN(kept) kept = FN(kept_at)(&job->back, tile->i0);
-    int vectors = (int)((tile->i1 - tile->i0 + LANES - 1) / LANES);
-    for (int64_t j0 = 0; j0 < p->n_key; j0 += ATTN_KEY_BLOCK) {
-        struct attn_tile_backward block = job->back;
-        struct attn_keys keys = {0};
-        const REAL *v[ATTN_KEY_BLOCK + 8];
-        REAL *P = (REAL *)job->scores + j0 * PANEL, *dS = (REAL *)job->dscores + j0 * PANEL;
-        REAL *slope = job->slope != NULL ? (REAL *)job->slope + j0 * PANEL : NULL;
-        block.j0 = j0, block.j1 = j0 + ATTN_KEY_BLOCK < p->n_key ? j0 + ATTN_KEY_BLOCK : p->n_key;
-        keys.n_full = (int)(block.j1 - j0);
-        for (int j = 0; j < keys.n_full; j++)
-            keys.full[j] = (uint8_t)j;
-        FN(gemm_rows)(job, job->v, j0, block.j1, p->d_value, v);
-        FN(scores)(vectors, v, keys.n_full, p->d_value, kept.dO, dS, NULL);
+    const struct attn_problem *p = job->p;
+    int64_t b = job->b, g = job->h / (p->heads / p->kv_heads);
+    int vectors = (int)((job->i1 - job->i0 + LANES - 1) / LANES);
+    struct attn_sight sight;
+    struct attn_keys keys;
+    struct FN(block) x = {.job = job};
+    attn_sight_open(&sight, job->runs, PANEL, b, job->h, job->i0, job->i1, 0, p->n_key);
+    while (x.j1 < p->n_key) {
+        if (FN(gemm_next)(&x, &sight, &keys) == ATTN_TILE_EMPTY)
+            continue;
+        REAL *P = room->S + x.j0 * PANEL;
         for (int u = 0; u < vectors; u++) {
-            VEC D = FN(load)(kept.D + u * LANES);
-            for (int j = 0; j < keys.n_full; j++) {
-                VEC p_j = FN(load)(P + j * PANEL + u * LANES);
-                VEC ds = p_j * (FN(load)(dS + j * PANEL + u * LANES) - D);
-                FN(store)(dS + j * PANEL + u * LANES, FN(choose)(p_j != 0, ds, (VEC){0}));
-            }
-            if (FN(is_edited)(p))
-                FN(edit_gradient)
-            (&block, tile->i0 + u * LANES, &keys, u, dS + u * LANES,
-             slope != NULL ? slope + u * LANES : NULL);
+            VEC m = FN(load)(room->m + u * LANES), l = FN(load)(room->l + u * LANES);
+            m = FN(choose)(m > FN(all)((REAL)-INFINITY), m, FN(all)(0)); /* nothing seen: P = 0 */
+            l += FN(exponentiate)(P + u * LANES, keys.n_full + keys.n_edge[u], m);
+            FN(store)(room->l + u * LANES, l);
         }
+        FN(point)(&job->t->v, b, g, x.j0, x.j1, p->d_value, room->V, x.v);
+        FN(panel_values)(&x, &keys, vectors, P, room->O);
     }
 }
 
-/* forward was S = Q K^T: dQ = dS K. */
-static void FN(gemm_dq)(const struct attn_gemm *job)
+/* One panel of queries, all keys. */
+static void FN(gemm_forward)(const struct attn_tile_forward *job)
 {
-    struct FN(kept) kept = FN(kept_at)(&job->back, job->tile.i0);
-    FN(gemm_values)(job, job->k, job->tile.p->d_key, job->dscores, kept.dQ);
-    FN(backward_unpack)(&job->back);
+    struct FN(forward_room) room = FN(forward_layout)(job->room, 1, job->p->d_key);
+    FN(forward_begin)(job, 1, &room);
+    FN(gemm_scores)(job, &room);
+    FN(gemm_output)(job, &room);
+    FN(forward_finish)(job, 0, (int)(job->i1 - job->i0), &room);
 }
 
-/* One panel's share of dV = P^T dO and dK = dS^T Q, keys [j0,j1). */
-static void FN(gemm_panel_dkv)(const struct attn_gemm *job, int64_t i0, const REAL *P,
-                               const REAL *dS)
+/* ---- the backward pass ----------------------------------------------------------------------- */
+
+/* The panel of queries from i0 on meets the job's keys: the tiles of P and dS, and who sees what of
+ * them; 0 when nobody sees anything. */
+static int FN(gemm_meet)(struct FN(meeting) * x, int64_t i0)
 {
-    const struct attn_tile_backward *back = &job->back;
-    const struct attn_problem *p = back->p;
-    struct FN(backward_room) room = FN(backward_layout)(back);
-    struct FN(kept) kept = FN(kept_at)(back, i0);
-    int64_t i1 = i0 + PANEL < p->n_query ? i0 + PANEL : p->n_query;
-    int64_t wide_d = FN(round_up)(p->d_key), wide_dv = FN(round_up)(p->d_value);
-    const REAL *row[ATTN_MAX_PANEL];
-    uint8_t key[ATTN_KEY_BLOCK];
-    int n = (int)(back->j1 - back->j0), queries = (int)(i1 - i0);
-    for (int j = 0; j < n; j++)
-        key[j] = (uint8_t)j;
-    FN(query_rows)
-    (&back->t->d_o, back->b, back->h, i0, i1, p->d_value, kept.lse, room.rows, room.zeros, row);
-    FN(gradients)(room.dV, wide_dv, key, n, room.dV + back->keys * wide_dv, P, row, queries);
-    FN(query_rows)
-    (&back->t->q, back->b, back->h, i0, i1, p->d_key, kept.lse, room.rows, room.zeros, row);
-    FN(gradients)(room.dK, wide_d, key, n, room.dK + back->keys * wide_d, dS, row, queries);
+    const struct attn_tile_backward *job = x->job;
+    int64_t panel = (i0 - job->kept_from) / PANEL;
+    int64_t at = (panel * (job->p->n_key + 8) + job->j0) * PANEL;
+    x->i0 = i0;
+    x->queries = (int)(job->i1 - i0 < PANEL ? job->i1 - i0 : PANEL);
+    x->vectors = (x->queries + LANES - 1) / LANES;
+    x->n = (int)(job->j1 - job->j0);
+    x->room.S = (REAL *)job->room[ATTN_BACK_S] + at;
+    x->room.dP = (REAL *)job->room[ATTN_BACK_DP] + at;
+    return FN(meet_keys)(x);
 }
 
-/* The share of one query head: all its panels, from scores and dscores on. */
-static void FN(gemm_dkv)(const struct attn_gemm *job)
+/* One panel of queries, one block of keys: P, dS, and dQ grows. */
+static void FN(gemm_block)(const struct attn_tile_backward *job)
 {
-    const struct attn_problem *p = job->back.p;
-    struct FN(backward_room) room = FN(backward_layout)(&job->back);
-    int64_t wide = FN(round_up)(p->d_key) + FN(round_up)(p->d_value);
-    memset(room.zeros, 0, (size_t)wide * sizeof(REAL));
-    for (int64_t i0 = 0; i0 < p->n_query; i0 += PANEL) {
-        int64_t at = i0 / PANEL * (p->n_key + 8) * PANEL + job->back.j0 * PANEL;
-        FN(gemm_panel_dkv)(job, i0, (REAL *)job->scores + at, (REAL *)job->dscores + at);
+    const struct attn_backward *t = job->t;
+    int64_t d = job->p->d_key, dv = job->p->d_value;
+    struct FN(meeting) x = {.job = job, .room = FN(backward_layout)(job)};
+    int seen = FN(gemm_meet)(&x, job->i0);
+    int64_t full = x.keys.n_full * PANEL;
+    memset(x.room.S + full, 0, (size_t)(x.n * PANEL - full) * sizeof(REAL));
+    memset(x.room.dP + full, 0, (size_t)(x.n * PANEL - full) * sizeof(REAL));
+    if (!seen)
+        return;
+    x.kept = FN(kept_at)(job, job->i0);
+    FN(point)(&t->k, job->b, job->g, job->j0, job->j1, d, x.room.K, x.k);
+    FN(point)(&t->v, job->b, job->g, job->j0, job->j1, dv, x.room.V, x.v);
+    FN(meet_scores)(&x, x.k, d, x.kept.Q, x.room.S);
+    FN(meet_scores)(&x, x.v, dv, x.kept.dO, x.room.dP);
+    FN(meet_softmax)(&x);
+    FN(meet_dq)(&x);
+}
+
+/* One panel of queries, all keys: P, dS, dBias, dQ. */
+static void FN(gemm_queries)(const struct attn_tile_backward *job)
+{
+    struct attn_tile_backward block = *job;
+    FN(backward_pack)(job);
+    for (block.j0 = 0; block.j0 < job->p->n_key; block.j0 = block.j1) {
+        block.j1 = FN(gemm_end)(job->p, block.j0);
+        FN(gemm_block)(&block);
+    }
+    FN(backward_unpack)(job);
+}
+
+/* One block of keys, queries [i0,i1), of which P and dS are there: dK and dV grow. */
+static void FN(gemm_keys)(const struct attn_tile_backward *job)
+{
+    int64_t wide = FN(round_up)(job->p->d_key) + FN(round_up)(job->p->d_value);
+    struct FN(meeting) x = {.job = job, .room = FN(backward_layout)(job)};
+    memset(x.room.zeros, 0, (size_t)wide * sizeof(REAL));
+    for (int64_t i0 = job->i0; i0 < job->i1; i0 += PANEL) {
+        int64_t next = i0 + PANEL, rows = job->i1 - next < PANEL ? job->i1 - next : PANEL;
+        x.kept.lse = (REAL *)job->kept[ATTN_KEPT_LSE] + (i0 - job->kept_from);
+        if (FN(gemm_meet)(&x, i0))
+            FN(meet_dkv)(&x, next, rows);
     }
 }

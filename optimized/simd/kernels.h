@@ -174,30 +174,6 @@ enum attn_limit {
     ATTN_LIMITS
 };
 
-/* Materialised attention (gemm_tmpl.h), a step of all panels after the other.  The job of a step is
- * one panel of queries against all keys; of DKV, one block of keys against one query head, between
- * backward_begin and backward_end. */
-enum attn_gemm_step {
-    ATTN_GEMM_SCORES,  /* S, masked                 */
-    ATTN_GEMM_SOFTMAX, /* S becomes P               */
-    ATTN_GEMM_OUTPUT,  /* o, lse                    */
-    ATTN_GEMM_PROBS,   /* P from LSE                */
-    ATTN_GEMM_DSCORES, /* dS, and dBias             */
-    ATTN_GEMM_DQ,      /* dq                        */
-    ATTN_GEMM_DKV,     /* added to the room's dK, dV */
-    ATTN_GEMM_STEPS
-};
-struct attn_gemm {
-    struct attn_tile_forward tile;  /* the panel; its room: Q, O, KV, ROWS of the thread; ML of the
-                                       panel, from SOFTMAX to OUTPUT; backward: KV alone */
-    struct attn_tile_backward back; /* backward: the same panel; kept: of its head */
-    const struct attn_cview *k, *v;
-    void *scores, *dscores, *slope; /* [n_key + 8][panel]: S, then P; dS; of a softcap, or NULL.
-                                       DKV: the head's first panel, the others behind it */
-    uint8_t *seen;                  /* [n_key]: does any query of the panel see the key? */
-    const void *zeros;              /* [max(d, dv)] */
-};
-
 struct attn_kernels {
     int bytes; /* of a number: 4 or 8      */
     int lanes; /* numbers in a vector      */
@@ -222,7 +198,13 @@ struct attn_kernels {
     void (*backward_end)(const struct attn_tile_backward *job);
     void (*backward_unpack)(const struct attn_tile_backward *job);
 
-    void (*gemm[ATTN_GEMM_STEPS])(const struct attn_gemm *job);
+    /* ---- materialised (gemm_tmpl.h): the rooms for S and dP hold all keys of the queries from i0
+     * (kept_from) on, [panels][n_key + 8][panel] ----
+     *      forward, queries   one panel, all keys: P, o, lse; P, dS, dbias, dq
+     *      keys               between begin and end, when queries [i0,i1) are done: dK, dV grow */
+    void (*gemm_forward)(const struct attn_tile_forward *job);
+    void (*gemm_queries)(const struct attn_tile_backward *job);
+    void (*gemm_keys)(const struct attn_tile_backward *job);
 
     /* ---- the row kernels (rows_forward_tmpl.h, rows_backward_tmpl.h, split_tmpl.h) ---- */
     void (*split_room)(int64_t rows, int64_t d, int64_t dv, int64_t numbers[ATTN_SPLIT_ROOMS]);
