@@ -352,6 +352,7 @@ static void meet_chunk(const struct backward *x, struct attn_tile_backward *job,
     const struct plan *plan = x->plan;
     int64_t end = min((chunk + 1) * plan->k, x->p->n_key), block = chunk * plan->key_blocks;
     job->resume = !first;
+    job->ahead = 1;
     for (job->j0 = chunk * plan->k; job->j0 < end; job->j0 = job->j1, block++) {
         job->j1 = min(job->j0 + plan->keys, end);
         job->room[ATTN_BACK_DKV] =

@@ -2,7 +2,9 @@
  *
  * Work      for each (batch, kv head): its queries are packed, a step of them at a time; each block
  *           of keys meets every step of queries that sees some of it; dQ is unpacked, step by step.
- *           These are the units, dealt out in this order to whatever thread is free.
+ *           These are the units, dealt out in this order to whatever thread is free.  A block is
+ *           one or several parts, which is what a kernel takes at a time: sums are by part, and
+ *           the bits do not depend on how many make a block.
  * Order     dK and dV of a block of keys belong to one unit.  dQ of a step grows with each block of
  *           keys, and sums must not depend on who comes first: block n meets a step only when all
  *           blocks before it have passed that step.  Threads thus follow each other through the
@@ -10,6 +12,8 @@
  *           only, and those are in somebody's hands, so nobody waits for ever.
  *           Steps go from the last query to the first: under a causal mask a later block of keys
  *           has less to do, and so it can be done, and its thread go on, before the one it follows.
+ * Lanes     where as many kv heads are in work as there are threads, their units are dealt out in
+ *           turn, so that each thread has a head to itself: nobody waits, and no dQ travels.
  * Memory    each thread's room; and packed Q, dO, dQ, LSE, D of the query heads of one kv head:
  *           O(L d), as often as there are kv heads in work at a time ("slots").
  * Source    Dao 2023, FlashAttention-2, algorithm 2.
@@ -17,10 +21,9 @@
 #include "optimized/tiled_backward.h"
 
 #include <omp.h>
-#include <sched.h>
-#include <stdatomic.h>
 #include <string.h>
 
+#include "optimized/baton.h"
 #include "optimized/simd/isa.h"
 #include "optimized/simd/kernels.h"
 #include "ref/ledger.h"
@@ -32,25 +35,31 @@
 enum {
     STEP_PANELS = 2,   /* panels in a step of queries: small, so that followers start early    */
     TILE = 8,          /* keys in the widest tile                                              */
-    LEAST_KEYS = 48,   /* in a block: shorter ones are not worth their while                   */
-    LEAST_BLOCKS = 6,  /* of keys, for each of fewer than FEW_HEADS (batch, kv head)           */
+    LEAST_KEYS = 48,   /* in a part: shorter ones are not worth their while                    */
+    LEAST_PARTS = 6,   /* of keys, for each of fewer than FEW_HEADS (batch, kv head)           */
     FEW_HEADS = 4,     /* so many give enough to deal out by themselves                        */
     ROOM = 512 * 1024, /* bytes that a thread's room should not exceed, for d + dv up to WIDTH */
-    ROOM_WIDTH = 256
+    ROOM_WIDTH = 256,
+    LONG = 2048, /* keys from which a block has SPAN parts: their queries come from afar */
+    SPAN = 3,
+    THREAD_UNITS = 4 /* blocks of keys for each thread, at least, or blocks have fewer parts */
 };
 
 struct plan {
     const struct attn_kernels *kernels;
     int threads;
     int64_t group;        /* query heads of a kv head                     */
-    int64_t keys, blocks; /* keys in a block, blocks                      */
+    int64_t keys, parts;  /* keys in a part, parts                        */
+    int64_t span, blocks; /* parts in a block, blocks                     */
     int64_t step, steps;  /* queries in a step, steps of one query head   */
-    int64_t slots;        /* kv heads that can be in work at a time       */
     int64_t heads;        /* batch * kv heads                             */
+    int64_t lanes, lag;   /* kv heads in a round; rounds until its unpack */
+    int64_t slots;        /* kv heads that can be in work at a time       */
     int64_t packs;        /* group * steps: units that pack, that unpack  */
-    int64_t units;        /* of one round: 2 * packs + blocks             */
-    int64_t rounds;       /* heads + slots - 1                            */
+    int64_t units;        /* of one lane of a round: 2 * packs + blocks   */
+    int64_t rounds;
     int64_t kept[ATTN_KEPT], room[ATTN_BACK];
+    int64_t share; /* of a part in the room's dK and dV */
 };
 
 static int64_t ceil_div(int64_t a, int64_t b)
@@ -63,23 +72,48 @@ static int64_t at_least_1(int64_t n)
     return n < 1 ? 1 : n;
 }
 
-/* Keys in a block: as many as a thread's room has space for, because the longer a block, the less
- * often queries are read.  But blocks should be of one length, because threads keep pace with each
- * other; and where there are few heads, several blocks, and an even number. */
+/* Parts in a block, as far as the problem goes: a block reads all queries, and long ones less
+ * often; but where queries are near anyway, more room only costs pages and cache. */
+static int64_t count_span(const struct attn_problem *p)
+{
+    return p->n_key >= LONG ? SPAN : 1;
+}
+
+/* Keys in a part: as many as a thread's room has space for, with dK and dV of a block.  But parts
+ * should be of one length, because threads keep pace with each other; and where there are few
+ * heads, several parts, and an even number. */
 static int64_t count_keys(const struct attn_problem *p, const struct plan *x)
 {
     int64_t bytes = x->kernels->bytes, P = x->kernels->panel, width = p->d_key + p->d_value;
-    int64_t tiles = p->softcap > 0 ? 3 : 2, most = ATTN_KEY_BLOCK;
-    int64_t room = ROOM * at_least_1(ceil_div(width, ROOM_WIDTH)) - bytes * (P + 2) * width;
-    while (most > LEAST_KEYS && bytes * ((most + 8) * tiles * P + 2 * most * width) > room)
+    int64_t tiles = p->softcap > 0 ? 3 : 2, most = ATTN_KEY_BLOCK, rows = 1 + count_span(p);
+    int64_t room = ROOM * at_least_1(ceil_div(width, ROOM_WIDTH)) - bytes * (P + rows) * width;
+    while (most > LEAST_KEYS && bytes * ((most + 8) * tiles * P + rows * most * width) > room)
         most -= LEAST_KEYS;
-    int64_t blocks = ceil_div(p->n_key, most);
+    int64_t parts = ceil_div(p->n_key, most);
     if (x->heads < FEW_HEADS) {
-        int64_t even = ceil_div(blocks, 2) * 2, useful = ceil_div(p->n_key, LEAST_KEYS);
-        blocks = even > LEAST_BLOCKS ? even : LEAST_BLOCKS;
-        blocks = blocks < useful ? blocks : useful;
+        int64_t even = ceil_div(parts, 2) * 2, useful = ceil_div(p->n_key, LEAST_KEYS);
+        parts = even > LEAST_PARTS ? even : LEAST_PARTS;
+        parts = parts < useful ? parts : useful;
     }
-    return at_least_1(ceil_div(ceil_div(p->n_key, at_least_1(blocks)), TILE)) * TILE;
+    return at_least_1(ceil_div(ceil_div(p->n_key, at_least_1(parts)), TILE)) * TILE;
+}
+
+/* Who does what; nothing of it changes a bit of the result. */
+static void plan_units(const struct attn_problem *p, const struct attn_options *opt, struct plan *x)
+{
+    int64_t all = at_least_1(x->heads * x->parts), most;
+    x->threads = opt->threads > 1 ? opt->threads : 1;
+    x->threads = x->threads < all ? x->threads : (int)all;
+    most = at_least_1(all / (THREAD_UNITS * x->threads));
+    x->span = count_span(p) < most ? count_span(p) : most;
+    x->blocks = ceil_div(x->parts, x->span);
+    x->slots = 1 + ceil_div(x->threads - 1, at_least_1(x->blocks));
+    x->slots = x->slots < x->heads ? x->slots : at_least_1(x->heads);
+    x->lanes = x->slots == x->threads ? x->slots : 1;
+    x->lag = x->slots / x->lanes - 1;
+    x->packs = x->group * x->steps;
+    x->units = 2 * x->packs + x->blocks;
+    x->rounds = ceil_div(x->heads, x->lanes) + x->lag;
 }
 
 static enum attn_status make_plan(const struct attn_problem *p, const struct attn_options *opt,
@@ -92,18 +126,13 @@ static enum attn_status make_plan(const struct attn_problem *p, const struct att
     x->heads = p->batch * p->kv_heads;
     x->group = p->kv_heads > 0 ? p->heads / p->kv_heads : 0;
     x->keys = count_keys(p, x);
-    x->blocks = ceil_div(p->n_key, x->keys);
+    x->parts = ceil_div(p->n_key, x->keys);
     x->step = STEP_PANELS * x->kernels->panel;
     x->steps = ceil_div(p->n_query, x->step);
-    x->packs = x->group * x->steps;
-    x->units = 2 * x->packs + x->blocks;
-    x->threads = opt->threads > 1 ? opt->threads : 1;
-    if (x->threads > at_least_1(x->heads * x->blocks))
-        x->threads = (int)at_least_1(x->heads * x->blocks);
-    x->slots = 1 + ceil_div(x->threads - 1, at_least_1(x->blocks));
-    x->slots = x->slots < x->heads ? x->slots : at_least_1(x->heads);
-    x->rounds = x->heads + x->slots - 1;
+    plan_units(p, opt, x);
     x->kernels->backward_room(p, x->keys, x->kept, x->room);
+    x->share = x->room[ATTN_BACK_DKV];
+    x->room[ATTN_BACK_DKV] = attn_product(x->share, x->span);
     return ATTN_OK;
 }
 
@@ -115,7 +144,7 @@ static const char *const room_name[ATTN_BACK] = ATTN_BACK_NAMES;
 struct memory {
     char *kept[ATTN_KEPT];   /* [slots][group][panels] */
     char *room[ATTN_BACK];   /* [threads]              */
-    _Atomic int32_t *passed; /* [rounds * units]       */
+    _Atomic int32_t *passed; /* [rounds][units][lanes] */
 };
 
 static int64_t panels_of(const struct plan *x)
@@ -136,7 +165,7 @@ static enum attn_status take(struct attn_ctx *ctx, const struct plan *x, struct 
                  attn_ledger_take(ctx->ledger, room_name[n], attn_product(x->threads, x->room[n]),
                                   bytes, ctx->error)) == NULL)
             return ATTN_ENOMEM;
-    int64_t units = attn_product(x->rounds, x->units);
+    int64_t units = attn_product(x->rounds * x->lanes, x->units);
     m->passed = attn_ledger_take(ctx->ledger, "baton", units, sizeof *m->passed, ctx->error);
     if (m->passed == NULL)
         return ATTN_ENOMEM;
@@ -178,9 +207,9 @@ enum attn_status attn_tiled_backward_cost(const struct attn_problem *p,
                 {"tile.dp", t * (x.keys + 8) * P, bytes},
                 {"tile.slope", p->softcap > 0 ? t * (x.keys + 8) * P : 0, bytes},
                 {"tile.kv", attn_product(t * x.keys, d + dv), bytes},
-                {"tile.dkv", attn_product(t * (x.keys + 1), wide), bytes},
+                {"tile.dkv", attn_product(t * x.span * (x.keys + 1), wide), bytes},
                 {"tile.rows", attn_product(t * (P + 1), wide), bytes},
-                {"baton", attn_product(x.rounds, x.units), 4}};
+                {"baton", attn_product(x.rounds * x.lanes, x.units), 4}};
     for (size_t n = 0; n < sizeof live / sizeof *live && status == ATTN_OK; n++)
         status = attn_cost_add(cost, live[n].name, live[n].numbers, live[n].size, err);
     cost->flops = 2 * (double)attn_problem_all_pairs(p, &cost->counted) * (double)(3 * d + 2 * dv);
@@ -189,9 +218,10 @@ enum attn_status attn_tiled_backward_cost(const struct attn_problem *p,
 
 /* ---- units and their order -----------------------------------------------------------------
  *
- * Round r packs kv head r, meets its keys, and unpacks kv head r - (slots - 1): where a second slot
- * allows it, the next kv head is begun before the last one waits for its stragglers.  Step s of a
- * kv head, 0 <= s < packs, is one of query head s / steps, from the last query to the first. */
+ * Round r packs its kv heads (batch and head in one number), one a lane, meets their keys, and
+ * unpacks those of round r - lag: where a second slot allows it, the next kv head is begun before
+ * the last one waits for its stragglers.  Step s of a kv head, 0 <= s < packs, is one of query head
+ * s / steps, from the last query to the first. */
 
 struct work {
     const struct attn_problem *p;
@@ -206,40 +236,43 @@ struct worker {
     struct work *work;
     const struct plan *plan;
     struct attn_tile_backward job;
+    char *dkv;    /* its room for dK and dV */
     int64_t done; /* all units before this one are done, as far as this thread has looked */
 };
 
 #define DONE INT32_MAX
 
+/* The number of unit u of a kv head's lane in the round that packs it. */
+static int64_t unit_at(const struct plan *plan, int64_t head, int64_t u)
+{
+    return (head / plan->lanes * plan->units + u) * plan->lanes + head % plan->lanes;
+}
+
 /* How many steps of queries a unit has behind it; DONE when it is done. */
 static void pass(struct worker *x, int64_t unit, int64_t steps)
 {
-    atomic_store_explicit(&x->work->memory->passed[unit], (int32_t)steps, memory_order_release);
+    attn_baton_pass(&x->work->memory->passed[unit], steps);
 }
 
-/* Waiting is spinning: a step takes about a tenth of a millisecond, and a thread that gives its
- * processor away on a busy machine gets it back much later.  PATIENCE is so many looks, some tenths
- * of a millisecond. */
 static void wait_for(struct worker *x, int64_t unit, int64_t steps)
 {
-    enum { PATIENCE = 400000 };
-    _Atomic int32_t *passed = &x->work->memory->passed[unit];
-    for (int n = 0; atomic_load_explicit(passed, memory_order_acquire) < steps; n++)
-        if (n > PATIENCE)
-            sched_yield();
+    attn_baton_wait(&x->work->memory->passed[unit], steps);
 }
 
-/* Until units [first,end) have so many steps behind them. */
+/* Until units first, first + lanes, ... before end have so many steps behind them. */
 static void wait_for_all(struct worker *x, int64_t first, int64_t end, int64_t steps)
 {
     const _Atomic int32_t *passed = x->work->memory->passed;
+    int64_t lanes = x->plan->lanes;
     while (x->done < end && atomic_load_explicit(&passed[x->done], memory_order_acquire) == DONE)
         x->done++;
-    for (int64_t n = x->done > first ? x->done : first; n < end; n++)
+    if (x->done > first)
+        first += ceil_div(x->done - first, lanes) * lanes;
+    for (int64_t n = first; n < end; n += lanes)
         wait_for(x, n, steps);
 }
 
-/* Aim the thread's job at step s of kv head `head` (batch and head in one number). */
+/* Aim the thread's job at step s of a kv head. */
 static void aim(struct worker *x, int64_t head, int64_t s)
 {
     const struct attn_problem *p = x->work->p;
@@ -256,10 +289,10 @@ static void aim(struct worker *x, int64_t head, int64_t s)
         job->kept[k] = x->work->memory->kept[k] + at * plan->kept[k] * plan->kernels->bytes;
 }
 
-/* The first step of the job's query head, from its step m on, that sees any of the job's keys;
+/* The first step of the job's query head, from its step m on, that sees any of keys [j0,j1);
  * `steps` when there is none.  Stretches that see nothing are crossed in strides that double, and
  * halve where one is too long. */
-static int64_t next_step(const struct worker *x, int64_t m)
+static int64_t next_step(const struct worker *x, int64_t m, int64_t j0, int64_t j1)
 {
     const struct attn_problem *p = x->work->p;
     const struct attn_tile_backward *job = &x->job;
@@ -267,7 +300,7 @@ static int64_t next_step(const struct worker *x, int64_t m)
     while (m < steps) {
         int64_t i1 = (steps - m) * step, i0 = (stride < steps - m ? steps - m - stride : 0) * step;
         i1 = i1 < p->n_query ? i1 : p->n_query;
-        if (attn_problem_tile(p, job->b, job->h, i0, i1, job->j0, job->j1) == ATTN_TILE_EMPTY) {
+        if (attn_problem_tile(p, job->b, job->h, i0, i1, j0, j1) == ATTN_TILE_EMPTY) {
             m += stride;
             stride *= 2;
         } else if (stride == 1)
@@ -278,48 +311,91 @@ static int64_t next_step(const struct worker *x, int64_t m)
     return steps;
 }
 
-/* Block `block` of the keys of kv head `head`: all query heads in order, their steps in order. */
-static void run_keys(struct worker *x, int64_t head, int64_t block)
+/* Aim the thread's job at a part of the keys, of a block that begins with part `first`. */
+static void aim_keys(struct worker *x, int64_t first, int64_t part)
 {
     const struct plan *plan = x->plan;
     struct attn_tile_backward *job = &x->job;
-    int64_t base = head * plan->units, unit = base + plan->packs + block;
-    job->j0 = block * plan->keys;
-    job->j1 = job->j0 + plan->keys < x->work->p->n_key ? job->j0 + plan->keys : x->work->p->n_key;
+    int64_t n_key = x->work->p->n_key;
+    job->j0 = part * plan->keys;
+    job->j1 = job->j0 + plan->keys < n_key ? job->j0 + plan->keys : n_key;
+    job->room[ATTN_BACK_DKV] = x->dkv + (part - first) * plan->share * plan->kernels->bytes;
+}
+
+/* The job's queries meet parts [first,end).  The room has K and V of one part: of several, each
+ * must be begun again, which is next to nothing where they are read in place. */
+static void meet_parts(struct worker *x, int64_t first, int64_t end)
+{
+    const struct attn_kernels *kernels = x->plan->kernels;
+    for (int64_t part = first; part < end; part++) {
+        aim_keys(x, first, part);
+        x->job.resume = 1;
+        x->job.ahead = part + 1 == end;
+        if (end - first > 1)
+            kernels->backward_begin(&x->job);
+        kernels->backward_meet(&x->job);
+    }
+}
+
+/* A block of the keys of kv head `head`, parts [part,end): all query heads in order, their steps in
+ * order. */
+static void run_keys(struct worker *x, int64_t head, int64_t block)
+{
+    const struct plan *plan = x->plan;
+    int64_t n_key = x->work->p->n_key, part = block * plan->span;
+    int64_t end = part + plan->span < plan->parts ? part + plan->span : plan->parts;
+    int64_t j0 = part * plan->keys, j1 = end * plan->keys < n_key ? end * plan->keys : n_key;
+    int64_t before = unit_at(plan, head, plan->packs), unit = before + block * plan->lanes;
     aim(x, head, 0);
-    plan->kernels->backward_begin(job);
+    x->job.resume = 0;
+    for (int64_t n = part; n < end; n++) {
+        aim_keys(x, part, n);
+        plan->kernels->backward_begin(&x->job);
+    }
     for (int64_t first = 0; first < plan->packs; first += plan->steps) {
         aim(x, head, first);
-        for (int64_t m = next_step(x, 0); m < plan->steps; m = next_step(x, m + 1)) {
+        for (int64_t m = next_step(x, 0, j0, j1); m < plan->steps;
+             m = next_step(x, m + 1, j0, j1)) {
             int64_t s = first + m;
             pass(x, unit, s);
-            wait_for(x, base + s, DONE); /* packed? */
-            wait_for_all(x, base + plan->packs, unit, s + 1);
+            wait_for(x, unit_at(plan, head, s), DONE); /* packed? */
+            wait_for_all(x, before, unit, s + 1);
             aim(x, head, s);
-            plan->kernels->backward_meet(job);
+            meet_parts(x, part, end);
         }
     }
-    plan->kernels->backward_end(job);
+    for (int64_t n = part; n < end; n++) {
+        aim_keys(x, part, n);
+        plan->kernels->backward_end(&x->job);
+    }
+}
+
+/* Step s of a kv head, when all keys have met it. */
+static void run_unpack(struct worker *x, int64_t head, int64_t s)
+{
+    const struct plan *plan = x->plan;
+    int64_t blocks = unit_at(plan, head, plan->packs);
+    wait_for(x, unit_at(plan, head, s), DONE); /* packed? */
+    wait_for_all(x, blocks, blocks + plan->blocks * plan->lanes, s + 1);
+    aim(x, head, s);
+    plan->kernels->backward_unpack(&x->job);
 }
 
 static void run_unit(struct worker *x, int64_t number)
 {
     const struct plan *plan = x->plan;
-    int64_t round = number / plan->units, u = number % plan->units, base = number - u;
-    int64_t unpacks = plan->packs + plan->blocks, lag = plan->slots - 1;
-    if (u < plan->packs && round < plan->heads) { /* the slot's last user must have left it */
-        if (round >= plan->slots)
-            wait_for_all(x, base - plan->packs, base, DONE);
-        aim(x, round, u);
+    int64_t u = number / plan->lanes % plan->units, unpacks = plan->packs + plan->blocks;
+    int64_t head = number / plan->lanes / plan->units * plan->lanes + number % plan->lanes;
+    int64_t late = head - plan->lag * plan->lanes;
+    if (u < plan->packs && head < plan->heads) { /* the slot's last user must have left it */
+        if (head >= plan->slots)
+            wait_for(x, unit_at(plan, head - plan->lanes, unpacks + u), DONE);
+        aim(x, head, u);
         plan->kernels->backward_pack(&x->job);
-    } else if (u >= plan->packs && u < unpacks && round < plan->heads) {
-        run_keys(x, round, u - plan->packs);
-    } else if (u >= unpacks && round >= lag) {
-        int64_t s = u - unpacks, from = (round - lag) * plan->units;
-        wait_for(x, from + s, DONE); /* packed? */
-        wait_for_all(x, from + plan->packs, from + unpacks, s + 1);
-        aim(x, round - lag, s);
-        plan->kernels->backward_unpack(&x->job);
+    } else if (u >= plan->packs && u < unpacks && head < plan->heads) {
+        run_keys(x, head, u - plan->packs);
+    } else if (u >= unpacks && late >= 0 && late < plan->heads) {
+        run_unpack(x, late, u - unpacks);
     }
     pass(x, number, DONE);
 }
@@ -328,11 +404,12 @@ static void run_thread(struct work *work, int thread)
 {
     const struct plan *plan = work->plan;
     struct worker x = {.work = work, .plan = plan};
-    int64_t n, all = plan->rounds * plan->units;
+    int64_t n, all = plan->rounds * plan->units * plan->lanes;
     x.job = (struct attn_tile_backward){.p = work->p, .t = work->t, .keys = plan->keys};
     x.job.runs = attn_runs_of(work->p);
     for (int k = 0; k < ATTN_BACK; k++)
         x.job.room[k] = work->memory->room[k] + thread * plan->room[k] * plan->kernels->bytes;
+    x.dkv = x.job.room[ATTN_BACK_DKV];
     while ((n = atomic_fetch_add(&work->next, 1)) < all)
         run_unit(&x, n);
 }

@@ -360,7 +360,7 @@ static void FN(backward_meet)(const struct attn_tile_backward *job)
         x.kept = FN(kept_at)(job, x.i0);
         if (!FN(meet_keys)(&x))
             continue;
-        int64_t next = x.i0 - step, rows = next >= job->kept_from ? PANEL : 0;
+        int64_t next = x.i0 - step, rows = job->ahead && next >= job->kept_from ? PANEL : 0;
         struct FN(kept) soon = FN(kept_at)(job, rows > 0 ? next : x.i0);
         FN(hint)(soon.Q, rows * d);
         FN(meet_scores)(&x, x.k, d, x.kept.Q, x.room.S);

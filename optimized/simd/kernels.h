@@ -88,6 +88,7 @@ struct attn_tile_backward {
     int64_t keys;      /* at most ATTN_KEY_BLOCK: what the room was made for            */
     int64_t kept_from; /* the query that kept panel 0 begins with                       */
     int resume;        /* begin: dK and dV go on from what the room holds, not from 0   */
+    int ahead;         /* meet: the queries before these come next, fetch them          */
     int64_t b, g, h, i0, i1, j0, j1;
     void *kept[ATTN_KEPT]; /* of head h */
     void *room[ATTN_BACK];
