@@ -28,7 +28,7 @@
  * FEW_HEADS leave nothing to deal out but chunks: then there are at least LEAST_CHUNKS, if a row
  * still has LEAST_PAIRS in each. */
 enum { CHUNK_BYTES = 640 * 1024, WORTH_PAIRS = 48 };
-enum { FEW_HEADS = 4, LEAST_CHUNKS = 4, LEAST_PAIRS = 16 };
+enum { FEW_HEADS = 4, LEAST_CHUNKS = 4, LEAST_PAIRS = 10 };
 enum { BLOCK = 64 }; /* queries */
 
 struct plan {

@@ -211,7 +211,7 @@ static const struct {
     {"CHATTER", 0, "PASS: ", " 0 fail"},
     {"SAYS_NO", 1, "forward() returned 7: 97 keys are too many?for me", " 2 fail"},
     {"OVERCLAIM", 1, "dbias is claimed, but no case", " 1 error"},
-    {"OLD_ABI", 2, "speaks plug-in ABI 7, this program speaks 2", ""},
+    {"OLD_ABI", 2, "speaks plug-in ABI 8, this program speaks 2", ""},
     {"NO_SYMBOL", 2, "has no attn_plugin_get()", ""},
     {"NOTHING", 2, "attn_plugin_get() returned NULL", ""},
     {"ODD_CLAIM", 2, "it claims bit 30", ""},
