@@ -22,6 +22,7 @@ struct learner {
     double *value;         /* the same of weight times blend(V)                    */
     double blend;          /* of O                                                 */
     double slack, largest; /* how far it may be off; largest blend(V)              */
+    double size;           /* largest |V|, which no feature of O exceeds           */
     char *seen, *got;      /* the true set of the row, and what it has seen */
 };
 
@@ -80,7 +81,18 @@ static int blend_agrees(const struct learner *x, const struct run *f, double l)
     return !isfinite(told) || fabs(x->blend - told) <= tolerance;
 }
 
-/* Does O agree with the set?  LSE did. */
+/* Is feature c of O, as told, off by more than any row could be forgiven? */
+static int refuted(const struct learner *x, int64_t b, int64_t h, int64_t i, int64_t c)
+{
+    const struct teller *t = &x->teller;
+    const struct attn_truth_tensor *want = &t->q->truth.tensor[ATTN_O];
+    double got = attn_cview_get(&t->view[ATTN_T_O], b, h, i, c);
+    double bound =
+        want->bound[((b * want->extent[1] + h) * want->extent[2] + i) * want->extent[3] + c];
+    return fabs(got - t->o[c]) > t->q->loose * x->size + 4 * (isfinite(bound) ? bound : 0) + 1e-30;
+}
+
+/* Does O agree with the set?  LSE did.  Most sets are refuted by their first feature. */
 static int o_agrees(struct learner *x, int64_t b, int64_t h, int64_t i)
 {
     struct teller *t = &x->teller;
@@ -93,6 +105,8 @@ static int o_agrees(struct learner *x, int64_t b, int64_t h, int64_t i)
         for (int64_t j = 0; j < t->p->n_key && l > 0; j++)
             if (x->got[j])
                 t->o[c] += t->w[j] / l * attn_cview_get(&t->view[ATTN_T_V], b, g, j, c);
+        if (isfinite(t->o[c]) && refuted(x, b, h, i, c))
+            return 0;
     }
     return attn_teller_row_fits(t, ATTN_O, b, h, i, t->o);
 }
@@ -121,14 +135,14 @@ static void set_slack(struct learner *x, int64_t b, int64_t h, int64_t i)
     const struct attn_truth_tensor *want = &t->q->truth.tensor[ATTN_O];
     int64_t g = h / (t->p->heads / t->p->kv_heads), d = t->p->d_value;
     const double *bound = want->bound + ((b * want->extent[1] + h) * want->extent[2] + i) * d;
-    double size = 0;
+    x->size = 0;
     for (int64_t j = 0; j < t->p->n_key; j++)
         for (int64_t c = 0; c < d; c++)
-            size = largest_of(size, attn_cview_get(&t->view[ATTN_T_V], b, g, j, c));
+            x->size = largest_of(x->size, attn_cview_get(&t->view[ATTN_T_V], b, g, j, c));
     x->blend = blend(&t->view[ATTN_T_O], b, h, i, d);
     x->slack = 0;
     for (int64_t c = 0; c < d; c++)
-        x->slack += 1.5 * (t->q->loose * size + 4 * (isfinite(bound[c]) ? bound[c] : 0) + 1e-30);
+        x->slack += 1.5 * (t->q->loose * x->size + 4 * (isfinite(bound[c]) ? bound[c] : 0) + 1e-30);
 }
 
 /* Weights and the true set of a row; 0 when there is a score that is no number. */
