@@ -2,11 +2,18 @@
 #include "experiments/cli.h"
 #include "tests/harness/guest.h"
 
-#include <fcntl.h>
+#include <sys/stat.h>
+
+/* The host holds the other end of both; whatever else happens to be open here is not ours. */
+static int is_pipe(int fd)
+{
+    struct stat about;
+    return fstat(fd, &about) == 0 && S_ISFIFO(about.st_mode);
+}
 
 int attn_cmd_guest(int argc, char **argv)
 {
-    if (argc != 2 || fcntl(ATTN_GUEST_REQUESTS, F_GETFD) < 0 || fcntl(ATTN_GUEST_FD, F_GETFD) < 0)
+    if (argc != 2 || !is_pipe(ATTN_GUEST_REQUESTS) || !is_pipe(ATTN_GUEST_FD))
         return attn_cli_fail("guest", ATTN_EXIT_USAGE,
                              "is started by attnlab check --plugin, not by hand");
     return attn_guest_serve(argv[1]);
