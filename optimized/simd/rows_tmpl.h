@@ -165,22 +165,21 @@ static inline __attribute__((always_inline)) VEC FN(products)(const REAL *row, c
     return sum;
 }
 
-/* S[e] = q . row key[e] for n keys; room for n rounded up to GROUP, what is past n is garbage. */
+/* S[e] = q . row key[e] for n keys; room for n rounded up to GROUP, what is past n is 0. */
 TILE FN(dots_of_width)(const struct FN(source) * x, const int32_t *key, int n, const REAL *q,
                        int64_t width, REAL *S)
 {
     for (int e = 0; e < n; e += GROUP) {
-        int32_t last[GROUP]; /* of a group that is not full: its last key again and again */
-        const int32_t *of_group = key + e;
         VEC acc[GROUP];
-        if (e + GROUP > n) {
-            for (int t = 0; t < GROUP; t++)
-                last[t] = key[e + t < n ? e + t : n - 1];
-            of_group = last;
-        }
+        if (e + GROUP <= n) {
 #pragma GCC unroll 16
-        for (int t = 0; t < GROUP; t++)
-            acc[t] = FN(products)(FN(row_of)(x, of_group[t]), q, width);
+            for (int t = 0; t < GROUP; t++)
+                acc[t] = FN(products)(FN(row_of)(x, key[e + t]), q, width);
+        } else { /* a group that is not full: short rows have many of those */
+            memset(acc, 0, sizeof acc);
+            for (int t = 0; t < n - e; t++)
+                acc[t] = FN(products)(FN(row_of)(x, key[e + t]), q, width);
+        }
         for (int t = 0; t < GROUP; t += LANES)
             FN(store)(S + e + t, FN(sums)(acc + t));
     }
