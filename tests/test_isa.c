@@ -383,6 +383,30 @@ START_TEST(battery)
 }
 END_TEST
 
+/* Sequences of the length from which blocks of keys have several parts, on as many threads as want
+ * to take part: right, and the same bits. */
+START_TEST(long_backward_on_threads)
+{
+    static const char *const name[] = {"tiled", "csr", "gemm", "chunked"};
+    static const int threads[] = {1, 2, 5};
+    uint64_t digest = 0;
+    struct attn_spec spec;
+    struct attn_case c;
+    ck_assert_int_eq(attn_spec_parse(name[_i], &spec, NULL), ATTN_OK);
+    ck_assert_int_eq(attn_case_parse("h2q2200d8:window(63,0,br):f32:normal:s1:pass=bwd", &c, NULL),
+                     ATTN_OK);
+    for (int n = 0; n < 3; n++) {
+        struct attn_result r;
+        spec.options.threads = threads[n];
+        attn_run_case(&spec, &c, &r);
+        ck_assert_msg(r.verdict == ATTN_PASS, "%s, %d threads: %s", name[_i], threads[n], r.text);
+        ck_assert_msg(n == 0 || r.digest == digest, "%s: other bits with %d threads", name[_i],
+                      threads[n]);
+        digest = r.digest;
+    }
+}
+END_TEST
+
 Suite *suite_isa(void)
 {
     Suite *suite = suite_create("isa");
@@ -403,6 +427,7 @@ Suite *suite_isa(void)
     tcase_add_loop_test(each, functions, 0, 2 * attn_isa_count());
     tcase_add_loop_test(each, transposition, 0, 2 * attn_isa_count());
     tcase_add_loop_test(each, battery, 0, ATTN_DTYPES * attn_isa_count());
+    tcase_add_loop_test(each, long_backward_on_threads, 0, 4);
     suite_add_tcase(suite, each);
     return suite;
 }
