@@ -282,16 +282,14 @@ static void print_rows_page(FILE *file, const struct attn_bench *bench,
     fputs("<!-- made by `make bench`, from `attnlab bench --preset table` -->\n\n# Speed\n\n",
           file);
     print_machine(file);
-    fprintf(file,
-            "%d of %d rows were measured: %d of %d targets met, %d disturbed too often to say (?). "
-            "P is "
-            "the "
-            "multiply-add peak of the "
-            "instruction set in use, measured right before and after\neach sample; rows of a block "
-            "are timed in turn, %d rounds. Figures are medians, with the smallest and largest "
-            "round.\nGFLOP/s count the products that attention is made of (docs/bench.md), for the "
-            "pairs that the mask shows.\n\n",
-            known, table->n, met, targets, disturbed, bench->rounds);
+    fprintf(
+        file,
+        "%d of %d rows were measured: %d of %d targets met, %d disturbed too often to say (?). "
+        "P is the multiply-add peak of the instruction set in use, measured right before and "
+        "after\neach sample; rows of a block are timed in turn, %d rounds. Figures are medians, "
+        "with the smallest and largest round.\nGFLOP/s count the products that attention is "
+        "made of (docs/bench.md), for the pairs that the mask shows.\n\n",
+        known, table->n, met, targets, disturbed, bench->rounds);
     fputs(rows_head, file);
     attn_bench_print_outcomes(file, bench, table->outcome, table->n, 1);
     fputs("\n## What this machine can do\n\n", file);

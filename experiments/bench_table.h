@@ -11,7 +11,7 @@ enum attn_bench_goal {
     ATTN_GOAL_RATE,   /* flops / time over that of the other, at least                  */
     ATTN_GOAL_TIME,   /* time over that of the other, at most                           */
     ATTN_GOAL_MEMORY, /* MiB a thread beside inputs and outputs, at most; not a time   */
-    ATTN_GOAL_STEP    /* time of the other over its own, at least                      */
+    ATTN_GOAL_STEP    /* time of the other over its own; never judged                  */
 };
 
 struct attn_bench_row {

@@ -205,6 +205,7 @@ START_TEST(rows_are_sound)
         ck_assert_msg(attn_case_parse(row->text, &c, &err) == ATTN_OK, "%s: %s", row->what,
                       err.text);
         ck_assert(row->target >= 0 && row->threads >= 1);
+        ck_assert(row->goal != ATTN_GOAL_STEP || row->target == 0);
         targets += row->target > 0;
         ck_assert_msg((row->other_spec != NULL) == has_other(row->goal), "%s", row->what);
         if (row->other_spec != NULL && row->goal != ATTN_GOAL_SGEMM)

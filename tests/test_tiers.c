@@ -366,7 +366,7 @@ START_TEST(soak_spares_the_honest)
                                        "ring:ranks=4", "ulysses:ranks=2"};
     struct attn_spec spec;
     struct attn_error err = {0};
-    int cases = everything() ? 20000 : 400, passed = 0;
+    int cases = everything() ? 20000 : 600, passed = 0;
     ck_assert_msg(attn_spec_parse(name[_i], &spec, &err) == ATTN_OK, "%s", err.text);
     for (int n = 0; n < cases; n++) {
         struct attn_case c;
