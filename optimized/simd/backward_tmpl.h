@@ -230,16 +230,17 @@ struct FN(meeting) {
 
 /* S[j][:] = Q . k[j]: full keys, then for each vector its edge.  The same makes dP of dO and v. */
 static void FN(meet_scores)(const struct FN(meeting) * x, const REAL *const *row, int64_t d,
-                            const REAL *Q, REAL *S)
+                            const REAL *Q, REAL *S, struct FN(ahead) * ahead)
 {
     const REAL *list[ATTN_KEY_BLOCK + 8];
     const struct attn_keys *keys = &x->keys;
     const REAL *const *k = FN(select)(row, keys->full, keys->n_full, x->n, list);
-    FN(scores)(x->vectors, k, keys->n_full, d, Q, S, NULL);
+    FN(scores)(x->vectors, k, keys->n_full, d, Q, S, NULL, ahead);
     for (int u = 0; u < x->vectors; u++) {
         k = FN(select)(row, keys->edge[u], keys->n_edge[u], -1, list);
         FN(scores)
-        (1, k, keys->n_edge[u], d, Q + u * LANES, S + keys->n_full * PANEL + u * LANES, NULL);
+        (1, k, keys->n_edge[u], d, Q + u * LANES, S + keys->n_full * PANEL + u * LANES, NULL,
+         NULL);
     }
 }
 
@@ -264,32 +265,33 @@ static void FN(meet_softmax)(const struct FN(meeting) * x)
 }
 
 /* forward was S = K Q^T: dQ^T += K^T dS. */
-static void FN(meet_dq)(const struct FN(meeting) * x)
+static void FN(meet_dq)(const struct FN(meeting) * x, struct FN(ahead) * ahead)
 {
     const REAL *list[ATTN_KEY_BLOCK + 8];
     const struct attn_keys *keys = &x->keys;
     REAL *dS = x->room.dP, *dQ = x->kept.dQ;
     int64_t d = x->job->p->d_key;
     const REAL *const *k = FN(select)(x->k, keys->full, keys->n_full, x->n, list);
-    FN(values)(x->vectors, k, keys->n_full, d, dS, dQ);
+    FN(values)(x->vectors, k, keys->n_full, d, dS, dQ, ahead);
     for (int u = 0; u < x->vectors; u++) {
         k = FN(select)(x->k, keys->edge[u], keys->n_edge[u], -1, list);
-        FN(values)(1, k, keys->n_edge[u], d, dS + keys->n_full * PANEL + u * LANES, dQ + u * LANES);
+        const REAL *edge = dS + keys->n_full * PANEL + u * LANES;
+        FN(values)(1, k, keys->n_edge[u], d, edge, dQ + u * LANES, NULL);
     }
 }
 
 /* forward was O = P V: dV += P dO.  The same makes dK of dS and Q. */
 static void FN(meet_gradients)(const struct FN(meeting) * x, REAL *dX, int64_t width, const REAL *P,
-                               const REAL *const *row)
+                               const REAL *const *row, struct FN(ahead) * ahead)
 {
     const struct attn_keys *keys = &x->keys;
     REAL *waste = dX + x->job->keys * width;
-    FN(gradients)(dX, width, keys->full, keys->n_full, waste, P, row, x->queries);
+    FN(gradients)(dX, width, keys->full, keys->n_full, waste, P, row, x->queries, ahead);
     for (int u = 0; u < x->vectors; u++) {
         int left = x->queries - u * LANES;
         FN(gradients)
         (dX, width, keys->edge[u], keys->n_edge[u], waste, P + keys->n_full * PANEL + u * LANES,
-         row + u * LANES, left < LANES ? left : LANES);
+         row + u * LANES, left < LANES ? left : LANES, NULL);
     }
 }
 
@@ -310,20 +312,6 @@ static int FN(meet_keys)(struct FN(meeting) * x)
     return tile != ATTN_TILE_EMPTY;
 }
 
-/* n numbers are wanted soon. */
-static void FN(hint)(const REAL *from, int64_t n)
-{
-    for (int64_t c = 0; c < n; c += 64 / (int64_t)sizeof *from)
-        __builtin_prefetch(from + c);
-}
-
-static void FN(hint_rows)(const struct attn_cview *x, int64_t b, int64_t h, int64_t i0,
-                          int64_t rows, int64_t n)
-{
-    for (int64_t r = 0; r < rows && FN(in_place)(x, n); r++)
-        FN(hint)(FN(at)(x, b, h, i0 + r), n);
-}
-
 /* dV and dK.  The rows of so many queries from `next` on are wanted soon. */
 static void FN(meet_dkv)(struct FN(meeting) * x, int64_t next, int64_t rows)
 {
@@ -331,14 +319,14 @@ static void FN(meet_dkv)(struct FN(meeting) * x, int64_t next, int64_t rows)
     const struct attn_backward *t = job->t;
     int64_t d = job->p->d_key, dv = job->p->d_value, b = job->b, h = job->h;
     int64_t wide_d = FN(round_up)(d), wide_dv = FN(round_up)(dv), i1 = x->i0 + x->queries;
-    FN(hint_rows)(&t->d_o, b, h, next, rows, dv);
+    struct FN(ahead) d_o = FN(ahead_rows)(&t->d_o, b, h, next, next + rows, dv, 1);
+    struct FN(ahead) q = FN(ahead_rows)(&t->q, b, h, next, next + rows, d, 1);
     FN(query_rows)
     (&t->d_o, b, h, x->i0, i1, dv, x->kept.lse, x->room.rows, x->room.zeros, x->d_o);
-    FN(meet_gradients)(x, x->room.dV, wide_dv, x->room.S, x->d_o);
-    FN(hint_rows)(&t->q, b, h, next, rows, d);
+    FN(meet_gradients)(x, x->room.dV, wide_dv, x->room.S, x->d_o, &d_o);
     FN(query_rows)
     (&t->q, b, h, x->i0, i1, d, x->kept.lse, x->room.rows + PANEL * wide_dv, x->room.zeros, x->q);
-    FN(meet_gradients)(x, x->room.dK, wide_d, x->room.dP, x->q);
+    FN(meet_gradients)(x, x->room.dK, wide_d, x->room.dP, x->q, &q);
 }
 
 /* Queries [i0,i1) against keys [j0,j1).  The next call is about the queries before these: no order
@@ -362,13 +350,13 @@ static void FN(backward_meet)(const struct attn_tile_backward *job)
             continue;
         int64_t next = x.i0 - step, rows = job->ahead && next >= job->kept_from ? PANEL : 0;
         struct FN(kept) soon = FN(kept_at)(job, rows > 0 ? next : x.i0);
-        FN(hint)(soon.Q, rows * d);
-        FN(meet_scores)(&x, x.k, d, x.kept.Q, x.room.S);
-        FN(hint)(soon.dO, rows * dv);
-        FN(meet_scores)(&x, x.v, dv, x.kept.dO, x.room.dP);
+        struct FN(ahead) Q = FN(ahead_numbers)(soon.Q, rows * d),
+                         dO = FN(ahead_numbers)(soon.dO, rows * dv),
+                         dQ = FN(ahead_numbers)(soon.dQ, rows * d);
+        FN(meet_scores)(&x, x.k, d, x.kept.Q, x.room.S, &Q);
+        FN(meet_scores)(&x, x.v, dv, x.kept.dO, x.room.dP, &dO);
         FN(meet_softmax)(&x);
-        FN(hint)(soon.dQ, rows * d);
-        FN(meet_dq)(&x);
+        FN(meet_dq)(&x, &dQ);
         FN(meet_dkv)(&x, next, rows);
     }
 }

@@ -114,22 +114,23 @@ struct FN(block) {
     const struct attn_tile_forward *job;
     int64_t j0, j1;
     const REAL *k[ATTN_KEY_BLOCK + 8], *v[ATTN_KEY_BLOCK + 8];
+    struct FN(ahead) k_ahead, v_ahead; /* of the next block of keys */
 };
 
 /* The scores of a panel: rows 0 .. n_full-1 of S for the keys that everyone sees, the rest for each
  * vector's own edge.  max[u] is the largest that a query of vector u may see, or has seen. */
-static void FN(panel_scores)(const struct FN(block) * x, const struct attn_keys *keys, int vectors,
+static void FN(panel_scores)(struct FN(block) * x, const struct attn_keys *keys, int vectors,
                              int64_t i0, const REAL *Q, REAL *S, VEC max[ATTN_PANEL_VECTORS])
 {
     const struct attn_problem *p = x->job->p;
     const REAL *list[ATTN_KEY_BLOCK + 8];
     int n_full = keys->n_full, edited = FN(is_edited)(p);
     const REAL *const *k = FN(select)(x->k, keys->full, n_full, (int)(x->j1 - x->j0), list);
-    FN(scores)(vectors, k, n_full, p->d_key, Q, S, edited ? NULL : max);
+    FN(scores)(vectors, k, n_full, p->d_key, Q, S, edited ? NULL : max, &x->k_ahead);
     for (int u = 0; u < vectors; u++) {
         REAL *own = S + u * LANES, *edge = own + n_full * PANEL;
         k = FN(select)(x->k, keys->edge[u], keys->n_edge[u], -1, list);
-        FN(scores)(1, k, keys->n_edge[u], p->d_key, Q + u * LANES, edge, NULL);
+        FN(scores)(1, k, keys->n_edge[u], p->d_key, Q + u * LANES, edge, NULL, NULL);
         if (edited) {
             FN(edit)
             (p, x->job->b, x->job->h, i0 + u * LANES, x->job->i1, x->j0, keys, u, own, NULL);
@@ -140,22 +141,22 @@ static void FN(panel_scores)(const struct FN(block) * x, const struct attn_keys 
 }
 
 /* O += P V of a panel, P in the order of panel_scores. */
-static void FN(panel_values)(const struct FN(block) * x, const struct attn_keys *keys, int vectors,
+static void FN(panel_values)(struct FN(block) * x, const struct attn_keys *keys, int vectors,
                              const REAL *P, REAL *O)
 {
     const REAL *list[ATTN_KEY_BLOCK + 8];
     int64_t dv = x->job->p->d_value;
     const REAL *const *v = FN(select)(x->v, keys->full, keys->n_full, (int)(x->j1 - x->j0), list);
-    FN(values)(vectors, v, keys->n_full, dv, P, O);
+    FN(values)(vectors, v, keys->n_full, dv, P, O, &x->v_ahead);
     for (int u = 0; u < vectors; u++) {
         const REAL *edge = P + keys->n_full * PANEL + u * LANES;
         v = FN(select)(x->v, keys->edge[u], keys->n_edge[u], -1, list);
-        FN(values)(1, v, keys->n_edge[u], dv, edge, O + u * LANES);
+        FN(values)(1, v, keys->n_edge[u], dv, edge, O + u * LANES, NULL);
     }
 }
 
 /* Panel number n, at queries i0 + r0 .. i0 + r1, meets the block. */
-static void FN(forward_panel)(const struct FN(block) * x, struct attn_sight *sight, int n,
+static void FN(forward_panel)(struct FN(block) * x, struct attn_sight *sight, int n,
                               const struct FN(forward_room) * room)
 {
     int64_t d = x->job->p->d_key, dv = x->job->p->d_value, i0 = x->job->i0 + n * PANEL;
@@ -240,7 +241,10 @@ static void FN(forward)(const struct attn_tile_forward *job)
         x.j1 = end < job->j1 ? end : job->j1;
         FN(point)(&job->t->k, job->b, g, x.j0, x.j1, d, room.K, x.k);
         FN(point)(&job->t->v, job->b, g, x.j0, x.j1, dv, room.V, x.v);
-        for (int n = 0; n < panels; n++)
+        int64_t next = x.j1 + ATTN_KEY_BLOCK < job->j1 ? x.j1 + ATTN_KEY_BLOCK : job->j1;
+        x.k_ahead = FN(ahead_rows)(&job->t->k, job->b, g, x.j1, next, d, panels);
+        x.v_ahead = FN(ahead_rows)(&job->t->v, job->b, g, x.j1, next, dv, panels);
+        for (int n = 0; n < panels; n++, x.k_ahead.passes--, x.v_ahead.passes--)
             FN(forward_panel)(&x, &sight, n, &room);
     }
     for (int n = 0; n < panels; n++)

@@ -130,10 +130,10 @@ static void FN(gemm_block)(const struct attn_tile_backward *job)
     x.kept = FN(kept_at)(job, job->i0);
     FN(point)(&t->k, job->b, job->g, job->j0, job->j1, d, x.room.K, x.k);
     FN(point)(&t->v, job->b, job->g, job->j0, job->j1, dv, x.room.V, x.v);
-    FN(meet_scores)(&x, x.k, d, x.kept.Q, x.room.S);
-    FN(meet_scores)(&x, x.v, dv, x.kept.dO, x.room.dP);
+    FN(meet_scores)(&x, x.k, d, x.kept.Q, x.room.S, NULL);
+    FN(meet_scores)(&x, x.v, dv, x.kept.dO, x.room.dP, NULL);
     FN(meet_softmax)(&x);
-    FN(meet_dq)(&x);
+    FN(meet_dq)(&x, NULL);
 }
 
 /* One panel of queries, all keys: P, dS, dBias, dQ. */

@@ -7,6 +7,8 @@
 #include "optimized/simd/math_tmpl.h"
 
 #include "optimized/simd/rows_io_tmpl.h"
+
+#include "optimized/simd/ahead_tmpl.h"
 #include "optimized/simd/tile_tmpl.h"
 
 #include "optimized/simd/edit_tmpl.h"

@@ -28,37 +28,6 @@ struct FN(source) {
     REAL *stage; /* [GROUP][width] */
 };
 
-/* Rows that will be wanted soon, asked for a few cache lines at a time while others are worked on:
- * memory is fast only while requests are always under way, in order and without bursts, and the
- * work on a row is long enough to hide the next one from the machine. */
-struct FN(ahead) {
-    const char *at; /* the next row */
-    int64_t step, bytes, done;
-    int64_t rows;   /* left to ask for                                    */
-    int64_t passes; /* over the present rows, to which the asking is spread */
-};
-
-/* How many lines to ask for in each of so many steps of a pass. */
-static int64_t FN(lines_of_step)(const struct FN(ahead) * x, int64_t steps)
-{
-    int64_t lines = x->rows * ((x->bytes + 63) / 64);
-    steps *= x->passes;
-    return steps > 0 ? (lines + steps - 1) / steps : 0;
-}
-
-static inline void FN(look_ahead)(struct FN(ahead) * x, int64_t lines)
-{
-    for (; lines > 0 && x->rows > 0; lines--) {
-        __builtin_prefetch(x->at + x->done);
-        x->done += 64;
-        if (x->done >= x->bytes) {
-            x->done = 0;
-            x->at += x->step;
-            x->rows--;
-        }
-    }
-}
-
 static inline const REAL *FN(row_of)(const struct FN(source) * x, int32_t j)
 {
     return x->at + j * x->step;

@@ -68,20 +68,6 @@ static struct FN(source) FN(split_source)(const struct attn_cview *x, int64_t b,
     return from;
 }
 
-/* Rows [j0,j1) as they are stored, for whoever looks ahead. */
-static struct FN(ahead) FN(split_ahead)(const struct attn_cview *x, int64_t b, int64_t g,
-                                        int64_t j0, int64_t j1, int64_t n, int passes)
-{
-    int64_t size = (int64_t)attn_dtype_size(x->dtype);
-    if (j0 >= j1 || n == 0)
-        return (struct FN(ahead)){0};
-    return (struct FN(ahead)){.at = (const char *)x->data + attn_offset(x->stride, b, g, j0) * size,
-                              .step = x->stride[2] * size,
-                              .bytes = n * size,
-                              .rows = j1 - j0,
-                              .passes = passes};
-}
-
 /* How many rows from r on can go together: TWINS of them when they see the same keys, else one. */
 static int FN(split_together)(const struct FN(split_row) * row, int r, int rows)
 {
@@ -110,7 +96,7 @@ static void FN(split_keys)(const struct attn_row_split *job, int64_t j0, int64_t
     struct FN(source) k = FN(split_source)(&job->t->k, job->b, g, j0, j1, p->d_key, K);
     int64_t j2 = j1 + ATTN_SPLIT_KEYS < job->j1 ? j1 + ATTN_SPLIT_KEYS : job->j1;
     struct FN(ahead) ahead =
-        FN(split_ahead)(&job->t->v, job->b, g, j0, j1, p->d_value, rows / TWINS);
+        FN(ahead_rows)(&job->t->v, job->b, g, j0, j1, p->d_value, rows / TWINS);
     for (int r = 0, together; r < rows; r += together, ahead.passes--) {
         int n = FN(split_list)(row[r].sees, key);
         together = FN(split_together)(row, r, rows);
@@ -125,7 +111,7 @@ static void FN(split_keys)(const struct attn_row_split *job, int64_t j0, int64_t
         }
     }
     struct FN(source) v = FN(split_source)(&job->t->v, job->b, g, j0, j1, p->d_value, V);
-    ahead = FN(split_ahead)(&job->t->k, job->b, g, j1, j2, p->d_key, rows / TWINS);
+    ahead = FN(ahead_rows)(&job->t->k, job->b, g, j1, j2, p->d_key, rows / TWINS);
     for (int r = 0, together; r < rows; r += together, ahead.passes--) {
         int n = FN(split_list)(row[r].sees, key);
         together = FN(split_together)(row, r, rows);

@@ -1,0 +1,62 @@
+/* What will be wanted soon, asked for a few cache lines at a time while other things are worked on.
+ * Memory is fast only while requests are always under way, in order and without bursts, and the
+ * work on a tile or a row is long enough to hide the next one from the machine.
+ *
+ * It is asked into the second-level cache (prefetcht1 on x86), not the first: that one is full of
+ * what is worked on, and the few requests that it can have under way at a time are the work's own.
+ * Decoding runs at 0.55 of the read bandwidth with the one, at 0.85 with the other (docs/kernel.md,
+ * 9). */
+
+struct FN(ahead) {
+    const char *at; /* the next row */
+    int64_t step, bytes, done;
+    int64_t rows;   /* left to ask for                                    */
+    int64_t passes; /* over the present rows, to which the asking is spread */
+};
+
+/* Rows [j0,j1) of n numbers as they are stored; nothing where there are none. */
+static struct FN(ahead) FN(ahead_rows)(const struct attn_cview *x, int64_t b, int64_t g, int64_t j0,
+                                       int64_t j1, int64_t n, int64_t passes)
+{
+    int64_t size = (int64_t)attn_dtype_size(x->dtype);
+    if (j0 >= j1 || n == 0)
+        return (struct FN(ahead)){0};
+    return (struct FN(ahead)){.at = (const char *)x->data + attn_offset(x->stride, b, g, j0) * size,
+                              .step = x->stride[2] * size,
+                              .bytes = n * size,
+                              .rows = j1 - j0,
+                              .passes = passes};
+}
+
+/* n numbers next to each other, in one pass. */
+static struct FN(ahead) FN(ahead_numbers)(const REAL *from, int64_t n)
+{
+    return (struct FN(ahead)){.at = (const char *)from,
+                              .bytes = n * (int64_t)sizeof *from,
+                              .rows = n > 0,
+                              .passes = 1};
+}
+
+/* How many lines to ask for in each of so many steps of a pass.  x may be NULL: none. */
+static int64_t FN(lines_of_step)(const struct FN(ahead) * x, int64_t steps)
+{
+    if (x == NULL || x->rows == 0)
+        return 0;
+    int64_t lines = x->rows * ((x->bytes + 63) / 64) - x->done / 64;
+    steps *= x->passes;
+    return steps > 0 ? (lines + steps - 1) / steps : 0;
+}
+
+static inline __attribute__((always_inline)) void FN(look_ahead)(struct FN(ahead) * x,
+                                                                 int64_t lines)
+{
+    for (; lines > 0 && x->rows > 0; lines--) {
+        __builtin_prefetch(x->at + x->done, 0, 2);
+        x->done += 64;
+        if (x->done >= x->bytes) {
+            x->done = 0;
+            x->at += x->step;
+            x->rows--;
+        }
+    }
+}
