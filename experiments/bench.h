@@ -29,6 +29,7 @@ struct attn_bench_sample {
     double s;               /* seconds of a call                              */
     double peak;            /* flops/s of P: mean of right before and after   */
     double read;            /* bytes/s from memory, right after; NaN: not asked for */
+    double tiles;           /* flops/s of the pass's own tiles, right after; the same */
     double cpu_s, waited_s; /* of all calls of the sample; waited_s may be NaN */
     int64_t switches;
     int clean;
@@ -74,6 +75,7 @@ struct attn_bench_entry {
     struct attn_ledger ledger; /* of its calls: keeps their memory while its block runs   */
     struct attn_bench_work work;
     int pair_read;                      /* memory is what limits it, or somebody wants to know */
+    struct attn_roof_tiles tiles;       /* that it is made of; keys = 0: it is not made of tiles */
     int64_t priced_bytes, ledger_bytes; /* beside inputs and outputs */
     enum attn_bench_state state;
     char message[512];
@@ -153,7 +155,8 @@ enum attn_bench_quantity {
     ATTN_BENCH_SECONDS,  /* of a call                            */
     ATTN_BENCH_FRACTION, /* flops / (seconds P)                  */
     ATTN_BENCH_RATE,     /* flops / seconds                      */
-    ATTN_BENCH_READ /* bytes / (seconds read bandwidth): work.bytes, samples with `read` only */
+    ATTN_BENCH_READ, /* bytes / (seconds read bandwidth): work.bytes, samples with `read` only */
+    ATTN_BENCH_TILES /* the tiles' flops/s / P: what the entry would reach if all were near */
 };
 /* Over the clean samples; over all of them when fewer than three are clean. */
 void attn_bench_spread(const struct attn_bench_entry *entry, enum attn_bench_quantity quantity,

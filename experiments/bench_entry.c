@@ -9,6 +9,8 @@
 #include "experiments/afford.h"
 #include "experiments/cli.h"
 #include "experiments/point.h"
+#include "optimized/decode.h"
+#include "optimized/tiled_backward.h"
 #include "ref/problem.h"
 
 const char *attn_bench_state_name(enum attn_bench_state state)
@@ -114,6 +116,20 @@ static int is_gathered(const struct attn_bench_entry *e)
            (strncmp(text, "csr(", 4) == 0 || strncmp(text, "random(", 7) == 0);
 }
 
+/* `tiled`'s own: a panel of queries and a block of keys, as its plan makes them. */
+static struct attn_roof_tiles tiles_of(const struct attn_bench_entry *e)
+{
+    const struct attn_problem *p = &e->setup->problem;
+    struct attn_roof_tiles tiles = {e->c.pass, p->d_key, 0};
+    if (strcmp(e->parsed.impl->name, "tiled") != 0 || p->d_key != p->d_value || p->d_key == 0)
+        return tiles;
+    if (e->c.pass == ATTN_BACKWARD)
+        tiles.keys = attn_tiled_backward_keys(p, &e->parsed.options);
+    else if (p->n_query > ATTN_DECODE_QUERIES)
+        tiles.keys = ATTN_KEY_BLOCK;
+    return tiles;
+}
+
 /* Price and model, from the problem itself. */
 static enum attn_status model(const struct attn_bench *bench, struct attn_bench_entry *e,
                               struct attn_error *err)
@@ -130,6 +146,7 @@ static enum attn_status model(const struct attn_bench *bench, struct attn_bench_
     e->work.pairs = e->work.exps = (double)point.pairs;
     e->work.flops = 2 * e->work.pairs * (e->c.pass == ATTN_FORWARD ? d + dv : 3 * d + 2 * dv);
     e->work.bytes = (double)attn_setup_bytes(e->setup);
+    e->tiles = tiles_of(e);
     if (is_gathered(e)) /* backward: K, V, dK and dV */
         e->work.gathered =
             e->work.pairs * (d + dv) * e->kernels->bytes * (e->c.pass == ATTN_FORWARD ? 1 : 2);
@@ -288,7 +305,7 @@ static void settle(int threads)
 
 void attn_bench_entry_sample(struct attn_bench *bench, struct attn_bench_entry *e)
 {
-    static const double PEAK_S = 0.002, READ_S = 0.03;
+    static const double PEAK_S = 0.002, READ_S = 0.03, TILES_S = 0.006;
     static const double CHANGED = 0.05; /* of P: the clock was another, or its sample is spoilt */
     struct attn_error err = {ATTN_OK, ""};
     struct attn_bench_watch watch;
@@ -308,6 +325,9 @@ void attn_bench_entry_sample(struct attn_bench *bench, struct attn_bench_entry *
     double read = (double)NAN;
     if (e->pair_read)
         read = attn_roof_sample(&bench->roofs, e->kernels, ATTN_ROOF_READ, e->threads, READ_S);
+    double tiles = (double)NAN;
+    if (e->tiles.keys > 0)
+        tiles = attn_roof_tiles_sample(&bench->roofs, e->kernels, &e->tiles, e->threads, TILES_S);
     if (status != ATTN_OK) {
         refuse(e, &err);
         return;
@@ -315,6 +335,7 @@ void attn_bench_entry_sample(struct attn_bench *bench, struct attn_bench_entry *
     *sample = (struct attn_bench_sample){.s = watch.wall_s / (double)e->calls,
                                          .peak = (before + after) / 2,
                                          .read = read,
+                                         .tiles = tiles,
                                          .cpu_s = watch.cpu_s,
                                          .waited_s = watch.waited_s,
                                          .switches = watch.switches,

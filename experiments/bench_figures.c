@@ -25,6 +25,8 @@ static double quantity_of(const struct attn_bench_entry *e, int sample,
         return e->work.flops / s->s;
     case ATTN_BENCH_READ:
         return e->work.bytes / (s->s * s->read);
+    case ATTN_BENCH_TILES:
+        return s->tiles / s->peak;
     case ATTN_BENCH_FRACTION:
         break;
     }

@@ -47,11 +47,12 @@ static json_t *samples_of(const struct attn_bench_entry *e)
     json_t *samples = json_array();
     for (int s = 0; s < e->n; s++) {
         const struct attn_bench_sample *x = &e->sample[s];
-        json_array_append_new(
-            samples, json_pack("{s:o,s:o,s:o,s:o,s:o,s:I,s:b}", "s", real(x->s), "peak",
-                               real(x->peak), "read", real(e->pair_read ? x->read : (double)NAN),
-                               "cpu_s", real(x->cpu_s), "waited_s", real(x->waited_s), "switches",
-                               (json_int_t)x->switches, "clean", x->clean));
+        json_array_append_new(samples, json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:I,s:b}", "s",
+                                                 real(x->s), "peak", real(x->peak), "read",
+                                                 real(e->pair_read ? x->read : (double)NAN),
+                                                 "tiles", real(x->tiles), "cpu_s", real(x->cpu_s),
+                                                 "waited_s", real(x->waited_s), "switches",
+                                                 (json_int_t)x->switches, "clean", x->clean));
     }
     return samples;
 }
@@ -59,13 +60,15 @@ static json_t *samples_of(const struct attn_bench_entry *e)
 static void put_figures(json_t *to, const struct attn_bench *bench,
                         const struct attn_bench_entry *e)
 {
-    struct attn_spread seconds, fraction;
+    struct attn_spread seconds, fraction, tiles;
     struct attn_bench_ceiling ceiling;
+    attn_bench_spread(e, ATTN_BENCH_TILES, &tiles);
     attn_bench_spread(e, ATTN_BENCH_SECONDS, &seconds);
     attn_bench_spread(e, ATTN_BENCH_FRACTION, &fraction);
     attn_bench_ceiling(bench, e, &ceiling);
     json_object_set_new(to, "seconds", spread_of(&seconds));
     json_object_set_new(to, "fraction_of_peak", spread_of(&fraction));
+    json_object_set_new(to, "tiles_of_peak", spread_of(&tiles));
     json_object_set_new(to, "gflops", real(1e-9 * e->work.flops / seconds.median));
     json_object_set_new(to, "ceiling",
                         json_pack("{s:o,s:s,s:o,s:o,s:o}", "fraction_of_peak",

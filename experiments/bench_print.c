@@ -111,6 +111,12 @@ static void print_entry(FILE *file, const struct attn_bench *bench,
                 1e-9 * e->work.bytes / seconds.median, read.median, read.quarter,
                 read.three_quarters);
     }
+    if (e->tiles.keys > 0) {
+        struct attn_spread tiles;
+        attn_bench_spread(e, ATTN_BENCH_TILES, &tiles);
+        fprintf(file, "      its tiles alone, on near data: %.4f P (%.4f to %.4f)\n", tiles.median,
+                tiles.quarter, tiles.three_quarters);
+    }
     if (!isnan(e->counter[ATTN_COUNT_CYCLES]) && e->n_clean > 0)
         fprintf(file, "      %.4g cycles, %.4g instructions, %.4g cache misses a call\n",
                 e->counter[ATTN_COUNT_CYCLES], e->counter[ATTN_COUNT_INSTRUCTIONS],
@@ -183,15 +189,18 @@ static void print_known(FILE *file, const struct attn_bench *bench,
                         const struct attn_bench_outcome *x, int markdown)
 {
     struct attn_bench_ceiling ceiling;
-    struct attn_spread seconds;
-    char time[32], dropped[80], growth[64], target[32], limit[48] = "";
+    struct attn_spread seconds, its_tiles;
+    char time[32], dropped[80], growth[64], target[32], limit[48] = "", tiles[16] = "";
     attn_bench_spread(x->entry, ATTN_BENCH_SECONDS, &seconds);
     attn_bench_ceiling(bench, x->entry, &ceiling);
     if (x->entry->product.m == 0)
         snprintf(limit, sizeof limit, "%.2f P by %s", ceiling.fraction, ceiling.binds);
+    attn_bench_spread(x->entry, ATTN_BENCH_TILES, &its_tiles);
+    if (x->entry->tiles.keys > 0)
+        snprintf(tiles, sizeof tiles, "%.3f P", its_tiles.median);
     fprintf(file,
-            markdown ? "| %s | %s | **%.3f** | %.3f to %.3f | %s | %.4g | %s | %s | %s%s |\n"
-                     : "  %-46s %-16s %6.3f (%.3f to %.3f) %-7s %7.4g GFLOP/s %9s  %s  %s%s\n",
+            markdown ? "| %s | %s | **%.3f** | %.3f to %.3f | %s | %.4g | %s | %s | %s | %s%s |\n"
+                     : "  %-46s %-16s %6.3f (%.3f to %.3f) %-7s %7.4g GFLOP/s %9s  %s  %s  %s%s\n",
             x->row->what, target_text(x->row, target), x->spread.median, x->spread.min,
             x->spread.max,
             x->row->target == 0 ? ""
@@ -199,7 +208,7 @@ static void print_known(FILE *file, const struct attn_bench *bench,
             : x->met            ? "met"
                                 : "NOT MET",
             1e-9 * x->entry->work.flops / seconds.median, seconds_text(seconds.median, time), limit,
-            growth_text(x, growth), samples_text(x->n, x->n_clean, dropped));
+            tiles, growth_text(x, growth), samples_text(x->n, x->n_clean, dropped));
 }
 
 static void print_step(FILE *file, const struct attn_bench_outcome *x, int markdown)
@@ -240,7 +249,7 @@ void attn_bench_print_outcomes(FILE *file, const struct attn_bench *bench,
             continue;
         }
         fprintf(file,
-                markdown ? "| %s | %s | not known | | | | | | %s: %s |\n"
+                markdown ? "| %s | %s | not known | | | | | | | %s: %s |\n"
                          : "  %-46s %-16s not known: %s: %s\n",
                 x->row->what, target_text(x->row, target), attn_bench_state_name(e->state),
                 e->message);
@@ -263,8 +272,8 @@ static void print_machine(FILE *file)
 }
 
 static const char rows_head[] =
-    "| what | target | median | from, to | | GFLOP/s | time | ceiling | remarks |\n"
-    "| --- | --- | ---: | --- | --- | ---: | ---: | --- | --- |\n";
+    "| what | target | median | from, to | | GFLOP/s | time | ceiling | tiles | remarks |\n"
+    "| --- | --- | ---: | --- | --- | ---: | ---: | --- | ---: | --- |\n";
 static const char steps_head[] =
     "| step | run as | time | times as fast as the step before | from, to | GFLOP/s | P | remarks "
     "|\n| --- | --- | ---: | ---: | --- | ---: | ---: | --- |\n";
@@ -288,7 +297,10 @@ static void print_rows_page(FILE *file, const struct attn_bench *bench,
         "P is the multiply-add peak of the instruction set in use, measured right before and "
         "after\neach sample; rows of a block are timed in turn, %d rounds. Figures are medians, "
         "with the smallest and largest round.\nGFLOP/s count the products that attention is "
-        "made of (docs/bench.md), for the pairs that the mask shows.\n\n",
+        "made of (docs/bench.md), for the pairs that the mask shows. `tiles` is what the "
+        "same products and softmax reach on\none panel and one block of keys that are near, right "
+        "after each sample: nothing that is done about memory, masks or threads gets beyond "
+        "that.\n\n",
         known, table->n, met, targets, disturbed, bench->rounds);
     fputs(rows_head, file);
     attn_bench_print_outcomes(file, bench, table->outcome, table->n, 1);

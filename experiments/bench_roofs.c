@@ -11,7 +11,9 @@
 
 #include "experiments/cli.h"
 #include "experiments/point.h"
+#include "ref/problem.h"
 
+enum { FILL = 0x3e }; /* every byte of the arrays: 0.186 as floats, 7.0e-9 as doubles */
 enum { L1_NUMBERS = 3072, MOST_BYTES = 256 << 20, CHUNK_BYTES = 1 << 24 };
 
 /* numbers: 0 stands for all memory, 1 for half of L2, 2 for four times L2. */
@@ -63,7 +65,7 @@ enum attn_status attn_roofs_open(struct attn_roofs *roofs, int threads, struct a
             attn_roofs_close(roofs);
             return attn_fail(err, ATTN_ENOMEM, "no memory for the arrays of %d threads", threads);
         }
-        memset(memory, 0x3e, (size_t)roofs->bytes); /* 0.186 as floats, 7.0e-9 as doubles */
+        memset(memory, FILL, (size_t)roofs->bytes);
         roofs->memory[t] = memory;
     }
     return ATTN_OK;
@@ -92,6 +94,8 @@ enum { SLICES = 8 };
 
 struct worker {
     double (*limit)(void *x, int64_t n, int64_t rounds);
+    double (*tiles)(void *x, int64_t d, int64_t keys, int64_t rounds); /* NULL: limit */
+    int64_t d, keys;
     char *x;
     int width;                    /* bytes of a number                  */
     int64_t bytes, chunk, rounds; /* of x; of one call; times each call */
@@ -113,7 +117,8 @@ static void *work(void *arg)
     for (int slice = 0; slice < SLICES && word == WORK; slice++) {
         double now = start, done = 0;
         while (now - start < w->seconds / SLICES) {
-            done += w->limit(w->x + at, w->chunk / w->width, w->rounds);
+            done += w->tiles != NULL ? w->tiles(w->x, w->d, w->keys, w->rounds)
+                                     : w->limit(w->x + at, w->chunk / w->width, w->rounds);
             at = at + 2 * w->chunk <= w->bytes ? at + w->chunk : 0;
             now = attn_point_seconds(CLOCK_MONOTONIC);
         }
@@ -143,18 +148,14 @@ static struct worker worker_of(const struct attn_roofs *roofs, const struct attn
     return w;
 }
 
-double attn_roof_sample(struct attn_roofs *roofs, const struct attn_kernels *kernels,
-                        enum attn_roof roof, int threads, double seconds)
+/* All workers for so many seconds each; the sum of their rates. */
+static double work_together(struct worker *worker, int threads, double seconds)
 {
-    struct worker worker[ATTN_BENCH_THREADS];
     pthread_t thread[ATTN_BENCH_THREADS];
     struct crew crew = {0, WAIT};
     double rate = 0;
     int started = 1;
-    if (threads < 1 || threads > roofs->threads)
-        return (double)NAN;
     for (int t = 0; t < threads; t++) {
-        worker[t] = worker_of(roofs, kernels, roof, t);
         worker[t].seconds = seconds;
         worker[t].crew = t > 0 ? &crew : NULL;
     }
@@ -169,5 +170,36 @@ double attn_roof_sample(struct attn_roofs *roofs, const struct attn_kernels *ker
         pthread_join(thread[t], NULL);
     for (int t = 0; t < threads; t++)
         rate += started == threads ? worker[t].rate : (double)NAN;
+    return rate;
+}
+
+double attn_roof_sample(struct attn_roofs *roofs, const struct attn_kernels *kernels,
+                        enum attn_roof roof, int threads, double seconds)
+{
+    struct worker worker[ATTN_BENCH_THREADS];
+    if (threads < 1 || threads > roofs->threads)
+        return (double)NAN;
+    for (int t = 0; t < threads; t++)
+        worker[t] = worker_of(roofs, kernels, roof, t);
+    return work_together(worker, threads, seconds);
+}
+
+double attn_roof_tiles_sample(struct attn_roofs *roofs, const struct attn_kernels *kernels,
+                              const struct attn_roof_tiles *tiles, int threads, double seconds)
+{
+    enum { ROUNDS = 8 }; /* of a call: half a millisecond, or less */
+    struct worker worker[ATTN_BENCH_THREADS];
+    int64_t room = attn_product(kernels->limit_tiles_room(tiles->d, tiles->keys), kernels->bytes);
+    if (threads < 1 || threads > roofs->threads || room > roofs->bytes)
+        return (double)NAN;
+    for (int t = 0; t < threads; t++)
+        worker[t] = (struct worker){.tiles = kernels->limit_tiles[tiles->pass],
+                                    .x = roofs->memory[t],
+                                    .d = tiles->d,
+                                    .keys = tiles->keys,
+                                    .rounds = ROUNDS};
+    double rate = work_together(worker, threads, seconds);
+    for (int t = 0; t < threads; t++)
+        memset(roofs->memory[t], FILL, (size_t)room);
     return rate;
 }

@@ -43,4 +43,13 @@ void attn_roofs_close(struct attn_roofs *roofs);
 double attn_roof_sample(struct attn_roofs *roofs, const struct attn_kernels *kernels,
                         enum attn_roof roof, int threads, double seconds);
 
+/* The same for the tiles of a pass on near data, d = dv, so many keys in a block: flops a second.
+ * NaN as well when the memory of a thread is too small for them. */
+struct attn_roof_tiles {
+    enum attn_pass pass;
+    int64_t d, keys;
+};
+double attn_roof_tiles_sample(struct attn_roofs *roofs, const struct attn_kernels *kernels,
+                              const struct attn_roof_tiles *tiles, int threads, double seconds);
+
 #endif

@@ -59,6 +59,43 @@ START_TEST(limits)
 }
 END_TEST
 
+/* The tiles do what they count, within their room, and leave numbers that others can work with. */
+static void tiles_counts(const struct attn_kernels *kernels, const char *isa)
+{
+    enum { GUARD = 64, ROUNDS = 3 };
+    static const int64_t width[] = {1, 5, 64, 80}, keys[] = {8, 96, ATTN_KEY_BLOCK};
+    for (int w = 0; w < 4; w++)
+        for (int k = 0; k < 3; k++) {
+            int64_t d = width[w], room = kernels->limit_tiles_room(d, keys[k]);
+            size_t bytes = (size_t)(room + GUARD) * (size_t)kernels->bytes;
+            char *x = aligned_alloc(64, (bytes + 63) / 64 * 64);
+            ck_assert_ptr_nonnull(x);
+            for (int pass = 0; pass < 2; pass++) {
+                memset(x, 0x3e, bytes);
+                double flops = kernels->limit_tiles[pass](x, d, keys[k], ROUNDS);
+                ck_assert_msg(flops == (pass == ATTN_FORWARD ? 4.0 : 10.0) * ROUNDS *
+                                           (double)(kernels->panel * keys[k] * d),
+                              "%s d=%lld", isa, (long long)d);
+                for (size_t g = 0; g < GUARD * (size_t)kernels->bytes; g++)
+                    ck_assert_int_eq(x[(size_t)room * (size_t)kernels->bytes + g], 0x3e);
+                for (int64_t n = 0; n < room; n++) {
+                    double number = number_at(kernels, x, n);
+                    ck_assert_msg(number == 0 || isnormal(number), "%s d=%lld number %lld is %g",
+                                  isa, (long long)d, (long long)n, number);
+                }
+            }
+            free(x);
+        }
+}
+
+START_TEST(tiles)
+{
+    for (int i = 0; i < attn_isa_count(); i++)
+        for (int type = 0; type < 2 && attn_isa_at(i)->present(); type++)
+            tiles_counts(attn_isa_at(i)->kernels[type], attn_isa_at(i)->name);
+}
+END_TEST
+
 START_TEST(roofs)
 {
     struct attn_roofs r;
@@ -73,6 +110,13 @@ START_TEST(roofs)
                 attn_roof_sample(&r, isa->kernels[0], (enum attn_roof)roof, threads, 0.0005);
             ck_assert_msg(rate > 0 && isfinite(rate), "%s", attn_roof_name((enum attn_roof)roof));
         }
+    for (int pass = 0; pass < 2; pass++) {
+        struct attn_roof_tiles near = {pass, 64, ATTN_KEY_BLOCK}, huge = {pass, 1 << 30, 8};
+        for (int threads = 1; threads <= 2; threads++)
+            ck_assert(attn_roof_tiles_sample(&r, isa->kernels[0], &near, threads, 0.0005) > 0);
+        ck_assert(isnan(attn_roof_tiles_sample(&r, isa->kernels[0], &near, 3, 0.0005)));
+        ck_assert(isnan(attn_roof_tiles_sample(&r, isa->kernels[0], &huge, 1, 0.0005)));
+    }
     ck_assert(isnan(attn_roof_sample(&r, isa->kernels[0], ATTN_ROOF_FMA, 3, 0.0005)));
     ck_assert(isnan(attn_roof_sample(&r, isa->kernels[0], ATTN_ROOF_FMA, 0, 0.0005)));
     attn_roofs_close(&r);
@@ -354,6 +398,34 @@ START_TEST(schema)
 }
 END_TEST
 
+/* What `tiled` is made of is measured next to it; nobody else is made of it, and neither is
+ * decoding. */
+START_TEST(tiles_beside)
+{
+    static char output[1 << 18];
+    json_error_t why;
+    int status = scratch_attnlab(output, sizeof output, "%s",
+                                 "bench tiled dense --case q32d8:none:f32:normal:s1 --case "
+                                 "q1k32d8:none:f32:normal:s1 --format json " TINY);
+    ck_assert_msg(status == 0, "%s", output);
+    json_t *all = json_loads(output, 0, &why);
+    ck_assert_msg(all != NULL, "line %d: %s", why.line, why.text);
+    const json_t *entries = json_object_get(all, "entries");
+    ck_assert_int_eq(json_array_size(entries), 4);
+    for (size_t at = 0; at < 4; at++) {
+        const json_t *e = json_array_get(entries, at), *sample = json_object_get(e, "samples");
+        const json_t *median = json_object_get(json_object_get(e, "tiles_of_peak"), "median");
+        int there = strcmp(json_string_value(json_object_get(e, "spec")), "tiled") == 0 &&
+                    strncmp(json_string_value(json_object_get(e, "case")), "q32", 3) == 0;
+        ck_assert_int_eq(json_is_number(median), there);
+        ck_assert_int_eq(json_is_number(json_object_get(json_array_get(sample, 0), "tiles")),
+                         there);
+        ck_assert(!there || json_number_value(median) > 0);
+    }
+    json_decref(all);
+}
+END_TEST
+
 START_TEST(folder)
 {
     static char output[1 << 16];
@@ -379,6 +451,7 @@ Suite *suite_bench(void)
     TCase *t = tcase_create("figures");
     tcase_set_timeout(t, 60);
     tcase_add_test(t, limits);
+    tcase_add_test(t, tiles);
     tcase_add_test(t, roofs);
     tcase_add_test(t, fractions);
     tcase_add_test(t, ratios);
@@ -392,6 +465,7 @@ Suite *suite_bench(void)
     tcase_add_checked_fixture(program, scratch_open, scratch_close);
     tcase_add_loop_test(program, words, 0, sizeof expected / sizeof *expected);
     tcase_add_test(program, schema);
+    tcase_add_test(program, tiles_beside);
     tcase_add_test(program, folder);
     suite_add_tcase(s, program);
     return s;

@@ -31,10 +31,8 @@ static struct FN(ahead) FN(ahead_rows)(const struct attn_cview *x, int64_t b, in
 /* n numbers next to each other, in one pass. */
 static struct FN(ahead) FN(ahead_numbers)(const REAL *from, int64_t n)
 {
-    return (struct FN(ahead)){.at = (const char *)from,
-                              .bytes = n * (int64_t)sizeof *from,
-                              .rows = n > 0,
-                              .passes = 1};
+    return (struct FN(ahead)){
+        .at = (const char *)from, .bytes = n * (int64_t)sizeof *from, .rows = n > 0, .passes = 1};
 }
 
 /* How many lines to ask for in each of so many steps of a pass.  x may be NULL: none. */

@@ -239,8 +239,7 @@ static void FN(meet_scores)(const struct FN(meeting) * x, const REAL *const *row
     for (int u = 0; u < x->vectors; u++) {
         k = FN(select)(row, keys->edge[u], keys->n_edge[u], -1, list);
         FN(scores)
-        (1, k, keys->n_edge[u], d, Q + u * LANES, S + keys->n_full * PANEL + u * LANES, NULL,
-         NULL);
+        (1, k, keys->n_edge[u], d, Q + u * LANES, S + keys->n_full * PANEL + u * LANES, NULL, NULL);
     }
 }
 
@@ -312,21 +311,20 @@ static int FN(meet_keys)(struct FN(meeting) * x)
     return tile != ATTN_TILE_EMPTY;
 }
 
-/* dV and dK.  The rows of so many queries from `next` on are wanted soon. */
-static void FN(meet_dkv)(struct FN(meeting) * x, int64_t next, int64_t rows)
+/* dV and dK, and what is asked for with either. */
+static void FN(meet_dkv)(struct FN(meeting) * x, struct FN(ahead) * with_dv,
+                         struct FN(ahead) * with_dk)
 {
     const struct attn_tile_backward *job = x->job;
     const struct attn_backward *t = job->t;
     int64_t d = job->p->d_key, dv = job->p->d_value, b = job->b, h = job->h;
     int64_t wide_d = FN(round_up)(d), wide_dv = FN(round_up)(dv), i1 = x->i0 + x->queries;
-    struct FN(ahead) d_o = FN(ahead_rows)(&t->d_o, b, h, next, next + rows, dv, 1);
-    struct FN(ahead) q = FN(ahead_rows)(&t->q, b, h, next, next + rows, d, 1);
     FN(query_rows)
     (&t->d_o, b, h, x->i0, i1, dv, x->kept.lse, x->room.rows, x->room.zeros, x->d_o);
-    FN(meet_gradients)(x, x->room.dV, wide_dv, x->room.S, x->d_o, &d_o);
+    FN(meet_gradients)(x, x->room.dV, wide_dv, x->room.S, x->d_o, with_dv);
     FN(query_rows)
     (&t->q, b, h, x->i0, i1, d, x->kept.lse, x->room.rows + PANEL * wide_dv, x->room.zeros, x->q);
-    FN(meet_gradients)(x, x->room.dK, wide_d, x->room.dP, x->q, &q);
+    FN(meet_gradients)(x, x->room.dK, wide_d, x->room.dP, x->q, with_dk);
 }
 
 /* Queries [i0,i1) against keys [j0,j1).  The next call is about the queries before these: no order
@@ -352,12 +350,14 @@ static void FN(backward_meet)(const struct attn_tile_backward *job)
         struct FN(kept) soon = FN(kept_at)(job, rows > 0 ? next : x.i0);
         struct FN(ahead) Q = FN(ahead_numbers)(soon.Q, rows * d),
                          dO = FN(ahead_numbers)(soon.dO, rows * dv),
-                         dQ = FN(ahead_numbers)(soon.dQ, rows * d);
+                         dQ = FN(ahead_numbers)(soon.dQ, rows * d),
+                         q = FN(ahead_rows)(&t->q, b, job->h, next, next + rows, d, 1),
+                         d_o = FN(ahead_rows)(&t->d_o, b, job->h, next, next + rows, dv, 1);
         FN(meet_scores)(&x, x.k, d, x.kept.Q, x.room.S, &Q);
         FN(meet_scores)(&x, x.v, dv, x.kept.dO, x.room.dP, &dO);
         FN(meet_softmax)(&x);
         FN(meet_dq)(&x, &dQ);
-        FN(meet_dkv)(&x, next, rows);
+        FN(meet_dkv)(&x, &d_o, &q);
     }
 }
 

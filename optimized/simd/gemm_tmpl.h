@@ -148,16 +148,20 @@ static void FN(gemm_queries)(const struct attn_tile_backward *job)
     FN(backward_unpack)(job);
 }
 
-/* One block of keys, queries [i0,i1), of which P and dS are there: dK and dV grow. */
+/* One block of keys, queries [i0,i1), of which P and dS are there, but far away: each product asks
+ * for the tile of the next.  dK and dV grow. */
 static void FN(gemm_keys)(const struct attn_tile_backward *job)
 {
     int64_t wide = FN(round_up)(job->p->d_key) + FN(round_up)(job->p->d_value);
     struct FN(meeting) x = {.job = job, .room = FN(backward_layout)(job)};
     memset(x.room.zeros, 0, (size_t)wide * sizeof(REAL));
     for (int64_t i0 = job->i0; i0 < job->i1; i0 += PANEL) {
-        int64_t next = i0 + PANEL, rows = job->i1 - next < PANEL ? job->i1 - next : PANEL;
         x.kept.lse = (REAL *)job->kept[ATTN_KEPT_LSE] + (i0 - job->kept_from);
-        if (FN(gemm_meet)(&x, i0))
-            FN(meet_dkv)(&x, next, rows);
+        if (!FN(gemm_meet)(&x, i0))
+            continue;
+        int64_t tile = x.n * PANEL, far = (job->p->n_key + 8) * PANEL; /* to the next panel's */
+        struct FN(ahead) dS = FN(ahead_numbers)(x.room.dP, tile),
+                         P = FN(ahead_numbers)(x.room.S + far, i0 + PANEL < job->i1 ? tile : 0);
+        FN(meet_dkv)(&x, &dS, &P);
     }
 }

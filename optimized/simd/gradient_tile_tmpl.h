@@ -18,6 +18,7 @@ TILE FN(gradient_tile)(int rows, int vectors, REAL *const *X, int64_t c0, const 
     for (int t = 0; t < rows; t++)
         for (int v = 0; v < vectors; v++)
             acc[t][v] = FN(load)(X[t] + c0 + v * LANES);
+#pragma GCC unroll 4
     for (int i = 0; i < n; i++) {
         const REAL *from = row[i] + c0;
         VEC x[4];
@@ -36,15 +37,12 @@ TILE FN(gradient_tile)(int rows, int vectors, REAL *const *X, int64_t c0, const 
             FN(store)(X[t] + c0 + v * LANES, acc[t][v]);
 }
 
-/* The same for any number of keys, to which list has, and P has rows for, 8 more.  P is asked for
- * two tiles ahead: where it comes from far away (gemm_tmpl.h), that is a tenth of the time. */
+/* The same for any number of keys, to which list has, and P has rows for, 8 more. */
 TILE FN(gradient_strip)(int rows, int vectors, REAL *const *list, int n_key, int64_t c0,
                         const REAL *P, const REAL *const *row, int n, struct FN(ahead) * ahead,
                         int64_t lines)
 {
     for (int t = 0; t < n_key; t += rows) {
-        for (int r = 0; r < rows * PANEL; r += 64 / (int)sizeof *P)
-            __builtin_prefetch(P + (t + 2 * rows) * PANEL + r);
         FN(look_ahead)(ahead, lines);
         FN(gradient_tile)(rows, vectors, list + t, c0, P + t * PANEL, row, n);
     }

@@ -114,3 +114,89 @@ static double FN(limit_gather)(void *x, int64_t n, int64_t rounds)
     FN(store)(x, all * (REAL)(1 / (taken * VECTORS)));
     return taken * 256;
 }
+
+/* ---- tiles ------------------------------------------------------------------------------------
+ *
+ * The arithmetic of a pass on one panel of queries and so many keys (at most ATTN_KEY_BLOCK) that
+ * all of them see, again and again: products and softmax by the very functions of the pass, and
+ * everything near.  What a pass is slower than this, it loses to memory, masks, packing and
+ * threads.  Each returns flops: of 2 products, of 5.  What they leave in x is neither infinite nor
+ * subnormal, but may be above 1. */
+
+/* What the next n numbers of x are for, in whole vectors. */
+static REAL *FN(limit_room)(REAL **x, int64_t n)
+{
+    REAL *room = *x;
+    *x += FN(round_up)(n);
+    return room;
+}
+
+/* row[j] = from + j * step for n rows, and the last again for tiles that are not full. */
+static void FN(limit_rows)(const REAL *from, int64_t n, int64_t step, const REAL **row)
+{
+    for (int64_t j = 0; j < n + 8; j++)
+        row[j] = from + (j < n ? j : n - 1) * step;
+}
+
+static double FN(limit_forward)(void *x, int64_t d, int64_t keys, int64_t rounds)
+{
+    REAL *at = x, *Q = FN(limit_room)(&at, PANEL * d), *O = FN(limit_room)(&at, PANEL * d);
+    REAL *S = FN(limit_room)(&at, (keys + 8) * PANEL), *m = FN(limit_room)(&at, PANEL);
+    REAL *l = FN(limit_room)(&at, PANEL), *K = FN(limit_room)(&at, keys * d);
+    REAL *V = FN(limit_room)(&at, keys * d);
+    const REAL *k[ATTN_KEY_BLOCK + 8], *v[ATTN_KEY_BLOCK + 8];
+    VEC max[ATTN_PANEL_VECTORS];
+    FN(limit_rows)(K, keys, d, k);
+    FN(limit_rows)(V, keys, d, v);
+    memset(O, 0, (size_t)(PANEL * d) * sizeof *O); /* lest it grow without end */
+    for (int64_t r = 0; r < rounds; r++) {
+        for (int u = 0; u < ATTN_PANEL_VECTORS; u++)
+            max[u] = FN(load)(m + u * LANES);
+        FN(scores)(ATTN_PANEL_VECTORS, k, (int)keys, d, Q, S, max, NULL);
+        for (int e = 0; e < PANEL; e += LANES)
+            FN(online_softmax)
+        (S + e, (int)keys, max[e / LANES], 4, m + e, l + e, O + e, d);
+        FN(values)(ATTN_PANEL_VECTORS, v, (int)keys, d, S, O, NULL);
+    }
+    return (double)rounds * 2 * 2 * PANEL * (double)keys * (double)d;
+}
+
+static double FN(limit_backward)(void *x, int64_t d, int64_t keys, int64_t rounds)
+{
+    int64_t wide = FN(round_up)(d);
+    REAL *at = x, *Q = FN(limit_room)(&at, PANEL * d), *dO = FN(limit_room)(&at, PANEL * d);
+    REAL *dQ = FN(limit_room)(&at, PANEL * d), *lse = FN(limit_room)(&at, PANEL);
+    REAL *S = FN(limit_room)(&at, (keys + 8) * PANEL),
+         *dP = FN(limit_room)(&at, (keys + 8) * PANEL);
+    REAL *K = FN(limit_room)(&at, keys * d), *V = FN(limit_room)(&at, keys * d);
+    REAL *dK = FN(limit_room)(&at, (keys + 1) * wide), *dV = FN(limit_room)(&at, (keys + 1) * wide);
+    REAL *rows = FN(limit_room)(&at, PANEL * wide);
+    const REAL *k[ATTN_KEY_BLOCK + 8], *v[ATTN_KEY_BLOCK + 8], *q[ATTN_MAX_PANEL + 8];
+    uint8_t key[ATTN_KEY_BLOCK];
+    FN(limit_rows)(K, keys, d, k);
+    FN(limit_rows)(V, keys, d, v);
+    FN(limit_rows)(rows, PANEL, wide, q);
+    for (int64_t j = 0; j < keys; j++)
+        key[j] = (uint8_t)j;
+    memset(dQ, 0, (size_t)(PANEL * d) * sizeof *dQ);
+    memset(dK, 0, (size_t)((keys + 1) * wide) * sizeof *dK);
+    memset(dV, 0, (size_t)((keys + 1) * wide) * sizeof *dV);
+    for (int64_t r = 0; r < rounds; r++) {
+        FN(scores)(ATTN_PANEL_VECTORS, k, (int)keys, d, Q, S, NULL, NULL);
+        FN(scores)(ATTN_PANEL_VECTORS, v, (int)keys, d, dO, dP, NULL, NULL);
+        for (int e = 0; e < PANEL; e += LANES)
+            FN(softmax_gradient)
+        (S + e, dP + e, (int)keys, 0, (int)keys, NULL, lse + e, lse + e);
+        FN(values)(ATTN_PANEL_VECTORS, k, (int)keys, d, dP, dQ, NULL);
+        FN(gradients)(dV, wide, key, (int)keys, dV + keys * wide, S, q, PANEL, NULL);
+        FN(gradients)(dK, wide, key, (int)keys, dK + keys * wide, dP, q, PANEL, NULL);
+    }
+    return (double)rounds * 5 * 2 * PANEL * (double)keys * (double)d;
+}
+
+/* Numbers of x that either takes. */
+static int64_t FN(limit_tiles_room)(int64_t d, int64_t keys)
+{
+    int64_t wide = FN(round_up)(d);
+    return 4 * PANEL * wide + 2 * PANEL + 2 * (keys + 8) * PANEL + 4 * (keys + 1) * wide;
+}
