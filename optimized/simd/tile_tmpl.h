@@ -94,7 +94,8 @@ TILE FN(values_tile)(int rows, int vectors, const REAL *const *v, int64_t n, int
 
 /* S[j][:] = Q . k[j] for n keys and so many vectors of queries.  k has, and S has room for, n
  * rounded up to a multiple of 8: what is past n is the last row again.  max, if given, gathers the
- * largest score of each query, a NaN passed over.  Meanwhile what is ahead is asked for, if given. */
+ * largest score of each query, a NaN passed over.  Meanwhile what is ahead is asked for, if given.
+ */
 static void FN(scores)(int vectors, const REAL *const *k, int n, int64_t d, const REAL *Q, REAL *S,
                        VEC *max, struct FN(ahead) * ahead)
 {
