@@ -4,8 +4,7 @@
  *
  * It is asked into the second-level cache (prefetcht1 on x86), not the first: that one is full of
  * what is worked on, and the few requests that it can have under way at a time are the work's own.
- * Decoding runs at 0.55 of the read bandwidth with the one, at 0.85 with the other (docs/kernel.md,
- * 9). */
+ * docs/kernel.md, 4, has what that is worth. */
 
 struct FN(ahead) {
     const char *at; /* the next row */
