@@ -69,6 +69,7 @@ START_TEST(there_are_enough_and_everywhere)
                 {"", "merge.h", 5},
                 {"tiled", "optimized/simd", 30},
                 {"gemm", "optimized/", 4},
+                {"csr", "optimized/", 10},
                 {"", "ref/mask", 20}};
     for (size_t n = 0; n < sizeof part / sizeof *part; n++)
         ck_assert_msg(count(part[n].spec, part[n].where) >= part[n].least,
