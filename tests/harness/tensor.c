@@ -24,7 +24,10 @@ enum pattern { RED, UNWRITTEN };
 
 static size_t page_bytes(void)
 {
-    return (size_t)sysconf(_SC_PAGESIZE);
+    static size_t bytes; /* asked for each slot: the system answers once */
+    if (bytes == 0)
+        bytes = (size_t)sysconf(_SC_PAGESIZE);
+    return bytes;
 }
 
 static unsigned char *interior(const struct attn_tensor *t)
@@ -64,16 +67,39 @@ static const void *bits_of(enum pattern pattern, enum attn_dtype dtype)
     return pattern == RED ? &red_16 : &unwritten_16;
 }
 
-static void write_pattern(const struct attn_tensor *t, int64_t slot, enum pattern pattern)
+/* n slots from `slot` on, `step` apart; sizes that the compiler knows make moves of the copies. */
+static void write_pattern(const struct attn_tensor *t, int64_t slot, int64_t n, int64_t step,
+                          enum pattern pattern)
 {
-    size_t size = attn_dtype_size(t->dtype);
-    memcpy(lowest(t) + slot * (int64_t)size, bits_of(pattern, t->dtype), size);
+    const unsigned char *bits = bits_of(pattern, t->dtype);
+    int64_t size = (int64_t)attn_dtype_size(t->dtype);
+    unsigned char *to = lowest(t) + slot * size;
+    for (int64_t at = 0; at < n; at++, to += step * size)
+        if (size == 8)
+            memcpy(to, bits, 8);
+        else if (size == 4)
+            memcpy(to, bits, 4);
+        else
+            memcpy(to, bits, 2);
+}
+
+/* The same, how many slots hold it. */
+static int64_t count_pattern(const struct attn_tensor *t, int64_t slot, int64_t n, int64_t step,
+                             enum pattern pattern)
+{
+    const unsigned char *bits = bits_of(pattern, t->dtype);
+    int64_t size = (int64_t)attn_dtype_size(t->dtype), found = 0;
+    const unsigned char *from = lowest(t) + slot * size;
+    for (int64_t at = 0; at < n; at++, from += step * size)
+        found += size == 8   ? memcmp(from, bits, 8) == 0
+                 : size == 4 ? memcmp(from, bits, 4) == 0
+                             : memcmp(from, bits, 2) == 0;
+    return found;
 }
 
 static int has_pattern(const struct attn_tensor *t, int64_t slot, enum pattern pattern)
 {
-    size_t size = attn_dtype_size(t->dtype);
-    return memcmp(lowest(t) + slot * (int64_t)size, bits_of(pattern, t->dtype), size) == 0;
+    return count_pattern(t, slot, 1, 1, pattern) == 1;
 }
 
 static int64_t slot_of(const struct attn_tensor *t, int64_t b, int64_t h, int64_t i, int64_t c)
@@ -128,10 +154,8 @@ static enum attn_status map_span(struct attn_tensor *t, int offset, struct attn_
     unsigned char *data = end - RED_AFTER - bytes;
     data -= ((uintptr_t)data - (size_t)offset * size) % ALIGN;
     t->data = data;
-    for (int64_t s = -slots_before(t); s < 0; s++)
-        write_pattern(t, s, RED);
-    for (int64_t s = t->span; s < t->span + slots_after(t); s++)
-        write_pattern(t, s, RED);
+    write_pattern(t, -slots_before(t), slots_before(t), 1, RED);
+    write_pattern(t, t->span, slots_after(t), 1, RED);
     return ATTN_OK;
 }
 
@@ -150,7 +174,7 @@ static void poison_gaps(struct attn_tensor *t)
 {
     for (int64_t s = 0; s < t->span; s++)
         if (!t->own[s])
-            write_pattern(t, s, RED);
+            write_pattern(t, s, 1, 1, RED);
 }
 
 static enum attn_status start_tensor(struct attn_tensor *t, const char *name, enum attn_dtype dtype,
@@ -296,8 +320,7 @@ void attn_tensor_poison(struct attn_tensor *t)
     for (int64_t b = 0; b < t->extent[0]; b++)
         for (int64_t h = 0; h < t->extent[1]; h++)
             for (int64_t i = 0; i < t->extent[2]; i++)
-                for (int64_t c = 0; c < t->extent[3]; c++)
-                    write_pattern(t, slot_of(t, b, h, i, c), UNWRITTEN);
+                write_pattern(t, slot_of(t, b, h, i, 0), t->extent[3], t->stride[3], UNWRITTEN);
 }
 
 /* FNV-1a, eight bytes a step; the shift carries high bits down, without it two changed signs
@@ -353,7 +376,9 @@ int attn_tensor_holds(const struct attn_tensor *t, const void *address, int64_t 
 static int64_t damage(const struct attn_tensor *t, int64_t from, int64_t to, int64_t step,
                       int64_t *nearest)
 {
-    int64_t n = 0;
+    int64_t slots = (to - from) * step, n = 0;
+    if (count_pattern(t, from, slots, step, RED) == slots)
+        return 0;
     for (int64_t s = from; s != to; s += step)
         if (!has_pattern(t, s, RED) && n++ == 0)
             *nearest = s;
@@ -404,13 +429,15 @@ const char *attn_tensor_written(const struct attn_tensor *t, char *text, size_t 
     int64_t n = 0, first[4] = {0, 0, 0, 0};
     for (int64_t b = 0; b < t->extent[0]; b++)
         for (int64_t h = 0; h < t->extent[1]; h++)
-            for (int64_t i = 0; i < t->extent[2]; i++)
-                for (int64_t c = 0; c < t->extent[3]; c++) {
-                    int64_t slot = slot_of(t, b, h, i, c);
-                    if (!has_pattern(t, slot, UNWRITTEN) || n++ > 0)
-                        continue;
+            for (int64_t i = 0; i < t->extent[2]; i++) {
+                int64_t slot = slot_of(t, b, h, i, 0), step = t->stride[3], c = 0;
+                int64_t left = count_pattern(t, slot, t->extent[3], step, UNWRITTEN);
+                while (left > 0 && n == 0 && !has_pattern(t, slot + c * step, UNWRITTEN))
+                    c++;
+                if (left > 0 && n == 0)
                     memcpy(first, (int64_t[4]){b, h, i, c}, sizeof first);
-                }
+                n += left;
+            }
     if (n == 0)
         return NULL;
     snprintf(text, size, "%s: %lld elements not written, the first at [%lld,%lld,%lld,%lld]",
