@@ -100,15 +100,38 @@ void attn_oracle_row_free(struct attn_oracle_row *row)
     memset(row, 0, sizeof *row);
 }
 
+static void find_keys(const struct attn_problem *p, int64_t b, int64_t h, int64_t i,
+                      struct attn_oracle_row *row)
+{
+    row->n = 0;
+    for (int64_t j = 0; j < p->n_key; j++)
+        if (attn_problem_allows(p, b, h, i, j))
+            row->key[row->n++] = j;
+}
+
+void attn_oracle_row_scores(const struct attn_problem *p, const struct attn_cview *q,
+                            const struct attn_cview *k, const struct attn_cview *v, int64_t b,
+                            int64_t h, int64_t i, struct attn_oracle_row *row)
+{
+    int64_t g = h / (p->heads / p->kv_heads);
+    find_keys(p, b, h, i, row);
+    if (is_wide(p)) {
+        load_head_long(p, k, v, b, g, row);
+        load_long(q, b, h, i, p->d_key, row->wide_q);
+        row->max = (double)scores_long(p, b, h, i, row);
+    } else {
+        load_head_double(p, k, v, b, g, row);
+        load_double(q, b, h, i, p->d_key, row->wide_q);
+        row->max = scores_double(p, b, h, i, row);
+    }
+}
+
 void attn_oracle_row_forward(const struct attn_problem *p, const struct attn_cview *q,
                              const struct attn_cview *k, const struct attn_cview *v, int64_t b,
                              int64_t h, int64_t i, struct attn_oracle_row *row)
 {
     int64_t g = h / (p->heads / p->kv_heads);
-    row->n = 0;
-    for (int64_t j = 0; j < p->n_key; j++)
-        if (attn_problem_allows(p, b, h, i, j))
-            row->key[row->n++] = j;
+    find_keys(p, b, h, i, row);
     if (is_wide(p)) {
         load_head_long(p, k, v, b, g, row);
         forward_long(p, q, b, h, i, row);

@@ -51,6 +51,11 @@ void attn_oracle_row_forward(const struct attn_problem *problem, const struct at
                              const struct attn_cview *k, const struct attn_cview *v, int64_t b,
                              int64_t h, int64_t i, struct attn_oracle_row *row);
 
+/* The same as far as the scores: n, key, raw, magnitude, slope, bias, s and max. */
+void attn_oracle_row_scores(const struct attn_problem *problem, const struct attn_cview *q,
+                            const struct attn_cview *k, const struct attn_cview *v, int64_t b,
+                            int64_t h, int64_t i, struct attn_oracle_row *row);
+
 /* Then the backward part of the row just filled.  d_lse may have data == NULL. */
 void attn_oracle_row_backward(const struct attn_problem *problem, const struct attn_cview *d_o,
                               const struct attn_cview *d_lse, int64_t b, int64_t h, int64_t i,

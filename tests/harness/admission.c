@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "ref/mask.h"
 #include "ref/oracle.h"
@@ -41,23 +42,23 @@ static double effect_of(const struct row *row, double s, int visible, const stru
     return most;
 }
 
-/* all: the row's scores with every key visible. */
+/* all: the row's scores with every key visible; sees: room for what the mask says of each. */
 static void weigh_row(const struct attn_problem *p, const struct attn_cview *v,
-                      const struct attn_oracle_row *all, struct row *row, int64_t b, int64_t h,
-                      int64_t i, struct attn_admission *x)
+                      const struct attn_oracle_row *all, char *sees, struct row *row, int64_t b,
+                      int64_t h, int64_t i, struct attn_admission *x)
 {
     row->visible = 0;
-    for (int64_t n = 0; n < all->n; n++)
-        row->visible +=
-            attn_problem_allows(p, b, h, i, all->key[n]) && all->s[n] != -(double)INFINITY;
+    for (int64_t n = 0; n < all->n; n++) {
+        sees[n] = attn_problem_allows(p, b, h, i, all->key[n]) != 0;
+        row->visible += sees[n] && all->s[n] != -(double)INFINITY;
+    }
     for (int64_t n = 0; n < all->n; n++) {
         if (all->s[n] == -(double)INFINITY)
             continue;
-        int visible = attn_problem_allows(p, b, h, i, all->key[n]) != 0;
         double enough = x->pairs == 0                 ? (double)INFINITY
                         : x->weakest > ATTN_ADMISSION ? x->weakest
                                                       : ATTN_ADMISSION;
-        double effect = effect_of(row, all->s[n], visible, v, b, h / (p->heads / p->kv_heads),
+        double effect = effect_of(row, all->s[n], sees[n], v, b, h / (p->heads / p->kv_heads),
                                   all->key[n], p->d_value, enough);
         x->seen += effect >= ATTN_ADMISSION;
         x->weakest = x->pairs == 0 || effect < x->weakest ? effect : x->weakest;
@@ -78,17 +79,24 @@ enum attn_status attn_admission_weigh(const struct attn_problem *p, const struct
         return ATTN_OK;
     open.mask = NULL;
     enum attn_status status = attn_oracle_row_alloc(&open, &all, err);
-    if (status != ATTN_OK)
+    char *sees = malloc((size_t)p->n_key + 1);
+    if (status == ATTN_OK && sees == NULL)
+        status = attn_fail(err, ATTN_ENOMEM, "no memory for %lld keys", (long long)p->n_key);
+    if (status != ATTN_OK) {
+        attn_oracle_row_free(&all);
+        free(sees);
         return status;
+    }
     for (int64_t r = 0; r < p->batch * p->heads * p->n_query; r++) {
         int64_t i = r % p->n_query, h = r / p->n_query % p->heads, b = r / p->n_query / p->heads;
         struct row row = {lse->want[r], lse->bound[r], o->want + r * p->d_value,
                           o->bound + r * p->d_value, 0};
         if (isnan(row.lse))
             continue;
-        attn_oracle_row_forward(&open, &in->q, &in->k, &in->v, b, h, i, &all);
-        weigh_row(p, &in->v, &all, &row, b, h, i, x);
+        attn_oracle_row_scores(&open, &in->q, &in->k, &in->v, b, h, i, &all);
+        weigh_row(p, &in->v, &all, sees, &row, b, h, i, x);
     }
+    free(sees);
     attn_oracle_row_free(&all);
     return ATTN_OK;
 }
