@@ -81,10 +81,12 @@ static double swell(const struct attn_oracle_row *row, int64_t n, double tau)
     return tau < 1 ? row->p[n] * expm1(tau) : exp(row->s[n] - row->lse + tau);
 }
 
-/* x y, where 0 stays 0 whatever the other is: a bound may be infinite, not undefined. */
-static double times(double x, double y)
+/* x y, where 0 stays 0 whatever the other is: a bound may be infinite, not undefined.  Multiplied
+ * first and chosen then: so compilers make vectors of it. */
+static inline double times(double x, double y)
 {
-    return x == 0 || y == 0 ? 0 : x * y;
+    double product = x * y;
+    return x == 0 || y == 0 ? 0 : product;
 }
 
 /* The smaller of a bound and a cap; a bound that overflowed to NaN is the cap. */
@@ -136,21 +138,23 @@ static void bound_o(const struct attn_problem *p, const struct attn_precision *a
                     struct attn_row_bound *x)
 {
     int64_t dv = p->d_value;
-    double *shift = x->sum, *size = shift + dv, *total = size + dv, *swollen = total + dv;
-    double *far = swollen + dv, *large = far + dv;
-    for (int64_t c = 0; c < 6 * dv; c++)
-        x->sum[c] = 0;
+    double *restrict shift = x->sum, *restrict size = shift + dv, *restrict total = size + dv;
+    double *restrict swollen = total + dv, *restrict far = swollen + dv, *restrict large = far + dv;
+    const double *restrict o_row = row->o;
+    for (int64_t c = 0; c < dv; c++)
+        shift[c] = size[c] = total[c] = swollen[c] = far[c] = large[c] = 0;
     for (int64_t n = 0; n < row->n; n++) {
         if (row->s[n] == -(double)INFINITY)
             continue;
-        const double *vj = x->v + row->key[n] * dv;
-        double weight = swell(row, n, x->tau[n]);
+        const double *restrict vj = x->v + row->key[n] * dv;
+        double weight = swell(row, n, x->tau[n]), p_n = row->p[n], both = p_n + weight;
         for (int64_t c = 0; c < dv; c++) {
-            double v = fabs(vj[c]), away = fabs(vj[c] - row->o[c]);
-            shift[c] += away > 0 ? weight * away : 0;
-            size[c] += row->p[n] * v;
+            double v = fabs(vj[c]), away = fabs(vj[c] - o_row[c]);
+            double moved = weight * away, swelled = both * v;
+            shift[c] += away > 0 ? moved : 0;
+            size[c] += p_n * v;
             total[c] += v;
-            swollen[c] += v > 0 ? (row->p[n] + weight) * v : 0;
+            swollen[c] += v > 0 ? swelled : 0;
             far[c] = away > far[c] ? away : far[c];
             large[c] = v > large[c] ? v : large[c];
         }
@@ -264,8 +268,8 @@ void attn_row_bound_backward(const struct attn_problem *p, const struct attn_cvi
                              const struct attn_precision *a, const struct attn_oracle_row *row,
                              struct attn_row_bound *x)
 {
-    double u = a->u, mean = fabs(d_lse), *e = x->sum, *size = e + p->d_key,
-           *gauge = size + p->d_key;
+    double u = a->u, mean = fabs(d_lse);
+    double *restrict e = x->sum, *restrict size = e + p->d_key, *restrict gauge = size + p->d_key;
     x->do_size = 0;
     for (int64_t c = 0; c < p->d_key; c++)
         x->e_dq[c] = x->gauge_dq[c] = 0;
@@ -295,17 +299,18 @@ void attn_row_bound_backward(const struct attn_problem *p, const struct attn_cvi
         bound_ds(p, a, row, e_delta, n, x);
         x->gauge_ds[n] = (1 + x->score_size) * row->p[n] * (row->dp_magnitude[n] + mean);
     }
-    for (int64_t c = 0; c < 3 * p->d_key; c++) /* 5.4: dq = scale sum dS k */
-        x->sum[c] = 0;
+    for (int64_t c = 0; c < p->d_key; c++) /* 5.4: dq = scale sum dS k */
+        e[c] = size[c] = gauge[c] = 0;
     for (int64_t n = 0; n < row->n; n++) {
         if (row->s[n] == -(double)INFINITY)
             continue;
-        const double *kj = x->k + row->key[n] * p->d_key;
-        double e_dsr = x->e_dsr[n];
+        const double *restrict kj = x->k + row->key[n] * p->d_key;
+        double e_dsr = x->e_dsr[n], both = fabs(x->dsr[n]) + e_dsr, gauge_ds = x->gauge_ds[n];
+        double flushed = a->tiny * (1 + fabs(x->dsr[n]));
         for (int64_t c = 0; c < p->d_key; c++) {
-            e[c] += times(e_dsr, fabs(kj[c])) + a->tiny * (1 + fabs(x->dsr[n]));
-            size[c] += times(fabs(x->dsr[n]) + e_dsr, fabs(kj[c]));
-            gauge[c] += x->gauge_ds[n] * fabs(kj[c]);
+            e[c] += times(e_dsr, fabs(kj[c])) + flushed;
+            size[c] += times(both, fabs(kj[c]));
+            gauge[c] += gauge_ds * fabs(kj[c]);
         }
     }
     double more = attn_sum_error((double)(row->n + a->merges) + 4, u, a->lambda);

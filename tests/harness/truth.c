@@ -129,8 +129,9 @@ static void sum_add(struct sum *x, int64_t at, int64_t n, const double *restrict
         double term = weight * y[c], s = want[c] + term, z = s - want[c], a = fabs(y[c]);
         lost[c] += (want[c] - (s - z)) + (term - z);
         want[c] = s;
-        errors[c] += a > 0 ? error * a + flushed : 0; /* an error may be infinite: 0 of it is 0 */
-        size[c] += a > 0 ? both * a : 0;
+        double off = error * a + flushed, large = both * a;
+        errors[c] += a > 0 ? off : 0; /* an error may be infinite: 0 of it is 0 */
+        size[c] += a > 0 ? large : 0;
         gauges[c] += gauge * a;
     }
 }
