@@ -23,6 +23,10 @@ struct learner {
     double blend;          /* of O                                                 */
     double slack, largest; /* how far it may be off; largest blend(V)              */
     double size;           /* largest |V|, which no feature of O exceeds           */
+    int64_t kept;          /* 1 + b G + g: whose V the three below are of; 0: none */
+    double *v;             /* [d][n] features of V, one after the other            */
+    double *v_blend;       /* [n] blend(V)                                         */
+    double *share;         /* [n] weights of the set being tried, of 1             */
     char *seen, *got;      /* the true set of the row, and what it has seen */
 };
 
@@ -96,15 +100,18 @@ static int refuted(const struct learner *x, int64_t b, int64_t h, int64_t i, int
 static int o_agrees(struct learner *x, int64_t b, int64_t h, int64_t i)
 {
     struct teller *t = &x->teller;
-    int64_t g = h / (t->p->heads / t->p->kv_heads);
+    int64_t n = t->p->n_key;
     double l = 0;
-    for (int64_t j = 0; j < t->p->n_key; j++)
+    for (int64_t j = 0; j < n; j++)
         l += x->got[j] ? t->w[j] : 0;
+    for (int64_t j = 0; j < n && l > 0; j++)
+        x->share[j] = x->got[j] ? t->w[j] / l : 0;
     for (int64_t c = 0; c < t->p->d_value; c++) {
+        const double *v = x->v + c * n;
         t->o[c] = 0;
-        for (int64_t j = 0; j < t->p->n_key && l > 0; j++)
+        for (int64_t j = 0; j < n && l > 0; j++)
             if (x->got[j])
-                t->o[c] += t->w[j] / l * attn_cview_get(&t->view[ATTN_T_V], b, g, j, c);
+                t->o[c] += x->share[j] * v[j];
         if (isfinite(t->o[c]) && refuted(x, b, h, i, c))
             return 0;
     }
@@ -127,18 +134,33 @@ static void add_to(double *sum, int64_t n, int seen, double term)
     sum[2 * n + 3] = sum[2 * n + 2] + term;
 }
 
-/* The blend of O's row, and what the tolerances of its features come to.  Values of V are not
- * bounded by their blend, so their size is taken anew. */
+/* V of the row's kv head, read once for all rows that share it; values of V are not bounded by
+ * their blend, so their size is taken besides. */
+static void keep_head(struct learner *x, int64_t b, int64_t g)
+{
+    const struct teller *t = &x->teller;
+    int64_t n = t->p->n_key, d = t->p->d_value;
+    if (x->kept == 1 + b * t->p->kv_heads + g)
+        return;
+    x->kept = 1 + b * t->p->kv_heads + g;
+    x->size = x->largest = 0;
+    for (int64_t j = 0; j < n; j++) {
+        for (int64_t c = 0; c < d; c++) {
+            x->v[c * n + j] = attn_cview_get(&t->view[ATTN_T_V], b, g, j, c);
+            x->size = largest_of(x->size, x->v[c * n + j]);
+        }
+        x->v_blend[j] = blend(&t->view[ATTN_T_V], b, g, j, d);
+        x->largest = largest_of(x->largest, x->v_blend[j]);
+    }
+}
+
+/* The blend of O's row, and what the tolerances of its features come to. */
 static void set_slack(struct learner *x, int64_t b, int64_t h, int64_t i)
 {
     const struct teller *t = &x->teller;
     const struct attn_truth_tensor *want = &t->q->truth.tensor[ATTN_O];
-    int64_t g = h / (t->p->heads / t->p->kv_heads), d = t->p->d_value;
+    int64_t d = t->p->d_value;
     const double *bound = want->bound + ((b * want->extent[1] + h) * want->extent[2] + i) * d;
-    x->size = 0;
-    for (int64_t j = 0; j < t->p->n_key; j++)
-        for (int64_t c = 0; c < d; c++)
-            x->size = largest_of(x->size, attn_cview_get(&t->view[ATTN_T_V], b, g, j, c));
     x->blend = blend(&t->view[ATTN_T_O], b, h, i, d);
     x->slack = 0;
     for (int64_t c = 0; c < d; c++)
@@ -152,15 +174,13 @@ static int weigh(struct learner *x, int64_t b, int64_t h, int64_t i)
     int64_t n = t->p->n_key, g = h / (t->p->heads / t->p->kv_heads);
     attn_teller_scores(t, b, h, i);
     memset(x->sum, 0, 6 * (size_t)(n + 1) * sizeof *x->sum);
-    x->largest = 0;
+    keep_head(x, b, g);
     for (int64_t j = 0; j < n; j++) {
         if (!isfinite(t->w[j]))
             return 0;
         x->seen[j] = (char)attn_mask_allows(t->p->mask, b, h, i, j);
-        double v = blend(&t->view[ATTN_T_V], b, g, j, t->p->d_value);
-        x->largest = largest_of(x->largest, v);
         add_to(x->sum + j, n, x->seen[j], t->w[j]);
-        add_to(x->value + j, n, x->seen[j], t->w[j] * v);
+        add_to(x->value + j, n, x->seen[j], t->w[j] * x->v_blend[j]);
     }
     set_slack(x, b, h, i);
     return isfinite(t->m);
@@ -362,8 +382,12 @@ int attn_suspect_seen(struct attn_suspicion *x)
         return 0;
     attn_tale_true(x->setup, &learner.open);
     learner.open.mask = NULL;
-    learner.sum = calloc(6 * (size_t)(p->n_key + 1), sizeof *learner.sum);
+    learner.sum =
+        calloc((size_t)(6 * (p->n_key + 1) + (p->d_value + 2) * p->n_key), sizeof(double));
     learner.value = learner.sum != NULL ? learner.sum + 3 * (p->n_key + 1) : NULL;
+    learner.v_blend = learner.sum != NULL ? learner.value + 3 * (p->n_key + 1) : NULL;
+    learner.share = learner.sum != NULL ? learner.v_blend + p->n_key : NULL;
+    learner.v = learner.sum != NULL ? learner.share + p->n_key : NULL;
     learner.seen = calloc((size_t)p->n_key, 1);
     learner.got = calloc((size_t)p->n_key, 1);
     int found = attn_teller_open(&learner.teller, x->inquiry, &learner.open) &&
