@@ -21,9 +21,9 @@ double attn_sum_error(double n, double u, double lambda)
 enum attn_status attn_row_bound_alloc(const struct attn_problem *p, struct attn_row_bound *x,
                                       struct attn_error *err)
 {
-    double **const by_key[] = {&x->eps,      &x->eps_raw, &x->tau,   &x->tau_back,
-                               &x->e_p,      &x->e_ds,    &x->dsr,   &x->e_dsr,
-                               &x->gauge_ds, &x->k_size,  &x->v_size};
+    double **const by_key[] = {&x->eps,      &x->eps_raw, &x->tau,    &x->tau_back,
+                               &x->e_p,      &x->e_ds,    &x->dsr,    &x->e_dsr,
+                               &x->gauge_ds, &x->k_size,  &x->v_size, &x->swollen};
     size_t keys = sizeof by_key / sizeof *by_key, n = (size_t)p->n_key;
     memset(x, 0, sizeof *x);
     size_t d = (size_t)p->d_key, dv = (size_t)p->d_value, width = d > dv ? d : dv;
@@ -101,7 +101,7 @@ static void bound_score(const struct attn_problem *p, const struct attn_precisio
                         const struct attn_oracle_row *row, int64_t n, struct attn_row_bound *x)
 {
     double raw = row->raw[n], s = row->s[n], u = a->u;
-    double eps = attn_sum_error((double)p->d_key + 3, u, a->lambda) * row->magnitude[n] +
+    double eps = x->of_score * row->magnitude[n] +
                  fabs(p->scale) * (double)(p->d_key + 1) * a->tiny + a->tiny +
                  a->tiny * (1 + fabs(p->scale)) * (x->k_size[row->key[n]] + x->q_size);
     x->eps_raw[n] = eps;
@@ -147,7 +147,7 @@ static void bound_o(const struct attn_problem *p, const struct attn_precision *a
         if (row->s[n] == -(double)INFINITY)
             continue;
         const double *restrict vj = x->v + row->key[n] * dv;
-        double weight = swell(row, n, x->tau[n]), p_n = row->p[n], both = p_n + weight;
+        double weight = x->swollen[n], p_n = row->p[n], both = p_n + weight;
         for (int64_t c = 0; c < dv; c++) {
             double v = fabs(vj[c]), away = fabs(vj[c] - o_row[c]);
             double moved = weight * away, swelled = both * v;
@@ -180,6 +180,7 @@ void attn_row_bound_forward(const struct attn_problem *p, const struct attn_prec
     double steps = (double)(row->n + a->rescales + 3 * a->merges), kept = 0, moved = 0, u = a->u;
     double worst = 0; /* max tau */
     x->e_lse = x->score_size = 0;
+    x->of_score = attn_sum_error((double)p->d_key + 3, u, a->lambda);
     for (int64_t c = 0; c < p->d_value; c++)
         x->e_o[c] = x->gauge_o[c] = 0;
     if (row->max == -(double)INFINITY) { /* O = 0 and LSE = -inf are exact */
@@ -195,7 +196,8 @@ void attn_row_bound_forward(const struct attn_problem *p, const struct attn_prec
         bound_score(p, a, row, n, x);
         x->tau[n] = bound_exp(a, row, n, x->eps[n]);
         kept += row->p[n] * exp(-x->tau[n]);
-        moved += swell(row, n, x->tau[n]);
+        x->swollen[n] = swell(row, n, x->tau[n]);
+        moved += x->swollen[n];
         worst = x->tau[n] > worst ? x->tau[n] : worst;
         double size = magnitude_of_score(row, n);
         x->score_size = size > x->score_size ? size : x->score_size;
@@ -213,7 +215,7 @@ void attn_row_bound_forward(const struct attn_problem *p, const struct attn_prec
 static double bound_dp(const struct attn_problem *p, const struct attn_precision *a,
                        const struct attn_oracle_row *row, int64_t n, const struct attn_row_bound *x)
 {
-    return attn_sum_error((double)p->d_value + 1, a->u, a->lambda) * row->dp_magnitude[n] +
+    return x->of_dp * row->dp_magnitude[n] +
            a->tiny * ((double)p->d_value + 1 + x->v_size[row->key[n]] + x->do_size);
 }
 
@@ -271,6 +273,7 @@ void attn_row_bound_backward(const struct attn_problem *p, const struct attn_cvi
     double u = a->u, mean = fabs(d_lse);
     double *restrict e = x->sum, *restrict size = e + p->d_key, *restrict gauge = size + p->d_key;
     x->do_size = 0;
+    x->of_dp = attn_sum_error((double)p->d_value + 1, u, a->lambda);
     for (int64_t c = 0; c < p->d_key; c++)
         x->e_dq[c] = x->gauge_dq[c] = 0;
     if (row->max == -(double)INFINITY) {

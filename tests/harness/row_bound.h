@@ -24,6 +24,8 @@ struct attn_row_bound {
      * sums of a row */
     double *k, *v, *k_size, *v_size, *sum;
     double q_size, do_size; /* sum_c |q_c| and |dO_c| of the row */
+    double *swollen;        /* [n] p (e^tau - 1), of the forward */
+    double of_score, of_dp; /* errors of the sums q.k and dO.v, of their sizes */
     int64_t cached_batch, cached_head;
     void *block;
 };
