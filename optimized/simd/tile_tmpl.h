@@ -18,6 +18,11 @@
 #undef TILE
 #define TILE static inline __attribute__((always_inline)) void
 
+/* Turns of the inner loop that are written out.  Small tiles are a few instructions a turn, and
+ * counting turns is a tenth of them; large ones gain nothing. */
+#undef INNER_TURNS
+#define INNER_TURNS (TILE_ROWS == 4 ? 4 : 1)
+
 /* Makes the compiler hold this pointer in one register; it would rather keep one for each row of
  * the tile, and run out of them. */
 #undef KEEP
@@ -26,6 +31,7 @@
 TILE FN(scores_tile)(int rows, int vectors, const REAL *const *k, int64_t d, const REAL *Q, REAL *S,
                      VEC *max)
 {
+    enum { turns = INNER_TURNS }; /* gcc's pragma does not look into macros */
     VEC acc[8][3];
     const REAL *key[8];
 #pragma GCC unroll 16
@@ -35,6 +41,7 @@ TILE FN(scores_tile)(int rows, int vectors, const REAL *const *k, int64_t d, con
         for (int v = 0; v < vectors; v++)
             acc[t][v] = (VEC){0};
     }
+#pragma GCC unroll turns
     for (int64_t c = 0; c < d; c++) {
         VEC q[3];
 #pragma GCC unroll 3
@@ -62,12 +69,14 @@ TILE FN(scores_tile)(int rows, int vectors, const REAL *const *k, int64_t d, con
 TILE FN(values_tile)(int rows, int vectors, const REAL *const *v, int64_t n, int64_t c0,
                      const REAL *P, REAL *O)
 {
+    enum { turns = INNER_TURNS };
     VEC acc[16][3];
 #pragma GCC unroll 16
     for (int t = 0; t < rows; t++)
 #pragma GCC unroll 3
         for (int u = 0; u < vectors; u++)
             acc[t][u] = FN(load)(O + (c0 + t) * PANEL + u * LANES);
+#pragma GCC unroll turns
     for (int64_t j = 0; j < n; j++) {
         const REAL *value = v[j] + c0;
         KEEP(value);
