@@ -9,8 +9,7 @@
 #include "experiments/afford.h"
 #include "experiments/cli.h"
 #include "experiments/point.h"
-#include "optimized/decode.h"
-#include "optimized/tiled_backward.h"
+#include "optimized/tiled.h"
 #include "ref/problem.h"
 
 const char *attn_bench_state_name(enum attn_bench_state state)
@@ -121,12 +120,8 @@ static struct attn_roof_tiles tiles_of(const struct attn_bench_entry *e)
 {
     const struct attn_problem *p = &e->setup->problem;
     struct attn_roof_tiles tiles = {e->c.pass, p->d_key, 0};
-    if (strcmp(e->parsed.impl->name, "tiled") != 0 || p->d_key != p->d_value || p->d_key == 0)
-        return tiles;
-    if (e->c.pass == ATTN_BACKWARD)
-        tiles.keys = attn_tiled_backward_keys(p, &e->parsed.options);
-    else if (p->n_query > ATTN_DECODE_QUERIES)
-        tiles.keys = ATTN_KEY_BLOCK;
+    if (strcmp(e->parsed.impl->name, "tiled") == 0 && p->d_key == p->d_value && p->d_key > 0)
+        tiles.keys = attn_tiled_keys(p, &e->parsed.options, e->c.pass);
     return tiles;
 }
 

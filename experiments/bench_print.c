@@ -299,8 +299,8 @@ static void print_rows_page(FILE *file, const struct attn_bench *bench,
         "with the smallest and largest round.\nGFLOP/s count the products that attention is "
         "made of (docs/bench.md), for the pairs that the mask shows. `tiles` is what the "
         "same products and softmax reach on\none panel and one block of keys that are near, right "
-        "after each sample: nothing that is done about memory, masks or threads gets beyond "
-        "that.\n\n",
+        "after each sample: what a row is below that, it loses to memory, masks or threads. A row "
+        "above it\nsays that the machine was busier in the one than in the other.\n\n",
         known, table->n, met, targets, disturbed, bench->rounds);
     fputs(rows_head, file);
     attn_bench_print_outcomes(file, bench, table->outcome, table->n, 1);

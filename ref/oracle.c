@@ -100,9 +100,16 @@ void attn_oracle_row_free(struct attn_oracle_row *row)
     memset(row, 0, sizeof *row);
 }
 
-static void find_keys(const struct attn_problem *p, int64_t b, int64_t h, int64_t i,
+/* The row's keys, and the kv head that they are of. */
+static void begin_row(const struct attn_problem *p, const struct attn_cview *k,
+                      const struct attn_cview *v, int64_t b, int64_t h, int64_t i,
                       struct attn_oracle_row *row)
 {
+    int64_t g = h / (p->heads / p->kv_heads);
+    if (is_wide(p))
+        load_head_long(p, k, v, b, g, row);
+    else
+        load_head_double(p, k, v, b, g, row);
     row->n = 0;
     for (int64_t j = 0; j < p->n_key; j++)
         if (attn_problem_allows(p, b, h, i, j))
@@ -113,14 +120,11 @@ void attn_oracle_row_scores(const struct attn_problem *p, const struct attn_cvie
                             const struct attn_cview *k, const struct attn_cview *v, int64_t b,
                             int64_t h, int64_t i, struct attn_oracle_row *row)
 {
-    int64_t g = h / (p->heads / p->kv_heads);
-    find_keys(p, b, h, i, row);
+    begin_row(p, k, v, b, h, i, row);
     if (is_wide(p)) {
-        load_head_long(p, k, v, b, g, row);
         load_long(q, b, h, i, p->d_key, row->wide_q);
         row->max = (double)scores_long(p, b, h, i, row);
     } else {
-        load_head_double(p, k, v, b, g, row);
         load_double(q, b, h, i, p->d_key, row->wide_q);
         row->max = scores_double(p, b, h, i, row);
     }
@@ -130,15 +134,11 @@ void attn_oracle_row_forward(const struct attn_problem *p, const struct attn_cvi
                              const struct attn_cview *k, const struct attn_cview *v, int64_t b,
                              int64_t h, int64_t i, struct attn_oracle_row *row)
 {
-    int64_t g = h / (p->heads / p->kv_heads);
-    find_keys(p, b, h, i, row);
-    if (is_wide(p)) {
-        load_head_long(p, k, v, b, g, row);
+    begin_row(p, k, v, b, h, i, row);
+    if (is_wide(p))
         forward_long(p, q, b, h, i, row);
-    } else {
-        load_head_double(p, k, v, b, g, row);
+    else
         forward_double(p, q, b, h, i, row);
-    }
 }
 
 void attn_oracle_row_backward(const struct attn_problem *p, const struct attn_cview *d_o,

@@ -365,17 +365,23 @@ static double number_of(const json_t *object, const char *key)
     return json_number_value(value);
 }
 
-/* The schema, and the textbook's flops: 4 pairs d and 10 pairs d. */
-START_TEST(schema)
+/* What `attnlab bench` prints as JSON; the caller gives it back. */
+static json_t *bench_json(const char *args)
 {
     static char output[1 << 18];
     json_error_t why;
-    int status = scratch_attnlab(output, sizeof output, "%s",
-                                 "bench dense --length 16 --dim 8 --mask 'causal(br)' --pass both "
-                                 "--against tiled-textbook --format json " TINY);
+    int status = scratch_attnlab(output, sizeof output, "bench %s --format json " TINY, args);
     ck_assert_msg(status == 0, "%s", output);
     json_t *all = json_loads(output, 0, &why);
     ck_assert_msg(all != NULL, "line %d: %s", why.line, why.text);
+    return all;
+}
+
+/* The schema, and the textbook's flops: 4 pairs d and 10 pairs d. */
+START_TEST(schema)
+{
+    json_t *all = bench_json("dense --length 16 --dim 8 --mask 'causal(br)' --pass both "
+                             "--against tiled-textbook");
     ck_assert(number_of(all, "schema") == 1);
     ck_assert(json_is_string(json_object_get(json_object_get(all, "machine"), "cpu")));
     ck_assert_int_eq(json_array_size(json_object_get(all, "roofs")), ATTN_ROOFS);
@@ -399,20 +405,14 @@ START_TEST(schema)
 END_TEST
 
 /* What `tiled` is made of is measured next to it; nobody else is made of it, and neither is
- * decoding. */
+ * what goes by rows: decoding, and as many queries as `few` says. */
 START_TEST(tiles_beside)
 {
-    static char output[1 << 18];
-    json_error_t why;
-    int status = scratch_attnlab(output, sizeof output, "%s",
-                                 "bench tiled dense --case q32d8:none:f32:normal:s1 --case "
-                                 "q1k32d8:none:f32:normal:s1 --format json " TINY);
-    ck_assert_msg(status == 0, "%s", output);
-    json_t *all = json_loads(output, 0, &why);
-    ck_assert_msg(all != NULL, "line %d: %s", why.line, why.text);
+    json_t *all = bench_json("tiled tiled:few=64 dense --case q32d8:none:f32:normal:s1 "
+                             "--case q1k32d8:none:f32:normal:s1");
     const json_t *entries = json_object_get(all, "entries");
-    ck_assert_int_eq(json_array_size(entries), 4);
-    for (size_t at = 0; at < 4; at++) {
+    ck_assert_int_eq(json_array_size(entries), 6);
+    for (size_t at = 0; at < 6; at++) {
         const json_t *e = json_array_get(entries, at), *sample = json_object_get(e, "samples");
         const json_t *median = json_object_get(json_object_get(e, "tiles_of_peak"), "median");
         int there = strcmp(json_string_value(json_object_get(e, "spec")), "tiled") == 0 &&

@@ -232,7 +232,7 @@ struct attn_kernels {
 
     /* ---- loops of known work (limits_tmpl.h): what was done, in units of enum attn_limit ---- */
     double (*limit[ATTN_LIMITS])(void *x, int64_t n, int64_t rounds);
-    /* Flops: the tiles of a forward, of a backward pass on one panel of queries and so many keys
+    /* By enum attn_pass; flops: the tiles of such a pass on one panel of queries and so many keys
      * (at most ATTN_KEY_BLOCK), d = dv, everything near; and the numbers of x that either takes. */
     double (*limit_tiles[2])(void *x, int64_t d, int64_t keys, int64_t rounds);
     int64_t (*limit_tiles_room)(int64_t d, int64_t keys);
