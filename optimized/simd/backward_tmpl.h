@@ -228,37 +228,108 @@ struct FN(meeting) {
         *d_o[ATTN_MAX_PANEL];
 };
 
-/* S[j][:] = Q . k[j]: full keys, then for each vector its edge.  The same makes dP of dO and v. */
-static void FN(meet_scores)(const struct FN(meeting) * x, const REAL *const *row, int64_t d,
-                            const REAL *Q, REAL *S, struct FN(ahead) * ahead)
+/* Three vectors of queries and n keys that all of them see, while a tile is in registers still:
+ *      P[j][:] = 2^(Q . k[j] - LSE)        dS[j][:] = P[j][:] (dO . v[j] - D) */
+static void FN(meet_p)(const REAL *const *k, int n, int64_t d, const REAL *Q, const REAL *lse,
+                       REAL *P, struct FN(ahead) * ahead)
+{
+    int64_t lines = FN(lines_of_step)(ahead, (n + TILE_ROWS - 1) / TILE_ROWS);
+    VEC L[3] = {FN(load)(lse), FN(load)(lse + LANES), FN(load)(lse + 2 * LANES)};
+    for (int j = 0; j < n; j += TILE_ROWS) {
+        VEC acc[8][3];
+        FN(look_ahead)(ahead, lines);
+        FN(tile_dots)(TILE_ROWS, 3, k + j, d, Q, acc);
+#pragma GCC unroll 16
+        for (int t = 0; t < TILE_ROWS; t++)
+#pragma GCC unroll 3
+            for (int v = 0; v < 3; v++)
+                FN(store)(P + (j + t) * PANEL + v * LANES, FN(exp2)(acc[t][v] - L[v]));
+    }
+}
+
+static void FN(meet_ds)(const REAL *const *v, int n, int64_t dv, const REAL *dO, const REAL *delta,
+                        const REAL *P, REAL *dS, struct FN(ahead) * ahead)
+{
+    int64_t lines = FN(lines_of_step)(ahead, (n + TILE_ROWS - 1) / TILE_ROWS);
+    VEC D[3] = {FN(load)(delta), FN(load)(delta + LANES), FN(load)(delta + 2 * LANES)};
+    for (int j = 0; j < n; j += TILE_ROWS) {
+        VEC acc[8][3];
+        FN(look_ahead)(ahead, lines);
+        FN(tile_dots)(TILE_ROWS, 3, v + j, dv, dO, acc);
+#pragma GCC unroll 16
+        for (int t = 0; t < TILE_ROWS; t++)
+#pragma GCC unroll 3
+            for (int u = 0; u < 3; u++) {
+                int64_t at = (j + t) * PANEL + u * LANES;
+                FN(store)(dS + at, FN(load)(P + at) * (acc[t][u] - D[u]));
+            }
+    }
+}
+
+/* Are P and dS of the keys that everyone sees made so? */
+static int FN(meets_at_once)(const struct FN(meeting) * x)
+{
+    return x->vectors == 3 && !FN(is_edited)(x->job->p);
+}
+
+/* Of each vector's edge: S[j][:] = Q . k[j].  The same makes dP of dO and v. */
+static void FN(meet_edges)(const struct FN(meeting) * x, const REAL *const *row, int64_t d,
+                           const REAL *Q, REAL *S)
 {
     const REAL *list[ATTN_KEY_BLOCK + 8];
     const struct attn_keys *keys = &x->keys;
-    const REAL *const *k = FN(select)(row, keys->full, keys->n_full, x->n, list);
-    FN(scores)(x->vectors, k, keys->n_full, d, Q, S, NULL, ahead);
     for (int u = 0; u < x->vectors; u++) {
-        k = FN(select)(row, keys->edge[u], keys->n_edge[u], -1, list);
+        const REAL *const *k = FN(select)(row, keys->edge[u], keys->n_edge[u], -1, list);
         FN(scores)
         (1, k, keys->n_edge[u], d, Q + u * LANES, S + keys->n_full * PANEL + u * LANES, NULL, NULL);
     }
 }
 
-/* S and dP become P and dS. */
+/* P of the keys that everyone sees, or their scores; scores of the edges. */
+static void FN(meet_keys_and_queries)(const struct FN(meeting) * x, struct FN(ahead) * ahead)
+{
+    const REAL *list[ATTN_KEY_BLOCK + 8];
+    const struct attn_keys *keys = &x->keys;
+    int64_t d = x->job->p->d_key;
+    const REAL *const *k = FN(select)(x->k, keys->full, keys->n_full, x->n, list);
+    if (FN(meets_at_once)(x))
+        FN(meet_p)(k, keys->n_full, d, x->kept.Q, x->kept.lse, x->room.S, ahead);
+    else
+        FN(scores)(x->vectors, k, keys->n_full, d, x->kept.Q, x->room.S, NULL, ahead);
+    FN(meet_edges)(x, x->k, d, x->kept.Q, x->room.S);
+}
+
+/* dS of the keys that everyone sees, or dP; dP of the edges. */
+static void FN(meet_values_and_do)(const struct FN(meeting) * x, struct FN(ahead) * ahead)
+{
+    const REAL *list[ATTN_KEY_BLOCK + 8];
+    const struct attn_keys *keys = &x->keys;
+    int64_t dv = x->job->p->d_value;
+    const REAL *const *v = FN(select)(x->v, keys->full, keys->n_full, x->n, list);
+    if (FN(meets_at_once)(x))
+        FN(meet_ds)(v, keys->n_full, dv, x->kept.dO, x->kept.D, x->room.S, x->room.dP, ahead);
+    else
+        FN(scores)(x->vectors, v, keys->n_full, dv, x->kept.dO, x->room.dP, NULL, ahead);
+    FN(meet_edges)(x, x->v, dv, x->kept.dO, x->room.dP);
+}
+
+/* What is S and dP still becomes P and dS. */
 static void FN(meet_softmax)(const struct FN(meeting) * x)
 {
     const struct attn_tile_backward *job = x->job;
     const struct attn_problem *p = job->p;
+    int n_done = FN(meets_at_once)(x) ? x->keys.n_full : 0, edited = FN(is_edited)(p);
     for (int u = 0; u < x->vectors; u++) {
         int n_edge = x->keys.n_edge[u], n = x->keys.n_full + n_edge, at = u * LANES;
-        int64_t i0 = x->i0 + at;
+        int64_t i0 = x->i0 + at, done = n_done * PANEL;
         REAL *S = x->room.S + at, *dP = x->room.dP + at;
         REAL *slope = x->room.slope != NULL ? x->room.slope + at : NULL;
-        if (FN(is_edited)(p))
+        if (edited)
             FN(edit)(p, job->b, job->h, i0, job->i1, job->j0, &x->keys, u, S, slope);
         FN(softmax_gradient)
-        (S, dP, n, n_edge, FN(is_edited)(p) ? 0 : x->keys.n_full, x->keys.bits[u], x->kept.lse + at,
-         x->kept.D + at);
-        if (FN(is_edited)(p))
+        (S + done, dP + done, n - n_done, n_edge, edited ? 0 : x->keys.n_full - n_done,
+         x->keys.bits[u], x->kept.lse + at, x->kept.D + at);
+        if (edited)
             FN(edit_gradient)(job, i0, &x->keys, u, dP, slope);
     }
 }
@@ -353,8 +424,8 @@ static void FN(backward_meet)(const struct attn_tile_backward *job)
                          dQ = FN(ahead_numbers)(soon.dQ, rows * d),
                          q = FN(ahead_rows)(&t->q, b, job->h, next, next + rows, d, 1),
                          d_o = FN(ahead_rows)(&t->d_o, b, job->h, next, next + rows, dv, 1);
-        FN(meet_scores)(&x, x.k, d, x.kept.Q, x.room.S, &Q);
-        FN(meet_scores)(&x, x.v, dv, x.kept.dO, x.room.dP, &dO);
+        FN(meet_keys_and_queries)(&x, &Q);
+        FN(meet_values_and_do)(&x, &dO);
         FN(meet_softmax)(&x);
         FN(meet_dq)(&x, &dQ);
         FN(meet_dkv)(&x, &d_o, &q);

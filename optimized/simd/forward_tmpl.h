@@ -11,6 +11,11 @@
  * blocks that hardly ever happens.  Rounding the exponent S - m <= 4 costs no more than what the
  * bound leaves of exp's error (docs/kernel.md).
  *
+ * That makes it a matter of hope, too: m of the blocks before will do for most tiles, so P of keys
+ * that the whole panel sees is made while their scores are in registers still.  The first tile with
+ * a score that is too large ends it; its block is finished by the way of the papers, in which all
+ * scores come first.  Either way a query's O and l are rescaled at most once a block.
+ *
  * Hidden keys get S = -inf, and P is then exactly 0: not the smallest number, whose products would
  * be subnormal and slow. */
 
@@ -89,24 +94,83 @@ static VEC FN(exponentiate)(REAL *S, int n, VEC m)
     return l + other;
 }
 
+/* x[r][:] times alpha, n rows of one vector of queries. */
+static void FN(rescale)(REAL *x, int64_t n, VEC alpha)
+{
+    for (int64_t r = 0; r < n; r++)
+        FN(store)(x + r * PANEL, FN(load)(x + r * PANEL) * alpha);
+}
+
 /* One vector of queries meets n scores of which max is the largest: rescale if need be, P, its
- * sum.  m, l and O point at this vector. */
-static void FN(online_softmax)(REAL *S, int n, VEC max, REAL at, REAL *m, REAL *l, REAL *O,
-                               int64_t dv)
+ * sum.  The first n_done of them are P already, of the m that was, and summed.  m, l and O point at
+ * this vector. */
+static void FN(online_softmax)(REAL *S, int n_done, int n, VEC max, REAL at, REAL *m, REAL *l,
+                               REAL *O, int64_t dv)
 {
     VEC near = FN(load)(m), sum = FN(load)(l);
     if (FN(any)(max > near + at)) {
         VEC alpha = FN(exp2)(near - max); /* 0 where m = -inf; NaN where nothing was seen yet: */
         alpha = FN(choose)(max > FN(all)((REAL)-INFINITY), alpha, FN(all)(1));
         int begun = FN(any)(near > FN(all)((REAL)-INFINITY)); /* if not, O is 0 */
-        for (int64_t c = 0; begun && c < dv; c++)
-            FN(store)(O + c * PANEL, FN(load)(O + c * PANEL) * alpha);
+        FN(rescale)(O, begun ? dv : 0, alpha);
+        FN(rescale)(S, n_done, alpha);
         sum *= alpha;
         near = max;
         FN(store)(m, near);
     }
     near = FN(choose)(near > FN(all)((REAL)-INFINITY), near, FN(all)(0)); /* -inf - -inf is NaN */
-    FN(store)(l, sum + FN(exponentiate)(S, n, near));
+    FN(store)(l, sum + FN(exponentiate)(S + n_done * PANEL, n - n_done, near));
+}
+
+/* A tile of three vectors: P[t][:] = 2^(Q . k[t] - m), added to l; but where a score exceeds m + at,
+ * the scores themselves, and the answer is 0. */
+TILE_OF(int)
+FN(hopeful_tile)
+(const REAL *const *k, int64_t d, const REAL *Q, REAL *P, REAL at, const VEC m[3], VEC l[3],
+ VEC max[3])
+{
+    VEC acc[8][3];
+    FN(tile_dots)(TILE_ROWS, 3, k, d, Q, acc);
+#pragma GCC unroll 16
+    for (int t = 0; t < TILE_ROWS; t++)
+#pragma GCC unroll 3
+        for (int v = 0; v < 3; v++)
+            max[v] = VEC_MAX(acc[t][v], max[v]);
+    int near = !FN(any)((max[0] > m[0] + at) | (max[1] > m[1] + at) | (max[2] > m[2] + at));
+#pragma GCC unroll 16
+    for (int t = 0; t < TILE_ROWS; t++)
+#pragma GCC unroll 3
+        for (int v = 0; v < 3; v++) {
+            if (near) {
+                acc[t][v] = FN(exp2)(acc[t][v] - m[v]);
+                l[v] += acc[t][v];
+            }
+            FN(store)(P + t * PANEL + v * LANES, acc[t][v]);
+        }
+    return near;
+}
+
+/* n keys that a whole panel sees: P of the first ones, as long as m is near enough, and the scores
+ * of the rest.  Returns how many are P.  m and l are the panel's, max the largest scores seen. */
+static int FN(hopeful_scores)(const REAL *const *k, int n, int64_t d, const REAL *Q, REAL *S,
+                              REAL at, const REAL *m, REAL *l, VEC max[3], struct FN(ahead) * ahead)
+{
+    int64_t lines = FN(lines_of_step)(ahead, (n + TILE_ROWS - 1) / TILE_ROWS);
+    VEC near[3], sum[3], none = FN(all)((REAL)-INFINITY);
+    int j = 0, is_p = 1;
+    for (int v = 0; v < 3; v++)
+        near[v] = FN(load)(m + v * LANES), sum[v] = FN(load)(l + v * LANES);
+    if (FN(any)((near[0] == none) | (near[1] == none) | (near[2] == none)))
+        is_p = 0; /* somebody has seen nothing yet */
+    while (is_p && j + TILE_ROWS <= n) {
+        FN(look_ahead)(ahead, lines);
+        is_p = FN(hopeful_tile)(k + j, d, Q, S + j * PANEL, at, near, sum, max);
+        j += TILE_ROWS;
+    }
+    for (int v = 0; v < 3; v++)
+        FN(store)(l + v * LANES, sum[v]);
+    FN(scores)(3, k + j, n - j, d, Q, S + j * PANEL, max, ahead);
+    return is_p || j == 0 ? j : j - TILE_ROWS;
 }
 
 /* Everything that a block of queries shares while it meets one block of keys. */
@@ -118,15 +182,21 @@ struct FN(block) {
 };
 
 /* The scores of a panel: rows 0 .. n_full-1 of S for the keys that everyone sees, the rest for each
- * vector's own edge.  max[u] is the largest that a query of vector u may see, or has seen. */
-static void FN(panel_scores)(struct FN(block) * x, const struct attn_keys *keys, int vectors,
-                             int64_t i0, const REAL *Q, REAL *S, VEC max[ATTN_PANEL_VECTORS])
+ * vector's own edge.  max[u] is the largest that a query of vector u may see, or has seen.  Where m
+ * and l are given, the first rows may be P already; returns how many are. */
+static int FN(panel_scores)(struct FN(block) * x, const struct attn_keys *keys, int vectors,
+                            int64_t i0, const REAL *Q, REAL *S, const REAL *m, REAL *l,
+                            VEC max[ATTN_PANEL_VECTORS])
 {
     const struct attn_problem *p = x->job->p;
     const REAL *list[ATTN_KEY_BLOCK + 8];
-    int n_full = keys->n_full, edited = FN(is_edited)(p);
+    int n_full = keys->n_full, edited = FN(is_edited)(p), n_done = 0;
+    REAL at = (REAL)x->job->rescale_at;
     const REAL *const *k = FN(select)(x->k, keys->full, n_full, (int)(x->j1 - x->j0), list);
-    FN(scores)(vectors, k, n_full, p->d_key, Q, S, edited ? NULL : max, &x->k_ahead);
+    if (m != NULL && vectors == 3 && !edited)
+        n_done = FN(hopeful_scores)(k, n_full, p->d_key, Q, S, at, m, l, max, &x->k_ahead);
+    else
+        FN(scores)(vectors, k, n_full, p->d_key, Q, S, edited ? NULL : max, &x->k_ahead);
     for (int u = 0; u < vectors; u++) {
         REAL *own = S + u * LANES, *edge = own + n_full * PANEL;
         k = FN(select)(x->k, keys->edge[u], keys->n_edge[u], -1, list);
@@ -138,6 +208,7 @@ static void FN(panel_scores)(struct FN(block) * x, const struct attn_keys *keys,
         }
         max[u] = FN(hide)(edge, keys->n_edge[u], keys->bits[u], max[u]);
     }
+    return n_done;
 }
 
 /* O += P V of a panel, P in the order of panel_scores. */
@@ -173,11 +244,12 @@ static void FN(forward_panel)(struct FN(block) * x, struct attn_sight *sight, in
     for (int u = 0; u < vectors; u++)
         max[u] = FN(load)(m + u * LANES);
     attn_keys_sort(sight, tile, rows, LANES, n_keys, &keys);
-    FN(panel_scores)(x, &keys, vectors, i0, Q, S, max);
+    attn_keys_round(&keys, rows, LANES);
+    int n_done = FN(panel_scores)(x, &keys, vectors, i0, Q, S, m, l, max);
     for (int u = 0; u < vectors; u++) {
         int e = u * LANES;
         int met = keys.n_full + keys.n_edge[u];
-        FN(online_softmax)(S + e, met, max[u], at, m + e, l + e, O + e, dv);
+        FN(online_softmax)(S + e, n_done, met, max[u], at, m + e, l + e, O + e, dv);
     }
     FN(panel_values)(x, &keys, vectors, S, O);
 }
@@ -208,17 +280,22 @@ static void FN(forward_finish)(const struct attn_tile_forward *job, int r0, int 
     }
 }
 
-/* Q of all panels, and no key met yet. */
+/* Q of all panels, and no key met yet.  The next panel's queries are asked for while one is packed:
+ * under a window they are a good part of all that is read. */
 static void FN(forward_begin)(const struct attn_tile_forward *job, int panels,
                               const struct FN(forward_room) * room)
 {
     const struct attn_problem *p = job->p;
     int64_t d = p->d_key;
     double factor = FN(is_edited)(p) ? p->scale : p->scale * LOG2_E;
-    for (int n = 0; n < panels; n++)
+    for (int n = 0; n < panels; n++) {
+        int64_t i0 = job->i0 + n * PANEL, next = i0 + PANEL, end = next + PANEL;
+        end = end < job->i1 ? end : job->i1;
+        struct FN(ahead) q = FN(ahead_rows)(&job->t->q, job->b, job->h, next, end, d, 1);
+        FN(look_ahead)(&q, FN(lines_of_step)(&q, 1));
         FN(pack)
-    (&job->t->q, job->b, job->h, job->i0 + n * PANEL, job->i1, d, factor, room->Q + n * d * PANEL,
-     room->rows);
+        (&job->t->q, job->b, job->h, i0, job->i1, d, factor, room->Q + n * d * PANEL, room->rows);
+    }
     memset(room->O, 0, (size_t)(panels * PANEL * p->d_value) * sizeof *room->O);
     for (int n = 0; n < panels * PANEL; n++)
         room->m[n] = (REAL)-INFINITY, room->l[n] = 0;

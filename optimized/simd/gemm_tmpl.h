@@ -55,7 +55,7 @@ static void FN(gemm_scores)(const struct attn_tile_forward *job,
         if (tile == ATTN_TILE_EMPTY)
             continue;
         FN(point)(&job->t->k, b, g, x.j0, x.j1, p->d_key, room->K, x.k);
-        FN(panel_scores)(&x, &keys, vectors, job->i0, room->Q, S, max);
+        FN(panel_scores)(&x, &keys, vectors, job->i0, room->Q, S, NULL, NULL, max);
     }
     for (int u = 0; u < vectors; u++)
         FN(store)(room->m + u * LANES, max[u]);
@@ -130,8 +130,8 @@ static void FN(gemm_block)(const struct attn_tile_backward *job)
     x.kept = FN(kept_at)(job, job->i0);
     FN(point)(&t->k, job->b, job->g, job->j0, job->j1, d, x.room.K, x.k);
     FN(point)(&t->v, job->b, job->g, job->j0, job->j1, dv, x.room.V, x.v);
-    FN(meet_scores)(&x, x.k, d, x.kept.Q, x.room.S, NULL);
-    FN(meet_scores)(&x, x.v, dv, x.kept.dO, x.room.dP, NULL);
+    FN(meet_keys_and_queries)(&x, NULL);
+    FN(meet_values_and_do)(&x, NULL);
     FN(meet_softmax)(&x);
     FN(meet_dq)(&x, NULL);
 }

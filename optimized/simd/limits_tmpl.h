@@ -152,10 +152,10 @@ static double FN(limit_forward)(void *x, int64_t d, int64_t keys, int64_t rounds
     for (int64_t r = 0; r < rounds; r++) {
         for (int u = 0; u < ATTN_PANEL_VECTORS; u++)
             max[u] = FN(load)(m + u * LANES);
-        FN(scores)(ATTN_PANEL_VECTORS, k, (int)keys, d, Q, S, max, NULL);
+        int n = FN(hopeful_scores)(k, (int)keys, d, Q, S, 4, m, l, max, NULL);
         for (int e = 0; e < PANEL; e += LANES)
             FN(online_softmax)
-        (S + e, (int)keys, max[e / LANES], 4, m + e, l + e, O + e, d);
+        (S + e, n, (int)keys, max[e / LANES], 4, m + e, l + e, O + e, d);
         FN(values)(ATTN_PANEL_VECTORS, v, (int)keys, d, S, O, NULL);
     }
     return (double)rounds * 2 * 2 * PANEL * (double)keys * (double)d;
@@ -182,11 +182,8 @@ static double FN(limit_backward)(void *x, int64_t d, int64_t keys, int64_t round
     memset(dK, 0, (size_t)((keys + 1) * wide) * sizeof *dK);
     memset(dV, 0, (size_t)((keys + 1) * wide) * sizeof *dV);
     for (int64_t r = 0; r < rounds; r++) {
-        FN(scores)(ATTN_PANEL_VECTORS, k, (int)keys, d, Q, S, NULL, NULL);
-        FN(scores)(ATTN_PANEL_VECTORS, v, (int)keys, d, dO, dP, NULL, NULL);
-        for (int e = 0; e < PANEL; e += LANES)
-            FN(softmax_gradient)
-        (S + e, dP + e, (int)keys, 0, (int)keys, NULL, lse + e, lse + e);
+        FN(meet_p)(k, (int)keys, d, Q, lse, S, NULL);
+        FN(meet_ds)(v, (int)keys, d, dO, lse, S, dP, NULL);
         FN(values)(ATTN_PANEL_VECTORS, k, (int)keys, d, dP, dQ, NULL);
         FN(gradients)(dV, wide, key, (int)keys, dV + keys * wide, S, q, PANEL, NULL);
         FN(gradients)(dK, wide, key, (int)keys, dK + keys * wide, dP, q, PANEL, NULL);

@@ -129,3 +129,19 @@ void attn_keys_sort(const struct attn_sight *x, enum attn_tile tile, int rows, i
     keys->n_full = full;
     memcpy(keys->n_edge, edge, sizeof edge);
 }
+
+void attn_keys_round(struct attn_keys *keys, int rows, int lanes)
+{
+    uint64_t everyone = ((uint64_t)1 << rows) - 1, lane = ((uint64_t)1 << lanes) - 1;
+    int edges = 0;
+    for (int v = 0; v < ATTN_PANEL_VECTORS; v++)
+        edges += keys->n_edge[v];
+    for (; edges > 0 && keys->n_full % ATTN_EDGE_KEYS != 0; keys->n_full--)
+        for (int v = 0; v < ATTN_PANEL_VECTORS; v++) {
+            int n = keys->n_edge[v];
+            unsigned bits = (unsigned)(everyone >> v * lanes & lane);
+            keys->edge[v][n] = keys->full[keys->n_full - 1];
+            keys->bits[v][n] = (uint16_t)bits;
+            keys->n_edge[v] += bits != 0;
+        }
+}

@@ -33,10 +33,11 @@ struct attn_cursor {
 };
 
 enum {
-    ATTN_KEY_BLOCK = 192,  /* keys that a block of queries meets at a time, from a multiple of it */
-    ATTN_MAX_PANEL = 48,   /* queries in the widest panel: they fit a word of bits               */
-    ATTN_MAX_PANELS = 8,   /* panels in a block of queries                                       */
-    ATTN_PANEL_VECTORS = 3 /* vectors in a panel                                                 */
+    ATTN_KEY_BLOCK = 192, /* keys that a block of queries meets at a time, from a multiple of it */
+    ATTN_MAX_PANEL = 48,  /* queries in the widest panel: they fit a word of bits               */
+    ATTN_MAX_PANELS = 8,  /* panels in a block of queries                                       */
+    ATTN_PANEL_VECTORS = 3, /* vectors in a panel                                                */
+    ATTN_EDGE_KEYS = 8      /* keys in a tile of one vector                                      */
 };
 
 /* Where the cursors of one panel stand: the least and the greatest start of a current run, and the
@@ -83,5 +84,10 @@ struct attn_keys {
 /* After attn_sight_tile, FULL or PARTIAL, of `rows` queries in vectors of so many lanes, n keys. */
 void attn_keys_sort(const struct attn_sight *sight, enum attn_tile tile, int rows, int lanes, int n,
                     struct attn_keys *keys);
+
+/* Where there are edges, what remains of the full keys beyond whole tiles of ATTN_EDGE_KEYS joins
+ * them: the tiles of both are fuller then.  For a forward pass; the gradients of keys are made of
+ * all queries of a panel at once, and lose by it. */
+void attn_keys_round(struct attn_keys *keys, int rows, int lanes);
 
 #endif

@@ -13,10 +13,10 @@
  * for T broadcasts and N loads.  TILE_ROWS is T for three vectors: 8 where there are 32 registers,
  * 4 where there are 16. */
 
-/* S[j][:] = Q . k[j] for n keys.  S has room for n rounded up to rows: rows past n are garbage.
- * max holds the running maximum of N vectors. */
 #undef TILE
-#define TILE static inline __attribute__((always_inline)) void
+#undef TILE_OF
+#define TILE_OF(type) static inline __attribute__((always_inline)) type
+#define TILE          TILE_OF(void)
 
 /* Turns of the inner loop that are written out.  Small tiles are a few instructions a turn, and
  * counting turns is a tenth of them; large ones gain nothing. */
@@ -28,11 +28,12 @@
 #undef KEEP
 #define KEEP(pointer) __asm__("" : "+r"(pointer))
 
-TILE FN(scores_tile)(int rows, int vectors, const REAL *const *k, int64_t d, const REAL *Q, REAL *S,
-                     VEC *max)
+/* acc[t][v] = Q . k[t] for `rows` keys and so many vectors of queries: their scores, which are in
+ * registers still. */
+TILE FN(tile_dots)(int rows, int vectors, const REAL *const *k, int64_t d, const REAL *Q,
+                   VEC acc[8][3])
 {
     enum { turns = INNER_TURNS }; /* gcc's pragma does not look into macros */
-    VEC acc[8][3];
     const REAL *key[8];
 #pragma GCC unroll 16
     for (int t = 0; t < rows; t++) {
@@ -55,6 +56,14 @@ TILE FN(scores_tile)(int rows, int vectors, const REAL *const *k, int64_t d, con
                 acc[t][v] = VEC_FMA(kc, q[v], acc[t][v]);
         }
     }
+}
+
+/* S[t][:] = Q . k[t].  max, if given, gathers the largest of each query. */
+TILE FN(scores_tile)(int rows, int vectors, const REAL *const *k, int64_t d, const REAL *Q, REAL *S,
+                     VEC *max)
+{
+    VEC acc[8][3];
+    FN(tile_dots)(rows, vectors, k, d, Q, acc);
 #pragma GCC unroll 16
     for (int t = 0; t < rows; t++)
 #pragma GCC unroll 3
