@@ -286,7 +286,7 @@ static void FN(meet_edges)(const struct FN(meeting) * x, const REAL *const *row,
 }
 
 /* P of the keys that everyone sees, or their scores; scores of the edges. */
-static void FN(meet_keys_and_queries)(const struct FN(meeting) * x, struct FN(ahead) * ahead)
+static void FN(meet_qk)(const struct FN(meeting) * x, struct FN(ahead) * ahead)
 {
     const REAL *list[ATTN_KEY_BLOCK + 8];
     const struct attn_keys *keys = &x->keys;
@@ -300,7 +300,7 @@ static void FN(meet_keys_and_queries)(const struct FN(meeting) * x, struct FN(ah
 }
 
 /* dS of the keys that everyone sees, or dP; dP of the edges. */
-static void FN(meet_values_and_do)(const struct FN(meeting) * x, struct FN(ahead) * ahead)
+static void FN(meet_dov)(const struct FN(meeting) * x, struct FN(ahead) * ahead)
 {
     const REAL *list[ATTN_KEY_BLOCK + 8];
     const struct attn_keys *keys = &x->keys;
@@ -424,8 +424,8 @@ static void FN(backward_meet)(const struct attn_tile_backward *job)
                          dQ = FN(ahead_numbers)(soon.dQ, rows * d),
                          q = FN(ahead_rows)(&t->q, b, job->h, next, next + rows, d, 1),
                          d_o = FN(ahead_rows)(&t->d_o, b, job->h, next, next + rows, dv, 1);
-        FN(meet_keys_and_queries)(&x, &Q);
-        FN(meet_values_and_do)(&x, &dO);
+        FN(meet_qk)(&x, &Q);
+        FN(meet_dov)(&x, &dO);
         FN(meet_softmax)(&x);
         FN(meet_dq)(&x, &dQ);
         FN(meet_dkv)(&x, &d_o, &q);

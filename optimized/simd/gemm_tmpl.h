@@ -130,8 +130,8 @@ static void FN(gemm_block)(const struct attn_tile_backward *job)
     x.kept = FN(kept_at)(job, job->i0);
     FN(point)(&t->k, job->b, job->g, job->j0, job->j1, d, x.room.K, x.k);
     FN(point)(&t->v, job->b, job->g, job->j0, job->j1, dv, x.room.V, x.v);
-    FN(meet_keys_and_queries)(&x, NULL);
-    FN(meet_values_and_do)(&x, NULL);
+    FN(meet_qk)(&x, NULL);
+    FN(meet_dov)(&x, NULL);
     FN(meet_softmax)(&x);
     FN(meet_dq)(&x, NULL);
 }
