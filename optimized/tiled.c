@@ -76,8 +76,17 @@ static int64_t count_parts(const struct attn_problem *p, const struct attn_optio
     return n < longest / 8 ? n : at_least_1(longest / 8);
 }
 
+/* How many panels the busiest thread works through, if each head has so many and a block takes n:
+ * whole blocks in turns, after the smaller ones with which the dealing begins. */
+static int64_t busiest(int64_t heads, int64_t all, int64_t n, int threads)
+{
+    int64_t whole = heads * (all / n), rest = ceil_div(heads, threads) * (all % n);
+    return ceil_div(whole, threads) * n + (whole % threads == 0 ? rest : 0);
+}
+
 /* Panels in a block: as many as the caches like, so that a key block is used often while it is near
- * (measured: docs/kernel.md); fewer when there would be less than 4 blocks for each thread. */
+ * (measured: docs/kernel.md).  For several threads fewer, until there are 4 blocks for each and the
+ * busiest has hardly more to do than its share. */
 static int64_t count_panels(const struct attn_problem *p, const struct attn_options *opt,
                             const struct attn_kernels *k, int threads)
 {
@@ -86,10 +95,15 @@ static int64_t count_panels(const struct attn_problem *p, const struct attn_opti
     int64_t width = p->d_key + p->d_value;
     int64_t most = BLOCK_BYTES / at_least_1(width * k->panel * k->bytes);
     int64_t all = ceil_div(p->n_query, k->panel), heads = p->batch * p->heads;
-    int64_t share = heads > 0 ? at_least_1(all * heads / (4 * threads)) : 1;
     most = most > BLOCK_PANELS ? BLOCK_PANELS : at_least_1(most);
     most = most < all ? most : at_least_1(all);
-    return threads == 1 || share > most ? most : share;
+    if (threads == 1 || heads == 0)
+        return most;
+    int64_t share = at_least_1(all * heads / (4 * threads)), fair = ceil_div(all * heads, threads);
+    int64_t n = share < most ? share : most;
+    while (n > 1 && 32 * busiest(heads, all, n, threads) > 33 * fair) /* 3 % */
+        n--;
+    return n;
 }
 
 static enum attn_status make_plan(const struct attn_problem *p, const struct attn_options *opt,
@@ -190,19 +204,29 @@ static enum attn_status cost_forward(const struct attn_problem *p, const struct 
 
 /* ---- the forward pass --------------------------------------------------------------------- */
 
-/* Unit n.  Several threads get long rows first, because under a causal mask the last blocks have
- * the most to do; one thread goes through memory upwards, as processors expect it (under a window,
- * where every row of K and V is soon left behind, that is 4 % of the time).  The heads of a group
- * are next to each other, because they read the same keys. */
+/* Are K and V of a kv head small enough to stay in the second-level cache, beside a block? */
+static int stays_near(const struct attn_problem *p, const struct plan *plan)
+{
+    double width = (double)p->d_key + (double)p->d_value;
+    return (double)p->n_key * width * plan->kernels->bytes <= 2 * BLOCK_BYTES;
+}
+
+/* Unit n.  One kv head after the other, whose K and V stay near if they are small.  Several threads
+ * get long rows first, because under a causal mask the last blocks have the most to do; one thread
+ * goes through memory upwards, as processors expect it (under a window, where every row of K and V
+ * is soon left behind, that is 4 % of the time).  The heads of a group are next to each other,
+ * because they read the same keys. */
 static struct attn_tile_forward unit(const struct attn_problem *p, const struct attn_forward *t,
                                      const struct plan *plan, const struct memory *memory,
                                      int64_t n)
 {
-    int64_t heads = p->batch * p->heads, bh = n % heads, rest = n / heads;
-    int64_t part = rest % plan->parts, step = rest / plan->parts;
+    int64_t group = p->heads / p->kv_heads, units = group * plan->blocks * plan->parts;
+    int64_t bg = n / units, rest = n % units, bh = bg * group + rest % group;
+    int64_t part = rest / group % plan->parts, step = rest / group / plan->parts;
     int64_t block = plan->threads > 1 ? plan->blocks - 1 - step : step;
     struct attn_tile_forward job = {
         .p = p, .t = t, .runs = attn_runs_of(p), .rescale_at = plan->rescale_at};
+    job.near = step > 0 && stays_near(p, plan);
     job.b = bh / p->heads, job.h = bh % p->heads;
     job.i0 = block * plan->block, job.i1 = job.i0 + plan->block;
     job.j0 = part * plan->part, job.j1 = job.j0 + plan->part;

@@ -319,6 +319,7 @@ static void FN(forward)(const struct attn_tile_forward *job)
         FN(point)(&job->t->k, job->b, g, x.j0, x.j1, d, room.K, x.k);
         FN(point)(&job->t->v, job->b, g, x.j0, x.j1, dv, room.V, x.v);
         int64_t next = x.j1 + ATTN_KEY_BLOCK < job->j1 ? x.j1 + ATTN_KEY_BLOCK : job->j1;
+        next = job->near ? x.j1 : next;
         x.k_ahead = FN(ahead_rows)(&job->t->k, job->b, g, x.j1, next, d, panels);
         x.v_ahead = FN(ahead_rows)(&job->t->v, job->b, g, x.j1, next, dv, panels);
         for (int n = 0; n < panels; n++, x.k_ahead.passes--, x.v_ahead.passes--)

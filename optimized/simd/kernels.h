@@ -40,6 +40,7 @@ struct attn_tile_forward {
     struct attn_runs runs; /* which keys the queries see */
     int64_t b, h, i0, i1, j0, j1;
     double rescale_at;       /* a score may exceed m by so much, in units of log2 e: 0 to 4 */
+    int near;                /* K and V are in the second-level cache: do not ask for them  */
     void *o_part, *lse_part; /* NULL, or [i1 - i0][dv] and [i1 - i0] */
     void *room[ATTN_ROOMS];
 };
