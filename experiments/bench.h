@@ -126,7 +126,8 @@ enum attn_status attn_bench_entry_product(struct attn_bench_entry *entry,
 enum attn_status attn_bench_entry_price(struct attn_bench_entry *entry, struct attn_error *err);
 
 /* With a setup: price, model, and the first call (backward: after a forward), verified.  Decides
- * the number of calls in a sample.  Never fails: the entry's state says how it went. */
+ * the number of calls in a sample.  Never fails: the entry's state says how it went.  Again, after
+ * an end: no more than those calls. */
 void attn_bench_entry_begin(const struct attn_bench *bench, struct attn_bench_entry *entry);
 
 /* One sample, with P before and after it. */
@@ -138,8 +139,10 @@ void attn_bench_entry_end(struct attn_bench_entry *entry);
 /* ---- bench_block.c ------------------------------------------------------------------------ */
 
 /* Tensors, first calls, then the entries in turn until each has so many clean samples, or twice as
- * many at all.  Tensors are gone afterwards. */
-void attn_bench_block(struct attn_bench *bench, struct attn_bench_entry *entry, int n);
+ * many at all.  Tensors are gone afterwards.  The rounds may be spread over several visits, with
+ * other things between them: visit is 0 to visits - 1, in order. */
+void attn_bench_block(struct attn_bench *bench, struct attn_bench_entry *entry, int n, int visit,
+                      int visits);
 
 /* All roofs for these kernels and threads, unless they are there already. */
 void attn_bench_roofs(struct attn_bench *bench, const struct attn_kernels *kernels, const char *isa,

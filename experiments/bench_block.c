@@ -54,7 +54,7 @@ static enum attn_status open_matrices(struct attn_bench *bench, const struct att
 
 static void refuse(struct attn_bench_entry *e, const struct attn_error *err)
 {
-    if (e->state == ATTN_BENCH_WAITING) {
+    if (e->state == ATTN_BENCH_WAITING || e->state == ATTN_BENCH_TIMED) {
         e->state = ATTN_BENCH_REFUSED;
         snprintf(e->message, sizeof e->message, "%s", err->text);
     }
@@ -110,19 +110,30 @@ static int fewest_clean(const struct attn_bench_entry *entry, int n)
     return fewest;
 }
 
-void attn_bench_block(struct attn_bench *bench, struct attn_bench_entry *entry, int n)
+static int most_samples(const struct attn_bench_entry *entry, int n)
 {
+    int most = 0;
+    for (int at = 0; at < n; at++)
+        most = entry[at].n > most ? entry[at].n : most;
+    return most;
+}
+
+void attn_bench_block(struct attn_bench *bench, struct attn_bench_entry *entry, int n, int visit,
+                      int visits)
+{
+    int wanted = (bench->rounds * (visit + 1) + visits - 1) / visits; /* when it is over */
     for (int at = 0; at < n; at++) {
-        if (entry[at].state != ATTN_BENCH_WAITING)
-            continue;
-        give_setup(bench, entry, at);
-        if (entry[at].state != ATTN_BENCH_WAITING)
-            continue;
-        attn_bench_roofs(bench, entry[at].kernels, entry[at].isa, entry[at].threads);
-        attn_bench_entry_begin(bench, &entry[at]);
+        struct attn_bench_entry *e = &entry[at];
+        if (e->state == ATTN_BENCH_WAITING || e->state == ATTN_BENCH_TIMED)
+            give_setup(bench, entry, at);
+        if (e->state == ATTN_BENCH_WAITING)
+            attn_bench_roofs(bench, e->kernels, e->isa, e->threads);
+        if (e->state == ATTN_BENCH_WAITING || e->state == ATTN_BENCH_TIMED)
+            attn_bench_entry_begin(bench, e);
     }
-    for (int round = 0; round < 2 * bench->rounds && round < ATTN_BENCH_ROUNDS; round++) {
-        if (fewest_clean(entry, n) >= bench->rounds)
+    for (int round = most_samples(entry, n); round < 2 * wanted && round < ATTN_BENCH_ROUNDS;
+         round++) {
+        if (fewest_clean(entry, n) >= wanted)
             break;
         for (int at = 0; at < n; at++)
             attn_bench_entry_sample(bench, &entry[at]);

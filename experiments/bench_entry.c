@@ -267,6 +267,13 @@ void attn_bench_entry_begin(const struct attn_bench *bench, struct attn_bench_en
     struct attn_error err = {ATTN_OK, ""};
     if (e->product.m > 0 && bench->blas.set_threads != NULL)
         bench->blas.set_threads(e->threads);
+    if (e->state == ATTN_BENCH_TIMED) {
+        int64_t calls = e->calls;
+        if (first_calls(bench, e, &err) != ATTN_OK)
+            refuse(e, &err);
+        e->calls = calls;
+        return;
+    }
     enum attn_status status = e->product.m > 0 ? ATTN_OK : model(bench, e, &err);
     double seconds = status == ATTN_OK && e->product.m == 0 ? predict(bench, e) : 0;
     if (status == ATTN_OK && seconds > bench->patience_s)

@@ -134,44 +134,69 @@ static struct attn_bench_entry *entry_of(struct attn_bench_table *table, int fir
     return e;
 }
 
-/* Rows [from,to) are a block; their outcomes hold the entries until they are judged. */
-static void run_block(struct attn_bench *bench, struct attn_bench_table *table, int from, int to)
+/* Rows [from,to) are a block; their outcomes hold the entries, [first,end), until they are judged. */
+struct block {
+    int from, to, first, end;
+};
+
+static void make_block(struct attn_bench_table *table, struct block *block)
 {
-    int first = table->n_entries;
-    for (int r = from; r < to; r++) {
+    block->first = table->n_entries;
+    for (int r = block->from; r < block->to; r++) {
         const struct attn_bench_row *row = &table->list->row[r];
-        struct attn_bench_entry *entry = entry_of(table, first, row->spec, row->text, row->threads);
+        struct attn_bench_entry *entry =
+            entry_of(table, block->first, row->spec, row->text, row->threads);
         entry->pair_read |= row->goal == ATTN_GOAL_READ;
         table->outcome[r].entry = entry;
         if (row->other_spec != NULL)
             table->outcome[r].other =
-                entry_of(table, first, row->other_spec, row->other_text, row->other_threads);
+                entry_of(table, block->first, row->other_spec, row->other_text, row->other_threads);
     }
-    attn_bench_block(bench, &table->entry[first], table->n_entries - first);
-    for (int r = from; r < to; r++, table->n++)
-        attn_bench_judge(&table->list->row[r], table->outcome[r].entry, table->outcome[r].other,
-                         &table->outcome[r]);
+    block->end = table->n_entries;
+}
+
+static int make_blocks(struct attn_bench_table *table, struct block *block)
+{
+    const struct attn_bench_row *row = table->list->row;
+    int n = 0, blocks = 0;
+    while (n < table->list->n) {
+        struct block *x = &block[blocks++];
+        for (x->from = n++; n < table->list->n && strcmp(row[n].block, row[x->from].block) == 0;)
+            n++;
+        x->to = n;
+        make_block(table, x);
+    }
+    return blocks;
 }
 
 enum attn_status attn_bench_table_run(
     struct attn_bench *bench, const struct attn_bench_list *list, struct attn_bench_table *table,
+    void (*begin)(int visit, int visits),
     void (*report)(const struct attn_bench *bench, const struct attn_bench_outcome *outcome, int n),
     struct attn_error *err)
 {
-    const struct attn_bench_row *row = list->row;
+    enum { VISITS = 3 };
     *table = (struct attn_bench_table){.list = list};
     table->entry = calloc(2 * (size_t)list->n, sizeof *table->entry); /* both sides of each row */
     table->outcome = calloc((size_t)list->n, sizeof *table->outcome);
-    if (table->entry == NULL || table->outcome == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for %d rows", list->n);
-    for (int from = 0, to; from < list->n; from = to) {
-        to = from + 1;
-        while (to < list->n && strcmp(row[to].block, row[from].block) == 0)
-            to++;
-        run_block(bench, table, from, to);
-        report(bench, &table->outcome[from], to - from);
+    struct block *block = calloc((size_t)list->n, sizeof *block);
+    int made = table->entry != NULL && table->outcome != NULL && block != NULL;
+    int blocks = made ? make_blocks(table, block) : 0;
+    for (int visit = 0; made && visit < VISITS; visit++) {
+        begin(visit, VISITS);
+        for (int b = 0; b < blocks; b++) {
+            const struct block *x = &block[b];
+            attn_bench_block(bench, &table->entry[x->first], x->end - x->first, visit, VISITS);
+            if (visit + 1 < VISITS)
+                continue;
+            for (int r = x->from; r < x->to; r++, table->n++)
+                attn_bench_judge(&list->row[r], table->outcome[r].entry, table->outcome[r].other,
+                                 &table->outcome[r]);
+            report(bench, &table->outcome[x->from], x->to - x->from);
+        }
     }
-    return ATTN_OK;
+    free(block);
+    return made ? ATTN_OK : attn_fail(err, ATTN_ENOMEM, "no memory for %d rows", list->n);
 }
 
 void attn_bench_table_free(struct attn_bench_table *table)

@@ -50,8 +50,10 @@ struct attn_bench_outcome {
 void attn_bench_judge(const struct attn_bench_row *row, const struct attn_bench_entry *entry,
                       const struct attn_bench_entry *other, struct attn_bench_outcome *outcome);
 
-/* All rows of a list: entries are made, timed block by block, and judged.  entry and outcome are
- * malloc'ed.  report is called after each block with the outcomes of its rows. */
+/* All rows of a list: entries are made, timed block by block, and judged.  Each block is visited
+ * three times, a third of the rounds at a time, so that one bad minute of the machine is not the
+ * whole of any row.  entry and outcome are malloc'ed.  begin is called before each visit; report in
+ * the last, after each block, with the outcomes of its rows. */
 struct attn_bench_table {
     const struct attn_bench_list *list;
     int n_entries, n;
@@ -60,6 +62,7 @@ struct attn_bench_table {
 };
 enum attn_status attn_bench_table_run(
     struct attn_bench *bench, const struct attn_bench_list *list, struct attn_bench_table *table,
+    void (*begin)(int visit, int visits),
     void (*report)(const struct attn_bench *bench, const struct attn_bench_outcome *outcome, int n),
     struct attn_error *err);
 void attn_bench_table_free(struct attn_bench_table *table);

@@ -59,6 +59,14 @@ static enum attn_status leave(const struct attn_bench *bench, const struct attn_
 
 static const struct attn_bench_flags *shown; /* by the reports below */
 
+static void report_visit(int visit, int visits)
+{
+    if (strcmp(shown->format, "text") == 0)
+        printf("%d of %d: a part of the rounds of every row%s\n", visit + 1, visits,
+               visit + 1 < visits ? "" : "; what came of them:");
+    fflush(stdout);
+}
+
 static void report_rows(const struct attn_bench *bench, const struct attn_bench_outcome *outcome,
                         int n)
 {
@@ -105,8 +113,8 @@ static int run_table(struct attn_bench *bench, const struct attn_bench_flags *f)
     struct attn_bench_table table;
     struct attn_error err = {ATTN_OK, ""};
     shown = f;
-    if (attn_bench_table_run(bench, attn_bench_list_find(f->preset), &table, report_rows, &err) !=
-        ATTN_OK) {
+    const struct attn_bench_list *list = attn_bench_list_find(f->preset);
+    if (attn_bench_table_run(bench, list, &table, report_visit, report_rows, &err) != ATTN_OK) {
         attn_bench_table_free(&table);
         return attn_cli_fail("bench", attn_cli_status(err.status), "%s", err.text);
     }
@@ -164,7 +172,7 @@ static int run_cases(struct attn_bench *bench, const struct attn_bench_flags *f)
     for (int c = 0; c < f->n_cases && good; c++)
         good = make_block(f, f->text[c], entry + c * width);
     for (int c = 0; c < f->n_cases && good; c++) {
-        attn_bench_block(bench, entry + c * width, width);
+        attn_bench_block(bench, entry + c * width, width, 0, 1);
         show_block(bench, f, entry + c * width, width);
     }
     int status = ATTN_EXIT_USAGE;
@@ -201,7 +209,7 @@ static int run_limits(struct attn_bench *bench, const struct attn_bench_flags *f
         for (int p = 0; p < PRODUCTS && bench->blas.handle != NULL; p++)
             attn_bench_entry_product(&entry[n++], &products[p], f->thread[t], &err);
     }
-    attn_bench_block(bench, entry, n);
+    attn_bench_block(bench, entry, n, 0, 1);
     if (strcmp(f->format, "json") != 0 && n > 0)
         show_block(bench, f, entry, n);
     json_t *json = attn_bench_json(bench);

@@ -122,7 +122,7 @@ static void FN(online_softmax)(REAL *S, int n_done, int n, VEC max, REAL at, REA
     FN(store)(l, sum + FN(exponentiate)(S + n_done * PANEL, n - n_done, near));
 }
 
-/* A tile of three vectors: P[t][:] = 2^(Q . k[t] - m), added to l; but where a score exceeds m + at,
+/* A tile of three vectors: P[t][:] = 2^(Q . k[t] - m), added to l; but where a score is above m + at,
  * the scores themselves, and the answer is 0. */
 TILE_OF(int)
 FN(hopeful_tile)
