@@ -204,11 +204,11 @@ static enum attn_status cost_forward(const struct attn_problem *p, const struct 
 
 /* ---- the forward pass --------------------------------------------------------------------- */
 
-/* Are K and V of a kv head small enough to stay in the second-level cache, beside a block? */
+/* Do K and V of a kv head stay near until the next block of queries wants them? */
 static int stays_near(const struct attn_problem *p, const struct plan *plan)
 {
     double width = (double)p->d_key + (double)p->d_value;
-    return (double)p->n_key * width * plan->kernels->bytes <= 2 * BLOCK_BYTES;
+    return (double)p->n_key * width * plan->kernels->bytes <= ATTN_NEAR_BYTES;
 }
 
 /* Unit n.  One kv head after the other, whose K and V stay near if they are small.  Several threads

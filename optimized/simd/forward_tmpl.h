@@ -301,6 +301,22 @@ static void FN(forward_begin)(const struct attn_tile_forward *job, int panels,
         room->m[n] = (REAL)-INFINITY, room->l[n] = 0;
 }
 
+/* The keys after j1 that are worth asking for end here.  Beyond what the block sees (a diagonal, the
+ * end of a window) lies what the next block of queries will see: it is asked for if it will still be
+ * near by then, after as many keys as this block has met since `first`. */
+static int64_t FN(ask_until)(const struct attn_tile_forward *job, int64_t first, int64_t j1)
+{
+    const struct attn_problem *p = job->p;
+    int64_t end = j1 + ATTN_KEY_BLOCK < job->j1 ? j1 + ATTN_KEY_BLOCK : job->j1;
+    double met = (double)(j1 - first) * (double)(p->d_key + p->d_value) * sizeof(REAL);
+    if (job->near || j1 >= end)
+        return j1;
+    if (met <= ATTN_NEAR_BYTES)
+        return end;
+    int seen = attn_problem_tile(p, job->b, job->h, job->i0, job->i1, j1, end) != ATTN_TILE_EMPTY;
+    return seen ? end : j1;
+}
+
 static void FN(forward)(const struct attn_tile_forward *job)
 {
     const struct attn_problem *p = job->p;
@@ -311,15 +327,14 @@ static void FN(forward)(const struct attn_tile_forward *job)
     struct attn_sight sight;
     struct FN(block) x = {.job = job};
     attn_sight_open(&sight, job->runs, PANEL, job->b, job->h, job->i0, job->i1, job->j0, job->j1);
-    for (int64_t j = attn_sight_first(&sight, job->j0); j < job->j1;
-         j = attn_sight_first(&sight, x.j1)) {
+    int64_t first = attn_sight_first(&sight, job->j0);
+    for (int64_t j = first; j < job->j1; j = attn_sight_first(&sight, x.j1)) {
         int64_t start = j / ATTN_KEY_BLOCK * ATTN_KEY_BLOCK, end = start + ATTN_KEY_BLOCK;
         x.j0 = start > job->j0 ? start : job->j0;
         x.j1 = end < job->j1 ? end : job->j1;
         FN(point)(&job->t->k, job->b, g, x.j0, x.j1, d, room.K, x.k);
         FN(point)(&job->t->v, job->b, g, x.j0, x.j1, dv, room.V, x.v);
-        int64_t next = x.j1 + ATTN_KEY_BLOCK < job->j1 ? x.j1 + ATTN_KEY_BLOCK : job->j1;
-        next = job->near ? x.j1 : next;
+        int64_t next = FN(ask_until)(job, first, x.j1);
         x.k_ahead = FN(ahead_rows)(&job->t->k, job->b, g, x.j1, next, d, panels);
         x.v_ahead = FN(ahead_rows)(&job->t->v, job->b, g, x.j1, next, dv, panels);
         for (int n = 0; n < panels; n++, x.k_ahead.passes--, x.v_ahead.passes--)

@@ -15,6 +15,9 @@
 #include "optimized/simd/sight.h"
 #include "ref/attn.h"
 
+/* So much of K and V stays in the second-level cache beside a block of queries. */
+enum { ATTN_NEAR_BYTES = 512 * 1024 };
+
 /* Memory that one thread works in, in numbers of the arithmetic type: the kernels say what they
  * need for blocks of so many panels, the caller takes it from the ledger under these names. */
 enum {
