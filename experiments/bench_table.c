@@ -134,7 +134,7 @@ static struct attn_bench_entry *entry_of(struct attn_bench_table *table, int fir
     return e;
 }
 
-/* Rows [from,to) are a block; their outcomes hold the entries, [first,end), until they are judged. */
+/* Rows [from,to) are a block; their outcomes hold its entries, [first,end), until judged. */
 struct block {
     int from, to, first, end;
 };

@@ -122,8 +122,8 @@ static void FN(online_softmax)(REAL *S, int n_done, int n, VEC max, REAL at, REA
     FN(store)(l, sum + FN(exponentiate)(S + n_done * PANEL, n - n_done, near));
 }
 
-/* A tile of three vectors: P[t][:] = 2^(Q . k[t] - m), added to l; but where a score is above m + at,
- * the scores themselves, and the answer is 0. */
+/* A tile of three vectors: P[t][:] = 2^(Q . k[t] - m), added to l; but where a score exceeds
+ * m + at, the scores themselves, and the answer is 0. */
 TILE_OF(int)
 FN(hopeful_tile)
 (const REAL *const *k, int64_t d, const REAL *Q, REAL *P, REAL at, const VEC m[3], VEC l[3],
@@ -301,9 +301,9 @@ static void FN(forward_begin)(const struct attn_tile_forward *job, int panels,
         room->m[n] = (REAL)-INFINITY, room->l[n] = 0;
 }
 
-/* The keys after j1 that are worth asking for end here.  Beyond what the block sees (a diagonal, the
- * end of a window) lies what the next block of queries will see: it is asked for if it will still be
- * near by then, after as many keys as this block has met since `first`. */
+/* The keys after j1 that are worth asking for end here.  Beyond what the block sees (a diagonal,
+ * the end of a window) lies what the next block of queries will see: it is asked for if it will
+ * still be near by then, after as many keys as this block has met since `first`. */
 static int64_t FN(ask_until)(const struct attn_tile_forward *job, int64_t first, int64_t j1)
 {
     const struct attn_problem *p = job->p;
