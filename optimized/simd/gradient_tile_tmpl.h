@@ -6,7 +6,8 @@
  * tiles.  Still nothing is transposed.
  *
  * T keys by N vectors of features keep T * N accumulators: 6 by 4 where there are 32 registers, so
- * that 64 features are one strip; 6 by 2 where there are 16. */
+ * that 64 features are one strip; 6 by 2 where there are 16.  The sums begin at 0 and are added to
+ * dV at the end, as in values_tile. */
 
 #define STRIP (TILE_ROWS == 8 ? 4 : 2) /* vectors in the widest strip of features */
 
@@ -17,7 +18,7 @@ TILE FN(gradient_tile)(int rows, int vectors, REAL *const *X, int64_t c0, const 
     VEC acc[8][4];
     for (int t = 0; t < rows; t++)
         for (int v = 0; v < vectors; v++)
-            acc[t][v] = FN(load)(X[t] + c0 + v * LANES);
+            acc[t][v] = (VEC){0};
 #pragma GCC unroll 4
     for (int i = 0; i < n; i++) {
         const REAL *from = row[i] + c0;
@@ -34,7 +35,7 @@ TILE FN(gradient_tile)(int rows, int vectors, REAL *const *X, int64_t c0, const 
     }
     for (int t = 0; t < rows; t++)
         for (int v = 0; v < vectors; v++)
-            FN(store)(X[t] + c0 + v * LANES, acc[t][v]);
+            FN(store)(X[t] + c0 + v * LANES, FN(load)(X[t] + c0 + v * LANES) + acc[t][v]);
 }
 
 /* The same for any number of keys, to which list has, and P has rows for, 8 more. */

@@ -74,7 +74,8 @@ TILE FN(scores_tile)(int rows, int vectors, const REAL *const *k, int64_t d, con
         }
 }
 
-/* O[c][:] += sum_j P[j][:] v[j][c] for `rows` features c from c0 on. */
+/* O[c][:] += sum_j P[j][:] v[j][c] for `rows` features c from c0 on.  The sums begin at 0, and O is
+ * added at the end: it may come from afar, and nobody waits for it then. */
 TILE FN(values_tile)(int rows, int vectors, const REAL *const *v, int64_t n, int64_t c0,
                      const REAL *P, REAL *O)
 {
@@ -84,7 +85,7 @@ TILE FN(values_tile)(int rows, int vectors, const REAL *const *v, int64_t n, int
     for (int t = 0; t < rows; t++)
 #pragma GCC unroll 3
         for (int u = 0; u < vectors; u++)
-            acc[t][u] = FN(load)(O + (c0 + t) * PANEL + u * LANES);
+            acc[t][u] = (VEC){0};
 #pragma GCC unroll turns
     for (int64_t j = 0; j < n; j++) {
         const REAL *value = v[j] + c0;
@@ -104,8 +105,10 @@ TILE FN(values_tile)(int rows, int vectors, const REAL *const *v, int64_t n, int
 #pragma GCC unroll 16
     for (int t = 0; t < rows; t++)
 #pragma GCC unroll 3
-        for (int u = 0; u < vectors; u++)
-            FN(store)(O + (c0 + t) * PANEL + u * LANES, acc[t][u]);
+        for (int u = 0; u < vectors; u++) {
+            REAL *at = O + (c0 + t) * PANEL + u * LANES;
+            FN(store)(at, FN(load)(at) + acc[t][u]);
+        }
 }
 
 /* ---- any number of keys and features --------------------------------------------------- */
