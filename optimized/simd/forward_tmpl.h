@@ -11,10 +11,10 @@
  * blocks that hardly ever happens.  Rounding the exponent S - m <= 4 costs no more than what the
  * bound leaves of exp's error (docs/kernel.md).
  *
- * That makes it a matter of hope, too: m of the blocks before will do for most tiles, so P of keys
- * that the whole panel sees is made while their scores are in registers still.  The first tile with
- * a score that is too large ends it; its block is finished by the way of the papers, in which all
- * scores come first.  Either way a query's O and l are rescaled at most once a block.
+ * So m of the blocks before will do for most tiles, and P of keys that the whole panel sees is made
+ * on that assumption, while their scores are in registers still (optimistic_scores).  The first
+ * tile with a score that is too large ends it; its block is finished by the way of the papers, in
+ * which all scores come first.  Either way a query's O and l are rescaled at most once a block.
  *
  * Hidden keys get S = -inf, and P is then exactly 0: not the smallest number, whose products would
  * be subnormal and slow. */
@@ -125,7 +125,7 @@ static void FN(online_softmax)(REAL *S, int n_done, int n, VEC max, REAL at, REA
 /* A tile of three vectors: P[t][:] = 2^(Q . k[t] - m), added to l; but where a score exceeds
  * m + at, the scores themselves, and the answer is 0. */
 TILE_OF(int)
-FN(hopeful_tile)
+FN(optimistic_tile)
 (const REAL *const *k, int64_t d, const REAL *Q, REAL *P, REAL at, const VEC m[3], VEC l[3],
  VEC max[3])
 {
@@ -152,8 +152,9 @@ FN(hopeful_tile)
 
 /* n keys that a whole panel sees: P of the first ones, as long as m is near enough, and the scores
  * of the rest.  Returns how many are P.  m and l are the panel's, max the largest scores seen. */
-static int FN(hopeful_scores)(const REAL *const *k, int n, int64_t d, const REAL *Q, REAL *S,
-                              REAL at, const REAL *m, REAL *l, VEC max[3], struct FN(ahead) * ahead)
+static int FN(optimistic_scores)(const REAL *const *k, int n, int64_t d, const REAL *Q, REAL *S,
+                                 REAL at, const REAL *m, REAL *l, VEC max[3],
+                                 struct FN(ahead) * ahead)
 {
     int64_t lines = FN(lines_of_step)(ahead, (n + TILE_ROWS - 1) / TILE_ROWS);
     VEC near[3], sum[3], none = FN(all)((REAL)-INFINITY);
@@ -164,7 +165,7 @@ static int FN(hopeful_scores)(const REAL *const *k, int n, int64_t d, const REAL
         is_p = 0; /* somebody has seen nothing yet */
     while (is_p && j + TILE_ROWS <= n) {
         FN(look_ahead)(ahead, lines);
-        is_p = FN(hopeful_tile)(k + j, d, Q, S + j * PANEL, at, near, sum, max);
+        is_p = FN(optimistic_tile)(k + j, d, Q, S + j * PANEL, at, near, sum, max);
         j += TILE_ROWS;
     }
     for (int v = 0; v < 3; v++)
@@ -194,7 +195,7 @@ static int FN(panel_scores)(struct FN(block) * x, const struct attn_keys *keys, 
     REAL at = (REAL)x->job->rescale_at;
     const REAL *const *k = FN(select)(x->k, keys->full, n_full, (int)(x->j1 - x->j0), list);
     if (m != NULL && vectors == 3 && !edited)
-        n_done = FN(hopeful_scores)(k, n_full, p->d_key, Q, S, at, m, l, max, &x->k_ahead);
+        n_done = FN(optimistic_scores)(k, n_full, p->d_key, Q, S, at, m, l, max, &x->k_ahead);
     else
         FN(scores)(vectors, k, n_full, p->d_key, Q, S, edited ? NULL : max, &x->k_ahead);
     for (int u = 0; u < vectors; u++) {

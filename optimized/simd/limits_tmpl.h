@@ -152,7 +152,7 @@ static double FN(limit_forward)(void *x, int64_t d, int64_t keys, int64_t rounds
     for (int64_t r = 0; r < rounds; r++) {
         for (int u = 0; u < ATTN_PANEL_VECTORS; u++)
             max[u] = FN(load)(m + u * LANES);
-        int n = FN(hopeful_scores)(k, (int)keys, d, Q, S, 4, m, l, max, NULL);
+        int n = FN(optimistic_scores)(k, (int)keys, d, Q, S, 4, m, l, max, NULL);
         for (int e = 0; e < PANEL; e += LANES)
             FN(online_softmax)
         (S + e, n, (int)keys, max[e / LANES], 4, m + e, l + e, O + e, d);

@@ -86,8 +86,8 @@ void attn_keys_sort(const struct attn_sight *sight, enum attn_tile tile, int row
                     struct attn_keys *keys);
 
 /* Where there are edges, what remains of the full keys beyond whole tiles of ATTN_EDGE_KEYS joins
- * them: the tiles of both are fuller then.  For a forward pass; the gradients of keys are made of
- * all queries of a panel at once, and lose by it. */
+ * them, after the keys that were there: the tiles of both are fuller then.  For a forward pass; the
+ * gradients of keys are made of all queries of a panel at once, and lose by it. */
 void attn_keys_round(struct attn_keys *keys, int rows, int lanes);
 
 #endif
