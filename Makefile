@@ -242,7 +242,7 @@ minimax: ## compute the coefficients of optimized/simd/real_tmpl.h again (gcc's 
 asan: ## the tests under the address and undefined-behaviour sanitizers
 	@$(MAKE) --no-print-directory CONFIG=asan test
 
-KERNELS := tiled tiled@avx2 csr csr@avx2 csr:passes=3 gemm chunked ring
+KERNELS := tiled tiled@avx2 csr csr@avx2 csr:passes=3 gemm gemm:save=probs chunked ring
 # Valgrind has no AVX-512, and its long double is a double: verdicts in f64 mean nothing there.
 valgrind: $(B)/attnlab build/.ready-valgrind ## the battery on the kernels under valgrind: reads and writes, not verdicts
 	for spec in $(KERNELS); do \

@@ -29,6 +29,8 @@ enum attn_status attn_afford_price(const struct attn_spec *spec, const struct at
         point->flops += cost.flops;
         if (cost.peak_bytes > point->priced_bytes)
             point->priced_bytes = cost.peak_bytes;
+        if (cost.saved_bytes > point->saved_bytes)
+            point->saved_bytes = cost.saved_bytes;
         if (cost.bytes_sent > point->bytes_sent) {
             point->bytes_sent = cost.bytes_sent;
             point->messages = cost.messages;

@@ -73,6 +73,7 @@ struct attn_bench_entry {
     const char *isa;
     struct attn_setup *setup;  /* while its block runs; shared by entries of the same case */
     struct attn_ledger ledger; /* of its calls: keeps their memory while its block runs   */
+    struct attn_saved saved;   /* of the forward call that a backward one needs */
     struct attn_bench_work work;
     int pair_read;                      /* memory is what limits it, or somebody wants to know */
     struct attn_roof_tiles tiles;       /* that it is made of; keys = 0: it is not made of tiles */

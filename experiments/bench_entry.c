@@ -139,7 +139,10 @@ static enum attn_status model(const struct attn_bench *bench, struct attn_bench_
         return status;
     e->priced_bytes = point.priced_bytes * point.ranks;
     e->work.pairs = e->work.exps = (double)point.pairs;
-    e->work.flops = 2 * e->work.pairs * (e->c.pass == ATTN_FORWARD ? d + dv : 3 * d + 2 * dv);
+    double products = e->c.pass == ATTN_FORWARD ? d + dv : 3 * d + 2 * dv;
+    if (e->c.pass == ATTN_BACKWARD && point.saved_bytes > 0) /* scores are not made again */
+        products -= d;
+    e->work.flops = 2 * e->work.pairs * products;
     e->work.bytes = (double)attn_setup_bytes(e->setup);
     e->tiles = tiles_of(e);
     if (is_gathered(e)) /* backward: K, V, dK and dV */
@@ -161,12 +164,14 @@ static void start_memory(struct attn_bench_entry *e)
 {
     attn_ledger_init(&e->ledger, NULL);
     e->ledger.keeps = 1;
+    e->saved.data = NULL;
 }
 
 static enum attn_status call(const struct attn_bench *bench, struct attn_bench_entry *e,
                              enum attn_pass pass, struct attn_error *err)
 {
-    struct attn_ctx ctx = {.ledger = &e->ledger, .options = &e->parsed.options, .error = err};
+    struct attn_ctx ctx = {
+        .ledger = &e->ledger, .options = &e->parsed.options, .error = err, .saved = &e->saved};
     const struct attn_bench_product *x = &e->product;
     if (x->m > 0) {
         attn_blas_product(&bench->blas, x->transposed, x->m, x->n, x->k, bench->matrix,
@@ -176,6 +181,7 @@ static enum attn_status call(const struct attn_bench *bench, struct attn_bench_e
     }
     if (pass == ATTN_FORWARD) {
         struct attn_forward t = attn_setup_forward(e->setup);
+        attn_saved_drop(&e->saved, &e->ledger); /* of the call before */
         return attn_run_forward(e->parsed.impl, &ctx, &e->setup->problem, &t);
     }
     struct attn_backward t = attn_setup_backward(e->setup);
@@ -248,8 +254,7 @@ static enum attn_status first_calls(const struct attn_bench *bench, struct attn_
     start_memory(e);
     if (e->product.m == 0 && e->c.pass == ATTN_BACKWARD) {
         status = call(bench, e, ATTN_FORWARD, err);
-        attn_ledger_clear(&e->ledger);
-        start_memory(e);
+        attn_ledger_restart(&e->ledger);
     }
     if (status == ATTN_OK)
         status = call(bench, e, e->c.pass, err);

@@ -85,6 +85,8 @@ static void print_text(const struct attn_spec *spec, const struct attn_problem *
     for (int a = 0; a < cost->n_live; a++)
         print_buffer(cost->live[a].name, cost->live[a].bytes);
     print_buffer("peak", cost->peak_bytes);
+    if (cost->saved_bytes > 0)
+        print_buffer("  of it, saved", cost->saved_bytes);
     double in_out = floor_bytes(p, pass == ATTN_BACKWARD);
     int64_t machine = attn_cli_memory_available();
     printf("  beside inputs and outputs of %s%s; %.4g flop%s",
@@ -109,14 +111,14 @@ static json_t *price_json(const struct attn_spec *spec, const struct attn_proble
     for (int a = 0; a < cost->n_live; a++)
         json_array_append_new(live, json_pack("{s:s,s:I}", "name", cost->live[a].name, "bytes",
                                               (json_int_t)cost->live[a].bytes));
-    return json_pack("{s:s,s:s,s:i,s:I,s:I,s:s,s:s,s:o,s:I,s:f,s:f,s:I,s:I,s:b}", "spec", name,
+    return json_pack("{s:s,s:s,s:i,s:I,s:I,s:s,s:s,s:o,s:I,s:I,s:f,s:f,s:I,s:I,s:b}", "spec", name,
                      "pass", attn_pass_name(pass), "rank", rank, "n_query", (json_int_t)p->n_query,
                      "n_key", (json_int_t)p->n_key, "mask", mask, "dtype",
                      attn_dtype_name(p->dtype), "live", live, "peak_bytes",
-                     (json_int_t)cost->peak_bytes, "floor_bytes",
-                     floor_bytes(p, pass == ATTN_BACKWARD), "flops", cost->flops, "bytes_sent",
-                     (json_int_t)cost->bytes_sent, "messages", (json_int_t)cost->messages,
-                     "counted", cost->counted);
+                     (json_int_t)cost->peak_bytes, "saved_bytes", (json_int_t)cost->saved_bytes,
+                     "floor_bytes", floor_bytes(p, pass == ATTN_BACKWARD), "flops", cost->flops,
+                     "bytes_sent", (json_int_t)cost->bytes_sent, "messages",
+                     (json_int_t)cost->messages, "counted", cost->counted);
 }
 
 /* Every pass and every rank whose price differs from the one before. */

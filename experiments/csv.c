@@ -12,7 +12,8 @@ static const char header[] =
     "cpu_sum_s,priced_bytes,ledger_bytes,process_ledger_bytes,floor_bytes,baseline_bytes,"
     "hwm_bytes,resident_bytes,hwm_reset,minor_faults,major_faults,flops,bytes_sent,messages,"
     "verified,verdict,worst_error_over_bound,worst_output,digest,setup_s,verify_s,wall_s,load,"
-    "steal_s,build,session,case,message,time_source,route,source,source_digest,mask_bytes\r\n";
+    "steal_s,build,session,case,message,time_source,route,source,source_digest,mask_bytes,"
+    "saved_bytes\r\n";
 
 void attn_csv_text(FILE *file, const char *text)
 {
@@ -142,6 +143,9 @@ int attn_csv_write(FILE *file, const struct attn_point *points, int64_t n)
         put_text(file, p->source_digest);
         if (p->mask_bytes >= 0)
             fprintf(file, "%lld", (long long)p->mask_bytes);
+        fputc(',', file);
+        if (p->saved_bytes >= 0)
+            fprintf(file, "%lld", (long long)p->saved_bytes);
         fputs("\r\n", file);
     }
     return fflush(file) == 0 && !ferror(file) ? 0 : -1;

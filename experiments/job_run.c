@@ -161,7 +161,11 @@ enum attn_status attn_job_run(struct attn_job *job, struct attn_error *err)
     if (ledger == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory for a ledger");
     attn_ledger_init(ledger, NULL);
-    struct attn_ctx ctx = {.ledger = ledger, .options = &job->spec.options, .error = err};
+    struct attn_saved saved = {0};
+    struct attn_ctx ctx = {.ledger = ledger,
+                           .options = &job->spec.options,
+                           .error = err,
+                           .saved = job->pass == ATTN_BACKWARD ? &saved : NULL};
     enum attn_status status = load_inputs(job, err);
     if (status == ATTN_OK)
         status = alloc_outputs(job, err);

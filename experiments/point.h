@@ -26,6 +26,7 @@ struct attn_work {
     struct attn_spec spec;
     struct attn_setup setup;
     struct attn_ledger ledger;
+    struct attn_saved saved;   /* of the forward call that a backward point needs */
     struct attn_rank_use *use; /* [ranks] */
     struct attn_point point;
     double cpu_max[ATTN_RECORD_TIMES], cpu_sum[ATTN_RECORD_TIMES];
@@ -40,7 +41,7 @@ double attn_point_seconds(clockid_t clock);
 void attn_point_fail(struct attn_point *point, const struct attn_error *err);
 
 /* point_calls.c: the forward that a backward needs, then the baseline, the timed calls, the peak,
- * and what is on the ledger. */
+ * and what is on the ledger.  What the forward saved is part of the backward's memory. */
 enum attn_status attn_point_call(struct attn_work *work, const struct attn_point_flags *flags,
                                  struct attn_error *err);
 

@@ -23,11 +23,13 @@ double attn_point_seconds(clockid_t clock)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static enum attn_status call(struct attn_work *work, enum attn_pass pass,
-                             struct attn_ledger *ledger, struct attn_error *err)
+static enum attn_status call(struct attn_work *work, enum attn_pass pass, struct attn_error *err)
 {
-    struct attn_ctx ctx = {
-        .ledger = ledger, .options = &work->spec.options, .error = err, .ranks = work->use};
+    struct attn_ctx ctx = {.ledger = &work->ledger,
+                           .options = &work->spec.options,
+                           .error = err,
+                           .ranks = work->use,
+                           .saved = &work->saved};
     if (pass == ATTN_FORWARD) {
         struct attn_forward t = attn_setup_forward(&work->setup);
         return attn_run_forward(work->spec.impl, &ctx, &work->setup.problem, &t);
@@ -36,16 +38,13 @@ static enum attn_status call(struct attn_work *work, enum attn_pass pass,
     return attn_run_backward(work->spec.impl, &ctx, &work->setup.problem, &t);
 }
 
-/* The forward that a backward needs, on a ledger of its own. */
+/* The forward that a backward needs.  Its own memory does not count, but for what it saves. */
 static enum attn_status prepare(struct attn_work *work, struct attn_error *err)
 {
-    if (work->point.c.pass == ATTN_FORWARD)
-        return ATTN_OK;
-    struct attn_ledger ledger;
-    attn_ledger_init(&ledger, NULL);
-    ledger.limit = attn_cli_memory_available();
-    enum attn_status status = call(work, ATTN_FORWARD, &ledger, err);
-    attn_ledger_clear(&ledger);
+    work->ledger.limit = attn_cli_memory_available();
+    enum attn_status status =
+        work->point.c.pass == ATTN_BACKWARD ? call(work, ATTN_FORWARD, err) : ATTN_OK;
+    attn_ledger_restart(&work->ledger);
     return status;
 }
 
@@ -55,9 +54,11 @@ static enum attn_status timed_call(struct attn_work *work, double *wall, double 
 {
     double cpu = attn_point_seconds(CLOCK_PROCESS_CPUTIME_ID);
     double start = attn_point_seconds(CLOCK_MONOTONIC);
-    enum attn_status status = call(work, work->point.c.pass, &work->ledger, err);
+    enum attn_status status = call(work, work->point.c.pass, err);
     *wall = attn_point_seconds(CLOCK_MONOTONIC) - start;
     *cpu_max = *cpu_sum = attn_point_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+    if (work->point.c.pass == ATTN_FORWARD)
+        attn_saved_drop(&work->saved, &work->ledger);
     if (work->plugin != NULL) {
         *wall = work->plugin_wall;
         *cpu_max = *cpu_sum = work->plugin_cpu;
@@ -141,8 +142,9 @@ enum attn_status attn_point_call(struct attn_work *work, const struct attn_point
     enum attn_status status = prepare(work, err);
     if (status != ATTN_OK)
         return status;
-    work->ledger.limit = attn_cli_memory_available();
     attn_resident_begin(&resident);
+    if (resident.baseline >= 0) /* what was saved is resident by now, and is to be seen */
+        resident.baseline -= work->saved.bytes;
     status = measure(work, flags->repeat, flags->enough, err);
     attn_resident_end(&resident);
     p->hwm_reset = resident.reset;
@@ -154,6 +156,7 @@ enum attn_status attn_point_call(struct attn_work *work, const struct attn_point
     strcpy(p->time_source, "calls");
     if (work->plugin == NULL)
         read_ledger(work);
+    attn_saved_drop(&work->saved, &work->ledger);
     int64_t left = attn_ledger_clear(&work->ledger);
     if (left != 0)
         return attn_fail(err, ATTN_EINTERNAL, "%s left %lld bytes on its ledger",

@@ -84,6 +84,7 @@ static const struct field {
     FIELD(TEXT, source),
     FIELD(TEXT, source_digest),
     FIELD(BYTES, mask_bytes),
+    FIELD(BYTES, saved_bytes),
 };
 enum { FIELDS = sizeof field_table / sizeof field_table[0] };
 
@@ -112,7 +113,7 @@ void attn_point_init(struct attn_point *point)
 void attn_point_not_ours(struct attn_point *point)
 {
     point->priced_bytes = point->ledger_bytes = point->process_ledger_bytes = -1;
-    point->bytes_sent = -1;
+    point->bytes_sent = point->saved_bytes = -1;
     point->flops = (double)NAN;
     point->n_live = 0;
 }

@@ -78,7 +78,8 @@ struct attn_point {
     char route[16];   /* "plug-in", "command"; "": ours                      */
     char source[512]; /* its file, or its command                            */
     char source_digest[24];
-    int64_t mask_bytes; /* of the mask as it was given: a byte for each pair; -1: not as bytes */
+    int64_t mask_bytes;  /* of the mask as it was given: a byte for each pair; -1: not as bytes */
+    int64_t saved_bytes; /* of the peak, what lives from the forward pass to the backward one */
 };
 
 /* Nothing known yet: counts 0, bytes -1, reals NaN, texts empty. */

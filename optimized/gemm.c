@@ -7,8 +7,11 @@
  * Memory    forward: scores, B*H*Lq*Lk numbers, Lq in whole panels; they become P in place.
  *           backward: probs and dscores, as many each, and LSE.  Everything else is a panel of
  *           queries or a block of keys for each thread.
- * Flops     2 (d + dv) a visible pair forward, 2 (3 d + 2 dv) backward.  Tiles that nobody sees are
- *           filled with zeros, and nothing is computed with them.
+ * Saving    save=probs leaves P to the backward pass, as frameworks do: no peak is higher for it,
+ *           but P lives between the passes, and a network has many layers between them.  With a
+ *           softcap nothing is saved: its slope needs the scores.
+ * Flops     2 (d + dv) a visible pair forward, 2 (3 d + 2 dv) backward, 2 d less of a saved P.
+ *           Tiles that nobody sees are filled with zeros, and nothing is computed with them.
  * Threads   panels of queries are shared out, and then, for dK and dV, blocks of keys, each of
  *           which sums over its queries in order; a dBias in which pairs of several panels meet is
  *           made by one thread.  Same bits for any number of them.
@@ -23,11 +26,14 @@
 #include "ref/problem.h"
 #include "ref/textbook.h"
 
+static const struct attn_option options[] = {
+    {"save", 0, 0, 1, "nothing probs", "what a forward pass leaves to the backward one"}, {0}};
+
 /* ---- the plan ----------------------------------------------------------------------------- */
 
 struct plan {
     const struct attn_kernels *kernels;
-    int threads;
+    int threads, saves;
     int64_t heads, group;   /* batch * heads; query heads of a kv head      */
     int64_t panels, blocks; /* of a head: panels of queries, blocks of keys */
     int64_t scores;         /* numbers of a panel: (n_key + 8) * panel      */
@@ -51,6 +57,7 @@ static enum attn_status make_plan(const struct attn_problem *p, const struct att
     x->panels = ceil_div(p->n_query, x->kernels->panel);
     x->blocks = ceil_div(p->n_key, ATTN_KEY_BLOCK);
     x->scores = attn_product(p->n_key + 8, x->kernels->panel);
+    x->saves = opt->value[0] == 1 && !(p->softcap > 0);
     x->threads = opt->threads > 1 ? opt->threads : 1;
     if (x->threads > x->heads * x->panels)
         x->threads = x->heads * x->panels > 1 ? (int)(x->heads * x->panels) : 1;
@@ -65,6 +72,7 @@ struct memory {
     char *room[ATTN_ROOMS]; /* [threads]; S:     [heads][panels] */
     char *back[ATTN_BACK];  /* [threads]; S, dP: [heads][panels] */
     char *kept[ATTN_KEPT];  /* [threads]; LSE:   [heads][panels] */
+    int saved;              /* P was there before the call, or will be after it */
 };
 
 /* Take n times so many numbers. */
@@ -80,7 +88,8 @@ static enum attn_status take_forward(struct attn_ctx *ctx, const struct plan *x,
 {
     static const char *const name[ATTN_ROOMS] = ATTN_ROOM_NAMES;
     int64_t units = attn_product(x->heads, x->panels);
-    enum attn_status status = take(ctx, x, "scores", units, x->scores, &m->room[ATTN_ROOM_S]);
+    enum attn_status status =
+        take(ctx, x, x->saves ? "probs" : "scores", units, x->scores, &m->room[ATTN_ROOM_S]);
     for (int n = 0; n < ATTN_ROOMS && status == ATTN_OK; n++)
         if (n != ATTN_ROOM_S)
             status = take(ctx, x, name[n], x->threads, x->room[n], &m->room[n]);
@@ -92,7 +101,11 @@ static enum attn_status take_backward(struct attn_ctx *ctx, const struct plan *x
     static const char *const kept[ATTN_KEPT] = ATTN_KEPT_NAMES, *const room[ATTN_BACK] =
                                                                     ATTN_BACK_NAMES;
     int64_t units = attn_product(x->heads, x->panels);
-    enum attn_status status = take(ctx, x, "probs", units, x->scores, &m->back[ATTN_BACK_S]);
+    enum attn_status status = ATTN_OK;
+    if (ctx->saved != NULL && ctx->saved->data != NULL)
+        m->back[ATTN_BACK_S] = ctx->saved->data, m->saved = 1;
+    else
+        status = take(ctx, x, "probs", units, x->scores, &m->back[ATTN_BACK_S]);
     if (status == ATTN_OK)
         status = take(ctx, x, "dscores", units, x->scores, &m->back[ATTN_BACK_DP]);
     for (int n = ATTN_BACK_SLOPE; n < ATTN_BACK && status == ATTN_OK; n++)
@@ -108,9 +121,11 @@ static void give(struct attn_ctx *ctx, struct memory *m)
     for (int n = ATTN_KEPT - 1; n >= 0; n--)
         attn_ledger_give(ctx->ledger, m->kept[n]);
     for (int n = ATTN_BACK - 1; n >= 0; n--)
-        attn_ledger_give(ctx->ledger, m->back[n]);
+        if (n != ATTN_BACK_S || !m->saved)
+            attn_ledger_give(ctx->ledger, m->back[n]);
     for (int n = ATTN_ROOMS - 1; n >= 0; n--)
-        attn_ledger_give(ctx->ledger, m->room[n]);
+        if (n != ATTN_ROOM_S || !m->saved)
+            attn_ledger_give(ctx->ledger, m->room[n]);
 }
 
 /* Written out on its own: P queries in a panel, W numbers in a vector. */
@@ -130,7 +145,7 @@ static enum attn_status cost(const struct attn_problem *p, const struct attn_opt
         const char *name;
         enum attn_pass pass;
         int64_t n, numbers;
-    } live[] = {{"scores", ATTN_FORWARD, 1, all},
+    } live[] = {{x.saves ? "probs" : "scores", ATTN_FORWARD, 1, all},
                 {"tile.q", ATTN_FORWARD, t * P, d},
                 {"tile.o", ATTN_FORWARD, t * P, dv},
                 {"tile.ml", ATTN_FORWARD, t * P, 2},
@@ -151,8 +166,10 @@ static enum attn_status cost(const struct attn_problem *p, const struct attn_opt
         if (live[n].pass == pass)
             status = attn_cost_add(cost, live[n].name, attn_product(live[n].n, live[n].numbers),
                                    x.kernels->bytes, err);
+    if (x.saves && status == ATTN_OK)
+        cost->saved_bytes = attn_product(all, x.kernels->bytes);
     cost->flops = 2 * (double)attn_problem_all_pairs(p, &cost->counted) *
-                  (double)(pass == ATTN_FORWARD ? d + dv : 3 * d + 2 * dv);
+                  (double)(pass == ATTN_FORWARD ? d + dv : (x.saves ? 2 : 3) * d + 2 * dv);
     return status;
 }
 
@@ -175,6 +192,7 @@ static void run_forward(const struct work *w, const struct attn_forward *t, int6
     const struct attn_problem *p = w->p;
     const struct plan *x = w->plan;
     struct attn_tile_forward job = {.p = p, .t = t, .runs = attn_runs_of(p), .j1 = p->n_key};
+    job.saves = w->memory->saved;
     int64_t P = x->kernels->panel, thread = omp_get_thread_num();
     job.b = n / p->heads, job.h = n % p->heads;
     job.i0 = m * P, job.i1 = job.i0 + P < p->n_query ? job.i0 + P : p->n_query;
@@ -194,6 +212,7 @@ static struct attn_tile_backward aim(const struct work *w, const struct attn_bac
     struct attn_tile_backward job = {.p = p, .t = t, .runs = attn_runs_of(p)};
     int64_t thread = omp_get_thread_num(), unit = n * x->panels + m;
     job.keys = ATTN_KEY_BLOCK;
+    job.saved = memory->saved;
     job.b = n / p->heads, job.h = n % p->heads, job.g = job.h / x->group;
     job.kept_from = job.i0 = m * x->kernels->panel, job.i1 = p->n_query;
     for (int k = 0; k < ATTN_KEPT; k++)
@@ -256,6 +275,12 @@ static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem 
     enum attn_status status = make_plan(p, ctx->options, &x, ctx->error);
     if (status == ATTN_OK)
         status = take_forward(ctx, &x, &memory);
+    if (status == ATTN_OK && x.saves && ctx->saved != NULL) {
+        ctx->saved->data = memory.room[ATTN_ROOM_S];
+        ctx->saved->bytes =
+            attn_product(attn_product(x.heads, x.panels), x.scores) * x.kernels->bytes;
+        memory.saved = 1;
+    }
     if (status == ATTN_OK) {
 #pragma omp parallel for schedule(dynamic, 1) num_threads(x.threads) if (x.threads > 1)
         for (int64_t n = 0; n < x.heads * x.panels; n++)
@@ -292,6 +317,7 @@ const struct attn_impl attn_impl_gemm = {
             ATTN_CAP_GQA | ATTN_CAP_CROSS | ATTN_CAP_DV | ATTN_CAP_MASK | ATTN_CAP_HARD |
             ATTN_CAP_SOFTCAP | ATTN_CAP_ALIBI | ATTN_CAP_BIAS | ATTN_CAP_DBIAS | ATTN_CAP_DLSE |
             ATTN_CAP_STRIDES,
+    .options = options,
     .cost = cost,
     .forward = forward,
     .backward = backward,

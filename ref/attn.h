@@ -166,6 +166,7 @@ struct attn_cost {
     int n_live;
     struct attn_account live[ATTN_MAX_ACCOUNTS]; /* the live set at the peak, by name */
     int64_t peak_bytes;                          /* its sum                           */
+    int64_t saved_bytes; /* of it, what a forward pass saves for the backward one when it may */
     double flops;
     int64_t bytes_sent; /* to other ranks */
     int64_t messages;   /* of which there are so many */
@@ -228,6 +229,19 @@ struct attn_seal {
     void *arg;
 };
 
+/* What a forward pass leaves to the backward pass of the same problem, tensors and options;
+ * autograd calls it saved for backward.  Who zeroes one and puts it into the contexts of both calls
+ * allows it.  data is a block on the ledger of the forward call, until attn_saved_drop; a backward
+ * pass reads it as often as it is asked to, and computes again what it was not given. */
+struct attn_saved {
+    void *data; /* NULL: nothing; its layout is the implementation's own */
+    int64_t bytes;
+    const struct attn_impl *impl; /* who saved it, and for what: a backward pass of anybody or
+                                     anything else is refused */
+    struct attn_options options;
+    struct attn_problem problem;
+};
+
 /* What one call may use. */
 struct attn_ctx {
     struct attn_ledger *ledger;
@@ -235,6 +249,7 @@ struct attn_ctx {
     struct attn_error *error;
     struct attn_rank_use *ranks;  /* NULL, or room for as many ranks as the spec has */
     const struct attn_seal *seal; /* NULL: nobody watches */
+    struct attn_saved *saved;     /* NULL: nothing outlives a call */
 };
 
 /* One constant of this type in one file, and one line in optimized/impls.def. */
@@ -294,8 +309,8 @@ enum attn_status attn_check_backward(const struct attn_impl *impl,
                                      const struct attn_problem *problem,
                                      const struct attn_backward *t, struct attn_error *err);
 
-/* The same checks, then run.  The outputs are complete on
- * ATTN_OK and unspecified otherwise. */
+/* The same checks, and that ctx->saved is empty before a forward pass, and before a backward one
+ * empty or its own; then run.  The outputs are complete on ATTN_OK and unspecified otherwise. */
 enum attn_status attn_run_forward(const struct attn_impl *impl, struct attn_ctx *ctx,
                                   const struct attn_problem *problem, const struct attn_forward *t);
 enum attn_status attn_run_backward(const struct attn_impl *impl, struct attn_ctx *ctx,
@@ -306,6 +321,9 @@ enum attn_status attn_run_backward(const struct attn_impl *impl, struct attn_ctx
 enum attn_status attn_price(const struct attn_impl *impl, const struct attn_options *options,
                             const struct attn_problem *problem, enum attn_pass pass, int rank,
                             struct attn_cost *cost, struct attn_error *err);
+
+/* Give back to the ledger what a forward pass saved there; nothing to do when it is empty. */
+void attn_saved_drop(struct attn_saved *saved, struct attn_ledger *ledger);
 
 void attn_options_preset(const struct attn_impl *impl, struct attn_options *options);
 int attn_ranks(const struct attn_impl *impl, const struct attn_options *options);

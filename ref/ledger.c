@@ -181,6 +181,12 @@ void *attn_ledger_give(struct attn_ledger *ledger, void *data)
     return NULL;
 }
 
+void attn_ledger_restart(struct attn_ledger *ledger)
+{
+    atomic_store(&ledger->peak, atomic_load(&ledger->now));
+    remember_peak(ledger);
+}
+
 int64_t attn_ledger_clear(struct attn_ledger *ledger)
 {
     int64_t left = 0;

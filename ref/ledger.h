@@ -52,6 +52,9 @@ void *attn_ledger_take(struct attn_ledger *ledger, const char *name, int64_t cou
 /* Give a block back.  NULL is legal.  Returns NULL, so that `p = attn_ledger_give(l, p)`. */
 void *attn_ledger_give(struct attn_ledger *ledger, void *data);
 
+/* The peak begins anew, with what is live now: before the second of two calls that share a ledger. */
+void attn_ledger_restart(struct attn_ledger *ledger);
+
 /* Give back everything that is still live, and what was kept, and return how many bytes were live:
  * 0 unless somebody leaked, or left in the middle because of a failure. */
 int64_t attn_ledger_clear(struct attn_ledger *ledger);

@@ -270,17 +270,71 @@ enum attn_status attn_check_backward(const struct attn_impl *impl,
     return status;
 }
 
+/* ---- saved for backward ------------------------------------------------------------------- */
+
+void attn_saved_drop(struct attn_saved *saved, struct attn_ledger *ledger)
+{
+    attn_ledger_give(ledger, saved->data);
+    saved->data = NULL;
+    saved->bytes = 0;
+}
+
+static int same_options(const struct attn_options *a, const struct attn_options *b)
+{
+    return memcmp(a->value, b->value, sizeof a->value) == 0 && a->local == b->local &&
+           a->isa == b->isa;
+}
+
+static int same_problem(const struct attn_problem *a, const struct attn_problem *b)
+{
+    return a->batch == b->batch && a->heads == b->heads && a->kv_heads == b->kv_heads &&
+           a->n_query == b->n_query && a->n_key == b->n_key && a->d_key == b->d_key &&
+           a->d_value == b->d_value && !(a->scale < b->scale || a->scale > b->scale) &&
+           !(a->softcap < b->softcap || a->softcap > b->softcap) && a->dtype == b->dtype &&
+           a->mask == b->mask && a->bias.kind == b->bias.kind;
+}
+
+/* Is what was saved what this backward pass may read? */
+static enum attn_status check_saved(const struct attn_impl *impl, const struct attn_ctx *ctx,
+                                    const struct attn_problem *p)
+{
+    const struct attn_saved *saved = ctx->saved;
+    if (saved == NULL || saved->data == NULL)
+        return ATTN_OK;
+    if (saved->impl == impl && same_options(&saved->options, ctx->options) &&
+        same_problem(&saved->problem, p))
+        return ATTN_OK;
+    return attn_fail(ctx->error, ATTN_EINVAL,
+                     "the backward pass of %s was given what a forward pass of %s saved%s: give it "
+                     "its own, or nothing, and it computes again",
+                     impl->name, saved->impl->name,
+                     saved->impl != impl                           ? ""
+                     : same_options(&saved->options, ctx->options) ? " for another problem"
+                                                                   : " under other options");
+}
+
 enum attn_status attn_run_forward(const struct attn_impl *impl, struct attn_ctx *ctx,
                                   const struct attn_problem *p, const struct attn_forward *t)
 {
     enum attn_status status = attn_check_forward(impl, ctx->options, p, t, ctx->error);
-    return status == ATTN_OK ? impl->forward(ctx, p, t) : status;
+    if (status != ATTN_OK)
+        return status;
+    if (ctx->saved != NULL && ctx->saved->data != NULL)
+        return attn_fail(ctx->error, ATTN_EINVAL,
+                         "%lld bytes are saved already: attn_saved_drop them before another "
+                         "forward pass",
+                         (long long)ctx->saved->bytes);
+    if (ctx->saved != NULL)
+        *ctx->saved = (struct attn_saved){.impl = impl, .options = *ctx->options, .problem = *p};
+    return impl->forward(ctx, p, t);
 }
 
 enum attn_status attn_run_backward(const struct attn_impl *impl, struct attn_ctx *ctx,
                                    const struct attn_problem *p, const struct attn_backward *t)
 {
     enum attn_status status = attn_check_backward(impl, ctx->options, p, t, ctx->error);
+    if (status == ATTN_OK)
+        status = check_saved(impl, ctx, p);
     return status == ATTN_OK ? impl->backward(ctx, p, t) : status;
 }
 

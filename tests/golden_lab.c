@@ -209,7 +209,8 @@ int golden_forward_backward(const struct golden *x, const struct attn_spec *spec
     struct attn_error err = {0};
     int ranks = attn_ranks(spec->impl, &spec->options);
     struct attn_rank_use *use = calloc((size_t)ranks, sizeof *use);
-    struct attn_ctx ctx = {&ledger, &spec->options, &err, use, NULL};
+    struct attn_ctx ctx = {
+        .ledger = &ledger, .options = &spec->options, .error = &err, .ranks = use};
     memset(run, 0, sizeof *run);
     attn_ledger_init(&ledger, NULL);
     struct attn_forward f = {x->in.q, x->in.k, x->in.v, output(x, ATTN_O, run),

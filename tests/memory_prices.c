@@ -60,6 +60,10 @@ static const struct hand_price hand_prices[] = {
     {"gemm@portable", ATTN_BACKWARD, 40784, 0, 0, 43200,
      "probs=7680 dscores=7680 tile.kv=10752 tile.dkv=12352 tile.rows=832 q.packed=384 "
      "do.packed=288 dq=384 lse=384 delta=48"},
+    /* the same P, made once: flops 2*600*(2*8+2*6) */
+    {"gemm:save=probs@portable", ATTN_BACKWARD, 40784, 0, 0, 33600,
+     "probs=7680 dscores=7680 tile.kv=10752 tile.dkv=12352 tile.rows=832 q.packed=384 "
+     "do.packed=288 dq=384 lse=384 delta=48"},
     /* 4 lanes, panels of 12 queries, a step of 24; one block of 16 keys (12 are there), its tiles
      * in 8 rows more.  Two query heads of one kv head: 2*24 rows; baton: 4 kv heads, each with 2
      * packs, a block of keys, 2 unpacks.  kv 16*(8+6), dkv (16+1)*(8+8), rows (12+1)*(8+8) */

@@ -27,6 +27,9 @@ static const char *const variants[] = {
     "ulysses:ranks=1",
     "ulysses:ranks=2",
     "ulysses:ranks=2,local=dense",
+    "tiled:rescale=eager",
+    "csr:passes=3",
+    "gemm:save=probs",
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 

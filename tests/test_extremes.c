@@ -16,7 +16,7 @@ static void judge_altered(const char *name, struct attn_setup *setup, struct att
     struct attn_precision precision;
     ck_assert_int_eq(attn_spec_parse(name, &spec, &err), ATTN_OK);
     attn_ledger_init(&ledger, NULL);
-    struct attn_ctx ctx = {&ledger, &spec.options, &err, NULL, NULL};
+    struct attn_ctx ctx = {.ledger = &ledger, .options = &spec.options, .error = &err};
     struct attn_forward forward = attn_setup_forward(setup);
     struct attn_backward backward = attn_setup_backward(setup);
     ck_assert_msg(attn_run_forward(spec.impl, &ctx, &setup->problem, &forward) == ATTN_OK, "%s",

@@ -68,7 +68,7 @@ static void run(const struct attn_spec *spec, struct attn_setup *s)
 {
     struct attn_ledger ledger;
     struct attn_error err = {0};
-    struct attn_ctx ctx = {&ledger, &spec->options, &err, NULL, NULL};
+    struct attn_ctx ctx = {.ledger = &ledger, .options = &spec->options, .error = &err};
     struct attn_forward f = attn_setup_forward(s);
     struct attn_backward b = attn_setup_backward(s);
     attn_ledger_init(&ledger, NULL);

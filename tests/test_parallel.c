@@ -395,7 +395,7 @@ START_TEST(empty_rows_are_not_read)
     ck_assert_int_eq(attn_setup_open(&c, &setup, &err), ATTN_OK);
     struct attn_forward f = attn_setup_forward(&setup);
     struct attn_backward g = attn_setup_backward(&setup);
-    struct attn_ctx ctx = {&ledger, &spec.options, &err, NULL, NULL};
+    struct attn_ctx ctx = {.ledger = &ledger, .options = &spec.options, .error = &err};
     ck_assert_msg(attn_run_forward(spec.impl, &ctx, &setup.problem, &f) == ATTN_OK, "%s", err.text);
     ck_assert(isnan(attn_tensor_get(&setup.tensor[ATTN_T_DO], 0, 0, 0, 0)));
     ck_assert_msg(attn_run_backward(spec.impl, &ctx, &setup.problem, &g) == ATTN_OK, "%s",
@@ -420,7 +420,8 @@ START_TEST(memory_may_run_out_anywhere)
         struct attn_ledger ledger;
         attn_ledger_init(&ledger, NULL);
         ledger.limit = limit;
-        struct attn_ctx ctx = {&ledger, &spec.options, &err, NULL, &sealing};
+        struct attn_ctx ctx = {
+            .ledger = &ledger, .options = &spec.options, .error = &err, .seal = &sealing};
         enum attn_status status = _i % 2 ? attn_run_backward(spec.impl, &ctx, &setup.problem, &g)
                                          : attn_run_forward(spec.impl, &ctx, &setup.problem, &f);
         ck_assert_int_eq(ledger.now, 0);
@@ -447,7 +448,7 @@ START_TEST(use_of_every_rank)
     struct attn_forward f = attn_setup_forward(&setup);
     attn_ledger_init(&ledger, NULL);
     memset(use, 0xFF, sizeof use);
-    struct attn_ctx ctx = {&ledger, &spec.options, NULL, use, NULL};
+    struct attn_ctx ctx = {.ledger = &ledger, .options = &spec.options, .ranks = use};
     ck_assert_int_eq(attn_run_forward(spec.impl, &ctx, &setup.problem, &f), ATTN_OK);
     for (int r = 0; r < 4; r++) {
         int64_t sum = 0;

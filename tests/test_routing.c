@@ -200,7 +200,8 @@ static void probe_open(struct probing *x, const char *spec_text, const char *cas
     x->spec.options.local = &probe;
     attn_ledger_init(&x->ledger, NULL);
     x->seal = (struct attn_seal){seal, NULL};
-    x->ctx = (struct attn_ctx){&x->ledger, &x->spec.options, &x->error, NULL, &x->seal};
+    x->ctx = (struct attn_ctx){
+        .ledger = &x->ledger, .options = &x->spec.options, .error = &x->error, .seal = &x->seal};
     whole = &x->setup.problem;
     is_ring = spec_text[0] == 'r';
     sealed = fails = 0;

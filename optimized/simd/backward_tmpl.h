@@ -196,6 +196,16 @@ static void FN(softmax_gradient)(REAL *S, REAL *dP, int n, int n_edge, int n_sur
     }
 }
 
+/* One vector of queries and n keys, of which P was saved, 0 where hidden: dP becomes dS. */
+static void FN(saved_gradient)(const REAL *P, REAL *dP, int n, const REAL *delta)
+{
+    VEC D = FN(load)(delta);
+    for (int j = 0; j < n; j++) {
+        VEC p = FN(load)(P + j * PANEL), dS = p * (FN(load)(dP + j * PANEL) - D);
+        FN(store)(dP + j * PANEL, FN(choose)(p != 0, dS, (VEC){0}));
+    }
+}
+
 /* forward was S = softcap(scale q.k) + bias: dbias = dS; and what goes on is dS times the slope of
  * the softcap, which is NaN where q.k of a hidden pair was. */
 static void FN(edit_gradient)(const struct attn_tile_backward *job, int64_t i0,
@@ -324,9 +334,12 @@ static void FN(meet_softmax)(const struct FN(meeting) * x)
         int64_t i0 = x->i0 + at, done = n_done * PANEL;
         REAL *S = x->room.S + at, *dP = x->room.dP + at;
         REAL *slope = x->room.slope != NULL ? x->room.slope + at : NULL;
-        if (edited)
+        if (edited && !job->saved)
             FN(edit)(p, job->b, job->h, i0, job->i1, job->j0, &x->keys, u, S, slope);
-        FN(softmax_gradient)
+        if (job->saved)
+            FN(saved_gradient)(S + done, dP + done, n - n_done, x->kept.D + at);
+        else
+            FN(softmax_gradient)
         (S + done, dP + done, n - n_done, n_edge, edited ? 0 : x->keys.n_full - n_done,
          x->keys.bits[u], x->kept.lse + at, x->kept.D + at);
         if (edited)

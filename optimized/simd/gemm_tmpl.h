@@ -9,7 +9,10 @@
  * Jobs are those of forward_tmpl.h and backward_tmpl.h, but that the rooms for S and dP hold all
  * keys, of as many panels as the job has: [panels][n_key + 8][PANEL].  The tile of a panel and a
  * block of keys has rows for the keys that the whole panel sees, and then for each vector its edge,
- * as everywhere; the other rows are 0, and so is a tile of which nobody sees anything. */
+ * as everywhere; the other rows are 0, and so is a tile of which nobody sees anything.
+ *
+ * Forward may leave P for backward (job.saves), which then makes only dS (job.saved): two products
+ * of five fewer exponentials and one product, for memory that lives between the passes. */
 
 /* Where the block of keys from j0 on ends. */
 static int64_t FN(gemm_end)(const struct attn_problem *p, int64_t j0)
@@ -87,6 +90,30 @@ static void FN(gemm_output)(const struct attn_tile_forward *job,
     }
 }
 
+/* P divided by its sums, for a backward pass: it will not know them.  A sum may be NaN, and P of a
+ * hidden pair is 0 all the same. */
+static void FN(gemm_normalise)(const struct attn_tile_forward *job,
+                               const struct FN(forward_room) * room)
+{
+    int vectors = (int)((job->i1 - job->i0 + LANES - 1) / LANES);
+    struct attn_sight sight;
+    struct attn_keys keys;
+    struct FN(block) x = {.job = job};
+    attn_sight_open(&sight, job->runs, PANEL, job->b, job->h, job->i0, job->i1, 0, job->p->n_key);
+    while (x.j1 < job->p->n_key) {
+        if (FN(gemm_next)(&x, &sight, &keys) == ATTN_TILE_EMPTY)
+            continue;
+        REAL *P = room->S + x.j0 * PANEL;
+        for (int u = 0; u < vectors; u++) {
+            VEC l = FN(load)(room->l + u * LANES), over_l = FN(choose)(l == 0, (VEC){0}, 1 / l);
+            for (int j = 0; j < keys.n_full + keys.n_edge[u]; j++) {
+                REAL *at = P + j * PANEL + u * LANES;
+                FN(store)(at, FN(choose)(FN(load)(at) != 0, FN(load)(at) * over_l, (VEC){0}));
+            }
+        }
+    }
+}
+
 /* One panel of queries, all keys. */
 static void FN(gemm_forward)(const struct attn_tile_forward *job)
 {
@@ -94,6 +121,8 @@ static void FN(gemm_forward)(const struct attn_tile_forward *job)
     FN(forward_begin)(job, 1, &room);
     FN(gemm_scores)(job, &room);
     FN(gemm_output)(job, &room);
+    if (job->saves)
+        FN(gemm_normalise)(job, &room);
     FN(forward_finish)(job, 0, (int)(job->i1 - job->i0), &room);
 }
 
@@ -115,7 +144,7 @@ static int FN(gemm_meet)(struct FN(meeting) * x, int64_t i0)
     return FN(meet_keys)(x);
 }
 
-/* One panel of queries, one block of keys: P, dS, and dQ grows. */
+/* One panel of queries, one block of keys: P, unless it was saved, dS, and dQ grows. */
 static void FN(gemm_block)(const struct attn_tile_backward *job)
 {
     const struct attn_backward *t = job->t;
@@ -123,14 +152,16 @@ static void FN(gemm_block)(const struct attn_tile_backward *job)
     struct FN(meeting) x = {.job = job, .room = FN(backward_layout)(job)};
     int seen = FN(gemm_meet)(&x, job->i0);
     int64_t full = x.keys.n_full * PANEL;
-    memset(x.room.S + full, 0, (size_t)(x.n * PANEL - full) * sizeof(REAL));
+    if (!job->saved)
+        memset(x.room.S + full, 0, (size_t)(x.n * PANEL - full) * sizeof(REAL));
     memset(x.room.dP + full, 0, (size_t)(x.n * PANEL - full) * sizeof(REAL));
     if (!seen)
         return;
     x.kept = FN(kept_at)(job, job->i0);
     FN(point)(&t->k, job->b, job->g, job->j0, job->j1, d, x.room.K, x.k);
     FN(point)(&t->v, job->b, job->g, job->j0, job->j1, dv, x.room.V, x.v);
-    FN(meet_qk)(&x, NULL);
+    if (!job->saved)
+        FN(meet_qk)(&x, NULL);
     FN(meet_dov)(&x, NULL);
     FN(meet_softmax)(&x);
     FN(meet_dq)(&x, NULL);

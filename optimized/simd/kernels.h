@@ -43,6 +43,7 @@ struct attn_tile_forward {
     const struct attn_forward *t;
     struct attn_runs runs; /* which keys the queries see */
     int64_t b, h, i0, i1, j0, j1;
+    int saves;               /* gemm: what is left of S at the end is P, for the backward pass */
     double rescale_at;       /* a score may exceed m by so much, in units of log2 e: 0 to 4 */
     int near;                /* K and V are in the second-level cache: do not ask for them  */
     void *o_part, *lse_part; /* NULL, or [i1 - i0][dv] and [i1 - i0] */
@@ -94,6 +95,7 @@ struct attn_tile_backward {
     int64_t kept_from; /* the query that kept panel 0 begins with                       */
     int resume;        /* begin: dK and dV go on from what the room holds, not from 0   */
     int ahead;         /* meet: the queries before these come next, fetch them          */
+    int saved;         /* gemm: the room for S holds P already                          */
     int64_t b, g, h, i0, i1, j0, j1;
     void *kept[ATTN_KEPT]; /* of head h */
     void *room[ATTN_BACK];

@@ -406,7 +406,9 @@ int attn_diagnose_case(const struct attn_spec *spec, const struct attn_claims *c
         own.layout = ATTN_LAYOUT_BLHD; /* so that nobody copies: suspects read what it has read */
     if (attn_setup_open(&own, &setup, &err) != ATTN_OK)
         return 0;
-    struct attn_ctx ctx = {&ledger, &spec->options, &err, NULL, NULL};
+    struct attn_saved saved = {0};
+    struct attn_ctx ctx = {
+        .ledger = &ledger, .options = &spec->options, .error = &err, .saved = &saved};
     struct attn_forward f = attn_setup_forward(&setup);
     attn_ledger_init(&ledger, NULL);
     ledger.poison = 1; /* as when the case failed */

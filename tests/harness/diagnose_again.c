@@ -64,13 +64,16 @@ static enum attn_status run(const struct attn_spec *spec, struct attn_setup *s,
 {
     struct attn_ledger ledger;
     struct attn_error err = {0};
-    struct attn_ctx ctx = {.ledger = &ledger, .options = &spec->options, .error = &err};
+    struct attn_saved saved = {0};
+    struct attn_ctx ctx = {
+        .ledger = &ledger, .options = &spec->options, .error = &err, .saved = &saved};
     attn_ledger_init(&ledger, NULL);
     ledger.poison = fill_nan;
     mallopt(M_PERTURB, fill_nan ? 0 : 0xc5); /* malloc's own: bytes of 0x3a */
     enum attn_status status = run_forward(spec, &ctx, s, x);
     if (status == ATTN_OK && s->given.pass == ATTN_BACKWARD)
         status = run_backward(spec, &ctx, s, x);
+    attn_saved_drop(&saved, &ledger);
     mallopt(M_PERTURB, 0);
     attn_ledger_clear(&ledger);
     return status;

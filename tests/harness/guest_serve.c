@@ -235,7 +235,7 @@ static enum attn_status call_once(const struct attn_spec *spec, struct attn_setu
                                   struct attn_error *err)
 {
     struct attn_ledger ledger;
-    struct attn_ctx ctx = {&ledger, &spec->options, err, NULL, NULL};
+    struct attn_ctx ctx = {.ledger = &ledger, .options = &spec->options, .error = err};
     struct attn_forward f = attn_setup_forward(s);
     attn_ledger_init(&ledger, NULL);
     enum attn_status status = attn_run_forward(spec->impl, &ctx, &s->problem, &f);

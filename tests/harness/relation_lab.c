@@ -155,7 +155,8 @@ int attn_lab_call(struct attn_lab *lab, struct attn_trial *t, const struct attn_
     ledger->poison = 1;
     struct attn_options options = spec->options;
     options.threads = threads;
-    struct attn_ctx ctx = {ledger, &options, &err, NULL, NULL};
+    struct attn_saved saved = {0};
+    struct attn_ctx ctx = {.ledger = ledger, .options = &options, .error = &err, .saved = &saved};
     for (int slot = 0; slot < ATTN_SLOTS; slot++) {
         struct attn_tensor *x = &t->setup.tensor[slot];
         if (x->data == NULL || x->map == NULL)

@@ -65,10 +65,11 @@ static void compare_books(const struct attn_cost *cost, const struct books *book
         }
 }
 
-/* Complaint about memory after a pass, or "". */
+/* Complaint about memory after a pass, or "".  What it saved is the only thing that may be live. */
 static void check_memory(const struct attn_spec *spec, const struct attn_problem *p,
-                         enum attn_pass pass, struct attn_ledger *ledger,
-                         const struct attn_rank_use *use, char *text, size_t size)
+                         enum attn_pass pass, const struct attn_ledger *ledger,
+                         const struct attn_rank_use *use, const struct attn_saved *saved,
+                         char *text, size_t size)
 {
     int ranks = attn_ranks(spec->impl, &spec->options);
     text[0] = '\0';
@@ -83,9 +84,12 @@ static void check_memory(const struct attn_spec *spec, const struct attn_problem
             snprintf(text, size, "ran, but cannot be priced: %.160s", err.text);
         else
             compare_books(&cost, &books, rank, text, size);
+        if (text[0] == '\0' && saved != NULL && cost.saved_bytes != saved->bytes)
+            snprintf(text, size, "priced %lld bytes saved for backward, %lld are",
+                     (long long)cost.saved_bytes, (long long)saved->bytes);
     }
-    int64_t left = attn_ledger_clear(ledger);
-    if (text[0] == '\0' && left > 0)
+    int64_t left = ledger->now - (saved != NULL ? saved->bytes : 0);
+    if (text[0] == '\0' && left != 0)
         snprintf(text, size, "%lld bytes were not given back to the ledger", (long long)left);
 }
 
@@ -121,18 +125,23 @@ static void check_integrity(struct attn_setup *s, enum attn_pass pass, struct at
 }
 
 /* One pass: call, integrity, memory.  A complaint about memory waits in memory[] until the
- * numbers have been judged. */
+ * numbers have been judged.  saved: NULL, or for both passes. */
 static void run_pass(const struct attn_spec *spec, struct attn_setup *s, enum attn_pass pass,
-                     struct attn_rank_use *use, struct attn_result *r, char *memory, size_t size)
+                     struct attn_ledger *ledger, struct attn_rank_use *use,
+                     struct attn_saved *saved, struct attn_result *r, char *memory, size_t size)
 {
-    struct attn_ledger ledger;
     struct attn_error err = {0};
     struct attn_seal seal = attn_setup_seal(s);
-    struct attn_ctx ctx = {&ledger, &spec->options, &err, use, &seal};
+    struct attn_ctx ctx = {.ledger = ledger,
+                           .options = &spec->options,
+                           .error = &err,
+                           .ranks = use,
+                           .seal = &seal,
+                           .saved = saved};
     char seen[256];
+    int damaged = ledger->damaged;
     enum attn_status status;
-    attn_ledger_init(&ledger, NULL);
-    ledger.poison = 1;
+    attn_ledger_restart(ledger);
     for (int slot = 0; slot < (pass == ATTN_BACKWARD ? ATTN_T_DQ : ATTN_T_O); slot++)
         if (s->tensor[slot].data != NULL)
             attn_tensor_remember(&s->tensor[slot]);
@@ -145,7 +154,7 @@ static void run_pass(const struct attn_spec *spec, struct attn_setup *s, enum at
         status = attn_run_backward(spec->impl, &ctx, &s->problem, &t);
     }
     const char *complaint = attn_watch_end(s, seen, sizeof seen);
-    r->peak_bytes[pass] = ledger.peak;
+    r->peak_bytes[pass] = ledger->peak;
     if (status == ATTN_ENOMEM)
         attn_result_error(r, status, err.text);
     else if (status == ATTN_ENOTSUP)
@@ -158,12 +167,28 @@ static void run_pass(const struct attn_spec *spec, struct attn_setup *s, enum at
         if (complaint != NULL)
             attn_result_fail(r, ATTN_F_INTEGRITY, "%s: %s", attn_pass_name(pass), complaint);
         check_integrity(s, pass, r);
-        check_memory(spec, &s->problem, pass, &ledger, use, memory, size);
+        check_memory(spec, &s->problem, pass, ledger, use, saved, memory, size);
     }
-    attn_ledger_clear(&ledger);
-    if (ledger.damaged > 0)
+    if (pass == ATTN_BACKWARD)
+        attn_saved_drop(saved, ledger);
+    if (ledger->damaged > damaged)
         attn_result_fail(r, ATTN_F_INTEGRITY, "%s: wrote past the end of %d of its own buffers",
-                         attn_pass_name(pass), ledger.damaged);
+                         attn_pass_name(pass), ledger->damaged - damaged);
+}
+
+/* Forward, and backward where the case asks for it, on one ledger: what the first saves for the
+ * second is live all the while. */
+static void run_passes(const struct attn_spec *spec, struct attn_setup *s, enum attn_pass last,
+                       struct attn_rank_use *use, struct attn_result *r, char memory[2][256])
+{
+    struct attn_ledger ledger;
+    struct attn_saved saved = {0};
+    attn_ledger_init(&ledger, NULL);
+    ledger.poison = 1;
+    for (int pass = ATTN_FORWARD; pass <= (int)last && r->verdict == ATTN_PASS; pass++)
+        run_pass(spec, s, (enum attn_pass)pass, &ledger, use, last == ATTN_BACKWARD ? &saved : NULL,
+                 r, memory[pass], sizeof memory[pass]);
+    attn_ledger_clear(&ledger);
 }
 
 /* Refusals are decided before anything runs: what is accepted here and refused later has failed. */
@@ -206,8 +231,7 @@ void attn_run_case(const struct attn_spec *asked, const struct attn_case *c, str
     } else if (use == NULL) {
         attn_result_error(r, ATTN_ENOMEM, "no memory for the books of the ranks");
     } else {
-        for (int pass = ATTN_FORWARD; pass <= (int)c->pass && r->verdict == ATTN_PASS; pass++)
-            run_pass(spec, &setup, (enum attn_pass)pass, use, r, memory[pass], sizeof memory[pass]);
+        run_passes(spec, &setup, c->pass, use, r, memory);
         if (r->verdict == ATTN_PASS) {
             attn_precision_of(spec->impl, &spec->options, &setup.problem, &r->precision);
             attn_judge(&setup, &r->precision, NULL, c->pass, r);

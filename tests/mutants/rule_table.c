@@ -92,7 +92,8 @@ static int run(const struct attn_spec *spec, const struct attn_case *c, struct a
     if (attn_setup_open(c, s, &err) != ATTN_OK)
         return 0;
     struct attn_rank_use *use = calloc((size_t)attn_ranks(spec->impl, &spec->options), sizeof *use);
-    struct attn_ctx ctx = {&ledger, &spec->options, &err, use, NULL};
+    struct attn_ctx ctx = {
+        .ledger = &ledger, .options = &spec->options, .error = &err, .ranks = use};
     struct attn_forward f = attn_setup_forward(s);
     attn_ledger_init(&ledger, NULL);
     ledger.poison = 1;

@@ -201,7 +201,7 @@ static int open_job(const struct attn_plugin_call *t, struct job *j)
         j->problem.bias.offset = t->alibi_offset;
     }
     attn_ledger_init(&j->ledger, NULL);
-    j->ctx = (struct attn_ctx){&j->ledger, &j->options, &j->err, NULL, NULL};
+    j->ctx = (struct attn_ctx){.ledger = &j->ledger, .options = &j->options, .error = &j->err};
     j->lse = malloc((size_t)(t->batch * t->heads * t->n_query) * 8 + 8);
     j->lse_stride[0] = t->heads * t->n_query;
     j->lse_stride[1] = t->n_query;
