@@ -52,7 +52,7 @@ void *attn_ledger_take(struct attn_ledger *ledger, const char *name, int64_t cou
 /* Give a block back.  NULL is legal.  Returns NULL, so that `p = attn_ledger_give(l, p)`. */
 void *attn_ledger_give(struct attn_ledger *ledger, void *data);
 
-/* The peak begins anew, with what is live now: before the second of two calls that share a ledger. */
+/* The peak begins anew, with what is live now: before the second of two calls on one ledger. */
 void attn_ledger_restart(struct attn_ledger *ledger);
 
 /* Give back everything that is still live, and what was kept, and return how many bytes were live:
