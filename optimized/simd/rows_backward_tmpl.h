@@ -167,53 +167,53 @@ static void FN(back_edit)(const struct FN(back_step) * x)
         dS[e] *= x->room.slope[e];
 }
 
-/* `vectors` vectors of features from c on: y += sum_e w_e from[key e], and to[key e] += w_e x.
- * Without y (NULL) there is no sum.  from, to: the rows of the chunk's first key. */
-TILE FN(scatter_at)(int vectors, const struct FN(back_step) * s, const REAL *w, const REAL *x,
-                    REAL *to, const REAL *from, REAL *y, int64_t c)
+/* `vectors` vectors of features from c on: dQ += sum_e dS_e k_e, dK_e += dS_e q, and dV_e += P_e dO.
+ * What a key has is thus walked over once, line after line.  Where d and dv differ, keys or values
+ * end first, and the others go on alone. */
+TILE FN(scatter_at)(int vectors, int keys, int values, const struct FN(back_step) * x, int64_t c)
 {
-    VEC row[4], sum[4];
+    const struct FN(back_room) *room = &x->room;
+    VEC q[4], d_o[4], dQ[4];
     for (int u = 0; u < vectors; u++) {
-        row[u] = FN(load)(x + c + u * LANES);
-        sum[u] = y != NULL ? FN(load)(y + c + u * LANES) : (VEC){0};
+        q[u] = keys ? FN(load)(x->q + c + u * LANES) : (VEC){0};
+        dQ[u] = keys ? FN(load)(x->dQ + c + u * LANES) : (VEC){0};
+        d_o[u] = values ? FN(load)(x->d_o + c + u * LANES) : (VEC){0};
     }
-    for (int e = 0; e < s->n; e++) {
-        int64_t at = s->key[e] * s->room.step + c;
-        VEC w_e = FN(all)(w[e]);
+    for (int e = 0; e < x->n; e++) {
+        REAL *K = room->keys + x->key[e] * room->step + c;
+        REAL *dK = K + room->wide + room->wide_v, *dV = dK + room->wide;
+        VEC dS = FN(all)(room->dP[e]), P = FN(all)(room->S[e]);
 #pragma GCC unroll 4
         for (int u = 0; u < vectors; u++) {
-            REAL *out = to + at + u * LANES;
-            if (y != NULL)
-                sum[u] = VEC_FMA(w_e, FN(load)(from + at + u * LANES), sum[u]);
-            FN(store)(out, VEC_FMA(w_e, row[u], FN(load)(out)));
+            int64_t at = u * LANES;
+            if (keys) {
+                dQ[u] = VEC_FMA(dS, FN(load)(K + at), dQ[u]);
+                FN(store)(dK + at, VEC_FMA(dS, q[u], FN(load)(dK + at)));
+            }
+            if (values)
+                FN(store)(dV + at, VEC_FMA(P, d_o[u], FN(load)(dV + at)));
         }
     }
-    for (int u = 0; y != NULL && u < vectors; u++)
-        FN(store)(y + c + u * LANES, sum[u]);
+    for (int u = 0; keys && u < vectors; u++)
+        FN(store)(x->dQ + c + u * LANES, dQ[u]);
 }
 
-/* dQ += sum_e dS_e k_e, dK_e += dS_e q. */
-static void FN(back_keys)(const struct FN(back_step) * x)
+/* Features [c, end), whole vectors of them. */
+TILE FN(scatter_between)(int keys, int values, const struct FN(back_step) * x, int64_t c,
+                         int64_t end)
 {
-    const struct FN(back_room) *room = &x->room;
-    REAL *K = room->keys, *dK = K + room->wide + room->wide_v;
-    int64_t c = 0;
-    for (; c + 4 * LANES <= room->wide; c += 4 * LANES)
-        FN(scatter_at)(4, x, room->dP, x->q, dK, K, x->dQ, c);
-    for (; c < room->wide; c += LANES)
-        FN(scatter_at)(1, x, room->dP, x->q, dK, K, x->dQ, c);
+    for (; c + 4 * LANES <= end; c += 4 * LANES)
+        FN(scatter_at)(4, keys, values, x, c);
+    for (; c < end; c += LANES)
+        FN(scatter_at)(1, keys, values, x, c);
 }
 
-/* dV_e += P_e dO. */
-static void FN(back_values)(const struct FN(back_step) * x)
+static void FN(back_scatter)(const struct FN(back_step) * x)
 {
-    const struct FN(back_room) *room = &x->room;
-    REAL *dV = room->keys + 2 * room->wide + room->wide_v;
-    int64_t c = 0;
-    for (; c + 4 * LANES <= room->wide_v; c += 4 * LANES)
-        FN(scatter_at)(4, x, room->S, x->d_o, dV, NULL, NULL, c);
-    for (; c < room->wide_v; c += LANES)
-        FN(scatter_at)(1, x, room->S, x->d_o, dV, NULL, NULL, c);
+    int64_t wide = x->room.wide, wide_v = x->room.wide_v, both = wide < wide_v ? wide : wide_v;
+    FN(scatter_between)(1, 1, x, 0, both);
+    FN(scatter_between)(1, 0, x, both, wide);
+    FN(scatter_between)(0, 1, x, both, wide_v);
 }
 
 static void FN(back_meet)(const struct FN(back_step) * x)
@@ -232,9 +232,8 @@ static void FN(back_meet)(const struct FN(back_step) * x)
     FN(row_edit)(p, job->b, job->h, x->i, job->j0, x->key, x->n, room->S, room->slope);
     FN(back_scores)
     (room->S, room->dP, x->n, ((const REAL *)job->lse)[x->i], ((const REAL *)job->delta)[x->i]);
-    FN(back_values)(x);
     FN(back_edit)(x);
-    FN(back_keys)(x);
+    FN(back_scatter)(x);
 }
 
 /* Row (b,h,i) of n numbers in whole vectors: where it is, if it is that already; else in room. */
