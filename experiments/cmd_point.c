@@ -35,7 +35,8 @@ static const char help[] =
     "  --verify-all L   longest length at which every element is verified (2048); beyond,\n"
     "                   64 rows and 64 keys\n"
     "  --verified DIGEST:VERDICT:WORST:OUTPUT\n"
-    "                   the outcome of an earlier round; the same bits are not verified again\n"
+    "                   the outcome of an earlier round; the same bits are not verified again;\n"
+    "                   `no`: nothing is compared with the oracle, only memory and time count\n"
     "  --work DIR       with --exec: an empty folder for its files; else one in TMPDIR\n";
 
 /* ---- the whole ---------------------------------------------------------------------------- */

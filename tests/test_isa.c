@@ -341,7 +341,7 @@ END_TEST
 
 /* All cases, if they are asked for; else in f32 the kernels' own, in other types every second of
  * those, and of the rest one in four: other ones for each instruction set, storage type and
- * implementation. */
+ * implementation.  (test_battery has all of them, most in f32, with the best instruction set.) */
 static int is_taken(int n, enum attn_dtype dtype, int turn)
 {
     int own = strncmp(attn_battery_at(n)->name, "tile-", 5) == 0;
