@@ -9,7 +9,7 @@
 const char attn_bench_help[] =
     "usage: attnlab bench SPEC... --case CASE [--case CASE...] [FLAGS]\n"
     "       attnlab bench SPEC... --length L[,L...] [--dim D[,D...]] [SHAPE FLAGS] [FLAGS]\n"
-    "       attnlab bench --preset table|steps [FLAGS]\n"
+    "       attnlab bench --preset table|steps [--rows TEXT] [FLAGS]\n"
     "       attnlab bench --limits [FLAGS]\n"
     "\n"
     "How fast implementations are, as a fraction of P, the multiply-add peak of the instruction\n"
@@ -22,6 +22,7 @@ const char attn_bench_help[] =
     "  --sample S          seconds that a sample lasts, or one call if that is longer (0.05)\n"
     "  --patience S        what is predicted to take longer for one call is left out (20)\n"
     "  --no-verify         do not compare the first result with the oracle\n"
+    "  --rows TEXT         of a preset, only what has TEXT in the name of its row or block\n"
     "  --blas auto|none|FILE.so   whose sgemm is timed with --limits and --preset (auto)\n"
     "  --format text|json|line    line: one for each, with \"median X s\", for scripts\n"
     "  --out DIR           bench.json and the roofline figure, with --preset also table.md\n"
@@ -34,29 +35,19 @@ const char attn_bench_help[] =
 
 /* ---- flags -------------------------------------------------------------------------------- */
 
-static const struct option longs[] = {{"length", required_argument, NULL, 'l'},
-                                      {"dim", required_argument, NULL, 'd'},
-                                      {"heads", required_argument, NULL, 'H'},
-                                      {"kv-heads", required_argument, NULL, 'G'},
-                                      {"keys", required_argument, NULL, 'k'},
-                                      {"batch", required_argument, NULL, 'b'},
-                                      {"mask", required_argument, NULL, 'm'},
-                                      {"dtype", required_argument, NULL, 't'},
-                                      {"pass", required_argument, NULL, 'p'},
-                                      {"case", required_argument, NULL, 'c'},
-                                      {"threads", required_argument, NULL, 'T'},
-                                      {"rounds", required_argument, NULL, 'r'},
-                                      {"against", required_argument, NULL, 'a'},
-                                      {"sample", required_argument, NULL, 's'},
-                                      {"patience", required_argument, NULL, 'P'},
-                                      {"no-verify", no_argument, NULL, 'n'},
-                                      {"blas", required_argument, NULL, 'B'},
-                                      {"format", required_argument, NULL, 'f'},
-                                      {"out", required_argument, NULL, 'o'},
-                                      {"preset", required_argument, NULL, 'e'},
-                                      {"limits", no_argument, NULL, 'L'},
-                                      {"help", no_argument, NULL, 'h'},
-                                      {0}};
+static const struct option longs[] = {
+    {"length", required_argument, NULL, 'l'},   {"dim", required_argument, NULL, 'd'},
+    {"heads", required_argument, NULL, 'H'},    {"kv-heads", required_argument, NULL, 'G'},
+    {"keys", required_argument, NULL, 'k'},     {"batch", required_argument, NULL, 'b'},
+    {"mask", required_argument, NULL, 'm'},     {"dtype", required_argument, NULL, 't'},
+    {"pass", required_argument, NULL, 'p'},     {"case", required_argument, NULL, 'c'},
+    {"threads", required_argument, NULL, 'T'},  {"rounds", required_argument, NULL, 'r'},
+    {"against", required_argument, NULL, 'a'},  {"sample", required_argument, NULL, 's'},
+    {"patience", required_argument, NULL, 'P'}, {"no-verify", no_argument, NULL, 'n'},
+    {"blas", required_argument, NULL, 'B'},     {"format", required_argument, NULL, 'f'},
+    {"out", required_argument, NULL, 'o'},      {"preset", required_argument, NULL, 'e'},
+    {"rows", required_argument, NULL, 'R'},     {"limits", no_argument, NULL, 'L'},
+    {"help", no_argument, NULL, 'h'},           {0}};
 
 static int one_of(const char *word, const char *words)
 {
@@ -90,7 +81,7 @@ static const char **text_of(int o, struct attn_bench_flags *f)
     } texts[] = {{'l', &f->lengths}, {'d', &f->dims},   {'H', &f->heads}, {'G', &f->kv_heads},
                  {'k', &f->keys},    {'b', &f->batch},  {'t', &f->dtype}, {'p', &f->pass},
                  {'a', &f->against}, {'f', &f->format}, {'o', &f->out},   {'B', &f->blas},
-                 {'e', &f->preset},  {'m', &f->masks}};
+                 {'e', &f->preset},  {'m', &f->masks},  {'R', &f->rows}};
     for (size_t t = 0; t < sizeof texts / sizeof *texts; t++)
         if (texts[t].flag == o)
             return texts[t].text;
@@ -194,6 +185,10 @@ static int make_cases(struct attn_bench_flags *f)
 static int check(const struct attn_bench_flags *f)
 {
     int cases = f->n_given > 0 || f->lengths != NULL;
+    if (f->rows != NULL && f->preset == NULL)
+        return attn_cli_fail("bench", ATTN_EXIT_USAGE,
+                             "--rows %s: of which table? --preset table --rows %s", f->rows,
+                             f->rows);
     if (f->limits || f->preset != NULL) {
         if (f->n_specs > 0 || cases || f->against != NULL || (f->limits && f->preset != NULL))
             return attn_cli_fail("bench", ATTN_EXIT_USAGE, "--%s stands alone: no SPEC, no cases",

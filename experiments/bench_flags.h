@@ -9,7 +9,7 @@ enum { ATTN_BENCH_CASES = 256, ATTN_BENCH_SPECS = 32, ATTN_BENCH_COUNTS = 8 };
 struct attn_bench_flags {
     const char *lengths, *dims, *heads, *kv_heads, *keys, *batch, *dtype, *pass, *masks;
     const char *given_case[ATTN_BENCH_CASES], *spec[ATTN_BENCH_SPECS];
-    const char *against, *format, *out, *blas, *preset;
+    const char *against, *format, *out, *blas, *preset, *rows;
     int n_given, n_specs, limits, no_verify, help;
     int thread[ATTN_BENCH_COUNTS], n_threads;
     int64_t rounds;

@@ -24,6 +24,7 @@ static const struct attn_bench_row rows[] = {
 static const struct attn_bench_row steps[] = {
 #include "experiments/bench_steps.def"
 };
+_Static_assert(sizeof rows / sizeof *rows <= ATTN_BENCH_ROWS, "a choice of rows has room for all");
 static const struct attn_bench_list lists[] = {{"table", rows, sizeof rows / sizeof *rows},
                                                {"steps", steps, sizeof steps / sizeof *steps}};
 static const struct attn_bench_product sgemm = {4096, 4096, 4096, 0};

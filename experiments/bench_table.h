@@ -25,6 +25,7 @@ struct attn_bench_row {
 };
 
 /* The rows of a preset: "table", "steps". */
+enum { ATTN_BENCH_ROWS = 96 }; /* at most */
 struct attn_bench_list {
     const char *name;
     const struct attn_bench_row *row;

@@ -108,13 +108,30 @@ static int finish(struct attn_bench *bench, const struct attn_bench_flags *f,
     return status != ATTN_EXIT_GOOD ? status : flushed;
 }
 
+/* The rows of a preset whose name or block contains the text, in `row`; all without one. */
+static struct attn_bench_list choose_rows(const struct attn_bench_list *all, const char *text,
+                                          struct attn_bench_row *row)
+{
+    struct attn_bench_list list = {.name = all->name, .row = row};
+    for (int r = 0; r < all->n; r++)
+        if (text == NULL || strstr(all->row[r].what, text) != NULL ||
+            strstr(all->row[r].block, text) != NULL)
+            row[list.n++] = all->row[r];
+    return list;
+}
+
 static int run_table(struct attn_bench *bench, const struct attn_bench_flags *f)
 {
+    struct attn_bench_row row[ATTN_BENCH_ROWS];
     struct attn_bench_table table;
     struct attn_error err = {ATTN_OK, ""};
     shown = f;
-    const struct attn_bench_list *list = attn_bench_list_find(f->preset);
-    if (attn_bench_table_run(bench, list, &table, report_visit, report_rows, &err) != ATTN_OK) {
+    const struct attn_bench_list list = choose_rows(attn_bench_list_find(f->preset), f->rows, row);
+    if (list.n == 0)
+        return attn_cli_fail("bench", ATTN_EXIT_USAGE,
+                             "--rows '%s': no row or block of --preset %s has that in its name",
+                             f->rows, f->preset);
+    if (attn_bench_table_run(bench, &list, &table, report_visit, report_rows, &err) != ATTN_OK) {
         attn_bench_table_free(&table);
         return attn_cli_fail("bench", attn_cli_status(err.status), "%s", err.text);
     }
