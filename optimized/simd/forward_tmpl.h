@@ -179,7 +179,7 @@ struct FN(block) {
     const struct attn_tile_forward *job;
     int64_t j0, j1;
     const REAL *k[ATTN_KEY_BLOCK + 8], *v[ATTN_KEY_BLOCK + 8];
-    struct FN(ahead) k_ahead, v_ahead; /* of the next block of keys */
+    struct FN(ahead) with_scores, with_values; /* asked for meanwhile */
 };
 
 /* The scores of a panel: rows 0 .. n_full-1 of S for the keys that everyone sees, the rest for each
@@ -195,9 +195,9 @@ static int FN(panel_scores)(struct FN(block) * x, const struct attn_keys *keys, 
     REAL at = (REAL)x->job->rescale_at;
     const REAL *const *k = FN(select)(x->k, keys->full, n_full, (int)(x->j1 - x->j0), list);
     if (m != NULL && vectors == 3 && !edited)
-        n_done = FN(optimistic_scores)(k, n_full, p->d_key, Q, S, at, m, l, max, &x->k_ahead);
+        n_done = FN(optimistic_scores)(k, n_full, p->d_key, Q, S, at, m, l, max, &x->with_scores);
     else
-        FN(scores)(vectors, k, n_full, p->d_key, Q, S, edited ? NULL : max, &x->k_ahead);
+        FN(scores)(vectors, k, n_full, p->d_key, Q, S, edited ? NULL : max, &x->with_scores);
     for (int u = 0; u < vectors; u++) {
         REAL *own = S + u * LANES, *edge = own + n_full * PANEL;
         k = FN(select)(x->k, keys->edge[u], keys->n_edge[u], -1, list);
@@ -219,7 +219,7 @@ static void FN(panel_values)(struct FN(block) * x, const struct attn_keys *keys,
     const REAL *list[ATTN_KEY_BLOCK + 8];
     int64_t dv = x->job->p->d_value;
     const REAL *const *v = FN(select)(x->v, keys->full, keys->n_full, (int)(x->j1 - x->j0), list);
-    FN(values)(vectors, v, keys->n_full, dv, P, O, &x->v_ahead);
+    FN(values)(vectors, v, keys->n_full, dv, P, O, &x->with_values);
     for (int u = 0; u < vectors; u++) {
         const REAL *edge = P + keys->n_full * PANEL + u * LANES;
         v = FN(select)(x->v, keys->edge[u], keys->n_edge[u], -1, list);
@@ -336,10 +336,12 @@ static void FN(forward)(const struct attn_tile_forward *job)
         FN(point)(&job->t->k, job->b, g, x.j0, x.j1, d, room.K, x.k);
         FN(point)(&job->t->v, job->b, g, x.j0, x.j1, dv, room.V, x.v);
         int64_t next = FN(ask_until)(job, first, x.j1);
-        x.k_ahead = FN(ahead_rows)(&job->t->k, job->b, g, x.j1, next, d, panels);
-        x.v_ahead = FN(ahead_rows)(&job->t->v, job->b, g, x.j1, next, dv, panels);
-        for (int n = 0; n < panels; n++, x.k_ahead.passes--, x.v_ahead.passes--)
+        for (int n = 0; n < panels; n++) { /* the block's own V, and K of the next: just in time */
+            int64_t v1 = n == 0 && !job->near ? x.j1 : x.j0, k1 = n == panels - 1 ? next : x.j1;
+            x.with_scores = FN(ahead_rows)(&job->t->v, job->b, g, x.j0, v1, dv, 1);
+            x.with_values = FN(ahead_rows)(&job->t->k, job->b, g, x.j1, k1, d, 1);
             FN(forward_panel)(&x, &sight, n, &room);
+        }
     }
     for (int n = 0; n < panels; n++)
         FN(forward_finish)

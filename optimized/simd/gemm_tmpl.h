@@ -11,8 +11,8 @@
  * block of keys has rows for the keys that the whole panel sees, and then for each vector its edge,
  * as everywhere; the other rows are 0, and so is a tile of which nobody sees anything.
  *
- * Forward may leave P for backward (job.saves), which then makes only dS (job.saved): two products
- * of five fewer exponentials and one product, for memory that lives between the passes. */
+ * Forward may leave P for backward (job.saves), which then makes only dS (job.saved): four products
+ * instead of five and no exponential, for memory that lives between the passes. */
 
 /* Where the block of keys from j0 on ends. */
 static int64_t FN(gemm_end)(const struct attn_problem *p, int64_t j0)
