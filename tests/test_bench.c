@@ -326,7 +326,7 @@ static const struct {
     {"dense --preset table", 2, "--preset stands alone"},
     {"--preset table --rows chair", 2, "--rows 'chair': no row or block of --preset table"},
     {"--rows d=64 dense --length 8", 2, "--rows d=64: of which table?"},
-    {"--preset table --rows 'L=512, d=128' --blas none --no-verify " TINY, 0, "causal, L=512, d=128"},
+    {"--preset table --rows 'L=512, d=128' --no-verify " TINY, 0, "causal, L=512, d=128"},
     {"--preset steps --blas none --no-verify " TINY, 0, "lazy rescale"},
     {"--limits --length 8", 2, "--limits stands alone"},
     {"dense --length 8 --threads 0", 2, "--threads 0"},

@@ -167,7 +167,7 @@ static void FN(back_edit)(const struct FN(back_step) * x)
         dS[e] *= x->room.slope[e];
 }
 
-/* `vectors` vectors of features from c on: dQ += sum_e dS_e k_e, dK_e += dS_e q, and dV_e += P_e dO.
+/* `vectors` vectors of features from c on: dQ += sum_e dS_e k_e, dK_e += dS_e q, dV_e += P_e dO.
  * What a key has is thus walked over once, line after line.  Where d and dv differ, keys or values
  * end first, and the others go on alone. */
 TILE FN(scatter_at)(int vectors, int keys, int values, const struct FN(back_step) * x, int64_t c)
