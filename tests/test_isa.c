@@ -387,7 +387,7 @@ END_TEST
  * to take part: right, and the same bits. */
 START_TEST(long_backward_on_threads)
 {
-    static const char *const name[] = {"tiled", "csr", "gemm", "chunked"};
+    static const char *const name[] = {"tiled", "csr", "gemm", "gemm:save=probs", "chunked"};
     static const int threads[] = {1, 2, 5};
     uint64_t digest = 0;
     struct attn_spec spec;
@@ -427,7 +427,7 @@ Suite *suite_isa(void)
     tcase_add_loop_test(each, functions, 0, 2 * attn_isa_count());
     tcase_add_loop_test(each, transposition, 0, 2 * attn_isa_count());
     tcase_add_loop_test(each, battery, 0, ATTN_DTYPES * attn_isa_count());
-    tcase_add_loop_test(each, long_backward_on_threads, 0, 4);
+    tcase_add_loop_test(each, long_backward_on_threads, 0, 5);
     suite_add_tcase(suite, each);
     return suite;
 }
