@@ -26,8 +26,11 @@
 #include "ref/problem.h"
 #include "ref/textbook.h"
 
-static const struct attn_option options[] = {
-    {"save", 0, 0, 1, "nothing probs", "what a forward pass leaves to the backward one"}, {0}};
+enum { SAVE };           /* options, in the order of the table */
+enum { NOTHING, PROBS }; /* words of save                      */
+static const struct attn_option options[] = {{"save", NOTHING, NOTHING, PROBS, "nothing probs",
+                                              "what a forward pass leaves to the backward one"},
+                                             {0}};
 
 /* ---- the plan ----------------------------------------------------------------------------- */
 
@@ -57,7 +60,7 @@ static enum attn_status make_plan(const struct attn_problem *p, const struct att
     x->panels = ceil_div(p->n_query, x->kernels->panel);
     x->blocks = ceil_div(p->n_key, ATTN_KEY_BLOCK);
     x->scores = attn_product(p->n_key + 8, x->kernels->panel);
-    x->saves = opt->value[0] == 1 && !(p->softcap > 0);
+    x->saves = opt->value[SAVE] == PROBS && !(p->softcap > 0);
     x->threads = opt->threads > 1 ? opt->threads : 1;
     if (x->threads > x->heads * x->panels)
         x->threads = x->heads * x->panels > 1 ? (int)(x->heads * x->panels) : 1;
@@ -96,15 +99,35 @@ static enum attn_status take_forward(struct attn_ctx *ctx, const struct plan *x,
     return status;
 }
 
+static int64_t scores_bytes(const struct plan *x)
+{
+    return attn_product(attn_product(attn_product(x->heads, x->panels), x->scores),
+                        x->kernels->bytes);
+}
+
+/* P of the forward pass, where there is one, in panels: these differ by instruction set. */
+static enum attn_status find_saved(struct attn_ctx *ctx, const struct plan *x, struct memory *m)
+{
+    if (ctx->saved == NULL || ctx->saved->data == NULL)
+        return ATTN_OK;
+    if (ctx->saved->bytes != scores_bytes(x))
+        return attn_fail(ctx->error, ATTN_EINVAL,
+                         "gemm: the forward pass saved %lld bytes, a backward pass in panels of %d "
+                         "queries reads %lld: both must run on one instruction set",
+                         (long long)ctx->saved->bytes, x->kernels->panel,
+                         (long long)scores_bytes(x));
+    m->back[ATTN_BACK_S] = ctx->saved->data;
+    m->saved = 1;
+    return ATTN_OK;
+}
+
 static enum attn_status take_backward(struct attn_ctx *ctx, const struct plan *x, struct memory *m)
 {
     static const char *const kept[ATTN_KEPT] = ATTN_KEPT_NAMES, *const room[ATTN_BACK] =
                                                                     ATTN_BACK_NAMES;
     int64_t units = attn_product(x->heads, x->panels);
-    enum attn_status status = ATTN_OK;
-    if (ctx->saved != NULL && ctx->saved->data != NULL)
-        m->back[ATTN_BACK_S] = ctx->saved->data, m->saved = 1;
-    else
+    enum attn_status status = find_saved(ctx, x, m);
+    if (status == ATTN_OK && !m->saved)
         status = take(ctx, x, "probs", units, x->scores, &m->back[ATTN_BACK_S]);
     if (status == ATTN_OK)
         status = take(ctx, x, "dscores", units, x->scores, &m->back[ATTN_BACK_DP]);
@@ -277,8 +300,7 @@ static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem 
         status = take_forward(ctx, &x, &memory);
     if (status == ATTN_OK && x.saves && ctx->saved != NULL) {
         ctx->saved->data = memory.room[ATTN_ROOM_S];
-        ctx->saved->bytes =
-            attn_product(attn_product(x.heads, x.panels), x.scores) * x.kernels->bytes;
+        ctx->saved->bytes = scores_bytes(&x);
         memory.saved = 1;
     }
     if (status == ATTN_OK) {

@@ -291,7 +291,10 @@ static int same_problem(const struct attn_problem *a, const struct attn_problem 
            a->n_query == b->n_query && a->n_key == b->n_key && a->d_key == b->d_key &&
            a->d_value == b->d_value && !(a->scale < b->scale || a->scale > b->scale) &&
            !(a->softcap < b->softcap || a->softcap > b->softcap) && a->dtype == b->dtype &&
-           a->mask == b->mask && a->bias.kind == b->bias.kind;
+           a->mask == b->mask && a->bias.kind == b->bias.kind &&
+           a->bias.tensor.data == b->bias.tensor.data && a->bias.slope == b->bias.slope &&
+           a->bias.offset == b->bias.offset &&
+           memcmp(&a->origin, &b->origin, sizeof a->origin) == 0;
 }
 
 /* Is what was saved what this backward pass may read? */

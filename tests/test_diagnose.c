@@ -13,8 +13,7 @@
 #include "tests/stranger_lab.h"
 #include "tests/suites.h"
 
-/* Of all, and of every second. */
-static const double least_share[] = {0.88, 0.84}, least_share_of_all[] = {0.80, 0.73};
+static const double least_share = 0.88, least_share_of_all = 0.80;
 
 /* Planted in a kernel, or in what deals out work to one. */
 static int is_of_kernels(const struct mutant *m)
@@ -28,10 +27,8 @@ static int is_numeric(const struct mutant *m)
     return m->proof[0] == '\0' && m->kind[0] == '\0';
 }
 
-/* Every second of each kind, if not all are asked for: docs/names.md has all. */
 START_TEST(most_are_named_at_first_sight)
 {
-    int every = getenv("ATTN_FULL") != NULL ? 1 : 2, turn[2] = {0};
     struct mutant *list;
     struct family *family;
     char folder[512];
@@ -41,7 +38,7 @@ START_TEST(most_are_named_at_first_sight)
     ck_assert_int_gt(families, 0);
     for (int m = 0; m < n; m++) {
         struct naming x;
-        if (!is_numeric(&list[m]) || turn[is_of_kernels(&list[m])]++ % every != 0)
+        if (!is_numeric(&list[m]))
             continue;
         const struct family *f = family_of(family, families, &list[m]);
         ck_assert_msg(f != NULL, "families.def has no family for %s", list[m].id);
@@ -51,10 +48,8 @@ START_TEST(most_are_named_at_first_sight)
         right[is_of_kernels(&list[m])] += family_is_named(f, x.text[0]);
     }
     int all = asked[0] + asked[1], named = right[0] + right[1];
-    ck_assert_msg(right[0] >= least_share[every - 1] * asked[0], "%d of %d named rightly", right[0],
-                  asked[0]);
-    ck_assert_msg(named >= least_share_of_all[every - 1] * all, "%d of %d named rightly", named,
-                  all);
+    ck_assert_msg(right[0] >= least_share * asked[0], "%d of %d named rightly", right[0], asked[0]);
+    ck_assert_msg(named >= least_share_of_all * all, "%d of %d named rightly", named, all);
     free(family);
     free(list);
 }

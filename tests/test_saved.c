@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "optimized/simd/isa.h"
 #include "ref/problem.h"
 #include "tests/memory_data.h"
 
@@ -142,6 +143,8 @@ END_TEST
 START_TEST(others_are_refused)
 {
     struct lab lab;
+    unsetenv("ATTN_ISA");
+    const struct attn_isa *best = attn_isa_best(&lab.err);
     lab_open(&lab, "gemm:save=probs", cases[0]);
     lab_good(&lab, ATTN_FORWARD);
     lab_refused(&lab, ATTN_FORWARD, "bytes are saved already");
@@ -156,6 +159,13 @@ START_TEST(others_are_refused)
     lab.spec.impl = attn_impl_find("dense");
     lab_refused(&lab, ATTN_BACKWARD, "what a forward pass of gemm saved");
     lab.spec.impl = impl;
+    lab.setup.problem.origin.query = 1;
+    lab_refused(&lab, ATTN_BACKWARD, "for another problem");
+    lab.setup.problem = problem;
+    setenv("ATTN_ISA", "portable", 1); /* panels of 12 queries, not of 24 or 48 */
+    if (attn_isa_best(&lab.err) != best)
+        lab_refused(&lab, ATTN_BACKWARD, "both must run on one instruction set");
+    unsetenv("ATTN_ISA");
     lab_good(&lab, ATTN_BACKWARD);
     lab_close(&lab);
 }
