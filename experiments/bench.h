@@ -4,6 +4,7 @@
  *   bench_roofs.c     what the machine can do: the FMA peak P, exponentials, bandwidth
  *   bench_blas.c      and what somebody's sgemm does
  *   bench_watch.c     what else happened meanwhile: waiting, switches, hardware counters
+ *   bench_core.c      and how much of the core there was
  *   bench_entry.c     one thing to be timed: its price, its model, its first call, one sample
  *   bench_block.c     several of them in turn, round by round
  *   bench_figures.c   numbers from samples: fractions, ceilings, ratios of pairs
@@ -11,7 +12,7 @@
  *   bench_print.c     text, markdown, one line;  bench_json.c  JSON;  bench_roofline.c  the figure
  *
  * Every sample is paired with samples of P taken right before and after it, on as many threads and
- * for the same instruction set.  Things that are to be compared are in one block, and round r of
+ * for the same instruction set, and is taken when and while the whole core is there.  Things that are to be compared are in one block, and round r of
  * the one is compared with round r of the other.
  */
 #ifndef EXPERIMENTS_BENCH_H
@@ -32,7 +33,11 @@ struct attn_bench_sample {
     double tiles;           /* flops/s of the pass's own tiles, right after; the same */
     double cpu_s, waited_s; /* of all calls of the sample; waited_s may be NaN */
     int64_t switches;
-    int clean;
+    double additions; /* a second, the fewest before and after it (bench_core.c) */
+    double core;      /* the same, of the most of the run */
+    int tries;        /* until it was as it is            */
+    int undisturbed;  /* nobody waited, and P was the same before and after          */
+    int clean;        /* and the whole core was there */
 };
 
 /* What one call is made of, counted from the problem, not from what an implementation does. */
@@ -96,11 +101,12 @@ struct attn_bench_roof {
     int threads;
     struct attn_spread spread; /* units a second */
 };
-enum { ATTN_BENCH_ROOFS = 128 };
+enum { ATTN_BENCH_ROOFS = 512 };
 
 struct attn_bench {
     int rounds, verify;
     double sample_s;   /* a sample is as many calls as fill so many seconds           */
+    double again_s;    /* so long a sample is tried again until it is clean            */
     double patience_s; /* what is predicted to take longer for one call is not begun   */
     struct attn_roofs roofs;
     struct attn_counters counters;
@@ -110,6 +116,7 @@ struct attn_bench {
     int64_t matrix_room;
     int n_roofs;
     struct attn_bench_roof roof[ATTN_BENCH_ROOFS];
+    double most_additions[ATTN_BENCH_THREADS + 1]; /* a second, seen of so many threads */
 };
 
 /* ---- bench_entry.c ------------------------------------------------------------------------ */
@@ -131,11 +138,33 @@ enum attn_status attn_bench_entry_price(struct attn_bench_entry *entry, struct a
  * an end: no more than those calls. */
 void attn_bench_entry_begin(const struct attn_bench *bench, struct attn_bench_entry *entry);
 
-/* One sample, with P before and after it. */
+/* One sample, with P before and after it: the first clean try, or the best after again_s.  Tries are
+ * told apart by what happened around them, never by their time. */
 void attn_bench_entry_sample(struct attn_bench *bench, struct attn_bench_entry *entry);
 
 /* After the last sample: its memory goes back. */
 void attn_bench_entry_end(struct attn_bench_entry *entry);
+
+/* ---- bench_core.c -------------------------------------------------------------------------
+ *
+ * A core may have two hardware threads, and the other may be somebody else's: another guest of the
+ * same machine, whom no scheduler here knows of.  What it takes are slots to issue instructions in,
+ * and additions of integers want them all.  P does not feel it: multiply-adds want one slot or two
+ * a cycle. */
+
+/* Additions a second, on as many threads as the entry has, for half a millisecond. */
+double attn_bench_additions(struct attn_bench *bench, const struct attn_bench_entry *entry);
+
+/* At least 0.95 of the most that was seen in this run. */
+int attn_bench_core_is_ours(const struct attn_bench *bench, const struct attn_bench_entry *entry,
+                            double additions);
+
+/* Until the core is ours before and after P is measured for peak_s, or a fifth of again_s is over: the additions of then, the fewer of both, and P. */
+double attn_bench_await_core(struct attn_bench *bench, const struct attn_bench_entry *entry,
+                             double peak_s, double *peak);
+
+/* Which samples are clean, by the most additions that are known by now. */
+void attn_bench_sort(const struct attn_bench *bench, struct attn_bench_entry *entry);
 
 /* ---- bench_block.c ------------------------------------------------------------------------ */
 

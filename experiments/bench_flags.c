@@ -19,7 +19,8 @@ const char attn_bench_help[] =
     "\n"
     "  --threads N,...     threads (1)             --rounds N   clean samples of each (7)\n"
     "  --against SPEC      how many times as fast as this one, by pairs of rounds\n"
-    "  --sample S          seconds that a sample lasts, or one call if that is longer (0.05)\n"
+    "  --sample S          seconds that a sample lasts, or one call if that is longer (0.01)\n"
+    "  --again S           so long a sample is tried again until it has a whole core (1)\n"
     "  --patience S        what is predicted to take longer for one call is left out (20)\n"
     "  --no-verify         do not compare the first result with the oracle\n"
     "  --rows TEXT         of a preset, only what has TEXT in the name of its row or block\n"
@@ -35,19 +36,31 @@ const char attn_bench_help[] =
 
 /* ---- flags -------------------------------------------------------------------------------- */
 
-static const struct option longs[] = {
-    {"length", required_argument, NULL, 'l'},   {"dim", required_argument, NULL, 'd'},
-    {"heads", required_argument, NULL, 'H'},    {"kv-heads", required_argument, NULL, 'G'},
-    {"keys", required_argument, NULL, 'k'},     {"batch", required_argument, NULL, 'b'},
-    {"mask", required_argument, NULL, 'm'},     {"dtype", required_argument, NULL, 't'},
-    {"pass", required_argument, NULL, 'p'},     {"case", required_argument, NULL, 'c'},
-    {"threads", required_argument, NULL, 'T'},  {"rounds", required_argument, NULL, 'r'},
-    {"against", required_argument, NULL, 'a'},  {"sample", required_argument, NULL, 's'},
-    {"patience", required_argument, NULL, 'P'}, {"no-verify", no_argument, NULL, 'n'},
-    {"blas", required_argument, NULL, 'B'},     {"format", required_argument, NULL, 'f'},
-    {"out", required_argument, NULL, 'o'},      {"preset", required_argument, NULL, 'e'},
-    {"rows", required_argument, NULL, 'R'},     {"limits", no_argument, NULL, 'L'},
-    {"help", no_argument, NULL, 'h'},           {0}};
+static const struct option longs[] = {{"length", required_argument, NULL, 'l'},
+                                      {"dim", required_argument, NULL, 'd'},
+                                      {"heads", required_argument, NULL, 'H'},
+                                      {"kv-heads", required_argument, NULL, 'G'},
+                                      {"keys", required_argument, NULL, 'k'},
+                                      {"batch", required_argument, NULL, 'b'},
+                                      {"mask", required_argument, NULL, 'm'},
+                                      {"dtype", required_argument, NULL, 't'},
+                                      {"pass", required_argument, NULL, 'p'},
+                                      {"case", required_argument, NULL, 'c'},
+                                      {"threads", required_argument, NULL, 'T'},
+                                      {"rounds", required_argument, NULL, 'r'},
+                                      {"against", required_argument, NULL, 'a'},
+                                      {"sample", required_argument, NULL, 's'},
+                                      {"again", required_argument, NULL, 'y'},
+                                      {"patience", required_argument, NULL, 'P'},
+                                      {"no-verify", no_argument, NULL, 'n'},
+                                      {"blas", required_argument, NULL, 'B'},
+                                      {"format", required_argument, NULL, 'f'},
+                                      {"out", required_argument, NULL, 'o'},
+                                      {"preset", required_argument, NULL, 'e'},
+                                      {"rows", required_argument, NULL, 'R'},
+                                      {"limits", no_argument, NULL, 'L'},
+                                      {"help", no_argument, NULL, 'h'},
+                                      {0}};
 
 static int one_of(const char *word, const char *words)
 {
@@ -101,6 +114,8 @@ static int read_flag(int o, const char *value, struct attn_bench_flags *f)
         return read_threads(value, f);
     case 'r':
         return attn_cli_int(value, 1, ATTN_BENCH_ROUNDS / 2, &f->rounds);
+    case 'y':
+        return attn_cli_double(value, &f->again_s) && f->again_s >= 0 && f->again_s <= 3600;
     case 's':
         return attn_cli_double(value, &f->sample_s) && f->sample_s >= 0 && f->sample_s <= 60;
     case 'P':
@@ -215,7 +230,8 @@ int attn_bench_flags_read(int argc, char **argv, struct attn_bench_flags *f)
                                    .thread = {1},
                                    .n_threads = 1,
                                    .rounds = 7,
-                                   .sample_s = 0.05,
+                                   .again_s = 1,
+                                   .sample_s = 0.01,
                                    .patience_s = 20};
     if (attn_cli_options("bench", argc, argv, longs, "case") != ATTN_EXIT_GOOD)
         return ATTN_EXIT_USAGE;

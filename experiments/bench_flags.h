@@ -13,7 +13,7 @@ struct attn_bench_flags {
     int n_given, n_specs, limits, no_verify, help;
     int thread[ATTN_BENCH_COUNTS], n_threads;
     int64_t rounds;
-    double sample_s, patience_s;
+    double sample_s, again_s, patience_s;
     char text[ATTN_BENCH_CASES][ATTN_CASE_TEXT]; /* the cases, given and made of the others */
     int n_cases;
 };

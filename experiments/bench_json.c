@@ -47,12 +47,12 @@ static json_t *samples_of(const struct attn_bench_entry *e)
     json_t *samples = json_array();
     for (int s = 0; s < e->n; s++) {
         const struct attn_bench_sample *x = &e->sample[s];
-        json_array_append_new(samples, json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:I,s:b}", "s",
-                                                 real(x->s), "peak", real(x->peak), "read",
-                                                 real(e->pair_read ? x->read : (double)NAN),
-                                                 "tiles", real(x->tiles), "cpu_s", real(x->cpu_s),
-                                                 "waited_s", real(x->waited_s), "switches",
-                                                 (json_int_t)x->switches, "clean", x->clean));
+        json_array_append_new(
+            samples, json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:I,s:o,s:i,s:b}", "s", real(x->s), "peak",
+                               real(x->peak), "read", real(e->pair_read ? x->read : (double)NAN),
+                               "tiles", real(x->tiles), "cpu_s", real(x->cpu_s), "waited_s",
+                               real(x->waited_s), "switches", (json_int_t)x->switches, "core",
+                               real(x->core), "tries", x->tries, "clean", x->clean));
     }
     return samples;
 }

@@ -30,6 +30,7 @@ static const struct {
     {"rows-l1", "GB/s", ATTN_LIMIT_GATHER, 4096, 500},
     {"rows-l2", "GB/s", ATTN_LIMIT_GATHER, 1, 10},
     {"rows-far", "GB/s", ATTN_LIMIT_GATHER, 2, 1},
+    {"issue", "Gadd/s", ATTN_LIMIT_ISSUE, L1_NUMBERS, 1500},
 };
 
 const char *attn_roof_name(enum attn_roof roof)
@@ -181,7 +182,10 @@ double attn_roof_sample(struct attn_roofs *roofs, const struct attn_kernels *ker
         return (double)NAN;
     for (int t = 0; t < threads; t++)
         worker[t] = worker_of(roofs, kernels, roof, t);
-    return work_together(worker, threads, seconds);
+    double rate = work_together(worker, threads, seconds);
+    for (int t = 0; t < threads && roof == ATTN_ROOF_ISSUE; t++)
+        rate = fmin(rate, threads * worker[t].rate);
+    return rate;
 }
 
 double attn_roof_tiles_sample(struct attn_roofs *roofs, const struct attn_kernels *kernels,

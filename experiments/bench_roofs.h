@@ -22,10 +22,12 @@ enum attn_roof {
     ATTN_ROOF_GATHER_L1,  /* bytes read in random rows of 256: of 16 KiB (f64: 32) */
     ATTN_ROOF_GATHER_L2,  /* of half of the second-level cache                     */
     ATTN_ROOF_GATHER_FAR, /* of four times that cache                              */
+    ATTN_ROOF_ISSUE,      /* additions of integers: how much of the core there is; of several
+                             threads, as if all had what the worst of them has */
     ATTN_ROOFS
 };
 const char *attn_roof_name(enum attn_roof roof); /* "fma", "exp2", "read", ... */
-const char *attn_roof_unit(enum attn_roof roof); /* "GFLOP/s", "Gexp/s", "GB/s"               */
+const char *attn_roof_unit(enum attn_roof roof); /* "GFLOP/s", "Gexp/s", "GB/s", "Gadd/s"     */
 
 struct attn_roofs {
     int threads;      /* at most             */

@@ -190,6 +190,8 @@ enum attn_status attn_bench_table_run(
             attn_bench_block(bench, &table->entry[x->first], x->end - x->first, visit, VISITS);
             if (visit + 1 < VISITS)
                 continue;
+            for (int at = x->first; at < x->end; at++)
+                attn_bench_sort(bench, &table->entry[at]);
             for (int r = x->from; r < x->to; r++, table->n++)
                 attn_bench_judge(&list->row[r], table->outcome[r].entry, table->outcome[r].other,
                                  &table->outcome[r]);

@@ -269,6 +269,7 @@ int attn_cmd_bench(int argc, char **argv)
     if (status != ATTN_EXIT_GOOD || flags.help)
         return flags.help ? attn_cli_help(attn_bench_help) : status;
     bench = (struct attn_bench){.rounds = (int)flags.rounds,
+                                .again_s = flags.again_s,
                                 .verify = !flags.no_verify,
                                 .sample_s = flags.sample_s,
                                 .patience_s = flags.patience_s};

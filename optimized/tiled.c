@@ -48,8 +48,10 @@ struct plan {
 };
 
 enum {
-    BLOCK_BYTES = 256 * 1024, /* Q and O of a block of queries, at most: a quarter of the cache  */
-    BLOCK_PANELS = 7          /* in a block, at most; both are measured: docs/kernel.md, 4       */
+    NEAR_BYTES = 256 * 1024,  /* Q and O of a block of queries, if they are to leave room, ...   */
+    BLOCK_BYTES = 512 * 1024, /* ... and at most: a quarter and a half of a cache of 1 MiB       */
+    ENOUGH_PANELS = 5,        /* in a block: K and V of a key block have been worth their way    */
+    BLOCK_PANELS = 7          /* at most; all four are measured: docs/kernel.md, 4               */
 };
 
 static int64_t ceil_div(int64_t a, int64_t b)
@@ -92,9 +94,11 @@ static int64_t count_panels(const struct attn_problem *p, const struct attn_opti
 {
     if (opt->value[OPTION_PANELS] > 0)
         return opt->value[OPTION_PANELS];
-    int64_t width = p->d_key + p->d_value;
-    int64_t most = BLOCK_BYTES / at_least_1(width * k->panel * k->bytes);
+    int64_t one = at_least_1((p->d_key + p->d_value) * k->panel * k->bytes);
+    int64_t most = NEAR_BYTES / one, dear = BLOCK_BYTES / one;
     int64_t all = ceil_div(p->n_query, k->panel), heads = p->batch * p->heads;
+    if (most < ENOUGH_PANELS)
+        most = dear < ENOUGH_PANELS ? dear : ENOUGH_PANELS;
     most = most > BLOCK_PANELS ? BLOCK_PANELS : at_least_1(most);
     most = most < all ? most : at_least_1(all);
     if (threads == 1 || heads == 0)

@@ -38,8 +38,12 @@ static void limit_counts(const struct attn_kernels *k, const char *isa)
         int64_t rows = 2;
         while (2 * rows * 256 <= N * k->bytes)
             rows *= 2;
-        double want[] = {units, (double)(ROUNDS * half), (double)(ROUNDS * N) * k->bytes,
-                         (double)(ROUNDS * 3 * third) * k->bytes, (double)(ROUNDS * rows * 256)};
+        double want[] = {units,
+                         (double)(ROUNDS * half),
+                         (double)(ROUNDS * N) * k->bytes,
+                         (double)(ROUNDS * 3 * third) * k->bytes,
+                         (double)(ROUNDS * rows * 256),
+                         ROUNDS * 64.0};
         ck_assert_msg(units == want[limit], "%s: limit %d did %g, not %g", isa, limit, units,
                       want[limit]);
         ck_assert(limit != ATTN_LIMIT_FMA || (chains >= 8 && chains == floor(chains)));
@@ -227,6 +231,34 @@ START_TEST(cleanliness)
 }
 END_TEST
 
+/* Nobody waited, P stayed, and the core was there: by the most that is known when it is asked. */
+START_TEST(whole_core)
+{
+    static struct attn_bench bench;
+    static const struct {
+        double additions;
+        int undisturbed, of_100, of_110; /* clean, when so much is the most */
+    } sample[] = {{100, 1, 1, 0}, {95, 1, 1, 0}, {94.9, 1, 0, 0}, {104.5, 1, 1, 1}, {110, 0, 0, 0}};
+    enum { N = sizeof sample / sizeof *sample };
+    struct attn_bench_entry e = {.threads = 2, .n = N};
+    for (int s = 0; s < N; s++) {
+        e.sample[s].additions = sample[s].additions;
+        e.sample[s].undisturbed = sample[s].undisturbed;
+    }
+    for (int more = 0; more < 2; more++) {
+        bench.most_additions[1] = 1000; /* of one thread: another matter */
+        bench.most_additions[2] = more ? 110 : 100;
+        attn_bench_sort(&bench, &e);
+        ck_assert_int_eq(e.n_clean, more ? 1 : 3);
+        for (int s = 0; s < N; s++) {
+            ck_assert_int_eq(e.sample[s].clean, more ? sample[s].of_110 : sample[s].of_100);
+            ck_assert_double_eq_tol(e.sample[s].core, sample[s].additions / (more ? 110 : 100),
+                                    1e-12);
+        }
+    }
+}
+END_TEST
+
 /* ---- rows --------------------------------------------------------------------------------- */
 
 static int has_other(enum attn_bench_goal goal)
@@ -311,7 +343,7 @@ END_TEST
 
 /* ---- as a user meets it ------------------------------------------------------------------- */
 
-#define TINY "--rounds 3 --sample 0 "
+#define TINY "--rounds 3 --sample 0 --again 0 "
 
 static const struct {
     const char *args;
@@ -334,6 +366,7 @@ static const struct {
     {"dense --length 8 --threads 1,", 2, "--threads 1,"},
     {"dense --length 8 --rounds 0", 2, "--rounds 0"},
     {"dense --length 8 --format xml", 2, "--format xml"},
+    {"dense --length 8 --again -1", 2, "--again -1"},
     {"dense --length 8 --pass up", 2, "--pass up"},
     {"dense --length eight", 2, "attnlab bench: "},
     {"dense --case q8", 2, "attnlab bench: "},
@@ -401,7 +434,10 @@ START_TEST(schema)
         ck_assert(number_of(e, "priced_bytes") == number_of(e, "ledger_bytes"));
         ck_assert(number_of(json_object_get(e, "seconds"), "median") > 0);
         ck_assert(number_of(json_object_get(e, "fraction_of_peak"), "median") > 0);
-        ck_assert_int_ge(json_array_size(json_object_get(e, "samples")), 3);
+        const json_t *samples = json_object_get(e, "samples");
+        ck_assert_int_ge(json_array_size(samples), 3);
+        double core = number_of(json_array_get(samples, 0), "core");
+        ck_assert(core > 0 && core <= 1);
         ck_assert((json_object_get(e, "against") != NULL) == (at % 2 == 1));
     }
     json_decref(all);
@@ -461,6 +497,7 @@ Suite *suite_bench(void)
     tcase_add_test(t, ratios);
     tcase_add_test(t, ceilings);
     tcase_add_test(t, cleanliness);
+    tcase_add_test(t, whole_core);
     tcase_add_test(t, rows_are_sound);
     tcase_add_test(t, judging);
     suite_add_tcase(s, t);

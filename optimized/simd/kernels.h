@@ -179,6 +179,7 @@ enum attn_limit {
     ATTN_LIMIT_READ,   /* bytes read                                       */
     ATTN_LIMIT_TRIAD,  /* bytes read and written                           */
     ATTN_LIMIT_GATHER, /* bytes read, in rows of 256 from anywhere         */
+    ATTN_LIMIT_ISSUE,  /* additions of integers: nothing but instructions  */
     ATTN_LIMITS
 };
 

@@ -115,6 +115,25 @@ static double FN(limit_gather)(void *x, int64_t n, int64_t rounds)
     return taken * 256;
 }
 
+/* Integers on general registers, in independent chains that the compiler must not join: as many
+ * instructions a cycle as the core has units for, and neither vectors nor memory.  What is missing
+ * from its best rate was given to somebody else, on the core's other hardware thread. */
+static double FN(limit_issue)(void *x, int64_t n, int64_t rounds)
+{
+    enum { CHAINS = 8, TIMES = 8 };
+    uint64_t a[CHAINS] = {0};
+    (void)x;
+    (void)n;
+    for (int64_t r = 0; r < rounds; r++) {
+#pragma GCC unroll 64
+        for (int t = 0; t < TIMES * CHAINS; t++) {
+            a[t % CHAINS]++;
+            __asm__ volatile("" : "+r"(a[t % CHAINS]));
+        }
+    }
+    return (double)(CHAINS * TIMES) * (double)rounds;
+}
+
 /* ---- tiles ------------------------------------------------------------------------------------
  *
  * The arithmetic of a pass on one panel of queries and so many keys (at most ATTN_KEY_BLOCK) that
