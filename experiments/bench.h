@@ -195,6 +195,9 @@ enum attn_bench_quantity {
 void attn_bench_spread(const struct attn_bench_entry *entry, enum attn_bench_quantity quantity,
                        struct attn_spread *spread);
 
+/* The median over the others, which were dropped; NaN when there are none. */
+double attn_bench_dropped(const struct attn_bench_entry *entry, enum attn_bench_quantity quantity);
+
 /* Time of `other` over time of `entry` (above 1: entry is faster), of the rounds in which both are
  * clean; all rounds when fewer than three are. */
 struct attn_bench_ratio {

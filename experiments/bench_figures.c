@@ -44,6 +44,20 @@ void attn_bench_spread(const struct attn_bench_entry *e, enum attn_bench_quantit
     attn_stats_spread(x, n, spread);
 }
 
+double attn_bench_dropped(const struct attn_bench_entry *e, enum attn_bench_quantity quantity)
+{
+    double x[ATTN_BENCH_ROUNDS];
+    struct attn_spread spread;
+    int n = 0;
+    for (int s = 0; s < e->n && e->n_clean >= ATTN_BENCH_ENOUGH; s++)
+        if (!e->sample[s].clean)
+            x[n++] = quantity_of(e, s, quantity);
+    if (n == 0)
+        return (double)NAN;
+    attn_stats_spread(x, n, &spread);
+    return spread.median;
+}
+
 void attn_bench_compare(const struct attn_bench_entry *e, const struct attn_bench_entry *other,
                         struct attn_bench_ratio *ratio)
 {

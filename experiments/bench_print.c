@@ -19,12 +19,14 @@ static const char *seconds_text(double s, char text[32])
     return text;
 }
 
-/* How many samples a figure is from, and how many were left out; "" when all is well. */
-static const char *samples_text(int n, int n_clean, char text[80])
+/* How many samples a figure is from, and how many were left out, with their median; "" when all is
+ * well. */
+static const char *samples_text(int n, int n_clean, double dropped, char text[80])
 {
     text[0] = '\0';
     if (n_clean < n && n_clean >= ATTN_BENCH_ENOUGH)
-        snprintf(text, 80, "%d of %d samples dropped: others had the processor", n - n_clean, n);
+        snprintf(text, 80, "%d of %d samples dropped (%.3f): not the whole core", n - n_clean, n,
+                 dropped);
     else if (n_clean < n)
         snprintf(text, 80, "only %d of %d samples undisturbed: all are used", n_clean, n);
     return text;
@@ -121,7 +123,8 @@ static void print_entry(FILE *file, const struct attn_bench *bench,
         fprintf(file, "      %.4g cycles, %.4g instructions, %.4g cache misses a call\n",
                 e->counter[ATTN_COUNT_CYCLES], e->counter[ATTN_COUNT_INSTRUCTIONS],
                 e->counter[ATTN_COUNT_MISSES]);
-    if (samples_text(e->n, e->n_clean, dropped)[0] != '\0')
+    double median = attn_bench_dropped(e, ATTN_BENCH_FRACTION);
+    if (samples_text(e->n, e->n_clean, median, dropped)[0] != '\0')
         fprintf(file, "      %s\n", dropped);
 }
 
@@ -208,7 +211,7 @@ static void print_known(FILE *file, const struct attn_bench *bench,
             : x->met            ? "met"
                                 : "NOT MET",
             1e-9 * x->entry->work.flops / seconds.median, seconds_text(seconds.median, time), limit,
-            tiles, growth_text(x, growth), samples_text(x->n, x->n_clean, dropped));
+            tiles, growth_text(x, growth), samples_text(x->n, x->n_clean, x->dropped, dropped));
 }
 
 static void print_step(FILE *file, const struct attn_bench_outcome *x, int markdown)
@@ -222,7 +225,7 @@ static void print_step(FILE *file, const struct attn_bench_outcome *x, int markd
                      : "  %-64s %-38s %9s %6.3g x (%.3g to %.3g) %7.4g GFLOP/s %6.3f P  %s\n",
             x->row->what, x->row->spec, seconds_text(seconds.median, time), x->spread.median,
             x->spread.min, x->spread.max, 1e-9 * x->entry->work.flops / seconds.median,
-            fraction.median, samples_text(x->n, x->n_clean, dropped));
+            fraction.median, samples_text(x->n, x->n_clean, x->dropped, dropped));
 }
 
 void attn_bench_print_outcomes(FILE *file, const struct attn_bench *bench,

@@ -99,6 +99,7 @@ void attn_bench_judge(const struct attn_bench_row *row, const struct attn_bench_
         outcome->spread = (struct attn_spread){1, mib, mib, mib, mib, mib};
     }
     const struct attn_bench_entry *judged = other != NULL ? &pair : e;
+    outcome->dropped = attn_bench_dropped(judged, quantity[row->goal]);
     outcome->n = judged->n;
     outcome->n_clean = judged->n_clean;
     outcome->disturbed = row->goal != ATTN_GOAL_MEMORY && judged->n_clean < judged->n &&

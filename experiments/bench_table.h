@@ -46,6 +46,7 @@ struct attn_bench_outcome {
     int n, n_clean; /* samples, of the pair where there is one                             */
     int disturbed;  /* too few are clean: neither met nor not met                          */
     int met;        /* where there is a target                                             */
+    double dropped; /* median of the samples that were left out; NaN: none was             */
     struct attn_spread spread; /* of the rounds; its median is what is compared with the target */
 };
 void attn_bench_judge(const struct attn_bench_row *row, const struct attn_bench_entry *entry,

@@ -161,7 +161,11 @@ START_TEST(fractions)
     ck_assert_double_eq_tol(x.max, 5e9, 1);
     attn_bench_spread(&e, ATTN_BENCH_READ, &x); /* 1e8 / (s 1e9) */
     ck_assert_double_eq_tol(x.max, 0.5, 1e-12);
-    make_entry(&e, one, few, 5); /* two clean ones are too few: all five */
+    ck_assert_double_eq_tol(attn_bench_dropped(&e, ATTN_BENCH_SECONDS), 10, 1e-12);
+    make_entry(&e, one, every, 5);
+    ck_assert(isnan(attn_bench_dropped(&e, ATTN_BENCH_SECONDS)));
+    make_entry(&e, one, few, 5); /* two clean ones are too few: all five, and none is dropped */
+    ck_assert(isnan(attn_bench_dropped(&e, ATTN_BENCH_SECONDS)));
     attn_bench_spread(&e, ATTN_BENCH_SECONDS, &x);
     ck_assert_int_eq(x.n, 5);
     ck_assert_double_eq_tol(x.max, 10, 1e-12);
@@ -190,7 +194,7 @@ START_TEST(ceilings)
 {
     static struct attn_bench bench;
     static struct attn_kernels kernels;
-    const double rate[ATTN_ROOFS] = {1e10, 1e9, 1e9, 1e9, 1e10, 1e10, 1e9, 1e8};
+    const double rate[ATTN_ROOFS] = {1e10, 1e9, 1e9, 1e9, 1e10, 1e10, 1e9, 1e8, 1e10};
     struct attn_bench_ceiling c;
     struct attn_bench_entry e = {.threads = 1, .kernels = &kernels};
     bench.roofs.l2_bytes = 1000;
@@ -331,7 +335,8 @@ START_TEST(judging)
     make_entry(&a, one, but_last, 5);
     attn_bench_judge(&row, &a, NULL, &x);
     ck_assert(x.known && !x.disturbed && x.met && x.n == 5 && x.n_clean == 4);
-    row.target = 0; /* none: nothing is met */
+    ck_assert_double_eq_tol(x.dropped, 0.01, 1e-12); /* 1e9 flops in 10 s by a P of 1e10 */
+    row.target = 0;                                  /* none: nothing is met */
     attn_bench_judge(&row, &a, NULL, &x);
     ck_assert(x.known && !x.met && x.spread.median > 0);
     b.state = ATTN_BENCH_REFUSED;
