@@ -12,8 +12,8 @@
  *   bench_print.c     text, markdown, one line;  bench_json.c  JSON;  bench_roofline.c  the figure
  *
  * Every sample is paired with samples of P taken right before and after it, on as many threads and
- * for the same instruction set, and is taken when and while the whole core is there.  Things that are to be compared are in one block, and round r of
- * the one is compared with round r of the other.
+ * for the same instruction set, and is taken when the whole core is there.  Things that are to be
+ * compared are in one block, and round r of the one is compared with round r of the other.
  */
 #ifndef EXPERIMENTS_BENCH_H
 #define EXPERIMENTS_BENCH_H
@@ -138,8 +138,8 @@ enum attn_status attn_bench_entry_price(struct attn_bench_entry *entry, struct a
  * an end: no more than those calls. */
 void attn_bench_entry_begin(const struct attn_bench *bench, struct attn_bench_entry *entry);
 
-/* One sample, with P before and after it: the first clean try, or the best after again_s.  Tries are
- * told apart by what happened around them, never by their time. */
+/* One sample, with P before and after it: the first clean try, or the best after again_s.  Tries
+ * are told apart by what happened around them, never by their time. */
 void attn_bench_entry_sample(struct attn_bench *bench, struct attn_bench_entry *entry);
 
 /* After the last sample: its memory goes back. */
@@ -159,7 +159,8 @@ double attn_bench_additions(struct attn_bench *bench, const struct attn_bench_en
 int attn_bench_core_is_ours(const struct attn_bench *bench, const struct attn_bench_entry *entry,
                             double additions);
 
-/* Until the core is ours before and after P is measured for peak_s, or a fifth of again_s is over: the additions of then, the fewer of both, and P. */
+/* Until the core is ours before and after P is measured for peak_s, or a fifth of again_s is over:
+ * the additions of then, the fewer of both, and P. */
 double attn_bench_await_core(struct attn_bench *bench, const struct attn_bench_entry *entry,
                              double peak_s, double *peak);
 
