@@ -35,7 +35,7 @@ struct attn_bench_sample {
     int64_t switches;
     double additions; /* a second, the fewest before and after it (bench_core.c) */
     double core;      /* the same, of the most of the run */
-    int tries;        /* until it was as it is            */
+    int tries;        /* of which this is the first clean one, or the best */
     int undisturbed;  /* nobody waited, and P was the same before and after          */
     int clean;        /* and the whole core was there */
 };
@@ -106,7 +106,7 @@ enum { ATTN_BENCH_ROOFS = 512 };
 struct attn_bench {
     int rounds, verify;
     double sample_s;   /* a sample is as many calls as fill so many seconds           */
-    double again_s;    /* so long a sample is tried again until it is clean            */
+    double again_s;    /* so long a sample is tried again until it is clean           */
     double patience_s; /* what is predicted to take longer for one call is not begun   */
     struct attn_roofs roofs;
     struct attn_counters counters;
@@ -149,7 +149,7 @@ void attn_bench_entry_end(struct attn_bench_entry *entry);
  *
  * A core may have two hardware threads, and the other may be somebody else's: another guest of the
  * same machine, whom no scheduler here knows of.  What it takes are slots to issue instructions in,
- * and additions of integers want them all.  P does not feel it: multiply-adds want one slot or two
+ * and additions of integers want them all.  P hardly feels it: multiply-adds want one slot or two
  * a cycle. */
 
 /* Additions a second, on as many threads as the entry has, for half a millisecond. */
@@ -165,7 +165,7 @@ double attn_bench_await_core(struct attn_bench *bench, const struct attn_bench_e
                              double peak_s, double *peak);
 
 /* Which samples are clean, by the most additions that are known by now. */
-void attn_bench_sort(const struct attn_bench *bench, struct attn_bench_entry *entry);
+void attn_bench_mark_clean(const struct attn_bench *bench, struct attn_bench_entry *entry);
 
 /* ---- bench_block.c ------------------------------------------------------------------------ */
 

@@ -41,7 +41,7 @@ double attn_bench_await_core(struct attn_bench *bench, const struct attn_bench_e
     return least;
 }
 
-void attn_bench_sort(const struct attn_bench *bench, struct attn_bench_entry *e)
+void attn_bench_mark_clean(const struct attn_bench *bench, struct attn_bench_entry *e)
 {
     e->n_clean = 0;
     for (int s = 0; s < e->n; s++) {

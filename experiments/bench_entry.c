@@ -388,7 +388,7 @@ void attn_bench_entry_sample(struct attn_bench *bench, struct attn_bench_entry *
     if (e->tiles.keys > 0)
         best->tiles = take_tiles(bench, e);
     e->n++;
-    attn_bench_sort(bench, e);
+    attn_bench_mark_clean(bench, e);
 }
 
 void attn_bench_entry_end(struct attn_bench_entry *e)

@@ -192,7 +192,7 @@ enum attn_status attn_bench_table_run(
             if (visit + 1 < VISITS)
                 continue;
             for (int at = x->first; at < x->end; at++)
-                attn_bench_sort(bench, &table->entry[at]);
+                attn_bench_mark_clean(bench, &table->entry[at]);
             for (int r = x->from; r < x->to; r++, table->n++)
                 attn_bench_judge(&list->row[r], table->outcome[r].entry, table->outcome[r].other,
                                  &table->outcome[r]);

@@ -135,13 +135,39 @@ START_TEST(whole_core)
     for (int more = 0; more < 2; more++) {
         bench.most_additions[1] = 1000; /* of one thread: another matter */
         bench.most_additions[2] = more ? 110 : 100;
-        attn_bench_sort(&bench, &e);
+        attn_bench_mark_clean(&bench, &e);
         ck_assert_int_eq(e.n_clean, more ? 1 : 3);
         for (int s = 0; s < N; s++) {
             ck_assert_int_eq(e.sample[s].clean, more ? sample[s].of_110 : sample[s].of_100);
             ck_assert_double_eq_tol(e.sample[s].core, sample[s].additions / (more ? 110 : 100),
                                     1e-12);
         }
+    }
+}
+END_TEST
+
+/* A core that is never whole: the sample is tried, tried again, kept, and not clean. */
+START_TEST(never_a_whole_core)
+{
+    static struct attn_bench bench;
+    static struct attn_bench_entry e;
+    struct attn_error err = {ATTN_OK, ""};
+    for (int again = 0; again < 2; again++) {
+        bench = (struct attn_bench){.rounds = 2, .again_s = again ? 0.05 : 0, .patience_s = 20};
+        ck_assert_msg(attn_roofs_open(&bench.roofs, 1, &err) == ATTN_OK, "%s", err.text);
+        attn_counters_open(&bench.counters);
+        bench.most_additions[1] = 1e30;
+        ck_assert(attn_bench_entry_init(&e, "dense", "q8d4:none:f32:normal:s1", 1, &err) == 0);
+        attn_bench_block(&bench, &e, 1, 0, 1);
+        ck_assert_msg(e.state == ATTN_BENCH_TIMED, "%s", e.message);
+        ck_assert_int_eq(e.n, 4); /* twice the rounds */
+        ck_assert_int_eq(e.n_clean, 0);
+        for (int s = 0; s < e.n; s++) {
+            ck_assert(again ? e.sample[s].tries > 1 : e.sample[s].tries == 1);
+            ck_assert(e.sample[s].s > 0 && e.sample[s].additions > 0);
+        }
+        attn_counters_close(&bench.counters);
+        attn_roofs_close(&bench.roofs);
     }
 }
 END_TEST
@@ -383,6 +409,7 @@ Suite *suite_bench(void)
     tcase_add_test(t, ceilings);
     tcase_add_test(t, cleanliness);
     tcase_add_test(t, whole_core);
+    tcase_add_test(t, never_a_whole_core);
     tcase_add_test(t, rows_are_sound);
     tcase_add_test(t, judging);
     suite_add_tcase(s, t);
