@@ -89,7 +89,7 @@ struct attn_cview attn_job_bias_view(const struct attn_file_tensor *tensor)
     int64_t whole = 1;
     for (int a = tensor->n_axes - 1, to = 3; a >= 0; a--, to--) {
         view.stride[to] = tensor->extent[a] != 1 ? whole : 0;
-        whole *= tensor->extent[a];
+        whole *= tensor->extent[a] > 0 ? tensor->extent[a] : 1; /* empty is not broadcast */
     }
     attn_file_dtype_storage(tensor->dtype, &view.dtype);
     return view;

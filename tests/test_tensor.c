@@ -126,6 +126,8 @@ START_TEST(empty_tensors_are_real)
                          ATTN_OK);
         ck_assert_ptr_nonnull(t.data);
         ck_assert_int_eq(t.span, 0);
+        for (int axis = 0; axis < 4; axis++) /* 0 says broadcast, and never "empty" */
+            ck_assert_int_eq(t.stride[axis] == 0, broadcast >> axis & 1);
         attn_tensor_poison(&t);
         ck_assert_ptr_null(attn_tensor_written(&t, text, sizeof text));
         ck_assert_ptr_null(attn_tensor_intact(&t, text, sizeof text));

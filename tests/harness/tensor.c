@@ -109,7 +109,8 @@ static int64_t slot_of(const struct attn_tensor *t, int64_t b, int64_t h, int64_
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-/* Strides of the memory order, and the span, in elements; -1 when it overflows. */
+/* Strides of the memory order, and the span, in elements; -1 when it overflows.  A stride of 0 says
+ * "broadcast" and nothing else: where an extent is 0, the strides are those of an extent of 1. */
 static int64_t lay_out(struct attn_tensor *t, const char *order, int64_t gap, unsigned broadcast)
 {
     int64_t room = 1;
@@ -117,11 +118,11 @@ static int64_t lay_out(struct attn_tensor *t, const char *order, int64_t gap, un
         int axis = (int)(strchr("bhic", order[place]) - "bhic");
         int64_t extent = broadcast & 1u << axis ? 1 : t->extent[axis];
         t->stride[axis] = broadcast & 1u << axis ? 0 : room;
-        room = attn_product(room, extent);
-        if (place == 3 && room > 0)
-            room += gap;
+        room = attn_product(room, extent > 0 ? extent : 1);
         if (room < 0)
             return -1;
+        if (place == 3 && extent > 0)
+            room += gap;
     }
     int64_t span = 1;
     for (int axis = 0; axis < 4; axis++) {
