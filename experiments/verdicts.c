@@ -237,25 +237,67 @@ static void print_line(FILE *out, const struct attn_verdict_entry *x)
     fprintf(out, "  %-15s %-28s %s\n", graded_words(&x->result, words), x->name, x->text);
 }
 
-/* Details of the worst few, a line for some more, a number for the rest. */
+/* The same failure for another case: a program that stops says the same each time, but for the
+ * case's name and its numbers. */
+static int is_alike(const struct attn_verdict_entry *x, const struct attn_verdict_entry *y)
+{
+    const char *a = x->result.text, *b = y->result.text;
+    int stopped = x->result.verdict != ATTN_FAILED || x->result.failure == ATTN_F_STATUS;
+    if (!stopped || severity(&x->result) != severity(&y->result))
+        return 0;
+    for (; *a != '\0' && *b != '\0'; a++, b++) {
+        a += strspn(a, "0123456789");
+        b += strspn(b, "0123456789");
+        if (*a != *b || *a == '\0')
+            break;
+    }
+    return *a == *b;
+}
+
+/* Details of the worst few, a line for some more, a number for the rest and for what is like
+ * another. */
 static void print_failures(struct attn_verdicts *v, const struct attn_verdict_list *list)
 {
     enum { DETAILED = 8, LISTED = 24 };
     struct attn_verdict_entry **bad = calloc((size_t)list->n + 1, sizeof *bad);
-    int n = 0;
-    for (int e = 0; bad != NULL && e < list->n; e++)
+    int *alike = calloc((size_t)list->n + 1, sizeof *alike);
+    int n = 0, kinds = 0;
+    for (int e = 0; bad != NULL && alike != NULL && e < list->n; e++)
         if (attn_verdict_is_failure(v, &list->entry[e].result) || v->details)
             bad[n++] = &list->entry[e];
     if (n > 0)
         qsort(bad, (size_t)n, sizeof *bad, worst_first);
-    for (int e = 0; e < n && e < DETAILED; e++)
-        print_details(v->out, list->spec, bad[e]);
-    for (int e = DETAILED; e < n && e < DETAILED + LISTED; e++)
-        print_line(v->out, bad[e]);
-    if (n > DETAILED + LISTED)
+    for (int e = 0; e < n; e++) {
+        int same = 0;
+        while (same < kinds && !is_alike(bad[same], bad[e]))
+            same++;
+        alike[same] += same < kinds;
+        if (same == kinds)
+            bad[kinds++] = bad[e];
+    }
+    for (int e = 0; e < kinds && e < DETAILED + LISTED; e++) {
+        if (e < DETAILED)
+            print_details(v->out, list->spec, bad[e]);
+        else
+            print_line(v->out, bad[e]);
+        if (alike[e] > 0)
+            fprintf(v->out, "  and %d more like it (--verbose has a line for each)\n", alike[e]);
+    }
+    if (kinds > DETAILED + LISTED)
         fprintf(v->out, "  ... and %d more (--verbose has a line for each)\n",
-                n - DETAILED - LISTED);
+                kinds - DETAILED - LISTED);
     free(bad);
+    free(alike);
+}
+
+/* One mistake shows in many cases: what most of them look like is what is wrong. */
+static void print_cause(const struct attn_verdicts *v)
+{
+    int agree;
+    const char *cause = attn_votes_cause(&v->votes, &agree);
+    if (cause != NULL)
+        fprintf(v->out, "  likely cause, by %d of %d diagnosed failures: %s\n", agree,
+                v->votes.diagnosed, cause);
 }
 
 struct tally {
@@ -375,6 +417,7 @@ static void print_text(struct attn_verdicts *v, const struct attn_verdict_list *
     if (cases.count[ATTN_PASS] > 0 && cases.worst_name[0] != '\0')
         fprintf(v->out, "; worst error/bound of a pass %.3g (%s)", cases.worst, cases.worst_name);
     fprintf(v->out, "; %.2f s\n", cases.seconds);
+    print_cause(v);
     if (cases.weighed > 1)
         fprintf(v->out, "  %d of %d passes are tests of every key of their mask", cases.admitted,
                 cases.weighed);
@@ -424,7 +467,7 @@ int attn_verdicts_end(struct attn_verdicts *v)
     v->n_specs++;
     v->n_checks += list->n;
     fflush(v->out);
-    attn_votes_end(&v->votes);
+    v->votes = (struct attn_votes){0};
     return failures;
 }
 

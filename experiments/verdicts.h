@@ -34,7 +34,7 @@ struct attn_verdicts {
     int verbose; /* text: a line for every check              */
     int details; /* text: full details also of what passes    */
     int n_specs, n_checks;
-    struct attn_votes votes; /* what failures look like: a note to stderr for each spec */
+    struct attn_votes votes; /* what the failures of this spec look like: its cause */
     struct attn_verdict_list *list;
 };
 

@@ -42,8 +42,15 @@ void attn_verdicts_tap(struct attn_verdicts *v, const struct attn_verdict_list *
 {
     FILE *out = v->out;
     char words[40];
+    int agree;
     if (v->n_specs == 0)
         fputs("TAP version 13\n", out);
+    const char *cause = attn_votes_cause(&v->votes, &agree);
+    if (cause != NULL) {
+        fprintf(out, "# likely cause, by %d of %d diagnosed failures: ", agree, v->votes.diagnosed);
+        put_description(out, cause);
+        fputc('\n', out);
+    }
     for (int e = 0; list != NULL && e < list->n; e++) {
         const struct attn_verdict_entry *x = &list->entry[e];
         int bad = attn_verdict_is_failure(v, &x->result);
@@ -171,6 +178,20 @@ static void put_testcase(struct attn_verdicts *v, const char *spec,
     fprintf(out, "</%s>\n    </testcase>\n", element);
 }
 
+/* What most failures of the suite look like. */
+static void put_cause(FILE *out, const struct attn_votes *votes)
+{
+    int agree;
+    const char *cause = attn_votes_cause(votes, &agree);
+    if (cause == NULL)
+        return;
+    fputs("    <properties>\n      <property name=\"cause\"", out);
+    put_attribute(out, "value", cause);
+    fprintf(out, "/>\n      <property name=\"cause_of\" value=\"%d of %d diagnosed failures\"/>\n",
+            agree, votes->diagnosed);
+    fputs("    </properties>\n", out);
+}
+
 void attn_verdicts_junit(struct attn_verdicts *v, const struct attn_verdict_list *list)
 {
     FILE *out = v->out;
@@ -195,6 +216,7 @@ void attn_verdicts_junit(struct attn_verdicts *v, const struct attn_verdict_list
     put_attribute(out, "name", list->spec);
     fprintf(out, " tests=\"%d\" failures=\"%d\" errors=\"%d\" skipped=\"%d\" time=\"%.3f\">\n",
             list->n, failures, errors, skipped, seconds);
+    put_cause(out, &v->votes);
     for (int e = 0; e < list->n; e++)
         put_testcase(v, list->spec, &list->entry[e]);
     fputs("  </testsuite>\n", out);
@@ -282,7 +304,8 @@ void attn_verdicts_json(struct attn_verdicts *v, const struct attn_verdict_list 
         return;
     }
     json_t *checks = json_array(), *counts = json_object();
-    int failures = 0, passes = 0, count[ATTN_ERROR + 1] = {0};
+    int agree, failures = 0, passes = 0, count[ATTN_ERROR + 1] = {0};
+    const char *cause = attn_votes_cause(&v->votes, &agree);
     for (int e = 0; e < list->n; e++) {
         const struct attn_verdict_entry *x = &list->entry[e];
         failures += attn_verdict_is_failure(v, &x->result);
@@ -298,6 +321,10 @@ void attn_verdicts_json(struct attn_verdicts *v, const struct attn_verdict_list 
                              : passes > 0 ? "PASS"
                                           : "REFUSED",
                              "counts", counts, "checks", checks);
+    if (cause != NULL)
+        json_object_set_new(spec, "cause",
+                            json_pack("{s:s,s:i,s:i}", "text", cause, "failures", agree,
+                                      "diagnosed", v->votes.diagnosed));
     fputs(v->n_specs > 0 ? ",\n" : "", v->out);
     json_dumpf(spec, v->out, JSON_INDENT(1));
     json_decref(spec);

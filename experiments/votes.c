@@ -33,13 +33,11 @@ void attn_votes_count(struct attn_votes *votes, const struct attn_result *r)
     votes->of[n].n++;
 }
 
-void attn_votes_end(struct attn_votes *votes)
+const char *attn_votes_cause(const struct attn_votes *votes, int *agree)
 {
     int best = 0;
     for (int n = 1; n < ATTN_VOTES; n++)
         best = votes->of[n].n > votes->of[best].n ? n : best;
-    if (votes->of[best].n > 1)
-        fprintf(stderr, "note: %d of %d diagnosed failures: %s\n", votes->of[best].n,
-                votes->diagnosed, votes->of[best].text);
-    memset(votes, 0, sizeof *votes);
+    *agree = votes->of[best].n;
+    return *agree > 1 ? votes->of[best].text : NULL;
 }

@@ -21,8 +21,7 @@ void attn_votes_append(struct attn_result *result, const char *diagnosis);
 /* Count what such a text says.  Where failing elements are, without a cause, is no vote. */
 void attn_votes_count(struct attn_votes *votes, const struct attn_result *result);
 
-/* "note: 9 of 12 diagnosed failures: fits causal(tl)" to stderr, when at least two agree; forget
- * all. */
-void attn_votes_end(struct attn_votes *votes);
+/* What most of them look like, when at least two agree, and how many those are; else NULL. */
+const char *attn_votes_cause(const struct attn_votes *votes, int *agree);
 
 #endif

@@ -104,7 +104,7 @@ START_TEST(wrong_conventions_are_named)
                   "%s is not named '%s':\n%s", wrong[_i].flags, wrong[_i].names, output);
     while (vote > output && vote[-1] != '\n')
         vote--;
-    ck_assert_int_eq(sscanf(vote, "note: %d of %d", &named, &diagnosed), 2);
+    ck_assert_int_eq(sscanf(vote, "  likely cause, by %d of %d", &named, &diagnosed), 2);
     ck_assert_msg(5 * named >= 3 * diagnosed, "only %d of %d", named, diagnosed);
 }
 END_TEST

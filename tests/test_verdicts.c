@@ -301,6 +301,46 @@ START_TEST(json_is_well_formed)
 }
 END_TEST
 
+/* What most failures look like is in the report itself, in every format; a program that stops in
+ * many cases does not push it off the page. */
+START_TEST(cause_is_reported)
+{
+    static const char *const want[] = {
+        "  likely cause, by 3 of 3 diagnosed failures: fits <a> & \"b\"\n",
+        "# likely cause, by 3 of 3 diagnosed failures: fits <a> & \"b\"\n",
+        "name=\"cause\" value=\"fits &lt;a&gt; &amp; &quot;b&quot;\"", "\"cause\""};
+    char *text = NULL, says[80];
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    struct attn_verdicts v;
+    attn_verdicts_open(&v, out);
+    v.format = (enum attn_format)_i;
+    attn_verdicts_begin(&v, "mine");
+    for (int n = 0; n < 40; n++) {
+        snprintf(says, sizeof says, "the program says: KeyError(%d)", n);
+        add(&v, "stopped", ATTN_FAILED, ATTN_F_STATUS, 0, says);
+    }
+    for (int n = 0; n < 3; n++)
+        add(&v, "wrong", ATTN_FAILED, ATTN_F_BOUND, 3, "o; looks like: fits <a> & \"b\"");
+    ck_assert_int_eq(attn_verdicts_end(&v), 43);
+    attn_verdicts_close(&v);
+    fclose(out);
+    position(text, want[_i]);
+    if (_i == ATTN_FORMAT_TEXT) {
+        position(text, "and 39 more like it");
+        position(text, "case wrong");
+    }
+    if (_i == ATTN_FORMAT_JSON) {
+        json_t *all = json_loads(text, 0, NULL), *spec;
+        spec = json_array_get(json_object_get(all, "specs"), 0);
+        json_t *cause = json_object_get(spec, "cause");
+        ck_assert_int_eq(json_integer_value(json_object_get(cause, "failures")), 3);
+        json_decref(all);
+    }
+    free(text);
+}
+END_TEST
+
 /* A program that checks nothing still writes whole documents. */
 START_TEST(nothing_is_well_formed)
 {
@@ -438,6 +478,7 @@ Suite *suite_verdicts(void)
     tcase_add_test(formats, tap_is_well_formed);
     tcase_add_test(formats, junit_is_well_formed);
     tcase_add_test(formats, json_is_well_formed);
+    tcase_add_loop_test(formats, cause_is_reported, 0, 4);
     tcase_add_loop_test(formats, nothing_is_well_formed, 0, 4);
     suite_add_tcase(suite, formats);
     tcase_set_timeout(program, 120);
