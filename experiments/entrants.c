@@ -240,15 +240,6 @@ const char *attn_entrant_route(const struct attn_entrant *entrant)
 
 /* ---- what is known before it runs ------------------------------------------------------------ */
 
-int attn_entrant_takes_bytes(const struct attn_claims *claims, enum attn_route route,
-                             const struct attn_problem *p)
-{
-    struct attn_band band;
-    if (p->mask == NULL || attn_mask_is_none(p->mask))
-        return 0;
-    return route == ATTN_ROUTE_FILES || !attn_claims_band(claims, p, &band);
-}
-
 /* The mask of a command lies in a file, and is made in memory before it gets there. */
 enum attn_status attn_entrant_afford(const struct attn_entrant *e, const struct attn_case *c,
                                      struct attn_point *point, int64_t *need,
@@ -256,6 +247,7 @@ enum attn_status attn_entrant_afford(const struct attn_entrant *e, const struct 
 {
     struct attn_spec spec = {.impl = &e->impl};
     struct attn_mask *mask = NULL;
+    struct attn_band band;
     struct attn_mask_shape shape = {c->batch, c->heads, c->n_query, c->n_key};
     attn_options_preset(&e->impl, &spec.options);
     snprintf(point->route, sizeof point->route, "%s", attn_entrant_route(e));
@@ -274,7 +266,7 @@ enum attn_status attn_entrant_afford(const struct attn_entrant *e, const struct 
                                    .mask = mask};
     double mask_bytes = (double)c->batch * (double)c->heads * (double)c->n_query *
                         (double)c->n_key; /* may be beyond int64 */
-    if (!attn_entrant_takes_bytes(&e->claims, e->route, &problem))
+    if (attn_claims_mask(&e->claims, &problem, &band) != ATTN_CLAIMS_BYTES)
         mask_bytes = 0;
     double sum = (double)*need + mask_bytes;
     if (e->route == ATTN_ROUTE_FILES) /* theirs beside ours */

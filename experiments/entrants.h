@@ -52,8 +52,4 @@ enum attn_status attn_entrant_afford(const struct attn_entrant *entrant, const s
                                      struct attn_point *point, int64_t *need,
                                      struct attn_error *err);
 
-/* Whether it gets this mask as a byte for each pair, not as numbers or not at all. */
-int attn_entrant_takes_bytes(const struct attn_claims *claims, enum attn_route route,
-                             const struct attn_problem *problem);
-
 #endif

@@ -51,6 +51,7 @@ enum attn_status attn_point_open(struct attn_work *work, struct attn_error *err)
     const struct attn_claims *claims = work->claims;
     struct attn_point *p = &work->point;
     struct attn_case c = p->c;
+    struct attn_band band;
     unsigned needs;
     if (claims == NULL)
         return attn_setup_open(&c, &work->setup, err);
@@ -64,7 +65,7 @@ enum attn_status attn_point_open(struct attn_work *work, struct attn_error *err)
     const struct attn_problem *problem = &work->setup.problem;
     if (status != ATTN_OK)
         attn_setup_close(&work->setup);
-    else if (attn_entrant_takes_bytes(claims, route, problem))
+    else if (attn_claims_mask(claims, problem, &band) == ATTN_CLAIMS_BYTES)
         p->mask_bytes = p->c.batch * p->c.heads * p->c.n_query * p->c.n_key;
     return status;
 }

@@ -144,6 +144,9 @@ const char *attn_stranger_words(const struct attn_claims *c, char *text, size_t 
     for (int bit = 0; bit < ATTN_CLAIMS && n < size; bit++)
         if (c->bits & 1u << bit)
             n += (size_t)snprintf(text + n, size - n, " %s", attn_claim_name(bit));
+    for (int bit = 0; bit < ATTN_DECLINES && n < size; bit++)
+        if (c->declines & 1u << bit)
+            n += (size_t)snprintf(text + n, size - n, "; not %s", attn_decline_name(bit));
     const char *const other[] = {c->lse == ATTN_PLUGIN_LSE_2        ? "lse base 2"
                                  : c->lse == ATTN_PLUGIN_LSE_ABSENT ? "no lse"
                                                                     : "",

@@ -1,12 +1,11 @@
 /* Why checks were refused: a count of refusals says nothing to whoever must do something about
- * them.  Cases are refused for want of a claim or several, and each claim is counted; relations
+ * them.  Cases are refused for want of a claim or several, or for what is declined; each word is
+ * counted; relations
  * have reasons, and those of one reason are named together. */
 #include <string.h>
 
 #include "experiments/verdicts.h"
 #include "tests/harness/claims.h"
-
-static const char not_claimed[] = "not claimed: ";
 
 static int is_refused(const struct attn_verdict_entry *x, const char *kind)
 {
@@ -25,29 +24,29 @@ static int lists(const char *text, const char *word)
     return 0;
 }
 
-/* Cases that want the claim; alone: those that want nothing else. */
-static int wanting(const struct attn_verdict_list *list, const char *claim, int alone)
+/* Cases that were refused for this word; alone: for no other. */
+static int refused_for(const struct attn_verdict_list *list, const char *why, const char *word,
+                       int alone)
 {
     int n = 0;
     for (int e = 0; e < list->n; e++) {
         const struct attn_verdict_entry *x = &list->entry[e];
-        const char *said = x->result.text + strlen(not_claimed);
-        if (is_refused(x, "case") && strncmp(x->result.text, not_claimed, strlen(not_claimed)) == 0)
-            n += alone ? strcmp(said, claim) == 0 : lists(said, claim);
+        const char *said = x->result.text + strlen(why);
+        if (is_refused(x, "case") && strncmp(x->result.text, why, strlen(why)) == 0)
+            n += alone ? strcmp(said, word) == 0 : lists(said, word);
     }
     return n;
 }
 
-static void print_claims(FILE *out, const struct attn_verdict_list *list)
+static void print_words(FILE *out, const struct attn_verdict_list *list, const char *why,
+                        const char *title, int n_words, const char *(*name)(int))
 {
     int printed = 0;
-    for (int bit = 0; bit < ATTN_CLAIMS; bit++) {
-        const char *name = attn_claim_name(bit);
-        int n = name != NULL ? wanting(list, name, 0) : 0;
+    for (int bit = 0; bit < n_words; bit++) {
+        int n = name(bit) != NULL ? refused_for(list, why, name(bit), 0) : 0;
         if (n > 0)
-            fprintf(out, "%s %s %d (%d alone)",
-                    printed++ > 0 ? "," : "  refused cases, by the claim that they want:", name, n,
-                    wanting(list, name, 1));
+            fprintf(out, "%s %s %d (%d alone)", printed++ > 0 ? "," : title, name(bit), n,
+                    refused_for(list, why, name(bit), 1));
     }
     if (printed > 0)
         fputc('\n', out);
@@ -79,6 +78,10 @@ static void print_relations(FILE *out, const struct attn_verdict_list *list)
 
 void attn_verdicts_refused(FILE *out, const struct attn_verdict_list *list)
 {
-    print_claims(out, list);
+    print_words(out, list,
+                "not claimed: ", "  refused cases, by the claim that they want:", ATTN_CLAIMS,
+                attn_claim_name);
+    print_words(out, list, "declined: ", "  refused cases, by what was declined:", ATTN_DECLINES,
+                attn_decline_name);
     print_relations(out, list);
 }

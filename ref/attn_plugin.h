@@ -53,9 +53,17 @@ enum attn_plugin_claim {
     ATTN_PLUGIN_STRIDES = 1 << 15, /* any strides; without it contiguous in `layout`         */
     ATTN_PLUGIN_SCALE = 1 << 16,   /* any scale; without it 1/sqrt(d)                        */
     ATTN_PLUGIN_EMPTY = 1 << 17,   /* rows that see no key (O = 0), and extents of 0         */
-    ATTN_PLUGIN_BAND = 1 << 18,    /* causal and window masks, as three numbers              */
-    ATTN_PLUGIN_DENSE = 1 << 19,   /* any mask, as a byte for each pair                      */
-    ATTN_PLUGIN_REPEATS = 1 << 20  /* the same call gives the same bits, whatever ran before */
+    ATTN_PLUGIN_BAND = 1 << 18,    /* causal and window masks, as three numbers; implies CAUSAL */
+    ATTN_PLUGIN_DENSE = 1 << 19,   /* masks that come as no numbers: a byte for each pair    */
+    ATTN_PLUGIN_REPEATS = 1 << 20, /* the same call gives the same bits, whatever ran before */
+    ATTN_PLUGIN_CAUSAL = 1 << 21   /* causal masks, as numbers; offset 0 where Lq = Lk       */
+};
+
+/* What may be declined although the claims above ask for it (attn_plugin.declines). */
+enum attn_plugin_decline {
+    ATTN_PLUGIN_NAN_BIAS = 1 << 0, /* NaN in a bias                      (BIAS and HARD)     */
+    ATTN_PLUGIN_NAN_Q = 1 << 1,    /* NaN in q of rows that see no key   (EMPTY and HARD)    */
+    ATTN_PLUGIN_NAN_DO = 1 << 2    /* NaN in dO of rows that see no key  (EMPTY and HARD)    */
 };
 
 /* Conventions; 0 is attnlab's own. */
@@ -93,10 +101,11 @@ struct attn_plugin_call {
     int64_t batch, heads, kv_heads, n_query, n_key, d_key, d_value;
     double scale, softcap; /* softcap 0: none                                             */
 
-    /* BAND, when banded is 1: query i sees key j if
+    /* CAUSAL and BAND, when banded is 1: query i sees key j if
      *     i + offset - window_left <= j <= i + offset + window_right      (-1: no end there)
-     * causal is window_right = 0.  offset: 0 is top left, Lk - Lq bottom right; if only one of
-     * them is declared, only that one comes.  WINDOW_WITH_SELF: both counts are one larger. */
+     * causal is 1 where window_right ends at the query.  offset: 0 is top left, Lk - Lq bottom
+     * right; if only one of them is declared, only that one comes, and without BAND no other.
+     * WINDOW_WITH_SELF: both counts are one larger. */
     int32_t banded, causal;
     int64_t offset, window_left, window_right;
 
@@ -138,6 +147,7 @@ struct attn_plugin {
     int (*backward)(const struct attn_plugin_call *call); /* NULL without BACKWARD */
 
     int32_t subnormals; /* FLUSHED: they may count as 0, read or written (-ffast-math)    */
+    uint32_t declines;  /* enum attn_plugin_decline, or-ed                                */
 };
 
 /* The one symbol of a plug-in.  What it returns must stay valid. */

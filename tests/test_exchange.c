@@ -18,6 +18,10 @@ static const struct {
     {"{\"name\": \"x\", \"claims\": [\"f64\", \"band\"], \"lse\": \"2\", \"causal\": \"tl\", "
      "\"u_p\": 0.001, \"block\": 64}",
      NULL},
+    {"{\"claims\": [\"f32\", \"causal\"], \"declines\": [\"nan-q\", \"nan-do\"]}", NULL},
+    {"{\"claims\": [\"f32\"], \"declines\": [\"nan\"]}",
+     "declined word \"nan\" does not exist; there are: nan-bias nan-q nan-do"},
+    {"{\"claims\": [\"f32\"], \"declines\": 1}", "\"declines\" must be an array"},
     {"", "is empty"},
     {"[1", "not JSON"},
     {"[]", "must be an object"},

@@ -20,10 +20,16 @@ _Static_assert((int)ATTN_PLUGIN_STRIDES == ATTN_CAP_STRIDES, "");
 const char *attn_claim_name(int bit)
 {
     static const char *const name[ATTN_CLAIMS] = {
-        "f64",  "f32",     "bf16",  "f16",     "backward", "gqa",   "cross",
-        "dv",   NULL,      "hard",  "softcap", "alibi",    "bias",  "dbias",
-        "dlse", "strides", "scale", "empty",   "band",     "dense", "repeats"};
+        "f64",   "f32",   "bf16",    "f16",   "backward", "gqa",   "cross", "dv",
+        NULL,    "hard",  "softcap", "alibi", "bias",     "dbias", "dlse",  "strides",
+        "scale", "empty", "band",    "dense", "repeats",  "causal"};
     return (unsigned)bit < ATTN_CLAIMS ? name[bit] : NULL;
+}
+
+const char *attn_decline_name(int bit)
+{
+    static const char *const name[ATTN_DECLINES] = {"nan-bias", "nan-q", "nan-do"};
+    return (unsigned)bit < ATTN_DECLINES ? name[bit] : NULL;
 }
 
 /* ---- a plug-in's declaration ----------------------------------------------------------------- */
@@ -60,6 +66,10 @@ enum attn_status attn_claims_of_plugin(const struct attn_plugin *p, struct attn_
         if (p->claims & 1u << bit && attn_claim_name(bit) == NULL)
             return attn_fail(err, ATTN_EINVAL, "it claims bit %d, which ABI %d does not have", bit,
                              ATTN_PLUGIN_ABI);
+    if (p->declines >> ATTN_DECLINES != 0)
+        return attn_fail(err, ATTN_EINVAL,
+                         "it declines 0x%x, of which ABI %d has the lowest %d bits", p->declines,
+                         ATTN_PLUGIN_ABI, ATTN_DECLINES);
     if ((p->claims & 15u) == 0)
         return attn_fail(err, ATTN_EINVAL, "it claims no storage type: F32 is the usual one");
     if (p->forward == NULL)
@@ -76,7 +86,8 @@ enum attn_status attn_claims_of_plugin(const struct attn_plugin *p, struct attn_
     if (status != ATTN_OK)
         return status;
     snprintf(claims->name, sizeof claims->name, "%.60s", p->name != NULL ? p->name : "plug-in");
-    claims->bits = p->claims;
+    claims->bits = p->claims | (p->claims & ATTN_PLUGIN_BAND ? ATTN_PLUGIN_CAUSAL : 0u);
+    claims->declines = p->declines;
     claims->lse = p->lse;
     claims->empty_lse = p->empty_lse;
     claims->causal = p->causal;
@@ -140,10 +151,17 @@ enum attn_claims_mask attn_claims_mask(const struct attn_claims *claims,
     return attn_claims_band(claims, p, band) ? ATTN_CLAIMS_BAND : ATTN_CLAIMS_BYTES;
 }
 
+/* Which claim a band wants: causal code knows no window, and no offset but the two usual ones. */
+static unsigned claim_of(const struct attn_problem *p, const struct attn_band *band)
+{
+    int usual = band->offset == 0 || band->offset == p->n_key - p->n_query;
+    return band->left < 0 && band->right == 0 && usual ? ATTN_PLUGIN_CAUSAL : ATTN_PLUGIN_BAND;
+}
+
 int attn_claims_band(const struct attn_claims *claims, const struct attn_problem *p,
                      struct attn_band *band)
 {
-    if (!(claims->bits & ATTN_PLUGIN_BAND) || !any_band(claims, p, band) ||
+    if (!any_band(claims, p, band) || !(claims->bits & claim_of(p, band)) ||
         !aligned(claims, p, band))
         return 0;
     if (claims->window == ATTN_PLUGIN_WINDOW_WITH_SELF) {
@@ -161,6 +179,17 @@ static int has_empty(const struct attn_setup *s)
            attn_mask_has_empty_rows(p->mask, p->batch, p->heads, p->n_query, p->n_key);
 }
 
+/* A mask comes as numbers where it can; who claims no bytes must take it as numbers. */
+static unsigned mask_needs(const struct attn_claims *claims, const struct attn_problem *p)
+{
+    struct attn_band band;
+    int is_band = any_band(claims, p, &band);
+    unsigned wants = is_band ? claim_of(p, &band) : ATTN_PLUGIN_DENSE;
+    return attn_claims_band(claims, p, &band) || !(claims->bits & ATTN_PLUGIN_DENSE)
+               ? wants
+               : ATTN_PLUGIN_DENSE;
+}
+
 unsigned attn_claims_needed(const struct attn_claims *claims, const struct attn_setup *s,
                             enum attn_route route)
 {
@@ -175,10 +204,7 @@ unsigned attn_claims_needed(const struct attn_claims *claims, const struct attn_
     if (cut != ATTN_DOCUMENTS_NONE && !is_self)
         needs |= ATTN_PLUGIN_CROSS;
     if (masked)
-        needs |= attn_claims_band(claims, p, &band) ||
-                         (!(claims->bits & ATTN_PLUGIN_DENSE) && any_band(claims, p, &band))
-                     ? ATTN_PLUGIN_BAND
-                     : ATTN_PLUGIN_DENSE;
+        needs |= mask_needs(claims, p);
     if (c->pass == ATTN_BACKWARD)
         needs |= ATTN_PLUGIN_BACKWARD;
     if (c->d_bias)
@@ -200,23 +226,45 @@ unsigned attn_claims_needed(const struct attn_claims *claims, const struct attn_
     return needs;
 }
 
+/* What may be declined, and is in this case. */
+static unsigned nan_inputs(const struct attn_setup *s)
+{
+    const struct attn_case *c = &s->given;
+    const struct attn_problem *p = &s->problem;
+    unsigned found = c->bias == ATTN_CASE_BIAS_NAN ? ATTN_PLUGIN_NAN_BIAS : 0;
+    if (c->poison != ATTN_POISON_NAN ||
+        !attn_mask_has_empty_rows(p->mask, p->batch, p->heads, p->n_query, p->n_key))
+        return found;
+    return found | ATTN_PLUGIN_NAN_Q | (c->pass == ATTN_BACKWARD ? ATTN_PLUGIN_NAN_DO : 0u);
+}
+
+static void list_words(unsigned bits, int n, const char *(*name)(int), char *text, size_t size)
+{
+    text[0] = '\0';
+    for (int bit = 0; bit < n; bit++)
+        if (bits & 1u << bit && name(bit) != NULL)
+            snprintf(text + strlen(text), size - strlen(text), "%s%s", text[0] != '\0' ? ", " : "",
+                     name(bit));
+}
+
 enum attn_status attn_claims_allow(const struct attn_claims *claims, const struct attn_setup *s,
                                    enum attn_route route, unsigned *needs, struct attn_error *err)
 {
-    char names[256] = "";
+    char names[256];
     struct attn_band band;
     *needs = attn_claims_needed(claims, s, route);
-    unsigned missing = *needs & ~claims->bits;
-    for (int bit = 0; bit < ATTN_CLAIMS; bit++)
-        if (missing & 1u << bit && attn_claim_name(bit) != NULL)
-            snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s",
-                     names[0] != '\0' ? ", " : "", attn_claim_name(bit));
-    if (missing != 0)
+    list_words(*needs & ~claims->bits, ATTN_CLAIMS, attn_claim_name, names, sizeof names);
+    if (names[0] != '\0')
         return attn_fail(err, ATTN_ENOTSUP, "not claimed: %s", names);
+    list_words(nan_inputs(s) & claims->declines, ATTN_DECLINES, attn_decline_name, names,
+               sizeof names);
+    if (names[0] != '\0')
+        return attn_fail(err, ATTN_ENOTSUP, "declined: %s", names);
     if (s->given.bias_type != ATTN_BIAS_TYPE_AS_LSE || s->given.threads > 1)
         return attn_fail(err, ATTN_ENOTSUP, "%s is not something that a stranger can be asked for",
                          s->given.threads > 1 ? "a number of threads" : "a bias of another type");
-    if (*needs & ATTN_PLUGIN_BAND && !attn_claims_band(claims, &s->problem, &band))
+    if (*needs & (ATTN_PLUGIN_BAND | ATTN_PLUGIN_CAUSAL) &&
+        !attn_claims_band(claims, &s->problem, &band))
         return attn_fail(err, ATTN_ENOTSUP, "not claimed: causal or window masks aligned as %s",
                          attn_mask_text(s->problem.mask));
     return ATTN_OK;

@@ -12,7 +12,8 @@
 
 struct attn_claims {
     char name[64];
-    unsigned bits;                                    /* enum attn_plugin_claim         */
+    unsigned bits;                                    /* enum attn_plugin_claim; BAND has CAUSAL */
+    unsigned declines;                                /* enum attn_plugin_decline       */
     int lse, empty_lse, causal, window, layout, byte; /* conventions of attn_plugin.h   */
     int subnormals;                                   /* enum attn_plugin_subnormals    */
     double u, u_p, exp_ulps;
@@ -25,8 +26,9 @@ enum { ATTN_CLAIMS_THD = ATTN_PLUGIN_BLHD + 1 };
 /* By which road its tensors come: files have no strides. */
 enum attn_route { ATTN_ROUTE_PLUGIN, ATTN_ROUTE_FILES };
 
-enum { ATTN_CLAIMS = 21 };
-const char *attn_claim_name(int bit); /* "f64", ... "dense", "repeats"; NULL: no such bit */
+enum { ATTN_CLAIMS = 22, ATTN_DECLINES = 3 };
+const char *attn_claim_name(int bit);   /* "f64", ... "dense", "repeats"; NULL: no such bit */
+const char *attn_decline_name(int bit); /* "nan-bias", "nan-q", "nan-do"; NULL: no such bit */
 
 /* The declaration of a plug-in, checked.  EINVAL with one line. */
 enum attn_status attn_claims_of_plugin(const struct attn_plugin *plugin, struct attn_claims *claims,
@@ -48,7 +50,7 @@ char *attn_claims_print(const struct attn_claims *claims);
 unsigned attn_claims_needed(const struct attn_claims *claims, const struct attn_setup *setup,
                             enum attn_route route);
 
-/* ENOTSUP, with what is not claimed, when the case must not be asked; *needs as above. */
+/* ENOTSUP, with what is not claimed or is declined, when the case must not be asked; *needs as above. */
 enum attn_status attn_claims_allow(const struct attn_claims *claims, const struct attn_setup *setup,
                                    enum attn_route route, unsigned *needs, struct attn_error *err);
 

@@ -30,31 +30,50 @@ static void conventions_of(struct attn_claims *c, struct convention list[CONVENT
     list[6] = (struct convention){"subnormals", {"kept", "flushed", NULL}, &c->subnormals};
 }
 
-static enum attn_status read_claims(const char *path, const json_t *array, struct attn_claims *c,
-                                    struct attn_error *err)
+/* A list of words, "claims" or "declines", each of which stands for a bit. */
+struct bits {
+    const char *key, *one, *example;
+    int n;
+    const char *(*name)(int);
+};
+static const struct bits claims_list = {"claims", "claim", "[\"f32\", \"cross\"]", ATTN_CLAIMS,
+                                        attn_claim_name};
+static const struct bits declines_list = {"declines", "declined word", "[\"nan-bias\"]",
+                                          ATTN_DECLINES, attn_decline_name};
+
+static enum attn_status read_bits(const char *path, const struct bits *list, const json_t *array,
+                                  unsigned *bits, struct attn_error *err)
 {
     size_t n;
     json_t *item;
+    char known[256] = "";
+    for (int bit = 0; bit < list->n; bit++)
+        if (list->name(bit) != NULL)
+            snprintf(known + strlen(known), sizeof known - strlen(known), " %s", list->name(bit));
     if (!json_is_array(array))
-        return attn_fault(err, ATTN_EINVAL, path,
-                          "\"claims\" must be an array of words, such as [\"f32\", \"cross\"]");
+        return attn_fault(err, ATTN_EINVAL, path, "\"%s\" must be an array of words, such as %s",
+                          list->key, list->example);
     json_array_foreach(array, n, item)
     {
         int bit = 0;
         const char *word = json_is_string(item) ? json_string_value(item) : "(not a word)";
-        while (bit < ATTN_CLAIMS &&
-               (attn_claim_name(bit) == NULL || strcmp(attn_claim_name(bit), word) != 0))
+        while (bit < list->n && (list->name(bit) == NULL || strcmp(list->name(bit), word) != 0))
             bit++;
-        if (bit == ATTN_CLAIMS)
-            return attn_fault(
-                err, ATTN_EINVAL, path,
-                "claim \"%.40s\" does not exist; there are: f64 f32 bf16 f16 backward "
-                "gqa cross dv hard softcap alibi bias dbias dlse strides scale empty "
-                "band dense repeats",
-                word);
-        c->bits |= 1u << bit;
+        if (bit == list->n)
+            return attn_fault(err, ATTN_EINVAL, path, "%s \"%.40s\" does not exist; there are:%s",
+                              list->one, word, known);
+        *bits |= 1u << bit;
     }
     return ATTN_OK;
+}
+
+static json_t *write_bits(const struct bits *list, unsigned bits)
+{
+    json_t *words = json_array();
+    for (int bit = 0; bit < list->n; bit++)
+        if (bits & 1u << bit)
+            json_array_append_new(words, json_string(list->name(bit)));
+    return words;
 }
 
 static enum attn_status read_word(const char *path, const struct convention *x, const json_t *value,
@@ -96,7 +115,9 @@ static enum attn_status read_entry(const char *path, const char *key, const json
         return ATTN_OK;
     }
     if (strcmp(key, "claims") == 0)
-        return read_claims(path, value, c, err);
+        return read_bits(path, &claims_list, value, &c->bits, err);
+    if (strcmp(key, "declines") == 0)
+        return read_bits(path, &declines_list, value, &c->declines, err);
     if (strcmp(key, "u") == 0)
         return read_number(path, key, value, 0.5, &c->u, err);
     if (strcmp(key, "u_p") == 0)
@@ -109,8 +130,8 @@ static enum attn_status read_entry(const char *path, const char *key, const json
         return status;
     }
     return attn_fault(err, ATTN_EINVAL, path,
-                      "key \"%.40s\" does not exist; there are: name claims lse empty_lse causal "
-                      "window layout mask_one subnormals u u_p exp_ulps block",
+                      "key \"%.40s\" does not exist; there are: name claims declines lse empty_lse "
+                      "causal window layout mask_one subnormals u u_p exp_ulps block",
                       key);
 }
 
@@ -136,6 +157,8 @@ enum attn_status attn_claims_parse(const char *path, const char *text, struct at
                 status = read_entry(path, key, value, claims, err);
         }
     json_decref(root);
+    if (claims->bits & ATTN_PLUGIN_BAND)
+        claims->bits |= ATTN_PLUGIN_CAUSAL;
     if (status == ATTN_OK && (claims->bits & 15u) == 0)
         status = attn_fault(err, ATTN_EINVAL, path,
                             "\"claims\" names no storage type: \"f32\" is the usual one");
@@ -178,12 +201,10 @@ void attn_claims_conventions(const struct attn_claims *claims, void *object)
 
 char *attn_claims_print(const struct attn_claims *claims)
 {
-    json_t *words = json_array(), *root = json_object();
-    for (int bit = 0; bit < ATTN_CLAIMS; bit++)
-        if (claims->bits & 1u << bit)
-            json_array_append_new(words, json_string(attn_claim_name(bit)));
+    json_t *root = json_object();
     json_object_set_new(root, "name", json_string(claims->name));
-    json_object_set_new(root, "claims", words);
+    json_object_set_new(root, "claims", write_bits(&claims_list, claims->bits));
+    json_object_set_new(root, "declines", write_bits(&declines_list, claims->declines));
     attn_claims_conventions(claims, root);
     json_object_set_new(root, "u", json_real(claims->u));
     json_object_set_new(root, "u_p", json_real(claims->u_p));

@@ -79,7 +79,7 @@ static enum attn_status gather_all(const struct attn_claims *claims, const struc
         if (s->tensor[slot].map != NULL)
             status = gather(&s->tensor[slot], slot, claims, &list[(*n)++], err);
     struct attn_band band;
-    if (status == ATTN_OK && attn_claims_mask(claims, &s->problem, &band) != ATTN_CLAIMS_NO_MASK)
+    if (status == ATTN_OK && attn_claims_mask(claims, &s->problem, &band) == ATTN_CLAIMS_BYTES)
         status = gather_mask(claims, &s->problem, &list[(*n)++], err);
     if (status == ATTN_OK && claims->layout == ATTN_CLAIMS_THD) {
         status = attn_packed_starts(claims, &s->problem, &list[*n], err);
@@ -90,34 +90,38 @@ static enum attn_status gather_all(const struct attn_claims *claims, const struc
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
+/* A key that does not apply is there, and null: a program may look at it without asking first. */
+static json_t *integer_or_null(int applies, int64_t value)
+{
+    return applies ? json_integer(value) : json_null();
+}
+
 static void add_mask(json_t *object, const struct attn_claims *claims, const struct attn_problem *p)
 {
     static const char *const word[] = {"none", "band", "dense"};
-    struct attn_band band;
+    struct attn_band band = {0};
     enum attn_claims_mask how = attn_claims_mask(claims, p, &band);
+    int is_band = how == ATTN_CLAIMS_BAND;
     int self = claims->window == ATTN_PLUGIN_WINDOW_WITH_SELF;
     json_object_set_new(object, "mask", json_string(word[how]));
-    if (p->mask != NULL)
-        json_object_set_new(object, "mask_text", json_string(attn_mask_text(p->mask)));
-    if (how != ATTN_CLAIMS_BAND)
-        return;
-    json_object_set_new(object, "causal", json_integer(band.right == self));
-    json_object_set_new(object, "offset", json_integer(band.offset));
-    json_object_set_new(object, "window_left", json_integer(band.left));
-    json_object_set_new(object, "window_right", json_integer(band.right));
+    json_object_set_new(object, "mask_text",
+                        p->mask != NULL ? json_string(attn_mask_text(p->mask)) : json_null());
+    json_object_set_new(object, "causal", integer_or_null(is_band, band.right == self));
+    json_object_set_new(object, "offset", integer_or_null(is_band, band.offset));
+    json_object_set_new(object, "window_left", integer_or_null(is_band, band.left));
+    json_object_set_new(object, "window_right", integer_or_null(is_band, band.right));
 }
 
 static void add_bias(json_t *object, const struct attn_problem *p)
 {
     static const char *const kind[] = {"none", "tensor", "alibi"};
-    json_object_set_new(object, "bias", json_string(kind[p->bias.kind]));
-    if (p->bias.kind != ATTN_BIAS_ALIBI)
-        return;
-    json_t *slopes = json_array();
-    for (int64_t h = 0; h < p->heads; h++)
+    int is_alibi = p->bias.kind == ATTN_BIAS_ALIBI;
+    json_t *slopes = is_alibi ? json_array() : json_null();
+    for (int64_t h = 0; h < p->heads && is_alibi; h++)
         json_array_append_new(slopes, json_real(p->bias.slope[h]));
+    json_object_set_new(object, "bias", json_string(kind[p->bias.kind]));
     json_object_set_new(object, "alibi_slopes", slopes);
-    json_object_set_new(object, "alibi_offset", json_integer(p->bias.offset));
+    json_object_set_new(object, "alibi_offset", integer_or_null(is_alibi, p->bias.offset));
 }
 
 static void add_outputs(json_t *object, const struct attn_claims *claims,
@@ -150,7 +154,6 @@ static json_t *describe(const char *name, const struct attn_claims *claims,
     json_object_set_new(object, "dtype", json_string(attn_dtype_name(p->dtype)));
     json_object_set_new(object, "pass", json_string(attn_pass_name(s->given.pass)));
     attn_claims_conventions(claims, object);
-    json_object_del(object, "causal"); /* of a case, whether its band is one: add_mask */
     for (size_t e = 0; e < sizeof extent / sizeof *extent; e++)
         json_object_set_new(object, extent[e].key, json_integer(extent[e].value));
     json_object_set_new(object, "scale", json_real(p->scale));
@@ -161,7 +164,8 @@ static json_t *describe(const char *name, const struct attn_claims *claims,
     return object;
 }
 
-/* The same as safetensors metadata, whose values are texts: words as they are, the rest as JSON. */
+/* The same as safetensors metadata, whose values are texts: words as they are, the rest as JSON; what
+ * is null is left out. */
 static int metadata_of(json_t *object, struct attn_file_pair *pair)
 {
     const char *key;
@@ -171,6 +175,8 @@ static int metadata_of(json_t *object, struct attn_file_pair *pair)
     {
         if (n == MAX_PAIRS)
             break;
+        if (json_is_null(value))
+            continue;
         pair[n].key = key;
         pair[n].value = json_is_string(value) ? strdup(json_string_value(value))
                                               : json_dumps(value, JSON_ENCODE_ANY);

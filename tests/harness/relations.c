@@ -70,7 +70,7 @@ void attn_relation_run(const struct attn_relation *relation, const struct attn_s
 static unsigned caps_of(const struct attn_claims *claims)
 {
     unsigned caps = claims->bits & ((1u << ATTN_CAPS) - 1) & ~(unsigned)ATTN_CAP_MASK;
-    return claims->bits & (ATTN_PLUGIN_BAND | ATTN_PLUGIN_DENSE) ? caps | ATTN_CAP_MASK : caps;
+    return claims->bits & (ATTN_PLUGIN_CAUSAL | ATTN_PLUGIN_DENSE) ? caps | ATTN_CAP_MASK : caps;
 }
 
 void attn_relation_run_claimed(const struct attn_relation *relation, const struct attn_spec *spec,
