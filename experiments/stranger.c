@@ -3,29 +3,34 @@
 
 #include <getopt.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "experiments/cli.h"
 #include "tests/harness/exchange.h"
+#include "tests/harness/fileio.h"
 
 static const char help[] =
-    "attnlab check --plugin FILE.so [FLAGS]\n"
-    "attnlab check --exec COMMAND --claims FILE [FLAGS]\n"
+    "attnlab check --plugin FILE.so ... [FLAGS]\n"
+    "attnlab check --exec COMMAND ... --claims FILE [FLAGS]\n"
     "attnlab check --results DIR [--claims FILE] [FLAGS]\n\n"
-    "Judge an implementation that is not ours on the battery (docs/strangers.md).\n\n"
+    "Judge implementations that are not ours on the battery (docs/strangers.md).\n\n"
     "  --plugin F     a shared object with attn_plugin_get() (ref/attn_plugin.h)\n"
     "  --exec CMD     a command; it is started once, as CMD CASES OUT\n"
+    "                 both may be repeated: each is reported, the worst exit status wins\n"
     "  --results D    a folder of results of `attnlab vectors`; the manifest may lie in it\n"
     "  --vectors D    the folder that attnlab vectors wrote, when the manifest is not in DIR\n"
-    "  --claims F     what the implementation claims, JSON; a plug-in says it itself\n"
+    "  --claims F     what the commands before it claim, JSON; a plug-in says it itself\n"
     "  --tier T       quick (default) or full\n"
     "  --case C       only this case, by name or case string; may be repeated\n"
     "  --relation R   plug-ins: only this relation (attnlab list relations), or all\n"
     "  --soak S       plug-ins and commands: random cases for S seconds\n"
     "  --seed N       of the random cases (default 1)\n"
     "  --timeout S    seconds for a case of a plug-in (20), for a whole command (600)\n"
-    "  --work D       with --exec: keep cases and results in this folder\n"
+    "  --work D       with --exec: keep cases and results in this folder (of several\n"
+    "                 commands in D/1, D/2, ...)\n"
     "  --strict       a WEAK case, which could not have failed, is a failure\n"
     "  --verbose      a line for every case\n"
     "  --format F     text (default), tap, junit, json\n\n"
@@ -138,7 +143,8 @@ void attn_question_free(struct attn_question *question)
 
 /* ---- books ----------------------------------------------------------------------------------- */
 
-const char *attn_stranger_words(const struct attn_claims *c, char *text, size_t size)
+/* The claims as people read them: "claims f32 gqa band; lse base 2". Returns text. */
+static const char *words_of(const struct attn_claims *c, char *text, size_t size)
 {
     size_t n = (size_t)snprintf(text, size, "claims");
     for (int bit = 0; bit < ATTN_CLAIMS && n < size; bit++)
@@ -175,6 +181,26 @@ void attn_stranger_route(struct attn_stranger *s, const char *flag, const char *
         else
             s->route[n++] = *value;
     snprintf(s->route + n, sizeof s->route - n, "'");
+}
+
+void attn_stranger_begin(struct attn_stranger *s)
+{
+    char words[400];
+    snprintf(s->label, sizeof s->label, s->is_one_of_many ? "%.60s (%.90s)" : "%.60s",
+             s->claims.name, s->source);
+    attn_clean(s->label);
+    fprintf(stderr, "%s: %s\n", s->label, words_of(&s->claims, words, sizeof words));
+    attn_verdicts_begin(&s->verdicts, s->label);
+}
+
+int attn_stranger_fail(struct attn_stranger *s, int status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(s->trouble, sizeof s->trouble, format, args);
+    va_end(args);
+    attn_clean(s->trouble);
+    return status;
 }
 
 static void again(const struct attn_stranger *s, const char *case_text, char *text, size_t size)
@@ -229,12 +255,9 @@ int attn_stranger_end(struct attn_stranger *s)
         if (idle & 1u << bit)
             file_claim(s, attn_claim_name(bit));
     int failures = attn_verdicts_end(&s->verdicts);
-    attn_verdicts_close(&s->verdicts);
-    int flushed = attn_cli_flush("check");
-    if (flushed != ATTN_EXIT_GOOD)
-        return flushed;
     if (failures == 0 && s->judged == 0 && s->question.whole_tier)
-        return attn_cli_fail("check", ATTN_EXIT_DISAGREE, "not one case could be judged");
+        return attn_cli_fail("check", ATTN_EXIT_DISAGREE, "%s: not one case could be judged",
+                             s->label);
     return failures == 0 ? ATTN_EXIT_GOOD : ATTN_EXIT_DISAGREE;
 }
 
@@ -252,18 +275,73 @@ int attn_stranger_is_meant(int argc, char **argv)
     return 0;
 }
 
-enum { MAX_CASES = 64 };
+enum { MAX_CASES = 64, MAX_EXTERNALS = 256 };
+
+struct external {
+    int route; /* 'p' plug-in, 'x' command, 'r' folder of results */
+    const char *source, *claims;
+};
 
 struct flags {
-    const char *plugin, *exec, *results, *vectors, *claims, *work, *timeout;
+    struct external external[MAX_EXTERNALS];
+    int n_externals, routes[128]; /* routes: how many of each kind */
+    const char *vectors, *claims, *work, *timeout;
     const char *text[MAX_CASES];
     const char *relation, *soak, *seed;
     int n, tier, strict, verbose, format, help;
 };
 
 /* 0, or an exit status. */
+static int take_external(struct flags *f, int route, const char *source)
+{
+    if (f->n_externals == MAX_EXTERNALS)
+        return attn_cli_fail("check", ATTN_EXIT_USAGE, "at most %d implementations in one run",
+                             MAX_EXTERNALS);
+    f->external[f->n_externals++] = (struct external){route, source, NULL};
+    f->routes[route]++;
+    return 0;
+}
+
+/* A declaration speaks for what stands before it and has none. */
+static void take_claims(struct flags *f, const char *path)
+{
+    for (int i = 0; i < f->n_externals; i++)
+        if (f->external[i].claims == NULL)
+            f->external[i].claims = path;
+    f->claims = path;
+}
+
+/* Flags that exclude each other.  0, or an exit status. */
+static int check_flags(struct flags *f)
+{
+    int n = f->n_externals;
+    if (f->routes['r'] > 0 && n > 1)
+        return attn_cli_fail("check", ATTN_EXIT_USAGE,
+                             "--results is judged alone; --plugin and --exec may be repeated");
+    if (f->claims != NULL && f->routes['p'] == n)
+        return attn_cli_fail("check", ATTN_EXIT_USAGE,
+                             "--claims %s: a plug-in says itself what it claims", f->claims);
+    for (int i = 0; i < n; i++)
+        if (f->external[i].claims == NULL) /* it stands before all of them */
+            f->external[i].claims = f->claims;
+    if (f->routes['x'] > 0 && f->claims == NULL)
+        return attn_cli_fail("check", ATTN_EXIT_USAGE,
+                             "--exec needs --claims FILE: what the command can do "
+                             "(docs/strangers.md)");
+    if (f->relation != NULL && f->routes['p'] < n)
+        return attn_cli_fail("check", ATTN_EXIT_USAGE,
+                             "--relation is for plug-ins: relations change inputs between two "
+                             "calls, and a folder of files is one call");
+    if (f->soak != NULL && f->routes['r'] > 0)
+        return attn_cli_fail("check", ATTN_EXIT_USAGE,
+                             "--soak needs something to run: --plugin or --exec");
+    return 0;
+}
+
+/* 0, or an exit status. */
 static int read_flags(int argc, char **argv, struct flags *f)
 {
+    int status = 0;
     static const struct option longs[] = {
         {"plugin", required_argument, NULL, 'p'},   {"exec", required_argument, NULL, 'x'},
         {"results", required_argument, NULL, 'r'},  {"vectors", required_argument, NULL, 'V'},
@@ -274,14 +352,11 @@ static int read_flags(int argc, char **argv, struct flags *f)
         {"seed", required_argument, NULL, 'n'},     {"format", required_argument, NULL, 'f'},
         {"strict", no_argument, NULL, 's'},         {"verbose", no_argument, NULL, 'v'},
         {"help", no_argument, NULL, 'h'},           {0}};
-    if (attn_cli_options("check", argc, argv, longs, "case") != ATTN_EXIT_GOOD)
+    if (attn_cli_options("check", argc, argv, longs, "case plugin exec claims caps") !=
+        ATTN_EXIT_GOOD)
         return ATTN_EXIT_USAGE;
-    for (int o; (o = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
-        const char **text = o == 'p'   ? &f->plugin
-                            : o == 'x' ? &f->exec
-                            : o == 'r' ? &f->results
-                            : o == 'V' ? &f->vectors
-                            : o == 'C' ? &f->claims
+    for (int o; status == 0 && (o = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
+        const char **text = o == 'V'   ? &f->vectors
                             : o == 'w' ? &f->work
                             : o == 'T' ? &f->timeout
                             : o == 'R' ? &f->relation
@@ -290,6 +365,10 @@ static int read_flags(int argc, char **argv, struct flags *f)
                                        : NULL;
         if (text != NULL)
             *text = optarg;
+        else if (o == 'p' || o == 'x' || o == 'r')
+            status = take_external(f, o, optarg);
+        else if (o == 'C')
+            take_claims(f, optarg);
         else if (o == 'c' && f->n < MAX_CASES)
             f->text[f->n++] = optarg;
         else if (o == 'c')
@@ -306,12 +385,11 @@ static int read_flags(int argc, char **argv, struct flags *f)
         f->verbose |= o == 'v';
         f->help |= o == 'h';
     }
-    if (optind < argc)
-        return attn_cli_fail("check", ATTN_EXIT_USAGE, "'%s': one implementation at a time",
+    if (status == 0 && optind < argc)
+        return attn_cli_fail("check", ATTN_EXIT_USAGE,
+                             "'%s': ours and somebody else's are not judged in one run",
                              argv[optind]);
-    if ((f->plugin != NULL) + (f->exec != NULL) + (f->results != NULL) > 1)
-        return attn_cli_fail("check", ATTN_EXIT_USAGE, "--plugin, --exec or --results, not two");
-    return 0;
+    return status != 0 || f->help ? status : check_flags(f);
 }
 
 /* What is asked in place of cases: a relation, or random cases.  0, or an exit status. */
@@ -321,19 +399,11 @@ static int take_relation_or_soak(const struct flags *f, struct attn_stranger *s)
     if ((f->n > 0) + (f->relation != NULL) + (f->soak != NULL) > 1)
         return attn_cli_fail("check", ATTN_EXIT_USAGE,
                              "--case, --relation and --soak: one of them at a time");
-    if (f->relation != NULL && f->plugin == NULL)
-        return attn_cli_fail("check", ATTN_EXIT_USAGE,
-                             "--relation is for plug-ins: relations change inputs between two "
-                             "calls, and a folder of files is one call");
-    if (f->soak != NULL && f->results != NULL)
-        return attn_cli_fail("check", ATTN_EXIT_USAGE,
-                             "--soak needs something to run: --plugin or --exec");
     s->relation = f->relation != NULL ? attn_relation_find(f->relation) : NULL;
     if (f->relation != NULL && s->relation == NULL && strcmp(f->relation, "all") != 0)
         return attn_cli_fail("check", ATTN_EXIT_USAGE,
                              "no relation is called '%s': attnlab list relations has their names",
                              f->relation);
-    s->relations = f->plugin != NULL && f->n == 0;
     if (f->soak != NULL &&
         !(attn_cli_double(f->soak, &s->soak_s) && s->soak_s > 0 && s->soak_s < HUGE_VAL))
         return attn_cli_fail("check", ATTN_EXIT_USAGE, "--soak %s: seconds above 0", f->soak);
@@ -346,42 +416,114 @@ static int take_relation_or_soak(const struct flags *f, struct attn_stranger *s)
 }
 
 /* What to ask and what is claimed; a folder of results brings its own manifest. */
-static int prepare(const struct flags *f, struct attn_stranger *s)
+static int prepare(const struct flags *f, const struct external *x, struct attn_stranger *s)
 {
     struct attn_error err = {0};
     enum attn_status status = ATTN_OK;
-    const char *of_results = f->vectors != NULL ? f->vectors : f->results;
-    s->claims_path = f->claims;
-    if (f->results != NULL) {
-        attn_stranger_route(s, "--results", f->results);
+    const char *of_results = f->vectors != NULL ? f->vectors : x->source;
+    s->claims_path = x->claims;
+    s->relations = x->route == 'p' && f->n == 0;
+    if (x->route == 'r') {
+        attn_stranger_route(s, "--results", x->source);
         attn_stranger_route(s, "--vectors", of_results);
-    }
-    if (f->results != NULL)
         status = attn_question_read(of_results, f->text, f->n, &s->question, &s->claims, &err);
-    if (status == ATTN_OK && f->results == NULL)
+    } else {
         status = attn_question_make(f->text, f->n, (enum attn_tier)f->tier, &s->question, &err);
-    if (status == ATTN_OK && f->claims != NULL)
-        status = attn_claims_read(f->claims, &s->claims, &err);
+    }
+    if (status == ATTN_OK && x->claims != NULL)
+        status = attn_claims_read(x->claims, &s->claims, &err);
     if (status != ATTN_OK)
-        return attn_cli_fail("check", attn_cli_status(status), "%s", err.text);
-    if (f->exec != NULL && f->claims == NULL)
-        return attn_cli_fail("check", ATTN_EXIT_USAGE,
-                             "--exec needs --claims FILE: what the command can do "
-                             "(docs/strangers.md)");
+        return attn_stranger_fail(s, attn_cli_status(status), "%s", err.text);
+    if (f->relation != NULL || f->soak != NULL)
+        s->question.n = s->question.whole_tier = 0;
     return 0;
+}
+
+/* Of several commands each has a folder of its own in --work. */
+static int run_command(const struct flags *f, int which, struct attn_stranger *s)
+{
+    char folder[4096];
+    if (f->work == NULL || f->n_externals == 1)
+        return attn_stranger_exec(s, s->source, f->work);
+    mkdir(f->work, 0777); /* if it cannot be made, neither can the one in it */
+    snprintf(folder, sizeof folder, "%.4000s/%d", f->work, which + 1);
+    return attn_stranger_exec(s, s->source, folder);
+}
+
+/* What cannot be judged is a line on stderr; where there are more, or a program reads them, it has
+ * its place among the others. */
+static void report_trouble(const struct flags *f, struct attn_stranger *s)
+{
+    struct attn_result r = {.verdict = ATTN_ERROR};
+    const struct attn_subject subject = {"setup", "", "it cannot be judged", "", "", "", NULL};
+    if (f->n_externals == 1 && f->format == ATTN_FORMAT_TEXT) {
+        attn_cli_fail("check", 0, "%s", s->trouble);
+        return;
+    }
+    snprintf(r.text, sizeof r.text, "%.500s", s->trouble);
+    snprintf(s->label, sizeof s->label, "%.150s", s->source);
+    attn_clean(s->label);
+    attn_verdicts_begin(&s->verdicts, s->label);
+    attn_verdicts_add(&s->verdicts, &subject, &r, 0);
+    attn_verdicts_end(&s->verdicts);
+}
+
+/* One of them, from its flags to its report; s has what is common to all.  Its exit status. */
+static int judge_one(const struct flags *f, int which, struct attn_stranger *s)
+{
+    const struct external *x = &f->external[which];
+    s->source = x->source;
+    s->is_one_of_many = f->n_externals > 1;
+    if (f->timeout == NULL)
+        s->timeout_s = x->route == 'x' ? 600 : 20;
+    int status = prepare(f, x, s);
+    if (status == 0)
+        status = x->route == 'p'   ? attn_stranger_plugin(s, x->source)
+                 : x->route == 'x' ? run_command(f, which, s)
+                                   : attn_stranger_results(s, x->source);
+    if (s->trouble[0] != '\0')
+        report_trouble(f, s);
+    attn_question_free(&s->question);
+    return status;
+}
+
+/* All of them; the worst exit status. */
+static int judge_all(const struct flags *f, const struct attn_stranger *common)
+{
+    static const char *const word[] = {"PASS", "FAIL", "NOT JUDGED", "NOT JUDGED",
+                                       "INTERNAL ERROR"};
+    struct attn_verdicts v = common->verdicts;
+    char *list = NULL;
+    size_t size = 0;
+    FILE *summary = open_memstream(&list, &size);
+    int worst = summary != NULL ? 0 : attn_cli_fail("check", ATTN_EXIT_LACKS, "no memory");
+    for (int which = 0; which < f->n_externals && summary != NULL; which++) {
+        struct attn_stranger s = *common;
+        s.verdicts = v;
+        int status = judge_one(f, which, &s);
+        v = s.verdicts;
+        fprintf(summary, "  %-10s  %s\n", word[status], s.label);
+        worst = status > worst ? status : worst;
+    }
+    if (summary != NULL && fclose(summary) != 0)
+        worst = attn_cli_fail("check", ATTN_EXIT_LACKS, "no memory");
+    if (v.format == ATTN_FORMAT_TEXT && f->n_externals > 1 && list != NULL)
+        fprintf(v.out, "\n%d implementations:\n%s", f->n_externals, list);
+    free(list);
+    attn_verdicts_close(&v);
+    int flushed = attn_cli_flush("check");
+    return flushed > worst ? flushed : worst;
 }
 
 int attn_stranger_check(int argc, char **argv)
 {
-    struct flags f = {.n = 0};
-    struct attn_stranger s;
-    memset(&s, 0, sizeof s);
+    static struct flags f;
+    static struct attn_stranger s;
     int status = read_flags(argc, argv, &f);
     if (status != 0)
         return status;
     if (f.help)
         return attn_cli_help(help);
-    s.timeout_s = f.exec != NULL ? 600 : 20;
     if (f.timeout != NULL && !(attn_cli_double(f.timeout, &s.timeout_s) && s.timeout_s > 0))
         return attn_cli_fail("check", ATTN_EXIT_USAGE, "--timeout %s: seconds above 0", f.timeout);
     attn_verdicts_open(&s.verdicts, stdout);
@@ -389,14 +531,5 @@ int attn_stranger_check(int argc, char **argv)
     s.verdicts.strict = f.strict;
     s.verdicts.verbose = f.verbose;
     status = take_relation_or_soak(&f, &s);
-    if (status == 0)
-        status = prepare(&f, &s);
-    if (status == 0 && (f.relation != NULL || f.soak != NULL))
-        s.question.n = s.question.whole_tier = 0;
-    if (status == 0)
-        status = f.plugin != NULL ? attn_stranger_plugin(&s, f.plugin)
-                 : f.exec != NULL ? attn_stranger_exec(&s, f.exec, f.work)
-                                  : attn_stranger_results(&s, f.results);
-    attn_question_free(&s.question);
-    return status;
+    return status != 0 ? status : judge_all(&f, &s);
 }

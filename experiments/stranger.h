@@ -50,7 +50,10 @@ struct attn_stranger {
     struct attn_question question;
     struct attn_verdicts verdicts;
     struct attn_claims claims;
-    char label[160];         /* "plug-in naive (./naive.so)": heads the report  */
+    const char *source;      /* the value of --plugin, --exec or --results      */
+    int is_one_of_many;      /* several are judged: each is named by its source */
+    char label[160];         /* "naive", "naive (./naive.so)": heads the report */
+    char trouble[1200];      /* why it cannot be judged at all; ""              */
     char route[1200];        /* "--plugin ./naive.so": for the line "again:"    */
     const char *claims_path; /* of --claims, or NULL */
     double timeout_s;
@@ -67,6 +70,13 @@ struct attn_stranger {
 /* Add a flag and its value, quoted for a shell, to the route. */
 void attn_stranger_route(struct attn_stranger *s, const char *flag, const char *value);
 
+/* Open the books, now that its claims are known. */
+void attn_stranger_begin(struct attn_stranger *s);
+
+/* It cannot be judged at all: keep why, in one line, and return the exit status. */
+int attn_stranger_fail(struct attn_stranger *s, int status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
 /* File a verdict.  diagnosis "" when there is none. */
 void attn_stranger_file(struct attn_stranger *s, const struct attn_asked *asked,
                         const struct attn_result *result, const char *diagnosis, unsigned needs,
@@ -80,11 +90,8 @@ void attn_stranger_say(struct attn_stranger *s, const struct attn_subject *subje
 void attn_stranger_judge(struct attn_stranger *s, const struct attn_asked *asked,
                          const char *results, struct attn_result *result, unsigned *needs);
 
-/* Open the books and file every case of the question but those that were not reached. */
+/* File every case of the question but those that were not reached. */
 void attn_stranger_judge_all(struct attn_stranger *s, const char *results);
-
-/* The claims as people read them: "claims f32 gqa band; lse base 2". Returns text. */
-const char *attn_stranger_words(const struct attn_claims *claims, char *text, size_t size);
 
 /* Close the books: claims that no case exercised, the summary, the exit status. */
 int attn_stranger_end(struct attn_stranger *s);

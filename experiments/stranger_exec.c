@@ -3,6 +3,8 @@
  * It is started once.  When it dies, the first case without results is the one that broke it; it is
  * started again on those that remain, so that one bad case does not hide the others.  That ends
  * after STARTS, or when three starts in turn come to nothing; what is left then was not reached.
+ * A command that dies without one result is tried on an empty list of cases: if it dies of that too,
+ * it does not start, and no case is to blame.
  */
 #include <errno.h>
 #include <ftw.h>
@@ -46,24 +48,20 @@ static enum attn_verdict describe(const struct exec *x, char *text, size_t size)
 {
     const struct attn_command *ran = &x->ran;
     const char *said = ran->last_line[0] != '\0' ? "; it said: " : "";
-    enum attn_verdict verdict = ATTN_CRASH;
-    if (ran->timed_out) {
-        verdict = ATTN_TIMEOUT;
-        snprintf(text, size, "no result: the command had not ended after %g s%s%.150s",
-                 x->s->timeout_s, said, ran->last_line);
-    } else if (ran->signal != 0)
-        snprintf(text, size, "no result: the command died (%s)%s%.150s", strsignal(ran->signal),
-                 said, ran->last_line);
+    char end[64];
+    if (ran->timed_out)
+        snprintf(end, sizeof end, ": the command had not ended after %g s", x->s->timeout_s);
+    else if (ran->signal != 0)
+        snprintf(end, sizeof end, ": the command died (%s)", strsignal(ran->signal));
     else if (ran->exit_status != 0)
-        snprintf(text, size, "no result: the command ended with status %d%s%.150s",
-                 ran->exit_status, said, ran->last_line);
-    else {
-        verdict = ATTN_FAILED;
-        snprintf(text, size, "no result, although the command ended well%s%.150s", said,
-                 ran->last_line);
-    }
+        snprintf(end, sizeof end, ": the command ended with status %d", ran->exit_status);
+    else
+        snprintf(end, sizeof end, ", although the command ended well");
+    snprintf(text, size, "no result%s%s%.150s", end, said, ran->last_line);
     attn_clean(text);
-    return verdict;
+    return ran->timed_out                              ? ATTN_TIMEOUT
+           : ran->signal != 0 || ran->exit_status != 0 ? ATTN_CRASH
+                                                       : ATTN_FAILED;
 }
 
 static int ended_well(const struct attn_command *ran)
@@ -88,6 +86,49 @@ static int settle(struct exec *x, struct attn_asked **first)
     return done;
 }
 
+/* 0, or an exit status. */
+static int run_on(struct exec *x, const char *cases)
+{
+    if (mkdir(x->out, 0777) != 0 && errno != EEXIST)
+        return attn_stranger_fail(x->s, ATTN_EXIT_LACKS, "%.500s: %s", x->out, strerror(errno));
+    if (attn_command_run(x->command, cases, x->out, x->left_s, &x->ran) != 0)
+        return attn_stranger_fail(x->s, ATTN_EXIT_LACKS, "'%.200s' cannot be started: %s",
+                                  x->command, strerror(errno));
+    x->left_s -= x->ran.wall_s;
+    return 0;
+}
+
+/* After a first start that died: without any result, and on an empty list too, it is not the cases.
+ * 0, or an exit status. */
+static int does_it_start(struct exec *x)
+{
+    char none[PATH_MAX + 64], how[300];
+    struct attn_error err = {0};
+    struct attn_command first = x->ran;
+    struct attn_exchange_writer writer;
+    for (int i = 0; i < x->question->n; i++)
+        if (attn_exchange_has(x->out, x->question->asked[i].name))
+            return 0;
+    if (x->ran.exit_status == 127 || x->ran.exit_status == 126) /* the shell's words for it */
+        return attn_stranger_fail(x->s, ATTN_EXIT_USAGE, "'%.200s' cannot be run: %s", x->command,
+                                  x->ran.last_line[0] != '\0' ? x->ran.last_line : "not found");
+    snprintf(none, sizeof none, "%s/no-cases", x->folder);
+    if (x->ran.timed_out || !(x->left_s > 0))
+        return 0;
+    if (attn_exchange_begin(none, &x->s->claims, &writer, &err) != ATTN_OK ||
+        attn_exchange_end(&writer, 1, &err) != ATTN_OK)
+        return attn_stranger_fail(x->s, ATTN_EXIT_LACKS, "%s", err.text);
+    int status = run_on(x, none);
+    if (status == 0 && !x->ran.timed_out && !ended_well(&x->ran)) {
+        describe(x, how, sizeof how);
+        status = attn_stranger_fail(x->s, ATTN_EXIT_USAGE,
+                                    "'%.200s' does not start: on an empty list of cases too %s",
+                                    x->command, strstr(how, "the command"));
+    }
+    x->ran = first;
+    return status;
+}
+
 /* Write what is left and start the command on it.  0, or an exit status. */
 static int start(struct exec *x)
 {
@@ -96,21 +137,15 @@ static int start(struct exec *x)
     int written, n = x->rounds + x->starts;
     snprintf(cases, sizeof cases, n > 0 ? "%s/cases-%d" : "%s/cases", x->folder, n + 1);
     if (attn_question_write(x->question, cases, &x->s->claims, &written, &err) != ATTN_OK)
-        return attn_cli_fail("check", ATTN_EXIT_LACKS, "%s", err.text);
-    if (mkdir(x->out, 0777) != 0 && errno != EEXIST)
-        return attn_cli_fail("check", ATTN_EXIT_LACKS, "%s: %s", x->out, strerror(errno));
-    if (attn_command_run(x->command, cases, x->out, x->left_s, &x->ran) != 0)
-        return attn_cli_fail("check", ATTN_EXIT_LACKS, "'%.200s' cannot be started: %s", x->command,
-                             strerror(errno));
-    x->left_s -= x->ran.wall_s;
+        return attn_stranger_fail(x->s, ATTN_EXIT_LACKS, "%s", err.text);
+    int status = run_on(x, cases);
     x->starts++;
-    if (x->s->soak_s == 0)
+    if (status == 0 && x->starts == 1 && x->rounds == 0 && !ended_well(&x->ran))
+        status = does_it_start(x);
+    if (status == 0 && x->s->soak_s == 0)
         fprintf(stderr, "note: %d cases written; the command took %.2f s\n", written,
                 x->ran.wall_s);
-    if (x->ran.exit_status == 127 || x->ran.exit_status == 126)
-        return attn_cli_fail("check", ATTN_EXIT_USAGE, "'%.200s' cannot be run: %s", x->command,
-                             x->ran.last_line[0] != '\0' ? x->ran.last_line : "not found");
-    return 0;
+    return status;
 }
 
 /* After a start that did not end well: name the case that broke it.  Is there reason to go on? */
@@ -154,6 +189,8 @@ static int run(struct exec *x)
         struct attn_asked *asked = &x->question->asked[i];
         if (!asked->written || asked->settled)
             continue;
+        if (ended_well(&x->ran) && attn_exchange_has(x->out, asked->name))
+            continue; /* what is missing there is said when it is read */
         asked->not_reached = !ended_well(&x->ran);
         asked->without = describe(x, asked->said, sizeof asked->said);
     }
@@ -234,9 +271,7 @@ static int run_soak(struct exec *x)
     double begin = now();
     int status = 0, bad = 0;
     if (round.asked == NULL)
-        return attn_cli_fail("check", ATTN_EXIT_LACKS, "no memory");
-    snprintf(s->label, sizeof s->label, "%.60s", s->claims.name);
-    attn_verdicts_begin(&s->verdicts, s->label);
+        return attn_stranger_fail(s, ATTN_EXIT_LACKS, "no memory");
     x->question = &round;
     for (; status == 0 && bad == 0 && now() - begin < s->soak_s; x->rounds += STARTS) {
         memset(round.asked, 0, ROUND * sizeof *round.asked);
@@ -248,6 +283,8 @@ static int run_soak(struct exec *x)
             attn_soak_case(s->seed, count.cases + (uint64_t)i, &asked->c);
         }
         status = run(x);
+        if (status == 0 && count.cases == 0)
+            attn_stranger_begin(s);
         if (status == 0)
             bad = judge_round(x, &soak, &count);
     }
@@ -268,19 +305,19 @@ static int remove_one(const char *path, const struct stat *info, int kind, struc
 }
 
 /* 0, or an exit status. */
-static int make_folder(const char *work, char folder[PATH_MAX])
+static int make_folder(struct attn_stranger *s, const char *work, char folder[PATH_MAX])
 {
     const char *root = getenv("TMPDIR");
     if (work != NULL) {
         if (mkdir(work, 0777) != 0 && errno != EEXIST)
-            return attn_cli_fail("check", ATTN_EXIT_LACKS, "%s: %s", work, strerror(errno));
+            return attn_stranger_fail(s, ATTN_EXIT_LACKS, "%s: %s", work, strerror(errno));
         if (realpath(work, folder) == NULL)
-            return attn_cli_fail("check", ATTN_EXIT_LACKS, "%s: %s", work, strerror(errno));
+            return attn_stranger_fail(s, ATTN_EXIT_LACKS, "%s: %s", work, strerror(errno));
         return 0;
     }
     snprintf(folder, PATH_MAX, "%.4000s/attnlab-XXXXXX", root != NULL ? root : "/tmp");
     if (mkdtemp(folder) == NULL)
-        return attn_cli_fail("check", ATTN_EXIT_LACKS, "%s: %s", folder, strerror(errno));
+        return attn_stranger_fail(s, ATTN_EXIT_LACKS, "%.1000s: %s", folder, strerror(errno));
     return 0;
 }
 
@@ -288,7 +325,7 @@ int attn_stranger_exec(struct attn_stranger *s, const char *command, const char 
 {
     char folder[PATH_MAX];
     struct exec x = {.s = s, .question = &s->question, .command = command, .folder = folder};
-    int status = make_folder(work, folder);
+    int status = make_folder(s, work, folder);
     if (status != 0)
         return status;
     snprintf(x.out, sizeof x.out, "%s/out", folder);
@@ -297,6 +334,7 @@ int attn_stranger_exec(struct attn_stranger *s, const char *command, const char 
     if (s->soak_s > 0)
         status = run_soak(&x);
     else if ((status = run(&x)) == 0) {
+        attn_stranger_begin(s);
         attn_stranger_judge_all(s, x.out);
         say_not_reached(&x);
         status = attn_stranger_end(s);

@@ -106,10 +106,6 @@ void attn_stranger_judge(struct attn_stranger *s, const struct attn_asked *asked
 
 void attn_stranger_judge_all(struct attn_stranger *s, const char *results)
 {
-    char words[400];
-    snprintf(s->label, sizeof s->label, "%.60s", s->claims.name);
-    fprintf(stderr, "%s: %s\n", s->label, attn_stranger_words(&s->claims, words, sizeof words));
-    attn_verdicts_begin(&s->verdicts, s->label);
     for (int i = 0; i < s->question.n; i++) {
         const struct attn_asked *asked = &s->question.asked[i];
         struct attn_result r;
@@ -126,7 +122,8 @@ int attn_stranger_results(struct attn_stranger *s, const char *results)
 {
     struct stat info;
     if (stat(results, &info) != 0 || !S_ISDIR(info.st_mode))
-        return attn_cli_fail("check", ATTN_EXIT_USAGE, "%.3000s is not a folder", results);
+        return attn_stranger_fail(s, ATTN_EXIT_USAGE, "%.1000s is not a folder", results);
+    attn_stranger_begin(s);
     attn_stranger_judge_all(s, results);
     return attn_stranger_end(s);
 }

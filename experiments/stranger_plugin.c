@@ -141,15 +141,12 @@ int attn_stranger_plugin(struct attn_stranger *s, const char *path)
 {
     struct attn_guest guest;
     struct attn_error err = {0};
-    char words[400];
     enum attn_status status = attn_guest_open(path, s->timeout_s, &guest, &err);
     if (status != ATTN_OK)
-        return attn_cli_fail("check", attn_cli_status(status), "%s", err.text);
+        return attn_stranger_fail(s, attn_cli_status(status), "%s", err.text);
     s->claims = guest.claims;
-    snprintf(s->label, sizeof s->label, "%.60s", guest.claims.name);
     attn_stranger_route(s, "--plugin", path);
-    fprintf(stderr, "%s: %s\n", s->label, attn_stranger_words(&s->claims, words, sizeof words));
-    attn_verdicts_begin(&s->verdicts, s->label);
+    attn_stranger_begin(s);
     if (s->soak_s > 0)
         run_soak(s, &guest);
     else {

@@ -74,9 +74,9 @@ static const struct {
 } commands[] = {
     {"yes", 1, "TIMEOUT"},
     {"sleep 100 #", 1, "the command had not ended after 1 s"},
-    {"sh -c \"kill -9 \\$\\$\"", 1, "the command died (Killed)"},
-    {"false", 1, "the command ended with status 1"},
-    {"echo one; echo two; exit 4 #", 1, "status 4; it said: two"},
+    {"sh -c \"kill -9 \\$\\$\"", 2, "too the command died (Killed)"},
+    {"false", 2, "does not start: on an empty list of cases too the command ended with status 1"},
+    {"echo one; echo two; exit 4 #", 2, "status 4; it said: two"},
     {"true", 1, "no result, although the command ended well"},
     {"no-such-command", 2, "cannot be run"},
     {"head -c 30000000 /dev/zero #", 1, "no result, although the command ended well"},
@@ -94,6 +94,8 @@ START_TEST(commands_that_fail)
                   status, output);
     ck_assert_msg(strstr(output, commands[_i].says) != NULL, "'%s' does not say '%s':\n%s",
                   commands[_i].command, commands[_i].says, output);
+    if (status == 2) /* one line, and nothing else */
+        ck_assert_ptr_eq(strchr(output, '\n'), output + strlen(output) - 1);
 }
 END_TEST
 
@@ -105,8 +107,10 @@ START_TEST(usage_is_explained)
         {"check --exec true", "--exec needs --claims"},
         {"check --exec true --claims /nonexistent", "/nonexistent"},
         {"check --results /nonexistent", "/nonexistent/manifest.json"},
-        {"check --plugin a.so --exec true", "not two"},
-        {"check --plugin a.so other", "one implementation at a time"},
+        {"check --plugin a.so --exec true", "--exec needs --claims"},
+        {"check --plugin a.so --claims b", "a plug-in says itself what it claims"},
+        {"check --plugin a.so --results b", "--results is judged alone"},
+        {"check --plugin a.so other", "are not judged in one run"},
         {"check --plugin a.so --timeout never", "--timeout never"},
         {"check --plugin a.so --case nonsense", "nonsense"},
         {"check --plugin a.so --case nonsense", "is no case of the battery"},
@@ -123,7 +127,7 @@ START_TEST(usage_is_explained)
     char output[8192];
     for (size_t n = 0; n < sizeof usage / sizeof *usage; n++) {
         int status = scratch_attnlab(output, sizeof output, "%s", usage[n].args);
-        ck_assert_msg(status == 2 || (status == 3 && n == 14), "%s: exit status %d: %s",
+        ck_assert_msg(status == 2 || (status == 3 && n == 16), "%s: exit status %d: %s",
                       usage[n].args, status, output);
         ck_assert_msg(strstr(output, usage[n].says) != NULL, "%s does not say '%s': %s",
                       usage[n].args, usage[n].says, output);
@@ -136,7 +140,7 @@ static const struct {
     const char *make, *says;
 } broken[] = {
     {"true", "no folder of results for this case"},
-    {"mkdir -p R", "o.npy: cannot be opened"},
+    {"mkdir -p R", "o.npy is missing"},
     {"mkdir -p R; echo junk > R/o.npy", "has 5 bytes"},
     {"mkdir -p R; cp I R/result.safetensors", "has no tensor o"},
     {"mkdir -p R; head -c 40 I > R/result.safetensors", "result.safetensors"},

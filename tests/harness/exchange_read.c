@@ -245,9 +245,12 @@ static enum attn_status read_output(const char *base, struct attn_file *all, enu
     struct attn_file_tensor want, *got;
     int64_t n[4];
     enum attn_status status = ATTN_OK;
+    const char *hint = o == ATTN_LSE ? "; declare \"lse\": \"absent\"?" : "";
     if (all->path == NULL) {
         snprintf(path, sizeof path, "%s/%s.npy", base, name);
         file = &one;
+        if (access(path, F_OK) != 0)
+            return attn_fail(err, ATTN_EINVAL, "%s.npy is missing%s", name, hint);
         status = attn_file_open(path, &one, err);
     }
     if (status != ATTN_OK)
@@ -255,7 +258,7 @@ static enum attn_status read_output(const char *base, struct attn_file *all, enu
     got = attn_file_find(file, file == all ? name : "");
     shape_wanted(claims, t, o, n, &want);
     if (got == NULL)
-        status = attn_fault(err, ATTN_EINVAL, file->path, "has no tensor %s", name);
+        status = attn_fault(err, ATTN_EINVAL, file->path, "has no tensor %s%s", name, hint);
     else
         status = check_shape(file, name, got, &want, o == ATTN_LSE, err);
     if (status == ATTN_OK)
@@ -264,6 +267,14 @@ static enum attn_status read_output(const char *base, struct attn_file *all, enu
         fill_output(claims, t, o, n, got);
     attn_file_close(&one);
     return status;
+}
+
+/* Folder and case are said beside it, and often gone when it is read. */
+static void leave_out(const char *base, struct attn_error *err)
+{
+    size_t n = strlen(base);
+    if (strncmp(err->text, base, n) == 0 && err->text[n] == '/')
+        memmove(err->text, err->text + n + 1, strlen(err->text + n + 1) + 1);
 }
 
 enum attn_status attn_exchange_read(const char *folder, const char *name,
@@ -284,7 +295,9 @@ enum attn_status attn_exchange_read(const char *folder, const char *name,
             !(o == ATTN_LSE && claims->lse == ATTN_PLUGIN_LSE_ABSENT))
             status = read_output(base, &all, (enum attn_output)o, claims, s, err);
     attn_file_close(&all);
-    if (status == ATTN_OK && claims->lse == ATTN_PLUGIN_LSE_ABSENT) {
+    if (status != ATTN_OK)
+        leave_out(base, err);
+    else if (claims->lse == ATTN_PLUGIN_LSE_ABSENT) {
         struct attn_forward f = attn_setup_forward(s);
         status = attn_claims_fill_lse(&s->problem, &f.q, &f.k, &f.v, &f.lse, err);
     }
