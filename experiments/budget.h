@@ -10,6 +10,13 @@
 #include "experiments/plan.h"
 #include "experiments/record.h"
 
+/* What a process of so much work took; work 0: nothing is known. */
+struct attn_taken {
+    double work, floor_bytes; /* flops; inputs and outputs           */
+    double first_s, warm_s;   /* its first call; the fastest later one */
+    double base_s;            /* all but calls and verification      */
+};
+
 /* A point of the plan on its way through the rounds. */
 struct attn_course {
     const struct attn_plan_point *plan;
@@ -22,21 +29,39 @@ struct attn_course {
     enum { ATTN_WAITING, ATTN_BEGUN, ATTN_OUT } state; /* OUT: no further round          */
     int failed;              /* OUT for a reason that holds for larger lengths as well */
     int measured;            /* first_s and later_s were seen, not predicted           */
-    int guessed;             /* predicted without a smaller length of its curve        */
+    int guessed;             /* predicted although nothing like it was measured         */
     double first_s, later_s; /* wall time of round 0 and of another round              */
-    double call_s, other_s;  /* of first_s: one call; set-up and verification          */
+    int probed;              /* of a head: its curve had a probe                       */
+    int far;                 /* predicted from a point that says little about it       */
+    struct attn_taken taken; /* by it, or by a probe in its place (sweep_point.h)      */
     int rounds_left;         /* including the one to come                              */
     char *done;              /* [rounds] recorded already, by this build               */
     char verified[96];       /* DIGEST:VERDICT:WORST:OUTPUT of a verified round, or "" */
 };
 
+/* What predictions are made from: the rates of this machine, as far as they were measured. */
+enum { ATTN_BUDGET_RECENT = 256 };
+struct attn_budget {
+    const struct attn_plan *plan;
+    const struct attn_course *recent[ATTN_BUDGET_RECENT]; /* the last whose times were taken */
+    int64_t n_taken;
+    struct attn_oracle_rate {
+        double seconds, work; /* of the verifications of a pass so far, the latest count most */
+    } oracle[2];
+};
+
 /* Take times from a record of round 0, or of any round when that is all there is. */
-void attn_budget_learn(struct attn_course *course, const struct attn_plan *plan,
+void attn_budget_learn(struct attn_budget *budget, struct attn_course *course,
                        const struct attn_point *point);
 
-/* Predict first_s and later_s of a course that was not measured, from the next smaller length
- * of the same curve by the ratio of flops; without one, a guess from the flops. */
-void attn_budget_predict(struct attn_course *course, const struct attn_plan *plan);
+/* What a process of this course, or of a small problem in its place, took. */
+void attn_budget_take(struct attn_budget *budget, struct attn_course *course,
+                      const struct attn_taken *taken);
+
+/* Predict first_s and later_s of a course that was not measured, by the ratio of flops to the one
+ * that is most like it, of its own curve and of those measured last.  1; 0 when there is none or it
+ * is far away: a probe would say more. */
+int attn_budget_predict(const struct attn_budget *budget, struct attn_course *course);
 
 /* Wall seconds for the rounds that are left. */
 double attn_budget_cost(const struct attn_course *course);

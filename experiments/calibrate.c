@@ -103,7 +103,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Median time of a fresh process; NaN when it failed. */
+/* Median warm call of a fresh process; NaN when it failed. */
 static double aa_time(void)
 {
     static struct attn_child child;
@@ -112,10 +112,9 @@ static double aa_time(void)
         "point", "--spec", attn_impl_at(0)->name, "--case", aa_case, "--repeat", "20", NULL};
     if (attn_child_run(args, 60, &child) != 0 ||
         attn_record_parse_point(child.out, child.n_out, &point, NULL) != ATTN_OK ||
-        point.n_times == 0)
+        point.n_warm == 0)
         return (double)NAN;
-    qsort(point.time_s, (size_t)point.n_times, sizeof point.time_s[0], compare);
-    return point.time_s[point.n_times / 2];
+    return attn_point_call_s(&point, ATTN_CALL_WARM);
 }
 
 /* a[] and b[] are times of the same thing, taken in turns: what their medians differ by is what
@@ -145,6 +144,28 @@ static int calibrate_aa(FILE *file, const char *session)
     json_object_set_new(line, "b_s", all_b);
     json_object_set_new(line, "ratio", isfinite(ratio) ? json_real(ratio) : json_null());
     json_object_set_new(line, "spread", isfinite(spread) ? json_real(spread) : json_null());
+    return attn_record_write_json(file, line);
+}
+
+/* ---- rates -------------------------------------------------------------------------------- */
+
+int attn_calibrate_rate(FILE *file, const char *session, const struct attn_point *point,
+                        double flops)
+{
+    const struct {
+        const char *key;
+        double value;
+    } real[] = {{"flops", flops},
+                {"first_s", point->first_s},
+                {"warm_s", attn_point_call_s(point, ATTN_CALL_WARM)},
+                {"verify_s", point->verify_s}};
+    json_t *line = calibration("rate");
+    json_object_set_new(line, "session", json_string(session));
+    json_object_set_new(line, "spec", json_string(point->spec));
+    json_object_set_new(line, "case", json_string(point->text));
+    for (size_t r = 0; r < sizeof real / sizeof *real; r++)
+        json_object_set_new(line, real[r].key,
+                            isfinite(real[r].value) ? json_real(real[r].value) : json_null());
     return attn_record_write_json(file, line);
 }
 

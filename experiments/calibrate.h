@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "ref/attn.h"
+#include "experiments/record.h"
 
 /* In this process, which must be fresh: take so many bytes from a ledger, write them, and print
  * the record that compares them with VmHWM.  Returns an exit status. */
@@ -14,6 +14,11 @@ int attn_calibrate_memory_here(int64_t bytes);
  * equal points, the spin.  A memory error above 2 % is also said on stderr.  0, or -1 with
  * errno when a record could not be written. */
 int attn_calibrate_session(FILE *file, const char *session, const char *command);
+
+/* One record of a probe: so many flops, and what its calls and its verification took.  0, or -1
+ * with errno. */
+int attn_calibrate_rate(FILE *file, const char *session, const struct attn_point *point,
+                        double flops);
 
 /* One record of the spin: seconds of a fixed chain of dependent additions, the clock of a core
  * without memory or vectors; `when` says where in the session.  As above. */

@@ -94,7 +94,7 @@ static int override(struct attn_plan *plan, const char *key, const char *value)
     if (strcmp(key, "rounds") == 0)
         return attn_cli_int(value, 1, 1000, &plan->rounds);
     if (strcmp(key, "repeat") == 0)
-        return attn_cli_int(value, 1, 64, &plan->repeat);
+        return attn_cli_int(value, 0, 64, &plan->repeat);
     if (strcmp(key, "verify-all") == 0)
         return attn_cli_int(value, 0, 1 << 30, &plan->verify_all);
     if (strcmp(key, "enough") == 0)

@@ -30,8 +30,8 @@ static const char help[] =
     "Measure one point in this process and print its record, one line of JSON\n"
     "(docs/records.md).  `attnlab measure` starts one such process for each point and round.\n"
     "\n"
-    "  --repeat N       timed calls after the first one, at most (10)\n"
-    "  --enough S       seconds after which they stop (0.3)\n"
+    "  --repeat N       warm calls, those after the first one, at most (10)\n"
+    "  --enough S       seconds after which they stop, one at the earliest (0.3)\n"
     "  --verify-all L   longest length at which every element is verified (2048); beyond,\n"
     "                   64 rows and 64 keys\n"
     "  --verified DIGEST:VERDICT:WORST:OUTPUT\n"
@@ -45,8 +45,7 @@ void attn_point_fail(struct attn_point *p, const struct attn_error *err)
 {
     p->status = err->status == ATTN_ENOTSUP ? ATTN_POINT_REFUSED : ATTN_POINT_ERROR;
     snprintf(p->message, sizeof p->message, "%s", err->text);
-    p->n_times = 0;
-    p->cold_s = p->cpu_max_s = p->cpu_sum_s = (double)NAN;
+    attn_point_untimed(p);
 }
 
 /* Fills work->point, whatever happens. */
@@ -107,7 +106,7 @@ static int read_flag(const char *name, const char *value, struct attn_point_flag
             return 1;
         }
     if (strcmp(name, "--repeat") == 0)
-        return attn_cli_int(value, 1, ATTN_RECORD_TIMES, &flags->repeat);
+        return attn_cli_int(value, 0, ATTN_RECORD_TIMES, &flags->repeat);
     if (strcmp(name, "--enough") == 0)
         return attn_cli_double(value, &flags->enough) && flags->enough >= 0;
     if (strcmp(name, "--verify-all") == 0)

@@ -34,9 +34,10 @@ static const char help[] =
     "  --exec [NAME=]COMMAND     a command, run as COMMAND CASES OUT; after it\n"
     "  --claims FILE             what it can do, JSON\n"
     "\n"
-    "Exit status: 0 good; 1 a result was wrong (the page says which); 2 usage or bad records;\n"
-    "3 gnuplot or its scripts are missing, DIR cannot be written, or a point could not be "
-    "measured.\n";
+    "Exit status: 0 good; 1 a result was wrong (the page says which); 2 usage, bad records, or no\n"
+    "group that has a figure; 3 gnuplot or its scripts are missing, DIR cannot be written, a "
+    "point\n"
+    "could not be measured, or no figure has enough good points.\n";
 
 struct flags {
     const char *plan, *from, *out;
@@ -275,6 +276,33 @@ static int any_wrong(const struct report *r)
     return 0;
 }
 
+/* What a report is for is missing: said on standard error.  0 when there is a figure. */
+static int lacks_figures(const struct report *r)
+{
+    int64_t n_status[ATTN_POINT_ERROR + 1] = {0}, kinds = 0;
+    char text[256] = "";
+    for (int f = 0; f < r->figures.n; f++)
+        if (r->figures.figure[f].omitted[0] == '\0')
+            return ATTN_EXIT_GOOD;
+    for (int64_t s = 0; s < r->summary.n; s++)
+        n_status[r->summary.row[s].status]++;
+    for (int status = 0; status <= ATTN_POINT_ERROR; status++)
+        if (n_status[status] > 0) {
+            size_t used = strlen(text);
+            (void)snprintf(text + used, sizeof text - used, "%s%lld %s", kinds++ > 0 ? ", " : "",
+                           (long long)n_status[status],
+                           attn_status_phrase((enum attn_point_status)status));
+        }
+    if (r->figures.n == 0 && r->summary.n > 0)
+        return attn_cli_fail("report", ATTN_EXIT_USAGE,
+                             "the page has tables and no figure: no group is named length-..., "
+                             "ranks or density (docs/figures.md)");
+    return attn_cli_fail("report", ATTN_EXIT_LACKS,
+                         "the page has no figure: a curve needs two good points of one "
+                         "implementation; of %lld points: %s",
+                         (long long)r->summary.n, text[0] != '\0' ? text : "none");
+}
+
 static int run(const struct flags *flags, struct report *r)
 {
     int size = flags->from != NULL
@@ -294,6 +322,7 @@ static int run(const struct flags *flags, struct report *r)
     if (status != ATTN_EXIT_GOOD)
         return status;
     r->is_drawn = 1;
+    status = lacks_figures(r);
     return any_wrong(r) ? ATTN_EXIT_DISAGREE : r->n_errors > 0 ? ATTN_EXIT_LACKS : status;
 }
 

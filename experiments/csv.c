@@ -3,13 +3,15 @@
 #include "experiments/csv.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "experiments/stats.h"
 
 static const char header[] =
     "group,spec,impl,family,status,pass,mask,dtype,batch,heads,kv_heads,n_query,n_key,d_key,"
-    "d_value,pairs,density,ranks,round,samples,cold_s,time_min_s,time_median_s,cpu_max_s,"
-    "cpu_sum_s,priced_bytes,ledger_bytes,process_ledger_bytes,floor_bytes,baseline_bytes,"
+    "d_value,pairs,density,ranks,round,first_s,warm_samples,warm_min_s,warm_median_s,unknown_s,"
+    "first_cpu_max_s,first_cpu_sum_s,warm_cpu_max_s,warm_cpu_sum_s,priced_bytes,ledger_bytes,"
+    "process_ledger_bytes,floor_bytes,baseline_bytes,"
     "hwm_bytes,resident_bytes,hwm_reset,minor_faults,major_faults,flops,bytes_sent,messages,"
     "verified,verdict,worst_error_over_bound,worst_output,digest,setup_s,verify_s,wall_s,load,"
     "steal_s,build,session,case,message,time_source,route,source,source_digest,mask_bytes,"
@@ -55,22 +57,22 @@ static void put_real(FILE *file, double x)
     putc(',', file);
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
+/* No column is of two kinds of call. */
 static void put_times(FILE *file, const struct attn_point *p)
 {
-    double sorted[ATTN_RECORD_TIMES];
-    int n = p->n_times;
-    memcpy(sorted, p->time_s, sizeof sorted);
-    qsort(sorted, (size_t)n, sizeof sorted[0], compare);
-    put_count(file, n);
-    put_real(file, p->cold_s);
-    put_real(file, n > 0 ? sorted[0] : (double)NAN);
-    put_real(file, n > 0 ? (sorted[(n - 1) / 2] + sorted[n / 2]) / 2 : (double)NAN);
+    double warm[ATTN_RECORD_TIMES];
+    struct attn_spread spread;
+    memcpy(warm, p->warm_s, sizeof warm);
+    attn_stats_spread(warm, p->n_warm, &spread);
+    put_real(file, p->first_s);
+    put_count(file, p->n_warm);
+    put_real(file, spread.min);
+    put_real(file, spread.median);
+    put_real(file, p->unknown_s);
+    put_real(file, p->first_cpu_max_s);
+    put_real(file, p->first_cpu_sum_s);
+    put_real(file, p->warm_cpu_max_s);
+    put_real(file, p->warm_cpu_sum_s);
 }
 
 static void put_problem(FILE *file, const struct attn_point *p)
@@ -120,8 +122,6 @@ int attn_csv_write(FILE *file, const struct attn_point *points, int64_t n)
         const struct attn_point *p = &points[i];
         put_problem(file, p);
         put_times(file, p);
-        put_real(file, p->cpu_max_s);
-        put_real(file, p->cpu_sum_s);
         put_memory(file, p);
         put_text(file, p->verified);
         put_text(file, p->verdict);

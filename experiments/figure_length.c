@@ -68,28 +68,75 @@ enum attn_status attn_fill_memory(const struct attn_slice *slice,
     return status == ATTN_OK ? attn_plot_fit(plot, 3, err) : status;
 }
 
+/* The words of a figure of times, by the kind of call that it draws. */
+static const struct {
+    const char *title, *y_label, *finding;
+    const char *column[3];
+} timed[ATTN_CALLS + 1] = {
+    {"Time of a warm call against sequence length",
+     "time of a warm call",
+     "Warm calls: the first call of a process is left out. ",
+     {"warm_median_s", "warm_fastest_s", "warm_slowest_s"}},
+    {"Time of the first call against sequence length",
+     "time of the first call",
+     "First calls: not all of these points have warm ones, and the two are not mixed. ",
+     {"first_median_s", "first_fastest_s", "first_slowest_s"}},
+    {"Time of one call against sequence length",
+     "time of a call, first or warm: unknown",
+     "The records do not say whether these calls were the first of their process. ",
+     {"unknown_median_s", "unknown_fastest_s", "unknown_slowest_s"}},
+    {"Time of one call against sequence length",
+     "time of one call",
+     "",
+     {"median_s", "fastest_s", "slowest_s"}}};
+
+/* Good points that have only times of another kind: they are not drawn. */
+static void say_what_has_no_time(const struct attn_slice *slice, struct attn_plot *plot)
+{
+    int n = 0;
+    const struct attn_row *one = NULL;
+    char number[32], label[160];
+    for (int64_t s = 0; s < slice->n; s++)
+        if (slice->row[s]->status == ATTN_POINT_OK && slice->row[s]->time.n == 0 && n++ == 0)
+            one = slice->row[s];
+    if (one == NULL)
+        return;
+    attn_row_label(one, label);
+    size_t used = strlen(plot->key_extra);
+    (void)snprintf(plot->key_extra + used, sizeof plot->key_extra - used,
+                   "\n%d good points have no %s%s and are not drawn: %.100s %s %s%s", n,
+                   one->call == ATTN_CALLS ? "time" : attn_call_name(one->call),
+                   one->call == ATTN_CALLS ? "" : " call", label,
+                   attn_axis_text(ATTN_AXIS_LENGTH, (double)one->point->c.n_query, number),
+                   attn_pass_word(one->point->c.pass), n > 1 ? ", ..." : "");
+}
+
 enum attn_status attn_fill_time(const struct attn_slice *slice,
                                 const struct attn_figure_machine *machine, struct attn_plot *plot,
                                 struct attn_figure *figure, struct attn_error *err)
 {
-    static const char *const column[] = {"median_s", "fastest_s", "slowest_s"};
     int place[2];
     enum attn_status status = ATTN_OK;
+    const enum attn_call call = slice->row[0]->call; /* the same in all rows of a group */
     (void)machine;
     figure->caption =
-        "Marker: the median over the rounds, each a fresh process, of the median call. Bar: the "
-        "fastest and the slowest round. Sequence-parallel implementations run their simulated "
+        "Marker: the median over the rounds, each a fresh process, of its median call of that "
+        "kind. "
+        "Bar: the fastest and the slowest round. Sequence-parallel implementations run their "
+        "simulated "
         "ranks as threads that share the cores; their curve is the CPU time of the slowest rank "
         "and says nothing about parallel wall time. A plug-in is timed around its function; of a "
         "command the times are those that it reports, or, where it reports none, the wall time of "
         "the whole command less that of the same command on a tiny case: its legend says which.";
-    attn_fill_columns(plot, 3, column);
-    attn_fill_words(plot, "Time of one call against sequence length", "sequence length L (tokens)",
-                    "time of one call");
+    (void)snprintf(figure->finding, sizeof figure->finding, "%s", timed[call].finding);
+    attn_fill_columns(plot, 3, timed[call].column);
+    attn_fill_words(plot, timed[call].title, "sequence length L (tokens)", timed[call].y_label);
     plot->x_axis = ATTN_AXIS_LENGTH;
     plot->y_axis = ATTN_AXIS_SECONDS;
     (void)snprintf(plot->key_extra, sizeof plot->key_extra,
-                   "Marker: median of the rounds. Bar: fastest and slowest round.\n%s", fit_text);
+                   "%sMarker: median of the rounds. Bar: fastest and slowest round.\n%s",
+                   timed[call].finding, fit_text);
+    say_what_has_no_time(slice, plot);
     attn_fill_passes(slice, plot, place);
     for (int64_t s = 0; status == ATTN_OK && s < slice->n; s++) {
         const struct attn_row *row = slice->row[s];

@@ -278,6 +278,17 @@ static void put_calibration(FILE *file, const json_t *line)
                       "the same point under two names, in turns: medians differ by %+.2f %%, all "
                       "times lie within %.2f %% of the median",
                       100 * (number(line, "ratio") - 1), 100 * number(line, "spread"));
+    } else if (strcmp(kind, "rate") == 0) {
+        put(file, "to predict times: ");
+        put_json(file, json_object_get(line, "spec"));
+        put(file, ", ");
+        put_json(file, json_object_get(line, "case"));
+        put(file, ": first call ");
+        attn_html_seconds(file, number(line, "first_s"));
+        put(file, ", warm ");
+        attn_html_seconds(file, number(line, "warm_s"));
+        put(file, ", verified in ");
+        attn_html_seconds(file, number(line, "verify_s"));
     } else if (strcmp(kind, "spin") == 0) {
         put(file, "10 million dependent additions, ");
         attn_html_text(file, when != NULL ? when : "?");

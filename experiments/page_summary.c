@@ -112,11 +112,14 @@ static void put_summary_head(FILE *file, const struct attn_slice *slice, const i
 {
     static const char *const quantity[] = {"exponent of memory", "exponent of time",
                                            "peak extra memory"};
+    const char *call = attn_call_name(slice->row[0]->call);
     int passes =
         attn_slice_has_pass(slice, ATTN_FORWARD) + attn_slice_has_pass(slice, ATTN_BACKWARD);
     put(file, "<thead><tr><th scope=col rowspan=2 class=text>implementation</th>");
     for (int q = 0; q < 3; q++)
-        (void)fprintf(file, "<th scope=colgroup colspan=%d>%s</th>", passes, quantity[q]);
+        (void)fprintf(file, "<th scope=colgroup colspan=%d>%s%s%s</th>", passes, quantity[q],
+                      q == SECONDS && call[0] != '\0' ? ",<br>calls: " : "",
+                      q == SECONDS ? call : "");
     put(file, "<th scope=col rowspan=2>worst<br>error/bound</th>"
               "<th scope=col rowspan=2 class=text>verdict</th></tr>\n<tr>");
     for (int q = 0; q < 3; q++)

@@ -37,7 +37,8 @@ static void put_head(FILE *file, const char *const *column)
     for (; *column != NULL; column++)
         (void)fprintf(file, "<th scope=col%s>%s</th>",
                       strcmp(*column, "implementation") == 0 || strcmp(*column, "pass") == 0 ||
-                              strcmp(*column, "compared") == 0 || strcmp(*column, "timed") == 0
+                              strcmp(*column, "compared") == 0 || strcmp(*column, "timed") == 0 ||
+                              strcmp(*column, "call") == 0
                           ? " class=text"
                           : "",
                       *column);
@@ -114,12 +115,12 @@ static void put_time(FILE *file, const struct attn_slice *slice)
 {
     const char *column[] = {"implementation", "pass",    varied(slice), "median",
                             "95 % of median", "fastest", "slowest",     "rounds",
-                            "timed",          "Gflop/s", NULL};
+                            "timed",          "call",    "Gflop/s",     NULL};
     put_head(file, column);
     for (int64_t s = 0; s < slice->n; s++) {
         const struct attn_row *row = slice->row[s];
         put_row_head(file, slice, row->point);
-        if (put_reason(file, row, 7))
+        if (put_reason(file, row, 8))
             continue;
         put_seconds(file, row->time.median);
         put(file, "<td>");
@@ -129,8 +130,9 @@ static void put_time(FILE *file, const struct attn_slice *slice)
         put(file, "</td>");
         put_seconds(file, row->time.min);
         put_seconds(file, row->time.max);
-        (void)fprintf(file, "<td>%d</td><td class=text>%s</td><td>", row->time.n,
-                      clock_of(row->point));
+        (void)fprintf(file, "<td>%d</td><td class=text>%s</td><td class=text>%s%s</td><td>",
+                      row->time.n, clock_of(row->point), row->time.n == 0 ? "no " : "",
+                      attn_call_name(row->call));
         /* flops are of all ranks, the time is of the slowest: no rate for those. */
         attn_html_real(file, row->point->ranks > 1 ? (double)NAN
                                                    : row->point->flops / row->time.median * 1e-9);

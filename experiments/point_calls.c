@@ -1,6 +1,5 @@
 /* The calls of a point.  Inputs and outputs are resident before the mark of memory is set, and it
  * is read before anything is verified. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,11 +9,6 @@
 #include "experiments/cli.h"
 #include "experiments/point.h"
 #include "experiments/resident.h"
-
-/* A first call that takes longer than this, and than --enough, is its own repeat.  Every call
- * takes its buffers afresh, so that a first call differs from a second one only by code and inputs
- * that are not cached yet: microseconds. */
-static const double LONG_CALL_S = 0.1;
 
 double attn_point_seconds(clockid_t clock)
 {
@@ -86,7 +80,8 @@ static double median(double *x, int n)
     return (x[(n - 1) / 2] + x[n / 2]) / 2;
 }
 
-/* First call and repeats. */
+/* The first call, then warm ones: at least one, however long it takes.  A first call finds pages
+ * that the machine has yet to give, and is no repeat of itself. */
 static enum attn_status measure(struct attn_work *work, int64_t repeat, double enough,
                                 struct attn_error *err)
 {
@@ -94,20 +89,20 @@ static enum attn_status measure(struct attn_work *work, int64_t repeat, double e
     struct rusage before, after;
     getrusage(RUSAGE_SELF, &before);
     enum attn_status status =
-        timed_call(work, &p->cold_s, &work->cpu_max[0], &work->cpu_sum[0], err);
+        timed_call(work, &p->first_s, &p->first_cpu_max_s, &p->first_cpu_sum_s, err);
     getrusage(RUSAGE_SELF, &after);
     p->minor_faults = after.ru_minflt - before.ru_minflt;
     p->major_faults = after.ru_majflt - before.ru_majflt;
-    if (p->cold_s >= fmax(enough, LONG_CALL_S))
-        p->time_s[p->n_times++] = p->cold_s;
-    else
-        for (double spent = 0; status == ATTN_OK && p->n_times < repeat && spent < enough;) {
-            int t = p->n_times++;
-            status = timed_call(work, &p->time_s[t], &work->cpu_max[t], &work->cpu_sum[t], err);
-            spent += p->time_s[t];
-        }
-    p->cpu_max_s = median(work->cpu_max, p->n_times);
-    p->cpu_sum_s = median(work->cpu_sum, p->n_times);
+    double spent = 0;
+    while (status == ATTN_OK && p->n_warm < repeat && (p->n_warm == 0 || spent < enough)) {
+        int t = p->n_warm++;
+        status = timed_call(work, &p->warm_s[t], &work->cpu_max[t], &work->cpu_sum[t], err);
+        spent += p->warm_s[t];
+    }
+    if (p->n_warm > 0) {
+        p->warm_cpu_max_s = median(work->cpu_max, p->n_warm);
+        p->warm_cpu_sum_s = median(work->cpu_sum, p->n_warm);
+    }
     return status;
 }
 

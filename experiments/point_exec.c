@@ -121,9 +121,9 @@ static int keep_time(struct attn_point *p, const char *folder, const struct attn
         n = seconds[0] > 0;
     }
     strcpy(p->time_source, sum > 0 ? "reported" : "command");
-    p->cold_s = n > 0 ? seconds[0] : (double)NAN;
-    for (int t = n > 1; t < n; t++)
-        p->time_s[p->n_times++] = seconds[t];
+    p->first_s = n > 0 ? seconds[0] : (double)NAN;
+    for (int t = 1; t < n; t++)
+        p->warm_s[p->n_warm++] = seconds[t];
     return 1;
 }
 
@@ -140,7 +140,7 @@ static void read_results(struct attn_work *work, const struct attn_point_flags *
         work->point.status = ATTN_POINT_WRONG;
         strcpy(work->point.verdict, attn_verdict_name(ATTN_FAILED));
     }
-    if (work->point.status == ATTN_POINT_OK && work->point.n_times == 0)
+    if (work->point.status == ATTN_POINT_OK && isnan(work->point.first_s))
         say(&work->point, ATTN_POINT_OK, "the whole command took no longer than on a tiny case");
 }
 

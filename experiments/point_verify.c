@@ -151,8 +151,6 @@ void attn_point_verify(struct attn_work *work, const struct attn_point_flags *fl
     else if (!same_bits(p, flags->verified))
         judge(work, flags->verify_all);
     p->verify_s = attn_point_seconds(CLOCK_MONOTONIC) - start;
-    if (p->status != ATTN_POINT_OK) {
-        p->n_times = 0;
-        p->cold_s = p->cpu_max_s = p->cpu_sum_s = (double)NAN;
-    }
+    if (p->status != ATTN_POINT_OK)
+        attn_point_untimed(p);
 }

@@ -12,6 +12,7 @@
 
 #include "experiments/cli.h"
 #include "experiments/record_index.h"
+#include "experiments/stats.h"
 
 enum kind {
     TEXT,  /* char[size]                       */
@@ -47,9 +48,12 @@ static const struct field {
     FIELD(COUNT, pairs),
     FIELD(REAL, density),
     FIELD(INT, ranks),
-    FIELD(REAL, cold_s),
-    FIELD(REAL, cpu_max_s),
-    FIELD(REAL, cpu_sum_s),
+    FIELD(REAL, first_s),
+    FIELD(REAL, unknown_s),
+    FIELD(REAL, first_cpu_max_s),
+    FIELD(REAL, first_cpu_sum_s),
+    FIELD(REAL, warm_cpu_max_s),
+    FIELD(REAL, warm_cpu_sum_s),
     FIELD(BYTES, priced_bytes),
     FIELD(BYTES, ledger_bytes),
     FIELD(BYTES, process_ledger_bytes),
@@ -97,6 +101,12 @@ const char *attn_point_status_name(enum attn_point_status status)
     return (int)status >= 0 && (int)status < STATUSES ? status_name[status] : "?";
 }
 
+const char *attn_call_name(enum attn_call call)
+{
+    static const char *const name[] = {"warm", "first", "unknown"};
+    return (int)call >= 0 && call < ATTN_CALLS ? name[call] : "";
+}
+
 void attn_point_init(struct attn_point *point)
 {
     memset(point, 0, sizeof *point);
@@ -108,6 +118,32 @@ void attn_point_init(struct attn_point *point)
             *(double *)(void *)at = (double)NAN;
     }
     point->status = ATTN_POINT_ERROR;
+}
+
+void attn_point_untimed(struct attn_point *point)
+{
+    point->n_warm = 0;
+    point->first_s = point->unknown_s = (double)NAN;
+    point->first_cpu_max_s = point->first_cpu_sum_s = (double)NAN;
+    point->warm_cpu_max_s = point->warm_cpu_sum_s = (double)NAN;
+}
+
+double attn_point_call_s(const struct attn_point *point, enum attn_call call)
+{
+    double warm[ATTN_RECORD_TIMES];
+    struct attn_spread spread;
+    if (call == ATTN_CALL_FIRST)
+        return point->ranks > 1 ? point->first_cpu_max_s : point->first_s;
+    if (call == ATTN_CALL_UNKNOWN)
+        return point->ranks > 1 ? (double)NAN : point->unknown_s;
+    if (point->ranks > 1)
+        return point->warm_cpu_max_s;
+    int n = 0;
+    for (int t = 0; t < point->n_warm; t++)
+        if (isfinite(point->warm_s[t]))
+            warm[n++] = point->warm_s[t];
+    attn_stats_spread(warm, n, &spread);
+    return spread.median;
 }
 
 void attn_point_not_ours(struct attn_point *point)
@@ -182,18 +218,18 @@ static void add_problem(json_t *line, const struct attn_case *c)
 
 static json_t *point_to_json(const struct attn_point *point)
 {
-    json_t *line = json_object(), *times = json_array(), *live = json_object();
+    json_t *line = json_object(), *warm = json_array(), *live = json_object();
     json_object_set_new(line, "schema", json_integer(ATTN_RECORD_SCHEMA));
     json_object_set_new(line, "record", json_string("point"));
     json_object_set_new(line, "status", json_string(attn_point_status_name(point->status)));
     for (int f = 0; f < FIELDS; f++)
         json_object_set_new(line, field_table[f].key, field_value(point, &field_table[f]));
     add_problem(line, &point->c);
-    for (int t = 0; t < point->n_times; t++)
-        json_array_append_new(times, real_value(point->time_s[t]));
+    for (int t = 0; t < point->n_warm; t++)
+        json_array_append_new(warm, real_value(point->warm_s[t]));
     for (int a = 0; a < point->n_live; a++)
         json_object_set_new(live, point->live_name[a], json_integer(point->live_bytes[a]));
-    json_object_set_new(line, "time_s", times);
+    json_object_set_new(line, "warm_s", warm);
     json_object_set_new(line, "live_bytes", live);
     return line;
 }
@@ -281,15 +317,49 @@ static enum attn_status read_field(const json_t *line, const struct field *field
     return ATTN_OK;
 }
 
+static double real_of(const json_t *value)
+{
+    return json_is_number(value) ? json_number_value(value) : (double)NAN;
+}
+
+static void read_times(const json_t *array, struct attn_point *point)
+{
+    for (size_t t = 0; t < json_array_size(array) && point->n_warm < ATTN_RECORD_TIMES; t++)
+        point->warm_s[point->n_warm++] = real_of(json_array_get(array, t));
+}
+
+/* Schema 1 had `cold_s`, and `time_s`: the calls after the first, or, where that one was long or
+ * the only one, its time once more.  One time that is not the first call's is a call after it; one
+ * without a first call beside it may be either. */
+static void read_schema_1(const json_t *line, struct attn_point *point)
+{
+    double cpu_max = real_of(json_object_get(line, "cpu_max_s"));
+    double cpu_sum = real_of(json_object_get(line, "cpu_sum_s"));
+    point->first_s = real_of(json_object_get(line, "cold_s"));
+    read_times(json_object_get(line, "time_s"), point);
+    if (point->n_warm > 1 ||
+        (point->n_warm == 1 && isfinite(point->first_s) && point->warm_s[0] != point->first_s)) {
+        point->warm_cpu_max_s = cpu_max;
+        point->warm_cpu_sum_s = cpu_sum;
+        return;
+    }
+    if (point->n_warm == 1 && !isfinite(point->first_s))
+        point->unknown_s = point->warm_s[0];
+    point->n_warm = 0;
+    if (isfinite(point->first_s)) {
+        point->first_cpu_max_s = cpu_max;
+        point->first_cpu_sum_s = cpu_sum;
+    }
+}
+
 static void read_lists(json_t *line, struct attn_point *point)
 {
-    size_t index;
     json_t *value;
     const char *name;
-    json_array_foreach(json_object_get(line, "time_s"), index,
-                       value) if (point->n_times < ATTN_RECORD_TIMES)
-        point->time_s[point->n_times++] =
-        json_is_number(value) ? json_number_value(value) : (double)NAN;
+    if (json_integer_value(json_object_get(line, "schema")) == 1)
+        read_schema_1(line, point);
+    else
+        read_times(json_object_get(line, "warm_s"), point);
     json_object_foreach(json_object_get(line, "live_bytes"), name,
                         value) if (point->n_live < ATTN_MAX_ACCOUNTS)
     {
@@ -316,7 +386,7 @@ static enum attn_status point_from_json(json_t *line, struct attn_point *point,
     return attn_case_parse(point->text, &point->c, err);
 }
 
-/* What a line is: its JSON when it is a record of this schema and of this kind, else NULL with
+/* What a line is: its JSON when it is a record of a known schema and of this kind, else NULL with
  * ATTN_OK (another kind, a newer schema) or EINVAL. */
 static enum attn_status line_of_kind(const char *line, size_t size, const char *kind, json_t **json,
                                      struct attn_error *err)
@@ -331,7 +401,8 @@ static enum attn_status line_of_kind(const char *line, size_t size, const char *
     enum attn_status status = ATTN_OK;
     if (!json_is_integer(schema) || record == NULL)
         status = attn_fail(err, ATTN_EINVAL, "no record: \"schema\" and \"record\" are missing");
-    else if (json_integer_value(schema) == ATTN_RECORD_SCHEMA && strcmp(record, kind) == 0)
+    else if (json_integer_value(schema) >= 1 && json_integer_value(schema) <= ATTN_RECORD_SCHEMA &&
+             strcmp(record, kind) == 0)
         *json = json_incref(any);
     json_decref(any);
     return status;
@@ -343,7 +414,7 @@ enum attn_status attn_record_parse_point(const char *line, size_t size, struct a
     json_t *json;
     enum attn_status status = line_of_kind(line, size, "point", &json, err);
     if (status == ATTN_OK && json == NULL)
-        status = attn_fail(err, ATTN_EINVAL, "not a point of schema %d", ATTN_RECORD_SCHEMA);
+        status = attn_fail(err, ATTN_EINVAL, "not a point of schema 1 to %d", ATTN_RECORD_SCHEMA);
     if (status == ATTN_OK)
         status = point_from_json(json, point, err);
     json_decref(json);

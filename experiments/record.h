@@ -1,4 +1,5 @@
-/* Records: what a measurement leaves behind.  JSON lines, append only, schema 1 (docs/records.md).
+/* Records: what a measurement leaves behind.  JSON lines, append only, schema 2 (docs/records.md);
+ * those of schema 1 are read as well.
  *
  * Three kinds of line, told apart by "record":
  *   "machine"      facts of machine and build; once at the head of every session in the file
@@ -14,7 +15,7 @@
 #include "tests/harness/bound.h"
 #include "tests/harness/cases.h"
 
-enum { ATTN_RECORD_SCHEMA = 1, ATTN_RECORD_TIMES = 64, ATTN_RECORD_TEXT = 512 };
+enum { ATTN_RECORD_SCHEMA = 2, ATTN_RECORD_TIMES = 64, ATTN_RECORD_TEXT = 512 };
 
 /* Strings below are the values of "status". */
 enum attn_point_status {
@@ -29,6 +30,16 @@ enum attn_point_status {
 };
 const char *attn_point_status_name(enum attn_point_status status); /* "ok", "wrong", "refused",
     "too-big", "dropped", "timeout", "killed", "error" */
+
+/* Which call of its process a time is of.  The first one finds code, inputs and buffers that
+ * nothing has touched yet, and may take many times as long: kinds are never mixed. */
+enum attn_call {
+    ATTN_CALL_WARM, /* any call after the first                                 */
+    ATTN_CALL_FIRST,
+    ATTN_CALL_UNKNOWN, /* a single one of schema 1 that does not say which it is   */
+    ATTN_CALLS         /* how many kinds; and: no call at all                      */
+};
+const char *attn_call_name(enum attn_call call); /* "warm", "first", "unknown", "" */
 
 struct attn_point {
     char group[32]; /* of the plan: figures pick their points by its first
@@ -45,9 +56,11 @@ struct attn_point {
     int64_t pairs;  /* visible pairs, all batches and heads                */
     double density; /* pairs / (B H Lq Lk)                                 */
     int ranks;
-    int n_times;
-    double cold_s, time_s[ATTN_RECORD_TIMES]; /* seconds: first call, then the repeats    */
-    double cpu_max_s, cpu_sum_s;       /* CPU time of simulated ranks: slowest, all           */
+    int n_warm;
+    double first_s, warm_s[ATTN_RECORD_TIMES]; /* seconds of the first call; of those after it */
+    double unknown_s;                          /* of a call of unknown kind                    */
+    double first_cpu_max_s, first_cpu_sum_s;   /* CPU time of simulated ranks: slowest, all    */
+    double warm_cpu_max_s, warm_cpu_sum_s;     /* the same, medians over the warm calls        */
     int64_t priced_bytes;              /* peak of one rank (the largest) from cost()          */
     int64_t ledger_bytes;              /* the same from its ledger                            */
     int64_t process_ledger_bytes;      /* peak of the process ledger: all ranks together      */
@@ -84,6 +97,13 @@ struct attn_point {
 
 /* Nothing known yet: counts 0, bytes -1, reals NaN, texts empty. */
 void attn_point_init(struct attn_point *point);
+
+/* Take away all times: a result that is wrong has none. */
+void attn_point_untimed(struct attn_point *point);
+
+/* Seconds of one call of that kind: the median where there are several; with more than one rank
+ * the CPU seconds of the slowest.  NaN where the record has none. */
+double attn_point_call_s(const struct attn_point *point, enum attn_call call);
 
 /* Take away what only ours have: price, ledger, flops, messages. */
 void attn_point_not_ours(struct attn_point *point);

@@ -108,21 +108,6 @@ static int place_of(struct words *others, const char *impl)
 
 /* ---- folding ------------------------------------------------------------------------------- */
 
-/* Seconds of one call in one process; NaN when the record has none. */
-static double seconds_of(const struct attn_point *p)
-{
-    if (p->ranks > 1)
-        return p->cpu_max_s;
-    double time[ATTN_RECORD_TIMES];
-    int n = p->n_times < ATTN_RECORD_TIMES ? p->n_times : ATTN_RECORD_TIMES;
-    if (n <= 0)
-        return p->cold_s;
-    memcpy(time, p->time_s, (size_t)n * sizeof time[0]);
-    struct attn_spread spread;
-    attn_stats_spread(time, n, &spread);
-    return spread.median;
-}
-
 static double larger(double a, double b)
 {
     return isnan(a) || b > a ? b : a;
@@ -157,11 +142,6 @@ static void fold_status(struct attn_row *row, const struct attn_point *p)
         row->status = row->good > 0 ? ATTN_POINT_OK : row->point->status;
 }
 
-static int is_time(double seconds)
-{
-    return isfinite(seconds) && seconds > 0;
-}
-
 /* Rounds of another file or command under the same name do not belong together: those of the last
  * session count (sessions begin with their date).  Nor do times that were taken otherwise. */
 static const struct attn_point *last_session(const struct entry *first, int64_t n)
@@ -173,17 +153,64 @@ static const struct attn_point *last_session(const struct entry *first, int64_t 
     return last;
 }
 
-static int has_time_of(const struct attn_point *p, const struct attn_row *row)
+static int is_time(double seconds)
 {
-    return is_time(seconds_of(p)) && strcmp(p->time_source, row->point->time_source) == 0;
+    return isfinite(seconds) && seconds > 0;
 }
 
-/* The rounds first[0..n) of one row; scratch has room for 2n numbers. */
-static void fold(const struct entry *first, int64_t n, double *scratch, struct attn_row *row)
+/* The times of the row's own kind and clock, of its good rounds first[0..n), into time[n]; their
+ * number.  A wrong result has no time. */
+static int take_times(const struct entry *first, int64_t n, const struct attn_row *row,
+                      enum attn_call call, double *time)
 {
-    double *time = scratch, *resident = scratch + n;
-    int n_times = 0, n_resident = 0;
+    int found = 0;
+    for (int64_t s = 0; row->status != ATTN_POINT_WRONG && s < n; s++) {
+        const struct attn_point *p = first[s].point;
+        double seconds = attn_point_call_s(p, call);
+        if (p->status == ATTN_POINT_OK && is_time(seconds) &&
+            strcmp(p->source_digest, row->point->source_digest) == 0 &&
+            strcmp(p->time_source, row->point->time_source) == 0)
+            time[found++] = seconds;
+    }
+    return found;
+}
+
+/* The kind of call that the times of these rows are of: see struct attn_row.  Their records stand
+ * at first[], one row's after the other's. */
+static enum attn_call choose_call(const struct entry *first, const struct attn_row *row,
+                                  int64_t n_rows, double *scratch)
+{
+    int64_t having[ATTN_CALLS] = {0};
+    for (int64_t r = 0; r < n_rows; first += row[r++].records)
+        for (int call = 0; call < ATTN_CALLS; call++)
+            having[call] += row[r].good > 0 && 2 * take_times(first, row[r].records, &row[r],
+                                                              (enum attn_call)call, scratch) >=
+                                                   row[r].good;
+    int best = 0;
+    for (int call = 1; call < ATTN_CALLS; call++)
+        best = having[call] > having[best] ? call : best;
+    return having[best] > 0 ? (enum attn_call)best : ATTN_CALLS;
+}
+
+/* Give the rows of one group their times. */
+static void fold_times(const struct entry *first, struct attn_row *row, int64_t n_rows,
+                       double *scratch)
+{
+    enum attn_call call = choose_call(first, row, n_rows, scratch);
+    for (int64_t r = 0; r < n_rows; first += row[r++].records) {
+        int n = call < ATTN_CALLS ? take_times(first, row[r].records, &row[r], call, scratch) : 0;
+        row[r].call = call;
+        attn_stats_spread(scratch, n, &row[r].time);
+        (void)attn_stats_bootstrap_median(scratch, n, 2000, 1, 0.95, &row[r].time_interval);
+    }
+}
+
+/* The rounds first[0..n) of one row; scratch has room for n numbers. */
+static void fold(const struct entry *first, int64_t n, double *resident, struct attn_row *row)
+{
+    int n_resident = 0;
     *row = (struct attn_row){.impl = first->impl,
+                             .records = (int)n,
                              .priced = -1,
                              .ledger = -1,
                              .process = -1,
@@ -205,15 +232,9 @@ static void fold(const struct entry *first, int64_t n, double *scratch, struct a
         row->ledger = p->ledger_bytes > row->ledger ? p->ledger_bytes : row->ledger;
         row->process =
             p->process_ledger_bytes > row->process ? p->process_ledger_bytes : row->process;
-        if (has_time_of(p, row))
-            time[n_times++] = seconds_of(p);
         if (p->resident_bytes >= 0)
             resident[n_resident++] = (double)p->resident_bytes;
     }
-    if (row->status == ATTN_POINT_WRONG)
-        n_times = 0; /* a wrong result has no time */
-    attn_stats_spread(time, n_times, &row->time);
-    (void)attn_stats_bootstrap_median(time, n_times, 2000, 1, 0.95, &row->time_interval);
     struct attn_spread spread;
     attn_stats_spread(resident, n_resident, &spread);
     if (n_resident > 0)
@@ -239,7 +260,7 @@ enum attn_status attn_summary_make(const struct attn_point *points, int64_t n,
     if (n == 0)
         return ATTN_OK;
     struct entry *entry = malloc((size_t)n * sizeof *entry);
-    double *scratch = malloc(2 * (size_t)n * sizeof *scratch);
+    double *scratch = malloc((size_t)n * sizeof *scratch);
     const char **words = malloc(2 * (size_t)n * sizeof *words);
     struct attn_row *row = malloc((size_t)n * sizeof *row);
     if (entry == NULL || scratch == NULL || words == NULL || row == NULL) {
@@ -250,10 +271,15 @@ enum attn_status attn_summary_make(const struct attn_point *points, int64_t n,
         return attn_fail(err, ATTN_ENOMEM, "no memory to summarise %lld records", (long long)n);
     }
     enter(points, n, words, entry);
-    for (int64_t s = 0, end; s < n; s = end) {
+    for (int64_t s = 0, group = 0, begin = 0, end; s < n; s = end) {
         for (end = s + 1; end < n && compare_rows(&entry[s], &entry[end]) == 0; end++)
             ;
         fold(&entry[s], end - s, scratch, &row[summary->n++]);
+        if (end < n && entry[end].group == entry[s].group)
+            continue;
+        fold_times(&entry[begin], &row[group], summary->n - group, scratch);
+        group = summary->n;
+        begin = end;
     }
     summary->row = row;
     free(entry);

@@ -10,11 +10,14 @@ struct attn_row {
     const struct attn_point *point; /* the first good round, else the first record (borrowed)    */
     int impl;                       /* place in the registry; later places for unknown names     */
     enum attn_point_status status;  /* WRONG if any round is, else OK if any is, else point's    */
-    int rounds, good;               /* records; of which OK                                      */
+    int records;                    /* all of it, also of another program of the same name      */
+    int rounds, good;               /* of this one; of which OK                                  */
 
-    /* Seconds of one call: of each good round the median of its repeats, then the spread of
-     * these.  With ranks > 1 the CPU seconds of the slowest simulated rank: its wall time means
-     * nothing, since ranks share the cores. */
+    /* Seconds of one call of a kind: the spread, over the good rounds, of attn_point_call_s().  The
+     * kind is the same in all rows of a group, so that no curve, fit or figure mixes them: the one
+     * that most rows have in at least half of their rounds, of equally many the first of enum
+     * attn_call; ATTN_CALLS where no row has any.  A row without that kind has no time. */
+    enum attn_call call;
     struct attn_spread time;
     struct attn_interval time_interval; /* 95 % bootstrap of the median; NaN for one round */
 

@@ -28,6 +28,7 @@ static int open_courses(struct attn_sweep *sweep)
     if (sweep->course == NULL || sweep->done == NULL)
         return attn_cli_fail(sweep->options->command, ATTN_EXIT_LACKS, "no memory for %lld points",
                              (long long)plan->n);
+    sweep->budget = (struct attn_budget){.plan = plan};
     for (int64_t i = 0; i < plan->n; i++) {
         struct attn_course *course = &sweep->course[i];
         course->plan = &plan->point[i];
@@ -172,14 +173,40 @@ static struct attn_course *pop(struct queue *queue)
 }
 
 /* Predict and enter the first of these that waits. */
-static void enter(struct queue *queue, struct attn_course *course, const struct attn_plan *plan)
+static void enter(struct queue *queue, struct attn_course *course, const struct attn_sweep *sweep)
 {
     while (course != NULL && course->state != ATTN_WAITING)
         course = course->larger;
     if (course == NULL)
         return;
-    attn_budget_predict(course, plan);
+    course->far = !attn_budget_predict(&sweep->budget, course);
     push(queue, course);
+}
+
+static double budget_left(const struct attn_sweep *sweep)
+{
+    return sweep->plan->budget_s - attn_sweep_elapsed(sweep) - sweep->promised_s;
+}
+
+/* What was predicted from afar is predicted once more when its turn comes.  Where it would take a
+ * share of the budget that is worth a probe, its curve gets one; all of them together may take
+ * another share.  0, or -1. */
+static int look_again(struct attn_sweep *sweep, struct attn_course *course)
+{
+    static const double WORTH_ONE = 0.01, ALL = 0.05;
+    const double budget = sweep->plan->budget_s;
+    course->far = 0;
+    if (attn_budget_predict(&sweep->budget, course) || course->head->probed || budget <= 0 ||
+        attn_budget_cost(course) <= WORTH_ONE * budget || budget_left(sweep) <= 0 ||
+        sweep->probed_s >= ALL * budget)
+        return 0;
+    double begin = attn_sweep_elapsed(sweep);
+    course->head->probed = 1;
+    if (attn_sweep_probe(sweep, course) != 0)
+        return -1;
+    sweep->probed_s += attn_sweep_elapsed(sweep) - begin;
+    (void)attn_budget_predict(&sweep->budget, course);
+    return 0;
 }
 
 /* Why a waiting course cannot be begun: a status and a message, or ATTN_POINT_OK. */
@@ -188,7 +215,7 @@ static enum attn_point_status verdict_before(struct attn_sweep *sweep, struct at
 {
     const struct attn_plan *plan = sweep->plan;
     double total = attn_budget_cost(course);
-    double left = plan->budget_s - attn_sweep_elapsed(sweep) - sweep->promised_s;
+    double left = budget_left(sweep);
     int64_t available = attn_cli_memory_available();
     const struct attn_course *smaller = attn_budget_stopped(course);
     char price[32], need[32], have[32];
@@ -265,14 +292,19 @@ static int round_zero(struct attn_sweep *sweep)
     int failed = queue.course == NULL;
     for (int64_t i = 0; !failed && i < sweep->plan->n; i++)
         if (sweep->course[i].head == &sweep->course[i])
-            enter(&queue, &sweep->course[i], sweep->plan);
+            enter(&queue, &sweep->course[i], sweep);
     while (!failed && !attn_sweep_interrupted(sweep) && (course = pop(&queue)) != NULL) {
+        if (course->far) {
+            failed = look_again(sweep, course) != 0;
+            push(&queue, course);
+            continue;
+        }
         enum attn_point_status status = verdict_before(sweep, course, message);
         failed = status == ATTN_POINT_OK ? attn_sweep_measure(sweep, course, 0)
                                          : attn_sweep_refuse(sweep, course, 0, status, message);
         failed = failed || keep_budget(sweep) != 0;
         if (!failed)
-            enter(&queue, course->larger, sweep->plan);
+            enter(&queue, course->larger, sweep);
     }
     int error = errno;
     free(queue.course);

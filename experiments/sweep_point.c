@@ -121,7 +121,7 @@ void attn_sweep_keep(struct attn_sweep *sweep, struct attn_course *course,
     course->point.status = point->status;
     if (point->status == ATTN_POINT_ERROR)
         memcpy(course->point.message, point->message, sizeof point->message);
-    attn_budget_learn(course, sweep->plan, point);
+    attn_budget_learn(&sweep->budget, course, point);
     if (point->status == ATTN_POINT_OK && point->digest[0] != '\0' && course->verified[0] == '\0' &&
         isfinite(point->worst))
         snprintf(course->verified, sizeof course->verified, "%s:%s:%.17g:%s", point->digest,
@@ -170,13 +170,13 @@ static const char *contradiction(const struct attn_point *p, const struct attn_p
         return "the exit status contradicts the record";
     if (p->status != ATTN_POINT_OK)
         return NULL;
-    int untimed = strcmp(p->time_source, "command") == 0 && p->n_times == 0;
+    int untimed = strcmp(p->time_source, "command") == 0 && isnan(p->first_s) && p->n_warm == 0;
     if (untimed && p->verdict[0] != '\0' && p->digest[0] != '\0')
         return NULL; /* a whole command, lost in the noise of starting one */
-    if (p->n_times < 1 || !(p->cold_s > 0) || p->verdict[0] == '\0' || p->digest[0] == '\0')
+    if (!(p->first_s > 0) || p->verdict[0] == '\0' || p->digest[0] == '\0')
         return "a good point without a time, a verdict or a digest";
-    for (int t = 0; t < p->n_times; t++)
-        if (!(p->time_s[t] > 0))
+    for (int t = 0; t < p->n_warm; t++)
+        if (!(p->warm_s[t] > 0))
             return "a time that is not positive";
     return NULL;
 }
@@ -298,6 +298,54 @@ int attn_sweep_measure(struct attn_sweep *sweep, struct attn_course *course, int
     point.steal_s = attn_machine_steal() - steal;
     point.wall_s = child.wall_s;
     return record(sweep, course, &point);
+}
+
+/* ---- probes -------------------------------------------------------------------------------- */
+
+/* A problem like that of a course, of milliseconds: its mask, or none where that one does not fit
+ * the smaller lengths.  0 when there is none that can be run. */
+static int make_small(struct attn_sweep *sweep, const struct attn_course *course,
+                      struct attn_plan_point *plan, struct attn_course *small)
+{
+    static const double FLOPS = 2e8;
+    *plan = *course->plan;
+    *small = *course;
+    small->plan = plan;
+    small->verified[0] = '\0';
+    while (plan->c.n_query > 64 && all_pairs_flops(&plan->c) > FLOPS) {
+        plan->c.n_query /= 2;
+        plan->c.n_key /= 2;
+    }
+    if (plan->c.n_query == course->plan->c.n_query)
+        return 0; /* that would be the point itself */
+    for (int turn = 0; turn < 2; turn++) {
+        attn_case_print(&plan->c, plan->text);
+        attn_sweep_price(sweep, small);
+        if (small->point.message[0] == '\0')
+            return small->need <= attn_cli_memory_available();
+        strcpy(plan->c.mask, "none");
+    }
+    return 0;
+}
+
+int attn_sweep_probe(struct attn_sweep *sweep, struct attn_course *course)
+{
+    static struct attn_child child;
+    static struct attn_plan_point plan;
+    static struct attn_course small;
+    if (!make_small(sweep, course, &plan, &small) || run_child(sweep, &small, &child) != 0 ||
+        child.interrupted)
+        return 0;
+    struct attn_point point = small.point;
+    read_child(&child, sweep->plan->timeout_s, &point);
+    if (point.status != ATTN_POINT_OK)
+        return 0;
+    point.wall_s = child.wall_s;
+    struct attn_budget of_probe = sweep->budget; /* which must not remember `small` itself */
+    attn_budget_learn(&of_probe, &small, &point);
+    memcpy(sweep->budget.oracle, of_probe.oracle, sizeof of_probe.oracle);
+    attn_budget_take(&sweep->budget, course, &small.taken);
+    return attn_calibrate_rate(sweep->file, sweep->session, &point, small.taken.work);
 }
 
 /* ---- the end ------------------------------------------------------------------------------ */

@@ -12,10 +12,12 @@ struct attn_sweep {
     const struct attn_plan *plan;
     const struct attn_sweep_options *options;
     struct attn_course *course; /* [plan->n] */
+    struct attn_budget budget;  /* of these  */
     char *done;                 /* [plan->n][rounds] */
     FILE *file;
     char session[32], build[ATTN_BUILD_TEXT];
     double begin_s, shown_s; /* the clock when it began, and when it last showed something */
+    double probed_s;         /* spent on probes                                            */
     double promised_s;       /* what all begun courses still need                          */
     int progress;            /* standard error is a terminal */
     int64_t n_resumed, n_written, n_status[ATTN_POINT_ERROR + 1];
@@ -28,6 +30,11 @@ int attn_sweep_interrupted(const struct attn_sweep *sweep);
 
 /* Price a course; one that is refused gets its status and is recorded when its turn comes. */
 void attn_sweep_price(struct attn_sweep *sweep, struct attn_course *course);
+
+/* Run a small problem like that of a course, one process, not recorded as a point: its rates go
+ * into course->taken, and a calibration line says so.  Where it cannot be run, nothing changes.
+ * 0, or -1 with errno when the line could not be written. */
+int attn_sweep_probe(struct attn_sweep *sweep, struct attn_course *course);
 
 /* Take over what a record of a course says: its times, its verification, its end. */
 void attn_sweep_keep(struct attn_sweep *sweep, struct attn_course *course,

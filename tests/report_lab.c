@@ -31,8 +31,9 @@ struct attn_point *lab_add(const char *group, const char *spec, const char *impl
     p->status = ATTN_POINT_OK;
     p->ranks = 1;
     p->density = 1;
-    p->n_times = 1;
-    p->time_s[0] = 1e-9 * length * length;
+    p->n_warm = 1;
+    p->warm_s[0] = 1e-9 * length * length;
+    p->first_s = 5e-9 * length * length;
     p->priced_bytes = p->ledger_bytes = p->process_ledger_bytes = (int64_t)size;
     p->resident_bytes = (int64_t)(1.01 * size);
     p->floor_bytes = 4096;

@@ -34,7 +34,8 @@ START_TEST(commands_and_their_clocks)
         p = lab_curve_point("sleep", 256, round);
         ck_assert_ptr_nonnull(p);
         lab_is_stranger(p, "command", "command");
-        ck_assert(p->time_s[0] > 0.25 && p->time_s[0] < 5); /* the tiny case does not sleep */
+        ck_assert(p->first_s > 0.25 && p->first_s < 5); /* the tiny case does not sleep */
+        ck_assert_int_eq(p->n_warm, 0);                 /* one whole command is one first call */
     }
     ck_assert_msg(scratch_attnlab(output, sizeof output, "%s", args) == 0, "%s", output);
     ck_assert_msg(strstr(output, "12 records were there, 0 added") != NULL, "%s", output);
@@ -151,7 +152,7 @@ START_TEST(numpy_has_a_curve)
     for (int64_t i = 0; i < lab_curve_n; i++) {
         ck_assert_msg(lab_curve[i].status == ATTN_POINT_OK, "%s", lab_curve[i].message);
         lab_is_stranger(&lab_curve[i], "command", "reported");
-        ck_assert_int_eq(lab_curve[i].n_times, 3);
+        ck_assert_int_eq(lab_curve[i].n_warm, 3);
         if (lab_curve[i].c.n_query == 1024 &&
             lab_memory_is_visible(&lab_curve[i])) /* scores, twice */
             ck_assert_int_gt(lab_curve[i].resident_bytes, 2 * 2 * 4 * 1024 * 1024);
@@ -226,7 +227,7 @@ START_TEST(rounds_of_one_program)
         strcpy(p->time_source, round == 2 ? "command" : "reported");
         strcpy(p->source_digest, round == 0 ? "a" : "b");
         strcpy(p->session, round == 0 ? "20260101T000000Z-1" : "20260102T000000Z-1");
-        p->time_s[0] = round + 1;
+        p->warm_s[0] = round + 1;
         p->resident_bytes = 100 * (round + 1);
     }
     ck_assert_int_eq(attn_summary_make(lab_points, lab_n_points, &summary, NULL), ATTN_OK);

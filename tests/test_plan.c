@@ -157,7 +157,8 @@ END_TEST
 static const char curve[] = "rounds = 4\nverify-all = 256\ngroup g\nspec = dense\n"
                             "length = 256 512 1024\n";
 
-static void open_curve(struct attn_plan *plan, struct attn_course course[3], char done[3][4])
+static void open_curve(struct attn_plan *plan, struct attn_course course[3], char done[3][4],
+                       struct attn_budget *budget)
 {
     ck_assert_int_eq(attn_plan_parse("p", curve, NULL, plan, NULL), ATTN_OK);
     memset(course, 0, 3 * sizeof *course);
@@ -167,42 +168,79 @@ static void open_curve(struct attn_plan *plan, struct attn_course course[3], cha
         course[i].done = done[i];
         course[i].rounds_left = 4;
         attn_point_init(&course[i].point);
+        struct attn_point *p = &course[i].point;
+        strcpy(p->spec, "dense");
+        p->c = plan->point[i].c;
+        p->pairs = p->c.n_query * p->c.n_key;
+        p->floor_bytes = 4096 * p->c.n_query;
         course[i].work = 1e9 * (double)(1 << 2 * i); /* L^2 */
     }
+    *budget = (struct attn_budget){.plan = plan};
     ck_assert_int_eq(attn_budget_link(course, 3, NULL), ATTN_OK);
 }
 
-/* A first round of 1 s a call, 10 s of verification. */
-static void measured(struct attn_course *course, const struct attn_plan *plan)
+/* A round of a first call, one warm call of 1 s, 10 s of verification and half a second more. */
+static void measured(struct attn_budget *budget, struct attn_course *course, double first_s)
 {
     struct attn_point p = course->point;
-    p.n_times = 1;
-    p.time_s[0] = 1;
+    p.status = ATTN_POINT_OK;
+    p.n_warm = 1;
+    p.warm_s[0] = 1;
+    p.first_s = first_s;
     p.verify_s = 10;
-    p.wall_s = 11.5;
+    p.wall_s = 11.5 + first_s;
     strcpy(p.verified, "all");
-    attn_budget_learn(course, plan, &p);
+    attn_budget_learn(budget, course, &p);
 }
 
-START_TEST(predicted_from_the_next_smaller)
+START_TEST(predicted_from_what_is_most_like_it)
 {
     struct attn_plan plan;
     struct attn_course course[3];
+    struct attn_budget budget;
     char done[3][4];
-    open_curve(&plan, course, done);
-    attn_budget_predict(&course[2], &plan);
+    open_curve(&plan, course, done, &budget);
+    ck_assert(!attn_budget_predict(&budget, &course[2])); /* nothing is known */
     ck_assert(course[2].guessed);
-    measured(&course[0], &plan);
-    ck_assert(course[0].first_s == 11.5 && course[0].later_s == 1.5);
-    attn_budget_predict(&course[2], &plan);
+    measured(&budget, &course[0], 4);
+    ck_assert(course[0].first_s == 15.5 && course[0].later_s == 5.5);
+    ck_assert(attn_budget_predict(&budget, &course[2]));
     ck_assert(!course[2].guessed);
-    /* 16 times the flops; the oracle does 64 rows of 1024 keys instead of 256 of 256 */
-    ck_assert_double_eq_tol(course[2].later_s, 16, 0.5);
-    ck_assert_double_eq_tol(course[2].first_s, 16 + 10.5, 0.5);
-    course[1].call_s = course[1].other_s = 3; /* a nearer length is preferred */
-    course[1].measured = 1;
-    attn_budget_predict(&course[2], &plan);
-    ck_assert_double_eq_tol(course[2].later_s, 12, 0.5);
+    /* 16 times the flops, one first call and one warm; 4 times the data; the oracle does 64 rows
+     * of 1024 keys instead of 256 of 256 */
+    ck_assert_double_eq_tol(course[2].later_s, 16 * 4 + 16 + 2, 0.5);
+    ck_assert_double_eq_tol(course[2].first_s - course[2].later_s, 10, 0.01);
+    measured(&budget, &course[1], 2); /* a nearer length is preferred */
+    ck_assert(attn_budget_predict(&budget, &course[2]));
+    ck_assert_double_eq_tol(course[2].later_s, 4 * 2 + 4 + 1, 0.5);
+    attn_plan_free(&plan);
+}
+END_TEST
+
+/* Another curve of the same spec is used, and one of another pass is not; what is far is said to
+ * be. */
+START_TEST(predicted_from_another_curve)
+{
+    struct attn_plan plan;
+    struct attn_course course[3];
+    struct attn_budget budget;
+    char done[3][4];
+    open_curve(&plan, course, done, &budget);
+    for (int i = 0; i < 3; i++)
+        course[i].head = &course[i]; /* as if their masks differed */
+    measured(&budget, &course[0], 1);
+    ck_assert(attn_budget_predict(&budget, &course[1])); /* 4 times the work, 8 for the curve */
+    ck_assert(!attn_budget_predict(&budget, &course[2]));
+    ck_assert(!course[2].guessed);
+    strcpy(course[1].point.spec, "dense:mask=int32");
+    strcpy(course[0].point.impl, "dense");
+    strcpy(course[1].point.impl, "dense");
+    ck_assert(!attn_budget_predict(&budget, &course[1]));
+    ck_assert(!course[1].guessed);
+    course[1].smaller = NULL; /* as above */
+    course[1].point.c.pass = ATTN_BACKWARD;
+    ck_assert(!attn_budget_predict(&budget, &course[1]));
+    ck_assert(course[1].guessed);
     attn_plan_free(&plan);
 }
 END_TEST
@@ -211,15 +249,16 @@ START_TEST(promises)
 {
     struct attn_plan plan;
     struct attn_course course[3];
+    struct attn_budget budget;
     char done[3][4];
-    open_curve(&plan, course, done);
+    open_curve(&plan, course, done, &budget);
     ck_assert(attn_budget_promised(course, 3) == 0); /* all are waiting */
-    measured(&course[0], &plan);
-    ck_assert(attn_budget_cost(&course[0]) == 11.5 + 3 * 1.5);
+    measured(&budget, &course[0], 1);
+    ck_assert(attn_budget_cost(&course[0]) == 12.5 + 3 * 2.5);
     course[0].state = ATTN_BEGUN;
     course[0].done[0] = 1;
     course[0].rounds_left = 3;
-    ck_assert(attn_budget_promised(course, 3) == 4.5);
+    ck_assert(attn_budget_promised(course, 3) == 7.5);
     course[0].rounds_left = 0;
     ck_assert(attn_budget_promised(course, 3) == 0);
     ck_assert(attn_budget_same_curve(&course[0], &course[2]));
@@ -270,7 +309,8 @@ Suite *suite_plan(void)
     tcase_add_loop_test(tcase, shipped_plans, 0, 2);
     tcase_add_test(tcase, many_points);
     tcase_add_test(tcase, no_plan);
-    tcase_add_test(tcase, predicted_from_the_next_smaller);
+    tcase_add_test(tcase, predicted_from_what_is_most_like_it);
+    tcase_add_test(tcase, predicted_from_another_curve);
     tcase_add_test(tcase, promises);
     tcase_add_test(tcase, curves_are_linked);
     suite_add_tcase(suite, tcase);

@@ -47,8 +47,9 @@ START_TEST(beside_ours)
     ck_assert_msg(strstr(output, "4 records were there, 8 added") != NULL, "%s", output);
     lab_read_curve();
     ck_assert_int_eq(lab_curve_n, 12);
-    for (int t = 0; t < lab_curve_point("slow", 64, 1)->n_times; t++)
-        ck_assert(lab_curve_point("slow", 64, 1)->time_s[t] >= 0.05);
+    ck_assert_int_eq(lab_curve_point("slow", 64, 1)->n_warm, 2);
+    for (int t = 0; t < 2; t++)
+        ck_assert(lab_curve_point("slow", 64, 1)->warm_s[t] >= 0.05);
 }
 END_TEST
 

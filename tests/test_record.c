@@ -57,11 +57,11 @@ static void sample(struct attn_point *p)
     p->pairs = INT64_C(9007199254740993); /* 2^53 + 1: a double would lose it */
     p->density = 1.0 / 3;
     p->ranks = 2;
-    p->cold_s = 0.1;
-    p->n_times = 3;
-    p->time_s[0] = 1e-9;
-    p->time_s[1] = 0.30000000000000004;
-    p->time_s[2] = 123.456;
+    p->first_s = 0.1;
+    p->n_warm = 3;
+    p->warm_s[0] = 1e-9;
+    p->warm_s[1] = 0.30000000000000004;
+    p->warm_s[2] = 123.456;
     p->priced_bytes = 0;
     p->resident_bytes = -1;
     p->n_live = 2;
@@ -103,16 +103,17 @@ START_TEST(round_trip)
     ck_assert_int_eq(got->status, ATTN_POINT_OK);
     ck_assert_int_eq(got->pairs, p.pairs);
     ck_assert(got->density == p.density);
-    ck_assert_int_eq(got->n_times, 3);
+    ck_assert(got->first_s == p.first_s && isnan(got->unknown_s));
+    ck_assert_int_eq(got->n_warm, 3);
     for (int t = 0; t < 3; t++)
-        ck_assert(got->time_s[t] == p.time_s[t]);
+        ck_assert(got->warm_s[t] == p.warm_s[t]);
     ck_assert_int_eq(got->priced_bytes, 0);
     ck_assert_int_eq(got->resident_bytes, -1);
     ck_assert_int_eq(got->ledger_bytes, -1);
     ck_assert_int_eq(got->n_live, 2);
     ck_assert_str_eq(got->live_name[1], "kv.next");
     ck_assert_int_eq(got->live_bytes[0], 1 << 30);
-    ck_assert(isnan(got->worst) && isnan(got->cpu_max_s));
+    ck_assert(isnan(got->worst) && isnan(got->warm_cpu_max_s));
     ck_assert_int_eq(got->c.pass, ATTN_BACKWARD);
     ck_assert_int_eq(got->c.d_value, 32);
     ck_assert_str_eq(got->digest, p.digest);
@@ -151,11 +152,11 @@ START_TEST(no_number)
     struct attn_point p;
     sample(&p);
     p.worst = (double)INFINITY;
-    p.cold_s = -(double)INFINITY;
+    p.first_s = -(double)INFINITY;
     write_one(&p);
     ck_assert_ptr_nonnull(strstr(get_file(), "\"worst\":null"));
     struct attn_point *got = read_all(1);
-    ck_assert(isnan(got->worst) && isnan(got->cold_s));
+    ck_assert(isnan(got->worst) && isnan(got->first_s));
     free(got);
 }
 END_TEST
@@ -258,7 +259,7 @@ END_TEST
 START_TEST(other_kinds)
 {
     put_file("{\"schema\":1,\"record\":\"machine\",\"cpu\":\"first\"}\n"
-             "{\"schema\":2,\"record\":\"point\",\"status\":\"from the future\"}\n"
+             "{\"schema\":3,\"record\":\"point\",\"status\":\"from the future\"}\n"
              "{\"schema\":1,\"record\":\"calibration\",\"kind\":\"memory\"}\n"
              "{\"schema\":1,\"record\":\"machine\",\"cpu\":\"second\"}\n");
     struct attn_point p, *points;
@@ -325,7 +326,8 @@ static const struct {
     {"", "not JSON"},
     {"[]", "no record"},
     {"{\"schema\":1}", "no record"},
-    {"{\"schema\":2,\"record\":\"point\"}", "not a point of schema 1"},
+    {"{\"schema\":3,\"record\":\"point\"}", "not a point of schema 1 to 2"},
+    {"{\"schema\":0,\"record\":\"point\"}", "not a point of schema 1 to 2"},
     {"{\"schema\":1,\"record\":\"machine\"}", "not a point"},
     {"{\"schema\":1,\"record\":\"point\"}", "no such status: none"},
     {"{\"schema\":1,\"record\":\"point\",\"status\":\"fine\"}", "no such status: fine"},
@@ -345,6 +347,45 @@ START_TEST(bad_line)
     const char *line = bad_lines[_i].line;
     ck_assert_int_eq(attn_record_parse_point(line, strlen(line), &p, &err), ATTN_EINVAL);
     ck_assert_msg(strstr(err.text, bad_lines[_i].want) != NULL, "got: %s", err.text);
+}
+END_TEST
+
+/* What a time of schema 1 is of follows from the two keys that it had; where it does not, it is of
+ * neither kind. */
+static const struct {
+    const char *times;
+    int n_warm;
+    double first, unknown, first_cpu, warm_cpu;
+} olds[] = {
+    {"\"cold_s\":2,\"time_s\":[1,3],\"cpu_max_s\":5", 2, 2, (double)NAN, (double)NAN, 5},
+    {"\"cold_s\":2,\"time_s\":[1],\"cpu_max_s\":5", 1, 2, (double)NAN, (double)NAN, 5},
+    {"\"cold_s\":2,\"time_s\":[2],\"cpu_max_s\":5", 0, 2, (double)NAN, 5,
+     (double)NAN}, /* a long first call */
+    {"\"cold_s\":2,\"time_s\":[]", 0, 2, (double)NAN, (double)NAN, (double)NAN},
+    {"\"cold_s\":null,\"time_s\":[7],\"cpu_max_s\":5", 0, (double)NAN, 7, (double)NAN, (double)NAN},
+    {"\"time_s\":[7,7]", 2, (double)NAN, (double)NAN, (double)NAN, (double)NAN},
+    {"\"cold_s\":null,\"time_s\":[]", 0, (double)NAN, (double)NAN, (double)NAN, (double)NAN},
+};
+
+static int same_real(double a, double b)
+{
+    return a == b || (isnan(a) && isnan(b));
+}
+
+START_TEST(times_of_schema_1)
+{
+    char line[512];
+    struct attn_point p;
+    struct attn_error err = {0};
+    int n = snprintf(line, sizeof line,
+                     "{\"schema\":1,\"record\":\"point\",\"status\":\"ok\","
+                     "\"case\":\"q8d8:none:f32:normal:s1\",%s}",
+                     olds[_i].times);
+    ck_assert_msg(attn_record_parse_point(line, (size_t)n, &p, &err) == ATTN_OK, "%s", err.text);
+    ck_assert_int_eq(p.n_warm, olds[_i].n_warm);
+    ck_assert(same_real(p.first_s, olds[_i].first) && same_real(p.unknown_s, olds[_i].unknown));
+    ck_assert(same_real(p.first_cpu_max_s, olds[_i].first_cpu));
+    ck_assert(same_real(p.warm_cpu_max_s, olds[_i].warm_cpu));
 }
 END_TEST
 
@@ -402,7 +443,7 @@ START_TEST(csv_table)
     ck_assert_int_eq(count_fields(&at), columns);
     ck_assert_int_eq(count_fields(&at), columns);
     ck_assert_str_eq(at, "");
-    ck_assert_ptr_nonnull(strstr(got, ",3,0.1,1e-09,0.3,")); /* samples, first, least, median */
+    ck_assert_ptr_nonnull(strstr(got, ",3,0.1,3,1e-09,0.3,,")); /* round; first; warm; unknown */
     ck_assert_ptr_null(strstr(got, "nan"));
     ck_assert_ptr_null(strstr(got, "-1"));
     free(got);
@@ -429,6 +470,7 @@ Suite *suite_record(void)
     tcase_add_test(tcase, later_counts);
     tcase_add_test(tcase, later_counts_of_many);
     tcase_add_loop_test(tcase, bad_line, 0, sizeof bad_lines / sizeof bad_lines[0]);
+    tcase_add_loop_test(tcase, times_of_schema_1, 0, sizeof olds / sizeof olds[0]);
     tcase_add_loop_test(tcase, csv_text, 0, 6);
     tcase_add_test(tcase, csv_table);
     suite_add_tcase(suite, tcase);

@@ -21,10 +21,10 @@ START_TEST(rounds_are_folded)
     lab_n_points = 0;
     for (int round = 0; round < 3; round++) {
         struct attn_point *p = lab_add("length-x", "dense", "dense", "dense", text, round);
-        p->n_times = 3;
-        p->time_s[0] = 9; /* of each round the median counts: 1, 2, 3 */
-        p->time_s[1] = 1 + round;
-        p->time_s[2] = 0.5;
+        p->n_warm = 3;
+        p->warm_s[0] = 9; /* of each round the median counts: 1, 2, 3 */
+        p->warm_s[1] = 1 + round;
+        p->warm_s[2] = 0.5;
         p->worst = p->output_worst[ATTN_LSE] = 0.1 * (round + 1);
     }
     ck_assert_int_eq(attn_summary_make(lab_points, lab_n_points, &summary, NULL), ATTN_OK);
@@ -67,11 +67,81 @@ START_TEST(simulated_ranks_have_cpu_time)
     struct attn_point *p = lab_add("ranks", "ring:ranks=2", "ring", "sequence-parallel",
                                    "q256d64:none:f32:normal:s1", 0);
     p->ranks = 2;
-    p->time_s[0] = 100; /* wall time of threads that share the cores: not shown */
-    p->cpu_max_s = 3;
+    p->warm_s[0] = 100; /* wall time of threads that share the cores: not shown */
+    p->warm_cpu_max_s = 3;
     ck_assert_int_eq(attn_summary_make(lab_points, lab_n_points, &summary, NULL), ATTN_OK);
     ck_assert_double_eq(summary.row[0].time.median, 3);
     attn_summary_free(&summary);
+}
+END_TEST
+
+/* Times of a group are of one kind: the one that most of its rows have, in at least half of their
+ * rounds.  A row without it has no time; other groups choose for themselves. */
+static const struct {
+    int single;  /* so many of the 8 rows have no warm call                  */
+    int unknown; /* of those, so many do not say that theirs was the first */
+    enum attn_call call;
+    int timed; /* rows with a time */
+} mixtures[] = {{0, 0, ATTN_CALL_WARM, 8},  {1, 0, ATTN_CALL_FIRST, 8},
+                {8, 0, ATTN_CALL_FIRST, 8}, {1, 1, ATTN_CALL_WARM, 7},
+                {8, 2, ATTN_CALL_FIRST, 6}, {8, 8, ATTN_CALL_UNKNOWN, 8}};
+
+START_TEST(times_are_of_one_kind)
+{
+    struct attn_summary summary;
+    struct attn_slices slices;
+    struct attn_plot plot;
+    struct attn_figure figure;
+    struct attn_figure_machine machine = {"", 0};
+    int timed = 0;
+    lab_add_curves();
+    for (int i = 0; i < mixtures[_i].single; i++) {
+        lab_points[i].n_warm = 0;
+        if (i < mixtures[_i].unknown) {
+            lab_points[i].unknown_s = lab_points[i].first_s;
+            lab_points[i].first_s = (double)NAN;
+        }
+    }
+    lab_add("other", "dense", "dense", "dense", "q8d8:none:f32:normal:s1", 0);
+    ck_assert_int_eq(attn_summary_make(lab_points, lab_n_points, &summary, NULL), ATTN_OK);
+    ck_assert_int_eq(attn_slices_make(&summary, &slices, NULL), ATTN_OK);
+    for (int64_t r = 0; r < 8; r++) {
+        const struct attn_row *row = &summary.row[r];
+        double length = (double)row->point->c.n_query;
+        double want = (mixtures[_i].call == ATTN_CALL_WARM ? 1e-9 : 5e-9) * length * length;
+        ck_assert_int_eq(row->call, mixtures[_i].call);
+        ck_assert(row->time.n == 0 || row->time.median == want);
+        timed += row->time.n;
+    }
+    ck_assert_int_eq(timed, mixtures[_i].timed);
+    ck_assert_int_eq(summary.row[8].call, ATTN_CALL_WARM);
+    ck_assert_int_eq(attn_figure_fill("time", &slices.slice[0], &machine, &plot, &figure, NULL),
+                     ATTN_OK);
+    ck_assert_ptr_nonnull(strstr(plot.y_label, attn_call_name(mixtures[_i].call)));
+    ck_assert_ptr_eq(strstr(plot.column[0], attn_call_name(mixtures[_i].call)), plot.column[0]);
+    ck_assert_int_eq(strstr(plot.key_extra, "are not drawn") != NULL, timed < 8);
+    ck_assert_int_eq(plot.n, timed);
+    attn_plot_free(&plot);
+    attn_slices_free(&slices);
+    attn_summary_free(&summary);
+}
+END_TEST
+
+/* Two rounds of five that were short enough for a warm call do not speak for the row; three do. */
+START_TEST(a_kind_needs_half_of_the_rounds)
+{
+    struct attn_summary summary;
+    for (int warm = 2; warm <= 3; warm++) {
+        lab_n_points = 0;
+        for (int round = 0; round < 5; round++)
+            lab_add("length-x", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", round)
+                ->n_warm = round < warm;
+        ck_assert_int_eq(attn_summary_make(lab_points, lab_n_points, &summary, NULL), ATTN_OK);
+        ck_assert_int_eq(summary.row[0].call, warm == 3 ? ATTN_CALL_WARM : ATTN_CALL_FIRST);
+        ck_assert_int_eq(summary.row[0].time.n, warm == 3 ? 3 : 5);
+        ck_assert(summary.row[0].time.min == summary.row[0].time.max);
+        attn_summary_free(&summary);
+    }
 }
 END_TEST
 
@@ -298,7 +368,8 @@ START_TEST(records_without_points)
 {
     lab_n_points = 0;
     const char *records = lab_write_records("r.jsonl");
-    ck_assert_msg(report(records, scratch_path("out")) == 0, "%s", output);
+    ck_assert_msg(report(records, scratch_path("out")) == 3, "%s", output);
+    ck_assert_ptr_nonnull(strstr(output, "the page has no figure"));
     char *page = lab_read_text(scratch_path("out/index.html"));
     ck_assert_ptr_nonnull(strstr(page, "There are no points in these records"));
     free(page);
@@ -313,13 +384,27 @@ START_TEST(one_point_is_no_curve)
     lab_add("density", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
     lab_add("other", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
     const char *records = lab_write_records("r.jsonl");
-    ck_assert_msg(report(records, scratch_path("out")) == 0, "%s", output);
+    ck_assert_msg(report(records, scratch_path("out")) == 3, "%s", output);
+    ck_assert_ptr_nonnull(strstr(output, "two good points of one implementation; of 4 points: 4 "));
     char *page = lab_read_text(scratch_path("out/index.html"));
     ck_assert_ptr_nonnull(strstr(page, "Omitted: group length-x"));
     ck_assert_ptr_nonnull(strstr(page, "Omitted: group ranks"));
     ck_assert_ptr_nonnull(strstr(page, "Group other"));
     ck_assert(!lab_is_there("out/figures/memory-x.svg"));
     free(page);
+}
+END_TEST
+
+/* Groups whose names no figure knows: the page is whole, the request was not for a page of tables. */
+START_TEST(no_group_has_a_figure)
+{
+    lab_n_points = 0;
+    lab_add("other", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
+    lab_add("other", "dense", "dense", "dense", "q512d64:none:f32:normal:s1", 0);
+    const char *records = lab_write_records("r.jsonl");
+    ck_assert_msg(report(records, scratch_path("out")) == 2, "%s", output);
+    ck_assert_ptr_nonnull(strstr(output, "no group is named length-..., ranks or density"));
+    ck_assert(lab_is_there("out/index.html"));
 }
 END_TEST
 
@@ -443,6 +528,8 @@ Suite *suite_report(void)
     tcase_add_test(fold, rounds_are_folded);
     tcase_add_test(fold, a_wrong_round_has_no_time);
     tcase_add_test(fold, simulated_ranks_have_cpu_time);
+    tcase_add_loop_test(fold, times_are_of_one_kind, 0, sizeof mixtures / sizeof *mixtures);
+    tcase_add_test(fold, a_kind_needs_half_of_the_rounds);
     tcase_add_test(fold, ranks_leave_the_spec);
     tcase_add_test(draw, slopes_are_the_exponents);
     tcase_add_test(draw, break_even_is_found);
@@ -455,6 +542,7 @@ Suite *suite_report(void)
     tcase_add_test(program, a_report_is_whole);
     tcase_add_test(program, records_without_points);
     tcase_add_test(program, one_point_is_no_curve);
+    tcase_add_test(program, no_group_has_a_figure);
     tcase_add_test(program, hostile_records);
     tcase_add_test(program, many_implementations);
     tcase_add_test(program, a_wrong_point_is_told);
