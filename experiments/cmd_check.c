@@ -18,7 +18,7 @@
 
 static const char help[] =
     "attnlab check [SPEC ...] [--tier quick|full] [--case STRING|NAME | --relation ID | --growth]\n"
-    "              [--soak SECONDS [--seed N]] [--format text|tap|junit|json]\n"
+    "              [--soak SECONDS [--seed N]] [--repeat N] [--format text|tap|junit|json]\n"
     "              [--strict] [--verbose]\n"
     "attnlab check --plugin FILE | --exec CMD | --results DIR     somebody else's: add --help\n\n"
     "Judge implementations against the oracle.  Without SPEC: every registered one.  Without\n"
@@ -31,6 +31,7 @@ static const char help[] =
     "  --growth      only: do errors grow faster than a random walk with ranks or splits?\n"
     "  --soak S      random cases for S seconds; a failure is shrunk to a small case\n"
     "  --seed N      of the random cases (default 1)\n"
+    "  --repeat N    run every case N times in a row (default 1, in a soak 4)\n"
     "  --format F    text: the worst first; tap: TAP 13; junit: XML; json\n"
     "  --strict      a WEAK case, which could not have failed, is a failure\n"
     "  --verbose     text: a line for every check, not only for those that fail\n\n"
@@ -47,6 +48,7 @@ struct request {
     int growth;           /* the check of growth alone */
     double soak;          /* seconds; 0: no soak   */
     uint64_t seed;
+    int repeat; /* runs of every case; 0: not said */
 };
 
 static double now(void)
@@ -67,14 +69,16 @@ struct question {
     const struct attn_case *c;
     const struct attn_relation *relation;
     int diagnose; /* say what a failure looks like */
+    struct attn_repetition how;
 };
 
 static void judge_case(void *arg, struct attn_result *r)
 {
     const struct question *q = arg;
     char diagnosis[256] = "";
-    attn_run_case(q->spec, q->c, r);
-    if (q->diagnose && attn_diagnose_case(q->spec, NULL, q->c, r, diagnosis, sizeof diagnosis))
+    attn_run_repeated(q->spec, q->c, &q->how, r);
+    if (q->diagnose && r->verdict == ATTN_FAILED &&
+        attn_diagnose_case(q->spec, NULL, q->c, r, diagnosis, sizeof diagnosis))
         attn_votes_append(r, diagnosis);
 }
 
@@ -85,17 +89,20 @@ static void judge_relation(void *arg, struct attn_result *r)
 }
 
 static void run_one(const struct attn_spec *spec, const struct attn_case *c,
-                    const struct attn_battery_case *battery, struct attn_verdicts *v)
+                    const struct attn_battery_case *battery, int repeat, struct attn_verdicts *v)
 {
     struct attn_result r;
-    char name[256], text[ATTN_CASE_TEXT], again[ATTN_CASE_TEXT + 320];
+    char name[256], text[ATTN_CASE_TEXT], again[ATTN_CASE_TEXT + 320], times[40] = "";
+    int calls = repeat > 1 ? repeat : 1;
     attn_spec_print(spec, name, sizeof name);
     attn_case_print(c, text);
-    snprintf(again, sizeof again, "check '%s' --case '%s'%s", name, text,
+    if (calls > 1)
+        snprintf(times, sizeof times, " --repeat %d", calls);
+    snprintf(again, sizeof again, "check '%s' --case '%s'%s%s", name, text, times,
              v->strict ? " --strict" : "");
     double start = now();
-    struct question question = {spec, c, NULL, v->votes.diagnosed < ENOUGH};
-    attn_apart(judge_case, &question, battery != NULL ? PATIENCE : 0, &r);
+    struct question question = {spec, c, NULL, v->votes.diagnosed < ENOUGH, {calls, 0, 1}};
+    attn_apart(judge_case, &question, battery != NULL ? PATIENCE * (double)calls : 0, &r);
     const struct attn_subject subject = {"case",
                                          battery != NULL ? battery->name : "",
                                          text,
@@ -106,7 +113,8 @@ static void run_one(const struct attn_spec *spec, const struct attn_case *c,
     attn_verdicts_add(v, &subject, &r, now() - start);
 }
 
-static void run_tier(const struct attn_spec *spec, enum attn_tier tier, struct attn_verdicts *v)
+static void run_tier(const struct attn_spec *spec, enum attn_tier tier, int repeat,
+                     struct attn_verdicts *v)
 {
     for (int i = 0; i < attn_tier_count(tier); i++) {
         const struct attn_battery_case *battery = attn_tier_at(tier, i);
@@ -114,7 +122,7 @@ static void run_tier(const struct attn_spec *spec, enum attn_tier tier, struct a
         struct attn_result r = {.verdict = ATTN_ERROR};
         struct attn_error err = {0};
         if (attn_case_parse(battery->text, &c, &err) == ATTN_OK) {
-            run_one(spec, &c, battery, v);
+            run_one(spec, &c, battery, repeat, v);
             continue;
         }
         const struct attn_subject subject = {
@@ -135,7 +143,7 @@ static void run_relations(const struct attn_spec *spec, const char *id, struct a
         attn_spec_print(spec, name, sizeof name);
         snprintf(again, sizeof again, "check '%s' --relation %s", name, relation->id);
         double start = now();
-        struct question question = {spec, NULL, relation, 0};
+        struct question question = {.spec = spec, .relation = relation};
         attn_apart(judge_relation, &question, PATIENCE, &r);
         const struct attn_subject subject = {
             "relation", relation->id, relation->says, relation->ids, relation->says, again, NULL};
@@ -173,20 +181,24 @@ static void run_growth(const struct attn_spec *spec, struct attn_verdicts *v)
 
 /* ---- soak ------------------------------------------------------------------------------------ */
 
-static void judge_random(void *arg, const struct attn_case *c, int say, struct attn_result *r)
+static void judge_random(void *arg, const struct attn_case *c, const struct attn_repetition *how,
+                         int flags, struct attn_result *r)
 {
-    struct question question = {arg, c, NULL, say};
-    attn_apart(judge_case, &question, PATIENCE, r);
+    struct question question = {arg, c, NULL, flags & ATTN_SOAK_SAY, *how};
+    question.how.same_bits = 1;
+    attn_apart(judge_case, &question, PATIENCE, r); /* always a fresh process */
 }
 
-static void run_soak(const struct attn_spec *spec, double seconds, uint64_t seed,
+static void run_soak(const struct attn_spec *spec, const struct request *request,
                      struct attn_verdicts *v)
 {
     char name[256], route[260];
     struct attn_spec own = *spec;
     attn_spec_print(spec, name, sizeof name);
     snprintf(route, sizeof route, "'%s'", name);
-    const struct attn_soak soak = {judge_random, &own, route, seconds, seed};
+    const struct attn_soak soak = {
+        judge_random,  &own,          route,
+        request->soak, request->seed, request->repeat > 0 ? request->repeat : ATTN_SOAK_OWN_CALLS};
     attn_soak_run(&soak, v);
 }
 
@@ -201,15 +213,15 @@ static int run_spec(const struct attn_spec *spec, const struct request *request,
     attn_spec_print(spec, name, sizeof name);
     attn_verdicts_begin(v, name);
     if (request->text != NULL)
-        run_one(spec, &request->one, request->named, v);
+        run_one(spec, &request->one, request->named, request->repeat, v);
     else if (request->relation != NULL)
         run_relations(spec, request->relation, v);
     else if (request->growth)
         run_growth(spec, v);
     else if (request->soak > 0)
-        run_soak(spec, request->soak, request->seed, v);
+        run_soak(spec, request, v);
     else {
-        run_tier(spec, request->tier, v);
+        run_tier(spec, request->tier, request->repeat, v);
         run_relations(spec, "all", v);
         if (attn_growth_applies(spec->impl))
             run_growth(spec, v);
@@ -227,7 +239,7 @@ static int run_spec(const struct attn_spec *spec, const struct request *request,
 /* Understand one option; returns an exit status. */
 static int take_option(int o, struct request *request, struct attn_verdicts *v)
 {
-    int64_t seed;
+    int64_t seed, repeat;
     switch (o) {
     case 'c':
         request->text = optarg;
@@ -260,6 +272,13 @@ static int take_option(int o, struct request *request, struct attn_verdicts *v)
             return attn_cli_fail("check", ATTN_EXIT_USAGE, "--seed %s: a whole number from 0 up",
                                  optarg);
         request->seed = (uint64_t)seed;
+        return ATTN_EXIT_GOOD;
+    case 'a':
+        if (!attn_cli_int(optarg, 1, ATTN_REPEAT_MOST, &repeat))
+            return attn_cli_fail("check", ATTN_EXIT_USAGE,
+                                 "--repeat %s: a whole number from 1 to %d", optarg,
+                                 ATTN_REPEAT_MOST);
+        request->repeat = (int)repeat;
         return ATTN_EXIT_GOOD;
     case 'f':
         if (attn_format_find(optarg) < 0)
@@ -337,17 +356,13 @@ int attn_cmd_check(int argc, char **argv)
 {
     if (attn_stranger_is_meant(argc, argv))
         return attn_stranger_check(argc, argv);
-    static const struct option longs[] = {{"case", required_argument, NULL, 'c'},
-                                          {"relation", required_argument, NULL, 'r'},
-                                          {"tier", required_argument, NULL, 't'},
-                                          {"soak", required_argument, NULL, 'k'},
-                                          {"seed", required_argument, NULL, 'n'},
-                                          {"format", required_argument, NULL, 'f'},
-                                          {"growth", no_argument, NULL, 'g'},
-                                          {"strict", no_argument, NULL, 's'},
-                                          {"verbose", no_argument, NULL, 'v'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {0}};
+    static const struct option longs[] = {
+        {"case", required_argument, NULL, 'c'},   {"relation", required_argument, NULL, 'r'},
+        {"tier", required_argument, NULL, 't'},   {"soak", required_argument, NULL, 'k'},
+        {"seed", required_argument, NULL, 'n'},   {"repeat", required_argument, NULL, 'a'},
+        {"format", required_argument, NULL, 'f'}, {"growth", no_argument, NULL, 'g'},
+        {"strict", no_argument, NULL, 's'},       {"verbose", no_argument, NULL, 'v'},
+        {"help", no_argument, NULL, 'h'},         {0}};
     struct request request = {.seed = 1};
     struct attn_verdicts v;
     int status = ATTN_EXIT_GOOD;

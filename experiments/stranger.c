@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "experiments/check_soak.h"
 #include "experiments/cli.h"
 #include "tests/harness/exchange.h"
 #include "tests/harness/fileio.h"
@@ -28,6 +29,7 @@ static const char help[] =
     "  --relation R   plug-ins: only this relation (attnlab list relations), or all\n"
     "  --soak S       plug-ins and commands: random cases for S seconds\n"
     "  --seed N       of the random cases (default 1)\n"
+    "  --repeat N     plug-ins: run every case N times in a row (default 1, in a soak 16)\n"
     "  --timeout S    seconds for a case of a plug-in (20), for a whole command (600)\n"
     "  --work D       with --exec: keep cases and results in this folder (of several\n"
     "                 commands in D/1, D/2, ...)\n"
@@ -287,7 +289,7 @@ struct flags {
     int n_externals, routes[128]; /* routes: how many of each kind */
     const char *vectors, *claims, *work, *timeout;
     const char *text[MAX_CASES];
-    const char *relation, *soak, *seed;
+    const char *relation, *soak, *seed, *repeat;
     int n, tier, strict, verbose, format, help;
 };
 
@@ -332,6 +334,10 @@ static int check_flags(struct flags *f)
         return attn_cli_fail("check", ATTN_EXIT_USAGE,
                              "--relation is for plug-ins: relations change inputs between two "
                              "calls, and a folder of files is one call");
+    if (f->repeat != NULL && f->routes['p'] < n)
+        return attn_cli_fail("check", ATTN_EXIT_USAGE,
+                             "--repeat is for plug-ins: a command and a folder of results are one "
+                             "call of each case");
     if (f->soak != NULL && f->routes['r'] > 0)
         return attn_cli_fail("check", ATTN_EXIT_USAGE,
                              "--soak needs something to run: --plugin or --exec");
@@ -342,16 +348,25 @@ static int check_flags(struct flags *f)
 static int read_flags(int argc, char **argv, struct flags *f)
 {
     int status = 0;
-    static const struct option longs[] = {
-        {"plugin", required_argument, NULL, 'p'},   {"exec", required_argument, NULL, 'x'},
-        {"results", required_argument, NULL, 'r'},  {"vectors", required_argument, NULL, 'V'},
-        {"claims", required_argument, NULL, 'C'},   {"caps", required_argument, NULL, 'C'},
-        {"tier", required_argument, NULL, 't'},     {"case", required_argument, NULL, 'c'},
-        {"timeout", required_argument, NULL, 'T'},  {"work", required_argument, NULL, 'w'},
-        {"relation", required_argument, NULL, 'R'}, {"soak", required_argument, NULL, 'k'},
-        {"seed", required_argument, NULL, 'n'},     {"format", required_argument, NULL, 'f'},
-        {"strict", no_argument, NULL, 's'},         {"verbose", no_argument, NULL, 'v'},
-        {"help", no_argument, NULL, 'h'},           {0}};
+    static const struct option longs[] = {{"plugin", required_argument, NULL, 'p'},
+                                          {"exec", required_argument, NULL, 'x'},
+                                          {"results", required_argument, NULL, 'r'},
+                                          {"vectors", required_argument, NULL, 'V'},
+                                          {"claims", required_argument, NULL, 'C'},
+                                          {"caps", required_argument, NULL, 'C'},
+                                          {"tier", required_argument, NULL, 't'},
+                                          {"case", required_argument, NULL, 'c'},
+                                          {"timeout", required_argument, NULL, 'T'},
+                                          {"work", required_argument, NULL, 'w'},
+                                          {"relation", required_argument, NULL, 'R'},
+                                          {"soak", required_argument, NULL, 'k'},
+                                          {"seed", required_argument, NULL, 'n'},
+                                          {"repeat", required_argument, NULL, 'a'},
+                                          {"format", required_argument, NULL, 'f'},
+                                          {"strict", no_argument, NULL, 's'},
+                                          {"verbose", no_argument, NULL, 'v'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {0}};
     if (attn_cli_options("check", argc, argv, longs, "case plugin exec claims caps") !=
         ATTN_EXIT_GOOD)
         return ATTN_EXIT_USAGE;
@@ -362,6 +377,7 @@ static int read_flags(int argc, char **argv, struct flags *f)
                             : o == 'R' ? &f->relation
                             : o == 'k' ? &f->soak
                             : o == 'n' ? &f->seed
+                            : o == 'a' ? &f->repeat
                                        : NULL;
         if (text != NULL)
             *text = optarg;
@@ -395,7 +411,7 @@ static int read_flags(int argc, char **argv, struct flags *f)
 /* What is asked in place of cases: a relation, or random cases.  0, or an exit status. */
 static int take_relation_or_soak(const struct flags *f, struct attn_stranger *s)
 {
-    int64_t seed = 1;
+    int64_t seed = 1, repeat = 0;
     if ((f->n > 0) + (f->relation != NULL) + (f->soak != NULL) > 1)
         return attn_cli_fail("check", ATTN_EXIT_USAGE,
                              "--case, --relation and --soak: one of them at a time");
@@ -411,6 +427,10 @@ static int take_relation_or_soak(const struct flags *f, struct attn_stranger *s)
         return attn_cli_fail("check", ATTN_EXIT_USAGE, "--seed %s: a whole number from 0 up",
                              f->seed);
     s->seed = (uint64_t)seed;
+    if (f->repeat != NULL && !attn_cli_int(f->repeat, 1, ATTN_REPEAT_MOST, &repeat))
+        return attn_cli_fail("check", ATTN_EXIT_USAGE, "--repeat %s: a whole number from 1 to %d",
+                             f->repeat, ATTN_REPEAT_MOST);
+    s->repeat = (int)repeat;
     s->verdicts.details = f->n == 1 || s->relation != NULL;
     return 0;
 }

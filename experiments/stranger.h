@@ -65,6 +65,7 @@ struct attn_stranger {
     int relations;                        /* whether any are to be run           */
     double soak_s;                        /* of --soak; 0: the question is asked */
     uint64_t seed;
+    int repeat; /* runs of every case, plug-ins only; 0: not said */
 };
 
 /* Add a flag and its value, quoted for a shell, to the route. */

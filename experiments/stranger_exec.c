@@ -223,7 +223,14 @@ static void say_not_reached(struct exec *x)
 
 /* ---- soak ------------------------------------------------------------------------------------ */
 
-enum { ROUND = 600, SHOWN = 8 };
+enum { ROUND = 600, SHOWN = 8, COPIES = 20 };
+
+/* Cases that failed, and all their runs. */
+struct failing {
+    struct attn_case c[SHOWN];
+    struct attn_soak_tally runs[SHOWN];
+    int n;
+};
 
 static double size_of(const struct attn_case *c)
 {
@@ -231,66 +238,115 @@ static double size_of(const struct attn_case *c)
            (double)(c->d_key + c->d_value + 1);
 }
 
-/* Judge a round; the smallest failing cases are filed.  Returns how many failed. */
-static int judge_round(struct exec *x, const struct attn_soak *soak, struct attn_soak_count *count)
+/* Keep the smallest few. */
+static void keep(struct failing *f, const struct attn_case *c, const struct attn_result *r)
 {
-    const struct attn_asked *small[SHOWN];
-    struct attn_result r;
+    int at = f->n < SHOWN ? f->n++ : SHOWN;
+    for (; at > 0 && size_of(&f->c[at - 1]) > size_of(c); at--)
+        if (at < SHOWN) {
+            f->c[at] = f->c[at - 1];
+            f->runs[at] = f->runs[at - 1];
+        }
+    if (at == SHOWN)
+        return;
+    f->c[at] = *c;
+    f->runs[at] = (struct attn_soak_tally){.runs = 0};
+    attn_soak_tally(&f->runs[at], r);
+}
+
+static void judge_one(struct exec *x, int i, struct attn_result *r)
+{
     unsigned needs;
-    int n = 0, bad = 0;
-    for (int i = 0; i < x->question->n; i++, count->cases++) {
-        const struct attn_asked *asked = &x->question->asked[i];
-        attn_stranger_judge(x->s, asked, x->out, &r, &needs);
-        if (asked->not_reached)
-            r.verdict = ATTN_ERROR;
-        count->verdict[r.verdict]++;
-        if (!attn_soak_is_bad(&r))
+    attn_stranger_judge(x->s, &x->question->asked[i], x->out, r, &needs);
+    if (x->question->asked[i].not_reached)
+        r->verdict = ATTN_ERROR;
+}
+
+/* A round of cases: n random ones from `from`, or copies of those that failed.  0, or an exit
+ * status. */
+static int run_round(struct exec *x, uint64_t from, const struct failing *f)
+{
+    struct attn_question *round = x->question;
+    round->n = f != NULL ? f->n * COPIES : ROUND;
+    memset(round->asked, 0, ROUND * sizeof *round->asked);
+    for (int i = 0; i < round->n; i++) {
+        struct attn_asked *asked = &round->asked[i];
+        snprintf(asked->name, sizeof asked->name, f != NULL ? "again-%llu" : "soak-%llu",
+                 (unsigned long long)from + (unsigned long long)i);
+        asked->ids = asked->why = "";
+        if (f != NULL)
+            asked->c = f->c[i % f->n];
+        else
+            attn_soak_case(x->s->seed, from + (uint64_t)i, &asked->c);
+    }
+    int status = run(x);
+    x->rounds += STARTS;
+    return status;
+}
+
+/* Ask what failed again, twenty copies of each in one start: does it always fail? */
+static int confirm(struct exec *x, const struct attn_soak *soak, struct failing *f,
+                   struct attn_soak_count *count)
+{
+    struct attn_verdicts *v = &x->s->verdicts;
+    int status = f->n > 0 ? run_round(x, 0, f) : 0;
+    for (int i = 0; i < x->question->n && f->n > 0 && status == 0; i++) {
+        struct attn_result r;
+        judge_one(x, i, &r);
+        attn_soak_tally(&f->runs[i % f->n], &r);
+    }
+    for (int n = 0; n < f->n; n++) {
+        const struct attn_soak_tally *t = &f->runs[n];
+        if (t->failed == t->runs) {
+            attn_soak_file(soak, &f->c[n], NULL, "a random case", &t->bad, v);
             continue;
-        bad++;
-        int at = n < SHOWN ? n++ : SHOWN;
-        for (; at > 0 && size_of(&small[at - 1]->c) > size_of(&asked->c); at--)
-            if (at < SHOWN)
-                small[at] = small[at - 1];
-        if (at < SHOWN)
-            small[at] = asked;
+        }
+        attn_soak_intermittent(soak, &f->c[n], &f->c[n], t, NULL, v);
+        count->verdict[t->bad.verdict]--;
+        count->verdict[ATTN_INTERMITTENT]++;
     }
-    for (int i = 0; i < n; i++) {
-        attn_stranger_judge(x->s, small[i], x->out, &r, &needs);
-        attn_soak_found(soak, &small[i]->c, &small[i]->c, 0, &r, &x->s->verdicts);
-    }
-    return bad;
+    return status;
 }
 
 /* Rounds of random cases, one start each, until one has failures or time is up. */
 static int run_soak(struct exec *x)
 {
     struct attn_stranger *s = x->s;
-    const struct attn_soak soak = {NULL, NULL, s->route, s->soak_s, s->seed};
+    const struct attn_soak soak = {NULL, NULL, s->route, s->soak_s, s->seed, 1};
     struct attn_soak_count count = {0};
     struct attn_question round = {calloc(ROUND, sizeof *round.asked), ROUND, 0};
+    struct failing *f = calloc(1, sizeof *f);
     double begin = now();
-    int status = 0, bad = 0;
-    if (round.asked == NULL)
+    int status = 0;
+    if (round.asked == NULL || f == NULL) {
+        free(f);
+        attn_question_free(&round);
         return attn_stranger_fail(s, ATTN_EXIT_LACKS, "no memory");
+    }
     x->question = &round;
-    for (; status == 0 && bad == 0 && now() - begin < s->soak_s; x->rounds += STARTS) {
-        memset(round.asked, 0, ROUND * sizeof *round.asked);
-        for (int i = 0; i < ROUND; i++) {
-            struct attn_asked *asked = &round.asked[i];
-            snprintf(asked->name, sizeof asked->name, "soak-%llu",
-                     (unsigned long long)count.cases + (unsigned long long)i);
-            asked->ids = asked->why = "";
-            attn_soak_case(s->seed, count.cases + (uint64_t)i, &asked->c);
-        }
-        status = run(x);
+    while (status == 0 && f->n == 0 && now() - begin < s->soak_s) {
+        status = run_round(x, count.cases, NULL);
         if (status == 0 && count.cases == 0)
             attn_stranger_begin(s);
+        for (int i = 0; i < round.n && status == 0; i++, count.cases++) {
+            struct attn_result r;
+            judge_one(x, i, &r);
+            count.verdict[r.verdict] += !round.asked[i].not_reached;
+            if (attn_result_is_bad(&r))
+                keep(f, &round.asked[i].c, &r);
+            else if (!round.asked[i].not_reached && attn_soak_is_error(&round.asked[i].c, &r))
+                attn_soak_file(&soak, &round.asked[i].c, NULL, "a random case", &r, &s->verdicts);
+        }
         if (status == 0)
-            bad = judge_round(x, &soak, &count);
+            say_not_reached(x);
     }
+    if (status == 0)
+        status = confirm(x, &soak, f, &count);
+    count.seconds = now() - begin;
     if (status == 0)
         attn_soak_sum(&soak, &count, &s->verdicts);
     s->judged++;
+    free(f);
     attn_question_free(&round);
     return status != 0 ? status : attn_stranger_end(s);
 }

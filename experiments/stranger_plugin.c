@@ -44,9 +44,59 @@ static void print_notes(const struct attn_guest *guest, const struct notes *note
                 notes->n_environment, notes->environment);
     if (guest->restarts > 0)
         fprintf(stderr, "note: started again %d times\n", guest->restarts);
+    if (guest->strays > 0)
+        fprintf(stderr, "note: processes that it had left behind were ended with it\n");
     if (notes->hwm_bytes > 0)
         fprintf(stderr, "note: peak resident memory of its process %s (VmHWM)\n",
                 attn_cli_bytes(notes->hwm_bytes, text));
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+/* A process that the plug-in forked went on, and spoke when its question was done: what it had been
+ * asked fails, and the verdicts of everything else stand. */
+static void file_fork(struct attn_stranger *s, struct attn_guest *guest)
+{
+    char again[sizeof s->route + ATTN_CASE_TEXT + 32];
+    struct attn_result r = {.verdict = ATTN_FAILED, .failure = ATTN_F_INTEGRITY};
+    const char *text = guest->fork_question;
+    int is_relation = attn_relation_find(text) != NULL;
+    if (text[0] == '\0')
+        return;
+    snprintf(r.text, sizeof r.text,
+             "it forked, and process %d went on as well as the process that was called: one of "
+             "them has to exec or _exit before the call returns",
+             guest->fork_pid);
+    snprintf(again, sizeof again, "check %s --%s '%s'", s->route, is_relation ? "relation" : "case",
+             text);
+    const struct attn_subject subject = {
+        is_relation ? "relation" : "case", "", text, "", "", again, NULL};
+    attn_stranger_say(s, &subject, &r, 0, 0);
+    guest->fork_question[0] = '\0';
+}
+
+/* Ask; 0: it was not asked, and is counted. */
+static int ask(struct attn_stranger *s, struct attn_guest *guest, enum attn_guest_ask what,
+               const char *text, int calls, struct attn_guest_reply *reply)
+{
+    const struct attn_repetition how = {calls > 1 ? calls : 1, 0, 0};
+    attn_guest_ask(guest, what, text, &how, reply);
+    file_fork(s, guest);
+    s->not_reached += reply->not_reached;
+    return !reply->not_reached;
+}
+
+static void say_not_reached(struct attn_stranger *s, const struct attn_guest *guest)
+{
+    struct attn_result r = {.verdict = ATTN_ERROR};
+    const struct attn_subject subject = {"case", "", "not reached", "", "", "", NULL};
+    if (s->not_reached == 0)
+        return;
+    snprintf(r.text, sizeof r.text,
+             "%d cases and relations were not reached: it did not end %d times, and was not asked "
+             "again (--case and --relation ask for one; --timeout is %g s)",
+             s->not_reached, guest->hangs, s->timeout_s);
+    attn_stranger_say(s, &subject, &r, 0, 0);
 }
 
 /* The biggest passed case of each pass is called a dozen times more. */
@@ -55,11 +105,12 @@ static void look_for_leaks(struct attn_stranger *s, struct attn_guest *guest,
 {
     for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++) {
         struct attn_guest_reply reply;
+        char text[ATTN_CASE_TEXT];
         double start = now();
         if (biggest[pass] == NULL)
             continue;
-        attn_guest_leak(guest, &biggest[pass]->c, &reply);
-        if (reply.result.verdict != ATTN_PASS)
+        attn_case_print(&biggest[pass]->c, text);
+        if (ask(s, guest, ATTN_GUEST_LEAK, text, 1, &reply) && reply.result.verdict != ATTN_PASS)
             attn_stranger_file(s, biggest[pass], &reply.result, "", 0, now() - start);
     }
 }
@@ -84,7 +135,8 @@ static void run_relations(struct attn_stranger *s, struct attn_guest *guest)
         double start = now();
         if (s->relation != NULL && s->relation != relation)
             continue;
-        attn_guest_relation(guest, relation->id, &reply);
+        if (!ask(s, guest, ATTN_GUEST_RELATION, relation->id, 1, &reply))
+            continue;
         snprintf(again, sizeof again, "check %s --relation %s", s->route, relation->id);
         const struct attn_subject subject = {
             "relation", relation->id, relation->says, relation->ids, relation->says, again, NULL};
@@ -94,18 +146,23 @@ static void run_relations(struct attn_stranger *s, struct attn_guest *guest)
 
 /* ---- soak ------------------------------------------------------------------------------------ */
 
-static void judge_random(void *arg, const struct attn_case *c, int say, struct attn_result *r)
+static void judge_random(void *arg, const struct attn_case *c, const struct attn_repetition *how,
+                         int flags, struct attn_result *r)
 {
     struct attn_guest_reply reply;
-    attn_guest_run(arg, c, &reply);
+    if (flags & ATTN_SOAK_FRESH)
+        attn_guest_renew(arg);
+    attn_guest_run(arg, c, how, &reply);
     *r = reply.result;
-    if (say)
+    if (flags & ATTN_SOAK_SAY)
         attn_votes_append(r, reply.diagnosis);
 }
 
 static void run_soak(struct attn_stranger *s, struct attn_guest *guest)
 {
-    const struct attn_soak soak = {judge_random, guest, s->route, s->soak_s, s->seed};
+    const struct attn_soak soak = {judge_random, guest,
+                                   s->route,     s->soak_s,
+                                   s->seed,      s->repeat > 0 ? s->repeat : ATTN_SOAK_CALLS};
     attn_soak_run(&soak, &s->verdicts);
     s->judged++;
 }
@@ -120,8 +177,11 @@ static void run_all(struct attn_stranger *s, struct attn_guest *guest)
     for (int i = 0; i < s->question.n; i++) {
         const struct attn_asked *asked = &s->question.asked[i];
         struct attn_guest_reply reply;
+        char text[ATTN_CASE_TEXT];
         double start = now();
-        attn_guest_run(guest, &asked->c, &reply);
+        attn_case_print(&asked->c, text);
+        if (!ask(s, guest, ATTN_GUEST_CASE, text, s->repeat, &reply))
+            continue;
         if (reply.result.verdict == ATTN_CRASH || reply.result.verdict == ATTN_TIMEOUT)
             reply.needs = needs_of(s, &asked->c);
         attn_stranger_file(s, asked, &reply.result, reply.diagnosis, reply.needs, now() - start);
@@ -134,6 +194,10 @@ static void run_all(struct attn_stranger *s, struct attn_guest *guest)
         }
     }
     look_for_leaks(s, guest, biggest);
+    if (s->relations)
+        run_relations(s, guest);
+    say_not_reached(s, guest);
+    attn_guest_renew(guest); /* so that its strays are known */
     print_notes(guest, &notes);
 }
 
@@ -149,11 +213,9 @@ int attn_stranger_plugin(struct attn_stranger *s, const char *path)
     attn_stranger_begin(s);
     if (s->soak_s > 0)
         run_soak(s, &guest);
-    else {
+    else
         run_all(s, &guest);
-        if (s->relations)
-            run_relations(s, &guest);
-    }
     attn_guest_close(&guest);
+    file_fork(s, &guest); /* of the last question */
     return attn_stranger_end(s);
 }

@@ -107,8 +107,8 @@ int attn_verdict_is_failure(const struct attn_verdicts *v, const struct attn_res
 
 const char *attn_verdict_words(const struct attn_result *r, char text[40])
 {
-    if (r->verdict == ATTN_FAILED)
-        snprintf(text, 40, "FAIL(%s)", attn_failure_name(r->failure));
+    if (r->failure != ATTN_F_NONE && (r->verdict == ATTN_FAILED || r->verdict == ATTN_INTERMITTENT))
+        snprintf(text, 40, "%s(%s)", attn_verdict_name(r->verdict), attn_failure_name(r->failure));
     else
         snprintf(text, 40, "%s", attn_verdict_name(r->verdict));
     return text;
@@ -121,10 +121,12 @@ static int severity(const struct attn_result *r)
 {
     switch (r->verdict) {
     case ATTN_ERROR:
-        return 9;
+        return 10;
     case ATTN_CRASH:
-        return 8;
+        return 9;
     case ATTN_TIMEOUT:
+        return 8;
+    case ATTN_INTERMITTENT:
         return 7;
     case ATTN_FAILED:
         return r->failure == ATTN_F_INTEGRITY ? 6
@@ -180,6 +182,12 @@ static int put_fact(const struct attn_result *r, int kind, char text[200])
         snprintf(text, 200, "errors grow with the parts to the power %.2f, limit %g", r->growth,
                  ATTN_GROWTH_LIMIT);
         return r->is_growth;
+    case 4:
+        snprintf(text, 200, "failed in %d of %d", r->failed, r->runs);
+        return r->runs > 0;
+    case 5:
+        snprintf(text, 200, "%s", r->differs);
+        return r->differs[0] != '\0';
     default:
         snprintf(text, 200,
                  "u %.3g, storage %.3g, P %.3g, exp %g u, at most %lld rescales and %lld merges a "
@@ -192,8 +200,9 @@ static int put_fact(const struct attn_result *r, int kind, char text[200])
 
 const char *attn_verdict_fact(const struct attn_result *r, int n, char text[200])
 {
-    static const char *const name[] = {"grade", "bias", "mask", "growth", "declared"};
-    for (int kind = 0; kind < 5; kind++)
+    static const char *const name[] = {"grade", "bias",    "mask",    "growth",
+                                       "runs",  "differs", "declared"};
+    for (int kind = 0; kind < 7; kind++)
         if (put_fact(r, kind, text) && n-- == 0)
             return name[kind];
     return NULL;
@@ -336,13 +345,14 @@ static struct tally tally_of(const struct attn_verdict_list *list, const char *k
 /* "172 pass, 0 fail, 0 refused, 0 weak, 0 error", and crashes and timeouts where there are any. */
 static void print_counts(FILE *out, const struct tally *t, int all)
 {
-    static const enum attn_verdict order[] = {ATTN_PASS,  ATTN_FAILED,  ATTN_REFUSED, ATTN_WEAK,
-                                              ATTN_CRASH, ATTN_TIMEOUT, ATTN_ERROR};
-    static const char *const word[] = {"pass",  "fail",    "refused", "weak",
-                                       "crash", "timeout", "error"};
+    static const enum attn_verdict order[] = {ATTN_PASS,         ATTN_FAILED, ATTN_REFUSED,
+                                              ATTN_WEAK,         ATTN_CRASH,  ATTN_TIMEOUT,
+                                              ATTN_INTERMITTENT, ATTN_ERROR};
+    static const char *const word[] = {"pass",  "fail",    "refused",      "weak",
+                                       "crash", "timeout", "intermittent", "error"};
     int first = 1;
-    for (int o = 0; o < 7; o++) {
-        int rare = order[o] == ATTN_CRASH || order[o] == ATTN_TIMEOUT || (!all && o > 0);
+    for (int o = 0; o < 8; o++) {
+        int rare = (o >= 4 && o <= 6) || (!all && o > 0);
         if (rare && t->count[order[o]] == 0)
             continue;
         fprintf(out, "%s%d %s", first ? "" : ", ", t->count[order[o]], word[o]);

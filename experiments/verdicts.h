@@ -73,8 +73,9 @@ struct attn_verdict_list {
 
 int attn_verdict_is_failure(const struct attn_verdicts *v, const struct attn_result *r);
 
-/* What else a check found: fact number n by name ("grade", "bias", "mask", "growth", "declared")
- * and in words; those that this check has not are left out.  NULL beyond the last. */
+/* What else a check found: fact number n by name ("grade", "bias", "mask", "growth", "runs",
+ * "differs", "declared", ...) and in words; those that this check has not are left out.  NULL
+ * beyond the last. */
 const char *attn_verdict_fact(const struct attn_result *r, int n, char text[200]);
 
 /* "FAIL(bound)", "PASS"; returns text. */

@@ -277,12 +277,16 @@ static json_t *entry_of(const struct attn_verdict_entry *x)
                   x->why, "again", x->again, "worst", number(r->worst), "seconds", x->seconds);
     if (e == NULL)
         return NULL;
-    if (r->verdict == ATTN_FAILED)
+    if (r->failure != ATTN_F_NONE)
         json_object_set_new(e, "failure", json_string(attn_failure_name(r->failure)));
     if (r->text[0] != '\0')
         json_object_set_new(e, "message", json_string(r->text));
     if (x->found_as != NULL)
         json_object_set_new(e, "found_as", json_string(x->found_as));
+    if (r->runs > 0)
+        json_object_set_new(
+            e, "runs",
+            json_pack("{s:i,s:i,s:s}", "of", r->runs, "failed", r->failed, "differs", r->differs));
     put_grades(e, r);
     if (r->precision.u > 0)
         json_object_set_new(e, "precision",

@@ -1,4 +1,5 @@
 /* Plug-ins: those that behave, misbehave, and declare what they do not do. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -174,6 +175,84 @@ START_TEST(soak_shrinks)
 }
 END_TEST
 
+/* ---- failures that come and go --------------------------------------------------------------- */
+
+/* Run the line behind "again: "; its exit status.  What it prints is in repeated[]. */
+static int run_again(const char *output, char *repeated, size_t size)
+{
+    const char *again = strstr(output, "again: ");
+    ck_assert_msg(again != NULL, "%s", output);
+    again += strlen("again: ");
+    int status =
+        lab_shell("%.*s >'%s' 2>&1", (int)strcspn(again, "\n"), again, scratch_path("repeated"));
+    FILE *file = fopen(scratch_path("repeated"), "r");
+    ck_assert_ptr_nonnull(file);
+    repeated[fread(repeated, 1, size - 1, file)] = '\0';
+    fclose(file);
+    return status;
+}
+
+/* One wrong element in one call of a thousand.  The number of calls decides, not the time: a soak
+ * comes to the thousandth after some sixty cases, and ends there. */
+START_TEST(soak_finds_a_race)
+{
+    char output[65536], repeated[65536];
+    const char *path = build_bad("RACE");
+    int status = scratch_attnlab(output, sizeof output, "check --plugin '%s' --soak 200", path);
+    ck_assert_msg(status == 1, "exit status %d:\n%s", status, output);
+    ck_assert_msg(strstr(output, "\nINTERMITTENT(") != NULL, "%s", output);
+    ck_assert_msg(strstr(output, " as found it failed in ") != NULL, "%s", output);
+    ck_assert_msg(strstr(output, ", this smaller case in ") != NULL, "%s", output);
+    ck_assert_msg(strstr(output, "  found as: b") != NULL, "%s", output);
+    ck_assert_msg(strstr(output, "  differs: o: 1 of ") != NULL, "%s", output);
+    ck_assert_msg(strstr(output, "FAIL: ") != NULL && strstr(output, " 1 intermittent,") != NULL,
+                  "%s", output);
+    status = run_again(output, repeated, sizeof repeated);
+    ck_assert_msg(status == 1 && strstr(repeated, "INTERMITTENT(") != NULL, "%s", repeated);
+}
+END_TEST
+
+/* Right in a fresh process, wrong in one that has served a while: no smaller case makes a PASS of
+ * it, and the report says which calls failed. */
+START_TEST(soak_finds_a_state)
+{
+    char output[65536];
+    const char *path = build_bad("STALE");
+    int status = scratch_attnlab(output, sizeof output, "check --plugin '%s' --soak 200", path);
+    ck_assert_msg(status == 1, "exit status %d:\n%s", status, output);
+    ck_assert_msg(strstr(output, "\nINTERMITTENT(") != NULL, "%s", output);
+    ck_assert_msg(strstr(output, "failed by call ") != NULL, "%s", output);
+}
+END_TEST
+
+/* --repeat is a soak of one case, in every format. */
+START_TEST(intermittent_in_every_format)
+{
+    static const struct {
+        const char *format, *says[3];
+    } form[] = {
+        {"text", {"INTERMITTENT(bound)  bad", "  runs: failed in 1 of 1001", " 1 intermittent, "}},
+        {"tap", {"not ok 1", "  verdict: \"INTERMITTENT(bound)\"", "  differs: \"o: 1 of "}},
+        {"junit", {"failures=\"1\"", "type=\"INTERMITTENT(bound)\"", "name=\"differs\""}},
+        {"json", {"\"verdict\": \"INTERMITTENT\"", "\"of\": 1001", "\"INTERMITTENT\": 1"}},
+    };
+    char output[65536];
+    const char *path = build_bad("RACE"), *flags = "--case b2h2q9k9d8:none:f32:normal:s1";
+    int status =
+        scratch_attnlab(output, sizeof output, "check --plugin '%s' %s --repeat 999", path, flags);
+    ck_assert_msg(status == 0, "exit status %d:\n%s", status, output);
+    for (int f = 0; f < 4; f++) {
+        status = scratch_attnlab(output, sizeof output,
+                                 "check --plugin '%s' %s --repeat 1001 --format %s", path, flags,
+                                 form[f].format);
+        ck_assert_msg(status == 1, "%s: exit status %d:\n%s", form[f].format, status, output);
+        for (int n = 0; n < 3; n++)
+            ck_assert_msg(strstr(output, form[f].says[n]) != NULL, "%s does not say %s:\n%s",
+                          form[f].format, form[f].says[n], output);
+    }
+}
+END_TEST
+
 START_TEST(soak_passes)
 {
     char output[65536];
@@ -213,6 +292,11 @@ static const struct {
     {"BAD_START", 2, "Segmentation fault while it was loaded", ""},
     {"SLOW_START", 2, "no end after 1 s while it was loaded", ""},
     {"NO_FORWARD", 2, "it has no forward()", ""},
+    {"FORK", 1, "FAIL(integrity)  bad  h2q10k97d8:none:f32:spike:s5\n  it forked, and process",
+     " 2 fail,"},
+    {"FORK_LATE", 1, "FAIL(integrity)  bad  h2q10k97d8:none:f32:spike:s5\n  it forked, and",
+     " pass,"},
+    {"HANG_ALL", 1, "cases and relations were not reached: it did not end 3 times", " 3 timeout,"},
 };
 
 START_TEST(misbehaviour_is_a_verdict)
@@ -258,6 +342,25 @@ START_TEST(environment_does_not_leak)
 }
 END_TEST
 
+/* A process in a session of its own is ended with the check. */
+START_TEST(nothing_lives_on)
+{
+    char output[262144];
+    const char *path = build_bad("DAEMON"), *number = scratch_path("daemon");
+    int pid = 0;
+    ck_assert_int_eq(setenv("BAD_DAEMON", number, 1), 0);
+    int status = scratch_attnlab(output, sizeof output, "check --plugin '%s'", path);
+    ck_assert_msg(status == 0, "exit status %d:\n%s", status, output);
+    FILE *file = fopen(number, "r");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_eq(fscanf(file, "%d", &pid), 1);
+    fclose(file);
+    ck_assert_msg(pid > 1 && kill(pid, 0) < 0, "process %d lives on", pid);
+    ck_assert_msg(strstr(output, "processes that it had left behind were ended") != NULL, "%s",
+                  output);
+}
+END_TEST
+
 START_TEST(not_a_plugin)
 {
     static const char *const cases[][2] = {
@@ -280,15 +383,7 @@ START_TEST(again_runs_again)
     char output[65536], repeated[65536];
     const char *path = build_bad("CRASH");
     scratch_attnlab(output, sizeof output, "check --plugin '%s'", path);
-    const char *again = strstr(output, "again: ");
-    ck_assert_ptr_nonnull(again);
-    again += strlen("again: ");
-    int length = (int)strcspn(again, "\n");
-    ck_assert_int_eq(lab_shell("%.*s >'%s' 2>&1", length, again, scratch_path("repeated")), 1);
-    FILE *file = fopen(scratch_path("repeated"), "r");
-    ck_assert_ptr_nonnull(file);
-    repeated[fread(repeated, 1, sizeof repeated - 1, file)] = '\0';
-    fclose(file);
+    ck_assert_int_eq(run_again(output, repeated, sizeof repeated), 1);
     ck_assert_msg(strstr(repeated, "1 crash") != NULL, "%s", repeated);
 }
 END_TEST
@@ -308,8 +403,12 @@ Suite *suite_strangers(void)
     tcase_add_test(cases, relations_are_run);
     tcase_add_test(cases, relations_see_what_cases_do_not);
     tcase_add_test(cases, soak_shrinks);
+    tcase_add_test(cases, soak_finds_a_race);
+    tcase_add_test(cases, soak_finds_a_state);
+    tcase_add_test(cases, intermittent_in_every_format);
     tcase_add_test(cases, soak_passes);
     tcase_add_loop_test(cases, misbehaviour_is_a_verdict, 0, COUNT(misbehaviour));
+    tcase_add_test(cases, nothing_lives_on);
     tcase_add_test(cases, environment_does_not_leak);
     tcase_add_loop_test(cases, not_a_plugin, 0, 4);
     tcase_add_test(cases, again_runs_again);

@@ -14,20 +14,32 @@
 #include "tests/harness/relations.h"
 
 static struct attn_plugin_impl plugin; /* one guest, one plug-in; the handler must find it */
+static pid_t home;                     /* this guest, and no process that was forked from it */
+static unsigned number;                /* of the question */
+static char question[ATTN_CASE_TEXT];  /* its text */
+static int64_t calls;                  /* of the plug-in */
 
 static int send_message(uint32_t kind, const void *data, size_t bytes)
 {
     char whole[sizeof(struct attn_guest_message) + sizeof(struct attn_guest_reply)];
-    struct attn_guest_message message = {kind, (uint32_t)bytes};
-    size_t done = 0, all = sizeof message + bytes;
+    struct attn_guest_message message = {kind, (uint32_t)bytes, number, getpid()};
+    int is_home = message.pid == home;
+    if (!is_home) { /* forked, and back in our code: say so, once, and leave */
+        message.kind = ATTN_GUEST_FORKED;
+        message.bytes = sizeof question;
+        data = question;
+    }
+    size_t done = 0, all = sizeof message + message.bytes;
     memcpy(whole, &message, sizeof message);
-    memcpy(whole + sizeof message, data, bytes);
+    memcpy(whole + sizeof message, data, message.bytes);
     while (done < all) {
         ssize_t n = write(ATTN_GUEST_FD, whole + done, all - done);
         if (n <= 0)
             return -1;
         done += (size_t)n;
     }
+    if (!is_home)
+        _exit(0);
     return 0;
 }
 
@@ -35,6 +47,7 @@ static void tell(void *arg, enum attn_plugin_phase phase)
 {
     int word = phase;
     (void)arg;
+    calls += phase == ATTN_PHASE_FORWARD || phase == ATTN_PHASE_BACKWARD;
     send_message(ATTN_GUEST_PHASE, &word, sizeof word);
 }
 
@@ -87,16 +100,17 @@ static void locate(const struct attn_plugin_call *call, uintptr_t at, char *text
     }
 }
 
-static void last_words(int number, siginfo_t *info, void *context)
+static void last_words(int which, siginfo_t *info, void *context)
 {
     char text[160] = "";
     (void)context;
     const struct attn_plugin_call *call = plugin.call;
-    if ((number == SIGSEGV || number == SIGBUS) && call != NULL)
+    if ((which == SIGSEGV || which == SIGBUS) && call != NULL)
         locate(call, (uintptr_t)info->si_addr, text, sizeof text);
-    send_message(ATTN_GUEST_FAULT, text, sizeof text);
-    signal(number, SIG_DFL);
-    raise(number);
+    if (getpid() == home) /* how its own children end is the plug-in's affair */
+        send_message(ATTN_GUEST_FAULT, text, sizeof text);
+    signal(which, SIG_DFL);
+    raise(which);
 }
 
 /* On a stack of its own: the usual one may be what overflowed. */
@@ -162,7 +176,8 @@ static void add_notes(struct attn_guest_reply *reply)
     snprintf(r->text, sizeof r->text, "%s", plugin.integrity);
 }
 
-static void run(const struct attn_case *c, struct attn_guest_reply *reply)
+static void run(const struct attn_case *c, struct attn_repetition *how,
+                struct attn_guest_reply *reply)
 {
     struct attn_result *r = &reply->result;
     struct attn_setup setup;
@@ -180,7 +195,8 @@ static void run(const struct attn_case *c, struct attn_guest_reply *reply)
         return;
     }
     forget();
-    attn_run_case(&spec, c, r);
+    how->same_bits = (plugin.claims.bits & ATTN_PLUGIN_REPEATS) != 0;
+    attn_run_repeated(&spec, c, how, r);
     if (plugin.claims.lse == ATTN_PLUGIN_LSE_ABSENT)
         attn_claims_drop_lse(r);
     add_notes(reply);
@@ -279,32 +295,40 @@ static void look_for_leaks(const struct attn_case *c, struct attn_guest_reply *r
 
 /* ---- serving --------------------------------------------------------------------------------- */
 
-static int answer(char *line)
+/* "NUMBER KIND CALLS SECONDS TEXT" */
+static int answer(const char *line)
 {
     static struct attn_guest_reply reply;
+    struct attn_repetition how = {1, 0, 0};
     struct attn_case c;
     struct attn_error err = {0};
+    char what = '\0';
+    int text = 0;
     memset(&reply, 0, sizeof reply);
-    int leak = line[0] == '!';
-    if (line[0] == '?')
-        run_relation(line + 1, &reply);
-    else if (attn_case_parse(line + leak, &c, &err) != ATTN_OK) {
+    if (sscanf(line, "%u %c %d %lf %n", &number, &what, &how.calls, &how.seconds, &text) != 4)
+        return -1;
+    snprintf(question, sizeof question, "%s", line + text);
+    if (what == ATTN_GUEST_RELATION)
+        run_relation(question, &reply);
+    else if (attn_case_parse(question, &c, &err) != ATTN_OK) {
         reply.result.verdict = ATTN_ERROR;
         snprintf(reply.result.text, sizeof reply.result.text, "%s", err.text);
-    } else if (leak)
+    } else if (what == ATTN_GUEST_LEAK)
         look_for_leaks(&c, &reply);
     else
-        run(&c, &reply);
+        run(&c, &how, &reply);
     reply.hwm_bytes = hwm_bytes();
+    reply.result.calls = calls;
     return send_message(ATTN_GUEST_REPLY, &reply, sizeof reply);
 }
 
 int attn_guest_serve(const char *path)
 {
     static struct attn_guest_hello hello;
-    static char line[ATTN_CASE_TEXT + 8];
+    static char line[ATTN_CASE_TEXT + 64];
     struct attn_error err = {0};
     struct rlimit no_core = {0, 0};
+    home = getpid();
     setrlimit(RLIMIT_CORE, &no_core);
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a guest that hangs must not outlive its host */
     FILE *requests = fdopen(ATTN_GUEST_REQUESTS, "r");

@@ -8,12 +8,13 @@
 #include <string.h>
 
 #include "ref/problem.h"
+#include "tests/harness/repeats.h"
 #include "tests/harness/watch.h"
 
 const char *attn_verdict_name(enum attn_verdict verdict)
 {
-    static const char *const name[] = {"PASS",  "FAIL",    "REFUSED", "WEAK",
-                                       "CRASH", "TIMEOUT", "ERROR"};
+    static const char *const name[] = {"PASS",  "FAIL",    "REFUSED",      "WEAK",
+                                       "CRASH", "TIMEOUT", "INTERMITTENT", "ERROR"};
     return (unsigned)verdict < sizeof name / sizeof *name ? name[verdict] : "unknown";
 }
 
@@ -22,6 +23,12 @@ const char *attn_failure_name(enum attn_failure failure)
     static const char *const name[] = {"none",  "status", "integrity", "finite", "exact",
                                        "bound", "bias",   "growth",    "memory"};
     return (unsigned)failure < sizeof name / sizeof *name ? name[failure] : "unknown";
+}
+
+int attn_result_is_bad(const struct attn_result *r)
+{
+    return r->verdict == ATTN_FAILED || r->verdict == ATTN_CRASH || r->verdict == ATTN_TIMEOUT ||
+           r->verdict == ATTN_INTERMITTENT;
 }
 
 /* ---- memory: priced = ledger -------------------------------------------------------------- */
@@ -208,42 +215,84 @@ static enum attn_status may_ask(const struct attn_spec *spec, const struct attn_
     return status == ATTN_ENOTSUP ? status : ATTN_OK; /* other failures are the run's to show */
 }
 
-void attn_run_case(const struct attn_spec *asked, const struct attn_case *c, struct attn_result *r)
-{
-    struct attn_spec own = *asked;
-    const struct attn_spec *spec = &own;
+/* What one run after the other needs. */
+struct runs {
+    const struct attn_spec *spec;
     struct attn_setup setup;
-    struct attn_error err = {0};
     struct attn_rank_use *use;
+};
+
+/* Run and judge.  known: a run that was judged, for outputs that have the same bits; or NULL. */
+static void run_once(struct runs *x, const struct attn_result *known, struct attn_result *r)
+{
+    const enum attn_pass pass = x->setup.given.pass;
     char memory[2][256] = {"", ""};
     memset(r, 0, sizeof *r);
-    enum attn_status status = attn_setup_open(c, &setup, &err);
+    run_passes(x->spec, &x->setup, pass, x->use, r, memory);
+    if (r->verdict == ATTN_PASS) {
+        uint64_t digest = attn_setup_digest(&x->setup, pass);
+        if (known != NULL && known->digest == digest) {
+            *r = *known;
+        } else {
+            attn_precision_of(x->spec->impl, &x->spec->options, &x->setup.problem, &r->precision);
+            attn_judge(&x->setup, &r->precision, NULL, pass, r);
+        }
+        r->digest = digest;
+    }
+    for (int p = ATTN_FORWARD; p <= (int)pass; p++)
+        if (memory[p][0] != '\0' && (r->verdict == ATTN_PASS || r->verdict == ATTN_WEAK))
+            attn_result_fail(r, ATTN_F_MEMORY, "%s: %s", attn_pass_name((enum attn_pass)p),
+                             memory[p]);
+}
+
+static void run_again(struct runs *x, const struct attn_repetition *how, struct attn_result *first)
+{
+    struct attn_repeats repeats;
+    attn_repeats_open(&repeats, how, &x->setup, first);
+    while (attn_repeats_go_on(&repeats)) {
+        struct attn_result r;
+        for (int slot = ATTN_T_O; slot < ATTN_SLOTS; slot++)
+            if (x->setup.tensor[slot].data != NULL)
+                attn_tensor_poison(&x->setup.tensor[slot]);
+        run_once(x, first, &r);
+        attn_repeats_add(&repeats, &x->setup, &r);
+    }
+    attn_repeats_close(&repeats, first);
+}
+
+void attn_run_repeated(const struct attn_spec *asked, const struct attn_case *c,
+                       const struct attn_repetition *how, struct attn_result *r)
+{
+    struct attn_spec own = *asked;
+    struct runs x = {.spec = &own};
+    struct attn_error err = {0};
+    memset(r, 0, sizeof *r);
+    enum attn_status status = attn_setup_open(c, &x.setup, &err);
     if (status != ATTN_OK) {
         attn_result_error(r, status, err.text);
         return;
     }
     if (c->threads > 1)
         own.options.threads = c->threads;
-    use = calloc((size_t)attn_ranks(spec->impl, &spec->options), sizeof *use);
-    if (may_ask(spec, &setup, c->pass, &err) != ATTN_OK) {
+    x.use = calloc((size_t)attn_ranks(own.impl, &own.options), sizeof *x.use);
+    if (may_ask(&own, &x.setup, c->pass, &err) != ATTN_OK) {
         r->verdict = ATTN_REFUSED;
         snprintf(r->text, sizeof r->text, "%s", err.text);
-    } else if (use == NULL) {
+    } else if (x.use == NULL) {
         attn_result_error(r, ATTN_ENOMEM, "no memory for the books of the ranks");
     } else {
-        run_passes(spec, &setup, c->pass, use, r, memory);
-        if (r->verdict == ATTN_PASS) {
-            attn_precision_of(spec->impl, &spec->options, &setup.problem, &r->precision);
-            attn_judge(&setup, &r->precision, NULL, c->pass, r);
-            r->digest = attn_setup_digest(&setup, c->pass);
-        }
-        for (int pass = ATTN_FORWARD; pass <= (int)c->pass; pass++)
-            if (memory[pass][0] != '\0' && (r->verdict == ATTN_PASS || r->verdict == ATTN_WEAK))
-                attn_result_fail(r, ATTN_F_MEMORY, "%s: %s", attn_pass_name((enum attn_pass)pass),
-                                 memory[pass]);
+        run_once(&x, NULL, r);
+        if (how->calls > 1 && r->verdict != ATTN_ERROR)
+            run_again(&x, how, r);
     }
-    free(use);
-    attn_setup_close(&setup);
+    free(x.use);
+    attn_setup_close(&x.setup);
+}
+
+void attn_run_case(const struct attn_spec *spec, const struct attn_case *c, struct attn_result *r)
+{
+    static const struct attn_repetition once = {1, 0, 0};
+    attn_run_repeated(spec, c, &once, r);
 }
 
 /* ---- saying it ---------------------------------------------------------------------------- */

@@ -65,7 +65,8 @@ enum attn_verdict {
     ATTN_WEAK,    /* passed, but so would zeros and the mean of V: proves nothing       */
     ATTN_CRASH,
     ATTN_TIMEOUT,
-    ATTN_ERROR /* the suite could not do its part */
+    ATTN_INTERMITTENT, /* some runs of one and the same case failed, others did not */
+    ATTN_ERROR         /* the suite could not do its part */
 };
 const char *attn_verdict_name(enum attn_verdict verdict); /* "PASS", "FAIL", ... */
 
@@ -96,7 +97,13 @@ struct attn_result {
     int lacks_memory;                           /* an ERROR, and more memory would mend it */
     int64_t peak_bytes[2];                      /* ledger, forward and backward */
     uint64_t digest;                            /* of all outputs: equal bits, equal digest */
+    int runs, failed;  /* of a case that was run more than once: how often, how often it failed */
+    char differs[160]; /* what differed between the runs; "" nothing is known               */
+    int64_t calls;     /* that its process had made, these included; 0 unknown              */
 };
+
+/* FAIL, CRASH, TIMEOUT, INTERMITTENT: a verdict about the implementation, and a bad one. */
+int attn_result_is_bad(const struct attn_result *result);
 
 /* The first failure found is the verdict; later ones are consequences. */
 void attn_result_fail(struct attn_result *result, enum attn_failure failure, const char *format,
@@ -108,6 +115,18 @@ void attn_result_error(struct attn_result *result, enum attn_status status, cons
 /* Run and judge, in verdict order: status, integrity, finite, exact, bound, grade, bias, memory. */
 void attn_run_case(const struct attn_spec *spec, const struct attn_case *c,
                    struct attn_result *result);
+
+/* The same problem again and again, in one process and one set of tensors. */
+struct attn_repetition {
+    int calls;      /* at most so many runs, forward and backward together being one    */
+    double seconds; /* no more of them after so long; 0: no limit                       */
+    int same_bits;  /* a run with other bits than the first has failed, within the bound or not */
+};
+
+/* Run a case so often and judge every run.  INTERMITTENT when some fail and some do not: the result
+ * is then that of the first that failed. */
+void attn_run_repeated(const struct attn_spec *spec, const struct attn_case *c,
+                       const struct attn_repetition *how, struct attn_result *result);
 
 /* Judge outputs that are already there (by attn_run_case, a recorder, a file): everything
  * after integrity.  sample as in bound.h.  Outputs up to and including `pass` are judged. */

@@ -36,6 +36,12 @@
 #define NO_FORWARD 21
 #define ABORTS     22
 #define UNSTEADY   23 /* other last bits in every second call               */
+#define RACE       24 /* one element is wrong in one call of a thousand     */
+#define FORK       25 /* in some cases forks, and the child goes on as well */
+#define FORK_LATE  26 /* the same, and the child takes its time             */
+#define DAEMON     27 /* leaves a process in a session of its own           */
+#define HANG_ALL   28 /* never returns, in no case                          */
+#define STALE      29 /* right in the first calls of a process, wrong later */
 
 static int is_chosen(const struct attn_plugin_call *t)
 {
@@ -73,6 +79,39 @@ static void chatter(void)
     fflush(stdout);
 }
 
+/* One process in two, or one that stays: its number goes to the file $BAD_DAEMON. */
+static void fork_off(const struct attn_plugin_call *t)
+{
+    if ((BAD == FORK || BAD == FORK_LATE) && t->n_key == 97) {
+        pid_t child = fork();
+        usleep((child == 0) == (BAD == FORK_LATE) ? 100000 : 0);
+    }
+    static int daemons;
+    const char *path = getenv("BAD_DAEMON");
+    if (BAD != DAEMON || daemons++ > 0 || path == NULL || fork() != 0)
+        return;
+    setsid();
+    if (fork() != 0)
+        _exit(0);
+    FILE *file = fopen(path, "w");
+    fprintf(file, "%d\n", (int)getpid());
+    fclose(file);
+    sleep(1000);
+    _exit(0);
+}
+
+/* Wrong results that come and go. */
+static void strike(const struct attn_plugin_call *t)
+{
+    static int calls, due;
+    int64_t n = t->batch * t->heads * t->n_query * t->d_value;
+    due |= BAD == RACE ? ++calls % 1000 == 0 : BAD == STALE && ++calls > 40;
+    if (!due || n == 0)
+        return;
+    ((float *)t->o.data)[n - 1] += 1;
+    due = 0;
+}
+
 static int misbehave(const struct attn_plugin_call *t)
 {
     float *o = t->o.data;
@@ -83,7 +122,11 @@ static int misbehave(const struct attn_plugin_call *t)
     }
     if (BAD == CHATTER)
         chatter();
+    while (BAD == HANG_ALL)
+        usleep(1000);
     int status = forward(t);
+    fork_off(t);
+    strike(t);
     if (BAD == CRASH && is_chosen(t))
         *(volatile int *)8 = 1;
     while (BAD == HANG && t->n_key == 97 && t->n_query == 10)
