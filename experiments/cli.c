@@ -159,6 +159,18 @@ int attn_cli_double(const char *text, double *value)
     return end != text && *end == '\0' && errno == 0;
 }
 
+int attn_cli_listed(const char *list, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = list; at != NULL && *at != '\0'; at += *at == ',') {
+        size_t n = strcspn(at, ",");
+        if (n == length && memcmp(at, name, n) == 0)
+            return 1;
+        at += n;
+    }
+    return list == NULL;
+}
+
 const char *attn_cli_bytes(int64_t bytes, char text[32])
 {
     static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

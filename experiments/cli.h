@@ -51,6 +51,9 @@ int attn_cli_help(const char *text);
 int attn_cli_int(const char *text, int64_t min, int64_t max, int64_t *value);
 int attn_cli_double(const char *text, double *value);
 
+/* Whether a name is in a list such as "o,lse"; everything is in NULL. */
+int attn_cli_listed(const char *list, const char *name);
+
 /* "1,024 B", "3.2 MiB", "1.16 TiB": exact below 10 KiB, three figures above.  Returns text. */
 const char *attn_cli_bytes(int64_t bytes, char text[32]);
 

@@ -21,7 +21,9 @@ static const char help[] =
     "there,\n"
     "                            in WANT or in GOT, and both GOT and WANT are judged by the "
     "oracle.\n"
-    "                            This is the rule when none is named.\n"
+    "                            This is the rule when none is named.  Results may be stored in "
+    "any\n"
+    "                            of F64, F32, BF16 and F16, whatever the inputs are\n"
     "  --rule fa2                largest error at most twice that of a naive run (--reference)\n"
     "  --rule 'allclose(R,A)'    |got - want| <= A + R |want| for every element\n"
     "  --rule numpy              allclose as numpy has it; also torch-f64, torch-f32, torch-f16,\n"
@@ -36,7 +38,7 @@ static const char help[] =
     "  --only NAME,NAME          these tensors and no others\n"
     "  --any-type                storage types may differ\n"
     "  --as SPEC                 bound: assume the precisions that SPEC declares (tiled-textbook)\n"
-    "  --mask, --scale, --softcap, --alibi, --alibi-align, --layout\n"
+    "  --mask, --scale, --softcap, --alibi, --alibi-align, --layout, --heads, --kv-heads\n"
     "                            bound: the problem, as for attnlab run\n"
     "\n"
     "  attnlab compare mine.safetensors golden.safetensors\n"
@@ -49,7 +51,7 @@ static const char help[] =
 enum { MOST_RULES = 16 };
 
 struct task {
-    const char *reference_path, *only;
+    const char *reference_path;
     struct attn_rule_choice rule[MOST_RULES];
     int n_rules, bound, any_type; /* bound: asked for; it is not in rule[] */
     struct attn_request problem;
@@ -69,13 +71,14 @@ static const struct option options[] = {{"rule", required_argument, NULL, 'r'},
                                         {"alibi", required_argument, NULL, 'V'},
                                         {"alibi-align", required_argument, NULL, 'V'},
                                         {"layout", required_argument, NULL, 'V'},
+                                        {"heads", required_argument, NULL, 'V'},
+                                        {"kv-heads", required_argument, NULL, 'V'},
                                         {"help", no_argument, NULL, 'h'},
                                         {0}};
 
 static const char **place(struct task *t, const char *name)
 {
     return strcmp(name, "reference") == 0 ? &t->reference_path
-           : strcmp(name, "only") == 0    ? &t->only
            : strcmp(name, "as") == 0      ? &t->problem.spec
                                           : attn_request_place(&t->problem, name);
 }
@@ -133,16 +136,7 @@ static int is_input(const char *name)
 /* Whether a name is asked for. */
 static int is_wanted(const struct task *t, const char *name)
 {
-    size_t length = strlen(name);
-    if (t->only == NULL)
-        return 1;
-    for (const char *at = t->only; *at != '\0'; at += *at == ',') {
-        size_t n = strcspn(at, ",");
-        if (n == length && memcmp(at, name, n) == 0)
-            return 1;
-        at += n;
-    }
-    return 0;
+    return attn_cli_listed(t->problem.only, name);
 }
 
 /* Every name of a that must be in b is there. */
@@ -152,7 +146,7 @@ static enum attn_status check_names(const struct task *t, const struct attn_tens
     for (int i = 0; i < a->n; i++) {
         const char *name = a->entry[i].name;
         if (is_wanted(t, name) && attn_tensors_find(b, name) == NULL &&
-            !(t->only == NULL && is_input(name)))
+            !(t->problem.only == NULL && is_input(name)))
             return attn_fault(err, ATTN_EINVAL, b->path, "has no tensor '%.40s'; %.200s has", name,
                               a->path);
     }
@@ -162,7 +156,7 @@ static enum attn_status check_names(const struct task *t, const struct attn_tens
 /* Every name of --only is somewhere. */
 static enum attn_status check_only(const struct task *t, struct attn_error *err)
 {
-    for (const char *at = t->only; at != NULL && *at != '\0'; at += *at == ',') {
+    for (const char *at = t->problem.only; at != NULL && *at != '\0'; at += *at == ',') {
         char name[128];
         size_t n = strcspn(at, ",");
         snprintf(name, sizeof name, "%.*s", n < 127 ? (int)n : 127, at);
@@ -377,7 +371,8 @@ int attn_cmd_compare(int argc, char **argv)
 {
     struct task t = {0};
     struct attn_error err = {0};
-    int done, bad = 0, agrees = 1, exit_status = read_flags(argc, argv, &t, &done);
+    struct attn_job_found found = {0};
+    int done, bad = 0, exit_status = read_flags(argc, argv, &t, &done);
     if (done)
         return exit_status;
     enum attn_status status = open_sets(&t, argv, &err);
@@ -388,12 +383,13 @@ int attn_cmd_compare(int argc, char **argv)
     int by_want = attn_compare_has_inputs(&t.want);
     if (status == ATTN_OK && t.bound)
         status = attn_compare_bound(&t.problem, by_want ? &t.want : &t.got,
-                                    by_want ? &t.got : &t.want, &agrees, &err);
+                                    by_want ? &t.got : &t.want, &found, &err);
+    found.n_bad += bad;
     if (status != ATTN_OK) {
         attn_clean(err.text);
         exit_status = attn_cli_fail("compare", attn_cli_status(status), "%s", err.text);
-    } else if (bad > 0 || !agrees)
-        exit_status = ATTN_EXIT_DISAGREE;
+    } else
+        exit_status = attn_job_found_exit(&found);
     attn_tensors_close(&t.got);
     attn_tensors_close(&t.want);
     attn_tensors_close(&t.reference);

@@ -9,19 +9,25 @@
 
 static const char help[] =
     "usage: attnlab run SPEC --input FILE [--out DIR] [--compare] [options]\n"
-    "       attnlab run SPEC --q FILE --k FILE --v FILE [--do FILE] [--bias FILE]\n"
+    "       attnlab run SPEC --q FILE --k FILE --v FILE [--do FILE] [--dlse FILE] [--bias FILE]\n"
     "                        [--key-mask FILE] [--out DIR] [--compare] [options]\n"
     "\n"
     "Compute O and LSE, and with dO also dQ, dK and dV, by the implementation SPEC names.\n"
     "FILE is safetensors, .npy or .npz (docs/formats.md).  --input takes tensors named q, k, v "
     "and, "
     "where\n"
-    "they are there, do, dlse, bias, key_mask; o, lse, dq, dk and dv are results to compare with.\n"
-    "Tensors are [B,H,L,d], [H,L,d] or [L,d]; lse is [B,H,L].  Results have as many axes.\n"
+    "they are there, do, dlse, bias, key_mask; o, lse, dq, dk, dv and dbias are results to "
+    "compare\n"
+    "with.  Tensors are [B,H,L,d], [H,L,d] or [L,d]; lse is [B,H,L].  Results have as many axes.\n"
+    "A cache of keys is no input of its own: give past and new keys as one k, one v.\n"
     "\n"
     "  --out DIR            write the results there; needed unless --compare is given\n"
     "  --format FORMAT      safetensors: DIR/result.safetensors (default); npy: DIR/o.npy, ...\n"
-    "  --compare            judge the results, and those in the file, by error bounds\n"
+    "  --compare            judge the results, and those in the file, by error bounds; any of\n"
+    "                       F64, F32, BF16 and F16 beside any inputs.  What cannot be judged is\n"
+    "                       named, and makes the status 2\n"
+    "  --only o,lse,...     judge these and leave all other results in the file aside\n"
+    "  --dbias              compute the gradient of the bias too\n"
     "  --pass fwd|bwd       default: bwd when there is a do\n"
     "  --mask TEXT          such as 'causal(br)&keys(key_mask)' (attnlab list shows the "
     "language);\n"
@@ -31,16 +37,19 @@ static const char help[] =
     "  --softcap X          scores become X tanh(score / X); 0: none\n"
     "  --alibi S,S,...      one slope for each head: bias -S |i + offset - j|\n"
     "  --alibi-align A      tl, br, or an offset such as +3; needed when Lq != Lk\n"
-    "  --layout BHLD|BLHD|THD\n"
-    "                       order of the axes in the files; THD: packed documents [T,H,d]\n"
+    "  --layout BHLD|BLHD|BLE|THD\n"
+    "                       order of the axes in the files; BLE: [B,L,H*d], heads folded into\n"
+    "                       features; THD: packed documents [T,H,d]\n"
+    "  --heads H, --kv-heads G\n"
+    "                       BLE: heads of q, and of k and v (as many as of q)\n"
     "  --cu-seqlens-q FILE, --cu-seqlens-k FILE\n"
     "                       THD: where documents begin, [n+1]; or tensors of these names\n"
     "\n"
     "Flags win over the file's metadata (mask, scale, softcap, alibi, alibi-align, layout) and "
     "say\n"
-    "so where they differ.  Exit status: 0 good, 1 --compare found a disagreement, 2 usage or a "
+    "so where they differ.  Exit status: 0 good, 1 --compare found a disagreement, 2 usage, a "
     "bad\n"
-    "file, 3 not enough memory or disk.\n";
+    "file, or something that --compare could not judge, 3 not enough memory or disk.\n";
 
 static const struct option options[] = {{"input", required_argument, NULL, 'V'},
                                         {"q", required_argument, NULL, 'V'},
@@ -57,6 +66,11 @@ static const struct option options[] = {{"input", required_argument, NULL, 'V'},
                                         {"alibi", required_argument, NULL, 'V'},
                                         {"alibi-align", required_argument, NULL, 'V'},
                                         {"layout", required_argument, NULL, 'V'},
+                                        {"heads", required_argument, NULL, 'V'},
+                                        {"kv-heads", required_argument, NULL, 'V'},
+                                        {"dlse", required_argument, NULL, 'V'},
+                                        {"dbias", no_argument, NULL, 'b'},
+                                        {"only", required_argument, NULL, 'V'},
                                         {"pass", required_argument, NULL, 'V'},
                                         {"out", required_argument, NULL, 'V'},
                                         {"format", required_argument, NULL, 'V'},
@@ -83,6 +97,8 @@ static int check_request(const struct attn_request *r)
     if (r->out == NULL && !r->compare)
         return attn_cli_fail("run", ATTN_EXIT_USAGE,
                              "--out DIR says where results go (or --compare judges them)");
+    if (r->only != NULL && !r->compare)
+        return attn_cli_fail("run", ATTN_EXIT_USAGE, "--only says what --compare judges");
     if (strcmp(r->format, "safetensors") != 0 && strcmp(r->format, "npy") != 0)
         return attn_cli_fail("run", ATTN_EXIT_USAGE, "--format '%s': safetensors and npy exist",
                              r->format);
@@ -103,6 +119,7 @@ static int read_flags(int argc, char **argv, struct attn_request *r, int *done)
         if (flag == 'V')
             *attn_request_place(r, options[index].name) = optarg;
         r->compare |= flag == 'c';
+        r->d_bias |= flag == 'b';
     }
     if (argc - optind != 1)
         return attn_cli_fail("run", ATTN_EXIT_USAGE,
@@ -128,7 +145,8 @@ int attn_cmd_run(int argc, char **argv)
     struct attn_request request;
     struct attn_job job;
     struct attn_error err = {0};
-    int done, agrees = 1, exit_status = read_flags(argc, argv, &request, &done);
+    struct attn_job_found found = {0};
+    int done, exit_status = read_flags(argc, argv, &request, &done);
     if (done || exit_status != ATTN_EXIT_GOOD)
         return exit_status;
     enum attn_status status = attn_job_open(&request, &job, &err);
@@ -146,11 +164,8 @@ int attn_cmd_run(int argc, char **argv)
             exit_status = attn_cli_fail("run", ATTN_EXIT_LACKS, "%s", err.text);
     }
     if (status == ATTN_OK && request.compare) {
-        status = attn_job_compare(&job, &agrees, &err);
-        if (status != ATTN_OK)
-            exit_status = finish(status, &err);
-        else if (!agrees)
-            exit_status = ATTN_EXIT_DISAGREE;
+        status = attn_job_compare(&job, &found, &err);
+        exit_status = status != ATTN_OK ? finish(status, &err) : attn_job_found_exit(&found);
     }
     attn_job_close(&job);
     int flushed = attn_cli_flush("run");

@@ -28,6 +28,7 @@ const char **attn_request_place(struct attn_request *r, const char *key)
                 {"v", &r->file[ATTN_JOB_V]},
                 {"do", &r->file[ATTN_JOB_DO]},
                 {"bias", &r->file[ATTN_JOB_BIAS]},
+                {"dlse", &r->file[ATTN_JOB_DLSE]},
                 {"key-mask", &r->file[ATTN_JOB_KEY_MASK]},
                 {"cu-seqlens-q", &r->file[ATTN_JOB_CU_Q]},
                 {"cu-seqlens-k", &r->file[ATTN_JOB_CU_K]},
@@ -37,8 +38,11 @@ const char **attn_request_place(struct attn_request *r, const char *key)
                 {"alibi", &r->alibi},
                 {"alibi-align", &r->alibi_align},
                 {"layout", &r->layout},
+                {"heads", &r->heads},
+                {"kv-heads", &r->kv_heads},
                 {"pass", &r->pass},
                 {"out", &r->out},
+                {"only", &r->only},
                 {"format", &r->format}};
     for (size_t n = 0; n < sizeof list / sizeof *list; n++)
         if (strcmp(list[n].key, key) == 0)
@@ -84,7 +88,7 @@ static enum attn_status open_all(struct attn_job *job, struct attn_error *err)
         job->input[i] = attn_file_find(file, attn_job_input_name((enum attn_job_input)i));
         job->from[i] = file;
     }
-    for (int o = 0; o < ATTN_DBIAS; o++)
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
         job->stored[o] = attn_file_find(file, attn_output_name((enum attn_output)o));
     return ATTN_OK;
 }
@@ -187,12 +191,15 @@ static enum attn_status set_numbers(struct attn_job *job, struct attn_error *err
 }
 
 /* As a flag has it, as attention people write it, as `attnlab vectors` does. */
-static const char *const layouts[3][3] = {
-    {"BHLD", "B,H,L,d", "bhld"}, {"BLHD", "B,L,H,d", "blhd"}, {"THD", "T,H,d", "thd"}};
+enum { BHLD, BLHD, THD, BLE, LAYOUTS };
+static const char *const layouts[LAYOUTS][3] = {{"BHLD", "B,H,L,d", "bhld"},
+                                                {"BLHD", "B,L,H,d", "blhd"},
+                                                {"THD", "T,H,d", "thd"},
+                                                {"BLE", "B,L,H*d", "ble"}};
 
 static int find_layout(const char *text)
 {
-    for (int l = 0; l < 3; l++)
+    for (int l = 0; l < LAYOUTS; l++)
         for (int w = 0; w < 3; w++)
             if (strcmp(text, layouts[l][w]) == 0)
                 return l;
@@ -207,22 +214,47 @@ static enum attn_status set_layout(struct attn_job *job, struct attn_error *err)
         return status;
     int layout = flag != NULL ? find_layout(flag) : said != NULL ? find_layout(said) : 0;
     if (layout < 0 && flag != NULL)
-        return attn_fail(err, ATTN_EINVAL, "--layout '%.40s': BHLD, BLHD and THD exist", flag);
+        return attn_fail(err, ATTN_EINVAL, "--layout '%.40s': BHLD, BLHD, BLE and THD exist", flag);
     if (layout < 0)
         return attn_fail(err, ATTN_EINVAL,
-                         "metadata layout '%.40s': 'B,H,L,d', 'B,L,H,d' and 'T,H,d' are understood "
-                         "(or say --layout)",
+                         "metadata layout '%.40s': 'B,H,L,d', 'B,L,H,d', 'B,L,H*d' and 'T,H,d' are "
+                         "understood (or say --layout)",
                          said);
     if (flag != NULL && said != NULL && find_layout(said) != layout)
         attn_job_note("--layout %s instead of layout=%.80s", flag, said);
-    job->blhd = layout > 0;
-    job->thd = layout == 2;
+    job->layout = layout;
+    job->blhd = layout != BHLD;
+    job->thd = layout == THD;
+    return ATTN_OK;
+}
+
+/* Heads that are folded into the last axis: nothing but a number says how many. */
+static enum attn_status set_heads(struct attn_job *job, struct attn_error *err)
+{
+    static const char *const key[2] = {"heads", "kv_heads"}, *const flags[2] = {"heads",
+                                                                                "kv-heads"};
+    const char *flag[2] = {job->request->heads, job->request->kv_heads}, *text;
+    for (int n = 0; n < 2; n++) {
+        if (job->layout != BLE && flag[n] != NULL)
+            return attn_fail(err, ATTN_EINVAL, "--%s belongs to --layout BLE, [B,L,H*d]", flags[n]);
+        if (job->layout != BLE)
+            continue;
+        enum attn_status status = attn_job_setting(job, key[n], flag[n], &text, err);
+        if (status != ATTN_OK)
+            return status;
+        if (text == NULL && n == 1)
+            job->folded[1] = job->folded[0];
+        else if (text == NULL || !attn_cli_int(text, 1, INT32_MAX, &job->folded[n]))
+            return attn_fail(err, ATTN_EINVAL,
+                             "layout B,L,H*d, %s '%.40s': say --%s, a number from 1", key[n],
+                             text != NULL ? text : "", flags[n]);
+    }
     return ATTN_OK;
 }
 
 const char *attn_job_layout(const struct attn_job *job)
 {
-    return layouts[job->blhd + job->thd][1];
+    return layouts[job->layout][1];
 }
 
 static enum attn_status set_pass(struct attn_job *job, struct attn_error *err)
@@ -316,7 +348,7 @@ static enum attn_status set_bias(struct attn_job *job, struct attn_error *err)
                          "ALiBi with layout THD: every document must have as many queries as keys");
     if (job->input[ATTN_JOB_BIAS] != NULL) {
         bias->kind = ATTN_BIAS_TENSOR; /* its data are not there yet: attn_job_run */
-        bias->tensor = attn_job_bias_view(job->input[ATTN_JOB_BIAS]);
+        bias->tensor = attn_job_cview(job, job->input[ATTN_JOB_BIAS], ATTN_JOB_PAIRS);
         return ATTN_OK;
     }
     if (job->alibi == NULL)
@@ -331,26 +363,110 @@ static enum attn_status set_bias(struct attn_job *job, struct attn_error *err)
 
 /* ---- all of it ---------------------------------------------------------------------------- */
 
+int attn_job_computes(const struct attn_job *job, enum attn_output output)
+{
+    return output <= ATTN_LSE ||
+           (job->pass == ATTN_BACKWARD && (output != ATTN_DBIAS || job->d_bias));
+}
+
+int attn_job_asks(const struct attn_job *job, enum attn_output output)
+{
+    return attn_cli_listed(job->request->only, attn_output_name(output));
+}
+
+int attn_job_judges_bias(const struct attn_job *job)
+{
+    return job->pass == ATTN_BACKWARD && job->input[ATTN_JOB_BIAS] != NULL &&
+           attn_job_asks(job, ATTN_DBIAS) &&
+           (job->stored[ATTN_DBIAS] != NULL || job->output[ATTN_DBIAS].data != NULL || job->d_bias);
+}
+
+int attn_job_output_named(const char *name)
+{
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        if (strcmp(name, attn_output_name((enum attn_output)o)) == 0)
+            return o;
+    return -1;
+}
+
+const char *attn_job_why_not(const struct attn_job *job, enum attn_output output,
+                             const struct attn_file *from)
+{
+    struct attn_claims said;
+    attn_job_words_lse(job, from, &said);
+    if (output == ATTN_LSE && said.lse == ATTN_PLUGIN_LSE_ABSENT)
+        return "the metadata declare lse=absent";
+    if (output >= ATTN_DQ && job->pass == ATTN_FORWARD)
+        return job->input[ATTN_JOB_DO] != NULL ? "a gradient, under --pass fwd"
+                                               : "a gradient, and there is no 'do'";
+    if (output == ATTN_DBIAS && job->input[ATTN_JOB_BIAS] == NULL)
+        return "there is no tensor 'bias'";
+    return NULL;
+}
+
+const char *attn_job_unused(const struct attn_job *job, const struct attn_file_tensor *tensor,
+                            int *is_result)
+{
+    enum attn_dtype storage;
+    int used = 0, o = attn_job_output_named(tensor->name);
+    *is_result = 1;
+    if (o >= 0)
+        return attn_job_asks(job, (enum attn_output)o)
+                   ? attn_job_why_not(job, (enum attn_output)o, NULL)
+                   : NULL;
+    /* Integers are no result; what --only leaves out is none either. */
+    *is_result = attn_file_dtype_storage(tensor->dtype, &storage) && job->request->only == NULL;
+    for (int i = 0; i < ATTN_JOB_INPUTS; i++) {
+        used |= job->input[i] == tensor && i != ATTN_JOB_KEY_MASK &&
+                (job->pass == ATTN_BACKWARD || (i != ATTN_JOB_DO && i != ATTN_JOB_DLSE));
+        *is_result &= strcmp(tensor->name, attn_job_input_name((enum attn_job_input)i)) != 0;
+    }
+    for (int n = 0; n < job->n_named; n++)
+        used |= job->named[n] == tensor;
+    used |= job->request->mask == NULL && strcmp(tensor->name, "mask") == 0 &&
+            attn_job_words_is(job, "mask", "band"); /* the bytes say the same */
+    return used ? NULL : "nothing uses a tensor of this name (--only o,lse leaves it aside)";
+}
+
 /* Tensors of --input that had no part: a misspelt name must not pass in silence. */
 static void note_unused(const struct attn_job *job)
 {
     const struct attn_file *file = &job->file[0];
-    int unjudged = job->request->compare && job->pass == ATTN_FORWARD; /* dq, dk and dv */
     for (int t = 0; job->request->input != NULL && t < file->n_tensors; t++) {
-        const struct attn_file_tensor *tensor = &file->tensor[t];
-        int used = 0;
-        for (int i = 0; i < ATTN_JOB_INPUTS; i++)
-            used |= job->input[i] == tensor && i != ATTN_JOB_KEY_MASK &&
-                    (job->pass == ATTN_BACKWARD || (i != ATTN_JOB_DO && i != ATTN_JOB_DLSE));
-        for (int o = 0; o < ATTN_OUTPUTS; o++)
-            used |= job->stored[o] == tensor && (o <= ATTN_LSE || !unjudged);
-        for (int n = 0; n < job->n_named; n++)
-            used |= job->named[n] == tensor;
-        used |= job->request->mask == NULL && strcmp(tensor->name, "mask") == 0 &&
-                attn_job_words_is(job, "mask", "band"); /* the bytes say the same */
-        if (!used)
-            attn_job_note("tensor '%.40s' of %s is not used", tensor->name, file->path);
+        int is_result;
+        if (attn_job_unused(job, &file->tensor[t], &is_result) != NULL &&
+            !(is_result && job->request->compare)) /* the table names those */
+            attn_job_note("tensor '%.40s' of %s is not used", file->tensor[t].name, file->path);
     }
+}
+
+/* The gradient of the bias: by --dbias, or where files of `attnlab vectors` ask for it. */
+static enum attn_status set_d_bias(struct attn_job *job, struct attn_error *err)
+{
+    const char *outputs;
+    enum attn_status status = attn_job_metadata(job, "outputs", &outputs, err);
+    int can = job->pass == ATTN_BACKWARD && job->input[ATTN_JOB_BIAS] != NULL;
+    if (status == ATTN_OK && job->request->d_bias && !can)
+        return attn_fail(err, ATTN_EINVAL,
+                         "--dbias needs a bias tensor and the gradient of O (bias and do)");
+    job->d_bias =
+        can && (job->request->d_bias || (outputs != NULL && strstr(outputs, "\"dbias\"") != NULL));
+    return status;
+}
+
+/* --only names outputs. */
+static enum attn_status check_only(const struct attn_job *job, struct attn_error *err)
+{
+    char name[32];
+    for (const char *at = job->request->only; at != NULL && *at != '\0'; at += *at == ',') {
+        size_t n = strcspn(at, ",");
+        snprintf(name, sizeof name, "%.*s", n < 31 ? (int)n : 31, at);
+        if (attn_job_output_named(name) < 0)
+            return attn_fail(err, ATTN_EINVAL, "--only '%s': o, lse, dq, dk, dv and dbias exist",
+                             name);
+        at += n;
+    }
+    return ATTN_OK;
 }
 
 enum attn_status attn_job_open(const struct attn_request *request, struct attn_job *job,
@@ -361,7 +477,8 @@ enum attn_status attn_job_open(const struct attn_request *request, struct attn_j
     job->request = request;
     if ((status = attn_spec_parse(request->spec, &job->spec, err)) != ATTN_OK ||
         (status = find_inputs(job, err)) != ATTN_OK || (status = set_layout(job, err)) != ATTN_OK ||
-        (status = set_pass(job, err)) != ATTN_OK ||
+        (status = set_heads(job, err)) != ATTN_OK || (status = set_pass(job, err)) != ATTN_OK ||
+        (status = set_d_bias(job, err)) != ATTN_OK || (status = check_only(job, err)) != ATTN_OK ||
         (status = attn_job_packed_open(job, err)) != ATTN_OK ||
         (status = attn_job_shapes(job, err)) != ATTN_OK ||
         (status = set_numbers(job, err)) != ATTN_OK || (status = set_bias(job, err)) != ATTN_OK ||
@@ -369,10 +486,6 @@ enum attn_status attn_job_open(const struct attn_request *request, struct attn_j
         (status = attn_job_mask(job, err)) != ATTN_OK)
         return status;
     note_unused(job);
-    if (job->stored[ATTN_LSE] != NULL && attn_job_words_lse(job)) {
-        attn_job_note("lse of %s is declared otherwise: not judged", job->file[0].path);
-        job->stored[ATTN_LSE] = NULL;
-    }
     return ATTN_OK;
 }
 

@@ -12,7 +12,7 @@
 
 #include "optimized/registry.h"
 #include "ref/mask.h"
-#include "tests/harness/bound.h"
+#include "tests/harness/claims.h"
 #include "tests/harness/files.h"
 
 enum attn_job_input {
@@ -32,9 +32,10 @@ const char *attn_job_input_name(enum attn_job_input input); /* "q", "key_mask", 
 /* The flags as they were written; NULL: not given. */
 struct attn_request {
     const char *spec, *input, *file[ATTN_JOB_INPUTS];
-    const char *mask, *scale, *softcap, *alibi, *alibi_align, *layout, *pass;
+    const char *mask, *scale, *softcap, *alibi, *alibi_align, *layout, *heads, *kv_heads, *pass;
     const char *out, *format;
-    int compare;
+    const char *only; /* names of outputs: no others are judged */
+    int compare, d_bias;
 };
 
 /* Where the value of --KEY goes, for the flags that this struct holds; NULL: no such flag. */
@@ -57,14 +58,18 @@ struct attn_job {
     int n_files;
     struct attn_file_tensor *input[ATTN_JOB_INPUTS];      /* into the files; NULL: absent */
     struct attn_file *from[ATTN_JOB_INPUTS];              /* where each is */
-    struct attn_file_tensor *stored[ATTN_OUTPUTS];        /* results that the file holds */
+    struct attn_file_tensor *stored[ATTN_OUTPUTS];        /* results beside the inputs */
     const struct attn_file_tensor *named[ATTN_JOB_NAMED]; /* by the mask */
     int n_named;
     int n_axes;                    /* of q: 4, 3 (no batch) or 2 (no heads either) */
-    int blhd;                      /* [B,L,H,d] instead of [B,H,L,d]; of a packed batch too */
+    int layout;                    /* row of the table in job.c */
+    int blhd;                      /* [B,L,H,d] instead of [B,H,L,d]; of the next two also */
     int thd;                       /* [T,H,d] */
+    int64_t folded[2];             /* [B,L,H d]: heads of q, heads of k; else 0 */
     struct attn_job_packed packed; /* where thd is 1 */
     enum attn_pass pass;
+    int d_bias; /* the gradient of the bias is computed */
+    int given;  /* output[] was not computed here but taken from a file */
     struct attn_problem problem;
     struct attn_mask *mask;
     char *mask_text;
@@ -73,6 +78,7 @@ struct attn_job {
     const char *alibi;                            /* the text they came from */
     char *words[2];                               /* of vectors: slopes and their alignment */
     struct attn_file_tensor output[ATTN_OUTPUTS]; /* after attn_job_run; data == NULL: none */
+    const struct attn_file *lse_from;             /* where `given` LSE comes from */
 };
 
 /* job.c: open the files, settle every question.  Whatever is returned, attn_job_close is due. */
@@ -119,8 +125,27 @@ enum attn_status attn_job_words_bytes(struct attn_job *job, const struct attn_fi
 enum attn_status attn_job_words_alibi(struct attn_job *job, const char **slopes, const char **align,
                                       struct attn_error *err);
 
-/* Whether the metadata declare an LSE that is not attnlab's: base 2, +inf for empty rows, none. */
-int attn_job_words_lse(const struct attn_job *job);
+/* The conventions of LSE that metadata declare: base 2, +inf for empty rows, none.  What the file
+ * of a result says of itself wins over what is said beside the inputs; NULL: nothing more. */
+void attn_job_words_lse(const struct attn_job *job, const struct attn_file *result,
+                        struct attn_claims *claims);
+
+/* Why a tensor of the input plays no part: no input, no mask, and no result that a comparison
+ * judges.  NULL: it plays one, or was left aside by --only.  *is_result: it may have been meant as a
+ * result, so that a comparison which leaves it out has not judged all that it was given. */
+int attn_job_output_named(const char *name); /* an enum attn_output; -1: no output */
+const char *attn_job_unused(const struct attn_job *job, const struct attn_file_tensor *tensor,
+                            int *is_result);
+
+/* Why a result of this name that somebody gave cannot be judged; NULL: it can.  from: its file, as
+ * for attn_job_words_lse. */
+const char *attn_job_why_not(const struct attn_job *job, enum attn_output output,
+                             const struct attn_file *from);
+
+/* Whether this run computes an output; whether a comparison is to judge it (--only). */
+int attn_job_computes(const struct attn_job *job, enum attn_output output);
+int attn_job_asks(const struct attn_job *job, enum attn_output output);
+int attn_job_judges_bias(const struct attn_job *job); /* some dbias is to be judged */
 
 /* job_shape.c: extents of the problem from q, k, v; then of every other tensor against it. */
 enum attn_status attn_job_shapes(struct attn_job *job, struct attn_error *err);
@@ -129,14 +154,15 @@ enum attn_status attn_job_shapes(struct attn_job *job, struct attn_error *err);
 void attn_job_output_shape(const struct attn_job *job, enum attn_output output,
                            struct attn_file_tensor *tensor);
 
-/* A tensor with axes as this job has them; lse has no feature axis and is [B,H,L] in any layout. */
-struct attn_view attn_job_view(const struct attn_job *job, const struct attn_file_tensor *tensor,
-                               int is_lse);
-struct attn_cview attn_job_cview(const struct attn_job *job, const struct attn_file_tensor *tensor,
-                                 int is_lse);
+/* Which axes a tensor has: tokens and features (of the queries' heads, of the keys'); lse and dlse,
+ * [B,H,L] in any layout; bias and dbias, [B,H,Lq,Lk] with stride 0 where they are broadcast. */
+enum attn_job_kind { ATTN_JOB_QUERIES, ATTN_JOB_KEYS, ATTN_JOB_ROWS, ATTN_JOB_PAIRS };
+enum attn_job_kind attn_job_kind_of(enum attn_output output);
 
-/* The bias as [B,H,Lq,Lk], stride 0 where it is broadcast. */
-struct attn_cview attn_job_bias_view(const struct attn_file_tensor *tensor);
+struct attn_view attn_job_view(const struct attn_job *job, const struct attn_file_tensor *tensor,
+                               enum attn_job_kind kind);
+struct attn_cview attn_job_cview(const struct attn_job *job, const struct attn_file_tensor *tensor,
+                                 enum attn_job_kind kind);
 
 /* job_run.c.  ENOMEM: with the price, the largest buffers and what there is. */
 enum attn_status attn_job_price(const struct attn_job *job, struct attn_error *err);
@@ -152,8 +178,20 @@ enum attn_status attn_job_write(const struct attn_job *job, struct attn_error *e
 enum { ATTN_JOB_ALL = 2048, ATTN_JOB_SAMPLE = 64 };
 int64_t attn_job_compared(int64_t n);
 
-/* Print the table of errors to stdout.  *agrees: every output of the job and of the file is within
- * its bounds. */
-enum attn_status attn_job_compare(const struct attn_job *job, int *agrees, struct attn_error *err);
+/* What a comparison found: results beyond their bounds, and tensors that were given and could not
+ * be judged.  Its exit status: 1, 2, or 0 where both are 0. */
+struct attn_job_found {
+    int n_bad, n_unjudged;
+};
+int attn_job_found_exit(const struct attn_job_found *found);
+
+/* Print the table of errors to stdout: every output of the job and beside its inputs, in the type
+ * in which it is stored, and a line for each tensor that could not be judged. */
+enum attn_status attn_job_compare(const struct attn_job *job, struct attn_job_found *found,
+                                  struct attn_error *err);
+
+/* One such line. */
+void attn_job_unjudged(const struct attn_job *job, const char *of, const char *name,
+                       const char *why, struct attn_job_found *found);
 
 #endif

@@ -11,11 +11,6 @@
 #include "ref/problem.h"
 #include "tests/harness/fileio.h"
 
-static enum attn_output last_output(const struct attn_job *job)
-{
-    return job->pass == ATTN_BACKWARD ? ATTN_DV : ATTN_LSE;
-}
-
 /* ---- the price ---------------------------------------------------------------------------- */
 
 /* All ranks of a pass together: they live in this one process. */
@@ -44,19 +39,27 @@ static enum attn_status price_tensors(const struct attn_job *job, struct attn_co
     for (int i = 0; i < ATTN_JOB_INPUTS && status == ATTN_OK; i++)
         if (job->input[i] != NULL && job->input[i]->data == NULL)
             status = attn_cost_add(sum, "inputs", job->input[i]->bytes, 1, err);
-    for (int o = 0; o <= (int)last_output(job) && status == ATTN_OK; o++) {
+    for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++) {
+        int computed = attn_job_computes(job, (enum attn_output)o), compared = computed;
+        if (o == ATTN_DBIAS)
+            compared = attn_job_judges_bias(job);
+        if (!computed && !compared)
+            continue;
         attn_job_output_shape(job, (enum attn_output)o, &output);
-        status = attn_cost_add(sum, "outputs", output.bytes, 1, err);
-        if (!job->request->compare || status != ATTN_OK)
+        if (computed)
+            status = attn_cost_add(sum, "outputs", output.bytes, 1, err);
+        if (!job->request->compare || !compared || status != ATTN_OK)
             continue;
         if (job->stored[o] != NULL)
             status = attn_cost_add(sum, "results in the file", job->stored[o]->bytes, 1, err);
-        int by_key = o == ATTN_DK || o == ATTN_DV;
-        int64_t rows = by_key ? job->problem.n_key : job->problem.n_query;
-        int64_t n = output.bytes / attn_file_dtype_size(output.dtype) / (rows > 0 ? rows : 1);
-        if (status == ATTN_OK) /* want, bound, gauge; for dk and dv three sums more */
-            status = attn_cost_add(sum, "truth and bounds", n * attn_job_compared(rows),
-                                   by_key ? 48 : 24, err);
+        enum attn_job_kind kind = attn_job_kind_of((enum attn_output)o);
+        int is_sum = kind == ATTN_JOB_KEYS || kind == ATTN_JOB_PAIRS;
+        int64_t rows = kind == ATTN_JOB_KEYS ? job->problem.n_key : job->problem.n_query;
+        int64_t n = output.bytes / attn_file_dtype_size(output.dtype);
+        if (kind != ATTN_JOB_PAIRS)
+            n = n / (rows > 0 ? rows : 1) * attn_job_compared(rows);
+        if (status == ATTN_OK) /* want, gauge, bound twice; for a sum over rows three sums more */
+            status = attn_cost_add(sum, "truth and bounds", n, is_sum ? 56 : 32, err);
     }
     return status;
 }
@@ -106,14 +109,16 @@ static enum attn_status load_inputs(struct attn_job *job, struct attn_error *err
             status = attn_file_load(job->from[i], job->input[i], err);
     }
     if (status == ATTN_OK && job->input[ATTN_JOB_BIAS] != NULL)
-        job->problem.bias.tensor = attn_job_bias_view(job->input[ATTN_JOB_BIAS]);
+        job->problem.bias.tensor = attn_job_cview(job, job->input[ATTN_JOB_BIAS], ATTN_JOB_PAIRS);
     return status;
 }
 
 static enum attn_status alloc_outputs(struct attn_job *job, struct attn_error *err)
 {
-    for (int o = 0; o <= (int)last_output(job); o++) {
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
         struct attn_file_tensor *t = &job->output[o];
+        if (!attn_job_computes(job, (enum attn_output)o))
+            continue;
         attn_job_output_shape(job, (enum attn_output)o, t);
         t->data = aligned_alloc(64, ((size_t)t->bytes / 64 + 1) * 64);
         if (t->data == NULL)
@@ -127,7 +132,22 @@ static struct attn_cview input_view(const struct attn_job *job, enum attn_job_in
 {
     if (job->input[input] == NULL)
         return (struct attn_cview){0};
-    return attn_job_cview(job, job->input[input], input == ATTN_JOB_DLSE);
+    return attn_job_cview(job, job->input[input],
+                          input == ATTN_JOB_DLSE                       ? ATTN_JOB_ROWS
+                          : input == ATTN_JOB_K || input == ATTN_JOB_V ? ATTN_JOB_KEYS
+                                                                       : ATTN_JOB_QUERIES);
+}
+
+static struct attn_view output_view(const struct attn_job *job, enum attn_output output)
+{
+    if (job->output[output].data == NULL)
+        return (struct attn_view){0};
+    return attn_job_view(job, &job->output[output], attn_job_kind_of(output));
+}
+
+static struct attn_cview result_view(const struct attn_job *job, enum attn_output output)
+{
+    return attn_job_cview(job, &job->output[output], attn_job_kind_of(output));
 }
 
 static enum attn_status run_forward(struct attn_job *job, struct attn_ctx *ctx)
@@ -135,8 +155,8 @@ static enum attn_status run_forward(struct attn_job *job, struct attn_ctx *ctx)
     const struct attn_forward t = {.q = input_view(job, ATTN_JOB_Q),
                                    .k = input_view(job, ATTN_JOB_K),
                                    .v = input_view(job, ATTN_JOB_V),
-                                   .o = attn_job_view(job, &job->output[ATTN_O], 0),
-                                   .lse = attn_job_view(job, &job->output[ATTN_LSE], 1)};
+                                   .o = output_view(job, ATTN_O),
+                                   .lse = output_view(job, ATTN_LSE)};
     return attn_run_forward(job->spec.impl, ctx, &job->problem, &t);
 }
 
@@ -147,11 +167,12 @@ static enum attn_status run_backward(struct attn_job *job, struct attn_ctx *ctx)
                                     .v = input_view(job, ATTN_JOB_V),
                                     .d_o = input_view(job, ATTN_JOB_DO),
                                     .d_lse = input_view(job, ATTN_JOB_DLSE),
-                                    .o = attn_job_cview(job, &job->output[ATTN_O], 0),
-                                    .lse = attn_job_cview(job, &job->output[ATTN_LSE], 1),
-                                    .dq = attn_job_view(job, &job->output[ATTN_DQ], 0),
-                                    .dk = attn_job_view(job, &job->output[ATTN_DK], 0),
-                                    .dv = attn_job_view(job, &job->output[ATTN_DV], 0)};
+                                    .o = result_view(job, ATTN_O),
+                                    .lse = result_view(job, ATTN_LSE),
+                                    .dq = output_view(job, ATTN_DQ),
+                                    .dk = output_view(job, ATTN_DK),
+                                    .dv = output_view(job, ATTN_DV),
+                                    .dbias = output_view(job, ATTN_DBIAS)};
     return attn_run_backward(job->spec.impl, ctx, &job->problem, &t);
 }
 
@@ -195,7 +216,7 @@ enum attn_status attn_job_folder(const struct attn_job *job, struct attn_error *
 }
 
 /* What was computed, so that a result explains itself; returns how many pairs. */
-static int describe(const struct attn_job *job, char number[3][40], struct attn_file_pair pair[8])
+static int describe(const struct attn_job *job, char number[5][40], struct attn_file_pair pair[12])
 {
     const struct attn_bias *bias = &job->problem.bias;
     int n = 0;
@@ -207,6 +228,14 @@ static int describe(const struct attn_job *job, char number[3][40], struct attn_
     pair[n++] = (struct attn_file_pair){"scale", number[0]};
     pair[n++] = (struct attn_file_pair){"layout", attn_job_layout(job)};
     pair[n++] = (struct attn_file_pair){"pass", attn_pass_name(job->pass)};
+    pair[n++] = (struct attn_file_pair){"lse", "e"}; /* whatever the input declares of others */
+    pair[n++] = (struct attn_file_pair){"empty_lse", "-inf"};
+    snprintf(number[3], 40, "%lld", (long long)job->folded[0]);
+    snprintf(number[4], 40, "%lld", (long long)job->folded[1]);
+    if (job->folded[0] > 0) {
+        pair[n++] = (struct attn_file_pair){"heads", number[3]};
+        pair[n++] = (struct attn_file_pair){"kv_heads", number[4]};
+    }
     if (job->problem.softcap > 0)
         pair[n++] = (struct attn_file_pair){"softcap", number[1]};
     if (bias->kind == ATTN_BIAS_ALIBI) {
@@ -220,9 +249,11 @@ enum attn_status attn_job_write(const struct attn_job *job, struct attn_error *e
 {
     const char *folder = job->request->out;
     size_t room = strlen(folder) + 32;
-    int n_outputs = (int)last_output(job) + 1;
-    struct attn_file_pair pair[8];
-    char number[3][40], *path = malloc(room);
+    int n_outputs = 0; /* those that are computed are the first */
+    while (n_outputs < ATTN_OUTPUTS && job->output[n_outputs].data != NULL)
+        n_outputs++;
+    struct attn_file_pair pair[12];
+    char number[5][40], *path = malloc(room);
     if (path == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory for the name of a file");
     enum attn_status status = ATTN_OK;

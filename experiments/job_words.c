@@ -160,8 +160,26 @@ enum attn_status attn_job_words_alibi(struct attn_job *job, const char **slopes,
     return ATTN_OK;
 }
 
-int attn_job_words_lse(const struct attn_job *job)
+/* What the metadata of one file add to the conventions. */
+static void read_lse(const struct attn_file *file, struct attn_claims *claims)
 {
-    return attn_job_words_is(job, "lse", "2") || attn_job_words_is(job, "lse", "absent") ||
-           attn_job_words_is(job, "empty_lse", "+inf");
+    const char *base = attn_file_metadata(file, "lse"),
+               *empty = attn_file_metadata(file, "empty_lse");
+    if (base != NULL)
+        claims->lse = strcmp(base, "2") == 0        ? ATTN_PLUGIN_LSE_2
+                      : strcmp(base, "absent") == 0 ? ATTN_PLUGIN_LSE_ABSENT
+                                                    : ATTN_PLUGIN_LSE_E;
+    if (empty != NULL)
+        claims->empty_lse =
+            strcmp(empty, "+inf") == 0 ? ATTN_PLUGIN_EMPTY_PLUS_INF : ATTN_PLUGIN_EMPTY_MINUS_INF;
+}
+
+void attn_job_words_lse(const struct attn_job *job, const struct attn_file *result,
+                        struct attn_claims *claims)
+{
+    memset(claims, 0, sizeof *claims);
+    for (int f = 0; f < job->n_files; f++)
+        read_lse(&job->file[f], claims);
+    if (result != NULL)
+        read_lse(result, claims);
 }

@@ -78,12 +78,11 @@ void lab_run(struct lab *x, enum attn_dtype dtype)
     attn_truth_free(&x->truth);
     p->dtype = dtype;
     ck_assert_msg(attn_problem_check(p, &err) == ATTN_OK, "%s", err.text);
-    struct attn_inputs in = {view(x->q, dtype, p->heads, p->n_query, p->d_key, &copy[0]),
-                             view(x->k, dtype, p->kv_heads, p->n_key, p->d_key, &copy[1]),
-                             view(x->v, dtype, p->kv_heads, p->n_key, p->d_value, &copy[2]),
-                             view(x->d_o, dtype, p->heads, p->n_query, p->d_value, &copy[3]),
-                             {0},
-                             p->bias.kind == ATTN_BIAS_TENSOR};
+    struct attn_inputs in = {.q = view(x->q, dtype, p->heads, p->n_query, p->d_key, &copy[0]),
+                             .k = view(x->k, dtype, p->kv_heads, p->n_key, p->d_key, &copy[1]),
+                             .v = view(x->v, dtype, p->kv_heads, p->n_key, p->d_value, &copy[2]),
+                             .d_o = view(x->d_o, dtype, p->heads, p->n_query, p->d_value, &copy[3]),
+                             .want_d_bias = p->bias.kind == ATTN_BIAS_TENSOR};
     if (x->has_d_lse)
         in.d_lse = view(x->d_lse, dtype, p->heads, p->n_query, 1, &copy[4]);
     attn_precision_of(&attn_impl_dense, &options, p, &precision);

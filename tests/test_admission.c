@@ -32,9 +32,7 @@ static void truth_of(const char *text, struct attn_setup *s, struct attn_truth *
     ck_assert(attn_case_parse(text, &c, &err) == ATTN_OK);
     ck_assert(attn_setup_open(&c, s, &err) == ATTN_OK);
     attn_precision_of(dense, &preset, &s->problem, &precision);
-    const struct attn_inputs in = {.q = attn_tensor_cview(&s->tensor[ATTN_T_Q]),
-                                   .k = attn_tensor_cview(&s->tensor[ATTN_T_K]),
-                                   .v = attn_tensor_cview(&s->tensor[ATTN_T_V])};
+    const struct attn_inputs in = attn_setup_inputs(s, ATTN_FORWARD);
     ck_assert(attn_truth_compute(&s->problem, &in, &precision, NULL, truth, &err) == ATTN_OK);
 }
 

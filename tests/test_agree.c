@@ -17,7 +17,8 @@ static struct attn_agreement agree_one(double got, double want, double bound)
 {
     double gauge = 1;
     struct attn_cview view = {&got, ATTN_F64, {1, 1, 1, 1}};
-    struct attn_truth_tensor truth = {"x", {1, 1, 1, 1}, &want, &bound, &gauge, NULL, 0};
+    struct attn_truth_tensor truth = {
+        .name = "x", .extent = {1, 1, 1, 1}, .want = &want, .bound = &bound, .gauge = &gauge};
     struct attn_agreement x;
     attn_agree(&view, &truth, 0x1p-53, &x);
     ck_assert_int_eq(x.n, 1);
@@ -113,8 +114,13 @@ static float *element(struct sheet *x, int64_t b, int64_t h, int64_t i, int64_t 
 static void open_sheet(struct sheet *x)
 {
     x->view = (struct attn_cview){x->got, ATTN_F32, {1, 2, 24, 6}};
-    x->truth =
-        (struct attn_truth_tensor){"sheet", {B, H, L, D}, x->want, x->bound, x->gauge, NULL, 0};
+    x->truth = (struct attn_truth_tensor){.name = "sheet",
+                                          .extent = {B, H, L, D},
+                                          .want = x->want,
+                                          .bound = x->bound,
+                                          .gauge = x->gauge,
+                                          .storage = ATTN_F32,
+                                          .stored = ATTN_F32};
     for (int n = 0; n < N; n++) {
         x->want[n] = n + 1;
         x->bound[n] = 0x1p-10;
@@ -210,7 +216,7 @@ START_TEST(exactly)
     *element(&x, 1, 0, 0, 0) = INFINITY;
     attn_agree_exactly(&x.view, &x.truth, &a);
     ck_assert(a.n_bad == 4 && a.n_not_finite == 1);
-    x.view.dtype = ATTN_F64; /* in f64 nothing is rounded away */
+    x.truth.storage = x.truth.stored = ATTN_F64; /* in f64 nothing is rounded away */
     double eight = 8;
     x.view = (struct attn_cview){&eight, ATTN_F64, {0, 0, 0, 0}};
     x.truth.extent[0] = x.truth.extent[1] = x.truth.extent[2] = x.truth.extent[3] = 1;
@@ -224,7 +230,7 @@ START_TEST(empty_tensors)
 {
     struct attn_cview view = {NULL, ATTN_F32, {0, 0, 0, 0}};
     for (int axis = 0; axis < 4; axis++) {
-        struct attn_truth_tensor truth = {"none", {2, 2, 2, 2}, NULL, NULL, NULL, NULL, 0};
+        struct attn_truth_tensor truth = {.name = "none", .extent = {2, 2, 2, 2}};
         struct attn_agreement a;
         truth.extent[axis] = 0;
         attn_agree(&view, &truth, 0x1p-24, &a);
@@ -245,7 +251,8 @@ START_TEST(one_in_ten_million)
     double *zero = calloc((size_t)n, sizeof *zero);
     ck_assert(got != NULL && zero != NULL);
     struct attn_cview view = {got, ATTN_F32, {n, n, WIDTH, 1}};
-    struct attn_truth_tensor truth = {"large", {1, 1, ROWS, WIDTH}, zero, zero, zero, NULL, 0};
+    struct attn_truth_tensor truth = {
+        .name = "large", .extent = {1, 1, ROWS, WIDTH}, .want = zero, .bound = zero, .gauge = zero};
     struct attn_agreement a;
     got[at] = (float)bad[_i % 4];
     attn_agree(&view, &truth, 0x1p-24, &a);
@@ -286,7 +293,12 @@ static void truth_of(const char *text, const char *name, struct attn_setup *s,
     ck_assert_msg(attn_setup_open(&c, s, &err) == ATTN_OK, "%s", err.text);
     attn_precision_of(spec.impl, &spec.options, &s->problem, &precision);
     struct attn_backward t = attn_setup_backward(s);
-    struct attn_inputs in = {t.q, t.k, t.v, t.d_o, t.d_lse, t.dbias.data != NULL};
+    struct attn_inputs in = {.q = t.q,
+                             .k = t.k,
+                             .v = t.v,
+                             .d_o = t.d_o,
+                             .d_lse = t.d_lse,
+                             .want_d_bias = t.dbias.data != NULL};
     ck_assert_msg(attn_truth_compute(&s->problem, &in, &precision, &all, truth, &err) == ATTN_OK,
                   "%s", err.text);
 }

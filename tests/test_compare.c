@@ -219,8 +219,10 @@ START_TEST(judged_by_the_oracle)
     ck_assert_ptr_nonnull(realpath(".", cwd));
     put_results(golden, 1.001);
     snprintf(text, sizeof text, "good.st %s/%s", cwd, golden);
+    compares(2, "dv.size the file not judged: nothing uses", text);
+    snprintf(text, sizeof text, "good.st %s/%s --only o,lse,dq,dk,dv", cwd, golden);
     compares(0, "o      good.st", text);
-    snprintf(text, sizeof text, "good.st %s/%s --rule bound --as dense", cwd, golden);
+    snprintf(text, sizeof text, "good.st %s/%s --rule bound --as dense --only o,dk", cwd, golden);
     compares(0, "0 rescales", text);
     snprintf(text, sizeof text, "bad.st %s/%s --rule bound", cwd, golden);
     compares(1, "dk     bad.st", text);
@@ -249,7 +251,7 @@ START_TEST(inputs_in_a_folder)
     compares(1, "FAIL", "bad.st inputs --scale 0.45 --mask 'causal(br)|prefix(3)'");
     compares(0, "the file", "good.st all --scale 0.45 --mask 'causal(br)|prefix(3)'");
     compares(1, "FAIL", "good.st all --scale 0.44 --mask 'causal(br)|prefix(3)'");
-    compares(2, "nothing to judge", "inputs inputs");
+    compares(2, "that these inputs can judge", "inputs inputs");
     compares(2, "has no tensor 'o'", "inputs all");
 }
 END_TEST

@@ -191,9 +191,7 @@ START_TEST(slow_sums_are_b)
     ck_assert(attn_case_parse("q2k256d256v2:none:f32:normal:s1", &c, &err) == ATTN_OK);
     ck_assert_msg(attn_setup_open(&c, &s, &err) == ATTN_OK, "%s", err.text);
     attn_precision_of(dense, &preset, &s.problem, &declared);
-    struct attn_inputs in = {.q = attn_tensor_cview(&s.tensor[ATTN_T_Q]),
-                             .k = attn_tensor_cview(&s.tensor[ATTN_T_K]),
-                             .v = attn_tensor_cview(&s.tensor[ATTN_T_V])};
+    const struct attn_inputs in = attn_setup_inputs(&s, ATTN_FORWARD);
     struct attn_truth truth;
     ck_assert(attn_truth_compute(&s.problem, &in, &declared, NULL, &truth, &err) == ATTN_OK);
     for (int64_t i = 0; i < 2; i++) { /* the truth, off by 0.8 T1 */

@@ -90,15 +90,7 @@ static int is_wrong(const struct attn_spec *spec, const struct attn_case *c)
     ck_assert_msg(attn_setup_open(c, &s, &err) == ATTN_OK, "%s", err.text);
     run(spec, &s);
     attn_precision_of(spec->impl, &spec->options, &s.problem, &precision);
-    struct attn_inputs in = {.q = attn_tensor_cview(&s.tensor[ATTN_T_Q]),
-                             .k = attn_tensor_cview(&s.tensor[ATTN_T_K]),
-                             .v = attn_tensor_cview(&s.tensor[ATTN_T_V])};
-    if (c->pass == ATTN_BACKWARD) {
-        in.d_o = attn_tensor_cview(&s.tensor[ATTN_T_DO]);
-        if (s.tensor[ATTN_T_DLSE].data != NULL)
-            in.d_lse = attn_tensor_cview(&s.tensor[ATTN_T_DLSE]);
-        in.want_d_bias = s.tensor[ATTN_T_DBIAS].data != NULL;
-    }
+    const struct attn_inputs in = attn_setup_inputs(&s, c->pass);
     ck_assert(attn_truth_compute(&s.problem, &in, &precision, NULL, &truth, &err) == ATTN_OK);
     for (int o = 0; o < ATTN_OUTPUTS; o++)
         if (truth.tensor[o].want != NULL)

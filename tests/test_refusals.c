@@ -42,7 +42,7 @@ static const struct {
     {"dense --input @ --compare --format png", "safetensors and npy exist"},
     {"dense --input @ --out @", "Not a directory"},
     {"dense --input @ --out !/no/folder", "No such file"},
-    {"dense --input @ --compare --layout HBLD", "BHLD, BLHD and THD exist"},
+    {"dense --input @ --compare --layout HBLD", "BHLD, BLHD, BLE and THD exist"},
     {"dense --input @ --compare --pass both", "fwd and bwd exist"},
     {"dense --input @ --compare --scale one", "finite number"},
     {"dense --input @ --compare --scale inf", "finite number"},

@@ -1,10 +1,12 @@
 /* What `attnlab vectors` writes is given to `attnlab run` and `attnlab compare` as it is: every
  * case of the quick tier, under every convention that the files can have.  `attnlab check
  * --results`, which knows the cases and reads no inputs, then judges what run made of the files. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/harness/files.h"
 #include "tests/scratch.h"
 #include "tests/stranger_lab.h"
 #include "tests/suites.h"
@@ -18,7 +20,7 @@ static const struct {
     const char *spec, *claims;
     int cases;
 } variants[] = {
-    {"dense", "{\"claims\": [" MOST ", \"bias\", \"band\"]}", 190},
+    {"dense", "{\"claims\": [" MOST ", \"bias\", \"dbias\", \"band\"]}", 190},
     {"csr-textbook", "{\"claims\": [" MOST ", \"bias\"]}", 190}, /* every mask as bytes */
     {"tiled-textbook",
      "{\"claims\": [" MOST ", \"bias\", \"band\"], \"layout\": \"blhd\", \"mask_one\": \"hidden\","
@@ -78,17 +80,23 @@ START_TEST(a_wrong_setting_is_seen)
 }
 END_TEST
 
-/* An LSE that is declared otherwise is left to `attnlab check --results`, which says so. */
-START_TEST(declared_lse_is_not_judged)
+/* A declared LSE is judged as it is declared, unless the file of the result says otherwise. */
+START_TEST(declared_lse)
 {
-    static const char claims[] = "{\"claims\": [\"f32\", \"band\"], \"lse\": \"2\"}";
+    static const char *const claims[3] = {
+        "{\"claims\": [\"f32\", \"band\", \"empty\", \"cross\"], \"lse\": \"2\", \"empty_lse\": "
+        "\"+inf\"}",
+        "{\"claims\": [\"f32\", \"band\", \"empty\", \"cross\"], \"lse\": \"absent\"}",
+        "{\"claims\": [\"f32\", \"band\", \"empty\", \"cross\"]}"};
     static char output[1 << 16];
+    struct attn_file file;
+    struct attn_error err;
     char folder[512];
     snprintf(folder, sizeof folder, "%s", scratch_path(""));
-    scratch_put("claims.json", claims, sizeof claims - 1);
+    scratch_put("claims.json", claims[_i], strlen(claims[_i]));
     ck_assert_int_eq(scratch_attnlab(output, sizeof output,
                                      "vectors '%s/v' --claims '%s/claims.json' --case "
-                                     "'q9d8:causal(br):f32:normal:s1'",
+                                     "'q9k5d8:causal(br):f32:normal:s1'",
                                      folder, folder),
                      0);
     ck_assert_int_eq(scratch_attnlab(output, sizeof output,
@@ -97,8 +105,26 @@ START_TEST(declared_lse_is_not_judged)
                      0);
     ck_assert_int_eq(
         scratch_attnlab(output, sizeof output, "compare '%s/o' '%s/v/case-1'", folder, folder), 0);
-    ck_assert_msg(strstr(output, "declared otherwise: not judged") != NULL, "%s", output);
-    ck_assert_msg(strstr(output, "\nlse ") == NULL, "%s", output);
+    ck_assert(attn_file_open(scratch_path("o/result.safetensors"), &file, &err) == ATTN_OK);
+    struct attn_file_tensor *o = attn_file_find(&file, "o"), *lse = attn_file_find(&file, "lse");
+    ck_assert(attn_file_load(&file, o, &err) == ATTN_OK);
+    ck_assert(attn_file_load(&file, lse, &err) == ATTN_OK);
+    for (int way = 0; way < 2; way++) { /* without metadata: as it is, then as it is declared */
+        float *x = lse->data;
+        for (int i = 0; way == 1 && i < 9; i++)
+            x[i] = isinf(x[i]) ? INFINITY : x[i] * 1.44269504f;
+        struct attn_file_tensor both[2] = {*o, *lse};
+        ck_assert(attn_safetensors_write(scratch_path("r.safetensors"), both, 2, NULL, 0, &err) ==
+                  ATTN_OK);
+        int status = scratch_attnlab(output, sizeof output,
+                                     "compare '%s/r.safetensors' '%s/v/case-1'", folder, folder);
+        int wanted = _i == 1 ? 2 : _i == 0 ? way == 0 : way;
+        ck_assert_msg(status == wanted, "%d, not %d:\n%s", status, wanted, output);
+        ck_assert_msg((strstr(output, "not judged: the metadata declare lse=absent") != NULL) ==
+                          (_i == 1),
+                      "%s", output);
+    }
+    attn_file_close(&file);
 }
 END_TEST
 
@@ -112,7 +138,7 @@ Suite *suite_vectors(void)
     tcase_add_checked_fixture(cases, scratch_open, scratch_close);
     tcase_add_loop_test(cases, every_case_by_its_files, 0, COUNT(variants));
     tcase_add_loop_test(cases, a_wrong_setting_is_seen, 0, 4);
-    tcase_add_test(cases, declared_lse_is_not_judged);
+    tcase_add_loop_test(cases, declared_lse, 0, 3);
     suite_add_tcase(suite, cases);
     return suite;
 }

@@ -73,7 +73,8 @@ static void measure(const struct attn_truth_tensor *truth, int64_t n, double u, 
 void attn_agree(const struct attn_cview *got, const struct attn_truth_tensor *truth, double u,
                 struct attn_agreement *x)
 {
-    double overflow = attn_dtype_overflow(got->dtype);
+    double first = attn_dtype_overflow(truth->storage), then = attn_dtype_overflow(truth->stored);
+    double overflow = first < then ? first : then;
     start(truth, x);
     int64_t n = 0;
     for (int64_t b = 0; b < truth->extent[0]; b++)
@@ -120,7 +121,8 @@ void attn_agree_exactly(const struct attn_cview *got, const struct attn_truth_te
                 for (int64_t c = 0; c < truth->extent[3]; c++, n++) {
                     int64_t at[4] = {b, h, truth->sample != NULL ? truth->sample[r] : r, c};
                     double value = attn_cview_get(got, at[0], at[1], at[2], at[3]);
-                    double want = attn_dtype_round(truth->want[n], got->dtype);
+                    double want = attn_dtype_round(truth->want[n], truth->storage);
+                    want = attn_dtype_round(want, truth->stored);
                     int ok = value == want;
                     see(x, ok ? 0 : (double)INFINITY, ok, at, value, want, 0);
                     x->n_not_finite += isfinite(want) && !isfinite(value);

@@ -11,10 +11,20 @@
 #include "ref/attn.h"
 #include "ref/precision.h"
 
+enum attn_output { ATTN_O, ATTN_LSE, ATTN_DQ, ATTN_DK, ATTN_DV, ATTN_DBIAS, ATTN_OUTPUTS };
+const char *attn_output_name(enum attn_output output); /* "o", "lse", "dq", ... */
+
 /* Half the spacing of subnormals of a storage type, and the size from which on rounding to nearest
  * makes an infinity. */
 double attn_dtype_tiny(enum attn_dtype dtype);
 double attn_dtype_overflow(enum attn_dtype dtype);
+
+/* Whether `wide` has every number of `narrow`. */
+int attn_dtype_holds(enum attn_dtype wide, enum attn_dtype narrow);
+
+/* The type in which a problem stores an output: that of its tensors, of its bias for dbias; LSE is
+ * F64 for F64, else F32. */
+enum attn_dtype attn_output_storage(const struct attn_problem *problem, enum attn_output output);
 
 /* Subnormal numbers of the arithmetic, and of storage types of its exponent range, may count as 0,
  * as operands and as results: what flush-to-zero and denormals-are-zero do. */
@@ -31,13 +41,12 @@ struct attn_truth_tensor {
     const char *name;
     int64_t extent[4];
     double *want, *bound;
-    double *gauge;         /* condition-aware size of the element, for the printed gauge ratio */
-    const int64_t *sample; /* NULL: all rows; else extent[2] row indices (borrowed) */
-    double u;              /* of the arithmetic or of storage: what the gauge counts in */
+    double *gauge;           /* condition-aware size of the element, for the printed gauge ratio */
+    const int64_t *sample;   /* NULL: all rows; else extent[2] row indices (borrowed) */
+    double u;                /* of the arithmetic or of storage: what the gauge counts in */
+    enum attn_dtype storage; /* in which the problem stores this output */
+    enum attn_dtype stored;  /* in which the judged result is; attn_truth_store changes it */
 };
-
-enum attn_output { ATTN_O, ATTN_LSE, ATTN_DQ, ATTN_DK, ATTN_DV, ATTN_DBIAS, ATTN_OUTPUTS };
-const char *attn_output_name(enum attn_output output); /* "o", "lse", "dq", ... */
 
 struct attn_truth {
     struct attn_truth_tensor tensor[ATTN_OUTPUTS]; /* want == NULL: not asked for */
@@ -47,6 +56,8 @@ struct attn_truth {
 struct attn_inputs {
     struct attn_cview q, k, v, d_o, d_lse;
     int want_d_bias; /* only for problems small enough for [B,H,Lq,Lk] */
+    int has_stored;  /* else results are judged as the problem stores them */
+    enum attn_dtype stored[ATTN_OUTPUTS];
 };
 
 /* Rows and keys to compute, in increasing order; n < 0 means all.  The arrays must outlive the
@@ -61,6 +72,12 @@ enum attn_status attn_truth_compute(const struct attn_problem *problem,
                                     const struct attn_precision *precision,
                                     const struct attn_sample *sample, struct attn_truth *truth,
                                     struct attn_error *err);
+
+/* Make it the truth for results that were rounded to `stored` last, by whoever wrote them to a
+ * file.  Nothing changes where that type holds all that the problem's own does; else the bound
+ * grows by the rounding, half a subnormal spacing, and (attn_agree) overflow.  Once for a tensor:
+ * roundings add up. */
+void attn_truth_store(struct attn_truth_tensor *tensor, enum attn_dtype stored);
 void attn_truth_free(struct attn_truth *truth);
 
 #endif

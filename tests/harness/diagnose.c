@@ -346,12 +346,6 @@ static double work_of(const struct attn_setup *s)
 int attn_diagnose(const struct attn_setup *s, const struct attn_result *r, char *text, size_t size)
 {
     struct attn_inquiry q = {.setup = s, .loose = s->problem.dtype == ATTN_F64 ? 1e-11 : 2e-5};
-    struct attn_inputs in = {attn_tensor_cview(&s->tensor[ATTN_T_Q]),
-                             attn_tensor_cview(&s->tensor[ATTN_T_K]),
-                             attn_tensor_cview(&s->tensor[ATTN_T_V]),
-                             {0},
-                             {0},
-                             0};
     struct attn_error err = {0};
     text[0] = '\0';
     note_failing(r, &q);
@@ -359,12 +353,7 @@ int attn_diagnose(const struct attn_setup *s, const struct attn_result *r, char 
         r->failure == ATTN_F_FINITE || r->failure == ATTN_F_EXACT || r->failure == ATTN_F_BOUND;
     if (r->verdict != ATTN_FAILED || !numeric || !(r->precision.u > 0) || work_of(s) > max_work)
         return 0;
-    if (s->given.pass == ATTN_BACKWARD) {
-        in.d_o = attn_tensor_cview(&s->tensor[ATTN_T_DO]);
-        if (s->tensor[ATTN_T_DLSE].data != NULL)
-            in.d_lse = attn_tensor_cview(&s->tensor[ATTN_T_DLSE]);
-        in.want_d_bias = s->tensor[ATTN_T_DBIAS].data != NULL;
-    }
+    struct attn_inputs in = attn_setup_inputs(s, s->given.pass);
     if (attn_truth_compute(&s->problem, &in, &r->precision, NULL, &q.truth, &err) != ATTN_OK)
         return 0;
     struct attn_suspicion x = {s, &q, text, size};

@@ -193,7 +193,7 @@ static void shape_wanted(const struct attn_claims *claims, const struct attn_ten
 {
     for (int a = 0; a < 4; a++)
         n[a] = o == ATTN_DBIAS && t->stride[a] == 0 && t->extent[a] > 1 ? 1 : t->extent[a];
-    *want = (struct attn_file_tensor){.dtype = attn_file_dtype_of(t->dtype)};
+    *want = (struct attn_file_tensor){0};
     attn_packed_extents(claims, kind_of(o), n, want);
 }
 
@@ -210,17 +210,36 @@ static enum attn_status check_shape(const struct attn_file *file, const char *na
     if (!same)
         return attn_fault(err, ATTN_EINVAL, file->path, "%s has shape %s: %s is wanted", name,
                           attn_file_shape(got, a), attn_file_shape(want, b));
-    if (got->dtype != want->dtype)
-        return attn_fault(err, ATTN_EINVAL, file->path, "%s is stored as %s: %s is wanted", name,
-                          attn_file_dtype_name(got->dtype), attn_file_dtype_name(want->dtype));
     return ATTN_OK;
+}
+
+/* Make room for numbers that were stored in another type than the case's, or that are changed on
+ * the way: as double, so that nothing is rounded here. */
+static enum attn_status make_room(struct attn_tensor *t, enum attn_dtype stored, int as_is,
+                                  struct attn_error *err)
+{
+    struct attn_tensor wide;
+    unsigned broadcast = 0;
+    enum attn_status status = ATTN_OK;
+    for (int a = 0; a < 4; a++)
+        broadcast |= (unsigned)(t->stride[a] == 0 && t->extent[a] > 1) << a;
+    if (t->dtype != stored || !as_is) {
+        status =
+            attn_tensor_alloc(&wide, t->name, ATTN_F64, t->extent, "bhic", 0, 0, broadcast, err);
+        if (status != ATTN_OK)
+            return status;
+        attn_tensor_free(t);
+        *t = wide;
+    }
+    t->stored = stored;
+    return status;
 }
 
 static void fill_output(const struct attn_claims *claims, struct attn_tensor *t, enum attn_output o,
                         const int64_t n[4], const struct attn_file_tensor *got)
 {
     int64_t width = o == ATTN_LSE ? 1 : n[3];
-    const struct attn_cview view = {got->data, t->dtype, {0, 0, 1, 1}}; /* check_shape saw to it */
+    const struct attn_cview view = {got->data, t->stored, {0, 0, 1, 1}};
     for (int64_t b = 0; b < n[0]; b++)
         for (int64_t h = 0; h < n[1]; h++)
             for (int64_t i = 0; i < n[2]; i++)
@@ -243,7 +262,9 @@ static enum attn_status read_output(const char *base, struct attn_file *all, enu
     struct attn_file one = {0};
     struct attn_file *file = all;
     struct attn_file_tensor want, *got;
+    enum attn_dtype stored = ATTN_F64;
     int64_t n[4];
+    int as_is = o != ATTN_LSE || claims->lse != ATTN_PLUGIN_LSE_2;
     enum attn_status status = ATTN_OK;
     const char *hint = o == ATTN_LSE ? "; declare \"lse\": \"absent\"?" : "";
     if (all->path == NULL) {
@@ -261,8 +282,14 @@ static enum attn_status read_output(const char *base, struct attn_file *all, enu
         status = attn_fault(err, ATTN_EINVAL, file->path, "has no tensor %s%s", name, hint);
     else
         status = check_shape(file, name, got, &want, o == ATTN_LSE, err);
+    if (status == ATTN_OK && !attn_file_dtype_storage(got->dtype, &stored))
+        status = attn_fault(err, ATTN_EINVAL, file->path,
+                            "%s is stored as %s: F64, F32, BF16 and F16 would work", name,
+                            attn_file_dtype_name(got->dtype));
     if (status == ATTN_OK)
         status = attn_file_load(file, got, err);
+    if (status == ATTN_OK)
+        status = make_room(t, stored, as_is, err);
     if (status == ATTN_OK)
         fill_output(claims, t, o, n, got);
     attn_file_close(&one);
@@ -275,6 +302,40 @@ static void leave_out(const char *base, struct attn_error *err)
     size_t n = strlen(base);
     if (strncmp(err->text, base, n) == 0 && err->text[n] == '/')
         memmove(err->text, err->text + n + 1, strlen(err->text + n + 1) + 1);
+}
+
+static int is_wanted(const struct attn_claims *claims, const struct attn_setup *s,
+                     enum attn_output o)
+{
+    return s->tensor[slot_of[o]].map != NULL &&
+           !(o == ATTN_LSE && claims->lse == ATTN_PLUGIN_LSE_ABSENT);
+}
+
+/* Results that nobody would look at: of an output that the case does not want, or given twice. */
+static enum attn_status check_unread(const char *folder, const char *name,
+                                     const struct attn_file *all, const struct attn_claims *claims,
+                                     const struct attn_setup *s, struct attn_error *err)
+{
+    char file[40];
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        const char *output = attn_output_name((enum attn_output)o);
+        snprintf(file, sizeof file, "%s.npy", output);
+        int alone = is_there(folder, name, file);
+        int inside = all->path != NULL && attn_file_find(all, output) != NULL;
+        if (!is_wanted(claims, s, (enum attn_output)o) && (alone || inside))
+            return attn_fail(
+                err, ATTN_EINVAL, "%s is given, and %s: nothing is left unjudged; leave it out%s",
+                output,
+                o == ATTN_LSE ? "declared \"lse\": \"absent\"" : "this case does not ask for it",
+                o == ATTN_LSE ? ", or declare \"e\" or \"2\"" : "");
+        if (alone && all->path != NULL)
+            return attn_fault(err, ATTN_EINVAL, all->path,
+                              "lies beside %s: results are one file, or one for each output", file);
+    }
+    if (all->path != NULL && is_there(folder, name, "result.safetensors") &&
+        is_there(folder, name, "result.npz"))
+        return attn_fault(err, ATTN_EINVAL, all->path, "lies beside result.npz: one of them");
+    return ATTN_OK;
 }
 
 enum attn_status attn_exchange_read(const char *folder, const char *name,
@@ -290,9 +351,10 @@ enum attn_status attn_exchange_read(const char *folder, const char *name,
         snprintf(path, sizeof path, "%s/result.npz", base);
     if (access(path, F_OK) == 0)
         status = attn_file_open(path, &all, err);
+    if (status == ATTN_OK)
+        status = check_unread(folder, name, &all, claims, s, err);
     for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
-        if (s->tensor[slot_of[o]].map != NULL &&
-            !(o == ATTN_LSE && claims->lse == ATTN_PLUGIN_LSE_ABSENT))
+        if (is_wanted(claims, s, (enum attn_output)o))
             status = read_output(base, &all, (enum attn_output)o, claims, s, err);
     attn_file_close(&all);
     if (status != ATTN_OK)

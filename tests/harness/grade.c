@@ -50,7 +50,8 @@ static void find_bias(const struct attn_cview *got, const struct attn_truth_tens
             if (!(bound > 0) || !isfinite(bound)) /* nothing visible, or nothing to say */
                 continue;
             double value = attn_cview_get(got, bh / o->extent[1], bh % o->extent[1], i, c);
-            double want = attn_dtype_round(o->want[row * width + c], got->dtype);
+            double want = attn_dtype_round(o->want[row * width + c], o->storage);
+            want = attn_dtype_round(want, o->stored);
             mean += (value - want) / bound;
             used++;
         }

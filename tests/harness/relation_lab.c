@@ -180,17 +180,9 @@ int attn_lab_call(struct attn_lab *lab, struct attn_trial *t, const struct attn_
 
 static int find_bounds(struct attn_lab *lab, struct attn_trial *t, const struct attn_spec *spec)
 {
-    const struct attn_tensor *x = t->setup.tensor;
     struct attn_error err = {0};
     struct attn_precision precision;
-    struct attn_inputs in = {.q = attn_tensor_cview(&x[ATTN_T_Q]),
-                             .k = attn_tensor_cview(&x[ATTN_T_K]),
-                             .v = attn_tensor_cview(&x[ATTN_T_V])};
-    if (x[ATTN_T_DO].data != NULL)
-        in.d_o = attn_tensor_cview(&x[ATTN_T_DO]);
-    if (x[ATTN_T_DLSE].data != NULL)
-        in.d_lse = attn_tensor_cview(&x[ATTN_T_DLSE]);
-    in.want_d_bias = x[ATTN_T_DBIAS].data != NULL;
+    const struct attn_inputs in = attn_setup_inputs(&t->setup, t->setup.given.pass);
     attn_precision_of(spec->impl, &spec->options, &t->setup.problem, &precision);
     attn_truth_free(&t->truth);
     if (attn_truth_compute(&t->setup.problem, &in, &precision, NULL, &t->truth, &err) == ATTN_OK)

@@ -49,6 +49,9 @@ void attn_setup_close(struct attn_setup *setup);
 struct attn_forward attn_setup_forward(const struct attn_setup *setup);
 struct attn_backward attn_setup_backward(const struct attn_setup *setup);
 
+/* What the truth of a pass is worked out from, and in which types its results are stored. */
+struct attn_inputs attn_setup_inputs(const struct attn_setup *setup, enum attn_pass pass);
+
 /* Bytes of inputs and outputs: the floor below which no process can measure. */
 int64_t attn_setup_bytes(const struct attn_setup *setup);
 

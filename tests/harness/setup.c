@@ -430,6 +430,24 @@ struct attn_backward attn_setup_backward(const struct attn_setup *s)
                                   .dbias = attn_tensor_view(&t[ATTN_T_DBIAS])};
 }
 
+struct attn_inputs attn_setup_inputs(const struct attn_setup *s, enum attn_pass pass)
+{
+    const struct attn_tensor *t = s->tensor;
+    struct attn_inputs in = {.q = attn_tensor_cview(&t[ATTN_T_Q]),
+                             .k = attn_tensor_cview(&t[ATTN_T_K]),
+                             .v = attn_tensor_cview(&t[ATTN_T_V]),
+                             .has_stored = 1};
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        in.stored[o] = t[ATTN_T_O + o].stored;
+    if (pass != ATTN_BACKWARD)
+        return in;
+    in.d_o = attn_tensor_cview(&t[ATTN_T_DO]);
+    if (t[ATTN_T_DLSE].data != NULL)
+        in.d_lse = attn_tensor_cview(&t[ATTN_T_DLSE]);
+    in.want_d_bias = t[ATTN_T_DBIAS].data != NULL;
+    return in;
+}
+
 int64_t attn_setup_bytes(const struct attn_setup *s)
 {
     int64_t bytes = 0;

@@ -183,7 +183,7 @@ static enum attn_status start_tensor(struct attn_tensor *t, const char *name, en
 {
     memset(t, 0, sizeof *t);
     t->name = name;
-    t->dtype = dtype;
+    t->dtype = t->stored = dtype;
     for (int axis = 0; axis < 4; axis++) {
         t->extent[axis] = extent[axis];
         if (extent[axis] < 0)

@@ -15,7 +15,9 @@
 struct attn_tensor {
     const char *name; /* "q", "dk", ... */
     enum attn_dtype dtype;
-    int64_t extent[4]; /* logical; a broadcast axis keeps its logical extent, stride 0 */
+    enum attn_dtype stored; /* dtype, or where a result was kept before it came here: the bound
+                               counts that rounding */
+    int64_t extent[4];      /* logical; a broadcast axis keeps its logical extent, stride 0 */
     int64_t stride[4];
     void *data;    /* element [0,0,0,0] */
     int64_t first; /* element slot of the lowest address, counted from data: 0, or less where

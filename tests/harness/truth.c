@@ -26,6 +26,18 @@ double attn_dtype_overflow(enum attn_dtype dtype)
     return (unsigned)dtype < ATTN_DTYPES && dtype != ATTN_F64 ? limit[dtype] : (double)INFINITY;
 }
 
+int attn_dtype_holds(enum attn_dtype wide, enum attn_dtype narrow)
+{
+    return wide == ATTN_F64 || wide == narrow || (wide == ATTN_F32 && narrow != ATTN_F64);
+}
+
+enum attn_dtype attn_output_storage(const struct attn_problem *p, enum attn_output output)
+{
+    if (output == ATTN_DBIAS)
+        return p->bias.tensor.dtype;
+    return output == ATTN_LSE && p->dtype != ATTN_F64 ? ATTN_F32 : p->dtype;
+}
+
 void attn_precision_flush(const struct attn_problem *p, struct attn_precision *x)
 {
     x->tiny = p->dtype == ATTN_F64 ? 0x1p-1022 : 0x1p-126;
@@ -69,26 +81,6 @@ struct sum {
     int64_t *terms;     /* by row of the tensor: how many were added             */
     unsigned char *nan; /* by row of the tensor: 1 = a NaN in the bias came here */
 };
-
-static enum attn_status tensor_alloc(struct attn_truth_tensor *t, enum attn_output output,
-                                     const int64_t extent[4], const int64_t *sample,
-                                     const struct attn_precision *a, struct attn_error *err)
-{
-    size_t n = 1;
-    for (int axis = 0; axis < 4; axis++)
-        n *= (size_t)(t->extent[axis] = extent[axis]);
-    t->name = attn_output_name(output);
-    t->sample = sample;
-    t->u = output == ATTN_LSE ? a->u_lse : output == ATTN_DBIAS ? a->u_bias : a->u_storage;
-    t->u = t->u > a->u ? t->u : a->u;
-    t->want = calloc(n + 1, sizeof *t->want);
-    t->bound = calloc(n + 1, sizeof *t->bound);
-    t->gauge = calloc(n + 1, sizeof *t->gauge);
-    if (t->want == NULL || t->bound == NULL || t->gauge == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for the truth of %s (%zu elements)", t->name,
-                         n);
-    return ATTN_OK;
-}
 
 static void sum_free(struct sum *x)
 {
@@ -284,6 +276,30 @@ static void do_row(struct work *w, int64_t b, int64_t h, int64_t i, int64_t slot
 
 /* ---- set-up and sweep --------------------------------------------------------------------- */
 
+static enum attn_status tensor_alloc(const struct work *w, enum attn_output output,
+                                     const int64_t extent[4], const int64_t *sample,
+                                     struct attn_error *err)
+{
+    const struct attn_precision *a = w->a;
+    struct attn_truth_tensor *t = &w->truth->tensor[output];
+    size_t n = 1;
+    for (int axis = 0; axis < 4; axis++)
+        n *= (size_t)(t->extent[axis] = extent[axis]);
+    t->name = attn_output_name(output);
+    t->sample = sample;
+    t->storage = attn_output_storage(w->p, output);
+    t->stored = t->storage;
+    t->u = output == ATTN_LSE ? a->u_lse : output == ATTN_DBIAS ? a->u_bias : a->u_storage;
+    t->u = t->u > a->u ? t->u : a->u;
+    t->want = calloc(n + 1, sizeof *t->want);
+    t->bound = calloc(n + 1, sizeof *t->bound);
+    t->gauge = calloc(n + 1, sizeof *t->gauge);
+    if (t->want == NULL || t->bound == NULL || t->gauge == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for the truth of %s (%zu elements)", t->name,
+                         n);
+    return ATTN_OK;
+}
+
 static enum attn_status prepare(struct work *w, const struct attn_sample *sample, int64_t n_rows,
                                 struct attn_error *err)
 {
@@ -306,11 +322,11 @@ static enum attn_status prepare(struct work *w, const struct attn_sample *sample
         status = attn_row_bound_alloc(p, &w->bound, err);
     for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
         if (o <= ATTN_LSE || (backward && (o != ATTN_DBIAS || w->in->want_d_bias)))
-            status = tensor_alloc(&t[o], (enum attn_output)o, extent[o],
+            status = tensor_alloc(w, (enum attn_output)o, extent[o],
                                   o <= ATTN_DQ      ? rows
                                   : o == ATTN_DBIAS ? NULL
                                                     : keys,
-                                  w->a, err);
+                                  err);
     if (status == ATTN_OK && backward)
         status = sum_alloc(&w->dk, &t[ATTN_DK], err);
     if (status == ATTN_OK && backward)
@@ -378,6 +394,21 @@ static void no_bound_is_infinite(struct attn_truth *truth)
     }
 }
 
+void attn_truth_store(struct attn_truth_tensor *t, enum attn_dtype stored)
+{
+    int64_t n = t->extent[0] * t->extent[1] * t->extent[2] * t->extent[3];
+    double u = attn_dtype_roundoff(stored), tiny = attn_dtype_tiny(stored);
+    if (t->want == NULL || attn_dtype_holds(stored, t->stored))
+        return;
+    t->stored = stored;
+    t->u = t->u > u ? t->u : u;
+    for (int64_t i = 0; i < n; i++) {
+        int is_exact = t->bound[i] == 0 && (t->want[i] == 0 || !isfinite(t->want[i]));
+        if (!is_exact) /* an empty row, a NaN of the contract's: in any type the same */
+            t->bound[i] += u * (fabs(t->want[i]) + t->bound[i]) + tiny;
+    }
+}
+
 enum attn_status attn_truth_compute(const struct attn_problem *p, const struct attn_inputs *in,
                                     const struct attn_precision *a,
                                     const struct attn_sample *sample, struct attn_truth *truth,
@@ -394,6 +425,8 @@ enum attn_status attn_truth_compute(const struct attn_problem *p, const struct a
     if (status == ATTN_OK) {
         sweep(&w, sample);
         no_bound_is_infinite(truth);
+        for (int o = 0; in->has_stored && o < ATTN_OUTPUTS; o++)
+            attn_truth_store(&truth->tensor[o], in->stored[o]);
     } else
         attn_truth_free(truth);
     free(w.slot);

@@ -114,16 +114,7 @@ static enum attn_status truth_of(const struct attn_setup *s, const struct attn_p
                                  struct attn_truth *truth)
 {
     struct attn_error err = {0};
-    struct attn_inputs in = {attn_tensor_cview(&s->tensor[ATTN_T_Q]),
-                             attn_tensor_cview(&s->tensor[ATTN_T_K]),
-                             attn_tensor_cview(&s->tensor[ATTN_T_V]),
-                             {0},
-                             {0},
-                             s->tensor[ATTN_T_DBIAS].data != NULL};
-    if (s->given.pass == ATTN_BACKWARD)
-        in.d_o = attn_tensor_cview(&s->tensor[ATTN_T_DO]);
-    if (s->given.pass == ATTN_BACKWARD && s->tensor[ATTN_T_DLSE].data != NULL)
-        in.d_lse = attn_tensor_cview(&s->tensor[ATTN_T_DLSE]);
+    const struct attn_inputs in = attn_setup_inputs(s, s->given.pass);
     return attn_truth_compute(&s->problem, &in, precision, NULL, truth, &err);
 }
 
