@@ -131,9 +131,8 @@ void attn_job_words_lse(const struct attn_job *job, const struct attn_file *resu
                         struct attn_claims *claims);
 
 /* Why a tensor of the input plays no part: no input, no mask, and no result that a comparison
- * judges.  NULL: it plays one, or was left aside by --only.  *is_result: it may have been meant as a
- * result, so that a comparison which leaves it out has not judged all that it was given. */
-int attn_job_output_named(const char *name); /* an enum attn_output; -1: no output */
+ * judges.  NULL: it plays one, or was left aside by --only.  *is_result: it may have been meant
+ * as a result, so that a comparison which leaves it out has not judged all that it was given. */
 const char *attn_job_unused(const struct attn_job *job, const struct attn_file_tensor *tensor,
                             int *is_result);
 
@@ -141,6 +140,8 @@ const char *attn_job_unused(const struct attn_job *job, const struct attn_file_t
  * for attn_job_words_lse. */
 const char *attn_job_why_not(const struct attn_job *job, enum attn_output output,
                              const struct attn_file *from);
+
+int attn_job_output_named(const char *name); /* an enum attn_output; -1: no output */
 
 /* Whether this run computes an output; whether a comparison is to judge it (--only). */
 int attn_job_computes(const struct attn_job *job, enum attn_output output);

@@ -126,7 +126,7 @@ static void spoil(struct walk *x, int o, int how)
     else
         set(&x->result[o], worst,
             how == LARGEST_OFF ? want[worst] * 1.03
-            : how == INFINITE  ? -copysign(INFINITY, want[worst])
+            : how == INFINITE  ? -copysign((double)INFINITY, want[worst])
                                : (double)NAN);
 }
 

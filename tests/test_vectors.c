@@ -83,17 +83,17 @@ END_TEST
 /* A declared LSE is judged as it is declared, unless the file of the result says otherwise. */
 START_TEST(declared_lse)
 {
-    static const char *const claims[3] = {
-        "{\"claims\": [\"f32\", \"band\", \"empty\", \"cross\"], \"lse\": \"2\", \"empty_lse\": "
-        "\"+inf\"}",
-        "{\"claims\": [\"f32\", \"band\", \"empty\", \"cross\"], \"lse\": \"absent\"}",
-        "{\"claims\": [\"f32\", \"band\", \"empty\", \"cross\"]}"};
+    static const char *const lse[3] = {", \"lse\": \"2\", \"empty_lse\": \"+inf\"",
+                                       ", \"lse\": \"absent\"", ""};
+    char claims[160];
+    int length = snprintf(claims, sizeof claims,
+                          "{\"claims\": [\"f32\", \"band\", \"empty\", \"cross\"]%s}", lse[_i]);
     static char output[1 << 16];
     struct attn_file file;
     struct attn_error err;
     char folder[512];
     snprintf(folder, sizeof folder, "%s", scratch_path(""));
-    scratch_put("claims.json", claims[_i], strlen(claims[_i]));
+    scratch_put("claims.json", claims, (size_t)length);
     ck_assert_int_eq(scratch_attnlab(output, sizeof output,
                                      "vectors '%s/v' --claims '%s/claims.json' --case "
                                      "'q9k5d8:causal(br):f32:normal:s1'",
@@ -106,14 +106,14 @@ START_TEST(declared_lse)
     ck_assert_int_eq(
         scratch_attnlab(output, sizeof output, "compare '%s/o' '%s/v/case-1'", folder, folder), 0);
     ck_assert(attn_file_open(scratch_path("o/result.safetensors"), &file, &err) == ATTN_OK);
-    struct attn_file_tensor *o = attn_file_find(&file, "o"), *lse = attn_file_find(&file, "lse");
+    struct attn_file_tensor *o = attn_file_find(&file, "o"), *l = attn_file_find(&file, "lse");
     ck_assert(attn_file_load(&file, o, &err) == ATTN_OK);
-    ck_assert(attn_file_load(&file, lse, &err) == ATTN_OK);
+    ck_assert(attn_file_load(&file, l, &err) == ATTN_OK);
     for (int way = 0; way < 2; way++) { /* without metadata: as it is, then as it is declared */
-        float *x = lse->data;
+        float *x = l->data;
         for (int i = 0; way == 1 && i < 9; i++)
             x[i] = isinf(x[i]) ? INFINITY : x[i] * 1.44269504f;
-        struct attn_file_tensor both[2] = {*o, *lse};
+        struct attn_file_tensor both[2] = {*o, *l};
         ck_assert(attn_safetensors_write(scratch_path("r.safetensors"), both, 2, NULL, 0, &err) ==
                   ATTN_OK);
         int status = scratch_attnlab(output, sizeof output,
