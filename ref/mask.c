@@ -133,7 +133,7 @@ static int in_any(const struct attn_mask *mask, const struct mask_node *node, in
 int attn_mask_node_allows(const struct attn_mask *mask, const struct mask_node *node, int64_t b,
                           int64_t h, int64_t i, int64_t j)
 {
-    int64_t at = i + node->offset; /* where query i stands among the keys */
+    int64_t at = i + attn_mask_node_offset(mask, node, b); /* where query i stands among the keys */
     switch (node->kind) {
     case MASK_NONE:
         return 1;
@@ -203,16 +203,18 @@ int attn_mask_varies_by_head(const struct attn_mask *mask)
 
 /* ---- runs --------------------------------------------------------------------------------- */
 
-int attn_mask_node_band(const struct mask_node *node, int64_t *least, int64_t *most)
+int attn_mask_node_band(const struct attn_mask *mask, const struct mask_node *node, int64_t b,
+                        int64_t *least, int64_t *most)
 {
+    int64_t offset = attn_mask_node_offset(mask, node, b);
     if (node->kind == MASK_CAUSAL) {
         *least = -MASK_FAR;
-        *most = node->offset;
+        *most = offset;
         return 1;
     }
     if (node->kind == MASK_WINDOW) {
-        *least = node->left < 0 ? -MASK_FAR : node->offset - node->left;
-        *most = node->right < 0 ? MASK_FAR : node->offset + node->right;
+        *least = node->left < 0 ? -MASK_FAR : offset - node->left;
+        *most = node->right < 0 ? MASK_FAR : offset + node->right;
         return 1;
     }
     return 0;
@@ -224,7 +226,7 @@ int attn_mask_node_span(const struct attn_mask *mask, const struct mask_node *no
     int64_t least, most;
     *lo = 0;
     *hi = mask->shape.n_key;
-    if (attn_mask_node_band(node, &least, &most)) {
+    if (attn_mask_node_band(mask, node, b, &least, &most)) {
         *lo = mask_max(i + least, 0);
         *hi = mask_min(i + most + 1, *hi);
         return 1;

@@ -31,6 +31,35 @@ static enum attn_status find(const char *call, const char *name, const char *par
     return ATTN_OK;
 }
 
+/* Lengths of keys, [B] or [1], become offsets; they are read once, here. */
+enum attn_status attn_mask_bind_ends(struct mask_parser *p, struct mask_node *node,
+                                     const char *name, int64_t at)
+{
+    const struct attn_mask_shape *s = &p->mask->shape;
+    struct attn_mask_tensor t;
+    enum attn_status status = find("ends", name, "", at, p->source, &t, p->err);
+    if (status != ATTN_OK)
+        return status;
+    if (t.n_axes != 1 || (t.extent[0] != 1 && t.extent[0] != s->batch))
+        return attn_fail(p->err, ATTN_EINVAL,
+                         "ends,%s: lengths of keys, [%lld] or [1], were expected; it has %d axes, "
+                         "first %lld",
+                         name, (long long)s->batch, t.n_axes, (long long)t.extent[0]);
+    for (int64_t b = 0; b < t.extent[0]; b++) {
+        int64_t length = attn_mask_element(&t, b);
+        if (length < 0 || length > s->n_key)
+            return attn_fail(p->err, ATTN_EINVAL, "ends,%s: [%lld] is %lld, and Lk = %lld", name,
+                             (long long)b, (long long)length, (long long)s->n_key);
+        status = attn_mask_push_number(p, length - s->n_query);
+        if (status != ATTN_OK)
+            return status;
+        node->offset = length - s->n_query;
+    }
+    node->n_list = t.extent[0];
+    node->by_batch = node->n_list > 1;
+    return ATTN_OK;
+}
+
 enum attn_status attn_mask_bind_keys(const struct attn_mask *mask, struct mask_node *node,
                                      const char *name, int64_t at,
                                      const struct attn_mask_source *source, struct attn_error *err)

@@ -89,23 +89,88 @@ static enum attn_status no_more(struct mask_parser *p, const char *usage)
     return ATTN_OK;
 }
 
-/* tl, br, +3 or -2. */
-static enum attn_status alignment(struct mask_parser *p, int64_t *offset)
+/* A name as a string of its own. */
+static enum attn_status name_of(struct mask_parser *p, struct slice arg, char name[NAME_ROOM])
+{
+    if (arg.size >= NAME_ROOM)
+        return attn_mask_fail_at(p, arg.at, "a name of %lld bytes; up to %d would work",
+                                 (long long)arg.size, NAME_ROOM - 1);
+    memcpy(name, p->text + arg.at, (size_t)arg.size);
+    name[arg.size] = '\0';
+    return ATTN_OK;
+}
+
+/* Keys of one batch. */
+static enum attn_status length_of(struct mask_parser *p, struct slice arg, int64_t *length)
+{
+    enum attn_status status = natural(p, arg, length);
+    if (status == ATTN_OK && *length > p->mask->shape.n_key)
+        return attn_mask_fail_at(p, arg.at, "length %lld exceeds Lk = %lld", (long long)*length,
+                                 (long long)p->mask->shape.n_key);
+    return status;
+}
+
+/* The end of a list that has one entry for each batch. */
+static enum attn_status one_for_each(struct mask_parser *p, struct mask_node *node, int64_t begin)
+{
+    if (node->n_list != 1 && node->n_list != p->mask->shape.batch)
+        return attn_mask_fail_at(p, begin,
+                                 "%lld of them for %lld batches: give one for each, or one for all",
+                                 (long long)node->n_list, (long long)p->mask->shape.batch);
+    node->by_batch = node->n_list > 1;
+    return ATTN_OK;
+}
+
+/* ends,n1,n2,... or ends,NAME: in batch b the last query is at key n_b - 1. */
+static enum attn_status ends(struct mask_parser *p, struct mask_node *node)
+{
+    struct slice arg;
+    char name[NAME_ROOM];
+    int64_t begin = p->at, length;
+    if (!p->more)
+        return attn_mask_fail_at(p, p->at - 1,
+                                 "ends needs the keys in use: ends,5,3 (one number for each batch, "
+                                 "or one for all), or a tensor of them: ends,NAME");
+    node->list = p->mask->n_numbers;
+    do {
+        enum attn_status status = argument(p, &arg);
+        if (status == ATTN_OK && node->n_list == 0 && attn_mask_is_letter(p->text[arg.at])) {
+            status = name_of(p, arg, name);
+            return status == ATTN_OK ? attn_mask_bind_ends(p, node, name, arg.at) : status;
+        }
+        if (status == ATTN_OK)
+            status = length_of(p, arg, &length);
+        if (status == ATTN_OK)
+            status = attn_mask_push_number(p, length - p->mask->shape.n_query);
+        if (status != ATTN_OK)
+            return status;
+        node->n_list++;
+    } while (p->more);
+    node->offset = p->mask->number[node->list];
+    return one_for_each(p, node, begin);
+}
+
+/* tl, br, +3, -2, or what ends() reads. */
+static enum attn_status alignment(struct mask_parser *p, struct mask_node *node)
 {
     struct slice arg;
     enum attn_status status = argument(p, &arg);
     if (status != ATTN_OK)
         return status;
     const struct attn_mask_shape *s = &p->mask->shape;
+    int64_t *offset = &node->offset;
     if (slice_is(p, arg, "tl"))
         *offset = 0;
     else if (slice_is(p, arg, "br"))
         *offset = s->n_key - s->n_query;
+    else if (slice_is(p, arg, "ends"))
+        return ends(p, node);
     else if (p->text[arg.at] != '+' && p->text[arg.at] != '-')
         return attn_mask_fail_at(
             p, arg.at,
             "'%.*s' is not an alignment: tl (first query at first key), br (last query at "
-            "last key) or a signed offset such as +3",
+            "last key), a signed offset such as +3, or ends,5,3 (last query at the last key in "
+            "use, of each batch)",
             SLICE(p, arg));
     else
         status = number(p, arg, offset);
@@ -116,7 +181,7 @@ static enum attn_status alignment(struct mask_parser *p, int64_t *offset)
 
 static enum attn_status args_causal(struct mask_parser *p, struct mask_node *node)
 {
-    enum attn_status status = alignment(p, &node->offset);
+    enum attn_status status = alignment(p, node);
     return status == ATTN_OK ? no_more(p, "causal(A)") : status;
 }
 
@@ -144,7 +209,7 @@ static enum attn_status args_window(struct mask_parser *p, struct mask_node *nod
     if (status == ATTN_OK)
         status = reach(p, &node->right);
     if (status == ATTN_OK)
-        status = alignment(p, &node->offset);
+        status = alignment(p, node);
     return status == ATTN_OK ? no_more(p, "window(l,r,A)") : status;
 }
 
@@ -172,22 +237,8 @@ static enum attn_status push_pattern(struct mask_parser *p, struct slice arg)
 static enum attn_status push_length(struct mask_parser *p, struct slice arg)
 {
     int64_t length = 0;
-    enum attn_status status = natural(p, arg, &length);
-    if (status == ATTN_OK && length > p->mask->shape.n_key)
-        return attn_mask_fail_at(p, arg.at, "length %lld exceeds Lk = %lld", (long long)length,
-                                 (long long)p->mask->shape.n_key);
+    enum attn_status status = length_of(p, arg, &length);
     return status == ATTN_OK ? attn_mask_push_number(p, length) : status;
-}
-
-/* A name as a string of its own. */
-static enum attn_status name_of(struct mask_parser *p, struct slice arg, char name[NAME_ROOM])
-{
-    if (arg.size >= NAME_ROOM)
-        return attn_mask_fail_at(p, arg.at, "a name of %lld bytes; up to %d would work",
-                                 (long long)arg.size, NAME_ROOM - 1);
-    memcpy(name, p->text + arg.at, (size_t)arg.size);
-    name[arg.size] = '\0';
-    return ATTN_OK;
 }
 
 static enum attn_status args_keys(struct mask_parser *p, struct mask_node *node)
@@ -218,12 +269,7 @@ static enum attn_status args_keys(struct mask_parser *p, struct mask_node *node)
         if (status != ATTN_OK)
             break;
     }
-    if (status == ATTN_OK && node->n_list != 1 && node->n_list != p->mask->shape.batch)
-        return attn_mask_fail_at(p, begin,
-                                 "%lld of them for %lld batches: give one for each, or one for all",
-                                 (long long)node->n_list, (long long)p->mask->shape.batch);
-    node->by_batch = node->n_list > 1;
-    return status;
+    return status == ATTN_OK ? one_for_each(p, node, begin) : status;
 }
 
 /* n, or qxk: the lengths of one document. */

@@ -99,7 +99,7 @@ static int absorb_terms(const struct counter *count, struct region *region)
     for (int t = 0; t < region->n;) {
         const struct mask_node *node = region->term[t].node;
         int64_t least, most;
-        if (attn_mask_node_band(node, &least, &most)) {
+        if (attn_mask_node_band(mask, node, count->b, &least, &most)) {
             region->least = mask_max(region->least, least);
             region->most = mask_min(region->most, most);
         } else if (node->kind == MASK_PREFIX) {

@@ -49,15 +49,16 @@ struct mask_node {
     int random; /* a random(...) call is here or below */
     int by_batch, by_head;
     int64_t child, next; /* ALL_OF, ANY_OF: first child; any node: next sibling; -1 ends */
-    int64_t offset;      /* CAUSAL, WINDOW: off                                              */
+    int64_t offset;      /* CAUSAL, WINDOW: off, unless by_batch                             */
     int64_t left, right; /* WINDOW; -1 = unbounded                                         */
     int64_t count;       /* PREFIX, GLOBAL: n; RANDOM: keys kept in each row                 */
-    int64_t list;        /* LENGTHS: lengths; PATTERN: begin, size pairs (in the text);
+    int64_t
+        list; /* CAUSAL, WINDOW by_batch: offs; LENGTHS: lengths; PATTERN: begin, size pairs (in the text);
                           DOCUMENTS: n + 1 query starts, n + 1 key starts: first of them
                           in mask->number                                                  */
-    int64_t n_list;      /* LENGTHS, PATTERN: one, or one a batch; DOCUMENTS: documents      */
-    uint64_t seed;       /* RANDOM */
-    int half_bits;       /* RANDOM: the permutation lives on 4^half_bits columns             */
+    int64_t n_list; /* LENGTHS, PATTERN: one, or one a batch; DOCUMENTS: documents      */
+    uint64_t seed;  /* RANDOM */
+    int half_bits;  /* RANDOM: the permutation lives on 4^half_bits columns             */
     struct attn_mask_tensor tensor, row_start; /* KEYS_TENSOR, DENSE, CSR (its columns)    */
 };
 
@@ -132,8 +133,17 @@ int attn_mask_node_next(const struct attn_mask *mask, const struct mask_node *no
 int attn_mask_node_span(const struct attn_mask *mask, const struct mask_node *node, int64_t b,
                         int64_t i, int64_t *lo, int64_t *hi);
 
-/* causal and window: visible iff *least <= j - i <= *most.  Returns 0 for other kinds. */
-int attn_mask_node_band(const struct mask_node *node, int64_t *least, int64_t *most);
+/* causal and window: visible in batch b iff *least <= j - i <= *most.  Returns 0 for other kinds. */
+int attn_mask_node_band(const struct attn_mask *mask, const struct mask_node *node, int64_t b,
+                        int64_t *least, int64_t *most);
+
+/* off of causal and window in batch b; 0 for other kinds. */
+static inline int64_t attn_mask_node_offset(const struct attn_mask *mask,
+                                            const struct mask_node *node, int64_t b)
+{
+    int is_band = node->kind == MASK_CAUSAL || node->kind == MASK_WINDOW;
+    return is_band && node->by_batch ? mask->number[node->list + b] : node->offset;
+}
 
 /* The document of a token: the last one that starts at or before it. */
 int64_t attn_mask_document(const int64_t *start, int64_t n_documents, int64_t token);
@@ -177,6 +187,8 @@ int64_t attn_mask_random_within(const struct attn_mask *mask, const struct mask_
 /* ---- mask_bind.c ---- */
 
 /* Resolve and check what a node names.  `at` is the column in the text for messages. */
+enum attn_status attn_mask_bind_ends(struct mask_parser *p, struct mask_node *node,
+                                     const char *name, int64_t at);
 enum attn_status attn_mask_bind_keys(const struct attn_mask *mask, struct mask_node *node,
                                      const char *name, int64_t at,
                                      const struct attn_mask_source *source, struct attn_error *err);

@@ -101,7 +101,7 @@ static enum attn_tile tile_of_node(const struct attn_mask *mask, const struct ma
                                    const struct block *t)
 {
     int64_t least, most;
-    if (attn_mask_node_band(node, &least, &most))
+    if (attn_mask_node_band(mask, node, t->b, &least, &most))
         return tile_band(t, least, most);
     switch (node->kind) {
     case MASK_NONE:

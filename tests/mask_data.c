@@ -31,6 +31,8 @@ void mask_data_fill(struct mask_data *d, const struct attn_mask_shape *s)
         d->by_head[n] = (int8_t)coin(5, n);
     for (int64_t n = 0; n < s->batch * s->heads * plane; n++)
         d->full[n] = (int8_t)coin(6, n);
+    for (int64_t b = 0; b < s->batch; b++)
+        d->used[b] = (int32_t)(attn_hash(7, 10, (uint64_t)b) % (uint64_t)(s->n_key + 1));
     for (int64_t row = 0; row < s->batch * s->heads * s->n_query; row++) {
         for (int64_t j = 0; j < s->n_key; j++)
             if (coin(8, row * s->n_key + j))
@@ -57,6 +59,7 @@ static enum attn_status data_find(void *arg, const char *name, const char *part,
     } all[] = {
         {"pad", "", {d->pad, 1, 2, {s->batch, s->n_key}}},
         {"pad_all", "", {d->pad_all, 8, 1, {s->n_key}}},
+        {"used", "", {d->used, 4, 1, {s->batch}}},
         {"flat", "", {d->flat, 4, 2, {s->n_query, s->n_key}}},
         {"by_batch", "", {d->by_batch, 1, 4, {s->batch, 1, s->n_query, s->n_key}}},
         {"by_head", "", {d->by_head, 1, 4, {1, s->heads, s->n_query, s->n_key}}},
@@ -98,6 +101,11 @@ const char *const mask_singles[] = {"none",
                                     "causal(-2)",
                                     "causal(-40)",
                                     "causal(+40)",
+                                    "causal(ends,%n)",
+                                    "causal(ends,%B)",
+                                    "causal(ends,used)",
+                                    "window(2,1,ends,%B)",
+                                    "window(-1,0,ends,used)",
                                     "window(2,1,tl)",
                                     "window(2,1,br)",
                                     "window(0,0,br)",
@@ -144,6 +152,8 @@ const char *const mask_compositions[] = {
     "window(1,1,br)|global(1)|random(0.3,4)",
     "(causal(br)|prefix(2))&keys(%B)",
     "causal(br)&keys(pad)",
+    "window(3,2,ends,%B)&keys(%B)|csr(each)",
+    "(causal(ends,%B)|prefix(1))&causal(ends,used)",
     "causal(br)&keys(x0110)&keys(%P)",
     "documents(%D)&causal(tl)",
     "documents(%E)&window(2,2,tl)|global(1)",

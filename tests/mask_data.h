@@ -21,6 +21,7 @@ struct mask_data {
     int32_t column[8 * MASK_MOST * MASK_MOST];
     int32_t start_all[MASK_MOST + 1]; /* csr(all): one pattern */
     int64_t column_all[MASK_MOST * MASK_MOST];
+    int32_t used[4]; /* ends,used: keys in use of each batch */
 };
 
 void mask_data_fill(struct mask_data *d, const struct attn_mask_shape *shape);

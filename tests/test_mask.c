@@ -243,6 +243,8 @@ static const struct {
     {"causal(br)", 5, 2, 0, ".. .. .. #. ##"}, /* AL-07, -09: rows that see nothing */
     {"causal(tl)", 5, 2, 0, "#. ## ## ## ##"},
     {"causal(+1)", 3, 4, 0, "##.. ###. ####"},
+    {"causal(ends,3)", 2, 5, 0, "##... ###.."}, /* a cache of five, three in use */
+    {"window(1,0,ends,3)", 4, 4, 0, ".... #... ##.. .##."},
     {"causal(-1)", 3, 3, 0, "... #.. ##."},
     {"window(1,0,tl)", 4, 4, 0, "#... ##.. .##. ..##"}, /* SW-01 to -03: l + 1 keys, not l */
     {"window(1,0,br)", 2, 5, 0, "..##. ...##"},         /* SW-04: Lq < Lk */

@@ -356,6 +356,105 @@ START_TEST(key_mask_flag)
 }
 END_TEST
 
+static void reshape(struct attn_file_tensor *t, int n_axes, int64_t a, int64_t b, int64_t c,
+                    int64_t d)
+{
+    const int64_t extent[4] = {a, b, c, d};
+    t->n_axes = n_axes;
+    memcpy(t->extent, extent, sizeof extent);
+}
+
+/* [B,L,H*d] is [B,L,H,d] without a comma; with one kv head, with two, and without B. */
+START_TEST(folded_heads)
+{
+    struct small s;
+    struct attn_file file;
+    const char *one = scratch_path("one"), *two = scratch_path("two");
+    int kv = _i + 1;
+    small_make(&s, 6);
+    small_say(&s, "mask", "causal(br)");
+    small_say(&s, "scale", "0.5");
+    for (int t = 0; t < 4; t++)
+        reshape(&s.t[t], 4, 1, 6, t == 1 || t == 2 ? kv : 2, 4);
+    expect(RUN("tiled --input %s --out %s --layout BLHD", small_save(&s), one), 0, "");
+    for (int t = 0; t < 4; t++)
+        reshape(&s.t[t], 3, 1, 6, t == 1 || t == 2 ? 4 * kv : 8, 0);
+    const char *in = small_save(&s);
+    expect(RUN("tiled --input %s --out %s --layout BLE --heads 2 --kv-heads %d --compare", in, two,
+               kv),
+           0, "d4v4");
+    same_results(scratch_path("one/result.safetensors"), scratch_path("two/result.safetensors"));
+    open_file(&file, scratch_path("two/result.safetensors"));
+    ck_assert(tensor(&file, "o")->n_axes == 3 && tensor(&file, "o")->extent[2] == 8);
+    ck_assert(tensor(&file, "dk")->n_axes == 3 && tensor(&file, "dk")->extent[2] == 4 * kv);
+    ck_assert(tensor(&file, "lse")->n_axes == 3 && tensor(&file, "lse")->extent[1] == 2);
+    ck_assert_str_eq(attn_file_metadata(&file, "layout"), "B,L,H*d");
+    ck_assert_str_eq(attn_file_metadata(&file, "kv_heads"), kv == 1 ? "1" : "2");
+    attn_file_close(&file);
+    expect(RUN("tiled --input %s --compare --layout BLE", in), 2, "say --heads");
+    expect(RUN("tiled --input %s --compare --layout BLE --heads 3", in), 2,
+           "does not fold 3 heads");
+    expect(RUN("tiled --input %s --compare --heads 2", in), 2, "belongs to --layout BLE");
+    for (int t = 0; t < 4; t++)
+        reshape(&s.t[t], 2, 6, t == 1 || t == 2 ? 4 * kv : 8, 0, 0);
+    small_say(&s, "layout", "B,L,H*d");
+    s.pair[3] = (struct attn_file_pair){"heads", "2"};
+    s.n_pairs = 4;
+    expect(RUN("tiled --input %s --out %s --kv-heads %d", small_save(&s), two, kv), 0, "");
+    same_results(scratch_path("one/result.safetensors"), scratch_path("two/result.safetensors"));
+}
+END_TEST
+
+/* Keys in use by batch: the last query stands at the last of them. */
+START_TEST(keys_in_use)
+{
+    static const int32_t used[] = {6, 4};
+    struct small s = {0};
+    const char *one = scratch_path("one"), *two = scratch_path("two");
+    small_add(&s, "q", 4, 2, 2, 3, 4);
+    small_add(&s, "k", 4, 2, 2, 6, 4);
+    small_add(&s, "v", 4, 2, 2, 6, 4);
+    small_add(&s, "do", 4, 2, 2, 3, 4);
+    set_i32(small_add(&s, "used", 1, 0, 0, 0, 2), 2, used);
+    set_bytes(small_add(&s, "low", 4, 2, 1, 3, 6), "111100111110111111110000111000111100");
+    const char *in = small_save(&s);
+    expect(RUN("tiled --input %s --out %s --compare --mask 'causal(ends,used)'", in, one), 0, "ok");
+    expect(RUN("tiled --input %s --out %s --compare --mask 'dense(low)'", in, two), 0, "ok");
+    same_results(scratch_path("one/result.safetensors"), scratch_path("two/result.safetensors"));
+    expect(RUN("tiled --input %s --out %s --mask 'causal(ends,6,4)'", in, two), 0, "");
+    same_results(scratch_path("one/result.safetensors"), scratch_path("two/result.safetensors"));
+    expect(RUN("tiled --input %s --compare --mask 'causal(ends,low)'", in), 2, "lengths of keys");
+    ((int32_t *)s.t[4].data)[1] = 7;
+    expect(RUN("tiled --input %s --compare --mask 'causal(ends,used)'", small_save(&s)), 2,
+           "ends,used: [1] is 7, and Lk = 6");
+}
+END_TEST
+
+/* The gradient of the bias, where it is asked for; a wrong one beside the inputs is seen. */
+START_TEST(gradient_of_bias)
+{
+    struct small s;
+    struct attn_file file;
+    const char *out = scratch_path("out");
+    small_make(&s, 3);
+    small_say(&s, "mask", "causal(br)");
+    expect(RUN("tiled --input %s --out %s --dbias", small_save(&s), out), 2, "needs a bias tensor");
+    small_add(&s, "bias", 3, 0, 2, 1, 6);
+    expect(RUN("tiled --input %s --out %s --compare", small_save(&s), out), 0, "bias tensor");
+    ck_assert_ptr_null(strstr(output, "dbias"));
+    expect(RUN("tiled --input %s --out %s --compare --dbias", small_save(&s), out), 0, "dbias ");
+    open_file(&file, scratch_path("out/result.safetensors"));
+    const struct attn_file_tensor *got = tensor(&file, "dbias");
+    ck_assert(got->n_axes == 3 && got->extent[0] == 2 && got->extent[1] == 1);
+    struct attn_file_tensor *stored = small_add(&s, "dbias", 3, 0, 2, 1, 6);
+    memcpy(stored->data, got->data, (size_t)got->bytes);
+    attn_file_close(&file);
+    expect(RUN("tiled --input %s --compare", small_save(&s)), 0, "dbias  the file");
+    ((float *)stored->data)[7] *= 1.001f;
+    expect(RUN("tiled --input %s --compare", small_save(&s)), 1, "of dbias (the file) are not");
+}
+END_TEST
+
 Suite *suite_run(void)
 {
     Suite *suite = suite_create("run");
@@ -372,6 +471,9 @@ Suite *suite_run(void)
     tcase_add_test(tests, bias_and_alibi);
     tcase_add_test(tests, softcap_dlse_f64);
     tcase_add_test(tests, key_mask_flag);
+    tcase_add_loop_test(tests, folded_heads, 0, 2);
+    tcase_add_test(tests, keys_in_use);
+    tcase_add_test(tests, gradient_of_bias);
     suite_add_tcase(suite, tests);
     return suite;
 }
