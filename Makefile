@@ -34,8 +34,9 @@ OPT_asan    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-
 OPT_lint    := -O2 -Werror
 OPT_lint-clang := -O2 -Werror
 OPT_clang   := -O3 -g
+OPT_fuzz    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all
 OPT_arm64   := -O2 -g
-ifeq ($(CONFIG),clang)
+ifneq ($(filter clang fuzz,$(CONFIG)),)
 CC := clang
 endif
 FLAGS := $(BASE) $(OPT_$(CONFIG)) $(CFLAGS)
@@ -84,8 +85,8 @@ READY := build/.ready
 ifneq ($(findstring clang,$(CC)),)
 READY += build/.ready-clang
 endif
-ifeq ($(CONFIG),arm64)
-READY += build/.ready-arm64
+ifneq ($(filter arm64 fuzz,$(CONFIG)),)
+READY += build/.ready-$(CONFIG)
 endif
 
 $(B)/%.o: %.c | $(READY)
@@ -130,7 +131,7 @@ comma := ,
 WRAP  := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc aligned_alloc posix_memalign mmap \
          attn_ledger_take)
 $(B)/attn-tests: $(TEST_OBJ) $(PROGRAM_LIB) $(B)/tests/mutants/kill.o \
-                  $(B)/tests/mutants/naming.o $(B)/libharness.a $(B)/libattn.a
+                  $(B)/tests/mutants/naming.o $(B)/tests/fuzz/targets.o $(B)/libharness.a $(B)/libattn.a
 	$(call say,ld,$@)
 	$(Q)$(LINK) -o $@ $^ $(WRAP) $(CHECK_LIBS) $(HARNESS_LIBS) $(GSL_LIBS) -lm -ldl
 
@@ -249,6 +250,20 @@ valgrind: $(B)/attnlab build/.ready-valgrind ## the battery on the kernels under
 	    ATTN_ISA=avx2 valgrind -q --error-exitcode=9 $(B)/attnlab check $$spec; \
 	    [ $$? -ne 9 ] || exit 1; done
 
+# Every parser on what libFuzzer invents, under the sanitizers; findings stay in build/fuzz/findings.
+# The kernels parse nothing: built as they are, which takes seconds instead of minutes.
+FUZZ_SECONDS ?= 60
+build/fuzz/optimized/simd/%.o: FLAGS += -fno-sanitize=all
+FUZZ_TARGETS ?= $(notdir $(wildcard tests/fuzz/corpus/*))
+$(B)/attn-fuzz: $(B)/tests/fuzz/fuzzer.o $(B)/tests/fuzz/targets.o $(PROGRAM_LIB) $(B)/libharness.a $(B)/libattn.a
+	$(call say,ld,$@)
+	$(Q)$(LINK) -fsanitize=fuzzer -o $@ $^ $(HARNESS_LIBS) $(GSL_LIBS) -lm
+fuzz: ## fuzz every parser, FUZZ_SECONDS=60 each (FUZZ_TARGETS="mask npz"): libFuzzer, address and undefined sanitizers
+	@$(MAKE) --no-print-directory CONFIG=fuzz build/fuzz/attn-fuzz
+	@$(MAKE) --no-print-directory -k CONFIG=fuzz $(addprefix fuzz-,$(FUZZ_TARGETS))
+fuzz-%:
+	@bash tests/fuzz/run.sh $(B) $* $(FUZZ_SECONDS)
+
 clang: ## the tests, built by clang
 	@$(MAKE) --no-print-directory CONFIG=clang test
 
@@ -268,7 +283,7 @@ help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r t d; do printf '  make %-8s %s\n' "$$t" "$$d"; done
 
 FORCE:
-.PHONY: all bench steps valgrind test test-full golden minimax rules mutants names docs check report asan clang test-arm64 lint clean help FORCE
+.PHONY: all fuzz bench steps valgrind test test-full golden minimax rules mutants names docs check report asan clang test-arm64 lint clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

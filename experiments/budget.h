@@ -31,6 +31,7 @@ struct attn_course {
     int measured;            /* first_s and later_s were seen, not predicted           */
     int guessed;             /* predicted although nothing like it was measured         */
     double first_s, later_s; /* wall time of round 0 and of another round              */
+    int postponed;           /* dropped before it was begun: tried again if time is left */
     int probed;              /* of a head: its curve had a probe                       */
     int far;                 /* predicted from a point that says little about it       */
     struct attn_taken taken; /* by it, or by a probe in its place (sweep_point.h)      */

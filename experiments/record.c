@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -310,6 +311,9 @@ static enum attn_status read_field(const json_t *line, const struct field *field
         ((char *)at)[n] = '\0';
     } else if (field->kind == REAL)
         *(double *)at = json_number_value(value);
+    else if (field->kind == INT &&
+             (json_integer_value(value) < INT_MIN || json_integer_value(value) > INT_MAX))
+        return attn_fail(err, ATTN_EINVAL, "\"%s\" is beyond %d", field->key, INT_MAX);
     else if (field->kind == INT)
         *(int *)at = (int)json_integer_value(value);
     else

@@ -283,6 +283,40 @@ static int keep_budget(struct attn_sweep *sweep)
     }
 }
 
+/* A point that is not begun: a record says why, but not once more what one of this session says. */
+static int leave_out(struct attn_sweep *sweep, struct attn_course *course,
+                     enum attn_point_status status, const char *message)
+{
+    if (!course->postponed) {
+        course->postponed = status == ATTN_POINT_DROPPED;
+        return attn_sweep_refuse(sweep, course, 0, status, message);
+    }
+    course->state = ATTN_OUT;
+    course->failed = course->done[0] = 1;
+    course->rounds_left--;
+    attn_budget_stop(course);
+    return 0;
+}
+
+/* What was dropped before it was begun waits again: the others took less than was kept for them.
+ * 1 when there is such a point, and time. */
+static int wait_again(struct attn_sweep *sweep)
+{
+    int any = 0;
+    for (int64_t i = 0; i < sweep->plan->n; i++) {
+        struct attn_course *course = &sweep->course[i];
+        if (!course->postponed || course->state != ATTN_OUT)
+            continue;
+        if (course->head->stop != NULL && course->head->stop->postponed)
+            course->head->stop = NULL;
+        course->state = ATTN_WAITING;
+        course->failed = course->done[0] = 0;
+        course->rounds_left++;
+        any = 1;
+    }
+    return any && budget_left(sweep) > 0;
+}
+
 /* Round 0 of everything, the cheap before the dear.  0, or -1 when records cannot be written. */
 static int round_zero(struct attn_sweep *sweep)
 {
@@ -301,7 +335,7 @@ static int round_zero(struct attn_sweep *sweep)
         }
         enum attn_point_status status = verdict_before(sweep, course, message);
         failed = status == ATTN_POINT_OK ? attn_sweep_measure(sweep, course, 0)
-                                         : attn_sweep_refuse(sweep, course, 0, status, message);
+                                         : leave_out(sweep, course, status, message);
         failed = failed || keep_budget(sweep) != 0;
         if (!failed)
             enter(&queue, course->larger, sweep);
@@ -341,10 +375,19 @@ static int next_round(struct attn_sweep *sweep, struct attn_course **order, int 
 static int all_rounds(struct attn_sweep *sweep)
 {
     struct attn_course **order = calloc((size_t)sweep->plan->n + 1, sizeof(struct attn_course *));
-    int failed = order == NULL || round_zero(sweep) != 0;
-    for (int round = 0; !failed && round < sweep->plan->rounds && !attn_sweep_interrupted(sweep);
-         round++)
-        failed = next_round(sweep, order, round);
+    int failed = order == NULL, again = 0;
+    while (!failed) {
+        int64_t before = sweep->n_written;
+        failed = round_zero(sweep) != 0;
+        if (again && sweep->n_written == before) /* what was dropped does not fit now either */
+            break;
+        for (int round = 0;
+             !failed && round < sweep->plan->rounds && !attn_sweep_interrupted(sweep); round++)
+            failed = next_round(sweep, order, round);
+        again = 1;
+        if (failed || attn_sweep_interrupted(sweep) || !wait_again(sweep))
+            break;
+    }
     int error = errno;
     free(order);
     errno = error;

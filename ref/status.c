@@ -1,4 +1,5 @@
-/* Statuses, names, and the one place every failure passes through. */
+/* Statuses, names, and the one place every failure passes through: whatever the files and arguments
+ * that it quotes may hold, its text is one line, and harmless on a terminal. */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -12,6 +13,9 @@ enum attn_status attn_fail(struct attn_error *err, enum attn_status status, cons
         err->status = status;
         vsnprintf(err->text, sizeof err->text, format, args);
         va_end(args);
+        for (char *c = err->text; *c != '\0'; c++)
+            if ((unsigned char)*c < 0x20 || *c == 0x7f)
+                *c = '?';
     }
     return status;
 }

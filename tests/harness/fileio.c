@@ -35,8 +35,6 @@ enum attn_status attn_fault(struct attn_error *err, enum attn_status status, con
     size_t n = strlen(path);
     attn_fail(err, status, "%s%s: %s", n > PATH_SHOWN ? "..." : "",
               n > PATH_SHOWN ? path + n - PATH_SHOWN : path, what);
-    if (err != NULL)
-        attn_clean(err->text);
     return status;
 }
 

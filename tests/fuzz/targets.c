@@ -1,0 +1,392 @@
+/* See targets.h.  A target returns a text when the parser broke a promise of its header. */
+#include "tests/fuzz/targets.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/plan.h"
+#include "experiments/record.h"
+#include "optimized/registry.h"
+#include "ref/mask.h"
+#include "tests/harness/exchange.h"
+#include "tests/harness/files.h"
+
+static char folder[512];
+
+void fuzz_use_folder(const char *path)
+{
+    snprintf(folder, sizeof folder, "%s", path);
+}
+
+/* ---- what all of them share ---------------------------------------------------------------- */
+
+/* NULL when a failure is told in one line that is safe on a terminal, or nothing failed. */
+static const char *fault_of(enum attn_status status, const struct attn_error *err)
+{
+    if (status == ATTN_OK)
+        return NULL;
+    if (err->status != status)
+        return "the error has another status than the call";
+    if (err->text[0] == '\0')
+        return "an error without a text";
+    for (const char *c = err->text; *c != '\0'; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            return "a control character in an error";
+    return NULL;
+}
+
+/* The input as a text, malloc'ed: up to its first 0. */
+static char *text_of(const unsigned char *data, size_t size)
+{
+    char *text = malloc(size + 1);
+    if (text == NULL)
+        abort();
+    memcpy(text, data, size);
+    text[size] = '\0';
+    return text;
+}
+
+/* The input as a file of the folder.  Returns path. */
+static const char *file_of(const char *name, const unsigned char *data, size_t size,
+                           char path[1024])
+{
+    snprintf(path, 1024, "%s/%s", folder, name);
+    FILE *file = fopen(path, "we");
+    if (file == NULL || fwrite(data, 1, size, file) != size || fclose(file) != 0) {
+        perror(path);
+        abort();
+    }
+    return path;
+}
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+/* All that is derived from a mask agrees with its definition, row by row. */
+static const char *check_row(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i)
+{
+    const struct attn_mask_shape *s = attn_mask_shape(mask);
+    int64_t n = 0, lo, hi, from = 0, counted = 0;
+    int32_t key[16];
+    for (int64_t j = 0; j < s->n_key; j++)
+        n += attn_mask_allows(mask, b, h, i, j);
+    if (attn_mask_row_count(mask, b, h, i, 0, s->n_key) != n ||
+        attn_mask_row_keys(mask, b, h, i, 0, s->n_key, key) != n)
+        return "the keys of a row are not counted as they are defined";
+    for (int64_t k = 0; k < n; k++)
+        if (key[k] < 0 || key[k] >= s->n_key || !attn_mask_allows(mask, b, h, i, key[k]))
+            return "a key of a row is not visible";
+    for (; attn_mask_next(mask, b, h, i, from, &lo, &hi); from = hi) {
+        if (lo < from || hi <= lo || hi > s->n_key)
+            return "a run is not where it may be";
+        counted += hi - lo;
+    }
+    if (counted != n)
+        return "the runs of a row are not its keys";
+    if (attn_mask_span(mask, b, h, i, &lo, &hi) && (hi > lo ? hi - lo : 0) != n)
+        return "the span of a row is not its keys";
+    return NULL;
+}
+
+static const char *check_mask(const struct attn_mask *mask)
+{
+    const struct attn_mask_shape *s = attn_mask_shape(mask);
+    const char *wrong = NULL;
+    for (int64_t b = 0; b < s->batch; b++)
+        for (int64_t h = 0; h < s->heads; h++) {
+            int64_t n = 0;
+            int any = 0;
+            for (int64_t i = 0; wrong == NULL && i < s->n_query; i++) {
+                wrong = check_row(mask, b, h, i);
+                n += attn_mask_row_count(mask, b, h, i, 0, s->n_key);
+            }
+            if (wrong == NULL && attn_mask_count(mask, b, h, 0, s->n_query, 0, s->n_key, &any) != n)
+                wrong = "the pairs are not the sum of the rows";
+            enum attn_tile tile = attn_mask_tile(mask, b, h, 0, s->n_query, 0, s->n_key);
+            if (wrong == NULL && ((tile == ATTN_TILE_EMPTY && n > 0) ||
+                                  (tile == ATTN_TILE_FULL && n < s->n_query * s->n_key)))
+                wrong = "a tile is called what it is not";
+        }
+    return wrong;
+}
+
+static const char *run_mask(const unsigned char *data, size_t size)
+{
+    static const struct attn_mask_shape shapes[] = {{1, 1, 7, 7}, {2, 2, 5, 9}, {1, 2, 12, 12}};
+    char *text = text_of(data, size);
+    const char *wrong = NULL;
+    for (size_t s = 0; wrong == NULL && s < sizeof shapes / sizeof *shapes; s++) {
+        struct attn_mask *mask = NULL;
+        struct attn_error err = {ATTN_OK, ""};
+        enum attn_status status = attn_mask_parse(text, &shapes[s], NULL, &mask, &err);
+        wrong = status != ATTN_OK ? fault_of(status, &err) : check_mask(mask);
+        attn_mask_free(mask);
+    }
+    free(text);
+    return wrong;
+}
+
+static const char *run_case(const unsigned char *data, size_t size)
+{
+    struct attn_case c, again;
+    struct attn_error err = {ATTN_OK, ""};
+    char first[ATTN_CASE_TEXT], second[ATTN_CASE_TEXT], *text = text_of(data, size);
+    enum attn_status status = attn_case_parse(text, &c, &err);
+    free(text);
+    if (status != ATTN_OK)
+        return fault_of(status, &err);
+    attn_case_print(&c, first);
+    if (attn_case_parse(first, &again, &err) != ATTN_OK)
+        return "what a case prints is no case";
+    attn_case_print(&again, second);
+    return strcmp(first, second) == 0 ? NULL : "a case prints as another one";
+}
+
+/* What an implementation says of its costs must be sane whatever its options are. */
+static const char *price(const struct attn_spec *spec)
+{
+    struct attn_problem problem = {.batch = 1,
+                                   .heads = 4,
+                                   .kv_heads = 2,
+                                   .n_query = 24,
+                                   .n_key = 40,
+                                   .d_key = 8,
+                                   .d_value = 16,
+                                   .scale = 1,
+                                   .dtype = ATTN_F32};
+    int ranks = attn_ranks(spec->impl, &spec->options);
+    for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++)
+        for (int rank = 0; rank < ranks && rank < 4; rank++) {
+            struct attn_cost cost;
+            struct attn_error err = {ATTN_OK, ""};
+            enum attn_status status = attn_price(spec->impl, &spec->options, &problem,
+                                                 (enum attn_pass)pass, rank, &cost, &err);
+            if (status != ATTN_OK && fault_of(status, &err) != NULL)
+                return fault_of(status, &err);
+            if (status == ATTN_OK && (cost.peak_bytes < 0 || !(cost.flops >= 0)))
+                return "a price below 0";
+        }
+    return NULL;
+}
+
+static const char *run_spec(const unsigned char *data, size_t size)
+{
+    struct attn_spec spec, again;
+    struct attn_error err = {ATTN_OK, ""};
+    char first[256], second[256], *text = text_of(data, size);
+    enum attn_status status = attn_spec_parse(text, &spec, &err);
+    free(text);
+    if (status != ATTN_OK)
+        return fault_of(status, &err);
+    if (attn_spec_print(&spec, first, sizeof first) >= (int)sizeof first)
+        return "a spec of more than 255 bytes";
+    if (attn_spec_parse(first, &again, &err) != ATTN_OK)
+        return "what a spec prints is no spec";
+    attn_spec_print(&again, second, sizeof second);
+    return strcmp(first, second) != 0 ? "a spec prints as another one" : price(&spec);
+}
+
+static const char *run_plan(const unsigned char *data, size_t size)
+{
+    struct attn_plan plan;
+    struct attn_error err = {ATTN_OK, ""};
+    const char *wrong = NULL;
+    char *text = text_of(data, size);
+    enum attn_status status = attn_plan_parse("plan", text, NULL, &plan, &err);
+    if (status != ATTN_OK) {
+        wrong = fault_of(status, &err);
+        if (wrong == NULL && strncmp(err.text, "plan:", 5) != 0)
+            wrong = "an error of a plan without its place";
+    } else if (plan.n < 1 || plan.n > ATTN_PLAN_POINTS || plan.rounds < 1)
+        wrong = "a plan of too few or too many points";
+    for (int64_t i = 0; wrong == NULL && i < plan.n; i += 1 + plan.n / 16) {
+        struct attn_spec spec;
+        struct attn_case c;
+        if (attn_spec_parse(plan.point[i].spec_text, &spec, NULL) != ATTN_OK ||
+            attn_case_parse(plan.point[i].text, &c, NULL) != ATTN_OK)
+            wrong = "a point of a plan that nothing else understands";
+    }
+    attn_plan_free(&plan);
+    free(text);
+    return wrong;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+/* A point as the line that records hold, malloc'ed. */
+static char *line_of(const struct attn_point *point)
+{
+    char *line = NULL;
+    size_t n = 0;
+    FILE *file = open_memstream(&line, &n);
+    if (file == NULL || attn_record_write_point(file, point) != 0 || fclose(file) != 0)
+        abort();
+    return line;
+}
+
+static const char *run_record(const unsigned char *data, size_t size)
+{
+    static struct attn_point point, again;
+    struct attn_error err = {ATTN_OK, ""};
+    const char *wrong = NULL;
+    enum attn_status status = attn_record_parse_point((const char *)data, size, &point, &err);
+    if (status != ATTN_OK)
+        return fault_of(status, &err);
+    char *first = line_of(&point), *second = NULL;
+    if (attn_record_parse_point(first, strlen(first), &again, &err) != ATTN_OK)
+        wrong = "what was written as a record is none";
+    else {
+        second = line_of(&again);
+        if (strcmp(first, second) != 0)
+            wrong = "a record is written as another one";
+    }
+    for (int call = 0; wrong == NULL && call < ATTN_CALLS; call++)
+        if (attn_point_call_s(&point, (enum attn_call)call) !=
+                attn_point_call_s(&again, (enum attn_call)call) &&
+            attn_point_call_s(&point, (enum attn_call)call) ==
+                attn_point_call_s(&point, (enum attn_call)call))
+            wrong = "a record is written with another time";
+    free(first);
+    free(second);
+    return wrong;
+}
+
+static const char *same_claims(const struct attn_claims *claims)
+{
+    static struct attn_claims again;
+    struct attn_error err = {ATTN_OK, ""};
+    const char *wrong = NULL;
+    char *first = attn_claims_print(claims), *second = NULL;
+    if (first == NULL)
+        abort();
+    if (attn_claims_parse("claims", first, &again, &err) != ATTN_OK)
+        wrong = "what claims print are no claims";
+    else if ((second = attn_claims_print(&again)) == NULL || strcmp(first, second) != 0)
+        wrong = "claims print as others";
+    free(first);
+    free(second);
+    return wrong;
+}
+
+static const char *run_claims(const unsigned char *data, size_t size)
+{
+    static struct attn_claims claims;
+    struct attn_error err = {ATTN_OK, ""};
+    char *text = text_of(data, size);
+    enum attn_status status = attn_claims_parse("claims", text, &claims, &err);
+    free(text);
+    return status != ATTN_OK ? fault_of(status, &err) : same_claims(&claims);
+}
+
+static const char *run_manifest(const unsigned char *data, size_t size)
+{
+    static struct attn_exchange exchange;
+    char path[1024];
+    struct attn_error err = {ATTN_OK, ""};
+    (void)file_of("manifest.json", data, size, path);
+    enum attn_status status = attn_exchange_open(folder, &exchange, &err);
+    if (status != ATTN_OK)
+        return fault_of(status, &err);
+    const char *wrong = same_claims(&exchange.claims);
+    for (int i = 0; wrong == NULL && i < exchange.n; i++)
+        if (exchange.entry[i].name[0] == '\0' || strpbrk(exchange.entry[i].name, "/\n\x1b") != NULL)
+            wrong = "a name of a manifest that is no plain word";
+    attn_exchange_close(&exchange);
+    return wrong;
+}
+
+/* ---- files of tensors ------------------------------------------------------------------------ */
+
+/* Names, shapes and bytes of all tensors are the same. */
+static const char *compare(struct attn_file *a, struct attn_file *b)
+{
+    struct attn_error err = {ATTN_OK, ""};
+    if (a->n_tensors != b->n_tensors || a->n_metadata != b->n_metadata)
+        return "a file is written with another number of tensors or metadata";
+    for (int t = 0; t < a->n_tensors; t++) {
+        const struct attn_file_tensor *x = &a->tensor[t];
+        struct attn_file_tensor *y = attn_file_find(b, x->name);
+        if (y == NULL || x->dtype != y->dtype || x->n_axes != y->n_axes || x->bytes != y->bytes ||
+            memcmp(x->extent, y->extent, (size_t)x->n_axes * sizeof x->extent[0]) != 0)
+            return "a tensor is written as another one";
+        if (attn_file_load(b, y, &err) != ATTN_OK)
+            return "a tensor that was written cannot be read";
+        if (x->bytes > 0 && memcmp(x->data, y->data, (size_t)x->bytes) != 0)
+            return "a tensor is written with other bytes";
+    }
+    return NULL;
+}
+
+/* Everything of a good file, once more as safetensors, which has all types. */
+static const char *write_again(struct attn_file *file)
+{
+    char path[1024];
+    struct attn_file again;
+    struct attn_error err = {ATTN_OK, ""};
+    snprintf(path, sizeof path, "%s/again.safetensors", folder);
+    enum attn_status status = attn_safetensors_write(path, file->tensor, file->n_tensors,
+                                                     file->metadata, file->n_metadata, &err);
+    if (status == ATTN_OK)
+        status = attn_file_open(path, &again, &err);
+    if (status != ATTN_OK) {
+        fprintf(stderr, "%s\n", err.text);
+        return "what was read cannot be written and read again";
+    }
+    const char *wrong = compare(file, &again);
+    attn_file_close(&again);
+    return wrong;
+}
+
+static const char *run_file(const char *name, const unsigned char *data, size_t size)
+{
+    char path[1024];
+    struct attn_file file;
+    struct attn_error err = {ATTN_OK, ""};
+    const char *wrong = NULL;
+    int loaded = 1;
+    enum attn_status status = attn_file_open(file_of(name, data, size, path), &file, &err);
+    if (status != ATTN_OK)
+        return fault_of(status, &err);
+    for (int t = 0; wrong == NULL && t < file.n_tensors; t++) {
+        status = attn_file_load(&file, &file.tensor[t], &err);
+        wrong = fault_of(status, &err);
+        loaded &= status == ATTN_OK;
+        if (status == ATTN_OK && file.tensor[t].bytes < 0)
+            wrong = "a tensor of less than no bytes";
+    }
+    if (wrong == NULL && loaded)
+        wrong = write_again(&file);
+    attn_file_close(&file);
+    return wrong;
+}
+
+static const char *run_safetensors(const unsigned char *data, size_t size)
+{
+    return run_file("x.safetensors", data, size);
+}
+
+static const char *run_npy(const unsigned char *data, size_t size)
+{
+    return run_file("x.npy", data, size);
+}
+
+static const char *run_npz(const unsigned char *data, size_t size)
+{
+    return run_file("x.npz", data, size);
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static const struct fuzz_target targets[] = {
+    {"mask", "grammar", 256, run_mask},       {"case", "grammar", 512, run_case},
+    {"spec", "grammar", 128, run_spec},       {"plan", "grammar", 512, run_plan},
+    {"record", "json", 2048, run_record},     {"claims", "json", 1024, run_claims},
+    {"manifest", "json", 1024, run_manifest}, {"safetensors", "tensors", 512, run_safetensors},
+    {"npy", "tensors", 512, run_npy},         {"npz", "tensors", 1024, run_npz},
+};
+
+const struct fuzz_target *fuzz_target_at(int index)
+{
+    int n = (int)(sizeof targets / sizeof *targets);
+    return index >= 0 && index < n ? &targets[index] : NULL;
+}
