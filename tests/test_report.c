@@ -395,7 +395,7 @@ START_TEST(one_point_is_no_curve)
 }
 END_TEST
 
-/* Groups whose names no figure knows: the page is whole, but no report was meant to be tables only. */
+/* Groups whose names no figure knows: a page of tables only is not what was asked for. */
 START_TEST(no_group_has_a_figure)
 {
     lab_n_points = 0;
