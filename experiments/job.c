@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "experiments/cli.h"
 #include "tests/harness/fileio.h"
@@ -63,8 +64,28 @@ void attn_job_note(const char *format, ...)
 
 /* ---- files -------------------------------------------------------------------------------- */
 
+/* Results in a folder are in no file that was opened. */
+static enum attn_status check_folder(const char *path, struct attn_error *err)
+{
+    static const char *const whole[2] = {"result.safetensors", "result.npz"};
+    char name[4200];
+    for (int n = 0; n < 2 + ATTN_OUTPUTS; n++) {
+        if (n < 2)
+            snprintf(name, sizeof name, "%.4000s/%s", path, whole[n]);
+        else
+            snprintf(name, sizeof name, "%.4000s/%s.npy", path,
+                     attn_output_name((enum attn_output)(n - 2)));
+        if (access(name, F_OK) == 0)
+            return attn_fault(err, ATTN_EINVAL, name,
+                              "holds results, which --input DIR does not read: attnlab compare "
+                              "DIR DIR/inputs.safetensors judges them");
+    }
+    return ATTN_OK;
+}
+
 /* A folder stands for the inputs that `attnlab vectors` wrote into it. */
-static enum attn_status open_input(const char *path, struct attn_file *file, struct attn_error *err)
+static enum attn_status open_input(const char *path, int compare, struct attn_file *file,
+                                   struct attn_error *err)
 {
     char inside[4096];
     struct stat about;
@@ -74,13 +95,14 @@ static enum attn_status open_input(const char *path, struct attn_file *file, str
         return attn_fault(err, ATTN_EINVAL, path, "the path is too long");
     if (stat(inside, &about) != 0)
         return attn_fault(err, ATTN_EINVAL, path, "is a directory without inputs.safetensors");
-    return attn_file_open(inside, file, err);
+    enum attn_status status = compare ? check_folder(path, err) : ATTN_OK;
+    return status == ATTN_OK ? attn_file_open(inside, file, err) : status;
 }
 
 static enum attn_status open_all(struct attn_job *job, struct attn_error *err)
 {
     struct attn_file *file = &job->file[0];
-    enum attn_status status = open_input(job->request->input, file, err);
+    enum attn_status status = open_input(job->request->input, job->request->compare, file, err);
     if (status != ATTN_OK)
         return status;
     job->n_files = 1;

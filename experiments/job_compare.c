@@ -76,12 +76,22 @@ static void print_head(const struct attn_job *job, const struct attn_precision *
            "got", "want", "bound");
 }
 
+/* How many elements nothing can be said about: those without a bound, or all of them where zeros
+ * would pass everywhere, and not because the numbers are too small for their types. */
+static int64_t count_silent(const struct attn_truth_tensor *truth, const struct attn_agreement *x)
+{
+    double stored = attn_dtype_tiny(truth->stored), storage = attn_dtype_tiny(truth->storage);
+    int underflows = x->size <= 8 * (stored > storage ? stored : storage);
+    return x->n > 0 && x->n_powerless == x->n && !underflows ? x->n : x->n_unbounded;
+}
+
 /* What one tensor is found to be; counted in *found. */
-static void print_row(const char *of, int width, enum attn_dtype stored,
+static void print_row(const char *of, int width, const struct attn_truth_tensor *truth,
                       const struct attn_agreement *x, struct attn_job_found *found)
 {
     char at[64], ratio[32];
-    int ok = x->n_bad == 0 && x->n_not_finite == 0, silent = ok && x->n_unbounded > 0;
+    int64_t silent = count_silent(truth, x);
+    int ok = x->n_bad == 0 && x->n_not_finite == 0;
     int n = snprintf(at, sizeof at, "[%lld,%lld,%lld", (long long)x->at[0], (long long)x->at[1],
                      (long long)x->at[2]);
     if (strcmp(x->name, "lse") == 0)
@@ -90,21 +100,21 @@ static void print_row(const char *of, int width, enum attn_dtype stored,
         snprintf(at + n, sizeof at - (size_t)n, ",%lld]", (long long)x->at[3]);
     snprintf(ratio, sizeof ratio, x->ratio >= 1000 ? "%.3e" : "%.4f", x->ratio);
     printf("%-6s %-*s %-6s %11s  %-5s %-24s %-14.8g %-14.8g %.3g\n", x->name, width, of,
-           attn_dtype_name(stored), x->n > 0 ? ratio : "empty",
-           !ok      ? "FAIL"
-           : silent ? "WEAK"
-                    : "ok",
+           attn_dtype_name(truth->stored), x->n > 0 ? ratio : "empty",
+           !ok          ? "FAIL"
+           : silent > 0 ? "WEAK"
+                        : "ok",
            x->n > 0 ? at : "", x->got, x->want, x->bound);
     if (!ok)
         printf(
             "       %lld of %lld elements of %s (%s) are not within the bound, %lld not finite\n",
             (long long)x->n_bad, (long long)x->n, x->name, of, (long long)x->n_not_finite);
-    if (silent)
+    if (ok && silent > 0)
         printf("       %lld of %lld elements of %s (%s) cannot be judged: honest rounding may do "
                "anything to them\n",
-               (long long)x->n_unbounded, (long long)x->n, x->name, of);
+               (long long)silent, (long long)x->n, x->name, of);
     found->n_bad += !ok;
-    found->n_unjudged += silent;
+    found->n_unjudged += ok && silent > 0;
 }
 
 void attn_job_unjudged(const struct attn_job *job, const char *of, const char *name,
@@ -182,7 +192,7 @@ static enum attn_status judge_one(const struct attn_job *job, const struct attn_
         attn_truth_store(&mine, stored);
         struct attn_cview got = attn_job_cview(job, &plain, attn_job_kind_of(o));
         attn_agree(&got, &mine, u, &agreement);
-        print_row(result->of, spec_width(job->request->spec), stored, &agreement, found);
+        print_row(result->of, spec_width(job->request->spec), &mine, &agreement, found);
     }
     if (plain.data != result->tensor->data)
         free(plain.data);

@@ -328,6 +328,43 @@ START_TEST(unread_by_check)
 }
 END_TEST
 
+/* Scores so large that honest rounding may pick another key: nothing has been judged. */
+START_TEST(nothing_to_say)
+{
+    struct walk x = {0};
+    open_walk(&x, ATTN_F32, 1);
+    for (int t = ATTN_T_Q; t <= ATTN_T_K; t++)
+        for (int64_t n = 0; n < count(&x.input[t]); n++)
+            ((float *)x.input[t].data)[n] *= 1e18f;
+    put("in.safetensors", x.input, INPUTS);
+    const char *in = scratch_path("in.safetensors");
+    int status = scratch_attnlab(output, sizeof output, "run tiled --input '%s' --compare", in);
+    ck_assert_msg(status == 2 && strstr(output, "WEAK") != NULL, "%d\n%s", status, output);
+    status =
+        scratch_attnlab(output, sizeof output, "run tiled --input '%s' --compare --only lse", in);
+    ck_assert_msg(status == 0 && strstr(output, "WEAK") == NULL, "%d\n%s", status, output);
+    close_walk(&x);
+}
+END_TEST
+
+/* A folder of inputs with results in it: they are not what --input reads. */
+START_TEST(results_in_the_folder)
+{
+    struct walk x = {0};
+    open_walk(&x, ATTN_F32, 1);
+    store_results(&x, ATTN_F32, 0);
+    mkdir(scratch_path("case"), 0777);
+    put("case/inputs.safetensors", x.input, INPUTS);
+    ok(attn_npy_write(scratch_path("case/dv.npy"), &x.result[ATTN_DV], &err));
+    const char *in = scratch_path("case");
+    int status = scratch_attnlab(output, sizeof output, "run tiled --input '%s' --compare", in);
+    ck_assert_msg(status == 2 && strstr(output, "dv.npy: holds results") != NULL, "%s", output);
+    status = scratch_attnlab(output, sizeof output, "compare '%s' '%s/inputs.safetensors'", in, in);
+    ck_assert_msg(status == 0, "%s", output);
+    close_walk(&x);
+}
+END_TEST
+
 Suite *suite_stored(void)
 {
     Suite *suite = suite_create("stored");
@@ -339,6 +376,8 @@ Suite *suite_stored(void)
     tcase_add_loop_test(cases, not_to_be_judged, 0, sizeof odd / sizeof *odd);
     tcase_add_loop_test(cases, without_their_inputs, 0, 2);
     tcase_add_loop_test(cases, unread_by_check, 0, 4);
+    tcase_add_test(cases, nothing_to_say);
+    tcase_add_test(cases, results_in_the_folder);
     suite_add_tcase(suite, cases);
     return suite;
 }
