@@ -135,6 +135,30 @@ $(B)/attn-tests: $(TEST_OBJ) $(PROGRAM_LIB) $(B)/tests/mutants/kill.o \
 	$(call say,ld,$@)
 	$(Q)$(LINK) -o $@ $^ $(WRAP) $(CHECK_LIBS) $(HARNESS_LIBS) $(GSL_LIBS) -lm -ldl
 
+# The program with functions of its own before those of the C library, which refuse what they are
+# told to; its main() is one that enters the other again and again (tests/faults/faults.c).
+FAULT_OBJ := $(call obj,$(wildcard tests/faults/*.c))
+$(B)/attnlab-faults: $(FAULT_OBJ) $(PROGRAM_OBJ) $(B)/libharness.a $(B)/libattn.a
+	$(call say,ld,$@)
+	$(Q)$(LINK) -o $@ $^ -Wl,--wrap=main $(HARNESS_LIBS) $(GSL_LIBS) -lm -ldl
+
+# Implementations of somebody else for it; the plug-in's own memory is its own affair.
+$(B)/faults/naive.so: docs/examples/plugin_naive.c ref/attn_plugin.h
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c11 -O1 -shared -fPIC -I. -Dmalloc=__libc_malloc -Dfree=__libc_free -o $@ $< -lm
+
+$(B)/faults/dense: tests/strangers/exec_dense.c $(B)/libharness.a $(B)/libattn.a
+	@mkdir -p $(@D)
+	@echo '{"name": "dense in C", "claims": ["f32", "cross", "dv", "gqa", "scale", "band", "dense", "backward"]}' > $(@D)/claims.json
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -O1 -w -I. -DDOES=0 -o $@ $^ -pthread -fopenmp $(HARNESS_LIBS) -lm
+
+# A command that has its results ready.
+$(B)/faults/answer:
+	@mkdir -p $(@D)
+	@printf '#!/bin/sh\ncp -r answers/. "$$2"\n' > $@ && chmod +x $@
+
+FAULTS := $(B)/attnlab-faults $(addprefix $(B)/faults/,naive.so dense answer)
+
 # The tests of the kernels for another processor: only what needs the C library and nothing else.
 BARE_OBJ := $(call obj,$(shell grep -LE '<(jansson|zip)\.h>' $(HARNESS_SRC)))
 $(B)/libbare.a: $(BARE_OBJ)
@@ -240,6 +264,9 @@ minimax: ## compute the coefficients of optimized/simd/real_tmpl.h again (gcc's 
 	$(Q)gcc $(filter-out -MMD -MP,$(BASE)) -O2 -o $(B)/minimax tests/minimax/minimax.c -lquadmath -lm
 	@$(B)/minimax
 
+faults: $(FAULTS) ## refuse memory, files, processes and threads once at each place that asks for them
+	$(B)/attnlab-faults $(COMMANDS)
+
 asan: ## the tests under the address and undefined-behaviour sanitizers
 	@$(MAKE) --no-print-directory CONFIG=asan test
 
@@ -283,7 +310,7 @@ help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r t d; do printf '  make %-8s %s\n' "$$t" "$$d"; done
 
 FORCE:
-.PHONY: all fuzz bench steps valgrind test test-full golden minimax rules mutants names docs check report asan clang test-arm64 lint clean help FORCE
+.PHONY: all fuzz faults bench steps valgrind test test-full golden minimax rules mutants names docs check report asan clang test-arm64 lint clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -47,10 +47,11 @@ static int environment_is_good(int argc, char **argv)
     return 0;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     gsl_set_error_handler_off(); /* GSL's default is to abort */
     attn_cli_started(argv[0]);
+    attn_cli_guard();
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error like any other */
     signal(SIGXFSZ, SIG_IGN); /* and so is a limit on the size of a file */
     if (argc < 2) {
@@ -74,4 +75,9 @@ int main(int argc, char **argv)
         fprintf(stderr, " %s", commands[c].name);
     fputc('\n', stderr);
     return ATTN_EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    return attn_cli_leave(run(argc, argv));
 }

@@ -10,6 +10,8 @@
 #include "experiments/cli.h"
 #include "experiments/draw.h"
 #include "experiments/machine.h"
+#include "tests/harness/fileio.h"
+#include "tests/harness/folder.h"
 
 enum { MISS_BYTES = 64 };
 static const double G = 1e9;
@@ -128,9 +130,9 @@ static enum attn_status append_roofs(const struct attn_bench *bench, const struc
         {"ROOF_FMA", ATTN_ROOF_FMA}, {"ROOF_READ", ATTN_ROOF_READ}, {"ROOF_L2", ATTN_ROOF_L2}};
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/roofline.set", folder);
-    FILE *file = fopen(path, "a");
+    FILE *file = attn_write_stream(path, "a", err);
     if (file == NULL)
-        return attn_fail(err, ATTN_EINVAL, "cannot write %s: %s", path, strerror(errno));
+        return ATTN_ENOMEM;
     for (size_t r = 0; r < sizeof roof / sizeof *roof; r++) {
         fprintf(file, "array %s[%d]\n", roof[r].name, plot->n_panels);
         for (int p = 0; p < plot->n_panels; p++)
@@ -139,7 +141,7 @@ static enum attn_status append_roofs(const struct attn_bench *bench, const struc
     }
     int bad = ferror(file);
     if (fclose(file) != 0 || bad)
-        return attn_fail(err, ATTN_EINVAL, "cannot write the whole of %s", path);
+        return attn_fail(err, ATTN_ENOMEM, "cannot write the whole of %s", path);
     return ATTN_OK;
 }
 
@@ -163,9 +165,8 @@ enum attn_status attn_bench_roofline(const struct attn_bench *bench,
     struct panel panel[ATTN_PLOT_PANELS];
     enum attn_status status = ATTN_OK;
     *drawn = 0;
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-        return attn_fail(err, attn_cli_errno(errno), "cannot make folder %.200s: %s", folder,
-                         strerror(errno));
+    if (attn_folder_make(folder, err) != ATTN_OK)
+        return ATTN_ENOMEM;
     attn_plot_init(&plot);
     set_words(bench, &plot);
     for (int at = 0; at < n && status == ATTN_OK; at++)

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,6 +80,54 @@ enum attn_status attn_cli_errno(int error)
         return ATTN_ENOMEM;
     }
 }
+
+/* ---- memory ------------------------------------------------------------------------------------ */
+
+static int leaving; /* of our own will */
+
+void *attn_cli_need(void *data)
+{
+    if (data != NULL)
+        return data;
+    fputs("attnlab: not enough memory\n", stderr);
+    exit(ATTN_EXIT_LACKS);
+}
+
+char *attn_cli_text(const char *format, ...)
+{
+    char *text = NULL;
+    va_list args;
+    va_start(args, format);
+    int n = vasprintf(&text, format, args);
+    va_end(args);
+    return attn_cli_need(n >= 0 ? text : NULL);
+}
+
+static void *json_memory(size_t size)
+{
+    return attn_cli_need(malloc(size > 0 ? size : 1));
+}
+
+static void on_leaving(int status, void *unused)
+{
+    (void)unused;
+    if (!leaving && status == EXIT_FAILURE)
+        _exit(ATTN_EXIT_LACKS);
+}
+
+void attn_cli_guard(void)
+{
+    json_set_alloc_funcs(json_memory, free);
+    on_exit(on_leaving, NULL);
+}
+
+int attn_cli_leave(int status)
+{
+    leaving = 1;
+    return status;
+}
+
+/* ---- words ------------------------------------------------------------------------------------- */
 
 /* Which option a word "--name" or "--name=value" spells out; -1: none. */
 static int find_option(const struct option *options, const char *word)
@@ -191,8 +240,12 @@ static int64_t number_in(const char *path, const char *key)
 {
     char line[256];
     int64_t value = -1;
-    FILE *file = fopen(path, "r");
-    if (file == NULL)
+    FILE *file = fopen(path, "re");
+    if (file == NULL && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
+        fprintf(stderr, "attnlab: %s cannot be read: %s\n", path, strerror(errno));
+        exit(ATTN_EXIT_LACKS);
+    }
+    if (file == NULL) /* another kind of machine */
         return -1;
     while (value < 0 && fgets(line, sizeof line, file) != NULL)
         if (strncmp(line, key, strlen(key)) == 0) {

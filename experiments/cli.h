@@ -33,6 +33,19 @@ void attn_cli_quote(const char *text, char *to, size_t size);
 /* The exit status that a library status deserves. */
 int attn_cli_status(enum attn_status status);
 
+/* Memory of the program's own: returns data, or ends the program with status 3 and one line when it
+ * is NULL.  For blocks without which nothing that is said is true; what the size of a problem asks
+ * for has a status instead. */
+void *attn_cli_need(void *data) __attribute__((returns_nonnull));
+
+/* printf into memory of the program's own; to be freed. */
+char *attn_cli_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* From here on the same holds for jansson, and whatever calls exit(1) without attn_cli_leave() ends
+ * the program with status 3: libgomp does where it can start no thread or has no memory. */
+void attn_cli_guard(void);
+int attn_cli_leave(int status); /* returns status */
+
 /* The status of a system call that failed: EINVAL when the request named a wrong path, ENOMEM
  * when the machine lacks what was asked for: files, space, permission. */
 enum attn_status attn_cli_errno(int error);
@@ -57,7 +70,8 @@ int attn_cli_listed(const char *list, const char *name);
 /* "1,024 B", "3.2 MiB", "1.16 TiB": exact below 10 KiB, three figures above.  Returns text. */
 const char *attn_cli_bytes(int64_t bytes, char text[32]);
 
-/* Memory this machine can still give: MemAvailable, lowered by a cgroup limit if there is one. */
+/* Memory this machine can still give: MemAvailable, lowered by a cgroup limit if there is one;
+ * INT64_MAX when it does not say. */
 int64_t attn_cli_memory_available(void);
 
 /* Flush stdout and say whether everything got there. */

@@ -10,21 +10,18 @@
 #include "experiments/bench_print.h"
 #include "experiments/bench_roofline.h"
 #include "experiments/cli.h"
+#include "tests/harness/fileio.h"
+#include "tests/harness/folder.h"
 
 /* ---- what is left behind ------------------------------------------------------------------ */
 
 static FILE *open_in(const char *folder, const char *name, struct attn_error *err)
 {
     char path[4096];
-    FILE *file = NULL;
-    if (mkdir(folder, 0777) == 0 || errno == EEXIST) {
-        snprintf(path, sizeof path, "%.3000s/%s", folder, name);
-        file = fopen(path, "w");
-    }
-    if (file == NULL)
-        attn_fail(err, attn_cli_errno(errno), "cannot write %.300s/%s: %s", folder, name,
-                  strerror(errno));
-    return file;
+    if (attn_folder_make(folder, err) != ATTN_OK)
+        return NULL;
+    snprintf(path, sizeof path, "%.3000s/%s", folder, name);
+    return attn_write_stream(path, "w", err);
 }
 
 static enum attn_status leave(const struct attn_bench *bench, const struct attn_bench_table *table,

@@ -394,5 +394,5 @@ int attn_cmd_compare(int argc, char **argv)
     attn_tensors_close(&t.want);
     attn_tensors_close(&t.reference);
     int flushed = attn_cli_flush("compare");
-    return exit_status != ATTN_EXIT_GOOD ? exit_status : flushed;
+    return flushed != ATTN_EXIT_GOOD ? flushed : exit_status;
 }

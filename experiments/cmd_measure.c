@@ -8,6 +8,7 @@
 #include "experiments/csv.h"
 #include "experiments/record.h"
 #include "experiments/sweep.h"
+#include "tests/harness/fileio.h"
 
 static const char help_head[] =
     "usage: attnlab measure --plan FILE --out FILE.jsonl [--csv FILE.csv] [flags]\n"
@@ -245,10 +246,14 @@ static int write_csv(const char *from, const char *to)
     if (attn_record_read(from, &points, &n, NULL, &err) != ATTN_OK)
         return attn_cli_fail("measure", attn_cli_status(err.status), "%s", err.text);
     int to_stdout = strcmp(to, "-") == 0;
-    FILE *file = to_stdout ? stdout : fopen(to, "we");
-    int failed = file == NULL || attn_csv_write(file, points, n) != 0;
+    FILE *file = to_stdout ? stdout : attn_write_stream(to, "w", &err);
+    if (file == NULL) {
+        free(points);
+        return attn_cli_fail("measure", attn_cli_status(err.status), "table %s", err.text);
+    }
+    int failed = attn_csv_write(file, points, n) != 0;
     int error = errno;
-    if (file != NULL && !to_stdout && fclose(file) != 0 && !failed) {
+    if (!to_stdout && fclose(file) != 0 && !failed) {
         failed = 1;
         error = errno;
     }

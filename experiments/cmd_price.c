@@ -97,8 +97,11 @@ static void print_text(const struct attn_spec *spec, const struct attn_problem *
                (long long)cost->messages);
     printf("%s\n", cost->counted ? "; visible pairs counted row by row" : "");
     double need = in_out + (double)cost->peak_bytes * ranks;
-    printf("  %s: %s available here\n\n", need <= (double)machine ? "fits" : "does not fit",
-           attn_cli_bytes(machine, text));
+    if (machine == INT64_MAX)
+        printf("  whether that fits is unknown: this machine does not say what it has\n\n");
+    else
+        printf("  %s: %s available here\n\n", need <= (double)machine ? "fits" : "does not fit",
+               attn_cli_bytes(machine, text));
 }
 
 static json_t *price_json(const struct attn_spec *spec, const struct attn_problem *p,

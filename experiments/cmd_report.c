@@ -14,6 +14,7 @@
 #include "experiments/draw.h"
 #include "experiments/page.h"
 #include "experiments/sweep.h"
+#include "tests/harness/fileio.h"
 
 static const char help[] =
     "usage: attnlab report --plan FILE --out DIR     measure the plan, then draw\n"
@@ -223,9 +224,12 @@ static int write_csv(const struct flags *flags, const struct report *r)
 {
     char path[PATH_MAX + 16];
     (void)snprintf(path, sizeof path, "%s/records.csv", flags->out);
-    FILE *file = fopen(path, "we");
-    int bad = file == NULL || attn_csv_write(file, r->points, r->n) != 0;
-    if (file != NULL && fclose(file) != 0)
+    struct attn_error err = {ATTN_OK, ""};
+    FILE *file = attn_write_stream(path, "w", &err);
+    if (file == NULL)
+        return fail(attn_cli_status(err.status), &err);
+    int bad = attn_csv_write(file, r->points, r->n) != 0;
+    if (fclose(file) != 0)
         bad = 1;
     return bad ? attn_cli_fail("report", ATTN_EXIT_LACKS, "cannot write the whole of %s: %s", path,
                                strerror(errno))

@@ -6,6 +6,7 @@
 #include "experiments/cli.h"
 #include "experiments/job.h"
 #include "tests/harness/fileio.h"
+#include "tests/harness/folder.h"
 
 static const char help[] =
     "usage: attnlab run SPEC --input FILE [--out DIR] [--compare] [options]\n"
@@ -153,7 +154,7 @@ int attn_cmd_run(int argc, char **argv)
     if (status == ATTN_OK)
         status = attn_job_price(&job, &err);
     if (status == ATTN_OK && request.out != NULL)
-        status = attn_job_folder(&job, &err); /* before the work, not after it */
+        status = attn_folder_make(request.out, &err); /* before the work, not after it */
     if (status == ATTN_OK)
         status = attn_job_run(&job, &err);
     if (status != ATTN_OK)
@@ -161,7 +162,7 @@ int attn_cmd_run(int argc, char **argv)
     if (status == ATTN_OK && request.out != NULL) {
         status = attn_job_write(&job, &err);
         if (status != ATTN_OK)
-            exit_status = attn_cli_fail("run", ATTN_EXIT_LACKS, "%s", err.text);
+            exit_status = finish(status, &err);
     }
     if (status == ATTN_OK && request.compare) {
         status = attn_job_compare(&job, &found, &err);
@@ -169,5 +170,5 @@ int attn_cmd_run(int argc, char **argv)
     }
     attn_job_close(&job);
     int flushed = attn_cli_flush("run");
-    return exit_status != ATTN_EXIT_GOOD ? exit_status : flushed;
+    return flushed != ATTN_EXIT_GOOD ? flushed : exit_status;
 }

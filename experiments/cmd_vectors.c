@@ -66,7 +66,7 @@ int attn_cmd_vectors(int argc, char **argv)
     status = attn_question_write(&question, argv[optind], &claims, &written, &err);
     attn_question_free(&question);
     if (status != ATTN_OK)
-        return attn_cli_fail("vectors", ATTN_EXIT_LACKS, "%s", err.text);
+        return attn_cli_fail("vectors", attn_cli_status(status), "%s", err.text);
     printf("%d cases in %s\n", written, argv[optind]);
     return attn_cli_flush("vectors");
 }

@@ -2,17 +2,16 @@
 #include "experiments/exec_case.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "experiments/cli.h"
 #include "tests/harness/exchange.h"
 #include "tests/harness/fileio.h"
+#include "tests/harness/folder.h"
 
 static const char case_name[] = "point";
 
@@ -37,13 +36,6 @@ void attn_exec_out(const char *folder, char text[4096])
     snprintf(text, 4096, "%.4000s/out", folder);
 }
 
-static enum attn_status make_folder(const char *path, struct attn_error *err)
-{
-    if (mkdir(path, 0777) == 0 || errno == EEXIST)
-        return ATTN_OK;
-    return attn_fault(err, attn_cli_errno(errno), path, "%s", strerror(errno));
-}
-
 enum attn_status attn_exec_write(const char *folder, const struct attn_claims *claims,
                                  const struct attn_setup *setup, struct attn_error *err)
 {
@@ -51,9 +43,9 @@ enum attn_status attn_exec_write(const char *folder, const struct attn_claims *c
     char cases[4096], out[4096];
     attn_exec_cases(folder, cases);
     attn_exec_out(folder, out);
-    enum attn_status status = make_folder(folder, err);
+    enum attn_status status = attn_folder_make(folder, err);
     if (status == ATTN_OK)
-        status = make_folder(out, err);
+        status = attn_folder_make(out, err);
     if (status == ATTN_OK)
         status = attn_exchange_begin(cases, claims, &writer, err);
     if (status != ATTN_OK)
@@ -66,26 +58,36 @@ enum attn_status attn_exec_write(const char *folder, const struct attn_claims *c
     return status;
 }
 
-static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where)
+/* ---- a folder for them, which goes with the program at the latest ----------------------------- */
+
+static char kept[2][ATTN_FOLDER_PATH];
+static pid_t keeper;
+
+static void remove_kept(void)
 {
-    (void)info, (void)kind, (void)where;
-    remove(path);
-    return 0;
+    for (int n = 0; n < 2 && getpid() == keeper; n++)
+        if (kept[n][0] != '\0')
+            attn_folder_remove(kept[n]);
+}
+
+enum attn_status attn_exec_folder(char folder[ATTN_FOLDER_PATH], struct attn_error *err)
+{
+    enum attn_status status = attn_folder_temporary(folder, err);
+    if (status != ATTN_OK)
+        return status;
+    if (keeper == 0)
+        atexit(remove_kept);
+    keeper = getpid();
+    strcpy(kept[kept[0][0] != '\0'], folder);
+    return status;
 }
 
 void attn_exec_remove(const char *folder)
 {
-    nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
-
-enum attn_status attn_exec_folder(char folder[4096], struct attn_error *err)
-{
-    const char *root = getenv("TMPDIR");
-    snprintf(folder, 4096, "%.4000s/attnlab-XXXXXX",
-             root != NULL && root[0] != '\0' ? root : "/tmp");
-    if (mkdtemp(folder) != NULL)
-        return ATTN_OK;
-    return attn_fault(err, ATTN_ENOMEM, folder, "%s", strerror(errno));
+    attn_folder_remove(folder);
+    for (int n = 0; n < 2; n++)
+        if (strcmp(kept[n], folder) == 0)
+            kept[n][0] = '\0';
 }
 
 /* ---- what a command did ---------------------------------------------------------------------- */
@@ -121,9 +123,9 @@ int attn_exec_seconds(const char *folder, double *seconds, int most)
     char path[4096], word[64];
     int n = 0, bad = 0;
     snprintf(path, sizeof path, "%.4000s/out/%s/seconds.txt", folder, case_name);
-    FILE *file = fopen(path, "re");
+    FILE *file = attn_read_stream(path, ATTN_READ_THEIRS, NULL);
     if (file == NULL)
-        return 0;
+        return access(path, F_OK) == 0 ? -1 : 0;
     while (n < most && !bad && fscanf(file, "%63s", word) == 1) {
         bad = !attn_cli_double(word, &seconds[n]) || !(seconds[n] > 0) || !isfinite(seconds[n]);
         n++;

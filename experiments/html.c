@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "experiments/plot.h"
+#include "tests/harness/fileio.h"
 
 static void put(FILE *file, const char *text)
 {
@@ -86,22 +87,7 @@ void attn_html_slope(FILE *file, const struct attn_power *power)
 
 /* ---- inline SVG ---------------------------------------------------------------------------- */
 
-static char *read_whole(const char *path)
-{
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return NULL;
-    char *text = NULL;
-    long size = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
-    if (size >= 0 && fseek(file, 0, SEEK_SET) == 0)
-        text = malloc((size_t)size + 1);
-    if (text != NULL) {
-        size_t got = fread(text, 1, (size_t)size, file);
-        text[got] = '\0';
-    }
-    (void)fclose(file);
-    return text;
-}
+enum { SVG_BYTES = 64 << 20 };
 
 static int starts(const char *text, const char *word)
 {
@@ -128,7 +114,8 @@ static void put_svg_body(FILE *file, const char *text, const char *name)
 
 int attn_html_svg(FILE *file, const char *path, const char *name, const char *label)
 {
-    char *text = read_whole(path);
+    char *text;
+    attn_read_text(path, ATTN_READ_GIVEN, SVG_BYTES, &text, NULL);
     char *svg = text != NULL ? strstr(text, "<svg") : NULL;
     char *inside = svg != NULL ? strchr(svg, '>') : NULL;
     char *box = svg != NULL ? strstr(svg, "viewBox=\"") : NULL;

@@ -169,9 +169,6 @@ struct attn_cview attn_job_cview(const struct attn_job *job, const struct attn_f
 enum attn_status attn_job_price(const struct attn_job *job, struct attn_error *err);
 enum attn_status attn_job_run(struct attn_job *job, struct attn_error *err);
 
-/* The folder of the request exists afterwards; its parent must exist before. */
-enum attn_status attn_job_folder(const struct attn_job *job, struct attn_error *err);
-
 /* Write result.safetensors, or one .npy for each output, into that folder. */
 enum attn_status attn_job_write(const struct attn_job *job, struct attn_error *err);
 

@@ -201,20 +201,6 @@ enum attn_status attn_job_run(struct attn_job *job, struct attn_error *err)
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
-enum attn_status attn_job_folder(const struct attn_job *job, struct attn_error *err)
-{
-    const char *path = job->request->out;
-    struct stat info;
-    if (mkdir(path, 0777) == 0)
-        return ATTN_OK;
-    int error = errno;
-    if (error == EEXIST && stat(path, &info) == 0 && S_ISDIR(info.st_mode))
-        return ATTN_OK;
-    return attn_fault(err, attn_cli_errno(error), path,
-                      "cannot be made a folder for the results: %s",
-                      strerror(error == EEXIST ? ENOTDIR : error));
-}
-
 /* What was computed, so that a result explains itself; returns how many pairs. */
 static int describe(const struct attn_job *job, char number[5][40], struct attn_file_pair pair[12])
 {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "experiments/html.h"
+#include "tests/harness/fileio.h"
 
 static void put(FILE *file, const char *text)
 {
@@ -356,13 +357,13 @@ enum attn_status attn_page_write(const struct attn_page *page, struct attn_error
 {
     char path[PATH_MAX];
     (void)snprintf(path, sizeof path, "%s/index.html", page->out);
-    FILE *file = fopen(path, "we");
+    FILE *file = attn_write_stream(path, "w", err);
     if (file == NULL)
-        return attn_fail(err, ATTN_EINVAL, "cannot write %s: %s", path, strerror(errno));
+        return ATTN_ENOMEM;
     enum attn_status status = put_all(file, page, err);
     int bad = ferror(file);
     if ((fclose(file) != 0 || bad) && status == ATTN_OK)
         status =
-            attn_fail(err, ATTN_EINVAL, "cannot write the whole of %s: %s", path, strerror(errno));
+            attn_fail(err, ATTN_ENOMEM, "cannot write the whole of %s: %s", path, strerror(errno));
     return status;
 }

@@ -10,6 +10,7 @@
 
 #include "experiments/cli.h"
 #include "experiments/plan.h"
+#include "tests/harness/fileio.h"
 
 enum { PLAN_BYTES = 1 << 20 };
 
@@ -118,27 +119,10 @@ enum attn_status attn_plan_read(const char *path, const struct attn_entrants *en
                                 struct attn_plan *plan, struct attn_error *err)
 {
     memset(plan, 0, sizeof *plan);
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return attn_fail(err, attn_cli_errno(errno), "plan %s: %s", path, strerror(errno));
-    char *text = malloc(PLAN_BYTES);
-    if (text == NULL) {
-        fclose(file);
-        return attn_fail(err, ATTN_ENOMEM, "no memory for plan %s", path);
-    }
-    errno = 0;
-    size_t n = fread(text, 1, PLAN_BYTES, file);
-    int broken = ferror(file) ? errno : 0;
-    fclose(file);
-    enum attn_status status;
-    if (broken != 0)
-        status = attn_fail(err, ATTN_EINVAL, "plan %s: %s", path, strerror(broken));
-    else if (n == PLAN_BYTES || memchr(text, '\0', n) != NULL)
-        status = attn_fail(err, ATTN_EINVAL, "plan %s: not a text of less than 1 MiB", path);
-    else {
-        text[n] = '\0';
+    char *text;
+    enum attn_status status = attn_read_text(path, ATTN_READ_GIVEN, PLAN_BYTES, &text, err);
+    if (status == ATTN_OK)
         status = attn_plan_parse(path, text, entrants, plan, err);
-    }
     free(text);
     return status;
 }

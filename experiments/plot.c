@@ -1,4 +1,5 @@
 #include "experiments/plot.h"
+#include "tests/harness/fileio.h"
 
 #include <errno.h>
 #include <math.h>
@@ -157,13 +158,13 @@ static enum attn_status write_file(const struct attn_plot *plot, const char *fol
     char path[4096];
     if (snprintf(path, sizeof path, "%s/%s.%s", folder, plot->name, suffix) >= (int)sizeof path)
         return attn_fail(err, ATTN_EINVAL, "the path of folder %.40s... is too long", folder);
-    FILE *file = fopen(path, "w");
+    FILE *file = attn_write_stream(path, "w", err);
     if (file == NULL)
-        return attn_fail(err, ATTN_EINVAL, "cannot write %s: %s", path, strerror(errno));
+        return ATTN_ENOMEM;
     write(file, plot);
     int bad = ferror(file);
     if (fclose(file) != 0 || bad)
-        return attn_fail(err, ATTN_EINVAL, "cannot write the whole of %s: %s", path,
+        return attn_fail(err, ATTN_ENOMEM, "cannot write the whole of %s: %s", path,
                          strerror(errno));
     return ATTN_OK;
 }

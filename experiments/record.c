@@ -14,6 +14,7 @@
 #include "experiments/cli.h"
 #include "experiments/record_index.h"
 #include "experiments/stats.h"
+#include "tests/harness/fileio.h"
 
 enum kind {
     TEXT,  /* char[size]                       */
@@ -433,18 +434,13 @@ static enum attn_status each_line(const char *path, const char *kind,
                                                            struct attn_error *err),
                                   void *arg, struct attn_error *err)
 {
-    FILE *file = fopen(path, "re");
+    struct attn_error why = {0};
+    FILE *file = attn_read_stream(path, ATTN_READ_GIVEN, &why);
     if (file == NULL)
-        return attn_fail(err, attn_cli_errno(errno), "records %s: %s", path, strerror(errno));
-    struct stat about;
-    if (fstat(fileno(file), &about) != 0 || S_ISCHR(about.st_mode) || S_ISDIR(about.st_mode)) {
-        fclose(file); /* /dev/zero has no end, and no lines */
-        return attn_fail(err, ATTN_EINVAL, "records %s: not a file", path);
-    }
+        return attn_fail(err, why.status, "records %s", why.text);
     char *line = NULL;
     size_t room = 0;
     ssize_t size;
-    struct attn_error why = {0};
     enum attn_status status = ATTN_OK;
     for (int64_t number = 1; status == ATTN_OK && (size = getline(&line, &room, file)) > 0;
          number++) {
@@ -458,8 +454,8 @@ static enum attn_status each_line(const char *path, const char *kind,
         if (status != ATTN_OK)
             attn_fail(err, status, "%s:%lld: %s", path, (long long)number, why.text);
     }
-    if (status == ATTN_OK && ferror(file))
-        status = attn_fail(err, ATTN_EINVAL, "records %s: %s", path, strerror(errno));
+    if (status == ATTN_OK && !feof(file) && size < 0)
+        status = attn_fail(err, attn_read_errno(errno), "records %s: %s", path, strerror(errno));
     free(line);
     fclose(file);
     return status;

@@ -43,8 +43,12 @@ static int prepare(int fd, const char *path, struct attn_error *err)
         attn_fail(err, ATTN_ENOMEM, "records %s: %s", path, strerror(errno));
         return -1;
     }
-    if (!S_ISREG(about.st_mode))
+    if (S_ISCHR(about.st_mode)) /* such as /dev/null */
         return 0;
+    if (!S_ISREG(about.st_mode)) {
+        attn_fail(err, ATTN_ENOMEM, "records %s: not a file", path);
+        return -1;
+    }
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         attn_fail(err, ATTN_ENOMEM, "records %s: another measurement is writing to it", path);
         return -1;
@@ -64,9 +68,9 @@ static int prepare(int fd, const char *path, struct attn_error *err)
 
 FILE *attn_record_append(const char *path, struct attn_error *err)
 {
-    int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
     if (fd < 0) {
-        attn_fail(err, attn_cli_errno(errno), "records %s: %s", path, strerror(errno));
+        attn_fail(err, ATTN_ENOMEM, "records %s: %s", path, strerror(errno));
         return NULL;
     }
     if (prepare(fd, path, err) != 0) {

@@ -256,10 +256,12 @@ int attn_stranger_end(struct attn_stranger *s)
     for (int bit = 0; bit < ATTN_CLAIMS && s->question.whole_tier && !s->not_reached; bit++)
         if (idle & 1u << bit)
             file_claim(s, attn_claim_name(bit));
-    int failures = attn_verdicts_end(&s->verdicts);
+    int lacking = attn_verdicts_lacking(&s->verdicts), failures = attn_verdicts_end(&s->verdicts);
     if (failures == 0 && s->judged == 0 && s->question.whole_tier)
         return attn_cli_fail("check", ATTN_EXIT_DISAGREE, "%s: not one case could be judged",
                              s->label);
+    if (failures > 0 && lacking == failures)
+        return ATTN_EXIT_LACKS;
     return failures == 0 ? ATTN_EXIT_GOOD : ATTN_EXIT_DISAGREE;
 }
 

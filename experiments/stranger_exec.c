@@ -7,7 +7,6 @@
  * it does not start, and no case is to blame.
  */
 #include <errno.h>
-#include <ftw.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,9 +17,11 @@
 #include "experiments/check_soak.h"
 #include "experiments/cli.h"
 #include "experiments/command.h"
+#include "experiments/exec_case.h"
 #include "experiments/stranger.h"
 #include "tests/harness/exchange.h"
 #include "tests/harness/fileio.h"
+#include "tests/harness/folder.h"
 
 enum { STARTS = 10, IDLE = 3 };
 
@@ -89,8 +90,9 @@ static int settle(struct exec *x, struct attn_asked **first)
 /* 0, or an exit status. */
 static int run_on(struct exec *x, const char *cases)
 {
-    if (mkdir(x->out, 0777) != 0 && errno != EEXIST)
-        return attn_stranger_fail(x->s, ATTN_EXIT_LACKS, "%.500s: %s", x->out, strerror(errno));
+    struct attn_error err = {0};
+    if (attn_folder_make(x->out, &err) != ATTN_OK)
+        return attn_stranger_fail(x->s, ATTN_EXIT_LACKS, "%s", err.text);
     if (attn_command_run(x->command, cases, x->out, x->left_s, &x->ran) != 0)
         return attn_stranger_fail(x->s, ATTN_EXIT_LACKS, "'%.200s' cannot be started: %s",
                                   x->command, strerror(errno));
@@ -353,27 +355,16 @@ static int run_soak(struct exec *x)
 
 /* ---- the interface --------------------------------------------------------------------------- */
 
-static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where)
-{
-    (void)info, (void)kind, (void)where;
-    remove(path);
-    return 0;
-}
-
 /* 0, or an exit status. */
 static int make_folder(struct attn_stranger *s, const char *work, char folder[PATH_MAX])
 {
-    const char *root = getenv("TMPDIR");
-    if (work != NULL) {
-        if (mkdir(work, 0777) != 0 && errno != EEXIST)
-            return attn_stranger_fail(s, ATTN_EXIT_LACKS, "%s: %s", work, strerror(errno));
-        if (realpath(work, folder) == NULL)
-            return attn_stranger_fail(s, ATTN_EXIT_LACKS, "%s: %s", work, strerror(errno));
-        return 0;
-    }
-    snprintf(folder, PATH_MAX, "%.4000s/attnlab-XXXXXX", root != NULL ? root : "/tmp");
-    if (mkdtemp(folder) == NULL)
-        return attn_stranger_fail(s, ATTN_EXIT_LACKS, "%.1000s: %s", folder, strerror(errno));
+    struct attn_error err = {0};
+    enum attn_status status =
+        work != NULL ? attn_folder_make(work, &err) : attn_exec_folder(folder, &err);
+    if (status != ATTN_OK)
+        return attn_stranger_fail(s, attn_cli_status(status), "%s", err.text);
+    if (work != NULL && realpath(work, folder) == NULL)
+        return attn_stranger_fail(s, ATTN_EXIT_LACKS, "%s: %s", work, strerror(errno));
     return 0;
 }
 
@@ -396,6 +387,6 @@ int attn_stranger_exec(struct attn_stranger *s, const char *command, const char 
         status = attn_stranger_end(s);
     }
     if (work == NULL)
-        nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+        attn_exec_remove(folder);
     return status;
 }

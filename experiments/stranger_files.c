@@ -19,6 +19,26 @@ static double now(void)
 
 /* ---- cases out ------------------------------------------------------------------------------- */
 
+/* One case, if it is claimed; one that cannot be set up has its verdict when it is judged. */
+static enum attn_status write_case(struct attn_asked *asked, struct attn_exchange_writer *writer,
+                                   const struct attn_claims *claims, struct attn_error *err)
+{
+    struct attn_setup setup;
+    struct attn_error why = {0};
+    unsigned needs;
+    asked->written = 0;
+    enum attn_status status = attn_setup_open(&asked->c, &setup, &why);
+    if (status == ATTN_ENOMEM)
+        return attn_fail(err, status, "%s", why.text);
+    if (status != ATTN_OK)
+        return ATTN_OK;
+    asked->written = attn_claims_allow(claims, &setup, ATTN_ROUTE_FILES, &needs, &why) == ATTN_OK;
+    if (asked->written)
+        status = attn_exchange_write(writer, asked->name, &setup, err);
+    attn_setup_close(&setup);
+    return status;
+}
+
 enum attn_status attn_question_write(struct attn_question *question, const char *folder,
                                      const struct attn_claims *claims, int *written,
                                      struct attn_error *err)
@@ -26,21 +46,11 @@ enum attn_status attn_question_write(struct attn_question *question, const char 
     struct attn_exchange_writer writer;
     *written = 0;
     enum attn_status status = attn_exchange_begin(folder, claims, &writer, err);
-    for (int i = 0; i < question->n && status == ATTN_OK; i++) {
-        struct attn_asked *asked = &question->asked[i];
-        struct attn_setup setup;
-        struct attn_error why = {0};
-        unsigned needs;
-        asked->written = 0;
-        if (asked->settled || attn_setup_open(&asked->c, &setup, &why) != ATTN_OK)
-            continue; /* has its verdict when it is judged */
-        if (attn_claims_allow(claims, &setup, ATTN_ROUTE_FILES, &needs, &why) == ATTN_OK) {
-            status = attn_exchange_write(&writer, asked->name, &setup, err);
-            asked->written = 1;
-            ++*written;
+    for (int i = 0; i < question->n && status == ATTN_OK; i++)
+        if (!question->asked[i].settled) {
+            status = write_case(&question->asked[i], &writer, claims, err);
+            *written += question->asked[i].written;
         }
-        attn_setup_close(&setup);
-    }
     if (writer.cases == NULL)
         return status;
     struct attn_error end = {0};
@@ -67,11 +77,15 @@ static enum attn_status take_results(struct attn_stranger *s, const struct attn_
     } else if (!attn_exchange_has(results, asked->name)) {
         r->verdict = ATTN_FAILED;
         snprintf(r->text, sizeof r->text, "no folder of results for this case");
-    } else if (attn_exchange_read(results, asked->name, &s->claims, setup, &err) != ATTN_OK) {
+    } else if (attn_exchange_read(results, asked->name, &s->claims, setup, &err) == ATTN_OK) {
+        return ATTN_OK;
+    } else if (err.status == ATTN_ENOMEM) {
+        attn_result_error(r, err.status, err.text);
+        return err.status;
+    } else {
         r->verdict = ATTN_FAILED;
         snprintf(r->text, sizeof r->text, "%s", err.text);
-    } else
-        return ATTN_OK;
+    }
     r->failure = ATTN_F_STATUS;
     return ATTN_EINVAL;
 }
@@ -89,8 +103,9 @@ void attn_stranger_judge(struct attn_stranger *s, const struct attn_asked *asked
     if (opened)
         status = attn_claims_allow(&s->claims, &setup, ATTN_ROUTE_FILES, needs, &err);
     if (status != ATTN_OK) {
-        r->verdict = status == ATTN_ENOTSUP ? ATTN_REFUSED : ATTN_ERROR;
-        snprintf(r->text, sizeof r->text, "%s", err.text);
+        attn_result_error(r, status, err.text);
+        if (status == ATTN_ENOTSUP)
+            r->verdict = ATTN_REFUSED;
     } else if (take_results(s, asked, results, &setup, r) == ATTN_OK) {
         attn_exchange_judge(&s->claims, &setup, r);
         if (r->verdict == ATTN_FAILED && s->diagnosed_s < enough_s) {

@@ -2,6 +2,7 @@
 #include "experiments/tensors.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +37,8 @@ static enum attn_status add_folder(struct attn_tensors *set, struct attn_error *
     int n = scandir(set->path, &list, holds_tensors, alphasort);
     enum attn_status status = ATTN_OK;
     if (n < 0)
-        return attn_fault(err, ATTN_EINVAL, set->path, "the folder cannot be read");
+        return attn_fault(err, attn_read_errno(errno), set->path, "the folder cannot be read: %s",
+                          strerror(errno));
     if (n == 0)
         status = attn_fault(err, ATTN_EINVAL, set->path,
                             "the folder holds no .safetensors, .npy or .npz file");

@@ -20,13 +20,17 @@ int attn_format_find(const char *name)
 
 /* ---- collecting ------------------------------------------------------------------------------ */
 
+static char *copy(const char *text)
+{
+    return attn_cli_need(strdup(text));
+}
+
 /* A line that works as it stands, from the folder where this program was started. */
 static char *command(const char *arguments)
 {
-    char *line = NULL;
     if (arguments[0] == '\0')
-        return strdup("");
-    return asprintf(&line, "%s %s", attn_cli_program(), arguments) >= 0 ? line : NULL;
+        return copy("");
+    return attn_cli_text("%s %s", attn_cli_program(), arguments);
 }
 
 void attn_verdicts_open(struct attn_verdicts *v, FILE *out)
@@ -54,49 +58,30 @@ static void clear(struct attn_verdict_list *list)
 void attn_verdicts_begin(struct attn_verdicts *v, const char *spec)
 {
     if (v->list == NULL)
-        v->list = calloc(1, sizeof *v->list);
-    if (v->list == NULL)
-        return;
+        v->list = attn_cli_need(calloc(1, sizeof *v->list));
     clear(v->list);
-    v->list->spec = strdup(spec);
+    v->list->spec = copy(spec);
 }
 
-int attn_verdicts_add(struct attn_verdicts *v, const struct attn_subject *s,
-                      const struct attn_result *result, double seconds)
+void attn_verdicts_add(struct attn_verdicts *v, const struct attn_subject *s,
+                       const struct attn_result *result, double seconds)
 {
     struct attn_verdict_list *list = v->list;
-    if (list == NULL || list->spec == NULL)
-        return 0;
     if (list->n == list->room) {
-        int room = list->room > 0 ? 2 * list->room : 64;
-        struct attn_verdict_entry *more = realloc(list->entry, (size_t)room * sizeof *more);
-        if (more == NULL)
-            return 0;
-        list->entry = more;
-        list->room = room;
+        list->room = list->room > 0 ? 2 * list->room : 64;
+        list->entry = attn_cli_need(realloc(list->entry, (size_t)list->room * sizeof *list->entry));
     }
-    struct attn_verdict_entry *x = &list->entry[list->n++];
-    *x = (struct attn_verdict_entry){.kind = strdup(s->kind),
-                                     .name = strdup(s->name),
-                                     .text = strdup(s->text),
-                                     .ids = strdup(s->ids),
-                                     .why = strdup(s->why),
-                                     .again = command(s->again),
-                                     .found_as = s->found_as != NULL ? strdup(s->found_as) : NULL,
-                                     .result = *result,
-                                     .seconds = seconds};
+    list->entry[list->n++] =
+        (struct attn_verdict_entry){.kind = copy(s->kind),
+                                    .name = copy(s->name),
+                                    .text = copy(s->text),
+                                    .ids = copy(s->ids),
+                                    .why = copy(s->why),
+                                    .again = command(s->again),
+                                    .found_as = s->found_as != NULL ? copy(s->found_as) : NULL,
+                                    .result = *result,
+                                    .seconds = seconds};
     attn_votes_count(&v->votes, result);
-    int ok = x->kind && x->name && x->text && x->ids && x->why && x->again &&
-             (s->found_as == NULL || x->found_as != NULL);
-    if (!ok) {
-        struct attn_verdict_list last = {.n = 1, .entry = malloc(sizeof *x)};
-        if (last.entry != NULL)
-            last.entry[0] = *x;
-        last.n = last.entry != NULL;
-        clear(&last);
-        list->n--;
-    }
-    return ok;
 }
 
 int attn_verdict_is_failure(const struct attn_verdicts *v, const struct attn_result *r)
@@ -268,10 +253,10 @@ static int is_alike(const struct attn_verdict_entry *x, const struct attn_verdic
 static void print_failures(struct attn_verdicts *v, const struct attn_verdict_list *list)
 {
     enum { DETAILED = 8, LISTED = 24 };
-    struct attn_verdict_entry **bad = calloc((size_t)list->n + 1, sizeof *bad);
-    int *alike = calloc((size_t)list->n + 1, sizeof *alike);
+    struct attn_verdict_entry **bad = attn_cli_need(calloc((size_t)list->n + 1, sizeof *bad));
+    int *alike = attn_cli_need(calloc((size_t)list->n + 1, sizeof *alike));
     int n = 0, kinds = 0;
-    for (int e = 0; bad != NULL && alike != NULL && e < list->n; e++)
+    for (int e = 0; e < list->n; e++)
         if (attn_verdict_is_failure(v, &list->entry[e].result) || v->details)
             bad[n++] = &list->entry[e];
     if (n > 0)
@@ -457,8 +442,6 @@ int attn_verdicts_end(struct attn_verdicts *v)
 {
     struct attn_verdict_list *list = v->list;
     int failures = 0;
-    if (list == NULL || list->spec == NULL)
-        return 1;
     for (int e = 0; e < list->n; e++)
         failures += attn_verdict_is_failure(v, &list->entry[e].result);
     switch (v->format) {

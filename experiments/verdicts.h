@@ -44,9 +44,8 @@ void attn_verdicts_open(struct attn_verdicts *v, FILE *out);
 /* What follows is about this spec. */
 void attn_verdicts_begin(struct attn_verdicts *v, const char *spec);
 
-/* 0 when memory ran out: the check is not recorded. */
-int attn_verdicts_add(struct attn_verdicts *v, const struct attn_subject *subject,
-                      const struct attn_result *result, double seconds);
+void attn_verdicts_add(struct attn_verdicts *v, const struct attn_subject *subject,
+                       const struct attn_result *result, double seconds);
 
 /* How many failures of the spec are the environment's, which has not enough memory. */
 int attn_verdicts_lacking(const struct attn_verdicts *v);

@@ -395,7 +395,7 @@ START_TEST(folder)
     }
     status = scratch_attnlab(output, sizeof output, "bench dense --length 16 --out '%s' " TINY,
                              scratch_path("no/such"));
-    ck_assert_int_eq(status, 2);
+    ck_assert_int_eq(status, 3);
 }
 END_TEST
 

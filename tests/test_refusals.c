@@ -40,8 +40,6 @@ static const struct {
     {"dense --input !/absent --compare", "No such file"},
     {"dense --input ! --compare", "is a directory"},
     {"dense --input @ --compare --format png", "safetensors and npy exist"},
-    {"dense --input @ --out @", "Not a directory"},
-    {"dense --input @ --out !/no/folder", "No such file"},
     {"dense --input @ --compare --layout HBLD", "BHLD, BLHD, BLE and THD exist"},
     {"dense --input @ --compare --pass both", "fwd and bwd exist"},
     {"dense --input @ --compare --scale one", "finite number"},
@@ -73,6 +71,49 @@ START_TEST(usage_errors)
     arguments[n] = '\0';
     expect(RUN("%s", arguments), 2, usage[_i].said);
     ck_assert_int_eq(scratch_count(), 1);
+}
+END_TEST
+
+/* Whatever --out and --csv name, what cannot be written there is the environment's fault, in every
+ * command, and nothing waits for a FIFO. */
+static const char *const out_of[] = {
+    /* @ is tensors, # records, + claims, ! where to write */
+    "run dense --input @ --out !",
+    "vectors ! --case ties",
+    "measure --spec dense --length 8 --rounds 1 --repeat 1 --out !",
+    "measure --from # --csv !",
+    "bench dense --length 8 --dim 4 --rounds 1 --sample 0.001 --again 0.1 --blas none --out !",
+    "report --from # --out !",
+    "check --exec true --claims + --work !",
+};
+enum { OUTS = sizeof out_of / sizeof *out_of };
+
+START_TEST(unwritable)
+{
+    static const char claims[] = "{\"name\": \"none\", \"claims\": [\"f32\"]}";
+    static const char *const to[] = {"no/such/folder", "in.safetensors/x", "fifo"};
+    char arguments[4096];
+    struct small s;
+    small_make(&s, 3);
+    small_save(&s);
+    scratch_put("claims.json", claims, sizeof claims - 1);
+    ck_assert_int_eq(mkfifo(scratch_path("fifo"), 0600), 0);
+    if (strchr(out_of[_i], '#') != NULL)
+        expect(scratch_attnlab(output, sizeof output,
+                               "measure --spec dense --length 8 --rounds 1 --repeat 1 --out %s",
+                               scratch_path("r.jsonl")),
+               0, "");
+    for (size_t t = 0; t < sizeof to / sizeof *to; t++) {
+        size_t n = 0;
+        for (const char *c = out_of[_i]; *c != '\0'; c++)
+            n += (size_t)snprintf(arguments + n, sizeof arguments - n, "%s",
+                                  *c == '@'   ? scratch_path("in.safetensors")
+                                  : *c == '#' ? scratch_path("r.jsonl")
+                                  : *c == '+' ? scratch_path("claims.json")
+                                  : *c == '!' ? scratch_path(to[t])
+                                              : (const char[2]){*c, '\0'});
+        expect(scratch_attnlab(output, sizeof output, "%s", arguments), 3, to[t]);
+    }
 }
 END_TEST
 
@@ -183,6 +224,7 @@ Suite *suite_refusals(void)
     tcase_add_checked_fixture(tests, scratch_open, scratch_close);
     tcase_add_loop_test(tests, usage_errors, 0, sizeof usage / sizeof *usage);
     tcase_add_loop_test(tests, contradictions, 0, SPOILT);
+    tcase_add_loop_test(tests, unwritable, 0, OUTS);
     tcase_add_test(tests, priced_before_allocated);
     tcase_add_test(tests, disk_full);
     suite_add_tcase(suite, tests);

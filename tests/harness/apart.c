@@ -33,7 +33,7 @@ static void work(void (*judge)(void *arg, struct attn_result *result), void *arg
     for (size_t left = sizeof r; left > 0;) {
         ssize_t n = write(to, at, left);
         if (n <= 0)
-            break;
+            _exit(ATTN_APART_LACKS);
         at += n, left -= (size_t)n;
     }
     _exit(0); /* what the parent has in its buffers is the parent's to print */
@@ -63,7 +63,7 @@ static int listen_for(int from, double until, struct attn_result *r, size_t *got
 void attn_apart(void (*judge)(void *arg, struct attn_result *result), void *arg, double seconds,
                 struct attn_result *r)
 {
-    int ends[2], status = 0;
+    int ends[2], status = 0, lacks;
     char text[160];
     size_t got = 0;
     pid_t child = -1;
@@ -78,7 +78,8 @@ void attn_apart(void (*judge)(void *arg, struct attn_result *result), void *arg,
     }
     if (child < 0) {
         snprintf(text, sizeof text, "no process to judge in: %s", strerror(errno));
-        stop_with(r, ATTN_ERROR, text);
+        memset(r, 0, sizeof *r);
+        attn_result_error(r, ATTN_ENOMEM, text);
         return;
     }
     int in_time = listen_for(ends[0], seconds > 0 ? now() + seconds : 0, r, &got);
@@ -89,12 +90,16 @@ void attn_apart(void (*judge)(void *arg, struct attn_result *result), void *arg,
         ;
     if (got == sizeof *r)
         return;
+    lacks = in_time && WIFEXITED(status) && WEXITSTATUS(status) == ATTN_APART_LACKS;
     if (!in_time)
         snprintf(text, sizeof text, "did not end within %g s", seconds);
     else if (WIFSIGNALED(status))
         snprintf(text, sizeof text, "ended by signal %d (%s)", WTERMSIG(status),
                  strsignal(WTERMSIG(status)));
+    else if (lacks)
+        snprintf(text, sizeof text, "no memory or no threads to judge with");
     else
         snprintf(text, sizeof text, "left with exit status %d and no result", WEXITSTATUS(status));
-    stop_with(r, in_time ? ATTN_CRASH : ATTN_TIMEOUT, text);
+    stop_with(r, lacks ? ATTN_ERROR : in_time ? ATTN_CRASH : ATTN_TIMEOUT, text);
+    r->lacks_memory = lacks;
 }

@@ -172,18 +172,8 @@ enum attn_status attn_claims_parse(const char *path, const char *text, struct at
 enum attn_status attn_claims_read(const char *path, struct attn_claims *claims,
                                   struct attn_error *err)
 {
-    int fd;
-    int64_t size;
-    enum attn_status status = attn_read_open(path, &fd, &size, err);
-    if (status != ATTN_OK)
-        return status;
-    char *text = size <= MAX_FILE ? calloc((size_t)size + 1, 1) : NULL;
-    if (text == NULL)
-        status = attn_fault(err, ATTN_EINVAL, path, "%lld bytes: claims fit in %d", (long long)size,
-                            MAX_FILE);
-    else
-        status = attn_read_at(fd, path, 0, text, size, err);
-    close(fd);
+    char *text;
+    enum attn_status status = attn_read_text(path, ATTN_READ_GIVEN, MAX_FILE, &text, err);
     if (status == ATTN_OK)
         status = attn_claims_parse(path, text, claims, err);
     free(text);

@@ -12,6 +12,7 @@
 #include "ref/problem.h"
 #include "tests/harness/fileio.h"
 #include "tests/harness/files.h"
+#include "tests/harness/folder.h"
 #include "tests/harness/packed.h"
 
 enum { FORMAT = 1, MAX_TENSORS = 10, MAX_PAIRS = 40 };
@@ -166,7 +167,8 @@ static json_t *describe(const char *name, const struct attn_claims *claims,
 
 /* The same as safetensors metadata, whose values are texts: words as they are, the rest as JSON; what
  * is null is left out. */
-static int metadata_of(json_t *object, struct attn_file_pair *pair)
+static int metadata_of(json_t *object, struct attn_file_pair *pair, enum attn_status *status,
+                       struct attn_error *err)
 {
     const char *key;
     json_t *value;
@@ -180,27 +182,19 @@ static int metadata_of(json_t *object, struct attn_file_pair *pair)
         pair[n].key = key;
         pair[n].value = json_is_string(value) ? strdup(json_string_value(value))
                                               : json_dumps(value, JSON_ENCODE_ANY);
-        n += pair[n].value != NULL;
+        if (pair[n++].value == NULL)
+            *status = attn_fail(err, ATTN_ENOMEM, "no memory for metadata");
     }
     return n;
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static enum attn_status make_folder(const char *path, struct attn_error *err)
-{
-    struct stat info;
-    if (mkdir(path, 0777) == 0 ||
-        (errno == EEXIST && stat(path, &info) == 0 && S_ISDIR(info.st_mode)))
-        return ATTN_OK;
-    return attn_fault(err, ATTN_EINVAL, path, "cannot be made a folder: %s", strerror(errno));
-}
-
 enum attn_status attn_exchange_begin(const char *folder, const struct attn_claims *claims,
                                      struct attn_exchange_writer *writer, struct attn_error *err)
 {
     *writer = (struct attn_exchange_writer){folder, claims, NULL};
-    enum attn_status status = make_folder(folder, err);
+    enum attn_status status = attn_folder_make(folder, err);
     if (status != ATTN_OK)
         return status;
     writer->cases = json_array();
@@ -219,12 +213,12 @@ enum attn_status attn_exchange_write(struct attn_exchange_writer *w, const char 
         return attn_fault(err, ATTN_EINVAL, w->folder, "the path is too long");
     char *slash = strrchr(path, '/');
     *slash = '\0';
-    enum attn_status status = make_folder(path, err);
+    enum attn_status status = attn_folder_make(path, err);
     *slash = '/';
     if (status == ATTN_OK)
         status = gather_all(w->claims, s, tensor, &n, err);
     json_t *object = describe(name, w->claims, s);
-    int n_pairs = metadata_of(object, pair);
+    int n_pairs = metadata_of(object, pair, &status, err);
     if (status == ATTN_OK)
         status = attn_safetensors_write(path, tensor, n, pair, n_pairs, err);
     for (int p = 0; p < n_pairs; p++)

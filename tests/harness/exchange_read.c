@@ -17,25 +17,6 @@ enum { MAX_MANIFEST = 64 << 20, MAX_CASES = 100000 };
 
 /* ---- manifests ------------------------------------------------------------------------------- */
 
-static enum attn_status read_text(const char *path, char **text, struct attn_error *err)
-{
-    int fd;
-    int64_t size;
-    enum attn_status status = attn_read_open(path, &fd, &size, err);
-    *text = NULL;
-    if (status != ATTN_OK)
-        return status;
-    if (size > MAX_MANIFEST)
-        status = attn_fault(err, ATTN_EINVAL, path, "%lld bytes: no manifest is that long",
-                            (long long)size);
-    else if ((*text = calloc((size_t)size + 1, 1)) == NULL)
-        status = attn_fail(err, ATTN_ENOMEM, "no memory for %s", path);
-    else
-        status = attn_read_at(fd, path, 0, *text, size, err);
-    close(fd);
-    return status;
-}
-
 /* A name becomes part of a path: plain words only. */
 static int is_plain(const char *name)
 {
@@ -102,7 +83,7 @@ enum attn_status attn_exchange_open(const char *folder, struct attn_exchange *x,
     char path[4096], *text;
     memset(x, 0, sizeof *x);
     snprintf(path, sizeof path, "%.4000s/manifest.json", folder);
-    enum attn_status status = read_text(path, &text, err);
+    enum attn_status status = attn_read_text(path, ATTN_READ_GIVEN, MAX_MANIFEST, &text, err);
     if (status == ATTN_OK)
         status = read_manifest(path, text, x, err);
     free(text);
@@ -166,10 +147,15 @@ int attn_exchange_done(const char *folder, const char *name, const struct attn_c
 int attn_exchange_sorry(const char *folder, const char *name, char *text, size_t size)
 {
     char path[4096], line[300] = "";
+    struct attn_error err = {0};
     snprintf(path, sizeof path, "%.3500s/%.250s/error.txt", folder, name);
-    FILE *file = fopen(path, "r");
-    if (file == NULL)
+    if (access(path, F_OK) != 0)
         return 0;
+    FILE *file = attn_read_stream(path, ATTN_READ_THEIRS, &err);
+    if (file == NULL) {
+        snprintf(text, size, "%s", err.text);
+        return 1;
+    }
     if (fgets(line, sizeof line, file) == NULL)
         line[0] = '\0';
     fclose(file);

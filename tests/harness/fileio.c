@@ -38,28 +38,92 @@ enum attn_status attn_fault(struct attn_error *err, enum attn_status status, con
     return status;
 }
 
-enum attn_status attn_read_open(const char *path, int *fd, int64_t *size, struct attn_error *err)
+enum attn_status attn_read_errno(int error)
 {
-    struct stat info;
+    return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOSPC ? ATTN_ENOMEM
+                                                                                    : ATTN_EINVAL;
+}
+
+static enum attn_status open_regular(const char *path, enum attn_read_whose whose, int *fd,
+                                     struct stat *info, struct attn_error *err)
+{
     const char *wrong = NULL;
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* a FIFO must not block */
+    int nofollow = whose == ATTN_READ_THEIRS ? O_NOFOLLOW : 0;
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | nofollow);
+    if (*fd < 0 && nofollow && errno == ELOOP)
+        return attn_fault(err, ATTN_EINVAL, path, "is a symbolic link, which is not followed here");
     if (*fd < 0)
-        return attn_fault(err, ATTN_EINVAL, path, "cannot be opened: %s", strerror(errno));
-    if (fstat(*fd, &info) != 0)
+        return attn_fault(err, attn_read_errno(errno), path, "cannot be opened: %s",
+                          strerror(errno));
+    if (fstat(*fd, info) != 0)
         wrong = strerror(errno);
-    else if (S_ISDIR(info.st_mode))
-        wrong = "is a directory, not a file of tensors";
-    else if (!S_ISREG(info.st_mode))
+    else if (S_ISDIR(info->st_mode))
+        wrong = "is a directory, not a file";
+    else if (!S_ISREG(info->st_mode))
         wrong = "is not a regular file: pipes and devices are not read";
-    else if (info.st_size == 0)
-        wrong = "is empty: no tensors (0 bytes)";
-    if (wrong == NULL) {
-        *size = info.st_size;
+    if (wrong == NULL)
         return ATTN_OK;
-    }
     close(*fd);
     *fd = -1;
     return attn_fault(err, ATTN_EINVAL, path, "%s", wrong);
+}
+
+enum attn_status attn_read_open(const char *path, int *fd, int64_t *size, struct attn_error *err)
+{
+    struct stat info;
+    enum attn_status status = open_regular(path, ATTN_READ_GIVEN, fd, &info, err);
+    if (status != ATTN_OK)
+        return status;
+    *size = info.st_size;
+    if (*size > 0)
+        return ATTN_OK;
+    close(*fd);
+    *fd = -1;
+    return attn_fault(err, ATTN_EINVAL, path, "is empty: no tensors (0 bytes)");
+}
+
+FILE *attn_read_stream(const char *path, enum attn_read_whose whose, struct attn_error *err)
+{
+    struct stat info;
+    int fd;
+    if (open_regular(path, whose, &fd, &info, err) != ATTN_OK)
+        return NULL;
+    FILE *file = fdopen(fd, "r");
+    if (file == NULL) {
+        attn_fault(err, ATTN_ENOMEM, path, "cannot be read: %s", strerror(errno));
+        close(fd);
+    }
+    return file;
+}
+
+enum attn_status attn_read_text(const char *path, enum attn_read_whose whose, int64_t most,
+                                char **text, struct attn_error *err)
+{
+    struct stat info;
+    int fd;
+    *text = NULL;
+    enum attn_status status = open_regular(path, whose, &fd, &info, err);
+    if (status != ATTN_OK)
+        return status;
+    int64_t size = info.st_size;
+    if (size == 0)
+        status = attn_fault(err, ATTN_EINVAL, path, "is empty");
+    else if (size > most)
+        status = attn_fault(err, ATTN_EINVAL, path, "has %lld bytes, at most %lld are read",
+                            (long long)size, (long long)most);
+    else if ((*text = calloc((size_t)size + 1, 1)) == NULL)
+        status =
+            attn_fault(err, ATTN_ENOMEM, path, "no memory for its %lld bytes", (long long)size);
+    else
+        status = attn_read_at(fd, path, 0, *text, size, err);
+    close(fd);
+    if (status == ATTN_OK && memchr(*text, '\0', (size_t)size) != NULL)
+        status = attn_fault(err, ATTN_EINVAL, path, "is not a text: it has a byte 0");
+    if (status == ATTN_OK)
+        return ATTN_OK;
+    free(*text);
+    *text = NULL;
+    return status;
 }
 
 enum attn_status attn_read_at(int fd, const char *path, int64_t offset, void *to, int64_t bytes,
@@ -84,6 +148,25 @@ enum attn_status attn_read_at(int fd, const char *path, int64_t offset, void *to
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
+FILE *attn_write_stream(const char *path, const char *mode, struct attn_error *err)
+{
+    struct stat info;
+    int how = mode[0] == 'a' ? O_APPEND : O_TRUNC;
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | how, 0666);
+    int is_file =
+        fd >= 0 && fstat(fd, &info) == 0 && (S_ISREG(info.st_mode) || S_ISCHR(info.st_mode));
+    FILE *file = is_file ? fdopen(fd, mode) : NULL;
+    if (file != NULL)
+        return file;
+    if (fd >= 0 && !is_file)
+        errno = ENXIO; /* what open() says of a FIFO that nobody reads */
+    attn_fault(err, ATTN_ENOMEM, path, "cannot be written: %s",
+               errno == ENXIO ? "it is a pipe or a socket" : strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return NULL;
+}
+
 static enum attn_status give_up(struct attn_save *save, int error, struct attn_error *err)
 {
     if (save->fd >= 0)
@@ -93,7 +176,7 @@ static enum attn_status give_up(struct attn_save *save, int error, struct attn_e
     free(save->temporary);
     save->temporary = NULL;
     save->fd = -1;
-    return attn_fault(err, ATTN_EINVAL, save->path, "cannot be written: %s; nothing was left there",
+    return attn_fault(err, ATTN_ENOMEM, save->path, "cannot be written: %s; nothing was left there",
                       strerror(error));
 }
 

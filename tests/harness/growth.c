@@ -51,7 +51,7 @@ static int run_point(const struct attn_spec *spec, uint64_t seed, int option, in
     own.options.value[option] = (int64_t)parts[point];
     memset(r, 0, sizeof *r);
     if (attn_case_parse(text, &c, &err) != ATTN_OK) {
-        attn_result_error(r, ATTN_EINTERNAL, err.text);
+        attn_result_error(r, err.status, err.text);
         return 0;
     }
     attn_run_case(&own, &c, r);

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/harness/apart.h"
 #include "tests/harness/fileio.h"
 #include "tests/harness/guest_process.h"
 
@@ -116,6 +117,13 @@ static enum arrival await(struct attn_guest *g, uint32_t kind, void *to, size_t 
     }
 }
 
+/* It had no memory, or no pipe, while our own code ran in it. */
+static int lacked(const struct attn_guest *g, enum arrival how)
+{
+    return how == ENDED && g->exit_status == ATTN_APART_LACKS &&
+           (g->phase == ATTN_PHASE_LOADING || g->phase == ATTN_PHASE_JUDGING);
+}
+
 /* How a guest ended, in words. */
 static void describe(struct attn_guest *g, enum arrival how, char *text, size_t size)
 {
@@ -161,7 +169,7 @@ static enum attn_status introduce(struct attn_guest *g, struct attn_error *err)
     if (sorry.text[0] != '\0')
         return attn_fail(err, ATTN_EINVAL, "%s", sorry.text);
     describe(g, how, text, sizeof text);
-    return attn_fault(err, ATTN_EINVAL, g->path, "%s", text);
+    return attn_fault(err, lacked(g, how) ? ATTN_ENOMEM : ATTN_EINVAL, g->path, "%s", text);
 }
 
 /* ---- the interface --------------------------------------------------------------------------- */
@@ -253,6 +261,7 @@ void attn_guest_ask(struct attn_guest *g, enum attn_guest_ask what, const char *
         if (g->pid <= 0 && introduce(g, &err) != ATTN_OK) {
             snprintf(why, sizeof why, "started again, but %.480s", err.text);
             say(reply, ATTN_ERROR, why);
+            reply->result.lacks_memory = err.status == ATTN_ENOMEM;
             return;
         }
         arrival = ask_once(g, what, text, how != NULL ? how : &once, reply);
@@ -265,6 +274,8 @@ void attn_guest_ask(struct attn_guest *g, enum attn_guest_ask what, const char *
     g->hangs += arrival == LATE;
     describe(g, arrival == FORKED_BEFORE ? FORKED : arrival, why, sizeof why);
     say(reply, arrival == LATE ? ATTN_TIMEOUT : arrival == ENDED ? ATTN_CRASH : ATTN_FAILED, why);
+    if (lacked(g, arrival))
+        attn_result_error(&reply->result, ATTN_ENOMEM, why);
     reply->result.failure = reply->result.verdict == ATTN_FAILED ? ATTN_F_INTEGRITY : ATTN_F_NONE;
     if (arrival == FORKED)
         g->fork_question[0] = '\0';

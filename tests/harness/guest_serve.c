@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/harness/apart.h"
 #include "tests/harness/diagnose.h"
 #include "tests/harness/guest.h"
 #include "tests/harness/relations.h"
@@ -190,8 +191,9 @@ static void run(const struct attn_case *c, struct attn_repetition *how,
         attn_setup_close(&setup);
     }
     if (status != ATTN_OK) {
-        r->verdict = status == ATTN_ENOTSUP ? ATTN_REFUSED : ATTN_ERROR;
-        snprintf(r->text, sizeof r->text, "%s", err.text);
+        attn_result_error(r, status, err.text);
+        if (status == ATTN_ENOTSUP)
+            r->verdict = ATTN_REFUSED;
         return;
     }
     forget();
@@ -278,8 +280,7 @@ static void look_for_leaks(const struct attn_case *c, struct attn_guest_reply *r
     }
     attn_setup_close(&setup);
     if (status != ATTN_OK) {
-        r->verdict = ATTN_ERROR;
-        snprintf(r->text, sizeof r->text, "%s", err.text);
+        attn_result_error(r, status, err.text);
         return;
     }
     int64_t lost = least_growth(heap);
@@ -310,10 +311,9 @@ static int answer(const char *line)
     snprintf(question, sizeof question, "%s", line + text);
     if (what == ATTN_GUEST_RELATION)
         run_relation(question, &reply);
-    else if (attn_case_parse(question, &c, &err) != ATTN_OK) {
-        reply.result.verdict = ATTN_ERROR;
-        snprintf(reply.result.text, sizeof reply.result.text, "%s", err.text);
-    } else if (what == ATTN_GUEST_LEAK)
+    else if (attn_case_parse(question, &c, &err) != ATTN_OK)
+        attn_result_error(&reply.result, err.status, err.text);
+    else if (what == ATTN_GUEST_LEAK)
         look_for_leaks(&c, &reply);
     else
         run(&c, &how, &reply);
@@ -333,20 +333,24 @@ int attn_guest_serve(const char *path)
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a guest that hangs must not outlive its host */
     FILE *requests = fdopen(ATTN_GUEST_REQUESTS, "r");
     if (requests == NULL)
-        return 2;
+        return ATTN_APART_LACKS;
     catch_faults();
-    if (attn_plugin_load(path, &plugin, &err) != ATTN_OK)
-        return send_message(ATTN_GUEST_SORRY, err.text, sizeof err.text) == 0 ? 0 : 2;
+    enum attn_status status = attn_plugin_load(path, &plugin, &err);
+    if (status != ATTN_OK)
+        return status != ATTN_ENOMEM &&
+                       send_message(ATTN_GUEST_SORRY, err.text, sizeof err.text) == 0
+                   ? 0
+                   : ATTN_APART_LACKS;
     plugin.tell = tell;
     plugin.phase = ATTN_PHASE_JUDGING;
     hello.claims = plugin.claims;
     memcpy(hello.load_environment, plugin.load_environment, sizeof hello.load_environment);
     if (send_message(ATTN_GUEST_HELLO, &hello, sizeof hello) != 0)
-        return 2;
+        return ATTN_APART_LACKS;
     while (fgets(line, sizeof line, requests) != NULL) {
         line[strcspn(line, "\n")] = '\0';
         if (answer(line) != 0)
-            break;
+            _exit(ATTN_APART_LACKS);
     }
     _exit(0); /* what a stranger's destructors do is no verdict */
 }

@@ -2,6 +2,7 @@
 #include "tests/harness/plugin.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -55,7 +56,9 @@ static enum attn_status not_loaded(const char *path, struct attn_error *err)
     size_t n = strlen(path);
     if (why != NULL && strncmp(why, path, n) == 0 && strncmp(why + n, ": ", 2) == 0)
         why += n + 2;
-    return attn_fault(err, ATTN_EINVAL, path, "%s", why != NULL ? why : "cannot be loaded");
+    int lacks = why != NULL && strstr(why, strerror(ENOMEM)) != NULL;
+    return attn_fault(err, lacks ? ATTN_ENOMEM : ATTN_EINVAL, path, "%s",
+                      why != NULL ? why : "cannot be loaded");
 }
 
 static enum attn_status read_declaration(const char *path, const struct attn_plugin *theirs,

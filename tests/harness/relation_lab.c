@@ -101,7 +101,7 @@ int attn_lab_open(struct attn_lab *lab, struct attn_trial *t, const struct attn_
     if (status == ATTN_ENOTSUP)
         snprintf(lab->refusal, sizeof lab->refusal, "%s", err.text);
     else if (status != ATTN_OK && lab->result->verdict == ATTN_PASS) {
-        lab->result->verdict = ATTN_ERROR;
+        attn_result_error(lab->result, status, "");
         snprintf(lab->result->text, sizeof lab->result->text, "%.250s: %.250s", text, err.text);
     }
     return status == ATTN_OK;
@@ -171,6 +171,8 @@ int attn_lab_call(struct attn_lab *lab, struct attn_trial *t, const struct attn_
     attn_ledger_clear(ledger);
     if (status == ATTN_ENOTSUP)
         snprintf(lab->refusal, sizeof lab->refusal, "%s", err.text);
+    else if (status == ATTN_ENOMEM && lab->result->verdict == ATTN_PASS)
+        attn_result_error(lab->result, status, err.text);
     else if (status != ATTN_OK)
         fail_as(lab, ATTN_F_STATUS, err.text);
     else
@@ -185,11 +187,11 @@ static int find_bounds(struct attn_lab *lab, struct attn_trial *t, const struct 
     const struct attn_inputs in = attn_setup_inputs(&t->setup, t->setup.given.pass);
     attn_precision_of(spec->impl, &spec->options, &t->setup.problem, &precision);
     attn_truth_free(&t->truth);
-    if (attn_truth_compute(&t->setup.problem, &in, &precision, NULL, &t->truth, &err) == ATTN_OK)
-        return 1;
-    lab->result->verdict = ATTN_ERROR;
-    snprintf(lab->result->text, sizeof lab->result->text, "%s", err.text);
-    return 0;
+    enum attn_status status =
+        attn_truth_compute(&t->setup.problem, &in, &precision, NULL, &t->truth, &err);
+    if (status != ATTN_OK)
+        attn_result_error(lab->result, status, err.text);
+    return status == ATTN_OK;
 }
 
 int attn_lab_run(struct attn_lab *lab, struct attn_trial *t)
