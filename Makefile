@@ -218,6 +218,7 @@ test: $(B)/attn-tests $(B)/attnlab $(B)/attnlab-mistaken $(B)/fifth.so $(MUTANT_
 	ATTN_BUILD=$(B) $(B)/attn-tests
 
 test-full: $(B)/attn-tests $(B)/attnlab $(B)/attnlab-mistaken $(B)/fifth.so $(MUTANT_SO) ## the same, with the full battery on every variant and long soaks
+	-@bash .ci/install external # what is not there is skipped, and said
 	ATTN_FULL=1 ATTN_BUILD=$(B) $(B)/attn-tests
 
 mutants: $(B)/mutant-table $(MUTANT_SO) ## plant every known bug and print which case kills it

@@ -59,6 +59,59 @@ START_TEST(declaration_is_read)
 }
 END_TEST
 
+/* Whoever claims one thing beside a type, and what that thing needs, has a case for it: a claim that
+ * no case tests is an error, and an honest declaration must not meet it. */
+START_TEST(every_claim_alone_is_tested)
+{
+    static const struct {
+        unsigned claim, with;
+    } alone[] = {
+        {0, 0},
+        {ATTN_PLUGIN_BACKWARD, 0},
+        {ATTN_PLUGIN_GQA, 0},
+        {ATTN_PLUGIN_CROSS, 0},
+        {ATTN_PLUGIN_DV, 0},
+        {ATTN_PLUGIN_HARD, ATTN_PLUGIN_DENSE},
+        {ATTN_PLUGIN_SOFTCAP, 0},
+        {ATTN_PLUGIN_ALIBI, 0},
+        {ATTN_PLUGIN_BIAS, 0},
+        {ATTN_PLUGIN_DBIAS, ATTN_PLUGIN_BIAS | ATTN_PLUGIN_BACKWARD},
+        {ATTN_PLUGIN_DLSE, ATTN_PLUGIN_BACKWARD},
+        {ATTN_PLUGIN_STRIDES, 0},
+        {ATTN_PLUGIN_SCALE, 0},
+        {ATTN_PLUGIN_EMPTY, 0},
+        {ATTN_PLUGIN_EMPTY, ATTN_PLUGIN_DENSE},
+        {ATTN_PLUGIN_CAUSAL, 0},
+        {ATTN_PLUGIN_CAUSAL, ATTN_PLUGIN_BACKWARD},
+        {ATTN_PLUGIN_BAND, ATTN_PLUGIN_CAUSAL},
+        {ATTN_PLUGIN_DENSE, 0},
+    };
+    enum { PAIRS = sizeof alone / sizeof *alone };
+    int found[4][PAIRS] = {{0}};
+    for (int i = 0; i < attn_tier_count(ATTN_TIER_QUICK); i++) {
+        struct attn_case c;
+        struct attn_setup setup;
+        ck_assert_int_eq(attn_case_parse(attn_tier_at(ATTN_TIER_QUICK, i)->text, &c, NULL),
+                         ATTN_OK);
+        if (attn_setup_open(&c, &setup, NULL) != ATTN_OK)
+            continue;
+        for (int type = 0; type < 4; type++)
+            for (int n = 0; n < PAIRS; n++) {
+                struct attn_claims claims = {.bits = 1u << type | alone[n].claim | alone[n].with};
+                unsigned needs = 0;
+                found[type][n] += attn_claims_allow(&claims, &setup, ATTN_ROUTE_PLUGIN, &needs,
+                                                    NULL) == ATTN_OK &&
+                                  (needs & alone[n].claim) == alone[n].claim;
+            }
+        attn_setup_close(&setup);
+    }
+    for (int type = 0; type < 4; type++)
+        for (int n = 0; n < PAIRS; n++)
+            ck_assert_msg(found[type][n] > 0, "type %d, claim 0x%x with 0x%x: no case", type,
+                          alone[n].claim, alone[n].with);
+}
+END_TEST
+
 /* ---- commands and folders -------------------------------------------------------------------- */
 
 static const char *put_claims(void)
@@ -292,6 +345,109 @@ START_TEST(troubled_commands)
 }
 END_TEST
 
+/* Beginners' programs (tests/strangers/students.py), all in one run: what is right for what it
+ * claims passes, and is told which claims no case tests. */
+static const struct {
+    const char *style, *claims;
+} students[] = {
+    {"one_line", "{\"name\": \"a\", \"claims\": [\"f32\"], \"lse\": \"absent\"}"},
+    {"tril", "{\"name\": \"b\", \"claims\": [\"f32\", \"causal\"], \"lse\": \"absent\"}"},
+    {"minus_1e9",
+     "{\"name\": \"c\", \"claims\": [\"f32\", \"cross\", \"dv\", \"dense\", \"scale\"]}"},
+    {"einsum",
+     "{\"name\": \"d\", \"claims\": [\"f32\", \"gqa\", \"cross\", \"dv\", \"causal\", \"dense\", "
+     "\"scale\", \"backward\"]}"},
+    {"loops",
+     "{\"name\": \"e\", \"claims\": [\"f32\", \"f64\", \"gqa\", \"cross\", \"dv\", \"causal\"], "
+     "\"causal\": \"br\"}"},
+    {"one_line", "{\"name\": \"f\", \"claims\": [\"f16\", \"bf16\"], \"lse\": \"absent\"}"},
+};
+enum { STUDENTS = sizeof students / sizeof *students };
+
+static void put_students(char *args, size_t size)
+{
+    size_t n = 0;
+    for (int i = 0; i < STUDENTS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "%d.json", i);
+        n += (size_t)snprintf(args + n, size - n,
+                              " --exec '/usr/bin/python3 tests/strangers/students.py %s' "
+                              "--claims '%s'",
+                              students[i].style,
+                              scratch_put(name, students[i].claims, strlen(students[i].claims)));
+    }
+}
+
+START_TEST(beginners_pass)
+{
+    char output[65536], args[4096];
+    if (!has_python("numpy"))
+        return;
+    put_students(args, sizeof args);
+    int status = scratch_attnlab(output, sizeof output, "check%s", args);
+    ck_assert_msg(status == 0, "exit status %d:\n%s", status, output);
+    const char *list = strstr(output, "6 implementations:\n");
+    ck_assert_msg(list != NULL, "%s", output);
+    for (int i = 0; i < STUDENTS; i++) {
+        char line[32];
+        snprintf(line, sizeof line, "  PASS        %c (", 'a' + i);
+        ck_assert_msg(strstr(list, line) != NULL, "%s", output);
+    }
+}
+END_TEST
+
+/* What they are told otherwise: one thing, and that first. */
+static const struct {
+    const char *style, *claims;
+    const char *says[2];
+} corrected[] = {
+    {"no_lse", "\"f32\"", {"  lse.npy is missing; declare \"lse\": \"absent\"?\n", "more like it"}},
+    {"wide", "\"f32\"", {"  o.npy: o is stored as F64: F32 is wanted\n", "more like it"}},
+    {"stops", "\"f32\", \"causal\"", {"it said: KeyError: 'seq_len'", "likely cause"}},
+    {"minus_1e9", "\"f32\", \"band\"", {"likely cause, by", "fits causal ignored"}},
+};
+
+START_TEST(beginners_are_told)
+{
+    char output[65536], claims[200];
+    if (!has_python("numpy"))
+        return;
+    snprintf(claims, sizeof claims, "{\"claims\": [%s]}", corrected[_i].claims);
+    int status =
+        scratch_attnlab(output, sizeof output,
+                        "check --exec '/usr/bin/python3 tests/strangers/students.py %s' "
+                        "--claims '%s'",
+                        corrected[_i].style, scratch_put("claims.json", claims, strlen(claims)));
+    ck_assert_msg(status == 1, "exit status %d:\n%s", status, output);
+    for (int n = 0; n < 2; n++)
+        ck_assert_msg(strstr(output, corrected[_i].says[n]) != NULL, "%s: no '%s':\n%s",
+                      corrected[_i].style, corrected[_i].says[n], output);
+}
+END_TEST
+
+/* One that cannot be judged hides none of the others, in any format. */
+START_TEST(several_are_judged)
+{
+    static const char *const format[] = {"text", "tap", "junit", "json"};
+    char output[262144];
+    int status =
+        scratch_attnlab(output, sizeof output,
+                        "check --plugin README.md --exec no-such-command --exec 'exit 3 #' "
+                        "--claims '%s' --plugin '%s' --format %s",
+                        put_claims(), lab_build("docs/examples/plugin_naive.c", ""), format[_i]);
+    ck_assert_msg(status == 2, "exit status %d:\n%s", status, output);
+    static const char *const says[] = {"README.md: ", "no-such-command' cannot be run",
+                                       "does not start: on an empty list of cases too", "naive ("};
+    for (int n = 0; n < 4; n++) {
+        const char *at = strstr(output, n == 1 && _i == 2 ? "no-such-command" : says[n]);
+        ck_assert_msg(at != NULL, "no '%s':\n%s", says[n], output);
+    }
+    if (_i == 0)
+        ck_assert_msg(strstr(output, "4 implementations:\n  NOT JUDGED  README.md\n") != NULL, "%s",
+                      output);
+}
+END_TEST
+
 /* What the example does not do, although it is declared: the files are right, the words are not. */
 static const struct {
     const char *from, *to, *says;
@@ -382,21 +538,76 @@ START_TEST(numpy_offline)
 }
 END_TEST
 
-START_TEST(cpp_example)
+static int build_cpp(const char *path)
 {
-    char output[65536];
     if (lab_shell("command -v g++ >/dev/null 2>&1") != 0) {
         fprintf(stderr, "strangers: skipped: no g++ here\n");
-        return;
+        return 0;
     }
-    const char *path = scratch_path("cpp.so");
     ck_assert_int_eq(lab_shell("g++ -O2 -std=c++17 -shared -fPIC -I. -o '%s' "
                                "docs/examples/cpp_attention.cpp",
                                path),
                      0);
+    return 1;
+}
+
+START_TEST(cpp_example)
+{
+    char output[65536];
+    const char *path = scratch_path("cpp.so");
+    if (!build_cpp(path))
+        return;
     int status = scratch_attnlab(output, sizeof output, "check --plugin '%s'", path);
     ck_assert_msg(status == 0, "exit status %d:\n%s", status, output);
     ck_assert_int_ge(lab_count(output, "pass"), 40);
+}
+END_TEST
+
+/* ---- honest code that nobody here tuned ------------------------------------------------------ */
+
+#define FLASH(tile, base, order)                                                                   \
+    {                                                                                              \
+        "numpy", "/usr/bin/python3 tests/strangers/numpy_flash.py " #tile " " #base " " #order,    \
+            "{\"name\": \"flash\", \"claims\": [\"f32\", \"f64\", \"bf16\", \"f16\", "             \
+            "\"backward\", \"gqa\", "                                                              \
+            "\"cross\", \"dv\", \"hard\", \"softcap\", \"alibi\", \"bias\", \"dbias\", \"dlse\", " \
+            "\"scale\", "                                                                          \
+            "\"empty\", \"band\", \"dense\"], \"block\": " #tile "}"                               \
+    }
+static const struct {
+    const char *module, *command, *claims; /* claims: NULL: beside the example */
+} honest[] = {FLASH(17, 2, down),
+              FLASH(17, e, up),
+              FLASH(5, 2, up),
+              FLASH(5, e, down),
+              {"torch", "/usr/bin/python3 docs/examples/torch_attention.py", NULL},
+              {NULL, "docs/examples/cpp_attention.cpp", NULL}};
+
+/* None of their cases may fail: the first in the quick tier, with ATTN_FULL all of them in the full
+ * tier and in 30 seconds of soak. */
+START_TEST(honest_code_passes)
+{
+    char route[2048], output[65536];
+    int full = getenv("ATTN_FULL") != NULL;
+    if (honest[_i].module == NULL) {
+        snprintf(route, sizeof route, "--plugin '%s'", scratch_path("cpp.so"));
+        if (!build_cpp(scratch_path("cpp.so")))
+            return;
+    } else {
+        const char *claims = honest[_i].claims != NULL ? scratch_put("c.json", honest[_i].claims,
+                                                                     strlen(honest[_i].claims))
+                                                       : "docs/examples/torch_attention.json";
+        snprintf(route, sizeof route, "--exec '%s' --claims '%s'", honest[_i].command, claims);
+        if (!has_python(honest[_i].module))
+            return;
+    }
+    for (int soak = 0; soak <= full; soak++) {
+        int status = scratch_attnlab(output, sizeof output, "check %s %s", route,
+                                     soak   ? "--soak 30"
+                                     : full ? "--tier full"
+                                            : "--tier quick");
+        ck_assert_msg(status == 0, "%s: exit status %d:\n%s", honest[_i].command, status, output);
+    }
 }
 END_TEST
 
@@ -409,6 +620,7 @@ Suite *suite_exchange(void)
     tcase_set_timeout(cases, 300);
     tcase_add_checked_fixture(cases, scratch_open, scratch_close);
     tcase_add_loop_test(cases, declaration_is_read, 0, COUNT(declarations));
+    tcase_add_test(cases, every_claim_alone_is_tested);
     tcase_add_loop_test(cases, commands_that_fail, 0, COUNT(commands));
     tcase_add_test(cases, usage_is_explained);
     tcase_add_loop_test(cases, broken_results, 0, COUNT(broken));
@@ -416,11 +628,20 @@ Suite *suite_exchange(void)
     tcase_add_test(cases, numpy_example);
     tcase_add_test(cases, manual_example);
     tcase_add_loop_test(cases, troubled_commands, 0, COUNT(troubles));
+    tcase_add_test(cases, beginners_pass);
+    tcase_add_loop_test(cases, beginners_are_told, 0, COUNT(corrected));
+    tcase_add_loop_test(cases, several_are_judged, 0, 4);
     tcase_add_loop_test(cases, misdeclared_conventions_are_named, 0, COUNT(misdeclared));
     tcase_add_loop_test(cases, soak_of_a_command, 0, 2);
     tcase_add_test(cases, torch_example);
     tcase_add_test(cases, numpy_offline);
     tcase_add_test(cases, cpp_example);
     suite_add_tcase(suite, cases);
+    TCase *whole = tcase_create("honest");
+    tcase_set_timeout(whole, 1200);
+    tcase_add_checked_fixture(whole, scratch_open, scratch_close);
+    tcase_add_loop_test(whole, honest_code_passes, 0,
+                        getenv("ATTN_FULL") != NULL ? COUNT(honest) : 1);
+    suite_add_tcase(suite, whole);
     return suite;
 }

@@ -15,7 +15,7 @@ START_TEST(tiers_nest)
 {
     int quick = attn_tier_count(ATTN_TIER_QUICK), full = attn_tier_count(ATTN_TIER_FULL);
     ck_assert_int_eq(quick, attn_battery_count());
-    ck_assert_msg(full >= 1000 && full <= 1500, "%d cases", full);
+    ck_assert_msg(full >= 1000 && full <= 1600, "%d cases", full);
     for (int n = 0; n < quick; n++) {
         ck_assert_ptr_eq(attn_tier_at(ATTN_TIER_FULL, n), attn_battery_at(n));
         ck_assert_ptr_eq(attn_tier_at(ATTN_TIER_QUICK, n), attn_battery_at(n));

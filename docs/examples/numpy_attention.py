@@ -17,11 +17,12 @@ import numpy as np
 REPEAT = int(os.environ.get("ATTNLAB_REPEAT", 0))
 ENOUGH = float(os.environ.get("ATTNLAB_ENOUGH", 0))
 
-NAMES = {"F64": "<f8", "F32": "<f4", "I32": "<i4", "U8": "u1"}
+NAMES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I32": "<i4", "U8": "u1"}
+TYPES = {"f64": "<f8", "f32": "<f4", "f16": "<f2"}
 
 
 def load(path):
-    """A safetensors file: eight bytes of length, a JSON header, the numbers."""
+    """A safetensors file: eight bytes of length, a JSON header, the numbers; 16 bits become 32."""
     with open(path, "rb") as file:
         data = file.read()
     start = 8 + int.from_bytes(data[:8], "little")
@@ -30,8 +31,39 @@ def load(path):
         if name != "__metadata__":
             first, last = at["data_offsets"]
             numbers = np.frombuffer(data[start + first : start + last], NAMES[at["dtype"]])
+            if at["dtype"] == "BF16":  # the upper half of a float32
+                numbers = (numbers.astype("<u4") << 16).view("<f4")
+            elif at["dtype"] == "F16":
+                numbers = numbers.astype("<f4")
             tensors[name] = numbers.reshape(at["shape"])
     return tensors
+
+
+def to_bf16(x):
+    """The nearest bf16, ties to even, as its 16 bits: numpy has no such type.  NaN stays NaN."""
+    bits = np.ascontiguousarray(x, "<f4").view("<u4")
+    nearest = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+    return np.where(np.isnan(x), 0x7FC0, nearest).astype("<u2")
+
+
+def save(folder, case, result):
+    """Results in the type of the case; lse and dbias are f64 for f64, else f32."""
+    wide = TYPES["f64" if case["dtype"] == "f64" else "f32"]
+    if case["dtype"] != "bf16":
+        for name in case["outputs"]:
+            own = wide if name in ("lse", "dbias") else TYPES[case["dtype"]]
+            np.save(os.path.join(folder, name + ".npy"), result[name].astype(own))
+        return
+    header, data = {}, b""  # bf16: one safetensors file
+    for name in case["outputs"]:
+        is_wide = name in ("lse", "dbias")
+        x = result[name].astype(wide) if is_wide else to_bf16(result[name])
+        header[name] = {"dtype": "F32" if is_wide else "BF16", "shape": x.shape,
+                        "data_offsets": [len(data), len(data) + x.nbytes]}
+        data += x.tobytes()
+    text = json.dumps(header).encode()
+    with open(os.path.join(folder, "result.safetensors"), "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text + data)
 
 
 def attention(case, t):
@@ -95,8 +127,7 @@ def main(cases, out):
                 print(repr(error), file=file)
             continue
         np.savetxt(os.path.join(folder, "seconds.txt"), seconds)
-        for name in case["outputs"]:
-            np.save(os.path.join(folder, name + ".npy"), result[name].astype(tensors["q"].dtype))
+        save(folder, case, result)
     print("numpy", np.__version__, "computed", len(manifest["cases"]), "cases")
 
 
