@@ -14,7 +14,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct fuzz_target *target;
-static char folder[] = "/tmp/attn-fuzz-XXXXXX";
+/* In memory where there is such a place: each input of a file format is a file. */
+static char folder[] = "/dev/shm/attn-fuzz-XXXXXX";
+static const char on_disk[] = "/tmp/attn-fuzz-XXXXXX";
 
 static void drop_folder(void)
 {
@@ -45,7 +47,12 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
         if (strcmp(fuzz_target_at(t)->name, (*argv)[1]) == 0)
             target = fuzz_target_at(t);
     char **more = calloc((size_t)*argc + 2, sizeof *more);
-    if (target == NULL || more == NULL || mkdtemp(folder) == NULL) {
+    int made = mkdtemp(folder) != NULL;
+    if (!made) {
+        memcpy(folder, on_disk, sizeof on_disk);
+        made = mkdtemp(folder) != NULL;
+    }
+    if (target == NULL || more == NULL || !made) {
         fprintf(stderr, "attn-fuzz: '%s' is no target; there are:\n", (*argv)[1]);
         list_targets(stderr);
         exit(2);
