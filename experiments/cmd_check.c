@@ -2,11 +2,13 @@
  * random cases. */
 #include <getopt.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "experiments/check_report.h"
 #include "experiments/check_soak.h"
 #include "experiments/cli.h"
 #include "experiments/stranger.h"
@@ -19,7 +21,7 @@
 static const char help[] =
     "attnlab check [SPEC ...] [--tier quick|full] [--case STRING|NAME | --relation ID | --growth]\n"
     "              [--soak SECONDS [--seed N]] [--repeat N] [--format text|tap|junit|json]\n"
-    "              [--strict] [--verbose]\n"
+    "              [--strict] [--verbose] [--report FILE.html|FILE.md]\n"
     "attnlab check --plugin FILE | --exec CMD | --results DIR     somebody else's: add --help\n\n"
     "Judge implementations against the oracle.  Without SPEC: every registered one.  Without\n"
     "--case and --relation: the battery (attnlab list cases), the relations that must hold "
@@ -33,6 +35,7 @@ static const char help[] =
     "  --seed N      of the random cases (default 1)\n"
     "  --repeat N    run every case N times in a row (default 1, in a soak 4)\n"
     "  --format F    text: the worst first; tap: TAP 13; junit: XML; json\n"
+    "  --report F    beside it a page to keep, HTML or Markdown by its name\n"
     "  --strict      a WEAK case, which could not have failed, is a failure\n"
     "  --verbose     text: a line for every check, not only for those that fail\n\n"
     "  attnlab check tiled-textbook --tier full\n"
@@ -49,6 +52,7 @@ struct request {
     double soak;          /* seconds; 0: no soak   */
     uint64_t seed;
     int repeat; /* runs of every case; 0: not said */
+    const char *report;
 };
 
 static double now(void)
@@ -204,6 +208,53 @@ static void run_soak(const struct attn_spec *spec, const struct request *request
 
 /* ---- one spec -------------------------------------------------------------------------------- */
 
+__attribute__((format(printf, 3, 4))) static void append(char *text, size_t size,
+                                                         const char *format, ...)
+{
+    size_t n = strlen(text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + n, size - n, format, args);
+    va_end(args);
+}
+
+/* For --report. */
+static void report_about(const struct attn_spec *spec, const char *name,
+                         const struct request *request, struct attn_verdicts *v)
+{
+    char claims[400] = "claims", scope[ATTN_CASE_TEXT + 80] = "",
+         command[ATTN_CASE_TEXT + 700] = "";
+    for (int bit = 0; bit < ATTN_CAPS; bit++)
+        if (spec->impl->caps & 1u << bit)
+            append(claims, sizeof claims, " %s", attn_cap_name((enum attn_cap)(1u << bit)));
+    append(command, sizeof command, "%s check '%s'", attn_cli_program(), name);
+    if (request->text != NULL) {
+        append(scope, sizeof scope, "one case");
+        append(command, sizeof command, " --case '%s'", request->text);
+    } else if (request->relation != NULL) {
+        append(scope, sizeof scope, "relation %s", request->relation);
+        append(command, sizeof command, " --relation %s", request->relation);
+    } else if (request->growth) {
+        append(scope, sizeof scope, "the growth of errors with parts");
+        append(command, sizeof command, " --growth");
+    } else if (request->soak > 0) {
+        append(scope, sizeof scope, "random cases of seed %llu for %g s",
+               (unsigned long long)request->seed, request->soak);
+        append(command, sizeof command, " --soak %g --seed %llu", request->soak,
+               (unsigned long long)request->seed);
+    } else {
+        append(scope, sizeof scope, "the %s tier, %d cases, and the relations",
+               attn_tier_name(request->tier), attn_tier_count(request->tier));
+        append(command, sizeof command, " --tier %s", attn_tier_name(request->tier));
+    }
+    if (request->repeat > 1)
+        append(command, sizeof command, " --repeat %d", request->repeat);
+    append(command, sizeof command, "%s", v->strict ? " --strict" : "");
+    const struct attn_report_about about = {
+        "implementation of attnlab", name, NULL, claims, scope, command};
+    attn_report_begin(v->report, &about);
+}
+
 /* Returns an exit status.  A case of the command line that cannot even be set up is a mistake of
  * whoever wrote it. */
 static int run_spec(const struct attn_spec *spec, const struct request *request,
@@ -212,6 +263,8 @@ static int run_spec(const struct attn_spec *spec, const struct request *request,
     char name[256];
     attn_spec_print(spec, name, sizeof name);
     attn_verdicts_begin(v, name);
+    if (v->report != NULL)
+        report_about(spec, name, request, v);
     if (request->text != NULL)
         run_one(spec, &request->one, request->named, request->repeat, v);
     else if (request->relation != NULL)
@@ -287,6 +340,9 @@ static int take_option(int o, struct request *request, struct attn_verdicts *v)
                                  optarg);
         v->format = (enum attn_format)attn_format_find(optarg);
         return ATTN_EXIT_GOOD;
+    case 'o':
+        request->report = optarg;
+        return ATTN_EXIT_GOOD;
     case 's':
         v->strict = 1;
         return ATTN_EXIT_GOOD;
@@ -356,13 +412,19 @@ int attn_cmd_check(int argc, char **argv)
 {
     if (attn_stranger_is_meant(argc, argv))
         return attn_stranger_check(argc, argv);
-    static const struct option longs[] = {
-        {"case", required_argument, NULL, 'c'},   {"relation", required_argument, NULL, 'r'},
-        {"tier", required_argument, NULL, 't'},   {"soak", required_argument, NULL, 'k'},
-        {"seed", required_argument, NULL, 'n'},   {"repeat", required_argument, NULL, 'a'},
-        {"format", required_argument, NULL, 'f'}, {"growth", no_argument, NULL, 'g'},
-        {"strict", no_argument, NULL, 's'},       {"verbose", no_argument, NULL, 'v'},
-        {"help", no_argument, NULL, 'h'},         {0}};
+    static const struct option longs[] = {{"case", required_argument, NULL, 'c'},
+                                          {"relation", required_argument, NULL, 'r'},
+                                          {"tier", required_argument, NULL, 't'},
+                                          {"soak", required_argument, NULL, 'k'},
+                                          {"seed", required_argument, NULL, 'n'},
+                                          {"repeat", required_argument, NULL, 'a'},
+                                          {"format", required_argument, NULL, 'f'},
+                                          {"report", required_argument, NULL, 'o'},
+                                          {"growth", no_argument, NULL, 'g'},
+                                          {"strict", no_argument, NULL, 's'},
+                                          {"verbose", no_argument, NULL, 'v'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {0}};
     struct request request = {.seed = 1};
     struct attn_verdicts v;
     int status = ATTN_EXIT_GOOD;
@@ -378,11 +440,14 @@ int attn_cmd_check(int argc, char **argv)
         status = know_specs(argv + optind, argc - optind);
     if (status == ATTN_EXIT_GOOD)
         status = understand(&request, &v);
+    if (status == ATTN_EXIT_GOOD && request.report != NULL)
+        status = attn_report_open(request.report, &v.report);
     if (status != ATTN_EXIT_GOOD)
         return status;
     int named = optind < argc;
     status = run_specs(named ? argv + optind : NULL, named ? argc - optind : attn_impl_count(),
                        &request, &v);
     int flushed = attn_cli_flush("check");
-    return flushed != ATTN_EXIT_GOOD ? flushed : status;
+    status = flushed != ATTN_EXIT_GOOD ? flushed : status;
+    return request.report != NULL ? attn_report_close(v.report, status) : status;
 }

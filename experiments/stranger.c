@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "experiments/check_report.h"
 #include "experiments/check_soak.h"
 #include "experiments/cli.h"
 #include "tests/harness/exchange.h"
@@ -35,7 +36,9 @@ static const char help[] =
     "                 commands in D/1, D/2, ...)\n"
     "  --strict       a WEAK case, which could not have failed, is a failure\n"
     "  --verbose      a line for every case\n"
-    "  --format F     text (default), tap, junit, json\n\n"
+    "  --format F     text (default), tap, junit, json\n"
+    "  --report F     beside it a page to keep, F.html or F.md: who was judged, on what, how near\n"
+    "                 to the truth, what was refused or failed, and the lines that repeat it\n\n"
     "Exit status: 0 good, 1 a case fails, crashes, hangs, or a claim is never exercised,\n"
     "2 it cannot be judged at all, 3 the environment lacks something.\n";
 
@@ -185,14 +188,27 @@ void attn_stranger_route(struct attn_stranger *s, const char *flag, const char *
     snprintf(s->route + n, sizeof s->route - n, "'");
 }
 
+static void report_about(struct attn_stranger *s, const char *claims)
+{
+    char command[sizeof s->route + sizeof s->scope_flags + 64];
+    snprintf(command, sizeof command, "%s check %s%s", attn_cli_program(), s->route,
+             s->scope_flags);
+    const struct attn_report_about about = {s->kind, s->source, s->claims_path,
+                                            claims,  s->scope,  command};
+    attn_report_begin(s->verdicts.report, &about);
+}
+
 void attn_stranger_begin(struct attn_stranger *s)
 {
     char words[400];
     snprintf(s->label, sizeof s->label, s->is_one_of_many ? "%.60s (%.90s)" : "%.60s",
              s->claims.name, s->source);
     attn_clean(s->label);
-    fprintf(stderr, "%s: %s\n", s->label, words_of(&s->claims, words, sizeof words));
+    words_of(&s->claims, words, sizeof words);
+    fprintf(stderr, "%s: %s\n", s->label, words);
     attn_verdicts_begin(&s->verdicts, s->label);
+    if (s->verdicts.report != NULL)
+        report_about(s, words);
 }
 
 int attn_stranger_fail(struct attn_stranger *s, int status, const char *format, ...)
@@ -291,7 +307,7 @@ struct flags {
     int n_externals, routes[128]; /* routes: how many of each kind */
     const char *vectors, *claims, *work, *timeout;
     const char *text[MAX_CASES];
-    const char *relation, *soak, *seed, *repeat;
+    const char *relation, *soak, *seed, *repeat, *report;
     int n, tier, strict, verbose, format, help;
 };
 
@@ -350,25 +366,17 @@ static int check_flags(struct flags *f)
 static int read_flags(int argc, char **argv, struct flags *f)
 {
     int status = 0;
-    static const struct option longs[] = {{"plugin", required_argument, NULL, 'p'},
-                                          {"exec", required_argument, NULL, 'x'},
-                                          {"results", required_argument, NULL, 'r'},
-                                          {"vectors", required_argument, NULL, 'V'},
-                                          {"claims", required_argument, NULL, 'C'},
-                                          {"caps", required_argument, NULL, 'C'},
-                                          {"tier", required_argument, NULL, 't'},
-                                          {"case", required_argument, NULL, 'c'},
-                                          {"timeout", required_argument, NULL, 'T'},
-                                          {"work", required_argument, NULL, 'w'},
-                                          {"relation", required_argument, NULL, 'R'},
-                                          {"soak", required_argument, NULL, 'k'},
-                                          {"seed", required_argument, NULL, 'n'},
-                                          {"repeat", required_argument, NULL, 'a'},
-                                          {"format", required_argument, NULL, 'f'},
-                                          {"strict", no_argument, NULL, 's'},
-                                          {"verbose", no_argument, NULL, 'v'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {0}};
+    static const struct option longs[] = {
+        {"plugin", required_argument, NULL, 'p'},   {"exec", required_argument, NULL, 'x'},
+        {"results", required_argument, NULL, 'r'},  {"vectors", required_argument, NULL, 'V'},
+        {"claims", required_argument, NULL, 'C'},   {"caps", required_argument, NULL, 'C'},
+        {"tier", required_argument, NULL, 't'},     {"case", required_argument, NULL, 'c'},
+        {"timeout", required_argument, NULL, 'T'},  {"work", required_argument, NULL, 'w'},
+        {"relation", required_argument, NULL, 'R'}, {"soak", required_argument, NULL, 'k'},
+        {"seed", required_argument, NULL, 'n'},     {"repeat", required_argument, NULL, 'a'},
+        {"format", required_argument, NULL, 'f'},   {"report", required_argument, NULL, 'o'},
+        {"strict", no_argument, NULL, 's'},         {"verbose", no_argument, NULL, 'v'},
+        {"help", no_argument, NULL, 'h'},           {0}};
     if (attn_cli_options("check", argc, argv, longs, "case plugin exec claims caps") !=
         ATTN_EXIT_GOOD)
         return ATTN_EXIT_USAGE;
@@ -380,6 +388,7 @@ static int read_flags(int argc, char **argv, struct flags *f)
                             : o == 'k' ? &f->soak
                             : o == 'n' ? &f->seed
                             : o == 'a' ? &f->repeat
+                            : o == 'o' ? &f->report
                                        : NULL;
         if (text != NULL)
             *text = optarg;
@@ -437,6 +446,55 @@ static int take_relation_or_soak(const struct flags *f, struct attn_stranger *s)
     return 0;
 }
 
+__attribute__((format(printf, 3, 4))) static void append(char *text, size_t size,
+                                                         const char *format, ...)
+{
+    size_t n = strlen(text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + n, size - n, format, args);
+    va_end(args);
+}
+
+/* What is asked, in words and as flags. */
+static void describe_scope(const struct flags *f, const struct external *x, struct attn_stranger *s)
+{
+    char *flags = s->scope_flags, quoted[ATTN_CASE_TEXT + 8];
+    size_t size = sizeof s->scope_flags;
+    s->scope[0] = flags[0] = '\0';
+    if (f->soak != NULL)
+        snprintf(s->scope, sizeof s->scope, "random cases of seed %llu for %g s",
+                 (unsigned long long)s->seed, s->soak_s);
+    else if (f->relation != NULL)
+        snprintf(s->scope, sizeof s->scope, "relation %.40s", f->relation);
+    else if (f->n > 0 || x->route == 'r')
+        snprintf(s->scope, sizeof s->scope, "%d cases", s->question.n);
+    else
+        snprintf(s->scope, sizeof s->scope, "the %s tier, %d cases%s",
+                 attn_tier_name((enum attn_tier)f->tier), s->question.n,
+                 x->route == 'p' ? ", and the relations" : "");
+    if (s->repeat > 1)
+        append(s->scope, sizeof s->scope, ", each %d times in a row", s->repeat);
+    if (f->soak != NULL)
+        append(flags, size, " --soak %g --seed %llu", s->soak_s, (unsigned long long)s->seed);
+    else if (f->relation != NULL)
+        append(flags, size, " --relation %.40s", f->relation);
+    else if (f->n == 0 && x->route != 'r')
+        append(flags, size, " --tier %s", attn_tier_name((enum attn_tier)f->tier));
+    if (s->repeat > 1)
+        append(flags, size, " --repeat %d", s->repeat);
+    if (f->timeout != NULL)
+        append(flags, size, " --timeout %g", s->timeout_s);
+    append(flags, size, "%s", f->strict ? " --strict" : "");
+    for (int n = 0; n < f->n; n++) {
+        attn_cli_quote(f->text[n], quoted, sizeof quoted);
+        if (strlen(flags) + strlen(quoted) + 32 > size)
+            append(flags, size, " ..."); /* dozens of cases: the page has each by itself */
+        else
+            append(flags, size, " --case %s", quoted);
+    }
+}
+
 /* What to ask and what is claimed; a folder of results brings its own manifest. */
 static int prepare(const struct flags *f, const struct external *x, struct attn_stranger *s)
 {
@@ -458,6 +516,7 @@ static int prepare(const struct flags *f, const struct external *x, struct attn_
         return attn_stranger_fail(s, attn_cli_status(status), "%s", err.text);
     if (f->relation != NULL || f->soak != NULL)
         s->question.n = s->question.whole_tier = 0;
+    describe_scope(f, x, s);
     return 0;
 }
 
@@ -474,18 +533,23 @@ static int run_command(const struct flags *f, int which, struct attn_stranger *s
 
 /* What cannot be judged is a line on stderr; where there are more, or a program reads them, it has
  * its place among the others. */
-static void report_trouble(const struct flags *f, struct attn_stranger *s)
+static void report_trouble(const struct flags *f, int which, struct attn_stranger *s)
 {
     struct attn_result r = {.verdict = ATTN_ERROR};
     const struct attn_subject subject = {"setup", "", "it cannot be judged", "", "", "", NULL};
     if (f->n_externals == 1 && f->format == ATTN_FORMAT_TEXT) {
         attn_cli_fail("check", 0, "%s", s->trouble);
-        return;
+        if (s->verdicts.report == NULL)
+            return;
     }
     snprintf(r.text, sizeof r.text, "%.500s", s->trouble);
     snprintf(s->label, sizeof s->label, "%.150s", s->source);
     attn_clean(s->label);
     attn_verdicts_begin(&s->verdicts, s->label);
+    if (s->route[0] == '\0')
+        attn_stranger_route(s, f->external[which].route == 'p' ? "--plugin" : "--exec", s->source);
+    if (s->verdicts.report != NULL)
+        report_about(s, "not known");
     attn_verdicts_add(&s->verdicts, &subject, &r, 0);
     attn_verdicts_end(&s->verdicts);
 }
@@ -495,6 +559,7 @@ static int judge_one(const struct flags *f, int which, struct attn_stranger *s)
 {
     const struct external *x = &f->external[which];
     s->source = x->source;
+    s->kind = x->route == 'p' ? "plug-in" : x->route == 'x' ? "command" : "folder of results";
     s->is_one_of_many = f->n_externals > 1;
     if (f->timeout == NULL)
         s->timeout_s = x->route == 'x' ? 600 : 20;
@@ -504,7 +569,7 @@ static int judge_one(const struct flags *f, int which, struct attn_stranger *s)
                  : x->route == 'x' ? run_command(f, which, s)
                                    : attn_stranger_results(s, x->source);
     if (s->trouble[0] != '\0')
-        report_trouble(f, s);
+        report_trouble(f, which, s);
     attn_question_free(&s->question);
     return status;
 }
@@ -532,9 +597,11 @@ static int judge_all(const struct flags *f, const struct attn_stranger *common)
     if (v.format == ATTN_FORMAT_TEXT && f->n_externals > 1 && list != NULL)
         fprintf(v.out, "\n%d implementations:\n%s", f->n_externals, list);
     free(list);
+    struct attn_report *report = v.report;
     attn_verdicts_close(&v);
     int flushed = attn_cli_flush("check");
-    return flushed > worst ? flushed : worst;
+    worst = flushed > worst ? flushed : worst;
+    return report != NULL ? attn_report_close(report, worst) : worst;
 }
 
 int attn_stranger_check(int argc, char **argv)
@@ -553,5 +620,7 @@ int attn_stranger_check(int argc, char **argv)
     s.verdicts.strict = f.strict;
     s.verdicts.verbose = f.verbose;
     status = take_relation_or_soak(&f, &s);
+    if (status == 0 && f.report != NULL)
+        status = attn_report_open(f.report, &s.verdicts.report);
     return status != 0 ? status : judge_all(&f, &s);
 }

@@ -65,7 +65,10 @@ struct attn_stranger {
     int relations;                        /* whether any are to be run           */
     double soak_s;                        /* of --soak; 0: the question is asked */
     uint64_t seed;
-    int repeat; /* runs of every case, plug-ins only; 0: not said */
+    int repeat;             /* runs of every case, plug-ins only; 0: not said  */
+    const char *kind;       /* "plug-in", "command", "folder of results"       */
+    char scope[200];        /* what is asked, in words                         */
+    char scope_flags[1600]; /* and as flags                                    */
 };
 
 /* Add a flag and its value, quoted for a shell, to the route. */

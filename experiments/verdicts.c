@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/check_report.h"
 #include "experiments/cli.h"
 #include "tests/harness/fileio.h"
 
@@ -248,16 +249,15 @@ static int is_alike(const struct attn_verdict_entry *x, const struct attn_verdic
     return *a == *b;
 }
 
-/* Details of the worst few, a line for some more, a number for the rest and for what is like
- * another. */
-static void print_failures(struct attn_verdicts *v, const struct attn_verdict_list *list)
+int attn_verdicts_worst(const struct attn_verdicts *v, const struct attn_verdict_list *list,
+                        int all, struct attn_verdict_entry ***worst, int **alike)
 {
-    enum { DETAILED = 8, LISTED = 24 };
     struct attn_verdict_entry **bad = attn_cli_need(calloc((size_t)list->n + 1, sizeof *bad));
-    int *alike = attn_cli_need(calloc((size_t)list->n + 1, sizeof *alike));
-    int n = 0, kinds = 0;
+    int n = 0, kinds = 0, *like = attn_cli_need(calloc((size_t)list->n + 1, sizeof *like));
+    *worst = bad;
+    *alike = like;
     for (int e = 0; e < list->n; e++)
-        if (attn_verdict_is_failure(v, &list->entry[e].result) || v->details)
+        if (all || attn_verdict_is_failure(v, &list->entry[e].result))
             bad[n++] = &list->entry[e];
     if (n > 0)
         qsort(bad, (size_t)n, sizeof *bad, worst_first);
@@ -265,10 +265,20 @@ static void print_failures(struct attn_verdicts *v, const struct attn_verdict_li
         int same = 0;
         while (same < kinds && !is_alike(bad[same], bad[e]))
             same++;
-        alike[same] += same < kinds;
+        like[same] += same < kinds;
         if (same == kinds)
             bad[kinds++] = bad[e];
     }
+    return kinds;
+}
+
+/* Details of the worst few, a line for some more, a number for the rest and for what is like
+ * another. */
+static void print_failures(struct attn_verdicts *v, const struct attn_verdict_list *list)
+{
+    enum { DETAILED = 8, LISTED = 24 };
+    struct attn_verdict_entry **bad;
+    int *alike, kinds = attn_verdicts_worst(v, list, v->details, &bad, &alike);
     for (int e = 0; e < kinds && e < DETAILED + LISTED; e++) {
         if (e < DETAILED)
             print_details(v->out, list->spec, bad[e]);
@@ -282,16 +292,6 @@ static void print_failures(struct attn_verdicts *v, const struct attn_verdict_li
                 kinds - DETAILED - LISTED);
     free(bad);
     free(alike);
-}
-
-/* One mistake shows in many cases: what most of them look like is what is wrong. */
-static void print_cause(const struct attn_verdicts *v)
-{
-    int agree;
-    const char *cause = attn_votes_cause(&v->votes, &agree);
-    if (cause != NULL)
-        fprintf(v->out, "  likely cause, by %d of %d diagnosed failures: %s\n", agree,
-                v->votes.diagnosed, cause);
 }
 
 struct tally {
@@ -346,16 +346,17 @@ static void print_counts(FILE *out, const struct tally *t, int all)
 }
 
 /* A number that checks declare differently: "4", "1.1e-16 to 6e-08". */
-static void put_range(FILE *out, const char *before, double least, double most, const char *after)
+static void put_range(char *text, size_t size, const char *before, double least, double most,
+                      const char *after)
 {
+    size_t n = strlen(text);
     if (least == most)
-        fprintf(out, "%s%.3g%s", before, least, after);
+        snprintf(text + n, size - n, "%s%.3g%s", before, least, after);
     else
-        fprintf(out, "%s%.3g to %.3g%s", before, least, most, after);
+        snprintf(text + n, size - n, "%s%.3g to %.3g%s", before, least, most, after);
 }
 
-/* What all the bounds took at its word, over all checks of a battery. */
-static void print_declared(FILE *out, const struct attn_verdict_list *list)
+int attn_verdicts_declared(const struct attn_verdict_list *list, char *text, size_t size)
 {
     struct attn_precision low = {0}, high = {0};
     int n = 0;
@@ -374,18 +375,30 @@ static void print_declared(FILE *out, const struct attn_verdict_list *list)
         high.rescales = a->rescales > high.rescales ? a->rescales : high.rescales;
         high.merges = a->merges > high.merges ? a->merges : high.merges;
     }
-    if (n < 2) /* one check says it in its own lines */
-        return;
-    put_range(out, "  declared: u ", low.u, high.u, ", ");
-    put_range(out, "storage ", low.u_storage, high.u_storage, ", ");
-    put_range(out, "P ", low.u_p, high.u_p, ", ");
-    put_range(out, "exp ", low.exp_ulps, high.exp_ulps, " u, ");
-    fprintf(out, "at most %lld rescales and %lld merges a row\n", (long long)high.rescales,
-            (long long)high.merges);
+    text[0] = '\0';
+    put_range(text, size, "u ", low.u, high.u, ", ");
+    put_range(text, size, "storage ", low.u_storage, high.u_storage, ", ");
+    put_range(text, size, "P ", low.u_p, high.u_p, ", ");
+    put_range(text, size, "exp ", low.exp_ulps, high.exp_ulps, " u, ");
+    size_t used = strlen(text);
+    snprintf(text + used, size - used, "at most %lld rescales and %lld merges a row",
+             (long long)high.rescales, (long long)high.merges);
+    return n;
+}
+
+/* One mistake shows in many cases: what most of them look like is what is wrong. */
+static void print_cause(const struct attn_verdicts *v)
+{
+    int agree;
+    const char *cause = attn_votes_cause(&v->votes, &agree);
+    if (cause != NULL)
+        fprintf(v->out, "  likely cause, by %d of %d diagnosed failures: %s\n", agree,
+                v->votes.diagnosed, cause);
 }
 
 static void print_text(struct attn_verdicts *v, const struct attn_verdict_list *list, int failures)
 {
+    char declared[400];
     if (v->verbose)
         for (int e = 0; e < list->n; e++)
             print_line(v->out, &list->entry[e]);
@@ -398,9 +411,12 @@ static void print_text(struct attn_verdicts *v, const struct attn_verdict_list *
             failures > 0 ? "FAIL"
             : passes > 0 ? "PASS"
                          : "REFUSED");
-    const struct attn_verdict_entry *last = list->n > 0 ? &list->entry[list->n - 1] : NULL;
-    if (last != NULL && strcmp(last->kind, "soak") == 0) /* the soak's own account */
-        fputs(last->text, v->out);
+    const struct attn_verdict_entry *soak = NULL;
+    for (int e = 0; e < list->n; e++)
+        if (strcmp(list->entry[e].kind, "soak") == 0)
+            soak = &list->entry[e];
+    if (soak != NULL) /* the last of them is the soak's own account */
+        fputs(soak->text, v->out);
     else if (n_relations < list->n || list->n == 0)
         print_counts(v->out, &cases, 1);
     if (cases.graded > 0)
@@ -423,7 +439,8 @@ static void print_text(struct attn_verdicts *v, const struct attn_verdict_list *
         fprintf(v->out, "; growth %.2f, limit %g", cases.growth, ATTN_GROWTH_LIMIT);
     if (cases.weighed > 1)
         fputc('\n', v->out);
-    print_declared(v->out, list);
+    if (attn_verdicts_declared(list, declared, sizeof declared) > 1) /* one says it in its lines */
+        fprintf(v->out, "  declared: %s\n", declared);
     attn_verdicts_refused(v->out, list);
 }
 
@@ -457,6 +474,8 @@ int attn_verdicts_end(struct attn_verdicts *v)
     default:
         print_text(v, list, failures);
     }
+    if (v->report != NULL)
+        attn_report_add(v->report, v, list, failures);
     v->n_specs++;
     v->n_checks += list->n;
     fflush(v->out);

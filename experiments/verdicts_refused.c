@@ -1,7 +1,6 @@
 /* Why checks were refused: a count of refusals says nothing to whoever must do something about
  * them.  Cases are refused for want of a claim or several, or for what is declined; each word is
- * counted; relations
- * have reasons, and those of one reason are named together. */
+ * counted.  Relations have reasons, and those of one reason are named together. */
 #include <string.h>
 
 #include "experiments/verdicts.h"
@@ -38,18 +37,19 @@ static int refused_for(const struct attn_verdict_list *list, const char *why, co
     return n;
 }
 
-static void print_words(FILE *out, const struct attn_verdict_list *list, const char *why,
-                        const char *title, int n_words, const char *(*name)(int))
+/* Refusal number *n of cases, for a word of a list; *n counts those that are passed over. */
+static int find_word(const struct attn_verdict_list *list, const char *why, int n_words,
+                     const char *(*name)(int), int *n, struct attn_refusal *r)
 {
-    int printed = 0;
     for (int bit = 0; bit < n_words; bit++) {
-        int n = name(bit) != NULL ? refused_for(list, why, name(bit), 0) : 0;
-        if (n > 0)
-            fprintf(out, "%s %s %d (%d alone)", printed++ > 0 ? "," : title, name(bit), n,
-                    refused_for(list, why, name(bit), 1));
+        r->n = name(bit) != NULL ? refused_for(list, why, name(bit), 0) : 0;
+        if (r->n == 0 || (*n)-- > 0)
+            continue;
+        r->alone = refused_for(list, why, name(bit), 1);
+        snprintf(r->what, sizeof r->what, "%s", name(bit));
+        return 1;
     }
-    if (printed > 0)
-        fputc('\n', out);
+    return 0;
 }
 
 /* ---- relations ------------------------------------------------------------------------------- */
@@ -59,29 +59,59 @@ static int same(const struct attn_verdict_entry *x, const struct attn_verdict_en
     return is_refused(x, "relation") && strcmp(x->result.text, y->result.text) == 0;
 }
 
-static void print_relations(FILE *out, const struct attn_verdict_list *list)
+/* The same of relations, for a reason. */
+static int find_relations(const struct attn_verdict_list *list, int n, struct attn_refusal *r)
 {
     for (int e = 0; e < list->n; e++) {
         const struct attn_verdict_entry *x = &list->entry[e];
         int first = is_refused(x, "relation");
         for (int before = 0; before < e && first; before++)
             first = !same(&list->entry[before], x);
-        if (!first)
+        if (!first || n-- > 0)
             continue;
-        fprintf(out, "  refused relations");
+        r->n = 0;
+        r->what[0] = '\0';
+        r->why = x->result.text;
         for (int after = e; after < list->n; after++)
-            if (same(&list->entry[after], x))
-                fprintf(out, " %s", list->entry[after].name);
-        fprintf(out, ": %.300s\n", x->result.text);
+            if (same(&list->entry[after], x)) {
+                size_t used = strlen(r->what);
+                snprintf(r->what + used, sizeof r->what - used, "%s%s", r->n++ > 0 ? " " : "",
+                         list->entry[after].name);
+            }
+        return 1;
     }
+    return 0;
+}
+
+/* ---- the interface --------------------------------------------------------------------------- */
+
+int attn_verdicts_refusal(const struct attn_verdict_list *list, int n, struct attn_refusal *r)
+{
+    r->sort = ATTN_REFUSED_CLAIM;
+    if (find_word(list, "not claimed: ", ATTN_CLAIMS, attn_claim_name, &n, r))
+        return 1;
+    r->sort = ATTN_REFUSED_DECLINED;
+    if (find_word(list, "declined: ", ATTN_DECLINES, attn_decline_name, &n, r))
+        return 1;
+    r->sort = ATTN_REFUSED_RELATIONS;
+    return find_relations(list, n, r);
 }
 
 void attn_verdicts_refused(FILE *out, const struct attn_verdict_list *list)
 {
-    print_words(out, list,
-                "not claimed: ", "  refused cases, by the claim that they want:", ATTN_CLAIMS,
-                attn_claim_name);
-    print_words(out, list, "declined: ", "  refused cases, by what was declined:", ATTN_DECLINES,
-                attn_decline_name);
-    print_relations(out, list);
+    static const char *const title[] = {"  refused cases, by the claim that they want:",
+                                        "  refused cases, by what was declined:"};
+    struct attn_refusal r;
+    int last = -1;
+    for (int n = 0; attn_verdicts_refusal(list, n, &r); n++) {
+        int same_line = (int)r.sort == last && r.sort != ATTN_REFUSED_RELATIONS;
+        fputs(same_line ? "," : n > 0 ? "\n" : "", out);
+        if (r.sort == ATTN_REFUSED_RELATIONS)
+            fprintf(out, "  refused relations %s: %.300s", r.what, r.why);
+        else
+            fprintf(out, "%s %s %d (%d alone)", same_line ? "" : title[r.sort], r.what, r.n,
+                    r.alone);
+        last = (int)r.sort;
+    }
+    fputs(last >= 0 ? "\n" : "", out);
 }

@@ -364,6 +364,35 @@ START_TEST(nothing_lives_on)
 }
 END_TEST
 
+/* The page says who was judged, and its first line of a shell repeats that. */
+START_TEST(page_of_a_plugin)
+{
+    char output[65536];
+    const char *path = lab_build(naive, ""), *page = scratch_path("page.md");
+    int status =
+        scratch_attnlab(output, sizeof output, "check --plugin '%s' --report '%s'", path, page);
+    ck_assert_msg(status == 0, "exit status %d:\n%s", status, output);
+    static const char *const want[] = {
+        "grep -q \"SHA-256 of it | .$(sha256sum $P | cut -c1-64).\" $R",
+        "grep -q '^| claims | f32 gqa cross dv scale dense repeats |$' $R",
+        "grep -q '^| judged on | the quick tier, ' $R",
+        "grep -q '^| .lse. | [0-9]* | [0-9]* | 0 | 0[.]' $R",
+        "grep -q '^| type | f32 ([0-9]*) | bf16' $R",
+        "grep -q '^| backward | [0-9]* | [0-9]* |$' $R",
+        "sh -c \"$(sed -n 's/^    //p' $R | head -1)\" >/dev/null 2>&1",
+    };
+    for (size_t n = 0; n < sizeof want / sizeof *want; n++)
+        ck_assert_msg(lab_shell("P='%s' R='%s'; %s", path, page, want[n]) == 0, "%s", want[n]);
+    path = build_bad("RACE");
+    status = scratch_attnlab(output, sizeof output,
+                             "check --plugin '%s' --case b2h2q9k9d8:none:f32:normal:s1 --repeat "
+                             "1001 --report '%s'",
+                             path, page);
+    ck_assert_int_eq(status, 1);
+    ck_assert_int_eq(lab_shell("grep -q '^[*][*]INTERMITTENT(bound)[*][*] case ' '%s'", page), 0);
+}
+END_TEST
+
 START_TEST(not_a_plugin)
 {
     static const char *const cases[][2] = {
@@ -412,6 +441,7 @@ Suite *suite_strangers(void)
     tcase_add_test(cases, soak_passes);
     tcase_add_loop_test(cases, misbehaviour_is_a_verdict, 0, COUNT(misbehaviour));
     tcase_add_test(cases, nothing_lives_on);
+    tcase_add_test(cases, page_of_a_plugin);
     tcase_add_test(cases, environment_does_not_leak);
     tcase_add_loop_test(cases, not_a_plugin, 0, 4);
     tcase_add_test(cases, again_runs_again);

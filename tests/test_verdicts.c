@@ -6,7 +6,9 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "experiments/verdicts.h"
+#include "experiments/check_report.h"
+#include "experiments/sha256.h"
+#include "tests/scratch.h"
 #include "tests/suites.h"
 
 /* ---- a stream of results --------------------------------------------------------------------- */
@@ -34,7 +36,8 @@ static void add(struct attn_verdicts *v, const char *name, enum attn_verdict ver
 }
 
 /* Two specs: one with every verdict, one that is clean. */
-static char *say(enum attn_format format, int strict, int *failures)
+static char *say_beside(enum attn_format format, int strict, struct attn_report *report,
+                        int *failures)
 {
     char *text = NULL;
     size_t size = 0;
@@ -43,6 +46,7 @@ static char *say(enum attn_format format, int strict, int *failures)
     attn_verdicts_open(&v, out);
     v.format = format;
     v.strict = strict;
+    v.report = report;
     attn_verdicts_begin(&v, "ring:ranks=4,local=\"x\"<&>");
     add(&v, "fine", ATTN_PASS, ATTN_F_NONE, 0.3, "");
     add(&v, "slightly-off", ATTN_FAILED, ATTN_F_BOUND, 1.5, nasty);
@@ -59,6 +63,11 @@ static char *say(enum attn_format format, int strict, int *failures)
     attn_verdicts_close(&v);
     fclose(out);
     return text;
+}
+
+static char *say(enum attn_format format, int strict, int *failures)
+{
+    return say_beside(format, strict, NULL, failures);
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
@@ -467,6 +476,127 @@ START_TEST(no_memory_is_the_environments)
 END_TEST
 #endif
 
+/* ---- the page -------------------------------------------------------------------------------- */
+
+static char *read_page(const char *path)
+{
+    char *text = calloc(1, 1 << 20);
+    FILE *file = fopen(path, "r");
+    ck_assert_msg(file != NULL && text != NULL, "%s", path);
+    ck_assert_uint_lt(fread(text, 1, (1 << 20) - 1, file), (1 << 20) - 1);
+    fclose(file);
+    return text;
+}
+
+/* Somebody else's words are text: no markup, no control character, and every row of a table has the
+ * columns of its head. */
+START_TEST(page_is_safe)
+{
+    static const char *const name[] = {"page.html", "page.md"};
+    const char *path = scratch_path(name[_i]), *hostile = "x`y``|<script>\x1b[31m\xff\xe2\x80\xae";
+    struct attn_report *report;
+    int failures, columns = 0;
+    ck_assert_int_eq(attn_report_open(path, &report), 0);
+    const struct attn_report_about about = {"plug-in", hostile, NULL, hostile, hostile, hostile};
+    attn_report_begin(report, &about);
+    free(say_beside(ATTN_FORMAT_TEXT, 0, report, &failures));
+    ck_assert_int_eq(attn_report_close(report, failures > 0), 1);
+    char *page = read_page(path);
+    for (const char *p = page; *p != '\0'; p++)
+        ck_assert_msg((unsigned char)*p >= ' ' || *p == '\n', "control character %d", *p);
+    ck_assert_ptr_null(strstr(page, "\xff"));
+    ck_assert_ptr_null(strstr(page, "\xe2\x80\xae")); /* turns what follows around */
+    position(page, _i == 0 ? "<b class=bad>FAIL</b>: 7 judged, of which 5 failed; 1 refused."
+                           : "**FAIL**: 7 judged, of which 5 failed; 1 refused.");
+    position(page, _i == 0 ? "a&lt;b &amp; &quot;c&quot; # &#39;d&#39; \\ ? ]]&gt;"
+                           : "`a<b & \"c\" # 'd' \\ ? ]]>");
+    position(page, "causal(br)");
+    if (_i == 0)
+        ck_assert_ptr_null(strstr(page, "<script"));
+    else
+        position(page, "```x`y``\\|<script>?[31m?????? ```" + 0);
+    for (char *line = strtok(page, "\n"); line != NULL && _i == 1; line = strtok(NULL, "\n")) {
+        int n = 0;
+        for (const char *p = line; line[0] == '|' && *p != '\0'; p++)
+            n += *p == '|' && (p == line || p[-1] != '\\');
+        ck_assert_msg(columns == 0 || n == 0 || n == columns, "%d columns, not %d: %s", n, columns,
+                      line);
+        columns = n;
+    }
+    free(page);
+}
+END_TEST
+
+/* A page that cannot be written is never 0, and never half a page. */
+START_TEST(page_that_cannot_be_written)
+{
+    static const struct {
+        const char *prepare, *path, *says;
+        int status;
+    } row[] = {
+        {"true", "page.txt", "a name that ends in .html or .md would work", 2},
+        {"true", "none/page.md", "No such file", 3},
+        {"mkdir page.md", "page.md", "directory", 3},
+        {"mkfifo page.md", "page.md", "", 3},
+        {"ln -s /dev/full page.html", "page.html", "no regular file", 3},
+        {"ulimit -f 1", "page.md", "File too large", 3},
+    };
+    char command[3000];
+    for (size_t n = 0; n < sizeof row / sizeof *row; n++) {
+        snprintf(command, sizeof command,
+                 "program=$(realpath '%s/attnlab'); cd '%s' && rm -rf page.* && %s && "
+                 "\"$program\" check dense --case reveal-all --report %s >text 2>said",
+                 test_build(), scratch_path(""), row[n].prepare, row[n].path);
+        int status = system(command);
+        ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == row[n].status, "%s: status %d",
+                      row[n].prepare, WEXITSTATUS(status));
+        char *said = read_page(scratch_path("said"));
+        position(said, row[n].says);
+        free(said);
+    }
+    char *page = read_page(scratch_path("page.md")); /* of the last */
+    ck_assert_str_eq(page, "");
+    free(page);
+}
+END_TEST
+
+START_TEST(digests_are_those_of_sha256sum)
+{
+    static const struct {
+        size_t bytes;
+        const char *digest;
+    } row[] = {/* of so many bytes 'a' */
+               {0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
+               {1, "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"},
+               {55, "9f4390f8d30c2dd92ec9f095b65e2b9ae9b0a925a5258e241c9f1e910f734318"},
+               {56, "b35439a4ac6f0948b6d6f9e3c6af0f5f590ce20f1bde7090ef7970686ec6738a"},
+               {1000000, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"}};
+    char hex[65], *a = malloc(1000000);
+    ck_assert_ptr_nonnull(a);
+    memset(a, 'a', 1000000);
+    for (size_t n = 0; n < sizeof row / sizeof *row; n++) {
+        ck_assert_int_eq(attn_sha256_file(scratch_put("a", a, row[n].bytes), hex), 1);
+        ck_assert_str_eq(hex, row[n].digest);
+    }
+    free(a);
+    ck_assert_int_eq(attn_sha256_file(scratch_path("none"), hex), 0);
+    ck_assert_int_eq(attn_sha256_file("/dev/null", hex), 0);
+    char command[4096];
+    const char *folder = scratch_path("tree");
+    snprintf(
+        command, sizeof command,
+        "mkdir '%s' && cd '%s' && mkdir b b.c && echo 1 >b/x && echo 2 >b.c/y && echo 3 >b0 && "
+        "find . -type f | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c1-64 | "
+        "tr -d '\\n' >'%s'",
+        folder, folder, scratch_path("sum"));
+    ck_assert_int_eq(system(command), 0);
+    char *sum = read_page(scratch_path("sum"));
+    ck_assert_int_eq(attn_sha256_folder(folder, hex), 1);
+    ck_assert_str_eq(hex, sum);
+    free(sum);
+}
+END_TEST
+
 Suite *suite_verdicts(void)
 {
     Suite *suite = suite_create("verdicts");
@@ -480,6 +610,12 @@ Suite *suite_verdicts(void)
     tcase_add_test(formats, json_is_well_formed);
     tcase_add_loop_test(formats, cause_is_reported, 0, 4);
     tcase_add_loop_test(formats, nothing_is_well_formed, 0, 4);
+    TCase *page = tcase_create("page");
+    tcase_add_checked_fixture(page, scratch_open, scratch_close);
+    tcase_add_loop_test(page, page_is_safe, 0, 2);
+    tcase_add_test(page, page_that_cannot_be_written);
+    tcase_add_test(page, digests_are_those_of_sha256sum);
+    suite_add_tcase(suite, page);
     suite_add_tcase(suite, formats);
     tcase_set_timeout(program, 120);
     tcase_add_loop_test(program, failures_run_back, 0, 2);

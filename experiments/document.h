@@ -1,0 +1,45 @@
+/* One document, written as HTML or as Markdown (GitHub's): headings, paragraphs, tables, blocks.
+ *
+ * WORDS are ours; CODE is whatever somebody else's program, file or command line says, and comes out
+ * as it is in both: markup in it is text, control characters and bytes that are no UTF-8 are '?'.
+ * Errors of writing are left to the caller: ferror(), fclose(). */
+#ifndef EXPERIMENTS_DOCUMENT_H
+#define EXPERIMENTS_DOCUMENT_H
+
+#include <stdio.h>
+
+struct attn_document {
+    FILE *out;
+    int is_html;
+    int in_table, column; /* private */
+};
+enum attn_style {
+    ATTN_WORDS,
+    ATTN_STRONG, /* words */
+    ATTN_GOOD,   /* words: what passed; colour only where there is some */
+    ATTN_BAD,
+    ATTN_CODE
+};
+
+void attn_document_begin(struct attn_document *d, FILE *out, int is_html, const char *title);
+void attn_document_end(struct attn_document *d);
+
+void attn_document_heading(struct attn_document *d, int level, const char *text);
+
+/* Text inside a paragraph, a cell or a list. */
+void attn_document_put(struct attn_document *d, enum attn_style style, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void attn_document_paragraph(struct attn_document *d); /* what is put next, up to ... */
+void attn_document_close(struct attn_document *d);     /* ... here, is one            */
+
+/* A line of a shell, by itself. */
+void attn_document_command(struct attn_document *d, const char *line);
+
+/* Columns by their heads, NULL behind the last; heads that begin with '#' are of numbers. */
+void attn_document_table(struct attn_document *d, const char *const *head);
+void attn_document_row(struct attn_document *d);
+void attn_document_cell(struct attn_document *d, enum attn_style style, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void attn_document_table_end(struct attn_document *d);
+
+#endif
