@@ -28,7 +28,7 @@ struct attn_report {
     size_t size;
     struct verdict {
         char name[160];
-        int judged, failures, refused;
+        int judged, failures, refused, is_setup; /* is_setup: it could not even be started */
     } * all;
     int n_all;
     /* who is judged */
@@ -437,7 +437,6 @@ static void put_failures(struct attn_report *r, const struct attn_verdicts *v,
     struct attn_verdict_entry **bad;
     int *alike, agree, n = attn_verdicts_worst(v, list, 0, &bad, &alike);
     const char *cause = attn_votes_cause(&v->votes, &agree);
-    r->lacks_memory |= n < 0;
     attn_document_heading(d, 3, "What failed");
     attn_document_paragraph(d);
     if (failures == 0)

@@ -1,7 +1,7 @@
 /* One document, written as HTML or as Markdown (GitHub's): headings, paragraphs, tables, blocks.
  *
- * WORDS are ours; CODE is whatever somebody else's program, file or command line says, and comes out
- * as it is in both: markup in it is text, control characters and bytes that are no UTF-8 are '?'.
+ * WORDS are ours; CODE is whatever somebody else's program, file or command line says, and comes
+ * out as it is in both: markup in it is text, control characters and what is no UTF-8 are '?'.
  * Errors of writing are left to the caller: ferror(), fclose(). */
 #ifndef EXPERIMENTS_DOCUMENT_H
 #define EXPERIMENTS_DOCUMENT_H

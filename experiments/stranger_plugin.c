@@ -60,8 +60,8 @@ static void file_fork(struct attn_stranger *s, struct attn_guest *guest)
     char again[sizeof s->route + ATTN_CASE_TEXT + 32];
     struct attn_result r = {.verdict = ATTN_FAILED, .failure = ATTN_F_INTEGRITY};
     const char *text = guest->fork_question;
-    int is_relation = attn_relation_find(text) != NULL;
-    if (text[0] == '\0')
+    int is_relation = attn_relation_find(text) != NULL, is_loading = text[0] == '\0';
+    if (guest->fork_pid == 0)
         return;
     snprintf(r.text, sizeof r.text,
              "it forked, and process %d went on as well as the process that was called: one of "
@@ -70,9 +70,10 @@ static void file_fork(struct attn_stranger *s, struct attn_guest *guest)
     snprintf(again, sizeof again, "check %s --%s '%s'", s->route, is_relation ? "relation" : "case",
              text);
     const struct attn_subject subject = {
-        is_relation ? "relation" : "case", "", text, "", "", again, NULL};
+        is_relation ? "relation" : "case", "",  is_loading ? "while it was loaded" : text, "", "",
+        is_loading ? "" : again,           NULL};
     attn_stranger_say(s, &subject, &r, 0, 0);
-    guest->fork_question[0] = '\0';
+    guest->fork_pid = 0;
 }
 
 /* Ask; 0: it was not asked, and is counted. */
@@ -93,9 +94,9 @@ static void say_not_reached(struct attn_stranger *s, const struct attn_guest *gu
     if (s->not_reached == 0)
         return;
     snprintf(r.text, sizeof r.text,
-             "%d cases and relations were not reached: it did not end %d times, and was not asked "
+             "%d cases and relations were not reached: %d times it did not end, or did not start "
              "again (--case and --relation ask for one; --timeout is %g s)",
-             s->not_reached, guest->hangs, s->timeout_s);
+             s->not_reached, guest->failures, s->timeout_s);
     attn_stranger_say(s, &subject, &r, 0, 0);
 }
 

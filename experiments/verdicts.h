@@ -85,8 +85,7 @@ void attn_verdicts_junit(struct attn_verdicts *v, const struct attn_verdict_list
 void attn_verdicts_json(struct attn_verdicts *v, const struct attn_verdict_list *list);
 
 /* The failures, the worst first, each with how many there are like it beside; what is like
- * another stands only there.  all: what passed as well.  Returns how many (free both), -1 without
- * memory. */
+ * another stands only there.  all: what passed as well.  Returns how many; free both. */
 int attn_verdicts_worst(const struct attn_verdicts *v, const struct attn_verdict_list *list,
                         int all, struct attn_verdict_entry ***worst, int **alike);
 

@@ -514,7 +514,7 @@ START_TEST(page_is_safe)
     if (_i == 0)
         ck_assert_ptr_null(strstr(page, "<script"));
     else
-        position(page, "```x`y``\\|<script>?[31m?????? ```" + 0);
+        position(page, "``` x`y``\\|<script>?[31m???? ```");
     for (char *line = strtok(page, "\n"); line != NULL && _i == 1; line = strtok(NULL, "\n")) {
         int n = 0;
         for (const char *p = line; line[0] == '|' && *p != '\0'; p++)

@@ -35,11 +35,12 @@ struct attn_guest {
     char load_environment[96];
     int restarts; /* guests that were lost                                               */
     int strays;   /* processes that the plug-in left behind, ended with their guest      */
-    int hangs;    /* questions without an end: after ATTN_GUEST_HANGS nothing is asked    */
-    /* A process that the plug-in forked answered after the question was done: the question, as it
-     * was asked, and the process; "" none. */
-    char fork_question[ATTN_CASE_TEXT];
+    int failures; /* questions without an end, and guests that did not start: after
+                     ATTN_GUEST_FAILURES of them nothing is asked                        */
+    /* A process that the plug-in forked spoke when the question was done: its number, 0 none, and
+     * the question as it was asked, "" while it was loaded. */
     int fork_pid;
+    char fork_question[ATTN_CASE_TEXT];
     /* private */
     pid_t pid;
     int to, from, noise; /* requests, messages, what the plug-in prints */
@@ -52,14 +53,14 @@ struct attn_guest {
     double late_s;             /* the one of both that was not kept         */
     int alone;                 /* the host had no other child when it was opened */
 };
-enum { ATTN_GUEST_HANGS = 3 };
+enum { ATTN_GUEST_FAILURES = 3 };
 
 /* Start a guest and load the plug-in.  EINVAL: it cannot be loaded, crashes or hangs while it is;
  * ENOMEM: no process could be started. */
 enum attn_status attn_guest_open(const char *path, double timeout_s, struct attn_guest *guest,
                                  struct attn_error *err);
 
-/* End it, and all that it started.  guest->strays and fork_question may have become more. */
+/* End it, and all that it started.  guest->strays and fork_pid may be other ones then. */
 void attn_guest_close(struct attn_guest *guest);
 
 /* End this one; the next question gets a fresh one. */
@@ -75,7 +76,7 @@ enum attn_guest_ask {
 
 /* Ask, for a case as often as `how` says (NULL: once).  Whatever happens is in the reply.  The
  * plug-in has timeout_s for each of its calls; all of them together have ten times as long in a
- * relation, else once for each run.  ERROR with not_reached: it hung too often before. */
+ * relation, else once for each run.  ERROR with not_reached: it failed too often before. */
 void attn_guest_ask(struct attn_guest *guest, enum attn_guest_ask what, const char *text,
                     const struct attn_repetition *how, struct attn_guest_reply *reply);
 void attn_guest_run(struct attn_guest *guest, const struct attn_case *c,

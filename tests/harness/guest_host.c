@@ -165,7 +165,6 @@ static enum attn_status introduce(struct attn_guest *g, struct attn_error *err)
         return ATTN_OK;
     }
     attn_guest_bury(g);
-    g->hangs += how == LATE;
     if (sorry.text[0] != '\0')
         return attn_fail(err, ATTN_EINVAL, "%s", sorry.text);
     describe(g, how, text, sizeof text);
@@ -251,14 +250,17 @@ void attn_guest_ask(struct attn_guest *g, enum attn_guest_ask what, const char *
     struct attn_error err = {0};
     char why[sizeof reply->result.text];
     for (int tries = 0; tries < 3 && arrival == FORKED_BEFORE; tries++) {
-        if (g->pid <= 0 && g->hangs >= ATTN_GUEST_HANGS) {
-            snprintf(why, sizeof why, "not reached: it did not end %d times before", g->hangs);
+        if (g->pid <= 0 && g->failures >= ATTN_GUEST_FAILURES) {
+            snprintf(why, sizeof why,
+                     "not reached: %d times before it did not end, or did not start again",
+                     g->failures);
             say(reply, ATTN_ERROR, why);
             reply->not_reached = 1;
             return;
         }
         g->restarts += g->pid <= 0;
         if (g->pid <= 0 && introduce(g, &err) != ATTN_OK) {
+            g->failures++;
             snprintf(why, sizeof why, "started again, but %.480s", err.text);
             say(reply, ATTN_ERROR, why);
             reply->result.lacks_memory = err.status == ATTN_ENOMEM;
@@ -271,14 +273,13 @@ void attn_guest_ask(struct attn_guest *g, enum attn_guest_ask what, const char *
         }
         attn_guest_bury(g);
     }
-    g->hangs += arrival == LATE;
+    g->failures += arrival == LATE;
     describe(g, arrival == FORKED_BEFORE ? FORKED : arrival, why, sizeof why);
     say(reply, arrival == LATE ? ATTN_TIMEOUT : arrival == ENDED ? ATTN_CRASH : ATTN_FAILED, why);
     if (lacked(g, arrival))
         attn_result_error(&reply->result, ATTN_ENOMEM, why);
     reply->result.failure = reply->result.verdict == ATTN_FAILED ? ATTN_F_INTEGRITY : ATTN_F_NONE;
-    if (arrival == FORKED)
-        g->fork_question[0] = '\0';
+    g->fork_pid = arrival == FORKED ? 0 : g->fork_pid; /* it is said */
 }
 
 void attn_guest_run(struct attn_guest *g, const struct attn_case *c,
