@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* A value of one factor in one case.  A mask of several calls has several. */
-enum { WORD = 24, MOST = 8 };
+enum { WORD = 48, MOST = 8 };
 
 static int whole(char word[][WORD], int64_t n)
 {
