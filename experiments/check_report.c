@@ -37,7 +37,7 @@ struct attn_report {
         char path[1024], digest[65];
         int is_folder;
     } file[FILES];
-    int n_files, lacks_memory;
+    int n_files;
 };
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -79,28 +79,19 @@ int attn_report_open(const char *path, struct attn_report **report)
         error = EINVAL; /* a pipe would be waited for, a device keeps nothing */
     if (error == 0)
         error = write_all(fd, unfinished, strlen(unfinished));
-    struct attn_report *r = error == 0 ? calloc(1, sizeof *r) : NULL;
-    if (r != NULL) {
-        r->fd = fd;
-        r->path = strdup(path);
-        FILE *out = open_memstream(&r->text, &r->size);
-        if (r->path != NULL && out != NULL) {
-            r->document = (struct attn_document){.out = out, .is_html = is_html};
-            *report = r;
-            return ATTN_EXIT_GOOD;
-        }
-        if (out != NULL)
-            fclose(out);
-        free(r->text);
-        free(r->path);
-        free(r);
+    if (error != 0) {
+        if (fd >= 0)
+            close(fd);
+        return attn_cli_fail("check", ATTN_EXIT_LACKS, "--report %s: %s", path,
+                             error == EINVAL ? "it is no regular file" : strerror(error));
     }
-    if (fd >= 0)
-        close(fd);
-    return attn_cli_fail("check", ATTN_EXIT_LACKS, "--report %s: %s", path,
-                         error == EINVAL ? "it is no regular file"
-                         : error != 0    ? strerror(error)
-                                         : "no memory");
+    struct attn_report *r = attn_cli_need(calloc(1, sizeof *r));
+    r->fd = fd;
+    r->path = attn_cli_need(strdup(path));
+    r->document.out = attn_cli_need(open_memstream(&r->text, &r->size));
+    r->document.is_html = is_html;
+    *report = r;
+    return ATTN_EXIT_GOOD;
 }
 
 static const char *verdict_of(const struct verdict *x)
@@ -121,9 +112,7 @@ static int compose(struct attn_report *r, char **text, size_t *size)
 {
     static const char *const head[] = {"", "", "#judged", "#failed", "#refused", NULL};
     struct attn_document d;
-    FILE *out = open_memstream(text, size);
-    if (out == NULL)
-        return 0;
+    FILE *out = attn_cli_need(open_memstream(text, size));
     attn_document_begin(&d, out, r->document.is_html, "attnlab check");
     if (r->n_all > 1)
         attn_document_table(&d, head);
@@ -148,7 +137,7 @@ int attn_report_close(struct attn_report *r, int status)
 {
     char *page = NULL;
     size_t size = 0;
-    int broken = ferror(r->document.out) || r->lacks_memory;
+    int broken = ferror(r->document.out);
     broken |= fclose(r->document.out) != 0;
     int error = broken || !compose(r, &page, &size) ? ENOMEM : write_all(r->fd, page, size);
     if (error != 0 && ftruncate(r->fd, 0) != 0) /* half a page might look like a good one */
@@ -182,9 +171,8 @@ static void take_file(struct attn_report *r, const char *path)
 
 void attn_report_begin(struct attn_report *r, const struct attn_report_about *about)
 {
-    char *word, *copy = strdup(about->source), *rest = copy;
+    char *word, *copy = attn_cli_need(strdup(about->source)), *rest = copy;
     r->n_files = 0;
-    r->lacks_memory |= copy == NULL;
     int is_command = strcmp(about->kind, "command") == 0;
     while (is_command && (word = strsep(&rest, " \t\n'\"<>;&|=")) != NULL)
         if (*word != '\0') /* words that are files: the program, the script */
@@ -469,13 +457,8 @@ void attn_report_add(struct attn_report *r, const struct attn_verdicts *v,
                      const struct attn_verdict_list *list, int failures)
 {
     struct attn_document *d = &r->document;
-    struct verdict *more = realloc(r->all, (size_t)(r->n_all + 1) * sizeof *more), *x;
-    if (more == NULL) {
-        r->lacks_memory = 1;
-        return;
-    }
-    r->all = more;
-    x = &r->all[r->n_all++];
+    r->all = attn_cli_need(realloc(r->all, (size_t)(r->n_all + 1) * sizeof *r->all));
+    struct verdict *x = &r->all[r->n_all++];
     *x = (struct verdict){.failures = failures};
     snprintf(x->name, sizeof x->name, "%s", list->spec);
     for (int e = 0; e < list->n; e++)
