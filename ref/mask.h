@@ -27,7 +27,9 @@
  *   dense(NAME)                [Lq,Lk], or [B|1,H|1,Lq,Lk], by name: non-zero = visible
  *
  * A, the alignment, is always written: tl (query 0 at key 0: off = 0), br (the last query at the
- * last key: off = Lk - Lq), or a signed offset such as +3 or -2.
+ * last key: off = Lk - Lq), a signed offset such as +3 or -2, or ends,n1,n2,... (in batch b the
+ * last query at key n_b - 1, the last in use: off = n_b - Lq; one length for each batch, or one for
+ * all) or ends,NAME (the same lengths, [B] or [1]).
  */
 #ifndef REF_MASK_H
 #define REF_MASK_H

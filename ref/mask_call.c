@@ -413,7 +413,7 @@ static enum attn_status args_name(struct mask_parser *p, struct mask_node *node)
 const struct mask_call attn_mask_call[MASK_CALLS] = {
     {"none", MASK_NONE, NULL, "", "none                     every pair"},
     {"causal", MASK_CAUSAL, args_causal, "an alignment: causal(tl), causal(br) or causal(+3)",
-     "causal(A)                no later keys: j <= i + off"},
+     "causal(A)                no later keys: j <= i + off; A is tl, br, +3, or ends,n1,n2,..."},
     {"window", MASK_WINDOW, args_window,
      "two sides and an alignment: window(4,0,tl), window(4,0,br) or window(4,0,+3)",
      "window(l,r,A)            i + off - l <= j <= i + off + r; -1 = unbounded on that side"},

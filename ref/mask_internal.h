@@ -52,13 +52,12 @@ struct mask_node {
     int64_t offset;      /* CAUSAL, WINDOW: off, unless by_batch                             */
     int64_t left, right; /* WINDOW; -1 = unbounded                                         */
     int64_t count;       /* PREFIX, GLOBAL: n; RANDOM: keys kept in each row                 */
-    int64_t
-        list; /* CAUSAL, WINDOW by_batch: offs; LENGTHS: lengths; PATTERN: begin, size pairs (in the text);
-                          DOCUMENTS: n + 1 query starts, n + 1 key starts: first of them
-                          in mask->number                                                  */
-    int64_t n_list; /* LENGTHS, PATTERN: one, or one a batch; DOCUMENTS: documents      */
-    uint64_t seed;  /* RANDOM */
-    int half_bits;  /* RANDOM: the permutation lives on 4^half_bits columns             */
+    int64_t list;        /* CAUSAL, WINDOW by_batch: offs; LENGTHS: lengths; PATTERN: begin, size
+                          pairs (in the text); DOCUMENTS: n + 1 query starts, n + 1 key starts:
+                          first of them in mask->number                                    */
+    int64_t n_list;      /* LENGTHS, PATTERN: one, or one a batch; DOCUMENTS: documents      */
+    uint64_t seed;       /* RANDOM */
+    int half_bits;       /* RANDOM: the permutation lives on 4^half_bits columns             */
     struct attn_mask_tensor tensor, row_start; /* KEYS_TENSOR, DENSE, CSR (its columns)    */
 };
 
@@ -133,7 +132,7 @@ int attn_mask_node_next(const struct attn_mask *mask, const struct mask_node *no
 int attn_mask_node_span(const struct attn_mask *mask, const struct mask_node *node, int64_t b,
                         int64_t i, int64_t *lo, int64_t *hi);
 
-/* causal and window: visible in batch b iff *least <= j - i <= *most.  Returns 0 for other kinds. */
+/* causal and window: visible in batch b iff *least <= j - i <= *most.  Other kinds: returns 0. */
 int attn_mask_node_band(const struct attn_mask *mask, const struct mask_node *node, int64_t b,
                         int64_t *least, int64_t *most);
 
