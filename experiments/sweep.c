@@ -288,8 +288,9 @@ static int leave_out(struct attn_sweep *sweep, struct attn_course *course,
                      enum attn_point_status status, const char *message)
 {
     if (!course->postponed) {
+        int failed = attn_sweep_refuse(sweep, course, 0, status, message);
         course->postponed = status == ATTN_POINT_DROPPED;
-        return attn_sweep_refuse(sweep, course, 0, status, message);
+        return failed;
     }
     course->state = ATTN_OUT;
     course->failed = course->done[0] = 1;

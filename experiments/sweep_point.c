@@ -142,6 +142,10 @@ static int record(struct attn_sweep *sweep, struct attn_course *course,
         course->done[point->round] = 1;
         course->rounds_left--;
     }
+    if (course->postponed) { /* measured after all */
+        course->postponed = 0;
+        sweep->n_status[ATTN_POINT_DROPPED]--;
+    }
     attn_sweep_keep(sweep, course, point);
     sweep->promised_s += promise_of(course);
     sweep->n_written++;
