@@ -18,7 +18,6 @@ REPEAT = int(os.environ.get("ATTNLAB_REPEAT", 0))
 ENOUGH = float(os.environ.get("ATTNLAB_ENOUGH", 0))
 
 NAMES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I32": "<i4", "U8": "u1"}
-TYPES = {"f64": "<f8", "f32": "<f4", "f16": "<f2"}
 
 
 def load(path):
@@ -39,31 +38,13 @@ def load(path):
     return tensors
 
 
-def to_bf16(x):
-    """The nearest bf16, ties to even, as its 16 bits: numpy has no such type.  NaN stays NaN."""
-    bits = np.ascontiguousarray(x, "<f4").view("<u4")
-    nearest = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
-    return np.where(np.isnan(x), 0x7FC0, nearest).astype("<u2")
-
-
 def save(folder, case, result):
-    """Results in the type of the case; lse and dbias are f64 for f64, else f32."""
-    wide = TYPES["f64" if case["dtype"] == "f64" else "f32"]
-    if case["dtype"] != "bf16":
-        for name in case["outputs"]:
-            own = wide if name in ("lse", "dbias") else TYPES[case["dtype"]]
-            np.save(os.path.join(folder, name + ".npy"), result[name].astype(own))
-        return
-    header, data = {}, b""  # bf16: one safetensors file
+    """Each output in a .npy of its own, in the type of the case.  Any type is judged as what it is: numpy
+    has no bf16, so float32 stands for it.  lse and dbias are never narrower than float32."""
     for name in case["outputs"]:
-        is_wide = name in ("lse", "dbias")
-        x = result[name].astype(wide) if is_wide else to_bf16(result[name])
-        header[name] = {"dtype": "F32" if is_wide else "BF16", "shape": x.shape,
-                        "data_offsets": [len(data), len(data) + x.nbytes]}
-        data += x.tobytes()
-    text = json.dumps(header).encode()
-    with open(os.path.join(folder, "result.safetensors"), "wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text + data)
+        narrow = case["dtype"] == "f16" and name not in ("lse", "dbias")
+        real = np.float16 if narrow else np.float64 if case["dtype"] == "f64" else np.float32
+        np.save(os.path.join(folder, name + ".npy"), result[name].astype(real))
 
 
 def attention(case, t):

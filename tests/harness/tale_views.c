@@ -34,15 +34,15 @@ static void pack(struct attn_cview *view, const struct attn_tensor *t)
 
 static int is_inside(const struct attn_cview *view, const struct attn_tensor *t)
 {
-    int64_t last = 0;
+    int64_t lowest = 0, highest = 0;
     for (int axis = 0; axis < 4; axis++) {
         if (t->extent[axis] == 0)
             return 1;
-        last += (t->extent[axis] - 1) * view->stride[axis];
-        if (view->stride[axis] < 0)
-            return 0;
+        int64_t reach = (t->extent[axis] - 1) * view->stride[axis];
+        lowest += reach < 0 ? reach : 0;
+        highest += reach > 0 ? reach : 0;
     }
-    return last < t->span;
+    return lowest >= t->first && highest < t->first + t->span;
 }
 
 static void take_strides(struct attn_cview *view, const struct attn_cview *of)
