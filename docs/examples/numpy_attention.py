@@ -44,7 +44,8 @@ def save(folder, case, result):
     for name in case["outputs"]:
         narrow = case["dtype"] == "f16" and name not in ("lse", "dbias")
         real = np.float16 if narrow else np.float64 if case["dtype"] == "f64" else np.float32
-        np.save(os.path.join(folder, name + ".npy"), result[name].astype(real))
+        with np.errstate(over="ignore"):  # beyond 65504 f16 is infinite
+            np.save(os.path.join(folder, name + ".npy"), result[name].astype(real))
 
 
 def attention(case, t):
