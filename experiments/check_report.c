@@ -398,9 +398,9 @@ static void put_failure(struct attn_document *d, const struct attn_verdict_entry
     attn_document_put(d, ATTN_BAD, "%s", attn_verdict_words(&x->result, words));
     attn_document_put(d, ATTN_WORDS, " %s ", x->kind);
     attn_document_put(d, ATTN_CODE, "%s", x->text);
-    attn_document_put(d, ATTN_WORDS, ": ");
-    attn_document_put(d, ATTN_CODE, "%s", x->result.text);
-    attn_document_put(d, ATTN_WORDS, ". ");
+    if (x->result.text[0] == '\0')
+        attn_document_put(d, ATTN_WORDS, ". ");
+    put_line(d, ":", ATTN_CODE, x->result.text);
     put_line(d, "The case is there for:", ATTN_WORDS, x->why);
     put_line(d, "Found as:", ATTN_CODE, x->found_as);
     for (int n = 0; (name = attn_verdict_fact(&x->result, n, text)) != NULL; n++)
@@ -459,16 +459,22 @@ void attn_report_add(struct attn_report *r, const struct attn_verdicts *v,
     struct attn_document *d = &r->document;
     r->all = attn_cli_need(realloc(r->all, (size_t)(r->n_all + 1) * sizeof *r->all));
     struct verdict *x = &r->all[r->n_all++];
+    const struct attn_verdict_entry *soak = NULL;
     *x = (struct verdict){.failures = failures};
     snprintf(x->name, sizeof x->name, "%s", list->spec);
-    for (int e = 0; e < list->n; e++)
+    for (int e = 0; e < list->n; e++) {
         x->refused += list->entry[e].result.verdict == ATTN_REFUSED;
+        if (strcmp(list->entry[e].kind, "soak") == 0)
+            soak = &list->entry[e]; /* the last of them is its own account */
+    }
     x->judged = list->n - x->refused;
     x->is_setup = list->n == 1 && strcmp(list->entry[0].kind, "setup") == 0;
     attn_document_heading(d, 2, list->spec);
     attn_document_paragraph(d);
     attn_document_put(d, style_of(x), "%s", verdict_of(x));
-    if (!x->is_setup)
+    if (soak != NULL)
+        attn_document_put(d, ATTN_WORDS, ": %s.", soak->text);
+    else if (!x->is_setup)
         attn_document_put(d, ATTN_WORDS, ": %d judged, of which %d failed; %d refused.", x->judged,
                           failures, x->refused);
     attn_document_close(d);
@@ -476,7 +482,7 @@ void attn_report_add(struct attn_report *r, const struct attn_verdicts *v,
         put_about(r, list);
     r->kind[0] = '\0'; /* what was said of this one is not the next one's */
     put_failures(r, v, list, failures);
-    if (x->is_setup)
+    if (x->is_setup || soak != NULL) /* of random cases, those that failed are all that is kept */
         return;
     put_counts(d, list);
     put_outputs(d, list);
