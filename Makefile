@@ -157,6 +157,7 @@ $(B)/faults/answer:
 	@mkdir -p $(@D)
 	@printf '#!/bin/sh\ncp -r answers/. "$$2"\n' > $@ && chmod +x $@
 
+FAULTS_TEST := $(if $(filter asan,$(CONFIG)),,$(B)/attnlab-faults)
 FAULTS := $(B)/attnlab-faults $(addprefix $(B)/faults/,naive.so dense answer)
 
 # The tests of the kernels for another processor: only what needs the C library and nothing else.
@@ -214,10 +215,10 @@ $(B)/rule-table: $(B)/tests/mutants/rule_table.o $(B)/tests/mutants/kill.o $(B)/
 
 # ---- targets -----------------------------------------------------------------------------------
 
-test: $(B)/attn-tests $(B)/attnlab $(B)/attnlab-mistaken $(B)/fifth.so $(MUTANT_SO) ## everything that proves the suite right (6 to 9 minutes on 2 cores)
+test: $(B)/attn-tests $(B)/attnlab $(FAULTS_TEST) $(B)/attnlab-mistaken $(B)/fifth.so $(MUTANT_SO) ## everything that proves the suite right (6 to 9 minutes on 2 cores)
 	ATTN_BUILD=$(B) $(B)/attn-tests
 
-test-full: $(B)/attn-tests $(B)/attnlab $(B)/attnlab-mistaken $(B)/fifth.so $(MUTANT_SO) ## the same, with the full battery on every variant and long soaks
+test-full: $(B)/attn-tests $(B)/attnlab $(FAULTS_TEST) $(B)/attnlab-mistaken $(B)/fifth.so $(MUTANT_SO) ## the same, with the full battery on every variant and long soaks
 	-@bash .ci/install external # what is not there is skipped, and said
 	ATTN_FULL=1 ATTN_BUILD=$(B) $(B)/attn-tests
 

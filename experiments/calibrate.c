@@ -130,7 +130,10 @@ static int calibrate_aa(FILE *file, const char *session)
         json_array_append_new(all_b, isfinite(b[i]) ? json_real(b[i]) : json_null());
     }
     double ratio = (double)NAN, spread = (double)NAN;
-    if (!attn_child_interrupted()) {
+    int failed = 0;
+    for (int i = 0; i < PAIRS && !attn_child_interrupted(); i++)
+        failed |= isnan(a[i]) || isnan(b[i]); /* no median of such */
+    if (!failed && !attn_child_interrupted()) {
         qsort(a, PAIRS, sizeof a[0], compare);
         qsort(b, PAIRS, sizeof b[0], compare);
         ratio = a[PAIRS / 2] / b[PAIRS / 2];

@@ -195,6 +195,21 @@ START_TEST(priced_before_allocated)
 }
 END_TEST
 
+/* The cheapest part of `make faults`: each call that may be refused, refused once. */
+START_TEST(faults)
+{
+    char command[1024];
+    if (strstr(test_build(), "asan") != NULL) /* it has an allocator of its own */
+        return;
+    snprintf(command, sizeof command,
+             "'%s/attnlab-faults' price price_json check_mask run_npz 2>&1", test_build());
+    FILE *pipe = popen(command, "r");
+    ck_assert_ptr_nonnull(pipe);
+    output[fread(output, 1, sizeof output - 1, pipe)] = '\0';
+    ck_assert_msg(pclose(pipe) == 0 && strstr(output, "PASS") != NULL, "%s", output);
+}
+END_TEST
+
 START_TEST(disk_full)
 {
     struct stat before, after;
@@ -227,6 +242,7 @@ Suite *suite_refusals(void)
     tcase_add_loop_test(tests, unwritable, 0, OUTS);
     tcase_add_test(tests, priced_before_allocated);
     tcase_add_test(tests, disk_full);
+    tcase_add_test(tests, faults);
     suite_add_tcase(suite, tests);
     return suite;
 }

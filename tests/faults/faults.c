@@ -5,11 +5,14 @@
  *     attnlab-faults NAME ...          these
  *     attnlab-faults -v NAME ...       and say what happens at each site
  *
+ * Each is refused at its first call; where measurements are made at its last, because the first is one
+ * of the calibration, which may fail and says so.
+ *
  * The program is attnlab itself: main() is entered in a child of this process, in an empty folder,
  * once to see its sites, and then once for each of them.  Good is: status 3 with one line that says
  * why; or the status, the output and the files of the run that nothing disturbed.  Never good: a
  * signal, no end, another status, another output with the status of success, a block that stays
- * taken, a file that is lost, half written or left over.
+ * taken, records that are lost, a file of tensors that is half written, a file that is left over.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -347,7 +350,8 @@ static const char *tree_lost(const struct tree *before, const struct tree *good,
         const struct file *was = &before->file[i], *is = tree_find(after, was->path);
         if (is == NULL || (is->data == NULL) != (was->data == NULL))
             return was->path;
-        if (was->data == NULL ||
+        int derived = is_text(was->path) && strstr(was->path, ".jsonl") == NULL;
+        if (was->data == NULL || derived ||
             (is->size >= was->size && memcmp(is->data, was->data, was->size) == 0) ||
             same_file(is, tree_find(good, was->path), measured))
             continue;
@@ -356,13 +360,16 @@ static const char *tree_lost(const struct tree *before, const struct tree *good,
     return NULL;
 }
 
-/* A file that an undisturbed run does not leave, or not like this. */
+/* A file that an undisturbed run does not leave, or, but for texts such as tables, which are written
+ * as they come, not like this. */
 static const char *tree_left(const struct tree *before, const struct tree *good,
                              const struct tree *after, int measured)
 {
     for (int i = 0; i < after->n; i++) {
         const struct file *f = &after->file[i];
-        if (tree_find(before, f->path) == NULL && !same_file(f, tree_find(good, f->path), measured))
+        int partial = is_text(f->path) && tree_find(good, f->path) != NULL;
+        if (tree_find(before, f->path) == NULL && !partial &&
+            !same_file(f, tree_find(good, f->path), measured))
             return f->path;
     }
     return NULL;
@@ -402,7 +409,7 @@ enum verdict { SAID, HARMLESS, NOT_REACHED, BAD, VERDICTS };
 struct usual {
     struct tree before; /* the command begins with these files */
     struct outcome good;
-    int live[FAULT_SITES];
+    int live[FAULT_SITES], calls[FAULT_SITES];
 };
 
 /* What is wrong with how it ended; "" when nothing is. */
@@ -476,6 +483,7 @@ static enum verdict refuse(const struct command *c, const struct usual *usual, i
     static struct outcome x;
     clear_counts();
     table->fail_key = table->site[slot].key;
+    table->fail_call = c->measured ? usual->calls[slot] : 1;
     tree_write(work, &usual->before);
     run(c->args, 1, &x);
     table->fail_key = 0;
@@ -536,6 +544,7 @@ static int run_command(const struct command *c)
     run(c->args, 1, &usual.good);
     for (int s = 0; s < FAULT_SITES; s++) {
         usual.live[s] = table->site[s].live;
+        usual.calls[s] = table->site[s].calls;
         if (table->site[s].key != 0)
             listed[n++] = s;
     }

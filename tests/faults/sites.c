@@ -110,9 +110,10 @@ static int refused(const char *name, int *slot)
         *slot = find_site(name, &s);
     if (*slot >= 0) {
         struct fault_site *x = &table->site[*slot];
-        x->calls++;
-        fails = x->key == table->fail_key &&
-                (atomic_fetch_add(&table->fired, 1) == 0 || table->for_ever);
+        int call = atomic_fetch_add(&x->calls, 1) + 1;
+        fails = x->key == table->fail_key && call == table->fail_call;
+        if (fails)
+            table->fired = 1;
     }
     inside = 0;
     errno = error;

@@ -26,8 +26,8 @@ struct fault_site {
 
 struct fault_table {
     uint64_t fail_key; /* the site that is refused; 0: none */
-    int for_ever;      /* refused each time, not only the first */
-    atomic_int fired;  /* how often it was */
+    int fail_call;     /* which of its calls, from 1 */
+    atomic_int fired;  /* it was */
     int ended;         /* main() came to its end */
     uintptr_t base;    /* where the program is loaded; the same in each process */
     struct fault_site site[FAULT_SITES];

@@ -230,9 +230,8 @@ static enum arrival ask_once(struct attn_guest *g, enum attn_guest_ask what, con
     g->allowed_s = g->timeout_s;
     g->whole_s = g->timeout_s * (what == ATTN_GUEST_RELATION ? RELATION_CALLS : how->calls);
     g->fault[0] = g->last_line[0] = '\0';
-    return write(g->to, line, (size_t)n) == n
-               ? await(g, ATTN_GUEST_REPLY, reply, sizeof *reply, NULL)
-               : ENDED;
+    g->unasked = write(g->to, line, (size_t)n) == n || errno == EPIPE ? 0 : errno;
+    return g->unasked == 0 ? await(g, ATTN_GUEST_REPLY, reply, sizeof *reply, NULL) : ENDED;
 }
 
 static void say(struct attn_guest_reply *reply, enum attn_verdict verdict, const char *text)
@@ -276,7 +275,9 @@ void attn_guest_ask(struct attn_guest *g, enum attn_guest_ask what, const char *
     g->failures += arrival == LATE;
     describe(g, arrival == FORKED_BEFORE ? FORKED : arrival, why, sizeof why);
     say(reply, arrival == LATE ? ATTN_TIMEOUT : arrival == ENDED ? ATTN_CRASH : ATTN_FAILED, why);
-    if (lacked(g, arrival))
+    if (g->unasked != 0)
+        snprintf(why, sizeof why, "it cannot be asked: %s", strerror(g->unasked));
+    if (g->unasked != 0 || lacked(g, arrival))
         attn_result_error(&reply->result, ATTN_ENOMEM, why);
     reply->result.failure = reply->result.verdict == ATTN_FAILED ? ATTN_F_INTEGRITY : ATTN_F_NONE;
     g->fork_pid = arrival == FORKED ? 0 : g->fork_pid; /* it is said */
