@@ -35,7 +35,7 @@ struct attn_guest {
     char load_environment[96];
     int restarts; /* guests that were lost                                               */
     int strays;   /* processes that the plug-in left behind, ended with their guest      */
-    int unasked; /* errno of a question that could not be put, or 0 */
+    int unasked;  /* errno of a question that could not be put, or 0                     */
     int failures; /* questions without an end, and guests that did not start: after
                      ATTN_GUEST_FAILURES of them nothing is asked                        */
     /* A process that the plug-in forked spoke when the question was done: its number, 0 none, and
