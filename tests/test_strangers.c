@@ -72,6 +72,37 @@ START_TEST(declared_conventions_pass)
 }
 END_TEST
 
+/* Causal code that knows no window is asked for none, and by numbers: with the alignment mistaken it
+ * fails, although it claims bytes too.  What is declined is refused and counted. */
+START_TEST(claims_are_met_and_no_more)
+{
+    static const struct {
+        const char *flags, *args, *says;
+        int status;
+    } asked[] = {
+        {"'-DCLAIMS=(ATTN_PLUGIN_F32|ATTN_PLUGIN_CROSS|ATTN_PLUGIN_CAUSAL|ATTN_PLUGIN_DENSE)' "
+         "-DDOES_CAUSAL=1",
+         "--case mask-causal-wide --case bias-inf --case length-64-192", "fits causal(tl)", 1},
+        {"'-DCLAIMS=(ATTN_PLUGIN_F32|ATTN_PLUGIN_CROSS|ATTN_PLUGIN_CAUSAL)'",
+         "--case alone-f32-causal --case alone-f32-band --case alone-f32-dense",
+         "1 pass, 0 fail, 2 refused", 0},
+        {"-DDECLINES=ATTN_PLUGIN_NAN_BIAS", "--case bias-nan --case alone-f32-bias",
+         "by what was declined: nan-bias 1 (1 alone)", 0},
+        {"'-DDECLINES=(ATTN_PLUGIN_NAN_Q|ATTN_PLUGIN_NAN_DO)'",
+         "--case empty-rows-first --case bias-nan", "nan-q 1 (0 alone), nan-do 1 (0 alone)", 0},
+        {"-DDECLINES=8", "--case alone-f32", "it declines 0x8", 2},
+    };
+    char output[65536];
+    const char *path = build_full(asked[_i].flags);
+    int status =
+        scratch_attnlab(output, sizeof output, "check --plugin '%s' %s", path, asked[_i].args);
+    ck_assert_msg(status == asked[_i].status, "%s: exit status %d:\n%s", asked[_i].flags, status,
+                  output);
+    ck_assert_msg(strstr(output, asked[_i].says) != NULL, "%s does not say '%s':\n%s",
+                  asked[_i].flags, asked[_i].says, output);
+}
+END_TEST
+
 /* ---- plug-ins whose declaration is wrong ----------------------------------------------------- */
 
 static const struct {
@@ -430,6 +461,7 @@ Suite *suite_strangers(void)
     tcase_add_checked_fixture(cases, scratch_open, scratch_close);
     tcase_add_test(cases, naive_passes);
     tcase_add_loop_test(cases, declared_conventions_pass, 0, COUNT(honest));
+    tcase_add_loop_test(cases, claims_are_met_and_no_more, 0, 5);
     tcase_add_loop_test(cases, wrong_conventions_are_named, 0, COUNT(wrong));
     tcase_add_loop_test(cases, wrong_window_is_named, 0, 2);
     tcase_add_test(cases, relations_are_run);

@@ -50,6 +50,9 @@
 #ifndef DOES_BYTE
 #define DOES_BYTE SAYS_BYTE
 #endif
+#ifndef DECLINES
+#define DECLINES 0
+#endif
 #ifndef SCALE
 #define SCALE(x) (x)
 #endif
@@ -300,6 +303,7 @@ const struct attn_plugin *attn_plugin_get(void)
         .byte = SAYS_BYTE,
         .forward = forward,
         .backward = backward,
+        .declines = DECLINES,
     };
     return &full;
 }
