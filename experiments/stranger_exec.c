@@ -3,8 +3,8 @@
  * It is started once.  When it dies, the first case without results is the one that broke it; it is
  * started again on those that remain, so that one bad case does not hide the others.  That ends
  * after STARTS, or when three starts in turn come to nothing; what is left then was not reached.
- * A command that dies without one result is tried on an empty list of cases: if it dies of that too,
- * it does not start, and no case is to blame.
+ * A command that dies without one result is tried on an empty list of cases: if it dies of that
+ * too, it does not start, and no case is to blame.
  */
 #include <errno.h>
 #include <limits.h>

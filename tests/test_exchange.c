@@ -59,8 +59,8 @@ START_TEST(declaration_is_read)
 }
 END_TEST
 
-/* Whoever claims one thing beside a type, and what that thing needs, has a case for it: a claim that
- * no case tests is an error, and an honest declaration must not meet it. */
+/* Whoever claims one thing beside a type, and what that thing needs, has a case for it: a claim
+ * that no case tests is an error, and an honest declaration must not meet it. */
 START_TEST(every_claim_alone_is_tested)
 {
     static const struct {

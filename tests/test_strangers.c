@@ -72,8 +72,8 @@ START_TEST(declared_conventions_pass)
 }
 END_TEST
 
-/* Causal code that knows no window is asked for none, and by numbers: with the alignment mistaken it
- * fails, although it claims bytes too.  What is declined is refused and counted. */
+/* Causal code that knows no window is asked for none, and by numbers: with the alignment mistaken
+ * it fails, although it claims bytes too.  What is declined is refused and counted. */
 START_TEST(claims_are_met_and_no_more)
 {
     static const struct {

@@ -50,7 +50,8 @@ char *attn_claims_print(const struct attn_claims *claims);
 unsigned attn_claims_needed(const struct attn_claims *claims, const struct attn_setup *setup,
                             enum attn_route route);
 
-/* ENOTSUP, with what is not claimed or is declined, when the case must not be asked; *needs as above. */
+/* ENOTSUP, with what is not claimed or is declined, when the case must not be asked; *needs as
+ * above. */
 enum attn_status attn_claims_allow(const struct attn_claims *claims, const struct attn_setup *setup,
                                    enum attn_route route, unsigned *needs, struct attn_error *err);
 

@@ -165,8 +165,8 @@ static json_t *describe(const char *name, const struct attn_claims *claims,
     return object;
 }
 
-/* The same as safetensors metadata, whose values are texts: words as they are, the rest as JSON; what
- * is null is left out. */
+/* The same as safetensors metadata, whose values are texts: words as they are, the rest as JSON;
+ * what is null is left out. */
 static int metadata_of(json_t *object, struct attn_file_pair *pair, enum attn_status *status,
                        struct attn_error *err)
 {
