@@ -9,15 +9,17 @@
 #include "ref/mask.h"
 #include "tests/harness/bugs.h"
 #include "tests/harness/cases.h"
+#include "tests/harness/factors.h"
 #include "tests/harness/relations.h"
 
 static const char help[] =
-    "attnlab list [implementations|cases|relations|fills|bugs|masks] [--tier quick|full]\n"
-    "             [--format text|md|json]\n\n"
+    "attnlab list [implementations|cases|factors|relations|fills|bugs|masks]\n"
+    "             [--tier quick|full] [--format text|md|json]\n\n"
     "What there is: implementations with what they claim and their options (default), the cases\n"
-    "of the battery with their reasons (--tier quick, the default, or full), the relations that\n"
-    "check runs beside them, the named data fills, the catalogue of real bugs with what covers\n"
-    "each, the calls of the mask language.\n";
+    "of a tier with their reasons (--tier quick, the default, or full), the factors on which\n"
+    "kernels branch and their values, the relations that check runs beside the cases, the named\n"
+    "data fills, the catalogue of real bugs with what covers each, the calls of the mask\n"
+    "language.\n";
 
 enum format { TEXT, MD, JSON };
 
@@ -153,6 +155,23 @@ static void list_fills(const struct request *want)
     }
 }
 
+static void list_factors(const struct request *want)
+{
+    static const char *const head[] = {"factor", "what kernels branch on", "values"};
+    print_head(want->format, 3, head);
+    for (int f = 0; f < ATTN_FACTORS; f++) {
+        const struct attn_factor *factor = attn_factor_at(f);
+        char values[512] = "";
+        for (int v = 0; v < attn_factor_values(f); v++) {
+            size_t used = strlen(values);
+            snprintf(values + used, sizeof values - used, "%s%s", v > 0 ? " " : "",
+                     factor->value[v]);
+        }
+        const char *const cell[] = {factor->name, factor->says, values};
+        print_row(want, 3, head, cell);
+    }
+}
+
 /* What stands for a bug: battery cases, or what bugs.def says. */
 static void list_bugs(const struct request *want)
 {
@@ -190,6 +209,7 @@ int attn_cmd_list(int argc, char **argv)
         void (*print)(const struct request *want);
     } subject[] = {{"implementations", list_implementations},
                    {"cases", list_cases},
+                   {"factors", list_factors},
                    {"relations", list_relations},
                    {"fills", list_fills},
                    {"bugs", list_bugs},
@@ -227,6 +247,6 @@ int attn_cmd_list(int argc, char **argv)
     }
     return attn_cli_fail("list", ATTN_EXIT_USAGE,
                          "nothing is called '%s'; there are: implementations, cases, "
-                         "relations, fills, bugs, masks",
+                         "factors, relations, fills, bugs, masks",
                          name);
 }

@@ -36,6 +36,7 @@ Suite *suite_bugs(void)
 {
     Suite *suite = suite_create("bugs");
     TCase *cases = tcase_create("bugs");
+    attn_tier_count(ATTN_TIER_FULL); /* made once, not in the process of each test */
     tcase_add_loop_test(cases, each_bug_is_accounted_for, 0, attn_bug_count());
     tcase_add_test(cases, each_id_is_known);
     suite_add_tcase(suite, cases);

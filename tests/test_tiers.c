@@ -14,12 +14,11 @@
 START_TEST(tiers_nest)
 {
     int quick = attn_tier_count(ATTN_TIER_QUICK), full = attn_tier_count(ATTN_TIER_FULL);
-    ck_assert_int_eq(quick, attn_battery_count());
-    ck_assert_msg(full >= 1000 && full <= 1600, "%d cases", full);
-    for (int n = 0; n < quick; n++) {
-        ck_assert_ptr_eq(attn_tier_at(ATTN_TIER_FULL, n), attn_battery_at(n));
+    ck_assert_msg(full >= 1000 && full <= 3500, "%d cases", full);
+    for (int n = 0; n < quick; n++)
+        ck_assert_ptr_eq(attn_tier_at(ATTN_TIER_FULL, n), attn_tier_at(ATTN_TIER_QUICK, n));
+    for (int n = 0; n < attn_battery_count(); n++)
         ck_assert_ptr_eq(attn_tier_at(ATTN_TIER_QUICK, n), attn_battery_at(n));
-    }
     ck_assert_ptr_null(attn_tier_at(ATTN_TIER_QUICK, quick));
     ck_assert_ptr_null(attn_tier_at(ATTN_TIER_FULL, full));
     ck_assert_ptr_null(attn_tier_at(ATTN_TIER_FULL, -1));
@@ -57,8 +56,9 @@ START_TEST(full_cases_are_sound)
         attn_case_print(&c, canonical);
         ck_assert_int_eq(attn_case_parse(canonical, &again, &err), ATTN_OK);
         ck_assert_msg(strlen(k->why) >= 15, "%s: no reason given", k->name);
-        ck_assert_msg(strlen(k->ids) >= 5, "%s: no id given", k->name);
-        ck_assert_msg(c.n_query * c.n_key <= 250000 && c.d_key <= 256, "%s is large", k->name);
+        int is_made = strncmp(k->name, "factors-", 8) == 0 || strncmp(k->name, "pairs-", 6) == 0;
+        ck_assert_msg(is_made || strlen(k->ids) >= 5, "%s: no id given", k->name);
+        ck_assert_msg(c.n_query * c.n_key <= 300000 && c.d_key <= 288, "%s is large", k->name);
         name[i] = strdup(k->name);
         text[i] = strdup(canonical);
     }
@@ -104,12 +104,10 @@ START_TEST(families_are_there)
     static const struct {
         const char *prefix;
         int least;
-    } family[] = {{"mask-", 130},   {"grid-", 100}, {"band-", 25},  {"width-", 30},
-                  {"stored-", 35},  {"zero-", 24},  {"empty-", 25}, {"fill-", 150},
-                  {"half-", 30},    {"gqa-", 30},   {"only-", 25},  {"layout-", 20},
-                  {"offset-", 24},  {"pack-", 25},  {"padded-", 8}, {"decode-", 35},
-                  {"dlse-", 30},    {"dbias-", 20}, {"ranks-", 40}, {"uneven-", 18},
-                  {"softcap-", 12}, {"scale-", 10}, {"alibi-", 12}};
+    } family[] = {{"mask-", 130},  {"stored-", 35}, {"zero-", 24},     {"empty-", 25},
+                  {"fill-", 150},  {"half-", 30},   {"only-", 25},     {"layout-", 20},
+                  {"offset-", 24}, {"pack-", 25},   {"padded-", 8},    {"decode-", 20},
+                  {"ranks-", 40},  {"uneven-", 18}, {"factors-", 250}, {"pairs-", 800}};
     for (size_t f = 0; f < sizeof family / sizeof *family; f++) {
         int n = 0;
         for (int i = 0; i < attn_tier_count(ATTN_TIER_FULL); i++)
@@ -164,7 +162,7 @@ END_TEST
 
 /* ---- running the full tier ------------------------------------------------------------------- */
 
-/* Two here; make test-full runs them all. */
+/* Two here, with one case in four of what is made of pairs; make test-full runs them all. */
 static const char *const variants[] = {"tiled-textbook",
                                        "ring:ranks=2",
                                        "dense",
@@ -199,6 +197,8 @@ START_TEST(variant_passes_the_full_tier)
         const struct attn_battery_case *k = attn_tier_at(ATTN_TIER_FULL, i);
         struct attn_case c;
         struct attn_result r;
+        if (!everything() && strncmp(k->name, "pairs-", 6) == 0 && (i + _i) % 4 != 0)
+            continue;
         ck_assert_int_eq(attn_case_parse(k->text, &c, &err), ATTN_OK);
         attn_run_case(&spec, &c, &r);
         ck_assert_msg(r.verdict == ATTN_PASS || r.verdict == ATTN_REFUSED, "%s: %s (%s): %s",

@@ -99,8 +99,9 @@ enum attn_status attn_case_parse(const char *text, struct attn_case *c, struct a
 void attn_case_print(const struct attn_case *c, char text[ATTN_CASE_TEXT]);
 
 /* The battery: each case has a name, its string, the bugs it stands for and the reason it exists.
- * The quick tier (cases.def) is small, adversarial and ordered by family; the full tier is the
- * quick one followed by cases_full.def, systematic grids over the same families. */
+ * It is small, adversarial and ordered by family (cases.def).  The quick tier is the battery and a
+ * case for each value on which kernels branch (factors.h); the full tier is the quick one followed
+ * by cases_full.def, grids over the same families, and a case for each pair of such values. */
 enum attn_tier { ATTN_TIER_QUICK, ATTN_TIER_FULL };
 enum { ATTN_TIERS = 2 };
 const char *attn_tier_name(enum attn_tier tier); /* "quick", "full" */
@@ -112,7 +113,7 @@ struct attn_battery_case {
 int attn_tier_count(enum attn_tier tier);
 const struct attn_battery_case *attn_tier_at(enum attn_tier tier, int index); /* NULL beyond */
 
-/* The quick tier; find looks through both. */
+/* The battery alone; find looks through both tiers. */
 int attn_battery_count(void);
 const struct attn_battery_case *attn_battery_at(int index);
 const struct attn_battery_case *attn_battery_find(const char *name);

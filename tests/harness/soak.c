@@ -4,7 +4,10 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "tests/harness/factors.h"
 
 /* A stream of random numbers. */
 struct dice {
@@ -22,24 +25,32 @@ static int rarely(struct dice *d, uint64_t n)
     return roll(d, n) == 0;
 }
 
-/* An extent: small, around a tile's edge, or anything; once in a while 0. */
-static int64_t extent(struct dice *d, int64_t most)
+/* A value of a factor that is a number. */
+static double value_of(struct dice *d, int factor)
 {
-    static const int64_t edge[] = {1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129};
-    int64_t n;
+    const char *text;
+    char *end;
+    double value;
+    do {
+        text = attn_factor_at(factor)->value[roll(d, (uint64_t)attn_factor_values(factor))];
+        value = strtod(text, &end);
+    } while (end == text);
+    return value;
+}
+
+/* An extent: small, a value of the table, or anything; once in a while 0. */
+static int64_t extent(struct dice *d, int factor)
+{
     if (rarely(d, 40))
         return 0;
     switch (roll(d, 3)) {
     case 0:
-        n = 1 + (int64_t)roll(d, 12);
-        break;
+        return 1 + (int64_t)roll(d, 12);
     case 1:
-        n = edge[roll(d, sizeof edge / sizeof *edge)];
-        break;
+        return (int64_t)value_of(d, factor);
     default:
-        n = 1 + (int64_t)roll(d, 80);
+        return 1 + (int64_t)roll(d, 80);
     }
-    return n < most ? n : 1 + n % most;
 }
 
 /* ---- masks ----------------------------------------------------------------------------------- */
@@ -62,9 +73,11 @@ static const char *alignment(struct dice *d, char text[16])
     return text;
 }
 
-/* -1 (no bound), 0, or up to 40. */
+/* -1 (no bound), 0, up to 40, or a value of the table. */
 static int reach(struct dice *d)
 {
+    if (rarely(d, 3))
+        return (int)value_of(d, ATTN_FACTOR_WINDOW);
     return rarely(d, 4) ? (int)roll(d, 2) - 1 : (int)roll(d, 41);
 }
 
@@ -167,16 +180,16 @@ static void random_mask(struct dice *d, struct attn_case *c)
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 
-static void random_shape(struct dice *d, struct attn_case *c)
+static void draw_shape(struct dice *d, struct attn_case *c)
 {
-    static const int64_t group[] = {1, 1, 2, 3, 4, 8};
-    c->batch = rarely(d, 40) ? 0 : 1 + (int64_t)roll(d, 3);
-    c->kv_heads = 1 + (int64_t)roll(d, 4);
-    c->heads = c->kv_heads * group[roll(d, 6)];
-    c->n_query = extent(d, 129);
-    c->n_key = rarely(d, 3) ? c->n_query : extent(d, 129);
-    c->d_key = rarely(d, 2) ? 8 : extent(d, 64);
-    c->d_value = rarely(d, 2) ? c->d_key : extent(d, 64);
+    c->batch = rarely(d, 40) ? 0 : (int64_t)value_of(d, ATTN_FACTOR_BATCH);
+    int64_t group = rarely(d, 2) ? 1 : (int64_t)value_of(d, ATTN_FACTOR_GROUP);
+    c->heads = (int64_t)value_of(d, ATTN_FACTOR_HEADS);
+    c->kv_heads = c->heads % group == 0 ? c->heads / group : c->heads;
+    c->n_query = extent(d, ATTN_FACTOR_QUERIES);
+    c->n_key = rarely(d, 3) ? c->n_query : extent(d, ATTN_FACTOR_KEYS);
+    c->d_key = rarely(d, 2) ? 8 : extent(d, ATTN_FACTOR_D);
+    c->d_value = rarely(d, 2) ? c->d_key : extent(d, ATTN_FACTOR_DV);
     if (rarely(d, 3)) { /* what ranks can share */
         c->kv_heads = c->heads = 4;
         c->n_query = (c->n_query + 3) / 4 * 4;
@@ -184,12 +197,20 @@ static void random_shape(struct dice *d, struct attn_case *c)
     }
 }
 
+/* Most cases are small, so that there are many. */
+static void random_shape(struct dice *d, struct attn_case *c)
+{
+    double most = rarely(d, 12) ? 3e6 : 1.5e5;
+    do
+        draw_shape(d, c);
+    while (attn_case_work(c) > most);
+}
+
 static void random_fields(struct dice *d, struct attn_case *c)
 {
-    static const double scale[] = {0, -0.3, 1, 0.05, 4}, softcap[] = {0.5, 5, 30};
     c->pass = rarely(d, 3) ? ATTN_FORWARD : ATTN_BACKWARD;
-    c->scale = rarely(d, 5) ? scale[roll(d, 5)] : (double)NAN;
-    c->softcap = rarely(d, 6) ? softcap[roll(d, 3)] : 0;
+    c->scale = rarely(d, 5) ? value_of(d, ATTN_FACTOR_SCALE) : (double)NAN;
+    c->softcap = rarely(d, 4) ? value_of(d, ATTN_FACTOR_SOFTCAP) : 0;
     if (rarely(d, 3))
         c->bias = (enum attn_case_bias)roll(d, ATTN_CASE_BIAS_NAN + 1);
     if (c->bias > ATTN_CASE_BIAS_ALIBI && rarely(d, 4) && c->dtype == ATTN_F32)

@@ -7,8 +7,8 @@
 
 #include "tests/harness/cases.h"
 
-/* A random case of small extents (most below 80, d at most 64): any mask, type, fill, layout, bias
- * and field.  Always parses; now and then its fill cannot keep its promise and the case cannot be
+/* A random case, its extents small or from the table of factors, most of them of little work: any
+ * mask, type, fill, layout, bias and field.  Always parses; now and then its fill cannot keep its promise and the case cannot be
  * set up, which is nobody's failure. */
 void attn_soak_case(uint64_t seed, uint64_t number, struct attn_case *c);
 

@@ -45,7 +45,7 @@
 
 static int is_chosen(const struct attn_plugin_call *t)
 {
-    return t->n_key == 97 || t->n_key == 1;
+    return t->n_key == 97;
 }
 
 static volatile int depth;
@@ -120,7 +120,7 @@ static int misbehave(const struct attn_plugin_call *t)
         snprintf(t->message, t->message_size, "97 keys are too many\nfor me");
         return 7;
     }
-    if (BAD == CHATTER)
+    if (BAD == CHATTER && is_chosen(t))
         chatter();
     while (BAD == HANG_ALL)
         usleep(1000);
