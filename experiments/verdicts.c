@@ -147,6 +147,22 @@ static const char *graded_words(const struct attn_result *r, char text[40])
     return text;
 }
 
+/* Elements of which the contract leaves open what they are. */
+static int put_open(const struct attn_result *r, char text[200])
+{
+    int64_t either = 0, unbounded = 0;
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        either += r->output[o].n_either;
+        unbounded += r->output[o].n_unbounded;
+    }
+    snprintf(
+        text, 200,
+        "%lld elements may be NaN (or infinite) or finite, both are right; of %lld nothing can "
+        "be said",
+        (long long)either, (long long)unbounded);
+    return either > 0 || unbounded > 0;
+}
+
 /* Fact `kind` in words; 0 when this check has none of that kind. */
 static int put_fact(const struct attn_result *r, int kind, char text[200])
 {
@@ -174,6 +190,8 @@ static int put_fact(const struct attn_result *r, int kind, char text[200])
     case 5:
         snprintf(text, 200, "%s", r->differs);
         return r->differs[0] != '\0';
+    case 6:
+        return put_open(r, text);
     default:
         snprintf(text, 200,
                  "u %.3g, storage %.3g, P %.3g, exp %g u, at most %lld rescales and %lld merges a "
@@ -186,9 +204,9 @@ static int put_fact(const struct attn_result *r, int kind, char text[200])
 
 const char *attn_verdict_fact(const struct attn_result *r, int n, char text[200])
 {
-    static const char *const name[] = {"grade", "bias",    "mask",    "growth",
-                                       "runs",  "differs", "declared"};
-    for (int kind = 0; kind < 7; kind++)
+    static const char *const name[] = {"grade", "bias",    "mask", "growth",
+                                       "runs",  "differs", "open", "declared"};
+    for (int kind = 0; kind < 8; kind++)
         if (put_fact(r, kind, text) && n-- == 0)
             return name[kind];
     return NULL;

@@ -23,6 +23,7 @@
 #include <omp.h>
 #include <string.h>
 
+#include "optimized/leak.h"
 #include "optimized/merge.h"
 #include "optimized/simd/isa.h"
 #include "optimized/simd/kernels.h"
@@ -317,6 +318,8 @@ static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem 
                 for (int64_t chunk = 0; chunk < plan.q_chunks; chunk++)
                     forward_chunk(&x, b, h, chunk);
     give(ctx, &memory);
+    if (status == ATTN_OK)
+        attn_leak_mend_forward(p, t, plan.threads);
     return status;
 }
 
@@ -441,6 +444,8 @@ static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem
                 backward_head(&x, b, g);
     }
     give(ctx, &memory);
+    if (status == ATTN_OK)
+        attn_leak_mend_backward(p, t, plan.threads);
     return status;
 }
 

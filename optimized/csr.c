@@ -20,6 +20,7 @@
 #include <omp.h>
 
 #include "optimized/csr_plan.h"
+#include "optimized/leak.h"
 #include "ref/ledger.h"
 #include "ref/precision.h"
 #include "ref/problem.h"
@@ -248,6 +249,8 @@ static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem 
         run(ctx, &x);
     }
     give(ctx, &memory);
+    if (status == ATTN_OK && is_fused(ctx->options)) /* by panels, which are tiles */
+        attn_leak_mend_forward(p, t, plan.threads);
     return status;
 }
 

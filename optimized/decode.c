@@ -3,6 +3,7 @@
 
 #include <omp.h>
 
+#include "optimized/leak.h"
 #include "optimized/parts.h"
 #include "ref/ledger.h"
 #include "ref/problem.h"
@@ -117,5 +118,7 @@ enum attn_status attn_decode_forward(const struct attn_decode *x, struct attn_ct
     attn_parts_give(&parts, ctx);
     for (int n = ATTN_SPLIT_ROOMS - 1; n >= 0; n--)
         attn_ledger_give(ctx->ledger, room[n]);
+    if (status == ATTN_OK)
+        attn_leak_mend_forward(p, t, x->threads);
     return status;
 }

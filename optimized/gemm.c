@@ -19,6 +19,7 @@
 #include <omp.h>
 #include <string.h>
 
+#include "optimized/leak.h"
 #include "optimized/simd/isa.h"
 #include "optimized/simd/kernels.h"
 #include "optimized/tiled_backward.h"
@@ -309,6 +310,8 @@ static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem 
             run_forward(&w, t, n / x.panels, n % x.panels);
     }
     give(ctx, &memory);
+    if (status == ATTN_OK)
+        attn_leak_mend_forward(p, t, x.threads);
     return status;
 }
 
@@ -326,6 +329,8 @@ static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem
         run_backward(&w, t);
     }
     give(ctx, &memory);
+    if (status == ATTN_OK)
+        attn_leak_mend_backward(p, t, x.threads);
     return status;
 }
 

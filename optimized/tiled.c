@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "optimized/decode.h"
+#include "optimized/leak.h"
 #include "optimized/parts.h"
 #include "optimized/simd/isa.h"
 #include "optimized/simd/kernels.h"
@@ -272,6 +273,8 @@ static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem 
         }
     }
     give(ctx, &memory);
+    if (status == ATTN_OK)
+        attn_leak_mend_forward(p, t, plan.threads);
     return status;
 }
 

@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "optimized/baton.h"
+#include "optimized/leak.h"
 #include "optimized/simd/isa.h"
 #include "optimized/simd/kernels.h"
 #include "ref/ledger.h"
@@ -452,5 +453,7 @@ enum attn_status attn_tiled_backward(struct attn_ctx *ctx, const struct attn_pro
             run_thread(&work, omp_get_thread_num());
     }
     give(ctx, &memory);
+    if (status == ATTN_OK)
+        attn_leak_mend_backward(p, t, plan.threads);
     return status;
 }

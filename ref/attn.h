@@ -5,10 +5,24 @@
  *      O   = P V                                  LSE_i = ln sum_j exp S_ij
  *
  * in exactly this order: scale, softcap, bias, mask, softmax.  A query that sees no key has
- * O = 0, LSE = -inf and zero gradient; its q, o and dO are not read.  Masks hide hard: a finite
- * value at a hidden pair never matters, and a K or V row that no visible pair of its (batch,
- * kv head) touches may even be NaN.  A bias is arithmetic: NaN propagates, -inf hides, +inf is
- * refused.
+ * O = 0, LSE = -inf and zero gradient; its q, o and dO are not read.  Masks hide hard: what is at a
+ * hidden pair never matters, NaN and infinities included.
+ *
+ * Not finite IEEE arithmetic of the formulas, at visible pairs: where it gives NaN or an infinity,
+ *            so does an implementation.  Open is, for each element that depends on it, what comes of
+ *            - a value that is not finite and whose weight may underflow to 0: 0 * inf is NaN, and
+ *              who skips zeros has a finite result;
+ *            - a score of +inf: O and the gradients of the row are NaN, its LSE is NaN or +inf;
+ *            - scores that are all -inf, but not by a bias: NaN, or a row that sees no key.
+ * Bias       A number that is added, after the softcap.  NaN propagates, +inf is refused, and -inf
+ *            hides: the weight is exactly 0, and a query with nothing but -inf sees no key.  But a
+ *            NaN or an infinity in q, k, v or dO that only a bias of -inf hides may show as NaN.
+ * Domain     Below 2^126 (f64: 2^1022) stay |scale| sum|q_c| sum|k_c|, each factor taken as 1 where
+ *            it is less; positive biases; 16 times the sum of the |v| that a query sees; sums of
+ *            |dO_c v_c|; the sums behind dQ.  The largest numbers are 2^128 and 2^1024: the rest is
+ *            for a factor of log2 e, partial sums, and weights that are not normalised yet.  The
+ *            largest score of a row is above -2^126: a finite bias below that may be as good as
+ *            -inf.  Nothing is promised of results that depend on more.
  *
  * Shapes     q [B,H,Lq,d]   k [B,G,Lk,d]   v [B,G,Lk,dv]   o [B,H,Lq,dv]   lse [B,H,Lq]
  *            Query head h reads kv head h / (H/G).  Any extent may be 0; with d = 0 every raw

@@ -6,6 +6,9 @@
  * f32 values are exact in double, so that a score's error is a few u(double) * |q||k|: 2^29
  * times below what is judged with it.
  *
+ * Where an input is NaN or infinite, this is IEEE arithmetic of the formulas, but that a weight of
+ * 0 is skipped, not multiplied: so a bias of -inf hides whatever is in k and v.
+ *
  * Rows are the unit because bounds, samples of rows at large L, and diagnosis all need p_ij and
  * friends, and nothing of size L x L should exist to get them.
  */
@@ -33,6 +36,9 @@ struct attn_oracle_row {
     double *ds;           /* [n] gradient with respect to the final score s (= dBias)       */
     double delta;         /* D_i = dO . O - dLSE                                            */
     double *dq;           /* [d]                                                            */
+    /* the caller's, after alloc: 1: infinities and NaN in v and dO count as 0, which is what is
+     * left of a row where they are skipped.  0, as after alloc: IEEE arithmetic of the formulas */
+    int finite;
     /* the oracle's own: a head's keys and values and a row's sums in the wide type */
     void *wide_q, *wide_k, *wide_v, *wide_do, *wide_s, *wide_p, *wide_sum;
     int64_t cached_batch, cached_head, width;

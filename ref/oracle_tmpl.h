@@ -9,6 +9,12 @@ static inline void FN(add)(WIDE *sum, WIDE *lost, WIDE x)
     *sum = s;
 }
 
+/* The sum: an infinity has lost inf - inf on its way, which is none of it. */
+static inline WIDE FN(total)(WIDE sum, WIDE lost)
+{
+    return lost == lost ? sum + lost : sum;
+}
+
 /* x . y, and the same sum over absolute values. */
 static inline WIDE FN(dot)(const WIDE *x, const WIDE *y, int64_t n, double *magnitude)
 {
@@ -35,6 +41,15 @@ static void FN(load)(const struct attn_cview *x, int64_t b, int64_t h, int64_t i
         to[c] = (WIDE)attn_cview_get(x, b, h, i, c);
 }
 
+/* Values or their gradients: row->finite says what becomes of those that are not finite. */
+static void FN(load_values)(const struct attn_oracle_row *row, const struct attn_cview *x,
+                            int64_t b, int64_t h, int64_t i, int64_t n, WIDE *to)
+{
+    FN(load)(x, b, h, i, n, to);
+    for (int64_t c = 0; row->finite && c < n; c++)
+        to[c] = to[c] - to[c] == 0 ? to[c] : 0;
+}
+
 /* Keys and values of one kv head, widened once and kept until another head is asked for. */
 static void FN(load_head)(const struct attn_problem *p, const struct attn_cview *k,
                           const struct attn_cview *v, int64_t b, int64_t g,
@@ -45,7 +60,7 @@ static void FN(load_head)(const struct attn_problem *p, const struct attn_cview 
         return;
     for (int64_t j = 0; j < p->n_key; j++) {
         FN(load)(k, b, g, j, p->d_key, K + j * p->d_key);
-        FN(load)(v, b, g, j, p->d_value, V + j * p->d_value);
+        FN(load_values)(row, v, b, g, j, p->d_value, V + j * p->d_value);
     }
     row->cached_batch = b, row->cached_head = g;
 }
@@ -69,7 +84,7 @@ static void FN(combine)(const struct attn_oracle_row *row, const WIDE *weight, c
             FN(add)(&y[c], &lost[c], run[c]);
     }
     for (int64_t c = 0; c < width; c++)
-        y[c] += lost[c];
+        y[c] = FN(total)(y[c], lost[c]);
 }
 
 /* Pass 1: which keys, their scores, the maximum. */
@@ -91,6 +106,8 @@ static WIDE FN(scores)(const struct attn_problem *p, int64_t b, int64_t h, int64
         }
         row->bias[n] = true_bias(p, b, h, i, j);
         s += (WIDE)row->bias[n];
+        if (row->bias[n] == -(double)INFINITY)
+            s = -(WIDE)INFINITY; /* hidden, whatever the score was */
         S[n] = s;
         row->s[n] = (double)s;
         if (s > max || s != s)
@@ -115,7 +132,7 @@ static void FN(forward)(const struct attn_problem *p, const struct attn_cview *q
         P[n] = max == -(WIDE)INFINITY ? 0 : WIDE_EXP(((WIDE *)row->wide_s)[n] - max);
     for (int64_t n = 0; n < row->n; n++)
         FN(add)(&l, &l_lost, P[n]);
-    l += l_lost;
+    l = FN(total)(l, l_lost);
     for (int64_t n = 0; n < row->n; n++) {
         P[n] = max == -(WIDE)INFINITY ? 0 : P[n] / l;
         row->p[n] = (double)P[n];
@@ -143,7 +160,7 @@ static void FN(backward)(const struct attn_problem *p, const struct attn_cview *
             row->dp[n] = row->dp_magnitude[n] = row->ds[n] = 0;
         return;
     }
-    FN(load)(d_o, b, h, i, p->d_value, row->wide_do);
+    FN(load_values)(row, d_o, b, h, i, p->d_value, row->wide_do);
     for (int64_t n = 0; n < row->n; n++) {
         dP[n] =
             FN(dot)(row->wide_do, V + row->key[n] * p->d_value, p->d_value, &row->dp_magnitude[n]);
@@ -151,7 +168,7 @@ static void FN(backward)(const struct attn_problem *p, const struct attn_cview *
         if (P[n] != 0)
             FN(add)(&D, &D_lost, P[n] * dP[n]);
     }
-    D += D_lost;
+    D = FN(total)(D, D_lost);
     if (d_lse->data != NULL)
         D -= (WIDE)attn_cview_get(d_lse, b, h, i, 0);
     row->delta = (double)D;

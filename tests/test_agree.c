@@ -79,6 +79,7 @@ START_TEST(infinities_and_nans)
     fails(1, NONE, INF, 1);    /* a NaN of the oracle is met by nothing, */
     fails(NONE, NONE, INF, 1); /* not by another one either */
     fails(NONE, INF, 1, 1);
+    fails(INF, NONE, INF, 1);
     fails(NONE, -INF, 1, 1);
 }
 END_TEST

@@ -23,8 +23,8 @@ static int same_case(const struct attn_case *a, const struct attn_case *b)
            a->fill == b->fill && a->seed == b->seed && a->pass == b->pass &&
            (a->scale == b->scale || (isnan(a->scale) && isnan(b->scale))) &&
            a->softcap == b->softcap && a->bias == b->bias && a->layout == b->layout &&
-           a->offset == b->offset && a->poison == b->poison && a->d_lse == b->d_lse &&
-           a->d_bias == b->d_bias;
+           a->offset == b->offset && a->poison == b->poison && a->special == b->special &&
+           a->d_lse == b->d_lse && a->d_bias == b->d_bias;
 }
 
 /* ---- the language ---------------------------------------------------------------------------- */
@@ -123,6 +123,8 @@ static void random_case(uint64_t seed, struct attn_case *c)
     c->layout = (enum attn_case_layout)pick(seed, &at, ATTN_LAYOUT_BROADCAST + 1);
     c->offset = pick(seed, &at, 64);
     c->poison = (enum attn_case_poison)pick(seed, &at, ATTN_POISON_BIG + 1);
+    if (c->pass == ATTN_BACKWARD && c->fill != ATTN_FILL_REVEAL && c->fill != ATTN_FILL_SELECT)
+        c->special = (enum attn_case_special)pick(seed, &at, ATTN_SPECIAL_K_HUGE + 1);
     if (c->pass == ATTN_BACKWARD) {
         c->d_lse = pick(seed, &at, 2);
         c->d_bias = c->bias > ATTN_CASE_BIAS_ALIBI && pick(seed, &at, 2);
@@ -202,7 +204,7 @@ static const struct {
     {"q3d4:none:f32:normal:s1:bwd", "'bwd' is not a field", "pass=bwd"},
     {"q3d4:none:f32:normal:s1:dropout=1", "field 'dropout'",
      "pass, scale, softcap, bias, biastype, slopes, alibioffset, layout, offset, only, poison, "
-     "dlse, dbias, threads"},
+     "special, dlse, dbias, threads"},
     {"q3d4:none:f32:normal:s1:pass=bwd:pass=bwd", "'pass' is given twice", "pass"},
     {"q3d4:none:f32:normal:s1:pass=back", "pass 'back'", "fwd, bwd"},
     {"q3d4:none:f32:normal:s1:scale=", "scale ''", "finite decimal"},
@@ -220,6 +222,9 @@ static const struct {
     {"q3d4:none:f32:normal:s1:offset=-1", "offset", "whole number from 0"},
     {"q3d4:none:f32:normal:s1:offset=1.5", "offset", "digits only"},
     {"q3d4:none:f32:normal:s1:poison=inf", "poison 'inf'", "none, nan, big"},
+    {"q3d4:none:f32:normal:s1:special=nan", "special 'nan'", "none, q-nan, k-nan, v-nan"},
+    {"q3d4:none:f32:normal:s1:special=do-inf", "special=do-inf", "pass=bwd"},
+    {"q3d4:none:f32:reveal:s1:special=v-nan", "fill reveal", "any other fill"},
     {"q3d4:none:f32:normal:s1:dlse=2", "dlse '2'", "0, 1"},
     {"q3d4:none:f32:normal:s1:dbias=yes", "dbias 'yes'", "0, 1"},
     {"q3d4:none:f32:normal:s1:dlse=1", "dlse=1", "pass=bwd"},

@@ -216,6 +216,7 @@ START_TEST(soak_draws_the_whole_grammar)
     enum { CASES = 4000 };
     int fill[ATTN_FILLS] = {0}, dtype[ATTN_DTYPES] = {0}, bias[ATTN_CASE_BIAS_NAN + 1] = {0};
     int layout[ATTN_LAYOUT_FLIP + 1] = {0}, poison[ATTN_POISON_BIG + 1] = {0};
+    int special[ATTN_SPECIAL_K_HUGE + 1] = {0};
     int backward = 0, other = 0, zero = 0, composed = 0, unfit = 0;
     for (uint64_t n = 0; n < CASES; n++) {
         struct attn_case c, again;
@@ -238,6 +239,7 @@ START_TEST(soak_draws_the_whole_grammar)
         bias[c.bias]++;
         layout[c.layout]++;
         poison[c.poison]++;
+        special[c.special]++;
         backward += c.pass == ATTN_BACKWARD;
         zero += c.n_query == 0 || c.n_key == 0 || c.d_key == 0 || c.batch == 0;
         composed += strpbrk(c.mask, "&|") != NULL;
@@ -258,6 +260,8 @@ START_TEST(soak_draws_the_whole_grammar)
         ck_assert_int_ge(layout[l], 40);
     for (int p = 0; p <= ATTN_POISON_BIG; p++)
         ck_assert_int_ge(poison[p], 100);
+    for (int n = 0; n <= ATTN_SPECIAL_K_HUGE; n++)
+        ck_assert_int_ge(special[n], 15);
     ck_assert(backward > CASES / 3 && zero > 100 && composed > 300 && other == CASES);
     ck_assert_msg(unfit < CASES / 8 / 20, "%d of %d cases cannot be set up", unfit, CASES / 8);
 }

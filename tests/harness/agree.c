@@ -8,18 +8,20 @@
 #include "ref/problem.h"
 
 /* What one element contributes.  ratio is error / bound, +inf for whatever cannot be a rounding
- * error: a NaN, an infinity that the truth has not, or any error where the bound is 0.  From
- * `overflow` on the storage type has infinities only. */
-static double judge(double got, double want, double bound, double overflow, int *not_finite)
+ * error: a class that is not right, or any error where the bound is 0.  From `overflow` on the
+ * storage type has infinities only. */
+static double judge(double got, double want, double bound, unsigned right, double overflow,
+                    int *not_finite)
 {
+    unsigned is = attn_class_of(got);
     *not_finite = 0;
-    if (isnan(want) && bound == 0) { /* a NaN of the contract's */
-        *not_finite = !isnan(got);
-        return isnan(got) ? 0 : (double)INFINITY;
-    }
-    if (!isfinite(want)) { /* an infinity is met by itself alone; a NaN of the oracle by nothing */
-        *not_finite = !(got == want);
-        return got == want ? 0 : (double)INFINITY;
+    if (!(bound >= 0)) /* an error of the suite: nothing agrees with it */
+        return (double)INFINITY;
+    if (is & right && !(is & ATTN_CLASS_FINITE && isfinite(want)))
+        return 0;
+    if (!(right & ATTN_CLASS_FINITE)) {
+        *not_finite = 1;
+        return (double)INFINITY;
     }
     if (isinf(got) && (got > 0) == (want > 0) && fabs(want) >= overflow)
         return 0;
@@ -60,7 +62,7 @@ static void measure(const struct attn_truth_tensor *truth, int64_t n, double u, 
 {
     double want = truth->want[n], error = fabs(value - want);
     double size = (truth->u > u ? truth->u : u) * truth->gauge[n];
-    if (isinf(value) && ok)
+    if (!isfinite(value) && ok)
         return;
     if (size > 0 && error / size > x->gauge)
         x->gauge = error / size;
@@ -84,11 +86,13 @@ void attn_agree(const struct attn_cview *got, const struct attn_truth_tensor *tr
                     int64_t at[4] = {b, h, truth->sample != NULL ? truth->sample[r] : r, c};
                     double value = attn_cview_get(got, at[0], at[1], at[2], at[3]);
                     double want = truth->want[n], bound = truth->bound[n];
+                    unsigned right = attn_truth_right(truth, n);
                     int not_finite;
-                    double ratio = judge(value, want, bound, overflow, &not_finite);
+                    double ratio = judge(value, want, bound, right, overflow, &not_finite);
                     see(x, ratio, ratio <= 1, at, value, want, bound);
                     x->n_not_finite += not_finite;
-                    x->n_unbounded += isfinite(want) && bound == (double)INFINITY;
+                    x->n_unbounded += bound == (double)INFINITY;
+                    x->n_either += (right & (right - 1)) != 0 && isfinite(bound);
                     x->n_no_bound += !(bound >= 0);
                     x->n_powerless += bound > 0 && fabs(want) <= bound;
                     measure(truth, n, u, value, ratio <= 1, x);

@@ -1,7 +1,7 @@
 /* Comparing an output with the truth.  Written in the accepting direction throughout
- * (ok = err <= bound), with non-finite values counted before any arithmetic.  A NaN agrees with
- * nothing, but where the truth says that the contract makes it one; an infinity agrees with the
- * same infinity, or with a truth that may round beyond the largest number of the storage type. */
+ * (ok = err <= bound), with non-finite values counted before any arithmetic.  A NaN or an infinity
+ * agrees where the truth has its class among those that are right, an infinity also with a truth
+ * that may round beyond the largest number of the storage type. */
 #ifndef TESTS_HARNESS_AGREE_H
 #define TESTS_HARNESS_AGREE_H
 
@@ -13,6 +13,7 @@ struct attn_agreement {
     int64_t n_bad;        /* not within the bound                                          */
     int64_t n_not_finite; /* NaN or Inf where the truth is finite, or the other way round  */
     int64_t n_unbounded;  /* elements whose bound is infinite: nothing can be said about them    */
+    int64_t n_either;     /* bounded elements of which more than one class is right           */
     int64_t n_no_bound;   /* elements whose bound is no number: an error of the suite            */
     int64_t n_powerless;  /* elements with 0 < bound and |want| <= bound: zeros would pass  */
     double ratio;         /* largest error / bound; +inf where a bound of 0 was missed     */

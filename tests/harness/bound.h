@@ -26,6 +26,11 @@ int attn_dtype_holds(enum attn_dtype wide, enum attn_dtype narrow);
  * F64 for F64, else F32. */
 enum attn_dtype attn_output_storage(const struct attn_problem *problem, enum attn_output output);
 
+/* The domain of ref/attn.h: the largest size of scores and sums, in the arithmetic of a problem.  The
+ * smallest weight that no honest arithmetic takes for 0. */
+double attn_domain(enum attn_dtype dtype);
+double attn_least_weight(const struct attn_precision *precision);
+
 /* Subnormal numbers of the arithmetic, and of storage types of its exponent range, may count as 0,
  * as operands and as results: what flush-to-zero and denormals-are-zero do. */
 void attn_precision_flush(const struct attn_problem *problem, struct attn_precision *precision);
@@ -35,8 +40,19 @@ void attn_precision_of(const struct attn_impl *impl, const struct attn_options *
                        const struct attn_problem *problem, struct attn_precision *precision);
 
 /* The truth and its bounds for one output tensor: dense arrays [B, heads, rows, width] in
- * whole-tensor order.  When a sample was asked for, rows are the sampled ones.  Where a NaN in the
- * bias makes an element NaN by the contract, want is NaN and bound 0. */
+ * whole-tensor order.  When a sample was asked for, rows are the sampled ones.
+ *
+ * An element has a value, a bound, and the set of the classes that are right; 0 is the class of the
+ * value alone.  Where several are, a finite result is held to value and bound; if nothing is known of
+ * it, the bound is infinite. */
+enum attn_class {
+    ATTN_CLASS_FINITE = 1,
+    ATTN_CLASS_PLUS_INF = 2,
+    ATTN_CLASS_MINUS_INF = 4,
+    ATTN_CLASS_NAN = 8
+};
+unsigned attn_class_of(double x);
+
 struct attn_truth_tensor {
     const char *name;
     int64_t extent[4];
@@ -46,7 +62,12 @@ struct attn_truth_tensor {
     double u;                /* of the arithmetic or of storage: what the gauge counts in */
     enum attn_dtype storage; /* in which the problem stores this output */
     enum attn_dtype stored;  /* in which the judged result is; attn_truth_store changes it */
+    unsigned char *right;    /* enum attn_class, ored; NULL: 0 everywhere */
 };
+
+/* The classes that are right for element n: none if the value is a NaN that `right` knows nothing of,
+ * which is an error of the suite. */
+unsigned attn_truth_right(const struct attn_truth_tensor *truth, int64_t n);
 
 struct attn_truth {
     struct attn_truth_tensor tensor[ATTN_OUTPUTS]; /* want == NULL: not asked for */

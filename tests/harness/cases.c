@@ -15,6 +15,8 @@ static const char *const slopes_name[] = {"halves", "press", NULL};
 static const char *const layout_name[] = {"bhld",      "blhd", "padded", "packed", "mixed",
                                           "broadcast", "neg",  "flip",   NULL};
 static const char *const poison_name[] = {"none", "nan", "big", NULL};
+static const char *const special_name[] = {"none",  "q-nan", "k-nan",  "v-nan",  "do-nan", "q-inf",
+                                           "k-inf", "v-inf", "do-inf", "k-huge", NULL};
 static const char *const pass_name[] = {"fwd", "bwd", NULL};
 static const char *const dtype_name[] = {"f64", "f32", "bf16", "f16", NULL};
 static const char *const only_name[] = {"all", "q",   "k",  "v",  "bias", "do",    "dlse",
@@ -34,6 +36,16 @@ const char *attn_case_layout_name(enum attn_case_layout layout)
 const char *attn_case_poison_name(enum attn_case_poison poison)
 {
     return (unsigned)poison <= ATTN_POISON_BIG ? poison_name[poison] : "unknown";
+}
+
+const char *attn_case_special_name(enum attn_case_special special)
+{
+    return (unsigned)special <= ATTN_SPECIAL_K_HUGE ? special_name[special] : "unknown";
+}
+
+int attn_case_special_is_backward(enum attn_case_special special)
+{
+    return special == ATTN_SPECIAL_DO_NAN || special == ATTN_SPECIAL_DO_INF;
 }
 
 /* ---- words and numbers ----------------------------------------------------------------------- */
@@ -217,14 +229,15 @@ enum field {
     OFFSET,
     ONLY,
     POISON,
+    SPECIAL,
     DLSE,
     DBIAS,
     THREADS,
     FIELDS
 };
-static const char *const field_name[] = {"pass",   "scale",       "softcap", "bias",    "biastype",
-                                         "slopes", "alibioffset", "layout",  "offset",  "only",
-                                         "poison", "dlse",        "dbias",   "threads", NULL};
+static const char *const field_name[] = {
+    "pass",   "scale", "softcap", "bias",    "biastype", "slopes", "alibioffset", "layout",
+    "offset", "only",  "poison",  "special", "dlse",     "dbias",  "threads",     NULL};
 enum { OFFSET_MAX = 63, THREADS_MAX = 64 };
 
 /* br, tl, or a whole number with its sign. */
@@ -279,9 +292,10 @@ static enum attn_status parse_field(enum field field, const char *value, struct 
                                     struct attn_error *err)
 {
     static const char *const *const words[FIELDS] = {
-        [PASS] = pass_name,     [BIAS] = bias_name,     [BIASTYPE] = bias_type_name,
-        [SLOPES] = slopes_name, [LAYOUT] = layout_name, [ONLY] = only_name,
-        [POISON] = poison_name, [DLSE] = flag_name,     [DBIAS] = flag_name};
+        [PASS] = pass_name,      [BIAS] = bias_name,     [BIASTYPE] = bias_type_name,
+        [SLOPES] = slopes_name,  [LAYOUT] = layout_name, [ONLY] = only_name,
+        [POISON] = poison_name,  [DLSE] = flag_name,     [DBIAS] = flag_name,
+        [SPECIAL] = special_name};
     if (words[field] == NULL)
         return parse_number(field, value, c, err);
     int word = find_word(field_name[field], value, words[field], err);
@@ -308,6 +322,9 @@ static enum attn_status parse_field(enum field field, const char *value, struct 
         break;
     case POISON:
         c->poison = (enum attn_case_poison)word;
+        break;
+    case SPECIAL:
+        c->special = (enum attn_case_special)word;
         break;
     case DLSE:
         c->d_lse = word;
@@ -383,6 +400,15 @@ static enum attn_status check_together(const struct attn_case *c, struct attn_er
                          "biastype=%s with bias=%s: there is no tensor to store; bias=full, head, "
                          "row, key, inf or nan would work",
                          bias_type_name[c->bias_type], bias_name[c->bias]);
+    if (attn_case_special_is_backward(c->special) && c->pass == ATTN_FORWARD)
+        return attn_fail(err, ATTN_EINVAL, "special=%s is about gradients: it needs pass=bwd",
+                         special_name[c->special]);
+    if (c->special != ATTN_SPECIAL_NONE &&
+        (c->fill == ATTN_FILL_REVEAL || c->fill == ATTN_FILL_SELECT))
+        return attn_fail(err, ATTN_EINVAL,
+                         "special=%s with fill %s, whose results are exact: any other fill would "
+                         "work",
+                         special_name[c->special], attn_fill_name(c->fill));
     if ((c->slopes != ATTN_SLOPES_HALVES || c->has_alibi_offset) && c->bias != ATTN_CASE_BIAS_ALIBI)
         return attn_fail(err, ATTN_EINVAL, "%s says nothing without bias=alibi",
                          c->has_alibi_offset ? "alibioffset" : "slopes");
@@ -484,6 +510,8 @@ void attn_case_print(const struct attn_case *c, char text[ATTN_CASE_TEXT])
         append(text, ":only=%s", only_name[c->only]);
     if (c->poison != ATTN_POISON_NONE)
         append(text, ":poison=%s", attn_case_poison_name(c->poison));
+    if (c->special != ATTN_SPECIAL_NONE)
+        append(text, ":special=%s", attn_case_special_name(c->special));
     if (c->d_lse)
         append(text, ":dlse=1");
     if (c->d_bias)

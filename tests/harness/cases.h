@@ -28,6 +28,11 @@
  *                      the one tensor that layout and offset speak of; the others are bhld
  *   poison=none|nan|big  what must not matter is NaN, or 1e30: K and V rows that no query sees,
  *                      q and dO rows that see no key; and 1e30 at hidden cells of a full bias
+ *   special=none|q-nan|k-nan|v-nan|do-nan|q-inf|k-inf|v-inf|do-inf|k-huge
+ *                      one element in each of two rows of q, k, v or dO is NaN, or +inf in one and
+ *                      -inf in the other; or, huge, a power of two near the end of its type, so that
+ *                      scores leave the domain (attn.h).  Heads whose number and batch add up to an
+ *                      odd number are spared
  *   dlse=0|1           a gradient through LSE as well (pass=bwd)
  *   dbias=0|1          ask for the gradient of the bias (pass=bwd, a bias tensor)
  *   threads=N          from 1 (default) to 64
@@ -61,14 +66,28 @@ enum attn_case_layout {
     ATTN_LAYOUT_FLIP
 };
 enum attn_case_poison { ATTN_POISON_NONE, ATTN_POISON_NAN, ATTN_POISON_BIG };
+enum attn_case_special {
+    ATTN_SPECIAL_NONE,
+    ATTN_SPECIAL_Q_NAN,
+    ATTN_SPECIAL_K_NAN,
+    ATTN_SPECIAL_V_NAN,
+    ATTN_SPECIAL_DO_NAN,
+    ATTN_SPECIAL_Q_INF,
+    ATTN_SPECIAL_K_INF,
+    ATTN_SPECIAL_V_INF,
+    ATTN_SPECIAL_DO_INF,
+    ATTN_SPECIAL_K_HUGE
+};
 
 enum {
     ATTN_CASE_TEXT = 1024, /* longest case string, with its end */
     ATTN_CASE_MASK = 640   /* longest mask in it: shape and fields always fit beside */
 };
-const char *attn_case_bias_name(enum attn_case_bias bias);       /* "none", "alibi", ...  */
-const char *attn_case_layout_name(enum attn_case_layout layout); /* "bhld", "blhd", ...   */
-const char *attn_case_poison_name(enum attn_case_poison poison); /* "none", "nan", "big" */
+const char *attn_case_bias_name(enum attn_case_bias bias);          /* "none", "alibi", ...  */
+const char *attn_case_layout_name(enum attn_case_layout layout);    /* "bhld", "blhd", ...   */
+const char *attn_case_poison_name(enum attn_case_poison poison);    /* "none", "nan", "big" */
+int attn_case_special_is_backward(enum attn_case_special special);  /* of dO: it needs pass=bwd */
+const char *attn_case_special_name(enum attn_case_special special); /* "none", "q-nan", ... */
 
 struct attn_case {
     int64_t batch, heads, kv_heads, n_query, n_key, d_key, d_value;
@@ -88,6 +107,7 @@ struct attn_case {
     int offset;
     int only; /* 0: layout and offset are for all tensors; else 1 + the slot (runner.h) of one */
     enum attn_case_poison poison;
+    enum attn_case_special special;
     int d_lse, d_bias;
     int threads; /* 0 is 1 */
 };

@@ -216,7 +216,8 @@ unsigned attn_claims_needed(const struct attn_claims *claims, const struct attn_
     if (route == ATTN_ROUTE_PLUGIN && !is_own)
         needs |= ATTN_PLUGIN_STRIDES;
     int overflows = c->poison == ATTN_POISON_BIG && c->fill == ATTN_FILL_HUGE;
-    if (c->poison == ATTN_POISON_NAN || overflows || c->bias == ATTN_CASE_BIAS_NAN)
+    int leaks = c->special != ATTN_SPECIAL_NONE && masked;
+    if (c->poison == ATTN_POISON_NAN || overflows || leaks || c->bias == ATTN_CASE_BIAS_NAN)
         needs |= ATTN_PLUGIN_HARD;
     double usual = p->d_key > 0 ? 1 / sqrt((double)p->d_key) : 1;
     if (!(p->scale == usual))
@@ -232,10 +233,13 @@ static unsigned nan_inputs(const struct attn_setup *s)
     const struct attn_case *c = &s->given;
     const struct attn_problem *p = &s->problem;
     unsigned found = c->bias == ATTN_CASE_BIAS_NAN ? ATTN_PLUGIN_NAN_BIAS : 0;
-    if (c->poison != ATTN_POISON_NAN ||
-        !attn_mask_has_empty_rows(p->mask, p->batch, p->heads, p->n_query, p->n_key))
+    int poisoned = c->poison == ATTN_POISON_NAN, special = c->special;
+    int in_q = poisoned || special == ATTN_SPECIAL_Q_NAN || special == ATTN_SPECIAL_Q_INF;
+    int in_do = poisoned || special == ATTN_SPECIAL_DO_NAN || special == ATTN_SPECIAL_DO_INF;
+    if (!attn_mask_has_empty_rows(p->mask, p->batch, p->heads, p->n_query, p->n_key))
         return found;
-    return found | ATTN_PLUGIN_NAN_Q | (c->pass == ATTN_BACKWARD ? ATTN_PLUGIN_NAN_DO : 0u);
+    return found | (in_q ? ATTN_PLUGIN_NAN_Q : 0u) |
+           (in_do && c->pass == ATTN_BACKWARD ? ATTN_PLUGIN_NAN_DO : 0u);
 }
 
 static void list_words(unsigned bits, int n, const char *(*name)(int), char *text, size_t size)

@@ -18,6 +18,12 @@ double attn_sum_error(double n, double u, double lambda)
     return lambda > 0 && likely < worst ? likely : worst;
 }
 
+/* x, or 0 where it is not finite: what is left of a sum where that is skipped (6.3). */
+static double finite_part(double x)
+{
+    return isfinite(x) ? x : 0;
+}
+
 enum attn_status attn_row_bound_alloc(const struct attn_problem *p, struct attn_row_bound *x,
                                       struct attn_error *err)
 {
@@ -27,7 +33,7 @@ enum attn_status attn_row_bound_alloc(const struct attn_problem *p, struct attn_
     size_t keys = sizeof by_key / sizeof *by_key, n = (size_t)p->n_key;
     memset(x, 0, sizeof *x);
     size_t d = (size_t)p->d_key, dv = (size_t)p->d_value, width = d > dv ? d : dv;
-    double *at = malloc(((keys + d + dv) * n + 2 * (d + dv) + 6 * width + 1) * sizeof *at);
+    double *at = malloc(((keys + d + dv) * n + 3 * (d + dv) + 6 * width + 1) * sizeof *at + 2 * n);
     x->cached_batch = x->cached_head = -1;
     if ((x->block = at) == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory for the bounds of a row of %zu keys", n);
@@ -37,9 +43,13 @@ enum attn_status attn_row_bound_alloc(const struct attn_problem *p, struct attn_
     x->e_dq = at, at += d;
     x->gauge_o = at, at += dv;
     x->gauge_dq = at, at += d;
+    x->size_o = at, at += dv;
+    x->size_dq = at, at += d;
     x->sum = at, at += 6 * width;
     x->k = at, at += n * d;
-    x->v = at;
+    x->v = at, at += n * dv;
+    x->k_odd = (unsigned char *)at;
+    x->v_odd = x->k_odd + n;
     return ATTN_OK;
 }
 
@@ -49,6 +59,21 @@ void attn_row_bound_free(struct attn_row_bound *x)
     memset(x, 0, sizeof *x);
 }
 
+/* Row j of k or v as double, its finite numbers only; returns the sum of their sizes. */
+static double load(const struct attn_cview *from, int64_t b, int64_t g, int64_t j, int64_t width,
+                   double *to, unsigned char *odd)
+{
+    double size = 0;
+    *odd = 0;
+    for (int64_t c = 0; c < width; c++) {
+        double x = attn_cview_get(from, b, g, j, c);
+        *odd = *odd || !isfinite(x);
+        to[c] = isfinite(x) ? x : 0;
+        size += fabs(to[c]);
+    }
+    return size;
+}
+
 void attn_row_bound_head(const struct attn_problem *p, const struct attn_cview *q,
                          const struct attn_cview *k, const struct attn_cview *v, int64_t b,
                          int64_t h, int64_t i, struct attn_row_bound *x)
@@ -56,20 +81,12 @@ void attn_row_bound_head(const struct attn_problem *p, const struct attn_cview *
     int64_t g = h / (p->heads / p->kv_heads);
     x->q_size = 0;
     for (int64_t c = 0; c < p->d_key; c++)
-        x->q_size += fabs(attn_cview_get(q, b, h, i, c));
+        x->q_size += finite_part(fabs(attn_cview_get(q, b, h, i, c)));
     if (x->cached_batch == b && x->cached_head == g)
         return;
     for (int64_t j = 0; j < p->n_key; j++) {
-        x->k_size[j] = 0;
-        for (int64_t c = 0; c < p->d_key; c++) {
-            x->k[j * p->d_key + c] = attn_cview_get(k, b, g, j, c);
-            x->k_size[j] += fabs(x->k[j * p->d_key + c]);
-        }
-        x->v_size[j] = 0;
-        for (int64_t c = 0; c < p->d_value; c++) {
-            x->v[j * p->d_value + c] = attn_cview_get(v, b, g, j, c);
-            x->v_size[j] += fabs(x->v[j * p->d_value + c]);
-        }
+        x->k_size[j] = load(k, b, g, j, p->d_key, x->k + j * p->d_key, &x->k_odd[j]);
+        x->v_size[j] = load(v, b, g, j, p->d_value, x->v + j * p->d_value, &x->v_odd[j]);
     }
     x->cached_batch = b, x->cached_head = g;
 }
@@ -105,8 +122,8 @@ static void bound_score(const struct attn_problem *p, const struct attn_precisio
                  fabs(p->scale) * (double)(p->d_key + 1) * a->tiny + a->tiny +
                  a->tiny * (1 + fabs(p->scale)) * (x->k_size[row->key[n]] + x->q_size);
     x->eps_raw[n] = eps;
-    if (p->softcap > 0) { /* 2.1: c tanh(raw / c) */
-        double into = eps + 2 * u * fabs(raw);
+    if (p->softcap > 0) {                                       /* 2.1: c tanh(raw / c) */
+        double into = isinf(raw) ? 0 : eps + 2 * u * fabs(raw); /* tanh of an infinity is exact */
         double slope = row->slope[n] * exp(2 * into / p->softcap);
         double capped = s - row->bias[n];
         eps = into * (slope <= 1 ? slope : 1) + (a->exp_ulps + 3) * u * fabs(capped) + a->tiny;
@@ -170,6 +187,7 @@ static void bound_o(const struct attn_problem *p, const struct attn_precision *a
         e += (double)(1 + a->rescales) * a->tiny * (total[c] + n_visible);
         x->e_o[c] = e + a->u_storage * (o + e) + a->tiny_storage + 0x1p-52 * o;
         x->gauge_o[c] = (1 + x->score_size) * size[c];
+        x->size_o[c] = 16 * total[c]; /* rescaled late, a weight may be as large as that */
     }
 }
 
@@ -182,7 +200,7 @@ void attn_row_bound_forward(const struct attn_problem *p, const struct attn_prec
     x->e_lse = x->score_size = 0;
     x->of_score = attn_sum_error((double)p->d_key + 3, u, a->lambda);
     for (int64_t c = 0; c < p->d_value; c++)
-        x->e_o[c] = x->gauge_o[c] = 0;
+        x->e_o[c] = x->gauge_o[c] = x->size_o[c] = 0;
     if (row->max == -(double)INFINITY) { /* O = 0 and LSE = -inf are exact */
         for (int64_t n = 0; n < row->n; n++)
             x->eps[n] = x->eps_raw[n] = x->tau[n] = 0;
@@ -226,7 +244,7 @@ static double bound_delta(const struct attn_problem *p, const struct attn_cview 
 {
     double by_o = 0, size = fabs(d_lse), by_p = 0, sum_p = fabs(d_lse), u = a->u;
     for (int64_t c = 0; c < p->d_value; c++) {
-        double g = fabs(attn_cview_get(d_o, b, h, i, c));
+        double g = finite_part(fabs(attn_cview_get(d_o, b, h, i, c)));
         by_o += g * x->e_o[c] + a->tiny * (g + fabs(row->o[c]));
         size += g * (fabs(row->o[c]) + x->e_o[c]);
     }
@@ -275,14 +293,14 @@ void attn_row_bound_backward(const struct attn_problem *p, const struct attn_cvi
     x->do_size = 0;
     x->of_dp = attn_sum_error((double)p->d_value + 1, u, a->lambda);
     for (int64_t c = 0; c < p->d_key; c++)
-        x->e_dq[c] = x->gauge_dq[c] = 0;
+        x->e_dq[c] = x->gauge_dq[c] = x->size_dq[c] = 0;
     if (row->max == -(double)INFINITY) {
         for (int64_t n = 0; n < row->n; n++)
             x->tau_back[n] = x->e_p[n] = x->e_ds[n] = x->dsr[n] = x->e_dsr[n] = x->gauge_ds[n] = 0;
         return;
     }
     for (int64_t c = 0; c < p->d_value; c++)
-        x->do_size += fabs(attn_cview_get(d_o, b, h, i, c));
+        x->do_size += finite_part(fabs(attn_cview_get(d_o, b, h, i, c)));
     for (int64_t n = 0; n < row->n; n++) { /* 5.1: P from the stored LSE */
         x->tau_back[n] = x->e_p[n] = 0;
         if (row->s[n] == -(double)INFINITY)
@@ -322,5 +340,6 @@ void attn_row_bound_backward(const struct attn_problem *p, const struct attn_cvi
         double dq = fabs(row->dq[c]);
         x->e_dq[c] = all + a->u_storage * (dq + all) + a->tiny_storage + 0x1p-52 * dq;
         x->gauge_dq[c] = fabs(p->scale) * gauge[c];
+        x->size_dq[c] = fmax(1, fabs(p->scale)) * gauge[c] / (1 + x->score_size);
     }
 }

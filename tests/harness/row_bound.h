@@ -23,9 +23,12 @@ struct attn_row_bound {
     /* one kv head's keys and values as double, kept between rows; their sums of |k_c| and |v_c|;
      * sums of a row */
     double *k, *v, *k_size, *v_size, *sum;
-    double q_size, do_size; /* sum_c |q_c| and |dO_c| of the row */
-    double *swollen;        /* [n] p (e^tau - 1), of the forward */
-    double of_score, of_dp; /* errors of the sums q.k and dO.v, of their sizes */
+    unsigned char *k_odd,
+        *v_odd;               /* [n_key]: not all of k or v is finite; what is not counts as 0 */
+    double q_size, do_size;   /* sum_c |q_c| and |dO_c| of the row */
+    double *size_o, *size_dq; /* [dv] [d] how large the sums may be on their way to o and dq */
+    double *swollen;          /* [n] p (e^tau - 1), of the forward */
+    double of_score, of_dp;   /* errors of the sums q.k and dO.v, of their sizes */
     int64_t cached_batch, cached_head;
     void *block;
 };

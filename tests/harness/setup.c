@@ -197,6 +197,39 @@ static void fill_nan(struct attn_setup *s, const struct attn_recipe *r)
             }
 }
 
+/* special=: two rows of a tensor, in every head whose number and batch add up to an even one. */
+static void fill_special(struct attn_setup *s)
+{
+    enum attn_case_special special = s->given.special;
+    enum { STREAM_ROW = 64, STREAM_FEATURE };
+    static const struct {
+        enum attn_slot slot;
+        double first, second;
+    } what[] = {[ATTN_SPECIAL_Q_NAN] = {ATTN_T_Q, (double)NAN, (double)NAN},
+                [ATTN_SPECIAL_K_NAN] = {ATTN_T_K, (double)NAN, (double)NAN},
+                [ATTN_SPECIAL_V_NAN] = {ATTN_T_V, (double)NAN, (double)NAN},
+                [ATTN_SPECIAL_DO_NAN] = {ATTN_T_DO, (double)NAN, (double)NAN},
+                [ATTN_SPECIAL_Q_INF] = {ATTN_T_Q, (double)INFINITY, -(double)INFINITY},
+                [ATTN_SPECIAL_K_INF] = {ATTN_T_K, (double)INFINITY, -(double)INFINITY},
+                [ATTN_SPECIAL_V_INF] = {ATTN_T_V, (double)INFINITY, -(double)INFINITY},
+                [ATTN_SPECIAL_DO_INF] = {ATTN_T_DO, (double)INFINITY, -(double)INFINITY},
+                [ATTN_SPECIAL_K_HUGE] = {ATTN_T_K, 0, 0}};
+    /* times a q of 2 or 3, the domain is left; times one of 8, so is the type */
+    static const double huge[ATTN_DTYPES] = {0x1p1023, 0x1p127, 0x1p127, 0x1p15};
+    struct attn_tensor *t = &s->tensor[what[special].slot];
+    uint64_t seed = s->given.seed, at = 0;
+    for (int64_t b = 0; b < distinct(t, 0); b++)
+        for (int64_t h = b % 2; h < distinct(t, 1); h += 2)
+            for (int n = 0; n < 2 && t->extent[2] > 0 && t->extent[3] > 0; n++, at++) {
+                int64_t i = (int64_t)(attn_hash(seed, STREAM_ROW, at) % (uint64_t)t->extent[2]);
+                int64_t c = (int64_t)(attn_hash(seed, STREAM_FEATURE, at) % (uint64_t)t->extent[3]);
+                double x = n == 0 ? what[special].first : what[special].second;
+                if (special == ATTN_SPECIAL_K_HUGE)
+                    x = copysign(huge[s->given.dtype], attn_tensor_get(t, b, h, i, c));
+                attn_tensor_set(t, b, h, i, c, x);
+            }
+}
+
 static void fill_inputs(struct attn_setup *s, const struct attn_recipe *r)
 {
     fill_queries(s, r);
@@ -206,6 +239,8 @@ static void fill_inputs(struct attn_setup *s, const struct attn_recipe *r)
     if (s->given.bias == ATTN_CASE_BIAS_NAN)
         fill_nan(s, r);
     fill_tensor(&s->tensor[ATTN_T_DO], r, attn_recipe_d_o);
+    if (s->given.special != ATTN_SPECIAL_NONE)
+        fill_special(s);
 }
 
 /* ---- poison ---------------------------------------------------------------------------------- */

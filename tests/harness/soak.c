@@ -226,6 +226,10 @@ static void random_fields(struct dice *d, struct attn_case *c)
         c->offset = (int)roll(d, 16);
     if (rarely(d, 3))
         c->poison = (enum attn_case_poison)roll(d, ATTN_POISON_BIG + 1);
+    if (rarely(d, 8))
+        c->special = (enum attn_case_special)roll(d, ATTN_SPECIAL_K_HUGE + 1);
+    if (c->pass == ATTN_FORWARD && attn_case_special_is_backward(c->special))
+        c->special = ATTN_SPECIAL_NONE;
     if (c->pass == ATTN_BACKWARD) {
         c->d_lse = rarely(d, 4);
         c->d_bias = c->bias > ATTN_CASE_BIAS_ALIBI && rarely(d, 2);
@@ -250,6 +254,7 @@ void attn_soak_case(uint64_t seed, uint64_t number, struct attn_case *c)
         c->bias_type = ATTN_BIAS_TYPE_AS_LSE;
         c->slopes = ATTN_SLOPES_HALVES;
         c->has_alibi_offset = c->d_bias = 0;
+        c->special = ATTN_SPECIAL_NONE;
         if (c->layout == ATTN_LAYOUT_BROADCAST)
             c->layout = ATTN_LAYOUT_BHLD;
     }

@@ -32,39 +32,12 @@ static int take(struct shrinker *s, const struct attn_case *candidate)
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-enum { FIELDS = 16 };
+enum { FIELDS = 17 };
 
 /* Simplify one field of a copy. */
-static void drop_field(struct attn_case *c, int field)
+static void drop_number(struct attn_case *c, int field)
 {
     switch (field) {
-    case 0:
-        c->pass = ATTN_FORWARD;
-        c->d_lse = c->d_bias = 0;
-        break;
-    case 1:
-        c->d_bias = 0;
-        c->bias = ATTN_CASE_BIAS_NONE;
-        c->bias_type = ATTN_BIAS_TYPE_AS_LSE;
-        c->slopes = ATTN_SLOPES_HALVES;
-        c->has_alibi_offset = 0;
-        break;
-    case 2:
-        c->layout = ATTN_LAYOUT_BHLD;
-        c->offset = c->only = 0;
-        break;
-    case 3:
-        c->offset = 0;
-        break;
-    case 4:
-        c->poison = ATTN_POISON_NONE;
-        break;
-    case 5:
-        c->d_lse = 0;
-        break;
-    case 6:
-        c->d_bias = 0;
-        break;
     case 7:
         c->softcap = 0;
         break;
@@ -94,6 +67,46 @@ static void drop_field(struct attn_case *c, int field)
         break;
     default:
         c->seed = 1;
+    }
+}
+
+static void drop_field(struct attn_case *c, int field)
+{
+    switch (field) {
+    case 0:
+        c->pass = ATTN_FORWARD;
+        c->d_lse = c->d_bias = 0;
+        if (attn_case_special_is_backward(c->special))
+            c->special = ATTN_SPECIAL_NONE;
+        break;
+    case 1:
+        c->d_bias = 0;
+        c->bias = ATTN_CASE_BIAS_NONE;
+        c->bias_type = ATTN_BIAS_TYPE_AS_LSE;
+        c->slopes = ATTN_SLOPES_HALVES;
+        c->has_alibi_offset = 0;
+        break;
+    case 2:
+        c->layout = ATTN_LAYOUT_BHLD;
+        c->offset = c->only = 0;
+        break;
+    case 3:
+        c->offset = 0;
+        break;
+    case 4:
+        c->poison = ATTN_POISON_NONE;
+        break;
+    case 15:
+        c->special = ATTN_SPECIAL_NONE;
+        break;
+    case 5:
+        c->d_lse = 0;
+        break;
+    case 6:
+        c->d_bias = 0;
+        break;
+    default:
+        drop_number(c, field);
     }
 }
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ref/problem.h"
-#include "tests/harness/row_bound.h"
+#include "tests/harness/classes.h"
 
 const char *attn_output_name(enum attn_output output)
 {
@@ -36,6 +36,33 @@ enum attn_dtype attn_output_storage(const struct attn_problem *p, enum attn_outp
     if (output == ATTN_DBIAS)
         return p->bias.tensor.dtype;
     return output == ATTN_LSE && p->dtype != ATTN_F64 ? ATTN_F32 : p->dtype;
+}
+
+/* Nothing overflows in a factor of log2 e, nor in a sum of terms whose sizes stay below this. */
+double attn_domain(enum attn_dtype dtype)
+{
+    return dtype == ATTN_F64 ? 0x1p1022 : 0x1p126;
+}
+
+double attn_least_weight(const struct attn_precision *x)
+{
+    double least = x->u < 0x1p-40 ? 0x1p-1016 : 0x1p-120;
+    return 4 * x->tiny_p > least ? 4 * x->tiny_p : least;
+}
+
+unsigned attn_class_of(double x)
+{
+    return isnan(x)      ? ATTN_CLASS_NAN
+           : isfinite(x) ? ATTN_CLASS_FINITE
+           : x > 0       ? ATTN_CLASS_PLUS_INF
+                         : ATTN_CLASS_MINUS_INF;
+}
+
+unsigned attn_truth_right(const struct attn_truth_tensor *t, int64_t n)
+{
+    if (t->right != NULL && t->right[n] != 0)
+        return t->right[n];
+    return isnan(t->want[n]) ? 0 : attn_class_of(t->want[n]);
 }
 
 void attn_precision_flush(const struct attn_problem *p, struct attn_precision *x)
@@ -78,8 +105,8 @@ void attn_precision_of(const struct attn_impl *impl, const struct attn_options *
 struct sum {
     struct attn_truth_tensor *out;
     double *lost, *error, *size;
-    int64_t *terms;     /* by row of the tensor: how many were added             */
-    unsigned char *nan; /* by row of the tensor: 1 = a NaN in the bias came here */
+    int64_t *terms;       /* by row of the tensor: how many were added             */
+    unsigned char *kinds; /* of the terms of special rows, added up */
 };
 
 static void sum_free(struct sum *x)
@@ -88,7 +115,7 @@ static void sum_free(struct sum *x)
     free(x->error);
     free(x->size);
     free(x->terms);
-    free(x->nan);
+    free(x->kinds);
 }
 
 static enum attn_status sum_alloc(struct sum *x, struct attn_truth_tensor *t,
@@ -101,10 +128,11 @@ static enum attn_status sum_alloc(struct sum *x, struct attn_truth_tensor *t,
                       calloc(n + 1, sizeof(double)),
                       calloc(n + 1, sizeof(double)),
                       calloc(rows + 1, sizeof(int64_t)),
-                      calloc(rows + 1, 1)};
+                      malloc(n + 1)};
     if (x->lost == NULL || x->error == NULL || x->size == NULL || x->terms == NULL ||
-        x->nan == NULL)
+        x->kinds == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory to sum %s (%zu elements)", t->name, n);
+    memset(x->kinds, ATTN_KIND_ZERO, n + 1);
     return ATTN_OK;
 }
 
@@ -128,6 +156,31 @@ static void sum_add(struct sum *x, int64_t at, int64_t n, const double *restrict
     }
 }
 
+/* Elements at..at+n gain weight * y[c], as kinds. */
+static void sum_kinds(struct sum *x, int64_t at, int64_t n, const unsigned char *y, unsigned weight)
+{
+    unsigned char *kinds = x->kinds + at;
+    for (int64_t c = 0; c < n; c++)
+        kinds[c] = (unsigned char)attn_kinds_plus(kinds[c], attn_kinds_weigh(weight, y[c]));
+}
+
+/* What the kinds of an element say of it, beside its value and bound. */
+static void set_right(struct attn_truth_tensor *t, int64_t at, unsigned kinds)
+{
+    unsigned right = attn_kinds_classes(kinds);
+    t->right[at] = (unsigned char)right;
+    if (!(right & ATTN_CLASS_FINITE)) {
+        if (!(attn_class_of(t->want[at]) & right))
+            t->want[at] = right & ATTN_CLASS_NAN        ? (double)NAN
+                          : right & ATTN_CLASS_PLUS_INF ? (double)INFINITY
+                                                        : -(double)INFINITY;
+        t->bound[at] = t->gauge[at] = 0;
+    } else if (kinds & ATTN_KIND_UNKNOWN || !isfinite(t->want[at])) {
+        t->bound[at] = (double)INFINITY;
+        t->gauge[at] = 0;
+    }
+}
+
 /* How a sum is finished: multiplied by `scale` and stored; in so many parts more, each of which may
  * underflow by itself. */
 struct finish {
@@ -143,7 +196,8 @@ static void sum_finish(struct sum *x, const struct finish *f)
     for (int64_t r = 0; r < rows; r++)
         for (int64_t at = r * width; at < (r + 1) * width; at++) {
             double n = (double)x->terms[r], size = x->size[at];
-            double want = f->scale * (x->out->want[at] + x->lost[at]);
+            double sum = x->out->want[at], lost = x->lost[at];
+            double want = f->scale * (isnan(lost) ? sum : sum + lost);
             double e =
                 fabs(f->scale) * (x->error[at] + n * f->tiny +
                                   attn_sum_error(n + 4, f->u, f->lambda) * size + 0x1p-51 * size);
@@ -152,9 +206,15 @@ static void sum_finish(struct sum *x, const struct finish *f)
             x->out->bound[at] =
                 n == 0 ? 0 : e + stored + (double)(1 + f->parts) * f->tiny + 0x1p-52 * fabs(want);
             x->out->gauge[at] *= fabs(f->scale);
-            if (isnan(want) && x->nan[r])
-                x->out->bound[at] = x->out->gauge[at] = 0;
+            if (x->kinds[at] & ~(unsigned)ATTN_KINDS_FINITE)
+                set_right(x->out, at, attn_kinds_times(attn_kind_of(f->scale), x->kinds[at]));
         }
+}
+
+/* x, or 0 where the kinds speak of it. */
+static double finite_part(double x)
+{
+    return isfinite(x) ? x : 0;
 }
 
 /* ---- one row at a time -------------------------------------------------------------------- */
@@ -170,7 +230,7 @@ struct work {
     double *q, *d_o; /* [d] [dv] this row's */
     int64_t *slot;   /* [n_key]: where a key's gradients go; -1: not sampled */
     int64_t n_keys;
-    int nan; /* a visible pair of this row has a NaN for a bias: so is all that comes of it */
+    struct attn_row_kinds kinds;
 };
 
 static void store_forward(struct work *w, int64_t b, int64_t h, int64_t slot)
@@ -181,12 +241,14 @@ static void store_forward(struct work *w, int64_t b, int64_t h, int64_t slot)
         o->want[at * w->p->d_value + c] = w->row.o[c];
         o->bound[at * w->p->d_value + c] = w->bound.e_o[c];
         o->gauge[at * w->p->d_value + c] = w->bound.gauge_o[c];
-        if (w->nan)
-            o->bound[at * w->p->d_value + c] = o->gauge[at * w->p->d_value + c] = 0;
+        if (w->kinds.special)
+            set_right(o, at * w->p->d_value + c, w->kinds.o[c]);
     }
     lse->want[at] = w->row.lse;
-    lse->bound[at] = w->nan ? 0 : w->bound.e_lse;
+    lse->bound[at] = w->bound.e_lse;
     lse->gauge[at] = isfinite(w->row.lse) ? 1 + w->bound.score_size + fabs(w->row.lse) : 0;
+    if (w->kinds.special)
+        set_right(lse, at, w->kinds.lse);
 }
 
 static void store_dq(struct work *w, int64_t b, int64_t h, int64_t slot)
@@ -197,28 +259,31 @@ static void store_dq(struct work *w, int64_t b, int64_t h, int64_t slot)
         dq->want[at + c] = w->row.dq[c];
         dq->bound[at + c] = w->bound.e_dq[c];
         dq->gauge[at + c] = w->bound.gauge_dq[c];
-        if (w->nan)
-            dq->bound[at + c] = dq->gauge[at + c] = 0;
+        if (w->kinds.special)
+            set_right(dq, at + c, w->kinds.dq[c]);
     }
 }
 
-/* dk_j += dS q_i and dv_j += P dO_i, for every sampled key that this row sees. */
+/* dk_j += dS q_i and dv_j += P dO_i, for every sampled key that this row sees.  What is not finite is
+ * left to the kinds. */
 static void collect_keys(struct work *w, int64_t b, int64_t h, int64_t i)
 {
     const struct attn_problem *p = w->p;
     int64_t g = h / (p->heads / p->kv_heads);
     for (int64_t c = 0; c < p->d_key; c++)
-        w->q[c] = attn_cview_get(&w->in->q, b, h, i, c);
+        w->q[c] = finite_part(attn_cview_get(&w->in->q, b, h, i, c));
     for (int64_t c = 0; c < p->d_value; c++)
-        w->d_o[c] = attn_cview_get(&w->in->d_o, b, h, i, c);
+        w->d_o[c] = finite_part(attn_cview_get(&w->in->d_o, b, h, i, c));
     for (int64_t n = 0; n < w->row.n; n++) {
-        int64_t slot = w->slot[w->row.key[n]];
-        if (slot < 0 || w->row.s[n] == -(double)INFINITY)
+        int64_t slot = w->slot[w->row.key[n]], at = (b * p->kv_heads + g) * w->n_keys + slot;
+        if (slot >= 0 && w->kinds.special) {
+            sum_kinds(&w->dk, at * p->d_key, p->d_key, w->kinds.q, w->kinds.dsr[n]);
+            sum_kinds(&w->dv, at * p->d_value, p->d_value, w->kinds.d_o, w->kinds.p[n]);
+        }
+        if (slot < 0 || w->row.s[n] == -(double)INFINITY || !isfinite(w->bound.dsr[n]))
             continue;
-        int64_t at = (b * p->kv_heads + g) * w->n_keys + slot;
         double e_p = w->bound.e_p[n] + w->a->tiny;
         w->dk.terms[at]++, w->dv.terms[at]++;
-        w->dk.nan[at] |= (unsigned char)w->nan, w->dv.nan[at] |= (unsigned char)w->nan;
         sum_add(&w->dk, at * p->d_key, p->d_key, w->q, w->bound.dsr[n], w->bound.e_dsr[n],
                 w->a->tiny, w->bound.gauge_ds[n]);
         sum_add(&w->dv, at * p->d_value, p->d_value, w->d_o, w->row.p[n], e_p, w->a->tiny,
@@ -238,13 +303,24 @@ static void collect_bias(struct work *w, int64_t b, int64_t h, int64_t i)
         i = 0;
     int64_t r = (b * t->extent[1] + h) * t->extent[2] + i;
     w->dbias.terms[r] += t->extent[3] == 1 ? w->row.n : w->row.n > 0;
-    w->dbias.nan[r] |= (unsigned char)w->nan;
     for (int64_t n = 0; n < w->row.n; n++) {
         int64_t j = t->extent[3] == 1 ? 0 : w->row.key[n];
         static const double one = 1;
+        if (w->kinds.special)
+            sum_kinds(&w->dbias, r * t->extent[3] + j, 1, &w->kinds.ds[n], ATTN_KIND_POSITIVE);
+        if (!isfinite(w->row.ds[n]))
+            continue;
         sum_add(&w->dbias, r * t->extent[3] + j, 1, &one, w->row.ds[n], w->bound.e_ds[n], 0,
                 w->bound.gauge_ds[n]);
     }
+}
+
+/* dLSE as the bounds take it. */
+static double d_lse_of(const struct work *w, int64_t b, int64_t h, int64_t i)
+{
+    if (w->in->d_lse.data == NULL || w->row.max == -(double)INFINITY)
+        return 0;
+    return finite_part(attn_cview_get(&w->in->d_lse, b, h, i, 0));
 }
 
 /* slot: the row's place in O, LSE and dQ; -1: not sampled, it only feeds dK and dV. */
@@ -252,22 +328,20 @@ static void do_row(struct work *w, int64_t b, int64_t h, int64_t i, int64_t slot
 {
     attn_row_bound_head(w->p, &w->in->q, &w->in->k, &w->in->v, b, h, i, &w->bound);
     attn_oracle_row_forward(w->p, &w->in->q, &w->in->k, &w->in->v, b, h, i, &w->row);
-    w->nan = 0;
-    for (int64_t n = 0; w->p->bias.kind == ATTN_BIAS_TENSOR && n < w->row.n; n++)
-        w->nan |= isnan(w->row.bias[n]);
     attn_row_bound_forward(w->p, w->a, &w->row, &w->bound);
+    if (backward) {
+        attn_oracle_row_backward(w->p, &w->in->d_o, &w->in->d_lse, b, h, i, &w->row);
+        attn_row_bound_backward(w->p, &w->in->d_o, d_lse_of(w, b, h, i), b, h, i, w->a, &w->row,
+                                &w->bound);
+    }
+    attn_row_kinds(w->p, w->in, w->a, &w->row, &w->bound, b, h, i, &w->kinds);
     if (slot >= 0)
         store_forward(w, b, h, slot);
     if (!backward)
         return;
-    double d_lse = w->in->d_lse.data != NULL && w->row.max != -(double)INFINITY
-                       ? attn_cview_get(&w->in->d_lse, b, h, i, 0)
-                       : 0;
-    attn_oracle_row_backward(w->p, &w->in->d_o, &w->in->d_lse, b, h, i, &w->row);
-    attn_row_bound_backward(w->p, &w->in->d_o, d_lse, b, h, i, w->a, &w->row, &w->bound);
     if (slot >= 0)
         store_dq(w, b, h, slot);
-    if (w->row.max == -(double)INFINITY)
+    if (w->row.max == -(double)INFINITY && !w->kinds.special)
         return;
     collect_keys(w, b, h, i);
     if (w->dbias.out != NULL)
@@ -294,7 +368,8 @@ static enum attn_status tensor_alloc(const struct work *w, enum attn_output outp
     t->want = calloc(n + 1, sizeof *t->want);
     t->bound = calloc(n + 1, sizeof *t->bound);
     t->gauge = calloc(n + 1, sizeof *t->gauge);
-    if (t->want == NULL || t->bound == NULL || t->gauge == NULL)
+    t->right = calloc(n + 1, 1);
+    if (t->want == NULL || t->bound == NULL || t->gauge == NULL || t->right == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory for the truth of %s (%zu elements)", t->name,
                          n);
     return ATTN_OK;
@@ -318,8 +393,11 @@ static enum attn_status prepare(struct work *w, const struct attn_sample *sample
         {stride[0] ? p->batch : p->batch > 0, stride[1] ? p->heads : p->heads > 0,
          stride[2] ? p->n_query : p->n_query > 0, stride[3] ? p->n_key : p->n_key > 0}};
     enum attn_status status = attn_oracle_row_alloc(p, &w->row, err);
+    w->row.finite = 1; /* a result that is finite beside those has skipped them */
     if (status == ATTN_OK)
         status = attn_row_bound_alloc(p, &w->bound, err);
+    if (status == ATTN_OK)
+        status = attn_row_kinds_alloc(p, &w->kinds, err);
     for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
         if (o <= ATTN_LSE || (backward && (o != ATTN_DBIAS || w->in->want_d_bias)))
             status = tensor_alloc(w, (enum attn_output)o, extent[o],
@@ -434,6 +512,7 @@ enum attn_status attn_truth_compute(const struct attn_problem *p, const struct a
     sum_free(&w.dk);
     sum_free(&w.dv);
     sum_free(&w.dbias);
+    attn_row_kinds_free(&w.kinds);
     attn_row_bound_free(&w.bound);
     attn_oracle_row_free(&w.row);
     return status;
@@ -445,6 +524,7 @@ void attn_truth_free(struct attn_truth *truth)
         free(truth->tensor[o].want);
         free(truth->tensor[o].bound);
         free(truth->tensor[o].gauge);
+        free(truth->tensor[o].right);
     }
     memset(truth, 0, sizeof *truth);
 }

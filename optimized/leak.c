@@ -1,0 +1,304 @@
+/* See leak.h. */
+#include "optimized/leak.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ref/problem.h"
+
+enum { FEATURES = 64 }; /* of a row at a time */
+
+/* ---- finding ------------------------------------------------------------------------------ */
+
+/* n numbers, step apart: are the bits of any, its sign aside, more than `top`?  Those of a NaN are
+ * more than those of infinity, which are more than those of all finite numbers. */
+#define DEFINE_ANY_ABOVE(BITS)                                                                 \
+    static int any_above_##BITS(const char *data, int64_t n, int64_t step, uint##BITS##_t top) \
+    {                                                                                          \
+        int any = 0;                                                                           \
+        for (int64_t c = 0; c < n; c++) {                                                      \
+            uint##BITS##_t x;                                                                  \
+            memcpy(&x, data + c * step * (BITS / 8), sizeof x);                                \
+            any |= (uint##BITS##_t)(x << 1) > (uint##BITS##_t)(top << 1 | 1);                  \
+        }                                                                                      \
+        return any;                                                                            \
+    }
+DEFINE_ANY_ABOVE(16)
+DEFINE_ANY_ABOVE(32)
+DEFINE_ANY_ABOVE(64)
+
+enum what { NOT_FINITE, NOT_A_NUMBER };
+
+static int row_has(enum what what, const struct attn_cview *x, int64_t b, int64_t h, int64_t i,
+                   int64_t n)
+{
+    const char *row = (const char *)x->data +
+                      attn_offset(x->stride, b, h, i) * (int64_t)attn_dtype_size(x->dtype);
+    uint16_t less = what == NOT_FINITE;
+    switch (x->dtype) {
+    case ATTN_F64:
+        return any_above_64(row, n, x->stride[3], (UINT64_C(0x7ff) << 52) - less);
+    case ATTN_F32:
+        return any_above_32(row, n, x->stride[3], UINT32_C(0x7f800000) - less);
+    case ATTN_BF16:
+        return any_above_16(row, n, x->stride[3], (uint16_t)(0x7f80 - less));
+    default:
+        return any_above_16(row, n, x->stride[3], (uint16_t)(0x7c00 - less));
+    }
+}
+
+static struct attn_cview written(const struct attn_view *x)
+{
+    struct attn_cview view = {.data = x->data, .dtype = x->dtype};
+    memcpy(view.stride, x->stride, sizeof view.stride);
+    return view;
+}
+
+/* What both passes read of it. */
+struct pass {
+    const struct attn_problem *p;
+    struct attn_cview q, k, v, o, lse, d_o, d_lse;
+};
+
+static int64_t group_of(const struct attn_problem *p)
+{
+    return p->heads / p->kv_heads;
+}
+
+static int key_is_odd(const struct pass *x, int64_t b, int64_t g, int64_t j)
+{
+    return row_has(NOT_FINITE, &x->k, b, g, j, x->p->d_key) ||
+           row_has(NOT_FINITE, &x->v, b, g, j, x->p->d_value);
+}
+
+static int query_is_odd(const struct pass *x, int64_t b, int64_t h, int64_t i)
+{
+    return row_has(NOT_FINITE, &x->q, b, h, i, x->p->d_key) ||
+           (x->d_o.data != NULL && row_has(NOT_FINITE, &x->d_o, b, h, i, x->p->d_value));
+}
+
+static int is_seen(const struct attn_problem *p, int64_t b, int64_t g, int64_t j)
+{
+    for (int64_t h = g * group_of(p); h < (g + 1) * group_of(p); h++)
+        for (int64_t i = 0; i < p->n_query; i++)
+            if (attn_problem_allows(p, b, h, i, j))
+                return 1;
+    return 0;
+}
+
+/* Is there a key hidden from query i such that a product of the two is not finite?  Keys that no
+ * query sees are not read. */
+static int query_can_leak(const struct pass *x, int64_t b, int64_t h, int64_t i)
+{
+    int64_t g = h / group_of(x->p);
+    int odd = query_is_odd(x, b, h, i);
+    for (int64_t j = 0; j < x->p->n_key; j++)
+        if (!attn_problem_allows(x->p, b, h, i, j) && (odd || key_is_odd(x, b, g, j)) &&
+            is_seen(x->p, b, g, j))
+            return 1;
+    return 0;
+}
+
+/* The same of key j and the queries that do not see it, but see another, perhaps of another rank's:
+ * they have an LSE. */
+static int key_can_leak(const struct pass *x, int64_t b, int64_t g, int64_t j)
+{
+    int odd = key_is_odd(x, b, g, j);
+    for (int64_t h = g * group_of(x->p); h < (g + 1) * group_of(x->p); h++)
+        for (int64_t i = 0; i < x->p->n_query; i++)
+            if (!attn_problem_allows(x->p, b, h, i, j) && (odd || query_is_odd(x, b, h, i)) &&
+                attn_cview_get(&x->lse, b, h, i, 0) != -(double)INFINITY)
+                return 1;
+    return 0;
+}
+
+/* ---- mending ------------------------------------------------------------------------------ */
+
+static double dot(const struct attn_cview *x, int64_t hx, int64_t i, const struct attn_cview *y,
+                  int64_t hy, int64_t j, int64_t b, int64_t n)
+{
+    double sum = 0;
+    for (int64_t c = 0; c < n; c++)
+        sum += attn_cview_get(x, b, hx, i, c) * attn_cview_get(y, b, hy, j, c);
+    return sum;
+}
+
+/* The score of a visible pair, and its slope under a softcap. */
+static double score(const struct pass *x, int64_t b, int64_t h, int64_t i, int64_t j, double *slope)
+{
+    const struct attn_problem *p = x->p;
+    double bias = attn_problem_bias(p, b, h, i, j);
+    *slope = 1;
+    if (bias == -(double)INFINITY)
+        return bias; /* hidden, whatever is in q and k */
+    double s = p->scale * dot(&x->q, h, i, &x->k, h / group_of(p), j, b, p->d_key);
+    if (p->softcap > 0) {
+        double t = tanh(s / p->softcap);
+        s = p->softcap * t;
+        *slope = (1 - t) * (1 + t);
+    }
+    return s + bias;
+}
+
+/* One row's share of some features: sum[c] += a * x[c0 + c]. */
+static void add(double a, const struct attn_cview *x, int64_t b, int64_t h, int64_t i, int64_t c0,
+                int64_t n, double sum[FEATURES])
+{
+    for (int64_t c = 0; c < n; c++)
+        sum[c] += a * attn_cview_get(x, b, h, i, c0 + c);
+}
+
+static void put(const struct attn_view *y, int64_t b, int64_t h, int64_t i, int64_t c0, int64_t n,
+                double a, const double sum[FEATURES])
+{
+    for (int64_t c = 0; c < n; c++)
+        attn_view_set(y, b, h, i, c0 + c, a * sum[c]);
+}
+
+static int all_nan(const double *sum, int64_t n)
+{
+    int64_t c = 0;
+    while (c < n && isnan(sum[c]))
+        c++;
+    return c == n;
+}
+
+static int64_t features(int64_t c0, int64_t width)
+{
+    return width - c0 < FEATURES ? width - c0 : FEATURES;
+}
+
+/* O_i = sum_j exp(S_ij - m) v_j / l.  A row whose LSE is NaN is NaN by its own scores. */
+static void mend_o(const struct pass *x, const struct attn_view *o, int64_t b, int64_t h, int64_t i)
+{
+    const struct attn_problem *p = x->p;
+    double m = -(double)INFINITY, slope;
+    int64_t lo, hi;
+    if (isnan(attn_cview_get(&x->lse, b, h, i, 0)))
+        return;
+    for (int64_t from = 0; attn_problem_next(p, b, h, i, from, &lo, &hi); from = hi)
+        for (int64_t j = lo; j < hi; j++)
+            m = fmax(m, score(x, b, h, i, j, &slope));
+    for (int64_t c0 = 0; c0 < p->d_value; c0 += FEATURES) {
+        double sum[FEATURES] = {0}, l = 0;
+        int64_t n = features(c0, p->d_value);
+        for (int64_t from = 0; attn_problem_next(p, b, h, i, from, &lo, &hi); from = hi)
+            for (int64_t j = lo; j < hi; j++) {
+                double s = score(x, b, h, i, j, &slope);
+                double weight = s == -(double)INFINITY ? 0 : exp(s - m);
+                l += weight;
+                if (weight != 0)
+                    add(weight, &x->v, b, h / group_of(p), j, c0, n, sum);
+            }
+        put(o, b, h, i, c0, n, l > 0 ? 1 / l : 0, sum);
+    }
+}
+
+/* P_ij from the LSE of the forward pass, and dS_ij with respect to the raw score, from
+ * D_i = dO_i . O_i - dLSE_i.  Both are 0 in a row that sees no key. */
+static void gradient(const struct pass *x, int64_t b, int64_t h, int64_t i, int64_t j, double *P,
+                     double *dS)
+{
+    const struct attn_problem *p = x->p;
+    double lse = attn_cview_get(&x->lse, b, h, i, 0), slope;
+    double s = score(x, b, h, i, j, &slope);
+    *P = *dS = 0;
+    if (lse == -(double)INFINITY || s == -(double)INFINITY)
+        return;
+    double D = dot(&x->d_o, h, i, &x->o, h, i, b, p->d_value);
+    if (x->d_lse.data != NULL)
+        D -= attn_cview_get(&x->d_lse, b, h, i, 0);
+    *P = exp(s - lse);
+    *dS = *P * (dot(&x->d_o, h, i, &x->v, h / group_of(p), j, b, p->d_value) - D) * slope;
+}
+
+static void mend_dq(const struct pass *x, const struct attn_view *dq, int64_t b, int64_t h,
+                    int64_t i)
+{
+    const struct attn_problem *p = x->p;
+    int64_t lo, hi;
+    if (isnan(attn_cview_get(&x->lse, b, h, i, 0)))
+        return;
+    for (int64_t c0 = 0; c0 < p->d_key; c0 += FEATURES) {
+        double sum[FEATURES] = {0}, P, dS;
+        int64_t n = features(c0, p->d_key);
+        for (int64_t from = 0; attn_problem_next(p, b, h, i, from, &lo, &hi); from = hi)
+            for (int64_t j = lo; j < hi; j++) {
+                gradient(x, b, h, i, j, &P, &dS);
+                if (dS != 0)
+                    add(dS, &x->k, b, h / group_of(p), j, c0, n, sum);
+            }
+        put(dq, b, h, i, c0, n, p->scale, sum);
+    }
+}
+
+/* Key j's share of dv_j = sum_i P_ij dO_i or, if `keys`, of dk_j = scale sum_i dS_ij q_i: features
+ * [c0, c0 + n), over the queries that see it. */
+static void sum_queries(const struct pass *x, int keys, int64_t b, int64_t g, int64_t j, int64_t c0,
+                        int64_t n, double sum[FEATURES])
+{
+    const struct attn_problem *p = x->p;
+    for (int64_t h = g * group_of(p); h < (g + 1) * group_of(p); h++)
+        for (int64_t i = 0; i < p->n_query && !all_nan(sum, n); i++) {
+            double P, dS;
+            if (!attn_problem_allows(p, b, h, i, j))
+                continue;
+            gradient(x, b, h, i, j, &P, &dS);
+            if ((keys ? dS : P) != 0)
+                add(keys ? dS : P, keys ? &x->q : &x->d_o, b, h, i, c0, n, sum);
+        }
+}
+
+static void mend_key(const struct pass *x, const struct attn_view *y, int keys, int64_t b,
+                     int64_t g, int64_t j)
+{
+    int64_t width = keys ? x->p->d_key : x->p->d_value;
+    for (int64_t c0 = 0; c0 < width; c0 += FEATURES) {
+        double sum[FEATURES] = {0};
+        int64_t n = features(c0, width);
+        sum_queries(x, keys, b, g, j, c0, n, sum);
+        put(y, b, g, j, c0, n, keys ? x->p->scale : 1, sum);
+    }
+}
+
+/* ---- both passes -------------------------------------------------------------------------- */
+
+void attn_leak_mend_forward(const struct attn_problem *p, const struct attn_forward *t, int threads)
+{
+    const struct attn_cview o = written(&t->o);
+    const struct pass x = {.p = p, .q = t->q, .k = t->k, .v = t->v, .lse = written(&t->lse)};
+#pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
+    for (int64_t n = 0; n < p->batch * p->heads * p->n_query; n++) {
+        int64_t i = n % p->n_query, h = n / p->n_query % p->heads, b = n / p->n_query / p->heads;
+        if (row_has(NOT_A_NUMBER, &o, b, h, i, p->d_value) && query_can_leak(&x, b, h, i))
+            mend_o(&x, &t->o, b, h, i);
+    }
+}
+
+void attn_leak_mend_backward(const struct attn_problem *p, const struct attn_backward *t,
+                             int threads)
+{
+    const struct pass x = {p, t->q, t->k, t->v, t->o, t->lse, t->d_o, t->d_lse};
+    const struct attn_cview dq = written(&t->dq), dk = written(&t->dk), dv = written(&t->dv);
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+#pragma omp for schedule(static)
+        for (int64_t n = 0; n < p->batch * p->heads * p->n_query; n++) {
+            int64_t i = n % p->n_query, bh = n / p->n_query, b = bh / p->heads, h = bh % p->heads;
+            if (row_has(NOT_A_NUMBER, &dq, b, h, i, p->d_key) && query_can_leak(&x, b, h, i))
+                mend_dq(&x, &t->dq, b, h, i);
+        }
+#pragma omp for schedule(static)
+        for (int64_t n = 0; n < p->batch * p->kv_heads * p->n_key; n++) {
+            int64_t j = n % p->n_key, bg = n / p->n_key, b = bg / p->kv_heads, g = bg % p->kv_heads;
+            int in_dk = row_has(NOT_A_NUMBER, &dk, b, g, j, p->d_key);
+            int in_dv = row_has(NOT_A_NUMBER, &dv, b, g, j, p->d_value);
+            if ((!in_dk && !in_dv) || !key_can_leak(&x, b, g, j))
+                continue;
+            if (in_dk)
+                mend_key(&x, &t->dk, 1, b, g, j);
+            if (in_dv)
+                mend_key(&x, &t->dv, 0, b, g, j);
+        }
+    }
+}
