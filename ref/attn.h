@@ -9,7 +9,8 @@
  * hidden pair never matters, NaN and infinities included.
  *
  * Not finite IEEE arithmetic of the formulas, at visible pairs: where it gives NaN or an infinity,
- *            so does an implementation.  Open is, for each element that depends on it, what comes of
+ *            so does an implementation.  Open is, for each element that depends on it, what comes
+ *            of
  *            - a value that is not finite and whose weight may underflow to 0: 0 * inf is NaN, and
  *              who skips zeros has a finite result;
  *            - a score of +inf: O and the gradients of the row are NaN, its LSE is NaN or +inf;

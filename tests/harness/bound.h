@@ -26,8 +26,8 @@ int attn_dtype_holds(enum attn_dtype wide, enum attn_dtype narrow);
  * F64 for F64, else F32. */
 enum attn_dtype attn_output_storage(const struct attn_problem *problem, enum attn_output output);
 
-/* The domain of ref/attn.h: the largest size of scores and sums, in the arithmetic of a problem.  The
- * smallest weight that no honest arithmetic takes for 0. */
+/* The domain of ref/attn.h: the largest size of scores and sums, in the arithmetic of a problem.
+ * The smallest weight that no honest arithmetic takes for 0. */
 double attn_domain(enum attn_dtype dtype);
 double attn_least_weight(const struct attn_precision *precision);
 
@@ -43,8 +43,8 @@ void attn_precision_of(const struct attn_impl *impl, const struct attn_options *
  * whole-tensor order.  When a sample was asked for, rows are the sampled ones.
  *
  * An element has a value, a bound, and the set of the classes that are right; 0 is the class of the
- * value alone.  Where several are, a finite result is held to value and bound; if nothing is known of
- * it, the bound is infinite. */
+ * value alone.  Where several are, a finite result is held to value and bound; if nothing is known
+ * of it, the bound is infinite. */
 enum attn_class {
     ATTN_CLASS_FINITE = 1,
     ATTN_CLASS_PLUS_INF = 2,
@@ -65,8 +65,8 @@ struct attn_truth_tensor {
     unsigned char *right;    /* enum attn_class, ored; NULL: 0 everywhere */
 };
 
-/* The classes that are right for element n: none if the value is a NaN that `right` knows nothing of,
- * which is an error of the suite. */
+/* The classes that are right for element n: none if the value is a NaN that `right` knows nothing
+ * of, which is an error of the suite. */
 unsigned attn_truth_right(const struct attn_truth_tensor *truth, int64_t n);
 
 struct attn_truth {

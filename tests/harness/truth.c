@@ -264,8 +264,8 @@ static void store_dq(struct work *w, int64_t b, int64_t h, int64_t slot)
     }
 }
 
-/* dk_j += dS q_i and dv_j += P dO_i, for every sampled key that this row sees.  What is not finite is
- * left to the kinds. */
+/* dk_j += dS q_i and dv_j += P dO_i, for every sampled key that this row sees.  What is not finite
+ * is left to the kinds. */
 static void collect_keys(struct work *w, int64_t b, int64_t h, int64_t i)
 {
     const struct attn_problem *p = w->p;
