@@ -79,11 +79,11 @@ struct question {
 static void judge_case(void *arg, struct attn_result *r)
 {
     const struct question *q = arg;
-    char diagnosis[256] = "";
+    struct attn_diagnosis diagnosis;
     attn_run_repeated(q->spec, q->c, &q->how, r);
     if (q->diagnose && r->verdict == ATTN_FAILED &&
-        attn_diagnose_case(q->spec, NULL, q->c, r, diagnosis, sizeof diagnosis))
-        attn_votes_append(r, diagnosis);
+        attn_diagnose_case(q->spec, NULL, q->c, r, &diagnosis))
+        attn_votes_append(r, &diagnosis);
 }
 
 static void judge_relation(void *arg, struct attn_result *r)

@@ -237,8 +237,8 @@ void attn_stranger_say(struct attn_stranger *s, const struct attn_subject *subje
 }
 
 void attn_stranger_file(struct attn_stranger *s, const struct attn_asked *asked,
-                        const struct attn_result *result, const char *diagnosis, unsigned needs,
-                        double seconds)
+                        const struct attn_result *result, const struct attn_diagnosis *diagnosis,
+                        unsigned needs, double seconds)
 {
     char text[ATTN_CASE_TEXT], command[sizeof s->route + ATTN_CASE_TEXT + 32];
     struct attn_result r = *result;

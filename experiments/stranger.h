@@ -81,10 +81,10 @@ void attn_stranger_begin(struct attn_stranger *s);
 int attn_stranger_fail(struct attn_stranger *s, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* File a verdict.  diagnosis "" when there is none. */
+/* File a verdict.  diagnosis: NULL when there is none. */
 void attn_stranger_file(struct attn_stranger *s, const struct attn_asked *asked,
-                        const struct attn_result *result, const char *diagnosis, unsigned needs,
-                        double seconds);
+                        const struct attn_result *result, const struct attn_diagnosis *diagnosis,
+                        unsigned needs, double seconds);
 
 /* File what is no case of the question: a relation, or a word about the whole. */
 void attn_stranger_say(struct attn_stranger *s, const struct attn_subject *subject,

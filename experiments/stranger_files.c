@@ -95,7 +95,7 @@ void attn_stranger_judge(struct attn_stranger *s, const struct attn_asked *asked
 {
     struct attn_setup setup;
     struct attn_error err = {0};
-    char diagnosis[256] = "";
+    struct attn_diagnosis diagnosis;
     memset(r, 0, sizeof *r);
     *needs = 0;
     enum attn_status status = attn_setup_open(&asked->c, &setup, &err);
@@ -110,9 +110,9 @@ void attn_stranger_judge(struct attn_stranger *s, const struct attn_asked *asked
         attn_exchange_judge(&s->claims, &setup, r);
         if (r->verdict == ATTN_FAILED && s->diagnosed_s < enough_s) {
             double before = now();
-            attn_diagnose(&setup, r, diagnosis, sizeof diagnosis);
+            attn_diagnose(&setup, r, &diagnosis);
             s->diagnosed_s += now() - before;
-            attn_votes_append(r, diagnosis);
+            attn_votes_append(r, &diagnosis);
         }
     }
     if (opened)
@@ -129,7 +129,7 @@ void attn_stranger_judge_all(struct attn_stranger *s, const char *results)
         if (asked->not_reached)
             continue;
         attn_stranger_judge(s, asked, results, &r, &needs);
-        attn_stranger_file(s, asked, &r, "", needs, now() - start);
+        attn_stranger_file(s, asked, &r, NULL, needs, now() - start);
     }
 }
 

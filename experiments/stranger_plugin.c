@@ -112,7 +112,7 @@ static void look_for_leaks(struct attn_stranger *s, struct attn_guest *guest,
             continue;
         attn_case_print(&biggest[pass]->c, text);
         if (ask(s, guest, ATTN_GUEST_LEAK, text, 1, &reply) && reply.result.verdict != ATTN_PASS)
-            attn_stranger_file(s, biggest[pass], &reply.result, "", 0, now() - start);
+            attn_stranger_file(s, biggest[pass], &reply.result, NULL, 0, now() - start);
     }
 }
 
@@ -156,7 +156,7 @@ static void judge_random(void *arg, const struct attn_case *c, const struct attn
     attn_guest_run(arg, c, how, &reply);
     *r = reply.result;
     if (flags & ATTN_SOAK_SAY)
-        attn_votes_append(r, reply.diagnosis);
+        attn_votes_append(r, &reply.diagnosis);
 }
 
 static void run_soak(struct attn_stranger *s, struct attn_guest *guest)
@@ -185,7 +185,7 @@ static void run_all(struct attn_stranger *s, struct attn_guest *guest)
             continue;
         if (reply.result.verdict == ATTN_CRASH || reply.result.verdict == ATTN_TIMEOUT)
             reply.needs = needs_of(s, &asked->c);
-        attn_stranger_file(s, asked, &reply.result, reply.diagnosis, reply.needs, now() - start);
+        attn_stranger_file(s, asked, &reply.result, &reply.diagnosis, reply.needs, now() - start);
         note(&notes, &reply);
         const struct attn_case *c = &asked->c;
         int64_t n = c->batch * c->heads * c->n_query * c->n_key;

@@ -3,25 +3,27 @@
 #ifndef EXPERIMENTS_VOTES_H
 #define EXPERIMENTS_VOTES_H
 
-#include "tests/harness/runner.h"
+#include "tests/harness/diagnose.h"
 
-enum { ATTN_VOTES = 64 };
+enum { ATTN_VOTES = 64 }; /* different texts that are told apart; more count for their kind alone */
 
 struct attn_votes {
-    int diagnosed; /* failures that look like something */
+    int diagnosed;      /* failures that look like something */
+    int n[ATTN_FAULTS]; /* of them, by the kind of fault */
     struct {
-        char text[256];
-        int n;
+        int fault, n;
+        char text[256]; /* of the first; those that differ by their numbers alone are one */
     } of[ATTN_VOTES];
 };
 
-/* Put a diagnosis (tests/harness/diagnose.h; "" is none) behind the text of a failure. */
-void attn_votes_append(struct attn_result *result, const char *diagnosis);
+/* Put a diagnosis (NULL or "": none) behind the text of a failure. */
+void attn_votes_append(struct attn_result *result, const struct attn_diagnosis *diagnosis);
 
-/* Count what such a text says.  Where failing elements are, without a cause, is no vote. */
+/* Count what was put there.  Where failing elements are, without a cause, is no vote. */
 void attn_votes_count(struct attn_votes *votes, const struct attn_result *result);
 
-/* What most of them look like, when at least two agree, and how many those are; else NULL. */
+/* What most of those of the commonest kind of fault say, when at least two are of it, and how many
+ * are; else NULL. */
 const char *attn_votes_cause(const struct attn_votes *votes, int *agree);
 
 #endif

@@ -93,17 +93,48 @@ START_TEST(bare_patterns_do_not_vote)
 {
     static struct attn_votes votes;
     struct attn_result r = {.verdict = ATTN_FAILED, .text = "o is wrong"};
-    attn_votes_append(&r, "not recognised: 102 of 102 elements of o are wrong");
+    struct attn_diagnosis bare = {ATTN_FAULT_NONE,
+                                  "not recognised: 102 of 102 elements of o are wrong"},
+                          causal = {ATTN_FAULT_KEYS, "fits causal(tl)"};
+    attn_votes_append(&r, &bare);
     ck_assert_str_eq(r.text, "o is wrong; not recognised: 102 of 102 elements of o are wrong");
     attn_votes_count(&votes, &r);
     ck_assert_int_eq(votes.diagnosed, 0);
     r = (struct attn_result){.verdict = ATTN_FAILED, .text = "o is wrong"};
-    attn_votes_append(&r, "fits causal(tl)");
+    attn_votes_append(&r, &causal);
     attn_votes_count(&votes, &r);
     attn_votes_count(&votes, &r);
     ck_assert_int_eq(votes.diagnosed, 2);
     ck_assert_int_eq(votes.of[0].n, 2);
     ck_assert_str_eq(votes.of[0].text, "fits causal(tl)");
+}
+END_TEST
+
+/* Six that name the keys, in words of their own or with numbers of their own, against three that
+ * say one wrong thing alike. */
+START_TEST(votes_are_of_faults)
+{
+    static const struct attn_diagnosis said[] = {
+        {ATTN_FAULT_SOFTMAX, "fits O not divided by l"},
+        {ATTN_FAULT_KEYS, "fits keys 3 to 5 lost: the last 3"},
+        {ATTN_FAULT_KEYS, "fits causal(tl)"},
+        {ATTN_FAULT_SOFTMAX, "fits O not divided by l"},
+        {ATTN_FAULT_KEYS, "fits keys 12 to 120 lost: the last 109"},
+        {ATTN_FAULT_KEYS, "fits causal(br)"},
+        {ATTN_FAULT_SOFTMAX, "fits O not divided by l"},
+        {ATTN_FAULT_KEYS, "fits a window 2 keys too long on the left"},
+        {ATTN_FAULT_KEYS, "fits a window 3 keys too short on the left"}};
+    static struct attn_votes votes;
+    int agree;
+    for (size_t n = 0; n < sizeof said / sizeof *said; n++) {
+        struct attn_result r = {.verdict = ATTN_FAILED, .text = "o is wrong"};
+        attn_votes_append(&r, &said[n]);
+        attn_votes_count(&votes, &r);
+    }
+    const char *cause = attn_votes_cause(&votes, &agree);
+    ck_assert_int_eq(votes.diagnosed, 9);
+    ck_assert_int_eq(agree, 6);
+    ck_assert_str_eq(cause, "fits keys 3 to 5 lost: the last 3");
 }
 END_TEST
 
@@ -134,6 +165,7 @@ Suite *suite_diagnose(void)
     tcase_add_test(cases, a_bare_pattern_names_no_family);
     tcase_add_test(cases, most_are_named_at_first_sight);
     tcase_add_test(cases, bare_patterns_do_not_vote);
+    tcase_add_test(cases, votes_are_of_faults);
     tcase_add_test(cases, registered_specs_are_diagnosed);
     suite_add_tcase(suite, cases);
     return suite;

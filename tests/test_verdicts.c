@@ -31,6 +31,7 @@ static void add(struct attn_verdicts *v, const char *name, enum attn_verdict ver
     }
     r.output[ATTN_O] = (struct attn_agreement){
         .name = "o", .n = 12, .n_bad = failure != ATTN_F_NONE, .ratio = worst};
+    r.fault = strstr(text, "looks like") != NULL ? ATTN_FAULT_KEYS : ATTN_FAULT_NONE;
     snprintf(r.text, sizeof r.text, "%s", text);
     attn_verdicts_add(v, &subject, &r, 0.25);
 }

@@ -1,6 +1,7 @@
 /* See diagnose.h.  Suspects are asked in the order of their plausibility: conventions first. */
 #include "tests/harness/diagnose.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -56,7 +57,10 @@ static int suspect_lse(struct attn_suspicion *x)
     t.lse_without_m = 0, t.lse_is_l = 1;
     if (attn_suspect(x, &t, "fits if LSE is l, not its logarithm"))
         return 1;
-    t.lse_is_l = 0, t.lse_is_m = 1;
+    t.lse_is_l = 0, t.lse_no_log = 1;
+    if (attn_suspect(x, &t, "fits if LSE is m + l, without the logarithm"))
+        return 1;
+    t.lse_no_log = 0, t.lse_is_m = 1;
     return attn_suspect(x, &t, "fits if LSE is the maximum alone");
 }
 
@@ -170,18 +174,22 @@ static int suspect_empty(struct attn_suspicion *x)
     t.empty = ATTN_TALE_EMPTY_NAN;
     if (attn_suspect(x, &t, "fits NaN (0/0) in rows that see no key"))
         return 1;
+    t.empty = ATTN_TALE_EMPTY_NAN_O;
+    if (attn_suspect(x, &t, "fits NaN (0/0) in O in rows that see no key"))
+        return 1;
     t.empty = ATTN_TALE_EMPTY_MEAN;
     if (attn_suspect(x, &t, "fits the mean of all V in rows that see no key"))
         return 1;
-    static const double stand_in[] = {-100, -1e3, -1e4, -32768, -5e4, -65504,
-                                      -1e5, -1e6, -1e9, -1e10,  -1e30};
-    for (int n = 0; n < 22; n++) {
+    static const double stand_in[] = {-1e9, -1e4,   -(double)FLT_MAX, -1e30, -1e10, -1e6,
+                                      -1e5, -65504, -32768,           -5e4,  -1e3,  -100};
+    enum { STAND_INS = sizeof stand_in / sizeof *stand_in };
+    for (int n = 0; n < 2 * STAND_INS; n++) {
         attn_tale_true(x->setup, &t);
         t.hidden = stand_in[n / 2];
         t.hidden_added = n % 2;
+        const char *way = t.hidden < -1e8 ? "put or added" : n % 2 ? "added" : "put";
         if (x->setup->problem.mask != NULL &&
-            attn_suspect(x, &t, "fits %g %s in place of -inf for hidden scores", t.hidden,
-                         n % 2 ? "added" : "put"))
+            attn_suspect(x, &t, "fits %g %s in place of -inf for hidden scores", t.hidden, way))
             return 1;
     }
     return 0;
@@ -275,17 +283,16 @@ static int suspect_precision(struct attn_suspicion *x)
         const char *words;
     } list[] = {{1e-9, "errors near the bound: declare the arithmetic (u, block) as it is"},
                 {3e-5, "errors of some units of f32: declare u, u_p or block as they are"},
-                {4e-3, "low-precision accumulation, as of f16 or tf32 (u 4.9e-4)"},
-                {4e-2, "low-precision accumulation, as of bf16 (u 3.9e-3)"}};
+                {4e-3, "errors as of low-precision accumulation in f16 or tf32 (u 4.9e-4)"},
+                {4e-2, "errors as of low-precision accumulation in bf16 (u 3.9e-3)"}};
     int wide = x->setup->problem.dtype == ATTN_F64;
     for (size_t n = wide ? 0 : 1; n < sizeof list / sizeof *list; n++) {
         struct attn_inquiry loose = *x->inquiry;
-        struct attn_suspicion own = {x->setup, &loose, x->text, x->size};
-        struct attn_tale t;
-        attn_tale_true(x->setup, &t);
         loose.loose = list[n].loose;
-        if (attn_suspect(&own, &t, "%s", wide && n == 1 ? "arithmetic in f32" : list[n].words))
+        if (attn_truth_is_near(&loose)) {
+            snprintf(x->text, x->size, "%s", wide && n == 1 ? "arithmetic in f32" : list[n].words);
             return 1;
+        }
     }
     return 0;
 }
@@ -305,17 +312,46 @@ static void note_failing(const struct attn_result *r, struct attn_inquiry *q)
     q->backward = !forward;
 }
 
-static int ask(struct attn_suspicion *x)
+static const struct {
+    int (*ask)(struct attn_suspicion *x);
+    enum attn_fault fault;
+} suspects[] = {{suspect_lse, ATTN_FAULT_LSE},
+                {attn_suspect_layout, ATTN_FAULT_LAYOUT},
+                {attn_suspect_numbers, ATTN_FAULT_SCORES},
+                {attn_suspect_masks, ATTN_FAULT_KEYS},
+                {attn_suspect_strides, ATTN_FAULT_LAYOUT},
+                {suspect_heads, ATTN_FAULT_HEADS},
+                {suspect_scale, ATTN_FAULT_SCORES},
+                {suspect_cap, ATTN_FAULT_SCORES},
+                {attn_suspect_bias, ATTN_FAULT_SCORES},
+                {suspect_empty, ATTN_FAULT_EMPTY},
+                {attn_suspect_start, ATTN_FAULT_SOFTMAX},
+                {suspect_running, ATTN_FAULT_SOFTMAX},
+                {attn_suspect_backward, ATTN_FAULT_GRADIENTS},
+                {suspect_keys, ATTN_FAULT_KEYS},
+                {attn_suspect_ranks, ATTN_FAULT_RANKS},
+                {attn_suspect_blocks, ATTN_FAULT_HEADS},
+                {attn_suspect_places, ATTN_FAULT_LAYOUT},
+                {attn_suspect_seen, ATTN_FAULT_KEYS},
+                {attn_suspect_delta, ATTN_FAULT_GRADIENTS},
+                {attn_suspect_lines, ATTN_FAULT_FACTOR},
+                {suspect_precision, ATTN_FAULT_PRECISION}};
+enum { SUSPECTS = sizeof suspects / sizeof *suspects };
+
+/* What cannot be wrong with one output alone: keys that O has not seen are not in LSE either. */
+static int shows_in_all(enum attn_fault fault, int output)
 {
-    static int (*const suspects[])(struct attn_suspicion *) = {
-        suspect_lse,           attn_suspect_layout, attn_suspect_numbers, attn_suspect_masks,
-        attn_suspect_strides,  suspect_heads,       suspect_scale,        suspect_cap,
-        attn_suspect_bias,     suspect_empty,       attn_suspect_start,   suspect_running,
-        attn_suspect_backward, suspect_keys,        attn_suspect_ranks,   attn_suspect_blocks,
-        attn_suspect_places,   attn_suspect_seen,   attn_suspect_delta,   suspect_precision};
-    for (size_t n = 0; n < sizeof suspects / sizeof *suspects; n++)
-        if (suspects[n](x))
+    int of_keys = fault == ATTN_FAULT_KEYS || fault == ATTN_FAULT_RANKS;
+    return fault == ATTN_FAULT_PRECISION || (of_keys && output == ATTN_O);
+}
+
+static int ask(struct attn_suspicion *x, struct attn_diagnosis *d)
+{
+    for (int n = 0; n < SUSPECTS; n++)
+        if (suspects[n].ask(x)) {
+            d->fault = suspects[n].fault;
             return ATTN_WHAT;
+        }
     /* Nothing explains all outputs: perhaps something explains one of them. */
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
         struct attn_inquiry one = *x->inquiry;
@@ -325,14 +361,15 @@ static int ask(struct attn_suspicion *x)
             continue;
         for (int other = 0; other < ATTN_OUTPUTS; other++)
             one.failing[other] = one.compared[other] = other == o;
-        for (size_t n = 0; n + 1 < sizeof suspects / sizeof *suspects; n++)
-            if (suspects[n](&own)) {
+        for (int n = 0; n < SUSPECTS; n++)
+            if (!shows_in_all(suspects[n].fault, o) && suspects[n].ask(&own)) {
+                d->fault = suspects[n].fault;
                 snprintf(x->text, x->size, "%s alone %s", attn_output_name((enum attn_output)o),
                          text);
                 return ATTN_WHAT;
             }
     }
-    return attn_describe_pattern(x->inquiry, x->text, x->size) ? ATTN_WHERE : 0;
+    return attn_describe_pattern(x->inquiry, d) ? ATTN_WHERE : 0;
 }
 
 /* Multiplications of one tale; what is larger is not diagnosed. */
@@ -343,11 +380,13 @@ static double work_of(const struct attn_setup *s)
            (double)(p->d_key + p->d_value + 4);
 }
 
-int attn_diagnose(const struct attn_setup *s, const struct attn_result *r, char *text, size_t size)
+static int diagnose(const struct attn_setup *s, const struct attn_result *r, int ranks,
+                    struct attn_diagnosis *d)
 {
-    struct attn_inquiry q = {.setup = s, .loose = s->problem.dtype == ATTN_F64 ? 1e-11 : 2e-5};
+    struct attn_inquiry q = {
+        .setup = s, .ranks = ranks, .loose = s->problem.dtype == ATTN_F64 ? 1e-11 : 2e-5};
     struct attn_error err = {0};
-    text[0] = '\0';
+    *d = (struct attn_diagnosis){.fault = ATTN_FAULT_NONE};
     note_failing(r, &q);
     int numeric =
         r->failure == ATTN_F_FINITE || r->failure == ATTN_F_EXACT || r->failure == ATTN_F_BOUND;
@@ -356,41 +395,49 @@ int attn_diagnose(const struct attn_setup *s, const struct attn_result *r, char 
     struct attn_inputs in = attn_setup_inputs(s, s->given.pass);
     if (attn_truth_compute(&s->problem, &in, &r->precision, NULL, &q.truth, &err) != ATTN_OK)
         return 0;
-    struct attn_suspicion x = {s, &q, text, size};
-    int found = ask(&x);
+    struct attn_suspicion x = {s, &q, d->text, sizeof d->text};
+    int found = ask(&x, d);
     attn_truth_free(&q.truth);
     return found;
 }
 
+int attn_diagnose(const struct attn_setup *s, const struct attn_result *r, struct attn_diagnosis *d)
+{
+    return diagnose(s, r, 1, d);
+}
+
 /* No tale fits: other runs may say more than where the failing elements are. */
 static void look_further(const struct attn_spec *spec, const struct attn_claims *claims,
-                         const struct attn_case *c, const struct attn_result *r, char *text,
-                         size_t size)
+                         const struct attn_case *c, const struct attn_result *r,
+                         struct attn_diagnosis *d)
 {
     char part[3][200] = {"", "", ""}, whole[3 * sizeof part[0]] = "";
+    enum attn_fault fault[3] = {ATTN_FAULT_STATE, d->fault, ATTN_FAULT_FEATURE};
     attn_suspect_again(spec, c, r, part[0], sizeof part[0]);
-    if (!attn_diagnosis_is_bare(text))
-        snprintf(part[1], sizeof part[1], "%.199s", text);
+    if (d->fault != ATTN_FAULT_NONE)
+        snprintf(part[1], sizeof part[1], "%.199s", d->text);
     attn_suspect_feature(spec, claims, c, part[2], sizeof part[2]);
+    for (int n = 2; n >= 0; n--)
+        d->fault = part[n][0] != '\0' ? fault[n] : d->fault;
     for (int n = 0; n < 3; n++) {
         size_t used = strlen(whole);
         if (part[n][0] != '\0')
             snprintf(whole + used, sizeof whole - used, "%s%.199s", used > 0 ? "; " : "", part[n]);
     }
     if (whole[0] != '\0')
-        snprintf(text, size, "%.255s", whole);
+        snprintf(d->text, sizeof d->text, "%.255s", whole);
 }
 
 int attn_diagnose_case(const struct attn_spec *spec, const struct attn_claims *claims,
-                       const struct attn_case *c, const struct attn_result *r, char *text,
-                       size_t size)
+                       const struct attn_case *c, const struct attn_result *r,
+                       struct attn_diagnosis *d)
 {
     struct attn_setup setup;
     struct attn_ledger ledger;
     struct attn_error err = {0};
     struct attn_case own = *c;
     int found = 0;
-    text[0] = '\0';
+    *d = (struct attn_diagnosis){.fault = ATTN_FAULT_NONE};
     if (claims != NULL && claims->layout == ATTN_PLUGIN_BLHD && c->layout == ATTN_LAYOUT_BHLD)
         own.layout = ATTN_LAYOUT_BLHD; /* so that nobody copies: suspects read what it has read */
     if (attn_setup_open(&own, &setup, &err) != ATTN_OK)
@@ -408,9 +455,9 @@ int attn_diagnose_case(const struct attn_spec *spec, const struct attn_claims *c
     }
     attn_ledger_clear(&ledger);
     if (status == ATTN_OK)
-        found = attn_diagnose(&setup, r, text, size);
+        found = diagnose(&setup, r, spec->impl->ranks != NULL ? 2 : claims != NULL, d);
     attn_setup_close(&setup);
     if (found == ATTN_WHERE)
-        look_further(spec, claims, c, r, text, size);
+        look_further(spec, claims, c, r, d);
     return found != 0;
 }

@@ -11,29 +11,51 @@
 #include "tests/harness/claims.h"
 #include "tests/harness/tale.h"
 
+/* Kinds of faults.  One mistake reads differently in every case ("keys 3 to 5 lost", "causal(tl)"),
+ * so whoever counts diagnoses counts their kinds. */
+enum attn_fault {
+    ATTN_FAULT_NONE,      /* not recognised: the text says where failing elements are, or is "" */
+    ATTN_FAULT_LSE,       /* what is given out as LSE                                       */
+    ATTN_FAULT_LAYOUT,    /* where tensors are read and written                             */
+    ATTN_FAULT_KEYS,      /* which keys are seen: masks, tails, tiles                       */
+    ATTN_FAULT_HEADS,     /* which kv head and batch is read                                */
+    ATTN_FAULT_SCORES,    /* scale, softcap, bias                                           */
+    ATTN_FAULT_EMPTY,     /* rows that see no key, numbers in place of -inf                 */
+    ATTN_FAULT_SOFTMAX,   /* its maximum and its sum                                        */
+    ATTN_FAULT_GRADIENTS, /* the backward alone                                             */
+    ATTN_FAULT_RANKS,     /* where parts of the keys meet                                   */
+    ATTN_FAULT_FACTOR,    /* an output times something, or plus something                   */
+    ATTN_FAULT_PRECISION,
+    ATTN_FAULT_STATE,   /* what earlier calls, memory or neighbours left                  */
+    ATTN_FAULT_FEATURE, /* it takes a bias, a mask, ... to fail                           */
+    ATTN_FAULTS
+};
+
+struct attn_diagnosis {
+    enum attn_fault fault;
+    char text[256]; /* "" when there is nothing to say */
+};
+
 /* The outputs are in the setup; the result is what attn_judge made of them, and outputs that it did
  * not compare are not looked at.  Returns what the line says (a tale that fits, or only where the
  * failing elements are), or 0 and "". */
 enum { ATTN_WHAT = 1, ATTN_WHERE = 2 };
-int attn_diagnose(const struct attn_setup *setup, const struct attn_result *result, char *text,
-                  size_t size);
-
-/* Does it say no more than where failing elements are? */
-int attn_diagnosis_is_bare(const char *text);
+int attn_diagnose(const struct attn_setup *setup, const struct attn_result *result,
+                  struct attn_diagnosis *diagnosis);
 
 /* Run the case again and diagnose it; for implementations in this process, which can also be run
  * otherwise (diagnose_again.c, diagnose_vary.c).  claims: of a stranger's, which is asked for
  * nothing else; or NULL.  1 or 0. */
 int attn_diagnose_case(const struct attn_spec *spec, const struct attn_claims *claims,
-                       const struct attn_case *c, const struct attn_result *result, char *text,
-                       size_t size);
+                       const struct attn_case *c, const struct attn_result *result,
+                       struct attn_diagnosis *diagnosis);
 
 /* ---- for the files of suspects --------------------------------------------------------------- */
 
 struct attn_suspicion {
     const struct attn_setup *setup;
     const struct attn_inquiry *inquiry;
-    char *text;
+    char *text; /* of the diagnosis */
     size_t size;
 };
 
@@ -52,9 +74,11 @@ int attn_suspect_numbers(struct attn_suspicion *x);
 int attn_suspect_backward(struct attn_suspicion *x);
 
 /* What is learned from the numbers, where no tale of the list fits: which kv head and batch each
- * block read (diagnose_learn.c), and whether delta alone is wrong; whether rows are right but in
- * other places (diagnose_places.c); which keys each row has seen (diagnose_seen.c). */
+ * block read, whether delta alone is wrong, whether outputs are the truth times a number, or plus
+ * one (diagnose_learn.c); whether rows are right but in other places (diagnose_places.c); which keys
+ * each row has seen (diagnose_seen.c). */
 int attn_suspect_blocks(struct attn_suspicion *x);
+int attn_suspect_lines(struct attn_suspicion *x);
 int attn_suspect_delta(struct attn_suspicion *x);
 int attn_suspect_places(struct attn_suspicion *x);
 int attn_suspect_seen(struct attn_suspicion *x);
@@ -74,7 +98,7 @@ int attn_suspect_feature(const struct attn_spec *spec, const struct attn_claims 
 /* Of a range of n rows or keys: the tile whose tail it is (128 down to 8), or 0. */
 int64_t attn_tail_of(int64_t low, int64_t high, int64_t n);
 
-/* No tale fits: where the failing elements are. */
-int attn_describe_pattern(const struct attn_inquiry *inquiry, char *text, size_t size);
+/* No tale fits: where the failing elements are, and the fault where that tells it. */
+int attn_describe_pattern(const struct attn_inquiry *inquiry, struct attn_diagnosis *diagnosis);
 
 #endif

@@ -29,6 +29,30 @@ static int suspect_factor(struct attn_suspicion *x, enum attn_output o)
     return 0;
 }
 
+/* Gradients of a kv head, of whose query heads not all count alike. */
+static int suspect_groups(struct attn_suspicion *x)
+{
+    const struct attn_problem *p = &x->setup->problem;
+    const int *fails = x->inquiry->failing;
+    const char *names = !fails[ATTN_DV] ? "dK" : !fails[ATTN_DK] ? "dV" : "dK, dV";
+    double share = (double)p->kv_heads / (double)p->heads;
+    struct attn_tale t;
+    attn_tale_true(x->setup, &t);
+    if (p->heads == p->kv_heads)
+        return 0;
+    t.group_last = 1;
+    if (attn_suspect(x, &t, "fits if the last head of a group overwrites dK, dV"))
+        return 1;
+    t.group_last = 0, t.group_first = 1;
+    if (attn_suspect(x, &t, "fits if only the first head of a group reaches dK, dV"))
+        return 1;
+    t.group_first = 0;
+    t.dk_factor = fails[ATTN_DK] ? share : 1;
+    t.dv_factor = fails[ATTN_DV] ? share : 1;
+    return attn_suspect(x, &t, "fits %s averaged over the %lld heads of a group, not summed", names,
+                        (long long)(p->heads / p->kv_heads));
+}
+
 /* Delta of another row; the mask forgotten. */
 static int suspect_delta(struct attn_suspicion *x)
 {
@@ -74,7 +98,6 @@ static int suspect_scatter(struct attn_suspicion *x)
 
 int attn_suspect_backward(struct attn_suspicion *x)
 {
-    const struct attn_problem *p = &x->setup->problem;
     struct attn_tale t;
     if (!x->inquiry->backward)
         return 0;
@@ -90,16 +113,7 @@ int attn_suspect_backward(struct attn_suspicion *x)
     t.minus_dlse = 1;
     if (x->setup->given.d_lse && attn_suspect(x, &t, "fits if dLSE has the wrong sign"))
         return 1;
-    attn_tale_true(x->setup, &t);
-    t.group_last = p->heads != p->kv_heads;
-    if (t.group_last && attn_suspect(x, &t, "fits if the last head of a group overwrites dK, dV"))
-        return 1;
-    t.group_first = t.group_last;
-    t.group_last = 0;
-    if (t.group_first &&
-        attn_suspect(x, &t, "fits if only the first head of a group reaches dK, dV"))
-        return 1;
-    if (suspect_delta(x) || suspect_scatter(x))
+    if (suspect_groups(x) || suspect_delta(x) || suspect_scatter(x))
         return 1;
     const enum attn_output outputs[] = {ATTN_OUTPUTS, ATTN_DQ, ATTN_DK, ATTN_DV};
     int alone = !x->inquiry->failing[ATTN_DQ] || !x->inquiry->failing[ATTN_DK];

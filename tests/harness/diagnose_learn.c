@@ -160,12 +160,110 @@ int attn_suspect_delta(struct attn_suspicion *x)
         ok = row_has_delta(&teller, bh / p->heads, bh % p->heads, row % p->n_query, room, &delta);
         one = wrong++ == 0 ? delta : one;
     }
+    ok = ok && wrong > 0 && attn_teller_explains(&teller);
     attn_teller_close(&teller);
     free(room);
-    if (!ok || wrong == 0)
+    if (!ok)
         return 0;
     snprintf(x->text, x->size,
              "fits a wrong delta in %lld rows (%.4g in the first), and nothing else wrong",
              (long long)wrong, one);
     return 1;
+}
+
+/* ---- a factor, a term ------------------------------------------------------------------------ */
+
+/* What an output would be of the truth: times a number, plus a number. */
+struct line {
+    double factor, term;
+};
+
+/* Is every element on the line, and do several of those that are wrong speak for it?  A single one
+ * is on some line always. */
+static int is_on(const struct attn_inquiry *q, enum attn_output o, const struct line *line)
+{
+    const struct attn_truth_tensor *t = &q->truth.tensor[o];
+    struct attn_cview view = attn_tensor_cview(&q->setup->tensor[slot_of[o]]);
+    int64_t width = t->extent[3], wrong = 0, apart = 0;
+    for (int64_t n = 0; n < t->extent[0] * t->extent[1] * t->extent[2] * width; n++) {
+        int64_t row = n / width, bh = row / t->extent[2];
+        double want = t->want[n], bound = t->bound[n],
+               got = attn_cview_get(&view, bh / t->extent[1], bh % t->extent[1], row % t->extent[2],
+                                    n % width);
+        double told = isinf(want) ? want : line->factor * want + line->term;
+        double room = 4 * bound * fmax(1, fabs(line->factor)) + q->loose * fabs(told);
+        int is_right = fabs(got - want) <= bound || got == want;
+        if (isinf(bound))
+            continue;
+        if (!(fabs(got - told) <= room || got == told))
+            return 0;
+        wrong += !is_right;
+        apart += !is_right && fabs(got - told) < fabs(got - want) / 4;
+    }
+    return apart >= 4 && 2 * apart >= wrong;
+}
+
+/* The factor, or else the term, that comes closest. */
+static struct line line_of(const struct attn_inquiry *q, enum attn_output o, int is_factor)
+{
+    const struct attn_truth_tensor *t = &q->truth.tensor[o];
+    struct attn_cview view = attn_tensor_cview(&q->setup->tensor[slot_of[o]]);
+    int64_t width = t->extent[3];
+    double top = 0, bottom = 0, difference = 0, n_finite = 0;
+    for (int64_t n = 0; n < t->extent[0] * t->extent[1] * t->extent[2] * width; n++) {
+        int64_t row = n / width, bh = row / t->extent[2];
+        double want = t->want[n], got = attn_cview_get(&view, bh / t->extent[1], bh % t->extent[1],
+                                                       row % t->extent[2], n % width);
+        if (!isfinite(want) || !isfinite(got) || isinf(t->bound[n]))
+            continue;
+        top += got * want, bottom += want * want;
+        difference += got - want, n_finite++;
+    }
+    return is_factor ? (struct line){bottom > 0 ? top / bottom : 1, 0}
+                     : (struct line){1, n_finite > 0 ? difference / n_finite : 0};
+}
+
+/* What a factor may be. */
+static const char *origin_of(const struct attn_problem *p, double factor)
+{
+    double root = p->d_key > 0 ? 1 / sqrt((double)p->d_key) : 1;
+    return fabs(factor - p->scale) <= 1e-3 * fabs(p->scale) ? " (the scale)"
+           : fabs(factor * p->scale - 1) <= 1e-3            ? " (1 / the scale)"
+           : fabs(factor - root) <= 1e-3 * root             ? " (a scale of 1/sqrt(d))"
+                                                            : "";
+}
+
+/* One output; returns whether it is on a line.  LSE has terms where O has factors. */
+static int put_line(const struct attn_inquiry *q, enum attn_output o, char *text, size_t size)
+{
+    for (int way = 0; way < 2; way++) {
+        int is_factor = (o != ATTN_LSE) == (way == 0);
+        struct line line = line_of(q, o, is_factor);
+        if (line.factor == 0 || !is_on(q, o, &line))
+            continue;
+        if (is_factor)
+            snprintf(text, size, "%s times %.4g%s", attn_output_name(o), line.factor,
+                     origin_of(&q->setup->problem, line.factor));
+        else
+            snprintf(text, size, "%s %.4g too %s", attn_output_name(o), fabs(line.term),
+                     line.term > 0 ? "large" : "small");
+        return 1;
+    }
+    return 0;
+}
+
+int attn_suspect_lines(struct attn_suspicion *x)
+{
+    const struct attn_inquiry *q = x->inquiry;
+    char part[80];
+    size_t used = 0;
+    for (int o = q->backward ? ATTN_DQ : ATTN_O; o < (q->backward ? ATTN_OUTPUTS : ATTN_DQ); o++) {
+        if (!q->failing[o] || q->truth.tensor[o].want == NULL)
+            continue;
+        if (!put_line(q, (enum attn_output)o, part, sizeof part))
+            return 0;
+        used += (size_t)snprintf(x->text + used, x->size - used, "%s %s",
+                                 used == 0 ? "fits" : " and", part);
+    }
+    return used > 0;
 }

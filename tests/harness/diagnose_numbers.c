@@ -8,8 +8,17 @@
 
 int attn_suspect_start(struct attn_suspicion *x)
 {
+    static const char *const guard[] = {"", "", " (a sum of 0 makes O = 0)",
+                                        " (a row without keys is passed over)"};
     static const double start[] = {0, -100, -1e3, -1e4, -32768, -5e4, -65504, -1e5};
     struct attn_tale t;
+    for (int how = 1; how < ATTN_TALE_NO_MAXES && !x->inquiry->backward; how++) {
+        attn_tale_true(x->setup, &t);
+        t.no_max = (enum attn_tale_no_max)how;
+        if (attn_suspect(x, &t, "fits exp(s) without the maximum: it leaves the range of exp%s",
+                         guard[how]))
+            return 1;
+    }
     for (size_t n = 0; n < sizeof start / sizeof *start && !x->inquiry->backward; n++) {
         attn_tale_true(x->setup, &t);
         t.m_start = start[n];

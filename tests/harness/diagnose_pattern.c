@@ -15,6 +15,7 @@ struct pattern {
     int64_t low[4], high[4];
     int64_t beyond; /* in rows whose scores exp cannot take without a shift */
     int64_t late;   /* the fewest hidden keys that a failing row begins with */
+    int64_t early;  /* the most that a row begins with that is right         */
 };
 
 static int is_bad(double got, double want, double bound)
@@ -24,13 +25,26 @@ static int is_bad(double got, double want, double bound)
 }
 
 /* Rows may fail because the tiles that they begin with are hidden. */
-static void note_late(const struct attn_inquiry *q, const int64_t *at, struct pattern *x)
+static void note_late(const struct attn_inquiry *q, const int64_t *at, int is_right,
+                      struct pattern *x)
 {
     const struct attn_problem *p = &q->setup->problem;
     int64_t lo = 0, hi;
     if (p->mask != NULL && !attn_mask_next(p->mask, at[0], at[1], at[2], 0, &lo, &hi))
         lo = p->n_key;
-    x->late = lo < x->late ? lo : x->late;
+    if (is_right)
+        x->early = lo > x->early && lo < p->n_key ? lo : x->early;
+    else
+        x->late = lo < x->late ? lo : x->late;
+}
+
+/* Do all rows fail that begin with a hidden tile, and no others? */
+static int begin_late(const struct pattern *x)
+{
+    for (int64_t tile = 16; tile <= 128; tile *= 2)
+        if (x->late != INT64_MAX && x->late >= tile && x->early < tile)
+            return 1;
+    return 0;
 }
 
 static void look(const struct attn_inquiry *q, enum attn_output o, struct pattern *x)
@@ -49,6 +63,8 @@ static void look(const struct attn_inquiry *q, enum attn_output o, struct patter
                 at[4] = {row / t->extent[2] / t->extent[1], row / t->extent[2] % t->extent[1],
                          row % t->extent[2], n % width};
         double got = attn_cview_get(&view, at[0], at[1], at[2], at[3]);
+        if (of_queries && at[3] == 0)
+            note_late(q, at, attn_row_is_right(q, o, row), x);
         if (!is_bad(got, t->want[n], t->bound[n]))
             continue;
         x->bad++;
@@ -57,8 +73,6 @@ static void look(const struct attn_inquiry *q, enum attn_output o, struct patter
         x->zero += got == 0;
         x->empty_rows += of_queries && lse->want[row] == -(double)INFINITY;
         x->beyond += of_queries && isfinite(lse->want[row]) && fabs(lse->want[row]) > limit;
-        if (of_queries)
-            note_late(q, at, x);
         for (int a = 0; a < 4; a++) {
             x->low[a] = at[a] < x->low[a] ? at[a] : x->low[a];
             x->high[a] = at[a] > x->high[a] ? at[a] : x->high[a];
@@ -74,15 +88,16 @@ int64_t attn_tail_of(int64_t low, int64_t high, int64_t n)
     return 0;
 }
 
-/* What a range is: the tail of a tile, or what one rank has. */
-static void put_cause(int64_t low, int64_t high, int64_t n, char *text, size_t size)
+/* What a range is: the tail of a tile, if all features of it fail, or what one rank has. */
+static void put_cause(int whole, int ranked, int64_t low, int64_t high, int64_t n, char *text,
+                      size_t size)
 {
     int64_t tile = attn_tail_of(low, high, n);
-    if (tile > 0) {
+    if (tile > 0 && whole) {
         snprintf(text, size, " (the tail of a tile of %lld)", (long long)tile);
         return;
     }
-    for (int64_t ranks = 2; ranks <= 8; ranks++)
+    for (int64_t ranks = 2; ranks <= 8 && ranked; ranks++)
         for (int64_t r = 0; r < ranks && n % ranks == 0; r++)
             if (low == r * n / ranks && high == (r + 1) * n / ranks - 1) {
                 snprintf(text, size, " (shard %lld of %lld)", (long long)r, (long long)ranks);
@@ -91,11 +106,13 @@ static void put_cause(int64_t low, int64_t high, int64_t n, char *text, size_t s
 }
 
 /* "head 1", "rows 64 to 69": the axes along which failure is confined. */
-static void put_range(const struct pattern *x, const struct attn_truth_tensor *t,
-                      enum attn_output o, char *text, size_t size)
+static void put_range(const struct attn_inquiry *q, const struct pattern *x, enum attn_output o,
+                      char *text, size_t size)
 {
+    const struct attn_truth_tensor *t = &q->truth.tensor[o];
     const char *const axis[4] = {"batch", "head", o == ATTN_DK || o == ATTN_DV ? "key" : "query",
                                  "feature"};
+    int whole = x->low[3] == 0 && x->high[3] == t->extent[3] - 1;
     text[0] = '\0';
     for (int a = 0; a < 4; a++) {
         size_t used = strlen(text);
@@ -108,15 +125,9 @@ static void put_range(const struct pattern *x, const struct attn_truth_tensor *t
                      (long long)x->low[a], (long long)x->high[a]);
         used = strlen(text);
         if (a == 1 || a == 2)
-            put_cause(x->low[a], x->high[a], t->extent[a], text + used, size - used);
+            put_cause(whole, q->ranks > 1, x->low[a], x->high[a], t->extent[a], text + used,
+                      size - used);
     }
-}
-
-static const char bare[] = "not recognised: ";
-
-int attn_diagnosis_is_bare(const char *text)
-{
-    return strncmp(text, bare, strlen(bare)) == 0;
 }
 
 /* What is special about the case, where the output is NaN. */
@@ -131,46 +142,46 @@ static const char *special(const struct attn_inquiry *q, const struct pattern *x
     return "";
 }
 
-/* One output in words; returns whether they say more than where. */
-static int describe(const struct attn_inquiry *q, enum attn_output o, char *text, size_t size)
+/* One output in words, and the fault where they say more than where. */
+static void describe(const struct attn_inquiry *q, enum attn_output o, struct attn_diagnosis *d)
 {
     struct pattern x;
     char range[160];
     look(q, o, &x);
     if (x.bad == 0)
-        return 0;
-    put_range(&x, &q->truth.tensor[o], o, range, sizeof range);
+        return;
+    put_range(q, &x, o, range, sizeof range);
     const char *kind = x.nan == x.bad           ? "NaN"
                        : x.nan + x.inf == x.bad ? "not finite"
                        : x.zero == x.bad        ? "0"
                        : x.nan > 0              ? "wrong or NaN"
                                                 : "wrong";
     const char *where = x.empty_rows == x.bad ? " in rows that see no key"
-                        : x.late >= 16 && x.late != INT64_MAX
-                            ? " in rows with an empty leading tile"
+                        : begin_late(&x)      ? " in rows with an empty leading tile"
                         : x.beyond == x.bad && x.nan + x.inf + x.zero == x.bad
                             ? " in rows whose scores are beyond the range of exp"
                             : "";
     const char *why = special(q, &x);
-    int cause = where[0] != '\0' || strchr(range, '(') != NULL || why[0] != '\0';
-    snprintf(text, size, "%s%lld of %lld elements of %s are %s%s%s%s", cause ? "" : bare,
-             (long long)x.bad, (long long)x.n, attn_output_name(o), kind, where, range, why);
-    return cause;
+    d->fault = x.empty_rows == x.bad          ? ATTN_FAULT_EMPTY
+               : strstr(where, "exp") != NULL ? ATTN_FAULT_SOFTMAX
+               : where[0] != '\0' || strchr(range, '(') != NULL || why[0] != '\0' ? ATTN_FAULT_KEYS
+                                                                                  : ATTN_FAULT_NONE;
+    snprintf(d->text, sizeof d->text, "%s%lld of %lld elements of %s are %s%s%s%s",
+             d->fault != ATTN_FAULT_NONE ? "" : "not recognised: ", (long long)x.bad,
+             (long long)x.n, attn_output_name(o), kind, where, range, why);
 }
 
-int attn_describe_pattern(const struct attn_inquiry *q, char *text, size_t size)
+int attn_describe_pattern(const struct attn_inquiry *q, struct attn_diagnosis *d)
 {
-    char first[256] = "", one[256];
-    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+    struct attn_diagnosis one;
+    *d = (struct attn_diagnosis){.fault = ATTN_FAULT_NONE};
+    for (int o = 0; o < ATTN_OUTPUTS && d->fault == ATTN_FAULT_NONE; o++) {
         if (!q->failing[o] || q->truth.tensor[o].want == NULL)
             continue;
-        one[0] = '\0';
-        int cause = describe(q, (enum attn_output)o, one, sizeof one);
-        if (cause || first[0] == '\0')
-            memcpy(first, one, sizeof first);
-        if (cause)
-            break;
+        one = (struct attn_diagnosis){.fault = ATTN_FAULT_NONE};
+        describe(q, (enum attn_output)o, &one);
+        if (one.fault != ATTN_FAULT_NONE || d->text[0] == '\0')
+            *d = one;
     }
-    snprintf(text, size, "%s", first);
-    return first[0] != '\0';
+    return d->text[0] != '\0';
 }

@@ -68,7 +68,7 @@ int attn_suspect_ranks(struct attn_suspicion *x)
 {
     const struct attn_problem *p = &x->setup->problem;
     struct attn_tale t;
-    for (int64_t ranks = 2; ranks <= 8; ranks++) {
+    for (int64_t ranks = 2; ranks <= 8 && x->inquiry->ranks; ranks++) {
         if (p->n_query < ranks || p->n_key < ranks || p->n_query % ranks || p->n_key % ranks)
             continue;
         attn_tale_true(x->setup, &t);

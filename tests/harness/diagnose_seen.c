@@ -352,6 +352,17 @@ static void describe(const struct common *c, const struct attn_problem *p, char 
                  verb[c->how], lo, hi, end[c->how]);
 }
 
+/* What speaks for the set that was found: sets that were tried in vain have been counted too. */
+static int count_again(struct learner *x, const struct evidence *before, int64_t b, int64_t h,
+                       int64_t i)
+{
+    double l = 0;
+    for (int64_t j = 0; j < x->teller.p->n_key; j++)
+        l += x->got[j] ? x->teller.w[j] : 0;
+    x->teller.evidence = *before;
+    return lse_agrees(x, b, h, i, l) && o_agrees(x, b, h, i);
+}
+
 static int learn(struct attn_suspicion *x, struct learner *learner)
 {
     const struct attn_problem *p = &x->setup->problem;
@@ -363,13 +374,16 @@ static int learn(struct attn_suspicion *x, struct learner *learner)
             (!x->inquiry->compared[ATTN_LSE] || attn_row_is_right(x->inquiry, ATTN_LSE, row));
         if (right)
             continue;
-        if (!weigh(learner, b, h, i) || !find(learner, b, h, i))
+        const struct evidence before = learner->teller.evidence;
+        if (!weigh(learner, b, h, i) || !find(learner, b, h, i) ||
+            !count_again(learner, &before, b, h, i))
             return 0;
         take(&common, learner, b, h, i);
     }
-    if (common.rows > 0)
-        describe(&common, p, x->text, x->size);
-    return common.rows > 0;
+    if (common.rows == 0 || !attn_teller_explains(&learner->teller))
+        return 0;
+    describe(&common, p, x->text, x->size);
+    return 1;
 }
 
 int attn_suspect_seen(struct attn_suspicion *x)

@@ -16,6 +16,7 @@
 
 #include <sys/types.h>
 
+#include "tests/harness/diagnose.h"
 #include "tests/harness/plugin.h"
 
 /* What became of one case. */
@@ -24,8 +25,8 @@ struct attn_guest_reply {
     unsigned needs;            /* the claims that the case asked for                          */
     int64_t hwm_bytes;         /* VmHWM of the guest so far; -1 unknown                       */
     char environment[96];      /* what a call did to the floating-point environment; "" good  */
-    char diagnosis[256];       /* what a failure looks like; "" unknown                       */
-    int not_reached;           /* it was not asked                                            */
+    struct attn_diagnosis diagnosis; /* what a failure looks like                             */
+    int not_reached; /* it was not asked                                            */
 };
 
 struct attn_guest {

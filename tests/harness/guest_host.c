@@ -214,7 +214,9 @@ static void adopt(struct attn_guest_reply *reply)
         r->output[o].name = attn_output_name((enum attn_output)o);
     r->text[sizeof r->text - 1] = r->differs[sizeof r->differs - 1] = '\0';
     reply->environment[sizeof reply->environment - 1] = '\0';
-    reply->diagnosis[sizeof reply->diagnosis - 1] = '\0';
+    reply->diagnosis.text[sizeof reply->diagnosis.text - 1] = '\0';
+    if ((unsigned)reply->diagnosis.fault >= ATTN_FAULTS)
+        reply->diagnosis.fault = ATTN_FAULT_NONE;
     if ((unsigned)r->verdict > ATTN_ERROR)
         r->verdict = ATTN_ERROR;
 }

@@ -154,7 +154,7 @@ static void diagnose(const struct attn_spec *spec, const struct attn_case *c,
     if (r->verdict != ATTN_FAILED || !is_numeric || spent > 10 * CLOCKS_PER_SEC)
         return;
     clock_t start = clock();
-    attn_diagnose_case(spec, &plugin.claims, c, r, reply->diagnosis, sizeof reply->diagnosis);
+    attn_diagnose_case(spec, &plugin.claims, c, r, &reply->diagnosis);
     spent += clock() - start;
 }
 

@@ -53,6 +53,13 @@ static void judge_exactly(const struct attn_setup *s, const struct attn_truth *t
         double value = attn_cview_get(&got, bh / o->extent[1], bh % o->extent[1],
                                       o->sample != NULL ? o->sample[i] : i, n % width);
         double count = round(o->want[n] * visible);
+        if (lse->want[row] == -(double)INFINITY && value != 0)
+            attn_result_fail(
+                r, ATTN_F_EXACT,
+                "query [%lld,%lld,%lld] sees no key, and o has %.6g in column %lld: it "
+                "should be 0",
+                (long long)(bh / o->extent[1]), (long long)(bh % o->extent[1]), (long long)i, value,
+                (long long)(n % width));
         double off = 0.25 + attn_dtype_roundoff(o->stored) * count;
         int ok = o->want[n] == 0 ? value == 0 : fabs(value * visible - count) < off;
         if (!ok)

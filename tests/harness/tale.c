@@ -50,10 +50,37 @@ static double score(struct teller *x, int64_t b, int64_t h, int64_t i, int64_t j
     return t->cap_last ? cap(x->raw[j] + bias, t->softcap) : cap(x->raw[j], t->softcap) + bias;
 }
 
-/* Weights that vanish in float32 vanish here, where the maximum is not that of the row. */
+/* What is out of float32's range is so here, where the maximum is not that of the row. */
 static double narrow(const struct teller *x, double w)
 {
-    return x->p->dtype == ATTN_F32 && isfinite(x->t->m_start) ? (double)(float)w : w;
+    int is_shifted = x->t->no_max == ATTN_TALE_MAX && !isfinite(x->t->m_start);
+    return x->p->dtype == ATTN_F64 || is_shifted ? w : (double)(float)w;
+}
+
+/* A hidden pair's score. */
+static double hidden_score(struct teller *x, int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    const struct attn_tale *t = x->t;
+    if (t->cap_hidden)
+        return -t->softcap;
+    if (!t->hidden_added)
+        return t->hidden;
+    double s = score(x, b, h, i, j) + t->hidden; /* a large one swallows the score */
+    return x->p->dtype == ATTN_F64 ? s : (double)(float)s;
+}
+
+/* Weights are exp(s), whatever the maximum is; where they are subnormal, or their sum alone
+ * overflows, the numbers hang on rounding. */
+static void forget_max(struct teller *x, double *m, double largest, double l)
+{
+    enum attn_tale_no_max how = x->t->no_max;
+    double least = x->p->dtype == ATTN_F64 ? 0x1p-1000 : 0x1p-110;
+    int empty = *m == -(double)INFINITY;
+    x->unsure = (l > 0 && l < least) || (isinf(l) && isfinite(largest));
+    if (!(how == ATTN_TALE_NO_MAX_SUM && l == 0) && !(how == ATTN_TALE_NO_MAX_ROWS && empty))
+        *m = 0;
+    else
+        *m = -(double)INFINITY;
 }
 
 /* Scores and weights exp(s - m) of a row; m, l and LSE as the tale has them. */
@@ -61,13 +88,10 @@ void attn_teller_scores(struct teller *x, int64_t b, int64_t h, int64_t i)
 {
     const struct attn_tale *t = x->t;
     int64_t n = x->p->n_key;
-    double m = -(double)INFINITY, l = 0;
+    double m = -(double)INFINITY, l = 0, largest = 0;
     for (int64_t j = 0; j < n; j++) {
         x->seen[j] = (char)(attn_teller_sees(x, b, h, i, j) && (j < t->lost_lo || j >= t->lost_hi));
-        x->s[j] = x->seen[j]        ? score(x, b, h, i, j)
-                  : t->cap_hidden   ? -t->softcap
-                  : t->hidden_added ? score(x, b, h, i, j) + t->hidden
-                                    : t->hidden;
+        x->s[j] = x->seen[j] ? score(x, b, h, i, j) : hidden_score(x, b, h, i, j);
         m = x->s[j] > m || isnan(x->s[j]) ? x->s[j] : m;
     }
     if (t->zero_keys > 0 && m < 0)
@@ -75,13 +99,17 @@ void attn_teller_scores(struct teller *x, int64_t b, int64_t h, int64_t i)
     if (m < t->m_start)
         m = t->m_start;
     for (int64_t j = 0; j < n; j++) {
-        x->w[j] = m == -(double)INFINITY ? 0 : narrow(x, exp(x->s[j] - m));
+        x->w[j] = m == -(double)INFINITY ? 0 : narrow(x, exp(x->s[j] - (t->no_max ? 0 : m)));
+        largest = x->w[j] > largest ? x->w[j] : largest;
         if (j >= t->twice_lo && j < t->twice_hi)
             x->w[j] *= 2;
         l += x->w[j];
     }
     if (t->zero_keys > 0)
         l += (double)t->zero_keys * exp(-m);
+    l = narrow(x, l);
+    if (t->no_max != ATTN_TALE_MAX)
+        forget_max(x, &m, largest, l);
     x->m = m;
     x->l = l;
     x->lse = m == -(double)INFINITY ? m : m + log(l);
@@ -120,6 +148,7 @@ static double tell_lse(const struct teller *x)
     return t->lse_without_m ? log(x->l)
            : t->lse_is_l    ? x->l
            : t->lse_is_m    ? x->m
+           : t->lse_no_log  ? x->m + x->l
                             : t->lse_factor * x->lse;
 }
 
@@ -141,9 +170,10 @@ static void tell_o(struct teller *x, int64_t b, int64_t h, int64_t i)
             sum += x->w[j] * v;
             mean += v / (double)p->n_key;
         }
-        x->o[c] = empty             ? (t->empty == ATTN_TALE_EMPTY_NAN    ? (double)NAN
-                                       : t->empty == ATTN_TALE_EMPTY_MEAN ? mean
-                                                                          : 0)
+        x->o[c] = empty ? (t->empty == ATTN_TALE_EMPTY_NAN || t->empty == ATTN_TALE_EMPTY_NAN_O
+                               ? (double)NAN
+                           : t->empty == ATTN_TALE_EMPTY_MEAN ? mean
+                                                              : 0)
                   : t->unnormalised ? sum
                                     : sum / x->l;
     }
@@ -154,29 +184,67 @@ static void tell_o(struct teller *x, int64_t b, int64_t h, int64_t i)
 static const enum attn_slot slot_of[ATTN_OUTPUTS] = {ATTN_T_O,  ATTN_T_LSE, ATTN_T_DQ,
                                                      ATTN_T_DK, ATTN_T_DV,  ATTN_T_DBIAS};
 
+static int is_as(double got, double want, double bound)
+{
+    return fabs(got - want) <= bound || got == want || (isnan(got) && isnan(want));
+}
+
+/* One element more of a row that fits.  Where outputs are looked for in other places, what is wrong
+ * in its own place is right there. */
+static void count(struct teller *x, double got, double own, double told, double want, double bound)
+{
+    if (isinf(bound))
+        return;
+    struct evidence *e = &x->evidence;
+    int is_moved = x->t->outputs_turned || x->t->turned >> ATTN_T_O || x->t->dbias_like_bias;
+    double error = got == told ? 0 : fabs(got - told);
+    int is_wrong = !is_as(own, want, bound);
+    e->wrong += is_wrong;
+    if (is_wrong && isnan(got))
+        e->nan_apart += !isnan(want);
+    else if (is_wrong)
+        e->apart += is_moved || (!is_as(told, want, bound) && error < fabs(own - want) / 2);
+}
+
 /* One row of an output, `told` against the tensor; the tolerance is some bounds of the truth and a
- * part of the row's size. */
+ * part of the row's size.  An element of which nothing can be said says nothing. */
 int attn_teller_row_fits(struct teller *x, enum attn_output o, int64_t b, int64_t h, int64_t i,
                          const double *told)
 {
     const struct attn_truth_tensor *want = &x->q->truth.tensor[o];
     int64_t width = want->extent[3];
+    const struct attn_cview place = attn_tensor_cview(&x->q->setup->tensor[slot_of[o]]);
     double size = 0;
     int64_t at = ((b * want->extent[1] + h) * want->extent[2] + i) * width;
     for (int64_t c = 0; c < width; c++)
         size = isfinite(told[c]) && fabs(told[c]) > size ? fabs(told[c]) : size;
     for (int64_t c = 0; c < width; c++) {
         double got = attn_cview_get(&x->view[slot_of[o]], b, h, i, c);
-        double bound = isfinite(want->bound[at + c]) ? want->bound[at + c] : 0;
-        int ok = fabs(got - told[c]) <= x->q->loose * size + 4 * bound + 1e-30 ||
-                 (isnan(got) && isnan(told[c])) || (isinf(got) && got == told[c]);
-        if (!ok)
+        double bound = want->bound[at + c];
+        if (!isinf(bound) && !is_as(got, told[c], x->q->loose * size + 4 * bound + 1e-30))
             return 0;
-        x->nan += isnan(got) != 0;
-        x->finite += isfinite(got) != 0;
-        x->evidence += !isnan(got) && !(fabs(got - want->want[at + c]) <= want->bound[at + c]);
+    }
+    for (int64_t c = 0; c < width; c++) {
+        double got = attn_cview_get(&x->view[slot_of[o]], b, h, i, c);
+        count(x, got, attn_cview_get(&place, b, h, i, c), told[c], want->want[at + c],
+              want->bound[at + c]);
+        x->evidence.finite += x->q->failing[o] && isfinite(got);
     }
     return 1;
+}
+
+int attn_teller_explains(const struct teller *x)
+{
+    const struct attn_tale *t = x->t;
+    const struct evidence *e = &x->evidence;
+    int is_nan = t->empty == ATTN_TALE_EMPTY_NAN || t->empty == ATTN_TALE_EMPTY_NAN_O;
+    if (e->apart + e->nan_apart == 0 || 2 * (e->apart + e->nan_apart) < e->wrong)
+        return 0;
+    /* NaN alone fits every tale that ends in NaN; where numbers stand beside it, its places speak,
+     * unless the tale reads what it should not, and whatever it reads is NaN. */
+    int has_places = e->finite > 0 && !isfinite(t->hidden) && !isfinite(t->m_start) &&
+                     !(t->turned | t->adjacent | t->packed | t->rows_packed);
+    return e->apart > 0 || has_places || is_nan;
 }
 
 static int is_asked(const struct teller *x, int64_t b, int64_t h)
@@ -199,6 +267,8 @@ static int forward_fits(struct teller *x)
                 if (t->merge != ATTN_TALE_MERGE_NONE)
                     attn_teller_merge(x, b, h, i);
                 double lse = tell_lse(x);
+                if (x->unsure)
+                    continue;
                 if (x->q->compared[ATTN_LSE] &&
                     !attn_teller_row_fits(x, ATTN_LSE, b, to_h, to_i, &lse))
                     return 0;
@@ -334,15 +404,15 @@ static int backward_fits(struct teller *x)
                 tell_ds(x, b, h, i, p_row);
                 add_row(x, b, h, i, p_row);
                 add_dbias(x, b, h, i);
-                if (x->q->failing[ATTN_DQ])
+                if (x->q->compared[ATTN_DQ])
                     fits = attn_teller_row_fits(x, ATTN_DQ, b, h, i, x->dq);
             }
     free(p_row);
-    if (fits && x->q->failing[ATTN_DK])
+    if (fits && x->q->compared[ATTN_DK])
         fits = keys_fit(x, ATTN_DK, x->dk, p->d_key);
-    if (fits && x->q->failing[ATTN_DV])
+    if (fits && x->q->compared[ATTN_DV])
         fits = keys_fit(x, ATTN_DV, x->dv, p->d_value);
-    if (fits && x->q->failing[ATTN_DBIAS] && x->dbias != NULL)
+    if (fits && x->q->compared[ATTN_DBIAS] && x->dbias != NULL)
         fits = dbias_fits(x);
     return fits;
 }
@@ -385,19 +455,23 @@ void attn_teller_close(struct teller *x)
     free(x->dbias);
 }
 
-int attn_tale_fits(const struct attn_inquiry *q, const struct attn_tale *t)
+static int hold(const struct attn_inquiry *q, const struct attn_tale *t, int must_explain)
 {
     struct teller x;
-    int fits = attn_teller_open(&x, q, t);
-    if (fits)
-        fits = q->backward ? backward_fits(&x) : forward_fits(&x);
-    /* NaN fits every tale that ends in NaN. */
-    if (x.evidence == 0 &&
-        (x.nan == 0 || x.finite == 0 || isfinite(t->hidden) || isfinite(t->m_start)) &&
-        (x.nan == 0 || t->empty != ATTN_TALE_EMPTY_NAN))
-        fits = 0;
-    if (x.evidence == 0 && (t->turned | t->adjacent | t->packed | t->rows_packed))
-        fits = 0;
+    int fits = attn_teller_open(&x, q, t) && (q->backward ? backward_fits(&x) : forward_fits(&x)) &&
+               (!must_explain || attn_teller_explains(&x));
     attn_teller_close(&x);
     return fits;
+}
+
+int attn_tale_fits(const struct attn_inquiry *q, const struct attn_tale *t)
+{
+    return hold(q, t, 1);
+}
+
+int attn_truth_is_near(const struct attn_inquiry *q)
+{
+    struct attn_tale t;
+    attn_tale_true(q->setup, &t);
+    return hold(q, &t, 0);
 }

@@ -56,11 +56,12 @@ enum attn_tale_stale {
 };
 
 enum attn_tale_empty {
-    ATTN_TALE_EMPTY_ZERO, /* O = 0, LSE = -inf: right    */
-    ATTN_TALE_EMPTY_NAN,  /* 0 / 0                       */
-    ATTN_TALE_EMPTY_MEAN, /* the mean of all V           */
-    ATTN_TALE_EMPTY_PLUS, /* LSE = +inf                  */
-    ATTN_TALE_EMPTY_NULL  /* LSE = 0                     */
+    ATTN_TALE_EMPTY_ZERO,  /* O = 0, LSE = -inf: right    */
+    ATTN_TALE_EMPTY_NAN,   /* 0 / 0                       */
+    ATTN_TALE_EMPTY_NAN_O, /* 0 / 0 in O alone           */
+    ATTN_TALE_EMPTY_MEAN,  /* the mean of all V           */
+    ATTN_TALE_EMPTY_PLUS,  /* LSE = +inf                  */
+    ATTN_TALE_EMPTY_NULL   /* LSE = 0                     */
 };
 
 /* Blocks of keys, one of each rank, in the order of a ring, and what is wrong where they meet. */
@@ -76,6 +77,14 @@ enum attn_tale_merge {
     ATTN_TALE_MERGE_RESET,     /* a block that is hidden as a whole wipes the rest */
     ATTN_TALE_MERGE_EMPTY,     /* -inf - -inf: two empty rows make NaN             */
     ATTN_TALE_MERGES
+};
+
+enum attn_tale_no_max {
+    ATTN_TALE_MAX,         /* weights are exp(s - m)                                  */
+    ATTN_TALE_NO_MAX,      /* they are exp(s), and O = 0/0 where their sum is 0       */
+    ATTN_TALE_NO_MAX_SUM,  /* exp(s), and O = 0 where their sum is 0                  */
+    ATTN_TALE_NO_MAX_ROWS, /* exp(s), and O = 0 where the row sees no key             */
+    ATTN_TALE_NO_MAXES
 };
 
 enum attn_tale_place {
@@ -117,12 +126,13 @@ struct attn_tale {
     int64_t tile;                                 /* keys of a tile, for stale    */
     enum attn_tale_stale stale;                   /* not rescaled when m grows    */
     double m_start;                               /* where m starts: -inf         */
-    int64_t d_used;                               /* features in q.k              */
-    double dot_limit;                             /* q.k beyond it is infinite    */
-    int cap_product;                              /* s tanh(s / c)                */
-    int64_t keys_repeated;                        /* V of key j / this            */
-    double alibi_more;                            /* added to the distance        */
-    int64_t ranks;                                /* of the three below           */
+    enum attn_tale_no_max no_max;
+    int64_t d_used;        /* features in q.k              */
+    double dot_limit;      /* q.k beyond it is infinite    */
+    int cap_product;       /* s tanh(s / c)                */
+    int64_t keys_repeated; /* V of key j / this            */
+    double alibi_more;     /* added to the distance        */
+    int64_t ranks;         /* of the three below           */
     enum attn_tale_merge merge;
     enum attn_tale_place place; /* of K and V, or of one of them, if it is PLACE_STALE */
     enum attn_tale_of place_of;
@@ -130,14 +140,14 @@ struct attn_tale {
     int unnormalised;                /* O is not divided by l        */
     int64_t shift_heads, shift_rows; /* output of another head, row  */
     enum attn_tale_empty empty;
-    double lse_factor; /* 1; log2(e) for base 2 */
-    int lse_without_m; /* ln l alone            */
-    int lse_is_l, lse_is_m;
-    int inputs_turned, outputs_turned; /* BHLD read as BLHD, or the reverse       */
-    unsigned turned;                   /* 1 << slot: that tensor alone            */
-    unsigned adjacent;                 /* its features are taken to be adjacent   */
-    unsigned packed;                   /* it is taken to be packed as [B,H,L,d]   */
-    unsigned rows_packed;              /* its rows are taken to lie d apart       */
+    double lse_factor;                  /* 1; log2(e) for base 2 */
+    int lse_without_m;                  /* ln l alone            */
+    int lse_is_l, lse_is_m, lse_no_log; /* l alone, m alone, m + l              */
+    int inputs_turned, outputs_turned;  /* BHLD read as BLHD, or the reverse       */
+    unsigned turned;                    /* 1 << slot: that tensor alone            */
+    unsigned adjacent;                  /* its features are taken to be adjacent   */
+    unsigned packed;                    /* it is taken to be packed as [B,H,L,d]   */
+    unsigned rows_packed;               /* its rows are taken to lie d apart       */
     int64_t rounded;     /* base pointers of inputs are rounded down to so many bytes */
     int dbias_like_bias; /* strides of another tensor               */
     int v_like_k, do_like_o, dlse_like_lse,
@@ -162,12 +172,16 @@ struct attn_inquiry {
     struct attn_truth truth; /* with bounds */
     int failing[ATTN_OUTPUTS], compared[ATTN_OUTPUTS];
     int backward;  /* the forward is right: the mistake is in the backward */
+    int ranks;     /* 0: it has none; 1: nobody knows; 2: it has                     */
     int64_t block; /* 0, or 1 + b H + h: only that batch and head are looked at */
     double loose;  /* relative tolerance                                   */
 };
 
-/* 1 when everything that the inquiry is about was computed as the tale tells it.  Without memory:
- * 0. */
+/* 1 when everything that the inquiry is about was computed as the tale tells it, and the tale
+ * explains what is wrong (teller.h).  Without memory: 0. */
 int attn_tale_fits(const struct attn_inquiry *inquiry, const struct attn_tale *tale);
+
+/* 1 when it is the truth, as far as the inquiry's tolerance goes. */
+int attn_truth_is_near(const struct attn_inquiry *inquiry);
 
 #endif

@@ -4,6 +4,12 @@
 
 #include "tests/harness/tale.h"
 
+/* Elements of rows that fit: those that are wrong; of these those that are as the tale tells them
+ * and not as the truth has them, numbers and NaNs; and the finite ones of outputs that fail. */
+struct evidence {
+    int64_t wrong, apart, nan_apart, finite;
+};
+
 struct teller {
     const struct attn_inquiry *q;
     const struct attn_tale *t;
@@ -13,8 +19,8 @@ struct teller {
     char *seen;
     double *raw;
     double m, l, lse;
-    int finite, nan; /* elements that are so, as the tale tells them         */
-    int evidence;    /* elements that are wrong, not NaN, and as the tale tells them */
+    int unsure; /* the row's numbers hang on how exp rounds: nothing is told */
+    struct evidence evidence;
 };
 
 /* tale.c: scores, weights, m, l and LSE of a row; a row of an output as told, against what was
@@ -24,6 +30,10 @@ void attn_teller_close(struct teller *x);
 void attn_teller_scores(struct teller *x, int64_t b, int64_t h, int64_t i);
 int attn_teller_row_fits(struct teller *x, enum attn_output o, int64_t b, int64_t h, int64_t i,
                          const double *told);
+
+/* Is the tale one that these numbers speak for?  It must tell something else than the truth, and most
+ * elements that are wrong must be what it tells: a tale of empty rows is none where no row is. */
+int attn_teller_explains(const struct teller *x);
 
 /* tale_views.c: how the tale reads memory; 0 when it would leave a tensor's. */
 int attn_teller_views(struct teller *x);

@@ -2,6 +2,7 @@
 #include "tests/mutants/naming.h"
 
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,7 +106,9 @@ static void diagnose_one(const struct attn_spec *spec, const struct attn_battery
     if (r.verdict == ATTN_FAILED &&
         (r.failure == ATTN_F_FINITE || r.failure == ATTN_F_EXACT || r.failure == ATTN_F_BOUND)) {
         naming->battery[naming->n] = battery;
-        attn_diagnose_case(spec, NULL, &c, &r, naming->text[naming->n], sizeof naming->text[0]);
+        struct attn_diagnosis diagnosis;
+        attn_diagnose_case(spec, NULL, &c, &r, &diagnosis);
+        memcpy(naming->text[naming->n], diagnosis.text, sizeof naming->text[0]);
         naming->n++;
     }
     alarm(0);
@@ -129,6 +132,7 @@ static void run_child(const struct mutant *m, const char *folder, struct shared 
     char path[512];
     struct attn_spec spec;
     struct attn_error err = {0};
+    signal(SIGALRM, SIG_DFL); /* Check's own would end the whole test */
     snprintf(path, sizeof path, "%s/%s.so", folder, m->id);
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     enum attn_status (*parse)(const char *, struct attn_spec *, struct attn_error *) = NULL;
