@@ -91,7 +91,8 @@ static int is_seen(const struct attn_problem *p, int64_t b, int64_t g, int64_t j
 static int query_can_leak(const struct pass *x, int64_t b, int64_t h, int64_t i)
 {
     int64_t g = h / group_of(x->p);
-    int odd = query_is_odd(x, b, h, i);
+    int odd = query_is_odd(x, b, h, i) &&
+              attn_cview_get(&x->lse, b, h, i, 0) != -(double)INFINITY; /* else it is not read */
     for (int64_t j = 0; j < x->p->n_key; j++)
         if (!attn_problem_allows(x->p, b, h, i, j) && (odd || key_is_odd(x, b, g, j)) &&
             is_seen(x->p, b, g, j))
@@ -103,7 +104,7 @@ static int query_can_leak(const struct pass *x, int64_t b, int64_t h, int64_t i)
  * they have an LSE. */
 static int key_can_leak(const struct pass *x, int64_t b, int64_t g, int64_t j)
 {
-    int odd = key_is_odd(x, b, g, j);
+    int odd = key_is_odd(x, b, g, j) && is_seen(x->p, b, g, j); /* else it is not read */
     for (int64_t h = g * group_of(x->p); h < (g + 1) * group_of(x->p); h++)
         for (int64_t i = 0; i < x->p->n_query; i++)
             if (!attn_problem_allows(x->p, b, h, i, j) && (odd || query_is_odd(x, b, h, i)) &&
