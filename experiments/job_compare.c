@@ -77,12 +77,13 @@ static void print_head(const struct attn_job *job, const struct attn_precision *
 }
 
 /* How many elements nothing can be said about: those without a bound, or all of them where zeros
- * would pass everywhere, and not because the numbers are too small for their types. */
+ * and numbers of the usual size would pass everywhere, and not because the numbers are too small for
+ * their types.  A gradient that is 0 but for rounding, within a small bound, is judged. */
 static int64_t count_silent(const struct attn_truth_tensor *truth, const struct attn_agreement *x)
 {
     double stored = attn_dtype_tiny(truth->stored), storage = attn_dtype_tiny(truth->storage);
     int underflows = x->size <= 8 * (stored > storage ? stored : storage);
-    return x->n > 0 && x->n_powerless == x->n && !underflows ? x->n : x->n_unbounded;
+    return x->n > 0 && x->n_blind == x->n && !underflows ? x->n : x->n_unbounded;
 }
 
 /* What one tensor is found to be; counted in *found. */

@@ -471,7 +471,7 @@ static const struct {
 } soaks[] = {{"0", 0, "random cases of seed 1"},
              {"main.n = getattr(main, \"n\", 0) + 1; result[\"o\"] = result[\"o\"] + "
               "result[\"o\"].dtype.type(main.n == 50)",
-              1, "as found it failed in 1 of 21 runs; FAIL(bound): o["}};
+              1, "as found it failed in 1 of 21 runs; FAIL("}};
 
 START_TEST(soak_of_a_command)
 {
@@ -558,14 +558,15 @@ END_TEST
 
 /* ---- honest code that nobody here tuned ------------------------------------------------------ */
 
-#define FLASH(tile, base, order)                                                                   \
-    {                                                                                              \
-        "numpy", "/usr/bin/python3 tests/strangers/numpy_flash.py " #tile " " #base " " #order,    \
-            "{\"name\": \"flash\", \"claims\": [\"f32\", \"f64\", \"bf16\", \"f16\", "             \
-            "\"backward\", \"gqa\", "                                                              \
-            "\"cross\", \"dv\", \"hard\", \"softcap\", \"alibi\", \"bias\", \"dbias\", \"dlse\", " \
-            "\"scale\", "                                                                          \
-            "\"empty\", \"band\", \"dense\"], \"block\": " #tile "}"                               \
+/* Not `hard`: a tile multiplies the V of keys behind the causal edge by 0, and 0 times NaN shows. */
+#define FLASH(tile, base, order)                                                                \
+    {                                                                                           \
+        "numpy", "/usr/bin/python3 tests/strangers/numpy_flash.py " #tile " " #base " " #order, \
+            "{\"name\": \"flash\", \"claims\": [\"f32\", \"f64\", \"bf16\", \"f16\", "          \
+            "\"backward\", \"gqa\", "                                                           \
+            "\"cross\", \"dv\", \"softcap\", \"alibi\", \"bias\", \"dbias\", \"dlse\", "        \
+            "\"scale\", "                                                                       \
+            "\"empty\", \"band\", \"dense\"], \"block\": " #tile "}"                            \
     }
 static const struct {
     const char *module, *command, *claims; /* claims: NULL: beside the example */

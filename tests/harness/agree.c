@@ -94,7 +94,9 @@ void attn_agree(const struct attn_cview *got, const struct attn_truth_tensor *tr
                     x->n_unbounded += bound == (double)INFINITY;
                     x->n_either += (right & (right - 1)) != 0 && isfinite(bound);
                     x->n_no_bound += !(bound >= 0);
-                    x->n_powerless += bound > 0 && fabs(want) <= bound;
+                    int powerless = bound > 0 && fabs(want) <= bound;
+                    x->n_powerless += powerless;
+                    x->n_blind += powerless && !(bound <= 0.25 * truth->gauge[n]);
                     measure(truth, n, u, value, ratio <= 1, x);
                 }
     x->ratio = x->ratio < 0 ? 0 : x->ratio;

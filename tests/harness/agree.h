@@ -16,6 +16,8 @@ struct attn_agreement {
     int64_t n_either;     /* bounded elements of which more than one class is right           */
     int64_t n_no_bound;   /* elements whose bound is no number: an error of the suite            */
     int64_t n_powerless;  /* elements with 0 < bound and |want| <= bound: zeros would pass  */
+    int64_t n_blind;      /* of these, those whose bound is above a quarter of the gauge: numbers
+                             of the usual size would pass as well                          */
     double ratio;         /* largest error / bound; +inf where a bound of 0 was missed     */
     double gauge;         /* largest error / (u * gauge): printed, never judged by         */
     double error, size;   /* largest |got - want| and |want| where the truth is finite         */
