@@ -81,7 +81,7 @@ enum attn_status attn_cli_errno(int error)
     }
 }
 
-/* ---- memory ------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static int leaving; /* of our own will */
 
@@ -127,7 +127,7 @@ int attn_cli_leave(int status)
     return status;
 }
 
-/* ---- words ------------------------------------------------------------------------------------- */
+/* ---- words ----------------------------------------------------------------------------------- */
 
 /* Which option a word "--name" or "--name=value" spells out; -1: none. */
 static int find_option(const struct option *options, const char *word)

@@ -58,7 +58,7 @@ enum attn_status attn_exec_write(const char *folder, const struct attn_claims *c
     return status;
 }
 
-/* ---- a folder for them, which goes with the program at the latest ----------------------------- */
+/* ---- a folder for them, which goes with the program at the latest ---------------------------- */
 
 static char kept[2][ATTN_FOLDER_PATH];
 static pid_t keeper;

@@ -77,8 +77,8 @@ static void print_head(const struct attn_job *job, const struct attn_precision *
 }
 
 /* How many elements nothing can be said about: those without a bound, or all of them where zeros
- * and numbers of the usual size would pass everywhere, and not because the numbers are too small for
- * their types.  A gradient that is 0 but for rounding, within a small bound, is judged. */
+ * and numbers of the usual size would pass everywhere, and not because the numbers are too small
+ * for their types.  A gradient that is 0 but for rounding, within a small bound, is judged. */
 static int64_t count_silent(const struct attn_truth_tensor *truth, const struct attn_agreement *x)
 {
     double stored = attn_dtype_tiny(truth->stored), storage = attn_dtype_tiny(truth->storage);

@@ -558,7 +558,8 @@ END_TEST
 
 /* ---- honest code that nobody here tuned ------------------------------------------------------ */
 
-/* Not `hard`: a tile multiplies the V of keys behind the causal edge by 0, and 0 times NaN shows. */
+/* Not `hard`: a tile multiplies the V of keys behind the causal edge by 0, and 0 times NaN
+ * shows. */
 #define FLASH(tile, base, order)                                                                \
     {                                                                                           \
         "numpy", "/usr/bin/python3 tests/strangers/numpy_flash.py " #tile " " #base " " #order, \

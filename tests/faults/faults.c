@@ -5,8 +5,8 @@
  *     attnlab-faults NAME ...          these
  *     attnlab-faults -v NAME ...       and say what happens at each site
  *
- * Each is refused at its first call; where measurements are made at its last, because the first is one
- * of the calibration, which may fail and says so.
+ * Each is refused at its first call; where measurements are made at its last, because the first is
+ * one of the calibration, which may fail and says so.
  *
  * The program is attnlab itself: main() is entered in a child of this process, in an empty folder,
  * once to see its sites, and then once for each of them.  Good is: status 3 with one line that says
@@ -56,7 +56,7 @@ static void stop(const char *what)
     exit(4);
 }
 
-/* ---- folders ----------------------------------------------------------------------------------- */
+/* ---- folders --------------------------------------------------------------------------------- */
 
 struct file {
     char *path; /* below the folder */
@@ -152,7 +152,7 @@ static void tree_write(const char *root, const struct tree *tree)
     }
 }
 
-/* ---- one run ----------------------------------------------------------------------------------- */
+/* ---- one run --------------------------------------------------------------------------------- */
 
 struct outcome {
     int status; /* of waitpid */
@@ -259,7 +259,7 @@ static void run(const char *args, int watched, struct outcome *x)
     tree_read(work, &x->tree);
 }
 
-/* ---- comparison -------------------------------------------------------------------------------- */
+/* ---- comparison ------------------------------------------------------------------------------ */
 
 static int is_number(char c)
 {
@@ -360,8 +360,8 @@ static const char *tree_lost(const struct tree *before, const struct tree *good,
     return NULL;
 }
 
-/* A file that an undisturbed run does not leave, or, but for texts such as tables, which are written
- * as they come, not like this. */
+/* A file that an undisturbed run does not leave, or, but for texts such as tables, which are
+ * written as they come, not like this. */
 static const char *tree_left(const struct tree *before, const struct tree *good,
                              const struct tree *after, int measured)
 {
@@ -402,7 +402,7 @@ static int count_lines(const char *text, const char *known, char *first, size_t 
     return n;
 }
 
-/* ---- judging ----------------------------------------------------------------------------------- */
+/* ---- judging --------------------------------------------------------------------------------- */
 
 enum verdict { SAID, HARMLESS, NOT_REACHED, BAD, VERDICTS };
 
@@ -505,7 +505,7 @@ static enum verdict refuse(const struct command *c, const struct usual *usual, i
     return why[0] != '\0' ? BAD : said ? SAID : HARMLESS;
 }
 
-/* ---- one command ------------------------------------------------------------------------------- */
+/* ---- one command ----------------------------------------------------------------------------- */
 
 /* Files that a command finds, made by the command lines `before`. */
 static void prepare(const struct command *c, struct usual *usual)

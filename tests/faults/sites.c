@@ -130,7 +130,7 @@ static inline int fails_with(const char *name, int error)
     return 1;
 }
 
-/* ---- memory: the last eight bytes of a block say where it was taken ---------------------------- */
+/* ---- memory: the last eight bytes of a block say where it was taken -------------------------- */
 
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t n, size_t size);
@@ -230,7 +230,7 @@ void free(void *data)
     __libc_free(data);
 }
 
-/* ---- the rest: the real one is the next of that name ------------------------------------------- */
+/* ---- the rest: the real one is the next of that name ----------------------------------------- */
 
 #define REAL(name)                 \
     static __typeof__(&name) real; \
@@ -346,7 +346,7 @@ int fsync(int fd)
     return fails_with("fsync", EIO) ? -1 : real(fd);
 }
 
-/* ---- streams ----------------------------------------------------------------------------------- */
+/* ---- streams --------------------------------------------------------------------------------- */
 
 /* What a full disk does to a stream that writes to a descriptor: what it holds is lost, and the
  * mark of an error stays on it. */

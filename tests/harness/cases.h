@@ -31,8 +31,8 @@
  *   special=none|q-nan|k-nan|v-nan|do-nan|q-inf|k-inf|v-inf|do-inf|k-huge
  *                      one element in each of two rows of q, k, v or dO is NaN, or +inf in one and
  *                      -inf in the other; or, huge, a power of two near the end of its type, so
- *                      that scores leave the domain (attn.h).  Heads whose number and batch add up to an
- *                      odd number are spared
+ *                      that scores leave the domain (attn.h).  Heads whose number and batch add up
+ *                      to an odd number are spared
  *   dlse=0|1           a gradient through LSE as well (pass=bwd)
  *   dbias=0|1          ask for the gradient of the bias (pass=bwd, a bias tensor)
  *   threads=N          from 1 (default) to 64

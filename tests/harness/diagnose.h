@@ -75,8 +75,8 @@ int attn_suspect_backward(struct attn_suspicion *x);
 
 /* What is learned from the numbers, where no tale of the list fits: which kv head and batch each
  * block read, whether delta alone is wrong, whether outputs are the truth times a number, or plus
- * one (diagnose_learn.c); whether rows are right but in other places (diagnose_places.c); which keys
- * each row has seen (diagnose_seen.c). */
+ * one (diagnose_learn.c); whether rows are right but in other places (diagnose_places.c); which
+ * keys each row has seen (diagnose_seen.c). */
 int attn_suspect_blocks(struct attn_suspicion *x);
 int attn_suspect_lines(struct attn_suspicion *x);
 int attn_suspect_delta(struct attn_suspicion *x);

@@ -15,11 +15,12 @@ enum attn_status attn_fault(struct attn_error *err, enum attn_status status, con
 /* The same for any text that may hold what a file says: control characters become '?'. */
 void attn_clean(char *text);
 
-/* A system call failed with this errno: ENOMEM when the machine lacks files, memory or space, EINVAL
- * when it is the fault of the path. */
+/* A system call failed with this errno: ENOMEM when the machine lacks files, memory or space,
+ * EINVAL when it is the fault of the path. */
 enum attn_status attn_read_errno(int error);
 
-/* Whose file: what another program wrote may be a symbolic link to anywhere, and is not followed. */
+/* Whose file: what another program wrote may be a symbolic link to anywhere, and is not
+ * followed. */
 enum attn_read_whose { ATTN_READ_GIVEN, ATTN_READ_THEIRS };
 
 /* Every reader opens its file by one of these: regular files only, and none is waited for, so that
@@ -31,8 +32,8 @@ enum attn_status attn_read_open(const char *path, int *fd, int64_t *size, struct
 /* Lines; NULL on failure. */
 FILE *attn_read_stream(const char *path, enum attn_read_whose whose, struct attn_error *err);
 
-/* All of it as a string, without '\0' inside, to be freed.  Also EINVAL: nothing, or more than `most`
- * bytes. */
+/* All of it as a string, without '\0' inside, to be freed.  Also EINVAL: nothing, or more than
+ * `most` bytes. */
 enum attn_status attn_read_text(const char *path, enum attn_read_whose whose, int64_t most,
                                 char **text, struct attn_error *err);
 
@@ -40,14 +41,14 @@ enum attn_status attn_read_text(const char *path, enum attn_read_whose whose, in
 enum attn_status attn_read_at(int fd, const char *path, int64_t offset, void *to, int64_t bytes,
                               struct attn_error *err);
 
-/* A stream for what is written as it comes, "w" or "a": a regular file, new or not, or a device such
- * as a terminal, never a FIFO, which would be waited for.  NULL: err has ENOMEM, the environment's
- * fault. */
+/* A stream for what is written as it comes, "w" or "a": a regular file, new or not, or a device
+ * such as a terminal, never a FIFO, which would be waited for.  NULL: err has ENOMEM, the
+ * environment's fault. */
 FILE *attn_write_stream(const char *path, const char *mode, struct attn_error *err);
 
 /* Writing by way of a temporary file in the same folder, which takes the name `path` only when
- * everything is on the disk.  After a failure of any call, which is ENOMEM, nothing is left, and a file that had the
- * name before is untouched.  open, then write as often as needed, then close. */
+ * everything is on the disk.  After a failure of any call, which is ENOMEM, nothing is left, and a
+ * file that had the name before is untouched.  open, then write as often as needed, then close. */
 struct attn_save {
     const char *path; /* borrowed */
     char *temporary;

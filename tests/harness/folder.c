@@ -67,8 +67,8 @@ static const char *next_entry(struct entries *x)
     }
 }
 
-/* Remove a folder in `outer`; the folders in it move to `outer`, under names that nobody has.  1 when
- * something was done. */
+/* Remove a folder in `outer`; the folders in it move to `outer`, under names that nobody has.  1
+ * when something was done. */
 static int flatten(int outer, const char *name, unsigned *serial)
 {
     struct entries folder;

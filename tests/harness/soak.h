@@ -8,8 +8,8 @@
 #include "tests/harness/cases.h"
 
 /* A random case, its extents small or from the table of factors, most of them of little work: any
- * mask, type, fill, layout, bias and field.  Always parses; now and then its fill cannot keep its promise and the case cannot be
- * set up, which is nobody's failure. */
+ * mask, type, fill, layout, bias and field.  Always parses; now and then its fill cannot keep its
+ * promise and the case cannot be set up, which is nobody's failure. */
 void attn_soak_case(uint64_t seed, uint64_t number, struct attn_case *c);
 
 /* Does a case still show what is looked for?  arg is the caller's. */

@@ -31,8 +31,9 @@ void attn_teller_scores(struct teller *x, int64_t b, int64_t h, int64_t i);
 int attn_teller_row_fits(struct teller *x, enum attn_output o, int64_t b, int64_t h, int64_t i,
                          const double *told);
 
-/* Is the tale one that these numbers speak for?  It must tell something else than the truth, and most
- * elements that are wrong must be what it tells: a tale of empty rows is none where no row is. */
+/* Is the tale one that these numbers speak for?  It must tell something else than the truth, and
+ * most elements that are wrong must be what it tells: a tale of empty rows is none where no row
+ * is. */
 int attn_teller_explains(const struct teller *x);
 
 /* tale_views.c: how the tale reads memory; 0 when it would leave a tensor's. */
