@@ -78,8 +78,8 @@ void one_query(const attn_plugin_call &t, int64_t b, int64_t h, int64_t i, std::
     }
     real *out = row<real>(t.o, b, h, i);
     for (int64_t c = 0; c < t.d_value; c++)
-        out[c * t.o.stride[3]] = l > 0 ? o[c] / l : real(0);
-    *row<real>(t.lse, b, h, i) = l > 0 ? m + std::log(l) : none;
+        out[c * t.o.stride[3]] = l == 0 ? real(0) : o[c] / l; // not l > 0: a NaN stays one
+    *row<real>(t.lse, b, h, i) = l == 0 ? none : m + std::log(l);
 }
 
 template <class real> int compute(const attn_plugin_call &t)
