@@ -51,10 +51,10 @@ flags_of      = $(if $(filter optimized/simd/%,$(1)),$(if $(filter x86_64-%,$(sh
 
 # ---- what is built -----------------------------------------------------------------------------
 
-LIB_SRC     := $(sort $(wildcard ref/*.c optimized/*.c optimized/parallel/*.c optimized/simd/*.c))
-HARNESS_SRC := $(sort $(wildcard tests/harness/*.c))
-PROGRAM_SRC := $(sort $(wildcard experiments/*.c))
-TEST_SRC    := $(sort $(wildcard tests/*.c tests/variants/*.c))
+LIB_SRC     := $(sort $(wildcard ref/*.c ref/*/*.c optimized/*.c optimized/*/*.c))
+HARNESS_SRC := $(sort $(wildcard tests/harness/*.c tests/harness/*/*.c))
+PROGRAM_SRC := $(sort $(wildcard experiments/*.c experiments/*/*.c))
+TEST_SRC    := $(sort $(wildcard tests/*.c tests/variants/*.c tests/fixtures/*.c))
 obj          = $(patsubst %.c,$(B)/%.o,$(1))
 LIB_OBJ     := $(call obj,$(LIB_SRC))
 HARNESS_OBJ := $(call obj,$(HARNESS_SRC))
