@@ -5,10 +5,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "experiments/bench_flags.h"
-#include "experiments/bench_json.h"
-#include "experiments/bench_print.h"
-#include "experiments/bench_roofline.h"
+#include "experiments/bench/bench_flags.h"
+#include "experiments/bench/bench_json.h"
+#include "experiments/bench/bench_print.h"
+#include "experiments/bench/bench_roofline.h"
 #include "experiments/cli.h"
 #include "tests/harness/fileio.h"
 #include "tests/harness/folder.h"

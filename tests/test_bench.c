@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/bench_table.h"
+#include "experiments/bench/bench_table.h"
 #include "tests/scratch.h"
 #include "tests/suites.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/bench_roofs.h"
+#include "experiments/bench/bench_roofs.h"
 #include "tests/suites.h"
 
 /* ---- limits: known work ------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-#include "experiments/bench_table.h"
+#include "experiments/bench/bench_table.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -19,10 +19,10 @@
          F32("q2048d64", mask_before), 1)
 
 static const struct attn_bench_row rows[] = {
-#include "experiments/bench_rows.def"
+#include "experiments/bench/bench_rows.def"
 };
 static const struct attn_bench_row steps[] = {
-#include "experiments/bench_steps.def"
+#include "experiments/bench/bench_steps.def"
 };
 _Static_assert(sizeof rows / sizeof *rows <= ATTN_BENCH_ROWS, "a choice of rows has room for all");
 static const struct attn_bench_list lists[] = {{"table", rows, sizeof rows / sizeof *rows},

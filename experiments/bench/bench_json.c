@@ -1,4 +1,4 @@
-#include "experiments/bench_json.h"
+#include "experiments/bench/bench_json.h"
 
 #include <math.h>
 

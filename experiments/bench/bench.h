@@ -18,9 +18,9 @@
 #ifndef EXPERIMENTS_BENCH_H
 #define EXPERIMENTS_BENCH_H
 
-#include "experiments/bench_blas.h"
-#include "experiments/bench_roofs.h"
-#include "experiments/bench_watch.h"
+#include "experiments/bench/bench_blas.h"
+#include "experiments/bench/bench_roofs.h"
+#include "experiments/bench/bench_watch.h"
 #include "optimized/registry.h"
 #include "tests/harness/runner.h"
 

@@ -5,7 +5,7 @@
 #ifndef EXPERIMENTS_BENCH_ROOFLINE_H
 #define EXPERIMENTS_BENCH_ROOFLINE_H
 
-#include "experiments/bench.h"
+#include "experiments/bench/bench.h"
 
 /* FOLDER/roofline.{dat,set}, and the pictures where gnuplot is: svg, png, pdf.  The folder is made.
  * *drawn: 0 when there is no gnuplot, or nothing was timed. */

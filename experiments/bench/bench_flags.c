@@ -1,4 +1,4 @@
-#include "experiments/bench_flags.h"
+#include "experiments/bench/bench_flags.h"
 
 #include <getopt.h>
 #include <stdio.h>

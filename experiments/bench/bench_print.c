@@ -1,4 +1,4 @@
-#include "experiments/bench_print.h"
+#include "experiments/bench/bench_print.h"
 
 #include <jansson.h>
 #include <math.h>

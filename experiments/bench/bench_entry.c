@@ -1,4 +1,4 @@
-#include "experiments/bench.h"
+#include "experiments/bench/bench.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #ifndef EXPERIMENTS_BENCH_TABLE_H
 #define EXPERIMENTS_BENCH_TABLE_H
 
-#include "experiments/bench.h"
+#include "experiments/bench/bench.h"
 
 enum attn_bench_goal {
     ATTN_GOAL_PEAK,   /* flops / (time P), at least                                     */

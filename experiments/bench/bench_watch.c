@@ -1,4 +1,4 @@
-#include "experiments/bench_watch.h"
+#include "experiments/bench/bench_watch.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "experiments/bench_table.h"
+#include "experiments/bench/bench_table.h"
 
 /* Roofs measured so far, the BLAS, and which counters there are. */
 void attn_bench_print_roofs(FILE *file, const struct attn_bench *bench, int markdown);

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "experiments/bench_table.h"
+#include "experiments/bench/bench_table.h"
 
 enum { ATTN_BENCH_SCHEMA = 1 };
 

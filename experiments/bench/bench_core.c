@@ -1,6 +1,6 @@
 #include <math.h>
 
-#include "experiments/bench.h"
+#include "experiments/bench/bench.h"
 #include "experiments/point.h"
 
 static const double OURS = 0.95; /* of the most additions; clocks drift by some hundredths */

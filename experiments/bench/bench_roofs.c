@@ -1,4 +1,4 @@
-#include "experiments/bench_roofs.h"
+#include "experiments/bench/bench_roofs.h"
 
 #include <math.h>
 #include <pthread.h>

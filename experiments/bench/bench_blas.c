@@ -1,4 +1,4 @@
-#include "experiments/bench_blas.h"
+#include "experiments/bench/bench_blas.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

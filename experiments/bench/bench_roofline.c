@@ -1,4 +1,4 @@
-#include "experiments/bench_roofline.h"
+#include "experiments/bench/bench_roofline.h"
 
 #include <errno.h>
 #include <limits.h>

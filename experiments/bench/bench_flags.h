@@ -2,7 +2,7 @@
 #ifndef EXPERIMENTS_BENCH_FLAGS_H
 #define EXPERIMENTS_BENCH_FLAGS_H
 
-#include "experiments/bench.h"
+#include "experiments/bench/bench.h"
 
 enum { ATTN_BENCH_CASES = 256, ATTN_BENCH_SPECS = 32, ATTN_BENCH_COUNTS = 8 };
 
