@@ -14,9 +14,9 @@
 #include "experiments/stranger.h"
 #include "experiments/verdicts.h"
 #include "tests/harness/apart.h"
-#include "tests/harness/diagnose.h"
+#include "tests/harness/faults/diagnose.h"
 #include "tests/harness/growth.h"
-#include "tests/harness/relations.h"
+#include "tests/harness/relations/relations.h"
 
 static const char help[] =
     "attnlab check [SPEC ...] [--tier quick|full] [--case STRING|NAME | --relation ID | --growth]\n"

@@ -10,7 +10,7 @@
 #include "tests/harness/bugs.h"
 #include "tests/harness/cases.h"
 #include "tests/harness/factors.h"
-#include "tests/harness/relations.h"
+#include "tests/harness/relations/relations.h"
 
 static const char help[] =
     "attnlab list [implementations|cases|factors|relations|fills|bugs|masks]\n"

@@ -8,7 +8,7 @@
 
 #include "experiments/verdicts.h"
 #include "tests/harness/claims.h"
-#include "tests/harness/relations.h"
+#include "tests/harness/relations/relations.h"
 
 /* Cases to be asked: all of a tier, or those that were named. */
 struct attn_asked {

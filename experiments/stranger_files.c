@@ -5,8 +5,8 @@
 
 #include "experiments/cli.h"
 #include "experiments/stranger.h"
-#include "tests/harness/diagnose.h"
 #include "tests/harness/exchange.h"
+#include "tests/harness/faults/diagnose.h"
 
 static const double enough_s = 10; /* of diagnoses: the next one says nothing new */
 

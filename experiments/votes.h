@@ -3,7 +3,7 @@
 #ifndef EXPERIMENTS_VOTES_H
 #define EXPERIMENTS_VOTES_H
 
-#include "tests/harness/diagnose.h"
+#include "tests/harness/faults/diagnose.h"
 
 enum { ATTN_VOTES = 64 }; /* different texts that are told apart; more count for their kind alone */
 

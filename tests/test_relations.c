@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tests/harness/bugs.h"
-#include "tests/harness/relations.h"
+#include "tests/harness/relations/relations.h"
 #include "tests/suites.h"
 #include "tests/toy.h"
 

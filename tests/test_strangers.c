@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/harness/relations.h"
+#include "tests/harness/relations/relations.h"
 #include "tests/scratch.h"
 #include "tests/stranger_lab.h"
 #include "tests/suites.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/harness/relations.h"
+#include "tests/harness/relations/relations.h"
 #include "tests/harness/soak.h"
 #include "tests/suites.h"
 #include "tests/toy.h"

@@ -16,7 +16,7 @@
 
 #include <sys/types.h>
 
-#include "tests/harness/diagnose.h"
+#include "tests/harness/faults/diagnose.h"
 #include "tests/harness/plugin.h"
 
 /* What became of one case. */

@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "tests/harness/apart.h"
-#include "tests/harness/diagnose.h"
+#include "tests/harness/faults/diagnose.h"
 #include "tests/harness/guest.h"
-#include "tests/harness/relations.h"
+#include "tests/harness/relations/relations.h"
 
 static struct attn_plugin_impl plugin; /* one guest, one plug-in; the handler must find it */
 static pid_t home;                     /* this guest, and no process that was forked from it */

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "tests/harness/bugs.h"
-#include "tests/harness/diagnose.h"
+#include "tests/harness/faults/diagnose.h"
 
 /* ---- families -------------------------------------------------------------------------------- */
 

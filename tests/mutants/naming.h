@@ -1,4 +1,4 @@
-/* What the diagnosis (tests/harness/diagnose.h) says of a mutant, and whether that is right.
+/* What the diagnosis (tests/harness/faults/diagnose.h) says of a mutant, and whether that is right.
  *
  * families.def says what is right: to which family a mutant belongs, and which words in a diagnosis
  * name that family. */

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "ref/problem.h"
-#include "tests/harness/teller.h"
+#include "tests/harness/faults/teller.h"
 
-#include "tests/harness/diagnose.h"
+#include "tests/harness/faults/diagnose.h"
 
 static const enum attn_slot slot_of[ATTN_OUTPUTS] = {ATTN_T_O,  ATTN_T_LSE, ATTN_T_DQ,
                                                      ATTN_T_DK, ATTN_T_DV,  ATTN_T_DBIAS};

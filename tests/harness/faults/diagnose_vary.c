@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/harness/diagnose.h"
+#include "tests/harness/faults/diagnose.h"
 
 enum { NAMED = 3, WORDS = 80 };
 

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "ref/problem.h"
-#include "tests/harness/teller.h"
+#include "tests/harness/faults/teller.h"
 
 /* The mask's rows read for what they are not: counted, filled, in fours. */
 static int sees_roughly(const struct teller *x, int64_t b, int64_t h, int64_t i, int64_t j)

@@ -1,5 +1,5 @@
 /* See diagnose.h.  Suspects are asked in the order of their plausibility: conventions first. */
-#include "tests/harness/diagnose.h"
+#include "tests/harness/faults/diagnose.h"
 
 #include <float.h>
 #include <math.h>

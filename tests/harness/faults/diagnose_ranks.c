@@ -3,7 +3,7 @@
 #include <stdint.h>
 
 #include "ref/problem.h"
-#include "tests/harness/diagnose.h"
+#include "tests/harness/faults/diagnose.h"
 
 static const char *const merges[ATTN_TALE_MERGES] = {
     "",

@@ -2,7 +2,7 @@
  * tensor's memory is no tale that can be told. */
 #include <stdint.h>
 
-#include "tests/harness/teller.h"
+#include "tests/harness/faults/teller.h"
 
 /* The same memory, token-major where it is head-major and the reverse. */
 static void turn(struct attn_cview *view, const struct attn_tensor *t)

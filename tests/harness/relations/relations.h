@@ -47,7 +47,7 @@ void attn_relation_run_claimed(const struct attn_relation *relation, const struc
 
 #define ATTN_RELATION(id, name, ids, says) \
     void attn_relation_##name(struct attn_lab *lab, const struct attn_lab_shape *shape);
-#include "tests/harness/relations.def"
+#include "tests/harness/relations/relations.def"
 #undef ATTN_RELATION
 
 #endif

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ref/problem.h"
-#include "tests/harness/diagnose.h"
+#include "tests/harness/faults/diagnose.h"
 
 /* ---- one run --------------------------------------------------------------------------------- */
 

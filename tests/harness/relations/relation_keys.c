@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "tests/harness/relation_lab.h"
+#include "tests/harness/relations/relation_lab.h"
 #include "tests/harness/setup_mask.h"
 
 /* Row i of an input becomes row row_of(i) of the other's. */

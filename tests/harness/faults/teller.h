@@ -2,7 +2,7 @@
 #ifndef TESTS_HARNESS_TELLER_H
 #define TESTS_HARNESS_TELLER_H
 
-#include "tests/harness/tale.h"
+#include "tests/harness/faults/tale.h"
 
 /* Elements of rows that fit: those that are wrong; of these those that are as the tale tells them
  * and not as the truth has them, numbers and NaNs; and the finite ones of outputs that fail. */

@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "ref/problem.h"
-#include "tests/harness/diagnose.h"
+#include "tests/harness/faults/diagnose.h"
 
 int attn_suspect_start(struct attn_suspicion *x)
 {

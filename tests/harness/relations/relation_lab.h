@@ -2,7 +2,7 @@
 #ifndef TESTS_HARNESS_RELATION_LAB_H
 #define TESTS_HARNESS_RELATION_LAB_H
 
-#include "tests/harness/relations.h"
+#include "tests/harness/relations/relations.h"
 
 struct attn_lab_shape {
     int64_t b, h, g, q, k, d, v;

@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "tests/harness/relation_lab.h"
+#include "tests/harness/relations/relation_lab.h"
 
 static uint64_t digest(const struct attn_trial *t)
 {

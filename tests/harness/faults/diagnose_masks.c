@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/harness/diagnose.h"
+#include "tests/harness/faults/diagnose.h"
 #include "tests/harness/setup_mask.h"
 
 static int suspect_text(struct attn_suspicion *x, const char *mask_text, const char *words)

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/harness/relation_lab.h"
+#include "tests/harness/relations/relation_lab.h"
 
 /* ---- R14 ------------------------------------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
 /* See relation_lab.h. */
-#include "tests/harness/relation_lab.h"
+#include "tests/harness/relations/relation_lab.h"
 
 #include <inttypes.h>
 #include <math.h>

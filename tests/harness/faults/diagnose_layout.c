@@ -2,7 +2,7 @@
 #include <stdint.h>
 
 #include "ref/problem.h"
-#include "tests/harness/diagnose.h"
+#include "tests/harness/faults/diagnose.h"
 
 /* Tensors with a token and a head axis, which may change places. */
 static int is_of_tokens(int slot)

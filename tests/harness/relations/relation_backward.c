@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "ref/problem.h"
-#include "tests/harness/relation_lab.h"
+#include "tests/harness/relations/relation_lab.h"
 
 /* Open and run one case with gradients; 0 when that cannot be. */
 static int run(struct attn_lab *lab, struct attn_trial *x, const struct attn_lab_shape *s,

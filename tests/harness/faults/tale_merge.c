@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "ref/problem.h"
-#include "tests/harness/teller.h"
+#include "tests/harness/faults/teller.h"
 
 static int64_t block_at(const struct teller *x, int64_t i, int64_t step)
 {

@@ -1,14 +1,14 @@
 /* The table of relations, and running one of them. */
-#include "tests/harness/relations.h"
+#include "tests/harness/relations/relations.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/harness/relation_lab.h"
+#include "tests/harness/relations/relation_lab.h"
 
 static const struct attn_relation table[] = {
 #define ATTN_RELATION(id, name, ids, says) {id, ids, says, attn_relation_##name},
-#include "tests/harness/relations.def"
+#include "tests/harness/relations/relations.def"
 #undef ATTN_RELATION
 };
 

@@ -9,7 +9,7 @@
 #define TESTS_HARNESS_DIAGNOSE_H
 
 #include "tests/harness/claims.h"
-#include "tests/harness/tale.h"
+#include "tests/harness/faults/tale.h"
 
 /* Kinds of faults.  One mistake reads differently in every case ("keys 3 to 5 lost", "causal(tl)"),
  * so whoever counts diagnoses counts their kinds. */

@@ -3,7 +3,7 @@
 #include <stdint.h>
 
 #include "ref/problem.h"
-#include "tests/harness/diagnose.h"
+#include "tests/harness/faults/diagnose.h"
 
 static const double log2_e = 1.44269504088896340736, ln_2 = 0.69314718055994530942;
 

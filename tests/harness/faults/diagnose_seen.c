@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "ref/problem.h"
-#include "tests/harness/diagnose.h"
-#include "tests/harness/teller.h"
+#include "tests/harness/faults/diagnose.h"
+#include "tests/harness/faults/teller.h"
 
 enum { MOST_KEYS = 512, MOST_ROWS = 2048 };
 enum how { LOST, ADDED, REPLACED };

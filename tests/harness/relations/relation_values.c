@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "ref/problem.h"
-#include "tests/harness/relation_lab.h"
+#include "tests/harness/relations/relation_lab.h"
 
 static struct attn_tensor *tensor(struct attn_trial *t, enum attn_slot slot)
 {

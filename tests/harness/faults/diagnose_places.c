@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "ref/problem.h"
-#include "tests/harness/diagnose.h"
+#include "tests/harness/faults/diagnose.h"
 
 enum { MOST_ROWS = 4096 };
 

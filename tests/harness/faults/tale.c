@@ -1,12 +1,12 @@
 /* See tale.h. */
-#include "tests/harness/tale.h"
+#include "tests/harness/faults/tale.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ref/problem.h"
-#include "tests/harness/teller.h"
+#include "tests/harness/faults/teller.h"
 
 void attn_tale_true(const struct attn_setup *s, struct attn_tale *t)
 {
