@@ -13,7 +13,7 @@
 
 #include "experiments/check_factors.h"
 #include "experiments/cli.h"
-#include "experiments/document.h"
+#include "experiments/report/document.h"
 #include "experiments/sha256.h"
 #include "tests/harness/claims.h"
 #include "version.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "experiments/cli.h"
-#include "experiments/csv.h"
+#include "experiments/report/csv.h"
 #include "experiments/record.h"
 #include "experiments/sweep.h"
 #include "tests/harness/fileio.h"

@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "experiments/cli.h"
-#include "experiments/csv.h"
-#include "experiments/draw.h"
-#include "experiments/page.h"
+#include "experiments/report/csv.h"
+#include "experiments/report/draw.h"
+#include "experiments/report/page.h"
 #include "experiments/sweep.h"
 #include "tests/harness/fileio.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/figures.h"
+#include "experiments/report/figures.h"
 #include "tests/curve_lab.h"
 #include "tests/report_lab.h"
 #include "tests/scratch.h"

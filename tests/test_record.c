@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "experiments/csv.h"
+#include "experiments/report/csv.h"
 #include "experiments/record.h"
 #include "tests/suites.h"
 

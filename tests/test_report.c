@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "experiments/figures.h"
-#include "experiments/html.h"
+#include "experiments/report/figures.h"
+#include "experiments/report/html.h"
 #include "tests/report_lab.h"
 #include "tests/scratch.h"
 #include "tests/suites.h"

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "experiments/cli.h"
-#include "experiments/draw.h"
+#include "experiments/report/draw.h"
 #include "experiments/machine.h"
 #include "tests/harness/fileio.h"
 #include "tests/harness/folder.h"

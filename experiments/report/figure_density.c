@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/figure_fill.h"
+#include "experiments/report/figure_fill.h"
 
 static const double none = (double)NAN; /* the macro is a float */
 

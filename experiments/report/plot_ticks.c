@@ -1,4 +1,4 @@
-#include "experiments/plot_ticks.h"
+#include "experiments/report/plot_ticks.h"
 
 #include <math.h>
 #include <stdlib.h>

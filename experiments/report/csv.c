@@ -1,6 +1,6 @@
 /* Records as a table.  Units are in the names of the columns, '.' is the decimal point (nobody
  * here calls setlocale), an unknown value is an empty field. */
-#include "experiments/csv.h"
+#include "experiments/report/csv.h"
 
 #include <math.h>
 #include <string.h>

@@ -11,7 +11,7 @@
 #ifndef EXPERIMENTS_SLICES_H
 #define EXPERIMENTS_SLICES_H
 
-#include "experiments/summary.h"
+#include "experiments/report/summary.h"
 
 enum attn_slice_kind { ATTN_SLICE_LENGTH, ATTN_SLICE_RANKS, ATTN_SLICE_DENSITY, ATTN_SLICE_OTHER };
 

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/html.h"
-#include "experiments/page.h"
+#include "experiments/report/html.h"
+#include "experiments/report/page.h"
 
 static void put(FILE *file, const char *text)
 {

@@ -1,10 +1,10 @@
-#include "experiments/html.h"
+#include "experiments/report/html.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/plot.h"
+#include "experiments/report/plot.h"
 #include "tests/harness/fileio.h"
 
 static void put(FILE *file, const char *text)

@@ -1,4 +1,4 @@
-#include "experiments/draw.h"
+#include "experiments/report/draw.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,10 +1,10 @@
-#include "experiments/figures.h"
+#include "experiments/report/figures.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/figure_fill.h"
+#include "experiments/report/figure_fill.h"
 
 /* ---- pieces -------------------------------------------------------------------------------- */
 

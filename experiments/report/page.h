@@ -11,7 +11,7 @@
 #include <jansson.h>
 
 #include "experiments/entrants.h"
-#include "experiments/figures.h"
+#include "experiments/report/figures.h"
 
 struct attn_page {
     const char *out;     /* the folder of the report                                     */

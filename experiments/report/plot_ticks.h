@@ -2,7 +2,7 @@
 #ifndef EXPERIMENTS_PLOT_TICKS_H
 #define EXPERIMENTS_PLOT_TICKS_H
 
-#include "experiments/plot.h"
+#include "experiments/report/plot.h"
 
 struct attn_range {
     double low, high;

@@ -1,10 +1,10 @@
 /* See document.h. */
-#include "experiments/document.h"
+#include "experiments/report/document.h"
 
 #include <stdarg.h>
 #include <string.h>
 
-#include "experiments/html.h"
+#include "experiments/report/html.h"
 
 /* ---- text ------------------------------------------------------------------------------------ */
 

@@ -1,11 +1,11 @@
-#include "experiments/slices.h"
+#include "experiments/report/slices.h"
 
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/plot.h"
+#include "experiments/report/plot.h"
 
 const char *attn_pass_word(enum attn_pass pass)
 {

@@ -1,4 +1,4 @@
-#include "experiments/summary.h"
+#include "experiments/report/summary.h"
 
 #include <math.h>
 #include <stdlib.h>

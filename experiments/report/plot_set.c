@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/plot.h"
-#include "experiments/plot_ticks.h"
+#include "experiments/report/plot.h"
+#include "experiments/report/plot_ticks.h"
 
 enum {
     WIDTH = 960, /* of the picture; type is 13 px, small type 12 px */

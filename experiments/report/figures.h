@@ -3,8 +3,8 @@
 #ifndef EXPERIMENTS_FIGURES_H
 #define EXPERIMENTS_FIGURES_H
 
-#include "experiments/plot.h"
-#include "experiments/slices.h"
+#include "experiments/report/plot.h"
+#include "experiments/report/slices.h"
 
 struct attn_figure {
     char name[ATTN_PLOT_NAME]; /* DIR/figures/NAME.{dat,set,svg,png,pdf}          */

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "experiments/figure_fill.h"
+#include "experiments/report/figure_fill.h"
 #include "optimized/registry.h"
 #include "ref/mask.h"
 

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "experiments/figures.h"
+#include "experiments/report/figures.h"
 
 /* Can gnuplot be started? */
 int attn_draw_possible(void);

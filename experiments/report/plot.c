@@ -1,4 +1,4 @@
-#include "experiments/plot.h"
+#include "experiments/report/plot.h"
 #include "tests/harness/fileio.h"
 
 #include <errno.h>

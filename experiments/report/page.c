@@ -1,4 +1,4 @@
-#include "experiments/page.h"
+#include "experiments/report/page.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/html.h"
+#include "experiments/report/html.h"
 #include "tests/harness/fileio.h"
 
 static void put(FILE *file, const char *text)

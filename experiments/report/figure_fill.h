@@ -2,7 +2,7 @@
 #ifndef EXPERIMENTS_FIGURE_FILL_H
 #define EXPERIMENTS_FIGURE_FILL_H
 
-#include "experiments/figures.h"
+#include "experiments/report/figures.h"
 
 /* A filler adds panels, series and points to an initialised plot, and writes the caption (and the
  * finding) of its figure. */
