@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-#include "ref/attn.h"
+#include "ref/impl.h"
 #include "tests/harness/bound.h"
 #include "tests/harness/cases.h"
 

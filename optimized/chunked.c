@@ -28,7 +28,7 @@
 #include "optimized/simd/isa.h"
 #include "optimized/simd/kernels.h"
 #include "optimized/tiled_backward.h"
-#include "ref/ledger.h"
+#include "ref/impl.h"
 #include "ref/problem.h"
 #include "ref/textbook.h"
 

@@ -21,7 +21,7 @@
 
 #include "optimized/csr_plan.h"
 #include "optimized/leak.h"
-#include "ref/ledger.h"
+#include "ref/impl.h"
 #include "ref/precision.h"
 #include "ref/problem.h"
 

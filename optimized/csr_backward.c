@@ -17,7 +17,7 @@
 #include "optimized/baton.h"
 #include "optimized/csr_plan.h"
 #include "optimized/tiled_backward.h"
-#include "ref/ledger.h"
+#include "ref/impl.h"
 #include "ref/problem.h"
 #include "ref/textbook.h"
 

@@ -12,7 +12,7 @@
 #ifndef OPTIMIZED_REGISTRY_H
 #define OPTIMIZED_REGISTRY_H
 
-#include "ref/attn.h"
+#include "ref/impl.h"
 
 int attn_impl_count(void);
 const struct attn_impl *attn_impl_at(int index);          /* 0 <= index < count */

@@ -22,7 +22,7 @@
 #include "optimized/simd/kernels.h"
 #include "optimized/tiled.h"
 #include "optimized/tiled_backward.h"
-#include "ref/ledger.h"
+#include "ref/impl.h"
 #include "ref/problem.h"
 
 enum { OPTION_PARTS, OPTION_PANELS, OPTION_RESCALE, OPTION_FEW };

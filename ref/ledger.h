@@ -17,6 +17,14 @@
 
 enum { ATTN_LEDGER_BLOCKS = 64 };
 
+/* One named buffer (or several of one name) and its bytes. */
+struct attn_account {
+    const char *name; /* static storage */
+    int64_t bytes;
+};
+
+enum { ATTN_MAX_ACCOUNTS = 32 };
+
 struct attn_ledger_block {
     void *data;
     size_t bytes;

@@ -1,6 +1,6 @@
 /* Compressed sparse rows: count, add up, fill. */
 #include "ref/pattern.h"
-#include "ref/ledger.h"
+#include "ref/impl.h"
 #include "ref/problem.h"
 
 #include <limits.h>

@@ -4,8 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ref/attn.h"
-#include "ref/ledger.h"
+#include "ref/impl.h"
 #include "ref/problem.h"
 
 void attn_options_preset(const struct attn_impl *impl, struct attn_options *options)

@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "ref/attn.h"
+#include "ref/impl.h"
 
 enum attn_status attn_fail(struct attn_error *err, enum attn_status status, const char *format, ...)
 {

@@ -3,7 +3,7 @@
 #ifndef REF_TEXTBOOK_H
 #define REF_TEXTBOOK_H
 
-#include "ref/attn.h"
+#include "ref/impl.h"
 #include "ref/problem.h"
 
 /* Everything in the contract but 16-bit storage. */

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ref/ledger.h"
+#include "ref/impl.h"
 #include "ref/pattern.h"
 #include "ref/problem.h"
 #include "tests/mask_data.h"

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ref/impl.h"
 #include "ref/problem.h"
 #include "tests/problem_calls.h"
 #include "tests/said.h"

@@ -3,7 +3,7 @@
  * claim, it is never asked. */
 #include <math.h>
 
-#include "ref/ledger.h"
+#include "ref/impl.h"
 #include "ref/problem.h"
 
 /* What it costs, without running: one row of scores. */

@@ -13,7 +13,7 @@
 #define OPTIMIZED_PARALLEL_RANK_H
 
 #include "optimized/parallel/transport.h"
-#include "ref/attn.h"
+#include "ref/impl.h"
 #include "ref/ledger.h"
 
 struct attn_rank {

@@ -8,7 +8,7 @@
 #ifndef OPTIMIZED_SIMD_ISA_H
 #define OPTIMIZED_SIMD_ISA_H
 
-#include "ref/attn.h"
+#include "ref/impl.h"
 
 struct attn_kernels; /* kernels.h */
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ref/impl.h"
 #include "ref/problem.h"
 #include "tests/harness/classes.h"
 

@@ -1,0 +1,171 @@
+/* What an implementation is made of: one constant of struct attn_impl, and the types that its
+ * functions are given.  A caller meets them as pointers (ref/attn.h); docs/adding.md is the way in.
+ */
+#ifndef REF_IMPL_H
+#define REF_IMPL_H
+
+#include "ref/attn.h"
+#include "ref/ledger.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- what an implementation may promise --------------------------------------------------- */
+
+enum attn_cap {
+    ATTN_CAP_F64 = 1u << ATTN_F64,
+    ATTN_CAP_F32 = 1u << ATTN_F32,
+    ATTN_CAP_BF16 = 1u << ATTN_BF16,
+    ATTN_CAP_F16 = 1u << ATTN_F16,
+    ATTN_CAP_BACKWARD = 1u << 4,
+    ATTN_CAP_GQA = 1u << 5,   /* kv_heads != heads                                         */
+    ATTN_CAP_CROSS = 1u << 6, /* n_query != n_key                                          */
+    ATTN_CAP_DV = 1u << 7,    /* d_value != d_key                                          */
+    ATTN_CAP_MASK = 1u << 8,  /* any structural mask                                       */
+    ATTN_CAP_HARD = 1u << 9,  /* hidden values never matter, NaN included                  */
+    ATTN_CAP_SOFTCAP = 1u << 10,
+    ATTN_CAP_ALIBI = 1u << 11,
+    ATTN_CAP_BIAS = 1u << 12,   /* a bias tensor                                             */
+    ATTN_CAP_DBIAS = 1u << 13,  /* and its gradient                                          */
+    ATTN_CAP_DLSE = 1u << 14,   /* a gradient that arrives through LSE                       */
+    ATTN_CAP_STRIDES = 1u << 15 /* any layout; without it [B,H,L,d] contiguous               */
+};
+enum { ATTN_CAPS = 16 };
+const char *attn_cap_name(enum attn_cap cap); /* "f32", "backward", "gqa", ... */
+
+/* ---- memory is a contract ----------------------------------------------------------------- */
+
+/* What a pass costs one rank, in closed form: nothing is allocated to find it out.  bytes exclude
+ * inputs and outputs.  flops count a multiply and an add as two and an exp as none. */
+struct attn_cost {
+    int n_live;
+    struct attn_account live[ATTN_MAX_ACCOUNTS]; /* the live set at the peak, by name */
+    int64_t peak_bytes;                          /* its sum                           */
+    int64_t saved_bytes; /* of it, what a forward pass saves for the backward one when it may */
+    double flops;
+    int64_t bytes_sent; /* to other ranks */
+    int64_t messages;   /* of which there are so many */
+    int counted;        /* nnz had no closed form: pairs were counted one row at a time */
+};
+
+/* Add count * size bytes under a name to the live set; EINVAL when the product overflows. */
+enum attn_status attn_cost_add(struct attn_cost *cost, const char *name, int64_t count,
+                               int64_t size, struct attn_error *err);
+
+/* ---- an implementation -------------------------------------------------------------------- */
+
+struct attn_isa;       /* an instruction set; only implementations that choose one know more */
+struct attn_precision; /* ref/precision.h */
+
+/* One option of a spec such as "tiled-textbook:br=16,bc=64".  A table of them ends with a NULL
+ * name. */
+struct attn_option {
+    const char *name;
+    int64_t preset, min, max; /* integers; for a choice the preset is an index          */
+    const char *choices;      /* NULL: an integer; else the legal words, blank-separated;
+                                 "@NAME": another implementation, NAME by default       */
+    const char *help;
+};
+
+enum { ATTN_MAX_OPTIONS = 8 };
+
+/* How an implementation is to work.  Values are in the order of its table.  Results do not depend
+ * on threads, bit for bit; memory may. */
+struct attn_options {
+    int64_t value[ATTN_MAX_OPTIONS];
+    const struct attn_impl *local; /* of an "@NAME" option */
+    const struct attn_isa *isa;    /* SPEC@ISA; NULL: the machine's best */
+    int threads;                   /* at most so many; 1 by default */
+};
+
+/* One step of an implementation that works in steps, and its time by the clock on the wall. */
+enum { ATTN_MAX_STEPS = 8 };
+struct attn_step {
+    const char *name; /* static storage */
+    double seconds;
+};
+
+/* What one rank used; filled in by sequence-parallel implementations.  Others may fill in the steps
+ * of rank 0, and nothing else. */
+struct attn_rank_use {
+    int n_live;
+    struct attn_account live[ATTN_MAX_ACCOUNTS];
+    int64_t peak_bytes, bytes_sent, messages;
+    double cpu_seconds;
+    int n_steps;
+    struct attn_step step[ATTN_MAX_STEPS];
+};
+
+/* How a caller lets simulated ranks prove that they read their own shards only: seal(arg, 1)
+ * makes the whole tensors unreadable while ranks run, seal(arg, 0) readable again. */
+struct attn_seal {
+    void (*seal)(void *arg, int sealed);
+    void *arg;
+};
+
+/* What a forward pass keeps for the backward pass of the same problem, tensors and options;
+ * autograd calls it saved for backward.  A caller who wants it zeroes one struct and puts it into
+ * the contexts of both calls.  data is a block on the ledger of the forward call, until
+ * attn_saved_drop; a backward pass may read it several times, and computes again what it was not
+ * given. */
+struct attn_saved {
+    void *data; /* NULL: nothing; its layout is the implementation's own */
+    int64_t bytes;
+    const struct attn_impl *impl; /* the implementation, options and problem that it belongs to: the
+                                     backward pass of another one is refused */
+    struct attn_options options;
+    struct attn_problem problem;
+};
+
+/* One constant of this type in one file, and one line in the registry. */
+struct attn_impl {
+    const char *name;    /* the word in specs, records, legends and docs */
+    const char *summary; /* one line */
+    const char *family;  /* "dense", "csr", "tiled", "sequence-parallel" */
+    unsigned caps;       /* enum attn_cap; every bit is a promise and is tested */
+    const struct attn_option *options;
+
+    /* Ranks of this spec; NULL means 1. */
+    int (*ranks)(const struct attn_options *options);
+
+    /* All that the error bound (docs/bounds.md) needs to know about the order of summation: at
+     * most so many times is the partial sum of one row rescaled because its maximum grew, and so
+     * many times are partial results merged by their LSE.  NULL means 0. */
+    int64_t (*rescales)(const struct attn_problem *problem, const struct attn_options *options);
+    int64_t (*merges)(const struct attn_problem *problem, const struct attn_options *options);
+
+    /* Refuse (ENOTSUP, with what would work) what capabilities cannot express, such as extents
+     * that the ranks do not divide.  NULL: nothing beyond the capabilities. */
+    enum attn_status (*accepts)(const struct attn_problem *problem,
+                                const struct attn_options *options, struct attn_error *err);
+
+    enum attn_status (*cost)(const struct attn_problem *problem, const struct attn_options *options,
+                             enum attn_pass pass, int rank, struct attn_cost *cost,
+                             struct attn_error *err);
+    enum attn_status (*forward)(struct attn_ctx *ctx, const struct attn_problem *problem,
+                                const struct attn_forward *t);
+    enum attn_status (*backward)(struct attn_ctx *ctx, const struct attn_problem *problem,
+                                 const struct attn_backward *t);
+
+    /* Arithmetic other than its storage type's: changes what the bound is told.  NULL: nothing to
+     * change. */
+    void (*precision)(const struct attn_problem *problem, const struct attn_options *options,
+                      struct attn_precision *precision);
+
+    int simd; /* has kernels for several instruction sets: only then has SPEC@ISA a meaning */
+};
+
+/* The capability bits that a problem asks for, tensors aside. */
+unsigned attn_problem_needs(const struct attn_problem *problem);
+
+/* Give back to the ledger what a forward pass saved there; nothing to do when it is empty. */
+void attn_saved_drop(struct attn_saved *saved, struct attn_ledger *ledger);
+
+void attn_options_preset(const struct attn_impl *impl, struct attn_options *options);
+int attn_ranks(const struct attn_impl *impl, const struct attn_options *options);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
