@@ -11,7 +11,7 @@
 #define OPTIMIZED_DECODE_H
 
 #include "optimized/simd/kernels.h"
-#include "ref/attn.h"
+#include "ref/impl.h"
 
 enum { ATTN_DECODE_QUERIES = 8 }; /* more than so many are better off in tiles */
 
