@@ -103,7 +103,7 @@ $(patsubst %.c,$(B)/%.o,$(wildcard optimized/*.c)): FLAGS += -fopenmp
 $(HARNESS_OBJ) $(B)/ref/oracle.o: FLAGS += -fno-trapping-math -fno-semantic-interposition
 
 # The program reports how it was built.
-$(B)/experiments/machine.o: FLAGS += -DATTN_BUILD_FLAGS='"$(strip $(OPT_$(CONFIG)) $(CFLAGS))"'
+$(B)/experiments/measure/machine.o: FLAGS += -DATTN_BUILD_FLAGS='"$(strip $(OPT_$(CONFIG)) $(CFLAGS))"'
 # Rebuilt when the version changes, and only then.
 $(B)/version.h: FORCE
 	@mkdir -p $(@D); printf '#define ATTN_VERSION "%s"\n' '$(VERSION)' > $@.new; \
@@ -147,7 +147,7 @@ $(B)/faults/naive.so: docs/examples/plugin_naive.c ref/attn_plugin.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c11 -O1 -shared -fPIC -I. -Dmalloc=__libc_malloc -Dfree=__libc_free -o $@ $< -lm
 
-$(B)/faults/dense: tests/strangers/exec_dense.c $(B)/libharness.a $(B)/libattn.a
+$(B)/faults/dense: tests/external/exec_dense.c $(B)/libharness.a $(B)/libattn.a
 	@mkdir -p $(@D)
 	@echo '{"name": "dense in C", "claims": ["f32", "cross", "dv", "gqa", "scale", "band", "dense", "backward"]}' > $(@D)/claims.json
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -O1 -w -I. -DDOES=0 -o $@ $^ -pthread -fopenmp $(HARNESS_LIBS) -lm
@@ -167,7 +167,7 @@ $(B)/libbare.a: $(BARE_OBJ)
 	$(call say,ar,$@)
 	$(Q)$(AR) rcs $@ $^
 
-$(B)/arm64-tests: $(B)/tests/arm64/arm64.o $(B)/tests/isa_lab.o $(B)/libbare.a $(B)/libattn.a
+$(B)/arm64-tests: $(B)/tests/arm64/arm64.o $(B)/tests/fixtures/isa_fixture.o $(B)/libbare.a $(B)/libattn.a
 	$(call say,ld,$@)
 	$(Q)$(LINK) -o $@ $^ -lm
 

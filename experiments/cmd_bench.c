@@ -10,8 +10,8 @@
 #include "experiments/bench/bench_print.h"
 #include "experiments/bench/bench_roofline.h"
 #include "experiments/cli.h"
-#include "tests/harness/fileio.h"
-#include "tests/harness/folder.h"
+#include "tests/harness/files/fileio.h"
+#include "tests/harness/files/folder.h"
 
 /* ---- what is left behind ------------------------------------------------------------------ */
 

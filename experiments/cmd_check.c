@@ -8,14 +8,14 @@
 #include <string.h>
 #include <time.h>
 
-#include "experiments/check_report.h"
-#include "experiments/check_soak.h"
+#include "experiments/check/check_report.h"
+#include "experiments/check/check_soak.h"
+#include "experiments/check/external.h"
+#include "experiments/check/verdicts.h"
 #include "experiments/cli.h"
-#include "experiments/stranger.h"
-#include "experiments/verdicts.h"
-#include "tests/harness/apart.h"
+#include "tests/harness/bound/growth.h"
 #include "tests/harness/faults/diagnose.h"
-#include "tests/harness/growth.h"
+#include "tests/harness/isolated.h"
 #include "tests/harness/relations/relations.h"
 
 static const char help[] =

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "experiments/cli.h"
-#include "experiments/compare_bound.h"
-#include "tests/harness/fileio.h"
-#include "tests/harness/rules.h"
+#include "experiments/problem/compare_bound.h"
+#include "tests/harness/bound/rules.h"
+#include "tests/harness/files/fileio.h"
 
 static const char help[] =
     "usage: attnlab compare GOT WANT [--rule RULE ...] [options]\n"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "experiments/cli.h"
-#include "experiments/machine.h"
+#include "experiments/measure/machine.h"
 
 static const char help[] =
     "usage: attnlab env [--format=text|json]\n"

@@ -6,10 +6,10 @@
 
 #include "experiments/cli.h"
 #include "optimized/registry.h"
-#include "ref/mask.h"
+#include "ref/mask/mask.h"
 #include "tests/harness/bugs.h"
-#include "tests/harness/cases.h"
-#include "tests/harness/factors.h"
+#include "tests/harness/cases/cases.h"
+#include "tests/harness/cases/factors.h"
 #include "tests/harness/relations/relations.h"
 
 static const char help[] =

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "experiments/cli.h"
+#include "experiments/measure/record.h"
+#include "experiments/measure/sweep.h"
 #include "experiments/report/csv.h"
-#include "experiments/record.h"
-#include "experiments/sweep.h"
-#include "tests/harness/fileio.h"
+#include "tests/harness/files/fileio.h"
 
 static const char help_head[] =
     "usage: attnlab measure --plan FILE --out FILE.jsonl [--csv FILE.csv] [flags]\n"

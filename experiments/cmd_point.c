@@ -16,10 +16,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "experiments/afford.h"
-#include "experiments/calibrate.h"
 #include "experiments/cli.h"
-#include "experiments/point.h"
+#include "experiments/measure/calibrate.h"
+#include "experiments/measure/point.h"
+#include "experiments/measure/preflight.h"
 
 static const char help[] =
     "usage: attnlab point --spec SPEC --case CASE [FLAGS]\n"

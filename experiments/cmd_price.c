@@ -10,7 +10,7 @@
 
 #include "experiments/cli.h"
 #include "optimized/registry.h"
-#include "ref/mask.h"
+#include "ref/mask/mask.h"
 #include "ref/problem.h"
 
 static const char help[] =

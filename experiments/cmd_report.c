@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 #include "experiments/cli.h"
+#include "experiments/measure/sweep.h"
 #include "experiments/report/csv.h"
 #include "experiments/report/draw.h"
 #include "experiments/report/page.h"
-#include "experiments/sweep.h"
-#include "tests/harness/fileio.h"
+#include "tests/harness/files/fileio.h"
 
 static const char help[] =
     "usage: attnlab report --plan FILE --out DIR     measure the plan, then draw\n"

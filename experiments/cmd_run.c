@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "experiments/cli.h"
-#include "experiments/job.h"
-#include "tests/harness/fileio.h"
-#include "tests/harness/folder.h"
+#include "experiments/problem/file_problem.h"
+#include "tests/harness/files/fileio.h"
+#include "tests/harness/files/folder.h"
 
 static const char help[] =
     "usage: attnlab run SPEC --input FILE [--out DIR] [--compare] [options]\n"

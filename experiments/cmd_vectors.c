@@ -2,9 +2,9 @@
 #include <getopt.h>
 #include <string.h>
 
+#include "experiments/check/external.h"
 #include "experiments/cli.h"
-#include "experiments/stranger.h"
-#include "tests/harness/exchange.h"
+#include "tests/harness/external/vector_files.h"
 
 static const char help[] =
     "attnlab vectors DIR [--claims FILE] [--tier quick|full] [--case C]...\n\n"

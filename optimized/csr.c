@@ -8,7 +8,7 @@
  *           sparse algebra offer them, each timed (attn_rank_use.step).
  * Backward  by recomputation, one walk over the pairs for all gradients (csr_backward.c).
  *
- * Memory    the pattern, unless the mask has it (ref/pattern.h); a thread's room, whatever L is;
+ * Memory    the pattern, unless the mask has it (mask/pattern.h); a thread's room, whatever L is;
  *           one kv head's K and V widened, where they are not rows of whole vectors of the
  *           arithmetic type; passes=3: a value for each visible pair of all heads.
  * Threads   chunks, panels and steps follow from problem and spec; threads only share blocks of

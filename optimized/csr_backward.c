@@ -4,7 +4,7 @@
  * Work      a unit is a chunk of keys of one (batch, kv head).  It meets the queries of the group,
  *           a block of them at a time.
  * Order     dK and dV of a chunk belong to one unit.  dQ of a block grows from chunk to chunk, so
- *           units follow each other through the blocks (baton.h); from the last to the first,
+ *           units follow each other through the blocks (ordered_sum.h); from the last to the first,
  *           because under a causal mask a later chunk then has done its part before the one it
  *           follows.
  * Memory    beside the pattern: dQ, LSE and D of every query, and how far its row has been read,
@@ -14,8 +14,8 @@
 #include <omp.h>
 #include <string.h>
 
-#include "optimized/baton.h"
 #include "optimized/csr_plan.h"
+#include "optimized/ordered_sum.h"
 #include "optimized/tiled_backward.h"
 #include "ref/impl.h"
 #include "ref/problem.h"

@@ -4,7 +4,7 @@
 
 #include "optimized/simd/isa.h"
 #include "optimized/simd/kernels.h"
-#include "ref/pattern.h"
+#include "ref/mask/pattern.h"
 
 enum { ATTN_CSR_PASSES, ATTN_CSR_CHUNK }; /* options, in the order of the table */
 

@@ -23,8 +23,8 @@
 #include <omp.h>
 #include <string.h>
 
-#include "optimized/baton.h"
 #include "optimized/leak.h"
+#include "optimized/ordered_sum.h"
 #include "optimized/simd/isa.h"
 #include "optimized/simd/kernels.h"
 #include "ref/ledger.h"

@@ -45,7 +45,7 @@
 extern "C" {
 #endif
 
-struct attn_mask;     /* ref/mask.h: which pairs are visible */
+struct attn_mask;     /* ref/mask/mask.h: which pairs are visible */
 struct attn_ledger;   /* ref/ledger.h: where every byte comes from */
 struct attn_impl;     /* ref/impl.h: what is called, */
 struct attn_options;  /* how it is to work, */

@@ -1,6 +1,6 @@
 /* csr-textbook: attention over the visible pairs only, kept as compressed sparse rows.
  *
- * Memory   the pattern (ref/pattern.h), and two values for each visible pair of all heads: scores
+ * Memory   the pattern (mask/pattern.h), and two values for each visible pair of all heads: scores
  *          and probabilities (forward), probabilities and dscores (backward); backward also one kv
  *          head's dK and dV.  Against dense this pays while fewer than about
  *          8 / (8 + 4 / heads sharing the pattern) of the pairs are visible.
@@ -12,7 +12,7 @@
 #include <math.h>
 
 #include "ref/ledger.h"
-#include "ref/pattern.h"
+#include "ref/mask/pattern.h"
 #include "ref/problem.h"
 #include "ref/textbook.h"
 

@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "ref/attn.h"
-#include "ref/mask.h"
+#include "ref/mask/mask.h"
 
 static inline int attn_problem_allows(const struct attn_problem *p, int64_t b, int64_t h, int64_t i,
                                       int64_t j)

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/harness/cases.h"
+#include "tests/harness/cases/cases.h"
 
 /* What kernels are built with: the largest usual tile, the usual width of a head. */
 enum { LARGEST_TILE = 128, USUAL_WIDTH = 64 };

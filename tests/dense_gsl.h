@@ -4,7 +4,7 @@
 #ifndef TESTS_DENSE_GSL_H
 #define TESTS_DENSE_GSL_H
 
-#include "tests/oracle_lab.h"
+#include "tests/fixtures/oracle_fixture.h"
 
 /* Whether query i of the problem sees key j. */
 typedef int dense_gsl_sees(const struct attn_problem *p, int64_t i, int64_t j);

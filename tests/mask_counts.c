@@ -3,7 +3,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "tests/mask_data.h"
+#include "tests/fixtures/mask_data.h"
 
 /* ---- counts ------------------------------------------------------------------------------- */
 

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/harness/fill.h"
-#include "tests/mask_data.h"
+#include "tests/fixtures/mask_data.h"
+#include "tests/harness/cases/fill.h"
 
 /* ---- errors ------------------------------------------------------------------------------- */
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ref/problem.h"
-#include "tests/memory_data.h"
+#include "tests/fixtures/memory_data.h"
 #include "tests/wrap.h"
 
 static const char *const cases[] = {

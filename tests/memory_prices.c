@@ -4,8 +4,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "ref/mask.h"
-#include "tests/memory_data.h"
+#include "ref/mask/mask.h"
+#include "tests/fixtures/memory_data.h"
 #include "tests/wrap.h"
 
 /* B=2, H=4, G=2, Lq=10, Lk=12, d=8, dv=6, f32 (4 bytes), causal(br): query i sees keys 0..i+2,

@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "tests/harness/fill.h"
-#include "tests/oracle_lab.h"
+#include "tests/fixtures/oracle_fixture.h"
+#include "tests/harness/cases/fill.h"
 
 static const double U = 0x1p-53; /* of double */
 

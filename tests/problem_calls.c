@@ -9,7 +9,7 @@
 #include "ref/ledger.h"
 #include "ref/problem.h"
 #include "ref/textbook.h"
-#include "tests/said.h"
+#include "tests/fixtures/expected_error.h"
 
 /* ---- calls: tensors ------------------------------------------------------------------------- */
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "tests/bound_smoke.h"
-#include "tests/harness/row_bound.h"
+#include "tests/harness/bound/row_bound.h"
 #include "tests/harness/runner.h"
 
 static const double INF = (double)INFINITY, NONE = (double)NAN;

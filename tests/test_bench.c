@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "experiments/bench/bench_table.h"
-#include "tests/scratch.h"
+#include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
 /* ---- arithmetic --------------------------------------------------------------------------- */

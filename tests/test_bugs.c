@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "tests/harness/bugs.h"
-#include "tests/harness/cases.h"
+#include "tests/harness/cases/cases.h"
 #include "tests/suites.h"
 
 START_TEST(each_bug_is_accounted_for)

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "experiments/report/figures.h"
-#include "tests/curve_lab.h"
-#include "tests/report_lab.h"
-#include "tests/scratch.h"
-#include "tests/stranger_lab.h"
+#include "tests/fixtures/curve_fixture.h"
+#include "tests/fixtures/external_fixture.h"
+#include "tests/fixtures/report_fixture.h"
+#include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
 /* ---- commands -------------------------------------------------------------------------------- */

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "tests/harness/files.h"
-#include "tests/scratch.h"
+#include "tests/fixtures/scratch.h"
+#include "tests/harness/files/files.h"
 
 /* Compare in the scratch folder: status and a piece of what is said. */
 static void compares(int status, const char *says, const char *arguments)

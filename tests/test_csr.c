@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "ref/impl.h"
-#include "ref/pattern.h"
+#include "ref/mask/pattern.h"
 #include "ref/problem.h"
-#include "tests/mask_data.h"
+#include "tests/fixtures/mask_data.h"
 
 /* The piece of a whole problem that starts at `origin`. */
 static struct attn_problem problem_of(const struct attn_mask *mask,

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/votes.h"
+#include "experiments/check/common_cause.h"
+#include "tests/fixtures/external_fixture.h"
+#include "tests/fixtures/scratch.h"
 #include "tests/mutants/naming.h"
-#include "tests/scratch.h"
-#include "tests/stranger_lab.h"
 #include "tests/suites.h"
 
 static const double least_share = 0.88, least_share_of_all = 0.80;

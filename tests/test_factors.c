@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/fixtures/planted.h"
 #include "tests/harness/runner.h"
-#include "tests/planted.h"
 #include "tests/suites.h"
 
 enum { IDS = ATTN_FACTORS * ATTN_FACTOR_VALUES };

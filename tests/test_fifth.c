@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/fixtures/external_fixture.h"
+#include "tests/fixtures/scratch.h"
 #include "tests/harness/runner.h"
-#include "tests/scratch.h"
-#include "tests/stranger_lab.h"
 #include "tests/suites.h"
 
 START_TEST(the_example_is_right)

@@ -8,9 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/harness/files.h"
-#include "tests/harness/fill.h"
-#include "tests/scratch.h"
+#include "tests/fixtures/scratch.h"
+#include "tests/harness/cases/fill.h"
+#include "tests/harness/files/files.h"
 #include "tests/suites.h"
 
 static struct attn_file file;

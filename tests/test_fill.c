@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "ref/problem.h"
+#include "tests/harness/cases/setup_fill.h"
 #include "tests/harness/runner.h"
-#include "tests/harness/setup_fill.h"
 #include "tests/suites.h"
 
 static uint64_t bits(double x)

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/fixtures/scratch.h"
 #include "tests/fuzz/targets.h"
-#include "tests/scratch.h"
 #include "tests/suites.h"
 
 enum { TARGETS = 10, SEEDS = 3, LONGEST = 4096 };

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "ref/problem.h"
-#include "tests/golden_lab.h"
+#include "tests/fixtures/golden_fixture.h"
 #include "tests/harness/runner.h"
 
 static const char *const specs[] = {"dense",

@@ -9,8 +9,8 @@
 
 #include "optimized/merge.h"
 #include "ref/problem.h"
-#include "tests/harness/growth.h"
-#include "tests/harness/row_bound.h"
+#include "tests/harness/bound/growth.h"
+#include "tests/harness/bound/row_bound.h"
 #include "tests/suites.h"
 #include "tests/variants/honest.h"
 

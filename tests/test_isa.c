@@ -7,9 +7,9 @@
 #include "optimized/registry.h"
 #include "optimized/simd/isa.h"
 #include "ref/ledger.h"
+#include "tests/fixtures/expected_error.h"
+#include "tests/fixtures/isa_fixture.h"
 #include "tests/harness/runner.h"
-#include "tests/isa_lab.h"
-#include "tests/said.h"
 #include "tests/suites.h"
 
 /* Every so manieth float; ATTN_FULL takes all of them. */

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/mask_data.h"
+#include "tests/fixtures/mask_data.h"
 
 enum { SECONDS = 300 };
 

@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "experiments/record.h"
+#include "experiments/measure/record.h"
 #include "tests/suites.h"
 
 static char folder[64], path[128];

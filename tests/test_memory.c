@@ -8,7 +8,7 @@
 
 #include "ref/problem.h"
 #include "ref/textbook.h"
-#include "tests/memory_data.h"
+#include "tests/fixtures/memory_data.h"
 #include "tests/wrap.h"
 
 /* ---- every implementation, every case ------------------------------------------------------- */

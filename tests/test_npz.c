@@ -6,11 +6,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "tests/harness/files.h"
-#include "tests/harness/fill.h"
-#include "tests/scratch.h"
+#include "tests/fixtures/scratch.h"
+#include "tests/fixtures/zip_fixture.h"
+#include "tests/harness/cases/fill.h"
+#include "tests/harness/files/files.h"
 #include "tests/suites.h"
-#include "tests/zip_lab.h"
 
 static struct attn_file file;
 static struct attn_error err;

@@ -23,7 +23,7 @@ static void read_families(struct families *f)
 {
     char line[512], name[128];
     int n = 0;
-    FILE *file = fopen("tests/harness/cases.def", "r");
+    FILE *file = fopen("tests/harness/cases/cases.def", "r");
     ck_assert_ptr_nonnull(file);
     memset(f, 0, sizeof *f);
     while (fgets(line, sizeof line, file) != NULL) {

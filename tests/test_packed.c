@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/scratch.h"
-#include "tests/small_input.h"
-#include "tests/stranger_lab.h"
+#include "tests/fixtures/external_fixture.h"
+#include "tests/fixtures/scratch.h"
+#include "tests/fixtures/small_input.h"
 #include "tests/suites.h"
 
 static char output[1 << 16];

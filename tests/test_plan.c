@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/budget.h"
-#include "experiments/plan.h"
+#include "experiments/measure/budget.h"
+#include "experiments/measure/plan.h"
 #include "tests/suites.h"
 
 static const char example[] = "# memory and time against length\n"

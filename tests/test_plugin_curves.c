@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/curve_lab.h"
-#include "tests/scratch.h"
-#include "tests/stranger_lab.h"
+#include "tests/fixtures/curve_fixture.h"
+#include "tests/fixtures/external_fixture.h"
+#include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
 /* ---- plug-ins -------------------------------------------------------------------------------- */
@@ -145,7 +145,7 @@ START_TEST(conventions_cost_nothing)
 {
     char output[8192], source[1024];
     snprintf(source, sizeof source,
-             "tests/strangers/plugin_full.c %s/libattn.a -Wl,-Bsymbolic -pthread%s", test_build(),
+             "tests/external/plugin_full.c %s/libattn.a -Wl,-Bsymbolic -pthread%s", test_build(),
              lab_is_asan() ? " -fsanitize=address,undefined" : "");
     const char *path = lab_build(source, convention[_i]);
     int status = scratch_attnlab(output, sizeof output,

@@ -6,8 +6,8 @@
 
 #include "ref/impl.h"
 #include "ref/problem.h"
+#include "tests/fixtures/expected_error.h"
 #include "tests/problem_calls.h"
-#include "tests/said.h"
 
 /* ---- the problem ---------------------------------------------------------------------------- */
 

@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/scratch.h"
+#include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
 /* Run a line of a shell, stderr with stdout; returns the exit status. */

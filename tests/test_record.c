@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "experiments/measure/record.h"
 #include "experiments/report/csv.h"
-#include "experiments/record.h"
 #include "tests/suites.h"
 
 static char folder[64], path[128];

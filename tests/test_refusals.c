@@ -6,8 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/scratch.h"
-#include "tests/small_input.h"
+#include "tests/fixtures/scratch.h"
+#include "tests/fixtures/small_input.h"
 #include "tests/suites.h"
 
 static char output[1 << 14];

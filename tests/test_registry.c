@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "optimized/registry.h"
-#include "tests/harness/fill.h"
-#include "tests/said.h"
+#include "tests/fixtures/expected_error.h"
+#include "tests/harness/cases/fill.h"
 
 static int n_options(const struct attn_impl *impl)
 {

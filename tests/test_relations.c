@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/fixtures/faulty.h"
 #include "tests/harness/bugs.h"
 #include "tests/harness/relations/relations.h"
 #include "tests/suites.h"
-#include "tests/toy.h"
 
 /* ---- honest ---------------------------------------------------------------------------------- */
 

@@ -8,8 +8,8 @@
 
 #include "experiments/report/figures.h"
 #include "experiments/report/html.h"
-#include "tests/report_lab.h"
-#include "tests/scratch.h"
+#include "tests/fixtures/report_fixture.h"
+#include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
 /* ---- folding ------------------------------------------------------------------------------- */

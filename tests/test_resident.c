@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/afford.h"
+#include "experiments/measure/preflight.h"
 #include "tests/suites.h"
 
 static const double MIB = 1024 * 1024, LEAST_MIB = 34, LEAST_OF_RANKS_MIB = 16, MOST_FLOPS = 6e9,

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/harness/rules.h"
+#include "tests/harness/bound/rules.h"
 
 static const double INF = (double)INFINITY, NONE = (double)NAN;
 

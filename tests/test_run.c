@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "optimized/registry.h"
-#include "tests/harness/files.h"
-#include "tests/harness/fill.h"
-#include "tests/scratch.h"
-#include "tests/small_input.h"
+#include "tests/fixtures/scratch.h"
+#include "tests/fixtures/small_input.h"
+#include "tests/harness/cases/fill.h"
+#include "tests/harness/files/files.h"
 #include "tests/suites.h"
 
 static char output[1 << 16];

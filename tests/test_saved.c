@@ -8,7 +8,7 @@
 
 #include "optimized/simd/isa.h"
 #include "ref/problem.h"
-#include "tests/memory_data.h"
+#include "tests/fixtures/memory_data.h"
 
 /* Panels that are full and cut, keys hidden and not, kv heads shared, a bias, a softcap. */
 static const char *const cases[] = {"h2q100k130d16:none:f32:normal:s1:pass=bwd",

@@ -1,7 +1,7 @@
 /* The statistics behind the figures, against values worked out by hand and printed tables. */
 #include <math.h>
 
-#include "experiments/stats.h"
+#include "experiments/measure/stats.h"
 #include "tests/suites.h"
 
 static void near(double got, double want, double tolerance)

@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 
 #include "ref/problem.h"
-#include "tests/harness/exchange.h"
-#include "tests/harness/files.h"
-#include "tests/scratch.h"
+#include "tests/fixtures/scratch.h"
+#include "tests/harness/external/vector_files.h"
+#include "tests/harness/files/files.h"
 #include "tests/suites.h"
 
 static struct attn_error err;

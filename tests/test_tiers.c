@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/fixtures/faulty.h"
+#include "tests/harness/cases/soak.h"
 #include "tests/harness/relations/relations.h"
-#include "tests/harness/soak.h"
 #include "tests/suites.h"
-#include "tests/toy.h"
 
 /* ---- the table ------------------------------------------------------------------------------- */
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/harness/files.h"
-#include "tests/scratch.h"
-#include "tests/stranger_lab.h"
+#include "tests/fixtures/external_fixture.h"
+#include "tests/fixtures/scratch.h"
+#include "tests/harness/files/files.h"
 #include "tests/suites.h"
 
 #define MOST                                                                              \

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "experiments/check_report.h"
-#include "experiments/sha256.h"
-#include "tests/scratch.h"
+#include "experiments/check/check_report.h"
+#include "experiments/check/sha256.h"
+#include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
 /* ---- a stream of results --------------------------------------------------------------------- */

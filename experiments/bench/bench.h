@@ -15,8 +15,8 @@
  * for the same instruction set, and is taken when the whole core is there.  Things that are to be
  * compared are in one block, and round r of the one is compared with round r of the other.
  */
-#ifndef EXPERIMENTS_BENCH_H
-#define EXPERIMENTS_BENCH_H
+#ifndef EXPERIMENTS_BENCH_BENCH_H
+#define EXPERIMENTS_BENCH_BENCH_H
 
 #include "experiments/bench/bench_blas.h"
 #include "experiments/bench/bench_roofs.h"

@@ -5,8 +5,8 @@
  * takes its slowest (OpenBLAS 0.3.21: SSE3, a fifth of the rate).  So it is told which to take, and
  * asked which it took.
  */
-#ifndef EXPERIMENTS_BENCH_BLAS_H
-#define EXPERIMENTS_BENCH_BLAS_H
+#ifndef EXPERIMENTS_BENCH_BENCH_BLAS_H
+#define EXPERIMENTS_BENCH_BENCH_BLAS_H
 
 #include <stdint.h>
 

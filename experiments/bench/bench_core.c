@@ -1,7 +1,7 @@
 #include <math.h>
 
 #include "experiments/bench/bench.h"
-#include "experiments/point.h"
+#include "experiments/measure/point.h"
 
 static const double OURS = 0.95; /* of the most additions; clocks drift by some hundredths */
 static const double PROBE_S = 0.0005, SEARCH_S = 0.25;

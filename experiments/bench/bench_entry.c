@@ -6,9 +6,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "experiments/afford.h"
 #include "experiments/cli.h"
-#include "experiments/point.h"
+#include "experiments/measure/point.h"
+#include "experiments/measure/preflight.h"
 #include "optimized/tiled.h"
 #include "ref/problem.h"
 

@@ -1,6 +1,6 @@
 /* What `attnlab bench` was asked for. */
-#ifndef EXPERIMENTS_BENCH_FLAGS_H
-#define EXPERIMENTS_BENCH_FLAGS_H
+#ifndef EXPERIMENTS_BENCH_BENCH_FLAGS_H
+#define EXPERIMENTS_BENCH_BENCH_FLAGS_H
 
 #include "experiments/bench/bench.h"
 

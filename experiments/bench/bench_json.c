@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "experiments/machine.h"
+#include "experiments/measure/machine.h"
 
 /* JSON has no NaN: what is not known is null. */
 static json_t *real(double x)

@@ -1,6 +1,6 @@
 /* attnlab bench --format=json: everything that was measured, sample by sample (docs/bench.md). */
-#ifndef EXPERIMENTS_BENCH_JSON_H
-#define EXPERIMENTS_BENCH_JSON_H
+#ifndef EXPERIMENTS_BENCH_BENCH_JSON_H
+#define EXPERIMENTS_BENCH_BENCH_JSON_H
 
 #include <jansson.h>
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "experiments/cli.h"
-#include "experiments/machine.h"
+#include "experiments/measure/machine.h"
 
 /* "27.1 ms" */
 static const char *seconds_text(double s, char text[32])

@@ -1,6 +1,6 @@
 /* What bench says: text for people, markdown for docs/speed.md, a line for scripts. */
-#ifndef EXPERIMENTS_BENCH_PRINT_H
-#define EXPERIMENTS_BENCH_PRINT_H
+#ifndef EXPERIMENTS_BENCH_BENCH_PRINT_H
+#define EXPERIMENTS_BENCH_BENCH_PRINT_H
 
 #include <stdio.h>
 

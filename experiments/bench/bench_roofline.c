@@ -8,10 +8,10 @@
 #include <sys/stat.h>
 
 #include "experiments/cli.h"
+#include "experiments/measure/machine.h"
 #include "experiments/report/draw.h"
-#include "experiments/machine.h"
-#include "tests/harness/fileio.h"
-#include "tests/harness/folder.h"
+#include "tests/harness/files/fileio.h"
+#include "tests/harness/files/folder.h"
 
 enum { MISS_BYTES = 64 };
 static const double G = 1e9;

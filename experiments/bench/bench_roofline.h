@@ -2,8 +2,8 @@
  * intensity, under the measured peak and bandwidths.  One panel for each instruction set and number
  * of threads.  Intensity is flops over bytes; bytes are counted (64 for each cache miss) where the
  * machine counts, else modelled (bench.h). */
-#ifndef EXPERIMENTS_BENCH_ROOFLINE_H
-#define EXPERIMENTS_BENCH_ROOFLINE_H
+#ifndef EXPERIMENTS_BENCH_BENCH_ROOFLINE_H
+#define EXPERIMENTS_BENCH_BENCH_ROOFLINE_H
 
 #include "experiments/bench/bench.h"
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "experiments/cli.h"
-#include "experiments/point.h"
+#include "experiments/measure/point.h"
 #include "ref/problem.h"
 
 enum { FILL = 0x3e }; /* every byte of the arrays: 0.186 as floats, 7.0e-9 as doubles */

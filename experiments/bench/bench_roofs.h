@@ -4,10 +4,10 @@
  * Threads are started for each sample, meet, and work until their own time is over; the rate of
  * a sample is the sum of theirs.  Each has memory of its own, in ordinary pages as tensors have.
  */
-#ifndef EXPERIMENTS_BENCH_ROOFS_H
-#define EXPERIMENTS_BENCH_ROOFS_H
+#ifndef EXPERIMENTS_BENCH_BENCH_ROOFS_H
+#define EXPERIMENTS_BENCH_BENCH_ROOFS_H
 
-#include "experiments/stats.h"
+#include "experiments/measure/stats.h"
 #include "optimized/simd/isa.h"
 #include "optimized/simd/kernels.h"
 

@@ -1,6 +1,6 @@
 /* Rows with a target: what is to be reached, what is, and whether that is enough. */
-#ifndef EXPERIMENTS_BENCH_TABLE_H
-#define EXPERIMENTS_BENCH_TABLE_H
+#ifndef EXPERIMENTS_BENCH_BENCH_TABLE_H
+#define EXPERIMENTS_BENCH_BENCH_TABLE_H
 
 #include "experiments/bench/bench.h"
 

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "experiments/point.h"
+#include "experiments/measure/point.h"
 
 static const struct {
     const char *name;

@@ -3,8 +3,8 @@
  * A wall clock also counts the time in which others had the processor.  A sample is clean when its
  * threads hardly waited for one: what is not clean is taken again, and counted.
  */
-#ifndef EXPERIMENTS_BENCH_WATCH_H
-#define EXPERIMENTS_BENCH_WATCH_H
+#ifndef EXPERIMENTS_BENCH_BENCH_WATCH_H
+#define EXPERIMENTS_BENCH_BENCH_WATCH_H
 
 #include <stdint.h>
 

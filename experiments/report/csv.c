@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "experiments/stats.h"
+#include "experiments/measure/stats.h"
 
 static const char header[] =
     "group,spec,impl,family,status,pass,mask,dtype,batch,heads,kv_heads,n_query,n_key,d_key,"

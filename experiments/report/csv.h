@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "experiments/record.h"
+#include "experiments/measure/record.h"
 
 /* One field, quoted where it must be. */
 void attn_csv_text(FILE *file, const char *text);

@@ -3,8 +3,8 @@
  * WORDS are ours; CODE is whatever somebody else's program, file or command line says, and comes
  * out as it is in both: markup in it is text, control characters and what is no UTF-8 are '?'.
  * Errors of writing are left to the caller: ferror(), fclose(). */
-#ifndef EXPERIMENTS_DOCUMENT_H
-#define EXPERIMENTS_DOCUMENT_H
+#ifndef EXPERIMENTS_REPORT_DOCUMENT_H
+#define EXPERIMENTS_REPORT_DOCUMENT_H
 
 #include <stdio.h>
 

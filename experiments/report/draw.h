@@ -1,6 +1,6 @@
 /* Running gnuplot. */
-#ifndef EXPERIMENTS_DRAW_H
-#define EXPERIMENTS_DRAW_H
+#ifndef EXPERIMENTS_REPORT_DRAW_H
+#define EXPERIMENTS_REPORT_DRAW_H
 
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* How each kind of figure picks its numbers: what figures.c calls, and what the fillers share. */
-#ifndef EXPERIMENTS_FIGURE_FILL_H
-#define EXPERIMENTS_FIGURE_FILL_H
+#ifndef EXPERIMENTS_REPORT_FIGURE_FILL_H
+#define EXPERIMENTS_REPORT_FIGURE_FILL_H
 
 #include "experiments/report/figures.h"
 

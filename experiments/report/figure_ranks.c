@@ -4,7 +4,7 @@
 
 #include "experiments/report/figure_fill.h"
 #include "optimized/registry.h"
-#include "ref/mask.h"
+#include "ref/mask/mask.h"
 
 static const double none = (double)NAN; /* the macro is a float */
 

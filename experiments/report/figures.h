@@ -1,7 +1,7 @@
 /* From slices to figures: which numbers are drawn, and under which words.  The drawing itself is
  * done by gnuplot with plots/SCRIPT.gp (draw.h). */
-#ifndef EXPERIMENTS_FIGURES_H
-#define EXPERIMENTS_FIGURES_H
+#ifndef EXPERIMENTS_REPORT_FIGURES_H
+#define EXPERIMENTS_REPORT_FIGURES_H
 
 #include "experiments/report/plot.h"
 #include "experiments/report/slices.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "experiments/report/plot.h"
-#include "tests/harness/fileio.h"
+#include "tests/harness/files/fileio.h"
 
 static void put(FILE *file, const char *text)
 {

@@ -1,12 +1,12 @@
 /* Pieces of HTML.  Everything that comes from records goes through attn_html_text.  Errors of
  * writing are left to the caller: ferror(), fclose(). */
-#ifndef EXPERIMENTS_HTML_H
-#define EXPERIMENTS_HTML_H
+#ifndef EXPERIMENTS_REPORT_HTML_H
+#define EXPERIMENTS_REPORT_HTML_H
 
 #include <stdint.h>
 #include <stdio.h>
 
-#include "experiments/stats.h"
+#include "experiments/measure/stats.h"
 
 /* Text with & < > " ' replaced, and control characters made blanks. */
 void attn_html_text(FILE *file, const char *text);

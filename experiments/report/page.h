@@ -5,12 +5,12 @@
  *   page_guests.c  what is not ours, and what is known of it
  *   page_summary.c the summary, and live sets: priced = ledger = resident
  */
-#ifndef EXPERIMENTS_PAGE_H
-#define EXPERIMENTS_PAGE_H
+#ifndef EXPERIMENTS_REPORT_PAGE_H
+#define EXPERIMENTS_REPORT_PAGE_H
 
 #include <jansson.h>
 
-#include "experiments/entrants.h"
+#include "experiments/measure/external_specs.h"
 #include "experiments/report/figures.h"
 
 struct attn_page {

@@ -1,5 +1,5 @@
 #include "experiments/report/plot.h"
-#include "tests/harness/fileio.h"
+#include "tests/harness/files/fileio.h"
 
 #include <errno.h>
 #include <math.h>

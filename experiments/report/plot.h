@@ -7,12 +7,12 @@
  * All axes are logarithmic.  Text from records reaches gnuplot only in single quotes, where it
  * expands nothing.
  */
-#ifndef EXPERIMENTS_PLOT_H
-#define EXPERIMENTS_PLOT_H
+#ifndef EXPERIMENTS_REPORT_PLOT_H
+#define EXPERIMENTS_REPORT_PLOT_H
 
 #include <stdio.h>
 
-#include "experiments/stats.h"
+#include "experiments/measure/stats.h"
 #include "ref/attn.h"
 
 enum {

@@ -1,6 +1,6 @@
 /* Where axes have ticks, as gnuplot's list: 'text' value, 'text' value, ... */
-#ifndef EXPERIMENTS_PLOT_TICKS_H
-#define EXPERIMENTS_PLOT_TICKS_H
+#ifndef EXPERIMENTS_REPORT_PLOT_TICKS_H
+#define EXPERIMENTS_REPORT_PLOT_TICKS_H
 
 #include "experiments/report/plot.h"
 

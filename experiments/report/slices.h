@@ -8,8 +8,8 @@
  *   density[-WORD] density    figure csr-density
  *   anything else: a table and no figure
  */
-#ifndef EXPERIMENTS_SLICES_H
-#define EXPERIMENTS_SLICES_H
+#ifndef EXPERIMENTS_REPORT_SLICES_H
+#define EXPERIMENTS_REPORT_SLICES_H
 
 #include "experiments/report/summary.h"
 

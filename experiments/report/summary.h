@@ -1,10 +1,10 @@
 /* Records folded to what figures and tables show: one row for each (group, spec, case), its
  * rounds together. */
-#ifndef EXPERIMENTS_SUMMARY_H
-#define EXPERIMENTS_SUMMARY_H
+#ifndef EXPERIMENTS_REPORT_SUMMARY_H
+#define EXPERIMENTS_REPORT_SUMMARY_H
 
-#include "experiments/record.h"
-#include "experiments/stats.h"
+#include "experiments/measure/record.h"
+#include "experiments/measure/stats.h"
 
 struct attn_row {
     const struct attn_point *point; /* the first good round, else the first record (borrowed)    */

@@ -10,7 +10,7 @@
 
 #include "optimized/simd/kernels.h"
 #include "ref/half.h"
-#include "ref/pattern.h"
+#include "ref/mask/pattern.h"
 #include "ref/problem.h"
 #include "ref/textbook.h"
 

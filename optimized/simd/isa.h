@@ -34,8 +34,8 @@ const struct attn_kernels *attn_kernels_for(const struct attn_problem *p,
                                             struct attn_error *err);
 
 /* What the kernels declare of their arithmetic (attn_impl.precision).  Probabilities below the
- * smallest normal number may be taken for 0.  exp errs by at most 3.3 u (tests/isa_lab.c); where
- * the running maximum lags, rounding its argument costs 1.4 u more (docs/kernel.md, section 6). */
+ * smallest normal number may be taken for 0.  exp errs by at most 3.3 u (isa_fixture.c); where the
+ * running maximum lags, rounding its argument costs 1.4 u more (docs/kernel.md, section 6). */
 void attn_kernels_precision(const struct attn_problem *p, const struct attn_options *options,
                             struct attn_precision *precision);
 

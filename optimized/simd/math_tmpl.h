@@ -1,7 +1,7 @@
 /* tanh, for softcap; and functions of whole arrays, for those that are not kernels. */
 
 /* tanh x: odd, exactly 1 where it rounds to 1, NaN for NaN.  Its relative error is below 2 u:
- * at most 1.95 u over all floats, 1.73 over millions of doubles (tests/isa_lab.c).
+ * at most 1.95 u over all floats, 1.73 over millions of doubles (tests/fixtures/isa_fixture.c).
  *
  * Up to TANH_SPLIT it is x + x^3 P(x^2): x carries most of the value, so that the error of the rest
  * counts little.  Beyond, it is 1 - 2 / (e^2x + 1): there the fraction is small, and where e^2x is

@@ -14,7 +14,7 @@
 #define OPTIMIZED_SIMD_SIGHT_H
 
 #include "ref/attn.h"
-#include "ref/mask.h"
+#include "ref/mask/mask.h"
 
 /* Where runs come from.  next() gives the first run at or after `from`; it returns 0 when there is
  * none, 2 when this is surely the last one, else 1. */

@@ -74,7 +74,7 @@ static inline int64_t FN(round_up)(int64_t n)
  * already from 127.5 (1023.5).  Where x is below -126 (-1022) the result may be 0 or the subnormal
  * number; below -151 (-1076) it is 0.  Between those ends its relative error is at most 3.3 u: over
  * all floats 3.07 u with AVX-512, 2.88 with AVX2, 3.24 where products are rounded; over millions of
- * doubles 1.43, 1.32, 1.71 (tests/isa_lab.c measures it at every run).
+ * doubles 1.43, 1.32, 1.71 (tests/fixtures/isa_fixture.c measures it at every run).
  *
  * With two instructions of AVX-512, x = n + f, n = floor(x), and n is never seen: VEC_REST(x) is f
  * (0 for an infinity) and VEC_SCALE(p, x) is p * 2^floor(x).

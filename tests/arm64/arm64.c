@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/fixtures/isa_fixture.h"
 #include "tests/harness/runner.h"
-#include "tests/isa_lab.h"
 
 static int failures;
 

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/plan.h"
-#include "experiments/record.h"
+#include "experiments/measure/plan.h"
+#include "experiments/measure/record.h"
 #include "optimized/registry.h"
-#include "ref/mask.h"
-#include "tests/harness/exchange.h"
-#include "tests/harness/files.h"
+#include "ref/mask/mask.h"
+#include "tests/harness/external/vector_files.h"
+#include "tests/harness/files/files.h"
 
 static char folder[512];
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/harness/cases.h"
+#include "tests/harness/cases/cases.h"
 
 static const struct attn_bug bugs[] = {
 #define ATTN_BUG(id, evidence, reference, what, elsewhere) \

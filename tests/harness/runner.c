@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "ref/problem.h"
+#include "tests/harness/input_guard.h"
 #include "tests/harness/repeats.h"
-#include "tests/harness/watch.h"
 
 const char *attn_verdict_name(enum attn_verdict verdict)
 {

@@ -4,11 +4,11 @@
 
 #include "optimized/registry.h"
 #include "ref/ledger.h"
-#include "ref/mask.h"
-#include "tests/harness/admission.h"
-#include "tests/harness/agree.h"
-#include "tests/harness/cases.h"
-#include "tests/harness/grade.h"
+#include "ref/mask/mask.h"
+#include "tests/harness/bound/agree.h"
+#include "tests/harness/bound/grade.h"
+#include "tests/harness/cases/cases.h"
+#include "tests/harness/cases/mask_power.h"
 #include "tests/harness/tensor.h"
 
 /* ---- a case made concrete ----------------------------------------------------------------- */

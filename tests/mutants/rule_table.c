@@ -1,4 +1,4 @@
-/* Prints docs/rules.md: every acceptance rule (tests/harness/rules.h) against every mutant and
+/* Prints docs/rules.md: every acceptance rule (bound/rules.h) against every mutant and
  * against honest runs, on the inputs that most tests use and on the quick battery.  Target: make
  * rules.
  *
@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/harness/rules.h"
+#include "tests/harness/bound/rules.h"
 #include "tests/mutants/kill.h"
 
 /* What most tests use: square, a multiple of every tile, normal values, one head mapping. */
@@ -376,7 +376,8 @@ static void print_page(const struct count *c)
         "<!-- made by `make rules` (tests/mutants/rule_table.c) -->\n\n# Acceptance rules, "
         "measured\n\n"
         "What do the rules that people compare attention with find, and what do they flag that is "
-        "right? The rules\nare in `tests/harness/rules.c`; `attnlab compare --rule` applies each "
+        "right? The rules\nare in `tests/harness/bound/rules.c`; `attnlab compare --rule` applies "
+        "each "
         "of "
         "them to files.\n\n");
     printf("* **Mutants**: %d bugs planted one at a time (`tests/mutants/mutants.def`); not "

@@ -8,7 +8,7 @@
 #include "ref/ledger.h"
 #include "ref/problem.h"
 #include "ref/textbook.h"
-#include "tests/harness/bound.h"
+#include "tests/harness/bound/bound.h"
 #include "tests/variants/honest.h"
 
 static const struct attn_option options[] = {

@@ -10,8 +10,8 @@
  *            eight keys, dK and dV after every query head
  *   read     all: right.  normal: subnormal inputs count as 0
  */
-#ifndef TESTS_VARIANTS_HALF_H
-#define TESTS_VARIANTS_HALF_H
+#ifndef TESTS_VARIANTS_HALF_STORE_H
+#define TESTS_VARIANTS_HALF_STORE_H
 
 #include "ref/attn.h"
 

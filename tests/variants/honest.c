@@ -7,7 +7,7 @@
 #include "ref/ledger.h"
 #include "ref/problem.h"
 #include "ref/textbook.h"
-#include "tests/harness/bound.h"
+#include "tests/harness/bound/bound.h"
 
 #define LOG2_E 1.4426950408889634
 #define LN_2   0.6931471805599453

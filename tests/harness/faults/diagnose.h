@@ -5,10 +5,10 @@
  * held against what was computed; the first that fits is named.  Where none fits, the pattern of
  * the failing elements is described.  A diagnosis is a hint for people; no verdict depends on it.
  */
-#ifndef TESTS_HARNESS_DIAGNOSE_H
-#define TESTS_HARNESS_DIAGNOSE_H
+#ifndef TESTS_HARNESS_FAULTS_DIAGNOSE_H
+#define TESTS_HARNESS_FAULTS_DIAGNOSE_H
 
-#include "tests/harness/claims.h"
+#include "tests/harness/external/claims.h"
 #include "tests/harness/faults/tale.h"
 
 /* Kinds of faults.  One mistake reads differently in every case ("keys 3 to 5 lost", "causal(tl)"),

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/harness/cases/setup_mask.h"
 #include "tests/harness/faults/diagnose.h"
-#include "tests/harness/setup_mask.h"
 
 static int suspect_text(struct attn_suspicion *x, const char *mask_text, const char *words)
 {

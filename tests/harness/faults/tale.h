@@ -3,8 +3,8 @@
  *
  * Plain double arithmetic, row by row; a wrong tale is usually refuted by its first row.
  */
-#ifndef TESTS_HARNESS_TALE_H
-#define TESTS_HARNESS_TALE_H
+#ifndef TESTS_HARNESS_FAULTS_TALE_H
+#define TESTS_HARNESS_FAULTS_TALE_H
 
 #include "tests/harness/runner.h"
 

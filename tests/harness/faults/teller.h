@@ -1,6 +1,6 @@
 /* For the files of tales only (tale.h): one tale being held against what was computed. */
-#ifndef TESTS_HARNESS_TELLER_H
-#define TESTS_HARNESS_TELLER_H
+#ifndef TESTS_HARNESS_FAULTS_TELLER_H
+#define TESTS_HARNESS_FAULTS_TELLER_H
 
 #include "tests/harness/faults/tale.h"
 

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "tests/harness/cases/setup_mask.h"
 #include "tests/harness/relations/relation_lab.h"
-#include "tests/harness/setup_mask.h"
 
 /* Row i of an input becomes row row_of(i) of the other's. */
 static void copy_rows(struct attn_trial *to, const struct attn_trial *from, enum attn_slot slot,

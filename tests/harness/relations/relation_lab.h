@@ -1,6 +1,6 @@
 /* What relations are made with: run a set-up, change one, compare two. */
-#ifndef TESTS_HARNESS_RELATION_LAB_H
-#define TESTS_HARNESS_RELATION_LAB_H
+#ifndef TESTS_HARNESS_RELATIONS_RELATION_LAB_H
+#define TESTS_HARNESS_RELATIONS_RELATION_LAB_H
 
 #include "tests/harness/relations/relations.h"
 

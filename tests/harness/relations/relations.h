@@ -9,10 +9,10 @@
  * (docs/bounds.md).  Exact are: hidden values, powers of two, columns of V, empty sequences,
  * repeats, threads and history.
  */
-#ifndef TESTS_HARNESS_RELATIONS_H
-#define TESTS_HARNESS_RELATIONS_H
+#ifndef TESTS_HARNESS_RELATIONS_RELATIONS_H
+#define TESTS_HARNESS_RELATIONS_RELATIONS_H
 
-#include "tests/harness/claims.h"
+#include "tests/harness/external/claims.h"
 
 struct attn_lab;
 struct attn_lab_shape;

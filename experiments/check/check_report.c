@@ -1,0 +1,491 @@
+/* See check_report.h. */
+#include "experiments/check/check_report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "experiments/check/check_factors.h"
+#include "experiments/check/sha256.h"
+#include "experiments/cli.h"
+#include "experiments/report/document.h"
+#include "tests/harness/external/claims.h"
+#include "version.h"
+
+enum { FILES = 8 };
+
+struct attn_report {
+    char *path;
+    int fd;
+    struct attn_document document; /* the sections, in memory: written when all is judged */
+    char *text;
+    size_t size;
+    struct verdict {
+        char name[160];
+        int judged, failures, refused, is_setup; /* is_setup: it could not even be started */
+    } * all;
+    int n_all;
+    /* who is judged */
+    char kind[40], source[1200], claims[600], scope[300], command[2400];
+    struct {
+        char path[1024], digest[65];
+        int is_folder;
+    } file[FILES];
+    int n_files;
+};
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+static int ends_with(const char *path, const char *end)
+{
+    size_t n = strlen(path), m = strlen(end);
+    return n > m && strcmp(path + n - m, end) == 0;
+}
+
+/* Replace what stands in the file.  0, or an error number. */
+static int write_all(int fd, const char *text, size_t size)
+{
+    if (ftruncate(fd, 0) != 0 || lseek(fd, 0, SEEK_SET) != 0)
+        return errno;
+    while (size > 0) {
+        ssize_t n = write(fd, text, size);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? errno : ENOSPC;
+        text += n, size -= (size_t)n;
+    }
+    return 0;
+}
+
+int attn_report_open(const char *path, struct attn_report **report)
+{
+    static const char unfinished[] = "attnlab check has not ended: there is no verdict here.\n";
+    int is_html = ends_with(path, ".html") || ends_with(path, ".htm");
+    struct stat about;
+    *report = NULL;
+    if (!is_html && !ends_with(path, ".md"))
+        return attn_cli_fail("check", ATTN_EXIT_USAGE,
+                             "--report %s: a name that ends in .html or .md would work", path);
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
+    int error = fd < 0 ? errno : 0;
+    if (error == 0 && (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)))
+        error = EINVAL; /* a pipe would be waited for, a device keeps nothing */
+    if (error == 0)
+        error = write_all(fd, unfinished, strlen(unfinished));
+    if (error != 0) {
+        if (fd >= 0)
+            close(fd);
+        return attn_cli_fail("check", ATTN_EXIT_LACKS, "--report %s: %s", path,
+                             error == EINVAL ? "it is no regular file" : strerror(error));
+    }
+    struct attn_report *r = attn_cli_need(calloc(1, sizeof *r));
+    r->fd = fd;
+    r->path = attn_cli_need(strdup(path));
+    r->document.out = attn_cli_need(open_memstream(&r->text, &r->size));
+    r->document.is_html = is_html;
+    *report = r;
+    return ATTN_EXIT_GOOD;
+}
+
+static const char *verdict_of(const struct verdict *x)
+{
+    return x->is_setup       ? "NOT JUDGED"
+           : x->failures > 0 ? "FAIL"
+           : x->judged == 0  ? "REFUSED"
+                             : "PASS";
+}
+
+static enum attn_style style_of(const struct verdict *x)
+{
+    return x->failures > 0 || x->judged == 0 ? ATTN_BAD : ATTN_GOOD;
+}
+
+/* The whole page: of several implementations a table first, then the section of each. */
+static int compose(struct attn_report *r, char **text, size_t *size)
+{
+    static const char *const head[] = {"", "", "#judged", "#failed", "#refused", NULL};
+    struct attn_document d;
+    FILE *out = attn_cli_need(open_memstream(text, size));
+    attn_document_begin(&d, out, r->document.is_html, "attnlab check");
+    if (r->n_all > 1)
+        attn_document_table(&d, head);
+    for (int n = 0; n < r->n_all && r->n_all > 1; n++) {
+        const struct verdict *x = &r->all[n];
+        attn_document_row(&d);
+        attn_document_cell(&d, ATTN_WORDS, "%s", x->name);
+        attn_document_cell(&d, style_of(x), "%s", verdict_of(x));
+        attn_document_cell(&d, ATTN_WORDS, "%d", x->judged);
+        attn_document_cell(&d, ATTN_WORDS, "%d", x->failures);
+        attn_document_cell(&d, ATTN_WORDS, "%d", x->refused);
+    }
+    if (r->n_all > 1)
+        attn_document_table_end(&d);
+    fputs(r->text, out);
+    attn_document_end(&d);
+    int ok = !ferror(out);
+    return fclose(out) == 0 && ok;
+}
+
+int attn_report_close(struct attn_report *r, int status)
+{
+    char *page = NULL;
+    size_t size = 0;
+    int broken = ferror(r->document.out);
+    broken |= fclose(r->document.out) != 0;
+    int error = broken || !compose(r, &page, &size) ? ENOMEM : write_all(r->fd, page, size);
+    if (error != 0 && ftruncate(r->fd, 0) != 0) /* half a page might look like a good one */
+        unlink(r->path);
+    if (close(r->fd) != 0 && error == 0)
+        error = errno;
+    if (error != 0)
+        attn_cli_fail("check", ATTN_EXIT_LACKS, "--report %s: %s", r->path, strerror(error));
+    free(page);
+    free(r->text);
+    free(r->all);
+    free(r->path);
+    free(r);
+    return error == 0 || status > ATTN_EXIT_LACKS ? status : ATTN_EXIT_LACKS;
+}
+
+/* ---- who is judged --------------------------------------------------------------------------- */
+
+static void take_file(struct attn_report *r, const char *path)
+{
+    struct stat about;
+    if (r->n_files == FILES || stat(path, &about) != 0)
+        return;
+    int is_folder = S_ISDIR(about.st_mode), n = r->n_files;
+    if (!(is_folder ? attn_sha256_folder : attn_sha256_file)(path, r->file[n].digest))
+        return;
+    snprintf(r->file[n].path, sizeof r->file[n].path, "%s", path);
+    r->file[n].is_folder = is_folder;
+    r->n_files++;
+}
+
+void attn_report_begin(struct attn_report *r, const struct attn_report_about *about)
+{
+    char *word, *copy = attn_cli_need(strdup(about->source)), *rest = copy;
+    r->n_files = 0;
+    int is_command = strcmp(about->kind, "command") == 0;
+    while (is_command && (word = strsep(&rest, " \t\n'\"<>;&|=")) != NULL)
+        if (*word != '\0') /* words that are files: the program, the script */
+            take_file(r, word);
+    if (!is_command && strncmp(about->kind, "implementation", 14) != 0)
+        take_file(r, about->source);
+    if (about->extra != NULL)
+        take_file(r, about->extra);
+    free(copy);
+    snprintf(r->kind, sizeof r->kind, "%s", about->kind);
+    snprintf(r->source, sizeof r->source, "%s", about->source);
+    snprintf(r->claims, sizeof r->claims, "%s",
+             about->claims + (strncmp(about->claims, "claims ", 7) == 0 ? 7 : 0));
+    snprintf(r->scope, sizeof r->scope, "%s", about->scope);
+    snprintf(r->command, sizeof r->command, "%s", about->command);
+}
+
+static void put_row(struct attn_document *d, const char *name, enum attn_style style,
+                    const char *value)
+{
+    attn_document_row(d);
+    attn_document_cell(d, ATTN_WORDS, "%s", name);
+    attn_document_cell(d, style, "%s", value);
+}
+
+static void put_about(struct attn_report *r, const struct attn_verdict_list *list)
+{
+    static const char *const head[] = {"", "", NULL};
+    struct attn_document *d = &r->document;
+    struct utsname machine;
+    time_t now = time(NULL);
+    struct tm utc;
+    char text[400];
+    attn_document_table(d, head);
+    put_row(d, r->kind, ATTN_CODE, r->source);
+    for (int n = 0; n < r->n_files; n++) {
+        int is_it = strcmp(r->file[n].path, r->source) == 0;
+        snprintf(text, sizeof text, "SHA-256 of %.200s", is_it ? "it" : r->file[n].path);
+        if (r->file[n].is_folder)
+            snprintf(text, sizeof text, "SHA-256 of its list of SHA-256 sums");
+        put_row(d, text, ATTN_CODE, r->file[n].digest);
+    }
+    put_row(d, "claims", ATTN_WORDS, r->claims);
+    if (attn_verdicts_declared(list, text, sizeof text) > 0)
+        put_row(d, "precisions that were taken at its word", ATTN_WORDS, text);
+    put_row(d, "judged on", ATTN_WORDS, r->scope);
+    snprintf(text, sizeof text, "attnlab %s", ATTN_VERSION);
+    put_row(d, "judged by", ATTN_WORDS, text);
+    if (uname(&machine) == 0 && gmtime_r(&now, &utc) != NULL) {
+        size_t n = (size_t)snprintf(text, sizeof text, "%.60s %.60s, %.60s; ", machine.sysname,
+                                    machine.release, machine.machine);
+        strftime(text + n, sizeof text - n, "%Y-%m-%d %H:%M UTC", &utc);
+        put_row(d, "where and when", ATTN_WORDS, text);
+    }
+    attn_document_table_end(d);
+    attn_document_paragraph(d);
+    attn_document_put(d, ATTN_WORDS, "The line that repeats it:");
+    attn_document_close(d);
+    attn_document_command(d, r->command);
+}
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+static int is_bad(enum attn_verdict verdict)
+{
+    return verdict != ATTN_PASS && verdict != ATTN_REFUSED && verdict != ATTN_WEAK;
+}
+
+static void put_counts(struct attn_document *d, const struct attn_verdict_list *list)
+{
+    static const char *const head[] = {
+        "",       "#pass",    "#fail", "#crash", "#timeout", "#intermittent",
+        "#error", "#refused", "#weak", NULL};
+    static const enum attn_verdict order[] = {ATTN_PASS,    ATTN_FAILED,       ATTN_CRASH,
+                                              ATTN_TIMEOUT, ATTN_INTERMITTENT, ATTN_ERROR,
+                                              ATTN_REFUSED, ATTN_WEAK};
+    attn_document_heading(d, 3, "Verdicts");
+    attn_document_table(d, head);
+    for (int relations = 0; relations < 2; relations++) {
+        int count[ATTN_ERROR + 1] = {0}, all = 0;
+        for (int e = 0; e < list->n; e++)
+            if ((strcmp(list->entry[e].kind, "relation") == 0) == relations) {
+                count[list->entry[e].result.verdict]++;
+                all++;
+            }
+        if (all == 0)
+            continue;
+        attn_document_row(d);
+        attn_document_cell(d, ATTN_WORDS, relations ? "relations" : "cases");
+        for (size_t n = 0; n < sizeof order / sizeof *order; n++)
+            attn_document_cell(d, is_bad(order[n]) && count[order[n]] > 0 ? ATTN_BAD : ATTN_WORDS,
+                               "%d", count[order[n]]);
+    }
+    attn_document_table_end(d);
+    attn_document_paragraph(d);
+    attn_document_put(d, ATTN_WORDS,
+                      "A case meets an oracle in a wider type, every element of every output; a "
+                      "relation compares two runs with each other. Refused is what asks for "
+                      "something that is not claimed; weak is what passed, and would have passed "
+                      "with an output of zeros.");
+    attn_document_close(d);
+}
+
+static void put_outputs(struct attn_document *d, const struct attn_verdict_list *list)
+{
+    static const char *const head[] = {
+        "output",  "#cases", "#elements", "#beyond the bound", "#largest error / bound",
+        "in case", NULL};
+    attn_document_heading(d, 3, "How near to the truth");
+    attn_document_paragraph(d);
+    attn_document_put(
+        d, ATTN_WORDS,
+        "The bound of an element is what rounding in the declared arithmetic can do to "
+        "it at most; up to 1 an error is explained, above it is a failure.");
+    attn_document_close(d);
+    attn_document_table(d, head);
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        const struct attn_verdict_entry *worst = NULL;
+        long long cases = 0, elements = 0, beyond = 0;
+        for (int e = 0; e < list->n; e++) {
+            const struct attn_agreement *x = &list->entry[e].result.output[o];
+            if (x->n == 0)
+                continue;
+            cases++;
+            elements += x->n;
+            beyond += x->n_bad;
+            if (worst == NULL || !(x->ratio <= worst->result.output[o].ratio))
+                worst = &list->entry[e];
+        }
+        attn_document_row(d);
+        attn_document_cell(d, ATTN_CODE, "%s", attn_output_name((enum attn_output)o));
+        attn_document_cell(d, ATTN_WORDS, "%lld", cases);
+        if (worst == NULL) {
+            attn_document_cell(d, ATTN_WORDS, "0");
+            attn_document_cell(d, ATTN_WORDS, "0");
+            attn_document_cell(d, ATTN_WORDS, "not compared");
+            attn_document_cell(d, ATTN_WORDS, " ");
+            continue;
+        }
+        attn_document_cell(d, ATTN_WORDS, "%lld", elements);
+        attn_document_cell(d, beyond > 0 ? ATTN_BAD : ATTN_WORDS, "%lld", beyond);
+        attn_document_cell(d, beyond > 0 ? ATTN_BAD : ATTN_WORDS, "%.3g",
+                           worst->result.output[o].ratio);
+        attn_document_cell(d, ATTN_CODE, "%s", worst->text);
+    }
+    attn_document_table_end(d);
+}
+
+static void put_factors(struct attn_document *d, const struct attn_verdict_list *list)
+{
+    static const char *const head[] = {"factor", "judged: value (cases)",
+                                       "only in cases that were refused", NULL};
+    char judged[1600], refused[600];
+    attn_document_heading(d, 3, "What the cases were");
+    attn_document_table(d, head);
+    for (int factor = 0; factor < attn_check_factor_count(); factor++) {
+        attn_check_factor(list, factor, judged, sizeof judged, refused, sizeof refused);
+        attn_document_row(d);
+        attn_document_cell(d, ATTN_WORDS, "%s", attn_check_factor_name(factor));
+        attn_document_cell(d, ATTN_WORDS, "%s", judged);
+        attn_document_cell(d, ATTN_WORDS, "%s", refused);
+    }
+    attn_document_table_end(d);
+}
+
+static void put_refused(struct attn_document *d, const struct attn_verdict_list *list)
+{
+    static const char *const claims[] = {"cases that want", "#number", "#and nothing else", NULL};
+    static const char *const declined[] = {"declined", "#number", "#and nothing else", NULL};
+    static const char *const relations[] = {"relations", "why", NULL};
+    static const char *const *const head[] = {claims, declined, relations};
+    struct attn_refusal r;
+    int n = 0, open = -1;
+    for (int e = 0; e < list->n; e++)
+        n += list->entry[e].result.verdict == ATTN_REFUSED;
+    attn_document_heading(d, 3, "What was refused, and why");
+    attn_document_paragraph(d);
+    if (n == 0)
+        attn_document_put(d, ATTN_WORDS, "Nothing was refused.");
+    else
+        attn_document_put(
+            d, ATTN_WORDS,
+            "%d checks ask for what is not claimed. Nothing is known of these, good or "
+            "bad.",
+            n);
+    attn_document_close(d);
+    for (n = 0; attn_verdicts_refusal(list, n, &r); n++) {
+        if (open >= 0 && (int)r.sort != open)
+            attn_document_table_end(d);
+        if ((int)r.sort != open)
+            attn_document_table(d, head[r.sort]);
+        open = (int)r.sort;
+        if (r.sort == ATTN_REFUSED_RELATIONS) {
+            put_row(d, r.what, ATTN_CODE, r.why);
+            continue;
+        }
+        attn_document_row(d);
+        attn_document_cell(d, ATTN_WORDS, "%s", r.what);
+        attn_document_cell(d, ATTN_WORDS, "%d", r.n);
+        attn_document_cell(d, ATTN_WORDS, "%d", r.alone);
+    }
+    if (open >= 0)
+        attn_document_table_end(d);
+}
+
+/* ---- failures -------------------------------------------------------------------------------- */
+
+static void put_line(struct attn_document *d, const char *name, enum attn_style style,
+                     const char *text)
+{
+    if (text == NULL || text[0] == '\0')
+        return;
+    attn_document_put(d, ATTN_WORDS, "%s ", name);
+    attn_document_put(d, style, "%s", text);
+    attn_document_put(d, ATTN_WORDS, ". ");
+}
+
+static void put_failure(struct attn_document *d, const struct attn_verdict_entry *x, int alike)
+{
+    char words[40], text[200];
+    const char *name;
+    attn_document_paragraph(d);
+    attn_document_put(d, ATTN_BAD, "%s", attn_verdict_words(&x->result, words));
+    attn_document_put(d, ATTN_WORDS, " %s ", x->kind);
+    attn_document_put(d, ATTN_CODE, "%s", x->text);
+    if (x->result.text[0] == '\0')
+        attn_document_put(d, ATTN_WORDS, ". ");
+    put_line(d, ":", ATTN_CODE, x->result.text);
+    put_line(d, "The case is there for:", ATTN_WORDS, x->why);
+    put_line(d, "Found as:", ATTN_CODE, x->found_as);
+    for (int n = 0; (name = attn_verdict_fact(&x->result, n, text)) != NULL; n++)
+        if (strcmp(name, "declared") != 0) {
+            char title[24];
+            snprintf(title, sizeof title, "%s:", name);
+            put_line(d, title, ATTN_CODE, text);
+        }
+    if (alike > 0)
+        attn_document_put(d, ATTN_WORDS, "Beside it, %d like it.", alike);
+    attn_document_close(d);
+    if (x->again[0] != '\0')
+        attn_document_command(d, x->again);
+}
+
+static void put_failures(struct attn_report *r, const struct attn_verdicts *v,
+                         const struct attn_verdict_list *list, int failures)
+{
+    enum { SHOWN = 24 };
+    static const char *const head[] = {"verdict", "case", NULL};
+    struct attn_document *d = &r->document;
+    struct attn_verdict_entry **bad;
+    int *alike, agree, n = attn_verdicts_worst(v, list, 0, &bad, &alike);
+    const char *cause = attn_votes_cause(&v->votes, &agree);
+    attn_document_heading(d, 3, "What failed");
+    attn_document_paragraph(d);
+    if (failures == 0)
+        attn_document_put(d, ATTN_GOOD, "Nothing failed.");
+    else
+        attn_document_put(d, ATTN_WORDS, "%d, the worst first. ", failures);
+    if (cause != NULL) {
+        attn_document_put(d, ATTN_WORDS, "%d of them look like this: ", agree);
+        attn_document_put(d, ATTN_CODE, "%s", cause);
+        attn_document_put(d, ATTN_WORDS, ".");
+    }
+    attn_document_close(d);
+    for (int e = 0; e < n && e < SHOWN; e++)
+        put_failure(d, bad[e], alike[e]);
+    if (n > SHOWN)
+        attn_document_table(d, head);
+    for (int e = SHOWN; e < n; e++) {
+        char words[40];
+        put_row(d, attn_verdict_words(&bad[e]->result, words), ATTN_CODE, bad[e]->text);
+    }
+    if (n > SHOWN)
+        attn_document_table_end(d);
+    free(bad);
+    free(alike);
+}
+
+/* ---- the page -------------------------------------------------------------------------------- */
+
+void attn_report_add(struct attn_report *r, const struct attn_verdicts *v,
+                     const struct attn_verdict_list *list, int failures)
+{
+    struct attn_document *d = &r->document;
+    r->all = attn_cli_need(realloc(r->all, (size_t)(r->n_all + 1) * sizeof *r->all));
+    struct verdict *x = &r->all[r->n_all++];
+    const struct attn_verdict_entry *soak = NULL;
+    *x = (struct verdict){.failures = failures};
+    snprintf(x->name, sizeof x->name, "%s", list->spec);
+    for (int e = 0; e < list->n; e++) {
+        x->refused += list->entry[e].result.verdict == ATTN_REFUSED;
+        if (strcmp(list->entry[e].kind, "soak") == 0)
+            soak = &list->entry[e]; /* the last of them is its own account */
+    }
+    x->judged = list->n - x->refused;
+    x->is_setup = list->n == 1 && strcmp(list->entry[0].kind, "setup") == 0;
+    attn_document_heading(d, 2, list->spec);
+    attn_document_paragraph(d);
+    attn_document_put(d, style_of(x), "%s", verdict_of(x));
+    if (soak != NULL)
+        attn_document_put(d, ATTN_WORDS, ": %s.", soak->text);
+    else if (!x->is_setup)
+        attn_document_put(d, ATTN_WORDS, ": %d judged, of which %d failed; %d refused.", x->judged,
+                          failures, x->refused);
+    attn_document_close(d);
+    if (r->kind[0] != '\0')
+        put_about(r, list);
+    r->kind[0] = '\0'; /* what was said of this one is not the next one's */
+    put_failures(r, v, list, failures);
+    if (x->is_setup || soak != NULL) /* of random cases, those that failed are all that is kept */
+        return;
+    put_counts(d, list);
+    put_outputs(d, list);
+    put_factors(d, list);
+    put_refused(d, list);
+}

@@ -1,0 +1,36 @@
+/* attnlab check --report: a page about what was judged, to keep and to attach.
+ *
+ * It says who was judged (file, SHA-256, claims, declared precisions), by which attnlab, on how
+ * many cases of which kinds, how near the results are to the truth, what was refused and why,
+ * what failed and how that is repeated.  HTML or Markdown, by the file's name. */
+#ifndef EXPERIMENTS_CHECK_CHECK_REPORT_H
+#define EXPERIMENTS_CHECK_CHECK_REPORT_H
+
+#include "experiments/check/verdicts.h"
+
+struct attn_report; /* opaque */
+
+/* Take the file now, so that one that cannot be written is no surprise at the end; until then it
+ * says that there is no verdict yet.  An exit status: USAGE for a name of neither format, LACKS. */
+int attn_report_open(const char *path, struct attn_report **report);
+
+/* Who is judged next; strings are copied, and the digests taken, now. */
+struct attn_report_about {
+    const char *kind;   /* "plug-in", "command", "folder of results", "implementation of attnlab" */
+    const char *source; /* its path or command                                                   */
+    const char *extra;  /* another file that belongs to it (claims, manifest), or NULL           */
+    const char *claims; /* in words                                                              */
+    const char *scope;  /* what was asked: "the quick tier and all relations"                    */
+    const char *command; /* arguments of attnlab that repeat all of it                            */
+};
+void attn_report_begin(struct attn_report *report, const struct attn_report_about *about);
+
+/* Its verdicts, with the number of failures among them. */
+void attn_report_add(struct attn_report *report, const struct attn_verdicts *v,
+                     const struct attn_verdict_list *list, int failures);
+
+/* Write the page and forget all; status: of the whole run.  Returns the larger of it and LACKS when
+ * the page could not be written. */
+int attn_report_close(struct attn_report *report, int status);
+
+#endif

@@ -1,0 +1,68 @@
+/* See common_cause.h. */
+#include "experiments/check/common_cause.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char mark[] = "; looks like: ";
+
+void attn_votes_append(struct attn_result *r, const struct attn_diagnosis *diagnosis)
+{
+    size_t used = strlen(r->text);
+    if (diagnosis == NULL || diagnosis->text[0] == '\0')
+        return;
+    r->fault = diagnosis->fault;
+    snprintf(r->text + used, sizeof r->text - used, "%s%s",
+             diagnosis->fault == ATTN_FAULT_NONE ? "; " : mark, diagnosis->text);
+}
+
+/* Past a number, or a list of them. */
+static const char *past_numbers(const char *at)
+{
+    return at + strspn(at, "0123456789 ,.+-");
+}
+
+static int is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static int say_the_same(const char *a, const char *b)
+{
+    while (*a != '\0' && (*a == *b || (is_digit(*a) && is_digit(*b)))) {
+        int number = is_digit(*a);
+        a = number ? past_numbers(a) : a + 1;
+        b = number ? past_numbers(b) : b + 1;
+    }
+    return *a == *b;
+}
+
+void attn_votes_count(struct attn_votes *votes, const struct attn_result *r)
+{
+    const char *said = strstr(r->text, mark);
+    int n = 0;
+    if (said == NULL || r->fault <= ATTN_FAULT_NONE || r->fault >= ATTN_FAULTS)
+        return;
+    said += strlen(mark);
+    votes->diagnosed++;
+    votes->n[r->fault]++;
+    while (n < ATTN_VOTES && votes->of[n].n > 0 && !say_the_same(votes->of[n].text, said))
+        n++;
+    if (n == ATTN_VOTES)
+        return;
+    if (votes->of[n].n++ == 0)
+        snprintf(votes->of[n].text, sizeof votes->of[n].text, "%s", said);
+    votes->of[n].fault = r->fault;
+}
+
+const char *attn_votes_cause(const struct attn_votes *votes, int *agree)
+{
+    int fault = 0, best = -1;
+    for (int n = 1; n < ATTN_FAULTS; n++)
+        fault = votes->n[n] > votes->n[fault] ? n : fault;
+    for (int n = 0; n < ATTN_VOTES; n++)
+        if (votes->of[n].fault == fault && (best < 0 || votes->of[n].n > votes->of[best].n))
+            best = n;
+    *agree = votes->n[fault];
+    return *agree > 1 && best >= 0 ? votes->of[best].text : NULL;
+}

@@ -1,0 +1,222 @@
+/* attnlab check --plugin: every case in the guest process, then a look for leaks. */
+#include <string.h>
+#include <time.h>
+
+#include "experiments/check/check_soak.h"
+#include "experiments/check/external.h"
+#include "experiments/cli.h"
+#include "tests/harness/external/worker.h"
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* What is worth a line although it is no verdict, to standard error; once each. */
+struct notes {
+    char environment[96];
+    int n_environment;
+    int64_t hwm_bytes;
+};
+
+static void note(struct notes *notes, const struct attn_guest_reply *reply)
+{
+    if (reply->environment[0] != '\0' && notes->n_environment++ == 0)
+        memcpy(notes->environment, reply->environment, sizeof notes->environment);
+    if (reply->hwm_bytes > notes->hwm_bytes)
+        notes->hwm_bytes = reply->hwm_bytes;
+}
+
+static void print_notes(const struct attn_guest *guest, const struct notes *notes)
+{
+    char text[32];
+    if (guest->load_environment[0] != '\0')
+        fprintf(stderr,
+                "note: loading it changed the floating-point environment (%s); put back before "
+                "every call\n",
+                guest->load_environment);
+    if (notes->n_environment > 0)
+        fprintf(stderr,
+                "note: %d calls changed the floating-point environment (%s); put back after "
+                "each\n",
+                notes->n_environment, notes->environment);
+    if (guest->restarts > 0)
+        fprintf(stderr, "note: started again %d times\n", guest->restarts);
+    if (guest->strays > 0)
+        fprintf(stderr, "note: processes that it had left behind were ended with it\n");
+    if (notes->hwm_bytes > 0)
+        fprintf(stderr, "note: peak resident memory of its process %s (VmHWM)\n",
+                attn_cli_bytes(notes->hwm_bytes, text));
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+/* A process that the plug-in forked went on, and spoke when its question was done: what it had been
+ * asked fails, and the verdicts of everything else stand. */
+static void file_fork(struct attn_stranger *s, struct attn_guest *guest)
+{
+    char again[sizeof s->route + ATTN_CASE_TEXT + 32];
+    struct attn_result r = {.verdict = ATTN_FAILED, .failure = ATTN_F_INTEGRITY};
+    const char *text = guest->fork_question;
+    int is_relation = attn_relation_find(text) != NULL, is_loading = text[0] == '\0';
+    if (guest->fork_pid == 0)
+        return;
+    snprintf(r.text, sizeof r.text,
+             "it forked, and process %d went on as well as the process that was called: one of "
+             "them has to exec or _exit before the call returns",
+             guest->fork_pid);
+    snprintf(again, sizeof again, "check %s --%s '%s'", s->route, is_relation ? "relation" : "case",
+             text);
+    const struct attn_subject subject = {
+        is_relation ? "relation" : "case", "",  is_loading ? "while it was loaded" : text, "", "",
+        is_loading ? "" : again,           NULL};
+    attn_stranger_say(s, &subject, &r, 0, 0);
+    guest->fork_pid = 0;
+}
+
+/* Ask; 0: it was not asked, and is counted. */
+static int ask(struct attn_stranger *s, struct attn_guest *guest, enum attn_guest_ask what,
+               const char *text, int calls, struct attn_guest_reply *reply)
+{
+    const struct attn_repetition how = {calls > 1 ? calls : 1, 0, 0};
+    attn_guest_ask(guest, what, text, &how, reply);
+    file_fork(s, guest);
+    s->not_reached += reply->not_reached;
+    return !reply->not_reached;
+}
+
+static void say_not_reached(struct attn_stranger *s, const struct attn_guest *guest)
+{
+    struct attn_result r = {.verdict = ATTN_ERROR};
+    const struct attn_subject subject = {"case", "", "not reached", "", "", "", NULL};
+    if (s->not_reached == 0)
+        return;
+    snprintf(r.text, sizeof r.text,
+             "%d cases and relations were not reached: %d times it did not end, or did not start "
+             "again (--case and --relation ask for one; --timeout is %g s)",
+             s->not_reached, guest->failures, s->timeout_s);
+    attn_stranger_say(s, &subject, &r, 0, 0);
+}
+
+/* The biggest passed case of each pass is called a dozen times more. */
+static void look_for_leaks(struct attn_stranger *s, struct attn_guest *guest,
+                           const struct attn_asked *const biggest[2])
+{
+    for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++) {
+        struct attn_guest_reply reply;
+        char text[ATTN_CASE_TEXT];
+        double start = now();
+        if (biggest[pass] == NULL)
+            continue;
+        attn_case_print(&biggest[pass]->c, text);
+        if (ask(s, guest, ATTN_GUEST_LEAK, text, 1, &reply) && reply.result.verdict != ATTN_PASS)
+            attn_stranger_file(s, biggest[pass], &reply.result, NULL, 0, now() - start);
+    }
+}
+
+/* What a case asks for whose guest did not live to say it. */
+static unsigned needs_of(const struct attn_stranger *s, const struct attn_case *c)
+{
+    struct attn_setup setup;
+    if (attn_setup_open(c, &setup, NULL) != ATTN_OK)
+        return 0;
+    unsigned needs = attn_claims_needed(&s->claims, &setup, ATTN_ROUTE_PLUGIN);
+    attn_setup_close(&setup);
+    return needs;
+}
+
+static void run_relations(struct attn_stranger *s, struct attn_guest *guest)
+{
+    for (int i = 0; i < attn_relation_count(); i++) {
+        const struct attn_relation *relation = attn_relation_at(i);
+        struct attn_guest_reply reply;
+        char again[sizeof s->route + 64];
+        double start = now();
+        if (s->relation != NULL && s->relation != relation)
+            continue;
+        if (!ask(s, guest, ATTN_GUEST_RELATION, relation->id, 1, &reply))
+            continue;
+        snprintf(again, sizeof again, "check %s --relation %s", s->route, relation->id);
+        const struct attn_subject subject = {
+            "relation", relation->id, relation->says, relation->ids, relation->says, again, NULL};
+        attn_stranger_say(s, &subject, &reply.result, reply.needs, now() - start);
+    }
+}
+
+/* ---- soak ------------------------------------------------------------------------------------ */
+
+static void judge_random(void *arg, const struct attn_case *c, const struct attn_repetition *how,
+                         int flags, struct attn_result *r)
+{
+    struct attn_guest_reply reply;
+    if (flags & ATTN_SOAK_FRESH)
+        attn_guest_renew(arg);
+    attn_guest_run(arg, c, how, &reply);
+    *r = reply.result;
+    if (flags & ATTN_SOAK_SAY)
+        attn_votes_append(r, &reply.diagnosis);
+}
+
+static void run_soak(struct attn_stranger *s, struct attn_guest *guest)
+{
+    const struct attn_soak soak = {judge_random, guest,
+                                   s->route,     s->soak_s,
+                                   s->seed,      s->repeat > 0 ? s->repeat : ATTN_SOAK_CALLS};
+    attn_soak_run(&soak, &s->verdicts);
+    s->judged++;
+}
+
+/* ---- everything ------------------------------------------------------------------------------ */
+
+static void run_all(struct attn_stranger *s, struct attn_guest *guest)
+{
+    const struct attn_asked *biggest[2] = {NULL, NULL};
+    int64_t size[2] = {0, 0};
+    struct notes notes = {.n_environment = 0};
+    for (int i = 0; i < s->question.n; i++) {
+        const struct attn_asked *asked = &s->question.asked[i];
+        struct attn_guest_reply reply;
+        char text[ATTN_CASE_TEXT];
+        double start = now();
+        attn_case_print(&asked->c, text);
+        if (!ask(s, guest, ATTN_GUEST_CASE, text, s->repeat, &reply))
+            continue;
+        if (reply.result.verdict == ATTN_CRASH || reply.result.verdict == ATTN_TIMEOUT)
+            reply.needs = needs_of(s, &asked->c);
+        attn_stranger_file(s, asked, &reply.result, &reply.diagnosis, reply.needs, now() - start);
+        note(&notes, &reply);
+        const struct attn_case *c = &asked->c;
+        int64_t n = c->batch * c->heads * c->n_query * c->n_key;
+        if (reply.result.verdict == ATTN_PASS && n > size[c->pass]) {
+            size[c->pass] = n;
+            biggest[c->pass] = asked;
+        }
+    }
+    look_for_leaks(s, guest, biggest);
+    if (s->relations)
+        run_relations(s, guest);
+    say_not_reached(s, guest);
+    attn_guest_renew(guest); /* so that its strays are known */
+    print_notes(guest, &notes);
+}
+
+int attn_stranger_plugin(struct attn_stranger *s, const char *path)
+{
+    struct attn_guest guest;
+    struct attn_error err = {0};
+    enum attn_status status = attn_guest_open(path, s->timeout_s, &guest, &err);
+    if (status != ATTN_OK)
+        return attn_stranger_fail(s, attn_cli_status(status), "%s", err.text);
+    s->claims = guest.claims;
+    attn_stranger_route(s, "--plugin", path);
+    attn_stranger_begin(s);
+    if (s->soak_s > 0)
+        run_soak(s, &guest);
+    else
+        run_all(s, &guest);
+    attn_guest_close(&guest);
+    file_fork(s, &guest); /* of the last question */
+    return attn_stranger_end(s);
+}

@@ -1,0 +1,523 @@
+/* Collecting checks, and saying them as text: short, and the worst first. */
+#include "experiments/check/verdicts.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/check/check_report.h"
+#include "experiments/cli.h"
+#include "tests/harness/files/fileio.h"
+
+static const char *const format_name[] = {"text", "tap", "junit", "json"};
+
+int attn_format_find(const char *name)
+{
+    for (int f = 0; f < 4; f++)
+        if (strcmp(format_name[f], name) == 0)
+            return f;
+    return -1;
+}
+
+/* ---- collecting ------------------------------------------------------------------------------ */
+
+static char *copy(const char *text)
+{
+    return attn_cli_need(strdup(text));
+}
+
+/* A line that works as it stands, from the folder where this program was started. */
+static char *command(const char *arguments)
+{
+    if (arguments[0] == '\0')
+        return copy("");
+    return attn_cli_text("%s %s", attn_cli_program(), arguments);
+}
+
+void attn_verdicts_open(struct attn_verdicts *v, FILE *out)
+{
+    *v = (struct attn_verdicts){.out = out};
+}
+
+static void clear(struct attn_verdict_list *list)
+{
+    for (int e = 0; e < list->n; e++) {
+        struct attn_verdict_entry *x = &list->entry[e];
+        free(x->kind);
+        free(x->name);
+        free(x->text);
+        free(x->ids);
+        free(x->why);
+        free(x->again);
+        free(x->found_as);
+    }
+    free(list->entry);
+    free(list->spec);
+    *list = (struct attn_verdict_list){0};
+}
+
+void attn_verdicts_begin(struct attn_verdicts *v, const char *spec)
+{
+    if (v->list == NULL)
+        v->list = attn_cli_need(calloc(1, sizeof *v->list));
+    clear(v->list);
+    v->list->spec = copy(spec);
+}
+
+void attn_verdicts_add(struct attn_verdicts *v, const struct attn_subject *s,
+                       const struct attn_result *result, double seconds)
+{
+    struct attn_verdict_list *list = v->list;
+    if (list->n == list->room) {
+        list->room = list->room > 0 ? 2 * list->room : 64;
+        list->entry = attn_cli_need(realloc(list->entry, (size_t)list->room * sizeof *list->entry));
+    }
+    list->entry[list->n++] =
+        (struct attn_verdict_entry){.kind = copy(s->kind),
+                                    .name = copy(s->name),
+                                    .text = copy(s->text),
+                                    .ids = copy(s->ids),
+                                    .why = copy(s->why),
+                                    .again = command(s->again),
+                                    .found_as = s->found_as != NULL ? copy(s->found_as) : NULL,
+                                    .result = *result,
+                                    .seconds = seconds};
+    attn_votes_count(&v->votes, result);
+}
+
+int attn_verdict_is_failure(const struct attn_verdicts *v, const struct attn_result *r)
+{
+    return r->verdict != ATTN_PASS && r->verdict != ATTN_REFUSED &&
+           (r->verdict != ATTN_WEAK || v->strict);
+}
+
+const char *attn_verdict_words(const struct attn_result *r, char text[40])
+{
+    if (r->failure != ATTN_F_NONE && (r->verdict == ATTN_FAILED || r->verdict == ATTN_INTERMITTENT))
+        snprintf(text, 40, "%s(%s)", attn_verdict_name(r->verdict), attn_failure_name(r->failure));
+    else
+        snprintf(text, 40, "%s", attn_verdict_name(r->verdict));
+    return text;
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+/* How bad: first by kind, from what makes every number meaningless to what is a matter of size. */
+static int severity(const struct attn_result *r)
+{
+    switch (r->verdict) {
+    case ATTN_ERROR:
+        return 10;
+    case ATTN_CRASH:
+        return 9;
+    case ATTN_TIMEOUT:
+        return 8;
+    case ATTN_INTERMITTENT:
+        return 7;
+    case ATTN_FAILED:
+        return r->failure == ATTN_F_INTEGRITY ? 6
+               : r->failure == ATTN_F_STATUS  ? 5
+               : r->failure == ATTN_F_FINITE  ? 4
+               : r->failure == ATTN_F_EXACT   ? 3
+               : r->failure == ATTN_F_BOUND   ? 2
+                                              : 1;
+    default:
+        return 0;
+    }
+}
+
+static int worst_first(const void *a, const void *b)
+{
+    const struct attn_verdict_entry *x = *(struct attn_verdict_entry *const *)a;
+    const struct attn_verdict_entry *y = *(struct attn_verdict_entry *const *)b;
+    int by_kind = severity(&y->result) - severity(&x->result);
+    if (by_kind != 0)
+        return by_kind;
+    if (x->result.worst != y->result.worst)
+        return x->result.worst < y->result.worst ? 1 : -1;
+    return x < y ? -1 : 1; /* else in the order of the battery */
+}
+
+/* The same with the grade of a pass. */
+static const char *graded_words(const struct attn_result *r, char text[40])
+{
+    if (r->verdict != ATTN_PASS || r->grade.letter == 0)
+        return attn_verdict_words(r, text);
+    snprintf(text, 40, "PASS-%c", r->grade.letter);
+    return text;
+}
+
+/* Elements of which the contract leaves open what they are. */
+static int put_open(const struct attn_result *r, char text[200])
+{
+    int64_t either = 0, unbounded = 0;
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        either += r->output[o].n_either;
+        unbounded += r->output[o].n_unbounded;
+    }
+    snprintf(
+        text, 200,
+        "%lld elements may be NaN (or infinite) or finite, both are right; of %lld nothing can "
+        "be said",
+        (long long)either, (long long)unbounded);
+    return either > 0 || unbounded > 0;
+}
+
+/* Fact `kind` in words; 0 when this check has none of that kind. */
+static int put_fact(const struct attn_result *r, int kind, char text[200])
+{
+    const struct attn_precision *a = &r->precision;
+    char words[64];
+    switch (kind) {
+    case 0:
+        snprintf(text, 200, "%c, error/T2 %.3g", r->grade.letter, r->grade.rho);
+        return r->grade.letter != 0;
+    case 1:
+        snprintf(text, 200, "%.3g deviations of o over %lld rows, limit %g", r->grade.bias,
+                 (long long)r->grade.rows, ATTN_BIAS_LIMIT);
+        return r->grade.rows > 0;
+    case 2:
+        snprintf(text, 200, "one key more or less would show: %s, the weakest by %.3g bounds",
+                 attn_admission_words(&r->mask, words), r->mask.weakest);
+        return r->mask.pairs > 0;
+    case 3:
+        snprintf(text, 200, "errors grow with the parts to the power %.2f, limit %g", r->growth,
+                 ATTN_GROWTH_LIMIT);
+        return r->is_growth;
+    case 4:
+        snprintf(text, 200, "failed in %d of %d", r->failed, r->runs);
+        return r->runs > 0;
+    case 5:
+        snprintf(text, 200, "%s", r->differs);
+        return r->differs[0] != '\0';
+    case 6:
+        return put_open(r, text);
+    default:
+        snprintf(text, 200,
+                 "u %.3g, storage %.3g, P %.3g, exp %g u, at most %lld rescales and %lld merges a "
+                 "row%s",
+                 a->u, a->u_storage, a->u_p, a->exp_ulps, (long long)a->rescales,
+                 (long long)a->merges, a->tiny > 0x1p-140 ? ", subnormals flushed" : "");
+        return a->u > 0;
+    }
+}
+
+const char *attn_verdict_fact(const struct attn_result *r, int n, char text[200])
+{
+    static const char *const name[] = {"grade", "bias",    "mask", "growth",
+                                       "runs",  "differs", "open", "declared"};
+    for (int kind = 0; kind < 8; kind++)
+        if (put_fact(r, kind, text) && n-- == 0)
+            return name[kind];
+    return NULL;
+}
+
+static void print_numbers(FILE *out, const struct attn_result *r)
+{
+    char text[200];
+    const char *name;
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        if (r->output[o].n > 0)
+            fprintf(out, "  %-5s error/bound %-10.3g gauge %-8.2g (%lld elements, %lld beyond)\n",
+                    r->output[o].name, r->output[o].ratio, r->output[o].gauge,
+                    (long long)r->output[o].n, (long long)r->output[o].n_bad);
+    for (int n = 0; (name = attn_verdict_fact(r, n, text)) != NULL; n++)
+        fprintf(out, "  %s: %s\n", name, text);
+}
+
+static void print_details(FILE *out, const char *spec, const struct attn_verdict_entry *x)
+{
+    char words[40];
+    fprintf(out, "%s  %s  %s\n", graded_words(&x->result, words), spec, x->text);
+    if (x->result.text[0] != '\0') {
+        char line[sizeof x->result.text]; /* a stranger's words may hold anything */
+        snprintf(line, sizeof line, "%s", x->result.text);
+        attn_clean(line);
+        fprintf(out, "  %s\n", line);
+    }
+    print_numbers(out, &x->result);
+    if (x->name[0] != '\0')
+        fprintf(out, "  %s %s (%s): %s\n", x->kind, x->name, x->ids, x->why);
+    if (x->found_as != NULL)
+        fprintf(out, "  found as: %s\n", x->found_as);
+    if (x->again[0] != '\0')
+        fprintf(out, "  again: %s\n", x->again);
+}
+
+static void print_line(FILE *out, const struct attn_verdict_entry *x)
+{
+    char words[40];
+    fprintf(out, "  %-15s %-28s %s\n", graded_words(&x->result, words), x->name, x->text);
+}
+
+/* The same failure for another case: a program that stops says the same each time, but for the
+ * case's name and its numbers. */
+static int is_alike(const struct attn_verdict_entry *x, const struct attn_verdict_entry *y)
+{
+    const char *a = x->result.text, *b = y->result.text;
+    int stopped = x->result.verdict != ATTN_FAILED || x->result.failure == ATTN_F_STATUS;
+    if (!stopped || severity(&x->result) != severity(&y->result))
+        return 0;
+    for (; *a != '\0' && *b != '\0'; a++, b++) {
+        a += strspn(a, "0123456789");
+        b += strspn(b, "0123456789");
+        if (*a != *b || *a == '\0')
+            break;
+    }
+    return *a == *b;
+}
+
+int attn_verdicts_worst(const struct attn_verdicts *v, const struct attn_verdict_list *list,
+                        int all, struct attn_verdict_entry ***worst, int **alike)
+{
+    struct attn_verdict_entry **bad = attn_cli_need(calloc((size_t)list->n + 1, sizeof *bad));
+    int n = 0, kinds = 0, *like = attn_cli_need(calloc((size_t)list->n + 1, sizeof *like));
+    *worst = bad;
+    *alike = like;
+    for (int e = 0; e < list->n; e++)
+        if (all || attn_verdict_is_failure(v, &list->entry[e].result))
+            bad[n++] = &list->entry[e];
+    if (n > 0)
+        qsort(bad, (size_t)n, sizeof *bad, worst_first);
+    for (int e = 0; e < n; e++) {
+        int same = 0;
+        while (same < kinds && !is_alike(bad[same], bad[e]))
+            same++;
+        like[same] += same < kinds;
+        if (same == kinds)
+            bad[kinds++] = bad[e];
+    }
+    return kinds;
+}
+
+/* Details of the worst few, a line for some more, a number for the rest and for what is like
+ * another. */
+static void print_failures(struct attn_verdicts *v, const struct attn_verdict_list *list)
+{
+    enum { DETAILED = 8, LISTED = 24 };
+    struct attn_verdict_entry **bad;
+    int *alike, kinds = attn_verdicts_worst(v, list, v->details, &bad, &alike);
+    for (int e = 0; e < kinds && e < DETAILED + LISTED; e++) {
+        if (e < DETAILED)
+            print_details(v->out, list->spec, bad[e]);
+        else
+            print_line(v->out, bad[e]);
+        if (alike[e] > 0)
+            fprintf(v->out, "  and %d more like it (--verbose has a line for each)\n", alike[e]);
+    }
+    if (kinds > DETAILED + LISTED)
+        fprintf(v->out, "  ... and %d more (--verbose has a line for each)\n",
+                kinds - DETAILED - LISTED);
+    free(bad);
+    free(alike);
+}
+
+struct tally {
+    int count[ATTN_ERROR + 1], graded, slow; /* slow: grade B */
+    int leaning, weighed, admitted; /* bias looked for; asked about the mask; tests of it */
+    double seconds, worst, bias, growth;
+    const char *worst_name;
+};
+
+static struct tally tally_of(const struct attn_verdict_list *list, const char *kind, int same)
+{
+    struct tally t = {.worst_name = "", .growth = (double)NAN};
+    for (int e = 0; e < list->n; e++) {
+        const struct attn_verdict_entry *x = &list->entry[e];
+        t.seconds += x->seconds;
+        if ((strcmp(x->kind, kind) == 0) != same)
+            continue;
+        t.count[x->result.verdict]++;
+        t.graded += x->result.verdict == ATTN_PASS && x->result.grade.letter != 0;
+        t.slow += x->result.verdict == ATTN_PASS && x->result.grade.letter == 'B';
+        t.leaning += x->result.grade.rows > 0;
+        t.weighed += x->result.mask.pairs > 0;
+        t.admitted += x->result.mask.pairs > 0 && x->result.mask.seen == x->result.mask.pairs;
+        if (fabs(x->result.grade.bias) > t.bias)
+            t.bias = fabs(x->result.grade.bias);
+        if (x->result.is_growth)
+            t.growth = x->result.growth;
+        if (x->result.verdict == ATTN_PASS && !x->result.is_growth && x->result.worst > t.worst) {
+            t.worst = x->result.worst;
+            t.worst_name = x->name[0] != '\0' ? x->name : "this case";
+        }
+    }
+    return t;
+}
+
+/* "172 pass, 0 fail, 0 refused, 0 weak, 0 error", and crashes and timeouts where there are any. */
+static void print_counts(FILE *out, const struct tally *t, int all)
+{
+    static const enum attn_verdict order[] = {ATTN_PASS,         ATTN_FAILED, ATTN_REFUSED,
+                                              ATTN_WEAK,         ATTN_CRASH,  ATTN_TIMEOUT,
+                                              ATTN_INTERMITTENT, ATTN_ERROR};
+    static const char *const word[] = {"pass",  "fail",    "refused",      "weak",
+                                       "crash", "timeout", "intermittent", "error"};
+    int first = 1;
+    for (int o = 0; o < 8; o++) {
+        int rare = (o >= 4 && o <= 6) || (!all && o > 0);
+        if (rare && t->count[order[o]] == 0)
+            continue;
+        fprintf(out, "%s%d %s", first ? "" : ", ", t->count[order[o]], word[o]);
+        first = 0;
+    }
+}
+
+/* A number that checks declare differently: "4", "1.1e-16 to 6e-08". */
+static void put_range(char *text, size_t size, const char *before, double least, double most,
+                      const char *after)
+{
+    size_t n = strlen(text);
+    if (least == most)
+        snprintf(text + n, size - n, "%s%.3g%s", before, least, after);
+    else
+        snprintf(text + n, size - n, "%s%.3g to %.3g%s", before, least, most, after);
+}
+
+int attn_verdicts_declared(const struct attn_verdict_list *list, char *text, size_t size)
+{
+    struct attn_precision low = {0}, high = {0};
+    int n = 0;
+    for (int e = 0; e < list->n; e++) {
+        const struct attn_precision *a = &list->entry[e].result.precision;
+        if (!(a->u > 0))
+            continue;
+        if (n++ == 0)
+            low = high = *a;
+        low.u = fmin(low.u, a->u), high.u = fmax(high.u, a->u);
+        low.u_storage = fmin(low.u_storage, a->u_storage);
+        high.u_storage = fmax(high.u_storage, a->u_storage);
+        low.u_p = fmin(low.u_p, a->u_p), high.u_p = fmax(high.u_p, a->u_p);
+        low.exp_ulps = fmin(low.exp_ulps, a->exp_ulps);
+        high.exp_ulps = fmax(high.exp_ulps, a->exp_ulps);
+        high.rescales = a->rescales > high.rescales ? a->rescales : high.rescales;
+        high.merges = a->merges > high.merges ? a->merges : high.merges;
+    }
+    text[0] = '\0';
+    put_range(text, size, "u ", low.u, high.u, ", ");
+    put_range(text, size, "storage ", low.u_storage, high.u_storage, ", ");
+    put_range(text, size, "P ", low.u_p, high.u_p, ", ");
+    put_range(text, size, "exp ", low.exp_ulps, high.exp_ulps, " u, ");
+    size_t used = strlen(text);
+    snprintf(text + used, size - used, "at most %lld rescales and %lld merges a row",
+             (long long)high.rescales, (long long)high.merges);
+    return n;
+}
+
+/* One mistake shows in many cases: what most of them look like is what is wrong. */
+static void print_cause(const struct attn_verdicts *v)
+{
+    int agree;
+    const char *cause = attn_votes_cause(&v->votes, &agree);
+    if (cause != NULL)
+        fprintf(v->out, "  likely cause, by %d of %d diagnosed failures: %s\n", agree,
+                v->votes.diagnosed, cause);
+}
+
+static void print_text(struct attn_verdicts *v, const struct attn_verdict_list *list, int failures)
+{
+    char declared[400];
+    if (v->verbose)
+        for (int e = 0; e < list->n; e++)
+            print_line(v->out, &list->entry[e]);
+    print_failures(v, list);
+    struct tally cases = tally_of(list, "relation", 0), relations = tally_of(list, "relation", 1);
+    int passes = cases.count[ATTN_PASS] + relations.count[ATTN_PASS], n_relations = 0;
+    for (int c = 0; c <= ATTN_ERROR; c++)
+        n_relations += relations.count[c];
+    fprintf(v->out, "%-28s %s: ", list->spec,
+            failures > 0 ? "FAIL"
+            : passes > 0 ? "PASS"
+                         : "REFUSED");
+    const struct attn_verdict_entry *soak = NULL;
+    for (int e = 0; e < list->n; e++)
+        if (strcmp(list->entry[e].kind, "soak") == 0)
+            soak = &list->entry[e];
+    if (soak != NULL) /* the last of them is the soak's own account */
+        fputs(soak->text, v->out);
+    else if (n_relations < list->n || list->n == 0)
+        print_counts(v->out, &cases, 1);
+    if (cases.graded > 0)
+        fprintf(v->out, "; grades: %d A, %d B", cases.graded - cases.slow, cases.slow);
+    if (n_relations > 0) {
+        fputs(n_relations < list->n ? "; relations: " : "relations: ", v->out);
+        print_counts(v->out, &relations, 0);
+    }
+    if (cases.count[ATTN_PASS] > 0 && cases.worst_name[0] != '\0')
+        fprintf(v->out, "; worst error/bound of a pass %.3g (%s)", cases.worst, cases.worst_name);
+    fprintf(v->out, "; %.2f s\n", cases.seconds);
+    print_cause(v);
+    if (cases.weighed > 1)
+        fprintf(v->out, "  %d of %d passes are tests of every key of their mask", cases.admitted,
+                cases.weighed);
+    if (cases.weighed > 1 && cases.leaning > 0)
+        fprintf(v->out, "; largest bias of %d %.2g, limit %g", cases.leaning, cases.bias,
+                ATTN_BIAS_LIMIT);
+    if (cases.weighed > 1 && !isnan(cases.growth))
+        fprintf(v->out, "; growth %.2f, limit %g", cases.growth, ATTN_GROWTH_LIMIT);
+    if (cases.weighed > 1)
+        fputc('\n', v->out);
+    if (attn_verdicts_declared(list, declared, sizeof declared) > 1) /* one says it in its lines */
+        fprintf(v->out, "  declared: %s\n", declared);
+    attn_verdicts_refused(v->out, list);
+}
+
+int attn_verdicts_lacking(const struct attn_verdicts *v)
+{
+    int n = 0;
+    for (int e = 0; v->list != NULL && e < v->list->n; e++)
+        n +=
+            v->list->entry[e].result.verdict == ATTN_ERROR && v->list->entry[e].result.lacks_memory;
+    return n;
+}
+
+/* ---- ending ---------------------------------------------------------------------------------- */
+
+int attn_verdicts_end(struct attn_verdicts *v)
+{
+    struct attn_verdict_list *list = v->list;
+    int failures = 0;
+    for (int e = 0; e < list->n; e++)
+        failures += attn_verdict_is_failure(v, &list->entry[e].result);
+    switch (v->format) {
+    case ATTN_FORMAT_TAP:
+        attn_verdicts_tap(v, list);
+        break;
+    case ATTN_FORMAT_JUNIT:
+        attn_verdicts_junit(v, list);
+        break;
+    case ATTN_FORMAT_JSON:
+        attn_verdicts_json(v, list);
+        break;
+    default:
+        print_text(v, list, failures);
+    }
+    if (v->report != NULL)
+        attn_report_add(v->report, v, list, failures);
+    v->n_specs++;
+    v->n_checks += list->n;
+    fflush(v->out);
+    v->votes = (struct attn_votes){0};
+    return failures;
+}
+
+void attn_verdicts_close(struct attn_verdicts *v)
+{
+    switch (v->format) {
+    case ATTN_FORMAT_TAP:
+        attn_verdicts_tap(v, NULL);
+        break;
+    case ATTN_FORMAT_JUNIT:
+        attn_verdicts_junit(v, NULL);
+        break;
+    case ATTN_FORMAT_JSON:
+        attn_verdicts_json(v, NULL);
+        break;
+    default:
+        break;
+    }
+    if (v->list != NULL)
+        clear(v->list);
+    free(v->list);
+    v->list = NULL;
+}

@@ -1,0 +1,110 @@
+/* What a check found, said in four formats.
+ *
+ * A check is one judged thing: a case, a relation, or a failure that a soak found.  They are
+ * collected for one spec at a time and printed when it ends, so that text can give the worst
+ * first and the others their counts.  One function for each format lives in verdicts.c (text) and
+ * verdicts_files.c (TAP 13, JUnit XML, JSON).
+ */
+#ifndef EXPERIMENTS_CHECK_VERDICTS_H
+#define EXPERIMENTS_CHECK_VERDICTS_H
+
+#include <stdio.h>
+
+#include "experiments/check/common_cause.h"
+
+enum attn_format { ATTN_FORMAT_TEXT, ATTN_FORMAT_TAP, ATTN_FORMAT_JUNIT, ATTN_FORMAT_JSON };
+int attn_format_find(const char *name); /* "text", "tap", "junit", "json"; -1 when unknown */
+
+/* What a check is about; strings are copied. */
+struct attn_subject {
+    const char *kind; /* "case", "relation", "soak"                                     */
+    const char *name; /* of a case of the battery or a relation; "" for a string alone  */
+    const char *text; /* the case string; what a relation says                          */
+    const char *ids, *why;
+    const char *again;    /* arguments of attnlab that run it again, "" when there are none */
+    const char *found_as; /* the larger case that this one was shrunk from, or NULL         */
+};
+
+struct attn_verdict_list; /* opaque: the checks of one spec */
+
+struct attn_verdicts {
+    FILE *out;
+    enum attn_format format;
+    int strict;  /* WEAK is a failure                         */
+    int verbose; /* text: a line for every check              */
+    int details; /* text: full details also of what passes    */
+    int n_specs, n_checks;
+    struct attn_votes votes; /* what the failures of this spec look like: its cause */
+    struct attn_verdict_list *list;
+    struct attn_report *report; /* of --report (check_report.h), or NULL */
+};
+
+/* Preset: text to out. */
+void attn_verdicts_open(struct attn_verdicts *v, FILE *out);
+
+/* What follows is about this spec. */
+void attn_verdicts_begin(struct attn_verdicts *v, const char *spec);
+
+void attn_verdicts_add(struct attn_verdicts *v, const struct attn_subject *subject,
+                       const struct attn_result *result, double seconds);
+
+/* How many failures of the spec are the environment's, which has not enough memory. */
+int attn_verdicts_lacking(const struct attn_verdicts *v);
+
+/* Print the spec's checks; returns how many of them are failures (ERROR and, if strict, WEAK
+ * included). */
+int attn_verdicts_end(struct attn_verdicts *v);
+
+/* Print what a format needs at its end, and free everything. */
+void attn_verdicts_close(struct attn_verdicts *v);
+
+/* ---- for verdicts_files.c ----------------------------------------------------------------- */
+
+struct attn_verdict_entry {
+    char *kind, *name, *text, *ids, *why, *again, *found_as; /* found_as may be NULL */
+    struct attn_result result;
+    double seconds;
+};
+struct attn_verdict_list {
+    char *spec;
+    int n, room;
+    struct attn_verdict_entry *entry;
+};
+
+int attn_verdict_is_failure(const struct attn_verdicts *v, const struct attn_result *r);
+
+/* What else a check found: fact number n by name ("grade", "bias", "mask", "growth", "runs",
+ * "differs", "declared", ...) and in words; those that this check has not are left out.  NULL
+ * beyond the last. */
+const char *attn_verdict_fact(const struct attn_result *r, int n, char text[200]);
+
+/* "FAIL(bound)", "PASS"; returns text. */
+const char *attn_verdict_words(const struct attn_result *r, char text[40]);
+void attn_verdicts_tap(struct attn_verdicts *v, const struct attn_verdict_list *list);
+void attn_verdicts_junit(struct attn_verdicts *v, const struct attn_verdict_list *list);
+void attn_verdicts_json(struct attn_verdicts *v, const struct attn_verdict_list *list);
+
+/* The failures, the worst first, each with how many there are like it beside; what is like
+ * another stands only there.  all: what passed as well.  Returns how many; free both. */
+int attn_verdicts_worst(const struct attn_verdicts *v, const struct attn_verdict_list *list,
+                        int all, struct attn_verdict_entry ***worst, int **alike);
+
+/* What all the bounds took at its word, over all checks: "u 5.96e-08, ..."; how many checks say
+ * something. */
+int attn_verdicts_declared(const struct attn_verdict_list *list, char *text, size_t size);
+
+/* verdicts_refused.c: refusal number n: of cases for want of a claim or for what is declined
+ * (what: the word; alone: those that want nothing else), of relations for a reason (what: their
+ * names).  0 beyond the last. */
+struct attn_refusal {
+    enum { ATTN_REFUSED_CLAIM, ATTN_REFUSED_DECLINED, ATTN_REFUSED_RELATIONS } sort;
+    char what[400];
+    const char *why; /* of relations */
+    int n, alone;
+};
+int attn_verdicts_refusal(const struct attn_verdict_list *list, int n, struct attn_refusal *r);
+
+/* verdicts_refused.c: why relations, and what strangers do not claim, were refused, in groups. */
+void attn_verdicts_refused(FILE *out, const struct attn_verdict_list *list);
+
+#endif

@@ -1,0 +1,335 @@
+/* Checks for other programs: TAP 13, JUnit XML, JSON.  Each function prints one spec's checks, or,
+ * given NULL, what the format needs at its end. */
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/check/verdicts.h"
+
+/* ---- TAP ------------------------------------------------------------------------------------- */
+
+/* One line of a YAML block, as a double-quoted scalar. */
+static void put_yaml(FILE *out, const char *key, const char *value)
+{
+    fprintf(out, "  %s: \"", key);
+    for (const unsigned char *p = (const unsigned char *)value; *p != '\0'; p++)
+        if (*p == '"' || *p == '\\')
+            fprintf(out, "\\%c", *p);
+        else if (*p < ' ')
+            fprintf(out, "\\x%02x", *p);
+        else
+            fputc(*p, out);
+    fputs("\"\n", out);
+}
+
+static void put_facts(FILE *out, const struct attn_result *r)
+{
+    char text[200];
+    const char *name;
+    for (int n = 0; (name = attn_verdict_fact(r, n, text)) != NULL; n++)
+        put_yaml(out, name, text);
+}
+
+/* A description: '#' would start a directive. */
+static void put_description(FILE *out, const char *text)
+{
+    for (const char *p = text; *p != '\0'; p++)
+        fputc(*p == '#' || (unsigned char)*p < ' ' ? ' ' : *p, out);
+}
+
+void attn_verdicts_tap(struct attn_verdicts *v, const struct attn_verdict_list *list)
+{
+    FILE *out = v->out;
+    char words[40];
+    int agree;
+    if (v->n_specs == 0)
+        fputs("TAP version 13\n", out);
+    const char *cause = attn_votes_cause(&v->votes, &agree);
+    if (cause != NULL) {
+        fprintf(out, "# likely cause, by %d of %d diagnosed failures: ", agree, v->votes.diagnosed);
+        put_description(out, cause);
+        fputc('\n', out);
+    }
+    for (int e = 0; list != NULL && e < list->n; e++) {
+        const struct attn_verdict_entry *x = &list->entry[e];
+        int bad = attn_verdict_is_failure(v, &x->result);
+        fprintf(out, "%sok %d - ", bad ? "not " : "", v->n_checks + e + 1);
+        put_description(out, list->spec);
+        fputc(' ', out);
+        put_description(out, x->name[0] != '\0' ? x->name : x->text);
+        if (x->result.verdict == ATTN_REFUSED) {
+            fputs(" # SKIP ", out);
+            put_description(out, x->result.text);
+        }
+        fputc('\n', out);
+        char fact[200];
+        if (!bad && attn_verdict_fact(&x->result, 0, fact) == NULL)
+            continue;
+        fputs("  ---\n", out);
+        put_facts(out, &x->result);
+        if (!bad) {
+            fputs("  ...\n", out);
+            continue;
+        }
+        put_yaml(out, "verdict", attn_verdict_words(&x->result, words));
+        put_yaml(out, "message", x->result.text);
+        put_yaml(out, x->kind, x->text);
+        put_yaml(out, "stands_for", x->ids);
+        put_yaml(out, "why", x->why);
+        if (x->found_as != NULL)
+            put_yaml(out, "found_as", x->found_as);
+        put_yaml(out, "again", x->again);
+        fputs("  ...\n", out);
+    }
+    if (list == NULL)
+        fprintf(out, "1..%d\n", v->n_checks);
+}
+
+/* ---- JUnit ----------------------------------------------------------------------------------- */
+
+/* Text for an attribute or an element; XML 1.0 has no control characters but these three. */
+static void put_xml(FILE *out, const char *text)
+{
+    for (const unsigned char *p = (const unsigned char *)text; *p != '\0'; p++)
+        switch (*p) {
+        case '<':
+            fputs("&lt;", out);
+            break;
+        case '>':
+            fputs("&gt;", out);
+            break;
+        case '&':
+            fputs("&amp;", out);
+            break;
+        case '"':
+            fputs("&quot;", out);
+            break;
+        default:
+            fputc(*p < ' ' && *p != '\n' && *p != '\t' ? '?' : *p, out);
+        }
+}
+
+static void put_attribute(FILE *out, const char *name, const char *value)
+{
+    fprintf(out, " %s=\"", name);
+    put_xml(out, value);
+    fputc('"', out);
+}
+
+static void put_properties(FILE *out, const struct attn_result *r)
+{
+    char text[200];
+    const char *name;
+    fputs("      <properties>\n", out);
+    for (int n = 0; (name = attn_verdict_fact(r, n, text)) != NULL; n++) {
+        fputs("        <property", out);
+        put_attribute(out, "name", name);
+        put_attribute(out, "value", text);
+        fputs("/>\n", out);
+    }
+    fputs("      </properties>\n", out);
+}
+
+static void put_testcase(struct attn_verdicts *v, const char *spec,
+                         const struct attn_verdict_entry *x)
+{
+    FILE *out = v->out;
+    char words[40], fact[200];
+    fputs("    <testcase", out);
+    put_attribute(out, "classname", spec);
+    put_attribute(out, "name", x->name[0] != '\0' ? x->name : x->text);
+    fprintf(out, " time=\"%.6f\"", x->seconds);
+    if (x->result.verdict == ATTN_REFUSED) {
+        fputs("><skipped", out);
+        put_attribute(out, "message", x->result.text);
+        fputs("/></testcase>\n", out);
+        return;
+    }
+    int bad = attn_verdict_is_failure(v, &x->result);
+    int has_facts = attn_verdict_fact(&x->result, 0, fact) != NULL;
+    if (!bad && !has_facts) {
+        fputs("/>\n", out);
+        return;
+    }
+    fputs(">\n", out);
+    if (has_facts)
+        put_properties(out, &x->result);
+    if (!bad) {
+        fputs("    </testcase>\n", out);
+        return;
+    }
+    const char *element = x->result.verdict == ATTN_ERROR ? "error" : "failure";
+    fprintf(out, "      <%s", element);
+    put_attribute(out, "type", attn_verdict_words(&x->result, words));
+    put_attribute(out, "message", x->result.text);
+    fputc('>', out);
+    put_xml(out, x->kind);
+    fputs(" ", out);
+    put_xml(out, x->text);
+    fputs("\nstands for ", out);
+    put_xml(out, x->ids);
+    fputs(": ", out);
+    put_xml(out, x->why);
+    fputs(x->found_as != NULL ? "\nfound as: " : "", out);
+    put_xml(out, x->found_as != NULL ? x->found_as : "");
+    fputs("\nagain: ", out);
+    put_xml(out, x->again);
+    fprintf(out, "</%s>\n    </testcase>\n", element);
+}
+
+/* What most failures of the suite look like. */
+static void put_cause(FILE *out, const struct attn_votes *votes)
+{
+    int agree;
+    const char *cause = attn_votes_cause(votes, &agree);
+    if (cause == NULL)
+        return;
+    fputs("    <properties>\n      <property name=\"cause\"", out);
+    put_attribute(out, "value", cause);
+    fprintf(out, "/>\n      <property name=\"cause_of\" value=\"%d of %d diagnosed failures\"/>\n",
+            agree, votes->diagnosed);
+    fputs("    </properties>\n", out);
+}
+
+void attn_verdicts_junit(struct attn_verdicts *v, const struct attn_verdict_list *list)
+{
+    FILE *out = v->out;
+    if (v->n_specs == 0)
+        fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"attnlab check\">\n",
+              out);
+    if (list == NULL) {
+        fputs("</testsuites>\n", out);
+        return;
+    }
+    int failures = 0, errors = 0, skipped = 0;
+    double seconds = 0;
+    for (int e = 0; e < list->n; e++) {
+        const struct attn_result *r = &list->entry[e].result;
+        int bad = attn_verdict_is_failure(v, r);
+        errors += bad && r->verdict == ATTN_ERROR;
+        failures += bad && r->verdict != ATTN_ERROR;
+        skipped += r->verdict == ATTN_REFUSED;
+        seconds += list->entry[e].seconds;
+    }
+    fputs("  <testsuite", out);
+    put_attribute(out, "name", list->spec);
+    fprintf(out, " tests=\"%d\" failures=\"%d\" errors=\"%d\" skipped=\"%d\" time=\"%.3f\">\n",
+            list->n, failures, errors, skipped, seconds);
+    put_cause(out, &v->votes);
+    for (int e = 0; e < list->n; e++)
+        put_testcase(v, list->spec, &list->entry[e]);
+    fputs("  </testsuite>\n", out);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+/* JSON has no infinity: null stands for it. */
+static json_t *number(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+static json_t *outputs_of(const struct attn_result *r)
+{
+    json_t *all = json_object();
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        const struct attn_agreement *x = &r->output[o];
+        if (x->n > 0)
+            json_object_set_new(all, attn_output_name((enum attn_output)o),
+                                json_pack("{s:o,s:o,s:I,s:I}", "error_over_bound", number(x->ratio),
+                                          "gauge", number(x->gauge), "elements", (json_int_t)x->n,
+                                          "beyond", (json_int_t)x->n_bad));
+    }
+    return all;
+}
+
+/* What only many numbers together show, and what a pass is worth. */
+static void put_grades(json_t *e, const struct attn_result *r)
+{
+    char letter[2] = {r->grade.letter, '\0'};
+    if (r->grade.letter != 0)
+        json_object_set_new(
+            e, "grade",
+            json_pack("{s:s,s:o}", "letter", letter, "error_over_t2", number(r->grade.rho)));
+    if (r->grade.rows > 0)
+        json_object_set_new(e, "bias",
+                            json_pack("{s:o,s:I,s:f}", "deviations", number(r->grade.bias), "rows",
+                                      (json_int_t)r->grade.rows, "limit", ATTN_BIAS_LIMIT));
+    if (r->mask.pairs > 0)
+        json_object_set_new(e, "mask_test",
+                            json_pack("{s:b,s:I,s:I,s:o}", "admitted",
+                                      r->mask.seen == r->mask.pairs, "pairs",
+                                      (json_int_t)r->mask.pairs, "seen", (json_int_t)r->mask.seen,
+                                      "weakest", number(r->mask.weakest)));
+    if (r->is_growth)
+        json_object_set_new(
+            e, "growth",
+            json_pack("{s:o,s:f}", "slope", number(r->growth), "limit", ATTN_GROWTH_LIMIT));
+}
+
+static json_t *entry_of(const struct attn_verdict_entry *x)
+{
+    const struct attn_result *r = &x->result;
+    json_t *e =
+        json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:o,s:f}", "kind", x->kind, "name", x->name, "text",
+                  x->text, "verdict", attn_verdict_name(r->verdict), "stands_for", x->ids, "why",
+                  x->why, "again", x->again, "worst", number(r->worst), "seconds", x->seconds);
+    if (e == NULL)
+        return NULL;
+    if (r->failure != ATTN_F_NONE)
+        json_object_set_new(e, "failure", json_string(attn_failure_name(r->failure)));
+    if (r->text[0] != '\0')
+        json_object_set_new(e, "message", json_string(r->text));
+    if (x->found_as != NULL)
+        json_object_set_new(e, "found_as", json_string(x->found_as));
+    if (r->runs > 0)
+        json_object_set_new(
+            e, "runs",
+            json_pack("{s:i,s:i,s:s}", "of", r->runs, "failed", r->failed, "differs", r->differs));
+    put_grades(e, r);
+    if (r->precision.u > 0)
+        json_object_set_new(e, "precision",
+                            json_pack("{s:f,s:f,s:f,s:f,s:I,s:I}", "u", r->precision.u, "u_storage",
+                                      r->precision.u_storage, "u_p", r->precision.u_p, "exp_ulps",
+                                      r->precision.exp_ulps, "rescales",
+                                      (json_int_t)r->precision.rescales, "merges",
+                                      (json_int_t)r->precision.merges));
+    json_object_set_new(e, "outputs", outputs_of(r));
+    return e;
+}
+
+void attn_verdicts_json(struct attn_verdicts *v, const struct attn_verdict_list *list)
+{
+    if (v->n_specs == 0)
+        fputs("{\"format\":\"attnlab-check\",\"version\":1,\"specs\":[\n", v->out);
+    if (list == NULL) {
+        fputs("]}\n", v->out);
+        return;
+    }
+    json_t *checks = json_array(), *counts = json_object();
+    int agree, failures = 0, passes = 0, count[ATTN_ERROR + 1] = {0};
+    const char *cause = attn_votes_cause(&v->votes, &agree);
+    for (int e = 0; e < list->n; e++) {
+        const struct attn_verdict_entry *x = &list->entry[e];
+        failures += attn_verdict_is_failure(v, &x->result);
+        passes += x->result.verdict == ATTN_PASS;
+        count[x->result.verdict]++;
+        json_array_append_new(checks, entry_of(x));
+    }
+    for (int c = 0; c <= ATTN_ERROR; c++)
+        json_object_set_new(counts, attn_verdict_name((enum attn_verdict)c),
+                            json_integer(count[c]));
+    json_t *spec = json_pack("{s:s,s:s,s:o,s:o}", "spec", list->spec, "verdict",
+                             failures > 0 ? "FAIL"
+                             : passes > 0 ? "PASS"
+                                          : "REFUSED",
+                             "counts", counts, "checks", checks);
+    if (cause != NULL)
+        json_object_set_new(spec, "cause",
+                            json_pack("{s:s,s:i,s:i}", "text", cause, "failures", agree,
+                                      "diagnosed", v->votes.diagnosed));
+    fputs(v->n_specs > 0 ? ",\n" : "", v->out);
+    json_dumpf(spec, v->out, JSON_INDENT(1));
+    json_decref(spec);
+}

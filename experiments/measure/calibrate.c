@@ -1,0 +1,207 @@
+/* Three questions to the recorder itself.  Does VmHWM see what is known to be there?  What
+ * difference do two names for the same thing make?  Does the clock stay what it was? */
+#include "experiments/measure/calibrate.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "experiments/cli.h"
+#include "experiments/measure/child.h"
+#include "experiments/measure/record.h"
+#include "experiments/measure/resident.h"
+#include "optimized/registry.h"
+#include "ref/ledger.h"
+
+enum { MEMORY_BYTES = 256 << 20, PAIRS = 5, SPINS = 5 };
+
+static const double MEMORY_TOLERANCE = 0.02;
+
+/* Small enough for milliseconds, long enough for the clock. */
+static const char aa_case[] = "b1h1q128d64:none:f32:normal:s1";
+
+static json_t *calibration(const char *kind)
+{
+    json_t *line = json_object();
+    json_object_set_new(line, "schema", json_integer(ATTN_RECORD_SCHEMA));
+    json_object_set_new(line, "record", json_string("calibration"));
+    json_object_set_new(line, "kind", json_string(kind));
+    return line;
+}
+
+/* ---- memory ------------------------------------------------------------------------------- */
+
+int attn_calibrate_memory_here(int64_t bytes)
+{
+    struct attn_ledger ledger;
+    struct attn_error err = {ATTN_OK, ""};
+    struct attn_resident resident;
+    attn_ledger_init(&ledger, NULL);
+    attn_resident_begin(&resident);
+    unsigned char *block = attn_ledger_take(&ledger, "calibration", bytes, 1, &err);
+    if (block == NULL)
+        return attn_cli_fail("point", ATTN_EXIT_LACKS, "%s", err.text);
+    memset(block, 0x5a, (size_t)bytes);
+    __asm__ volatile("" : : "r"(block) : "memory"); /* or the compiler drops the memset */
+    attn_resident_end(&resident);
+    attn_ledger_give(&ledger, block);
+    json_t *line = calibration("memory");
+    json_object_set_new(line, "expected_bytes", json_integer(bytes));
+    json_object_set_new(line, "resident_bytes",
+                        resident.bytes < 0 ? json_null() : json_integer(resident.bytes));
+    json_object_set_new(line, "hwm_reset", json_integer(resident.reset));
+    if (attn_record_write_json(stdout, line) != 0)
+        return attn_cli_fail("point", ATTN_EXIT_LACKS, "standard output: %s", strerror(errno));
+    return ATTN_EXIT_GOOD;
+}
+
+static int calibrate_memory(FILE *file, const char *session, const char *command)
+{
+    static struct attn_child child;
+    int64_t bytes = MEMORY_BYTES;
+    while (bytes > (8 << 20) && bytes > attn_cli_memory_available() / 4)
+        bytes /= 2;
+    char amount[32];
+    snprintf(amount, sizeof amount, "%lld", (long long)bytes);
+    const char *const args[] = {"point", "--calibrate-memory", amount, NULL};
+    json_t *line = NULL;
+    if (attn_child_run(args, 60, &child) != 0)
+        snprintf(child.note, sizeof child.note, "could not be started: %s", strerror(errno));
+    else if (child.exit_status == 0)
+        line = json_loads(child.out, 0, NULL);
+    const json_t *got = json_object_get(line, "resident_bytes");
+    double error =
+        json_is_integer(got) ? (double)json_integer_value(got) / (double)bytes - 1 : (double)NAN;
+    int ok = fabs(error) <= MEMORY_TOLERANCE;
+    if (line == NULL)
+        line = calibration("memory");
+    json_object_set_new(line, "session", json_string(session));
+    json_object_set_new(line, "error", isfinite(error) ? json_real(error) : json_null());
+    json_object_set_new(line, "ok", json_boolean(ok));
+    if (isnan(error))
+        attn_cli_fail(command, 0,
+                      "warning: what VmHWM says of %lld bytes could not be found out; resident "
+                      "memory cannot be trusted here%s%s",
+                      (long long)bytes, child.note[0] != '\0' ? ": " : "", child.note);
+    else if (!ok)
+        attn_cli_fail(command, 0,
+                      "warning: %lld bytes were written and VmHWM rose by %.1f %% of that; "
+                      "resident memory cannot be trusted here%s%s",
+                      (long long)bytes, 100 * (1 + error), child.note[0] != '\0' ? ": " : "",
+                      child.note);
+    return attn_record_write_json(file, line);
+}
+
+/* ---- A/A ---------------------------------------------------------------------------------- */
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Median warm call of a fresh process; NaN when it failed. */
+static double aa_time(void)
+{
+    static struct attn_child child;
+    static struct attn_point point;
+    const char *const args[] = {
+        "point", "--spec", attn_impl_at(0)->name, "--case", aa_case, "--repeat", "20", NULL};
+    if (attn_child_run(args, 60, &child) != 0 ||
+        attn_record_parse_point(child.out, child.n_out, &point, NULL) != ATTN_OK ||
+        point.n_warm == 0)
+        return (double)NAN;
+    return attn_point_call_s(&point, ATTN_CALL_WARM);
+}
+
+/* a[] and b[] are times of the same thing, taken in turns: what their medians differ by is what
+ * a difference must exceed to mean anything. */
+static int calibrate_aa(FILE *file, const char *session)
+{
+    double a[PAIRS], b[PAIRS];
+    json_t *line = calibration("aa"), *all_a = json_array(), *all_b = json_array();
+    for (int i = 0; i < PAIRS && !attn_child_interrupted(); i++) {
+        a[i] = aa_time();
+        b[i] = aa_time();
+        json_array_append_new(all_a, isfinite(a[i]) ? json_real(a[i]) : json_null());
+        json_array_append_new(all_b, isfinite(b[i]) ? json_real(b[i]) : json_null());
+    }
+    double ratio = (double)NAN, spread = (double)NAN;
+    int failed = 0;
+    for (int i = 0; i < PAIRS && !attn_child_interrupted(); i++)
+        failed |= isnan(a[i]) || isnan(b[i]); /* no median of such */
+    if (!failed && !attn_child_interrupted()) {
+        qsort(a, PAIRS, sizeof a[0], compare);
+        qsort(b, PAIRS, sizeof b[0], compare);
+        ratio = a[PAIRS / 2] / b[PAIRS / 2];
+        double low = fmin(a[0], b[0]), high = fmax(a[PAIRS - 1], b[PAIRS - 1]);
+        spread = (high - low) / (0.5 * (a[PAIRS / 2] + b[PAIRS / 2]));
+    }
+    json_object_set_new(line, "session", json_string(session));
+    json_object_set_new(line, "spec", json_string(attn_impl_at(0)->name));
+    json_object_set_new(line, "case", json_string(aa_case));
+    json_object_set_new(line, "a_s", all_a);
+    json_object_set_new(line, "b_s", all_b);
+    json_object_set_new(line, "ratio", isfinite(ratio) ? json_real(ratio) : json_null());
+    json_object_set_new(line, "spread", isfinite(spread) ? json_real(spread) : json_null());
+    return attn_record_write_json(file, line);
+}
+
+/* ---- rates -------------------------------------------------------------------------------- */
+
+int attn_calibrate_rate(FILE *file, const char *session, const struct attn_point *point,
+                        double flops)
+{
+    const struct {
+        const char *key;
+        double value;
+    } real[] = {{"flops", flops},
+                {"first_s", point->first_s},
+                {"warm_s", attn_point_call_s(point, ATTN_CALL_WARM)},
+                {"verify_s", point->verify_s}};
+    json_t *line = calibration("rate");
+    json_object_set_new(line, "session", json_string(session));
+    json_object_set_new(line, "spec", json_string(point->spec));
+    json_object_set_new(line, "case", json_string(point->text));
+    for (size_t r = 0; r < sizeof real / sizeof *real; r++)
+        json_object_set_new(line, real[r].key,
+                            isfinite(real[r].value) ? json_real(real[r].value) : json_null());
+    return attn_record_write_json(file, line);
+}
+
+/* ---- spin --------------------------------------------------------------------------------- */
+
+static double spin(void)
+{
+    struct timespec from, to;
+    uint64_t x = 1;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    for (int i = 0; i < 10000000; i++) {
+        x += 3;
+        __asm__ volatile("" : "+r"(x)); /* one addition an iteration, each waits for the last */
+    }
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    return (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec);
+}
+
+int attn_calibrate_spin(FILE *file, const char *session, const char *when)
+{
+    double best = spin();
+    for (int i = 1; i < SPINS; i++)
+        best = fmin(best, spin());
+    json_t *line = calibration("spin");
+    json_object_set_new(line, "session", json_string(session));
+    json_object_set_new(line, "when", json_string(when));
+    json_object_set_new(line, "time_s", json_real(best));
+    return attn_record_write_json(file, line);
+}
+
+int attn_calibrate_session(FILE *file, const char *session, const char *command)
+{
+    if (calibrate_memory(file, session, command) != 0 || calibrate_aa(file, session) != 0)
+        return -1;
+    return attn_calibrate_spin(file, session, "begin");
+}

@@ -1,0 +1,27 @@
+/* Calibration: known quantities, measured by the means that measure everything else. */
+#ifndef EXPERIMENTS_MEASURE_CALIBRATE_H
+#define EXPERIMENTS_MEASURE_CALIBRATE_H
+
+#include <stdio.h>
+
+#include "experiments/measure/record.h"
+
+/* In this process, which must be fresh: take so many bytes from a ledger, write them, and print
+ * the record that compares them with VmHWM.  Returns an exit status. */
+int attn_calibrate_memory_here(int64_t bytes);
+
+/* The records at the head of a session: a known amount of memory in a fresh process, an A/A pair of
+ * equal points, the spin.  A memory error above 2 % is also said on stderr.  0, or -1 with
+ * errno when a record could not be written. */
+int attn_calibrate_session(FILE *file, const char *session, const char *command);
+
+/* One record of a probe: so many flops, and what its calls and its verification took.  0, or -1
+ * with errno. */
+int attn_calibrate_rate(FILE *file, const char *session, const struct attn_point *point,
+                        double flops);
+
+/* One record of the spin: seconds of a fixed chain of dependent additions, the clock of a core
+ * without memory or vectors; `when` says where in the session.  As above. */
+int attn_calibrate_spin(FILE *file, const char *session, const char *when);
+
+#endif

@@ -1,0 +1,179 @@
+/* See exec_case.h. */
+#include "experiments/measure/exec_case.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "experiments/cli.h"
+#include "tests/harness/external/vector_files.h"
+#include "tests/harness/files/fileio.h"
+#include "tests/harness/files/folder.h"
+
+static const char case_name[] = "point";
+
+void attn_exec_tiny(const struct attn_case *c, struct attn_case *tiny)
+{
+    *tiny = *c;
+    tiny->batch = 1;
+    tiny->n_query = tiny->n_key = 8;
+    tiny->fill = ATTN_FILL_NORMAL;
+    strcpy(tiny->mask, "none");
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+void attn_exec_cases(const char *folder, char text[4096])
+{
+    snprintf(text, 4096, "%.4000s/cases", folder);
+}
+
+void attn_exec_out(const char *folder, char text[4096])
+{
+    snprintf(text, 4096, "%.4000s/out", folder);
+}
+
+enum attn_status attn_exec_write(const char *folder, const struct attn_claims *claims,
+                                 const struct attn_setup *setup, struct attn_error *err)
+{
+    struct attn_exchange_writer writer;
+    char cases[4096], out[4096];
+    attn_exec_cases(folder, cases);
+    attn_exec_out(folder, out);
+    enum attn_status status = attn_folder_make(folder, err);
+    if (status == ATTN_OK)
+        status = attn_folder_make(out, err);
+    if (status == ATTN_OK)
+        status = attn_exchange_begin(cases, claims, &writer, err);
+    if (status != ATTN_OK)
+        return status;
+    status = attn_exchange_write(&writer, case_name, setup, err);
+    struct attn_error end = {ATTN_OK, ""};
+    enum attn_status ended = attn_exchange_end(&writer, status == ATTN_OK, &end);
+    if (status == ATTN_OK && ended != ATTN_OK)
+        status = attn_fail(err, ended, "%.500s", end.text);
+    return status;
+}
+
+/* ---- a folder for them, which goes with the program at the latest ---------------------------- */
+
+static char kept[2][ATTN_FOLDER_PATH];
+static pid_t keeper;
+
+static void remove_kept(void)
+{
+    for (int n = 0; n < 2 && getpid() == keeper; n++)
+        if (kept[n][0] != '\0')
+            attn_folder_remove(kept[n]);
+}
+
+enum attn_status attn_exec_folder(char folder[ATTN_FOLDER_PATH], struct attn_error *err)
+{
+    enum attn_status status = attn_folder_temporary(folder, err);
+    if (status != ATTN_OK)
+        return status;
+    if (keeper == 0)
+        atexit(remove_kept);
+    keeper = getpid();
+    strcpy(kept[kept[0][0] != '\0'], folder);
+    return status;
+}
+
+void attn_exec_remove(const char *folder)
+{
+    attn_folder_remove(folder);
+    for (int n = 0; n < 2; n++)
+        if (strcmp(kept[n], folder) == 0)
+            kept[n][0] = '\0';
+}
+
+/* ---- what a command did ---------------------------------------------------------------------- */
+
+enum attn_status attn_exec_ended_well(const struct attn_command *ran, const char *folder,
+                                      struct attn_error *err)
+{
+    char out[4096], said[256] = "";
+    if (ran->last_line[0] != '\0')
+        snprintf(said, sizeof said, "; it said: %.200s", ran->last_line);
+    attn_clean(said);
+    if (ran->timed_out)
+        return attn_fail(err, ATTN_EINVAL, "the command did not end in time%s", said);
+    if (ran->signal != 0)
+        return attn_fail(err, ATTN_EINVAL, "the command died of signal %d (%s)%s%s", ran->signal,
+                         strsignal(ran->signal),
+                         ran->signal == 9 ? "; out of memory looks like this" : "", said);
+    if (ran->exit_status != 0)
+        return attn_fail(err, ATTN_EINVAL, "the command %s status %d%s",
+                         ran->exit_status == 127 || ran->exit_status == 126 ? "cannot be run:"
+                                                                            : "ended with",
+                         ran->exit_status, said);
+    attn_exec_out(folder, out);
+    if (!attn_exchange_has(out, case_name))
+        return attn_fail(err, ATTN_EINVAL,
+                         "the command ended well, but made no folder OUT/%s for its results%s",
+                         case_name, said);
+    return ATTN_OK;
+}
+
+int attn_exec_seconds(const char *folder, double *seconds, int most)
+{
+    char path[4096], word[64];
+    int n = 0, bad = 0;
+    snprintf(path, sizeof path, "%.4000s/out/%s/seconds.txt", folder, case_name);
+    FILE *file = attn_read_stream(path, ATTN_READ_THEIRS, NULL);
+    if (file == NULL)
+        return access(path, F_OK) == 0 ? -1 : 0;
+    while (n < most && !bad && fscanf(file, "%63s", word) == 1) {
+        bad = !attn_cli_double(word, &seconds[n]) || !(seconds[n] > 0) || !isfinite(seconds[n]);
+        n++;
+    }
+    fclose(file);
+    return bad || n == 0 ? -1 : n;
+}
+
+/* ---- a trial --------------------------------------------------------------------------------- */
+
+static enum attn_status run_tiny(const char *command, const char *folder,
+                                 const struct attn_claims *claims, double timeout_s,
+                                 struct attn_error *err)
+{
+    struct attn_case c;
+    struct attn_setup setup;
+    struct attn_command ran;
+    char cases[4096], out[4096];
+    const char *text =
+        claims->bits & ATTN_PLUGIN_F32 ? "q8d8:none:f32:normal:s1" : "q8d8:none:f64:normal:s1";
+    enum attn_status status = attn_case_parse(text, &c, err);
+    if (status == ATTN_OK)
+        status = attn_setup_open(&c, &setup, err);
+    if (status != ATTN_OK)
+        return status;
+    status = attn_exec_write(folder, claims, &setup, err);
+    attn_setup_close(&setup);
+    if (status != ATTN_OK)
+        return status;
+    attn_exec_cases(folder, cases);
+    attn_exec_out(folder, out);
+    if (attn_command_run(command, cases, out, timeout_s > 0 ? timeout_s : (double)INFINITY, &ran) !=
+        0)
+        return attn_fail(err, ATTN_ENOMEM, "no shell can be started: %s", strerror(errno));
+    return attn_exec_ended_well(&ran, folder, err);
+}
+
+enum attn_status attn_exec_try(const char *command, const struct attn_claims *claims,
+                               double timeout_s, struct attn_error *err)
+{
+    char folder[4096];
+    struct attn_error why = {ATTN_OK, ""};
+    enum attn_status status = attn_exec_folder(folder, err);
+    if (status != ATTN_OK)
+        return status;
+    status = run_tiny(command, folder, claims, timeout_s, &why);
+    attn_exec_remove(folder);
+    if (status != ATTN_OK)
+        attn_fail(err, status, "--exec '%.160s', on a tiny case: %.300s", command, why.text);
+    return status;
+}

@@ -1,0 +1,274 @@
+/* See external_specs.h. */
+#include "experiments/measure/external_specs.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "experiments/measure/exec_case.h"
+#include "experiments/measure/preflight.h"
+#include "ref/mask/mask.h"
+#include "ref/problem.h"
+#include "tests/harness/external/worker.h"
+#include "tests/harness/files/fileio.h"
+
+static const char name_letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                   "0123456789_.+-";
+
+/* ---- flags ----------------------------------------------------------------------------------- */
+
+/* The value after "NAME=".  A command may begin with assignments to the environment: a word in
+ * capitals is no name.  A path that exists is a path. */
+static const char *cut_name(const char *value, char name[32])
+{
+    struct stat about;
+    size_t n = strspn(value, name_letters), lower = 0;
+    for (size_t i = 0; i < n; i++)
+        lower += islower((unsigned char)value[i]) != 0;
+    name[0] = '\0';
+    if (n == 0 || n >= 32 || value[n] != '=' || lower == 0 || stat(value, &about) == 0)
+        return value;
+    memcpy(name, value, n);
+    name[n] = '\0';
+    return value + n + 1;
+}
+
+enum attn_status attn_entrants_add(struct attn_entrants *entrants, const char *flag,
+                                   const char *value, struct attn_error *err)
+{
+    struct attn_entrant *last = entrants->n > 0 ? &entrants->one[entrants->n - 1] : NULL;
+    if (strcmp(flag, "claims") == 0) {
+        if (last == NULL || last->route != ATTN_ROUTE_FILES || last->claims_path != NULL)
+            return attn_fail(err, ATTN_EINVAL,
+                             "--claims '%.60s' has no --exec of its own before it: a plug-in says "
+                             "itself what it claims",
+                             value);
+        last->claims_path = value;
+        return ATTN_OK;
+    }
+    if (entrants->n == ATTN_ENTRANTS)
+        return attn_fail(err, ATTN_EINVAL, "more than %d plug-ins and commands", ATTN_ENTRANTS);
+    struct attn_entrant *e = &entrants->one[entrants->n++];
+    memset(e, 0, sizeof *e);
+    e->route = strcmp(flag, "plugin") == 0 ? ATTN_ROUTE_PLUGIN : ATTN_ROUTE_FILES;
+    const char *source = cut_name(value, e->name);
+    if (*source == '\0' || strlen(source) >= sizeof e->source)
+        return attn_fail(err, ATTN_EINVAL, "--%s '%.60s': a text of 1 to %zu bytes is wanted", flag,
+                         value, sizeof e->source - 1);
+    strcpy(e->source, source);
+    return ATTN_OK;
+}
+
+/* ---- digests --------------------------------------------------------------------------------- */
+
+static void add_bytes(uint64_t *digest, const void *data, size_t n)
+{
+    const unsigned char *byte = data;
+    for (size_t i = 0; i < n; i++)
+        *digest = (*digest ^ byte[i]) * UINT64_C(0x100000001b3); /* FNV-1a */
+}
+
+/* A file's bytes, if it is a regular file: 1. */
+static int add_file(uint64_t *digest, const char *path)
+{
+    static char part[1 << 16];
+    FILE *file = attn_read_stream(path, ATTN_READ_GIVEN, NULL);
+    if (file == NULL)
+        return 0;
+    for (size_t n; (n = fread(part, 1, sizeof part, file)) > 0;)
+        add_bytes(digest, part, n);
+    fclose(file);
+    return 1;
+}
+
+/* Words of the command that are files, such as the script after an interpreter's name.  What such
+ * a script loads by itself is not seen. */
+static void add_command(uint64_t *digest, const char *command)
+{
+    char copy[sizeof((struct attn_entrant *)0)->source], *rest = copy, *word;
+    strcpy(copy, command);
+    add_bytes(digest, command, strlen(command));
+    while ((word = strsep(&rest, " \t\n'\"<>;&|=")) != NULL)
+        if (*word != '\0')
+            add_file(digest, word);
+}
+
+static void find_digest(struct attn_entrant *e)
+{
+    uint64_t digest = UINT64_C(0xcbf29ce484222325);
+    if (e->route == ATTN_ROUTE_PLUGIN)
+        add_file(&digest, e->source);
+    else {
+        add_command(&digest, e->source);
+        add_file(&digest, e->claims_path);
+    }
+    snprintf(e->digest, sizeof e->digest, "%016llx", (unsigned long long)digest);
+}
+
+/* ---- meeting them ---------------------------------------------------------------------------- */
+
+static enum attn_status costs_nothing(const struct attn_problem *p, const struct attn_options *o,
+                                      enum attn_pass pass, int rank, struct attn_cost *cost,
+                                      struct attn_error *err)
+{
+    (void)p, (void)o, (void)pass, (void)rank, (void)cost, (void)err;
+    return ATTN_OK;
+}
+
+/* Never called: an entrant runs in processes of its own. */
+static enum attn_status no_forward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                   const struct attn_forward *t)
+{
+    (void)p, (void)t;
+    return attn_fail(ctx->error, ATTN_EINTERNAL, "an entrant was called in the wrong process");
+}
+
+static enum attn_status no_backward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                    const struct attn_backward *t)
+{
+    (void)p, (void)t;
+    return attn_fail(ctx->error, ATTN_EINTERNAL, "an entrant was called in the wrong process");
+}
+
+static enum attn_status meet_plugin(struct attn_entrant *e, double timeout_s,
+                                    struct attn_error *err)
+{
+    struct attn_guest guest;
+    char path[4096];
+    enum attn_status status = attn_guest_open(e->source, timeout_s, &guest, err);
+    if (status != ATTN_OK)
+        return status;
+    e->claims = guest.claims;
+    attn_guest_close(&guest);
+    if (realpath(e->source, path) == NULL)
+        return attn_fault(err, ATTN_EINVAL, e->source, "%s", strerror(errno));
+    if (strlen(path) >= sizeof e->source)
+        return attn_fault(err, ATTN_EINVAL, e->source, "its full path is longer than %zu bytes",
+                          sizeof e->source - 1);
+    strcpy(e->source, path);
+    return ATTN_OK;
+}
+
+static enum attn_status meet_command(struct attn_entrant *e, double timeout_s,
+                                     struct attn_error *err)
+{
+    if (e->claims_path == NULL)
+        return attn_fail(err, ATTN_EINVAL,
+                         "--exec '%.200s' needs --claims FILE after it (docs/strangers.md)",
+                         e->source);
+    enum attn_status status = attn_claims_read(e->claims_path, &e->claims, err);
+    return status == ATTN_OK ? attn_exec_try(e->source, &e->claims, timeout_s, err) : status;
+}
+
+/* Its own name, in letters that a plan and a file name can hold. */
+static void find_name(struct attn_entrant *e)
+{
+    size_t n = 0;
+    for (const char *c = e->claims.name; *c != '\0' && n < sizeof e->name - 1; c++)
+        if (strchr(name_letters, *c) != NULL)
+            e->name[n++] = *c;
+        else if (n > 0 && e->name[n - 1] != '-')
+            e->name[n++] = '-';
+    e->name[n] = '\0';
+}
+
+static enum attn_status check_name(const struct attn_entrants *entrants, int which,
+                                   struct attn_error *err)
+{
+    const struct attn_entrant *e = &entrants->one[which];
+    const char *flag = e->route == ATTN_ROUTE_PLUGIN ? "plugin" : "exec";
+    if (e->name[0] == '\0')
+        return attn_fail(err, ATTN_EINVAL, "%.200s has no name: say --%s NAME=...", e->source,
+                         flag);
+    if (attn_impl_find(e->name) != NULL)
+        return attn_fail(err, ATTN_EINVAL,
+                         "%.200s is called %s, as one of ours is: say --%s NAME=...", e->source,
+                         e->name, flag);
+    for (int other = 0; other < which; other++)
+        if (strcmp(entrants->one[other].name, e->name) == 0)
+            return attn_fail(err, ATTN_EINVAL,
+                             "%.150s and %.150s are both called %s: say --%s NAME=...",
+                             entrants->one[other].source, e->source, e->name, flag);
+    return ATTN_OK;
+}
+
+enum attn_status attn_entrants_meet(struct attn_entrants *entrants, double timeout_s,
+                                    struct attn_error *err)
+{
+    enum attn_status status = ATTN_OK;
+    for (int i = 0; i < entrants->n && status == ATTN_OK; i++) {
+        struct attn_entrant *e = &entrants->one[i];
+        status = e->route == ATTN_ROUTE_PLUGIN ? meet_plugin(e, timeout_s, err)
+                                               : meet_command(e, timeout_s, err);
+        if (status != ATTN_OK)
+            return status;
+        if (e->name[0] == '\0')
+            find_name(e);
+        find_digest(e);
+        status = check_name(entrants, i, err);
+        e->impl = (struct attn_impl){.name = e->name,
+                                     .summary = "not ours",
+                                     .family = attn_entrant_route(e),
+                                     .caps = (1u << ATTN_CAPS) - 1,
+                                     .cost = costs_nothing,
+                                     .forward = no_forward,
+                                     .backward = no_backward};
+    }
+    return status;
+}
+
+const struct attn_entrant *attn_entrants_find(const struct attn_entrants *entrants,
+                                              const char *name)
+{
+    for (int i = 0; entrants != NULL && i < entrants->n; i++)
+        if (strcmp(entrants->one[i].name, name) == 0)
+            return &entrants->one[i];
+    return NULL;
+}
+
+const char *attn_entrant_route(const struct attn_entrant *entrant)
+{
+    return entrant->route == ATTN_ROUTE_PLUGIN ? "plug-in" : "command";
+}
+
+/* ---- what is known before it runs ------------------------------------------------------------ */
+
+/* The mask of a command lies in a file, and is made in memory before it gets there. */
+enum attn_status attn_entrant_afford(const struct attn_entrant *e, const struct attn_case *c,
+                                     struct attn_point *point, int64_t *need,
+                                     struct attn_error *err)
+{
+    struct attn_spec spec = {.impl = &e->impl};
+    struct attn_mask *mask = NULL;
+    struct attn_band band;
+    struct attn_mask_shape shape = {c->batch, c->heads, c->n_query, c->n_key};
+    attn_options_preset(&e->impl, &spec.options);
+    snprintf(point->route, sizeof point->route, "%s", attn_entrant_route(e));
+    snprintf(point->source, sizeof point->source, "%s", e->source);
+    snprintf(point->source_digest, sizeof point->source_digest, "%s", e->digest);
+    enum attn_status status = attn_afford_case(&spec, c, point, need, err);
+    attn_point_not_ours(point);
+    if (status == ATTN_OK)
+        status = attn_mask_parse(c->mask, &shape, NULL, &mask, err);
+    if (status != ATTN_OK)
+        return status;
+    struct attn_problem problem = {.batch = c->batch,
+                                   .heads = c->heads,
+                                   .n_query = c->n_query,
+                                   .n_key = c->n_key,
+                                   .mask = mask};
+    double mask_bytes = (double)c->batch * (double)c->heads * (double)c->n_query *
+                        (double)c->n_key; /* may be beyond int64 */
+    if (attn_claims_mask(&e->claims, &problem, &band) != ATTN_CLAIMS_BYTES)
+        mask_bytes = 0;
+    double sum = (double)*need + mask_bytes;
+    if (e->route == ATTN_ROUTE_FILES) /* theirs beside ours */
+        sum += (double)point->floor_bytes + mask_bytes;
+    *need = sum < 9.0e18 ? (int64_t)sum : INT64_MAX;
+    attn_mask_free(mask);
+    return ATTN_OK;
+}

@@ -1,0 +1,313 @@
+/* Facts, each from where the kernel or the compiler publishes it.  Nothing is guessed: a fact that
+ * is not there reads "not available" (virtual machines have no governor, for one). */
+#include "experiments/measure/machine.h"
+
+#include <fcntl.h>
+#include <gnu/libc-version.h>
+#include <inttypes.h>
+#include <math.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "experiments/cli.h"
+#include "optimized/simd/isa.h"
+#include "version.h"
+
+#ifndef ATTN_BUILD_FLAGS
+#define ATTN_BUILD_FLAGS "not available"
+#endif
+
+extern char **environ;
+
+/* ---- small readers ------------------------------------------------------------------------ */
+
+int attn_machine_line(const char *path, char *text, size_t size)
+{
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return 0;
+    int ok = fgets(text, (int)size, file) != NULL;
+    fclose(file);
+    if (ok)
+        text[strcspn(text, "\n")] = '\0';
+    return ok;
+}
+
+/* What stands after "FIELD" and ":" on the first such line; 0 when there is none. */
+static int field_of(const char *path, const char *field, char *text, size_t size)
+{
+    char line[4096];
+    size_t n = strlen(field);
+    int found = 0;
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return 0;
+    while (!found && fgets(line, sizeof line, file) != NULL) {
+        const char *at = line + n + strspn(line + n, " \t");
+        found = strncmp(line, field, n) == 0 && *at == ':';
+        if (found) {
+            at += 1 + strspn(at + 1, " \t");
+            snprintf(text, size, "%.*s", (int)strcspn(at, "\n"), at);
+        }
+    }
+    fclose(file);
+    return found;
+}
+
+int64_t attn_machine_kib(const char *path, const char *field)
+{
+    char text[64];
+    size_t n = strlen(field);
+    if (n == 0 || n >= sizeof text)
+        return -1;
+    char bare[64];
+    memcpy(bare, field, n + 1);
+    bare[n - (field[n - 1] == ':')] = '\0';
+    if (!field_of(path, bare, text, sizeof text))
+        return -1;
+    char *end;
+    long long kib = strtoll(text, &end, 10);
+    return end != text && kib >= 0 ? kib * 1024 : -1;
+}
+
+double attn_machine_load(void)
+{
+    double load;
+    return getloadavg(&load, 1) == 1 ? load : (double)NAN;
+}
+
+double attn_machine_steal(void)
+{
+    char line[512];
+    long long t[8];
+    if (!attn_machine_line("/proc/stat", line, sizeof line) ||
+        sscanf(line, "cpu %lld %lld %lld %lld %lld %lld %lld %lld", &t[0], &t[1], &t[2], &t[3],
+               &t[4], &t[5], &t[6], &t[7]) != 8)
+        return (double)NAN;
+    return (double)t[7] / (double)sysconf(_SC_CLK_TCK);
+}
+
+void attn_machine_build(char text[ATTN_BUILD_TEXT])
+{
+    uint64_t digest = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+    unsigned char part[65536];
+    ssize_t got = -1;
+    int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    while (fd >= 0 && (got = read(fd, part, sizeof part)) > 0)
+        for (ssize_t i = 0; i < got; i++)
+            digest = (digest ^ part[i]) * UINT64_C(0x100000001b3);
+    if (fd >= 0)
+        close(fd);
+    if (got == 0)
+        snprintf(text, ATTN_BUILD_TEXT, "%.48s+%012" PRIx64, ATTN_VERSION,
+                 digest & UINT64_C(0xffffffffffff));
+    else
+        snprintf(text, ATTN_BUILD_TEXT, "%.48s", ATTN_VERSION);
+}
+
+/* ---- facts -------------------------------------------------------------------------------- */
+
+static void put(json_t *facts, const char *key, const char *text)
+{
+    json_t *value = text != NULL ? json_string(text) : NULL;
+    json_object_set_new(facts, key, value != NULL ? value : json_string("not available"));
+}
+
+static void put_file(json_t *facts, const char *key, const char *path)
+{
+    char text[256];
+    put(facts, key, attn_machine_line(path, text, sizeof text) ? text : NULL);
+}
+
+static void put_number(json_t *facts, const char *key, double x)
+{
+    if (isfinite(x))
+        json_object_set_new(facts, key, json_real(x));
+    else
+        put(facts, key, NULL);
+}
+
+static void put_bytes(json_t *facts, const char *key, int64_t bytes)
+{
+    if (bytes >= 0)
+        json_object_set_new(facts, key, json_integer(bytes));
+    else
+        put(facts, key, NULL);
+}
+
+static void put_processor(json_t *facts)
+{
+    char text[256];
+    const char *info = "/proc/cpuinfo";
+    int found = field_of(info, "model name", text, sizeof text) ||
+                field_of(info, "CPU implementer", text, sizeof text);
+    put(facts, "cpu", found ? text : NULL);
+    json_object_set_new(facts, "cores_online", json_integer(sysconf(_SC_NPROCESSORS_ONLN)));
+    put_file(facts, "numa_nodes_online", "/sys/devices/system/node/online");
+    char flags[4096];
+    int virtual = field_of(info, "flags", flags, sizeof flags) && strstr(flags, "hypervisor");
+    json_object_set_new(facts, "virtual_machine", json_boolean(virtual));
+}
+
+static void put_caches(json_t *facts)
+{
+    json_t *caches = json_object();
+    for (int index = 0; index < 8; index++) {
+        char path[128], level[16], type[32], size[32], name[64];
+        const char *base = "/sys/devices/system/cpu/cpu0/cache/index";
+        snprintf(path, sizeof path, "%s%d/level", base, index);
+        if (!attn_machine_line(path, level, sizeof level))
+            break;
+        snprintf(path, sizeof path, "%s%d/type", base, index);
+        if (!attn_machine_line(path, type, sizeof type))
+            continue;
+        snprintf(path, sizeof path, "%s%d/size", base, index);
+        if (!attn_machine_line(path, size, sizeof size))
+            continue;
+        snprintf(name, sizeof name, "L%.8s %.24s", level, type);
+        put(caches, name, size);
+    }
+    json_object_set_new(facts, "caches", caches);
+}
+
+static void put_clock(json_t *facts)
+{
+    put_file(facts, "governor", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+    put_file(facts, "boost", "/sys/devices/system/cpu/cpufreq/boost");
+    put_file(facts, "clock_source",
+             "/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    struct timespec step;
+    put_number(facts, "clock_resolution_s",
+               clock_getres(CLOCK_MONOTONIC, &step) == 0
+                   ? (double)step.tv_sec + 1e-9 * (double)step.tv_nsec
+                   : (double)NAN);
+}
+
+static void put_memory(json_t *facts)
+{
+    put_bytes(facts, "memory_total_bytes", attn_machine_kib("/proc/meminfo", "MemTotal"));
+    put_bytes(facts, "memory_available_bytes", attn_cli_memory_available());
+    put_bytes(facts, "swap_total_bytes", attn_machine_kib("/proc/meminfo", "SwapTotal"));
+    json_object_set_new(facts, "page_bytes", json_integer(sysconf(_SC_PAGESIZE)));
+    put_file(facts, "transparent_huge_pages", "/sys/kernel/mm/transparent_hugepage/enabled");
+    char limit[64];
+    int found =
+        attn_machine_line("/sys/fs/cgroup/memory.max", limit, sizeof limit) ||
+        attn_machine_line("/sys/fs/cgroup/memory/memory.limit_in_bytes", limit, sizeof limit);
+    if (found && strtoull(limit, NULL, 10) >> 60 != 0) /* v1 says "none" with a huge number */
+        strcpy(limit, "max");
+    put(facts, "cgroup_memory_limit", found ? limit : NULL);
+    put_file(facts, "overcommit_memory", "/proc/sys/vm/overcommit_memory");
+}
+
+static void put_system(json_t *facts)
+{
+    struct utsname name;
+    char text[256];
+    if (uname(&name) == 0) {
+        snprintf(text, sizeof text, "%.60s %.120s %.60s", name.sysname, name.release, name.machine);
+        put(facts, "kernel", text);
+    }
+    put(facts, "libc", gnu_get_libc_version());
+    put_number(facts, "load", attn_machine_load());
+    put_number(facts, "steal_s", attn_machine_steal());
+    cpu_set_t set;
+    text[0] = '\0';
+    size_t n = 0;
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        for (int cpu = 0; cpu < CPU_SETSIZE && n + 8 < sizeof text; cpu++)
+            if (CPU_ISSET(cpu, &set))
+                n += (size_t)snprintf(text + n, sizeof text - n, n > 0 ? ",%d" : "%d", cpu);
+    put(facts, "affinity", n > 0 ? text : NULL);
+}
+
+/* Rounding mode, flush-to-zero and denormals-are-zero, as arithmetic will meet them; the low six
+ * bits of MXCSR only say what has happened so far. */
+static void put_float_control(json_t *facts)
+{
+#if defined(__x86_64__)
+    char text[32];
+    snprintf(text, sizeof text, "0x%04x", __builtin_ia32_stmxcsr() & ~0x3fu);
+    put(facts, "mxcsr", text);
+#elif defined(__aarch64__)
+    uint64_t fpcr;
+    char text[32];
+    __asm__ volatile("mrs %0, fpcr" : "=r"(fpcr));
+    snprintf(text, sizeof text, "0x%08" PRIx64, fpcr);
+    put(facts, "fpcr", text);
+#else
+    put(facts, "mxcsr", NULL);
+#endif
+}
+
+/* What the kernels can be run on, and what they run on unless a spec says otherwise. */
+static void put_instruction_sets(json_t *facts)
+{
+    struct attn_error err;
+    char text[128];
+    json_t *sets = json_object();
+    for (int n = 0; n < attn_isa_count(); n++) {
+        const struct attn_isa *isa = attn_isa_at(n);
+        snprintf(text, sizeof text, "%s (%s)", isa->present() ? "present" : "absent", isa->needs);
+        put(sets, isa->name, text);
+    }
+    json_object_set_new(facts, "instruction_sets", sets);
+    const struct attn_isa *best = attn_isa_best(&err);
+    put(facts, "instruction_set_in_use", best != NULL ? best->name : err.text);
+}
+
+static void put_environment(json_t *facts)
+{
+    static const char *const prefix[] = {"OMP_",    "GOMP_",          "KMP_",      "ATTN_",
+                                         "MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD"};
+    json_t *set = json_object();
+    for (char **at = environ; *at != NULL; at++)
+        for (size_t p = 0; p < sizeof prefix / sizeof prefix[0]; p++) {
+            const char *equals = strchr(*at, '=');
+            char name[64];
+            if (equals == NULL || strncmp(*at, prefix[p], strlen(prefix[p])) != 0)
+                continue;
+            snprintf(name, sizeof name, "%.*s", (int)(equals - *at), *at);
+            put(set, name, equals + 1);
+        }
+    json_object_set_new(facts, "environment", set);
+}
+
+static void put_build(json_t *facts)
+{
+    char build[ATTN_BUILD_TEXT];
+    attn_machine_build(build);
+    put(facts, "version", ATTN_VERSION);
+    put(facts, "build", build);
+#ifdef __clang__
+    put(facts, "compiler", __VERSION__);
+#else
+    put(facts, "compiler", "gcc " __VERSION__);
+#endif
+    put(facts, "flags", ATTN_BUILD_FLAGS);
+}
+
+json_t *attn_machine_facts(void)
+{
+    json_t *facts = json_object();
+    char text[64];
+    time_t now = time(NULL);
+    struct tm utc;
+    if (gmtime_r(&now, &utc) != NULL && strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc) > 0)
+        put(facts, "date", text);
+    put_build(facts);
+    put_processor(facts);
+    put_caches(facts);
+    put_clock(facts);
+    put_memory(facts);
+    put_system(facts);
+    put_float_control(facts);
+    put_instruction_sets(facts);
+    put_environment(facts);
+    return facts;
+}

@@ -1,0 +1,116 @@
+/* Prices of a point, from cost() alone: nothing here allocates more than a mask. */
+#include "experiments/measure/preflight.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ref/mask/mask.h"
+#include "ref/problem.h"
+
+enum attn_status attn_afford_price(const struct attn_spec *spec, const struct attn_problem *problem,
+                                   struct attn_point *point, struct attn_error *err)
+{
+    snprintf(point->impl, sizeof point->impl, "%s", spec->impl->name);
+    snprintf(point->family, sizeof point->family, "%s", spec->impl->family);
+    point->ranks = attn_ranks(spec->impl, &spec->options);
+    int counted = 0;
+    point->pairs = attn_problem_all_pairs(problem, &counted);
+    double cells = (double)problem->batch * (double)problem->heads * (double)problem->n_query *
+                   (double)problem->n_key;
+    point->density = cells > 0 ? (double)point->pairs / cells : (double)NAN;
+    point->flops = 0;
+    for (int rank = 0; rank < point->ranks; rank++) {
+        struct attn_cost cost;
+        enum attn_status status =
+            attn_price(spec->impl, &spec->options, problem, point->c.pass, rank, &cost, err);
+        if (status != ATTN_OK)
+            return status;
+        point->flops += cost.flops;
+        if (cost.peak_bytes > point->priced_bytes)
+            point->priced_bytes = cost.peak_bytes;
+        if (cost.saved_bytes > point->saved_bytes)
+            point->saved_bytes = cost.saved_bytes;
+        if (cost.bytes_sent > point->bytes_sent) {
+            point->bytes_sent = cost.bytes_sent;
+            point->messages = cost.messages;
+        }
+    }
+    return ATTN_OK;
+}
+
+/* Elements of all inputs and outputs of the pass.  A product that overflows int64 is far above any
+ * memory: double is exact enough to say so. */
+static void floor_of(const struct attn_case *c, double *elements, double *bytes)
+{
+    double b = (double)c->batch, h = (double)c->heads, g = (double)c->kv_heads;
+    double q = (double)c->n_query, k = (double)c->n_key;
+    double dk = (double)c->d_key, dv = (double)c->d_value;
+    double in = b * (h * q * dk + g * k * (dk + dv)), out = b * h * q * dv, lse = b * h * q;
+    double size = (double)attn_dtype_size(c->dtype), lse_size = c->dtype == ATTN_F64 ? 8 : 4;
+    if (c->pass == ATTN_BACKWARD) { /* dO beside o; dq dk dv beside q k v */
+        in *= 2;
+        out *= 2;
+    }
+    *elements = in + out + lse;
+    *bytes = (in + out) * size + lse * lse_size;
+}
+
+static int64_t to_bytes(double x)
+{
+    return x < 9.0e18 ? (int64_t)x : INT64_MAX;
+}
+
+/* All ranks at their peaks, in the pass that needs more. */
+static double process_bytes(const struct attn_spec *spec, const struct attn_problem *problem,
+                            enum attn_pass last, int ranks)
+{
+    double most = 0;
+    for (int pass = ATTN_FORWARD; pass <= (int)last; pass++) {
+        double sum = 0;
+        for (int rank = 0; rank < ranks; rank++) {
+            struct attn_cost cost;
+            if (attn_price(spec->impl, &spec->options, problem, (enum attn_pass)pass, rank, &cost,
+                           NULL) == ATTN_OK)
+                sum += (double)cost.peak_bytes;
+        }
+        most = sum > most ? sum : most;
+    }
+    return most;
+}
+
+enum attn_status attn_afford_case(const struct attn_spec *spec, const struct attn_case *c,
+                                  struct attn_point *point, int64_t *need, struct attn_error *err)
+{
+    struct attn_mask *mask = NULL;
+    struct attn_mask_shape shape = {c->batch, c->heads, c->n_query, c->n_key};
+    *need = 0;
+    if (c->bias != ATTN_CASE_BIAS_NONE)
+        return attn_fail(err, ATTN_ENOTSUP,
+                         "a case with a bias cannot be priced without its tensor");
+    enum attn_status status = attn_mask_parse(c->mask, &shape, NULL, &mask, err);
+    if (status != ATTN_OK)
+        return status;
+    double scale = c->d_key > 0 ? 1 / sqrt((double)c->d_key) : 1;
+    struct attn_problem problem = {.batch = c->batch,
+                                   .heads = c->heads,
+                                   .kv_heads = c->kv_heads,
+                                   .n_query = c->n_query,
+                                   .n_key = c->n_key,
+                                   .d_key = c->d_key,
+                                   .d_value = c->d_value,
+                                   .scale = isnan(c->scale) ? scale : c->scale,
+                                   .softcap = c->softcap,
+                                   .dtype = c->dtype,
+                                   .mask = mask};
+    double elements, bytes;
+    floor_of(c, &elements, &bytes);
+    point->floor_bytes = to_bytes(bytes);
+    status = attn_afford_price(spec, &problem, point, err);
+    double shards = spec->impl->ranks != NULL ? bytes : 0; /* simulated ranks copy theirs */
+    if (status == ATTN_OK)
+        *need = to_bytes(bytes + elements + shards +
+                         process_bytes(spec, &problem, c->pass, point->ranks));
+    attn_mask_free(mask);
+    return status;
+}

@@ -1,0 +1,258 @@
+/* See file_problem.h: price, load, compute, write. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "experiments/cli.h"
+#include "experiments/problem/file_problem.h"
+#include "ref/ledger.h"
+#include "ref/problem.h"
+#include "tests/harness/files/fileio.h"
+
+/* ---- the price ---------------------------------------------------------------------------- */
+
+/* All ranks of a pass together: they live in this one process. */
+static enum attn_status price_pass(const struct attn_job *job, enum attn_pass pass,
+                                   struct attn_cost *sum, struct attn_error *err)
+{
+    int ranks = attn_ranks(job->spec.impl, &job->spec.options);
+    enum attn_status status = ATTN_OK;
+    memset(sum, 0, sizeof *sum);
+    for (int rank = 0; rank < ranks && status == ATTN_OK; rank++) {
+        struct attn_cost one;
+        status =
+            attn_price(job->spec.impl, &job->spec.options, &job->problem, pass, rank, &one, err);
+        for (int a = 0; a < one.n_live && status == ATTN_OK; a++)
+            status = attn_cost_add(sum, one.live[a].name, one.live[a].bytes, 1, err);
+    }
+    return status;
+}
+
+/* Inputs that are still to be loaded, outputs, and what a comparison needs besides. */
+static enum attn_status price_tensors(const struct attn_job *job, struct attn_cost *sum,
+                                      struct attn_error *err)
+{
+    enum attn_status status = ATTN_OK;
+    struct attn_file_tensor output;
+    for (int i = 0; i < ATTN_JOB_INPUTS && status == ATTN_OK; i++)
+        if (job->input[i] != NULL && job->input[i]->data == NULL)
+            status = attn_cost_add(sum, "inputs", job->input[i]->bytes, 1, err);
+    for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++) {
+        int computed = attn_job_computes(job, (enum attn_output)o), compared = computed;
+        if (o == ATTN_DBIAS)
+            compared = attn_job_judges_bias(job);
+        if (!computed && !compared)
+            continue;
+        attn_job_output_shape(job, (enum attn_output)o, &output);
+        if (computed)
+            status = attn_cost_add(sum, "outputs", output.bytes, 1, err);
+        if (!job->request->compare || !compared || status != ATTN_OK)
+            continue;
+        if (job->stored[o] != NULL)
+            status = attn_cost_add(sum, "results in the file", job->stored[o]->bytes, 1, err);
+        enum attn_job_kind kind = attn_job_kind_of((enum attn_output)o);
+        int is_sum = kind == ATTN_JOB_KEYS || kind == ATTN_JOB_PAIRS;
+        int64_t rows = kind == ATTN_JOB_KEYS ? job->problem.n_key : job->problem.n_query;
+        int64_t n = output.bytes / attn_file_dtype_size(output.dtype);
+        if (kind != ATTN_JOB_PAIRS)
+            n = n / (rows > 0 ? rows : 1) * attn_job_compared(rows);
+        if (status == ATTN_OK) /* want, gauge, bound twice; for a sum over rows three sums more */
+            status = attn_cost_add(sum, "truth and bounds", n, is_sum ? 56 : 32, err);
+    }
+    return status;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    const struct attn_account *x = a, *y = b;
+    return (x->bytes < y->bytes) - (x->bytes > y->bytes);
+}
+
+enum attn_status attn_job_price(const struct attn_job *job, struct attn_error *err)
+{
+    struct attn_cost cost, backward;
+    char text[3][32], largest[192] = "";
+    enum attn_status status = price_pass(job, ATTN_FORWARD, &cost, err);
+    if (status == ATTN_OK && job->pass == ATTN_BACKWARD) {
+        status = price_pass(job, ATTN_BACKWARD, &backward, err);
+        if (status == ATTN_OK && backward.peak_bytes > cost.peak_bytes)
+            cost = backward;
+    }
+    if (status == ATTN_OK)
+        status = price_tensors(job, &cost, err);
+    int64_t available = attn_cli_memory_available();
+    if (status != ATTN_OK || cost.peak_bytes <= available)
+        return status;
+    qsort(cost.live, (size_t)cost.n_live, sizeof *cost.live, by_bytes);
+    for (int a = 0; a < cost.n_live && a < 3; a++)
+        snprintf(largest + strlen(largest), sizeof largest - strlen(largest), "%s%s %s",
+                 a > 0 ? ", " : "", cost.live[a].name, attn_cli_bytes(cost.live[a].bytes, text[0]));
+    return attn_fail(err, ATTN_ENOMEM,
+                     "%.80s needs %s (%s) and this machine can give %s: nothing was allocated; "
+                     "attnlab price shows what others need",
+                     job->request->spec, attn_cli_bytes(cost.peak_bytes, text[1]), largest,
+                     attn_cli_bytes(available, text[2]));
+}
+
+/* ---- computing ---------------------------------------------------------------------------- */
+
+static enum attn_status load_inputs(struct attn_job *job, struct attn_error *err)
+{
+    enum attn_status status = ATTN_OK;
+    for (int i = 0; i < ATTN_JOB_INPUTS && status == ATTN_OK; i++) {
+        int needed = i != ATTN_JOB_KEY_MASK; /* the mask has loaded that */
+        if (job->pass == ATTN_FORWARD && (i == ATTN_JOB_DO || i == ATTN_JOB_DLSE))
+            needed = 0;
+        if (needed && job->input[i] != NULL)
+            status = attn_file_load(job->from[i], job->input[i], err);
+    }
+    if (status == ATTN_OK && job->input[ATTN_JOB_BIAS] != NULL)
+        job->problem.bias.tensor = attn_job_cview(job, job->input[ATTN_JOB_BIAS], ATTN_JOB_PAIRS);
+    return status;
+}
+
+static enum attn_status alloc_outputs(struct attn_job *job, struct attn_error *err)
+{
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        struct attn_file_tensor *t = &job->output[o];
+        if (!attn_job_computes(job, (enum attn_output)o))
+            continue;
+        attn_job_output_shape(job, (enum attn_output)o, t);
+        t->data = aligned_alloc(64, ((size_t)t->bytes / 64 + 1) * 64);
+        if (t->data == NULL)
+            return attn_fail(err, ATTN_ENOMEM, "no memory for output %s of %lld bytes", t->name,
+                             (long long)t->bytes);
+    }
+    return ATTN_OK;
+}
+
+static struct attn_cview input_view(const struct attn_job *job, enum attn_job_input input)
+{
+    if (job->input[input] == NULL)
+        return (struct attn_cview){0};
+    return attn_job_cview(job, job->input[input],
+                          input == ATTN_JOB_DLSE                       ? ATTN_JOB_ROWS
+                          : input == ATTN_JOB_K || input == ATTN_JOB_V ? ATTN_JOB_KEYS
+                                                                       : ATTN_JOB_QUERIES);
+}
+
+static struct attn_view output_view(const struct attn_job *job, enum attn_output output)
+{
+    if (job->output[output].data == NULL)
+        return (struct attn_view){0};
+    return attn_job_view(job, &job->output[output], attn_job_kind_of(output));
+}
+
+static struct attn_cview result_view(const struct attn_job *job, enum attn_output output)
+{
+    return attn_job_cview(job, &job->output[output], attn_job_kind_of(output));
+}
+
+static enum attn_status run_forward(struct attn_job *job, struct attn_ctx *ctx)
+{
+    const struct attn_forward t = {.q = input_view(job, ATTN_JOB_Q),
+                                   .k = input_view(job, ATTN_JOB_K),
+                                   .v = input_view(job, ATTN_JOB_V),
+                                   .o = output_view(job, ATTN_O),
+                                   .lse = output_view(job, ATTN_LSE)};
+    return attn_run_forward(job->spec.impl, ctx, &job->problem, &t);
+}
+
+static enum attn_status run_backward(struct attn_job *job, struct attn_ctx *ctx)
+{
+    const struct attn_backward t = {.q = input_view(job, ATTN_JOB_Q),
+                                    .k = input_view(job, ATTN_JOB_K),
+                                    .v = input_view(job, ATTN_JOB_V),
+                                    .d_o = input_view(job, ATTN_JOB_DO),
+                                    .d_lse = input_view(job, ATTN_JOB_DLSE),
+                                    .o = result_view(job, ATTN_O),
+                                    .lse = result_view(job, ATTN_LSE),
+                                    .dq = output_view(job, ATTN_DQ),
+                                    .dk = output_view(job, ATTN_DK),
+                                    .dv = output_view(job, ATTN_DV),
+                                    .dbias = output_view(job, ATTN_DBIAS)};
+    return attn_run_backward(job->spec.impl, ctx, &job->problem, &t);
+}
+
+enum attn_status attn_job_run(struct attn_job *job, struct attn_error *err)
+{
+    struct attn_ledger *ledger = malloc(sizeof *ledger);
+    if (ledger == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for a ledger");
+    attn_ledger_init(ledger, NULL);
+    struct attn_saved saved = {0};
+    struct attn_ctx ctx = {.ledger = ledger,
+                           .options = &job->spec.options,
+                           .error = err,
+                           .saved = job->pass == ATTN_BACKWARD ? &saved : NULL};
+    enum attn_status status = load_inputs(job, err);
+    if (status == ATTN_OK)
+        status = alloc_outputs(job, err);
+    if (status == ATTN_OK)
+        status = run_forward(job, &ctx);
+    if (status == ATTN_OK && job->pass == ATTN_BACKWARD)
+        status = run_backward(job, &ctx);
+    attn_ledger_clear(ledger);
+    free(ledger);
+    return status;
+}
+
+/* ---- writing ------------------------------------------------------------------------------ */
+
+/* What was computed, so that a result explains itself; returns how many pairs. */
+static int describe(const struct attn_job *job, char number[5][40], struct attn_file_pair pair[12])
+{
+    const struct attn_bias *bias = &job->problem.bias;
+    int n = 0;
+    snprintf(number[0], 40, "%.17g", job->problem.scale);
+    snprintf(number[1], 40, "%.17g", job->problem.softcap);
+    snprintf(number[2], 40, "%+lld", (long long)bias->offset);
+    pair[n++] = (struct attn_file_pair){"spec", job->request->spec};
+    pair[n++] = (struct attn_file_pair){"mask", job->mask_text};
+    pair[n++] = (struct attn_file_pair){"scale", number[0]};
+    pair[n++] = (struct attn_file_pair){"layout", attn_job_layout(job)};
+    pair[n++] = (struct attn_file_pair){"pass", attn_pass_name(job->pass)};
+    pair[n++] = (struct attn_file_pair){"lse", "e"}; /* whatever the input declares of others */
+    pair[n++] = (struct attn_file_pair){"empty_lse", "-inf"};
+    snprintf(number[3], 40, "%lld", (long long)job->folded[0]);
+    snprintf(number[4], 40, "%lld", (long long)job->folded[1]);
+    if (job->folded[0] > 0) {
+        pair[n++] = (struct attn_file_pair){"heads", number[3]};
+        pair[n++] = (struct attn_file_pair){"kv_heads", number[4]};
+    }
+    if (job->problem.softcap > 0)
+        pair[n++] = (struct attn_file_pair){"softcap", number[1]};
+    if (bias->kind == ATTN_BIAS_ALIBI) {
+        pair[n++] = (struct attn_file_pair){"alibi", job->alibi};
+        pair[n++] = (struct attn_file_pair){"alibi-align", number[2]};
+    }
+    return n;
+}
+
+enum attn_status attn_job_write(const struct attn_job *job, struct attn_error *err)
+{
+    const char *folder = job->request->out;
+    size_t room = strlen(folder) + 32;
+    int n_outputs = 0; /* those that are computed are the first */
+    while (n_outputs < ATTN_OUTPUTS && job->output[n_outputs].data != NULL)
+        n_outputs++;
+    struct attn_file_pair pair[12];
+    char number[5][40], *path = malloc(room);
+    if (path == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for the name of a file");
+    enum attn_status status = ATTN_OK;
+    if (strcmp(job->request->format, "npy") == 0) {
+        for (int o = 0; o < n_outputs && status == ATTN_OK; o++) {
+            snprintf(path, room, "%s/%s.npy", folder, job->output[o].name);
+            status = attn_npy_write(path, &job->output[o], err);
+        }
+    } else {
+        int n_pairs = describe(job, number, pair);
+        snprintf(path, room, "%s/result.safetensors", folder);
+        status = attn_safetensors_write(path, job->output, n_outputs, pair, n_pairs, err);
+    }
+    free(path);
+    return status;
+}

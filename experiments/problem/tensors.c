@@ -1,0 +1,214 @@
+/* See tensors.h. */
+#include "experiments/problem/tensors.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "experiments/cli.h"
+#include "tests/harness/files/fileio.h"
+
+static int ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n > m && strcmp(text + n - m, end) == 0;
+}
+
+static int holds_tensors(const struct dirent *entry)
+{
+    return ends_with(entry->d_name, ".safetensors") || ends_with(entry->d_name, ".npy") ||
+           ends_with(entry->d_name, ".npz");
+}
+
+static enum attn_status add_file(struct attn_tensors *set, const char *path, struct attn_error *err)
+{
+    enum attn_status status = attn_file_open(path, &set->file[set->n_files], err);
+    set->n_files += status == ATTN_OK;
+    return status;
+}
+
+static enum attn_status add_folder(struct attn_tensors *set, struct attn_error *err)
+{
+    struct dirent **list;
+    int n = scandir(set->path, &list, holds_tensors, alphasort);
+    enum attn_status status = ATTN_OK;
+    if (n < 0)
+        return attn_fault(err, attn_read_errno(errno), set->path, "the folder cannot be read: %s",
+                          strerror(errno));
+    if (n == 0)
+        status = attn_fault(err, ATTN_EINVAL, set->path,
+                            "the folder holds no .safetensors, .npy or .npz file");
+    if (n > ATTN_TENSORS_FILES)
+        status = attn_fault(err, ATTN_EINVAL, set->path,
+                            "the folder holds %d files of tensors: %d at most; put them into one "
+                            "safetensors file",
+                            n, ATTN_TENSORS_FILES);
+    for (int i = 0; i < n; i++) {
+        char path[4096];
+        int length = snprintf(path, sizeof path, "%s/%s", set->path, list[i]->d_name);
+        if (status == ATTN_OK && length >= (int)sizeof path)
+            status = attn_fault(err, ATTN_EINVAL, set->path, "the path of a file is too long");
+        if (status == ATTN_OK)
+            status = add_file(set, path, err);
+        free(list[i]);
+    }
+    free(list);
+    return status;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct attn_tensors_entry *x = a, *y = b;
+    return strcmp(x->name, y->name);
+}
+
+/* The name in the file, or that of a file which has no names. */
+static void name_entry(struct attn_tensors_entry *entry)
+{
+    const char *path = entry->file->path, *slash = strrchr(path, '/');
+    if (entry->tensor->name[0] != '\0') {
+        snprintf(entry->name, sizeof entry->name, "%.127s", entry->tensor->name);
+        return;
+    }
+    snprintf(entry->name, sizeof entry->name, "%.127s", slash != NULL ? slash + 1 : path);
+    if (ends_with(entry->name, ".npy"))
+        entry->name[strlen(entry->name) - 4] = '\0';
+}
+
+static enum attn_status list_entries(struct attn_tensors *set, struct attn_error *err)
+{
+    int total = 0;
+    for (int f = 0; f < set->n_files; f++)
+        total += set->file[f].n_tensors;
+    set->entry = calloc((size_t)total + 1, sizeof *set->entry);
+    if (set->entry == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for the names of %d tensors", total);
+    for (int f = 0; f < set->n_files; f++)
+        for (int t = 0; t < set->file[f].n_tensors; t++) {
+            struct attn_tensors_entry *entry = &set->entry[set->n++];
+            entry->file = &set->file[f];
+            entry->tensor = &set->file[f].tensor[t];
+            if (strlen(entry->tensor->name) >= sizeof entry->name)
+                return attn_fault(err, ATTN_EINVAL, set->file[f].path,
+                                  "tensor '%.40s...': names may have %zu characters",
+                                  entry->tensor->name, sizeof entry->name - 1);
+            name_entry(entry);
+        }
+    qsort(set->entry, (size_t)set->n, sizeof *set->entry, by_name);
+    for (int i = 1; i < set->n; i++)
+        if (strcmp(set->entry[i - 1].name, set->entry[i].name) == 0)
+            return attn_fault(err, ATTN_EINVAL, set->path, "two tensors are called '%.40s'",
+                              set->entry[i].name);
+    return ATTN_OK;
+}
+
+enum attn_status attn_tensors_open(const char *path, struct attn_tensors *set,
+                                   struct attn_error *err)
+{
+    struct stat about;
+    memset(set, 0, sizeof *set);
+    set->path = path;
+    set->file = calloc(ATTN_TENSORS_FILES, sizeof *set->file);
+    if (set->file == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory to list %s", path);
+    enum attn_status status = stat(path, &about) == 0 && S_ISDIR(about.st_mode)
+                                  ? add_folder(set, err)
+                                  : add_file(set, path, err);
+    return status == ATTN_OK ? list_entries(set, err) : status;
+}
+
+void attn_tensors_close(struct attn_tensors *set)
+{
+    for (int f = 0; f < set->n_files; f++)
+        attn_file_close(&set->file[f]);
+    free(set->file);
+    free(set->entry);
+    memset(set, 0, sizeof *set);
+}
+
+struct attn_tensors_entry *attn_tensors_find(const struct attn_tensors *set, const char *name)
+{
+    for (int i = 0; i < set->n; i++)
+        if (strcmp(set->entry[i].name, name) == 0)
+            return &set->entry[i];
+    return NULL;
+}
+
+/* ---- numbers -------------------------------------------------------------------------------- */
+
+int64_t attn_tensors_count(const struct attn_file_tensor *tensor)
+{
+    return tensor->bytes / attn_file_dtype_size(tensor->dtype);
+}
+
+static double from_bf16(uint16_t half)
+{
+    uint32_t bits = (uint32_t)half << 16; /* the upper half of a float */
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return (double)x;
+}
+
+static double from_f16(uint16_t half)
+{
+    int exponent = half >> 10 & 31, fraction = half & 1023;
+    double size = exponent == 0    ? ldexp(fraction, -24) /* subnormal */
+                  : exponent != 31 ? ldexp(1024 + fraction, exponent - 25)
+                  : fraction != 0  ? (double)NAN
+                                   : (double)INFINITY;
+    return half >> 15 ? -size : size;
+}
+
+static double number(const struct attn_file_tensor *t, int64_t i)
+{
+    switch (t->dtype) {
+    case ATTN_FILE_F64:
+        return ((const double *)t->data)[i];
+    case ATTN_FILE_F32:
+        return (double)((const float *)t->data)[i];
+    case ATTN_FILE_BF16:
+        return from_bf16(((const uint16_t *)t->data)[i]);
+    case ATTN_FILE_F16:
+        return from_f16(((const uint16_t *)t->data)[i]);
+    case ATTN_FILE_I64:
+        return (double)((const int64_t *)t->data)[i];
+    case ATTN_FILE_I32:
+        return ((const int32_t *)t->data)[i];
+    case ATTN_FILE_I16:
+        return ((const int16_t *)t->data)[i];
+    case ATTN_FILE_I8:
+        return ((const int8_t *)t->data)[i];
+    case ATTN_FILE_U8:
+        return ((const uint8_t *)t->data)[i];
+    case ATTN_FILE_BOOL: /* 0 is false, all else is true */
+        return ((const uint8_t *)t->data)[i] != 0;
+    }
+    return (double)NAN;
+}
+
+enum attn_status attn_tensors_values(const struct attn_tensors_entry *entry, double **values,
+                                     struct attn_error *err)
+{
+    int64_t n = attn_tensors_count(entry->tensor), available = attn_cli_memory_available();
+    char need[32], have[32];
+    *values = NULL;
+    /* Both copies, before either: a deflated member may be a thousand times its file. */
+    if (entry->tensor->bytes / 2 + 4 * n > available / 2)
+        return attn_fault(err, ATTN_ENOMEM, entry->file->path,
+                          "'%.40s' takes %s, twice, and this machine can give %s", entry->name,
+                          attn_cli_bytes(8 * n, need), attn_cli_bytes(available, have));
+    enum attn_status status = attn_file_load(entry->file, entry->tensor, err);
+    if (status != ATTN_OK)
+        return status;
+    *values = malloc(((size_t)n + 1) * sizeof **values);
+    if (*values == NULL)
+        return attn_fault(err, ATTN_ENOMEM, entry->file->path,
+                          "no memory for the %lld numbers of '%.40s'", (long long)n, entry->name);
+    for (int64_t i = 0; i < n; i++)
+        (*values)[i] = number(entry->tensor, i);
+    return ATTN_OK;
+}

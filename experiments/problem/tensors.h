@@ -1,0 +1,37 @@
+/* A set of named tensors: one file, or all the .safetensors, .npy and .npz files of a folder.  What
+ * two of them hold can then be compared name by name. */
+#ifndef EXPERIMENTS_PROBLEM_TENSORS_H
+#define EXPERIMENTS_PROBLEM_TENSORS_H
+
+#include "tests/harness/files/files.h"
+
+enum { ATTN_TENSORS_FILES = 256 }; /* of one folder: each stays open */
+
+struct attn_tensors_entry {
+    char name[128]; /* of a .npy file: the name of the file without .npy */
+    struct attn_file *file;
+    struct attn_file_tensor *tensor;
+};
+
+struct attn_tensors {
+    const char *path; /* borrowed */
+    int n_files, n;
+    struct attn_file *file;
+    struct attn_tensors_entry *entry; /* sorted by name */
+};
+
+/* Reads headers only.  EINVAL: no such path, a folder without tensors, one name twice, a file that
+ * is not what it should be.  Closing after a failure is legal. */
+enum attn_status attn_tensors_open(const char *path, struct attn_tensors *set,
+                                   struct attn_error *err);
+void attn_tensors_close(struct attn_tensors *set);
+
+struct attn_tensors_entry *attn_tensors_find(const struct attn_tensors *set, const char *name);
+
+int64_t attn_tensors_count(const struct attn_file_tensor *tensor); /* elements */
+
+/* Load, and give the numbers as double, malloc'ed: exact for all types but I64. */
+enum attn_status attn_tensors_values(const struct attn_tensors_entry *entry, double **values,
+                                     struct attn_error *err);
+
+#endif

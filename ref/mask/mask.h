@@ -1,0 +1,126 @@
+/* Masks: which key a query may see.
+ *
+ * A mask is described, not stored: `causal(br)&window(32,0,br)` is two small records, whatever
+ * L is.  attn_mask_allows() is THE definition; everything else in this header is derived from it
+ * and tested against it.  Who wants an L x L object builds one and pays for it on the ledger.
+ *
+ * The language.  A mask is a call, or calls joined by & (both) and | (either) with parentheses;
+ * & binds tighter.
+ *
+ *   none                       every pair
+ *   causal(A)                  j <= i + off
+ *   window(l,r,A)              i + off - l <= j <= i + off + r;  -1 = unbounded on that side
+ *   prefix(n)                  j < n
+ *   global(n)                  i < n or j < n: the first n tokens see and are seen
+ *   keys(n1,n2,...)            j < n_b, one length (0 to Lk) for each batch, or one for all: right
+ *                              padding
+ *   keys(x01101,...)           key j is visible when digit j (cyclically) is 1; one pattern for
+ *                              each batch, or one for all
+ *   keys(NAME)                 a [B,Lk] (or [Lk]) tensor by name: non-zero = visible
+ *   documents(n1,n2,...)       token i and j in the same document; lengths sum to Lq = Lk
+ *   documents(q1xk1,...)       cross attention: query and key lengths of each document
+ *   random(p,seed[,heads])     exactly round(p * Lk) keys in every row, chosen by a keyed
+ *                              permutation of the columns; with `heads`, another choice in each
+ *                              (batch, head)
+ *   csr(NAME)                  row_start (Lq + 1 entries, or B*H*Lq + 1 for a pattern a head) and
+ *                              column arrays by name; columns increase within a row
+ *   dense(NAME)                [Lq,Lk], or [B|1,H|1,Lq,Lk], by name: non-zero = visible
+ *
+ * A, the alignment, is always written: tl (query 0 at key 0: off = 0), br (the last query at the
+ * last key: off = Lk - Lq), a signed offset such as +3 or -2, or ends,n1,n2,... (in batch b the
+ * last query at key n_b - 1, the last in use: off = n_b - Lq; one length for each batch, or one for
+ * all) or ends,NAME (the same lengths, [B] or [1]).
+ */
+#ifndef REF_MASK_MASK_H
+#define REF_MASK_MASK_H
+
+#include "ref/attn.h"
+
+/* The whole problem that a mask speaks of. */
+struct attn_mask_shape {
+    int64_t batch, heads, n_query, n_key;
+};
+
+/* Tensors that a mask names.  find() returns ATTN_OK and fills data, or fails with a message.
+ * What it hands out must outlive the mask; the mask reads it in place. */
+struct attn_mask_tensor {
+    const void *data;
+    int width; /* bytes of an element: 1 (bool, u8), 4 (i32) or 8 (i64) */
+    int n_axes;
+    int64_t extent[4];
+};
+struct attn_mask_source {
+    enum attn_status (*find)(void *arg, const char *name, const char *part,
+                             struct attn_mask_tensor *tensor, struct attn_error *err);
+    void *arg; /* part: "" for keys and dense; "row_start" and "column" for csr */
+};
+
+/* Build a mask from its text.  source may be NULL when no call names a tensor.  On success
+ * *mask is the caller's, to be freed; `none` gives a mask as well.  EINVAL: names the column of
+ * the text, what was expected there, and the calls that exist.  Text of any length is safe;
+ * parentheses nested more than 64 deep are refused.  Numbers go up to 2^60, Lq * Lk to 2^61. */
+enum attn_status attn_mask_parse(const char *text, const struct attn_mask_shape *shape,
+                                 const struct attn_mask_source *source, struct attn_mask **mask,
+                                 struct attn_error *err);
+void attn_mask_free(struct attn_mask *mask); /* NULL is legal */
+
+const struct attn_mask_shape *attn_mask_shape(const struct attn_mask *mask);
+
+/* The text, alignment resolved as it was written.  Owned by the mask. */
+const char *attn_mask_text(const struct attn_mask *mask);
+
+/* Help: one line for each call of the language, NULL after the last. */
+const char *attn_mask_help(int line);
+
+/* THE definition.  A NULL mask allows everything.  0 <= b < batch, and so on, in whole-problem
+ * indices. */
+int attn_mask_allows(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i, int64_t j);
+
+/* Whether every pair is visible because nothing but `none` was written: nobody needs to materialise
+ * that.  True for NULL. */
+int attn_mask_is_none(const struct attn_mask *mask);
+
+/* Whether the mask differs between batches, between heads. */
+int attn_mask_varies_by_batch(const struct attn_mask *mask);
+int attn_mask_varies_by_head(const struct attn_mask *mask);
+
+/* The first run of visible keys of query i at or after key `from`: visible in [*lo, *hi), hidden
+ * in [from, *lo).  Returns 0 when there is none.  The run need not be maximal: the next one
+ * may start at *hi.  Constant memory. */
+int attn_mask_next(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i, int64_t from,
+                   int64_t *lo, int64_t *hi);
+
+/* If the keys that query i sees are known to be one run, [*lo, *hi) is that run (empty when
+ * *lo >= *hi) and 1 is returned; 0 says nothing.  Constant time: single calls other than random,
+ * csr, dense and keys by pattern, and what & makes of them. */
+int attn_mask_span(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i, int64_t *lo,
+                   int64_t *hi);
+
+/* Is a block of rows [i0,i1) by columns [j0,j1) all hidden, all visible, or in between?  Sound
+ * always (EMPTY and FULL are never wrong), exact for single calls; a composition may answer
+ * PARTIAL where the truth is EMPTY or FULL.  An empty block is EMPTY. */
+enum attn_tile { ATTN_TILE_EMPTY, ATTN_TILE_PARTIAL, ATTN_TILE_FULL };
+enum attn_tile attn_mask_tile(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i0,
+                              int64_t i1, int64_t j0, int64_t j1);
+
+/* Visible pairs of one row within keys [j0,j1); constant memory, time O(visible). */
+int64_t attn_mask_row_count(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i,
+                            int64_t j0, int64_t j1);
+
+/* The same keys in increasing order, minus j0, into column[] (room for row_count); returns how
+ * many. */
+int64_t attn_mask_row_keys(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i,
+                           int64_t j0, int64_t j1, int32_t *column);
+
+/* If the mask is one call, csr(NAME), this is what it reads: 1, and the arrays as they are stored;
+ * row_start has Lq + 1 entries when the mask differs neither by batch nor by head, else
+ * B*H*Lq + 1.  0 for every other mask. */
+int attn_mask_stored(const struct attn_mask *mask, struct attn_mask_tensor *row_start,
+                     struct attn_mask_tensor *column);
+
+/* Visible pairs of rows [i0,i1) by columns [j0,j1) of one (batch, head): in closed form where
+ * the mask has one (then *counted stays as it is), else by counting rows (*counted = 1). */
+int64_t attn_mask_count(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i0, int64_t i1,
+                        int64_t j0, int64_t j1, int *counted);
+
+#endif

@@ -1,0 +1,292 @@
+/* How many pairs a block of rows and columns holds, without looking at pairs.
+ *
+ * Every closed form here is an identity on rectangles of pairs.  Write |X| for the number of
+ * pairs of X in rectangle R:
+ *
+ *      none, prefix, keys(n,...)   cut the columns of R; the rest is counted there
+ *      causal, window              least <= j - i <= most; the intersection of two is another,
+ *                                  and |band| is the difference of two staircases, in O(1)
+ *      global(n) & X               |X| in R less |X| where i >= n and j >= n
+ *      documents & X               sum over documents of |X| in each one's rectangle
+ *      (A | B) & X                 |A & X| + |B & X| - |A & B & X|
+ *      keys(x..) & band            sum over visible columns of the rows that the band leaves,
+ *                                  in O(columns); the same for keys(NAME)
+ *      random, csr                 alone and over whole rows: k a row, differences of row_start
+ *      random & band               row by row, since nobody knows where its keys lie: min(k, keys
+ *                                  inside the band, keys outside) steps each
+ *
+ * applied to a conjunction of terms until only a band is left.  The rule for | doubles the work,
+ * so a budget bounds it; whatever is beyond the rules or the budget is counted row by row. */
+#include "ref/mask/mask_internal.h"
+
+/* A term is a node, or, for an |, the | of its children from `child` on. */
+struct term {
+    const struct mask_node *node;
+    int64_t child;
+};
+
+enum { TERMS = 16, DEPTH = 64 };
+enum { NOT_CLOSED = -1 };
+
+/* The conjunction of band and terms on rows [i0,i1) by columns [j0,j1). */
+struct region {
+    int64_t i0, i1, j0, j1;
+    int64_t least, most; /* least <= j - i <= most */
+    int n;
+    struct term term[TERMS];
+};
+
+struct counter {
+    const struct attn_mask *mask;
+    int64_t b, h;
+    int64_t budget; /* steps left                                              */
+    int dry;        /* only see whether the rules suffice: rows are not counted */
+    int rows;       /* rows had to be counted                                  */
+};
+
+static int64_t count_region(struct counter *count, struct region region, int depth);
+
+/* ---- bands -------------------------------------------------------------------------------- */
+
+/* sum over i in [i0,i1) of clamp(i + shift, 0, width): the pairs under a staircase. */
+static int64_t staircase(int64_t i0, int64_t i1, int64_t shift, int64_t width)
+{
+    int64_t rise = mask_min(mask_max(1 - shift, i0), i1);       /* first row with a pair  */
+    int64_t full = mask_min(mask_max(width - shift, rise), i1); /* first row with them all */
+    int64_t slope = 0;
+    if (full > rise)
+        slope = (full - rise) * ((rise + shift) + (full - 1 + shift)) / 2;
+    return slope + (i1 - full) * width;
+}
+
+/* j - i <= most holds for clamp(i + most + 1 - j0, 0, width) columns of row i. */
+static int64_t count_band(const struct region *r)
+{
+    int64_t width = r->j1 - r->j0;
+    if (r->least > r->most)
+        return 0;
+    return staircase(r->i0, r->i1, r->most + 1 - r->j0, width) -
+           staircase(r->i0, r->i1, r->least - r->j0, width);
+}
+
+static int band_is_open(const struct region *r)
+{
+    return r->least <= r->j0 - (r->i1 - 1) && r->most >= r->j1 - 1 - r->i0;
+}
+
+/* ---- terms -------------------------------------------------------------------------------- */
+
+static int add_term(struct region *region, const struct mask_node *node, int64_t child)
+{
+    if (region->n == TERMS)
+        return 0;
+    region->term[region->n++] = (struct term){node, child};
+    return 1;
+}
+
+static struct term take_term(struct region *region, int at)
+{
+    struct term term = region->term[at];
+    region->term[at] = region->term[--region->n];
+    return term;
+}
+
+/* Turn what only cuts the rectangle or narrows the band into that, and & into its children.
+ * Returns 0 when there is no room for all terms. */
+static int absorb_terms(const struct counter *count, struct region *region)
+{
+    const struct attn_mask *mask = count->mask;
+    for (int t = 0; t < region->n;) {
+        const struct mask_node *node = region->term[t].node;
+        int64_t least, most;
+        if (attn_mask_node_band(mask, node, count->b, &least, &most)) {
+            region->least = mask_max(region->least, least);
+            region->most = mask_min(region->most, most);
+        } else if (node->kind == MASK_PREFIX) {
+            region->j1 = mask_min(region->j1, node->count);
+        } else if (node->kind == MASK_LENGTHS) {
+            int64_t length = mask->number[node->list + (node->by_batch ? count->b : 0)];
+            region->j1 = mask_min(region->j1, length);
+        } else if (node->kind == MASK_ALL_OF) {
+            take_term(region, t);
+            for (int64_t c = node->child; c >= 0; c = mask->node[c].next)
+                if (!add_term(region, &mask->node[c], mask->node[c].child))
+                    return 0;
+            continue;
+        } else if (node->kind != MASK_NONE) {
+            t++;
+            continue;
+        }
+        take_term(region, t);
+    }
+    return 1;
+}
+
+static int find_kind(const struct region *region, enum mask_kind kind)
+{
+    for (int t = 0; t < region->n; t++)
+        if (region->term[t].node->kind == kind)
+            return t;
+    return -1;
+}
+
+/* ---- the identities ----------------------------------------------------------------------- */
+
+static int64_t count_global(struct counter *count, const struct region *region, int at, int depth)
+{
+    struct region whole = *region;
+    int64_t n = take_term(&whole, at).node->count;
+    struct region outside = whole;
+    outside.i0 = mask_max(outside.i0, n);
+    outside.j0 = mask_max(outside.j0, n);
+    int64_t all = count_region(count, whole, depth);
+    int64_t less = all < 0 ? NOT_CLOSED : count_region(count, outside, depth);
+    return less < 0 ? NOT_CLOSED : all - less;
+}
+
+static int64_t count_documents(struct counter *count, const struct region *region, int at,
+                               int depth)
+{
+    struct region rest = *region;
+    const struct mask_node *node = take_term(&rest, at).node;
+    const int64_t *query_start = count->mask->number + node->list;
+    const int64_t *key_start = query_start + node->n_list + 1;
+    int64_t sum = 0;
+    for (int64_t m = attn_mask_document(query_start, node->n_list, region->i0);
+         m < node->n_list && query_start[m] < region->i1; m++) {
+        struct region one = rest;
+        one.i0 = mask_max(rest.i0, query_start[m]);
+        one.i1 = mask_min(rest.i1, query_start[m + 1]);
+        one.j0 = mask_max(rest.j0, key_start[m]);
+        one.j1 = mask_min(rest.j1, key_start[m + 1]);
+        int64_t n = count_region(count, one, depth);
+        if (n < 0)
+            return NOT_CLOSED;
+        sum += n;
+    }
+    return sum;
+}
+
+/* A = the first child, B = the | of the others. */
+static int64_t count_either(struct counter *count, const struct region *region, int at, int depth)
+{
+    struct region first = *region;
+    struct term term = take_term(&first, at);
+    const struct mask_node *a = &count->mask->node[term.child];
+    struct region second = first, both;
+    if (!add_term(&first, a, a->child))
+        return NOT_CLOSED;
+    if (a->next < 0)
+        return count_region(count, first, depth);
+    if (!add_term(&second, term.node, a->next))
+        return NOT_CLOSED;
+    both = first;
+    if (!add_term(&both, term.node, a->next))
+        return NOT_CLOSED;
+    int64_t n_first = count_region(count, first, depth);
+    int64_t n_second = n_first < 0 ? NOT_CLOSED : count_region(count, second, depth);
+    int64_t n_both = n_second < 0 ? NOT_CLOSED : count_region(count, both, depth);
+    return n_both < 0 ? NOT_CLOSED : n_first + n_second - n_both;
+}
+
+/* Terms that only ask about the column: row i counts iff j - most <= i <= j - least. */
+static int64_t count_columns(struct counter *count, const struct region *r)
+{
+    int64_t sum = 0;
+    count->budget -= (r->j1 - r->j0) / 64;
+    for (int64_t j = r->j0; j < r->j1; j++) {
+        int64_t rows = mask_min(r->i1, j - r->least + 1) - mask_max(r->i0, j - r->most);
+        for (int t = 0; t < r->n && rows > 0; t++)
+            if (!attn_mask_node_allows(count->mask, r->term[t].node, count->b, count->h, 0, j))
+                rows = 0;
+        sum += mask_max(rows, 0);
+    }
+    return sum;
+}
+
+/* One random call and a band. */
+static int64_t count_random(struct counter *count, const struct region *r)
+{
+    const struct mask_node *node = r->term[0].node;
+    int64_t sum = 0;
+    count->rows = 1;
+    for (int64_t i = r->i0; i < r->i1 && !count->dry; i++) {
+        uint64_t key = attn_mask_random_key(count->mask, node, count->b, count->h, i);
+        sum += attn_mask_random_within(count->mask, node, key, mask_max(r->j0, i + r->least),
+                                       mask_min(r->j1, i + r->most + 1));
+    }
+    return sum;
+}
+
+/* random and csr know the size of a whole row. */
+static int64_t count_whole_rows(const struct counter *count, const struct region *r)
+{
+    const struct mask_node *node = r->term[0].node;
+    int64_t first, last, unused;
+    if (r->n != 1 || !band_is_open(r) || r->j0 != 0 || r->j1 != count->mask->shape.n_key)
+        return NOT_CLOSED;
+    if (node->kind == MASK_RANDOM)
+        return (r->i1 - r->i0) * node->count;
+    if (node->kind != MASK_CSR)
+        return NOT_CLOSED;
+    attn_mask_csr_row(count->mask, node, count->b, count->h, r->i0, &first, &unused);
+    attn_mask_csr_row(count->mask, node, count->b, count->h, r->i1 - 1, &unused, &last);
+    return last - first;
+}
+
+static int only_columns(const struct region *r)
+{
+    for (int t = 0; t < r->n; t++)
+        if (r->term[t].node->kind != MASK_PATTERN && r->term[t].node->kind != MASK_KEYS_TENSOR)
+            return 0;
+    return 1;
+}
+
+static int64_t count_region(struct counter *count, struct region region, int depth)
+{
+    int at;
+    if (--count->budget < 0 || depth == DEPTH || !absorb_terms(count, &region))
+        return NOT_CLOSED;
+    if (region.i0 >= region.i1 || region.j0 >= region.j1 || region.least > region.most)
+        return 0;
+    if (region.n == 0)
+        return count_band(&region);
+    if ((at = find_kind(&region, MASK_GLOBAL)) >= 0)
+        return count_global(count, &region, at, depth + 1);
+    if ((at = find_kind(&region, MASK_DOCUMENTS)) >= 0)
+        return count_documents(count, &region, at, depth + 1);
+    if ((at = find_kind(&region, MASK_ANY_OF)) >= 0)
+        return count_either(count, &region, at, depth + 1);
+    if (only_columns(&region))
+        return count_columns(count, &region);
+    int64_t whole = count_whole_rows(count, &region);
+    if (whole == NOT_CLOSED && region.n == 1 && region.term[0].node->kind == MASK_RANDOM)
+        return count_random(count, &region);
+    return whole;
+}
+
+int64_t attn_mask_count(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i0, int64_t i1,
+                        int64_t j0, int64_t j1, int *counted)
+{
+    if (i0 >= i1 || j0 >= j1)
+        return 0;
+    if (mask == NULL)
+        return (i1 - i0) * (j1 - j0);
+    const struct mask_node *root = &mask->node[mask->root];
+    struct region region = {i0, i1, j0, j1, -MASK_FAR, MASK_FAR, 1, {{root, root->child}}};
+    struct counter count = {mask, b, h, 65536 + 16 * mask->n_numbers + (j1 - j0) / 4, 1, 0};
+    struct counter again = count;
+    int64_t pairs = count_region(&count, region, 0);
+    again.dry = 0;
+    if (pairs != NOT_CLOSED && count.rows)
+        pairs = count_region(&again, region, 0);
+    if (pairs != NOT_CLOSED) {
+        *counted |= count.rows;
+        return pairs;
+    }
+    pairs = 0;
+    for (int64_t i = i0; i < i1; i++)
+        pairs += attn_mask_node_row_count(mask, root, b, h, i, j0, j1);
+    *counted = 1;
+    return pairs;
+}

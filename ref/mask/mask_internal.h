@@ -1,0 +1,202 @@
+/* Private to ref/mask*.c: how a mask is kept.
+ *
+ * A mask is a tree of nodes in one array.  Leaves are the calls of the language; the two inner
+ * kinds, ALL_OF (&) and ANY_OF (|), have any number of children, so `a|b|c|...` is flat however
+ * long it is, and depth comes from parentheses only, which the parser limits.  Recursion over a
+ * tree is therefore bounded.
+ *
+ *      mask_parse.c   the language: text to tree
+ *      mask_call.c    the calls and their arguments
+ *      mask_bind.c    arguments that are named tensors
+ *      mask.c         meaning: the definition, and runs of visible keys
+ *      mask_tile.c    blocks: all hidden, all visible, or in between
+ *      mask_random.c  the keyed permutation of random(...)
+ *      mask_row.c     the keys of one row
+ *      mask_count.c   how many pairs, in closed form or by rows
+ */
+#ifndef REF_MASK_MASK_INTERNAL_H
+#define REF_MASK_MASK_INTERNAL_H
+
+#include "ref/mask/mask.h"
+
+enum mask_kind {
+    MASK_NONE,
+    MASK_CAUSAL,
+    MASK_WINDOW,
+    MASK_PREFIX,
+    MASK_GLOBAL,
+    MASK_LENGTHS,     /* keys(n1,n2,...)   */
+    MASK_PATTERN,     /* keys(x0110,...)   */
+    MASK_KEYS_TENSOR, /* keys(NAME)        */
+    MASK_DOCUMENTS,
+    MASK_RANDOM,
+    MASK_CSR,
+    MASK_DENSE,
+    MASK_ALL_OF,
+    MASK_ANY_OF
+};
+
+/* Numbers in the text and products of extents stay below these, so that no index arithmetic in
+ * these files can overflow. */
+#define MASK_NUMBER_MAX ((int64_t)1 << 60)
+#define MASK_PAIRS_MAX  ((int64_t)1 << 61)
+
+/* A band limit that does not limit: beyond every j - i, and safe to add extents to. */
+#define MASK_FAR ((int64_t)1 << 62)
+
+struct mask_node {
+    enum mask_kind kind;
+    int random; /* a random(...) call is here or below */
+    int by_batch, by_head;
+    int64_t child, next; /* ALL_OF, ANY_OF: first child; any node: next sibling; -1 ends */
+    int64_t offset;      /* CAUSAL, WINDOW: off, unless by_batch                             */
+    int64_t left, right; /* WINDOW; -1 = unbounded                                         */
+    int64_t count;       /* PREFIX, GLOBAL: n; RANDOM: keys kept in each row                 */
+    int64_t list;        /* CAUSAL, WINDOW by_batch: offs; LENGTHS: lengths; PATTERN: begin, size
+                          pairs (in the text); DOCUMENTS: n + 1 query starts, n + 1 key starts:
+                          first of them in mask->number                                    */
+    int64_t n_list;      /* LENGTHS, PATTERN: one, or one a batch; DOCUMENTS: documents      */
+    uint64_t seed;       /* RANDOM */
+    int half_bits;       /* RANDOM: the permutation lives on 4^half_bits columns             */
+    struct attn_mask_tensor tensor, row_start; /* KEYS_TENSOR, DENSE, CSR (its columns)    */
+};
+
+struct attn_mask {
+    struct attn_mask_shape shape;
+    char *text;
+    struct mask_node *node;
+    int64_t n_nodes, room_nodes, root;
+    int64_t *number; /* the lists of all calls, one after another */
+    int64_t n_numbers, room_numbers;
+};
+
+static inline int64_t mask_min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t mask_max(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* ---- mask_parse.c ---- */
+
+/* A text on its way to a tree. */
+struct mask_parser {
+    const char *text;
+    int64_t at; /* byte that is read next */
+    int depth;  /* open parentheses */
+    int more;   /* a comma followed the last argument */
+    struct attn_mask *mask;
+    const struct attn_mask_source *source;
+    struct attn_error *err;
+};
+
+/* EINVAL, "mask, column N: ..." */
+enum attn_status attn_mask_fail_at(struct mask_parser *p, int64_t at, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* What stands at the position, for messages. */
+const char *attn_mask_found(const struct mask_parser *p, char text[32]);
+
+void attn_mask_skip_blanks(struct mask_parser *p);
+int attn_mask_is_letter(char c);
+int attn_mask_is_digit(char c);
+
+enum attn_status attn_mask_push_number(struct mask_parser *p, int64_t number);
+
+/* ---- mask_call.c ---- */
+
+struct mask_call {
+    const char *name;
+    enum mask_kind kind;
+    enum attn_status (*arguments)(struct mask_parser *p, struct mask_node *node); /* NULL: none */
+    const char *needs; /* the end of "NAME needs ..." */
+    const char *help;
+};
+enum { MASK_CALLS = 10 };
+extern const struct mask_call attn_mask_call[MASK_CALLS];
+
+/* ---- mask.c ---- */
+
+int attn_mask_node_allows(const struct attn_mask *mask, const struct mask_node *node, int64_t b,
+                          int64_t h, int64_t i, int64_t j);
+
+/* As attn_mask_next, for a run that starts before `until`. */
+int attn_mask_node_next(const struct attn_mask *mask, const struct mask_node *node, int64_t b,
+                        int64_t h, int64_t i, int64_t from, int64_t until, int64_t *lo,
+                        int64_t *hi);
+
+/* If the keys of a row are one run [*lo, *hi) in closed form, say which and return 1. */
+int attn_mask_node_span(const struct attn_mask *mask, const struct mask_node *node, int64_t b,
+                        int64_t i, int64_t *lo, int64_t *hi);
+
+/* causal and window: visible in batch b iff *least <= j - i <= *most.  Other kinds: returns 0. */
+int attn_mask_node_band(const struct attn_mask *mask, const struct mask_node *node, int64_t b,
+                        int64_t *least, int64_t *most);
+
+/* off of causal and window in batch b; 0 for other kinds. */
+static inline int64_t attn_mask_node_offset(const struct attn_mask *mask,
+                                            const struct mask_node *node, int64_t b)
+{
+    int is_band = node->kind == MASK_CAUSAL || node->kind == MASK_WINDOW;
+    return is_band && node->by_batch ? mask->number[node->list + b] : node->offset;
+}
+
+/* The document of a token: the last one that starts at or before it. */
+int64_t attn_mask_document(const int64_t *start, int64_t n_documents, int64_t token);
+
+/* Row (b, h, i) of a csr(...): entries [*first, *end) of its columns. */
+void attn_mask_csr_row(const struct attn_mask *mask, const struct mask_node *node, int64_t b,
+                       int64_t h, int64_t i, int64_t *first, int64_t *end);
+
+/* The first entry in [first, end) whose column is at least j, or end. */
+int64_t attn_mask_csr_find(const struct mask_node *node, int64_t first, int64_t end, int64_t j);
+
+/* Element of a named tensor, widened. */
+int64_t attn_mask_element(const struct attn_mask_tensor *tensor, int64_t index);
+
+/* ---- mask_row.c ---- */
+
+/* Visible keys of one row within [j0,j1). */
+int64_t attn_mask_node_row_count(const struct attn_mask *mask, const struct mask_node *node,
+                                 int64_t b, int64_t h, int64_t i, int64_t j0, int64_t j1);
+
+/* ---- mask_random.c ---- */
+
+/* Smallest half with 4^half >= n_key. */
+int attn_mask_random_half(int64_t n_key);
+
+/* The key of one row's permutation. */
+uint64_t attn_mask_random_key(const struct attn_mask *mask, const struct mask_node *node, int64_t b,
+                              int64_t h, int64_t i);
+
+/* The permutation of [0, n_key) and its inverse.  Column j is kept iff rank(j) < node->count. */
+int64_t attn_mask_random_rank(const struct attn_mask *mask, const struct mask_node *node,
+                              uint64_t key, int64_t j);
+int64_t attn_mask_random_column(const struct attn_mask *mask, const struct mask_node *node,
+                                uint64_t key, int64_t rank);
+
+/* How many kept columns lie in [lo,hi), 0 <= lo: in as many steps as there are kept columns,
+ * columns inside, or columns outside, whichever are fewest. */
+int64_t attn_mask_random_within(const struct attn_mask *mask, const struct mask_node *node,
+                                uint64_t key, int64_t lo, int64_t hi);
+
+/* ---- mask_bind.c ---- */
+
+/* Resolve and check what a node names.  `at` is the column in the text for messages. */
+enum attn_status attn_mask_bind_ends(struct mask_parser *p, struct mask_node *node,
+                                     const char *name, int64_t at);
+enum attn_status attn_mask_bind_keys(const struct attn_mask *mask, struct mask_node *node,
+                                     const char *name, int64_t at,
+                                     const struct attn_mask_source *source, struct attn_error *err);
+enum attn_status attn_mask_bind_dense(const struct attn_mask *mask, struct mask_node *node,
+                                      const char *name, int64_t at,
+                                      const struct attn_mask_source *source,
+                                      struct attn_error *err);
+enum attn_status attn_mask_bind_csr(const struct attn_mask *mask, struct mask_node *node,
+                                    const char *name, int64_t at,
+                                    const struct attn_mask_source *source, struct attn_error *err);
+
+#endif

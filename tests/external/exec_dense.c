@@ -1,0 +1,148 @@
+/* A command that computes attention, for tests of the curves of commands: the library's dense on
+ * the one case of CASES, in about as much C as it takes.  What it does beside is in DOES, and
+ * begins at 64 keys.
+ *
+ *      cc -DDOES=EXTRA -o command tests/external/exec_dense.c libharness.a libattn.a -fopenmp ...
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "optimized/registry.h"
+#include "ref/ledger.h"
+#include "tests/harness/files/files.h"
+
+#define EXTRA   1 /* holds 64 MiB while it computes     */
+#define WRONG   2
+#define CRASH   3
+#define HANG    4  /* leaves its process id in $PID_FILE */
+#define FAIL    5  /* exit status 3, with a word         */
+#define REPORT  6  /* says how long its calls took       */
+#define BOAST   7  /* says they took 1000 s              */
+#define GARBAGE 8  /* says they took "a while"           */
+#define MISSING 9  /* no LSE                             */
+#define SLEEP   10 /* 300 ms                             */
+#define CHILD   11 /* HANG in a child                    */
+
+/* It frees nothing. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+    return "detect_leaks=0";
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static struct attn_cview in(const struct attn_file *file, const char *name)
+{
+    struct attn_file_tensor *t = attn_file_find(file, name);
+    if (t == NULL || attn_file_load(file, t, NULL) != ATTN_OK)
+        exit(4);
+    return (struct attn_cview){
+        t->data,
+        ATTN_F32,
+        {t->extent[1] * t->extent[2] * t->extent[3], t->extent[2] * t->extent[3], t->extent[3], 1}};
+}
+
+static void hang(void)
+{
+    FILE *file = fopen(getenv("PID_FILE"), "w");
+    if (file != NULL) {
+        fprintf(file, "%d\n", (int)getpid());
+        fclose(file);
+    }
+    for (;;)
+        usleep(1000);
+}
+
+static void misbehave(float *o)
+{
+    if (DOES == WRONG)
+        o[0] += 0.5f;
+    if (DOES == CRASH) { /* a sanitizer would turn it into an exit */
+        signal(SIGSEGV, SIG_DFL);
+        raise(SIGSEGV);
+    }
+    if (DOES == HANG || (DOES == CHILD && fork() == 0))
+        hang();
+    while (DOES == CHILD)
+        pause();
+    if (DOES == SLEEP)
+        usleep(300000);
+    if (DOES == FAIL) {
+        fprintf(stderr, "no more of this\n");
+        exit(3);
+    }
+}
+
+static void report(const char *folder, double seconds)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/seconds.txt", folder);
+    FILE *file = DOES == REPORT || DOES == BOAST || DOES == GARBAGE ? fopen(path, "w") : NULL;
+    if (file == NULL)
+        return;
+    if (DOES == GARBAGE)
+        fprintf(file, "0.1 a while\n");
+    else
+        fprintf(file, "%.9f\n", DOES == BOAST ? 1000 : seconds);
+    fclose(file);
+}
+
+int main(int argc, char **argv)
+{
+    static struct attn_ledger ledger;
+    struct attn_error err = {ATTN_OK, ""};
+    struct attn_file file;
+    struct attn_spec spec;
+    char path[4096];
+    snprintf(path, sizeof path, "%s/point/inputs.safetensors", argc == 3 ? argv[1] : "");
+    if (attn_file_open(path, &file, &err) != ATTN_OK || attn_spec_parse("dense", &spec, &err) != 0)
+        return fprintf(stderr, "%s\n", err.text), 4;
+    struct attn_forward t = {.q = in(&file, "q"), .k = in(&file, "k"), .v = in(&file, "v")};
+    const int64_t *e = attn_file_find(&file, "q")->extent, *x = attn_file_find(&file, "v")->extent;
+    struct attn_problem p = {e[0], e[1], x[1], e[2], x[2], e[3], x[3]};
+    p.scale = atof(attn_file_metadata(&file, "scale"));
+    p.dtype = ATTN_F32;
+    int64_t rows = e[0] * e[1] * e[2];
+    float *o = calloc((size_t)(rows * x[3]), 4), *lse = calloc((size_t)rows, 4);
+    t.o = (struct attn_view){o, ATTN_F32, {e[1] * e[2] * x[3], e[2] * x[3], x[3], 1}};
+    t.lse = (struct attn_view){lse, ATTN_F32, {e[1] * e[2], e[2], 1, 0}};
+    int large = x[2] >= 64;
+    volatile char *extra = large && DOES == EXTRA ? malloc(64 << 20) : NULL;
+    for (int at = 0; extra != NULL && at < 64 << 20; at += 1024)
+        extra[at] = 1; /* each page; a memset may be optimised away */
+    attn_ledger_init(&ledger, NULL);
+    struct attn_ctx ctx = {.ledger = &ledger, .options = &spec.options, .error = &err};
+    double start = now();
+    if (attn_run_forward(spec.impl, &ctx, &p, &t) != ATTN_OK)
+        return fprintf(stderr, "%s\n", err.text), 4;
+    double seconds = now() - start;
+    if (large)
+        misbehave(o);
+    const struct attn_file_tensor out[2] = {{.name = "o",
+                                             .dtype = ATTN_FILE_F32,
+                                             .n_axes = 4,
+                                             .extent = {e[0], e[1], e[2], x[3]},
+                                             .data = o},
+                                            {.name = "lse",
+                                             .dtype = ATTN_FILE_F32,
+                                             .n_axes = 3,
+                                             .extent = {e[0], e[1], e[2]},
+                                             .data = lse}};
+    snprintf(path, sizeof path, "%s/point", argv[2]);
+    mkdir(path, 0777);
+    report(path, seconds);
+    strcat(path, "/result.safetensors");
+    int n = large && DOES == MISSING ? 1 : 2;
+    return attn_safetensors_write(path, out, n, NULL, 0, &err) == ATTN_OK ? 0 : 4;
+}

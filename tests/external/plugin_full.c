@@ -1,0 +1,309 @@
+/* A plug-in that claims everything, by way of this library's dense textbook: what it is given is
+ * put together again from the numbers of the call, so every field of the interface is exercised.
+ *
+ * SAYS_x is what it declares, DOES_x what it does; where they differ the checker must notice and
+ * name the difference.  Values are those of ref/attn_plugin.h.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "optimized/registry.h"
+#include "ref/attn_plugin.h"
+#include "ref/ledger.h"
+#include "ref/mask/mask.h"
+
+#ifndef SAYS_LSE
+#define SAYS_LSE 0
+#endif
+#ifndef DOES_LSE
+#define DOES_LSE SAYS_LSE
+#endif
+#ifndef SAYS_EMPTY
+#define SAYS_EMPTY 0
+#endif
+#ifndef DOES_EMPTY
+#define DOES_EMPTY SAYS_EMPTY
+#endif
+#ifndef SAYS_CAUSAL
+#define SAYS_CAUSAL 0
+#endif
+#ifndef DOES_CAUSAL
+#define DOES_CAUSAL 0
+#endif
+#ifndef SAYS_WINDOW
+#define SAYS_WINDOW 0
+#endif
+#ifndef DOES_WINDOW
+#define DOES_WINDOW SAYS_WINDOW
+#endif
+#ifndef SAYS_LAYOUT
+#define SAYS_LAYOUT 0
+#endif
+#ifndef DOES_LAYOUT
+#define DOES_LAYOUT SAYS_LAYOUT
+#endif
+#ifndef SAYS_BYTE
+#define SAYS_BYTE 0
+#endif
+#ifndef DOES_BYTE
+#define DOES_BYTE SAYS_BYTE
+#endif
+#ifndef DECLINES
+#define DECLINES 0
+#endif
+#ifndef SCALE
+#define SCALE(x) (x)
+#endif
+#ifndef CLAIMS
+#define CLAIMS                                                                               \
+    (ATTN_PLUGIN_F64 | ATTN_PLUGIN_F32 | ATTN_PLUGIN_BACKWARD | ATTN_PLUGIN_GQA |            \
+     ATTN_PLUGIN_CROSS | ATTN_PLUGIN_DV | ATTN_PLUGIN_HARD | ATTN_PLUGIN_SOFTCAP |           \
+     ATTN_PLUGIN_ALIBI | ATTN_PLUGIN_BIAS | ATTN_PLUGIN_DBIAS | ATTN_PLUGIN_DLSE | STRIDES | \
+     ATTN_PLUGIN_SCALE | ATTN_PLUGIN_EMPTY | ATTN_PLUGIN_BAND | ATTN_PLUGIN_DENSE |          \
+     ATTN_PLUGIN_REPEATS)
+#endif
+#ifndef STRIDES
+#define STRIDES ATTN_PLUGIN_STRIDES
+#endif
+
+/* A tensor as the library wants it.  Without STRIDES only the declared layout counts. */
+static void strides_of(const int64_t extent[4], const int64_t given[4], int is_row, int64_t to[4])
+{
+    memcpy(to, given, 4 * sizeof *to);
+    if (STRIDES || is_row)
+        return;
+    to[3] = 1;
+    to[0] = extent[1] * extent[2] * extent[3];
+    to[1] = DOES_LAYOUT ? extent[3] : extent[2] * extent[3];
+    to[2] = DOES_LAYOUT ? extent[1] * extent[3] : extent[3];
+}
+
+static struct attn_cview in(const struct attn_plugin_in *t, int dtype, int is_row)
+{
+    struct attn_cview view = {t->data, (enum attn_dtype)dtype, {0, 0, 0, 0}};
+    strides_of(t->extent, t->stride, is_row, view.stride);
+    return view;
+}
+
+static struct attn_view out(const struct attn_plugin_out *t, int dtype, int is_row)
+{
+    struct attn_view view = {t->data, (enum attn_dtype)dtype, {0, 0, 0, 0}};
+    strides_of(t->extent, t->stride, is_row, view.stride);
+    return view;
+}
+
+/* ---- masks ----------------------------------------------------------------------------------- */
+
+struct bytes {
+    const struct attn_plugin_call *call;
+    unsigned char *byte;
+};
+
+static enum attn_status find(void *arg, const char *name, const char *part,
+                             struct attn_mask_tensor *tensor, struct attn_error *err)
+{
+    struct bytes *x = arg;
+    const struct attn_plugin_call *t = x->call;
+    size_t n = (size_t)(t->batch * t->heads * t->n_query * t->n_key);
+    (void)name, (void)part, (void)err;
+    x->byte = malloc(n + 1);
+    for (size_t i = 0; i < n; i++)
+        x->byte[i] = ((const unsigned char *)t->mask.data)[i] != DOES_BYTE;
+    *tensor = (struct attn_mask_tensor){x->byte, 1, 4, {t->batch, t->heads, t->n_query, t->n_key}};
+    return ATTN_OK;
+}
+
+static int read_mask(const struct attn_plugin_call *t, struct bytes *bytes, struct attn_mask **mask)
+{
+    char text[128];
+    struct attn_mask_shape shape = {t->batch, t->heads, t->n_query, t->n_key};
+    struct attn_mask_source source = {find, bytes};
+    int64_t offset = DOES_CAUSAL == ATTN_PLUGIN_CAUSAL_TL   ? 0
+                     : DOES_CAUSAL == ATTN_PLUGIN_CAUSAL_BR ? t->n_key - t->n_query
+                                                            : t->offset;
+    int64_t left = t->window_left, right = t->window_right;
+    left -= DOES_WINDOW && left >= 0;
+    right -= DOES_WINDOW && right >= 0;
+    snprintf(text, sizeof text, "window(%lld,%lld,%+lld)", (long long)left, (long long)right,
+             (long long)offset);
+    *mask = NULL;
+    if (!t->banded && t->mask.data == NULL)
+        return 0;
+    return attn_mask_parse(t->banded ? text : "dense(m)", &shape, &source, mask, NULL);
+}
+
+/* ---- LSE ------------------------------------------------------------------------------------- */
+
+static double to_theirs(double x)
+{
+    if (isinf(x))
+        return DOES_EMPTY ? -x : x;
+    return DOES_LSE == 1 ? x * 1.44269504088896340736 : x;
+}
+
+static double to_ours(double x)
+{
+    if (isinf(x))
+        return DOES_EMPTY ? -x : x;
+    return DOES_LSE == 1 ? x * 0.69314718055994530942 : x;
+}
+
+/* LSE is computed into memory of our own and given away in the convention that we follow. */
+static void convert(const void *from, const int64_t from_stride[4], void *to,
+                    const int64_t to_stride[4], const struct attn_plugin_call *t,
+                    double (*f)(double))
+{
+    for (int64_t b = 0; b < t->batch; b++)
+        for (int64_t h = 0; h < t->heads; h++)
+            for (int64_t i = 0; i < t->n_query; i++) {
+                int64_t x = b * from_stride[0] + h * from_stride[1] + i * from_stride[2];
+                int64_t y = b * to_stride[0] + h * to_stride[1] + i * to_stride[2];
+                if (t->dtype == ATTN_PLUGIN_IS_F64)
+                    ((double *)to)[y] = f(((const double *)from)[x]);
+                else
+                    ((float *)to)[y] = (float)f((double)((const float *)from)[x]);
+            }
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+struct job {
+    struct attn_problem problem;
+    struct attn_ledger ledger;
+    struct attn_options options;
+    struct attn_error err;
+    struct attn_ctx ctx;
+    struct attn_mask *mask;
+    struct bytes bytes;
+    void *lse;
+    int64_t lse_stride[4];
+};
+
+static int open_job(const struct attn_plugin_call *t, struct job *j)
+{
+    memset(j, 0, sizeof *j);
+    int wide = t->dtype == ATTN_PLUGIN_IS_F64 ? ATTN_F64 : ATTN_F32;
+    j->bytes.call = t;
+    if (read_mask(t, &j->bytes, &j->mask) != 0)
+        return 1;
+    j->problem = (struct attn_problem){t->batch,    t->heads,
+                                       t->kv_heads, t->n_query,
+                                       t->n_key,    t->d_key,
+                                       t->d_value,  SCALE(t->scale),
+                                       t->softcap,  (enum attn_dtype)t->dtype,
+                                       j->mask,     {0},
+                                       {0}};
+    if (t->bias.data != NULL) {
+        j->problem.bias.kind = ATTN_BIAS_TENSOR;
+        j->problem.bias.tensor = in(&t->bias, wide, 1);
+    } else if (t->alibi_slope != NULL) {
+        j->problem.bias.kind = ATTN_BIAS_ALIBI;
+        j->problem.bias.slope = t->alibi_slope;
+        j->problem.bias.offset = t->alibi_offset;
+    }
+    attn_ledger_init(&j->ledger, NULL);
+    j->ctx = (struct attn_ctx){.ledger = &j->ledger, .options = &j->options, .error = &j->err};
+    j->lse = malloc((size_t)(t->batch * t->heads * t->n_query) * 8 + 8);
+    j->lse_stride[0] = t->heads * t->n_query;
+    j->lse_stride[1] = t->n_query;
+    j->lse_stride[2] = j->lse_stride[3] = 1;
+    return 0;
+}
+
+static int close_job(const struct attn_plugin_call *t, struct job *j, enum attn_status status)
+{
+    if (status != ATTN_OK)
+        snprintf(t->message, t->message_size, "%s", j->err.text);
+    attn_ledger_clear(&j->ledger);
+    attn_mask_free(j->mask);
+    free(j->bytes.byte);
+    free(j->lse);
+    return status == ATTN_OK ? ATTN_PLUGIN_OK : ATTN_PLUGIN_FAILED;
+}
+
+static enum attn_status compute(const struct attn_plugin_call *t, struct job *j,
+                                const struct attn_view *o)
+{
+    int wide = t->dtype == ATTN_PLUGIN_IS_F64 ? ATTN_F64 : ATTN_F32;
+    struct attn_forward f = {in(&t->q, t->dtype, 0),
+                             in(&t->k, t->dtype, 0),
+                             in(&t->v, t->dtype, 0),
+                             *o,
+                             {j->lse, (enum attn_dtype)wide, {0, 0, 0, 0}}};
+    memcpy(f.lse.stride, j->lse_stride, sizeof j->lse_stride);
+    const struct attn_impl *dense = attn_impl_find("dense");
+    attn_options_preset(dense, &j->options);
+    return attn_run_forward(dense, &j->ctx, &j->problem, &f);
+}
+
+static int forward(const struct attn_plugin_call *t)
+{
+    struct job j;
+    struct attn_view o = out(&t->o, t->dtype, 0);
+    if (open_job(t, &j) != 0)
+        return ATTN_PLUGIN_FAILED;
+    enum attn_status status = compute(t, &j, &o);
+    if (status == ATTN_OK && t->lse.data != NULL)
+        convert(j.lse, j.lse_stride, t->lse.data, t->lse.stride, t, to_theirs);
+    return close_job(t, &j, status);
+}
+
+static int backward(const struct attn_plugin_call *t)
+{
+    struct job j;
+    int wide = t->dtype == ATTN_PLUGIN_IS_F64 ? ATTN_F64 : ATTN_F32;
+    enum attn_status status = ATTN_OK;
+    if (open_job(t, &j) != 0)
+        return ATTN_PLUGIN_FAILED;
+    if (t->lse_in.data != NULL)
+        convert(t->lse_in.data, t->lse_in.stride, j.lse, j.lse_stride, t, to_ours);
+    else { /* no LSE was given away: compute it again, with an O that nobody needs */
+        size_t n = (size_t)(t->batch * t->heads * t->n_query * t->d_value);
+        struct attn_view o = {
+            malloc(n * 8 + 8),
+            (enum attn_dtype)t->dtype,
+            {t->heads * t->n_query * t->d_value, t->n_query * t->d_value, t->d_value, 1}};
+        status = compute(t, &j, &o);
+        free(o.data);
+    }
+    struct attn_cview lse = {j.lse, (enum attn_dtype)wide, {0, 0, 0, 0}};
+    memcpy(lse.stride, j.lse_stride, sizeof j.lse_stride);
+    struct attn_backward g = {in(&t->q, t->dtype, 0),
+                              in(&t->k, t->dtype, 0),
+                              in(&t->v, t->dtype, 0),
+                              in(&t->o_in, t->dtype, 0),
+                              lse,
+                              in(&t->d_o, t->dtype, 0),
+                              in(&t->d_lse, wide, 1),
+                              out(&t->dq, t->dtype, 0),
+                              out(&t->dk, t->dtype, 0),
+                              out(&t->dv, t->dtype, 0),
+                              out(&t->dbias, wide, 1)};
+    const struct attn_impl *dense = attn_impl_find("dense");
+    attn_options_preset(dense, &j.options);
+    if (status == ATTN_OK)
+        status = attn_run_backward(dense, &j.ctx, &j.problem, &g);
+    return close_job(t, &j, status);
+}
+
+const struct attn_plugin *attn_plugin_get(void)
+{
+    static const struct attn_plugin full = {
+        .abi = ATTN_PLUGIN_ABI,
+        .struct_size = sizeof full,
+        .name = "full",
+        .claims = CLAIMS,
+        .lse = SAYS_LSE,
+        .empty_lse = SAYS_EMPTY,
+        .causal = SAYS_CAUSAL,
+        .window = SAYS_WINDOW,
+        .layout = SAYS_LAYOUT,
+        .byte = SAYS_BYTE,
+        .forward = forward,
+        .backward = backward,
+        .declines = DECLINES,
+    };
+    return &full;
+}

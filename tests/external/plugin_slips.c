@@ -1,0 +1,149 @@
+/* Attention as loops, forward and backward, with one slip that textbook code has; without a SLIP it
+ * is right.
+ *
+ *      cc -DSLIP=NO_MAX -shared -fPIC -I. -o slip.so tests/external/plugin_slips.c -lm
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ref/attn_plugin.h"
+
+#define NO_MAX       1 /* exp(s), without the maximum               */
+#define NO_MAX_ZERO  2 /* and a row whose weights all vanish is 0   */
+#define GROUP_MEAN   3 /* dK, dV: means over the heads of a group   */
+#define GROUP_MEAN_K 4 /* dK alone                                  */
+#define ADD_1E9      5 /* -1e9 is added where the mask hides        */
+#define NO_LOG       6 /* LSE = m + l                               */
+#define TURNED       7 /* O is written as [B,L,H,dv]                */
+#define TIMES        8 /* O times 1.25, as dropout that stays on    */
+#define ONE_ELEMENT  9 /* of O, in the middle, is wrong             */
+
+#ifndef SLIP
+#define SLIP 0
+#endif
+#ifndef LSE
+#define LSE ATTN_PLUGIN_LSE_E
+#endif
+
+static int64_t group_of(const struct attn_plugin_call *t)
+{
+    return t->kv_heads > 0 ? t->heads / t->kv_heads : 1;
+}
+
+/* The first key of the row's kv head. */
+static int64_t first_key(const struct attn_plugin_call *t, int64_t r)
+{
+    int64_t b = r / t->n_query / t->heads, h = r / t->n_query % t->heads;
+    return (b * t->kv_heads + h / group_of(t)) * t->n_key;
+}
+
+static void scores(const struct attn_plugin_call *t, int64_t r, float *s)
+{
+    const float *q = (const float *)t->q.data + r * t->d_key;
+    const float *k = (const float *)t->k.data + first_key(t, r) * t->d_key;
+    const unsigned char *visible = t->mask.data;
+    for (int64_t j = 0; j < t->n_key; j++) {
+        s[j] = 0;
+        for (int64_t c = 0; c < t->d_key; c++)
+            s[j] += q[c] * k[j * t->d_key + c];
+        s[j] *= (float)t->scale;
+        if (visible != NULL && !visible[r * t->n_key + j])
+            s[j] = SLIP == ADD_1E9 ? s[j] - 1e9f : -INFINITY;
+    }
+}
+
+static void forward_row(const struct attn_plugin_call *t, int64_t r, float *s)
+{
+    int64_t n = t->n_key, d = t->d_value, h = r / t->n_query, b = h / t->heads;
+    int64_t to = SLIP == TURNED ? (b * t->n_query + r % t->n_query) * t->heads + h % t->heads : r;
+    const float *v = (const float *)t->v.data + first_key(t, r) * d;
+    float *o = (float *)t->o.data + to * d, m = -INFINITY, l = 0;
+    scores(t, r, s);
+    for (int64_t j = 0; j < n; j++)
+        m = s[j] > m ? s[j] : m;
+    int empty = m == -INFINITY;
+    if (SLIP == NO_MAX || SLIP == NO_MAX_ZERO)
+        m = 0;
+    for (int64_t j = 0; j < n; j++)
+        l += s[j] = empty ? 0 : expf(s[j] - m);
+    empty |= SLIP == NO_MAX_ZERO && l == 0;
+    for (int64_t c = 0; c < d; c++) {
+        float sum = 0;
+        for (int64_t j = 0; j < n; j++)
+            sum += s[j] * v[j * d + c];
+        o[c] = empty ? 0 : sum / l * (SLIP == TIMES ? 1.25f : 1);
+    }
+    if (t->lse.data != NULL)
+        ((float *)t->lse.data)[r] = empty ? -INFINITY : SLIP == NO_LOG ? m + l : m + logf(l);
+    if (SLIP == ONE_ELEMENT && r == t->n_query / 2 && d > 0)
+        o[0] += 1;
+}
+
+static int forward(const struct attn_plugin_call *t)
+{
+    float *s = malloc((size_t)(t->n_key + 1) * sizeof *s);
+    for (int64_t r = 0; r < t->batch * t->heads * t->n_query; r++)
+        forward_row(t, r, s);
+    free(s);
+    return ATTN_PLUGIN_OK;
+}
+
+static void clear(const struct attn_plugin_out *x)
+{
+    size_t n = (size_t)(x->extent[0] * x->extent[1] * x->extent[2] * x->extent[3]);
+    if (n > 0)
+        memset(x->data, 0, n * sizeof(float));
+}
+
+static void backward_row(const struct attn_plugin_call *t, int64_t r, float *s)
+{
+    int64_t d = t->d_key, e = t->d_value, first = first_key(t, r);
+    const float *q = (const float *)t->q.data + r * d, *k = (const float *)t->k.data + first * d;
+    const float *v = (const float *)t->v.data + first * e, *o = (const float *)t->o_in.data + r * e;
+    const float *d_o = (const float *)t->d_o.data + r * e, lse = ((const float *)t->lse_in.data)[r];
+    float *dq = (float *)t->dq.data + r * d, *dk = (float *)t->dk.data + first * d,
+          *dv = (float *)t->dv.data + first * e;
+    float share = 1 / (float)group_of(t), of_v = SLIP == GROUP_MEAN ? share : 1,
+          of_k = SLIP == GROUP_MEAN_K ? share : of_v, delta = 0;
+    scores(t, r, s);
+    for (int64_t c = 0; c < e; c++)
+        delta += d_o[c] * o[c];
+    for (int64_t j = 0; j < t->n_key && lse != -INFINITY; j++) {
+        float p = expf(s[j] - lse), dp = 0;
+        for (int64_t c = 0; c < e; c++) {
+            dp += d_o[c] * v[j * e + c];
+            dv[j * e + c] += of_v * p * d_o[c];
+        }
+        float ds = p * (dp - delta) * (float)t->scale;
+        for (int64_t c = 0; c < d; c++) {
+            dq[c] += ds * k[j * d + c];
+            dk[j * d + c] += of_k * ds * q[c];
+        }
+    }
+}
+
+static int backward(const struct attn_plugin_call *t)
+{
+    float *s = malloc((size_t)(t->n_key + 1) * sizeof *s);
+    clear(&t->dq), clear(&t->dk), clear(&t->dv);
+    for (int64_t r = 0; r < t->batch * t->heads * t->n_query; r++)
+        backward_row(t, r, s);
+    free(s);
+    return ATTN_PLUGIN_OK;
+}
+
+const struct attn_plugin *attn_plugin_get(void)
+{
+    static const struct attn_plugin slips = {
+        .abi = ATTN_PLUGIN_ABI,
+        .struct_size = sizeof slips,
+        .name = "slips",
+        .claims = ATTN_PLUGIN_F32 | ATTN_PLUGIN_BACKWARD | ATTN_PLUGIN_GQA | ATTN_PLUGIN_CROSS |
+                  ATTN_PLUGIN_DV | ATTN_PLUGIN_SCALE | ATTN_PLUGIN_EMPTY | ATTN_PLUGIN_DENSE,
+        .lse = LSE,
+        .forward = forward,
+        .backward = backward,
+    };
+    return &slips;
+}

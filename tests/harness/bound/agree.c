@@ -1,0 +1,137 @@
+/* See agree.h. */
+#include "tests/harness/bound/agree.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ref/half.h"
+#include "ref/problem.h"
+
+/* What one element contributes.  ratio is error / bound, +inf for whatever cannot be a rounding
+ * error: a class that is not right, or any error where the bound is 0.  From `overflow` on the
+ * storage type has infinities only. */
+static double judge(double got, double want, double bound, unsigned right, double overflow,
+                    int *not_finite)
+{
+    unsigned is = attn_class_of(got);
+    *not_finite = 0;
+    if (!(bound >= 0)) /* an error of the suite: nothing agrees with it */
+        return (double)INFINITY;
+    if (is & right && !(is & ATTN_CLASS_FINITE && isfinite(want)))
+        return 0;
+    if (!(right & ATTN_CLASS_FINITE)) {
+        *not_finite = 1;
+        return (double)INFINITY;
+    }
+    if (isinf(got) && (got > 0) == (want > 0) && fabs(want) >= overflow)
+        return 0;
+    if (isinf(got) && (got > 0) == (want > 0) && isfinite(bound) && fabs(want) + bound >= overflow)
+        return (overflow - fabs(want)) / bound;
+    if (!isfinite(got)) {
+        *not_finite = 1;
+        return (double)INFINITY;
+    }
+    double error = fabs(got - want);
+    if (error == 0)
+        return 0;
+    return bound > 0 ? error / bound : (double)INFINITY;
+}
+
+static void start(const struct attn_truth_tensor *truth, struct attn_agreement *x)
+{
+    memset(x, 0, sizeof *x);
+    x->name = truth->name;
+    x->ratio = -1; /* so that the first element is remembered even when it is perfect */
+}
+
+static void see(struct attn_agreement *x, double ratio, int ok, const int64_t at[4], double got,
+                double want, double bound)
+{
+    x->n++;
+    x->n_bad += !ok;
+    if (ratio > x->ratio) {
+        x->ratio = ratio;
+        memcpy(x->at, at, sizeof x->at);
+        x->got = got, x->want = want, x->bound = bound;
+    }
+}
+
+/* The printed figures beside the verdict.  An infinity that is right has no size. */
+static void measure(const struct attn_truth_tensor *truth, int64_t n, double u, double value,
+                    int ok, struct attn_agreement *x)
+{
+    double want = truth->want[n], error = fabs(value - want);
+    double size = (truth->u > u ? truth->u : u) * truth->gauge[n];
+    if (!isfinite(value) && ok)
+        return;
+    if (size > 0 && error / size > x->gauge)
+        x->gauge = error / size;
+    if (isfinite(want)) {
+        x->error = error <= x->error ? x->error : error; /* a NaN stays */
+        x->size = fabs(want) > x->size ? fabs(want) : x->size;
+    }
+}
+
+void attn_agree(const struct attn_cview *got, const struct attn_truth_tensor *truth, double u,
+                struct attn_agreement *x)
+{
+    double first = attn_dtype_overflow(truth->storage), then = attn_dtype_overflow(truth->stored);
+    double overflow = first < then ? first : then;
+    start(truth, x);
+    int64_t n = 0;
+    for (int64_t b = 0; b < truth->extent[0]; b++)
+        for (int64_t h = 0; h < truth->extent[1]; h++)
+            for (int64_t r = 0; r < truth->extent[2]; r++)
+                for (int64_t c = 0; c < truth->extent[3]; c++, n++) {
+                    int64_t at[4] = {b, h, truth->sample != NULL ? truth->sample[r] : r, c};
+                    double value = attn_cview_get(got, at[0], at[1], at[2], at[3]);
+                    double want = truth->want[n], bound = truth->bound[n];
+                    unsigned right = attn_truth_right(truth, n);
+                    int not_finite;
+                    double ratio = judge(value, want, bound, right, overflow, &not_finite);
+                    see(x, ratio, ratio <= 1, at, value, want, bound);
+                    x->n_not_finite += not_finite;
+                    x->n_unbounded += bound == (double)INFINITY;
+                    x->n_either += (right & (right - 1)) != 0 && isfinite(bound);
+                    x->n_no_bound += !(bound >= 0);
+                    int powerless = bound > 0 && fabs(want) <= bound;
+                    x->n_powerless += powerless;
+                    x->n_blind += powerless && !(bound <= 0.25 * truth->gauge[n]);
+                    measure(truth, n, u, value, ratio <= 1, x);
+                }
+    x->ratio = x->ratio < 0 ? 0 : x->ratio;
+}
+
+double attn_dtype_round(double x, enum attn_dtype dtype)
+{
+    switch (dtype) {
+    case ATTN_F32:
+        return (double)(float)x;
+    case ATTN_BF16:
+        return (double)attn_bf16_to_float(attn_bf16_from_double(x));
+    case ATTN_F16:
+        return (double)attn_f16_to_float(attn_f16_from_double(x));
+    default:
+        return x;
+    }
+}
+
+void attn_agree_exactly(const struct attn_cview *got, const struct attn_truth_tensor *truth,
+                        struct attn_agreement *x)
+{
+    start(truth, x);
+    int64_t n = 0;
+    for (int64_t b = 0; b < truth->extent[0]; b++)
+        for (int64_t h = 0; h < truth->extent[1]; h++)
+            for (int64_t r = 0; r < truth->extent[2]; r++)
+                for (int64_t c = 0; c < truth->extent[3]; c++, n++) {
+                    int64_t at[4] = {b, h, truth->sample != NULL ? truth->sample[r] : r, c};
+                    double value = attn_cview_get(got, at[0], at[1], at[2], at[3]);
+                    double want = attn_dtype_round(truth->want[n], truth->storage);
+                    want = attn_dtype_round(want, truth->stored);
+                    int ok = value == want;
+                    see(x, ok ? 0 : (double)INFINITY, ok, at, value, want, 0);
+                    x->n_not_finite += isfinite(want) && !isfinite(value);
+                }
+    x->ratio = x->ratio < 0 ? 0 : x->ratio;
+}

@@ -1,0 +1,104 @@
+/* T1: how far honest arithmetic can be from the truth, element by element.
+ *
+ * Derived, not fitted: docs/bounds.md works it out from the standard model of rounding.  A
+ * bound is small where attention is peaked or V is flat (it carries |v - o|, the sensitivity of
+ * the softmax) and grows where scores are large, which is where fixed tolerances are
+ * wrong in either direction.
+ */
+#ifndef TESTS_HARNESS_BOUND_BOUND_H
+#define TESTS_HARNESS_BOUND_BOUND_H
+
+#include "ref/attn.h"
+#include "ref/precision.h"
+
+enum attn_output { ATTN_O, ATTN_LSE, ATTN_DQ, ATTN_DK, ATTN_DV, ATTN_DBIAS, ATTN_OUTPUTS };
+const char *attn_output_name(enum attn_output output); /* "o", "lse", "dq", ... */
+
+/* Half the spacing of subnormals of a storage type, and the size from which on rounding to nearest
+ * makes an infinity. */
+double attn_dtype_tiny(enum attn_dtype dtype);
+double attn_dtype_overflow(enum attn_dtype dtype);
+
+/* Whether `wide` has every number of `narrow`. */
+int attn_dtype_holds(enum attn_dtype wide, enum attn_dtype narrow);
+
+/* The type in which a problem stores an output: that of its tensors, of its bias for dbias; LSE is
+ * F64 for F64, else F32. */
+enum attn_dtype attn_output_storage(const struct attn_problem *problem, enum attn_output output);
+
+/* The domain of ref/attn.h: the largest size of scores and sums, in the arithmetic of a problem.
+ * The smallest weight that no honest arithmetic takes for 0. */
+double attn_domain(enum attn_dtype dtype);
+double attn_least_weight(const struct attn_precision *precision);
+
+/* Subnormal numbers of the arithmetic, and of storage types of its exponent range, may count as 0,
+ * as operands and as results: what flush-to-zero and denormals-are-zero do. */
+void attn_precision_flush(const struct attn_problem *problem, struct attn_precision *precision);
+
+/* What an implementation declares for a problem. */
+void attn_precision_of(const struct attn_impl *impl, const struct attn_options *options,
+                       const struct attn_problem *problem, struct attn_precision *precision);
+
+/* The truth and its bounds for one output tensor: dense arrays [B, heads, rows, width] in
+ * whole-tensor order.  When a sample was asked for, rows are the sampled ones.
+ *
+ * An element has a value, a bound, and the set of the classes that are right; 0 is the class of the
+ * value alone.  Where several are, a finite result is held to value and bound; if nothing is known
+ * of it, the bound is infinite. */
+enum attn_class {
+    ATTN_CLASS_FINITE = 1,
+    ATTN_CLASS_PLUS_INF = 2,
+    ATTN_CLASS_MINUS_INF = 4,
+    ATTN_CLASS_NAN = 8
+};
+unsigned attn_class_of(double x);
+
+struct attn_truth_tensor {
+    const char *name;
+    int64_t extent[4];
+    double *want, *bound;
+    double *gauge;           /* condition-aware size of the element, for the printed gauge ratio */
+    const int64_t *sample;   /* NULL: all rows; else extent[2] row indices (borrowed) */
+    double u;                /* of the arithmetic or of storage: what the gauge counts in */
+    enum attn_dtype storage; /* in which the problem stores this output */
+    enum attn_dtype stored;  /* in which the judged result is; attn_truth_store changes it */
+    unsigned char *right;    /* enum attn_class, ored; NULL: 0 everywhere */
+};
+
+/* The classes that are right for element n: none if the value is a NaN that `right` knows nothing
+ * of, which is an error of the suite. */
+unsigned attn_truth_right(const struct attn_truth_tensor *truth, int64_t n);
+
+struct attn_truth {
+    struct attn_truth_tensor tensor[ATTN_OUTPUTS]; /* want == NULL: not asked for */
+};
+
+/* Inputs of a truth; d_o.data == NULL: forward only. */
+struct attn_inputs {
+    struct attn_cview q, k, v, d_o, d_lse;
+    int want_d_bias; /* only for problems small enough for [B,H,Lq,Lk] */
+    int has_stored;  /* else results are judged as the problem stores them */
+    enum attn_dtype stored[ATTN_OUTPUTS];
+};
+
+/* Rows and keys to compute, in increasing order; n < 0 means all.  The arrays must outlive the
+ * truth. */
+struct attn_sample {
+    int64_t n_rows, n_keys;
+    const int64_t *row, *key;
+};
+
+enum attn_status attn_truth_compute(const struct attn_problem *problem,
+                                    const struct attn_inputs *inputs,
+                                    const struct attn_precision *precision,
+                                    const struct attn_sample *sample, struct attn_truth *truth,
+                                    struct attn_error *err);
+
+/* Make it the truth for results that were rounded to `stored` last, by whoever wrote them to a
+ * file.  Nothing changes where that type holds all that the problem's own does; else the bound
+ * grows by the rounding, half a subnormal spacing, and (attn_agree) overflow.  Once for a tensor:
+ * roundings add up. */
+void attn_truth_store(struct attn_truth_tensor *tensor, enum attn_dtype stored);
+void attn_truth_free(struct attn_truth *truth);
+
+#endif

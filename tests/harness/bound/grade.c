@@ -1,0 +1,110 @@
+/* See grade.h. */
+#include "tests/harness/bound/grade.h"
+
+#include <math.h>
+#include <stddef.h>
+
+#include "ref/problem.h"
+#include "tests/harness/bound/agree.h"
+
+static const struct {
+    enum attn_fill fill;
+    const char *grade, *bias; /* reasons */
+} table[] = {
+    {ATTN_FILL_NORMAL, "independent signs in every sum: q.k, P V, dO.V, P^T dO", NULL},
+    {ATTN_FILL_INTEGER, "random signs, and scores that are exact: only exp and P V round", NULL},
+    {ATTN_FILL_HETERO, "random signs at three scales, of which each has its own bounds", NULL},
+    {ATTN_FILL_TIES, NULL, "V in [0.5, 1.5), and maxima that tie: P holds exact ones"},
+    {ATTN_FILL_ONES, NULL, "V = 1: any error of O is one of the normaliser"},
+};
+
+const char *attn_grade_reason(enum attn_fill fill)
+{
+    for (size_t t = 0; t < sizeof table / sizeof *table; t++)
+        if (table[t].fill == fill)
+            return table[t].grade;
+    return NULL;
+}
+
+const char *attn_bias_reason(enum attn_fill fill)
+{
+    for (size_t t = 0; t < sizeof table / sizeof *table; t++)
+        if (table[t].fill == fill)
+            return table[t].bias;
+    return NULL;
+}
+
+/* Rows, not elements, count as independent: the channels of one row share its weights.  The truth
+ * is taken as its type would store it: that rounding is nobody's error, and in 16 bits it is the
+ * same in all the rows whose averages are close. */
+static void find_bias(const struct attn_cview *got, const struct attn_truth_tensor *o,
+                      struct attn_grade *grade)
+{
+    int64_t n = o->extent[0] * o->extent[1] * o->extent[2], width = o->extent[3];
+    double sum = 0;
+    for (int64_t row = 0; row < n; row++) {
+        double mean = 0;
+        int64_t used = 0, i = row % o->extent[2], bh = row / o->extent[2];
+        for (int64_t c = 0; c < width; c++) {
+            double bound = o->bound[row * width + c];
+            if (!(bound > 0) || !isfinite(bound)) /* nothing visible, or nothing to say */
+                continue;
+            double value = attn_cview_get(got, bh / o->extent[1], bh % o->extent[1], i, c);
+            double want = attn_dtype_round(o->want[row * width + c], o->storage);
+            want = attn_dtype_round(want, o->stored);
+            if (!isfinite(value - want)) /* classes are judged elsewhere (classes.h) */
+                continue;
+            mean += (value - want) / bound;
+            used++;
+        }
+        if (used > 0) {
+            sum += mean / (double)used;
+            grade->rows++;
+        }
+    }
+    if (grade->rows > 0)
+        grade->bias = sum / sqrt((double)grade->rows);
+}
+
+enum attn_status attn_grade_outputs(const struct attn_problem *p, const struct attn_inputs *in,
+                                    const struct attn_precision *precision,
+                                    const struct attn_cview *got, enum attn_fill fill,
+                                    struct attn_grade *grade, struct attn_error *err)
+{
+    struct attn_precision likely = *precision;
+    struct attn_inputs forward = *in;
+    struct attn_truth truth;
+    int graded = attn_grade_reason(fill) != NULL, biased = attn_bias_reason(fill) != NULL;
+    *grade = (struct attn_grade){0};
+    if (!graded && !biased)
+        return ATTN_OK;
+    if (!graded) /* bias is a matter of O */
+        forward.d_o.data = forward.d_lse.data = NULL;
+    likely.lambda = ATTN_GRADE_LAMBDA;
+    enum attn_status status = attn_truth_compute(p, &forward, &likely, NULL, &truth, err);
+    if (status != ATTN_OK)
+        return status;
+    for (int o = 0; graded && o < ATTN_OUTPUTS; o++) {
+        struct attn_agreement x;
+        if (truth.tensor[o].want == NULL || got[o].data == NULL)
+            continue;
+        attn_agree(&got[o], &truth.tensor[o], precision->u, &x);
+        grade->rho = x.ratio > grade->rho ? x.ratio : grade->rho;
+    }
+    if (graded)
+        grade->letter = grade->rho <= 1 ? 'A' : 'B';
+    if (biased)
+        find_bias(&got[ATTN_O], &truth.tensor[ATTN_O], grade);
+    attn_truth_free(&truth);
+    return ATTN_OK;
+}
+
+double attn_growth_slope(const double *parts, const double *error, int n, double floor)
+{
+    double x = 0, y = 0, xx = 0, xy = 0;
+    for (int i = 0; i < n; i++) {
+        double lx = log(parts[i]), ly = log(error[i] > floor ? error[i] : floor);
+        x += lx, y += ly, xx += lx * lx, xy += lx * ly;
+    }
+    return (n * xy - x * y) / (n * xx - x * x);
+}

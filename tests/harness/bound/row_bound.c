@@ -1,0 +1,345 @@
+/* See row_bound.h; docs/bounds.md derives this, its section numbers stand beside the lines. */
+#include "tests/harness/bound/row_bound.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ref/problem.h"
+
+double attn_gamma(double n, double u)
+{
+    return n * u < 1 ? n * u / (1 - n * u) : (double)INFINITY;
+}
+
+double attn_sum_error(double n, double u, double lambda)
+{
+    double worst = attn_gamma(n, u), likely = lambda * sqrt(n) * u;
+    return lambda > 0 && likely < worst ? likely : worst;
+}
+
+/* x, or 0 where it is not finite: what is left of a sum where that is skipped (6.3). */
+static double finite_part(double x)
+{
+    return isfinite(x) ? x : 0;
+}
+
+enum attn_status attn_row_bound_alloc(const struct attn_problem *p, struct attn_row_bound *x,
+                                      struct attn_error *err)
+{
+    double **const by_key[] = {&x->eps,      &x->eps_raw, &x->tau,    &x->tau_back,
+                               &x->e_p,      &x->e_ds,    &x->dsr,    &x->e_dsr,
+                               &x->gauge_ds, &x->k_size,  &x->v_size, &x->swollen};
+    size_t keys = sizeof by_key / sizeof *by_key, n = (size_t)p->n_key;
+    memset(x, 0, sizeof *x);
+    size_t d = (size_t)p->d_key, dv = (size_t)p->d_value, width = d > dv ? d : dv;
+    double *at = malloc(((keys + d + dv) * n + 3 * (d + dv) + 6 * width + 1) * sizeof *at + 2 * n);
+    x->cached_batch = x->cached_head = -1;
+    if ((x->block = at) == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for the bounds of a row of %zu keys", n);
+    for (size_t a = 0; a < keys; a++, at += n)
+        *by_key[a] = at;
+    x->e_o = at, at += dv;
+    x->e_dq = at, at += d;
+    x->gauge_o = at, at += dv;
+    x->gauge_dq = at, at += d;
+    x->size_o = at, at += dv;
+    x->size_dq = at, at += d;
+    x->sum = at, at += 6 * width;
+    x->k = at, at += n * d;
+    x->v = at, at += n * dv;
+    x->k_odd = (unsigned char *)at;
+    x->v_odd = x->k_odd + n;
+    return ATTN_OK;
+}
+
+void attn_row_bound_free(struct attn_row_bound *x)
+{
+    free(x->block);
+    memset(x, 0, sizeof *x);
+}
+
+/* Row j of k or v as double, its finite numbers only; returns the sum of their sizes. */
+static double load(const struct attn_cview *from, int64_t b, int64_t g, int64_t j, int64_t width,
+                   double *to, unsigned char *odd)
+{
+    double size = 0;
+    *odd = 0;
+    for (int64_t c = 0; c < width; c++) {
+        double x = attn_cview_get(from, b, g, j, c);
+        *odd = *odd || !isfinite(x);
+        to[c] = isfinite(x) ? x : 0;
+        size += fabs(to[c]);
+    }
+    return size;
+}
+
+void attn_row_bound_head(const struct attn_problem *p, const struct attn_cview *q,
+                         const struct attn_cview *k, const struct attn_cview *v, int64_t b,
+                         int64_t h, int64_t i, struct attn_row_bound *x)
+{
+    int64_t g = h / (p->heads / p->kv_heads);
+    x->q_size = 0;
+    for (int64_t c = 0; c < p->d_key; c++)
+        x->q_size += finite_part(fabs(attn_cview_get(q, b, h, i, c)));
+    if (x->cached_batch == b && x->cached_head == g)
+        return;
+    for (int64_t j = 0; j < p->n_key; j++) {
+        x->k_size[j] = load(k, b, g, j, p->d_key, x->k + j * p->d_key, &x->k_odd[j]);
+        x->v_size[j] = load(v, b, g, j, p->d_value, x->v + j * p->d_value, &x->v_odd[j]);
+    }
+    x->cached_batch = b, x->cached_head = g;
+}
+
+/* p (e^tau - 1), the most by which a probability can grow: through exp(s - LSE + tau) when tau is
+ * large, because p alone may have underflowed while its product has not. */
+static double swell(const struct attn_oracle_row *row, int64_t n, double tau)
+{
+    return tau < 1 ? row->p[n] * expm1(tau) : exp(row->s[n] - row->lse + tau);
+}
+
+/* x y, where 0 stays 0 whatever the other is: a bound may be infinite, not undefined.  Multiplied
+ * first and chosen then: so compilers make vectors of it. */
+static inline double times(double x, double y)
+{
+    double product = x * y;
+    return x == 0 || y == 0 ? 0 : product;
+}
+
+/* The smaller of a bound and a cap; a bound that overflowed to NaN is the cap. */
+static double at_most(double bound, double cap)
+{
+    return bound <= cap ? bound : cap;
+}
+
+/* 2: the score.  d products and sums, the scale (as stored, applied, perhaps times log2 e); its
+ * last term for those who scale q or k first, or read subnormals as 0. */
+static void bound_score(const struct attn_problem *p, const struct attn_precision *a,
+                        const struct attn_oracle_row *row, int64_t n, struct attn_row_bound *x)
+{
+    double raw = row->raw[n], s = row->s[n], u = a->u;
+    double eps = x->of_score * row->magnitude[n] +
+                 fabs(p->scale) * (double)(p->d_key + 1) * a->tiny + a->tiny +
+                 a->tiny * (1 + fabs(p->scale)) * (x->k_size[row->key[n]] + x->q_size);
+    x->eps_raw[n] = eps;
+    if (p->softcap > 0) {                                       /* 2.1: c tanh(raw / c) */
+        double into = isinf(raw) ? 0 : eps + 2 * u * fabs(raw); /* tanh of an infinity is exact */
+        double slope = row->slope[n] * exp(2 * into / p->softcap);
+        double capped = s - row->bias[n];
+        eps = into * (slope <= 1 ? slope : 1) + (a->exp_ulps + 3) * u * fabs(capped) + a->tiny;
+        x->eps_raw[n] = into;
+    }
+    if (p->bias.kind != ATTN_BIAS_NONE) /* 2.2: the bias as read, and one sum */
+        eps += 3 * u * fabs(row->bias[n]) + u * (fabs(s) + eps);
+    x->eps[n] = eps;
+}
+
+/* 3: exp(s - m), its rescales as m grows, its merges by LSE. */
+static double bound_exp(const struct attn_precision *a, const struct attn_oracle_row *row,
+                        int64_t n, double eps)
+{
+    double u = a->u, below = row->max - row->s[n];
+    double through_lse = fabs(row->s[n]) > fabs(row->lse) ? fabs(row->s[n]) : fabs(row->lse);
+    return eps + u * below + a->exp_ulps * u + (double)a->rescales * (a->exp_ulps + 1) * u +
+           (double)a->merges * (3 * through_lse + 2 * a->exp_ulps + 6) * u;
+}
+
+static double magnitude_of_score(const struct attn_oracle_row *row, int64_t n)
+{
+    return row->magnitude[n] + fabs(row->bias[n]);
+}
+
+/* 4.1: O, as a quotient of perturbed sums; capped by what any average of visible v can be. */
+static void bound_o(const struct attn_problem *p, const struct attn_precision *a,
+                    const struct attn_oracle_row *row, double steps, double kept,
+                    struct attn_row_bound *x)
+{
+    int64_t dv = p->d_value;
+    double *restrict shift = x->sum, *restrict size = shift + dv, *restrict total = size + dv;
+    double *restrict swollen = total + dv, *restrict far = swollen + dv, *restrict large = far + dv;
+    const double *restrict o_row = row->o;
+    for (int64_t c = 0; c < dv; c++)
+        shift[c] = size[c] = total[c] = swollen[c] = far[c] = large[c] = 0;
+    for (int64_t n = 0; n < row->n; n++) {
+        if (row->s[n] == -(double)INFINITY)
+            continue;
+        const double *restrict vj = x->v + row->key[n] * dv;
+        double weight = x->swollen[n], p_n = row->p[n], both = p_n + weight;
+        for (int64_t c = 0; c < dv; c++) {
+            double v = fabs(vj[c]), away = fabs(vj[c] - o_row[c]);
+            double moved = weight * away, swelled = both * v;
+            shift[c] += away > 0 ? moved : 0;
+            size[c] += p_n * v;
+            total[c] += v;
+            swollen[c] += v > 0 ? swelled : 0;
+            far[c] = away > far[c] ? away : far[c];
+            large[c] = v > large[c] ? v : large[c];
+        }
+    }
+    double r = attn_sum_error(steps + 3, a->u, a->lambda), n_visible = (double)row->n;
+    for (int64_t c = 0; c < dv; c++) {
+        double o = fabs(row->o[c]);
+        double e = at_most(shift[c] / kept, far[c]);
+        e += at_most(r * (size[c] + o) * exp(2 * x->e_lse) / kept,
+                     r < 1 ? 2 * r / (1 - r) * large[c] : (double)INFINITY);
+        e += at_most((a->u_p * swollen[c] + a->tiny_p * total[c]) / kept,
+                     a->u_p * large[c] + a->tiny_p * total[c]);
+        e += (double)(1 + a->rescales) * a->tiny * (total[c] + n_visible);
+        x->e_o[c] = e + a->u_storage * (o + e) + a->tiny_storage + 0x1p-52 * o;
+        x->gauge_o[c] = (1 + x->score_size) * size[c];
+        x->size_o[c] = 16 * total[c]; /* rescaled late, a weight may be as large as that */
+    }
+}
+
+/* 4: O = N / l and LSE = m + ln l. */
+void attn_row_bound_forward(const struct attn_problem *p, const struct attn_precision *a,
+                            const struct attn_oracle_row *row, struct attn_row_bound *x)
+{
+    double steps = (double)(row->n + a->rescales + 3 * a->merges), kept = 0, moved = 0, u = a->u;
+    double worst = 0; /* max tau */
+    x->e_lse = x->score_size = 0;
+    x->of_score = attn_sum_error((double)p->d_key + 3, u, a->lambda);
+    for (int64_t c = 0; c < p->d_value; c++)
+        x->e_o[c] = x->gauge_o[c] = x->size_o[c] = 0;
+    if (row->max == -(double)INFINITY) { /* O = 0 and LSE = -inf are exact */
+        for (int64_t n = 0; n < row->n; n++)
+            x->eps[n] = x->eps_raw[n] = x->tau[n] = 0;
+        return;
+    }
+    for (int64_t n = 0; n < row->n; n++) {
+        if (row->s[n] == -(double)INFINITY) { /* hidden by the bias: exactly 0 */
+            x->eps[n] = x->eps_raw[n] = x->tau[n] = 0;
+            continue;
+        }
+        bound_score(p, a, row, n, x);
+        x->tau[n] = bound_exp(a, row, n, x->eps[n]);
+        kept += row->p[n] * exp(-x->tau[n]);
+        x->swollen[n] = swell(row, n, x->tau[n]);
+        moved += x->swollen[n];
+        worst = x->tau[n] > worst ? x->tau[n] : worst;
+        double size = magnitude_of_score(row, n);
+        x->score_size = size > x->score_size ? size : x->score_size;
+    }
+    /* 4.2 */
+    double l = row->lse - row->max, by_sum = attn_sum_error(steps, u, a->lambda);
+    x->e_lse = at_most(moved < 1 ? -log1p(-moved) : (double)INFINITY, worst);
+    x->e_lse += by_sum < 1 ? -log1p(-by_sum) : (double)INFINITY;
+    x->e_lse +=
+        (a->exp_ulps + 2) * u * l + (4 * u + a->u_lse) * fabs(row->lse) + (double)row->n * a->tiny;
+    bound_o(p, a, row, steps, kept, x);
+}
+
+/* 5.2: dP = dO . v. */
+static double bound_dp(const struct attn_problem *p, const struct attn_precision *a,
+                       const struct attn_oracle_row *row, int64_t n, const struct attn_row_bound *x)
+{
+    return x->of_dp * row->dp_magnitude[n] +
+           a->tiny * ((double)p->d_value + 1 + x->v_size[row->key[n]] + x->do_size);
+}
+
+/* 5.2: D, computed as dO . O - dLSE or as sum P dP - dLSE: the larger of the two errors. */
+static double bound_delta(const struct attn_problem *p, const struct attn_cview *d_o, double d_lse,
+                          int64_t b, int64_t h, int64_t i, const struct attn_precision *a,
+                          const struct attn_oracle_row *row, const struct attn_row_bound *x)
+{
+    double by_o = 0, size = fabs(d_lse), by_p = 0, sum_p = fabs(d_lse), u = a->u;
+    for (int64_t c = 0; c < p->d_value; c++) {
+        double g = finite_part(fabs(attn_cview_get(d_o, b, h, i, c)));
+        by_o += g * x->e_o[c] + a->tiny * (g + fabs(row->o[c]));
+        size += g * (fabs(row->o[c]) + x->e_o[c]);
+    }
+    by_o += attn_sum_error((double)p->d_value + 2, u, a->lambda) * size;
+    for (int64_t n = 0; n < row->n; n++) {
+        if (row->s[n] == -(double)INFINITY)
+            continue;
+        double e_dp = bound_dp(p, a, row, n, x);
+        by_p += times(x->e_p[n], fabs(row->dp[n]) + e_dp) + row->p[n] * e_dp;
+        sum_p += row->p[n] * fabs(row->dp[n]);
+    }
+    by_p += attn_sum_error((double)row->n + 2, u, a->lambda) * (sum_p + by_p);
+    return (by_o > by_p ? by_o : by_p) + (double)(p->d_value + 1) * a->tiny;
+}
+
+/* 5.3: dS = P (dP - D), and through the softcap. */
+static void bound_ds(const struct attn_problem *p, const struct attn_precision *a,
+                     const struct attn_oracle_row *row, double e_delta, int64_t n,
+                     struct attn_row_bound *x)
+{
+    double u = a->u, ds = fabs(row->ds[n]), slope = row->slope[n], e_slope = 0;
+    double e_dp = bound_dp(p, a, row, n, x);
+    double off = e_dp + e_delta;
+    off += u * (fabs(row->dp[n] - row->delta) + off);
+    double e = times(x->e_p[n], fabs(row->dp[n] - row->delta) + off) + times(row->p[n], off) +
+               a->tiny * (fabs(row->dp[n] - row->delta) + off + 1);
+    x->e_ds[n] = e + (u + a->u_p) * (ds + e) + a->tiny_p;
+    if (p->softcap > 0) /* slope = 1 - t^2 */
+        e_slope = at_most(slope * expm1(2 * x->eps_raw[n] / p->softcap), 1) +
+                  (2 * a->exp_ulps + 6) * u * (1 - slope) + 2 * u * slope;
+    x->dsr[n] = row->ds[n] * slope;
+    x->e_dsr[n] = times(x->e_ds[n], slope + e_slope) + times(ds, e_slope);
+    if (p->scale != 0) /* scale applied to dS before the sum: an underflow there is not scaled */
+        x->e_dsr[n] += a->tiny / fabs(p->scale);
+    x->e_dsr[n] += p->softcap > 0 ? u * (fabs(x->dsr[n]) + x->e_dsr[n]) + a->tiny + a->tiny_p : 0;
+}
+
+/* 5: the backward of one row. */
+void attn_row_bound_backward(const struct attn_problem *p, const struct attn_cview *d_o,
+                             double d_lse, int64_t b, int64_t h, int64_t i,
+                             const struct attn_precision *a, const struct attn_oracle_row *row,
+                             struct attn_row_bound *x)
+{
+    double u = a->u, mean = fabs(d_lse);
+    double *restrict e = x->sum, *restrict size = e + p->d_key, *restrict gauge = size + p->d_key;
+    x->do_size = 0;
+    x->of_dp = attn_sum_error((double)p->d_value + 1, u, a->lambda);
+    for (int64_t c = 0; c < p->d_key; c++)
+        x->e_dq[c] = x->gauge_dq[c] = x->size_dq[c] = 0;
+    if (row->max == -(double)INFINITY) {
+        for (int64_t n = 0; n < row->n; n++)
+            x->tau_back[n] = x->e_p[n] = x->e_ds[n] = x->dsr[n] = x->e_dsr[n] = x->gauge_ds[n] = 0;
+        return;
+    }
+    for (int64_t c = 0; c < p->d_value; c++)
+        x->do_size += finite_part(fabs(attn_cview_get(d_o, b, h, i, c)));
+    for (int64_t n = 0; n < row->n; n++) { /* 5.1: P from the stored LSE */
+        x->tau_back[n] = x->e_p[n] = 0;
+        if (row->s[n] == -(double)INFINITY)
+            continue;
+        x->tau_back[n] =
+            x->eps[n] + u * (fabs(row->s[n]) + 3 * fabs(row->lse)) + x->e_lse + a->exp_ulps * u;
+        double moved = swell(row, n, x->tau_back[n]);
+        x->e_p[n] = moved + a->u_p * (row->p[n] + moved) + a->tiny_p;
+        mean += row->p[n] * row->dp_magnitude[n];
+    }
+    double e_delta = bound_delta(p, d_o, d_lse, b, h, i, a, row, x);
+    for (int64_t n = 0; n < row->n; n++) {
+        if (row->s[n] == -(double)INFINITY) {
+            x->e_ds[n] = x->dsr[n] = x->e_dsr[n] = x->gauge_ds[n] = 0;
+            continue;
+        }
+        bound_ds(p, a, row, e_delta, n, x);
+        x->gauge_ds[n] = (1 + x->score_size) * row->p[n] * (row->dp_magnitude[n] + mean);
+    }
+    for (int64_t c = 0; c < p->d_key; c++) /* 5.4: dq = scale sum dS k */
+        e[c] = size[c] = gauge[c] = 0;
+    for (int64_t n = 0; n < row->n; n++) {
+        if (row->s[n] == -(double)INFINITY)
+            continue;
+        const double *restrict kj = x->k + row->key[n] * p->d_key;
+        double e_dsr = x->e_dsr[n], both = fabs(x->dsr[n]) + e_dsr, gauge_ds = x->gauge_ds[n];
+        double flushed = a->tiny * (1 + fabs(x->dsr[n]));
+        for (int64_t c = 0; c < p->d_key; c++) {
+            e[c] += times(e_dsr, fabs(kj[c])) + flushed;
+            size[c] += times(both, fabs(kj[c]));
+            gauge[c] += gauge_ds * fabs(kj[c]);
+        }
+    }
+    double more = attn_sum_error((double)(row->n + a->merges) + 4, u, a->lambda);
+    for (int64_t c = 0; c < p->d_key; c++) {
+        double all = fabs(p->scale) * (e[c] + more * size[c]) + (double)(1 + a->merges) * a->tiny;
+        double dq = fabs(row->dq[c]);
+        x->e_dq[c] = all + a->u_storage * (dq + all) + a->tiny_storage + 0x1p-52 * dq;
+        x->gauge_dq[c] = fabs(p->scale) * gauge[c];
+        x->size_dq[c] = fmax(1, fabs(p->scale)) * gauge[c] / (1 + x->score_size);
+    }
+}

@@ -1,0 +1,58 @@
+/* T1 for one query row: what rounding can do to its scores, probabilities and gradients.
+ * Notation and derivation: docs/bounds.md; the section is named beside each line of row_bound.c. */
+#ifndef TESTS_HARNESS_BOUND_ROW_BOUND_H
+#define TESTS_HARNESS_BOUND_ROW_BOUND_H
+
+#include "ref/oracle.h"
+#include "tests/harness/bound/bound.h"
+
+struct attn_row_bound {
+    double *eps;     /* [n] |computed - true| of the final score                         */
+    double *eps_raw; /* [n] the same of the raw score                                    */
+    double *tau;     /* [n] log-relative error of exp(s - m) as the forward sums it      */
+    double *e_o;     /* [dv] */
+    double e_lse;
+    double *tau_back;  /* [n] log-relative error of P = exp(s - LSE) in the backward       */
+    double *e_p;       /* [n] |error| of that P, rounded on the way if u_p says so         */
+    double *e_ds;      /* [n] |error| of dS with respect to the final score                */
+    double *dsr;       /* [n] dS with respect to the raw score                             */
+    double *e_dsr;     /* [n] and its error                                                */
+    double *e_dq;      /* [d] */
+    double score_size; /* gauge: max_j of the magnitude of a score                         */
+    double *gauge_o, *gauge_dq, *gauge_ds; /* [dv] [d] [n] condition-aware sizes           */
+    /* one kv head's keys and values as double, kept between rows; their sums of |k_c| and |v_c|;
+     * sums of a row */
+    double *k, *v, *k_size, *v_size, *sum;
+    unsigned char *k_odd,
+        *v_odd;               /* [n_key]: not all of k or v is finite; what is not counts as 0 */
+    double q_size, do_size;   /* sum_c |q_c| and |dO_c| of the row */
+    double *size_o, *size_dq; /* [dv] [d] how large the sums may be on their way to o and dq */
+    double *swollen;          /* [n] p (e^tau - 1), of the forward */
+    double of_score, of_dp;   /* errors of the sums q.k and dO.v, of their sizes */
+    int64_t cached_batch, cached_head;
+    void *block;
+};
+
+/* g(n) = n u / (1 - n u): the error of n roundings (Higham 2002, lemma 3.1); inf when n u >= 1. */
+double attn_gamma(double n, double u);
+
+/* The error of a sum of n terms: gamma_n, or lambda sqrt(n) u where lambda > 0 and that is less. */
+double attn_sum_error(double n, double u, double lambda);
+
+enum attn_status attn_row_bound_alloc(const struct attn_problem *problem,
+                                      struct attn_row_bound *bound, struct attn_error *err);
+void attn_row_bound_free(struct attn_row_bound *bound);
+
+/* Once for each row, before the other two: makes k and v those of this row's head. */
+void attn_row_bound_head(const struct attn_problem *problem, const struct attn_cview *q,
+                         const struct attn_cview *k, const struct attn_cview *v, int64_t b,
+                         int64_t h, int64_t i, struct attn_row_bound *bound);
+void attn_row_bound_forward(const struct attn_problem *problem,
+                            const struct attn_precision *precision,
+                            const struct attn_oracle_row *row, struct attn_row_bound *bound);
+void attn_row_bound_backward(const struct attn_problem *problem, const struct attn_cview *d_o,
+                             double d_lse, int64_t b, int64_t h, int64_t i,
+                             const struct attn_precision *precision,
+                             const struct attn_oracle_row *row, struct attn_row_bound *bound);
+
+#endif

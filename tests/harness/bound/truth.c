@@ -1,0 +1,531 @@
+/* The truth and its bounds for whole tensors: one pass over the query rows, which feeds O, LSE and
+ * dQ directly and collects dK, dV and dBias. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ref/impl.h"
+#include "ref/problem.h"
+#include "tests/harness/bound/classes.h"
+
+const char *attn_output_name(enum attn_output output)
+{
+    static const char *const name[ATTN_OUTPUTS] = {"o", "lse", "dq", "dk", "dv", "dbias"};
+    return (unsigned)output < ATTN_OUTPUTS ? name[output] : "unknown";
+}
+
+double attn_dtype_tiny(enum attn_dtype dtype)
+{
+    static const double tiny[ATTN_DTYPES] = {0x1p-1074, 0x1p-150, 0x1p-134, 0x1p-25};
+    return (unsigned)dtype < ATTN_DTYPES ? tiny[dtype] : 0;
+}
+
+/* Half a unit above the largest number. */
+double attn_dtype_overflow(enum attn_dtype dtype)
+{
+    static const double limit[ATTN_DTYPES] = {0, 0x1.ffffffp127, 0x1.ffp127, 65520};
+    return (unsigned)dtype < ATTN_DTYPES && dtype != ATTN_F64 ? limit[dtype] : (double)INFINITY;
+}
+
+int attn_dtype_holds(enum attn_dtype wide, enum attn_dtype narrow)
+{
+    return wide == ATTN_F64 || wide == narrow || (wide == ATTN_F32 && narrow != ATTN_F64);
+}
+
+enum attn_dtype attn_output_storage(const struct attn_problem *p, enum attn_output output)
+{
+    if (output == ATTN_DBIAS)
+        return p->bias.tensor.dtype;
+    return output == ATTN_LSE && p->dtype != ATTN_F64 ? ATTN_F32 : p->dtype;
+}
+
+/* Nothing overflows in a factor of log2 e, nor in a sum of terms whose sizes stay below this. */
+double attn_domain(enum attn_dtype dtype)
+{
+    return dtype == ATTN_F64 ? 0x1p1022 : 0x1p126;
+}
+
+double attn_least_weight(const struct attn_precision *x)
+{
+    double least = x->u < 0x1p-40 ? 0x1p-1016 : 0x1p-120;
+    return 4 * x->tiny_p > least ? 4 * x->tiny_p : least;
+}
+
+unsigned attn_class_of(double x)
+{
+    return isnan(x)      ? ATTN_CLASS_NAN
+           : isfinite(x) ? ATTN_CLASS_FINITE
+           : x > 0       ? ATTN_CLASS_PLUS_INF
+                         : ATTN_CLASS_MINUS_INF;
+}
+
+unsigned attn_truth_right(const struct attn_truth_tensor *t, int64_t n)
+{
+    if (t->right != NULL && t->right[n] != 0)
+        return t->right[n];
+    return isnan(t->want[n]) ? 0 : attn_class_of(t->want[n]);
+}
+
+void attn_precision_flush(const struct attn_problem *p, struct attn_precision *x)
+{
+    x->tiny = p->dtype == ATTN_F64 ? 0x1p-1022 : 0x1p-126;
+    if (p->dtype != ATTN_F16)
+        x->tiny_storage = x->tiny;
+}
+
+/* No row can be rescaled or merged more often than it has keys, whatever is declared. */
+static int64_t within(int64_t declared, int64_t n_key)
+{
+    return declared < 0 ? 0 : declared > n_key ? n_key : declared;
+}
+
+void attn_precision_of(const struct attn_impl *impl, const struct attn_options *options,
+                       const struct attn_problem *p, struct attn_precision *x)
+{
+    int wide = p->dtype == ATTN_F64;
+    x->u = attn_dtype_roundoff(wide ? ATTN_F64 : ATTN_F32);
+    x->u_storage = attn_dtype_roundoff(p->dtype);
+    x->u_lse = x->u;
+    x->u_bias = p->bias.kind == ATTN_BIAS_TENSOR ? attn_dtype_roundoff(p->bias.tensor.dtype) : x->u;
+    x->u_p = x->tiny_p = 0;
+    x->tiny = attn_dtype_tiny(wide ? ATTN_F64 : ATTN_F32);
+    x->tiny_storage = attn_dtype_tiny(p->dtype);
+    x->lambda = 0;
+    x->exp_ulps = 4; /* glibc states 1 for exp, log, 2 for tanh; other libms up to 4 */
+    x->rescales = within(impl->rescales != NULL ? impl->rescales(p, options) : 0, p->n_key);
+    x->merges = within(impl->merges != NULL ? impl->merges(p, options) : 0, p->n_key);
+    if (impl->precision != NULL)
+        impl->precision(p, options, x);
+    if (x->u_p > 0 && x->tiny_p == 0) /* f16 has few exponents; bf16 has those of f32 */
+        x->tiny_p = x->u_p == 0x1p-11 ? 0x1p-25 : 0x1p-134;
+}
+
+/* ---- sums over rows ----------------------------------------------------------------------- */
+
+/* An output that many rows add to: the compensated sum, its terms' errors and sizes. */
+struct sum {
+    struct attn_truth_tensor *out;
+    double *lost, *error, *size;
+    int64_t *terms;       /* by row of the tensor: how many were added             */
+    unsigned char *kinds; /* of the terms of special rows, added up */
+};
+
+static void sum_free(struct sum *x)
+{
+    free(x->lost);
+    free(x->error);
+    free(x->size);
+    free(x->terms);
+    free(x->kinds);
+}
+
+static enum attn_status sum_alloc(struct sum *x, struct attn_truth_tensor *t,
+                                  struct attn_error *err)
+{
+    size_t rows = (size_t)(t->extent[0] * t->extent[1] * t->extent[2]);
+    size_t n = rows * (size_t)t->extent[3];
+    *x = (struct sum){t,
+                      calloc(n + 1, sizeof(double)),
+                      calloc(n + 1, sizeof(double)),
+                      calloc(n + 1, sizeof(double)),
+                      calloc(rows + 1, sizeof(int64_t)),
+                      malloc(n + 1)};
+    if (x->lost == NULL || x->error == NULL || x->size == NULL || x->terms == NULL ||
+        x->kinds == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory to sum %s (%zu elements)", t->name, n);
+    memset(x->kinds, ATTN_KIND_ZERO, n + 1);
+    return ATTN_OK;
+}
+
+/* Elements at..at+n gain weight * y[c], where weight is known to within `error` and y[c] to within
+ * `tiny`; TwoSum keeps what double would lose. */
+static void sum_add(struct sum *x, int64_t at, int64_t n, const double *restrict y, double weight,
+                    double error, double tiny, double gauge)
+{
+    double *restrict want = x->out->want + at, *restrict lost = x->lost + at;
+    double *restrict errors = x->error + at, *restrict size = x->size + at;
+    double *restrict gauges = x->out->gauge + at, both = fabs(weight) + error;
+    double flushed = fabs(weight) * tiny;
+    for (int64_t c = 0; c < n; c++) {
+        double term = weight * y[c], s = want[c] + term, z = s - want[c], a = fabs(y[c]);
+        lost[c] += (want[c] - (s - z)) + (term - z);
+        want[c] = s;
+        double off = error * a + flushed, large = both * a;
+        errors[c] += a > 0 ? off : 0; /* an error may be infinite: 0 of it is 0 */
+        size[c] += a > 0 ? large : 0;
+        gauges[c] += gauge * a;
+    }
+}
+
+/* Elements at..at+n gain weight * y[c], as kinds. */
+static void sum_kinds(struct sum *x, int64_t at, int64_t n, const unsigned char *y, unsigned weight)
+{
+    unsigned char *kinds = x->kinds + at;
+    for (int64_t c = 0; c < n; c++)
+        kinds[c] = (unsigned char)attn_kinds_plus(kinds[c], attn_kinds_weigh(weight, y[c]));
+}
+
+/* What the kinds of an element say of it, beside its value and bound. */
+static void set_right(struct attn_truth_tensor *t, int64_t at, unsigned kinds)
+{
+    unsigned right = attn_kinds_classes(kinds);
+    t->right[at] = (unsigned char)right;
+    if (!(right & ATTN_CLASS_FINITE)) {
+        if (!(attn_class_of(t->want[at]) & right))
+            t->want[at] = right & ATTN_CLASS_NAN        ? (double)NAN
+                          : right & ATTN_CLASS_PLUS_INF ? (double)INFINITY
+                                                        : -(double)INFINITY;
+        t->bound[at] = t->gauge[at] = 0;
+    } else if (kinds & ATTN_KIND_UNKNOWN || !isfinite(t->want[at])) {
+        t->bound[at] = (double)INFINITY;
+        t->gauge[at] = 0;
+    }
+}
+
+/* How a sum is finished: multiplied by `scale` and stored; in so many parts more, each of which may
+ * underflow by itself. */
+struct finish {
+    double scale, u, u_storage, tiny, tiny_storage, lambda;
+    int64_t parts;
+};
+
+/* 5.4: n terms were summed. */
+static void sum_finish(struct sum *x, const struct finish *f)
+{
+    int64_t width = x->out->extent[3];
+    int64_t rows = x->out->extent[0] * x->out->extent[1] * x->out->extent[2];
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t at = r * width; at < (r + 1) * width; at++) {
+            double n = (double)x->terms[r], size = x->size[at];
+            double sum = x->out->want[at], lost = x->lost[at];
+            double want = f->scale * (isnan(lost) ? sum : sum + lost);
+            double e =
+                fabs(f->scale) * (x->error[at] + n * f->tiny +
+                                  attn_sum_error(n + 4, f->u, f->lambda) * size + 0x1p-51 * size);
+            double stored = f->u_storage * (fabs(want) + e) + f->tiny_storage;
+            x->out->want[at] = want;
+            x->out->bound[at] =
+                n == 0 ? 0 : e + stored + (double)(1 + f->parts) * f->tiny + 0x1p-52 * fabs(want);
+            x->out->gauge[at] *= fabs(f->scale);
+            if (x->kinds[at] & ~(unsigned)ATTN_KINDS_FINITE)
+                set_right(x->out, at, attn_kinds_times(attn_kind_of(f->scale), x->kinds[at]));
+        }
+}
+
+/* x, or 0 where the kinds speak of it. */
+static double finite_part(double x)
+{
+    return isfinite(x) ? x : 0;
+}
+
+/* ---- one row at a time -------------------------------------------------------------------- */
+
+struct work {
+    const struct attn_problem *p;
+    const struct attn_inputs *in;
+    const struct attn_precision *a;
+    struct attn_truth *truth;
+    struct attn_oracle_row row;
+    struct attn_row_bound bound;
+    struct sum dk, dv, dbias;
+    double *q, *d_o; /* [d] [dv] this row's */
+    int64_t *slot;   /* [n_key]: where a key's gradients go; -1: not sampled */
+    int64_t n_keys;
+    struct attn_row_kinds kinds;
+};
+
+static void store_forward(struct work *w, int64_t b, int64_t h, int64_t slot)
+{
+    struct attn_truth_tensor *o = &w->truth->tensor[ATTN_O], *lse = &w->truth->tensor[ATTN_LSE];
+    int64_t at = (b * o->extent[1] + h) * o->extent[2] + slot;
+    for (int64_t c = 0; c < w->p->d_value; c++) {
+        o->want[at * w->p->d_value + c] = w->row.o[c];
+        o->bound[at * w->p->d_value + c] = w->bound.e_o[c];
+        o->gauge[at * w->p->d_value + c] = w->bound.gauge_o[c];
+        if (w->kinds.special)
+            set_right(o, at * w->p->d_value + c, w->kinds.o[c]);
+    }
+    lse->want[at] = w->row.lse;
+    lse->bound[at] = w->bound.e_lse;
+    lse->gauge[at] = isfinite(w->row.lse) ? 1 + w->bound.score_size + fabs(w->row.lse) : 0;
+    if (w->kinds.special)
+        set_right(lse, at, w->kinds.lse);
+}
+
+static void store_dq(struct work *w, int64_t b, int64_t h, int64_t slot)
+{
+    struct attn_truth_tensor *dq = &w->truth->tensor[ATTN_DQ];
+    int64_t at = ((b * dq->extent[1] + h) * dq->extent[2] + slot) * w->p->d_key;
+    for (int64_t c = 0; c < w->p->d_key; c++) {
+        dq->want[at + c] = w->row.dq[c];
+        dq->bound[at + c] = w->bound.e_dq[c];
+        dq->gauge[at + c] = w->bound.gauge_dq[c];
+        if (w->kinds.special)
+            set_right(dq, at + c, w->kinds.dq[c]);
+    }
+}
+
+/* dk_j += dS q_i and dv_j += P dO_i, for every sampled key that this row sees.  What is not finite
+ * is left to the kinds. */
+static void collect_keys(struct work *w, int64_t b, int64_t h, int64_t i)
+{
+    const struct attn_problem *p = w->p;
+    int64_t g = h / (p->heads / p->kv_heads);
+    for (int64_t c = 0; c < p->d_key; c++)
+        w->q[c] = finite_part(attn_cview_get(&w->in->q, b, h, i, c));
+    for (int64_t c = 0; c < p->d_value; c++)
+        w->d_o[c] = finite_part(attn_cview_get(&w->in->d_o, b, h, i, c));
+    for (int64_t n = 0; n < w->row.n; n++) {
+        int64_t slot = w->slot[w->row.key[n]], at = (b * p->kv_heads + g) * w->n_keys + slot;
+        if (slot >= 0 && w->kinds.special) {
+            sum_kinds(&w->dk, at * p->d_key, p->d_key, w->kinds.q, w->kinds.dsr[n]);
+            sum_kinds(&w->dv, at * p->d_value, p->d_value, w->kinds.d_o, w->kinds.p[n]);
+        }
+        if (slot < 0 || w->row.s[n] == -(double)INFINITY || !isfinite(w->bound.dsr[n]))
+            continue;
+        double e_p = w->bound.e_p[n] + w->a->tiny;
+        w->dk.terms[at]++, w->dv.terms[at]++;
+        sum_add(&w->dk, at * p->d_key, p->d_key, w->q, w->bound.dsr[n], w->bound.e_dsr[n],
+                w->a->tiny, w->bound.gauge_ds[n]);
+        sum_add(&w->dv, at * p->d_value, p->d_value, w->d_o, w->row.p[n], e_p, w->a->tiny,
+                (1 + w->bound.score_size) * w->row.p[n]);
+    }
+}
+
+/* dbias_ij = dS_ij, summed along the axes on which the bias is broadcast (extent 1 there). */
+static void collect_bias(struct work *w, int64_t b, int64_t h, int64_t i)
+{
+    struct attn_truth_tensor *t = w->dbias.out;
+    if (t->extent[0] == 1)
+        b = 0;
+    if (t->extent[1] == 1)
+        h = 0;
+    if (t->extent[2] == 1)
+        i = 0;
+    int64_t r = (b * t->extent[1] + h) * t->extent[2] + i;
+    w->dbias.terms[r] += t->extent[3] == 1 ? w->row.n : w->row.n > 0;
+    for (int64_t n = 0; n < w->row.n; n++) {
+        int64_t j = t->extent[3] == 1 ? 0 : w->row.key[n];
+        static const double one = 1;
+        if (w->kinds.special)
+            sum_kinds(&w->dbias, r * t->extent[3] + j, 1, &w->kinds.ds[n], ATTN_KIND_POSITIVE);
+        if (!isfinite(w->row.ds[n]))
+            continue;
+        sum_add(&w->dbias, r * t->extent[3] + j, 1, &one, w->row.ds[n], w->bound.e_ds[n], 0,
+                w->bound.gauge_ds[n]);
+    }
+}
+
+/* dLSE as the bounds take it. */
+static double d_lse_of(const struct work *w, int64_t b, int64_t h, int64_t i)
+{
+    if (w->in->d_lse.data == NULL || w->row.max == -(double)INFINITY)
+        return 0;
+    return finite_part(attn_cview_get(&w->in->d_lse, b, h, i, 0));
+}
+
+/* slot: the row's place in O, LSE and dQ; -1: not sampled, it only feeds dK and dV. */
+static void do_row(struct work *w, int64_t b, int64_t h, int64_t i, int64_t slot, int backward)
+{
+    attn_row_bound_head(w->p, &w->in->q, &w->in->k, &w->in->v, b, h, i, &w->bound);
+    attn_oracle_row_forward(w->p, &w->in->q, &w->in->k, &w->in->v, b, h, i, &w->row);
+    attn_row_bound_forward(w->p, w->a, &w->row, &w->bound);
+    if (backward) {
+        attn_oracle_row_backward(w->p, &w->in->d_o, &w->in->d_lse, b, h, i, &w->row);
+        attn_row_bound_backward(w->p, &w->in->d_o, d_lse_of(w, b, h, i), b, h, i, w->a, &w->row,
+                                &w->bound);
+    }
+    attn_row_kinds(w->p, w->in, w->a, &w->row, &w->bound, b, h, i, &w->kinds);
+    if (slot >= 0)
+        store_forward(w, b, h, slot);
+    if (!backward)
+        return;
+    if (slot >= 0)
+        store_dq(w, b, h, slot);
+    if (w->row.max == -(double)INFINITY && !w->kinds.special)
+        return;
+    collect_keys(w, b, h, i);
+    if (w->dbias.out != NULL)
+        collect_bias(w, b, h, i);
+}
+
+/* ---- set-up and sweep --------------------------------------------------------------------- */
+
+static enum attn_status tensor_alloc(const struct work *w, enum attn_output output,
+                                     const int64_t extent[4], const int64_t *sample,
+                                     struct attn_error *err)
+{
+    const struct attn_precision *a = w->a;
+    struct attn_truth_tensor *t = &w->truth->tensor[output];
+    size_t n = 1;
+    for (int axis = 0; axis < 4; axis++)
+        n *= (size_t)(t->extent[axis] = extent[axis]);
+    t->name = attn_output_name(output);
+    t->sample = sample;
+    t->storage = attn_output_storage(w->p, output);
+    t->stored = t->storage;
+    t->u = output == ATTN_LSE ? a->u_lse : output == ATTN_DBIAS ? a->u_bias : a->u_storage;
+    t->u = t->u > a->u ? t->u : a->u;
+    t->want = calloc(n + 1, sizeof *t->want);
+    t->bound = calloc(n + 1, sizeof *t->bound);
+    t->gauge = calloc(n + 1, sizeof *t->gauge);
+    t->right = calloc(n + 1, 1);
+    if (t->want == NULL || t->bound == NULL || t->gauge == NULL || t->right == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for the truth of %s (%zu elements)", t->name,
+                         n);
+    return ATTN_OK;
+}
+
+static enum attn_status prepare(struct work *w, const struct attn_sample *sample, int64_t n_rows,
+                                struct attn_error *err)
+{
+    const struct attn_problem *p = w->p;
+    struct attn_truth_tensor *t = w->truth->tensor;
+    int backward = w->in->d_o.data != NULL;
+    const int64_t *rows = sample->n_rows < 0 ? NULL : sample->row;
+    const int64_t *keys = sample->n_keys < 0 ? NULL : sample->key;
+    const int64_t *stride = p->bias.tensor.stride;
+    const int64_t extent[ATTN_OUTPUTS][4] = {
+        {p->batch, p->heads, n_rows, p->d_value},
+        {p->batch, p->heads, n_rows, 1},
+        {p->batch, p->heads, n_rows, p->d_key},
+        {p->batch, p->kv_heads, w->n_keys, p->d_key},
+        {p->batch, p->kv_heads, w->n_keys, p->d_value},
+        {stride[0] ? p->batch : p->batch > 0, stride[1] ? p->heads : p->heads > 0,
+         stride[2] ? p->n_query : p->n_query > 0, stride[3] ? p->n_key : p->n_key > 0}};
+    enum attn_status status = attn_oracle_row_alloc(p, &w->row, err);
+    w->row.finite = 1; /* a result that is finite beside those has skipped them */
+    if (status == ATTN_OK)
+        status = attn_row_bound_alloc(p, &w->bound, err);
+    if (status == ATTN_OK)
+        status = attn_row_kinds_alloc(p, &w->kinds, err);
+    for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
+        if (o <= ATTN_LSE || (backward && (o != ATTN_DBIAS || w->in->want_d_bias)))
+            status = tensor_alloc(w, (enum attn_output)o, extent[o],
+                                  o <= ATTN_DQ      ? rows
+                                  : o == ATTN_DBIAS ? NULL
+                                                    : keys,
+                                  err);
+    if (status == ATTN_OK && backward)
+        status = sum_alloc(&w->dk, &t[ATTN_DK], err);
+    if (status == ATTN_OK && backward)
+        status = sum_alloc(&w->dv, &t[ATTN_DV], err);
+    if (status == ATTN_OK && backward && w->in->want_d_bias)
+        status = sum_alloc(&w->dbias, &t[ATTN_DBIAS], err);
+    w->slot = malloc(((size_t)p->n_key + 1) * sizeof *w->slot);
+    w->q = malloc(((size_t)p->d_key + (size_t)p->d_value + 1) * sizeof *w->q);
+    w->d_o = w->q != NULL ? w->q + p->d_key : NULL;
+    if (status == ATTN_OK && (w->slot == NULL || w->q == NULL))
+        status = attn_fail(err, ATTN_ENOMEM, "no memory for %lld key slots", (long long)p->n_key);
+    for (int64_t j = 0; status == ATTN_OK && j < p->n_key; j++)
+        w->slot[j] = keys == NULL ? j : -1;
+    for (int64_t s = 0; status == ATTN_OK && keys != NULL && s < w->n_keys; s++)
+        w->slot[keys[s]] = s;
+    return status;
+}
+
+static void finish_sums(struct work *w)
+{
+    const struct attn_precision *a = w->a;
+    struct finish f = {1, a->u, a->u_storage, a->tiny, a->tiny_storage, a->lambda, a->merges};
+    if (w->in->d_o.data != NULL) {
+        sum_finish(&w->dv, &f);
+        f.scale = w->p->scale;
+        sum_finish(&w->dk, &f);
+    }
+    if (w->dbias.out == NULL)
+        return;
+    f.scale = 1;
+    f.u = a->u > a->u_bias ? a->u : a->u_bias;
+    f.u_storage = a->u_bias;
+    if (a->u_bias > 0x1p-53 && f.tiny < 0x1p-150)
+        f.tiny = 0x1p-150;
+    f.tiny_storage = f.tiny;
+    sum_finish(&w->dbias, &f);
+}
+
+static void sweep(struct work *w, const struct attn_sample *sample)
+{
+    const struct attn_problem *p = w->p;
+    int backward = w->in->d_o.data != NULL, all = sample->n_rows < 0;
+    for (int64_t b = 0; b < p->batch; b++)
+        for (int64_t h = 0; h < p->heads; h++)
+            for (int64_t i = 0, next = 0; i < p->n_query; i++) {
+                int64_t slot = all ? i : -1;
+                if (!all && next < sample->n_rows && sample->row[next] == i)
+                    slot = next++;
+                if (slot >= 0 || (backward && w->n_keys > 0))
+                    do_row(w, b, h, i, slot, backward);
+            }
+    finish_sums(w);
+}
+
+/* Where arithmetic can be off without limit, the derivation multiplies infinities, by 0 among
+ * others: that is no bound, not a bound that nothing meets.  Such elements count as powerless. */
+static void no_bound_is_infinite(struct attn_truth *truth)
+{
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        struct attn_truth_tensor *t = &truth->tensor[o];
+        int64_t n = t->extent[0] * t->extent[1] * t->extent[2] * t->extent[3];
+        for (int64_t i = 0; t->want != NULL && i < n; i++)
+            if (isnan(t->bound[i]) && isfinite(t->want[i]))
+                t->bound[i] = (double)INFINITY;
+    }
+}
+
+void attn_truth_store(struct attn_truth_tensor *t, enum attn_dtype stored)
+{
+    int64_t n = t->extent[0] * t->extent[1] * t->extent[2] * t->extent[3];
+    double u = attn_dtype_roundoff(stored), tiny = attn_dtype_tiny(stored);
+    if (t->want == NULL || attn_dtype_holds(stored, t->stored))
+        return;
+    t->stored = stored;
+    t->u = t->u > u ? t->u : u;
+    for (int64_t i = 0; i < n; i++) {
+        int is_exact = t->bound[i] == 0 && (t->want[i] == 0 || !isfinite(t->want[i]));
+        if (!is_exact) /* an empty row, a NaN of the contract's: in any type the same */
+            t->bound[i] += u * (fabs(t->want[i]) + t->bound[i]) + tiny;
+    }
+}
+
+enum attn_status attn_truth_compute(const struct attn_problem *p, const struct attn_inputs *in,
+                                    const struct attn_precision *a,
+                                    const struct attn_sample *sample, struct attn_truth *truth,
+                                    struct attn_error *err)
+{
+    static const struct attn_sample everything = {-1, -1, NULL, NULL};
+    if (sample == NULL)
+        sample = &everything;
+    struct work w = {.p = p, .in = in, .a = a, .truth = truth};
+    w.n_keys = sample->n_keys < 0 ? p->n_key : sample->n_keys;
+    memset(truth, 0, sizeof *truth);
+    enum attn_status status =
+        prepare(&w, sample, sample->n_rows < 0 ? p->n_query : sample->n_rows, err);
+    if (status == ATTN_OK) {
+        sweep(&w, sample);
+        no_bound_is_infinite(truth);
+        for (int o = 0; in->has_stored && o < ATTN_OUTPUTS; o++)
+            attn_truth_store(&truth->tensor[o], in->stored[o]);
+    } else
+        attn_truth_free(truth);
+    free(w.slot);
+    free(w.q);
+    sum_free(&w.dk);
+    sum_free(&w.dv);
+    sum_free(&w.dbias);
+    attn_row_kinds_free(&w.kinds);
+    attn_row_bound_free(&w.bound);
+    attn_oracle_row_free(&w.row);
+    return status;
+}
+
+void attn_truth_free(struct attn_truth *truth)
+{
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        free(truth->tensor[o].want);
+        free(truth->tensor[o].bound);
+        free(truth->tensor[o].gauge);
+        free(truth->tensor[o].right);
+    }
+    memset(truth, 0, sizeof *truth);
+}

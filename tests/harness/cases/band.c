@@ -1,0 +1,142 @@
+/* See band.h.  The mask's own text is read: it is short, canonical in its calls, and says what the
+ * author meant, which pairs alone do not (a window as wide as the keys is none). */
+#include "tests/harness/cases/band.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A: tl, br, or a signed offset, up to the closing parenthesis. */
+static int read_alignment(const char **at, const struct attn_mask_shape *shape, int64_t *offset)
+{
+    if (strncmp(*at, "tl)", 3) == 0)
+        *offset = 0;
+    else if (strncmp(*at, "br)", 3) == 0)
+        *offset = shape->n_key - shape->n_query;
+    else {
+        char *end;
+        *offset = strtoll(*at, &end, 10);
+        if (end == *at || *end != ')')
+            return 0;
+        *at = end + 1;
+        return 1;
+    }
+    *at += 3;
+    return 1;
+}
+
+static int read_number(const char **at, int64_t *value)
+{
+    char *end;
+    *value = strtoll(*at, &end, 10);
+    if (end == *at || *end != ',')
+        return 0;
+    *at = end + 1;
+    return 1;
+}
+
+static int read_call(const char **at, const struct attn_mask_shape *shape, struct attn_band *band)
+{
+    if (strncmp(*at, "causal(", 7) == 0) {
+        *at += 7;
+        band->left = -1;
+        band->right = 0;
+        return read_alignment(at, shape, &band->offset);
+    }
+    if (strncmp(*at, "window(", 7) != 0)
+        return 0;
+    *at += 7;
+    return read_number(at, &band->left) && read_number(at, &band->right) &&
+           read_alignment(at, shape, &band->offset);
+}
+
+static int64_t narrower(int64_t a, int64_t b)
+{
+    return a < 0 ? b : b < 0 || a < b ? a : b;
+}
+
+/* Bands and at most one documents(...), joined by &.  *list: behind its parenthesis, or NULL. */
+static int read_chain(const struct attn_mask *mask, struct attn_band *band, int *n_bands,
+                      const char **list)
+{
+    const struct attn_mask_shape *shape = attn_mask_shape(mask);
+    const char *at = attn_mask_text(mask);
+    *list = NULL;
+    for (*n_bands = 0;; at++) {
+        struct attn_band other;
+        if (*list == NULL && strncmp(at, "documents(", 10) == 0) {
+            *list = at + 10;
+            at += strcspn(at, ")") + 1;
+        } else if (!read_call(&at, shape, &other) ||
+                   (*n_bands > 0 && other.offset != band->offset)) {
+            return 0;
+        } else if ((*n_bands)++ == 0) {
+            *band = other;
+        } else {
+            band->left = narrower(band->left, other.left);
+            band->right = narrower(band->right, other.right);
+        }
+        if (*at != '&')
+            return *at == '\0';
+    }
+}
+
+int attn_band_of(const struct attn_mask *mask, struct attn_band *band)
+{
+    const char *list;
+    int n_bands;
+    return mask != NULL && read_chain(mask, band, &n_bands, &list) && list == NULL;
+}
+
+int attn_documents_next(const char **list, int64_t *n_query, int64_t *n_key)
+{
+    char *end;
+    *n_query = *n_key = strtoll(*list, &end, 10);
+    if (end == *list)
+        return 0;
+    if (*end == 'x')
+        *n_key = strtoll(end + 1, &end, 10);
+    *list = end + (*end == ',');
+    return 1;
+}
+
+enum attn_documents attn_documents_of(const struct attn_mask *mask, struct attn_band *band,
+                                      const char **list, int *is_self)
+{
+    int n_bands;
+    int64_t n_query, n_key;
+    if (mask == NULL || !read_chain(mask, band, &n_bands, list) || *list == NULL)
+        return ATTN_DOCUMENTS_NONE;
+    *is_self = 1;
+    for (const char *at = *list; attn_documents_next(&at, &n_query, &n_key);)
+        *is_self &= n_query == n_key;
+    return n_bands == 0 ? ATTN_DOCUMENTS_ALONE
+           : *is_self   ? ATTN_DOCUMENTS_BAND
+                        : ATTN_DOCUMENTS_NONE;
+}
+
+int attn_mask_has_empty_rows(const struct attn_mask *mask, int64_t batch, int64_t heads,
+                             int64_t n_query, int64_t n_key)
+{
+    int64_t lo, hi;
+    if (n_key == 0)
+        return batch > 0 && heads > 0 && n_query > 0;
+    if (mask == NULL)
+        return 0;
+    for (int64_t b = 0; b < (attn_mask_varies_by_batch(mask) ? batch : batch > 0); b++)
+        for (int64_t h = 0; h < (attn_mask_varies_by_head(mask) ? heads : heads > 0); h++)
+            for (int64_t i = 0; i < n_query; i++)
+                if (!attn_mask_next(mask, b, h, i, 0, &lo, &hi))
+                    return 1;
+    return 0;
+}
+
+void attn_mask_bytes(const struct attn_mask *mask, const struct attn_mask_shape *shape,
+                     unsigned char visible, unsigned char *byte)
+{
+    for (int64_t b = 0; b < shape->batch; b++)
+        for (int64_t h = 0; h < shape->heads; h++)
+            for (int64_t i = 0; i < shape->n_query; i++)
+                for (int64_t j = 0; j < shape->n_key; j++)
+                    *byte++ =
+                        attn_mask_allows(mask, b, h, i, j) ? visible : (unsigned char)(1 - visible);
+}

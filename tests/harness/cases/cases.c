@@ -1,0 +1,521 @@
+/* Case strings: parse and print. */
+#include "tests/harness/cases/cases.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const bias_name[] = {"none", "alibi", "full", "head", "row",
+                                        "key",  "inf",   "nan",  NULL};
+static const char *const bias_type_name[] = {"auto", "f32", "f64", NULL};
+static const char *const slopes_name[] = {"halves", "press", NULL};
+static const char *const layout_name[] = {"bhld",      "blhd", "padded", "packed", "mixed",
+                                          "broadcast", "neg",  "flip",   NULL};
+static const char *const poison_name[] = {"none", "nan", "big", NULL};
+static const char *const special_name[] = {"none",  "q-nan", "k-nan",  "v-nan",  "do-nan", "q-inf",
+                                           "k-inf", "v-inf", "do-inf", "k-huge", NULL};
+static const char *const pass_name[] = {"fwd", "bwd", NULL};
+static const char *const dtype_name[] = {"f64", "f32", "bf16", "f16", NULL};
+static const char *const only_name[] = {"all", "q",   "k",  "v",  "bias", "do",    "dlse",
+                                        "o",   "lse", "dq", "dk", "dv",   "dbias", NULL};
+static const char *const flag_name[] = {"0", "1", NULL};
+
+const char *attn_case_bias_name(enum attn_case_bias bias)
+{
+    return (unsigned)bias <= ATTN_CASE_BIAS_NAN ? bias_name[bias] : "unknown";
+}
+
+const char *attn_case_layout_name(enum attn_case_layout layout)
+{
+    return (unsigned)layout <= ATTN_LAYOUT_FLIP ? layout_name[layout] : "unknown";
+}
+
+const char *attn_case_poison_name(enum attn_case_poison poison)
+{
+    return (unsigned)poison <= ATTN_POISON_BIG ? poison_name[poison] : "unknown";
+}
+
+const char *attn_case_special_name(enum attn_case_special special)
+{
+    return (unsigned)special <= ATTN_SPECIAL_K_HUGE ? special_name[special] : "unknown";
+}
+
+int attn_case_special_is_backward(enum attn_case_special special)
+{
+    return special == ATTN_SPECIAL_DO_NAN || special == ATTN_SPECIAL_DO_INF;
+}
+
+/* ---- words and numbers ----------------------------------------------------------------------- */
+
+enum { WORD = 64 }; /* longest part beside the mask, with its end */
+
+/* Index of word in a list; -1, and a failure that shows the list, when it is not there. */
+static int find_word(const char *what, const char *word, const char *const *list,
+                     struct attn_error *err)
+{
+    char legal[128] = "";
+    for (int w = 0; list[w] != NULL; w++) {
+        if (strcmp(list[w], word) == 0)
+            return w;
+        snprintf(legal + strlen(legal), sizeof legal - strlen(legal), "%s%s", w > 0 ? ", " : "",
+                 list[w]);
+    }
+    attn_fail(err, ATTN_EINVAL, "%s '%s' is unknown: there are %s", what, word, legal);
+    return -1;
+}
+
+/* A run of digits, nothing else, up to max.  *end is behind it. */
+static enum attn_status read_count(const char *what, const char *text, const char **end,
+                                   uint64_t max, uint64_t *value, struct attn_error *err)
+{
+    uint64_t n = 0;
+    const char *p = text;
+    for (; *p >= '0' && *p <= '9'; p++) {
+        unsigned digit = (unsigned)(*p - '0');
+        if (n > (max - digit) / 10)
+            return attn_fail(err, ATTN_EINVAL, "%s '%.*s' is too large: at most %" PRIu64, what,
+                             (int)strcspn(text, ":"), text, max);
+        n = 10 * n + digit;
+    }
+    if (p == text)
+        return attn_fail(err, ATTN_EINVAL, "%s needs a whole number from 0 up: found '%.*s'", what,
+                         (int)strcspn(text, ":"), text);
+    *end = p;
+    *value = n;
+    return ATTN_OK;
+}
+
+static enum attn_status read_real(const char *what, const char *text, double *value,
+                                  struct attn_error *err)
+{
+    char *end;
+    *value = strtod(text, &end);
+    if (strspn(text, "0123456789+-.eE") != strlen(text) || end == text || *end != '\0' ||
+        !isfinite(*value))
+        return attn_fail(err, ATTN_EINVAL, "%s '%s' is not a finite decimal number", what, text);
+    return ATTN_OK;
+}
+
+/* The shortest decimal that reads back as the same double: 30, not 3e+01. */
+static void print_real(char *text, size_t size, double value)
+{
+    char attempt[32];
+    text[0] = '\0';
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(attempt, sizeof attempt, "%.*g", digits, value);
+        if (strtod(attempt, NULL) == value && (text[0] == '\0' || strlen(attempt) < strlen(text)))
+            snprintf(text, size, "%s", attempt);
+    }
+}
+
+/* ---- parsing --------------------------------------------------------------------------------- */
+
+static enum attn_status parse_shape(const char *text, struct attn_case *c, struct attn_error *err)
+{
+    static const char letters[] = "bhgqkdv";
+    int64_t *extent[7] = {&c->batch, &c->heads, &c->kv_heads, &c->n_query,
+                          &c->n_key, &c->d_key, &c->d_value};
+    int seen[7] = {0};
+    for (const char *p = text; *p != '\0';) {
+        const char *letter = strchr(letters, *p);
+        if (letter == NULL)
+            return attn_fail(err, ATTN_EINVAL,
+                             "shape '%s': found '%c' where one of the letters b h g q k d v should "
+                             "be, as in b2h4g2q127k129d64v64",
+                             text, *p);
+        char what[] = "extent x";
+        what[7] = *letter;
+        if (seen[letter - letters]++)
+            return attn_fail(err, ATTN_EINVAL, "shape '%s': %c is given twice", text, *letter);
+        uint64_t value;
+        enum attn_status status = read_count(what, p + 1, &p, INT64_MAX, &value, err);
+        if (status != ATTN_OK)
+            return status;
+        *extent[letter - letters] = (int64_t)value;
+    }
+    if (!seen[3] || !seen[5])
+        return attn_fail(err, ATTN_EINVAL,
+                         "shape '%s': q (queries) and d (features) must be there, as in q127d64",
+                         text);
+    const int64_t preset[7] = {1, 1, c->heads, 0, c->n_query, 0, c->d_key};
+    for (int e = 0; e < 7; e++)
+        if (!seen[e])
+            *extent[e] = e == 2 && !seen[1] ? 1 : preset[e];
+    return ATTN_OK;
+}
+
+/* The mask reaches to the first ':' outside parentheses; blanks are dropped. */
+static enum attn_status parse_mask(const char **text, struct attn_case *c, struct attn_error *err)
+{
+    int depth = 0;
+    size_t n = 0;
+    const char *p = *text;
+    for (; *p != '\0' && (*p != ':' || depth > 0); p++) {
+        depth += (*p == '(') - (*p == ')');
+        if (*p == ' ')
+            continue;
+        if (n + 1 == ATTN_CASE_MASK)
+            return attn_fail(err, ATTN_EINVAL,
+                             "the mask is longer than %d characters: name a tensor instead, as in "
+                             "keys(k50)",
+                             ATTN_CASE_MASK - 1);
+        c->mask[n++] = *p;
+    }
+    c->mask[n] = '\0';
+    if (depth > 0)
+        return attn_fail(err, ATTN_EINVAL, "mask '%.200s': a '(' is not closed", *text);
+    if (n == 0)
+        return attn_fail(err, ATTN_EINVAL, "the mask is empty: 'none' shows every pair");
+    *text = p;
+    return ATTN_OK;
+}
+
+/* Copy up to the next ':' and step behind it; what is too long to be legal ends in "...", which
+ * nothing understands.  0: there is no further part. */
+static int next_part(const char **text, char part[WORD])
+{
+    if (**text != ':')
+        return 0;
+    size_t n = strcspn(*text + 1, ":");
+    if (n < WORD)
+        snprintf(part, WORD, "%.*s", (int)n, *text + 1);
+    else
+        snprintf(part, WORD, "%.*s...", WORD - 4, *text + 1);
+    *text += n + 1;
+    return 1;
+}
+
+/* Type, fill and seed: always there, always in this order. */
+static enum attn_status parse_data(const char **text, struct attn_case *c, struct attn_error *err)
+{
+    char part[WORD];
+    if (!next_part(text, part))
+        return attn_fail(err, ATTN_EINVAL,
+                         "after the mask, a type is missing: f64, f32, bf16 or f16");
+    int dtype = find_word("type", part, dtype_name, err);
+    if (dtype < 0)
+        return ATTN_EINVAL;
+    c->dtype = (enum attn_dtype)dtype;
+    const char *fills[ATTN_FILLS + 1] = {NULL};
+    for (int f = 0; f < ATTN_FILLS; f++)
+        fills[f] = attn_fill_name((enum attn_fill)f);
+    if (!next_part(text, part))
+        return attn_fail(err, ATTN_EINVAL, "after the type, a fill is missing, such as normal");
+    int fill = find_word("fill", part, fills, err);
+    if (fill < 0)
+        return ATTN_EINVAL;
+    c->fill = (enum attn_fill)fill;
+    if (!next_part(text, part) || part[0] != 's')
+        return attn_fail(err, ATTN_EINVAL, "after the fill, a seed is missing, such as s42");
+    const char *end;
+    enum attn_status status = read_count("seed", part + 1, &end, UINT64_MAX, &c->seed, err);
+    if (status == ATTN_OK && *end != '\0')
+        return attn_fail(err, ATTN_EINVAL, "seed '%s': digits only, such as s42", part);
+    return status;
+}
+
+enum field {
+    PASS,
+    SCALE,
+    SOFTCAP,
+    BIAS,
+    BIASTYPE,
+    SLOPES,
+    ALIBIOFFSET,
+    LAYOUT,
+    OFFSET,
+    ONLY,
+    POISON,
+    SPECIAL,
+    DLSE,
+    DBIAS,
+    THREADS,
+    FIELDS
+};
+static const char *const field_name[] = {
+    "pass",   "scale", "softcap", "bias",    "biastype", "slopes", "alibioffset", "layout",
+    "offset", "only",  "poison",  "special", "dlse",     "dbias",  "threads",     NULL};
+enum { OFFSET_MAX = 63, THREADS_MAX = 64 };
+
+/* br, tl, or a whole number with its sign. */
+static enum attn_status parse_alibi_offset(const char *value, struct attn_case *c,
+                                           struct attn_error *err)
+{
+    uint64_t n = 0;
+    const char *end = value + 2;
+    enum attn_status status = ATTN_OK;
+    c->has_alibi_offset = strcmp(value, "br") != 0;
+    if (c->has_alibi_offset && strcmp(value, "tl") != 0) {
+        if (value[0] != '+' && value[0] != '-')
+            return attn_fail(err, ATTN_EINVAL,
+                             "alibioffset '%s': br, tl, or a number with its sign, as in +3",
+                             value);
+        status = read_count("alibioffset", value + 1, &end, UINT64_C(1) << 40, &n, err);
+    }
+    if (status == ATTN_OK && *end != '\0')
+        status = attn_fail(err, ATTN_EINVAL, "alibioffset '%s': digits only after the sign", value);
+    c->alibi_offset = value[0] == '-' ? -(int64_t)n : (int64_t)n;
+    return status;
+}
+
+static enum attn_status parse_number(enum field field, const char *value, struct attn_case *c,
+                                     struct attn_error *err)
+{
+    if (field == SCALE)
+        return read_real("scale", value, &c->scale, err);
+    if (field == SOFTCAP) {
+        enum attn_status status = read_real("softcap", value, &c->softcap, err);
+        if (status == ATTN_OK && !(c->softcap >= 0))
+            return attn_fail(err, ATTN_EINVAL, "softcap '%s' is negative: 0 means none", value);
+        return status;
+    }
+    if (field == ALIBIOFFSET)
+        return parse_alibi_offset(value, c, err);
+    uint64_t n;
+    const char *end;
+    const int most = field == THREADS ? THREADS_MAX : OFFSET_MAX;
+    enum attn_status status = read_count(field_name[field], value, &end, (uint64_t)most, &n, err);
+    if (status == ATTN_OK && *end != '\0')
+        return attn_fail(err, ATTN_EINVAL, "%s '%s': digits only, at most %d", field_name[field],
+                         value, most);
+    if (status == ATTN_OK && field == THREADS && n == 0)
+        return attn_fail(err, ATTN_EINVAL, "threads '0': from 1 to %d", THREADS_MAX);
+    if (status == ATTN_OK)
+        *(field == THREADS ? &c->threads : &c->offset) = (int)n;
+    return status;
+}
+
+static enum attn_status parse_field(enum field field, const char *value, struct attn_case *c,
+                                    struct attn_error *err)
+{
+    static const char *const *const words[FIELDS] = {
+        [PASS] = pass_name,      [BIAS] = bias_name,     [BIASTYPE] = bias_type_name,
+        [SLOPES] = slopes_name,  [LAYOUT] = layout_name, [ONLY] = only_name,
+        [POISON] = poison_name,  [DLSE] = flag_name,     [DBIAS] = flag_name,
+        [SPECIAL] = special_name};
+    if (words[field] == NULL)
+        return parse_number(field, value, c, err);
+    int word = find_word(field_name[field], value, words[field], err);
+    if (word < 0)
+        return ATTN_EINVAL;
+    switch (field) {
+    case PASS:
+        c->pass = (enum attn_pass)word;
+        break;
+    case BIAS:
+        c->bias = (enum attn_case_bias)word;
+        break;
+    case BIASTYPE:
+        c->bias_type = (enum attn_case_bias_type)word;
+        break;
+    case SLOPES:
+        c->slopes = (enum attn_case_slopes)word;
+        break;
+    case LAYOUT:
+        c->layout = (enum attn_case_layout)word;
+        break;
+    case ONLY:
+        c->only = word;
+        break;
+    case POISON:
+        c->poison = (enum attn_case_poison)word;
+        break;
+    case SPECIAL:
+        c->special = (enum attn_case_special)word;
+        break;
+    case DLSE:
+        c->d_lse = word;
+        break;
+    default:
+        c->d_bias = word;
+        break;
+    }
+    return ATTN_OK;
+}
+
+static enum attn_status parse_fields(const char *text, struct attn_case *c, struct attn_error *err)
+{
+    int seen[FIELDS] = {0};
+    char part[WORD];
+    while (next_part(&text, part)) {
+        char *equals = strchr(part, '=');
+        if (equals == NULL)
+            return attn_fail(err, ATTN_EINVAL, "'%s' is not a field: key=value, as in pass=bwd",
+                             part);
+        *equals = '\0';
+        int field = find_word("field", part, field_name, err);
+        if (field < 0)
+            return ATTN_EINVAL;
+        if (seen[field]++)
+            return attn_fail(err, ATTN_EINVAL, "field '%s' is given twice", part);
+        enum attn_status status = parse_field((enum field)field, equals + 1, c, err);
+        if (status != ATTN_OK)
+            return status;
+    }
+    return ATTN_OK;
+}
+
+/* Whether a case has the tensor that only= names, and the layout does something to it. */
+static enum attn_status check_only(const struct attn_case *c, struct attn_error *err)
+{
+    const char *name = only_name[c->only];
+    int gradient = name[0] == 'd', bias = strstr(name, "bias") != NULL;
+    if ((gradient && c->pass == ATTN_FORWARD) || (strcmp(name, "dlse") == 0 && !c->d_lse) ||
+        (strcmp(name, "dbias") == 0 && !c->d_bias) || (bias && c->bias <= ATTN_CASE_BIAS_ALIBI))
+        return attn_fail(err, ATTN_EINVAL,
+                         "only=%s: this case has no such tensor; pass=bwd, dlse=1, a bias or "
+                         "dbias=1 would make it",
+                         name);
+    if (c->layout == ATTN_LAYOUT_PACKED)
+        return attn_fail(err, ATTN_EINVAL,
+                         "only=%s with layout=packed: q, k and v are packed together or not at all",
+                         name);
+    if (c->layout == ATTN_LAYOUT_BROADCAST && strchr("kv", name[0]) == NULL &&
+        strcmp(name, "do") != 0)
+        return attn_fail(err, ATTN_EINVAL,
+                         "only=%s with layout=broadcast: k, v and do are what it broadcasts", name);
+    if (c->layout == ATTN_LAYOUT_BHLD && c->offset == 0)
+        return attn_fail(err, ATTN_EINVAL, "only=%s says nothing without a layout or an offset",
+                         name);
+    return ATTN_OK;
+}
+
+/* Fields that say nothing without another are refused: nothing is silently ignored. */
+static enum attn_status check_together(const struct attn_case *c, struct attn_error *err)
+{
+    if (c->pass == ATTN_FORWARD && (c->d_lse || c->d_bias))
+        return attn_fail(err, ATTN_EINVAL, "%s=1 is about gradients: it needs pass=bwd",
+                         c->d_lse ? "dlse" : "dbias");
+    if (c->d_bias && (c->bias == ATTN_CASE_BIAS_NONE || c->bias == ATTN_CASE_BIAS_ALIBI))
+        return attn_fail(
+            err, ATTN_EINVAL,
+            "dbias=1 with bias=%s: only a tensor has a gradient; bias=full, head, row, "
+            "key or inf would work",
+            bias_name[c->bias]);
+    if (c->bias_type != ATTN_BIAS_TYPE_AS_LSE && c->bias <= ATTN_CASE_BIAS_ALIBI)
+        return attn_fail(err, ATTN_EINVAL,
+                         "biastype=%s with bias=%s: there is no tensor to store; bias=full, head, "
+                         "row, key, inf or nan would work",
+                         bias_type_name[c->bias_type], bias_name[c->bias]);
+    if (attn_case_special_is_backward(c->special) && c->pass == ATTN_FORWARD)
+        return attn_fail(err, ATTN_EINVAL, "special=%s is about gradients: it needs pass=bwd",
+                         special_name[c->special]);
+    if (c->special != ATTN_SPECIAL_NONE &&
+        (c->fill == ATTN_FILL_REVEAL || c->fill == ATTN_FILL_SELECT))
+        return attn_fail(err, ATTN_EINVAL,
+                         "special=%s with fill %s, whose results are exact: any other fill would "
+                         "work",
+                         special_name[c->special], attn_fill_name(c->fill));
+    if ((c->slopes != ATTN_SLOPES_HALVES || c->has_alibi_offset) && c->bias != ATTN_CASE_BIAS_ALIBI)
+        return attn_fail(err, ATTN_EINVAL, "%s says nothing without bias=alibi",
+                         c->has_alibi_offset ? "alibioffset" : "slopes");
+    return c->only != 0 ? check_only(c, err) : ATTN_OK;
+}
+
+enum attn_status attn_case_parse(const char *text, struct attn_case *c, struct attn_error *err)
+{
+    *c = (struct attn_case){.scale = (double)NAN};
+    if (strlen(text) >= ATTN_CASE_TEXT)
+        return attn_fail(err, ATTN_EINVAL, "a case string has at most %d characters, not %zu",
+                         ATTN_CASE_TEXT - 1, strlen(text));
+    char shape[7 * 20 + 1];
+    size_t n = strcspn(text, ":");
+    if (n >= sizeof shape)
+        return attn_fail(err, ATTN_EINVAL, "shape '%.40s...' is too long", text);
+    memcpy(shape, text, n);
+    shape[n] = '\0';
+    enum attn_status status = parse_shape(shape, c, err);
+    if (status != ATTN_OK)
+        return status;
+    if (text[n] == '\0')
+        return attn_fail(err, ATTN_EINVAL,
+                         "after the shape, a mask is missing, such as causal(br)");
+    text += n + 1;
+    status = parse_mask(&text, c, err);
+    if (status == ATTN_OK)
+        status = parse_data(&text, c, err);
+    if (status == ATTN_OK)
+        status = parse_fields(text, c, err);
+    if (status == ATTN_OK)
+        status = check_together(c, err);
+    /* What is so anyway is not said again. */
+    if (c->bias_type == (c->dtype == ATTN_F64 ? ATTN_BIAS_TYPE_F64 : ATTN_BIAS_TYPE_F32))
+        c->bias_type = ATTN_BIAS_TYPE_AS_LSE;
+    return status;
+}
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
+__attribute__((format(printf, 2, 3))) static void append(char text[ATTN_CASE_TEXT],
+                                                         const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    size_t n = strlen(text);
+    vsnprintf(text + n, ATTN_CASE_TEXT - n, format, args);
+    va_end(args);
+}
+
+static void print_shape(const struct attn_case *c, char text[ATTN_CASE_TEXT])
+{
+    if (c->batch != 1)
+        append(text, "b%" PRId64, c->batch);
+    if (c->heads != 1)
+        append(text, "h%" PRId64, c->heads);
+    if (c->kv_heads != c->heads)
+        append(text, "g%" PRId64, c->kv_heads);
+    append(text, "q%" PRId64, c->n_query);
+    if (c->n_key != c->n_query)
+        append(text, "k%" PRId64, c->n_key);
+    append(text, "d%" PRId64, c->d_key);
+    if (c->d_value != c->d_key)
+        append(text, "v%" PRId64, c->d_value);
+}
+
+void attn_case_print(const struct attn_case *c, char text[ATTN_CASE_TEXT])
+{
+    char number[32];
+    text[0] = '\0';
+    print_shape(c, text);
+    append(text, ":%s:%s:%s:s%" PRIu64, c->mask, attn_dtype_name(c->dtype), attn_fill_name(c->fill),
+           c->seed);
+    if (c->pass != ATTN_FORWARD)
+        append(text, ":pass=%s", attn_pass_name(c->pass));
+    if (!isnan(c->scale)) {
+        print_real(number, sizeof number, c->scale);
+        append(text, ":scale=%s", number);
+    }
+    if (!(c->softcap == 0)) {
+        print_real(number, sizeof number, c->softcap);
+        append(text, ":softcap=%s", number);
+    }
+    if (c->bias != ATTN_CASE_BIAS_NONE)
+        append(text, ":bias=%s", attn_case_bias_name(c->bias));
+    if (c->bias_type != ATTN_BIAS_TYPE_AS_LSE)
+        append(text, ":biastype=%s", bias_type_name[c->bias_type]);
+    if (c->slopes != ATTN_SLOPES_HALVES)
+        append(text, ":slopes=%s", slopes_name[c->slopes]);
+    if (c->has_alibi_offset && c->alibi_offset == 0)
+        append(text, ":alibioffset=tl");
+    else if (c->has_alibi_offset)
+        append(text, ":alibioffset=%+" PRId64, c->alibi_offset);
+    if (c->layout != ATTN_LAYOUT_BHLD)
+        append(text, ":layout=%s", attn_case_layout_name(c->layout));
+    if (c->offset != 0)
+        append(text, ":offset=%d", c->offset);
+    if (c->only != 0)
+        append(text, ":only=%s", only_name[c->only]);
+    if (c->poison != ATTN_POISON_NONE)
+        append(text, ":poison=%s", attn_case_poison_name(c->poison));
+    if (c->special != ATTN_SPECIAL_NONE)
+        append(text, ":special=%s", attn_case_special_name(c->special));
+    if (c->d_lse)
+        append(text, ":dlse=1");
+    if (c->d_bias)
+        append(text, ":dbias=1");
+    if (c->threads > 1)
+        append(text, ":threads=%d", c->threads);
+}

@@ -1,0 +1,213 @@
+/* The table of factors, and what a choice of values means. */
+#include "tests/harness/cases/factors.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct attn_factor table[ATTN_FACTORS] = {
+#define ATTN_FACTOR(id, name, says, ...) {name, says, {__VA_ARGS__}},
+#include "tests/harness/cases/factors.def"
+#undef ATTN_FACTOR
+};
+
+const struct attn_factor *attn_factor_at(int factor)
+{
+    return &table[factor];
+}
+
+int attn_factor_values(int factor)
+{
+    int n = 0;
+    while (table[factor].value[n] != NULL)
+        n++;
+    return n;
+}
+
+static const char *value_of(const struct attn_choice *choice, int factor)
+{
+    return table[factor].value[choice->value[factor]];
+}
+
+int64_t attn_choice_number(const struct attn_choice *choice, int factor)
+{
+    const char *text = value_of(choice, factor);
+    if (factor == ATTN_FACTOR_DV && *text == '=')
+        return attn_choice_number(choice, ATTN_FACTOR_D);
+    return strtoll(text, NULL, 10);
+}
+
+double attn_case_work(const struct attn_case *c)
+{
+    double queries = (double)c->n_query, keys = (double)c->n_key;
+    double width = 0.5 * (double)(c->d_key + c->d_value);
+    return (double)c->batch * (double)c->heads *
+           (queries * keys * (16 + width) + 12 * (queries + keys) * width);
+}
+
+static void make_shape(const struct attn_choice *choice, struct attn_case *c)
+{
+    c->batch = attn_choice_number(choice, ATTN_FACTOR_BATCH);
+    c->heads = attn_choice_number(choice, ATTN_FACTOR_HEADS);
+    c->kv_heads = c->heads / attn_choice_number(choice, ATTN_FACTOR_GROUP);
+    c->n_query = attn_choice_number(choice, ATTN_FACTOR_QUERIES);
+    c->n_key = attn_choice_number(choice, ATTN_FACTOR_KEYS);
+    c->d_key = attn_choice_number(choice, ATTN_FACTOR_D);
+    c->d_value = attn_choice_number(choice, ATTN_FACTOR_DV);
+}
+
+double attn_choice_work(const struct attn_choice *choice)
+{
+    struct attn_case c = {0};
+    make_shape(choice, &c);
+    return attn_case_work(&c);
+}
+
+static int is(const struct attn_choice *choice, int factor, const char *value)
+{
+    return strcmp(value_of(choice, factor), value) == 0;
+}
+
+/* A mask over few cells, or beside another call, may leave nothing to be seen; one that goes by
+ * position does beside a window unless there are as many keys as queries. */
+static int shows_something(const struct attn_choice *choice)
+{
+    int64_t queries = attn_choice_number(choice, ATTN_FACTOR_QUERIES);
+    int64_t keys = attn_choice_number(choice, ATTN_FACTOR_KEYS);
+    int is_window = choice->value[ATTN_FACTOR_WINDOW] != 0;
+    int is_cut = choice->value[ATTN_FACTOR_CAUSAL] != 0 || is_window;
+    int by_place = is(choice, ATTN_FACTOR_MASK, "prefix") ||
+                   is(choice, ATTN_FACTOR_MASK, "lengths") ||
+                   is(choice, ATTN_FACTOR_MASK, "documents");
+    if (choice->value[ATTN_FACTOR_MASK] == 0)
+        return !is_window || !is(choice, ATTN_FACTOR_CAUSAL, "+3") || keys >= 15;
+    if (by_place && is_window && queries != keys)
+        return 0;
+    if (is(choice, ATTN_FACTOR_MASK, "keys(bk90)") && keys == 1)
+        return 0; /* by chance */
+    return is_cut ? queries >= 15 && keys >= 15 : queries >= 15 || keys >= 15;
+}
+
+int attn_choice_is_possible(const struct attn_choice *choice)
+{
+    int names_d = choice->value[ATTN_FACTOR_DV] != 0 &&
+                  is(choice, ATTN_FACTOR_DV, value_of(choice, ATTN_FACTOR_D));
+    int is_tensor = choice->value[ATTN_FACTOR_BIAS] != 0 && !is(choice, ATTN_FACTOR_BIAS, "alibi");
+    int is_forward = is(choice, ATTN_FACTOR_PASS, "fwd");
+    int names_usual = choice->value[ATTN_FACTOR_SCALE] != 0 && is(choice, ATTN_FACTOR_SCALE, "1") &&
+                      is(choice, ATTN_FACTOR_D, "1"); /* 1/sqrt(1) */
+    return !names_d && !names_usual && shows_something(choice) &&
+           attn_choice_number(choice, ATTN_FACTOR_HEADS) %
+                   attn_choice_number(choice, ATTN_FACTOR_GROUP) ==
+               0 &&
+           !(choice->value[ATTN_FACTOR_DBIAS] && (!is_tensor || is_forward)) &&
+           !(choice->value[ATTN_FACTOR_DLSE] && is_forward);
+}
+
+/* ---- the mask -------------------------------------------------------------------------------- */
+
+__attribute__((format(printf, 2, 3))) static void append(char *text, const char *format, ...)
+{
+    size_t n = strlen(text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + n, ATTN_CASE_MASK - n, format, args);
+    va_end(args);
+}
+
+/* Padding: each batch has a length of its own, the first is full, none is empty. */
+static void lengths(const struct attn_case *c, char *mask)
+{
+    append(mask, "keys(");
+    for (int64_t b = 0; b < c->batch; b++)
+        append(mask, "%s%lld", b > 0 ? "," : "",
+               (long long)(c->n_key - b * c->n_key / (c->batch + 1)));
+    append(mask, ")");
+}
+
+/* Three sequences in a batch; of few tokens, the last has all. */
+static void documents(const struct attn_case *c, char *mask)
+{
+    long long q = c->n_query < 5 || c->n_key < 5 ? 0 : (long long)c->n_query / 5;
+    long long k = q == 0 ? 0 : (long long)c->n_key / 5;
+    append(mask, "documents(%lldx%lld,%lldx%lld,%lldx%lld)", q, k, 2 * q, k,
+           (long long)c->n_query - 3 * q, (long long)c->n_key - 2 * k);
+}
+
+static void make_mask(const struct attn_choice *choice, struct attn_case *c)
+{
+    const char *causal = value_of(choice, ATTN_FACTOR_CAUSAL), *and = "";
+    const char *mask = value_of(choice, ATTN_FACTOR_MASK);
+    c->mask[0] = '\0';
+    if (choice->value[ATTN_FACTOR_CAUSAL] != 0) {
+        append(c->mask, "causal(%s)", causal);
+        and = "&";
+    }
+    if (choice->value[ATTN_FACTOR_WINDOW] != 0) {
+        const char *reach = value_of(choice, ATTN_FACTOR_WINDOW);
+        append(c->mask, "%swindow(%s,%s,%s)", and, reach, *and != '\0' ? "-1" : reach,
+               *and != '\0' ? causal : "br");
+        and = "&";
+    }
+    if (choice->value[ATTN_FACTOR_MASK] == 0 && *and != '\0')
+        return;
+    append(c->mask, "%s", and);
+    if (strcmp(mask, "lengths") == 0)
+        lengths(c, c->mask);
+    else if (strcmp(mask, "documents") == 0)
+        documents(c, c->mask);
+    else if (strcmp(mask, "prefix") == 0)
+        append(c->mask, "prefix(%lld)", (long long)(c->n_key - c->n_key / 3));
+    else
+        append(c->mask, "%s", mask);
+}
+
+/* ---- the case -------------------------------------------------------------------------------- */
+
+static int find(const char *(*name)(int), int n, const char *value)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(name(i), value) == 0)
+            return i;
+    return 0;
+}
+
+static const char *bias_name(int bias)
+{
+    return attn_case_bias_name((enum attn_case_bias)bias);
+}
+
+static const char *dtype_name(int dtype)
+{
+    return attn_dtype_name((enum attn_dtype)dtype);
+}
+
+void attn_choice_case(const struct attn_choice *choice, uint64_t seed, struct attn_case *c)
+{
+    *c = (struct attn_case){.fill = ATTN_FILL_NORMAL, .seed = seed, .scale = (double)NAN};
+    make_shape(choice, c);
+    make_mask(choice, c);
+    if (choice->value[ATTN_FACTOR_SCALE] != 0)
+        c->scale = strtod(value_of(choice, ATTN_FACTOR_SCALE), NULL);
+    c->softcap = strtod(value_of(choice, ATTN_FACTOR_SOFTCAP), NULL);
+    c->bias = (enum attn_case_bias)find(bias_name, ATTN_CASE_BIAS_NAN + 1,
+                                        value_of(choice, ATTN_FACTOR_BIAS));
+    if (c->bias == ATTN_CASE_BIAS_ALIBI)
+        c->slopes = ATTN_SLOPES_PRESS;
+    c->d_bias = choice->value[ATTN_FACTOR_DBIAS];
+    c->d_lse = choice->value[ATTN_FACTOR_DLSE];
+    c->dtype = (enum attn_dtype)find(dtype_name, ATTN_DTYPES, value_of(choice, ATTN_FACTOR_DTYPE));
+    c->pass = is(choice, ATTN_FACTOR_PASS, "bwd") ? ATTN_BACKWARD : ATTN_FORWARD;
+}
+
+void attn_choice_print(const struct attn_choice *choice, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int f = 0; f < ATTN_FACTORS && used < size; f++)
+        if (choice->value[f] != 0)
+            used += (size_t)snprintf(text + used, size - used, "%s%s=%s", used > 0 ? ", " : "",
+                                     table[f].name, value_of(choice, f));
+}

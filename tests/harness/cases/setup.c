@@ -1,0 +1,530 @@
+/* A case made concrete: mask, tensors in their layouts, data, poison. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ref/problem.h"
+#include "tests/harness/cases/setup_fill.h"
+#include "tests/harness/cases/setup_mask.h"
+#include "tests/harness/runner.h"
+
+/* ---- layouts --------------------------------------------------------------------------------- */
+
+/* Names, and the memory order under layout=mixed: no two tensors that a careless kernel might
+ * confuse (k and v, o and dO, dK and K) share one. */
+static const struct {
+    const char *name, *mixed;
+} slots[ATTN_SLOTS] = {
+    [ATTN_T_Q] = {"q", "bhic"},   [ATTN_T_K] = {"k", "bihc"},
+    [ATTN_T_V] = {"v", "ibhc"},   [ATTN_T_BIAS] = {"bias", "bhci"},
+    [ATTN_T_DO] = {"do", "bhci"}, [ATTN_T_DLSE] = {"dlse", "ihbc"},
+    [ATTN_T_O] = {"o", "hbic"},   [ATTN_T_LSE] = {"lse", "bihc"},
+    [ATTN_T_DQ] = {"dq", "ibhc"}, [ATTN_T_DK] = {"dk", "bhci"},
+    [ATTN_T_DV] = {"dv", "hibc"}, [ATTN_T_DBIAS] = {"dbias", "ihbc"},
+};
+
+enum axis { AXIS_B = 1, AXIS_H = 2, AXIS_I = 4, AXIS_C = 8 }; /* bits of attn_tensor_alloc */
+
+static int is_output(int slot)
+{
+    return slot >= ATTN_T_O;
+}
+
+static int wants(const struct attn_case *c, int slot)
+{
+    switch (slot) {
+    case ATTN_T_BIAS:
+        return c->bias != ATTN_CASE_BIAS_NONE && c->bias != ATTN_CASE_BIAS_ALIBI;
+    case ATTN_T_DLSE:
+        return c->d_lse;
+    case ATTN_T_DBIAS:
+        return c->d_bias;
+    case ATTN_T_DO:
+    case ATTN_T_DQ:
+    case ATTN_T_DK:
+    case ATTN_T_DV:
+        return c->pass == ATTN_BACKWARD;
+    default:
+        return 1;
+    }
+}
+
+static void extents_of(const struct attn_case *c, int slot, int64_t extent[4])
+{
+    int keys = slot == ATTN_T_K || slot == ATTN_T_V || slot == ATTN_T_DK || slot == ATTN_T_DV;
+    extent[0] = c->batch;
+    extent[1] = keys ? c->kv_heads : c->heads;
+    extent[2] = keys ? c->n_key : c->n_query;
+    switch (slot) {
+    case ATTN_T_LSE:
+    case ATTN_T_DLSE:
+        extent[3] = 1;
+        break;
+    case ATTN_T_BIAS:
+    case ATTN_T_DBIAS:
+        extent[3] = c->n_key;
+        break;
+    case ATTN_T_V:
+    case ATTN_T_O:
+    case ATTN_T_DO:
+    case ATTN_T_DV:
+        extent[3] = c->d_value;
+        break;
+    default:
+        extent[3] = c->d_key;
+    }
+}
+
+/* The case as one tensor sees it: layout and offset may be meant for another. */
+static struct attn_case seen_by(const struct attn_case *c, int slot)
+{
+    struct attn_case own = *c;
+    if (c->only != 0 && c->only != slot + 1) {
+        own.layout = ATTN_LAYOUT_BHLD;
+        own.offset = 0;
+    }
+    return own;
+}
+
+static unsigned broadcast_of(const struct attn_case *c, int slot)
+{
+    if (slot == ATTN_T_BIAS || slot == ATTN_T_DBIAS)
+        return c->bias == ATTN_CASE_BIAS_HEAD  ? AXIS_B
+               : c->bias == ATTN_CASE_BIAS_ROW ? AXIS_B | AXIS_H
+               : c->bias == ATTN_CASE_BIAS_KEY ? AXIS_H | AXIS_I
+                                               : 0;
+    if (c->layout != ATTN_LAYOUT_BROADCAST)
+        return 0;
+    /* The gradient of a plain sum is one number seen through four zero strides. */
+    if (slot == ATTN_T_DO && c->fill == ATTN_FILL_ONES)
+        return AXIS_B | AXIS_H | AXIS_I | AXIS_C;
+    return slot == ATTN_T_K || slot == ATTN_T_V || slot == ATTN_T_DO ? AXIS_B : 0;
+}
+
+static enum attn_status open_tensor(struct attn_setup *s, int slot, struct attn_error *err)
+{
+    const struct attn_case own = seen_by(&s->given, slot), *c = &own;
+    struct attn_tensor *t = &s->tensor[slot];
+    int64_t extent[4];
+    extents_of(c, slot, extent);
+    enum attn_dtype dtype = c->dtype;
+    if (slot == ATTN_T_LSE || slot == ATTN_T_DLSE || slot == ATTN_T_BIAS || slot == ATTN_T_DBIAS)
+        dtype = c->dtype == ATTN_F64 ? ATTN_F64 : ATTN_F32;
+    if ((slot == ATTN_T_BIAS || slot == ATTN_T_DBIAS) && c->bias_type != ATTN_BIAS_TYPE_AS_LSE)
+        dtype = c->bias_type == ATTN_BIAS_TYPE_F64 ? ATTN_F64 : ATTN_F32;
+    int token_major = c->layout == ATTN_LAYOUT_BLHD || c->layout == ATTN_LAYOUT_PACKED;
+    const char *order = c->layout == ATTN_LAYOUT_MIXED ? slots[slot].mixed
+                        : token_major                  ? "bihc"
+                                                       : "bhic";
+    enum { GAP = 5 }; /* odd: rows start at every alignment */
+    int padded = c->layout == ATTN_LAYOUT_PADDED;
+    enum attn_status status =
+        attn_tensor_alloc(t, slots[slot].name, dtype, extent, order, padded ? GAP : 0, c->offset,
+                          broadcast_of(c, slot), err);
+    if (status == ATTN_OK && (c->layout == ATTN_LAYOUT_NEG || c->layout == ATTN_LAYOUT_FLIP))
+        attn_tensor_flip(t,
+                         AXIS_B | AXIS_H | AXIS_I | (c->layout == ATTN_LAYOUT_FLIP ? AXIS_C : 0));
+    /* The stride of an axis of one means nothing and may be anything. */
+    for (int axis = 0; axis < 3 && padded && status == ATTN_OK; axis++)
+        if (extent[axis] == 1)
+            t->stride[axis] = (int64_t)1 << 33;
+    return status;
+}
+
+static enum attn_status open_tensors(struct attn_setup *s, struct attn_error *err)
+{
+    enum attn_status status = ATTN_OK;
+    int packed = s->given.layout == ATTN_LAYOUT_PACKED;
+    if (packed) {
+        int64_t extent[3][4];
+        for (int slot = ATTN_T_Q; slot <= ATTN_T_V; slot++)
+            extents_of(&s->given, slot, extent[slot]);
+        status = attn_tensor_pack(&s->tensor[ATTN_T_Q], &s->tensor[ATTN_T_K], &s->tensor[ATTN_T_V],
+                                  s->given.dtype, extent[ATTN_T_Q], extent[ATTN_T_K],
+                                  extent[ATTN_T_V], s->given.offset, err);
+    }
+    for (int slot = packed ? ATTN_T_BIAS : ATTN_T_Q; slot < ATTN_SLOTS && status == ATTN_OK; slot++)
+        if (wants(&s->given, slot))
+            status = open_tensor(s, slot, err);
+    return status;
+}
+
+/* ---- data ------------------------------------------------------------------------------------ */
+
+/* Number of distinct indices along an axis: one where the stride is 0. */
+static int64_t distinct(const struct attn_tensor *t, int axis)
+{
+    return t->extent[axis] > 1 && t->stride[axis] == 0 ? 1 : t->extent[axis];
+}
+
+static void fill_queries(struct attn_setup *s, const struct attn_recipe *r)
+{
+    const struct attn_problem *p = &s->problem;
+    struct attn_tensor *q = &s->tensor[ATTN_T_Q], *d_lse = &s->tensor[ATTN_T_DLSE];
+    for (int64_t b = 0; b < p->batch; b++)
+        for (int64_t h = 0; h < p->heads; h++)
+            for (int64_t i = 0; i < p->n_query; i++) {
+                int64_t target = r->fill == ATTN_FILL_SELECT ? attn_recipe_target(r, b, h, i) : -1;
+                for (int64_t c = 0; c < p->d_key; c++)
+                    attn_tensor_set(q, b, h, i, c, attn_recipe_q(r, target, b, h, i, c));
+                if (s->given.d_lse)
+                    attn_tensor_set(d_lse, b, h, i, 0, attn_recipe_d_lse(r, b, h, i));
+            }
+}
+
+/* Everything else: value(recipe, b, head, row, column), once for each distinct element. */
+static void fill_tensor(struct attn_tensor *t, const struct attn_recipe *r,
+                        double (*value)(const struct attn_recipe *r, int64_t b, int64_t h,
+                                        int64_t i, int64_t c))
+{
+    for (int64_t b = 0; b < distinct(t, 0); b++)
+        for (int64_t h = 0; h < distinct(t, 1); h++)
+            for (int64_t i = 0; i < distinct(t, 2); i++)
+                for (int64_t c = 0; c < distinct(t, 3); c++)
+                    attn_tensor_set(t, b, h, i, c, value(r, b, h, i, c));
+}
+
+/* bias=nan: in every fifth row one cell that the row sees. */
+static void fill_nan(struct attn_setup *s, const struct attn_recipe *r)
+{
+    const struct attn_problem *p = &s->problem;
+    for (int64_t b = 0; b < p->batch; b++)
+        for (int64_t h = 0; h < p->heads; h++)
+            for (int64_t i = 0; i < p->n_query; i++) {
+                int64_t j = (b + h + i) % 5 == 2 ? attn_recipe_target(r, b, h, i) : -1;
+                if (j >= 0)
+                    attn_tensor_set(&s->tensor[ATTN_T_BIAS], b, h, i, j, (double)NAN);
+            }
+}
+
+/* special=: two rows of a tensor, in every head whose number and batch add up to an even one. */
+static void fill_special(struct attn_setup *s)
+{
+    enum attn_case_special special = s->given.special;
+    enum { STREAM_ROW = 64, STREAM_FEATURE };
+    static const struct {
+        enum attn_slot slot;
+        double first, second;
+    } what[] = {[ATTN_SPECIAL_Q_NAN] = {ATTN_T_Q, (double)NAN, (double)NAN},
+                [ATTN_SPECIAL_K_NAN] = {ATTN_T_K, (double)NAN, (double)NAN},
+                [ATTN_SPECIAL_V_NAN] = {ATTN_T_V, (double)NAN, (double)NAN},
+                [ATTN_SPECIAL_DO_NAN] = {ATTN_T_DO, (double)NAN, (double)NAN},
+                [ATTN_SPECIAL_Q_INF] = {ATTN_T_Q, (double)INFINITY, -(double)INFINITY},
+                [ATTN_SPECIAL_K_INF] = {ATTN_T_K, (double)INFINITY, -(double)INFINITY},
+                [ATTN_SPECIAL_V_INF] = {ATTN_T_V, (double)INFINITY, -(double)INFINITY},
+                [ATTN_SPECIAL_DO_INF] = {ATTN_T_DO, (double)INFINITY, -(double)INFINITY},
+                [ATTN_SPECIAL_K_HUGE] = {ATTN_T_K, 0, 0}};
+    /* times a q of 2 or 3, the domain is left; times one of 8, so is the type */
+    static const double huge[ATTN_DTYPES] = {0x1p1023, 0x1p127, 0x1p127, 0x1p15};
+    struct attn_tensor *t = &s->tensor[what[special].slot];
+    uint64_t seed = s->given.seed, at = 0;
+    for (int64_t b = 0; b < distinct(t, 0); b++)
+        for (int64_t h = b % 2; h < distinct(t, 1); h += 2)
+            for (int n = 0; n < 2 && t->extent[2] > 0 && t->extent[3] > 0; n++, at++) {
+                int64_t i = (int64_t)(attn_hash(seed, STREAM_ROW, at) % (uint64_t)t->extent[2]);
+                int64_t c = (int64_t)(attn_hash(seed, STREAM_FEATURE, at) % (uint64_t)t->extent[3]);
+                double x = n == 0 ? what[special].first : what[special].second;
+                if (special == ATTN_SPECIAL_K_HUGE)
+                    x = copysign(huge[s->given.dtype], attn_tensor_get(t, b, h, i, c));
+                attn_tensor_set(t, b, h, i, c, x);
+            }
+}
+
+static void fill_inputs(struct attn_setup *s, const struct attn_recipe *r)
+{
+    fill_queries(s, r);
+    fill_tensor(&s->tensor[ATTN_T_K], r, attn_recipe_k);
+    fill_tensor(&s->tensor[ATTN_T_V], r, attn_recipe_v);
+    fill_tensor(&s->tensor[ATTN_T_BIAS], r, attn_recipe_bias);
+    if (s->given.bias == ATTN_CASE_BIAS_NAN)
+        fill_nan(s, r);
+    fill_tensor(&s->tensor[ATTN_T_DO], r, attn_recipe_d_o);
+    if (s->given.special != ATTN_SPECIAL_NONE)
+        fill_special(s);
+}
+
+/* ---- poison ---------------------------------------------------------------------------------- */
+
+static int row_sees(const struct attn_problem *p, int64_t b, int64_t h, int64_t i)
+{
+    for (int64_t j = 0; j < p->n_key; j++)
+        if (attn_problem_allows(p, b, h, i, j))
+            return 1;
+    return 0;
+}
+
+static int key_is_seen(const struct attn_problem *p, int64_t b, int64_t g, int64_t j)
+{
+    int64_t group = p->heads / p->kv_heads;
+    for (int64_t h = g * group; h < (g + 1) * group; h++)
+        for (int64_t i = 0; i < p->n_query; i++)
+            if (attn_problem_allows(p, b, h, i, j))
+                return 1;
+    return 0;
+}
+
+static void poison_row(struct attn_tensor *t, int64_t b, int64_t h, int64_t i, double x)
+{
+    for (int64_t c = 0; c < t->extent[3]; c++)
+        attn_tensor_set(t, b, h, i, c, x);
+}
+
+static void poison_keys(struct attn_setup *s, double x)
+{
+    const struct attn_problem *p = &s->problem;
+    struct attn_tensor *k = &s->tensor[ATTN_T_K], *v = &s->tensor[ATTN_T_V];
+    int one_batch = s->given.layout == ATTN_LAYOUT_BROADCAST;
+    for (int64_t b = 0; b < (one_batch && p->batch > 0 ? 1 : p->batch); b++)
+        for (int64_t g = 0; g < p->kv_heads; g++)
+            for (int64_t j = 0; j < p->n_key; j++) {
+                int seen = 0;
+                for (int64_t other = b; other < (one_batch ? p->batch : b + 1) && !seen; other++)
+                    seen = key_is_seen(p, other, g, j);
+                if (seen)
+                    continue;
+                poison_row(k, b, g, j, x);
+                poison_row(v, b, g, j, x);
+            }
+}
+
+/* q and dO of rows that see nothing; a dO shared by batches is left alone. */
+static void poison_queries(struct attn_setup *s, double x)
+{
+    const struct attn_problem *p = &s->problem;
+    int gradient = s->given.pass == ATTN_BACKWARD && s->given.layout != ATTN_LAYOUT_BROADCAST;
+    for (int64_t b = 0; b < p->batch; b++)
+        for (int64_t h = 0; h < p->heads; h++)
+            for (int64_t i = 0; i < p->n_query; i++) {
+                if (row_sees(p, b, h, i))
+                    continue;
+                poison_row(&s->tensor[ATTN_T_Q], b, h, i, x);
+                if (gradient)
+                    poison_row(&s->tensor[ATTN_T_DO], b, h, i, x);
+            }
+}
+
+/* A hidden cell's bias must not matter as long as it is finite. */
+static void poison_bias(struct attn_setup *s)
+{
+    const struct attn_problem *p = &s->problem;
+    if (s->given.bias != ATTN_CASE_BIAS_FULL && s->given.bias != ATTN_CASE_BIAS_INF &&
+        s->given.bias != ATTN_CASE_BIAS_NAN)
+        return;
+    for (int64_t b = 0; b < p->batch; b++)
+        for (int64_t h = 0; h < p->heads; h++)
+            for (int64_t i = 0; i < p->n_query; i++)
+                for (int64_t j = 0; j < p->n_key; j++)
+                    if (!attn_problem_allows(p, b, h, i, j))
+                        attn_tensor_set(&s->tensor[ATTN_T_BIAS], b, h, i, j, 1e30);
+}
+
+/* ---- opening and closing --------------------------------------------------------------------- */
+
+static void set_problem(struct attn_setup *s)
+{
+    const struct attn_case *c = &s->given;
+    double preset = c->d_key > 0 ? 1 / sqrt((double)c->d_key) : 1;
+    s->problem = (struct attn_problem){.batch = c->batch,
+                                       .heads = c->heads,
+                                       .kv_heads = c->kv_heads,
+                                       .n_query = c->n_query,
+                                       .n_key = c->n_key,
+                                       .d_key = c->d_key,
+                                       .d_value = c->d_value,
+                                       .scale = isnan(c->scale) ? preset : c->scale,
+                                       .softcap = c->softcap,
+                                       .dtype = c->dtype};
+}
+
+static enum attn_status open_mask(struct attn_setup *s, struct attn_error *err)
+{
+    const struct attn_case *c = &s->given;
+    struct attn_mask_shape shape = {c->batch, c->heads, c->n_query, c->n_key};
+    struct attn_mask_maker maker = {c, &s->made};
+    struct attn_mask_source source = {attn_made_tensor_find, &maker};
+    enum attn_status status = attn_mask_parse(c->mask, &shape, &source, &s->mask, err);
+    if (status == ATTN_OK && strcmp(c->mask, "none") != 0)
+        s->problem.mask = s->mask;
+    return status;
+}
+
+/* halves: exact everywhere, 1/2, 1/4, ... 1/256, 1/2, ...  press: with n the largest power of two
+ * up to the heads, 2^(-8 k/n) for k = 1 ... n, then 2^(-4 k/n) for k = 1, 3, 5, ... */
+static double slope_of(const struct attn_case *c, int64_t h)
+{
+    int64_t n = 1;
+    double base = 0x1p-8, slope = 1; /* by roots and products: the same bits everywhere */
+    if (c->slopes == ATTN_SLOPES_HALVES)
+        return ldexp(1, -(int)(1 + h % 8));
+    for (; 2 * n <= c->heads; n *= 2)
+        base = sqrt(base);
+    if (h >= n)
+        base = sqrt(base);
+    for (int64_t k = h < n ? h + 1 : 2 * (h - n) + 1; k > 0; k--)
+        slope *= base;
+    return slope;
+}
+
+static enum attn_status open_bias(struct attn_setup *s, struct attn_error *err)
+{
+    struct attn_problem *p = &s->problem;
+    if (wants(&s->given, ATTN_T_BIAS)) {
+        p->bias.kind = ATTN_BIAS_TENSOR;
+        p->bias.tensor = attn_tensor_cview(&s->tensor[ATTN_T_BIAS]);
+    }
+    if (s->given.bias != ATTN_CASE_BIAS_ALIBI)
+        return ATTN_OK;
+    s->slope = calloc((size_t)p->heads + 1, sizeof *s->slope);
+    if (s->slope == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for %lld slopes", (long long)p->heads);
+    for (int64_t h = 0; h < p->heads; h++)
+        s->slope[h] = slope_of(&s->given, h);
+    p->bias.kind = ATTN_BIAS_ALIBI;
+    p->bias.slope = s->slope;
+    p->bias.offset = s->given.has_alibi_offset ? s->given.alibi_offset : p->n_key - p->n_query;
+    return ATTN_OK;
+}
+
+static void load(struct attn_setup *s, const struct attn_recipe *recipe)
+{
+    fill_inputs(s, recipe);
+    if (s->given.poison != ATTN_POISON_NONE) {
+        double big = s->given.dtype == ATTN_F16 ? 65504 : 1e30; /* finite in its type */
+        double x = s->given.poison == ATTN_POISON_NAN ? (double)NAN : big;
+        poison_keys(s, x);
+        poison_queries(s, x);
+        poison_bias(s);
+    }
+    for (int slot = 0; slot < ATTN_SLOTS; slot++)
+        if (is_output(slot))
+            attn_tensor_poison(&s->tensor[slot]);
+        else
+            attn_tensor_remember(&s->tensor[slot]);
+}
+
+enum attn_status attn_setup_open(const struct attn_case *c, struct attn_setup *s,
+                                 struct attn_error *err)
+{
+    memset(s, 0, sizeof *s);
+    s->given = *c;
+    set_problem(s);
+    struct attn_recipe recipe;
+    enum attn_status status = attn_problem_check(&s->problem, err);
+    if (status == ATTN_OK)
+        status = attn_recipe_open(&s->given, &s->problem, &recipe, err);
+    if (status == ATTN_OK)
+        status = open_mask(s, err);
+    if (status == ATTN_OK)
+        status = open_tensors(s, err);
+    if (status == ATTN_OK)
+        status = open_bias(s, err);
+    if (status == ATTN_OK)
+        status = attn_problem_check(&s->problem, err);
+    if (status == ATTN_OK)
+        load(s, &recipe);
+    else
+        attn_setup_close(s);
+    return status;
+}
+
+void attn_setup_close(struct attn_setup *s)
+{
+    for (int slot = 0; slot < ATTN_SLOTS; slot++)
+        attn_tensor_free(&s->tensor[slot]);
+    attn_mask_free(s->mask);
+    attn_made_tensor_free(s->made);
+    free(s->slope);
+    memset(s, 0, sizeof *s);
+}
+
+/* ---- views and digests ----------------------------------------------------------------------- */
+
+struct attn_forward attn_setup_forward(const struct attn_setup *s)
+{
+    const struct attn_tensor *t = s->tensor;
+    return (struct attn_forward){.q = attn_tensor_cview(&t[ATTN_T_Q]),
+                                 .k = attn_tensor_cview(&t[ATTN_T_K]),
+                                 .v = attn_tensor_cview(&t[ATTN_T_V]),
+                                 .o = attn_tensor_view(&t[ATTN_T_O]),
+                                 .lse = attn_tensor_view(&t[ATTN_T_LSE])};
+}
+
+struct attn_backward attn_setup_backward(const struct attn_setup *s)
+{
+    const struct attn_tensor *t = s->tensor;
+    return (struct attn_backward){.q = attn_tensor_cview(&t[ATTN_T_Q]),
+                                  .k = attn_tensor_cview(&t[ATTN_T_K]),
+                                  .v = attn_tensor_cview(&t[ATTN_T_V]),
+                                  .o = attn_tensor_cview(&t[ATTN_T_O]),
+                                  .lse = attn_tensor_cview(&t[ATTN_T_LSE]),
+                                  .d_o = attn_tensor_cview(&t[ATTN_T_DO]),
+                                  .d_lse = attn_tensor_cview(&t[ATTN_T_DLSE]),
+                                  .dq = attn_tensor_view(&t[ATTN_T_DQ]),
+                                  .dk = attn_tensor_view(&t[ATTN_T_DK]),
+                                  .dv = attn_tensor_view(&t[ATTN_T_DV]),
+                                  .dbias = attn_tensor_view(&t[ATTN_T_DBIAS])};
+}
+
+struct attn_inputs attn_setup_inputs(const struct attn_setup *s, enum attn_pass pass)
+{
+    const struct attn_tensor *t = s->tensor;
+    struct attn_inputs in = {.q = attn_tensor_cview(&t[ATTN_T_Q]),
+                             .k = attn_tensor_cview(&t[ATTN_T_K]),
+                             .v = attn_tensor_cview(&t[ATTN_T_V]),
+                             .has_stored = 1};
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        in.stored[o] = t[ATTN_T_O + o].stored;
+    if (pass != ATTN_BACKWARD)
+        return in;
+    in.d_o = attn_tensor_cview(&t[ATTN_T_DO]);
+    if (t[ATTN_T_DLSE].data != NULL)
+        in.d_lse = attn_tensor_cview(&t[ATTN_T_DLSE]);
+    in.want_d_bias = t[ATTN_T_DBIAS].data != NULL;
+    return in;
+}
+
+int64_t attn_setup_bytes(const struct attn_setup *s)
+{
+    int64_t bytes = 0;
+    for (int slot = 0; slot < ATTN_SLOTS; slot++)
+        if (!s->tensor[slot].shared)
+            bytes += s->tensor[slot].span * (int64_t)attn_dtype_size(s->tensor[slot].dtype);
+    return bytes;
+}
+
+static void seal_all(void *arg, int sealed)
+{
+    struct attn_setup *s = arg;
+    for (int slot = 0; slot < ATTN_SLOTS; slot++)
+        if (slot != ATTN_T_BIAS && slot != ATTN_T_DBIAS)
+            attn_tensor_seal(&s->tensor[slot], sealed);
+}
+
+struct attn_seal attn_setup_seal(struct attn_setup *s)
+{
+    return (struct attn_seal){seal_all, s};
+}
+
+static uint64_t digest_tensor(const struct attn_tensor *t, uint64_t digest)
+{
+    size_t size = attn_dtype_size(t->dtype);
+    for (int64_t b = 0; b < t->extent[0]; b++)
+        for (int64_t h = 0; h < t->extent[1]; h++)
+            for (int64_t i = 0; i < t->extent[2]; i++)
+                for (int64_t c = 0; c < t->extent[3]; c++) {
+                    int64_t at = attn_offset(t->stride, b, h, i) + c * t->stride[3];
+                    const unsigned char *p = (const unsigned char *)t->data + at * (int64_t)size;
+                    for (size_t byte = 0; byte < size; byte++)
+                        digest = (digest ^ p[byte]) * 0x100000001b3u;
+                }
+    return digest;
+}
+
+uint64_t attn_setup_digest(const struct attn_setup *s, enum attn_pass pass)
+{
+    uint64_t digest = 0xcbf29ce484222325u;
+    for (int slot = ATTN_T_O; slot < ATTN_SLOTS; slot++)
+        if (pass == ATTN_BACKWARD || slot <= ATTN_T_LSE)
+            digest = digest_tensor(&s->tensor[slot], digest);
+    return digest;
+}

@@ -1,0 +1,367 @@
+/* The recipes.
+ *
+ *   fill          q                 k                       scores                v
+ *   normal        normal            normal                  order 1               normal
+ *   offset-120    q_0 near 8        k_0 carries -120        -120 .. -126, +-1     normal
+ *   offset-32k    "                 "       -32768          -32768 .. -34300      normal
+ *   offset-3e5    "                 "       -300000         -3e5 .. -3.15e5       normal
+ *   offset+120    "                 "       +120            120 .. 126, +-1       normal
+ *   stairs-up     "                 "       8 j             0, 8, 16, ...         normal
+ *   stairs-down   "                 "       -8 j            0, -8, -16, ...       normal
+ *   cliffs        "                 "       0 100 200 300   a level a quarter     normal
+ *   spike         "                 "       200 at one key  first, last, 63 or 64 normal
+ *   ties          "                 "       8 at j % 3 = 0  these equal, the rest [0.5, 1.5)
+ *                                   (one vector for those)  8 lower
+ *   flat          0                 normal                  0                     0.1
+ *   ones          normal            normal                  order 1               1
+ *   hetero        normal            normal                  order 1               1, 64, 4096 x
+ *   integer       -3 .. 3           -3 .. 3                 scale x integer       -7 .. 7
+ *   lowrank       normal            base + normal / 64      nearly one a row      normal
+ *   tiny          normal            normal                  order 1               subnormal
+ *   huge          normal            normal                  order 1               2^56 normal
+ *   reveal        0                 normal                  0                     1 iff j % dv = c
+ *   select        code of target    code of key             200 (f64: 800) apart  own number (16
+ *                                                                                 bits: modulo)
+ *
+ * dO is normal, but 1 for ones, 1024 times larger in one row for spike, scaled for hetero, as V for
+ * huge (f16: 2^13, f64: 2^500), and integer for integer and select.  Where feature 0 carries the
+ * score, q_0 is 8, 8.125, 8.25 or 8.375 from row to row and the other features are small; in f16 it
+ * is a power of two larger where k_0 would overflow.  With scale 0, or one beyond 2^-20 .. 2^20,
+ * nothing can be carried and plain normals remain; likewise with d = 0.  16-bit storage rounds all
+ * of this: what is left of the noise on k_0 then is little. */
+#include "tests/harness/cases/setup_fill.h"
+
+#include <math.h>
+
+#include "ref/problem.h"
+
+/* Streams of the hash: one for each thing that must be independent of the others. */
+enum stream {
+    STREAM_Q = 1,
+    STREAM_K,
+    STREAM_V,
+    STREAM_BIAS,
+    STREAM_BIAS_HIDE,
+    STREAM_D_O,
+    STREAM_D_LSE,
+    STREAM_BASE,
+    STREAM_TARGET,
+    STREAM_CODE
+};
+
+static uint64_t cell(int64_t a, int64_t b, int64_t nb, int64_t c, int64_t nc, int64_t d, int64_t nd)
+{
+    return (((uint64_t)a * (uint64_t)nb + (uint64_t)b) * (uint64_t)nc + (uint64_t)c) *
+               (uint64_t)nd +
+           (uint64_t)d;
+}
+
+static uint64_t query_cell(const struct attn_problem *p, int64_t b, int64_t h, int64_t i, int64_t c,
+                           int64_t width)
+{
+    return cell(b, h, p->heads, i, p->n_query, c, width);
+}
+
+static uint64_t key_cell(const struct attn_problem *p, int64_t b, int64_t g, int64_t j, int64_t c,
+                         int64_t width)
+{
+    return cell(b, g, p->kv_heads, j, p->n_key, c, width);
+}
+
+static double normal(const struct attn_recipe *r, enum stream stream, uint64_t index)
+{
+    return attn_hash_normal(r->seed, stream, index);
+}
+
+/* An integer in [-most, most]. */
+static double integer(const struct attn_recipe *r, enum stream stream, uint64_t index, int most)
+{
+    return (double)((int)(attn_hash(r->seed, stream, index) % (2 * (unsigned)most + 1)) - most);
+}
+
+/* Does feature 0 carry scores under this fill? */
+static int carries(enum attn_fill fill)
+{
+    switch (fill) {
+    case ATTN_FILL_OFFSET_M120:
+    case ATTN_FILL_OFFSET_M32K:
+    case ATTN_FILL_OFFSET_M3E5:
+    case ATTN_FILL_OFFSET_P120:
+    case ATTN_FILL_STAIRS_UP:
+    case ATTN_FILL_STAIRS_DOWN:
+    case ATTN_FILL_CLIFFS:
+    case ATTN_FILL_SPIKE:
+    case ATTN_FILL_TIES:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+/* The score that feature 0 gives key j. */
+static double level(const struct attn_recipe *r, int64_t j)
+{
+    int64_t n = r->problem->n_key;
+    /* Steps of 8 until they would pass 8192, then as large as that allows. */
+    double step = n <= 1024 ? 8.0 : 8192.0 / (double)n;
+    const int64_t peaks[4] = {0, n - 1, 63, 64};
+    int64_t peak = peaks[r->seed % 4] < n ? peaks[r->seed % 4] : n - 1;
+    int64_t quarter = 4 * j / n;
+    switch (r->fill) {
+    case ATTN_FILL_OFFSET_M120:
+        return -120;
+    case ATTN_FILL_OFFSET_M32K:
+        return -32768;
+    case ATTN_FILL_OFFSET_M3E5:
+        return -300000;
+    case ATTN_FILL_OFFSET_P120:
+        return 120;
+    case ATTN_FILL_STAIRS_UP:
+        return step * (double)j;
+    case ATTN_FILL_STAIRS_DOWN:
+        return -step * (double)j;
+    case ATTN_FILL_CLIFFS:
+        return 100 * (double)(r->seed % 2 == 0 ? quarter : 3 - quarter);
+    case ATTN_FILL_SPIKE:
+        return j == peak ? 200 : 0;
+    case ATTN_FILL_TIES:
+        return j % 3 == 0 ? 8 : 0;
+    default:
+        return 0;
+    }
+}
+
+/* 1, 64 or 4096. */
+static double uneven(int64_t b, int64_t head)
+{
+    static const double scale[3] = {1, 64, 4096};
+    return scale[(b + head) % 3];
+}
+
+/* ---- select ---------------------------------------------------------------------------------- */
+
+static enum attn_status open_select(const struct attn_case *c, struct attn_recipe *r,
+                                    struct attn_error *err)
+{
+    const struct attn_problem *p = r->problem;
+    double size = fabs(p->scale);
+    if (c->bias != ATTN_CASE_BIAS_NONE || p->softcap > 0)
+        return attn_fail(err, ATTN_EINVAL,
+                         "fill select with %s: its gaps would no longer select; any other fill "
+                         "would work, or neither softcap nor bias",
+                         p->softcap > 0 ? "a softcap" : "a bias");
+    if (c->layout == ATTN_LAYOUT_BROADCAST)
+        return attn_fail(err, ATTN_EINVAL,
+                         "fill select with layout=broadcast: each batch has code words of its own, "
+                         "which keys shared by batches cannot have; any other layout would work");
+    if (!(size >= 0x1p-20 && size <= 0x1p20))
+        return attn_fail(err, ATTN_EINVAL,
+                         "fill select with scale=%g: no gap of 200 fits; 2^-20 to 2^20 would work",
+                         p->scale);
+    while (r->code_bits < 62 && (int64_t)1 << r->code_bits < p->n_key)
+        r->code_bits++;
+    if (p->d_key < r->code_bits)
+        return attn_fail(err, ATTN_EINVAL,
+                         "fill select: %lld keys need code words of %d features, d is %lld; d=%d, "
+                         "or at most %lld keys, would work",
+                         (long long)p->n_key, r->code_bits, (long long)p->d_key, r->code_bits,
+                         (long long)1 << p->d_key);
+    int64_t values =
+        attn_product(attn_product(p->batch, p->kv_heads), attn_product(p->n_key, p->d_value));
+    if (values >= 1 << 24)
+        return attn_fail(err, ATTN_EINVAL,
+                         "fill select: %lld elements of V cannot all be different integers below "
+                         "2^24; a smaller case would work",
+                         (long long)values);
+    /* One differing feature moves a score by 2 |scale| code^2: past 200 exp is 0 in f32, past 800
+     * in f64.  A power of two keeps the products exact. */
+    double gap = p->dtype == ATTN_F64 ? 800 : 200;
+    r->code = 0x1p-16;
+    while (2 * size * r->code * r->code < gap)
+        r->code *= 2;
+    return ATTN_OK;
+}
+
+/* Feature c of key j's code word: the bits of j, scrambled by (b, g), over and over. */
+static double code_feature(const struct attn_recipe *r, int64_t b, int64_t g, int64_t j, int64_t c)
+{
+    if (r->code_bits == 0)
+        return r->code;
+    uint64_t word =
+        (uint64_t)j ^ attn_hash(r->seed, STREAM_CODE, key_cell(r->problem, b, g, 0, 0, 1));
+    return word >> (c % r->code_bits) & 1 ? r->code : -r->code;
+}
+
+int64_t attn_recipe_target(const struct attn_recipe *r, int64_t b, int64_t h, int64_t i)
+{
+    const struct attn_problem *p = r->problem;
+    int64_t visible = 0;
+    for (int64_t j = 0; j < p->n_key; j++)
+        visible += attn_problem_allows(p, b, h, i, j) != 0;
+    if (visible == 0)
+        return -1;
+    uint64_t hash = attn_hash(r->seed, STREAM_TARGET, query_cell(p, b, h, i, 0, 1));
+    int64_t skip = (int64_t)(hash % (uint64_t)visible), j = 0;
+    while (!attn_problem_allows(p, b, h, i, j) || skip-- > 0)
+        j++;
+    return j;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+/* Share the carried score between q_0 and k_0.  f16 ends at 65504. */
+static void lift_scores(struct attn_recipe *r, double scale)
+{
+    double largest = 64;
+    for (int64_t j = 0; j < r->problem->n_key; j++)
+        largest = fmax(largest, fabs(level(r, j)));
+    while (r->problem->dtype == ATTN_F16 && r->lift < 1024 &&
+           largest / (8 * r->lift * fabs(scale)) > 0x1p14)
+        r->lift *= 2;
+    r->divisor = 8 * r->lift * scale;
+}
+
+/* V of the fills tiny and huge, and dO of huge, as a factor of normal numbers. */
+static double extreme(const struct attn_recipe *r)
+{
+    int f16 = r->problem->dtype == ATTN_F16, f64 = r->problem->dtype == ATTN_F64;
+    if (r->fill == ATTN_FILL_TINY)
+        return f16 ? 0x1p-17 : f64 ? 0x1p-1030 : 0x1p-130;
+    return r->fill == ATTN_FILL_HUGE ? (f16 ? 0x1p13 : f64 ? 0x1p500 : 0x1p56) : 1;
+}
+
+enum attn_status attn_recipe_open(const struct attn_case *c, const struct attn_problem *problem,
+                                  struct attn_recipe *r, struct attn_error *err)
+{
+    *r =
+        (struct attn_recipe){.problem = problem, .fill = c->fill, .seed = c->seed, .bias = c->bias};
+    double size = fabs(problem->scale);
+    r->lift = 1;
+    if (carries(c->fill) && size >= 0x1p-20 && size <= 0x1p20)
+        lift_scores(r, problem->scale);
+    if (c->fill == ATTN_FILL_REVEAL && c->bias != ATTN_CASE_BIAS_NONE)
+        return attn_fail(err, ATTN_EINVAL,
+                         "fill reveal with a bias: its rows would no longer be uniform, so nothing "
+                         "could be counted; any other fill would work, or no bias");
+    if (c->fill == ATTN_FILL_REVEAL && problem->dtype == ATTN_BF16 && problem->d_value > 0 &&
+        problem->n_key / problem->d_value >= 32)
+        return attn_fail(
+            err, ATTN_EINVAL,
+            "fill reveal in bf16: %lld keys on %lld columns cannot be counted in eight "
+            "bits; fewer than 32 a column would work",
+            (long long)problem->n_key, (long long)problem->d_value);
+    return c->fill == ATTN_FILL_SELECT ? open_select(c, r, err) : ATTN_OK;
+}
+
+double attn_recipe_q(const struct attn_recipe *r, int64_t target, int64_t b, int64_t h, int64_t i,
+                     int64_t c)
+{
+    const struct attn_problem *p = r->problem;
+    uint64_t index = query_cell(p, b, h, i, c, p->d_key);
+    if (r->fill == ATTN_FILL_FLAT || r->fill == ATTN_FILL_REVEAL)
+        return 0;
+    if (r->fill == ATTN_FILL_INTEGER)
+        return integer(r, STREAM_Q, index, 3);
+    if (r->fill == ATTN_FILL_SELECT && target >= 0) {
+        double word = code_feature(r, b, h / (p->heads / p->kv_heads), target, c);
+        return p->scale < 0 ? -word : word;
+    }
+    if (r->divisor == 0)
+        return normal(r, STREAM_Q, index);
+    if (c == 0)
+        return r->lift * (8 + (double)(attn_hash(r->seed, STREAM_Q, index) % 4) * 0.125);
+    return normal(r, STREAM_Q, index) * (r->fill == ATTN_FILL_TIES ? 0.125 : 0.5);
+}
+
+double attn_recipe_k(const struct attn_recipe *r, int64_t b, int64_t g, int64_t j, int64_t c)
+{
+    const struct attn_problem *p = r->problem;
+    /* Tied keys are one vector: the first one's. */
+    int64_t like = r->fill == ATTN_FILL_TIES && j % 3 == 0 ? 0 : j;
+    uint64_t index = key_cell(p, b, g, like, c, p->d_key);
+    if (r->fill == ATTN_FILL_INTEGER)
+        return integer(r, STREAM_K, index, 3);
+    if (r->fill == ATTN_FILL_SELECT)
+        return code_feature(r, b, g, j, c);
+    if (r->fill == ATTN_FILL_LOWRANK) {
+        double base = normal(r, STREAM_BASE, key_cell(p, b, g, 0, c, p->d_key));
+        return base + normal(r, STREAM_K, index) * 0x1p-6;
+    }
+    if (r->divisor == 0)
+        return normal(r, STREAM_K, index);
+    double noise = normal(r, STREAM_K, index) * (r->fill == ATTN_FILL_TIES ? 0.125 : 0.5);
+    if (c > 0)
+        return noise;
+    double score = level(r, j) + noise;
+    return score / r->divisor;
+}
+
+/* Whole numbers that a type holds, or nearly: primes, so that no extent divides them. */
+static uint64_t numbers(enum attn_dtype dtype)
+{
+    return dtype == ATTN_BF16 ? 251 : dtype == ATTN_F16 ? 2039 : 1 << 24;
+}
+
+double attn_recipe_v(const struct attn_recipe *r, int64_t b, int64_t g, int64_t j, int64_t c)
+{
+    const struct attn_problem *p = r->problem;
+    uint64_t index = key_cell(p, b, g, j, c, p->d_value);
+    switch (r->fill) {
+    case ATTN_FILL_TIES:
+        return 0.5 + attn_hash_uniform(r->seed, STREAM_V, index);
+    case ATTN_FILL_FLAT:
+        return 0.1;
+    case ATTN_FILL_ONES:
+        return 1;
+    case ATTN_FILL_HETERO:
+        return normal(r, STREAM_V, index) * uneven(b, g);
+    case ATTN_FILL_INTEGER:
+        return integer(r, STREAM_V, index, 7);
+    case ATTN_FILL_REVEAL:
+        return j % p->d_value == c ? 1 : 0;
+    case ATTN_FILL_SELECT:
+        return (double)(index % numbers(p->dtype) + 1); /* its own number: misrouting is named */
+    case ATTN_FILL_TINY:
+    case ATTN_FILL_HUGE:
+        return normal(r, STREAM_V, index) * extreme(r);
+    default:
+        return normal(r, STREAM_V, index);
+    }
+}
+
+double attn_recipe_d_o(const struct attn_recipe *r, int64_t b, int64_t h, int64_t i, int64_t c)
+{
+    const struct attn_problem *p = r->problem;
+    uint64_t index = query_cell(p, b, h, i, c, p->d_value);
+    switch (r->fill) {
+    case ATTN_FILL_ONES:
+        return 1;
+    case ATTN_FILL_HETERO:
+        return normal(r, STREAM_D_O, index) * uneven(b + 1, 2 * h);
+    case ATTN_FILL_INTEGER:
+    case ATTN_FILL_SELECT:
+        return integer(r, STREAM_D_O, index, 7);
+    case ATTN_FILL_HUGE:
+        return normal(r, STREAM_D_O, index) * extreme(r);
+    case ATTN_FILL_SPIKE: {
+        int64_t loud = (int64_t)(attn_hash(r->seed, STREAM_TARGET, 0) % (uint64_t)p->n_query);
+        return normal(r, STREAM_D_O, index) * (i == loud ? 1024 : 1);
+    }
+    default:
+        return normal(r, STREAM_D_O, index);
+    }
+}
+
+double attn_recipe_d_lse(const struct attn_recipe *r, int64_t b, int64_t h, int64_t i)
+{
+    return normal(r, STREAM_D_LSE, query_cell(r->problem, b, h, i, 0, 1));
+}
+
+double attn_recipe_bias(const struct attn_recipe *r, int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    uint64_t index = query_cell(r->problem, b, h, i, j, r->problem->n_key);
+    if (r->bias == ATTN_CASE_BIAS_INF &&
+        ((b + h + i) % 7 == 3 || attn_hash(r->seed, STREAM_BIAS_HIDE, index) % 4 == 0))
+        return (double)-INFINITY;
+    return normal(r, STREAM_BIAS, index);
+}

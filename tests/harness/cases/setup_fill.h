@@ -1,0 +1,45 @@
+/* What each fill puts where: values of q, k, v, bias, dO and dLSE as functions of case and index.
+ *
+ * A recipe is made once for a case; every value is then a function of the recipe and the
+ * logical index alone.  All arithmetic is integer hashing, exact products, and single correctly
+ * rounded operations, so every machine gives the same bits.
+ */
+#ifndef TESTS_HARNESS_CASES_SETUP_FILL_H
+#define TESTS_HARNESS_CASES_SETUP_FILL_H
+
+#include "ref/attn.h"
+#include "tests/harness/cases/cases.h"
+
+struct attn_recipe {
+    const struct attn_problem *problem; /* borrowed */
+    enum attn_fill fill;
+    uint64_t seed;
+    enum attn_case_bias bias;
+    double divisor; /* k_0 = score / divisor where feature 0 carries scores; 0: it cannot      */
+    double lift;    /* q_0 is so many times 8: above 1 where f16 could not hold k_0          */
+    double code;    /* select: the size of a code word's features, a power of two              */
+    int code_bits;  /* select: bits that tell the keys apart                                   */
+};
+
+/* EINVAL when the fill cannot keep its promise for this case: says which extents, scale or
+ * fields would work.  The problem needs its extents, scale, softcap and dtype set. */
+enum attn_status attn_recipe_open(const struct attn_case *c, const struct attn_problem *problem,
+                                  struct attn_recipe *recipe, struct attn_error *err);
+
+/* select: the key that query i is aimed at, one of those it sees; -1 when it sees none.  O(Lk). */
+int64_t attn_recipe_target(const struct attn_recipe *recipe, int64_t b, int64_t h, int64_t i);
+
+/* target: of attn_recipe_target, asked once a row; only read under select. */
+double attn_recipe_q(const struct attn_recipe *recipe, int64_t target, int64_t b, int64_t h,
+                     int64_t i, int64_t c);
+double attn_recipe_k(const struct attn_recipe *recipe, int64_t b, int64_t g, int64_t j, int64_t c);
+double attn_recipe_v(const struct attn_recipe *recipe, int64_t b, int64_t g, int64_t j, int64_t c);
+double attn_recipe_d_o(const struct attn_recipe *recipe, int64_t b, int64_t h, int64_t i,
+                       int64_t c);
+double attn_recipe_d_lse(const struct attn_recipe *recipe, int64_t b, int64_t h, int64_t i);
+
+/* Indices of axes that the kind of bias broadcasts must be given as 0. */
+double attn_recipe_bias(const struct attn_recipe *recipe, int64_t b, int64_t h, int64_t i,
+                        int64_t j);
+
+#endif

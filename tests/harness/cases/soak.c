@@ -1,0 +1,261 @@
+/* Random cases. */
+#include "tests/harness/cases/soak.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/harness/cases/factors.h"
+
+/* A stream of random numbers. */
+struct dice {
+    uint64_t seed, number, rolls;
+};
+
+static uint64_t roll(struct dice *d, uint64_t n)
+{
+    return attn_hash(d->seed, d->number, d->rolls++) % n;
+}
+
+/* 1 in n. */
+static int rarely(struct dice *d, uint64_t n)
+{
+    return roll(d, n) == 0;
+}
+
+/* A value of a factor that is a number. */
+static double value_of(struct dice *d, int factor)
+{
+    const char *text;
+    char *end;
+    double value;
+    do {
+        text = attn_factor_at(factor)->value[roll(d, (uint64_t)attn_factor_values(factor))];
+        value = strtod(text, &end);
+    } while (end == text);
+    return value;
+}
+
+/* An extent: small, a value of the table, or anything; once in a while 0. */
+static int64_t extent(struct dice *d, int factor)
+{
+    if (rarely(d, 40))
+        return 0;
+    switch (roll(d, 3)) {
+    case 0:
+        return 1 + (int64_t)roll(d, 12);
+    case 1:
+        return (int64_t)value_of(d, factor);
+    default:
+        return 1 + (int64_t)roll(d, 80);
+    }
+}
+
+/* ---- masks ----------------------------------------------------------------------------------- */
+
+__attribute__((format(printf, 2, 3))) static void append(char *text, const char *format, ...)
+{
+    size_t n = strlen(text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + n, ATTN_CASE_MASK - n, format, args);
+    va_end(args);
+}
+
+static const char *alignment(struct dice *d, char text[16])
+{
+    uint64_t kind = roll(d, 4);
+    if (kind < 2)
+        return kind == 0 ? "br" : "tl";
+    snprintf(text, 16, "%c%d", kind == 2 ? '+' : '-', (int)roll(d, 20));
+    return text;
+}
+
+/* -1 (no bound), 0, up to 40, or a value of the table. */
+static int reach(struct dice *d)
+{
+    if (rarely(d, 3))
+        return (int)value_of(d, ATTN_FACTOR_WINDOW);
+    return rarely(d, 4) ? (int)roll(d, 2) - 1 : (int)roll(d, 41);
+}
+
+/* Documents whose lengths sum to Lq x Lk: cuts at random places, some of them equal. */
+static void documents(struct dice *d, const struct attn_case *c, char *mask)
+{
+    int64_t q = 0, k = 0;
+    append(mask, "documents(");
+    for (int n = (int)roll(d, 5); n > 0; n--) {
+        int64_t dq = (int64_t)roll(d, (uint64_t)(c->n_query - q) + 1);
+        int64_t dk = (int64_t)roll(d, (uint64_t)(c->n_key - k) + 1);
+        append(mask, "%lldx%lld,", (long long)dq, (long long)dk);
+        q += dq;
+        k += dk;
+    }
+    append(mask, "%lldx%lld)", (long long)(c->n_query - q), (long long)(c->n_key - k));
+}
+
+static void lengths(struct dice *d, const struct attn_case *c, char *mask)
+{
+    append(mask, "keys(");
+    for (int64_t b = 0; b < (c->batch > 0 ? c->batch : 1); b++)
+        append(mask, "%s%d", b > 0 ? "," : "", (int)roll(d, (uint64_t)c->n_key + 1));
+    append(mask, ")");
+}
+
+static void pattern(struct dice *d, char *mask)
+{
+    append(mask, "keys(x");
+    for (int n = 1 + (int)roll(d, 9); n > 0; n--)
+        append(mask, "%d", (int)roll(d, 2));
+    append(mask, ")");
+}
+
+static void stored(struct dice *d, char *mask)
+{
+    static const char *const axes[] = {"keys(k",    "keys(bk",    "dense(qk", "dense(bqk",
+                                       "dense(hqk", "dense(bhqk", "csr(qk",   "csr(bhqk"};
+    append(mask, "%s%d)", axes[roll(d, 8)], (int)roll(d, 101));
+}
+
+static void one_call(struct dice *d, const struct attn_case *c, char *mask)
+{
+    char a[16];
+    switch (roll(d, 9)) {
+    case 0:
+        append(mask, "causal(%s)", alignment(d, a));
+        return;
+    case 1: {
+        int left = reach(d), right = reach(d);
+        append(mask, "window(%d,%d,%s)", left, right, alignment(d, a));
+        return;
+    }
+    case 2:
+        append(mask, "prefix(%d)", (int)roll(d, (uint64_t)c->n_key + 1));
+        return;
+    case 3:
+        append(mask, "global(%d)", (int)roll(d, (uint64_t)c->n_key + 1));
+        return;
+    case 4:
+        lengths(d, c, mask);
+        return;
+    case 5:
+        pattern(d, mask);
+        return;
+    case 6:
+        documents(d, c, mask);
+        return;
+    case 7:
+        append(mask, "random(0.%02d,%d%s)", (int)roll(d, 100), (int)roll(d, 100),
+               rarely(d, 2) ? ",heads" : "");
+        return;
+    default:
+        stored(d, mask);
+    }
+}
+
+static void random_mask(struct dice *d, struct attn_case *c)
+{
+    c->mask[0] = '\0';
+    if (rarely(d, 6)) {
+        append(c->mask, "none");
+        return;
+    }
+    int calls = 1 + (rarely(d, 2) ? (int)roll(d, 3) : 0), open = 0;
+    for (int n = 0; n < calls; n++) {
+        if (n + 1 < calls && rarely(d, 3) && !open) {
+            append(c->mask, "(");
+            open = 1;
+        }
+        one_call(d, c, c->mask);
+        if (open && (n + 1 == calls || rarely(d, 2))) {
+            append(c->mask, ")");
+            open = 0;
+        }
+        if (n + 1 < calls)
+            append(c->mask, "%s", rarely(d, 2) ? "&" : "|");
+    }
+}
+
+/* ---- the rest -------------------------------------------------------------------------------- */
+
+static void draw_shape(struct dice *d, struct attn_case *c)
+{
+    c->batch = rarely(d, 40) ? 0 : (int64_t)value_of(d, ATTN_FACTOR_BATCH);
+    int64_t group = rarely(d, 2) ? 1 : (int64_t)value_of(d, ATTN_FACTOR_GROUP);
+    c->heads = (int64_t)value_of(d, ATTN_FACTOR_HEADS);
+    c->kv_heads = c->heads % group == 0 ? c->heads / group : c->heads;
+    c->n_query = extent(d, ATTN_FACTOR_QUERIES);
+    c->n_key = rarely(d, 3) ? c->n_query : extent(d, ATTN_FACTOR_KEYS);
+    c->d_key = rarely(d, 2) ? 8 : extent(d, ATTN_FACTOR_D);
+    c->d_value = rarely(d, 2) ? c->d_key : extent(d, ATTN_FACTOR_DV);
+    if (rarely(d, 3)) { /* what ranks can share */
+        c->kv_heads = c->heads = 4;
+        c->n_query = (c->n_query + 3) / 4 * 4;
+        c->n_key = (c->n_key + 3) / 4 * 4;
+    }
+}
+
+/* Most cases are small, so that there are many. */
+static void random_shape(struct dice *d, struct attn_case *c)
+{
+    double most = rarely(d, 12) ? 3e6 : 1.5e5;
+    do
+        draw_shape(d, c);
+    while (attn_case_work(c) > most);
+}
+
+static void random_fields(struct dice *d, struct attn_case *c)
+{
+    c->pass = rarely(d, 3) ? ATTN_FORWARD : ATTN_BACKWARD;
+    c->scale = rarely(d, 5) ? value_of(d, ATTN_FACTOR_SCALE) : (double)NAN;
+    c->softcap = rarely(d, 4) ? value_of(d, ATTN_FACTOR_SOFTCAP) : 0;
+    if (rarely(d, 3))
+        c->bias = (enum attn_case_bias)roll(d, ATTN_CASE_BIAS_NAN + 1);
+    if (c->bias > ATTN_CASE_BIAS_ALIBI && rarely(d, 4) && c->dtype == ATTN_F32)
+        c->bias_type = ATTN_BIAS_TYPE_F64;
+    if (c->bias == ATTN_CASE_BIAS_ALIBI) {
+        c->slopes = (enum attn_case_slopes)roll(d, 2);
+        c->has_alibi_offset = (int)roll(d, 2);
+        c->alibi_offset = c->has_alibi_offset ? (int64_t)roll(d, 40) - 20 : 0;
+    }
+    if (rarely(d, 3))
+        c->layout = (enum attn_case_layout)roll(d, ATTN_LAYOUT_FLIP + 1);
+    if (rarely(d, 4))
+        c->offset = (int)roll(d, 16);
+    if (rarely(d, 3))
+        c->poison = (enum attn_case_poison)roll(d, ATTN_POISON_BIG + 1);
+    if (rarely(d, 8))
+        c->special = (enum attn_case_special)roll(d, ATTN_SPECIAL_K_HUGE + 1);
+    if (c->pass == ATTN_FORWARD && attn_case_special_is_backward(c->special))
+        c->special = ATTN_SPECIAL_NONE;
+    if (c->pass == ATTN_BACKWARD) {
+        c->d_lse = rarely(d, 4);
+        c->d_bias = c->bias > ATTN_CASE_BIAS_ALIBI && rarely(d, 2);
+    }
+    if (rarely(d, 6))
+        c->threads = 2 + (int)roll(d, 3);
+}
+
+void attn_soak_case(uint64_t seed, uint64_t number, struct attn_case *c)
+{
+    struct dice dice = {seed, number, 0}, *d = &dice;
+    *c = (struct attn_case){.scale = (double)NAN};
+    random_shape(d, c);
+    random_mask(d, c);
+    c->dtype = (enum attn_dtype)(rarely(d, 4) ? roll(d, ATTN_DTYPES) : ATTN_F32);
+    c->fill = (enum attn_fill)(rarely(d, 2) ? roll(d, ATTN_FILLS) : ATTN_FILL_NORMAL);
+    c->seed = roll(d, 1000000);
+    random_fields(d, c);
+    if (c->fill == ATTN_FILL_SELECT || c->fill == ATTN_FILL_REVEAL) { /* exact only without */
+        c->softcap = 0;
+        c->bias = ATTN_CASE_BIAS_NONE;
+        c->bias_type = ATTN_BIAS_TYPE_AS_LSE;
+        c->slopes = ATTN_SLOPES_HALVES;
+        c->has_alibi_offset = c->d_bias = 0;
+        c->special = ATTN_SPECIAL_NONE;
+        if (c->layout == ATTN_LAYOUT_BROADCAST)
+            c->layout = ATTN_LAYOUT_BHLD;
+    }
+}

@@ -1,0 +1,353 @@
+/* See claims.h. */
+#include "tests/harness/external/claims.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ref/oracle.h"
+#include "ref/problem.h"
+
+/* The bits that both headers have are the same bits. */
+_Static_assert((int)ATTN_PLUGIN_F64 == ATTN_CAP_F64 && (int)ATTN_PLUGIN_F16 == ATTN_CAP_F16, "");
+_Static_assert((int)ATTN_PLUGIN_BACKWARD == ATTN_CAP_BACKWARD, "");
+_Static_assert((int)ATTN_PLUGIN_GQA == ATTN_CAP_GQA && (int)ATTN_PLUGIN_DV == ATTN_CAP_DV, "");
+_Static_assert((int)ATTN_PLUGIN_HARD == ATTN_CAP_HARD, "");
+_Static_assert((int)ATTN_PLUGIN_SOFTCAP == ATTN_CAP_SOFTCAP, "");
+_Static_assert((int)ATTN_PLUGIN_BIAS == ATTN_CAP_BIAS, "");
+_Static_assert((int)ATTN_PLUGIN_STRIDES == ATTN_CAP_STRIDES, "");
+
+const char *attn_claim_name(int bit)
+{
+    static const char *const name[ATTN_CLAIMS] = {
+        "f64",   "f32",   "bf16",    "f16",   "backward", "gqa",   "cross", "dv",
+        NULL,    "hard",  "softcap", "alibi", "bias",     "dbias", "dlse",  "strides",
+        "scale", "empty", "band",    "dense", "repeats",  "causal"};
+    return (unsigned)bit < ATTN_CLAIMS ? name[bit] : NULL;
+}
+
+const char *attn_decline_name(int bit)
+{
+    static const char *const name[ATTN_DECLINES] = {"nan-bias", "nan-q", "nan-do"};
+    return (unsigned)bit < ATTN_DECLINES ? name[bit] : NULL;
+}
+
+/* ---- a plug-in's declaration ----------------------------------------------------------------- */
+
+static enum attn_status check_conventions(const struct attn_plugin *p, struct attn_error *err)
+{
+    const struct {
+        const char *name;
+        int value, max;
+    } list[] = {{"lse", p->lse, ATTN_PLUGIN_LSE_ABSENT},
+                {"empty_lse", p->empty_lse, ATTN_PLUGIN_EMPTY_PLUS_INF},
+                {"causal", p->causal, ATTN_PLUGIN_CAUSAL_BR},
+                {"window", p->window, ATTN_PLUGIN_WINDOW_WITH_SELF},
+                {"layout", p->layout, ATTN_PLUGIN_BLHD},
+                {"byte", p->byte, ATTN_PLUGIN_ONE_IS_HIDDEN},
+                {"subnormals", p->subnormals, ATTN_PLUGIN_FLUSHED}};
+    for (size_t n = 0; n < sizeof list / sizeof *list; n++)
+        if (list[n].value < 0 || list[n].value > list[n].max)
+            return attn_fail(err, ATTN_EINVAL, "its convention %s is %d: 0 to %d exist",
+                             list[n].name, list[n].value, list[n].max);
+    return ATTN_OK;
+}
+
+static int is_fraction(double x)
+{
+    return x >= 0 && x < 0.5;
+}
+
+enum attn_status attn_claims_of_plugin(const struct attn_plugin *p, struct attn_claims *claims,
+                                       struct attn_error *err)
+{
+    memset(claims, 0, sizeof *claims);
+    for (int bit = 0; bit < 32; bit++)
+        if (p->claims & 1u << bit && attn_claim_name(bit) == NULL)
+            return attn_fail(err, ATTN_EINVAL, "it claims bit %d, which ABI %d does not have", bit,
+                             ATTN_PLUGIN_ABI);
+    if (p->declines >> ATTN_DECLINES != 0)
+        return attn_fail(err, ATTN_EINVAL,
+                         "it declines 0x%x, of which ABI %d has the lowest %d bits", p->declines,
+                         ATTN_PLUGIN_ABI, ATTN_DECLINES);
+    if ((p->claims & 15u) == 0)
+        return attn_fail(err, ATTN_EINVAL, "it claims no storage type: F32 is the usual one");
+    if (p->forward == NULL)
+        return attn_fail(err, ATTN_EINVAL, "it has no forward()");
+    if (p->claims & ATTN_PLUGIN_BACKWARD && p->backward == NULL)
+        return attn_fail(err, ATTN_EINVAL, "it claims BACKWARD, but backward is NULL");
+    if (!is_fraction(p->u) || !is_fraction(p->u_p) || !(p->exp_ulps >= 0 && p->exp_ulps < 1e6) ||
+        p->block < 0)
+        return attn_fail(err, ATTN_EINVAL,
+                         "declared precisions u = %g, u_p = %g, exp_ulps = %g, block = %lld: from "
+                         "0, and u below 1/2",
+                         p->u, p->u_p, p->exp_ulps, (long long)p->block);
+    enum attn_status status = check_conventions(p, err);
+    if (status != ATTN_OK)
+        return status;
+    snprintf(claims->name, sizeof claims->name, "%.60s", p->name != NULL ? p->name : "plug-in");
+    claims->bits = p->claims | (p->claims & ATTN_PLUGIN_BAND ? ATTN_PLUGIN_CAUSAL : 0u);
+    claims->declines = p->declines;
+    claims->lse = p->lse;
+    claims->empty_lse = p->empty_lse;
+    claims->causal = p->causal;
+    claims->window = p->window;
+    claims->layout = p->layout;
+    claims->byte = p->byte;
+    claims->subnormals = p->subnormals;
+    claims->u = p->u;
+    claims->u_p = p->u_p;
+    claims->exp_ulps = p->exp_ulps;
+    claims->block = p->block;
+    return ATTN_OK;
+}
+
+/* ---- which cases ----------------------------------------------------------------------------- */
+
+static int aligned(const struct attn_claims *claims, const struct attn_problem *p,
+                   const struct attn_band *band)
+{
+    return claims->causal == ATTN_PLUGIN_CAUSAL_TL   ? band->offset == 0
+           : claims->causal == ATTN_PLUGIN_CAUSAL_BR ? band->offset == p->n_key - p->n_query
+                                                     : 1;
+}
+
+/* What a packed batch makes of the mask's documents.  ALiBi counts from the start of a batch entry:
+ * the same inside documents that have as many queries as keys, another number in each of others. */
+static enum attn_documents documents(const struct attn_claims *claims, const struct attn_problem *p,
+                                     struct attn_band *band, int *is_self)
+{
+    const char *list;
+    if (claims->layout != ATTN_CLAIMS_THD)
+        return ATTN_DOCUMENTS_NONE;
+    enum attn_documents found = attn_documents_of(p->mask, band, &list, is_self);
+    return found != ATTN_DOCUMENTS_NONE && !*is_self && p->bias.kind == ATTN_BIAS_ALIBI
+               ? ATTN_DOCUMENTS_NONE
+               : found;
+}
+
+int attn_claims_cuts(const struct attn_claims *claims, const struct attn_problem *p)
+{
+    struct attn_band band;
+    int is_self;
+    return documents(claims, p, &band, &is_self) != ATTN_DOCUMENTS_NONE;
+}
+
+/* Whatever its alignment. */
+static int any_band(const struct attn_claims *claims, const struct attn_problem *p,
+                    struct attn_band *band)
+{
+    int is_self;
+    return attn_band_of(p->mask, band) ||
+           documents(claims, p, band, &is_self) == ATTN_DOCUMENTS_BAND;
+}
+
+enum attn_claims_mask attn_claims_mask(const struct attn_claims *claims,
+                                       const struct attn_problem *p, struct attn_band *band)
+{
+    int is_self;
+    if (attn_mask_is_none(p->mask) || documents(claims, p, band, &is_self) == ATTN_DOCUMENTS_ALONE)
+        return ATTN_CLAIMS_NO_MASK;
+    return attn_claims_band(claims, p, band) ? ATTN_CLAIMS_BAND : ATTN_CLAIMS_BYTES;
+}
+
+/* Which claim a band wants: causal code knows no window, and no offset but the two usual ones. */
+static unsigned claim_of(const struct attn_problem *p, const struct attn_band *band)
+{
+    int usual = band->offset == 0 || band->offset == p->n_key - p->n_query;
+    return band->left < 0 && band->right == 0 && usual ? ATTN_PLUGIN_CAUSAL : ATTN_PLUGIN_BAND;
+}
+
+int attn_claims_band(const struct attn_claims *claims, const struct attn_problem *p,
+                     struct attn_band *band)
+{
+    if (!any_band(claims, p, band) || !(claims->bits & claim_of(p, band)) ||
+        !aligned(claims, p, band))
+        return 0;
+    if (claims->window == ATTN_PLUGIN_WINDOW_WITH_SELF) {
+        band->left += band->left >= 0;
+        band->right += band->right >= 0;
+    }
+    return 1;
+}
+
+static int has_empty(const struct attn_setup *s)
+{
+    const struct attn_problem *p = &s->problem;
+    return p->batch == 0 || p->heads == 0 || p->n_query == 0 || p->n_key == 0 || p->d_key == 0 ||
+           p->d_value == 0 || s->given.bias == ATTN_CASE_BIAS_INF ||
+           attn_mask_has_empty_rows(p->mask, p->batch, p->heads, p->n_query, p->n_key);
+}
+
+/* A mask comes as numbers where it can; who claims no bytes must take it as numbers. */
+static unsigned mask_needs(const struct attn_claims *claims, const struct attn_problem *p)
+{
+    struct attn_band band;
+    int is_band = any_band(claims, p, &band);
+    unsigned wants = is_band ? claim_of(p, &band) : ATTN_PLUGIN_DENSE;
+    return attn_claims_band(claims, p, &band) || !(claims->bits & ATTN_PLUGIN_DENSE)
+               ? wants
+               : ATTN_PLUGIN_DENSE;
+}
+
+unsigned attn_claims_needed(const struct attn_claims *claims, const struct attn_setup *s,
+                            enum attn_route route)
+{
+    const struct attn_case *c = &s->given;
+    const struct attn_problem *p = &s->problem;
+    struct attn_band band;
+    unsigned needs = attn_problem_needs(p);
+    int is_self = 1;
+    enum attn_documents cut = documents(claims, p, &band, &is_self);
+    int masked = (needs & ATTN_CAP_MASK) != 0 && cut != ATTN_DOCUMENTS_ALONE;
+    needs &= ~(unsigned)ATTN_CAP_MASK;
+    if (cut != ATTN_DOCUMENTS_NONE && !is_self)
+        needs |= ATTN_PLUGIN_CROSS;
+    if (masked)
+        needs |= mask_needs(claims, p);
+    if (c->pass == ATTN_BACKWARD)
+        needs |= ATTN_PLUGIN_BACKWARD;
+    if (c->d_bias)
+        needs |= ATTN_PLUGIN_DBIAS;
+    if (c->d_lse)
+        needs |= ATTN_PLUGIN_DLSE;
+    int is_own = c->layout == ATTN_LAYOUT_BHLD || (c->layout == ATTN_LAYOUT_BLHD && c->only == 0 &&
+                                                   claims->layout == ATTN_PLUGIN_BLHD);
+    if (route == ATTN_ROUTE_PLUGIN && !is_own)
+        needs |= ATTN_PLUGIN_STRIDES;
+    int overflows = c->poison == ATTN_POISON_BIG && c->fill == ATTN_FILL_HUGE;
+    int leaks = c->special != ATTN_SPECIAL_NONE && masked;
+    if (c->poison == ATTN_POISON_NAN || overflows || leaks || c->bias == ATTN_CASE_BIAS_NAN)
+        needs |= ATTN_PLUGIN_HARD;
+    double usual = p->d_key > 0 ? 1 / sqrt((double)p->d_key) : 1;
+    if (!(p->scale == usual))
+        needs |= ATTN_PLUGIN_SCALE;
+    if (has_empty(s))
+        needs |= ATTN_PLUGIN_EMPTY;
+    return needs;
+}
+
+/* What may be declined, and is in this case. */
+static unsigned nan_inputs(const struct attn_setup *s)
+{
+    const struct attn_case *c = &s->given;
+    const struct attn_problem *p = &s->problem;
+    unsigned found = c->bias == ATTN_CASE_BIAS_NAN ? ATTN_PLUGIN_NAN_BIAS : 0;
+    int poisoned = c->poison == ATTN_POISON_NAN, special = c->special;
+    int in_q = poisoned || special == ATTN_SPECIAL_Q_NAN || special == ATTN_SPECIAL_Q_INF;
+    int in_do = poisoned || special == ATTN_SPECIAL_DO_NAN || special == ATTN_SPECIAL_DO_INF;
+    if (!attn_mask_has_empty_rows(p->mask, p->batch, p->heads, p->n_query, p->n_key))
+        return found;
+    return found | (in_q ? ATTN_PLUGIN_NAN_Q : 0u) |
+           (in_do && c->pass == ATTN_BACKWARD ? ATTN_PLUGIN_NAN_DO : 0u);
+}
+
+static void list_words(unsigned bits, int n, const char *(*name)(int), char *text, size_t size)
+{
+    text[0] = '\0';
+    for (int bit = 0; bit < n; bit++)
+        if (bits & 1u << bit && name(bit) != NULL)
+            snprintf(text + strlen(text), size - strlen(text), "%s%s", text[0] != '\0' ? ", " : "",
+                     name(bit));
+}
+
+enum attn_status attn_claims_allow(const struct attn_claims *claims, const struct attn_setup *s,
+                                   enum attn_route route, unsigned *needs, struct attn_error *err)
+{
+    char names[256];
+    struct attn_band band;
+    *needs = attn_claims_needed(claims, s, route);
+    list_words(*needs & ~claims->bits, ATTN_CLAIMS, attn_claim_name, names, sizeof names);
+    if (names[0] != '\0')
+        return attn_fail(err, ATTN_ENOTSUP, "not claimed: %s", names);
+    list_words(nan_inputs(s) & claims->declines, ATTN_DECLINES, attn_decline_name, names,
+               sizeof names);
+    if (names[0] != '\0')
+        return attn_fail(err, ATTN_ENOTSUP, "declined: %s", names);
+    if (s->given.bias_type != ATTN_BIAS_TYPE_AS_LSE || s->given.threads > 1)
+        return attn_fail(err, ATTN_ENOTSUP, "%s is not something that a stranger can be asked for",
+                         s->given.threads > 1 ? "a number of threads" : "a bias of another type");
+    if (*needs & (ATTN_PLUGIN_BAND | ATTN_PLUGIN_CAUSAL) &&
+        !attn_claims_band(claims, &s->problem, &band))
+        return attn_fail(err, ATTN_ENOTSUP, "not claimed: causal or window masks aligned as %s",
+                         attn_mask_text(s->problem.mask));
+    return ATTN_OK;
+}
+
+/* ---- precisions and LSE ---------------------------------------------------------------------- */
+
+void attn_claims_precision(const struct attn_claims *claims, const struct attn_problem *p,
+                           struct attn_precision *x)
+{
+    static const struct attn_impl plain = {0};
+    static const struct attn_options none = {.threads = 1};
+    attn_precision_of(&plain, &none, p, x);
+    int narrow = p->dtype != ATTN_F64;
+    if (narrow && claims->u > 0)
+        x->u = claims->u;
+    if (narrow && claims->u_p > 0)
+        x->u_p = claims->u_p;
+    if (claims->exp_ulps > 0)
+        x->exp_ulps = claims->exp_ulps;
+    if (claims->subnormals == ATTN_PLUGIN_FLUSHED)
+        attn_precision_flush(p, x);
+    if (claims->block > 0)
+        x->rescales = (p->n_key + claims->block - 1) / claims->block;
+    /* Two more roundings each way: to base 2, and stored. */
+    if (claims->lse == ATTN_PLUGIN_LSE_2)
+        x->u_lse *= 5;
+}
+
+double attn_claims_lse_in(const struct attn_claims *claims, double x)
+{
+    if (isinf(x))
+        return claims->empty_lse == ATTN_PLUGIN_EMPTY_PLUS_INF ? -x : x;
+    return claims->lse == ATTN_PLUGIN_LSE_2 ? x * 0.69314718055994530942 : x;
+}
+
+double attn_claims_lse_out(const struct attn_claims *claims, double x)
+{
+    if (isinf(x))
+        return claims->empty_lse == ATTN_PLUGIN_EMPTY_PLUS_INF ? -x : x;
+    return claims->lse == ATTN_PLUGIN_LSE_2 ? x * 1.44269504088896340736 : x;
+}
+
+enum attn_status attn_claims_fill_lse(const struct attn_problem *p, const struct attn_cview *q,
+                                      const struct attn_cview *k, const struct attn_cview *v,
+                                      const struct attn_view *lse, struct attn_error *err)
+{
+    struct attn_oracle_row row;
+    enum attn_status status = attn_oracle_row_alloc(p, &row, err);
+    if (status != ATTN_OK)
+        return status;
+    for (int64_t b = 0; b < p->batch; b++)
+        for (int64_t h = 0; h < p->heads; h++)
+            for (int64_t i = 0; i < p->n_query; i++) {
+                attn_oracle_row_forward(p, q, k, v, b, h, i, &row);
+                int64_t at = attn_offset(lse->stride, b, h, i);
+                if (lse->dtype == ATTN_F64)
+                    ((double *)lse->data)[at] = row.lse;
+                else
+                    ((float *)lse->data)[at] = (float)row.lse;
+            }
+    attn_oracle_row_free(&row);
+    return ATTN_OK;
+}
+
+void attn_claims_drop_lse(struct attn_result *r)
+{
+    r->output[ATTN_LSE].n = 0;
+    r->worst = 0;
+    int64_t n = 0, powerless = 0;
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        if (r->output[o].n == 0)
+            continue;
+        r->worst = r->output[o].ratio > r->worst ? r->output[o].ratio : r->worst;
+        n += r->output[o].n;
+        powerless += r->output[o].n_powerless;
+    }
+    if (r->verdict == ATTN_PASS && n > 0 && n == powerless) {
+        r->verdict = ATTN_WEAK;
+        snprintf(r->text, sizeof r->text, "an output of zeros would have passed as well");
+    }
+}

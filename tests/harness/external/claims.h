@@ -1,0 +1,89 @@
+/* What somebody else's implementation claims, and which cases it must therefore be asked.
+ *
+ * The same declaration serves all three routes: a plug-in has it in its struct (ref/attn_plugin.h),
+ * the others in a small JSON file (docs/strangers.md).
+ */
+#ifndef TESTS_HARNESS_EXTERNAL_CLAIMS_H
+#define TESTS_HARNESS_EXTERNAL_CLAIMS_H
+
+#include "ref/attn_plugin.h"
+#include "tests/harness/cases/band.h"
+#include "tests/harness/runner.h"
+
+struct attn_claims {
+    char name[64];
+    unsigned bits;                                    /* enum attn_plugin_claim; BAND has CAUSAL */
+    unsigned declines;                                /* enum attn_plugin_decline       */
+    int lse, empty_lse, causal, window, layout, byte; /* conventions of attn_plugin.h   */
+    int subnormals;                                   /* enum attn_plugin_subnormals    */
+    double u, u_p, exp_ulps;
+    int64_t block;
+};
+
+/* The third layout, of files alone: packed batches (packed.h). */
+enum { ATTN_CLAIMS_THD = ATTN_PLUGIN_BLHD + 1 };
+
+/* By which road its tensors come: files have no strides. */
+enum attn_route { ATTN_ROUTE_PLUGIN, ATTN_ROUTE_FILES };
+
+enum { ATTN_CLAIMS = 22, ATTN_DECLINES = 3 };
+const char *attn_claim_name(int bit);   /* "f64", ... "dense", "repeats"; NULL: no such bit */
+const char *attn_decline_name(int bit); /* "nan-bias", "nan-q", "nan-do"; NULL: no such bit */
+
+/* The declaration of a plug-in, checked.  EINVAL with one line. */
+enum attn_status attn_claims_of_plugin(const struct attn_plugin *plugin, struct attn_claims *claims,
+                                       struct attn_error *err);
+
+/* The declaration in a file, or in a text (`path` is for messages). */
+enum attn_status attn_claims_read(const char *path, struct attn_claims *claims,
+                                  struct attn_error *err);
+enum attn_status attn_claims_parse(const char *path, const char *text, struct attn_claims *claims,
+                                   struct attn_error *err);
+
+/* Set the seven conventions in a JSON object, key and word, as a declaration has them. */
+void attn_claims_conventions(const struct attn_claims *claims, void *json_object);
+
+/* The same as JSON text, malloc'ed; NULL without memory.  Parses back to the same claims. */
+char *attn_claims_print(const struct attn_claims *claims);
+
+/* The claims that this case asks for.  A mask is a band where the claims can take it as one. */
+unsigned attn_claims_needed(const struct attn_claims *claims, const struct attn_setup *setup,
+                            enum attn_route route);
+
+/* ENOTSUP, with what is not claimed or is declined, when the case must not be asked; *needs as
+ * above. */
+enum attn_status attn_claims_allow(const struct attn_claims *claims, const struct attn_setup *setup,
+                                   enum attn_route route, unsigned *needs, struct attn_error *err);
+
+/* Whether the mask's documents become documents of a packed batch, and so vanish from the mask. */
+int attn_claims_cuts(const struct attn_claims *claims, const struct attn_problem *problem);
+
+/* How a mask is given.  As a band: in the claims' own counting, inside each document where the
+ * batch is packed. */
+enum attn_claims_mask { ATTN_CLAIMS_NO_MASK, ATTN_CLAIMS_BAND, ATTN_CLAIMS_BYTES };
+enum attn_claims_mask attn_claims_mask(const struct attn_claims *claims,
+                                       const struct attn_problem *problem, struct attn_band *band);
+
+/* The band to be given for this mask, in the claims' own counting; 0: it goes as bytes. */
+int attn_claims_band(const struct attn_claims *claims, const struct attn_problem *problem,
+                     struct attn_band *band);
+
+/* The declared precisions, for the bound. */
+void attn_claims_precision(const struct attn_claims *claims, const struct attn_problem *problem,
+                           struct attn_precision *precision);
+
+/* LSE between the claims' convention and attnlab's (natural, -inf for an empty row); infinities
+ * of the wrong sign come out wrong on purpose. */
+double attn_claims_lse_in(const struct attn_claims *claims, double theirs);
+double attn_claims_lse_out(const struct attn_claims *claims, double ours);
+
+/* What the LSE would be, from the oracle: for implementations that have none. */
+enum attn_status attn_claims_fill_lse(const struct attn_problem *problem,
+                                      const struct attn_cview *q, const struct attn_cview *k,
+                                      const struct attn_cview *v, const struct attn_view *lse,
+                                      struct attn_error *err);
+
+/* Take such an LSE out of a result again: it proves nothing. */
+void attn_claims_drop_lse(struct attn_result *result);
+
+#endif

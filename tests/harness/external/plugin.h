@@ -1,0 +1,46 @@
+/* A plug-in inside the process that loaded it: a struct attn_impl like any other.
+ *
+ * Everything of this header runs in the guest process (worker.h); nobody else should load code that
+ * may crash, hang or write anywhere.
+ */
+#ifndef TESTS_HARNESS_EXTERNAL_PLUGIN_H
+#define TESTS_HARNESS_EXTERNAL_PLUGIN_H
+
+#include "tests/harness/external/claims.h"
+
+/* What the plug-in is doing, for the report of a crash. */
+enum attn_plugin_phase {
+    ATTN_PHASE_LOADING,
+    ATTN_PHASE_JUDGING, /* our own code is running */
+    ATTN_PHASE_FORWARD,
+    ATTN_PHASE_BACKWARD,
+    ATTN_PHASE_LEAVING
+};
+const char *attn_plugin_phase_name(enum attn_plugin_phase phase);
+
+struct attn_plugin_impl {
+    struct attn_impl impl; /* first: options.local points here */
+    struct attn_claims claims;
+    const struct attn_plugin *plugin;
+    char load_environment[96]; /* what loading changed, "" nothing */
+    int leave_lse;             /* an absent LSE is left unwritten: nobody will read it */
+    /* of the last case: */
+    char environment[96]; /* what a call changed                                        */
+    char integrity[256];  /* what is wrong with tensors that were made for the call     */
+    char message[256];    /* the plug-in's own words                                    */
+    /* of the call that is running, for a signal handler */
+    volatile int phase;
+    const struct attn_plugin_call *volatile call;
+    void (*tell)(void *arg, enum attn_plugin_phase phase); /* NULL: nobody asks */
+    void *tell_arg;
+};
+
+/* Load.  EINVAL with one line: no such file, not a shared object, no attn_plugin_get, another ABI,
+ * a declaration that makes no sense.  There is no unload: code that ran may have left threads. */
+enum attn_status attn_plugin_load(const char *path, struct attn_plugin_impl *guest,
+                                  struct attn_error *err);
+
+/* The spec to hand to attn_run_case; borrows guest. */
+void attn_plugin_spec(const struct attn_plugin_impl *guest, struct attn_spec *spec);
+
+#endif

@@ -1,0 +1,67 @@
+/* Cases and results as files: for implementations that are programs, in any language.
+ *
+ *      CASES/manifest.json                  what the cases are, with every number of each
+ *      CASES/NAME/inputs.safetensors        q k v [do] [dlse] [bias] [mask]
+ *      OUT/NAME/result.safetensors          o lse [dq dk dv] [dbias], or result.npz, or one
+ *                                           NAME/o.npy, ... each, or error.txt
+ *
+ * docs/strangers.md is the manual of these files.  Nothing of the inputs is read back: a case
+ * string gives the same bits every time, so results are judged on what the case says.
+ */
+#ifndef TESTS_HARNESS_EXTERNAL_VECTOR_FILES_H
+#define TESTS_HARNESS_EXTERNAL_VECTOR_FILES_H
+
+#include "tests/harness/external/claims.h"
+
+/* A manifest being written: open, then each case, then close. */
+struct attn_exchange_writer {
+    const char *folder; /* borrowed */
+    const struct attn_claims *claims;
+    void *cases; /* a JSON array */
+};
+enum attn_status attn_exchange_begin(const char *folder, const struct attn_claims *claims,
+                                     struct attn_exchange_writer *writer, struct attn_error *err);
+
+/* Write the inputs of a case under a name, which becomes a folder. */
+enum attn_status attn_exchange_write(struct attn_exchange_writer *writer, const char *name,
+                                     const struct attn_setup *setup, struct attn_error *err);
+
+/* Write the manifest, unless keep is 0; free in any case. */
+enum attn_status attn_exchange_end(struct attn_exchange_writer *writer, int keep,
+                                   struct attn_error *err);
+
+/* A manifest read again. */
+struct attn_exchange_entry {
+    char *name, *text; /* of the folder; the case string */
+};
+struct attn_exchange {
+    struct attn_claims claims;
+    int n;
+    struct attn_exchange_entry *entry;
+};
+enum attn_status attn_exchange_open(const char *folder, struct attn_exchange *exchange,
+                                    struct attn_error *err);
+void attn_exchange_close(struct attn_exchange *exchange);
+
+/* Whether there is a folder of results for this case at all. */
+int attn_exchange_has(const char *folder, const char *name);
+
+/* Whether everything that the case wants is there, or the program's word why not. */
+int attn_exchange_done(const char *folder, const char *name, const struct attn_claims *claims,
+                       const struct attn_case *c);
+
+/* OUT/NAME/error.txt: a program may say there, in a line, why it has no result.  Returns 1 and the
+ * line, or 0. */
+int attn_exchange_sorry(const char *folder, const char *name, char *text, size_t size);
+
+/* Fill the outputs of an open setup from OUT/NAME.  EINVAL with one line: something is missing, has
+ * another shape or type, or cannot be read. */
+enum attn_status attn_exchange_read(const char *folder, const char *name,
+                                    const struct attn_claims *claims, struct attn_setup *setup,
+                                    struct attn_error *err);
+
+/* Judge them: attn_judge with the declared precisions; an absent LSE is not compared. */
+void attn_exchange_judge(const struct attn_claims *claims, const struct attn_setup *setup,
+                         struct attn_result *result);
+
+#endif

@@ -1,0 +1,169 @@
+/* See worker_process.h. */
+#include "tests/harness/external/worker_process.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+/* Ctrl-C reaches the terminal's own process group, and a guest has another. */
+static volatile pid_t running;
+
+static void end_with_us(int number)
+{
+    if (running > 0)
+        kill(-running, SIGKILL);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+void attn_guest_catch_endings(void)
+{
+    static const int all[] = {SIGINT, SIGTERM, SIGHUP};
+    for (int n = 0; n < 3; n++) {
+        struct sigaction old;
+        if (sigaction(all[n], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
+            signal(all[n], end_with_us);
+    }
+}
+
+/* Ends beyond every number that the guest's own descriptors will have. */
+static int make_pipe(int end[2])
+{
+    int low[2];
+    if (pipe2(low, O_CLOEXEC) != 0)
+        return -1;
+    for (int n = 0; n < 2; n++) {
+        end[n] = fcntl(low[n], F_DUPFD_CLOEXEC, 10);
+        close(low[n]);
+    }
+    return end[0] >= 0 && end[1] >= 0 ? 0 : -1;
+}
+
+/* A process group of its own, so that what it starts ends with it. */
+static int spawn(struct attn_guest *g, int requests, int replies, int noise)
+{
+    posix_spawnattr_t attr;
+    char *argv[] = {(char *)"attnlab", (char *)"guest", (char *)(uintptr_t)g->path, NULL};
+    posix_spawn_file_actions_t actions;
+    int error = posix_spawn_file_actions_init(&actions);
+    if (error != 0)
+        return error;
+    error = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    if (error == 0)
+        error = posix_spawn_file_actions_adddup2(&actions, noise, STDOUT_FILENO);
+    if (error == 0)
+        error = posix_spawn_file_actions_adddup2(&actions, noise, STDERR_FILENO);
+    if (error == 0)
+        error = posix_spawn_file_actions_adddup2(&actions, replies, ATTN_GUEST_FD);
+    if (error == 0)
+        error = posix_spawn_file_actions_adddup2(&actions, requests, ATTN_GUEST_REQUESTS);
+    if (error == 0)
+        error = posix_spawnattr_init(&attr);
+    if (error == 0) {
+        posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP);
+        posix_spawnattr_setpgroup(&attr, 0);
+        error = posix_spawn(&g->pid, "/proc/self/exe", &actions, &attr, argv, environ);
+        posix_spawnattr_destroy(&attr);
+    }
+    posix_spawn_file_actions_destroy(&actions);
+    return error;
+}
+
+int attn_guest_start(struct attn_guest *g)
+{
+    int end[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}}, error = 0;
+    for (int n = 0; n < 3 && error == 0; n++)
+        error = make_pipe(end[n]) == 0 ? 0 : errno;
+    if (error == 0)
+        error = spawn(g, end[0][0], end[1][1], end[2][1]);
+    const int close_now[] = {end[0][0], end[1][1], end[2][1]};
+    for (int n = 0; n < 3; n++)
+        if (close_now[n] >= 0)
+            close(close_now[n]);
+    g->to = end[0][1];
+    g->from = end[1][0];
+    g->noise = end[2][0];
+    g->signal = 0;
+    g->number = 0;
+    g->exit_status = -1;
+    g->fault[0] = g->last_line[0] = '\0';
+    g->phase = ATTN_PHASE_LOADING;
+    g->allowed_s = g->whole_s = g->timeout_s;
+    if (error != 0)
+        g->pid = -1;
+    running = g->pid;
+    return error;
+}
+
+void attn_guest_close_pipes(struct attn_guest *g)
+{
+    const int all[] = {g->to, g->from, g->noise};
+    for (int n = 0; n < 3; n++)
+        if (all[n] >= 0)
+            close(all[n]);
+    g->to = g->from = g->noise = -1;
+}
+
+/* Who started a process, and whether it runs still. */
+static int parent_of(int pid, char *state)
+{
+    char path[32], line[512] = "", *end;
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        return 0;
+    if (fgets(line, sizeof line, file) == NULL || (end = strrchr(line, ')')) == NULL ||
+        sscanf(end, ") %c %d", state, &parent) != 2)
+        parent = 0;
+    fclose(file);
+    return parent;
+}
+
+int attn_guest_signal_children(pid_t guest, int number)
+{
+    int n = 0;
+    char state;
+    DIR *all = opendir("/proc");
+    struct dirent *entry;
+    while (all != NULL && (entry = readdir(all)) != NULL) {
+        int pid = atoi(entry->d_name), parent = pid > 0 ? parent_of(pid, &state) : 0;
+        if (parent > 0 && pid != guest && (parent == getpid() || parent == guest))
+            n += kill(pid, number) == 0 && state != 'Z';
+    }
+    if (all != NULL)
+        closedir(all);
+    return n;
+}
+
+void attn_guest_bury(struct attn_guest *g)
+{
+    enum { ROUNDS = 1000 }; /* against what forks faster than it dies */
+    int status = 0;
+    if (g->pid <= 0)
+        return;
+    if (g->alone)
+        g->strays += attn_guest_signal_children(g->pid, SIGKILL);
+    kill(-g->pid, SIGKILL);
+    while (waitpid(g->pid, &status, 0) < 0 && errno == EINTR)
+        continue;
+    running = 0;
+    for (int round = 0; round < ROUNDS && g->alone; round++) { /* orphans have become ours */
+        attn_guest_signal_children(0, SIGKILL);
+        if (waitpid(-1, NULL, 0) < 0 && errno == ECHILD)
+            break;
+    }
+    g->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    g->exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    g->pid = -1;
+    attn_guest_close_pipes(g);
+}

@@ -1,0 +1,356 @@
+/* The guest's side of worker.h: load, run, judge, reply; and last words when it is killed. */
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/harness/external/worker.h"
+#include "tests/harness/faults/diagnose.h"
+#include "tests/harness/isolated.h"
+#include "tests/harness/relations/relations.h"
+
+static struct attn_plugin_impl plugin; /* one guest, one plug-in; the handler must find it */
+static pid_t home;                     /* this guest, and no process that was forked from it */
+static unsigned number;                /* of the question */
+static char question[ATTN_CASE_TEXT];  /* its text */
+static int64_t calls;                  /* of the plug-in */
+
+static int send_message(uint32_t kind, const void *data, size_t bytes)
+{
+    char whole[sizeof(struct attn_guest_message) + sizeof(struct attn_guest_reply)];
+    struct attn_guest_message message = {kind, (uint32_t)bytes, number, getpid()};
+    int is_home = message.pid == home;
+    if (!is_home) { /* forked, and back in our code: say so, once, and leave */
+        message.kind = ATTN_GUEST_FORKED;
+        message.bytes = sizeof question;
+        data = question;
+    }
+    size_t done = 0, all = sizeof message + message.bytes;
+    memcpy(whole, &message, sizeof message);
+    memcpy(whole + sizeof message, data, message.bytes);
+    while (done < all) {
+        ssize_t n = write(ATTN_GUEST_FD, whole + done, all - done);
+        if (n <= 0)
+            return -1;
+        done += (size_t)n;
+    }
+    if (!is_home)
+        _exit(0);
+    return 0;
+}
+
+static void tell(void *arg, enum attn_plugin_phase phase)
+{
+    int word = phase;
+    (void)arg;
+    calls += phase == ATTN_PHASE_FORWARD || phase == ATTN_PHASE_BACKWARD;
+    send_message(ATTN_GUEST_PHASE, &word, sizeof word);
+}
+
+/* ---- last words ------------------------------------------------------------------------------ */
+
+/* Bytes from the address to the tensor, 0 inside; *past: behind its end. */
+static uintptr_t distance(const void *data, const int64_t extent[4], const int64_t stride[4],
+                          size_t size, uintptr_t at, int *past)
+{
+    int64_t low = 0, high = 0;
+    for (int a = 0; a < 4; a++) {
+        int64_t reach = extent[a] > 1 ? (extent[a] - 1) * stride[a] : 0;
+        low += reach < 0 ? reach : 0;
+        high += reach > 0 ? reach : 0;
+    }
+    uintptr_t first = (uintptr_t)data + (uintptr_t)(low * (int64_t)size);
+    uintptr_t end = (uintptr_t)data + (uintptr_t)((high + 1) * (int64_t)size);
+    *past = at >= end;
+    return at >= end ? at - end : at < first ? first - at : 0;
+}
+
+/* Which tensor of the running call is nearest to a faulting address, within 64 KiB. */
+static void locate(const struct attn_plugin_call *call, uintptr_t at, char *text, size_t size)
+{
+    const struct attn_plugin_in *const in[] = {&call->q,    &call->k,      &call->v,
+                                               &call->bias, &call->mask,   &call->o_in,
+                                               &call->d_o,  &call->lse_in, &call->d_lse};
+    const struct attn_plugin_out *const out[] = {&call->o,  &call->lse, &call->dq,
+                                                 &call->dk, &call->dv,  &call->dbias};
+    static const char *const name[] = {"q",    "k", "v",   "bias", "mask", "o",  "do",   "lse",
+                                       "dlse", "o", "lse", "dq",   "dk",   "dv", "dbias"};
+    size_t wide = call->dtype == ATTN_PLUGIN_IS_F64 ? 8 : 4;
+    uintptr_t best = 65536;
+    for (size_t n = 0; n < sizeof name / sizeof *name; n++) {
+        int past, output = n >= 9;
+        struct attn_plugin_in t;
+        if (output) {
+            memcpy(&t, out[n - 9], sizeof t);
+        } else {
+            t = *in[n];
+        }
+        if (t.data == NULL || t.extent[0] * t.extent[1] * t.extent[2] * t.extent[3] == 0)
+            continue;
+        uintptr_t d = distance(t.data, t.extent, t.stride, n == 4 ? 1 : wide, at, &past);
+        if (d >= best)
+            continue;
+        best = d;
+        snprintf(text, size, "it touched an address %llu bytes %s of %s", (unsigned long long)d,
+                 past ? "past the end" : "before the start", name[n]);
+    }
+}
+
+static void last_words(int which, siginfo_t *info, void *context)
+{
+    char text[160] = "";
+    (void)context;
+    const struct attn_plugin_call *call = plugin.call;
+    if ((which == SIGSEGV || which == SIGBUS) && call != NULL)
+        locate(call, (uintptr_t)info->si_addr, text, sizeof text);
+    if (getpid() == home) /* how its own children end is the plug-in's affair */
+        send_message(ATTN_GUEST_FAULT, text, sizeof text);
+    signal(which, SIG_DFL);
+    raise(which);
+}
+
+/* On a stack of its own: the usual one may be what overflowed. */
+static void catch_faults(void)
+{
+    static unsigned char stack[1 << 16];
+    static const int fatal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+    stack_t own = {.ss_sp = stack, .ss_size = sizeof stack};
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_sigaction = last_words;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    sigaltstack(&own, NULL);
+    for (size_t n = 0; n < sizeof fatal / sizeof *fatal; n++)
+        sigaction(fatal[n], &action, NULL);
+}
+
+/* ---- one case -------------------------------------------------------------------------------- */
+
+static int64_t hwm_bytes(void)
+{
+    char line[256];
+    long long kib = -1;
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, "VmHWM: %lld", &kib) == 1)
+            break;
+    if (file != NULL)
+        fclose(file);
+    return kib < 0 ? -1 : kib * 1024;
+}
+
+/* After ten seconds of diagnoses the next one says nothing new. */
+static void diagnose(const struct attn_spec *spec, const struct attn_case *c,
+                     const struct attn_result *r, struct attn_guest_reply *reply)
+{
+    static clock_t spent;
+    int is_numeric =
+        r->failure == ATTN_F_FINITE || r->failure == ATTN_F_EXACT || r->failure == ATTN_F_BOUND;
+    if (r->verdict != ATTN_FAILED || !is_numeric || spent > 10 * CLOCKS_PER_SEC)
+        return;
+    clock_t start = clock();
+    attn_diagnose_case(spec, &plugin.claims, c, r, &reply->diagnosis);
+    spent += clock() - start;
+}
+
+/* What calls leave behind for the verdict. */
+static void forget(void)
+{
+    plugin.integrity[0] = plugin.message[0] = plugin.environment[0] = '\0';
+}
+
+static void add_notes(struct attn_guest_reply *reply)
+{
+    struct attn_result *r = &reply->result;
+    memcpy(reply->environment, plugin.environment, sizeof reply->environment);
+    if (r->failure == ATTN_F_STATUS && plugin.message[0] != '\0')
+        snprintf(r->text, sizeof r->text, "%s", plugin.message);
+    if (plugin.integrity[0] == '\0')
+        return;
+    r->verdict = ATTN_FAILED;
+    r->failure = ATTN_F_INTEGRITY;
+    snprintf(r->text, sizeof r->text, "%s", plugin.integrity);
+}
+
+static void run(const struct attn_case *c, struct attn_repetition *how,
+                struct attn_guest_reply *reply)
+{
+    struct attn_result *r = &reply->result;
+    struct attn_setup setup;
+    struct attn_error err = {0};
+    struct attn_spec spec;
+    attn_plugin_spec(&plugin, &spec);
+    enum attn_status status = attn_setup_open(c, &setup, &err);
+    if (status == ATTN_OK) {
+        status = attn_claims_allow(&plugin.claims, &setup, ATTN_ROUTE_PLUGIN, &reply->needs, &err);
+        attn_setup_close(&setup);
+    }
+    if (status != ATTN_OK) {
+        attn_result_error(r, status, err.text);
+        if (status == ATTN_ENOTSUP)
+            r->verdict = ATTN_REFUSED;
+        return;
+    }
+    forget();
+    how->same_bits = (plugin.claims.bits & ATTN_PLUGIN_REPEATS) != 0;
+    attn_run_repeated(&spec, c, how, r);
+    if (plugin.claims.lse == ATTN_PLUGIN_LSE_ABSENT)
+        attn_claims_drop_lse(r);
+    add_notes(reply);
+    diagnose(&spec, c, r, reply);
+}
+
+static void run_relation(const char *id, struct attn_guest_reply *reply)
+{
+    const struct attn_relation *relation = attn_relation_find(id);
+    struct attn_spec spec;
+    attn_plugin_spec(&plugin, &spec);
+    forget();
+    if (relation != NULL)
+        attn_relation_run_claimed(relation, &spec, &plugin.claims, &reply->needs, &reply->result);
+    else
+        reply->result.verdict = ATTN_ERROR;
+    add_notes(reply);
+}
+
+/* ---- leaks ----------------------------------------------------------------------------------- */
+
+enum { LEAK_CALLS = 12, LEAK_LOOK = 8 };
+
+/* Of the address sanitizer, whose malloc tells mallinfo2 nothing; NULL without it. */
+size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
+
+/* Bytes that malloc has out, and bytes mapped at all (mmap by hand). */
+static void measure(int64_t *heap, int64_t *mapped)
+{
+    struct mallinfo2 info = mallinfo2();
+    long long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file == NULL || fscanf(file, "%lld", &pages) != 1)
+        pages = 0;
+    if (file != NULL)
+        fclose(file);
+    *heap = (int64_t)(info.uordblks + info.hblkhd);
+    if (__sanitizer_get_current_allocated_bytes != NULL)
+        *heap = (int64_t)__sanitizer_get_current_allocated_bytes();
+    *mapped = pages * sysconf(_SC_PAGESIZE);
+}
+
+static int64_t least_growth(const int64_t *x)
+{
+    int64_t least = INT64_MAX;
+    for (int n = LEAK_CALLS - LEAK_LOOK; n < LEAK_CALLS; n++)
+        least = x[n] - x[n - 1] < least ? x[n] - x[n - 1] : least;
+    return least;
+}
+
+static enum attn_status call_once(const struct attn_spec *spec, struct attn_setup *s,
+                                  struct attn_error *err)
+{
+    struct attn_ledger ledger;
+    struct attn_ctx ctx = {.ledger = &ledger, .options = &spec->options, .error = err};
+    struct attn_forward f = attn_setup_forward(s);
+    attn_ledger_init(&ledger, NULL);
+    enum attn_status status = attn_run_forward(spec->impl, &ctx, &s->problem, &f);
+    if (status == ATTN_OK && s->given.pass == ATTN_BACKWARD) {
+        struct attn_backward b = attn_setup_backward(s);
+        status = attn_run_backward(spec->impl, &ctx, &s->problem, &b);
+    }
+    attn_ledger_clear(&ledger);
+    return status;
+}
+
+static void look_for_leaks(const struct attn_case *c, struct attn_guest_reply *reply)
+{
+    struct attn_result *r = &reply->result;
+    int64_t heap[LEAK_CALLS], mapped[LEAK_CALLS];
+    struct attn_setup setup;
+    struct attn_error err = {0};
+    struct attn_spec spec;
+    attn_plugin_spec(&plugin, &spec);
+    enum attn_status status = attn_setup_open(c, &setup, &err);
+    for (int n = 0; n < LEAK_CALLS && status == ATTN_OK; n++) {
+        status = call_once(&spec, &setup, &err);
+        measure(&heap[n], &mapped[n]);
+    }
+    attn_setup_close(&setup);
+    if (status != ATTN_OK) {
+        attn_result_error(r, status, err.text);
+        return;
+    }
+    int64_t lost = least_growth(heap);
+    if (lost <= 0)
+        lost = least_growth(mapped);
+    if (lost <= 0)
+        return;
+    r->verdict = ATTN_FAILED;
+    r->failure = ATTN_F_MEMORY;
+    snprintf(r->text, sizeof r->text, "at least %lld bytes are lost in every call",
+             (long long)lost);
+}
+
+/* ---- serving --------------------------------------------------------------------------------- */
+
+/* "NUMBER KIND CALLS SECONDS TEXT" */
+static int answer(const char *line)
+{
+    static struct attn_guest_reply reply;
+    struct attn_repetition how = {1, 0, 0};
+    struct attn_case c;
+    struct attn_error err = {0};
+    char what = '\0';
+    int text = 0;
+    memset(&reply, 0, sizeof reply);
+    if (sscanf(line, "%u %c %d %lf %n", &number, &what, &how.calls, &how.seconds, &text) != 4)
+        return -1;
+    snprintf(question, sizeof question, "%s", line + text);
+    if (what == ATTN_GUEST_RELATION)
+        run_relation(question, &reply);
+    else if (attn_case_parse(question, &c, &err) != ATTN_OK)
+        attn_result_error(&reply.result, err.status, err.text);
+    else if (what == ATTN_GUEST_LEAK)
+        look_for_leaks(&c, &reply);
+    else
+        run(&c, &how, &reply);
+    reply.hwm_bytes = hwm_bytes();
+    reply.result.calls = calls;
+    return send_message(ATTN_GUEST_REPLY, &reply, sizeof reply);
+}
+
+int attn_guest_serve(const char *path)
+{
+    static struct attn_guest_hello hello;
+    static char line[ATTN_CASE_TEXT + 64];
+    struct attn_error err = {0};
+    struct rlimit no_core = {0, 0};
+    home = getpid();
+    setrlimit(RLIMIT_CORE, &no_core);
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a guest that hangs must not outlive its host */
+    FILE *requests = fdopen(ATTN_GUEST_REQUESTS, "r");
+    if (requests == NULL)
+        return ATTN_APART_LACKS;
+    catch_faults();
+    enum attn_status status = attn_plugin_load(path, &plugin, &err);
+    if (status != ATTN_OK)
+        return status != ATTN_ENOMEM &&
+                       send_message(ATTN_GUEST_SORRY, err.text, sizeof err.text) == 0
+                   ? 0
+                   : ATTN_APART_LACKS;
+    plugin.tell = tell;
+    plugin.phase = ATTN_PHASE_JUDGING;
+    hello.claims = plugin.claims;
+    memcpy(hello.load_environment, plugin.load_environment, sizeof hello.load_environment);
+    if (send_message(ATTN_GUEST_HELLO, &hello, sizeof hello) != 0)
+        return ATTN_APART_LACKS;
+    while (fgets(line, sizeof line, requests) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        if (answer(line) != 0)
+            _exit(ATTN_APART_LACKS);
+    }
+    _exit(0); /* what a stranger's destructors do is no verdict */
+}

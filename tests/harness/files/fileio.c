@@ -1,0 +1,232 @@
+/* See fileio.h.  pread and write rather than stdio and mmap: a mapped file that somebody shortens
+ * kills its reader with SIGBUS, where a short read is an error like any other. */
+#include "tests/harness/files/fileio.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    PATH_SHOWN = 160,   /* of a path, so that the fault fits an attn_error as well */
+    AT_ONCE = 1 << 30,  /* Linux moves at most 2^31 - 4096 bytes in one call */
+    NAMES_TRIED = 1000, /* temporary names, before we believe that something is wrong */
+};
+
+void attn_clean(char *text)
+{
+    for (; *text != '\0'; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            *text = '?';
+}
+
+enum attn_status attn_fault(struct attn_error *err, enum attn_status status, const char *path,
+                            const char *format, ...)
+{
+    char what[320];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    size_t n = strlen(path);
+    attn_fail(err, status, "%s%s: %s", n > PATH_SHOWN ? "..." : "",
+              n > PATH_SHOWN ? path + n - PATH_SHOWN : path, what);
+    return status;
+}
+
+enum attn_status attn_read_errno(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOSPC ? ATTN_ENOMEM
+                                                                                    : ATTN_EINVAL;
+}
+
+static enum attn_status open_regular(const char *path, enum attn_read_whose whose, int *fd,
+                                     struct stat *info, struct attn_error *err)
+{
+    const char *wrong = NULL;
+    int nofollow = whose == ATTN_READ_THEIRS ? O_NOFOLLOW : 0;
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | nofollow);
+    if (*fd < 0 && nofollow && errno == ELOOP)
+        return attn_fault(err, ATTN_EINVAL, path, "is a symbolic link, which is not followed here");
+    if (*fd < 0)
+        return attn_fault(err, attn_read_errno(errno), path, "cannot be opened: %s",
+                          strerror(errno));
+    if (fstat(*fd, info) != 0)
+        wrong = strerror(errno);
+    else if (S_ISDIR(info->st_mode))
+        wrong = "is a directory, not a file";
+    else if (!S_ISREG(info->st_mode))
+        wrong = "is not a regular file: pipes and devices are not read";
+    if (wrong == NULL)
+        return ATTN_OK;
+    close(*fd);
+    *fd = -1;
+    return attn_fault(err, ATTN_EINVAL, path, "%s", wrong);
+}
+
+enum attn_status attn_read_open(const char *path, int *fd, int64_t *size, struct attn_error *err)
+{
+    struct stat info;
+    enum attn_status status = open_regular(path, ATTN_READ_GIVEN, fd, &info, err);
+    if (status != ATTN_OK)
+        return status;
+    *size = info.st_size;
+    if (*size > 0)
+        return ATTN_OK;
+    close(*fd);
+    *fd = -1;
+    return attn_fault(err, ATTN_EINVAL, path, "is empty: no tensors (0 bytes)");
+}
+
+FILE *attn_read_stream(const char *path, enum attn_read_whose whose, struct attn_error *err)
+{
+    struct stat info;
+    int fd;
+    if (open_regular(path, whose, &fd, &info, err) != ATTN_OK)
+        return NULL;
+    FILE *file = fdopen(fd, "r");
+    if (file == NULL) {
+        attn_fault(err, ATTN_ENOMEM, path, "cannot be read: %s", strerror(errno));
+        close(fd);
+    }
+    return file;
+}
+
+enum attn_status attn_read_text(const char *path, enum attn_read_whose whose, int64_t most,
+                                char **text, struct attn_error *err)
+{
+    struct stat info;
+    int fd;
+    *text = NULL;
+    enum attn_status status = open_regular(path, whose, &fd, &info, err);
+    if (status != ATTN_OK)
+        return status;
+    int64_t size = info.st_size;
+    if (size == 0)
+        status = attn_fault(err, ATTN_EINVAL, path, "is empty");
+    else if (size > most)
+        status = attn_fault(err, ATTN_EINVAL, path, "has %lld bytes, at most %lld are read",
+                            (long long)size, (long long)most);
+    else if ((*text = calloc((size_t)size + 1, 1)) == NULL)
+        status =
+            attn_fault(err, ATTN_ENOMEM, path, "no memory for its %lld bytes", (long long)size);
+    else
+        status = attn_read_at(fd, path, 0, *text, size, err);
+    close(fd);
+    if (status == ATTN_OK && memchr(*text, '\0', (size_t)size) != NULL)
+        status = attn_fault(err, ATTN_EINVAL, path, "is not a text: it has a byte 0");
+    if (status == ATTN_OK)
+        return ATTN_OK;
+    free(*text);
+    *text = NULL;
+    return status;
+}
+
+enum attn_status attn_read_at(int fd, const char *path, int64_t offset, void *to, int64_t bytes,
+                              struct attn_error *err)
+{
+    for (int64_t done = 0; done < bytes;) {
+        int64_t left = bytes - done;
+        ssize_t n =
+            pread(fd, (char *)to + done, left < AT_ONCE ? left : AT_ONCE, (off_t)(offset + done));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return attn_fault(err, ATTN_EINVAL, path, "cannot be read: %s", strerror(errno));
+        if (n == 0)
+            return attn_fault(err, ATTN_EINVAL, path,
+                              "became shorter while it was read: ends at byte %lld",
+                              (long long)(offset + done));
+        done += n;
+    }
+    return ATTN_OK;
+}
+
+/* ---- writing ------------------------------------------------------------------------------ */
+
+FILE *attn_write_stream(const char *path, const char *mode, struct attn_error *err)
+{
+    struct stat info;
+    int how = mode[0] == 'a' ? O_APPEND : O_TRUNC;
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | how, 0666);
+    int is_file =
+        fd >= 0 && fstat(fd, &info) == 0 && (S_ISREG(info.st_mode) || S_ISCHR(info.st_mode));
+    FILE *file = is_file ? fdopen(fd, mode) : NULL;
+    if (file != NULL)
+        return file;
+    if (fd >= 0 && !is_file)
+        errno = ENXIO; /* what open() says of a FIFO that nobody reads */
+    attn_fault(err, ATTN_ENOMEM, path, "cannot be written: %s",
+               errno == ENXIO ? "it is a pipe or a socket" : strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return NULL;
+}
+
+static enum attn_status give_up(struct attn_save *save, int error, struct attn_error *err)
+{
+    if (save->fd >= 0)
+        close(save->fd);
+    if (save->temporary != NULL)
+        unlink(save->temporary);
+    free(save->temporary);
+    save->temporary = NULL;
+    save->fd = -1;
+    return attn_fault(err, ATTN_ENOMEM, save->path, "cannot be written: %s; nothing was left there",
+                      strerror(error));
+}
+
+enum attn_status attn_save_open(const char *path, struct attn_save *save, struct attn_error *err)
+{
+    const char *slash = strrchr(path, '/');
+    int folder = slash != NULL ? (int)(slash - path) + 1 : 0;
+    size_t room = (size_t)folder + 64;
+    *save = (struct attn_save){path, malloc(room), -1};
+    if (save->temporary == NULL)
+        return attn_fault(err, ATTN_ENOMEM, path, "no memory for its name");
+    for (int t = 0; t < NAMES_TRIED && save->fd < 0; t++) {
+        snprintf(save->temporary, room, "%.*s.attnlab-%ld-%d.tmp", folder, path, (long)getpid(), t);
+        save->fd = open(save->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (save->fd < 0 && errno != EEXIST)
+            break;
+    }
+    if (save->fd >= 0)
+        return ATTN_OK;
+    int error = errno;
+    free(save->temporary); /* not ours: give_up must not remove it */
+    save->temporary = NULL;
+    return give_up(save, error, err);
+}
+
+enum attn_status attn_save_write(struct attn_save *save, const void *data, int64_t bytes,
+                                 struct attn_error *err)
+{
+    for (int64_t done = 0; done < bytes;) {
+        int64_t left = bytes - done;
+        ssize_t n = write(save->fd, (const char *)data + done, left < AT_ONCE ? left : AT_ONCE);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return give_up(save, n < 0 ? errno : ENOSPC, err);
+        done += n;
+    }
+    return ATTN_OK;
+}
+
+enum attn_status attn_save_close(struct attn_save *save, struct attn_error *err)
+{
+    /* fsync and close: some file systems find out only here that the disk is full. */
+    if (fsync(save->fd) != 0 && errno != EINVAL)
+        return give_up(save, errno, err);
+    int fd = save->fd;
+    save->fd = -1;
+    if (close(fd) != 0 || rename(save->temporary, save->path) != 0)
+        return give_up(save, errno, err);
+    free(save->temporary);
+    save->temporary = NULL;
+    return ATTN_OK;
+}

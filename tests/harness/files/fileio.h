@@ -1,0 +1,62 @@
+/* Bytes from and to files, for the formats of files.h: exact reads, writes that are whole or not at
+ * all, and one way of saying what is wrong with a file. */
+#ifndef TESTS_HARNESS_FILES_FILEIO_H
+#define TESTS_HARNESS_FILES_FILEIO_H
+
+#include <stdio.h>
+
+#include "ref/attn.h"
+
+/* Fail with "PATH: what".  A long path keeps its end; control characters, which a hostile file or
+ * name may hold, become '?', so that the message is one harmless line. */
+enum attn_status attn_fault(struct attn_error *err, enum attn_status status, const char *path,
+                            const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+/* The same for any text that may hold what a file says: control characters become '?'. */
+void attn_clean(char *text);
+
+/* A system call failed with this errno: ENOMEM when the machine lacks files, memory or space,
+ * EINVAL when it is the fault of the path. */
+enum attn_status attn_read_errno(int error);
+
+/* Whose file: what another program wrote may be a symbolic link to anywhere, and is not
+ * followed. */
+enum attn_read_whose { ATTN_READ_GIVEN, ATTN_READ_THEIRS };
+
+/* Every reader opens its file by one of these: regular files only, and none is waited for, so that
+ * no FIFO blocks.  EINVAL: missing, unreadable, a directory, a device, a FIFO; attn_read_errno. */
+
+/* *fd is the caller's, *size its bytes now.  Also EINVAL: a file of tensors that is empty. */
+enum attn_status attn_read_open(const char *path, int *fd, int64_t *size, struct attn_error *err);
+
+/* Lines; NULL on failure. */
+FILE *attn_read_stream(const char *path, enum attn_read_whose whose, struct attn_error *err);
+
+/* All of it as a string, without '\0' inside, to be freed.  Also EINVAL: nothing, or more than
+ * `most` bytes. */
+enum attn_status attn_read_text(const char *path, enum attn_read_whose whose, int64_t most,
+                                char **text, struct attn_error *err);
+
+/* Exactly `bytes` bytes from `offset`; EINVAL when the file has become shorter. */
+enum attn_status attn_read_at(int fd, const char *path, int64_t offset, void *to, int64_t bytes,
+                              struct attn_error *err);
+
+/* A stream for what is written as it comes, "w" or "a": a regular file, new or not, or a device
+ * such as a terminal, never a FIFO, which would be waited for.  NULL: err has ENOMEM, the
+ * environment's fault. */
+FILE *attn_write_stream(const char *path, const char *mode, struct attn_error *err);
+
+/* Writing by way of a temporary file in the same folder, which takes the name `path` only when
+ * everything is on the disk.  After a failure of any call, which is ENOMEM, nothing is left, and a
+ * file that had the name before is untouched.  open, then write as often as needed, then close. */
+struct attn_save {
+    const char *path; /* borrowed */
+    char *temporary;
+    int fd;
+};
+enum attn_status attn_save_open(const char *path, struct attn_save *save, struct attn_error *err);
+enum attn_status attn_save_write(struct attn_save *save, const void *data, int64_t bytes,
+                                 struct attn_error *err);
+enum attn_status attn_save_close(struct attn_save *save, struct attn_error *err);
+
+#endif

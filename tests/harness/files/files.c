@@ -1,0 +1,241 @@
+/* See files.h: what the formats share. */
+#include "tests/harness/files/files.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ref/problem.h"
+#include "tests/harness/files/fileio.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "safetensors are little-endian, and so is every machine this was written for");
+
+static const struct {
+    const char *name;
+    int64_t size;
+} type[ATTN_FILE_DTYPES] = {{"F64", 8}, {"F32", 4}, {"BF16", 2}, {"F16", 2}, {"I64", 8},
+                            {"I32", 4}, {"I16", 2}, {"I8", 1},   {"U8", 1},  {"BOOL", 1}};
+
+const char *attn_file_dtype_name(enum attn_file_dtype dtype)
+{
+    return (unsigned)dtype < ATTN_FILE_DTYPES ? type[dtype].name : "unknown";
+}
+
+int64_t attn_file_dtype_size(enum attn_file_dtype dtype)
+{
+    return (unsigned)dtype < ATTN_FILE_DTYPES ? type[dtype].size : 0;
+}
+
+static const enum attn_file_dtype stored[ATTN_DTYPES] = {
+    [ATTN_F64] = ATTN_FILE_F64,
+    [ATTN_F32] = ATTN_FILE_F32,
+    [ATTN_BF16] = ATTN_FILE_BF16,
+    [ATTN_F16] = ATTN_FILE_F16,
+};
+
+int attn_file_dtype_storage(enum attn_file_dtype dtype, enum attn_dtype *storage)
+{
+    for (int t = 0; t < ATTN_DTYPES; t++)
+        if (stored[t] == dtype) {
+            *storage = (enum attn_dtype)t;
+            return 1;
+        }
+    return 0;
+}
+
+enum attn_file_dtype attn_file_dtype_of(enum attn_dtype storage)
+{
+    return stored[storage];
+}
+
+const char *attn_file_shape(const struct attn_file_tensor *tensor, char text[160])
+{
+    int n = snprintf(text, 160, "[");
+    for (int a = 0; a < tensor->n_axes && n < 160; a++)
+        n += snprintf(text + n, (size_t)(160 - n), "%s%lld", a > 0 ? "," : "",
+                      (long long)tensor->extent[a]);
+    if (n < 160)
+        snprintf(text + n, (size_t)(160 - n), "]");
+    return text;
+}
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+/* A member, or the end of an archive that has none.  As the length of a safetensors header either
+ * would be larger than any that is read. */
+static int is_archive(const unsigned char magic[6])
+{
+    return memcmp(magic, "PK\3\4", 4) == 0 || memcmp(magic, "PK\5\6", 4) == 0;
+}
+
+enum attn_status attn_file_open(const char *path, struct attn_file *file, struct attn_error *err)
+{
+    unsigned char magic[6] = {0};
+    memset(file, 0, sizeof *file);
+    file->fd = -1;
+    file->path = strdup(path);
+    if (file->path == NULL)
+        return attn_fault(err, ATTN_ENOMEM, path, "no memory for its name");
+    enum attn_status status = attn_read_open(path, &file->fd, &file->size, err);
+    if (status == ATTN_OK)
+        status = attn_read_at(file->fd, path, 0, magic,
+                              file->size < (int64_t)sizeof magic ? file->size : 6, err);
+    if (status == ATTN_OK)
+        status = memcmp(magic, "\x93NUMPY", 6) == 0 ? attn_npy_header(file, err)
+                 : is_archive(magic)                ? attn_npz_header(file, err)
+                                                    : attn_safetensors_header(file, err);
+    if (status != ATTN_OK)
+        attn_file_close(file);
+    return status;
+}
+
+void attn_file_close(struct attn_file *file)
+{
+    for (int t = 0; t < file->n_tensors; t++) {
+        free((char *)file->tensor[t].name);
+        free(file->tensor[t].data);
+    }
+    for (int m = 0; m < file->n_metadata; m++) {
+        free((char *)file->metadata[m].key);
+        free((char *)file->metadata[m].value);
+    }
+    free(file->tensor);
+    free(file->metadata);
+    attn_npz_close(file);
+    if (file->path != NULL && file->fd >= 0)
+        close(file->fd);
+    free(file->path);
+    memset(file, 0, sizeof *file);
+    file->fd = -1;
+}
+
+enum attn_status attn_file_header(const struct attn_file *file, int64_t offset, uint64_t length,
+                                  char **text, struct attn_error *err)
+{
+    if (length > (uint64_t)(file->size - offset))
+        return attn_fault(
+            err, ATTN_EINVAL, file->path,
+            "claims a header of %llu bytes, the file has %lld: cut off, or not a file of tensors "
+            "(safetensors, .npy, .npz)",
+            (unsigned long long)length, (long long)file->size);
+    if (length > ATTN_FILE_HEADER)
+        return attn_fault(err, ATTN_EINVAL, file->path,
+                          "header of %llu bytes: at most %d are read (%d tensors or so)",
+                          (unsigned long long)length, ATTN_FILE_HEADER, ATTN_FILE_HEADER / 100);
+    *text = malloc((size_t)length + 1);
+    if (*text == NULL)
+        return attn_fault(err, ATTN_ENOMEM, file->path, "no memory for a header of %llu bytes",
+                          (unsigned long long)length);
+    (*text)[length] = '\0';
+    enum attn_status status =
+        attn_read_at(file->fd, file->path, offset, *text, (int64_t)length, err);
+    if (status != ATTN_OK) {
+        free(*text);
+        *text = NULL;
+    }
+    return status;
+}
+
+enum attn_status attn_file_measure(const char *path, struct attn_file_tensor *tensor,
+                                   struct attn_error *err)
+{
+    int64_t n = 1, others = 1;
+    for (int a = 0; a < tensor->n_axes; a++) {
+        int64_t extent = tensor->extent[a];
+        if (extent < 0)
+            return attn_fault(err, ATTN_EINVAL, path,
+                              "tensor '%.40s': extent %lld on axis %d: extents start at 0",
+                              tensor->name, (long long)extent, a);
+        others = attn_product(others, extent > 0 ? extent : 1);
+        n = extent == 0 ? 0 : n;
+    }
+    int64_t bytes = attn_product(others, attn_file_dtype_size(tensor->dtype));
+    if (bytes < 0)
+        return attn_fault(err, ATTN_EINVAL, path,
+                          "tensor '%.40s': its extents multiply to more than 64 bits of bytes",
+                          tensor->name);
+    tensor->bytes = n == 0 ? 0 : bytes;
+    return ATTN_OK;
+}
+
+struct attn_file_tensor *attn_file_find(const struct attn_file *file, const char *name)
+{
+    for (int t = 0; t < file->n_tensors; t++)
+        if (strcmp(file->tensor[t].name, name) == 0)
+            return &file->tensor[t];
+    return NULL;
+}
+
+const char *attn_file_metadata(const struct attn_file *file, const char *key)
+{
+    for (int m = 0; m < file->n_metadata; m++)
+        if (strcmp(file->metadata[m].key, key) == 0)
+            return file->metadata[m].value;
+    return NULL;
+}
+
+/* ---- loading ------------------------------------------------------------------------------ */
+
+static void swap_bytes(unsigned char *data, int64_t n, int64_t size)
+{
+    for (int64_t e = 0; e < n; e++, data += size)
+        for (int64_t lo = 0, hi = size - 1; lo < hi; lo++, hi--) {
+            unsigned char byte = data[lo];
+            data[lo] = data[hi];
+            data[hi] = byte;
+        }
+}
+
+/* Copy elements kept with the first axis fastest into C order, the last axis fastest. */
+static void reorder(const struct attn_file_tensor *t, const char *from, char *to, int64_t n)
+{
+    int64_t size = attn_file_dtype_size(t->dtype), index[ATTN_FILE_AXES] = {0};
+    int64_t stride[ATTN_FILE_AXES], at = 0;
+    for (int a = 0; a < t->n_axes; a++)
+        stride[a] = a == 0 ? 1 : stride[a - 1] * t->extent[a - 1];
+    for (int64_t e = 0; e < n; e++) {
+        memcpy(to + e * size, from + at * size, (size_t)size);
+        for (int a = t->n_axes - 1; a >= 0; a--) {
+            at += stride[a];
+            if (++index[a] < t->extent[a])
+                break;
+            at -= index[a] * stride[a];
+            index[a] = 0;
+        }
+    }
+}
+
+enum attn_status attn_file_load(const struct attn_file *file, struct attn_file_tensor *tensor,
+                                struct attn_error *err)
+{
+    if (tensor->data != NULL)
+        return ATTN_OK;
+    int64_t size = attn_file_dtype_size(tensor->dtype), n = tensor->bytes / size;
+    size_t room = ((size_t)tensor->bytes / 64 + 1) * 64;
+    char *data = aligned_alloc(64, room);
+    char *ordered = tensor->fortran && data != NULL ? aligned_alloc(64, room) : NULL;
+    enum attn_status status = ATTN_OK;
+    if (data == NULL || (tensor->fortran && ordered == NULL))
+        status =
+            attn_fault(err, ATTN_ENOMEM, file->path, "tensor '%.40s': no memory for its %lld bytes",
+                       tensor->name, (long long)tensor->bytes);
+    if (status == ATTN_OK)
+        status = file->archive != NULL
+                     ? attn_npz_read(file, tensor, data, err)
+                     : attn_read_at(file->fd, file->path, tensor->offset, data, tensor->bytes, err);
+    if (status == ATTN_OK && tensor->swapped)
+        swap_bytes((unsigned char *)data, n, size);
+    if (status == ATTN_OK && tensor->fortran) {
+        reorder(tensor, data, ordered, n);
+        tensor->data = ordered;
+        ordered = NULL;
+    } else if (status == ATTN_OK) {
+        tensor->data = data;
+        data = NULL;
+    }
+    free(ordered);
+    free(data);
+    return status;
+}

@@ -1,0 +1,206 @@
+/* What an implementation must leave alone: its inputs, even when it writes what stands there, and
+ * the floating-point environment. */
+#include <fenv.h>
+#include <stdio.h>
+#include <string.h>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+#include "ref/textbook.h"
+#include "tests/harness/input_guard.h"
+#include "tests/harness/isolated.h"
+#include "tests/suites.h"
+
+enum mischief { NONE, SAME, OTHER, BESIDE, IN_BACKWARD, ROUNDING, FLUSH, MISCHIEFS };
+static const struct attn_option options[] = {
+    {"do", NONE, 0, MISCHIEFS - 1, "none same other beside backward rounding flush", "what"}, {0}};
+
+/* The textbook, then something that it should not. */
+static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                const struct attn_forward *t)
+{
+    struct attn_ctx own = *ctx;
+    struct attn_options preset;
+    float *k = (float *)(uintptr_t)t->k.data;
+    volatile float *at = k + t->k.stride[2] * 2 + 1;
+    attn_options_preset(&attn_impl_dense, &preset);
+    own.options = &preset;
+    enum attn_status status = attn_impl_dense.forward(&own, p, t);
+    switch ((enum mischief)ctx->options->value[0]) {
+    case SAME:
+        *at = *at + 0;
+        break;
+    case OTHER:
+        *at = 7;
+        *(at + 1) = 8; /* and goes on */
+        break;
+    case BESIDE:
+        *(volatile float *)(k - 1) = 7;
+        break;
+    case ROUNDING:
+        fesetround(FE_UPWARD);
+        break;
+    case FLUSH:
+#if defined(__x86_64__)
+        _mm_setcsr(_mm_getcsr() | 0x8040);
+#else
+        fesetround(FE_UPWARD);
+#endif
+        break;
+    default:
+        break;
+    }
+    return status;
+}
+
+static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                 const struct attn_backward *t)
+{
+    struct attn_ctx own = *ctx;
+    struct attn_options preset;
+    attn_options_preset(&attn_impl_dense, &preset);
+    own.options = &preset;
+    enum attn_status status = attn_impl_dense.backward(&own, p, t);
+    if (ctx->options->value[0] == IN_BACKWARD) { /* scratch in the forward's LSE */
+        volatile float *lse = (float *)(uintptr_t)t->lse.data;
+        lse[1] = -lse[1];
+        lse[1] = -lse[1];
+    }
+    return status;
+}
+
+static enum attn_status cost(const struct attn_problem *p, const struct attn_options *opt,
+                             enum attn_pass pass, int rank, struct attn_cost *cost,
+                             struct attn_error *err)
+{
+    struct attn_options preset;
+    (void)opt;
+    attn_options_preset(&attn_impl_dense, &preset);
+    return attn_impl_dense.cost(p, &preset, pass, rank, cost, err);
+}
+
+static const struct attn_impl meddler = {.name = "meddler",
+                                         .summary = "the textbook, and something it should not",
+                                         .family = "test",
+                                         .caps = ATTN_TEXTBOOK_CAPS,
+                                         .options = options,
+                                         .cost = cost,
+                                         .forward = forward,
+                                         .backward = backward};
+
+static const char *const says[MISCHIEFS] = {
+    [NONE] = "",
+    [SAME] = "fwd: k, an input, was written to at [0,0,2,1]",
+    [OTHER] = "fwd: k, an input, was written to at [0,0,2,1]",
+    [BESIDE] = "fwd: k, an input, was written to beside its elements",
+    [IN_BACKWARD] = "bwd: lse, an input, was written to at [0,0,1,0]",
+    [ROUNDING] = "fwd: left the floating-point environment changed: another rounding",
+    [FLUSH] = "fwd: left the floating-point environment changed: ",
+};
+
+static void judge(void *arg, struct attn_result *r)
+{
+    struct attn_spec spec = {.impl = &meddler};
+    struct attn_case c;
+    struct attn_error err = {0};
+    attn_options_preset(&meddler, &spec.options);
+    spec.options.value[0] = *(int *)arg;
+    attn_case_parse("q3k5d4:none:f32:normal:s1:pass=bwd", &c, &err);
+    attn_run_case(&spec, &c, r);
+}
+
+/* In this process and in one of its own; and the next run is not affected. */
+START_TEST(meddling_is_named)
+{
+    struct attn_result r;
+    int how = _i, none = NONE, mode = fegetround();
+    for (int apart = 0; apart < 2; apart++) {
+        if (apart)
+            attn_apart(judge, &how, 20, &r);
+        else
+            judge(&how, &r);
+        ck_assert_msg((r.verdict == ATTN_PASS) == (how == NONE), "%s: %s",
+                      attn_verdict_name(r.verdict), r.text);
+        if (how != NONE)
+            ck_assert_int_eq(r.failure, ATTN_F_INTEGRITY);
+        ck_assert_msg(strncmp(r.text, says[how], strlen(says[how])) == 0, "%s", r.text);
+        ck_assert_int_eq(fegetround(), mode);
+        judge(&none, &r);
+        ck_assert_int_eq(r.verdict, ATTN_PASS);
+    }
+}
+END_TEST
+
+#if defined(__x86_64__)
+/* ---- flushing, declared and not -------------------------------------------------------------- */
+
+/* The textbook with flush-to-zero and denormals-are-zero, put back afterwards: -ffast-math done
+ * politely. */
+static enum attn_status flushed_forward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                        const struct attn_forward *t)
+{
+    unsigned before = _mm_getcsr();
+    _mm_setcsr(before | 0x8040);
+    enum attn_status status = attn_impl_dense.forward(ctx, p, t);
+    _mm_setcsr(before);
+    return status;
+}
+
+static enum attn_status flushed_backward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                         const struct attn_backward *t)
+{
+    unsigned before = _mm_getcsr();
+    _mm_setcsr(before | 0x8040);
+    enum attn_status status = attn_impl_dense.backward(ctx, p, t);
+    _mm_setcsr(before);
+    return status;
+}
+
+static void flushed_precision(const struct attn_problem *p, const struct attn_options *o,
+                              struct attn_precision *x)
+{
+    (void)o;
+    attn_precision_flush(p, x);
+}
+
+/* Declared: no case fails it, whatever its fill and type.  Not declared: the subnormal ones do. */
+START_TEST(flushing_is_a_declaration)
+{
+    struct attn_impl flusher = attn_impl_dense;
+    struct attn_spec spec = {.impl = &flusher};
+    int runs = 0, tiny = 0;
+    flusher.forward = flushed_forward;
+    flusher.backward = flushed_backward;
+    attn_options_preset(&flusher, &spec.options);
+    for (int i = 0; i < attn_battery_count(); i++) {
+        struct attn_case c;
+        struct attn_error err = {0};
+        struct attn_result r;
+        ck_assert(attn_case_parse(attn_battery_at(i)->text, &c, &err) == ATTN_OK);
+        flusher.precision = flushed_precision;
+        attn_run_case(&spec, &c, &r);
+        ck_assert_msg(r.verdict != ATTN_FAILED, "%s: %s", attn_battery_at(i)->text, r.text);
+        runs += r.verdict == ATTN_PASS;
+        flusher.precision = NULL;
+        attn_run_case(&spec, &c, &r);
+        tiny += c.fill == ATTN_FILL_TINY && r.verdict == ATTN_FAILED && r.failure == ATTN_F_BOUND;
+    }
+    ck_assert_int_ge(runs, 200);
+    ck_assert_int_ge(tiny, 1);
+}
+END_TEST
+#endif
+
+Suite *suite_input_guard(void)
+{
+    Suite *suite = suite_create("input_guard");
+    TCase *cases = tcase_create("watch");
+    tcase_set_timeout(cases, 60);
+    tcase_add_loop_test(cases, meddling_is_named, 0, MISCHIEFS);
+#if defined(__x86_64__)
+    tcase_add_test(cases, flushing_is_a_declaration);
+#endif
+    suite_add_tcase(suite, cases);
+    return suite;
+}

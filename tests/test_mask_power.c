@@ -1,0 +1,147 @@
+/* Is a case a test of its mask?  The label is held against masks with one key more or less. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ref/problem.h"
+#include "tests/harness/runner.h"
+#include "tests/suites.h"
+
+static void label(const char *text, struct attn_admission *x)
+{
+    struct attn_spec spec;
+    struct attn_case c;
+    struct attn_error err = {0};
+    struct attn_result r;
+    ck_assert(attn_spec_parse("dense", &spec, &err) == ATTN_OK);
+    ck_assert_msg(attn_case_parse(text, &c, &err) == ATTN_OK, "%s: %s", text, err.text);
+    attn_run_case(&spec, &c, &r);
+    ck_assert_msg(r.verdict == ATTN_PASS, "%s: %s", text, r.text);
+    *x = r.mask;
+}
+
+/* One query row and keys(x...): truth and bounds of O and LSE. */
+static void truth_of(const char *text, struct attn_setup *s, struct attn_truth *truth)
+{
+    struct attn_case c;
+    struct attn_error err = {0};
+    struct attn_precision precision;
+    struct attn_options preset;
+    const struct attn_impl *dense = attn_impl_find("dense");
+    attn_options_preset(dense, &preset);
+    ck_assert(attn_case_parse(text, &c, &err) == ATTN_OK);
+    ck_assert(attn_setup_open(&c, s, &err) == ATTN_OK);
+    attn_precision_of(dense, &preset, &s->problem, &precision);
+    const struct attn_inputs in = attn_setup_inputs(s, ATTN_FORWARD);
+    ck_assert(attn_truth_compute(&s->problem, &in, &precision, NULL, truth, &err) == ATTN_OK);
+}
+
+/* How many bounds of the first case its O and LSE are away from those of the second. */
+static double distance(const char *text, const char *other)
+{
+    struct attn_setup s, t;
+    struct attn_truth x, y;
+    double most = 0;
+    truth_of(text, &s, &x);
+    truth_of(other, &t, &y);
+    for (int o = ATTN_O; o <= ATTN_LSE; o++)
+        for (int64_t e = 0; e < x.tensor[o].extent[2] * x.tensor[o].extent[3]; e++)
+            most =
+                fmax(most, fabs(y.tensor[o].want[e] - x.tensor[o].want[e]) / x.tensor[o].bound[e]);
+    attn_truth_free(&x);
+    attn_truth_free(&y);
+    attn_setup_close(&s);
+    attn_setup_close(&t);
+    return most;
+}
+
+static const char *const fills[] = {"normal", "ties", "stairs-up", "offset-120", "cliffs", "ones"};
+
+/* Every key of a row flipped, one at a time: as many are noticed as the label says, and the weakest
+ * is the weakest. */
+START_TEST(label_is_what_flipping_shows)
+{
+    char digits[] = "0110111010", mask[32], text[128], other[128];
+    struct attn_admission x;
+    int64_t seen = 0;
+    double weakest = (double)INFINITY;
+    snprintf(text, sizeof text, "q1k10d4:keys(x%s):f32:%s:s5", digits, fills[_i]);
+    label(text, &x);
+    for (int j = 0; j < 10; j++) {
+        digits[j] = (char)('0' + '1' - digits[j]);
+        snprintf(mask, sizeof mask, "keys(x%s)", digits);
+        snprintf(other, sizeof other, "q1k10d4:%s:f32:%s:s5", mask, fills[_i]);
+        digits[j] = (char)('0' + '1' - digits[j]);
+        double d = distance(text, other);
+        seen += d >= ATTN_ADMISSION;
+        weakest = fmin(weakest, d);
+    }
+    ck_assert_int_eq(x.pairs, 10);
+    ck_assert_msg(x.seen == seen, "%s: label %lld, flipping %lld", text, (long long)x.seen,
+                  (long long)seen);
+    ck_assert_msg(fabs(x.weakest - weakest) <= 1e-6 * (weakest + 1), "%s: weakest %g, flipping %g",
+                  text, x.weakest, weakest);
+}
+END_TEST
+
+START_TEST(words_of_the_label)
+{
+    static const struct {
+        const char *text, *words;
+    } want[] = {
+        {"h2q5k7d4:causal(br):f32:normal:s1", "every key"},
+        {"q4k300d4:none:f32:stairs-up:s1", " pairs"}, /* late keys alone have weight */
+        {"q3d4:none:f32:spike:s0", " pairs"},         /* so has the spike            */
+        {"q3k0d4:none:f32:normal:s1", ""},            /* no pair, no label           */
+        {"h2q5k7d4:causal(br):f32:normal:s1:bias=inf", "every key"},
+        {"h2q5k7d4:causal(br):f32:normal:s1:bias=nan", "every key"},
+        {"h2q5k7d4:keys(5):f32:normal:s1:poison=nan", "every key"},
+    };
+    for (size_t n = 0; n < sizeof want / sizeof *want; n++) {
+        struct attn_admission x;
+        char words[64];
+        label(want[n].text, &x);
+        attn_admission_words(&x, words);
+        ck_assert_msg(strstr(words, want[n].words) != NULL && (want[n].words[0] || !words[0]),
+                      "%s: '%s'", want[n].text, words);
+    }
+}
+END_TEST
+
+/* Most of the quick tier tests its masks whole. */
+START_TEST(battery_is_admitted)
+{
+    struct attn_spec spec;
+    struct attn_error err = {0};
+    int whole = 0, part = 0, blind = 0;
+    ck_assert(attn_spec_parse("csr-textbook", &spec, &err) == ATTN_OK);
+    for (int i = 0; i < attn_battery_count(); i++) {
+        struct attn_case c;
+        struct attn_result r;
+        ck_assert(attn_case_parse(attn_battery_at(i)->text, &c, &err) == ATTN_OK);
+        attn_run_case(&spec, &c, &r);
+        if (r.verdict != ATTN_PASS || r.mask.pairs == 0)
+            continue;
+        whole += r.mask.seen == r.mask.pairs;
+        part += r.mask.seen > 0 && r.mask.seen < r.mask.pairs;
+        blind += r.mask.seen == 0;
+    }
+    printf("mask tests of the quick tier: %d see every key, %d some, %d none\n", whole, part,
+           blind);
+    fflush(stdout);
+    ck_assert_int_ge(whole, 150);
+    ck_assert_int_le(blind, 3);
+}
+END_TEST
+
+Suite *suite_mask_power(void)
+{
+    Suite *suite = suite_create("mask_power");
+    TCase *cases = tcase_create("admission");
+    tcase_set_timeout(cases, 60);
+    tcase_add_loop_test(cases, label_is_what_flipping_shows, 0, sizeof fills / sizeof *fills);
+    tcase_add_test(cases, words_of_the_label);
+    tcase_add_test(cases, battery_is_admitted);
+    suite_add_tcase(suite, cases);
+    return suite;
+}
