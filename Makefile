@@ -239,22 +239,17 @@ bench: $(B)/attnlab ## time every row of docs/speed.md (8 to 20 minutes; leave t
 	$(B)/attnlab bench --preset table --again 3 --out build/bench
 	@cp build/bench/table.md docs/speed.md
 
-steps: $(B)/attnlab ## time the steps from the textbook to the kernel: docs/steps.md
+steps: $(B)/attnlab ## time the steps from the textbook to the kernel (docs/kernel.md)
 	$(B)/attnlab bench --preset steps --out build/steps
-	@cp build/steps/table.md docs/steps.md
 
-docs: $(B)/attnlab $(B)/mutant-table $(B)/name-table $(MUTANT_SO) ## make the generated tables in docs/ again
-	@for what in implementations cases relations fills bugs; do \
-	    { printf '<!-- made by `make docs`, from `attnlab list %s` -->\n\n' $$what; \
-	      $(B)/attnlab list $$what --format=md; } > docs/$$what.md || exit 1; done
-	@{ printf '<!-- made by `make docs`, from `attnlab list cases --tier full` -->\n\n'; \
-	    $(B)/attnlab list cases --tier full --format=md; } > docs/cases-full.md
+docs: $(B)/attnlab $(B)/mutant-table $(MUTANT_SO) ## make the generated tables again: docs/bugs.md, docs/mutants.md
+	@{ printf '<!-- made by `make docs`, from `attnlab list bugs` -->\n\n'; $(B)/attnlab list bugs --format=md; } \
+	    > docs/bugs.md
 	@{ printf '<!-- made by `make docs`, from `make mutants` -->\n\n'; $(B)/mutant-table $(B)/mutants; } \
 	    > docs/mutants.md
-	@{ printf '<!-- made by `make docs`, from `make names` -->\n\n'; $(B)/name-table $(B)/mutants; } > docs/names.md
 
-rules: $(B)/rule-table $(MUTANT_SO) ## measure the usual acceptance rules on the mutants and on honest runs: docs/rules.md
-	@$(B)/rule-table $(B)/mutants > $(B)/rules.md && mv $(B)/rules.md docs/rules.md
+rules: $(B)/rule-table $(MUTANT_SO) ## measure the usual acceptance rules on the mutants and on honest runs
+	@$(B)/rule-table $(B)/mutants
 
 golden: ## make tests/golden/ again by arbitrary-precision arithmetic (libmpfr-dev)
 	@mkdir -p $(B)

@@ -13,7 +13,7 @@ static const char help[] =
     "outputs wherever you like, put them into OUT/NAME/result.safetensors (or result.npz, or "
     "o.npy,\n"
     "lse.npy, ...), then: attnlab check --results OUT --vectors DIR.  OUT may be DIR.\n"
-    "docs/strangers.md is the manual.\n\n"
+    "docs/external.md is the manual.\n\n"
     "  --claims F   what the implementation claims; without it: f32, lengths that differ, dv, "
     "gqa,\n"
     "               any mask, any scale, backward\n"

@@ -15,7 +15,7 @@
  *
  * The plug-in says what it claims.  What is claimed is tested, and a claim that no case tests is an
  * error; what is not claimed is never asked.  Conventions that differ from attnlab's are declared,
- * not converted by hand.  docs/strangers.md says what the verdicts mean.
+ * not converted by hand.  docs/external.md says what the verdicts mean.
  *
  * It runs in a process of its own, one call at a time, on one thread.  It may print, allocate and
  * start threads; it must not write to its inputs or outside its outputs.  Outputs are written

@@ -1,7 +1,7 @@
 /* A failing implementation is told what it looks like: on the mutants that numbers kill, the first
  * diagnosis names the right family for nine of ten, but only for half of those that were planted
  * inside the kernels, whose mistakes are of tiles and lanes.  Most of the list of mistakes was
- * written with most of the other mutants in view: docs/strangers.md says what it did on those that
+ * written with most of the other mutants in view: docs/external.md says what it did on those that
  * it had not seen. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -251,17 +251,17 @@ static int has_python(const char *module)
     return 0;
 }
 
-/* What docs/strangers.md tells a newcomer to type, taken from there. */
+/* What docs/external.md tells a newcomer to type, taken from there. */
 START_TEST(manual_example)
 {
     char output[65536];
     if (!has_python("numpy"))
         return;
     ck_assert_int_eq(
-        lab_shell("sed -n '/It is complete/,/^3\\./s/^        //p' docs/strangers.md >'%s'",
+        lab_shell("sed -n '/It is complete/,/^3\\./s/^        //p' docs/external.md >'%s'",
                   scratch_path("mine.py")),
         0);
-    ck_assert_int_eq(lab_shell("sed -n 's/^        {\"name\"/{\"name\"/p' docs/strangers.md >'%s'",
+    ck_assert_int_eq(lab_shell("sed -n 's/^        {\"name\"/{\"name\"/p' docs/external.md >'%s'",
                                scratch_path("mine.json")),
                      0);
     int status =
@@ -298,7 +298,7 @@ START_TEST(troubled_commands)
     if (!has_python("numpy"))
         return;
     ck_assert_int_eq(
-        lab_shell("sed -n '/It is complete/,/^3\\./s/^        //p' docs/strangers.md >'%s'",
+        lab_shell("sed -n '/It is complete/,/^3\\./s/^        //p' docs/external.md >'%s'",
                   scratch_path("mine.py")),
         0);
     FILE *file = fopen(scratch_path("trouble.py"), "w");
@@ -313,7 +313,7 @@ START_TEST(troubled_commands)
     ck_assert_int_eq(lab_shell("/usr/bin/python3 '%s' '%s' \"$TROUBLE\"",
                                scratch_path("trouble.py"), scratch_path("mine.py")),
                      0);
-    ck_assert_int_eq(lab_shell("sed -n 's/^        {\"name\"/{\"name\"/p' docs/strangers.md >'%s'",
+    ck_assert_int_eq(lab_shell("sed -n 's/^        {\"name\"/{\"name\"/p' docs/external.md >'%s'",
                                scratch_path("mine.json")),
                      0);
     int status =

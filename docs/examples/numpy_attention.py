@@ -4,7 +4,7 @@
     attnlab check --exec 'python3 docs/examples/numpy_attention.py' \\
         --claims docs/examples/numpy_attention.json
 
-Called once, with a folder of cases and a folder for results.  docs/strangers.md explains the files.
+Called once, with a folder of cases and a folder for results.  docs/external.md explains the files.
 """
 import json
 import os

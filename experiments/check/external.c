@@ -18,7 +18,7 @@ static const char help[] =
     "attnlab check --plugin FILE.so ... [FLAGS]\n"
     "attnlab check --exec COMMAND ... --claims FILE [FLAGS]\n"
     "attnlab check --results DIR [--claims FILE] [FLAGS]\n\n"
-    "Judge implementations that are not ours on the battery (docs/strangers.md).\n\n"
+    "Judge implementations that are not ours on the battery (docs/external.md).\n\n"
     "  --plugin F     a shared object with attn_plugin_get() (ref/attn_plugin.h)\n"
     "  --exec CMD     a command; it is started once, as CMD CASES OUT\n"
     "                 both may be repeated: each is reported, the worst exit status wins\n"
@@ -347,7 +347,7 @@ static int check_flags(struct flags *f)
     if (f->routes['x'] > 0 && f->claims == NULL)
         return attn_cli_fail("check", ATTN_EXIT_USAGE,
                              "--exec needs --claims FILE: what the command can do "
-                             "(docs/strangers.md)");
+                             "(docs/external.md)");
     if (f->relation != NULL && f->routes['p'] < n)
         return attn_cli_fail("check", ATTN_EXIT_USAGE,
                              "--relation is for plug-ins: relations change inputs between two "
@@ -407,7 +407,7 @@ static int read_flags(int argc, char **argv, struct flags *f)
             return attn_cli_fail("check", ATTN_EXIT_USAGE,
                                  "no format '%s': text, tap, junit and json exist", optarg);
         else if (o == '?')
-            return attn_cli_fail("check", ATTN_EXIT_USAGE, "see docs/strangers.md");
+            return attn_cli_fail("check", ATTN_EXIT_USAGE, "see docs/external.md");
         f->strict |= o == 's';
         f->verbose |= o == 'v';
         f->help |= o == 'h';

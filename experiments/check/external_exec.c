@@ -216,7 +216,7 @@ static void say_not_reached(struct exec *x)
         return;
     snprintf(r.text, sizeof r.text,
              "%d case%s not reached: the command %s at case %.80s (start %d); an error in one case "
-             "need not end it (docs/strangers.md)",
+             "need not end it (docs/external.md)",
              s->not_reached, s->not_reached > 1 ? "s" : "",
              x->ran.timed_out ? "ran out of time" : "died", at, x->starts);
     const struct attn_subject subject = {"case", "", "cases not reached", "", "", "", NULL};

@@ -158,7 +158,7 @@ static enum attn_status meet_command(struct attn_entrant *e, double timeout_s,
 {
     if (e->claims_path == NULL)
         return attn_fail(err, ATTN_EINVAL,
-                         "--exec '%.200s' needs --claims FILE after it (docs/strangers.md)",
+                         "--exec '%.200s' needs --claims FILE after it (docs/external.md)",
                          e->source);
     enum attn_status status = attn_claims_read(e->claims_path, &e->claims, err);
     return status == ATTN_OK ? attn_exec_try(e->source, &e->claims, timeout_s, err) : status;

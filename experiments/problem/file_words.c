@@ -1,4 +1,4 @@
-/* See file_problem.h: the words of `attnlab vectors` (docs/strangers.md), so that what it writes
+/* See file_problem.h: the words of `attnlab vectors` (docs/external.md), so that what it writes
  * can be given to `attnlab run` as it is. */
 #include <stdio.h>
 #include <stdlib.h>

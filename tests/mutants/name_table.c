@@ -43,12 +43,12 @@ int main(int argc, char **argv)
     }
     if (argc == 2)
         puts("# What the diagnosis says of planted bugs\n\n"
-             "Every mutant of [mutants.md](mutants.md) that numbers kill, its first failing case, "
+             "Every mutant of docs/mutants.md that numbers kill, its first failing case, "
              "and what the diagnosis\nsays of that one; *named* counts the first five failing "
              "cases. "
              "Which words name which family is in\n`tests/mutants/families.def`.  What this is "
              "worth: "
-             "[strangers.md](strangers.md), at the end.\n");
+             "docs/external.md, at the end.\n");
     puts("| mutant | planted in | family | first | named | first failing case | its diagnosis |");
     puts("| --- | --- | --- | --- | --- | --- | --- |");
     for (int m = 0; m < n; m++) {

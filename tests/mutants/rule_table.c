@@ -1,4 +1,4 @@
-/* Prints docs/rules.md: every acceptance rule (bound/rules.h) against every mutant and
+/* Prints every acceptance rule (tests/harness/bound/rules.h) against every mutant and
  * against honest runs, on the inputs that most tests use and on the quick battery.  Target: make
  * rules.
  *
@@ -394,7 +394,7 @@ static void print_page(const struct count *c)
     for (int t = 0; t < TYPICAL; t++)
         printf("  `%s`%s\n", typical[t], t + 1 < TYPICAL ? "," : ".");
     printf(
-        "* **Battery**: the %d cases of the quick tier ([cases.md](cases.md)), but for those whose "
+        "* **Battery**: the %d cases of the quick tier (`attnlab list cases`), but for those whose "
         "right answer is NaN.\n",
         case_count() - TYPICAL);
     puts(

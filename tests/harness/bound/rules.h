@@ -1,6 +1,6 @@
 /* Acceptance rules that people use for attention, as plain functions, beside attnlab's own bound.
  *
- * They are here to be compared with each other (docs/rules.md) and to be asked for by name
+ * They are here to be compared with each other (`make rules`) and to be asked for by name
  * (`attnlab compare --rule`).  Each keeps its own arithmetic and its own figure; two things are
  * the same for all of them, because no rule should be able to overlook them:
  *   - values that are not finite are counted first.  An infinity agrees with the same infinity

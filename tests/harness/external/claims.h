@@ -1,7 +1,7 @@
 /* What somebody else's implementation claims, and which cases it must therefore be asked.
  *
  * The same declaration serves all three routes: a plug-in has it in its struct (ref/attn_plugin.h),
- * the others in a small JSON file (docs/strangers.md).
+ * the others in a small JSON file (docs/external.md).
  */
 #ifndef TESTS_HARNESS_EXTERNAL_CLAIMS_H
 #define TESTS_HARNESS_EXTERNAL_CLAIMS_H

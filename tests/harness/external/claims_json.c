@@ -1,4 +1,4 @@
-/* A declaration of claims as JSON, for those without a plug-in struct (docs/strangers.md).  Unknown
+/* A declaration of claims as JSON, for those without a plug-in struct (docs/external.md).  Unknown
  * words are refused: a misspelt claim would silently not be tested. */
 #include <jansson.h>
 #include <math.h>

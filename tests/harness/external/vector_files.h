@@ -5,7 +5,7 @@
  *      OUT/NAME/result.safetensors          o lse [dq dk dv] [dbias], or result.npz, or one
  *                                           NAME/o.npy, ... each, or error.txt
  *
- * docs/strangers.md is the manual of these files.  Nothing of the inputs is read back: a case
+ * docs/external.md is the manual of these files.  Nothing of the inputs is read back: a case
  * string gives the same bits every time, so results are judged on what the case says.
  */
 #ifndef TESTS_HARNESS_EXTERNAL_VECTOR_FILES_H

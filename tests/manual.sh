@@ -1,0 +1,74 @@
+#!/bin/bash
+# Runs the commands of one page of the manual and compares what they print with what the page says.
+#
+#     tests/manual.sh BUILD PAGE
+#
+# A command is an indented line that begins with "$ ".  Its output follows, as far as lines are
+# indented; "..." stands for any lines.  Without output below it a command must only end with 0.
+# Not compared: blanks, times, rates, and the memory that a machine has available.
+# A command that ends in a comment "# takes ..." runs only under ATTN_FULL=1.
+set -u
+build=$(realpath "$1") page=$(realpath "$2")
+root=$(realpath "$(dirname "$0")/..")
+work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
+mkdir "$work/at" "$work/at/build"
+ln -s "$root"/{README.md,docs,experiments,optimized,plots,ref,tests} "$work/at"
+cd "$work/at" || exit 4
+export PATH="$build:$PATH"
+ran=0 bad=0
+
+plain() {
+    sed -E -e 's/[0-9][0-9.]*(e[-+]?[0-9]+)? ?((n|u|m)?s|min|G(FLOP|B|exp)\/s|P)\b/# \2/g' \
+        -e 's/[0-9.]+ [KMGT]iB available/# available/' -e 's/[[:blank:]]+/ /g; s/^ //; s/ $//' -e '/^$/d'
+}
+
+# What a page says (the first file) is what was printed (the second): "..." is any lines.
+same() {
+    awk 'NR == FNR { want[++n] = $0; next }
+         { got[++m] = $0 }
+         END {
+             for (w = g = 1; w <= n; w++) {
+                 if (want[w] == "...") { open = 1; continue }
+                 while (open && g <= m && got[g] != want[w]) g++
+                 if (g > m || got[g] != want[w]) exit 1
+                 g++; open = 0
+             }
+             exit !(open || g > m)
+         }' "$1" "$2"
+}
+
+run() {
+    [[ $1 =~ \#\ takes\  && -z ${ATTN_FULL:-} ]] && return
+    ran=$((ran + 1))
+    bash -c "$1" >"$work/printed" 2>&1 </dev/null
+    local status=$?
+    plain <"$work/printed" >"$work/got"
+    plain <"$work/said" >"$work/want"
+    if [ -s "$work/want" ] && [ "$status" -le 1 ]; then
+        same "$work/want" "$work/got" && return
+    elif [ "$status" -eq 0 ]; then
+        return
+    fi
+    bad=$((bad + 1))
+    printf '%s: status %d of\n  $ %s\n' "${page#"$root"/}" "$status" "$1"
+    diff "$work/want" "$work/got"
+}
+
+command=
+while IFS= read -r line || [ -n "$line" ]; do
+    text=${line#"${line%%[! ]*}"} # without its indentation
+    indent=$((${#line} - ${#text}))
+    if [ -n "$command" ] && { [[ -n $text && $indent -lt $depth ]] || [[ $text == '$ '* ]]; }; then
+        run "$command"
+        command=
+    fi
+    if [[ $indent -ge 4 && $text == '$ '* ]]; then
+        command=${text#'$ '} depth=$indent
+        : >"$work/said"
+    elif [ -n "$command" ]; then
+        printf '%s\n' "$line" >>"$work/said"
+    fi
+done <"$page"
+[ -n "$command" ] && run "$command"
+echo "${page#"$root"/}: $ran commands, $bad wrong"
+[ "$bad" -eq 0 ]
