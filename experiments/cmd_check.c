@@ -83,7 +83,7 @@ static void judge_case(void *arg, struct attn_result *r)
     attn_run_repeated(q->spec, q->c, &q->how, r);
     if (q->diagnose && r->verdict == ATTN_FAILED &&
         attn_diagnose_case(q->spec, NULL, q->c, r, &diagnosis))
-        attn_votes_append(r, &diagnosis);
+        attn_common_cause_append(r, &diagnosis);
 }
 
 static void judge_relation(void *arg, struct attn_result *r)
@@ -105,8 +105,8 @@ static void run_one(const struct attn_spec *spec, const struct attn_case *c,
     snprintf(again, sizeof again, "check '%s' --case '%s'%s%s", name, text, times,
              v->strict ? " --strict" : "");
     double start = now();
-    struct question question = {spec, c, NULL, v->votes.diagnosed < ENOUGH, {calls, 0, 1}};
-    attn_apart(judge_case, &question, battery != NULL ? PATIENCE * (double)calls : 0, &r);
+    struct question question = {spec, c, NULL, v->causes.diagnosed < ENOUGH, {calls, 0, 1}};
+    attn_isolated(judge_case, &question, battery != NULL ? PATIENCE * (double)calls : 0, &r);
     const struct attn_subject subject = {"case",
                                          battery != NULL ? battery->name : "",
                                          text,
@@ -148,7 +148,7 @@ static void run_relations(const struct attn_spec *spec, const char *id, struct a
         snprintf(again, sizeof again, "check '%s' --relation %s", name, relation->id);
         double start = now();
         struct question question = {.spec = spec, .relation = relation};
-        attn_apart(judge_relation, &question, PATIENCE, &r);
+        attn_isolated(judge_relation, &question, PATIENCE, &r);
         const struct attn_subject subject = {
             "relation", relation->id, relation->says, relation->ids, relation->says, again, NULL};
         attn_verdicts_add(v, &subject, &r, now() - start);
@@ -171,7 +171,7 @@ static void run_growth(const struct attn_spec *spec, struct attn_verdicts *v)
     snprintf(again, sizeof again, "check '%s' --growth", name);
     double start = now();
     struct question question = {.spec = spec};
-    attn_apart(judge_growth, &question, PATIENCE, &r);
+    attn_isolated(judge_growth, &question, PATIENCE, &r);
     const struct attn_subject subject = {
         "growth",
         "growth",
@@ -190,7 +190,7 @@ static void judge_random(void *arg, const struct attn_case *c, const struct attn
 {
     struct question question = {arg, c, NULL, flags & ATTN_SOAK_SAY, *how};
     question.how.same_bits = 1;
-    attn_apart(judge_case, &question, PATIENCE, r); /* always a fresh process */
+    attn_isolated(judge_case, &question, PATIENCE, r); /* always a fresh process */
 }
 
 static void run_soak(const struct attn_spec *spec, const struct request *request,
@@ -410,8 +410,8 @@ static int run_specs(char **names, int n, const struct request *request, struct 
 
 int attn_cmd_check(int argc, char **argv)
 {
-    if (attn_stranger_is_meant(argc, argv))
-        return attn_stranger_check(argc, argv);
+    if (attn_external_is_meant(argc, argv))
+        return attn_external_check(argc, argv);
     static const struct option longs[] = {{"case", required_argument, NULL, 'c'},
                                           {"relation", required_argument, NULL, 'r'},
                                           {"tier", required_argument, NULL, 't'},

@@ -127,8 +127,8 @@ static int read_flags(int argc, char **argv, struct task *t, int *done)
 
 static int is_input(const char *name)
 {
-    for (int i = 0; i < ATTN_JOB_INPUTS; i++)
-        if (strcmp(name, attn_job_input_name((enum attn_job_input)i)) == 0)
+    for (int i = 0; i < ATTN_FILE_PROBLEM_INPUTS; i++)
+        if (strcmp(name, attn_file_problem_input_name((enum attn_file_problem_input)i)) == 0)
             return 1;
     return 0;
 }
@@ -371,7 +371,7 @@ int attn_cmd_compare(int argc, char **argv)
 {
     struct task t = {0};
     struct attn_error err = {0};
-    struct attn_job_found found = {0};
+    struct attn_file_problem_found found = {0};
     int done, bad = 0, exit_status = read_flags(argc, argv, &t, &done);
     if (done)
         return exit_status;
@@ -389,7 +389,7 @@ int attn_cmd_compare(int argc, char **argv)
         attn_clean(err.text);
         exit_status = attn_cli_fail("compare", attn_cli_status(status), "%s", err.text);
     } else
-        exit_status = attn_job_found_exit(&found);
+        exit_status = attn_file_problem_found_exit(&found);
     attn_tensors_close(&t.got);
     attn_tensors_close(&t.want);
     attn_tensors_close(&t.reference);

@@ -43,7 +43,7 @@ struct flags {
     const char *plan, *out, *csv, *from;
     int dry_run, quiet, n_keys;    /* keys of a plan */
     struct attn_plan_draft *draft; /* of keys given as flags, when there is no --plan */
-    struct attn_entrants *entrants;
+    struct attn_external_specs *externals;
 };
 
 static const double MEETING_S = 60; /* for loading a plug-in, or a command on a tiny case */
@@ -138,7 +138,7 @@ static const char **place(struct flags *flags, const char *name)
                                        : NULL;
 }
 
-static int is_entrant(const char *name)
+static int is_external(const char *name)
 {
     return strcmp(name, "plugin") == 0 || strcmp(name, "exec") == 0 || strcmp(name, "claims") == 0;
 }
@@ -148,7 +148,7 @@ static int is_repeated(int at, char **argv, const char *name)
 {
     char other[32];
     const char *value;
-    if (strcmp(name, "spec") == 0 || strcmp(name, "mask") == 0 || is_entrant(name))
+    if (strcmp(name, "spec") == 0 || strcmp(name, "mask") == 0 || is_external(name))
         return 0;
     for (int a = 1, took; a < at; a += took) {
         took = split(at, argv, a, other, &value);
@@ -184,9 +184,9 @@ static int read_places(int argc, char **argv, struct flags *flags)
             return attn_cli_fail("measure", ATTN_EXIT_USAGE, "--%s was given before", name);
         else if (place(flags, name) != NULL)
             *place(flags, name) = value;
-        else if (!is_entrant(name))
+        else if (!is_external(name))
             flags->n_keys++;
-        else if (attn_entrants_add(flags->entrants, name, value, &err) != ATTN_OK)
+        else if (attn_external_specs_add(flags->externals, name, value, &err) != ATTN_OK)
             return attn_cli_fail("measure", ATTN_EXIT_USAGE, "%s", err.text);
     }
     return ATTN_EXIT_GOOD;
@@ -202,7 +202,7 @@ static int read_keys(int argc, char **argv, struct flags *flags, struct attn_pla
         if (strcmp(argv[a], "--dry-run") == 0 || strcmp(argv[a], "--quiet") == 0)
             continue;
         took = split(argc, argv, a, name, &value);
-        if (place(flags, name) != NULL || is_entrant(name))
+        if (place(flags, name) != NULL || is_external(name))
             continue;
         if (flags->plan != NULL && !override(plan, name, value))
             return bad_argument(argv[a]);
@@ -217,10 +217,10 @@ static int make_plan(int argc, char **argv, struct flags *flags, struct attn_pla
 {
     struct attn_error err = {ATTN_OK, ""};
     memset(plan, 0, sizeof *plan);
-    if (attn_entrants_meet(flags->entrants, MEETING_S, &err) != ATTN_OK)
+    if (attn_external_specs_meet(flags->externals, MEETING_S, &err) != ATTN_OK)
         return attn_cli_fail("measure", attn_cli_status(err.status), "%s", err.text);
     if (flags->plan != NULL) {
-        if (attn_plan_read(flags->plan, flags->entrants, plan, &err) != ATTN_OK)
+        if (attn_plan_read(flags->plan, flags->externals, plan, &err) != ATTN_OK)
             return attn_cli_fail("measure", attn_cli_status(err.status), "%s", err.text);
         return read_keys(argc, argv, flags, plan);
     }
@@ -229,7 +229,7 @@ static int make_plan(int argc, char **argv, struct flags *flags, struct attn_pla
         attn_plan_abandon(flags->draft);
         return attn_cli_fail("measure", ATTN_EXIT_LACKS, "no memory");
     }
-    attn_plan_invite(flags->draft, flags->entrants);
+    attn_plan_invite(flags->draft, flags->externals);
     int status = read_keys(argc, argv, flags, plan);
     if (status != ATTN_EXIT_GOOD)
         attn_plan_abandon(flags->draft);
@@ -265,8 +265,8 @@ static int write_csv(const char *from, const char *to)
 
 int attn_cmd_measure(int argc, char **argv)
 {
-    static struct attn_entrants entrants;
-    struct flags flags = {.entrants = &entrants};
+    static struct attn_external_specs externals;
+    struct flags flags = {.externals = &externals};
     struct attn_plan plan;
     int64_t n_errors = 0;
     for (int a = 1; a < argc; a++)
@@ -277,7 +277,7 @@ int attn_cmd_measure(int argc, char **argv)
         return status;
     if (flags.from != NULL) {
         if (flags.csv == NULL || flags.out != NULL || flags.plan != NULL || flags.n_keys > 0 ||
-            entrants.n > 0 || flags.dry_run)
+            externals.n > 0 || flags.dry_run)
             return attn_cli_fail("measure", ATTN_EXIT_USAGE,
                                  "--from goes with --csv and nothing else");
         return write_csv(flags.from, flags.csv);

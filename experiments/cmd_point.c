@@ -60,7 +60,7 @@ static void point_of(struct attn_work *work, const struct attn_point_flags *flag
         return;
     }
     p->floor_bytes = attn_setup_bytes(&work->setup);
-    enum attn_status status = attn_afford_price(&work->spec, &work->setup.problem, p, &err);
+    enum attn_status status = attn_preflight_price(&work->spec, &work->setup.problem, p, &err);
     work->use = calloc((size_t)p->ranks, sizeof *work->use);
     if (status == ATTN_OK && work->use == NULL)
         status = attn_fail(&err, ATTN_ENOMEM, "no memory for %d ranks", p->ranks);
@@ -180,6 +180,6 @@ int attn_cmd_point(int argc, char **argv)
         return attn_cli_fail("point", ATTN_EXIT_LACKS, "standard output: %s", strerror(errno));
     status = work.point.status == ATTN_POINT_WRONG ? ATTN_EXIT_DISAGREE : ATTN_EXIT_GOOD;
     if (flags.plugin != NULL)
-        _exit(status); /* what a stranger's destructors do comes too late */
+        _exit(status); /* what an external implementation's destructors do comes too late */
     return status;
 }

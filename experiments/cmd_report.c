@@ -43,7 +43,7 @@ static const char help[] =
 struct flags {
     const char *plan, *from, *out;
     int quiet;
-    struct attn_entrants *entrants;
+    struct attn_external_specs *externals;
 };
 
 static const double MEETING_S = 60; /* for loading a plug-in, or a command on a tiny case */
@@ -111,7 +111,8 @@ static int read_flags(int argc, char **argv, struct flags *flags)
             flags->quiet = 1;
             break;
         case 'e':
-            if (attn_entrants_add(flags->entrants, options[at].name, optarg, &err) != ATTN_OK)
+            if (attn_external_specs_add(flags->externals, options[at].name, optarg, &err) !=
+                ATTN_OK)
                 return fail(ATTN_EXIT_USAGE, &err);
             break;
         default:
@@ -126,7 +127,7 @@ static int read_flags(int argc, char **argv, struct flags *flags)
     if (flags->plan != NULL && flags->from != NULL)
         return attn_cli_fail("report", ATTN_EXIT_USAGE,
                              "--plan measures and --from does not: give one of them");
-    if (flags->plan == NULL && flags->entrants->n > 0)
+    if (flags->plan == NULL && flags->externals->n > 0)
         return attn_cli_fail("report", ATTN_EXIT_USAGE,
                              "a plug-in or a command is measured: --plan FILE is missing");
     return -1;
@@ -191,8 +192,8 @@ static int measure(const struct flags *flags, struct report *r)
     struct attn_plan plan;
     struct attn_error err = {ATTN_OK, ""};
     struct attn_sweep_options options = {.command = "report", .quiet = flags->quiet};
-    if (attn_entrants_meet(flags->entrants, MEETING_S, &err) != ATTN_OK ||
-        attn_plan_read(flags->plan, flags->entrants, &plan, &err) != ATTN_OK)
+    if (attn_external_specs_meet(flags->externals, MEETING_S, &err) != ATTN_OK ||
+        attn_plan_read(flags->plan, flags->externals, &plan, &err) != ATTN_OK)
         return fail(attn_cli_status(err.status), &err);
     int status = attn_sweep_run(&plan, r->records, &options, &r->n_errors);
     attn_plan_free(&plan);
@@ -257,7 +258,7 @@ static int draw(const struct flags *flags, struct report *r)
     struct attn_page page = {.out = flags->out,
                              .records = r->records,
                              .plan = flags->plan,
-                             .entrants = flags->entrants,
+                             .externals = flags->externals,
                              .n_points = r->n,
                              .summary = &r->summary,
                              .slices = &r->slices,
@@ -332,8 +333,8 @@ static int run(const struct flags *flags, struct report *r)
 
 int attn_cmd_report(int argc, char **argv)
 {
-    static struct attn_entrants entrants;
-    struct flags flags = {.entrants = &entrants};
+    static struct attn_external_specs externals;
+    struct flags flags = {.externals = &externals};
     struct timespec begin, end;
     int status = read_flags(argc, argv, &flags);
     if (status >= 0)

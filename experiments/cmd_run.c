@@ -83,16 +83,17 @@ static const struct option options[] = {{"input", required_argument, NULL, 'V'},
 static int check_request(const struct attn_request *r)
 {
     const char *each = NULL;
-    for (int i = 0; i < ATTN_JOB_INPUTS; i++)
+    for (int i = 0; i < ATTN_FILE_PROBLEM_INPUTS; i++)
         if (r->file[i] != NULL)
-            each = attn_job_input_name((enum attn_job_input)i);
+            each = attn_file_problem_input_name((enum attn_file_problem_input)i);
     if (r->input != NULL && each != NULL)
         return attn_cli_fail(
             "run", ATTN_EXIT_USAGE,
             "--input and the file of '%s' together: tensors come from one file, or "
             "each from its own",
             each);
-    if (r->input == NULL && (!r->file[ATTN_JOB_Q] || !r->file[ATTN_JOB_K] || !r->file[ATTN_JOB_V]))
+    if (r->input == NULL && (!r->file[ATTN_FILE_PROBLEM_Q] || !r->file[ATTN_FILE_PROBLEM_K] ||
+                             !r->file[ATTN_FILE_PROBLEM_V]))
         return attn_cli_fail("run", ATTN_EXIT_USAGE,
                              "tensors are missing: --input FILE, or --q, --k and --v");
     if (r->out == NULL && !r->compare)
@@ -144,31 +145,32 @@ static int finish(enum attn_status status, struct attn_error *err)
 int attn_cmd_run(int argc, char **argv)
 {
     struct attn_request request;
-    struct attn_job job;
+    struct attn_file_problem files;
     struct attn_error err = {0};
-    struct attn_job_found found = {0};
+    struct attn_file_problem_found found = {0};
     int done, exit_status = read_flags(argc, argv, &request, &done);
     if (done || exit_status != ATTN_EXIT_GOOD)
         return exit_status;
-    enum attn_status status = attn_job_open(&request, &job, &err);
+    enum attn_status status = attn_file_problem_open(&request, &files, &err);
     if (status == ATTN_OK)
-        status = attn_job_price(&job, &err);
+        status = attn_file_problem_price(&files, &err);
     if (status == ATTN_OK && request.out != NULL)
         status = attn_folder_make(request.out, &err); /* before the work, not after it */
     if (status == ATTN_OK)
-        status = attn_job_run(&job, &err);
+        status = attn_file_problem_run(&files, &err);
     if (status != ATTN_OK)
         exit_status = finish(status, &err);
     if (status == ATTN_OK && request.out != NULL) {
-        status = attn_job_write(&job, &err);
+        status = attn_file_problem_write(&files, &err);
         if (status != ATTN_OK)
             exit_status = finish(status, &err);
     }
     if (status == ATTN_OK && request.compare) {
-        status = attn_job_compare(&job, &found, &err);
-        exit_status = status != ATTN_OK ? finish(status, &err) : attn_job_found_exit(&found);
+        status = attn_file_problem_compare(&files, &found, &err);
+        exit_status =
+            status != ATTN_OK ? finish(status, &err) : attn_file_problem_found_exit(&found);
     }
-    attn_job_close(&job);
+    attn_file_problem_close(&files);
     int flushed = attn_cli_flush("run");
     return flushed != ATTN_EXIT_GOOD ? flushed : exit_status;
 }

@@ -1,4 +1,4 @@
-/* attnlab guest: the process in which a plug-in runs (tests/harness/external/worker.h). */
+/* attnlab worker: the process in which a plug-in runs (tests/harness/external/worker.h). */
 #include "experiments/cli.h"
 #include "tests/harness/external/worker.h"
 
@@ -11,11 +11,11 @@ static int is_pipe(int fd)
     return fstat(fd, &about) == 0 && S_ISFIFO(about.st_mode);
 }
 
-int attn_cmd_guest(int argc, char **argv)
+int attn_cmd_worker(int argc, char **argv)
 {
-    if (argc != 2 || !is_pipe(ATTN_GUEST_REQUESTS) || !is_pipe(ATTN_GUEST_FD))
-        return attn_cli_fail("guest", ATTN_EXIT_USAGE,
+    if (argc != 2 || !is_pipe(ATTN_WORKER_REQUESTS) || !is_pipe(ATTN_WORKER_FD))
+        return attn_cli_fail("worker", ATTN_EXIT_USAGE,
                              "is started by attnlab check --plugin, not by hand");
     attn_cli_leave(0); /* exit(1) of a plug-in is its own word */
-    return attn_guest_serve(argv[1]);
+    return attn_worker_serve(argv[1]);
 }

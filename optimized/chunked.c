@@ -9,9 +9,10 @@
  *           chunk of queries, every chunk of keys gives its own part of dQ, all held at once and
  *           then added in order; dK and dV grow from chunk to chunk of queries.
  *
- * Memory    forward: q (dv + 1) numbers for each of Lk / k chunks of keys, and each thread's room:
- *           O(sqrt L) where k is the square root of L (k=0), as in the title of the paper;
- *           backward: q d for each, the packed chunk of queries, and dK, dV of one kv head, O(L d).
+ * Memory    forward: q (dv + 1) numbers for each of Lk / k chunks of keys, and each thread's
+ *           workspace: O(sqrt L) where k is the square root of L (k=0), as in the title of the
+ *           paper; backward: q d for each, the packed chunk of queries, and dK, dV of one kv head,
+ *           O(L d).
  * Threads   share the work within one chunk of queries; sums are made in the order of chunks, so
  *           the bits are the same for any number of threads.
  * Source    Rabe & Staats 2021, "Self-attention does not need O(n^2) memory"; q and k are the
@@ -103,17 +104,17 @@ static enum attn_status make_plan(const struct attn_problem *p, const struct att
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
-static const char *const room_name[ATTN_ROOMS] = ATTN_ROOM_NAMES;
-static const char *const kept_name[ATTN_KEPT] = ATTN_KEPT_NAMES;
+static const char *const workspace_name[ATTN_WORKSPACES] = ATTN_WORK_NAMES;
+static const char *const state_name[ATTN_STATES] = ATTN_STATE_NAMES;
 static const char *const back_name[ATTN_BACK] = ATTN_BACK_NAMES;
 
 enum { BUFFERS = 12 };
 struct memory {
     int n;
     char *taken[BUFFERS];
-    char *room[ATTN_ROOMS], *o, *lse;        /* forward  */
-    char *kept[ATTN_KEPT], *back[ATTN_BACK]; /* backward */
-    int64_t room_share[ATTN_ROOMS], kept_share[ATTN_KEPT], back_share[ATTN_BACK];
+    char *ws[ATTN_WORKSPACES], *o, *lse;        /* forward  */
+    char *state[ATTN_STATES], *back[ATTN_BACK]; /* backward */
+    int64_t workspace_share[ATTN_WORKSPACES], state_share[ATTN_STATES], back_share[ATTN_BACK];
 };
 
 static char *take(struct attn_ctx *ctx, struct memory *m, const char *name, int64_t numbers,
@@ -135,9 +136,11 @@ static enum attn_status take_forward(struct attn_ctx *ctx, const struct attn_pro
                                      const struct plan *x, struct memory *m)
 {
     int64_t bytes = x->kernels->bytes, rows = x->k_chunks * x->q;
-    x->kernels->forward_room(min(BLOCK_PANELS, x->panels), p->d_key, p->d_value, m->room_share);
-    for (int n = 0; n < ATTN_ROOMS; n++)
-        if ((m->room[n] = take(ctx, m, room_name[n], x->threads * m->room_share[n], bytes)) == NULL)
+    x->kernels->forward_workspace(min(BLOCK_PANELS, x->panels), p->d_key, p->d_value,
+                                  m->workspace_share);
+    for (int n = 0; n < ATTN_WORKSPACES; n++)
+        if ((m->ws[n] = take(ctx, m, workspace_name[n], x->threads * m->workspace_share[n],
+                             bytes)) == NULL)
             return ATTN_ENOMEM;
     m->o = take(ctx, m, "part.o", attn_product(rows, p->d_value), bytes);
     if (m->o != NULL)
@@ -150,11 +153,11 @@ static enum attn_status take_backward(struct attn_ctx *ctx, const struct attn_pr
                                       const struct plan *x, struct memory *m)
 {
     int64_t bytes = x->kernels->bytes;
-    x->kernels->backward_room(p, x->keys, m->kept_share, m->back_share);
-    for (int n = 0; n < ATTN_KEPT; n++) {
-        int64_t panels = n == ATTN_KEPT_DQ ? x->k_chunks * x->panels : x->panels;
-        m->kept[n] = take(ctx, m, kept_name[n], attn_product(panels, m->kept_share[n]), bytes);
-        if (m->kept[n] == NULL)
+    x->kernels->backward_workspace(p, x->keys, m->state_share, m->back_share);
+    for (int n = 0; n < ATTN_STATES; n++) {
+        int64_t panels = n == ATTN_STATE_DQ ? x->k_chunks * x->panels : x->panels;
+        m->state[n] = take(ctx, m, state_name[n], attn_product(panels, m->state_share[n]), bytes);
+        if (m->state[n] == NULL)
             return ATTN_ENOMEM;
     }
     for (int n = 0; n < ATTN_BACK; n++) {
@@ -258,8 +261,8 @@ static void summarize(const struct forward *x, int64_t b, int64_t h, int64_t i0,
     int64_t bytes = plan->kernels->bytes, blocks = ceil_div(i1 - i0, plan->block);
     struct attn_tile_forward job = {.p = x->p, .t = x->t, .b = b, .h = h, .rescale_at = 4};
     job.runs = attn_runs_of(x->p);
-    for (int n = 0; n < ATTN_ROOMS; n++)
-        job.room[n] = m->room[n] + omp_get_thread_num() * m->room_share[n] * bytes;
+    for (int n = 0; n < ATTN_WORKSPACES; n++)
+        job.ws[n] = m->ws[n] + omp_get_thread_num() * m->workspace_share[n] * bytes;
 #pragma omp for schedule(dynamic, 1)
     for (int64_t n = 0; n < blocks * plan->k_chunks; n++) {
         int64_t chunk = n / blocks, first = n % blocks * plan->block;
@@ -339,30 +342,29 @@ static struct attn_tile_backward aim(const struct backward *x, int64_t b, int64_
     struct attn_tile_backward job = {.p = x->p, .t = x->t, .b = b, .g = g, .h = h};
     job.runs = attn_runs_of(x->p);
     job.keys = x->plan->keys;
-    for (int n = 0; n < ATTN_KEPT; n++)
-        job.kept[n] = m->kept[n];
+    for (int n = 0; n < ATTN_STATES; n++)
+        job.state[n] = m->state[n];
     for (int n = 0; n < ATTN_BACK; n++)
-        job.room[n] =
-            m->back[n] + omp_get_thread_num() * m->back_share[n] * x->plan->kernels->bytes;
+        job.ws[n] = m->back[n] + omp_get_thread_num() * m->back_share[n] * x->plan->kernels->bytes;
     return job;
 }
 
 /* One chunk of keys meets the chunk of queries in the job, block after block.  dK and dV begin with
  * the first chunk of queries, and are written after the last. */
-static void meet_chunk(const struct backward *x, struct attn_tile_backward *job, int64_t chunk,
+static void step_chunk(const struct backward *x, struct attn_tile_backward *job, int64_t chunk,
                        int first, int last)
 {
     const struct plan *plan = x->plan;
     int64_t end = min((chunk + 1) * plan->k, x->p->n_key), block = chunk * plan->key_blocks;
     job->resume = !first;
-    job->ahead = 1;
+    job->prefetch = 1;
     for (job->j0 = chunk * plan->k; job->j0 < end; job->j0 = job->j1, block++) {
         job->j1 = min(job->j0 + plan->keys, end);
-        job->room[ATTN_BACK_DKV] =
+        job->ws[ATTN_BACK_DKV] =
             x->memory->back[ATTN_BACK_DKV] +
             block * x->memory->back_share[ATTN_BACK_DKV] * plan->kernels->bytes;
         plan->kernels->backward_begin(job);
-        plan->kernels->backward_meet(job);
+        plan->kernels->backward_step(job);
         if (last)
             plan->kernels->backward_end(job);
     }
@@ -389,10 +391,10 @@ static void backward_chunk(const struct backward *x, int64_t b, int64_t g, int64
 {
     const struct plan *plan = x->plan;
     int64_t P = plan->kernels->panel, panels = ceil_div(i1 - i0, P);
-    int64_t one = x->memory->kept_share[ATTN_KEPT_DQ], all = plan->panels * one;
+    int64_t one = x->memory->state_share[ATTN_STATE_DQ], all = plan->panels * one;
     struct attn_tile_backward job = aim(x, b, g, h);
-    char *dq = x->memory->kept[ATTN_KEPT_DQ];
-    job.kept_from = i0;
+    char *dq = x->memory->state[ATTN_STATE_DQ];
+    job.state_from = i0;
 #pragma omp for schedule(static)
     for (int64_t n = 0; n < panels; n++) {
         job.i0 = i0 + n * P, job.i1 = min(job.i0 + P, i1);
@@ -401,11 +403,11 @@ static void backward_chunk(const struct backward *x, int64_t b, int64_t g, int64
 #pragma omp for schedule(dynamic, 1)
     for (int64_t chunk = 0; chunk < plan->k_chunks; chunk++) {
         job.i0 = i0, job.i1 = i1;
-        job.kept[ATTN_KEPT_DQ] = dq + chunk * all * plan->kernels->bytes;
-        memset(job.kept[ATTN_KEPT_DQ], 0, (size_t)(all * plan->kernels->bytes));
-        meet_chunk(x, &job, chunk, first, last);
+        job.state[ATTN_STATE_DQ] = dq + chunk * all * plan->kernels->bytes;
+        memset(job.state[ATTN_STATE_DQ], 0, (size_t)(all * plan->kernels->bytes));
+        step_chunk(x, &job, chunk, first, last);
     }
-    job.kept[ATTN_KEPT_DQ] = dq;
+    job.state[ATTN_STATE_DQ] = dq;
 #pragma omp for schedule(static)
     for (int64_t n = 0; n < panels; n++) {
         job.i0 = i0 + n * P, job.i1 = min(job.i0 + P, i1);

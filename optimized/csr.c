@@ -8,8 +8,8 @@
  *           sparse algebra offer them, each timed (attn_rank_use.step).
  * Backward  by recomputation, one walk over the pairs for all gradients (csr_backward.c).
  *
- * Memory    the pattern, unless the mask has it (mask/pattern.h); a thread's room, whatever L is;
- *           one kv head's K and V widened, where they are not rows of whole vectors of the
+ * Memory    the pattern, unless the mask has it (mask/pattern.h); a thread's workspace, whatever L
+ *           is; one kv head's K and V widened, where they are not rows of whole vectors of the
  *           arithmetic type; passes=3: a value for each visible pair of all heads.
  * Threads   chunks, panels and steps follow from problem and spec; threads only share blocks of
  *           queries out.  Same bits for any number of them.
@@ -41,7 +41,7 @@ struct memory {
     struct attn_csr csr;
     uint8_t *dense;
     uint64_t *seen;
-    void *k, *v, *values, *room;
+    void *k, *v, *values, *ws;
 };
 
 /* Visible pairs of all batches and heads. */
@@ -67,7 +67,7 @@ static enum attn_status take(struct attn_ctx *ctx, const struct attn_problem *p,
                 {"k.rows", plan->copies ? p->n_key * plan->wide : 0, bytes, &x->k},
                 {"v.rows", plan->copies ? p->n_key * plan->wide_v : 0, bytes, &x->v},
                 {"values", fused ? 0 : all_pairs(p, &x->csr), bytes, &x->values},
-                {"room", plan->threads * attn_csr_room_forward(p, plan), bytes, &x->room}};
+                {"workspace", plan->threads * attn_csr_workspace_forward(p, plan), bytes, &x->ws}};
     for (size_t n = 0; n < sizeof list / sizeof *list; n++) {
         *list[n].data =
             attn_ledger_take(ctx->ledger, list[n].name, list[n].count, list[n].size, ctx->error);
@@ -79,7 +79,7 @@ static enum attn_status take(struct attn_ctx *ctx, const struct attn_problem *p,
 
 static void give(struct attn_ctx *ctx, struct memory *x)
 {
-    attn_ledger_give(ctx->ledger, x->room);
+    attn_ledger_give(ctx->ledger, x->ws);
     attn_ledger_give(ctx->ledger, x->values);
     attn_ledger_give(ctx->ledger, x->v);
     attn_ledger_give(ctx->ledger, x->k);
@@ -106,14 +106,14 @@ static void run_tiles(const struct call *x, const struct attn_row_forward *row, 
     const struct attn_kernels *kernels = x->plan->kernels;
     struct attn_tile_forward job = {.p = x->p, .t = x->t};
     struct attn_csr_runs runs;
-    int64_t numbers[ATTN_ROOMS];
-    char *room = row->room;
+    int64_t numbers[ATTN_WORKSPACES];
+    char *ws = row->ws;
     job.runs = attn_csr_runs_start(&runs, &x->memory->csr, i0, i1);
     job.b = row->b, job.h = row->h, job.i0 = i0, job.i1 = i1, job.j0 = 0, job.j1 = x->p->n_key;
-    kernels->forward_room(x->plan->panels, x->p->d_key, x->p->d_value, numbers);
-    for (int n = 0; n < ATTN_ROOMS; n++) {
-        job.room[n] = room;
-        room += (numbers[n] + 15) / 16 * 16 * kernels->bytes;
+    kernels->forward_workspace(x->plan->panels, x->p->d_key, x->p->d_value, numbers);
+    for (int n = 0; n < ATTN_WORKSPACES; n++) {
+        job.ws[n] = ws;
+        ws += (numbers[n] + 15) / 16 * 16 * kernels->bytes;
     }
     kernels->forward(&job);
 }
@@ -170,8 +170,8 @@ static struct attn_row_forward unit(const struct call *x, int64_t bh0, int64_t b
     if (!x->fused)
         job.values =
             (char *)x->memory->values + values_before(p, job.csr, bh) * plan->kernels->bytes;
-    job.room = (char *)x->memory->room +
-               omp_get_thread_num() * attn_csr_room_forward(p, plan) * plan->kernels->bytes;
+    job.ws = (char *)x->memory->ws +
+             omp_get_thread_num() * attn_csr_workspace_forward(p, plan) * plan->kernels->bytes;
     return job;
 }
 
@@ -268,9 +268,9 @@ static enum attn_status accepts(const struct attn_problem *p, const struct attn_
     return ATTN_OK;
 }
 
-/* A thread's room, written out: the greater of what rows and what tiles need, in units of 16
+/* A thread's workspace, written out: the greater of what rows and what tiles need, in units of 16
  * numbers.  R queries in a unit, P in a panel, n panels in a tile job, w and wv whole vectors. */
-static int64_t room_numbers(const struct attn_problem *p, const struct attn_csr_plan *x)
+static int64_t workspace_numbers(const struct attn_problem *p, const struct attn_csr_plan *x)
 {
     int64_t R = x->most, P = x->kernels->panel, n = x->panels, lanes = x->kernels->lanes;
     int64_t w = x->wide, wv = x->wide_v, widest = w > wv ? w : wv, d = p->d_key, dv = p->d_value;
@@ -310,7 +310,7 @@ static enum attn_status cost_forward(const struct attn_problem *p, const struct 
         {"k.rows", x.copies ? attn_product(p->n_key, x.wide) : 0, bytes},
         {"v.rows", x.copies ? attn_product(p->n_key, x.wide_v) : 0, bytes},
         {"values", is_fused(opt) ? 0 : pairs, bytes},
-        {"room", x.threads * room_numbers(p, &x), bytes},
+        {"workspace", x.threads * workspace_numbers(p, &x), bytes},
     };
     for (size_t n = 0; n < sizeof live / sizeof *live && status == ATTN_OK; n++)
         status = attn_cost_add(cost, live[n].name, live[n].count, live[n].size, err);

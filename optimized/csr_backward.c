@@ -8,8 +8,8 @@
  *           because under a causal mask a later chunk then has done its part before the one it
  *           follows.
  * Memory    beside the pattern: dQ, LSE and D of every query, and how far its row has been read,
- *           as often as there are kv heads in work at a time ("slots"); and a thread's room, in
- *           which K, V, dK and dV of its chunk lie.  Nothing is stored for a pair of a head.
+ *           as often as there are kv heads in work at a time ("slots"); and a thread's workspace,
+ *           in which K, V, dK and dV of its chunk lie.  Nothing is stored for a pair of a head.
  */
 #include <omp.h>
 #include <string.h>
@@ -38,7 +38,7 @@ struct plan {
     int64_t chunk, chunks; /* keys in a chunk, chunks               */
     int64_t blocks;        /* of queries in a head                  */
     int64_t slots;         /* kv heads that can be in work          */
-    int64_t room;          /* numbers                               */
+    int64_t ws;            /* numbers                               */
 };
 
 static int64_t ceil_div(int64_t a, int64_t b)
@@ -87,8 +87,8 @@ static enum attn_status make_plan(const struct attn_problem *p, const struct att
     x->blocks = ceil_div(p->n_query, BLOCK);
     x->threads = (int)greater(less(opt->threads, x->heads * x->chunks), 1);
     x->slots = less(1 + ceil_div(x->threads - 1, x->chunks), x->heads);
-    x->room = x->of.kernels->row_backward_room(less(x->chunk, p->n_key), p->d_key, p->d_value);
-    x->room = ceil_div(x->room, 16) * 16;
+    x->ws = x->of.kernels->row_backward_workspace(less(x->chunk, p->n_key), p->d_key, p->d_value);
+    x->ws = ceil_div(x->ws, 16) * 16;
     return ATTN_OK;
 }
 
@@ -98,7 +98,7 @@ struct memory {
     struct attn_csr csr;
     void *lse, *delta, *dq; /* [slots][group][Lq] */
     int32_t *done;
-    void *room;              /* [threads]       */
+    void *ws;                /* [threads]       */
     _Atomic int32_t *passed; /* [heads][chunks] */
 };
 
@@ -115,8 +115,8 @@ static enum attn_status take(struct attn_ctx *ctx, const struct attn_problem *p,
                 {"delta", rows, bytes, &m->delta},
                 {"dq", attn_product(rows, x->of.wide), bytes, &m->dq},
                 {"csr.done", rows, 4, (void **)&m->done},
-                {"room", attn_product(x->threads, x->room), bytes, &m->room},
-                {"baton", units, 4, (void **)&m->passed}};
+                {"workspace", attn_product(x->threads, x->ws), bytes, &m->ws},
+                {"ordered.sum", units, 4, (void **)&m->passed}};
     for (size_t n = 0; n < sizeof list / sizeof *list; n++) {
         *list[n].data =
             attn_ledger_take(ctx->ledger, list[n].name, list[n].count, list[n].size, ctx->error);
@@ -130,14 +130,14 @@ static enum attn_status take(struct attn_ctx *ctx, const struct attn_problem *p,
 
 static void give(struct attn_ctx *ctx, struct memory *m)
 {
-    void *list[] = {(void *)m->passed, m->room, m->done, m->dq, m->delta, m->lse};
+    void *list[] = {(void *)m->passed, m->ws, m->done, m->dq, m->delta, m->lse};
     for (size_t n = 0; n < sizeof list / sizeof *list; n++)
         attn_ledger_give(ctx->ledger, list[n]);
     attn_csr_free(&m->csr, ctx->ledger);
 }
 
-/* A thread's room, written out: w and wv whole vectors. */
-static int64_t room_numbers(const struct attn_problem *p, const struct plan *x)
+/* A thread's workspace, written out: w and wv whole vectors. */
+static int64_t workspace_numbers(const struct attn_problem *p, const struct plan *x)
 {
     int64_t w = x->of.wide, wv = x->of.wide_v, keys = less(x->chunk, p->n_key);
 #define WHOLE(numbers) (((numbers) + 15) / 16 * 16)
@@ -170,8 +170,8 @@ enum attn_status attn_csr_cost_backward(const struct attn_problem *p,
         {"delta", rows, bytes},
         {"dq", attn_product(rows, x.of.wide), bytes},
         {"csr.done", rows, 4},
-        {"room", attn_product(x.threads, room_numbers(p, &x)), bytes},
-        {"baton", x.heads * x.chunks, 4},
+        {"workspace", attn_product(x.threads, workspace_numbers(p, &x)), bytes},
+        {"ordered.sum", x.heads * x.chunks, 4},
     };
     for (size_t n = 0; n < sizeof live / sizeof *live && status == ATTN_OK; n++)
         status = attn_cost_add(cost, live[n].name, live[n].count, live[n].size, err);
@@ -205,29 +205,29 @@ static void aim(const struct work *w, int64_t kv, int64_t s, struct attn_row_bac
     job->done = m->done + at;
 }
 
-static void run_unit(const struct work *w, int64_t unit, void *room)
+static void run_unit(const struct work *w, int64_t unit, void *ws)
 {
     const struct attn_problem *p = w->p;
     const struct plan *x = w->plan;
     const struct attn_kernels *kernels = x->of.kernels;
     _Atomic int32_t *passed = w->memory->passed + unit;
     int64_t kv = unit / x->chunks, chunk = unit % x->chunks, steps = x->group * x->blocks;
-    struct attn_row_backward job = {.p = p, .t = w->t, .csr = &w->memory->csr, .room = room};
+    struct attn_row_backward job = {.p = p, .t = w->t, .csr = &w->memory->csr, .ws = ws};
     job.b = kv / p->kv_heads, job.g = kv % p->kv_heads;
     job.j0 = less(chunk * x->chunk, p->n_key), job.j1 = less(job.j0 + x->chunk, p->n_key);
     if (chunk == 0 && kv >= x->slots) /* the slot's last user must have left it */
-        attn_baton_wait(passed - (x->slots - 1) * x->chunks - 1, steps);
+        attn_ordered_sum_wait(passed - (x->slots - 1) * x->chunks - 1, steps);
     kernels->row_backward_begin(&job);
     for (int64_t s = 0; s < steps; s++) {
         aim(w, kv, s, &job);
         if (chunk > 0)
-            attn_baton_wait(passed - 1, s + 1);
+            attn_ordered_sum_wait(passed - 1, s + 1);
         else
             kernels->row_backward_start(&job);
-        kernels->row_backward_meet(&job);
+        kernels->row_backward_step(&job);
         if (chunk == x->chunks - 1)
             kernels->row_backward_finish(&job);
-        attn_baton_pass(passed, s + 1);
+        attn_ordered_sum_pass(passed, s + 1);
     }
     kernels->row_backward_end(&job);
 }
@@ -235,10 +235,10 @@ static void run_unit(const struct work *w, int64_t unit, void *room)
 static void run_thread(struct work *w, int thread)
 {
     const struct plan *x = w->plan;
-    char *room = (char *)w->memory->room + thread * x->room * x->of.kernels->bytes;
+    char *ws = (char *)w->memory->ws + thread * x->ws * x->of.kernels->bytes;
     int64_t unit;
     while ((unit = atomic_fetch_add(&w->next, 1)) < x->heads * x->chunks)
-        run_unit(w, unit, room);
+        run_unit(w, unit, ws);
 }
 
 /* A dbias that is shared is summed in the order of units, by one thread. */

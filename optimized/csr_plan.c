@@ -7,8 +7,8 @@
 #include "ref/problem.h"
 
 /* Rows in a unit, at most: the more, the more often a chunk is used while it is near.  A multiple
- * of every panel (2 to 16 lanes, three vectors).  Forward, a thread's room stays below 256 KiB of
- * floats at d = 64: larger blocks would be mapped, and their pages cleared, for every call. */
+ * of every panel (2 to 16 lanes, three vectors).  Forward, a thread's workspace stays below 256 KiB
+ * of floats at d = 64: larger blocks would be mapped, and their pages cleared, for every call. */
 enum { MOST = 288, MOST_NEAR = 384 * 512 }; /* and their numbers */
 
 /* Of a second-level cache of 1 MiB: half for K, or V, which batches meet one after the other.
@@ -69,12 +69,12 @@ int64_t attn_csr_chunk(const struct attn_problem *p, const struct attn_options *
     return 4 * (chunk / 3) > p->n_key && chunk < p->n_key ? p->n_key : chunk; /* no short rest */
 }
 
-int64_t attn_csr_room_forward(const struct attn_problem *p, const struct attn_csr_plan *plan)
+int64_t attn_csr_workspace_forward(const struct attn_problem *p, const struct attn_csr_plan *plan)
 {
-    int64_t tile[ATTN_ROOMS], sum = 0;
-    int64_t rows = plan->kernels->row_room(plan->most, p->d_key, p->d_value);
-    plan->kernels->forward_room(plan->panels, p->d_key, p->d_value, tile);
-    for (int n = 0; n < ATTN_ROOMS; n++)
+    int64_t tile[ATTN_WORKSPACES], sum = 0;
+    int64_t rows = plan->kernels->row_workspace(plan->most, p->d_key, p->d_value);
+    plan->kernels->forward_workspace(plan->panels, p->d_key, p->d_value, tile);
+    for (int n = 0; n < ATTN_WORKSPACES; n++)
         sum += ceil_div(tile[n], 16) * 16;
     return ceil_div(sum > rows ? sum : rows, 16) * 16;
 }

@@ -14,7 +14,7 @@ struct attn_csr_plan {
     int threads;
     int copies;           /* rows are copied: 16 bits wide, or not whole vectors              */
     int64_t wide, wide_v; /* d and dv in whole vectors                                        */
-    int64_t most, block;  /* queries in a unit: room is made for the first, the work cut into
+    int64_t most, block;  /* queries in a unit: workspace is made for the first, the work cut into
                               the second                                                        */
     int64_t panels;       /* panels that one tile job takes, at most                          */
 };
@@ -28,9 +28,9 @@ int64_t attn_csr_chunk(const struct attn_problem *p, const struct attn_options *
                        const struct attn_csr_plan *plan, int64_t nnz, int64_t rows);
 
 /* Numbers that a thread needs for one unit. */
-int64_t attn_csr_room_forward(const struct attn_problem *p, const struct attn_csr_plan *plan);
+int64_t attn_csr_workspace_forward(const struct attn_problem *p, const struct attn_csr_plan *plan);
 
-/* Panel n of a pattern is dense[n]: the tile kernel takes it.  seen: room for n_key bits a
+/* Panel n of a pattern is dense[n]: the tile kernel takes it.  seen: workspace for n_key bits a
  * thread, in words. */
 void attn_csr_panels_find(const struct attn_csr *csr, const struct attn_csr_plan *plan,
                           int64_t n_key, uint64_t *seen, uint8_t *dense);

@@ -40,7 +40,7 @@ void attn_decode_plan(const struct attn_problem *p, const struct attn_kernels *k
     x->threads = (int)(threads < x->units ? threads : at_least_1(x->units));
 }
 
-static const char *const room_name[ATTN_SPLIT_ROOMS] = ATTN_SPLIT_ROOM_NAMES;
+static const char *const workspace_name[ATTN_SPLIT_WORKSPACES] = ATTN_SPLIT_WORK_NAMES;
 
 enum attn_status attn_decode_cost(const struct attn_problem *p, const struct attn_decode *x,
                                   struct attn_cost *cost, struct attn_error *err)
@@ -87,15 +87,15 @@ static struct attn_row_split unit(const struct attn_problem *p, const struct att
 enum attn_status attn_decode_forward(const struct attn_decode *x, struct attn_ctx *ctx,
                                      const struct attn_problem *p, const struct attn_forward *t)
 {
-    void *room[ATTN_SPLIT_ROOMS] = {NULL};
-    int64_t share[ATTN_SPLIT_ROOMS];
+    void *ws[ATTN_SPLIT_WORKSPACES] = {NULL};
+    int64_t share[ATTN_SPLIT_WORKSPACES];
     struct attn_parts parts = {0};
     enum attn_status status = ATTN_OK;
-    x->kernels->split_room(x->heads * p->n_query, p->d_key, p->d_value, share);
-    for (int n = 0; n < ATTN_SPLIT_ROOMS && status == ATTN_OK; n++) {
-        room[n] = attn_ledger_take(ctx->ledger, room_name[n], x->threads * share[n],
-                                   x->kernels->bytes, ctx->error);
-        status = room[n] != NULL ? ATTN_OK : ATTN_ENOMEM;
+    x->kernels->split_workspace(x->heads * p->n_query, p->d_key, p->d_value, share);
+    for (int n = 0; n < ATTN_SPLIT_WORKSPACES && status == ATTN_OK; n++) {
+        ws[n] = attn_ledger_take(ctx->ledger, workspace_name[n], x->threads * share[n],
+                                 x->kernels->bytes, ctx->error);
+        status = ws[n] != NULL ? ATTN_OK : ATTN_ENOMEM;
     }
     if (status == ATTN_OK)
         status = attn_parts_take(p, x->kernels, x->parts, ctx, &parts);
@@ -105,9 +105,8 @@ enum attn_status attn_decode_forward(const struct attn_decode *x, struct attn_ct
 #pragma omp for schedule(dynamic, 1)
             for (int64_t n = 0; n < x->units; n++) {
                 struct attn_row_split job = unit(p, t, x, &parts, n);
-                for (int r = 0; r < ATTN_SPLIT_ROOMS; r++)
-                    job.room[r] =
-                        (char *)room[r] + omp_get_thread_num() * share[r] * x->kernels->bytes;
+                for (int r = 0; r < ATTN_SPLIT_WORKSPACES; r++)
+                    job.ws[r] = (char *)ws[r] + omp_get_thread_num() * share[r] * x->kernels->bytes;
                 x->kernels->split(&job);
             }
 #pragma omp for schedule(static)
@@ -116,8 +115,8 @@ enum attn_status attn_decode_forward(const struct attn_decode *x, struct attn_ct
         }
     }
     attn_parts_give(&parts, ctx);
-    for (int n = ATTN_SPLIT_ROOMS - 1; n >= 0; n--)
-        attn_ledger_give(ctx->ledger, room[n]);
+    for (int n = ATTN_SPLIT_WORKSPACES - 1; n >= 0; n--)
+        attn_ledger_give(ctx->ledger, ws[n]);
     if (status == ATTN_OK)
         attn_leak_mend_forward(p, t, x->threads);
     return status;

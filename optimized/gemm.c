@@ -41,7 +41,7 @@ struct plan {
     int64_t heads, group;   /* batch * heads; query heads of a kv head      */
     int64_t panels, blocks; /* of a head: panels of queries, blocks of keys */
     int64_t scores;         /* numbers of a panel: (n_key + 8) * panel      */
-    int64_t kept[ATTN_KEPT], back[ATTN_BACK], room[ATTN_ROOMS];
+    int64_t state[ATTN_STATES], back[ATTN_BACK], ws[ATTN_WORKSPACES];
 };
 
 static int64_t ceil_div(int64_t a, int64_t b)
@@ -65,18 +65,18 @@ static enum attn_status make_plan(const struct attn_problem *p, const struct att
     x->threads = opt->threads > 1 ? opt->threads : 1;
     if (x->threads > x->heads * x->panels)
         x->threads = x->heads * x->panels > 1 ? (int)(x->heads * x->panels) : 1;
-    x->kernels->forward_room(1, p->d_key, p->d_value, x->room);
-    x->kernels->backward_room(p, ATTN_KEY_BLOCK, x->kept, x->back);
+    x->kernels->forward_workspace(1, p->d_key, p->d_value, x->ws);
+    x->kernels->backward_workspace(p, ATTN_KEY_BLOCK, x->state, x->back);
     return ATTN_OK;
 }
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
 struct memory {
-    char *room[ATTN_ROOMS]; /* [threads]; S:     [heads][panels] */
-    char *back[ATTN_BACK];  /* [threads]; S, dP: [heads][panels] */
-    char *kept[ATTN_KEPT];  /* [threads]; LSE:   [heads][panels] */
-    int saved;              /* P was there before the call, or will be after it */
+    char *ws[ATTN_WORKSPACES]; /* [threads]; S:     [heads][panels] */
+    char *back[ATTN_BACK];     /* [threads]; S, dP: [heads][panels] */
+    char *state[ATTN_STATES];  /* [threads]; LSE:   [heads][panels] */
+    int saved;                 /* P was there before the call, or will be after it */
 };
 
 /* Take n times so many numbers. */
@@ -90,13 +90,13 @@ static enum attn_status take(struct attn_ctx *ctx, const struct plan *x, const c
 
 static enum attn_status take_forward(struct attn_ctx *ctx, const struct plan *x, struct memory *m)
 {
-    static const char *const name[ATTN_ROOMS] = ATTN_ROOM_NAMES;
+    static const char *const name[ATTN_WORKSPACES] = ATTN_WORK_NAMES;
     int64_t units = attn_product(x->heads, x->panels);
     enum attn_status status =
-        take(ctx, x, x->saves ? "probs" : "scores", units, x->scores, &m->room[ATTN_ROOM_S]);
-    for (int n = 0; n < ATTN_ROOMS && status == ATTN_OK; n++)
-        if (n != ATTN_ROOM_S)
-            status = take(ctx, x, name[n], x->threads, x->room[n], &m->room[n]);
+        take(ctx, x, x->saves ? "probs" : "scores", units, x->scores, &m->ws[ATTN_WORK_S]);
+    for (int n = 0; n < ATTN_WORKSPACES && status == ATTN_OK; n++)
+        if (n != ATTN_WORK_S)
+            status = take(ctx, x, name[n], x->threads, x->ws[n], &m->ws[n]);
     return status;
 }
 
@@ -124,8 +124,8 @@ static enum attn_status find_saved(struct attn_ctx *ctx, const struct plan *x, s
 
 static enum attn_status take_backward(struct attn_ctx *ctx, const struct plan *x, struct memory *m)
 {
-    static const char *const kept[ATTN_KEPT] = ATTN_KEPT_NAMES, *const room[ATTN_BACK] =
-                                                                    ATTN_BACK_NAMES;
+    static const char *const state[ATTN_STATES] = ATTN_STATE_NAMES, *const ws[ATTN_BACK] =
+                                                                        ATTN_BACK_NAMES;
     int64_t units = attn_product(x->heads, x->panels);
     enum attn_status status = find_saved(ctx, x, m);
     if (status == ATTN_OK && !m->saved)
@@ -133,23 +133,23 @@ static enum attn_status take_backward(struct attn_ctx *ctx, const struct plan *x
     if (status == ATTN_OK)
         status = take(ctx, x, "dscores", units, x->scores, &m->back[ATTN_BACK_DP]);
     for (int n = ATTN_BACK_SLOPE; n < ATTN_BACK && status == ATTN_OK; n++)
-        status = take(ctx, x, room[n], x->threads, x->back[n], &m->back[n]);
-    for (int n = 0; n < ATTN_KEPT && status == ATTN_OK; n++)
-        status =
-            take(ctx, x, kept[n], n == ATTN_KEPT_LSE ? units : x->threads, x->kept[n], &m->kept[n]);
+        status = take(ctx, x, ws[n], x->threads, x->back[n], &m->back[n]);
+    for (int n = 0; n < ATTN_STATES && status == ATTN_OK; n++)
+        status = take(ctx, x, state[n], n == ATTN_STATE_LSE ? units : x->threads, x->state[n],
+                      &m->state[n]);
     return status;
 }
 
 static void give(struct attn_ctx *ctx, struct memory *m)
 {
-    for (int n = ATTN_KEPT - 1; n >= 0; n--)
-        attn_ledger_give(ctx->ledger, m->kept[n]);
+    for (int n = ATTN_STATES - 1; n >= 0; n--)
+        attn_ledger_give(ctx->ledger, m->state[n]);
     for (int n = ATTN_BACK - 1; n >= 0; n--)
         if (n != ATTN_BACK_S || !m->saved)
             attn_ledger_give(ctx->ledger, m->back[n]);
-    for (int n = ATTN_ROOMS - 1; n >= 0; n--)
-        if (n != ATTN_ROOM_S || !m->saved)
-            attn_ledger_give(ctx->ledger, m->room[n]);
+    for (int n = ATTN_WORKSPACES - 1; n >= 0; n--)
+        if (n != ATTN_WORK_S || !m->saved)
+            attn_ledger_give(ctx->ledger, m->ws[n]);
 }
 
 /* Written out on its own: P queries in a panel, W numbers in a vector. */
@@ -220,9 +220,9 @@ static void run_forward(const struct work *w, const struct attn_forward *t, int6
     int64_t P = x->kernels->panel, thread = omp_get_thread_num();
     job.b = n / p->heads, job.h = n % p->heads;
     job.i0 = m * P, job.i1 = job.i0 + P < p->n_query ? job.i0 + P : p->n_query;
-    for (int k = 0; k < ATTN_ROOMS; k++)
-        job.room[k] = at(w->memory->room[k], thread, x->room[k], x);
-    job.room[ATTN_ROOM_S] = at(w->memory->room[ATTN_ROOM_S], n * x->panels + m, x->scores, x);
+    for (int k = 0; k < ATTN_WORKSPACES; k++)
+        job.ws[k] = at(w->memory->ws[k], thread, x->ws[k], x);
+    job.ws[ATTN_WORK_S] = at(w->memory->ws[ATTN_WORK_S], n * x->panels + m, x->scores, x);
     x->kernels->gemm_forward(&job);
 }
 
@@ -238,13 +238,13 @@ static struct attn_tile_backward aim(const struct work *w, const struct attn_bac
     job.keys = ATTN_KEY_BLOCK;
     job.saved = memory->saved;
     job.b = n / p->heads, job.h = n % p->heads, job.g = job.h / x->group;
-    job.kept_from = job.i0 = m * x->kernels->panel, job.i1 = p->n_query;
-    for (int k = 0; k < ATTN_KEPT; k++)
-        job.kept[k] = at(memory->kept[k], k == ATTN_KEPT_LSE ? unit : thread, x->kept[k], x);
+    job.state_from = job.i0 = m * x->kernels->panel, job.i1 = p->n_query;
+    for (int k = 0; k < ATTN_STATES; k++)
+        job.state[k] = at(memory->state[k], k == ATTN_STATE_LSE ? unit : thread, x->state[k], x);
     for (int k = ATTN_BACK_SLOPE; k < ATTN_BACK; k++)
-        job.room[k] = at(memory->back[k], thread, x->back[k], x);
-    job.room[ATTN_BACK_S] = at(memory->back[ATTN_BACK_S], unit, x->scores, x);
-    job.room[ATTN_BACK_DP] = at(memory->back[ATTN_BACK_DP], unit, x->scores, x);
+        job.ws[k] = at(memory->back[k], thread, x->back[k], x);
+    job.ws[ATTN_BACK_S] = at(memory->back[ATTN_BACK_S], unit, x->scores, x);
+    job.ws[ATTN_BACK_DP] = at(memory->back[ATTN_BACK_DP], unit, x->scores, x);
     return job;
 }
 
@@ -300,7 +300,7 @@ static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem 
     if (status == ATTN_OK)
         status = take_forward(ctx, &x, &memory);
     if (status == ATTN_OK && x.saves && ctx->saved != NULL) {
-        ctx->saved->data = memory.room[ATTN_ROOM_S];
+        ctx->saved->data = memory.ws[ATTN_WORK_S];
         ctx->saved->bytes = scores_bytes(&x);
         memory.saved = 1;
     }

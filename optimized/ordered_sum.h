@@ -1,9 +1,10 @@
-/* Units of work that follow each other through the same steps at a distance, like runners with a
- * baton: a unit takes a step only when the unit before it has passed that step.  So sums that grow
- * from unit to unit are made in one order, whoever is fast.
+/* Sums that grow from unit to unit of work, made in one order whatever the threads do.
  *
- * A unit waits for units before it only.  If threads take units in order, those are in somebody's
- * hands, and nobody waits for ever. */
+ * All units go through the same steps.  A unit takes a step only when the unit before it has passed
+ * that step, so the order of additions is that of the units.
+ *
+ * A unit waits for units before it only.  Where threads take units in order, the unit waited for is
+ * always in work, so no thread waits for ever. */
 #ifndef OPTIMIZED_ORDERED_SUM_H
 #define OPTIMIZED_ORDERED_SUM_H
 
@@ -11,9 +12,9 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* `passed`, one for each unit, counts the steps that are behind it; what it wrote there is seen by
- * who waited for it. */
-static inline void attn_baton_pass(_Atomic int32_t *passed, int64_t steps)
+/* `passed`, one for each unit, counts the steps that the unit has passed.  What the unit wrote in
+ * them is visible to the unit that waited. */
+static inline void attn_ordered_sum_pass(_Atomic int32_t *passed, int64_t steps)
 {
     atomic_store_explicit(passed, (int32_t)steps, memory_order_release);
 }
@@ -21,7 +22,7 @@ static inline void attn_baton_pass(_Atomic int32_t *passed, int64_t steps)
 /* Waiting is spinning: a step takes about a tenth of a millisecond, and a thread that gives its
  * processor away on a busy machine gets it back much later.  PATIENCE is so many looks, some tenths
  * of a millisecond. */
-static inline void attn_baton_wait(const _Atomic int32_t *passed, int64_t steps)
+static inline void attn_ordered_sum_wait(const _Atomic int32_t *passed, int64_t steps)
 {
     enum { PATIENCE = 400000 };
     for (int n = 0; atomic_load_explicit(passed, memory_order_acquire) < steps; n++)

@@ -1,12 +1,13 @@
 /* tiled: attention in tiles on the kernels of optimized/simd; nothing of size Lq x Lk ever exists.
  *
  * Forward   a block of queries at a time, each on one thread; keys that a block cannot see are
- *           skipped, masks cost something at their edges only (simd/sight.h, simd/forward_tmpl.h).
+ *           skipped, masks cost something at their edges only (simd/mask_cursor.h,
+ *           simd/forward_tmpl.h).
  * Few queries against many keys (decoding): the keys are cut into parts, which are merged by their
  *           LSE in order; by rows instead of tiles, whose lanes would be mostly empty (decode.h).
  * Backward  by recomputation from LSE (tiled_backward.c).
  *
- * Memory    a thread's room (below), whatever L is; with parts, their o and lse.
+ * Memory    a thread's workspace (below), whatever L is; with parts, their o and lse.
  * Threads   a query's result is made of its panel, key blocks and parts, which follow from problem
  *           and spec; threads only share blocks out.  Same bits for any number of them.
  * Source    Dao 2023 (FlashAttention-2); Dao et al. 2023 (Flash-Decoding) for the parts.
@@ -49,7 +50,8 @@ struct plan {
 };
 
 enum {
-    NEAR_BYTES = 256 * 1024,  /* Q and O of a block of queries, if they are to leave room, ...   */
+    NEAR_BYTES =
+        256 * 1024, /* Q and O of a block of queries, if they are to leave workspace, ...   */
     BLOCK_BYTES = 512 * 1024, /* ... and at most: a quarter and a half of a cache of 1 MiB       */
     ENOUGH_PANELS = 5,        /* in a block: K and V of a key block have been worth their way    */
     BLOCK_PANELS = 7          /* at most; all four are measured: docs/kernel.md, 4               */
@@ -146,11 +148,11 @@ int64_t attn_tiled_keys(const struct attn_problem *p, const struct attn_options 
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
-static const char *const room_name[ATTN_ROOMS] = ATTN_ROOM_NAMES;
+static const char *const workspace_name[ATTN_WORKSPACES] = ATTN_WORK_NAMES;
 
 struct memory {
-    void *room[ATTN_ROOMS]; /* one share for each thread */
-    int64_t share[ATTN_ROOMS];
+    void *ws[ATTN_WORKSPACES]; /* one share for each thread */
+    int64_t share[ATTN_WORKSPACES];
     struct attn_parts parts;
 };
 
@@ -158,11 +160,11 @@ static enum attn_status take(struct attn_ctx *ctx, const struct attn_problem *p,
                              const struct plan *plan, struct memory *x)
 {
     int64_t bytes = plan->kernels->bytes;
-    plan->kernels->forward_room(plan->panels, p->d_key, p->d_value, x->share);
-    for (int n = 0; n < ATTN_ROOMS; n++) {
-        x->room[n] = attn_ledger_take(ctx->ledger, room_name[n], plan->threads * x->share[n], bytes,
-                                      ctx->error);
-        if (x->room[n] == NULL)
+    plan->kernels->forward_workspace(plan->panels, p->d_key, p->d_value, x->share);
+    for (int n = 0; n < ATTN_WORKSPACES; n++) {
+        x->ws[n] = attn_ledger_take(ctx->ledger, workspace_name[n], plan->threads * x->share[n],
+                                    bytes, ctx->error);
+        if (x->ws[n] == NULL)
             return ATTN_ENOMEM;
     }
     return plan->parts == 1 ? ATTN_OK
@@ -172,8 +174,8 @@ static enum attn_status take(struct attn_ctx *ctx, const struct attn_problem *p,
 static void give(struct attn_ctx *ctx, struct memory *x)
 {
     attn_parts_give(&x->parts, ctx);
-    for (int n = ATTN_ROOMS - 1; n >= 0; n--)
-        attn_ledger_give(ctx->ledger, x->room[n]);
+    for (int n = ATTN_WORKSPACES - 1; n >= 0; n--)
+        attn_ledger_give(ctx->ledger, x->ws[n]);
 }
 
 /* Written out from the table in simd/kernels.h: P queries in a panel, n panels in a block. */
@@ -210,7 +212,7 @@ static enum attn_status cost_forward(const struct attn_problem *p, const struct 
 /* ---- the forward pass --------------------------------------------------------------------- */
 
 /* Do K and V of a kv head stay near until the next block of queries wants them? */
-static int stays_near(const struct attn_problem *p, const struct plan *plan)
+static int stays_in_cache(const struct attn_problem *p, const struct plan *plan)
 {
     double width = (double)p->d_key + (double)p->d_value;
     return (double)p->n_key * width * plan->kernels->bytes <= ATTN_NEAR_BYTES;
@@ -231,7 +233,7 @@ static struct attn_tile_forward unit(const struct attn_problem *p, const struct 
     int64_t block = plan->threads > 1 ? plan->blocks - 1 - step : step;
     struct attn_tile_forward job = {
         .p = p, .t = t, .runs = attn_runs_of(p), .rescale_at = plan->rescale_at};
-    job.near = step > 0 && stays_near(p, plan);
+    job.in_cache = step > 0 && stays_in_cache(p, plan);
     job.b = bh / p->heads, job.h = bh % p->heads;
     job.i0 = block * plan->block, job.i1 = job.i0 + plan->block;
     job.j0 = part * plan->part, job.j1 = job.j0 + plan->part;
@@ -262,9 +264,9 @@ static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem 
 #pragma omp for schedule(dynamic, 1)
             for (int64_t n = 0; n < plan.units; n++) {
                 struct attn_tile_forward job = unit(p, t, &plan, &memory, n);
-                for (int x = 0; x < ATTN_ROOMS; x++)
-                    job.room[x] = (char *)memory.room[x] +
-                                  omp_get_thread_num() * memory.share[x] * plan.kernels->bytes;
+                for (int x = 0; x < ATTN_WORKSPACES; x++)
+                    job.ws[x] = (char *)memory.ws[x] +
+                                omp_get_thread_num() * memory.share[x] * plan.kernels->bytes;
                 plan.kernels->forward(&job);
             }
 #pragma omp for schedule(static)

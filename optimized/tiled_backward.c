@@ -8,14 +8,14 @@
  * Order     dK and dV of a block of keys belong to one unit.  dQ of a step grows with each block of
  *           keys, and sums must not depend on who comes first: block n meets a step only when all
  *           blocks before it have passed that step.  Threads thus follow each other through the
- *           queries at a distance, like runners with a baton; a unit waits for units before it
+ *           queries at a distance; a unit waits for units before it
  *           only, and those are in somebody's hands, so nobody waits for ever.
  *           Steps go from the last query to the first: under a causal mask a later block of keys
  *           has less to do, and so it can be done, and its thread go on, before the one it follows.
  * Lanes     where as many kv heads are in work as there are threads, their units are dealt out in
  *           turn, so that each thread has a head to itself: nobody waits, and no dQ travels.
- * Memory    each thread's room; and packed Q, dO, dQ, LSE, D of the query heads of one kv head:
- *           O(L d), as often as there are kv heads in work at a time ("slots").
+ * Memory    each thread's workspace; and packed Q, dO, dQ, LSE, D of the query heads of one kv
+ *           head: O(L d), as often as there are kv heads in work at a time ("slots").
  * Source    Dao 2023, FlashAttention-2, algorithm 2.
  */
 #include "optimized/tiled_backward.h"
@@ -34,12 +34,13 @@
 /* ---- the plan ----------------------------------------------------------------------------- */
 
 enum {
-    STEP_PANELS = 2,   /* panels in a step of queries: small, so that followers start early    */
-    TILE = 8,          /* keys in the widest tile                                              */
-    LEAST_KEYS = 48,   /* in a part: shorter ones are not worth their while                    */
-    LEAST_PARTS = 6,   /* of keys, for each of fewer than FEW_HEADS (batch, kv head)           */
-    FEW_HEADS = 4,     /* so many give enough to deal out by themselves                        */
-    ROOM = 512 * 1024, /* bytes that a thread's room should not exceed, for d + dv up to WIDTH */
+    STEP_PANELS = 2, /* panels in a step of queries: small, so that followers start early    */
+    TILE = 8,        /* keys in the widest tile                                              */
+    LEAST_KEYS = 48, /* in a part: shorter ones are not worth their while                    */
+    LEAST_PARTS = 6, /* of keys, for each of fewer than FEW_HEADS (batch, kv head)           */
+    FEW_HEADS = 4,   /* so many give enough to deal out by themselves                        */
+    ROOM =
+        512 * 1024, /* bytes that a thread's workspace should not exceed, for d + dv up to WIDTH */
     ROOM_WIDTH = 256,
     LONG = 2048, /* keys from which a block has SPAN parts: their queries come from afar */
     SPAN = 3,
@@ -59,8 +60,8 @@ struct plan {
     int64_t packs;        /* group * steps: units that pack, that unpack  */
     int64_t units;        /* of one lane of a round: 2 * packs + blocks   */
     int64_t rounds;
-    int64_t kept[ATTN_KEPT], room[ATTN_BACK];
-    int64_t share; /* of a part in the room's dK and dV */
+    int64_t state[ATTN_STATES], ws[ATTN_BACK];
+    int64_t share; /* of a part in the workspace's dK and dV */
 };
 
 static int64_t ceil_div(int64_t a, int64_t b)
@@ -74,21 +75,21 @@ static int64_t at_least_1(int64_t n)
 }
 
 /* Parts in a block, as far as the problem goes: a block reads all queries, and long ones less
- * often; but where queries are near anyway, more room only costs pages and cache. */
+ * often; but where queries are near anyway, more workspace only costs pages and cache. */
 static int64_t count_span(const struct attn_problem *p)
 {
     return p->n_key >= LONG ? SPAN : 1;
 }
 
-/* Keys in a part: as many as a thread's room has space for, with dK and dV of a block.  But parts
- * should be of one length, because threads keep pace with each other; and where there are few
+/* Keys in a part: as many as a thread's workspace has space for, with dK and dV of a block.  But
+ * parts should be of one length, because threads keep pace with each other; and where there are few
  * heads, several parts, and an even number. */
 static int64_t count_keys(const struct attn_problem *p, const struct plan *x)
 {
     int64_t bytes = x->kernels->bytes, P = x->kernels->panel, width = p->d_key + p->d_value;
     int64_t tiles = p->softcap > 0 ? 3 : 2, most = ATTN_KEY_BLOCK, rows = 1 + count_span(p);
-    int64_t room = ROOM * at_least_1(ceil_div(width, ROOM_WIDTH)) - bytes * (P + rows) * width;
-    while (most > LEAST_KEYS && bytes * ((most + 8) * tiles * P + rows * most * width) > room)
+    int64_t ws = ROOM * at_least_1(ceil_div(width, ROOM_WIDTH)) - bytes * (P + rows) * width;
+    while (most > LEAST_KEYS && bytes * ((most + 8) * tiles * P + rows * most * width) > ws)
         most -= LEAST_KEYS;
     int64_t parts = ceil_div(p->n_key, most);
     if (x->heads < FEW_HEADS) {
@@ -131,9 +132,9 @@ static enum attn_status make_plan(const struct attn_problem *p, const struct att
     x->step = STEP_PANELS * x->kernels->panel;
     x->steps = ceil_div(p->n_query, x->step);
     plan_units(p, opt, x);
-    x->kernels->backward_room(p, x->keys, x->kept, x->room);
-    x->share = x->room[ATTN_BACK_DKV];
-    x->room[ATTN_BACK_DKV] = attn_product(x->share, x->span);
+    x->kernels->backward_workspace(p, x->keys, x->state, x->ws);
+    x->share = x->ws[ATTN_BACK_DKV];
+    x->ws[ATTN_BACK_DKV] = attn_product(x->share, x->span);
     return ATTN_OK;
 }
 
@@ -145,13 +146,13 @@ int64_t attn_tiled_backward_keys(const struct attn_problem *p, const struct attn
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
-static const char *const kept_name[ATTN_KEPT] = ATTN_KEPT_NAMES;
-static const char *const room_name[ATTN_BACK] = ATTN_BACK_NAMES;
+static const char *const state_name[ATTN_STATES] = ATTN_STATE_NAMES;
+static const char *const workspace_name[ATTN_BACK] = ATTN_BACK_NAMES;
 
 struct memory {
-    char *kept[ATTN_KEPT];   /* [slots][group][panels] */
-    char *room[ATTN_BACK];   /* [threads]              */
-    _Atomic int32_t *passed; /* [rounds][units][lanes] */
+    char *state[ATTN_STATES]; /* [slots][group][panels] */
+    char *ws[ATTN_BACK];      /* [threads]              */
+    _Atomic int32_t *passed;  /* [rounds][units][lanes] */
 };
 
 static int64_t panels_of(const struct plan *x)
@@ -162,18 +163,18 @@ static int64_t panels_of(const struct plan *x)
 static enum attn_status take(struct attn_ctx *ctx, const struct plan *x, struct memory *m)
 {
     int64_t bytes = x->kernels->bytes, panels = attn_product(x->slots * x->group, panels_of(x));
-    for (int n = 0; n < ATTN_KEPT; n++)
-        if ((m->kept[n] = attn_ledger_take(ctx->ledger, kept_name[n],
-                                           attn_product(panels, x->kept[n]), bytes, ctx->error)) ==
-            NULL)
-            return ATTN_ENOMEM;
-    for (int n = 0; n < ATTN_BACK; n++)
-        if ((m->room[n] =
-                 attn_ledger_take(ctx->ledger, room_name[n], attn_product(x->threads, x->room[n]),
+    for (int n = 0; n < ATTN_STATES; n++)
+        if ((m->state[n] =
+                 attn_ledger_take(ctx->ledger, state_name[n], attn_product(panels, x->state[n]),
                                   bytes, ctx->error)) == NULL)
             return ATTN_ENOMEM;
+    for (int n = 0; n < ATTN_BACK; n++)
+        if ((m->ws[n] = attn_ledger_take(ctx->ledger, workspace_name[n],
+                                         attn_product(x->threads, x->ws[n]), bytes, ctx->error)) ==
+            NULL)
+            return ATTN_ENOMEM;
     int64_t units = attn_product(x->rounds * x->lanes, x->units);
-    m->passed = attn_ledger_take(ctx->ledger, "baton", units, sizeof *m->passed, ctx->error);
+    m->passed = attn_ledger_take(ctx->ledger, "ordered.sum", units, sizeof *m->passed, ctx->error);
     if (m->passed == NULL)
         return ATTN_ENOMEM;
     for (int64_t n = 0; n < units; n++)
@@ -185,9 +186,9 @@ static void give(struct attn_ctx *ctx, struct memory *m)
 {
     attn_ledger_give(ctx->ledger, (void *)m->passed);
     for (int n = ATTN_BACK - 1; n >= 0; n--)
-        attn_ledger_give(ctx->ledger, m->room[n]);
-    for (int n = ATTN_KEPT - 1; n >= 0; n--)
-        attn_ledger_give(ctx->ledger, m->kept[n]);
+        attn_ledger_give(ctx->ledger, m->ws[n]);
+    for (int n = ATTN_STATES - 1; n >= 0; n--)
+        attn_ledger_give(ctx->ledger, m->state[n]);
 }
 
 /* Written out on its own: P queries in a panel, rows of packed queries in whole steps. */
@@ -216,7 +217,7 @@ enum attn_status attn_tiled_backward_cost(const struct attn_problem *p,
                 {"tile.kv", attn_product(t * x.keys, d + dv), bytes},
                 {"tile.dkv", attn_product(t * x.span * (x.keys + 1), wide), bytes},
                 {"tile.rows", attn_product(t * (P + 1), wide), bytes},
-                {"baton", attn_product(x.rounds * x.lanes, x.units), 4}};
+                {"ordered.sum", attn_product(x.rounds * x.lanes, x.units), 4}};
     for (size_t n = 0; n < sizeof live / sizeof *live && status == ATTN_OK; n++)
         status = attn_cost_add(cost, live[n].name, live[n].numbers, live[n].size, err);
     cost->flops = 2 * (double)attn_problem_all_pairs(p, &cost->counted) * (double)(3 * d + 2 * dv);
@@ -243,7 +244,7 @@ struct worker {
     struct work *work;
     const struct plan *plan;
     struct attn_tile_backward job;
-    char *dkv;    /* its room for dK and dV */
+    char *dkv;    /* its workspace for dK and dV */
     int64_t done; /* all units before this one are done, as far as this thread has looked */
 };
 
@@ -258,12 +259,12 @@ static int64_t unit_at(const struct plan *plan, int64_t head, int64_t u)
 /* How many steps of queries a unit has behind it; DONE when it is done. */
 static void pass(struct worker *x, int64_t unit, int64_t steps)
 {
-    attn_baton_pass(&x->work->memory->passed[unit], steps);
+    attn_ordered_sum_pass(&x->work->memory->passed[unit], steps);
 }
 
 static void wait_for(struct worker *x, int64_t unit, int64_t steps)
 {
-    attn_baton_wait(&x->work->memory->passed[unit], steps);
+    attn_ordered_sum_wait(&x->work->memory->passed[unit], steps);
 }
 
 /* Until units first, first + lanes, ... before end have so many steps behind them. */
@@ -292,8 +293,8 @@ static void aim(struct worker *x, int64_t head, int64_t s)
     job->h = job->g * plan->group + n;
     job->i0 = m * plan->step;
     job->i1 = job->i0 + plan->step < p->n_query ? job->i0 + plan->step : p->n_query;
-    for (int k = 0; k < ATTN_KEPT; k++)
-        job->kept[k] = x->work->memory->kept[k] + at * plan->kept[k] * plan->kernels->bytes;
+    for (int k = 0; k < ATTN_STATES; k++)
+        job->state[k] = x->work->memory->state[k] + at * plan->state[k] * plan->kernels->bytes;
 }
 
 /* The first step of the job's query head, from its step m on, that sees any of keys [j0,j1);
@@ -326,21 +327,21 @@ static void aim_keys(struct worker *x, int64_t first, int64_t part)
     int64_t n_key = x->work->p->n_key;
     job->j0 = part * plan->keys;
     job->j1 = job->j0 + plan->keys < n_key ? job->j0 + plan->keys : n_key;
-    job->room[ATTN_BACK_DKV] = x->dkv + (part - first) * plan->share * plan->kernels->bytes;
+    job->ws[ATTN_BACK_DKV] = x->dkv + (part - first) * plan->share * plan->kernels->bytes;
 }
 
-/* The job's queries meet parts [first,end).  The room has K and V of one part: of several, each
- * must be begun again, which is next to nothing where they are read in place. */
-static void meet_parts(struct worker *x, int64_t first, int64_t end)
+/* The job's queries meet parts [first,end).  The workspace has K and V of one part: of several,
+ * each must be begun again, which is next to nothing where they are read in place. */
+static void step_parts(struct worker *x, int64_t first, int64_t end)
 {
     const struct attn_kernels *kernels = x->plan->kernels;
     for (int64_t part = first; part < end; part++) {
         aim_keys(x, first, part);
         x->job.resume = 1;
-        x->job.ahead = part + 1 == end;
+        x->job.prefetch = part + 1 == end;
         if (end - first > 1)
             kernels->backward_begin(&x->job);
-        kernels->backward_meet(&x->job);
+        kernels->backward_step(&x->job);
     }
 }
 
@@ -368,7 +369,7 @@ static void run_keys(struct worker *x, int64_t head, int64_t block)
             wait_for(x, unit_at(plan, head, s), DONE); /* packed? */
             wait_for_all(x, before, unit, s + 1);
             aim(x, head, s);
-            meet_parts(x, part, end);
+            step_parts(x, part, end);
         }
     }
     for (int64_t n = part; n < end; n++) {
@@ -415,8 +416,8 @@ static void run_thread(struct work *work, int thread)
     x.job = (struct attn_tile_backward){.p = work->p, .t = work->t, .keys = plan->keys};
     x.job.runs = attn_runs_of(work->p);
     for (int k = 0; k < ATTN_BACK; k++)
-        x.job.room[k] = work->memory->room[k] + thread * plan->room[k] * plan->kernels->bytes;
-    x.dkv = x.job.room[ATTN_BACK_DKV];
+        x.job.ws[k] = work->memory->ws[k] + thread * plan->ws[k] * plan->kernels->bytes;
+    x.dkv = x.job.ws[ATTN_BACK_DKV];
     while ((n = atomic_fetch_add(&work->next, 1)) < all)
         run_unit(&x, n);
 }

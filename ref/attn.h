@@ -1,5 +1,5 @@
-/* The contract: what attention is, and how it is called.  What an implementation is made of stands in
- * ref/impl.h.
+/* The contract: what attention is, and how it is called.  What an implementation is made of stands
+ * in ref/impl.h.
  *
  *      S   = bias(softcap(scale * Q K^T))         softcap(s) = c tanh(s / c)
  *      P   = softmax over the keys that the mask lets a query see

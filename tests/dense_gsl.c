@@ -29,7 +29,7 @@ static gsl_matrix *absolute(const gsl_matrix *x)
     return m;
 }
 
-static void open_head(const struct lab *x, int64_t b, int64_t h, struct head *m)
+static void open_head(const struct fixture *x, int64_t b, int64_t h, struct head *m)
 {
     const struct attn_problem *p = m->p = &x->p;
     size_t q = (size_t)p->n_query, k = (size_t)p->n_key;
@@ -60,7 +60,7 @@ static void close_head(struct head *m)
     gsl_vector_free(m->row_size);
 }
 
-static double bias_of(const struct lab *x, int64_t b, int64_t h, int64_t i, int64_t j)
+static double bias_of(const struct fixture *x, int64_t b, int64_t h, int64_t i, int64_t j)
 {
     const struct attn_problem *p = &x->p;
     if (p->bias.kind == ATTN_BIAS_TENSOR)
@@ -71,7 +71,8 @@ static double bias_of(const struct lab *x, int64_t b, int64_t h, int64_t i, int6
 }
 
 /* S = softcap(scale Q K^T) + bias, its slope, and the size of a row's scores. */
-static void scores(const struct lab *x, int64_t b, int64_t h, dense_gsl_sees *sees, struct head *m)
+static void scores(const struct fixture *x, int64_t b, int64_t h, dense_gsl_sees *sees,
+                   struct head *m)
 {
     const struct attn_problem *p = m->p;
     double c = p->softcap;
@@ -153,7 +154,7 @@ static void outputs(const struct head *m, int64_t at, int64_t kv, struct dense_g
     product(out->size[ATTN_DK] + kv * k * d, k, d, CblasTrans, fabs(scale), m->size_dS, m->abs_Q);
 }
 
-void dense_gsl_run(const struct lab *x, dense_gsl_sees *sees, struct dense_gsl *out)
+void dense_gsl_run(const struct fixture *x, dense_gsl_sees *sees, struct dense_gsl *out)
 {
     const struct attn_problem *p = &x->p;
     memset(out, 0, sizeof *out);

@@ -17,6 +17,6 @@ struct dense_gsl {
 };
 
 /* Everything there is for the values in x; d_lse counts when x has it. */
-void dense_gsl_run(const struct lab *x, dense_gsl_sees *sees, struct dense_gsl *out);
+void dense_gsl_run(const struct fixture *x, dense_gsl_sees *sees, struct dense_gsl *out);
 
 #endif

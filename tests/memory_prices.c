@@ -65,11 +65,11 @@ static const struct hand_price hand_prices[] = {
      "probs=7680 dscores=7680 tile.kv=10752 tile.dkv=12352 tile.rows=832 q.packed=384 "
      "do.packed=288 dq=384 lse=384 delta=48"},
     /* 4 lanes, panels of 12 queries, a step of 24; one block of 16 keys (12 are there), its tiles
-     * in 8 rows more.  Two query heads of one kv head: 2*24 rows; baton: 4 kv heads, each with 2
+     * in 8 rows more.  Two query heads of one kv head: 2*24 rows; order: 4 kv heads, each with 2
      * packs, a block of keys, 2 unpacks.  kv 16*(8+6), dkv (16+1)*(8+8), rows (12+1)*(8+8) */
     {"tiled@portable", ATTN_BACKWARD, 9808, 0, 0, 43200,
      "q.packed=1536 do.packed=1152 dq=1536 lse=192 delta=192 tile.s=1152 tile.dp=1152 tile.kv=896 "
-     "tile.dkv=1088 tile.rows=832 baton=80"},
+     "tile.dkv=1088 tile.rows=832 ordered.sum=80"},
     /* one panel, key blocks of 192; two chunks of keys: o 2*4*6, lse 2*4 */
     {"chunked:q=4,k=8@portable", ATTN_FORWARD, 21472, 0, 0, 16800,
      "tile.q=384 tile.o=288 tile.s=9600 tile.ml=96 tile.kv=10752 tile.rows=128 part.o=192 "

@@ -11,7 +11,7 @@
 
 static const double U = 0x1p-53; /* of double */
 
-static const struct lab_shape shapes[] = {
+static const struct fixture_shape shapes[] = {
     {2, 4, 2, 7, 11, 6, 5, NULL, 0.4, 0, ATTN_BIAS_NONE, 0},
     {1, 4, 2, 12, 9, 5, 8, "causal(br)", 0.5, 0, ATTN_BIAS_NONE, 0},
     {2, 2, 2, 10, 14, 4, 4, "window(4,2,br)", 0.9, 0, ATTN_BIAS_NONE, 0},
@@ -36,7 +36,7 @@ static double size_of(const double *x, const double *y, int64_t n)
     return sum;
 }
 
-static const double *gauge(const struct lab *x, enum attn_output output)
+static const double *gauge(const struct fixture *x, enum attn_output output)
 {
     return x->truth.tensor[output].gauge;
 }
@@ -45,23 +45,24 @@ static const double *gauge(const struct lab *x, enum attn_output output)
 
 enum input { AT_Q, AT_K, AT_V, AT_BIAS, INPUTS };
 
-static double *input_of(struct lab *x, enum input at)
+static double *input_of(struct fixture *x, enum input at)
 {
     double *const list[INPUTS] = {x->q, x->k, x->v, x->bias};
     return list[at];
 }
 
 /* L = <dO, O> + <dLSE, LSE>, at input + step * direction. */
-static double loss(struct lab *x, enum input at, const double *direction, double step, int64_t n)
+static double loss(struct fixture *x, enum input at, const double *direction, double step,
+                   int64_t n)
 {
     double *in = input_of(x, at), kept[LAB_MOST];
     memcpy(kept, in, (size_t)n * sizeof *in);
     for (int64_t i = 0; i < n; i++)
         in[i] += step * direction[i];
-    lab_run(x, ATTN_F64);
+    fixture_run(x, ATTN_F64);
     memcpy(in, kept, (size_t)n * sizeof *in);
-    long double sum = (long double)sum_of(x->d_o, x->o, lab_size(x, ATTN_O));
-    for (int64_t r = 0; r < lab_size(x, ATTN_LSE) && x->has_d_lse; r++)
+    long double sum = (long double)sum_of(x->d_o, x->o, fixture_size(x, ATTN_O));
+    for (int64_t r = 0; r < fixture_size(x, ATTN_LSE) && x->has_d_lse; r++)
         if (isfinite(x->lse[r]))
             sum += (long double)x->d_lse[r] * (long double)x->lse[r];
     return (double)sum;
@@ -74,15 +75,15 @@ START_TEST(derivatives)
     static const enum attn_output gradient[INPUTS] = {ATTN_DQ, ATTN_DK, ATTN_DV, ATTN_DBIAS};
     static const double softcap[] = {0, 2};
     const double h = 0x1p-10;
-    struct lab_shape s = shapes[_i];
+    struct fixture_shape s = shapes[_i];
     s.d_lse = 1;
     for (int cap = 0; cap < 2; cap++) {
         s.softcap = softcap[cap];
-        struct lab *x = lab_open(&s, 100 + (uint64_t)_i);
+        struct fixture *x = fixture_open(&s, 100 + (uint64_t)_i);
         for (int at = 0; at < INPUTS; at++) {
             double grad[LAB_MOST], v[LAB_MOST];
-            lab_run(x, ATTN_F64);
-            int64_t n = lab_size(x, gradient[at]);
+            fixture_run(x, ATTN_F64);
+            int64_t n = fixture_size(x, gradient[at]);
             ck_assert(n > 0 || (at == AT_BIAS && s.bias != ATTN_BIAS_TENSOR));
             if (n > 0)
                 memcpy(grad, x->truth.tensor[gradient[at]].want, (size_t)n * sizeof *grad);
@@ -92,11 +93,11 @@ START_TEST(derivatives)
                 enum input in = (enum input)at;
                 double near = loss(x, in, v, h, n) - loss(x, in, v, -h, n);
                 double far = loss(x, in, v, 2 * h, n) - loss(x, in, v, -2 * h, n);
-                lab_near("derivative", at, (8 * near - far) / (12 * h), sum_of(grad, v, n),
-                         1e-9 * (1 + size_of(grad, v, n)));
+                fixture_near("derivative", at, (8 * near - far) / (12 * h), sum_of(grad, v, n),
+                             1e-9 * (1 + size_of(grad, v, n)));
             }
         }
-        lab_close(x);
+        fixture_close(x);
     }
 }
 END_TEST
@@ -110,8 +111,8 @@ END_TEST
 START_TEST(identities)
 {
     for (uint64_t seed = 1; seed <= 5; seed++) {
-        struct lab *x = lab_open(&shapes[_i], 300 + seed);
-        lab_run(x, seed % 2 ? ATTN_F32 : ATTN_F64);
+        struct fixture *x = fixture_open(&shapes[_i], 300 + seed);
+        fixture_run(x, seed % 2 ? ATTN_F32 : ATTN_F64);
         const struct attn_problem *p = &x->p;
         int64_t d = p->d_key, dv = p->d_value, k = p->n_key, group = p->heads / p->kv_heads;
         for (int64_t kv = 0; kv < p->batch * p->kv_heads; kv++) {
@@ -121,7 +122,7 @@ START_TEST(identities)
                     sum += x->dk[(kv * k + j) * d + c];
                     size += gauge(x, ATTN_DK)[(kv * k + j) * d + c];
                 }
-                lab_near("G1", c, sum, 0, 32 * U * size);
+                fixture_near("G1", c, sum, 0, 32 * U * size);
             }
             for (int64_t c = 0; c < dv; c++) {
                 double left = 0, right = 0, size = 0;
@@ -132,24 +133,24 @@ START_TEST(identities)
                 for (int64_t r = kv * group * p->n_query; r < (kv + 1) * group * p->n_query; r++)
                     if (isfinite(x->lse[r]))
                         right += x->d_o[r * dv + c];
-                lab_near("G2", c, left, right, 32 * U * size);
+                fixture_near("G2", c, left, right, 32 * U * size);
             }
         }
-        for (int64_t r = 0; r < lab_size(x, ATTN_DBIAS) / k; r++) {
+        for (int64_t r = 0; r < fixture_size(x, ATTN_DBIAS) / k; r++) {
             double sum = 0, size = 0;
             for (int64_t j = 0; j < k; j++) {
                 sum += x->d_bias[r * k + j];
                 size += gauge(x, ATTN_DBIAS)[r * k + j];
             }
-            lab_near("G1 of dbias", r, sum, 0, 32 * U * size);
+            fixture_near("G1 of dbias", r, sum, 0, 32 * U * size);
         }
-        lab_near("G3", 0, sum_of(x->d_o, x->o, lab_size(x, ATTN_O)),
-                 sum_of(x->v, x->dv, lab_size(x, ATTN_DV)),
-                 32 * U * size_of(x->v, gauge(x, ATTN_DV), lab_size(x, ATTN_DV)));
-        lab_near("G4", 0, sum_of(x->q, x->dq, lab_size(x, ATTN_DQ)),
-                 sum_of(x->k, x->dk, lab_size(x, ATTN_DK)),
-                 32 * U * size_of(x->q, gauge(x, ATTN_DQ), lab_size(x, ATTN_DQ)));
-        lab_close(x);
+        fixture_near("G3", 0, sum_of(x->d_o, x->o, fixture_size(x, ATTN_O)),
+                     sum_of(x->v, x->dv, fixture_size(x, ATTN_DV)),
+                     32 * U * size_of(x->v, gauge(x, ATTN_DV), fixture_size(x, ATTN_DV)));
+        fixture_near("G4", 0, sum_of(x->q, x->dq, fixture_size(x, ATTN_DQ)),
+                     sum_of(x->k, x->dk, fixture_size(x, ATTN_DK)),
+                     32 * U * size_of(x->q, gauge(x, ATTN_DQ), fixture_size(x, ATTN_DQ)));
+        fixture_close(x);
     }
 }
 END_TEST
@@ -159,23 +160,24 @@ END_TEST
 /* R1: a constant added to all scores of a row moves its LSE and nothing else. */
 START_TEST(shifted_rows)
 {
-    const struct lab_shape s = {2, 2, 1, 6, 10, 4, 3, "causal(br)", 0.5, 0, ATTN_BIAS_TENSOR, 1};
+    const struct fixture_shape s = {2, 2, 1, 6, 10, 4, 3, "causal(br)", 0.5, 0, ATTN_BIAS_TENSOR,
+                                    1};
     static const double shift[] = {1, -7, 100, -3e4, 3e5};
     for (size_t n = 0; n < sizeof shift / sizeof *shift; n++) {
-        struct lab *x = lab_open(&s, 400), *y = lab_open(&s, 400);
+        struct fixture *x = fixture_open(&s, 400), *y = fixture_open(&s, 400);
         for (int64_t i = 0; i < 2 * 2 * 6 * 10; i++)
             y->bias[i] += shift[n];
-        lab_run(x, _i ? ATTN_F64 : ATTN_F32);
-        lab_run(y, _i ? ATTN_F64 : ATTN_F32);
+        fixture_run(x, _i ? ATTN_F64 : ATTN_F32);
+        fixture_run(y, _i ? ATTN_F64 : ATTN_F32);
         double grown = 64 * U * (1 + fabs(shift[n]));
-        for (int64_t r = 0; r < lab_size(x, ATTN_LSE); r++)
-            lab_near("lse", r, y->lse[r], x->lse[r] + shift[n], grown);
+        for (int64_t r = 0; r < fixture_size(x, ATTN_LSE); r++)
+            fixture_near("lse", r, y->lse[r], x->lse[r] + shift[n], grown);
         for (int o = 0; o < ATTN_OUTPUTS; o++)
-            for (int64_t i = 0; i < lab_size(x, (enum attn_output)o) && o != ATTN_LSE; i++)
-                lab_near(attn_output_name((enum attn_output)o), i, y->truth.tensor[o].want[i],
-                         x->truth.tensor[o].want[i], grown * gauge(x, (enum attn_output)o)[i]);
-        lab_close(x);
-        lab_close(y);
+            for (int64_t i = 0; i < fixture_size(x, (enum attn_output)o) && o != ATTN_LSE; i++)
+                fixture_near(attn_output_name((enum attn_output)o), i, y->truth.tensor[o].want[i],
+                             x->truth.tensor[o].want[i], grown * gauge(x, (enum attn_output)o)[i]);
+        fixture_close(x);
+        fixture_close(y);
     }
 }
 END_TEST
@@ -183,8 +185,8 @@ END_TEST
 /* R2: keys in another order, with their V and their columns of the bias. */
 START_TEST(permuted_keys)
 {
-    const struct lab_shape s = {1, 2, 1, 7, 13, 5, 4, NULL, 0.7, 0, ATTN_BIAS_TENSOR, 0};
-    struct lab *x = lab_open(&s, 410), *y = lab_open(&s, 410);
+    const struct fixture_shape s = {1, 2, 1, 7, 13, 5, 4, NULL, 0.7, 0, ATTN_BIAS_TENSOR, 0};
+    struct fixture *x = fixture_open(&s, 410), *y = fixture_open(&s, 410);
     int64_t to[13];
     for (int64_t j = 0; j < 13; j++) {
         to[j] = (5 * j + 3) % 13;
@@ -193,83 +195,84 @@ START_TEST(permuted_keys)
         for (int64_t r = 0; r < 2 * 7; r++)
             y->bias[r * 13 + to[j]] = x->bias[r * 13 + j];
     }
-    lab_run(x, _i ? ATTN_F64 : ATTN_F32);
-    lab_run(y, _i ? ATTN_F64 : ATTN_F32);
-    for (int64_t n = 0; n < lab_size(x, ATTN_O); n++)
-        lab_near("o", n, y->o[n], x->o[n], 8 * U * gauge(x, ATTN_O)[n]);
-    for (int64_t n = 0; n < lab_size(x, ATTN_DQ); n++)
-        lab_near("dq", n, y->dq[n], x->dq[n], 8 * U * gauge(x, ATTN_DQ)[n]);
-    for (int64_t n = 0; n < lab_size(x, ATTN_LSE); n++)
-        lab_near("lse", n, y->lse[n], x->lse[n], 8 * U * gauge(x, ATTN_LSE)[n]);
+    fixture_run(x, _i ? ATTN_F64 : ATTN_F32);
+    fixture_run(y, _i ? ATTN_F64 : ATTN_F32);
+    for (int64_t n = 0; n < fixture_size(x, ATTN_O); n++)
+        fixture_near("o", n, y->o[n], x->o[n], 8 * U * gauge(x, ATTN_O)[n]);
+    for (int64_t n = 0; n < fixture_size(x, ATTN_DQ); n++)
+        fixture_near("dq", n, y->dq[n], x->dq[n], 8 * U * gauge(x, ATTN_DQ)[n]);
+    for (int64_t n = 0; n < fixture_size(x, ATTN_LSE); n++)
+        fixture_near("lse", n, y->lse[n], x->lse[n], 8 * U * gauge(x, ATTN_LSE)[n]);
     for (int64_t n = 0; n < 13 * 5; n++)
-        lab_near("dk", n, y->dk[to[n / 5] * 5 + n % 5], x->dk[n], 8 * U * gauge(x, ATTN_DK)[n]);
+        fixture_near("dk", n, y->dk[to[n / 5] * 5 + n % 5], x->dk[n], 8 * U * gauge(x, ATTN_DK)[n]);
     for (int64_t n = 0; n < 13 * 4; n++)
-        lab_near("dv", n, y->dv[to[n / 4] * 4 + n % 4], x->dv[n], 8 * U * gauge(x, ATTN_DV)[n]);
-    lab_close(x);
-    lab_close(y);
+        fixture_near("dv", n, y->dv[to[n / 4] * 4 + n % 4], x->dv[n], 8 * U * gauge(x, ATTN_DV)[n]);
+    fixture_close(x);
+    fixture_close(y);
 }
 END_TEST
 
 /* R5: every key twice: O and dQ stay, LSE gains ln 2, and each twin has half the gradient. */
 START_TEST(doubled_keys)
 {
-    const struct lab_shape s = {1, 3, 3, 6, 8, 5, 4, NULL, 0.7, 3, ATTN_BIAS_NONE, 1};
-    struct lab_shape doubled = s;
+    const struct fixture_shape s = {1, 3, 3, 6, 8, 5, 4, NULL, 0.7, 3, ATTN_BIAS_NONE, 1};
+    struct fixture_shape doubled = s;
     doubled.k = 16;
-    struct lab *x = lab_open(&s, 420), *y = lab_open(&doubled, 420);
+    struct fixture *x = fixture_open(&s, 420), *y = fixture_open(&doubled, 420);
     for (int64_t kv = 0; kv < 3; kv++)
         for (int64_t j = 0; j < 16; j++) {
             memcpy(y->k + (kv * 16 + j) * 5, x->k + (kv * 8 + j / 2) * 5, 5 * sizeof *x->k);
             memcpy(y->v + (kv * 16 + j) * 4, x->v + (kv * 8 + j / 2) * 4, 4 * sizeof *x->v);
         }
-    lab_run(x, _i ? ATTN_F64 : ATTN_F32);
-    lab_run(y, _i ? ATTN_F64 : ATTN_F32);
-    for (int64_t n = 0; n < lab_size(x, ATTN_LSE); n++)
-        lab_near("lse", n, y->lse[n], x->lse[n] + log(2), 8 * U * gauge(x, ATTN_LSE)[n]);
-    for (int64_t n = 0; n < lab_size(x, ATTN_O); n++)
-        lab_near("o", n, y->o[n], x->o[n], 8 * U * gauge(x, ATTN_O)[n]);
-    for (int64_t n = 0; n < lab_size(x, ATTN_DQ); n++)
-        lab_near("dq", n, y->dq[n], x->dq[n], 8 * U * gauge(x, ATTN_DQ)[n]);
+    fixture_run(x, _i ? ATTN_F64 : ATTN_F32);
+    fixture_run(y, _i ? ATTN_F64 : ATTN_F32);
+    for (int64_t n = 0; n < fixture_size(x, ATTN_LSE); n++)
+        fixture_near("lse", n, y->lse[n], x->lse[n] + log(2), 8 * U * gauge(x, ATTN_LSE)[n]);
+    for (int64_t n = 0; n < fixture_size(x, ATTN_O); n++)
+        fixture_near("o", n, y->o[n], x->o[n], 8 * U * gauge(x, ATTN_O)[n]);
+    for (int64_t n = 0; n < fixture_size(x, ATTN_DQ); n++)
+        fixture_near("dq", n, y->dq[n], x->dq[n], 8 * U * gauge(x, ATTN_DQ)[n]);
     for (int64_t kv = 0; kv < 3; kv++)
         for (int64_t j = 0; j < 16; j++)
             for (int64_t c = 0; c < 4; c++) {
                 int64_t n = (kv * 8 + j / 2) * 4 + c;
-                lab_near("dv", n, y->dv[(kv * 16 + j) * 4 + c], x->dv[n] / 2,
-                         8 * U * gauge(x, ATTN_DV)[n]);
+                fixture_near("dv", n, y->dv[(kv * 16 + j) * 4 + c], x->dv[n] / 2,
+                             8 * U * gauge(x, ATTN_DV)[n]);
             }
-    lab_close(x);
-    lab_close(y);
+    fixture_close(x);
+    fixture_close(y);
 }
 END_TEST
 
 /* R8: O(a V + b W) = a O(V) + b O(W); for a power of two alone, bit for bit. */
 START_TEST(linear_in_v)
 {
-    const struct lab_shape s = {2, 2, 1, 6, 9, 4, 5, "causal(br)", 0.8, 0, ATTN_BIAS_ALIBI, 0};
-    struct lab *x = lab_open(&s, 430), *w = lab_open(&s, 430), *both = lab_open(&s, 430);
-    struct lab *scaled = lab_open(&s, 430);
+    const struct fixture_shape s = {2, 2, 1, 6, 9, 4, 5, "causal(br)", 0.8, 0, ATTN_BIAS_ALIBI, 0};
+    struct fixture *x = fixture_open(&s, 430), *w = fixture_open(&s, 430),
+                   *both = fixture_open(&s, 430);
+    struct fixture *scaled = fixture_open(&s, 430);
     for (int64_t n = 0; n < 2 * 9 * 5; n++) {
         w->v[n] = (double)(float)attn_hash_normal(431, 0, (uint64_t)n);
         both->v[n] = _i ? 0.75 * x->v[n] - 3 * w->v[n] : x->v[n] / 4 + w->v[n] / 8;
         scaled->v[n] = x->v[n] * 0x1p-20;
     }
-    lab_run(x, ATTN_F64);
-    lab_run(w, ATTN_F64);
-    lab_run(both, ATTN_F64);
-    lab_run(scaled, _i ? ATTN_F64 : ATTN_F32);
+    fixture_run(x, ATTN_F64);
+    fixture_run(w, ATTN_F64);
+    fixture_run(both, ATTN_F64);
+    fixture_run(scaled, _i ? ATTN_F64 : ATTN_F32);
     double a = _i ? 0.75 : 0.25, b = _i ? -3 : 0.125;
-    for (int64_t n = 0; n < lab_size(x, ATTN_O); n++)
-        lab_near("o", n, both->o[n], a * x->o[n] + b * w->o[n],
-                 8 * U * (gauge(x, ATTN_O)[n] + 3 * gauge(w, ATTN_O)[n]));
-    lab_run(x, _i ? ATTN_F64 : ATTN_F32);
-    for (int64_t n = 0; n < lab_size(x, ATTN_O); n++)
+    for (int64_t n = 0; n < fixture_size(x, ATTN_O); n++)
+        fixture_near("o", n, both->o[n], a * x->o[n] + b * w->o[n],
+                     8 * U * (gauge(x, ATTN_O)[n] + 3 * gauge(w, ATTN_O)[n]));
+    fixture_run(x, _i ? ATTN_F64 : ATTN_F32);
+    for (int64_t n = 0; n < fixture_size(x, ATTN_O); n++)
         ck_assert(scaled->o[n] == x->o[n] * 0x1p-20);
-    for (int64_t n = 0; n < lab_size(x, ATTN_LSE); n++)
+    for (int64_t n = 0; n < fixture_size(x, ATTN_LSE); n++)
         ck_assert(scaled->lse[n] == x->lse[n]);
-    lab_close(x);
-    lab_close(w);
-    lab_close(both);
-    lab_close(scaled);
+    fixture_close(x);
+    fixture_close(w);
+    fixture_close(both);
+    fixture_close(scaled);
 }
 END_TEST
 

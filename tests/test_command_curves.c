@@ -16,24 +16,24 @@
 START_TEST(commands_and_their_clocks)
 {
     char output[8192], args[2048];
-    lab_build_command("report", "REPORT");
-    lab_build_command("sleep", "SLEEP");
+    fixture_build_command("report", "REPORT");
+    fixture_build_command("sleep", "SLEEP");
     snprintf(args, sizeof args,
              "measure --spec dense --exec '%s' --claims '%s' --exec 'sleep=%s' --claims '%s' "
              "--length 64,256 --rounds 2 --out '%s'",
              scratch_path("report"), scratch_path("claims.json"), scratch_path("sleep"),
              scratch_path("claims.json"), scratch_path("r.jsonl"));
     ck_assert_msg(scratch_attnlab(output, sizeof output, "%s", args) == 0, "%s", output);
-    lab_read_curve();
-    ck_assert_int_eq(lab_curve_n, 12);
+    fixture_read_curve();
+    ck_assert_int_eq(fixture_curve_n, 12);
     for (int round = 0; round < 2; round++) {
         const struct attn_point *p =
-            lab_curve_point("dense-in-C", 256, round); /* its name in claims */
+            fixture_curve_point("dense-in-C", 256, round); /* its name in claims */
         ck_assert_ptr_nonnull(p);
-        lab_is_stranger(p, "command", "reported");
-        p = lab_curve_point("sleep", 256, round);
+        fixture_is_external(p, "command", "reported");
+        p = fixture_curve_point("sleep", 256, round);
         ck_assert_ptr_nonnull(p);
-        lab_is_stranger(p, "command", "command");
+        fixture_is_external(p, "command", "command");
         ck_assert(p->first_s > 0.25 && p->first_s < 5); /* the tiny case does not sleep */
         ck_assert_int_eq(p->n_warm, 0);                 /* one whole command is one first call */
     }
@@ -50,7 +50,7 @@ START_TEST(commands_that_misbehave)
     static const char *const does[] = {"WRONG", "CRASH", "FAIL", "BOAST", "GARBAGE", "MISSING"};
     char output[8192], flags[2048] = "";
     for (size_t d = 0; d < sizeof does / sizeof *does; d++) {
-        lab_build_command(does[d], does[d]);
+        fixture_build_command(does[d], does[d]);
         snprintf(flags + strlen(flags), sizeof flags - strlen(flags),
                  " --exec 'x%zu=%s' --claims '%s'", d, scratch_path(does[d]),
                  scratch_path("claims.json"));
@@ -59,58 +59,60 @@ START_TEST(commands_that_misbehave)
                                  "measure --spec dense %s --length 32,64 --rounds 1 --out '%s'",
                                  flags, scratch_path("r.jsonl"));
     ck_assert_msg(status == 1, "exit status %d: %s", status, output);
-    lab_read_curve();
-    lab_expect("dense", 64, ATTN_POINT_OK);
-    lab_expect("x0", 32, ATTN_POINT_OK);
-    lab_expect("x0", 64, ATTN_POINT_WRONG);
-    lab_expect_words("x1", 64, ATTN_POINT_KILLED, "the command died of signal 11");
-    lab_expect_words("x2", 64, ATTN_POINT_ERROR, "ended with status 3; it said: no more of this");
-    lab_expect_words("x3", 64, ATTN_POINT_ERROR, "reports calls of 1000 s");
-    lab_expect_words("x4", 64, ATTN_POINT_ERROR, "something else than positive numbers");
-    lab_expect_words("x5", 64, ATTN_POINT_WRONG, "lse");
+    fixture_read_curve();
+    fixture_expect("dense", 64, ATTN_POINT_OK);
+    fixture_expect("x0", 32, ATTN_POINT_OK);
+    fixture_expect("x0", 64, ATTN_POINT_WRONG);
+    fixture_expect_words("x1", 64, ATTN_POINT_KILLED, "the command died of signal 11");
+    fixture_expect_words("x2", 64, ATTN_POINT_ERROR,
+                         "ended with status 3; it said: no more of this");
+    fixture_expect_words("x3", 64, ATTN_POINT_ERROR, "reports calls of 1000 s");
+    fixture_expect_words("x4", 64, ATTN_POINT_ERROR, "something else than positive numbers");
+    fixture_expect_words("x5", 64, ATTN_POINT_WRONG, "lse");
 }
 END_TEST
 
 /* A dead process that nobody buries stays as a zombie. */
 static int is_alive(int pid)
 {
-    return lab_shell("grep -q '^State:[[:space:]]*[^ZX]' /proc/%d/status 2>/dev/null", pid) == 0;
+    return fixture_shell("grep -q '^State:[[:space:]]*[^ZX]' /proc/%d/status 2>/dev/null", pid) ==
+           0;
 }
 
 /* A command that hangs is killed with all its children, and its files are removed. */
 START_TEST(a_hanging_command_dies)
 {
     int pid = 0;
-    lab_build_command("hang", _i == 0 ? "HANG" : "CHILD");
+    fixture_build_command("hang", _i == 0 ? "HANG" : "CHILD");
     FILE *file = fopen(scratch_path("wrapped"), "w");
     ck_assert_ptr_nonnull(file);
     fprintf(file, "#!/bin/sh\n'%s' \"$@\"; exit $?\n", scratch_path("hang"));
     fclose(file);
-    lab_shell("chmod +x '%s'; mkdir '%s'", scratch_path("wrapped"), scratch_path("tmp"));
-    int status =
-        lab_shell("export PID_FILE='%s' TMPDIR='%s'; '%s/attnlab' measure --exec '%s' "
-                  "--claims '%s' --length 64 --rounds 1 --timeout 1.5 --out '%s' >'%s' 2>&1",
-                  scratch_path("pid"), scratch_path("tmp"), test_build(), scratch_path("wrapped"),
-                  scratch_path("claims.json"), scratch_path("r.jsonl"), scratch_path("said"));
+    fixture_shell("chmod +x '%s'; mkdir '%s'", scratch_path("wrapped"), scratch_path("tmp"));
+    int status = fixture_shell(
+        "export PID_FILE='%s' TMPDIR='%s'; '%s/attnlab' measure --exec '%s' "
+        "--claims '%s' --length 64 --rounds 1 --timeout 1.5 --out '%s' >'%s' 2>&1",
+        scratch_path("pid"), scratch_path("tmp"), test_build(), scratch_path("wrapped"),
+        scratch_path("claims.json"), scratch_path("r.jsonl"), scratch_path("said"));
     ck_assert_int_eq(status, 0);
-    lab_read_curve();
-    lab_expect_words("dense-in-C", 64, ATTN_POINT_TIMEOUT, "time limit of 1.5 s");
+    fixture_read_curve();
+    fixture_expect_words("dense-in-C", 64, ATTN_POINT_TIMEOUT, "time limit of 1.5 s");
     file = fopen(scratch_path("pid"), "r");
     ck_assert_ptr_nonnull(file);
     ck_assert_int_eq(fscanf(file, "%d", &pid), 1);
     fclose(file);
     for (int wait = 0; wait < 100 && is_alive(pid); wait++)
-        lab_shell("sleep 0.02");
+        fixture_shell("sleep 0.02");
     ck_assert_msg(!is_alive(pid), "process %d is still there", pid);
-    ck_assert_int_eq(lab_shell("ls '%s' | grep -q .", scratch_path("tmp")), 1);
+    ck_assert_int_eq(fixture_shell("ls '%s' | grep -q .", scratch_path("tmp")), 1);
 }
 END_TEST
 
 START_TEST(extra_memory_of_a_command)
 {
     char output[8192];
-    lab_build_command("plain", "0");
-    lab_build_command("extra", "EXTRA");
+    fixture_build_command("plain", "0");
+    fixture_build_command("extra", "EXTRA");
     int status =
         scratch_attnlab(output, sizeof output,
                         "measure --spec dense --exec 'plain=%s' --claims '%s' --exec "
@@ -119,25 +121,25 @@ START_TEST(extra_memory_of_a_command)
                         scratch_path("plain"), scratch_path("claims.json"), scratch_path("extra"),
                         scratch_path("claims.json"), scratch_path("r.jsonl"));
     ck_assert_msg(status == 0, "%s", output);
-    lab_read_curve();
-    const struct attn_point *plain = lab_expect("plain", 2048, ATTN_POINT_OK);
-    const struct attn_point *extra = lab_expect("extra", 2048, ATTN_POINT_OK);
-    double ledger = (double)lab_expect("dense", 2048, ATTN_POINT_OK)->ledger_bytes;
-    if (!lab_memory_is_visible(plain))
+    fixture_read_curve();
+    const struct attn_point *plain = fixture_expect("plain", 2048, ATTN_POINT_OK);
+    const struct attn_point *extra = fixture_expect("extra", 2048, ATTN_POINT_OK);
+    double ledger = (double)fixture_expect("dense", 2048, ATTN_POINT_OK)->ledger_bytes;
+    if (!fixture_memory_is_visible(plain))
         return;
     ck_assert_int_eq(plain->resident_bytes,
                      plain->hwm_bytes - plain->baseline_bytes - plain->floor_bytes);
-    lab_near_bytes("plain", (double)plain->resident_bytes, ledger, 0.75 * LAB_MIB);
-    lab_near_bytes("extra", (double)(extra->resident_bytes - plain->resident_bytes), 64 * LAB_MIB,
-                   0.75 * LAB_MIB);
+    fixture_near_bytes("plain", (double)plain->resident_bytes, ledger, 0.75 * LAB_MIB);
+    fixture_near_bytes("extra", (double)(extra->resident_bytes - plain->resident_bytes),
+                       64 * LAB_MIB, 0.75 * LAB_MIB);
 }
 END_TEST
 
 START_TEST(numpy_has_a_curve)
 {
     char output[8192];
-    if (lab_shell("/usr/bin/python3 -c 'import numpy' 2>/dev/null") != 0) {
-        printf("stranger_curves: skipped: /usr/bin/python3 has no numpy here\n");
+    if (fixture_shell("/usr/bin/python3 -c 'import numpy' 2>/dev/null") != 0) {
+        printf("external_curves: skipped: /usr/bin/python3 has no numpy here\n");
         return;
     }
     int status = scratch_attnlab(
@@ -147,30 +149,30 @@ START_TEST(numpy_has_a_curve)
         "--heads 2 --kv-heads 1 --rounds 1 --repeat 3 --enough 100 --out '%s'",
         scratch_path("r.jsonl"));
     ck_assert_msg(status == 0, "%s", output);
-    lab_read_curve();
-    ck_assert_int_eq(lab_curve_n, 4);
-    for (int64_t i = 0; i < lab_curve_n; i++) {
-        ck_assert_msg(lab_curve[i].status == ATTN_POINT_OK, "%s", lab_curve[i].message);
-        lab_is_stranger(&lab_curve[i], "command", "reported");
-        ck_assert_int_eq(lab_curve[i].n_warm, 3);
-        if (lab_curve[i].c.n_query == 1024 &&
-            lab_memory_is_visible(&lab_curve[i])) /* scores, twice */
-            ck_assert_int_gt(lab_curve[i].resident_bytes, 2 * 2 * 4 * 1024 * 1024);
+    fixture_read_curve();
+    ck_assert_int_eq(fixture_curve_n, 4);
+    for (int64_t i = 0; i < fixture_curve_n; i++) {
+        ck_assert_msg(fixture_curve[i].status == ATTN_POINT_OK, "%s", fixture_curve[i].message);
+        fixture_is_external(&fixture_curve[i], "command", "reported");
+        ck_assert_int_eq(fixture_curve[i].n_warm, 3);
+        if (fixture_curve[i].c.n_query == 1024 &&
+            fixture_memory_is_visible(&fixture_curve[i])) /* scores, twice */
+            ck_assert_int_gt(fixture_curve[i].resident_bytes, 2 * 2 * 4 * 1024 * 1024);
     }
 }
 END_TEST
 
 /* ---- figures and pages ----------------------------------------------------------------------- */
 
-static void add_strangers(void)
+static void add_externals(void)
 {
-    lab_add_curves();
-    int n = lab_n_points;
+    fixture_add_curves();
+    int n = fixture_n_points;
     for (int i = 0; i < n; i++) {
-        if (strcmp(lab_points[i].spec, "dense") != 0)
+        if (strcmp(fixture_points[i].spec, "dense") != 0)
             continue;
         struct attn_point *p =
-            lab_add("length-causal", "theirs", "theirs", "command", lab_points[i].text, 0);
+            fixture_add("length-causal", "theirs", "theirs", "command", fixture_points[i].text, 0);
         attn_point_not_ours(p);
         p->resident_bytes = 8 * p->c.n_query * p->c.n_query;
         strcpy(p->route, "command");
@@ -188,8 +190,8 @@ START_TEST(figures_draw_what_is_known)
     struct attn_plot plot;
     struct attn_figure figure;
     struct attn_figure_machine machine = {"", 0};
-    add_strangers();
-    ck_assert_int_eq(attn_summary_make(lab_points, lab_n_points, &summary, NULL), ATTN_OK);
+    add_externals();
+    ck_assert_int_eq(attn_summary_make(fixture_points, fixture_n_points, &summary, NULL), ATTN_OK);
     ck_assert_int_eq(attn_slices_make(&summary, &slices, NULL), ATTN_OK);
     ck_assert_int_eq(attn_figure_fill("memory", &slices.slice[0], &machine, &plot, &figure, NULL),
                      ATTN_OK);
@@ -220,9 +222,9 @@ START_TEST(rounds_of_one_program)
 {
     struct attn_summary summary;
     const char *text = "q256d64:none:f32:normal:s1";
-    lab_n_points = 0;
+    fixture_n_points = 0;
     for (int round = 0; round < 3; round++) {
-        struct attn_point *p = lab_add("length-x", "theirs", "theirs", "command", text, round);
+        struct attn_point *p = fixture_add("length-x", "theirs", "theirs", "command", text, round);
         strcpy(p->route, "command");
         strcpy(p->time_source, round == 2 ? "command" : "reported");
         strcpy(p->source_digest, round == 0 ? "a" : "b");
@@ -230,7 +232,7 @@ START_TEST(rounds_of_one_program)
         p->warm_s[0] = round + 1;
         p->resident_bytes = 100 * (round + 1);
     }
-    ck_assert_int_eq(attn_summary_make(lab_points, lab_n_points, &summary, NULL), ATTN_OK);
+    ck_assert_int_eq(attn_summary_make(fixture_points, fixture_n_points, &summary, NULL), ATTN_OK);
     ck_assert_int_eq(summary.n, 1);
     ck_assert_int_eq(summary.row[0].rounds, 2);
     ck_assert_int_eq(summary.row[0].time.n, 1);
@@ -243,17 +245,17 @@ END_TEST
 START_TEST(the_page_says_so)
 {
     char output[8192], folder[512];
-    add_strangers();
-    const char *records = lab_write_records("records.jsonl");
+    add_externals();
+    const char *records = fixture_write_records("records.jsonl");
     snprintf(folder, sizeof folder, "%s", scratch_path("report"));
     int status =
         scratch_attnlab(output, sizeof output, "report --from '%s' --out '%s'", records, folder);
     if (status == 3 && strstr(output, "gnuplot cannot be started") != NULL) {
-        printf("stranger_curves: skipped: no gnuplot here\n");
+        printf("external_curves: skipped: no gnuplot here\n");
         return;
     }
     ck_assert_msg(status == 0, "%s", output);
-    char *page = lab_read_text(scratch_path("report/index.html"));
+    char *page = fixture_read_text(scratch_path("report/index.html"));
     ck_assert_ptr_nonnull(strstr(page, "id=guests"));
     ck_assert_ptr_nonnull(strstr(page, "python3 &lt;theirs&gt;.py"));
     ck_assert_ptr_nonnull(strstr(page, "0123456789abcdef"));

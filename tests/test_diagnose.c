@@ -91,22 +91,22 @@ END_TEST
 /* Counting wrong elements is no diagnosis, and no vote. */
 START_TEST(bare_patterns_do_not_vote)
 {
-    static struct attn_votes votes;
+    static struct attn_common_cause causes;
     struct attn_result r = {.verdict = ATTN_FAILED, .text = "o is wrong"};
     struct attn_diagnosis bare = {ATTN_FAULT_NONE,
                                   "not recognised: 102 of 102 elements of o are wrong"},
                           causal = {ATTN_FAULT_KEYS, "fits causal(tl)"};
-    attn_votes_append(&r, &bare);
+    attn_common_cause_append(&r, &bare);
     ck_assert_str_eq(r.text, "o is wrong; not recognised: 102 of 102 elements of o are wrong");
-    attn_votes_count(&votes, &r);
-    ck_assert_int_eq(votes.diagnosed, 0);
+    attn_common_cause_count(&causes, &r);
+    ck_assert_int_eq(causes.diagnosed, 0);
     r = (struct attn_result){.verdict = ATTN_FAILED, .text = "o is wrong"};
-    attn_votes_append(&r, &causal);
-    attn_votes_count(&votes, &r);
-    attn_votes_count(&votes, &r);
-    ck_assert_int_eq(votes.diagnosed, 2);
-    ck_assert_int_eq(votes.of[0].n, 2);
-    ck_assert_str_eq(votes.of[0].text, "fits causal(tl)");
+    attn_common_cause_append(&r, &causal);
+    attn_common_cause_count(&causes, &r);
+    attn_common_cause_count(&causes, &r);
+    ck_assert_int_eq(causes.diagnosed, 2);
+    ck_assert_int_eq(causes.of[0].n, 2);
+    ck_assert_str_eq(causes.of[0].text, "fits causal(tl)");
 }
 END_TEST
 
@@ -124,15 +124,15 @@ START_TEST(votes_are_of_faults)
         {ATTN_FAULT_SOFTMAX, "fits O not divided by l"},
         {ATTN_FAULT_KEYS, "fits a window 2 keys too long on the left"},
         {ATTN_FAULT_KEYS, "fits a window 3 keys too short on the left"}};
-    static struct attn_votes votes;
+    static struct attn_common_cause causes;
     int agree;
     for (size_t n = 0; n < sizeof said / sizeof *said; n++) {
         struct attn_result r = {.verdict = ATTN_FAILED, .text = "o is wrong"};
-        attn_votes_append(&r, &said[n]);
-        attn_votes_count(&votes, &r);
+        attn_common_cause_append(&r, &said[n]);
+        attn_common_cause_count(&causes, &r);
     }
-    const char *cause = attn_votes_cause(&votes, &agree);
-    ck_assert_int_eq(votes.diagnosed, 9);
+    const char *cause = attn_common_cause_name(&causes, &agree);
+    ck_assert_int_eq(causes.diagnosed, 9);
     ck_assert_int_eq(agree, 6);
     ck_assert_str_eq(cause, "fits keys 3 to 5 lost: the last 3");
 }
@@ -142,8 +142,8 @@ END_TEST
 START_TEST(registered_specs_are_diagnosed)
 {
     static char output[1 << 18];
-    ck_assert_int_eq(lab_shell("'%s/attnlab-mistaken' check csr-textbook >'%s' 2>&1", test_build(),
-                               scratch_path("said")),
+    ck_assert_int_eq(fixture_shell("'%s/attnlab-mistaken' check csr-textbook >'%s' 2>&1",
+                                   test_build(), scratch_path("said")),
                      1);
     FILE *file = fopen(scratch_path("said"), "r");
     ck_assert_ptr_nonnull(file);

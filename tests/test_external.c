@@ -17,7 +17,7 @@ static const char *build_bad(const char *how)
     char flags[200];
     snprintf(flags, sizeof flags,
              "-DBAD=%s -Dattn_plugin_get=naive_get -include docs/examples/plugin_naive.c", how);
-    return lab_build("tests/external/plugin_bad.c", flags);
+    return fixture_build("tests/external/plugin_bad.c", flags);
 }
 
 /* The library's own dense behind the plug-in interface; the archive is linked into it. */
@@ -28,7 +28,7 @@ static const char *build_full(const char *flags)
     snprintf(source, sizeof source,
              "tests/external/plugin_full.c %s/libattn.a -Wl,-Bsymbolic -pthread%s", test_build(),
              asan ? " -fsanitize=address,undefined" : "");
-    return lab_build(source, flags);
+    return fixture_build(source, flags);
 }
 
 /* Some cases of the battery, as options of the command: those with 97 keys, which a plug-in that
@@ -51,13 +51,13 @@ static const char *some_cases(void)
 START_TEST(naive_passes)
 {
     char output[65536];
-    const char *path = lab_build(naive, "");
+    const char *path = fixture_build(naive, "");
     int status = scratch_attnlab(output, sizeof output, "check --plugin '%s'", path);
     ck_assert_msg(status == 0, "exit status %d:\n%s", status, output);
     ck_assert_msg(strstr(output, "claims f32 gqa cross dv scale dense") != NULL, "%s", output);
     ck_assert_msg(strstr(output, " 0 fail, ") != NULL, "%s", output);
-    ck_assert_int_ge(lab_count(output, "pass"), 40);
-    ck_assert_int_ge(lab_count(output, "refused"), 100);
+    ck_assert_int_ge(fixture_count(output, "pass"), 40);
+    ck_assert_int_ge(fixture_count(output, "refused"), 100);
     ck_assert_msg(strstr(output, "VmHWM") != NULL, "%s", output);
 }
 END_TEST
@@ -84,7 +84,7 @@ START_TEST(declared_conventions_pass)
     int status =
         scratch_attnlab(output, sizeof output, "check --plugin '%s'%s", path, some_cases());
     ck_assert_msg(status == 0, "%s: exit status %d:\n%s", honest[_i].flags, status, output);
-    ck_assert_int_ge(lab_count(output, "pass"), honest[_i].passes);
+    ck_assert_int_ge(fixture_count(output, "pass"), honest[_i].passes);
 }
 END_TEST
 
@@ -181,7 +181,7 @@ START_TEST(slips_are_named)
 {
     char output[65536], flags[80];
     snprintf(flags, sizeof flags, "-DSLIP=%s", slips[_i].slip);
-    const char *path = lab_build("tests/external/plugin_slips.c", flags);
+    const char *path = fixture_build("tests/external/plugin_slips.c", flags);
     int status = scratch_attnlab(output, sizeof output, "check --plugin '%s' %s '%s'", path,
                                  slips[_i].of[0] != '\0' ? "--case" : "--tier",
                                  slips[_i].of[0] != '\0' ? slips[_i].of : "quick");
@@ -264,8 +264,8 @@ static int run_again(const char *output, char *repeated, size_t size)
     const char *again = strstr(output, "again: ");
     ck_assert_msg(again != NULL, "%s", output);
     again += strlen("again: ");
-    int status =
-        lab_shell("%.*s >'%s' 2>&1", (int)strcspn(again, "\n"), again, scratch_path("repeated"));
+    int status = fixture_shell("%.*s >'%s' 2>&1", (int)strcspn(again, "\n"), again,
+                               scratch_path("repeated"));
     FILE *file = fopen(scratch_path("repeated"), "r");
     ck_assert_ptr_nonnull(file);
     repeated[fread(repeated, 1, size - 1, file)] = '\0';
@@ -337,7 +337,7 @@ END_TEST
 START_TEST(soak_passes)
 {
     char output[65536];
-    const char *path = lab_build(naive, "");
+    const char *path = fixture_build(naive, "");
     ck_assert_int_eq(scratch_attnlab(output, sizeof output, "check --plugin '%s' --soak 1", path),
                      0);
     ck_assert_msg(strstr(output, "PASS: ") != NULL, "%s", output);
@@ -453,7 +453,7 @@ END_TEST
 START_TEST(page_of_a_plugin)
 {
     char output[65536];
-    const char *path = lab_build(naive, ""), *page = scratch_path("page.md");
+    const char *path = fixture_build(naive, ""), *page = scratch_path("page.md");
     int status =
         scratch_attnlab(output, sizeof output, "check --plugin '%s' --report '%s'", path, page);
     ck_assert_msg(status == 0, "exit status %d:\n%s", status, output);
@@ -467,14 +467,15 @@ START_TEST(page_of_a_plugin)
         "sh -c \"$(sed -n 's/^    //p' $R | head -1)\" >/dev/null 2>&1",
     };
     for (size_t n = 0; n < sizeof want / sizeof *want; n++)
-        ck_assert_msg(lab_shell("P='%s' R='%s'; %s", path, page, want[n]) == 0, "%s", want[n]);
+        ck_assert_msg(fixture_shell("P='%s' R='%s'; %s", path, page, want[n]) == 0, "%s", want[n]);
     path = build_bad("RACE");
     status = scratch_attnlab(output, sizeof output,
                              "check --plugin '%s' --case b2h2q9k9d8:none:f32:normal:s1 --repeat "
                              "1001 --report '%s'",
                              path, page);
     ck_assert_int_eq(status, 1);
-    ck_assert_int_eq(lab_shell("grep -q '^[*][*]INTERMITTENT(bound)[*][*] case ' '%s'", page), 0);
+    ck_assert_int_eq(fixture_shell("grep -q '^[*][*]INTERMITTENT(bound)[*][*] case ' '%s'", page),
+                     0);
 }
 END_TEST
 

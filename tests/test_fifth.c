@@ -48,13 +48,13 @@ END_TEST
 START_TEST(twice_is_an_error)
 {
     char said[4096] = "";
-    ck_assert_int_eq(lab_shell("mkdir -p '%s/optimized' && { cat optimized/impls.def; "
-                               "echo 'ATTN_IMPL(dense)'; } >'%s/optimized/impls.def'",
-                               scratch_path("twice"), scratch_path("twice")),
+    ck_assert_int_eq(fixture_shell("mkdir -p '%s/optimized' && { cat optimized/impls.def; "
+                                   "echo 'ATTN_IMPL(dense)'; } >'%s/optimized/impls.def'",
+                                   scratch_path("twice"), scratch_path("twice")),
                      0);
-    int status = lab_shell("cc -std=c11 -D_GNU_SOURCE -I'%s' -I. -c -o /dev/null "
-                           "optimized/registry.c 2>'%s'",
-                           scratch_path("twice"), scratch_path("said"));
+    int status = fixture_shell("cc -std=c11 -D_GNU_SOURCE -I'%s' -I. -c -o /dev/null "
+                               "optimized/registry.c 2>'%s'",
+                               scratch_path("twice"), scratch_path("said"));
     ck_assert_int_ne(status, 0);
     FILE *file = fopen(scratch_path("said"), "r");
     ck_assert_ptr_nonnull(file);

@@ -16,14 +16,14 @@
 
 /* ---- the toy --------------------------------------------------------------------------------- */
 
-enum toy_how {
+enum faulty_how {
     NEAREST,   /* P rounded to bf16 to nearest, its sum not rounded: honest           */
     TRUNCATED, /* P cut to bf16, its sum not: every O is too small (SN-09)            */
     PRODUCTS,  /* exact P; its products with V cut to bf16 (SN-10)                    */
     PARTIALS   /* exact P; partial O comes back from each part in bf16 (SN-17)        */
 };
 enum { OPTION_HOW, OPTION_SPLITS };
-static const struct attn_option toy_options[] = {
+static const struct attn_option faulty_options[] = {
     {"how", NEAREST, NEAREST, PARTIALS, "nearest truncated products partials", "what is rounded"},
     {"splits", 1, 1, 64, NULL, "parts of the keys"},
     {0}};
@@ -43,8 +43,9 @@ __attribute__((noinline)) static float to_bf16(float x, int nearest)
 }
 
 /* (O, LSE) over keys [lo, hi) that row i sees. */
-static float toy_part(const struct attn_problem *p, const struct attn_forward *t, enum toy_how how,
-                      const int64_t at[3], int64_t lo, int64_t hi, float o[WIDTH])
+static float faulty_part(const struct attn_problem *p, const struct attn_forward *t,
+                         enum faulty_how how, const int64_t at[3], int64_t lo, int64_t hi,
+                         float o[WIDTH])
 {
     int64_t b = at[0], h = at[1], i = at[2], g = h / (p->heads / p->kv_heads);
     float s[KEYS], m = -INFINITY, l = 0;
@@ -76,16 +77,16 @@ static float toy_part(const struct attn_problem *p, const struct attn_forward *t
     return m > -INFINITY ? m + logf(l) : m;
 }
 
-static void toy_row(const struct attn_problem *p, const struct attn_options *options,
-                    const struct attn_forward *t, const int64_t at[3])
+static void faulty_row(const struct attn_problem *p, const struct attn_options *options,
+                       const struct attn_forward *t, const int64_t at[3])
 {
-    enum toy_how how = (enum toy_how)options->value[OPTION_HOW];
+    enum faulty_how how = (enum faulty_how)options->value[OPTION_HOW];
     int64_t splits = options->value[OPTION_SPLITS];
     float o[WIDTH], part[WIDTH];
-    float lse = toy_part(p, t, how, at, 0, p->n_key / splits, o);
+    float lse = faulty_part(p, t, how, at, 0, p->n_key / splits, o);
     for (int64_t n = 1; n < splits; n++) {
         float more =
-            toy_part(p, t, how, at, n * p->n_key / splits, (n + 1) * p->n_key / splits, part);
+            faulty_part(p, t, how, at, n * p->n_key / splits, (n + 1) * p->n_key / splits, part);
         attn_merge_f32(o, &lse, part, more, p->d_value);
         for (int64_t c = 0; how == PARTIALS && c < p->d_value; c++)
             o[c] = to_bf16(o[c], 1);
@@ -96,34 +97,34 @@ static void toy_row(const struct attn_problem *p, const struct attn_options *opt
     ((float *)t->lse.data)[attn_offset(t->lse.stride, at[0], at[1], at[2])] = lse;
 }
 
-static enum attn_status toy_forward(struct attn_ctx *ctx, const struct attn_problem *p,
-                                    const struct attn_forward *t)
+static enum attn_status faulty_forward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                       const struct attn_forward *t)
 {
     if (p->n_key > KEYS || p->d_value > WIDTH)
         return attn_fail(ctx->error, ATTN_ENOTSUP, "the toy has room for %d keys", (int)KEYS);
     for (int64_t b = 0; b < p->batch; b++)
         for (int64_t h = 0; h < p->heads; h++)
             for (int64_t i = 0; i < p->n_query; i++)
-                toy_row(p, ctx->options, t, (const int64_t[]){b, h, i});
+                faulty_row(p, ctx->options, t, (const int64_t[]){b, h, i});
     return ATTN_OK;
 }
 
-static enum attn_status toy_cost(const struct attn_problem *p, const struct attn_options *options,
-                                 enum attn_pass pass, int rank, struct attn_cost *cost,
-                                 struct attn_error *err)
+static enum attn_status faulty_cost(const struct attn_problem *p,
+                                    const struct attn_options *options, enum attn_pass pass,
+                                    int rank, struct attn_cost *cost, struct attn_error *err)
 {
     (void)p, (void)options, (void)pass, (void)rank, (void)cost, (void)err;
     return ATTN_OK; /* nothing of the ledger's */
 }
 
-static int64_t toy_merges(const struct attn_problem *p, const struct attn_options *options)
+static int64_t faulty_merges(const struct attn_problem *p, const struct attn_options *options)
 {
     (void)p;
     return options->value[OPTION_SPLITS] - 1;
 }
 
-static void toy_precision(const struct attn_problem *p, const struct attn_options *options,
-                          struct attn_precision *x)
+static void faulty_precision(const struct attn_problem *p, const struct attn_options *options,
+                             struct attn_precision *x)
 {
     (void)p;
     int64_t how = options->value[OPTION_HOW];
@@ -136,13 +137,13 @@ static const struct attn_impl toy = {.name = "toy",
                                      .family = "test",
                                      .caps = ATTN_CAP_F32 | ATTN_CAP_GQA | ATTN_CAP_CROSS |
                                              ATTN_CAP_DV | ATTN_CAP_MASK,
-                                     .options = toy_options,
-                                     .merges = toy_merges,
-                                     .cost = toy_cost,
-                                     .forward = toy_forward,
-                                     .precision = toy_precision};
+                                     .options = faulty_options,
+                                     .merges = faulty_merges,
+                                     .cost = faulty_cost,
+                                     .forward = faulty_forward,
+                                     .precision = faulty_precision};
 
-static struct attn_spec toy_at(enum toy_how how)
+static struct attn_spec faulty_at(enum faulty_how how)
 {
     struct attn_spec spec = {.impl = &toy};
     attn_options_preset(&toy, &spec.options);
@@ -231,7 +232,7 @@ static const char *const positive[] = {"b4h4g2q60k64d8:none:f32:ones:s%d",
 /* P in bf16 and its sum in float, rounded to nearest: no bias, whatever the seed. */
 START_TEST(nearest_does_not_lean)
 {
-    struct attn_spec spec = toy_at(NEAREST);
+    struct attn_spec spec = faulty_at(NEAREST);
     double largest = 0;
     for (int seed = 0; seed < 20; seed++) {
         char text[128];
@@ -251,7 +252,7 @@ END_TEST
  * has. */
 START_TEST(truncated_leans)
 {
-    struct attn_spec spec = toy_at(_i == 0 ? TRUNCATED : PRODUCTS);
+    struct attn_spec spec = faulty_at(_i == 0 ? TRUNCATED : PRODUCTS);
     for (int seed = 0; seed < 5; seed++) {
         char text[128];
         struct attn_result r;
@@ -270,7 +271,7 @@ START_TEST(quick_cases_show_it)
 {
     static const char *const name[] = {"lean-ones", "lean-ties"};
     const struct attn_battery_case *c = attn_battery_find(name[_i]);
-    struct attn_spec wrong = toy_at(_i == 0 ? TRUNCATED : PRODUCTS), right = toy_at(NEAREST);
+    struct attn_spec wrong = faulty_at(_i == 0 ? TRUNCATED : PRODUCTS), right = faulty_at(NEAREST);
     struct attn_result r;
     ck_assert_ptr_nonnull(c);
     ck_assert_ptr_eq(strstr(c->ids, _i == 0 ? "SN-09" : "SN-10"), c->ids);
@@ -322,7 +323,7 @@ END_TEST
 
 START_TEST(rounded_partials_grow)
 {
-    struct attn_spec spec = toy_at(PARTIALS);
+    struct attn_spec spec = faulty_at(PARTIALS);
     struct attn_growth growth;
     struct attn_result r;
     attn_growth_run(&spec, 17, &growth, &r);

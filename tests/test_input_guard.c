@@ -117,7 +117,7 @@ START_TEST(meddling_is_named)
     int how = _i, none = NONE, mode = fegetround();
     for (int apart = 0; apart < 2; apart++) {
         if (apart)
-            attn_apart(judge, &how, 20, &r);
+            attn_isolated(judge, &how, 20, &r);
         else
             judge(&how, &r);
         ck_assert_msg((r.verdict == ATTN_PASS) == (how == NONE), "%s: %s",

@@ -300,7 +300,7 @@ START_TEST(tables)
 {
     const struct attn_kernels *k = attn_isa_at(_i / 2)->kernels[_i % 2];
     char text[ISA_LAB_TEXT];
-    OR_SAY(isa_lab_table(k, text));
+    OR_SAY(isa_fixture_table(k, text));
 }
 END_TEST
 
@@ -310,9 +310,9 @@ START_TEST(storage_types)
     char text[ISA_LAB_TEXT];
     if (k == NULL)
         return;
-    OR_SAY(isa_lab_widen(k, text));
-    OR_SAY(isa_lab_narrow(k, step(), text));
-    OR_SAY(isa_lab_edges(k, text));
+    OR_SAY(isa_fixture_widen(k, text));
+    OR_SAY(isa_fixture_narrow(k, step(), text));
+    OR_SAY(isa_fixture_edges(k, text));
 }
 END_TEST
 
@@ -323,8 +323,8 @@ START_TEST(functions)
     double of_exp2, of_tanh;
     if (k == NULL)
         return;
-    OR_SAY(isa_lab_exp2(k, step(), &of_exp2, text));
-    OR_SAY(isa_lab_tanh(k, step(), &of_tanh, text));
+    OR_SAY(isa_fixture_exp2(k, step(), &of_exp2, text));
+    OR_SAY(isa_fixture_tanh(k, step(), &of_tanh, text));
     printf("%s, %s: exp2 errs by up to %.2f u, tanh by up to %.2f u\n", attn_isa_at(_i / 2)->name,
            k->bytes == 4 ? "float" : "double", of_exp2, of_tanh);
 }
@@ -335,7 +335,7 @@ START_TEST(transposition)
     const struct attn_kernels *k = kernels(_i);
     char text[ISA_LAB_TEXT];
     if (k != NULL)
-        OR_SAY(isa_lab_transpose(k, text));
+        OR_SAY(isa_fixture_transpose(k, text));
 }
 END_TEST
 

@@ -38,7 +38,7 @@ START_TEST(results_come_back_whole)
 {
     double worst = 0.625;
     struct attn_result r;
-    attn_apart(good, &worst, 10, &r);
+    attn_isolated(good, &worst, 10, &r);
     ck_assert_int_eq(r.verdict, ATTN_PASS);
     ck_assert(r.worst == worst);
     ck_assert_str_eq(r.output[ATTN_DK].name, "dk");
@@ -48,15 +48,15 @@ END_TEST
 START_TEST(misbehaviour_is_a_verdict)
 {
     struct attn_result r;
-    attn_apart(crashes, NULL, 10, &r);
+    attn_isolated(crashes, NULL, 10, &r);
     ck_assert_int_eq(r.verdict, ATTN_CRASH);
 #ifndef __SANITIZE_ADDRESS__ /* which turns a signal into an exit status of its own */
     ck_assert_ptr_nonnull(strstr(r.text, "signal 11"));
 #endif
-    attn_apart(hangs, NULL, 0.2, &r);
+    attn_isolated(hangs, NULL, 0.2, &r);
     ck_assert_int_eq(r.verdict, ATTN_TIMEOUT);
     ck_assert_ptr_nonnull(strstr(r.text, "0.2 s"));
-    attn_apart(leaves, NULL, 10, &r);
+    attn_isolated(leaves, NULL, 10, &r);
     ck_assert_int_eq(r.verdict, ATTN_CRASH);
     ck_assert_ptr_nonnull(strstr(r.text, "status 7"));
 }

@@ -107,7 +107,7 @@ START_TEST(zero_bytes)
 }
 END_TEST
 
-/* NULL, a stranger's pointer and a block that is gone already change nothing. */
+/* NULL, an external implementation's pointer and a block that is gone already change nothing. */
 START_TEST(give_what_is_not_there)
 {
     struct attn_ledger x = new_ledger();

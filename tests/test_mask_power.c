@@ -7,7 +7,7 @@
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
 
-static void label(const char *text, struct attn_admission *x)
+static void label(const char *text, struct attn_mask_power *x)
 {
     struct attn_spec spec;
     struct attn_case c;
@@ -62,7 +62,7 @@ static const char *const fills[] = {"normal", "ties", "stairs-up", "offset-120",
 START_TEST(label_is_what_flipping_shows)
 {
     char digits[] = "0110111010", mask[32], text[128], other[128];
-    struct attn_admission x;
+    struct attn_mask_power x;
     int64_t seen = 0;
     double weakest = (double)INFINITY;
     snprintf(text, sizeof text, "q1k10d4:keys(x%s):f32:%s:s5", digits, fills[_i]);
@@ -98,10 +98,10 @@ START_TEST(words_of_the_label)
         {"h2q5k7d4:keys(5):f32:normal:s1:poison=nan", "every key"},
     };
     for (size_t n = 0; n < sizeof want / sizeof *want; n++) {
-        struct attn_admission x;
+        struct attn_mask_power x;
         char words[64];
         label(want[n].text, &x);
-        attn_admission_words(&x, words);
+        attn_mask_power_words(&x, words);
         ck_assert_msg(strstr(words, want[n].words) != NULL && (want[n].words[0] || !words[0]),
                       "%s: '%s'", want[n].text, words);
     }

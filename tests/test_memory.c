@@ -126,9 +126,9 @@ enum fault { HONEST, MORE, LESS, LEAK, NAMES, PAST_END, UNPRICED, MESSAGES, MALL
 static enum fault fault;
 static enum attn_pass faulty;
 
-static enum attn_status toy_cost(const struct attn_problem *p, const struct attn_options *options,
-                                 enum attn_pass pass, int rank, struct attn_cost *cost,
-                                 struct attn_error *err)
+static enum attn_status faulty_cost(const struct attn_problem *p,
+                                    const struct attn_options *options, enum attn_pass pass,
+                                    int rank, struct attn_cost *cost, struct attn_error *err)
 {
     enum attn_status status = attn_impl_dense.cost(p, options, pass, rank, cost, err);
     if (pass != faulty)
@@ -171,8 +171,8 @@ static void after(struct attn_ctx *ctx, void *extra)
         attn_ledger_give(ctx->ledger, extra);
 }
 
-static enum attn_status toy_forward(struct attn_ctx *ctx, const struct attn_problem *p,
-                                    const struct attn_forward *t)
+static enum attn_status faulty_forward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                       const struct attn_forward *t)
 {
     void *extra = before(ctx);
     enum attn_status status = attn_impl_dense.forward(ctx, p, t);
@@ -180,8 +180,8 @@ static enum attn_status toy_forward(struct attn_ctx *ctx, const struct attn_prob
     return status;
 }
 
-static enum attn_status toy_backward(struct attn_ctx *ctx, const struct attn_problem *p,
-                                     const struct attn_backward *t)
+static enum attn_status faulty_backward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                        const struct attn_backward *t)
 {
     void *extra = before(ctx);
     enum attn_status status = attn_impl_dense.backward(ctx, p, t);
@@ -195,18 +195,18 @@ static struct attn_spec toy(struct attn_impl *impl, enum attn_pass pass)
     faulty = pass;
     *impl = attn_impl_dense;
     impl->name = "toy";
-    impl->cost = toy_cost;
+    impl->cost = faulty_cost;
     if (pass == ATTN_FORWARD)
-        impl->forward = toy_forward;
+        impl->forward = faulty_forward;
     else
-        impl->backward = toy_backward;
+        impl->backward = faulty_backward;
     attn_options_preset(impl, &spec.options);
     return spec;
 }
 
 /* b1 h2 q5 k6 d4, f32, no mask: 240 bytes each of scores and probs, 64 of rows. */
-static const char *const toy_case[] = {"h2q5k6d4:none:f32:normal:s1",
-                                       "h2q5k6d4:none:f32:normal:s1:pass=bwd"};
+static const char *const faulty_case[] = {"h2q5k6d4:none:f32:normal:s1",
+                                          "h2q5k6d4:none:f32:normal:s1:pass=bwd"};
 
 START_TEST(breaches_are_found)
 {
@@ -230,7 +230,7 @@ START_TEST(breaches_are_found)
     struct attn_result r;
     for (int pass = 0; pass < 2; pass++) {
         struct attn_spec spec = toy(&impl, (enum attn_pass)pass);
-        ck_assert_int_eq(attn_case_parse(toy_case[pass], &c, NULL), ATTN_OK);
+        ck_assert_int_eq(attn_case_parse(faulty_case[pass], &c, NULL), ATTN_OK);
         fault = (enum fault)_i;
         attn_run_case(&spec, &c, &r);
         fault = HONEST;
@@ -247,7 +247,7 @@ START_TEST(malloc_is_seen)
 {
     struct attn_impl impl;
     struct attn_setup s;
-    memory_open(toy_case[1], &s);
+    memory_open(faulty_case[1], &s);
     for (int pass = 0; pass < 2; pass++) {
         struct attn_spec spec = toy(&impl, (enum attn_pass)pass);
         struct attn_ledger ledger;

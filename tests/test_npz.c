@@ -51,11 +51,11 @@ START_TEST(every_type_returns)
     ck_assert_ptr_nonnull(stream);
     size_t n = fread(all, 1, sizeof all, stream);
     fclose(stream);
-    struct zip_lab lab = {.n = 0};
-    zip_lab_add(&lab, "stored.npy", 0, all, n);
-    zip_lab_add(&lab, "deflated.npy", 1, all, n);
-    zip_lab_make(&lab);
-    accept(zip_lab_put(&lab, "t.npz"));
+    struct zip_fixture fixture = {.n = 0};
+    zip_fixture_add(&fixture, "stored.npy", 0, all, n);
+    zip_fixture_add(&fixture, "deflated.npy", 1, all, n);
+    zip_fixture_make(&fixture);
+    accept(zip_fixture_put(&fixture, "t.npz"));
     ck_assert_int_eq(file.n_tensors, 2);
     for (int m = 0; m < 2; m++) {
         const struct attn_file_tensor *got = load(m == 0 ? "stored" : "deflated");
@@ -172,15 +172,16 @@ static const struct {
 
 START_TEST(fields_that_lie)
 {
-    struct zip_lab lab = {.n = 0};
-    zip_lab_add_npy(&lab, "a.npy", lies[_i].deflated, DICTIONARY("24"), 24);
-    zip_lab_add_npy(&lab, "b.npy", lies[_i].deflated, DICTIONARY("24"), 24);
-    zip_lab_make(&lab);
+    struct zip_fixture fixture = {.n = 0};
+    zip_fixture_add_npy(&fixture, "a.npy", lies[_i].deflated, DICTIONARY("24"), 24);
+    zip_fixture_add_npy(&fixture, "b.npy", lies[_i].deflated, DICTIONARY("24"), 24);
+    zip_fixture_make(&fixture);
     limit_memory();
-    zip_lab_set(&lab, 0, (enum zip_lab_field)lies[_i].field, lies[_i].where, lies[_i].value);
+    zip_fixture_set(&fixture, 0, (enum zip_fixture_field)lies[_i].field, lies[_i].where,
+                    lies[_i].value);
     if (lies[_i].value == 27)
-        zip_lab_set(&lab, 0, ZIP_LAB_FLAGS, ZIP_LAB_BOTH, 1);
-    refuse(zip_lab_put(&lab, "l.npz"), lies[_i].load, lies[_i].says);
+        zip_fixture_set(&fixture, 0, ZIP_LAB_FLAGS, ZIP_LAB_BOTH, 1);
+    refuse(zip_fixture_put(&fixture, "l.npz"), lies[_i].load, lies[_i].says);
 }
 END_TEST
 
@@ -203,13 +204,14 @@ static const struct {
 
 START_TEST(members_that_lie)
 {
-    struct zip_lab lab = {.n = 0};
+    struct zip_fixture fixture = {.n = 0};
     if (members[_i].dictionary != NULL)
-        zip_lab_add_npy(&lab, members[_i].name, 1, members[_i].dictionary, 0);
+        zip_fixture_add_npy(&fixture, members[_i].name, 1, members[_i].dictionary, 0);
     else
-        zip_lab_add(&lab, members[_i].name, 0, "tensors?", members[_i].name[0] == 'q' ? 8 : 0);
-    zip_lab_make(&lab);
-    refuse(zip_lab_put(&lab, "m.npz"), 0, members[_i].says);
+        zip_fixture_add(&fixture, members[_i].name, 0, "tensors?",
+                        members[_i].name[0] == 'q' ? 8 : 0);
+    zip_fixture_make(&fixture);
+    refuse(zip_fixture_put(&fixture, "m.npz"), 0, members[_i].says);
 }
 END_TEST
 
@@ -217,21 +219,21 @@ END_TEST
 START_TEST(bombs)
 {
     enum { ZEROS = 128 << 20 };
-    struct zip_lab lab = {.n = 0};
+    struct zip_fixture fixture = {.n = 0};
     uint32_t honest = 12 + sizeof DICTIONARY("24") - 1 + 24;
-    zip_lab_add_npy(&lab, "a.npy", 1, DICTIONARY("24"), ZEROS);
-    zip_lab_make(&lab);
-    ck_assert_uint_lt(lab.bytes, 150000);
-    free(lab.member[0].data); /* before memory is limited */
-    lab.member[0].data = NULL;
+    zip_fixture_add_npy(&fixture, "a.npy", 1, DICTIONARY("24"), ZEROS);
+    zip_fixture_make(&fixture);
+    ck_assert_uint_lt(fixture.bytes, 150000);
+    free(fixture.member[0].data); /* before memory is limited */
+    fixture.member[0].data = NULL;
     limit_memory();
     if (_i == 0) { /* the truth about its size contradicts the header */
-        refuse(zip_lab_put(&lab, "bomb.npz"), 0,
+        refuse(zip_fixture_put(&fixture, "bomb.npz"), 0,
                "needs 24 bytes after the header, the file has 134");
         return;
     }
-    zip_lab_set(&lab, 0, ZIP_LAB_SIZE, ZIP_LAB_BOTH, honest);
-    refuse(zip_lab_put(&lab, "bomb.npz"), 1, "inflates to more than the ");
+    zip_fixture_set(&fixture, 0, ZIP_LAB_SIZE, ZIP_LAB_BOTH, honest);
+    refuse(zip_fixture_put(&fixture, "bomb.npz"), 1, "inflates to more than the ");
 }
 END_TEST
 
@@ -241,22 +243,22 @@ START_TEST(many_headers)
     enum { BLANKS = 200000 };
     static const char *const name[] = {"a.npy", "b.npy", "c.npy", "d.npy", "e.npy", "f.npy"};
     static char text[BLANKS + 100];
-    struct zip_lab lab = {.n = 0};
+    struct zip_fixture fixture = {.n = 0};
     memset(text, ' ', BLANKS);
     snprintf(text + BLANKS, 100, "%s", DICTIONARY("0"));
     for (int m = 0; m < 6; m++) {
-        zip_lab_add_npy(&lab, name[m], 1, text, 0);
+        zip_fixture_add_npy(&fixture, name[m], 1, text, 0);
         if (m == 4) { /* five are good */
-            struct zip_lab five = lab;
-            zip_lab_make(&five);
+            struct zip_fixture five = fixture;
+            zip_fixture_make(&five);
             accept(scratch_put("five.npz", five.all, five.bytes));
             ck_assert_int_eq(file.n_tensors, 5);
             attn_file_close(&file);
             free(five.all);
         }
     }
-    zip_lab_make(&lab);
-    refuse(zip_lab_put(&lab, "h.npz"), 0, "headers of all members are longer than 1048576");
+    zip_fixture_make(&fixture);
+    refuse(zip_fixture_put(&fixture, "h.npz"), 0, "headers of all members are longer than 1048576");
 }
 END_TEST
 
@@ -288,15 +290,15 @@ END_TEST
 /* Any prefix of a good archive is a bad one; so is one with something behind it. */
 START_TEST(prefixes)
 {
-    struct zip_lab lab = {.n = 0};
-    zip_lab_add_npy(&lab, "a.npy", 1, DICTIONARY("24"), 24);
-    zip_lab_add_npy(&lab, "b.npy", 0, DICTIONARY("24"), 24);
-    zip_lab_make(&lab);
-    for (size_t cut = 0; cut < lab.bytes; cut++)
-        refuse(scratch_put("cut.npz", lab.all, cut), 0, "");
-    lab.all[lab.bytes] = 0; /* the room for one more is there */
-    refuse(scratch_put("cut.npz", lab.all, lab.bytes + 1), 0, "nconsistent");
-    accept(zip_lab_put(&lab, "whole.npz"));
+    struct zip_fixture fixture = {.n = 0};
+    zip_fixture_add_npy(&fixture, "a.npy", 1, DICTIONARY("24"), 24);
+    zip_fixture_add_npy(&fixture, "b.npy", 0, DICTIONARY("24"), 24);
+    zip_fixture_make(&fixture);
+    for (size_t cut = 0; cut < fixture.bytes; cut++)
+        refuse(scratch_put("cut.npz", fixture.all, cut), 0, "");
+    fixture.all[fixture.bytes] = 0; /* the room for one more is there */
+    refuse(scratch_put("cut.npz", fixture.all, fixture.bytes + 1), 0, "nconsistent");
+    accept(zip_fixture_put(&fixture, "whole.npz"));
     attn_file_close(&file);
 }
 END_TEST
@@ -304,10 +306,10 @@ END_TEST
 /* Shortened, or overwritten, between the check and the reading. */
 START_TEST(changing_file)
 {
-    struct zip_lab lab = {.n = 0};
-    zip_lab_add_npy(&lab, "a.npy", 0, DICTIONARY("90000"), 90000);
-    zip_lab_make(&lab);
-    const char *path = zip_lab_put(&lab, "c.npz");
+    struct zip_fixture fixture = {.n = 0};
+    zip_fixture_add_npy(&fixture, "a.npy", 0, DICTIONARY("90000"), 90000);
+    zip_fixture_make(&fixture);
+    const char *path = zip_fixture_put(&fixture, "c.npz");
     accept(path);
     if (_i == 0)
         ck_assert_int_eq(truncate(path, 20000), 0);

@@ -39,7 +39,7 @@ static int sees_some(const struct attn_problem *p, int64_t i, int64_t j) /* keys
 }
 
 static const struct {
-    struct lab_shape shape;
+    struct fixture_shape shape;
     dense_gsl_sees *sees;
 } problems[] = {
     {{2, 4, 2, 19, 23, 8, 8, NULL, 0.35, 0, ATTN_BIAS_NONE, 0}, sees_all},
@@ -63,16 +63,17 @@ START_TEST(agrees_with_gsl)
     struct dense_gsl *gsl = malloc(sizeof *gsl);
     ck_assert_ptr_nonnull(gsl);
     for (uint64_t seed = 1; seed <= 5; seed++) {
-        struct lab *x = lab_open(&problems[_i].shape, seed);
+        struct fixture *x = fixture_open(&problems[_i].shape, seed);
         dense_gsl_run(x, problems[_i].sees, gsl);
         for (int wide = 0; wide < 2; wide++) {
-            lab_run(x, wide ? ATTN_F64 : ATTN_F32);
+            fixture_run(x, wide ? ATTN_F64 : ATTN_F32);
             for (int o = 0; o < ATTN_OUTPUTS; o++)
-                for (int64_t n = 0; n < lab_size(x, (enum attn_output)o); n++)
-                    lab_near(attn_output_name((enum attn_output)o), n, x->truth.tensor[o].want[n],
-                             gsl->value[o][n], 16 * U * gsl->size[o][n]);
+                for (int64_t n = 0; n < fixture_size(x, (enum attn_output)o); n++)
+                    fixture_near(attn_output_name((enum attn_output)o), n,
+                                 x->truth.tensor[o].want[n], gsl->value[o][n],
+                                 16 * U * gsl->size[o][n]);
         }
-        lab_close(x);
+        fixture_close(x);
     }
     free(gsl);
 }
@@ -84,18 +85,19 @@ END_TEST
 START_TEST(double_agrees_with_long_double)
 {
     for (uint64_t seed = 11; seed <= 15; seed++) {
-        struct lab *x = lab_open(&problems[_i].shape, seed);
-        struct lab *y = lab_open(&problems[_i].shape, seed);
-        lab_run(x, ATTN_F32);
-        lab_run(y, ATTN_F64);
+        struct fixture *x = fixture_open(&problems[_i].shape, seed);
+        struct fixture *y = fixture_open(&problems[_i].shape, seed);
+        fixture_run(x, ATTN_F32);
+        fixture_run(y, ATTN_F64);
         for (int o = 0; o < ATTN_OUTPUTS; o++) {
-            ck_assert_int_eq(lab_size(x, (enum attn_output)o), lab_size(y, (enum attn_output)o));
-            for (int64_t n = 0; n < lab_size(x, (enum attn_output)o); n++)
-                lab_near(attn_output_name((enum attn_output)o), n, x->truth.tensor[o].want[n],
-                         y->truth.tensor[o].want[n], 1e-14 * y->truth.tensor[o].gauge[n]);
+            ck_assert_int_eq(fixture_size(x, (enum attn_output)o),
+                             fixture_size(y, (enum attn_output)o));
+            for (int64_t n = 0; n < fixture_size(x, (enum attn_output)o); n++)
+                fixture_near(attn_output_name((enum attn_output)o), n, x->truth.tensor[o].want[n],
+                             y->truth.tensor[o].want[n], 1e-14 * y->truth.tensor[o].gauge[n]);
         }
-        lab_close(x);
-        lab_close(y);
+        fixture_close(x);
+        fixture_close(y);
     }
 }
 END_TEST
@@ -104,20 +106,20 @@ END_TEST
  * ones of runs of 32 lose a few.  The long double oracle stands for the truth. */
 START_TEST(long_rows)
 {
-    const struct lab_shape s = {1, 1, 1, 2, 4096, 1, 1, NULL, 1, 0, ATTN_BIAS_NONE, 0};
+    const struct fixture_shape s = {1, 1, 1, 2, 4096, 1, 1, NULL, 1, 0, ATTN_BIAS_NONE, 0};
     for (uint64_t seed = 1; seed <= 4; seed++) {
-        struct lab *x = lab_open(&s, seed), *y = lab_open(&s, seed);
+        struct fixture *x = fixture_open(&s, seed), *y = fixture_open(&s, seed);
         for (int n = 0; n < 4096; n++)
             x->v[n] = y->v[n] = fabs(x->v[n]);
-        lab_run(x, ATTN_F32);
-        lab_run(y, ATTN_F64);
+        fixture_run(x, ATTN_F32);
+        fixture_run(y, ATTN_F64);
         for (int i = 0; i < 2; i++) {
-            lab_near("o", i, x->o[i], y->o[i], 5 * U * y->o[i]);
-            lab_near("lse", i, x->lse[i], y->lse[i], 5 * U * fabs(y->lse[i]));
-            lab_near("dq", i, x->dq[i], y->dq[i], 0.5 * U * y->truth.tensor[ATTN_DQ].gauge[i]);
+            fixture_near("o", i, x->o[i], y->o[i], 5 * U * y->o[i]);
+            fixture_near("lse", i, x->lse[i], y->lse[i], 5 * U * fabs(y->lse[i]));
+            fixture_near("dq", i, x->dq[i], y->dq[i], 0.5 * U * y->truth.tensor[ATTN_DQ].gauge[i]);
         }
-        lab_close(x);
-        lab_close(y);
+        fixture_close(x);
+        fixture_close(y);
     }
 }
 END_TEST
@@ -125,15 +127,15 @@ END_TEST
 /* One key under 4096 queries: dV is the sum of all dO, to the last rounding. */
 START_TEST(long_columns)
 {
-    const struct lab_shape s = {1, 1, 1, 4096, 1, 1, 1, NULL, 1, 0, ATTN_BIAS_NONE, 0};
+    const struct fixture_shape s = {1, 1, 1, 4096, 1, 1, 1, NULL, 1, 0, ATTN_BIAS_NONE, 0};
     for (uint64_t seed = 1; seed <= 4; seed++) {
-        struct lab *x = lab_open(&s, seed);
+        struct fixture *x = fixture_open(&s, seed);
         long double sum = 0;
         for (int n = 0; n < 4096; n++)
             sum += (long double)(x->d_o[n] = fabs(x->d_o[n]) / 3);
-        lab_run(x, ATTN_F64);
-        lab_near("dv", 0, x->dv[0], (double)sum, 3 * U * (double)sum);
-        lab_close(x);
+        fixture_run(x, ATTN_F64);
+        fixture_near("dv", 0, x->dv[0], (double)sum, 3 * U * (double)sum);
+        fixture_close(x);
     }
 }
 END_TEST
@@ -143,9 +145,9 @@ END_TEST
  * last place. */
 START_TEST(wide_is_wide)
 {
-    const struct lab_shape s = {1, 1, 1, 1, 2, 3, 1, NULL, 0.7, 0, ATTN_BIAS_NONE, 0};
+    const struct fixture_shape s = {1, 1, 1, 1, 2, 3, 1, NULL, 0.7, 0, ATTN_BIAS_NONE, 0};
     for (uint64_t seed = 1; seed <= 200 && LDBL_MANT_DIG > DBL_MANT_DIG; seed++) {
-        struct lab *x = lab_open(&s, seed);
+        struct fixture *x = fixture_open(&s, seed);
         long double S[2] = {0};
         for (int j = 0; j < 2; j++) {
             x->v[j] = fabs(x->v[j]);
@@ -153,7 +155,7 @@ START_TEST(wide_is_wide)
                 S[j] += (long double)x->q[c] * (long double)x->k[3 * j + c];
             S[j] *= (long double)x->p.scale;
         }
-        lab_run(x, ATTN_F64);
+        fixture_run(x, ATTN_F64);
         long double p1 = 1 / (1 + expl(S[1] - S[0])), p2 = 1 / (1 + expl(S[0] - S[1]));
         long double o = p1 * (long double)x->v[0] + p2 * (long double)x->v[1];
         long double dS =
@@ -173,7 +175,7 @@ START_TEST(wide_is_wide)
             ck_assert_msg(off <= (long double)most, "%s: %g of the last place", list[n].name,
                           (double)off);
         }
-        lab_close(x);
+        fixture_close(x);
     }
 }
 END_TEST
@@ -189,14 +191,14 @@ static enum attn_dtype width(int i)
  * dQ = scale / n sum_j (dP_j - mean dP) k_j.  Rows 0 to 4 see nothing. */
 START_TEST(uniform)
 {
-    const struct lab_shape s = {2, 4, 2, 12, 7, 3, 4, "causal(br)", 0.6, 0, ATTN_BIAS_NONE, 0};
-    struct lab *x = lab_open(&s, 21);
+    const struct fixture_shape s = {2, 4, 2, 12, 7, 3, 4, "causal(br)", 0.6, 0, ATTN_BIAS_NONE, 0};
+    struct fixture *x = fixture_open(&s, 21);
     memset(x->q, 0, sizeof x->q);
-    lab_run(x, width(_i));
+    fixture_run(x, width(_i));
     for (int64_t r = 0; r < 2 * 4 * 12; r++) {
         int64_t n = r % 12 - 4, kv = r / 48 * 2 + r / 12 % 4 / 2;
         n = n > 0 ? n : 0;
-        lab_near("lse", r, x->lse[r], n > 0 ? log((double)n) : -(double)INFINITY, 2 * U);
+        fixture_near("lse", r, x->lse[r], n > 0 ? log((double)n) : -(double)INFINITY, 2 * U);
         double dp[7] = {0}, mean = 0;
         for (int64_t j = 0; j < n; j++) {
             for (int c = 0; c < 4; c++)
@@ -207,18 +209,19 @@ START_TEST(uniform)
             double sum = 0;
             for (int64_t j = 0; j < n; j++)
                 sum += x->v[(7 * kv + j) * 4 + c];
-            lab_near("o", 4 * r + c, x->o[4 * r + c], n > 0 ? sum / (double)n : 0, 30 * U);
+            fixture_near("o", 4 * r + c, x->o[4 * r + c], n > 0 ? sum / (double)n : 0, 30 * U);
         }
         for (int c = 0; c < 3; c++) {
             double sum = 0;
             for (int64_t j = 0; j < n; j++)
                 sum += (dp[j] - mean) * x->k[(7 * kv + j) * 3 + c];
-            lab_near("dq", 3 * r + c, x->dq[3 * r + c], n > 0 ? 0.6 * sum / (double)n : 0, 200 * U);
+            fixture_near("dq", 3 * r + c, x->dq[3 * r + c], n > 0 ? 0.6 * sum / (double)n : 0,
+                         200 * U);
         }
     }
-    for (int64_t n = 0; n < lab_size(x, ATTN_DK); n++)
+    for (int64_t n = 0; n < fixture_size(x, ATTN_DK); n++)
         ck_assert(x->dk[n] == 0); /* dk = scale sum dS q */
-    lab_close(x);
+    fixture_close(x);
 }
 END_TEST
 
@@ -226,10 +229,10 @@ END_TEST
  * p1 = 1 / (1 + exp(s2 - s1)), and dS1 = p1 p2 (dP1 - dP2) = -dS2 = dBias1. */
 START_TEST(two_keys)
 {
-    const struct lab_shape s = {1, 1, 1, 1, 2, 2, 3, NULL, 0.8, 1.5, ATTN_BIAS_TENSOR, 0};
+    const struct fixture_shape s = {1, 1, 1, 1, 2, 2, 3, NULL, 0.8, 1.5, ATTN_BIAS_TENSOR, 0};
     for (uint64_t seed = 1; seed <= 50; seed++) {
-        struct lab *x = lab_open(&s, seed);
-        lab_run(x, width(_i));
+        struct fixture *x = fixture_open(&s, seed);
+        fixture_run(x, width(_i));
         double S[2], slope[2], dP[2] = {0};
         for (int j = 0; j < 2; j++) {
             double t = tanh(0.8 * (x->q[0] * x->k[2 * j] + x->q[1] * x->k[2 * j + 1]) / 1.5);
@@ -240,21 +243,21 @@ START_TEST(two_keys)
         }
         double p1 = 1 / (1 + exp(S[1] - S[0])), p2 = 1 / (1 + exp(S[0] - S[1]));
         double dS = p1 * p2 * (dP[0] - dP[1]);
-        lab_near("lse", 0, x->lse[0], S[0] - log(p1), 40 * U);
+        fixture_near("lse", 0, x->lse[0], S[0] - log(p1), 40 * U);
         for (int c = 0; c < 3; c++) {
-            lab_near("o", c, x->o[c], p1 * x->v[c] + p2 * x->v[3 + c], 60 * U);
-            lab_near("dv", c, x->dv[c], p1 * x->d_o[c], 60 * U);
-            lab_near("dv", 3 + c, x->dv[3 + c], p2 * x->d_o[c], 60 * U);
+            fixture_near("o", c, x->o[c], p1 * x->v[c] + p2 * x->v[3 + c], 60 * U);
+            fixture_near("dv", c, x->dv[c], p1 * x->d_o[c], 60 * U);
+            fixture_near("dv", 3 + c, x->dv[3 + c], p2 * x->d_o[c], 60 * U);
         }
-        lab_near("dbias", 0, x->d_bias[0], dS, 400 * U);
-        lab_near("dbias", 1, x->d_bias[1], -dS, 400 * U);
+        fixture_near("dbias", 0, x->d_bias[0], dS, 400 * U);
+        fixture_near("dbias", 1, x->d_bias[1], -dS, 400 * U);
         for (int c = 0; c < 2; c++) {
             double dq = 0.8 * dS * (slope[0] * x->k[c] - slope[1] * x->k[2 + c]);
-            lab_near("dq", c, x->dq[c], dq, 1000 * U);
-            lab_near("dk", c, x->dk[c], 0.8 * dS * slope[0] * x->q[c], 1000 * U);
-            lab_near("dk", 2 + c, x->dk[2 + c], -0.8 * dS * slope[1] * x->q[c], 1000 * U);
+            fixture_near("dq", c, x->dq[c], dq, 1000 * U);
+            fixture_near("dk", c, x->dk[c], 0.8 * dS * slope[0] * x->q[c], 1000 * U);
+            fixture_near("dk", 2 + c, x->dk[2 + c], -0.8 * dS * slope[1] * x->q[c], 1000 * U);
         }
-        lab_close(x);
+        fixture_close(x);
     }
 }
 END_TEST
@@ -263,15 +266,15 @@ END_TEST
  * gradient. */
 START_TEST(hard_select)
 {
-    const struct lab_shape s = {1, 2, 2, 1, 9, 4, 5, NULL, 1, 0, ATTN_BIAS_NONE, 0};
+    const struct fixture_shape s = {1, 2, 2, 1, 9, 4, 5, NULL, 1, 0, ATTN_BIAS_NONE, 0};
     for (int64_t pick = 0; pick < 9; pick++) {
-        struct lab *x = lab_open(&s, 31);
+        struct fixture *x = fixture_open(&s, 31);
         for (int h = 0; h < 2; h++) {
             x->q[4 * h] = 64;
             for (int64_t j = 0; j < 9; j++)
                 x->k[(9 * h + j) * 4] = j == pick ? 64 : -64; /* 4096 apart from the others twice */
         }
-        lab_run(x, width(_i));
+        fixture_run(x, width(_i));
         for (int h = 0; h < 2; h++)
             for (int c = 0; c < 5; c++)
                 for (int64_t j = 0; j < 9; j++) {
@@ -282,7 +285,7 @@ START_TEST(hard_select)
             ck_assert(x->dq[n] == 0);
         for (int n = 0; n < 2 * 9 * 4; n++)
             ck_assert(x->dk[n] == 0);
-        lab_close(x);
+        fixture_close(x);
     }
 }
 END_TEST
@@ -290,67 +293,67 @@ END_TEST
 /* All keys the same: weights 1/n, LSE = s + ln n, and dQ = scale k sum_j dS_j = 0. */
 START_TEST(identical_keys)
 {
-    const struct lab_shape s = {1, 2, 1, 5, 17, 6, 3, NULL, 0.7, 0, ATTN_BIAS_NONE, 0};
-    struct lab *x = lab_open(&s, 41);
+    const struct fixture_shape s = {1, 2, 1, 5, 17, 6, 3, NULL, 0.7, 0, ATTN_BIAS_NONE, 0};
+    struct fixture *x = fixture_open(&s, 41);
     for (int j = 1; j < 17; j++)
         memcpy(x->k + 6 * j, x->k, 6 * sizeof *x->k);
-    lab_run(x, width(_i));
+    fixture_run(x, width(_i));
     for (int64_t r = 0; r < 2 * 5; r++) {
         double score = 0;
         for (int c = 0; c < 6; c++)
             score += 0.7 * x->q[6 * r + c] * x->k[c];
-        lab_near("lse", r, x->lse[r], score + log(17), 60 * U);
+        fixture_near("lse", r, x->lse[r], score + log(17), 60 * U);
         for (int c = 0; c < 3; c++) {
             double sum = 0;
             for (int j = 0; j < 17; j++)
                 sum += x->v[3 * j + c];
-            lab_near("o", 3 * r + c, x->o[3 * r + c], sum / 17, 60 * U);
+            fixture_near("o", 3 * r + c, x->o[3 * r + c], sum / 17, 60 * U);
         }
         for (int c = 0; c < 6; c++)
-            lab_near("dq", 6 * r + c, x->dq[6 * r + c], 0, 100 * U);
+            fixture_near("dq", 6 * r + c, x->dq[6 * r + c], 0, 100 * U);
     }
-    lab_close(x);
+    fixture_close(x);
 }
 END_TEST
 
 /* No key, whatever q and dO hold: O = 0, LSE = -inf, dQ = 0, and dV does not notice. */
 START_TEST(empty_rows)
 {
-    const struct lab_shape s = {1, 1, 1, 6, 4, 3, 3, "causal(br)", 1, 0, ATTN_BIAS_NONE, 1};
-    struct lab *x = lab_open(&s, 51), *y = lab_open(&s, 51);
+    const struct fixture_shape s = {1, 1, 1, 6, 4, 3, 3, "causal(br)", 1, 0, ATTN_BIAS_NONE, 1};
+    struct fixture *x = fixture_open(&s, 51), *y = fixture_open(&s, 51);
     for (int n = 0; n < 2 * 3; n++)
         x->q[n] = x->d_o[n] = (double)NAN;
     x->d_lse[0] = x->d_lse[1] = (double)NAN;
-    lab_run(x, width(_i));
-    lab_run(y, width(_i));
+    fixture_run(x, width(_i));
+    fixture_run(y, width(_i));
     for (int n = 0; n < 2 * 3; n++)
         ck_assert(x->o[n] == 0 && x->dq[n] == 0);
     ck_assert(x->lse[0] == -(double)INFINITY && x->lse[1] == -(double)INFINITY);
     for (int n = 0; n < 4 * 3; n++)
         ck_assert(x->dv[n] == y->dv[n] && x->dk[n] == y->dk[n] && isfinite(x->dk[n]));
-    lab_close(x);
-    lab_close(y);
+    fixture_close(x);
+    fixture_close(y);
 }
 END_TEST
 
 /* One key: O = v, LSE = s, dV = dO; dQ = dK = 0 exactly.  A gradient of LSE goes straight to s. */
 START_TEST(single_key)
 {
-    struct lab_shape s = {1, 1, 1, 1, 1, 4, 5, NULL, 0.5, 0, ATTN_BIAS_NONE, 0};
+    struct fixture_shape s = {1, 1, 1, 1, 1, 4, 5, NULL, 0.5, 0, ATTN_BIAS_NONE, 0};
     for (s.d_lse = 0; s.d_lse < 2; s.d_lse++) {
-        struct lab *x = lab_open(&s, 61);
+        struct fixture *x = fixture_open(&s, 61);
         double score = 0;
-        lab_run(x, width(_i));
+        fixture_run(x, width(_i));
         for (int c = 0; c < 4; c++) {
             double g = s.d_lse ? x->d_lse[0] : 0;
             score += 0.5 * x->q[c] * x->k[c];
-            lab_near("dq", c, x->dq[c], 0.5 * g * x->k[c], s.d_lse * 60 * U);
-            lab_near("dk", c, x->dk[c], 0.5 * g * x->q[c], s.d_lse * 60 * U);
+            fixture_near("dq", c, x->dq[c], 0.5 * g * x->k[c], s.d_lse * 60 * U);
+            fixture_near("dk", c, x->dk[c], 0.5 * g * x->q[c], s.d_lse * 60 * U);
         }
-        lab_near("lse", 0, x->lse[0], score, 10 * U);
+        fixture_near("lse", 0, x->lse[0], score, 10 * U);
         for (int c = 0; c < 5; c++)
             ck_assert(x->o[c] == x->v[c] && x->dv[c] == x->d_o[c]);
-        lab_close(x);
+        fixture_close(x);
     }
 }
 END_TEST
@@ -359,57 +362,57 @@ END_TEST
  * with K for V), and dV = 0 exactly. */
 START_TEST(gradient_of_lse)
 {
-    const struct lab_shape s = {2, 2, 1, 7, 9, 4, 4, "causal(br)", 0.5, 0, ATTN_BIAS_NONE, 1};
-    struct lab *x = lab_open(&s, 71), *y = lab_open(&s, 71);
+    const struct fixture_shape s = {2, 2, 1, 7, 9, 4, 4, "causal(br)", 0.5, 0, ATTN_BIAS_NONE, 1};
+    struct fixture *x = fixture_open(&s, 71), *y = fixture_open(&s, 71);
     memset(x->d_o, 0, sizeof x->d_o);
     memcpy(y->v, y->k, sizeof y->v);
-    lab_run(x, width(_i));
-    lab_run(y, width(_i));
-    for (int64_t n = 0; n < lab_size(x, ATTN_DV); n++)
+    fixture_run(x, width(_i));
+    fixture_run(y, width(_i));
+    for (int64_t n = 0; n < fixture_size(x, ATTN_DV); n++)
         ck_assert(x->dv[n] == 0);
-    for (int64_t n = 0; n < lab_size(x, ATTN_DQ); n++)
-        lab_near("dq", n, x->dq[n], 0.5 * x->d_lse[n / 4] * y->o[n], 60 * U);
-    lab_close(x);
-    lab_close(y);
+    for (int64_t n = 0; n < fixture_size(x, ATTN_DQ); n++)
+        fixture_near("dq", n, x->dq[n], 0.5 * x->d_lse[n / 4] * y->o[n], 60 * U);
+    fixture_close(x);
+    fixture_close(y);
 }
 END_TEST
 
 /* q = 0 under ALiBi: weights fall off by exp(-slope) a key, a geometric series. */
 START_TEST(alibi)
 {
-    const struct lab_shape s = {1, 3, 3, 4, 6, 2, 6, "causal(br)", 1, 0, ATTN_BIAS_ALIBI, 0};
-    struct lab *x = lab_open(&s, 81);
+    const struct fixture_shape s = {1, 3, 3, 4, 6, 2, 6, "causal(br)", 1, 0, ATTN_BIAS_ALIBI, 0};
+    struct fixture *x = fixture_open(&s, 81);
     memset(x->q, 0, sizeof x->q);
     memset(x->v, 0, sizeof x->v);
     for (int h = 0; h < 3; h++)
         for (int j = 0; j < 6; j++)
             x->v[(6 * h + j) * 6 + j] = 1; /* O shows the weights */
-    lab_run(x, width(_i));
+    fixture_run(x, width(_i));
     for (int h = 0; h < 3; h++)
         for (int i = 0; i < 4; i++) {
             double r = exp(-x->slope[h]), sum = (1 - pow(r, i + 3)) / (1 - r);
-            lab_near("lse", 4 * h + i, x->lse[4 * h + i], log(sum), 20 * U);
+            fixture_near("lse", 4 * h + i, x->lse[4 * h + i], log(sum), 20 * U);
             for (int j = 0; j < 6; j++)
-                lab_near("o", j, x->o[(4 * h + i) * 6 + j],
-                         j <= i + 2 ? pow(r, i + 2 - j) / sum : 0, 20 * U);
+                fixture_near("o", j, x->o[(4 * h + i) * 6 + j],
+                             j <= i + 2 ? pow(r, i + 2 - j) / sum : 0, 20 * U);
         }
-    lab_close(x);
+    fixture_close(x);
 }
 END_TEST
 
 /* A bias that is broadcast collects the gradients of all cells it stands for. */
 START_TEST(broadcast_bias_gradient)
 {
-    const struct lab_shape s = {2, 2, 2, 3, 5, 2, 2, NULL, 0.5, 0, ATTN_BIAS_TENSOR, 0};
+    const struct fixture_shape s = {2, 2, 2, 3, 5, 2, 2, NULL, 0.5, 0, ATTN_BIAS_TENSOR, 0};
     const int64_t stride[4] = {30, 15, 5, 1};
     for (int axis = 0; axis < 4; axis++) {
-        struct lab *x = lab_open(&s, 91), *y = lab_open(&s, 91);
+        struct fixture *x = fixture_open(&s, 91), *y = fixture_open(&s, 91);
         for (int64_t n = 0; n < 60; n++) /* y: the same values, written out */
             y->bias[n] =
                 x->bias[n - n / stride[axis] % (int64_t[]){2, 2, 3, 5}[axis] * stride[axis]];
         x->p.bias.tensor.stride[axis] = 0;
-        lab_run(x, width(_i));
-        lab_run(y, width(_i));
+        fixture_run(x, width(_i));
+        fixture_run(y, width(_i));
         const int64_t *extent = x->truth.tensor[ATTN_DBIAS].extent;
         ck_assert_int_eq(extent[axis], 1);
         double sum[60] = {0};
@@ -419,12 +422,12 @@ START_TEST(broadcast_bias_gradient)
             sum[((at[0] * extent[1] + at[1]) * extent[2] + at[2]) * extent[3] + at[3]] +=
                 y->d_bias[n];
         }
-        for (int64_t n = 0; n < lab_size(x, ATTN_DBIAS); n++)
-            lab_near("dbias", n, x->d_bias[n], sum[n], 60 * U);
-        for (int64_t n = 0; n < lab_size(x, ATTN_O); n++)
+        for (int64_t n = 0; n < fixture_size(x, ATTN_DBIAS); n++)
+            fixture_near("dbias", n, x->d_bias[n], sum[n], 60 * U);
+        for (int64_t n = 0; n < fixture_size(x, ATTN_O); n++)
             ck_assert(x->o[n] == y->o[n]);
-        lab_close(x);
-        lab_close(y);
+        fixture_close(x);
+        fixture_close(y);
     }
 }
 END_TEST
@@ -432,24 +435,24 @@ END_TEST
 /* A bias of -inf hides like a mask, for every output; a row of nothing else is an empty row. */
 START_TEST(bias_that_hides)
 {
-    const struct lab_shape s = {1, 2, 1, 8, 6, 3, 3, NULL, 0.5, 0, ATTN_BIAS_TENSOR, 1};
-    struct lab_shape masked = s;
+    const struct fixture_shape s = {1, 2, 1, 8, 6, 3, 3, NULL, 0.5, 0, ATTN_BIAS_TENSOR, 1};
+    struct fixture_shape masked = s;
     masked.mask = "causal(br)"; /* rows 0 and 1 see nothing */
-    struct lab *x = lab_open(&s, 95), *y = lab_open(&masked, 95);
+    struct fixture *x = fixture_open(&s, 95), *y = fixture_open(&masked, 95);
     for (int h = 0; h < 2; h++)
         for (int i = 0; i < 8; i++)
             for (int j = 0; j < 6; j++)
                 if (j > i - 2)
                     x->bias[(8 * h + i) * 6 + j] = -(double)INFINITY;
-    lab_run(x, width(_i));
-    lab_run(y, width(_i));
+    fixture_run(x, width(_i));
+    fixture_run(y, width(_i));
     for (int o = 0; o < ATTN_OUTPUTS; o++)
-        for (int64_t n = 0; n < lab_size(x, (enum attn_output)o); n++)
-            lab_near(attn_output_name((enum attn_output)o), n, x->truth.tensor[o].want[n],
-                     y->truth.tensor[o].want[n], 30 * U);
+        for (int64_t n = 0; n < fixture_size(x, (enum attn_output)o); n++)
+            fixture_near(attn_output_name((enum attn_output)o), n, x->truth.tensor[o].want[n],
+                         y->truth.tensor[o].want[n], 30 * U);
     ck_assert(x->lse[1] == -(double)INFINITY && x->dq[3] == 0);
-    lab_close(x);
-    lab_close(y);
+    fixture_close(x);
+    fixture_close(y);
 }
 END_TEST
 

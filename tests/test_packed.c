@@ -1,4 +1,5 @@
-/* Packed batches, [T,H,d] and cu_seqlens: a stranger's, by numpy, and `attnlab run`'s own. */
+/* Packed batches, [T,H,d] and cu_seqlens: an external implementation's, by numpy, and `attnlab
+ * run`'s own. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,7 @@ static void expect(int status, int wanted, const char *said)
 
 static int has_numpy(void)
 {
-    if (lab_shell("/usr/bin/python3 -c 'import numpy' 2>/dev/null") == 0)
+    if (fixture_shell("/usr/bin/python3 -c 'import numpy' 2>/dev/null") == 0)
         return 1;
     fprintf(stderr, "packed: skipped: /usr/bin/python3 has no numpy here\n");
     return 0;
@@ -37,7 +38,7 @@ START_TEST(numpy_example)
                                  "check --exec '/usr/bin/python3 docs/examples/numpy_packed.py' "
                                  "--claims docs/examples/numpy_packed.json");
     expect(status, 0, "layout thd");
-    ck_assert_int_ge(lab_count(output, "pass"), 115);
+    ck_assert_int_ge(fixture_count(output, "pass"), 115);
 }
 END_TEST
 
@@ -58,12 +59,13 @@ START_TEST(numpy_mistakes)
     };
     if (!has_numpy())
         return;
-    ck_assert_int_eq(lab_shell("cp docs/examples/numpy_attention.py '%s'", scratch_path("")), 0);
-    ck_assert_int_eq(lab_shell("sed '%s' docs/examples/numpy_packed.py >'%s'", mistake[_i].edit,
-                               scratch_path("packed.py")),
+    ck_assert_int_eq(fixture_shell("cp docs/examples/numpy_attention.py '%s'", scratch_path("")),
+                     0);
+    ck_assert_int_eq(fixture_shell("sed '%s' docs/examples/numpy_packed.py >'%s'", mistake[_i].edit,
+                                   scratch_path("packed.py")),
                      0);
     ck_assert_int_ne(
-        lab_shell("cmp -s docs/examples/numpy_packed.py '%s'", scratch_path("packed.py")), 0);
+        fixture_shell("cmp -s docs/examples/numpy_packed.py '%s'", scratch_path("packed.py")), 0);
     int status = scratch_attnlab(output, sizeof output,
                                  "check --exec '/usr/bin/python3 %s' "
                                  "--claims docs/examples/numpy_packed.json",
@@ -184,8 +186,8 @@ START_TEST(files_by_flags)
     check_document(&s, 0, 3, "causal(br)");
     check_document(&s, 3, 7, "causal(br)");
     /* attnlab compare finds them in a folder */
-    ck_assert_int_eq(lab_shell("mkdir '%s/in' && mv '%s'/*.npy '%s/in'", folder, folder, folder),
-                     0);
+    ck_assert_int_eq(
+        fixture_shell("mkdir '%s/in' && mv '%s'/*.npy '%s/in'", folder, folder, folder), 0);
     int status = scratch_attnlab(output, sizeof output,
                                  "compare %s/all %s/in --layout THD --mask 'causal(br)' "
                                  "--scale 0.5",

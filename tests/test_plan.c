@@ -157,32 +157,32 @@ END_TEST
 static const char curve[] = "rounds = 4\nverify-all = 256\ngroup g\nspec = dense\n"
                             "length = 256 512 1024\n";
 
-static void open_curve(struct attn_plan *plan, struct attn_course course[3], char done[3][4],
+static void open_curve(struct attn_plan *plan, struct attn_sweep_state state[3], char done[3][4],
                        struct attn_budget *budget)
 {
     ck_assert_int_eq(attn_plan_parse("p", curve, NULL, plan, NULL), ATTN_OK);
-    memset(course, 0, 3 * sizeof *course);
+    memset(state, 0, 3 * sizeof *state);
     memset(done, 0, 12);
     for (int i = 0; i < 3; i++) {
-        course[i].plan = &plan->point[i];
-        course[i].done = done[i];
-        course[i].rounds_left = 4;
-        attn_point_init(&course[i].point);
-        struct attn_point *p = &course[i].point;
+        state[i].plan = &plan->point[i];
+        state[i].done = done[i];
+        state[i].rounds_left = 4;
+        attn_point_init(&state[i].point);
+        struct attn_point *p = &state[i].point;
         strcpy(p->spec, "dense");
         p->c = plan->point[i].c;
         p->pairs = p->c.n_query * p->c.n_key;
         p->floor_bytes = 4096 * p->c.n_query;
-        course[i].work = 1e9 * (double)(1 << 2 * i); /* L^2 */
+        state[i].work = 1e9 * (double)(1 << 2 * i); /* L^2 */
     }
     *budget = (struct attn_budget){.plan = plan};
-    ck_assert_int_eq(attn_budget_link(course, 3, NULL), ATTN_OK);
+    ck_assert_int_eq(attn_budget_link(state, 3, NULL), ATTN_OK);
 }
 
 /* A round of a first call, one warm call of 1 s, 10 s of verification and half a second more. */
-static void measured(struct attn_budget *budget, struct attn_course *course, double first_s)
+static void measured(struct attn_budget *budget, struct attn_sweep_state *state, double first_s)
 {
-    struct attn_point p = course->point;
+    struct attn_point p = state->point;
     p.status = ATTN_POINT_OK;
     p.n_warm = 1;
     p.warm_s[0] = 1;
@@ -190,29 +190,29 @@ static void measured(struct attn_budget *budget, struct attn_course *course, dou
     p.verify_s = 10;
     p.wall_s = 11.5 + first_s;
     strcpy(p.verified, "all");
-    attn_budget_learn(budget, course, &p);
+    attn_budget_learn(budget, state, &p);
 }
 
 START_TEST(predicted_from_what_is_most_like_it)
 {
     struct attn_plan plan;
-    struct attn_course course[3];
+    struct attn_sweep_state state[3];
     struct attn_budget budget;
     char done[3][4];
-    open_curve(&plan, course, done, &budget);
-    ck_assert(!attn_budget_predict(&budget, &course[2])); /* nothing is known */
-    ck_assert(course[2].guessed);
-    measured(&budget, &course[0], 4);
-    ck_assert(course[0].first_s == 15.5 && course[0].later_s == 5.5);
-    ck_assert(attn_budget_predict(&budget, &course[2]));
-    ck_assert(!course[2].guessed);
+    open_curve(&plan, state, done, &budget);
+    ck_assert(!attn_budget_predict(&budget, &state[2])); /* nothing is known */
+    ck_assert(state[2].guessed);
+    measured(&budget, &state[0], 4);
+    ck_assert(state[0].first_s == 15.5 && state[0].later_s == 5.5);
+    ck_assert(attn_budget_predict(&budget, &state[2]));
+    ck_assert(!state[2].guessed);
     /* 16 times the flops, one first call and one warm; 4 times the data; the oracle does 64 rows
      * of 1024 keys instead of 256 of 256 */
-    ck_assert_double_eq_tol(course[2].later_s, 16 * 4 + 16 + 2, 0.5);
-    ck_assert_double_eq_tol(course[2].first_s - course[2].later_s, 10, 0.01);
-    measured(&budget, &course[1], 2); /* a nearer length is preferred */
-    ck_assert(attn_budget_predict(&budget, &course[2]));
-    ck_assert_double_eq_tol(course[2].later_s, 4 * 2 + 4 + 1, 0.5);
+    ck_assert_double_eq_tol(state[2].later_s, 16 * 4 + 16 + 2, 0.5);
+    ck_assert_double_eq_tol(state[2].first_s - state[2].later_s, 10, 0.01);
+    measured(&budget, &state[1], 2); /* a nearer length is preferred */
+    ck_assert(attn_budget_predict(&budget, &state[2]));
+    ck_assert_double_eq_tol(state[2].later_s, 4 * 2 + 4 + 1, 0.5);
     attn_plan_free(&plan);
 }
 END_TEST
@@ -222,25 +222,25 @@ END_TEST
 START_TEST(predicted_from_another_curve)
 {
     struct attn_plan plan;
-    struct attn_course course[3];
+    struct attn_sweep_state state[3];
     struct attn_budget budget;
     char done[3][4];
-    open_curve(&plan, course, done, &budget);
+    open_curve(&plan, state, done, &budget);
     for (int i = 0; i < 3; i++)
-        course[i].head = &course[i]; /* as if their masks differed */
-    measured(&budget, &course[0], 1);
-    ck_assert(attn_budget_predict(&budget, &course[1])); /* 4 times the work, 8 for the curve */
-    ck_assert(!attn_budget_predict(&budget, &course[2]));
-    ck_assert(!course[2].guessed);
-    strcpy(course[1].point.spec, "dense:mask=int32");
-    strcpy(course[0].point.impl, "dense");
-    strcpy(course[1].point.impl, "dense");
-    ck_assert(!attn_budget_predict(&budget, &course[1]));
-    ck_assert(!course[1].guessed);
-    course[1].smaller = NULL; /* as above */
-    course[1].point.c.pass = ATTN_BACKWARD;
-    ck_assert(!attn_budget_predict(&budget, &course[1]));
-    ck_assert(course[1].guessed);
+        state[i].head = &state[i]; /* as if their masks differed */
+    measured(&budget, &state[0], 1);
+    ck_assert(attn_budget_predict(&budget, &state[1])); /* 4 times the work, 8 for the curve */
+    ck_assert(!attn_budget_predict(&budget, &state[2]));
+    ck_assert(!state[2].guessed);
+    strcpy(state[1].point.spec, "dense:mask=int32");
+    strcpy(state[0].point.impl, "dense");
+    strcpy(state[1].point.impl, "dense");
+    ck_assert(!attn_budget_predict(&budget, &state[1]));
+    ck_assert(!state[1].guessed);
+    state[1].smaller = NULL; /* as above */
+    state[1].point.c.pass = ATTN_BACKWARD;
+    ck_assert(!attn_budget_predict(&budget, &state[1]));
+    ck_assert(state[1].guessed);
     attn_plan_free(&plan);
 }
 END_TEST
@@ -248,22 +248,22 @@ END_TEST
 START_TEST(promises)
 {
     struct attn_plan plan;
-    struct attn_course course[3];
+    struct attn_sweep_state state[3];
     struct attn_budget budget;
     char done[3][4];
-    open_curve(&plan, course, done, &budget);
-    ck_assert(attn_budget_promised(course, 3) == 0); /* all are waiting */
-    measured(&budget, &course[0], 1);
-    ck_assert(attn_budget_cost(&course[0]) == 12.5 + 3 * 2.5);
-    course[0].state = ATTN_BEGUN;
-    course[0].done[0] = 1;
-    course[0].rounds_left = 3;
-    ck_assert(attn_budget_promised(course, 3) == 7.5);
-    course[0].rounds_left = 0;
-    ck_assert(attn_budget_promised(course, 3) == 0);
-    ck_assert(attn_budget_same_curve(&course[0], &course[2]));
+    open_curve(&plan, state, done, &budget);
+    ck_assert(attn_budget_promised(state, 3) == 0); /* all are waiting */
+    measured(&budget, &state[0], 1);
+    ck_assert(attn_budget_cost(&state[0]) == 12.5 + 3 * 2.5);
+    state[0].state = ATTN_BEGUN;
+    state[0].done[0] = 1;
+    state[0].rounds_left = 3;
+    ck_assert(attn_budget_promised(state, 3) == 7.5);
+    state[0].rounds_left = 0;
+    ck_assert(attn_budget_promised(state, 3) == 0);
+    ck_assert(attn_budget_same_curve(&state[0], &state[2]));
     plan.point[2].c.pass = ATTN_BACKWARD;
-    ck_assert(!attn_budget_same_curve(&course[0], &course[2]));
+    ck_assert(!attn_budget_same_curve(&state[0], &state[2]));
     attn_plan_free(&plan);
 }
 END_TEST
@@ -272,29 +272,29 @@ END_TEST
 START_TEST(curves_are_linked)
 {
     struct attn_plan plan;
-    struct attn_course course[6];
+    struct attn_sweep_state state[6];
     ck_assert_int_eq(attn_plan_parse("p",
                                      "group g\nspec = dense\nlength = 64 16 32\npass = bwd fwd\n",
                                      NULL, &plan, NULL),
                      ATTN_OK);
     ck_assert_int_eq(plan.n, 6);
-    memset(course, 0, sizeof course);
+    memset(state, 0, sizeof state);
     for (int i = 0; i < 6; i++)
-        course[i].plan = &plan.point[i];
-    ck_assert_int_eq(attn_budget_link(course, 6, NULL), ATTN_OK);
+        state[i].plan = &plan.point[i];
+    ck_assert_int_eq(attn_budget_link(state, 6, NULL), ATTN_OK);
     for (int from = 0; from < 6; from += 3) { /* 64, 16, 32 */
-        struct attn_course *c = &course[from];
+        struct attn_sweep_state *c = &state[from];
         ck_assert(c[1].smaller == NULL && c[1].larger == &c[2] && c[1].head == &c[1]);
         ck_assert(c[2].smaller == &c[1] && c[2].larger == &c[0] && c[2].head == &c[1]);
         ck_assert(c[0].smaller == &c[2] && c[0].larger == NULL && c[0].head == &c[1]);
     }
-    ck_assert_ptr_null(attn_budget_stopped(&course[0]));
-    course[2].failed = 1;
-    attn_budget_stop(&course[2]);
-    ck_assert_ptr_eq(attn_budget_stopped(&course[0]), &course[2]);
-    ck_assert_ptr_null(attn_budget_stopped(&course[1]));
-    ck_assert_ptr_null(attn_budget_stopped(&course[2])); /* itself is not smaller */
-    ck_assert_ptr_null(attn_budget_stopped(&course[3])); /* another pass */
+    ck_assert_ptr_null(attn_budget_stopped(&state[0]));
+    state[2].failed = 1;
+    attn_budget_stop(&state[2]);
+    ck_assert_ptr_eq(attn_budget_stopped(&state[0]), &state[2]);
+    ck_assert_ptr_null(attn_budget_stopped(&state[1]));
+    ck_assert_ptr_null(attn_budget_stopped(&state[2])); /* itself is not smaller */
+    ck_assert_ptr_null(attn_budget_stopped(&state[3])); /* another pass */
     attn_plan_free(&plan);
 }
 END_TEST

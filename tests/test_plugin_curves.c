@@ -1,5 +1,5 @@
-/* attnlab measure --plugin: strangers are points like ours, with what is known of them; whatever
- * becomes of one is a record, and costs the others nothing. */
+/* attnlab measure --plugin: external implementations are points like ours, with what is known of
+ * them; whatever becomes of one is a record, and costs the others nothing. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 START_TEST(beside_ours)
 {
     char output[8192], args[2048];
-    lab_build_plugin("mine.so", "0");
+    fixture_build_plugin("mine.so", "0");
     snprintf(args, sizeof args,
              "measure --spec tiled-textbook --plugin '%s' --plugin 'slow=%s' --length 32,64 --mask "
              "'causal(br)' --rounds 2 --repeat 2 --out '%s' --csv '%s'",
@@ -21,35 +21,36 @@ START_TEST(beside_ours)
              scratch_path("r.csv"));
     int status = scratch_attnlab(output, sizeof output, "%s", args);
     ck_assert_msg(status == 0, "%s", output);
-    lab_read_curve();
-    ck_assert_int_eq(lab_curve_n, 3 * 2 * 2);
-    for (int64_t i = 0; i < lab_curve_n; i++)
-        if (strcmp(lab_curve[i].spec, "tiled-textbook") != 0) {
-            lab_is_stranger(&lab_curve[i], "plug-in", "calls");
-            ck_assert_int_eq(lab_curve[i].mask_bytes,
-                             lab_curve[i].c.n_query * lab_curve[i].c.n_query);
-            ck_assert_int_eq(lab_curve[i].pairs,
-                             lab_curve[i].c.n_query * (lab_curve[i].c.n_query + 1) / 2);
+    fixture_read_curve();
+    ck_assert_int_eq(fixture_curve_n, 3 * 2 * 2);
+    for (int64_t i = 0; i < fixture_curve_n; i++)
+        if (strcmp(fixture_curve[i].spec, "tiled-textbook") != 0) {
+            fixture_is_external(&fixture_curve[i], "plug-in", "calls");
+            ck_assert_int_eq(fixture_curve[i].mask_bytes,
+                             fixture_curve[i].c.n_query * fixture_curve[i].c.n_query);
+            ck_assert_int_eq(fixture_curve[i].pairs,
+                             fixture_curve[i].c.n_query * (fixture_curve[i].c.n_query + 1) / 2);
         } else {
-            ck_assert_str_eq(lab_curve[i].route, "");
-            ck_assert_str_eq(lab_curve[i].time_source, "calls");
+            ck_assert_str_eq(fixture_curve[i].route, "");
+            ck_assert_str_eq(fixture_curve[i].time_source, "calls");
         }
-    ck_assert_ptr_nonnull(lab_curve_point("naive", 64, 1));
-    ck_assert_ptr_nonnull(lab_curve_point("slow", 64, 1));
-    ck_assert_int_eq(lab_shell("grep -q '^length,naive,naive,plug-in,ok,.*,plug-in,/.*,4096' '%s'",
-                               scratch_path("r.csv")),
-                     0);
+    ck_assert_ptr_nonnull(fixture_curve_point("naive", 64, 1));
+    ck_assert_ptr_nonnull(fixture_curve_point("slow", 64, 1));
+    ck_assert_int_eq(
+        fixture_shell("grep -q '^length,naive,naive,plug-in,ok,.*,plug-in,/.*,4096' '%s'",
+                      scratch_path("r.csv")),
+        0);
     /* Again: nothing is missing.  Another file of that name: all of it is. */
     ck_assert_int_eq(scratch_attnlab(output, sizeof output, "%s", args), 0);
     ck_assert_msg(strstr(output, "12 records were there, 0 added") != NULL, "%s", output);
-    lab_build_plugin("mine.so", "SLEEP");
+    fixture_build_plugin("mine.so", "SLEEP");
     ck_assert_int_eq(scratch_attnlab(output, sizeof output, "%s", args), 0);
     ck_assert_msg(strstr(output, "4 records were there, 8 added") != NULL, "%s", output);
-    lab_read_curve();
-    ck_assert_int_eq(lab_curve_n, 12);
-    ck_assert_int_eq(lab_curve_point("slow", 64, 1)->n_warm, 2);
+    fixture_read_curve();
+    ck_assert_int_eq(fixture_curve_n, 12);
+    ck_assert_int_eq(fixture_curve_point("slow", 64, 1)->n_warm, 2);
     for (int t = 0; t < 2; t++)
-        ck_assert(lab_curve_point("slow", 64, 1)->warm_s[t] >= 0.05);
+        ck_assert(fixture_curve_point("slow", 64, 1)->warm_s[t] >= 0.05);
 }
 END_TEST
 
@@ -59,7 +60,7 @@ START_TEST(misbehaviour_is_a_record)
     static const char *const does[] = {"WRONG", "CRASH", "LEAVE", "CHATTER", "OVERRUN", "SAYS_NO"};
     char output[8192], flags[2048] = "";
     for (size_t d = 0; d < sizeof does / sizeof *does; d++) {
-        lab_build_plugin(does[d], does[d]);
+        fixture_build_plugin(does[d], does[d]);
         snprintf(flags + strlen(flags), sizeof flags - strlen(flags), " --plugin 'x%zu=%s'", d,
                  scratch_path(does[d]));
     }
@@ -68,43 +69,44 @@ START_TEST(misbehaviour_is_a_record)
                                  "--out '%s'",
                                  flags, scratch_path("r.jsonl"));
     ck_assert_msg(status == 1, "exit status %d: %s", status, output);
-    lab_read_curve();
-    lab_expect("dense", 96, ATTN_POINT_OK);
+    fixture_read_curve();
+    fixture_expect("dense", 96, ATTN_POINT_OK);
     for (int x = 0; x < 6; x++) {
         char name[8];
         snprintf(name, sizeof name, "x%d", x);
-        lab_expect(name, 32, ATTN_POINT_OK);
+        fixture_expect(name, 32, ATTN_POINT_OK);
     }
-    lab_expect("x0", 64, ATTN_POINT_WRONG);
-    lab_expect_words("x1", 64, ATTN_POINT_KILLED, "Segmentation fault");
-    lab_expect_words("x1", 96, ATTN_POINT_DROPPED, "length 64 ended as killed");
-    lab_expect_words("x2", 64, ATTN_POINT_ERROR, "without a record");
-    lab_expect("x3", 96, ATTN_POINT_OK);
-    lab_expect_words("x4", 64, ATTN_POINT_WRONG, "red zone");
-    lab_expect_words("x5", 64, ATTN_POINT_ERROR, "forward() returned 7: not today");
+    fixture_expect("x0", 64, ATTN_POINT_WRONG);
+    fixture_expect_words("x1", 64, ATTN_POINT_KILLED, "Segmentation fault");
+    fixture_expect_words("x1", 96, ATTN_POINT_DROPPED, "length 64 ended as killed");
+    fixture_expect_words("x2", 64, ATTN_POINT_ERROR, "without a record");
+    fixture_expect("x3", 96, ATTN_POINT_OK);
+    fixture_expect_words("x4", 64, ATTN_POINT_WRONG, "red zone");
+    fixture_expect_words("x5", 64, ATTN_POINT_ERROR, "forward() returned 7: not today");
 }
 END_TEST
 
 START_TEST(hang_and_refusal)
 {
     char output[8192];
-    lab_build_plugin("HANG", "HANG");
+    fixture_build_plugin("HANG", "HANG");
     int status = scratch_attnlab(output, sizeof output,
                                  "measure --spec tiled-textbook --plugin '%s' --length 32,64 "
                                  "--pass fwd,bwd --rounds 1 --timeout 1 --out '%s'",
                                  scratch_path("HANG"), scratch_path("r.jsonl"));
     ck_assert_msg(status == 0, "exit status %d: %s", status, output);
-    lab_read_curve();
-    ck_assert_int_eq(lab_curve_n, 8);
-    for (int64_t i = 0; i < lab_curve_n; i++)
-        if (lab_curve[i].c.pass == ATTN_BACKWARD && strcmp(lab_curve[i].spec, "naive") == 0) {
-            ck_assert_int_eq(lab_curve[i].status, ATTN_POINT_REFUSED);
-            ck_assert_msg(strstr(lab_curve[i].message, "not claimed: backward") != NULL, "%s",
-                          lab_curve[i].message);
-        } else if (strcmp(lab_curve[i].spec, "naive") == 0 && lab_curve[i].c.n_query == 64)
-            ck_assert_int_eq(lab_curve[i].status, ATTN_POINT_TIMEOUT);
+    fixture_read_curve();
+    ck_assert_int_eq(fixture_curve_n, 8);
+    for (int64_t i = 0; i < fixture_curve_n; i++)
+        if (fixture_curve[i].c.pass == ATTN_BACKWARD &&
+            strcmp(fixture_curve[i].spec, "naive") == 0) {
+            ck_assert_int_eq(fixture_curve[i].status, ATTN_POINT_REFUSED);
+            ck_assert_msg(strstr(fixture_curve[i].message, "not claimed: backward") != NULL, "%s",
+                          fixture_curve[i].message);
+        } else if (strcmp(fixture_curve[i].spec, "naive") == 0 && fixture_curve[i].c.n_query == 64)
+            ck_assert_int_eq(fixture_curve[i].status, ATTN_POINT_TIMEOUT);
         else
-            ck_assert_int_eq(lab_curve[i].status, ATTN_POINT_OK);
+            ck_assert_int_eq(fixture_curve[i].status, ATTN_POINT_OK);
 }
 END_TEST
 
@@ -112,26 +114,26 @@ END_TEST
 START_TEST(extra_memory_of_a_plugin)
 {
     char output[8192];
-    lab_build_plugin("plain.so", "0");
-    lab_build_plugin("extra.so", "EXTRA");
+    fixture_build_plugin("plain.so", "0");
+    fixture_build_plugin("extra.so", "EXTRA");
     int status = scratch_attnlab(output, sizeof output,
                                  "measure --plugin 'plain=%s' --plugin 'extra=%s' --length 1024 "
                                  "--mask 'none;causal(br)' --rounds 1 --repeat 1 --out '%s'",
                                  scratch_path("plain.so"), scratch_path("extra.so"),
                                  scratch_path("r.jsonl"));
     ck_assert_msg(status == 0, "%s", output);
-    lab_read_curve();
+    fixture_read_curve();
     double of[2][2] = {{0}};
-    for (int64_t i = 0; i < lab_curve_n; i++) {
-        ck_assert_msg(lab_curve[i].status == ATTN_POINT_OK, "%s", lab_curve[i].message);
-        if (!lab_memory_is_visible(&lab_curve[i]))
+    for (int64_t i = 0; i < fixture_curve_n; i++) {
+        ck_assert_msg(fixture_curve[i].status == ATTN_POINT_OK, "%s", fixture_curve[i].message);
+        if (!fixture_memory_is_visible(&fixture_curve[i]))
             return;
-        of[strcmp(lab_curve[i].spec, "extra") == 0][lab_curve[i].mask_bytes > 0] =
-            (double)lab_curve[i].resident_bytes;
+        of[strcmp(fixture_curve[i].spec, "extra") == 0][fixture_curve[i].mask_bytes > 0] =
+            (double)fixture_curve[i].resident_bytes;
     }
     for (int masked = 0; masked < 2; masked++)
-        lab_near_bytes("extra", of[1][masked] - of[0][masked], 64 * LAB_MIB, 0.25 * LAB_MIB);
-    lab_near_bytes("mask", of[0][1] - of[0][0], LAB_MIB, 0.25 * LAB_MIB);
+        fixture_near_bytes("extra", of[1][masked] - of[0][masked], 64 * LAB_MIB, 0.25 * LAB_MIB);
+    fixture_near_bytes("mask", of[0][1] - of[0][0], LAB_MIB, 0.25 * LAB_MIB);
 }
 END_TEST
 
@@ -146,23 +148,24 @@ START_TEST(conventions_cost_nothing)
     char output[8192], source[1024];
     snprintf(source, sizeof source,
              "tests/external/plugin_full.c %s/libattn.a -Wl,-Bsymbolic -pthread%s", test_build(),
-             lab_is_asan() ? " -fsanitize=address,undefined" : "");
-    const char *path = lab_build(source, convention[_i]);
+             fixture_is_asan() ? " -fsanitize=address,undefined" : "");
+    const char *path = fixture_build(source, convention[_i]);
     int status = scratch_attnlab(output, sizeof output,
                                  "measure --spec dense --plugin 'full=%s' --length 1600 "
                                  "--pass fwd,bwd --rounds 1 --repeat 1 --verify-all 0 --out '%s'",
                                  path, scratch_path("r.jsonl"));
     ck_assert_msg(status == 0, "%s", output);
-    lab_read_curve();
-    ck_assert_int_eq(lab_curve_n, 4);
-    for (int64_t i = 0; i < lab_curve_n; i++) {
-        ck_assert_msg(lab_curve[i].status == ATTN_POINT_OK, "%s", lab_curve[i].message);
-        for (int64_t j = 0; j < lab_curve_n; j++)
-            if (lab_curve[i].c.pass == lab_curve[j].c.pass &&
-                strcmp(lab_curve[i].spec, "full") == 0 && strcmp(lab_curve[j].spec, "dense") == 0 &&
-                lab_memory_is_visible(&lab_curve[i]))
-                lab_near_bytes(convention[_i], (double)lab_curve[i].resident_bytes,
-                               (double)lab_curve[j].ledger_bytes, 0.5 * LAB_MIB);
+    fixture_read_curve();
+    ck_assert_int_eq(fixture_curve_n, 4);
+    for (int64_t i = 0; i < fixture_curve_n; i++) {
+        ck_assert_msg(fixture_curve[i].status == ATTN_POINT_OK, "%s", fixture_curve[i].message);
+        for (int64_t j = 0; j < fixture_curve_n; j++)
+            if (fixture_curve[i].c.pass == fixture_curve[j].c.pass &&
+                strcmp(fixture_curve[i].spec, "full") == 0 &&
+                strcmp(fixture_curve[j].spec, "dense") == 0 &&
+                fixture_memory_is_visible(&fixture_curve[i]))
+                fixture_near_bytes(convention[_i], (double)fixture_curve[i].resident_bytes,
+                                   (double)fixture_curve[j].ledger_bytes, 0.5 * LAB_MIB);
     }
 }
 END_TEST
@@ -192,7 +195,7 @@ START_TEST(bad_input)
 {
     char output[8192], folder[512], flags[1024];
     static const char claims[] = "{\"name\": \"mine\", \"claims\": [\"f32\"]}";
-    lab_build_plugin("mine.so", "0");
+    fixture_build_plugin("mine.so", "0");
     scratch_put("claims.json", claims, sizeof claims - 1);
     snprintf(folder, sizeof folder, "%s", scratch_path(""));
     snprintf(flags, sizeof flags, bad[_i].flags, folder, folder);
@@ -203,7 +206,7 @@ START_TEST(bad_input)
     ck_assert_msg(strstr(output, bad[_i].says) != NULL, "does not say '%s': %s", bad[_i].says,
                   output);
     ck_assert_ptr_eq(strchr(output, '\n'), output + strlen(output) - 1); /* one line */
-    ck_assert_int_ne(lab_shell("test -e '%s'", scratch_path("r.jsonl")), 0);
+    ck_assert_int_ne(fixture_shell("test -e '%s'", scratch_path("r.jsonl")), 0);
 }
 END_TEST
 
@@ -214,7 +217,7 @@ START_TEST(names_in_plans)
                                "group length-b\n spec = naive dense\n length = 8 16\n"
                                "limit naive = 8\ngroup ranks\n spec = ring:ranks=2\n length = 8\n";
     char output[8192];
-    lab_build_plugin("mine.so", "0");
+    fixture_build_plugin("mine.so", "0");
     scratch_put("p.plan", plan, sizeof plan - 1);
     const char *path = scratch_path("p.plan");
     int status = scratch_attnlab(output, sizeof output, "measure --dry-run --plan '%s'", path);

@@ -37,9 +37,9 @@ START_TEST(honest_pass)
 }
 END_TEST
 
-START_TEST(honest_toy_passes)
+START_TEST(honest_fixture_passes)
 {
-    struct attn_spec spec = toy_spec(TOY_HONEST);
+    struct attn_spec spec = faulty_spec(TOY_HONEST);
     for (int n = 0; n < attn_relation_count(); n++) {
         struct attn_result r;
         if (strcmp(attn_relation_at(n)->id, "R17") == 0)
@@ -55,7 +55,7 @@ END_TEST
 /* What each relation must find. */
 static const struct {
     const char *relation;
-    enum toy_mischief mischief;
+    enum faulty_mischief mischief;
 } wrong[] = {
     {"R1", TOY_LSE_BASE_2},    {"R2", TOY_ONE_KEY_LESS},    {"R3", TOY_O_BY_ROW},
     {"R4", TOY_ONE_KEY_LESS},  {"R5", TOY_LSE_BASE_2},      {"R6", TOY_O_BY_MASK},
@@ -79,7 +79,7 @@ enum { WRONG = sizeof wrong / sizeof *wrong };
 START_TEST(each_can_fail)
 {
     const struct attn_relation *relation = attn_relation_find(wrong[_i].relation);
-    struct attn_spec spec = toy_spec(wrong[_i].mischief);
+    struct attn_spec spec = faulty_spec(wrong[_i].mischief);
     struct attn_result r;
     ck_assert_ptr_nonnull(relation);
     attn_relation_run(relation, &spec, &r);
@@ -95,7 +95,7 @@ END_TEST
 /* Nothing may be read past a fence: the process dies there. */
 START_TEST(fences_hold)
 {
-    struct attn_spec spec = toy_spec(TOY_ONE_TOO_FAR);
+    struct attn_spec spec = faulty_spec(TOY_ONE_TOO_FAR);
     struct attn_result r;
     attn_relation_run(attn_relation_find("P2"), &spec, &r);
 }
@@ -112,7 +112,7 @@ START_TEST(none_is_left_out)
     for (int m = TOY_HONEST + 1; m < TOY_MISCHIEFS; m++) {
         int used = m == TOY_ONE_TOO_FAR;
         for (int w = 0; w < WRONG; w++)
-            used |= wrong[w].mischief == (enum toy_mischief)m;
+            used |= wrong[w].mischief == (enum faulty_mischief)m;
         ck_assert_msg(used, "mischief %d is not used", m);
     }
 }
@@ -175,7 +175,7 @@ Suite *suite_relations(void)
     TCase *all = tcase_create("honest"), *faults = tcase_create("wrong");
     tcase_set_timeout(all, 240);
     tcase_add_loop_test(all, honest_pass, 0, attn_impl_count() + VARIANTS);
-    tcase_add_test(all, honest_toy_passes);
+    tcase_add_test(all, honest_fixture_passes);
     suite_add_tcase(suite, all);
     tcase_set_timeout(faults, 60);
     tcase_add_loop_test(faults, each_can_fail, 0, WRONG);

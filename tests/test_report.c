@@ -18,16 +18,16 @@ START_TEST(rounds_are_folded)
 {
     struct attn_summary summary;
     const char *text = "q256d64:none:f32:normal:s1";
-    lab_n_points = 0;
+    fixture_n_points = 0;
     for (int round = 0; round < 3; round++) {
-        struct attn_point *p = lab_add("length-x", "dense", "dense", "dense", text, round);
+        struct attn_point *p = fixture_add("length-x", "dense", "dense", "dense", text, round);
         p->n_warm = 3;
         p->warm_s[0] = 9; /* of each round the median counts: 1, 2, 3 */
         p->warm_s[1] = 1 + round;
         p->warm_s[2] = 0.5;
         p->worst = p->output_worst[ATTN_LSE] = 0.1 * (round + 1);
     }
-    ck_assert_int_eq(attn_summary_make(lab_points, lab_n_points, &summary, NULL), ATTN_OK);
+    ck_assert_int_eq(attn_summary_make(fixture_points, fixture_n_points, &summary, NULL), ATTN_OK);
     ck_assert_int_eq(summary.n, 1);
     const struct attn_row *row = &summary.row[0];
     ck_assert_int_eq(row->rounds, 3);
@@ -46,12 +46,12 @@ START_TEST(a_wrong_round_has_no_time)
 {
     struct attn_summary summary;
     const char *text = "q256d64:none:f32:normal:s1";
-    lab_n_points = 0;
-    lab_add("length-x", "dense", "dense", "dense", text, 0);
-    struct attn_point *p = lab_add("length-x", "dense", "dense", "dense", text, 1);
+    fixture_n_points = 0;
+    fixture_add("length-x", "dense", "dense", "dense", text, 0);
+    struct attn_point *p = fixture_add("length-x", "dense", "dense", "dense", text, 1);
     p->status = ATTN_POINT_WRONG;
     p->worst = (double)NAN;
-    ck_assert_int_eq(attn_summary_make(lab_points, lab_n_points, &summary, NULL), ATTN_OK);
+    ck_assert_int_eq(attn_summary_make(fixture_points, fixture_n_points, &summary, NULL), ATTN_OK);
     ck_assert_int_eq(summary.n, 1);
     ck_assert_int_eq(summary.row[0].status, ATTN_POINT_WRONG);
     ck_assert_int_eq(summary.row[0].time.n, 0);
@@ -63,13 +63,13 @@ END_TEST
 START_TEST(simulated_ranks_have_cpu_time)
 {
     struct attn_summary summary;
-    lab_n_points = 0;
-    struct attn_point *p = lab_add("ranks", "ring:ranks=2", "ring", "sequence-parallel",
-                                   "q256d64:none:f32:normal:s1", 0);
+    fixture_n_points = 0;
+    struct attn_point *p = fixture_add("ranks", "ring:ranks=2", "ring", "sequence-parallel",
+                                       "q256d64:none:f32:normal:s1", 0);
     p->ranks = 2;
     p->warm_s[0] = 100; /* wall time of threads that share the cores: not shown */
     p->warm_cpu_max_s = 3;
-    ck_assert_int_eq(attn_summary_make(lab_points, lab_n_points, &summary, NULL), ATTN_OK);
+    ck_assert_int_eq(attn_summary_make(fixture_points, fixture_n_points, &summary, NULL), ATTN_OK);
     ck_assert_double_eq(summary.row[0].time.median, 3);
     attn_summary_free(&summary);
 }
@@ -94,16 +94,16 @@ START_TEST(times_are_of_one_kind)
     struct attn_figure figure;
     struct attn_figure_machine machine = {"", 0};
     int timed = 0;
-    lab_add_curves();
+    fixture_add_curves();
     for (int i = 0; i < mixtures[_i].single; i++) {
-        lab_points[i].n_warm = 0;
+        fixture_points[i].n_warm = 0;
         if (i < mixtures[_i].unknown) {
-            lab_points[i].unknown_s = lab_points[i].first_s;
-            lab_points[i].first_s = (double)NAN;
+            fixture_points[i].unknown_s = fixture_points[i].first_s;
+            fixture_points[i].first_s = (double)NAN;
         }
     }
-    lab_add("other", "dense", "dense", "dense", "q8d8:none:f32:normal:s1", 0);
-    ck_assert_int_eq(attn_summary_make(lab_points, lab_n_points, &summary, NULL), ATTN_OK);
+    fixture_add("other", "dense", "dense", "dense", "q8d8:none:f32:normal:s1", 0);
+    ck_assert_int_eq(attn_summary_make(fixture_points, fixture_n_points, &summary, NULL), ATTN_OK);
     ck_assert_int_eq(attn_slices_make(&summary, &slices, NULL), ATTN_OK);
     for (int64_t r = 0; r < 8; r++) {
         const struct attn_row *row = &summary.row[r];
@@ -132,11 +132,12 @@ START_TEST(a_kind_needs_half_of_the_rounds)
 {
     struct attn_summary summary;
     for (int warm = 2; warm <= 3; warm++) {
-        lab_n_points = 0;
+        fixture_n_points = 0;
         for (int round = 0; round < 5; round++)
-            lab_add("length-x", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", round)
+            fixture_add("length-x", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", round)
                 ->n_warm = round < warm;
-        ck_assert_int_eq(attn_summary_make(lab_points, lab_n_points, &summary, NULL), ATTN_OK);
+        ck_assert_int_eq(attn_summary_make(fixture_points, fixture_n_points, &summary, NULL),
+                         ATTN_OK);
         ck_assert_int_eq(summary.row[0].call, warm == 3 ? ATTN_CALL_WARM : ATTN_CALL_FIRST);
         ck_assert_int_eq(summary.row[0].time.n, warm == 3 ? 3 : 5);
         ck_assert(summary.row[0].time.min == summary.row[0].time.max);
@@ -164,7 +165,7 @@ END_TEST
 
 static void open_slices(struct attn_summary *summary, struct attn_slices *slices)
 {
-    ck_assert_int_eq(attn_summary_make(lab_points, lab_n_points, summary, NULL), ATTN_OK);
+    ck_assert_int_eq(attn_summary_make(fixture_points, fixture_n_points, summary, NULL), ATTN_OK);
     ck_assert_int_eq(attn_slices_make(summary, slices, NULL), ATTN_OK);
 }
 
@@ -175,7 +176,7 @@ START_TEST(slopes_are_the_exponents)
     struct attn_plot plot;
     struct attn_figure figure;
     struct attn_figure_machine machine = {"", 0};
-    lab_add_curves();
+    fixture_add_curves();
     open_slices(&summary, &slices);
     ck_assert_int_eq(slices.n, 1);
     ck_assert_int_eq(attn_figure_fill("memory", &slices.slice[0], &machine, &plot, &figure, NULL),
@@ -201,16 +202,17 @@ START_TEST(break_even_is_found)
     struct attn_plot plot;
     struct attn_figure figure;
     struct attn_figure_machine machine = {"", 0};
-    lab_n_points = 0;
+    fixture_n_points = 0;
     for (int s = 0; s < 5; s++) {
         char text[128];
         (void)snprintf(text, sizeof text, "q1024d64:random(%g,1):f32:normal:s1", density[s]);
-        struct attn_point *p = lab_add("density", "csr-textbook", "csr-textbook", "csr", text, 0);
+        struct attn_point *p =
+            fixture_add("density", "csr-textbook", "csr-textbook", "csr", text, 0);
         p->density = density[s];
         p->priced_bytes = p->ledger_bytes = (int64_t)(20 * density[s] * 1024 * 1024);
     }
-    struct attn_point *dense =
-        lab_add("density", "dense", "dense", "dense", "q1024d64:random(0.1,1):f32:normal:s1", 0);
+    struct attn_point *dense = fixture_add("density", "dense", "dense", "dense",
+                                           "q1024d64:random(0.1,1):f32:normal:s1", 0);
     dense->density = 0.1; /* at one density only: the line goes on */
     dense->priced_bytes = dense->ledger_bytes = 9 * 1024 * 1024;
     open_slices(&summary, &slices);
@@ -230,16 +232,16 @@ START_TEST(masks_make_slices)
 {
     struct attn_summary summary;
     struct attn_slices slices;
-    lab_n_points = 0;
-    lab_add("length-two", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
-    lab_add("length-two", "dense", "dense", "dense", "q512d64:none:f32:normal:s1", 0);
-    lab_add("length-two", "dense", "dense", "dense", "q256d64:causal(br):f32:normal:s1", 0);
-    lab_add("length-two", "dense", "dense", "dense", "q512d64:causal(br):f32:normal:s1", 0);
+    fixture_n_points = 0;
+    fixture_add("length-two", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
+    fixture_add("length-two", "dense", "dense", "dense", "q512d64:none:f32:normal:s1", 0);
+    fixture_add("length-two", "dense", "dense", "dense", "q256d64:causal(br):f32:normal:s1", 0);
+    fixture_add("length-two", "dense", "dense", "dense", "q512d64:causal(br):f32:normal:s1", 0);
     /* A mask that changes with the length is one curve, not many points. */
-    lab_add("length-docs", "dense", "dense", "dense", "q256d64:documents(100,156):f32:normal:s1",
-            0);
-    lab_add("length-docs", "dense", "dense", "dense", "q512d64:documents(200,312):f32:normal:s1",
-            0);
+    fixture_add("length-docs", "dense", "dense", "dense",
+                "q256d64:documents(100,156):f32:normal:s1", 0);
+    fixture_add("length-docs", "dense", "dense", "dense",
+                "q512d64:documents(200,312):f32:normal:s1", 0);
     open_slices(&summary, &slices);
     ck_assert_int_eq(slices.n, 3);
     ck_assert_str_eq(slices.slice[0].tag, "two");
@@ -256,14 +258,14 @@ START_TEST(what_was_not_run_is_named)
     struct attn_summary summary;
     struct attn_slices slices;
     char text[512];
-    lab_add_curves();
-    struct attn_point *p = lab_add("length-causal", "dense", "dense", "dense",
-                                   "q16384d64:causal(br):f32:normal:s1", 0);
+    fixture_add_curves();
+    struct attn_point *p = fixture_add("length-causal", "dense", "dense", "dense",
+                                       "q16384d64:causal(br):f32:normal:s1", 0);
     p->status = ATTN_POINT_TOO_BIG;
     p->priced_bytes = INT64_C(12) << 30;
     p->floor_bytes = 0;
-    p = lab_add("length-causal", "tiled-textbook", "tiled-textbook", "tiled",
-                "q16384d64:causal(br):f32:normal:s1", 0);
+    p = fixture_add("length-causal", "tiled-textbook", "tiled-textbook", "tiled",
+                    "q16384d64:causal(br):f32:normal:s1", 0);
     p->status = ATTN_POINT_DROPPED;
     open_slices(&summary, &slices);
     attn_slice_not_run(&slices.slice[0], text, sizeof text);
@@ -336,18 +338,18 @@ static int report(const char *records, const char *out)
 
 START_TEST(a_report_is_whole)
 {
-    lab_add_curves();
-    const char *records = lab_write_records("r.jsonl");
+    fixture_add_curves();
+    const char *records = fixture_write_records("r.jsonl");
     ck_assert_msg(report(records, scratch_path("out")) == 0, "%s", output);
     ck_assert_ptr_nonnull(strstr(output, "/out/index.html"));
-    ck_assert(lab_is_there("out/records.csv"));
-    ck_assert(lab_is_there("out/figures/memory-causal.dat"));
-    ck_assert(lab_is_there("out/figures/memory-causal.svg"));
-    ck_assert(lab_is_there("out/figures/memory-causal.png"));
-    ck_assert(lab_is_there("out/figures/memory-causal.pdf"));
-    ck_assert(lab_is_there("out/figures/time-causal.svg"));
-    ck_assert(lab_is_there("out/figures/error-causal.svg"));
-    char *page = lab_read_text(scratch_path("out/index.html"));
+    ck_assert(fixture_is_there("out/records.csv"));
+    ck_assert(fixture_is_there("out/figures/memory-causal.dat"));
+    ck_assert(fixture_is_there("out/figures/memory-causal.svg"));
+    ck_assert(fixture_is_there("out/figures/memory-causal.png"));
+    ck_assert(fixture_is_there("out/figures/memory-causal.pdf"));
+    ck_assert(fixture_is_there("out/figures/time-causal.svg"));
+    ck_assert(fixture_is_there("out/figures/error-causal.svg"));
+    char *page = fixture_read_text(scratch_path("out/index.html"));
     ck_assert_ptr_nonnull(strstr(page, "</html>"));
     ck_assert_ptr_nonnull(strstr(page, "2.00 ± 0.00"));
     ck_assert_ptr_nonnull(strstr(page, "<svg role=\"img\""));
@@ -366,11 +368,11 @@ END_TEST
 
 START_TEST(records_without_points)
 {
-    lab_n_points = 0;
-    const char *records = lab_write_records("r.jsonl");
+    fixture_n_points = 0;
+    const char *records = fixture_write_records("r.jsonl");
     ck_assert_msg(report(records, scratch_path("out")) == 3, "%s", output);
     ck_assert_ptr_nonnull(strstr(output, "the page has no figure"));
-    char *page = lab_read_text(scratch_path("out/index.html"));
+    char *page = fixture_read_text(scratch_path("out/index.html"));
     ck_assert_ptr_nonnull(strstr(page, "There are no points in these records"));
     free(page);
 }
@@ -378,19 +380,19 @@ END_TEST
 
 START_TEST(one_point_is_no_curve)
 {
-    lab_n_points = 0;
-    lab_add("length-x", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
-    lab_add("ranks", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
-    lab_add("density", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
-    lab_add("other", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
-    const char *records = lab_write_records("r.jsonl");
+    fixture_n_points = 0;
+    fixture_add("length-x", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
+    fixture_add("ranks", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
+    fixture_add("density", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
+    fixture_add("other", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
+    const char *records = fixture_write_records("r.jsonl");
     ck_assert_msg(report(records, scratch_path("out")) == 3, "%s", output);
     ck_assert_ptr_nonnull(strstr(output, "two good points of one implementation; of 4 points: 4 "));
-    char *page = lab_read_text(scratch_path("out/index.html"));
+    char *page = fixture_read_text(scratch_path("out/index.html"));
     ck_assert_ptr_nonnull(strstr(page, "Omitted: group length-x"));
     ck_assert_ptr_nonnull(strstr(page, "Omitted: group ranks"));
     ck_assert_ptr_nonnull(strstr(page, "Group other"));
-    ck_assert(!lab_is_there("out/figures/memory-x.svg"));
+    ck_assert(!fixture_is_there("out/figures/memory-x.svg"));
     free(page);
 }
 END_TEST
@@ -398,13 +400,13 @@ END_TEST
 /* Groups whose names no figure knows: a page of tables only is not what was asked for. */
 START_TEST(no_group_has_a_figure)
 {
-    lab_n_points = 0;
-    lab_add("other", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
-    lab_add("other", "dense", "dense", "dense", "q512d64:none:f32:normal:s1", 0);
-    const char *records = lab_write_records("r.jsonl");
+    fixture_n_points = 0;
+    fixture_add("other", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
+    fixture_add("other", "dense", "dense", "dense", "q512d64:none:f32:normal:s1", 0);
+    const char *records = fixture_write_records("r.jsonl");
     ck_assert_msg(report(records, scratch_path("out")) == 2, "%s", output);
     ck_assert_ptr_nonnull(strstr(output, "no group is named length-..., ranks or density"));
-    ck_assert(lab_is_there("out/index.html"));
+    ck_assert(fixture_is_there("out/index.html"));
 }
 END_TEST
 
@@ -414,11 +416,11 @@ START_TEST(hostile_records)
     static const char spec[] = "x'; system('touch owned') #<b>\"`touch owned`";
     static const char group[] = "length-../<i>'`id`";
     char *page;
-    lab_n_points = 0;
+    fixture_n_points = 0;
     for (int l = 0; l < 4; l++) {
         char text[128];
         (void)snprintf(text, sizeof text, "q%dd64:none:f32:normal:s1", 256 << l);
-        struct attn_point *p = lab_add(group, spec, "<script>", "de\nnse", text, 0);
+        struct attn_point *p = fixture_add(group, spec, "<script>", "de\nnse", text, 0);
         strcpy(p->message, "</table><script>alert(1)</script>");
         strcpy(p->verified, "<script>");
         p->n_live = 1;
@@ -426,15 +428,15 @@ START_TEST(hostile_records)
         p->live_bytes[0] = 1;
         p->status = l == 3 ? ATTN_POINT_KILLED : ATTN_POINT_OK;
     }
-    const char *records = lab_write_records("r.jsonl");
+    const char *records = fixture_write_records("r.jsonl");
     ck_assert_msg(report(records, scratch_path("out")) == 0, "%s", output);
-    page = lab_read_text(scratch_path("out/index.html"));
+    page = fixture_read_text(scratch_path("out/index.html"));
     ck_assert_ptr_null(strstr(page, "<script"));
     ck_assert_ptr_null(strstr(page, "<i>"));
     ck_assert_ptr_nonnull(strstr(page, "&lt;script&gt;"));
     free(page);
-    ck_assert(lab_is_there("out/figures/memory-----i---id-.svg"));
-    ck_assert(!lab_is_there("out/figures/owned"));
+    ck_assert(fixture_is_there("out/figures/memory-----i---id-.svg"));
+    ck_assert(!fixture_is_there("out/figures/owned"));
     ck_assert(access("owned", F_OK) != 0);
 }
 END_TEST
@@ -442,17 +444,17 @@ END_TEST
 /* A thirteenth implementation, which the registry does not know, is drawn like the others. */
 START_TEST(many_implementations)
 {
-    lab_n_points = 0;
+    fixture_n_points = 0;
     for (int k = 0; k < 13; k++)
         for (int l = 0; l < 3; l++) {
             char name[16], text[128];
             (void)snprintf(name, sizeof name, "new-%d", k);
             (void)snprintf(text, sizeof text, "q%dd64:none:f32:normal:s1", 256 << l);
-            lab_add("length-x", name, name, "new", text, 0);
+            fixture_add("length-x", name, name, "new", text, 0);
         }
-    const char *records = lab_write_records("r.jsonl");
+    const char *records = fixture_write_records("r.jsonl");
     ck_assert_msg(report(records, scratch_path("out")) == 0, "%s", output);
-    char *svg = lab_read_text(scratch_path("out/figures/memory-x.svg"));
+    char *svg = fixture_read_text(scratch_path("out/figures/memory-x.svg"));
     ck_assert_ptr_nonnull(strstr(svg, "new-12"));
     free(svg);
 }
@@ -460,12 +462,12 @@ END_TEST
 
 START_TEST(a_wrong_point_is_told)
 {
-    lab_add_curves();
-    lab_points[3].status = ATTN_POINT_WRONG;
-    lab_points[3].worst = lab_points[3].output_worst[ATTN_O] = 17;
-    const char *records = lab_write_records("r.jsonl");
+    fixture_add_curves();
+    fixture_points[3].status = ATTN_POINT_WRONG;
+    fixture_points[3].worst = fixture_points[3].output_worst[ATTN_O] = 17;
+    const char *records = fixture_write_records("r.jsonl");
     ck_assert_msg(report(records, scratch_path("out")) == 1, "%s", output);
-    char *page = lab_read_text(scratch_path("out/index.html"));
+    char *page = fixture_read_text(scratch_path("out/index.html"));
     ck_assert_ptr_nonnull(strstr(page, "WRONG at 1 of 4 points"));
     free(page);
 }
@@ -473,9 +475,9 @@ END_TEST
 
 START_TEST(requests_that_cannot_be_met)
 {
-    lab_add_curves();
+    fixture_add_curves();
     char records[1024];
-    (void)snprintf(records, sizeof records, "%s", lab_write_records("r.jsonl"));
+    (void)snprintf(records, sizeof records, "%s", fixture_write_records("r.jsonl"));
     ck_assert_int_eq(scratch_attnlab(output, sizeof output, "report --from '%s'", records), 2);
     ck_assert_int_eq(scratch_attnlab(output, sizeof output, "report --what"), 2);
     ck_assert_int_eq(report(scratch_path("absent.jsonl"), scratch_path("out")), 2);
@@ -492,9 +494,9 @@ END_TEST
 
 START_TEST(a_full_disk_is_told)
 {
-    lab_add_curves();
+    fixture_add_curves();
     char records[1024];
-    (void)snprintf(records, sizeof records, "%s", lab_write_records("r.jsonl"));
+    (void)snprintf(records, sizeof records, "%s", fixture_write_records("r.jsonl"));
     ck_assert_int_eq(report(records, scratch_path("out")), 0);
     static const char *const file[] = {"out/index.html", "out/records.csv",
                                        "out/figures/memory-causal.dat"};
@@ -511,12 +513,12 @@ END_TEST
 
 START_TEST(without_gnuplot)
 {
-    lab_add_curves();
-    const char *records = lab_write_records("r.jsonl");
+    fixture_add_curves();
+    const char *records = fixture_write_records("r.jsonl");
     ck_assert_int_eq(setenv("PATH", "/nonexistent", 1), 0);
     ck_assert_int_eq(report(records, scratch_path("out")), 3);
     ck_assert_ptr_nonnull(strstr(output, "gnuplot"));
-    ck_assert(!lab_is_there("out/index.html"));
+    ck_assert(!fixture_is_there("out/index.html"));
 }
 END_TEST
 

@@ -32,7 +32,7 @@ static int choose(const struct attn_spec *spec, enum attn_pass pass, char text[A
         attn_point_init(&point);
         ck_assert_int_eq(attn_case_parse(candidates[i], &point.c, NULL), ATTN_OK);
         point.c.pass = pass;
-        if (attn_afford_case(spec, &point.c, &point, &need, NULL) == ATTN_OK &&
+        if (attn_preflight_case(spec, &point.c, &point, &need, NULL) == ATTN_OK &&
             (double)point.priced_bytes * point.ranks > least * MIB && point.flops < MOST_FLOPS) {
             attn_case_print(&point.c, text);
             return 1;

@@ -67,7 +67,7 @@ static void tiles_counts(const struct attn_kernels *kernels, const char *isa)
     static const int64_t width[] = {1, 5, 64, 80}, keys[] = {8, 96, ATTN_KEY_BLOCK};
     for (int w = 0; w < 4; w++)
         for (int k = 0; k < 3; k++) {
-            int64_t d = width[w], room = kernels->limit_tiles_room(d, keys[k]);
+            int64_t d = width[w], room = kernels->limit_tiles_workspace(d, keys[k]);
             size_t bytes = (size_t)(room + GUARD) * (size_t)kernels->bytes;
             char *x = aligned_alloc(64, (bytes + 63) / 64 * 64);
             ck_assert_ptr_nonnull(x);

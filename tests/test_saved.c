@@ -19,7 +19,7 @@ static const char *const cases[] = {"h2q100k130d16:none:f32:normal:s1:pass=bwd",
 enum { CASES = sizeof cases / sizeof cases[0] };
 
 /* A problem, who solves it, and what is saved of it. */
-struct lab {
+struct fixture {
     struct attn_spec spec;
     struct attn_setup setup;
     struct attn_ledger ledger;
@@ -28,80 +28,82 @@ struct lab {
     struct attn_ctx ctx;
 };
 
-static void lab_open(struct lab *lab, const char *spec, const char *text)
+static void fixture_open(struct fixture *fixture, const char *spec, const char *text)
 {
-    memset(lab, 0, sizeof *lab);
-    ck_assert_msg(attn_spec_parse(spec, &lab->spec, &lab->err) == ATTN_OK, "%s", lab->err.text);
-    memory_open(text, &lab->setup);
-    attn_ledger_init(&lab->ledger, NULL);
-    lab->ledger.poison = 1;
-    lab->ctx = (struct attn_ctx){.ledger = &lab->ledger,
-                                 .options = &lab->spec.options,
-                                 .error = &lab->err,
-                                 .saved = &lab->saved};
+    memset(fixture, 0, sizeof *fixture);
+    ck_assert_msg(attn_spec_parse(spec, &fixture->spec, &fixture->err) == ATTN_OK, "%s",
+                  fixture->err.text);
+    memory_open(text, &fixture->setup);
+    attn_ledger_init(&fixture->ledger, NULL);
+    fixture->ledger.poison = 1;
+    fixture->ctx = (struct attn_ctx){.ledger = &fixture->ledger,
+                                     .options = &fixture->spec.options,
+                                     .error = &fixture->err,
+                                     .saved = &fixture->saved};
 }
 
-static enum attn_status lab_run(struct lab *lab, enum attn_pass pass)
+static enum attn_status fixture_run(struct fixture *fixture, enum attn_pass pass)
 {
     if (pass == ATTN_FORWARD) {
-        struct attn_forward t = attn_setup_forward(&lab->setup);
-        return attn_run_forward(lab->spec.impl, &lab->ctx, &lab->setup.problem, &t);
+        struct attn_forward t = attn_setup_forward(&fixture->setup);
+        return attn_run_forward(fixture->spec.impl, &fixture->ctx, &fixture->setup.problem, &t);
     }
-    struct attn_backward t = attn_setup_backward(&lab->setup);
-    return attn_run_backward(lab->spec.impl, &lab->ctx, &lab->setup.problem, &t);
+    struct attn_backward t = attn_setup_backward(&fixture->setup);
+    return attn_run_backward(fixture->spec.impl, &fixture->ctx, &fixture->setup.problem, &t);
 }
 
-static void lab_good(struct lab *lab, enum attn_pass pass)
+static void fixture_good(struct fixture *fixture, enum attn_pass pass)
 {
-    ck_assert_msg(lab_run(lab, pass) == ATTN_OK, "%s", lab->err.text);
+    ck_assert_msg(fixture_run(fixture, pass) == ATTN_OK, "%s", fixture->err.text);
 }
 
 /* The call is refused, with these words, and what was saved is still there. */
-static void lab_refused(struct lab *lab, enum attn_pass pass, const char *words)
+static void fixture_refused(struct fixture *fixture, enum attn_pass pass, const char *words)
 {
-    void *data = lab->saved.data;
-    ck_assert_int_eq(lab_run(lab, pass), ATTN_EINVAL);
-    ck_assert_msg(strstr(lab->err.text, words) != NULL, "'%s' lacks '%s'", lab->err.text, words);
-    ck_assert_ptr_eq(lab->saved.data, data);
+    void *data = fixture->saved.data;
+    ck_assert_int_eq(fixture_run(fixture, pass), ATTN_EINVAL);
+    ck_assert_msg(strstr(fixture->err.text, words) != NULL, "'%s' lacks '%s'", fixture->err.text,
+                  words);
+    ck_assert_ptr_eq(fixture->saved.data, data);
 }
 
-static void lab_close(struct lab *lab)
+static void fixture_close(struct fixture *fixture)
 {
-    attn_saved_drop(&lab->saved, &lab->ledger);
-    ck_assert_int_eq(attn_ledger_clear(&lab->ledger), 0);
-    ck_assert_int_eq(lab->ledger.damaged, 0);
-    attn_setup_close(&lab->setup);
+    attn_saved_drop(&fixture->saved, &fixture->ledger);
+    ck_assert_int_eq(attn_ledger_clear(&fixture->ledger), 0);
+    ck_assert_int_eq(fixture->ledger.damaged, 0);
+    attn_setup_close(&fixture->setup);
 }
 
 /* Bytes that a price says are saved. */
-static int64_t priced(const struct lab *lab, enum attn_pass pass, int64_t *peak)
+static int64_t priced(const struct fixture *fixture, enum attn_pass pass, int64_t *peak)
 {
     struct attn_cost cost;
-    ck_assert_int_eq(
-        attn_price(lab->spec.impl, &lab->spec.options, &lab->setup.problem, pass, 0, &cost, NULL),
-        ATTN_OK);
+    ck_assert_int_eq(attn_price(fixture->spec.impl, &fixture->spec.options, &fixture->setup.problem,
+                                pass, 0, &cost, NULL),
+                     ATTN_OK);
     *peak = cost.peak_bytes;
     return cost.saved_bytes;
 }
 
 START_TEST(lives_between_the_passes)
 {
-    struct lab lab;
+    struct fixture fixture;
     int64_t peak;
-    lab_open(&lab, "gemm:save=probs", cases[_i]);
-    lab_good(&lab, ATTN_FORWARD);
-    ck_assert_int_eq(lab.saved.bytes, priced(&lab, ATTN_FORWARD, &peak));
-    ck_assert_int_eq(lab.ledger.now, lab.saved.bytes);
-    ck_assert_int_eq(lab.ledger.peak, peak);
-    ck_assert_int_eq(lab.saved.bytes > 0, !(lab.setup.problem.softcap > 0));
+    fixture_open(&fixture, "gemm:save=probs", cases[_i]);
+    fixture_good(&fixture, ATTN_FORWARD);
+    ck_assert_int_eq(fixture.saved.bytes, priced(&fixture, ATTN_FORWARD, &peak));
+    ck_assert_int_eq(fixture.ledger.now, fixture.saved.bytes);
+    ck_assert_int_eq(fixture.ledger.peak, peak);
+    ck_assert_int_eq(fixture.saved.bytes > 0, !(fixture.setup.problem.softcap > 0));
     for (int call = 0; call < 2; call++) { /* it may be read again */
-        attn_ledger_restart(&lab.ledger);
-        lab_good(&lab, ATTN_BACKWARD);
-        ck_assert_int_eq(lab.saved.bytes, priced(&lab, ATTN_BACKWARD, &peak));
-        ck_assert_int_eq(lab.ledger.peak, peak);
-        ck_assert_int_eq(lab.ledger.now, lab.saved.bytes);
+        attn_ledger_restart(&fixture.ledger);
+        fixture_good(&fixture, ATTN_BACKWARD);
+        ck_assert_int_eq(fixture.saved.bytes, priced(&fixture, ATTN_BACKWARD, &peak));
+        ck_assert_int_eq(fixture.ledger.peak, peak);
+        ck_assert_int_eq(fixture.ledger.now, fixture.saved.bytes);
     }
-    lab_close(&lab);
+    fixture_close(&fixture);
 }
 END_TEST
 
@@ -111,14 +113,14 @@ START_TEST(nothing_unasked)
     struct attn_spec list[MEMORY_SPECS];
     int n = memory_specs(list);
     for (int s = 0; s < n; s++) {
-        struct lab lab;
+        struct fixture fixture;
         char name[128];
         attn_spec_print(&list[s], name, sizeof name);
-        lab_open(&lab, name, "h4q32k32d8:none:f32:normal:s1");
-        lab.ctx.saved = strcmp(name, "gemm:save=probs") == 0 ? NULL : &lab.saved;
-        lab_good(&lab, ATTN_FORWARD);
-        ck_assert_msg(lab.saved.data == NULL && lab.ledger.now == 0, "%s", name);
-        lab_close(&lab);
+        fixture_open(&fixture, name, "h4q32k32d8:none:f32:normal:s1");
+        fixture.ctx.saved = strcmp(name, "gemm:save=probs") == 0 ? NULL : &fixture.saved;
+        fixture_good(&fixture, ATTN_FORWARD);
+        ck_assert_msg(fixture.saved.data == NULL && fixture.ledger.now == 0, "%s", name);
+        fixture_close(&fixture);
     }
 }
 END_TEST
@@ -126,48 +128,48 @@ END_TEST
 /* Without P there would be no dV: the backward pass has it from nowhere else. */
 START_TEST(is_what_backward_reads)
 {
-    struct lab lab;
-    lab_open(&lab, "gemm:save=probs", cases[0]);
-    lab_good(&lab, ATTN_FORWARD);
-    lab_good(&lab, ATTN_BACKWARD);
-    const struct attn_tensor *dv = &lab.setup.tensor[ATTN_T_DV];
+    struct fixture fixture;
+    fixture_open(&fixture, "gemm:save=probs", cases[0]);
+    fixture_good(&fixture, ATTN_FORWARD);
+    fixture_good(&fixture, ATTN_BACKWARD);
+    const struct attn_tensor *dv = &fixture.setup.tensor[ATTN_T_DV];
     struct attn_cview view = attn_tensor_cview(dv);
     ck_assert_double_gt(fabs(attn_cview_get(&view, 0, 0, 3, 2)), 0);
-    memset(lab.saved.data, 0, (size_t)lab.saved.bytes);
-    lab_good(&lab, ATTN_BACKWARD);
+    memset(fixture.saved.data, 0, (size_t)fixture.saved.bytes);
+    fixture_good(&fixture, ATTN_BACKWARD);
     ck_assert_double_eq(attn_cview_get(&view, 0, 0, 3, 2), 0);
-    lab_close(&lab);
+    fixture_close(&fixture);
 }
 END_TEST
 
 START_TEST(others_are_refused)
 {
-    struct lab lab;
+    struct fixture fixture;
     unsetenv("ATTN_ISA");
-    const struct attn_isa *best = attn_isa_best(&lab.err);
-    lab_open(&lab, "gemm:save=probs", cases[0]);
-    lab_good(&lab, ATTN_FORWARD);
-    lab_refused(&lab, ATTN_FORWARD, "bytes are saved already");
-    const struct attn_problem problem = lab.setup.problem;
-    lab.setup.problem.scale *= 2;
-    lab_refused(&lab, ATTN_BACKWARD, "for another problem");
-    lab.setup.problem = problem;
-    lab.spec.options.value[0] = 0;
-    lab_refused(&lab, ATTN_BACKWARD, "under other options");
-    lab.spec.options.value[0] = 1;
-    const struct attn_impl *impl = lab.spec.impl;
-    lab.spec.impl = attn_impl_find("dense");
-    lab_refused(&lab, ATTN_BACKWARD, "what a forward pass of gemm saved");
-    lab.spec.impl = impl;
-    lab.setup.problem.origin.query = 1;
-    lab_refused(&lab, ATTN_BACKWARD, "for another problem");
-    lab.setup.problem = problem;
+    const struct attn_isa *best = attn_isa_best(&fixture.err);
+    fixture_open(&fixture, "gemm:save=probs", cases[0]);
+    fixture_good(&fixture, ATTN_FORWARD);
+    fixture_refused(&fixture, ATTN_FORWARD, "bytes are saved already");
+    const struct attn_problem problem = fixture.setup.problem;
+    fixture.setup.problem.scale *= 2;
+    fixture_refused(&fixture, ATTN_BACKWARD, "for another problem");
+    fixture.setup.problem = problem;
+    fixture.spec.options.value[0] = 0;
+    fixture_refused(&fixture, ATTN_BACKWARD, "under other options");
+    fixture.spec.options.value[0] = 1;
+    const struct attn_impl *impl = fixture.spec.impl;
+    fixture.spec.impl = attn_impl_find("dense");
+    fixture_refused(&fixture, ATTN_BACKWARD, "what a forward pass of gemm saved");
+    fixture.spec.impl = impl;
+    fixture.setup.problem.origin.query = 1;
+    fixture_refused(&fixture, ATTN_BACKWARD, "for another problem");
+    fixture.setup.problem = problem;
     setenv("ATTN_ISA", "portable", 1); /* panels of 12 queries, not of 24 or 48 */
-    if (attn_isa_best(&lab.err) != best)
-        lab_refused(&lab, ATTN_BACKWARD, "both must run on one instruction set");
+    if (attn_isa_best(&fixture.err) != best)
+        fixture_refused(&fixture, ATTN_BACKWARD, "both must run on one instruction set");
     unsetenv("ATTN_ISA");
-    lab_good(&lab, ATTN_BACKWARD);
-    lab_close(&lab);
+    fixture_good(&fixture, ATTN_BACKWARD);
+    fixture_close(&fixture);
 }
 END_TEST
 
@@ -175,15 +177,15 @@ END_TEST
 START_TEST(failure_saves_nothing)
 {
     for (int64_t take = 0;; take++) {
-        struct lab lab;
-        lab_open(&lab, "gemm:save=probs", cases[0]);
-        lab.ledger.fail_at = take;
-        enum attn_status status = lab_run(&lab, ATTN_FORWARD);
-        int64_t takes = lab.ledger.takes;
+        struct fixture fixture;
+        fixture_open(&fixture, "gemm:save=probs", cases[0]);
+        fixture.ledger.fail_at = take;
+        enum attn_status status = fixture_run(&fixture, ATTN_FORWARD);
+        int64_t takes = fixture.ledger.takes;
         ck_assert_int_eq(status, take < takes ? ATTN_ENOMEM : ATTN_OK);
-        ck_assert_int_eq(lab.saved.data != NULL, status == ATTN_OK);
-        ck_assert_int_eq(lab.ledger.now > 0, status == ATTN_OK);
-        lab_close(&lab);
+        ck_assert_int_eq(fixture.saved.data != NULL, status == ATTN_OK);
+        ck_assert_int_eq(fixture.ledger.now > 0, status == ATTN_OK);
+        fixture_close(&fixture);
         if (status == ATTN_OK)
             break;
     }

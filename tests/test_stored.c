@@ -165,8 +165,8 @@ static int by_check(struct walk *x)
     struct attn_result r = {0};
     mkdir(scratch_path("case"), 0777);
     put("case/result.safetensors", x->result, ATTN_OUTPUTS);
-    ok(attn_exchange_read(scratch_path(""), "case", &claims, &x->setup, &err));
-    attn_exchange_judge(&claims, &x->setup, &r);
+    ok(attn_vector_files_read(scratch_path(""), "case", &claims, &x->setup, &err));
+    attn_vector_files_judge(&claims, &x->setup, &r);
     snprintf(output, sizeof output, "%s", r.text);
     return r.verdict != ATTN_PASS;
 }
@@ -320,7 +320,7 @@ START_TEST(unread_by_check)
         scratch_put("case/result.npz", "PK", 2);
     ok(attn_case_parse("b2h4g2q5k7d4v3:causal(br):f32:normal:s1:bias=full", &c, &err));
     ok(attn_setup_open(&c, &setup, &err));
-    ck_assert_int_eq((int)attn_exchange_read(scratch_path(""), "case", &claims, &setup, &err),
+    ck_assert_int_eq((int)attn_vector_files_read(scratch_path(""), "case", &claims, &setup, &err),
                      ATTN_EINVAL);
     ck_assert_msg(strstr(err.text, said[_i]) != NULL, "%s", err.text);
     attn_setup_close(&setup);

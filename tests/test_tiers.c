@@ -357,8 +357,8 @@ END_TEST
 
 START_TEST(soak_finds_mischief)
 {
-    static const enum toy_mischief mischief[] = {TOY_LSE_BASE_2, TOY_O_BY_LAYOUT, TOY_DK_OFFSET};
-    struct attn_spec spec = toy_spec(mischief[_i]);
+    static const enum faulty_mischief mischief[] = {TOY_LSE_BASE_2, TOY_O_BY_LAYOUT, TOY_DK_OFFSET};
+    struct attn_spec spec = faulty_spec(mischief[_i]);
     soak_finds(&spec, 200, "mischief");
 }
 END_TEST

@@ -215,7 +215,7 @@ START_TEST(broken_results)
             snprintf(one, sizeof one, "%c", *at);
         strncat(command, one, sizeof command - strlen(command) - 1);
     }
-    ck_assert_int_eq(lab_shell("mkdir -p '%s'; %s", scratch_path("out"), command), 0);
+    ck_assert_int_eq(fixture_shell("mkdir -p '%s'; %s", scratch_path("out"), command), 0);
     int status = scratch_attnlab(output, sizeof output, "check --results '%s' --vectors '%s'",
                                  scratch_path("out"), folder);
     ck_assert_msg(status == 1, "exit status %d: %s", status, output);
@@ -229,15 +229,15 @@ START_TEST(full_disk)
 {
     char line[512] = "";
     int status =
-        lab_shell("trap '' XFSZ; ulimit -f 8; '%s/attnlab' vectors '%s' --tier quick 2>'%s'",
-                  test_build(), scratch_path("v"), scratch_path("said"));
+        fixture_shell("trap '' XFSZ; ulimit -f 8; '%s/attnlab' vectors '%s' --tier quick 2>'%s'",
+                      test_build(), scratch_path("v"), scratch_path("said"));
     FILE *said = fopen(scratch_path("said"), "r");
     ck_assert_ptr_nonnull(said);
     ck_assert_ptr_nonnull(fgets(line, sizeof line, said));
     fclose(said);
     ck_assert_msg(status == 3, "exit status %d: %s", status, line);
     ck_assert_msg(strstr(line, "inputs.safetensors: ") != NULL, "%s", line);
-    ck_assert_int_ne(lab_shell("test -e '%s/manifest.json'", scratch_path("v")), 0);
+    ck_assert_int_ne(fixture_shell("test -e '%s/manifest.json'", scratch_path("v")), 0);
 }
 END_TEST
 
@@ -245,7 +245,7 @@ END_TEST
 
 static int has_python(const char *module)
 {
-    if (lab_shell("/usr/bin/python3 -c 'import %s' 2>/dev/null", module) == 0)
+    if (fixture_shell("/usr/bin/python3 -c 'import %s' 2>/dev/null", module) == 0)
         return 1;
     fprintf(stderr, "external: skipped: /usr/bin/python3 has no %s here\n", module);
     return 0;
@@ -258,17 +258,18 @@ START_TEST(manual_example)
     if (!has_python("numpy"))
         return;
     ck_assert_int_eq(
-        lab_shell("sed -n '/It is complete/,/^3\\./s/^        //p' docs/external.md >'%s'",
-                  scratch_path("mine.py")),
+        fixture_shell("sed -n '/It is complete/,/^3\\./s/^        //p' docs/external.md >'%s'",
+                      scratch_path("mine.py")),
         0);
-    ck_assert_int_eq(lab_shell("sed -n 's/^        {\"name\"/{\"name\"/p' docs/external.md >'%s'",
-                               scratch_path("mine.json")),
-                     0);
+    ck_assert_int_eq(
+        fixture_shell("sed -n 's/^        {\"name\"/{\"name\"/p' docs/external.md >'%s'",
+                      scratch_path("mine.json")),
+        0);
     int status =
         scratch_attnlab(output, sizeof output, "check --exec '/usr/bin/python3 %s' --claims '%s'",
                         scratch_path("mine.py"), scratch_path("mine.json"));
     ck_assert_msg(status == 0, "exit status %d:\n%s", status, output);
-    ck_assert_int_ge(lab_count(output, "pass"), 20);
+    ck_assert_int_ge(fixture_count(output, "pass"), 20);
 }
 END_TEST
 
@@ -298,8 +299,8 @@ START_TEST(troubled_commands)
     if (!has_python("numpy"))
         return;
     ck_assert_int_eq(
-        lab_shell("sed -n '/It is complete/,/^3\\./s/^        //p' docs/external.md >'%s'",
-                  scratch_path("mine.py")),
+        fixture_shell("sed -n '/It is complete/,/^3\\./s/^        //p' docs/external.md >'%s'",
+                      scratch_path("mine.py")),
         0);
     FILE *file = fopen(scratch_path("trouble.py"), "w");
     ck_assert_ptr_nonnull(file);
@@ -310,12 +311,13 @@ START_TEST(troubled_commands)
                   "text[where:])\n");
     fclose(file);
     setenv("TROUBLE", troubles[_i].trouble, 1);
-    ck_assert_int_eq(lab_shell("/usr/bin/python3 '%s' '%s' \"$TROUBLE\"",
-                               scratch_path("trouble.py"), scratch_path("mine.py")),
+    ck_assert_int_eq(fixture_shell("/usr/bin/python3 '%s' '%s' \"$TROUBLE\"",
+                                   scratch_path("trouble.py"), scratch_path("mine.py")),
                      0);
-    ck_assert_int_eq(lab_shell("sed -n 's/^        {\"name\"/{\"name\"/p' docs/external.md >'%s'",
-                               scratch_path("mine.json")),
-                     0);
+    ck_assert_int_eq(
+        fixture_shell("sed -n 's/^        {\"name\"/{\"name\"/p' docs/external.md >'%s'",
+                      scratch_path("mine.json")),
+        0);
     int status =
         scratch_attnlab(output, sizeof output, "check --exec '/usr/bin/python3 %s' --claims '%s'",
                         scratch_path("mine.py"), scratch_path("mine.json"));
@@ -323,7 +325,7 @@ START_TEST(troubled_commands)
                   status, output);
     ck_assert_msg(strstr(output, troubles[_i].says) != NULL, "'%s' does not say '%s':\n%s",
                   troubles[_i].trouble, troubles[_i].says, output);
-    ck_assert_int_ge(lab_count(output, "pass"), troubles[_i].passes);
+    ck_assert_int_ge(fixture_count(output, "pass"), troubles[_i].passes);
 }
 END_TEST
 
@@ -417,11 +419,11 @@ START_TEST(several_are_judged)
 {
     static const char *const format[] = {"text", "tap", "junit", "json"};
     char output[262144];
-    int status =
-        scratch_attnlab(output, sizeof output,
-                        "check --plugin README.md --exec no-such-command --exec 'exit 3 #' "
-                        "--claims '%s' --plugin '%s' --format %s",
-                        put_claims(), lab_build("docs/examples/plugin_naive.c", ""), format[_i]);
+    int status = scratch_attnlab(
+        output, sizeof output,
+        "check --plugin README.md --exec no-such-command --exec 'exit 3 #' "
+        "--claims '%s' --plugin '%s' --format %s",
+        put_claims(), fixture_build("docs/examples/plugin_naive.c", ""), format[_i]);
     ck_assert_msg(status == 2, "exit status %d:\n%s", status, output);
     static const char *const says[] = {"README.md: ", "no-such-command' cannot be run",
                                        "does not start: on an empty list of cases too", "naive ("};
@@ -449,8 +451,9 @@ START_TEST(misdeclared_conventions_are_named)
     char output[65536];
     if (!has_python("numpy"))
         return;
-    ck_assert_int_eq(lab_shell("sed 's/%s/%s/' docs/examples/numpy_attention.json >'%s'",
-                               misdeclared[_i].from, misdeclared[_i].to, scratch_path("m.json")),
+    ck_assert_int_eq(fixture_shell("sed 's/%s/%s/' docs/examples/numpy_attention.json >'%s'",
+                                   misdeclared[_i].from, misdeclared[_i].to,
+                                   scratch_path("m.json")),
                      0);
     int status = scratch_attnlab(output, sizeof output,
                                  "check --exec '/usr/bin/python3 docs/examples/numpy_attention.py' "
@@ -478,9 +481,9 @@ START_TEST(soak_of_a_command)
     char output[65536];
     if (!has_python("numpy"))
         return;
-    ck_assert_int_eq(lab_shell("sed 's/result = attention(case, tensors)/&; %s/' "
-                               "docs/examples/numpy_attention.py >'%s'",
-                               soaks[_i].trouble, scratch_path("mine.py")),
+    ck_assert_int_eq(fixture_shell("sed 's/result = attention(case, tensors)/&; %s/' "
+                                   "docs/examples/numpy_attention.py >'%s'",
+                                   soaks[_i].trouble, scratch_path("mine.py")),
                      0);
     int status = scratch_attnlab(output, sizeof output,
                                  "check --exec '/usr/bin/python3 %s' "
@@ -500,7 +503,7 @@ START_TEST(torch_example)
                                  "check --exec '/usr/bin/python3 docs/examples/torch_attention.py' "
                                  "--claims docs/examples/torch_attention.json");
     ck_assert_msg(status == 0, "exit status %d:\n%s", status, output);
-    ck_assert_int_ge(lab_count(output, "pass"), 130);
+    ck_assert_int_ge(fixture_count(output, "pass"), 130);
 }
 END_TEST
 
@@ -516,15 +519,15 @@ START_TEST(numpy_offline)
                                      folder),
                      0);
     ck_assert_int_eq(
-        lab_shell("/usr/bin/python3 docs/examples/numpy_attention.py '%s' '%s' >/dev/null", folder,
-                  folder),
+        fixture_shell("/usr/bin/python3 docs/examples/numpy_attention.py '%s' '%s' >/dev/null",
+                      folder, folder),
         0);
     int status = scratch_attnlab(output, sizeof output, "check --results '%s'", folder);
     ck_assert_msg(status == 0, "exit status %d:\n%s", status, output);
-    ck_assert_int_ge(lab_count(output, "pass"), 130);
-    ck_assert_int_eq(lab_shell("printf '\\0\\0\\0\\77' | dd of='%s/ties/lse.npy' bs=1 seek=132 "
-                               "conv=notrunc 2>/dev/null",
-                               folder),
+    ck_assert_int_ge(fixture_count(output, "pass"), 130);
+    ck_assert_int_eq(fixture_shell("printf '\\0\\0\\0\\77' | dd of='%s/ties/lse.npy' bs=1 seek=132 "
+                                   "conv=notrunc 2>/dev/null",
+                                   folder),
                      0);
     status = scratch_attnlab(output, sizeof output, "check --results '%s' --case ties", folder);
     ck_assert_msg(status == 1 && strstr(output, "FAIL(bound)") != NULL, "%s", output);
@@ -533,13 +536,13 @@ END_TEST
 
 static int build_cpp(const char *path)
 {
-    if (lab_shell("command -v g++ >/dev/null 2>&1") != 0) {
+    if (fixture_shell("command -v g++ >/dev/null 2>&1") != 0) {
         fprintf(stderr, "external: skipped: no g++ here\n");
         return 0;
     }
-    ck_assert_int_eq(lab_shell("g++ -O2 -std=c++17 -shared -fPIC -I. -o '%s' "
-                               "docs/examples/cpp_attention.cpp",
-                               path),
+    ck_assert_int_eq(fixture_shell("g++ -O2 -std=c++17 -shared -fPIC -I. -o '%s' "
+                                   "docs/examples/cpp_attention.cpp",
+                                   path),
                      0);
     return 1;
 }
@@ -552,7 +555,7 @@ START_TEST(cpp_example)
         return;
     int status = scratch_attnlab(output, sizeof output, "check --plugin '%s'", path);
     ck_assert_msg(status == 0, "exit status %d:\n%s", status, output);
-    ck_assert_int_ge(lab_count(output, "pass"), 40);
+    ck_assert_int_ge(fixture_count(output, "pass"), 40);
 }
 END_TEST
 

@@ -47,15 +47,15 @@ START_TEST(every_case_by_its_files)
     if (_i == 0)
         snprintf(judge, sizeof judge, /* of numbers beyond the domain nothing can be said */
                  "{ '%s/attnlab' compare o/$n $c || [ $? = 2 -a $n = special-k-huge ]; }", build);
-    int failed = lab_shell("cd '%s' && mkdir o && for c in v/*/; do n=$(basename $c);"
-                           "  '%s/attnlab' run %s --input $c --out o/$n && %s ||"
-                           "  { echo $n; exit 1; }; done >said 2>&1",
-                           folder, build, variants[_i].spec, judge);
+    int failed = fixture_shell("cd '%s' && mkdir o && for c in v/*/; do n=$(basename $c);"
+                               "  '%s/attnlab' run %s --input $c --out o/$n && %s ||"
+                               "  { echo $n; exit 1; }; done >said 2>&1",
+                               folder, build, variants[_i].spec, judge);
     ck_assert_msg(failed == 0, "the end of %s/said names the case", folder);
     int status = scratch_attnlab(output, sizeof output, "check --results '%s/o' --vectors '%s/v'",
                                  folder, folder);
     ck_assert_msg(status == 0, "%s", output);
-    ck_assert_int_ge(lab_count(output, "pass"), variants[_i].cases);
+    ck_assert_int_ge(fixture_count(output, "pass"), variants[_i].cases);
 }
 END_TEST
 

@@ -27,7 +27,7 @@ static void add(struct attn_verdicts *v, const char *name, enum attn_verdict ver
     r.precision.rescales = 5, r.precision.merges = 3, r.precision.exp_ulps = 4;
     if (verdict == ATTN_PASS) {
         r.grade = (struct attn_grade){'A', 0.25, 96, -0.5};
-        r.mask = (struct attn_admission){40, 12, 0.5};
+        r.mask = (struct attn_mask_power){40, 12, 0.5};
     }
     r.output[ATTN_O] = (struct attn_agreement){
         .name = "o", .n = 12, .n_bad = failure != ATTN_F_NONE, .ratio = worst};

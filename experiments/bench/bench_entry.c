@@ -97,7 +97,7 @@ enum attn_status attn_bench_entry_price(struct attn_bench_entry *e, struct attn_
     attn_point_init(&point);
     point.c = e->c;
     /* A mask or a bias made of tensors has no price before they are there: those are small. */
-    if (attn_afford_case(&e->parsed, &e->c, &point, &need, NULL) != ATTN_OK)
+    if (attn_preflight_case(&e->parsed, &e->c, &point, &need, NULL) != ATTN_OK)
         need = (int64_t)fmin(tensor_bytes(&e->c), 9e18);
     if (need <= have)
         return ATTN_OK;
@@ -134,7 +134,7 @@ static enum attn_status model(const struct attn_bench *bench, struct attn_bench_
     double d = (double)p->d_key, dv = (double)p->d_value;
     attn_point_init(&point);
     point.c = e->c;
-    enum attn_status status = attn_afford_price(&e->parsed, p, &point, err);
+    enum attn_status status = attn_preflight_price(&e->parsed, p, &point, err);
     if (status != ATTN_OK)
         return status;
     e->priced_bytes = point.priced_bytes * point.ranks;

@@ -193,7 +193,8 @@ double attn_roof_tiles_sample(struct attn_roofs *roofs, const struct attn_kernel
 {
     enum { ROUNDS = 8 }; /* of a call: half a millisecond, or less */
     struct worker worker[ATTN_BENCH_THREADS];
-    int64_t room = attn_product(kernels->limit_tiles_room(tiles->d, tiles->keys), kernels->bytes);
+    int64_t room =
+        attn_product(kernels->limit_tiles_workspace(tiles->d, tiles->keys), kernels->bytes);
     if (threads < 1 || threads > roofs->threads || room > roofs->bytes)
         return (double)NAN;
     for (int t = 0; t < threads; t++)

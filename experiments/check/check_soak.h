@@ -1,4 +1,5 @@
-/* Soak: random cases for a time, each failure made small; for registered specs and strangers. */
+/* Soak: random cases for a time, each failure made small; for registered specs and external
+ * implementations. */
 #ifndef EXPERIMENTS_CHECK_CHECK_SOAK_H
 #define EXPERIMENTS_CHECK_CHECK_SOAK_H
 

@@ -1,4 +1,5 @@
-/* A stranger's command: started once, watched, and killed with all its children when it is late. */
+/* An external implementation's command: started once, watched, and killed with all its children
+ * when it is late. */
 #ifndef EXPERIMENTS_CHECK_COMMAND_H
 #define EXPERIMENTS_CHECK_COMMAND_H
 

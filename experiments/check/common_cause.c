@@ -6,7 +6,7 @@
 
 static const char mark[] = "; looks like: ";
 
-void attn_votes_append(struct attn_result *r, const struct attn_diagnosis *diagnosis)
+void attn_common_cause_append(struct attn_result *r, const struct attn_diagnosis *diagnosis)
 {
     size_t used = strlen(r->text);
     if (diagnosis == NULL || diagnosis->text[0] == '\0')
@@ -37,32 +37,32 @@ static int say_the_same(const char *a, const char *b)
     return *a == *b;
 }
 
-void attn_votes_count(struct attn_votes *votes, const struct attn_result *r)
+void attn_common_cause_count(struct attn_common_cause *causes, const struct attn_result *r)
 {
     const char *said = strstr(r->text, mark);
     int n = 0;
     if (said == NULL || r->fault <= ATTN_FAULT_NONE || r->fault >= ATTN_FAULTS)
         return;
     said += strlen(mark);
-    votes->diagnosed++;
-    votes->n[r->fault]++;
-    while (n < ATTN_VOTES && votes->of[n].n > 0 && !say_the_same(votes->of[n].text, said))
+    causes->diagnosed++;
+    causes->n[r->fault]++;
+    while (n < ATTN_CAUSES && causes->of[n].n > 0 && !say_the_same(causes->of[n].text, said))
         n++;
-    if (n == ATTN_VOTES)
+    if (n == ATTN_CAUSES)
         return;
-    if (votes->of[n].n++ == 0)
-        snprintf(votes->of[n].text, sizeof votes->of[n].text, "%s", said);
-    votes->of[n].fault = r->fault;
+    if (causes->of[n].n++ == 0)
+        snprintf(causes->of[n].text, sizeof causes->of[n].text, "%s", said);
+    causes->of[n].fault = r->fault;
 }
 
-const char *attn_votes_cause(const struct attn_votes *votes, int *agree)
+const char *attn_common_cause_name(const struct attn_common_cause *causes, int *agree)
 {
     int fault = 0, best = -1;
     for (int n = 1; n < ATTN_FAULTS; n++)
-        fault = votes->n[n] > votes->n[fault] ? n : fault;
-    for (int n = 0; n < ATTN_VOTES; n++)
-        if (votes->of[n].fault == fault && (best < 0 || votes->of[n].n > votes->of[best].n))
+        fault = causes->n[n] > causes->n[fault] ? n : fault;
+    for (int n = 0; n < ATTN_CAUSES; n++)
+        if (causes->of[n].fault == fault && (best < 0 || causes->of[n].n > causes->of[best].n))
             best = n;
-    *agree = votes->n[fault];
-    return *agree > 1 && best >= 0 ? votes->of[best].text : NULL;
+    *agree = causes->n[fault];
+    return *agree > 1 && best >= 0 ? causes->of[best].text : NULL;
 }

@@ -105,7 +105,7 @@ static int is_wanted(const char *name, const char *text, const char *const *want
     return n == 0;
 }
 
-static enum attn_status take_entry(const struct attn_exchange_entry *entry,
+static enum attn_status take_entry(const struct attn_vector_files_entry *entry,
                                    struct attn_asked *asked, struct attn_error *err)
 {
     const struct attn_battery_case *battery = attn_battery_find(entry->name);
@@ -120,21 +120,21 @@ enum attn_status attn_question_read(const char *folder, const char *const *text,
                                     struct attn_question *question, struct attn_claims *claims,
                                     struct attn_error *err)
 {
-    struct attn_exchange exchange;
-    enum attn_status status = attn_exchange_open(folder, &exchange, err);
+    struct attn_vector_files files;
+    enum attn_status status = attn_vector_files_open(folder, &files, err);
     if (status != ATTN_OK)
         return status;
-    *claims = exchange.claims;
-    question->asked = calloc((size_t)exchange.n + 1, sizeof *question->asked);
-    question->whole_tier = n == 0 && exchange.n > 1;
+    *claims = files.claims;
+    question->asked = calloc((size_t)files.n + 1, sizeof *question->asked);
+    question->whole_tier = n == 0 && files.n > 1;
     if (question->asked == NULL)
-        status = attn_fail(err, ATTN_ENOMEM, "no memory for %d cases", exchange.n);
-    for (int i = 0; i < exchange.n && status == ATTN_OK; i++)
-        if (is_wanted(exchange.entry[i].name, exchange.entry[i].text, text, n))
-            status = take_entry(&exchange.entry[i], &question->asked[question->n++], err);
+        status = attn_fail(err, ATTN_ENOMEM, "no memory for %d cases", files.n);
+    for (int i = 0; i < files.n && status == ATTN_OK; i++)
+        if (is_wanted(files.entry[i].name, files.entry[i].text, text, n))
+            status = take_entry(&files.entry[i], &question->asked[question->n++], err);
     if (status == ATTN_OK && question->n == 0)
         status = attn_fail(err, ATTN_EINVAL, "%.300s/manifest.json has no such case", folder);
-    attn_exchange_close(&exchange);
+    attn_vector_files_close(&files);
     if (status != ATTN_OK)
         attn_question_free(question);
     return status;
@@ -176,7 +176,7 @@ static const char *words_of(const struct attn_claims *c, char *text, size_t size
     return text;
 }
 
-void attn_stranger_route(struct attn_stranger *s, const char *flag, const char *value)
+void attn_external_route(struct attn_external *s, const char *flag, const char *value)
 {
     size_t n = strlen(s->route), end = sizeof s->route - 8;
     n += (size_t)snprintf(s->route + n, sizeof s->route - n, "%s%s '", n > 0 ? " " : "", flag);
@@ -188,7 +188,7 @@ void attn_stranger_route(struct attn_stranger *s, const char *flag, const char *
     snprintf(s->route + n, sizeof s->route - n, "'");
 }
 
-static void report_about(struct attn_stranger *s, const char *claims)
+static void report_about(struct attn_external *s, const char *claims)
 {
     char command[sizeof s->route + sizeof s->scope_flags + 64];
     snprintf(command, sizeof command, "%s check %s%s", attn_cli_program(), s->route,
@@ -198,7 +198,7 @@ static void report_about(struct attn_stranger *s, const char *claims)
     attn_report_begin(s->verdicts.report, &about);
 }
 
-void attn_stranger_begin(struct attn_stranger *s)
+void attn_external_begin(struct attn_external *s)
 {
     char words[400];
     snprintf(s->label, sizeof s->label, s->is_one_of_many ? "%.60s (%.90s)" : "%.60s",
@@ -211,7 +211,7 @@ void attn_stranger_begin(struct attn_stranger *s)
         report_about(s, words);
 }
 
-int attn_stranger_fail(struct attn_stranger *s, int status, const char *format, ...)
+int attn_external_fail(struct attn_external *s, int status, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -221,12 +221,12 @@ int attn_stranger_fail(struct attn_stranger *s, int status, const char *format, 
     return status;
 }
 
-static void again(const struct attn_stranger *s, const char *case_text, char *text, size_t size)
+static void again(const struct attn_external *s, const char *case_text, char *text, size_t size)
 {
     snprintf(text, size, "check %s --case '%s'", s->route, case_text);
 }
 
-void attn_stranger_say(struct attn_stranger *s, const struct attn_subject *subject,
+void attn_external_say(struct attn_external *s, const struct attn_subject *subject,
                        const struct attn_result *r, unsigned needs, double seconds)
 {
     attn_verdicts_add(&s->verdicts, subject, r, seconds);
@@ -236,7 +236,7 @@ void attn_stranger_say(struct attn_stranger *s, const struct attn_subject *subje
     s->exercised |= needs;
 }
 
-void attn_stranger_file(struct attn_stranger *s, const struct attn_asked *asked,
+void attn_external_file(struct attn_external *s, const struct attn_asked *asked,
                         const struct attn_result *result, const struct attn_diagnosis *diagnosis,
                         unsigned needs, double seconds)
 {
@@ -244,17 +244,17 @@ void attn_stranger_file(struct attn_stranger *s, const struct attn_asked *asked,
     struct attn_result r = *result;
     attn_case_print(&asked->c, text);
     again(s, text, command, sizeof command);
-    attn_votes_append(&r, diagnosis);
+    attn_common_cause_append(&r, diagnosis);
     struct attn_subject subject = {.kind = "case",
                                    .name = asked->name,
                                    .text = text,
                                    .ids = asked->ids,
                                    .why = asked->why,
                                    .again = command};
-    attn_stranger_say(s, &subject, &r, needs, seconds);
+    attn_external_say(s, &subject, &r, needs, seconds);
 }
 
-static void file_claim(struct attn_stranger *s, const char *name)
+static void file_claim(struct attn_external *s, const char *name)
 {
     struct attn_result r = {.verdict = ATTN_ERROR};
     struct attn_subject subject = {
@@ -266,7 +266,7 @@ static void file_claim(struct attn_stranger *s, const char *name)
     attn_verdicts_add(&s->verdicts, &subject, &r, 0);
 }
 
-int attn_stranger_end(struct attn_stranger *s)
+int attn_external_end(struct attn_external *s)
 {
     unsigned idle = s->claims.bits & ~s->exercised;
     for (int bit = 0; bit < ATTN_CLAIMS && s->question.whole_tier && !s->not_reached; bit++)
@@ -283,7 +283,7 @@ int attn_stranger_end(struct attn_stranger *s)
 
 /* ---- flags ----------------------------------------------------------------------------------- */
 
-int attn_stranger_is_meant(int argc, char **argv)
+int attn_external_is_meant(int argc, char **argv)
 {
     static const char *const flag[] = {"--plugin", "--exec", "--results"};
     for (int a = 1; a < argc; a++)
@@ -420,7 +420,7 @@ static int read_flags(int argc, char **argv, struct flags *f)
 }
 
 /* What is asked in place of cases: a relation, or random cases.  0, or an exit status. */
-static int take_relation_or_soak(const struct flags *f, struct attn_stranger *s)
+static int take_relation_or_soak(const struct flags *f, struct attn_external *s)
 {
     int64_t seed = 1, repeat = 0;
     if ((f->n > 0) + (f->relation != NULL) + (f->soak != NULL) > 1)
@@ -457,7 +457,7 @@ __attribute__((format(printf, 3, 4))) static void append(char *text, size_t size
 }
 
 /* What is asked, in words and as flags. */
-static void describe_scope(const struct flags *f, const struct external *x, struct attn_stranger *s)
+static void describe_scope(const struct flags *f, const struct external *x, struct attn_external *s)
 {
     char *flags = s->scope_flags, quoted[ATTN_CASE_TEXT + 8];
     size_t size = sizeof s->scope_flags;
@@ -496,7 +496,7 @@ static void describe_scope(const struct flags *f, const struct external *x, stru
 }
 
 /* What to ask and what is claimed; a folder of results brings its own manifest. */
-static int prepare(const struct flags *f, const struct external *x, struct attn_stranger *s)
+static int prepare(const struct flags *f, const struct external *x, struct attn_external *s)
 {
     struct attn_error err = {0};
     enum attn_status status = ATTN_OK;
@@ -504,8 +504,8 @@ static int prepare(const struct flags *f, const struct external *x, struct attn_
     s->claims_path = x->claims;
     s->relations = x->route == 'p' && f->n == 0;
     if (x->route == 'r') {
-        attn_stranger_route(s, "--results", x->source);
-        attn_stranger_route(s, "--vectors", of_results);
+        attn_external_route(s, "--results", x->source);
+        attn_external_route(s, "--vectors", of_results);
         status = attn_question_read(of_results, f->text, f->n, &s->question, &s->claims, &err);
     } else {
         status = attn_question_make(f->text, f->n, (enum attn_tier)f->tier, &s->question, &err);
@@ -513,7 +513,7 @@ static int prepare(const struct flags *f, const struct external *x, struct attn_
     if (status == ATTN_OK && x->claims != NULL)
         status = attn_claims_read(x->claims, &s->claims, &err);
     if (status != ATTN_OK)
-        return attn_stranger_fail(s, attn_cli_status(status), "%s", err.text);
+        return attn_external_fail(s, attn_cli_status(status), "%s", err.text);
     if (f->relation != NULL || f->soak != NULL)
         s->question.n = s->question.whole_tier = 0;
     describe_scope(f, x, s);
@@ -521,19 +521,19 @@ static int prepare(const struct flags *f, const struct external *x, struct attn_
 }
 
 /* Of several commands each has a folder of its own in --work. */
-static int run_command(const struct flags *f, int which, struct attn_stranger *s)
+static int run_command(const struct flags *f, int which, struct attn_external *s)
 {
     char folder[4096];
     if (f->work == NULL || f->n_externals == 1)
-        return attn_stranger_exec(s, s->source, f->work);
+        return attn_external_exec(s, s->source, f->work);
     mkdir(f->work, 0777); /* if it cannot be made, neither can the one in it */
     snprintf(folder, sizeof folder, "%.4000s/%d", f->work, which + 1);
-    return attn_stranger_exec(s, s->source, folder);
+    return attn_external_exec(s, s->source, folder);
 }
 
 /* What cannot be judged is a line on stderr; where there are more, or a program reads them, it has
  * its place among the others. */
-static void report_trouble(const struct flags *f, int which, struct attn_stranger *s)
+static void report_trouble(const struct flags *f, int which, struct attn_external *s)
 {
     struct attn_result r = {.verdict = ATTN_ERROR};
     const struct attn_subject subject = {"setup", "", "it cannot be judged", "", "", "", NULL};
@@ -547,7 +547,7 @@ static void report_trouble(const struct flags *f, int which, struct attn_strange
     attn_clean(s->label);
     attn_verdicts_begin(&s->verdicts, s->label);
     if (s->route[0] == '\0')
-        attn_stranger_route(s, f->external[which].route == 'p' ? "--plugin" : "--exec", s->source);
+        attn_external_route(s, f->external[which].route == 'p' ? "--plugin" : "--exec", s->source);
     if (s->verdicts.report != NULL)
         report_about(s, "not known");
     attn_verdicts_add(&s->verdicts, &subject, &r, 0);
@@ -555,7 +555,7 @@ static void report_trouble(const struct flags *f, int which, struct attn_strange
 }
 
 /* One of them, from its flags to its report; s has what is common to all.  Its exit status. */
-static int judge_one(const struct flags *f, int which, struct attn_stranger *s)
+static int judge_one(const struct flags *f, int which, struct attn_external *s)
 {
     const struct external *x = &f->external[which];
     s->source = x->source;
@@ -565,9 +565,9 @@ static int judge_one(const struct flags *f, int which, struct attn_stranger *s)
         s->timeout_s = x->route == 'x' ? 600 : 20;
     int status = prepare(f, x, s);
     if (status == 0)
-        status = x->route == 'p'   ? attn_stranger_plugin(s, x->source)
+        status = x->route == 'p'   ? attn_external_plugin(s, x->source)
                  : x->route == 'x' ? run_command(f, which, s)
-                                   : attn_stranger_results(s, x->source);
+                                   : attn_external_results(s, x->source);
     if (s->trouble[0] != '\0')
         report_trouble(f, which, s);
     attn_question_free(&s->question);
@@ -575,7 +575,7 @@ static int judge_one(const struct flags *f, int which, struct attn_stranger *s)
 }
 
 /* All of them; the worst exit status. */
-static int judge_all(const struct flags *f, const struct attn_stranger *common)
+static int judge_all(const struct flags *f, const struct attn_external *common)
 {
     static const char *const word[] = {"PASS", "FAIL", "NOT JUDGED", "NOT JUDGED",
                                        "INTERNAL ERROR"};
@@ -585,7 +585,7 @@ static int judge_all(const struct flags *f, const struct attn_stranger *common)
     FILE *summary = open_memstream(&list, &size);
     int worst = summary != NULL ? 0 : attn_cli_fail("check", ATTN_EXIT_LACKS, "no memory");
     for (int which = 0; which < f->n_externals && summary != NULL; which++) {
-        struct attn_stranger s = *common;
+        struct attn_external s = *common;
         s.verdicts = v;
         int status = judge_one(f, which, &s);
         v = s.verdicts;
@@ -604,10 +604,10 @@ static int judge_all(const struct flags *f, const struct attn_stranger *common)
     return report != NULL ? attn_report_close(report, worst) : worst;
 }
 
-int attn_stranger_check(int argc, char **argv)
+int attn_external_check(int argc, char **argv)
 {
     static struct flags f;
-    static struct attn_stranger s;
+    static struct attn_external s;
     int status = read_flags(argc, argv, &f);
     if (status != 0)
         return status;

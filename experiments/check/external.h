@@ -46,7 +46,7 @@ enum attn_status attn_question_write(struct attn_question *question, const char 
                                      const struct attn_claims *claims, int *written,
                                      struct attn_error *err);
 
-struct attn_stranger {
+struct attn_external {
     struct attn_question question;
     struct attn_verdicts verdicts;
     struct attn_claims claims;
@@ -72,41 +72,42 @@ struct attn_stranger {
 };
 
 /* Add a flag and its value, quoted for a shell, to the route. */
-void attn_stranger_route(struct attn_stranger *s, const char *flag, const char *value);
+void attn_external_route(struct attn_external *s, const char *flag, const char *value);
 
 /* Open the books, now that its claims are known. */
-void attn_stranger_begin(struct attn_stranger *s);
+void attn_external_begin(struct attn_external *s);
 
 /* It cannot be judged at all: keep why, in one line, and return the exit status. */
-int attn_stranger_fail(struct attn_stranger *s, int status, const char *format, ...)
+int attn_external_fail(struct attn_external *s, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* File a verdict.  diagnosis: NULL when there is none. */
-void attn_stranger_file(struct attn_stranger *s, const struct attn_asked *asked,
+void attn_external_file(struct attn_external *s, const struct attn_asked *asked,
                         const struct attn_result *result, const struct attn_diagnosis *diagnosis,
                         unsigned needs, double seconds);
 
 /* File what is no case of the question: a relation, or a word about the whole. */
-void attn_stranger_say(struct attn_stranger *s, const struct attn_subject *subject,
+void attn_external_say(struct attn_external *s, const struct attn_subject *subject,
                        const struct attn_result *result, unsigned needs, double seconds);
 
 /* Judge one case by the files in a folder of results, without filing it. */
-void attn_stranger_judge(struct attn_stranger *s, const struct attn_asked *asked,
+void attn_external_judge(struct attn_external *s, const struct attn_asked *asked,
                          const char *results, struct attn_result *result, unsigned *needs);
 
 /* File every case of the question but those that were not reached. */
-void attn_stranger_judge_all(struct attn_stranger *s, const char *results);
+void attn_external_judge_all(struct attn_external *s, const char *results);
 
 /* Close the books: claims that no case exercised, the summary, the exit status. */
-int attn_stranger_end(struct attn_stranger *s);
+int attn_external_end(struct attn_external *s);
 
 /* The routes.  Exit statuses. */
-int attn_stranger_plugin(struct attn_stranger *s, const char *path);
-int attn_stranger_exec(struct attn_stranger *s, const char *command, const char *work);
-int attn_stranger_results(struct attn_stranger *s, const char *results);
+int attn_external_plugin(struct attn_external *s, const char *path);
+int attn_external_exec(struct attn_external *s, const char *command, const char *work);
+int attn_external_results(struct attn_external *s, const char *results);
 
-/* Whether the flags of `attnlab check` speak of a stranger; then attn_stranger_check does it. */
-int attn_stranger_is_meant(int argc, char **argv);
-int attn_stranger_check(int argc, char **argv);
+/* Whether the flags of `attnlab check` speak of an external implementation; then
+ * attn_external_check does it. */
+int attn_external_is_meant(int argc, char **argv);
+int attn_external_check(int argc, char **argv);
 
 #endif

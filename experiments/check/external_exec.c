@@ -35,7 +35,7 @@ static double now(void)
 /* ---- one start ------------------------------------------------------------------------------- */
 
 struct exec {
-    struct attn_stranger *s;
+    struct attn_external *s;
     struct attn_question *question;
     const char *command, *folder;
     char out[PATH_MAX + 16];
@@ -79,7 +79,7 @@ static int settle(struct exec *x, struct attn_asked **first)
         struct attn_asked *asked = &x->question->asked[i];
         if (!asked->written || asked->settled)
             continue;
-        asked->settled = attn_exchange_done(x->out, asked->name, &x->s->claims, &asked->c);
+        asked->settled = attn_vector_files_done(x->out, asked->name, &x->s->claims, &asked->c);
         done += asked->settled;
         if (!asked->settled && *first == NULL)
             *first = asked;
@@ -92,9 +92,9 @@ static int run_on(struct exec *x, const char *cases)
 {
     struct attn_error err = {0};
     if (attn_folder_make(x->out, &err) != ATTN_OK)
-        return attn_stranger_fail(x->s, ATTN_EXIT_LACKS, "%s", err.text);
+        return attn_external_fail(x->s, ATTN_EXIT_LACKS, "%s", err.text);
     if (attn_command_run(x->command, cases, x->out, x->left_s, &x->ran) != 0)
-        return attn_stranger_fail(x->s, ATTN_EXIT_LACKS, "'%.200s' cannot be started: %s",
+        return attn_external_fail(x->s, ATTN_EXIT_LACKS, "'%.200s' cannot be started: %s",
                                   x->command, strerror(errno));
     x->left_s -= x->ran.wall_s;
     return 0;
@@ -107,23 +107,23 @@ static int does_it_start(struct exec *x)
     char none[PATH_MAX + 64], how[300];
     struct attn_error err = {0};
     struct attn_command first = x->ran;
-    struct attn_exchange_writer writer;
+    struct attn_vector_files_writer writer;
     for (int i = 0; i < x->question->n; i++)
-        if (attn_exchange_has(x->out, x->question->asked[i].name))
+        if (attn_vector_files_has(x->out, x->question->asked[i].name))
             return 0;
     if (x->ran.exit_status == 127 || x->ran.exit_status == 126) /* the shell's words for it */
-        return attn_stranger_fail(x->s, ATTN_EXIT_USAGE, "'%.200s' cannot be run: %s", x->command,
+        return attn_external_fail(x->s, ATTN_EXIT_USAGE, "'%.200s' cannot be run: %s", x->command,
                                   x->ran.last_line[0] != '\0' ? x->ran.last_line : "not found");
     snprintf(none, sizeof none, "%s/no-cases", x->folder);
     if (x->ran.timed_out || !(x->left_s > 0))
         return 0;
-    if (attn_exchange_begin(none, &x->s->claims, &writer, &err) != ATTN_OK ||
-        attn_exchange_end(&writer, 1, &err) != ATTN_OK)
-        return attn_stranger_fail(x->s, ATTN_EXIT_LACKS, "%s", err.text);
+    if (attn_vector_files_begin(none, &x->s->claims, &writer, &err) != ATTN_OK ||
+        attn_vector_files_end(&writer, 1, &err) != ATTN_OK)
+        return attn_external_fail(x->s, ATTN_EXIT_LACKS, "%s", err.text);
     int status = run_on(x, none);
     if (status == 0 && !x->ran.timed_out && !ended_well(&x->ran)) {
         describe(x, how, sizeof how);
-        status = attn_stranger_fail(x->s, ATTN_EXIT_USAGE,
+        status = attn_external_fail(x->s, ATTN_EXIT_USAGE,
                                     "'%.200s' does not start: on an empty list of cases too %s",
                                     x->command, strstr(how, "the command"));
     }
@@ -139,7 +139,7 @@ static int start(struct exec *x)
     int written, n = x->rounds + x->starts;
     snprintf(cases, sizeof cases, n > 0 ? "%s/cases-%d" : "%s/cases", x->folder, n + 1);
     if (attn_question_write(x->question, cases, &x->s->claims, &written, &err) != ATTN_OK)
-        return attn_stranger_fail(x->s, ATTN_EXIT_LACKS, "%s", err.text);
+        return attn_external_fail(x->s, ATTN_EXIT_LACKS, "%s", err.text);
     int status = run_on(x, cases);
     x->starts++;
     if (status == 0 && x->starts == 1 && x->rounds == 0 && !ended_well(&x->ran))
@@ -191,7 +191,7 @@ static int run(struct exec *x)
         struct attn_asked *asked = &x->question->asked[i];
         if (!asked->written || asked->settled)
             continue;
-        if (ended_well(&x->ran) && attn_exchange_has(x->out, asked->name))
+        if (ended_well(&x->ran) && attn_vector_files_has(x->out, asked->name))
             continue; /* what is missing there is said when it is read */
         asked->not_reached = !ended_well(&x->ran);
         asked->without = describe(x, asked->said, sizeof asked->said);
@@ -203,7 +203,7 @@ static int run(struct exec *x)
 
 static void say_not_reached(struct exec *x)
 {
-    struct attn_stranger *s = x->s;
+    struct attn_external *s = x->s;
     struct attn_result r = {.verdict = ATTN_ERROR};
     const char *at = "";
     for (int i = 0; i < x->question->n; i++) {
@@ -220,7 +220,7 @@ static void say_not_reached(struct exec *x)
              s->not_reached, s->not_reached > 1 ? "s" : "",
              x->ran.timed_out ? "ran out of time" : "died", at, x->starts);
     const struct attn_subject subject = {"case", "", "cases not reached", "", "", "", NULL};
-    attn_stranger_say(s, &subject, &r, 0, 0);
+    attn_external_say(s, &subject, &r, 0, 0);
 }
 
 /* ---- soak ------------------------------------------------------------------------------------ */
@@ -259,7 +259,7 @@ static void keep(struct failing *f, const struct attn_case *c, const struct attn
 static void judge_one(struct exec *x, int i, struct attn_result *r)
 {
     unsigned needs;
-    attn_stranger_judge(x->s, &x->question->asked[i], x->out, r, &needs);
+    attn_external_judge(x->s, &x->question->asked[i], x->out, r, &needs);
     if (x->question->asked[i].not_reached)
         r->verdict = ATTN_ERROR;
 }
@@ -313,7 +313,7 @@ static int confirm(struct exec *x, const struct attn_soak *soak, struct failing 
 /* Rounds of random cases, one start each, until one has failures or time is up. */
 static int run_soak(struct exec *x)
 {
-    struct attn_stranger *s = x->s;
+    struct attn_external *s = x->s;
     const struct attn_soak soak = {NULL, NULL, s->route, s->soak_s, s->seed, 1};
     struct attn_soak_count count = {0};
     struct attn_question round = {calloc(ROUND, sizeof *round.asked), ROUND, 0};
@@ -323,13 +323,13 @@ static int run_soak(struct exec *x)
     if (round.asked == NULL || f == NULL) {
         free(f);
         attn_question_free(&round);
-        return attn_stranger_fail(s, ATTN_EXIT_LACKS, "no memory");
+        return attn_external_fail(s, ATTN_EXIT_LACKS, "no memory");
     }
     x->question = &round;
     while (status == 0 && f->n == 0 && now() - begin < s->soak_s) {
         status = run_round(x, count.cases, NULL);
         if (status == 0 && count.cases == 0)
-            attn_stranger_begin(s);
+            attn_external_begin(s);
         for (int i = 0; i < round.n && status == 0; i++, count.cases++) {
             struct attn_result r;
             judge_one(x, i, &r);
@@ -350,25 +350,25 @@ static int run_soak(struct exec *x)
     s->judged++;
     free(f);
     attn_question_free(&round);
-    return status != 0 ? status : attn_stranger_end(s);
+    return status != 0 ? status : attn_external_end(s);
 }
 
 /* ---- the interface --------------------------------------------------------------------------- */
 
 /* 0, or an exit status. */
-static int make_folder(struct attn_stranger *s, const char *work, char folder[PATH_MAX])
+static int make_folder(struct attn_external *s, const char *work, char folder[PATH_MAX])
 {
     struct attn_error err = {0};
     enum attn_status status =
         work != NULL ? attn_folder_make(work, &err) : attn_exec_folder(folder, &err);
     if (status != ATTN_OK)
-        return attn_stranger_fail(s, attn_cli_status(status), "%s", err.text);
+        return attn_external_fail(s, attn_cli_status(status), "%s", err.text);
     if (work != NULL && realpath(work, folder) == NULL)
-        return attn_stranger_fail(s, ATTN_EXIT_LACKS, "%s: %s", work, strerror(errno));
+        return attn_external_fail(s, ATTN_EXIT_LACKS, "%s: %s", work, strerror(errno));
     return 0;
 }
 
-int attn_stranger_exec(struct attn_stranger *s, const char *command, const char *work)
+int attn_external_exec(struct attn_external *s, const char *command, const char *work)
 {
     char folder[PATH_MAX];
     struct exec x = {.s = s, .question = &s->question, .command = command, .folder = folder};
@@ -376,15 +376,15 @@ int attn_stranger_exec(struct attn_stranger *s, const char *command, const char 
     if (status != 0)
         return status;
     snprintf(x.out, sizeof x.out, "%s/out", folder);
-    attn_stranger_route(s, "--exec", command);
-    attn_stranger_route(s, "--claims", s->claims_path);
+    attn_external_route(s, "--exec", command);
+    attn_external_route(s, "--claims", s->claims_path);
     if (s->soak_s > 0)
         status = run_soak(&x);
     else if ((status = run(&x)) == 0) {
-        attn_stranger_begin(s);
-        attn_stranger_judge_all(s, x.out);
+        attn_external_begin(s);
+        attn_external_judge_all(s, x.out);
         say_not_reached(&x);
-        status = attn_stranger_end(s);
+        status = attn_external_end(s);
     }
     if (work == NULL)
         attn_exec_remove(folder);

@@ -20,7 +20,8 @@ static double now(void)
 /* ---- cases out ------------------------------------------------------------------------------- */
 
 /* One case, if it is claimed; one that cannot be set up has its verdict when it is judged. */
-static enum attn_status write_case(struct attn_asked *asked, struct attn_exchange_writer *writer,
+static enum attn_status write_case(struct attn_asked *asked,
+                                   struct attn_vector_files_writer *writer,
                                    const struct attn_claims *claims, struct attn_error *err)
 {
     struct attn_setup setup;
@@ -34,7 +35,7 @@ static enum attn_status write_case(struct attn_asked *asked, struct attn_exchang
         return ATTN_OK;
     asked->written = attn_claims_allow(claims, &setup, ATTN_ROUTE_FILES, &needs, &why) == ATTN_OK;
     if (asked->written)
-        status = attn_exchange_write(writer, asked->name, &setup, err);
+        status = attn_vector_files_write(writer, asked->name, &setup, err);
     attn_setup_close(&setup);
     return status;
 }
@@ -43,9 +44,9 @@ enum attn_status attn_question_write(struct attn_question *question, const char 
                                      const struct attn_claims *claims, int *written,
                                      struct attn_error *err)
 {
-    struct attn_exchange_writer writer;
+    struct attn_vector_files_writer writer;
     *written = 0;
-    enum attn_status status = attn_exchange_begin(folder, claims, &writer, err);
+    enum attn_status status = attn_vector_files_begin(folder, claims, &writer, err);
     for (int i = 0; i < question->n && status == ATTN_OK; i++)
         if (!question->asked[i].settled) {
             status = write_case(&question->asked[i], &writer, claims, err);
@@ -54,7 +55,7 @@ enum attn_status attn_question_write(struct attn_question *question, const char 
     if (writer.cases == NULL)
         return status;
     struct attn_error end = {0};
-    enum attn_status ended = attn_exchange_end(&writer, status == ATTN_OK, &end);
+    enum attn_status ended = attn_vector_files_end(&writer, status == ATTN_OK, &end);
     if (status == ATTN_OK && ended != ATTN_OK)
         status = attn_fail(err, ended, "%.500s", end.text);
     return status;
@@ -63,21 +64,21 @@ enum attn_status attn_question_write(struct attn_question *question, const char 
 /* ---- results in ------------------------------------------------------------------------------ */
 
 /* Results that are there, or what to say of a case that has none. */
-static enum attn_status take_results(struct attn_stranger *s, const struct attn_asked *asked,
+static enum attn_status take_results(struct attn_external *s, const struct attn_asked *asked,
                                      const char *results, struct attn_setup *setup,
                                      struct attn_result *r)
 {
     struct attn_error err = {0};
-    if (attn_exchange_sorry(results, asked->name, r->text, sizeof r->text)) {
+    if (attn_vector_files_sorry(results, asked->name, r->text, sizeof r->text)) {
         r->verdict = ATTN_FAILED;
     } else if (asked->said[0] != '\0' &&
-               !attn_exchange_done(results, asked->name, &s->claims, &asked->c)) {
+               !attn_vector_files_done(results, asked->name, &s->claims, &asked->c)) {
         r->verdict = asked->without;
         snprintf(r->text, sizeof r->text, "%s", asked->said);
-    } else if (!attn_exchange_has(results, asked->name)) {
+    } else if (!attn_vector_files_has(results, asked->name)) {
         r->verdict = ATTN_FAILED;
         snprintf(r->text, sizeof r->text, "no folder of results for this case");
-    } else if (attn_exchange_read(results, asked->name, &s->claims, setup, &err) == ATTN_OK) {
+    } else if (attn_vector_files_read(results, asked->name, &s->claims, setup, &err) == ATTN_OK) {
         return ATTN_OK;
     } else if (err.status == ATTN_ENOMEM) {
         attn_result_error(r, err.status, err.text);
@@ -90,7 +91,7 @@ static enum attn_status take_results(struct attn_stranger *s, const struct attn_
     return ATTN_EINVAL;
 }
 
-void attn_stranger_judge(struct attn_stranger *s, const struct attn_asked *asked,
+void attn_external_judge(struct attn_external *s, const struct attn_asked *asked,
                          const char *results, struct attn_result *r, unsigned *needs)
 {
     struct attn_setup setup;
@@ -107,19 +108,19 @@ void attn_stranger_judge(struct attn_stranger *s, const struct attn_asked *asked
         if (status == ATTN_ENOTSUP)
             r->verdict = ATTN_REFUSED;
     } else if (take_results(s, asked, results, &setup, r) == ATTN_OK) {
-        attn_exchange_judge(&s->claims, &setup, r);
+        attn_vector_files_judge(&s->claims, &setup, r);
         if (r->verdict == ATTN_FAILED && s->diagnosed_s < enough_s) {
             double before = now();
             attn_diagnose(&setup, r, &diagnosis);
             s->diagnosed_s += now() - before;
-            attn_votes_append(r, &diagnosis);
+            attn_common_cause_append(r, &diagnosis);
         }
     }
     if (opened)
         attn_setup_close(&setup);
 }
 
-void attn_stranger_judge_all(struct attn_stranger *s, const char *results)
+void attn_external_judge_all(struct attn_external *s, const char *results)
 {
     for (int i = 0; i < s->question.n; i++) {
         const struct attn_asked *asked = &s->question.asked[i];
@@ -128,17 +129,17 @@ void attn_stranger_judge_all(struct attn_stranger *s, const char *results)
         double start = now();
         if (asked->not_reached)
             continue;
-        attn_stranger_judge(s, asked, results, &r, &needs);
-        attn_stranger_file(s, asked, &r, NULL, needs, now() - start);
+        attn_external_judge(s, asked, results, &r, &needs);
+        attn_external_file(s, asked, &r, NULL, needs, now() - start);
     }
 }
 
-int attn_stranger_results(struct attn_stranger *s, const char *results)
+int attn_external_results(struct attn_external *s, const char *results)
 {
     struct stat info;
     if (stat(results, &info) != 0 || !S_ISDIR(info.st_mode))
-        return attn_stranger_fail(s, ATTN_EXIT_USAGE, "%.1000s is not a folder", results);
-    attn_stranger_begin(s);
-    attn_stranger_judge_all(s, results);
-    return attn_stranger_end(s);
+        return attn_external_fail(s, ATTN_EXIT_USAGE, "%.1000s is not a folder", results);
+    attn_external_begin(s);
+    attn_external_judge_all(s, results);
+    return attn_external_end(s);
 }

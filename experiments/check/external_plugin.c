@@ -1,4 +1,4 @@
-/* attnlab check --plugin: every case in the guest process, then a look for leaks. */
+/* attnlab check --plugin: every case in the worker process, then a look for leaks. */
 #include <string.h>
 #include <time.h>
 
@@ -21,7 +21,7 @@ struct notes {
     int64_t hwm_bytes;
 };
 
-static void note(struct notes *notes, const struct attn_guest_reply *reply)
+static void note(struct notes *notes, const struct attn_worker_reply *reply)
 {
     if (reply->environment[0] != '\0' && notes->n_environment++ == 0)
         memcpy(notes->environment, reply->environment, sizeof notes->environment);
@@ -29,22 +29,22 @@ static void note(struct notes *notes, const struct attn_guest_reply *reply)
         notes->hwm_bytes = reply->hwm_bytes;
 }
 
-static void print_notes(const struct attn_guest *guest, const struct notes *notes)
+static void print_notes(const struct attn_worker *worker, const struct notes *notes)
 {
     char text[32];
-    if (guest->load_environment[0] != '\0')
+    if (worker->load_environment[0] != '\0')
         fprintf(stderr,
                 "note: loading it changed the floating-point environment (%s); put back before "
                 "every call\n",
-                guest->load_environment);
+                worker->load_environment);
     if (notes->n_environment > 0)
         fprintf(stderr,
                 "note: %d calls changed the floating-point environment (%s); put back after "
                 "each\n",
                 notes->n_environment, notes->environment);
-    if (guest->restarts > 0)
-        fprintf(stderr, "note: started again %d times\n", guest->restarts);
-    if (guest->strays > 0)
+    if (worker->restarts > 0)
+        fprintf(stderr, "note: started again %d times\n", worker->restarts);
+    if (worker->strays > 0)
         fprintf(stderr, "note: processes that it had left behind were ended with it\n");
     if (notes->hwm_bytes > 0)
         fprintf(stderr, "note: peak resident memory of its process %s (VmHWM)\n",
@@ -55,39 +55,39 @@ static void print_notes(const struct attn_guest *guest, const struct notes *note
 
 /* A process that the plug-in forked went on, and spoke when its question was done: what it had been
  * asked fails, and the verdicts of everything else stand. */
-static void file_fork(struct attn_stranger *s, struct attn_guest *guest)
+static void file_fork(struct attn_external *s, struct attn_worker *worker)
 {
     char again[sizeof s->route + ATTN_CASE_TEXT + 32];
     struct attn_result r = {.verdict = ATTN_FAILED, .failure = ATTN_F_INTEGRITY};
-    const char *text = guest->fork_question;
+    const char *text = worker->fork_question;
     int is_relation = attn_relation_find(text) != NULL, is_loading = text[0] == '\0';
-    if (guest->fork_pid == 0)
+    if (worker->fork_pid == 0)
         return;
     snprintf(r.text, sizeof r.text,
              "it forked, and process %d went on as well as the process that was called: one of "
              "them has to exec or _exit before the call returns",
-             guest->fork_pid);
+             worker->fork_pid);
     snprintf(again, sizeof again, "check %s --%s '%s'", s->route, is_relation ? "relation" : "case",
              text);
     const struct attn_subject subject = {
         is_relation ? "relation" : "case", "",  is_loading ? "while it was loaded" : text, "", "",
         is_loading ? "" : again,           NULL};
-    attn_stranger_say(s, &subject, &r, 0, 0);
-    guest->fork_pid = 0;
+    attn_external_say(s, &subject, &r, 0, 0);
+    worker->fork_pid = 0;
 }
 
 /* Ask; 0: it was not asked, and is counted. */
-static int ask(struct attn_stranger *s, struct attn_guest *guest, enum attn_guest_ask what,
-               const char *text, int calls, struct attn_guest_reply *reply)
+static int ask(struct attn_external *s, struct attn_worker *worker, enum attn_worker_ask what,
+               const char *text, int calls, struct attn_worker_reply *reply)
 {
     const struct attn_repetition how = {calls > 1 ? calls : 1, 0, 0};
-    attn_guest_ask(guest, what, text, &how, reply);
-    file_fork(s, guest);
+    attn_worker_ask(worker, what, text, &how, reply);
+    file_fork(s, worker);
     s->not_reached += reply->not_reached;
     return !reply->not_reached;
 }
 
-static void say_not_reached(struct attn_stranger *s, const struct attn_guest *guest)
+static void say_not_reached(struct attn_external *s, const struct attn_worker *worker)
 {
     struct attn_result r = {.verdict = ATTN_ERROR};
     const struct attn_subject subject = {"case", "", "not reached", "", "", "", NULL};
@@ -96,28 +96,28 @@ static void say_not_reached(struct attn_stranger *s, const struct attn_guest *gu
     snprintf(r.text, sizeof r.text,
              "%d cases and relations were not reached: %d times it did not end, or did not start "
              "again (--case and --relation ask for one; --timeout is %g s)",
-             s->not_reached, guest->failures, s->timeout_s);
-    attn_stranger_say(s, &subject, &r, 0, 0);
+             s->not_reached, worker->failures, s->timeout_s);
+    attn_external_say(s, &subject, &r, 0, 0);
 }
 
 /* The biggest passed case of each pass is called a dozen times more. */
-static void look_for_leaks(struct attn_stranger *s, struct attn_guest *guest,
+static void look_for_leaks(struct attn_external *s, struct attn_worker *worker,
                            const struct attn_asked *const biggest[2])
 {
     for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++) {
-        struct attn_guest_reply reply;
+        struct attn_worker_reply reply;
         char text[ATTN_CASE_TEXT];
         double start = now();
         if (biggest[pass] == NULL)
             continue;
         attn_case_print(&biggest[pass]->c, text);
-        if (ask(s, guest, ATTN_GUEST_LEAK, text, 1, &reply) && reply.result.verdict != ATTN_PASS)
-            attn_stranger_file(s, biggest[pass], &reply.result, NULL, 0, now() - start);
+        if (ask(s, worker, ATTN_WORKER_LEAK, text, 1, &reply) && reply.result.verdict != ATTN_PASS)
+            attn_external_file(s, biggest[pass], &reply.result, NULL, 0, now() - start);
     }
 }
 
-/* What a case asks for whose guest did not live to say it. */
-static unsigned needs_of(const struct attn_stranger *s, const struct attn_case *c)
+/* What a case asks for whose worker did not live to say it. */
+static unsigned needs_of(const struct attn_external *s, const struct attn_case *c)
 {
     struct attn_setup setup;
     if (attn_setup_open(c, &setup, NULL) != ATTN_OK)
@@ -127,21 +127,21 @@ static unsigned needs_of(const struct attn_stranger *s, const struct attn_case *
     return needs;
 }
 
-static void run_relations(struct attn_stranger *s, struct attn_guest *guest)
+static void run_relations(struct attn_external *s, struct attn_worker *worker)
 {
     for (int i = 0; i < attn_relation_count(); i++) {
         const struct attn_relation *relation = attn_relation_at(i);
-        struct attn_guest_reply reply;
+        struct attn_worker_reply reply;
         char again[sizeof s->route + 64];
         double start = now();
         if (s->relation != NULL && s->relation != relation)
             continue;
-        if (!ask(s, guest, ATTN_GUEST_RELATION, relation->id, 1, &reply))
+        if (!ask(s, worker, ATTN_WORKER_RELATION, relation->id, 1, &reply))
             continue;
         snprintf(again, sizeof again, "check %s --relation %s", s->route, relation->id);
         const struct attn_subject subject = {
             "relation", relation->id, relation->says, relation->ids, relation->says, again, NULL};
-        attn_stranger_say(s, &subject, &reply.result, reply.needs, now() - start);
+        attn_external_say(s, &subject, &reply.result, reply.needs, now() - start);
     }
 }
 
@@ -150,18 +150,18 @@ static void run_relations(struct attn_stranger *s, struct attn_guest *guest)
 static void judge_random(void *arg, const struct attn_case *c, const struct attn_repetition *how,
                          int flags, struct attn_result *r)
 {
-    struct attn_guest_reply reply;
+    struct attn_worker_reply reply;
     if (flags & ATTN_SOAK_FRESH)
-        attn_guest_renew(arg);
-    attn_guest_run(arg, c, how, &reply);
+        attn_worker_renew(arg);
+    attn_worker_run(arg, c, how, &reply);
     *r = reply.result;
     if (flags & ATTN_SOAK_SAY)
-        attn_votes_append(r, &reply.diagnosis);
+        attn_common_cause_append(r, &reply.diagnosis);
 }
 
-static void run_soak(struct attn_stranger *s, struct attn_guest *guest)
+static void run_soak(struct attn_external *s, struct attn_worker *worker)
 {
-    const struct attn_soak soak = {judge_random, guest,
+    const struct attn_soak soak = {judge_random, worker,
                                    s->route,     s->soak_s,
                                    s->seed,      s->repeat > 0 ? s->repeat : ATTN_SOAK_CALLS};
     attn_soak_run(&soak, &s->verdicts);
@@ -170,22 +170,22 @@ static void run_soak(struct attn_stranger *s, struct attn_guest *guest)
 
 /* ---- everything ------------------------------------------------------------------------------ */
 
-static void run_all(struct attn_stranger *s, struct attn_guest *guest)
+static void run_all(struct attn_external *s, struct attn_worker *worker)
 {
     const struct attn_asked *biggest[2] = {NULL, NULL};
     int64_t size[2] = {0, 0};
     struct notes notes = {.n_environment = 0};
     for (int i = 0; i < s->question.n; i++) {
         const struct attn_asked *asked = &s->question.asked[i];
-        struct attn_guest_reply reply;
+        struct attn_worker_reply reply;
         char text[ATTN_CASE_TEXT];
         double start = now();
         attn_case_print(&asked->c, text);
-        if (!ask(s, guest, ATTN_GUEST_CASE, text, s->repeat, &reply))
+        if (!ask(s, worker, ATTN_WORKER_CASE, text, s->repeat, &reply))
             continue;
         if (reply.result.verdict == ATTN_CRASH || reply.result.verdict == ATTN_TIMEOUT)
             reply.needs = needs_of(s, &asked->c);
-        attn_stranger_file(s, asked, &reply.result, &reply.diagnosis, reply.needs, now() - start);
+        attn_external_file(s, asked, &reply.result, &reply.diagnosis, reply.needs, now() - start);
         note(&notes, &reply);
         const struct attn_case *c = &asked->c;
         int64_t n = c->batch * c->heads * c->n_query * c->n_key;
@@ -194,29 +194,29 @@ static void run_all(struct attn_stranger *s, struct attn_guest *guest)
             biggest[c->pass] = asked;
         }
     }
-    look_for_leaks(s, guest, biggest);
+    look_for_leaks(s, worker, biggest);
     if (s->relations)
-        run_relations(s, guest);
-    say_not_reached(s, guest);
-    attn_guest_renew(guest); /* so that its strays are known */
-    print_notes(guest, &notes);
+        run_relations(s, worker);
+    say_not_reached(s, worker);
+    attn_worker_renew(worker); /* so that its strays are known */
+    print_notes(worker, &notes);
 }
 
-int attn_stranger_plugin(struct attn_stranger *s, const char *path)
+int attn_external_plugin(struct attn_external *s, const char *path)
 {
-    struct attn_guest guest;
+    struct attn_worker worker;
     struct attn_error err = {0};
-    enum attn_status status = attn_guest_open(path, s->timeout_s, &guest, &err);
+    enum attn_status status = attn_worker_open(path, s->timeout_s, &worker, &err);
     if (status != ATTN_OK)
-        return attn_stranger_fail(s, attn_cli_status(status), "%s", err.text);
-    s->claims = guest.claims;
-    attn_stranger_route(s, "--plugin", path);
-    attn_stranger_begin(s);
+        return attn_external_fail(s, attn_cli_status(status), "%s", err.text);
+    s->claims = worker.claims;
+    attn_external_route(s, "--plugin", path);
+    attn_external_begin(s);
     if (s->soak_s > 0)
-        run_soak(s, &guest);
+        run_soak(s, &worker);
     else
-        run_all(s, &guest);
-    attn_guest_close(&guest);
-    file_fork(s, &guest); /* of the last question */
-    return attn_stranger_end(s);
+        run_all(s, &worker);
+    attn_worker_close(&worker);
+    file_fork(s, &worker); /* of the last question */
+    return attn_external_end(s);
 }

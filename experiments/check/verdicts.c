@@ -82,7 +82,7 @@ void attn_verdicts_add(struct attn_verdicts *v, const struct attn_subject *s,
                                     .found_as = s->found_as != NULL ? copy(s->found_as) : NULL,
                                     .result = *result,
                                     .seconds = seconds};
-    attn_votes_count(&v->votes, result);
+    attn_common_cause_count(&v->causes, result);
 }
 
 int attn_verdict_is_failure(const struct attn_verdicts *v, const struct attn_result *r)
@@ -178,7 +178,7 @@ static int put_fact(const struct attn_result *r, int kind, char text[200])
         return r->grade.rows > 0;
     case 2:
         snprintf(text, 200, "one key more or less would show: %s, the weakest by %.3g bounds",
-                 attn_admission_words(&r->mask, words), r->mask.weakest);
+                 attn_mask_power_words(&r->mask, words), r->mask.weakest);
         return r->mask.pairs > 0;
     case 3:
         snprintf(text, 200, "errors grow with the parts to the power %.2f, limit %g", r->growth,
@@ -230,7 +230,7 @@ static void print_details(FILE *out, const char *spec, const struct attn_verdict
     char words[40];
     fprintf(out, "%s  %s  %s\n", graded_words(&x->result, words), spec, x->text);
     if (x->result.text[0] != '\0') {
-        char line[sizeof x->result.text]; /* a stranger's words may hold anything */
+        char line[sizeof x->result.text]; /* an external implementation's words may hold anything */
         snprintf(line, sizeof line, "%s", x->result.text);
         attn_clean(line);
         fprintf(out, "  %s\n", line);
@@ -408,10 +408,10 @@ int attn_verdicts_declared(const struct attn_verdict_list *list, char *text, siz
 static void print_cause(const struct attn_verdicts *v)
 {
     int agree;
-    const char *cause = attn_votes_cause(&v->votes, &agree);
+    const char *cause = attn_common_cause_name(&v->causes, &agree);
     if (cause != NULL)
         fprintf(v->out, "  likely cause, by %d of %d diagnosed failures: %s\n", agree,
-                v->votes.diagnosed, cause);
+                v->causes.diagnosed, cause);
 }
 
 static void print_text(struct attn_verdicts *v, const struct attn_verdict_list *list, int failures)
@@ -497,7 +497,7 @@ int attn_verdicts_end(struct attn_verdicts *v)
     v->n_specs++;
     v->n_checks += list->n;
     fflush(v->out);
-    v->votes = (struct attn_votes){0};
+    v->causes = (struct attn_common_cause){0};
     return failures;
 }
 

@@ -34,7 +34,7 @@ struct attn_verdicts {
     int verbose; /* text: a line for every check              */
     int details; /* text: full details also of what passes    */
     int n_specs, n_checks;
-    struct attn_votes votes; /* what the failures of this spec look like: its cause */
+    struct attn_common_cause causes; /* what the failures of this spec look like: its cause */
     struct attn_verdict_list *list;
     struct attn_report *report; /* of --report (check_report.h), or NULL */
 };
@@ -104,7 +104,8 @@ struct attn_refusal {
 };
 int attn_verdicts_refusal(const struct attn_verdict_list *list, int n, struct attn_refusal *r);
 
-/* verdicts_refused.c: why relations, and what strangers do not claim, were refused, in groups. */
+/* verdicts_refused.c: why relations, and what external implementations do not claim, were refused,
+ * in groups. */
 void attn_verdicts_refused(FILE *out, const struct attn_verdict_list *list);
 
 #endif

@@ -45,9 +45,10 @@ void attn_verdicts_tap(struct attn_verdicts *v, const struct attn_verdict_list *
     int agree;
     if (v->n_specs == 0)
         fputs("TAP version 13\n", out);
-    const char *cause = attn_votes_cause(&v->votes, &agree);
+    const char *cause = attn_common_cause_name(&v->causes, &agree);
     if (cause != NULL) {
-        fprintf(out, "# likely cause, by %d of %d diagnosed failures: ", agree, v->votes.diagnosed);
+        fprintf(out, "# likely cause, by %d of %d diagnosed failures: ", agree,
+                v->causes.diagnosed);
         put_description(out, cause);
         fputc('\n', out);
     }
@@ -179,16 +180,16 @@ static void put_testcase(struct attn_verdicts *v, const char *spec,
 }
 
 /* What most failures of the suite look like. */
-static void put_cause(FILE *out, const struct attn_votes *votes)
+static void put_cause(FILE *out, const struct attn_common_cause *causes)
 {
     int agree;
-    const char *cause = attn_votes_cause(votes, &agree);
+    const char *cause = attn_common_cause_name(causes, &agree);
     if (cause == NULL)
         return;
     fputs("    <properties>\n      <property name=\"cause\"", out);
     put_attribute(out, "value", cause);
     fprintf(out, "/>\n      <property name=\"cause_of\" value=\"%d of %d diagnosed failures\"/>\n",
-            agree, votes->diagnosed);
+            agree, causes->diagnosed);
     fputs("    </properties>\n", out);
 }
 
@@ -216,7 +217,7 @@ void attn_verdicts_junit(struct attn_verdicts *v, const struct attn_verdict_list
     put_attribute(out, "name", list->spec);
     fprintf(out, " tests=\"%d\" failures=\"%d\" errors=\"%d\" skipped=\"%d\" time=\"%.3f\">\n",
             list->n, failures, errors, skipped, seconds);
-    put_cause(out, &v->votes);
+    put_cause(out, &v->causes);
     for (int e = 0; e < list->n; e++)
         put_testcase(v, list->spec, &list->entry[e]);
     fputs("  </testsuite>\n", out);
@@ -309,7 +310,7 @@ void attn_verdicts_json(struct attn_verdicts *v, const struct attn_verdict_list 
     }
     json_t *checks = json_array(), *counts = json_object();
     int agree, failures = 0, passes = 0, count[ATTN_ERROR + 1] = {0};
-    const char *cause = attn_votes_cause(&v->votes, &agree);
+    const char *cause = attn_common_cause_name(&v->causes, &agree);
     for (int e = 0; e < list->n; e++) {
         const struct attn_verdict_entry *x = &list->entry[e];
         failures += attn_verdict_is_failure(v, &x->result);
@@ -328,7 +329,7 @@ void attn_verdicts_json(struct attn_verdicts *v, const struct attn_verdict_list 
     if (cause != NULL)
         json_object_set_new(spec, "cause",
                             json_pack("{s:s,s:i,s:i}", "text", cause, "failures", agree,
-                                      "diagnosed", v->votes.diagnosed));
+                                      "diagnosed", v->causes.diagnosed));
     fputs(v->n_specs > 0 ? ",\n" : "", v->out);
     json_dumpf(spec, v->out, JSON_INDENT(1));
     json_decref(spec);

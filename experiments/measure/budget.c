@@ -18,7 +18,7 @@ static int compare(int64_t a, int64_t b)
     return (a > b) - (a < b);
 }
 
-static int compare_curves(const struct attn_course *a, const struct attn_course *b)
+static int compare_curves(const struct attn_sweep_state *a, const struct attn_sweep_state *b)
 {
     const struct attn_case *x = &a->plan->c, *y = &b->plan->c;
     const int64_t pair[][2] = {{x->pass, y->pass},
@@ -38,65 +38,65 @@ static int compare_curves(const struct attn_course *a, const struct attn_course 
     return order;
 }
 
-int attn_budget_same_curve(const struct attn_course *a, const struct attn_course *b)
+int attn_budget_same_curve(const struct attn_sweep_state *a, const struct attn_sweep_state *b)
 {
     return compare_curves(a, b) == 0;
 }
 
 static int by_curve(const void *a, const void *b)
 {
-    const struct attn_course *x = *(struct attn_course *const *)a;
-    const struct attn_course *y = *(struct attn_course *const *)b;
+    const struct attn_sweep_state *x = *(struct attn_sweep_state *const *)a;
+    const struct attn_sweep_state *y = *(struct attn_sweep_state *const *)b;
     int order = compare_curves(x, y);
     return order != 0 ? order : compare(x->plan->c.n_query, y->plan->c.n_query);
 }
 
-enum attn_status attn_budget_link(struct attn_course *all, int64_t n, struct attn_error *err)
+enum attn_status attn_budget_link(struct attn_sweep_state *all, int64_t n, struct attn_error *err)
 {
-    struct attn_course **sorted = calloc((size_t)n + 1, sizeof *sorted);
+    struct attn_sweep_state **sorted = calloc((size_t)n + 1, sizeof *sorted);
     if (sorted == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory for %lld points", (long long)n);
     for (int64_t i = 0; i < n; i++)
         sorted[i] = &all[i];
     qsort(sorted, (size_t)n, sizeof *sorted, by_curve);
     for (int64_t i = 0; i < n; i++) {
-        struct attn_course *course = sorted[i];
-        int joins = i > 0 && attn_budget_same_curve(sorted[i - 1], course);
-        course->smaller = joins ? sorted[i - 1] : NULL;
-        course->head = joins ? course->smaller->head : course;
-        course->larger = NULL;
+        struct attn_sweep_state *state = sorted[i];
+        int joins = i > 0 && attn_budget_same_curve(sorted[i - 1], state);
+        state->smaller = joins ? sorted[i - 1] : NULL;
+        state->head = joins ? state->smaller->head : state;
+        state->larger = NULL;
         if (joins)
-            course->smaller->larger = course;
+            state->smaller->larger = state;
     }
     free(sorted);
     return ATTN_OK;
 }
 
-void attn_budget_stop(struct attn_course *course)
+void attn_budget_stop(struct attn_sweep_state *state)
 {
-    const struct attn_course *stop = course->head->stop;
-    if (stop == NULL || !stop->failed || course->plan->c.n_query < stop->plan->c.n_query)
-        course->head->stop = course;
+    const struct attn_sweep_state *stop = state->head->stop;
+    if (stop == NULL || !stop->failed || state->plan->c.n_query < stop->plan->c.n_query)
+        state->head->stop = state;
 }
 
-const struct attn_course *attn_budget_stopped(const struct attn_course *course)
+const struct attn_sweep_state *attn_budget_stopped(const struct attn_sweep_state *state)
 {
-    const struct attn_course *stop = course->head->stop;
-    return stop != NULL && stop->failed && stop->plan->c.n_query < course->plan->c.n_query ? stop
-                                                                                           : NULL;
+    const struct attn_sweep_state *stop = state->head->stop;
+    return stop != NULL && stop->failed && stop->plan->c.n_query < state->plan->c.n_query ? stop
+                                                                                          : NULL;
 }
 
 /* ---- costs ----------------------------------------------------------------------------------- */
 
-double attn_budget_cost(const struct attn_course *course)
+double attn_budget_cost(const struct attn_sweep_state *state)
 {
-    if (course->rounds_left == 0)
+    if (state->rounds_left == 0)
         return 0;
-    int first = course->state == ATTN_WAITING && !course->done[0];
-    return (first ? course->first_s : 0) + (course->rounds_left - first) * course->later_s;
+    int first = state->state == ATTN_WAITING && !state->done[0];
+    return (first ? state->first_s : 0) + (state->rounds_left - first) * state->later_s;
 }
 
-double attn_budget_promised(const struct attn_course *all, int64_t n)
+double attn_budget_promised(const struct attn_sweep_state *all, int64_t n)
 {
     double sum = 0;
     for (int64_t i = 0; i < n; i++)
@@ -114,46 +114,46 @@ static double calls_s(double first_s, double warm_s, const struct attn_plan *pla
 }
 
 /* A backward comes after a forward of the same implementation, of about half its flops. */
-static double forward_s(const struct attn_course *course, double first_s)
+static double forward_s(const struct attn_sweep_state *state, double first_s)
 {
-    return course->plan->c.pass == ATTN_BACKWARD ? 0.5 * first_s : 0;
+    return state->plan->c.pass == ATTN_BACKWARD ? 0.5 * first_s : 0;
 }
 
 /* What the oracle computes: visible pairs of the rows that it looks at, times features.  A pair
  * that is not visible costs it PASSED of one that is.  A sampled backward goes over all rows once
  * for the keys that it samples; one of all elements goes over them three times. */
-static double oracle_work(const struct attn_course *course, int64_t verify_all)
+static double oracle_work(const struct attn_sweep_state *state, int64_t verify_all)
 {
     static const double PASSED = 0.08, SAMPLES = 64;
-    const struct attn_case *c = &course->plan->c;
+    const struct attn_case *c = &state->plan->c;
     double rows = fmax((double)c->n_query, 1), keys = (double)c->n_key, share;
     if (c->n_query <= verify_all && c->n_key <= verify_all)
         share = c->pass == ATTN_BACKWARD ? 3 : 1;
     else
         share = (c->pass == ATTN_BACKWARD ? rows + 2 * SAMPLES : fmin(SAMPLES, rows)) / rows;
-    double pairs = fmax((double)course->point.pairs, 0) +
+    double pairs = fmax((double)state->point.pairs, 0) +
                    PASSED * (double)c->batch * (double)c->heads * rows * keys;
     return share * pairs * (double)(c->d_key + c->d_value + 1);
 }
 
 /* The oracle's time for this point, at the rate of the verifications so far. */
-static double oracle_s(const struct attn_budget *budget, const struct attn_course *course)
+static double oracle_s(const struct attn_budget *budget, const struct attn_sweep_state *state)
 {
-    const struct attn_oracle_rate *rate = &budget->oracle[course->plan->c.pass];
+    const struct attn_oracle_rate *rate = &budget->oracle[state->plan->c.pass];
     double s = rate->work > 0 ? rate->seconds / rate->work : ORACLE_S;
-    return s * oracle_work(course, budget->plan->verify_all);
+    return s * oracle_work(state, budget->plan->verify_all);
 }
 
 /* Each verification halves the weight of those before it, and weighs as much as it took. */
-static void learn_oracle(struct attn_budget *budget, const struct attn_course *course,
+static void learn_oracle(struct attn_budget *budget, const struct attn_sweep_state *state,
                          double seconds)
 {
-    struct attn_oracle_rate *rate = &budget->oracle[course->plan->c.pass];
+    struct attn_oracle_rate *rate = &budget->oracle[state->plan->c.pass];
     rate->seconds = rate->seconds / 2 + seconds;
-    rate->work = rate->work / 2 + oracle_work(course, budget->plan->verify_all);
+    rate->work = rate->work / 2 + oracle_work(state, budget->plan->verify_all);
 }
 
-void attn_budget_learn(struct attn_budget *budget, struct attn_course *course,
+void attn_budget_learn(struct attn_budget *budget, struct attn_sweep_state *state,
                        const struct attn_point *point)
 {
     /* A command may be too fast to time: then all that is known is how long it all took. */
@@ -168,46 +168,46 @@ void attn_budget_learn(struct attn_budget *budget, struct attn_course *course,
     double verify_s = isfinite(point->verify_s) ? point->verify_s : 0;
     int again = strncmp(point->verified, "same bits", 9) == 0;
     if (!again && point->verified[0] != '\0')
-        learn_oracle(budget, course, verify_s);
-    if (course->measured && again) { /* a later round says what later rounds take */
-        course->later_s = point->wall_s;
+        learn_oracle(budget, state, verify_s);
+    if (state->measured && again) { /* a later round says what later rounds take */
+        state->later_s = point->wall_s;
         return;
     }
-    double base_s = point->wall_s - calls - forward_s(course, first_s) - verify_s;
-    course->measured = 1;
-    course->first_s = point->wall_s;
-    course->later_s = again ? point->wall_s : point->wall_s - verify_s;
-    attn_budget_take(budget, course,
-                     &(struct attn_taken){course->work, fmax((double)course->point.floor_bytes, 1),
+    double base_s = point->wall_s - calls - forward_s(state, first_s) - verify_s;
+    state->measured = 1;
+    state->first_s = point->wall_s;
+    state->later_s = again ? point->wall_s : point->wall_s - verify_s;
+    attn_budget_take(budget, state,
+                     &(struct attn_taken){state->work, fmax((double)state->point.floor_bytes, 1),
                                           first_s, warm_s, fmax(base_s, 0)});
 }
 
-void attn_budget_take(struct attn_budget *budget, struct attn_course *course,
+void attn_budget_take(struct attn_budget *budget, struct attn_sweep_state *state,
                       const struct attn_taken *taken)
 {
-    course->taken = *taken;
-    budget->recent[budget->n_taken++ % ATTN_BUDGET_RECENT] = course;
+    state->taken = *taken;
+    budget->recent[budget->n_taken++ % ATTN_BUDGET_RECENT] = state;
 }
 
 /* How far a course is from one whose times are known: the logarithm of the ratio of their work,
  * and more for another curve, another spec of the implementation, another of its family. */
-static double distance(const struct attn_course *course, const struct attn_course *from)
+static double distance(const struct attn_sweep_state *state, const struct attn_sweep_state *from)
 {
-    const struct attn_point *p = &course->point, *q = &from->point;
+    const struct attn_point *p = &state->point, *q = &from->point;
     if (!(from->taken.work > 0) || p->c.pass != q->c.pass || strcmp(p->route, q->route) != 0)
         return (double)INFINITY;
-    double unlike = course->head == from->head          ? 1
+    double unlike = state->head == from->head           ? 1
                     : strcmp(p->spec, q->spec) == 0     ? 8
                     : strcmp(p->impl, q->impl) == 0     ? 64
                     : strcmp(p->family, q->family) == 0 ? 512
                                                         : (double)INFINITY;
-    return fabs(log(fmax(course->work, 1) / from->taken.work)) + log(unlike);
+    return fabs(log(fmax(state->work, 1) / from->taken.work)) + log(unlike);
 }
 
-static void keep_nearer(const struct attn_course *course, const struct attn_course *other,
-                        const struct attn_course **from, double *least)
+static void keep_nearer(const struct attn_sweep_state *state, const struct attn_sweep_state *other,
+                        const struct attn_sweep_state **from, double *least)
 {
-    double d = distance(course, other);
+    double d = distance(state, other);
     *from = d < *least ? other : *from;
     *least = fmin(*least, d);
 }
@@ -215,27 +215,27 @@ static void keep_nearer(const struct attn_course *course, const struct attn_cour
 /* Beyond this, a rate says little about another point: 64 times the work on its own curve. */
 static const double FAR = 4.2;
 
-int attn_budget_predict(const struct attn_budget *budget, struct attn_course *course)
+int attn_budget_predict(const struct attn_budget *budget, struct attn_sweep_state *state)
 {
     const struct attn_plan *plan = budget->plan;
-    const struct attn_course *from = NULL;
+    const struct attn_sweep_state *from = NULL;
     double least = (double)INFINITY, first_s, warm_s, base_s = START_S;
     int64_t n = budget->n_taken < ATTN_BUDGET_RECENT ? budget->n_taken : ATTN_BUDGET_RECENT;
-    for (const struct attn_course *own = course; own != NULL; own = own->smaller)
-        keep_nearer(course, own, &from, &least);
+    for (const struct attn_sweep_state *own = state; own != NULL; own = own->smaller)
+        keep_nearer(state, own, &from, &least);
     for (int64_t r = 0; r < n; r++)
-        keep_nearer(course, budget->recent[r], &from, &least);
-    course->guessed = from == NULL;
+        keep_nearer(state, budget->recent[r], &from, &least);
+    state->guessed = from == NULL;
     if (from == NULL) {
-        first_s = warm_s = fmax(course->work, 0) / FLOPS_PER_S;
+        first_s = warm_s = fmax(state->work, 0) / FLOPS_PER_S;
     } else {
-        double ratio = fmax(course->work, 1) / from->taken.work;
+        double ratio = fmax(state->work, 1) / from->taken.work;
         first_s = from->taken.first_s * ratio;
         warm_s = from->taken.warm_s * ratio;
         base_s += fmax(from->taken.base_s - START_S, 0) *
-                  fmax((double)course->point.floor_bytes, 1) / from->taken.floor_bytes;
+                  fmax((double)state->point.floor_bytes, 1) / from->taken.floor_bytes;
     }
-    course->later_s = calls_s(first_s, warm_s, plan) + forward_s(course, first_s) + base_s;
-    course->first_s = course->later_s + oracle_s(budget, course);
+    state->later_s = calls_s(first_s, warm_s, plan) + forward_s(state, first_s) + base_s;
+    state->first_s = state->later_s + oracle_s(budget, state);
     return least <= FAR;
 }

@@ -18,14 +18,14 @@ struct attn_taken {
 };
 
 /* A point of the plan on its way through the rounds. */
-struct attn_course {
+struct attn_sweep_state {
     const struct attn_plan_point *plan;
     struct attn_point point; /* priced at first, then the latest record of it          */
     int64_t need;            /* bytes of the process                                   */
     double work;             /* grows as its time does: flops, of an entrant those of all pairs */
-    struct attn_course *smaller, *larger; /* neighbours on its curve; NULL at the ends */
-    struct attn_course *head;             /* the smallest of its curve                   */
-    const struct attn_course *stop;       /* of a head: its smallest course that failed  */
+    struct attn_sweep_state *smaller, *larger; /* neighbours on its curve; NULL at the ends */
+    struct attn_sweep_state *head;             /* the smallest of its curve                   */
+    const struct attn_sweep_state *stop;       /* of a head: its smallest course that failed  */
     enum { ATTN_WAITING, ATTN_BEGUN, ATTN_OUT } state; /* OUT: no further round          */
     int failed;              /* OUT for a reason that holds for larger lengths as well */
     int measured;            /* first_s and later_s were seen, not predicted           */
@@ -44,7 +44,7 @@ struct attn_course {
 enum { ATTN_BUDGET_RECENT = 256 };
 struct attn_budget {
     const struct attn_plan *plan;
-    const struct attn_course *recent[ATTN_BUDGET_RECENT]; /* the last whose times were taken */
+    const struct attn_sweep_state *recent[ATTN_BUDGET_RECENT]; /* the last whose times were taken */
     int64_t n_taken;
     struct attn_oracle_rate {
         double seconds, work; /* of the verifications of a pass so far, the latest count most */
@@ -52,32 +52,32 @@ struct attn_budget {
 };
 
 /* Take times from a record of round 0, or of any round when that is all there is. */
-void attn_budget_learn(struct attn_budget *budget, struct attn_course *course,
+void attn_budget_learn(struct attn_budget *budget, struct attn_sweep_state *state,
                        const struct attn_point *point);
 
 /* What a process of this course, or of a small problem in its place, took. */
-void attn_budget_take(struct attn_budget *budget, struct attn_course *course,
+void attn_budget_take(struct attn_budget *budget, struct attn_sweep_state *state,
                       const struct attn_taken *taken);
 
 /* Predict first_s and later_s of a course that was not measured, by the ratio of flops to the one
  * that is most like it, of its own curve and of those measured last.  1; 0 when there is none or it
  * is far away: a probe would say more. */
-int attn_budget_predict(const struct attn_budget *budget, struct attn_course *course);
+int attn_budget_predict(const struct attn_budget *budget, struct attn_sweep_state *state);
 
 /* Wall seconds for the rounds that are left. */
-double attn_budget_cost(const struct attn_course *course);
+double attn_budget_cost(const struct attn_sweep_state *state);
 
 /* What all begun courses still need. */
-double attn_budget_promised(const struct attn_course *all, int64_t n);
+double attn_budget_promised(const struct attn_sweep_state *all, int64_t n);
 
 /* The same curve: group, spec, and everything in the case but the lengths. */
-int attn_budget_same_curve(const struct attn_course *a, const struct attn_course *b);
+int attn_budget_same_curve(const struct attn_sweep_state *a, const struct attn_sweep_state *b);
 
 /* Note that a course failed, and find the smaller one that failed first; NULL: none. */
-void attn_budget_stop(struct attn_course *course);
-const struct attn_course *attn_budget_stopped(const struct attn_course *course);
+void attn_budget_stop(struct attn_sweep_state *state);
+const struct attn_sweep_state *attn_budget_stopped(const struct attn_sweep_state *state);
 
 /* Find the curves of n courses and link each to its neighbours: O(n log n).  ENOMEM. */
-enum attn_status attn_budget_link(struct attn_course *all, int64_t n, struct attn_error *err);
+enum attn_status attn_budget_link(struct attn_sweep_state *all, int64_t n, struct attn_error *err);
 
 #endif

@@ -39,7 +39,7 @@ void attn_exec_out(const char *folder, char text[4096])
 enum attn_status attn_exec_write(const char *folder, const struct attn_claims *claims,
                                  const struct attn_setup *setup, struct attn_error *err)
 {
-    struct attn_exchange_writer writer;
+    struct attn_vector_files_writer writer;
     char cases[4096], out[4096];
     attn_exec_cases(folder, cases);
     attn_exec_out(folder, out);
@@ -47,12 +47,12 @@ enum attn_status attn_exec_write(const char *folder, const struct attn_claims *c
     if (status == ATTN_OK)
         status = attn_folder_make(out, err);
     if (status == ATTN_OK)
-        status = attn_exchange_begin(cases, claims, &writer, err);
+        status = attn_vector_files_begin(cases, claims, &writer, err);
     if (status != ATTN_OK)
         return status;
-    status = attn_exchange_write(&writer, case_name, setup, err);
+    status = attn_vector_files_write(&writer, case_name, setup, err);
     struct attn_error end = {ATTN_OK, ""};
-    enum attn_status ended = attn_exchange_end(&writer, status == ATTN_OK, &end);
+    enum attn_status ended = attn_vector_files_end(&writer, status == ATTN_OK, &end);
     if (status == ATTN_OK && ended != ATTN_OK)
         status = attn_fail(err, ended, "%.500s", end.text);
     return status;
@@ -111,7 +111,7 @@ enum attn_status attn_exec_ended_well(const struct attn_command *ran, const char
                                                                             : "ended with",
                          ran->exit_status, said);
     attn_exec_out(folder, out);
-    if (!attn_exchange_has(out, case_name))
+    if (!attn_vector_files_has(out, case_name))
         return attn_fail(err, ATTN_EINVAL,
                          "the command ended well, but made no folder OUT/%s for its results%s",
                          case_name, said);

@@ -37,10 +37,10 @@ static const char *cut_name(const char *value, char name[32])
     return value + n + 1;
 }
 
-enum attn_status attn_entrants_add(struct attn_entrants *entrants, const char *flag,
-                                   const char *value, struct attn_error *err)
+enum attn_status attn_external_specs_add(struct attn_external_specs *externals, const char *flag,
+                                         const char *value, struct attn_error *err)
 {
-    struct attn_entrant *last = entrants->n > 0 ? &entrants->one[entrants->n - 1] : NULL;
+    struct attn_external_spec *last = externals->n > 0 ? &externals->one[externals->n - 1] : NULL;
     if (strcmp(flag, "claims") == 0) {
         if (last == NULL || last->route != ATTN_ROUTE_FILES || last->claims_path != NULL)
             return attn_fail(err, ATTN_EINVAL,
@@ -50,9 +50,10 @@ enum attn_status attn_entrants_add(struct attn_entrants *entrants, const char *f
         last->claims_path = value;
         return ATTN_OK;
     }
-    if (entrants->n == ATTN_ENTRANTS)
-        return attn_fail(err, ATTN_EINVAL, "more than %d plug-ins and commands", ATTN_ENTRANTS);
-    struct attn_entrant *e = &entrants->one[entrants->n++];
+    if (externals->n == ATTN_EXTERNAL_SPECS)
+        return attn_fail(err, ATTN_EINVAL, "more than %d plug-ins and commands",
+                         ATTN_EXTERNAL_SPECS);
+    struct attn_external_spec *e = &externals->one[externals->n++];
     memset(e, 0, sizeof *e);
     e->route = strcmp(flag, "plugin") == 0 ? ATTN_ROUTE_PLUGIN : ATTN_ROUTE_FILES;
     const char *source = cut_name(value, e->name);
@@ -89,7 +90,7 @@ static int add_file(uint64_t *digest, const char *path)
  * a script loads by itself is not seen. */
 static void add_command(uint64_t *digest, const char *command)
 {
-    char copy[sizeof((struct attn_entrant *)0)->source], *rest = copy, *word;
+    char copy[sizeof((struct attn_external_spec *)0)->source], *rest = copy, *word;
     strcpy(copy, command);
     add_bytes(digest, command, strlen(command));
     while ((word = strsep(&rest, " \t\n'\"<>;&|=")) != NULL)
@@ -97,7 +98,7 @@ static void add_command(uint64_t *digest, const char *command)
             add_file(digest, word);
 }
 
-static void find_digest(struct attn_entrant *e)
+static void find_digest(struct attn_external_spec *e)
 {
     uint64_t digest = UINT64_C(0xcbf29ce484222325);
     if (e->route == ATTN_ROUTE_PLUGIN)
@@ -134,16 +135,16 @@ static enum attn_status no_backward(struct attn_ctx *ctx, const struct attn_prob
     return attn_fail(ctx->error, ATTN_EINTERNAL, "an entrant was called in the wrong process");
 }
 
-static enum attn_status meet_plugin(struct attn_entrant *e, double timeout_s,
+static enum attn_status meet_plugin(struct attn_external_spec *e, double timeout_s,
                                     struct attn_error *err)
 {
-    struct attn_guest guest;
+    struct attn_worker worker;
     char path[4096];
-    enum attn_status status = attn_guest_open(e->source, timeout_s, &guest, err);
+    enum attn_status status = attn_worker_open(e->source, timeout_s, &worker, err);
     if (status != ATTN_OK)
         return status;
-    e->claims = guest.claims;
-    attn_guest_close(&guest);
+    e->claims = worker.claims;
+    attn_worker_close(&worker);
     if (realpath(e->source, path) == NULL)
         return attn_fault(err, ATTN_EINVAL, e->source, "%s", strerror(errno));
     if (strlen(path) >= sizeof e->source)
@@ -153,7 +154,7 @@ static enum attn_status meet_plugin(struct attn_entrant *e, double timeout_s,
     return ATTN_OK;
 }
 
-static enum attn_status meet_command(struct attn_entrant *e, double timeout_s,
+static enum attn_status meet_command(struct attn_external_spec *e, double timeout_s,
                                      struct attn_error *err)
 {
     if (e->claims_path == NULL)
@@ -165,7 +166,7 @@ static enum attn_status meet_command(struct attn_entrant *e, double timeout_s,
 }
 
 /* Its own name, in letters that a plan and a file name can hold. */
-static void find_name(struct attn_entrant *e)
+static void find_name(struct attn_external_spec *e)
 {
     size_t n = 0;
     for (const char *c = e->claims.name; *c != '\0' && n < sizeof e->name - 1; c++)
@@ -176,10 +177,10 @@ static void find_name(struct attn_entrant *e)
     e->name[n] = '\0';
 }
 
-static enum attn_status check_name(const struct attn_entrants *entrants, int which,
+static enum attn_status check_name(const struct attn_external_specs *externals, int which,
                                    struct attn_error *err)
 {
-    const struct attn_entrant *e = &entrants->one[which];
+    const struct attn_external_spec *e = &externals->one[which];
     const char *flag = e->route == ATTN_ROUTE_PLUGIN ? "plugin" : "exec";
     if (e->name[0] == '\0')
         return attn_fail(err, ATTN_EINVAL, "%.200s has no name: say --%s NAME=...", e->source,
@@ -189,19 +190,19 @@ static enum attn_status check_name(const struct attn_entrants *entrants, int whi
                          "%.200s is called %s, as one of ours is: say --%s NAME=...", e->source,
                          e->name, flag);
     for (int other = 0; other < which; other++)
-        if (strcmp(entrants->one[other].name, e->name) == 0)
+        if (strcmp(externals->one[other].name, e->name) == 0)
             return attn_fail(err, ATTN_EINVAL,
                              "%.150s and %.150s are both called %s: say --%s NAME=...",
-                             entrants->one[other].source, e->source, e->name, flag);
+                             externals->one[other].source, e->source, e->name, flag);
     return ATTN_OK;
 }
 
-enum attn_status attn_entrants_meet(struct attn_entrants *entrants, double timeout_s,
-                                    struct attn_error *err)
+enum attn_status attn_external_specs_meet(struct attn_external_specs *externals, double timeout_s,
+                                          struct attn_error *err)
 {
     enum attn_status status = ATTN_OK;
-    for (int i = 0; i < entrants->n && status == ATTN_OK; i++) {
-        struct attn_entrant *e = &entrants->one[i];
+    for (int i = 0; i < externals->n && status == ATTN_OK; i++) {
+        struct attn_external_spec *e = &externals->one[i];
         status = e->route == ATTN_ROUTE_PLUGIN ? meet_plugin(e, timeout_s, err)
                                                : meet_command(e, timeout_s, err);
         if (status != ATTN_OK)
@@ -209,10 +210,10 @@ enum attn_status attn_entrants_meet(struct attn_entrants *entrants, double timeo
         if (e->name[0] == '\0')
             find_name(e);
         find_digest(e);
-        status = check_name(entrants, i, err);
+        status = check_name(externals, i, err);
         e->impl = (struct attn_impl){.name = e->name,
                                      .summary = "not ours",
-                                     .family = attn_entrant_route(e),
+                                     .family = attn_external_spec_route(e),
                                      .caps = (1u << ATTN_CAPS) - 1,
                                      .cost = costs_nothing,
                                      .forward = no_forward,
@@ -221,36 +222,36 @@ enum attn_status attn_entrants_meet(struct attn_entrants *entrants, double timeo
     return status;
 }
 
-const struct attn_entrant *attn_entrants_find(const struct attn_entrants *entrants,
-                                              const char *name)
+const struct attn_external_spec *
+attn_external_specs_find(const struct attn_external_specs *externals, const char *name)
 {
-    for (int i = 0; entrants != NULL && i < entrants->n; i++)
-        if (strcmp(entrants->one[i].name, name) == 0)
-            return &entrants->one[i];
+    for (int i = 0; externals != NULL && i < externals->n; i++)
+        if (strcmp(externals->one[i].name, name) == 0)
+            return &externals->one[i];
     return NULL;
 }
 
-const char *attn_entrant_route(const struct attn_entrant *entrant)
+const char *attn_external_spec_route(const struct attn_external_spec *external)
 {
-    return entrant->route == ATTN_ROUTE_PLUGIN ? "plug-in" : "command";
+    return external->route == ATTN_ROUTE_PLUGIN ? "plug-in" : "command";
 }
 
 /* ---- what is known before it runs ------------------------------------------------------------ */
 
 /* The mask of a command lies in a file, and is made in memory before it gets there. */
-enum attn_status attn_entrant_afford(const struct attn_entrant *e, const struct attn_case *c,
-                                     struct attn_point *point, int64_t *need,
-                                     struct attn_error *err)
+enum attn_status attn_external_spec_afford(const struct attn_external_spec *e,
+                                           const struct attn_case *c, struct attn_point *point,
+                                           int64_t *need, struct attn_error *err)
 {
     struct attn_spec spec = {.impl = &e->impl};
     struct attn_mask *mask = NULL;
     struct attn_band band;
     struct attn_mask_shape shape = {c->batch, c->heads, c->n_query, c->n_key};
     attn_options_preset(&e->impl, &spec.options);
-    snprintf(point->route, sizeof point->route, "%s", attn_entrant_route(e));
+    snprintf(point->route, sizeof point->route, "%s", attn_external_spec_route(e));
     snprintf(point->source, sizeof point->source, "%s", e->source);
     snprintf(point->source_digest, sizeof point->source_digest, "%s", e->digest);
-    enum attn_status status = attn_afford_case(&spec, c, point, need, err);
+    enum attn_status status = attn_preflight_case(&spec, c, point, need, err);
     attn_point_not_ours(point);
     if (status == ATTN_OK)
         status = attn_mask_parse(c->mask, &shape, NULL, &mask, err);

@@ -11,9 +11,9 @@
 #include "experiments/measure/record.h"
 #include "tests/harness/external/claims.h"
 
-enum { ATTN_ENTRANTS = 16 };
+enum { ATTN_EXTERNAL_SPECS = 16 };
 
-struct attn_entrant {
+struct attn_external_spec {
     enum attn_route route;   /* ATTN_ROUTE_FILES is a command                              */
     char name[32];           /* in records, legends, pages, and as a word of `spec`        */
     char source[512];        /* the full path of a plug-in; a command as it was given      */
@@ -24,32 +24,33 @@ struct attn_entrant {
                               costs nothing, and cannot be called                          */
 };
 
-struct attn_entrants {
+struct attn_external_specs {
     int n;
-    struct attn_entrant one[ATTN_ENTRANTS]; /* not to be moved once met: impl.name is in it */
+    struct attn_external_spec
+        one[ATTN_EXTERNAL_SPECS]; /* not to be moved once met: impl.name is in it */
 };
 
 /* Take a flag ("plugin", "exec", "claims").  --claims belongs to the --exec before it. */
-enum attn_status attn_entrants_add(struct attn_entrants *entrants, const char *flag,
-                                   const char *value, struct attn_error *err);
+enum attn_status attn_external_specs_add(struct attn_external_specs *externals, const char *flag,
+                                         const char *value, struct attn_error *err);
 
 /* Meet all of them: load each plug-in in a process of its own, run each command on one tiny case,
  * find out names and digests.  EINVAL with one line: it does not load, cannot be run, has no
  * claims, or has the name of another. */
-enum attn_status attn_entrants_meet(struct attn_entrants *entrants, double timeout_s,
-                                    struct attn_error *err);
+enum attn_status attn_external_specs_meet(struct attn_external_specs *externals, double timeout_s,
+                                          struct attn_error *err);
 
 /* The entrant of that name; NULL: none, or entrants is NULL. */
-const struct attn_entrant *attn_entrants_find(const struct attn_entrants *entrants,
-                                              const char *name);
+const struct attn_external_spec *
+attn_external_specs_find(const struct attn_external_specs *externals, const char *name);
 
 /* "plug-in" or "command": what records call the route. */
-const char *attn_entrant_route(const struct attn_entrant *entrant);
+const char *attn_external_spec_route(const struct attn_external_spec *external);
 
 /* What is known before it runs: writes pairs, density and inputs and outputs to the point, takes
  * away what only prices know, and gives the bytes that a process needs at least. */
-enum attn_status attn_entrant_afford(const struct attn_entrant *entrant, const struct attn_case *c,
-                                     struct attn_point *point, int64_t *need,
-                                     struct attn_error *err);
+enum attn_status attn_external_spec_afford(const struct attn_external_spec *external,
+                                           const struct attn_case *c, struct attn_point *point,
+                                           int64_t *need, struct attn_error *err);
 
 #endif

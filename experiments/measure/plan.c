@@ -52,9 +52,9 @@ struct attn_plan_draft *attn_plan_begin(void)
     return draft;
 }
 
-void attn_plan_invite(struct attn_plan_draft *draft, const struct attn_entrants *entrants)
+void attn_plan_invite(struct attn_plan_draft *draft, const struct attn_external_specs *externals)
 {
-    draft->entrants = entrants;
+    draft->externals = externals;
 }
 
 void attn_plan_at(struct attn_plan_draft *draft, int line)
@@ -137,7 +137,7 @@ static enum attn_status check_word(const struct attn_plan_draft *draft, int key,
     if (key == SPEC) {
         if (strlen(word) >= sizeof((struct attn_plan_point *)0)->spec_text)
             return attn_fail(err, ATTN_EINVAL, "spec '%.40s...' is longer than 127 bytes", word);
-        return attn_entrants_find(draft->entrants, word) != NULL
+        return attn_external_specs_find(draft->externals, word) != NULL
                    ? ATTN_OK
                    : attn_spec_parse(word, &spec, err);
     }

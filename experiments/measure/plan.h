@@ -25,8 +25,8 @@
 struct attn_plan_point {
     char group[32];
     char spec_text[128];
-    struct attn_spec spec;              /* of an entrant: its impl and no options */
-    const struct attn_entrant *entrant; /* NULL: one of ours (borrowed)           */
+    struct attn_spec spec;                     /* of an entrant: its impl and no options */
+    const struct attn_external_spec *external; /* NULL: one of ours (borrowed)           */
     struct attn_case c;
     char text[ATTN_CASE_TEXT]; /* of c */
 };
@@ -53,7 +53,7 @@ struct attn_plan_draft *attn_plan_begin(void); /* NULL: no memory */
 /* Implementations that are not ours: their names are words of `spec` from here on, and they join
  * every group that does not name them, after its own; but not groups "ranks...", which vary what
  * they do not have.  Borrowed by the plan too. */
-void attn_plan_invite(struct attn_plan_draft *draft, const struct attn_entrants *entrants);
+void attn_plan_invite(struct attn_plan_draft *draft, const struct attn_external_specs *externals);
 
 /* Begin a group; what is set from here on is the group's. */
 enum attn_status attn_plan_group(struct attn_plan_draft *draft, const char *name,
@@ -89,9 +89,9 @@ enum attn_status attn_plan_check_different(const struct attn_plan *plan, int64_t
 /* plan_file.c: a whole text, or a whole file.  Messages begin with "NAME:LINE: ".  entrants may be
  * NULL. */
 enum attn_status attn_plan_parse(const char *name, const char *text,
-                                 const struct attn_entrants *entrants, struct attn_plan *plan,
-                                 struct attn_error *err);
-enum attn_status attn_plan_read(const char *path, const struct attn_entrants *entrants,
+                                 const struct attn_external_specs *externals,
+                                 struct attn_plan *plan, struct attn_error *err);
+enum attn_status attn_plan_read(const char *path, const struct attn_external_specs *externals,
                                 struct attn_plan *plan, struct attn_error *err);
 void attn_plan_free(struct attn_plan *plan);
 

@@ -58,7 +58,7 @@ struct attn_plan_draft {
     char *value[KEYS]; /* of the plan: ROUNDS and up */
     struct group presets, *first, *now;
     int line; /* being read; 0: flags */
-    const struct attn_entrants *entrants;
+    const struct attn_external_specs *externals;
 };
 
 /* The next blank-separated word of *text, cut out in place; NULL after the last. */

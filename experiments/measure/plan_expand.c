@@ -104,17 +104,17 @@ static enum attn_status append(struct attn_plan *plan, const struct attn_plan_po
 static enum attn_status set_spec(const struct attn_plan_draft *draft, const char *word,
                                  struct attn_plan_point *point, struct attn_error *err)
 {
-    point->entrant = attn_entrants_find(draft->entrants, word);
-    if (point->entrant == NULL) {
+    point->external = attn_external_specs_find(draft->externals, word);
+    if (point->external == NULL) {
         enum attn_status status = attn_spec_parse(word, &point->spec, err);
         if (status == ATTN_OK)
             attn_spec_print(&point->spec, point->spec_text, sizeof point->spec_text);
         return status;
     }
     memset(&point->spec, 0, sizeof point->spec);
-    point->spec.impl = &point->entrant->impl;
+    point->spec.impl = &point->external->impl;
     attn_options_preset(point->spec.impl, &point->spec.options);
-    strcpy(point->spec_text, point->entrant->name);
+    strcpy(point->spec_text, point->external->name);
     return ATTN_OK;
 }
 
@@ -132,15 +132,15 @@ static int names(const char *list, const char *name)
 static enum attn_status seat(const struct attn_plan_draft *draft, struct group *group,
                              struct attn_error *err)
 {
-    const struct attn_entrants *entrants = draft->entrants;
+    const struct attn_external_specs *externals = draft->externals;
     if (strncmp(group->name, "ranks", 5) == 0)
         return ATTN_OK;
-    for (int e = 0; entrants != NULL && e < entrants->n; e++) {
+    for (int e = 0; externals != NULL && e < externals->n; e++) {
         const char *list = value_of(draft, group, SPEC);
         char *joined = NULL;
-        if (names(list, entrants->one[e].name))
+        if (names(list, externals->one[e].name))
             continue;
-        if (asprintf(&joined, "%s %s", list, entrants->one[e].name) < 0)
+        if (asprintf(&joined, "%s %s", list, externals->one[e].name) < 0)
             return attn_fail(err, ATTN_ENOMEM, "no memory for a plan");
         free(group->value[SPEC]);
         group->value[SPEC] = joined;

@@ -86,8 +86,8 @@ static void locate(struct attn_error *err, const char *name, int line)
 }
 
 enum attn_status attn_plan_parse(const char *name, const char *text,
-                                 const struct attn_entrants *entrants, struct attn_plan *plan,
-                                 struct attn_error *err)
+                                 const struct attn_external_specs *externals,
+                                 struct attn_plan *plan, struct attn_error *err)
 {
     memset(plan, 0, sizeof *plan);
     enum attn_status status = ATTN_OK;
@@ -97,7 +97,7 @@ enum attn_status attn_plan_parse(const char *name, const char *text,
         status = attn_fail(err, ATTN_ENOMEM, "no memory for plan %s", name);
         rest = NULL;
     } else
-        attn_plan_invite(draft, entrants);
+        attn_plan_invite(draft, externals);
     int line = 0;
     for (char *now; status == ATTN_OK && (now = strsep(&rest, "\n")) != NULL;) {
         attn_plan_at(draft, ++line);
@@ -115,14 +115,14 @@ enum attn_status attn_plan_parse(const char *name, const char *text,
     return status;
 }
 
-enum attn_status attn_plan_read(const char *path, const struct attn_entrants *entrants,
+enum attn_status attn_plan_read(const char *path, const struct attn_external_specs *externals,
                                 struct attn_plan *plan, struct attn_error *err)
 {
     memset(plan, 0, sizeof *plan);
     char *text;
     enum attn_status status = attn_read_text(path, ATTN_READ_GIVEN, PLAN_BYTES, &text, err);
     if (status == ATTN_OK)
-        status = attn_plan_parse(path, text, entrants, plan, err);
+        status = attn_plan_parse(path, text, externals, plan, err);
     free(text);
     return status;
 }

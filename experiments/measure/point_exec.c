@@ -133,7 +133,7 @@ static void read_results(struct attn_work *work, const struct attn_point_flags *
     char out[4096];
     struct attn_error err = {ATTN_OK, ""};
     attn_exec_out(folder, out);
-    if (attn_exchange_read(out, "point", work->claims, &work->setup, &err) == ATTN_OK) {
+    if (attn_vector_files_read(out, "point", work->claims, &work->setup, &err) == ATTN_OK) {
         attn_point_verify(work, flags);
     } else {
         attn_point_fail(&work->point, &err);

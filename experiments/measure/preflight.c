@@ -8,8 +8,9 @@
 #include "ref/mask/mask.h"
 #include "ref/problem.h"
 
-enum attn_status attn_afford_price(const struct attn_spec *spec, const struct attn_problem *problem,
-                                   struct attn_point *point, struct attn_error *err)
+enum attn_status attn_preflight_price(const struct attn_spec *spec,
+                                      const struct attn_problem *problem, struct attn_point *point,
+                                      struct attn_error *err)
 {
     snprintf(point->impl, sizeof point->impl, "%s", spec->impl->name);
     snprintf(point->family, sizeof point->family, "%s", spec->impl->family);
@@ -79,8 +80,9 @@ static double process_bytes(const struct attn_spec *spec, const struct attn_prob
     return most;
 }
 
-enum attn_status attn_afford_case(const struct attn_spec *spec, const struct attn_case *c,
-                                  struct attn_point *point, int64_t *need, struct attn_error *err)
+enum attn_status attn_preflight_case(const struct attn_spec *spec, const struct attn_case *c,
+                                     struct attn_point *point, int64_t *need,
+                                     struct attn_error *err)
 {
     struct attn_mask *mask = NULL;
     struct attn_mask_shape shape = {c->batch, c->heads, c->n_query, c->n_key};
@@ -106,7 +108,7 @@ enum attn_status attn_afford_case(const struct attn_spec *spec, const struct att
     double elements, bytes;
     floor_of(c, &elements, &bytes);
     point->floor_bytes = to_bytes(bytes);
-    status = attn_afford_price(spec, &problem, point, err);
+    status = attn_preflight_price(spec, &problem, point, err);
     double shards = spec->impl->ranks != NULL ? bytes : 0; /* simulated ranks copy theirs */
     if (status == ATTN_OK)
         *need = to_bytes(bytes + elements + shards +

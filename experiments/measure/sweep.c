@@ -19,94 +19,94 @@
 /* ---- beginning ---------------------------------------------------------------------------- */
 
 /* Price every point of the plan.  0, or an exit status. */
-static int open_courses(struct attn_sweep *sweep)
+static int open_states(struct attn_sweep *sweep)
 {
     const struct attn_plan *plan = sweep->plan;
     struct attn_error err = {ATTN_OK, ""};
-    sweep->course = calloc((size_t)plan->n + 1, sizeof *sweep->course);
+    sweep->state = calloc((size_t)plan->n + 1, sizeof *sweep->state);
     sweep->done = calloc((size_t)plan->n + 1, (size_t)plan->rounds);
-    if (sweep->course == NULL || sweep->done == NULL)
+    if (sweep->state == NULL || sweep->done == NULL)
         return attn_cli_fail(sweep->options->command, ATTN_EXIT_LACKS, "no memory for %lld points",
                              (long long)plan->n);
     sweep->budget = (struct attn_budget){.plan = plan};
     for (int64_t i = 0; i < plan->n; i++) {
-        struct attn_course *course = &sweep->course[i];
-        course->plan = &plan->point[i];
-        course->done = sweep->done + i * plan->rounds;
-        course->rounds_left = (int)plan->rounds;
-        attn_sweep_price(sweep, course);
+        struct attn_sweep_state *state = &sweep->state[i];
+        state->plan = &plan->point[i];
+        state->done = sweep->done + i * plan->rounds;
+        state->rounds_left = (int)plan->rounds;
+        attn_sweep_price(sweep, state);
     }
-    if (attn_budget_link(sweep->course, plan->n, &err) != ATTN_OK)
+    if (attn_budget_link(sweep->state, plan->n, &err) != ATTN_OK)
         return attn_cli_fail(sweep->options->command, ATTN_EXIT_LACKS, "%s", err.text);
     return ATTN_EXIT_GOOD;
 }
 
-static int compare_names(const struct attn_course *course, const char *group, const char *spec,
+static int compare_names(const struct attn_sweep_state *state, const char *group, const char *spec,
                          const char *text)
 {
-    int order = strcmp(course->plan->text, text);
-    order = order != 0 ? order : strcmp(course->plan->spec_text, spec);
-    return order != 0 ? order : strcmp(course->plan->group, group);
+    int order = strcmp(state->plan->text, text);
+    order = order != 0 ? order : strcmp(state->plan->spec_text, spec);
+    return order != 0 ? order : strcmp(state->plan->group, group);
 }
 
 static int by_name(const void *a, const void *b)
 {
-    const struct attn_course *x = *(struct attn_course *const *)a;
-    const struct attn_plan_point *y = (*(struct attn_course *const *)b)->plan;
+    const struct attn_sweep_state *x = *(struct attn_sweep_state *const *)a;
+    const struct attn_plan_point *y = (*(struct attn_sweep_state *const *)b)->plan;
     return compare_names(x, y->group, y->spec_text, y->text);
 }
 
 static int point_by_name(const void *key, const void *one)
 {
     const struct attn_point *p = key;
-    return -compare_names(*(struct attn_course *const *)one, p->group, p->spec, p->text);
+    return -compare_names(*(struct attn_sweep_state *const *)one, p->group, p->spec, p->text);
 }
 
 /* What the file holds of this build is not done again, nor what it holds of the same file or
  * command of somebody else; what the budget dropped, memory did not allow, or ended as an error,
  * is tried again. */
-static void resume_from(struct attn_sweep *sweep, struct attn_course *const *sorted,
+static void resume_from(struct attn_sweep *sweep, struct attn_sweep_state *const *sorted,
                         const struct attn_point *old)
 {
     if (strcmp(old->build, sweep->build) != 0 || old->round < 0 ||
         old->round >= sweep->plan->rounds || old->status == ATTN_POINT_DROPPED ||
         old->status == ATTN_POINT_TOO_BIG || old->status == ATTN_POINT_ERROR)
         return;
-    struct attn_course *const *found =
+    struct attn_sweep_state *const *found =
         bsearch(old, sorted, (size_t)sweep->plan->n, sizeof *sorted, point_by_name);
     if (found == NULL)
         return;
-    struct attn_course *course = *found;
-    if (course->done[old->round] || strcmp(course->point.source, old->source) != 0 ||
-        strcmp(course->point.source_digest, old->source_digest) != 0)
+    struct attn_sweep_state *state = *found;
+    if (state->done[old->round] || strcmp(state->point.source, old->source) != 0 ||
+        strcmp(state->point.source_digest, old->source_digest) != 0)
         return;
-    course->done[old->round] = 1;
-    course->rounds_left--;
+    state->done[old->round] = 1;
+    state->rounds_left--;
     sweep->n_resumed++;
-    attn_sweep_keep(sweep, course, old);
+    attn_sweep_keep(sweep, state, old);
 }
 
 static int resume(struct attn_sweep *sweep, const char *path)
 {
     struct attn_point *old = NULL;
-    int64_t n = 0, n_courses = sweep->plan->n;
+    int64_t n = 0, n_states = sweep->plan->n;
     struct attn_error err = {ATTN_OK, ""};
     struct stat about;
     if (stat(path, &about) != 0 || !S_ISREG(about.st_mode)) /* nothing there to go on from */
         return ATTN_EXIT_GOOD;
-    struct attn_course **sorted = calloc((size_t)n_courses + 1, sizeof *sorted);
+    struct attn_sweep_state **sorted = calloc((size_t)n_states + 1, sizeof *sorted);
     if (sorted == NULL)
         return attn_cli_fail(sweep->options->command, ATTN_EXIT_LACKS, "no memory");
     if (attn_record_read(path, &old, &n, NULL, &err) != ATTN_OK) {
         free(sorted);
         return attn_cli_fail(sweep->options->command, attn_cli_status(err.status), "%s", err.text);
     }
-    for (int64_t i = 0; i < n_courses; i++)
-        sorted[i] = &sweep->course[i];
-    qsort(sorted, (size_t)n_courses, sizeof *sorted, by_name);
+    for (int64_t i = 0; i < n_states; i++)
+        sorted[i] = &sweep->state[i];
+    qsort(sorted, (size_t)n_states, sizeof *sorted, by_name);
     for (int64_t i = 0; i < n; i++)
         resume_from(sweep, sorted, &old[i]);
-    sweep->promised_s = attn_budget_promised(sweep->course, n_courses);
+    sweep->promised_s = attn_budget_promised(sweep->state, n_states);
     free(sorted);
     free(old);
     return ATTN_EXIT_GOOD;
@@ -137,50 +137,51 @@ static int write_machine(struct attn_sweep *sweep)
 /* The next courses of all curves, the cheapest first: a heap.  A curve grows from its small end: it
  * has no holes, and the last length predicts the next. */
 struct queue {
-    struct attn_course **course; /* [n of the plan] */
+    struct attn_sweep_state **state; /* [n of the plan] */
     int64_t n;
 };
 
-static int is_before(const struct attn_course *a, const struct attn_course *b)
+static int is_before(const struct attn_sweep_state *a, const struct attn_sweep_state *b)
 {
     double x = attn_budget_cost(a), y = attn_budget_cost(b);
     return x < y || (x == y && a < b); /* equal costs: in the order of the plan */
 }
 
-static void push(struct queue *queue, struct attn_course *course)
+static void push(struct queue *queue, struct attn_sweep_state *state)
 {
     int64_t at = queue->n++;
-    for (; at > 0 && is_before(course, queue->course[(at - 1) / 2]); at = (at - 1) / 2)
-        queue->course[at] = queue->course[(at - 1) / 2];
-    queue->course[at] = course;
+    for (; at > 0 && is_before(state, queue->state[(at - 1) / 2]); at = (at - 1) / 2)
+        queue->state[at] = queue->state[(at - 1) / 2];
+    queue->state[at] = state;
 }
 
-static struct attn_course *pop(struct queue *queue)
+static struct attn_sweep_state *pop(struct queue *queue)
 {
     if (queue->n == 0)
         return NULL;
-    struct attn_course *first = queue->course[0], *last = queue->course[--queue->n];
+    struct attn_sweep_state *first = queue->state[0], *last = queue->state[--queue->n];
     int64_t at = 0;
     for (int64_t child = 1; child < queue->n; child = 2 * at + 1) {
-        child += child + 1 < queue->n && is_before(queue->course[child + 1], queue->course[child]);
-        if (!is_before(queue->course[child], last))
+        child += child + 1 < queue->n && is_before(queue->state[child + 1], queue->state[child]);
+        if (!is_before(queue->state[child], last))
             break;
-        queue->course[at] = queue->course[child];
+        queue->state[at] = queue->state[child];
         at = child;
     }
-    queue->course[at] = last;
+    queue->state[at] = last;
     return first;
 }
 
 /* Predict and enter the first of these that waits. */
-static void enter(struct queue *queue, struct attn_course *course, const struct attn_sweep *sweep)
+static void enter(struct queue *queue, struct attn_sweep_state *state,
+                  const struct attn_sweep *sweep)
 {
-    while (course != NULL && course->state != ATTN_WAITING)
-        course = course->larger;
-    if (course == NULL)
+    while (state != NULL && state->state != ATTN_WAITING)
+        state = state->larger;
+    if (state == NULL)
         return;
-    course->far = !attn_budget_predict(&sweep->budget, course);
-    push(queue, course);
+    state->far = !attn_budget_predict(&sweep->budget, state);
+    push(queue, state);
 }
 
 static double budget_left(const struct attn_sweep *sweep)
@@ -191,55 +192,56 @@ static double budget_left(const struct attn_sweep *sweep)
 /* What was predicted from afar is predicted once more when its turn comes.  Where it would take a
  * share of the budget that is worth a probe, its curve gets one; all of them together may take
  * another share.  0, or -1. */
-static int look_again(struct attn_sweep *sweep, struct attn_course *course)
+static int look_again(struct attn_sweep *sweep, struct attn_sweep_state *state)
 {
     static const double WORTH_ONE = 0.01, ALL = 0.05;
     const double budget = sweep->plan->budget_s;
-    course->far = 0;
-    if (attn_budget_predict(&sweep->budget, course) || course->head->probed || budget <= 0 ||
-        attn_budget_cost(course) <= WORTH_ONE * budget || budget_left(sweep) <= 0 ||
+    state->far = 0;
+    if (attn_budget_predict(&sweep->budget, state) || state->head->probed || budget <= 0 ||
+        attn_budget_cost(state) <= WORTH_ONE * budget || budget_left(sweep) <= 0 ||
         sweep->probed_s >= ALL * budget)
         return 0;
     double begin = attn_sweep_elapsed(sweep);
-    course->head->probed = 1;
-    if (attn_sweep_probe(sweep, course) != 0)
+    state->head->probed = 1;
+    if (attn_sweep_probe(sweep, state) != 0)
         return -1;
     sweep->probed_s += attn_sweep_elapsed(sweep) - begin;
-    (void)attn_budget_predict(&sweep->budget, course);
+    (void)attn_budget_predict(&sweep->budget, state);
     return 0;
 }
 
 /* Why a waiting course cannot be begun: a status and a message, or ATTN_POINT_OK. */
-static enum attn_point_status verdict_before(struct attn_sweep *sweep, struct attn_course *course,
+static enum attn_point_status verdict_before(struct attn_sweep *sweep,
+                                             struct attn_sweep_state *state,
                                              char message[ATTN_RECORD_TEXT])
 {
     const struct attn_plan *plan = sweep->plan;
-    double total = attn_budget_cost(course);
+    double total = attn_budget_cost(state);
     double left = budget_left(sweep);
     int64_t available = attn_cli_memory_available();
-    const struct attn_course *smaller = attn_budget_stopped(course);
+    const struct attn_sweep_state *smaller = attn_budget_stopped(state);
     char price[32], need[32], have[32];
-    if (course->need > available && course->plan->entrant != NULL) {
+    if (state->need > available && state->plan->external != NULL) {
         snprintf(message, ATTN_RECORD_TEXT,
                  "needs at least %s for inputs, outputs and mask; this machine can give %s",
-                 attn_cli_bytes(course->need, need), attn_cli_bytes(available, have));
+                 attn_cli_bytes(state->need, need), attn_cli_bytes(available, have));
         return ATTN_POINT_TOO_BIG;
     }
-    if (course->need > available) {
+    if (state->need > available) {
         snprintf(message, ATTN_RECORD_TEXT,
                  "priced at %s, with inputs and outputs %s; this machine can give %s",
-                 attn_cli_bytes(course->point.priced_bytes, price),
-                 attn_cli_bytes(course->need, need), attn_cli_bytes(available, have));
+                 attn_cli_bytes(state->point.priced_bytes, price),
+                 attn_cli_bytes(state->need, need), attn_cli_bytes(available, have));
         return ATTN_POINT_TOO_BIG;
     }
     if (plan->budget_s > 0 && total > left)
         snprintf(message, ATTN_RECORD_TEXT,
                  "its %d rounds would take about %.1f s; %.1f s of the budget of %.0f s are left",
-                 course->rounds_left, total, left > 0 ? left : 0, plan->budget_s);
-    else if (plan->timeout_s > 0 && !course->guessed && course->first_s > 2 * plan->timeout_s)
+                 state->rounds_left, total, left > 0 ? left : 0, plan->budget_s);
+    else if (plan->timeout_s > 0 && !state->guessed && state->first_s > 2 * plan->timeout_s)
         snprintf(message, ATTN_RECORD_TEXT,
                  "not tried: one process would take about %.1f s; the time limit is %.3g s",
-                 course->first_s, plan->timeout_s);
+                 state->first_s, plan->timeout_s);
     else if (smaller != NULL)
         snprintf(message, ATTN_RECORD_TEXT, "not tried: length %lld ended as %s",
                  (long long)smaller->plan->c.n_query,
@@ -261,14 +263,14 @@ static int keep_budget(struct attn_sweep *sweep)
     for (;;) {
         double left = (1 + SLACK) * plan->budget_s - attn_sweep_elapsed(sweep);
         double promised = sweep->promised_s;
-        struct attn_course *dearest = NULL;
+        struct attn_sweep_state *dearest = NULL;
         if (plan->budget_s <= 0 || promised <= left)
             return 0;
         for (int64_t i = 0; i < plan->n; i++) {
-            struct attn_course *course = &sweep->course[i];
-            if (course->state == ATTN_BEGUN && course->rounds_left > 0 &&
-                (dearest == NULL || attn_budget_cost(course) > attn_budget_cost(dearest)))
-                dearest = course;
+            struct attn_sweep_state *state = &sweep->state[i];
+            if (state->state == ATTN_BEGUN && state->rounds_left > 0 &&
+                (dearest == NULL || attn_budget_cost(state) > attn_budget_cost(dearest)))
+                dearest = state;
         }
         if (dearest == NULL)
             return 0;
@@ -284,18 +286,18 @@ static int keep_budget(struct attn_sweep *sweep)
 }
 
 /* A point that is not begun: a record says why, but not once more what one of this session says. */
-static int leave_out(struct attn_sweep *sweep, struct attn_course *course,
+static int leave_out(struct attn_sweep *sweep, struct attn_sweep_state *state,
                      enum attn_point_status status, const char *message)
 {
-    if (!course->postponed) {
-        int failed = attn_sweep_refuse(sweep, course, 0, status, message);
-        course->postponed = status == ATTN_POINT_DROPPED;
+    if (!state->postponed) {
+        int failed = attn_sweep_refuse(sweep, state, 0, status, message);
+        state->postponed = status == ATTN_POINT_DROPPED;
         return failed;
     }
-    course->state = ATTN_OUT;
-    course->failed = course->done[0] = 1;
-    course->rounds_left--;
-    attn_budget_stop(course);
+    state->state = ATTN_OUT;
+    state->failed = state->done[0] = 1;
+    state->rounds_left--;
+    attn_budget_stop(state);
     return 0;
 }
 
@@ -305,14 +307,14 @@ static int wait_again(struct attn_sweep *sweep)
 {
     int any = 0;
     for (int64_t i = 0; i < sweep->plan->n; i++) {
-        struct attn_course *course = &sweep->course[i];
-        if (!course->postponed || course->state != ATTN_OUT)
+        struct attn_sweep_state *state = &sweep->state[i];
+        if (!state->postponed || state->state != ATTN_OUT)
             continue;
-        if (course->head->stop != NULL && course->head->stop->postponed)
-            course->head->stop = NULL;
-        course->state = ATTN_WAITING;
-        course->failed = course->done[0] = 0;
-        course->rounds_left++;
+        if (state->head->stop != NULL && state->head->stop->postponed)
+            state->head->stop = NULL;
+        state->state = ATTN_WAITING;
+        state->failed = state->done[0] = 0;
+        state->rounds_left++;
         any = 1;
     }
     return any && budget_left(sweep) > 0;
@@ -322,44 +324,44 @@ static int wait_again(struct attn_sweep *sweep)
 static int round_zero(struct attn_sweep *sweep)
 {
     char message[ATTN_RECORD_TEXT];
-    struct attn_course *course;
-    struct queue queue = {calloc((size_t)sweep->plan->n + 1, sizeof *queue.course), 0};
-    int failed = queue.course == NULL;
+    struct attn_sweep_state *state;
+    struct queue queue = {calloc((size_t)sweep->plan->n + 1, sizeof *queue.state), 0};
+    int failed = queue.state == NULL;
     for (int64_t i = 0; !failed && i < sweep->plan->n; i++)
-        if (sweep->course[i].head == &sweep->course[i])
-            enter(&queue, &sweep->course[i], sweep);
-    while (!failed && !attn_sweep_interrupted(sweep) && (course = pop(&queue)) != NULL) {
-        if (course->far) {
-            failed = look_again(sweep, course) != 0;
-            push(&queue, course);
+        if (sweep->state[i].head == &sweep->state[i])
+            enter(&queue, &sweep->state[i], sweep);
+    while (!failed && !attn_sweep_interrupted(sweep) && (state = pop(&queue)) != NULL) {
+        if (state->far) {
+            failed = look_again(sweep, state) != 0;
+            push(&queue, state);
             continue;
         }
-        enum attn_point_status status = verdict_before(sweep, course, message);
-        failed = status == ATTN_POINT_OK ? attn_sweep_measure(sweep, course, 0)
-                                         : leave_out(sweep, course, status, message);
+        enum attn_point_status status = verdict_before(sweep, state, message);
+        failed = status == ATTN_POINT_OK ? attn_sweep_measure(sweep, state, 0)
+                                         : leave_out(sweep, state, status, message);
         failed = failed || keep_budget(sweep) != 0;
         if (!failed)
-            enter(&queue, course->larger, sweep);
+            enter(&queue, state->larger, sweep);
     }
     int error = errno;
-    free(queue.course);
+    free(queue.state);
     errno = error;
     return failed ? -1 : 0;
 }
 
 /* A seeded random order of all courses. */
-static void shuffle(struct attn_course **order, struct attn_sweep *sweep, int round)
+static void shuffle(struct attn_sweep_state **order, struct attn_sweep *sweep, int round)
 {
     for (int64_t i = 0; i < sweep->plan->n; i++) {
         uint64_t at =
             attn_hash(sweep->plan->seed, (uint64_t)round, (uint64_t)i) % (uint64_t)(i + 1);
         order[i] = order[at];
-        order[at] = &sweep->course[i];
+        order[at] = &sweep->state[i];
     }
 }
 
 /* One round of all that were begun; of round 0 only what an interrupted session left out. */
-static int next_round(struct attn_sweep *sweep, struct attn_course **order, int round)
+static int next_round(struct attn_sweep *sweep, struct attn_sweep_state **order, int round)
 {
     char when[32];
     if (keep_budget(sweep) != 0)
@@ -375,7 +377,8 @@ static int next_round(struct attn_sweep *sweep, struct attn_course **order, int 
 
 static int all_rounds(struct attn_sweep *sweep)
 {
-    struct attn_course **order = calloc((size_t)sweep->plan->n + 1, sizeof(struct attn_course *));
+    struct attn_sweep_state **order =
+        calloc((size_t)sweep->plan->n + 1, sizeof(struct attn_sweep_state *));
     int failed = order == NULL, again = 0;
     while (!failed) {
         int64_t before = sweep->n_written;
@@ -403,14 +406,14 @@ static int list_points(struct attn_sweep *sweep)
     int64_t available = attn_cli_memory_available();
     printf("%-16s %-24s %-10s %10s  %s\n", "group", "spec", "rounds", "needs", "case");
     for (int64_t i = 0; i < sweep->plan->n; i++) {
-        const struct attn_course *course = &sweep->course[i];
+        const struct attn_sweep_state *state = &sweep->state[i];
         char rounds[32];
-        snprintf(rounds, sizeof rounds, "%d of %d", course->rounds_left, (int)sweep->plan->rounds);
-        const char *what = course->state == ATTN_OUT  ? "none"
-                           : course->need > available ? "too big"
-                                                      : rounds;
-        printf("%-16s %-24s %-10s %10s  %s\n", course->plan->group, course->plan->spec_text, what,
-               attn_cli_bytes(course->need, bytes), course->plan->text);
+        snprintf(rounds, sizeof rounds, "%d of %d", state->rounds_left, (int)sweep->plan->rounds);
+        const char *what = state->state == ATTN_OUT  ? "none"
+                           : state->need > available ? "too big"
+                                                     : rounds;
+        printf("%-16s %-24s %-10s %10s  %s\n", state->plan->group, state->plan->spec_text, what,
+               attn_cli_bytes(state->need, bytes), state->plan->text);
     }
     return attn_cli_flush(sweep->options->command);
 }
@@ -418,7 +421,7 @@ static int list_points(struct attn_sweep *sweep)
 static int is_anything_left(const struct attn_sweep *sweep)
 {
     for (int64_t i = 0; i < sweep->plan->n; i++)
-        if (sweep->course[i].state != ATTN_OUT && sweep->course[i].rounds_left > 0)
+        if (sweep->state[i].state != ATTN_OUT && sweep->state[i].rounds_left > 0)
             return 1;
     return 0;
 }
@@ -457,14 +460,14 @@ int attn_sweep_run(const struct attn_plan *plan, const char *out_path,
         strftime(date, sizeof date, "%Y%m%dT%H%M%SZ", &utc);
     snprintf(sweep.session, sizeof sweep.session, "%.20s-%d", date, (int)getpid());
     attn_machine_build(sweep.build);
-    int status = open_courses(&sweep);
+    int status = open_states(&sweep);
     if (status == ATTN_EXIT_GOOD && options->dry_run) {
         status = resume(&sweep, out_path);
         if (status == ATTN_EXIT_GOOD)
             status = list_points(&sweep);
     } else if (status == ATTN_EXIT_GOOD)
         status = carry_out(&sweep, out_path, n_errors);
-    free(sweep.course);
+    free(sweep.state);
     free(sweep.done);
     return status;
 }

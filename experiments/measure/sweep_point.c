@@ -59,7 +59,7 @@ static void show(const struct attn_sweep *sweep, const char *text)
         fprintf(stderr, "\r%-78.78s", text);
 }
 
-static void show_course(struct attn_sweep *sweep, const struct attn_course *course, int round)
+static void show_state(struct attn_sweep *sweep, const struct attn_sweep_state *state, int round)
 {
     enum { TIMES_A_SECOND = 5 }; /* adding up looks at every point */
     char text[512];
@@ -68,14 +68,14 @@ static void show_course(struct attn_sweep *sweep, const struct attn_course *cour
         return;
     sweep->shown_s = now_s();
     for (int64_t i = 0; i < sweep->plan->n; i++)
-        if (sweep->course[i].state == ATTN_WAITING)
-            left += attn_budget_cost(&sweep->course[i]);
+        if (sweep->state[i].state == ATTN_WAITING)
+            left += attn_budget_cost(&sweep->state[i]);
     if (sweep->plan->budget_s > 0)
         left = fmin(left, sweep->plan->budget_s - attn_sweep_elapsed(sweep));
     snprintf(text, sizeof text, "round %d/%d, about %.0f s left: %s %lld %s %.100s", round + 1,
-             (int)sweep->plan->rounds, fmax(left, 0), course->plan->spec_text,
-             (long long)course->plan->c.n_query, attn_pass_name(course->plan->c.pass),
-             course->plan->c.mask);
+             (int)sweep->plan->rounds, fmax(left, 0), state->plan->spec_text,
+             (long long)state->plan->c.n_query, attn_pass_name(state->plan->c.pass),
+             state->plan->c.mask);
     show(sweep, text);
 }
 
@@ -88,80 +88,80 @@ static double all_pairs_flops(const struct attn_case *c)
     return (c->pass == ATTN_BACKWARD ? 5 : 2) * pairs * (double)(c->d_key + c->d_value);
 }
 
-void attn_sweep_price(struct attn_sweep *sweep, struct attn_course *course)
+void attn_sweep_price(struct attn_sweep *sweep, struct attn_sweep_state *state)
 {
-    struct attn_point *p = &course->point;
+    struct attn_point *p = &state->point;
     struct attn_error err = {ATTN_OK, ""};
     attn_point_init(p);
-    snprintf(p->group, sizeof p->group, "%s", course->plan->group);
-    snprintf(p->spec, sizeof p->spec, "%s", course->plan->spec_text);
-    snprintf(p->text, sizeof p->text, "%s", course->plan->text);
+    snprintf(p->group, sizeof p->group, "%s", state->plan->group);
+    snprintf(p->spec, sizeof p->spec, "%s", state->plan->spec_text);
+    snprintf(p->text, sizeof p->text, "%s", state->plan->text);
     snprintf(p->build, sizeof p->build, "%s", sweep->build);
     snprintf(p->session, sizeof p->session, "%s", sweep->session);
-    p->c = course->plan->c;
-    const struct attn_entrant *entrant = course->plan->entrant;
+    p->c = state->plan->c;
+    const struct attn_external_spec *external = state->plan->external;
     enum attn_status status =
-        entrant != NULL ? attn_entrant_afford(entrant, &p->c, p, &course->need, &err)
-                        : attn_afford_case(&course->plan->spec, &p->c, p, &course->need, &err);
-    course->work = entrant != NULL ? all_pairs_flops(&p->c) : p->flops;
+        external != NULL ? attn_external_spec_afford(external, &p->c, p, &state->need, &err)
+                         : attn_preflight_case(&state->plan->spec, &p->c, p, &state->need, &err);
+    state->work = external != NULL ? all_pairs_flops(&p->c) : p->flops;
     if (status == ATTN_OK)
         return;
     p->status = err.status == ATTN_ENOTSUP ? ATTN_POINT_REFUSED : ATTN_POINT_ERROR;
     snprintf(p->message, sizeof p->message, "%s", err.text);
 }
 
-void attn_sweep_keep(struct attn_sweep *sweep, struct attn_course *course,
+void attn_sweep_keep(struct attn_sweep *sweep, struct attn_sweep_state *state,
                      const struct attn_point *point)
 {
-    course->state = point->status == ATTN_POINT_OK ? ATTN_BEGUN : ATTN_OUT;
-    course->failed = point->status == ATTN_POINT_TIMEOUT || point->status == ATTN_POINT_KILLED ||
-                     point->status == ATTN_POINT_TOO_BIG || point->status == ATTN_POINT_DROPPED;
-    if (course->failed)
-        attn_budget_stop(course);
-    course->point.status = point->status;
+    state->state = point->status == ATTN_POINT_OK ? ATTN_BEGUN : ATTN_OUT;
+    state->failed = point->status == ATTN_POINT_TIMEOUT || point->status == ATTN_POINT_KILLED ||
+                    point->status == ATTN_POINT_TOO_BIG || point->status == ATTN_POINT_DROPPED;
+    if (state->failed)
+        attn_budget_stop(state);
+    state->point.status = point->status;
     if (point->status == ATTN_POINT_ERROR)
-        memcpy(course->point.message, point->message, sizeof point->message);
-    attn_budget_learn(&sweep->budget, course, point);
-    if (point->status == ATTN_POINT_OK && point->digest[0] != '\0' && course->verified[0] == '\0' &&
+        memcpy(state->point.message, point->message, sizeof point->message);
+    attn_budget_learn(&sweep->budget, state, point);
+    if (point->status == ATTN_POINT_OK && point->digest[0] != '\0' && state->verified[0] == '\0' &&
         isfinite(point->worst))
-        snprintf(course->verified, sizeof course->verified, "%s:%s:%.17g:%s", point->digest,
+        snprintf(state->verified, sizeof state->verified, "%s:%s:%.17g:%s", point->digest,
                  point->verdict, point->worst,
                  point->worst_output[0] != '\0' ? point->worst_output : "-");
 }
 
-static double promise_of(const struct attn_course *course)
+static double promise_of(const struct attn_sweep_state *state)
 {
-    return course->state == ATTN_BEGUN ? attn_budget_cost(course) : 0;
+    return state->state == ATTN_BEGUN ? attn_budget_cost(state) : 0;
 }
 
-static int record(struct attn_sweep *sweep, struct attn_course *course,
+static int record(struct attn_sweep *sweep, struct attn_sweep_state *state,
                   const struct attn_point *point)
 {
-    sweep->promised_s -= promise_of(course);
-    if (!course->done[point->round]) {
-        course->done[point->round] = 1;
-        course->rounds_left--;
+    sweep->promised_s -= promise_of(state);
+    if (!state->done[point->round]) {
+        state->done[point->round] = 1;
+        state->rounds_left--;
     }
-    if (course->postponed) { /* measured after all */
-        course->postponed = 0;
+    if (state->postponed) { /* measured after all */
+        state->postponed = 0;
         sweep->n_status[ATTN_POINT_DROPPED]--;
     }
-    attn_sweep_keep(sweep, course, point);
-    sweep->promised_s += promise_of(course);
+    attn_sweep_keep(sweep, state, point);
+    sweep->promised_s += promise_of(state);
     sweep->n_written++;
     sweep->n_status[point->status]++;
     return attn_record_write_point(sweep->file, point);
 }
 
-int attn_sweep_refuse(struct attn_sweep *sweep, struct attn_course *course, int round,
+int attn_sweep_refuse(struct attn_sweep *sweep, struct attn_sweep_state *state, int round,
                       enum attn_point_status status, const char *message)
 {
-    struct attn_point point = course->point;
+    struct attn_point point = state->point;
     point.round = round;
     point.status = status;
     point.load = attn_machine_load();
     snprintf(point.message, sizeof point.message, "%s", message);
-    return record(sweep, course, &point);
+    return record(sweep, state, &point);
 }
 
 /* The line of a child that speaks of something else, or contradicts itself. */
@@ -230,22 +230,22 @@ static void read_child(const struct attn_child *child, double timeout_s, struct 
 enum { WORDS = 24 };
 
 /* What this round is asked for: `attnlab point ARGS`.  repeat and the like live in text. */
-static void ask(const struct attn_sweep *sweep, const struct attn_course *course,
+static void ask(const struct attn_sweep *sweep, const struct attn_sweep_state *state,
                 const char *folder, char text[3][32], const char *args[WORDS])
 {
-    const struct attn_entrant *e = course->plan->entrant;
+    const struct attn_external_spec *e = state->plan->external;
     int plugin = e != NULL && e->route == ATTN_ROUTE_PLUGIN;
     int n = 0;
     snprintf(text[0], sizeof text[0], "%lld", (long long)sweep->plan->repeat);
     snprintf(text[1], sizeof text[1], "%.9g", sweep->plan->enough_s);
     snprintf(text[2], sizeof text[2], "%lld", (long long)sweep->plan->verify_all);
     const char *const pair[][2] = {
-        {"--case", course->point.text},
+        {"--case", state->point.text},
         {"--repeat", text[0]},
         {"--enough", text[1]},
         {"--verify-all", text[2]},
-        {"--verified", course->verified[0] != '\0' ? course->verified : NULL},
-        {"--spec", e == NULL ? course->point.spec : NULL},
+        {"--verified", state->verified[0] != '\0' ? state->verified : NULL},
+        {"--spec", e == NULL ? state->point.spec : NULL},
         {"--name", e != NULL ? e->name : NULL},
         {"--plugin", plugin ? e->source : NULL},
         {"--exec", e != NULL && !plugin ? e->source : NULL},
@@ -261,11 +261,12 @@ static void ask(const struct attn_sweep *sweep, const struct attn_course *course
 }
 
 /* A command's files outlive a point that is killed: they are made and removed out here. */
-static int run_child(struct attn_sweep *sweep, struct attn_course *course, struct attn_child *child)
+static int run_child(struct attn_sweep *sweep, struct attn_sweep_state *state,
+                     struct attn_child *child)
 {
     const char *args[WORDS];
     char text[3][32], folder[4096];
-    const struct attn_entrant *e = course->plan->entrant;
+    const struct attn_external_spec *e = state->plan->external;
     struct attn_error err = {ATTN_OK, ""};
     int needs_folder = e != NULL && e->route == ATTN_ROUTE_FILES;
     if (needs_folder && attn_exec_folder(folder, &err) != ATTN_OK) {
@@ -274,7 +275,7 @@ static int run_child(struct attn_sweep *sweep, struct attn_course *course, struc
         snprintf(child->note, sizeof child->note, "%.250s", err.text);
         return 0;
     }
-    ask(sweep, course, folder, text, args);
+    ask(sweep, state, folder, text, args);
     int failed = attn_child_run(args, sweep->plan->timeout_s, child);
     int error = errno;
     if (needs_folder)
@@ -283,16 +284,16 @@ static int run_child(struct attn_sweep *sweep, struct attn_course *course, struc
     return failed;
 }
 
-int attn_sweep_measure(struct attn_sweep *sweep, struct attn_course *course, int round)
+int attn_sweep_measure(struct attn_sweep *sweep, struct attn_sweep_state *state, int round)
 {
     static struct attn_child child;
-    struct attn_point point = course->point;
+    struct attn_point point = state->point;
     if (point.status == ATTN_POINT_REFUSED ||
         (point.status == ATTN_POINT_ERROR && round == 0 && point.message[0] != '\0'))
-        return attn_sweep_refuse(sweep, course, round, point.status, point.message);
-    show_course(sweep, course, round);
+        return attn_sweep_refuse(sweep, state, round, point.status, point.message);
+    show_state(sweep, state, round);
     double load = attn_machine_load(), steal = attn_machine_steal();
-    if (run_child(sweep, course, &child) != 0)
+    if (run_child(sweep, state, &child) != 0)
         snprintf(child.note, sizeof child.note, "could not be started: %s", strerror(errno));
     if (child.interrupted)
         return 0;
@@ -301,26 +302,26 @@ int attn_sweep_measure(struct attn_sweep *sweep, struct attn_course *course, int
     point.load = load;
     point.steal_s = attn_machine_steal() - steal;
     point.wall_s = child.wall_s;
-    return record(sweep, course, &point);
+    return record(sweep, state, &point);
 }
 
 /* ---- probes -------------------------------------------------------------------------------- */
 
 /* A problem like that of a course, of milliseconds: its mask, or none where that one does not fit
  * the smaller lengths.  0 when there is none that can be run. */
-static int make_small(struct attn_sweep *sweep, const struct attn_course *course,
-                      struct attn_plan_point *plan, struct attn_course *small)
+static int make_small(struct attn_sweep *sweep, const struct attn_sweep_state *state,
+                      struct attn_plan_point *plan, struct attn_sweep_state *small)
 {
     static const double FLOPS = 2e8;
-    *plan = *course->plan;
-    *small = *course;
+    *plan = *state->plan;
+    *small = *state;
     small->plan = plan;
     small->verified[0] = '\0';
     while (plan->c.n_query > 64 && all_pairs_flops(&plan->c) > FLOPS) {
         plan->c.n_query /= 2;
         plan->c.n_key /= 2;
     }
-    if (plan->c.n_query == course->plan->c.n_query)
+    if (plan->c.n_query == state->plan->c.n_query)
         return 0; /* that would be the point itself */
     for (int turn = 0; turn < 2; turn++) {
         attn_case_print(&plan->c, plan->text);
@@ -332,12 +333,12 @@ static int make_small(struct attn_sweep *sweep, const struct attn_course *course
     return 0;
 }
 
-int attn_sweep_probe(struct attn_sweep *sweep, struct attn_course *course)
+int attn_sweep_probe(struct attn_sweep *sweep, struct attn_sweep_state *state)
 {
     static struct attn_child child;
     static struct attn_plan_point plan;
-    static struct attn_course small;
-    if (!make_small(sweep, course, &plan, &small) || run_child(sweep, &small, &child) != 0 ||
+    static struct attn_sweep_state small;
+    if (!make_small(sweep, state, &plan, &small) || run_child(sweep, &small, &child) != 0 ||
         child.interrupted)
         return 0;
     struct attn_point point = small.point;
@@ -348,7 +349,7 @@ int attn_sweep_probe(struct attn_sweep *sweep, struct attn_course *course)
     struct attn_budget of_probe = sweep->budget; /* which must not remember `small` itself */
     attn_budget_learn(&of_probe, &small, &point);
     memcpy(sweep->budget.oracle, of_probe.oracle, sizeof of_probe.oracle);
-    attn_budget_take(&sweep->budget, course, &small.taken);
+    attn_budget_take(&sweep->budget, state, &small.taken);
     return attn_calibrate_rate(sweep->file, sweep->session, &point, small.taken.work);
 }
 
@@ -361,8 +362,8 @@ static int64_t count_ended(const struct attn_sweep *sweep, enum attn_point_statu
     int64_t n = 0;
     *first = NULL;
     for (int64_t i = 0; i < sweep->plan->n; i++)
-        if (sweep->course[i].point.status == status && n++ == 0)
-            *first = &sweep->course[i].point;
+        if (sweep->state[i].point.status == status && n++ == 0)
+            *first = &sweep->state[i].point;
     return n;
 }
 

@@ -22,33 +22,34 @@ static void name_files(const struct attn_tensors *set, struct attn_request *r)
         r->input = file->path;
         return;
     }
-    for (int i = 0; i < ATTN_JOB_INPUTS; i++) {
+    for (int i = 0; i < ATTN_FILE_PROBLEM_INPUTS; i++) {
         struct attn_tensors_entry *entry =
-            attn_tensors_find(set, attn_job_input_name((enum attn_job_input)i));
+            attn_tensors_find(set, attn_file_problem_input_name((enum attn_file_problem_input)i));
         r->file[i] = entry != NULL ? entry->file->path : NULL;
     }
 }
 
-static enum attn_status load_inputs(struct attn_job *job, struct attn_error *err)
+static enum attn_status load_inputs(struct attn_file_problem *files, struct attn_error *err)
 {
     enum attn_status status = ATTN_OK;
-    for (int i = 0; i < ATTN_JOB_INPUTS && status == ATTN_OK; i++)
-        if (job->input[i] != NULL)
-            status = attn_file_load(job->from[i], job->input[i], err);
-    if (status == ATTN_OK && job->input[ATTN_JOB_BIAS] != NULL)
-        job->problem.bias.tensor = attn_job_cview(job, job->input[ATTN_JOB_BIAS], ATTN_JOB_PAIRS);
+    for (int i = 0; i < ATTN_FILE_PROBLEM_INPUTS && status == ATTN_OK; i++)
+        if (files->input[i] != NULL)
+            status = attn_file_load(files->from[i], files->input[i], err);
+    if (status == ATTN_OK && files->input[ATTN_FILE_PROBLEM_BIAS] != NULL)
+        files->problem.bias.tensor = attn_file_problem_cview(
+            files, files->input[ATTN_FILE_PROBLEM_BIAS], ATTN_FILE_PROBLEM_PAIRS);
     return status;
 }
 
 /* A result as one of the problem's outputs, loaded; any of the four floating types will do. */
-static enum attn_status load_result(const struct attn_job *job, enum attn_output o,
+static enum attn_status load_result(const struct attn_file_problem *files, enum attn_output o,
                                     const struct attn_tensors_entry *entry, struct attn_error *err)
 {
     const struct attn_file_tensor *t = entry->tensor;
     struct attn_file_tensor want;
     enum attn_dtype storage;
     char is[160], must[160];
-    attn_job_output_shape(job, o, &want);
+    attn_file_problem_output_shape(files, o, &want);
     int same = t->n_axes == want.n_axes;
     for (int a = 0; a < t->n_axes && same; a++)
         same = t->extent[a] == want.extent[a];
@@ -64,27 +65,28 @@ static enum attn_status load_result(const struct attn_job *job, enum attn_output
 }
 
 /* Whether a set's tensor is one of the file that the job has opened as its input. */
-static int in_job(const struct attn_job *job, const struct attn_tensors_entry *entry)
+static int in_job(const struct attn_file_problem *files, const struct attn_tensors_entry *entry)
 {
-    return job->request->input != NULL && strcmp(entry->file->path, job->file[0].path) == 0;
+    return files->request->input != NULL && strcmp(entry->file->path, files->file[0].path) == 0;
 }
 
 /* The result of that name that can be judged; NULL: there is none, and name_rest says why. */
-static struct attn_tensors_entry *judgeable(const struct attn_job *job, enum attn_output o,
-                                            const struct attn_tensors *set)
+static struct attn_tensors_entry *judgeable(const struct attn_file_problem *files,
+                                            enum attn_output o, const struct attn_tensors *set)
 {
     struct attn_tensors_entry *entry = attn_tensors_find(set, attn_output_name(o));
-    return entry != NULL && attn_job_asks(job, o) && attn_job_why_not(job, o, entry->file) == NULL
+    return entry != NULL && attn_file_problem_asks(files, o) &&
+                   attn_file_problem_why_not(files, o, entry->file) == NULL
                ? entry
                : NULL;
 }
 
 /* A result of GOT as the job's output, as if the job had computed it. */
-static enum attn_status take_output(struct attn_job *job, enum attn_output o,
+static enum attn_status take_output(struct attn_file_problem *files, enum attn_output o,
                                     const struct attn_tensors_entry *entry, struct attn_error *err)
 {
-    struct attn_file_tensor *to = &job->output[o];
-    enum attn_status status = load_result(job, o, entry, err);
+    struct attn_file_tensor *to = &files->output[o];
+    enum attn_status status = load_result(files, o, entry, err);
     if (status != ATTN_OK)
         return status;
     *to = *entry->tensor;
@@ -95,26 +97,26 @@ static enum attn_status take_output(struct attn_job *job, enum attn_output o,
                          to->name);
     memcpy(to->data, entry->tensor->data, (size_t)to->bytes);
     if (o == ATTN_LSE)
-        job->lse_from = entry->file;
+        files->lse_from = entry->file;
     return ATTN_OK;
 }
 
 /* All results that can be judged; those beside inputs that each have a file of their own become the
  * stored ones. */
-static enum attn_status take(struct attn_job *job, const struct attn_tensors *inputs,
+static enum attn_status take(struct attn_file_problem *files, const struct attn_tensors *inputs,
                              const struct attn_tensors *got, struct attn_error *err)
 {
     enum attn_status status = ATTN_OK;
     int n = 0;
     for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++) {
-        struct attn_tensors_entry *here = judgeable(job, (enum attn_output)o, inputs);
-        const struct attn_tensors_entry *there = judgeable(job, (enum attn_output)o, got);
-        if (here != NULL && !in_job(job, here)) {
-            status = load_result(job, (enum attn_output)o, here, err);
-            job->stored[o] = here->tensor;
+        struct attn_tensors_entry *here = judgeable(files, (enum attn_output)o, inputs);
+        const struct attn_tensors_entry *there = judgeable(files, (enum attn_output)o, got);
+        if (here != NULL && !in_job(files, here)) {
+            status = load_result(files, (enum attn_output)o, here, err);
+            files->stored[o] = here->tensor;
         }
         if (status == ATTN_OK && there != NULL)
-            status = take_output(job, (enum attn_output)o, there, err);
+            status = take_output(files, (enum attn_output)o, there, err);
         else if (status == ATTN_OK && here != NULL)
             status = attn_fault(err, ATTN_EINVAL, got->path, "has no tensor '%s'; %.200s has",
                                 attn_output_name((enum attn_output)o), inputs->path);
@@ -128,64 +130,65 @@ static enum attn_status take(struct attn_job *job, const struct attn_tensors *in
 
 static int input_named(const char *name)
 {
-    for (int i = 0; i < ATTN_JOB_INPUTS; i++)
-        if (strcmp(name, attn_job_input_name((enum attn_job_input)i)) == 0)
+    for (int i = 0; i < ATTN_FILE_PROBLEM_INPUTS; i++)
+        if (strcmp(name, attn_file_problem_input_name((enum attn_file_problem_input)i)) == 0)
             return i;
     return -1;
 }
 
 /* Name what a set holds and the table has not shown: results that cannot be judged, inputs that the
  * problem was not given, tensors of unknown names. */
-static void name_rest(const struct attn_job *job, const struct attn_tensors *set, const char *of,
-                      struct attn_job_found *found)
+static void name_rest(const struct attn_file_problem *files, const struct attn_tensors *set,
+                      const char *of, struct attn_file_problem_found *found)
 {
     for (int e = 0; e < set->n; e++) {
         const struct attn_tensors_entry *entry = &set->entry[e];
         struct attn_file_tensor named = *entry->tensor;
-        int o = attn_job_output_named(entry->name), i = input_named(entry->name), is_result = 1;
+        int o = attn_file_problem_output_named(entry->name), i = input_named(entry->name),
+            is_result = 1;
         const char *why;
-        if (in_job(job, entry))
+        if (in_job(files, entry))
             continue;
         named.name = entry->name;
         if (o >= 0)
-            why = attn_job_asks(job, (enum attn_output)o)
-                      ? attn_job_why_not(job, (enum attn_output)o, entry->file)
+            why = attn_file_problem_asks(files, (enum attn_output)o)
+                      ? attn_file_problem_why_not(files, (enum attn_output)o, entry->file)
                       : NULL;
         else if (i >= 0)
-            why = job->input[i] == NULL && job->request->only == NULL
+            why = files->input[i] == NULL && files->request->only == NULL
                       ? "an input that does not lie with q, k and v"
                       : NULL;
         else
-            why = attn_job_unused(job, &named, &is_result);
+            why = attn_file_problem_unused(files, &named, &is_result);
         if (why != NULL && is_result)
-            attn_job_unjudged(job, of, entry->name, why, found);
+            attn_file_problem_unjudged(files, of, entry->name, why, found);
     }
 }
 
 enum attn_status attn_compare_bound(const struct attn_request *wanted,
                                     const struct attn_tensors *inputs,
-                                    const struct attn_tensors *got, struct attn_job_found *found,
-                                    struct attn_error *err)
+                                    const struct attn_tensors *got,
+                                    struct attn_file_problem_found *found, struct attn_error *err)
 {
     struct attn_request request = *wanted;
-    struct attn_job job;
+    struct attn_file_problem files;
     request.compare = 1;
     name_files(inputs, &request);
-    enum attn_status status = attn_job_open(&request, &job, err);
-    job.given = 1;
+    enum attn_status status = attn_file_problem_open(&request, &files, err);
+    files.given = 1;
     if (status == ATTN_OK)
-        status = load_inputs(&job, err);
+        status = load_inputs(&files, err);
     if (status == ATTN_OK)
-        status = take(&job, inputs, got, err);
+        status = take(&files, inputs, got, err);
     if (status == ATTN_OK)
         printf("the file: %s; precisions of %s\n", inputs->path, request.spec);
     request.spec = got->path; /* from here on it only names the column */
     if (status == ATTN_OK)
-        status = attn_job_compare(&job, found, err);
+        status = attn_file_problem_compare(&files, found, err);
     if (status == ATTN_OK) {
-        name_rest(&job, inputs, "the file", found);
-        name_rest(&job, got, got->path, found);
+        name_rest(&files, inputs, "the file", found);
+        name_rest(&files, got, got->path, found);
     }
-    attn_job_close(&job);
+    attn_file_problem_close(&files);
     return status;
 }

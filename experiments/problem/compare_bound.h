@@ -14,7 +14,7 @@ int attn_compare_has_inputs(const struct attn_tensors *set);
  * spec: whose precisions the bound assumes) and the file's metadata.  EINVAL, ENOMEM: one line. */
 enum attn_status attn_compare_bound(const struct attn_request *request,
                                     const struct attn_tensors *inputs,
-                                    const struct attn_tensors *got, struct attn_job_found *found,
-                                    struct attn_error *err);
+                                    const struct attn_tensors *got,
+                                    struct attn_file_problem_found *found, struct attn_error *err);
 
 #endif

@@ -12,9 +12,9 @@
 
 enum { SAMPLE_SEED = 2 };
 
-int64_t attn_job_compared(int64_t n)
+int64_t attn_file_problem_compared(int64_t n)
 {
-    return n > ATTN_JOB_ALL ? ATTN_JOB_SAMPLE : n;
+    return n > ATTN_FILE_PROBLEM_ALL ? ATTN_FILE_PROBLEM_SAMPLE : n;
 }
 
 static int by_value(const void *a, const void *b)
@@ -24,22 +24,22 @@ static int by_value(const void *a, const void *b)
 }
 
 /* 64 different indices below n, in order, the first and the last among them; -1: all of them. */
-static int64_t choose(int64_t n, uint64_t stream, int64_t index[ATTN_JOB_SAMPLE])
+static int64_t choose(int64_t n, uint64_t stream, int64_t index[ATTN_FILE_PROBLEM_SAMPLE])
 {
-    if (n <= ATTN_JOB_ALL)
+    if (n <= ATTN_FILE_PROBLEM_ALL)
         return -1;
     index[0] = 0;
     index[1] = n - 1;
     int64_t have = 2;
-    for (uint64_t t = 0; have < ATTN_JOB_SAMPLE; t++) {
+    for (uint64_t t = 0; have < ATTN_FILE_PROBLEM_SAMPLE; t++) {
         int64_t next = (int64_t)(attn_hash(SAMPLE_SEED, stream, t) % (uint64_t)n), i = 0;
         while (i < have && index[i] != next)
             i++;
         if (i == have)
             index[have++] = next;
     }
-    qsort(index, ATTN_JOB_SAMPLE, sizeof *index, by_value);
-    return ATTN_JOB_SAMPLE;
+    qsort(index, ATTN_FILE_PROBLEM_SAMPLE, sizeof *index, by_value);
+    return ATTN_FILE_PROBLEM_SAMPLE;
 }
 
 /* ---- the table ---------------------------------------------------------------------------- */
@@ -51,28 +51,29 @@ static int spec_width(const char *spec)
     return width > least ? width : least;
 }
 
-static void print_head(const struct attn_job *job, const struct attn_precision *precision,
-                       const struct attn_sample *sample)
+static void print_head(const struct attn_file_problem *files,
+                       const struct attn_precision *precision, const struct attn_sample *sample)
 {
-    const struct attn_problem *p = &job->problem;
+    const struct attn_problem *p = &files->problem;
     printf("b%lldh%lldg%lldq%lldk%lldd%lldv%lld %s, mask %.300s, scale %.9g", (long long)p->batch,
            (long long)p->heads, (long long)p->kv_heads, (long long)p->n_query, (long long)p->n_key,
-           (long long)p->d_key, (long long)p->d_value, attn_dtype_name(p->dtype), job->mask_text,
+           (long long)p->d_key, (long long)p->d_value, attn_dtype_name(p->dtype), files->mask_text,
            p->scale);
     if (p->softcap > 0)
         printf(", softcap %.9g", p->softcap);
-    if (job->alibi != NULL)
-        printf(", ALiBi %s", job->alibi);
+    if (files->alibi != NULL)
+        printf(", ALiBi %s", files->alibi);
     printf("%s\n", p->bias.kind == ATTN_BIAS_TENSOR ? ", bias tensor" : "");
     printf("bounds for u = %.3g, storage %.3g, %lld rescales, %lld merges\n", precision->u,
            precision->u_storage, (long long)precision->rescales, (long long)precision->merges);
     if (sample->n_rows >= 0)
-        printf("compared: %d of %lld rows of o, lse and dq\n", ATTN_JOB_SAMPLE,
+        printf("compared: %d of %lld rows of o, lse and dq\n", ATTN_FILE_PROBLEM_SAMPLE,
                (long long)p->n_query);
-    if (sample->n_keys >= 0 && job->pass == ATTN_BACKWARD)
-        printf("compared: %d of %lld rows of dk and dv\n", ATTN_JOB_SAMPLE, (long long)p->n_key);
+    if (sample->n_keys >= 0 && files->pass == ATTN_BACKWARD)
+        printf("compared: %d of %lld rows of dk and dv\n", ATTN_FILE_PROBLEM_SAMPLE,
+               (long long)p->n_key);
     printf("%-6s %-*s %-6s %11s  %-5s %-24s %-14s %-14s %s\n", "tensor",
-           spec_width(job->request->spec), "of", "stored", "error/bound", "", "worst element",
+           spec_width(files->request->spec), "of", "stored", "error/bound", "", "worst element",
            "got", "want", "bound");
 }
 
@@ -88,7 +89,7 @@ static int64_t count_silent(const struct attn_truth_tensor *truth, const struct 
 
 /* What one tensor is found to be; counted in *found. */
 static void print_row(const char *of, int width, const struct attn_truth_tensor *truth,
-                      const struct attn_agreement *x, struct attn_job_found *found)
+                      const struct attn_agreement *x, struct attn_file_problem_found *found)
 {
     char at[64], ratio[32];
     int64_t silent = count_silent(truth, x);
@@ -118,17 +119,18 @@ static void print_row(const char *of, int width, const struct attn_truth_tensor 
     found->n_unjudged += ok && silent > 0;
 }
 
-void attn_job_unjudged(const struct attn_job *job, const char *of, const char *name,
-                       const char *why, struct attn_job_found *found)
+void attn_file_problem_unjudged(const struct attn_file_problem *files, const char *of,
+                                const char *name, const char *why,
+                                struct attn_file_problem_found *found)
 {
     char clean[128];
     snprintf(clean, sizeof clean, "%s", name);
     attn_clean(clean);
-    printf("%-6s %-*s not judged: %s\n", clean, spec_width(job->request->spec), of, why);
+    printf("%-6s %-*s not judged: %s\n", clean, spec_width(files->request->spec), of, why);
     found->n_unjudged++;
 }
 
-int attn_job_found_exit(const struct attn_job_found *found)
+int attn_file_problem_found_exit(const struct attn_file_problem_found *found)
 {
     return found->n_bad > 0        ? ATTN_EXIT_DISAGREE
            : found->n_unjudged > 0 ? ATTN_EXIT_USAGE
@@ -139,13 +141,13 @@ int attn_job_found_exit(const struct attn_job_found *found)
 
 /* LSE as attnlab has it, where the file declares another: as double, so that nothing is rounded on
  * the way.  *natural is the tensor itself, or malloc'ed. */
-static enum attn_status undeclare(const struct attn_job *job, const struct attn_file_tensor *lse,
-                                  const struct attn_file *from, struct attn_file_tensor *natural,
-                                  struct attn_error *err)
+static enum attn_status undeclare(const struct attn_file_problem *files,
+                                  const struct attn_file_tensor *lse, const struct attn_file *from,
+                                  struct attn_file_tensor *natural, struct attn_error *err)
 {
     struct attn_claims said;
     enum attn_dtype stored;
-    attn_job_words_lse(job, from, &said);
+    attn_file_problem_words_lse(files, from, &said);
     *natural = *lse;
     if (said.lse == ATTN_PLUGIN_LSE_E && said.empty_lse == ATTN_PLUGIN_EMPTY_MINUS_INF)
         return ATTN_OK;
@@ -172,9 +174,10 @@ struct result {
 
 /* In the type in which it is stored.  The truth is another's too: its bounds are copied before they
  * grow. */
-static enum attn_status judge_one(const struct attn_job *job, const struct attn_truth_tensor *truth,
-                                  enum attn_output o, const struct result *result, double u,
-                                  struct attn_job_found *found, struct attn_error *err)
+static enum attn_status judge_one(const struct attn_file_problem *files,
+                                  const struct attn_truth_tensor *truth, enum attn_output o,
+                                  const struct result *result, double u,
+                                  struct attn_file_problem_found *found, struct attn_error *err)
 {
     struct attn_truth_tensor mine = *truth;
     struct attn_file_tensor plain = *result->tensor;
@@ -184,16 +187,17 @@ static enum attn_status judge_one(const struct attn_job *job, const struct attn_
     enum attn_status status = ATTN_OK;
     attn_file_dtype_storage(plain.dtype, &stored);
     if (o == ATTN_LSE && result->given)
-        status = undeclare(job, result->tensor, result->from, &plain, err);
+        status = undeclare(files, result->tensor, result->from, &plain, err);
     mine.bound = malloc((n + 1) * sizeof *mine.bound);
     if (status == ATTN_OK && mine.bound == NULL)
         status = attn_fail(err, ATTN_ENOMEM, "no memory for %zu bounds of %s", n, truth->name);
     if (status == ATTN_OK) {
         memcpy(mine.bound, truth->bound, n * sizeof *mine.bound);
         attn_truth_store(&mine, stored);
-        struct attn_cview got = attn_job_cview(job, &plain, attn_job_kind_of(o));
+        struct attn_cview got =
+            attn_file_problem_cview(files, &plain, attn_file_problem_kind_of(o));
         attn_agree(&got, &mine, u, &agreement);
-        print_row(result->of, spec_width(job->request->spec), &mine, &agreement, found);
+        print_row(result->of, spec_width(files->request->spec), &mine, &agreement, found);
     }
     if (plain.data != result->tensor->data)
         free(plain.data);
@@ -202,80 +206,90 @@ static enum attn_status judge_one(const struct attn_job *job, const struct attn_
 }
 
 /* An output, as it was computed or given and as the file holds it. */
-static enum attn_status judge_output(const struct attn_job *job,
+static enum attn_status judge_output(const struct attn_file_problem *files,
                                      const struct attn_truth_tensor *truth, enum attn_output o,
-                                     double u, struct attn_job_found *found, struct attn_error *err)
+                                     double u, struct attn_file_problem_found *found,
+                                     struct attn_error *err)
 {
     const char *name = attn_output_name(o);
-    const struct attn_file_tensor *ours = job->output[o].data != NULL ? &job->output[o] : NULL;
-    const struct result result[2] = {{job->request->spec, ours, job->lse_from, job->given},
-                                     {"the file", job->stored[o], NULL, 1}};
+    const struct attn_file_tensor *ours = files->output[o].data != NULL ? &files->output[o] : NULL;
+    const struct result result[2] = {{files->request->spec, ours, files->lse_from, files->given},
+                                     {"the file", files->stored[o], NULL, 1}};
     enum attn_status status = ATTN_OK;
-    if (job->request->only != NULL && ours == NULL && job->stored[o] == NULL)
-        attn_job_unjudged(job, "--only", name, "it is neither given nor computed", found);
+    if (files->request->only != NULL && ours == NULL && files->stored[o] == NULL)
+        attn_file_problem_unjudged(files, "--only", name, "it is neither given nor computed",
+                                   found);
     for (int r = 0; r < 2 && status == ATTN_OK; r++) {
         const struct result *x = &result[r];
-        const char *why = x->given ? attn_job_why_not(job, o, x->from) : NULL;
+        const char *why = x->given ? attn_file_problem_why_not(files, o, x->from) : NULL;
         if (why == NULL && truth->want == NULL)
             why = "there is no truth for it";
         if (x->tensor == NULL)
             continue;
         if (why != NULL) {
-            attn_job_unjudged(job, x->of, name, why, found);
+            attn_file_problem_unjudged(files, x->of, name, why, found);
             continue;
         }
         if (r == 1)
-            status = attn_file_load(&job->file[0], job->stored[o], err);
+            status = attn_file_load(&files->file[0], files->stored[o], err);
         if (status == ATTN_OK)
-            status = judge_one(job, truth, o, x, u, found, err);
+            status = judge_one(files, truth, o, x, u, found, err);
     }
     return status;
 }
 
-static enum attn_status judge(const struct attn_job *job, const struct attn_truth *truth, double u,
-                              struct attn_job_found *found, struct attn_error *err)
+static enum attn_status judge(const struct attn_file_problem *files, const struct attn_truth *truth,
+                              double u, struct attn_file_problem_found *found,
+                              struct attn_error *err)
 {
     enum attn_status status = ATTN_OK;
     for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
-        if (attn_job_asks(job, (enum attn_output)o))
-            status = judge_output(job, &truth->tensor[o], (enum attn_output)o, u, found, err);
-    for (int t = 0; job->request->input != NULL && t < job->file[0].n_tensors; t++) {
-        const struct attn_file_tensor *tensor = &job->file[0].tensor[t];
+        if (attn_file_problem_asks(files, (enum attn_output)o))
+            status = judge_output(files, &truth->tensor[o], (enum attn_output)o, u, found, err);
+    for (int t = 0; files->request->input != NULL && t < files->file[0].n_tensors; t++) {
+        const struct attn_file_tensor *tensor = &files->file[0].tensor[t];
         int is_result;
-        const char *why = attn_job_unused(job, tensor, &is_result);
-        if (why != NULL && is_result && attn_job_output_named(tensor->name) < 0)
-            attn_job_unjudged(job, "the file", tensor->name, why, found);
+        const char *why = attn_file_problem_unused(files, tensor, &is_result);
+        if (why != NULL && is_result && attn_file_problem_output_named(tensor->name) < 0)
+            attn_file_problem_unjudged(files, "the file", tensor->name, why, found);
     }
     return status;
 }
 
-enum attn_status attn_job_compare(const struct attn_job *job, struct attn_job_found *found,
-                                  struct attn_error *err)
+enum attn_status attn_file_problem_compare(const struct attn_file_problem *files,
+                                           struct attn_file_problem_found *found,
+                                           struct attn_error *err)
 {
-    int64_t row[ATTN_JOB_SAMPLE], key[ATTN_JOB_SAMPLE];
+    int64_t row[ATTN_FILE_PROBLEM_SAMPLE], key[ATTN_FILE_PROBLEM_SAMPLE];
     struct attn_precision precision;
     struct attn_truth truth;
-    const struct attn_sample sample = {.n_rows = choose(job->problem.n_query, 0, row),
-                                       .n_keys = choose(job->problem.n_key, 1, key),
+    const struct attn_sample sample = {.n_rows = choose(files->problem.n_query, 0, row),
+                                       .n_keys = choose(files->problem.n_key, 1, key),
                                        .row = row,
                                        .key = key};
-    struct attn_inputs inputs = {.q = attn_job_cview(job, job->input[ATTN_JOB_Q], ATTN_JOB_QUERIES),
-                                 .k = attn_job_cview(job, job->input[ATTN_JOB_K], ATTN_JOB_KEYS),
-                                 .v = attn_job_cview(job, job->input[ATTN_JOB_V], ATTN_JOB_KEYS)};
-    if (job->pass == ATTN_BACKWARD) {
-        inputs.d_o = attn_job_cview(job, job->input[ATTN_JOB_DO], ATTN_JOB_QUERIES);
-        if (job->input[ATTN_JOB_DLSE] != NULL)
-            inputs.d_lse = attn_job_cview(job, job->input[ATTN_JOB_DLSE], ATTN_JOB_ROWS);
-        inputs.want_d_bias = attn_job_judges_bias(job);
+    struct attn_inputs inputs = {
+        .q = attn_file_problem_cview(files, files->input[ATTN_FILE_PROBLEM_Q],
+                                     ATTN_FILE_PROBLEM_QUERIES),
+        .k = attn_file_problem_cview(files, files->input[ATTN_FILE_PROBLEM_K],
+                                     ATTN_FILE_PROBLEM_KEYS),
+        .v = attn_file_problem_cview(files, files->input[ATTN_FILE_PROBLEM_V],
+                                     ATTN_FILE_PROBLEM_KEYS)};
+    if (files->pass == ATTN_BACKWARD) {
+        inputs.d_o = attn_file_problem_cview(files, files->input[ATTN_FILE_PROBLEM_DO],
+                                             ATTN_FILE_PROBLEM_QUERIES);
+        if (files->input[ATTN_FILE_PROBLEM_DLSE] != NULL)
+            inputs.d_lse = attn_file_problem_cview(files, files->input[ATTN_FILE_PROBLEM_DLSE],
+                                                   ATTN_FILE_PROBLEM_ROWS);
+        inputs.want_d_bias = attn_file_problem_judges_bias(files);
     }
-    *found = (struct attn_job_found){0};
-    attn_precision_of(job->spec.impl, &job->spec.options, &job->problem, &precision);
+    *found = (struct attn_file_problem_found){0};
+    attn_precision_of(files->spec.impl, &files->spec.options, &files->problem, &precision);
     enum attn_status status =
-        attn_truth_compute(&job->problem, &inputs, &precision, &sample, &truth, err);
+        attn_truth_compute(&files->problem, &inputs, &precision, &sample, &truth, err);
     if (status != ATTN_OK)
         return status;
-    print_head(job, &precision, &sample);
-    status = judge(job, &truth, precision.u, found, err);
+    print_head(files, &precision, &sample);
+    status = judge(files, &truth, precision.u, found, err);
     attn_truth_free(&truth);
     return status;
 }

@@ -11,16 +11,16 @@
 
 /* ---- tensors that a mask names ------------------------------------------------------------ */
 
-static struct attn_file_tensor *look_up(struct attn_job *job, const char *name, const char *part,
-                                        struct attn_file **file)
+static struct attn_file_tensor *look_up(struct attn_file_problem *files, const char *name,
+                                        const char *part, struct attn_file **file)
 {
     char whole[256];
     int n = snprintf(whole, sizeof whole, "%s%s%s", name, part[0] != '\0' ? "." : "", part);
-    if (job->request->input == NULL) {
-        *file = job->from[ATTN_JOB_KEY_MASK];
-        return strcmp(whole, "key_mask") == 0 ? job->input[ATTN_JOB_KEY_MASK] : NULL;
+    if (files->request->input == NULL) {
+        *file = files->from[ATTN_FILE_PROBLEM_KEY_MASK];
+        return strcmp(whole, "key_mask") == 0 ? files->input[ATTN_FILE_PROBLEM_KEY_MASK] : NULL;
     }
-    *file = &job->file[0];
+    *file = &files->file[0];
     return n < (int)sizeof whole ? attn_file_find(*file, whole) : NULL;
 }
 
@@ -43,9 +43,9 @@ static enum attn_status check_type(const struct attn_file *file, const struct at
 static enum attn_status find(void *arg, const char *name, const char *part,
                              struct attn_mask_tensor *tensor, struct attn_error *err)
 {
-    struct attn_job *job = arg;
+    struct attn_file_problem *files = arg;
     struct attn_file *file;
-    struct attn_file_tensor *t = look_up(job, name, part, &file);
+    struct attn_file_tensor *t = look_up(files, name, part, &file);
     char need[32], have[32];
     if (t == NULL)
         return attn_fail(err, ATTN_EINVAL,
@@ -54,8 +54,9 @@ static enum attn_status find(void *arg, const char *name, const char *part,
     enum attn_status status = check_type(file, t, err);
     if (status != ATTN_OK)
         return status;
-    if (job->n_named == ATTN_JOB_NAMED)
-        return attn_fail(err, ATTN_EINVAL, "the mask names more than %d tensors", ATTN_JOB_NAMED);
+    if (files->n_named == ATTN_FILE_PROBLEM_NAMED)
+        return attn_fail(err, ATTN_EINVAL, "the mask names more than %d tensors",
+                         ATTN_FILE_PROBLEM_NAMED);
     if (t->bytes > attn_cli_memory_available())
         return attn_fault(err, ATTN_ENOMEM, file->path, "'%.40s' has %s, this machine can give %s",
                           t->name, attn_cli_bytes(t->bytes, need),
@@ -63,21 +64,22 @@ static enum attn_status find(void *arg, const char *name, const char *part,
     status = attn_file_load(file, t, err);
     if (status != ATTN_OK)
         return status;
-    job->named[job->n_named++] = t;
+    files->named[files->n_named++] = t;
     tensor->data = t->data;
     tensor->width = (int)attn_file_dtype_size(t->dtype);
     tensor->n_axes = t->n_axes;
     memcpy(tensor->extent, t->extent, sizeof tensor->extent);
-    return strcmp(t->name, "mask") == 0 ? attn_job_words_bytes(job, t, tensor, err) : ATTN_OK;
+    return strcmp(t->name, "mask") == 0 ? attn_file_problem_words_bytes(files, t, tensor, err)
+                                        : ATTN_OK;
 }
 
 /* ---- which mask --------------------------------------------------------------------------- */
 
 /* The metadata's word in the mask language; NULL: nothing is said. */
-static enum attn_status translate(const struct attn_job *job, const char *said, const char **text,
-                                  struct attn_error *err)
+static enum attn_status translate(const struct attn_file_problem *files, const char *said,
+                                  const char **text, struct attn_error *err)
 {
-    const struct attn_problem *p = &job->problem;
+    const struct attn_problem *p = &files->problem;
     *text = said;
     if (said != NULL && strcmp(said, "padding") == 0)
         *text = "keys(key_mask)";
@@ -85,7 +87,7 @@ static enum attn_status translate(const struct attn_job *job, const char *said, 
         *text = "causal(br)";
     if (said != NULL && strcmp(said, "causal") == 0 && p->n_query != p->n_key)
         return attn_fault(
-            err, ATTN_EINVAL, job->file[0].path,
+            err, ATTN_EINVAL, files->file[0].path,
             "metadata mask=causal with Lq = %lld and Lk = %lld could mean two things: "
             "say --mask 'causal(tl)' (query 0 at key 0) or --mask 'causal(br)' (last "
             "query at last key)",
@@ -94,90 +96,93 @@ static enum attn_status translate(const struct attn_job *job, const char *said, 
 }
 
 /* Say so when the flag is not what a file says. */
-static void note_difference(const struct attn_job *job, const char *flag)
+static void note_difference(const struct attn_file_problem *files, const char *flag)
 {
-    int square = job->problem.n_query == job->problem.n_key;
-    for (int f = 0; f < job->n_files; f++) {
-        const char *said = attn_file_metadata(&job->file[f], "mask");
+    int square = files->problem.n_query == files->problem.n_key;
+    for (int f = 0; f < files->n_files; f++) {
+        const char *said = attn_file_metadata(&files->file[f], "mask");
         if (said == NULL || strcmp(said, flag) == 0 ||
             (strcmp(said, "padding") == 0 && strcmp(flag, "keys(key_mask)") == 0) ||
             (strcmp(said, "causal") == 0 && square &&
              (strcmp(flag, "causal(br)") == 0 || strcmp(flag, "causal(tl)") == 0)))
             continue;
-        attn_job_note("--mask '%s' instead of mask=%.80s in %s", flag, said, job->file[f].path);
+        attn_file_problem_note("--mask '%s' instead of mask=%.80s in %s", flag, said,
+                               files->file[f].path);
     }
 }
 
 /* Documents of several lengths are a mask too.  The word `dense` has hidden what lies in others. */
-static enum attn_status add_documents(struct attn_job *job, struct attn_error *err)
+static enum attn_status add_documents(struct attn_file_problem *files, struct attn_error *err)
 {
-    char *inside = job->mask_text;
-    if (!job->thd || job->packed.is_even || strcmp(inside, "dense(mask)") == 0)
+    char *inside = files->mask_text;
+    if (!files->thd || files->packed.is_even || strcmp(inside, "dense(mask)") == 0)
         return ATTN_OK;
-    enum attn_status status = attn_job_packed_mask(job, inside, &job->mask_text, err);
+    enum attn_status status = attn_file_problem_packed_mask(files, inside, &files->mask_text, err);
     free(inside);
     return status;
 }
 
 /* The flag wins over the metadata; --key-mask hides keys besides whatever was said. */
-static enum attn_status choose(struct attn_job *job, struct attn_error *err)
+static enum attn_status choose(struct attn_file_problem *files, struct attn_error *err)
 {
-    const char *said = NULL, *text = job->request->mask;
+    const char *said = NULL, *text = files->request->mask;
     char *word = NULL;
     enum attn_status status = ATTN_OK;
     if (text != NULL)
-        note_difference(job, text);
-    else if ((status = attn_job_metadata(job, "mask", &said, err)) == ATTN_OK && said != NULL)
-        status = attn_job_words_mask(job, said, &word, err);
+        note_difference(files, text);
+    else if ((status = attn_file_problem_metadata(files, "mask", &said, err)) == ATTN_OK &&
+             said != NULL)
+        status = attn_file_problem_words_mask(files, said, &word, err);
     if (status == ATTN_OK && text == NULL)
-        status = translate(job, word != NULL ? word : said, &text, err);
+        status = translate(files, word != NULL ? word : said, &text, err);
     if (status != ATTN_OK)
         return status;
-    int hide = job->request->file[ATTN_JOB_KEY_MASK] != NULL &&
+    int hide = files->request->file[ATTN_FILE_PROBLEM_KEY_MASK] != NULL &&
                (text == NULL || strstr(text, "key_mask") == NULL);
     if (text == NULL && !hide)
-        attn_job_note("no mask was said: every pair %sis visible",
-                      job->thd && job->packed.n != 1 ? "of a document " : "");
-    int n = hide && text != NULL ? asprintf(&job->mask_text, "(%s)&keys(key_mask)", text)
-                                 : asprintf(&job->mask_text, "%s",
+        attn_file_problem_note("no mask was said: every pair %sis visible",
+                               files->thd && files->packed.n != 1 ? "of a document " : "");
+    int n = hide && text != NULL ? asprintf(&files->mask_text, "(%s)&keys(key_mask)", text)
+                                 : asprintf(&files->mask_text, "%s",
                                             hide           ? "keys(key_mask)"
                                             : text != NULL ? text
                                                            : "none");
     free(word);
     if (n >= 0)
         return ATTN_OK;
-    job->mask_text = NULL;
+    files->mask_text = NULL;
     return attn_fail(err, ATTN_ENOMEM, "no memory for the text of the mask");
 }
 
 /* A key_mask that metadata do not mention was meant for something; who ignores it says so. */
-static enum attn_status check_key_mask(const struct attn_job *job, struct attn_error *err)
+static enum attn_status check_key_mask(const struct attn_file_problem *files,
+                                       struct attn_error *err)
 {
-    const struct attn_file_tensor *key_mask = job->input[ATTN_JOB_KEY_MASK];
-    int named = key_mask == NULL || job->request->mask != NULL;
-    for (int n = 0; n < job->n_named; n++)
-        named |= job->named[n] == key_mask;
+    const struct attn_file_tensor *key_mask = files->input[ATTN_FILE_PROBLEM_KEY_MASK];
+    int named = key_mask == NULL || files->request->mask != NULL;
+    for (int n = 0; n < files->n_named; n++)
+        named |= files->named[n] == key_mask;
     if (named)
         return ATTN_OK;
     return attn_fault(
-        err, ATTN_EINVAL, job->from[ATTN_JOB_KEY_MASK]->path,
+        err, ATTN_EINVAL, files->from[ATTN_FILE_PROBLEM_KEY_MASK]->path,
         "holds key_mask, which no metadata mask names: say --mask 'keys(key_mask)', or "
         "--mask '%.60s' to leave it out",
-        job->mask_text);
+        files->mask_text);
 }
 
-enum attn_status attn_job_mask(struct attn_job *job, struct attn_error *err)
+enum attn_status attn_file_problem_mask(struct attn_file_problem *files, struct attn_error *err)
 {
-    struct attn_problem *p = &job->problem;
+    struct attn_problem *p = &files->problem;
     const struct attn_mask_shape shape = {p->batch, p->heads, p->n_query, p->n_key};
-    const struct attn_mask_source source = {find, job};
-    enum attn_status status = choose(job, err);
+    const struct attn_mask_source source = {find, files};
+    enum attn_status status = choose(files, err);
     if (status == ATTN_OK)
-        status = add_documents(job, err);
+        status = add_documents(files, err);
     if (status == ATTN_OK)
-        status = attn_mask_parse(job->mask_text, &shape, &source, &job->mask, err);
+        status = attn_mask_parse(files->mask_text, &shape, &source, &files->mask, err);
     if (status == ATTN_OK)
-        status = check_key_mask(job, err);
-    p->mask = job->mask;
+        status = check_key_mask(files, err);
+    p->mask = files->mask;
     return status;
 }

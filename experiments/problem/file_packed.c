@@ -11,12 +11,13 @@
 
 /* ---- where documents begin ------------------------------------------------------------------ */
 
-static enum attn_status load_starts(struct attn_job *job, enum attn_job_input which, int64_t tokens,
+static enum attn_status load_starts(struct attn_file_problem *files,
+                                    enum attn_file_problem_input which, int64_t tokens,
                                     int64_t **starts, int64_t *n, struct attn_error *err)
 {
-    struct attn_file_tensor *t = job->input[which];
-    const struct attn_file *file = job->from[which];
-    const char *name = attn_job_input_name(which);
+    struct attn_file_tensor *t = files->input[which];
+    const struct attn_file *file = files->from[which];
+    const char *name = attn_file_problem_input_name(which);
     char shape[160];
     if ((t->dtype != ATTN_FILE_I32 && t->dtype != ATTN_FILE_I64) || t->n_axes != 1 ||
         t->extent[0] < 1)
@@ -48,10 +49,10 @@ static enum attn_status load_starts(struct attn_job *job, enum attn_job_input wh
 }
 
 /* All tokens are one document: nothing was said of others. */
-static enum attn_status one_document(struct attn_job *job, int64_t queries, int64_t keys,
+static enum attn_status one_document(struct attn_file_problem *files, int64_t queries, int64_t keys,
                                      struct attn_error *err)
 {
-    struct attn_job_packed *x = &job->packed;
+    struct attn_file_problem_packed *x = &files->packed;
     x->n = 1;
     x->q = calloc(2, sizeof *x->q);
     x->k = calloc(2, sizeof *x->k);
@@ -62,37 +63,44 @@ static enum attn_status one_document(struct attn_job *job, int64_t queries, int6
     return ATTN_OK;
 }
 
-static enum attn_status read_starts(struct attn_job *job, struct attn_error *err)
+static enum attn_status read_starts(struct attn_file_problem *files, struct attn_error *err)
 {
-    struct attn_job_packed *x = &job->packed;
-    int64_t queries = job->input[ATTN_JOB_Q]->extent[0], keys = job->input[ATTN_JOB_K]->extent[0];
+    struct attn_file_problem_packed *x = &files->packed;
+    int64_t queries = files->input[ATTN_FILE_PROBLEM_Q]->extent[0],
+            keys = files->input[ATTN_FILE_PROBLEM_K]->extent[0];
     int64_t n_key = 0;
-    enum attn_job_input of_keys = job->input[ATTN_JOB_CU_K] != NULL ? ATTN_JOB_CU_K : ATTN_JOB_CU_Q;
-    if (job->input[ATTN_JOB_CU_Q] == NULL && job->input[ATTN_JOB_CU_K] != NULL)
-        return attn_fault(err, ATTN_EINVAL, job->from[ATTN_JOB_CU_K]->path,
+    enum attn_file_problem_input of_keys = files->input[ATTN_FILE_PROBLEM_CU_K] != NULL
+                                               ? ATTN_FILE_PROBLEM_CU_K
+                                               : ATTN_FILE_PROBLEM_CU_Q;
+    if (files->input[ATTN_FILE_PROBLEM_CU_Q] == NULL &&
+        files->input[ATTN_FILE_PROBLEM_CU_K] != NULL)
+        return attn_fault(err, ATTN_EINVAL, files->from[ATTN_FILE_PROBLEM_CU_K]->path,
                           "cu_seqlens_k without cu_seqlens_q");
-    if (job->input[ATTN_JOB_CU_Q] == NULL)
-        return one_document(job, queries, keys, err);
-    enum attn_status status = load_starts(job, ATTN_JOB_CU_Q, queries, &x->q, &x->n, err);
+    if (files->input[ATTN_FILE_PROBLEM_CU_Q] == NULL)
+        return one_document(files, queries, keys, err);
+    enum attn_status status =
+        load_starts(files, ATTN_FILE_PROBLEM_CU_Q, queries, &x->q, &x->n, err);
     if (status == ATTN_OK)
-        status = load_starts(job, of_keys, keys, &x->k, &n_key, err);
+        status = load_starts(files, of_keys, keys, &x->k, &n_key, err);
     if (status == ATTN_OK && n_key != x->n)
-        status = attn_fault(err, ATTN_EINVAL, job->from[of_keys]->path,
+        status = attn_fault(err, ATTN_EINVAL, files->from[of_keys]->path,
                             "cu_seqlens_q has %lld documents, cu_seqlens_k %lld", (long long)x->n,
                             (long long)n_key);
     return status;
 }
 
-enum attn_status attn_job_packed_open(struct attn_job *job, struct attn_error *err)
+enum attn_status attn_file_problem_packed_open(struct attn_file_problem *files,
+                                               struct attn_error *err)
 {
-    struct attn_job_packed *x = &job->packed;
-    if (!job->thd && (job->input[ATTN_JOB_CU_Q] != NULL || job->input[ATTN_JOB_CU_K] != NULL))
+    struct attn_file_problem_packed *x = &files->packed;
+    if (!files->thd && (files->input[ATTN_FILE_PROBLEM_CU_Q] != NULL ||
+                        files->input[ATTN_FILE_PROBLEM_CU_K] != NULL))
         return attn_fault(
-            err, ATTN_EINVAL, job->file[0].path,
+            err, ATTN_EINVAL, files->file[0].path,
             "has cu_seqlens, which belong to packed tensors [T,H,d]: say --layout THD");
-    if (!job->thd)
+    if (!files->thd)
         return ATTN_OK;
-    enum attn_status status = read_starts(job, err);
+    enum attn_status status = read_starts(files, err);
     if (status != ATTN_OK)
         return status;
     x->is_even = x->is_self = 1;
@@ -108,17 +116,17 @@ enum attn_status attn_job_packed_open(struct attn_job *job, struct attn_error *e
 
 /* A band means the same over all tokens as inside each document, where every document has as many
  * queries as keys; nothing else does. */
-static enum attn_status check_inside(const struct attn_job *job, const char *text,
+static enum attn_status check_inside(const struct attn_file_problem *files, const char *text,
                                      struct attn_error *err)
 {
-    const struct attn_problem *p = &job->problem;
+    const struct attn_problem *p = &files->problem;
     const struct attn_mask_shape shape = {p->batch, p->heads, p->n_query, p->n_key};
     struct attn_mask *mask = NULL;
     struct attn_band band;
     enum attn_status status = attn_mask_parse(text, &shape, NULL, &mask, err);
     if (status != ATTN_OK)
         return status;
-    if (!attn_band_of(mask, &band) || !job->packed.is_self)
+    if (!attn_band_of(mask, &band) || !files->packed.is_self)
         status = attn_fail(
             err, ATTN_EINVAL,
             "mask '%.80s' inside documents of several lengths: causal and window masks are "
@@ -128,14 +136,15 @@ static enum attn_status check_inside(const struct attn_job *job, const char *tex
     return status;
 }
 
-enum attn_status attn_job_packed_mask(const struct attn_job *job, const char *text, char **whole,
-                                      struct attn_error *err)
+enum attn_status attn_file_problem_packed_mask(const struct attn_file_problem *files,
+                                               const char *text, char **whole,
+                                               struct attn_error *err)
 {
-    const struct attn_job_packed *x = &job->packed;
+    const struct attn_file_problem_packed *x = &files->packed;
     int inside = strcmp(text, "none") != 0;
     *whole = NULL;
     if (inside) {
-        enum attn_status status = check_inside(job, text, err);
+        enum attn_status status = check_inside(files, text, err);
         if (status != ATTN_OK)
             return status;
     }

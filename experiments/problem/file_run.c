@@ -14,16 +14,16 @@
 /* ---- the price ---------------------------------------------------------------------------- */
 
 /* All ranks of a pass together: they live in this one process. */
-static enum attn_status price_pass(const struct attn_job *job, enum attn_pass pass,
+static enum attn_status price_pass(const struct attn_file_problem *files, enum attn_pass pass,
                                    struct attn_cost *sum, struct attn_error *err)
 {
-    int ranks = attn_ranks(job->spec.impl, &job->spec.options);
+    int ranks = attn_ranks(files->spec.impl, &files->spec.options);
     enum attn_status status = ATTN_OK;
     memset(sum, 0, sizeof *sum);
     for (int rank = 0; rank < ranks && status == ATTN_OK; rank++) {
         struct attn_cost one;
-        status =
-            attn_price(job->spec.impl, &job->spec.options, &job->problem, pass, rank, &one, err);
+        status = attn_price(files->spec.impl, &files->spec.options, &files->problem, pass, rank,
+                            &one, err);
         for (int a = 0; a < one.n_live && status == ATTN_OK; a++)
             status = attn_cost_add(sum, one.live[a].name, one.live[a].bytes, 1, err);
     }
@@ -31,33 +31,34 @@ static enum attn_status price_pass(const struct attn_job *job, enum attn_pass pa
 }
 
 /* Inputs that are still to be loaded, outputs, and what a comparison needs besides. */
-static enum attn_status price_tensors(const struct attn_job *job, struct attn_cost *sum,
+static enum attn_status price_tensors(const struct attn_file_problem *files, struct attn_cost *sum,
                                       struct attn_error *err)
 {
     enum attn_status status = ATTN_OK;
     struct attn_file_tensor output;
-    for (int i = 0; i < ATTN_JOB_INPUTS && status == ATTN_OK; i++)
-        if (job->input[i] != NULL && job->input[i]->data == NULL)
-            status = attn_cost_add(sum, "inputs", job->input[i]->bytes, 1, err);
+    for (int i = 0; i < ATTN_FILE_PROBLEM_INPUTS && status == ATTN_OK; i++)
+        if (files->input[i] != NULL && files->input[i]->data == NULL)
+            status = attn_cost_add(sum, "inputs", files->input[i]->bytes, 1, err);
     for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++) {
-        int computed = attn_job_computes(job, (enum attn_output)o), compared = computed;
+        int computed = attn_file_problem_computes(files, (enum attn_output)o), compared = computed;
         if (o == ATTN_DBIAS)
-            compared = attn_job_judges_bias(job);
+            compared = attn_file_problem_judges_bias(files);
         if (!computed && !compared)
             continue;
-        attn_job_output_shape(job, (enum attn_output)o, &output);
+        attn_file_problem_output_shape(files, (enum attn_output)o, &output);
         if (computed)
             status = attn_cost_add(sum, "outputs", output.bytes, 1, err);
-        if (!job->request->compare || !compared || status != ATTN_OK)
+        if (!files->request->compare || !compared || status != ATTN_OK)
             continue;
-        if (job->stored[o] != NULL)
-            status = attn_cost_add(sum, "results in the file", job->stored[o]->bytes, 1, err);
-        enum attn_job_kind kind = attn_job_kind_of((enum attn_output)o);
-        int is_sum = kind == ATTN_JOB_KEYS || kind == ATTN_JOB_PAIRS;
-        int64_t rows = kind == ATTN_JOB_KEYS ? job->problem.n_key : job->problem.n_query;
+        if (files->stored[o] != NULL)
+            status = attn_cost_add(sum, "results in the file", files->stored[o]->bytes, 1, err);
+        enum attn_file_problem_kind kind = attn_file_problem_kind_of((enum attn_output)o);
+        int is_sum = kind == ATTN_FILE_PROBLEM_KEYS || kind == ATTN_FILE_PROBLEM_PAIRS;
+        int64_t rows =
+            kind == ATTN_FILE_PROBLEM_KEYS ? files->problem.n_key : files->problem.n_query;
         int64_t n = output.bytes / attn_file_dtype_size(output.dtype);
-        if (kind != ATTN_JOB_PAIRS)
-            n = n / (rows > 0 ? rows : 1) * attn_job_compared(rows);
+        if (kind != ATTN_FILE_PROBLEM_PAIRS)
+            n = n / (rows > 0 ? rows : 1) * attn_file_problem_compared(rows);
         if (status == ATTN_OK) /* want, gauge, bound twice; for a sum over rows three sums more */
             status = attn_cost_add(sum, "truth and bounds", n, is_sum ? 56 : 32, err);
     }
@@ -70,18 +71,19 @@ static int by_bytes(const void *a, const void *b)
     return (x->bytes < y->bytes) - (x->bytes > y->bytes);
 }
 
-enum attn_status attn_job_price(const struct attn_job *job, struct attn_error *err)
+enum attn_status attn_file_problem_price(const struct attn_file_problem *files,
+                                         struct attn_error *err)
 {
     struct attn_cost cost, backward;
     char text[3][32], largest[192] = "";
-    enum attn_status status = price_pass(job, ATTN_FORWARD, &cost, err);
-    if (status == ATTN_OK && job->pass == ATTN_BACKWARD) {
-        status = price_pass(job, ATTN_BACKWARD, &backward, err);
+    enum attn_status status = price_pass(files, ATTN_FORWARD, &cost, err);
+    if (status == ATTN_OK && files->pass == ATTN_BACKWARD) {
+        status = price_pass(files, ATTN_BACKWARD, &backward, err);
         if (status == ATTN_OK && backward.peak_bytes > cost.peak_bytes)
             cost = backward;
     }
     if (status == ATTN_OK)
-        status = price_tensors(job, &cost, err);
+        status = price_tensors(files, &cost, err);
     int64_t available = attn_cli_memory_available();
     if (status != ATTN_OK || cost.peak_bytes <= available)
         return status;
@@ -92,34 +94,36 @@ enum attn_status attn_job_price(const struct attn_job *job, struct attn_error *e
     return attn_fail(err, ATTN_ENOMEM,
                      "%.80s needs %s (%s) and this machine can give %s: nothing was allocated; "
                      "attnlab price shows what others need",
-                     job->request->spec, attn_cli_bytes(cost.peak_bytes, text[1]), largest,
+                     files->request->spec, attn_cli_bytes(cost.peak_bytes, text[1]), largest,
                      attn_cli_bytes(available, text[2]));
 }
 
 /* ---- computing ---------------------------------------------------------------------------- */
 
-static enum attn_status load_inputs(struct attn_job *job, struct attn_error *err)
+static enum attn_status load_inputs(struct attn_file_problem *files, struct attn_error *err)
 {
     enum attn_status status = ATTN_OK;
-    for (int i = 0; i < ATTN_JOB_INPUTS && status == ATTN_OK; i++) {
-        int needed = i != ATTN_JOB_KEY_MASK; /* the mask has loaded that */
-        if (job->pass == ATTN_FORWARD && (i == ATTN_JOB_DO || i == ATTN_JOB_DLSE))
+    for (int i = 0; i < ATTN_FILE_PROBLEM_INPUTS && status == ATTN_OK; i++) {
+        int needed = i != ATTN_FILE_PROBLEM_KEY_MASK; /* the mask has loaded that */
+        if (files->pass == ATTN_FORWARD &&
+            (i == ATTN_FILE_PROBLEM_DO || i == ATTN_FILE_PROBLEM_DLSE))
             needed = 0;
-        if (needed && job->input[i] != NULL)
-            status = attn_file_load(job->from[i], job->input[i], err);
+        if (needed && files->input[i] != NULL)
+            status = attn_file_load(files->from[i], files->input[i], err);
     }
-    if (status == ATTN_OK && job->input[ATTN_JOB_BIAS] != NULL)
-        job->problem.bias.tensor = attn_job_cview(job, job->input[ATTN_JOB_BIAS], ATTN_JOB_PAIRS);
+    if (status == ATTN_OK && files->input[ATTN_FILE_PROBLEM_BIAS] != NULL)
+        files->problem.bias.tensor = attn_file_problem_cview(
+            files, files->input[ATTN_FILE_PROBLEM_BIAS], ATTN_FILE_PROBLEM_PAIRS);
     return status;
 }
 
-static enum attn_status alloc_outputs(struct attn_job *job, struct attn_error *err)
+static enum attn_status alloc_outputs(struct attn_file_problem *files, struct attn_error *err)
 {
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
-        struct attn_file_tensor *t = &job->output[o];
-        if (!attn_job_computes(job, (enum attn_output)o))
+        struct attn_file_tensor *t = &files->output[o];
+        if (!attn_file_problem_computes(files, (enum attn_output)o))
             continue;
-        attn_job_output_shape(job, (enum attn_output)o, t);
+        attn_file_problem_output_shape(files, (enum attn_output)o, t);
         t->data = aligned_alloc(64, ((size_t)t->bytes / 64 + 1) * 64);
         if (t->data == NULL)
             return attn_fail(err, ATTN_ENOMEM, "no memory for output %s of %lld bytes", t->name,
@@ -128,55 +132,58 @@ static enum attn_status alloc_outputs(struct attn_job *job, struct attn_error *e
     return ATTN_OK;
 }
 
-static struct attn_cview input_view(const struct attn_job *job, enum attn_job_input input)
+static struct attn_cview input_view(const struct attn_file_problem *files,
+                                    enum attn_file_problem_input input)
 {
-    if (job->input[input] == NULL)
+    if (files->input[input] == NULL)
         return (struct attn_cview){0};
-    return attn_job_cview(job, job->input[input],
-                          input == ATTN_JOB_DLSE                       ? ATTN_JOB_ROWS
-                          : input == ATTN_JOB_K || input == ATTN_JOB_V ? ATTN_JOB_KEYS
-                                                                       : ATTN_JOB_QUERIES);
+    return attn_file_problem_cview(files, files->input[input],
+                                   input == ATTN_FILE_PROBLEM_DLSE ? ATTN_FILE_PROBLEM_ROWS
+                                   : input == ATTN_FILE_PROBLEM_K || input == ATTN_FILE_PROBLEM_V
+                                       ? ATTN_FILE_PROBLEM_KEYS
+                                       : ATTN_FILE_PROBLEM_QUERIES);
 }
 
-static struct attn_view output_view(const struct attn_job *job, enum attn_output output)
+static struct attn_view output_view(const struct attn_file_problem *files, enum attn_output output)
 {
-    if (job->output[output].data == NULL)
+    if (files->output[output].data == NULL)
         return (struct attn_view){0};
-    return attn_job_view(job, &job->output[output], attn_job_kind_of(output));
+    return attn_file_problem_view(files, &files->output[output], attn_file_problem_kind_of(output));
 }
 
-static struct attn_cview result_view(const struct attn_job *job, enum attn_output output)
+static struct attn_cview result_view(const struct attn_file_problem *files, enum attn_output output)
 {
-    return attn_job_cview(job, &job->output[output], attn_job_kind_of(output));
+    return attn_file_problem_cview(files, &files->output[output],
+                                   attn_file_problem_kind_of(output));
 }
 
-static enum attn_status run_forward(struct attn_job *job, struct attn_ctx *ctx)
+static enum attn_status run_forward(struct attn_file_problem *files, struct attn_ctx *ctx)
 {
-    const struct attn_forward t = {.q = input_view(job, ATTN_JOB_Q),
-                                   .k = input_view(job, ATTN_JOB_K),
-                                   .v = input_view(job, ATTN_JOB_V),
-                                   .o = output_view(job, ATTN_O),
-                                   .lse = output_view(job, ATTN_LSE)};
-    return attn_run_forward(job->spec.impl, ctx, &job->problem, &t);
+    const struct attn_forward t = {.q = input_view(files, ATTN_FILE_PROBLEM_Q),
+                                   .k = input_view(files, ATTN_FILE_PROBLEM_K),
+                                   .v = input_view(files, ATTN_FILE_PROBLEM_V),
+                                   .o = output_view(files, ATTN_O),
+                                   .lse = output_view(files, ATTN_LSE)};
+    return attn_run_forward(files->spec.impl, ctx, &files->problem, &t);
 }
 
-static enum attn_status run_backward(struct attn_job *job, struct attn_ctx *ctx)
+static enum attn_status run_backward(struct attn_file_problem *files, struct attn_ctx *ctx)
 {
-    const struct attn_backward t = {.q = input_view(job, ATTN_JOB_Q),
-                                    .k = input_view(job, ATTN_JOB_K),
-                                    .v = input_view(job, ATTN_JOB_V),
-                                    .d_o = input_view(job, ATTN_JOB_DO),
-                                    .d_lse = input_view(job, ATTN_JOB_DLSE),
-                                    .o = result_view(job, ATTN_O),
-                                    .lse = result_view(job, ATTN_LSE),
-                                    .dq = output_view(job, ATTN_DQ),
-                                    .dk = output_view(job, ATTN_DK),
-                                    .dv = output_view(job, ATTN_DV),
-                                    .dbias = output_view(job, ATTN_DBIAS)};
-    return attn_run_backward(job->spec.impl, ctx, &job->problem, &t);
+    const struct attn_backward t = {.q = input_view(files, ATTN_FILE_PROBLEM_Q),
+                                    .k = input_view(files, ATTN_FILE_PROBLEM_K),
+                                    .v = input_view(files, ATTN_FILE_PROBLEM_V),
+                                    .d_o = input_view(files, ATTN_FILE_PROBLEM_DO),
+                                    .d_lse = input_view(files, ATTN_FILE_PROBLEM_DLSE),
+                                    .o = result_view(files, ATTN_O),
+                                    .lse = result_view(files, ATTN_LSE),
+                                    .dq = output_view(files, ATTN_DQ),
+                                    .dk = output_view(files, ATTN_DK),
+                                    .dv = output_view(files, ATTN_DV),
+                                    .dbias = output_view(files, ATTN_DBIAS)};
+    return attn_run_backward(files->spec.impl, ctx, &files->problem, &t);
 }
 
-enum attn_status attn_job_run(struct attn_job *job, struct attn_error *err)
+enum attn_status attn_file_problem_run(struct attn_file_problem *files, struct attn_error *err)
 {
     struct attn_ledger *ledger = malloc(sizeof *ledger);
     if (ledger == NULL)
@@ -184,16 +191,16 @@ enum attn_status attn_job_run(struct attn_job *job, struct attn_error *err)
     attn_ledger_init(ledger, NULL);
     struct attn_saved saved = {0};
     struct attn_ctx ctx = {.ledger = ledger,
-                           .options = &job->spec.options,
+                           .options = &files->spec.options,
                            .error = err,
-                           .saved = job->pass == ATTN_BACKWARD ? &saved : NULL};
-    enum attn_status status = load_inputs(job, err);
+                           .saved = files->pass == ATTN_BACKWARD ? &saved : NULL};
+    enum attn_status status = load_inputs(files, err);
     if (status == ATTN_OK)
-        status = alloc_outputs(job, err);
+        status = alloc_outputs(files, err);
     if (status == ATTN_OK)
-        status = run_forward(job, &ctx);
-    if (status == ATTN_OK && job->pass == ATTN_BACKWARD)
-        status = run_backward(job, &ctx);
+        status = run_forward(files, &ctx);
+    if (status == ATTN_OK && files->pass == ATTN_BACKWARD)
+        status = run_backward(files, &ctx);
     attn_ledger_clear(ledger);
     free(ledger);
     return status;
@@ -202,56 +209,58 @@ enum attn_status attn_job_run(struct attn_job *job, struct attn_error *err)
 /* ---- writing ------------------------------------------------------------------------------ */
 
 /* What was computed, so that a result explains itself; returns how many pairs. */
-static int describe(const struct attn_job *job, char number[5][40], struct attn_file_pair pair[12])
+static int describe(const struct attn_file_problem *files, char number[5][40],
+                    struct attn_file_pair pair[12])
 {
-    const struct attn_bias *bias = &job->problem.bias;
+    const struct attn_bias *bias = &files->problem.bias;
     int n = 0;
-    snprintf(number[0], 40, "%.17g", job->problem.scale);
-    snprintf(number[1], 40, "%.17g", job->problem.softcap);
+    snprintf(number[0], 40, "%.17g", files->problem.scale);
+    snprintf(number[1], 40, "%.17g", files->problem.softcap);
     snprintf(number[2], 40, "%+lld", (long long)bias->offset);
-    pair[n++] = (struct attn_file_pair){"spec", job->request->spec};
-    pair[n++] = (struct attn_file_pair){"mask", job->mask_text};
+    pair[n++] = (struct attn_file_pair){"spec", files->request->spec};
+    pair[n++] = (struct attn_file_pair){"mask", files->mask_text};
     pair[n++] = (struct attn_file_pair){"scale", number[0]};
-    pair[n++] = (struct attn_file_pair){"layout", attn_job_layout(job)};
-    pair[n++] = (struct attn_file_pair){"pass", attn_pass_name(job->pass)};
+    pair[n++] = (struct attn_file_pair){"layout", attn_file_problem_layout(files)};
+    pair[n++] = (struct attn_file_pair){"pass", attn_pass_name(files->pass)};
     pair[n++] = (struct attn_file_pair){"lse", "e"}; /* whatever the input declares of others */
     pair[n++] = (struct attn_file_pair){"empty_lse", "-inf"};
-    snprintf(number[3], 40, "%lld", (long long)job->folded[0]);
-    snprintf(number[4], 40, "%lld", (long long)job->folded[1]);
-    if (job->folded[0] > 0) {
+    snprintf(number[3], 40, "%lld", (long long)files->folded[0]);
+    snprintf(number[4], 40, "%lld", (long long)files->folded[1]);
+    if (files->folded[0] > 0) {
         pair[n++] = (struct attn_file_pair){"heads", number[3]};
         pair[n++] = (struct attn_file_pair){"kv_heads", number[4]};
     }
-    if (job->problem.softcap > 0)
+    if (files->problem.softcap > 0)
         pair[n++] = (struct attn_file_pair){"softcap", number[1]};
     if (bias->kind == ATTN_BIAS_ALIBI) {
-        pair[n++] = (struct attn_file_pair){"alibi", job->alibi};
+        pair[n++] = (struct attn_file_pair){"alibi", files->alibi};
         pair[n++] = (struct attn_file_pair){"alibi-align", number[2]};
     }
     return n;
 }
 
-enum attn_status attn_job_write(const struct attn_job *job, struct attn_error *err)
+enum attn_status attn_file_problem_write(const struct attn_file_problem *files,
+                                         struct attn_error *err)
 {
-    const char *folder = job->request->out;
+    const char *folder = files->request->out;
     size_t room = strlen(folder) + 32;
     int n_outputs = 0; /* those that are computed are the first */
-    while (n_outputs < ATTN_OUTPUTS && job->output[n_outputs].data != NULL)
+    while (n_outputs < ATTN_OUTPUTS && files->output[n_outputs].data != NULL)
         n_outputs++;
     struct attn_file_pair pair[12];
     char number[5][40], *path = malloc(room);
     if (path == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory for the name of a file");
     enum attn_status status = ATTN_OK;
-    if (strcmp(job->request->format, "npy") == 0) {
+    if (strcmp(files->request->format, "npy") == 0) {
         for (int o = 0; o < n_outputs && status == ATTN_OK; o++) {
-            snprintf(path, room, "%s/%s.npy", folder, job->output[o].name);
-            status = attn_npy_write(path, &job->output[o], err);
+            snprintf(path, room, "%s/%s.npy", folder, files->output[o].name);
+            status = attn_npy_write(path, &files->output[o], err);
         }
     } else {
-        int n_pairs = describe(job, number, pair);
+        int n_pairs = describe(files, number, pair);
         snprintf(path, room, "%s/result.safetensors", folder);
-        status = attn_safetensors_write(path, job->output, n_outputs, pair, n_pairs, err);
+        status = attn_safetensors_write(path, files->output, n_outputs, pair, n_pairs, err);
     }
     free(path);
     return status;

@@ -7,25 +7,26 @@
 #include "experiments/problem/file_problem.h"
 #include "tests/harness/files/fileio.h"
 
-enum attn_job_kind attn_job_kind_of(enum attn_output output)
+enum attn_file_problem_kind attn_file_problem_kind_of(enum attn_output output)
 {
-    return output == ATTN_LSE                       ? ATTN_JOB_ROWS
-           : output == ATTN_DBIAS                   ? ATTN_JOB_PAIRS
-           : output == ATTN_DK || output == ATTN_DV ? ATTN_JOB_KEYS
-                                                    : ATTN_JOB_QUERIES;
+    return output == ATTN_LSE                       ? ATTN_FILE_PROBLEM_ROWS
+           : output == ATTN_DBIAS                   ? ATTN_FILE_PROBLEM_PAIRS
+           : output == ATTN_DK || output == ATTN_DV ? ATTN_FILE_PROBLEM_KEYS
+                                                    : ATTN_FILE_PROBLEM_QUERIES;
 }
 
-static int is_folded(const struct attn_job *job, enum attn_job_kind kind)
+static int is_folded(const struct attn_file_problem *files, enum attn_file_problem_kind kind)
 {
-    return job->folded[0] > 0 && kind != ATTN_JOB_ROWS;
+    return files->folded[0] > 0 && kind != ATTN_FILE_PROBLEM_ROWS;
 }
 
 /* at[a]: which axis of the file is logical axis a (b, h, row, feature); -1: it has none.  Folded
  * heads and features share one.  Returns how many there are. */
-static int axes(const struct attn_job *job, enum attn_job_kind kind, int at[4])
+static int axes(const struct attn_file_problem *files, enum attn_file_problem_kind kind, int at[4])
 {
-    int is_lse = kind == ATTN_JOB_ROWS, swap = job->blhd && !is_lse && job->n_axes >= 3;
-    int absent = 4 - job->n_axes;
+    int is_lse = kind == ATTN_FILE_PROBLEM_ROWS,
+        swap = files->blhd && !is_lse && files->n_axes >= 3;
+    int absent = 4 - files->n_axes;
     for (int a = 0; a < 4; a++)
         at[a] = a - absent >= 0 ? a - absent : -1;
     if (swap) {
@@ -35,43 +36,43 @@ static int axes(const struct attn_job *job, enum attn_job_kind kind, int at[4])
     }
     if (is_lse)
         at[3] = -1;
-    if (is_folded(job, kind))
+    if (is_folded(files, kind))
         at[1] = --at[3];
-    return job->n_axes - (is_lse || is_folded(job, kind));
+    return files->n_axes - (is_lse || is_folded(files, kind));
 }
 
 /* Batch entries that the tokens of a packed batch are cut into; 1 where they are not. */
-static int64_t entries(const struct attn_job *job)
+static int64_t entries(const struct attn_file_problem *files)
 {
-    return job->thd && job->packed.is_even ? job->packed.n : 1;
+    return files->thd && files->packed.is_even ? files->packed.n : 1;
 }
 
-static void to_file(const struct attn_job *job, const int64_t logical[4], enum attn_job_kind kind,
-                    struct attn_file_tensor *tensor)
+static void to_file(const struct attn_file_problem *files, const int64_t logical[4],
+                    enum attn_file_problem_kind kind, struct attn_file_tensor *tensor)
 {
     int at[4];
-    tensor->n_axes = axes(job, kind, at);
+    tensor->n_axes = axes(files, kind, at);
     for (int a = 0; a < 4; a++)
         if (at[a] >= 0)
             tensor->extent[at[a]] = logical[a];
-    tensor->extent[at[2]] *= entries(job);
-    if (is_folded(job, kind))
+    tensor->extent[at[2]] *= entries(files);
+    if (is_folded(files, kind))
         tensor->extent[at[3]] = logical[1] * logical[3];
 }
 
-static void from_file(const struct attn_job *job, const struct attn_file_tensor *tensor,
-                      enum attn_job_kind kind, int64_t logical[4])
+static void from_file(const struct attn_file_problem *files, const struct attn_file_tensor *tensor,
+                      enum attn_file_problem_kind kind, int64_t logical[4])
 {
     int at[4];
-    axes(job, kind, at);
+    axes(files, kind, at);
     for (int a = 0; a < 4; a++)
         logical[a] = at[a] >= 0 ? tensor->extent[at[a]] : 1;
-    if (entries(job) != 1) {
-        logical[0] = entries(job);
+    if (entries(files) != 1) {
+        logical[0] = entries(files);
         logical[2] = logical[0] > 0 ? logical[2] / logical[0] : 0;
     }
-    if (is_folded(job, kind)) {
-        logical[1] = job->folded[kind == ATTN_JOB_KEYS];
+    if (is_folded(files, kind)) {
+        logical[1] = files->folded[kind == ATTN_FILE_PROBLEM_KEYS];
         logical[3] /= logical[1];
     }
 }
@@ -88,34 +89,36 @@ static struct attn_view bias_view(const struct attn_file_tensor *tensor)
     return view;
 }
 
-struct attn_view attn_job_view(const struct attn_job *job, const struct attn_file_tensor *tensor,
-                               enum attn_job_kind kind)
+struct attn_view attn_file_problem_view(const struct attn_file_problem *files,
+                                        const struct attn_file_tensor *tensor,
+                                        enum attn_file_problem_kind kind)
 {
     struct attn_view view = {.data = tensor->data};
     int64_t stride[ATTN_FILE_AXES], whole = 1;
     int at[4];
-    if (kind == ATTN_JOB_PAIRS)
+    if (kind == ATTN_FILE_PROBLEM_PAIRS)
         return bias_view(tensor);
     for (int a = tensor->n_axes - 1; a >= 0; a--) {
         stride[a] = whole;
         whole *= tensor->extent[a];
     }
-    axes(job, kind, at);
+    axes(files, kind, at);
     for (int a = 0; a < 4;
          a++) /* an axis that is not there has extent 1: its stride is never used */
         view.stride[a] = at[a] >= 0 ? stride[at[a]] : 1;
-    if (entries(job) > 1)
-        view.stride[0] = tensor->extent[at[2]] / entries(job) * view.stride[2];
-    if (is_folded(job, kind))
-        view.stride[1] = tensor->extent[at[3]] / job->folded[kind == ATTN_JOB_KEYS];
+    if (entries(files) > 1)
+        view.stride[0] = tensor->extent[at[2]] / entries(files) * view.stride[2];
+    if (is_folded(files, kind))
+        view.stride[1] = tensor->extent[at[3]] / files->folded[kind == ATTN_FILE_PROBLEM_KEYS];
     attn_file_dtype_storage(tensor->dtype, &view.dtype);
     return view;
 }
 
-struct attn_cview attn_job_cview(const struct attn_job *job, const struct attn_file_tensor *tensor,
-                                 enum attn_job_kind kind)
+struct attn_cview attn_file_problem_cview(const struct attn_file_problem *files,
+                                          const struct attn_file_tensor *tensor,
+                                          enum attn_file_problem_kind kind)
 {
-    struct attn_view view = attn_job_view(job, tensor, kind);
+    struct attn_view view = attn_file_problem_view(files, tensor, kind);
     struct attn_cview same = {.data = view.data, .dtype = view.dtype};
     memcpy(same.stride, view.stride, sizeof same.stride);
     return same;
@@ -123,33 +126,34 @@ struct attn_cview attn_job_cview(const struct attn_job *job, const struct attn_f
 
 /* ---- the problem's extents ---------------------------------------------------------------- */
 
-static enum attn_status check_types(const struct attn_job *job, struct attn_error *err)
+static enum attn_status check_types(const struct attn_file_problem *files, struct attn_error *err)
 {
-    static const enum attn_job_input same[] = {ATTN_JOB_Q, ATTN_JOB_K, ATTN_JOB_V, ATTN_JOB_DO};
-    enum attn_file_dtype dtype = job->input[ATTN_JOB_Q]->dtype;
+    static const enum attn_file_problem_input same[] = {ATTN_FILE_PROBLEM_Q, ATTN_FILE_PROBLEM_K,
+                                                        ATTN_FILE_PROBLEM_V, ATTN_FILE_PROBLEM_DO};
+    enum attn_file_dtype dtype = files->input[ATTN_FILE_PROBLEM_Q]->dtype;
     enum attn_dtype storage;
     char shape[160];
     for (int i = 0; i < 4; i++) {
-        const struct attn_file_tensor *t = job->input[same[i]];
-        const char *name = attn_job_input_name(same[i]);
+        const struct attn_file_tensor *t = files->input[same[i]];
+        const char *name = attn_file_problem_input_name(same[i]);
         if (t == NULL)
             continue;
         if (!attn_file_dtype_storage(t->dtype, &storage))
-            return attn_fault(err, ATTN_EINVAL, job->from[same[i]]->path,
+            return attn_fault(err, ATTN_EINVAL, files->from[same[i]]->path,
                               "%s is stored as %s: F64, F32, BF16 and F16 would work", name,
                               attn_file_dtype_name(t->dtype));
         if (t->dtype != dtype)
-            return attn_fault(err, ATTN_EINVAL, job->from[same[i]]->path,
+            return attn_fault(err, ATTN_EINVAL, files->from[same[i]]->path,
                               "%s is stored as %s, q as %s: q, k, v and do must be alike", name,
                               attn_file_dtype_name(t->dtype), attn_file_dtype_name(dtype));
-        int n_axes = job->input[ATTN_JOB_Q]->n_axes;
+        int n_axes = files->input[ATTN_FILE_PROBLEM_Q]->n_axes;
         if (t->n_axes != n_axes)
-            return attn_fault(err, ATTN_EINVAL, job->from[same[i]]->path,
+            return attn_fault(err, ATTN_EINVAL, files->from[same[i]]->path,
                               "%s is %s: it needs %d axes as q has", name,
                               attn_file_shape(t, shape), n_axes);
-        int64_t heads = job->folded[i == 1 || i == 2];
+        int64_t heads = files->folded[i == 1 || i == 2];
         if (heads > 0 && t->extent[n_axes - 1] % heads != 0)
-            return attn_fault(err, ATTN_EINVAL, job->from[same[i]]->path,
+            return attn_fault(err, ATTN_EINVAL, files->from[same[i]]->path,
                               "%s is %s: its last axis does not fold %lld heads%s", name,
                               attn_file_shape(t, shape), (long long)heads,
                               i == 1 || i == 2 ? " (--kv-heads)" : " (--heads)");
@@ -158,7 +162,7 @@ static enum attn_status check_types(const struct attn_job *job, struct attn_erro
 }
 
 /* k and v against q, with all three in the message: which one is wrong, only the reader knows. */
-static enum attn_status check_qkv(const struct attn_job *job, const int64_t q[4],
+static enum attn_status check_qkv(const struct attn_file_problem *files, const int64_t q[4],
                                   const int64_t k[4], const int64_t v[4], struct attn_error *err)
 {
     const char *wrong = NULL;
@@ -175,16 +179,17 @@ static enum attn_status check_qkv(const struct attn_job *job, const int64_t q[4]
         wrong = "q and k have different features";
     if (wrong == NULL)
         return ATTN_OK;
-    return attn_fault(err, ATTN_EINVAL, job->from[ATTN_JOB_Q]->path,
+    return attn_fault(err, ATTN_EINVAL, files->from[ATTN_FILE_PROBLEM_Q]->path,
                       "%s: q is %s, k is %s, v is %s, read as %s (--layout reads them otherwise)",
-                      wrong, attn_file_shape(job->input[ATTN_JOB_Q], text[0]),
-                      attn_file_shape(job->input[ATTN_JOB_K], text[1]),
-                      attn_file_shape(job->input[ATTN_JOB_V], text[2]), attn_job_layout(job));
+                      wrong, attn_file_shape(files->input[ATTN_FILE_PROBLEM_Q], text[0]),
+                      attn_file_shape(files->input[ATTN_FILE_PROBLEM_K], text[1]),
+                      attn_file_shape(files->input[ATTN_FILE_PROBLEM_V], text[2]),
+                      attn_file_problem_layout(files));
 }
 
 /* ---- the other tensors -------------------------------------------------------------------- */
 
-static enum attn_status fits(const struct attn_job *job, const struct attn_file *file,
+static enum attn_status fits(const struct attn_file_problem *files, const struct attn_file *file,
                              const struct attn_file_tensor *t, const char *name,
                              enum attn_output output, struct attn_error *err)
 {
@@ -193,7 +198,7 @@ static enum attn_status fits(const struct attn_job *job, const struct attn_file 
     char text[2][160];
     if (t == NULL)
         return ATTN_OK;
-    attn_job_output_shape(job, output, &want);
+    attn_file_problem_output_shape(files, output, &want);
     if (t->n_axes != want.n_axes ||
         memcmp(t->extent, want.extent, (size_t)want.n_axes * sizeof *want.extent) != 0)
         return attn_fault(err, ATTN_EINVAL, file->path, "%s is %s: %s would fit q, k and v", name,
@@ -206,10 +211,10 @@ static enum attn_status fits(const struct attn_job *job, const struct attn_file 
 }
 
 /* As numpy broadcasts: axes are matched from the last, each is 1 or whole. */
-static enum attn_status check_bias(const struct attn_job *job, struct attn_error *err)
+static enum attn_status check_bias(const struct attn_file_problem *files, struct attn_error *err)
 {
-    const struct attn_problem *p = &job->problem;
-    const struct attn_file_tensor *t = job->input[ATTN_JOB_BIAS];
+    const struct attn_problem *p = &files->problem;
+    const struct attn_file_tensor *t = files->input[ATTN_FILE_PROBLEM_BIAS];
     const int64_t want[4] = {p->batch, p->heads, p->n_query, p->n_key};
     char text[160];
     if (t == NULL)
@@ -219,13 +224,13 @@ static enum attn_status check_bias(const struct attn_job *job, struct attn_error
         fit = t->extent[a] == 1 || t->extent[a] == want[to];
     if (!fit)
         return attn_fault(
-            err, ATTN_EINVAL, job->from[ATTN_JOB_BIAS]->path,
+            err, ATTN_EINVAL, files->from[ATTN_FILE_PROBLEM_BIAS]->path,
             "bias is %s: [%lld,%lld,%lld,%lld] or less by leading axes would fit, each "
             "extent whole or 1",
             attn_file_shape(t, text), (long long)want[0], (long long)want[1], (long long)want[2],
             (long long)want[3]);
     if (t->dtype != ATTN_FILE_F32 && t->dtype != ATTN_FILE_F64)
-        return attn_fault(err, ATTN_EINVAL, job->from[ATTN_JOB_BIAS]->path,
+        return attn_fault(err, ATTN_EINVAL, files->from[ATTN_FILE_PROBLEM_BIAS]->path,
                           "bias is stored as %s: F32 or F64 would work",
                           attn_file_dtype_name(t->dtype));
     return ATTN_OK;
@@ -242,17 +247,17 @@ static void output_extents(const struct attn_problem *p, enum attn_output output
         extent[3] = 1;
 }
 
-void attn_job_output_shape(const struct attn_job *job, enum attn_output output,
-                           struct attn_file_tensor *tensor)
+void attn_file_problem_output_shape(const struct attn_file_problem *files, enum attn_output output,
+                                    struct attn_file_tensor *tensor)
 {
     int64_t extent[4];
-    enum attn_dtype dtype = job->problem.dtype;
+    enum attn_dtype dtype = files->problem.dtype;
     memset(tensor, 0, sizeof *tensor);
-    output_extents(&job->problem, output, extent);
+    output_extents(&files->problem, output, extent);
     if (output == ATTN_DBIAS)
-        *tensor = *job->input[ATTN_JOB_BIAS];
+        *tensor = *files->input[ATTN_FILE_PROBLEM_BIAS];
     else
-        to_file(job, extent, attn_job_kind_of(output), tensor);
+        to_file(files, extent, attn_file_problem_kind_of(output), tensor);
     tensor->data = NULL;
     tensor->fortran = tensor->swapped = 0;
     tensor->name = attn_output_name(output);
@@ -265,30 +270,30 @@ void attn_job_output_shape(const struct attn_job *job, enum attn_output output,
         tensor->bytes *= tensor->extent[a];
 }
 
-enum attn_status attn_job_shapes(struct attn_job *job, struct attn_error *err)
+enum attn_status attn_file_problem_shapes(struct attn_file_problem *files, struct attn_error *err)
 {
-    struct attn_problem *p = &job->problem;
-    const struct attn_file_tensor *const *in = (const struct attn_file_tensor *const *)job->input;
+    struct attn_problem *p = &files->problem;
+    const struct attn_file_tensor *const *in = (const struct attn_file_tensor *const *)files->input;
     int64_t q[4], k[4], v[4];
     char text[160];
-    int is_folded = job->folded[0] > 0;
-    job->n_axes = in[ATTN_JOB_Q]->n_axes + is_folded;
-    if (job->thd && job->n_axes != 3)
-        return attn_fault(err, ATTN_EINVAL, job->from[ATTN_JOB_Q]->path,
+    int is_folded = files->folded[0] > 0;
+    files->n_axes = in[ATTN_FILE_PROBLEM_Q]->n_axes + is_folded;
+    if (files->thd && files->n_axes != 3)
+        return attn_fault(err, ATTN_EINVAL, files->from[ATTN_FILE_PROBLEM_Q]->path,
                           "q is %s: [T,H,d] would fit layout THD",
-                          attn_file_shape(in[ATTN_JOB_Q], text));
-    if (job->n_axes < 2 + is_folded || job->n_axes > 4)
-        return attn_fault(err, ATTN_EINVAL, job->from[ATTN_JOB_Q]->path,
+                          attn_file_shape(in[ATTN_FILE_PROBLEM_Q], text));
+    if (files->n_axes < 2 + is_folded || files->n_axes > 4)
+        return attn_fault(err, ATTN_EINVAL, files->from[ATTN_FILE_PROBLEM_Q]->path,
                           is_folded ? "q is %s: [B,L,H*d] or [L,H*d] would fit"
                                     : "q is %s: [B,H,L,d], [H,L,d] or [L,d] would fit",
-                          attn_file_shape(in[ATTN_JOB_Q], text));
-    enum attn_status status = check_types(job, err);
+                          attn_file_shape(in[ATTN_FILE_PROBLEM_Q], text));
+    enum attn_status status = check_types(files, err);
     if (status != ATTN_OK)
         return status;
-    from_file(job, in[ATTN_JOB_Q], ATTN_JOB_QUERIES, q);
-    from_file(job, in[ATTN_JOB_K], ATTN_JOB_KEYS, k);
-    from_file(job, in[ATTN_JOB_V], ATTN_JOB_KEYS, v);
-    if ((status = check_qkv(job, q, k, v, err)) != ATTN_OK)
+    from_file(files, in[ATTN_FILE_PROBLEM_Q], ATTN_FILE_PROBLEM_QUERIES, q);
+    from_file(files, in[ATTN_FILE_PROBLEM_K], ATTN_FILE_PROBLEM_KEYS, k);
+    from_file(files, in[ATTN_FILE_PROBLEM_V], ATTN_FILE_PROBLEM_KEYS, v);
+    if ((status = check_qkv(files, q, k, v, err)) != ATTN_OK)
         return status;
     *p = (struct attn_problem){.batch = q[0],
                                .heads = q[1],
@@ -297,15 +302,17 @@ enum attn_status attn_job_shapes(struct attn_job *job, struct attn_error *err)
                                .n_key = k[2],
                                .d_key = q[3],
                                .d_value = v[3]};
-    attn_file_dtype_storage(in[ATTN_JOB_Q]->dtype, &p->dtype);
-    status = check_bias(job, err);
+    attn_file_dtype_storage(in[ATTN_FILE_PROBLEM_Q]->dtype, &p->dtype);
+    status = check_bias(files, err);
     if (status == ATTN_OK)
-        status = fits(job, job->from[ATTN_JOB_DO], in[ATTN_JOB_DO], "do", ATTN_O, err);
+        status = fits(files, files->from[ATTN_FILE_PROBLEM_DO], in[ATTN_FILE_PROBLEM_DO], "do",
+                      ATTN_O, err);
     if (status == ATTN_OK)
-        status = fits(job, job->from[ATTN_JOB_DLSE], in[ATTN_JOB_DLSE], "dlse", ATTN_LSE, err);
+        status = fits(files, files->from[ATTN_FILE_PROBLEM_DLSE], in[ATTN_FILE_PROBLEM_DLSE],
+                      "dlse", ATTN_LSE, err);
     for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
-        if (o != ATTN_DBIAS || in[ATTN_JOB_BIAS] != NULL)
-            status = fits(job, &job->file[0], job->stored[o], attn_output_name((enum attn_output)o),
-                          (enum attn_output)o, err);
+        if (o != ATTN_DBIAS || in[ATTN_FILE_PROBLEM_BIAS] != NULL)
+            status = fits(files, &files->file[0], files->stored[o],
+                          attn_output_name((enum attn_output)o), (enum attn_output)o, err);
     return status;
 }

@@ -102,11 +102,11 @@ static void put_shell(FILE *file, const char *word)
 }
 
 /* The flags of what is not ours. */
-static void put_entrants(FILE *file, const struct attn_entrants *entrants)
+static void put_externals(FILE *file, const struct attn_external_specs *externals)
 {
-    char word[sizeof entrants->one[0].name + sizeof entrants->one[0].source + 2];
-    for (int e = 0; entrants != NULL && e < entrants->n; e++) {
-        const struct attn_entrant *one = &entrants->one[e];
+    char word[sizeof externals->one[0].name + sizeof externals->one[0].source + 2];
+    for (int e = 0; externals != NULL && e < externals->n; e++) {
+        const struct attn_external_spec *one = &externals->one[e];
         int plugin = one->route == ATTN_ROUTE_PLUGIN;
         (void)snprintf(word, sizeof word, "%s=%s", one->name, one->source);
         put(file, plugin ? " --plugin " : " --exec ");
@@ -125,7 +125,7 @@ static void put_commands(FILE *file, const struct attn_page *page, const struct 
     if (page->plan != NULL) {
         put(file, "attnlab measure --plan ");
         put_shell(file, page->plan);
-        put_entrants(file, page->entrants);
+        put_externals(file, page->externals);
         put(file, " --out ");
         put_shell(file, page->records);
         put(file, "\n");

@@ -137,7 +137,7 @@ static enum attn_status hop(struct ring *x, enum attn_tag_kind kind_k, enum attn
                                {next, attn_tag(kind_v, step), from->v, v, 0}};
     struct attn_receive receive[] = {{previous, attn_tag(kind_k, step), to->k, k, 0},
                                      {previous, attn_tag(kind_v, step), to->v, v, 0}};
-    return attn_exchange(x->rank->transport, send, 2, receive, 2, x->rank->error);
+    return attn_vector_files(x->rank->transport, send, 2, receive, 2, x->rank->error);
 }
 
 static enum attn_status hop_keys(struct ring *x, int step)

@@ -45,8 +45,9 @@ void attn_piece_copy(void *to, const struct attn_piece *to_piece, const void *fr
         }
 }
 
-enum attn_status attn_exchange(struct attn_transport *t, struct attn_send *send, int n_sends,
-                               struct attn_receive *receive, int n_receives, struct attn_error *err)
+enum attn_status attn_vector_files(struct attn_transport *t, struct attn_send *send, int n_sends,
+                                   struct attn_receive *receive, int n_receives,
+                                   struct attn_error *err)
 {
     for (int m = 0; m < n_sends + n_receives; m++) {
         int peer = m < n_sends ? send[m].peer : receive[m - n_sends].peer;
@@ -80,5 +81,5 @@ enum attn_status attn_all_to_all(struct attn_transport *t, int tag, const struct
         receive[n] = (struct attn_receive){r, tag, to, x->in, 0};
         n++;
     }
-    return attn_exchange(t, send, n, receive, n, err);
+    return attn_vector_files(t, send, n, receive, n, err);
 }

@@ -82,9 +82,9 @@ struct attn_transport {
 
 /* Do all of these, in any order, and count the sends.  Peers must be other ranks.  EPEER when a
  * peer failed, left, or posted something else, or when no rank can make progress. */
-enum attn_status attn_exchange(struct attn_transport *t, struct attn_send *send, int n_sends,
-                               struct attn_receive *receive, int n_receives,
-                               struct attn_error *err);
+enum attn_status attn_vector_files(struct attn_transport *t, struct attn_send *send, int n_sends,
+                                   struct attn_receive *receive, int n_receives,
+                                   struct attn_error *err);
 
 /* All-to-all.  The piece for rank r starts out_step * r bytes after from, the one of rank r is put
  * in_step * r bytes after to; a rank's own piece is copied without a message. */

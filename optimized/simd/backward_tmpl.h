@@ -10,60 +10,62 @@
  *      S   = K Q^T                             dK += dS Q,    dQ^T += K^T dS
  *
  * S, dP and dQ^T are the tiles of the forward pass, dV and dK that of gradient_tile_tmpl.h.
- * Between blocks of keys a query head keeps Q and dO, transposed, dQ^T, LSE and D (struct kept).
+ * Between blocks of keys a query head keeps Q and dO, transposed, dQ^T, LSE and D (struct
+ * head_state).
  *
  * Hidden pairs have P = 0 and dS = 0 by choice between lanes, not by arithmetic: their K and V may
  * hold NaN.  A query with LSE = -inf sees nothing: its q, o and dO are replaced by zeros, and its
  * LSE by +inf, which makes P = 0. */
 
 /* What a query head keeps, and what a thread works in: see ATTN_KEPT_NAMES, ATTN_BACK_NAMES. */
-struct FN(kept) {
+struct FN(head_state) {
     REAL *Q, *dO, *dQ, *lse, *D; /* at a panel */
 };
-struct FN(backward_room) {
+struct FN(backward_workspace) {
     REAL *S, *dP, *slope, *K, *V, *dK, *dV, *rows, *zeros;
 };
 
 static void FN(backward_numbers)(const struct attn_problem *p, int64_t keys,
-                                 int64_t kept[ATTN_KEPT], int64_t room[ATTN_BACK])
+                                 int64_t state[ATTN_STATES], int64_t ws[ATTN_BACK])
 {
     int64_t d = p->d_key, dv = p->d_value, wide = FN(round_up)(d) + FN(round_up)(dv);
-    kept[ATTN_KEPT_Q] = attn_product(PANEL, d);
-    kept[ATTN_KEPT_DO] = attn_product(PANEL, dv);
-    kept[ATTN_KEPT_DQ] = attn_product(PANEL, d);
-    kept[ATTN_KEPT_LSE] = PANEL;
-    kept[ATTN_KEPT_DELTA] = PANEL;
-    room[ATTN_BACK_S] = (keys + 8) * PANEL;
-    room[ATTN_BACK_DP] = (keys + 8) * PANEL;
-    room[ATTN_BACK_SLOPE] = p->softcap > 0 ? (keys + 8) * PANEL : 0;
-    room[ATTN_BACK_KV] = attn_product(keys, d + dv);
-    room[ATTN_BACK_DKV] = attn_product(keys + 1, wide);
-    room[ATTN_BACK_ROWS] = attn_product(PANEL + 1, wide);
+    state[ATTN_STATE_Q] = attn_product(PANEL, d);
+    state[ATTN_STATE_DO] = attn_product(PANEL, dv);
+    state[ATTN_STATE_DQ] = attn_product(PANEL, d);
+    state[ATTN_STATE_LSE] = PANEL;
+    state[ATTN_STATE_DELTA] = PANEL;
+    ws[ATTN_BACK_S] = (keys + 8) * PANEL;
+    ws[ATTN_BACK_DP] = (keys + 8) * PANEL;
+    ws[ATTN_BACK_SLOPE] = p->softcap > 0 ? (keys + 8) * PANEL : 0;
+    ws[ATTN_BACK_KV] = attn_product(keys, d + dv);
+    ws[ATTN_BACK_DKV] = attn_product(keys + 1, wide);
+    ws[ATTN_BACK_ROWS] = attn_product(PANEL + 1, wide);
 }
 
-static struct FN(backward_room) FN(backward_layout)(const struct attn_tile_backward *job)
+static struct FN(backward_workspace) FN(backward_layout)(const struct attn_tile_backward *job)
 {
     int64_t d = job->p->d_key, dv = job->p->d_value, wide = FN(round_up)(d) + FN(round_up)(dv);
-    struct FN(backward_room) x = {.S = job->room[ATTN_BACK_S],
-                                  .dP = job->room[ATTN_BACK_DP],
-                                  .slope = job->p->softcap > 0 ? job->room[ATTN_BACK_SLOPE] : NULL,
-                                  .K = job->room[ATTN_BACK_KV],
-                                  .dK = job->room[ATTN_BACK_DKV],
-                                  .rows = job->room[ATTN_BACK_ROWS]};
+    struct FN(backward_workspace)
+        x = {.S = job->ws[ATTN_BACK_S],
+             .dP = job->ws[ATTN_BACK_DP],
+             .slope = job->p->softcap > 0 ? job->ws[ATTN_BACK_SLOPE] : NULL,
+             .K = job->ws[ATTN_BACK_KV],
+             .dK = job->ws[ATTN_BACK_DKV],
+             .rows = job->ws[ATTN_BACK_ROWS]};
     x.V = x.K + job->keys * d;
     x.dV = x.dK + (job->keys + 1) * FN(round_up)(d);
     x.zeros = x.rows + PANEL * wide;
     return x;
 }
 
-static struct FN(kept) FN(kept_at)(const struct attn_tile_backward *job, int64_t i)
+static struct FN(head_state) FN(head_state_at)(const struct attn_tile_backward *job, int64_t i)
 {
-    int64_t panel = (i - job->kept_from) / PANEL, d = job->p->d_key, dv = job->p->d_value;
-    return (struct FN(kept)){.Q = (REAL *)job->kept[ATTN_KEPT_Q] + panel * PANEL * d,
-                             .dO = (REAL *)job->kept[ATTN_KEPT_DO] + panel * PANEL * dv,
-                             .dQ = (REAL *)job->kept[ATTN_KEPT_DQ] + panel * PANEL * d,
-                             .lse = (REAL *)job->kept[ATTN_KEPT_LSE] + panel * PANEL,
-                             .D = (REAL *)job->kept[ATTN_KEPT_DELTA] + panel * PANEL};
+    int64_t panel = (i - job->state_from) / PANEL, d = job->p->d_key, dv = job->p->d_value;
+    return (struct FN(head_state)){.Q = (REAL *)job->state[ATTN_STATE_Q] + panel * PANEL * d,
+                                   .dO = (REAL *)job->state[ATTN_STATE_DO] + panel * PANEL * dv,
+                                   .dQ = (REAL *)job->state[ATTN_STATE_DQ] + panel * PANEL * d,
+                                   .lse = (REAL *)job->state[ATTN_STATE_LSE] + panel * PANEL,
+                                   .D = (REAL *)job->state[ATTN_STATE_DELTA] + panel * PANEL};
 }
 
 /* ---- before the first block of keys ---------------------------------------------------------- */
@@ -104,20 +106,20 @@ static void FN(backward_pack)(const struct attn_tile_backward *job)
 {
     const struct attn_problem *p = job->p;
     const struct attn_backward *t = job->t;
-    struct FN(backward_room) room = FN(backward_layout)(job);
+    struct FN(backward_workspace) ws = FN(backward_layout)(job);
     double factor = FN(is_edited)(p) ? p->scale : p->scale * LOG2_E;
     for (int64_t i0 = job->i0; i0 < job->i1; i0 += PANEL) {
-        struct FN(kept) x = FN(kept_at)(job, i0);
+        struct FN(head_state) x = FN(head_state_at)(job, i0);
         int n = (int)(job->i1 - i0 < PANEL ? job->i1 - i0 : PANEL), blank = 0;
         for (int r = 0; r < PANEL; r++) {
             REAL lse = r < n ? *FN(at)(&t->lse, job->b, job->h, i0 + r) : (REAL)-INFINITY;
             int alive = lse != (REAL)-INFINITY;
             x.lse[r] = alive ? (REAL)((double)lse * LOG2_E) : (REAL)INFINITY;
-            x.D[r] = alive ? FN(delta)(job, i0 + r, room.rows, room.zeros) : 0;
+            x.D[r] = alive ? FN(delta)(job, i0 + r, ws.rows, ws.zeros) : 0;
             blank |= !alive;
         }
-        FN(pack)(&t->q, job->b, job->h, i0, i0 + n, p->d_key, factor, x.Q, room.rows);
-        FN(pack)(&t->d_o, job->b, job->h, i0, i0 + n, p->d_value, 1, x.dO, room.rows);
+        FN(pack)(&t->q, job->b, job->h, i0, i0 + n, p->d_key, factor, x.Q, ws.rows);
+        FN(pack)(&t->d_o, job->b, job->h, i0, i0 + n, p->d_value, 1, x.dO, ws.rows);
         if (blank) {
             FN(blank)(x.Q, p->d_key, x.lse);
             FN(blank)(x.dO, p->d_value, x.lse);
@@ -131,32 +133,32 @@ static void FN(backward_pack)(const struct attn_tile_backward *job)
 static void FN(backward_begin)(const struct attn_tile_backward *job)
 {
     const struct attn_problem *p = job->p;
-    struct FN(backward_room) room = FN(backward_layout)(job);
+    struct FN(backward_workspace) ws = FN(backward_layout)(job);
     int64_t d = p->d_key, dv = p->d_value, n = job->j1 - job->j0, g = job->g;
     const REAL *row[ATTN_KEY_BLOCK + 8];
-    FN(point)(&job->t->k, job->b, g, job->j0, job->j1, d, room.K, row);
-    FN(point)(&job->t->v, job->b, g, job->j0, job->j1, dv, room.V, row);
+    FN(point)(&job->t->k, job->b, g, job->j0, job->j1, d, ws.K, row);
+    FN(point)(&job->t->v, job->b, g, job->j0, job->j1, dv, ws.V, row);
     if (job->resume)
         return;
-    memset(room.dK, 0, (size_t)(n * FN(round_up)(d)) * sizeof(REAL));
-    memset(room.dV, 0, (size_t)(n * FN(round_up)(dv)) * sizeof(REAL));
+    memset(ws.dK, 0, (size_t)(n * FN(round_up)(d)) * sizeof(REAL));
+    memset(ws.dV, 0, (size_t)(n * FN(round_up)(dv)) * sizeof(REAL));
 }
 
 /* Where FN(point) has put rows [j0,j1), eight more repeating the last. */
 static void FN(pointed)(const struct attn_cview *x, int64_t b, int64_t g, int64_t j0, int64_t j1,
-                        int64_t n, const REAL *room, const REAL **row)
+                        int64_t n, const REAL *ws, const REAL **row)
 {
     int direct = FN(in_place)(x, n) && n > 0;
     for (int64_t t = 0; t < j1 - j0 + 8; t++) {
         int64_t j = j0 + t < j1 ? j0 + t : j1 - 1;
-        row[t] = direct ? FN(at)(x, b, g, j) : room + (j - j0) * n;
+        row[t] = direct ? FN(at)(x, b, g, j) : ws + (j - j0) * n;
     }
 }
 
 /* Rows [i0,i1) of x, to be read in whole vectors: in place where that reads nothing beyond them,
- * else from room.  Queries that see nothing have a row of zeros. */
+ * else from workspace.  Queries that see nothing have a row of zeros. */
 static void FN(query_rows)(const struct attn_cview *x, int64_t b, int64_t h, int64_t i0, int64_t i1,
-                           int64_t n, const REAL *lse, REAL *room, const REAL *zeros,
+                           int64_t n, const REAL *lse, REAL *ws, const REAL *zeros,
                            const REAL **row)
 {
     int64_t wide = FN(round_up)(n);
@@ -166,12 +168,12 @@ static void FN(query_rows)(const struct attn_cview *x, int64_t b, int64_t h, int
             row[r] = zeros;
             continue;
         }
-        row[r] = direct ? FN(at)(x, b, h, i0 + r) : room + r * wide;
+        row[r] = direct ? FN(at)(x, b, h, i0 + r) : ws + r * wide;
         if (direct)
             continue;
         for (int64_t c = n; c < wide; c++)
-            room[r * wide + c] = 0;
-        FN(fetch)(x, b, h, i0 + r, n, room + r * wide);
+            ws[r * wide + c] = 0;
+        FN(fetch)(x, b, h, i0 + r, n, ws + r * wide);
     }
 }
 
@@ -227,27 +229,27 @@ static void FN(edit_gradient)(const struct attn_tile_backward *job, int64_t i0,
 }
 
 /* What a panel of queries and a block of keys are to each other. */
-struct FN(meeting) {
+struct FN(tile_step) {
     const struct attn_tile_backward *job;
     int64_t i0;              /* the panel's first query */
     int queries, vectors, n; /* n keys */
     struct attn_keys keys;
-    struct FN(kept) kept;
-    struct FN(backward_room) room;
+    struct FN(head_state) state;
+    struct FN(backward_workspace) ws;
     const REAL *k[ATTN_KEY_BLOCK + 8], *v[ATTN_KEY_BLOCK + 8], *q[ATTN_MAX_PANEL],
         *d_o[ATTN_MAX_PANEL];
 };
 
 /* Three vectors of queries and n keys that all of them see, while a tile is in registers still:
  *      P[j][:] = 2^(Q . k[j] - LSE)        dS[j][:] = P[j][:] (dO . v[j] - D) */
-static void FN(meet_p)(const REAL *const *k, int n, int64_t d, const REAL *Q, const REAL *lse,
-                       REAL *P, struct FN(ahead) * ahead)
+static void FN(step_p)(const REAL *const *k, int n, int64_t d, const REAL *Q, const REAL *lse,
+                       REAL *P, struct FN(prefetch) * prefetch)
 {
-    int64_t lines = FN(lines_of_step)(ahead, (n + TILE_ROWS - 1) / TILE_ROWS);
+    int64_t lines = FN(lines_of_step)(prefetch, (n + TILE_ROWS - 1) / TILE_ROWS);
     VEC L[3] = {FN(load)(lse), FN(load)(lse + LANES), FN(load)(lse + 2 * LANES)};
     for (int j = 0; j < n; j += TILE_ROWS) {
         VEC acc[8][3];
-        FN(look_ahead)(ahead, lines);
+        FN(prefetch_lines)(prefetch, lines);
         FN(tile_dots)(TILE_ROWS, 3, k + j, d, Q, acc);
 #pragma GCC unroll 16
         for (int t = 0; t < TILE_ROWS; t++)
@@ -257,14 +259,14 @@ static void FN(meet_p)(const REAL *const *k, int n, int64_t d, const REAL *Q, co
     }
 }
 
-static void FN(meet_ds)(const REAL *const *v, int n, int64_t dv, const REAL *dO, const REAL *delta,
-                        const REAL *P, REAL *dS, struct FN(ahead) * ahead)
+static void FN(step_ds)(const REAL *const *v, int n, int64_t dv, const REAL *dO, const REAL *delta,
+                        const REAL *P, REAL *dS, struct FN(prefetch) * prefetch)
 {
-    int64_t lines = FN(lines_of_step)(ahead, (n + TILE_ROWS - 1) / TILE_ROWS);
+    int64_t lines = FN(lines_of_step)(prefetch, (n + TILE_ROWS - 1) / TILE_ROWS);
     VEC D[3] = {FN(load)(delta), FN(load)(delta + LANES), FN(load)(delta + 2 * LANES)};
     for (int j = 0; j < n; j += TILE_ROWS) {
         VEC acc[8][3];
-        FN(look_ahead)(ahead, lines);
+        FN(prefetch_lines)(prefetch, lines);
         FN(tile_dots)(TILE_ROWS, 3, v + j, dv, dO, acc);
 #pragma GCC unroll 16
         for (int t = 0; t < TILE_ROWS; t++)
@@ -277,13 +279,13 @@ static void FN(meet_ds)(const REAL *const *v, int n, int64_t dv, const REAL *dO,
 }
 
 /* Are P and dS of the keys that everyone sees made so? */
-static int FN(meets_at_once)(const struct FN(meeting) * x)
+static int FN(steps_at_once)(const struct FN(tile_step) * x)
 {
     return x->vectors == 3 && !FN(is_edited)(x->job->p);
 }
 
 /* Of each vector's edge: S[j][:] = Q . k[j].  The same makes dP of dO and v. */
-static void FN(meet_edges)(const struct FN(meeting) * x, const REAL *const *row, int64_t d,
+static void FN(step_edges)(const struct FN(tile_step) * x, const REAL *const *row, int64_t d,
                            const REAL *Q, REAL *S)
 {
     const REAL *list[ATTN_KEY_BLOCK + 8];
@@ -296,66 +298,66 @@ static void FN(meet_edges)(const struct FN(meeting) * x, const REAL *const *row,
 }
 
 /* P of the keys that everyone sees, or their scores; scores of the edges. */
-static void FN(meet_qk)(const struct FN(meeting) * x, struct FN(ahead) * ahead)
+static void FN(step_qk)(const struct FN(tile_step) * x, struct FN(prefetch) * prefetch)
 {
     const REAL *list[ATTN_KEY_BLOCK + 8];
     const struct attn_keys *keys = &x->keys;
     int64_t d = x->job->p->d_key;
     const REAL *const *k = FN(select)(x->k, keys->full, keys->n_full, x->n, list);
-    if (FN(meets_at_once)(x))
-        FN(meet_p)(k, keys->n_full, d, x->kept.Q, x->kept.lse, x->room.S, ahead);
+    if (FN(steps_at_once)(x))
+        FN(step_p)(k, keys->n_full, d, x->state.Q, x->state.lse, x->ws.S, prefetch);
     else
-        FN(scores)(x->vectors, k, keys->n_full, d, x->kept.Q, x->room.S, NULL, ahead);
-    FN(meet_edges)(x, x->k, d, x->kept.Q, x->room.S);
+        FN(scores)(x->vectors, k, keys->n_full, d, x->state.Q, x->ws.S, NULL, prefetch);
+    FN(step_edges)(x, x->k, d, x->state.Q, x->ws.S);
 }
 
 /* dS of the keys that everyone sees, or dP; dP of the edges. */
-static void FN(meet_dov)(const struct FN(meeting) * x, struct FN(ahead) * ahead)
+static void FN(step_dov)(const struct FN(tile_step) * x, struct FN(prefetch) * prefetch)
 {
     const REAL *list[ATTN_KEY_BLOCK + 8];
     const struct attn_keys *keys = &x->keys;
     int64_t dv = x->job->p->d_value;
     const REAL *const *v = FN(select)(x->v, keys->full, keys->n_full, x->n, list);
-    if (FN(meets_at_once)(x))
-        FN(meet_ds)(v, keys->n_full, dv, x->kept.dO, x->kept.D, x->room.S, x->room.dP, ahead);
+    if (FN(steps_at_once)(x))
+        FN(step_ds)(v, keys->n_full, dv, x->state.dO, x->state.D, x->ws.S, x->ws.dP, prefetch);
     else
-        FN(scores)(x->vectors, v, keys->n_full, dv, x->kept.dO, x->room.dP, NULL, ahead);
-    FN(meet_edges)(x, x->v, dv, x->kept.dO, x->room.dP);
+        FN(scores)(x->vectors, v, keys->n_full, dv, x->state.dO, x->ws.dP, NULL, prefetch);
+    FN(step_edges)(x, x->v, dv, x->state.dO, x->ws.dP);
 }
 
 /* What is S and dP still becomes P and dS. */
-static void FN(meet_softmax)(const struct FN(meeting) * x)
+static void FN(step_softmax)(const struct FN(tile_step) * x)
 {
     const struct attn_tile_backward *job = x->job;
     const struct attn_problem *p = job->p;
-    int n_done = FN(meets_at_once)(x) ? x->keys.n_full : 0, edited = FN(is_edited)(p);
+    int n_done = FN(steps_at_once)(x) ? x->keys.n_full : 0, edited = FN(is_edited)(p);
     for (int u = 0; u < x->vectors; u++) {
         int n_edge = x->keys.n_edge[u], n = x->keys.n_full + n_edge, at = u * LANES;
         int64_t i0 = x->i0 + at, done = n_done * PANEL;
-        REAL *S = x->room.S + at, *dP = x->room.dP + at;
-        REAL *slope = x->room.slope != NULL ? x->room.slope + at : NULL;
+        REAL *S = x->ws.S + at, *dP = x->ws.dP + at;
+        REAL *slope = x->ws.slope != NULL ? x->ws.slope + at : NULL;
         if (edited && !job->saved)
             FN(edit)(p, job->b, job->h, i0, job->i1, job->j0, &x->keys, u, S, slope);
         if (job->saved)
-            FN(saved_gradient)(S + done, dP + done, n - n_done, x->kept.D + at);
+            FN(saved_gradient)(S + done, dP + done, n - n_done, x->state.D + at);
         else
             FN(softmax_gradient)
         (S + done, dP + done, n - n_done, n_edge, edited ? 0 : x->keys.n_full - n_done,
-         x->keys.bits[u], x->kept.lse + at, x->kept.D + at);
+         x->keys.bits[u], x->state.lse + at, x->state.D + at);
         if (edited)
             FN(edit_gradient)(job, i0, &x->keys, u, dP, slope);
     }
 }
 
 /* forward was S = K Q^T: dQ^T += K^T dS. */
-static void FN(meet_dq)(const struct FN(meeting) * x, struct FN(ahead) * ahead)
+static void FN(step_dq)(const struct FN(tile_step) * x, struct FN(prefetch) * prefetch)
 {
     const REAL *list[ATTN_KEY_BLOCK + 8];
     const struct attn_keys *keys = &x->keys;
-    REAL *dS = x->room.dP, *dQ = x->kept.dQ;
+    REAL *dS = x->ws.dP, *dQ = x->state.dQ;
     int64_t d = x->job->p->d_key;
     const REAL *const *k = FN(select)(x->k, keys->full, keys->n_full, x->n, list);
-    FN(values)(x->vectors, k, keys->n_full, d, dS, dQ, ahead);
+    FN(values)(x->vectors, k, keys->n_full, d, dS, dQ, prefetch);
     for (int u = 0; u < x->vectors; u++) {
         k = FN(select)(x->k, keys->edge[u], keys->n_edge[u], -1, list);
         const REAL *edge = dS + keys->n_full * PANEL + u * LANES;
@@ -364,12 +366,13 @@ static void FN(meet_dq)(const struct FN(meeting) * x, struct FN(ahead) * ahead)
 }
 
 /* forward was O = P V: dV += P dO.  The same makes dK of dS and Q. */
-static void FN(meet_gradients)(const struct FN(meeting) * x, REAL *dX, int64_t width, const REAL *P,
-                               const REAL *const *row, struct FN(ahead) * ahead)
+static void FN(step_gradients)(const struct FN(tile_step) * x, REAL *dX, int64_t width,
+                               const REAL *P, const REAL *const *row,
+                               struct FN(prefetch) * prefetch)
 {
     const struct attn_keys *keys = &x->keys;
     REAL *waste = dX + x->job->keys * width;
-    FN(gradients)(dX, width, keys->full, keys->n_full, waste, P, row, x->queries, ahead);
+    FN(gradients)(dX, width, keys->full, keys->n_full, waste, P, row, x->queries, prefetch);
     for (int u = 0; u < x->vectors; u++) {
         int left = x->queries - u * LANES;
         FN(gradients)
@@ -379,69 +382,69 @@ static void FN(meet_gradients)(const struct FN(meeting) * x, REAL *dX, int64_t w
 }
 
 /* The keys that the panel sees, sorted; 0 when there are none. */
-static int FN(meet_keys)(struct FN(meeting) * x)
+static int FN(step_keys)(struct FN(tile_step) * x)
 {
     const struct attn_tile_backward *job = x->job;
-    struct attn_sight sight;
+    struct attn_mask_cursor cursor;
     enum attn_tile tile =
         attn_problem_tile(job->p, job->b, job->h, x->i0, x->i0 + x->queries, job->j0, job->j1);
     if (tile == ATTN_TILE_PARTIAL) {
-        attn_sight_open(&sight, job->runs, PANEL, job->b, job->h, x->i0, x->i0 + x->queries,
-                        job->j0, job->j1);
-        tile = attn_sight_tile(&sight, 0, job->j0, job->j1);
+        attn_mask_cursor_open(&cursor, job->runs, PANEL, job->b, job->h, x->i0, x->i0 + x->queries,
+                              job->j0, job->j1);
+        tile = attn_mask_cursor_tile(&cursor, 0, job->j0, job->j1);
     }
     if (tile != ATTN_TILE_EMPTY)
-        attn_keys_sort(&sight, tile, x->queries, LANES, x->n, &x->keys);
+        attn_keys_sort(&cursor, tile, x->queries, LANES, x->n, &x->keys);
     return tile != ATTN_TILE_EMPTY;
 }
 
 /* dV and dK, and what is asked for with either. */
-static void FN(meet_dkv)(struct FN(meeting) * x, struct FN(ahead) * with_dv,
-                         struct FN(ahead) * with_dk)
+static void FN(step_dkv)(struct FN(tile_step) * x, struct FN(prefetch) * with_dv,
+                         struct FN(prefetch) * with_dk)
 {
     const struct attn_tile_backward *job = x->job;
     const struct attn_backward *t = job->t;
     int64_t d = job->p->d_key, dv = job->p->d_value, b = job->b, h = job->h;
     int64_t wide_d = FN(round_up)(d), wide_dv = FN(round_up)(dv), i1 = x->i0 + x->queries;
     FN(query_rows)
-    (&t->d_o, b, h, x->i0, i1, dv, x->kept.lse, x->room.rows, x->room.zeros, x->d_o);
-    FN(meet_gradients)(x, x->room.dV, wide_dv, x->room.S, x->d_o, with_dv);
+    (&t->d_o, b, h, x->i0, i1, dv, x->state.lse, x->ws.rows, x->ws.zeros, x->d_o);
+    FN(step_gradients)(x, x->ws.dV, wide_dv, x->ws.S, x->d_o, with_dv);
     FN(query_rows)
-    (&t->q, b, h, x->i0, i1, d, x->kept.lse, x->room.rows + PANEL * wide_dv, x->room.zeros, x->q);
-    FN(meet_gradients)(x, x->room.dK, wide_d, x->room.dP, x->q, with_dk);
+    (&t->q, b, h, x->i0, i1, d, x->state.lse, x->ws.rows + PANEL * wide_dv, x->ws.zeros, x->q);
+    FN(step_gradients)(x, x->ws.dK, wide_d, x->ws.dP, x->q, with_dk);
 }
 
 /* Queries [i0,i1) against keys [j0,j1).  The next call is about the queries before these: no order
  * that a processor foresees, so it is told, a little with each product (docs/kernel.md, 9). */
-static void FN(backward_meet)(const struct attn_tile_backward *job)
+static void FN(backward_step)(const struct attn_tile_backward *job)
 {
     const struct attn_backward *t = job->t;
     int64_t d = job->p->d_key, dv = job->p->d_value, b = job->b, g = job->g;
     int64_t wide = FN(round_up)(d) + FN(round_up)(dv);
     int64_t step = (job->i1 - job->i0 + PANEL - 1) / PANEL * PANEL;
-    struct FN(meeting) x = {.job = job, .room = FN(backward_layout)(job)};
+    struct FN(tile_step) x = {.job = job, .ws = FN(backward_layout)(job)};
     x.n = (int)(job->j1 - job->j0);
-    memset(x.room.zeros, 0, (size_t)wide * sizeof(REAL));
-    FN(pointed)(&t->k, b, g, job->j0, job->j1, d, x.room.K, x.k);
-    FN(pointed)(&t->v, b, g, job->j0, job->j1, dv, x.room.V, x.v);
+    memset(x.ws.zeros, 0, (size_t)wide * sizeof(REAL));
+    FN(pointed)(&t->k, b, g, job->j0, job->j1, d, x.ws.K, x.k);
+    FN(pointed)(&t->v, b, g, job->j0, job->j1, dv, x.ws.V, x.v);
     for (x.i0 = job->i0; x.i0 < job->i1; x.i0 += PANEL) {
         x.queries = (int)(job->i1 - x.i0 < PANEL ? job->i1 - x.i0 : PANEL);
         x.vectors = (x.queries + LANES - 1) / LANES;
-        x.kept = FN(kept_at)(job, x.i0);
-        if (!FN(meet_keys)(&x))
+        x.state = FN(head_state_at)(job, x.i0);
+        if (!FN(step_keys)(&x))
             continue;
-        int64_t next = x.i0 - step, rows = job->ahead && next >= job->kept_from ? PANEL : 0;
-        struct FN(kept) soon = FN(kept_at)(job, rows > 0 ? next : x.i0);
-        struct FN(ahead) Q = FN(ahead_numbers)(soon.Q, rows * d),
-                         dO = FN(ahead_numbers)(soon.dO, rows * dv),
-                         dQ = FN(ahead_numbers)(soon.dQ, rows * d),
-                         q = FN(ahead_rows)(&t->q, b, job->h, next, next + rows, d, 1),
-                         d_o = FN(ahead_rows)(&t->d_o, b, job->h, next, next + rows, dv, 1);
-        FN(meet_qk)(&x, &Q);
-        FN(meet_dov)(&x, &dO);
-        FN(meet_softmax)(&x);
-        FN(meet_dq)(&x, &dQ);
-        FN(meet_dkv)(&x, &d_o, &q);
+        int64_t next = x.i0 - step, rows = job->prefetch && next >= job->state_from ? PANEL : 0;
+        struct FN(head_state) soon = FN(head_state_at)(job, rows > 0 ? next : x.i0);
+        struct FN(prefetch) Q = FN(prefetch_numbers)(soon.Q, rows * d),
+                            dO = FN(prefetch_numbers)(soon.dO, rows * dv),
+                            dQ = FN(prefetch_numbers)(soon.dQ, rows * d),
+                            q = FN(prefetch_rows)(&t->q, b, job->h, next, next + rows, d, 1),
+                            d_o = FN(prefetch_rows)(&t->d_o, b, job->h, next, next + rows, dv, 1);
+        FN(step_qk)(&x, &Q);
+        FN(step_dov)(&x, &dO);
+        FN(step_softmax)(&x);
+        FN(step_dq)(&x, &dQ);
+        FN(step_dkv)(&x, &d_o, &q);
     }
 }
 
@@ -449,11 +452,11 @@ static void FN(backward_meet)(const struct attn_tile_backward *job)
 static void FN(backward_end)(const struct attn_tile_backward *job)
 {
     const struct attn_problem *p = job->p;
-    struct FN(backward_room) room = FN(backward_layout)(job);
+    struct FN(backward_workspace) ws = FN(backward_layout)(job);
     int64_t d = p->d_key, wide = FN(round_up)(d), g = job->g;
     for (int64_t j = job->j0; j < job->j1; j++) {
-        REAL *dk = room.dK + (j - job->j0) * wide,
-             *dv = room.dV + (j - job->j0) * FN(round_up)(p->d_value);
+        REAL *dk = ws.dK + (j - job->j0) * wide,
+             *dv = ws.dV + (j - job->j0) * FN(round_up)(p->d_value);
         for (int64_t c = 0; c < wide; c += LANES)
             FN(store)(dk + c, FN(load)(dk + c) * (REAL)p->scale);
         FN(emit)(&job->t->dk, job->b, g, j, d, dk);
@@ -465,12 +468,12 @@ static void FN(backward_end)(const struct attn_tile_backward *job)
 
 static void FN(backward_unpack)(const struct attn_tile_backward *job)
 {
-    struct FN(backward_room) room = FN(backward_layout)(job);
+    struct FN(backward_workspace) ws = FN(backward_layout)(job);
     int64_t d = job->p->d_key, wide = FN(round_up)(d);
     for (int64_t i = job->i0; i < job->i1; i += LANES) {
-        REAL *dQ = FN(kept_at)(job, i).dQ + (i - job->kept_from) % PANEL;
-        FN(unpack)(dQ, d, FN(all)((REAL)job->p->scale), room.rows);
+        REAL *dQ = FN(head_state_at)(job, i).dQ + (i - job->state_from) % PANEL;
+        FN(unpack)(dQ, d, FN(all)((REAL)job->p->scale), ws.rows);
         for (int r = 0; r < LANES && i + r < job->i1; r++)
-            FN(emit)(&job->t->dq, job->b, job->h, i + r, d, room.rows + r * wide);
+            FN(emit)(&job->t->dq, job->b, job->h, i + r, d, ws.rows + r * wide);
     }
 }

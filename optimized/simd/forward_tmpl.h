@@ -19,30 +19,31 @@
  * Hidden keys get S = -inf, and P is then exactly 0: not the smallest number, whose products would
  * be subnormal and slow. */
 
-/* What a thread works in: see ATTN_ROOM_NAMES. */
-struct FN(forward_room) {
+/* What a thread works in: see ATTN_WORK_NAMES. */
+struct FN(forward_workspace) {
     REAL *Q, *O, *S, *m, *l, *K, *V, *rows;
 };
 
-static void FN(forward_numbers)(int64_t panels, int64_t d, int64_t dv, int64_t numbers[ATTN_ROOMS])
+static void FN(forward_numbers)(int64_t panels, int64_t d, int64_t dv,
+                                int64_t numbers[ATTN_WORKSPACES])
 {
-    numbers[ATTN_ROOM_Q] = panels * PANEL * d;
-    numbers[ATTN_ROOM_O] = panels * PANEL * dv;
-    numbers[ATTN_ROOM_S] = (ATTN_KEY_BLOCK + 8) * PANEL;
-    numbers[ATTN_ROOM_ML] = 2 * panels * PANEL;
-    numbers[ATTN_ROOM_KV] = ATTN_KEY_BLOCK * (d + dv);
-    numbers[ATTN_ROOM_ROWS] = LANES * FN(round_up)(d > dv ? d : dv);
+    numbers[ATTN_WORK_Q] = panels * PANEL * d;
+    numbers[ATTN_WORK_O] = panels * PANEL * dv;
+    numbers[ATTN_WORK_S] = (ATTN_KEY_BLOCK + 8) * PANEL;
+    numbers[ATTN_WORK_ML] = 2 * panels * PANEL;
+    numbers[ATTN_WORK_KV] = ATTN_KEY_BLOCK * (d + dv);
+    numbers[ATTN_WORK_ROWS] = LANES * FN(round_up)(d > dv ? d : dv);
 }
 
-static struct FN(forward_room)
-    FN(forward_layout)(void *const room[ATTN_ROOMS], int64_t panels, int64_t d)
+static struct FN(forward_workspace)
+    FN(forward_layout)(void *const ws[ATTN_WORKSPACES], int64_t panels, int64_t d)
 {
-    struct FN(forward_room) x = {.Q = room[ATTN_ROOM_Q],
-                                 .O = room[ATTN_ROOM_O],
-                                 .S = room[ATTN_ROOM_S],
-                                 .m = room[ATTN_ROOM_ML],
-                                 .K = room[ATTN_ROOM_KV],
-                                 .rows = room[ATTN_ROOM_ROWS]};
+    struct FN(forward_workspace) x = {.Q = ws[ATTN_WORK_Q],
+                                      .O = ws[ATTN_WORK_O],
+                                      .S = ws[ATTN_WORK_S],
+                                      .m = ws[ATTN_WORK_ML],
+                                      .K = ws[ATTN_WORK_KV],
+                                      .rows = ws[ATTN_WORK_ROWS]};
     x.l = x.m + panels * PANEL;
     x.V = x.K + ATTN_KEY_BLOCK * d;
     return x;
@@ -154,9 +155,9 @@ FN(optimistic_tile)
  * of the rest.  Returns how many are P.  m and l are the panel's, max the largest scores seen. */
 static int FN(optimistic_scores)(const REAL *const *k, int n, int64_t d, const REAL *Q, REAL *S,
                                  REAL at, const REAL *m, REAL *l, VEC max[3],
-                                 struct FN(ahead) * ahead)
+                                 struct FN(prefetch) * prefetch)
 {
-    int64_t lines = FN(lines_of_step)(ahead, (n + TILE_ROWS - 1) / TILE_ROWS);
+    int64_t lines = FN(lines_of_step)(prefetch, (n + TILE_ROWS - 1) / TILE_ROWS);
     VEC near[3], sum[3], none = FN(all)((REAL)-INFINITY);
     int j = 0, is_p = 1;
     for (int v = 0; v < 3; v++)
@@ -164,13 +165,13 @@ static int FN(optimistic_scores)(const REAL *const *k, int n, int64_t d, const R
     if (FN(any)((near[0] == none) | (near[1] == none) | (near[2] == none)))
         is_p = 0; /* somebody has seen nothing yet */
     while (is_p && j + TILE_ROWS <= n) {
-        FN(look_ahead)(ahead, lines);
+        FN(prefetch_lines)(prefetch, lines);
         is_p = FN(optimistic_tile)(k + j, d, Q, S + j * PANEL, at, near, sum, max);
         j += TILE_ROWS;
     }
     for (int v = 0; v < 3; v++)
         FN(store)(l + v * LANES, sum[v]);
-    FN(scores)(3, k + j, n - j, d, Q, S + j * PANEL, max, ahead);
+    FN(scores)(3, k + j, n - j, d, Q, S + j * PANEL, max, prefetch);
     return is_p || j == 0 ? j : j - TILE_ROWS;
 }
 
@@ -179,7 +180,7 @@ struct FN(block) {
     const struct attn_tile_forward *job;
     int64_t j0, j1;
     const REAL *k[ATTN_KEY_BLOCK + 8], *v[ATTN_KEY_BLOCK + 8];
-    struct FN(ahead) with_scores, with_values; /* asked for meanwhile */
+    struct FN(prefetch) with_scores, with_values; /* asked for meanwhile */
 };
 
 /* The scores of a panel: rows 0 .. n_full-1 of S for the keys that everyone sees, the rest for each
@@ -228,23 +229,23 @@ static void FN(panel_values)(struct FN(block) * x, const struct attn_keys *keys,
 }
 
 /* Panel number n, at queries i0 + r0 .. i0 + r1, meets the block. */
-static void FN(forward_panel)(struct FN(block) * x, struct attn_sight *sight, int n,
-                              const struct FN(forward_room) * room)
+static void FN(forward_panel)(struct FN(block) * x, struct attn_mask_cursor *cursor, int n,
+                              const struct FN(forward_workspace) * ws)
 {
     int64_t d = x->job->p->d_key, dv = x->job->p->d_value, i0 = x->job->i0 + n * PANEL;
     int rows = x->job->i1 - i0 < PANEL ? (int)(x->job->i1 - i0) : PANEL;
     int vectors = (rows + LANES - 1) / LANES, n_keys = (int)(x->j1 - x->j0);
-    enum attn_tile tile = attn_sight_tile(sight, n, x->j0, x->j1);
+    enum attn_tile tile = attn_mask_cursor_tile(cursor, n, x->j0, x->j1);
     if (tile == ATTN_TILE_EMPTY)
         return;
     struct attn_keys keys;
-    REAL *Q = room->Q + n * d * PANEL, *O = room->O + n * dv * PANEL, *S = room->S;
-    REAL *m = room->m + n * PANEL, *l = room->l + n * PANEL;
+    REAL *Q = ws->Q + n * d * PANEL, *O = ws->O + n * dv * PANEL, *S = ws->S;
+    REAL *m = ws->m + n * PANEL, *l = ws->l + n * PANEL;
     REAL at = (REAL)x->job->rescale_at;
     VEC max[ATTN_PANEL_VECTORS];
     for (int u = 0; u < vectors; u++)
         max[u] = FN(load)(m + u * LANES);
-    attn_keys_sort(sight, tile, rows, LANES, n_keys, &keys);
+    attn_keys_sort(cursor, tile, rows, LANES, n_keys, &keys);
     attn_keys_round(&keys, rows, LANES);
     int n_done = FN(panel_scores)(x, &keys, vectors, i0, Q, S, m, l, max);
     for (int u = 0; u < vectors; u++) {
@@ -257,17 +258,17 @@ static void FN(forward_panel)(struct FN(block) * x, struct attn_sight *sight, in
 
 /* O / l and LSE of one panel, to the tensors or to the parts. */
 static void FN(forward_finish)(const struct attn_tile_forward *job, int r0, int r1,
-                               const struct FN(forward_room) * room)
+                               const struct FN(forward_workspace) * ws)
 {
     int64_t dv = job->p->d_value, width = FN(round_up)(dv), panel = r0 / PANEL;
     for (int u = 0; r0 + u * LANES < r1; u++) {
-        REAL *l = room->l + panel * PANEL + u * LANES, *m = room->m + panel * PANEL + u * LANES;
+        REAL *l = ws->l + panel * PANEL + u * LANES, *m = ws->m + panel * PANEL + u * LANES;
         VEC sum = FN(load)(l), over_l = FN(choose)(sum == 0, (VEC){0}, 1 / sum);
-        FN(unpack)(room->O + panel * dv * PANEL + u * LANES, dv, over_l, room->rows);
+        FN(unpack)(ws->O + panel * dv * PANEL + u * LANES, dv, over_l, ws->rows);
         for (int r = r0 + u * LANES; r < r1 && r < r0 + (u + 1) * LANES; r++) {
             int lane = r - r0 - u * LANES;
             int64_t i = job->i0 + r;
-            const REAL *o = room->rows + lane * width;
+            const REAL *o = ws->rows + lane * width;
             /* a sum of 0: no key was seen, or none but at -inf */
             REAL lse = l[lane] == 0 ? (REAL)-INFINITY : m[lane] * (REAL)LN2 + REAL_LOG(l[lane]);
             if (job->o_part != NULL) {
@@ -284,7 +285,7 @@ static void FN(forward_finish)(const struct attn_tile_forward *job, int r0, int 
 /* Q of all panels, and no key met yet.  The next panel's queries are asked for while one is packed:
  * under a window they are a good part of all that is read. */
 static void FN(forward_begin)(const struct attn_tile_forward *job, int panels,
-                              const struct FN(forward_room) * room)
+                              const struct FN(forward_workspace) * ws)
 {
     const struct attn_problem *p = job->p;
     int64_t d = p->d_key;
@@ -292,14 +293,14 @@ static void FN(forward_begin)(const struct attn_tile_forward *job, int panels,
     for (int n = 0; n < panels; n++) {
         int64_t i0 = job->i0 + n * PANEL, next = i0 + PANEL, end = next + PANEL;
         end = end < job->i1 ? end : job->i1;
-        struct FN(ahead) q = FN(ahead_rows)(&job->t->q, job->b, job->h, next, end, d, 1);
-        FN(look_ahead)(&q, FN(lines_of_step)(&q, 1));
+        struct FN(prefetch) q = FN(prefetch_rows)(&job->t->q, job->b, job->h, next, end, d, 1);
+        FN(prefetch_lines)(&q, FN(lines_of_step)(&q, 1));
         FN(pack)
-        (&job->t->q, job->b, job->h, i0, job->i1, d, factor, room->Q + n * d * PANEL, room->rows);
+        (&job->t->q, job->b, job->h, i0, job->i1, d, factor, ws->Q + n * d * PANEL, ws->rows);
     }
-    memset(room->O, 0, (size_t)(panels * PANEL * p->d_value) * sizeof *room->O);
+    memset(ws->O, 0, (size_t)(panels * PANEL * p->d_value) * sizeof *ws->O);
     for (int n = 0; n < panels * PANEL; n++)
-        room->m[n] = (REAL)-INFINITY, room->l[n] = 0;
+        ws->m[n] = (REAL)-INFINITY, ws->l[n] = 0;
 }
 
 /* The keys after j1 that are worth asking for end here.  Beyond what the block sees (a diagonal,
@@ -310,7 +311,7 @@ static int64_t FN(ask_until)(const struct attn_tile_forward *job, int64_t first,
     const struct attn_problem *p = job->p;
     int64_t end = j1 + ATTN_KEY_BLOCK < job->j1 ? j1 + ATTN_KEY_BLOCK : job->j1;
     double met = (double)(j1 - first) * (double)(p->d_key + p->d_value) * sizeof(REAL);
-    if (job->near || j1 >= end)
+    if (job->in_cache || j1 >= end)
         return j1;
     if (met <= ATTN_NEAR_BYTES)
         return end;
@@ -323,27 +324,28 @@ static void FN(forward)(const struct attn_tile_forward *job)
     const struct attn_problem *p = job->p;
     int64_t d = p->d_key, dv = p->d_value, g = job->h / (p->heads / p->kv_heads);
     int queries = (int)(job->i1 - job->i0), panels = (queries + PANEL - 1) / PANEL;
-    struct FN(forward_room) room = FN(forward_layout)(job->room, panels, d);
-    FN(forward_begin)(job, panels, &room);
-    struct attn_sight sight;
+    struct FN(forward_workspace) ws = FN(forward_layout)(job->ws, panels, d);
+    FN(forward_begin)(job, panels, &ws);
+    struct attn_mask_cursor cursor;
     struct FN(block) x = {.job = job};
-    attn_sight_open(&sight, job->runs, PANEL, job->b, job->h, job->i0, job->i1, job->j0, job->j1);
-    int64_t first = attn_sight_first(&sight, job->j0);
-    for (int64_t j = first; j < job->j1; j = attn_sight_first(&sight, x.j1)) {
+    attn_mask_cursor_open(&cursor, job->runs, PANEL, job->b, job->h, job->i0, job->i1, job->j0,
+                          job->j1);
+    int64_t first = attn_mask_cursor_first(&cursor, job->j0);
+    for (int64_t j = first; j < job->j1; j = attn_mask_cursor_first(&cursor, x.j1)) {
         int64_t start = j / ATTN_KEY_BLOCK * ATTN_KEY_BLOCK, end = start + ATTN_KEY_BLOCK;
         x.j0 = start > job->j0 ? start : job->j0;
         x.j1 = end < job->j1 ? end : job->j1;
-        FN(point)(&job->t->k, job->b, g, x.j0, x.j1, d, room.K, x.k);
-        FN(point)(&job->t->v, job->b, g, x.j0, x.j1, dv, room.V, x.v);
+        FN(point)(&job->t->k, job->b, g, x.j0, x.j1, d, ws.K, x.k);
+        FN(point)(&job->t->v, job->b, g, x.j0, x.j1, dv, ws.V, x.v);
         int64_t next = FN(ask_until)(job, first, x.j1);
         for (int n = 0; n < panels; n++) { /* the block's own V, and K of the next: just in time */
-            int64_t v1 = n == 0 && !job->near ? x.j1 : x.j0, k1 = n == panels - 1 ? next : x.j1;
-            x.with_scores = FN(ahead_rows)(&job->t->v, job->b, g, x.j0, v1, dv, 1);
-            x.with_values = FN(ahead_rows)(&job->t->k, job->b, g, x.j1, k1, d, 1);
-            FN(forward_panel)(&x, &sight, n, &room);
+            int64_t v1 = n == 0 && !job->in_cache ? x.j1 : x.j0, k1 = n == panels - 1 ? next : x.j1;
+            x.with_scores = FN(prefetch_rows)(&job->t->v, job->b, g, x.j0, v1, dv, 1);
+            x.with_values = FN(prefetch_rows)(&job->t->k, job->b, g, x.j1, k1, d, 1);
+            FN(forward_panel)(&x, &cursor, n, &ws);
         }
     }
     for (int n = 0; n < panels; n++)
         FN(forward_finish)
-    (job, n * PANEL, (n + 1) * PANEL < queries ? (n + 1) * PANEL : queries, &room);
+    (job, n * PANEL, (n + 1) * PANEL < queries ? (n + 1) * PANEL : queries, &ws);
 }

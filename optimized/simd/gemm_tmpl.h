@@ -6,10 +6,10 @@
  *      backward    a panel of queries meets all keys for P, dS = P (dP - D), and dQ = dS K; when
  *                  all panels have, a block of keys meets all queries for dV = P^T dO, dK = dS^T Q
  *
- * Jobs are those of forward_tmpl.h and backward_tmpl.h, but that the rooms for S and dP hold all
- * keys, of as many panels as the job has: [panels][n_key + 8][PANEL].  The tile of a panel and a
- * block of keys has rows for the keys that the whole panel sees, and then for each vector its edge,
- * as everywhere; the other rows are 0, and so is a tile of which nobody sees anything.
+ * Jobs are those of forward_tmpl.h and backward_tmpl.h, but that the workspaces for S and dP hold
+ * all keys, of as many panels as the job has: [panels][n_key + 8][PANEL].  The tile of a panel and
+ * a block of keys has rows for the keys that the whole panel sees, and then for each vector its
+ * edge, as everywhere; the other rows are 0, and so is a tile of which nobody sees anything.
  *
  * Forward may leave P for backward (job.saves), which then makes only dS (job.saved): four products
  * instead of five and no exponential, for memory that lives between the passes. */
@@ -23,89 +23,90 @@ static int64_t FN(gemm_end)(const struct attn_problem *p, int64_t j0)
 /* ---- the forward pass ------------------------------------------------------------------------ */
 
 /* The next block of keys, and who in the panel sees what of it. */
-static enum attn_tile FN(gemm_next)(struct FN(block) * x, struct attn_sight *sight,
+static enum attn_tile FN(gemm_next)(struct FN(block) * x, struct attn_mask_cursor *cursor,
                                     struct attn_keys *keys)
 {
     int rows = (int)(x->job->i1 - x->job->i0);
     x->j0 = x->j1;
     x->j1 = FN(gemm_end)(x->job->p, x->j0);
-    enum attn_tile tile = attn_sight_tile(sight, 0, x->j0, x->j1);
+    enum attn_tile tile = attn_mask_cursor_tile(cursor, 0, x->j0, x->j1);
     keys->n_full = 0;
     if (tile != ATTN_TILE_EMPTY)
-        attn_keys_sort(sight, tile, rows, LANES, (int)(x->j1 - x->j0), keys);
+        attn_keys_sort(cursor, tile, rows, LANES, (int)(x->j1 - x->j0), keys);
     return tile;
 }
 
 /* S, and the largest of each query. */
 static void FN(gemm_scores)(const struct attn_tile_forward *job,
-                            const struct FN(forward_room) * room)
+                            const struct FN(forward_workspace) * ws)
 {
     const struct attn_problem *p = job->p;
     int64_t b = job->b, g = job->h / (p->heads / p->kv_heads);
     int vectors = (int)((job->i1 - job->i0 + LANES - 1) / LANES);
-    struct attn_sight sight;
+    struct attn_mask_cursor cursor;
     struct attn_keys keys;
     struct FN(block) x = {.job = job};
     VEC max[ATTN_PANEL_VECTORS];
     for (int u = 0; u < vectors; u++)
         max[u] = FN(all)((REAL)-INFINITY);
-    attn_sight_open(&sight, job->runs, PANEL, b, job->h, job->i0, job->i1, 0, p->n_key);
+    attn_mask_cursor_open(&cursor, job->runs, PANEL, b, job->h, job->i0, job->i1, 0, p->n_key);
     while (x.j1 < p->n_key) {
-        enum attn_tile tile = FN(gemm_next)(&x, &sight, &keys);
-        REAL *S = room->S + x.j0 * PANEL;
+        enum attn_tile tile = FN(gemm_next)(&x, &cursor, &keys);
+        REAL *S = ws->S + x.j0 * PANEL;
         int64_t full = keys.n_full * PANEL;
         memset(S + full, 0, (size_t)((x.j1 - x.j0) * PANEL - full) * sizeof *S);
         if (tile == ATTN_TILE_EMPTY)
             continue;
-        FN(point)(&job->t->k, b, g, x.j0, x.j1, p->d_key, room->K, x.k);
-        FN(panel_scores)(&x, &keys, vectors, job->i0, room->Q, S, NULL, NULL, max);
+        FN(point)(&job->t->k, b, g, x.j0, x.j1, p->d_key, ws->K, x.k);
+        FN(panel_scores)(&x, &keys, vectors, job->i0, ws->Q, S, NULL, NULL, max);
     }
     for (int u = 0; u < vectors; u++)
-        FN(store)(room->m + u * LANES, max[u]);
+        FN(store)(ws->m + u * LANES, max[u]);
 }
 
 /* P, not yet divided by its sum: that is left to O, which is smaller.  Then O. */
 static void FN(gemm_output)(const struct attn_tile_forward *job,
-                            const struct FN(forward_room) * room)
+                            const struct FN(forward_workspace) * ws)
 {
     const struct attn_problem *p = job->p;
     int64_t b = job->b, g = job->h / (p->heads / p->kv_heads);
     int vectors = (int)((job->i1 - job->i0 + LANES - 1) / LANES);
-    struct attn_sight sight;
+    struct attn_mask_cursor cursor;
     struct attn_keys keys;
     struct FN(block) x = {.job = job};
-    attn_sight_open(&sight, job->runs, PANEL, b, job->h, job->i0, job->i1, 0, p->n_key);
+    attn_mask_cursor_open(&cursor, job->runs, PANEL, b, job->h, job->i0, job->i1, 0, p->n_key);
     while (x.j1 < p->n_key) {
-        if (FN(gemm_next)(&x, &sight, &keys) == ATTN_TILE_EMPTY)
+        if (FN(gemm_next)(&x, &cursor, &keys) == ATTN_TILE_EMPTY)
             continue;
-        REAL *P = room->S + x.j0 * PANEL;
+        REAL *P = ws->S + x.j0 * PANEL;
         for (int u = 0; u < vectors; u++) {
-            VEC m = FN(load)(room->m + u * LANES), l = FN(load)(room->l + u * LANES);
+            VEC m = FN(load)(ws->m + u * LANES), l = FN(load)(ws->l + u * LANES);
             m = FN(choose)(m > FN(all)((REAL)-INFINITY), m, FN(all)(0)); /* nothing seen: P = 0 */
             l += FN(exponentiate)(P + u * LANES, keys.n_full + keys.n_edge[u], m);
-            FN(store)(room->l + u * LANES, l);
+            FN(store)(ws->l + u * LANES, l);
         }
-        FN(point)(&job->t->v, b, g, x.j0, x.j1, p->d_value, room->V, x.v);
-        FN(panel_values)(&x, &keys, vectors, P, room->O);
+        FN(point)(&job->t->v, b, g, x.j0, x.j1, p->d_value, ws->V, x.v);
+        FN(panel_values)(&x, &keys, vectors, P, ws->O);
     }
 }
 
 /* P divided by its sums, for a backward pass: it will not know them.  A sum may be NaN, and P of a
  * hidden pair is 0 all the same. */
 static void FN(gemm_normalise)(const struct attn_tile_forward *job,
-                               const struct FN(forward_room) * room)
+                               const struct FN(forward_workspace) * ws)
 {
     int vectors = (int)((job->i1 - job->i0 + LANES - 1) / LANES);
-    struct attn_sight sight;
+    struct attn_mask_cursor cursor;
     struct attn_keys keys;
     struct FN(block) x = {.job = job};
-    attn_sight_open(&sight, job->runs, PANEL, job->b, job->h, job->i0, job->i1, 0, job->p->n_key);
+    attn_mask_cursor_open(&cursor, job->runs, PANEL, job->b, job->h, job->i0, job->i1, 0,
+                          job->p->n_key);
     while (x.j1 < job->p->n_key) {
-        if (FN(gemm_next)(&x, &sight, &keys) == ATTN_TILE_EMPTY)
+        if (FN(gemm_next)(&x, &cursor, &keys) == ATTN_TILE_EMPTY)
             continue;
-        REAL *P = room->S + x.j0 * PANEL;
+        REAL *P = ws->S + x.j0 * PANEL;
         for (int u = 0; u < vectors; u++) {
-            VEC l = FN(load)(room->l + u * LANES), over_l = FN(choose)(l == 0, (VEC){0}, 1 / l);
+            VEC l = FN(load)(ws->l + u * LANES), over_l = FN(choose)(l == 0, (VEC){0}, 1 / l);
             for (int j = 0; j < keys.n_full + keys.n_edge[u]; j++) {
                 REAL *at = P + j * PANEL + u * LANES;
                 FN(store)(at, FN(choose)(FN(load)(at) != 0, FN(load)(at) * over_l, (VEC){0}));
@@ -117,31 +118,31 @@ static void FN(gemm_normalise)(const struct attn_tile_forward *job,
 /* One panel of queries, all keys. */
 static void FN(gemm_forward)(const struct attn_tile_forward *job)
 {
-    struct FN(forward_room) room = FN(forward_layout)(job->room, 1, job->p->d_key);
-    FN(forward_begin)(job, 1, &room);
-    FN(gemm_scores)(job, &room);
-    FN(gemm_output)(job, &room);
+    struct FN(forward_workspace) ws = FN(forward_layout)(job->ws, 1, job->p->d_key);
+    FN(forward_begin)(job, 1, &ws);
+    FN(gemm_scores)(job, &ws);
+    FN(gemm_output)(job, &ws);
     if (job->saves)
-        FN(gemm_normalise)(job, &room);
-    FN(forward_finish)(job, 0, (int)(job->i1 - job->i0), &room);
+        FN(gemm_normalise)(job, &ws);
+    FN(forward_finish)(job, 0, (int)(job->i1 - job->i0), &ws);
 }
 
 /* ---- the backward pass ----------------------------------------------------------------------- */
 
 /* The panel of queries from i0 on meets the job's keys: the tiles of P and dS, and who sees what of
  * them; 0 when nobody sees anything. */
-static int FN(gemm_meet)(struct FN(meeting) * x, int64_t i0)
+static int FN(gemm_step)(struct FN(tile_step) * x, int64_t i0)
 {
     const struct attn_tile_backward *job = x->job;
-    int64_t panel = (i0 - job->kept_from) / PANEL;
+    int64_t panel = (i0 - job->state_from) / PANEL;
     int64_t at = (panel * (job->p->n_key + 8) + job->j0) * PANEL;
     x->i0 = i0;
     x->queries = (int)(job->i1 - i0 < PANEL ? job->i1 - i0 : PANEL);
     x->vectors = (x->queries + LANES - 1) / LANES;
     x->n = (int)(job->j1 - job->j0);
-    x->room.S = (REAL *)job->room[ATTN_BACK_S] + at;
-    x->room.dP = (REAL *)job->room[ATTN_BACK_DP] + at;
-    return FN(meet_keys)(x);
+    x->ws.S = (REAL *)job->ws[ATTN_BACK_S] + at;
+    x->ws.dP = (REAL *)job->ws[ATTN_BACK_DP] + at;
+    return FN(step_keys)(x);
 }
 
 /* One panel of queries, one block of keys: P, unless it was saved, dS, and dQ grows. */
@@ -149,22 +150,22 @@ static void FN(gemm_block)(const struct attn_tile_backward *job)
 {
     const struct attn_backward *t = job->t;
     int64_t d = job->p->d_key, dv = job->p->d_value;
-    struct FN(meeting) x = {.job = job, .room = FN(backward_layout)(job)};
-    int seen = FN(gemm_meet)(&x, job->i0);
+    struct FN(tile_step) x = {.job = job, .ws = FN(backward_layout)(job)};
+    int seen = FN(gemm_step)(&x, job->i0);
     int64_t full = x.keys.n_full * PANEL;
     if (!job->saved)
-        memset(x.room.S + full, 0, (size_t)(x.n * PANEL - full) * sizeof(REAL));
-    memset(x.room.dP + full, 0, (size_t)(x.n * PANEL - full) * sizeof(REAL));
+        memset(x.ws.S + full, 0, (size_t)(x.n * PANEL - full) * sizeof(REAL));
+    memset(x.ws.dP + full, 0, (size_t)(x.n * PANEL - full) * sizeof(REAL));
     if (!seen)
         return;
-    x.kept = FN(kept_at)(job, job->i0);
-    FN(point)(&t->k, job->b, job->g, job->j0, job->j1, d, x.room.K, x.k);
-    FN(point)(&t->v, job->b, job->g, job->j0, job->j1, dv, x.room.V, x.v);
+    x.state = FN(head_state_at)(job, job->i0);
+    FN(point)(&t->k, job->b, job->g, job->j0, job->j1, d, x.ws.K, x.k);
+    FN(point)(&t->v, job->b, job->g, job->j0, job->j1, dv, x.ws.V, x.v);
     if (!job->saved)
-        FN(meet_qk)(&x, NULL);
-    FN(meet_dov)(&x, NULL);
-    FN(meet_softmax)(&x);
-    FN(meet_dq)(&x, NULL);
+        FN(step_qk)(&x, NULL);
+    FN(step_dov)(&x, NULL);
+    FN(step_softmax)(&x);
+    FN(step_dq)(&x, NULL);
 }
 
 /* One panel of queries, all keys: P, dS, dBias, dQ. */
@@ -184,15 +185,15 @@ static void FN(gemm_queries)(const struct attn_tile_backward *job)
 static void FN(gemm_keys)(const struct attn_tile_backward *job)
 {
     int64_t wide = FN(round_up)(job->p->d_key) + FN(round_up)(job->p->d_value);
-    struct FN(meeting) x = {.job = job, .room = FN(backward_layout)(job)};
-    memset(x.room.zeros, 0, (size_t)wide * sizeof(REAL));
+    struct FN(tile_step) x = {.job = job, .ws = FN(backward_layout)(job)};
+    memset(x.ws.zeros, 0, (size_t)wide * sizeof(REAL));
     for (int64_t i0 = job->i0; i0 < job->i1; i0 += PANEL) {
-        x.kept.lse = (REAL *)job->kept[ATTN_KEPT_LSE] + (i0 - job->kept_from);
-        if (!FN(gemm_meet)(&x, i0))
+        x.state.lse = (REAL *)job->state[ATTN_STATE_LSE] + (i0 - job->state_from);
+        if (!FN(gemm_step)(&x, i0))
             continue;
         int64_t tile = x.n * PANEL, far = (job->p->n_key + 8) * PANEL; /* to the next panel's */
-        struct FN(ahead) dS = FN(ahead_numbers)(x.room.dP, tile),
-                         P = FN(ahead_numbers)(x.room.S + far, i0 + PANEL < job->i1 ? tile : 0);
-        FN(meet_dkv)(&x, &dS, &P);
+        struct FN(prefetch) dS = FN(prefetch_numbers)(x.ws.dP, tile),
+                            P = FN(prefetch_numbers)(x.ws.S + far, i0 + PANEL < job->i1 ? tile : 0);
+        FN(step_dkv)(&x, &dS, &P);
     }
 }

@@ -40,11 +40,11 @@ TILE FN(gradient_tile)(int rows, int vectors, REAL *const *X, int64_t c0, const 
 
 /* The same for any number of keys, to which list has, and P has rows for, 8 more. */
 TILE FN(gradient_strip)(int rows, int vectors, REAL *const *list, int n_key, int64_t c0,
-                        const REAL *P, const REAL *const *row, int n, struct FN(ahead) * ahead,
-                        int64_t lines)
+                        const REAL *P, const REAL *const *row, int n,
+                        struct FN(prefetch) * prefetch, int64_t lines)
 {
     for (int t = 0; t < n_key; t += rows) {
-        FN(look_ahead)(ahead, lines);
+        FN(prefetch_lines)(prefetch, lines);
         FN(gradient_tile)(rows, vectors, list + t, c0, P + t * PANEL, row, n);
     }
 }
@@ -53,21 +53,22 @@ TILE FN(gradient_strip)(int rows, int vectors, REAL *const *list, int n_key, int
  * features wide, in whole vectors.  waste is a row of X that takes what tiles compute past the last
  * key, from whatever numbers P has there.  Meanwhile what is ahead is asked for, if given. */
 static void FN(gradients)(REAL *X, int64_t width, const uint8_t *key, int n_key, REAL *waste,
-                          const REAL *P, const REAL *const *row, int n, struct FN(ahead) * ahead)
+                          const REAL *P, const REAL *const *row, int n,
+                          struct FN(prefetch) * prefetch)
 {
     REAL *list[ATTN_KEY_BLOCK + 8];
     int64_t c = 0, left = width / LANES, strips = (left + STRIP - 1) / STRIP;
-    int64_t lines = FN(lines_of_step)(ahead, strips * ((n_key + 5) / 6));
+    int64_t lines = FN(lines_of_step)(prefetch, strips * ((n_key + 5) / 6));
     for (int t = 0; t < n_key; t++)
         list[t] = X + key[t] * width;
     for (int t = 0; t < 8; t++)
         list[n_key + t] = waste;
     for (; left >= STRIP && left != STRIP + 1; c += STRIP * LANES, left -= STRIP)
-        FN(gradient_strip)(6, STRIP, list, n_key, c, P, row, n, ahead, lines);
+        FN(gradient_strip)(6, STRIP, list, n_key, c, P, row, n, prefetch, lines);
     for (; left >= 3; c += 3 * LANES, left -= 3)
-        FN(gradient_strip)(8, 3, list, n_key, c, P, row, n, ahead, lines);
+        FN(gradient_strip)(8, 3, list, n_key, c, P, row, n, prefetch, lines);
     for (; left >= 2; c += 2 * LANES, left -= 2)
-        FN(gradient_strip)(8, 2, list, n_key, c, P, row, n, ahead, lines);
+        FN(gradient_strip)(8, 2, list, n_key, c, P, row, n, prefetch, lines);
     for (; left >= 1; c += LANES, left--)
-        FN(gradient_strip)(8, 1, list, n_key, c, P, row, n, ahead, lines);
+        FN(gradient_strip)(8, 1, list, n_key, c, P, row, n, prefetch, lines);
 }

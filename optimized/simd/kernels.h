@@ -12,7 +12,7 @@
 #ifndef OPTIMIZED_SIMD_KERNELS_H
 #define OPTIMIZED_SIMD_KERNELS_H
 
-#include "optimized/simd/sight.h"
+#include "optimized/simd/mask_cursor.h"
 #include "ref/attn.h"
 
 /* So many bytes of K and V stay in the second-level cache beside a block of queries: half of
@@ -22,15 +22,15 @@ enum { ATTN_NEAR_BYTES = 512 * 1024 };
 /* Memory that one thread works in, in numbers of the arithmetic type: the kernels say what they
  * need for blocks of so many panels, the caller takes it from the ledger under these names. */
 enum {
-    ATTN_ROOM_Q,    /* [panels][d][panel]: Q, transposed and scaled                       */
-    ATTN_ROOM_O,    /* [panels][dv][panel]: O, transposed, not yet divided by l           */
-    ATTN_ROOM_S,    /* [ATTN_KEY_BLOCK + 8][panel]: scores, then probabilities            */
-    ATTN_ROOM_ML,   /* [2][panels][panel]: running maximum and sum                        */
-    ATTN_ROOM_KV,   /* [ATTN_KEY_BLOCK][d + dv]: K and V widened, if storage asks for it  */
-    ATTN_ROOM_ROWS, /* [lanes][d or dv, in whole vectors]: rows on their way in and out   */
-    ATTN_ROOMS
+    ATTN_WORK_Q,    /* [panels][d][panel]: Q, transposed and scaled                       */
+    ATTN_WORK_O,    /* [panels][dv][panel]: O, transposed, not yet divided by l           */
+    ATTN_WORK_S,    /* [ATTN_KEY_BLOCK + 8][panel]: scores, then probabilities            */
+    ATTN_WORK_ML,   /* [2][panels][panel]: running maximum and sum                        */
+    ATTN_WORK_KV,   /* [ATTN_KEY_BLOCK][d + dv]: K and V widened, if storage asks for it  */
+    ATTN_WORK_ROWS, /* [lanes][d or dv, in whole vectors]: rows on their way in and out   */
+    ATTN_WORKSPACES
 };
-#define ATTN_ROOM_NAMES                                                 \
+#define ATTN_WORK_NAMES                                                 \
     {                                                                   \
         "tile.q", "tile.o", "tile.s", "tile.ml", "tile.kv", "tile.rows" \
     }
@@ -45,15 +45,15 @@ struct attn_tile_forward {
     int64_t b, h, i0, i1, j0, j1;
     int saves;               /* gemm: what is left of S at the end is P, for the backward pass */
     double rescale_at;       /* a score may exceed m by so much, in units of log2 e: 0 to 4 */
-    int near;                /* K and V are in the second-level cache: do not ask for them  */
+    int in_cache;            /* K and V are in the second-level cache: do not ask for them  */
     void *o_part, *lse_part; /* NULL, or [i1 - i0][dv] and [i1 - i0] */
-    void *room[ATTN_ROOMS];
+    void *ws[ATTN_WORKSPACES];
 };
 
 /* The backward pass: what a query head keeps from one block of keys to the next, in numbers a
  * panel; and what a thread works in, in numbers, for blocks of so many keys. */
-enum { ATTN_KEPT_Q, ATTN_KEPT_DO, ATTN_KEPT_DQ, ATTN_KEPT_LSE, ATTN_KEPT_DELTA, ATTN_KEPT };
-#define ATTN_KEPT_NAMES                                                                          \
+enum { ATTN_STATE_Q, ATTN_STATE_DO, ATTN_STATE_DQ, ATTN_STATE_LSE, ATTN_STATE_DELTA, ATTN_STATES };
+#define ATTN_STATE_NAMES                                                                         \
     {                                                                                            \
         "q.packed",      /* [panels of Lq][d][panel]: Q, transposed and scaled                */ \
             "do.packed", /* [panels of Lq][dv][panel]                                         */ \
@@ -81,24 +81,25 @@ enum {
     }
 
 /* Query head h, which reads kv head g.  Calls for one g:
- *      pack    queries [i0,i1), i0 at a kept panel: before any key meets them
+ *      pack    queries [i0,i1), i0 at a panel of the head state: before any key meets them
  *      begin   keys [j0,j1), at most `keys`
- *      meet    them and queries [i0,i1) of every head of the group: dQ of these grows
+ *      step    them and queries [i0,i1) of every head of the group: dQ of these grows
  *      end     keys [j0,j1): dK and dV are complete, and are written
  *      unpack  queries [i0,i1), when all keys have met them: dQ is written
- * begin, meet ..., end belong to one room. */
+ * begin, step ..., end belong to one workspace. */
 struct attn_tile_backward {
     const struct attn_problem *p;
     const struct attn_backward *t;
     struct attn_runs runs;
-    int64_t keys;      /* at most ATTN_KEY_BLOCK: what the room was made for            */
-    int64_t kept_from; /* the query that kept panel 0 begins with                       */
-    int resume;        /* begin: dK and dV go on from what the room holds, not from 0   */
-    int ahead;         /* meet: the queries before these come next, fetch them          */
-    int saved;         /* gemm: the room for S holds P already                          */
+    int64_t keys; /* at most ATTN_KEY_BLOCK: what the workspace was made for            */
+    int64_t
+        state_from; /* the query that panel of the head state 0 begins with                       */
+    int resume;     /* begin: dK and dV go on from what the workspace holds, not from 0   */
+    int prefetch;   /* step: the queries before these come next, fetch them          */
+    int saved;      /* gemm: the workspace for S holds P already                          */
     int64_t b, g, h, i0, i1, j0, j1;
-    void *kept[ATTN_KEPT]; /* of head h */
-    void *room[ATTN_BACK];
+    void *state[ATTN_STATES]; /* of head h */
+    void *ws[ATTN_BACK];
 };
 
 /* ---- the row kernels (rows_tmpl.h): vectors run over features ------------------------------- */
@@ -109,8 +110,8 @@ enum {
 };
 
 /* Memory of a thread for jobs of so many (head, query) pairs, in numbers of the arithmetic type. */
-enum { ATTN_SPLIT_Q, ATTN_SPLIT_O, ATTN_SPLIT_S, ATTN_SPLIT_KV, ATTN_SPLIT_ROOMS };
-#define ATTN_SPLIT_ROOM_NAMES                                                                  \
+enum { ATTN_SPLIT_Q, ATTN_SPLIT_O, ATTN_SPLIT_S, ATTN_SPLIT_KV, ATTN_SPLIT_WORKSPACES };
+#define ATTN_SPLIT_WORK_NAMES                                                                  \
     {                                                                                          \
         "row.q",     /* [rows][d, in whole vectors]: Q, scaled                              */ \
             "row.o", /* [rows][dv, in whole vectors]: O, not yet divided by l               */ \
@@ -135,17 +136,18 @@ struct attn_row_forward {
     int64_t b, h, i0, i1;
     int64_t chunk; /* keys that all queries meet at a time */
     void *values;  /* of the head, in the order of its pattern: row_sddmm, row_softmax, row_spmm */
-    void *room;    /* row_room() numbers, aligned to 64 */
+    void *ws;      /* row_workspace() numbers, aligned to 64 */
 };
 
 /* The backward pass: the queries [i0,i1) of head h, which reads kv head g, and the keys [j0,j1), a
  * chunk.  Calls for one g:
  *      start   queries, before any key meets them
  *      begin   keys
- *      meet    both, of every head of the group, in one order of queries; chunks in order
+ *      step    both, of every head of the group, in one order of queries; chunks in order
  *      end     keys, when all queries have met them: dK and dV are written
  *      finish  queries, when all keys have met them: dQ is written
- * begin, meet ..., end belong to one room.  What head h keeps between chunks is lse to done. */
+ * begin, step ..., end belong to one workspace.  What head h keeps between chunks is lse to
+ * done. */
 enum { ATTN_BACK_STEP = 64 }; /* keys that a query meets at a time, at most */
 struct attn_row_backward {
     const struct attn_problem *p;
@@ -155,7 +157,7 @@ struct attn_row_backward {
     void *lse, *delta; /* [Lq]: LSE to base 2 (+inf where nothing is seen), D           */
     void *dq;          /* [Lq][d in whole vectors]: sum of dS k so far                  */
     int32_t *done;     /* [Lq]: stored pairs of a row that are behind us                */
-    void *room;        /* row_backward_room(keys of a chunk) numbers, aligned to 64     */
+    void *ws;          /* row_backward_workspace(keys of a chunk) numbers, aligned to 64     */
 };
 
 /* Decoding: the queries [i0,i1) of heads [h0,h1), which share a kv head, against keys [j0,j1), in
@@ -169,7 +171,7 @@ struct attn_row_split {
     int64_t b, h0, h1, i0, i1, j0, j1;
     void *o_part, *lse_part;
     int64_t part_step;
-    void *room[ATTN_SPLIT_ROOMS];
+    void *ws[ATTN_SPLIT_WORKSPACES];
 };
 
 /* What a machine can do at most, for attnlab bench (limits_tmpl.h). */
@@ -197,18 +199,19 @@ struct attn_kernels {
     void (*transpose)(void *square);                 /* [lanes][lanes], in place */
 
     /* ---- the tile kernels (tile_tmpl.h, forward_tmpl.h, backward_tmpl.h) ---- */
-    void (*forward_room)(int64_t panels, int64_t d, int64_t dv, int64_t numbers[ATTN_ROOMS]);
+    void (*forward_workspace)(int64_t panels, int64_t d, int64_t dv,
+                              int64_t numbers[ATTN_WORKSPACES]);
     void (*forward)(const struct attn_tile_forward *job);
-    void (*backward_room)(const struct attn_problem *p, int64_t keys, int64_t kept[ATTN_KEPT],
-                          int64_t room[ATTN_BACK]);
+    void (*backward_workspace)(const struct attn_problem *p, int64_t keys,
+                               int64_t state[ATTN_STATES], int64_t ws[ATTN_BACK]);
     void (*backward_pack)(const struct attn_tile_backward *job);
     void (*backward_begin)(const struct attn_tile_backward *job);
-    void (*backward_meet)(const struct attn_tile_backward *job);
+    void (*backward_step)(const struct attn_tile_backward *job);
     void (*backward_end)(const struct attn_tile_backward *job);
     void (*backward_unpack)(const struct attn_tile_backward *job);
 
-    /* ---- materialised (gemm_tmpl.h): the rooms for S and dP hold all keys of the queries from i0
-     * (kept_from) on, [panels][n_key + 8][panel] ----
+    /* ---- materialised (gemm_tmpl.h): the workspaces for S and dP hold all keys of the queries
+     * from i0 (state_from) on, [panels][n_key + 8][panel] ----
      *      forward, queries   one panel, all keys: P, o, lse; P, dS, dbias, dq
      *      keys               between begin and end, when queries [i0,i1) are done: dK, dV grow */
     void (*gemm_forward)(const struct attn_tile_forward *job);
@@ -216,17 +219,18 @@ struct attn_kernels {
     void (*gemm_keys)(const struct attn_tile_backward *job);
 
     /* ---- the row kernels (rows_forward_tmpl.h, rows_backward_tmpl.h, split_tmpl.h) ---- */
-    void (*split_room)(int64_t rows, int64_t d, int64_t dv, int64_t numbers[ATTN_SPLIT_ROOMS]);
+    void (*split_workspace)(int64_t rows, int64_t d, int64_t dv,
+                            int64_t numbers[ATTN_SPLIT_WORKSPACES]);
     void (*split)(const struct attn_row_split *job);
-    int64_t (*row_room)(int64_t rows, int64_t d, int64_t dv); /* numbers */
+    int64_t (*row_workspace)(int64_t rows, int64_t d, int64_t dv); /* numbers */
     void (*row_forward)(const struct attn_row_forward *job);
     void (*row_sddmm)(const struct attn_row_forward *job); /* or in three steps: */
     void (*row_softmax)(const struct attn_row_forward *job);
     void (*row_spmm)(const struct attn_row_forward *job);
-    int64_t (*row_backward_room)(int64_t keys, int64_t d, int64_t dv); /* numbers */
+    int64_t (*row_backward_workspace)(int64_t keys, int64_t d, int64_t dv); /* numbers */
     void (*row_backward_start)(const struct attn_row_backward *job);
     void (*row_backward_begin)(const struct attn_row_backward *job);
-    void (*row_backward_meet)(const struct attn_row_backward *job);
+    void (*row_backward_step)(const struct attn_row_backward *job);
     void (*row_backward_end)(const struct attn_row_backward *job);
     void (*row_backward_finish)(const struct attn_row_backward *job);
 
@@ -243,7 +247,7 @@ struct attn_kernels {
     /* By enum attn_pass; flops: the tiles of such a pass on one panel of queries and so many keys
      * (at most ATTN_KEY_BLOCK), d = dv, everything near; and the numbers of x that either takes. */
     double (*limit_tiles[2])(void *x, int64_t d, int64_t keys, int64_t rounds);
-    int64_t (*limit_tiles_room)(int64_t d, int64_t keys);
+    int64_t (*limit_tiles_workspace)(int64_t d, int64_t keys);
 };
 
 /* Those that this library was built with; see isa.c for which the machine has. */

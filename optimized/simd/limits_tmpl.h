@@ -143,11 +143,11 @@ static double FN(limit_issue)(void *x, int64_t n, int64_t rounds)
  * subnormal, but may be above 1. */
 
 /* What the next n numbers of x are for, in whole vectors. */
-static REAL *FN(limit_room)(REAL **x, int64_t n)
+static REAL *FN(limit_workspace)(REAL **x, int64_t n)
 {
-    REAL *room = *x;
+    REAL *ws = *x;
     *x += FN(round_up)(n);
-    return room;
+    return ws;
 }
 
 /* row[j] = from + j * step for n rows, and the last again for tiles that are not full. */
@@ -159,10 +159,11 @@ static void FN(limit_rows)(const REAL *from, int64_t n, int64_t step, const REAL
 
 static double FN(limit_forward)(void *x, int64_t d, int64_t keys, int64_t rounds)
 {
-    REAL *at = x, *Q = FN(limit_room)(&at, PANEL * d), *O = FN(limit_room)(&at, PANEL * d);
-    REAL *S = FN(limit_room)(&at, (keys + 8) * PANEL), *m = FN(limit_room)(&at, PANEL);
-    REAL *l = FN(limit_room)(&at, PANEL), *K = FN(limit_room)(&at, keys * d);
-    REAL *V = FN(limit_room)(&at, keys * d);
+    REAL *at = x, *Q = FN(limit_workspace)(&at, PANEL * d),
+         *O = FN(limit_workspace)(&at, PANEL * d);
+    REAL *S = FN(limit_workspace)(&at, (keys + 8) * PANEL), *m = FN(limit_workspace)(&at, PANEL);
+    REAL *l = FN(limit_workspace)(&at, PANEL), *K = FN(limit_workspace)(&at, keys * d);
+    REAL *V = FN(limit_workspace)(&at, keys * d);
     const REAL *k[ATTN_KEY_BLOCK + 8], *v[ATTN_KEY_BLOCK + 8];
     VEC max[ATTN_PANEL_VECTORS];
     FN(limit_rows)(K, keys, d, k);
@@ -183,13 +184,15 @@ static double FN(limit_forward)(void *x, int64_t d, int64_t keys, int64_t rounds
 static double FN(limit_backward)(void *x, int64_t d, int64_t keys, int64_t rounds)
 {
     int64_t wide = FN(round_up)(d);
-    REAL *at = x, *Q = FN(limit_room)(&at, PANEL * d), *dO = FN(limit_room)(&at, PANEL * d);
-    REAL *dQ = FN(limit_room)(&at, PANEL * d), *lse = FN(limit_room)(&at, PANEL);
-    REAL *S = FN(limit_room)(&at, (keys + 8) * PANEL),
-         *dP = FN(limit_room)(&at, (keys + 8) * PANEL);
-    REAL *K = FN(limit_room)(&at, keys * d), *V = FN(limit_room)(&at, keys * d);
-    REAL *dK = FN(limit_room)(&at, (keys + 1) * wide), *dV = FN(limit_room)(&at, (keys + 1) * wide);
-    REAL *rows = FN(limit_room)(&at, PANEL * wide);
+    REAL *at = x, *Q = FN(limit_workspace)(&at, PANEL * d),
+         *dO = FN(limit_workspace)(&at, PANEL * d);
+    REAL *dQ = FN(limit_workspace)(&at, PANEL * d), *lse = FN(limit_workspace)(&at, PANEL);
+    REAL *S = FN(limit_workspace)(&at, (keys + 8) * PANEL),
+         *dP = FN(limit_workspace)(&at, (keys + 8) * PANEL);
+    REAL *K = FN(limit_workspace)(&at, keys * d), *V = FN(limit_workspace)(&at, keys * d);
+    REAL *dK = FN(limit_workspace)(&at, (keys + 1) * wide),
+         *dV = FN(limit_workspace)(&at, (keys + 1) * wide);
+    REAL *rows = FN(limit_workspace)(&at, PANEL * wide);
     const REAL *k[ATTN_KEY_BLOCK + 8], *v[ATTN_KEY_BLOCK + 8], *q[ATTN_MAX_PANEL + 8];
     uint8_t key[ATTN_KEY_BLOCK];
     FN(limit_rows)(K, keys, d, k);
@@ -201,8 +204,8 @@ static double FN(limit_backward)(void *x, int64_t d, int64_t keys, int64_t round
     memset(dK, 0, (size_t)((keys + 1) * wide) * sizeof *dK);
     memset(dV, 0, (size_t)((keys + 1) * wide) * sizeof *dV);
     for (int64_t r = 0; r < rounds; r++) {
-        FN(meet_p)(k, (int)keys, d, Q, lse, S, NULL);
-        FN(meet_ds)(v, (int)keys, d, dO, lse, S, dP, NULL);
+        FN(step_p)(k, (int)keys, d, Q, lse, S, NULL);
+        FN(step_ds)(v, (int)keys, d, dO, lse, S, dP, NULL);
         FN(values)(ATTN_PANEL_VECTORS, k, (int)keys, d, dP, dQ, NULL);
         FN(gradients)(dV, wide, key, (int)keys, dV + keys * wide, S, q, PANEL, NULL);
         FN(gradients)(dK, wide, key, (int)keys, dK + keys * wide, dP, q, PANEL, NULL);
@@ -211,7 +214,7 @@ static double FN(limit_backward)(void *x, int64_t d, int64_t keys, int64_t round
 }
 
 /* Numbers of x that either takes. */
-static int64_t FN(limit_tiles_room)(int64_t d, int64_t keys)
+static int64_t FN(limit_tiles_workspace)(int64_t d, int64_t keys)
 {
     int64_t wide = FN(round_up)(d);
     return 4 * PANEL * wide + 2 * PANEL + 2 * (keys + 8) * PANEL + 4 * (keys + 1) * wide;

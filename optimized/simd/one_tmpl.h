@@ -8,7 +8,7 @@
 
 #include "optimized/simd/rows_io_tmpl.h"
 
-#include "optimized/simd/ahead_tmpl.h"
+#include "optimized/simd/prefetch_tmpl.h"
 #include "optimized/simd/tile_tmpl.h"
 
 #include "optimized/simd/edit_tmpl.h"
@@ -38,28 +38,28 @@ const struct attn_kernels KERNELS_OF(ISA_NAME) = {
     .exp2 = FN(exp2_array),
     .tanh = FN(tanh_array),
     .transpose = FN(transpose_square),
-    .forward_room = FN(forward_numbers),
+    .forward_workspace = FN(forward_numbers),
     .forward = FN(forward),
-    .backward_room = FN(backward_numbers),
+    .backward_workspace = FN(backward_numbers),
     .backward_pack = FN(backward_pack),
     .backward_begin = FN(backward_begin),
-    .backward_meet = FN(backward_meet),
+    .backward_step = FN(backward_step),
     .backward_end = FN(backward_end),
     .backward_unpack = FN(backward_unpack),
     .gemm_forward = FN(gemm_forward),
     .gemm_queries = FN(gemm_queries),
     .gemm_keys = FN(gemm_keys),
-    .split_room = FN(split_numbers),
+    .split_workspace = FN(split_numbers),
     .split = FN(split),
-    .row_room = FN(row_numbers),
+    .row_workspace = FN(row_numbers),
     .row_forward = FN(row_forward),
     .row_sddmm = FN(row_sddmm),
     .row_softmax = FN(row_softmax_all),
     .row_spmm = FN(row_spmm),
-    .row_backward_room = FN(back_numbers),
+    .row_backward_workspace = FN(back_numbers),
     .row_backward_start = FN(row_backward_start),
     .row_backward_begin = FN(row_backward_begin),
-    .row_backward_meet = FN(row_backward_meet),
+    .row_backward_step = FN(row_backward_step),
     .row_backward_end = FN(row_backward_end),
     .row_backward_finish = FN(row_backward_finish),
     .store_row = FN(store_row),
@@ -67,5 +67,5 @@ const struct attn_kernels KERNELS_OF(ISA_NAME) = {
     .limit = {FN(limit_fma), FN(limit_exp2), FN(limit_read), FN(limit_triad), FN(limit_gather),
               FN(limit_issue)},
     .limit_tiles = {FN(limit_forward), FN(limit_backward)},
-    .limit_tiles_room = FN(limit_tiles_room),
+    .limit_tiles_workspace = FN(limit_tiles_workspace),
 };

@@ -16,7 +16,7 @@
  * whichever cache holds the chunk, and that is its limit. */
 
 /* What a thread works in. */
-struct FN(back_room) {
+struct FN(back_workspace) {
     REAL *keys;                 /* [keys][K, V, dK, dV]                            */
     int64_t step, wide, wide_v; /* numbers from key to key; d, dv in whole vectors */
     REAL *S, *dP, *slope;       /* [ATTN_BACK_STEP + 16]                           */
@@ -30,10 +30,10 @@ static int64_t FN(back_numbers)(int64_t keys, int64_t d, int64_t dv)
            2 * FN(whole)(wide_v);
 }
 
-static struct FN(back_room) FN(back_layout)(const struct attn_row_backward *job)
+static struct FN(back_workspace) FN(back_layout)(const struct attn_row_backward *job)
 {
-    struct FN(back_room) x;
-    REAL *at = job->room;
+    struct FN(back_workspace) x;
+    REAL *at = job->ws;
     x.wide = FN(round_up)(job->p->d_key), x.wide_v = FN(round_up)(job->p->d_value);
     x.step = 2 * (x.wide + x.wide_v);
     x.S = at, at += ATTN_BACK_STEP + 16;
@@ -64,16 +64,16 @@ static void FN(back_emit)(const struct attn_view *to, int64_t b, int64_t h, int6
 
 /* ---- queries, before the first key and after the last --------------------------------------- */
 
-/* D of query i; dO and o pass through the room. */
-static REAL FN(back_delta)(const struct attn_row_backward *job, const struct FN(back_room) * room,
-                           int64_t i)
+/* D of query i; dO and o pass through the workspace. */
+static REAL FN(back_delta)(const struct attn_row_backward *job,
+                           const struct FN(back_workspace) * ws, int64_t i)
 {
     const struct attn_backward *t = job->t;
     VEC D = {0};
-    FN(fetch_padded)(&t->d_o, job->b, job->h, i, job->p->d_value, room->d_o);
-    FN(fetch_padded)(&t->o, job->b, job->h, i, job->p->d_value, room->o);
-    for (int64_t c = 0; c < room->wide_v; c += LANES)
-        D = VEC_FMA(FN(load)(room->d_o + c), FN(load)(room->o + c), D);
+    FN(fetch_padded)(&t->d_o, job->b, job->h, i, job->p->d_value, ws->d_o);
+    FN(fetch_padded)(&t->o, job->b, job->h, i, job->p->d_value, ws->o);
+    for (int64_t c = 0; c < ws->wide_v; c += LANES)
+        D = VEC_FMA(FN(load)(ws->d_o + c), FN(load)(ws->o + c), D);
     REAL delta = FN(sum)(D)[0];
     if (t->d_lse.data != NULL)
         delta -= ((const REAL *)t->d_lse.data)[attn_offset(t->d_lse.stride, job->b, job->h, i)];
@@ -85,16 +85,16 @@ static REAL FN(back_delta)(const struct attn_row_backward *job, const struct FN(
 static void FN(row_backward_start)(const struct attn_row_backward *job)
 {
     const struct attn_cview *of = &job->t->lse;
-    struct FN(back_room) room = FN(back_layout)(job);
+    struct FN(back_workspace) ws = FN(back_layout)(job);
     REAL *lse = job->lse, *delta = job->delta, *dQ = job->dq;
     for (int64_t i = job->i0; i < job->i1; i++) {
         const int64_t *row = FN(back_row)(job, i);
         REAL of_i = ((const REAL *)of->data)[attn_offset(of->stride, job->b, job->h, i)];
         int seen = row[1] > row[0] && of_i != (REAL)-INFINITY;
         lse[i] = seen ? of_i * (REAL)LOG2_E : (REAL)INFINITY;
-        delta[i] = seen ? FN(back_delta)(job, &room, i) : 0;
+        delta[i] = seen ? FN(back_delta)(job, &ws, i) : 0;
         job->done[i] = 0;
-        memset(dQ + i * room.wide, 0, (size_t)room.wide * sizeof *dQ);
+        memset(dQ + i * ws.wide, 0, (size_t)ws.wide * sizeof *dQ);
     }
 }
 
@@ -111,12 +111,12 @@ static void FN(row_backward_finish)(const struct attn_row_backward *job)
 static void FN(row_backward_begin)(const struct attn_row_backward *job)
 {
     const struct attn_problem *p = job->p;
-    struct FN(back_room) room = FN(back_layout)(job);
-    int64_t half = room.wide + room.wide_v;
+    struct FN(back_workspace) ws = FN(back_layout)(job);
+    int64_t half = ws.wide + ws.wide_v;
     for (int64_t j = job->j0; j < job->j1; j++) {
-        REAL *key = room.keys + (j - job->j0) * room.step;
+        REAL *key = ws.keys + (j - job->j0) * ws.step;
         FN(fetch_padded)(&job->t->k, job->b, job->g, j, p->d_key, key);
-        FN(fetch_padded)(&job->t->v, job->b, job->g, j, p->d_value, key + room.wide);
+        FN(fetch_padded)(&job->t->v, job->b, job->g, j, p->d_value, key + ws.wide);
         memset(key + half, 0, (size_t)half * sizeof *key);
     }
 }
@@ -124,11 +124,11 @@ static void FN(row_backward_begin)(const struct attn_row_backward *job)
 static void FN(row_backward_end)(const struct attn_row_backward *job)
 {
     const struct attn_problem *p = job->p;
-    struct FN(back_room) room = FN(back_layout)(job);
+    struct FN(back_workspace) ws = FN(back_layout)(job);
     for (int64_t j = job->j0; j < job->j1; j++) {
-        REAL *dK = room.keys + (j - job->j0) * room.step + room.wide + room.wide_v;
+        REAL *dK = ws.keys + (j - job->j0) * ws.step + ws.wide + ws.wide_v;
         FN(back_emit)(&job->t->dk, job->b, job->g, j, p->d_key, dK, p->scale);
-        FN(back_emit)(&job->t->dv, job->b, job->g, j, p->d_value, dK + room.wide, 1);
+        FN(back_emit)(&job->t->dv, job->b, job->g, j, p->d_value, dK + ws.wide, 1);
     }
 }
 
@@ -137,7 +137,7 @@ static void FN(row_backward_end)(const struct attn_row_backward *job)
 /* One query and at most ATTN_BACK_STEP keys of the chunk that it sees, counted from its first. */
 struct FN(back_step) {
     const struct attn_row_backward *job;
-    struct FN(back_room) room;
+    struct FN(back_workspace) ws;
     int64_t i;
     const REAL *q, *d_o; /* in whole vectors */
     REAL *dQ;
@@ -160,11 +160,11 @@ static void FN(back_scores)(REAL *S, REAL *dP, int n, REAL lse, REAL delta)
 static void FN(back_edit)(const struct FN(back_step) * x)
 {
     const struct attn_row_backward *job = x->job;
-    REAL *dS = x->room.dP;
+    REAL *dS = x->ws.dP;
     for (int e = 0; job->t->dbias.data != NULL && e < x->n; e++)
         attn_view_add(&job->t->dbias, job->b, job->h, x->i, job->j0 + x->key[e], (double)dS[e]);
     for (int e = 0; job->p->softcap > 0 && e < x->n; e++)
-        dS[e] *= x->room.slope[e];
+        dS[e] *= x->ws.slope[e];
 }
 
 /* `vectors` vectors of features from c on: dQ += sum_e dS_e k_e, dK_e += dS_e q, dV_e += P_e dO.
@@ -172,7 +172,7 @@ static void FN(back_edit)(const struct FN(back_step) * x)
  * end first, and the others go on alone. */
 TILE FN(scatter_at)(int vectors, int keys, int values, const struct FN(back_step) * x, int64_t c)
 {
-    const struct FN(back_room) *room = &x->room;
+    const struct FN(back_workspace) *ws = &x->ws;
     VEC q[4], d_o[4], dQ[4];
     for (int u = 0; u < vectors; u++) {
         q[u] = keys ? FN(load)(x->q + c + u * LANES) : (VEC){0};
@@ -180,9 +180,9 @@ TILE FN(scatter_at)(int vectors, int keys, int values, const struct FN(back_step
         d_o[u] = values ? FN(load)(x->d_o + c + u * LANES) : (VEC){0};
     }
     for (int e = 0; e < x->n; e++) {
-        REAL *K = room->keys + x->key[e] * room->step + c;
-        REAL *dK = K + room->wide + room->wide_v, *dV = dK + room->wide;
-        VEC dS = FN(all)(room->dP[e]), P = FN(all)(room->S[e]);
+        REAL *K = ws->keys + x->key[e] * ws->step + c;
+        REAL *dK = K + ws->wide + ws->wide_v, *dV = dK + ws->wide;
+        VEC dS = FN(all)(ws->dP[e]), P = FN(all)(ws->S[e]);
 #pragma GCC unroll 4
         for (int u = 0; u < vectors; u++) {
             int64_t at = u * LANES;
@@ -210,49 +210,49 @@ TILE FN(scatter_between)(int keys, int values, const struct FN(back_step) * x, i
 
 static void FN(back_scatter)(const struct FN(back_step) * x)
 {
-    int64_t wide = x->room.wide, wide_v = x->room.wide_v, both = wide < wide_v ? wide : wide_v;
+    int64_t wide = x->ws.wide, wide_v = x->ws.wide_v, both = wide < wide_v ? wide : wide_v;
     FN(scatter_between)(1, 1, x, 0, both);
     FN(scatter_between)(1, 0, x, both, wide);
     FN(scatter_between)(0, 1, x, both, wide_v);
 }
 
-static void FN(back_meet)(const struct FN(back_step) * x)
+static void FN(back_tile_step)(const struct FN(back_step) * x)
 {
     const struct attn_row_backward *job = x->job;
     const struct attn_problem *p = job->p;
-    const struct FN(back_room) *room = &x->room;
-    struct FN(source) k = {.at = room->keys, .step = room->step, .width = room->wide};
-    struct FN(source)
-        v = {.at = room->keys + room->wide, .step = room->step, .width = room->wide_v};
+    const struct FN(back_workspace) *ws = &x->ws;
+    struct FN(source) k = {.at = ws->keys, .step = ws->step, .width = ws->wide};
+    struct FN(source) v = {.at = ws->keys + ws->wide, .step = ws->step, .width = ws->wide_v};
     VEC factor = FN(all)((REAL)FN(exponent_factor)(p));
-    FN(dots)(&k, x->key, x->n, x->q, room->S);
-    FN(dots)(&v, x->key, x->n, x->d_o, room->dP);
+    FN(dots)(&k, x->key, x->n, x->q, ws->S);
+    FN(dots)(&v, x->key, x->n, x->d_o, ws->dP);
     for (int e = 0; e < x->n; e += LANES)
-        FN(store)(room->S + e, FN(load)(room->S + e) * factor);
-    FN(row_edit)(p, job->b, job->h, x->i, job->j0, x->key, x->n, room->S, room->slope);
+        FN(store)(ws->S + e, FN(load)(ws->S + e) * factor);
+    FN(row_edit)(p, job->b, job->h, x->i, job->j0, x->key, x->n, ws->S, ws->slope);
     FN(back_scores)
-    (room->S, room->dP, x->n, ((const REAL *)job->lse)[x->i], ((const REAL *)job->delta)[x->i]);
+    (ws->S, ws->dP, x->n, ((const REAL *)job->lse)[x->i], ((const REAL *)job->delta)[x->i]);
     FN(back_edit)(x);
     FN(back_scatter)(x);
 }
 
-/* Row (b,h,i) of n numbers in whole vectors: where it is, if it is that already; else in room. */
-static const REAL *FN(near_row)(const struct attn_cview *x, int64_t b, int64_t h, int64_t i,
-                                int64_t n, REAL *room)
+/* Row (b,h,i) of n numbers in whole vectors: where it is, if it is that already; else in
+ * workspace. */
+static const REAL *FN(row_in_cache)(const struct attn_cview *x, int64_t b, int64_t h, int64_t i,
+                                    int64_t n, REAL *ws)
 {
     if (n == FN(round_up)(n) && n > 0 && FN(in_place)(x, n))
         return FN(at)(x, b, h, i);
-    FN(fetch_padded)(x, b, h, i, n, room);
-    return room;
+    FN(fetch_padded)(x, b, h, i, n, ws);
+    return ws;
 }
 
 /* Queries [i0,i1) against the keys of the chunk.  done says how far each row has come: chunks are
  * met in order. */
-static void FN(row_backward_meet)(const struct attn_row_backward *job)
+static void FN(row_backward_step)(const struct attn_row_backward *job)
 {
     const struct attn_problem *p = job->p;
     const REAL *lse = job->lse;
-    struct FN(back_step) x = {.job = job, .room = FN(back_layout)(job)};
+    struct FN(back_step) x = {.job = job, .ws = FN(back_layout)(job)};
     for (x.i = job->i0; x.i < job->i1; x.i++) {
         const int64_t *row = FN(back_row)(job, x.i);
         const int32_t *key = job->csr->column + row[0] + job->done[x.i];
@@ -265,15 +265,15 @@ static void FN(row_backward_meet)(const struct attn_row_backward *job)
             continue;
         job->done[x.i] += n;
         if (x.i + 2 < job->i1)
-            FN(keys_ahead)(job->csr->column + row[2] + job->done[x.i + 2], n);
-        x.q = FN(near_row)(&job->t->q, job->b, job->h, x.i, p->d_key, x.room.q);
-        x.d_o = FN(near_row)(&job->t->d_o, job->b, job->h, x.i, p->d_value, x.room.d_o);
-        x.dQ = (REAL *)job->dq + x.i * x.room.wide;
+            FN(prefetch_keys)(job->csr->column + row[2] + job->done[x.i + 2], n);
+        x.q = FN(row_in_cache)(&job->t->q, job->b, job->h, x.i, p->d_key, x.ws.q);
+        x.d_o = FN(row_in_cache)(&job->t->d_o, job->b, job->h, x.i, p->d_value, x.ws.d_o);
+        x.dQ = (REAL *)job->dq + x.i * x.ws.wide;
         for (int e = 0; e < n; e += x.n) {
             x.n = n - e < ATTN_BACK_STEP ? n - e : ATTN_BACK_STEP;
             for (int t = 0; t < x.n; t++)
                 x.key[t] = (int32_t)(key[e + t] - job->j0);
-            FN(back_meet)(&x);
+            FN(back_tile_step)(&x);
         }
     }
 }

@@ -9,7 +9,7 @@ struct FN(step) {
 };
 
 /* What a thread works in. */
-struct FN(row_room) {
+struct FN(row_workspace) {
     REAL *Q, *O, *m, *l;    /* [rows][d], [rows][dv] in whole vectors; [rows] */
     INT *done;              /* [rows]: see walk_tmpl.h                        */
     REAL *S;                /* [ATTN_ROW_BATCH]                               */
@@ -31,11 +31,11 @@ static int64_t FN(row_numbers)(int64_t rows, int64_t d, int64_t dv)
            GROUP * (wide > wide_v ? wide : wide_v);
 }
 
-static struct FN(row_room) FN(row_layout)(const struct attn_row_forward *job)
+static struct FN(row_workspace) FN(row_layout)(const struct attn_row_forward *job)
 {
     int64_t rows = job->i1 - job->i0, wide = FN(round_up)(job->p->d_key);
-    REAL *at = job->room;
-    struct FN(row_room) x;
+    REAL *at = job->ws;
+    struct FN(row_workspace) x;
     x.S = at, at += ATTN_ROW_BATCH;
     x.step = (struct FN(step) *)at;
     at += ATTN_ROW_STEPS * ATTN_ROW_STEP_BYTES / (int64_t)sizeof(REAL);
@@ -78,15 +78,15 @@ static struct FN(source) FN(job_values)(const struct attn_row_forward *job, REAL
 }
 
 /* Start the walk; queries that see something are fetched, the others are not read. */
-static void FN(row_start)(const struct attn_row_forward *job, const struct FN(row_room) * room,
+static void FN(row_start)(const struct attn_row_forward *job, const struct FN(row_workspace) * ws,
                           struct FN(walk) * walk)
 {
     int64_t wide = FN(round_up)(job->p->d_key);
     FN(walk_start)
-    (walk, job->csr, job->b, job->h, job->i0, job->i1, job->p->n_key, job->chunk, room->done);
+    (walk, job->csr, job->b, job->h, job->i0, job->i1, job->p->n_key, job->chunk, ws->done);
     for (int r = 0; r < walk->rows; r++)
         if (walk->start[r + 1] > walk->start[r])
-            FN(fetch_scaled)(job->p, &job->t->q, job->b, job->h, job->i0 + r, room->Q + r * wide);
+            FN(fetch_scaled)(job->p, &job->t->q, job->b, job->h, job->i0 + r, ws->Q + r * wide);
 }
 
 /* o[i] = O * factor */
@@ -113,19 +113,20 @@ struct FN(batch) {
     int n;
     int64_t used; /* numbers of S */
 };
-_Static_assert(sizeof(struct FN(step)) <= ATTN_ROW_STEP_BYTES, "a step is as large as its room");
+_Static_assert(sizeof(struct FN(step)) <= ATTN_ROW_STEP_BYTES,
+               "a step is as large as its workspace");
 
 /* Probabilities and sums of a batch of which the scores are made. */
 static void FN(batch_finish)(struct FN(batch) * batch, const struct FN(source) * v,
-                             const struct FN(row_room) * room)
+                             const struct FN(row_workspace) * ws)
 {
     for (int n = 0; n < batch->n; n++) {
         struct FN(step) *x = &batch->step[n];
-        x->alpha = FN(row_softmax)(x->S, x->n, &room->m[x->row], &room->l[x->row]);
+        x->alpha = FN(row_softmax)(x->S, x->n, &ws->m[x->row], &ws->l[x->row]);
     }
     for (int n = 0; n < batch->n; n++) {
         const struct FN(step) *x = &batch->step[n];
-        FN(row_sums)(v, x->key, x->n, x->S, x->alpha, room->O + x->row * v->width);
+        FN(row_sums)(v, x->key, x->n, x->S, x->alpha, ws->O + x->row * v->width);
     }
     batch->n = 0;
     batch->used = 0;
@@ -134,28 +135,28 @@ static void FN(batch_finish)(struct FN(batch) * batch, const struct FN(source) *
 static void FN(row_forward)(const struct attn_row_forward *job)
 {
     const struct attn_problem *p = job->p;
-    struct FN(row_room) room = FN(row_layout)(job);
-    struct FN(source) k = FN(job_keys)(job, room.stage), v = FN(job_values)(job, room.stage);
-    struct FN(batch) batch = {.step = room.step};
+    struct FN(row_workspace) ws = FN(row_layout)(job);
+    struct FN(source) k = FN(job_keys)(job, ws.stage), v = FN(job_values)(job, ws.stage);
+    struct FN(batch) batch = {.step = ws.step};
     struct FN(walk) walk;
-    FN(row_start)(job, &room, &walk);
-    memset(room.O, 0, (size_t)(walk.rows * v.width) * sizeof *room.O);
+    FN(row_start)(job, &ws, &walk);
+    memset(ws.O, 0, (size_t)(walk.rows * v.width) * sizeof *ws.O);
     for (int r = 0; r < walk.rows; r++)
-        room.m[r] = (REAL)-INFINITY, room.l[r] = 0;
+        ws.m[r] = (REAL)-INFINITY, ws.l[r] = 0;
     while (FN(walk_next)(&walk)) {
         int r = walk.row, n = walk.n;
         if (batch.n == ATTN_ROW_STEPS || batch.used + n > ATTN_ROW_BATCH - 16)
-            FN(batch_finish)(&batch, &v, &room);
-        REAL *S = room.S + batch.used;
-        FN(row_dots)(&k, walk.key, n, room.Q + r * k.width, S);
+            FN(batch_finish)(&batch, &v, &ws);
+        REAL *S = ws.S + batch.used;
+        FN(row_dots)(&k, walk.key, n, ws.Q + r * k.width, S);
         FN(row_edit)(p, job->b, job->h, job->i0 + r, 0, walk.key, n, S, NULL);
         batch.step[batch.n++] = (struct FN(step)){walk.key, S, 1, r, n};
         batch.used += FN(whole)(n);
     }
-    FN(batch_finish)(&batch, &v, &room);
+    FN(batch_finish)(&batch, &v, &ws);
     for (int r = 0; r < walk.rows; r++) {
-        FN(row_emit)(job, r, room.O + r * v.width, room.l[r] == 0 ? 0 : 1 / room.l[r]);
-        FN(row_emit_lse)(job, r, room.m[r], room.l[r]);
+        FN(row_emit)(job, r, ws.O + r * v.width, ws.l[r] == 0 ? 0 : 1 / ws.l[r]);
+        FN(row_emit_lse)(job, r, ws.m[r], ws.l[r]);
     }
 }
 
@@ -175,25 +176,25 @@ static REAL *FN(row_values)(const struct attn_row_forward *job, int64_t at)
  * e. */
 static void FN(row_sddmm)(const struct attn_row_forward *job)
 {
-    struct FN(row_room) room = FN(row_layout)(job);
-    struct FN(source) k = FN(job_keys)(job, room.stage);
+    struct FN(row_workspace) ws = FN(row_layout)(job);
+    struct FN(source) k = FN(job_keys)(job, ws.stage);
     struct FN(walk) walk;
-    FN(row_start)(job, &room, &walk);
+    FN(row_start)(job, &ws, &walk);
     while (FN(walk_next)(&walk)) {
-        FN(row_dots)(&k, walk.key, walk.n, room.Q + walk.row * k.width, room.S);
+        FN(row_dots)(&k, walk.key, walk.n, ws.Q + walk.row * k.width, ws.S);
         FN(row_edit)
-        (job->p, job->b, job->h, job->i0 + walk.row, 0, walk.key, walk.n, room.S, NULL);
-        memcpy(FN(row_values)(job, walk.at), room.S, (size_t)walk.n * sizeof *room.S);
+        (job->p, job->b, job->h, job->i0 + walk.row, 0, walk.key, walk.n, ws.S, NULL);
+        memcpy(FN(row_values)(job, walk.at), ws.S, (size_t)walk.n * sizeof *ws.S);
     }
 }
 
 /* Softmax, row by row, in place: P = 2^(S - m) / l. */
 static void FN(row_softmax_all)(const struct attn_row_forward *job)
 {
-    struct FN(row_room) room = FN(row_layout)(job);
+    struct FN(row_workspace) ws = FN(row_layout)(job);
     struct FN(walk) walk;
     FN(walk_start)
-    (&walk, job->csr, job->b, job->h, job->i0, job->i1, 1, 1, room.done);
+    (&walk, job->csr, job->b, job->h, job->i0, job->i1, 1, 1, ws.done);
     for (int r = 0; r < walk.rows; r++) {
         int64_t n = walk.start[r + 1] - walk.start[r];
         REAL *S = FN(row_values)(job, walk.start[r]), m = (REAL)-INFINITY, l = 0;
@@ -202,9 +203,9 @@ static void FN(row_softmax_all)(const struct attn_row_forward *job)
         REAL base = m > (REAL)-INFINITY ? m : 0;
         for (int64_t e = 0; e < n; e += ATTN_ROW_KEYS) {
             int64_t part = n - e < ATTN_ROW_KEYS ? n - e : ATTN_ROW_KEYS;
-            memcpy(room.S, S + e, (size_t)part * sizeof *S);
-            l += FN(row_exp2)(room.S, (int)part, FN(all)(base));
-            memcpy(S + e, room.S, (size_t)part * sizeof *S);
+            memcpy(ws.S, S + e, (size_t)part * sizeof *S);
+            l += FN(row_exp2)(ws.S, (int)part, FN(all)(base));
+            memcpy(S + e, ws.S, (size_t)part * sizeof *S);
         }
         for (int64_t e = 0; e < n; e++)
             S[e] *= l == 0 ? 0 : 1 / l;
@@ -215,15 +216,15 @@ static void FN(row_softmax_all)(const struct attn_row_forward *job)
 /* SpMM: O = P V. */
 static void FN(row_spmm)(const struct attn_row_forward *job)
 {
-    struct FN(row_room) room = FN(row_layout)(job);
-    struct FN(source) v = FN(job_values)(job, room.stage);
+    struct FN(row_workspace) ws = FN(row_layout)(job);
+    struct FN(source) v = FN(job_values)(job, ws.stage);
     struct FN(walk) walk;
     FN(walk_start)
-    (&walk, job->csr, job->b, job->h, job->i0, job->i1, job->p->n_key, job->chunk, room.done);
-    memset(room.O, 0, (size_t)(walk.rows * v.width) * sizeof *room.O);
+    (&walk, job->csr, job->b, job->h, job->i0, job->i1, job->p->n_key, job->chunk, ws.done);
+    memset(ws.O, 0, (size_t)(walk.rows * v.width) * sizeof *ws.O);
     while (FN(walk_next)(&walk))
         FN(row_sums)
-    (&v, walk.key, walk.n, FN(row_values)(job, walk.at), 1, room.O + walk.row * v.width);
+    (&v, walk.key, walk.n, FN(row_values)(job, walk.at), 1, ws.O + walk.row * v.width);
     for (int r = 0; r < walk.rows; r++)
-        FN(row_emit)(job, r, room.O + r * v.width, 1);
+        FN(row_emit)(job, r, ws.O + r * v.width, 1);
 }

@@ -35,11 +35,11 @@ static inline const REAL *FN(row_of)(const struct FN(source) * x, int32_t j)
 
 /* Row (b,h,j) of n numbers, widened and padded by zeros to whole vectors. */
 static void FN(fetch_padded)(const struct attn_cview *x, int64_t b, int64_t h, int64_t j, int64_t n,
-                             REAL *room)
+                             REAL *ws)
 {
-    FN(fetch)(x, b, h, j, n, room);
+    FN(fetch)(x, b, h, j, n, ws);
     for (int64_t c = n; c < FN(round_up)(n); c++)
-        room[c] = 0;
+        ws[c] = 0;
 }
 
 static void FN(load_row)(const struct attn_cview *x, int64_t b, int64_t h, int64_t i, int64_t n,
@@ -56,12 +56,12 @@ static double FN(exponent_factor)(const struct attn_problem *p)
 
 /* A row of Q times that: rounded once, the product is made in double. */
 static void FN(fetch_scaled)(const struct attn_problem *p, const struct attn_cview *x, int64_t b,
-                             int64_t h, int64_t i, REAL *room)
+                             int64_t h, int64_t i, REAL *ws)
 {
     double factor = FN(exponent_factor)(p);
-    FN(fetch_padded)(x, b, h, i, p->d_key, room);
+    FN(fetch_padded)(x, b, h, i, p->d_key, ws);
     for (int64_t c = 0; c < p->d_key; c++)
-        room[c] = (REAL)((double)room[c] * factor);
+        ws[c] = (REAL)((double)ws[c] * factor);
 }
 
 /* Rows key[0 .. n-1] into the stage. */
@@ -134,7 +134,7 @@ static inline __attribute__((always_inline)) VEC FN(products)(const REAL *row, c
     return sum;
 }
 
-/* S[e] = q . row key[e] for n keys; room for n rounded up to GROUP, what is past n is 0. */
+/* S[e] = q . row key[e] for n keys; workspace for n rounded up to GROUP, what is past n is 0. */
 TILE FN(dots_of_width)(const struct FN(source) * x, const int32_t *key, int n, const REAL *q,
                        int64_t width, REAL *S)
 {
@@ -268,7 +268,7 @@ static REAL FN(row_exp2)(REAL *S, int n, VEC base)
 }
 
 /* S[0 .. n-1], in units of log2 e, becomes P; m and l move on.  Returns alpha, the factor of
- * what was summed before.  S has room for n rounded up to LANES. */
+ * what was summed before.  S has workspace for n rounded up to LANES. */
 static REAL FN(row_softmax)(REAL *S, int n, REAL *m, REAL *l)
 {
     VEC old = FN(all)(*m), most = old;
@@ -320,7 +320,7 @@ static REAL FN(row_lse)(REAL m, REAL l)
 
 /* S[u][t] = q[u] . row key[t] for TWINS queries and four keys. */
 TILE FN(twin_dots_of_four)(const struct FN(source) * x, const int32_t *key, const REAL *q,
-                           int64_t width, REAL *S, int64_t s_step, struct FN(ahead) * ahead,
+                           int64_t width, REAL *S, int64_t s_step, struct FN(prefetch) * prefetch,
                            int64_t lines)
 {
     VEC acc[4 * TWINS];
@@ -332,7 +332,7 @@ TILE FN(twin_dots_of_four)(const struct FN(source) * x, const int32_t *key, cons
         acc[t] = (VEC){0};
     for (int64_t c = 0; c < width; c += LANES) {
         VEC k[4];
-        FN(look_ahead)(ahead, lines);
+        FN(prefetch_lines)(prefetch, lines);
         for (int t = 0; t < 4; t++)
             k[t] = FN(load)(row[t] + c);
 #pragma GCC unroll 4
@@ -349,23 +349,23 @@ TILE FN(twin_dots_of_four)(const struct FN(source) * x, const int32_t *key, cons
         memcpy(S + u * s_step, all + u * 4, 4 * sizeof *S);
 }
 
-/* S[u][e] = q[u] . row key[e] for TWINS queries; room for n rounded up to four. */
+/* S[u][e] = q[u] . row key[e] for TWINS queries; workspace for n rounded up to four. */
 static void FN(twin_dots)(const struct FN(source) * x, const int32_t *key, int n, const REAL *q,
-                          REAL *S, int64_t s_step, struct FN(ahead) * ahead)
+                          REAL *S, int64_t s_step, struct FN(prefetch) * prefetch)
 {
-    int64_t lines = FN(lines_of_step)(ahead, (n + 3) / 4 * (x->width / LANES));
+    int64_t lines = FN(lines_of_step)(prefetch, (n + 3) / 4 * (x->width / LANES));
     for (int e = 0; e < n; e += 4) {
         int32_t rest[4]; /* the last key again and again */
         for (int t = 0; t < 4; t++)
             rest[t] = key[e + t < n ? e + t : n - 1];
-        FN(twin_dots_of_four)(x, rest, q, x->width, S + e, s_step, ahead, lines);
+        FN(twin_dots_of_four)(x, rest, q, x->width, S + e, s_step, prefetch, lines);
     }
 }
 
 /* y[u] = alpha[u] y[u] + sum_e P[u][e] (row key[e]) for TWINS queries, `vectors` vectors at c. */
 TILE FN(twin_sums_at)(int vectors, const struct FN(source) * x, const int32_t *key, int n,
                       const REAL *P, int64_t p_step, const REAL *alpha, REAL *y, int64_t c,
-                      struct FN(ahead) * ahead, int64_t lines)
+                      struct FN(prefetch) * prefetch, int64_t lines)
 {
     VEC acc[TWINS][4];
     for (int u = 0; u < TWINS; u++)
@@ -374,7 +374,7 @@ TILE FN(twin_sums_at)(int vectors, const struct FN(source) * x, const int32_t *k
     for (int e = 0; e < n; e++) {
         const REAL *row = FN(row_of)(x, key[e]) + c;
         VEC v[4];
-        FN(look_ahead)(ahead, lines);
+        FN(prefetch_lines)(prefetch, lines);
         for (int w = 0; w < vectors; w++)
             v[w] = FN(load)(row + w * LANES);
 #pragma GCC unroll 4
@@ -391,12 +391,13 @@ TILE FN(twin_sums_at)(int vectors, const struct FN(source) * x, const int32_t *k
 }
 
 static void FN(twin_sums)(const struct FN(source) * x, const int32_t *key, int n, const REAL *P,
-                          int64_t p_step, const REAL *alpha, REAL *y, struct FN(ahead) * ahead)
+                          int64_t p_step, const REAL *alpha, REAL *y,
+                          struct FN(prefetch) * prefetch)
 {
     int64_t c = 0, blocks = x->width / LANES / 4 + x->width / LANES % 4;
-    int64_t lines = FN(lines_of_step)(ahead, n * blocks);
+    int64_t lines = FN(lines_of_step)(prefetch, n * blocks);
     for (; c + 4 * LANES <= x->width; c += 4 * LANES)
-        FN(twin_sums_at)(4, x, key, n, P, p_step, alpha, y, c, ahead, lines);
+        FN(twin_sums_at)(4, x, key, n, P, p_step, alpha, y, c, prefetch, lines);
     for (; c < x->width; c += LANES)
-        FN(twin_sums_at)(1, x, key, n, P, p_step, alpha, y, c, ahead, lines);
+        FN(twin_sums_at)(1, x, key, n, P, p_step, alpha, y, c, prefetch, lines);
 }

@@ -1,9 +1,10 @@
 /* Few queries against many keys: decoding.  The queries that share a kv head meet the same keys at
  * a time, first all their scores, then all their sums, so that K and V come from memory once and
- * from the nearest cache after that.  How far each query sees is a matter of runs (sight.h). */
+ * from the nearest cache after that.  How far each query sees is a matter of runs
+ * (mask_cursor.h). */
 
 static void FN(split_numbers)(int64_t rows, int64_t d, int64_t dv,
-                              int64_t numbers[ATTN_SPLIT_ROOMS])
+                              int64_t numbers[ATTN_SPLIT_WORKSPACES])
 {
     int64_t wide = FN(round_up)(d), wide_v = FN(round_up)(dv);
     numbers[ATTN_SPLIT_Q] = rows * wide;
@@ -52,19 +53,19 @@ static int FN(split_list)(uint64_t bits, int32_t *key)
     return n;
 }
 
-/* Rows [j0,j1): where they are, or widened into room. */
+/* Rows [j0,j1): where they are, or widened into workspace. */
 static struct FN(source) FN(split_source)(const struct attn_cview *x, int64_t b, int64_t g,
-                                          int64_t j0, int64_t j1, int64_t n, REAL *room)
+                                          int64_t j0, int64_t j1, int64_t n, REAL *ws)
 {
     int64_t width = FN(round_up)(n);
-    struct FN(source) from = {.at = room, .step = width, .width = width};
+    struct FN(source) from = {.at = ws, .step = width, .width = width};
     if (n > 0 && n == width && FN(in_place)(x, n)) {
         from.at = FN(at)(x, b, g, j0);
         from.step = x->stride[2];
         return from;
     }
     for (int64_t j = j0; j < j1; j++)
-        FN(fetch_padded)(x, b, g, j, n, room + (j - j0) * width);
+        FN(fetch_padded)(x, b, g, j, n, ws + (j - j0) * width);
     return from;
 }
 
@@ -85,8 +86,8 @@ static void FN(split_keys)(const struct attn_row_split *job, int64_t j0, int64_t
 {
     const struct attn_problem *p = job->p;
     int64_t g = job->h0 / (p->heads / p->kv_heads), wide = FN(round_up)(p->d_key);
-    REAL *Q = job->room[ATTN_SPLIT_Q], *O = job->room[ATTN_SPLIT_O], *S = job->room[ATTN_SPLIT_S];
-    REAL *K = job->room[ATTN_SPLIT_KV], *V = K + ATTN_SPLIT_KEYS * wide, alpha[ATTN_SPLIT_ROWS];
+    REAL *Q = job->ws[ATTN_SPLIT_Q], *O = job->ws[ATTN_SPLIT_O], *S = job->ws[ATTN_SPLIT_S];
+    REAL *K = job->ws[ATTN_SPLIT_KV], *V = K + ATTN_SPLIT_KEYS * wide, alpha[ATTN_SPLIT_ROWS];
     int32_t key[ATTN_SPLIT_KEYS];
     uint64_t seen = 0;
     for (int r = 0; r < rows; r++)
@@ -95,14 +96,14 @@ static void FN(split_keys)(const struct attn_row_split *job, int64_t j0, int64_t
         return;
     struct FN(source) k = FN(split_source)(&job->t->k, job->b, g, j0, j1, p->d_key, K);
     int64_t j2 = j1 + ATTN_SPLIT_KEYS < job->j1 ? j1 + ATTN_SPLIT_KEYS : job->j1;
-    struct FN(ahead) ahead =
-        FN(ahead_rows)(&job->t->v, job->b, g, j0, j1, p->d_value, rows / TWINS);
-    for (int r = 0, together; r < rows; r += together, ahead.passes--) {
+    struct FN(prefetch) prefetch =
+        FN(prefetch_rows)(&job->t->v, job->b, g, j0, j1, p->d_value, rows / TWINS);
+    for (int r = 0, together; r < rows; r += together, prefetch.passes--) {
         int n = FN(split_list)(row[r].sees, key);
         together = FN(split_together)(row, r, rows);
         if (together == TWINS)
             FN(twin_dots)
-        (&k, key, n, Q + r * wide, S + r * ATTN_SPLIT_KEYS, ATTN_SPLIT_KEYS, &ahead);
+        (&k, key, n, Q + r * wide, S + r * ATTN_SPLIT_KEYS, ATTN_SPLIT_KEYS, &prefetch);
         else FN(row_dots)(&k, key, n, Q + r * wide, S + r * ATTN_SPLIT_KEYS);
         for (int u = r; u < r + together; u++) {
             FN(row_edit)
@@ -111,13 +112,14 @@ static void FN(split_keys)(const struct attn_row_split *job, int64_t j0, int64_t
         }
     }
     struct FN(source) v = FN(split_source)(&job->t->v, job->b, g, j0, j1, p->d_value, V);
-    ahead = FN(ahead_rows)(&job->t->k, job->b, g, j1, j2, p->d_key, rows / TWINS);
-    for (int r = 0, together; r < rows; r += together, ahead.passes--) {
+    prefetch = FN(prefetch_rows)(&job->t->k, job->b, g, j1, j2, p->d_key, rows / TWINS);
+    for (int r = 0, together; r < rows; r += together, prefetch.passes--) {
         int n = FN(split_list)(row[r].sees, key);
         together = FN(split_together)(row, r, rows);
         if (together == TWINS)
             FN(twin_sums)
-        (&v, key, n, S + r * ATTN_SPLIT_KEYS, ATTN_SPLIT_KEYS, alpha + r, O + r * v.width, &ahead);
+        (&v, key, n, S + r * ATTN_SPLIT_KEYS, ATTN_SPLIT_KEYS, alpha + r, O + r * v.width,
+         &prefetch);
         else FN(row_sums)(&v, key, n, S + r * ATTN_SPLIT_KEYS, alpha[r], O + r * v.width);
     }
 }
@@ -138,7 +140,7 @@ static void FN(split)(const struct attn_row_split *job)
     const struct attn_problem *p = job->p;
     struct FN(split_row) row[ATTN_SPLIT_ROWS];
     int64_t wide = FN(round_up)(p->d_key), wide_v = FN(round_up)(p->d_value);
-    REAL *Q = job->room[ATTN_SPLIT_Q], *O = job->room[ATTN_SPLIT_O];
+    REAL *Q = job->ws[ATTN_SPLIT_Q], *O = job->ws[ATTN_SPLIT_O];
     int rows = 0;
     for (int64_t h = job->h0; h < job->h1; h++)
         for (int64_t i = job->i0; i < job->i1; i++, rows++) {

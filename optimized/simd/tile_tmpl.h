@@ -113,17 +113,17 @@ TILE FN(values_tile)(int rows, int vectors, const REAL *const *v, int64_t n, int
 
 /* ---- any number of keys and features --------------------------------------------------- */
 
-/* S[j][:] = Q . k[j] for n keys and so many vectors of queries.  k has, and S has room for, n
+/* S[j][:] = Q . k[j] for n keys and so many vectors of queries.  k has, and S has workspace for, n
  * rounded up to a multiple of 8: what is past n is the last row again.  max, if given, gathers the
  * largest score of each query, a NaN passed over.  Meanwhile what is ahead is asked for, if given.
  */
 static void FN(scores)(int vectors, const REAL *const *k, int n, int64_t d, const REAL *Q, REAL *S,
-                       VEC *max, struct FN(ahead) * ahead)
+                       VEC *max, struct FN(prefetch) * prefetch)
 {
     int step = vectors == 1 ? 8 : TILE_ROWS;
-    int64_t lines = FN(lines_of_step)(ahead, (n + step - 1) / step);
+    int64_t lines = FN(lines_of_step)(prefetch, (n + step - 1) / step);
     for (int j = 0; j < n; j += step) {
-        FN(look_ahead)(ahead, lines);
+        FN(prefetch_lines)(prefetch, lines);
         if (vectors == 3 && max != NULL)
             FN(scores_tile)(TILE_ROWS, 3, k + j, d, Q, S + j * PANEL, max);
         else if (vectors == 3)
@@ -138,13 +138,13 @@ static void FN(scores)(int vectors, const REAL *const *k, int n, int64_t d, cons
 /* O[c][:] += sum_j P[j][:] v[j][c] for all features and so many vectors of queries; meanwhile what
  * is ahead is asked for, if given. */
 static void FN(values)(int vectors, const REAL *const *v, int n, int64_t dv, const REAL *P, REAL *O,
-                       struct FN(ahead) * ahead)
+                       struct FN(prefetch) * prefetch)
 {
-    int64_t c = 0, lines = FN(lines_of_step)(ahead, dv / TILE_ROWS);
+    int64_t c = 0, lines = FN(lines_of_step)(prefetch, dv / TILE_ROWS);
     if (n == 0)
         return;
     for (; vectors == 3 && c + TILE_ROWS <= dv; c += TILE_ROWS) {
-        FN(look_ahead)(ahead, lines);
+        FN(prefetch_lines)(prefetch, lines);
         FN(values_tile)(TILE_ROWS, 3, v, n, c, P, O);
     }
     for (; vectors == 2 && c + TILE_ROWS <= dv; c += TILE_ROWS)

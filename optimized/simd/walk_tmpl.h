@@ -53,7 +53,7 @@ static int FN(walk_below)(const int32_t *key, int n, int64_t j1)
 
 /* Ask for the keys that another row will meet in this chunk, about as many as the present one, n:
  * which they are decides what is done next, so that waiting for them would be waiting indeed. */
-ASKING FN(keys_ahead)(const int32_t *key, int n)
+ASKING FN(prefetch_keys)(const int32_t *key, int n)
 {
     for (int e = 0; e <= n; e += 16)
         __builtin_prefetch(key + e);
@@ -87,7 +87,7 @@ static int FN(walk_next)(struct FN(walk) * x)
         if (n > 0) {
             x->row = r, x->n = n, x->at = at, x->key = key;
             if (r + 2 < x->rows)
-                FN(keys_ahead)(x->csr->column + x->start[r + 2] + x->done[r + 2], n);
+                FN(prefetch_keys)(x->csr->column + x->start[r + 2] + x->done[r + 2], n);
             return 1;
         }
     }

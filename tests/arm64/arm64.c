@@ -29,7 +29,7 @@ static void numbers(const struct attn_isa *isa, int is_double, uint64_t step)
     do {                                                                        \
         text[0] = '\0';                                                         \
         snprintf(what, sizeof what, "%s %s", is_double ? "f64" : "f32", #part); \
-        int ok = isa_lab_##part(k, __VA_ARGS__);                                \
+        int ok = isa_fixture_##part(k, __VA_ARGS__);                            \
         say(isa->name, what, ok, text);                                         \
     } while (0)
     TEST(table, text);

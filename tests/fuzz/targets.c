@@ -304,18 +304,18 @@ static const char *run_claims(const unsigned char *data, size_t size)
 
 static const char *run_manifest(const unsigned char *data, size_t size)
 {
-    static struct attn_exchange exchange;
+    static struct attn_vector_files files;
     char path[1024];
     struct attn_error err = {ATTN_OK, ""};
     (void)file_of("manifest.json", data, size, path);
-    enum attn_status status = attn_exchange_open(folder, &exchange, &err);
+    enum attn_status status = attn_vector_files_open(folder, &files, &err);
     if (status != ATTN_OK)
         return fault_of(status, &err);
-    const char *wrong = same_claims(&exchange.claims);
-    for (int i = 0; wrong == NULL && i < exchange.n; i++)
-        if (exchange.entry[i].name[0] == '\0' || strpbrk(exchange.entry[i].name, "/\n\x1b") != NULL)
+    const char *wrong = same_claims(&files.claims);
+    for (int i = 0; wrong == NULL && i < files.n; i++)
+        if (files.entry[i].name[0] == '\0' || strpbrk(files.entry[i].name, "/\n\x1b") != NULL)
             wrong = "a name of a manifest that is no plain word";
-    attn_exchange_close(&exchange);
+    attn_vector_files_close(&files);
     return wrong;
 }
 

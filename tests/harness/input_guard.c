@@ -43,7 +43,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
     sigaction(number, &watch.before, NULL); /* and this one comes again, to whom it is meant for */
 }
 
-void attn_watch_begin(struct attn_setup *s, enum attn_pass pass)
+void attn_input_guard_begin(struct attn_setup *s, enum attn_pass pass)
 {
     struct sigaction action;
     watch.tensor = s->tensor;
@@ -73,7 +73,7 @@ static int find_element(const struct attn_tensor *t, int64_t slot, int64_t at[4]
     return 0;
 }
 
-const char *attn_watch_end(struct attn_setup *s, char *text, size_t size)
+const char *attn_input_guard_end(struct attn_setup *s, char *text, size_t size)
 {
     char changed[96];
     int64_t at[4];

@@ -11,9 +11,9 @@
 
 #include "tests/harness/runner.h"
 
-void attn_watch_begin(struct attn_setup *setup, enum attn_pass pass);
+void attn_input_guard_begin(struct attn_setup *setup, enum attn_pass pass);
 
 /* NULL, or one line in text: the first input that was written to, or what changed. */
-const char *attn_watch_end(struct attn_setup *setup, char *text, size_t size);
+const char *attn_input_guard_end(struct attn_setup *setup, char *text, size_t size);
 
 #endif

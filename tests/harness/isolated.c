@@ -60,8 +60,8 @@ static int listen_for(int from, double until, struct attn_result *r, size_t *got
     return 1;
 }
 
-void attn_apart(void (*judge)(void *arg, struct attn_result *result), void *arg, double seconds,
-                struct attn_result *r)
+void attn_isolated(void (*judge)(void *arg, struct attn_result *result), void *arg, double seconds,
+                   struct attn_result *r)
 {
     int ends[2], status = 0, lacks;
     char text[160];

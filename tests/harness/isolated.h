@@ -10,7 +10,7 @@
  * line in result->text; ERROR when no child could be made, or when it left with ATTN_APART_LACKS.
  * The caller must be single-threaded. */
 enum { ATTN_APART_LACKS = 3 }; /* exit status: no memory, or no threads */
-void attn_apart(void (*judge)(void *arg, struct attn_result *result), void *arg, double seconds,
-                struct attn_result *result);
+void attn_isolated(void (*judge)(void *arg, struct attn_result *result), void *arg, double seconds,
+                   struct attn_result *result);
 
 #endif

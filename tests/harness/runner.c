@@ -152,7 +152,7 @@ static void run_pass(const struct attn_spec *spec, struct attn_setup *s, enum at
     for (int slot = 0; slot < (pass == ATTN_BACKWARD ? ATTN_T_DQ : ATTN_T_O); slot++)
         if (s->tensor[slot].data != NULL)
             attn_tensor_remember(&s->tensor[slot]);
-    attn_watch_begin(s, pass);
+    attn_input_guard_begin(s, pass);
     if (pass == ATTN_FORWARD) {
         struct attn_forward t = attn_setup_forward(s);
         status = attn_run_forward(spec->impl, &ctx, &s->problem, &t);
@@ -160,7 +160,7 @@ static void run_pass(const struct attn_spec *spec, struct attn_setup *s, enum at
         struct attn_backward t = attn_setup_backward(s);
         status = attn_run_backward(spec->impl, &ctx, &s->problem, &t);
     }
-    const char *complaint = attn_watch_end(s, seen, sizeof seen);
+    const char *complaint = attn_input_guard_end(s, seen, sizeof seen);
     r->peak_bytes[pass] = ledger->peak;
     if (status == ATTN_ENOMEM)
         attn_result_error(r, status, err.text);

@@ -95,7 +95,7 @@ struct attn_result {
     struct attn_agreement output[ATTN_OUTPUTS]; /* n == 0: not compared */
     double worst;                               /* largest error / bound of all outputs */
     struct attn_grade grade;                    /* of a pass, where the fill has one */
-    struct attn_admission mask;                 /* of a pass: what it proves about the mask */
+    struct attn_mask_power mask;                /* of a pass: what it proves about the mask */
     int is_growth;                              /* the check of growth.h, and its */
     double growth;                              /* largest slope */
     int lacks_memory;                           /* an ERROR, and more memory would mend it */

@@ -173,7 +173,7 @@ void attn_judge(const struct attn_setup *s, const struct attn_precision *precisi
         judge_output(&r->output[o], ATTN_F_BOUND, r);
     weigh_power(r);
     if (r->verdict == ATTN_PASS && sample == NULL &&
-        attn_admission_weigh(&s->problem, &in, &truth, &r->mask, &err) != ATTN_OK)
+        attn_mask_power_weigh(&s->problem, &in, &truth, &r->mask, &err) != ATTN_OK)
         attn_result_error(r, ATTN_ENOMEM, err.text);
     attn_truth_free(&truth);
     if (r->verdict == ATTN_PASS && sample == NULL)

@@ -45,7 +45,7 @@ static double effect_of(const struct row *row, double s, int visible, const stru
 /* all: the row's scores with every key visible; sees: room for what the mask says of each. */
 static void weigh_row(const struct attn_problem *p, const struct attn_cview *v,
                       const struct attn_oracle_row *all, char *sees, struct row *row, int64_t b,
-                      int64_t h, int64_t i, struct attn_admission *x)
+                      int64_t h, int64_t i, struct attn_mask_power *x)
 {
     row->visible = 0;
     for (int64_t n = 0; n < all->n; n++) {
@@ -66,14 +66,14 @@ static void weigh_row(const struct attn_problem *p, const struct attn_cview *v,
     }
 }
 
-enum attn_status attn_admission_weigh(const struct attn_problem *p, const struct attn_inputs *in,
-                                      const struct attn_truth *truth, struct attn_admission *x,
-                                      struct attn_error *err)
+enum attn_status attn_mask_power_weigh(const struct attn_problem *p, const struct attn_inputs *in,
+                                       const struct attn_truth *truth, struct attn_mask_power *x,
+                                       struct attn_error *err)
 {
     const struct attn_truth_tensor *o = &truth->tensor[ATTN_O], *lse = &truth->tensor[ATTN_LSE];
     struct attn_problem open = *p;
     struct attn_oracle_row all;
-    *x = (struct attn_admission){0};
+    *x = (struct attn_mask_power){0};
     int64_t pairs = attn_product(attn_product(p->batch, p->heads), p->n_query * p->n_key);
     if (pairs < 0 || pairs > MOST_PAIRS)
         return ATTN_OK;
@@ -101,7 +101,7 @@ enum attn_status attn_admission_weigh(const struct attn_problem *p, const struct
     return ATTN_OK;
 }
 
-const char *attn_admission_words(const struct attn_admission *x, char text[64])
+const char *attn_mask_power_words(const struct attn_mask_power *x, char text[64])
 {
     text[0] = '\0';
     if (x->pairs > 0 && x->seen == x->pairs)

@@ -19,19 +19,19 @@
 
 #define ATTN_ADMISSION 10.0
 
-struct attn_admission {
+struct attn_mask_power {
     int64_t pairs;  /* asked; 0: none, or too many to ask (2^22) */
     int64_t seen;   /* of which one more or less would show      */
     double weakest; /* the smallest effect / bound               */
 };
 
 /* truth: of whole outputs, O and LSE at least. */
-enum attn_status attn_admission_weigh(const struct attn_problem *problem,
-                                      const struct attn_inputs *inputs,
-                                      const struct attn_truth *truth,
-                                      struct attn_admission *admission, struct attn_error *err);
+enum attn_status attn_mask_power_weigh(const struct attn_problem *problem,
+                                       const struct attn_inputs *inputs,
+                                       const struct attn_truth *truth,
+                                       struct attn_mask_power *admission, struct attn_error *err);
 
 /* "every key", "12 of 40 pairs", "no key"; "" where nothing was asked.  Returns text. */
-const char *attn_admission_words(const struct attn_admission *admission, char text[64]);
+const char *attn_mask_power_words(const struct attn_mask_power *admission, char text[64]);
 
 #endif

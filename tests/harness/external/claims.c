@@ -265,7 +265,8 @@ enum attn_status attn_claims_allow(const struct attn_claims *claims, const struc
     if (names[0] != '\0')
         return attn_fail(err, ATTN_ENOTSUP, "declined: %s", names);
     if (s->given.bias_type != ATTN_BIAS_TYPE_AS_LSE || s->given.threads > 1)
-        return attn_fail(err, ATTN_ENOTSUP, "%s is not something that a stranger can be asked for",
+        return attn_fail(err, ATTN_ENOTSUP,
+                         "%s is not something that an external implementation can be asked for",
                          s->given.threads > 1 ? "a number of threads" : "a bias of another type");
     if (*needs & (ATTN_PLUGIN_BAND | ATTN_PLUGIN_CAUSAL) &&
         !attn_claims_band(claims, &s->problem, &band))

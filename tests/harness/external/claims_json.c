@@ -109,7 +109,7 @@ static enum attn_status read_entry(const char *path, const char *key, const json
         if (strcmp(key, list[n].key) == 0)
             return read_word(path, &list[n], value, err);
     if (strcmp(key, "name") == 0) {
-        const char *name = json_is_string(value) ? json_string_value(value) : "stranger";
+        const char *name = json_is_string(value) ? json_string_value(value) : "external";
         snprintf(c->name, sizeof c->name, "%.60s", name);
         attn_clean(c->name);
         return ATTN_OK;
@@ -143,7 +143,7 @@ enum attn_status attn_claims_parse(const char *path, const char *text, struct at
     json_t *value, *root = json_loads(text, JSON_REJECT_DUPLICATES, &why);
     enum attn_status status = ATTN_OK;
     memset(claims, 0, sizeof *claims);
-    snprintf(claims->name, sizeof claims->name, "stranger");
+    snprintf(claims->name, sizeof claims->name, "external");
     if (root == NULL)
         return attn_fault(err, ATTN_EINVAL, path, "line %d is not JSON: %.160s", why.line,
                           why.text);

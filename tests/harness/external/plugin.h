@@ -1,7 +1,7 @@
 /* A plug-in inside the process that loaded it: a struct attn_impl like any other.
  *
- * Everything of this header runs in the guest process (worker.h); nobody else should load code that
- * may crash, hang or write anywhere.
+ * Everything of this header runs in the worker process (worker.h); nobody else should load code
+ * that may crash, hang or write anywhere.
  */
 #ifndef TESTS_HARNESS_EXTERNAL_PLUGIN_H
 #define TESTS_HARNESS_EXTERNAL_PLUGIN_H
@@ -37,10 +37,10 @@ struct attn_plugin_impl {
 
 /* Load.  EINVAL with one line: no such file, not a shared object, no attn_plugin_get, another ABI,
  * a declaration that makes no sense.  There is no unload: code that ran may have left threads. */
-enum attn_status attn_plugin_load(const char *path, struct attn_plugin_impl *guest,
+enum attn_status attn_plugin_load(const char *path, struct attn_plugin_impl *plugin,
                                   struct attn_error *err);
 
-/* The spec to hand to attn_run_case; borrows guest. */
-void attn_plugin_spec(const struct attn_plugin_impl *guest, struct attn_spec *spec);
+/* The spec to hand to attn_run_case; borrows worker. */
+void attn_plugin_spec(const struct attn_plugin_impl *plugin, struct attn_spec *spec);
 
 #endif

@@ -16,7 +16,7 @@ enum { MAX_COPIES = 10 };
 /* One call being prepared.  Tensors that the plug-in wants in another layout are copied into test
  * tensors of their own, with red zones and inaccessible pages like the originals. */
 struct work {
-    struct attn_plugin_impl *guest;
+    struct attn_plugin_impl *plugin;
     const struct attn_problem *p;
     struct attn_plugin_call call;
     struct attn_error *err;
@@ -50,8 +50,8 @@ static int is_token_major(const int64_t extent[4], const int64_t stride[4])
 
 static int wants_copy(const struct work *w, const int64_t extent[4], const int64_t stride[4])
 {
-    return w->guest->claims.layout == ATTN_PLUGIN_BLHD &&
-           !(w->guest->claims.bits & ATTN_PLUGIN_STRIDES) && shape_count(extent) > 0 &&
+    return w->plugin->claims.layout == ATTN_PLUGIN_BLHD &&
+           !(w->plugin->claims.bits & ATTN_PLUGIN_STRIDES) && shape_count(extent) > 0 &&
            !is_token_major(extent, stride);
 }
 
@@ -132,8 +132,8 @@ static void take_back(struct work *w)
         const char *complaint = attn_tensor_intact(copy, text, sizeof text);
         if (complaint == NULL && w->back[n].data == NULL)
             complaint = attn_tensor_unchanged(copy, text, sizeof text);
-        if (complaint != NULL && w->guest->integrity[0] == '\0')
-            snprintf(w->guest->integrity, sizeof w->guest->integrity, "%s", complaint);
+        if (complaint != NULL && w->plugin->integrity[0] == '\0')
+            snprintf(w->plugin->integrity, sizeof w->plugin->integrity, "%s", complaint);
         struct attn_cview from = attn_tensor_cview(copy);
         if (w->back[n].data != NULL)
             copy_elements(&from, &w->back[n], copy->extent);
@@ -159,7 +159,7 @@ static enum attn_status give_bytes(struct work *w)
     }
     unsigned char *byte = (unsigned char *)w->mask_map + room - bytes;
     struct attn_mask_shape shape = {p->batch, p->heads, p->n_query, p->n_key};
-    attn_mask_bytes(p->mask, &shape, w->guest->claims.byte == ATTN_PLUGIN_ONE_IS_VISIBLE, byte);
+    attn_mask_bytes(p->mask, &shape, w->plugin->claims.byte == ATTN_PLUGIN_ONE_IS_VISIBLE, byte);
     mprotect(w->mask_map, w->mask_bytes, PROT_READ);
     mprotect((unsigned char *)w->mask_map + room, page, PROT_NONE);
     in->data = byte;
@@ -176,9 +176,9 @@ static enum attn_status give_mask(struct work *w)
     struct attn_band band;
     if (p->mask == NULL || attn_mask_is_none(p->mask))
         return ATTN_OK;
-    if (!attn_claims_band(&w->guest->claims, p, &band))
+    if (!attn_claims_band(&w->plugin->claims, p, &band))
         return give_bytes(w);
-    int with_self = w->guest->claims.window == ATTN_PLUGIN_WINDOW_WITH_SELF;
+    int with_self = w->plugin->claims.window == ATTN_PLUGIN_WINDOW_WITH_SELF;
     w->call.banded = 1;
     w->call.causal = band.right == with_self;
     w->call.offset = band.offset;
@@ -189,14 +189,14 @@ static enum attn_status give_mask(struct work *w)
 
 /* ---- the call -------------------------------------------------------------------------------- */
 
-static void start(struct work *w, struct attn_plugin_impl *guest, const struct attn_problem *p,
+static void start(struct work *w, struct attn_plugin_impl *plugin, const struct attn_problem *p,
                   struct attn_error *err)
 {
     memset(w, 0, sizeof *w);
-    w->guest = guest;
+    w->plugin = plugin;
     w->p = p;
     w->err = err;
-    guest->message[0] = guest->environment[0] = '\0';
+    plugin->message[0] = plugin->environment[0] = '\0';
     w->call = (struct attn_plugin_call){
         .struct_size = sizeof w->call,
         .dtype = (int32_t)p->dtype,
@@ -244,7 +244,7 @@ static enum attn_status give_inputs(struct work *w, const struct attn_cview *q,
 /* Tell who watches, call between two looks at the environment, and tell again. */
 static enum attn_status make_call(struct work *w, enum attn_plugin_phase phase)
 {
-    struct attn_plugin_impl *g = w->guest;
+    struct attn_plugin_impl *g = w->plugin;
     struct attn_environment environment;
     char changed[sizeof g->environment] = "";
     g->call = &w->call;
@@ -290,7 +290,7 @@ static void convert_lse(const struct work *w, const struct attn_view *from,
         for (int64_t h = 0; h < p->heads; h++)
             for (int64_t i = 0; i < p->n_query; i++) {
                 int64_t at = attn_offset(lse->stride, b, h, i);
-                double x = convert(&w->guest->claims, attn_view_get(from, b, h, i, 0));
+                double x = convert(&w->plugin->claims, attn_view_get(from, b, h, i, 0));
                 if (isnan(x))
                     continue;
                 if (lse->dtype == ATTN_F64)
@@ -300,20 +300,20 @@ static void convert_lse(const struct work *w, const struct attn_view *from,
             }
 }
 
-static int has_own_lse(const struct attn_plugin_impl *guest)
+static int has_own_lse(const struct attn_plugin_impl *plugin)
 {
-    return guest->claims.lse != ATTN_PLUGIN_LSE_E ||
-           guest->claims.empty_lse != ATTN_PLUGIN_EMPTY_MINUS_INF;
+    return plugin->claims.lse != ATTN_PLUGIN_LSE_E ||
+           plugin->claims.empty_lse != ATTN_PLUGIN_EMPTY_MINUS_INF;
 }
 
-enum attn_status attn_plugin_forward(struct attn_plugin_impl *guest, const struct attn_problem *p,
+enum attn_status attn_plugin_forward(struct attn_plugin_impl *plugin, const struct attn_problem *p,
                                      const struct attn_forward *t, struct attn_error *err)
 {
     struct work w;
     const int64_t oe[4] = {p->batch, p->heads, p->n_query, p->d_value};
     const int64_t le[4] = {p->batch, p->heads, p->n_query, 1};
-    int absent = guest->claims.lse == ATTN_PLUGIN_LSE_ABSENT;
-    start(&w, guest, p, err);
+    int absent = plugin->claims.lse == ATTN_PLUGIN_LSE_ABSENT;
+    start(&w, plugin, p, err);
     enum attn_status status = give_inputs(&w, &t->q, &t->k, &t->v);
     if (status == ATTN_OK)
         status = give_out(&w, "o", &t->o, oe, &w.call.o);
@@ -322,9 +322,9 @@ enum attn_status attn_plugin_forward(struct attn_plugin_impl *guest, const struc
     w.call.lse.data = absent ? NULL : t->lse.data;
     if (status == ATTN_OK)
         status = make_call(&w, ATTN_PHASE_FORWARD);
-    if (status == ATTN_OK && absent && !guest->leave_lse)
+    if (status == ATTN_OK && absent && !plugin->leave_lse)
         status = attn_claims_fill_lse(p, &t->q, &t->k, &t->v, &t->lse, err);
-    else if (status == ATTN_OK && !absent && has_own_lse(guest))
+    else if (status == ATTN_OK && !absent && has_own_lse(plugin))
         convert_lse(&w, &t->lse, &t->lse, attn_claims_lse_in);
     finish(&w);
     return status;
@@ -337,8 +337,8 @@ static enum attn_status give_lse(struct work *w, const struct attn_cview *lse)
     const int64_t extent[4] = {w->p->batch, w->p->heads, w->p->n_query, 1};
     memcpy(w->call.lse_in.extent, extent, sizeof extent);
     memcpy(w->call.lse_in.stride, lse->stride, sizeof extent);
-    w->call.lse_in.data = w->guest->claims.lse == ATTN_PLUGIN_LSE_ABSENT ? NULL : lse->data;
-    if (w->call.lse_in.data == NULL || !has_own_lse(w->guest) || shape_count(extent) == 0)
+    w->call.lse_in.data = w->plugin->claims.lse == ATTN_PLUGIN_LSE_ABSENT ? NULL : lse->data;
+    if (w->call.lse_in.data == NULL || !has_own_lse(w->plugin) || shape_count(extent) == 0)
         return ATTN_OK;
     enum attn_status status =
         attn_tensor_alloc(copy, "lse", lse->dtype, extent, "bhic", 0, 0, 0, w->err);
@@ -381,11 +381,11 @@ static enum attn_status give_backward(struct work *w, const struct attn_backward
     return status == ATTN_OK ? give_lse(w, &t->lse) : status;
 }
 
-enum attn_status attn_plugin_backward(struct attn_plugin_impl *guest, const struct attn_problem *p,
+enum attn_status attn_plugin_backward(struct attn_plugin_impl *plugin, const struct attn_problem *p,
                                       const struct attn_backward *t, struct attn_error *err)
 {
     struct work w;
-    start(&w, guest, p, err);
+    start(&w, plugin, p, err);
     enum attn_status status = give_inputs(&w, &t->q, &t->k, &t->v);
     if (status == ATTN_OK)
         status = give_backward(&w, t);

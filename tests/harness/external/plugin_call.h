@@ -4,9 +4,9 @@
 
 #include "tests/harness/external/plugin.h"
 
-enum attn_status attn_plugin_forward(struct attn_plugin_impl *guest, const struct attn_problem *p,
+enum attn_status attn_plugin_forward(struct attn_plugin_impl *plugin, const struct attn_problem *p,
                                      const struct attn_forward *t, struct attn_error *err);
-enum attn_status attn_plugin_backward(struct attn_plugin_impl *guest, const struct attn_problem *p,
+enum attn_status attn_plugin_backward(struct attn_plugin_impl *plugin, const struct attn_problem *p,
                                       const struct attn_backward *t, struct attn_error *err);
 
 #endif

@@ -190,10 +190,11 @@ static int metadata_of(json_t *object, struct attn_file_pair *pair, enum attn_st
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-enum attn_status attn_exchange_begin(const char *folder, const struct attn_claims *claims,
-                                     struct attn_exchange_writer *writer, struct attn_error *err)
+enum attn_status attn_vector_files_begin(const char *folder, const struct attn_claims *claims,
+                                         struct attn_vector_files_writer *writer,
+                                         struct attn_error *err)
 {
-    *writer = (struct attn_exchange_writer){folder, claims, NULL};
+    *writer = (struct attn_vector_files_writer){folder, claims, NULL};
     enum attn_status status = attn_folder_make(folder, err);
     if (status != ATTN_OK)
         return status;
@@ -201,8 +202,8 @@ enum attn_status attn_exchange_begin(const char *folder, const struct attn_claim
     return writer->cases != NULL ? ATTN_OK : attn_fail(err, ATTN_ENOMEM, "no memory for a list");
 }
 
-enum attn_status attn_exchange_write(struct attn_exchange_writer *w, const char *name,
-                                     const struct attn_setup *s, struct attn_error *err)
+enum attn_status attn_vector_files_write(struct attn_vector_files_writer *w, const char *name,
+                                         const struct attn_setup *s, struct attn_error *err)
 {
     struct attn_file_tensor tensor[MAX_TENSORS] = {{0}};
     struct attn_file_pair pair[MAX_PAIRS];
@@ -229,7 +230,8 @@ enum attn_status attn_exchange_write(struct attn_exchange_writer *w, const char 
     return status;
 }
 
-enum attn_status attn_exchange_end(struct attn_exchange_writer *w, int keep, struct attn_error *err)
+enum attn_status attn_vector_files_end(struct attn_vector_files_writer *w, int keep,
+                                       struct attn_error *err)
 {
     char path[4096];
     struct attn_save save;

@@ -14,54 +14,55 @@
 #include "tests/harness/external/claims.h"
 
 /* A manifest being written: open, then each case, then close. */
-struct attn_exchange_writer {
+struct attn_vector_files_writer {
     const char *folder; /* borrowed */
     const struct attn_claims *claims;
     void *cases; /* a JSON array */
 };
-enum attn_status attn_exchange_begin(const char *folder, const struct attn_claims *claims,
-                                     struct attn_exchange_writer *writer, struct attn_error *err);
+enum attn_status attn_vector_files_begin(const char *folder, const struct attn_claims *claims,
+                                         struct attn_vector_files_writer *writer,
+                                         struct attn_error *err);
 
 /* Write the inputs of a case under a name, which becomes a folder. */
-enum attn_status attn_exchange_write(struct attn_exchange_writer *writer, const char *name,
-                                     const struct attn_setup *setup, struct attn_error *err);
+enum attn_status attn_vector_files_write(struct attn_vector_files_writer *writer, const char *name,
+                                         const struct attn_setup *setup, struct attn_error *err);
 
 /* Write the manifest, unless keep is 0; free in any case. */
-enum attn_status attn_exchange_end(struct attn_exchange_writer *writer, int keep,
-                                   struct attn_error *err);
+enum attn_status attn_vector_files_end(struct attn_vector_files_writer *writer, int keep,
+                                       struct attn_error *err);
 
 /* A manifest read again. */
-struct attn_exchange_entry {
+struct attn_vector_files_entry {
     char *name, *text; /* of the folder; the case string */
 };
-struct attn_exchange {
+struct attn_vector_files {
     struct attn_claims claims;
     int n;
-    struct attn_exchange_entry *entry;
+    struct attn_vector_files_entry *entry;
 };
-enum attn_status attn_exchange_open(const char *folder, struct attn_exchange *exchange,
-                                    struct attn_error *err);
-void attn_exchange_close(struct attn_exchange *exchange);
+enum attn_status attn_vector_files_open(const char *folder, struct attn_vector_files *files,
+                                        struct attn_error *err);
+void attn_vector_files_close(struct attn_vector_files *files);
 
 /* Whether there is a folder of results for this case at all. */
-int attn_exchange_has(const char *folder, const char *name);
+int attn_vector_files_has(const char *folder, const char *name);
 
 /* Whether everything that the case wants is there, or the program's word why not. */
-int attn_exchange_done(const char *folder, const char *name, const struct attn_claims *claims,
-                       const struct attn_case *c);
+int attn_vector_files_done(const char *folder, const char *name, const struct attn_claims *claims,
+                           const struct attn_case *c);
 
 /* OUT/NAME/error.txt: a program may say there, in a line, why it has no result.  Returns 1 and the
  * line, or 0. */
-int attn_exchange_sorry(const char *folder, const char *name, char *text, size_t size);
+int attn_vector_files_sorry(const char *folder, const char *name, char *text, size_t size);
 
 /* Fill the outputs of an open setup from OUT/NAME.  EINVAL with one line: something is missing, has
  * another shape or type, or cannot be read. */
-enum attn_status attn_exchange_read(const char *folder, const char *name,
-                                    const struct attn_claims *claims, struct attn_setup *setup,
-                                    struct attn_error *err);
+enum attn_status attn_vector_files_read(const char *folder, const char *name,
+                                        const struct attn_claims *claims, struct attn_setup *setup,
+                                        struct attn_error *err);
 
 /* Judge them: attn_judge with the declared precisions; an absent LSE is not compared. */
-void attn_exchange_judge(const struct attn_claims *claims, const struct attn_setup *setup,
-                         struct attn_result *result);
+void attn_vector_files_judge(const struct attn_claims *claims, const struct attn_setup *setup,
+                             struct attn_result *result);
 
 #endif

@@ -25,8 +25,8 @@ static int is_plain(const char *name)
                strlen(name);
 }
 
-static enum attn_status read_entries(const char *path, const json_t *root, struct attn_exchange *x,
-                                     struct attn_error *err)
+static enum attn_status read_entries(const char *path, const json_t *root,
+                                     struct attn_vector_files *x, struct attn_error *err)
 {
     const json_t *cases = json_object_get(root, "cases");
     size_t n = json_array_size(cases);
@@ -53,8 +53,8 @@ static enum attn_status read_entries(const char *path, const json_t *root, struc
     return ATTN_OK;
 }
 
-static enum attn_status read_manifest(const char *path, const char *text, struct attn_exchange *x,
-                                      struct attn_error *err)
+static enum attn_status read_manifest(const char *path, const char *text,
+                                      struct attn_vector_files *x, struct attn_error *err)
 {
     json_error_t why;
     json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &why);
@@ -77,8 +77,8 @@ static enum attn_status read_manifest(const char *path, const char *text, struct
     return status;
 }
 
-enum attn_status attn_exchange_open(const char *folder, struct attn_exchange *x,
-                                    struct attn_error *err)
+enum attn_status attn_vector_files_open(const char *folder, struct attn_vector_files *x,
+                                        struct attn_error *err)
 {
     char path[4096], *text;
     memset(x, 0, sizeof *x);
@@ -88,11 +88,11 @@ enum attn_status attn_exchange_open(const char *folder, struct attn_exchange *x,
         status = read_manifest(path, text, x, err);
     free(text);
     if (status != ATTN_OK)
-        attn_exchange_close(x);
+        attn_vector_files_close(x);
     return status;
 }
 
-void attn_exchange_close(struct attn_exchange *x)
+void attn_vector_files_close(struct attn_vector_files *x)
 {
     for (int n = 0; n < x->n; n++) {
         free(x->entry[n].name);
@@ -107,7 +107,7 @@ void attn_exchange_close(struct attn_exchange *x)
 static const enum attn_slot slot_of[ATTN_OUTPUTS] = {ATTN_T_O,  ATTN_T_LSE, ATTN_T_DQ,
                                                      ATTN_T_DK, ATTN_T_DV,  ATTN_T_DBIAS};
 
-int attn_exchange_has(const char *folder, const char *name)
+int attn_vector_files_has(const char *folder, const char *name)
 {
     char path[4096];
     struct stat info;
@@ -122,8 +122,8 @@ static int is_there(const char *folder, const char *name, const char *file)
     return access(path, F_OK) == 0;
 }
 
-int attn_exchange_done(const char *folder, const char *name, const struct attn_claims *claims,
-                       const struct attn_case *c)
+int attn_vector_files_done(const char *folder, const char *name, const struct attn_claims *claims,
+                           const struct attn_case *c)
 {
     const int wanted[ATTN_OUTPUTS] = {1,
                                       claims->lse != ATTN_PLUGIN_LSE_ABSENT,
@@ -144,7 +144,7 @@ int attn_exchange_done(const char *folder, const char *name, const struct attn_c
     return 1;
 }
 
-int attn_exchange_sorry(const char *folder, const char *name, char *text, size_t size)
+int attn_vector_files_sorry(const char *folder, const char *name, char *text, size_t size)
 {
     char path[4096], line[300] = "";
     struct attn_error err = {0};
@@ -324,9 +324,9 @@ static enum attn_status check_unread(const char *folder, const char *name,
     return ATTN_OK;
 }
 
-enum attn_status attn_exchange_read(const char *folder, const char *name,
-                                    const struct attn_claims *claims, struct attn_setup *s,
-                                    struct attn_error *err)
+enum attn_status attn_vector_files_read(const char *folder, const char *name,
+                                        const struct attn_claims *claims, struct attn_setup *s,
+                                        struct attn_error *err)
 {
     char base[3800], path[4096];
     struct attn_file all = {0};
@@ -352,8 +352,8 @@ enum attn_status attn_exchange_read(const char *folder, const char *name,
     return status;
 }
 
-void attn_exchange_judge(const struct attn_claims *claims, const struct attn_setup *s,
-                         struct attn_result *r)
+void attn_vector_files_judge(const struct attn_claims *claims, const struct attn_setup *s,
+                             struct attn_result *r)
 {
     struct attn_precision precision;
     attn_claims_precision(claims, &s->problem, &precision);

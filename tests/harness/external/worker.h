@@ -1,15 +1,15 @@
 /* A plug-in in a process of its own.
  *
- * The host starts this very program again (`attnlab guest FILE`) and sends it one question a line;
- * the guest loads the plug-in, runs and judges each with the same code that judges everybody, and
- * sends the result back.  A guest that dies or does not end costs one question: the next one gets
- * a fresh guest.
+ * The host starts this very program again (`attnlab worker FILE`) and sends it one question a line;
+ * the worker loads the plug-in, runs and judges each with the same code that judges everybody, and
+ * sends the result back.  A worker that dies or does not end costs one question: the next one gets
+ * a fresh worker.
  *
  * A plug-in may fork, and both processes would serve the same pipes.  So every message carries the
- * number of its question and the process that sends it.  A process that is not the guest says what
- * was asked when it was forked, and leaves; the host then ends the guest's whole process group, and
- * every process that has become a child of the host meanwhile (orphans do: PR_SET_CHILD_SUBREAPER).
- * While a guest lives, the host starts no other process.
+ * number of its question and the process that sends it.  A process that is not the worker says what
+ * was asked when it was forked, and leaves; the host then ends the worker's whole process group,
+ * and every process that has become a child of the host meanwhile (orphans do:
+ * PR_SET_CHILD_SUBREAPER).  While a worker lives, the host starts no other process.
  */
 #ifndef TESTS_HARNESS_EXTERNAL_WORKER_H
 #define TESTS_HARNESS_EXTERNAL_WORKER_H
@@ -20,25 +20,25 @@
 #include "tests/harness/faults/diagnose.h"
 
 /* What became of one case. */
-struct attn_guest_reply {
+struct attn_worker_reply {
     struct attn_result result; /* verdicts REFUSED, CRASH, TIMEOUT, ERROR among them          */
     unsigned needs;            /* the claims that the case asked for                          */
-    int64_t hwm_bytes;         /* VmHWM of the guest so far; -1 unknown                       */
+    int64_t hwm_bytes;         /* VmHWM of the worker so far; -1 unknown                       */
     char environment[96];      /* what a call did to the floating-point environment; "" good  */
     struct attn_diagnosis diagnosis; /* what a failure looks like                             */
     int not_reached; /* it was not asked                                            */
 };
 
-struct attn_guest {
+struct attn_worker {
     const char *path; /* borrowed */
-    double timeout_s; /* for loading, and for every call of the plug-in; see attn_guest_ask */
+    double timeout_s; /* for loading, and for every call of the plug-in; see attn_worker_ask */
     struct attn_claims claims;
     char load_environment[96];
-    int restarts; /* guests that were lost                                               */
-    int strays;   /* processes that the plug-in left behind, ended with their guest      */
+    int restarts; /* workers that were lost                                               */
+    int strays;   /* processes that the plug-in left behind, ended with their worker      */
     int unasked;  /* errno of a question that could not be put, or 0                     */
-    int failures; /* questions without an end, and guests that did not start: after
-                     ATTN_GUEST_FAILURES of them nothing is asked                        */
+    int failures; /* questions without an end, and workers that did not start: after
+                     ATTN_WORKER_FAILURES of them nothing is asked                        */
     /* A process that the plug-in forked spoke when the question was done: its number, 0 none, and
      * the question as it was asked, "" while it was loaded. */
     int fork_pid;
@@ -55,60 +55,60 @@ struct attn_guest {
     double late_s;             /* the one of both that was not kept         */
     int alone;                 /* the host had no other child when it was opened */
 };
-enum { ATTN_GUEST_FAILURES = 3 };
+enum { ATTN_WORKER_FAILURES = 3 };
 
-/* Start a guest and load the plug-in.  EINVAL: it cannot be loaded, crashes or hangs while it is;
+/* Start a worker and load the plug-in.  EINVAL: it cannot be loaded, crashes or hangs while it is;
  * ENOMEM: no process could be started. */
-enum attn_status attn_guest_open(const char *path, double timeout_s, struct attn_guest *guest,
-                                 struct attn_error *err);
+enum attn_status attn_worker_open(const char *path, double timeout_s, struct attn_worker *worker,
+                                  struct attn_error *err);
 
-/* End it, and all that it started.  guest->strays and fork_pid may be other ones then. */
-void attn_guest_close(struct attn_guest *guest);
+/* End it, and all that it started.  worker->strays and fork_pid may be other ones then. */
+void attn_worker_close(struct attn_worker *worker);
 
 /* End this one; the next question gets a fresh one. */
-void attn_guest_renew(struct attn_guest *guest);
+void attn_worker_renew(struct attn_worker *worker);
 
 /* What is asked. */
-enum attn_guest_ask {
-    ATTN_GUEST_CASE = 'c',
-    ATTN_GUEST_RELATION = 'r', /* relations.h; the text is its id                               */
-    ATTN_GUEST_LEAK = 'l'      /* run the case a dozen times; PASS, or FAIL(memory) when memory is
+enum attn_worker_ask {
+    ATTN_WORKER_CASE = 'c',
+    ATTN_WORKER_RELATION = 'r', /* relations.h; the text is its id                               */
+    ATTN_WORKER_LEAK = 'l'      /* run the case a dozen times; PASS, or FAIL(memory) when memory is
                                   lost each time                                                */
 };
 
 /* Ask, for a case as often as `how` says (NULL: once).  Whatever happens is in the reply.  The
  * plug-in has timeout_s for each of its calls; all of them together have ten times as long in a
  * relation, else once for each run.  ERROR with not_reached: it failed too often before. */
-void attn_guest_ask(struct attn_guest *guest, enum attn_guest_ask what, const char *text,
-                    const struct attn_repetition *how, struct attn_guest_reply *reply);
-void attn_guest_run(struct attn_guest *guest, const struct attn_case *c,
-                    const struct attn_repetition *how, struct attn_guest_reply *reply);
+void attn_worker_ask(struct attn_worker *worker, enum attn_worker_ask what, const char *text,
+                     const struct attn_repetition *how, struct attn_worker_reply *reply);
+void attn_worker_run(struct attn_worker *worker, const struct attn_case *c,
+                     const struct attn_repetition *how, struct attn_worker_reply *reply);
 
-/* The guest's own main; never returns before the host closes the pipe.  An exit status. */
-int attn_guest_serve(const char *path);
+/* The worker's own main; never returns before the host closes the pipe.  An exit status. */
+int attn_worker_serve(const char *path);
 
 /* ---- what goes over the pipe ----------------------------------------------------------------- */
 
-enum attn_guest_kind {
-    ATTN_GUEST_HELLO = 0x48454c4f, /* struct attn_guest_hello  */
-    ATTN_GUEST_PHASE,              /* int                      */
-    ATTN_GUEST_FAULT,              /* text                     */
-    ATTN_GUEST_REPLY,              /* struct attn_guest_reply  */
-    ATTN_GUEST_SORRY,              /* text: it cannot be loaded */
-    ATTN_GUEST_FORKED              /* text: the question during which this process was forked */
+enum attn_worker_kind {
+    ATTN_WORKER_HELLO = 0x48454c4f, /* struct attn_worker_hello  */
+    ATTN_WORKER_PHASE,              /* int                      */
+    ATTN_WORKER_FAULT,              /* text                     */
+    ATTN_WORKER_REPLY,              /* struct attn_worker_reply  */
+    ATTN_WORKER_SORRY,              /* text: it cannot be loaded */
+    ATTN_WORKER_FORKED              /* text: the question during which this process was forked */
 };
-struct attn_guest_message {
+struct attn_worker_message {
     uint32_t kind, bytes, number; /* number: of the question, 0 before the first */
     int32_t pid;                  /* of the process that sends                   */
 };
 /* What is written at once arrives in one piece, whoever else writes to the pipe. */
-_Static_assert(sizeof(struct attn_guest_message) + sizeof(struct attn_guest_reply) <= 4096,
+_Static_assert(sizeof(struct attn_worker_message) + sizeof(struct attn_worker_reply) <= 4096,
                "a reply must be smaller than PIPE_BUF");
-struct attn_guest_hello {
+struct attn_worker_hello {
     struct attn_claims claims;
     char load_environment[96];
 };
-/* Descriptors of the guest: it reads requests from one and writes messages to the other. */
-enum { ATTN_GUEST_FD = 3, ATTN_GUEST_REQUESTS = 4 };
+/* Descriptors of the worker: it reads requests from one and writes messages to the other. */
+enum { ATTN_WORKER_FD = 3, ATTN_WORKER_REQUESTS = 4 };
 
 #endif

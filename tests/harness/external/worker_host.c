@@ -1,5 +1,5 @@
 /* The host's side of worker.h: one poll loop that keeps the time and drains
- * whatever the guest prints, so that megabytes of chatter cannot stop it. */
+ * whatever the worker prints, so that megabytes of chatter cannot stop it. */
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
@@ -25,7 +25,7 @@ static double now(void)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-static void drain(struct attn_guest *g)
+static void drain(struct attn_worker *g)
 {
     char part[65536];
     ssize_t got = read(g->noise, part, sizeof part);
@@ -44,8 +44,8 @@ static void drain(struct attn_guest *g)
     g->last_line[have] = '\0';
 }
 
-/* Exactly so many bytes before the deadline: 1; 0 when the guest has ended; -1 too late. */
-static int receive(struct attn_guest *g, void *to, size_t bytes, double deadline)
+/* Exactly so many bytes before the deadline: 1; 0 when the worker has ended; -1 too late. */
+static int receive(struct attn_worker *g, void *to, size_t bytes, double deadline)
 {
     for (size_t done = 0; done < bytes;) {
         struct pollfd fds[2] = {{g->from, POLLIN, 0}, {g->noise, POLLIN, 0}};
@@ -75,23 +75,23 @@ static int receive(struct attn_guest *g, void *to, size_t bytes, double deadline
 
 enum arrival { ARRIVED = 1, ENDED = 0, LATE = -1, FORKED = -2, FORKED_BEFORE = -3 };
 
-/* Not from the guest, or not about this question. */
-static enum arrival note_fork(struct attn_guest *g, const struct attn_guest_message *m,
+/* Not from the worker, or not about this question. */
+static enum arrival note_fork(struct attn_worker *g, const struct attn_worker_message *m,
                               const char *question)
 {
     g->fork_pid = m->pid;
     snprintf(g->fork_question, sizeof g->fork_question, "%.*s", (int)sizeof g->fork_question - 1,
-             m->kind == ATTN_GUEST_FORKED ? question : "");
+             m->kind == ATTN_WORKER_FORKED ? question : "");
     return m->number == g->number ? FORKED : FORKED_BEFORE;
 }
 
 /* Wait for a message of this kind (or SORRY); others are notes. */
-static enum arrival await(struct attn_guest *g, uint32_t kind, void *to, size_t bytes,
+static enum arrival await(struct attn_worker *g, uint32_t kind, void *to, size_t bytes,
                           struct attn_error *sorry)
 {
     double start = now(), deadline = start + g->allowed_s;
     for (;;) {
-        struct attn_guest_message m;
+        struct attn_worker_message m;
         char note[ATTN_CASE_TEXT];
         int ok = receive(g, &m, sizeof m, deadline);
         int own = ok == 1 && m.pid == g->pid && m.number == g->number;
@@ -105,12 +105,12 @@ static enum arrival await(struct attn_guest *g, uint32_t kind, void *to, size_t 
         note[sizeof note - 1] = '\0';
         if (!own)
             return note_fork(g, &m, note);
-        if (m.kind == ATTN_GUEST_PHASE && m.bytes == sizeof g->phase) {
+        if (m.kind == ATTN_WORKER_PHASE && m.bytes == sizeof g->phase) {
             memcpy(&g->phase, note, sizeof g->phase);
             deadline = fmin(now() + g->allowed_s, start + g->whole_s);
-        } else if (m.kind == ATTN_GUEST_FAULT)
+        } else if (m.kind == ATTN_WORKER_FAULT)
             snprintf(g->fault, sizeof g->fault, "%.*s", (int)sizeof g->fault - 1, note);
-        else if (m.kind == ATTN_GUEST_SORRY && sorry != NULL) {
+        else if (m.kind == ATTN_WORKER_SORRY && sorry != NULL) {
             attn_fail(sorry, ATTN_EINVAL, "%.500s", note);
             return ENDED;
         }
@@ -118,14 +118,14 @@ static enum arrival await(struct attn_guest *g, uint32_t kind, void *to, size_t 
 }
 
 /* It had no memory, or no pipe, while our own code ran in it. */
-static int lacked(const struct attn_guest *g, enum arrival how)
+static int lacked(const struct attn_worker *g, enum arrival how)
 {
     return how == ENDED && g->exit_status == ATTN_APART_LACKS &&
            (g->phase == ATTN_PHASE_LOADING || g->phase == ATTN_PHASE_JUDGING);
 }
 
-/* How a guest ended, in words. */
-static void describe(struct attn_guest *g, enum arrival how, char *text, size_t size)
+/* How a worker ended, in words. */
+static void describe(struct attn_worker *g, enum arrival how, char *text, size_t size)
 {
     const char *where = attn_plugin_phase_name((enum attn_plugin_phase)g->phase);
     g->last_line[strcspn(g->last_line, "\n")] = '\0';
@@ -147,24 +147,24 @@ static void describe(struct attn_guest *g, enum arrival how, char *text, size_t 
         snprintf(text + used, size - used, "; it said: %.150s", g->last_line);
 }
 
-static enum attn_status introduce(struct attn_guest *g, struct attn_error *err)
+static enum attn_status introduce(struct attn_worker *g, struct attn_error *err)
 {
-    struct attn_guest_hello hello;
+    struct attn_worker_hello hello;
     struct attn_error sorry = {0};
     char text[400];
-    int error = attn_guest_start(g);
+    int error = attn_worker_start(g);
     if (error != 0) {
-        attn_guest_close_pipes(g);
+        attn_worker_close_pipes(g);
         return attn_fail(err, ATTN_ENOMEM, "no process for the plug-in: %s", strerror(error));
     }
-    enum arrival how = await(g, ATTN_GUEST_HELLO, &hello, sizeof hello, &sorry);
+    enum arrival how = await(g, ATTN_WORKER_HELLO, &hello, sizeof hello, &sorry);
     if (how == ARRIVED) {
         g->claims = hello.claims;
         memcpy(g->load_environment, hello.load_environment, sizeof g->load_environment);
         g->phase = ATTN_PHASE_JUDGING;
         return ATTN_OK;
     }
-    attn_guest_bury(g);
+    attn_worker_bury(g);
     if (sorry.text[0] != '\0')
         return attn_fail(err, ATTN_EINVAL, "%s", sorry.text);
     describe(g, how, text, sizeof text);
@@ -173,8 +173,8 @@ static enum attn_status introduce(struct attn_guest *g, struct attn_error *err)
 
 /* ---- the interface --------------------------------------------------------------------------- */
 
-enum attn_status attn_guest_open(const char *path, double timeout_s, struct attn_guest *g,
-                                 struct attn_error *err)
+enum attn_status attn_worker_open(const char *path, double timeout_s, struct attn_worker *g,
+                                  struct attn_error *err)
 {
     siginfo_t child;
     memset(g, 0, sizeof *g);
@@ -184,30 +184,30 @@ enum attn_status attn_guest_open(const char *path, double timeout_s, struct attn
     g->to = g->from = g->noise = -1;
     g->alone = waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD;
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    attn_guest_catch_endings();
+    attn_worker_catch_endings();
     return introduce(g, err);
 }
 
-void attn_guest_renew(struct attn_guest *g)
+void attn_worker_renew(struct attn_worker *g)
 {
-    struct attn_guest_message m;
+    struct attn_worker_message m;
     char question[ATTN_CASE_TEXT];
-    int left = g->pid > 0 && g->alone && attn_guest_signal_children(g->pid, 0) > 0;
+    int left = g->pid > 0 && g->alone && attn_worker_signal_children(g->pid, 0) > 0;
     double deadline = now() + (left ? 1 : 1e-3); /* what it forked may speak yet */
     while (g->pid > 0 && receive(g, &m, sizeof m, deadline) == 1 && m.bytes <= sizeof question &&
            receive(g, question, m.bytes, now() + 1) == 1)
-        note_fork(g, &m, question); /* the guest itself has nothing to say unasked */
-    attn_guest_bury(g);
+        note_fork(g, &m, question); /* the worker itself has nothing to say unasked */
+    attn_worker_bury(g);
 }
 
-void attn_guest_close(struct attn_guest *g)
+void attn_worker_close(struct attn_worker *g)
 {
-    attn_guest_renew(g);
-    attn_guest_close_pipes(g);
+    attn_worker_renew(g);
+    attn_worker_close_pipes(g);
 }
 
-/* Names are pointers into the guest's memory: ours are the same words elsewhere. */
-static void adopt(struct attn_guest_reply *reply)
+/* Names are pointers into the worker's memory: ours are the same words elsewhere. */
+static void adopt(struct attn_worker_reply *reply)
 {
     struct attn_result *r = &reply->result;
     for (int o = 0; o < ATTN_OUTPUTS; o++)
@@ -221,8 +221,8 @@ static void adopt(struct attn_guest_reply *reply)
         r->verdict = ATTN_ERROR;
 }
 
-static enum arrival ask_once(struct attn_guest *g, enum attn_guest_ask what, const char *text,
-                             const struct attn_repetition *how, struct attn_guest_reply *reply)
+static enum arrival ask_once(struct attn_worker *g, enum attn_worker_ask what, const char *text,
+                             const struct attn_repetition *how, struct attn_worker_reply *reply)
 {
     char line[ATTN_CASE_TEXT + 64];
     g->number++;
@@ -230,28 +230,28 @@ static enum arrival ask_once(struct attn_guest *g, enum attn_guest_ask what, con
                      how->seconds, text);
     g->phase = ATTN_PHASE_JUDGING;
     g->allowed_s = g->timeout_s;
-    g->whole_s = g->timeout_s * (what == ATTN_GUEST_RELATION ? RELATION_CALLS : how->calls);
+    g->whole_s = g->timeout_s * (what == ATTN_WORKER_RELATION ? RELATION_CALLS : how->calls);
     g->fault[0] = g->last_line[0] = '\0';
     g->unasked = write(g->to, line, (size_t)n) == n || errno == EPIPE ? 0 : errno;
-    return g->unasked == 0 ? await(g, ATTN_GUEST_REPLY, reply, sizeof *reply, NULL) : ENDED;
+    return g->unasked == 0 ? await(g, ATTN_WORKER_REPLY, reply, sizeof *reply, NULL) : ENDED;
 }
 
-static void say(struct attn_guest_reply *reply, enum attn_verdict verdict, const char *text)
+static void say(struct attn_worker_reply *reply, enum attn_verdict verdict, const char *text)
 {
     memset(reply, 0, sizeof *reply);
     reply->result.verdict = verdict;
     snprintf(reply->result.text, sizeof reply->result.text, "%s", text);
 }
 
-void attn_guest_ask(struct attn_guest *g, enum attn_guest_ask what, const char *text,
-                    const struct attn_repetition *how, struct attn_guest_reply *reply)
+void attn_worker_ask(struct attn_worker *g, enum attn_worker_ask what, const char *text,
+                     const struct attn_repetition *how, struct attn_worker_reply *reply)
 {
     static const struct attn_repetition once = {1, 0, 0};
     enum arrival arrival = FORKED_BEFORE;
     struct attn_error err = {0};
     char why[sizeof reply->result.text];
     for (int tries = 0; tries < 3 && arrival == FORKED_BEFORE; tries++) {
-        if (g->pid <= 0 && g->failures >= ATTN_GUEST_FAILURES) {
+        if (g->pid <= 0 && g->failures >= ATTN_WORKER_FAILURES) {
             snprintf(why, sizeof why,
                      "not reached: %d times before it did not end, or did not start again",
                      g->failures);
@@ -272,7 +272,7 @@ void attn_guest_ask(struct attn_guest *g, enum attn_guest_ask what, const char *
             adopt(reply);
             return;
         }
-        attn_guest_bury(g);
+        attn_worker_bury(g);
     }
     g->failures += arrival == LATE;
     describe(g, arrival == FORKED_BEFORE ? FORKED : arrival, why, sizeof why);
@@ -285,10 +285,10 @@ void attn_guest_ask(struct attn_guest *g, enum attn_guest_ask what, const char *
     g->fork_pid = arrival == FORKED ? 0 : g->fork_pid; /* it is said */
 }
 
-void attn_guest_run(struct attn_guest *g, const struct attn_case *c,
-                    const struct attn_repetition *how, struct attn_guest_reply *reply)
+void attn_worker_run(struct attn_worker *g, const struct attn_case *c,
+                     const struct attn_repetition *how, struct attn_worker_reply *reply)
 {
     char text[ATTN_CASE_TEXT];
     attn_case_print(c, text);
-    attn_guest_ask(g, ATTN_GUEST_CASE, text, how, reply);
+    attn_worker_ask(g, ATTN_WORKER_CASE, text, how, reply);
 }

@@ -14,7 +14,7 @@
 
 extern char **environ;
 
-/* Ctrl-C reaches the terminal's own process group, and a guest has another. */
+/* Ctrl-C reaches the terminal's own process group, and a worker has another. */
 static volatile pid_t running;
 
 static void end_with_us(int number)
@@ -25,7 +25,7 @@ static void end_with_us(int number)
     raise(number);
 }
 
-void attn_guest_catch_endings(void)
+void attn_worker_catch_endings(void)
 {
     static const int all[] = {SIGINT, SIGTERM, SIGHUP};
     for (int n = 0; n < 3; n++) {
@@ -35,7 +35,7 @@ void attn_guest_catch_endings(void)
     }
 }
 
-/* Ends beyond every number that the guest's own descriptors will have. */
+/* Ends beyond every number that the worker's own descriptors will have. */
 static int make_pipe(int end[2])
 {
     int low[2];
@@ -49,10 +49,10 @@ static int make_pipe(int end[2])
 }
 
 /* A process group of its own, so that what it starts ends with it. */
-static int spawn(struct attn_guest *g, int requests, int replies, int noise)
+static int spawn(struct attn_worker *g, int requests, int replies, int noise)
 {
     posix_spawnattr_t attr;
-    char *argv[] = {(char *)"attnlab", (char *)"guest", (char *)(uintptr_t)g->path, NULL};
+    char *argv[] = {(char *)"attnlab", (char *)"worker", (char *)(uintptr_t)g->path, NULL};
     posix_spawn_file_actions_t actions;
     int error = posix_spawn_file_actions_init(&actions);
     if (error != 0)
@@ -63,9 +63,9 @@ static int spawn(struct attn_guest *g, int requests, int replies, int noise)
     if (error == 0)
         error = posix_spawn_file_actions_adddup2(&actions, noise, STDERR_FILENO);
     if (error == 0)
-        error = posix_spawn_file_actions_adddup2(&actions, replies, ATTN_GUEST_FD);
+        error = posix_spawn_file_actions_adddup2(&actions, replies, ATTN_WORKER_FD);
     if (error == 0)
-        error = posix_spawn_file_actions_adddup2(&actions, requests, ATTN_GUEST_REQUESTS);
+        error = posix_spawn_file_actions_adddup2(&actions, requests, ATTN_WORKER_REQUESTS);
     if (error == 0)
         error = posix_spawnattr_init(&attr);
     if (error == 0) {
@@ -78,7 +78,7 @@ static int spawn(struct attn_guest *g, int requests, int replies, int noise)
     return error;
 }
 
-int attn_guest_start(struct attn_guest *g)
+int attn_worker_start(struct attn_worker *g)
 {
     int end[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}}, error = 0;
     for (int n = 0; n < 3 && error == 0; n++)
@@ -104,7 +104,7 @@ int attn_guest_start(struct attn_guest *g)
     return error;
 }
 
-void attn_guest_close_pipes(struct attn_guest *g)
+void attn_worker_close_pipes(struct attn_worker *g)
 {
     const int all[] = {g->to, g->from, g->noise};
     for (int n = 0; n < 3; n++)
@@ -129,7 +129,7 @@ static int parent_of(int pid, char *state)
     return parent;
 }
 
-int attn_guest_signal_children(pid_t guest, int number)
+int attn_worker_signal_children(pid_t worker, int number)
 {
     int n = 0;
     char state;
@@ -137,7 +137,7 @@ int attn_guest_signal_children(pid_t guest, int number)
     struct dirent *entry;
     while (all != NULL && (entry = readdir(all)) != NULL) {
         int pid = atoi(entry->d_name), parent = pid > 0 ? parent_of(pid, &state) : 0;
-        if (parent > 0 && pid != guest && (parent == getpid() || parent == guest))
+        if (parent > 0 && pid != worker && (parent == getpid() || parent == worker))
             n += kill(pid, number) == 0 && state != 'Z';
     }
     if (all != NULL)
@@ -145,25 +145,25 @@ int attn_guest_signal_children(pid_t guest, int number)
     return n;
 }
 
-void attn_guest_bury(struct attn_guest *g)
+void attn_worker_bury(struct attn_worker *g)
 {
     enum { ROUNDS = 1000 }; /* against what forks faster than it dies */
     int status = 0;
     if (g->pid <= 0)
         return;
     if (g->alone)
-        g->strays += attn_guest_signal_children(g->pid, SIGKILL);
+        g->strays += attn_worker_signal_children(g->pid, SIGKILL);
     kill(-g->pid, SIGKILL);
     while (waitpid(g->pid, &status, 0) < 0 && errno == EINTR)
         continue;
     running = 0;
     for (int round = 0; round < ROUNDS && g->alone; round++) { /* orphans have become ours */
-        attn_guest_signal_children(0, SIGKILL);
+        attn_worker_signal_children(0, SIGKILL);
         if (waitpid(-1, NULL, 0) < 0 && errno == ECHILD)
             break;
     }
     g->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     g->exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     g->pid = -1;
-    attn_guest_close_pipes(g);
+    attn_worker_close_pipes(g);
 }

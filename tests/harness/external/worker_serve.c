@@ -1,4 +1,4 @@
-/* The guest's side of worker.h: load, run, judge, reply; and last words when it is killed. */
+/* The worker's side of worker.h: load, run, judge, reply; and last words when it is killed. */
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,19 +14,19 @@
 #include "tests/harness/isolated.h"
 #include "tests/harness/relations/relations.h"
 
-static struct attn_plugin_impl plugin; /* one guest, one plug-in; the handler must find it */
-static pid_t home;                     /* this guest, and no process that was forked from it */
+static struct attn_plugin_impl plugin; /* one worker, one plug-in; the handler must find it */
+static pid_t home;                     /* this worker, and no process that was forked from it */
 static unsigned number;                /* of the question */
 static char question[ATTN_CASE_TEXT];  /* its text */
 static int64_t calls;                  /* of the plug-in */
 
 static int send_message(uint32_t kind, const void *data, size_t bytes)
 {
-    char whole[sizeof(struct attn_guest_message) + sizeof(struct attn_guest_reply)];
-    struct attn_guest_message message = {kind, (uint32_t)bytes, number, getpid()};
+    char whole[sizeof(struct attn_worker_message) + sizeof(struct attn_worker_reply)];
+    struct attn_worker_message message = {kind, (uint32_t)bytes, number, getpid()};
     int is_home = message.pid == home;
     if (!is_home) { /* forked, and back in our code: say so, once, and leave */
-        message.kind = ATTN_GUEST_FORKED;
+        message.kind = ATTN_WORKER_FORKED;
         message.bytes = sizeof question;
         data = question;
     }
@@ -34,7 +34,7 @@ static int send_message(uint32_t kind, const void *data, size_t bytes)
     memcpy(whole, &message, sizeof message);
     memcpy(whole + sizeof message, data, message.bytes);
     while (done < all) {
-        ssize_t n = write(ATTN_GUEST_FD, whole + done, all - done);
+        ssize_t n = write(ATTN_WORKER_FD, whole + done, all - done);
         if (n <= 0)
             return -1;
         done += (size_t)n;
@@ -49,7 +49,7 @@ static void tell(void *arg, enum attn_plugin_phase phase)
     int word = phase;
     (void)arg;
     calls += phase == ATTN_PHASE_FORWARD || phase == ATTN_PHASE_BACKWARD;
-    send_message(ATTN_GUEST_PHASE, &word, sizeof word);
+    send_message(ATTN_WORKER_PHASE, &word, sizeof word);
 }
 
 /* ---- last words ------------------------------------------------------------------------------ */
@@ -109,7 +109,7 @@ static void last_words(int which, siginfo_t *info, void *context)
     if ((which == SIGSEGV || which == SIGBUS) && call != NULL)
         locate(call, (uintptr_t)info->si_addr, text, sizeof text);
     if (getpid() == home) /* how its own children end is the plug-in's affair */
-        send_message(ATTN_GUEST_FAULT, text, sizeof text);
+        send_message(ATTN_WORKER_FAULT, text, sizeof text);
     signal(which, SIG_DFL);
     raise(which);
 }
@@ -146,7 +146,7 @@ static int64_t hwm_bytes(void)
 
 /* After ten seconds of diagnoses the next one says nothing new. */
 static void diagnose(const struct attn_spec *spec, const struct attn_case *c,
-                     const struct attn_result *r, struct attn_guest_reply *reply)
+                     const struct attn_result *r, struct attn_worker_reply *reply)
 {
     static clock_t spent;
     int is_numeric =
@@ -164,7 +164,7 @@ static void forget(void)
     plugin.integrity[0] = plugin.message[0] = plugin.environment[0] = '\0';
 }
 
-static void add_notes(struct attn_guest_reply *reply)
+static void add_notes(struct attn_worker_reply *reply)
 {
     struct attn_result *r = &reply->result;
     memcpy(reply->environment, plugin.environment, sizeof reply->environment);
@@ -178,7 +178,7 @@ static void add_notes(struct attn_guest_reply *reply)
 }
 
 static void run(const struct attn_case *c, struct attn_repetition *how,
-                struct attn_guest_reply *reply)
+                struct attn_worker_reply *reply)
 {
     struct attn_result *r = &reply->result;
     struct attn_setup setup;
@@ -205,7 +205,7 @@ static void run(const struct attn_case *c, struct attn_repetition *how,
     diagnose(&spec, c, r, reply);
 }
 
-static void run_relation(const char *id, struct attn_guest_reply *reply)
+static void run_relation(const char *id, struct attn_worker_reply *reply)
 {
     const struct attn_relation *relation = attn_relation_find(id);
     struct attn_spec spec;
@@ -265,7 +265,7 @@ static enum attn_status call_once(const struct attn_spec *spec, struct attn_setu
     return status;
 }
 
-static void look_for_leaks(const struct attn_case *c, struct attn_guest_reply *reply)
+static void look_for_leaks(const struct attn_case *c, struct attn_worker_reply *reply)
 {
     struct attn_result *r = &reply->result;
     int64_t heap[LEAK_CALLS], mapped[LEAK_CALLS];
@@ -299,7 +299,7 @@ static void look_for_leaks(const struct attn_case *c, struct attn_guest_reply *r
 /* "NUMBER KIND CALLS SECONDS TEXT" */
 static int answer(const char *line)
 {
-    static struct attn_guest_reply reply;
+    static struct attn_worker_reply reply;
     struct attn_repetition how = {1, 0, 0};
     struct attn_case c;
     struct attn_error err = {0};
@@ -309,48 +309,48 @@ static int answer(const char *line)
     if (sscanf(line, "%u %c %d %lf %n", &number, &what, &how.calls, &how.seconds, &text) != 4)
         return -1;
     snprintf(question, sizeof question, "%s", line + text);
-    if (what == ATTN_GUEST_RELATION)
+    if (what == ATTN_WORKER_RELATION)
         run_relation(question, &reply);
     else if (attn_case_parse(question, &c, &err) != ATTN_OK)
         attn_result_error(&reply.result, err.status, err.text);
-    else if (what == ATTN_GUEST_LEAK)
+    else if (what == ATTN_WORKER_LEAK)
         look_for_leaks(&c, &reply);
     else
         run(&c, &how, &reply);
     reply.hwm_bytes = hwm_bytes();
     reply.result.calls = calls;
-    return send_message(ATTN_GUEST_REPLY, &reply, sizeof reply);
+    return send_message(ATTN_WORKER_REPLY, &reply, sizeof reply);
 }
 
-int attn_guest_serve(const char *path)
+int attn_worker_serve(const char *path)
 {
-    static struct attn_guest_hello hello;
+    static struct attn_worker_hello hello;
     static char line[ATTN_CASE_TEXT + 64];
     struct attn_error err = {0};
     struct rlimit no_core = {0, 0};
     home = getpid();
     setrlimit(RLIMIT_CORE, &no_core);
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a guest that hangs must not outlive its host */
-    FILE *requests = fdopen(ATTN_GUEST_REQUESTS, "r");
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a worker that hangs must not outlive its host */
+    FILE *requests = fdopen(ATTN_WORKER_REQUESTS, "r");
     if (requests == NULL)
         return ATTN_APART_LACKS;
     catch_faults();
     enum attn_status status = attn_plugin_load(path, &plugin, &err);
     if (status != ATTN_OK)
         return status != ATTN_ENOMEM &&
-                       send_message(ATTN_GUEST_SORRY, err.text, sizeof err.text) == 0
+                       send_message(ATTN_WORKER_SORRY, err.text, sizeof err.text) == 0
                    ? 0
                    : ATTN_APART_LACKS;
     plugin.tell = tell;
     plugin.phase = ATTN_PHASE_JUDGING;
     hello.claims = plugin.claims;
     memcpy(hello.load_environment, plugin.load_environment, sizeof hello.load_environment);
-    if (send_message(ATTN_GUEST_HELLO, &hello, sizeof hello) != 0)
+    if (send_message(ATTN_WORKER_HELLO, &hello, sizeof hello) != 0)
         return ATTN_APART_LACKS;
     while (fgets(line, sizeof line, requests) != NULL) {
         line[strcspn(line, "\n")] = '\0';
         if (answer(line) != 0)
             _exit(ATTN_APART_LACKS);
     }
-    _exit(0); /* what a stranger's destructors do is no verdict */
+    _exit(0); /* what an external implementation's destructors do is no verdict */
 }

@@ -44,8 +44,8 @@ int attn_diagnose(const struct attn_setup *setup, const struct attn_result *resu
                   struct attn_diagnosis *diagnosis);
 
 /* Run the case again and diagnose it; for implementations in this process, which can also be run
- * otherwise (diagnose_again.c, diagnose_vary.c).  claims: of a stranger's, which is asked for
- * nothing else; or NULL.  1 or 0. */
+ * otherwise (diagnose_again.c, diagnose_vary.c).  claims: of an external implementation's, which is
+ * asked for nothing else; or NULL.  1 or 0. */
 int attn_diagnose_case(const struct attn_spec *spec, const struct attn_claims *claims,
                        const struct attn_case *c, const struct attn_result *result,
                        struct attn_diagnosis *diagnosis);

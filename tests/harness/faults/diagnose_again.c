@@ -151,7 +151,9 @@ static int suspect_neighbours(const struct attn_spec *spec, struct attn_setup *s
 {
     const struct attn_problem *p = &s->problem;
     int is_ours = spec->impl->ranks == NULL && spec->options.local != spec->impl;
-    if (!is_ours || s->given.d_bias) /* parts of a problem are not a stranger's, or ranks', fare */
+    if (!is_ours ||
+        s->given
+            .d_bias) /* parts of a problem are not an external implementation's, or ranks', fare */
         return 0;
     if (p->batch * p->kv_heads > 1 && heads_alone(spec, s) && is_right(s, failed)) {
         snprintf(text, size,

@@ -6,7 +6,7 @@
  * what is worked on, and the few requests that it can have under way at a time are the work's own.
  * docs/kernel.md, 4, has what that is worth. */
 
-struct FN(ahead) {
+struct FN(prefetch) {
     const char *at; /* the next row */
     int64_t step, bytes, done;
     int64_t rows;   /* left to ask for                                    */
@@ -14,28 +14,29 @@ struct FN(ahead) {
 };
 
 /* Rows [j0,j1) of n numbers as they are stored; nothing where there are none. */
-static struct FN(ahead) FN(ahead_rows)(const struct attn_cview *x, int64_t b, int64_t g, int64_t j0,
-                                       int64_t j1, int64_t n, int64_t passes)
+static struct FN(prefetch) FN(prefetch_rows)(const struct attn_cview *x, int64_t b, int64_t g,
+                                             int64_t j0, int64_t j1, int64_t n, int64_t passes)
 {
     int64_t size = (int64_t)attn_dtype_size(x->dtype);
     if (j0 >= j1 || n == 0)
-        return (struct FN(ahead)){0};
-    return (struct FN(ahead)){.at = (const char *)x->data + attn_offset(x->stride, b, g, j0) * size,
-                              .step = x->stride[2] * size,
-                              .bytes = n * size,
-                              .rows = j1 - j0,
-                              .passes = passes};
+        return (struct FN(prefetch)){0};
+    return (struct FN(prefetch)){.at = (const char *)x->data +
+                                       attn_offset(x->stride, b, g, j0) * size,
+                                 .step = x->stride[2] * size,
+                                 .bytes = n * size,
+                                 .rows = j1 - j0,
+                                 .passes = passes};
 }
 
 /* n numbers next to each other, in one pass. */
-static struct FN(ahead) FN(ahead_numbers)(const REAL *from, int64_t n)
+static struct FN(prefetch) FN(prefetch_numbers)(const REAL *from, int64_t n)
 {
-    return (struct FN(ahead)){
+    return (struct FN(prefetch)){
         .at = (const char *)from, .bytes = n * (int64_t)sizeof *from, .rows = n > 0, .passes = 1};
 }
 
 /* How many lines to ask for in each of so many steps of a pass.  x may be NULL: none. */
-static int64_t FN(lines_of_step)(const struct FN(ahead) * x, int64_t steps)
+static int64_t FN(lines_of_step)(const struct FN(prefetch) * x, int64_t steps)
 {
     if (x == NULL || x->rows == 0)
         return 0;
@@ -44,8 +45,8 @@ static int64_t FN(lines_of_step)(const struct FN(ahead) * x, int64_t steps)
     return steps > 0 ? (lines + steps - 1) / steps : 0;
 }
 
-static inline __attribute__((always_inline)) void FN(look_ahead)(struct FN(ahead) * x,
-                                                                 int64_t lines)
+static inline __attribute__((always_inline)) void FN(prefetch_lines)(struct FN(prefetch) * x,
+                                                                     int64_t lines)
 {
     for (; lines > 0 && x->rows > 0; lines--) {
         __builtin_prefetch(x->at + x->done, 0, 2);

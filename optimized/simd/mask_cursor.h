@@ -47,7 +47,7 @@ struct attn_front {
     int64_t first, last, end;
 };
 
-struct attn_sight {
+struct attn_mask_cursor {
     struct attn_runs runs;
     int64_t b, h, i0, j1; /* row r of the block is query i0 + r; keys end at j1 */
     int n, panel;         /* queries in the block, in a panel                   */
@@ -59,16 +59,17 @@ struct attn_sight {
 };
 
 /* Start at key j0, for queries [i0,i1) in panels of so many. */
-void attn_sight_open(struct attn_sight *sight, struct attn_runs runs, int panel, int64_t b,
-                     int64_t h, int64_t i0, int64_t i1, int64_t j0, int64_t j1);
+void attn_mask_cursor_open(struct attn_mask_cursor *cursor, struct attn_runs runs, int panel,
+                           int64_t b, int64_t h, int64_t i0, int64_t i1, int64_t j0, int64_t j1);
 
 /* The first key at or after `from` that any query of the block may still see; j1 when none. */
-int64_t attn_sight_first(struct attn_sight *sight, int64_t from);
+int64_t attn_mask_cursor_first(struct attn_mask_cursor *cursor, int64_t from);
 
 /* Panel number n of the block against keys [j0,j1) (at most ATTN_KEY_BLOCK): EMPTY, FULL, or
  * PARTIAL with from, to and seen[from..to) filled in.  Calls for a panel come with increasing
  * j0. */
-enum attn_tile attn_sight_tile(struct attn_sight *sight, int n, int64_t j0, int64_t j1);
+enum attn_tile attn_mask_cursor_tile(struct attn_mask_cursor *cursor, int n, int64_t j0,
+                                     int64_t j1);
 
 /* The keys of one panel and one block, sorted by how they are seen.  A key that every query of the
  * panel sees needs no masking and goes to the widest tile.  The others are listed for each vector
@@ -82,8 +83,8 @@ struct attn_keys {
 };
 
 /* After attn_sight_tile, FULL or PARTIAL, of `rows` queries in vectors of so many lanes, n keys. */
-void attn_keys_sort(const struct attn_sight *sight, enum attn_tile tile, int rows, int lanes, int n,
-                    struct attn_keys *keys);
+void attn_keys_sort(const struct attn_mask_cursor *cursor, enum attn_tile tile, int rows, int lanes,
+                    int n, struct attn_keys *keys);
 
 /* Where there are edges, what remains of the full keys beyond whole tiles of ATTN_EDGE_KEYS joins
  * them, after the keys that were there: the tiles of both are fuller then.  For a forward pass; the

@@ -1,5 +1,5 @@
-/* See sight.h. */
-#include "optimized/simd/sight.h"
+/* See mask_cursor.h. */
+#include "optimized/simd/mask_cursor.h"
 
 #include <string.h>
 
@@ -21,7 +21,7 @@ struct attn_runs attn_runs_of(const struct attn_problem *p)
 }
 
 /* Move row r to its first run that ends after `from`. */
-static void seek(struct attn_sight *x, int r, int64_t from)
+static void seek(struct attn_mask_cursor *x, int r, int64_t from)
 {
     struct attn_cursor *at = &x->cursor[r];
     while (at->hi <= from && at->lo < x->j1) {
@@ -36,7 +36,7 @@ static void seek(struct attn_sight *x, int r, int64_t from)
 }
 
 /* Bring the rows of panel n to key `from`. */
-static void refresh(struct attn_sight *x, int n, int64_t from)
+static void refresh(struct attn_mask_cursor *x, int n, int64_t from)
 {
     int r0 = n * x->panel, r1 = r0 + x->panel < x->n ? r0 + x->panel : x->n;
     struct attn_front front = {x->j1, 0, x->j1};
@@ -51,8 +51,8 @@ static void refresh(struct attn_sight *x, int n, int64_t from)
     x->front[n] = front;
 }
 
-void attn_sight_open(struct attn_sight *x, struct attn_runs runs, int panel, int64_t b, int64_t h,
-                     int64_t i0, int64_t i1, int64_t j0, int64_t j1)
+void attn_mask_cursor_open(struct attn_mask_cursor *x, struct attn_runs runs, int panel, int64_t b,
+                           int64_t h, int64_t i0, int64_t i1, int64_t j0, int64_t j1)
 {
     x->runs = runs;
     x->b = b, x->h = h, x->i0 = i0, x->j1 = j1;
@@ -64,7 +64,7 @@ void attn_sight_open(struct attn_sight *x, struct attn_runs runs, int panel, int
         refresh(x, n, j0);
 }
 
-int64_t attn_sight_first(struct attn_sight *x, int64_t from)
+int64_t attn_mask_cursor_first(struct attn_mask_cursor *x, int64_t from)
 {
     int64_t first = x->j1;
     for (int n = 0; n * x->panel < x->n; n++) {
@@ -76,7 +76,7 @@ int64_t attn_sight_first(struct attn_sight *x, int64_t from)
     return first > from || first == x->j1 ? first : from;
 }
 
-enum attn_tile attn_sight_tile(struct attn_sight *x, int n, int64_t j0, int64_t j1)
+enum attn_tile attn_mask_cursor_tile(struct attn_mask_cursor *x, int n, int64_t j0, int64_t j1)
 {
     int r0 = n * x->panel, r1 = r0 + x->panel < x->n ? r0 + x->panel : x->n;
     if (x->front[n].end <= j0)
@@ -107,8 +107,8 @@ enum attn_tile attn_sight_tile(struct attn_sight *x, int n, int64_t j0, int64_t 
     return ATTN_TILE_PARTIAL;
 }
 
-void attn_keys_sort(const struct attn_sight *x, enum attn_tile tile, int rows, int lanes, int n,
-                    struct attn_keys *keys)
+void attn_keys_sort(const struct attn_mask_cursor *x, enum attn_tile tile, int rows, int lanes,
+                    int n, struct attn_keys *keys)
 {
     uint64_t everyone = ((uint64_t)1 << rows) - 1, lane = ((uint64_t)1 << lanes) - 1;
     int from = tile == ATTN_TILE_FULL ? 0 : x->from, to = tile == ATTN_TILE_FULL ? n : x->to;
