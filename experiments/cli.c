@@ -2,6 +2,7 @@
 #include "experiments/cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <jansson.h>
 #include <stdarg.h>
@@ -234,27 +235,39 @@ const char *attn_cli_bytes(int64_t bytes, char text[32])
     return text;
 }
 
+int attn_cli_kernel_open(const char *path, int flags)
+{
+    int fd = open(path, flags | O_CLOEXEC);
+    if (fd >= 0 || (errno != EMFILE && errno != ENFILE && errno != ENOMEM))
+        return fd;
+    fprintf(stderr, "attnlab: %s cannot be read: %s\n", path, strerror(errno));
+    exit(ATTN_EXIT_LACKS);
+}
+
+int attn_cli_kernel_text(const char *path, char *text, size_t size)
+{
+    size_t n = 0;
+    ssize_t got;
+    int fd = attn_cli_kernel_open(path, O_RDONLY);
+    while (fd >= 0 && (got = read(fd, text + n, size - 1 - n)) > 0)
+        n += (size_t)got;
+    if (fd >= 0)
+        close(fd);
+    text[n] = '\0';
+    return n > 0;
+}
+
 /* The number after `key` in a file of "key number" lines, or the file's only number when key is
  * ""; -1 when there is none. */
 static int64_t number_in(const char *path, const char *key)
 {
-    char line[256];
-    int64_t value = -1;
-    FILE *file = fopen(path, "re");
-    if (file == NULL && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
-        fprintf(stderr, "attnlab: %s cannot be read: %s\n", path, strerror(errno));
-        exit(ATTN_EXIT_LACKS);
-    }
-    if (file == NULL) /* another kind of machine */
+    char text[8192], *end;
+    const char *at = attn_cli_kernel_text(path, text, sizeof text) ? strstr(text, key) : NULL;
+    if (at == NULL)
         return -1;
-    while (value < 0 && fgets(line, sizeof line, file) != NULL)
-        if (strncmp(line, key, strlen(key)) == 0) {
-            char *end, *at = line + strlen(key);
-            value = strtoll(at, &end, 10);
-            value = end == at ? -1 : value;
-        }
-    fclose(file);
-    return value;
+    at += strlen(key);
+    int64_t value = strtoll(at, &end, 10);
+    return end == at ? -1 : value;
 }
 
 int64_t attn_cli_memory_available(void)

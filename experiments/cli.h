@@ -38,6 +38,15 @@ int attn_cli_status(enum attn_status status);
  * for has a status instead. */
 void *attn_cli_need(void *data) __attribute__((returns_nonnull));
 
+/* A file of the kernel, below /proc or /sys.  Opened as it is: nobody else makes names there, so that
+ * no FIFO waits and no link leads elsewhere.  -1, or no text, where this machine does not have it;
+ * where it refuses files or memory, the program ends with status 3 and one line, because a fact
+ * that is there must not read as one that is not. */
+int attn_cli_kernel_open(const char *path, int flags);
+
+/* As much of it as there is room for, as a string; takes no memory.  0 when there is none. */
+int attn_cli_kernel_text(const char *path, char *text, size_t size);
+
 /* printf into memory of the program's own; to be freed. */
 char *attn_cli_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -15,38 +15,30 @@
 
 /* ---- what is left behind ------------------------------------------------------------------ */
 
-static FILE *open_in(const char *folder, const char *name, struct attn_error *err)
-{
-    char path[4096];
-    if (attn_folder_make(folder, err) != ATTN_OK)
-        return NULL;
-    snprintf(path, sizeof path, "%.3000s/%s", folder, name);
-    return attn_write_stream(path, "w", err);
-}
-
 static enum attn_status leave(const struct attn_bench *bench, const struct attn_bench_table *table,
                               const struct attn_bench_entry *entry, int n, const json_t *json,
                               const char *folder, struct attn_error *err)
 {
-    int drawn = 0, bad = 0;
-    FILE *file = open_in(folder, "bench.json", err);
-    if (file == NULL)
+    int drawn = 0;
+    char path[4096];
+    struct attn_save save;
+    snprintf(path, sizeof path, "%.3000s/bench.json", folder);
+    if (attn_folder_make(folder, err) != ATTN_OK || attn_save_open(path, &save, err) != ATTN_OK)
         return err->status;
-    bad = json_dumpf(json, file, JSON_INDENT(1) | JSON_REAL_PRECISION(12)) != 0;
-    bad |= fclose(file) != 0;
-    if (!bad && table != NULL) {
-        file = open_in(folder, "table.md", err);
-        if (file == NULL)
-            return err->status;
-        attn_bench_print_page(file, bench, table);
-        bad |= ferror(file);
-        bad |= fclose(file) != 0;
+    (void)json_dumpf(json, save.stream, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
+    enum attn_status status = attn_save_close(&save, ATTN_OK, err);
+    if (status == ATTN_OK && table != NULL) {
+        snprintf(path, sizeof path, "%.3000s/table.md", folder);
+        status = attn_save_open(path, &save, err);
+        if (status == ATTN_OK) {
+            attn_bench_print_page(save.stream, bench, table);
+            status = attn_save_close(&save, ATTN_OK, err);
+        }
     }
-    if (bad)
-        return attn_fail(err, ATTN_ENOMEM, "cannot write the whole of %.300s: %s", folder,
-                         strerror(errno));
-    if (attn_bench_roofline(bench, entry, n, folder, &drawn, err) != ATTN_OK)
-        return err->status;
+    if (status == ATTN_OK)
+        status = attn_bench_roofline(bench, entry, n, folder, &drawn, err);
+    if (status != ATTN_OK)
+        return status;
     if (!drawn)
         fprintf(stderr, "attnlab bench: no figure: gnuplot is not there, or nothing was timed\n");
     return ATTN_OK;

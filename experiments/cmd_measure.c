@@ -245,22 +245,14 @@ static int write_csv(const char *from, const char *to)
     struct attn_error err = {ATTN_OK, ""};
     if (attn_record_read(from, &points, &n, NULL, &err) != ATTN_OK)
         return attn_cli_fail("measure", attn_cli_status(err.status), "%s", err.text);
-    int to_stdout = strcmp(to, "-") == 0;
-    FILE *file = to_stdout ? stdout : attn_write_stream(to, "w", &err);
-    if (file == NULL) {
-        free(points);
-        return attn_cli_fail("measure", attn_cli_status(err.status), "table %s", err.text);
-    }
-    int failed = attn_csv_write(file, points, n) != 0;
-    int error = errno;
-    if (!to_stdout && fclose(file) != 0 && !failed) {
-        failed = 1;
-        error = errno;
-    }
+    int status = ATTN_EXIT_GOOD;
+    if (strcmp(to, "-") == 0) {
+        attn_csv_write(stdout, points, n);
+        status = attn_cli_flush("measure");
+    } else if (attn_csv_save(to, points, n, &err) != ATTN_OK)
+        status = attn_cli_fail("measure", attn_cli_status(err.status), "table %s", err.text);
     free(points);
-    if (failed)
-        return attn_cli_fail("measure", ATTN_EXIT_LACKS, "table %s: %s", to, strerror(error));
-    return ATTN_EXIT_GOOD;
+    return status;
 }
 
 int attn_cmd_measure(int argc, char **argv)

@@ -226,15 +226,9 @@ static int write_csv(const struct flags *flags, const struct report *r)
     char path[PATH_MAX + 16];
     (void)snprintf(path, sizeof path, "%s/records.csv", flags->out);
     struct attn_error err = {ATTN_OK, ""};
-    FILE *file = attn_write_stream(path, "w", &err);
-    if (file == NULL)
-        return fail(attn_cli_status(err.status), &err);
-    int bad = attn_csv_write(file, r->points, r->n) != 0;
-    if (fclose(file) != 0)
-        bad = 1;
-    return bad ? attn_cli_fail("report", ATTN_EXIT_LACKS, "cannot write the whole of %s: %s", path,
-                               strerror(errno))
-               : ATTN_EXIT_GOOD;
+    return attn_csv_save(path, r->points, r->n, &err) == ATTN_OK
+               ? ATTN_EXIT_GOOD
+               : fail(attn_cli_status(err.status), &err);
 }
 
 static void describe_machine(const json_t *machine, struct attn_figure_machine *m)

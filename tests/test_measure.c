@@ -225,22 +225,27 @@ START_TEST(full_disk)
 }
 END_TEST
 
-/* No descriptor is left for the pipes of a child: every point is an error, and the status says so;
- * with descriptors, the same command heals the file. */
+/* No descriptor is left for the pipes of a child: nothing can be calibrated, so that nothing is
+ * measured.  With descriptors the same command goes on, and tries again what ended as an error. */
 START_TEST(nothing_worked)
 {
+    static const char spec[] = "--spec dense --length 8,16 --rounds 1";
+    char command[512];
     int64_t n;
-    ck_assert_int_eq(measure("ulimit -n 6;", "--spec dense --length 8,16 --rounds 1"), 3);
-    struct attn_point *p = read_all(&n);
-    ck_assert_int_eq(n, 2);
-    ck_assert_int_eq(p[0].status, ATTN_POINT_ERROR);
-    ck_assert_msg(strstr(p[0].message, "Too many open files") != NULL, "%s", p[0].message);
-    free(p);
-    ck_assert_int_eq(measure("", "--spec dense --length 8,16 --rounds 1"), 0);
-    p = read_all(&n);
-    ck_assert_int_eq(n, 2);
-    ck_assert_int_eq(p[1].status, ATTN_POINT_OK);
-    free(p);
+    ck_assert_int_eq(measure("ulimit -n 6;", spec), 3);
+    free(read_all(&n));
+    ck_assert_int_eq(n, 0);
+    for (int turn = 0; turn < 2; turn++) {
+        ck_assert_int_eq(measure("", spec), 0);
+        struct attn_point *p = read_all(&n);
+        ck_assert_int_eq(n, 2);
+        for (int i = 0; i < 2; i++)
+            ck_assert_int_eq(p[i].status, ATTN_POINT_OK);
+        free(p);
+        snprintf(command, sizeof command, "sed -i 's/\"status\":\"ok\"/\"status\":\"error\"/' %s",
+                 path);
+        ck_assert_int_eq(system(command), 0);
+    }
 }
 END_TEST
 

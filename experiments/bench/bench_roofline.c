@@ -119,30 +119,23 @@ static void set_words(const struct attn_bench *bench, struct attn_plot *plot)
 }
 
 /* The roofs of each panel, after the words that every figure has. */
-static enum attn_status append_roofs(const struct attn_bench *bench, const struct attn_plot *plot,
-                                     const struct panel *panel, const char *folder,
-                                     struct attn_error *err)
+static void set_roofs(const struct attn_bench *bench, struct attn_plot *plot,
+                      const struct panel *panel)
 {
     static const struct {
         const char *name;
         enum attn_roof roof;
     } roof[] = {
         {"ROOF_FMA", ATTN_ROOF_FMA}, {"ROOF_READ", ATTN_ROOF_READ}, {"ROOF_L2", ATTN_ROOF_L2}};
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/roofline.set", folder);
-    FILE *file = attn_write_stream(path, "a", err);
-    if (file == NULL)
-        return ATTN_ENOMEM;
+    size_t n = 0;
     for (size_t r = 0; r < sizeof roof / sizeof *roof; r++) {
-        fprintf(file, "array %s[%d]\n", roof[r].name, plot->n_panels);
+        n += (size_t)snprintf(plot->settings + n, sizeof plot->settings - n, "array %s[%d]\n",
+                              roof[r].name, plot->n_panels);
         for (int p = 0; p < plot->n_panels; p++)
-            fprintf(file, "%s[%d] = %.6g\n", roof[r].name, p + 1,
-                    attn_bench_roof_rate(bench, roof[r].roof, panel[p].example) / G);
+            n += (size_t)snprintf(plot->settings + n, sizeof plot->settings - n, "%s[%d] = %.6g\n",
+                                  roof[r].name, p + 1,
+                                  attn_bench_roof_rate(bench, roof[r].roof, panel[p].example) / G);
     }
-    int bad = ferror(file);
-    if (fclose(file) != 0 || bad)
-        return attn_fail(err, ATTN_ENOMEM, "cannot write the whole of %s", path);
-    return ATTN_OK;
 }
 
 static enum attn_status draw(const char *folder, int *drawn, struct attn_error *err)
@@ -172,10 +165,9 @@ enum attn_status attn_bench_roofline(const struct attn_bench *bench,
     for (int at = 0; at < n && status == ATTN_OK; at++)
         status = add_entry(bench, &plot, panel, &entry[at], err);
     int has_points = plot.n > 0;
+    set_roofs(bench, &plot, panel);
     if (status == ATTN_OK && has_points)
         status = attn_plot_write(&plot, folder, err);
-    if (status == ATTN_OK && has_points)
-        status = append_roofs(bench, &plot, panel, folder, err);
     attn_plot_free(&plot);
     return status == ATTN_OK && has_points ? draw(folder, drawn, err) : status;
 }

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/perf_event.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "experiments/cli.h"
 #include "experiments/measure/point.h"
 
 static const struct {
@@ -69,22 +71,19 @@ static double count_of(int fd)
 static double waited_so_far(void)
 {
     double sum = 0;
-    DIR *tasks = opendir("/proc/self/task");
-    if (tasks == NULL)
+    int folder = attn_cli_kernel_open("/proc/self/task", O_RDONLY | O_DIRECTORY);
+    if (folder < 0)
         return (double)NAN;
+    DIR *tasks = attn_cli_need(fdopendir(folder));
     for (struct dirent *task; (task = readdir(tasks)) != NULL;) {
-        char path[300];
+        char path[300], text[128];
         unsigned long long ran, waited;
         if (task->d_name[0] == '.')
             continue;
         snprintf(path, sizeof path, "/proc/self/task/%s/schedstat", task->d_name);
-        FILE *file = fopen(path, "re");
-        if (file == NULL || fscanf(file, "%llu %llu", &ran, &waited) != 2)
-            sum = (double)NAN;
-        else
-            sum += 1e-9 * (double)waited;
-        if (file != NULL)
-            fclose(file);
+        int known = attn_cli_kernel_text(path, text, sizeof text) &&
+                    sscanf(text, "%llu %llu", &ran, &waited) == 2;
+        sum += known ? 1e-9 * (double)waited : (double)NAN;
     }
     closedir(tasks);
     return sum;

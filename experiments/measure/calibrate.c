@@ -58,7 +58,25 @@ int attn_calibrate_memory_here(int64_t bytes)
     return ATTN_EXIT_GOOD;
 }
 
-static int calibrate_memory(FILE *file, const char *session, const char *command)
+/* A fresh process `attnlab ARGS`; -1 when it does not end well.  What is refused to it would be
+ * refused to the points too. */
+static int ask(const char *const args[], struct attn_child *child, struct attn_error *err)
+{
+    const char *why = child->note;
+    if (attn_child_run(args, 60, child) != 0)
+        why = strerror(errno);
+    else if (child->exit_status == 0 || child->interrupted)
+        return 0;
+    else if (child->timed_out)
+        why = "no end after 60 s";
+    else if (child->signal != 0)
+        why = strsignal(child->signal);
+    attn_fail(err, ATTN_ENOMEM, "the calibration cannot be run: %.200s", why);
+    return -1;
+}
+
+static int calibrate_memory(FILE *file, const char *session, const char *command,
+                            struct attn_error *err)
 {
     static struct attn_child child;
     int64_t bytes = MEMORY_BYTES;
@@ -67,11 +85,9 @@ static int calibrate_memory(FILE *file, const char *session, const char *command
     char amount[32];
     snprintf(amount, sizeof amount, "%lld", (long long)bytes);
     const char *const args[] = {"point", "--calibrate-memory", amount, NULL};
-    json_t *line = NULL;
-    if (attn_child_run(args, 60, &child) != 0)
-        snprintf(child.note, sizeof child.note, "could not be started: %s", strerror(errno));
-    else if (child.exit_status == 0)
-        line = json_loads(child.out, 0, NULL);
+    if (ask(args, &child, err) != 0)
+        return -1;
+    json_t *line = json_loads(child.out, 0, NULL);
     const json_t *got = json_object_get(line, "resident_bytes");
     double error =
         json_is_integer(got) ? (double)json_integer_value(got) / (double)bytes - 1 : (double)NAN;
@@ -103,50 +119,53 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Median warm call of a fresh process; NaN when it failed. */
-static double aa_time(void)
+/* Median warm call of a fresh process.  0, or -1. */
+static int aa_time(double *time_s, struct attn_error *err)
 {
     static struct attn_child child;
     static struct attn_point point;
     const char *const args[] = {
         "point", "--spec", attn_impl_at(0)->name, "--case", aa_case, "--repeat", "20", NULL};
-    if (attn_child_run(args, 60, &child) != 0 ||
-        attn_record_parse_point(child.out, child.n_out, &point, NULL) != ATTN_OK ||
-        point.n_warm == 0)
-        return (double)NAN;
-    return attn_point_call_s(&point, ATTN_CALL_WARM);
+    if (ask(args, &child, err) != 0)
+        return -1;
+    if (child.interrupted)
+        return 0;
+    if (attn_record_parse_point(child.out, child.n_out, &point, err) != ATTN_OK)
+        return -1;
+    *time_s = attn_point_call_s(&point, ATTN_CALL_WARM);
+    if (point.n_warm > 0)
+        return 0;
+    attn_fail(err, ATTN_ENOMEM, "the calibration cannot be run: %s", point.message);
+    return -1;
 }
 
 /* a[] and b[] are times of the same thing, taken in turns: what their medians differ by is what
  * a difference must exceed to mean anything. */
-static int calibrate_aa(FILE *file, const char *session)
+static int calibrate_aa(FILE *file, const char *session, struct attn_error *err)
 {
     double a[PAIRS], b[PAIRS];
+    for (int i = 0; i < PAIRS; i++)
+        if (aa_time(&a[i], err) != 0 || aa_time(&b[i], err) != 0)
+            return -1;
+        else if (attn_child_interrupted()) /* no medians of a part */
+            return 0;
     json_t *line = calibration("aa"), *all_a = json_array(), *all_b = json_array();
-    for (int i = 0; i < PAIRS && !attn_child_interrupted(); i++) {
-        a[i] = aa_time();
-        b[i] = aa_time();
-        json_array_append_new(all_a, isfinite(a[i]) ? json_real(a[i]) : json_null());
-        json_array_append_new(all_b, isfinite(b[i]) ? json_real(b[i]) : json_null());
+    for (int i = 0; i < PAIRS; i++) {
+        json_array_append_new(all_a, json_real(a[i]));
+        json_array_append_new(all_b, json_real(b[i]));
     }
-    double ratio = (double)NAN, spread = (double)NAN;
-    int failed = 0;
-    for (int i = 0; i < PAIRS && !attn_child_interrupted(); i++)
-        failed |= isnan(a[i]) || isnan(b[i]); /* no median of such */
-    if (!failed && !attn_child_interrupted()) {
-        qsort(a, PAIRS, sizeof a[0], compare);
-        qsort(b, PAIRS, sizeof b[0], compare);
-        ratio = a[PAIRS / 2] / b[PAIRS / 2];
-        double low = fmin(a[0], b[0]), high = fmax(a[PAIRS - 1], b[PAIRS - 1]);
-        spread = (high - low) / (0.5 * (a[PAIRS / 2] + b[PAIRS / 2]));
-    }
+    qsort(a, PAIRS, sizeof a[0], compare);
+    qsort(b, PAIRS, sizeof b[0], compare);
+    double ratio = a[PAIRS / 2] / b[PAIRS / 2];
+    double low = fmin(a[0], b[0]), high = fmax(a[PAIRS - 1], b[PAIRS - 1]);
+    double spread = (high - low) / (0.5 * (a[PAIRS / 2] + b[PAIRS / 2]));
     json_object_set_new(line, "session", json_string(session));
     json_object_set_new(line, "spec", json_string(attn_impl_at(0)->name));
     json_object_set_new(line, "case", json_string(aa_case));
     json_object_set_new(line, "a_s", all_a);
     json_object_set_new(line, "b_s", all_b);
-    json_object_set_new(line, "ratio", isfinite(ratio) ? json_real(ratio) : json_null());
-    json_object_set_new(line, "spread", isfinite(spread) ? json_real(spread) : json_null());
+    json_object_set_new(line, "ratio", json_real(ratio));
+    json_object_set_new(line, "spread", json_real(spread));
     return attn_record_write_json(file, line);
 }
 
@@ -199,9 +218,10 @@ int attn_calibrate_spin(FILE *file, const char *session, const char *when)
     return attn_record_write_json(file, line);
 }
 
-int attn_calibrate_session(FILE *file, const char *session, const char *command)
+int attn_calibrate_session(FILE *file, const char *session, const char *command,
+                           struct attn_error *err)
 {
-    if (calibrate_memory(file, session, command) != 0 || calibrate_aa(file, session) != 0)
+    if (calibrate_memory(file, session, command, err) != 0 || calibrate_aa(file, session, err) != 0)
         return -1;
     return attn_calibrate_spin(file, session, "begin");
 }

@@ -28,35 +28,30 @@ extern char **environ;
 
 int attn_machine_line(const char *path, char *text, size_t size)
 {
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return 0;
-    int ok = fgets(text, (int)size, file) != NULL;
-    fclose(file);
-    if (ok)
-        text[strcspn(text, "\n")] = '\0';
+    int ok = attn_cli_kernel_text(path, text, size);
+    text[strcspn(text, "\n")] = '\0';
     return ok;
 }
 
-/* What stands after "FIELD" and ":" on the first such line; 0 when there is none. */
+/* What stands after "FIELD" and ":" on the first such line, which is within the first processor
+ * where there are many; 0 when there is none. */
 static int field_of(const char *path, const char *field, char *text, size_t size)
 {
-    char line[4096];
+    char all[16384];
     size_t n = strlen(field);
-    int found = 0;
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
+    if (!attn_cli_kernel_text(path, all, sizeof all))
         return 0;
-    while (!found && fgets(line, sizeof line, file) != NULL) {
-        const char *at = line + n + strspn(line + n, " \t");
-        found = strncmp(line, field, n) == 0 && *at == ':';
-        if (found) {
+    for (const char *line = all; *line != '\0'; line += strspn(line, "\n")) {
+        size_t length = strcspn(line, "\n");
+        const char *at = line + n + (length > n ? strspn(line + n, " \t") : 0);
+        if (strncmp(line, field, n) == 0 && *at == ':') {
             at += 1 + strspn(at + 1, " \t");
             snprintf(text, size, "%.*s", (int)strcspn(at, "\n"), at);
+            return 1;
         }
+        line += length;
     }
-    fclose(file);
-    return found;
+    return 0;
 }
 
 int64_t attn_machine_kib(const char *path, const char *field)
@@ -97,7 +92,7 @@ void attn_machine_build(char text[ATTN_BUILD_TEXT])
     uint64_t digest = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
     unsigned char part[65536];
     ssize_t got = -1;
-    int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    int fd = attn_cli_kernel_open("/proc/self/exe", O_RDONLY);
     while (fd >= 0 && (got = read(fd, part, sizeof part)) > 0)
         for (ssize_t i = 0; i < got; i++)
             digest = (digest ^ part[i]) * UINT64_C(0x100000001b3);

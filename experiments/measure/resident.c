@@ -8,11 +8,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "experiments/cli.h"
 #include "experiments/measure/machine.h"
 
 static int reset_mark(void)
 {
-    int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
+    int fd = attn_cli_kernel_open("/proc/self/clear_refs", O_WRONLY);
     if (fd < 0)
         return 0;
     int ok = write(fd, "5", 1) == 1;

@@ -437,9 +437,10 @@ static int carry_out(struct attn_sweep *sweep, const char *path, int64_t *n_erro
     if (status == ATTN_EXIT_GOOD && is_anything_left(sweep)) {
         attn_sweep_begin(sweep);
         errno = 0;
-        if (write_machine(sweep) != 0 || attn_sweep_calibrate(sweep) != 0 || all_rounds(sweep) != 0)
-            status =
-                attn_cli_fail(command, ATTN_EXIT_LACKS, "records %s: %s", path, strerror(errno));
+        if (write_machine(sweep) != 0 || attn_sweep_calibrate(sweep, &err) != 0 ||
+            all_rounds(sweep) != 0)
+            status = attn_cli_fail(command, ATTN_EXIT_LACKS, "records %s: %s", path,
+                                   err.text[0] != '\0' ? err.text : strerror(errno));
     }
     if (fclose(sweep->file) != 0 && status == ATTN_EXIT_GOOD)
         status = attn_cli_fail(command, ATTN_EXIT_LACKS, "records %s: %s", path, strerror(errno));

@@ -40,9 +40,9 @@ int attn_sweep_interrupted(const struct attn_sweep *sweep)
     return attn_child_interrupted();
 }
 
-int attn_sweep_calibrate(struct attn_sweep *sweep)
+int attn_sweep_calibrate(struct attn_sweep *sweep, struct attn_error *err)
 {
-    return attn_calibrate_session(sweep->file, sweep->session, sweep->options->command);
+    return attn_calibrate_session(sweep->file, sweep->session, sweep->options->command, err);
 }
 
 int attn_sweep_spin(struct attn_sweep *sweep, const char *when)

@@ -48,7 +48,7 @@ int attn_sweep_refuse(struct attn_sweep *sweep, struct attn_sweep_state *state, 
                       enum attn_point_status status, const char *message);
 
 /* Calibration records.  As above. */
-int attn_sweep_calibrate(struct attn_sweep *sweep);
+int attn_sweep_calibrate(struct attn_sweep *sweep, struct attn_error *err);
 int attn_sweep_spin(struct attn_sweep *sweep, const char *when);
 
 /* The last lines on standard error, the number of points that ended as errors, and the exit

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "experiments/measure/stats.h"
+#include "tests/harness/files/fileio.h"
 
 static const char header[] =
     "group,spec,impl,family,status,pass,mask,dtype,batch,heads,kv_heads,n_query,n_key,d_key,"
@@ -115,7 +116,7 @@ static void put_memory(FILE *file, const struct attn_point *p)
     put_count(file, p->messages);
 }
 
-int attn_csv_write(FILE *file, const struct attn_point *points, int64_t n)
+void attn_csv_write(FILE *file, const struct attn_point *points, int64_t n)
 {
     fputs(header, file);
     for (int64_t i = 0; i < n; i++) {
@@ -148,5 +149,14 @@ int attn_csv_write(FILE *file, const struct attn_point *points, int64_t n)
             fprintf(file, "%lld", (long long)p->saved_bytes);
         fputs("\r\n", file);
     }
-    return fflush(file) == 0 && !ferror(file) ? 0 : -1;
+}
+
+enum attn_status attn_csv_save(const char *path, const struct attn_point *points, int64_t n,
+                               struct attn_error *err)
+{
+    struct attn_save save;
+    if (attn_save_open(path, &save, err) != ATTN_OK)
+        return ATTN_ENOMEM;
+    attn_csv_write(save.stream, points, n);
+    return attn_save_close(&save, ATTN_OK, err);
 }

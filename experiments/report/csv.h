@@ -9,7 +9,11 @@
 /* One field, quoted where it must be. */
 void attn_csv_text(FILE *file, const char *text);
 
-/* Returns 0, or -1 with errno when the file could not be written. */
-int attn_csv_write(FILE *file, const struct attn_point *points, int64_t n);
+/* What cannot be written leaves its mark on the stream. */
+void attn_csv_write(FILE *file, const struct attn_point *points, int64_t n);
+
+/* A whole file or none (attn_save_open).  ENOMEM. */
+enum attn_status attn_csv_save(const char *path, const struct attn_point *points, int64_t n,
+                               struct attn_error *err);
 
 #endif

@@ -357,13 +357,8 @@ enum attn_status attn_page_write(const struct attn_page *page, struct attn_error
 {
     char path[PATH_MAX];
     (void)snprintf(path, sizeof path, "%s/index.html", page->out);
-    FILE *file = attn_write_stream(path, "w", err);
-    if (file == NULL)
+    struct attn_save save;
+    if (attn_save_open(path, &save, err) != ATTN_OK)
         return ATTN_ENOMEM;
-    enum attn_status status = put_all(file, page, err);
-    int bad = ferror(file);
-    if ((fclose(file) != 0 || bad) && status == ATTN_OK)
-        status =
-            attn_fail(err, ATTN_ENOMEM, "cannot write the whole of %s: %s", path, strerror(errno));
-    return status;
+    return attn_save_close(&save, put_all(save.stream, page, err), err);
 }

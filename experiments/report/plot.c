@@ -158,15 +158,11 @@ static enum attn_status write_file(const struct attn_plot *plot, const char *fol
     char path[4096];
     if (snprintf(path, sizeof path, "%s/%s.%s", folder, plot->name, suffix) >= (int)sizeof path)
         return attn_fail(err, ATTN_EINVAL, "the path of folder %.40s... is too long", folder);
-    FILE *file = attn_write_stream(path, "w", err);
-    if (file == NULL)
+    struct attn_save save;
+    if (attn_save_open(path, &save, err) != ATTN_OK)
         return ATTN_ENOMEM;
-    write(file, plot);
-    int bad = ferror(file);
-    if (fclose(file) != 0 || bad)
-        return attn_fail(err, ATTN_ENOMEM, "cannot write the whole of %s: %s", path,
-                         strerror(errno));
-    return ATTN_OK;
+    write(save.stream, plot);
+    return attn_save_close(&save, ATTN_OK, err);
 }
 
 enum attn_status attn_plot_write(const struct attn_plot *plot, const char *folder,

@@ -74,6 +74,7 @@ struct attn_plot {
     char line_text[64];
     char key_extra[ATTN_PLOT_TEXT]; /* what marker and line mean, under the legend         */
     char note[4 * ATTN_PLOT_TEXT];  /* under the figure: what was not run; wrapped and cut */
+    char settings[ATTN_PLOT_TEXT];  /* lines for the script, behind the others             */
 };
 
 void attn_plot_init(struct attn_plot *plot);
@@ -94,7 +95,7 @@ int attn_plot_curve(const struct attn_plot *plot, int panel, int series, int col
 /* Fit the upper part of every curve of a column: what is printed at its end. */
 enum attn_status attn_plot_fit(struct attn_plot *plot, int column, struct attn_error *err);
 
-/* Write FOLDER/NAME.dat and FOLDER/NAME.set.  EINVAL when a file cannot be written, whole. */
+/* Write FOLDER/NAME.dat and FOLDER/NAME.set.  ENOMEM when a file cannot be written, whole. */
 enum attn_status attn_plot_write(const struct attn_plot *plot, const char *folder,
                                  struct attn_error *err);
 

@@ -398,4 +398,5 @@ void attn_plot_write_settings(FILE *file, const struct attn_plot *plot)
     (void)fprintf(file, "line = %s%.10g\n", isnan(plot->line) ? "0 * " : "",
                   isnan(plot->line) ? 0 : plot->line);
     write_text(file, "line_text", plot->line_text);
+    (void)fputs(plot->settings, file);
 }

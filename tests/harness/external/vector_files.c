@@ -249,10 +249,10 @@ enum attn_status attn_vector_files_end(struct attn_vector_files_writer *w, int k
     else if (keep) {
         snprintf(path, sizeof path, "%.4000s/manifest.json", w->folder);
         status = attn_save_open(path, &save, err);
-        if (status == ATTN_OK)
-            status = attn_save_write(&save, text, (int64_t)strlen(text), err);
-        if (status == ATTN_OK)
-            status = attn_save_close(&save, err);
+        if (status == ATTN_OK) {
+            fputs(text, save.stream);
+            status = attn_save_close(&save, ATTN_OK, err);
+        }
     }
     free(text);
     free(claims);

@@ -148,85 +148,100 @@ enum attn_status attn_read_at(int fd, const char *path, int64_t offset, void *to
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
-FILE *attn_write_stream(const char *path, const char *mode, struct attn_error *err)
-{
-    struct stat info;
-    int how = mode[0] == 'a' ? O_APPEND : O_TRUNC;
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | how, 0666);
-    int is_file =
-        fd >= 0 && fstat(fd, &info) == 0 && (S_ISREG(info.st_mode) || S_ISCHR(info.st_mode));
-    FILE *file = is_file ? fdopen(fd, mode) : NULL;
-    if (file != NULL)
-        return file;
-    if (fd >= 0 && !is_file)
-        errno = ENXIO; /* what open() says of a FIFO that nobody reads */
-    attn_fault(err, ATTN_ENOMEM, path, "cannot be written: %s",
-               errno == ENXIO ? "it is a pipe or a socket" : strerror(errno));
-    if (fd >= 0)
-        close(fd);
-    return NULL;
-}
-
+/* Forget everything, and say why. */
 static enum attn_status give_up(struct attn_save *save, int error, struct attn_error *err)
 {
-    if (save->fd >= 0)
-        close(save->fd);
+    if (save->stream != NULL)
+        fclose(save->stream);
     if (save->temporary != NULL)
         unlink(save->temporary);
     free(save->temporary);
-    save->temporary = NULL;
-    save->fd = -1;
+    free(save->target);
+    save->temporary = save->target = NULL;
+    save->stream = NULL;
     return attn_fault(err, ATTN_ENOMEM, save->path, "cannot be written: %s; nothing was left there",
-                      strerror(error));
+                      error == ESPIPE ? "it is a pipe or a socket"
+                                      : strerror(error != 0 ? error : EIO));
+}
+
+/* What is to be replaced: the file behind a symbolic link, not the link.  *device: 1 where there is
+ * a device, which is written as it is.  0, or an error number. */
+static int find_target(struct attn_save *save, int *device, mode_t *mode)
+{
+    struct stat info;
+    *device = 0;
+    *mode = 0;
+    save->target = realpath(save->path, NULL);
+    if (save->target == NULL && errno == ENOENT) /* nothing yet, or no folder either */
+        save->target = strdup(save->path);
+    else if (save->target != NULL && stat(save->target, &info) == 0) {
+        *device = S_ISCHR(info.st_mode);
+        *mode = info.st_mode & 0777;
+        if (!*device && !S_ISREG(info.st_mode))
+            return S_ISDIR(info.st_mode) ? EISDIR : ESPIPE;
+        if (access(save->target, W_OK) != 0)
+            return errno;
+    }
+    return save->target != NULL ? 0 : errno;
+}
+
+/* A new file in the folder of the target; -1 with errno. */
+static int open_temporary(struct attn_save *save)
+{
+    const char *slash = strrchr(save->target, '/');
+    int fd = -1, folder = slash != NULL ? (int)(slash - save->target) + 1 : 0;
+    size_t room = (size_t)folder + 64;
+    char *name = malloc(room);
+    for (int t = 0; name != NULL && fd < 0 && t < NAMES_TRIED; t++) {
+        snprintf(name, room, "%.*s.attnlab-%ld-%d.tmp", folder, save->target, (long)getpid(), t);
+        fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd < 0 && errno != EEXIST)
+            break;
+    }
+    if (fd >= 0)
+        save->temporary = name;
+    else
+        free(name);
+    return fd;
 }
 
 enum attn_status attn_save_open(const char *path, struct attn_save *save, struct attn_error *err)
 {
-    const char *slash = strrchr(path, '/');
-    int folder = slash != NULL ? (int)(slash - path) + 1 : 0;
-    size_t room = (size_t)folder + 64;
-    *save = (struct attn_save){path, malloc(room), -1};
-    if (save->temporary == NULL)
-        return attn_fault(err, ATTN_ENOMEM, path, "no memory for its name");
-    for (int t = 0; t < NAMES_TRIED && save->fd < 0; t++) {
-        snprintf(save->temporary, room, "%.*s.attnlab-%ld-%d.tmp", folder, path, (long)getpid(), t);
-        save->fd = open(save->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (save->fd < 0 && errno != EEXIST)
-            break;
-    }
-    if (save->fd >= 0)
+    int device;
+    mode_t mode;
+    *save = (struct attn_save){.path = path};
+    int error = find_target(save, &device, &mode);
+    if (error != 0)
+        return give_up(save, error, err);
+    int fd = device ? open(save->target, O_WRONLY | O_CLOEXEC | O_NOCTTY) : open_temporary(save);
+    if (fd >= 0 && mode != 0 && !device)
+        (void)fchmod(fd, mode); /* who may read it is as it was */
+    save->stream = fd >= 0 ? fdopen(fd, "w") : NULL;
+    error = errno;
+    if (save->stream != NULL)
         return ATTN_OK;
-    int error = errno;
-    free(save->temporary); /* not ours: give_up must not remove it */
-    save->temporary = NULL;
+    if (fd >= 0)
+        close(fd);
     return give_up(save, error, err);
 }
 
-enum attn_status attn_save_write(struct attn_save *save, const void *data, int64_t bytes,
+enum attn_status attn_save_close(struct attn_save *save, enum attn_status status,
                                  struct attn_error *err)
 {
-    for (int64_t done = 0; done < bytes;) {
-        int64_t left = bytes - done;
-        ssize_t n = write(save->fd, (const char *)data + done, left < AT_ONCE ? left : AT_ONCE);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return give_up(save, n < 0 ? errno : ENOSPC, err);
-        done += n;
+    struct attn_error unsaid;
+    if (status != ATTN_OK) {
+        give_up(save, 0, &unsaid);
+        return status;
     }
-    return ATTN_OK;
-}
-
-enum attn_status attn_save_close(struct attn_save *save, struct attn_error *err)
-{
     /* fsync and close: some file systems find out only here that the disk is full. */
-    if (fsync(save->fd) != 0 && errno != EINVAL)
+    FILE *stream = save->stream;
+    if (ferror(stream) || fflush(stream) != 0 || (fsync(fileno(stream)) != 0 && errno != EINVAL))
         return give_up(save, errno, err);
-    int fd = save->fd;
-    save->fd = -1;
-    if (close(fd) != 0 || rename(save->temporary, save->path) != 0)
+    save->stream = NULL;
+    if (fclose(stream) != 0 ||
+        (save->temporary != NULL && rename(save->temporary, save->target) != 0))
         return give_up(save, errno, err);
     free(save->temporary);
-    save->temporary = NULL;
+    free(save->target);
     return ATTN_OK;
 }

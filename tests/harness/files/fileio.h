@@ -41,22 +41,21 @@ enum attn_status attn_read_text(const char *path, enum attn_read_whose whose, in
 enum attn_status attn_read_at(int fd, const char *path, int64_t offset, void *to, int64_t bytes,
                               struct attn_error *err);
 
-/* A stream for what is written as it comes, "w" or "a": a regular file, new or not, or a device
- * such as a terminal, never a FIFO, which would be waited for.  NULL: err has ENOMEM, the
- * environment's fault. */
-FILE *attn_write_stream(const char *path, const char *mode, struct attn_error *err);
-
-/* Writing by way of a temporary file in the same folder, which takes the name `path` only when
- * everything is on the disk.  After a failure of any call, which is ENOMEM, nothing is left, and a
- * file that had the name before is untouched.  open, then write as often as needed, then close. */
+/* The one way of writing a file anew: a temporary file in the same folder takes the name `path`
+ * only when everything is on the disk.  After a failure, which is ENOMEM, the environment's fault,
+ * nothing is left, and a file that had the name before is untouched.  A device such as a terminal
+ * is written as it is; a FIFO, which would be waited for, or a folder is refused.  After a good
+ * open write to the stream, whose errors are found by close, which must follow. */
 struct attn_save {
     const char *path; /* borrowed */
-    char *temporary;
-    int fd;
+    FILE *stream;
+    char *target, *temporary; /* private */
 };
 enum attn_status attn_save_open(const char *path, struct attn_save *save, struct attn_error *err);
-enum attn_status attn_save_write(struct attn_save *save, const void *data, int64_t bytes,
+
+/* status: whether what was written is right; when it is not ATTN_OK, nothing is kept and it is
+ * returned. */
+enum attn_status attn_save_close(struct attn_save *save, enum attn_status status,
                                  struct attn_error *err);
-enum attn_status attn_save_close(struct attn_save *save, struct attn_error *err);
 
 #endif

@@ -274,11 +274,9 @@ enum attn_status attn_npy_write(const char *path, const struct attn_file_tensor 
     enum attn_status status = attn_file_measure(path, &t, err);
     if (status == ATTN_OK)
         status = attn_save_open(path, &save, err);
-    if (status == ATTN_OK)
-        status = attn_save_write(&save, header, make_header(&t, d, header), err);
-    if (status == ATTN_OK)
-        status = attn_save_write(&save, t.data, t.bytes, err);
-    if (status == ATTN_OK)
-        status = attn_save_close(&save, err);
-    return status;
+    if (status != ATTN_OK)
+        return status;
+    fwrite(header, 1, (size_t)make_header(&t, d, header), save.stream);
+    fwrite(t.data, 1, (size_t)t.bytes, save.stream);
+    return attn_save_close(&save, ATTN_OK, err);
 }

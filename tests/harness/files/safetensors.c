@@ -279,20 +279,16 @@ static json_t *describe_all(const char *path, struct attn_file_tensor *tensor, i
 }
 
 /* Length and header, filled up with blanks so that the data begin at a multiple of 8. */
-static enum attn_status write_header(struct attn_save *save, const char *text,
-                                     struct attn_error *err)
+static void write_header(FILE *file, const char *text)
 {
     static const char blank[8] = "        ";
     uint64_t used = strlen(text), length = (used + 7) / 8 * 8;
     unsigned char raw[LENGTH_BYTES];
     for (int byte = 0; byte < LENGTH_BYTES; byte++)
         raw[byte] = (unsigned char)(length >> (8 * byte));
-    enum attn_status status = attn_save_write(save, raw, LENGTH_BYTES, err);
-    if (status == ATTN_OK)
-        status = attn_save_write(save, text, (int64_t)used, err);
-    if (status == ATTN_OK)
-        status = attn_save_write(save, blank, (int64_t)(length - used), err);
-    return status;
+    fwrite(raw, 1, LENGTH_BYTES, file);
+    fwrite(text, 1, used, file);
+    fwrite(blank, 1, length - used, file);
 }
 
 enum attn_status attn_safetensors_write(const char *path, const struct attn_file_tensor *tensor,
@@ -312,12 +308,12 @@ enum attn_status attn_safetensors_write(const char *path, const struct attn_file
         status = attn_fault(err, ATTN_ENOMEM, path, "no memory for its header");
     else if (root != NULL)
         status = attn_save_open(path, &save, err);
-    if (status == ATTN_OK)
-        status = write_header(&save, text, err);
-    for (int t = 0; t < n_tensors && status == ATTN_OK; t++)
-        status = attn_save_write(&save, list[t].data, list[t].bytes, err);
-    if (status == ATTN_OK)
-        status = attn_save_close(&save, err);
+    if (status == ATTN_OK) {
+        write_header(save.stream, text);
+        for (int t = 0; t < n_tensors; t++)
+            fwrite(list[t].data, 1, (size_t)list[t].bytes, save.stream);
+        status = attn_save_close(&save, ATTN_OK, err);
+    }
     free(text);
     json_decref(root);
     free(list);
