@@ -175,7 +175,7 @@ START_TEST(usage_is_explained)
         {"vectors", "one folder"},
         {"vectors /nonexistent/x/y", "/nonexistent/x/y: cannot be made a folder"},
         {"vectors x --claims README.md", "not JSON"},
-        {"guest x", "not by hand"},
+        {"worker x", "not by hand"},
     };
     char output[8192];
     for (size_t n = 0; n < sizeof usage / sizeof *usage; n++) {
