@@ -218,24 +218,24 @@ static enum attn_status may_ask(const struct attn_spec *spec, const struct attn_
 /* What one run after the other needs. */
 struct runs {
     const struct attn_spec *spec;
-    struct attn_setup setup;
+    struct attn_setup *setup;
     struct attn_rank_use *use;
 };
 
 /* Run and judge.  known: a run that was judged, for outputs that have the same bits; or NULL. */
 static void run_once(struct runs *x, const struct attn_result *known, struct attn_result *r)
 {
-    const enum attn_pass pass = x->setup.given.pass;
+    const enum attn_pass pass = x->setup->given.pass;
     char memory[2][256] = {"", ""};
     memset(r, 0, sizeof *r);
-    run_passes(x->spec, &x->setup, pass, x->use, r, memory);
+    run_passes(x->spec, x->setup, pass, x->use, r, memory);
     if (r->verdict == ATTN_PASS) {
-        uint64_t digest = attn_setup_digest(&x->setup, pass);
+        uint64_t digest = attn_setup_digest(x->setup, pass);
         if (known != NULL && known->digest == digest) {
             *r = *known;
         } else {
-            attn_precision_of(x->spec->impl, &x->spec->options, &x->setup.problem, &r->precision);
-            attn_judge(&x->setup, &r->precision, NULL, pass, r);
+            attn_precision_of(x->spec->impl, &x->spec->options, &x->setup->problem, &r->precision);
+            attn_judge(x->setup, &r->precision, NULL, pass, r);
         }
         r->digest = digest;
     }
@@ -245,37 +245,37 @@ static void run_once(struct runs *x, const struct attn_result *known, struct att
                              memory[p]);
 }
 
+static void poison_outputs(struct attn_setup *s)
+{
+    for (int slot = ATTN_T_O; slot < ATTN_SLOTS; slot++)
+        if (s->tensor[slot].data != NULL)
+            attn_tensor_poison(&s->tensor[slot]);
+}
+
 static void run_again(struct runs *x, const struct attn_repetition *how, struct attn_result *first)
 {
     struct attn_repeats repeats;
-    attn_repeats_open(&repeats, how, &x->setup, first);
+    attn_repeats_open(&repeats, how, x->setup, first);
     while (attn_repeats_go_on(&repeats)) {
         struct attn_result r;
-        for (int slot = ATTN_T_O; slot < ATTN_SLOTS; slot++)
-            if (x->setup.tensor[slot].data != NULL)
-                attn_tensor_poison(&x->setup.tensor[slot]);
+        poison_outputs(x->setup);
         run_once(x, first, &r);
-        attn_repeats_add(&repeats, &x->setup, &r);
+        attn_repeats_add(&repeats, x->setup, &r);
     }
     attn_repeats_close(&repeats, first);
 }
 
-void attn_run_repeated(const struct attn_spec *asked, const struct attn_case *c,
-                       const struct attn_repetition *how, struct attn_result *r)
+/* On outputs that are poisoned. */
+static void run_on(const struct attn_spec *asked, struct attn_setup *setup,
+                   const struct attn_repetition *how, struct attn_result *r)
 {
     struct attn_spec own = *asked;
-    struct runs x = {.spec = &own};
+    struct runs x = {&own, setup, NULL};
     struct attn_error err = {0};
-    memset(r, 0, sizeof *r);
-    enum attn_status status = attn_setup_open(c, &x.setup, &err);
-    if (status != ATTN_OK) {
-        attn_result_error(r, status, err.text);
-        return;
-    }
-    if (c->threads > 1)
-        own.options.threads = c->threads;
+    if (setup->given.threads > 1)
+        own.options.threads = setup->given.threads;
     x.use = calloc((size_t)attn_ranks(own.impl, &own.options), sizeof *x.use);
-    if (may_ask(&own, &x.setup, c->pass, &err) != ATTN_OK) {
+    if (may_ask(&own, setup, setup->given.pass, &err) != ATTN_OK) {
         r->verdict = ATTN_REFUSED;
         snprintf(r->text, sizeof r->text, "%s", err.text);
     } else if (x.use == NULL) {
@@ -286,12 +286,34 @@ void attn_run_repeated(const struct attn_spec *asked, const struct attn_case *c,
             run_again(&x, how, r);
     }
     free(x.use);
-    attn_setup_close(&x.setup);
+}
+
+static const struct attn_repetition once = {1, 0, 0};
+
+void attn_run_setup(const struct attn_spec *spec, struct attn_setup *setup, struct attn_result *r)
+{
+    memset(r, 0, sizeof *r);
+    poison_outputs(setup);
+    run_on(spec, setup, &once, r);
+}
+
+void attn_run_repeated(const struct attn_spec *spec, const struct attn_case *c,
+                       const struct attn_repetition *how, struct attn_result *r)
+{
+    struct attn_setup setup;
+    struct attn_error err = {0};
+    memset(r, 0, sizeof *r);
+    enum attn_status status = attn_setup_open(c, &setup, &err);
+    if (status != ATTN_OK) {
+        attn_result_error(r, status, err.text);
+        return;
+    }
+    run_on(spec, &setup, how, r);
+    attn_setup_close(&setup);
 }
 
 void attn_run_case(const struct attn_spec *spec, const struct attn_case *c, struct attn_result *r)
 {
-    static const struct attn_repetition once = {1, 0, 0};
     attn_run_repeated(spec, c, &once, r);
 }
 

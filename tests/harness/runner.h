@@ -7,8 +7,8 @@
 #include "ref/mask/mask.h"
 #include "tests/harness/bound/agree.h"
 #include "tests/harness/bound/grade.h"
+#include "tests/harness/bound/mask_power.h"
 #include "tests/harness/cases/cases.h"
-#include "tests/harness/cases/mask_power.h"
 #include "tests/harness/tensor.h"
 
 /* ---- a case made concrete ----------------------------------------------------------------- */
@@ -38,6 +38,7 @@ struct attn_setup {
     struct attn_made_tensor *made; /* what the mask names, made up from the names */
     double *slope;
     struct attn_tensor tensor[ATTN_SLOTS];
+    struct attn_kept *kept; /* NULL: nothing is */
 };
 
 /* Inputs filled and remembered, outputs poisoned.  A mask of `none` is given to the problem as
@@ -46,6 +47,10 @@ struct attn_setup {
 enum attn_status attn_setup_open(const struct attn_case *c, struct attn_setup *setup,
                                  struct attn_error *err);
 void attn_setup_close(struct attn_setup *setup);
+
+/* From now on the inputs stay as they are, and what the oracle says of them is kept until the
+ * setup is closed: for several specs on one case (attn_run_setup). */
+void attn_setup_keep(struct attn_setup *setup);
 struct attn_forward attn_setup_forward(const struct attn_setup *setup);
 struct attn_backward attn_setup_backward(const struct attn_setup *setup);
 
@@ -119,6 +124,11 @@ void attn_result_error(struct attn_result *result, enum attn_status status, cons
 /* Run and judge, in verdict order: status, integrity, finite, exact, bound, grade, bias, memory. */
 void attn_run_case(const struct attn_spec *spec, const struct attn_case *c,
                    struct attn_result *result);
+
+/* The same on a setup that is open, whose outputs are poisoned first.  After a verdict other than
+ * PASS, WEAK and REFUSED its inputs may be damaged: close it. */
+void attn_run_setup(const struct attn_spec *spec, struct attn_setup *setup,
+                    struct attn_result *result);
 
 /* The same problem again and again, in one process and one set of tensors. */
 struct attn_repetition {

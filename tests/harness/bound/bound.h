@@ -73,12 +73,15 @@ struct attn_truth {
     struct attn_truth_tensor tensor[ATTN_OUTPUTS]; /* want == NULL: not asked for */
 };
 
+struct attn_kept; /* kept.h */
+
 /* Inputs of a truth; d_o.data == NULL: forward only. */
 struct attn_inputs {
     struct attn_cview q, k, v, d_o, d_lse;
     int want_d_bias; /* only for problems small enough for [B,H,Lq,Lk] */
     int has_stored;  /* else results are judged as the problem stores them */
     enum attn_dtype stored[ATTN_OUTPUTS];
+    struct attn_kept *kept; /* of this problem and these tensors; NULL: nothing is kept */
 };
 
 /* Rows and keys to compute, in increasing order; n < 0 means all.  The arrays must outlive the

@@ -1,5 +1,6 @@
 /* See grade.h. */
 #include "tests/harness/bound/grade.h"
+#include "tests/harness/bound/kept.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -73,7 +74,6 @@ enum attn_status attn_grade_outputs(const struct attn_problem *p, const struct a
 {
     struct attn_precision likely = *precision;
     struct attn_inputs forward = *in;
-    struct attn_truth truth;
     int graded = attn_grade_reason(fill) != NULL, biased = attn_bias_reason(fill) != NULL;
     *grade = (struct attn_grade){0};
     if (!graded && !biased)
@@ -81,21 +81,22 @@ enum attn_status attn_grade_outputs(const struct attn_problem *p, const struct a
     if (!graded) /* bias is a matter of O */
         forward.d_o.data = forward.d_lse.data = NULL;
     likely.lambda = ATTN_GRADE_LAMBDA;
-    enum attn_status status = attn_truth_compute(p, &forward, &likely, NULL, &truth, err);
-    if (status != ATTN_OK)
+    enum attn_status status = ATTN_OK;
+    const struct attn_kept_truth *kept = attn_kept_truth(p, &forward, &likely, NULL, &status, err);
+    if (kept == NULL)
         return status;
+    const struct attn_truth_tensor *truth = kept->truth.tensor;
     for (int o = 0; graded && o < ATTN_OUTPUTS; o++) {
         struct attn_agreement x;
-        if (truth.tensor[o].want == NULL || got[o].data == NULL)
+        if (truth[o].want == NULL || got[o].data == NULL)
             continue;
-        attn_agree(&got[o], &truth.tensor[o], precision->u, &x);
+        attn_agree(&got[o], &truth[o], precision->u, &x);
         grade->rho = x.ratio > grade->rho ? x.ratio : grade->rho;
     }
     if (graded)
         grade->letter = grade->rho <= 1 ? 'A' : 'B';
     if (biased)
-        find_bias(&got[ATTN_O], &truth.tensor[ATTN_O], grade);
-    attn_truth_free(&truth);
+        find_bias(&got[ATTN_O], &truth[ATTN_O], grade);
     return ATTN_OK;
 }
 

@@ -39,8 +39,7 @@ struct attn_grade {
 const char *attn_grade_reason(enum attn_fill fill);
 const char *attn_bias_reason(enum attn_fill fill);
 
-/* Grade whole outputs got[ATTN_OUTPUTS] (data == NULL: not there).  Costs one more sweep of the
- * oracle for fills with a reason, nothing for others. */
+/* Grade whole outputs got[ATTN_OUTPUTS] (data == NULL: not there).  inputs->kept has to be there. */
 enum attn_status attn_grade_outputs(const struct attn_problem *problem,
                                     const struct attn_inputs *inputs,
                                     const struct attn_precision *precision,

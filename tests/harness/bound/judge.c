@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ref/problem.h"
+#include "tests/harness/bound/kept.h"
 #include "tests/harness/runner.h"
 
 void attn_result_fail(struct attn_result *r, enum attn_failure failure, const char *format, ...)
@@ -145,37 +146,57 @@ static void judge_together(const struct attn_setup *s, const struct attn_inputs 
             (long long)r->grade.rows, r->grade.bias, ATTN_BIAS_LIMIT);
 }
 
-void attn_judge(const struct attn_setup *s, const struct attn_precision *precision,
-                const struct attn_sample *sample, enum attn_pass pass, struct attn_result *r)
+/* in->kept is there. */
+static void judge_by(const struct attn_setup *s, const struct attn_inputs *in,
+                     const struct attn_sample *sample, struct attn_result *r)
 {
-    struct attn_inputs in = attn_setup_inputs(s, pass);
-    struct attn_truth truth;
     struct attn_error err = {0};
-    r->precision = *precision;
-    enum attn_status status = attn_truth_compute(&s->problem, &in, precision, sample, &truth, &err);
-    if (status != ATTN_OK) {
+    enum attn_status status = ATTN_OK;
+    struct attn_kept_truth *kept =
+        attn_kept_truth(&s->problem, in, &r->precision, sample, &status, &err);
+    if (kept == NULL) {
         attn_result_error(r, status, err.text);
         return;
     }
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
-        if (truth.tensor[o].want == NULL)
+        if (kept->truth.tensor[o].want == NULL)
             continue;
         struct attn_cview got = attn_tensor_cview(&s->tensor[slot_of[o]]);
-        attn_agree(&got, &truth.tensor[o], precision->u, &r->output[o]);
+        attn_agree(&got, &kept->truth.tensor[o], r->precision.u, &r->output[o]);
         if (r->output[o].ratio > r->worst)
             r->worst = r->output[o].ratio;
     }
     for (int o = 0; o < ATTN_OUTPUTS; o++)
         judge_output(&r->output[o], ATTN_F_FINITE, r);
     if (s->given.fill == ATTN_FILL_REVEAL || s->given.fill == ATTN_FILL_SELECT)
-        judge_exactly(s, &truth, r);
+        judge_exactly(s, &kept->truth, r);
     for (int o = 0; o < ATTN_OUTPUTS; o++)
         judge_output(&r->output[o], ATTN_F_BOUND, r);
     weigh_power(r);
-    if (r->verdict == ATTN_PASS && sample == NULL &&
-        attn_mask_power_weigh(&s->problem, &in, &truth, &r->mask, &err) != ATTN_OK)
+    if (r->verdict != ATTN_PASS || sample != NULL)
+        return;
+    if (!kept->is_weighed &&
+        attn_mask_power_weigh(&s->problem, in, &kept->truth, &kept->power, &err) != ATTN_OK) {
         attn_result_error(r, ATTN_ENOMEM, err.text);
-    attn_truth_free(&truth);
-    if (r->verdict == ATTN_PASS && sample == NULL)
-        judge_together(s, &in, r);
+        return;
+    }
+    kept->is_weighed = 1;
+    r->mask = kept->power;
+    judge_together(s, in, r);
+}
+
+void attn_judge(const struct attn_setup *s, const struct attn_precision *precision,
+                const struct attn_sample *sample, enum attn_pass pass, struct attn_result *r)
+{
+    struct attn_inputs in = attn_setup_inputs(s, pass);
+    struct attn_kept own;
+    r->precision = *precision;
+    if (in.kept != NULL && sample == NULL) {
+        judge_by(s, &in, NULL, r);
+        return;
+    }
+    attn_kept_open(&s->problem, sample == NULL, &own);
+    in.kept = &own;
+    judge_by(s, &in, sample, r);
+    attn_kept_close(&own);
 }

@@ -7,6 +7,7 @@
 #include "ref/impl.h"
 #include "ref/problem.h"
 #include "tests/harness/bound/classes.h"
+#include "tests/harness/bound/kept.h"
 
 const char *attn_output_name(enum attn_output output)
 {
@@ -225,7 +226,8 @@ struct work {
     const struct attn_inputs *in;
     const struct attn_precision *a;
     struct attn_truth *truth;
-    struct attn_oracle_row row;
+    struct attn_oracle_row own;
+    const struct attn_oracle_row *row; /* own, or kept */
     struct attn_row_bound bound;
     struct sum dk, dv, dbias;
     double *q, *d_o; /* [d] [dv] this row's */
@@ -239,15 +241,15 @@ static void store_forward(struct work *w, int64_t b, int64_t h, int64_t slot)
     struct attn_truth_tensor *o = &w->truth->tensor[ATTN_O], *lse = &w->truth->tensor[ATTN_LSE];
     int64_t at = (b * o->extent[1] + h) * o->extent[2] + slot;
     for (int64_t c = 0; c < w->p->d_value; c++) {
-        o->want[at * w->p->d_value + c] = w->row.o[c];
+        o->want[at * w->p->d_value + c] = w->row->o[c];
         o->bound[at * w->p->d_value + c] = w->bound.e_o[c];
         o->gauge[at * w->p->d_value + c] = w->bound.gauge_o[c];
         if (w->kinds.special)
             set_right(o, at * w->p->d_value + c, w->kinds.o[c]);
     }
-    lse->want[at] = w->row.lse;
+    lse->want[at] = w->row->lse;
     lse->bound[at] = w->bound.e_lse;
-    lse->gauge[at] = isfinite(w->row.lse) ? 1 + w->bound.score_size + fabs(w->row.lse) : 0;
+    lse->gauge[at] = isfinite(w->row->lse) ? 1 + w->bound.score_size + fabs(w->row->lse) : 0;
     if (w->kinds.special)
         set_right(lse, at, w->kinds.lse);
 }
@@ -257,7 +259,7 @@ static void store_dq(struct work *w, int64_t b, int64_t h, int64_t slot)
     struct attn_truth_tensor *dq = &w->truth->tensor[ATTN_DQ];
     int64_t at = ((b * dq->extent[1] + h) * dq->extent[2] + slot) * w->p->d_key;
     for (int64_t c = 0; c < w->p->d_key; c++) {
-        dq->want[at + c] = w->row.dq[c];
+        dq->want[at + c] = w->row->dq[c];
         dq->bound[at + c] = w->bound.e_dq[c];
         dq->gauge[at + c] = w->bound.gauge_dq[c];
         if (w->kinds.special)
@@ -275,20 +277,20 @@ static void collect_keys(struct work *w, int64_t b, int64_t h, int64_t i)
         w->q[c] = finite_part(attn_cview_get(&w->in->q, b, h, i, c));
     for (int64_t c = 0; c < p->d_value; c++)
         w->d_o[c] = finite_part(attn_cview_get(&w->in->d_o, b, h, i, c));
-    for (int64_t n = 0; n < w->row.n; n++) {
-        int64_t slot = w->slot[w->row.key[n]], at = (b * p->kv_heads + g) * w->n_keys + slot;
+    for (int64_t n = 0; n < w->row->n; n++) {
+        int64_t slot = w->slot[w->row->key[n]], at = (b * p->kv_heads + g) * w->n_keys + slot;
         if (slot >= 0 && w->kinds.special) {
             sum_kinds(&w->dk, at * p->d_key, p->d_key, w->kinds.q, w->kinds.dsr[n]);
             sum_kinds(&w->dv, at * p->d_value, p->d_value, w->kinds.d_o, w->kinds.p[n]);
         }
-        if (slot < 0 || w->row.s[n] == -(double)INFINITY || !isfinite(w->bound.dsr[n]))
+        if (slot < 0 || w->row->s[n] == -(double)INFINITY || !isfinite(w->bound.dsr[n]))
             continue;
         double e_p = w->bound.e_p[n] + w->a->tiny;
         w->dk.terms[at]++, w->dv.terms[at]++;
         sum_add(&w->dk, at * p->d_key, p->d_key, w->q, w->bound.dsr[n], w->bound.e_dsr[n],
                 w->a->tiny, w->bound.gauge_ds[n]);
-        sum_add(&w->dv, at * p->d_value, p->d_value, w->d_o, w->row.p[n], e_p, w->a->tiny,
-                (1 + w->bound.score_size) * w->row.p[n]);
+        sum_add(&w->dv, at * p->d_value, p->d_value, w->d_o, w->row->p[n], e_p, w->a->tiny,
+                (1 + w->bound.score_size) * w->row->p[n]);
     }
 }
 
@@ -303,15 +305,15 @@ static void collect_bias(struct work *w, int64_t b, int64_t h, int64_t i)
     if (t->extent[2] == 1)
         i = 0;
     int64_t r = (b * t->extent[1] + h) * t->extent[2] + i;
-    w->dbias.terms[r] += t->extent[3] == 1 ? w->row.n : w->row.n > 0;
-    for (int64_t n = 0; n < w->row.n; n++) {
-        int64_t j = t->extent[3] == 1 ? 0 : w->row.key[n];
+    w->dbias.terms[r] += t->extent[3] == 1 ? w->row->n : w->row->n > 0;
+    for (int64_t n = 0; n < w->row->n; n++) {
+        int64_t j = t->extent[3] == 1 ? 0 : w->row->key[n];
         static const double one = 1;
         if (w->kinds.special)
             sum_kinds(&w->dbias, r * t->extent[3] + j, 1, &w->kinds.ds[n], ATTN_KIND_POSITIVE);
-        if (!isfinite(w->row.ds[n]))
+        if (!isfinite(w->row->ds[n]))
             continue;
-        sum_add(&w->dbias, r * t->extent[3] + j, 1, &one, w->row.ds[n], w->bound.e_ds[n], 0,
+        sum_add(&w->dbias, r * t->extent[3] + j, 1, &one, w->row->ds[n], w->bound.e_ds[n], 0,
                 w->bound.gauge_ds[n]);
     }
 }
@@ -319,30 +321,42 @@ static void collect_bias(struct work *w, int64_t b, int64_t h, int64_t i)
 /* dLSE as the bounds take it. */
 static double d_lse_of(const struct work *w, int64_t b, int64_t h, int64_t i)
 {
-    if (w->in->d_lse.data == NULL || w->row.max == -(double)INFINITY)
+    if (w->in->d_lse.data == NULL || w->row->max == -(double)INFINITY)
         return 0;
     return finite_part(attn_cview_get(&w->in->d_lse, b, h, i, 0));
+}
+
+/* The oracle's row, computed unless it is kept. */
+static void find_row(struct work *w, int64_t b, int64_t h, int64_t i, int backward)
+{
+    w->row = attn_kept_row(w->in->kept, w->p, b, h, i, backward);
+    if (w->row != NULL)
+        return;
+    w->row = &w->own;
+    attn_oracle_row_forward(w->p, &w->in->q, &w->in->k, &w->in->v, b, h, i, &w->own);
+    if (backward)
+        attn_oracle_row_backward(w->p, &w->in->d_o, &w->in->d_lse, b, h, i, &w->own);
+    if (w->in->kept != NULL)
+        attn_kept_row_add(w->in->kept, w->p, b, h, i, backward, w->row);
 }
 
 /* slot: the row's place in O, LSE and dQ; -1: not sampled, it only feeds dK and dV. */
 static void do_row(struct work *w, int64_t b, int64_t h, int64_t i, int64_t slot, int backward)
 {
     attn_row_bound_head(w->p, &w->in->q, &w->in->k, &w->in->v, b, h, i, &w->bound);
-    attn_oracle_row_forward(w->p, &w->in->q, &w->in->k, &w->in->v, b, h, i, &w->row);
-    attn_row_bound_forward(w->p, w->a, &w->row, &w->bound);
-    if (backward) {
-        attn_oracle_row_backward(w->p, &w->in->d_o, &w->in->d_lse, b, h, i, &w->row);
-        attn_row_bound_backward(w->p, &w->in->d_o, d_lse_of(w, b, h, i), b, h, i, w->a, &w->row,
+    find_row(w, b, h, i, backward);
+    attn_row_bound_forward(w->p, w->a, w->row, &w->bound);
+    if (backward)
+        attn_row_bound_backward(w->p, &w->in->d_o, d_lse_of(w, b, h, i), b, h, i, w->a, w->row,
                                 &w->bound);
-    }
-    attn_row_kinds(w->p, w->in, w->a, &w->row, &w->bound, b, h, i, &w->kinds);
+    attn_row_kinds(w->p, w->in, w->a, w->row, &w->bound, b, h, i, &w->kinds);
     if (slot >= 0)
         store_forward(w, b, h, slot);
     if (!backward)
         return;
     if (slot >= 0)
         store_dq(w, b, h, slot);
-    if (w->row.max == -(double)INFINITY && !w->kinds.special)
+    if (w->row->max == -(double)INFINITY && !w->kinds.special)
         return;
     collect_keys(w, b, h, i);
     if (w->dbias.out != NULL)
@@ -393,8 +407,8 @@ static enum attn_status prepare(struct work *w, const struct attn_sample *sample
         {p->batch, p->kv_heads, w->n_keys, p->d_value},
         {stride[0] ? p->batch : p->batch > 0, stride[1] ? p->heads : p->heads > 0,
          stride[2] ? p->n_query : p->n_query > 0, stride[3] ? p->n_key : p->n_key > 0}};
-    enum attn_status status = attn_oracle_row_alloc(p, &w->row, err);
-    w->row.finite = 1; /* a result that is finite beside those has skipped them */
+    enum attn_status status = attn_oracle_row_alloc(p, &w->own, err);
+    w->own.finite = 1; /* a result that is finite beside those has skipped them */
     if (status == ATTN_OK)
         status = attn_row_bound_alloc(p, &w->bound, err);
     if (status == ATTN_OK)
@@ -515,7 +529,7 @@ enum attn_status attn_truth_compute(const struct attn_problem *p, const struct a
     sum_free(&w.dbias);
     attn_row_kinds_free(&w.kinds);
     attn_row_bound_free(&w.bound);
-    attn_oracle_row_free(&w.row);
+    attn_oracle_row_free(&w.own);
     return status;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ref/problem.h"
+#include "tests/harness/bound/kept.h"
 #include "tests/harness/cases/setup_fill.h"
 #include "tests/harness/cases/setup_mask.h"
 #include "tests/harness/runner.h"
@@ -434,7 +435,16 @@ void attn_setup_close(struct attn_setup *s)
     attn_mask_free(s->mask);
     attn_made_tensor_free(s->made);
     free(s->slope);
+    if (s->kept != NULL)
+        attn_kept_close(s->kept);
+    free(s->kept);
     memset(s, 0, sizeof *s);
+}
+
+void attn_setup_keep(struct attn_setup *s)
+{
+    if (s->kept == NULL && (s->kept = malloc(sizeof *s->kept)) != NULL)
+        attn_kept_open(&s->problem, 1, s->kept);
 }
 
 /* ---- views and digests ----------------------------------------------------------------------- */
@@ -471,7 +481,8 @@ struct attn_inputs attn_setup_inputs(const struct attn_setup *s, enum attn_pass 
     struct attn_inputs in = {.q = attn_tensor_cview(&t[ATTN_T_Q]),
                              .k = attn_tensor_cview(&t[ATTN_T_K]),
                              .v = attn_tensor_cview(&t[ATTN_T_V]),
-                             .has_stored = 1};
+                             .has_stored = 1,
+                             .kept = s->kept};
     for (int o = 0; o < ATTN_OUTPUTS; o++)
         in.stored[o] = t[ATTN_T_O + o].stored;
     if (pass != ATTN_BACKWARD)

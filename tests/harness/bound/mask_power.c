@@ -1,13 +1,15 @@
 /* See mask_power.h. */
-#include "tests/harness/cases/mask_power.h"
+#include "tests/harness/bound/mask_power.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ref/mask/mask.h"
 #include "ref/oracle.h"
 #include "ref/problem.h"
+#include "tests/harness/bound/kept.h"
 
 enum { MOST_PAIRS = 1 << 22 };
 
@@ -42,16 +44,26 @@ static double effect_of(const struct row *row, double s, int visible, const stru
     return most;
 }
 
-/* all: the row's scores with every key visible; sees: room for what the mask says of each. */
+/* sees[j]: whether row (b,h,i) sees key j; of the kept row, or of the mask. */
+static void find_visible(const struct attn_problem *p, const struct attn_kept *kept, int64_t b,
+                         int64_t h, int64_t i, char *sees)
+{
+    const struct attn_oracle_row *row = attn_kept_row(kept, p, b, h, i, 0);
+    memset(sees, 0, (size_t)p->n_key);
+    for (int64_t n = 0; row != NULL && n < row->n; n++)
+        sees[row->key[n]] = 1;
+    for (int64_t j = 0; row == NULL && j < p->n_key; j++)
+        sees[j] = attn_problem_allows(p, b, h, i, j) != 0;
+}
+
+/* all: the row's scores with every key visible; sees: what the mask says of each. */
 static void weigh_row(const struct attn_problem *p, const struct attn_cview *v,
-                      const struct attn_oracle_row *all, char *sees, struct row *row, int64_t b,
-                      int64_t h, int64_t i, struct attn_mask_power *x)
+                      const struct attn_oracle_row *all, const char *sees, struct row *row,
+                      int64_t b, int64_t h, struct attn_mask_power *x)
 {
     row->visible = 0;
-    for (int64_t n = 0; n < all->n; n++) {
-        sees[n] = attn_problem_allows(p, b, h, i, all->key[n]) != 0;
+    for (int64_t n = 0; n < all->n; n++)
         row->visible += sees[n] && all->s[n] != -(double)INFINITY;
-    }
     for (int64_t n = 0; n < all->n; n++) {
         if (all->s[n] == -(double)INFINITY)
             continue;
@@ -94,7 +106,8 @@ enum attn_status attn_mask_power_weigh(const struct attn_problem *p, const struc
         if (isnan(row.lse))
             continue;
         attn_oracle_row_scores(&open, &in->q, &in->k, &in->v, b, h, i, &all);
-        weigh_row(p, &in->v, &all, sees, &row, b, h, i, x);
+        find_visible(p, in->kept, b, h, i, sees);
+        weigh_row(p, &in->v, &all, sees, &row, b, h, x);
     }
     free(sees);
     attn_oracle_row_free(&all);

@@ -12,8 +12,8 @@
  * -inf hides, or in rows that a NaN of the bias spoils, are not asked.
  *
  * Source: bugs.md B6, 8 (a checker's cases have a power of their own, which must be known). */
-#ifndef TESTS_HARNESS_CASES_MASK_POWER_H
-#define TESTS_HARNESS_CASES_MASK_POWER_H
+#ifndef TESTS_HARNESS_BOUND_MASK_POWER_H
+#define TESTS_HARNESS_BOUND_MASK_POWER_H
 
 #include "tests/harness/bound/bound.h"
 
