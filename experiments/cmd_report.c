@@ -22,8 +22,9 @@ static const char help[] =
     "       attnlab report --out DIR                 draw DIR/records.jsonl again\n"
     "\n"
     "Writes DIR/index.html (one page, nothing external), DIR/records.csv, and under DIR/figures\n"
-    "every figure as .svg, .png and .pdf with the numbers (.dat) and words (.set) it was drawn\n"
-    "from.  With --plan the records go to DIR/records.jsonl; an interrupted measurement is\n"
+    "every figure: NAME.csv (its numbers), NAME.gp (a script for gnuplot whose first lines are\n"
+    "its words, ranges and colours, to be edited), and the pictures .svg, .png and .pdf;\n"
+    "`gnuplot NAME.gp` in that folder draws it again.  With --plan the records go to DIR/records.jsonl; an interrupted measurement is\n"
     "continued by the same command.  Figures pick their points by the first word of a group's\n"
     "name: length-..., ranks, density (docs/figures.md).\n"
     "\n"
@@ -54,23 +55,22 @@ struct report {
     struct attn_point *points;
     int64_t n, n_errors; /* errors: of the measurement just made */
     int is_drawn;
-    char *machine_text, *calibration_text;
     json_t *machine, *calibration;
     struct attn_summary summary;
-    struct attn_slices slices;
+    json_t *wishes; /* what the plan says of figures */
+    struct attn_figure_groups groups;
     struct attn_figures figures;
 };
 
 static void close_report(struct report *r)
 {
     attn_figures_free(&r->figures);
-    attn_slices_free(&r->slices);
+    attn_groups_free(&r->groups);
     attn_summary_free(&r->summary);
     free(r->points);
-    free(r->machine_text);
-    free(r->calibration_text);
     json_decref(r->machine);
     json_decref(r->calibration);
+    json_decref(r->wishes);
     free(r);
 }
 
@@ -205,18 +205,33 @@ static int measure(const struct flags *flags, struct report *r)
     return status;
 }
 
+/* Lines of a kind as JSON; NULL: there is no such line. */
+static int read_lines(struct report *r, const char *kind, json_t **lines)
+{
+    struct attn_error err = {ATTN_OK, ""};
+    char *text = NULL;
+    if (attn_record_read_kind(r->records, kind, &text, &err) != ATTN_OK)
+        return fail(attn_cli_status(err.status), &err);
+    *lines = text != NULL ? json_loads(text, 0, NULL) : NULL;
+    free(text);
+    return ATTN_EXIT_GOOD;
+}
+
 static int read_records(struct report *r)
 {
     struct attn_error err = {ATTN_OK, ""};
-    if (attn_record_read(r->records, &r->points, &r->n, &r->machine_text, &err) != ATTN_OK ||
-        attn_record_read_kind(r->records, "calibration", &r->calibration_text, &err) != ATTN_OK)
+    char *machine = NULL;
+    if (attn_record_read(r->records, &r->points, &r->n, &machine, &err) != ATTN_OK)
         return fail(attn_cli_status(err.status), &err);
-    if (r->machine_text != NULL)
-        r->machine = json_loads(r->machine_text, 0, NULL);
-    if (r->calibration_text != NULL)
-        r->calibration = json_loads(r->calibration_text, 0, NULL);
+    r->machine = machine != NULL ? json_loads(machine, 0, NULL) : NULL;
+    free(machine);
+    int status = read_lines(r, "calibration", &r->calibration);
+    if (status == ATTN_EXIT_GOOD)
+        status = read_lines(r, "figure", &r->wishes);
+    if (status != ATTN_EXIT_GOOD)
+        return status;
     if (attn_summary_make(r->points, r->n, &r->summary, &err) != ATTN_OK ||
-        attn_slices_make(&r->summary, &r->slices, &err) != ATTN_OK)
+        attn_groups_make(&r->summary, r->wishes, &r->groups, &err) != ATTN_OK)
         return fail(attn_cli_status(err.status), &err);
     return ATTN_EXIT_GOOD;
 }
@@ -231,18 +246,20 @@ static int write_csv(const struct flags *flags, const struct report *r)
                : fail(attn_cli_status(err.status), &err);
 }
 
-static void describe_machine(const json_t *machine, struct attn_figure_machine *m)
+/* Every figure carries the machine and the version that it was made on. */
+static void describe_machine(const struct report *r, struct attn_figure_machine *m)
 {
     char memory[32] = "";
-    const char *cpu = json_string_value(attn_page_find(machine, "cpu"));
-    json_int_t cores = json_integer_value(attn_page_find(machine, "cores_online"));
-    m->memory_bytes = json_integer_value(attn_page_find(machine, "memory_total_bytes"));
+    const char *cpu = json_string_value(attn_page_find(r->machine, "cpu"));
+    json_int_t cores = json_integer_value(attn_page_find(r->machine, "cores_online"));
+    m->memory_bytes = json_integer_value(attn_page_find(r->machine, "memory_total_bytes"));
     m->text[0] = '\0';
     if (m->memory_bytes > 0)
-        (void)attn_axis_text(ATTN_AXIS_BYTES, (double)m->memory_bytes, memory);
+        (void)attn_cli_bytes(m->memory_bytes, memory);
     if (cpu != NULL)
-        (void)snprintf(m->text, sizeof m->text, "%.120s, %lld core%s%s%s", cpu, (long long)cores,
-                       cores == 1 ? "" : "s", memory[0] != '\0' ? ", " : "", memory);
+        (void)snprintf(m->text, sizeof m->text, "%.120s, %lld core%s%s%s; attnlab %.64s", cpu,
+                       (long long)cores, cores == 1 ? "" : "s", memory[0] != '\0' ? ", " : "",
+                       memory, r->n > 0 ? r->points[r->n - 1].build : "");
 }
 
 static int draw(const struct flags *flags, struct report *r)
@@ -250,21 +267,24 @@ static int draw(const struct flags *flags, struct report *r)
     struct attn_figure_machine machine;
     struct attn_error err = {ATTN_OK, ""};
     struct attn_page page = {.out = flags->out,
+                             .scripts = r->scripts,
                              .records = r->records,
                              .plan = flags->plan,
                              .externals = flags->externals,
                              .n_points = r->n,
                              .summary = &r->summary,
-                             .slices = &r->slices,
+                             .groups = &r->groups,
                              .figures = &r->figures,
                              .machine = r->machine,
                              .calibration = r->calibration};
-    describe_machine(r->machine, &machine);
-    if (attn_figures_write(&r->slices, &machine, r->figures_folder, &r->figures, &err) != ATTN_OK ||
-        attn_draw(&r->figures, r->scripts, r->figures_folder, &err) != ATTN_OK ||
-        attn_page_write(&page, &err) != ATTN_OK)
-        return fail(ATTN_EXIT_LACKS, &err);
-    return ATTN_EXIT_GOOD;
+    describe_machine(r, &machine);
+    enum attn_status status = attn_figures_make(&r->groups, &machine, &r->figures, &err);
+    for (int f = 0; status == ATTN_OK && f < r->figures.n; f++)
+        if (r->figures.figure[f].omitted[0] == '\0')
+            status = attn_draw(&r->figures.figure[f], r->scripts, r->figures_folder, &err);
+    if (status == ATTN_OK)
+        status = attn_page_write(&page, &err);
+    return status == ATTN_OK ? ATTN_EXIT_GOOD : fail(ATTN_EXIT_LACKS, &err);
 }
 
 static int any_wrong(const struct report *r)

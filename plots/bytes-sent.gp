@@ -1,10 +1,17 @@
-# Bytes that one rank sends against the number of ranks P.  Columns of the .dat: 1 P, 2 priced
-# (at every P that divides the problem), 3 counted.  Loaded after style.gp.
-eval begin
-do for [p = 1:n_panels] {
-    eval frame(p)
-    plot for [s = 1:n_series] name.'.dat' index (p-1)*n_series+s-1 using 1:2 with lines lw 1.6 lc rgb colour(s) dt dash(s), \
-         for [s = 1:n_series] '' index (p-1)*n_series+s-1 using 1:3 with points pt filled(s) ps nested(s) lc rgb colour(s)
-    eval clean
+# Bytes that one rank sends against the number of ranks P.
+load 'style.gp'
+eval ranks
+eval bytes
+set ylabel 'bytes sent by the busiest rank'
+do for [t in formats] {
+    eval start(t)
+    do for [p = 1:words(panels)] {
+        eval panel(p)
+        plot for [c = 1:curves] csv using (at(c,p,"P")):"beyond_bytes" with lines lc rgb colour(c) lw width(c) dt 2 notitle, \
+             for [c = 1:curves] csv using (at(c,p,"P")):"priced_bytes" with lines lc rgb colour(c) lw width(c) dt dash(c) notitle, \
+             for [c = 1:curves] csv using (at(c,p,"P")):"counted_bytes" with points lc rgb colour(c) pt filled(c) ps size(c) notitle, \
+             for [c = 1:curves] keyentry with linespoints lc rgb colour(c) lw width(c) dt dash(c) pt filled(c) ps size(c) title key(c,p)
+    }
+    unset multiplot
+    unset output
 }
-eval end

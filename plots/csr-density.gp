@@ -1,20 +1,21 @@
-# Peak extra memory against the density of the mask at one L.  Columns of the .dat: 1 density,
-# 2 priced, 3 ledger, 4 resident, 5 resident where there is neither price nor ledger.  The marks
-# are where a curve crosses dense.  Loaded after style.gp.
-eval begin
-do for [p = 1:n_panels] {
-    eval frame(p)
-    do for [k = 1:n_marks] {
-        if (MARK_PANEL[k] == p) {
-            set arrow 700+k from first MARK_X[k], graph 0 to first MARK_X[k], first MARK_Y[k] nohead lw 1 dt 3 lc rgb ink
-            set label 700+k '' at first MARK_X[k], first MARK_Y[k] point pt 6 ps 2.2*point lw 1.6 lc rgb ink
-            set label 750+k MARK_TEXT[k] at graph 1, 1 offset 0, 0.8 right font small textcolor rgb ink
-        }
+# Peak extra memory against the density of the mask at one L.
+load 'style.gp'
+eval bytes
+set format x '%g'
+set xlabel 'density (visible pairs / all pairs)'
+set ylabel 'peak extra memory'
+do for [t in formats] {
+    eval start(t)
+    do for [p = 1:words(panels)] {
+        eval panel(p)
+        plot for [c = 1:curves] csv using (at(c,p,"density")):"beyond_bytes" with lines lc rgb colour(c) lw width(c) dt 2 notitle, \
+             for [c = 1:curves] csv using (at(c,p,"density")):"priced_bytes" with lines lc rgb colour(c) lw width(c) dt dash(c) notitle, \
+             for [c = 1:curves] csv using (at(c,p,"density")):"ledger_bytes" with points lc rgb colour(c) pt filled(c) ps size(c) notitle, \
+             for [c = 1:curves] csv using (at(c,p,"density")):"resident_bytes" with points lc rgb colour(c) pt open(c) ps 1.4 notitle, \
+             for [c = 1:curves] csv using (at(c,p,"density")):"only_resident_bytes" with linespoints lc rgb colour(c) lw width(c) dt dash(c) pt filled(c) ps size(c) notitle, \
+             for [c = 1:curves] csv using (at(c,p,"density")):"break_even_bytes" with points lc rgb 'black' pt 6 ps 2.2 notitle, \
+             for [c = 1:curves] keyentry with linespoints lc rgb colour(c) lw width(c) dt dash(c) pt filled(c) ps size(c) title key(c,p)
     }
-    plot for [s = 1:n_series] name.'.dat' index (p-1)*n_series+s-1 using 1:2 with lines lw 1.6 lc rgb colour(s) dt dash(s), \
-         for [s = 1:n_series] '' index (p-1)*n_series+s-1 using 1:3 with points pt filled(s) ps 0.8*point lc rgb colour(s), \
-         for [s = 1:n_series] '' index (p-1)*n_series+s-1 using 1:4 with points pt open(s) ps 1.7*point lw 1.2 lc rgb colour(s), \
-         for [s = 1:n_series] '' index (p-1)*n_series+s-1 using 1:5 with lines lw 1.6 lc rgb colour(s) dt dash(s)
-    eval clean
+    unset multiplot
+    unset output
 }
-eval end

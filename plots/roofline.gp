@@ -1,20 +1,24 @@
-# Rate against flops a byte, under the measured roofs.  Columns of the .dat: 1 flops a byte, 2 median
-# GFLOP/s, 3 slowest, 4 fastest sample.  The .set also has, for each panel, ROOF_FMA (GFLOP/s),
-# ROOF_READ and ROOF_L2 (GB/s).  Loaded after style.gp.
-
+# Rate against flops a byte, under the measured roofs: roof_fma (GFLOP/s), roof_read and roof_l2
+# (GB/s) have a word for each panel.
+load 'style.gp'
 low(a, b) = a < b ? a : b
-high(a, b) = a > b ? a : b
-word_x(p) = high(0.09 * ROOF_FMA[p] / ROOF_READ[p], 1.15 * x_low) # below the slope
 set samples 400
-
-eval begin
-do for [p = 1:n_panels] {
-    eval frame(p)
-    set label 801 sprintf('P = %.4g GFLOP/s', ROOF_FMA[p]) at graph 0.98, first ROOF_FMA[p] right offset 0, 0.6 font small textcolor rgb ink
-    set label 802 sprintf('memory %.3g GB/s', ROOF_READ[p]) at first word_x(p), first 0.72*ROOF_READ[p]*word_x(p) left font small textcolor rgb ink
-    plot low(ROOF_FMA[p], ROOF_L2[p]*x) with lines lw 1.2 dt 3 lc rgb ink, \
-         low(ROOF_FMA[p], ROOF_READ[p]*x) with lines lw 1.6 dt 1 lc rgb ink, \
-         for [s = 1:n_series] name.'.dat' index (p-1)*n_series+s-1 using 1:2:3:4 with yerrorbars pt filled(s) ps 0.9*point lw 1.2 lc rgb colour(s)
-    eval clean
+set xlabel x_name
+set ylabel 'GFLOP/s'
+do for [t in formats] {
+    eval start(t)
+    do for [p = 1:words(panels)] {
+        eval panel(p)
+        fma = real(word(roof_fma, p))
+        read = real(word(roof_read, p))
+        l2 = real(word(roof_l2, p))
+        set label 8 sprintf('%.4g GFLOP/s', fma) at graph 0.98, first fma right offset 0,0.6
+        set label 9 sprintf('memory %.3g GB/s', read) at graph 0.02, graph 0.04
+        plot low(fma, l2*x) with lines dt 3 lc rgb 'black' title 'second-level cache', \
+             low(fma, read*x) with lines dt 1 lc rgb 'black' title 'memory', \
+             for [c = 1:curves] csv using (at(c,p,"flops_per_byte")):"gflops":"slowest":"fastest" with yerrorbars pt filled(c) ps size(c) lc rgb colour(c) notitle, \
+             for [c = 1:curves] keyentry with points lc rgb colour(c) pt filled(c) ps size(c) title key(c,p)
+    }
+    unset multiplot
+    unset output
 }
-eval end

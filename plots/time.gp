@@ -1,11 +1,18 @@
-# Time of one call against L.  Columns of the .dat: 1 L, 2 median of the rounds, 3 fastest,
-# 4 slowest.  Loaded after style.gp.
-eval begin
-do for [p = 1:n_panels] {
-    eval frame(p)
-    do for [k = 1:n_slopes] { if (SLOPE_PANEL[k] == p) { eval slope(k) } }
-    plot for [s = 1:n_series] name.'.dat' index (p-1)*n_series+s-1 using 1:2 with lines lw 1.6 lc rgb colour(s) dt dash(s), \
-         for [s = 1:n_series] '' index (p-1)*n_series+s-1 using 1:2:3:4 with yerrorbars pt filled(s) ps 0.8*point lw 1.2 lc rgb colour(s)
-    eval clean
+# Time of a call against L.
+load 'style.gp'
+if (!exists("y_name")) y_name = 'time of a call'
+eval tokens
+set format y '%.0s %cs'
+set ylabel y_name
+do for [t in formats] {
+    eval start(t)
+    do for [p = 1:words(panels)] {
+        eval panel(p)
+        plot for [c = 1:curves] csv using (at(c,p,"L")):"median_s" with lines lc rgb colour(c) lw width(c) dt dash(c) notitle, \
+             for [c = 1:curves] csv using (at(c,p,"L")):"median_s":"fastest_s":"slowest_s" with yerrorbars lc rgb colour(c) pt filled(c) ps size(c) notitle, \
+             for [c = 1:curves] csv using (at(c,p,"L")):"single_s" with linespoints lc rgb colour(c) dt 3 pt open(c) ps 1.2 notitle, \
+             for [c = 1:curves] keyentry with linespoints lc rgb colour(c) lw width(c) dt dash(c) pt filled(c) ps size(c) title key(c,p)
+    }
+    unset multiplot
+    unset output
 }
-eval end

@@ -387,7 +387,7 @@ START_TEST(folder)
         scratch_attnlab(output, sizeof output, "bench dense --length 16,32 --out '%s' " TINY,
                         scratch_path("bench"));
     ck_assert_msg(status == 0, "%s", output);
-    const char *const file[] = {"bench/bench.json", "bench/roofline.dat", "bench/roofline.set"};
+    const char *const file[] = {"bench/bench.json", "bench/roofline.csv", "bench/roofline.gp"};
     for (size_t f = 0; f < sizeof file / sizeof *file; f++) {
         FILE *there = fopen(scratch_path(file[f]), "r");
         ck_assert_msg(there != NULL, "%s", file[f]);

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "experiments/cli.h"
 #include "experiments/measure/machine.h"
 #include "experiments/report/draw.h"
 #include "tests/harness/files/fileio.h"
@@ -15,8 +14,6 @@
 
 enum { MISS_BYTES = 64 };
 static const double G = 1e9;
-
-static const char *const columns[] = {"gflops", "slowest", "fastest"};
 
 /* One panel: an entry of the instruction set and the threads that all of it have. */
 struct panel {
@@ -35,37 +32,38 @@ static double bytes_of(const struct attn_bench *bench, const struct attn_bench_e
 }
 
 /* The panel of this entry, made if need be; -1 when there are too many. */
-static int panel_of(struct attn_plot *plot, struct panel *panel, const struct attn_bench_entry *e)
+static int panel_of(struct attn_figure *figure, struct panel *panel,
+                    const struct attn_bench_entry *e)
 {
-    for (int p = 0; p < plot->n_panels; p++)
+    for (int p = 0; p < figure->n_panels; p++)
         if (panel[p].example->kernels == e->kernels && panel[p].example->threads == e->threads)
             return p;
-    if (plot->n_panels == ATTN_PLOT_PANELS)
+    if (figure->n_panels == ATTN_FIGURE_PANELS)
         return -1;
-    panel[plot->n_panels].example = e;
-    snprintf(plot->panel[plot->n_panels], sizeof plot->panel[0], "%s %s, %d thread%s", e->isa,
+    panel[figure->n_panels].example = e;
+    snprintf(figure->panel[figure->n_panels], sizeof figure->panel[0], "%s-%s-%d-thread%s", e->isa,
              e->kernels->bytes == 8 ? "f64" : "f32", e->threads, e->threads == 1 ? "" : "s");
-    return plot->n_panels++;
+    return figure->n_panels++;
 }
 
 /* A forward under its bare name looks as in every other figure; what else there is takes looks that
  * no implementation has. */
-static int look_of(const struct attn_plot *plot, const struct attn_bench_entry *e)
+static int look_of(const struct attn_figure *figure, const struct attn_bench_entry *e)
 {
     for (int i = 0; i < attn_impl_count() && e->product.m == 0; i++)
         if (strcmp(attn_impl_at(i)->name, e->spec) == 0 && e->c.pass == ATTN_FORWARD)
             return i;
-    return attn_impl_count() + plot->n_series;
+    return attn_impl_count() + figure->n_curves;
 }
 
 /* Spec and pass: the case is told by the place on the x axis. */
-static void series_name(const struct attn_bench_entry *e, char text[160])
+static void curve_name(const struct attn_bench_entry *e, char text[160])
 {
     snprintf(text, 160, "%s%s", e->spec,
              e->product.m == 0 && e->c.pass == ATTN_BACKWARD ? ", backward" : "");
 }
 
-static enum attn_status add_entry(const struct attn_bench *bench, struct attn_plot *plot,
+static enum attn_status add_entry(const struct attn_bench *bench, struct attn_figure *figure,
                                   struct panel *panel, const struct attn_bench_entry *e,
                                   struct attn_error *err)
 {
@@ -73,101 +71,100 @@ static enum attn_status add_entry(const struct attn_bench *bench, struct attn_pl
     char name[160];
     if (e->state != ATTN_BENCH_TIMED || e->n == 0 || !(bytes_of(bench, e) > 0))
         return ATTN_OK;
-    int p = panel_of(plot, panel, e);
-    series_name(e, name);
-    int series = attn_plot_series(plot, name, look_of(plot, e));
-    attn_bench_spread(e, ATTN_BENCH_RATE, &rate);
-    double y[] = {rate.median / G, rate.min / G, rate.max / G}, nowhere[3];
+    int p = panel_of(figure, panel, e);
+    if (p < 0)
+        return ATTN_OK;
+    curve_name(e, name);
+    int look = look_of(figure, e);
+    int curve = attn_figure_curve_of(figure, name, look, look < attn_impl_count());
+    double x = e->work.flops / bytes_of(bench, e);
+    struct attn_figure_point *point = attn_figure_add(figure, p, curve, x);
+    /* The roof is within the range of y, and its ridge within that of x. */
     double peak = attn_bench_roof_rate(bench, ATTN_ROOF_FMA, e);
-    double read = attn_bench_roof_rate(bench, ATTN_ROOF_READ, e);
-    plot->line = fmax(peak / G, isnan(plot->line) ? 0 : plot->line); /* within the range of y */
-    nowhere[0] = nowhere[1] = nowhere[2] = (double)NAN;
-    enum attn_status status =
-        attn_plot_add(plot, p, series, e->work.flops / bytes_of(bench, e), y, err);
-    if (status == ATTN_OK) /* and the ridge within that of x */
-        status = attn_plot_add(plot, p, series, 0.25 * peak / read, nowhere, err);
-    return status;
+    double ridge = 0.25 * peak / attn_bench_roof_rate(bench, ATTN_ROOF_READ, e);
+    struct attn_figure_point *roof =
+        point != NULL ? attn_figure_add(figure, p, curve, ridge) : NULL;
+    if (roof == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory, or too many curves, for the roofline");
+    attn_bench_spread(e, ATTN_BENCH_RATE, &rate);
+    point = roof - 1; /* the points may have moved */
+    point->y[0] = rate.median / G;
+    point->y[1] = rate.min / G;
+    point->y[2] = rate.max / G;
+    roof->y[3] = peak / G;
+    roof->status = "roof";
+    return ATTN_OK;
 }
 
-static void set_words(const struct attn_bench *bench, struct attn_plot *plot)
+static void set_words(const struct attn_bench *bench, struct attn_figure *figure)
 {
+    static const char *const columns[] = {"gflops", "slowest", "fastest", "roof_gflops"};
     json_t *facts = attn_machine_facts();
     const char *name = json_string_value(json_object_get(facts, "cpu"));
-    snprintf(plot->name, sizeof plot->name, "roofline");
-    plot->script = "roofline";
-    snprintf(plot->title, sizeof plot->title, "What was reached, under what this machine can do");
-    snprintf(plot->subtitle, sizeof plot->subtitle,
+    snprintf(figure->name, sizeof figure->name, "roofline");
+    figure->script = "roofline";
+    snprintf(figure->title, sizeof figure->title,
+             "What was reached, under what this machine can do");
+    snprintf(figure->subtitle, sizeof figure->subtitle,
              "Medians, and the fastest and slowest sample. Machine: %s",
              name != NULL ? name : "unknown");
     json_decref(facts);
-    snprintf(
-        plot->key_extra, sizeof plot->key_extra,
-        "lines: multiply-add peak, and bandwidth of memory (full) and of the second-level cache "
-        "(dashed)");
-    snprintf(plot->note, sizeof plot->note, "%s",
+    snprintf(figure->remark, sizeof figure->remark, "%s",
              is_counted(bench)
                  ? "Bytes are counted: 64 for each miss of the last cache."
                  : "Bytes are modelled, this machine has no counters: inputs and outputs once, and "
                    "twice the buffers at the peak that exceed the second-level cache.");
-    plot->x_label = is_counted(bench) ? "flops a byte" : "flops a byte (modelled)";
-    plot->y_label = "GFLOP/s";
-    plot->x_axis = ATTN_AXIS_DENSITY; /* ticks at round numbers, not where points are */
-    plot->y_axis = ATTN_AXIS_RATIO;
-    plot->n_columns = 3;
-    for (int c = 0; c < 3; c++)
-        plot->column[c] = columns[c];
+    figure->x_name = "flops_per_byte";
+    figure->n_columns = figure->n_drawn = 4;
+    memcpy(figure->column, columns, sizeof columns);
 }
 
-/* The roofs of each panel, after the words that every figure has. */
-static void set_roofs(const struct attn_bench *bench, struct attn_plot *plot,
-                      const struct panel *panel)
+/* The roofs of each panel, as lines of the script. */
+static void set_roofs(const struct attn_bench *bench, const struct panel *panel,
+                      struct attn_figure *figure)
 {
     static const struct {
         const char *name;
         enum attn_roof roof;
     } roof[] = {
-        {"ROOF_FMA", ATTN_ROOF_FMA}, {"ROOF_READ", ATTN_ROOF_READ}, {"ROOF_L2", ATTN_ROOF_L2}};
-    size_t n = 0;
+        {"roof_fma", ATTN_ROOF_FMA}, {"roof_read", ATTN_ROOF_READ}, {"roof_l2", ATTN_ROOF_L2}};
+    char *text = figure->variables;
+    size_t size = sizeof figure->variables;
+    int n = snprintf(text, size, "x_name   = '%s'\n",
+                     is_counted(bench) ? "flops a byte" : "flops a byte (modelled)");
     for (size_t r = 0; r < sizeof roof / sizeof *roof; r++) {
-        n += (size_t)snprintf(plot->settings + n, sizeof plot->settings - n, "array %s[%d]\n",
-                              roof[r].name, plot->n_panels);
-        for (int p = 0; p < plot->n_panels; p++)
-            n += (size_t)snprintf(plot->settings + n, sizeof plot->settings - n, "%s[%d] = %.6g\n",
-                                  roof[r].name, p + 1,
-                                  attn_bench_roof_rate(bench, roof[r].roof, panel[p].example) / G);
+        n += snprintf(text + n, size - (size_t)n, "%-9s= '", roof[r].name);
+        for (int p = 0; p < figure->n_panels; p++)
+            n += snprintf(text + n, size - (size_t)n, "%s%.6g", p > 0 ? " " : "",
+                          attn_bench_roof_rate(bench, roof[r].roof, panel[p].example) / G);
+        n += snprintf(text + n, size - (size_t)n, "'\n");
     }
-}
-
-static enum attn_status draw(const char *folder, int *drawn, struct attn_error *err)
-{
-    char scripts[PATH_MAX];
-    struct attn_figure figure = {.name = "roofline", .script = "roofline"};
-    struct attn_figures figures = {&figure, 1};
-    if (!attn_draw_possible() || attn_draw_scripts(scripts, sizeof scripts) != 0)
-        return ATTN_OK;
-    enum attn_status status = attn_draw(&figures, scripts, folder, err);
-    *drawn = status == ATTN_OK;
-    return status;
 }
 
 enum attn_status attn_bench_roofline(const struct attn_bench *bench,
                                      const struct attn_bench_entry *entry, int n,
                                      const char *folder, int *drawn, struct attn_error *err)
 {
-    struct attn_plot plot;
-    struct panel panel[ATTN_PLOT_PANELS];
+    static struct attn_figure figure;
+    struct panel panel[ATTN_FIGURE_PANELS];
+    char scripts[PATH_MAX];
     enum attn_status status = ATTN_OK;
     *drawn = 0;
     if (attn_folder_make(folder, err) != ATTN_OK)
         return ATTN_ENOMEM;
-    attn_plot_init(&plot);
-    set_words(bench, &plot);
+    if (attn_draw_scripts(scripts, sizeof scripts) != 0)
+        return ATTN_OK;
+    memset(&figure, 0, sizeof figure);
+    set_words(bench, &figure);
     for (int at = 0; at < n && status == ATTN_OK; at++)
-        status = add_entry(bench, &plot, panel, &entry[at], err);
-    int has_points = plot.n > 0;
-    set_roofs(bench, &plot, panel);
-    if (status == ATTN_OK && has_points)
-        status = attn_plot_write(&plot, folder, err);
-    attn_plot_free(&plot);
-    return status == ATTN_OK && has_points ? draw(folder, drawn, err) : status;
+        status = add_entry(bench, &figure, panel, &entry[at], err);
+    if (status == ATTN_OK && figure.n > 0) {
+        attn_figure_finish(&figure);
+        set_roofs(bench, panel, &figure);
+        *drawn = attn_draw_possible();
+        status = *drawn ? attn_draw(&figure, scripts, folder, err)
+                        : attn_figure_write(&figure, scripts, folder, err);
+    }
+    attn_figure_free(&figure);
+    return status;
 }

@@ -95,7 +95,7 @@ static const struct field {
 enum { FIELDS = sizeof field_table / sizeof field_table[0] };
 
 static const char *const status_name[] = {"ok",      "wrong",   "refused", "too-big",
-                                          "dropped", "timeout", "killed",  "error"};
+                                          "dropped", "timeout", "killed",  "priced", "error"};
 enum { STATUSES = sizeof status_name / sizeof status_name[0] };
 
 const char *attn_point_status_name(enum attn_point_status status)

@@ -107,7 +107,7 @@ void attn_document_put(struct attn_document *d, enum attn_style style, const cha
 
 void attn_document_begin(struct attn_document *d, FILE *out, int is_html, const char *title)
 {
-    *d = (struct attn_document){out, is_html, 0, 0};
+    *d = (struct attn_document){.out = out, .is_html = is_html};
     if (is_html)
         attn_html_begin(out, title);
     attn_document_heading(d, 1, title);
@@ -170,6 +170,9 @@ void attn_document_table(struct attn_document *d, const char *const *head)
     fputs(d->is_html ? "</tr></thead><tbody>\n" : "\n|", d->out);
     for (const char *const *h = head; *h != NULL && !d->is_html; h++)
         fputs(**h == '#' ? " ---: |" : " :--- |", d->out);
+    d->is_numeric = 0;
+    for (int c = 0; head[c] != NULL && c < 32; c++)
+        d->is_numeric |= (unsigned)(head[c][0] == '#') << c;
     d->in_table = 1;
     d->column = -1;
 }
@@ -194,7 +197,7 @@ void attn_document_cell(struct attn_document *d, enum attn_style style, const ch
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    int is_number = strspn(text, "0123456789.e+-") == strlen(text);
+    int is_number = style != ATTN_CODE && (d->is_numeric >> d->column & 1) != 0;
     fputs(!d->is_html ? " " : is_number ? "<td>" : "<td class=\"text wide\">", d->out);
     put(d, style, text);
     fputs(d->is_html ? "</td>" : " |", d->out);

@@ -12,6 +12,7 @@ struct attn_document {
     FILE *out;
     int is_html;
     int in_table, column; /* private */
+    unsigned is_numeric;  /* private: a bit for each column */
 };
 enum attn_style {
     ATTN_WORDS,

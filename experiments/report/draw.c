@@ -95,25 +95,15 @@ static void flatten(char *text)
             *c = ' ';
 }
 
-static enum attn_status draw_one(const struct attn_figure *figure, const char *scripts,
-                                 const char *folder, struct attn_error *err)
+static enum attn_status draw_one(const char *name, const char *folder, struct attn_error *err)
 {
-    char settings[ATTN_PLOT_NAME + 8], style[PATH_MAX], script[PATH_MAX], words[WORDS];
-    char set_terminal[FORMATS][32], program[] = "gnuplot", plain[] = "-d", run_text[] = "-e";
-    (void)snprintf(settings, sizeof settings, "%s.set", figure->name);
-    (void)snprintf(style, sizeof style, "%s/style.gp", scripts);
-    (void)snprintf(script, sizeof script, "%s/%s.gp", scripts, figure->script);
+    char script[ATTN_FIGURE_NAME + 8], words[WORDS], program[] = "gnuplot", plain[] = "-d";
     /* -d: the user's own ~/.gnuplot stays out of it. */
-    char *argv[3 + 4 * FORMATS + 1] = {program, plain, settings};
-    int n = 3;
+    char *argv[] = {program, plain, script, NULL};
+    (void)snprintf(script, sizeof script, "%s.gp", name);
     for (int f = 0; f < FORMATS; f++) {
-        (void)snprintf(set_terminal[f], sizeof set_terminal[f], "terminal = '%s'", format[f]);
-        argv[n++] = run_text;
-        argv[n++] = set_terminal[f];
-        argv[n++] = style;
-        argv[n++] = script;
         char old[PATH_MAX];
-        (void)snprintf(old, sizeof old, "%s/%s.%s", folder, figure->name, format[f]);
+        (void)snprintf(old, sizeof old, "%s/%s.%s", folder, name, format[f]);
         (void)unlink(old); /* so that what is found afterwards is new */
     }
     int status = run(argv, folder, words);
@@ -121,21 +111,18 @@ static enum attn_status draw_one(const struct attn_figure *figure, const char *s
     if (status == 127)
         return attn_fail(err, ATTN_EINTERNAL, "gnuplot is not installed");
     if (status != 0)
-        return attn_fail(err, ATTN_EINTERNAL, "gnuplot failed on figure %s: %.300s", figure->name,
-                         words);
+        return attn_fail(err, ATTN_EINTERNAL, "gnuplot failed on figure %s: %.300s", name, words);
     for (int f = 0; f < FORMATS; f++)
-        if (!is_written(folder, figure->name, format[f]))
-            return attn_fail(err, ATTN_EINTERNAL, "gnuplot did not write %s.%s: %.300s",
-                             figure->name, format[f], words);
+        if (!is_written(folder, name, format[f]))
+            return attn_fail(err, ATTN_EINTERNAL, "gnuplot did not write %s.%s: %.300s", name,
+                             format[f], words);
     return ATTN_OK;
 }
 
-enum attn_status attn_draw(const struct attn_figures *figures, const char *scripts,
+enum attn_status attn_draw(const struct attn_figure *figure, const char *scripts,
                            const char *folder, struct attn_error *err)
 {
-    enum attn_status status = ATTN_OK;
-    for (int f = 0; status == ATTN_OK && f < figures->n; f++)
-        if (figures->figure[f].omitted[0] == '\0')
-            status = draw_one(&figures->figure[f], scripts, folder, err);
-    return status;
+    if (attn_figure_write(figure, scripts, folder, err) != ATTN_OK)
+        return ATTN_ENOMEM;
+    return draw_one(figure->name, folder, err);
 }

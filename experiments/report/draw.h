@@ -13,9 +13,9 @@ int attn_draw_possible(void);
  * Returns 0, and an absolute path, or -1. */
 int attn_draw_scripts(char *path, size_t size);
 
-/* Draw every figure that is not omitted: FOLDER/NAME.svg, .png and .pdf from NAME.set and
- * NAME.dat.  EINTERNAL with gnuplot's own words when it fails. */
-enum attn_status attn_draw(const struct attn_figures *figures, const char *scripts,
+/* Write the files of a figure, and have gnuplot make FOLDER/NAME.svg, .png and .pdf of them.
+ * EINTERNAL with gnuplot's own words when it fails. */
+enum attn_status attn_draw(const struct attn_figure *figure, const char *scripts,
                            const char *folder, struct attn_error *err);
 
 #endif

@@ -1,174 +1,578 @@
+/* Which numbers each kind of figure draws, and under which words. */
 #include "experiments/report/figures.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/report/figure_fill.h"
+#include "experiments/cli.h"
+#include "experiments/measure/preflight.h"
+#include "optimized/registry.h"
 
-/* ---- pieces -------------------------------------------------------------------------------- */
+static const double none = (double)NAN; /* the macro is a float */
 
-double attn_fill_bytes(int64_t bytes)
+/* Below this, pages of stack and libraries outweigh buffers, and VmHWM says nothing about them. */
+enum { RESIDENT_FROM = 1 << 20 };
+
+typedef enum attn_status filler(struct attn_figure *figure,
+                                const struct attn_figure_machine *machine, struct attn_error *err);
+
+struct attn_figure_kind {
+    const char *name, *script, *title, *x_name, *remark, *caption;
+    enum attn_group_kind group;
+    filler *fill;
+    const char *column[ATTN_FIGURE_COLUMNS];
+    int n_drawn; /* of the columns */
+};
+
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+static double bytes(int64_t n)
 {
-    return bytes > 0 ? (double)bytes : (double)NAN;
+    return n > 0 ? (double)n : none;
 }
 
-void attn_fill_resident(const struct attn_row *row, double *resident, double *alone)
+static enum attn_status no_memory(const struct attn_figure *figure, struct attn_error *err)
 {
-    int drawn = row->point->ranks == 1 && row->peak >= ATTN_FILL_RESIDENT_FROM;
-    *resident = drawn ? attn_fill_bytes(row->resident) : (double)NAN;
-    *alone = row->point->route[0] != '\0' ? *resident : (double)NAN;
+    return attn_fail(err, ATTN_ENOMEM, "figure %s: no memory, or more than %d curves", figure->name,
+                     ATTN_FIGURE_CURVES);
 }
 
-void attn_fill_label(const struct attn_row *row, enum attn_axis y_axis, char text[200])
+/* The panel of a name, made if need be. */
+static int panel_of(struct attn_figure *figure, const char *name)
+{
+    for (int p = 0; p < figure->n_panels; p++)
+        if (strcmp(figure->panel[p], name) == 0)
+            return p;
+    (void)snprintf(figure->panel[figure->n_panels], sizeof figure->panel[0], "%s", name);
+    return figure->n_panels++;
+}
+
+/* A point of a row, with its status and what there is to say of it. */
+static struct attn_figure_point *add_row(struct attn_figure *figure, const struct attn_row *row,
+                                         const char *panel, double x)
+{
+    char key[200];
+    attn_row_label(figure->group, row, key);
+    int curve = attn_figure_curve_of(figure, key, row->impl,
+                                     row->impl < attn_impl_count() && row->point->route[0] == '\0');
+    struct attn_figure_point *point =
+        attn_figure_add(figure, panel_of(figure, panel), curve, x);
+    if (point != NULL) {
+        point->status = attn_point_status_name(row->status);
+        point->note = row->status == ATTN_POINT_OK ? row->point->verified : row->point->message;
+    }
+    return point;
+}
+
+static const char *pass_of(const struct attn_row *row)
+{
+    return attn_pass_word(row->point->c.pass);
+}
+
+/* Columns of memory, in the order of the kinds below. */
+enum { PRICED, BEYOND, LEDGER, RESIDENT, ALONE, PROCESS, FLOOR };
+
+static void set_memory(const struct attn_row *row, struct attn_figure_point *point)
 {
     const struct attn_point *p = row->point;
-    char name[160];
-    attn_row_label(row, name);
-    const char *of = "";
-    if (y_axis == ATTN_AXIS_BYTES && p->route[0] != '\0')
-        of = " (resident)";
-    else if (y_axis == ATTN_AXIS_SECONDS && p->ranks > 1)
-        of = " (CPU s, slowest rank)";
-    else if (y_axis == ATTN_AXIS_SECONDS && strcmp(p->time_source, "reported") == 0)
-        of = " (as it reports)";
-    else if (y_axis == ATTN_AXIS_SECONDS && strcmp(p->time_source, "command") == 0)
-        of = " (whole command - tiny case)";
-    (void)snprintf(text, 200, "%s%s", name, of);
+    int ok = row->status == ATTN_POINT_OK;
+    point->y[ok ? PRICED : BEYOND] = bytes(row->priced);
+    point->y[FLOOR] = bytes(p->floor_bytes);
+    if (!ok)
+        return;
+    point->y[LEDGER] = bytes(row->ledger);
+    point->y[PROCESS] = bytes(row->process);
+    if (p->ranks == 1 && row->peak >= RESIDENT_FROM)
+        point->y[p->route[0] != '\0' ? ALONE : RESIDENT] = bytes(row->resident);
 }
 
-/* Panel of a pass, added when it is first met; a pass without rows has no panel. */
-void attn_fill_passes(const struct attn_slice *slice, struct attn_plot *plot, int place[2])
+/* What is only priced begins where the last measured point is. */
+static void join_beyond(struct attn_figure *figure)
 {
-    for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++) {
-        place[pass] = -1;
-        if (!attn_slice_has_pass(slice, (enum attn_pass)pass))
-            continue;
-        place[pass] = plot->n_panels;
-        (void)snprintf(plot->panel[plot->n_panels++], sizeof plot->panel[0], "%s",
-                       attn_pass_word((enum attn_pass)pass));
+    for (int64_t s = 1; s < figure->n; s++) {
+        struct attn_figure_point *p = &figure->point[s], *before = p - 1;
+        if (p->panel == before->panel && p->curve == before->curve && !isnan(p->y[BEYOND]) &&
+            isnan(before->y[BEYOND]))
+            before->y[BEYOND] = before->y[PRICED];
     }
 }
 
-void attn_fill_columns(struct attn_plot *plot, int n, const char *const *name)
+/* Fit the upper part of every curve of a column.  A slope is given where the curve is a power of x
+ * and its interval is narrow. */
+static enum attn_status fit(struct attn_figure *figure, int column, struct attn_error *err)
 {
-    plot->n_columns = n;
-    for (int c = 0; c < n; c++)
-        plot->column[c] = name[c];
+    static const double WIDEST = 0.5, LEAST_POWER = 0.2;
+    double *x = malloc(2 * ((size_t)figure->n + 1) * sizeof *x);
+    if (x == NULL)
+        return no_memory(figure, err);
+    double *y = x + figure->n + 1;
+    for (int p = 0; p < figure->n_panels; p++)
+        for (int c = 0; c < figure->n_curves; c++) {
+            struct attn_power power;
+            int n = attn_figure_values(figure, p, c, column, x, y);
+            int first = attn_stats_upper(x, n);
+            if (attn_stats_power(x + first, y + first, n - first, &power) == 0 &&
+                power.interval.high - power.interval.low <= WIDEST && power.worst <= LEAST_POWER)
+                figure->curve[c].slope[p] = power;
+        }
+    free(x);
+    return ATTN_OK;
 }
 
-void attn_fill_words(struct attn_plot *plot, const char *title, const char *x_label,
-                     const char *y_label)
+/* ---- against L ------------------------------------------------------------------------------- */
+
+static enum attn_status fill_memory(struct attn_figure *figure,
+                                    const struct attn_figure_machine *machine,
+                                    struct attn_error *err)
 {
-    (void)snprintf(plot->title, sizeof plot->title, "%s", title);
-    plot->x_label = x_label;
-    plot->y_label = y_label;
-}
-
-/* Under the figure: what was not run, and which curves end because the plan says so. */
-static void set_note(const struct attn_slice *slice, struct attn_plot *plot)
-{
-    enum { HALF = 2 * ATTN_PLOT_TEXT - 8 };
-    char not_run[HALF], not_planned[HALF];
-    attn_slice_not_run(slice, not_run, sizeof not_run);
-    attn_slice_not_planned(slice, not_planned, sizeof not_planned);
-    (void)snprintf(plot->note, sizeof plot->note, "%s%s%s", not_run,
-                   not_run[0] != '\0' && not_planned[0] != '\0' ? "\n" : "", not_planned);
-}
-
-/* ---- all figures --------------------------------------------------------------------------- */
-
-struct kind {
-    const char *name; /* also of its script */
-    enum attn_slice_kind slice;
-    enum attn_status (*fill)(const struct attn_slice *slice,
-                             const struct attn_figure_machine *machine, struct attn_plot *plot,
-                             struct attn_figure *figure, struct attn_error *err);
-};
-
-static const struct kind kinds[] = {
-    {"memory", ATTN_SLICE_LENGTH, attn_fill_memory},
-    {"time", ATTN_SLICE_LENGTH, attn_fill_time},
-    {"error", ATTN_SLICE_LENGTH, attn_fill_error},
-    {"rank-memory", ATTN_SLICE_RANKS, attn_fill_rank_memory},
-    {"bytes-sent", ATTN_SLICE_RANKS, attn_fill_bytes_sent},
-    {"csr-density", ATTN_SLICE_DENSITY, attn_fill_density},
-};
-enum { KINDS = sizeof kinds / sizeof kinds[0] };
-
-/* Does a series of the plot have two different x? */
-static int has_curve(const struct attn_plot *plot)
-{
-    for (int64_t s = 0; s < plot->n; s++)
-        for (int64_t t = 0; t < s; t++)
-            if (plot->point[s].panel == plot->point[t].panel &&
-                plot->point[s].series == plot->point[t].series &&
-                plot->point[s].x != plot->point[t].x)
-                return 1;
-    return 0;
-}
-
-static enum attn_status fill(const struct kind *kind, const struct attn_slice *slice,
-                             const struct attn_figure_machine *machine, struct attn_plot *plot,
-                             struct attn_figure *figure, struct attn_error *err)
-{
-    memset(figure, 0, sizeof *figure);
-    attn_plot_init(plot);
-    (void)snprintf(figure->name, sizeof figure->name, "%s%s%s", kind->name,
-                   slice->tag[0] != '\0' ? "-" : "", slice->tag);
-    memcpy(plot->name, figure->name, sizeof plot->name);
-    plot->script = figure->script = kind->name;
-    figure->slice = slice;
-    enum attn_status status = kind->fill(slice, machine, plot, figure, err);
-    memcpy(figure->title, plot->title, sizeof figure->title);
-    (void)snprintf(plot->subtitle, sizeof plot->subtitle, "%.600s%s%s", slice->problem,
-                   machine->text[0] != '\0' ? ". Machine: " : "", machine->text);
-    set_note(slice, plot);
-    if (status == ATTN_OK && !has_curve(plot))
-        (void)snprintf(figure->omitted, sizeof figure->omitted,
-                       "group %s has no curve for it: no implementation has two good points",
-                       slice->group);
+    const struct attn_figure_group *group = figure->group;
+    double largest = 0;
+    for (int64_t s = 0; s < group->n; s++) {
+        const struct attn_row *row = group->row[s];
+        struct attn_figure_point *point =
+            add_row(figure, row, pass_of(row), (double)row->point->c.n_query);
+        if (point == NULL)
+            return no_memory(figure, err);
+        set_memory(row, point);
+        largest = fmax(largest, fmax(point->y[PRICED], point->y[BEYOND]));
+    }
+    join_beyond(figure);
+    (void)snprintf(figure->variables, sizeof figure->variables, "memory   = %.10g\n",
+                   (double)machine->memory_bytes < 8 * largest ? (double)machine->memory_bytes
+                                                               : 0.0);
+    enum attn_status status = fit(figure, LEDGER, err);
+    struct attn_power slope[ATTN_FIGURE_CURVES][ATTN_FIGURE_PANELS];
+    for (int c = 0; c < figure->n_curves; c++) /* what has no ledger is fitted by what it has */
+        memcpy(slope[c], figure->curve[c].slope, sizeof slope[c]);
+    status = status == ATTN_OK ? fit(figure, ALONE, err) : status;
+    for (int c = 0; c < figure->n_curves; c++)
+        for (int p = 0; p < figure->n_panels; p++)
+            if (slope[c][p].n > 0)
+                figure->curve[c].slope[p] = slope[c][p];
     return status;
 }
 
-enum attn_status attn_figure_fill(const char *name, const struct attn_slice *slice,
-                                  const struct attn_figure_machine *machine, struct attn_plot *plot,
+enum { MEDIAN, SINGLE, FASTEST, SLOWEST, LOW, HIGH, ROUNDS };
+
+static enum attn_status fill_times(struct attn_figure *figure, int simulated,
+                                   struct attn_error *err)
+{
+    const struct attn_figure_group *group = figure->group;
+    int n_single = 0, first = 0;
+    for (int64_t s = 0; s < group->n; s++) {
+        const struct attn_row *row = group->row[s];
+        if ((row->point->ranks > 1) != simulated || (row->time.n == 0 && row->single.n == 0))
+            continue;
+        struct attn_figure_point *point =
+            add_row(figure, row, pass_of(row), (double)row->point->c.n_query);
+        if (point == NULL)
+            return no_memory(figure, err);
+        int is_single = row->time.n == 0;
+        const struct attn_spread *time = is_single ? &row->single : &row->time;
+        point->y[is_single ? SINGLE : MEDIAN] = time->median;
+        point->y[FASTEST] = time->min;
+        point->y[SLOWEST] = time->max;
+        point->y[LOW] = row->time_interval.low;
+        point->y[HIGH] = row->time_interval.high;
+        point->y[ROUNDS] = time->n;
+        point->note = row->point->route[0] != '\0' ? row->point->time_source
+                      : is_single                  ? "single first call"
+                                                   : attn_call_name(row->call);
+        n_single += is_single;
+        first |= !is_single && row->call != ATTN_CALL_WARM;
+    }
+    (void)snprintf(figure->remark, sizeof figure->remark,
+                   "Marks: median of the rounds, %s; bars: fastest and slowest.%s",
+                   first ? "first calls of their processes" : "warm calls",
+                   n_single > 0 ? " Open marks, dotted: a single first call." : "");
+    return fit(figure, MEDIAN, err);
+}
+
+static enum attn_status fill_time(struct attn_figure *figure,
+                                  const struct attn_figure_machine *machine, struct attn_error *err)
+{
+    (void)machine;
+    return fill_times(figure, 0, err);
+}
+
+static enum attn_status fill_rank_time(struct attn_figure *figure,
+                                       const struct attn_figure_machine *machine,
+                                       struct attn_error *err)
+{
+    (void)machine;
+    return fill_times(figure, 1, err);
+}
+
+/* The line breaks where full comparison becomes a sample. */
+enum { ALL, SAMPLE };
+
+/* An error that is exactly 0 has no logarithm: it is drawn at a floor. */
+static double drawn_ratio(double ratio)
+{
+    return isnan(ratio) ? none : fmin(fmax(ratio, 1e-4), 1e6);
+}
+
+/* Both passes judge O and LSE: keep the larger ratio of a length. */
+static enum attn_status add_ratio(struct attn_figure *figure, const struct attn_row *row,
+                                  const char *panel, double ratio, struct attn_error *err)
+{
+    int at = panel_of(figure, panel), column = strstr(row->point->verified, "rows") != NULL;
+    double x = (double)row->point->c.n_query;
+    char key[200];
+    attn_row_label(figure->group, row, key);
+    for (int64_t s = 0; s < figure->n; s++) {
+        struct attn_figure_point *p = &figure->point[s];
+        if (p->panel == at && p->x == x && strcmp(figure->curve[p->curve].key, key) == 0) {
+            p->y[column] = fmax(p->y[column], drawn_ratio(ratio));
+            return ATTN_OK;
+        }
+    }
+    struct attn_figure_point *point = add_row(figure, row, panel, x);
+    if (point == NULL)
+        return no_memory(figure, err);
+    point->y[column] = drawn_ratio(ratio);
+    return ATTN_OK;
+}
+
+static enum attn_status fill_error(struct attn_figure *figure,
+                                   const struct attn_figure_machine *machine,
+                                   struct attn_error *err)
+{
+    static const char *const panel[ATTN_OUTPUTS] = {"O", "LSE", "dQ", "dK", "dV", "dBias"};
+    const struct attn_figure_group *group = figure->group;
+    enum attn_status status = ATTN_OK;
+    (void)machine;
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        for (int64_t s = 0; status == ATTN_OK && s < group->n; s++)
+            if (!isnan(group->row[s]->output[o]))
+                status = add_ratio(figure, group->row[s], panel[o], group->row[s]->output[o], err);
+    if (figure->n > 0)
+        return status;
+    for (int64_t s = 0; status == ATTN_OK && s < group->n; s++) /* records do not tell them apart */
+        if (!isnan(group->row[s]->worst))
+            status = add_ratio(figure, group->row[s], "all-outputs", group->row[s]->worst, err);
+    return status;
+}
+
+/* ---- against P ------------------------------------------------------------------------------- */
+
+enum { RANK_LEDGER = 2, IDEAL, SINGLE_RANK };
+
+static enum attn_status fill_rank_memory(struct attn_figure *figure,
+                                         const struct attn_figure_machine *machine,
+                                         struct attn_error *err)
+{
+    double whole[ATTN_FIGURE_CURVES][ATTN_FIGURE_PANELS] = {{0}};
+    (void)machine;
+    for (int64_t s = 0; s < figure->group->n; s++) {
+        const struct attn_row *row = figure->group->row[s];
+        int ranks = row->point->ranks;
+        struct attn_figure_point *point = add_row(figure, row, pass_of(row), ranks);
+        if (point == NULL)
+            return no_memory(figure, err);
+        int ok = row->status == ATTN_POINT_OK;
+        point->y[RANK_LEDGER] = ok ? bytes(row->ledger) : none;
+        if (ranks == 1) { /* no neighbours: not of the curve */
+            point->y[SINGLE_RANK] = bytes(row->priced);
+            continue;
+        }
+        point->y[ok ? PRICED : BEYOND] = bytes(row->priced);
+        double *w = &whole[point->curve][point->panel];
+        *w = *w > 0 ? *w : (double)row->priced * ranks;
+        point->y[IDEAL] = *w > 0 ? *w / ranks : none;
+    }
+    join_beyond(figure);
+    return ATTN_OK;
+}
+
+/* Bytes sent by the busiest rank, by the formula; NaN when the case has no price. */
+static double priced_sent(const struct attn_point *of)
+{
+    struct attn_spec spec;
+    struct attn_point point;
+    int64_t need;
+    attn_point_init(&point);
+    point.c = of->c;
+    point.bytes_sent = 0;
+    if (attn_spec_parse(of->spec, &spec, NULL) != ATTN_OK ||
+        attn_preflight_case(&spec, &of->c, &point, &need, NULL) != ATTN_OK)
+        return none;
+    return bytes(point.bytes_sent);
+}
+
+static enum attn_status fill_bytes_sent(struct attn_figure *figure,
+                                        const struct attn_figure_machine *machine,
+                                        struct attn_error *err)
+{
+    (void)machine;
+    for (int64_t s = 0; s < figure->group->n; s++) {
+        const struct attn_row *row = figure->group->row[s];
+        if (row->point->ranks < 2) /* sends nothing, which has no logarithm */
+            continue;
+        struct attn_figure_point *point =
+            add_row(figure, row, pass_of(row), row->point->ranks);
+        if (point == NULL)
+            return no_memory(figure, err);
+        int ok = row->status == ATTN_POINT_OK;
+        point->y[ok ? PRICED : BEYOND] = priced_sent(row->point);
+        point->y[RANK_LEDGER] = ok ? bytes(row->point->bytes_sent) : none;
+    }
+    join_beyond(figure);
+    return ATTN_OK;
+}
+
+/* ---- against density ------------------------------------------------------------------------- */
+
+enum { BREAK_EVEN = FLOOR + 1 };
+
+/* The prices of a curve, measured or not, by increasing x. */
+static struct attn_curve prices(const struct attn_figure *figure, int panel, int curve, double *x,
+                                double *y)
+{
+    int n = 0;
+    for (int64_t s = 0; s < figure->n; s++) {
+        const struct attn_figure_point *p = &figure->point[s];
+        double price = isnan(p->y[PRICED]) ? p->y[BEYOND] : p->y[PRICED];
+        if (p->panel != panel || p->curve != curve || isnan(price))
+            continue;
+        x[n] = p->x;
+        y[n++] = price;
+    }
+    return (struct attn_curve){x, y, n};
+}
+
+static int first_of(const struct attn_figure *figure, const char *family, int panel)
+{
+    for (int64_t s = 0; s < figure->group->n; s++) {
+        const struct attn_row *row = figure->group->row[s];
+        char key[200];
+        attn_row_label(figure->group, row, key);
+        if (strcmp(row->point->family, family) != 0 ||
+            strcmp(pass_of(row), figure->panel[panel]) != 0)
+            continue;
+        for (int c = 0; c < figure->n_curves; c++)
+            if (strcmp(figure->curve[c].key, key) == 0)
+                return c;
+    }
+    return -1;
+}
+
+/* Where the first csr curve meets the first dense one: a point of its own, and a sentence.  A dense
+ * curve of one point holds at every density. */
+static enum attn_status find_break_even(struct attn_figure *figure, int panel, double *scratch,
+                                        struct attn_error *err)
+{
+    int csr = first_of(figure, "csr", panel), dense = first_of(figure, "dense", panel);
+    int64_t n = figure->n + 2;
+    double at, height;
+    char text[240], number[32];
+    if (csr < 0 || dense < 0)
+        return ATTN_OK;
+    struct attn_curve sparse = prices(figure, panel, csr, scratch, scratch + n);
+    struct attn_curve flat =
+        prices(figure, panel, dense, scratch + 2 * n, scratch + 3 * n);
+    if (flat.n == 1 && sparse.n > 1) {
+        double *x = scratch + 2 * n, *y = scratch + 3 * n;
+        x[0] = sparse.x[0];
+        x[1] = sparse.x[sparse.n - 1];
+        y[1] = y[0];
+        flat.n = 2;
+    }
+    if (attn_stats_crossing(&sparse, &flat, &at, &height)) {
+        struct attn_figure_point *point = attn_figure_add(figure, panel, csr, at);
+        if (point == NULL)
+            return no_memory(figure, err);
+        point->y[BREAK_EVEN] = height;
+        point->status = "break-even";
+        (void)snprintf(text, sizeof text,
+                       "Circle: %.60s takes as much as %.60s at density %.3f (%s, %s). ",
+                       figure->curve[csr].label, figure->curve[dense].label, at,
+                       attn_cli_bytes((int64_t)height, number), figure->panel[panel]);
+    } else
+        (void)snprintf(text, sizeof text,
+                       "%.60s and %.60s never cross in this range (%s): %s takes less. ",
+                       figure->curve[csr].label, figure->curve[dense].label, figure->panel[panel],
+                       sparse.n > 0 && flat.n > 0 && sparse.y[0] < flat.y[0] ? "the first"
+                                                                             : "the second");
+    size_t used = strlen(figure->finding);
+    (void)snprintf(figure->finding + used, sizeof figure->finding - used, "%s", text);
+    return ATTN_OK;
+}
+
+static enum attn_status fill_density(struct attn_figure *figure,
+                                     const struct attn_figure_machine *machine,
+                                     struct attn_error *err)
+{
+    enum attn_status status = ATTN_OK;
+    (void)machine;
+    for (int64_t s = 0; s < figure->group->n; s++) {
+        const struct attn_row *row = figure->group->row[s];
+        if (!(row->point->density > 0))
+            continue;
+        struct attn_figure_point *point = add_row(figure, row, pass_of(row), row->point->density);
+        if (point == NULL)
+            return no_memory(figure, err);
+        set_memory(row, point);
+    }
+    join_beyond(figure);
+    double *scratch = malloc(4 * ((size_t)figure->n + 2) * sizeof *scratch);
+    if (scratch == NULL)
+        return no_memory(figure, err);
+    for (int p = 0, n = figure->n_panels; status == ATTN_OK && p < n; p++)
+        status = find_break_even(figure, p, scratch, err);
+    free(scratch);
+    return status;
+}
+
+/* ---- the kinds ------------------------------------------------------------------------------- */
+
+#define MEMORY_COLUMNS                                                                      \
+    "priced_bytes", "beyond_bytes", "ledger_bytes", "resident_bytes", "only_resident_bytes", \
+        "all_ranks_bytes", "inputs_outputs_bytes"
+#define TIME_COLUMNS \
+    "median_s", "single_s", "fastest_s", "slowest_s", "median_low_s", "median_high_s", "rounds"
+
+static const struct attn_figure_kind kinds[] = {
+    {"memory", "memory", "Peak extra memory", "L",
+     "Line: price; dashed: priced, not measured. Filled: ledger. Open: resident set of a fresh "
+     "process, from 1 MiB on.",
+     "Bytes beyond inputs and outputs, of a process or of the fullest rank. The line is the price: "
+     "a formula, without running. The filled mark is the ledger, which counts every buffer that "
+     "the implementation takes. The open mark is the growth of the resident set (VmHWM) of a fresh "
+     "process; below 1 MiB pages of stack and libraries outweigh buffers. External implementations "
+     "have no price and no ledger: their resident set is joined by a line.",
+     ATTN_GROUP_LENGTH, fill_memory, {MEMORY_COLUMNS}, 5},
+    {"time", "time", "Time of a call", "L", "",
+     "The median, over fresh processes, of the median call of each. Warm calls follow the first "
+     "call of their process; where there is none, a single first call is marked apart, and no "
+     "slope is fitted to it. A plug-in is timed around its function; of a command the times are "
+     "those that it reports, or the whole command less a tiny case: the column note says which.",
+     ATTN_GROUP_LENGTH, fill_time, {TIME_COLUMNS}, 4},
+    {"rank-time", "time", "CPU time of the slowest simulated rank", "L", "",
+     "Ranks are simulated by threads that share the cores: this is the CPU time of the slowest "
+     "one, without waiting. It is no wall time, and is not drawn beside any.",
+     ATTN_GROUP_LENGTH, fill_rank_time, {TIME_COLUMNS}, 4},
+    {"error", "error", "Largest error over its bound", "L",
+     "Filled: every element is compared. Open: a sample of rows and keys. Ratios of 0.0001 and "
+     "less, also 0, are drawn at 0.0001.",
+     "Every compared element has a bound of its own, derived from the standard model of rounding. "
+     "Drawn is the largest error divided by its bound, over all rounds; above 1 the result is "
+     "wrong. O and LSE are judged in both passes, and the worse one is drawn.",
+     ATTN_GROUP_LENGTH, fill_error, {"all_ratio", "sample_ratio"}, 2},
+    {"rank-memory", "rank-memory", "Peak extra memory of the fullest rank", "P",
+     "Line: price; dashed: priced, not measured. Filled: ledger. Dotted grey: the value at P = 2, "
+     "falling as 1/P. Cross: one rank alone.",
+     "A scheme that splits all of its extra memory follows the grey guide. One rank alone has no "
+     "neighbours to keep buffers for, so it is not joined to the curve.",
+     ATTN_GROUP_RANKS, fill_rank_memory,
+     {"priced_bytes", "beyond_bytes", "ledger_bytes", "ideal_bytes", "one_rank_bytes"}, 5},
+    {"bytes-sent", "bytes-sent", "Bytes sent by the busiest rank", "P",
+     "Line: price; dashed: priced, not measured. Filled: counted by the transport.",
+     "Bytes that the busiest rank sends to others in one call. One rank sends nothing and has no "
+     "place on a logarithmic axis.",
+     ATTN_GROUP_RANKS, fill_bytes_sent, {"priced_bytes", "beyond_bytes", "counted_bytes"}, 3},
+    {"csr-density", "csr-density", "Peak extra memory against the density of the mask", "density",
+     "Line: price. Filled: ledger. Open: resident set of a fresh process, from 1 MiB on.",
+     "Compressed sparse rows grow with the visible pairs, each of which costs an index beside its "
+     "value; the dense matrices hold every pair, visible or not. The crossing is linear in the "
+     "logarithms between points, and is never extrapolated.",
+     ATTN_GROUP_DENSITY, fill_density, {MEMORY_COLUMNS, "break_even_bytes"}, 5},
+};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+/* Does a curve of the figure have two different x that are measured, or only priced on purpose? */
+static int has_curve(const struct attn_figure *figure)
+{
+    for (int64_t s = 0; s < figure->n; s++)
+        for (int64_t t = 0; t < s; t++) {
+            const struct attn_figure_point *p = &figure->point[s], *q = &figure->point[t];
+            int counts = strcmp(p->status, q->status) == 0 &&
+                         (strcmp(p->status, "ok") == 0 || strcmp(p->status, "wrong") == 0 ||
+                          strcmp(p->status, "priced") == 0);
+            if (counts && p->panel == q->panel && p->curve == q->curve && p->x != q->x)
+                return 1;
+        }
+    return 0;
+}
+
+static enum attn_status fill(const struct attn_figure_kind *kind,
+                             const struct attn_figure_group *group,
+                             const struct attn_figure_machine *machine, struct attn_figure *figure,
+                             struct attn_error *err)
+{
+    const char *title = json_string_value(json_object_get(group->wishes, "title"));
+    memset(figure, 0, sizeof *figure);
+    (void)snprintf(figure->name, sizeof figure->name, "%s%s%s", kind->name,
+                   group->tag[0] != '\0' ? "-" : "", group->tag);
+    figure->script = kind->script;
+    figure->caption = kind->caption;
+    figure->x_name = kind->x_name;
+    figure->group = group;
+    figure->n_drawn = kind->n_drawn;
+    while (figure->n_columns < ATTN_FIGURE_COLUMNS && kind->column[figure->n_columns] != NULL) {
+        figure->column[figure->n_columns] = kind->column[figure->n_columns];
+        figure->n_columns++;
+    }
+    (void)snprintf(figure->title, sizeof figure->title, "%s, %s", kind->title,
+                   title != NULL ? title : group->special);
+    (void)snprintf(figure->subtitle, sizeof figure->subtitle, "%.200s%s%s", group->problem,
+                   machine->text[0] != '\0' ? "; " : "", machine->text);
+    (void)snprintf(figure->remark, sizeof figure->remark, "%s", kind->remark);
+    (void)snprintf(figure->variables, sizeof figure->variables, "%s",
+                   kind->script != kind->name && strcmp(kind->name, "rank-time") == 0
+                       ? "y_name   = 'CPU time of the slowest rank'\n"
+                       : "");
+    enum attn_status status = kind->fill(figure, machine, err);
+    if (status == ATTN_OK)
+        attn_figure_finish(figure);
+    if (status == ATTN_OK && !has_curve(figure))
+        (void)snprintf(figure->omitted, sizeof figure->omitted,
+                       "group %s has no curve for it: no implementation has two good points",
+                       group->name);
+    return status;
+}
+
+enum attn_status attn_figure_fill(const char *name, const struct attn_figure_group *group,
+                                  const struct attn_figure_machine *machine,
                                   struct attn_figure *figure, struct attn_error *err)
 {
+    memset(figure, 0, sizeof *figure);
     for (int k = 0; k < KINDS; k++)
         if (strcmp(kinds[k].name, name) == 0)
-            return fill(&kinds[k], slice, machine, plot, figure, err);
-    attn_plot_init(plot);
+            return fill(&kinds[k], group, machine, figure, err);
     return attn_fail(err, ATTN_EINVAL, "there is no figure \"%s\"", name);
 }
 
-enum attn_status attn_figures_write(const struct attn_slices *slices,
-                                    const struct attn_figure_machine *machine, const char *folder,
-                                    struct attn_figures *figures, struct attn_error *err)
+enum attn_status attn_figures_make(const struct attn_figure_groups *groups,
+                                   const struct attn_figure_machine *machine,
+                                   struct attn_figures *figures, struct attn_error *err)
 {
     enum attn_status status = ATTN_OK;
     figures->n = 0;
-    figures->figure = calloc((size_t)slices->n * KINDS + 1, sizeof *figures->figure);
+    figures->figure = calloc((size_t)groups->n * KINDS + 1, sizeof *figures->figure);
     if (figures->figure == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory for the list of figures");
     /* All memory figures first, then all time figures, and so on. */
     for (int k = 0; k < KINDS; k++)
-        for (int s = 0; status == ATTN_OK && s < slices->n; s++) {
-            struct attn_plot plot;
+        for (int g = 0; status == ATTN_OK && g < groups->n; g++) {
             struct attn_figure *figure = &figures->figure[figures->n];
-            if (slices->slice[s].kind != kinds[k].slice)
+            if (groups->group[g].kind != kinds[k].group)
                 continue;
-            status = fill(&kinds[k], &slices->slice[s], machine, &plot, figure, err);
-            if (status == ATTN_OK && figure->omitted[0] == '\0')
-                status = attn_plot_write(&plot, folder, err);
-            attn_plot_free(&plot);
             figures->n++;
+            status = fill(&kinds[k], &groups->group[g], machine, figure, err);
+            if (strcmp(kinds[k].name, "rank-time") == 0 && figure->n == 0) {
+                attn_figure_free(figure); /* no simulated ranks: nothing is missing */
+                figures->n--;
+            }
         }
     return status;
 }
 
 void attn_figures_free(struct attn_figures *figures)
 {
+    for (int f = 0; f < figures->n; f++)
+        attn_figure_free(&figures->figure[f]);
     free(figures->figure);
     *figures = (struct attn_figures){NULL, 0};
 }

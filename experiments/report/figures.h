@@ -1,19 +1,62 @@
-/* From slices to figures: which numbers are drawn, and under which words.  The drawing itself is
- * done by gnuplot with plots/SCRIPT.gp (draw.h). */
+/* Figures as data: curves, and points with named columns.  A figure is left as three files that
+ * belong together:
+ *
+ *   NAME.csv   the numbers, one line for each point
+ *   NAME.gp    a script for gnuplot: its first lines are the words, ranges, names and colours of
+ *              this figure, to be edited; what follows is a copy of plots/SCRIPT.gp
+ *   style.gp   what all figures of the folder share: a copy of plots/style.gp
+ *
+ * gnuplot draws; nothing here knows a tick or a pixel. */
 #ifndef EXPERIMENTS_REPORT_FIGURES_H
 #define EXPERIMENTS_REPORT_FIGURES_H
 
-#include "experiments/report/plot.h"
-#include "experiments/report/slices.h"
+#include "experiments/report/groups.h"
+
+enum {
+    ATTN_FIGURE_PANELS = 6,
+    ATTN_FIGURE_CURVES = 32,
+    ATTN_FIGURE_COLUMNS = 10,
+    ATTN_FIGURE_NAME = 64
+};
+
+struct attn_figure_curve {
+    char key[200];   /* in the CSV, and what the legend says unless the plan says otherwise       */
+    char label[200]; /* in the legend                                                             */
+    char colour[16];
+    int mark, dash; /* gnuplot's numbers                                                          */
+    double width;   /* of its line: wider where another curve lies on it                          */
+    int impl;       /* place in the registry; what is not in it comes after                       */
+    int shown[ATTN_FIGURE_PANELS];               /* has a point there                             */
+    struct attn_power slope[ATTN_FIGURE_PANELS]; /* n = 0: none                                   */
+};
+
+struct attn_figure_point {
+    int panel, curve;
+    double x, y[ATTN_FIGURE_COLUMNS]; /* NaN: nothing there                                       */
+    const char *status;               /* "ok", "dropped", ... (borrowed)                          */
+    const char *note;                 /* why, or how it was compared (borrowed)                   */
+};
+
+struct attn_figure_kind;
 
 struct attn_figure {
-    char name[ATTN_PLOT_NAME]; /* DIR/figures/NAME.{dat,set,svg,png,pdf}          */
-    const char *script;        /* plots/SCRIPT.gp                                 */
-    char title[160];
-    const char *caption;            /* how to read it; static storage                  */
-    char finding[256];              /* numbers computed for it, such as a crossing; "" */
-    char omitted[256];              /* why it is not drawn; "" when it is              */
-    const struct attn_slice *slice; /* borrowed */
+    char name[ATTN_FIGURE_NAME]; /* of the files: letters, digits, '-'                            */
+    const char *script;          /* plots/SCRIPT.gp                                               */
+    char title[200], subtitle[700];
+    char remark[300];  /* what lines and marks mean: under the subtitle                           */
+    char finding[400]; /* numbers computed for it, such as a crossing: under the remark           */
+    const char *caption;
+    char omitted[256]; /* why it is not drawn; "" when it is                                      */
+    const char *x_name, *column[ATTN_FIGURE_COLUMNS];
+    char variables[400]; /* more lines of the script: "memory = 1e9"                              */
+    char x_range[64], y_range[64];
+    int n_columns, n_drawn; /* columns; of which the first n_drawn are drawn on the y axis        */
+    int n_panels, n_curves;
+    char panel[ATTN_FIGURE_PANELS][64];
+    struct attn_figure_curve curve[ATTN_FIGURE_CURVES];
+    struct attn_figure_point *point; /* grown by attn_figure_add                                  */
+    int64_t n, room;
+    const struct attn_figure_group *group; /* borrowed; NULL: of no group */
 };
 
 struct attn_figures {
@@ -21,28 +64,49 @@ struct attn_figures {
     int n;
 };
 
-/* What figures say about the machine. */
+/* What figures say about machine and program. */
 struct attn_figure_machine {
-    char text[256];       /* "AMD EPYC 7B13, 2 cores, 7.8 GiB"; "" when unknown */
-    int64_t memory_bytes; /* drawn as a line where in range; 0: unknown         */
+    char text[400];       /* "AMD EPYC 7B13, 2 cores, 7.8 GiB; attnlab 1a2b3c4"; "" when unknown  */
+    int64_t memory_bytes; /* drawn as a line where in range; 0: unknown                           */
 };
 
-/* Write the .dat and .set of every figure into folder.  A figure without a curve (two points of
- * one series) is listed as omitted, with its reason.  Figures borrow from slices. */
-enum attn_status attn_figures_write(const struct attn_slices *slices,
-                                    const struct attn_figure_machine *machine, const char *folder,
-                                    struct attn_figures *figures, struct attn_error *err);
+/* ---- one figure ------------------------------------------------------------------------------ */
+
+/* The curve of that key, made if need be; -1 when there are too many.  is_ours: it has the look of
+ * its place in the registry, which nothing else has. */
+int attn_figure_curve_of(struct attn_figure *figure, const char *key, int impl, int is_ours);
+
+/* Add a point with n_columns values, all NaN to begin with.  NULL: no memory, no such curve. */
+struct attn_figure_point *attn_figure_add(struct attn_figure *figure, int panel, int curve,
+                                          double x);
+
+/* The points of (panel, curve) that have column c, in order, into x[] and y[], which have room for
+ * figure->n; returns how many. */
+int attn_figure_values(const struct attn_figure *figure, int panel, int curve, int column,
+                       double *x, double *y);
+
+/* When all points are there: ranges, which curves are shown where, and how wide they are. */
+void attn_figure_finish(struct attn_figure *figure);
+
+/* Write FOLDER/NAME.csv, NAME.gp and style.gp, the scripts after those in the folder `scripts`.
+ * ENOMEM when one cannot be written, whole. */
+enum attn_status attn_figure_write(const struct attn_figure *figure, const char *scripts,
+                                   const char *folder, struct attn_error *err);
+
+void attn_figure_free(struct attn_figure *figure);
+
+/* ---- figures of groups ----------------------------------------------------------------------- */
+
+/* All figures of all groups.  One without a curve is there as well, with its reason. */
+enum attn_status attn_figures_make(const struct attn_figure_groups *groups,
+                                   const struct attn_figure_machine *machine,
+                                   struct attn_figures *figures, struct attn_error *err);
 void attn_figures_free(struct attn_figures *figures);
 
-/* One figure of a kind ("memory", "time", "error", "rank-memory", "bytes-sent", "csr-density") of
- * a slice, as data.  *plot is initialised here, and is to be freed by attn_plot_free whatever is
- * returned. */
-enum attn_status attn_figure_fill(const char *kind, const struct attn_slice *slice,
-                                  const struct attn_figure_machine *machine, struct attn_plot *plot,
+/* One of a kind: "memory", "time", "rank-time", "error", "rank-memory", "bytes-sent",
+ * "csr-density".  To be freed whatever is returned. */
+enum attn_status attn_figure_fill(const char *kind, const struct attn_figure_group *group,
+                                  const struct attn_figure_machine *machine,
                                   struct attn_figure *figure, struct attn_error *err);
-
-/* The largest bytes that a rank of the spec sends in this case, from its cost(); -1 when the spec
- * cannot be priced for it (ranks that do not divide the problem). */
-int64_t attn_figure_priced_sent(const char *spec, const struct attn_case *c);
 
 #endif

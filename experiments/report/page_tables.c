@@ -1,235 +1,427 @@
-/* The tables under the figures: the same rows, with the columns that the figure is about. */
+/* The tables of the page. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "experiments/report/html.h"
+#include "experiments/cli.h"
 #include "experiments/report/page.h"
 
-static void put(FILE *file, const char *text)
-{
-    (void)fputs(text, file);
-}
+static const char dash[] = "–";
 
-static void put_bytes(FILE *file, int64_t bytes)
+const char *attn_seconds_text(double seconds, char text[32])
 {
-    put(file, "<td>");
-    attn_html_bytes(file, bytes);
-    put(file, "</td>");
-}
-
-static void put_seconds(FILE *file, double seconds)
-{
-    put(file, "<td>");
-    attn_html_seconds(file, seconds);
-    put(file, "</td>");
-}
-
-static void put_ratio(FILE *file, double ratio)
-{
-    put(file, ratio > 1 ? "<td class=bad>" : "<td>");
-    attn_html_real(file, ratio);
-    put(file, "</td>");
-}
-
-static void put_head(FILE *file, const char *const *column)
-{
-    put(file, "<thead><tr>");
-    for (; *column != NULL; column++)
-        (void)fprintf(file, "<th scope=col%s>%s</th>",
-                      strcmp(*column, "implementation") == 0 || strcmp(*column, "pass") == 0 ||
-                              strcmp(*column, "compared") == 0 || strcmp(*column, "timed") == 0 ||
-                              strcmp(*column, "call") == 0
-                          ? " class=text"
-                          : "",
-                      *column);
-    put(file, "</tr></thead><tbody>\n");
-}
-
-/* The cells that name a row, the varied quantity last. */
-static void put_row_head(FILE *file, const struct attn_slice *slice, const struct attn_point *p)
-{
-    put(file, "<tr><th scope=row><code>");
-    attn_html_text(file, p->spec);
-    (void)fprintf(file, "</code></th><td class=text>%s</td><td>", attn_pass_word(p->c.pass));
-    if (slice->kind == ATTN_SLICE_RANKS)
-        attn_html_count(file, p->ranks);
-    else if (slice->kind == ATTN_SLICE_DENSITY)
-        (void)fprintf(file, "%.4g", p->density);
+    static const char *const unit[] = {"s", "ms", "µs", "ns"};
+    int u = 0;
+    double x = seconds;
+    for (; x < 1 && x > 0 && u < 3; u++)
+        x *= 1000;
+    if (isnan(seconds))
+        (void)snprintf(text, 32, "%s", dash);
     else
-        attn_html_count(file, p->c.n_query);
-    put(file, "</td>");
+        (void)snprintf(text, 32, "%.3g %s", x, unit[u]);
+    return text;
 }
 
-/* A row that did not give a good result has its reason instead of numbers. */
-static int put_reason(FILE *file, const struct attn_row *row, int columns)
+static const char *bytes_text(int64_t bytes, char text[32])
 {
-    if (row->status == ATTN_POINT_OK)
-        return 0;
-    (void)fprintf(file, "<td class=\"wide%s\" colspan=%d>%s",
-                  row->status == ATTN_POINT_WRONG ? " bad" : "", columns,
-                  attn_status_phrase(row->status));
-    if (row->point->message[0] != '\0') {
-        put(file, ": ");
-        attn_html_text(file, row->point->message);
+    if (bytes < 0)
+        (void)snprintf(text, 32, "%s", dash);
+    else
+        (void)attn_cli_bytes(bytes, text);
+    return text;
+}
+
+static const char *exact_text(int64_t bytes, char text[32])
+{
+    if (bytes < 0)
+        (void)snprintf(text, 32, "%s", dash);
+    else
+        (void)attn_count_text(bytes, text);
+    return text;
+}
+
+static void real_cell(struct attn_document *d, enum attn_style style, double x)
+{
+    if (isnan(x))
+        attn_document_cell(d, ATTN_WORDS, "%s", dash);
+    else if (isinf(x))
+        attn_document_cell(d, style, "∞");
+    else
+        attn_document_cell(d, style, "%.3g", x);
+}
+
+static void paragraph(struct attn_document *d, const char *text)
+{
+    attn_document_paragraph(d);
+    attn_document_put(d, ATTN_WORDS, "%s", text);
+    attn_document_close(d);
+}
+
+/* The first row of its label in the group? */
+static int is_first(const struct attn_figure_group *group, int64_t s)
+{
+    char own[200], label[200];
+    attn_row_label(group, group->row[s], own);
+    for (int64_t t = 0; t < s; t++) {
+        attn_row_label(group, group->row[t], label);
+        if (strcmp(label, own) == 0)
+            return 0;
     }
-    put(file, "</td></tr>\n");
     return 1;
 }
 
-static const char *varied(const struct attn_slice *slice)
-{
-    return slice->kind == ATTN_SLICE_RANKS     ? "P"
-           : slice->kind == ATTN_SLICE_DENSITY ? "density"
-                                               : "L";
-}
+/* ---- summary ------------------------------------------------------------------------------- */
 
-static void put_memory(FILE *file, const struct attn_slice *slice)
+/* The exponent of peak or time in L, fitted as the figures fit it, as a cell. */
+static void exponent_cell(struct attn_document *d, const struct attn_figure_group *group,
+                          const char *label, enum attn_pass pass, int of_time)
 {
-    const char *column[] = {"implementation", "pass",     varied(slice),        "priced", "ledger",
-                            "all ranks",      "resident", "inputs and outputs", NULL};
-    put_head(file, column);
-    for (int64_t s = 0; s < slice->n; s++) {
-        const struct attn_row *row = slice->row[s];
-        put_row_head(file, slice, row->point);
-        if (put_reason(file, row, 5))
+    struct attn_power power = {.n = 0};
+    double *x = malloc(2 * (size_t)(group->n + 1) * sizeof *x);
+    int n = 0;
+    for (int64_t s = 0; x != NULL && s < group->n; s++) {
+        const struct attn_row *row = group->row[s];
+        char own[200];
+        attn_row_label(group, row, own);
+        double y = of_time ? row->time.median : (double)row->peak;
+        if (row->point->c.pass != pass || strcmp(own, label) != 0 ||
+            row->status != ATTN_POINT_OK || !(y > 0))
             continue;
-        put_bytes(file, row->priced);
-        put_bytes(file, row->ledger);
-        put_bytes(file, row->process);
-        put_bytes(file, row->resident);
-        put_bytes(file, row->point->floor_bytes);
-        put(file, "</tr>\n");
+        x[n] = (double)row->point->c.n_query; /* rows of a label come by increasing L */
+        x[group->n + 1 + n++] = y;
     }
-}
-
-/* Whose clock it was. */
-static const char *clock_of(const struct attn_point *p)
-{
-    return p->ranks > 1                              ? "CPU, slowest rank"
-           : strcmp(p->time_source, "reported") == 0 ? "as it reports"
-           : strcmp(p->time_source, "command") == 0  ? "command − tiny case"
-                                                     : "calls";
-}
-
-static void put_time(FILE *file, const struct attn_slice *slice)
-{
-    const char *column[] = {"implementation", "pass",    varied(slice), "median",
-                            "95 % of median", "fastest", "slowest",     "rounds",
-                            "timed",          "call",    "Gflop/s",     NULL};
-    put_head(file, column);
-    for (int64_t s = 0; s < slice->n; s++) {
-        const struct attn_row *row = slice->row[s];
-        put_row_head(file, slice, row->point);
-        if (put_reason(file, row, 8))
-            continue;
-        put_seconds(file, row->time.median);
-        put(file, "<td>");
-        attn_html_seconds(file, row->time_interval.low);
-        put(file, " … ");
-        attn_html_seconds(file, row->time_interval.high);
-        put(file, "</td>");
-        put_seconds(file, row->time.min);
-        put_seconds(file, row->time.max);
-        (void)fprintf(file, "<td>%d</td><td class=text>%s</td><td class=text>%s%s</td><td>",
-                      row->time.n, clock_of(row->point), row->time.n == 0 ? "no " : "",
-                      attn_call_name(row->call));
-        /* flops are of all ranks, the time is of the slowest: no rate for those. */
-        attn_html_real(file, row->point->ranks > 1 ? (double)NAN
-                                                   : row->point->flops / row->time.median * 1e-9);
-        put(file, "</td></tr>\n");
-    }
-}
-
-static void put_error(FILE *file, const struct attn_slice *slice)
-{
-    const char *column[16] = {"implementation", "pass", varied(slice)};
-    int n = 3;
-    for (int o = 0; o < ATTN_OUTPUTS; o++)
-        column[n++] = attn_output_name((enum attn_output)o);
-    column[n++] = "worst";
-    column[n++] = "compared";
-    put_head(file, column);
-    for (int64_t s = 0; s < slice->n; s++) {
-        const struct attn_row *row = slice->row[s];
-        int wrong = row->status == ATTN_POINT_WRONG;
-        put_row_head(file, slice, row->point);
-        if (!wrong && put_reason(file, row, ATTN_OUTPUTS + 2))
-            continue;
-        for (int o = 0; o < ATTN_OUTPUTS; o++)
-            put_ratio(file, row->output[o]);
-        put_ratio(file, row->worst);
-        put(file, "<td class=text>");
-        attn_html_text(file, row->point->verified);
-        put(file, "</td></tr>\n");
-    }
-}
-
-static void put_sent(FILE *file, const struct attn_slice *slice)
-{
-    const char *column[] = {"implementation", "pass",     varied(slice), "priced",
-                            "counted",        "messages", NULL};
-    put_head(file, column);
-    for (int64_t s = 0; s < slice->n; s++) {
-        const struct attn_row *row = slice->row[s];
-        put_row_head(file, slice, row->point);
-        if (put_reason(file, row, 3))
-            continue;
-        put_bytes(file, attn_figure_priced_sent(row->point->spec, &row->point->c));
-        put_bytes(file, row->point->bytes_sent);
-        put(file, "<td>");
-        attn_html_count(file, row->point->messages);
-        put(file, "</td></tr>\n");
-    }
-}
-
-void attn_page_table(FILE *file, const struct attn_figure *figure)
-{
-    const struct attn_slice *slice = figure->slice;
-    (void)fprintf(file,
-                  "<details><summary>The numbers: %lld rows</summary><div class=scroll><table>",
-                  (long long)slice->n);
-    put(file, "<caption>");
-    attn_html_text(file, slice->problem);
-    put(file, "</caption>");
-    if (strcmp(figure->script, "time") == 0)
-        put_time(file, slice);
-    else if (strcmp(figure->script, "error") == 0)
-        put_error(file, slice);
-    else if (strcmp(figure->script, "bytes-sent") == 0)
-        put_sent(file, slice);
+    int first = x != NULL ? attn_stats_upper(x, n) : 0;
+    if (x == NULL ||
+        attn_stats_power(x + first, x + group->n + 1 + first, n - first, &power) != 0 ||
+        isnan(power.slope))
+        attn_document_cell(d, ATTN_WORDS, "%s", dash);
     else
-        put_memory(file, slice);
-    put(file, "</tbody></table></div></details>\n");
+        attn_document_cell(d, ATTN_WORDS, "%.2f ± %.2f",
+                           fabs(power.slope) < 0.005 ? 0 : power.slope,
+                           power.interval.high - power.slope);
+    free(x);
 }
 
-void attn_page_not_run(FILE *file, const struct attn_page *page)
+/* The largest ratio of a label, and its verdict over all points that ran and were compared. */
+static void verdict_cells(struct attn_document *d, const struct attn_figure_group *group,
+                          const char *label)
 {
+    int64_t judged = 0, wrong = 0;
+    double worst = (double)NAN;
+    for (int64_t s = 0; s < group->n; s++) {
+        const struct attn_row *row = group->row[s];
+        char own[200];
+        attn_row_label(group, row, own);
+        if (strcmp(own, label) != 0 ||
+            (row->status != ATTN_POINT_OK && row->status != ATTN_POINT_WRONG))
+            continue;
+        judged++;
+        wrong += row->status == ATTN_POINT_WRONG;
+        worst = isnan(worst) || row->worst > worst ? row->worst : worst;
+    }
+    real_cell(d, worst > 1 ? ATTN_BAD : ATTN_WORDS, worst);
+    if (judged == 0)
+        attn_document_cell(d, ATTN_WORDS, "nothing ran");
+    else if (wrong > 0)
+        attn_document_cell(d, ATTN_BAD, "WRONG at %lld of %lld points", (long long)wrong,
+                           (long long)judged);
+    else
+        attn_document_cell(d, ATTN_GOOD, "agrees at all %lld points", (long long)judged);
+}
+
+static void put_summary(struct attn_document *d, const struct attn_figure_group *group)
+{
+    const char *head[12] = {"implementation"};
+    char text[6][80], number[32];
+    int n = 1;
+    int64_t common[2];
+    for (int what = 0; what < 3; what++)
+        for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++) {
+            static const char *const quantity[] = {"exponent of memory", "exponent of time",
+                                                   "peak"};
+            common[pass] = attn_group_common_length(group, (enum attn_pass)pass);
+            if (!attn_group_has_pass(group, (enum attn_pass)pass))
+                continue;
+            (void)snprintf(text[n - 1], sizeof text[0], "#%s, %s%s%s", quantity[what],
+                           attn_pass_word((enum attn_pass)pass), what == 2 ? ", L = " : "",
+                           what == 2 ? attn_count_text(common[pass], number) : "");
+            head[n] = text[n - 1];
+            n++;
+        }
+    head[n++] = "#worst error/bound";
+    head[n] = "verdict";
+    attn_document_heading(d, 3, group->special);
+    paragraph(d, group->problem);
+    attn_document_table(d, head);
+    for (int64_t s = 0; s < group->n; s++) {
+        char label[200];
+        if (!is_first(group, s))
+            continue;
+        attn_row_label(group, group->row[s], label);
+        attn_document_row(d);
+        attn_document_cell(d, ATTN_CODE, "%s", label);
+        for (int what = 0; what < 3; what++)
+            for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++) {
+                if (!attn_group_has_pass(group, (enum attn_pass)pass))
+                    continue;
+                const struct attn_row *row =
+                    attn_group_find(group, label, (enum attn_pass)pass, common[pass]);
+                if (what < 2)
+                    exponent_cell(d, group, label, (enum attn_pass)pass, what == 1);
+                else
+                    attn_document_cell(d, ATTN_WORDS, "%s",
+                                       bytes_text(row != NULL ? row->peak : -1, number));
+            }
+        verdict_cells(d, group, label);
+    }
+    attn_document_table_end(d);
+}
+
+void attn_page_summary(struct attn_document *d, const struct attn_page *page)
+{
+    for (int g = 0; g < page->groups->n; g++)
+        if (page->groups->group[g].kind == ATTN_GROUP_LENGTH)
+            put_summary(d, &page->groups->group[g]);
+}
+
+/* ---- the numbers of a figure ----------------------------------------------------------------- */
+
+static int ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* The same lines as in its CSV. */
+void attn_page_numbers(struct attn_document *d, const struct attn_figure *figure)
+{
+    const char *head[ATTN_FIGURE_COLUMNS + 6] = {"curve", "panel"};
+    char text[ATTN_FIGURE_COLUMNS + 1][40], number[32];
+    (void)snprintf(text[0], sizeof text[0], "#%s", figure->x_name);
+    head[2] = text[0];
+    head[3] = "status";
+    for (int c = 0; c < figure->n_columns; c++) {
+        (void)snprintf(text[c + 1], sizeof text[0], "#%s", figure->column[c]);
+        head[4 + c] = text[c + 1];
+    }
+    head[4 + figure->n_columns] = "note";
+    (void)fprintf(d->out, "<details><summary>The numbers, %s.csv: %lld lines</summary>",
+                  figure->name, (long long)figure->n);
+    attn_document_table(d, head);
+    for (int64_t s = 0; s < figure->n; s++) {
+        const struct attn_figure_point *p = &figure->point[s];
+        int wrong = strcmp(p->status, "wrong") == 0;
+        attn_document_row(d);
+        attn_document_cell(d, ATTN_CODE, "%s", figure->curve[p->curve].key);
+        attn_document_cell(d, ATTN_WORDS, "%s", figure->panel[p->panel]);
+        attn_document_cell(d, ATTN_WORDS, "%.6g", p->x);
+        attn_document_cell(d, wrong ? ATTN_BAD : ATTN_WORDS, "%s", p->status);
+        for (int c = 0; c < figure->n_columns; c++)
+            if (isnan(p->y[c]))
+                attn_document_cell(d, ATTN_WORDS, " ");
+            else if (ends_with(figure->column[c], "_bytes"))
+                attn_document_cell(d, ATTN_WORDS, "%s", bytes_text((int64_t)p->y[c], number));
+            else if (ends_with(figure->column[c], "_s"))
+                attn_document_cell(d, ATTN_WORDS, "%s", attn_seconds_text(p->y[c], number));
+            else
+                real_cell(d, wrong ? ATTN_BAD : ATTN_WORDS, p->y[c]);
+        attn_document_cell(d, ATTN_WORDS, "%s", p->note);
+    }
+    attn_document_table_end(d);
+    (void)fputs("</details>\n", d->out);
+}
+
+/* Groups whose name begins with no known word: a table only. */
+void attn_page_others(struct attn_document *d, const struct attn_page *page)
+{
+    static const char *const head[] = {"implementation", "case",  "status", "#priced",
+                                       "#ledger",        "#time", NULL};
+    char a[32], b[32], c[32], title[64];
+    for (int g = 0; g < page->groups->n; g++) {
+        const struct attn_figure_group *group = &page->groups->group[g];
+        if (group->kind != ATTN_GROUP_OTHER)
+            continue;
+        (void)snprintf(title, sizeof title, "Group %s", group->name);
+        attn_document_heading(d, 3, title);
+        paragraph(d, "Its name does not say what varies (length-…, ranks, density), so there is "
+                     "no figure.");
+        attn_document_table(d, head);
+        for (int64_t s = 0; s < group->n; s++) {
+            const struct attn_row *row = group->row[s];
+            attn_document_row(d);
+            attn_document_cell(d, ATTN_CODE, "%s", row->point->spec);
+            attn_document_cell(d, ATTN_CODE, "%s", row->point->text);
+            attn_document_cell(d, ATTN_WORDS, "%s", attn_status_phrase(row->status));
+            attn_document_cell(d, ATTN_WORDS, "%s", bytes_text(row->priced, a));
+            attn_document_cell(d, ATTN_WORDS, "%s", bytes_text(row->ledger, b));
+            attn_document_cell(d, ATTN_WORDS, "%s", attn_seconds_text(row->time.median, c));
+        }
+        attn_document_table_end(d);
+    }
+}
+
+/* ---- price = ledger = resident set ----------------------------------------------------------- */
+
+/* The good row of the largest length of this row's label and pass? */
+static int is_longest(const struct attn_figure_group *group, int64_t s)
+{
+    const struct attn_point *p = group->row[s]->point;
+    char own[200], label[200];
+    if (group->row[s]->status != ATTN_POINT_OK || group->row[s]->ledger < 0)
+        return 0;
+    attn_row_label(group, group->row[s], own);
+    for (int64_t t = 0; t < group->n; t++) {
+        const struct attn_point *q = group->row[t]->point;
+        attn_row_label(group, group->row[t], label);
+        if (group->row[t]->status == ATTN_POINT_OK && q->c.pass == p->c.pass &&
+            strcmp(own, label) == 0 && q->c.n_query > p->c.n_query)
+            return 0;
+    }
+    return 1;
+}
+
+static void put_live_row(struct attn_document *d, const struct attn_row *row)
+{
+    const struct attn_point *p = row->point;
+    char live[1024] = "", number[32];
+    attn_document_row(d);
+    attn_document_cell(d, ATTN_CODE, "%s", p->spec);
+    attn_document_cell(d, ATTN_WORDS, "%s", attn_pass_word(p->c.pass));
+    attn_document_cell(d, ATTN_WORDS, "%s", attn_count_text(p->c.n_query, number));
+    for (int a = 0; a < p->n_live && a < ATTN_MAX_ACCOUNTS; a++) {
+        size_t used = strlen(live);
+        (void)snprintf(live + used, sizeof live - used, "%s%s %s", a > 0 ? ", " : "",
+                       p->live_name[a], bytes_text(p->live_bytes[a], number));
+    }
+    attn_document_cell(d, ATTN_WORDS, "%s", live);
+    attn_document_cell(d, ATTN_WORDS, "%s", exact_text(row->priced, number));
+    attn_document_cell(d, ATTN_WORDS, "%s", exact_text(row->ledger, number));
+    attn_document_cell(d, row->priced == row->ledger ? ATTN_GOOD : ATTN_BAD, "%s",
+                       attn_count_text(row->ledger - row->priced, number));
+    attn_document_cell(d, ATTN_WORDS, "%s", exact_text(row->process, number));
+    attn_document_cell(d, ATTN_WORDS, "%s", exact_text(row->resident, number));
+    if (row->process >= 1 << 20 && row->resident >= 0)
+        attn_document_cell(d, ATTN_WORDS, "%+.1f %%",
+                           100 * ((double)row->resident / (double)row->process - 1));
+    else
+        attn_document_cell(d, ATTN_WORDS, "%s", dash);
+}
+
+void attn_page_live(struct attn_document *d, const struct attn_page *page)
+{
+    static const char *const head[] = {"implementation",
+                                       "pass",
+                                       "#L",
+                                       "live at the peak",
+                                       "#priced",
+                                       "#ledger",
+                                       "#ledger − priced",
+                                       "#ledger, all ranks",
+                                       "#resident",
+                                       "#resident ÷ ledger − 1",
+                                       NULL};
+    for (int g = 0; g < page->groups->n; g++) {
+        const struct attn_figure_group *group = &page->groups->group[g];
+        if (group->kind != ATTN_GROUP_LENGTH)
+            continue;
+        attn_document_heading(d, 3, group->special);
+        attn_document_table(d, head);
+        for (int64_t s = 0; s < group->n; s++)
+            if (is_longest(group, s))
+                put_live_row(d, group->row[s]);
+        attn_document_table_end(d);
+    }
+}
+
+/* ---- what is not ours ------------------------------------------------------------------------ */
+
+int attn_page_has_external(const struct attn_page *page)
+{
+    for (int64_t s = 0; s < page->summary->n; s++)
+        if (page->summary->row[s].point->route[0] != '\0')
+            return 1;
+    return 0;
+}
+
+/* The first row of this program? */
+static int is_new(const struct attn_page *page, int64_t s)
+{
+    const struct attn_point *p = page->summary->row[s].point;
+    for (int64_t t = 0; t < s; t++)
+        if (strcmp(page->summary->row[t].point->spec, p->spec) == 0 &&
+            strcmp(page->summary->row[t].point->source_digest, p->source_digest) == 0)
+            return 0;
+    return p->route[0] != '\0';
+}
+
+/* Every clock that its times were taken by. */
+static void clocks_cell(struct attn_document *d, const struct attn_page *page, const char *spec)
+{
+    static const char *const clock[][2] = {
+        {"calls", "around its function"},
+        {"reported", "as it reports"},
+        {"command", "whole command less the same command on a tiny case"}};
+    char text[128] = "";
+    for (int c = 0; c < 3; c++)
+        for (int64_t s = 0; s < page->summary->n; s++) {
+            const struct attn_row *row = &page->summary->row[s];
+            if (row->status != ATTN_POINT_OK || strcmp(row->point->spec, spec) != 0 ||
+                strcmp(row->point->time_source, clock[c][0]) != 0)
+                continue;
+            size_t used = strlen(text);
+            (void)snprintf(text + used, sizeof text - used, "%s%s", used > 0 ? "; " : "",
+                           clock[c][1]);
+            break;
+        }
+    attn_document_cell(d, ATTN_WORDS, "%s", text[0] != '\0' ? text : dash);
+}
+
+void attn_page_external(struct attn_document *d, const struct attn_page *page)
+{
+    static const char *const head[] = {"name", "what", "from", "digest", "time", NULL};
+    attn_document_table(d, head);
+    for (int64_t s = 0; s < page->summary->n; s++) {
+        const struct attn_point *p = page->summary->row[s].point;
+        if (!is_new(page, s))
+            continue;
+        attn_document_row(d);
+        attn_document_cell(d, ATTN_CODE, "%s", p->spec);
+        attn_document_cell(d, ATTN_WORDS, "%s", p->route);
+        attn_document_cell(d, ATTN_CODE, "%s", p->source);
+        attn_document_cell(d, ATTN_CODE, "%s", p->source_digest);
+        clocks_cell(d, page, p->spec);
+    }
+    attn_document_table_end(d);
+}
+
+/* ---- what has no result ---------------------------------------------------------------------- */
+
+void attn_page_not_run(struct attn_document *d, const struct attn_page *page)
+{
+    static const char *const head[] = {"group", "implementation", "case", "why", NULL};
     int64_t n = 0;
-    put(file, "<h2 id=not-run>Points without a good result</h2>\n");
     for (int64_t s = 0; s < page->summary->n; s++)
         n += page->summary->row[s].status != ATTN_POINT_OK;
     if (n == 0) {
-        put(file, "<p>None: every point of these records was measured and agrees.</p>\n");
+        paragraph(d, "None: every point of these records was measured and agrees.");
         return;
     }
-    (void)fprintf(file, "<details%s><summary>%lld points</summary>", n <= 12 ? " open" : "",
+    (void)fprintf(d->out, "<details%s><summary>%lld points</summary>", n <= 12 ? " open" : "",
                   (long long)n);
-    put(file, "<div class=scroll><table><thead><tr><th scope=col class=text>group</th>"
-              "<th scope=col class=text>implementation</th><th scope=col class=text>case</th>"
-              "<th scope=col class=text>why</th></tr></thead><tbody>\n");
+    attn_document_table(d, head);
     for (int64_t s = 0; s < page->summary->n; s++) {
         const struct attn_row *row = &page->summary->row[s];
         const struct attn_point *p = row->point;
         if (row->status == ATTN_POINT_OK)
             continue;
-        put(file, "<tr><td class=text>");
-        attn_html_text(file, p->group);
-        put(file, "</td><th scope=row><code>");
-        attn_html_text(file, p->spec);
-        put(file, "</code></th><td class=wide><code>");
-        attn_html_text(file, p->text);
-        put(file, "</code></td>");
-        (void)put_reason(file, row, 1);
+        attn_document_row(d);
+        attn_document_cell(d, ATTN_WORDS, "%s", p->group);
+        attn_document_cell(d, ATTN_CODE, "%s", p->spec);
+        attn_document_cell(d, ATTN_CODE, "%s", p->text);
+        attn_document_cell(d, row->status == ATTN_POINT_WRONG ? ATTN_BAD : ATTN_WORDS, "%s%s%s",
+                           attn_status_phrase(row->status), p->message[0] != '\0' ? ": " : "",
+                           p->message);
     }
-    put(file, "</tbody></table></div></details>\n");
+    attn_document_table_end(d);
+    (void)fputs("</details>\n", d->out);
 }

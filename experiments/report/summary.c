@@ -189,6 +189,8 @@ static enum attn_call choose_call(const struct entry *first, const struct attn_r
     int best = 0;
     for (int call = 1; call < ATTN_CALLS; call++)
         best = having[call] > having[best] ? call : best;
+    if (2 * having[ATTN_CALL_WARM] >= having[best])
+        best = ATTN_CALL_WARM;
     return having[best] > 0 ? (enum attn_call)best : ATTN_CALLS;
 }
 
@@ -202,6 +204,9 @@ static void fold_times(const struct entry *first, struct attn_row *row, int64_t 
         row[r].call = call;
         attn_stats_spread(scratch, n, &row[r].time);
         (void)attn_stats_bootstrap_median(scratch, n, 2000, 1, 0.95, &row[r].time_interval);
+        int single = n == 0 && call == ATTN_CALL_WARM;
+        n = single ? take_times(first, row[r].records, &row[r], ATTN_CALL_FIRST, scratch) : 0;
+        attn_stats_spread(scratch, n, &row[r].single);
     }
 }
 

@@ -14,11 +14,12 @@ struct attn_row {
     int rounds, good;               /* of this one; of which OK                                  */
 
     /* Seconds of one call of a kind: the spread, over the good rounds, of attn_point_call_s().  The
-     * kind is the same in all rows of a group, so that no curve, fit or figure mixes them: the one
-     * that most rows have in at least half of their rounds, of equally many the first of enum
-     * attn_call; ATTN_CALLS where no row has any.  A row without that kind has no time. */
+     * kind is the same in all rows of a group, so that no curve and no fit mixes them: warm calls
+     * where at least half of those rows that have any time have some in half of their rounds, else
+     * the kind that most have; ATTN_CALLS where no row has any.  A row without warm calls in such
+     * a group has no time, but `single`: its first calls, which are marked apart. */
     enum attn_call call;
-    struct attn_spread time;
+    struct attn_spread time, single;
     struct attn_interval time_interval; /* 95 % bootstrap of the median; NaN for one round */
 
     int64_t priced, ledger;      /* peak of the largest rank; -1 unknown  */

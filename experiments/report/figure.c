@@ -1,0 +1,331 @@
+/* One figure: curves, points, ranges, and its files. */
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/report/csv.h"
+#include "experiments/report/figures.h"
+#include "optimized/registry.h"
+#include "tests/harness/files/fileio.h"
+
+/* ---- looks ----------------------------------------------------------------------------------- */
+
+/* Okabe and Ito's palette without its yellow, which white paper swallows, and some of Tol's: one
+ * colour for each place in the registry.  Black and the last ones are for what is not in it. */
+static const char *const ours[] = {"#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00",
+                                   "#56B4E9", "#332288", "#882255", "#999933"};
+static const char *const others[] = {"#000000", "#7F3B08", "#6A6A6A", "#B00000", "#005F00"};
+enum { OURS = sizeof ours / sizeof ours[0], OTHERS = sizeof others / sizeof others[0] };
+
+/* Marks of gnuplot: 5, 7, ... 15 are filled, and 4, 6, ... 14 the same ones open; 1, 2, 3 are
+ * plus, cross and star. */
+static void choose_look(const struct attn_figure *figure, int is_ours,
+                        struct attn_figure_curve *curve)
+{
+    static const int dashes[] = {1, 4, 5, 2};
+    int variant = 0;
+    for (int c = 0; c < figure->n_curves; c++)
+        variant += figure->curve[c].impl == curve->impl;
+    int place = is_ours ? curve->impl : abs(curve->impl - attn_impl_count());
+    (void)snprintf(curve->colour, sizeof curve->colour, "%s",
+                   is_ours ? ours[place % OURS] : others[place % OTHERS]);
+    curve->mark = is_ours ? 5 + 2 * (place % 6) : 1 + (place + 2) % 3;
+    curve->dash = dashes[variant % 4];
+}
+
+/* What the plan wants for this curve: {"label": {SPEC: TEXT}}; NULL: nothing. */
+static const char *wish(const struct attn_figure *figure, const char *what, const char *key)
+{
+    const json_t *wishes = figure->group != NULL ? figure->group->wishes : NULL;
+    return json_string_value(json_object_get(json_object_get(wishes, what), key));
+}
+
+/* Is it a text of these characters alone? */
+static int is_of(const char *text, const char *characters)
+{
+    return text != NULL && text[strspn(text, characters)] == '\0';
+}
+
+/* What must be the same in the CSV and in a word of gnuplot: no double quotes, no control codes. */
+static void flatten(char *text)
+{
+    for (; *text != '\0'; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f || *text == '"')
+            *text = *text == '"' ? '\'' : ' ';
+}
+
+int attn_figure_curve_of(struct attn_figure *figure, const char *key, int impl, int is_ours)
+{
+    char flat[sizeof figure->curve[0].key];
+    (void)snprintf(flat, sizeof flat, "%s", key);
+    flatten(flat);
+    for (int c = 0; c < figure->n_curves; c++)
+        if (strcmp(figure->curve[c].key, flat) == 0)
+            return c;
+    if (figure->n_curves == ATTN_FIGURE_CURVES)
+        return -1;
+    struct attn_figure_curve *curve = &figure->curve[figure->n_curves];
+    memset(curve, 0, sizeof *curve);
+    memcpy(curve->key, flat, sizeof flat);
+    const char *label = wish(figure, "label", key), *colour = wish(figure, "colour", key);
+    (void)snprintf(curve->label, sizeof curve->label, "%s", label != NULL ? label : key);
+    curve->impl = impl;
+    curve->width = 1.6;
+    choose_look(figure, is_ours, curve);
+    if (is_of(colour, "#0123456789abcdefABCDEF"))
+        (void)snprintf(curve->colour, sizeof curve->colour, "%s", colour);
+    return figure->n_curves++;
+}
+
+/* ---- points ---------------------------------------------------------------------------------- */
+
+struct attn_figure_point *attn_figure_add(struct attn_figure *figure, int panel, int curve,
+                                          double x)
+{
+    if (curve < 0)
+        return NULL;
+    if (figure->n == figure->room) {
+        int64_t room = figure->room > 0 ? 2 * figure->room : 64;
+        void *more = realloc(figure->point, (size_t)room * sizeof *figure->point);
+        if (more == NULL)
+            return NULL;
+        figure->point = more;
+        figure->room = room;
+    }
+    struct attn_figure_point *point = &figure->point[figure->n++];
+    *point = (struct attn_figure_point){
+        .panel = panel, .curve = curve, .x = x, .status = "ok", .note = ""};
+    for (int c = 0; c < ATTN_FIGURE_COLUMNS; c++)
+        point->y[c] = (double)NAN;
+    return point;
+}
+
+int attn_figure_values(const struct attn_figure *figure, int panel, int curve, int column,
+                       double *x, double *y)
+{
+    int n = 0;
+    for (int64_t s = 0; s < figure->n; s++) {
+        const struct attn_figure_point *p = &figure->point[s];
+        if (p->panel != panel || p->curve != curve || isnan(p->y[column]))
+            continue;
+        x[n] = p->x;
+        y[n++] = p->y[column];
+    }
+    return n;
+}
+
+void attn_figure_free(struct attn_figure *figure)
+{
+    free(figure->point);
+    figure->point = NULL;
+    figure->n = figure->room = 0;
+}
+
+/* ---- ranges and widths ----------------------------------------------------------------------- */
+
+/* Room beyond the outermost values, and never less than three doublings: one tick is no axis. */
+static void write_range(char text[64], double low, double high, double margin)
+{
+    if (!(low > 0) || !(high >= low)) {
+        (void)snprintf(text, 64, "[*:*]");
+        return;
+    }
+    low /= margin;
+    high *= margin;
+    double widen = high / low < 8 ? sqrt(8 * low / high) : 1;
+    (void)snprintf(text, 64, "[%.6g:%.6g]", low / widen, high * widen);
+}
+
+static void find_ranges(struct attn_figure *figure)
+{
+    double x_low = (double)INFINITY, x_high = 0, y_low = (double)INFINITY, y_high = 0;
+    for (int64_t s = 0; s < figure->n; s++) {
+        const struct attn_figure_point *p = &figure->point[s];
+        int is_drawn = 0;
+        for (int c = 0; c < figure->n_drawn; c++) {
+            if (!(p->y[c] > 0))
+                continue;
+            y_low = fmin(y_low, p->y[c]);
+            y_high = fmax(y_high, p->y[c]);
+            is_drawn = 1;
+        }
+        x_low = is_drawn ? fmin(x_low, p->x) : x_low;
+        x_high = is_drawn ? fmax(x_high, p->x) : x_high;
+        figure->curve[p->curve].shown[p->panel] |= is_drawn;
+    }
+    const json_t *wishes = figure->group != NULL ? figure->group->wishes : NULL;
+    const char *x = json_string_value(json_object_get(wishes, "x-range"));
+    const char *y = json_string_value(json_object_get(wishes, "y-range"));
+    static const char range[] = "0123456789.eE+-:*";
+    write_range(figure->x_range, x_low, x_high, 1.15);
+    write_range(figure->y_range, y_low, y_high, 1.4);
+    if (is_of(x, range))
+        (void)snprintf(figure->x_range, sizeof figure->x_range, "[%.60s]", x);
+    if (is_of(y, range))
+        (void)snprintf(figure->y_range, sizeof figure->y_range, "[%.60s]", y);
+}
+
+/* Do two curves of a panel coincide, at two places at least? */
+static int coincide(const struct attn_figure *figure, int panel, int a, int b)
+{
+    static const double SAME = 0.01;
+    int shared = 0;
+    for (int64_t s = 0; s < figure->n; s++)
+        for (int64_t t = 0; t < figure->n; t++) {
+            const struct attn_figure_point *p = &figure->point[s], *q = &figure->point[t];
+            if (p->panel != panel || q->panel != panel || p->curve != a || q->curve != b ||
+                p->x != q->x)
+                continue;
+            for (int c = 0; c < figure->n_drawn && c < 2; c++) {
+                if (isnan(p->y[c]) || isnan(q->y[c]))
+                    continue;
+                if (fabs(p->y[c] / q->y[c] - 1) > SAME)
+                    return 0;
+                shared++;
+            }
+        }
+    return shared >= 2;
+}
+
+void attn_figure_finish(struct attn_figure *figure)
+{
+    find_ranges(figure);
+    for (int a = figure->n_curves - 1; a >= 0; a--)
+        for (int b = a + 1; b < figure->n_curves; b++)
+            for (int p = 0; p < figure->n_panels; p++)
+                if (coincide(figure, p, a, b))
+                    figure->curve[a].width =
+                        fmax(figure->curve[a].width, figure->curve[b].width + 3.4);
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static void write_csv(FILE *file, const struct attn_figure *figure)
+{
+    fprintf(file, "curve,panel,%s,status", figure->x_name);
+    for (int c = 0; c < figure->n_columns; c++)
+        fprintf(file, ",%s", figure->column[c]);
+    fputs(",note\n", file);
+    for (int64_t s = 0; s < figure->n; s++) {
+        const struct attn_figure_point *p = &figure->point[s];
+        attn_csv_text(file, figure->curve[p->curve].key);
+        fprintf(file, ",%s,%.10g,%s", figure->panel[p->panel], p->x, p->status);
+        for (int c = 0; c < figure->n_columns; c++)
+            isnan(p->y[c]) ? fputc(',', file) : fprintf(file, ",%.10g", p->y[c]);
+        char note[200];
+        (void)snprintf(note, sizeof note, "%s", p->note);
+        flatten(note);
+        fputc(',', file);
+        attn_csv_text(file, note);
+        fputc('\n', file);
+    }
+}
+
+/* Inside '...' of gnuplot nothing is expanded: quotes are doubled, control characters blanks. */
+static void write_text(FILE *file, const char *name, const char *text)
+{
+    fprintf(file, "%-8s = '", name);
+    for (; *text != '\0'; text++) {
+        if (*text == '\'')
+            fputc('\'', file);
+        fputc((unsigned char)*text < 0x20 || *text == 0x7f ? ' ' : *text, file);
+    }
+    fputs("'\n", file);
+}
+
+/* A word of $curves: in double quotes, which gnuplot's word() takes off again. */
+static void write_word(FILE *file, const char *text)
+{
+    fputc('"', file);
+    for (; *text != '\0'; text++)
+        fputc((unsigned char)*text < 0x20 || *text == 0x7f ? ' ' : *text == '"' ? '\'' : *text,
+              file);
+    fputs("\" ", file);
+}
+
+static void write_curve(FILE *file, const struct attn_figure *figure,
+                        const struct attn_figure_curve *curve)
+{
+    write_word(file, curve->key);
+    write_word(file, curve->label);
+    fprintf(file, "%s %d %d %.1f", curve->colour, curve->mark, curve->dash, curve->width);
+    for (int p = 0; p < figure->n_panels; p++) {
+        const struct attn_power *power = &curve->slope[p];
+        if (!curve->shown[p])
+            fputs(" -", file);
+        else if (power->n == 0)
+            fputs(" \"\"", file);
+        else
+            fprintf(file, " \"%.2f ± %.2f\"", fabs(power->slope) < 0.005 ? 0 : power->slope,
+                    power->interval.high - power->slope);
+    }
+    fputc('\n', file);
+}
+
+static void write_head(FILE *file, const struct attn_figure *figure)
+{
+    fprintf(file,
+            "# Figure %s.  Edit the lines up to END, then run `gnuplot %s.gp` in this folder.\n"
+            "# What all figures share is in style.gp; the numbers are in %s.csv.\n",
+            figure->name, figure->name, figure->name);
+    write_text(file, "name", figure->name);
+    write_text(file, "formats", "svg png pdf");
+    write_text(file, "title", figure->title);
+    write_text(file, "subtitle", figure->subtitle);
+    write_text(file, "remark", figure->remark);
+    write_text(file, "finding", figure->finding);
+    fputs("panels   = '", file);
+    for (int p = 0; p < figure->n_panels; p++)
+        fprintf(file, "%s%s", p > 0 ? " " : "", figure->panel[p]);
+    fputs("'\n", file);
+    write_text(file, "x_range", figure->x_range);
+    write_text(file, "y_range", figure->y_range);
+    fputs(figure->variables, file);
+    fputs("# curve of the CSV, its name in the legend, colour, mark, dash, width, and for each "
+          "panel\n# the slope (\"\": none) or - where it is not shown; a line less is a curve "
+          "less\n$curves << END\n",
+          file);
+    for (int c = 0; c < figure->n_curves; c++)
+        write_curve(file, figure, &figure->curve[c]);
+    fputs("END\n\n", file);
+}
+
+/* FOLDER/NAME.gp: the head of the figure, if there is one, and the script. */
+static enum attn_status write_script(const struct attn_figure *figure, const char *script,
+                                     const char *folder, const char *name, struct attn_error *err)
+{
+    enum { SCRIPT_BYTES = 1 << 20 };
+    char path[PATH_MAX], *text;
+    struct attn_save save;
+    attn_read_text(script, ATTN_READ_GIVEN, SCRIPT_BYTES, &text, err);
+    if (text == NULL)
+        return ATTN_EINVAL;
+    (void)snprintf(path, sizeof path, "%s/%s.gp", folder, name);
+    enum attn_status status = attn_save_open(path, &save, err);
+    if (status == ATTN_OK) {
+        if (figure != NULL)
+            write_head(save.stream, figure);
+        fputs(text, save.stream);
+        status = attn_save_close(&save, ATTN_OK, err);
+    }
+    free(text);
+    return status;
+}
+
+enum attn_status attn_figure_write(const struct attn_figure *figure, const char *scripts,
+                                   const char *folder, struct attn_error *err)
+{
+    char path[PATH_MAX];
+    struct attn_save save;
+    (void)snprintf(path, sizeof path, "%s/%s.csv", folder, figure->name);
+    if (attn_save_open(path, &save, err) != ATTN_OK)
+        return ATTN_ENOMEM;
+    write_csv(save.stream, figure);
+    enum attn_status status = attn_save_close(&save, ATTN_OK, err);
+    (void)snprintf(path, sizeof path, "%s/%s.gp", scripts, figure->script);
+    if (status == ATTN_OK)
+        status = write_script(figure, path, folder, figure->name, err);
+    (void)snprintf(path, sizeof path, "%s/style.gp", scripts);
+    return status == ATTN_OK ? write_script(NULL, path, folder, "style", err) : status;
+}

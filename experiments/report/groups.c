@@ -1,0 +1,397 @@
+#include "experiments/report/groups.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/cli.h"
+
+const char *attn_pass_word(enum attn_pass pass)
+{
+    return pass == ATTN_FORWARD ? "forward" : "backward";
+}
+
+const char *attn_status_phrase(enum attn_point_status status)
+{
+    static const char *const phrase[] = {[ATTN_POINT_OK] = "measured",
+                                         [ATTN_POINT_WRONG] = "wrong result",
+                                         [ATTN_POINT_REFUSED] = "refused by the implementation",
+                                         [ATTN_POINT_TOO_BIG] = "too big for this machine",
+                                         [ATTN_POINT_DROPPED] = "dropped by the time budget",
+                                         [ATTN_POINT_TIMEOUT] = "stopped by the time limit",
+                                         [ATTN_POINT_KILLED] = "killed",
+                                         [ATTN_POINT_ERROR] = "failed",
+                                         [ATTN_POINT_PRICED] = "only priced"};
+    return phrase[status];
+}
+
+const char *attn_count_text(int64_t n, char text[32])
+{
+    char digits[32];
+    int size = snprintf(digits, sizeof digits, "%lld", (long long)n), to = 0;
+    for (int c = 0; c < size; c++) {
+        if (c > 0 && (size - c) % 3 == 0 && digits[c - 1] != '-')
+            text[to++] = ',';
+        text[to++] = digits[c];
+    }
+    text[to] = '\0';
+    return text;
+}
+
+/* Append to text; what does not fit is cut. */
+static void append(char *text, size_t size, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void append(char *text, size_t size, const char *format, ...)
+{
+    size_t used = strlen(text);
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text + used, size - used, format, args);
+    va_end(args);
+}
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+void attn_mask_words(const char *mask, char text[80])
+{
+    long long left, right;
+    const char *rest = strncmp(mask, "causal(br)&", 11) == 0 ? mask + 11 : mask;
+    int n = 0;
+    text[0] = '\0';
+    if (sscanf(rest, "window(%lld,%lld,br)%n", &left, &right, &n) == 2 && n > 0 && rest[n] == '\0')
+        append(text, 80, "window of %lld", left + right + 1);
+    else if (strcmp(mask, "causal(br)") == 0)
+        append(text, 80, "causal mask");
+    else if (strcmp(mask, "none") == 0)
+        append(text, 80, "no mask");
+    else if (strncmp(mask, "documents(", 10) == 0 && strchr(mask, ')')[1] == '\0')
+        append(text, 80, "documents");
+    else
+        append(text, 80, "mask %.70s", mask);
+}
+
+/* What the rows have in common, in words; what varies is left out. */
+static void describe(struct attn_figure_group *group)
+{
+    char *text = group->problem, mask[80], number[32];
+    size_t size = sizeof group->problem;
+    const struct attn_case *c = &group->row[0]->point->c;
+    int one_length = 1, one_mask = 1;
+    for (int64_t s = 1; s < group->n; s++) {
+        const struct attn_case *other = &group->row[s]->point->c;
+        one_length &= other->n_query == c->n_query;
+        one_mask &= strcmp(other->mask, c->mask) == 0;
+    }
+    append(text, size, "B=%lld, H=%lld, G=%lld, d=%lld", (long long)c->batch, (long long)c->heads,
+           (long long)c->kv_heads, (long long)c->d_key);
+    if (c->d_value != c->d_key)
+        append(text, size, ", dv=%lld", (long long)c->d_value);
+    append(text, size, ", %s, %s data", attn_dtype_name(c->dtype), attn_fill_name(c->fill));
+    attn_mask_words(c->mask, mask);
+    if (one_mask || strcmp(mask, "documents") == 0)
+        append(group->special, sizeof group->special, "%s", mask);
+    if (one_length)
+        append(group->special, sizeof group->special, "%sL = %s", one_mask ? ", " : "",
+               attn_count_text(c->n_query, number));
+    if (group->special[0] == '\0')
+        append(group->special, sizeof group->special, "%s", group->name);
+}
+
+void attn_row_label(const struct attn_figure_group *group, const struct attn_row *row,
+                    char text[200])
+{
+    const struct attn_point *p = row->point;
+    char spec[128], mask[80];
+    (void)snprintf(spec, sizeof spec, "%s", p->spec);
+    if (group->kind == ATTN_GROUP_RANKS)
+        attn_spec_without_ranks(p->spec, spec);
+    (void)snprintf(text, 200, "%s", spec);
+    /* A preset number of ranks is not in the spec. */
+    if (group->kind != ATTN_GROUP_RANKS && p->ranks > 1 && strstr(p->spec, "ranks=") == NULL)
+        append(text, 200, " (P=%d)", p->ranks);
+    if (group->masks_differ) {
+        attn_mask_words(p->c.mask, mask);
+        append(text, 200, ", %s", mask);
+    }
+}
+
+/* ---- grouping -------------------------------------------------------------------------------- */
+
+static enum attn_group_kind kind_of(const char *group)
+{
+    if (attn_group_is(group, "length"))
+        return ATTN_GROUP_LENGTH;
+    if (attn_group_is(group, "ranks"))
+        return ATTN_GROUP_RANKS;
+    return attn_group_is(group, "density") ? ATTN_GROUP_DENSITY : ATTN_GROUP_OTHER;
+}
+
+/* The last line that the records have of a plan's group; NULL: none. */
+static const json_t *wishes_of(const json_t *all, const char *group)
+{
+    for (size_t i = json_array_size(all); i > 0; i--) {
+        const json_t *line = json_array_get(all, i - 1);
+        const char *name = json_string_value(json_object_get(line, "group"));
+        if (name != NULL && strcmp(name, group) == 0)
+            return line;
+    }
+    return NULL;
+}
+
+/* The figure that a plan's group is drawn in: a name of its own, or one that it shares. */
+static const char *figure_of(const json_t *wishes, const char *group)
+{
+    const char *name = json_string_value(json_object_get(wishes_of(wishes, group), "figure"));
+    return name != NULL ? name : group;
+}
+
+/* Do the masks of a length group each stand at several lengths?  If not (documents(...) changes
+ * with L), they are one family and make one figure. */
+static int splits_by_mask(const struct attn_summary *all, const char *group)
+{
+    for (int64_t s = 0; s < all->n; s++) {
+        const struct attn_point *p = all->row[s].point;
+        int lengths = 0;
+        if (strcmp(p->group, group) != 0)
+            continue;
+        for (int64_t t = 0; t < all->n; t++) {
+            const struct attn_point *q = all->row[t].point;
+            lengths += strcmp(q->group, group) == 0 && strcmp(q->c.mask, p->c.mask) == 0 &&
+                       q->c.n_query != p->c.n_query;
+        }
+        if (lengths == 0)
+            return 0;
+    }
+    return 1;
+}
+
+/* What must be equal within a figure group, beside its name. */
+struct key {
+    const char *figure;
+    int shared, mask, length;
+};
+
+static struct key key_of(const struct attn_summary *all, const json_t *wishes, const char *group)
+{
+    struct key key = {.figure = figure_of(wishes, group)};
+    enum attn_group_kind kind = kind_of(key.figure);
+    key.shared = json_object_get(wishes_of(wishes, group), "figure") != NULL;
+    key.length = kind == ATTN_GROUP_RANKS || kind == ATTN_GROUP_DENSITY;
+    key.mask = kind == ATTN_GROUP_RANKS ||
+               (kind == ATTN_GROUP_LENGTH && !key.shared && splits_by_mask(all, group));
+    return key;
+}
+
+static int belongs(const json_t *wishes, const struct attn_point *p, const struct attn_point *first,
+                   const struct key *key)
+{
+    return strcmp(figure_of(wishes, p->group), key->figure) == 0 &&
+           (!key->mask || strcmp(p->c.mask, first->c.mask) == 0) &&
+           (!key->length || p->c.n_query == first->c.n_query);
+}
+
+static enum attn_status take_rows(const struct attn_summary *all, const json_t *wishes,
+                                  int64_t first, const struct key *key,
+                                  struct attn_figure_group *group, struct attn_error *err)
+{
+    const struct attn_point *p = all->row[first].point;
+    memset(group, 0, sizeof *group);
+    group->row = malloc((size_t)all->n * sizeof(const struct attn_row *));
+    if (group->row == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for the rows of group %s", p->group);
+    (void)snprintf(group->name, sizeof group->name, "%.31s", key->figure);
+    group->kind = kind_of(key->figure);
+    group->wishes = wishes_of(wishes, p->group);
+    for (int64_t s = 0; s < all->n; s++) {
+        const struct attn_point *q = all->row[s].point;
+        if (!belongs(wishes, q, p, key))
+            continue;
+        group->row[group->n++] = &all->row[s];
+        group->masks_differ |= key->shared && strcmp(q->c.mask, p->c.mask) != 0;
+    }
+    describe(group);
+    return ATTN_OK;
+}
+
+/* The group's name after its first word, fit for a file; numbered where several would be equal. */
+static void make_tag(struct attn_figure_groups *groups, struct attn_figure_group *group)
+{
+    const char *rest = strchr(group->name, '-');
+    int nth = 1, taken = 1;
+    for (; taken; nth++) {
+        size_t n = 0;
+        for (const char *c = rest != NULL ? rest + 1 : ""; *c != '\0' && n < 30; c++)
+            group->tag[n++] = isalnum((unsigned char)*c) ? *c : '-';
+        group->tag[n] = '\0';
+        if (nth > 1)
+            append(group->tag, sizeof group->tag, "%s%d", n > 0 ? "-" : "", nth);
+        taken = 0;
+        for (int s = 0; s < groups->n; s++)
+            taken |= groups->group[s].kind == group->kind &&
+                     strcmp(groups->group[s].tag, group->tag) == 0;
+    }
+}
+
+enum attn_status attn_groups_make(const struct attn_summary *summary, const json_t *wishes,
+                                  struct attn_figure_groups *groups, struct attn_error *err)
+{
+    *groups = (struct attn_figure_groups){NULL, 0};
+    groups->group = calloc((size_t)summary->n + 1, sizeof *groups->group);
+    if (groups->group == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for the groups of %lld rows",
+                         (long long)summary->n);
+    for (int64_t s = 0; s < summary->n; s++) {
+        const struct attn_point *p = summary->row[s].point;
+        struct key key = key_of(summary, wishes, p->group);
+        int64_t before = 0;
+        while (!belongs(wishes, summary->row[before].point, p, &key))
+            before++;
+        if (before < s)
+            continue;
+        struct attn_figure_group *group = &groups->group[groups->n];
+        enum attn_status status = take_rows(summary, wishes, s, &key, group, err);
+        if (status != ATTN_OK) {
+            attn_groups_free(groups);
+            return status;
+        }
+        make_tag(groups, group);
+        groups->n++;
+    }
+    return ATTN_OK;
+}
+
+void attn_groups_free(struct attn_figure_groups *groups)
+{
+    for (int s = 0; s < groups->n; s++)
+        free(groups->group[s].row);
+    free(groups->group);
+    *groups = (struct attn_figure_groups){NULL, 0};
+}
+
+/* ---- questions ------------------------------------------------------------------------------- */
+
+int attn_group_has_pass(const struct attn_figure_group *group, enum attn_pass pass)
+{
+    for (int64_t s = 0; s < group->n; s++)
+        if (group->row[s]->point->c.pass == pass)
+            return 1;
+    return 0;
+}
+
+static int has_label(const struct attn_figure_group *group, const struct attn_row *row,
+                     const char *label)
+{
+    char own[200];
+    attn_row_label(group, row, own);
+    return strcmp(own, label) == 0;
+}
+
+const struct attn_row *attn_group_find(const struct attn_figure_group *group, const char *label,
+                                       enum attn_pass pass, int64_t n_query)
+{
+    for (int64_t s = 0; s < group->n; s++) {
+        const struct attn_point *p = group->row[s]->point;
+        if (p->c.pass == pass && p->c.n_query == n_query && has_label(group, group->row[s], label))
+            return group->row[s];
+    }
+    return NULL;
+}
+
+static int is_good(const struct attn_row *row)
+{
+    return row != NULL && row->status == ATTN_POINT_OK;
+}
+
+static int has_good(const struct attn_figure_group *group, const char *label, enum attn_pass pass)
+{
+    for (int64_t s = 0; s < group->n; s++)
+        if (is_good(group->row[s]) && group->row[s]->point->c.pass == pass &&
+            has_label(group, group->row[s], label))
+            return 1;
+    return 0;
+}
+
+int64_t attn_group_common_length(const struct attn_figure_group *group, enum attn_pass pass)
+{
+    int64_t best = 0;
+    for (int64_t s = 0; s < group->n; s++) {
+        const struct attn_point *p = group->row[s]->point;
+        int all = p->c.pass == pass && is_good(group->row[s]) && p->c.n_query > best;
+        for (int64_t t = 0; all && t < group->n; t++) {
+            char label[200];
+            attn_row_label(group, group->row[t], label);
+            all = !has_good(group, label, pass) ||
+                  is_good(attn_group_find(group, label, pass, p->c.n_query));
+        }
+        best = all ? p->c.n_query : best;
+    }
+    return best;
+}
+
+/* ---- what was not run ------------------------------------------------------------------------ */
+
+/* Where a row stands: "8,192", "P=4", "random(0.1,1)". */
+static void append_where(const struct attn_figure_group *group, const struct attn_row *row,
+                         char *text, size_t size)
+{
+    char number[32];
+    const struct attn_point *p = row->point;
+    int64_t floor = p->floor_bytes > 0 ? p->floor_bytes : 0;
+    if (group->kind == ATTN_GROUP_DENSITY)
+        append(text, size, " %s", p->c.mask);
+    else if (group->kind == ATTN_GROUP_RANKS)
+        append(text, size, " from P=%d", p->ranks);
+    else
+        append(text, size, " from %s", attn_count_text(p->c.n_query, number));
+    append(text, size, " (%s", attn_pass_word(p->c.pass));
+    if (row->status == ATTN_POINT_TOO_BIG && row->priced > 0)
+        append(text, size, ", %s", attn_cli_bytes(row->priced * p->ranks + floor, number));
+    append(text, size, ")");
+}
+
+/* Rows of one label and pass that ended alike: only the first is told. */
+static int is_told(const struct attn_figure_group *group, int64_t s)
+{
+    const struct attn_row *row = group->row[s];
+    char label[200];
+    attn_row_label(group, row, label);
+    for (int64_t t = 0; t < s; t++)
+        if (group->row[t]->status == row->status &&
+            group->row[t]->point->c.pass == row->point->c.pass &&
+            has_label(group, group->row[t], label))
+            return 1;
+    return 0;
+}
+
+void attn_group_not_run(const struct attn_figure_group *group, char *text, size_t size)
+{
+    static const enum attn_point_status reasons[] = {
+        ATTN_POINT_TOO_BIG, ATTN_POINT_DROPPED, ATTN_POINT_REFUSED, ATTN_POINT_TIMEOUT,
+        ATTN_POINT_KILLED,  ATTN_POINT_ERROR,   ATTN_POINT_PRICED};
+    static const char cut[] = " ... (the table has all)";
+    text[0] = '\0';
+    for (size_t r = 0; r < sizeof reasons / sizeof reasons[0]; r++) {
+        const char *between = "";
+        char last[200] = "";
+        for (int64_t s = 0; s < group->n; s++) {
+            char label[200];
+            if (group->row[s]->status != reasons[r] || is_told(group, s))
+                continue;
+            size_t begin = strlen(text);
+            if (between[0] == '\0')
+                append(text, size, "%sNot measured, %s: ", begin > 0 ? "; " : "",
+                       attn_status_phrase(reasons[r]));
+            attn_row_label(group, group->row[s], label);
+            append(text, size, "%s%s", between, strcmp(label, last) == 0 ? "" : label);
+            append_where(group, group->row[s], text, size);
+            memcpy(last, label, sizeof last);
+            between = ", ";
+            if (strlen(text) + sizeof cut >= size) {
+                text[begin] = '\0';
+                append(text, size, "%s", cut);
+                return;
+            }
+        }
+    }
+}

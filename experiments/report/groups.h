@@ -1,0 +1,74 @@
+/* Figure groups: the rows of records that one figure is about, and what they have in common in
+ * words.  A group of the plan is one figure group, unless something beside its subject varies too:
+ * each mask of a length group is a figure group of its own, and so is each length of the others.
+ *
+ * The first word of a group's name says what it varies:
+ *   length-WORD     L        figures memory, time, rank-time, error
+ *   ranks[-WORD]    P        figures rank-memory, bytes-sent
+ *   density[-WORD]  density  figure csr-density
+ *   anything else: a table and no figure
+ *
+ * Groups of a plan that name the same `figure` are drawn as one, whatever their masks are. */
+#ifndef EXPERIMENTS_REPORT_GROUPS_H
+#define EXPERIMENTS_REPORT_GROUPS_H
+
+#include <jansson.h>
+
+#include "experiments/report/summary.h"
+
+enum attn_group_kind { ATTN_GROUP_LENGTH, ATTN_GROUP_RANKS, ATTN_GROUP_DENSITY, ATTN_GROUP_OTHER };
+
+struct attn_figure_group {
+    enum attn_group_kind kind;
+    char name[32];                    /* of the plan's group, or of the figure they share        */
+    char tag[40];                     /* for names of files: "causal", "window-2", ""            */
+    char special[160];                /* for titles: "causal mask", "window of 256, L = 32,768"  */
+    char problem[2 * ATTN_CASE_TEXT]; /* "B=1, H=8, G=8, d=64, f32"                              */
+    int masks_differ;                 /* a curve is a spec and a mask                            */
+    const json_t *wishes;             /* what the plan says of this figure; NULL (borrowed)      */
+    const struct attn_row **row;      /* in the order of the summary (borrowed)                  */
+    int64_t n;
+};
+
+struct attn_figure_groups {
+    struct attn_figure_group *group;
+    int n;
+};
+
+/* wishes: the "figure" lines of the records (docs/records.md), or NULL; borrowed. */
+enum attn_status attn_groups_make(const struct attn_summary *summary, const json_t *wishes,
+                                  struct attn_figure_groups *groups, struct attn_error *err);
+void attn_groups_free(struct attn_figure_groups *groups);
+
+/* A row's name in legends: its spec, P where the spec leaves it at its preset, and the mask where
+ * the group has several. */
+void attn_row_label(const struct attn_figure_group *group, const struct attn_row *row,
+                    char text[200]);
+
+int attn_group_has_pass(const struct attn_figure_group *group, enum attn_pass pass);
+
+/* The largest L at which every spec of the group that has a good row in this pass has one;
+ * 0 when there is none. */
+int64_t attn_group_common_length(const struct attn_figure_group *group, enum attn_pass pass);
+
+/* The row of a label, pass and length; NULL when there is none. */
+const struct attn_row *attn_group_find(const struct attn_figure_group *group, const char *label,
+                                       enum attn_pass pass, int64_t n_query);
+
+/* What was not measured, and from where on: "Dropped by the time budget: dense from 8,192
+ * (forward), 4,096 (backward).".  "" when everything was; what does not fit is cut, and said. */
+void attn_group_not_run(const struct attn_figure_group *group, char *text, size_t size);
+
+/* "too big for this machine", "dropped by the time budget", ... */
+const char *attn_status_phrase(enum attn_point_status status);
+
+/* "forward", "backward". */
+const char *attn_pass_word(enum attn_pass pass);
+
+/* "16,384". */
+const char *attn_count_text(int64_t n, char text[32]);
+
+/* A mask in words where there are some: "window of 256", "causal mask"; else as it is written. */
+void attn_mask_words(const char *mask, char text[80]);
+
+#endif
