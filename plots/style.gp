@@ -16,7 +16,7 @@ filled(c) = int(field(c, 4))                           # its mark
 open(c)   = filled(c) > 4 ? filled(c) - 1 : filled(c)  # the same, not filled
 dash(c)   = int(field(c, 5))
 width(c)  = real(field(c, 6))
-size(c)   = 0.7 + 0.18 * (width(c) - 1.6)              # larger where another curve lies on it
+size(c)   = 0.7 + 0.12 * (width(c) - 1.6)              # larger where another curve lies on it
 slope(c, p) = field(c, 6 + p)
 shown(c, p) = slope(c, p) ne '-'
 key(c, p) = !shown(c, p) ? '' : field(c, 2).(slope(c, p) eq '' ? '' : '  '.slope(c, p))
@@ -32,7 +32,6 @@ set border 3 lc rgb grey
 set grid lt 1 lw 0.6 lc rgb '#dddddd'
 set tics nomirror
 set logscale xy
-set key bmargin center horizontal maxcols 2 samplen 3 Left reverse
 eval 'set xrange '.x_range
 eval 'set yrange '.y_range
 tokens = "set logscale x 2; set format x '%.0f'; set xlabel 'sequence length L (tokens)'"
@@ -41,14 +40,21 @@ bytes  = "set logscale y 2; set format y '%.0b %BB'"
 
 # ---- the page: panels beside each other, their words above, a legend below each ------------------
 
-columns     = words(panels) < 3 ? words(panels) : 3
-rows        = (words(panels) + columns - 1) / columns
-key_rows    = (curves + 1) / 2 + 1
-canvas_x    = columns > 2 ? 1280 : columns > 1 ? 1040 : 640
-head_y      = finding eq '' ? 80 : 100
-canvas_y    = head_y + rows * (340 + 20 * key_rows)
-set bmargin key_rows + 4
+columns  = words(panels) < 3 ? words(panels) : 3
+rows     = (words(panels) + columns - 1) / columns
+longest  = 0
+do for [c = 1:curves] {
+    do for [p = 1:words(panels)] { if (strlen(key(c, p)) > longest) { longest = strlen(key(c, p)) } }
+}
+key_columns = longest > (columns == 1 ? 36 : columns == 2 ? 24 : 17) ? 1 : 2
+key_rows    = (curves + key_columns - 1) / key_columns
+canvas_x    = columns > 2 ? 1280 : columns > 1 ? 1180 : 840
+head_y      = finding eq '' ? 66 : 84
+canvas_y    = head_y + rows * (360 + 19 * key_rows)
+set bmargin key_rows + 5
+set tmargin 2
 set rmargin 3
+eval sprintf("set key bmargin center horizontal maxcols %d samplen 3 Left reverse", key_columns)
 
 terminal(t) = t eq 'svg' ? sprintf("set terminal svg size %d,%d name '%s' noenhanced font 'DejaVu Sans,12' background '#ffffff'", canvas_x, canvas_y, svg_name) \
             : t eq 'png' ? sprintf("set terminal pngcairo size %d,%d noenhanced font 'DejaVu Sans,9' fontscale 2 linewidth 2 pointscale 2 background '#ffffff'", 2 * canvas_x, 2 * canvas_y) \

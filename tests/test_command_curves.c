@@ -186,32 +186,30 @@ static void add_externals(void)
 START_TEST(figures_draw_what_is_known)
 {
     struct attn_summary summary;
-    struct attn_slices slices;
-    struct attn_plot plot;
-    struct attn_figure figure;
+    struct attn_figure_groups groups;
+    static struct attn_figure figure;
     struct attn_figure_machine machine = {"", 0};
     add_externals();
     ck_assert_int_eq(attn_summary_make(fixture_points, fixture_n_points, &summary, NULL), ATTN_OK);
-    ck_assert_int_eq(attn_slices_make(&summary, &slices, NULL), ATTN_OK);
-    ck_assert_int_eq(attn_figure_fill("memory", &slices.slice[0], &machine, &plot, &figure, NULL),
+    ck_assert_int_eq(attn_groups_make(&summary, NULL, &groups, NULL), ATTN_OK);
+    ck_assert_int_eq(attn_figure_fill("memory", &groups.group[0], &machine, &figure, NULL),
                      ATTN_OK);
-    ck_assert_int_eq(plot.n_series, 3);
-    ck_assert_str_eq(plot.series[2].label, "theirs (resident)");
-    for (int64_t s = 0; s < plot.n; s++) {
-        const struct attn_plot_point *p = &plot.point[s];
-        int theirs = p->series == 2;
+    ck_assert_int_eq(figure.n_curves, 3);
+    ck_assert_str_eq(figure.curve[2].label, "theirs (resident)");
+    for (int64_t s = 0; s < figure.n; s++) {
+        const struct attn_figure_point *p = &figure.point[s];
+        int theirs = p->curve == 2;
         ck_assert_int_eq(isnan(p->y[0]), theirs); /* priced */
-        ck_assert_int_eq(isnan(p->y[1]), theirs); /* ledger */
-        ck_assert_int_eq(isnan(p->y[3]), !theirs || 8 * p->x * p->x < LAB_MIB);
+        ck_assert_int_eq(isnan(p->y[2]), theirs); /* ledger */
+        ck_assert_int_eq(isnan(p->y[4]), !theirs || 8 * p->x * p->x < LAB_MIB);
     }
-    ck_assert_double_eq_tol(plot.slope[0][2].slope, 2, 1e-9);
-    ck_assert_double_eq_tol(plot.slope[0][0].slope, 2, 1e-9); /* ours are as they were */
-    attn_plot_free(&plot);
-    ck_assert_int_eq(attn_figure_fill("time", &slices.slice[0], &machine, &plot, &figure, NULL),
-                     ATTN_OK);
-    ck_assert_str_eq(plot.series[2].label, "theirs (as it reports)");
-    attn_plot_free(&plot);
-    attn_slices_free(&slices);
+    ck_assert_double_eq_tol(figure.curve[2].slope[0].slope, 2, 1e-9);
+    ck_assert_double_eq_tol(figure.curve[0].slope[0].slope, 2, 1e-9); /* ours are as they were */
+    attn_figure_free(&figure);
+    ck_assert_int_eq(attn_figure_fill("time", &groups.group[0], &machine, &figure, NULL), ATTN_OK);
+    ck_assert_str_eq(figure.curve[2].label, "theirs (as it reports)");
+    attn_figure_free(&figure);
+    attn_groups_free(&groups);
     attn_summary_free(&summary);
 }
 END_TEST
@@ -256,7 +254,7 @@ START_TEST(the_page_says_so)
     }
     ck_assert_msg(status == 0, "%s", output);
     char *page = fixture_read_text(scratch_path("report/index.html"));
-    ck_assert_ptr_nonnull(strstr(page, "id=guests"));
+    ck_assert_ptr_nonnull(strstr(page, "id=external"));
     ck_assert_ptr_nonnull(strstr(page, "python3 &lt;theirs&gt;.py"));
     ck_assert_ptr_nonnull(strstr(page, "0123456789abcdef"));
     ck_assert_ptr_nonnull(strstr(page, "there is no price and no ledger"));

@@ -8,6 +8,7 @@
 
 #include "experiments/report/figures.h"
 #include "experiments/report/html.h"
+#include "experiments/report/page.h"
 #include "tests/fixtures/report_fixture.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
@@ -75,25 +76,25 @@ START_TEST(simulated_ranks_have_cpu_time)
 }
 END_TEST
 
-/* Times of a group are of one kind: the one that most of its rows have, in at least half of their
- * rounds.  A row without it has no time; other groups choose for themselves. */
+/* Times of a group are of one kind: warm calls where at least half of its rows have some in half of
+ * their rounds, else the kind that most have.  A row without it has no time; among warm ones its
+ * first call stands apart.  Other groups choose for themselves. */
 static const struct {
     int single;  /* so many of the 8 rows have no warm call                  */
     int unknown; /* of those, so many do not say that theirs was the first */
     enum attn_call call;
     int timed; /* rows with a time */
-} mixtures[] = {{0, 0, ATTN_CALL_WARM, 8},  {1, 0, ATTN_CALL_FIRST, 8},
-                {8, 0, ATTN_CALL_FIRST, 8}, {1, 1, ATTN_CALL_WARM, 7},
+} mixtures[] = {{0, 0, ATTN_CALL_WARM, 8},  {4, 0, ATTN_CALL_WARM, 4},   {5, 0, ATTN_CALL_FIRST, 8},
+                {8, 0, ATTN_CALL_FIRST, 8}, {1, 1, ATTN_CALL_WARM, 7},   {3, 1, ATTN_CALL_WARM, 5},
                 {8, 2, ATTN_CALL_FIRST, 6}, {8, 8, ATTN_CALL_UNKNOWN, 8}};
 
 START_TEST(times_are_of_one_kind)
 {
     struct attn_summary summary;
-    struct attn_slices slices;
-    struct attn_plot plot;
-    struct attn_figure figure;
+    struct attn_figure_groups groups;
+    static struct attn_figure figure;
     struct attn_figure_machine machine = {"", 0};
-    int timed = 0;
+    int timed = 0, single = 0, drawn[2] = {0};
     fixture_add_curves();
     for (int i = 0; i < mixtures[_i].single; i++) {
         fixture_points[i].n_warm = 0;
@@ -104,7 +105,7 @@ START_TEST(times_are_of_one_kind)
     }
     fixture_add("other", "dense", "dense", "dense", "q8d8:none:f32:normal:s1", 0);
     ck_assert_int_eq(attn_summary_make(fixture_points, fixture_n_points, &summary, NULL), ATTN_OK);
-    ck_assert_int_eq(attn_slices_make(&summary, &slices, NULL), ATTN_OK);
+    ck_assert_int_eq(attn_groups_make(&summary, NULL, &groups, NULL), ATTN_OK);
     for (int64_t r = 0; r < 8; r++) {
         const struct attn_row *row = &summary.row[r];
         double length = (double)row->point->c.n_query;
@@ -112,17 +113,26 @@ START_TEST(times_are_of_one_kind)
         ck_assert_int_eq(row->call, mixtures[_i].call);
         ck_assert(row->time.n == 0 || row->time.median == want);
         timed += row->time.n;
+        single += row->single.n;
+        ck_assert(row->single.n == 0 || row->single.median == 5e-9 * length * length);
+        ck_assert(row->single.n == 0 || row->time.n == 0);
     }
     ck_assert_int_eq(timed, mixtures[_i].timed);
     ck_assert_int_eq(summary.row[8].call, ATTN_CALL_WARM);
-    ck_assert_int_eq(attn_figure_fill("time", &slices.slice[0], &machine, &plot, &figure, NULL),
-                     ATTN_OK);
-    ck_assert_ptr_nonnull(strstr(plot.y_label, attn_call_name(mixtures[_i].call)));
-    ck_assert_ptr_eq(strstr(plot.column[0], attn_call_name(mixtures[_i].call)), plot.column[0]);
-    ck_assert_int_eq(strstr(plot.key_extra, "are not drawn") != NULL, timed < 8);
-    ck_assert_int_eq(plot.n, timed);
-    attn_plot_free(&plot);
-    attn_slices_free(&slices);
+    ck_assert_int_eq(attn_figure_fill("time", &groups.group[0], &machine, &figure, NULL), ATTN_OK);
+    ck_assert_int_eq(single, mixtures[_i].call == ATTN_CALL_WARM
+                                 ? mixtures[_i].single - mixtures[_i].unknown
+                                 : 0);
+    ck_assert_ptr_nonnull(strstr(figure.remark, attn_call_name(mixtures[_i].call)));
+    ck_assert_int_eq(strstr(figure.remark, "single first") != NULL, single > 0);
+    ck_assert_int_eq(strstr(figure.remark, "not drawn") != NULL, timed + single < 8);
+    for (int64_t s = 0; s < figure.n; s++) /* median_s, single_s */
+        for (int c = 0; c < 2; c++)
+            drawn[c] += !isnan(figure.point[s].y[c]);
+    ck_assert_int_eq(drawn[0], timed);
+    ck_assert_int_eq(drawn[1], single);
+    attn_figure_free(&figure);
+    attn_groups_free(&groups);
     attn_summary_free(&summary);
 }
 END_TEST
@@ -163,32 +173,32 @@ END_TEST
 
 /* ---- figures as data ------------------------------------------------------------------------- */
 
-static void open_slices(struct attn_summary *summary, struct attn_slices *slices)
+static void open_groups(struct attn_summary *summary, struct attn_figure_groups *groups)
 {
     ck_assert_int_eq(attn_summary_make(fixture_points, fixture_n_points, summary, NULL), ATTN_OK);
-    ck_assert_int_eq(attn_slices_make(summary, slices, NULL), ATTN_OK);
+    ck_assert_int_eq(attn_groups_make(summary, NULL, groups, NULL), ATTN_OK);
 }
 
 START_TEST(slopes_are_the_exponents)
 {
     struct attn_summary summary;
-    struct attn_slices slices;
-    struct attn_plot plot;
-    struct attn_figure figure;
+    struct attn_figure_groups groups;
+    static struct attn_figure figure;
     struct attn_figure_machine machine = {"", 0};
     fixture_add_curves();
-    open_slices(&summary, &slices);
-    ck_assert_int_eq(slices.n, 1);
-    ck_assert_int_eq(attn_figure_fill("memory", &slices.slice[0], &machine, &plot, &figure, NULL),
+    open_groups(&summary, &groups);
+    ck_assert_int_eq(groups.n, 1);
+    ck_assert_int_eq(attn_figure_fill("memory", &groups.group[0], &machine, &figure, NULL),
                      ATTN_OK);
     ck_assert_str_eq(figure.omitted, "");
-    ck_assert_int_eq(plot.n_panels, 1); /* there is no backward row, so no such panel */
-    ck_assert_int_eq(plot.n_series, 2);
-    ck_assert_str_eq(plot.series[0].label, "dense"); /* in the order of the registry */
-    ck_assert_double_eq_tol(plot.slope[0][0].slope, 2, 1e-9);
-    ck_assert_double_eq_tol(plot.slope[0][1].slope, 1, 1e-9);
-    attn_plot_free(&plot);
-    attn_slices_free(&slices);
+    ck_assert_int_eq(figure.n_panels, 1); /* there is no backward row, so no such panel */
+    ck_assert_int_eq(figure.n_curves, 2);
+    ck_assert_str_eq(figure.curve[0].label, "dense"); /* in the order of the registry */
+    ck_assert_double_eq_tol(figure.curve[0].slope[0].slope, 2, 1e-9);
+    ck_assert_double_eq_tol(figure.curve[1].slope[0].slope, 1, 1e-9);
+    ck_assert_ptr_nonnull(strstr(figure.title, "causal mask"));
+    attn_figure_free(&figure);
+    attn_groups_free(&groups);
     attn_summary_free(&summary);
 }
 END_TEST
@@ -198,9 +208,8 @@ START_TEST(break_even_is_found)
 {
     static const double density[] = {0.1, 0.2, 0.4, 0.5, 1};
     struct attn_summary summary;
-    struct attn_slices slices;
-    struct attn_plot plot;
-    struct attn_figure figure;
+    struct attn_figure_groups groups;
+    static struct attn_figure figure;
     struct attn_figure_machine machine = {"", 0};
     fixture_n_points = 0;
     for (int s = 0; s < 5; s++) {
@@ -215,23 +224,28 @@ START_TEST(break_even_is_found)
                                            "q1024d64:random(0.1,1):f32:normal:s1", 0);
     dense->density = 0.1; /* at one density only: the line goes on */
     dense->priced_bytes = dense->ledger_bytes = 9 * 1024 * 1024;
-    open_slices(&summary, &slices);
-    ck_assert_int_eq(slices.n, 1);
-    ck_assert_int_eq(
-        attn_figure_fill("csr-density", &slices.slice[0], &machine, &plot, &figure, NULL), ATTN_OK);
-    ck_assert_int_eq(plot.n_marks, 1);
-    ck_assert_double_eq_tol(plot.mark[0].x, 0.45, 1e-6);
+    open_groups(&summary, &groups);
+    ck_assert_int_eq(groups.n, 1);
+    ck_assert_int_eq(attn_figure_fill("csr-density", &groups.group[0], &machine, &figure, NULL),
+                     ATTN_OK);
+    int marks = 0;
+    for (int64_t i = 0; i < figure.n; i++)
+        if (strcmp(figure.point[i].status, "break-even") == 0) {
+            ck_assert_double_eq_tol(figure.point[i].x, 0.45, 1e-6);
+            marks++;
+        }
+    ck_assert_int_eq(marks, 1);
     ck_assert_ptr_nonnull(strstr(figure.finding, "0.450"));
-    attn_plot_free(&plot);
-    attn_slices_free(&slices);
+    attn_figure_free(&figure);
+    attn_groups_free(&groups);
     attn_summary_free(&summary);
 }
 END_TEST
 
-START_TEST(masks_make_slices)
+START_TEST(masks_make_groups)
 {
     struct attn_summary summary;
-    struct attn_slices slices;
+    struct attn_figure_groups groups;
     fixture_n_points = 0;
     fixture_add("length-two", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
     fixture_add("length-two", "dense", "dense", "dense", "q512d64:none:f32:normal:s1", 0);
@@ -242,13 +256,13 @@ START_TEST(masks_make_slices)
                 "q256d64:documents(100,156):f32:normal:s1", 0);
     fixture_add("length-docs", "dense", "dense", "dense",
                 "q512d64:documents(200,312):f32:normal:s1", 0);
-    open_slices(&summary, &slices);
-    ck_assert_int_eq(slices.n, 3);
-    ck_assert_str_eq(slices.slice[0].tag, "two");
-    ck_assert_str_eq(slices.slice[1].tag, "two-2");
-    ck_assert_str_eq(slices.slice[2].tag, "docs");
-    ck_assert_int_eq(slices.slice[2].n, 2);
-    attn_slices_free(&slices);
+    open_groups(&summary, &groups);
+    ck_assert_int_eq(groups.n, 3);
+    ck_assert_str_eq(groups.group[0].tag, "two");
+    ck_assert_str_eq(groups.group[1].tag, "two-2");
+    ck_assert_str_eq(groups.group[2].tag, "docs");
+    ck_assert_int_eq(groups.group[2].n, 2);
+    attn_groups_free(&groups);
     attn_summary_free(&summary);
 }
 END_TEST
@@ -256,7 +270,7 @@ END_TEST
 START_TEST(what_was_not_run_is_named)
 {
     struct attn_summary summary;
-    struct attn_slices slices;
+    struct attn_figure_groups groups;
     char text[512];
     fixture_add_curves();
     struct attn_point *p = fixture_add("length-causal", "dense", "dense", "dense",
@@ -267,28 +281,62 @@ START_TEST(what_was_not_run_is_named)
     p = fixture_add("length-causal", "tiled-textbook", "tiled-textbook", "tiled",
                     "q16384d64:causal(br):f32:normal:s1", 0);
     p->status = ATTN_POINT_DROPPED;
-    open_slices(&summary, &slices);
-    attn_slice_not_run(&slices.slice[0], text, sizeof text);
-    ck_assert_str_eq(text, "Not measured, too big for this machine: dense 16,384 needs 12 GiB "
-                           "(forward)\nNot measured, dropped by the time budget: tiled-textbook "
-                           "16,384 (forward)");
-    ck_assert_int_eq(attn_slice_common_length(&slices.slice[0], ATTN_FORWARD), 2048);
-    ck_assert_int_eq(attn_slice_common_length(&slices.slice[0], ATTN_BACKWARD), 0);
-    attn_slices_free(&slices);
+    open_groups(&summary, &groups);
+    attn_group_not_run(&groups.group[0], text, sizeof text);
+    ck_assert_str_eq(text, "Not measured, too big for this machine: dense from 16,384 (forward, "
+                           "12.0 GiB); Not measured, dropped by the time budget: tiled-textbook "
+                           "from 16,384 (forward)");
+    attn_group_not_run(&groups.group[0], text, 120); /* no room: said, and nothing half */
+    ck_assert_str_eq(text, "Not measured, too big for this machine: dense from 16,384 (forward, "
+                           "12.0 GiB) ... (the table has all)");
+    ck_assert_int_eq(attn_group_common_length(&groups.group[0], ATTN_FORWARD), 2048);
+    ck_assert_int_eq(attn_group_common_length(&groups.group[0], ATTN_BACKWARD), 0);
+    attn_groups_free(&groups);
     attn_summary_free(&summary);
 }
 END_TEST
 
-/* The formula between measured points: half of K and V to each of the others, and so on; here
- * only that it knows which numbers of ranks the problem allows. */
-START_TEST(bytes_sent_are_priced)
+/* What is only priced goes on behind what was measured; P = 1 is not of the curve, and what a ring
+ * sends follows the formula although nothing ran. */
+START_TEST(prices_go_on)
 {
-    struct attn_case c;
-    ck_assert_int_eq(attn_case_parse("h8q256d64:none:f32:normal:s1", &c, NULL), ATTN_OK);
-    ck_assert_int_eq(attn_figure_priced_sent("ring:ranks=1", &c), 0);
-    ck_assert_int_gt(attn_figure_priced_sent("ring:ranks=2", &c), 0);
-    ck_assert_int_gt(attn_figure_priced_sent("ulysses:ranks=8", &c), 0);
-    ck_assert_int_eq(attn_figure_priced_sent("no-such-thing", &c), -1);
+    struct attn_summary summary;
+    struct attn_figure_groups groups;
+    static struct attn_figure figure;
+    struct attn_figure_machine machine = {"", 0};
+    fixture_n_points = 0;
+    for (int ranks = 1; ranks <= 8; ranks *= 2) {
+        char spec[32];
+        (void)snprintf(spec, sizeof spec, "ring:ranks=%d", ranks);
+        struct attn_point *p = fixture_add("ranks", spec, "ring", "sequence-parallel",
+                                           "h8q256d64:none:f32:normal:s1", 0);
+        p->ranks = ranks;
+        p->bytes_sent = 4096;
+        if (ranks > 2)
+            p->status = ATTN_POINT_PRICED;
+    }
+    open_groups(&summary, &groups);
+    ck_assert_int_eq(attn_figure_fill("rank-memory", &groups.group[0], &machine, &figure, NULL),
+                     ATTN_OK);
+    ck_assert_int_eq(figure.n_curves, 1);
+    ck_assert_int_eq(figure.n, 4);
+    /* priced_bytes, beyond_bytes, ledger_bytes, ideal_bytes, one_rank_bytes */
+    static const int there[4][5] = {
+        {0, 0, 1, 0, 1}, {1, 1, 1, 1, 0}, {0, 1, 0, 1, 0}, {0, 1, 0, 1, 0}};
+    for (int i = 0; i < 4; i++)
+        for (int c = 0; c < 5; c++)
+            ck_assert_msg((isnan(figure.point[i].y[c]) == 0) == there[i][c], "row %d, column %d", i,
+                          c);
+    ck_assert_str_eq(figure.omitted, "");
+    attn_figure_free(&figure);
+    ck_assert_int_eq(attn_figure_fill("bytes-sent", &groups.group[0], &machine, &figure, NULL),
+                     ATTN_OK);
+    ck_assert_int_eq(figure.n, 3); /* one rank sends nothing */
+    ck_assert_double_gt(figure.point[2].y[1], 0);
+    ck_assert_double_eq(figure.point[0].y[2], 4096);
+    attn_figure_free(&figure);
+    attn_groups_free(&groups);
+    attn_summary_free(&summary);
 }
 END_TEST
 
@@ -309,21 +357,29 @@ START_TEST(text_stays_text)
 {
     ck_assert_str_eq(written(attn_html_text, "<a href='x'>\"&\n"),
                      "&lt;a href=&#39;x&#39;&gt;&quot;&amp; ");
-    ck_assert_str_eq(written(attn_plot_quote, "it's `id` \"$x\"\n"), "'it''s `id` \"$x\" '");
 }
 END_TEST
 
 START_TEST(numbers_read_well)
 {
-    char text[32];
-    ck_assert_str_eq(attn_axis_text(ATTN_AXIS_BYTES, 1536, text), "1.5 KiB");
-    ck_assert_str_eq(attn_axis_text(ATTN_AXIS_BYTES, 1024.0 * 1024 * 1024, text), "1 GiB");
-    ck_assert_str_eq(attn_axis_text(ATTN_AXIS_BYTES, 0, text), "0 B");
-    ck_assert_str_eq(attn_axis_text(ATTN_AXIS_SECONDS, 2.5e-5, text), "25 µs");
-    ck_assert_str_eq(attn_axis_text(ATTN_AXIS_SECONDS, 0.001, text), "1 ms");
-    ck_assert_str_eq(attn_axis_text(ATTN_AXIS_SECONDS, 100, text), "100 s");
-    ck_assert_str_eq(attn_axis_text(ATTN_AXIS_LENGTH, 16384, text), "16,384");
-    ck_assert_str_eq(attn_axis_text(ATTN_AXIS_DENSITY, 0.01, text), "0.01");
+    char text[80];
+    ck_assert_str_eq(attn_seconds_text(2.5e-5, text), "25 µs");
+    ck_assert_str_eq(attn_seconds_text(0.001, text), "1 ms");
+    ck_assert_str_eq(attn_seconds_text(100, text), "100 s");
+    ck_assert_str_eq(attn_count_text(16384, text), "16,384");
+    ck_assert_str_eq(attn_count_text(-1000, text), "-1,000");
+    static const char *const mask[][2] = {
+        {"causal(br)&window(255,0,br)", "window of 256"},
+        {"window(3,4,br)", "window of 8"},
+        {"causal(br)", "causal mask"},
+        {"none", "no mask"},
+        {"documents(3,4)", "documents"},
+        {"documents(3,4)&causal(br)", "mask documents(3,4)&causal(br)"},
+        {"prefix(3)", "mask prefix(3)"}};
+    for (size_t m = 0; m < sizeof mask / sizeof mask[0]; m++) {
+        attn_mask_words(mask[m][0], text);
+        ck_assert_str_eq(text, mask[m][1]);
+    }
 }
 END_TEST
 
@@ -343,7 +399,7 @@ START_TEST(a_report_is_whole)
     ck_assert_msg(report(records, scratch_path("out")) == 0, "%s", output);
     ck_assert_ptr_nonnull(strstr(output, "/out/index.html"));
     ck_assert(fixture_is_there("out/records.csv"));
-    ck_assert(fixture_is_there("out/figures/memory-causal.dat"));
+    ck_assert(fixture_is_there("out/figures/memory-causal.csv"));
     ck_assert(fixture_is_there("out/figures/memory-causal.svg"));
     ck_assert(fixture_is_there("out/figures/memory-causal.png"));
     ck_assert(fixture_is_there("out/figures/memory-causal.pdf"));
@@ -352,11 +408,13 @@ START_TEST(a_report_is_whole)
     char *page = fixture_read_text(scratch_path("out/index.html"));
     ck_assert_ptr_nonnull(strstr(page, "</html>"));
     ck_assert_ptr_nonnull(strstr(page, "2.00 ± 0.00"));
-    ck_assert_ptr_nonnull(strstr(page, "<svg role=\"img\""));
+    ck_assert_ptr_nonnull(strstr(page, "src=\"data:image/svg+xml;base64,"));
+    ck_assert_ptr_null(strstr(page, "{{"));
     /* Self-contained: nothing is fetched. */
     ck_assert_ptr_null(strstr(page, "http:"));
     ck_assert_ptr_null(strstr(page, "https:"));
-    ck_assert_ptr_null(strstr(page, "src="));
+    for (char *at = page; (at = strstr(at, "src=")) != NULL; at++)
+        ck_assert_int_eq(strncmp(at, "src=\"data:", 10), 0);
     ck_assert_ptr_null(strstr(page, "<link"));
     ck_assert_ptr_null(strstr(page, "@import"));
     /* No groups of these kinds: said, not drawn. */
@@ -499,7 +557,7 @@ START_TEST(a_full_disk_is_told)
     (void)snprintf(records, sizeof records, "%s", fixture_write_records("r.jsonl"));
     ck_assert_int_eq(report(records, scratch_path("out")), 0);
     static const char *const file[] = {"out/index.html", "out/records.csv",
-                                       "out/figures/memory-causal.dat"};
+                                       "out/figures/memory-causal.csv"};
     for (int f = 0; f < 3; f++) {
         ck_assert_int_eq(unlink(scratch_path(file[f])), 0);
         ck_assert_int_eq(symlink("/dev/full", scratch_path(file[f])), 0);
@@ -535,9 +593,9 @@ Suite *suite_report(void)
     tcase_add_test(fold, ranks_leave_the_spec);
     tcase_add_test(draw, slopes_are_the_exponents);
     tcase_add_test(draw, break_even_is_found);
-    tcase_add_test(draw, masks_make_slices);
+    tcase_add_test(draw, masks_make_groups);
     tcase_add_test(draw, what_was_not_run_is_named);
-    tcase_add_test(draw, bytes_sent_are_priced);
+    tcase_add_test(draw, prices_go_on);
     tcase_add_test(draw, text_stays_text);
     tcase_add_test(draw, numbers_read_well);
     tcase_add_checked_fixture(program, scratch_open, scratch_close);

@@ -158,6 +158,10 @@ static void find_ranges(struct attn_figure *figure)
     const char *x = json_string_value(json_object_get(wishes, "x-range"));
     const char *y = json_string_value(json_object_get(wishes, "y-range"));
     static const char range[] = "0123456789.eE+-:*";
+    if (figure->y_must > 0) {
+        y_low = fmin(y_low, figure->y_must);
+        y_high = fmax(y_high, figure->y_must);
+    }
     write_range(figure->x_range, x_low, x_high, 1.15);
     write_range(figure->y_range, y_low, y_high, 1.4);
     if (is_of(x, range))
@@ -190,13 +194,14 @@ static int coincide(const struct attn_figure *figure, int panel, int a, int b)
 
 void attn_figure_finish(struct attn_figure *figure)
 {
+    static const double STEP = 2.6, MOST = 7;
     find_ranges(figure);
     for (int a = figure->n_curves - 1; a >= 0; a--)
         for (int b = a + 1; b < figure->n_curves; b++)
             for (int p = 0; p < figure->n_panels; p++)
                 if (coincide(figure, p, a, b))
                     figure->curve[a].width =
-                        fmax(figure->curve[a].width, figure->curve[b].width + 3.4);
+                        fmin(fmax(figure->curve[a].width, figure->curve[b].width + STEP), MOST);
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -239,7 +244,9 @@ static void write_word(FILE *file, const char *text)
 {
     fputc('"', file);
     for (; *text != '\0'; text++)
-        fputc((unsigned char)*text < 0x20 || *text == 0x7f ? ' ' : *text == '"' ? '\'' : *text,
+        fputc((unsigned char)*text < 0x20 || *text == 0x7f ? ' '
+              : *text == '"'                               ? '\''
+                                                           : *text,
               file);
     fputs("\" ", file);
 }

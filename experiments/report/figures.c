@@ -56,13 +56,22 @@ static struct attn_figure_point *add_row(struct attn_figure *figure, const struc
     attn_row_label(figure->group, row, key);
     int curve = attn_figure_curve_of(figure, key, row->impl,
                                      row->impl < attn_impl_count() && row->point->route[0] == '\0');
-    struct attn_figure_point *point =
-        attn_figure_add(figure, panel_of(figure, panel), curve, x);
+    struct attn_figure_point *point = attn_figure_add(figure, panel_of(figure, panel), curve, x);
     if (point != NULL) {
         point->status = attn_point_status_name(row->status);
         point->note = row->status == ATTN_POINT_OK ? row->point->verified : row->point->message;
     }
     return point;
+}
+
+/* The legend says what a curve is of, where that is not what the axis says. */
+static void say_of(struct attn_figure *figure, const struct attn_figure_point *point,
+                   const char *what)
+{
+    char *label = figure->curve[point->curve].label;
+    size_t used = strlen(label);
+    if (what[0] != '\0' && strstr(label, what) == NULL)
+        (void)snprintf(label + used, sizeof figure->curve[0].label - used, " (%s)", what);
 }
 
 static const char *pass_of(const struct attn_row *row)
@@ -135,6 +144,7 @@ static enum attn_status fill_memory(struct attn_figure *figure,
         if (point == NULL)
             return no_memory(figure, err);
         set_memory(row, point);
+        say_of(figure, point, row->point->route[0] != '\0' ? "resident" : "");
         largest = fmax(largest, fmax(point->y[PRICED], point->y[BEYOND]));
     }
     join_beyond(figure);
@@ -159,11 +169,15 @@ static enum attn_status fill_times(struct attn_figure *figure, int simulated,
                                    struct attn_error *err)
 {
     const struct attn_figure_group *group = figure->group;
-    int n_single = 0, first = 0;
+    int n_single = 0, first = 0, unknown = 0, none_at_all = 0;
     for (int64_t s = 0; s < group->n; s++) {
         const struct attn_row *row = group->row[s];
-        if ((row->point->ranks > 1) != simulated || (row->time.n == 0 && row->single.n == 0))
+        if ((row->point->ranks > 1) != simulated)
             continue;
+        if (row->time.n == 0 && row->single.n == 0) {
+            none_at_all += row->status == ATTN_POINT_OK;
+            continue;
+        }
         struct attn_figure_point *point =
             add_row(figure, row, pass_of(row), (double)row->point->c.n_query);
         if (point == NULL)
@@ -176,16 +190,26 @@ static enum attn_status fill_times(struct attn_figure *figure, int simulated,
         point->y[LOW] = row->time_interval.low;
         point->y[HIGH] = row->time_interval.high;
         point->y[ROUNDS] = time->n;
-        point->note = row->point->route[0] != '\0' ? row->point->time_source
-                      : is_single                  ? "single first call"
-                                                   : attn_call_name(row->call);
+        const char *clock = row->point->time_source;
+        point->note = is_single ? "first call" : attn_call_name(row->call);
+        say_of(figure, point,
+               strcmp(clock, "reported") == 0  ? "as it reports"
+               : strcmp(clock, "command") == 0 ? "whole command - tiny case"
+                                               : "");
         n_single += is_single;
-        first |= !is_single && row->call != ATTN_CALL_WARM;
+        first |= !is_single && row->call == ATTN_CALL_FIRST;
+        unknown |= !is_single && row->call == ATTN_CALL_UNKNOWN;
     }
+    char lacking[80] = "";
+    if (none_at_all > 0)
+        (void)snprintf(lacking, sizeof lacking, " %d good points have no such time: not drawn.",
+                       none_at_all);
     (void)snprintf(figure->remark, sizeof figure->remark,
-                   "Marks: median of the rounds, %s; bars: fastest and slowest.%s",
-                   first ? "first calls of their processes" : "warm calls",
-                   n_single > 0 ? " Open marks, dotted: a single first call." : "");
+                   "Marks: median of the rounds, %s; bars: fastest and slowest.%s%s",
+                   first     ? "first calls of their processes"
+                   : unknown ? "calls of unknown kind, first or warm"
+                             : "warm calls",
+                   n_single > 0 ? " Open marks, dotted: single first calls." : "", lacking);
     return fit(figure, MEDIAN, err);
 }
 
@@ -243,6 +267,7 @@ static enum attn_status fill_error(struct attn_figure *figure,
     const struct attn_figure_group *group = figure->group;
     enum attn_status status = ATTN_OK;
     (void)machine;
+    figure->y_must = 1; /* the bound */
     for (int o = 0; o < ATTN_OUTPUTS; o++)
         for (int64_t s = 0; status == ATTN_OK && s < group->n; s++)
             if (!isnan(group->row[s]->output[o]))
@@ -310,8 +335,7 @@ static enum attn_status fill_bytes_sent(struct attn_figure *figure,
         const struct attn_row *row = figure->group->row[s];
         if (row->point->ranks < 2) /* sends nothing, which has no logarithm */
             continue;
-        struct attn_figure_point *point =
-            add_row(figure, row, pass_of(row), row->point->ranks);
+        struct attn_figure_point *point = add_row(figure, row, pass_of(row), row->point->ranks);
         if (point == NULL)
             return no_memory(figure, err);
         int ok = row->status == ATTN_POINT_OK;
@@ -342,69 +366,85 @@ static struct attn_curve prices(const struct attn_figure *figure, int panel, int
     return (struct attn_curve){x, y, n};
 }
 
-static int first_of(const struct attn_figure *figure, const char *family, int panel)
+static int is_of_family(const struct attn_figure *figure, int curve, const char *family)
 {
     for (int64_t s = 0; s < figure->group->n; s++) {
-        const struct attn_row *row = figure->group->row[s];
         char key[200];
-        attn_row_label(figure->group, row, key);
-        if (strcmp(row->point->family, family) != 0 ||
-            strcmp(pass_of(row), figure->panel[panel]) != 0)
-            continue;
-        for (int c = 0; c < figure->n_curves; c++)
-            if (strcmp(figure->curve[c].key, key) == 0)
-                return c;
+        attn_row_label(figure->group, figure->group->row[s], key);
+        if (strcmp(figure->curve[curve].key, key) == 0)
+            return strcmp(figure->group->row[s]->point->family, family) == 0;
     }
-    return -1;
+    return 0;
 }
 
-/* Where the first csr curve meets the first dense one: a point of its own, and a sentence.  A dense
- * curve of one point holds at every density. */
-static enum attn_status find_break_even(struct attn_figure *figure, int panel, double *scratch,
-                                        struct attn_error *err)
+/* Append to the finding; what does not fit is cut. */
+static void find(struct attn_figure *figure, const char *what, const char *csr, const char *dense,
+                 const char *more)
 {
-    int csr = first_of(figure, "csr", panel), dense = first_of(figure, "dense", panel);
+    size_t used = strlen(figure->finding);
+    (void)snprintf(figure->finding + used, sizeof figure->finding - used, "%s%.40s %s %.40s%s",
+                   used > 0 ? "; " : "", csr, what, dense, more);
+}
+
+/* Where a csr curve meets the first dense one: a point of its own, and words.  A dense curve of one
+ * point holds at every density. */
+static enum attn_status find_break_even(struct attn_figure *figure, int panel, int csr, int dense,
+                                        double *scratch, struct attn_error *err)
+{
     int64_t n = figure->n + 2;
     double at, height;
-    char text[240], number[32];
-    if (csr < 0 || dense < 0)
-        return ATTN_OK;
+    char text[80], number[32];
+    const char *csr_name = figure->curve[csr].label, *dense_name = figure->curve[dense].label;
     struct attn_curve sparse = prices(figure, panel, csr, scratch, scratch + n);
-    struct attn_curve flat =
-        prices(figure, panel, dense, scratch + 2 * n, scratch + 3 * n);
-    if (flat.n == 1 && sparse.n > 1) {
+    struct attn_curve flat = prices(figure, panel, dense, scratch + 2 * n, scratch + 3 * n);
+    if (flat.n == 0 || sparse.n == 0)
+        return ATTN_OK;
+    if (flat.n == 1) {
         double *x = scratch + 2 * n, *y = scratch + 3 * n;
         x[0] = sparse.x[0];
         x[1] = sparse.x[sparse.n - 1];
         y[1] = y[0];
         flat.n = 2;
     }
-    if (attn_stats_crossing(&sparse, &flat, &at, &height)) {
-        struct attn_figure_point *point = attn_figure_add(figure, panel, csr, at);
-        if (point == NULL)
-            return no_memory(figure, err);
-        point->y[BREAK_EVEN] = height;
-        point->status = "break-even";
-        (void)snprintf(text, sizeof text,
-                       "Circle: %.60s takes as much as %.60s at density %.3f (%s, %s). ",
-                       figure->curve[csr].label, figure->curve[dense].label, at,
-                       attn_cli_bytes((int64_t)height, number), figure->panel[panel]);
-    } else
-        (void)snprintf(text, sizeof text,
-                       "%.60s and %.60s never cross in this range (%s): %s takes less. ",
-                       figure->curve[csr].label, figure->curve[dense].label, figure->panel[panel],
-                       sparse.n > 0 && flat.n > 0 && sparse.y[0] < flat.y[0] ? "the first"
-                                                                             : "the second");
-    size_t used = strlen(figure->finding);
-    (void)snprintf(figure->finding + used, sizeof figure->finding - used, "%s", text);
+    if (!attn_stats_crossing(&sparse, &flat, &at, &height)) {
+        find(figure, "never crosses", csr_name, dense_name,
+             sparse.y[0] < flat.y[0] ? " and takes less" : " and takes more");
+        return ATTN_OK;
+    }
+    struct attn_figure_point *point = attn_figure_add(figure, panel, csr, at);
+    if (point == NULL)
+        return no_memory(figure, err);
+    point->y[BREAK_EVEN] = height;
+    point->status = "break-even";
+    (void)snprintf(text, sizeof text, " at density %.3f (%s, %s: circle)", at,
+                   attn_cli_bytes((int64_t)height, number), figure->panel[panel]);
+    find(figure, "takes as much as", csr_name, dense_name, text);
     return ATTN_OK;
+}
+
+/* Every csr curve of every panel against the first dense one. */
+static enum attn_status find_all(struct attn_figure *figure, struct attn_error *err)
+{
+    enum attn_status status = ATTN_OK;
+    int64_t room = figure->n + (int64_t)figure->n_panels * figure->n_curves + 2;
+    double *scratch = malloc(4 * (size_t)room * sizeof *scratch);
+    if (scratch == NULL)
+        return no_memory(figure, err);
+    int dense = 0;
+    while (dense < figure->n_curves && !is_of_family(figure, dense, "dense"))
+        dense++;
+    for (int p = 0; p < figure->n_panels; p++)
+        for (int c = 0; status == ATTN_OK && dense < figure->n_curves && c < figure->n_curves; c++)
+            if (is_of_family(figure, c, "csr"))
+                status = find_break_even(figure, p, c, dense, scratch, err);
+    free(scratch);
+    return status;
 }
 
 static enum attn_status fill_density(struct attn_figure *figure,
                                      const struct attn_figure_machine *machine,
                                      struct attn_error *err)
 {
-    enum attn_status status = ATTN_OK;
     (void)machine;
     for (int64_t s = 0; s < figure->group->n; s++) {
         const struct attn_row *row = figure->group->row[s];
@@ -416,25 +456,22 @@ static enum attn_status fill_density(struct attn_figure *figure,
         set_memory(row, point);
     }
     join_beyond(figure);
-    double *scratch = malloc(4 * ((size_t)figure->n + 2) * sizeof *scratch);
-    if (scratch == NULL)
-        return no_memory(figure, err);
-    for (int p = 0, n = figure->n_panels; status == ATTN_OK && p < n; p++)
-        status = find_break_even(figure, p, scratch, err);
-    free(scratch);
-    return status;
+    return find_all(figure, err);
 }
 
 /* ---- the kinds ------------------------------------------------------------------------------- */
 
-#define MEMORY_COLUMNS                                                                      \
+#define MEMORY_COLUMNS                                                                       \
     "priced_bytes", "beyond_bytes", "ledger_bytes", "resident_bytes", "only_resident_bytes", \
         "all_ranks_bytes", "inputs_outputs_bytes"
 #define TIME_COLUMNS \
     "median_s", "single_s", "fastest_s", "slowest_s", "median_low_s", "median_high_s", "rounds"
 
 static const struct attn_figure_kind kinds[] = {
-    {"memory", "memory", "Peak extra memory", "L",
+    {"memory",
+     "memory",
+     "Peak extra memory",
+     "L",
      "Line: price; dashed: priced, not measured. Filled: ledger. Open: resident set of a fresh "
      "process, from 1 MiB on.",
      "Bytes beyond inputs and outputs, of a process or of the fullest rank. The line is the price: "
@@ -442,42 +479,82 @@ static const struct attn_figure_kind kinds[] = {
      "the implementation takes. The open mark is the growth of the resident set (VmHWM) of a fresh "
      "process; below 1 MiB pages of stack and libraries outweigh buffers. External implementations "
      "have no price and no ledger: their resident set is joined by a line.",
-     ATTN_GROUP_LENGTH, fill_memory, {MEMORY_COLUMNS}, 5},
-    {"time", "time", "Time of a call", "L", "",
+     ATTN_GROUP_LENGTH,
+     fill_memory,
+     {MEMORY_COLUMNS},
+     5},
+    {"time",
+     "time",
+     "Time of a call",
+     "L",
+     "",
      "The median, over fresh processes, of the median call of each. Warm calls follow the first "
      "call of their process; where there is none, a single first call is marked apart, and no "
      "slope is fitted to it. A plug-in is timed around its function; of a command the times are "
      "those that it reports, or the whole command less a tiny case: the column note says which.",
-     ATTN_GROUP_LENGTH, fill_time, {TIME_COLUMNS}, 4},
-    {"rank-time", "time", "CPU time of the slowest simulated rank", "L", "",
+     ATTN_GROUP_LENGTH,
+     fill_time,
+     {TIME_COLUMNS},
+     4},
+    {"rank-time",
+     "time",
+     "CPU time of the slowest simulated rank",
+     "L",
+     "",
      "Ranks are simulated by threads that share the cores: this is the CPU time of the slowest "
      "one, without waiting. It is no wall time, and is not drawn beside any.",
-     ATTN_GROUP_LENGTH, fill_rank_time, {TIME_COLUMNS}, 4},
-    {"error", "error", "Largest error over its bound", "L",
+     ATTN_GROUP_LENGTH,
+     fill_rank_time,
+     {TIME_COLUMNS},
+     4},
+    {"error",
+     "error",
+     "Largest error over its bound",
+     "L",
      "Filled: every element is compared. Open: a sample of rows and keys. Ratios of 0.0001 and "
      "less, also 0, are drawn at 0.0001.",
      "Every compared element has a bound of its own, derived from the standard model of rounding. "
      "Drawn is the largest error divided by its bound, over all rounds; above 1 the result is "
      "wrong. O and LSE are judged in both passes, and the worse one is drawn.",
-     ATTN_GROUP_LENGTH, fill_error, {"all_ratio", "sample_ratio"}, 2},
-    {"rank-memory", "rank-memory", "Peak extra memory of the fullest rank", "P",
+     ATTN_GROUP_LENGTH,
+     fill_error,
+     {"all_ratio", "sample_ratio"},
+     2},
+    {"rank-memory",
+     "rank-memory",
+     "Peak extra memory of the fullest rank",
+     "P",
      "Line: price; dashed: priced, not measured. Filled: ledger. Dotted grey: the value at P = 2, "
      "falling as 1/P. Cross: one rank alone.",
      "A scheme that splits all of its extra memory follows the grey guide. One rank alone has no "
      "neighbours to keep buffers for, so it is not joined to the curve.",
-     ATTN_GROUP_RANKS, fill_rank_memory,
-     {"priced_bytes", "beyond_bytes", "ledger_bytes", "ideal_bytes", "one_rank_bytes"}, 5},
-    {"bytes-sent", "bytes-sent", "Bytes sent by the busiest rank", "P",
+     ATTN_GROUP_RANKS,
+     fill_rank_memory,
+     {"priced_bytes", "beyond_bytes", "ledger_bytes", "ideal_bytes", "one_rank_bytes"},
+     5},
+    {"bytes-sent",
+     "bytes-sent",
+     "Bytes sent by the busiest rank",
+     "P",
      "Line: price; dashed: priced, not measured. Filled: counted by the transport.",
      "Bytes that the busiest rank sends to others in one call. One rank sends nothing and has no "
      "place on a logarithmic axis.",
-     ATTN_GROUP_RANKS, fill_bytes_sent, {"priced_bytes", "beyond_bytes", "counted_bytes"}, 3},
-    {"csr-density", "csr-density", "Peak extra memory against the density of the mask", "density",
+     ATTN_GROUP_RANKS,
+     fill_bytes_sent,
+     {"priced_bytes", "beyond_bytes", "counted_bytes"},
+     3},
+    {"csr-density",
+     "csr-density",
+     "Peak extra memory against the density of the mask",
+     "density",
      "Line: price. Filled: ledger. Open: resident set of a fresh process, from 1 MiB on.",
      "Compressed sparse rows grow with the visible pairs, each of which costs an index beside its "
      "value; the dense matrices hold every pair, visible or not. The crossing is linear in the "
      "logarithms between points, and is never extrapolated.",
-     ATTN_GROUP_DENSITY, fill_density, {MEMORY_COLUMNS, "break_even_bytes"}, 5},
+     ATTN_GROUP_DENSITY,
+     fill_density,
+     {MEMORY_COLUMNS, "break_even_bytes"},
+     5},
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 

@@ -200,8 +200,7 @@ static void calibration_cell(struct attn_document *d, const json_t *line)
             attn_seconds_text(number(line, "warm_s"), b),
             attn_seconds_text(number(line, "verify_s"), c));
     else if (strcmp(kind, "spin") == 0)
-        attn_document_cell(d, ATTN_WORDS,
-                           "10 million dependent additions, %s of the session: %s",
+        attn_document_cell(d, ATTN_WORDS, "10 million dependent additions, %s of the session: %s",
                            word(line, "when"), attn_seconds_text(number(line, "time_s"), a));
     else
         json_cell(d, line);
@@ -285,12 +284,9 @@ static int holds(const struct attn_page *page, const char *condition)
     const struct {
         const char *name;
         int holds;
-    } known[] = {{"empty", page->summary->n == 0},
-                 {"external", attn_page_has_external(page)},
-                 {"length", has[ATTN_GROUP_LENGTH]},
-                 {"no-length", !has[ATTN_GROUP_LENGTH]},
-                 {"no-ranks", !has[ATTN_GROUP_RANKS]},
-                 {"no-density", !has[ATTN_GROUP_DENSITY]}};
+    } known[] = {{"empty", page->summary->n == 0},     {"external", attn_page_has_external(page)},
+                 {"length", has[ATTN_GROUP_LENGTH]},   {"no-length", !has[ATTN_GROUP_LENGTH]},
+                 {"no-ranks", !has[ATTN_GROUP_RANKS]}, {"no-density", !has[ATTN_GROUP_DENSITY]}};
     for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)
         if (strcmp(known[k].name, condition) == 0)
             return known[k].holds;

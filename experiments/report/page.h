@@ -18,7 +18,8 @@ struct attn_page {
     const char *scripts; /* where page.html is                                           */
     const char *records; /* where its records are                                        */
     const char *plan;    /* the plan they were measured by; NULL when it is not known    */
-    const struct attn_external_specs *externals; /* and beside it; NULL: not known                 */
+    const struct attn_external_specs
+        *externals; /* and beside it; NULL: not known                 */
     int64_t n_points;
     const struct attn_summary *summary;
     const struct attn_figure_groups *groups;

@@ -84,8 +84,8 @@ static void exponent_cell(struct attn_document *d, const struct attn_figure_grou
         char own[200];
         attn_row_label(group, row, own);
         double y = of_time ? row->time.median : (double)row->peak;
-        if (row->point->c.pass != pass || strcmp(own, label) != 0 ||
-            row->status != ATTN_POINT_OK || !(y > 0))
+        if (row->point->c.pass != pass || strcmp(own, label) != 0 || row->status != ATTN_POINT_OK ||
+            !(y > 0))
             continue;
         x[n] = (double)row->point->c.n_query; /* rows of a label come by increasing L */
         x[group->n + 1 + n++] = y;
