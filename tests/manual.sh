@@ -7,6 +7,7 @@
 # indented; "..." stands for any lines.  Without output below it a command must only end with 0.
 # Not compared: blanks, times, rates, and the memory that a machine has available.
 # A command that ends in a comment "# takes ..." runs only under ATTN_FULL=1.
+# Files of the tree that the page links to, or names in backquotes, must be there.
 set -u
 build=$(realpath "$1") page=$(realpath "$2")
 root=$(realpath "$(dirname "$0")/..")
@@ -53,6 +54,15 @@ run() {
     printf '%s: status %d of\n  $ %s\n' "${page#"$root"/}" "$status" "$1"
     diff "$work/want" "$work/got"
 }
+
+while read -r path; do
+    [ -e "$path" ] && continue
+    bad=$((bad + 1))
+    echo "${page#"$root"/}: no file ${path#"$root"/}"
+done < <(
+    grep -oE '\]\([^)#: ]+' "$page" | sed "s,^](,$(dirname "$page")/,"
+    grep -oE '`(ref|optimized|tests|experiments|plots|docs)/[a-z0-9_./-]+`' "$page" | tr -d '`' | sed "s,^,$root/,"
+)
 
 command=
 while IFS= read -r line || [ -n "$line" ]; do
