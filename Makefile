@@ -236,7 +236,7 @@ report: $(B)/attnlab ## measure, draw and write REPORT/index.html (under 5 minut
 	$(B)/attnlab report --plan experiments/plans/report.plan --out $(REPORT)
 
 bench: $(B)/attnlab ## time every row of docs/speed.md (8 to 20 minutes; leave the machine alone meanwhile)
-	$(B)/attnlab bench --preset table --again 3 --out build/bench
+	$(B)/attnlab bench --preset table --out build/bench
 	@cp build/bench/table.md docs/speed.md
 
 steps: $(B)/attnlab ## time the steps from the textbook to the kernel (docs/kernel.md)

@@ -130,59 +130,6 @@ int attn_cli_leave(int status)
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-/* Which option a word "--name" or "--name=value" spells out; -1: none. */
-static int find_option(const struct option *options, const char *word)
-{
-    size_t n = strcspn(word + 2, "=");
-    for (int o = 0; strncmp(word, "--", 2) == 0 && options[o].name != NULL; o++)
-        if (strlen(options[o].name) == n && strncmp(options[o].name, word + 2, n) == 0 &&
-            (word[2 + n] == '\0' || options[o].has_arg != no_argument))
-            return o;
-    return -1;
-}
-
-/* Whether a list of words separated by blanks (NULL: none) has this one. */
-static int has_word(const char *list, const char *word)
-{
-    size_t n = strlen(word);
-    for (const char *at = list; at != NULL && (at = strstr(at, word)) != NULL; at++)
-        if ((at == list || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0'))
-            return 1;
-    return 0;
-}
-
-int attn_cli_options(const char *command, int argc, char *const argv[],
-                     const struct option *options, const char *repeatable)
-{
-    const char *given[32] = {NULL}; /* longer than any table */
-    for (int a = 1; a < argc && strcmp(argv[a], "--") != 0; a++) {
-        const char *word = argv[a], *equals = strchr(word, '=');
-        if (word[0] != '-' || word[1] == '\0')
-            continue;
-        int o = find_option(options, word);
-        if (o < 0)
-            return attn_cli_fail(command, ATTN_EXIT_USAGE, "%s: no such flag (attnlab %s --help)",
-                                 word, command);
-        if (options[o].has_arg == no_argument)
-            continue;
-        const char *value = equals != NULL ? equals + 1 : argv[++a]; /* argv[argc] is NULL */
-        if (value == NULL)
-            return attn_cli_fail(command, ATTN_EXIT_USAGE, "%s needs a value (attnlab %s --help)",
-                                 word, command);
-        if (given[o] != NULL && !has_word(repeatable, options[o].name))
-            return attn_cli_fail(command, ATTN_EXIT_USAGE, "--%s was given before: '%s', now '%s'",
-                                 options[o].name, given[o], value);
-        given[o] = value;
-    }
-    return ATTN_EXIT_GOOD;
-}
-
-int attn_cli_help(const char *text)
-{
-    fputs(text, stdout);
-    return attn_cli_flush("help");
-}
-
 int attn_cli_flush(const char *command)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))

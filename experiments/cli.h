@@ -1,13 +1,9 @@
-/* What the subcommands of attnlab share.  Each lives in cmd_NAME.c as
- *      int attn_cmd_NAME(int argc, char **argv);      argv[0] is NAME
- * returns one of the exit statuses below, and has one line in commands.def.  Messages for people
- * go to stderr as "attnlab NAME: ...", results to stdout. */
+/* What the commands of attnlab share.  Messages for people go to stderr as "attnlab NAME: ...",
+ * results to stdout; cli/flags.h reads the command line. */
 #ifndef EXPERIMENTS_CLI_H
 #define EXPERIMENTS_CLI_H
 
 #include "ref/attn.h"
-
-struct option; /* of getopt_long */
 
 enum {
     ATTN_EXIT_GOOD = 0,
@@ -59,16 +55,6 @@ int attn_cli_leave(int status); /* returns status */
  * when the machine lacks what was asked for: files, space, permission. */
 enum attn_status attn_cli_errno(int error);
 
-/* Look at the flags before getopt_long does, which takes --stric for --strict and the last of two
- * --lengths.  GOOD, or USAGE with a message: a flag that is not in the table (letter by letter),
- * one without its value, one with a value that was given before.  repeatable: the names of
- * flags that may come again, separated by blanks, or NULL. */
-int attn_cli_options(const char *command, int argc, char *const argv[],
-                     const struct option *options, const char *repeatable);
-
-/* Print a page of help to stdout; returns ATTN_EXIT_GOOD, or LACKS when stdout is broken. */
-int attn_cli_help(const char *text);
-
 /* Whole text to a number; 0 when it is not one, or is outside [min, max]. */
 int attn_cli_int(const char *text, int64_t min, int64_t max, int64_t *value);
 int attn_cli_double(const char *text, double *value);
@@ -85,9 +71,5 @@ int64_t attn_cli_memory_available(void);
 
 /* Flush stdout and say whether everything got there. */
 int attn_cli_flush(const char *command);
-
-#define ATTN_COMMAND(name, summary) int attn_cmd_##name(int argc, char **argv);
-#include "experiments/commands.def"
-#undef ATTN_COMMAND
 
 #endif

@@ -13,6 +13,28 @@
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/files/folder.h"
 
+static int bench_command(int argc, char **argv);
+
+const struct attn_cli_command attn_cmd_bench = {
+    .name = "bench",
+    .summary = "speed, as a fraction of what this machine can do",
+    .usage = "bench SPEC... --length L,... [flags]\n"
+             "bench SPEC... --case CASE [flags]\n"
+             "bench --preset table|steps [--rows TEXT] [flags]\n"
+             "bench --limits [flags]",
+    .about =
+        "How fast implementations are, as a fraction of P, the multiply-add peak of the "
+        "instruction\n"
+        "set in use, which is measured in the same process right before and after every sample.\n"
+        "What has one case is timed in turn, round by round (docs/bench.md).  A SPEC may say its\n"
+        "instruction set: tiled@avx2.",
+    .flags = attn_bench_uses,
+    .more =
+        "Exit status: 0 done, 1 a result was wrong, 2 usage, 3 something could not be measured.",
+    .operands_most = -1,
+    .computes = 1,
+    .run = bench_command};
+
 /* ---- what is left behind ------------------------------------------------------------------ */
 
 static enum attn_status leave(const struct attn_bench *bench, const struct attn_bench_table *table,
@@ -50,7 +72,7 @@ static const struct attn_bench_flags *shown; /* by the reports below */
 
 static void report_visit(int visit, int visits)
 {
-    if (strcmp(shown->format, "text") == 0)
+    if (shown->format == ATTN_BENCH_TEXT)
         printf("%d of %d: a part of the rounds of every row%s\n", visit + 1, visits,
                visit + 1 < visits ? "" : "; what came of them:");
     fflush(stdout);
@@ -59,7 +81,7 @@ static void report_visit(int visit, int visits)
 static void report_rows(const struct attn_bench *bench, const struct attn_bench_outcome *outcome,
                         int n)
 {
-    if (strcmp(shown->format, "text") == 0)
+    if (shown->format == ATTN_BENCH_TEXT)
         attn_bench_print_outcomes(stdout, bench, outcome, n, 0);
     fflush(stdout);
 }
@@ -82,11 +104,11 @@ static int finish(struct attn_bench *bench, const struct attn_bench_flags *f,
                   json_t *json, int status)
 {
     struct attn_error err = {ATTN_OK, ""};
-    if (strcmp(f->format, "json") == 0) {
+    if (f->format == ATTN_BENCH_AS_JSON) {
         json_dumpf(json, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
         fputc('\n', stdout);
     }
-    if (strcmp(f->format, "text") == 0) {
+    if (f->format == ATTN_BENCH_TEXT) {
         fputs("\n", stdout);
         attn_bench_print_roofs(stdout, bench, 0);
     }
@@ -115,11 +137,11 @@ static int run_table(struct attn_bench *bench, const struct attn_bench_flags *f)
     struct attn_bench_table table;
     struct attn_error err = {ATTN_OK, ""};
     shown = f;
-    const struct attn_bench_list list = choose_rows(attn_bench_list_find(f->preset), f->rows, row);
+    const struct attn_bench_list list = choose_rows(attn_bench_list_at(f->preset), f->rows, row);
     if (list.n == 0)
         return attn_cli_fail("bench", ATTN_EXIT_USAGE,
                              "--rows '%s': no row or block of --preset %s has that in its name",
-                             f->rows, f->preset);
+                             f->rows, attn_bench_list_at(f->preset)->name);
     if (attn_bench_table_run(bench, &list, &table, report_visit, report_rows, &err) != ATTN_OK) {
         attn_bench_table_free(&table);
         return attn_cli_fail("bench", attn_cli_status(err.status), "%s", err.text);
@@ -127,7 +149,7 @@ static int run_table(struct attn_bench *bench, const struct attn_bench_flags *f)
     json_t *json = attn_bench_json(bench);
     for (int at = 0; at < table.n_entries; at++) {
         attn_bench_json_entry(json, bench, &table.entry[at], NULL);
-        if (strcmp(f->format, "line") == 0)
+        if (f->format == ATTN_BENCH_LINE)
             attn_bench_print_line(stdout, &table.entry[at]);
     }
     attn_bench_json_outcomes(json, table.outcome, table.n);
@@ -143,11 +165,11 @@ static int run_table(struct attn_bench *bench, const struct attn_bench_flags *f)
 static int make_block(const struct attn_bench_flags *f, const char *text,
                       struct attn_bench_entry *entry)
 {
-    for (int t = 0; t < f->n_threads; t++)
+    for (int t = 0; t < f->threads.n; t++)
         for (int s = f->against != NULL ? -1 : 0; s < f->n_specs; s++) {
             struct attn_error err = {ATTN_OK, ""};
             const char *spec = s < 0 ? f->against : f->spec[s];
-            if (attn_bench_entry_init(entry++, spec, text, f->thread[t], &err) == ATTN_OK)
+            if (attn_bench_entry_init(entry++, spec, text, (int)f->threads.at[t], &err) == ATTN_OK)
                 continue;
             attn_cli_fail("bench", ATTN_EXIT_USAGE, "%s", err.text);
             return 0;
@@ -158,19 +180,19 @@ static int make_block(const struct attn_bench_flags *f, const char *text,
 static void show_block(const struct attn_bench *bench, const struct attn_bench_flags *f,
                        const struct attn_bench_entry *entry, int n)
 {
-    int a_turn = n / f->n_threads; /* entries of one number of threads, the first compared with */
+    int a_turn = n / f->threads.n; /* entries of one number of threads, the first compared with */
     for (int at = 0; at < n; at += a_turn)
-        if (strcmp(f->format, "text") == 0)
+        if (f->format == ATTN_BENCH_TEXT)
             attn_bench_print_entries(stdout, bench, entry + at, a_turn,
                                      f->against != NULL ? &entry[at] : NULL);
-    for (int at = 0; at < n && strcmp(f->format, "line") == 0; at++)
+    for (int at = 0; at < n && f->format == ATTN_BENCH_LINE; at++)
         attn_bench_print_line(stdout, &entry[at]);
     fflush(stdout);
 }
 
 static int run_cases(struct attn_bench *bench, const struct attn_bench_flags *f)
 {
-    int turn = f->n_specs + (f->against != NULL), width = turn * f->n_threads;
+    int turn = f->n_specs + (f->against != NULL), width = turn * f->threads.n;
     int n = width * f->n_cases, good = 1;
     struct attn_bench_entry *entry = calloc((size_t)n, sizeof *entry);
     if (entry == NULL)
@@ -203,20 +225,20 @@ static int run_limits(struct attn_bench *bench, const struct attn_bench_flags *f
                                                          {256, 128, 512, 0}};
     enum { PRODUCTS = sizeof products / sizeof *products };
     struct attn_error err = {ATTN_OK, ""};
-    int n = 0, most = PRODUCTS * f->n_threads;
+    int n = 0, most = PRODUCTS * f->threads.n;
     struct attn_bench_entry *entry = calloc((size_t)most, sizeof *entry);
     if (entry == NULL)
         return attn_cli_fail("bench", ATTN_EXIT_LACKS, "no memory");
-    for (int t = 0; t < f->n_threads; t++) {
+    for (int t = 0; t < f->threads.n; t++) {
         for (int i = 0; i < attn_isa_count(); i++)
             for (int k = 0; k < 2 && attn_isa_at(i)->present(); k++)
                 attn_bench_roofs(bench, attn_isa_at(i)->kernels[k], attn_isa_at(i)->name,
-                                 f->thread[t]);
+                                 (int)f->threads.at[t]);
         for (int p = 0; p < PRODUCTS && bench->blas.handle != NULL; p++)
-            attn_bench_entry_product(&entry[n++], &products[p], f->thread[t], &err);
+            attn_bench_entry_product(&entry[n++], &products[p], (int)f->threads.at[t], &err);
     }
     attn_bench_block(bench, entry, n, 0, 1);
-    if (strcmp(f->format, "json") != 0 && n > 0)
+    if (f->format != ATTN_BENCH_AS_JSON && n > 0)
         show_block(bench, f, entry, n);
     json_t *json = attn_bench_json(bench);
     for (int at = 0; at < n; at++)
@@ -232,7 +254,7 @@ static void open_blas(struct attn_bench *bench, const struct attn_bench_flags *f
 {
     struct attn_error err = {ATTN_OK, ""};
     snprintf(bench->blas_why_not, sizeof bench->blas_why_not, "not asked for");
-    if (strcmp(f->blas, "none") == 0 || !(f->limits || f->preset != NULL))
+    if (strcmp(f->blas, "none") == 0 || !(f->limits || f->preset != ATTN_BENCH_NO_PRESET))
         return;
     const struct attn_isa *isa = attn_isa_best(&err);
     if (isa == NULL || attn_blas_open(f->blas, isa->name, &bench->blas, &err) != ATTN_OK)
@@ -243,22 +265,23 @@ static void open_blas(struct attn_bench *bench, const struct attn_bench_flags *f
 
 static int most_threads(const struct attn_bench_flags *f)
 {
-    int most = f->preset != NULL ? 2 : 1; /* its rows have one or two */
-    for (int t = 0; t < f->n_threads; t++)
-        most = f->thread[t] > most ? f->thread[t] : most;
+    int most = f->preset != ATTN_BENCH_NO_PRESET ? 2 : 1; /* its rows have one or two */
+    for (int t = 0; t < f->threads.n; t++)
+        most = f->threads.at[t] > most ? (int)f->threads.at[t] : most;
     return most;
 }
 
-int attn_cmd_bench(int argc, char **argv)
+static int bench_command(int argc, char **argv)
 {
     static struct attn_bench bench; /* both too large for the stack */
     static struct attn_bench_flags flags;
     struct attn_error err = {ATTN_OK, ""};
     int status = attn_bench_flags_read(argc, argv, &flags);
-    if (status != ATTN_EXIT_GOOD || flags.help)
-        return flags.help ? attn_cli_help(attn_bench_help) : status;
+    if (status >= 0)
+        return status;
+    status = ATTN_EXIT_GOOD;
     bench = (struct attn_bench){.rounds = (int)flags.rounds,
-                                .again_s = flags.again_s,
+                                .again_s = 0,
                                 .verify = !flags.no_verify,
                                 .sample_s = flags.sample_s,
                                 .patience_s = flags.patience_s};
@@ -269,7 +292,8 @@ int attn_cmd_bench(int argc, char **argv)
     else if (flags.limits)
         status = run_limits(&bench, &flags);
     else
-        status = flags.preset != NULL ? run_table(&bench, &flags) : run_cases(&bench, &flags);
+        status = flags.preset != ATTN_BENCH_NO_PRESET ? run_table(&bench, &flags)
+                                                      : run_cases(&bench, &flags);
     attn_roofs_close(&bench.roofs);
     attn_counters_close(&bench.counters);
     free(bench.matrix);

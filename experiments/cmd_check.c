@@ -1,7 +1,5 @@
 /* attnlab check: judge implementations on the battery and the relations, on one of them, or on
  * random cases. */
-#include <getopt.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,42 +16,71 @@
 #include "tests/harness/isolated.h"
 #include "tests/harness/relations/relations.h"
 
-static const char help[] =
-    "attnlab check [SPEC ...] [--tier quick|full] [--case STRING|NAME | --relation ID | --growth]\n"
-    "              [--soak SECONDS [--seed N]] [--repeat N] [--format text|tap|junit|json]\n"
-    "              [--strict] [--verbose] [--report FILE.html|FILE.md]\n"
-    "attnlab check --plugin FILE | --exec CMD | --results DIR     somebody else's: add --help\n\n"
-    "Judge implementations against the oracle.  Without SPEC: every registered one.  Without\n"
-    "--case and --relation: the battery (attnlab list cases), the relations that must hold "
-    "between\n"
-    "two runs, and for what has ranks or splits the growth of errors with them.\n\n"
-    "  --tier T      quick (default, under a second each) or full (about 1,100 cases)\n"
-    "  --case C      one case: a case string, or the name of a battery case\n"
-    "  --relation R  one relation (R1 to R23, G1 to G9, D1 to D3, P1, P2, I1, I2), or all\n"
-    "  --growth      only: do errors grow faster than a random walk with ranks or splits?\n"
-    "  --soak S      random cases for S seconds; a failure is shrunk to a small case\n"
-    "  --seed N      of the random cases (default 1)\n"
-    "  --repeat N    run every case N times in a row (default 1, in a soak 4)\n"
-    "  --format F    text: the worst first; tap: TAP 13; junit: XML; json\n"
-    "  --report F    beside it a page to keep, HTML or Markdown by its name\n"
-    "  --strict      a WEAK case, which could not have failed, is a failure\n"
-    "  --verbose     text: a line for every check, not only for those that fail\n\n"
-    "  attnlab check tiled-textbook --tier full\n"
-    "  attnlab check ring:ranks=4 --case 'b1h2q128d32:causal(br):f32:stairs-up:s1:pass=bwd'\n\n"
-    "Exit status 1 when anything fails.\n";
-
 struct request {
-    enum attn_tier tier;
-    const char *text; /* of --case, or NULL                          */
-    const struct attn_battery_case *named;
-    struct attn_case one;
-    const char *relation; /* an id, "all", or NULL */
-    int growth;           /* the check of growth alone */
-    double soak;          /* seconds; 0: no soak   */
-    uint64_t seed;
-    int repeat; /* runs of every case; 0: not said */
-    const char *report;
+    struct attn_check_request asked;
+    struct attn_question question; /* the cases of --case, if there are any */
 };
+
+#define PLACE(member) offsetof(struct attn_check_request, member)
+
+static const struct attn_flag_use uses[] = {
+    {.flag = ATTN_FLAG_TIER,
+     PLACE(tier),
+     "quick",
+     .help = "quick (a few seconds for each SPEC) or full (attnlab list cases --tier full)"},
+    {.flag = ATTN_FLAG_CASE, PLACE(cases)},
+    {.flag = ATTN_FLAG_RELATION, PLACE(relation)},
+    {.flag = ATTN_FLAG_GROWTH, PLACE(growth)},
+    {.flag = ATTN_FLAG_SOAK, PLACE(soak)},
+    {.flag = ATTN_FLAG_SEED, PLACE(seed), "1", .help = "of the random cases"},
+    {.flag = ATTN_FLAG_REPEAT,
+     PLACE(repeat),
+     .help = "run every case N times in a row (1; in a soak 4, of a plug-in 16)"},
+    {.flag = ATTN_FLAG_FORMAT,
+     PLACE(format),
+     "text",
+     .value = "text|tap|junit|json",
+     .help = "text: the worst first; tap: TAP 13; junit: XML; json"},
+    {.flag = ATTN_FLAG_REPORT, PLACE(report)},
+    {.flag = ATTN_FLAG_STRICT, PLACE(strict)},
+    {.flag = ATTN_FLAG_VERBOSE, PLACE(verbose)},
+    {.flag = ATTN_FLAG_TITLE,
+     .help = "External implementations, in the place of SPECs (docs/external.md); "
+             "the worst exit status wins:"},
+    {.flag = ATTN_FLAG_PLUGIN, PLACE(externals), .value = "FILE.so"},
+    {.flag = ATTN_FLAG_EXEC, PLACE(externals), .value = "COMMAND"},
+    {.flag = ATTN_FLAG_CLAIMS,
+     PLACE(externals),
+     .help = "what the commands before it claim, JSON; a plug-in says it itself"},
+    {.flag = ATTN_FLAG_RESULTS, PLACE(externals)},
+    {.flag = ATTN_FLAG_VECTORS, PLACE(vectors)},
+    {.flag = ATTN_FLAG_TIMEOUT, PLACE(timeout)},
+    {.flag = ATTN_FLAG_WORK, PLACE(work)},
+    {.flag = ATTN_FLAG_END}};
+
+static int check(int argc, char **argv);
+
+const struct attn_cli_command attn_cmd_check = {
+    .name = "check",
+    .summary = "judge implementations on the battery or on one case",
+    .usage = "check [SPEC...] [flags]\n"
+             "check --plugin FILE.so... [flags]\n"
+             "check --exec COMMAND... --claims FILE [flags]\n"
+             "check --results DIR [--claims FILE] [flags]",
+    .about =
+        "Judge implementations against the oracle.  Without SPEC: every registered one.  Without\n"
+        "--case and --relation: the battery (attnlab list cases), the relations that must hold\n"
+        "between two runs, and for what has ranks or splits the growth of errors with them.",
+    .flags = uses,
+    .more =
+        "  attnlab check tiled-textbook --tier full\n"
+        "  attnlab check ring:ranks=4 --case 'b1h2q128d32:causal(br):f32:stairs-up:s1:pass=bwd'\n"
+        "\n"
+        "Exit status: 0 good; 1 a case fails, crashes, hangs, or a claim is never exercised; 2 it\n"
+        "cannot be judged at all; 3 the environment lacks something.",
+    .operands_most = -1,
+    .computes = 1,
+    .run = check};
 
 static double now(void)
 {
@@ -68,7 +95,7 @@ enum {
     ENOUGH = 40     /* diagnoses of one spec: the next one says nothing new */
 };
 
-struct question {
+struct judged {
     const struct attn_spec *spec;
     const struct attn_case *c;
     const struct attn_relation *relation;
@@ -78,7 +105,7 @@ struct question {
 
 static void judge_case(void *arg, struct attn_result *r)
 {
-    const struct question *q = arg;
+    const struct judged *q = arg;
     struct attn_diagnosis diagnosis;
     attn_run_repeated(q->spec, q->c, &q->how, r);
     if (q->diagnose && r->verdict == ATTN_FAILED &&
@@ -88,7 +115,7 @@ static void judge_case(void *arg, struct attn_result *r)
 
 static void judge_relation(void *arg, struct attn_result *r)
 {
-    const struct question *q = arg;
+    const struct judged *q = arg;
     attn_relation_run(q->relation, q->spec, r);
 }
 
@@ -105,8 +132,8 @@ static void run_one(const struct attn_spec *spec, const struct attn_case *c,
     snprintf(again, sizeof again, "check '%s' --case '%s'%s%s", name, text, times,
              v->strict ? " --strict" : "");
     double start = now();
-    struct question question = {spec, c, NULL, v->causes.diagnosed < ENOUGH, {calls, 0, 1}};
-    attn_isolated(judge_case, &question, battery != NULL ? PATIENCE * (double)calls : 0, &r);
+    struct judged judged = {spec, c, NULL, v->causes.diagnosed < ENOUGH, {calls, 0, 1}};
+    attn_isolated(judge_case, &judged, battery != NULL ? PATIENCE * (double)calls : 0, &r);
     const struct attn_subject subject = {"case",
                                          battery != NULL ? battery->name : "",
                                          text,
@@ -147,8 +174,8 @@ static void run_relations(const struct attn_spec *spec, const char *id, struct a
         attn_spec_print(spec, name, sizeof name);
         snprintf(again, sizeof again, "check '%s' --relation %s", name, relation->id);
         double start = now();
-        struct question question = {.spec = spec, .relation = relation};
-        attn_isolated(judge_relation, &question, PATIENCE, &r);
+        struct judged judged = {.spec = spec, .relation = relation};
+        attn_isolated(judge_relation, &judged, PATIENCE, &r);
         const struct attn_subject subject = {
             "relation", relation->id, relation->says, relation->ids, relation->says, again, NULL};
         attn_verdicts_add(v, &subject, &r, now() - start);
@@ -158,7 +185,7 @@ static void run_relations(const struct attn_spec *spec, const char *id, struct a
 /* Last in the order of verdicts: what shows in no single run. */
 static void judge_growth(void *arg, struct attn_result *r)
 {
-    const struct question *q = arg;
+    const struct judged *q = arg;
     struct attn_growth growth;
     attn_growth_run(q->spec, 1, &growth, r);
 }
@@ -170,8 +197,8 @@ static void run_growth(const struct attn_spec *spec, struct attn_verdicts *v)
     attn_spec_print(spec, name, sizeof name);
     snprintf(again, sizeof again, "check '%s' --growth", name);
     double start = now();
-    struct question question = {.spec = spec};
-    attn_isolated(judge_growth, &question, PATIENCE, &r);
+    struct judged judged = {.spec = spec};
+    attn_isolated(judge_growth, &judged, PATIENCE, &r);
     const struct attn_subject subject = {
         "growth",
         "growth",
@@ -188,9 +215,9 @@ static void run_growth(const struct attn_spec *spec, struct attn_verdicts *v)
 static void judge_random(void *arg, const struct attn_case *c, const struct attn_repetition *how,
                          int flags, struct attn_result *r)
 {
-    struct question question = {arg, c, NULL, flags & ATTN_SOAK_SAY, *how};
-    question.how.same_bits = 1;
-    attn_isolated(judge_case, &question, PATIENCE, r); /* always a fresh process */
+    struct judged judged = {arg, c, NULL, flags & ATTN_SOAK_SAY, *how};
+    judged.how.same_bits = 1;
+    attn_isolated(judge_case, &judged, PATIENCE, r); /* always a fresh process */
 }
 
 static void run_soak(const struct attn_spec *spec, const struct request *request,
@@ -200,9 +227,13 @@ static void run_soak(const struct attn_spec *spec, const struct request *request
     struct attn_spec own = *spec;
     attn_spec_print(spec, name, sizeof name);
     snprintf(route, sizeof route, "'%s'", name);
-    const struct attn_soak soak = {
-        judge_random,  &own,          route,
-        request->soak, request->seed, request->repeat > 0 ? request->repeat : ATTN_SOAK_OWN_CALLS};
+    const struct attn_soak soak = {judge_random,
+                                   &own,
+                                   route,
+                                   request->asked.soak,
+                                   (uint64_t)request->asked.seed,
+                                   request->asked.repeat > 0 ? (int)request->asked.repeat
+                                                             : ATTN_SOAK_OWN_CALLS};
     attn_soak_run(&soak, v);
 }
 
@@ -227,28 +258,31 @@ static void report_about(const struct attn_spec *spec, const char *name,
     for (int bit = 0; bit < ATTN_CAPS; bit++)
         if (spec->impl->caps & 1u << bit)
             append(claims, sizeof claims, " %s", attn_cap_name((enum attn_cap)(1u << bit)));
+    const struct attn_cli_list *cases = &request->asked.cases;
+    enum attn_tier tier = (enum attn_tier)request->asked.tier;
     append(command, sizeof command, "%s check '%s'", attn_cli_program(), name);
-    if (request->text != NULL) {
-        append(scope, sizeof scope, "one case");
-        append(command, sizeof command, " --case '%s'", request->text);
-    } else if (request->relation != NULL) {
-        append(scope, sizeof scope, "relation %s", request->relation);
-        append(command, sizeof command, " --relation %s", request->relation);
-    } else if (request->growth) {
+    if (cases->n > 0) {
+        append(scope, sizeof scope, cases->n == 1 ? "one case" : "%d cases", cases->n);
+        for (int c = 0; c < cases->n; c++)
+            append(command, sizeof command, " --case '%s'", cases->at[c].value);
+    } else if (request->asked.relation != NULL) {
+        append(scope, sizeof scope, "relation %s", request->asked.relation);
+        append(command, sizeof command, " --relation %s", request->asked.relation);
+    } else if (request->asked.growth) {
         append(scope, sizeof scope, "the growth of errors with parts");
         append(command, sizeof command, " --growth");
-    } else if (request->soak > 0) {
+    } else if (request->asked.soak > 0) {
         append(scope, sizeof scope, "random cases of seed %llu for %g s",
-               (unsigned long long)request->seed, request->soak);
-        append(command, sizeof command, " --soak %g --seed %llu", request->soak,
-               (unsigned long long)request->seed);
+               (unsigned long long)request->asked.seed, request->asked.soak);
+        append(command, sizeof command, " --soak %g --seed %llu", request->asked.soak,
+               (unsigned long long)request->asked.seed);
     } else {
         append(scope, sizeof scope, "the %s tier, %d cases, and the relations",
-               attn_tier_name(request->tier), attn_tier_count(request->tier));
-        append(command, sizeof command, " --tier %s", attn_tier_name(request->tier));
+               attn_tier_name(tier), attn_tier_count(tier));
+        append(command, sizeof command, " --tier %s", attn_tier_name(tier));
     }
-    if (request->repeat > 1)
-        append(command, sizeof command, " --repeat %d", request->repeat);
+    if (request->asked.repeat > 1)
+        append(command, sizeof command, " --repeat %d", (int)request->asked.repeat);
     append(command, sizeof command, "%s", v->strict ? " --strict" : "");
     const struct attn_report_about about = {
         "implementation of attnlab", name, NULL, claims, scope, command};
@@ -265,21 +299,24 @@ static int run_spec(const struct attn_spec *spec, const struct request *request,
     attn_verdicts_begin(v, name);
     if (v->report != NULL)
         report_about(spec, name, request, v);
-    if (request->text != NULL)
-        run_one(spec, &request->one, request->named, request->repeat, v);
-    else if (request->relation != NULL)
-        run_relations(spec, request->relation, v);
-    else if (request->growth)
+    const struct attn_cli_list *cases = &request->asked.cases;
+    int repeat = (int)request->asked.repeat;
+    for (int c = 0; c < cases->n; c++)
+        run_one(spec, &request->question.asked[c].c, attn_battery_find(cases->at[c].value), repeat,
+                v);
+    if (request->asked.relation != NULL)
+        run_relations(spec, request->asked.relation, v);
+    else if (request->asked.growth)
         run_growth(spec, v);
-    else if (request->soak > 0)
+    else if (request->asked.soak > 0)
         run_soak(spec, request, v);
-    else {
-        run_tier(spec, request->tier, request->repeat, v);
+    else if (cases->n == 0) {
+        run_tier(spec, (enum attn_tier)request->asked.tier, repeat, v);
         run_relations(spec, "all", v);
         if (attn_growth_applies(spec->impl))
             run_growth(spec, v);
     }
-    int impossible = request->text != NULL && v->list != NULL && v->list->n == 1 &&
+    int impossible = cases->n == 1 && v->list != NULL && v->list->n == 1 &&
                      v->list->entry[0].result.verdict == ATTN_ERROR;
     int lacking = attn_verdicts_lacking(v), failures = attn_verdicts_end(v);
     if (lacking > 0 && lacking == failures)
@@ -288,71 +325,6 @@ static int run_spec(const struct attn_spec *spec, const struct request *request,
 }
 
 /* ---- the command line ------------------------------------------------------------------------ */
-
-/* Understand one option; returns an exit status. */
-static int take_option(int o, struct request *request, struct attn_verdicts *v)
-{
-    int64_t seed, repeat;
-    switch (o) {
-    case 'c':
-        request->text = optarg;
-        return ATTN_EXIT_GOOD;
-    case 'r':
-        request->relation = optarg;
-        if (strcmp(optarg, "all") != 0 && attn_relation_find(optarg) == NULL)
-            return attn_cli_fail("check", ATTN_EXIT_USAGE,
-                                 "no relation is called '%s': there are R1 to R23, G1 to G9, D1 "
-                                 "to D3, P1, P2, I1, I2 and all",
-                                 optarg);
-        return ATTN_EXIT_GOOD;
-    case 't':
-        if (attn_tier_find(optarg) < 0)
-            return attn_cli_fail("check", ATTN_EXIT_USAGE,
-                                 "there is no tier '%s': quick or full would work", optarg);
-        request->tier = (enum attn_tier)attn_tier_find(optarg);
-        return ATTN_EXIT_GOOD;
-    case 'g':
-        request->growth = 1;
-        return ATTN_EXIT_GOOD;
-    case 'k':
-        if (!attn_cli_double(optarg, &request->soak) || !(request->soak > 0) ||
-            !isfinite(request->soak))
-            return attn_cli_fail("check", ATTN_EXIT_USAGE, "--soak %s: a number of seconds above 0",
-                                 optarg);
-        return ATTN_EXIT_GOOD;
-    case 'n':
-        if (!attn_cli_int(optarg, 0, INT64_MAX, &seed))
-            return attn_cli_fail("check", ATTN_EXIT_USAGE, "--seed %s: a whole number from 0 up",
-                                 optarg);
-        request->seed = (uint64_t)seed;
-        return ATTN_EXIT_GOOD;
-    case 'a':
-        if (!attn_cli_int(optarg, 1, ATTN_REPEAT_MOST, &repeat))
-            return attn_cli_fail("check", ATTN_EXIT_USAGE,
-                                 "--repeat %s: a whole number from 1 to %d", optarg,
-                                 ATTN_REPEAT_MOST);
-        request->repeat = (int)repeat;
-        return ATTN_EXIT_GOOD;
-    case 'f':
-        if (attn_format_find(optarg) < 0)
-            return attn_cli_fail("check", ATTN_EXIT_USAGE,
-                                 "there is no format '%s': text, tap, junit or json would work",
-                                 optarg);
-        v->format = (enum attn_format)attn_format_find(optarg);
-        return ATTN_EXIT_GOOD;
-    case 'o':
-        request->report = optarg;
-        return ATTN_EXIT_GOOD;
-    case 's':
-        v->strict = 1;
-        return ATTN_EXIT_GOOD;
-    case 'v':
-        v->verbose = 1;
-        return ATTN_EXIT_GOOD;
-    default:
-        return attn_cli_fail("check", ATTN_EXIT_USAGE, "see attnlab check --help");
-    }
-}
 
 /* Who is to be judged, before anything is said about what on. */
 static int know_specs(char **names, int n)
@@ -365,24 +337,52 @@ static int know_specs(char **names, int n)
     return ATTN_EXIT_GOOD;
 }
 
-/* Options that exclude each other, and the case itself; returns an exit status. */
-static int understand(struct request *request, struct attn_verdicts *v)
+/* Flags that exclude each other or name what is not there; returns an exit status. */
+static int check_request(const struct attn_check_request *asked, int n_specs)
 {
-    struct attn_error err = {0};
-    if ((request->text != NULL) + (request->relation != NULL) + (request->soak > 0) +
-            request->growth >
-        1)
+    const char *relation = asked->relation;
+    if ((asked->cases.n > 0) + (relation != NULL) + (asked->soak > 0) + asked->growth > 1)
         return attn_cli_fail("check", ATTN_EXIT_USAGE,
                              "--case, --relation, --growth and --soak: one of them at a time");
-    v->details = request->text != NULL || request->relation != NULL || request->growth;
-    if (request->relation != NULL && strcmp(request->relation, "all") == 0)
-        v->details = 0;
-    if (request->text == NULL)
-        return ATTN_EXIT_GOOD;
-    request->named = attn_battery_find(request->text);
-    const char *text = request->named != NULL ? request->named->text : request->text;
-    if (attn_question_case(text, &request->one, &err) != ATTN_OK)
-        return attn_cli_fail("check", ATTN_EXIT_USAGE, "%s", err.text);
+    if (relation != NULL && strcmp(relation, "all") != 0 && attn_relation_find(relation) == NULL)
+        return attn_cli_fail("check", ATTN_EXIT_USAGE,
+                             "no relation is called '%s': there are R1 to R23, G1 to G9, D1 "
+                             "to D3, P1, P2, I1, I2 and all (attnlab list relations)",
+                             relation);
+    int externals = 0;
+    for (int x = 0; x < asked->externals.n; x++)
+        externals += strcmp(asked->externals.at[x].flag, "claims") != 0;
+    if (externals > 0 && (n_specs > 0 || asked->growth))
+        return attn_cli_fail("check", ATTN_EXIT_USAGE,
+                             n_specs > 0
+                                 ? "a SPEC and an external implementation are not judged in "
+                                   "one run"
+                                 : "--growth is for implementations of attnlab: ranks and "
+                                   "splits are options of a SPEC");
+    if (externals == 0 && (asked->externals.n > 0 || asked->vectors != NULL ||
+                           asked->work != NULL || asked->timeout > 0))
+        return attn_cli_fail("check", ATTN_EXIT_USAGE,
+                             "--claims, --vectors, --work and --timeout are for external "
+                             "implementations: --plugin, --exec or --results");
+    return ATTN_EXIT_GOOD;
+}
+
+/* How it is told, and the cases of --case. */
+static int understand(struct request *request, struct attn_verdicts *v)
+{
+    const struct attn_check_request *asked = &request->asked;
+    v->format = (enum attn_format)asked->format;
+    v->strict = asked->strict;
+    v->verbose = asked->verbose;
+    v->details = asked->cases.n > 0 || asked->growth ||
+                 (asked->relation != NULL && strcmp(asked->relation, "all") != 0);
+    struct attn_error err = {0};
+    const char *text[sizeof asked->cases.at / sizeof *asked->cases.at];
+    for (int c = 0; c < asked->cases.n; c++)
+        text[c] = asked->cases.at[c].value;
+    if (asked->cases.n > 0 && attn_question_make(text, asked->cases.n, ATTN_TIER_QUICK,
+                                                 &request->question, &err) != ATTN_OK)
+        return attn_cli_fail("check", attn_cli_status(err.status), "%s", err.text);
     return ATTN_EXIT_GOOD;
 }
 
@@ -408,46 +408,27 @@ static int run_specs(char **names, int n, const struct request *request, struct 
     return worst;
 }
 
-int attn_cmd_check(int argc, char **argv)
+static int check(int argc, char **argv)
 {
-    if (attn_external_is_meant(argc, argv))
-        return attn_external_check(argc, argv);
-    static const struct option longs[] = {{"case", required_argument, NULL, 'c'},
-                                          {"relation", required_argument, NULL, 'r'},
-                                          {"tier", required_argument, NULL, 't'},
-                                          {"soak", required_argument, NULL, 'k'},
-                                          {"seed", required_argument, NULL, 'n'},
-                                          {"repeat", required_argument, NULL, 'a'},
-                                          {"format", required_argument, NULL, 'f'},
-                                          {"report", required_argument, NULL, 'o'},
-                                          {"growth", no_argument, NULL, 'g'},
-                                          {"strict", no_argument, NULL, 's'},
-                                          {"verbose", no_argument, NULL, 'v'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {0}};
-    struct request request = {.seed = 1};
+    static struct request request;
     struct attn_verdicts v;
-    int status = ATTN_EXIT_GOOD;
+    int n, status = attn_cli_read(&attn_cmd_check, argc, argv, &request.asked, &n);
+    if (status >= 0)
+        return status;
+    status = check_request(&request.asked, n);
+    if (status == ATTN_EXIT_GOOD && request.asked.externals.n > 0)
+        return attn_external_check(&request.asked);
     attn_verdicts_open(&v, stdout);
-    if (attn_cli_options("check", argc, argv, longs, NULL) != ATTN_EXIT_GOOD)
-        return ATTN_EXIT_USAGE;
-    for (int o; status == ATTN_EXIT_GOOD && (o = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
-        if (o == 'h')
-            return attn_cli_help(help);
-        status = take_option(o, &request, &v);
-    }
     if (status == ATTN_EXIT_GOOD)
-        status = know_specs(argv + optind, argc - optind);
+        status = know_specs(argv + 1, n);
     if (status == ATTN_EXIT_GOOD)
         status = understand(&request, &v);
-    if (status == ATTN_EXIT_GOOD && request.report != NULL)
-        status = attn_report_open(request.report, &v.report);
+    if (status == ATTN_EXIT_GOOD && request.asked.report != NULL)
+        status = attn_report_open(request.asked.report, &v.report);
     if (status != ATTN_EXIT_GOOD)
         return status;
-    int named = optind < argc;
-    status = run_specs(named ? argv + optind : NULL, named ? argc - optind : attn_impl_count(),
-                       &request, &v);
+    status = run_specs(n > 0 ? argv + 1 : NULL, n > 0 ? n : attn_impl_count(), &request, &v);
     int flushed = attn_cli_flush("check");
     status = flushed != ATTN_EXIT_GOOD ? flushed : status;
-    return request.report != NULL ? attn_report_close(v.report, status) : status;
+    return request.asked.report != NULL ? attn_report_close(v.report, status) : status;
 }

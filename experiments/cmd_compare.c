@@ -1,57 +1,19 @@
 /* attnlab compare: two files or folders of tensors, under the rules that the user names. */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "experiments/cli.h"
+#include "experiments/cli/flags.h"
 #include "experiments/problem/compare_bound.h"
 #include "tests/harness/bound/rules.h"
 #include "tests/harness/files/fileio.h"
-
-static const char help[] =
-    "usage: attnlab compare GOT WANT [--rule RULE ...] [options]\n"
-    "\n"
-    "Compare tensors of the same name.  GOT and WANT are files (safetensors, .npy, .npz) or "
-    "folders\n"
-    "of such files; a .npy file holds the tensor that its name says.  q, k, v, do, dlse, bias and\n"
-    "key_mask need not be on both sides, everything else must.\n"
-    "\n"
-    "  --rule bound              attnlab's error bound for each element: q, k and v must be "
-    "there,\n"
-    "                            in WANT or in GOT, and both GOT and WANT are judged by the "
-    "oracle.\n"
-    "                            This is the rule when none is named.  Results may be stored in "
-    "any\n"
-    "                            of F64, F32, BF16 and F16, whatever the inputs are\n"
-    "  --rule fa2                largest error at most twice that of a naive run (--reference)\n"
-    "  --rule 'allclose(R,A)'    |got - want| <= A + R |want| for every element\n"
-    "  --rule numpy              allclose as numpy has it; also torch-f64, torch-f32, torch-f16,\n"
-    "                            torch-bf16, flashinfer, cudnn\n"
-    "  --rule 'nmse(5e-4)'       sum of squared errors over sum of squares\n"
-    "  --rule 'cosine(0.999)'    cosine of the angle between the two\n"
-    "  --rule 'ulp(4)'           distance counted in numbers of the storage type\n"
-    "  --rule exact              the same numbers\n"
-    "Several rules may be named.  Integers are compared exactly under any rule.\n"
-    "\n"
-    "  --reference FILE|FOLDER   for fa2: the naive run in the precision of GOT\n"
-    "  --only NAME,NAME          these tensors and no others\n"
-    "  --any-type                storage types may differ\n"
-    "  --as SPEC                 bound: assume the precisions that SPEC declares (tiled-textbook)\n"
-    "  --mask, --scale, --softcap, --alibi, --alibi-align, --layout, --heads, --kv-heads\n"
-    "                            bound: the problem, as for attnlab run\n"
-    "\n"
-    "  attnlab compare mine.safetensors golden.safetensors\n"
-    "  attnlab compare out/ want/ --rule torch-f32 --rule 'ulp(16)'\n"
-    "\n"
-    "Values that are not finite are counted first and agree with the same infinity only.  Exit\n"
-    "status: 0 all agree, 1 some disagree, 2 usage, a bad file, or tensors that cannot be "
-    "compared.\n";
 
 enum { MOST_RULES = 16 };
 
 struct task {
     const char *reference_path;
+    struct attn_cli_list rules; /* as they were written */
     struct attn_rule_choice rule[MOST_RULES];
     int n_rules, bound, any_type; /* bound: asked for; it is not in rule[] */
     struct attn_request problem;
@@ -60,28 +22,67 @@ struct task {
 
 /* ---- flags ---------------------------------------------------------------------------------- */
 
-static const struct option options[] = {{"rule", required_argument, NULL, 'r'},
-                                        {"reference", required_argument, NULL, 'V'},
-                                        {"only", required_argument, NULL, 'V'},
-                                        {"any-type", no_argument, NULL, 'a'},
-                                        {"as", required_argument, NULL, 'V'},
-                                        {"mask", required_argument, NULL, 'V'},
-                                        {"scale", required_argument, NULL, 'V'},
-                                        {"softcap", required_argument, NULL, 'V'},
-                                        {"alibi", required_argument, NULL, 'V'},
-                                        {"alibi-align", required_argument, NULL, 'V'},
-                                        {"layout", required_argument, NULL, 'V'},
-                                        {"heads", required_argument, NULL, 'V'},
-                                        {"kv-heads", required_argument, NULL, 'V'},
-                                        {"help", no_argument, NULL, 'h'},
-                                        {0}};
+#define PROBLEM(member) offsetof(struct task, problem.member)
 
-static const char **place(struct task *t, const char *name)
-{
-    return strcmp(name, "reference") == 0 ? &t->reference_path
-           : strcmp(name, "as") == 0      ? &t->problem.spec
-                                          : attn_request_place(&t->problem, name);
-}
+static const struct attn_flag_use uses[] = {
+    {.flag = ATTN_FLAG_RULE, offsetof(struct task, rules)},
+    {.flag = ATTN_FLAG_REFERENCE, offsetof(struct task, reference_path)},
+    {.flag = ATTN_FLAG_ONLY, PROBLEM(only)},
+    {.flag = ATTN_FLAG_ANY_TYPE, offsetof(struct task, any_type)},
+    {.flag = ATTN_FLAG_AS, PROBLEM(spec), "tiled-textbook"},
+    {.flag = ATTN_FLAG_TITLE, .help = "Of the problem, for the rule `bound`, as for attnlab run:"},
+    {.flag = ATTN_FLAG_MASK, PROBLEM(mask), .kind = ATTN_KIND_TEXT, .help = "such as 'causal(br)'"},
+    {.flag = ATTN_FLAG_SCALE, PROBLEM(scale)},
+    {.flag = ATTN_FLAG_SOFTCAP, PROBLEM(softcap)},
+    {.flag = ATTN_FLAG_ALIBI, PROBLEM(alibi)},
+    {.flag = ATTN_FLAG_ALIBI_ALIGN, PROBLEM(alibi_align)},
+    {.flag = ATTN_FLAG_LAYOUT, PROBLEM(layout)},
+    {.flag = ATTN_FLAG_HEADS, PROBLEM(heads), .kind = ATTN_KIND_TEXT, .help = "BLE: heads of q"},
+    {.flag = ATTN_FLAG_KV_HEADS,
+     PROBLEM(kv_heads),
+     .kind = ATTN_KIND_TEXT,
+     .help = "BLE: heads of k and v"},
+    {.flag = ATTN_FLAG_END}};
+
+static int compare(int argc, char **argv);
+
+const struct attn_cli_command attn_cmd_compare = {
+    .name = "compare",
+    .summary = "two files or folders of tensors, under a rule that you name",
+    .usage = "compare GOT WANT [--rule RULE]... [flags]",
+    .about =
+        "Compare tensors of the same name.  GOT and WANT are files (safetensors, .npy, .npz) or\n"
+        "folders of such files; a .npy file holds the tensor that its name says.  q, k, v, do, "
+        "dlse,\n"
+        "bias and key_mask need not be on both sides, everything else must.  The rules:\n"
+        "\n"
+        "  bound            attnlab's error bound for each element: q, k and v must be there, in "
+        "WANT\n"
+        "                   or in GOT, and both are judged by the oracle.  This is the rule when "
+        "none\n"
+        "                   is named.  Results may be stored in any of F64, F32, BF16 and F16\n"
+        "  fa2              largest error at most twice that of a naive run (--reference)\n"
+        "  'allclose(R,A)'  |got - want| <= A + R |want| for every element\n"
+        "  numpy            allclose as numpy has it; also torch-f64, torch-f32, torch-f16,\n"
+        "                   torch-bf16, flashinfer, cudnn\n"
+        "  'nmse(5e-4)'     sum of squared errors over sum of squares\n"
+        "  'cosine(0.999)'  cosine of the angle between the two\n"
+        "  'ulp(4)'         distance counted in numbers of the storage type\n"
+        "  exact            the same numbers",
+    .flags = uses,
+    .more =
+        "Integers are compared exactly under any rule.  Values that are not finite are counted\n"
+        "first and agree with the same infinity only.\n"
+        "\n"
+        "  attnlab compare mine.safetensors golden.safetensors\n"
+        "  attnlab compare out/ want/ --rule torch-f32 --rule 'ulp(16)'\n"
+        "\n"
+        "Exit status: 0 all agree, 1 some disagree, 2 usage, a bad file, or tensors that cannot\n"
+        "be compared.",
+    .operands_least = 2,
+    .operands_most = 2,
+    .computes = 0,
+    .run = compare};
 
 static int add_rule(struct task *t, const char *text)
 {
@@ -97,30 +98,16 @@ static int add_rule(struct task *t, const char *text)
     return ATTN_EXIT_GOOD;
 }
 
-/* *done when there is nothing left to do. */
-static int read_flags(int argc, char **argv, struct task *t, int *done)
+/* -1: go on; else the exit status. */
+static int read_flags(int argc, char **argv, struct task *t)
 {
-    int status = ATTN_EXIT_GOOD;
-    *done = 1;
-    optind = 0; /* GNU: start anew, argv[0] being the name of the subcommand */
-    if (attn_cli_options("compare", argc, argv, options, "rule") != ATTN_EXIT_GOOD)
-        return ATTN_EXIT_USAGE;
-    for (int flag, index; (flag = getopt_long(argc, argv, "", options, &index)) != -1;) {
-        if (flag == 'h')
-            return attn_cli_help(help);
-        if (flag == 'r' && (status = add_rule(t, optarg)) != ATTN_EXIT_GOOD)
+    int status = attn_cli_read(&attn_cmd_compare, argc, argv, t, NULL);
+    if (status >= 0)
+        return status;
+    for (int r = 0; r < t->rules.n; r++)
+        if ((status = add_rule(t, t->rules.at[r].value)) != ATTN_EXIT_GOOD)
             return status;
-        if (flag == 'V')
-            *place(t, options[index].name) = optarg;
-        t->any_type |= flag == 'a';
-    }
-    if (argc - optind != 2)
-        return attn_cli_fail("compare", ATTN_EXIT_USAGE,
-                             "two files or folders: attnlab compare GOT WANT (--help)");
-    if (t->problem.spec == NULL)
-        t->problem.spec = "tiled-textbook";
-    *done = 0;
-    return ATTN_EXIT_GOOD;
+    return -1;
 }
 
 /* ---- which tensors -------------------------------------------------------------------------- */
@@ -359,21 +346,21 @@ static enum attn_status check_rules(struct task *t, struct attn_error *err)
 
 static enum attn_status open_sets(struct task *t, char **argv, struct attn_error *err)
 {
-    enum attn_status status = attn_tensors_open(argv[optind], &t->got, err);
+    enum attn_status status = attn_tensors_open(argv[1], &t->got, err);
     if (status == ATTN_OK)
-        status = attn_tensors_open(argv[optind + 1], &t->want, err);
+        status = attn_tensors_open(argv[2], &t->want, err);
     if (status == ATTN_OK && t->reference_path != NULL)
         status = attn_tensors_open(t->reference_path, &t->reference, err);
     return status;
 }
 
-int attn_cmd_compare(int argc, char **argv)
+static int compare(int argc, char **argv)
 {
-    struct task t = {0};
+    static struct task t;
     struct attn_error err = {0};
     struct attn_file_problem_found found = {0};
-    int done, bad = 0, exit_status = read_flags(argc, argv, &t, &done);
-    if (done)
+    int bad = 0, exit_status = read_flags(argc, argv, &t);
+    if (exit_status >= 0)
         return exit_status;
     enum attn_status status = open_sets(&t, argv, &err);
     if (status == ATTN_OK)

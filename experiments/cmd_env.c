@@ -1,18 +1,30 @@
 /* attnlab env: facts about this machine and this build, as every file of records begins with. */
-#include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "experiments/cli.h"
+#include "experiments/cli/flags.h"
 #include "experiments/measure/machine.h"
 
-static const char help[] =
-    "usage: attnlab env [--format=text|json]\n"
-    "\n"
-    "Facts about this machine and this build: the ones that a measurement records.\n"
-    "What cannot be found out reads \"not available\".\n";
+struct request {
+    int as_json;
+};
+
+static const struct attn_flag_use flags[] = {
+    {.flag = ATTN_FLAG_FORMAT, offsetof(struct request, as_json), "text"}, {.flag = ATTN_FLAG_END}};
+
+static int env(int argc, char **argv);
+
+const struct attn_cli_command attn_cmd_env = {
+    .name = "env",
+    .summary = "facts about this machine and this build",
+    .usage = "env [--format text|json]",
+    .about = "Facts about this machine and this build: the ones that a measurement records.\n"
+             "What cannot be found out reads \"not available\".",
+    .flags = flags,
+    .more = "",
+    .run = env};
 
 static void print_text(const json_t *facts, const char *indent)
 {
@@ -34,28 +46,16 @@ static void print_text(const json_t *facts, const char *indent)
     }
 }
 
-int attn_cmd_env(int argc, char **argv)
+static int env(int argc, char **argv)
 {
-    static const struct option longs[] = {
-        {"format", required_argument, NULL, 'f'}, {"help", no_argument, NULL, 'h'}, {0}};
-    int as_json = 0;
-    if (attn_cli_options("env", argc, argv, longs, NULL) != ATTN_EXIT_GOOD)
-        return ATTN_EXIT_USAGE;
-    for (int o; (o = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
-        if (o == 'h')
-            return attn_cli_help(help);
-        as_json = strcmp(optarg, "json") == 0;
-        if (!as_json && strcmp(optarg, "text") != 0)
-            return attn_cli_fail("env", ATTN_EXIT_USAGE, "--format '%s': text and json exist",
-                                 optarg);
-    }
-    if (optind < argc)
-        return attn_cli_fail("env", ATTN_EXIT_USAGE,
-                             "unknown argument '%s'; see attnlab env --help", argv[optind]);
+    struct request request = {0};
+    int status = attn_cli_read(&attn_cmd_env, argc, argv, &request, NULL);
+    if (status >= 0)
+        return status;
     json_t *facts = attn_machine_facts();
     if (facts == NULL)
         return attn_cli_fail("env", ATTN_EXIT_LACKS, "no memory");
-    if (as_json) {
+    if (request.as_json) {
         json_dumpf(facts, stdout, JSON_INDENT(2));
         putchar('\n');
     } else

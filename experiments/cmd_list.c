@@ -1,33 +1,46 @@
 /* attnlab list: what there is.  Documentation tables are made from its md format. */
-#include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "experiments/cli.h"
+#include "experiments/cli/flags.h"
 #include "optimized/registry.h"
 #include "ref/mask/mask.h"
+#include "ref/nearest.h"
 #include "tests/harness/bugs.h"
 #include "tests/harness/cases/cases.h"
 #include "tests/harness/cases/factors.h"
 #include "tests/harness/relations/relations.h"
 
-static const char help[] =
-    "attnlab list [implementations|cases|factors|relations|fills|bugs|masks]\n"
-    "             [--tier quick|full] [--format text|md|json]\n\n"
-    "What there is: implementations with what they claim and their options (default), the cases\n"
-    "of a tier with their reasons (--tier quick, the default, or full), the factors on which\n"
-    "kernels branch and their values, the relations that check runs beside the cases, the named\n"
-    "data fills, the catalogue of real bugs with what covers each, the calls of the mask\n"
-    "language.\n";
-
 enum format { TEXT, MD, JSON };
 
 struct request {
-    enum format format;
-    enum attn_tier tier;
+    int format, tier;
     json_t *all; /* what the json format prints */
 };
+
+static const struct attn_flag_use flags[] = {
+    {.flag = ATTN_FLAG_TIER, offsetof(struct request, tier), "quick"},
+    {.flag = ATTN_FLAG_FORMAT, offsetof(struct request, format), "text", .value = "text|md|json"},
+    {.flag = ATTN_FLAG_END}};
+
+static int list(int argc, char **argv);
+
+const struct attn_cli_command attn_cmd_list = {
+    .name = "list",
+    .summary = "implementations, cases, fills, masks and options",
+    .usage = "list [implementations|cases|factors|relations|fills|bugs|masks] [flags]",
+    .about =
+        "What there is: implementations with what they claim and their options (default), the "
+        "cases\n"
+        "of a tier with their reasons, the factors on which kernels branch and their values, the\n"
+        "relations that check runs beside the cases, the named data fills, the catalogue of real\n"
+        "bugs with what covers each, the calls of the mask language.",
+    .flags = flags,
+    .more = "",
+    .operands_most = 1,
+    .run = list};
 
 static void join_caps(unsigned caps, const char *between, char *text, size_t size)
 {
@@ -38,7 +51,7 @@ static void join_caps(unsigned caps, const char *between, char *text, size_t siz
                      attn_cap_name((enum attn_cap)(1u << bit)));
 }
 
-static void print_option(const struct attn_option *o, enum format format)
+static void print_option(const struct attn_option *o, int format)
 {
     const char *lead = format == MD ? "<br>" : "\n      ";
     if (o->choices == NULL)
@@ -64,7 +77,7 @@ static json_t *impl_json(const struct attn_impl *impl)
 
 static void list_implementations(const struct request *want)
 {
-    enum format format = want->format;
+    int format = want->format;
     char caps[300];
     if (format == MD)
         puts("| name | family | what it is | claims | options |\n| --- | --- | --- | --- | --- |");
@@ -90,7 +103,7 @@ static void list_implementations(const struct request *want)
 static void print_row(const struct request *want, int n, const char *const head[],
                       const char *const cell[])
 {
-    enum format format = want->format;
+    int format = want->format;
     if (format == JSON) {
         json_t *row = json_object();
         for (int i = 0; i < n; i++)
@@ -110,7 +123,7 @@ static void print_row(const struct request *want, int n, const char *const head[
     puts(format == MD ? " |" : "");
 }
 
-static void print_head(enum format format, int n, const char *const head[])
+static void print_head(int format, int n, const char *const head[])
 {
     if (format != MD)
         return;
@@ -126,8 +139,8 @@ static void list_cases(const struct request *want)
 {
     static const char *const head[] = {"name", "case", "stands for", "why"};
     print_head(want->format, 4, head);
-    for (int i = 0; i < attn_tier_count(want->tier); i++) {
-        const struct attn_battery_case *c = attn_tier_at(want->tier, i);
+    for (int i = 0; i < attn_tier_count((enum attn_tier)want->tier); i++) {
+        const struct attn_battery_case *c = attn_tier_at((enum attn_tier)want->tier, i);
         const char *const cell[] = {c->name, c->text, c->ids, c->why};
         print_row(want, 4, head, cell);
     }
@@ -190,7 +203,7 @@ static void list_bugs(const struct request *want)
 
 static void list_masks(const struct request *want)
 {
-    enum format format = want->format;
+    int format = want->format;
     for (int line = 0; attn_mask_help(line) != NULL; line++)
         if (format == JSON)
             json_array_append_new(want->all, json_string(attn_mask_help(line)));
@@ -198,55 +211,40 @@ static void list_masks(const struct request *want)
             printf(format == MD ? "    %s\n" : "%s\n", attn_mask_help(line));
 }
 
-int attn_cmd_list(int argc, char **argv)
+static const struct {
+    const char *name;
+    void (*print)(const struct request *want);
+} subject[] = {{"implementations", list_implementations},
+               {"cases", list_cases},
+               {"factors", list_factors},
+               {"relations", list_relations},
+               {"fills", list_fills},
+               {"bugs", list_bugs},
+               {"masks", list_masks}};
+enum { SUBJECTS = sizeof subject / sizeof *subject };
+
+static int list(int argc, char **argv)
 {
-    static const struct option longs[] = {{"format", required_argument, NULL, 'f'},
-                                          {"tier", required_argument, NULL, 't'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {0}};
-    static const struct {
-        const char *name;
-        void (*print)(const struct request *want);
-    } subject[] = {{"implementations", list_implementations},
-                   {"cases", list_cases},
-                   {"factors", list_factors},
-                   {"relations", list_relations},
-                   {"fills", list_fills},
-                   {"bugs", list_bugs},
-                   {"masks", list_masks}};
-    struct request want = {TEXT, ATTN_TIER_QUICK, NULL};
-    if (attn_cli_options("list", argc, argv, longs, NULL) != ATTN_EXIT_GOOD)
-        return ATTN_EXIT_USAGE;
-    for (int o; (o = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
-        if (o == 'h')
-            return attn_cli_help(help);
-        if (o == 'f' && strcmp(optarg, "md") == 0)
-            want.format = MD;
-        else if (o == 'f' && strcmp(optarg, "json") == 0)
-            want.format = JSON;
-        else if (o == 't' && attn_tier_find(optarg) >= 0)
-            want.tier = (enum attn_tier)attn_tier_find(optarg);
-        else if (o != 'f' || strcmp(optarg, "text") != 0)
-            return attn_cli_fail("list", ATTN_EXIT_USAGE, "see attnlab list --help");
+    struct request want = {0};
+    char meant[64];
+    int n, s = 0, status = attn_cli_read(&attn_cmd_list, argc, argv, &want, &n);
+    if (status >= 0)
+        return status;
+    const char *name = n > 0 ? argv[1] : subject[0].name;
+    struct attn_nearest nearest = attn_nearest_begin(name, strlen(name));
+    for (; s < SUBJECTS && strcmp(name, subject[s].name) != 0; s++)
+        attn_nearest_offer(&nearest, subject[s].name);
+    if (s == SUBJECTS)
+        return attn_cli_fail("list", ATTN_EXIT_USAGE,
+                             "nothing is called '%s'%s; there are: implementations, cases, "
+                             "factors, relations, fills, bugs, masks",
+                             name, attn_nearest_text(&nearest, meant));
+    want.all = json_array();
+    subject[s].print(&want);
+    if (want.format == JSON) {
+        json_dumpf(want.all, stdout, JSON_INDENT(1));
+        fputc('\n', stdout);
     }
-    if (argc - optind > 1)
-        return attn_cli_fail("list", ATTN_EXIT_USAGE, "one list at a time; '%s' is left over",
-                             argv[optind + 1]);
-    const char *name = optind < argc ? argv[optind] : "implementations";
-    for (size_t s = 0; s < sizeof subject / sizeof *subject; s++) {
-        if (strcmp(name, subject[s].name) != 0)
-            continue;
-        want.all = json_array();
-        subject[s].print(&want);
-        if (want.format == JSON) {
-            json_dumpf(want.all, stdout, JSON_INDENT(1));
-            fputc('\n', stdout);
-        }
-        json_decref(want.all);
-        return attn_cli_flush("list");
-    }
-    return attn_cli_fail("list", ATTN_EXIT_USAGE,
-                         "nothing is called '%s'; there are: implementations, cases, "
-                         "factors, relations, fills, bugs, masks",
-                         name);
+    json_decref(want.all);
+    return attn_cli_flush("list");
 }

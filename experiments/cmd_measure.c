@@ -5,65 +5,111 @@
 #include <string.h>
 
 #include "experiments/cli.h"
+#include "experiments/cli/flags.h"
 #include "experiments/measure/record.h"
+#include "experiments/report/csv.h"
 #include "experiments/measure/sweep.h"
 #include "experiments/report/csv.h"
 #include "tests/harness/files/fileio.h"
 
-static const char help_head[] =
-    "usage: attnlab measure --plan FILE --out FILE.jsonl [--csv FILE.csv] [flags]\n"
-    "       attnlab measure --spec SPEC[;SPEC...] --length L[,L...] [--mask M[;M...]] ...\n"
-    "                       --out FILE.jsonl [--csv FILE.csv] [flags]\n"
-    "       attnlab measure --from FILE.jsonl --csv FILE.csv\n"
-    "\n"
-    "Memory and time of implementations, one fresh process for each point and round.\n"
-    "Records are appended to FILE.jsonl (docs/records.md); the same command continues an\n"
-    "interrupted measurement.  --csv derives a table; with --from, nothing is measured.\n"
-    "\n"
-    "  --plan FILE   what to measure (docs/measuring.md; experiments/plans has some)\n"
-    "  --dry-run     list the points, with what they need, and stop\n"
-    "  --quiet       no progress, no summary\n"
-    "\n"
-    "Yours beside ours (docs/measuring.md); each may be repeated, and joins every group:\n"
-    "\n"
-    "  --plugin [NAME=]FILE.so   a shared object with attn_plugin_get()\n"
-    "  --exec [NAME=]COMMAND     a command, run as COMMAND CASES OUT; after it\n"
-    "  --claims FILE             what it can do, JSON\n"
-    "\n"
-    "Without --plan, these keys of a plan are flags (--spec and --mask may be repeated, or\n"
-    "hold several separated by ';'; --length and --pass by ','):\n"
-    "\n";
-static const char help_tail[] =
-    "\n"
-    "With --plan, the last seven replace what the file says.\n"
-    "Exit status: 0 done, 1 a result was wrong, 2 usage or a bad file, 3 the machine lacks\n"
-    "something, a point could not be measured, or the measurement was interrupted.\n";
-
 struct flags {
     const char *plan, *out, *csv, *from;
-    int dry_run, quiet, n_keys;    /* keys of a plan */
+    int dry_run, quiet;
+    struct attn_cli_list keys; /* of a plan */
+    struct attn_cli_list given; /* --plugin, --exec and --claims, in order */
     struct attn_plan_draft *draft; /* of keys given as flags, when there is no --plan */
     struct attn_external_specs *externals;
 };
 
+/* A key of a plan, whose values are the plan's own affair. */
+#define KEY(id, at_first)                                                              \
+    {                                                                                  \
+        .flag = ATTN_FLAG_##id, offsetof(struct flags, keys), at_first, ATTN_KIND_ONCE \
+    }
+
+static const struct attn_flag_use uses[] = {
+    {.flag = ATTN_FLAG_PLAN, offsetof(struct flags, plan)},
+    {.flag = ATTN_FLAG_OUT,
+     offsetof(struct flags, out),
+     .value = "FILE.jsonl",
+     .help = "where records are appended"},
+    {.flag = ATTN_FLAG_CSV, offsetof(struct flags, csv)},
+    {.flag = ATTN_FLAG_FROM, offsetof(struct flags, from)},
+    {.flag = ATTN_FLAG_DRY_RUN, offsetof(struct flags, dry_run)},
+    {.flag = ATTN_FLAG_QUIET, offsetof(struct flags, quiet)},
+    {.flag = ATTN_FLAG_TITLE,
+     .help = "Yours beside ours (docs/measuring.md); each joins every group:"},
+    {.flag = ATTN_FLAG_PLUGIN, offsetof(struct flags, given)},
+    {.flag = ATTN_FLAG_EXEC, offsetof(struct flags, given)},
+    {.flag = ATTN_FLAG_CLAIMS, offsetof(struct flags, given)},
+    {.flag = ATTN_FLAG_TITLE, .help = "Without --plan, the keys of a plan are flags:"},
+    {.flag = ATTN_FLAG_SPEC, offsetof(struct flags, keys)},
+    KEY(LENGTH, NULL),
+    {.flag = ATTN_FLAG_MASK,
+     offsetof(struct flags, keys),
+     .help = "masks, as for attnlab price (none)"},
+    {.flag = ATTN_FLAG_PASS,
+     offsetof(struct flags, keys),
+     "fwd",
+     ATTN_KIND_ONCE,
+     .value = "fwd|bwd|both"},
+    KEY(HEADS, "1"),
+    KEY(KV_HEADS, NULL),
+    {.flag = ATTN_FLAG_DIM, offsetof(struct flags, keys), "64", ATTN_KIND_ONCE, .value = "D"},
+    KEY(DV, NULL),
+    KEY(BATCH, "1"),
+    KEY(DTYPE, "f32"),
+    KEY(FILL, "normal"),
+    KEY(DATA_SEED, "1"),
+    {.flag = ATTN_FLAG_TITLE, .help = "With --plan, these replace what the file says:"},
+    KEY(ROUNDS, "5"),
+    {.flag = ATTN_FLAG_REPEAT,
+     offsetof(struct flags, keys),
+     "10",
+     ATTN_KIND_ONCE,
+     .help = "warm calls in a process, those after its first, at most"},
+    KEY(ENOUGH, "0.3"),
+    KEY(BUDGET, "0"),
+    {.flag = ATTN_FLAG_TIMEOUT,
+     offsetof(struct flags, keys),
+     "300",
+     ATTN_KIND_ONCE,
+     .help = "seconds for one process"},
+    KEY(VERIFY_ALL, "2048"),
+    {.flag = ATTN_FLAG_SEED,
+     offsetof(struct flags, keys),
+     "1",
+     ATTN_KIND_ONCE,
+     .help = "of the order of points"},
+    {.flag = ATTN_FLAG_END}};
+
+static int measure(int argc, char **argv);
+
+const struct attn_cli_command attn_cmd_measure = {
+    .name = "measure",
+    .summary = "memory and time, of ours and yours, one fresh process a point",
+    .usage = "measure SPEC... --length L,... --out FILE.jsonl [--csv FILE.csv] [flags]\n"
+             "measure --plan FILE --out FILE.jsonl [--csv FILE.csv] [flags]\n"
+             "measure --from FILE.jsonl --csv FILE.csv",
+    .about = "Memory and time of implementations, one fresh process for each point and round.\n"
+             "Records are appended to FILE.jsonl (docs/records.md); the same command continues an\n"
+             "interrupted measurement.",
+    .flags = uses,
+    .more =
+        "Exit status: 0 done, 1 a result was wrong, 2 usage or a bad file, 3 the machine lacks\n"
+        "something, a point could not be measured, or the measurement was interrupted.",
+    .operands_most = -1,
+    .computes = 1,
+    .run = measure};
+
 static const double MEETING_S = 60; /* for loading a plug-in, or a command on a tiny case */
 
-static int print_help(void)
+/* A list of the command line to a list of a plan: commas to blanks; 0 when an item is empty. */
+static int separate(char *value)
 {
-    fputs(help_head, stdout);
-    for (int line = 0; attn_plan_help(line) != NULL; line++)
-        printf("  --%s\n", attn_plan_help(line));
-    fputs(help_tail, stdout);
-    return attn_cli_flush("measure");
-}
-
-/* A list on the command line to a list of a plan; 0 when an item is empty. */
-static int separate(const char *key, char *value)
-{
-    const char *marks = strcmp(key, "length") == 0 || strcmp(key, "pass") == 0 ? "," : ";";
     for (char *at = value;; at++) {
-        size_t n = strcspn(at, marks);
-        if (strspn(at, " \t") >= n)
+        size_t n = strcspn(at, ",");
+        if (n == 0)
             return 0;
         at += n;
         if (*at == '\0')
@@ -74,16 +120,16 @@ static int separate(const char *key, char *value)
 
 static int set_key(struct flags *flags, const char *key, const char *value, struct attn_error *err)
 {
-    char *copy = strdup(value);
-    if (copy == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory");
-    if (!separate(key, copy)) {
-        free(copy);
-        return attn_fail(err, ATTN_EINVAL, "--%s '%.60s': an item is empty", key, value);
-    }
-    int repeatable = strcmp(key, "spec") == 0 || strcmp(key, "mask") == 0;
-    enum attn_status status = repeatable ? attn_plan_add(flags->draft, key, copy, err)
-                                         : attn_plan_set(flags->draft, key, copy, err);
+    if (strcmp(key, "spec") == 0 || strcmp(key, "mask") == 0)
+        return attn_plan_add(flags->draft, key, value, err);
+    char *copy = attn_cli_text(
+        "%s", strcmp(key, "pass") == 0 && strcmp(value, "both") == 0 ? "fwd bwd" : value);
+    int list = strcmp(key, "length") == 0 || strcmp(key, "pass") == 0;
+    enum attn_status status = ATTN_OK;
+    if (list && !separate(copy))
+        status = attn_fail(err, ATTN_EINVAL, "--%s '%.60s': an item is empty", key, value);
+    else
+        status = attn_plan_set(flags->draft, key, copy, err);
     free(copy);
     return status;
 }
@@ -110,102 +156,15 @@ static int override(struct attn_plan *plan, const char *key, const char *value)
     return 1;
 }
 
-/* One argument that is not a switch: its name without dashes, its value ("--name value" and
- * "--name=value"); how many arguments it took, 0 when it is no such thing. */
-static int split(int argc, char **argv, int at, char name[32], const char **value)
+static int read_keys(struct flags *flags, struct attn_plan *plan)
 {
-    const char *text = argv[at];
-    size_t n = strcspn(text, "=");
-    if (strncmp(text, "--", 2) != 0 || n < 3 || n - 2 >= 32)
-        return 0;
-    memcpy(name, text + 2, n - 2);
-    name[n - 2] = '\0';
-    if (text[n] == '=') {
-        *value = text + n + 1;
-        return 1;
-    }
-    *value = at + 1 < argc ? argv[at + 1] : NULL;
-    return *value != NULL ? 2 : 0;
-}
-
-/* Which of the places of a flag a name has; NULL: none. */
-static const char **place(struct flags *flags, const char *name)
-{
-    return strcmp(name, "plan") == 0   ? &flags->plan
-           : strcmp(name, "out") == 0  ? &flags->out
-           : strcmp(name, "csv") == 0  ? &flags->csv
-           : strcmp(name, "from") == 0 ? &flags->from
-                                       : NULL;
-}
-
-static int is_external(const char *name)
-{
-    return strcmp(name, "plugin") == 0 || strcmp(name, "exec") == 0 || strcmp(name, "claims") == 0;
-}
-
-/* Was this flag among the arguments before `at`, where it may be only once? */
-static int is_repeated(int at, char **argv, const char *name)
-{
-    char other[32];
-    const char *value;
-    if (strcmp(name, "spec") == 0 || strcmp(name, "mask") == 0 || is_external(name))
-        return 0;
-    for (int a = 1, took; a < at; a += took) {
-        took = split(at, argv, a, other, &value);
-        if (took > 0 && strcmp(other, name) == 0)
-            return 1;
-        if (took == 0 || strcmp(argv[a], "--dry-run") == 0 || strcmp(argv[a], "--quiet") == 0)
-            took = 1;
-    }
-    return 0;
-}
-
-static int bad_argument(const char *text)
-{
-    return attn_cli_fail("measure", ATTN_EXIT_USAGE, "cannot use '%s'; see attnlab measure --help",
-                         text);
-}
-
-/* Goes through the arguments twice: what --plan says must be known before keys are. */
-static int read_places(int argc, char **argv, struct flags *flags)
-{
-    char name[32];
-    const char *value;
     struct attn_error err = {ATTN_OK, ""};
-    for (int a = 1, took; a < argc; a += took) {
-        took = 1;
-        if (strcmp(argv[a], "--dry-run") == 0)
-            flags->dry_run = 1;
-        else if (strcmp(argv[a], "--quiet") == 0)
-            flags->quiet = 1;
-        else if ((took = split(argc, argv, a, name, &value)) == 0)
-            return bad_argument(argv[a]);
-        else if (is_repeated(a, argv, name))
-            return attn_cli_fail("measure", ATTN_EXIT_USAGE, "--%s was given before", name);
-        else if (place(flags, name) != NULL)
-            *place(flags, name) = value;
-        else if (!is_external(name))
-            flags->n_keys++;
-        else if (attn_external_specs_add(flags->externals, name, value, &err) != ATTN_OK)
-            return attn_cli_fail("measure", ATTN_EXIT_USAGE, "%s", err.text);
-    }
-    return ATTN_EXIT_GOOD;
-}
-
-static int read_keys(int argc, char **argv, struct flags *flags, struct attn_plan *plan)
-{
-    char name[32];
-    const char *value;
-    struct attn_error err = {ATTN_OK, ""};
-    for (int a = 1, took; a < argc; a += took) {
-        took = 1;
-        if (strcmp(argv[a], "--dry-run") == 0 || strcmp(argv[a], "--quiet") == 0)
-            continue;
-        took = split(argc, argv, a, name, &value);
-        if (place(flags, name) != NULL || is_external(name))
-            continue;
+    for (int k = 0; k < flags->keys.n; k++) {
+        const char *name = flags->keys.at[k].flag, *value = flags->keys.at[k].value;
         if (flags->plan != NULL && !override(plan, name, value))
-            return bad_argument(argv[a]);
+            return attn_cli_fail(
+                "measure", ATTN_EXIT_USAGE,
+                "cannot use --%s '%.60s' beside --plan; see attnlab measure --help", name, value);
         if (flags->plan == NULL && set_key(flags, name, value, &err) != ATTN_OK)
             return attn_cli_fail("measure", attn_cli_status(err.status), "%s", err.text);
     }
@@ -213,7 +172,7 @@ static int read_keys(int argc, char **argv, struct flags *flags, struct attn_pla
 }
 
 /* The plan of a file, or of flags. */
-static int make_plan(int argc, char **argv, struct flags *flags, struct attn_plan *plan)
+static int make_plan(struct flags *flags, struct attn_plan *plan)
 {
     struct attn_error err = {ATTN_OK, ""};
     memset(plan, 0, sizeof *plan);
@@ -222,7 +181,7 @@ static int make_plan(int argc, char **argv, struct flags *flags, struct attn_pla
     if (flags->plan != NULL) {
         if (attn_plan_read(flags->plan, flags->externals, plan, &err) != ATTN_OK)
             return attn_cli_fail("measure", attn_cli_status(err.status), "%s", err.text);
-        return read_keys(argc, argv, flags, plan);
+        return read_keys(flags, plan);
     }
     flags->draft = attn_plan_begin();
     if (flags->draft == NULL || attn_plan_group(flags->draft, "length", &err) != ATTN_OK) {
@@ -230,7 +189,7 @@ static int make_plan(int argc, char **argv, struct flags *flags, struct attn_pla
         return attn_cli_fail("measure", ATTN_EXIT_LACKS, "no memory");
     }
     attn_plan_invite(flags->draft, flags->externals);
-    int status = read_keys(argc, argv, flags, plan);
+    int status = read_keys(flags, plan);
     if (status != ATTN_EXIT_GOOD)
         attn_plan_abandon(flags->draft);
     else if (attn_plan_finish(flags->draft, plan, NULL, &err) != ATTN_OK)
@@ -255,26 +214,44 @@ static int write_csv(const char *from, const char *to)
     return status;
 }
 
-int attn_cmd_measure(int argc, char **argv)
+/* SPECs that stand alone are keys like others; GOOD, or USAGE after a message. */
+static int read_flags(int argc, char **argv, struct flags *flags)
+{
+    int n, status = attn_cli_read(&attn_cmd_measure, argc, argv, flags, &n);
+    struct attn_error err = {ATTN_OK, ""};
+    if (status >= 0)
+        return status;
+    for (int s = 1; s <= n; s++) {
+        struct attn_cli_list *keys = &flags->keys;
+        if (keys->n == sizeof keys->at / sizeof *keys->at)
+            return attn_cli_fail("measure", ATTN_EXIT_USAGE, "more than %d specs and keys",
+                                 keys->n);
+        keys->at[keys->n].flag = "spec";
+        keys->at[keys->n++].value = argv[s];
+    }
+    for (int x = 0; x < flags->given.n; x++)
+        if (attn_external_specs_add(flags->externals, flags->given.at[x].flag,
+                              flags->given.at[x].value, &err) != ATTN_OK)
+            return attn_cli_fail("measure", ATTN_EXIT_USAGE, "%s", err.text);
+    int others = flags->out != NULL || flags->plan != NULL || flags->keys.n > 0 ||
+                 flags->externals->n > 0 || flags->dry_run;
+    if (flags->from != NULL && (flags->csv == NULL || others))
+        return attn_cli_fail("measure", ATTN_EXIT_USAGE, "--from goes with --csv and nothing else");
+    return -1;
+}
+
+static int measure(int argc, char **argv)
 {
     static struct attn_external_specs externals;
-    struct flags flags = {.externals = &externals};
+    static struct flags flags = {.externals = &externals};
     struct attn_plan plan;
     int64_t n_errors = 0;
-    for (int a = 1; a < argc; a++)
-        if (strcmp(argv[a], "--help") == 0 || strcmp(argv[a], "-h") == 0)
-            return print_help();
-    int status = read_places(argc, argv, &flags);
-    if (status != ATTN_EXIT_GOOD)
+    int status = read_flags(argc, argv, &flags);
+    if (status >= 0)
         return status;
-    if (flags.from != NULL) {
-        if (flags.csv == NULL || flags.out != NULL || flags.plan != NULL || flags.n_keys > 0 ||
-            externals.n > 0 || flags.dry_run)
-            return attn_cli_fail("measure", ATTN_EXIT_USAGE,
-                                 "--from goes with --csv and nothing else");
+    if (flags.from != NULL)
         return write_csv(flags.from, flags.csv);
-    }
-    status = make_plan(argc, argv, &flags, &plan);
+    status = make_plan(&flags, &plan);
     if (status == ATTN_EXIT_GOOD && flags.out == NULL && !flags.dry_run)
         status = attn_cli_fail("measure", ATTN_EXIT_USAGE, "--out FILE.jsonl is needed");
     if (status == ATTN_EXIT_GOOD) {

@@ -17,27 +17,48 @@
 #include <unistd.h>
 
 #include "experiments/cli.h"
+#include "experiments/cli/flags.h"
 #include "experiments/measure/calibrate.h"
 #include "experiments/measure/point.h"
 #include "experiments/measure/preflight.h"
 
-static const char help[] =
-    "usage: attnlab point --spec SPEC --case CASE [FLAGS]\n"
-    "       attnlab point --plugin FILE.so --name NAME --case CASE [FLAGS]\n"
-    "       attnlab point --exec COMMAND --claims FILE --name NAME --case CASE [FLAGS]\n"
-    "       attnlab point --calibrate-memory BYTES\n"
-    "\n"
-    "Measure one point in this process and print its record, one line of JSON\n"
-    "(docs/records.md).  `attnlab measure` starts one such process for each point and round.\n"
-    "\n"
-    "  --repeat N       warm calls, those after the first one, at most (10)\n"
-    "  --enough S       seconds after which they stop, one at the earliest (0.3)\n"
-    "  --verify-all L   longest length at which every element is verified (2048); beyond,\n"
-    "                   64 rows and 64 keys\n"
-    "  --verified DIGEST:VERDICT:WORST:OUTPUT\n"
-    "                   the outcome of an earlier round; the same bits are not verified again;\n"
-    "                   `no`: nothing is compared with the oracle, only memory and time count\n"
-    "  --work DIR       with --exec: an empty folder for its files; else one in TMPDIR\n";
+#define PLACE(member) offsetof(struct attn_point_flags, member)
+
+static const struct attn_flag_use uses[] = {
+    {.flag = ATTN_FLAG_SPEC, PLACE(spec), .kind = ATTN_KIND_TEXT},
+    {.flag = ATTN_FLAG_CASE, PLACE(text), .kind = ATTN_KIND_TEXT, .help = "a case string"},
+    {.flag = ATTN_FLAG_PLUGIN, PLACE(plugin), .kind = ATTN_KIND_TEXT, .value = "FILE.so"},
+    {.flag = ATTN_FLAG_EXEC, PLACE(exec), .kind = ATTN_KIND_TEXT, .value = "COMMAND"},
+    {.flag = ATTN_FLAG_CLAIMS, PLACE(claims), .kind = ATTN_KIND_TEXT},
+    {.flag = ATTN_FLAG_NAME, PLACE(name)},
+    {.flag = ATTN_FLAG_WORK, PLACE(work)},
+    {.flag = ATTN_FLAG_REPEAT,
+     PLACE(repeat),
+     "10",
+     .help = "warm calls, those after the first one, at most"},
+    {.flag = ATTN_FLAG_ENOUGH, PLACE(enough), "0.3", ATTN_KIND_REAL},
+    {.flag = ATTN_FLAG_VERIFY_ALL, PLACE(verify_all), "2048", ATTN_KIND_COUNT},
+    {.flag = ATTN_FLAG_VERIFIED, PLACE(verified)},
+    {.flag = ATTN_FLAG_CALIBRATE_MEMORY, PLACE(calibrate)},
+    {.flag = ATTN_FLAG_END}};
+
+static int point(int argc, char **argv);
+
+const struct attn_cli_command attn_cmd_point = {
+    .name = "point",
+    .summary = "one point of a measurement (used by measure)",
+    .usage = "point --spec SPEC --case CASE [flags]\n"
+             "point --plugin FILE.so --name NAME --case CASE [flags]\n"
+             "point --exec COMMAND --claims FILE --name NAME --case CASE [flags]\n"
+             "point --calibrate-memory BYTES",
+    .about =
+        "Measure one point in this process and print its record, one line of JSON\n"
+        "(docs/records.md).  `attnlab measure` starts one such process for each point and round.",
+    .flags = uses,
+    .more = "",
+    .computes = 1,
+    .internal = 1,
+    .run = point};
 
 /* ---- the whole ---------------------------------------------------------------------------- */
 
@@ -92,39 +113,15 @@ static void be_expendable(void)
     }
 }
 
-static int read_flag(const char *name, const char *value, struct attn_point_flags *flags)
-{
-    const struct {
-        const char *name, **place;
-    } texts[] = {{"--spec", &flags->spec},         {"--case", &flags->text},
-                 {"--verified", &flags->verified}, {"--plugin", &flags->plugin},
-                 {"--exec", &flags->exec},         {"--claims", &flags->claims},
-                 {"--name", &flags->name},         {"--work", &flags->work}};
-    for (size_t t = 0; t < sizeof texts / sizeof *texts; t++)
-        if (strcmp(name, texts[t].name) == 0) {
-            *texts[t].place = value;
-            return 1;
-        }
-    if (strcmp(name, "--repeat") == 0)
-        return attn_cli_int(value, 0, ATTN_RECORD_TIMES, &flags->repeat);
-    if (strcmp(name, "--enough") == 0)
-        return attn_cli_double(value, &flags->enough) && flags->enough >= 0;
-    if (strcmp(name, "--verify-all") == 0)
-        return attn_cli_int(value, 0, INT64_MAX, &flags->verify_all);
-    return strcmp(name, "--calibrate-memory") == 0 &&
-           attn_cli_int(value, 1, INT64_MAX, &flags->calibrate);
-}
-
-/* ATTN_EXIT_GOOD to go on, else the exit status. */
+/* -1: go on; else the exit status. */
 static int read_flags(int argc, char **argv, struct attn_point_flags *flags)
 {
-    for (int a = 1; a < argc; a += 2) {
-        const char *value = a + 1 < argc ? argv[a + 1] : NULL;
-        if (value == NULL || !read_flag(argv[a], value, flags))
-            return attn_cli_fail("point", ATTN_EXIT_USAGE,
-                                 "cannot use '%s%s%s'; see attnlab point --help", argv[a],
-                                 value != NULL ? " " : "", value != NULL ? value : "");
-    }
+    int status = attn_cli_read(&attn_cmd_point, argc, argv, flags, NULL);
+    if (status >= 0)
+        return status;
+    if (flags->repeat > ATTN_RECORD_TIMES)
+        return attn_cli_fail("point", ATTN_EXIT_USAGE, "--repeat %lld: a record has room for %d",
+                             (long long)flags->repeat, ATTN_RECORD_TIMES);
     int which = (flags->spec != NULL) + (flags->plugin != NULL) + (flags->exec != NULL);
     int named = flags->spec != NULL || flags->name != NULL;
     if (flags->calibrate == 0 && (which != 1 || !named || flags->text == NULL ||
@@ -132,7 +129,7 @@ static int read_flags(int argc, char **argv, struct attn_point_flags *flags)
         return attn_cli_fail("point", ATTN_EXIT_USAGE,
                              "--spec, --plugin or --exec, and --case are needed; see attnlab "
                              "point --help");
-    return ATTN_EXIT_GOOD;
+    return -1;
 }
 
 /* Whose point it is.  The descriptor for the record; -1 on failure. */
@@ -154,15 +151,13 @@ static int choose(struct attn_work *work, const struct attn_point_flags *flags,
     return flags->plugin != NULL ? attn_point_load(work, flags, err) : STDOUT_FILENO;
 }
 
-int attn_cmd_point(int argc, char **argv)
+static int point(int argc, char **argv)
 {
     static struct attn_work work; /* too large for the stack: it has room for all samples */
-    struct attn_point_flags flags = {.repeat = 10, .enough = 0.3, .verify_all = 2048};
+    struct attn_point_flags flags = {0};
     struct attn_error err = {ATTN_OK, ""};
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
-        return attn_cli_help(help);
     int status = read_flags(argc, argv, &flags);
-    if (status != ATTN_EXIT_GOOD)
+    if (status >= 0)
         return status;
     be_expendable();
     if (flags.calibrate > 0)

@@ -1,6 +1,5 @@
 /* attnlab report: measure (or not), fold, draw, write the page. */
 #include <errno.h>
-#include <getopt.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,43 +9,58 @@
 #include <unistd.h>
 
 #include "experiments/cli.h"
+#include "experiments/cli/flags.h"
 #include "experiments/measure/sweep.h"
 #include "experiments/report/csv.h"
 #include "experiments/report/draw.h"
 #include "experiments/report/page.h"
 #include "tests/harness/files/fileio.h"
 
-static const char help[] =
-    "usage: attnlab report --plan FILE --out DIR     measure the plan, then draw\n"
-    "       attnlab report --from RECORDS --out DIR  draw stored records; measure nothing\n"
-    "       attnlab report --out DIR                 draw DIR/records.jsonl again\n"
-    "\n"
-    "Writes DIR/index.html (one page, nothing external), DIR/records.csv, and under DIR/figures\n"
-    "every figure: NAME.csv (its numbers), NAME.gp (a script for gnuplot whose first lines are\n"
-    "its words, ranges and colours, to be edited), and the pictures .svg, .png and .pdf;\n"
-    "`gnuplot NAME.gp` in that folder draws it again.  With --plan the records go to "
-    "DIR/records.jsonl; an interrupted measurement is\n"
-    "continued by the same command.  Figures pick their points by the first word of a group's\n"
-    "name: length-..., ranks, density (docs/figures.md).\n"
-    "\n"
-    "  --quiet   no progress\n"
-    "\n"
-    "With --plan, yours beside ours; each may be repeated, and joins every group of the plan:\n"
-    "\n"
-    "  --plugin [NAME=]FILE.so   a shared object with attn_plugin_get()\n"
-    "  --exec [NAME=]COMMAND     a command, run as COMMAND CASES OUT; after it\n"
-    "  --claims FILE             what it can do, JSON\n"
-    "\n"
-    "Exit status: 0 good; 1 a result was wrong (the page says which); 2 usage, bad records, or no\n"
-    "group that has a figure; 3 gnuplot or its scripts are missing, DIR cannot be written, a "
-    "point\n"
-    "could not be measured, or no figure has enough good points.\n";
-
 struct flags {
     const char *plan, *from, *out;
     int quiet;
+    struct attn_cli_list given; /* --plugin, --exec and --claims, in order */
     struct attn_external_specs *externals;
 };
+
+static const struct attn_flag_use uses[] = {
+    {.flag = ATTN_FLAG_PLAN, offsetof(struct flags, plan)},
+    {.flag = ATTN_FLAG_FROM, offsetof(struct flags, from)},
+    {.flag = ATTN_FLAG_OUT, offsetof(struct flags, out)},
+    {.flag = ATTN_FLAG_QUIET, offsetof(struct flags, quiet), .help = "no progress"},
+    {.flag = ATTN_FLAG_TITLE,
+     .help = "With --plan, yours beside ours; each joins every group of the plan:"},
+    {.flag = ATTN_FLAG_PLUGIN, offsetof(struct flags, given)},
+    {.flag = ATTN_FLAG_EXEC, offsetof(struct flags, given)},
+    {.flag = ATTN_FLAG_CLAIMS, offsetof(struct flags, given)},
+    {.flag = ATTN_FLAG_END}};
+
+static int report(int argc, char **argv);
+
+const struct attn_cli_command attn_cmd_report = {
+    .name = "report",
+    .summary = "measure, draw, and write a page",
+    .usage = "report --plan FILE --out DIR     measure the plan, then draw\n"
+             "report --from RECORDS --out DIR  draw stored records; measure nothing\n"
+             "report --out DIR                 draw DIR/records.jsonl again",
+    .about =
+        "Writes DIR/index.html (one page, nothing external), DIR/records.csv, and under "
+        "DIR/figures\n"
+        "every figure: NAME.csv (its numbers), NAME.gp (a script for gnuplot whose first lines "
+        "are\n"
+        "its words, ranges and colours, to be edited), and the pictures .svg, .png and .pdf;\n"
+        "`gnuplot NAME.gp` in that folder draws it again.  With --plan the records go to\n"
+        "DIR/records.jsonl; an interrupted measurement is continued by the same command.  Figures\n"
+        "pick their points by the first word of a group's name: length-..., ranks, density\n"
+        "(docs/measuring.md).",
+    .flags = uses,
+    .more =
+        "Exit status: 0 good; 1 a result was wrong (the page says which); 2 usage, bad records, "
+        "or\n"
+        "no group that has a figure; 3 gnuplot or its scripts are missing, DIR cannot be written,\n"
+        "a point could not be measured, or no figure has enough good points.",
+    .computes = 1,
+    .run = report};
 
 static const double MEETING_S = 60; /* for loading a plug-in, or a command on a tiny case */
 
@@ -83,46 +97,14 @@ static int fail(int status, const struct attn_error *err)
 /* -1: go on; else the exit status. */
 static int read_flags(int argc, char **argv, struct flags *flags)
 {
-    static const struct option options[] = {{"plan", required_argument, NULL, 'p'},
-                                            {"from", required_argument, NULL, 'f'},
-                                            {"out", required_argument, NULL, 'o'},
-                                            {"quiet", no_argument, NULL, 'q'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {"plugin", required_argument, NULL, 'e'},
-                                            {"exec", required_argument, NULL, 'e'},
-                                            {"claims", required_argument, NULL, 'e'},
-                                            {NULL, 0, NULL, 0}};
     struct attn_error err = {ATTN_OK, ""};
-    int c, at = 0;
-    optind = 0; /* start over: main may have looked at flags of its own */
-    if (attn_cli_options("report", argc, argv, options, "plugin exec claims") != ATTN_EXIT_GOOD)
-        return ATTN_EXIT_USAGE;
-    while ((c = getopt_long(argc, argv, "", options, &at)) != -1) {
-        switch (c) {
-        case 'p':
-            flags->plan = optarg;
-            break;
-        case 'f':
-            flags->from = optarg;
-            break;
-        case 'o':
-            flags->out = optarg;
-            break;
-        case 'q':
-            flags->quiet = 1;
-            break;
-        case 'e':
-            if (attn_external_specs_add(flags->externals, options[at].name, optarg, &err) !=
-                ATTN_OK)
-                return fail(ATTN_EXIT_USAGE, &err);
-            break;
-        default:
-            return attn_cli_help(help);
-        }
-    }
-    if (optind < argc)
-        return attn_cli_fail("report", ATTN_EXIT_USAGE,
-                             "cannot use '%s'; see attnlab report --help", argv[optind]);
+    int status = attn_cli_read(&attn_cmd_report, argc, argv, flags, NULL);
+    if (status >= 0)
+        return status;
+    for (int x = 0; x < flags->given.n; x++)
+        if (attn_external_specs_add(flags->externals, flags->given.at[x].flag,
+                                    flags->given.at[x].value, &err) != ATTN_OK)
+            return fail(ATTN_EXIT_USAGE, &err);
     if (flags->out == NULL)
         return attn_cli_fail("report", ATTN_EXIT_USAGE, "--out DIR is missing");
     if (flags->plan != NULL && flags->from != NULL)
@@ -346,10 +328,10 @@ static int run(const struct flags *flags, struct report *r)
     return any_wrong(r) ? ATTN_EXIT_DISAGREE : r->n_errors > 0 ? ATTN_EXIT_LACKS : status;
 }
 
-int attn_cmd_report(int argc, char **argv)
+static int report(int argc, char **argv)
 {
     static struct attn_external_specs externals;
-    struct flags flags = {.externals = &externals};
+    static struct flags flags = {.externals = &externals};
     struct timespec begin, end;
     int status = read_flags(argc, argv, &flags);
     if (status >= 0)

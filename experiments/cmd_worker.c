@@ -1,5 +1,6 @@
 /* attnlab worker: the process in which a plug-in runs (tests/harness/external/worker.h). */
 #include "experiments/cli.h"
+#include "experiments/cli/flags.h"
 #include "tests/harness/external/worker.h"
 
 #include <sys/stat.h>
@@ -11,7 +12,23 @@ static int is_pipe(int fd)
     return fstat(fd, &about) == 0 && S_ISFIFO(about.st_mode);
 }
 
-int attn_cmd_worker(int argc, char **argv)
+static int guest(int argc, char **argv);
+
+static const struct attn_flag_use flags[] = {{.flag = ATTN_FLAG_END}};
+
+const struct attn_cli_command attn_cmd_worker = {
+    .name = "guest",
+    .summary = "the process of a plug-in (used by check)",
+    .usage = "guest FILE.so",
+    .about = "The process in which a plug-in runs; attnlab check --plugin starts it.",
+    .flags = flags,
+    .more = "",
+    .operands_least = 1,
+    .operands_most = 1,
+    .internal = 1,
+    .run = guest};
+
+static int guest(int argc, char **argv)
 {
     if (argc != 2 || !is_pipe(ATTN_WORKER_REQUESTS) || !is_pipe(ATTN_WORKER_FD))
         return attn_cli_fail("worker", ATTN_EXIT_USAGE,

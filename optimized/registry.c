@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "optimized/simd/isa.h"
+#include "ref/nearest.h"
 
 #define ATTN_IMPL(x) extern const struct attn_impl attn_impl_##x;
 #include "optimized/impls.def"
@@ -88,13 +89,16 @@ static void implementation_names(char *text, size_t size)
 static enum attn_status unknown_option(const struct attn_impl *impl, const char *name,
                                        size_t length, struct attn_error *err)
 {
-    char there[200] = "";
+    char there[200] = "", meant[64];
+    struct attn_nearest nearest = attn_nearest_begin(name, length);
     for (int o = 0; impl->options != NULL && impl->options[o].name != NULL; o++) {
+        attn_nearest_offer(&nearest, impl->options[o].name);
         append(there, sizeof there, o > 0 ? ", " : "");
         append(there, sizeof there, impl->options[o].name);
     }
-    return attn_fail(err, ATTN_EINVAL, "%s has no option '%.*s'; it has: %s", impl->name,
-                     (int)length, name, there[0] != '\0' ? there : "none");
+    return attn_fail(err, ATTN_EINVAL, "%s has no option '%.*s'%s; it has: %s", impl->name,
+                     (int)length, name, attn_nearest_text(&nearest, meant),
+                     there[0] != '\0' ? there : "none");
 }
 
 static enum attn_status parse_local(struct attn_spec *spec, const char *value, size_t length,
@@ -195,15 +199,18 @@ static enum attn_status parse_isa(struct attn_spec *spec, const char *name, stru
 
 enum attn_status attn_spec_parse(const char *text, struct attn_spec *spec, struct attn_error *err)
 {
-    char name[64], names[300];
+    char name[64], names[300], meant[64];
     size_t length = strcspn(text, ":@");
     snprintf(name, sizeof name, "%.*s", length < 63 ? (int)length : 63, text);
     memset(spec, 0, sizeof *spec);
     spec->impl = attn_impl_find(name);
     if (spec->impl == NULL) {
+        struct attn_nearest nearest = attn_nearest_begin(text, length);
+        for (int i = 0; i < attn_impl_count(); i++)
+            attn_nearest_offer(&nearest, list[i]->name);
         implementation_names(names, sizeof names);
-        return attn_fail(err, ATTN_EINVAL, "no implementation is called '%s'; there are: %s", name,
-                         names);
+        return attn_fail(err, ATTN_EINVAL, "no implementation is called '%s'%s; there are: %s",
+                         name, attn_nearest_text(&nearest, meant), names);
     }
     attn_options_preset(spec->impl, &spec->options);
     preset_local(spec);

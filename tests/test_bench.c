@@ -257,7 +257,7 @@ END_TEST
 
 /* ---- as a user meets it ------------------------------------------------------------------- */
 
-#define TINY "--rounds 3 --sample 0 --again 0 "
+#define TINY "--rounds 3 --sample 0 "
 
 static const struct {
     const char *args;
@@ -268,7 +268,7 @@ static const struct {
     {"", 2, "a SPEC and --case or --length are needed"},
     {"dense", 2, "a SPEC and --case or --length are needed"},
     {"--length 8", 2, "a SPEC and --case or --length are needed"},
-    {"--preset chair", 2, "--preset chair"},
+    {"--preset chair", 2, "--preset 'chair'"},
     {"dense --preset table", 2, "--preset stands alone"},
     {"--preset table --rows chair", 2, "--rows 'chair': no row or block of --preset table"},
     {"--rows d=64 dense --length 8", 2, "--rows d=64: of which table?"},
@@ -276,15 +276,14 @@ static const struct {
      "causal, L=512, d=128"},
     {"--preset steps --blas none --no-verify " TINY, 0, "lazy rescale"},
     {"--limits --length 8", 2, "--limits stands alone"},
-    {"dense --length 8 --threads 0", 2, "--threads 0"},
-    {"dense --length 8 --threads 1,", 2, "--threads 1,"},
-    {"dense --length 8 --rounds 0", 2, "--rounds 0"},
-    {"dense --length 8 --format xml", 2, "--format xml"},
-    {"dense --length 8 --again -1", 2, "--again -1"},
-    {"dense --length 8 --pass up", 2, "--pass up"},
+    {"dense --length 8 --threads 0", 2, "--threads '0'"},
+    {"dense --length 8 --threads 1,", 2, "--threads '1,'"},
+    {"dense --length 8 --rounds 0", 2, "--rounds '0'"},
+    {"dense --length 8 --format xml", 2, "--format 'xml'"},
+    {"dense --length 8 --pass up", 2, "--pass 'up'"},
     {"dense --length eight", 2, "attnlab bench: "},
     {"dense --case q8", 2, "attnlab bench: "},
-    {"dense --length 8 --mask none --mask none", 2, "--mask was given before"},
+    {"dense --length 8 --dtype f32 --dtype f32", 2, "--dtype was given before"},
     {"dense --length 8,", 2, "attnlab bench: "},
     {"nosuch --length 8", 2, "no implementation is called 'nosuch'"},
     {"dense --length 8 --against nosuch", 2, "no implementation is called 'nosuch'"},

@@ -188,7 +188,7 @@ static const struct {
     {"--exec 'A=1 nosuchcommand' --claims '%s/claims.json'", "--exec 'A=1 nosuchcommand'"},
     {"--exec 'exit 3;' --claims '%s/claims.json'", "ended with status 3"},
     {"--exec 'true' --claims '%s/claims.json'", "made no folder OUT/point"},
-    {"--exec", "cannot use '--exec'"},
+    {"--exec", "--exec needs a value"},
 };
 
 START_TEST(bad_input)

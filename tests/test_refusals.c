@@ -26,7 +26,7 @@ static const struct {
     const char *arguments; /* @ is the small file, ! the folder */
     const char *said;
 } usage[] = {
-    {"", "which implementation"},
+    {"", "an argument is missing: attnlab run SPEC"},
     {"dense", "tensors are missing"},
     {"dense tiled-textbook --input @ --compare", "'tiled-textbook' is left over"},
     {"dense --input @", "--out DIR"},
@@ -41,7 +41,7 @@ static const struct {
     {"dense --input ! --compare", "is a directory"},
     {"dense --input @ --compare --format png", "safetensors and npy exist"},
     {"dense --input @ --compare --layout HBLD", "BHLD, BLHD, BLE and THD exist"},
-    {"dense --input @ --compare --pass both", "fwd and bwd exist"},
+    {"dense --input @ --compare --pass back", "fwd, bwd or both would work"},
     {"dense --input @ --compare --scale one", "finite number"},
     {"dense --input @ --compare --scale inf", "finite number"},
     {"dense --input @ --compare --softcap -1", "softcap"},
@@ -82,7 +82,7 @@ static const char *const out_of[] = {
     "vectors ! --case ties",
     "measure --spec dense --length 8 --rounds 1 --repeat 1 --out !",
     "measure --from # --csv !",
-    "bench dense --length 8 --dim 4 --rounds 1 --sample 0.001 --again 0.1 --blas none --out !",
+    "bench dense --length 8 --dim 4 --rounds 1 --sample 0.001 --blas none --out !",
     "report --from # --out !",
     "check --exec true --claims + --work !",
 };

@@ -442,11 +442,11 @@ static const struct {
     {"check dense --relation R99", 2, "R1 to R23"},
     {"check dense --relation R7 --case reveal-all", 2, "one of them at a time"},
     {"check csr-textbook --soak 0.3 --seed 5", 0, "random cases of seed 5"},
-    {"check dense --soak -1", 2, "a number of seconds"},
+    {"check dense --soak -1", 2, "a number above 0 is needed"},
     {"check dense --soak 1 --seed x", 2, "a whole number"},
     {"check dense --case pairs-100", 0, "what kernels branch on"},
     {"list cases --tier full", 0, "pairs-100"},
-    {"list cases --tier huge", 2, "--help"},
+    {"list cases --tier huge", 2, "quick or full would work"},
 };
 
 START_TEST(words_and_status)

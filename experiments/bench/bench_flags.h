@@ -3,24 +3,28 @@
 #define EXPERIMENTS_BENCH_BENCH_FLAGS_H
 
 #include "experiments/bench/bench.h"
+#include "experiments/cli/shape.h"
 
-enum { ATTN_BENCH_CASES = 256, ATTN_BENCH_SPECS = 32, ATTN_BENCH_COUNTS = 8 };
+enum { ATTN_BENCH_CASES = 256 };
 
 struct attn_bench_flags {
-    const char *lengths, *dims, *heads, *kv_heads, *keys, *batch, *dtype, *pass, *masks;
-    const char *given_case[ATTN_BENCH_CASES], *spec[ATTN_BENCH_SPECS];
-    const char *against, *format, *out, *blas, *preset, *rows;
-    int n_given, n_specs, limits, no_verify, help;
-    int thread[ATTN_BENCH_COUNTS], n_threads;
+    struct attn_cli_shapes shapes;
+    struct attn_cli_list given; /* cases */
+    struct attn_cli_counts threads;
+    const char *against, *out, *blas, *rows;
+    char **spec; /* in argv */
+    int n_specs, format, preset, limits, no_verify;
     int64_t rounds;
-    double sample_s, again_s, patience_s;
-    char text[ATTN_BENCH_CASES][ATTN_CASE_TEXT]; /* the cases, given and made of the others */
+    double sample_s, patience_s;
+    char text[ATTN_BENCH_CASES][ATTN_CASE_TEXT]; /* the cases, given and made of the shapes */
     int n_cases;
 };
+enum { ATTN_BENCH_TEXT, ATTN_BENCH_AS_JSON, ATTN_BENCH_LINE }; /* format */
+enum { ATTN_BENCH_PRESET_TABLE, ATTN_BENCH_PRESET_STEPS, ATTN_BENCH_NO_PRESET };
 
-/* ATTN_EXIT_GOOD, or USAGE after a message.  Texts are borrowed from argv. */
+extern const struct attn_flag_use attn_bench_uses[];
+
+/* -1: go on; else the exit status.  Texts are borrowed from argv. */
 int attn_bench_flags_read(int argc, char **argv, struct attn_bench_flags *flags);
-
-extern const char attn_bench_help[];
 
 #endif

@@ -1,8 +1,6 @@
 /* See external.h. */
 #include "experiments/check/external.h"
 
-#include <getopt.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,34 +11,6 @@
 #include "experiments/cli.h"
 #include "tests/harness/external/vector_files.h"
 #include "tests/harness/files/fileio.h"
-
-static const char help[] =
-    "attnlab check --plugin FILE.so ... [FLAGS]\n"
-    "attnlab check --exec COMMAND ... --claims FILE [FLAGS]\n"
-    "attnlab check --results DIR [--claims FILE] [FLAGS]\n\n"
-    "Judge implementations that are not ours on the battery (docs/external.md).\n\n"
-    "  --plugin F     a shared object with attn_plugin_get() (ref/attn_plugin.h)\n"
-    "  --exec CMD     a command; it is started once, as CMD CASES OUT\n"
-    "                 both may be repeated: each is reported, the worst exit status wins\n"
-    "  --results D    a folder of results of `attnlab vectors`; the manifest may lie in it\n"
-    "  --vectors D    the folder that attnlab vectors wrote, when the manifest is not in DIR\n"
-    "  --claims F     what the commands before it claim, JSON; a plug-in says it itself\n"
-    "  --tier T       quick (default) or full\n"
-    "  --case C       only this case, by name or case string; may be repeated\n"
-    "  --relation R   plug-ins: only this relation (attnlab list relations), or all\n"
-    "  --soak S       plug-ins and commands: random cases for S seconds\n"
-    "  --seed N       of the random cases (default 1)\n"
-    "  --repeat N     plug-ins: run every case N times in a row (default 1, in a soak 16)\n"
-    "  --timeout S    seconds for a case of a plug-in (20), for a whole command (600)\n"
-    "  --work D       with --exec: keep cases and results in this folder (of several\n"
-    "                 commands in D/1, D/2, ...)\n"
-    "  --strict       a WEAK case, which could not have failed, is a failure\n"
-    "  --verbose      a line for every case\n"
-    "  --format F     text (default), tap, junit, json\n"
-    "  --report F     beside it a page to keep, F.html or F.md: who was judged, on what, how near\n"
-    "                 to the truth, what was refused or failed, and the lines that repeat it\n\n"
-    "Exit status: 0 good, 1 a case fails, crashes, hangs, or a claim is never exercised,\n"
-    "2 it cannot be judged at all, 3 the environment lacks something.\n";
 
 /* ---- questions ------------------------------------------------------------------------------- */
 
@@ -283,19 +253,7 @@ int attn_external_end(struct attn_external *s)
 
 /* ---- flags ----------------------------------------------------------------------------------- */
 
-int attn_external_is_meant(int argc, char **argv)
-{
-    static const char *const flag[] = {"--plugin", "--exec", "--results"};
-    for (int a = 1; a < argc; a++)
-        for (int f = 0; f < 3; f++) {
-            size_t n = strlen(flag[f]);
-            if (strncmp(argv[a], flag[f], n) == 0 && (argv[a][n] == '\0' || argv[a][n] == '='))
-                return 1;
-        }
-    return 0;
-}
-
-enum { MAX_CASES = 64, MAX_EXTERNALS = 256 };
+enum { MAX_CASES = 256, MAX_EXTERNALS = 256 };
 
 struct external {
     int route; /* 'p' plug-in, 'x' command, 'r' folder of results */
@@ -303,23 +261,17 @@ struct external {
 };
 
 struct flags {
+    const struct attn_check_request *request;
     struct external external[MAX_EXTERNALS];
     int n_externals, routes[128]; /* routes: how many of each kind */
-    const char *vectors, *claims, *work, *timeout;
-    const char *text[MAX_CASES];
-    const char *relation, *soak, *seed, *repeat, *report;
-    int n, tier, strict, verbose, format, help;
+    const char *claims, *text[MAX_CASES];
+    int n; /* cases */
 };
 
-/* 0, or an exit status. */
-static int take_external(struct flags *f, int route, const char *source)
+static void take_external(struct flags *f, int route, const char *source)
 {
-    if (f->n_externals == MAX_EXTERNALS)
-        return attn_cli_fail("check", ATTN_EXIT_USAGE, "at most %d implementations in one run",
-                             MAX_EXTERNALS);
     f->external[f->n_externals++] = (struct external){route, source, NULL};
     f->routes[route]++;
-    return 0;
 }
 
 /* A declaration speaks for what stands before it and has none. */
@@ -348,104 +300,45 @@ static int check_flags(struct flags *f)
         return attn_cli_fail("check", ATTN_EXIT_USAGE,
                              "--exec needs --claims FILE: what the command can do "
                              "(docs/external.md)");
-    if (f->relation != NULL && f->routes['p'] < n)
+    if (f->request->relation != NULL && f->routes['p'] < n)
         return attn_cli_fail("check", ATTN_EXIT_USAGE,
                              "--relation is for plug-ins: relations change inputs between two "
                              "calls, and a folder of files is one call");
-    if (f->repeat != NULL && f->routes['p'] < n)
+    if (f->request->repeat > 0 && f->routes['p'] < n)
         return attn_cli_fail("check", ATTN_EXIT_USAGE,
                              "--repeat is for plug-ins: a command and a folder of results are one "
                              "call of each case");
-    if (f->soak != NULL && f->routes['r'] > 0)
+    if (f->request->soak > 0 && f->routes['r'] > 0)
         return attn_cli_fail("check", ATTN_EXIT_USAGE,
                              "--soak needs something to run: --plugin or --exec");
     return 0;
 }
 
 /* 0, or an exit status. */
-static int read_flags(int argc, char **argv, struct flags *f)
+static int read_request(const struct attn_check_request *request, struct flags *f)
 {
-    int status = 0;
-    static const struct option longs[] = {
-        {"plugin", required_argument, NULL, 'p'},   {"exec", required_argument, NULL, 'x'},
-        {"results", required_argument, NULL, 'r'},  {"vectors", required_argument, NULL, 'V'},
-        {"claims", required_argument, NULL, 'C'},   {"caps", required_argument, NULL, 'C'},
-        {"tier", required_argument, NULL, 't'},     {"case", required_argument, NULL, 'c'},
-        {"timeout", required_argument, NULL, 'T'},  {"work", required_argument, NULL, 'w'},
-        {"relation", required_argument, NULL, 'R'}, {"soak", required_argument, NULL, 'k'},
-        {"seed", required_argument, NULL, 'n'},     {"repeat", required_argument, NULL, 'a'},
-        {"format", required_argument, NULL, 'f'},   {"report", required_argument, NULL, 'o'},
-        {"strict", no_argument, NULL, 's'},         {"verbose", no_argument, NULL, 'v'},
-        {"help", no_argument, NULL, 'h'},           {0}};
-    if (attn_cli_options("check", argc, argv, longs, "case plugin exec claims caps") !=
-        ATTN_EXIT_GOOD)
-        return ATTN_EXIT_USAGE;
-    for (int o; status == 0 && (o = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
-        const char **text = o == 'V'   ? &f->vectors
-                            : o == 'w' ? &f->work
-                            : o == 'T' ? &f->timeout
-                            : o == 'R' ? &f->relation
-                            : o == 'k' ? &f->soak
-                            : o == 'n' ? &f->seed
-                            : o == 'a' ? &f->repeat
-                            : o == 'o' ? &f->report
-                                       : NULL;
-        if (text != NULL)
-            *text = optarg;
-        else if (o == 'p' || o == 'x' || o == 'r')
-            status = take_external(f, o, optarg);
-        else if (o == 'C')
-            take_claims(f, optarg);
-        else if (o == 'c' && f->n < MAX_CASES)
-            f->text[f->n++] = optarg;
-        else if (o == 'c')
-            return attn_cli_fail("check", ATTN_EXIT_USAGE, "at most %d --case", MAX_CASES);
-        else if (o == 't' && (f->tier = attn_tier_find(optarg)) < 0)
-            return attn_cli_fail("check", ATTN_EXIT_USAGE, "no tier '%s': quick and full exist",
-                                 optarg);
-        else if (o == 'f' && (f->format = attn_format_find(optarg)) < 0)
-            return attn_cli_fail("check", ATTN_EXIT_USAGE,
-                                 "no format '%s': text, tap, junit and json exist", optarg);
-        else if (o == '?')
-            return attn_cli_fail("check", ATTN_EXIT_USAGE, "see docs/external.md");
-        f->strict |= o == 's';
-        f->verbose |= o == 'v';
-        f->help |= o == 'h';
+    *f = (struct flags){.request = request, .n = request->cases.n};
+    for (int c = 0; c < f->n; c++)
+        f->text[c] = request->cases.at[c].value;
+    for (int x = 0; x < request->externals.n; x++) {
+        const char *flag = request->externals.at[x].flag, *value = request->externals.at[x].value;
+        if (strcmp(flag, "claims") == 0)
+            take_claims(f, value);
+        else
+            take_external(f, flag[0] == 'p' ? 'p' : flag[0] == 'e' ? 'x' : 'r', value);
     }
-    if (status == 0 && optind < argc)
-        return attn_cli_fail("check", ATTN_EXIT_USAGE,
-                             "'%s': ours and somebody else's are not judged in one run",
-                             argv[optind]);
-    return status != 0 || f->help ? status : check_flags(f);
+    return check_flags(f);
 }
 
-/* What is asked in place of cases: a relation, or random cases.  0, or an exit status. */
-static int take_relation_or_soak(const struct flags *f, struct attn_external *s)
+/* What is asked in place of cases: a relation, or random cases. */
+static void take_relation_or_soak(const struct attn_check_request *request, struct attn_external *s)
 {
-    int64_t seed = 1, repeat = 0;
-    if ((f->n > 0) + (f->relation != NULL) + (f->soak != NULL) > 1)
-        return attn_cli_fail("check", ATTN_EXIT_USAGE,
-                             "--case, --relation and --soak: one of them at a time");
-    s->relation = f->relation != NULL ? attn_relation_find(f->relation) : NULL;
-    if (f->relation != NULL && s->relation == NULL && strcmp(f->relation, "all") != 0)
-        return attn_cli_fail("check", ATTN_EXIT_USAGE,
-                             "no relation is called '%s': attnlab list relations has their names",
-                             f->relation);
-    if (f->soak != NULL &&
-        !(attn_cli_double(f->soak, &s->soak_s) && s->soak_s > 0 && s->soak_s < HUGE_VAL))
-        return attn_cli_fail("check", ATTN_EXIT_USAGE, "--soak %s: seconds above 0", f->soak);
-    if (f->seed != NULL && !attn_cli_int(f->seed, 0, INT64_MAX, &seed))
-        return attn_cli_fail("check", ATTN_EXIT_USAGE, "--seed %s: a whole number from 0 up",
-                             f->seed);
-    s->seed = (uint64_t)seed;
-    if (f->repeat != NULL && !attn_cli_int(f->repeat, 1, ATTN_REPEAT_MOST, &repeat))
-        return attn_cli_fail("check", ATTN_EXIT_USAGE, "--repeat %s: a whole number from 1 to %d",
-                             f->repeat, ATTN_REPEAT_MOST);
-    s->repeat = (int)repeat;
-    s->verdicts.details = f->n == 1 || s->relation != NULL;
-    return 0;
+    s->relation = request->relation != NULL ? attn_relation_find(request->relation) : NULL;
+    s->soak_s = request->soak;
+    s->seed = (uint64_t)request->seed;
+    s->repeat = (int)request->repeat;
+    s->verdicts.details = request->cases.n == 1 || s->relation != NULL;
 }
-
 __attribute__((format(printf, 3, 4))) static void append(char *text, size_t size,
                                                          const char *format, ...)
 {
@@ -462,30 +355,30 @@ static void describe_scope(const struct flags *f, const struct external *x, stru
     char *flags = s->scope_flags, quoted[ATTN_CASE_TEXT + 8];
     size_t size = sizeof s->scope_flags;
     s->scope[0] = flags[0] = '\0';
-    if (f->soak != NULL)
+    if (f->request->soak > 0)
         snprintf(s->scope, sizeof s->scope, "random cases of seed %llu for %g s",
                  (unsigned long long)s->seed, s->soak_s);
-    else if (f->relation != NULL)
-        snprintf(s->scope, sizeof s->scope, "relation %.40s", f->relation);
+    else if (f->request->relation != NULL)
+        snprintf(s->scope, sizeof s->scope, "relation %.40s", f->request->relation);
     else if (f->n > 0 || x->route == 'r')
         snprintf(s->scope, sizeof s->scope, "%d cases", s->question.n);
     else
         snprintf(s->scope, sizeof s->scope, "the %s tier, %d cases%s",
-                 attn_tier_name((enum attn_tier)f->tier), s->question.n,
+                 attn_tier_name((enum attn_tier)f->request->tier), s->question.n,
                  x->route == 'p' ? ", and the relations" : "");
     if (s->repeat > 1)
         append(s->scope, sizeof s->scope, ", each %d times in a row", s->repeat);
-    if (f->soak != NULL)
+    if (f->request->soak > 0)
         append(flags, size, " --soak %g --seed %llu", s->soak_s, (unsigned long long)s->seed);
-    else if (f->relation != NULL)
-        append(flags, size, " --relation %.40s", f->relation);
+    else if (f->request->relation != NULL)
+        append(flags, size, " --relation %.40s", f->request->relation);
     else if (f->n == 0 && x->route != 'r')
-        append(flags, size, " --tier %s", attn_tier_name((enum attn_tier)f->tier));
+        append(flags, size, " --tier %s", attn_tier_name((enum attn_tier)f->request->tier));
     if (s->repeat > 1)
         append(flags, size, " --repeat %d", s->repeat);
-    if (f->timeout != NULL)
+    if (f->request->timeout > 0)
         append(flags, size, " --timeout %g", s->timeout_s);
-    append(flags, size, "%s", f->strict ? " --strict" : "");
+    append(flags, size, "%s", f->request->strict ? " --strict" : "");
     for (int n = 0; n < f->n; n++) {
         attn_cli_quote(f->text[n], quoted, sizeof quoted);
         if (strlen(flags) + strlen(quoted) + 32 > size)
@@ -500,7 +393,7 @@ static int prepare(const struct flags *f, const struct external *x, struct attn_
 {
     struct attn_error err = {0};
     enum attn_status status = ATTN_OK;
-    const char *of_results = f->vectors != NULL ? f->vectors : x->source;
+    const char *of_results = f->request->vectors != NULL ? f->request->vectors : x->source;
     s->claims_path = x->claims;
     s->relations = x->route == 'p' && f->n == 0;
     if (x->route == 'r') {
@@ -508,13 +401,14 @@ static int prepare(const struct flags *f, const struct external *x, struct attn_
         attn_external_route(s, "--vectors", of_results);
         status = attn_question_read(of_results, f->text, f->n, &s->question, &s->claims, &err);
     } else {
-        status = attn_question_make(f->text, f->n, (enum attn_tier)f->tier, &s->question, &err);
+        status =
+            attn_question_make(f->text, f->n, (enum attn_tier)f->request->tier, &s->question, &err);
     }
     if (status == ATTN_OK && x->claims != NULL)
         status = attn_claims_read(x->claims, &s->claims, &err);
     if (status != ATTN_OK)
         return attn_external_fail(s, attn_cli_status(status), "%s", err.text);
-    if (f->relation != NULL || f->soak != NULL)
+    if (f->request->relation != NULL || f->request->soak > 0)
         s->question.n = s->question.whole_tier = 0;
     describe_scope(f, x, s);
     return 0;
@@ -524,10 +418,10 @@ static int prepare(const struct flags *f, const struct external *x, struct attn_
 static int run_command(const struct flags *f, int which, struct attn_external *s)
 {
     char folder[4096];
-    if (f->work == NULL || f->n_externals == 1)
-        return attn_external_exec(s, s->source, f->work);
-    mkdir(f->work, 0777); /* if it cannot be made, neither can the one in it */
-    snprintf(folder, sizeof folder, "%.4000s/%d", f->work, which + 1);
+    if (f->request->work == NULL || f->n_externals == 1)
+        return attn_external_exec(s, s->source, f->request->work);
+    mkdir(f->request->work, 0777); /* if it cannot be made, neither can the one in it */
+    snprintf(folder, sizeof folder, "%.4000s/%d", f->request->work, which + 1);
     return attn_external_exec(s, s->source, folder);
 }
 
@@ -537,7 +431,7 @@ static void report_trouble(const struct flags *f, int which, struct attn_externa
 {
     struct attn_result r = {.verdict = ATTN_ERROR};
     const struct attn_subject subject = {"setup", "", "it cannot be judged", "", "", "", NULL};
-    if (f->n_externals == 1 && f->format == ATTN_FORMAT_TEXT) {
+    if (f->n_externals == 1 && f->request->format == ATTN_FORMAT_TEXT) {
         attn_cli_fail("check", 0, "%s", s->trouble);
         if (s->verdicts.report == NULL)
             return;
@@ -561,7 +455,7 @@ static int judge_one(const struct flags *f, int which, struct attn_external *s)
     s->source = x->source;
     s->kind = x->route == 'p' ? "plug-in" : x->route == 'x' ? "command" : "folder of results";
     s->is_one_of_many = f->n_externals > 1;
-    if (f->timeout == NULL)
+    if (f->request->timeout <= 0)
         s->timeout_s = x->route == 'x' ? 600 : 20;
     int status = prepare(f, x, s);
     if (status == 0)
@@ -604,23 +498,20 @@ static int judge_all(const struct flags *f, const struct attn_external *common)
     return report != NULL ? attn_report_close(report, worst) : worst;
 }
 
-int attn_external_check(int argc, char **argv)
+int attn_external_check(const struct attn_check_request *request)
 {
     static struct flags f;
     static struct attn_external s;
-    int status = read_flags(argc, argv, &f);
+    int status = read_request(request, &f);
     if (status != 0)
         return status;
-    if (f.help)
-        return attn_cli_help(help);
-    if (f.timeout != NULL && !(attn_cli_double(f.timeout, &s.timeout_s) && s.timeout_s > 0))
-        return attn_cli_fail("check", ATTN_EXIT_USAGE, "--timeout %s: seconds above 0", f.timeout);
     attn_verdicts_open(&s.verdicts, stdout);
-    s.verdicts.format = (enum attn_format)f.format;
-    s.verdicts.strict = f.strict;
-    s.verdicts.verbose = f.verbose;
-    status = take_relation_or_soak(&f, &s);
-    if (status == 0 && f.report != NULL)
-        status = attn_report_open(f.report, &s.verdicts.report);
+    s.timeout_s = request->timeout;
+    s.verdicts.format = (enum attn_format)request->format;
+    s.verdicts.strict = request->strict;
+    s.verdicts.verbose = request->verbose;
+    take_relation_or_soak(request, &s);
+    if (request->report != NULL)
+        status = attn_report_open(request->report, &s.verdicts.report);
     return status != 0 ? status : judge_all(&f, &s);
 }

@@ -6,6 +6,7 @@
 #ifndef EXPERIMENTS_CHECK_EXTERNAL_H
 #define EXPERIMENTS_CHECK_EXTERNAL_H
 
+#include "experiments/cli/flags.h"
 #include "experiments/check/verdicts.h"
 #include "tests/harness/external/claims.h"
 #include "tests/harness/relations/relations.h"
@@ -105,9 +106,16 @@ int attn_external_plugin(struct attn_external *s, const char *path);
 int attn_external_exec(struct attn_external *s, const char *command, const char *work);
 int attn_external_results(struct attn_external *s, const char *results);
 
-/* Whether the flags of `attnlab check` speak of an external implementation; then
- * attn_external_check does it. */
-int attn_external_is_meant(int argc, char **argv);
-int attn_external_check(int argc, char **argv);
+/* What `attnlab check` was asked for. */
+struct attn_check_request {
+    struct attn_cli_list cases, externals; /* --plugin, --exec, --results and --claims, in order */
+    const char *relation, *report, *vectors, *work; /* NULL: not given */
+    int tier, format, growth, strict, verbose;
+    double soak, timeout; /* 0: not given */
+    int64_t seed, repeat; /* repeat: 0 when it is not given */
+};
+
+/* Judge the externals; an exit status. */
+int attn_external_check(const struct attn_check_request *request);
 
 #endif

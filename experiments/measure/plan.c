@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/flags.h"
 #include "ref/mask/mask.h"
 
 const struct attn_plan_key attn_plan_keys[KEYS] = {
@@ -146,7 +146,7 @@ static enum attn_status check_word(const struct attn_plan_draft *draft, int key,
     if (key == MASK && strlen(word) >= SUBJECT_TEXT)
         return attn_fail(err, ATTN_EINVAL, "mask '%.40s...' is longer than 255 bytes", word);
     if (attn_plan_keys[key].max > 0 &&
-        !attn_cli_int(word, attn_plan_keys[key].min, attn_plan_keys[key].max, &integer))
+        !attn_cli_count(word, attn_plan_keys[key].min, attn_plan_keys[key].max, &integer))
         return attn_fail(err, ATTN_EINVAL, "%s = '%.40s' is not an integer from %lld to %lld",
                          attn_plan_keys[key].name, word, (long long)attn_plan_keys[key].min,
                          (long long)attn_plan_keys[key].max);
@@ -253,7 +253,7 @@ enum attn_status attn_plan_limit(struct attn_plan_draft *draft, char *subjects, 
         }
         strcpy(limit->subject[limit->n_subjects], word);
     }
-    if (limit->n_subjects == 0 || !attn_cli_int(length, 0, 1 << 30, &limit->length)) {
+    if (limit->n_subjects == 0 || !attn_cli_count(length, 0, 1 << 30, &limit->length)) {
         free(limit);
         return attn_fail(err, ATTN_EINVAL,
                          "a limit reads `limit SUBJECT... = LENGTH`, where a subject is an "

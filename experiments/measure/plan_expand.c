@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/cli/flags.h"
 #include "experiments/measure/plan_draft.h"
 #include "ref/mask/mask.h"
 
@@ -23,8 +24,12 @@ static int64_t integer_of(const struct attn_plan_draft *draft, const struct grou
                           int64_t otherwise)
 {
     const char *text = value_of(draft, group, key);
+    int64_t number = otherwise;
+    char word[32];
     text += strspn(text, " ");
-    return *text == '\0' ? otherwise : strtoll(text, NULL, 10);
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(text, " "), text);
+    (void)attn_cli_count(word, 0, 0, &number);
+    return number;
 }
 
 static double real_of(const struct attn_plan_draft *draft, int key)
@@ -170,7 +175,7 @@ static enum attn_status multiply(const struct attn_plan_draft *draft, struct gro
         else if (order[level] == PASS)
             point->c.pass = strcmp(word, "bwd") == 0 ? ATTN_BACKWARD : ATTN_FORWARD;
         else if (order[level] == LENGTH)
-            point->c.n_query = strtoll(word, NULL, 10);
+            (void)attn_cli_count(word, 0, 0, &point->c.n_query);
         else if (set_spec(draft, word, point, err) != ATTN_OK) {
             status = ATTN_EINVAL;
             break;

@@ -19,38 +19,6 @@ const char *attn_file_problem_input_name(enum attn_file_problem_input input)
     return (unsigned)input < ATTN_FILE_PROBLEM_INPUTS ? name[input] : "unknown";
 }
 
-const char **attn_request_place(struct attn_request *r, const char *key)
-{
-    const struct {
-        const char *key, **at;
-    } list[] = {{"input", &r->input},
-                {"q", &r->file[ATTN_FILE_PROBLEM_Q]},
-                {"k", &r->file[ATTN_FILE_PROBLEM_K]},
-                {"v", &r->file[ATTN_FILE_PROBLEM_V]},
-                {"do", &r->file[ATTN_FILE_PROBLEM_DO]},
-                {"bias", &r->file[ATTN_FILE_PROBLEM_BIAS]},
-                {"dlse", &r->file[ATTN_FILE_PROBLEM_DLSE]},
-                {"key-mask", &r->file[ATTN_FILE_PROBLEM_KEY_MASK]},
-                {"cu-seqlens-q", &r->file[ATTN_FILE_PROBLEM_CU_Q]},
-                {"cu-seqlens-k", &r->file[ATTN_FILE_PROBLEM_CU_K]},
-                {"mask", &r->mask},
-                {"scale", &r->scale},
-                {"softcap", &r->softcap},
-                {"alibi", &r->alibi},
-                {"alibi-align", &r->alibi_align},
-                {"layout", &r->layout},
-                {"heads", &r->heads},
-                {"kv-heads", &r->kv_heads},
-                {"pass", &r->pass},
-                {"out", &r->out},
-                {"only", &r->only},
-                {"format", &r->format}};
-    for (size_t n = 0; n < sizeof list / sizeof *list; n++)
-        if (strcmp(list[n].key, key) == 0)
-            return list[n].at;
-    return NULL;
-}
-
 void attn_file_problem_note(const char *format, ...)
 {
     char text[512];

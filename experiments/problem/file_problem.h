@@ -39,9 +39,6 @@ struct attn_request {
     int compare, d_bias;
 };
 
-/* Where the value of --KEY goes, for the flags that this struct holds; NULL: no such flag. */
-const char **attn_request_place(struct attn_request *request, const char *key);
-
 enum { ATTN_FILE_PROBLEM_NAMED = 16 }; /* tensors that one mask may name */
 
 /* A packed batch, [T,H,d]: document t has queries [q[t],q[t+1]) and keys [k[t],k[t+1]).  Where all

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ref/nearest.h"
+
 enum { DEPTH = 64 };
 
 /* ---- failure ------------------------------------------------------------------------------ */
@@ -168,46 +170,18 @@ static enum attn_status family_join(struct mask_parser *p, struct family *family
 
 /* ---- unknown words ------------------------------------------------------------------------ */
 
-/* Levenshtein distance of two words of fewer than 16 letters. */
-static int distance(const char *a, int n, const char *b, int m)
-{
-    int row[16];
-    for (int j = 0; j <= m; j++)
-        row[j] = j;
-    for (int i = 1; i <= n; i++) {
-        int diagonal = row[0];
-        row[0] = i;
-        for (int j = 1; j <= m; j++) {
-            int change = diagonal + (a[i - 1] != b[j - 1]);
-            int shift = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
-            diagonal = row[j];
-            row[j] = change < shift ? change : shift;
-        }
-    }
-    return row[m];
-}
-
 static enum attn_status unknown_call(struct mask_parser *p, int64_t at, int64_t size)
 {
-    char names[160] = "";
-    const char *nearest = NULL;
-    int best = 3;
+    char names[160] = "", meant[64];
+    struct attn_nearest nearest = attn_nearest_begin(p->text + at, (size_t)size);
     for (int c = 0; c < MASK_CALLS; c++) {
-        const char *name = attn_mask_call[c].name;
         size_t used = strlen(names);
-        snprintf(names + used, sizeof names - used, " %s", name);
-        int far = size < 16 ? distance(p->text + at, (int)size, name, (int)strlen(name)) : best;
-        if (far < best) {
-            best = far;
-            nearest = name;
-        }
+        snprintf(names + used, sizeof names - used, " %s", attn_mask_call[c].name);
+        attn_nearest_offer(&nearest, attn_mask_call[c].name);
     }
-    int shown = (int)mask_min(size, 40);
-    if (nearest != NULL)
-        return attn_mask_fail_at(p, at, "no call is named '%.*s'; did you mean %s?  There are:%s",
-                                 shown, p->text + at, nearest, names);
-    return attn_mask_fail_at(p, at, "no call is named '%.*s'; there are:%s", shown, p->text + at,
-                             names);
+    return attn_mask_fail_at(p, at, "no call is named '%.*s'%s; there are:%s",
+                             (int)mask_min(size, 40), p->text + at,
+                             attn_nearest_text(&nearest, meant), names);
 }
 
 /* ---- grammar ------------------------------------------------------------------------------ */

@@ -1,0 +1,367 @@
+/* See flags.h. */
+#include "experiments/cli/flags.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/cli.h"
+#include "optimized/simd/isa.h"
+#include "ref/nearest.h"
+#include "version.h"
+
+static const struct {
+    const char *name;
+    enum attn_flag_kind kind;
+    const char *value;
+    double least, most;
+    const char *help;
+} defined[] = {
+    [ATTN_FLAG_END] = {"", 0, "", 0, 0, ""},
+#define ATTN_FLAG(id, name, kind, value, least, most, help) \
+    [ATTN_FLAG_##id] = {name, ATTN_KIND_##kind, value, least, most, help},
+#include "experiments/cli/flags.def"
+#undef ATTN_FLAG
+};
+
+static enum attn_flag_kind kind_of(const struct attn_flag_use *use)
+{
+    return use->kind != ATTN_KIND_AS_DEFINED ? use->kind : defined[use->flag].kind;
+}
+
+struct attn_flag_shown attn_flag_show(const struct attn_flag_use *use)
+{
+    if (use->flag == ATTN_FLAG_TITLE)
+        return (struct attn_flag_shown){"", "", use->help, "", 0};
+    return (struct attn_flag_shown){
+        defined[use->flag].name, use->value != NULL ? use->value : defined[use->flag].value,
+        use->help != NULL ? use->help : defined[use->flag].help,
+        use->preset != NULL ? use->preset : "", kind_of(use) == ATTN_KIND_WORD};
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+int attn_cli_count(const char *text, int64_t least, int64_t most, int64_t *value)
+{
+    static const struct {
+        const char *name;
+        int64_t times;
+    } unit[] = {{"", 1},         {"k", 1000},     {"M", 1000000}, {"G", 1000000000},
+                {"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}};
+    char *end;
+    errno = 0;
+    long long x = strtoll(text, &end, 10);
+    if (end == text || errno != 0)
+        return 0;
+    for (size_t u = 0; u < sizeof unit / sizeof *unit; u++)
+        if (strcmp(end, unit[u].name) == 0) {
+            *value = x * (llabs(x) <= INT64_MAX / unit[u].times ? unit[u].times : 0);
+            return (x == 0 || *value != 0) && *value >= least && (most == 0 || *value <= most);
+        }
+    return 0;
+}
+
+int attn_cli_read_counts(const char *text, int64_t least, int64_t most,
+                         struct attn_cli_counts *counts)
+{
+    char word[32];
+    counts->n = 0;
+    for (const char *at = text;; at++) {
+        size_t n = strcspn(at, ",");
+        snprintf(word, sizeof word, "%.*s", n < sizeof word ? (int)n : 0, at);
+        if (counts->n == sizeof counts->at / sizeof *counts->at ||
+            !attn_cli_count(word, least, most, &counts->at[counts->n++]))
+            return 0;
+        at += n;
+        if (*at == '\0')
+            return 1;
+    }
+}
+
+/* Which of the words "a|b|c"; -1: none. */
+static int word_of(const char *words, const char *text)
+{
+    size_t length = strlen(text);
+    for (int index = 0;; index++, words++) {
+        size_t n = strcspn(words, "|");
+        if (n == length && memcmp(words, text, n) == 0)
+            return index;
+        words += n;
+        if (*words == '\0')
+            return -1;
+    }
+}
+
+static int add(struct attn_cli_list *list, const char *flag, const char *value)
+{
+    if (list->n == sizeof list->at / sizeof *list->at)
+        return 0;
+    list->at[list->n].flag = flag;
+    list->at[list->n++].value = value;
+    return 1;
+}
+
+/* Several with ';' between them, cut up where they stand; 0 when one is empty. */
+static int add_items(struct attn_cli_list *list, const char *flag, char *text)
+{
+    for (char *item; (item = strsep(&text, ";")) != NULL;)
+        if (item[strspn(item, " \t")] == '\0' || !add(list, flag, item))
+            return 0;
+    return 1;
+}
+
+/* A value to its place; 0 when it is none. */
+static int store(const struct attn_flag_use *use, char *value, void *to)
+{
+    const char *name = defined[use->flag].name;
+    double low = defined[use->flag].least, high = defined[use->flag].most;
+    void *place = (char *)to + use->to;
+    switch (kind_of(use)) {
+    case ATTN_KIND_SWITCH:
+        return *(int *)place = 1;
+    case ATTN_KIND_TEXT:
+        return (*(const char **)place = value) != NULL;
+    case ATTN_KIND_LIST:
+    case ATTN_KIND_ONCE:
+        return add(place, name, value);
+    case ATTN_KIND_ITEMS:
+        return add_items(place, name, value);
+    case ATTN_KIND_COUNT:
+        return attn_cli_count(value, (int64_t)low, (int64_t)high, place);
+    case ATTN_KIND_COUNTS:
+        return attn_cli_read_counts(value, (int64_t)low, (int64_t)high, place);
+    case ATTN_KIND_REAL:
+    case ATTN_KIND_POSITIVE: {
+        double x;
+        if (!attn_cli_double(value, &x) || !isfinite(x) || x < low || (high > 0 && x > high) ||
+            (kind_of(use) == ATTN_KIND_POSITIVE && x <= 0))
+            return 0;
+        *(double *)place = x;
+        return 1;
+    }
+    case ATTN_KIND_WORD:
+        *(int *)place = word_of(attn_flag_show(use).value, value);
+        return *(int *)place >= 0;
+    case ATTN_KIND_AS_DEFINED:
+        break;
+    }
+    return 0;
+}
+
+/* "text, md or json" of "text|md|json". */
+static void enumerate(const char *words, char *text, size_t size)
+{
+    size_t n = 0;
+    for (const char *at = words; *at != '\0' && n + 8 < size; at++)
+        if (*at == '|')
+            n += (size_t)snprintf(text + n, size - n, strchr(at + 1, '|') != NULL ? ", " : " or ");
+        else
+            text[n++] = *at;
+    snprintf(text + n, size - n, " would work");
+}
+
+/* What would have been a value of this flag. */
+static int refuse(const char *command, const struct attn_flag_use *use, const char *value)
+{
+    const struct attn_flag_shown shown = attn_flag_show(use);
+    enum attn_flag_kind kind = kind_of(use);
+    char wants[160] = "one item or several with ';' between them is needed, 256 at most";
+    double least = defined[use->flag].least, most = defined[use->flag].most;
+    size_t n = 0;
+    if (kind == ATTN_KIND_WORD)
+        enumerate(shown.value, wants, sizeof wants - 16);
+    else if (kind == ATTN_KIND_POSITIVE)
+        snprintf(wants, sizeof wants, "a number above 0 is needed");
+    else if (kind == ATTN_KIND_COUNT)
+        n = (size_t)snprintf(wants, sizeof wants, "a whole number from %.0f", least);
+    else if (kind == ATTN_KIND_COUNTS)
+        n = (size_t)snprintf(wants, sizeof wants, "whole numbers such as 1024,200k, from %.0f",
+                             least);
+    else if (kind == ATTN_KIND_REAL)
+        n = (size_t)snprintf(wants, sizeof wants, "a number from %g", least);
+    else if (kind == ATTN_KIND_LIST || kind == ATTN_KIND_ONCE)
+        snprintf(wants, sizeof wants, "256 of them at most");
+    if (n > 0 && most > 0)
+        snprintf(wants + n, sizeof wants - n, " to %g %s needed", most,
+                 kind == ATTN_KIND_COUNTS ? "are" : "is");
+    else if (n > 0)
+        snprintf(wants + n, sizeof wants - n, " up %s needed",
+                 kind == ATTN_KIND_COUNTS ? "are" : "is");
+    return attn_cli_fail(command, ATTN_EXIT_USAGE, "--%s '%.100s': %s", shown.name, value, wants);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static int is_repeatable(const struct attn_flag_use *use)
+{
+    return kind_of(use) == ATTN_KIND_LIST || kind_of(use) == ATTN_KIND_ITEMS;
+}
+
+/* The flag that a word "--name" or "--name=value" spells out; NULL: none. */
+static const struct attn_flag_use *find(const struct attn_cli_command *command, const char *word)
+{
+    size_t n = strcspn(word, "=");
+    for (const struct attn_flag_use *use = command->flags; use->flag != ATTN_FLAG_END; use++) {
+        if (use->flag == ATTN_FLAG_TITLE || strncmp(word, "--", 2) != 0)
+            continue;
+        const char *name = defined[use->flag].name;
+        if (strlen(name) == n - 2 && memcmp(name, word + 2, n - 2) == 0 &&
+            (word[n] == '\0' || kind_of(use) != ATTN_KIND_SWITCH))
+            return use;
+    }
+    return NULL;
+}
+
+static int no_such_flag(const struct attn_cli_command *command, const char *word)
+{
+    char meant[64];
+    size_t n = strcspn(word, "=");
+    struct attn_nearest nearest = attn_nearest_begin(word, n);
+    char names[64][24];
+    int at = 0;
+    for (const struct attn_flag_use *use = command->flags; use->flag != ATTN_FLAG_END; use++) {
+        if (use->flag == ATTN_FLAG_TITLE || at == 64)
+            continue;
+        snprintf(names[at], sizeof *names, "--%s", defined[use->flag].name);
+        attn_nearest_offer(&nearest, names[at++]);
+    }
+    return attn_cli_fail(command->name, ATTN_EXIT_USAGE,
+                         "%.60s: no such flag%s (attnlab %s --help)", word,
+                         attn_nearest_text(&nearest, meant), command->name);
+}
+
+/* One flag at argv[at]; how many words it took, or 0 after a message.  given: the values before. */
+static int take(const struct attn_cli_command *command, char **argv, int at, const char **given,
+                void *to)
+{
+    const struct attn_flag_use *use = find(command, argv[at]);
+    if (use == NULL)
+        return no_such_flag(command, argv[at]), 0;
+    const char *name = defined[use->flag].name, **before = &given[use - command->flags];
+    int is_switch = kind_of(use) == ATTN_KIND_SWITCH;
+    char *equals = strchr(argv[at], '=');
+    char *value = is_switch ? argv[at] : equals != NULL ? equals + 1 : argv[at + 1];
+    if (value == NULL) /* argv[argc] */
+        return attn_cli_fail(command->name, ATTN_EXIT_USAGE,
+                             "--%s needs a value (attnlab %s --help)", name, command->name),
+               0;
+    if (*before != NULL && !is_repeatable(use) && !is_switch)
+        return attn_cli_fail(command->name, ATTN_EXIT_USAGE,
+                             "--%s was given before: '%s', now '%s'", name, *before, value),
+               0;
+    if (*before == NULL && is_repeatable(use) && use->preset != NULL)
+        ((struct attn_cli_list *)((char *)to + use->to))->n = 0;
+    *before = value;
+    if (!store(use, value, to))
+        return refuse(command->name, use, value), 0;
+    return is_switch || equals != NULL ? 1 : 2;
+}
+
+/* Presets, which are values like any other. */
+static void preset(const struct attn_cli_command *command, void *to)
+{
+    for (const struct attn_flag_use *use = command->flags; use->flag != ATTN_FLAG_END; use++)
+        if (use->preset != NULL && kind_of(use) == ATTN_KIND_ITEMS)
+            add((void *)((char *)to + use->to), defined[use->flag].name, use->preset);
+        else if (use->preset != NULL && kind_of(use) != ATTN_KIND_ONCE)
+            store(use, (char *)(uintptr_t)use->preset, to);
+}
+
+static int check_operands(const struct attn_cli_command *command, char **argv, int n)
+{
+    int width = (int)strcspn(command->usage, "\n");
+    if (n < command->operands_least)
+        return attn_cli_fail(command->name, ATTN_EXIT_USAGE, "an argument is missing: attnlab %.*s",
+                             width, command->usage);
+    if (command->operands_most >= 0 && n > command->operands_most)
+        return attn_cli_fail(command->name, ATTN_EXIT_USAGE, "'%s' is left over: attnlab %.*s",
+                             argv[command->operands_most + 1], width, command->usage);
+    return -1;
+}
+
+int attn_cli_read(const struct attn_cli_command *command, int argc, char **argv, void *to,
+                  int *operands)
+{
+    const char *given[64] = {NULL}; /* longer than any list of flags */
+    struct attn_error err;
+    int n = 0, literal = 0;
+    preset(command, to);
+    for (int a = 1, took; a < argc; a += took) {
+        took = 1;
+        if (literal || argv[a][0] != '-' || argv[a][1] == '\0')
+            argv[++n] = argv[a];
+        else if (strcmp(argv[a], "--") == 0)
+            literal = 1;
+        else if (strcmp(argv[a], "--help") == 0 || strcmp(argv[a], "-h") == 0) {
+            attn_cli_print_help(stdout, command);
+            return attn_cli_flush("help");
+        } else if (strcmp(argv[a], "--version") == 0 || strcmp(argv[a], "-V") == 0) {
+            printf("attnlab %s\n", ATTN_VERSION);
+            return attn_cli_flush("--version");
+        } else if ((took = take(command, argv, a, given, to)) == 0)
+            return ATTN_EXIT_USAGE;
+    }
+    if (operands != NULL)
+        *operands = n;
+    if (command->computes && attn_isa_best(&err) == NULL)
+        return attn_cli_fail(command->name, ATTN_EXIT_LACKS, "%s", err.text);
+    return check_operands(command, argv, n);
+}
+
+/* ---- help ------------------------------------------------------------------------------------ */
+
+enum { WIDTH = 96, COLUMN = 24 };
+
+/* Words of a text in lines, from this column on; the first line is there up to `used`. */
+static void wrap(FILE *file, const char *text, int used)
+{
+    for (int first = 1; *text != '\0'; first = 0) {
+        int n = (int)strcspn(text, " ");
+        if (!first && used + 1 + n > WIDTH) {
+            fprintf(file, "\n%*s", COLUMN, "");
+            used = COLUMN;
+        } else if (!first)
+            used += fprintf(file, " ");
+        used += fprintf(file, "%.*s", n, text);
+        text += n + (text[n] == ' ');
+    }
+}
+
+static void print_flag(FILE *file, const struct attn_flag_use *use)
+{
+    const struct attn_flag_shown shown = attn_flag_show(use);
+    if (use->flag == ATTN_FLAG_TITLE) {
+        fprintf(file, "\n%s\n\n", use->help);
+        return;
+    }
+    int used =
+        fprintf(file, "  --%s%s%s", shown.name, shown.value[0] != '\0' ? " " : "", shown.value);
+    if (used + 2 > COLUMN)
+        fputc('\n', file);
+    fprintf(file, "%*s", used + 2 > COLUMN ? COLUMN : COLUMN - used, "");
+    char *text = attn_cli_text("%s%s%s%s", shown.help, shown.preset[0] != '\0' ? " (" : "",
+                               shown.preset, shown.preset[0] != '\0' ? ")" : "");
+    wrap(file, text, COLUMN);
+    free(text);
+    fputc('\n', file);
+}
+
+void attn_cli_print_help(FILE *file, const struct attn_cli_command *command)
+{
+    for (const char *line = command->usage; *line != '\0';) {
+        int n = (int)strcspn(line, "\n");
+        int goes_on = line[0] == ' ';
+        fprintf(file, "%s%s%.*s\n", line == command->usage ? "usage: " : "       ",
+                goes_on ? "        " : "attnlab ", n, line);
+        line += n + (line[n] == '\n');
+    }
+    fprintf(file, "\n%s\n%s", command->about,
+            command->flags->flag == ATTN_FLAG_END || command->flags->flag == ATTN_FLAG_TITLE
+                ? ""
+                : "\n");
+    for (const struct attn_flag_use *use = command->flags; use->flag != ATTN_FLAG_END; use++)
+        print_flag(file, use);
+    if (command->more[0] != '\0')
+        fprintf(file, "\n%s\n", command->more);
+}

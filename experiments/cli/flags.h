@@ -1,0 +1,108 @@
+/* The grammar of the command line: flags are defined once (flags.def), each command lists those it
+ * takes and where their values go, and attn_cli_read does the rest.  Help, man pages and completion
+ * are made from the same lists.
+ *
+ *      attnlab COMMAND [OPERAND | --flag VALUE | --flag=VALUE | --switch]...  [--] [OPERAND]...
+ *
+ * -h is --help and -V is --version, in every command.  A flag may be given once, unless its kind is
+ * a list.  Whole numbers take k, M and G (thousands) and Ki, Mi and Gi (powers of 1,024). */
+#ifndef EXPERIMENTS_FLAGS_H
+#define EXPERIMENTS_FLAGS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum attn_flag {
+    ATTN_FLAG_END,
+#define ATTN_FLAG(id, name, kind, value, least, most, help) ATTN_FLAG_##id,
+#include "experiments/cli/flags.def"
+#undef ATTN_FLAG
+    ATTN_FLAG_TITLE /* no flag: its help is a line between others */
+};
+
+enum attn_flag_kind {
+    ATTN_KIND_AS_DEFINED,
+    ATTN_KIND_SWITCH,   /* int: 1                                                        */
+    ATTN_KIND_TEXT,     /* const char *                                                  */
+    ATTN_KIND_LIST,     /* struct attn_cli_list: may be given again                      */
+    ATTN_KIND_ITEMS,    /* the same; one value may hold several, with ';' between them   */
+    ATTN_KIND_ONCE,     /* the same list, but given once                                 */
+    ATTN_KIND_COUNT,    /* int64_t                                                       */
+    ATTN_KIND_COUNTS,   /* struct attn_cli_counts: with commas between them              */
+    ATTN_KIND_REAL,     /* double, from `least` up                                       */
+    ATTN_KIND_POSITIVE, /* double, above 0                                               */
+    ATTN_KIND_WORD      /* int: which of the words of `value`                            */
+};
+
+/* Values in the order given, with the flags that they were given by. */
+struct attn_cli_list {
+    int n;
+    struct {
+        const char *flag, *value;
+    } at[256];
+};
+struct attn_cli_counts {
+    int n;
+    int64_t at[64];
+};
+
+/* A flag of a command. */
+struct attn_flag_use {
+    enum attn_flag flag;
+    size_t to;          /* where in the command's struct its value goes            */
+    const char *preset; /* its value when it is not given; NULL: zero, or nothing  */
+    enum attn_flag_kind kind;
+    const char *value, *help; /* where they differ from flags.def                      */
+};
+
+/* A command.  Texts: lines of usage after "attnlab "; paragraphs with blank lines between them. */
+struct attn_cli_command {
+    const char *name, *summary;
+    const char *usage, *about;
+    const struct attn_flag_use *flags; /* the last is ATTN_FLAG_END */
+    const char *more;                  /* after the flags: examples, exit status */
+    int operands_least, operands_most; /* -1: any number */
+    int computes; /* asks for an instruction set: ATTN_ISA must name one that is here */
+    int internal; /* of no use to people: not in the list of commands */
+    int (*run)(int argc, char **argv);
+};
+
+#define ATTN_COMMAND(name) extern const struct attn_cli_command attn_cmd_##name;
+#include "experiments/commands.def"
+#undef ATTN_COMMAND
+
+/* The command of a name; NULL: none. */
+const struct attn_cli_command *attn_command_find(const char *name);
+
+/* "attnlab: no command 'NAME'" on standard error, with what may have been meant. */
+void attn_command_unknown(const char *name);
+
+/* All of them, with their summaries. */
+void attn_command_print_list(FILE *file);
+
+/* Read the arguments into the command's struct `to`: presets first, then what is given.  Operands
+ * are moved to argv[1] to argv[*operands].  -1: go on; else the exit status, after a message or the
+ * help.  Values are borrowed from argv, which is cut where one holds several. */
+int attn_cli_read(const struct attn_cli_command *command, int argc, char **argv, void *to,
+                  int *operands);
+
+/* A whole number with its unit, "200k", "64Ki"; 0 when it is none. */
+int attn_cli_count(const char *text, int64_t least, int64_t most, int64_t *value);
+
+/* Numbers with commas between them; 0 when one is none, or there are too many. */
+int attn_cli_read_counts(const char *text, int64_t least, int64_t most,
+                         struct attn_cli_counts *counts);
+
+/* The command that was given, with all it takes. */
+void attn_cli_print_help(FILE *file, const struct attn_cli_command *command);
+
+/* cmd_help.c makes pages of these: name, value, help, preset ("" when there is none), and the words
+ * of a WORD (else ""). */
+struct attn_flag_shown {
+    const char *name, *value, *help, *preset;
+    int words;
+};
+struct attn_flag_shown attn_flag_show(const struct attn_flag_use *use);
+
+#endif

@@ -1,0 +1,40 @@
+#include "experiments/cli/shape.h"
+
+static int passes(const struct attn_cli_shapes *s)
+{
+    return s->pass == 2 ? 2 : 1;
+}
+
+int attn_cli_shape_count(const struct attn_cli_shapes *s)
+{
+    return s->lengths.n * s->dims.n * s->masks.n * passes(s);
+}
+
+struct attn_cli_shape attn_cli_shape_at(const struct attn_cli_shapes *s, int index)
+{
+    int pass = index % passes(s);
+    index /= passes(s);
+    const char *mask = s->masks.at[index % s->masks.n].value;
+    index /= s->masks.n;
+    int64_t dim = s->dims.at[index % s->dims.n], length = s->lengths.at[index / s->dims.n];
+    return (struct attn_cli_shape){
+        .batch = s->batch,
+        .heads = s->heads,
+        .kv_heads = s->kv_heads >= 0 ? s->kv_heads : s->heads,
+        .n_query = length,
+        .n_key = s->keys >= 0 ? s->keys : length,
+        .dim = dim,
+        .dv = s->dv >= 0 ? s->dv : dim,
+        .mask = mask,
+        .dtype = (enum attn_dtype)s->dtype,
+        .pass = s->pass == 2 ? (enum attn_pass)pass : (enum attn_pass)s->pass,
+    };
+}
+
+void attn_cli_shape_print(const struct attn_cli_shape *s, char *text, size_t size)
+{
+    snprintf(text, size, "b%lldh%lldg%lldq%lldk%lldd%lldv%lld:%s:%s", (long long)s->batch,
+             (long long)s->heads, (long long)s->kv_heads, (long long)s->n_query,
+             (long long)s->n_key, (long long)s->dim, (long long)s->dv, s->mask,
+             attn_dtype_name(s->dtype));
+}

@@ -1,0 +1,49 @@
+/* Shapes of problems from flags: every length with every dim, mask and pass that were asked for. */
+#ifndef EXPERIMENTS_SHAPE_H
+#define EXPERIMENTS_SHAPE_H
+
+#include "experiments/cli/flags.h"
+#include "ref/attn.h"
+
+struct attn_cli_shapes {
+    struct attn_cli_counts lengths, dims;
+    int64_t batch, heads, keys, kv_heads, dv; /* the last three: -1 when they were not given */
+    struct attn_cli_list masks;
+    int dtype, pass; /* words of their flags */
+};
+#define ATTN_CLI_SHAPES_OPEN                 \
+    {                                        \
+        .keys = -1, .kv_heads = -1, .dv = -1 \
+    }
+
+/* Lines of a command's list of flags; at: where its struct has the shapes. */
+#define ATTN_CLI_SHAPE_FLAGS(at)                                                          \
+    {.flag = ATTN_FLAG_LENGTH, (at) + offsetof(struct attn_cli_shapes, lengths)},         \
+        {.flag = ATTN_FLAG_KEYS, (at) + offsetof(struct attn_cli_shapes, keys)},          \
+        {.flag = ATTN_FLAG_BATCH, (at) + offsetof(struct attn_cli_shapes, batch), "1"},   \
+        {.flag = ATTN_FLAG_HEADS, (at) + offsetof(struct attn_cli_shapes, heads), "1"},   \
+        {.flag = ATTN_FLAG_KV_HEADS, (at) + offsetof(struct attn_cli_shapes, kv_heads)},  \
+        {.flag = ATTN_FLAG_DIM, (at) + offsetof(struct attn_cli_shapes, dims), "64"},     \
+        {.flag = ATTN_FLAG_DV, (at) + offsetof(struct attn_cli_shapes, dv)},              \
+        {.flag = ATTN_FLAG_MASK, (at) + offsetof(struct attn_cli_shapes, masks), "none"}, \
+        {.flag = ATTN_FLAG_DTYPE, (at) + offsetof(struct attn_cli_shapes, dtype), "f32"}, \
+    {                                                                                     \
+        .flag = ATTN_FLAG_PASS, (at) + offsetof(struct attn_cli_shapes, pass), "fwd"      \
+    }
+
+struct attn_cli_shape {
+    int64_t batch, heads, kv_heads, n_query, n_key, dim, dv;
+    const char *mask;
+    enum attn_dtype dtype;
+    enum attn_pass pass;
+};
+
+int attn_cli_shape_count(const struct attn_cli_shapes *shapes);
+
+/* From 0; the pass changes first, then the mask, the dim, the length. */
+struct attn_cli_shape attn_cli_shape_at(const struct attn_cli_shapes *shapes, int index);
+
+/* "b1h8g8q128k128d64v64:none:f32", as case strings have it. */
+void attn_cli_shape_print(const struct attn_cli_shape *shape, char *text, size_t size);
+
+#endif

@@ -1,0 +1,212 @@
+/* attnlab help: what there is, for people, for man and for a shell that completes words.  All of it
+ * is made from the commands' lists of flags (cli/flags.h). */
+#include <string.h>
+
+#include "experiments/cli.h"
+#include "experiments/cli/flags.h"
+#include "optimized/registry.h"
+#include "ref/nearest.h"
+#include "version.h"
+
+static const struct attn_cli_command *const commands[] = {
+#define ATTN_COMMAND(name) &attn_cmd_##name,
+#include "experiments/commands.def"
+#undef ATTN_COMMAND
+};
+
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+enum { TEXT, MAN, BASH };
+
+struct request {
+    int format;
+};
+
+static const struct attn_flag_use flags[] = {
+    {.flag = ATTN_FLAG_FORMAT,
+     offsetof(struct request, format),
+     "text",
+     .value = "text|man|bash",
+     .help = "text; man: a page for man; bash: completion for all commands"},
+    {.flag = ATTN_FLAG_END}};
+
+static int help(int argc, char **argv);
+
+const struct attn_cli_command attn_cmd_help = {
+    .name = "help",
+    .summary = "what a command does and takes",
+    .usage = "help [COMMAND] [--format text|man|bash]",
+    .about = "The commands, or one command with its flags, as attnlab COMMAND --help says it.",
+    .flags = flags,
+    .more = "Exit status: 0 good, 2 usage.",
+    .operands_most = 1,
+    .run = help};
+
+const struct attn_cli_command *attn_command_find(const char *name)
+{
+    for (int c = 0; c < COMMANDS; c++)
+        if (strcmp(commands[c]->name, name) == 0)
+            return commands[c];
+    return NULL;
+}
+
+void attn_command_unknown(const char *name)
+{
+    char meant[64];
+    struct attn_nearest nearest = attn_nearest_begin(name, strlen(name));
+    for (int c = 0; c < COMMANDS; c++)
+        if (!commands[c]->internal)
+            attn_nearest_offer(&nearest, commands[c]->name);
+    fprintf(stderr, "attnlab: no command '%.60s'%s; there are:", name,
+            attn_nearest_text(&nearest, meant));
+    for (int c = 0; c < COMMANDS; c++)
+        if (!commands[c]->internal)
+            fprintf(stderr, " %s", commands[c]->name);
+    fputc('\n', stderr);
+}
+
+void attn_command_print_list(FILE *file)
+{
+    fputs("usage: attnlab COMMAND [ARGUMENTS]\n"
+          "       attnlab COMMAND --help\n"
+          "       attnlab --version\n\n",
+          file);
+    for (int c = 0; c < COMMANDS; c++)
+        if (!commands[c]->internal)
+            fprintf(file, "  %-8s %s\n", commands[c]->name, commands[c]->summary);
+    fputs("\nExit status: 0 good, 1 disagreement, 2 usage or bad file, 3 the environment lacks\n"
+          "something, 4 internal error.\n",
+          file);
+}
+
+/* ---- man ------------------------------------------------------------------------------------- */
+
+/* Text as troff has it: lines that begin with a blank stand as they are. */
+static void print_troff(const char *text)
+{
+    int literal = 0;
+    while (*text != '\0') {
+        int n = (int)strcspn(text, "\n"), blank = text[0] == ' ';
+        if (blank != literal)
+            puts(blank ? ".nf" : ".fi");
+        literal = blank;
+        if (n == 0)
+            puts(".PP");
+        if (text[0] == '.' || text[0] == '\'')
+            fputs("\\&", stdout);
+        for (int i = 0; i < n; i++)
+            if (text[i] == '\\')
+                fputs("\\e", stdout);
+            else if (text[i] == '-')
+                fputs("\\-", stdout);
+            else if (text[i] == '\'')
+                fputs("\\(aq", stdout);
+            else
+                putchar(text[i]);
+        if (n > 0)
+            putchar('\n');
+        text += n + (text[n] == '\n');
+    }
+    if (literal)
+        puts(".fi");
+}
+
+static void print_man(const struct attn_cli_command *c)
+{
+    printf(".TH ATTNLAB-%s 1 \"\" \"attnlab %s\"\n.SH NAME\nattnlab\\-%s \\- %s\n"
+           ".SH SYNOPSIS\n.nf\n",
+           c->name, ATTN_VERSION, c->name, c->summary);
+    for (const char *line = c->usage; *line != '\0';) {
+        int n = (int)strcspn(line, "\n");
+        printf("%s%.*s\n", line[0] == ' ' ? "        " : "attnlab ", n, line);
+        line += n + (line[n] == '\n');
+    }
+    puts(".fi\n.SH DESCRIPTION");
+    print_troff(c->about);
+    puts(".SH OPTIONS");
+    for (const struct attn_flag_use *use = c->flags; use->flag != ATTN_FLAG_END; use++) {
+        const struct attn_flag_shown shown = attn_flag_show(use);
+        if (use->flag == ATTN_FLAG_TITLE) {
+            puts(".PP");
+        } else {
+            printf(".TP\n\\fB\\-\\-");
+            print_troff(shown.name);
+            printf("\\fR %s\n", shown.value);
+        }
+        print_troff(shown.help);
+        if (shown.preset[0] != '\0')
+            printf("(%s)\n", shown.preset);
+    }
+    puts(".SH EXAMPLES AND EXIT STATUS");
+    print_troff(c->more);
+}
+
+/* ---- completion ------------------------------------------------------------------------------ */
+
+/* What may stand after each flag, and in its place; files are the shell's own affair. */
+static void print_completion(const struct attn_cli_command *c)
+{
+    for (const struct attn_flag_use *use = c->flags; use->flag != ATTN_FLAG_END; use++) {
+        const struct attn_flag_shown shown = attn_flag_show(use);
+        if (shown.value[0] == '\0')
+            continue;
+        printf("    %s:--%s) words='", c->name, shown.name);
+        for (const char *at = shown.value; shown.words && *at != '\0'; at++)
+            putchar(*at == '|' ? ' ' : *at);
+        puts("' ;;");
+    }
+    printf("    %s:*) words='", c->name);
+    for (const struct attn_flag_use *use = c->flags; use->flag != ATTN_FLAG_END; use++)
+        if (use->flag != ATTN_FLAG_TITLE)
+            printf("--%s ", attn_flag_show(use).name);
+    for (int i = 0; strstr(c->usage, "SPEC") != NULL && i < attn_impl_count(); i++)
+        printf("%s ", attn_impl_at(i)->name);
+    puts("--help' ;;");
+}
+
+static void print_bash(void)
+{
+    puts("# Completion for attnlab: made by `attnlab help --format=bash`.\n"
+         "_attnlab()\n{\n"
+         "    local now=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} words=\n"
+         "    case ${COMP_WORDS[1]}:$before in");
+    for (int c = 0; c < COMMANDS; c++)
+        if (!commands[c]->internal)
+            print_completion(commands[c]);
+    fputs("    esac\n    [ \"$COMP_CWORD\" -gt 1 ] || words='", stdout);
+    for (int c = 0; c < COMMANDS; c++)
+        if (!commands[c]->internal)
+            printf("%s ", commands[c]->name);
+    puts("--help --version'\n"
+         "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$now\")\n}\n"
+         "complete -o default -F _attnlab attnlab");
+}
+
+static int help(int argc, char **argv)
+{
+    struct request request = {TEXT};
+    int n;
+    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        attn_command_print_list(stdout); /* attnlab --help */
+        return attn_cli_flush("help");
+    }
+    int status = attn_cli_read(&attn_cmd_help, argc, argv, &request, &n);
+    if (status >= 0)
+        return status;
+    const struct attn_cli_command *command = n > 0 ? attn_command_find(argv[1]) : NULL;
+    if (n > 0 && command == NULL) {
+        attn_command_unknown(argv[1]);
+        return ATTN_EXIT_USAGE;
+    }
+    if (request.format == MAN && command == NULL)
+        return attn_cli_fail("help", ATTN_EXIT_USAGE, "a page for man is one of a command");
+    if (request.format == BASH)
+        print_bash();
+    else if (request.format == MAN)
+        print_man(command);
+    else if (command != NULL)
+        attn_cli_print_help(stdout, command);
+    else
+        attn_command_print_list(stdout);
+    return attn_cli_flush("help");
+}
