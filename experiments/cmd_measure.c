@@ -7,7 +7,6 @@
 #include "experiments/cli.h"
 #include "experiments/cli/flags.h"
 #include "experiments/measure/record.h"
-#include "experiments/report/csv.h"
 #include "experiments/measure/sweep.h"
 #include "experiments/report/csv.h"
 #include "tests/harness/files/fileio.h"
@@ -15,8 +14,8 @@
 struct flags {
     const char *plan, *out, *csv, *from;
     int dry_run, quiet;
-    struct attn_cli_list keys; /* of a plan */
-    struct attn_cli_list given; /* --plugin, --exec and --claims, in order */
+    struct attn_cli_list keys;     /* of a plan */
+    struct attn_cli_list given;    /* --plugin, --exec and --claims, in order */
     struct attn_plan_draft *draft; /* of keys given as flags, when there is no --plan */
     struct attn_external_specs *externals;
 };
@@ -231,7 +230,7 @@ static int read_flags(int argc, char **argv, struct flags *flags)
     }
     for (int x = 0; x < flags->given.n; x++)
         if (attn_external_specs_add(flags->externals, flags->given.at[x].flag,
-                              flags->given.at[x].value, &err) != ATTN_OK)
+                                    flags->given.at[x].value, &err) != ATTN_OK)
             return attn_cli_fail("measure", ATTN_EXIT_USAGE, "%s", err.text);
     int others = flags->out != NULL || flags->plan != NULL || flags->keys.n > 0 ||
                  flags->externals->n > 0 || flags->dry_run;

@@ -1,10 +1,9 @@
 /* attnlab vectors: write the cases of the battery as files, for an implementation elsewhere. */
 #include <stdio.h>
 
-#include "experiments/cli.h"
-#include "experiments/cli/flags.h"
 #include "experiments/check/external.h"
 #include "experiments/cli.h"
+#include "experiments/cli/flags.h"
 #include "tests/harness/external/vector_files.h"
 
 struct request {

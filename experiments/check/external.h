@@ -6,8 +6,8 @@
 #ifndef EXPERIMENTS_CHECK_EXTERNAL_H
 #define EXPERIMENTS_CHECK_EXTERNAL_H
 
-#include "experiments/cli/flags.h"
 #include "experiments/check/verdicts.h"
+#include "experiments/cli/flags.h"
 #include "tests/harness/external/claims.h"
 #include "tests/harness/relations/relations.h"
 
