@@ -12,23 +12,23 @@ static int is_pipe(int fd)
     return fstat(fd, &about) == 0 && S_ISFIFO(about.st_mode);
 }
 
-static int guest(int argc, char **argv);
+static int worker(int argc, char **argv);
 
 static const struct attn_flag_use flags[] = {{.flag = ATTN_FLAG_END}};
 
 const struct attn_cli_command attn_cmd_worker = {
-    .name = "guest",
+    .name = "worker",
     .summary = "the process of a plug-in (used by check)",
-    .usage = "guest FILE.so",
+    .usage = "worker FILE.so",
     .about = "The process in which a plug-in runs; attnlab check --plugin starts it.",
     .flags = flags,
     .more = "",
     .operands_least = 1,
     .operands_most = 1,
     .internal = 1,
-    .run = guest};
+    .run = worker};
 
-static int guest(int argc, char **argv)
+static int worker(int argc, char **argv)
 {
     if (argc != 2 || !is_pipe(ATTN_WORKER_REQUESTS) || !is_pipe(ATTN_WORKER_FD))
         return attn_cli_fail("worker", ATTN_EXIT_USAGE,
