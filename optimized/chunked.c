@@ -322,7 +322,7 @@ static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem 
                     forward_chunk(&x, b, h, chunk);
     give(ctx, &memory);
     if (status == ATTN_OK)
-        attn_leak_mend_forward(p, t, plan.threads);
+        attn_leak_mend_forward(p, t, plan.kernels, plan.threads);
     return status;
 }
 
@@ -447,7 +447,7 @@ static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem
     }
     give(ctx, &memory);
     if (status == ATTN_OK)
-        attn_leak_mend_backward(p, t, plan.threads);
+        attn_leak_mend_backward(p, t, plan.kernels, plan.threads);
     return status;
 }
 

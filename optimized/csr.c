@@ -250,7 +250,7 @@ static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem 
     }
     give(ctx, &memory);
     if (status == ATTN_OK && is_fused(ctx->options)) /* by panels, which are tiles */
-        attn_leak_mend_forward(p, t, plan.threads);
+        attn_leak_mend_forward(p, t, plan.kernels, plan.threads);
     return status;
 }
 

@@ -118,6 +118,6 @@ enum attn_status attn_decode_forward(const struct attn_decode *x, struct attn_ct
     for (int n = ATTN_SPLIT_WORKSPACES - 1; n >= 0; n--)
         attn_ledger_give(ctx->ledger, ws[n]);
     if (status == ATTN_OK)
-        attn_leak_mend_forward(p, t, x->threads);
+        attn_leak_mend_forward(p, t, x->kernels, x->threads);
     return status;
 }

@@ -311,7 +311,7 @@ static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem 
     }
     give(ctx, &memory);
     if (status == ATTN_OK)
-        attn_leak_mend_forward(p, t, x.threads);
+        attn_leak_mend_forward(p, t, x.kernels, x.threads);
     return status;
 }
 
@@ -330,7 +330,7 @@ static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem
     }
     give(ctx, &memory);
     if (status == ATTN_OK)
-        attn_leak_mend_backward(p, t, x.threads);
+        attn_leak_mend_backward(p, t, x.kernels, x.threads);
     return status;
 }
 

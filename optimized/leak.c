@@ -11,22 +11,16 @@ enum { FEATURES = 64 }; /* of a row at a time */
 /* ---- finding ------------------------------------------------------------------------------ */
 
 /* n numbers, step apart: are the bits of any, its sign aside, more than `top`?  Those of a NaN are
- * more than those of infinity, which are more than those of all finite numbers.  The usual step of
- * 1 has a loop of its own, which compilers turn into vectors. */
-#define ANY_ABOVE(BITS, STEP)                                             \
-    for (int64_t c = 0; c < n; c++) {                                     \
-        uint##BITS##_t x;                                                 \
-        memcpy(&x, data + c * (STEP) * (BITS / 8), sizeof x);             \
-        any |= (uint##BITS##_t)(x << 1) > (uint##BITS##_t)(top << 1 | 1); \
-    }
+ * more than those of infinity, which are more than those of all finite numbers. */
 #define DEFINE_ANY_ABOVE(BITS)                                                                 \
     static int any_above_##BITS(const char *data, int64_t n, int64_t step, uint##BITS##_t top) \
     {                                                                                          \
         int any = 0;                                                                           \
-        if (step == 1)                                                                         \
-            ANY_ABOVE(BITS, 1)                                                                 \
-        else                                                                                   \
-            ANY_ABOVE(BITS, step)                                                              \
+        for (int64_t c = 0; c < n; c++) {                                                      \
+            uint##BITS##_t x;                                                                  \
+            memcpy(&x, data + c * step * (BITS / 8), sizeof x);                                \
+            any |= (uint##BITS##_t)(x << 1) > (uint##BITS##_t)(top << 1 | 1);                  \
+        }                                                                                      \
         return any;                                                                            \
     }
 DEFINE_ANY_ABOVE(16)
@@ -35,36 +29,22 @@ DEFINE_ANY_ABOVE(64)
 
 enum what { NOT_FINITE, NOT_A_NUMBER };
 
-/* Has any of `rows` rows of n numbers, from row i on? */
-static int rows_have(enum what what, const struct attn_cview *x, int64_t b, int64_t h, int64_t i,
-                     int64_t rows, int64_t n)
-{
-    int64_t all = rows * n, step = x->stride[3];
-    if (rows > 1 && (step != 1 || x->stride[2] != n)) { /* not one stretch of memory */
-        for (int64_t r = 0; r < rows; r++)
-            if (rows_have(what, x, b, h, i + r, 1, n))
-                return 1;
-        return 0;
-    }
-    const char *data = (const char *)x->data +
-                       attn_offset(x->stride, b, h, i) * (int64_t)attn_dtype_size(x->dtype);
-    uint16_t less = what == NOT_FINITE;
-    switch (x->dtype) {
-    case ATTN_F64:
-        return any_above_64(data, all, step, (UINT64_C(0x7ff) << 52) - less);
-    case ATTN_F32:
-        return any_above_32(data, all, step, UINT32_C(0x7f800000) - less);
-    case ATTN_BF16:
-        return any_above_16(data, all, step, (uint16_t)(0x7f80 - less));
-    default:
-        return any_above_16(data, all, step, (uint16_t)(0x7c00 - less));
-    }
-}
-
 static int row_has(enum what what, const struct attn_cview *x, int64_t b, int64_t h, int64_t i,
                    int64_t n)
 {
-    return rows_have(what, x, b, h, i, 1, n);
+    const char *row = (const char *)x->data +
+                      attn_offset(x->stride, b, h, i) * (int64_t)attn_dtype_size(x->dtype);
+    uint16_t less = what == NOT_FINITE;
+    switch (x->dtype) {
+    case ATTN_F64:
+        return any_above_64(row, n, x->stride[3], (UINT64_C(0x7ff) << 52) - less);
+    case ATTN_F32:
+        return any_above_32(row, n, x->stride[3], UINT32_C(0x7f800000) - less);
+    case ATTN_BF16:
+        return any_above_16(row, n, x->stride[3], (uint16_t)(0x7f80 - less));
+    default:
+        return any_above_16(row, n, x->stride[3], (uint16_t)(0x7c00 - less));
+    }
 }
 
 static struct attn_cview written(const struct attn_view *x)
@@ -77,6 +57,7 @@ static struct attn_cview written(const struct attn_view *x)
 /* What both passes read of it. */
 struct pass {
     const struct attn_problem *p;
+    const struct attn_kernels *kernels;
     struct attn_cview q, k, v, o, lse, d_o, d_lse;
 };
 
@@ -301,19 +282,32 @@ static struct block block_at(int64_t n, int64_t heads, int64_t rows)
     return (struct block){bh / heads, bh % heads, from, from + BLOCK < rows ? from + BLOCK : rows};
 }
 
-static int block_has_nan(const struct attn_cview *x, const struct block *at, int64_t n)
+static int block_has_nan(const struct pass *x, const struct attn_cview *y, const struct block *at,
+                         int64_t n)
 {
-    return rows_have(NOT_A_NUMBER, x, at->b, at->h, at->from, at->to - at->from, n);
+    int64_t rows = at->to - at->from;
+    if (y->stride[3] == 1 && y->stride[2] == n) /* one stretch of memory */
+        return x->kernels->has_nan(y->dtype,
+                                   (const char *)y->data +
+                                       attn_offset(y->stride, at->b, at->h, at->from) *
+                                           attn_dtype_size(y->dtype),
+                                   rows * n);
+    for (int64_t i = at->from; i < at->to; i++)
+        if (row_has(NOT_A_NUMBER, y, at->b, at->h, i, n))
+            return 1;
+    return 0;
 }
 
-void attn_leak_mend_forward(const struct attn_problem *p, const struct attn_forward *t, int threads)
+void attn_leak_mend_forward(const struct attn_problem *p, const struct attn_forward *t,
+                            const struct attn_kernels *kernels, int threads)
 {
     const struct attn_cview o = written(&t->o);
-    const struct pass x = {.p = p, .q = t->q, .k = t->k, .v = t->v, .lse = written(&t->lse)};
+    const struct pass x = {
+        .p = p, .kernels = kernels, .q = t->q, .k = t->k, .v = t->v, .lse = written(&t->lse)};
 #pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
     for (int64_t n = 0; n < blocks_of(p->batch, p->heads, p->n_query); n++) {
         const struct block at = block_at(n, p->heads, p->n_query);
-        if (!block_has_nan(&o, &at, p->d_value))
+        if (!block_has_nan(&x, &o, &at, p->d_value))
             continue;
         for (int64_t i = at.from; i < at.to; i++)
             if (row_has(NOT_A_NUMBER, &o, at.b, at.h, i, p->d_value) &&
@@ -326,7 +320,7 @@ static void mend_keys(const struct pass *x, const struct attn_view *y, int keys,
                       const struct block *at, int64_t width)
 {
     const struct attn_cview was = written(y);
-    if (!block_has_nan(&was, at, width))
+    if (!block_has_nan(x, &was, at, width))
         return;
     for (int64_t j = at->from; j < at->to; j++)
         if (row_has(NOT_A_NUMBER, &was, at->b, at->h, j, width) && key_can_leak(x, at->b, at->h, j))
@@ -334,16 +328,16 @@ static void mend_keys(const struct pass *x, const struct attn_view *y, int keys,
 }
 
 void attn_leak_mend_backward(const struct attn_problem *p, const struct attn_backward *t,
-                             int threads)
+                             const struct attn_kernels *kernels, int threads)
 {
-    const struct pass x = {p, t->q, t->k, t->v, t->o, t->lse, t->d_o, t->d_lse};
+    const struct pass x = {p, kernels, t->q, t->k, t->v, t->o, t->lse, t->d_o, t->d_lse};
     const struct attn_cview dq = written(&t->dq);
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
 #pragma omp for schedule(static)
         for (int64_t n = 0; n < blocks_of(p->batch, p->heads, p->n_query); n++) {
             const struct block at = block_at(n, p->heads, p->n_query);
-            if (!block_has_nan(&dq, &at, p->d_key))
+            if (!block_has_nan(&x, &dq, &at, p->d_key))
                 continue;
             for (int64_t i = at.from; i < at.to; i++)
                 if (row_has(NOT_A_NUMBER, &dq, at.b, at.h, i, p->d_key) &&

@@ -11,13 +11,13 @@
 #ifndef OPTIMIZED_LEAK_H
 #define OPTIMIZED_LEAK_H
 
-#include "ref/attn.h"
+#include "optimized/simd/kernels.h"
 
 /* After a pass, on its complete outputs; O(outputs) time where all is finite, and no memory.  The
  * same bits for any number of threads. */
 void attn_leak_mend_forward(const struct attn_problem *problem, const struct attn_forward *t,
-                            int threads);
+                            const struct attn_kernels *kernels, int threads);
 void attn_leak_mend_backward(const struct attn_problem *problem, const struct attn_backward *t,
-                             int threads);
+                             const struct attn_kernels *kernels, int threads);
 
 #endif

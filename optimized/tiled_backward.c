@@ -455,6 +455,6 @@ enum attn_status attn_tiled_backward(struct attn_ctx *ctx, const struct attn_pro
     }
     give(ctx, &memory);
     if (status == ATTN_OK)
-        attn_leak_mend_backward(p, t, plan.threads);
+        attn_leak_mend_backward(p, t, plan.kernels, plan.threads);
     return status;
 }

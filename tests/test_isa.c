@@ -299,7 +299,7 @@ static const struct attn_kernels *kernels(int i)
 START_TEST(tables)
 {
     const struct attn_kernels *k = attn_isa_at(_i / 2)->kernels[_i % 2];
-    char text[ISA_LAB_TEXT];
+    char text[ISA_FIXTURE_TEXT];
     OR_SAY(isa_fixture_table(k, text));
 }
 END_TEST
@@ -307,19 +307,20 @@ END_TEST
 START_TEST(storage_types)
 {
     const struct attn_kernels *k = kernels(_i);
-    char text[ISA_LAB_TEXT];
+    char text[ISA_FIXTURE_TEXT];
     if (k == NULL)
         return;
     OR_SAY(isa_fixture_widen(k, text));
     OR_SAY(isa_fixture_narrow(k, step(), text));
     OR_SAY(isa_fixture_edges(k, text));
+    OR_SAY(isa_fixture_nan(k, text));
 }
 END_TEST
 
 START_TEST(functions)
 {
     const struct attn_kernels *k = kernels(_i);
-    char text[ISA_LAB_TEXT];
+    char text[ISA_FIXTURE_TEXT];
     double of_exp2, of_tanh;
     if (k == NULL)
         return;
@@ -333,7 +334,7 @@ END_TEST
 START_TEST(transposition)
 {
     const struct attn_kernels *k = kernels(_i);
-    char text[ISA_LAB_TEXT];
+    char text[ISA_FIXTURE_TEXT];
     if (k != NULL)
         OR_SAY(isa_fixture_transpose(k, text));
 }

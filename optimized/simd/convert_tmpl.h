@@ -109,6 +109,30 @@ static inline void FN(narrow_vector)(enum attn_dtype dtype, VEC x, void *to)
     memcpy(to, &h, sizeof h);
 }
 
+/* Is one of n numbers, next to each other, a NaN?  A NaN is not equal to itself. */
+static int FN(has_nan)(enum attn_dtype dtype, const void *from, int64_t n)
+{
+    const char *x = from;
+    int64_t size = dtype == ATTN_F64 ? 8 : dtype == ATTN_F32 ? 4 : 2, i = 0;
+    IVEC found = {0};
+    if (size == sizeof(REAL))
+        for (; i + LANES <= n; i += LANES) {
+            VEC v = FN(load)((const REAL *)from + i);
+            found |= v != v;
+        }
+    for (; i < n; i += LANES) { /* what is not there is 0 */
+        char rest[LANES * 8] = {0};
+        memcpy(rest, x + i * size, (size_t)((n - i < LANES ? n - i : LANES) * size));
+        VEC v = {0};
+        if (size == sizeof(REAL))
+            memcpy(&v, rest, sizeof v);
+        else
+            v = FN(widen_vector)(dtype, rest);
+        found |= v != v;
+    }
+    return FN(any)(found);
+}
+
 /* n numbers, next to each other; nothing beyond them is touched. */
 static void FN(widen)(enum attn_dtype dtype, const void *from, int64_t n, void *to)
 {

@@ -194,6 +194,7 @@ struct attn_kernels {
     /* From a storage type to the arithmetic type, and back, rounded to nearest even. */
     void (*widen)(enum attn_dtype dtype, const void *from, int64_t n, void *to);
     void (*narrow)(enum attn_dtype dtype, const void *from, int64_t n, void *to);
+    int (*has_nan)(enum attn_dtype dtype, const void *from, int64_t n);
     void (*exp2)(int64_t n, const void *x, void *y); /* y = 2^x    */
     void (*tanh)(int64_t n, const void *x, void *y); /* y = tanh x */
     void (*transpose)(void *square);                 /* [lanes][lanes], in place */

@@ -35,6 +35,7 @@ const struct attn_kernels KERNELS_OF(ISA_NAME) = {
     .panel = PANEL,
     .widen = FN(widen),
     .narrow = FN(narrow),
+    .has_nan = FN(has_nan),
     .exp2 = FN(exp2_array),
     .tanh = FN(tanh_array),
     .transpose = FN(transpose_square),

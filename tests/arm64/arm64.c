@@ -23,7 +23,7 @@ static void say(const char *isa, const char *what, int ok, const char *text)
 static void numbers(const struct attn_isa *isa, int is_double, uint64_t step)
 {
     const struct attn_kernels *k = isa->kernels[is_double];
-    char what[80], text[ISA_LAB_TEXT] = "";
+    char what[80], text[ISA_FIXTURE_TEXT] = "";
     double worst;
 #define TEST(part, ...)                                                         \
     do {                                                                        \
