@@ -36,6 +36,7 @@ static void numbers(const struct attn_isa *isa, int is_double, uint64_t step)
     TEST(widen, text);
     TEST(narrow, step, text);
     TEST(edges, text);
+    TEST(nan, text);
     TEST(exp2, step, &worst, text);
     TEST(tanh, step, &worst, text);
     TEST(transpose, text);
