@@ -53,7 +53,7 @@ const struct attn_cli_command attn_cmd_point = {
              "point --calibrate-memory BYTES",
     .about =
         "Measure one point in this process and print its record, one line of JSON\n"
-        "(docs/records.md).  `attnlab measure` starts one such process for each point and round.",
+        "(docs/measuring.md).  `attnlab measure` starts one such process for each point and round.",
     .flags = uses,
     .more = "",
     .computes = 1,

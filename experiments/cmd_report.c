@@ -298,7 +298,7 @@ static int lacks_figures(const struct report *r)
     if (r->figures.n == 0 && r->summary.n > 0)
         return attn_cli_fail("report", ATTN_EXIT_USAGE,
                              "the page has tables and no figure: no group is named length-..., "
-                             "ranks or density (docs/figures.md)");
+                             "ranks or density (docs/measuring.md)");
     return attn_cli_fail("report", ATTN_EXIT_LACKS,
                          "the page has no figure: a curve needs two good points of one "
                          "implementation; of %lld points: %s",

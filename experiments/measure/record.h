@@ -1,4 +1,4 @@
-/* Records: what a measurement leaves behind.  JSON lines, append only, schema 2 (docs/records.md);
+/* Records: what a measurement leaves behind.  JSON lines, append only, schema 2 (docs/measuring.md);
  * those of schema 1 are read as well.
  *
  * Three kinds of line, told apart by "record":
@@ -45,7 +45,7 @@ const char *attn_call_name(enum attn_call call); /* "warm", "first", "unknown", 
 struct attn_point {
     char group[32]; /* of the plan: figures pick their points by its first
                                       word: length-WORD (curves against L, one panel of masks
-                                      a group), ranks, density (docs/figures.md)          */
+                                      a group), ranks, density (docs/measuring.md)          */
     char spec[128], impl[32], family[32];
     char text[ATTN_CASE_TEXT]; /* "case": the case string                             */
     struct attn_case c;        /* parsed from it; pass inside                         */

@@ -35,7 +35,7 @@ struct attn_figure_groups {
     int n;
 };
 
-/* wishes: the "figure" lines of the records (docs/records.md), or NULL; borrowed. */
+/* wishes: the "figure" lines of the records (docs/measuring.md), or NULL; borrowed. */
 enum attn_status attn_groups_make(const struct attn_summary *summary, const json_t *wishes,
                                   struct attn_figure_groups *groups, struct attn_error *err);
 void attn_groups_free(struct attn_figure_groups *groups);
