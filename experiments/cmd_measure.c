@@ -91,7 +91,7 @@ const struct attn_cli_command attn_cmd_measure = {
              "measure --plan FILE --out FILE.jsonl [--csv FILE.csv] [flags]\n"
              "measure --from FILE.jsonl --csv FILE.csv",
     .about = "Memory and time of implementations, one fresh process for each point and round.\n"
-             "Records are appended to FILE.jsonl (docs/measuring.md); the same command continues an\n"
+             "Records are added to FILE.jsonl (docs/measuring.md); the same command continues an\n"
              "interrupted measurement.",
     .flags = uses,
     .more =
