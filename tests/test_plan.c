@@ -1,4 +1,5 @@
 /* Plans: what a text multiplies out to, what its errors say, and the rules of the budget. */
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,7 +32,7 @@ static int count(const struct attn_plan *plan, const char *group, const char *sp
 {
     int n = 0;
     for (int64_t i = 0; i < plan->n; i++)
-        n += strcmp(plan->point[i].group, group) == 0 &&
+        n += !plan->point[i].is_priced && strcmp(plan->point[i].group, group) == 0 &&
              strcmp(plan->point[i].spec_text, spec) == 0 && plan->point[i].c.n_query == length &&
              plan->point[i].c.pass == pass;
     return n;
@@ -47,8 +48,13 @@ START_TEST(multiplied_out)
     ck_assert(plan.budget_s == 12.5);
     ck_assert(plan.timeout_s == 300);
     ck_assert_int_eq(plan.verify_all, 512);
-    /* dense: 2 lengths, 2 passes; ring: 3 + 1; tiled: 3 + 3; the other group: 1 */
-    ck_assert_int_eq(plan.n, 4 + 4 + 6 + 1);
+    /* 3 specs, 3 lengths, 2 passes; the other group: 1 */
+    ck_assert_int_eq(plan.n, 18 + 1);
+    int priced = 0;
+    for (int64_t i = 0; i < plan.n; i++)
+        priced += plan.point[i].is_priced;
+    /* beyond the limits: of dense one length in two passes, of ring two lengths in one */
+    ck_assert_int_eq(priced, 2 + 2);
     ck_assert_int_eq(count(&plan, "length-causal", "dense", 512, ATTN_BACKWARD), 1);
     ck_assert_int_eq(count(&plan, "length-causal", "dense", 1024, ATTN_FORWARD), 0);
     ck_assert_int_eq(count(&plan, "length-causal", "ring:ranks=2", 1024, ATTN_FORWARD), 1);
@@ -62,10 +68,46 @@ START_TEST(multiplied_out)
 }
 END_TEST
 
+START_TEST(figures_and_single_samples)
+{
+    static const char text[] = "group length-a\n"
+                               "  spec = dense ; length = 8 16 32 ; pass = both\n"
+                               "  once = 16 ; limit bwd = 16\n"
+                               "  figure = length-x ; title = this = that\n"
+                               "  label dense:mask=bool4d = A, b\n"
+                               "  colour dense = 0072B2\n"
+                               "group other\n"
+                               "  spec = dense ; length = 8\n";
+    struct attn_plan plan;
+    struct attn_error err = {0};
+    ck_assert_msg(attn_plan_parse("p", text, NULL, &plan, &err) == ATTN_OK, "%s", err.text);
+    ck_assert_int_eq(plan.n, 6 + 1);
+    for (int64_t i = 0; i < 6; i++) {
+        int longest = plan.point[i].c.n_query == 32;
+        int backward = plan.point[i].c.pass == ATTN_BACKWARD;
+        ck_assert_int_eq(plan.point[i].is_priced, longest && backward);
+        ck_assert_int_eq(plan.point[i].is_once, longest && !backward);
+    }
+    ck_assert_int_eq(json_array_size(plan.figures), 1);
+    json_t *want = json_pack("{s:s, s:s, s:s, s:{s:s}, s:{s:s}}", "group", "length-a", "figure",
+                             "length-x", "title", "this = that", "label", "dense:mask=bool4d",
+                             "A, b", "colour", "dense", "#0072B2");
+    ck_assert(json_equal(json_array_get(plan.figures, 0), want));
+    json_decref(want);
+    attn_plan_free(&plan);
+}
+END_TEST
+
 static const struct {
     const char *text, *want;
 } bad_plans[] = {
     {"", "p:1: there is no `group NAME`"},
+    {"title = all\n", "p:1: title is a group's"},
+    {"group a\ncolour dense = red\n", "p:2: colour = 'red' is not of the form D55E00"},
+    {"group a\nx-range = 1\n", "p:2: x-range = '1' is not of the form LOW:HIGH"},
+    {"group a\nfigure = both\n", "does not begin with length-, ranks or density"},
+    {"group a\ntitle = a\ntitle = b\n", "p:3: title is set twice"},
+    {"group a\nlabel = b\n", "names no curve"},
     {"rounds = 5\n", "there is no `group NAME`"},
     {"rounds = 5\nrepeet = 3\n", "p:2: unknown key 'repeet'; there are spec length mask pass"},
     {"rounds = 5\n\n\nrounds = 6\n", "p:4: rounds is set twice"},
@@ -82,7 +124,7 @@ static const struct {
     {"group a\nspec = dense\nlength = 1\ngroup a\n", "p:4: there are two groups named a"},
     {"group a\nspec = sparse\n", "p:2: no implementation is called 'sparse'"},
     {"group a\nspec = ring:runks=2\n", "p:2: "},
-    {"group a\npass = forward\n", "p:2: pass 'forward': there are fwd and bwd"},
+    {"group a\npass = forward\n", "p:2: pass 'forward': there are fwd, bwd and both"},
     {"group a\ndtype = f128\n", "p:2: dtype 'f128'"},
     {"group a\nfill = zeros\n", "p:2: fill 'zeros'"},
     {"group a\nrounds = 3\n", "p:2: rounds is the plan's"},
@@ -305,6 +347,7 @@ Suite *suite_plan(void)
     TCase *tcase = tcase_create("plan");
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, multiplied_out);
+    tcase_add_test(tcase, figures_and_single_samples);
     tcase_add_loop_test(tcase, bad_plan, 0, sizeof bad_plans / sizeof bad_plans[0]);
     tcase_add_loop_test(tcase, shipped_plans, 0, 2);
     tcase_add_test(tcase, many_points);

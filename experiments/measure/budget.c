@@ -106,9 +106,9 @@ double attn_budget_promised(const struct attn_sweep_state *all, int64_t n)
 }
 
 /* All calls of one process. */
-static double calls_s(double first_s, double warm_s, const struct attn_plan *plan)
+static double calls_s(double first_s, double warm_s, int is_once, const struct attn_plan *plan)
 {
-    if (plan->repeat == 0)
+    if (plan->repeat == 0 || is_once)
         return first_s;
     return first_s + fmin((double)plan->repeat * warm_s, plan->enough_s + warm_s);
 }
@@ -235,7 +235,8 @@ int attn_budget_predict(const struct attn_budget *budget, struct attn_sweep_stat
         base_s += fmax(from->taken.base_s - START_S, 0) *
                   fmax((double)state->point.floor_bytes, 1) / from->taken.floor_bytes;
     }
-    state->later_s = calls_s(first_s, warm_s, plan) + forward_s(state, first_s) + base_s;
+    state->later_s =
+        calls_s(first_s, warm_s, state->plan->is_once, plan) + forward_s(state, first_s) + base_s;
     state->first_s = state->later_s + oracle_s(budget, state);
     return least <= FAR;
 }

@@ -6,6 +6,7 @@
 #include "experiments/measure/plan_draft.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@ const struct attn_plan_key attn_plan_keys[KEYS] = {
     {"spec", "spec        implementations with options: dense ring:ranks=2", "", 0, 0, 1},
     {"length", "length      lengths: as many queries as keys", "", 0, 1 << 30, 1},
     {"mask", "mask        masks, each without blanks  [none]", "none", 0, 0, 1},
-    {"pass", "pass        fwd, bwd  [fwd]", "fwd", 0, 0, 1},
+    {"pass", "pass        fwd, bwd, both  [fwd]", "fwd", 0, 0, 1},
     {"heads", "heads       query heads  [1]", "1", 1, 1 << 20, 0},
     {"kv-heads", "kv-heads    key/value heads  [as heads]", "", 1, 1 << 20, 0},
     {"dim", "dim         features of a query and of a key  [64]", "64", 0, 1 << 20, 0},
@@ -28,6 +29,8 @@ const struct attn_plan_key attn_plan_keys[KEYS] = {
     {"dtype", "dtype       storage type  [f32]", "f32", 0, 0, 0},
     {"fill", "fill        test data  [normal]", "normal", 0, 0, 0},
     {"data-seed", "data-seed   seed of the test data  [1]", "1", 0, INT64_MAX, 0},
+    {"once", "once        lengths beyond are measured by one process and its first call", "", 0,
+     1 << 30, 0},
     {"rounds", "rounds      fresh processes for each point  [5]", "5", 1, 1000, 0},
     {"repeat", "repeat      warm calls in a process, those after its first, at most  [10]", "10", 0,
      64, 0},
@@ -67,6 +70,7 @@ static void group_clear(struct group *group)
 {
     for (int key = 0; key < GROUP_KEYS; key++)
         free(group->value[key]);
+    json_decref(group->wishes);
     while (group->limits != NULL) {
         struct limit *next = group->limits->next;
         free(group->limits);
@@ -143,7 +147,7 @@ static enum attn_status check_word(const struct attn_plan_draft *draft, int key,
                    : attn_spec_parse(word, &spec, err);
     }
     if (key == PASS && strcmp(word, "fwd") != 0 && strcmp(word, "bwd") != 0)
-        return attn_fail(err, ATTN_EINVAL, "pass '%.40s': there are fwd and bwd", word);
+        return attn_fail(err, ATTN_EINVAL, "pass '%.40s': there are fwd, bwd and both", word);
     if (key == MASK && strlen(word) >= SUBJECT_TEXT)
         return attn_fail(err, ATTN_EINVAL, "mask '%.40s...' is longer than 255 bytes", word);
     if (attn_plan_keys[key].max > 0 &&
@@ -210,6 +214,8 @@ static enum attn_status put(struct attn_plan_draft *draft, const char *name, con
     if (key >= GROUP_KEYS && draft->now != &draft->presets && draft->line > 0)
         return attn_fail(err, ATTN_EINVAL, "%s is the plan's: it goes before the first group",
                          name);
+    if (key == PASS && strcmp(value, "both") == 0)
+        value = "fwd bwd";
     char **slot = key < GROUP_KEYS ? &draft->now->value[key] : &draft->value[key];
     if (append && !attn_plan_keys[key].is_list)
         return attn_fail(err, ATTN_EINVAL, "%s takes one value: nothing can be added to it", name);
@@ -237,6 +243,59 @@ enum attn_status attn_plan_add(struct attn_plan_draft *draft, const char *key, c
                                struct attn_error *err)
 {
     return put(draft, key, value, 1, err);
+}
+
+/* Is it made of these characters, and of some? */
+static int is_of(const char *text, const char *characters)
+{
+    return *text != '\0' && text[strspn(text, characters)] == '\0';
+}
+
+static const char *what_is_wrong(const char *what, const char *value)
+{
+    static const char *const words[] = {"length", "ranks", "density"};
+    if (strcmp(what, "colour") == 0)
+        return strlen(value) == 6 && is_of(value, "0123456789abcdefABCDEF")
+                   ? NULL
+                   : "is not of the form D55E00";
+    if (strstr(what, "-range") != NULL)
+        return is_of(value, "0123456789.eE+-:*") && strchr(value, ':') != NULL
+                   ? NULL
+                   : "is not of the form LOW:HIGH, where * is what the data give";
+    if (strcmp(what, "figure") != 0)
+        return strlen(value) < 120 ? NULL : "is longer than 119 bytes";
+    for (int w = 0; w < 3; w++) {
+        size_t n = strlen(words[w]);
+        if (strncmp(value, words[w], n) == 0 && (value[n] == '-' || value[n] == '\0') &&
+            strlen(value) < sizeof((struct group *)0)->name)
+            return NULL;
+    }
+    return "does not begin with length-, ranks or density";
+}
+
+enum attn_status attn_plan_wish(struct attn_plan_draft *draft, const char *what, const char *curve,
+                                const char *value, struct attn_error *err)
+{
+    if (draft->now == &draft->presets)
+        return attn_fail(err, ATTN_EINVAL, "%s is a group's: it goes after a `group NAME`", what);
+    const char *wrong = *value == '\0' ? "needs a value" : what_is_wrong(what, value);
+    if (wrong != NULL || (curve != NULL && *curve == '\0'))
+        return attn_fail(err, ATTN_EINVAL, "%s = '%.60s' %s", what, value,
+                         wrong != NULL ? wrong : "names no curve");
+    if (draft->now->wishes == NULL)
+        draft->now->wishes = json_object();
+    json_t *to = draft->now->wishes,
+           *text = json_sprintf("%s%s", strcmp(what, "colour") == 0 ? "#" : "", value);
+    if (curve != NULL && json_object_get(to, what) == NULL)
+        json_object_set_new(to, what, json_object());
+    to = curve != NULL ? json_object_get(to, what) : to;
+    if (json_object_get(to, curve != NULL ? curve : what) != NULL) {
+        json_decref(text);
+        return attn_fail(err, ATTN_EINVAL, "%s is set twice", what);
+    }
+    if (text == NULL || json_object_set_new(to, curve != NULL ? curve : what, text) != 0)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for a plan, or %s is no UTF-8", what);
+    return ATTN_OK;
 }
 
 enum attn_status attn_plan_limit(struct attn_plan_draft *draft, char *subjects, const char *length,

@@ -10,7 +10,11 @@
  *        pass   = fwd bwd
  *        limit dense = 1024            # the longest length of a spec,
  *        limit ring:ranks=2 bwd = 512  # of a spec in one pass, or in one mask
+ *        once = 1024                   # beyond: one process and its first call
+ *        title = causal attention      # of its figures; also figure, x-range, y-range
+ *        label dense = Dense           # a name in legends; colour dense = D55E00
  *
+ * What is beyond a limit is not measured: its price is recorded, and drawn as a dashed line.
  * A group is the product of its lists.  Keys of a group that stand before the first group hold
  * for all groups; a group replaces what it names again.
  */
@@ -29,6 +33,8 @@ struct attn_plan_point {
     const struct attn_external_spec *external; /* NULL: one of ours (borrowed)           */
     struct attn_case c;
     char text[ATTN_CASE_TEXT]; /* of c */
+    int is_priced;             /* beyond a limit: its price is recorded, and nothing runs */
+    int is_once;               /* one process, and no call after its first one            */
 };
 
 enum { ATTN_PLAN_POINTS = 10000 }; /* at most: hours of measuring even if each takes a second */
@@ -43,6 +49,7 @@ struct attn_plan {
     uint64_t seed;      /* of the order of points                                    (1)   */
     int64_t n;
     struct attn_plan_point *point; /* in the order written: group, mask, pass, spec, length */
+    struct json_t *figures; /* an array: what groups say of their figures (docs/records.md) */
 };
 
 /* A plan under construction. */
@@ -73,6 +80,11 @@ void attn_plan_abandon(struct attn_plan_draft *draft); /* NULL is legal */
 /* The longest length of points that match all subjects (blank-separated; cut up in place). */
 enum attn_status attn_plan_limit(struct attn_plan_draft *draft, char *subjects, const char *length,
                                  struct attn_error *err);
+
+/* What figures of the group should look like: "figure" (a name that groups share), "title",
+ * "x-range", "y-range"; and of a curve, by its name in the legend: "label", "colour". */
+enum attn_status attn_plan_wish(struct attn_plan_draft *draft, const char *what, const char *curve,
+                                const char *value, struct attn_error *err);
 
 /* What comes next stands in this line of a file; 0: in no file. */
 void attn_plan_at(struct attn_plan_draft *draft, int line);

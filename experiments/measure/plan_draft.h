@@ -18,6 +18,7 @@ enum {
     DTYPE,
     FILL,
     DATA_SEED,
+    ONCE,
     GROUP_KEYS,
     ROUNDS = GROUP_KEYS,
     REPEAT,
@@ -51,6 +52,7 @@ struct group {
     int line;
     char *value[GROUP_KEYS]; /* NULL: not set */
     struct limit *limits;
+    struct json_t *wishes; /* of its figures; NULL: none */
     struct group *next;
 };
 

@@ -1,4 +1,5 @@
 /* A draft multiplied out: every point of every group. */
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -163,7 +164,12 @@ static enum attn_status multiply(const struct attn_plan_draft *draft, struct gro
         enum attn_status status = complete(draft, group, point, err);
         /* every limit is looked at, so that those without a subject are found */
         int ok = within(group->limits, point) & within(draft->presets.limits, point);
-        return status == ATTN_OK && ok ? append(plan, point, err) : status;
+        int64_t once = integer_of(draft, group, ONCE, INT64_MAX);
+        point->is_priced = !ok;
+        point->is_once = ok && point->c.n_query > once;
+        if (!ok && point->external != NULL) /* has no price */
+            return status;
+        return status == ATTN_OK ? append(plan, point, err) : status;
     }
     enum attn_status status = ATTN_OK;
     char *copy = strdup(value_of(draft, group, order[level])), *rest = copy;
@@ -224,6 +230,7 @@ enum attn_status attn_plan_finish(struct attn_plan_draft *draft, struct attn_pla
     plan->timeout_s = real_of(draft, TIMEOUT);
     plan->verify_all = integer_of(draft, NULL, VERIFY_ALL, 2048);
     plan->seed = (uint64_t)integer_of(draft, NULL, SEED, 1);
+    plan->figures = json_array();
     enum attn_status status = ATTN_OK;
     if (line != NULL)
         *line = draft->line;
@@ -234,6 +241,10 @@ enum attn_status attn_plan_finish(struct attn_plan_draft *draft, struct attn_pla
         if (line != NULL)
             *line = group->line;
         status = expand(draft, group, plan, err);
+        if (status == ATTN_OK && group->wishes != NULL) {
+            json_object_set_new(group->wishes, "group", json_string(group->name));
+            json_array_append(plan->figures, group->wishes);
+        }
     }
     attn_plan_abandon(draft);
     if (status != ATTN_OK)
@@ -244,5 +255,6 @@ enum attn_status attn_plan_finish(struct attn_plan_draft *draft, struct attn_pla
 void attn_plan_free(struct attn_plan *plan)
 {
     free(plan->point);
+    json_decref(plan->figures);
     memset(plan, 0, sizeof *plan);
 }

@@ -2,6 +2,7 @@
  * after a blank begins a comment.
  *
  *      group NAME      KEY = WORDS      KEY += WORDS      limit SUBJECTS = LENGTH
+ *      figure = NAME   title = TEXT     x-range = 1:9     label SPEC = TEXT   colour SPEC = D55E00
  */
 #include <errno.h>
 #include <stdio.h>
@@ -40,6 +41,9 @@ static char *after_word(char *text, const char *word)
 
 static enum attn_status statement(struct attn_plan_draft *draft, char *text, struct attn_error *err)
 {
+    static const char *const curve_words[] = {"label", "colour"};
+    static const char *const figure_words[] = {"figure", "title", "x-range", "y-range"};
+    char *curve = NULL;
     text = trim(text);
     if (*text == '\0')
         return ATTN_OK;
@@ -55,10 +59,21 @@ static enum attn_status statement(struct attn_plan_draft *draft, char *text, str
                          "'%.60s' is neither `group NAME` nor `KEY = VALUE` nor "
                          "`limit SUBJECT... = LENGTH`",
                          text);
+    const char *of_curve = NULL;
+    for (int w = 0; w < 2 && rest == NULL && of_curve == NULL; w++)
+        if ((curve = after_word(text, curve_words[w])) != NULL) {
+            of_curve = curve_words[w];
+            equals = strrchr(text, '='); /* as in a limit */
+        }
     char *value = trim(equals + 1);
     *equals = '\0';
     if (rest != NULL)
         return attn_plan_limit(draft, rest, value, err);
+    if (of_curve != NULL)
+        return attn_plan_wish(draft, of_curve, trim(curve), value, err);
+    for (int w = 0; w < 4; w++)
+        if (strcmp(trim(text), figure_words[w]) == 0)
+            return attn_plan_wish(draft, figure_words[w], NULL, value, err);
     int append = equals > text && equals[-1] == '+';
     if (append)
         equals[-1] = '\0';

@@ -33,7 +33,10 @@ static int open_states(struct attn_sweep *sweep)
         struct attn_sweep_state *state = &sweep->state[i];
         state->plan = &plan->point[i];
         state->done = sweep->done + i * plan->rounds;
-        state->rounds_left = (int)plan->rounds;
+        state->rounds_left =
+            plan->point[i].is_once || plan->point[i].is_priced ? 1 : (int)plan->rounds;
+        for (int64_t round = state->rounds_left; round < plan->rounds; round++)
+            state->done[round] = 1;
         attn_sweep_price(sweep, state);
     }
     if (attn_budget_link(sweep->state, plan->n, &err) != ATTN_OK)
@@ -130,6 +133,36 @@ static int write_machine(struct attn_sweep *sweep)
     json_object_update(line, facts);
     json_decref(facts);
     return attn_record_write_json(sweep->file, line);
+}
+
+/* What the plan says of its figures, for those who draw. */
+static int write_figures(struct attn_sweep *sweep)
+{
+    size_t index;
+    json_t *figure;
+    json_array_foreach(sweep->plan->figures, index, figure)
+    {
+        json_t *line = json_pack("{s:i, s:s, s:s}", "schema", ATTN_RECORD_SCHEMA, "record",
+                                 "figure", "session", sweep->session);
+        json_object_update(line, figure);
+        if (attn_record_write_json(sweep->file, line) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Points beyond the plan's limits: their prices are all that is asked for. */
+static int write_prices(struct attn_sweep *sweep)
+{
+    for (int64_t i = 0; i < sweep->plan->n; i++) {
+        struct attn_sweep_state *state = &sweep->state[i];
+        int refused = state->point.message[0] != '\0';
+        if (state->plan->is_priced && state->state == ATTN_WAITING &&
+            attn_sweep_refuse(sweep, state, 0, refused ? state->point.status : ATTN_POINT_PRICED,
+                              refused ? state->point.message : "beyond a limit of the plan") != 0)
+            return -1;
+    }
+    return 0;
 }
 
 /* ---- the rounds --------------------------------------------------------------------------- */
@@ -408,10 +441,12 @@ static int list_points(struct attn_sweep *sweep)
     for (int64_t i = 0; i < sweep->plan->n; i++) {
         const struct attn_sweep_state *state = &sweep->state[i];
         char rounds[32];
-        snprintf(rounds, sizeof rounds, "%d of %d", state->rounds_left, (int)sweep->plan->rounds);
-        const char *what = state->state == ATTN_OUT  ? "none"
-                           : state->need > available ? "too big"
-                                                     : rounds;
+        snprintf(rounds, sizeof rounds, "%d of %d", state->rounds_left,
+                 state->plan->is_once ? 1 : (int)sweep->plan->rounds);
+        const char *what = state->plan->is_priced     ? "only priced"
+                           : state->state == ATTN_OUT ? "none"
+                           : state->need > available  ? "too big"
+                                                      : rounds;
         printf("%-16s %-24s %-10s %10s  %s\n", state->plan->group, state->plan->spec_text, what,
                attn_cli_bytes(state->need, bytes), state->plan->text);
     }
@@ -437,7 +472,8 @@ static int carry_out(struct attn_sweep *sweep, const char *path, int64_t *n_erro
     if (status == ATTN_EXIT_GOOD && is_anything_left(sweep)) {
         attn_sweep_begin(sweep);
         errno = 0;
-        if (write_machine(sweep) != 0 || attn_sweep_calibrate(sweep, &err) != 0 ||
+        if (write_machine(sweep) != 0 || write_figures(sweep) != 0 ||
+            attn_sweep_calibrate(sweep, &err) != 0 || write_prices(sweep) != 0 ||
             all_rounds(sweep) != 0)
             status = attn_cli_fail(command, ATTN_EXIT_LACKS, "records %s: %s", path,
                                    err.text[0] != '\0' ? err.text : strerror(errno));

@@ -236,7 +236,8 @@ static void ask(const struct attn_sweep *sweep, const struct attn_sweep_state *s
     const struct attn_external_spec *e = state->plan->external;
     int plugin = e != NULL && e->route == ATTN_ROUTE_PLUGIN;
     int n = 0;
-    snprintf(text[0], sizeof text[0], "%lld", (long long)sweep->plan->repeat);
+    snprintf(text[0], sizeof text[0], "%lld",
+             state->plan->is_once ? 0 : (long long)sweep->plan->repeat);
     snprintf(text[1], sizeof text[1], "%.9g", sweep->plan->enough_s);
     snprintf(text[2], sizeof text[2], "%lld", (long long)sweep->plan->verify_all);
     const char *const pair[][2] = {

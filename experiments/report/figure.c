@@ -34,11 +34,18 @@ static void choose_look(const struct attn_figure *figure, int is_ours,
     curve->dash = dashes[variant % 4];
 }
 
-/* What the plan wants for this curve: {"label": {SPEC: TEXT}}; NULL: nothing. */
+/* What the plan wants for this curve, by its whole key or by the spec before the mask:
+ * {"label": {SPEC: TEXT}}; NULL: nothing. */
 static const char *wish(const struct attn_figure *figure, const char *what, const char *key)
 {
     const json_t *wishes = figure->group != NULL ? figure->group->wishes : NULL;
-    return json_string_value(json_object_get(json_object_get(wishes, what), key));
+    const json_t *of = json_object_get(wishes, what);
+    const char *text = json_string_value(json_object_get(of, key)), *comma = strstr(key, ", ");
+    char spec[200];
+    if (text != NULL || comma == NULL)
+        return text;
+    (void)snprintf(spec, sizeof spec, "%.*s", (int)(comma - key), key);
+    return json_string_value(json_object_get(of, spec));
 }
 
 /* Is it a text of these characters alone? */
@@ -47,15 +54,18 @@ static int is_of(const char *text, const char *characters)
     return text != NULL && text[strspn(text, characters)] == '\0';
 }
 
-/* What must be the same in the CSV and in a word of gnuplot: no double quotes, no control codes. */
+/* What gnuplot reads from the CSV and finds in $curves must be the same: no control codes, no double
+ * quotes, and no commas, at which gnuplot 5.4 cuts a quoted field. */
 static void flatten(char *text)
 {
     for (; *text != '\0'; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7f || *text == '"')
-            *text = *text == '"' ? '\'' : ' ';
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            *text = ' ';
+        else if (*text == '"' || *text == ',')
+            *text = *text == '"' ? '\'' : ';';
 }
 
-int attn_figure_curve_of(struct attn_figure *figure, const char *key, int impl, int is_ours)
+int attn_figure_find(const struct attn_figure *figure, const char *key)
 {
     char flat[sizeof figure->curve[0].key];
     (void)snprintf(flat, sizeof flat, "%s", key);
@@ -63,11 +73,20 @@ int attn_figure_curve_of(struct attn_figure *figure, const char *key, int impl, 
     for (int c = 0; c < figure->n_curves; c++)
         if (strcmp(figure->curve[c].key, flat) == 0)
             return c;
+    return -1;
+}
+
+int attn_figure_curve_of(struct attn_figure *figure, const char *key, int impl, int is_ours)
+{
+    int there = attn_figure_find(figure, key);
+    if (there >= 0)
+        return there;
     if (figure->n_curves == ATTN_FIGURE_CURVES)
         return -1;
     struct attn_figure_curve *curve = &figure->curve[figure->n_curves];
     memset(curve, 0, sizeof *curve);
-    memcpy(curve->key, flat, sizeof flat);
+    (void)snprintf(curve->key, sizeof curve->key, "%s", key);
+    flatten(curve->key);
     const char *label = wish(figure, "label", key), *colour = wish(figure, "colour", key);
     (void)snprintf(curve->label, sizeof curve->label, "%s", label != NULL ? label : key);
     curve->impl = impl;

@@ -245,9 +245,10 @@ static enum attn_status add_ratio(struct attn_figure *figure, const struct attn_
     double x = (double)row->point->c.n_query;
     char key[200];
     attn_row_label(figure->group, row, key);
+    int curve = attn_figure_find(figure, key);
     for (int64_t s = 0; s < figure->n; s++) {
         struct attn_figure_point *p = &figure->point[s];
-        if (p->panel == at && p->x == x && strcmp(figure->curve[p->curve].key, key) == 0) {
+        if (p->panel == at && p->x == x && p->curve == curve) {
             p->y[column] = fmax(p->y[column], drawn_ratio(ratio));
             return ATTN_OK;
         }
@@ -371,7 +372,7 @@ static int is_of_family(const struct attn_figure *figure, int curve, const char 
     for (int64_t s = 0; s < figure->group->n; s++) {
         char key[200];
         attn_row_label(figure->group, figure->group->row[s], key);
-        if (strcmp(figure->curve[curve].key, key) == 0)
+        if (attn_figure_find(figure, key) == curve)
             return strcmp(figure->group->row[s]->point->family, family) == 0;
     }
     return 0;

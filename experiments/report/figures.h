@@ -20,8 +20,8 @@ enum {
 };
 
 struct attn_figure_curve {
-    char key[200];   /* in the CSV, and what the legend says unless the plan says otherwise       */
-    char label[200]; /* in the legend                                                             */
+    char key[200];   /* in the CSV: the label, with ; for commas                                  */
+    char label[200]; /* in the legend, unless the plan says otherwise                             */
     char colour[16];
     int mark, dash; /* gnuplot's numbers                                                          */
     double width;   /* of its line: wider where another curve lies on it                          */
@@ -75,6 +75,7 @@ struct attn_figure_machine {
 
 /* The curve of that key, made if need be; -1 when there are too many.  is_ours: it has the look of
  * its place in the registry, which nothing else has. */
+int attn_figure_find(const struct attn_figure *figure, const char *key); /* -1: not there */
 int attn_figure_curve_of(struct attn_figure *figure, const char *key, int impl, int is_ours);
 
 /* Add a point with n_columns values, all NaN to begin with.  NULL: no memory, no such curve. */

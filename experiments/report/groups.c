@@ -191,6 +191,21 @@ static int belongs(const json_t *wishes, const struct attn_point *p, const struc
            (!key->length || p->c.n_query == first->c.n_query);
 }
 
+/* Of groups that share a figure, all labels and colours count, and the first title. */
+static void add_wishes(json_t *to, const json_t *from)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)from, key, value)
+    {
+        json_t *old = json_object_get(to, key);
+        if (json_is_object(old) && json_is_object(value))
+            json_object_update_missing(old, value);
+        else if (old == NULL)
+            json_object_set_new(to, key, json_deep_copy(value));
+    }
+}
+
 static enum attn_status take_rows(const struct attn_summary *all, const json_t *wishes,
                                   int64_t first, const struct key *key,
                                   struct attn_figure_group *group, struct attn_error *err)
@@ -202,11 +217,13 @@ static enum attn_status take_rows(const struct attn_summary *all, const json_t *
         return attn_fail(err, ATTN_ENOMEM, "no memory for the rows of group %s", p->group);
     (void)snprintf(group->name, sizeof group->name, "%.31s", key->figure);
     group->kind = kind_of(key->figure);
-    group->wishes = wishes_of(wishes, p->group);
+    group->wishes = json_object();
     for (int64_t s = 0; s < all->n; s++) {
         const struct attn_point *q = all->row[s].point;
         if (!belongs(wishes, q, p, key))
             continue;
+        if (group->n == 0 || strcmp(q->group, group->row[group->n - 1]->point->group) != 0)
+            add_wishes(group->wishes, wishes_of(wishes, q->group));
         group->row[group->n++] = &all->row[s];
         group->masks_differ |= key->shared && strcmp(q->c.mask, p->c.mask) != 0;
     }
@@ -263,8 +280,10 @@ enum attn_status attn_groups_make(const struct attn_summary *summary, const json
 
 void attn_groups_free(struct attn_figure_groups *groups)
 {
-    for (int s = 0; s < groups->n; s++)
+    for (int s = 0; s < groups->n; s++) {
         free(groups->group[s].row);
+        json_decref(groups->group[s].wishes);
+    }
     free(groups->group);
     *groups = (struct attn_figure_groups){NULL, 0};
 }

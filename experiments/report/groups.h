@@ -25,7 +25,7 @@ struct attn_figure_group {
     char special[160];                /* for titles: "causal mask", "window of 256, L = 32,768"  */
     char problem[2 * ATTN_CASE_TEXT]; /* "B=1, H=8, G=8, d=64, f32"                              */
     int masks_differ;                 /* a curve is a spec and a mask                            */
-    const json_t *wishes;             /* what the plan says of this figure; NULL (borrowed)      */
+    json_t *wishes;                   /* what the plan says of this figure                       */
     const struct attn_row **row;      /* in the order of the summary (borrowed)                  */
     int64_t n;
 };
