@@ -20,7 +20,7 @@ ran=0 bad=0
 
 plain() {
     sed -E -e 's/[0-9][0-9.]*(e[-+]?[0-9]+)? ?((n|u|m)?s|min|G(FLOP|B|exp)\/s|P)\b/# \2/g' \
-        -e 's/[0-9.]+ [KMGT]iB available/# available/' -e 's/[[:blank:]]+/ /g; s/^ //; s/ $//' -e '/^$/d'
+        -e 's/[0-9.]+ [KMGT]iB (available|\(VmHWM)/# \1/' -e 's/[[:blank:]]+/ /g; s/^ //; s/ $//' -e '/^$/d'
 }
 
 # What a page says (the first file) is what was printed (the second): "..." is any lines.
