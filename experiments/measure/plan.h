@@ -49,7 +49,7 @@ struct attn_plan {
     uint64_t seed;      /* of the order of points                                    (1)   */
     int64_t n;
     struct attn_plan_point *point; /* in the order written: group, mask, pass, spec, length */
-    struct json_t *figures; /* an array: what groups say of their figures (docs/records.md) */
+    struct json_t *figures; /* an array: what groups say of their figures (docs/measuring.md) */
 };
 
 /* A plan under construction. */
