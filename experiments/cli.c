@@ -104,6 +104,48 @@ char *attn_cli_text(const char *format, ...)
     return attn_cli_need(n >= 0 ? text : NULL);
 }
 
+struct memory {
+    char *data, **text;
+    size_t n, room, *size;
+};
+
+static ssize_t memory_write(void *cookie, const char *data, size_t n)
+{
+    struct memory *m = cookie;
+    if (m->data != NULL && n >= m->room - m->n) {
+        m->room = 2 * (m->room + n);
+        char *more = realloc(m->data, m->room);
+        if (more == NULL)
+            free(m->data);
+        m->data = more;
+    }
+    if (m->data == NULL)
+        return 0;
+    memcpy(m->data + m->n, data, n);
+    m->n += n;
+    return (ssize_t)n;
+}
+
+static int memory_close(void *cookie)
+{
+    struct memory *m = cookie;
+    *m->text = m->data;
+    *m->size = m->n;
+    if (m->data != NULL)
+        m->data[m->n] = '\0';
+    free(m);
+    return 0;
+}
+
+FILE *attn_cli_memory(char **text, size_t *size)
+{
+    enum { ROOM = 1 << 14 };
+    struct memory *m = attn_cli_need(malloc(sizeof *m));
+    *m = (struct memory){attn_cli_need(malloc(ROOM)), text, 0, ROOM, size};
+    return attn_cli_need(
+        fopencookie(m, "w", (cookie_io_functions_t){.write = memory_write, .close = memory_close}));
+}
+
 static void *json_memory(size_t size)
 {
     return attn_cli_need(malloc(size > 0 ? size : 1));

@@ -3,6 +3,8 @@
 #ifndef EXPERIMENTS_CLI_H
 #define EXPERIMENTS_CLI_H
 
+#include <stdio.h>
+
 #include "ref/attn.h"
 
 enum {
@@ -45,6 +47,11 @@ int attn_cli_kernel_text(const char *path, char *text, size_t size);
 
 /* printf into memory of the program's own; to be freed. */
 char *attn_cli_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* A stream into memory: at fclose *text holds what was written, as a string to be freed, and *size
+ * its bytes.  Memory that it does not get leaves the mark of an error on it and *text NULL; of
+ * open_memstream, which cuts the text off then, nobody hears. */
+FILE *attn_cli_memory(char **text, size_t *size) __attribute__((returns_nonnull));
 
 /* From here on the same holds for jansson, and whatever calls exit(1) without attn_cli_leave() ends
  * the program with status 3: libgomp does where it can start no thread or has no memory. */

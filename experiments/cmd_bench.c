@@ -45,9 +45,13 @@ static enum attn_status leave(const struct attn_bench *bench, const struct attn_
     char path[4096];
     struct attn_save save;
     snprintf(path, sizeof path, "%.3000s/bench.json", folder);
-    if (attn_folder_make(folder, err) != ATTN_OK || attn_save_open(path, &save, err) != ATTN_OK)
+    char *text = json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
+    if (attn_folder_make(folder, err) != ATTN_OK || attn_save_open(path, &save, err) != ATTN_OK) {
+        free(text);
         return err->status;
-    (void)json_dumpf(json, save.stream, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
+    }
+    fputs(text, save.stream);
+    free(text);
     enum attn_status status = attn_save_close(&save, ATTN_OK, err);
     if (status == ATTN_OK && table != NULL) {
         snprintf(path, sizeof path, "%.3000s/table.md", folder);

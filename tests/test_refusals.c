@@ -202,7 +202,8 @@ START_TEST(faults)
     if (strstr(test_build(), "asan") != NULL) /* it has an allocator of its own */
         return;
     snprintf(command, sizeof command,
-             "'%s/attnlab-faults' price price_json check_mask run_npz 2>&1", test_build());
+             "'%s/attnlab-faults' price price_json check_mask compare_npz measure_csv 2>&1",
+             test_build());
     FILE *pipe = popen(command, "r");
     ck_assert_ptr_nonnull(pipe);
     output[fread(output, 1, sizeof output - 1, pipe)] = '\0';

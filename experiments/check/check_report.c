@@ -88,7 +88,7 @@ int attn_report_open(const char *path, struct attn_report **report)
     struct attn_report *r = attn_cli_need(calloc(1, sizeof *r));
     r->fd = fd;
     r->path = attn_cli_need(strdup(path));
-    r->document.out = attn_cli_need(open_memstream(&r->text, &r->size));
+    r->document.out = attn_cli_memory(&r->text, &r->size);
     r->document.is_html = is_html;
     *report = r;
     return ATTN_EXIT_GOOD;
@@ -112,7 +112,7 @@ static int compose(struct attn_report *r, char **text, size_t *size)
 {
     static const char *const head[] = {"", "", "#judged", "#failed", "#refused", NULL};
     struct attn_document d;
-    FILE *out = attn_cli_need(open_memstream(text, size));
+    FILE *out = attn_cli_memory(text, size);
     attn_document_begin(&d, out, r->document.is_html, "attnlab check");
     if (r->n_all > 1)
         attn_document_table(&d, head);
@@ -129,17 +129,17 @@ static int compose(struct attn_report *r, char **text, size_t *size)
         attn_document_table_end(&d);
     fputs(r->text, out);
     attn_document_end(&d);
-    int ok = !ferror(out);
-    return fclose(out) == 0 && ok;
+    fclose(out);
+    return *text != NULL;
 }
 
 int attn_report_close(struct attn_report *r, int status)
 {
     char *page = NULL;
     size_t size = 0;
-    int broken = ferror(r->document.out);
-    broken |= fclose(r->document.out) != 0;
-    int error = broken || !compose(r, &page, &size) ? ENOMEM : write_all(r->fd, page, size);
+    fclose(r->document.out);
+    int error =
+        r->text == NULL || !compose(r, &page, &size) ? ENOMEM : write_all(r->fd, page, size);
     if (error != 0 && ftruncate(r->fd, 0) != 0) /* half a page might look like a good one */
         unlink(r->path);
     if (close(r->fd) != 0 && error == 0)

@@ -476,9 +476,9 @@ static int judge_all(const struct flags *f, const struct attn_external *common)
     struct attn_verdicts v = common->verdicts;
     char *list = NULL;
     size_t size = 0;
-    FILE *summary = open_memstream(&list, &size);
-    int worst = summary != NULL ? 0 : attn_cli_fail("check", ATTN_EXIT_LACKS, "no memory");
-    for (int which = 0; which < f->n_externals && summary != NULL; which++) {
+    FILE *summary = attn_cli_memory(&list, &size);
+    int worst = 0;
+    for (int which = 0; which < f->n_externals; which++) {
         struct attn_external s = *common;
         s.verdicts = v;
         int status = judge_one(f, which, &s);
@@ -486,7 +486,8 @@ static int judge_all(const struct flags *f, const struct attn_external *common)
         fprintf(summary, "  %-10s  %s\n", word[status], s.label);
         worst = status > worst ? status : worst;
     }
-    if (summary != NULL && fclose(summary) != 0)
+    fclose(summary);
+    if (list == NULL)
         worst = attn_cli_fail("check", ATTN_EXIT_LACKS, "no memory");
     if (v.format == ATTN_FORMAT_TEXT && f->n_externals > 1 && list != NULL)
         fprintf(v.out, "\n%d implementations:\n%s", f->n_externals, list);

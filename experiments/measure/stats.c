@@ -8,6 +8,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "experiments/cli.h"
+
 static const double none = (double)NAN; /* the macro is a float */
 
 void attn_stats_spread(double *x, int n, struct attn_spread *spread)
@@ -42,24 +44,20 @@ int attn_stats_bootstrap_median(const double *x, int n, int draws, unsigned long
     interval->low = interval->high = none;
     if (n < 2 || draws < 1)
         return -1;
-    double *scratch = malloc(((size_t)n + (size_t)draws) * sizeof *scratch);
+    double *scratch = attn_cli_need(malloc(((size_t)n + (size_t)draws) * sizeof *scratch));
     /* The gsl_*_alloc functions abort when memory is short, unless told otherwise. */
     gsl_error_handler_t *handler = gsl_set_error_handler_off();
-    gsl_rng *rng = gsl_rng_alloc(gsl_rng_mt19937);
+    gsl_rng *rng = attn_cli_need(gsl_rng_alloc(gsl_rng_mt19937));
     gsl_set_error_handler(handler);
-    int ok = scratch != NULL && rng != NULL;
-    if (ok) {
-        double *median = scratch + n;
-        gsl_rng_set(rng, seed);
-        draw_medians(x, n, rng, scratch, median, draws);
-        double tail = (1 - level) / 2;
-        interval->low = gsl_stats_quantile_from_sorted_data(median, 1, (size_t)draws, tail);
-        interval->high = gsl_stats_quantile_from_sorted_data(median, 1, (size_t)draws, 1 - tail);
-    }
-    if (rng != NULL)
-        gsl_rng_free(rng);
+    double *median = scratch + n;
+    gsl_rng_set(rng, seed);
+    draw_medians(x, n, rng, scratch, median, draws);
+    double tail = (1 - level) / 2;
+    interval->low = gsl_stats_quantile_from_sorted_data(median, 1, (size_t)draws, tail);
+    interval->high = gsl_stats_quantile_from_sorted_data(median, 1, (size_t)draws, 1 - tail);
+    gsl_rng_free(rng);
     free(scratch);
-    return ok ? 0 : -1;
+    return 0;
 }
 
 double attn_stats_t95(int degrees)
@@ -99,8 +97,8 @@ int attn_stats_power(const double *x, const double *y, int n, struct attn_power 
     *power = (struct attn_power){n, none, none, {none, none}, none};
     if (n < 3 || !has_two_values(x, n))
         return -1;
-    double *ln = malloc(2 * (size_t)n * sizeof *ln);
-    int ok = ln != NULL && take_logs(x, n, ln) && take_logs(y, n, ln + n);
+    double *ln = attn_cli_need(malloc(2 * (size_t)n * sizeof *ln));
+    int ok = take_logs(x, n, ln) && take_logs(y, n, ln + n);
     if (ok) {
         double constant, slope, v00, v01, v11, squares;
         gsl_fit_linear(ln, 1, ln + n, 1, (size_t)n, &constant, &slope, &v00, &v01, &v11, &squares);

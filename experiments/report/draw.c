@@ -13,19 +13,25 @@
 enum { FORMATS = 3, WORDS = 4096 };
 static const char *const format[FORMATS] = {"svg", "png", "pdf"};
 
-/* In the child: become gnuplot, in the folder, with its words going to fd. */
-static void become_gnuplot(char *const argv[], const char *folder, int fd)
+/* In the child: become gnuplot, in the folder, with its words going to fd.  Old pictures of the
+ * figure (NULL: none) go first, so that what is found afterwards is new. */
+static void become_gnuplot(char *const argv[], const char *folder, const char *figure, int fd)
 {
+    char old[ATTN_FIGURE_NAME + 8];
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (null < 0 || dup2(null, 0) < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0 || chdir(folder) != 0)
         _exit(126);
+    for (int f = 0; figure != NULL && f < FORMATS; f++) {
+        (void)snprintf(old, sizeof old, "%s.%s", figure, format[f]);
+        (void)unlink(old);
+    }
     execvp(argv[0], argv);
     _exit(errno == ENOENT ? 127 : 126);
 }
 
 /* Run it; returns the exit status (127: there is no such program), -1 when it could not be
  * started or was killed.  words receives the end of what it said. */
-static int run(char *const argv[], const char *folder, char words[WORDS])
+static int run(char *const argv[], const char *folder, const char *figure, char words[WORDS])
 {
     int fd[2], status;
     words[0] = '\0';
@@ -33,7 +39,7 @@ static int run(char *const argv[], const char *folder, char words[WORDS])
         return -1;
     pid_t child = fork();
     if (child == 0)
-        become_gnuplot(argv, folder, fd[1]);
+        become_gnuplot(argv, folder, figure, fd[1]);
     close(fd[1]);
     size_t used = 0;
     ssize_t got;
@@ -57,7 +63,7 @@ int attn_draw_possible(void)
 {
     char words[WORDS], program[] = "gnuplot", version[] = "--version";
     char *argv[] = {program, version, NULL};
-    return run(argv, "/", words) == 0;
+    return run(argv, "/", NULL, words) == 0;
 }
 
 int attn_draw_scripts(char *path, size_t size)
@@ -101,12 +107,7 @@ static enum attn_status draw_one(const char *name, const char *folder, struct at
     /* -d: the user's own ~/.gnuplot stays out of it. */
     char *argv[] = {program, plain, script, NULL};
     (void)snprintf(script, sizeof script, "%s.gp", name);
-    for (int f = 0; f < FORMATS; f++) {
-        char old[PATH_MAX];
-        (void)snprintf(old, sizeof old, "%s/%s.%s", folder, name, format[f]);
-        (void)unlink(old); /* so that what is found afterwards is new */
-    }
-    int status = run(argv, folder, words);
+    int status = run(argv, folder, name, words);
     flatten(words);
     if (status == 127)
         return attn_fail(err, ATTN_EINTERNAL, "gnuplot is not installed");

@@ -117,7 +117,7 @@ static void put_figure(struct attn_document *d, const struct attn_page *page,
                        figure->subtitle, figure->finding);
         put(d->out, "<figure><div class=plot>");
         if (attn_html_image(d->out, path, label) != 0)
-            put_paragraph(d, "The picture cannot be read.");
+            d->is_broken = 1;
         put(d->out, "</div>\n<figcaption>");
         if (figure->finding[0] != '\0')
             attn_document_put(d, ATTN_STRONG, "%s", figure->finding);
@@ -299,7 +299,8 @@ static enum attn_status fill_hole(struct attn_document *d, const struct attn_pag
     for (int h = 0; h < HOLES; h++)
         if (strcmp(holes[h].name, name) == 0) {
             holes[h].put(d, page);
-            return ATTN_OK;
+            return d->is_broken ? attn_fail(err, ATTN_ENOMEM, "a picture cannot be read again")
+                                : ATTN_OK;
         }
     return attn_fail(err, ATTN_EINVAL, "page.html: there is no hole {{%s}}", name);
 }
@@ -343,9 +344,20 @@ enum attn_status attn_page_write(const struct attn_page *page, struct attn_error
         return ATTN_EINVAL;
     (void)snprintf(path, sizeof path, "%s/index.html", page->out);
     struct attn_save save;
-    enum attn_status status = attn_save_open(path, &save, err);
-    if (status == ATTN_OK)
-        status = attn_save_close(&save, fill_template(save.stream, page, text, err), err);
+    char *whole = NULL;
+    size_t size = 0;
+    FILE *out = attn_cli_memory(&whole, &size);
+    enum attn_status status = fill_template(out, page, text, err);
     free(text);
+    fclose(out);
+    if (whole == NULL && status == ATTN_OK)
+        status = attn_fail(err, ATTN_ENOMEM, "no memory for the page");
+    if (status == ATTN_OK)
+        status = attn_save_open(path, &save, err);
+    if (status == ATTN_OK) {
+        fwrite(whole, 1, size, save.stream);
+        status = attn_save_close(&save, ATTN_OK, err);
+    }
+    free(whole);
     return status;
 }

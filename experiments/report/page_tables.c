@@ -77,9 +77,9 @@ static void exponent_cell(struct attn_document *d, const struct attn_figure_grou
                           const char *label, enum attn_pass pass, int of_time)
 {
     struct attn_power power = {.n = 0};
-    double *x = malloc(2 * (size_t)(group->n + 1) * sizeof *x);
+    double *x = attn_cli_need(malloc(2 * (size_t)(group->n + 1) * sizeof *x));
     int n = 0;
-    for (int64_t s = 0; x != NULL && s < group->n; s++) {
+    for (int64_t s = 0; s < group->n; s++) {
         const struct attn_row *row = group->row[s];
         char own[200];
         attn_row_label(group, row, own);
@@ -90,9 +90,8 @@ static void exponent_cell(struct attn_document *d, const struct attn_figure_grou
         x[n] = (double)row->point->c.n_query; /* rows of a label come by increasing L */
         x[group->n + 1 + n++] = y;
     }
-    int first = x != NULL ? attn_stats_upper(x, n) : 0;
-    if (x == NULL ||
-        attn_stats_power(x + first, x + group->n + 1 + first, n - first, &power) != 0 ||
+    int first = attn_stats_upper(x, n);
+    if (attn_stats_power(x + first, x + group->n + 1 + first, n - first, &power) != 0 ||
         isnan(power.slope))
         attn_document_cell(d, ATTN_WORDS, "%s", dash);
     else

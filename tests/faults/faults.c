@@ -5,22 +5,25 @@
  *     attnlab-faults NAME ...          these
  *     attnlab-faults -v NAME ...       and say what happens at each site
  *
- * Each is refused at its first call; where measurements are made at its last, because the first is
- * one of the calibration, which may fail and says so.
- *
  * The program is attnlab itself: main() is entered in a child of this process, in an empty folder,
  * once to see its sites, and then once for each of them.  Good is: status 3 with one line that says
  * why; or the status, the output and the files of the run that nothing disturbed.  Never good: a
  * signal, no end, another status, another output with the status of success, a block that stays
- * taken, records that are lost, a file of tensors that is half written, a file that is left over.
+ * taken, a file that is lost, half written or left over.
+ *
+ * A call is refused the first time that it is made.  Commands that measure make the same calls in
+ * calibration first and for the points later: there it is the last time, and a site that an earlier
+ * one of these commands had, which is the same stack, is not refused again.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/personality.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -28,11 +31,12 @@
 #include <unistd.h>
 
 #include "tests/faults/sites.h"
+#include "tests/harness/files/folder.h"
 
 int __real_main(int argc, char **argv);
 int __wrap_main(int argc, char **argv);
 
-enum { WORDS = 40, FILES = 512, TIMEOUT = 30, LACKS = 3, SHOWN = 12 };
+enum { WORDS = 40, FILES = 512, TIMEOUT = 30, LACKS = 3, SHOWN = 12, WORKERS = 2 /* at once */ };
 
 static const struct command {
     const char *name;
@@ -45,8 +49,8 @@ static const struct command {
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
-static char folder[] = "/tmp/attn-faults-XXXXXX";
-static char inputs[600], work[600], table_path[600], build[512], program[600];
+static char root[] = "/tmp/attn-faults-XXXXXX";
+static char folder[64], work[128], build[512], program[600]; /* folder: of this worker */
 static struct fault_table *table;
 static int verbose;
 
@@ -94,13 +98,13 @@ static int see_file(const char *path, const struct stat *info, int type, struct 
     return 0;
 }
 
-static void tree_read(const char *root, struct tree *tree)
+static void tree_read(struct tree *tree)
 {
     filling = tree;
     tree->n = 0;
-    root_size = strlen(root);
-    if (nftw(root, see_file, 16, FTW_PHYS) != 0)
-        stop(root);
+    root_size = strlen(work);
+    if (nftw(work, see_file, 16, FTW_PHYS) != 0)
+        stop(work);
 }
 
 static void tree_free(struct tree *tree)
@@ -120,27 +124,16 @@ static const struct file *tree_find(const struct tree *tree, const char *path)
     return NULL;
 }
 
-static int remove_one(const char *path, const struct stat *info, int type, struct FTW *at)
-{
-    (void)info, (void)type, (void)at;
-    return remove(path);
-}
-
-static void remove_tree(const char *root)
-{
-    nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
-
-/* An empty folder with these files in it. */
-static void tree_write(const char *root, const struct tree *tree)
+/* The folder of work with these files in it and nothing else. */
+static void tree_write(const struct tree *tree)
 {
     char path[4096];
-    remove_tree(root);
-    if (mkdir(root, 0700) != 0)
-        stop(root);
+    attn_folder_remove(work);
+    if (mkdir(work, 0700) != 0)
+        stop(work);
     for (int i = 0; i < tree->n; i++) {
         const struct file *f = &tree->file[i];
-        snprintf(path, sizeof path, "%s/%s", root, f->path);
+        snprintf(path, sizeof path, "%s/%s", work, f->path);
         if (f->data == NULL) {
             if (mkdir(path, 0700) != 0)
                 stop(path);
@@ -191,8 +184,9 @@ static void expand(const char *args, char line[4096])
 
 static void enter(const char *args, int watched)
 {
-    char line[4096], *argv[WORDS + 1] = {program};
+    char line[4096], path[4096], *argv[WORDS + 1] = {program};
     expand(args, line);
+    snprintf(path, sizeof path, "%s/faults:%s", build, getenv("PATH"));
     int argc = split(line, argv, 1);
     setpgid(0, 0);
     if (chdir(work) != 0)
@@ -204,7 +198,11 @@ static void enter(const char *args, int watched)
     redirect("stderr", STDERR_FILENO);
     setenv("TMPDIR", ".", 1);
     setenv("OMP_NUM_THREADS", "2", 1);
-    setenv(FAULT_TABLE, watched ? table_path : "", 1);
+    setenv("PATH", path, 1);
+    snprintf(path, sizeof path, "%s/table", folder);
+    setenv(FAULT_TABLE, watched ? path : "", 1);
+    setenv("TZ", "UTC0", 1);
+    tzset(); /* what the C library keeps for it is not ours */
     if (watched)
         fault_start(table, 1);
     int status = __real_main(argc, argv);
@@ -256,7 +254,7 @@ static void run(const char *args, int watched, struct outcome *x)
         waitpid(child, &x->status, 0);
     read_text("stdout", x->out, sizeof x->out);
     read_text("stderr", x->err, sizeof x->err);
-    tree_read(work, &x->tree);
+    tree_read(&x->tree);
 }
 
 /* ---- comparison ------------------------------------------------------------------------------ */
@@ -311,12 +309,20 @@ static int same_text(const char *a, const char *b, int measured)
 
 static int is_text(const char *path)
 {
-    static const char *const ending[] = {".jsonl", ".json", ".csv", ".html", ".svg", ".gp", ".txt"};
+    static const char *const ending[] = {".jsonl", ".json", ".csv", ".html", ".svg", ".gp", ".md"};
     for (size_t e = 0; e < sizeof ending / sizeof *ending; e++)
         if (strlen(path) > strlen(ending[e]) &&
             strcmp(path + strlen(path) - strlen(ending[e]), ending[e]) == 0)
             return 1;
     return 0;
+}
+
+static const char *last_line(const char *text)
+{
+    const char *at = text + strlen(text);
+    while (at > text && (at[0] == '\0' || at[-1] != '\n'))
+        at--;
+    return at;
 }
 
 static int same_file(const struct file *a, const struct file *b, int measured)
@@ -325,51 +331,47 @@ static int same_file(const struct file *a, const struct file *b, int measured)
         return 0;
     if (a->data == NULL)
         return 1;
+    if (measured && strstr(a->path, "out/") != NULL) /* ticks, samples: as many as it took */
+        return a->size > 0 && same_text(last_line(a->data), last_line(b->data), 1);
     if (is_text(a->path))
         return same_text(a->data, b->data, measured);
     return a->size == b->size && memcmp(a->data, b->data, a->size) == 0;
 }
 
-/* Which file of one is not in the other, or differs; NULL: none. */
-static const char *tree_differs(const struct tree *a, const struct tree *b, int measured)
+/* Whether a file is still there: as it was, or with more records. */
+static int is_kept(const struct file *was, const struct file *is)
 {
-    for (int i = 0; i < a->n; i++)
-        if (!same_file(&a->file[i], tree_find(b, a->file[i].path), measured))
-            return a->file[i].path;
-    for (int i = 0; i < b->n; i++)
-        if (tree_find(a, b->file[i].path) == NULL)
-            return b->file[i].path;
-    return NULL;
+    if (is == NULL || (is->data == NULL) != (was->data == NULL))
+        return 0;
+    int grows = strstr(was->path, ".jsonl") != NULL && is->size >= was->size;
+    return was->data == NULL ||
+           ((grows || is->size == was->size) && memcmp(is->data, was->data, was->size) == 0);
 }
 
-/* A file that was there before is there still: as it was, longer, or as the command makes it. */
-static const char *tree_lost(const struct tree *before, const struct tree *good,
-                             const struct tree *after, int measured)
+/* The page of check, which is there in any case: it must not say that all is well. */
+static int is_no_pass(const struct file *f)
 {
+    return strcmp(f->path, "page.md") == 0 && strstr(f->data, "PASS") == NULL;
+}
+
+/* A file that is lost, half written or left over; NULL: none.  Each is as it was before or as the
+ * undisturbed run leaves it; after success it is the latter. */
+static const char *tree_wrong(const struct tree *before, const struct tree *good,
+                              const struct tree *after, int success, int measured)
+{
+    for (int i = 0; success && i < good->n; i++)
+        if (!same_file(&good->file[i], tree_find(after, good->file[i].path), measured))
+            return good->file[i].path;
     for (int i = 0; i < before->n; i++) {
         const struct file *was = &before->file[i], *is = tree_find(after, was->path);
-        if (is == NULL || (is->data == NULL) != (was->data == NULL))
+        if (!is_kept(was, is) && !same_file(is, tree_find(good, was->path), measured))
             return was->path;
-        int derived = is_text(was->path) && strstr(was->path, ".jsonl") == NULL;
-        if (was->data == NULL || derived ||
-            (is->size >= was->size && memcmp(is->data, was->data, was->size) == 0) ||
-            same_file(is, tree_find(good, was->path), measured))
-            continue;
-        return was->path;
     }
-    return NULL;
-}
-
-/* A file that an undisturbed run does not leave, or, but for texts such as tables, which are
- * written as they come, not like this. */
-static const char *tree_left(const struct tree *before, const struct tree *good,
-                             const struct tree *after, int measured)
-{
     for (int i = 0; i < after->n; i++) {
-        const struct file *f = &after->file[i];
-        int partial = is_text(f->path) && tree_find(good, f->path) != NULL;
-        if (tree_find(before, f->path) == NULL && !partial &&
-            !same_file(f, tree_find(good, f->path), measured))
+        const struct file *f = &after->file[i], *as = tree_find(good, f->path);
+        int records = as != NULL && strstr(f->path, ".jsonl") != NULL;
+        if (tree_find(before, f->path) == NULL && !same_file(f, as, measured) && !records &&
+            !(as != NULL && !success && is_no_pass(f)))
             return f->path;
     }
     return NULL;
@@ -412,9 +414,27 @@ struct usual {
     int live[FAULT_SITES], calls[FAULT_SITES];
 };
 
+/* The innermost address of a stack that is the program's own. */
+static uintptr_t own_frame(const struct fault_site *x)
+{
+    for (int i = 0; i < x->depth; i++)
+        if (x->frame[i] - table->base < 1U << 26)
+            return x->frame[i];
+    return 0;
+}
+
+/* Whether a library took a block and was refused another within one call of it: what it loses then
+ * is not ours to give back. */
+static int is_inside(int taken, int refused)
+{
+    const struct fault_site *x = &table->site[taken], *y = &table->site[refused];
+    return x->frame[0] != own_frame(x) && y->frame[0] != own_frame(y) &&
+           own_frame(x) == own_frame(y);
+}
+
 /* What is wrong with how it ended; "" when nothing is. */
 static void find_wrong(const struct command *c, const struct usual *usual, const struct outcome *x,
-                       char *why, size_t size)
+                       int slot, char *why, size_t size)
 {
     const char *path;
     char line[300];
@@ -434,17 +454,13 @@ static void find_wrong(const struct command *c, const struct usual *usual, const
         snprintf(why, size, "status 3 and not a word");
     else if (status == good && !same_text(x->out, usual->good.out, c->measured))
         snprintf(why, size, "status %d with another output", status);
-    else if (status == good &&
-             (path = tree_differs(&x->tree, &usual->good.tree, c->measured)) != NULL)
-        snprintf(why, size, "status %d with another %s", status, path);
-    else if ((path = tree_lost(&usual->before, &usual->good.tree, &x->tree, c->measured)) != NULL)
-        snprintf(why, size, "%s is lost (status %d)", path, status);
-    else if ((path = tree_left(&usual->before, &usual->good.tree, &x->tree, c->measured)) != NULL)
-        snprintf(why, size, "%s is left over (status %d)", path, status);
+    else if ((path = tree_wrong(&usual->before, &usual->good.tree, &x->tree, status == good,
+                                c->measured)) != NULL)
+        snprintf(why, size, "%s is lost, left over or another (status %d)", path, status);
     if (why[0] != '\0' || !table->ended)
         return;
     for (int s = 0; s < FAULT_SITES; s++)
-        if (table->site[s].live > usual->live[s]) {
+        if (table->site[s].live > usual->live[s] && !(slot >= 0 && is_inside(s, slot))) {
             int n = snprintf(why, size, "a block stays taken (status %d), from", status);
             for (int i = 0; i < 8 && i < table->site[s].depth; i++)
                 n += snprintf(why + n, size - (size_t)n, " %llx",
@@ -484,10 +500,10 @@ static enum verdict refuse(const struct command *c, const struct usual *usual, i
     clear_counts();
     table->fail_key = table->site[slot].key;
     table->fail_call = c->measured ? usual->calls[slot] : 1;
-    tree_write(work, &usual->before);
+    tree_write(&usual->before);
     run(c->args, 1, &x);
     table->fail_key = 0;
-    find_wrong(c, usual, &x, why, size);
+    find_wrong(c, usual, &x, slot, why, size);
     int said = WIFEXITED(x.status) && WEXITSTATUS(x.status) == LACKS;
     if (verbose || why[0] != '\0') {
         char line[300];
@@ -513,7 +529,7 @@ static void prepare(const struct command *c, struct usual *usual)
     static struct outcome x;
     char lines[4096], *rest = lines;
     static const struct tree nothing;
-    tree_write(work, &nothing);
+    tree_write(&nothing);
     snprintf(lines, sizeof lines, "%s", c->before);
     for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
         if (line[strspn(line, " ")] == '\0')
@@ -525,45 +541,103 @@ static void prepare(const struct command *c, struct usual *usual)
         fprintf(stderr, "faults: %s: attnlab %s: %s\n", c->name, line, x.err);
         exit(4);
     }
-    tree_read(work, &usual->before);
+    tree_read(&usual->before);
 }
 
-static int run_command(const struct command *c)
+/* A worker has a folder and a table of its own. */
+static void become(int worker)
+{
+    char path[128];
+    struct fault_table *old = table;
+    snprintf(folder, sizeof folder, "%s/%d", root, worker);
+    snprintf(work, sizeof work, "%s/work", folder);
+    snprintf(path, sizeof path, "%s/table", folder);
+    if (mkdir(folder, 0700) != 0 || (table = fault_map(path)) == NULL)
+        stop(folder);
+    if (old != NULL)
+        memcpy(table, old, sizeof *old);
+}
+
+/* What the workers share. */
+struct tally {
+    atomic_int next, count[VERDICTS];
+};
+
+static void refuse_all(const struct command *c, const struct usual *usual, const int *listed, int n,
+                       struct tally *tally)
+{
+    char why[2048];
+    fflush(stdout);
+    for (int w = 1; w <= WORKERS; w++) {
+        pid_t worker = fork();
+        if (worker < 0)
+            stop("fork");
+        if (worker > 0)
+            continue;
+        become(w);
+        for (int i; (i = tally->next++) < n; fflush(stdout))
+            tally->count[refuse(c, usual, listed[i], why, sizeof why)]++;
+        attn_folder_remove(folder);
+        _exit(0);
+    }
+    for (int status; wait(&status) > 0;)
+        if (status != 0)
+            stop("a worker did not end well");
+}
+
+/* The sites to be refused, into listed[]. */
+static int list_sites(const struct command *c, struct usual *usual, int *listed)
+{
+    static uint64_t seen[FAULT_SITES]; /* by commands that measure */
+    static int n_seen;
+    int n = 0, known = n_seen;
+    for (int s = 0; s < FAULT_SITES; s++) {
+        uint64_t key = table->site[s].key;
+        int again = 0;
+        usual->live[s] = table->site[s].live;
+        usual->calls[s] = table->site[s].calls;
+        for (int k = 0; k < known && key != 0 && c->measured; k++)
+            again |= seen[k] == key;
+        if (key == 0 || again)
+            continue;
+        if (c->measured && n_seen < FAULT_SITES)
+            seen[n_seen++] = key;
+        listed[n++] = s;
+    }
+    return n;
+}
+
+static int run_command(const struct command *c, struct tally *tally)
 {
     static struct usual usual;
     static struct outcome again;
     static int listed[FAULT_SITES];
-    int count[VERDICTS] = {0}, n = 0;
     char why[2048];
     double start = now();
+    memset(tally, 0, sizeof *tally);
     prepare(c, &usual);
     for (int s = 0; s < FAULT_SITES; s++)
         table->site[s].key = 0;
     clear_counts();
-    tree_write(work, &usual.before);
+    table->haste = c->measured ? 16 : 1;
+    tree_write(&usual.before);
     run(c->args, 1, &usual.good);
-    for (int s = 0; s < FAULT_SITES; s++) {
-        usual.live[s] = table->site[s].live;
-        usual.calls[s] = table->site[s].calls;
-        if (table->site[s].key != 0)
-            listed[n++] = s;
-    }
+    int n = list_sites(c, &usual, listed);
     clear_counts();
-    tree_write(work, &usual.before);
+    tree_write(&usual.before);
     run(c->args, 1, &again);
-    find_wrong(c, &usual, &again, why, sizeof why);
+    find_wrong(c, &usual, &again, -1, why, sizeof why);
     if (!WIFEXITED(usual.good.status) || why[0] != '\0') {
         printf("%-18s is not the same twice: %s\n%s%s%s", c->name, why, usual.good.err,
                usual.good.out, again.out);
-        count[BAD]++;
+        tally->count[BAD]++;
         n = 0;
     }
     tree_free(&again.tree);
-    for (int i = 0; i < n; i++)
-        count[refuse(c, &usual, listed[i], why, sizeof why)]++;
+    refuse_all(c, &usual, listed, n, tally);
+    const atomic_int *count = tally->count;
     printf("%-18s %6d %6d %9d %12d %5d %8.1f\n", c->name, n, count[SAID], count[HARMLESS],
            count[NOT_REACHED], count[BAD], now() - start);
-    fflush(stdout);
     tree_free(&usual.before);
     tree_free(&usual.good.tree);
     return count[BAD];
@@ -581,6 +655,8 @@ static int is_asked(const char *name, int argc, char **argv)
     return !named;
 }
 
+static const char small_machine[] = "MemTotal: 65536 kB\nMemAvailable: 65536 kB\nSwapTotal: 0 kB\n";
+
 /* Where things are, and the table.  An address is the same in every process from here on. */
 static void set_up(char **argv)
 {
@@ -591,23 +667,23 @@ static void set_up(char **argv)
         stop("/proc/self/exe");
     }
     ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (n < 0 || mkdtemp(folder) == NULL)
-        stop(folder);
+    if (n < 0 || mkdtemp(root) == NULL)
+        stop(root);
     program[n] = '\0';
     snprintf(build, sizeof build, "%.*s", (int)(strrchr(program, '/') - program), program);
-    snprintf(inputs, sizeof inputs, "%s/inputs", folder);
-    snprintf(work, sizeof work, "%s/work", folder);
-    snprintf(table_path, sizeof table_path, "%s/table", folder);
-    if ((table = fault_map(table_path)) == NULL)
-        stop(table_path);
+    become(0);
     extern const char __executable_start;
     table->base = (uintptr_t)&__executable_start;
+    snprintf(table->meminfo, sizeof table->meminfo, "%s/meminfo", root);
+    FILE *file = fopen(table->meminfo, "w");
+    if (file == NULL || fputs(small_machine, file) == EOF || fclose(file) != 0)
+        stop(table->meminfo);
 }
 
 int __wrap_main(int argc, char **argv)
 {
     const char *path = getenv(FAULT_TABLE);
-    int bad = 0;
+    int bad = 0, sites = 0;
     if (path != NULL) { /* one of our own children has executed the program anew */
         struct fault_table *use = path[0] != '\0' ? fault_map(path) : NULL;
         if (use != NULL)
@@ -617,12 +693,20 @@ int __wrap_main(int argc, char **argv)
     set_up(argv);
     for (int a = 1; a < argc; a++)
         verbose |= strcmp(argv[a], "-v") == 0;
+    struct tally *tally =
+        mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (tally == MAP_FAILED)
+        stop("mmap");
     printf("%-18s %6s %6s %9s %12s %5s %8s\n", "command", "sites", "said", "harmless",
            "not reached", "bad", "seconds");
+    double start = now();
     for (int c = 0; c < COMMANDS; c++)
-        if (is_asked(commands[c].name, argc, argv))
-            bad += run_command(&commands[c]);
-    remove_tree(folder);
-    printf("%s\n", bad > 0 ? "FAIL" : "PASS");
+        if (is_asked(commands[c].name, argc, argv)) {
+            int n = run_command(&commands[c], tally);
+            sites += tally->next > WORKERS ? tally->next - WORKERS : 0;
+            bad += n;
+        }
+    attn_folder_remove(root);
+    printf("%s: %d sites, %d bad, %.0f s\n", bad > 0 ? "FAIL" : "PASS", sites, bad, now() - start);
     return bad > 0;
 }

@@ -16,6 +16,7 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <unwind.h>
 
@@ -120,15 +121,8 @@ static int refused(const char *name, int *slot)
     return fails;
 }
 
-static int fails_with(const char *name, int error) __attribute__((always_inline));
-static inline int fails_with(const char *name, int error)
-{
-    int slot;
-    if (!refused(name, &slot))
-        return 0;
-    errno = error;
-    return 1;
-}
+#define FAILS(name, slot, error) (refused(name, slot) ? (errno = (error), 1) : 0)
+#define fails_with(name, error)  FAILS(name, &(int){0}, error)
 
 /* ---- memory: the last eight bytes of a block say where it was taken -------------------------- */
 
@@ -169,26 +163,17 @@ static size_t room(size_t size)
     return size <= SIZE_MAX - sizeof(uint64_t) ? size + sizeof(uint64_t) : size;
 }
 
-static int no_memory(const char *name, int *slot) __attribute__((always_inline));
-static inline int no_memory(const char *name, int *slot)
-{
-    if (!refused(name, slot))
-        return 0;
-    errno = ENOMEM;
-    return 1;
-}
-
 void *malloc(size_t size)
 {
     int slot;
-    return no_memory("malloc", &slot) ? NULL : taken(__libc_malloc(room(size)), slot);
+    return FAILS("malloc", &slot, ENOMEM) ? NULL : taken(__libc_malloc(room(size)), slot);
 }
 
 void *calloc(size_t n, size_t size)
 {
     int slot;
     size_t bytes;
-    if (no_memory("calloc", &slot) || __builtin_mul_overflow(n, size, &bytes))
+    if (FAILS("calloc", &slot, ENOMEM) || __builtin_mul_overflow(n, size, &bytes))
         return NULL;
     return taken(__libc_calloc(1, room(bytes)), slot);
 }
@@ -196,7 +181,7 @@ void *calloc(size_t n, size_t size)
 void *realloc(void *data, size_t size)
 {
     int slot;
-    if (no_memory("realloc", &slot))
+    if (FAILS("realloc", &slot, ENOMEM))
         return NULL;
     given(data);
     return taken(__libc_realloc(data, room(size)), slot);
@@ -205,20 +190,21 @@ void *realloc(void *data, size_t size)
 void *aligned_alloc(size_t align, size_t size)
 {
     int slot;
-    return no_memory("aligned_alloc", &slot) ? NULL
-                                             : taken(__libc_memalign(align, room(size)), slot);
+    return FAILS("aligned_alloc", &slot, ENOMEM) ? NULL
+                                                 : taken(__libc_memalign(align, room(size)), slot);
 }
 
 void *memalign(size_t align, size_t size)
 {
     int slot;
-    return no_memory("memalign", &slot) ? NULL : taken(__libc_memalign(align, room(size)), slot);
+    return FAILS("memalign", &slot, ENOMEM) ? NULL
+                                            : taken(__libc_memalign(align, room(size)), slot);
 }
 
 int posix_memalign(void **data, size_t align, size_t size)
 {
     int slot;
-    if (no_memory("posix_memalign", &slot))
+    if (FAILS("posix_memalign", &slot, ENOMEM))
         return ENOMEM;
     *data = taken(__libc_memalign(align, room(size)), slot);
     return *data != NULL ? 0 : ENOMEM;
@@ -237,17 +223,38 @@ void free(void *data)
     if (real == NULL)              \
     *(void **)&real = dlsym(RTLD_NEXT, #name)
 
-void *mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset)
-{
-    REAL(mmap);
-    return fails_with("mmap", ENOMEM) ? MAP_FAILED : real(at, size, prot, flags, fd, offset);
-}
+#define REFUSE(type, name, parameters, arguments, refused, failure) \
+    type name parameters                                            \
+    {                                                               \
+        REAL(name);                                                 \
+        return (refused) ? (failure) : real arguments;              \
+    }
 
-int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg)
-{
-    REAL(pthread_create);
-    return fails_with("pthread_create", 0) ? EAGAIN : real(thread, attr, run, arg);
-}
+/* clang-format off */
+REFUSE(void *, mmap, (void *at, size_t size, int prot, int flags, int fd, off_t offset),
+       (at, size, prot, flags, fd, offset), fails_with("mmap", ENOMEM), MAP_FAILED)
+REFUSE(int, pthread_create,
+       (pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg),
+       (thread, attr, run, arg), fails_with("pthread_create", 0), EAGAIN)
+REFUSE(int, posix_spawn,
+       (pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
+        const posix_spawnattr_t *attr, char *const argv[], char *const env[]),
+       (pid, path, actions, attr, argv, env), fails_with("posix_spawn", 0), EAGAIN)
+REFUSE(int, pipe, (int ends[2]), (ends), fails_with("pipe", EMFILE), -1)
+REFUSE(int, pipe2, (int ends[2], int flags), (ends, flags), fails_with("pipe2", EMFILE), -1)
+REFUSE(int, mkdir, (const char *path, mode_t mode), (path, mode), fails_with("mkdir", ENOSPC), -1)
+REFUSE(char *, mkdtemp, (char *path), (path), fails_with("mkdtemp", ENOSPC), NULL)
+REFUSE(int, rename, (const char *from, const char *to), (from, to), fails_with("rename", ENOSPC), -1)
+REFUSE(ssize_t, write, (int fd, const void *data, size_t bytes), (fd, data, bytes),
+       fd != STDERR_FILENO && fails_with("write", ENOSPC), -1)
+REFUSE(int, ftruncate, (int fd, off_t size), (fd, size), fails_with("ftruncate", EIO), -1)
+REFUSE(int, fsync, (int fd), (fd), fails_with("fsync", EIO), -1)
+REFUSE(FILE *, fdopen, (int fd, const char *mode), (fd, mode), fails_with("fdopen", ENOMEM), NULL)
+REFUSE(FILE *, fopen, (const char *path, const char *mode), (path, mode),
+       fails_with("fopen", mode[0] == 'r' ? EMFILE : ENOSPC), NULL)
+REFUSE(FILE *, fopen64, (const char *path, const char *mode), (path, mode),
+       fails_with("fopen64", mode[0] == 'r' ? EMFILE : ENOSPC), NULL)
+/* clang-format on */
 
 pid_t fork(void)
 {
@@ -260,23 +267,19 @@ pid_t fork(void)
     return child;
 }
 
-int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
-                const posix_spawnattr_t *attr, char *const argv[], char *const env[])
+int clock_gettime(clockid_t clock, struct timespec *t)
 {
-    REAL(posix_spawn);
-    return fails_with("posix_spawn", 0) ? EAGAIN : real(pid, path, actions, attr, argv, env);
-}
-
-int pipe(int ends[2])
-{
-    REAL(pipe);
-    return fails_with("pipe", EMFILE) ? -1 : real(ends);
-}
-
-int pipe2(int ends[2], int flags)
-{
-    REAL(pipe2);
-    return fails_with("pipe2", EMFILE) ? -1 : real(ends, flags);
+    static struct timespec start;
+    REAL(clock_gettime);
+    int status = real(clock, t);
+    if (table == NULL || table->haste <= 1 || clock != CLOCK_MONOTONIC || status != 0)
+        return status;
+    if (start.tv_sec == 0)
+        start = *t;
+    int64_t ns = (t->tv_sec - start.tv_sec) * 1000000000LL + t->tv_nsec - start.tv_nsec;
+    ns = ns * table->haste + start.tv_nsec;
+    *t = (struct timespec){start.tv_sec + ns / 1000000000, ns % 1000000000};
+    return 0;
 }
 
 /* A mode that open() was not given is a word of garbage that nobody looks at. */
@@ -287,6 +290,8 @@ int pipe2(int ends[2], int flags)
         REAL(name);                                               \
         if (fails_with(#name, flags & O_CREAT ? ENOSPC : EMFILE)) \
             return -1;                                            \
+        if (table != NULL && strcmp(path, "/proc/meminfo") == 0)  \
+            path = table->meminfo;                                \
         va_start(args, flags);                                    \
         mode_t mode = flags & O_CREAT ? va_arg(args, mode_t) : 0; \
         va_end(args);                                             \
@@ -294,57 +299,6 @@ int pipe2(int ends[2], int flags)
     }
 OPENS(open)
 OPENS(open64)
-
-#define FOPENS(name)                                                                          \
-    FILE *name(const char *path, const char *mode)                                            \
-    {                                                                                         \
-        REAL(name);                                                                           \
-        return fails_with(#name, mode[0] == 'r' ? EMFILE : ENOSPC) ? NULL : real(path, mode); \
-    }
-FOPENS(fopen)
-FOPENS(fopen64)
-
-FILE *fdopen(int fd, const char *mode)
-{
-    REAL(fdopen);
-    return fails_with("fdopen", ENOMEM) ? NULL : real(fd, mode);
-}
-
-int mkdir(const char *path, mode_t mode)
-{
-    REAL(mkdir);
-    return fails_with("mkdir", ENOSPC) ? -1 : real(path, mode);
-}
-
-char *mkdtemp(char *path)
-{
-    REAL(mkdtemp);
-    return fails_with("mkdtemp", ENOSPC) ? NULL : real(path);
-}
-
-int rename(const char *from, const char *to)
-{
-    REAL(rename);
-    return fails_with("rename", ENOSPC) ? -1 : real(from, to);
-}
-
-ssize_t write(int fd, const void *data, size_t bytes)
-{
-    REAL(write);
-    return fd != STDERR_FILENO && fails_with("write", ENOSPC) ? -1 : real(fd, data, bytes);
-}
-
-int ftruncate(int fd, off_t size)
-{
-    REAL(ftruncate);
-    return fails_with("ftruncate", EIO) ? -1 : real(fd, size);
-}
-
-int fsync(int fd)
-{
-    REAL(fsync);
-    return fails_with("fsync", EIO) ? -1 : real(fd);
-}
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
@@ -360,11 +314,17 @@ static inline int stream_fails(FILE *stream, const char *name)
     return 1;
 }
 
-int fflush(FILE *stream)
-{
-    REAL(fflush);
-    return stream_fails(stream, "fflush") ? EOF : real(stream);
-}
+/* clang-format off */
+REFUSE(int, fflush, (FILE *stream), (stream), stream_fails(stream, "fflush"), EOF)
+REFUSE(size_t, fwrite, (const void *data, size_t size, size_t n, FILE *stream),
+       (data, size, n, stream), stream_fails(stream, "fwrite"), 0)
+REFUSE(int, fputs, (const char *text, FILE *stream), (text, stream),
+       stream_fails(stream, "fputs"), EOF)
+REFUSE(int, fputc, (int c, FILE *stream), (c, stream), stream_fails(stream, "fputc"), EOF)
+REFUSE(int, putc, (int c, FILE *stream), (c, stream), stream_fails(stream, "putc"), EOF)
+REFUSE(int, puts, (const char *text), (text), stream_fails(stdout, "puts"), EOF)
+REFUSE(int, putchar, (int c), (c), stream_fails(stdout, "putchar"), EOF)
+/* clang-format on */
 
 int fclose(FILE *stream)
 {
@@ -373,60 +333,21 @@ int fclose(FILE *stream)
     return real(stream) != 0 || fails ? EOF : 0;
 }
 
-size_t fwrite(const void *data, size_t size, size_t n, FILE *stream)
-{
-    REAL(fwrite);
-    return stream_fails(stream, "fwrite") ? 0 : real(data, size, n, stream);
-}
-
-int fputs(const char *text, FILE *stream)
-{
-    REAL(fputs);
-    return stream_fails(stream, "fputs") ? EOF : real(text, stream);
-}
-
-int fputc(int c, FILE *stream)
-{
-    REAL(fputc);
-    return stream_fails(stream, "fputc") ? EOF : real(c, stream);
-}
-
-int putc(int c, FILE *stream)
-{
-    REAL(putc);
-    return stream_fails(stream, "putc") ? EOF : real(c, stream);
-}
-
-int puts(const char *text)
-{
-    REAL(puts);
-    return stream_fails(stdout, "puts") ? EOF : real(text);
-}
-
-int putchar(int c)
-{
-    REAL(putchar);
-    return stream_fails(stdout, "putchar") ? EOF : real(c);
-}
+#define PRINTS(name, stream)                \
+    va_list args;                           \
+    if (stream_fails(stream, name))         \
+        return -1;                          \
+    va_start(args, format);                 \
+    int n = vfprintf(stream, format, args); \
+    va_end(args);                           \
+    return n
 
 int fprintf(FILE *stream, const char *format, ...)
 {
-    va_list args;
-    if (stream_fails(stream, "fprintf"))
-        return -1;
-    va_start(args, format);
-    int n = vfprintf(stream, format, args);
-    va_end(args);
-    return n;
+    PRINTS("fprintf", stream);
 }
 
 int printf(const char *format, ...)
 {
-    va_list args;
-    if (stream_fails(stdout, "printf"))
-        return -1;
-    va_start(args, format);
-    int n = vprintf(format, args);
-    va_end(args);
-    return n;
+    PRINTS("printf", stdout);
 }

@@ -11,9 +11,7 @@
 
 #define FAULT_TABLE "ATTN_FAULT_TABLE" /* environment: the path of the table */
 
-enum { FAULT_SITES = 1 << 15, FAULT_DEPTH = 24 };
-
-enum fault_kind { FAULT_MEMORY, FAULT_WRITE, FAULT_FILE, FAULT_PROCESS };
+enum { FAULT_SITES = 1 << 13, FAULT_DEPTH = 24 };
 
 struct fault_site {
     _Atomic uint64_t key;     /* 0: free */
@@ -29,6 +27,8 @@ struct fault_table {
     int fail_call;     /* which of its calls, from 1 */
     atomic_int fired;  /* it was */
     int ended;         /* main() came to its end */
+    char meminfo[64];  /* the path of what is read as /proc/meminfo: a small machine */
+    int haste;         /* by so much clocks are faster, where times are measured */
     uintptr_t base;    /* where the program is loaded; the same in each process */
     struct fault_site site[FAULT_SITES];
 };

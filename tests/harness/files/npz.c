@@ -6,6 +6,7 @@
  * loaded: into the memory that the header asks for, and not a byte farther.  Sources: PKWARE's
  * APPNOTE.TXT; RFC 1951; numpy/lib/npyio.py.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,15 +29,23 @@ struct member {
     zip_file_t *stream;
 };
 
+/* Why libzip, called with errno 0, could not do it: it reports memory that it did not get as this
+ * or that fault of the archive. */
+static enum attn_status blame(void)
+{
+    return errno == ENOMEM ? ATTN_ENOMEM : ATTN_EINVAL;
+}
+
 /* ---- reading a member ----------------------------------------------------------------------- */
 
 static enum attn_status read_exactly(const struct member *m, void *to, int64_t bytes,
                                      struct attn_error *err)
 {
     for (int64_t done = 0; done < bytes;) {
+        errno = 0;
         zip_int64_t n = zip_fread(m->stream, (char *)to + done, (zip_uint64_t)(bytes - done));
         if (n < 0)
-            return attn_fault(err, ATTN_EINVAL, m->label, "is damaged: %s",
+            return attn_fault(err, blame(), m->label, "is damaged: %s",
                               zip_file_strerror(m->stream));
         if (n == 0)
             return attn_fault(err, ATTN_EINVAL, m->label, "ends before the %llu bytes it declares",
@@ -50,6 +59,7 @@ static enum attn_status read_exactly(const struct member *m, void *to, int64_t b
 static enum attn_status read_end(const struct member *m, struct attn_error *err)
 {
     char more;
+    errno = 0;
     zip_int64_t n = zip_fread(m->stream, &more, 1);
     if (n > 0)
         return attn_fault(err, ATTN_EINVAL, m->label,
@@ -57,8 +67,7 @@ static enum attn_status read_end(const struct member *m, struct attn_error *err)
                           "declares",
                           (unsigned long long)m->stat.size);
     if (n < 0)
-        return attn_fault(err, ATTN_EINVAL, m->label, "is damaged: %s",
-                          zip_file_strerror(m->stream));
+        return attn_fault(err, blame(), m->label, "is damaged: %s", zip_file_strerror(m->stream));
     return ATTN_OK;
 }
 
@@ -75,8 +84,9 @@ static enum attn_status open_member(const struct attn_file *file, zip_uint64_t i
                                     struct member *m, struct attn_error *err)
 {
     *m = (struct member){.index = index};
+    errno = 0;
     if (zip_stat_index(file->archive, index, 0, &m->stat) != 0 || m->stat.name == NULL)
-        return attn_fault(err, ATTN_EINVAL, file->path, "member %llu: %s",
+        return attn_fault(err, blame(), file->path, "member %llu: %s",
                           (unsigned long long)index + 1, zip_strerror(file->archive));
     if (asprintf(&m->label, "%s: '%.60s'", file->path, m->stat.name) < 0) {
         m->label = NULL;
@@ -169,6 +179,16 @@ static enum attn_status read_header(const struct member *m, int64_t *room,
     return status;
 }
 
+static enum attn_status open_stream(const struct attn_file *file, struct member *m,
+                                    struct attn_error *err)
+{
+    errno = 0;
+    m->stream = zip_fopen_index(file->archive, m->index, 0);
+    if (m->stream != NULL)
+        return ATTN_OK;
+    return attn_fault(err, blame(), m->label, "cannot be read: %s", zip_strerror(file->archive));
+}
+
 static enum attn_status read_member(const struct attn_file *file, zip_uint64_t index, int64_t *room,
                                     struct attn_file_tensor *t, struct attn_error *err)
 {
@@ -178,9 +198,8 @@ static enum attn_status read_member(const struct attn_file *file, zip_uint64_t i
         status = check_name(&m, err);
     if (status == ATTN_OK)
         status = check_storage(file, &m, err);
-    if (status == ATTN_OK && (m.stream = zip_fopen_index(file->archive, index, 0)) == NULL)
-        status = attn_fault(err, ATTN_EINVAL, m.label, "cannot be read: %s",
-                            zip_strerror(file->archive));
+    if (status == ATTN_OK)
+        status = open_stream(file, &m, err);
     if (status == ATTN_OK)
         status = read_header(&m, room, t, err);
     if (status == ATTN_OK &&
@@ -197,20 +216,21 @@ static enum attn_status read_member(const struct attn_file *file, zip_uint64_t i
 static enum attn_status open_archive(struct attn_file *file, struct attn_error *err)
 {
     int code = ZIP_ER_OPEN, fd = dup(file->fd);
+    errno = 0;
     file->archive = fd >= 0 ? zip_fdopen(fd, ZIP_CHECKCONS, &code) : NULL;
     if (file->archive != NULL)
         return ATTN_OK;
+    enum attn_status status = fd >= 0 ? blame() : ATTN_ENOMEM;
     if (fd >= 0)
         close(fd);
-    if (code == ZIP_ER_MEMORY)
+    if (status == ATTN_ENOMEM)
         return attn_fault(err, ATTN_ENOMEM, file->path, "no memory for its list of members");
     if (code == ZIP_ER_EXISTS)
         return attn_fault(err, ATTN_EINVAL, file->path, "two members have one name");
     zip_error_t error;
     zip_error_init_with_code(&error, code);
-    enum attn_status status =
-        attn_fault(err, ATTN_EINVAL, file->path, "begins as a .npz, but: %s (cut off?)",
-                   zip_error_strerror(&error));
+    attn_fault(err, status, file->path, "begins as a .npz, but: %s (cut off?)",
+               zip_error_strerror(&error));
     zip_error_fini(&error);
     return status;
 }
@@ -243,9 +263,8 @@ enum attn_status attn_npz_read(const struct attn_file *file, const struct attn_f
     struct member m;
     char skipped[4096];
     enum attn_status status = open_member(file, (zip_uint64_t)t->member, &m, err);
-    if (status == ATTN_OK && (m.stream = zip_fopen_index(file->archive, m.index, 0)) == NULL)
-        status = attn_fault(err, ATTN_EINVAL, m.label, "cannot be read: %s",
-                            zip_strerror(file->archive));
+    if (status == ATTN_OK)
+        status = open_stream(file, &m, err);
     for (int64_t left = t->offset; left > 0 && status == ATTN_OK; left -= sizeof skipped)
         status = read_exactly(&m, skipped,
                               left < (int64_t)sizeof skipped ? left : (int64_t)sizeof skipped, err);
