@@ -26,7 +26,8 @@ const struct attn_cli_command attn_cmd_bench = {
         "How fast implementations are, as a fraction of P, the multiply-add peak of the "
         "instruction\n"
         "set in use, which is measured in the same process right before and after every sample.\n"
-        "What has one case is timed in turn, round by round (docs/bench.md).  A SPEC may say its\n"
+        "What has one case is timed in turn, round by round (docs/measuring.md).  A SPEC may say "
+        "its\n"
         "instruction set: tiled@avx2.",
     .flags = attn_bench_uses,
     .more =

@@ -298,10 +298,11 @@ static void print_rows_page(FILE *file, const struct attn_bench *bench,
         file,
         "%d of %d rows were measured: %d of %d targets met, %d disturbed too often to say (?). "
         "P is the multiply-add peak of the instruction set in use, measured right before and "
-        "after\neach sample, and a sample counts when the whole core was there (docs/bench.md); "
+        "after\neach sample, and a sample counts when the whole core was there "
+        "(docs/measuring.md); "
         "rows of a block are timed in turn, %d rounds. Figures are medians, "
         "with the smallest and largest round.\nGFLOP/s count the products that attention is "
-        "made of (docs/bench.md), for the pairs that the mask shows. `tiles` is what the "
+        "made of (docs/measuring.md), for the pairs that the mask shows. `tiles` is what the "
         "same products and softmax reach on\none panel and one block of keys that are near, right "
         "after each sample: what a row is below that, it loses to memory, masks or threads. A row "
         "above it\nsays that the machine was busier in the one than in the other.\n\n",

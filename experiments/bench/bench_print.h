@@ -21,7 +21,7 @@ void attn_bench_print_line(FILE *file, const struct attn_bench_entry *entry);
 void attn_bench_print_outcomes(FILE *file, const struct attn_bench *bench,
                                const struct attn_bench_outcome *outcome, int n, int markdown);
 
-/* "docs/speed.md", "docs/steps.md": machine, roofs, all rows, how to read them. */
+/* "docs/speed.md", the steps of docs/kernel.md: machine, roofs, all rows, how to read them. */
 void attn_bench_print_page(FILE *file, const struct attn_bench *bench,
                            const struct attn_bench_table *table);
 
