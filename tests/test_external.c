@@ -31,21 +31,6 @@ static const char *build_full(const char *flags)
     return fixture_build(source, flags);
 }
 
-/* Some cases of the battery, as options of the command: those with 97 keys, which a plug-in that
- * misbehaves chooses, and others.  Nothing, which is the quick tier, if everything is asked for. */
-static const char *some_cases(void)
-{
-    static char text[4000];
-    size_t used = 0;
-    int step = attn_battery_count() / 50 + 1;
-    for (int i = 0; i < attn_battery_count() && getenv("ATTN_FULL") == NULL; i++)
-        if (i % step == 0 || strstr(attn_battery_at(i)->text, "k97d") != NULL)
-            used += (size_t)snprintf(text + used, sizeof text - used, " --case %s",
-                                     attn_battery_at(i)->name);
-    ck_assert_uint_lt(used, sizeof text);
-    return text;
-}
-
 /* ---- plug-ins that are right ----------------------------------------------------------------- */
 
 START_TEST(naive_passes)
@@ -82,7 +67,7 @@ START_TEST(declared_conventions_pass)
     char output[65536];
     const char *path = build_full(honest[_i].flags);
     int status =
-        scratch_attnlab(output, sizeof output, "check --plugin '%s'%s", path, some_cases());
+        scratch_attnlab(output, sizeof output, "check --plugin '%s'%s", path, fixture_some_cases());
     ck_assert_msg(status == 0, "%s: exit status %d:\n%s", honest[_i].flags, status, output);
     ck_assert_int_ge(fixture_count(output, "pass"), honest[_i].passes);
 }
@@ -145,7 +130,7 @@ START_TEST(wrong_conventions_are_named)
     int named = 0, diagnosed = 0;
     const char *path = build_full(wrong[_i].flags);
     int status =
-        scratch_attnlab(output, sizeof output, "check --plugin '%s'%s", path, some_cases());
+        scratch_attnlab(output, sizeof output, "check --plugin '%s'%s", path, fixture_some_cases());
     ck_assert_msg(status == 1, "%s: exit status %d:\n%s", wrong[_i].flags, status, output);
     const char *vote = strstr(output, " diagnosed failures: ");
     ck_assert_msg(vote != NULL && strstr(vote, wrong[_i].names) != NULL,
@@ -248,7 +233,7 @@ START_TEST(soak_shrinks)
     char output[65536];
     const char *path = build_full("'-DSCALE(x)=1'");
     int status =
-        scratch_attnlab(output, sizeof output, "check --plugin '%s' --soak 20 --seed 3", path);
+        scratch_attnlab(output, sizeof output, "check --plugin '%s' --soak 2 --seed 3", path);
     ck_assert_msg(status == 1, "exit status %d:\n%s", status, output);
     ck_assert_msg(strstr(output, "made small in ") != NULL, "%s", output);
     ck_assert_msg(strstr(output, "looks like: fits scale missing") != NULL, "%s", output);
@@ -391,7 +376,7 @@ START_TEST(misbehaviour_is_a_verdict)
                 strcmp(misbehaviour[_i].bad, "OVERCLAIM") == 0 ||
                 strcmp(misbehaviour[_i].bad, "HANG_ALL") == 0;
     int status = scratch_attnlab(output, sizeof output, "check --plugin '%s' --timeout %d%s", path,
-                                 is_waited_for ? 1 : 60, whole ? "" : some_cases());
+                                 is_waited_for ? 1 : 60, whole ? "" : fixture_some_cases());
     ck_assert_msg(status == misbehaviour[_i].status, "%s: exit status %d, not %d:\n%s",
                   misbehaviour[_i].bad, status, misbehaviour[_i].status, output);
     ck_assert_msg(strstr(output, misbehaviour[_i].says) != NULL, "%s does not say '%s':\n%s",
@@ -414,9 +399,13 @@ START_TEST(environment_does_not_leak)
 #endif
     const char *worst = "worst error/bound of a pass ";
     const char *path = build_bad("0");
-    ck_assert_int_eq(scratch_attnlab(plain, sizeof plain, "check --plugin '%s'", path), 0);
+    ck_assert_int_eq(
+        scratch_attnlab(plain, sizeof plain, "check --plugin '%s'%s", path, fixture_some_cases()),
+        0);
     path = build_bad("FLUSH");
-    ck_assert_int_eq(scratch_attnlab(flushing, sizeof flushing, "check --plugin '%s'", path), 0);
+    ck_assert_int_eq(scratch_attnlab(flushing, sizeof flushing, "check --plugin '%s'%s", path,
+                                     fixture_some_cases()),
+                     0);
     ck_assert_ptr_nonnull(strstr(plain, worst));
     ck_assert_msg(strncmp(strstr(plain, worst), strstr(flushing, worst), strlen(worst) + 8) == 0,
                   "%s%s", plain, flushing);
@@ -437,7 +426,8 @@ START_TEST(nothing_lives_on)
     const char *path = build_bad("DAEMON"), *number = scratch_path("daemon");
     int pid = 0;
     ck_assert_int_eq(setenv("BAD_DAEMON", number, 1), 0);
-    int status = scratch_attnlab(output, sizeof output, "check --plugin '%s'", path);
+    int status =
+        scratch_attnlab(output, sizeof output, "check --plugin '%s'%s", path, fixture_some_cases());
     ck_assert_msg(status == 0, "exit status %d:\n%s", status, output);
     FILE *file = fopen(number, "r");
     ck_assert_ptr_nonnull(file);
@@ -500,7 +490,7 @@ START_TEST(again_runs_again)
 {
     char output[65536], repeated[65536];
     const char *path = build_bad("CRASH");
-    scratch_attnlab(output, sizeof output, "check --plugin '%s'", path);
+    scratch_attnlab(output, sizeof output, "check --plugin '%s'%s", path, fixture_some_cases());
     ck_assert_int_eq(run_again(output, repeated, sizeof repeated), 1);
     ck_assert_msg(strstr(repeated, "1 crash") != NULL, "%s", repeated);
 }

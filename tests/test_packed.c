@@ -68,8 +68,8 @@ START_TEST(numpy_mistakes)
         fixture_shell("cmp -s docs/examples/numpy_packed.py '%s'", scratch_path("packed.py")), 0);
     int status = scratch_attnlab(output, sizeof output,
                                  "check --exec '/usr/bin/python3 %s' "
-                                 "--claims docs/examples/numpy_packed.json",
-                                 scratch_path("packed.py"));
+                                 "--claims docs/examples/numpy_packed.json%s",
+                                 scratch_path("packed.py"), fixture_some_cases());
     expect(status, 1, mistake[_i].says);
 }
 END_TEST
