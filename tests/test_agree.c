@@ -280,15 +280,14 @@ START_TEST(gamma_n)
 }
 END_TEST
 
-/* Truth and bounds of a case, for an implementation with its presets. */
-static void truth_of(const char *text, const char *name, struct attn_setup *s,
-                     struct attn_truth *truth)
+/* Truth and bounds of a sample of a case, for an implementation with its presets. */
+static void truth_of_sample(const char *text, const char *name, const struct attn_sample *sample,
+                            struct attn_setup *s, struct attn_truth *truth)
 {
     struct attn_case c;
     struct attn_error err = {0};
     struct attn_spec spec;
     struct attn_precision precision;
-    struct attn_sample all = {-1, -1, NULL, NULL};
     ck_assert_msg(attn_spec_parse(name, &spec, &err) == ATTN_OK, "%s", err.text);
     ck_assert_msg(attn_case_parse(text, &c, &err) == ATTN_OK, "%s", err.text);
     ck_assert_msg(attn_setup_open(&c, s, &err) == ATTN_OK, "%s", err.text);
@@ -300,8 +299,15 @@ static void truth_of(const char *text, const char *name, struct attn_setup *s,
                              .d_o = t.d_o,
                              .d_lse = t.d_lse,
                              .want_d_bias = t.dbias.data != NULL};
-    ck_assert_msg(attn_truth_compute(&s->problem, &in, &precision, &all, truth, &err) == ATTN_OK,
+    ck_assert_msg(attn_truth_compute(&s->problem, &in, &precision, sample, truth, &err) == ATTN_OK,
                   "%s", err.text);
+}
+
+static void truth_of(const char *text, const char *name, struct attn_setup *s,
+                     struct attn_truth *truth)
+{
+    struct attn_sample all = {-1, -1, NULL, NULL};
+    truth_of_sample(text, name, &all, s, truth);
 }
 
 static int64_t elements(const struct attn_truth_tensor *t)
@@ -316,6 +322,40 @@ static double largest_bound(const struct attn_truth_tensor *t)
         most = fmax(most, t->bound[n]);
     return most;
 }
+
+/* The gradients of a sample of keys come from the rows that see one of them, and are those of the
+ * whole, to the bit; so are their bounds. */
+START_TEST(a_sample_is_of_the_whole)
+{
+    static const char *const text[] = {
+        "b2h4g2q70k70d8:causal(br)&window(3,0,br):f32:normal:s1:pass=bwd:dlse=1",
+        "b1h2q70k70d8:causal(br):f32:normal:s2:pass=bwd",
+        "b1h2q70k70d8:random(0.1,1):f32:normal:s3:pass=bwd",
+        "b1h2q70k70d8:window(3,3,br):f32:normal:s4:pass=bwd:bias=full:dbias=1"};
+    static const int64_t rows[] = {0, 17, 69}, keys[] = {2, 40, 41, 69};
+    static const struct attn_sample sample = {3, 4, rows, keys};
+    struct attn_setup s, t;
+    struct attn_truth whole, part;
+    truth_of(text[_i], "tiled-textbook", &s, &whole);
+    truth_of_sample(text[_i], "tiled-textbook", &sample, &t, &part);
+    for (int o = ATTN_DK; o <= ATTN_DV; o++) {
+        const struct attn_truth_tensor *w = &whole.tensor[o], *p = &part.tensor[o];
+        int64_t d = w->extent[3], heads = w->extent[0] * w->extent[1], n_key = w->extent[2];
+        ck_assert_int_eq(p->extent[2], 4);
+        for (int64_t g = 0; g < heads; g++)
+            for (int64_t n = 0; n < 4; n++)
+                for (int64_t c = 0; c < d; c++) {
+                    int64_t at = (g * n_key + keys[n]) * d + c, own = (g * 4 + n) * d + c;
+                    ck_assert(p->want[own] == w->want[at]);
+                    ck_assert(p->bound[own] == w->bound[at]);
+                }
+    }
+    attn_truth_free(&whole);
+    attn_truth_free(&part);
+    attn_setup_close(&s);
+    attn_setup_close(&t);
+}
+END_TEST
 
 /* Ordinary data: every bound is finite and positive, and far below the values. */
 START_TEST(bounds_are_finite)
@@ -457,6 +497,7 @@ Suite *suite_agree(void)
         tcase_add_test(cases, once[t]);
     tcase_add_loop_test(cases, every_element_counts, 0, 2);
     tcase_add_loop_test(cases, one_in_ten_million, 0, 4);
+    tcase_add_loop_test(cases, a_sample_is_of_the_whole, 0, 4);
     tcase_add_loop_test(cases, bounds_are_finite, 0, 4);
     suite_add_tcase(suite, cases);
     suite_add_tcase(suite, bound_smoke_tests());

@@ -120,17 +120,21 @@ static double forward_s(const struct attn_sweep_state *state, double first_s)
 }
 
 /* What the oracle computes: visible pairs of the rows that it looks at, times features.  A pair
- * that is not visible costs it PASSED of one that is.  A sampled backward goes over all rows once
- * for the keys that it samples; one of all elements goes over them three times. */
+ * that is not visible costs it PASSED of one that is.  A sampled backward goes once over the rows
+ * that see one of its keys; one of all elements goes over all rows three times. */
 static double oracle_work(const struct attn_sweep_state *state, int64_t verify_all)
 {
     static const double PASSED = 0.08, SAMPLES = 64;
     const struct attn_case *c = &state->plan->c;
     double rows = fmax((double)c->n_query, 1), keys = (double)c->n_key, share;
+    double seen =
+        fmax((double)state->point.pairs, 0) / fmax((double)(c->batch * c->heads) * keys, 1);
     if (c->n_query <= verify_all && c->n_key <= verify_all)
         share = c->pass == ATTN_BACKWARD ? 3 : 1;
     else
-        share = (c->pass == ATTN_BACKWARD ? rows + 2 * SAMPLES : fmin(SAMPLES, rows)) / rows;
+        share = (c->pass == ATTN_BACKWARD ? fmin(rows, SAMPLES * seen) + 2 * SAMPLES
+                                          : fmin(SAMPLES, rows)) /
+                rows;
     double pairs = fmax((double)state->point.pairs, 0) +
                    PASSED * (double)c->batch * (double)c->heads * rows * keys;
     return share * pairs * (double)(c->d_key + c->d_value + 1);

@@ -458,6 +458,21 @@ static void finish_sums(struct work *w)
     sum_finish(&w->dbias, &f);
 }
 
+/* Does the row add to the gradients that are asked for?  To those of a sample of keys only what sees
+ * one of them does; to dBias every row may. */
+static int feeds(const struct work *w, const struct attn_sample *sample, int64_t b, int64_t h,
+                 int64_t i)
+{
+    if (w->n_keys == 0)
+        return 0;
+    if (sample->n_keys < 0 || w->dbias.out != NULL)
+        return 1;
+    for (int64_t k = 0; k < sample->n_keys; k++)
+        if (attn_problem_allows(w->p, b, h, i, sample->key[k]))
+            return 1;
+    return 0;
+}
+
 static void sweep(struct work *w, const struct attn_sample *sample)
 {
     const struct attn_problem *p = w->p;
@@ -468,7 +483,7 @@ static void sweep(struct work *w, const struct attn_sample *sample)
                 int64_t slot = all ? i : -1;
                 if (!all && next < sample->n_rows && sample->row[next] == i)
                     slot = next++;
-                if (slot >= 0 || (backward && w->n_keys > 0))
+                if (slot >= 0 || (backward && feeds(w, sample, b, h, i)))
                     do_row(w, b, h, i, slot, backward);
             }
     finish_sums(w);
