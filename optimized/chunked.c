@@ -31,7 +31,6 @@
 #include "optimized/tiled_backward.h"
 #include "ref/impl.h"
 #include "ref/problem.h"
-#include "ref/textbook.h"
 
 enum { OPTION_Q, OPTION_K };
 static const struct attn_option options[] = {

@@ -19,7 +19,6 @@
 #include "optimized/tiled_backward.h"
 #include "ref/impl.h"
 #include "ref/problem.h"
-#include "ref/textbook.h"
 
 /* ---- the plan ------------------------------------------------------------------------------ */
 

@@ -25,7 +25,6 @@
 #include "optimized/tiled_backward.h"
 #include "ref/impl.h"
 #include "ref/problem.h"
-#include "ref/textbook.h"
 
 enum { SAVE };           /* options, in the order of the table */
 enum { NOTHING, PROBS }; /* words of save                      */

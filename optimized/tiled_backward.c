@@ -29,7 +29,6 @@
 #include "optimized/simd/kernels.h"
 #include "ref/ledger.h"
 #include "ref/problem.h"
-#include "ref/textbook.h"
 
 /* ---- the plan ----------------------------------------------------------------------------- */
 

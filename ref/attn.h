@@ -144,6 +144,8 @@ struct attn_problem {
     const struct attn_mask *mask; /* NULL: every pair is visible */
     struct attn_bias bias;
     struct attn_origin origin;
+    int scattered; /* the features of some tensor are not adjacent in memory.  For prices only: a
+                      call finds it out from its tensors */
 };
 
 enum attn_pass { ATTN_FORWARD, ATTN_BACKWARD };

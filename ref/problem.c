@@ -1,7 +1,7 @@
 /* The problem: what is legal, what it asks for, and elements for those who are in no hurry. */
 #include "ref/problem.h"
 #include "ref/half.h"
-#include "ref/textbook.h"
+#include "ref/impl.h"
 
 #include <float.h>
 #include <math.h>
@@ -247,4 +247,23 @@ void attn_dbias_clear(const struct attn_problem *p, const struct attn_view *dbia
                     else
                         ((float *)dbias->data)[at] = 0;
                 }
+}
+
+static int scattered(const int64_t stride[4], int64_t width)
+{
+    return width > 1 && stride[3] != 1;
+}
+
+int attn_scattered_forward(const struct attn_problem *p, const struct attn_forward *t)
+{
+    return scattered(t->q.stride, p->d_key) || scattered(t->k.stride, p->d_key) ||
+           scattered(t->v.stride, p->d_value) || scattered(t->o.stride, p->d_value);
+}
+
+int attn_scattered_backward(const struct attn_problem *p, const struct attn_backward *t)
+{
+    return scattered(t->q.stride, p->d_key) || scattered(t->k.stride, p->d_key) ||
+           scattered(t->v.stride, p->d_value) || scattered(t->o.stride, p->d_value) ||
+           scattered(t->d_o.stride, p->d_value) || scattered(t->dq.stride, p->d_key) ||
+           scattered(t->dk.stride, p->d_key) || scattered(t->dv.stride, p->d_value);
 }

@@ -83,4 +83,15 @@ double attn_view_get(const struct attn_view *view, int64_t b, int64_t h, int64_t
 void attn_view_set(const struct attn_view *view, int64_t b, int64_t h, int64_t i, int64_t c,
                    double x);
 
+/* dbias[b,h,i,j] += x: along an axis where the bias is broadcast (stride 0) gradients sum. */
+void attn_view_add(const struct attn_view *view, int64_t b, int64_t h, int64_t i, int64_t j,
+                   double x);
+
+/* dbias = 0, where there is one. */
+void attn_dbias_clear(const struct attn_problem *p, const struct attn_view *dbias);
+
+/* attn_problem.scattered, from the tensors of a call. */
+int attn_scattered_forward(const struct attn_problem *p, const struct attn_forward *t);
+int attn_scattered_backward(const struct attn_problem *p, const struct attn_backward *t);
+
 #endif

@@ -328,7 +328,9 @@ enum attn_status attn_run_forward(const struct attn_impl *impl, struct attn_ctx 
                          (long long)ctx->saved->bytes);
     if (ctx->saved != NULL)
         *ctx->saved = (struct attn_saved){.impl = impl, .options = *ctx->options, .problem = *p};
-    return impl->forward(ctx, p, t);
+    struct attn_problem own = *p;
+    own.scattered |= attn_scattered_forward(p, t);
+    return impl->forward(ctx, &own, t);
 }
 
 enum attn_status attn_run_backward(const struct attn_impl *impl, struct attn_ctx *ctx,
@@ -337,7 +339,9 @@ enum attn_status attn_run_backward(const struct attn_impl *impl, struct attn_ctx
     enum attn_status status = attn_check_backward(impl, ctx->options, p, t, ctx->error);
     if (status == ATTN_OK)
         status = check_saved(impl, ctx, p);
-    return status == ATTN_OK ? impl->backward(ctx, p, t) : status;
+    struct attn_problem own = *p;
+    own.scattered |= attn_scattered_backward(p, t);
+    return status == ATTN_OK ? impl->backward(ctx, &own, t) : status;
 }
 
 enum attn_status attn_price(const struct attn_impl *impl, const struct attn_options *options,

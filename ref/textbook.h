@@ -1,23 +1,74 @@
-/* What the readable implementations share besides textbook_tmpl.h: what they claim, and the bias
- * gradient. */
+/* The three textbooks: ref/dense.c, ref/csr.c and ref/tiled.c.
+ *
+ * Each is an algorithm for one (batch, head).  It is given every tensor as BLAS is given a matrix:
+ * a base pointer and the distance between rows.  ref/textbook.c calls it for all batches and heads;
+ * only that file knows layouts, storage types and the ledger.  ref/real.h has what all three use.
+ */
 #ifndef REF_TEXTBOOK_H
 #define REF_TEXTBOOK_H
 
+#include <string.h>
+
 #include "ref/impl.h"
-#include "ref/problem.h"
+#include "ref/mask/pattern.h"
 
-/* Everything in the contract but 16-bit storage. */
-#define ATTN_TEXTBOOK_CAPS                                                             \
-    (ATTN_CAP_F64 | ATTN_CAP_F32 | ATTN_CAP_BACKWARD | ATTN_CAP_GQA | ATTN_CAP_CROSS | \
-     ATTN_CAP_DV | ATTN_CAP_MASK | ATTN_CAP_HARD | ATTN_CAP_SOFTCAP | ATTN_CAP_ALIBI | \
-     ATTN_CAP_BIAS | ATTN_CAP_DBIAS | ATTN_CAP_DLSE | ATTN_CAP_STRIDES)
+/* A matrix.  Row i begins at element i * ld of data; the elements of a row are adjacent.  They are
+ * float or double, as the arithmetic is (`real` in ref/real.h). */
+struct attn_rows {
+    void *data;
+    int64_t ld;
+};
 
-/* dbias[b,h,i,j] += x: along an axis where the bias is broadcast (stride 0) gradients sum. */
-void attn_view_add(const struct attn_view *view, int64_t b, int64_t h, int64_t i, int64_t j,
-                   double x);
+/* One (batch, head). */
+struct attn_head {
+    const struct attn_problem *problem;
+    int64_t b, h; /* its indices: masks and biases ask for them */
+    int64_t n_query, n_key, d, dv;
+    struct attn_rows Q, K, V;      /* [Lq,d] [Lk,d] [Lk,dv]                                   */
+    struct attn_rows O, lse;       /* [Lq,dv] [Lq]: forward writes them, backward reads them  */
+    struct attn_rows dO, dlse;     /* [Lq,dv] [Lq]; dlse.data is NULL where there is none     */
+    struct attn_rows dQ;           /* [Lq,d], to be written                                   */
+    struct attn_rows dK, dV;       /* [Lk,d] [Lk,dv], to be added to: the query heads that
+                                      share a kv head add up                                  */
+    const struct attn_view *dbias; /* to be added to; NULL: not asked for                     */
+};
 
-/* dbias = 0, where there is one. */
-void attn_dbias_clear(const struct attn_problem *p, const struct attn_view *dbias);
+/* A mask as a framework stores it: one cell for each pair, of one of several types. */
+struct attn_dense_mask {
+    char *data;               /* [Lq,Lk] cells; NULL: every pair is visible */
+    int64_t n_key, size;      /* bytes of a cell                            */
+    char shown[8], hidden[8]; /* its contents                               */
+};
+
+static inline int attn_dense_mask_allows(const struct attn_dense_mask *mask, int64_t i, int64_t j)
+{
+    if (mask->data == NULL)
+        return 1;
+    const char *cell = mask->data + (i * mask->n_key + j) * mask->size;
+    return mask->size == 1 ? *cell != 0 : memcmp(cell, mask->hidden, (size_t)mask->size) != 0;
+}
+
+/* The buffers of one (batch, head); each algorithm has its own. */
+struct attn_work {
+    struct attn_rows S, P, dS;   /* dense: [Lq,Lk]; csr: one element for each visible pair, ld = 1;
+                                  tiled: S only, [Br,Bc]                                      */
+    struct attn_rows slope;      /* backward: [1,Lk], tiled [Br,Bc]                              */
+    struct attn_dense_mask mask; /* dense */
+    const struct attn_csr *csr;  /* csr: the visible pairs */
+    int64_t br, bc;              /* tiled: queries and keys in a tile */
+    struct attn_rows Q, K, V, O, m, l; /* tiled: [Br,d] [Bc,d] [Bc,dv] [Br,dv] [Br] [Br]     */
+    struct attn_rows dO, dK, dV, D;    /* tiled, backward: [Br,dv] [Bc,d] [Bc,dv] [Lq]            */
+};
+
+/* One pass over one (batch, head). */
+typedef void attn_head_pass(const struct attn_head *x, const struct attn_work *w);
+attn_head_pass attn_dense_forward_f32, attn_dense_forward_f64, attn_dense_backward_f32,
+    attn_dense_backward_f64, attn_csr_forward_f32, attn_csr_forward_f64, attn_csr_backward_f32,
+    attn_csr_backward_f64, attn_tiled_forward_f32, attn_tiled_forward_f64, attn_tiled_backward_f32,
+    attn_tiled_backward_f64;
+
+/* What the textbooks claim: everything in the contract. */
+#define ATTN_TEXTBOOK_CAPS ((1u << ATTN_CAPS) - 1)
 
 extern const struct attn_impl attn_impl_dense, attn_impl_csr_textbook, attn_impl_tiled_textbook;
 

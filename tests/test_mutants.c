@@ -51,7 +51,8 @@ static int count(const char *spec, const char *where)
     int n = 0;
     for (int m = 0; m < n_mutants; m++)
         n += list[m].proof[0] == '\0' && list[m].kind[0] == '\0' &&
-             strncmp(list[m].spec, spec, strlen(spec)) == 0 && strstr(list[m].where, where) != NULL;
+             strncmp(list[m].spec, spec, strlen(spec)) == 0 &&
+             (strstr(list[m].where, where) != NULL || strstr(list[m].unit, where) != NULL);
     return n;
 }
 

@@ -178,7 +178,8 @@ START_TEST(contradictions)
         spoil_shape(_i, &s);
     else
         spoil_type(_i, &s);
-    expect(RUN("dense --input %s --compare", small_save(&s)), 2, contradiction[_i]);
+    const char *spec = _i < 15 ? "dense" : "ring:ranks=1"; /* the textbooks store f16 */
+    expect(RUN("%s --input %s --compare", spec, small_save(&s)), 2, contradiction[_i]);
 }
 END_TEST
 

@@ -7,7 +7,6 @@
 #include "optimized/parallel/shard.h"
 #include "optimized/parallel/transport_sim.h"
 #include "ref/problem.h"
-#include "ref/textbook.h"
 
 /* ---- options and the local implementation --------------------------------------------------- */
 

@@ -44,6 +44,7 @@ static struct attn_problem part_of(const struct attn_problem *whole, int ranks, 
     part.n_key = whole->n_key / ranks;
     part.origin.query += r * part.n_query;
     part.origin.key += j * part.n_key;
+    part.scattered = 0; /* shards are packed */
     return part;
 }
 

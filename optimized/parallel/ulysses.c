@@ -35,6 +35,7 @@ static struct attn_problem part_of(const struct attn_problem *whole, int ranks, 
     part.heads = whole->heads / ranks;
     part.kv_heads = whole->kv_heads / ranks;
     part.origin.head += rank * part.heads;
+    part.scattered = 0; /* shards are packed */
     return part;
 }
 

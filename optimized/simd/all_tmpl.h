@@ -12,7 +12,6 @@
 #include "ref/half.h"
 #include "ref/mask/pattern.h"
 #include "ref/problem.h"
-#include "ref/textbook.h"
 
 #define PANEL  (ATTN_PANEL_VECTORS * LANES) /* queries */
 #define LOG2_E 1.4426950408889634074

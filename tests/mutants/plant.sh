@@ -2,8 +2,9 @@
 # Plant one mutant: plant.sh ID OUT.so, with CC, FLAGS, LDFLAGS, B and LIB_OBJ from the Makefile.
 #
 # The changed file goes to a folder of its own that is searched before the tree, the source that
-# uses it is compiled again, and the library is linked around it as a shared object.  A template of
-# the kernels is used by one source for each instruction set: UNIT is optimized/simd/*.c then.
+# uses it is compiled again, and the library is linked around it as a shared object.  Some files are
+# used by several sources: UNIT is optimized/simd/*.c for a template of the kernels, and has commas
+# for a textbook, which is compiled in float and in double.
 set -eu
 id=$1 out=$2 dir=${2%.so}.src
 def=tests/mutants/mutants.def
@@ -12,10 +13,10 @@ FLAGS_avx2=${FLAGS_avx2-} FLAGS_avx512=${FLAGS_avx512-} # of the kernels, from t
 read -r _ _ unit file < <(grep "^$id " "$def"; echo)
 file=${file:-$unit}
 rm -rf "$dir"
-mkdir -p "$dir/$(dirname "$file")" "$dir/$(dirname "$unit")"
-# shellcheck disable=SC2206 # a pattern
-units=($unit)
-[ "$file" = "$unit" ] || cp "${units[@]}" "$dir/$(dirname "$unit")"
+# shellcheck disable=SC2206 # patterns
+units=(${unit//,/ })
+mkdir -p "$dir/$(dirname "$file")" "$dir/$(dirname "${units[0]}")"
+[ "$file" = "$unit" ] || cp "${units[@]}" "$dir/$(dirname "${units[0]}")"
 
 awk -v id="$id" -v file="$file" '
 function fragment(line) { sub(/^  . /, "", line); gsub(/\\n/, "\n", line); return line }

@@ -309,8 +309,7 @@ const struct attn_impl variant_half = {
     .name = "half",
     .summary = "16-bit storage, right or wrong: for the tests of the bound",
     .family = "test",
-    .caps = (ATTN_TEXTBOOK_CAPS & ~(unsigned)(ATTN_CAP_F64 | ATTN_CAP_F32)) | ATTN_CAP_BF16 |
-            ATTN_CAP_F16,
+    .caps = ATTN_TEXTBOOK_CAPS & ~(unsigned)(ATTN_CAP_F64 | ATTN_CAP_F32),
     .options = options,
     .merges = merges,
     .precision = precision,

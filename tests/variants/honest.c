@@ -90,7 +90,7 @@ static int64_t real_size(const struct attn_problem *p)
 #define REAL_EXP2  exp2f
 #define REAL_LOG2  log2f
 #define REAL_MERGE attn_merge_f32
-#include "ref/textbook_tmpl.h"
+#include "tests/variants/row_tmpl.h"
 
 #include "tests/variants/honest_tmpl.h"
 #undef REAL
@@ -109,7 +109,7 @@ static int64_t real_size(const struct attn_problem *p)
 #define REAL_EXP2  exp2
 #define REAL_LOG2  log2
 #define REAL_MERGE attn_merge_f64
-#include "ref/textbook_tmpl.h"
+#include "tests/variants/row_tmpl.h"
 
 #include "tests/variants/honest_tmpl.h"
 
@@ -211,7 +211,7 @@ const struct attn_impl variant_honest = {
     .name = "honest",
     .summary = "right, in many orders and precisions: for the tests of the bound",
     .family = "test",
-    .caps = ATTN_TEXTBOOK_CAPS,
+    .caps = ATTN_TEXTBOOK_CAPS & ~(unsigned)(ATTN_CAP_BF16 | ATTN_CAP_F16),
     .options = options,
     .merges = merges,
     .cost = cost,

@@ -1,4 +1,4 @@
-/* Attention in the styles of honest.h, for one arithmetic type (see ref/textbook_tmpl.h); further
+/* Attention in the styles of honest.h, for one arithmetic type (see row_tmpl.h); further
  *      REAL_EXP2, REAL_LOG2, REAL_MERGE   the type's functions */
 
 /* The sum of n terms in the order of the style. */

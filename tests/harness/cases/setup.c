@@ -337,6 +337,14 @@ static void set_problem(struct attn_setup *s)
                                        .dtype = c->dtype};
 }
 
+static void set_scattered(struct attn_setup *s)
+{
+    struct attn_forward f = attn_setup_forward(s);
+    struct attn_backward b = attn_setup_backward(s);
+    s->problem.scattered = s->given.pass == ATTN_BACKWARD ? attn_scattered_backward(&s->problem, &b)
+                                                          : attn_scattered_forward(&s->problem, &f);
+}
+
 static enum attn_status open_mask(struct attn_setup *s, struct attn_error *err)
 {
     const struct attn_case *c = &s->given;
@@ -417,6 +425,8 @@ enum attn_status attn_setup_open(const struct attn_case *c, struct attn_setup *s
         status = open_mask(s, err);
     if (status == ATTN_OK)
         status = open_tensors(s, err);
+    if (status == ATTN_OK)
+        set_scattered(s);
     if (status == ATTN_OK)
         status = open_bias(s, err);
     if (status == ATTN_OK)

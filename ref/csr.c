@@ -1,0 +1,146 @@
+/* csr-textbook: attention over the visible pairs only, kept as compressed sparse rows.
+ *
+ * The same formulas as dense, with sums over the stored pairs alone.  The pattern (ref/pattern.h)
+ * gives row i its keys j_0 < j_1 < ...; element e of a row belongs to the pair (i, j_e).
+ *
+ *      SDDMM      S_ie = score(q_i . k_j)      sampled dense-dense product
+ *      softmax    P_i  = softmax(S_i)
+ *      SpMM       O_i  = sum_e P_ie v_j        sparse-dense product
+ *
+ * Memory   the pattern, and two values for each visible pair: S and P; backward: P and dS.
+ *          Against dense this pays while fewer than about 8 / (8 + 4 / heads sharing the pattern)
+ *          of the pairs are visible.
+ * Flops    2 (d + dv) per visible pair forward, 2 (3 d + 2 dv) backward.
+ * Source   Gale et al. 2020 (Sputnik); the layout of xformers' SparseCS.
+ * Caveats  Pairs are walked one at a time: rows of K and V are gathered, nothing is blocked.
+ */
+#include "ref/real.h"
+
+/* Row i: n keys; its values are elements [first, first + n) of S and P. */
+struct csr_row {
+    int64_t first, n;
+    const int32_t *key;
+};
+
+static struct csr_row csr_row(const struct attn_head *x, const struct attn_csr *csr, int64_t i)
+{
+    struct csr_row r;
+    const int32_t *start;
+    attn_csr_row(csr, x->b, x->h, 0, &start);
+    r.n = attn_csr_row(csr, x->b, x->h, i, &r.key);
+    r.first = r.key - start;
+    return r;
+}
+
+/* ---- forward ------------------------------------------------------------------------------- */
+
+/* SDDMM, one row: S_e = score(q_i . k_j), slope_e = dS_e / d(q_i . k_j) (NULL: not needed). */
+void csr_score_row(const struct attn_head *x, int64_t i, const int32_t *key, int64_t n, real *S,
+                   real *slope)
+{
+    const real *q = row(x->Q, i);
+    for (int64_t e = 0; e < n; e++)
+        S[e] = score(x, i, key[e], dot(q, row(x->K, key[e]), x->d), slope ? &slope[e] : NULL);
+}
+
+/* P_e = exp(S_e - m) / l, where m = max_e S_e and l = sum_e exp(S_e - m).  Returns LSE = m + ln l,
+ * -inf for a row without a key, or with biases of -inf alone. */
+real csr_softmax_row(const real *S, real *P, int64_t n)
+{
+    real m = MINUS_INF, l = 0;
+    for (int64_t e = 0; e < n; e++)
+        if (S[e] > m || S[e] != S[e]) /* a NaN becomes the maximum and stays it */
+            m = S[e];
+    for (int64_t e = 0; e < n; e++)
+        l += P[e] = m == MINUS_INF ? 0 : exp(S[e] - m);
+    if (m == MINUS_INF)
+        return MINUS_INF;
+    scale(1 / l, P, n);
+    return m + log(l);
+}
+
+/* SpMM, one row: O_i = sum_e P_e v_j */
+void csr_output_row(const struct attn_head *x, int64_t i, const int32_t *key, int64_t n,
+                    const real *P)
+{
+    real *O = row(x->O, i);
+    set_zero(O, x->dv);
+    for (int64_t e = 0; e < n; e++)
+        axpy(P[e], row(x->V, key[e]), O, x->dv);
+}
+
+void csr_forward(const struct attn_head *x, const struct attn_work *w)
+{
+    real *S = row(w->S, 0), *P = row(w->P, 0);
+    for (int64_t i = 0; i < x->n_query; i++) {
+        struct csr_row r = csr_row(x, w->csr, i);
+        csr_score_row(x, i, r.key, r.n, S + r.first, NULL);
+    }
+    for (int64_t i = 0; i < x->n_query; i++) {
+        struct csr_row r = csr_row(x, w->csr, i);
+        *row(x->lse, i) = csr_softmax_row(S + r.first, P + r.first, r.n);
+    }
+    for (int64_t i = 0; i < x->n_query; i++) {
+        struct csr_row r = csr_row(x, w->csr, i);
+        csr_output_row(x, i, r.key, r.n, P + r.first);
+    }
+}
+
+/* ---- backward ------------------------------------------------------------------------------ *
+ * Each step quotes the forward line that it differentiates. */
+
+/* Forward was P_e = exp(S_e - LSE): the same again, from the stored LSE.  P holds S at first. */
+void csr_probability_row(real *P, real lse, int64_t n)
+{
+    for (int64_t e = 0; e < n; e++)
+        P[e] = P[e] == MINUS_INF ? 0 : exp(P[e] - lse);
+}
+
+/* Forward was O_i = sum_e P_e v_j:   dP_e = dO_i . v_j          (SDDMM)
+ * Forward was P = softmax(S):        dS_e = P_e (dP_e - D_i)    D_i: see real.h */
+void csr_dscore_row(const struct attn_head *x, int64_t i, const int32_t *key, int64_t n,
+                    const real *P, real *dS)
+{
+    real D = n > 0 ? delta(x, i) : 0;
+    for (int64_t e = 0; e < n; e++) {
+        real dP = dot(row(x->dO, i), row(x->V, key[e]), x->dv);
+        dS[e] = P[e] != 0 ? P[e] * (dP - D) : 0;
+        dbias_add(x, i, key[e], dS[e]);
+    }
+}
+
+/* Forward was S_e = score(X_e), X_e = q_i . k_j:   dX_e = dS_e slope_e, in the place of dS */
+void csr_dproduct_row(real *dS, const real *slope, int64_t n)
+{
+    for (int64_t e = 0; e < n; e++)
+        dS[e] *= slope[e];
+}
+
+/* Forward was X_e = q_i . k_j:           dq_i = sum_e dX_e k_j   (SpMM)
+ *                                        dk_j += dX_e q_i        (SpMM with the transpose, by
+ * Forward was O_i = sum_e P_e v_j:       dv_j += P_e dO_i         scattering) */
+void csr_gradient_row(const struct attn_head *x, int64_t i, const int32_t *key, int64_t n,
+                      const real *P, const real *dX)
+{
+    real *dQ = row(x->dQ, i);
+    set_zero(dQ, x->d);
+    for (int64_t e = 0; e < n; e++) {
+        axpy(dX[e], row(x->K, key[e]), dQ, x->d);
+        axpy(dX[e], row(x->Q, i), row(x->dK, key[e]), x->d);
+        axpy(P[e], row(x->dO, i), row(x->dV, key[e]), x->dv);
+    }
+}
+
+void csr_backward(const struct attn_head *x, const struct attn_work *w)
+{
+    real *slope = row(w->slope, 0);
+    for (int64_t i = 0; i < x->n_query; i++) {
+        struct csr_row r = csr_row(x, w->csr, i);
+        real *P = row(w->P, 0) + r.first, *dS = row(w->dS, 0) + r.first;
+        csr_score_row(x, i, r.key, r.n, P, slope);
+        csr_probability_row(P, *row(x->lse, i), r.n);
+        csr_dscore_row(x, i, r.key, r.n, P, dS);
+        csr_dproduct_row(dS, slope, r.n);
+        csr_gradient_row(x, i, r.key, r.n, P, dS);
+    }
+}

@@ -1,0 +1,174 @@
+/* What the textbooks share: the type of their arithmetic, rows, and the score of a pair.
+ *
+ * A textbook is written once, for a type called `real`.  It is compiled as float, and once more as
+ * double by ref/textbook_f64.c.  The names at the end of this header get a suffix for the type, so
+ * that both stand in one library and each step can be called alone: dense_score_row is
+ * attn_dense_score_row_f32 or _f64.  exp, log and tanh are those of the type (tgmath.h).
+ */
+#ifndef REF_REAL_H
+#define REF_REAL_H
+
+#include <tgmath.h>
+
+#include "ref/problem.h"
+#include "ref/textbook.h"
+
+#ifdef ATTN_REAL_F64
+typedef double real;
+#define REAL_NAME(name) attn_##name##_f64
+#else
+typedef float real;
+#define REAL_NAME(name) attn_##name##_f32
+#endif
+
+#define MINUS_INF ((real)-INFINITY)
+
+/* ---- rows ---------------------------------------------------------------------------------- */
+
+static inline real *row(struct attn_rows x, int64_t i)
+{
+    return (real *)x.data + i * x.ld;
+}
+
+static inline void set_zero(real *x, int64_t n)
+{
+    for (int64_t c = 0; c < n; c++)
+        x[c] = 0;
+}
+
+/* x . y in sixteen partial sums.  Written so because a compiler may not reorder one sum by
+ * itself; sixteen independent ones it can keep in vector registers, and their error grows with
+ * n / 16. */
+static inline real dot(const real *restrict x, const real *restrict y, int64_t n)
+{
+    real part[16] = {0}, sum = 0;
+    int64_t c = 0;
+    for (; c + 16 <= n; c += 16)
+        for (int t = 0; t < 16; t++)
+            part[t] += x[c + t] * y[c + t];
+    for (; c < n; c++)
+        sum += x[c] * y[c];
+    for (int width = 8; width > 0; width /= 2)
+        for (int t = 0; t < width; t++)
+            part[t] += part[t + width];
+    return part[0] + sum;
+}
+
+/* y += a x */
+static inline void axpy(real a, const real *restrict x, real *restrict y, int64_t n)
+{
+    for (int64_t c = 0; c < n; c++)
+        y[c] += a * x[c];
+}
+
+/* x *= a */
+static inline void scale(real a, real *x, int64_t n)
+{
+    for (int64_t c = 0; c < n; c++)
+        x[c] *= a;
+}
+
+/* ---- one pair ------------------------------------------------------------------------------ */
+
+/* S_ij = cap tanh(scale qk / cap) + bias_ij, where qk = q_i . k_j; no tanh where there is no cap.
+ * *slope = dS_ij / dqk = scale (1 - tanh^2).  slope may be NULL: the forward pass needs none. */
+static inline real score(const struct attn_head *x, int64_t i, int64_t j, real qk, real *slope)
+{
+    const struct attn_problem *p = x->problem;
+    real s = (real)p->scale * qk, ds = (real)p->scale;
+    if (p->softcap > 0) {
+        real t = tanh(s / (real)p->softcap);
+        s = (real)p->softcap * t;
+        ds *= 1 - t * t; /* d (c tanh(s / c)) / ds */
+    }
+    if (slope != NULL)
+        *slope = ds;
+    if (p->bias.kind != ATTN_BIAS_NONE)
+        s += (real)attn_problem_bias(p, x->b, x->h, i, j);
+    return s;
+}
+
+/* D_i = sum_j P_ij dP_ij - dLSE_i, where dP_ij = dO_i . v_j.  The sum is dO_i . O_i, because
+ * O_i = sum_j P_ij v_j. */
+static inline real delta(const struct attn_head *x, int64_t i)
+{
+    real D = dot(row(x->dO, i), row(x->O, i), x->dv);
+    return x->dlse.data != NULL ? D - *row(x->dlse, i) : D;
+}
+
+/* Forward was S_ij = ... + bias_ij: dbias_ij += dS_ij, where that is asked for. */
+static inline void dbias_add(const struct attn_head *x, int64_t i, int64_t j, real dS)
+{
+    if (x->dbias != NULL)
+        attn_view_add(x->dbias, x->b, x->h, i, j, (double)dS);
+}
+
+/* ---- the steps ----------------------------------------------------------------------------- */
+
+#define dense_score_row       REAL_NAME(dense_score_row)
+#define dense_softmax_row     REAL_NAME(dense_softmax_row)
+#define dense_output_row      REAL_NAME(dense_output_row)
+#define dense_probability_row REAL_NAME(dense_probability_row)
+#define dense_dscore_row      REAL_NAME(dense_dscore_row)
+#define dense_dproduct_row    REAL_NAME(dense_dproduct_row)
+#define dense_dquery_row      REAL_NAME(dense_dquery_row)
+#define dense_dkey_row        REAL_NAME(dense_dkey_row)
+#define dense_forward         REAL_NAME(dense_forward)
+#define dense_backward        REAL_NAME(dense_backward)
+#define csr_score_row         REAL_NAME(csr_score_row)
+#define csr_softmax_row       REAL_NAME(csr_softmax_row)
+#define csr_output_row        REAL_NAME(csr_output_row)
+#define csr_probability_row   REAL_NAME(csr_probability_row)
+#define csr_dscore_row        REAL_NAME(csr_dscore_row)
+#define csr_dproduct_row      REAL_NAME(csr_dproduct_row)
+#define csr_gradient_row      REAL_NAME(csr_gradient_row)
+#define csr_forward           REAL_NAME(csr_forward)
+#define csr_backward          REAL_NAME(csr_backward)
+#define tiled_load            REAL_NAME(tiled_load)
+#define tiled_scores          REAL_NAME(tiled_scores)
+#define tiled_begin           REAL_NAME(tiled_begin)
+#define tiled_update_row      REAL_NAME(tiled_update_row)
+#define tiled_finish_row      REAL_NAME(tiled_finish_row)
+#define tiled_delta           REAL_NAME(tiled_delta)
+#define tiled_gradient_row    REAL_NAME(tiled_gradient_row)
+#define tiled_store_keys      REAL_NAME(tiled_store_keys)
+#define tiled_forward         REAL_NAME(tiled_forward)
+#define tiled_backward        REAL_NAME(tiled_backward)
+
+/* ref/dense.c */
+void dense_score_row(const struct attn_head *x, const struct attn_dense_mask *mask, int64_t i,
+                     real *S, real *slope);
+real dense_softmax_row(const real *S, real *P, int64_t n);
+void dense_output_row(const struct attn_head *x, int64_t i, const real *P);
+void dense_probability_row(real *P, real lse, int64_t n);
+void dense_dscore_row(const struct attn_head *x, int64_t i, const real *P, real *dS);
+void dense_dproduct_row(real *dS, const real *slope, int64_t n);
+void dense_dquery_row(const struct attn_head *x, int64_t i, const real *dX);
+void dense_dkey_row(const struct attn_head *x, int64_t j, struct attn_rows P, struct attn_rows dX);
+
+/* ref/csr.c */
+void csr_score_row(const struct attn_head *x, int64_t i, const int32_t *key, int64_t n, real *S,
+                   real *slope);
+real csr_softmax_row(const real *S, real *P, int64_t n);
+void csr_output_row(const struct attn_head *x, int64_t i, const int32_t *key, int64_t n,
+                    const real *P);
+void csr_probability_row(real *P, real lse, int64_t n);
+void csr_dscore_row(const struct attn_head *x, int64_t i, const int32_t *key, int64_t n,
+                    const real *P, real *dS);
+void csr_dproduct_row(real *dS, const real *slope, int64_t n);
+void csr_gradient_row(const struct attn_head *x, int64_t i, const int32_t *key, int64_t n,
+                      const real *P, const real *dX);
+
+/* ref/tiled.c */
+void tiled_load(struct attn_rows from, int64_t i0, int64_t i1, int64_t n, struct attn_rows tile);
+void tiled_scores(const struct attn_head *x, const struct attn_work *t, int64_t i0, int64_t i1,
+                  int64_t j0, int64_t j1);
+void tiled_begin(const struct attn_head *x, const struct attn_work *t, int64_t rows);
+void tiled_update_row(const struct attn_head *x, const struct attn_work *t, int64_t r, int64_t n);
+void tiled_finish_row(const struct attn_head *x, const struct attn_work *t, int64_t r, int64_t i);
+void tiled_gradient_row(const struct attn_head *x, const struct attn_work *t, int64_t r, int64_t i,
+                        int64_t j0, int64_t n);
+void tiled_delta(const struct attn_head *x, real *D);
+void tiled_store_keys(const struct attn_head *x, const struct attn_work *t, int64_t j0, int64_t j1);
+
+#endif

@@ -1,0 +1,5 @@
+/* The textbooks in double; their own files are compiled in float (ref/real.h). */
+#define ATTN_REAL_F64
+#include "ref/csr.c"
+#include "ref/dense.c"
+#include "ref/tiled.c"

@@ -1,0 +1,198 @@
+/* tiled-textbook: attention in tiles with online softmax; nothing of size Lq x Lk ever exists.
+ *
+ * Memory   forward: the tiles alone, whatever L is: Br (d + dv + Bc + 2) + Bc (d + dv) numbers;
+ *          backward: about twice the tiles, and D, one number for each query.
+ * Flops    2 (d + dv) per visible pair forward, 2 (3 d + 2 dv) backward: scores are made again.
+ *          Tiles without a visible pair are skipped.
+ * Source   Milakov & Gimelshein 2018 (online softmax); Dao 2023, FlashAttention-2, algorithms 1, 2.
+ * Caveats  Q, K and V are copied into tiles although a CPU's cache would do that by itself: the
+ *          copies are what a GPU's fast memory would hold.
+ */
+#include "ref/real.h"
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Rows [i0,i1) of a matrix into fast memory. */
+void tiled_load(struct attn_rows from, int64_t i0, int64_t i1, int64_t n, struct attn_rows tile)
+{
+    for (int64_t i = i0; i < i1; i++)
+        for (int64_t c = 0; c < n; c++)
+            row(tile, i - i0)[c] = row(from, i)[c];
+}
+
+/* S = scores of queries [i0,i1) and keys [j0,j1), -inf where hidden; slope (data NULL: not needed)
+ * their derivatives.  The mask comes as runs of visible keys: what is hidden is not computed. */
+void tiled_scores(const struct attn_head *x, const struct attn_work *t, int64_t i0, int64_t i1,
+                  int64_t j0, int64_t j1)
+{
+    for (int64_t i = i0; i < i1; i++) {
+        real *S = row(t->S, i - i0), *slope = t->slope.data ? row(t->slope, i - i0) : NULL;
+        int64_t lo, hi;
+        for (int64_t j = j0; j < j1; j++)
+            S[j - j0] = MINUS_INF;
+        for (int64_t from = j0;
+             attn_problem_next(x->problem, x->b, x->h, i, from, &lo, &hi) && lo < j1; from = hi)
+            for (int64_t j = lo; j < least(hi, j1); j++) {
+                real qk = dot(row(t->Q, i - i0), row(t->K, j - j0), x->d);
+                S[j - j0] = score(x, i, j, qk, slope != NULL ? &slope[j - j0] : NULL);
+            }
+    }
+}
+
+/* ---- forward: algorithm 1 ------------------------------------------------------------------ *
+ *
+ *  for each tile of queries i:
+ *      load Q_i;  O_i = 0, l_i = 0, m_i = -inf                      tiled_load, tiled_begin
+ *      for each tile of keys j:
+ *          load K_j, V_j
+ *          S = Q_i K_j^T                                            tiled_scores
+ *          m' = max(m_i, rowmax S);  P = exp(S - m')                tiled_update_row
+ *          l_i = exp(m_i - m') l_i + rowsum P
+ *          O_i = exp(m_i - m') O_i + P V_j;  m_i = m'
+ *      O_i = O_i / l_i;  LSE_i = m_i + ln l_i                       tiled_finish_row
+ */
+
+/* O = 0, l = 0, m = -inf in the first rows of a tile of queries. */
+void tiled_begin(const struct attn_head *x, const struct attn_work *t, int64_t rows)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        set_zero(row(t->O, r), x->dv);
+        *row(t->l, r) = 0;
+        *row(t->m, r) = MINUS_INF;
+    }
+}
+
+/* Row r takes up the n keys of a tile.  While all its keys have been hidden, m' is -inf, and
+ * exp(-inf - -inf) would be NaN: such a row is left alone. */
+void tiled_update_row(const struct attn_head *x, const struct attn_work *t, int64_t r, int64_t n)
+{
+    const real *S = row(t->S, r);
+    real *O = row(t->O, r), m = *row(t->m, r), l = 0;
+    for (int64_t j = 0; j < n; j++)
+        if (S[j] > m || S[j] != S[j]) /* a NaN becomes the maximum and stays it */
+            m = S[j];
+    if (m == MINUS_INF) /* nothing visible yet */
+        return;
+    real alpha = exp(*row(t->m, r) - m); /* 0 on the first visible tile */
+    scale(alpha, O, x->dv);
+    for (int64_t j = 0; j < n; j++) {
+        if (S[j] == MINUS_INF)
+            continue; /* hidden: v may hold anything, so not even 0 * v */
+        real P = exp(S[j] - m);
+        l += P;
+        axpy(P, row(t->V, j), O, x->dv);
+    }
+    *row(t->l, r) = alpha * *row(t->l, r) + l;
+    *row(t->m, r) = m;
+}
+
+/* O_i = O / l, LSE_i = m + ln l of query i, which is row r; 0 and -inf where no key is visible. */
+void tiled_finish_row(const struct attn_head *x, const struct attn_work *t, int64_t r, int64_t i)
+{
+    real m = *row(t->m, r), l = *row(t->l, r);
+    int seen = m != MINUS_INF;
+    for (int64_t c = 0; c < x->dv; c++)
+        row(x->O, i)[c] = seen ? 1 / l * row(t->O, r)[c] : 0;
+    *row(x->lse, i) = seen ? m + log(l) : MINUS_INF;
+}
+
+void tiled_forward(const struct attn_head *x, const struct attn_work *t)
+{
+    for (int64_t i0 = 0; i0 < x->n_query; i0 += t->br) {
+        int64_t i1 = least(i0 + t->br, x->n_query);
+        tiled_load(x->Q, i0, i1, x->d, t->Q);
+        tiled_begin(x, t, i1 - i0);
+        for (int64_t j0 = 0; j0 < x->n_key; j0 += t->bc) {
+            int64_t j1 = least(j0 + t->bc, x->n_key);
+            if (attn_problem_tile(x->problem, x->b, x->h, i0, i1, j0, j1) == ATTN_TILE_EMPTY)
+                continue; /* nothing is read, nothing computed */
+            tiled_load(x->K, j0, j1, x->d, t->K);
+            tiled_load(x->V, j0, j1, x->dv, t->V);
+            tiled_scores(x, t, i0, i1, j0, j1);
+            for (int64_t r = 0; r < i1 - i0; r++)
+                tiled_update_row(x, t, r, j1 - j0);
+        }
+        for (int64_t r = 0; r < i1 - i0; r++)
+            tiled_finish_row(x, t, r, i0 + r);
+    }
+}
+
+/* ---- backward: algorithm 2 ----------------------------------------------------------------- *
+ *
+ *  dQ = 0;  D_i = dO_i . O_i - dLSE_i                               tiled_delta
+ *  for each tile of keys j:
+ *      load K_j, V_j;  dK_j = 0, dV_j = 0
+ *      for each tile of queries i:
+ *          load Q_i, dO_i;  S = Q_i K_j^T                           tiled_scores
+ *          P = exp(S - LSE_i);  dV_j += P^T dO_i                    tiled_gradient_row
+ *          dP = dO_i V_j^T;  dS = P (dP - D_i)
+ *          dQ_i += dS K_j;  dK_j += dS^T Q_i                        times the slope of the score
+ *      store dK_j, dV_j                                             tiled_store_keys
+ *
+ * P is not stored but made again from LSE.  Tiles of keys are the outer loop, so dK and dV of a
+ * tile are finished in one go; dQ adds up in slow memory. */
+
+/* The share of query i, which is row r, in dQ_i and in the tile's dK and dV.  Each line quotes the
+ * forward line that it differentiates. */
+void tiled_gradient_row(const struct attn_head *x, const struct attn_work *t, int64_t r, int64_t i,
+                        int64_t j0, int64_t n)
+{
+    const real *S = row(t->S, r), *slope = row(t->slope, r), *q = row(t->Q, r), *dO = row(t->dO, r);
+    real lse = *row(x->lse, i), D = row(t->D, 0)[i];
+    for (int64_t j = 0; j < n; j++) {
+        if (S[j] == MINUS_INF)
+            continue;
+        real P = exp(S[j] - lse);          /* forward was P_ij = exp(S_ij - LSE_i) */
+        axpy(P, dO, row(t->dV, j), x->dv); /* forward was O_i = sum_j P_ij v_j     */
+        real dP = dot(dO, row(t->V, j), x->dv);
+        real dS = P * (dP - D); /* forward was P_i = softmax(S_i)       */
+        dbias_add(x, i, j0 + j, dS);
+        real dX = dS * slope[j];                     /* forward was S_ij = score(X_ij),      */
+        axpy(dX, row(t->K, j), row(x->dQ, i), x->d); /*             X_ij = q_i . k_j         */
+        axpy(dX, q, row(t->dK, j), x->d);
+    }
+}
+
+/* D_i for queries that see a key; 0 for others, whose O and dO are not read. */
+void tiled_delta(const struct attn_head *x, real *D)
+{
+    for (int64_t i = 0; i < x->n_query; i++)
+        D[i] = *row(x->lse, i) != MINUS_INF ? delta(x, i) : 0;
+}
+
+/* The finished tile of dK and dV goes to keys [j0,j1). */
+void tiled_store_keys(const struct attn_head *x, const struct attn_work *t, int64_t j0, int64_t j1)
+{
+    for (int64_t j = j0; j < j1; j++) {
+        axpy(1, row(t->dK, j - j0), row(x->dK, j), x->d);
+        axpy(1, row(t->dV, j - j0), row(x->dV, j), x->dv);
+    }
+}
+
+void tiled_backward(const struct attn_head *x, const struct attn_work *t)
+{
+    tiled_delta(x, row(t->D, 0));
+    for (int64_t i = 0; i < x->n_query; i++)
+        set_zero(row(x->dQ, i), x->d);
+    for (int64_t j0 = 0; j0 < x->n_key; j0 += t->bc) {
+        int64_t j1 = least(j0 + t->bc, x->n_key);
+        tiled_load(x->K, j0, j1, x->d, t->K);
+        tiled_load(x->V, j0, j1, x->dv, t->V);
+        set_zero(row(t->dK, 0), t->bc * x->d);
+        set_zero(row(t->dV, 0), t->bc * x->dv);
+        for (int64_t i0 = 0; i0 < x->n_query; i0 += t->br) {
+            int64_t i1 = least(i0 + t->br, x->n_query);
+            if (attn_problem_tile(x->problem, x->b, x->h, i0, i1, j0, j1) == ATTN_TILE_EMPTY)
+                continue;
+            tiled_load(x->Q, i0, i1, x->d, t->Q);
+            tiled_load(x->dO, i0, i1, x->dv, t->dO);
+            tiled_scores(x, t, i0, i1, j0, j1);
+            for (int64_t r = 0; r < i1 - i0; r++)
+                tiled_gradient_row(x, t, r, i0 + r, j0, j1 - j0);
+        }
+        tiled_store_keys(x, t, j0, j1);
+    }
+}
