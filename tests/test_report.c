@@ -267,6 +267,45 @@ START_TEST(masks_make_groups)
 }
 END_TEST
 
+/* Groups that name one figure are drawn in it, each curve with its mask; labels and colours hold. */
+START_TEST(groups_share_a_figure)
+{
+    struct attn_summary summary;
+    struct attn_figure_groups groups;
+    static struct attn_figure figure;
+    struct attn_figure_machine machine = {"", 0};
+    json_t *wishes = json_pack("[{s:s, s:s, s:s, s:s}, {s:s, s:s, s:{s:s}, s:{s:s}}]", "group",
+                               "length-a", "figure", "length-x", "title", "both", "x-range",
+                               "8:99]; `id`", "group", "length-b", "figure", "length-x", "label",
+                               "tiled", "Fast", "colour", "tiled", "#012345");
+    fixture_n_points = 0;
+    for (int l = 0; l < 2; l++) {
+        static const char *const text[][2] = {
+            {"q256d64:none:f32:normal:s1", "q256d64:window(3,4,br):f32:normal:s1"},
+            {"q512d64:none:f32:normal:s1", "q512d64:window(3,4,br):f32:normal:s1"}};
+        fixture_add("length-a", "dense", "dense", "dense", text[l][0], 0);
+        fixture_add("length-b", "tiled", "tiled", "tiled", text[l][1], 0);
+    }
+    ck_assert_int_eq(attn_summary_make(fixture_points, fixture_n_points, &summary, NULL), ATTN_OK);
+    ck_assert_int_eq(attn_groups_make(&summary, wishes, &groups, NULL), ATTN_OK);
+    ck_assert_int_eq(groups.n, 1);
+    ck_assert_int_eq(attn_figure_fill("memory", &groups.group[0], &machine, &figure, NULL),
+                     ATTN_OK);
+    ck_assert_str_eq(figure.name, "memory-x");
+    ck_assert_ptr_nonnull(strstr(figure.title, ", both"));
+    ck_assert_ptr_null(strchr(figure.x_range, '`')); /* of a hand-made record: not taken */
+    ck_assert_int_eq(figure.n_curves, 2);
+    ck_assert_str_eq(figure.curve[0].label, "dense, no mask");
+    ck_assert_str_eq(figure.curve[1].key, "tiled; window of 8");
+    ck_assert_str_eq(figure.curve[1].label, "Fast");
+    ck_assert_str_eq(figure.curve[1].colour, "#012345");
+    attn_figure_free(&figure);
+    attn_groups_free(&groups);
+    attn_summary_free(&summary);
+    json_decref(wishes);
+}
+END_TEST
+
 START_TEST(what_was_not_run_is_named)
 {
     struct attn_summary summary;
@@ -417,6 +456,21 @@ START_TEST(a_report_is_whole)
         ck_assert_int_eq(strncmp(at, "src=\"data:", 10), 0);
     ck_assert_ptr_null(strstr(page, "<link"));
     ck_assert_ptr_null(strstr(page, "@import"));
+    /* A reader changes a colour and draws again, with gnuplot alone. */
+    char command[2048];
+    (void)snprintf(command, sizeof command,
+                   "cd '%s' && rm memory-causal.svg memory-causal.png memory-causal.pdf && "
+                   "sed -i 's/^\"dense\" \"dense\" #D55E00/\"dense\" \"whole matrix\" "
+                   "#123456/' memory-causal.gp && gnuplot -d memory-causal.gp 2>/dev/null",
+                   scratch_path("out/figures"));
+    ck_assert_int_eq(system(command), 0);
+    ck_assert(fixture_is_there("out/figures/memory-causal.png"));
+    ck_assert(fixture_is_there("out/figures/memory-causal.pdf"));
+    char *svg = fixture_read_text(scratch_path("out/figures/memory-causal.svg"));
+    ck_assert_ptr_nonnull(strstr(svg, "whole matrix"));
+    ck_assert_ptr_nonnull(strstr(svg, "rgb( 18,  52,  86)")); /* 123456 */
+    ck_assert_ptr_null(strstr(svg, "strcol"));                /* titles are words */
+    free(svg);
     /* No groups of these kinds: said, not drawn. */
     ck_assert_ptr_nonnull(strstr(page, "No group <code>ranks</code>"));
     ck_assert_ptr_nonnull(strstr(page, "No group <code>density</code>"));
@@ -594,6 +648,7 @@ Suite *suite_report(void)
     tcase_add_test(draw, slopes_are_the_exponents);
     tcase_add_test(draw, break_even_is_found);
     tcase_add_test(draw, masks_make_groups);
+    tcase_add_test(draw, groups_share_a_figure);
     tcase_add_test(draw, what_was_not_run_is_named);
     tcase_add_test(draw, prices_go_on);
     tcase_add_test(draw, text_stays_text);
