@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 
 static int run(int argc, char **argv)

@@ -9,7 +9,7 @@
 #include "experiments/bench/bench_json.h"
 #include "experiments/bench/bench_print.h"
 #include "experiments/bench/bench_roofline.h"
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/files/folder.h"
 

@@ -10,7 +10,7 @@
 #include "experiments/check/check_soak.h"
 #include "experiments/check/external.h"
 #include "experiments/check/verdicts.h"
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "tests/harness/bound/growth.h"
 #include "tests/harness/faults/diagnose.h"
 #include "tests/harness/isolated.h"

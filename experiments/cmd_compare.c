@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "experiments/problem/compare_bound.h"
 #include "tests/harness/bound/rules.h"

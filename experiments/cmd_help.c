@@ -2,7 +2,7 @@
  * is made from the commands' lists of flags (cli/flags.h). */
 #include <string.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "optimized/registry.h"
 #include "ref/nearest.h"
@@ -10,7 +10,7 @@
 
 static const struct attn_cli_command *const commands[] = {
 #define ATTN_COMMAND(name) &attn_cmd_##name,
-#include "experiments/commands.def"
+#include "experiments/cli/commands.def"
 #undef ATTN_COMMAND
 };
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "optimized/registry.h"
 #include "ref/mask/mask.h"

@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "experiments/measure/calibrate.h"
 #include "experiments/measure/point.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "experiments/cli/shape.h"
 #include "optimized/registry.h"
 #include "ref/mask/mask.h"

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "experiments/measure/sweep.h"
 #include "experiments/report/csv.h"

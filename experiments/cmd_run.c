@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "experiments/problem/file_problem.h"
 #include "tests/harness/files/fileio.h"

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "experiments/check/external.h"
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "tests/harness/external/vector_files.h"
 

@@ -1,5 +1,5 @@
 /* attnlab worker: the process in which a plug-in runs (tests/harness/external/worker.h). */
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "tests/harness/external/worker.h"
 

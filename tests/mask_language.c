@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tests/fixtures/mask_data.h"
-#include "tests/harness/cases/fill.h"
+#include "tests/harness/fill.h"
 
 /* ---- errors ------------------------------------------------------------------------------- */
 

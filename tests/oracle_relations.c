@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "tests/fixtures/oracle_fixture.h"
-#include "tests/harness/cases/fill.h"
+#include "tests/harness/fill.h"
 
 static const double U = 0x1p-53; /* of double */
 

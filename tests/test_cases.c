@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "tests/case_pairs.h"
-#include "tests/harness/cases/fill.h"
+#include "tests/harness/fill.h"
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
 

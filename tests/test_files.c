@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "tests/fixtures/scratch.h"
-#include "tests/harness/cases/fill.h"
 #include "tests/harness/files/files.h"
+#include "tests/harness/fill.h"
 #include "tests/suites.h"
 
 static struct attn_file file;

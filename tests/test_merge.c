@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "optimized/merge.h"
-#include "tests/harness/cases/fill.h"
+#include "tests/harness/fill.h"
 #include "tests/suites.h"
 
 enum { WIDTH = 5 };

@@ -8,8 +8,8 @@
 
 #include "tests/fixtures/scratch.h"
 #include "tests/fixtures/zip_fixture.h"
-#include "tests/harness/cases/fill.h"
 #include "tests/harness/files/files.h"
+#include "tests/harness/fill.h"
 #include "tests/suites.h"
 
 static struct attn_file file;

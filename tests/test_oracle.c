@@ -9,7 +9,7 @@
 
 #include "tests/dense_gsl.h"
 #include "tests/fixtures/oracle_fixture.h"
-#include "tests/harness/cases/fill.h"
+#include "tests/harness/fill.h"
 #include "tests/oracle_relations.h"
 
 static const double U = 0x1p-53; /* of double */

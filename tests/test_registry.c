@@ -7,7 +7,7 @@
 
 #include "optimized/registry.h"
 #include "tests/fixtures/expected_error.h"
-#include "tests/harness/cases/fill.h"
+#include "tests/harness/fill.h"
 
 static int n_options(const struct attn_impl *impl)
 {

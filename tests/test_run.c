@@ -7,8 +7,8 @@
 #include "optimized/registry.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/fixtures/small_input.h"
-#include "tests/harness/cases/fill.h"
 #include "tests/harness/files/files.h"
+#include "tests/harness/fill.h"
 #include "tests/suites.h"
 
 static char output[1 << 16];

@@ -6,7 +6,7 @@
 #include "optimized/parallel/transport.h"
 #include "optimized/parallel/transport_sim.h"
 #include "ref/ledger.h"
-#include "tests/harness/cases/fill.h"
+#include "tests/harness/fill.h"
 #include "tests/suites.h"
 
 /* Run a body on `size` ranks; a ledger that does not balance fails. */

@@ -6,7 +6,7 @@
 
 #include "tests/fixtures/external_fixture.h"
 #include "tests/fixtures/scratch.h"
-#include "tests/harness/external/claims.h"
+#include "tests/harness/cases/claims.h"
 #include "tests/suites.h"
 
 /* ---- claims in a file ------------------------------------------------------------------------ */

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "experiments/measure/point.h"
 #include "experiments/measure/preflight.h"
 #include "optimized/tiled.h"

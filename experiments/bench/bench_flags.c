@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 
 #define PLACE(member) offsetof(struct attn_bench_flags, member)
 

@@ -13,9 +13,9 @@
 
 #include "experiments/check/check_factors.h"
 #include "experiments/check/sha256.h"
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "experiments/report/document.h"
-#include "tests/harness/external/claims.h"
+#include "tests/harness/cases/claims.h"
 #include "version.h"
 
 enum { FILES = 8 };

@@ -8,7 +8,7 @@
 
 #include "experiments/check/check_report.h"
 #include "experiments/check/check_soak.h"
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "tests/harness/external/vector_files.h"
 #include "tests/harness/files/fileio.h"
 

@@ -8,7 +8,7 @@
 
 #include "experiments/check/verdicts.h"
 #include "experiments/cli/flags.h"
-#include "tests/harness/external/claims.h"
+#include "tests/harness/cases/claims.h"
 #include "tests/harness/relations/relations.h"
 
 /* Cases to be asked: all of a tier, or those that were named. */

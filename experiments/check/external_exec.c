@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 #include "experiments/check/check_soak.h"
-#include "experiments/check/command.h"
 #include "experiments/check/external.h"
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
+#include "experiments/measure/command.h"
 #include "experiments/measure/exec_case.h"
 #include "tests/harness/external/vector_files.h"
 #include "tests/harness/files/fileio.h"

@@ -4,7 +4,7 @@
 #include <time.h>
 
 #include "experiments/check/external.h"
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "tests/harness/external/vector_files.h"
 #include "tests/harness/faults/diagnose.h"
 

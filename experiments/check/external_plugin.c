@@ -4,7 +4,7 @@
 
 #include "experiments/check/check_soak.h"
 #include "experiments/check/external.h"
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "tests/harness/external/worker.h"
 
 static double now(void)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "experiments/check/check_report.h"
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "tests/harness/files/fileio.h"
 
 static const char *const format_name[] = {"text", "tap", "junit", "json"};

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "experiments/check/verdicts.h"
-#include "tests/harness/external/claims.h"
+#include "tests/harness/cases/claims.h"
 
 static int is_refused(const struct attn_verdict_entry *x, const char *kind)
 {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "optimized/simd/isa.h"
 #include "ref/nearest.h"
 #include "version.h"

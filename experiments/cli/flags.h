@@ -6,8 +6,8 @@
  *
  * -h is --help and -V is --version, in every command.  A flag may be given once, unless its kind is
  * a list.  Whole numbers take k, M and G (thousands) and Ki, Mi and Gi (powers of 1,024). */
-#ifndef EXPERIMENTS_FLAGS_H
-#define EXPERIMENTS_FLAGS_H
+#ifndef EXPERIMENTS_CLI_FLAGS_H
+#define EXPERIMENTS_CLI_FLAGS_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -69,7 +69,7 @@ struct attn_cli_command {
 };
 
 #define ATTN_COMMAND(name) extern const struct attn_cli_command attn_cmd_##name;
-#include "experiments/commands.def"
+#include "experiments/cli/commands.def"
 #undef ATTN_COMMAND
 
 /* The command of a name; NULL: none. */

@@ -1,6 +1,6 @@
 /* Shapes of problems from flags: every length with every dim, mask and pass that were asked for. */
-#ifndef EXPERIMENTS_SHAPE_H
-#define EXPERIMENTS_SHAPE_H
+#ifndef EXPERIMENTS_CLI_SHAPE_H
+#define EXPERIMENTS_CLI_SHAPE_H
 
 #include "experiments/cli/flags.h"
 #include "ref/attn.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "experiments/measure/child.h"
 #include "experiments/measure/record.h"
 #include "experiments/measure/resident.h"

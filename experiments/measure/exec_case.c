@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "tests/harness/external/vector_files.h"
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/files/folder.h"

@@ -8,8 +8,8 @@
 #ifndef EXPERIMENTS_MEASURE_EXEC_CASE_H
 #define EXPERIMENTS_MEASURE_EXEC_CASE_H
 
-#include "experiments/check/command.h"
-#include "tests/harness/external/claims.h"
+#include "experiments/measure/command.h"
+#include "tests/harness/cases/claims.h"
 
 /* A case that takes no time and no memory, for what a command takes at all: 8 queries and keys, one
  * batch, no mask; heads, features, storage and pass are those of c. */

@@ -9,7 +9,7 @@
 #define EXPERIMENTS_MEASURE_EXTERNAL_SPECS_H
 
 #include "experiments/measure/record.h"
-#include "tests/harness/external/claims.h"
+#include "tests/harness/cases/claims.h"
 
 enum { ATTN_EXTERNAL_SPECS = 16 };
 

@@ -8,7 +8,7 @@
 #ifndef EXPERIMENTS_MEASURE_LAUNCHER_H
 #define EXPERIMENTS_MEASURE_LAUNCHER_H
 
-#include "experiments/check/command.h"
+#include "experiments/measure/command.h"
 
 struct attn_launcher {
     pid_t pid;

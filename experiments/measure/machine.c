@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "optimized/simd/isa.h"
 #include "version.h"
 

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "experiments/measure/exec_case.h"
 #include "experiments/measure/launcher.h"
 #include "experiments/measure/point.h"

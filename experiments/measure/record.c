@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "experiments/measure/record_index.h"
 #include "experiments/measure/stats.h"
 #include "tests/harness/files/fileio.h"
@@ -94,8 +94,8 @@ static const struct field {
 };
 enum { FIELDS = sizeof field_table / sizeof field_table[0] };
 
-static const char *const status_name[] = {"ok",      "wrong",   "refused", "too-big",
-                                          "dropped", "timeout", "killed",  "priced", "error"};
+static const char *const status_name[] = {"ok",      "wrong",  "refused", "too-big", "dropped",
+                                          "timeout", "killed", "priced",  "error"};
 enum { STATUSES = sizeof status_name / sizeof status_name[0] };
 
 const char *attn_point_status_name(enum attn_point_status status)

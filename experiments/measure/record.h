@@ -1,5 +1,5 @@
-/* Records: what a measurement leaves behind.  JSON lines, append only, schema 2 (docs/measuring.md);
- * those of schema 1 are read as well.
+/* Records: what a measurement leaves behind.  JSON lines, append only, schema 2
+ * (docs/measuring.md); those of schema 1 are read as well.
  *
  * Three kinds of line, told apart by "record":
  *   "machine"      facts of machine and build; once at the head of every session in the file

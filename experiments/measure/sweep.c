@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "experiments/measure/budget.h"
 #include "experiments/measure/machine.h"
 #include "experiments/measure/sweep_point.h"

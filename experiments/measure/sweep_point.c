@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "experiments/measure/calibrate.h"
 #include "experiments/measure/child.h"
 #include "experiments/measure/exec_case.h"

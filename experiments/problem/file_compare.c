@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "experiments/problem/file_problem.h"
 #include "ref/problem.h"
-#include "tests/harness/cases/fill.h"
 #include "tests/harness/files/fileio.h"
+#include "tests/harness/fill.h"
 
 enum { SAMPLE_SEED = 2 };
 

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "tests/harness/files/fileio.h"
 
 const char *attn_file_problem_input_name(enum attn_file_problem_input input)

@@ -12,7 +12,7 @@
 
 #include "optimized/registry.h"
 #include "ref/mask/mask.h"
-#include "tests/harness/external/claims.h"
+#include "tests/harness/cases/claims.h"
 #include "tests/harness/files/files.h"
 
 enum attn_file_problem_input {

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "experiments/problem/file_problem.h"
 #include "ref/ledger.h"
 #include "ref/problem.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "tests/harness/files/fileio.h"
 
 static int ends_with(const char *text, const char *end)

@@ -1,6 +1,6 @@
 /* The table derived from records: RFC 4180, one header line, one row for each record. */
-#ifndef EXPERIMENTS_CSV_H
-#define EXPERIMENTS_CSV_H
+#ifndef EXPERIMENTS_REPORT_CSV_H
+#define EXPERIMENTS_REPORT_CSV_H
 
 #include <stdio.h>
 

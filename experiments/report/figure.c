@@ -54,8 +54,8 @@ static int is_of(const char *text, const char *characters)
     return text != NULL && text[strspn(text, characters)] == '\0';
 }
 
-/* What gnuplot reads from the CSV and finds in $curves must be the same: no control codes, no double
- * quotes, and no commas, at which gnuplot 5.4 cuts a quoted field. */
+/* What gnuplot reads from the CSV and finds in $curves must be the same: no control codes, no
+ * double quotes, and no commas, at which gnuplot 5.4 cuts a quoted field. */
 static void flatten(char *text)
 {
     for (; *text != '\0'; text++)

@@ -10,8 +10,8 @@
  * exclusive-or over the keys then gives all words, in time O(runs + keys) however many pairs are
  * visible.
  */
-#ifndef OPTIMIZED_SIMD_SIGHT_H
-#define OPTIMIZED_SIMD_SIGHT_H
+#ifndef OPTIMIZED_SIMD_MASK_CURSOR_H
+#define OPTIMIZED_SIMD_MASK_CURSOR_H
 
 #include "ref/attn.h"
 #include "ref/mask/mask.h"

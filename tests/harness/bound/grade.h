@@ -22,7 +22,7 @@
 #define TESTS_HARNESS_BOUND_GRADE_H
 
 #include "tests/harness/bound/bound.h"
-#include "tests/harness/cases/fill.h"
+#include "tests/harness/fill.h"
 
 #define ATTN_GRADE_LAMBDA 5.0
 #define ATTN_BIAS_LIMIT   6.0
@@ -39,7 +39,8 @@ struct attn_grade {
 const char *attn_grade_reason(enum attn_fill fill);
 const char *attn_bias_reason(enum attn_fill fill);
 
-/* Grade whole outputs got[ATTN_OUTPUTS] (data == NULL: not there).  inputs->kept has to be there. */
+/* Grade whole outputs got[ATTN_OUTPUTS] (data == NULL: not there).  inputs->kept has to be
+ * there. */
 enum attn_status attn_grade_outputs(const struct attn_problem *problem,
                                     const struct attn_inputs *inputs,
                                     const struct attn_precision *precision,

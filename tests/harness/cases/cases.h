@@ -41,7 +41,7 @@
 #define TESTS_HARNESS_CASES_CASES_H
 
 #include "ref/attn.h"
-#include "tests/harness/cases/fill.h"
+#include "tests/harness/fill.h"
 
 enum attn_case_bias {
     ATTN_CASE_BIAS_NONE,

@@ -11,7 +11,7 @@
 #ifndef TESTS_HARNESS_CASES_PACKED_H
 #define TESTS_HARNESS_CASES_PACKED_H
 
-#include "tests/harness/external/claims.h"
+#include "tests/harness/cases/claims.h"
 #include "tests/harness/files/files.h"
 
 /* cu_seqlens_q and cu_seqlens_k of a case, I32, their data malloc'ed. */

@@ -11,7 +11,7 @@
 #ifndef TESTS_HARNESS_EXTERNAL_VECTOR_FILES_H
 #define TESTS_HARNESS_EXTERNAL_VECTOR_FILES_H
 
-#include "tests/harness/external/claims.h"
+#include "tests/harness/cases/claims.h"
 
 /* A manifest being written: open, then each case, then close. */
 struct attn_vector_files_writer {

@@ -8,7 +8,7 @@
 #ifndef TESTS_HARNESS_FAULTS_DIAGNOSE_H
 #define TESTS_HARNESS_FAULTS_DIAGNOSE_H
 
-#include "tests/harness/external/claims.h"
+#include "tests/harness/cases/claims.h"
 #include "tests/harness/faults/tale.h"
 
 /* Kinds of faults.  One mistake reads differently in every case ("keys 3 to 5 lost", "causal(tl)"),

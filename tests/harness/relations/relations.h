@@ -12,7 +12,7 @@
 #ifndef TESTS_HARNESS_RELATIONS_RELATIONS_H
 #define TESTS_HARNESS_RELATIONS_RELATIONS_H
 
-#include "tests/harness/external/claims.h"
+#include "tests/harness/cases/claims.h"
 
 struct attn_lab;
 struct attn_lab_shape;

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/harness/external/claims.h"
+#include "tests/harness/cases/claims.h"
 #include "tests/harness/files/fileio.h"
 
 enum { MAX_FILE = 1 << 16 };

@@ -1,5 +1,5 @@
 /* See cli.h. */
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 
 #include <errno.h>
 #include <fcntl.h>

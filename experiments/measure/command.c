@@ -1,5 +1,5 @@
 /* See command.h. */
-#include "experiments/check/command.h"
+#include "experiments/measure/command.h"
 
 #include <errno.h>
 #include <fcntl.h>

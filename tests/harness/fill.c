@@ -1,5 +1,5 @@
 /* Hashing and the names of the fills; what each fill puts where is in setup_fill.c. */
-#include "tests/harness/cases/fill.h"
+#include "tests/harness/fill.h"
 
 #include <string.h>
 

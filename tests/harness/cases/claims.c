@@ -1,5 +1,5 @@
 /* See claims.h. */
-#include "tests/harness/external/claims.h"
+#include "tests/harness/cases/claims.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* An external implementation's command: started once, watched, and killed with all its children
  * when it is late. */
-#ifndef EXPERIMENTS_CHECK_COMMAND_H
-#define EXPERIMENTS_CHECK_COMMAND_H
+#ifndef EXPERIMENTS_MEASURE_COMMAND_H
+#define EXPERIMENTS_MEASURE_COMMAND_H
 
 #include <stdint.h>
 #include <sys/types.h>

@@ -5,8 +5,8 @@
  * Fills are named; each exists because of bugs that plain normal data cannot show (the README of
  * a checker is its list of inputs).
  */
-#ifndef TESTS_HARNESS_CASES_FILL_H
-#define TESTS_HARNESS_CASES_FILL_H
+#ifndef TESTS_HARNESS_FILL_H
+#define TESTS_HARNESS_FILL_H
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /* What the commands of attnlab share.  Messages for people go to stderr as "attnlab NAME: ...",
  * results to stdout; cli/flags.h reads the command line. */
-#ifndef EXPERIMENTS_CLI_H
-#define EXPERIMENTS_CLI_H
+#ifndef EXPERIMENTS_CLI_CLI_H
+#define EXPERIMENTS_CLI_CLI_H
 
 #include <stdio.h>
 
@@ -36,9 +36,9 @@ int attn_cli_status(enum attn_status status);
  * for has a status instead. */
 void *attn_cli_need(void *data) __attribute__((returns_nonnull));
 
-/* A file of the kernel, below /proc or /sys.  Opened as it is: nobody else makes names there, so that
- * no FIFO waits and no link leads elsewhere.  -1, or no text, where this machine does not have it;
- * where it refuses files or memory, the program ends with status 3 and one line, because a fact
+/* A file of the kernel, below /proc or /sys.  Opened as it is: nobody else makes names there, so
+ * that no FIFO waits and no link leads elsewhere.  -1, or no text, where this machine does not have
+ * it; where it refuses files or memory, the program ends with status 3 and one line, because a fact
  * that is there must not read as one that is not. */
 int attn_cli_kernel_open(const char *path, int flags);
 

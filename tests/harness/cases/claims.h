@@ -3,8 +3,8 @@
  * The same declaration serves all three routes: a plug-in has it in its struct (ref/attn_plugin.h),
  * the others in a small JSON file (docs/external.md).
  */
-#ifndef TESTS_HARNESS_EXTERNAL_CLAIMS_H
-#define TESTS_HARNESS_EXTERNAL_CLAIMS_H
+#ifndef TESTS_HARNESS_CASES_CLAIMS_H
+#define TESTS_HARNESS_CASES_CLAIMS_H
 
 #include "ref/attn_plugin.h"
 #include "tests/harness/cases/band.h"
