@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 
 static const double none = (double)NAN; /* the macro is a float */
 
