@@ -1,7 +1,7 @@
 /* What a failing implementation looks like: "fits if LSE is base 2", "fits causal(tl)", "fits heads
  * mapped h mod G".
  *
- * A list of tales (tale.h), each a mistake or a convention that implementations really have, is
+ * A list of hypotheses, each a mistake or convention of real implementations (fault_model.h), is
  * held against what was computed; the first that fits is named.  Where none fits, the pattern of
  * the failing elements is described.  A diagnosis is a hint for people; no verdict depends on it.
  */
@@ -9,7 +9,7 @@
 #define TESTS_HARNESS_FAULTS_DIAGNOSE_H
 
 #include "tests/harness/cases/claims.h"
-#include "tests/harness/faults/tale.h"
+#include "tests/harness/faults/fault_model.h"
 
 /* Kinds of faults.  One mistake reads differently in every case ("keys 3 to 5 lost", "causal(tl)"),
  * so whoever counts diagnoses counts their kinds. */
@@ -37,7 +37,7 @@ struct attn_diagnosis {
 };
 
 /* The outputs are in the setup; the result is what attn_judge made of them, and outputs that it did
- * not compare are not looked at.  Returns what the line says (a tale that fits, or only where the
+ * not compare are not looked at.  Returns what the line says (a model that fits, or only where the
  * failing elements are), or 0 and "". */
 enum { ATTN_WHAT = 1, ATTN_WHERE = 2 };
 int attn_diagnose(const struct attn_setup *setup, const struct attn_result *result,
@@ -50,55 +50,55 @@ int attn_diagnose_case(const struct attn_spec *spec, const struct attn_claims *c
                        const struct attn_case *c, const struct attn_result *result,
                        struct attn_diagnosis *diagnosis);
 
-/* ---- for the files of suspects --------------------------------------------------------------- */
+/* ---- for the files of hypotheses ------------------------------------------------------------- */
 
-struct attn_suspicion {
+struct attn_hypotheses {
     const struct attn_setup *setup;
-    const struct attn_inquiry *inquiry;
+    const struct attn_failed_run *failed;
     char *text; /* of the diagnosis */
     size_t size;
 };
 
-/* Hold one tale against the inquiry; when it fits, its words become the diagnosis. */
-int attn_suspect(struct attn_suspicion *x, const struct attn_tale *tale, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+/* Hold one model against the failed run; when it fits, its words become the diagnosis. */
+int attn_hypothesis(struct attn_hypotheses *x, const struct attn_fault_model *model,
+                    const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Families of suspects: 1 when one of them fits. */
-int attn_suspect_layout(struct attn_suspicion *x);
-int attn_suspect_strides(struct attn_suspicion *x);
-int attn_suspect_bias(struct attn_suspicion *x);
-int attn_suspect_masks(struct attn_suspicion *x);
-int attn_suspect_ranks(struct attn_suspicion *x);
-int attn_suspect_start(struct attn_suspicion *x);
-int attn_suspect_numbers(struct attn_suspicion *x);
-int attn_suspect_backward(struct attn_suspicion *x);
+/* Families of hypotheses: 1 when one of them fits. */
+int attn_hypothesis_layout(struct attn_hypotheses *x);
+int attn_hypothesis_strides(struct attn_hypotheses *x);
+int attn_hypothesis_bias(struct attn_hypotheses *x);
+int attn_hypothesis_masks(struct attn_hypotheses *x);
+int attn_hypothesis_ranks(struct attn_hypotheses *x);
+int attn_hypothesis_start(struct attn_hypotheses *x);
+int attn_hypothesis_numbers(struct attn_hypotheses *x);
+int attn_hypothesis_backward(struct attn_hypotheses *x);
 
-/* What is learned from the numbers, where no tale of the list fits: which kv head and batch each
+/* What is learned from the numbers, where no model of the list fits: which kv head and batch each
  * block read, whether delta alone is wrong, whether outputs are the truth times a number, or plus
  * one (diagnose_learn.c); whether rows are right but in other places (diagnose_places.c); which
  * keys each row has seen (diagnose_seen.c). */
-int attn_suspect_blocks(struct attn_suspicion *x);
-int attn_suspect_lines(struct attn_suspicion *x);
-int attn_suspect_delta(struct attn_suspicion *x);
-int attn_suspect_places(struct attn_suspicion *x);
-int attn_suspect_seen(struct attn_suspicion *x);
+int attn_hypothesis_blocks(struct attn_hypotheses *x);
+int attn_hypothesis_lines(struct attn_hypotheses *x);
+int attn_hypothesis_delta(struct attn_hypotheses *x);
+int attn_hypothesis_places(struct attn_hypotheses *x);
+int attn_hypothesis_seen(struct attn_hypotheses *x);
 
 /* Is a row of an output (counted over batches, heads and rows) within its bounds? */
-int attn_row_is_right(const struct attn_inquiry *q, enum attn_output o, int64_t row);
+int attn_row_is_right(const struct attn_failed_run *q, enum attn_output o, int64_t row);
 
 /* Runs in other circumstances that explain the failure. */
-int attn_suspect_again(const struct attn_spec *spec, const struct attn_case *c,
-                       const struct attn_result *failed, char *text, size_t size);
+int attn_hypothesis_again(const struct attn_spec *spec, const struct attn_case *c,
+                          const struct attn_result *failed, char *text, size_t size);
 
 /* "fails only with the bias, a length that leaves the tail of a tile ...": the features that the
  * failure needs; how many are named. */
-int attn_suspect_feature(const struct attn_spec *spec, const struct attn_claims *claims,
-                         const struct attn_case *c, char *text, size_t size);
+int attn_hypothesis_feature(const struct attn_spec *spec, const struct attn_claims *claims,
+                            const struct attn_case *c, char *text, size_t size);
 
 /* Of a range of n rows or keys: the tile whose tail it is (128 down to 8), or 0. */
 int64_t attn_tail_of(int64_t low, int64_t high, int64_t n);
 
-/* No tale fits: where the failing elements are, and the fault where that tells it. */
-int attn_describe_pattern(const struct attn_inquiry *inquiry, struct attn_diagnosis *diagnosis);
+/* No model fits: where the failing elements are, and the fault where that tells it. */
+int attn_describe_pattern(const struct attn_failed_run *failed, struct attn_diagnosis *diagnosis);
 
 #endif

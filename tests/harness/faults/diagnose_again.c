@@ -86,8 +86,7 @@ static struct part whole(const struct attn_setup *s)
 
 /* ---- state and memory ------------------------------------------------------------------------ */
 
-static int suspect_memory(const struct attn_spec *spec, struct attn_setup *s, char *text,
-                          size_t size)
+static int try_memory(const struct attn_spec *spec, struct attn_setup *s, char *text, size_t size)
 {
     struct part x = whole(s);
     uint64_t bits[3];
@@ -146,8 +145,8 @@ static int queries_alone(const struct attn_spec *spec, struct attn_setup *s)
     return 1;
 }
 
-static int suspect_neighbours(const struct attn_spec *spec, struct attn_setup *s,
-                              const struct attn_result *failed, char *text, size_t size)
+static int try_neighbours(const struct attn_spec *spec, struct attn_setup *s,
+                          const struct attn_result *failed, char *text, size_t size)
 {
     const struct attn_problem *p = &s->problem;
     int is_ours = spec->impl->ranks == NULL && spec->options.local != spec->impl;
@@ -171,15 +170,15 @@ static int suspect_neighbours(const struct attn_spec *spec, struct attn_setup *s
     return 0;
 }
 
-int attn_suspect_again(const struct attn_spec *spec, const struct attn_case *c,
-                       const struct attn_result *failed, char *text, size_t size)
+int attn_hypothesis_again(const struct attn_spec *spec, const struct attn_case *c,
+                          const struct attn_result *failed, char *text, size_t size)
 {
     struct attn_setup setup;
     struct attn_error err = {0};
     if (attn_setup_open(c, &setup, &err) != ATTN_OK)
         return 0;
-    int found = suspect_memory(spec, &setup, text, size) ||
-                suspect_neighbours(spec, &setup, failed, text, size);
+    int found =
+        try_memory(spec, &setup, text, size) || try_neighbours(spec, &setup, failed, text, size);
     attn_setup_close(&setup);
     return found;
 }

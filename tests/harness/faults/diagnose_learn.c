@@ -6,14 +6,14 @@
 #include <string.h>
 
 #include "ref/problem.h"
-#include "tests/harness/faults/teller.h"
+#include "tests/harness/faults/fault_eval.h"
 
 #include "tests/harness/faults/diagnose.h"
 
 static const enum attn_slot slot_of[ATTN_OUTPUTS] = {ATTN_T_O,  ATTN_T_LSE, ATTN_T_DQ,
                                                      ATTN_T_DK, ATTN_T_DV,  ATTN_T_DBIAS};
 
-int attn_row_is_right(const struct attn_inquiry *q, enum attn_output o, int64_t row)
+int attn_row_is_right(const struct attn_failed_run *q, enum attn_output o, int64_t row)
 {
     const struct attn_truth_tensor *t = &q->truth.tensor[o];
     struct attn_cview view = attn_tensor_cview(&q->setup->tensor[slot_of[o]]);
@@ -30,7 +30,7 @@ int attn_row_is_right(const struct attn_inquiry *q, enum attn_output o, int64_t 
 
 /* ---- which kv head and batch ----------------------------------------------------------------- */
 
-static int block_fails(const struct attn_inquiry *q, int64_t block)
+static int block_fails(const struct attn_failed_run *q, int64_t block)
 {
     int64_t n = q->setup->problem.n_query;
     for (int64_t row = block * n; row < (block + 1) * n; row++)
@@ -41,27 +41,27 @@ static int block_fails(const struct attn_inquiry *q, int64_t block)
 }
 
 /* The kv head and batch with which a block fits; 0: with none. */
-static int learn(struct attn_suspicion *x, int64_t block, enum attn_tale_of of, int64_t *g,
+static int learn(struct attn_hypotheses *x, int64_t block, enum attn_model_of of, int64_t *g,
                  int64_t *kb)
 {
     const struct attn_problem *p = &x->setup->problem;
-    struct attn_inquiry one = *x->inquiry;
-    struct attn_tale t;
-    attn_tale_true(x->setup, &t);
+    struct attn_failed_run one = *x->failed;
+    struct attn_fault_model t;
+    attn_fault_none(x->setup, &t);
     one.block = 1 + block;
     t.of = of;
     t.fixed = 1;
     for (*kb = 0; *kb < p->batch; ++*kb)
         for (*g = 0; *g < p->kv_heads; ++*g) {
             t.fixed_head = *g, t.fixed_batch = *kb;
-            if (attn_tale_fits(&one, &t))
+            if (attn_fault_fits(&one, &t))
                 return 1;
         }
     return 0;
 }
 
 /* Every failing block has read one kv head, if not its own. */
-static int learn_all(struct attn_suspicion *x, enum attn_tale_of of, char *text, size_t size)
+static int learn_all(struct attn_hypotheses *x, enum attn_model_of of, char *text, size_t size)
 {
     static const char *const words[] = {"", " for K", " for V"};
     const struct attn_problem *p = &x->setup->problem;
@@ -71,7 +71,7 @@ static int learn_all(struct attn_suspicion *x, enum attn_tale_of of, char *text,
     for (int64_t block = 0; block < p->batch * p->heads; block++) {
         int64_t h = block % p->heads;
         g = h / ratio, kb = block / p->heads;
-        if (block_fails(x->inquiry, block)) {
+        if (block_fails(x->failed, block)) {
             if (!learn(x, block, of, &g, &kb))
                 return 0;
             blocks++;
@@ -91,14 +91,14 @@ static int learn_all(struct attn_suspicion *x, enum attn_tale_of of, char *text,
     return 1;
 }
 
-int attn_suspect_blocks(struct attn_suspicion *x)
+int attn_hypothesis_blocks(struct attn_hypotheses *x)
 {
     const struct attn_problem *p = &x->setup->problem;
     char text[120] = "";
-    if (x->inquiry->backward || p->heads == 0 || p->batch * p->kv_heads < 2)
+    if (x->failed->backward || p->heads == 0 || p->batch * p->kv_heads < 2)
         return 0;
-    for (int of = ATTN_TALE_K_AND_V; of <= ATTN_TALE_V; of++)
-        if (learn_all(x, (enum attn_tale_of)of, text, sizeof text))
+    for (int of = ATTN_MODEL_K_AND_V; of <= ATTN_MODEL_V; of++)
+        if (learn_all(x, (enum attn_model_of)of, text, sizeof text))
             return 1;
     return 0;
 }
@@ -108,7 +108,7 @@ int attn_suspect_blocks(struct attn_suspicion *x)
 /* dS is linear in delta, and so is a row of dQ: got = A - delta B with A = sum P dP k, B = sum P k
  * (scaled, and bent by the softcap).  So the delta that was used can be told, and whether anything
  * else is wrong too.  room: 2 d numbers. */
-static int row_has_delta(struct teller *x, int64_t b, int64_t h, int64_t i, double *room,
+static int row_has_delta(struct fault_eval *x, int64_t b, int64_t h, int64_t i, double *room,
                          double *delta)
 {
     const struct attn_problem *p = x->p;
@@ -116,7 +116,7 @@ static int row_has_delta(struct teller *x, int64_t b, int64_t h, int64_t i, doub
     double lse = x->q->truth.tensor[ATTN_LSE].want[row], *A = room, *B = room + p->d_key;
     double top = 0, bottom = 0;
     memset(room, 0, 2 * (size_t)p->d_key * sizeof *room);
-    attn_teller_scores(x, b, h, i);
+    attn_eval_scores(x, b, h, i);
     for (int64_t j = 0; j < p->n_key; j++) {
         if (x->s[j] == -(double)INFINITY)
             continue;
@@ -138,30 +138,31 @@ static int row_has_delta(struct teller *x, int64_t b, int64_t h, int64_t i, doub
     *delta = bottom > 0 ? top / bottom : 0;
     for (int64_t c = 0; c < p->d_key; c++)
         A[c] -= *delta * B[c];
-    return bottom > 0 && isfinite(*delta) && attn_teller_row_fits(x, ATTN_DQ, b, h, i, A);
+    return bottom > 0 && isfinite(*delta) && attn_eval_row_fits(x, ATTN_DQ, b, h, i, A);
 }
 
-int attn_suspect_delta(struct attn_suspicion *x)
+int attn_hypothesis_delta(struct attn_hypotheses *x)
 {
     const struct attn_problem *p = &x->setup->problem;
-    struct attn_tale t;
-    struct teller teller;
+    struct attn_fault_model t;
+    struct fault_eval evaluation;
     int64_t wrong = 0;
-    int ok = x->inquiry->backward && x->inquiry->failing[ATTN_DQ] && p->d_key > 1;
+    int ok = x->failed->backward && x->failed->failing[ATTN_DQ] && p->d_key > 1;
     double *room = ok ? calloc(2 * (size_t)p->d_key, sizeof *room) : NULL, delta, one = 0;
     if (room == NULL)
         return 0;
-    attn_tale_true(x->setup, &t);
-    ok = attn_teller_open(&teller, x->inquiry, &t);
+    attn_fault_none(x->setup, &t);
+    ok = attn_eval_open(&evaluation, x->failed, &t);
     for (int64_t row = 0; row < p->batch * p->heads * p->n_query && ok; row++) {
-        if (attn_row_is_right(x->inquiry, ATTN_DQ, row))
+        if (attn_row_is_right(x->failed, ATTN_DQ, row))
             continue;
         int64_t bh = row / p->n_query;
-        ok = row_has_delta(&teller, bh / p->heads, bh % p->heads, row % p->n_query, room, &delta);
+        ok = row_has_delta(&evaluation, bh / p->heads, bh % p->heads, row % p->n_query, room,
+                           &delta);
         one = wrong++ == 0 ? delta : one;
     }
-    ok = ok && wrong > 0 && attn_teller_explains(&teller);
-    attn_teller_close(&teller);
+    ok = ok && wrong > 0 && attn_eval_explains(&evaluation);
+    attn_eval_close(&evaluation);
     free(room);
     if (!ok)
         return 0;
@@ -180,7 +181,7 @@ struct line {
 
 /* Is every element on the line, and do several of those that are wrong speak for it?  A single one
  * is on some line always. */
-static int is_on(const struct attn_inquiry *q, enum attn_output o, const struct line *line)
+static int is_on(const struct attn_failed_run *q, enum attn_output o, const struct line *line)
 {
     const struct attn_truth_tensor *t = &q->truth.tensor[o];
     struct attn_cview view = attn_tensor_cview(&q->setup->tensor[slot_of[o]]);
@@ -204,7 +205,7 @@ static int is_on(const struct attn_inquiry *q, enum attn_output o, const struct 
 }
 
 /* The factor, or else the term, that comes closest. */
-static struct line line_of(const struct attn_inquiry *q, enum attn_output o, int is_factor)
+static struct line line_of(const struct attn_failed_run *q, enum attn_output o, int is_factor)
 {
     const struct attn_truth_tensor *t = &q->truth.tensor[o];
     struct attn_cview view = attn_tensor_cview(&q->setup->tensor[slot_of[o]]);
@@ -234,7 +235,7 @@ static const char *origin_of(const struct attn_problem *p, double factor)
 }
 
 /* One output; returns whether it is on a line.  LSE has terms where O has factors. */
-static int put_line(const struct attn_inquiry *q, enum attn_output o, char *text, size_t size)
+static int put_line(const struct attn_failed_run *q, enum attn_output o, char *text, size_t size)
 {
     for (int way = 0; way < 2; way++) {
         int is_factor = (o != ATTN_LSE) == (way == 0);
@@ -252,9 +253,9 @@ static int put_line(const struct attn_inquiry *q, enum attn_output o, char *text
     return 0;
 }
 
-int attn_suspect_lines(struct attn_suspicion *x)
+int attn_hypothesis_lines(struct attn_hypotheses *x)
 {
-    const struct attn_inquiry *q = x->inquiry;
+    const struct attn_failed_run *q = x->failed;
     char part[80];
     size_t used = 0;
     for (int o = q->backward ? ATTN_DQ : ATTN_O; o < (q->backward ? ATTN_OUTPUTS : ATTN_DQ); o++) {

@@ -8,7 +8,7 @@
 #include "tests/harness/cases/setup_mask.h"
 #include "tests/harness/faults/diagnose.h"
 
-static int suspect_text(struct attn_suspicion *x, const char *mask_text, const char *words)
+static int try_text(struct attn_hypotheses *x, const char *mask_text, const char *words)
 {
     const struct attn_case *c = &x->setup->given;
     struct attn_mask_shape shape = {c->batch, c->heads, c->n_query, c->n_key};
@@ -16,12 +16,12 @@ static int suspect_text(struct attn_suspicion *x, const char *mask_text, const c
     struct attn_mask_maker maker = {c, &made};
     struct attn_mask_source source = {attn_made_tensor_find, &maker};
     struct attn_mask *mask = NULL;
-    struct attn_tale t;
+    struct attn_fault_model t;
     int fits = 0;
     if (attn_mask_parse(mask_text, &shape, &source, &mask, NULL) == ATTN_OK) {
-        attn_tale_true(x->setup, &t);
+        attn_fault_none(x->setup, &t);
         t.mask = mask;
-        fits = attn_suspect(x, &t, "fits %s", words != NULL ? words : mask_text);
+        fits = attn_hypothesis(x, &t, "fits %s", words != NULL ? words : mask_text);
     }
     attn_mask_free(mask);
     attn_made_tensor_free(made);
@@ -103,7 +103,7 @@ static int change_text(const char *text, const struct attn_mask_shape *shape,
     return calls;
 }
 
-static int suspect_bands(struct attn_suspicion *x)
+static int try_bands(struct attn_hypotheses *x)
 {
     static const struct {
         struct change change;
@@ -138,13 +138,13 @@ static int suspect_bands(struct attn_suspicion *x)
     char text[2 * ATTN_CASE_TEXT];
     for (size_t n = 0; n < sizeof list / sizeof *list; n++)
         if (change_text(attn_mask_text(p->mask), &shape, &list[n].change, text, sizeof text) > 0 &&
-            suspect_text(x, text, list[n].words))
+            try_text(x, text, list[n].words))
             return 1;
     return 0;
 }
 
 /* Causal on top of what was asked for, as loop ends do it. */
-static int suspect_extra(struct attn_suspicion *x)
+static int try_extra(struct attn_hypotheses *x)
 {
     static const char *const align[] = {"tl", "br"};
     char text[2 * ATTN_CASE_TEXT], words[100];
@@ -153,14 +153,14 @@ static int suspect_extra(struct attn_suspicion *x)
                  align[n]);
         snprintf(words, sizeof words, "the mask cut by causal(%s), which was not asked for",
                  align[n]);
-        if (suspect_text(x, text, words))
+        if (try_text(x, text, words))
             return 1;
     }
     return 0;
 }
 
 /* One side of each top-level & alone, and | for &. */
-static int suspect_sides(struct attn_suspicion *x)
+static int try_sides(struct attn_hypotheses *x)
 {
     char text[2 * ATTN_CASE_TEXT], words[300];
     const char *whole = attn_mask_text(x->setup->problem.mask);
@@ -172,39 +172,39 @@ static int suspect_sides(struct attn_suspicion *x)
             continue;
         snprintf(text, sizeof text, "%.*s", (int)at, whole);
         snprintf(words, sizeof words, "%.200s ignored", whole + at + 1);
-        if (suspect_text(x, text, words))
+        if (try_text(x, text, words))
             return 1;
         snprintf(words, sizeof words, "%.*s ignored", at < 200 ? (int)at : 200, whole);
-        if (suspect_text(x, whole + at + 1, words))
+        if (try_text(x, whole + at + 1, words))
             return 1;
         snprintf(text, sizeof text, "%s", whole);
         text[at] = whole[at] == '&' ? '|' : '&';
         snprintf(words, sizeof words, "%c in place of %c between masks", text[at], whole[at]);
-        if (suspect_text(x, text, words))
+        if (try_text(x, text, words))
             return 1;
     }
     return 0;
 }
 
 /* Keys before the first query's own position: causal that hides the past. */
-static int suspect_past(struct attn_suspicion *x)
+static int try_past(struct attn_hypotheses *x)
 {
     const struct attn_problem *p = &x->setup->problem;
     const char *at = strstr(attn_mask_text(p->mask), "causal(");
-    struct attn_tale t;
+    struct attn_fault_model t;
     if (at == NULL)
         return 0;
-    attn_tale_true(x->setup, &t);
+    attn_fault_none(x->setup, &t);
     t.lost_hi = strncmp(at + 7, "br", 2) == 0 ? p->n_key - p->n_query : strtoll(at + 7, NULL, 10);
     return t.lost_hi > 0 &&
-           attn_suspect(x, &t,
-                        "fits causal that hides the past: keys before the first query's own");
+           attn_hypothesis(x, &t,
+                           "fits causal that hides the past: keys before the first query's own");
 }
 
 /* The mask asked in a wrong way. */
-static int suspect_ways(struct attn_suspicion *x, enum attn_tale_mask first)
+static int try_ways(struct attn_hypotheses *x, enum attn_model_mask first)
 {
-    static const char *const words[ATTN_TALE_MASKS] = {
+    static const char *const words[ATTN_MODEL_MASKS] = {
         "",
         "mask inverted",
         "mask transposed",
@@ -229,26 +229,26 @@ static int suspect_ways(struct attn_suspicion *x, enum attn_tale_mask first)
         "a loop that ends at the diagonal, as if causal (tiles of 16)",
         "a loop that ends at the diagonal, as if causal (tiles of 32)",
         "a loop that ends at the diagonal, as if causal (tiles of 64)"};
-    struct attn_tale t;
-    for (int how = first; how < ATTN_TALE_MASKS; how++) {
-        attn_tale_true(x->setup, &t);
-        t.how = (enum attn_tale_mask)how;
-        if (attn_suspect(x, &t, "fits %s", words[how]))
+    struct attn_fault_model t;
+    for (int how = first; how < ATTN_MODEL_MASKS; how++) {
+        attn_fault_none(x->setup, &t);
+        t.how = (enum attn_model_mask)how;
+        if (attn_hypothesis(x, &t, "fits %s", words[how]))
             return 1;
     }
     return 0;
 }
 
-int attn_suspect_masks(struct attn_suspicion *x)
+int attn_hypothesis_masks(struct attn_hypotheses *x)
 {
     const struct attn_mask *mask = x->setup->problem.mask;
     if (mask == NULL)
-        return suspect_text(x, "causal(tl)", "causal(tl) although no mask was asked for") ||
-               suspect_text(x, "causal(br)", "causal(br) although no mask was asked for") ||
-               suspect_ways(x, ATTN_TALE_LOOP_16);
-    if (suspect_past(x) || suspect_bands(x) || suspect_text(x, "none", "no mask at all") ||
-        suspect_text(x, "causal(tl)", "causal(tl), whatever the mask says") ||
-        suspect_text(x, "causal(br)", "causal(br), whatever the mask says"))
+        return try_text(x, "causal(tl)", "causal(tl) although no mask was asked for") ||
+               try_text(x, "causal(br)", "causal(br) although no mask was asked for") ||
+               try_ways(x, ATTN_MODEL_LOOP_16);
+    if (try_past(x) || try_bands(x) || try_text(x, "none", "no mask at all") ||
+        try_text(x, "causal(tl)", "causal(tl), whatever the mask says") ||
+        try_text(x, "causal(br)", "causal(br), whatever the mask says"))
         return 1;
-    return suspect_ways(x, ATTN_TALE_INVERTED) || suspect_sides(x) || suspect_extra(x);
+    return try_ways(x, ATTN_MODEL_INVERTED) || try_sides(x) || try_extra(x);
 }

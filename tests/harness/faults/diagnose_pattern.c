@@ -1,4 +1,4 @@
-/* Where the failing elements are, in words, when no tale fits. */
+/* Where the failing elements are, in words, when no model fits. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static int is_bad(double got, double want, double bound)
 }
 
 /* Rows may fail because the tiles that they begin with are hidden. */
-static void note_late(const struct attn_inquiry *q, const int64_t *at, int is_right,
+static void note_late(const struct attn_failed_run *q, const int64_t *at, int is_right,
                       struct pattern *x)
 {
     const struct attn_problem *p = &q->setup->problem;
@@ -47,7 +47,7 @@ static int begin_late(const struct pattern *x)
     return 0;
 }
 
-static void look(const struct attn_inquiry *q, enum attn_output o, struct pattern *x)
+static void look(const struct attn_failed_run *q, enum attn_output o, struct pattern *x)
 {
     const struct attn_truth_tensor *t = &q->truth.tensor[o];
     const struct attn_truth_tensor *lse = &q->truth.tensor[ATTN_LSE];
@@ -106,7 +106,7 @@ static void put_cause(int whole, int ranked, int64_t low, int64_t high, int64_t 
 }
 
 /* "head 1", "rows 64 to 69": the axes along which failure is confined. */
-static void put_range(const struct attn_inquiry *q, const struct pattern *x, enum attn_output o,
+static void put_range(const struct attn_failed_run *q, const struct pattern *x, enum attn_output o,
                       char *text, size_t size)
 {
     const struct attn_truth_tensor *t = &q->truth.tensor[o];
@@ -131,7 +131,7 @@ static void put_range(const struct attn_inquiry *q, const struct pattern *x, enu
 }
 
 /* What is special about the case, where the output is NaN. */
-static const char *special(const struct attn_inquiry *q, const struct pattern *x)
+static const char *special(const struct attn_failed_run *q, const struct pattern *x)
 {
     if (x->nan == 0)
         return "";
@@ -143,7 +143,7 @@ static const char *special(const struct attn_inquiry *q, const struct pattern *x
 }
 
 /* One output in words, and the fault where they say more than where. */
-static void describe(const struct attn_inquiry *q, enum attn_output o, struct attn_diagnosis *d)
+static void describe(const struct attn_failed_run *q, enum attn_output o, struct attn_diagnosis *d)
 {
     struct pattern x;
     char range[160];
@@ -171,7 +171,7 @@ static void describe(const struct attn_inquiry *q, enum attn_output o, struct at
              (long long)x.n, attn_output_name(o), kind, where, range, why);
 }
 
-int attn_describe_pattern(const struct attn_inquiry *q, struct attn_diagnosis *d)
+int attn_describe_pattern(const struct attn_failed_run *q, struct attn_diagnosis *d)
 {
     struct attn_diagnosis one;
     *d = (struct attn_diagnosis){.fault = ATTN_FAULT_NONE};

@@ -154,10 +154,10 @@ static void describe(const struct places *x, const char *name, char *text, size_
              (long long)(x->from[first] % x->rows));
 }
 
-int attn_suspect_places(struct attn_suspicion *x)
+int attn_hypothesis_places(struct attn_hypotheses *x)
 {
     static const char *const name[ATTN_OUTPUTS] = {"O", "LSE", "dQ", "dK", "dV", "dBias"};
-    const struct attn_inquiry *q = x->inquiry;
+    const struct attn_failed_run *q = x->failed;
     int found = 0;
     for (int o = 0; o < ATTN_OUTPUTS && !found; o++) {
         const struct attn_truth_tensor *t = &q->truth.tensor[o];

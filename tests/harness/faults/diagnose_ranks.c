@@ -5,7 +5,7 @@
 #include "ref/problem.h"
 #include "tests/harness/faults/diagnose.h"
 
-static const char *const merges[ATTN_TALE_MERGES] = {
+static const char *const merges[ATTN_MODEL_MERGES] = {
     "",
     "partial results merged by their mean, not by their LSE",
     "partial results merged by 2^difference of their LSE",
@@ -17,63 +17,65 @@ static const char *const merges[ATTN_TALE_MERGES] = {
     "a merge in which a hidden block wipes the other blocks",
     "a merge in which two empty rows give NaN (-inf - -inf)"};
 
-static const char *const places[ATTN_TALE_PLACES] = {
+static const char *const places[ATTN_MODEL_PLACES] = {
     "", "a rank's queries placed like the block's keys (every block is on the diagonal)",
     "a block's keys placed like the rank's own",
     "a bias whose keys count from the start of a shard",
     "stale K and V: every rank uses its own block at every step"};
 
-static int suspect_merges(struct attn_suspicion *x, struct attn_tale *t)
+static int try_merges(struct attn_hypotheses *x, struct attn_fault_model *t)
 {
-    for (int how = 1; how < ATTN_TALE_MERGES && !x->inquiry->backward; how++) {
-        t->merge = (enum attn_tale_merge)how;
-        if (attn_suspect(x, t, "fits %s (%lld ranks)", merges[how], (long long)t->ranks))
+    for (int how = 1; how < ATTN_MODEL_MERGES && !x->failed->backward; how++) {
+        t->merge = (enum attn_model_merge)how;
+        if (attn_hypothesis(x, t, "fits %s (%lld ranks)", merges[how], (long long)t->ranks))
             return 1;
     }
-    t->merge = ATTN_TALE_MERGE_NONE;
+    t->merge = ATTN_MODEL_MERGE_NONE;
     return 0;
 }
 
-static int suspect_places(struct attn_suspicion *x, struct attn_tale *t)
+static int try_places(struct attn_hypotheses *x, struct attn_fault_model *t)
 {
-    for (int place = 1; place < ATTN_TALE_PLACES; place++) {
-        t->place = (enum attn_tale_place)place;
-        if (attn_suspect(x, t, "fits %s (%lld ranks)", places[place], (long long)t->ranks))
+    for (int place = 1; place < ATTN_MODEL_PLACES; place++) {
+        t->place = (enum attn_model_place)place;
+        if (attn_hypothesis(x, t, "fits %s (%lld ranks)", places[place], (long long)t->ranks))
             return 1;
     }
-    for (int of = ATTN_TALE_K; of <= ATTN_TALE_V; of++) {
-        t->place_of = (enum attn_tale_of)of;
-        if (attn_suspect(x, t, "fits stale %s: every rank uses its own at every step (%lld ranks)",
-                         of == ATTN_TALE_K ? "K" : "V", (long long)t->ranks))
+    for (int of = ATTN_MODEL_K; of <= ATTN_MODEL_V; of++) {
+        t->place_of = (enum attn_model_of)of;
+        if (attn_hypothesis(x, t,
+                            "fits stale %s: every rank uses its own at every step (%lld ranks)",
+                            of == ATTN_MODEL_K ? "K" : "V", (long long)t->ranks))
             return 1;
     }
-    t->place_of = ATTN_TALE_K_AND_V;
-    t->place = ATTN_TALE_PLACE_RIGHT;
+    t->place_of = ATTN_MODEL_K_AND_V;
+    t->place = ATTN_MODEL_PLACE_RIGHT;
     return 0;
 }
 
-static int suspect_steps(struct attn_suspicion *x, struct attn_tale *t)
+static int try_steps(struct attn_hypotheses *x, struct attn_fault_model *t)
 {
     static const char *const words[] = {"", "last", "first"};
-    for (int steps = 1; steps <= 2 && x->inquiry->backward; steps++) {
-        t->steps = (enum attn_tale_steps)steps;
-        if (attn_suspect(x, t, "fits gradients of the ring's %s step alone (= for +=, %lld ranks)",
-                         words[steps], (long long)t->ranks))
+    for (int steps = 1; steps <= 2 && x->failed->backward; steps++) {
+        t->steps = (enum attn_model_steps)steps;
+        if (attn_hypothesis(x, t,
+                            "fits gradients of the ring's %s step alone (= for +=, %lld ranks)",
+                            words[steps], (long long)t->ranks))
             return 1;
     }
     return 0;
 }
 
-int attn_suspect_ranks(struct attn_suspicion *x)
+int attn_hypothesis_ranks(struct attn_hypotheses *x)
 {
     const struct attn_problem *p = &x->setup->problem;
-    struct attn_tale t;
-    for (int64_t ranks = 2; ranks <= 8 && x->inquiry->ranks; ranks++) {
+    struct attn_fault_model t;
+    for (int64_t ranks = 2; ranks <= 8 && x->failed->ranks; ranks++) {
         if (p->n_query < ranks || p->n_key < ranks || p->n_query % ranks || p->n_key % ranks)
             continue;
-        attn_tale_true(x->setup, &t);
+        attn_fault_none(x->setup, &t);
         t.ranks = ranks;
-        if (suspect_merges(x, &t) || suspect_places(x, &t) || suspect_steps(x, &t))
+        if (try_merges(x, &t) || try_places(x, &t) || try_steps(x, &t))
             return 1;
     }
     return 0;

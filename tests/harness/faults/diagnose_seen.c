@@ -10,24 +10,24 @@
 
 #include "ref/problem.h"
 #include "tests/harness/faults/diagnose.h"
-#include "tests/harness/faults/teller.h"
+#include "tests/harness/faults/fault_eval.h"
 
 enum { MOST_KEYS = 512, MOST_ROWS = 2048 };
 enum how { LOST, ADDED, REPLACED };
 
 struct learner {
-    struct teller teller;
-    struct attn_tale open; /* everything is seen */
-    double *sum;           /* [3][n + 1] prefix sums of weights: seen, hidden, all */
-    double *value;         /* the same of weight times blend(V)                    */
-    double blend;          /* of O                                                 */
-    double slack, largest; /* how far it may be off; largest blend(V)              */
-    double size;           /* largest |V|, which no feature of O exceeds           */
-    int64_t kept;          /* 1 + b G + g: whose V the three below are of; 0: none */
-    double *v;             /* [d][n] features of V, one after the other            */
-    double *v_blend;       /* [n] blend(V)                                         */
-    double *share;         /* [n] weights of the set being tried, of 1             */
-    char *seen, *got;      /* the true set of the row, and what it has seen */
+    struct fault_eval evaluation;
+    struct attn_fault_model open; /* everything is seen */
+    double *sum;                  /* [3][n + 1] prefix sums of weights: seen, hidden, all */
+    double *value;                /* the same of weight times blend(V)                    */
+    double blend;                 /* of O                                                 */
+    double slack, largest;        /* how far it may be off; largest blend(V)              */
+    double size;                  /* largest |V|, which no feature of O exceeds           */
+    int64_t kept;                 /* 1 + b G + g: whose V the three below are of; 0: none */
+    double *v;                    /* [d][n] features of V, one after the other            */
+    double *v_blend;              /* [n] blend(V)                                         */
+    double *share;                /* [n] weights of the set being tried, of 1             */
+    char *seen, *got;             /* the true set of the row, and what it has seen */
 };
 
 /* A run [lo,hi) that was lost, was added, or is all. */
@@ -38,21 +38,21 @@ struct run {
 
 static double part(const struct learner *x, const double *sums, int which, int64_t lo, int64_t hi)
 {
-    const double *sum = sums + which * (x->teller.p->n_key + 1);
+    const double *sum = sums + which * (x->evaluation.p->n_key + 1);
     return sum[hi] - sum[lo];
 }
 
 /* What a sum over the true set becomes by the run. */
 static double with_run(const struct learner *x, const double *sums, const struct run *f)
 {
-    double all = part(x, sums, 0, 0, x->teller.p->n_key),
+    double all = part(x, sums, 0, 0, x->evaluation.p->n_key),
            change = part(x, sums, f->how, f->lo, f->hi);
     return f->how == LOST ? all - change : f->how == ADDED ? all + change : change;
 }
 
 static void set_run(struct learner *x, const struct run *f)
 {
-    for (int64_t j = 0; j < x->teller.p->n_key; j++) {
+    for (int64_t j = 0; j < x->evaluation.p->n_key; j++) {
         int in = j >= f->lo && j < f->hi;
         x->got[j] = (char)(f->how == LOST    ? x->seen[j] && !in
                            : f->how == ADDED ? x->seen[j] || in
@@ -78,7 +78,7 @@ static double largest_of(double size, double v)
  * and what the prefix sums have lost. */
 static int blend_agrees(const struct learner *x, const struct run *f, double l)
 {
-    const struct teller *t = &x->teller;
+    const struct fault_eval *t = &x->evaluation;
     double all = part(x, x->sum, 2, 0, t->p->n_key);
     double told = l > 0 ? with_run(x, x->value, f) / l : 0;
     double tolerance = x->slack + (l > 0 ? 1e-12 * all / l * x->largest : 0);
@@ -88,7 +88,7 @@ static int blend_agrees(const struct learner *x, const struct run *f, double l)
 /* Is feature c of O, as told, off by more than any row could be forgiven? */
 static int refuted(const struct learner *x, int64_t b, int64_t h, int64_t i, int64_t c)
 {
-    const struct teller *t = &x->teller;
+    const struct fault_eval *t = &x->evaluation;
     const struct attn_truth_tensor *want = &t->q->truth.tensor[ATTN_O];
     double got = attn_cview_get(&t->view[ATTN_T_O], b, h, i, c);
     double bound =
@@ -99,7 +99,7 @@ static int refuted(const struct learner *x, int64_t b, int64_t h, int64_t i, int
 /* Does O agree with the set?  LSE did.  Most sets are refuted by their first feature. */
 static int o_agrees(struct learner *x, int64_t b, int64_t h, int64_t i)
 {
-    struct teller *t = &x->teller;
+    struct fault_eval *t = &x->evaluation;
     int64_t n = t->p->n_key;
     double l = 0;
     for (int64_t j = 0; j < n; j++)
@@ -115,15 +115,15 @@ static int o_agrees(struct learner *x, int64_t b, int64_t h, int64_t i)
         if (isfinite(t->o[c]) && refuted(x, b, h, i, c))
             return 0;
     }
-    return attn_teller_row_fits(t, ATTN_O, b, h, i, t->o);
+    return attn_eval_row_fits(t, ATTN_O, b, h, i, t->o);
 }
 
 static int lse_agrees(struct learner *x, int64_t b, int64_t h, int64_t i, double l)
 {
-    double lse = l > 0 ? x->teller.m + log(l) : -(double)INFINITY;
-    if (!x->teller.q->compared[ATTN_LSE])
+    double lse = l > 0 ? x->evaluation.m + log(l) : -(double)INFINITY;
+    if (!x->evaluation.q->compared[ATTN_LSE])
         return 1;
-    return attn_teller_row_fits(&x->teller, ATTN_LSE, b, h, i, &lse);
+    return attn_eval_row_fits(&x->evaluation, ATTN_LSE, b, h, i, &lse);
 }
 
 /* One key more in three prefix sums: seen, hidden, all. */
@@ -138,7 +138,7 @@ static void add_to(double *sum, int64_t n, int seen, double term)
  * their blend, so their size is taken besides. */
 static void keep_head(struct learner *x, int64_t b, int64_t g)
 {
-    const struct teller *t = &x->teller;
+    const struct fault_eval *t = &x->evaluation;
     int64_t n = t->p->n_key, d = t->p->d_value;
     if (x->kept == 1 + b * t->p->kv_heads + g)
         return;
@@ -157,7 +157,7 @@ static void keep_head(struct learner *x, int64_t b, int64_t g)
 /* The blend of O's row, and what the tolerances of its features come to. */
 static void set_slack(struct learner *x, int64_t b, int64_t h, int64_t i)
 {
-    const struct teller *t = &x->teller;
+    const struct fault_eval *t = &x->evaluation;
     const struct attn_truth_tensor *want = &t->q->truth.tensor[ATTN_O];
     int64_t d = t->p->d_value;
     const double *bound = want->bound + ((b * want->extent[1] + h) * want->extent[2] + i) * d;
@@ -170,9 +170,9 @@ static void set_slack(struct learner *x, int64_t b, int64_t h, int64_t i)
 /* Weights and the true set of a row; 0 when there is a score that is no number. */
 static int weigh(struct learner *x, int64_t b, int64_t h, int64_t i)
 {
-    struct teller *t = &x->teller;
+    struct fault_eval *t = &x->evaluation;
     int64_t n = t->p->n_key, g = h / (t->p->heads / t->p->kv_heads);
-    attn_teller_scores(t, b, h, i);
+    attn_eval_scores(t, b, h, i);
     memset(x->sum, 0, 6 * (size_t)(n + 1) * sizeof *x->sum);
     keep_head(x, b, g);
     for (int64_t j = 0; j < n; j++) {
@@ -189,7 +189,7 @@ static int weigh(struct learner *x, int64_t b, int64_t h, int64_t i)
 /* Read a set off O, where V has a column for each key. */
 static int read_off(struct learner *x, int64_t b, int64_t h, int64_t i)
 {
-    struct teller *t = &x->teller;
+    struct fault_eval *t = &x->evaluation;
     int64_t n = t->p->n_key, g = h / (t->p->heads / t->p->kv_heads);
     if (t->q->setup->given.fill != ATTN_FILL_REVEAL || t->p->d_value < n)
         return 0;
@@ -206,7 +206,7 @@ static int read_off(struct learner *x, int64_t b, int64_t h, int64_t i)
 /* Try all runs, the shortest first. */
 static int find(struct learner *x, int64_t b, int64_t h, int64_t i)
 {
-    int64_t n = x->teller.p->n_key;
+    int64_t n = x->evaluation.p->n_key;
     if (read_off(x, b, h, i))
         return 1;
     for (int how = LOST; how <= REPLACED; how++)
@@ -255,8 +255,8 @@ static void ends(const char *set, int64_t n, int64_t *first, int64_t *last)
 /* Whether the row loses all or nothing that it should see of each tile. */
 static int by_tiles(const struct learner *x, int64_t tile)
 {
-    for (int64_t j0 = 0; j0 < x->teller.p->n_key; j0 += tile) {
-        int64_t j1 = j0 + tile < x->teller.p->n_key ? j0 + tile : x->teller.p->n_key;
+    for (int64_t j0 = 0; j0 < x->evaluation.p->n_key; j0 += tile) {
+        int64_t j1 = j0 + tile < x->evaluation.p->n_key ? j0 + tile : x->evaluation.p->n_key;
         int seen = 0, got = 0;
         for (int64_t j = j0; j < j1; j++)
             seen += x->seen[j], got += x->got[j];
@@ -268,7 +268,7 @@ static int by_tiles(const struct learner *x, int64_t tile)
 
 static int all_partial(const struct learner *x, int64_t b, int64_t h, int64_t i, int64_t tile)
 {
-    const struct attn_problem *p = x->teller.p;
+    const struct attn_problem *p = x->evaluation.p;
     int64_t i0 = i / tile * tile, i1 = i0 + tile < p->n_query ? i0 + tile : p->n_query;
     for (int64_t j = 0; j < p->n_key; j++) {
         int64_t j0 = j / tile * tile, j1 = j0 + tile < p->n_key ? j0 + tile : p->n_key;
@@ -283,7 +283,7 @@ static void take_tiles(struct common *c, const struct learner *x, int64_t b, int
 {
     if (c->rows == 1)
         for (c->tile = 64; c->tile >= 8; c->tile /= 2)
-            if (c->tile < x->teller.p->n_key && by_tiles(x, c->tile))
+            if (c->tile < x->evaluation.p->n_key && by_tiles(x, c->tile))
                 break;
     if (c->tile < 8 || c->how != LOST || !by_tiles(x, c->tile))
         c->tile = 0;
@@ -292,7 +292,7 @@ static void take_tiles(struct common *c, const struct learner *x, int64_t b, int
 
 static void take(struct common *c, const struct learner *x, int64_t b, int64_t h, int64_t i)
 {
-    int64_t n = x->teller.p->n_key, first, last, got_first, got_last, lo = n, hi = -1;
+    int64_t n = x->evaluation.p->n_key, first, last, got_first, got_last, lo = n, hi = -1;
     int lost = 0, added = 0;
     ends(x->seen, n, &first, &last);
     ends(x->got, n, &got_first, &got_last);
@@ -357,44 +357,43 @@ static int count_again(struct learner *x, const struct evidence *before, int64_t
                        int64_t i)
 {
     double l = 0;
-    for (int64_t j = 0; j < x->teller.p->n_key; j++)
-        l += x->got[j] ? x->teller.w[j] : 0;
-    x->teller.evidence = *before;
+    for (int64_t j = 0; j < x->evaluation.p->n_key; j++)
+        l += x->got[j] ? x->evaluation.w[j] : 0;
+    x->evaluation.evidence = *before;
     return lse_agrees(x, b, h, i, l) && o_agrees(x, b, h, i);
 }
 
-static int learn(struct attn_suspicion *x, struct learner *learner)
+static int learn(struct attn_hypotheses *x, struct learner *learner)
 {
     const struct attn_problem *p = &x->setup->problem;
     struct common common = {0};
     for (int64_t row = 0; row < p->batch * p->heads * p->n_query; row++) {
         int64_t bh = row / p->n_query, b = bh / p->heads, h = bh % p->heads, i = row % p->n_query;
-        int right =
-            attn_row_is_right(x->inquiry, ATTN_O, row) &&
-            (!x->inquiry->compared[ATTN_LSE] || attn_row_is_right(x->inquiry, ATTN_LSE, row));
+        int right = attn_row_is_right(x->failed, ATTN_O, row) &&
+                    (!x->failed->compared[ATTN_LSE] || attn_row_is_right(x->failed, ATTN_LSE, row));
         if (right)
             continue;
-        const struct evidence before = learner->teller.evidence;
+        const struct evidence before = learner->evaluation.evidence;
         if (!weigh(learner, b, h, i) || !find(learner, b, h, i) ||
             !count_again(learner, &before, b, h, i))
             return 0;
         take(&common, learner, b, h, i);
     }
-    if (common.rows == 0 || !attn_teller_explains(&learner->teller))
+    if (common.rows == 0 || !attn_eval_explains(&learner->evaluation))
         return 0;
     describe(&common, p, x->text, x->size);
     return 1;
 }
 
-int attn_suspect_seen(struct attn_suspicion *x)
+int attn_hypothesis_seen(struct attn_hypotheses *x)
 {
     const struct attn_problem *p = &x->setup->problem;
     struct learner learner = {.sum = NULL};
     int64_t rows = p->batch * p->heads * p->n_query;
-    if (x->inquiry->backward || !x->inquiry->failing[ATTN_O] || p->n_key > MOST_KEYS ||
+    if (x->failed->backward || !x->failed->failing[ATTN_O] || p->n_key > MOST_KEYS ||
         p->n_key < 2 || rows > MOST_ROWS || p->d_value == 0)
         return 0;
-    attn_tale_true(x->setup, &learner.open);
+    attn_fault_none(x->setup, &learner.open);
     learner.open.mask = NULL;
     learner.sum =
         calloc((size_t)(6 * (p->n_key + 1) + (p->d_value + 2) * p->n_key), sizeof(double));
@@ -404,10 +403,10 @@ int attn_suspect_seen(struct attn_suspicion *x)
     learner.v = learner.sum != NULL ? learner.share + p->n_key : NULL;
     learner.seen = calloc((size_t)p->n_key, 1);
     learner.got = calloc((size_t)p->n_key, 1);
-    int found = attn_teller_open(&learner.teller, x->inquiry, &learner.open) &&
+    int found = attn_eval_open(&learner.evaluation, x->failed, &learner.open) &&
                 learner.sum != NULL && learner.seen != NULL && learner.got != NULL &&
                 learn(x, &learner);
-    attn_teller_close(&learner.teller);
+    attn_eval_close(&learner.evaluation);
     free(learner.got);
     free(learner.seen);
     free(learner.sum);

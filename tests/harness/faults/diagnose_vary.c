@@ -125,8 +125,8 @@ static int passes(const struct attn_spec *spec, const struct attn_claims *claims
     return r.verdict == ATTN_PASS;
 }
 
-int attn_suspect_feature(const struct attn_spec *spec, const struct attn_claims *claims,
-                         const struct attn_case *c, char *text, size_t size)
+int attn_hypothesis_feature(const struct attn_spec *spec, const struct attn_claims *claims,
+                            const struct attn_case *c, char *text, size_t size)
 {
     int named = 0, tails = 0;
     text[0] = '\0';

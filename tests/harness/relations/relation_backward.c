@@ -4,18 +4,18 @@
 #include <string.h>
 
 #include "ref/problem.h"
-#include "tests/harness/relations/relation_lab.h"
+#include "tests/harness/relations/relation_fixture.h"
 
 /* Open and run one case with gradients; 0 when that cannot be. */
-static int run(struct attn_lab *lab, struct attn_trial *x, const struct attn_lab_shape *s,
+static int run(struct attn_fixture *f, struct attn_trial *x, const struct attn_fixture_shape *s,
                const char *mask, const char *fill, const char *fields)
 {
-    if (!attn_lab_needs(lab, ATTN_CAP_BACKWARD) ||
-        !attn_lab_open(lab, x, s, mask, fill, ATTN_BACKWARD, fields))
+    if (!attn_fixture_needs(f, ATTN_CAP_BACKWARD) ||
+        !attn_fixture_open(f, x, s, mask, fill, ATTN_BACKWARD, fields))
         return 0;
-    if (attn_lab_run(lab, x))
+    if (attn_fixture_run(f, x))
         return 1;
-    attn_lab_close(x);
+    attn_fixture_close(x);
     return 0;
 }
 
@@ -30,30 +30,30 @@ static void sum_keys(const struct attn_trial *x, enum attn_output output, const 
                      double *sum, double *bound)
 {
     int64_t e[4], at[4] = {column[0], column[1], 0, column[3]};
-    attn_lab_extent(x, output, e);
+    attn_fixture_extent(x, output, e);
     *sum = *bound = 0;
     for (; at[2] < e[2]; at[2]++) {
-        *sum += attn_lab_get(x, output, at);
-        *bound += attn_lab_bound(x, output, at);
+        *sum += attn_fixture_get(x, output, at);
+        *bound += attn_fixture_bound(x, output, at);
     }
 }
 
-void attn_relation_dk_sums_to_zero(struct attn_lab *lab, const struct attn_lab_shape *shape)
+void attn_relation_dk_sums_to_zero(struct attn_fixture *f, const struct attn_fixture_shape *shape)
 {
     static const char *const mask[] = {"none", "causal(br)"};
     for (int m = 0; m < 2; m++) {
         struct attn_trial x;
         int64_t at[4] = {0};
-        if (!run(lab, &x, shape, mask[m], "normal:s1", ""))
+        if (!run(f, &x, shape, mask[m], "normal:s1", ""))
             return;
         for (at[0] = 0; at[0] < shape->b; at[0]++)
             for (at[1] = 0; at[1] < shape->g; at[1]++)
                 for (at[3] = 0; at[3] < shape->d; at[3]++) {
                     double sum, bound;
                     sum_keys(&x, ATTN_DK, at, &sum, &bound);
-                    attn_lab_near(lab, "sum of dk", at, sum, 0, bound);
+                    attn_fixture_near(f, "sum of dk", at, sum, 0, bound);
                 }
-        attn_lab_close(&x);
+        attn_fixture_close(&x);
     }
 }
 
@@ -65,14 +65,14 @@ static int sees_a_key(const struct attn_problem *p, int64_t b, int64_t h, int64_
     return 0;
 }
 
-void attn_relation_dv_sums_to_do(struct attn_lab *lab, const struct attn_lab_shape *shape)
+void attn_relation_dv_sums_to_do(struct attn_fixture *f, const struct attn_fixture_shape *shape)
 {
-    struct attn_lab_shape tall = *shape; /* causal with Lq > Lk: some rows see nothing */
+    struct attn_fixture_shape tall = *shape; /* causal with Lq > Lk: some rows see nothing */
     struct attn_trial x;
     int64_t at[4] = {0}, group = shape->h / shape->g;
     tall.q = shape->k;
     tall.k = shape->q;
-    if (!run(lab, &x, &tall, "causal(br)", "normal:s2", ""))
+    if (!run(f, &x, &tall, "causal(br)", "normal:s2", ""))
         return;
     for (at[0] = 0; at[0] < tall.b; at[0]++)
         for (at[1] = 0; at[1] < tall.g; at[1]++)
@@ -83,9 +83,9 @@ void attn_relation_dv_sums_to_do(struct attn_lab *lab, const struct attn_lab_sha
                     for (int64_t i = 0; i < tall.q; i++)
                         if (sees_a_key(&x.setup.problem, at[0], h, i))
                             want += input(&x, ATTN_T_DO, (const int64_t[4]){at[0], h, i, at[3]});
-                attn_lab_near(lab, "sum of dv", at, sum, want, bound);
+                attn_fixture_near(f, "sum of dv", at, sum, want, bound);
             }
-    attn_lab_close(&x);
+    attn_fixture_close(&x);
 }
 
 /* ---- inner products: G3, G4 ---------------------------------------------------------------- */
@@ -95,40 +95,40 @@ static void inner(const struct attn_trial *x, enum attn_slot slot, enum attn_out
                   double *product, double *bound)
 {
     int64_t e[4], at[4];
-    attn_lab_extent(x, output, e);
+    attn_fixture_extent(x, output, e);
     *product = *bound = 0;
     for (at[0] = 0; at[0] < e[0]; at[0]++)
         for (at[1] = 0; at[1] < e[1]; at[1]++)
             for (at[2] = 0; at[2] < e[2]; at[2]++)
                 for (at[3] = 0; at[3] < e[3]; at[3]++) {
                     double value = input(x, slot, at);
-                    *product += value * attn_lab_get(x, output, at);
-                    *bound += fabs(value) * attn_lab_bound(x, output, at);
+                    *product += value * attn_fixture_get(x, output, at);
+                    *bound += fabs(value) * attn_fixture_bound(x, output, at);
                 }
 }
 
-static void same_products(struct attn_lab *lab, const struct attn_lab_shape *s, const char *what,
-                          enum attn_slot slot1, enum attn_output output1, enum attn_slot slot2,
-                          enum attn_output output2)
+static void same_products(struct attn_fixture *f, const struct attn_fixture_shape *s,
+                          const char *what, enum attn_slot slot1, enum attn_output output1,
+                          enum attn_slot slot2, enum attn_output output2)
 {
     struct attn_trial x;
     double a, b, bound_a, bound_b;
-    if (!run(lab, &x, s, "causal(br)", "normal:s3", ""))
+    if (!run(f, &x, s, "causal(br)", "normal:s3", ""))
         return;
     inner(&x, slot1, output1, &a, &bound_a);
     inner(&x, slot2, output2, &b, &bound_b);
-    attn_lab_near(lab, what, NULL, a, b, bound_a + bound_b);
-    attn_lab_close(&x);
+    attn_fixture_near(f, what, NULL, a, b, bound_a + bound_b);
+    attn_fixture_close(&x);
 }
 
-void attn_relation_euler(struct attn_lab *lab, const struct attn_lab_shape *shape)
+void attn_relation_euler(struct attn_fixture *f, const struct attn_fixture_shape *shape)
 {
-    same_products(lab, shape, "<dO, O> against <V, dV>", ATTN_T_DO, ATTN_O, ATTN_T_V, ATTN_DV);
+    same_products(f, shape, "<dO, O> against <V, dV>", ATTN_T_DO, ATTN_O, ATTN_T_V, ATTN_DV);
 }
 
-void attn_relation_balance(struct attn_lab *lab, const struct attn_lab_shape *shape)
+void attn_relation_balance(struct attn_fixture *f, const struct attn_fixture_shape *shape)
 {
-    same_products(lab, shape, "<q, dQ> against <k, dK>", ATTN_T_Q, ATTN_DQ, ATTN_T_K, ATTN_DK);
+    same_products(f, shape, "<q, dQ> against <k, dK>", ATTN_T_Q, ATTN_DQ, ATTN_T_K, ATTN_DK);
 }
 
 /* ---- G5 ---------------------------------------------------------------------------------- */
@@ -139,21 +139,22 @@ static double plus_two(double old, const int64_t at[4], const void *arg)
     return old + (at[3] % 2 == 0 ? 2 : -1);
 }
 
-void attn_relation_shift_keys(struct attn_lab *lab, const struct attn_lab_shape *shape)
+void attn_relation_shift_keys(struct attn_fixture *f, const struct attn_fixture_shape *shape)
 {
     struct attn_trial x, y; /* integers: the sum is exact */
-    if (!run(lab, &x, shape, "causal(br)", "integer:s4", ":scale=0.125"))
+    if (!run(f, &x, shape, "causal(br)", "integer:s4", ":scale=0.125"))
         return;
-    if (attn_lab_open(lab, &y, shape, "causal(br)", "integer:s4", ATTN_BACKWARD, ":scale=0.125")) {
-        attn_lab_change(&y, ATTN_T_K, plus_two, NULL);
-        if (attn_lab_run(lab, &y)) {
-            attn_lab_compare(lab, &x, &y, ATTN_O, ATTN_LAB_BOUNDS, NULL, NULL);
-            attn_lab_compare(lab, &x, &y, ATTN_DQ, ATTN_LAB_BOUNDS, NULL, NULL);
-            attn_lab_compare(lab, &x, &y, ATTN_DV, ATTN_LAB_BOUNDS, NULL, NULL);
+    if (attn_fixture_open(f, &y, shape, "causal(br)", "integer:s4", ATTN_BACKWARD,
+                          ":scale=0.125")) {
+        attn_fixture_change(&y, ATTN_T_K, plus_two, NULL);
+        if (attn_fixture_run(f, &y)) {
+            attn_fixture_compare(f, &x, &y, ATTN_O, ATTN_FIXTURE_BOUNDS, NULL, NULL);
+            attn_fixture_compare(f, &x, &y, ATTN_DQ, ATTN_FIXTURE_BOUNDS, NULL, NULL);
+            attn_fixture_compare(f, &x, &y, ATTN_DV, ATTN_FIXTURE_BOUNDS, NULL, NULL);
         }
-        attn_lab_close(&y);
+        attn_fixture_close(&y);
     }
-    attn_lab_close(&x);
+    attn_fixture_close(&x);
 }
 
 /* ---- G6, G7 ------------------------------------------------------------------------------ */
@@ -171,29 +172,29 @@ static double zero_in_empty_rows(double old, const int64_t at[4], const void *ar
     return sees_a_key(&x->setup.problem, at[0], at[1], at[2]) ? old : 0;
 }
 
-void attn_relation_empty_rows(struct attn_lab *lab, const struct attn_lab_shape *shape)
+void attn_relation_empty_rows(struct attn_fixture *f, const struct attn_fixture_shape *shape)
 {
-    struct attn_lab_shape tall = *shape;
+    struct attn_fixture_shape tall = *shape;
     struct attn_trial x, y;
     tall.q = shape->k;
     tall.k = shape->q;
-    if (!attn_lab_needs(lab, ATTN_CAP_BACKWARD | ATTN_CAP_HARD) ||
-        !attn_lab_open(lab, &x, &tall, "causal(br)", "normal:s5", ATTN_BACKWARD, ""))
+    if (!attn_fixture_needs(f, ATTN_CAP_BACKWARD | ATTN_CAP_HARD) ||
+        !attn_fixture_open(f, &x, &tall, "causal(br)", "normal:s5", ATTN_BACKWARD, ""))
         return;
-    if (attn_lab_open(lab, &y, &tall, "causal(br)", "normal:s5", ATTN_BACKWARD, "")) {
-        attn_lab_change(&x, ATTN_T_Q, zero_in_empty_rows, &x);
-        attn_lab_change(&x, ATTN_T_DO, zero_in_empty_rows, &x);
-        attn_lab_change(&y, ATTN_T_Q, nan_in_empty_rows, &y);
-        attn_lab_change(&y, ATTN_T_DO, nan_in_empty_rows, &y);
-        if (attn_lab_call(lab, &x, lab->spec, NULL, 1) &&
-            attn_lab_call(lab, &y, lab->spec, NULL, 1))
-            attn_lab_compare_all(lab, &x, &y, ATTN_LAB_EXACT);
-        attn_lab_close(&y);
+    if (attn_fixture_open(f, &y, &tall, "causal(br)", "normal:s5", ATTN_BACKWARD, "")) {
+        attn_fixture_change(&x, ATTN_T_Q, zero_in_empty_rows, &x);
+        attn_fixture_change(&x, ATTN_T_DO, zero_in_empty_rows, &x);
+        attn_fixture_change(&y, ATTN_T_Q, nan_in_empty_rows, &y);
+        attn_fixture_change(&y, ATTN_T_DO, nan_in_empty_rows, &y);
+        if (attn_fixture_call(f, &x, f->spec, NULL, 1) &&
+            attn_fixture_call(f, &y, f->spec, NULL, 1))
+            attn_fixture_compare_all(f, &x, &y, ATTN_FIXTURE_EXACT);
+        attn_fixture_close(&y);
     }
-    attn_lab_close(&x);
+    attn_fixture_close(&x);
 }
 
-static void is_zero(const void *arg, struct attn_lab_want *want)
+static void is_zero(const void *arg, struct attn_fixture_want *want)
 {
     (void)arg;
     want->factor = 0;
@@ -218,22 +219,22 @@ static double gathered(const struct attn_trial *x, const int64_t at[4])
     return sum;
 }
 
-void attn_relation_selected(struct attn_lab *lab, const struct attn_lab_shape *shape)
+void attn_relation_selected(struct attn_fixture *f, const struct attn_fixture_shape *shape)
 {
     struct attn_trial x;
     int64_t e[4], at[4];
-    if (!run(lab, &x, shape, "none", "select:s6", ":scale=0.25"))
+    if (!run(f, &x, shape, "none", "select:s6", ":scale=0.25"))
         return;
-    attn_lab_compare(lab, &x, &x, ATTN_DQ, ATTN_LAB_BOUNDS, is_zero, NULL);
-    attn_lab_compare(lab, &x, &x, ATTN_DK, ATTN_LAB_BOUNDS, is_zero, NULL);
-    attn_lab_extent(&x, ATTN_DV, e);
+    attn_fixture_compare(f, &x, &x, ATTN_DQ, ATTN_FIXTURE_BOUNDS, is_zero, NULL);
+    attn_fixture_compare(f, &x, &x, ATTN_DK, ATTN_FIXTURE_BOUNDS, is_zero, NULL);
+    attn_fixture_extent(&x, ATTN_DV, e);
     for (at[0] = 0; at[0] < e[0]; at[0]++)
         for (at[1] = 0; at[1] < e[1]; at[1]++)
             for (at[2] = 0; at[2] < e[2]; at[2]++)
                 for (at[3] = 0; at[3] < e[3]; at[3]++)
-                    attn_lab_near(lab, "dv", at, attn_lab_get(&x, ATTN_DV, at), gathered(&x, at),
-                                  attn_lab_bound(&x, ATTN_DV, at));
-    attn_lab_close(&x);
+                    attn_fixture_near(f, "dv", at, attn_fixture_get(&x, ATTN_DV, at),
+                                      gathered(&x, at), attn_fixture_bound(&x, ATTN_DV, at));
+    attn_fixture_close(&x);
 }
 
 /* ---- G8 ---------------------------------------------------------------------------------- */
@@ -265,15 +266,15 @@ static double stepped(double old, const int64_t at[4], const void *arg)
 }
 
 /* <dO, O> + <dLSE, LSE> at the end of a step; NaN when it does not run. */
-static double value_at(struct attn_lab *lab, struct attn_trial *y, const struct attn_trial *x,
+static double value_at(struct attn_fixture *f, struct attn_trial *y, const struct attn_trial *x,
                        uint64_t seed, double length)
 {
     double o, lse = 0, bound;
     for (int n = 0; n < 3; n++) {
         struct step step = {x, n, seed, length};
-        attn_lab_change(y, variable[n].slot, stepped, &step);
+        attn_fixture_change(y, variable[n].slot, stepped, &step);
     }
-    if (!attn_lab_call(lab, y, lab->spec, NULL, 1))
+    if (!attn_fixture_call(f, y, f->spec, NULL, 1))
         return (double)NAN;
     inner(y, ATTN_T_DO, ATTN_O, &o, &bound);
     if (y->setup.tensor[ATTN_T_DLSE].data != NULL)
@@ -288,13 +289,13 @@ static double slope_of(const struct attn_trial *x, uint64_t seed, double *size)
     int64_t e[4], at[4];
     *size = 0;
     for (int n = 0; n < 3; n++) {
-        attn_lab_extent(x, variable[n].gradient, e);
+        attn_fixture_extent(x, variable[n].gradient, e);
         for (at[0] = 0; at[0] < e[0]; at[0]++)
             for (at[1] = 0; at[1] < e[1]; at[1]++)
                 for (at[2] = 0; at[2] < e[2]; at[2]++)
                     for (at[3] = 0; at[3] < e[3]; at[3]++) {
                         double part =
-                            attn_lab_get(x, variable[n].gradient, at) * direction(at, n, seed);
+                            attn_fixture_get(x, variable[n].gradient, at) * direction(at, n, seed);
                         slope += part;
                         *size += fabs(part);
                     }
@@ -304,32 +305,32 @@ static double slope_of(const struct attn_trial *x, uint64_t seed, double *size)
 
 /* A step of 1e-4 leaves a truncation error of about 1e-8 third derivatives, and a rounding error
  * of about 1e-16 / 1e-4: both below 1e-6 of the sum of magnitudes. */
-void attn_relation_differences(struct attn_lab *lab, const struct attn_lab_shape *shape)
+void attn_relation_differences(struct attn_fixture *f, const struct attn_fixture_shape *shape)
 {
     const double h = 1e-4;
-    unsigned caps = lab->spec->impl->caps;
+    unsigned caps = f->spec->impl->caps;
     const char *fields =
         caps & ATTN_CAP_SOFTCAP ? (caps & ATTN_CAP_DLSE ? ":softcap=4:dlse=1" : ":softcap=4") : "";
     struct attn_trial x, y;
-    if (!attn_lab_needs(lab, ATTN_CAP_F64))
+    if (!attn_fixture_needs(f, ATTN_CAP_F64))
         return;
-    struct attn_lab own = *lab;
+    struct attn_fixture own = *f;
     own.dtype = ATTN_F64;
     if (run(&own, &x, shape, "causal(br)", "normal:s7", fields)) {
-        if (attn_lab_open(&own, &y, shape, "causal(br)", "normal:s7", ATTN_BACKWARD, fields)) {
+        if (attn_fixture_open(&own, &y, shape, "causal(br)", "normal:s7", ATTN_BACKWARD, fields)) {
             for (uint64_t seed = 1; seed <= 5; seed++) {
                 double size, slope = slope_of(&x, seed, &size);
                 double ahead = value_at(&own, &y, &x, seed, h);
                 double back = value_at(&own, &y, &x, seed, -h);
-                attn_lab_near(&own, "slope by gradients against differences", NULL, slope,
-                              (ahead - back) / (2 * h), 1e-6 * size);
+                attn_fixture_near(&own, "slope by gradients against differences", NULL, slope,
+                                  (ahead - back) / (2 * h), 1e-6 * size);
             }
-            attn_lab_close(&y);
+            attn_fixture_close(&y);
         }
-        attn_lab_close(&x);
+        attn_fixture_close(&x);
     }
-    lab->compared = own.compared;
-    memcpy(lab->refusal, own.refusal, sizeof lab->refusal);
+    f->compared = own.compared;
+    memcpy(f->refusal, own.refusal, sizeof f->refusal);
 }
 
 /* ---- G9 ---------------------------------------------------------------------------------- */
@@ -342,8 +343,8 @@ static double shared_value(double old, const int64_t at[4], const void *arg)
     return input(arg, ATTN_T_BIAS, first);
 }
 
-static void check_rows(struct attn_lab *lab, const struct attn_trial *full,
-                       const struct attn_lab_shape *s)
+static void check_rows(struct attn_fixture *f, const struct attn_trial *full,
+                       const struct attn_fixture_shape *s)
 {
     int64_t at[4] = {0};
     for (at[0] = 0; at[0] < s->b; at[0]++)
@@ -351,45 +352,45 @@ static void check_rows(struct attn_lab *lab, const struct attn_trial *full,
             for (at[2] = 0; at[2] < s->q; at[2]++) {
                 double sum = 0, bound = 0;
                 for (at[3] = 0; at[3] < s->k; at[3]++) {
-                    sum += attn_lab_get(full, ATTN_DBIAS, at);
-                    bound += attn_lab_bound(full, ATTN_DBIAS, at);
+                    sum += attn_fixture_get(full, ATTN_DBIAS, at);
+                    bound += attn_fixture_bound(full, ATTN_DBIAS, at);
                 }
                 at[3] = 0;
-                attn_lab_near(lab, "sum of dbias", at, sum, 0, bound);
+                attn_fixture_near(f, "sum of dbias", at, sum, 0, bound);
             }
 }
 
-static void check_shared(struct attn_lab *lab, const struct attn_trial *full,
-                         const struct attn_trial *row, const struct attn_lab_shape *s)
+static void check_shared(struct attn_fixture *f, const struct attn_trial *full,
+                         const struct attn_trial *row, const struct attn_fixture_shape *s)
 {
     int64_t at[4] = {0};
     for (at[2] = 0; at[2] < s->q; at[2]++)
         for (at[3] = 0; at[3] < s->k; at[3]++) {
-            double sum = 0, bound = attn_lab_bound(row, ATTN_DBIAS, at);
+            double sum = 0, bound = attn_fixture_bound(row, ATTN_DBIAS, at);
             for (int64_t b = 0; b < s->b; b++)
                 for (int64_t h = 0; h < s->h; h++) {
                     const int64_t from[4] = {b, h, at[2], at[3]};
-                    sum += attn_lab_get(full, ATTN_DBIAS, from);
-                    bound += attn_lab_bound(full, ATTN_DBIAS, from);
+                    sum += attn_fixture_get(full, ATTN_DBIAS, from);
+                    bound += attn_fixture_bound(full, ATTN_DBIAS, from);
                 }
-            attn_lab_near(lab, "dbias", at, attn_lab_get(row, ATTN_DBIAS, at), sum, bound);
+            attn_fixture_near(f, "dbias", at, attn_fixture_get(row, ATTN_DBIAS, at), sum, bound);
         }
 }
 
-void attn_relation_dbias(struct attn_lab *lab, const struct attn_lab_shape *shape)
+void attn_relation_dbias(struct attn_fixture *f, const struct attn_fixture_shape *shape)
 {
     struct attn_trial full, row;
-    if (!attn_lab_needs(lab, ATTN_CAP_DBIAS | ATTN_CAP_BIAS) ||
-        !run(lab, &row, shape, "none", "normal:s8", ":bias=row:dbias=1"))
+    if (!attn_fixture_needs(f, ATTN_CAP_DBIAS | ATTN_CAP_BIAS) ||
+        !run(f, &row, shape, "none", "normal:s8", ":bias=row:dbias=1"))
         return;
-    if (attn_lab_open(lab, &full, shape, "none", "normal:s8", ATTN_BACKWARD,
-                      ":bias=full:dbias=1")) {
-        attn_lab_change(&full, ATTN_T_BIAS, shared_value, &row);
-        if (attn_lab_run(lab, &full)) {
-            check_rows(lab, &full, shape);
-            check_shared(lab, &full, &row, shape);
+    if (attn_fixture_open(f, &full, shape, "none", "normal:s8", ATTN_BACKWARD,
+                          ":bias=full:dbias=1")) {
+        attn_fixture_change(&full, ATTN_T_BIAS, shared_value, &row);
+        if (attn_fixture_run(f, &full)) {
+            check_rows(f, &full, shape);
+            check_shared(f, &full, &row, shape);
         }
-        attn_lab_close(&full);
+        attn_fixture_close(&full);
     }
-    attn_lab_close(&row);
+    attn_fixture_close(&row);
 }

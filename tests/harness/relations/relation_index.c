@@ -7,11 +7,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "tests/harness/relations/relation_lab.h"
+#include "tests/harness/relations/relation_fixture.h"
 
 /* ---- I1 -------------------------------------------------------------------------------------- */
 
-static const struct attn_lab_shape tiny = {2, 4, 4, 4, 8, 2, 3};
+static const struct attn_fixture_shape tiny = {2, 4, 4, 4, 8, 2, 3};
 
 struct sparse {
     void *map;
@@ -42,56 +42,56 @@ static int spread(struct attn_tensor *t, int axis, int64_t stride, struct sparse
     return 1;
 }
 
-static int on_one_axis(struct attn_lab *lab, const struct attn_trial *x, int slot, int axis,
+static int on_one_axis(struct attn_fixture *f, const struct attn_trial *x, int slot, int axis,
                        int64_t stride, const char *fields)
 {
     struct attn_trial y;
     struct sparse sparse = {MAP_FAILED, 0};
-    if (!attn_lab_open(lab, &y, &tiny, "causal(br)", "normal:s1", ATTN_BACKWARD, fields))
+    if (!attn_fixture_open(f, &y, &tiny, "causal(br)", "normal:s1", ATTN_BACKWARD, fields))
         return 0;
     struct attn_tensor kept = y.setup.tensor[slot];
     int there = spread(&y.setup.tensor[slot], axis, stride, &sparse);
     if (slot == ATTN_T_BIAS)
         y.setup.problem.bias.tensor = attn_tensor_cview(&y.setup.tensor[slot]);
     if (!there)
-        snprintf(lab->refusal, sizeof lab->refusal,
+        snprintf(f->refusal, sizeof f->refusal,
                  "the system gives no mapping of %zu bytes without reserve", sparse.bytes);
-    else if (attn_lab_run(lab, &y))
-        attn_lab_compare_all(lab, x, &y, ATTN_LAB_BOUNDS);
-    if (lab->result->verdict == ATTN_FAILED && strstr(lab->result->text, "stride") == NULL) {
+    else if (attn_fixture_run(f, &y))
+        attn_fixture_compare_all(f, x, &y, ATTN_FIXTURE_BOUNDS);
+    if (f->result->verdict == ATTN_FAILED && strstr(f->result->text, "stride") == NULL) {
         char text[400];
-        snprintf(text, sizeof text, "%.380s", lab->result->text);
-        snprintf(lab->result->text, sizeof lab->result->text, "%s with stride %lld on axis %d: %s",
+        snprintf(text, sizeof text, "%.380s", f->result->text);
+        snprintf(f->result->text, sizeof f->result->text, "%s with stride %lld on axis %d: %s",
                  kept.name, (long long)stride, axis, text);
     }
     y.setup.tensor[slot] = kept;
-    attn_lab_close(&y);
+    attn_fixture_close(&y);
     if (there)
         munmap(sparse.map, sparse.bytes);
-    return there && lab->result->verdict == ATTN_PASS;
+    return there && f->result->verdict == ATTN_PASS;
 }
 
-void attn_relation_wide_strides(struct attn_lab *lab, const struct attn_lab_shape *shape)
+void attn_relation_wide_strides(struct attn_fixture *f, const struct attn_fixture_shape *shape)
 {
     const int64_t stride[] = {((int64_t)1 << 31) + 3, ((int64_t)1 << 32) + 5};
-    unsigned caps = lab->spec->impl->caps;
+    unsigned caps = f->spec->impl->caps;
     char fields[64];
     struct attn_trial x;
-    if (shape->q != 16 || !attn_lab_needs(lab, ATTN_CAP_STRIDES)) /* once is enough */
+    if (shape->q != 16 || !attn_fixture_needs(f, ATTN_CAP_STRIDES)) /* once is enough */
         return;
     int backward = (caps & ATTN_CAP_BACKWARD) != 0;
     snprintf(fields, sizeof fields, "%s%s%s", caps & ATTN_CAP_BIAS ? ":bias=full" : "",
              backward && (caps & ATTN_CAP_DBIAS) && (caps & ATTN_CAP_BIAS) ? ":dbias=1" : "",
              backward && (caps & ATTN_CAP_DLSE) ? ":dlse=1" : "");
-    if (!attn_lab_open(lab, &x, &tiny, "causal(br)", "normal:s1", ATTN_BACKWARD, fields))
+    if (!attn_fixture_open(f, &x, &tiny, "causal(br)", "normal:s1", ATTN_BACKWARD, fields))
         return;
-    int go_on = attn_lab_run(lab, &x);
+    int go_on = attn_fixture_run(f, &x);
     for (int slot = 0; slot < ATTN_SLOTS; slot++)
         for (int axis = 0; axis < 4; axis++)
             for (int n = 0; n < 2 && go_on; n++)
                 if (x.setup.tensor[slot].data != NULL && x.setup.tensor[slot].extent[axis] > 1)
-                    go_on = on_one_axis(lab, &x, slot, axis, stride[n], fields);
-    attn_lab_close(&x);
+                    go_on = on_one_axis(f, &x, slot, axis, stride[n], fields);
+    attn_fixture_close(&x);
 }
 
 /* ---- I2 -------------------------------------------------------------------------------------- */
@@ -121,7 +121,7 @@ static void copy_corner(unsigned char *big, const struct attn_trial *x)
 }
 
 /* y is x's problem as a corner of the large one. */
-static void corner_run(struct attn_lab *lab, const struct attn_trial *x, struct attn_trial *y,
+static void corner_run(struct attn_fixture *f, const struct attn_trial *x, struct attn_trial *y,
                        unsigned char *big)
 {
     const struct attn_problem *p = &x->setup.problem;
@@ -131,38 +131,38 @@ static void corner_run(struct attn_lab *lab, const struct attn_trial *x, struct 
     struct attn_error err = {0};
     copy_corner(big, x);
     if (attn_mask_parse("dense(big)", &whole, &source, &mask, &err) != ATTN_OK) {
-        attn_lab_fail(lab, "%.300s", err.text);
+        attn_fixture_fail(f, "%.300s", err.text);
         return;
     }
     y->setup.problem.mask = mask;
     y->setup.problem.origin.query = y->setup.problem.origin.key = CORNER;
-    if (attn_lab_run(lab, y))
-        attn_lab_compare_all(lab, x, y, ATTN_LAB_BOUNDS);
+    if (attn_fixture_run(f, y))
+        attn_fixture_compare_all(f, x, y, ATTN_FIXTURE_BOUNDS);
     y->setup.problem.mask = y->setup.mask;
     attn_mask_free(mask);
 }
 
-void attn_relation_wide_mask(struct attn_lab *lab, const struct attn_lab_shape *shape)
+void attn_relation_wide_mask(struct attn_fixture *f, const struct attn_fixture_shape *shape)
 {
     const size_t bytes = (size_t)SIDE * SIDE;
-    struct attn_lab_shape s = {2, 4, 4, 12, 16, 4, 4};
+    struct attn_fixture_shape s = {2, 4, 4, 12, 16, 4, 4};
     struct attn_trial x, y;
-    if (shape->q != 16 || !attn_lab_needs(lab, ATTN_CAP_MASK))
+    if (shape->q != 16 || !attn_fixture_needs(f, ATTN_CAP_MASK))
         return;
     unsigned char *big = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (big == MAP_FAILED) {
-        snprintf(lab->refusal, sizeof lab->refusal,
+        snprintf(f->refusal, sizeof f->refusal,
                  "the system gives no mapping of %zu bytes without reserve", bytes);
         return;
     }
-    if (attn_lab_open(lab, &x, &s, "dense(qk60)", "normal:s2", ATTN_BACKWARD, "")) {
-        if (attn_lab_run(lab, &x) &&
-            attn_lab_open(lab, &y, &s, "dense(qk60)", "normal:s2", ATTN_BACKWARD, "")) {
-            corner_run(lab, &x, &y, big);
-            attn_lab_close(&y);
+    if (attn_fixture_open(f, &x, &s, "dense(qk60)", "normal:s2", ATTN_BACKWARD, "")) {
+        if (attn_fixture_run(f, &x) &&
+            attn_fixture_open(f, &y, &s, "dense(qk60)", "normal:s2", ATTN_BACKWARD, "")) {
+            corner_run(f, &x, &y, big);
+            attn_fixture_close(&y);
         }
-        attn_lab_close(&x);
+        attn_fixture_close(&x);
     }
     munmap(big, bytes);
 }

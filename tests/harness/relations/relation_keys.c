@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "tests/harness/cases/setup_mask.h"
-#include "tests/harness/relations/relation_lab.h"
+#include "tests/harness/relations/relation_fixture.h"
 
 /* Row i of an input becomes row row_of(i) of the other's. */
 static void copy_rows(struct attn_trial *to, const struct attn_trial *from, enum attn_slot slot,
@@ -16,7 +16,7 @@ static void copy_rows(struct attn_trial *to, const struct attn_trial *from, enum
             for (int64_t i = 0; i < n; i++) {
                 const int64_t to_at[3] = {b, h, i}, from_at[3] = {b, h, row_of(i, arg)};
                 if (from_at[2] >= 0)
-                    attn_lab_copy_row(to, from, slot, to_at, from_at);
+                    attn_fixture_copy_row(to, from, slot, to_at, from_at);
             }
 }
 
@@ -29,7 +29,7 @@ static int64_t permuted(int64_t i, const void *arg)
 }
 
 /* Output row i of the permuted problem. */
-static void permuted_row(const void *arg, struct attn_lab_want *want)
+static void permuted_row(const void *arg, struct attn_fixture_want *want)
 {
     want->at[2] = permuted(want->at[2], arg);
 }
@@ -46,36 +46,36 @@ static void permute_mask(struct attn_trial *y, const struct attn_trial *x, int r
                 from[(rows ? permuted(i, &nq) : i) * nk + (rows ? j : permuted(j, &nk))];
 }
 
-static void permute(struct attn_lab *lab, const struct attn_lab_shape *s, int rows)
+static void permute(struct attn_fixture *f, const struct attn_fixture_shape *s, int rows)
 {
     static const enum attn_slot moved[2][2] = {{ATTN_T_K, ATTN_T_V}, {ATTN_T_Q, ATTN_T_DO}};
     struct attn_trial x, y;
     const int64_t n = rows ? s->q : s->k;
-    if (!attn_lab_open(lab, &x, s, "dense(qk60)", "normal:s1", ATTN_BACKWARD, ""))
+    if (!attn_fixture_open(f, &x, s, "dense(qk60)", "normal:s1", ATTN_BACKWARD, ""))
         return;
-    if (attn_lab_open(lab, &y, s, "dense(qk60)", "normal:s1", ATTN_BACKWARD, "")) {
+    if (attn_fixture_open(f, &y, s, "dense(qk60)", "normal:s1", ATTN_BACKWARD, "")) {
         for (int m = 0; m < 2; m++)
             copy_rows(&y, &x, moved[rows][m], n, permuted, &n);
         permute_mask(&y, &x, rows);
-        if (attn_lab_run_both(lab, &x, &y))
+        if (attn_fixture_run_both(f, &x, &y))
             for (int o = 0; o <= ATTN_DV; o++) {
                 int by_query = o <= ATTN_DQ;
-                attn_lab_compare(lab, &y, &x, (enum attn_output)o, ATTN_LAB_BOUNDS,
-                                 by_query == rows ? permuted_row : NULL, &n);
+                attn_fixture_compare(f, &y, &x, (enum attn_output)o, ATTN_FIXTURE_BOUNDS,
+                                     by_query == rows ? permuted_row : NULL, &n);
             }
-        attn_lab_close(&y);
+        attn_fixture_close(&y);
     }
-    attn_lab_close(&x);
+    attn_fixture_close(&x);
 }
 
-void attn_relation_permute_keys(struct attn_lab *lab, const struct attn_lab_shape *shape)
+void attn_relation_permute_keys(struct attn_fixture *f, const struct attn_fixture_shape *shape)
 {
-    permute(lab, shape, 0);
+    permute(f, shape, 0);
 }
 
-void attn_relation_permute_queries(struct attn_lab *lab, const struct attn_lab_shape *shape)
+void attn_relation_permute_queries(struct attn_fixture *f, const struct attn_fixture_shape *shape)
 {
-    permute(lab, shape, 1);
+    permute(f, shape, 1);
 }
 
 /* ---- R4 -------------------------------------------------------------------------------------- */
@@ -87,7 +87,7 @@ static int64_t repeated_key(int64_t j, const void *arg)
     return j < *(const int64_t *)arg ? j : REPEATED;
 }
 
-static void with_slack(const void *arg, struct attn_lab_want *want)
+static void with_slack(const void *arg, struct attn_fixture_want *want)
 {
     want->slack = *(const double *)arg;
 }
@@ -102,19 +102,19 @@ static void set_last(struct attn_trial *t, enum attn_slot slot, int64_t column, 
                 attn_tensor_set(a, b, h, i, column, x);
 }
 
-void attn_relation_repeat_key(struct attn_lab *lab, const struct attn_lab_shape *shape)
+void attn_relation_repeat_key(struct attn_fixture *f, const struct attn_fixture_shape *shape)
 {
-    struct attn_lab_shape one = *shape, many;
+    struct attn_fixture_shape one = *shape, many;
     const int64_t extra = one.d++;
     many = one;
     many.k += TIMES - 1;
     struct attn_trial x, y;
-    if (!attn_lab_open(lab, &x, &one, "none", "normal:s1", ATTN_FORWARD, ":scale=0.25"))
+    if (!attn_fixture_open(f, &x, &one, "none", "normal:s1", ATTN_FORWARD, ":scale=0.25"))
         return;
-    if (attn_lab_open(lab, &y, &many, "none", "normal:s1", ATTN_FORWARD, ":scale=0.25")) {
+    if (attn_fixture_open(f, &y, &many, "none", "normal:s1", ATTN_FORWARD, ":scale=0.25")) {
         set_last(&x, ATTN_T_Q, extra, 4);
         set_last(&x, ATTN_T_K, extra, 0);
-        attn_lab_copy(&y, &x, ATTN_T_Q);
+        attn_fixture_copy(&y, &x, ATTN_T_Q);
         copy_rows(&y, &x, ATTN_T_K, many.k, repeated_key, &one.k);
         copy_rows(&y, &x, ATTN_T_V, many.k, repeated_key, &one.k);
         struct attn_tensor *k = &x.setup.tensor[ATTN_T_K];
@@ -125,13 +125,13 @@ void attn_relation_repeat_key(struct attn_lab *lab, const struct attn_lab_shape 
          * 10) times that. */
         double slack = fabs(attn_tensor_get(k, 0, 0, REPEATED, extra) - log(TIMES));
         double slack_o = 10 * slack;
-        if (attn_lab_run_both(lab, &x, &y)) {
-            attn_lab_compare(lab, &x, &y, ATTN_O, ATTN_LAB_BOUNDS, with_slack, &slack_o);
-            attn_lab_compare(lab, &x, &y, ATTN_LSE, ATTN_LAB_BOUNDS, with_slack, &slack);
+        if (attn_fixture_run_both(f, &x, &y)) {
+            attn_fixture_compare(f, &x, &y, ATTN_O, ATTN_FIXTURE_BOUNDS, with_slack, &slack_o);
+            attn_fixture_compare(f, &x, &y, ATTN_LSE, ATTN_FIXTURE_BOUNDS, with_slack, &slack);
         }
-        attn_lab_close(&y);
+        attn_fixture_close(&y);
     }
-    attn_lab_close(&x);
+    attn_fixture_close(&x);
 }
 
 /* ---- R5, R6 ---------------------------------------------------------------------------------- */
@@ -141,38 +141,40 @@ static int64_t modulo(int64_t j, const void *arg)
     return j % *(const int64_t *)arg;
 }
 
-static void more_by_ln2(const void *arg, struct attn_lab_want *want)
+static void more_by_ln2(const void *arg, struct attn_fixture_want *want)
 {
     (void)arg;
     want->shift = log(2);
 }
 
-static void half_of_original(const void *arg, struct attn_lab_want *want)
+static void half_of_original(const void *arg, struct attn_fixture_want *want)
 {
     want->at[2] = modulo(want->at[2], arg);
     want->factor = 0.5;
 }
 
-void attn_relation_repeat_all(struct attn_lab *lab, const struct attn_lab_shape *shape)
+void attn_relation_repeat_all(struct attn_fixture *f, const struct attn_fixture_shape *shape)
 {
-    struct attn_lab_shape twice = *shape;
+    struct attn_fixture_shape twice = *shape;
     twice.k *= 2;
     struct attn_trial x, y;
-    if (!attn_lab_open(lab, &x, shape, "none", "normal:s2", ATTN_BACKWARD, ""))
+    if (!attn_fixture_open(f, &x, shape, "none", "normal:s2", ATTN_BACKWARD, ""))
         return;
-    if (attn_lab_open(lab, &y, &twice, "none", "normal:s2", ATTN_BACKWARD, "")) {
+    if (attn_fixture_open(f, &y, &twice, "none", "normal:s2", ATTN_BACKWARD, "")) {
         copy_rows(&y, &x, ATTN_T_K, twice.k, modulo, &shape->k);
         copy_rows(&y, &x, ATTN_T_V, twice.k, modulo, &shape->k);
-        if (attn_lab_run_both(lab, &x, &y)) {
-            attn_lab_compare(lab, &y, &x, ATTN_O, ATTN_LAB_BOUNDS, NULL, NULL);
-            attn_lab_compare(lab, &y, &x, ATTN_LSE, ATTN_LAB_BOUNDS, more_by_ln2, NULL);
-            attn_lab_compare(lab, &y, &x, ATTN_DQ, ATTN_LAB_BOUNDS, NULL, NULL);
-            attn_lab_compare(lab, &y, &x, ATTN_DK, ATTN_LAB_BOUNDS, half_of_original, &shape->k);
-            attn_lab_compare(lab, &y, &x, ATTN_DV, ATTN_LAB_BOUNDS, half_of_original, &shape->k);
+        if (attn_fixture_run_both(f, &x, &y)) {
+            attn_fixture_compare(f, &y, &x, ATTN_O, ATTN_FIXTURE_BOUNDS, NULL, NULL);
+            attn_fixture_compare(f, &y, &x, ATTN_LSE, ATTN_FIXTURE_BOUNDS, more_by_ln2, NULL);
+            attn_fixture_compare(f, &y, &x, ATTN_DQ, ATTN_FIXTURE_BOUNDS, NULL, NULL);
+            attn_fixture_compare(f, &y, &x, ATTN_DK, ATTN_FIXTURE_BOUNDS, half_of_original,
+                                 &shape->k);
+            attn_fixture_compare(f, &y, &x, ATTN_DV, ATTN_FIXTURE_BOUNDS, half_of_original,
+                                 &shape->k);
         }
-        attn_lab_close(&y);
+        attn_fixture_close(&y);
     }
-    attn_lab_close(&x);
+    attn_fixture_close(&x);
 }
 
 /* Key j of the smaller problem is key 2 j of the larger one. */
@@ -182,30 +184,30 @@ static int64_t twice_as_far(int64_t j, const void *arg)
     return 2 * j;
 }
 
-static void even_or_nothing(const void *arg, struct attn_lab_want *want)
+static void even_or_nothing(const void *arg, struct attn_fixture_want *want)
 {
     (void)arg;
     want->factor = want->at[2] % 2 == 0;
     want->at[2] /= 2;
 }
 
-void attn_relation_remove_key(struct attn_lab *lab, const struct attn_lab_shape *shape)
+void attn_relation_remove_key(struct attn_fixture *f, const struct attn_fixture_shape *shape)
 {
-    struct attn_lab_shape more = *shape;
+    struct attn_fixture_shape more = *shape;
     more.k *= 2;
     struct attn_trial x, y;
-    if (!attn_lab_open(lab, &x, &more, "keys(x10)", "normal:s3", ATTN_BACKWARD, ""))
+    if (!attn_fixture_open(f, &x, &more, "keys(x10)", "normal:s3", ATTN_BACKWARD, ""))
         return;
-    if (attn_lab_open(lab, &y, shape, "none", "normal:s3", ATTN_BACKWARD, "")) {
+    if (attn_fixture_open(f, &y, shape, "none", "normal:s3", ATTN_BACKWARD, "")) {
         copy_rows(&y, &x, ATTN_T_K, shape->k, twice_as_far, NULL);
         copy_rows(&y, &x, ATTN_T_V, shape->k, twice_as_far, NULL);
-        if (attn_lab_run_both(lab, &x, &y))
+        if (attn_fixture_run_both(f, &x, &y))
             for (int o = 0; o <= ATTN_DV; o++)
-                attn_lab_compare(lab, &x, &y, (enum attn_output)o, ATTN_LAB_BOUNDS,
-                                 o > ATTN_DQ ? even_or_nothing : NULL, NULL);
-        attn_lab_close(&y);
+                attn_fixture_compare(f, &x, &y, (enum attn_output)o, ATTN_FIXTURE_BOUNDS,
+                                     o > ATTN_DQ ? even_or_nothing : NULL, NULL);
+        attn_fixture_close(&y);
     }
-    attn_lab_close(&x);
+    attn_fixture_close(&x);
 }
 
 /* ---- R16 ------------------------------------------------------------------------------------- */
@@ -215,43 +217,43 @@ static int64_t further_by(int64_t i, const void *arg)
     return i + *(const int64_t *)arg;
 }
 
-static void row_further_by(const void *arg, struct attn_lab_want *want)
+static void row_further_by(const void *arg, struct attn_fixture_want *want)
 {
     want->at[2] += *(const int64_t *)arg;
 }
 
 /* Rows from `first` on of a square causal problem x, as a problem of their own. */
-static void cut(struct attn_lab *lab, const struct attn_trial *x, const struct attn_lab_shape *part,
-                const char *mask, int64_t first)
+static void cut(struct attn_fixture *f, const struct attn_trial *x,
+                const struct attn_fixture_shape *part, const char *mask, int64_t first)
 {
     struct attn_trial y;
-    if (!attn_lab_open(lab, &y, part, mask, "normal:s4", ATTN_FORWARD, ""))
+    if (!attn_fixture_open(f, &y, part, mask, "normal:s4", ATTN_FORWARD, ""))
         return;
     copy_rows(&y, x, ATTN_T_Q, part->q, further_by, &first);
-    attn_lab_copy(&y, x, ATTN_T_K);
-    attn_lab_copy(&y, x, ATTN_T_V);
-    if (attn_lab_run(lab, &y)) {
-        attn_lab_compare(lab, &y, x, ATTN_O, ATTN_LAB_BOUNDS, row_further_by, &first);
-        attn_lab_compare(lab, &y, x, ATTN_LSE, ATTN_LAB_BOUNDS, row_further_by, &first);
+    attn_fixture_copy(&y, x, ATTN_T_K);
+    attn_fixture_copy(&y, x, ATTN_T_V);
+    if (attn_fixture_run(f, &y)) {
+        attn_fixture_compare(f, &y, x, ATTN_O, ATTN_FIXTURE_BOUNDS, row_further_by, &first);
+        attn_fixture_compare(f, &y, x, ATTN_LSE, ATTN_FIXTURE_BOUNDS, row_further_by, &first);
     }
-    attn_lab_close(&y);
+    attn_fixture_close(&y);
 }
 
-void attn_relation_causal_prefix(struct attn_lab *lab, const struct attn_lab_shape *shape)
+void attn_relation_causal_prefix(struct attn_fixture *f, const struct attn_fixture_shape *shape)
 {
-    struct attn_lab_shape whole = *shape, first, last;
+    struct attn_fixture_shape whole = *shape, first, last;
     whole.q = whole.k;
     first = last = whole;
     first.q = first.k = whole.k / 2;
     last.q = whole.k / 4;
     struct attn_trial x;
-    if (!attn_lab_open(lab, &x, &whole, "causal(tl)", "normal:s4", ATTN_FORWARD, ""))
+    if (!attn_fixture_open(f, &x, &whole, "causal(tl)", "normal:s4", ATTN_FORWARD, ""))
         return;
-    if (attn_lab_run(lab, &x)) {
-        cut(lab, &x, &first, "causal(tl)", 0);
-        cut(lab, &x, &last, "causal(br)", whole.q - last.q);
+    if (attn_fixture_run(f, &x)) {
+        cut(f, &x, &first, "causal(tl)", 0);
+        cut(f, &x, &last, "causal(br)", whole.q - last.q);
     }
-    attn_lab_close(&x);
+    attn_fixture_close(&x);
 }
 
 /* ---- R18 ------------------------------------------------------------------------------------- */
@@ -271,71 +273,71 @@ static void merge(double *o, double *lse, double o2, double lse2)
 
 /* Element `at` from its parts, in one order; the allowed error with it.  An error e in each LSE
  * changes a weight by a factor within exp(+-2 e). */
-static void check_merged(struct attn_lab *lab, const struct attn_trial *x,
+static void check_merged(struct attn_fixture *f, const struct attn_trial *x,
                          const struct attn_trial part[PARTS], const int64_t at[4],
                          const int order[PARTS])
 {
     const int64_t row[4] = {at[0], at[1], at[2], 0};
-    double o = 0, lse = -HUGE_VAL, e = 0, allowed = attn_lab_bound(x, ATTN_O, at);
+    double o = 0, lse = -HUGE_VAL, e = 0, allowed = attn_fixture_bound(x, ATTN_O, at);
     for (int p = 0; p < PARTS; p++) {
-        merge(&o, &lse, attn_lab_get(&part[order[p]], ATTN_O, at),
-              attn_lab_get(&part[order[p]], ATTN_LSE, row));
-        e = fmax(e, attn_lab_bound(&part[p], ATTN_LSE, row));
+        merge(&o, &lse, attn_fixture_get(&part[order[p]], ATTN_O, at),
+              attn_fixture_get(&part[order[p]], ATTN_LSE, row));
+        e = fmax(e, attn_fixture_bound(&part[p], ATTN_LSE, row));
     }
     for (int p = 0; p < PARTS; p++) {
-        double weight = exp(attn_lab_get(&part[p], ATTN_LSE, row) - lse + 2 * e);
-        allowed += weight * (attn_lab_bound(&part[p], ATTN_O, at) +
-                             expm1(2 * e) * fabs(attn_lab_get(&part[p], ATTN_O, at) - o));
+        double weight = exp(attn_fixture_get(&part[p], ATTN_LSE, row) - lse + 2 * e);
+        allowed += weight * (attn_fixture_bound(&part[p], ATTN_O, at) +
+                             expm1(2 * e) * fabs(attn_fixture_get(&part[p], ATTN_O, at) - o));
     }
-    attn_lab_near(lab, "o", at, attn_lab_get(x, ATTN_O, at), o, allowed);
-    attn_lab_near(lab, "lse", row, attn_lab_get(x, ATTN_LSE, row), lse,
-                  attn_lab_bound(x, ATTN_LSE, row) + e);
+    attn_fixture_near(f, "o", at, attn_fixture_get(x, ATTN_O, at), o, allowed);
+    attn_fixture_near(f, "lse", row, attn_fixture_get(x, ATTN_LSE, row), lse,
+                      attn_fixture_bound(x, ATTN_LSE, row) + e);
 }
 
-static void merge_all(struct attn_lab *lab, const struct attn_trial *x,
+static void merge_all(struct attn_fixture *f, const struct attn_trial *x,
                       const struct attn_trial part[PARTS])
 {
     static const int order[][PARTS] = {{0, 1, 2}, {2, 0, 1}, {1, 2, 0}};
     int64_t e[4], at[4];
-    attn_lab_extent(x, ATTN_O, e);
+    attn_fixture_extent(x, ATTN_O, e);
     for (at[0] = 0; at[0] < e[0]; at[0]++)
         for (at[1] = 0; at[1] < e[1]; at[1]++)
             for (at[2] = 0; at[2] < e[2]; at[2]++)
                 for (at[3] = 0; at[3] < e[3]; at[3]++)
                     for (int n = 0; n < 3; n++)
-                        check_merged(lab, x, part, at, order[n]);
+                        check_merged(f, x, part, at, order[n]);
 }
 
-static void take_apart(struct attn_lab *lab, const struct attn_lab_shape *s, const char *fill)
+static void take_apart(struct attn_fixture *f, const struct attn_fixture_shape *s, const char *fill)
 {
     const int64_t third = s->k / 3 / 4 * 4;
     const int64_t first[PARTS + 1] = {0, third, third + 4, s->k};
     struct attn_trial x, part[PARTS];
     int open = 0, ran = 1;
-    if (!attn_lab_open(lab, &x, s, "none", fill, ATTN_FORWARD, ""))
+    if (!attn_fixture_open(f, &x, s, "none", fill, ATTN_FORWARD, ""))
         return;
     for (; open < PARTS; open++) {
-        struct attn_lab_shape piece = *s;
+        struct attn_fixture_shape piece = *s;
         piece.k = first[open + 1] - first[open];
-        if (!attn_lab_open(lab, &part[open], &piece, "none", fill, ATTN_FORWARD, ""))
+        if (!attn_fixture_open(f, &part[open], &piece, "none", fill, ATTN_FORWARD, ""))
             break;
-        attn_lab_copy(&part[open], &x, ATTN_T_Q);
+        attn_fixture_copy(&part[open], &x, ATTN_T_Q);
         copy_rows(&part[open], &x, ATTN_T_K, piece.k, further_by, &first[open]);
         copy_rows(&part[open], &x, ATTN_T_V, piece.k, further_by, &first[open]);
-        ran = ran && attn_lab_run(lab, &part[open]);
+        ran = ran && attn_fixture_run(f, &part[open]);
     }
-    if (open == PARTS && ran && attn_lab_run(lab, &x))
-        merge_all(lab, &x, part);
+    if (open == PARTS && ran && attn_fixture_run(f, &x))
+        merge_all(f, &x, part);
     while (open > 0)
-        attn_lab_close(&part[--open]);
-    attn_lab_close(&x);
+        attn_fixture_close(&part[--open]);
+    attn_fixture_close(&x);
 }
 
-void attn_relation_merge(struct attn_lab *lab, const struct attn_lab_shape *shape)
+void attn_relation_merge(struct attn_fixture *f, const struct attn_fixture_shape *shape)
 {
-    take_apart(lab, shape, "normal:s5");
-    take_apart(lab, shape, "cliffs:s6");
-    take_apart(lab, shape, "offset-120:s7");
+    take_apart(f, shape, "normal:s5");
+    take_apart(f, shape, "cliffs:s6");
+    take_apart(f, shape, "offset-120:s7");
 }
 
 /* ---- R19 ------------------------------------------------------------------------------------- */
@@ -343,27 +345,27 @@ void attn_relation_merge(struct attn_lab *lab, const struct attn_lab_shape *shap
 enum { FIRST_Q = 8, FIRST_K = 12 }; /* the first sequence; the second is the rest */
 
 /* Compare rows of the packed run with one sequence alone; [2] of the offsets: queries, keys. */
-static void alone(struct attn_lab *lab, const struct attn_trial *x, const struct attn_lab_shape *s,
-                  const int64_t from[2])
+static void alone(struct attn_fixture *f, const struct attn_trial *x,
+                  const struct attn_fixture_shape *s, const int64_t from[2])
 {
     struct attn_trial y;
-    if (!attn_lab_open(lab, &y, s, "none", "normal:s8", ATTN_BACKWARD, ""))
+    if (!attn_fixture_open(f, &y, s, "none", "normal:s8", ATTN_BACKWARD, ""))
         return;
     copy_rows(&y, x, ATTN_T_Q, s->q, further_by, &from[0]);
     copy_rows(&y, x, ATTN_T_K, s->k, further_by, &from[1]);
     copy_rows(&y, x, ATTN_T_V, s->k, further_by, &from[1]);
-    if (attn_lab_has(&y, ATTN_DQ))
+    if (attn_fixture_has(&y, ATTN_DQ))
         copy_rows(&y, x, ATTN_T_DO, s->q, further_by, &from[0]);
-    if (attn_lab_run(lab, &y))
+    if (attn_fixture_run(f, &y))
         for (int o = 0; o <= ATTN_DV; o++)
-            attn_lab_compare(lab, &y, x, (enum attn_output)o, ATTN_LAB_BOUNDS, row_further_by,
-                             &from[o > ATTN_DQ]);
-    attn_lab_close(&y);
+            attn_fixture_compare(f, &y, x, (enum attn_output)o, ATTN_FIXTURE_BOUNDS, row_further_by,
+                                 &from[o > ATTN_DQ]);
+    attn_fixture_close(&y);
 }
 
-void attn_relation_pack(struct attn_lab *lab, const struct attn_lab_shape *shape)
+void attn_relation_pack(struct attn_fixture *f, const struct attn_fixture_shape *shape)
 {
-    struct attn_lab_shape head = *shape, rest = *shape;
+    struct attn_fixture_shape head = *shape, rest = *shape;
     const int64_t start[2] = {0, 0}, middle[2] = {FIRST_Q, FIRST_K};
     char mask[96];
     struct attn_trial x, y;
@@ -372,18 +374,18 @@ void attn_relation_pack(struct attn_lab *lab, const struct attn_lab_shape *shape
     rest.q -= FIRST_Q;
     rest.k -= FIRST_K;
     snprintf(mask, sizeof mask, "documents(8x12,%lldx%lld)", (long long)rest.q, (long long)rest.k);
-    if (!attn_lab_open(lab, &x, shape, mask, "normal:s8", ATTN_BACKWARD, ""))
+    if (!attn_fixture_open(f, &x, shape, mask, "normal:s8", ATTN_BACKWARD, ""))
         return;
-    if (attn_lab_run(lab, &x)) {
-        alone(lab, &x, &head, start);
-        alone(lab, &x, &rest, middle);
+    if (attn_fixture_run(f, &x)) {
+        alone(f, &x, &head, start);
+        alone(f, &x, &rest, middle);
         snprintf(mask, sizeof mask, "documents(0x0,8x12,0x0,%lldx%lld,0x0)", (long long)rest.q,
                  (long long)rest.k);
-        if (attn_lab_open(lab, &y, shape, mask, "normal:s8", ATTN_BACKWARD, "")) {
-            if (attn_lab_run(lab, &y))
-                attn_lab_compare_all(lab, &x, &y, ATTN_LAB_EXACT);
-            attn_lab_close(&y);
+        if (attn_fixture_open(f, &y, shape, mask, "normal:s8", ATTN_BACKWARD, "")) {
+            if (attn_fixture_run(f, &y))
+                attn_fixture_compare_all(f, &x, &y, ATTN_FIXTURE_EXACT);
+            attn_fixture_close(&y);
         }
     }
-    attn_lab_close(&x);
+    attn_fixture_close(&x);
 }

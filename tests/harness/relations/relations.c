@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/harness/relations/relation_lab.h"
+#include "tests/harness/relations/relation_fixture.h"
 
 static const struct attn_relation table[] = {
 #define ATTN_RELATION(id, name, ids, says) {id, ids, says, attn_relation_##name},
@@ -31,39 +31,40 @@ const struct attn_relation *attn_relation_find(const char *id)
 }
 
 /* Ragged everywhere; and everything a multiple of 4, for ranks to share. */
-static const struct attn_lab_shape shapes[] = {{2, 6, 3, 19, 37, 7, 5}, {2, 8, 4, 16, 24, 8, 6}};
+static const struct attn_fixture_shape shapes[] = {{2, 6, 3, 19, 37, 7, 5},
+                                                   {2, 8, 4, 16, 24, 8, 6}};
 
-static void run(const struct attn_relation *relation, struct attn_lab *lab)
+static void run(const struct attn_relation *relation, struct attn_fixture *f)
 {
     static const enum attn_dtype preferred[] = {ATTN_F32, ATTN_F64, ATTN_BF16, ATTN_F16};
-    struct attn_result *result = lab->result;
-    unsigned caps = lab->spec->impl->caps;
-    lab->dtype = ATTN_F32;
+    struct attn_result *result = f->result;
+    unsigned caps = f->spec->impl->caps;
+    f->dtype = ATTN_F32;
     memset(result, 0, sizeof *result);
     for (int t = 3; t >= 0; t--)
         if (caps & 1u << preferred[t])
-            lab->dtype = preferred[t];
+            f->dtype = preferred[t];
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes && result->verdict == ATTN_PASS; s++) {
-        struct attn_lab_shape shape = shapes[s];
-        if (lab->claims != NULL) {
+        struct attn_fixture_shape shape = shapes[s];
+        if (f->claims != NULL) {
             shape.k = caps & ATTN_CAP_CROSS ? shape.k : shape.q;
             shape.g = caps & ATTN_CAP_GQA ? shape.g : shape.h;
             shape.v = caps & ATTN_CAP_DV ? shape.v : shape.d;
         }
-        relation->run(lab, &shape);
+        relation->run(f, &shape);
     }
-    if (result->verdict != ATTN_PASS || lab->compared > 0)
+    if (result->verdict != ATTN_PASS || f->compared > 0)
         return;
-    result->verdict = lab->refusal[0] != '\0' ? ATTN_REFUSED : ATTN_ERROR;
+    result->verdict = f->refusal[0] != '\0' ? ATTN_REFUSED : ATTN_ERROR;
     snprintf(result->text, sizeof result->text, "%s",
-             lab->refusal[0] != '\0' ? lab->refusal : "the relation compared nothing");
+             f->refusal[0] != '\0' ? f->refusal : "the relation compared nothing");
 }
 
 void attn_relation_run(const struct attn_relation *relation, const struct attn_spec *spec,
                        struct attn_result *result)
 {
-    struct attn_lab lab = {.spec = spec, .result = result};
-    run(relation, &lab);
+    struct attn_fixture f = {.spec = spec, .result = result};
+    run(relation, &f);
 }
 
 /* The capabilities that claims amount to; the lower bits of both are the same bits. */
@@ -79,11 +80,11 @@ void attn_relation_run_claimed(const struct attn_relation *relation, const struc
 {
     struct attn_impl impl = *spec->impl;
     struct attn_spec own = *spec;
-    struct attn_lab lab = {.spec = &own, .result = result, .claims = claims};
+    struct attn_fixture f = {.spec = &own, .result = result, .claims = claims};
     impl.caps = caps_of(claims);
     own.impl = &impl;
-    run(relation, &lab);
-    *needs = result->verdict == ATTN_REFUSED ? 0 : lab.needs;
+    run(relation, &f);
+    *needs = result->verdict == ATTN_REFUSED ? 0 : f.needs;
     if (*needs != 0 && claims->bits & ATTN_PLUGIN_REPEATS)
         *needs |= ATTN_PLUGIN_REPEATS;
 }

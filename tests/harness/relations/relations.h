@@ -14,15 +14,15 @@
 
 #include "tests/harness/cases/claims.h"
 
-struct attn_lab;
-struct attn_lab_shape;
+struct attn_fixture;
+struct attn_fixture_shape;
 
 struct attn_relation {
     const char *id;   /* "R1" to "R23" metamorphic, "G1" to "G9" of gradients, "D" determinism,
                          "P" placement, "I" index width                                      */
     const char *ids;  /* the catalogued bugs that it can show                                */
     const char *says; /* one line                                                            */
-    void (*run)(struct attn_lab *lab, const struct attn_lab_shape *shape);
+    void (*run)(struct attn_fixture *f, const struct attn_fixture_shape *shape);
 };
 int attn_relation_count(void);
 const struct attn_relation *attn_relation_at(int index);
@@ -46,7 +46,7 @@ void attn_relation_run_claimed(const struct attn_relation *relation, const struc
 /* ---- the functions of the table ----------------------------------------------------------- */
 
 #define ATTN_RELATION(id, name, ids, says) \
-    void attn_relation_##name(struct attn_lab *lab, const struct attn_lab_shape *shape);
+    void attn_relation_##name(struct attn_fixture *f, const struct attn_fixture_shape *shape);
 #include "tests/harness/relations/relations.def"
 #undef ATTN_RELATION
 

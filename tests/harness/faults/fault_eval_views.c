@@ -1,8 +1,8 @@
-/* How a tale reads memory: every tensor by its own strides, or by wrong ones.  What would leave a
- * tensor's memory is no tale that can be told. */
+/* How a model reads memory: every tensor by its own strides, or by wrong ones.  What would leave a
+ * tensor's memory is no model that can be told. */
 #include <stdint.h>
 
-#include "tests/harness/faults/teller.h"
+#include "tests/harness/faults/fault_eval.h"
 
 /* The same memory, token-major where it is head-major and the reverse. */
 static void turn(struct attn_cview *view, const struct attn_tensor *t)
@@ -51,9 +51,9 @@ static void take_strides(struct attn_cview *view, const struct attn_cview *of)
         view->stride[axis] = of->stride[axis];
 }
 
-static void mistake_one(struct teller *x, int slot)
+static void mistake_one(struct fault_eval *x, int slot)
 {
-    const struct attn_tale *t = x->t;
+    const struct attn_fault_model *t = x->t;
     const struct attn_tensor *tensor = &x->q->setup->tensor[slot];
     struct attn_cview *view = &x->view[slot];
     int is_bias = slot == ATTN_T_BIAS || slot == ATTN_T_DBIAS;
@@ -70,9 +70,9 @@ static void mistake_one(struct teller *x, int slot)
         view->data = (const void *)((uintptr_t)view->data & ~((uintptr_t)t->rounded - 1));
 }
 
-int attn_teller_views(struct teller *x)
+int attn_eval_views(struct fault_eval *x)
 {
-    const struct attn_tale *t = x->t;
+    const struct attn_fault_model *t = x->t;
     const struct attn_tensor *tensor = x->q->setup->tensor;
     int inside = 1;
     for (int slot = 0; slot < ATTN_SLOTS; slot++) {

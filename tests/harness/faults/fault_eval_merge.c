@@ -3,24 +3,24 @@
 #include <math.h>
 
 #include "ref/problem.h"
-#include "tests/harness/faults/teller.h"
+#include "tests/harness/faults/fault_eval.h"
 
-static int64_t block_at(const struct teller *x, int64_t i, int64_t step)
+static int64_t block_at(const struct fault_eval *x, int64_t i, int64_t step)
 {
     int64_t ranks = x->t->ranks;
     return (i / (x->p->n_query / ranks) - step + ranks) % ranks;
 }
 
-int attn_teller_step_counts(const struct teller *x, int64_t i, int64_t j)
+int attn_eval_step_counts(const struct fault_eval *x, int64_t i, int64_t j)
 {
-    if (x->t->ranks == 0 || x->t->steps == ATTN_TALE_ALL_STEPS)
+    if (x->t->ranks == 0 || x->t->steps == ATTN_MODEL_ALL_STEPS)
         return 1;
-    int64_t step = x->t->steps == ATTN_TALE_LAST_STEP ? x->t->ranks - 1 : 0;
+    int64_t step = x->t->steps == ATTN_MODEL_LAST_STEP ? x->t->ranks - 1 : 0;
     return j / (x->p->n_key / x->t->ranks) == block_at(x, i, step);
 }
 
 /* Whether a rank may pass over the block: nothing in it is seen by any of its rows. */
-static int is_hidden(const struct teller *x, int64_t i, int64_t block)
+static int is_hidden(const struct fault_eval *x, int64_t i, int64_t block)
 {
     const struct attn_problem *p = x->p;
     int64_t rows = p->n_query / x->t->ranks, keys = p->n_key / x->t->ranks;
@@ -33,7 +33,7 @@ static int is_hidden(const struct teller *x, int64_t i, int64_t block)
 }
 
 /* O of one block; returns its LSE. */
-static double tell_block(struct teller *x, int64_t b, int64_t g, int64_t block, double *o)
+static double tell_block(struct fault_eval *x, int64_t b, int64_t g, int64_t block, double *o)
 {
     int64_t keys = x->p->n_key / x->t->ranks;
     double m = -(double)INFINITY, l = 0;
@@ -52,45 +52,45 @@ static double tell_block(struct teller *x, int64_t b, int64_t g, int64_t block, 
 }
 
 /* As float32 has it: what is out of its range is 0 or infinite. */
-static double narrow_exp(const struct teller *x, double a)
+static double narrow_exp(const struct fault_eval *x, double a)
 {
-    double e = x->t->merge == ATTN_TALE_MERGE_EXP2 ? exp2(a) : exp(a);
+    double e = x->t->merge == ATTN_MODEL_MERGE_EXP2 ? exp2(a) : exp(a);
     return x->p->dtype == ATTN_F32 ? (double)(float)e : e;
 }
 
-static void merge(struct teller *x, double *o, double *lse, const double *other, double lse2)
+static void merge(struct fault_eval *x, double *o, double *lse, const double *other, double lse2)
 {
-    enum attn_tale_merge how = x->t->merge;
+    enum attn_model_merge how = x->t->merge;
     double lse1 = *lse;
-    int sorted = how == ATTN_TALE_MERGE_UNSORTED || lse1 >= lse2;
+    int sorted = how == ATTN_MODEL_MERGE_UNSORTED || lse1 >= lse2;
     double max = sorted ? lse1 : lse2, min = sorted ? lse2 : lse1;
-    if (lse1 == -(double)INFINITY && lse2 == -(double)INFINITY && how != ATTN_TALE_MERGE_EMPTY)
+    if (lse1 == -(double)INFINITY && lse2 == -(double)INFINITY && how != ATTN_MODEL_MERGE_EMPTY)
         return;
     double e = narrow_exp(x, min - max);
-    double large = how == ATTN_TALE_MERGE_MEAN ? 0.5 : 1 / (1 + e);
-    double small = how == ATTN_TALE_MERGE_MEAN ? 0.5 : e / (1 + e);
+    double large = how == ATTN_MODEL_MERGE_MEAN ? 0.5 : 1 / (1 + e);
+    double small = how == ATTN_MODEL_MERGE_MEAN ? 0.5 : e / (1 + e);
     for (int64_t c = 0; c < x->p->d_value; c++)
         o[c] = sorted ? large * o[c] + small * other[c] : large * other[c] + small * o[c];
-    *lse = how == ATTN_TALE_MERGE_MAX         ? max
-           : how == ATTN_TALE_MERGE_UNSHIFTED ? log(narrow_exp(x, lse1) + narrow_exp(x, lse2))
-                                              : max + log1p(e);
+    *lse = how == ATTN_MODEL_MERGE_MAX         ? max
+           : how == ATTN_MODEL_MERGE_UNSHIFTED ? log(narrow_exp(x, lse1) + narrow_exp(x, lse2))
+                                               : max + log1p(e);
 }
 
-void attn_teller_merge(struct teller *x, int64_t b, int64_t h, int64_t i)
+void attn_eval_merge(struct fault_eval *x, int64_t b, int64_t h, int64_t i)
 {
-    enum attn_tale_merge how = x->t->merge;
-    int64_t g = attn_teller_kv_head(x, h, ATTN_TALE_V);
-    int64_t steps = x->t->ranks - (how == ATTN_TALE_MERGE_SHORT);
+    enum attn_model_merge how = x->t->merge;
+    int64_t g = attn_eval_kv_head(x, h, ATTN_MODEL_V);
+    int64_t steps = x->t->ranks - (how == ATTN_MODEL_MERGE_SHORT);
     double *other = x->o + x->p->d_value;
     x->lse = -(double)INFINITY;
     for (int64_t c = 0; c < x->p->d_value; c++)
         x->o[c] = 0;
     for (int64_t step = 0; step < steps; step++) {
         int64_t block = block_at(x, i, step);
-        if (how >= ATTN_TALE_MERGE_RESET && is_hidden(x, i, block)) {
-            for (int64_t c = 0; c < x->p->d_value && how == ATTN_TALE_MERGE_RESET; c++)
+        if (how >= ATTN_MODEL_MERGE_RESET && is_hidden(x, i, block)) {
+            for (int64_t c = 0; c < x->p->d_value && how == ATTN_MODEL_MERGE_RESET; c++)
                 x->o[c] = 0;
-            x->lse = how == ATTN_TALE_MERGE_RESET ? -(double)INFINITY : x->lse;
+            x->lse = how == ATTN_MODEL_MERGE_RESET ? -(double)INFINITY : x->lse;
             continue;
         }
         double lse = tell_block(x, b, g, block, step == 0 ? x->o : other);
@@ -98,7 +98,7 @@ void attn_teller_merge(struct teller *x, int64_t b, int64_t h, int64_t i)
             x->lse = lse;
         else
             merge(x, x->o, &x->lse, other, lse);
-        if (step > 0 && how == ATTN_TALE_MERGE_TWICE)
+        if (step > 0 && how == ATTN_MODEL_MERGE_TWICE)
             merge(x, x->o, &x->lse, other, lse);
     }
 }
