@@ -220,10 +220,10 @@ $(B)/rule-table: $(B)/tests/mutants/rule_table.o $(B)/tests/mutants/kill.o $(B)/
 
 # ---- targets -----------------------------------------------------------------------------------
 
-test: $(B)/attn-tests $(B)/attnlab $(FAULTS_TEST) $(B)/attnlab-mistaken $(B)/fifth.so $(MUTANT_SO) ## everything that proves the suite right (6 to 9 minutes on 2 cores)
+test: $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(FAULTS_TEST) $(B)/attnlab-mistaken $(B)/fifth.so $(MUTANT_SO) ## everything that proves the suite right (6 to 9 minutes on 2 cores)
 	ATTN_BUILD=$(B) $(B)/attn-tests
 
-test-full: $(B)/attn-tests $(B)/attnlab $(FAULTS_TEST) $(B)/attnlab-mistaken $(B)/fifth.so $(MUTANT_SO) ## the same, with the full battery on every variant and long soaks
+test-full: $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(FAULTS_TEST) $(B)/attnlab-mistaken $(B)/fifth.so $(MUTANT_SO) ## the same, with the full battery on every variant and long soaks
 	-@bash .ci/install external # what is not there is skipped, and said
 	ATTN_FULL=1 ATTN_BUILD=$(B) $(B)/attn-tests
 
@@ -305,6 +305,46 @@ test-arm64: ## the tests of the kernels on arm64: cross-compiled, run by qemu-us
 lint: | build/.ready ## include direction, headers alone, formatting, warnings as errors (gcc and clang)
 	@bash .ci/lint
 
+# ---- installation ------------------------------------------------------------------------------
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+LIBDIR  ?= $(PREFIX)/lib
+SO      := 0
+# What a caller or an implementer includes, as written from the root of the tree.
+PUBLIC  := ref/attn.h ref/impl.h ref/ledger.h ref/attn_plugin.h ref/mask/mask.h \
+           optimized/registry.h optimized/simple.h
+COMMANDS_OF_MAN = $(shell $(B)/attnlab --help | sed -n 's/^  \([a-z]*\) .*/\1/p')
+
+$(B)/libattn.so: $(LIB_OBJ)
+	$(call say,ld,$@)
+	$(Q)$(LINK) -shared -Wl,-soname,libattn.so.$(SO) -o $@ $^ -lm
+
+install: $(B)/attnlab $(B)/libattn.a $(B)/libattn.so ## program, libraries, headers, manual, completion: PREFIX=/usr/local DESTDIR=
+	@d='$(DESTDIR)$(PREFIX)'; l='$(DESTDIR)$(LIBDIR)'; set -e; \
+	mkdir -p "$$d/bin" "$$l/pkgconfig" "$$d/share/man/man1" "$$d/share/attnlab/plots" \
+	    "$$d/share/attnlab/plans" "$$d/share/bash-completion/completions"; \
+	install $(B)/attnlab "$$d/bin/"; \
+	install -m 644 $(B)/libattn.a "$$l/"; \
+	install $(B)/libattn.so "$$l/libattn.so.$(SO)"; \
+	ln -sf libattn.so.$(SO) "$$l/libattn.so"; \
+	for h in $(PUBLIC); do install -D -m 644 $$h "$$d/include/attnlab/$$h"; done; \
+	install -m 644 plots/*.gp "$$d/share/attnlab/plots/"; \
+	install -m 644 experiments/plans/*.plan "$$d/share/attnlab/plans/"; \
+	for c in $(COMMANDS_OF_MAN); do \
+	    $(B)/attnlab help $$c --format=man > "$$d/share/man/man1/attnlab-$$c.1"; done; \
+	$(B)/attnlab help --format=bash > "$$d/share/bash-completion/completions/attnlab"; \
+	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include/attnlab' '' \
+	    'Name: attnlab' 'Description: attention, its memory and its checks' \
+	    'Version: $(VERSION)' 'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lattn' \
+	    'Libs.private: -fopenmp -pthread -lm' > "$$l/pkgconfig/attnlab.pc"
+
+uninstall: ## remove what install installed: the same PREFIX and DESTDIR
+	@d='$(DESTDIR)$(PREFIX)'; l='$(DESTDIR)$(LIBDIR)'; \
+	rm -f "$$d/bin/attnlab" "$$l"/libattn.a "$$l"/libattn.so* "$$l/pkgconfig/attnlab.pc" \
+	    "$$d"/share/man/man1/attnlab-*.1 "$$d/share/bash-completion/completions/attnlab"; \
+	rm -rf "$$d/include/attnlab" "$$d/share/attnlab"
+
 clean: ## remove build/
 	rm -rf build
 
@@ -312,7 +352,7 @@ help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r t d; do printf '  make %-8s %s\n' "$$t" "$$d"; done
 
 FORCE:
-.PHONY: all fuzz faults bench steps valgrind test test-full golden minimax rules mutants names docs check report asan clang test-arm64 lint clean help FORCE
+.PHONY: all install uninstall fuzz faults bench steps valgrind test test-full golden minimax rules mutants names docs check report asan clang test-arm64 lint clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -219,11 +219,10 @@ static int price_one(const struct attn_spec *spec, const struct attn_cli_shape *
     return ATTN_EXIT_GOOD;
 }
 
-/* The worst of what came of it; what no implementation could have priced is said once. */
-static int price_shape(const struct attn_cli_shape *shape, const struct attn_spec *spec, int n,
-                       json_t *all)
+/* *stop: no implementation could price it. */
+static int price_shape(const struct attn_cli_shape *shape, const struct attn_spec *spec,
+                       json_t *all, int *stop)
 {
-    int worst = ATTN_EXIT_GOOD;
     struct attn_error err = {0};
     struct attn_problem p = {
         .batch = shape->batch,
@@ -242,14 +241,11 @@ static int price_shape(const struct attn_cli_shape *shape, const struct attn_spe
     if (status == ATTN_OK)
         status = attn_mask_parse(shape->mask, &extents, NULL, &mask, &err);
     p.mask = mask;
-    if (status != ATTN_OK)
-        worst = attn_cli_fail("price", attn_cli_status(status), "%s", err.text);
-    for (int s = 0; s < n && status == ATTN_OK; s++) {
-        int priced = price_one(&spec[s], shape, &p, all);
-        worst = priced > worst ? priced : worst;
-    }
+    *stop = status != ATTN_OK;
+    int exit_status = *stop ? attn_cli_fail("price", attn_cli_status(status), "%s", err.text)
+                            : price_one(spec, shape, &p, all);
     attn_mask_free(mask);
-    return worst;
+    return exit_status;
 }
 
 /* For SIGALRM: nothing else here takes a second. */
@@ -289,9 +285,10 @@ static int price(int argc, char **argv)
     json_t *all = q.json ? json_array() : NULL;
     be_patient();
     worst = ATTN_EXIT_GOOD;
-    for (int i = 0; i < attn_cli_shape_count(&q.shapes); i++) {
-        const struct attn_cli_shape shape = attn_cli_shape_at(&q.shapes, i);
-        int status = price_shape(&shape, spec, n, all);
+    int shapes = attn_cli_shape_count(&q.shapes), stop = 0;
+    for (int i = 0; i < n * shapes && !stop; i++) {
+        const struct attn_cli_shape shape = attn_cli_shape_at(&q.shapes, i % shapes);
+        int status = price_shape(&shape, &spec[i / shapes], all, &stop);
         worst = status > worst ? status : worst;
     }
     alarm(0);

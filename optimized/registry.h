@@ -14,6 +14,10 @@
 
 #include "ref/impl.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 int attn_impl_count(void);
 const struct attn_impl *attn_impl_at(int index);          /* 0 <= index < count */
 const struct attn_impl *attn_impl_find(const char *name); /* NULL when there is none */
@@ -32,4 +36,7 @@ enum attn_status attn_spec_parse(const char *text, struct attn_spec *spec, struc
  * Always terminates text; returns the length that was needed. */
 int attn_spec_print(const struct attn_spec *spec, char *text, size_t size);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -11,9 +11,15 @@
 #ifndef REF_LEDGER_H
 #define REF_LEDGER_H
 
-#include <stdatomic.h>
-
 #include "ref/attn.h"
+
+#ifdef __cplusplus
+extern "C" {
+typedef int64_t attn_atomic_int64; /* of the same size; to be read when nothing runs */
+#else
+#include <stdatomic.h>
+typedef _Atomic int64_t attn_atomic_int64;
+#endif
 
 enum { ATTN_LEDGER_BLOCKS = 64 };
 
@@ -33,7 +39,7 @@ struct attn_ledger_block {
 
 struct attn_ledger {
     struct attn_ledger *parent;
-    _Atomic int64_t now, peak; /* bytes, including those of children */
+    attn_atomic_int64 now, peak; /* bytes, including those of children */
     int n_accounts, n_at_peak;
     struct attn_account account[ATTN_MAX_ACCOUNTS]; /* live bytes by name             */
     struct attn_account at_peak[ATTN_MAX_ACCOUNTS]; /* the live set when peak was set */
@@ -67,4 +73,7 @@ void attn_ledger_restart(struct attn_ledger *ledger);
  * 0 unless somebody leaked, or left in the middle because of a failure. */
 int64_t attn_ledger_clear(struct attn_ledger *ledger);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

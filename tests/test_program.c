@@ -163,6 +163,17 @@ START_TEST(again_from_anywhere)
 }
 END_TEST
 
+/* tests/install.sh; not of a sanitized library, which links into no program that is not. */
+START_TEST(installed)
+{
+    char line[1024], output[16384];
+    if (strstr(test_build(), "release") == NULL)
+        return;
+    snprintf(line, sizeof line, "bash tests/install.sh '%s' '%s'", test_build(), scratch_path(""));
+    ck_assert_msg(shell(line, output, sizeof output) == 0, "%s", output);
+}
+END_TEST
+
 /* A broken pipe or a full disk is reported, not ignored. */
 START_TEST(full_disk)
 {
@@ -203,6 +214,7 @@ Suite *suite_program(void)
     tcase_set_timeout(again, 60);
     tcase_add_checked_fixture(again, scratch_open, scratch_close);
     tcase_add_test(again, again_from_anywhere);
+    tcase_add_test(again, installed);
     suite_add_tcase(suite, again);
     return suite;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "optimized/registry.h"
+#include "optimized/simple.h"
 #include "tests/fixtures/expected_error.h"
 #include "tests/harness/fill.h"
 
@@ -336,10 +337,68 @@ START_TEST(hostile_bytes)
 }
 END_TEST
 
+/* ---- calls of other languages ---------------------------------------------------------------- */
+
+enum { SQ = 2 * 4 * 5 * 3, SK = 2 * 2 * 7 * 3, SV = 2 * 2 * 7 * 2, SO = 2 * 4 * 5 * 2 };
+static const struct attn_simple simple = {2, 4, 2, 5, 7, 3, 2, 0};
+static float sq[SQ], sk[SK], sv[SV], so[SO], slse[2 * 4 * 5], sdo[SO], sdq[SQ], sdk[SK], sdv[SV];
+
+/* The sum of o d_o: what the gradients are those of. */
+static double loss(void)
+{
+    char error[ATTN_SIMPLE_ERROR];
+    double sum = 0;
+    int failed =
+        attn_simple_forward("tiled", "causal(br)", &simple, sq, sk, sv, so, slse, error);
+    ck_assert_msg(!failed, "%s", error);
+    for (int n = 0; n < SO; n++)
+        sum += (double)so[n] * (double)sdo[n];
+    return sum;
+}
+
+/* Every gradient is the difference quotient: no two arguments of a call are exchanged. */
+START_TEST(simple_calls)
+{
+    static const float step = 0x1p-6f;
+    const struct {
+        float *x, *dx;
+        int n;
+    } side[] = {{sq, sdq, SQ}, {sk, sdk, SK}, {sv, sdv, SV}};
+    char error[ATTN_SIMPLE_ERROR];
+    for (int n = 0; n < SQ; n++)
+        sq[n] = (float)(n * 37 % 19) / 8 - 1;
+    for (int n = 0; n < SK; n++)
+        sk[n] = (float)(n * 29 % 17) / 8 - 1;
+    for (int n = 0; n < SV; n++)
+        sv[n] = (float)(n * 23 % 13) / 8 - 1;
+    for (int n = 0; n < SO; n++)
+        sdo[n] = (float)(n * 31 % 11) / 8 - 1;
+    loss();
+    ck_assert_msg(attn_simple_backward("tiled", "causal(br)", &simple, sq, sk, sv, so, slse, sdo,
+                                       sdq, sdk, sdv, error) == 0,
+                  "%s", error);
+    for (int s = 0; s < 3; s++)
+        for (int n = 0; n < side[s].n; n += 5) {
+            float was = side[s].x[n];
+            side[s].x[n] = was + step;
+            double more = loss();
+            side[s].x[n] = was - step;
+            double less = loss();
+            side[s].x[n] = was;
+            ck_assert_double_eq_tol((more - less) / (2 * (double)step), (double)side[s].dx[n],
+                                    1e-3);
+        }
+    ck_assert(attn_simple_forward("tilde", "none", &simple, sq, sk, sv, so, slse, error) != 0);
+    ck_assert_ptr_nonnull(strstr(error, "did you mean tiled?"));
+    ck_assert(attn_simple_forward("dense", "casual", &simple, sq, sk, sv, so, slse, error) != 0);
+    ck_assert_ptr_nonnull(strstr(error, "did you mean causal?"));
+}
+END_TEST
+
 Suite *suite_registry(void)
 {
     const TTest *const each[] = {records, capabilities, options, round_trips};
-    const TTest *const once[] = {every_family_is_here, what_specs_mean, short_room, errors,
+    const TTest *const once[] = {every_family_is_here, what_specs_mean, short_room, errors, simple_calls,
                                  hostile_lengths,      hostile_bytes};
     Suite *suite = suite_create("registry");
     TCase *cases = tcase_create("registry");

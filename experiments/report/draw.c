@@ -81,6 +81,10 @@ int attn_draw_scripts(char *path, size_t size)
         (void)snprintf(candidate, sizeof candidate, "%s/plots/style.gp", base);
         if (access(candidate, R_OK) == 0)
             return snprintf(path, size, "%s/plots", base) < (int)size ? 0 : -1;
+        /* bin/attnlab: one step up, and down into share. */
+        (void)snprintf(candidate, sizeof candidate, "%s/share/attnlab/plots/style.gp", base);
+        if (access(candidate, R_OK) == 0)
+            return snprintf(path, size, "%s/share/attnlab/plots", base) < (int)size ? 0 : -1;
     }
     return -1;
 }

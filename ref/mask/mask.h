@@ -36,6 +36,10 @@
 
 #include "ref/attn.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* The whole problem that a mask speaks of. */
 struct attn_mask_shape {
     int64_t batch, heads, n_query, n_key;
@@ -123,4 +127,7 @@ int attn_mask_stored(const struct attn_mask *mask, struct attn_mask_tensor *row_
 int64_t attn_mask_count(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i0, int64_t i1,
                         int64_t j0, int64_t j1, int *counted);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# make install into an empty folder: what is there, and that programs in C, C++ and Python which know
+# nothing of the tree run with it.  What is missing on this machine is said and skipped.
+#
+#       tests/install.sh BUILD FOLDER
+set -eu
+build=$1 root=$(realpath "$2")/root prefix=/opt/attnlab
+export PKG_CONFIG_PATH=$root$prefix/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root
+examples=$PWD/docs/examples
+
+fail() {
+    echo "tests/install.sh: $*"
+    exit 1
+}
+
+make -s CONFIG="${build##*/}" PREFIX=$prefix DESTDIR="$root" install
+there=$root$prefix
+for file in bin/attnlab lib/libattn.a lib/libattn.so lib/pkgconfig/attnlab.pc \
+    include/attnlab/ref/attn.h share/man/man1/attnlab-price.1 share/attnlab/plots/style.gp \
+    share/bash-completion/completions/attnlab; do
+    [ -s "$there/$file" ] || fail "$file is missing or empty"
+done
+[ ! -e "$there/share/man/man1/attnlab-worker.1" ] || fail "a page for an internal command"
+cd "$2" # away from the tree
+read -ra flags < <(pkg-config --cflags --libs attnlab)
+read -ra static < <(pkg-config --static --libs attnlab | sed "s/-lattn//")
+read -ra cflags < <(pkg-config --cflags attnlab)
+
+# Row 0 of causal attention sees key 0, whose value is 0.
+want=
+expect() { # COMMAND...
+    local got
+    got=$(LD_LIBRARY_PATH=$there/lib "$@") || fail "$*: status $?"
+    [[ $got == 'o[0] 0.000000, '* ]] || fail "$*: $got"
+    [ "$got" = "${want:=$got}" ] || fail "$* says $got, not $want"
+}
+gcc -Wall -Wextra -Werror -o call "$examples/call.c" "${flags[@]}"
+expect ./call
+gcc -o call-static "$examples/call.c" "${cflags[@]}" "$there/lib/libattn.a" "${static[@]}"
+expect ./call-static
+if command -v g++ >/dev/null; then
+    g++ -std=c++11 -Wall -Wextra -Werror -o call-cpp "$examples/call.cpp" "${flags[@]}"
+    expect ./call-cpp
+    for header in $(cd "$there/include/attnlab" && find . -name '*.h'); do
+        echo "#include \"$header\""
+    done >all.cc
+    g++ -std=c++11 -Wall -Wextra -Werror "${cflags[@]}" -fsyntax-only all.cc
+else
+    echo "skipped: C++"
+fi
+if command -v python3 >/dev/null; then
+    expect python3 "$examples/call.py" "$there/lib/libattn.so"
+else
+    echo "skipped: Python"
+fi
+
+# A plug-in that compiles from anywhere, judged by the installed program.
+gcc -shared -fPIC -o naive.so "$examples/plugin_naive.c" "${cflags[@]}" -lm
+"$there/bin/attnlab" check --plugin ./naive.so --case ties >/dev/null 2>&1 || fail "the plug-in"
+# shellcheck source=/dev/null
+. "$there/share/bash-completion/completions/attnlab"
+COMP_WORDS=(attnlab price --pass b) COMP_CWORD=3
+_attnlab
+[ "${COMPREPLY[*]}" = "bwd both" ] || fail "completion of --pass b: ${COMPREPLY[*]}"
+if command -v man >/dev/null && man --version 2>/dev/null | grep -q man-db; then
+    LC_ALL=C man --warnings=w -l "$there/share/man/man1/attnlab-check.1" 2>warnings >/dev/null
+    [ ! -s warnings ] || fail "$(head -3 warnings)"
+fi
+
+make -s -C "${examples%/docs/examples}" PREFIX=$prefix DESTDIR="$root" uninstall
+[ -z "$(find "$root" ! -type d)" ] || fail "uninstall leaves $(find "$root" ! -type d | head -3)"
