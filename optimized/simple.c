@@ -36,16 +36,17 @@ static enum attn_status open_call(const char *spec, const char *mask, const stru
 {
     memset(call, 0, sizeof *call);
     attn_ledger_init(&call->ledger, NULL);
-    call->problem = (struct attn_problem){
-        .batch = s->batch,
-        .heads = s->heads,
-        .kv_heads = s->kv_heads,
-        .n_query = s->n_query,
-        .n_key = s->n_key,
-        .d_key = s->d_key,
-        .d_value = s->d_value,
-        .scale = s->scale != 0 ? s->scale : s->d_key > 0 ? 1 / sqrt((double)s->d_key) : 1,
-        .dtype = ATTN_F32};
+    call->problem = (struct attn_problem){.batch = s->batch,
+                                          .heads = s->heads,
+                                          .kv_heads = s->kv_heads,
+                                          .n_query = s->n_query,
+                                          .n_key = s->n_key,
+                                          .d_key = s->d_key,
+                                          .d_value = s->d_value,
+                                          .scale = s->scale != 0  ? s->scale
+                                                   : s->d_key > 0 ? 1 / sqrt((double)s->d_key)
+                                                                  : 1,
+                                          .dtype = ATTN_F32};
     enum attn_status status = attn_problem_check(&call->problem, &call->err);
     struct attn_mask_shape shape = {s->batch, s->heads, s->n_query, s->n_key};
     if (status == ATTN_OK)
@@ -73,11 +74,10 @@ int attn_simple_forward(const char *spec, const char *mask, const struct attn_si
 {
     struct call call;
     enum attn_status status = open_call(spec, mask, s, &call);
-    const struct attn_forward t = {input(q, s->heads, s->n_query, s->d_key),
-                                   input(k, s->kv_heads, s->n_key, s->d_key),
-                                   input(v, s->kv_heads, s->n_key, s->d_value),
-                                   output(o, s->heads, s->n_query, s->d_value),
-                                   output(lse, s->heads, s->n_query, 1)};
+    const struct attn_forward t = {
+        input(q, s->heads, s->n_query, s->d_key), input(k, s->kv_heads, s->n_key, s->d_key),
+        input(v, s->kv_heads, s->n_key, s->d_value), output(o, s->heads, s->n_query, s->d_value),
+        output(lse, s->heads, s->n_query, 1)};
     if (status == ATTN_OK)
         status = attn_run_forward(call.spec.impl, &call.ctx, &call.problem, &t);
     return close_call(&call, status, error);

@@ -348,8 +348,7 @@ static double loss(void)
 {
     char error[ATTN_SIMPLE_ERROR];
     double sum = 0;
-    int failed =
-        attn_simple_forward("tiled", "causal(br)", &simple, sq, sk, sv, so, slse, error);
+    int failed = attn_simple_forward("tiled", "causal(br)", &simple, sq, sk, sv, so, slse, error);
     ck_assert_msg(!failed, "%s", error);
     for (int n = 0; n < SO; n++)
         sum += (double)so[n] * (double)sdo[n];
@@ -398,8 +397,8 @@ END_TEST
 Suite *suite_registry(void)
 {
     const TTest *const each[] = {records, capabilities, options, round_trips};
-    const TTest *const once[] = {every_family_is_here, what_specs_mean, short_room, errors, simple_calls,
-                                 hostile_lengths,      hostile_bytes};
+    const TTest *const once[] = {every_family_is_here, what_specs_mean, short_room,   errors,
+                                 simple_calls,         hostile_lengths, hostile_bytes};
     Suite *suite = suite_create("registry");
     TCase *cases = tcase_create("registry");
     tcase_set_timeout(cases, 60);
