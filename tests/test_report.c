@@ -267,7 +267,7 @@ START_TEST(masks_make_groups)
 }
 END_TEST
 
-/* Groups that name one figure are drawn in it, each curve with its mask; labels and colours hold. */
+/* Groups that name one figure are drawn in it, each curve with its mask, label and colour. */
 START_TEST(groups_share_a_figure)
 {
     struct attn_summary summary;
