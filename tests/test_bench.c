@@ -294,7 +294,7 @@ static const struct {
     {"dense --case q9k5d3v2:none:f64:normal:s1 --format line " TINY, 0, "threads 1 median 0."},
     {"dense --length 200000 " TINY, 3, "not attempted"},
     {"dense --length 1024 --patience 1e-9 " TINY, 3, "would take about"},
-    {"dense --length 16 --dtype bf16 " TINY, 3, "refused: "},
+    {"ring --length 16 --dtype bf16 " TINY, 3, "refused: "},
 };
 
 START_TEST(words)
