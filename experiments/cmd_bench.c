@@ -286,7 +286,6 @@ static int bench_command(int argc, char **argv)
         return status;
     status = ATTN_EXIT_GOOD;
     bench = (struct attn_bench){.rounds = (int)flags.rounds,
-                                .again_s = 0,
                                 .verify = !flags.no_verify,
                                 .sample_s = flags.sample_s,
                                 .patience_s = flags.patience_s};

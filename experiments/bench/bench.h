@@ -4,7 +4,6 @@
  *   bench_roofs.c     what the machine can do: the FMA peak P, exponentials, bandwidth
  *   bench_blas.c      and what somebody's sgemm does
  *   bench_watch.c     what else happened meanwhile: waiting, switches, hardware counters
- *   bench_core.c      and how much of the core there was
  *   bench_entry.c     one thing to be timed: its price, its model, its first call, one sample
  *   bench_block.c     several of them in turn, round by round
  *   bench_figures.c   numbers from samples: fractions, ceilings, ratios of pairs
@@ -12,7 +11,7 @@
  *   bench_print.c     text, markdown, one line;  bench_json.c  JSON;  bench_roofline.c  the figure
  *
  * Every sample is paired with samples of P taken right before and after it, on as many threads and
- * for the same instruction set, and is taken when the whole core is there.  Things that are to be
+ * for the same instruction set.  Things that are to be
  * compared are in one block, and round r of the one is compared with round r of the other.
  */
 #ifndef EXPERIMENTS_BENCH_BENCH_H
@@ -24,20 +23,14 @@
 #include "optimized/registry.h"
 #include "tests/harness/runner.h"
 
-enum { ATTN_BENCH_ROUNDS = 64, ATTN_BENCH_ENOUGH = 3 }; /* clean samples that make a figure */
+enum { ATTN_BENCH_ROUNDS = 64 };
 
 struct attn_bench_sample {
-    double s;               /* seconds of a call                              */
-    double peak;            /* flops/s of P: mean of right before and after   */
-    double read;            /* bytes/s from memory, right after; NaN: not asked for */
-    double tiles;           /* flops/s of the pass's own tiles, right after; the same */
-    double cpu_s, waited_s; /* of all calls of the sample; waited_s may be NaN */
-    int64_t switches;
-    double additions; /* a second, the fewest before and after it (bench_core.c) */
-    double core;      /* the same, of the most of the run */
-    int tries;        /* of which this is the first clean one, or the best */
-    int undisturbed;  /* nobody waited, and P was the same before and after          */
-    int clean;        /* and the whole core was there */
+    double s;     /* seconds of a call                              */
+    double peak;  /* flops/s of P: mean of right before and after   */
+    double read;  /* bytes/s from memory, right after; NaN: not asked for */
+    double tiles; /* flops/s of the pass's own tiles, right after; the same */
+    double cpu_s; /* of all calls of the sample */
 };
 
 /* What one call is made of, counted from the problem, not from what an implementation does. */
@@ -88,9 +81,9 @@ struct attn_bench_entry {
     double worst;      /* error / bound of the first call */
     char verified[16]; /* "all", "16 rows", ""            */
     int64_t calls;     /* in one sample                   */
-    int n, n_clean;
+    int n;
     struct attn_bench_sample sample[ATTN_BENCH_ROUNDS];
-    double counter[ATTN_COUNTERS]; /* a call, in the last clean sample; NaN: not counted */
+    double counter[ATTN_COUNTERS]; /* a call, in the last sample; NaN: not counted */
 };
 
 /* One measured roof. */
@@ -106,7 +99,6 @@ enum { ATTN_BENCH_ROOFS = 512 };
 struct attn_bench {
     int rounds, verify;
     double sample_s;   /* a sample is as many calls as fill so many seconds           */
-    double again_s;    /* so long a sample is tried again until it is clean           */
     double patience_s; /* what is predicted to take longer for one call is not begun   */
     struct attn_roofs roofs;
     struct attn_counters counters;
@@ -116,7 +108,6 @@ struct attn_bench {
     int64_t matrix_room;
     int n_roofs;
     struct attn_bench_roof roof[ATTN_BENCH_ROOFS];
-    double most_additions[ATTN_BENCH_THREADS + 1]; /* a second, seen of so many threads */
 };
 
 /* ---- bench_entry.c ------------------------------------------------------------------------ */
@@ -138,39 +129,15 @@ enum attn_status attn_bench_entry_price(struct attn_bench_entry *entry, struct a
  * an end: no more than those calls. */
 void attn_bench_entry_begin(const struct attn_bench *bench, struct attn_bench_entry *entry);
 
-/* One sample, with P before and after it: the first clean try, or the best after again_s.  Tries
- * are told apart by what happened around them, never by their time. */
+/* One sample, with P before and after it. */
 void attn_bench_entry_sample(struct attn_bench *bench, struct attn_bench_entry *entry);
 
 /* After the last sample: its memory goes back. */
 void attn_bench_entry_end(struct attn_bench_entry *entry);
 
-/* ---- bench_core.c -------------------------------------------------------------------------
- *
- * A core may have two hardware threads, and the other may be somebody else's: another guest of the
- * same machine, whom no scheduler here knows of.  What it takes are slots to issue instructions in,
- * and additions of integers want them all.  P hardly feels it: multiply-adds want one slot or two
- * a cycle. */
-
-/* Additions a second, on as many threads as the entry has, for half a millisecond. */
-double attn_bench_additions(struct attn_bench *bench, const struct attn_bench_entry *entry);
-
-/* At least 0.95 of the most that was seen in this run. */
-int attn_bench_core_is_ours(const struct attn_bench *bench, const struct attn_bench_entry *entry,
-                            double additions);
-
-/* Until the core is ours before and after P is measured for peak_s, or a fifth of again_s is over:
- * the additions of then, the fewer of both, and P. */
-double attn_bench_await_core(struct attn_bench *bench, const struct attn_bench_entry *entry,
-                             double peak_s, double *peak);
-
-/* Which samples are clean, by the most additions that are known by now. */
-void attn_bench_mark_clean(const struct attn_bench *bench, struct attn_bench_entry *entry);
-
 /* ---- bench_block.c ------------------------------------------------------------------------ */
 
-/* Tensors, first calls, then the entries in turn until each has so many clean samples, or twice as
- * many at all.  Tensors are gone afterwards.  The rounds may be spread over several visits, with
+/* Tensors, first calls, then the entries in turn until each has so many samples.  Tensors are gone afterwards.  The rounds may be spread over several visits, with
  * other things between them: visit is 0 to visits - 1, in order. */
 void attn_bench_block(struct attn_bench *bench, struct attn_bench_entry *entry, int n, int visit,
                       int visits);
@@ -192,15 +159,14 @@ enum attn_bench_quantity {
     ATTN_BENCH_READ, /* bytes / (seconds read bandwidth): work.bytes, samples with `read` only */
     ATTN_BENCH_TILES /* the tiles' flops/s / P: what the entry would reach if all were near */
 };
-/* Over the clean samples; over all of them when fewer than three are clean. */
+/* Over all samples; the interval is that of the median, 95 %, by bootstrap. */
 void attn_bench_spread(const struct attn_bench_entry *entry, enum attn_bench_quantity quantity,
                        struct attn_spread *spread);
 
-/* The median over the others, which were dropped; NaN when there are none. */
-double attn_bench_dropped(const struct attn_bench_entry *entry, enum attn_bench_quantity quantity);
+void attn_bench_interval(const struct attn_bench_entry *entry, enum attn_bench_quantity quantity,
+                         struct attn_interval *interval);
 
-/* Time of `other` over time of `entry` (above 1: entry is faster), of the rounds in which both are
- * clean; all rounds when fewer than three are. */
+/* Time of `other` over time of `entry` (above 1: entry is faster), of the rounds that both have. */
 struct attn_bench_ratio {
     int n, faster; /* pairs; of which ratio > 1 */
     struct attn_spread spread;

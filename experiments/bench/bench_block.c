@@ -101,15 +101,6 @@ static void take_setups(struct attn_bench_entry *entry, int n)
 
 /* ---- rounds ------------------------------------------------------------------------------- */
 
-static int fewest_clean(const struct attn_bench_entry *entry, int n)
-{
-    int fewest = ATTN_BENCH_ROUNDS;
-    for (int at = 0; at < n; at++)
-        if (entry[at].state == ATTN_BENCH_TIMED && entry[at].n_clean < fewest)
-            fewest = entry[at].n_clean;
-    return fewest;
-}
-
 static int most_samples(const struct attn_bench_entry *entry, int n)
 {
     int most = 0;
@@ -131,13 +122,9 @@ void attn_bench_block(struct attn_bench *bench, struct attn_bench_entry *entry, 
         if (e->state == ATTN_BENCH_WAITING || e->state == ATTN_BENCH_TIMED)
             attn_bench_entry_begin(bench, e);
     }
-    for (int round = most_samples(entry, n); round < 2 * wanted && round < ATTN_BENCH_ROUNDS;
-         round++) {
-        if (fewest_clean(entry, n) >= wanted)
-            break;
+    for (int round = most_samples(entry, n); round < wanted && round < ATTN_BENCH_ROUNDS; round++)
         for (int at = 0; at < n; at++)
             attn_bench_entry_sample(bench, &entry[at]);
-    }
     for (int at = 0; at < n; at++)
         attn_bench_entry_end(&entry[at]);
     take_setups(entry, n);

@@ -310,85 +310,41 @@ static void settle(int threads)
         nanosleep(&pause, NULL);
 }
 
-/* One try: P, the calls, P, and how much of the core there was on either side of them. */
-static enum attn_status take(struct attn_bench *bench, struct attn_bench_entry *e,
-                             struct attn_bench_sample *sample, struct attn_error *err)
-{
-    static const double PEAK_S = 0.002;
-    static const double CHANGED = 0.05; /* of P: the clock was another, or its sample is spoilt */
-    struct attn_bench_watch watch;
-    enum attn_status status = ATTN_OK;
-    double peak, additions = attn_bench_await_core(bench, e, PEAK_S, &peak);
-    attn_bench_watch_start(&watch, &bench->counters);
-    for (int64_t t = 0; t < e->calls && status == ATTN_OK; t++)
-        status = call(bench, e, e->c.pass, err);
-    attn_bench_watch_stop(&watch);
-    settle(e->threads);
-    additions = fmin(additions, attn_bench_additions(bench, e));
-    double after = attn_roof_sample(&bench->roofs, e->kernels, ATTN_ROOF_FMA, e->threads, PEAK_S);
-    additions = fmin(additions, attn_bench_additions(bench, e));
-    int undisturbed = attn_bench_watch_clean(&watch) && fabs(peak - after) <= CHANGED * peak;
-    *sample = (struct attn_bench_sample){.s = watch.wall_s / (double)e->calls,
-                                         .peak = (peak + after) / 2,
-                                         .read = (double)NAN,
-                                         .tiles = (double)NAN,
-                                         .cpu_s = watch.cpu_s,
-                                         .waited_s = watch.waited_s,
-                                         .switches = watch.switches,
-                                         .additions = additions,
-                                         .undisturbed = undisturbed};
-    for (int c = 0; undisturbed && c < ATTN_COUNTERS; c++)
-        e->counter[c] = watch.counter[c] / (double)e->calls;
-    return status;
-}
-
-/* The tiles alone, tried again as a sample is. */
-static double take_tiles(struct attn_bench *bench, const struct attn_bench_entry *e)
-{
-    static const double TILES_S = 0.006;
-    double tiles = (double)NAN, most = -1;
-    double until = attn_point_seconds(CLOCK_MONOTONIC) + bench->again_s / 5;
-    do {
-        double peak, additions = attn_bench_await_core(bench, e, TILES_S / 4, &peak);
-        double rate =
-            attn_roof_tiles_sample(&bench->roofs, e->kernels, &e->tiles, e->threads, TILES_S);
-        additions = fmin(additions, attn_bench_additions(bench, e));
-        tiles = additions > most ? rate : tiles;
-        most = fmax(most, additions);
-    } while (!attn_bench_core_is_ours(bench, e, most) &&
-             attn_point_seconds(CLOCK_MONOTONIC) < until);
-    return tiles;
-}
-
 void attn_bench_entry_sample(struct attn_bench *bench, struct attn_bench_entry *e)
 {
-    static const double READ_S = 0.03;
+    static const double PEAK_S = 0.002, READ_S = 0.03, TILES_S = 0.006;
     struct attn_error err = {ATTN_OK, ""};
-    struct attn_bench_sample *best = &e->sample[e->n], one;
-    double until = attn_point_seconds(CLOCK_MONOTONIC) + bench->again_s;
-    int tries = 0, good = 0;
+    struct attn_bench_watch watch;
+    enum attn_status status = ATTN_OK;
     if (e->state != ATTN_BENCH_TIMED || e->n == ATTN_BENCH_ROUNDS)
         return;
     if (e->product.m > 0 && bench->blas.set_threads != NULL)
         bench->blas.set_threads(e->threads);
-    for (; tries == 0 || (!good && attn_point_seconds(CLOCK_MONOTONIC) < until); tries++) {
-        if (take(bench, e, &one, &err) != ATTN_OK) {
-            refuse(e, &err);
-            return;
-        }
-        if (tries == 0 || one.undisturbed > best->undisturbed ||
-            (one.undisturbed == best->undisturbed && one.additions > best->additions))
-            *best = one;
-        good = best->undisturbed && attn_bench_core_is_ours(bench, e, best->additions);
+    double peak = attn_roof_sample(&bench->roofs, e->kernels, ATTN_ROOF_FMA, e->threads, PEAK_S);
+    attn_bench_watch_start(&watch, &bench->counters);
+    for (int64_t t = 0; t < e->calls && status == ATTN_OK; t++)
+        status = call(bench, e, e->c.pass, &err);
+    attn_bench_watch_stop(&watch);
+    if (status != ATTN_OK) {
+        refuse(e, &err);
+        return;
     }
-    best->tries = tries;
+    settle(e->threads);
+    double after = attn_roof_sample(&bench->roofs, e->kernels, ATTN_ROOF_FMA, e->threads, PEAK_S);
+    struct attn_bench_sample *sample = &e->sample[e->n++];
+    *sample = (struct attn_bench_sample){.s = watch.wall_s / (double)e->calls,
+                                         .peak = (peak + after) / 2,
+                                         .read = (double)NAN,
+                                         .tiles = (double)NAN,
+                                         .cpu_s = watch.cpu_s};
+    for (int c = 0; c < ATTN_COUNTERS; c++)
+        e->counter[c] = watch.counter[c] / (double)e->calls;
     if (e->pair_read)
-        best->read =
+        sample->read =
             attn_roof_sample(&bench->roofs, e->kernels, ATTN_ROOF_READ, e->threads, READ_S);
     if (e->tiles.keys > 0)
-        best->tiles = take_tiles(bench, e);
-    e->n++;
-    attn_bench_mark_clean(bench, e);
+        sample->tiles =
+            attn_roof_tiles_sample(&bench->roofs, e->kernels, &e->tiles, e->threads, TILES_S);
 }
 
 void attn_bench_entry_end(struct attn_bench_entry *e)

@@ -33,42 +33,39 @@ static double quantity_of(const struct attn_bench_entry *e, int sample,
     return e->work.flops / (s->s * s->peak);
 }
 
+static int quantities(const struct attn_bench_entry *e, enum attn_bench_quantity quantity,
+                      double x[ATTN_BENCH_ROUNDS])
+{
+    for (int s = 0; s < e->n; s++)
+        x[s] = quantity_of(e, s, quantity);
+    return e->n;
+}
+
 void attn_bench_spread(const struct attn_bench_entry *e, enum attn_bench_quantity quantity,
                        struct attn_spread *spread)
 {
     double x[ATTN_BENCH_ROUNDS];
-    int n = 0;
-    for (int s = 0; s < e->n; s++)
-        if (e->sample[s].clean || e->n_clean < ATTN_BENCH_ENOUGH)
-            x[n++] = quantity_of(e, s, quantity);
+    int n = quantities(e, quantity, x);
     attn_stats_spread(x, n, spread);
 }
 
-double attn_bench_dropped(const struct attn_bench_entry *e, enum attn_bench_quantity quantity)
+void attn_bench_interval(const struct attn_bench_entry *e, enum attn_bench_quantity quantity,
+                         struct attn_interval *interval)
 {
     double x[ATTN_BENCH_ROUNDS];
-    struct attn_spread spread;
-    int n = 0;
-    for (int s = 0; s < e->n && e->n_clean >= ATTN_BENCH_ENOUGH; s++)
-        if (!e->sample[s].clean)
-            x[n++] = quantity_of(e, s, quantity);
-    if (n == 0)
-        return (double)NAN;
-    attn_stats_spread(x, n, &spread);
-    return spread.median;
+    int n = quantities(e, quantity, x);
+    if (attn_stats_bootstrap_median(x, n, DRAWS, 1, 0.95, interval) !=
+        0) /* one sample says nothing */
+        *interval = (struct attn_interval){-HUGE_VAL, HUGE_VAL};
 }
 
 void attn_bench_compare(const struct attn_bench_entry *e, const struct attn_bench_entry *other,
                         struct attn_bench_ratio *ratio)
 {
     double x[ATTN_BENCH_ROUNDS];
-    int rounds = e->n < other->n ? e->n : other->n, clean = 0;
+    int rounds = e->n < other->n ? e->n : other->n;
     *ratio = (struct attn_bench_ratio){0};
-    for (int s = 0; s < rounds; s++)
-        clean += e->sample[s].clean && other->sample[s].clean;
     for (int s = 0; s < rounds; s++) {
-        if (clean >= ATTN_BENCH_ENOUGH && !(e->sample[s].clean && other->sample[s].clean))
-            continue;
         x[ratio->n] = other->sample[s].s / e->sample[s].s;
         ratio->faster += x[ratio->n++] > 1;
     }

@@ -47,12 +47,10 @@ static json_t *samples_of(const struct attn_bench_entry *e)
     json_t *samples = json_array();
     for (int s = 0; s < e->n; s++) {
         const struct attn_bench_sample *x = &e->sample[s];
-        json_array_append_new(
-            samples, json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:I,s:o,s:i,s:b}", "s", real(x->s), "peak",
-                               real(x->peak), "read", real(e->pair_read ? x->read : (double)NAN),
-                               "tiles", real(x->tiles), "cpu_s", real(x->cpu_s), "waited_s",
-                               real(x->waited_s), "switches", (json_int_t)x->switches, "core",
-                               real(x->core), "tries", x->tries, "clean", x->clean));
+        json_array_append_new(samples, json_pack("{s:o,s:o,s:o,s:o,s:o}", "s", real(x->s), "peak",
+                                                 real(x->peak), "read",
+                                                 real(e->pair_read ? x->read : (double)NAN),
+                                                 "tiles", real(x->tiles), "cpu_s", real(x->cpu_s)));
     }
     return samples;
 }
@@ -77,8 +75,7 @@ static void put_figures(json_t *to, const struct attn_bench *bench,
                                   real(ceiling.memory_s)));
     json_t *counters = json_object();
     for (int c = 0; c < ATTN_COUNTERS; c++)
-        json_object_set_new(counters, attn_counter_name((enum attn_counter)c),
-                            real(e->n_clean > 0 ? e->counter[c] : (double)NAN));
+        json_object_set_new(counters, attn_counter_name((enum attn_counter)c), real(e->counter[c]));
     json_object_set_new(to, "counters", counters);
 }
 
@@ -86,14 +83,14 @@ void attn_bench_json_entry(json_t *all, const struct attn_bench *bench,
                            const struct attn_bench_entry *e, const struct attn_bench_entry *against)
 {
     struct attn_bench_ratio r;
-    json_t *to = json_pack(
-        "{s:s,s:s,s:i,s:s,s:s,s:s,s:s,s:o,s:I,s:I,s:o,s:o,s:o,s:I,s:i,s:o}", "spec", e->spec,
-        "case", e->text, "threads", e->threads, "isa", e->isa != NULL ? e->isa : "", "state",
-        attn_bench_state_name(e->state), "message", e->message, "verified", e->verified, "worst",
-        real(e->worst), "priced_bytes", (json_int_t)e->priced_bytes, "ledger_bytes",
-        (json_int_t)e->ledger_bytes, "pairs", real(e->work.pairs), "flops", real(e->work.flops),
-        "modelled_bytes", real(e->work.bytes), "calls_a_sample", (json_int_t)e->calls, "clean",
-        e->n_clean, "samples", samples_of(e));
+    json_t *to =
+        json_pack("{s:s,s:s,s:i,s:s,s:s,s:s,s:s,s:o,s:I,s:I,s:o,s:o,s:o,s:I,s:o}", "spec", e->spec,
+                  "case", e->text, "threads", e->threads, "isa", e->isa != NULL ? e->isa : "",
+                  "state", attn_bench_state_name(e->state), "message", e->message, "verified",
+                  e->verified, "worst", real(e->worst), "priced_bytes", (json_int_t)e->priced_bytes,
+                  "ledger_bytes", (json_int_t)e->ledger_bytes, "pairs", real(e->work.pairs),
+                  "flops", real(e->work.flops), "modelled_bytes", real(e->work.bytes),
+                  "calls_a_sample", (json_int_t)e->calls, "samples", samples_of(e));
     if (to != NULL && e->state == ATTN_BENCH_TIMED)
         put_figures(to, bench, e);
     if (to != NULL && against != NULL && against != e && e->n > 0 && against->n > 0) {
@@ -118,8 +115,8 @@ void attn_bench_json_outcomes(json_t *all, const struct attn_bench_outcome *outc
                       attn_bench_goal_at_least(x->row->goal), "target",
                       x->row->target > 0 ? real(x->row->target) : json_null(), "spec", x->row->spec,
                       "case", x->row->text, "threads", x->row->threads, "known", x->known, "met",
-                      x->known && !x->disturbed && x->row->target > 0 ? json_boolean(x->met)
-                                                                      : json_null(),
+                      x->known && x->row->target > 0 && !x->inconclusive ? json_boolean(x->met)
+                                                                         : json_null(),
                       "value", x->known ? spread_of(&x->spread) : json_null()));
     }
 }

@@ -19,19 +19,6 @@ static const char *seconds_text(double s, char text[32])
     return text;
 }
 
-/* How many samples a figure is from, and how many were left out, with their median; "" when all is
- * well. */
-static const char *samples_text(int n, int n_clean, double dropped, char text[80])
-{
-    text[0] = '\0';
-    if (n_clean < n && n_clean >= ATTN_BENCH_ENOUGH)
-        snprintf(text, 80, "%d of %d samples dropped (%.3f): not the whole core", n - n_clean, n,
-                 dropped);
-    else if (n_clean < n)
-        snprintf(text, 80, "only %d of %d samples undisturbed: all are used", n_clean, n);
-    return text;
-}
-
 /* ---- roofs -------------------------------------------------------------------------------- */
 
 static void print_counters(FILE *file, const struct attn_bench *bench)
@@ -90,7 +77,7 @@ static void print_entry(FILE *file, const struct attn_bench *bench,
 {
     struct attn_spread seconds, fraction;
     struct attn_bench_ceiling ceiling;
-    char time[32], extra[32], dropped[80];
+    char time[32], extra[32];
     if (e->state != ATTN_BENCH_TIMED) {
         fprintf(file, "  %-28s threads %d  %s: %s\n", e->spec, e->threads,
                 attn_bench_state_name(e->state), e->message);
@@ -119,13 +106,10 @@ static void print_entry(FILE *file, const struct attn_bench *bench,
         fprintf(file, "      its tiles alone, on near data: %.4f P (%.4f to %.4f)\n", tiles.median,
                 tiles.quarter, tiles.three_quarters);
     }
-    if (!isnan(e->counter[ATTN_COUNT_CYCLES]) && e->n_clean > 0)
+    if (!isnan(e->counter[ATTN_COUNT_CYCLES]))
         fprintf(file, "      %.4g cycles, %.4g instructions, %.4g cache misses a call\n",
                 e->counter[ATTN_COUNT_CYCLES], e->counter[ATTN_COUNT_INSTRUCTIONS],
                 e->counter[ATTN_COUNT_MISSES]);
-    double median = attn_bench_dropped(e, ATTN_BENCH_FRACTION);
-    if (samples_text(e->n, e->n_clean, median, dropped)[0] != '\0')
-        fprintf(file, "      %s\n", dropped);
 }
 
 void attn_bench_print_entries(FILE *file, const struct attn_bench *bench,
@@ -153,25 +137,10 @@ void attn_bench_print_line(FILE *file, const struct attn_bench_entry *e)
     attn_bench_spread(e, ATTN_BENCH_FRACTION, &fraction);
     fprintf(file,
             "%s %s threads %d median %.9f s min %.9f s max %.9f s %.2f GFLOP/s %.4f P "
-            "extra %.3f MiB samples %d clean %d\n",
+            "extra %.3f MiB samples %d\n",
             e->spec, e->text, e->threads, seconds.median, seconds.min, seconds.max,
             1e-9 * e->work.flops / seconds.median, fraction.median,
-            (double)e->ledger_bytes / (1 << 20), e->n, e->n_clean);
-}
-
-/* Where thread counts differ: by how much P itself grows, which nothing can beat. */
-static const char *growth_text(const struct attn_bench_outcome *x, char text[64])
-{
-    double own = 0, others = 0;
-    text[0] = '\0';
-    if (x->other == NULL || x->other->threads == x->entry->threads)
-        return text;
-    for (int s = 0; s < x->n; s++) {
-        own += x->entry->sample[s].peak;
-        others += x->other->sample[s].peak;
-    }
-    snprintf(text, 64, "P itself: %.3f x%s", own / others, x->n_clean < x->n ? "; " : "");
-    return text;
+            (double)e->ledger_bytes / (1 << 20), e->n);
 }
 
 /* ---- rows --------------------------------------------------------------------------------- */
@@ -193,7 +162,7 @@ static void print_known(FILE *file, const struct attn_bench *bench,
 {
     struct attn_bench_ceiling ceiling;
     struct attn_spread seconds, its_tiles;
-    char time[32], dropped[80], growth[64], target[32], limit[48] = "", tiles[16] = "";
+    char time[32], target[32], limit[48] = "", tiles[16] = "";
     attn_bench_spread(x->entry, ATTN_BENCH_SECONDS, &seconds);
     attn_bench_ceiling(bench, x->entry, &ceiling);
     if (x->entry->product.m == 0)
@@ -202,30 +171,30 @@ static void print_known(FILE *file, const struct attn_bench *bench,
     if (x->entry->tiles.keys > 0)
         snprintf(tiles, sizeof tiles, "%.3f P", its_tiles.median);
     fprintf(file,
-            markdown ? "| %s | %s | **%.3f** | %.3f to %.3f | %s | %.4g | %s | %s | %s | %s%s |\n"
-                     : "  %-46s %-16s %6.3f (%.3f to %.3f) %-7s %7.4g GFLOP/s %9s  %s  %s  %s%s\n",
-            x->row->what, target_text(x->row, target), x->spread.median, x->spread.min,
-            x->spread.max,
+            markdown ? "| %s | %s | **%.3f** | %.3f to %.3f | %s | %.4g | %s | %s | %s |\n"
+                     : "  %-46s %-16s %6.3f (%.3f to %.3f) %-7s %7.4g GFLOP/s %9s  %s  %s\n",
+            x->row->what, target_text(x->row, target), x->spread.median, x->interval.low,
+            x->interval.high,
             x->row->target == 0 ? ""
-            : x->disturbed      ? "?"
+            : x->inconclusive   ? "inconclusive"
             : x->met            ? "met"
                                 : "NOT MET",
             1e-9 * x->entry->work.flops / seconds.median, seconds_text(seconds.median, time), limit,
-            tiles, growth_text(x, growth), samples_text(x->n, x->n_clean, x->dropped, dropped));
+            tiles);
 }
 
 static void print_step(FILE *file, const struct attn_bench_outcome *x, int markdown)
 {
     struct attn_spread seconds, fraction;
-    char time[32], dropped[80];
+    char time[32];
     attn_bench_spread(x->entry, ATTN_BENCH_SECONDS, &seconds);
     attn_bench_spread(x->entry, ATTN_BENCH_FRACTION, &fraction);
     fprintf(file,
-            markdown ? "| %s | `%s` | %s | **%.3g** | %.3g to %.3g | %.4g | %.3f | %s |\n"
-                     : "  %-64s %-38s %9s %6.3g x (%.3g to %.3g) %7.4g GFLOP/s %6.3f P  %s\n",
+            markdown ? "| %s | `%s` | %s | **%.3g** | %.3g to %.3g | %.4g | %.3f |\n"
+                     : "  %-64s %-38s %9s %6.3g x (%.3g to %.3g) %7.4g GFLOP/s %6.3f P\n",
             x->row->what, x->row->spec, seconds_text(seconds.median, time), x->spread.median,
-            x->spread.min, x->spread.max, 1e-9 * x->entry->work.flops / seconds.median,
-            fraction.median, samples_text(x->n, x->n_clean, x->dropped, dropped));
+            x->interval.low, x->interval.high, 1e-9 * x->entry->work.flops / seconds.median,
+            fraction.median);
 }
 
 void attn_bench_print_outcomes(FILE *file, const struct attn_bench *bench,
@@ -246,13 +215,13 @@ void attn_bench_print_outcomes(FILE *file, const struct attn_bench *bench,
             x->entry->state != ATTN_BENCH_TIMED ? x->entry : x->other;
         if (x->row->goal == ATTN_GOAL_STEP) {
             fprintf(file,
-                    markdown ? "| %s | `%s` | not known | | | | | %s: %s |\n"
+                    markdown ? "| %s | `%s` | not known | | | | %s: %s |\n"
                              : "  %-64s %-38s not known: %s: %s\n",
                     x->row->what, x->row->spec, attn_bench_state_name(e->state), e->message);
             continue;
         }
         fprintf(file,
-                markdown ? "| %s | %s | not known | | | | | | | %s: %s |\n"
+                markdown ? "| %s | %s | not known | | | | | | %s: %s |\n"
                          : "  %-46s %-16s not known: %s: %s\n",
                 x->row->what, target_text(x->row, target), attn_bench_state_name(e->state),
                 e->message);
@@ -275,38 +244,39 @@ static void print_machine(FILE *file)
 }
 
 static const char rows_head[] =
-    "| what | target | median | from, to | | GFLOP/s | time | ceiling | tiles | remarks |\n"
-    "| --- | --- | ---: | --- | --- | ---: | ---: | --- | ---: | --- |\n";
+    "| what | target | median | from, to | | GFLOP/s | time | ceiling | tiles |\n"
+    "| --- | --- | ---: | --- | --- | ---: | ---: | --- | ---: |\n";
 static const char steps_head[] =
-    "| step | run as | time | times as fast as the step before | from, to | GFLOP/s | P | remarks "
-    "|\n| --- | --- | ---: | ---: | --- | ---: | ---: | --- |\n";
+    "| step | run as | time | times as fast as the step before | from, to | GFLOP/s | P |"
+    "\n| --- | --- | ---: | ---: | --- | ---: | ---: |\n";
 
 static void print_rows_page(FILE *file, const struct attn_bench *bench,
                             const struct attn_bench_table *table)
 {
-    int met = 0, known = 0, disturbed = 0, targets = 0;
+    int met = 0, known = 0, unclear = 0, targets = 0;
     for (int at = 0; at < table->n; at++) {
         met += table->outcome[at].known && table->outcome[at].met;
         targets += table->outcome[at].row->target > 0;
         known += table->outcome[at].known;
-        disturbed += table->outcome[at].disturbed;
+        unclear += table->outcome[at].inconclusive;
     }
     fputs("<!-- made by `make bench`, from `attnlab bench --preset table` -->\n\n# Speed\n\n",
           file);
     print_machine(file);
     fprintf(
         file,
-        "%d of %d rows were measured: %d of %d targets met, %d disturbed too often to say (?). "
+        "%d of %d rows were measured: %d of %d targets met, %d inconclusive: the interval covers "
+        "the target. "
         "P is the multiply-add peak of the instruction set in use, measured right before and "
-        "after\neach sample, and a sample counts when the whole core was there "
+        "after\neach sample, in turn "
         "(docs/measuring.md); "
         "rows of a block are timed in turn, %d rounds. Figures are medians, "
-        "with the smallest and largest round.\nGFLOP/s count the products that attention is "
+        "with 95 %% intervals by bootstrap.\nGFLOP/s count the products that attention is "
         "made of (docs/measuring.md), for the pairs that the mask shows. `tiles` is what the "
         "same products and softmax reach on\none panel and one block of keys that are near, right "
         "after each sample: what a row is below that, it loses to memory, masks or threads. A row "
         "above it\nsays that the machine was busier in the one than in the other.\n\n",
-        known, table->n, met, targets, disturbed, bench->rounds);
+        known, table->n, met, targets, unclear, bench->rounds);
     fputs(rows_head, file);
     attn_bench_print_outcomes(file, bench, table->outcome, table->n, 1);
     fputs("\n## What this machine can do\n\n", file);
@@ -323,7 +293,7 @@ static void print_steps_page(FILE *file, const struct attn_bench *bench,
     fprintf(
         file,
         "f32, 2,048 queries and keys, d=64, one head, one thread; timed in turn, %d rounds; "
-        "medians, with the smallest and largest round.\nP is the multiply-add peak of the "
+        "medians, with 95 %% intervals by bootstrap.\nP is the multiply-add peak of the "
         "instruction set of that step, or of the best for the textbooks. [kernel.md](kernel.md) "
         "explains the steps.\nThe last has half of the flops.\n\n",
         bench->rounds);

@@ -70,8 +70,6 @@ static void pair_up(const struct attn_bench_entry *e, const struct attn_bench_en
     for (int s = 0; s < pair->n; s++) {
         pair->sample[s].s = e->sample[s].s / other->sample[s].s;
         pair->sample[s].peak = e->sample[s].peak / other->sample[s].peak;
-        pair->sample[s].clean = e->sample[s].clean && other->sample[s].clean;
-        pair->n_clean += pair->sample[s].clean;
     }
 }
 
@@ -99,12 +97,16 @@ void attn_bench_judge(const struct attn_bench_row *row, const struct attn_bench_
         outcome->spread = (struct attn_spread){1, mib, mib, mib, mib, mib};
     }
     const struct attn_bench_entry *judged = other != NULL ? &pair : e;
-    outcome->dropped = attn_bench_dropped(judged, quantity[row->goal]);
     outcome->n = judged->n;
-    outcome->n_clean = judged->n_clean;
-    outcome->disturbed = row->goal != ATTN_GOAL_MEMORY && judged->n_clean < judged->n &&
-                         judged->n_clean < ATTN_BENCH_ENOUGH;
-    if (outcome->disturbed || row->target == 0)
+    if (row->goal == ATTN_GOAL_MEMORY)
+        outcome->interval = (struct attn_interval){outcome->spread.median, outcome->spread.median};
+    else
+        attn_bench_interval(judged, quantity[row->goal], &outcome->interval);
+    if (row->target == 0)
+        return;
+    outcome->inconclusive = row->goal != ATTN_GOAL_MEMORY && outcome->interval.low < row->target &&
+                            outcome->interval.high > row->target;
+    if (outcome->inconclusive)
         return;
     outcome->met = attn_bench_goal_at_least(row->goal) ? outcome->spread.median >= row->target
                                                        : outcome->spread.median <= row->target;
@@ -191,8 +193,6 @@ enum attn_status attn_bench_table_run(
             attn_bench_block(bench, &table->entry[x->first], x->end - x->first, visit, VISITS);
             if (visit + 1 < VISITS)
                 continue;
-            for (int at = x->first; at < x->end; at++)
-                attn_bench_mark_clean(bench, &table->entry[at]);
             for (int r = x->from; r < x->to; r++, table->n++)
                 attn_bench_judge(&list->row[r], table->outcome[r].entry, table->outcome[r].other,
                                  &table->outcome[r]);

@@ -42,11 +42,11 @@ int attn_bench_goal_at_least(enum attn_bench_goal goal);     /* else at most */
 struct attn_bench_outcome {
     const struct attn_bench_row *row;
     const struct attn_bench_entry *entry, *other; /* other: NULL when there is none           */
-    int known;      /* 0: why not is in the entry, or the other                            */
-    int n, n_clean; /* samples, of the pair where there is one                             */
-    int disturbed;  /* too few are clean: neither met nor not met                          */
-    int met;        /* where there is a target                                             */
-    double dropped; /* median of the samples that were left out; NaN: none was             */
+    int known;        /* 0: why not is in the entry, or the other                            */
+    int n;            /* samples, of the pair where there is one                           */
+    int inconclusive; /* the interval covers the target: neither met nor not met           */
+    int met;          /* where there is a target                                           */
+    struct attn_interval interval; /* of the median: 95 %, by bootstrap */
     struct attn_spread spread; /* of the rounds; its median is what is compared with the target */
 };
 void attn_bench_judge(const struct attn_bench_row *row, const struct attn_bench_entry *entry,
