@@ -1,5 +1,6 @@
 /* Files of tensors: what is written is read back, whole or not at all, and other writers' variants
  * are understood.  Files that lie: test_hostile.c. */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 
 #include "tests/fixtures/scratch.h"
 #include "tests/harness/files/files.h"
+#include "tests/harness/files/folder.h"
 #include "tests/harness/fill.h"
 #include "tests/suites.h"
 
@@ -313,6 +315,32 @@ START_TEST(unwritable)
 }
 END_TEST
 
+/* Folders in folders, deeper than any path is long, with files, links and folders without
+ * permissions among them. */
+START_TEST(deep_folder)
+{
+    enum { DEPTH = 3000 };
+    struct stat about;
+    const char *top = scratch_path("deep");
+    ck_assert_int_eq(mkdir(top, 0700), 0);
+    int at = open(top, O_RDONLY | O_DIRECTORY);
+    for (int n = 0; n < DEPTH; n++) {
+        ck_assert_int_eq(mkdirat(at, "twenty-letters-------", 0700), 0);
+        ck_assert_int_eq(symlinkat("/", at, "link"), 0);
+        int below = openat(at, "twenty-letters-------", O_RDONLY | O_DIRECTORY);
+        ck_assert_int_ge(below, 0);
+        if (n % 100 == 0)
+            ck_assert_int_eq(fchmod(at, 0), 0);
+        close(at);
+        at = below;
+    }
+    close(at);
+    attn_folder_remove(top);
+    ck_assert_int_ne(lstat(top, &about), 0);
+    ck_assert_int_eq(scratch_count(), 0);
+}
+END_TEST
+
 Suite *suite_files(void)
 {
     Suite *suite = suite_create("files");
@@ -332,5 +360,6 @@ Suite *suite_files(void)
     tcase_add_test(good, real_files);
     tcase_add_loop_test(out, full_disk, 0, 2);
     tcase_add_loop_test(out, unwritable, 0, 2);
+    tcase_add_test(out, deep_folder);
     return suite;
 }

@@ -117,6 +117,36 @@ START_TEST(unwritable)
 }
 END_TEST
 
+/* A FIFO that is to be read is a bad file, at once; a link that the user names is followed, and
+ * what is written goes to the file behind it. */
+START_TEST(special_files)
+{
+    static const char *const reads[] = {
+        "measure --plan %s --out /dev/null", "measure --from %s --csv -",
+        "report --plan %s --out /nowhere",   "report --from %s --out %s.d",
+        "run dense --input %s --compare",    "check --exec true --claims %s",
+    };
+    static const char plan[] = "rounds = 1\ngroup length\n  spec = dense\n  length = 8\n";
+    char arguments[4096];
+    struct stat about;
+    ck_assert_int_eq(mkfifo(scratch_path("fifo"), 0600), 0);
+    for (size_t r = 0; r < sizeof reads / sizeof *reads; r++) {
+        snprintf(arguments, sizeof arguments, reads[r], scratch_path("fifo"), scratch_path("fifo"));
+        expect(scratch_attnlab(output, sizeof output, "%s", arguments), 2, "not a regular file");
+    }
+    scratch_put("plan", plan, sizeof plan - 1);
+    scratch_put("table", "old", 3);
+    ck_assert_int_eq(symlink("plan", scratch_path("plan-link")), 0);
+    ck_assert_int_eq(symlink("table", scratch_path("table-link")), 0);
+    expect(scratch_attnlab(output, sizeof output, "measure --plan %s --out %s --csv %s",
+                           scratch_path("plan-link"), scratch_path("r.jsonl"),
+                           scratch_path("table-link")),
+           0, "1 points");
+    ck_assert(lstat(scratch_path("table-link"), &about) == 0 && S_ISLNK(about.st_mode));
+    ck_assert(stat(scratch_path("table"), &about) == 0 && about.st_size > 100);
+}
+END_TEST
+
 /* Files whose metadata or shapes contradict themselves or each other. */
 static void spoil_metadata(int how, struct small *s)
 {
@@ -242,6 +272,7 @@ Suite *suite_refusals(void)
     tcase_add_loop_test(tests, usage_errors, 0, sizeof usage / sizeof *usage);
     tcase_add_loop_test(tests, contradictions, 0, SPOILT);
     tcase_add_loop_test(tests, unwritable, 0, OUTS);
+    tcase_add_test(tests, special_files);
     tcase_add_test(tests, priced_before_allocated);
     tcase_add_test(tests, disk_full);
     tcase_add_test(tests, faults);

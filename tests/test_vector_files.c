@@ -134,6 +134,11 @@ static const struct {
     {"no-such-command", 2, "cannot be run"},
     {"head -c 30000000 /dev/zero #", 1, "no result, although the command ended well"},
     {"sh -c \"sleep 100 & exit 0\" #", 1, "no result, although the command ended well"},
+    {"sh -c \"mkdir -p \\$1/length-square-heads; mkfifo \\$1/length-square-heads/error.txt\"", 1,
+     "error.txt: is not a regular file"},
+    {"sh -c \"mkdir -p \\$1/length-square-heads; ln -s /etc/passwd "
+     "\\$1/length-square-heads/error.txt\"",
+     1, "error.txt: is a symbolic link, which is not followed here"},
 };
 
 START_TEST(commands_that_fail)
