@@ -38,6 +38,14 @@ const struct attn_cli_command attn_cmd_bench = {
 
 /* ---- what is left behind ------------------------------------------------------------------ */
 
+static int any_timed(const struct attn_bench_entry *entry, int n)
+{
+    for (int at = 0; at < n; at++)
+        if (entry[at].state == ATTN_BENCH_TIMED)
+            return 1;
+    return 0;
+}
+
 static enum attn_status leave(const struct attn_bench *bench, const struct attn_bench_table *table,
                               const struct attn_bench_entry *entry, int n, const json_t *json,
                               const char *folder, struct attn_error *err)
@@ -66,8 +74,8 @@ static enum attn_status leave(const struct attn_bench *bench, const struct attn_
         status = attn_bench_roofline(bench, entry, n, folder, &drawn, err);
     if (status != ATTN_OK)
         return status;
-    if (!drawn)
-        fprintf(stderr, "attnlab bench: no figure: gnuplot is not there, or nothing was timed\n");
+    if (!drawn && any_timed(entry, n))
+        fprintf(stderr, "attnlab bench: no figure: gnuplot is not there\n");
     return ATTN_OK;
 }
 

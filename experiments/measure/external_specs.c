@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "experiments/cli/cli.h"
 #include "experiments/measure/exec_case.h"
 #include "experiments/measure/preflight.h"
 #include "ref/mask/mask.h"
@@ -77,7 +78,10 @@ static void add_bytes(uint64_t *digest, const void *data, size_t n)
 static int add_file(uint64_t *digest, const char *path)
 {
     static char part[1 << 16];
-    FILE *file = attn_read_stream(path, ATTN_READ_GIVEN, NULL);
+    struct attn_error err = {ATTN_OK, ""};
+    FILE *file = attn_read_stream(path, ATTN_READ_GIVEN, &err);
+    if (file == NULL && err.status == ATTN_ENOMEM)
+        exit(attn_cli_fail("measure", ATTN_EXIT_LACKS, "%s", err.text));
     if (file == NULL)
         return 0;
     for (size_t n; (n = fread(part, 1, sizeof part, file)) > 0;)

@@ -137,8 +137,10 @@ static void read_results(struct attn_work *work, const struct attn_point_flags *
         attn_point_verify(work, flags);
     } else {
         attn_point_fail(&work->point, &err);
-        work->point.status = ATTN_POINT_WRONG;
-        strcpy(work->point.verdict, attn_verdict_name(ATTN_FAILED));
+        if (err.status != ATTN_ENOMEM) { /* which is no fault of the command */
+            work->point.status = ATTN_POINT_WRONG;
+            strcpy(work->point.verdict, attn_verdict_name(ATTN_FAILED));
+        }
     }
     if (work->point.status == ATTN_POINT_OK && isnan(work->point.first_s))
         say(&work->point, ATTN_POINT_OK, "the whole command took no longer than on a tiny case");

@@ -63,7 +63,8 @@ int attn_draw_possible(void)
 {
     char words[WORDS], program[] = "gnuplot", version[] = "--version";
     char *argv[] = {program, version, NULL};
-    return run(argv, "/", NULL, words) == 0;
+    int status = run(argv, "/", NULL, words);
+    return status == 0 || status == 126 || status == -1; /* not started: drawing says why */
 }
 
 int attn_draw_scripts(char *path, size_t size)

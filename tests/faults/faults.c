@@ -284,6 +284,8 @@ static char *without_times(const char *text, int all)
         int time = n > 0 && ((strncmp(at + n, " s", 2) == 0 && !(at[n + 2] >= 'a')) ||
                              (at - text >= 6 && memcmp(at - 6, "time=\"", 6) == 0) ||
                              (at - text >= 11 && memcmp(at - 11, "\"seconds\": ", 11) == 0));
+        if (all > 1 && strncmp(at, "null", 4) == 0)
+            n = 4;
         if (n > 0 && (time || all))
             *to++ = '#';
         else if (n > 0) {
