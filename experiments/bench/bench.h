@@ -137,7 +137,8 @@ void attn_bench_entry_end(struct attn_bench_entry *entry);
 
 /* ---- bench_block.c ------------------------------------------------------------------------ */
 
-/* Tensors, first calls, then the entries in turn until each has so many samples.  Tensors are gone afterwards.  The rounds may be spread over several visits, with
+/* Tensors, first calls, then the entries in turn until each has so many samples.  Tensors are gone
+ * afterwards.  The rounds may be spread over several visits, with
  * other things between them: visit is 0 to visits - 1, in order. */
 void attn_bench_block(struct attn_bench *bench, struct attn_bench_entry *entry, int n, int visit,
                       int visits);

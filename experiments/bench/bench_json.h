@@ -1,4 +1,4 @@
-/* attnlab bench --format=json: everything that was measured, sample by sample (docs/measuring.md). */
+/* attnlab bench --format=json: all that was measured, sample by sample (docs/measuring.md). */
 #ifndef EXPERIMENTS_BENCH_BENCH_JSON_H
 #define EXPERIMENTS_BENCH_BENCH_JSON_H
 
