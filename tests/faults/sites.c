@@ -244,7 +244,8 @@ REFUSE(int, pipe, (int ends[2]), (ends), fails_with("pipe", EMFILE), -1)
 REFUSE(int, pipe2, (int ends[2], int flags), (ends, flags), fails_with("pipe2", EMFILE), -1)
 REFUSE(int, mkdir, (const char *path, mode_t mode), (path, mode), fails_with("mkdir", ENOSPC), -1)
 REFUSE(char *, mkdtemp, (char *path), (path), fails_with("mkdtemp", ENOSPC), NULL)
-REFUSE(int, rename, (const char *from, const char *to), (from, to), fails_with("rename", ENOSPC), -1)
+REFUSE(int, rename, (const char *from, const char *to), (from, to),
+       fails_with("rename", ENOSPC), -1)
 REFUSE(ssize_t, write, (int fd, const void *data, size_t bytes), (fd, data, bytes),
        fd != STDERR_FILENO && fails_with("write", ENOSPC), -1)
 REFUSE(int, ftruncate, (int fd, off_t size), (fd, size), fails_with("ftruncate", EIO), -1)
