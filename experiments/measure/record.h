@@ -1,10 +1,11 @@
 /* Records: what a measurement leaves behind.  JSON lines, append only, schema 2
  * (docs/measuring.md); those of schema 1 are read as well.
  *
- * Three kinds of line, told apart by "record":
+ * Four kinds of line, told apart by "record":
  *   "machine"      facts of machine and build; once at the head of every session in the file
  *   "calibration"  a known quantity measured by the same means (bytes touched, A/A time)
  *   "point"        one implementation, one problem, one pass, one round
+ *   "figure"       what a plan says of a figure: title, labels, colours, ranges
  */
 #ifndef EXPERIMENTS_MEASURE_RECORD_H
 #define EXPERIMENTS_MEASURE_RECORD_H
