@@ -244,7 +244,7 @@ REPORT ?= build/report
 report: $(B)/attnlab ## measure, draw and write REPORT/index.html (under 5 minutes on 2 cores)
 	$(B)/attnlab report --plan experiments/plans/report.plan --out $(REPORT)
 
-bench: $(B)/attnlab ## time every row of docs/speed.md (8 to 20 minutes; leave the machine alone meanwhile)
+bench: $(B)/attnlab ## time every row of docs/speed.md (about 10 minutes; leave the machine alone meanwhile)
 	$(B)/attnlab bench --preset table --out build/bench
 	@cp build/bench/table.md docs/speed.md
 

@@ -170,17 +170,19 @@ static void print_known(FILE *file, const struct attn_bench *bench,
     attn_bench_spread(x->entry, ATTN_BENCH_TILES, &its_tiles);
     if (x->entry->tiles.keys > 0)
         snprintf(tiles, sizeof tiles, "%.3f P", its_tiles.median);
-    fprintf(file,
-            markdown ? "| %s | %s | **%.3f** | %.3f to %.3f | %s | %.4g | %s | %s | %s |\n"
-                     : "  %-46s %-16s %6.3f (%.3f to %.3f) %-7s %7.4g GFLOP/s %9s  %s  %s\n",
-            x->row->what, target_text(x->row, target), x->spread.median, x->interval.low,
-            x->interval.high,
-            x->row->target == 0 ? ""
-            : x->inconclusive   ? "inconclusive"
-            : x->met            ? "met"
-                                : "NOT MET",
-            1e-9 * x->entry->work.flops / seconds.median, seconds_text(seconds.median, time), limit,
-            tiles);
+    const char *verdict = x->row->target == 0 ? ""
+                          : x->inconclusive   ? "inconclusive"
+                          : x->met            ? "met"
+                                              : "NOT MET";
+    double rate = 1e-9 * x->entry->work.flops / seconds.median;
+    if (markdown)
+        fprintf(file, "| %s | %s | **%.3f** | %.3f to %.3f | %s | %.4g | %s |\n", x->row->what,
+                target_text(x->row, target), x->spread.median, x->interval.low, x->interval.high,
+                verdict, rate, tiles);
+    else
+        fprintf(file, "  %-46s %-16s %6.3f (%.3f to %.3f) %-7s %7.4g GFLOP/s %9s  %s  %s\n",
+                x->row->what, target_text(x->row, target), x->spread.median, x->interval.low,
+                x->interval.high, verdict, rate, seconds_text(seconds.median, time), limit, tiles);
 }
 
 static void print_step(FILE *file, const struct attn_bench_outcome *x, int markdown)
@@ -221,7 +223,7 @@ void attn_bench_print_outcomes(FILE *file, const struct attn_bench *bench,
             continue;
         }
         fprintf(file,
-                markdown ? "| %s | %s | not known | | | | | | %s: %s |\n"
+                markdown ? "| %s | %s | not known | | | | %s: %s |\n"
                          : "  %-46s %-16s not known: %s: %s\n",
                 x->row->what, target_text(x->row, target), attn_bench_state_name(e->state),
                 e->message);
@@ -231,7 +233,7 @@ void attn_bench_print_outcomes(FILE *file, const struct attn_bench *bench,
 static void print_machine(FILE *file)
 {
     json_t *facts = attn_machine_facts();
-    const char *key[] = {"cpu", "kernel", "compiler", "flags", "version", "date"};
+    const char *key[] = {"cpu", "kernel", "compiler", "flags", "version"};
     fputs("Machine: ", file);
     for (size_t k = 0; facts != NULL && k < sizeof key / sizeof *key; k++) {
         const char *value = json_string_value(json_object_get(facts, key[k]));
@@ -243,9 +245,8 @@ static void print_machine(FILE *file)
     json_decref(facts);
 }
 
-static const char rows_head[] =
-    "| what | target | median | from, to | | GFLOP/s | time | ceiling | tiles |\n"
-    "| --- | --- | ---: | --- | --- | ---: | ---: | --- | ---: |\n";
+static const char rows_head[] = "| what | target | median | interval | | GFLOP/s | tiles |\n"
+                                "| --- | --- | ---: | --- | --- | ---: | ---: |\n";
 static const char steps_head[] =
     "| step | run as | time | times as fast as the step before | from, to | GFLOP/s | P |"
     "\n| --- | --- | ---: | ---: | --- | ---: | ---: |\n";
@@ -263,24 +264,16 @@ static void print_rows_page(FILE *file, const struct attn_bench *bench,
     fputs("<!-- made by `make bench`, from `attnlab bench --preset table` -->\n\n# Speed\n\n",
           file);
     print_machine(file);
-    fprintf(
-        file,
-        "%d of %d rows were measured: %d of %d targets met, %d inconclusive: the interval covers "
-        "the target. "
-        "P is the multiply-add peak of the instruction set in use, measured right before and "
-        "after\neach sample, in turn "
-        "(docs/measuring.md); "
-        "rows of a block are timed in turn, %d rounds. Figures are medians, "
-        "with 95 %% intervals by bootstrap.\nGFLOP/s count the products that attention is "
-        "made of (docs/measuring.md), for the pairs that the mask shows. `tiles` is what the "
-        "same products and softmax reach on\none panel and one block of keys that are near, right "
-        "after each sample: what a row is below that, it loses to memory, masks or threads. A row "
-        "above it\nsays that the machine was busier in the one than in the other.\n\n",
-        known, table->n, met, targets, unclear, bench->rounds);
+    fprintf(file,
+            "%d of %d rows were measured: %d of %d targets met, %d inconclusive (the interval "
+            "covers the target).\n"
+            "Figures are medians of %d rounds in turn, with 95 %% intervals by bootstrap.  P is "
+            "the multiply-add peak of\n"
+            "the instruction set in use, measured beside each sample; [measuring.md](measuring.md#"
+            "speed) defines the columns.\n\n",
+            known, table->n, met, targets, unclear, bench->rounds);
     fputs(rows_head, file);
     attn_bench_print_outcomes(file, bench, table->outcome, table->n, 1);
-    fputs("\n## What this machine can do\n\n", file);
-    attn_bench_print_roofs(file, bench, 1);
 }
 
 static void print_steps_page(FILE *file, const struct attn_bench *bench,
