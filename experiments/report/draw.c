@@ -116,6 +116,8 @@ static enum attn_status draw_one(const char *name, const char *folder, struct at
     flatten(words);
     if (status == 127)
         return attn_fail(err, ATTN_EINTERNAL, "gnuplot is not installed");
+    if (status == 126 || status == -1)
+        return attn_fail(err, ATTN_ENOMEM, "gnuplot cannot be started for figure %s", name);
     if (status != 0)
         return attn_fail(err, ATTN_EINTERNAL, "gnuplot failed on figure %s: %.300s", name, words);
     for (int f = 0; f < FORMATS; f++)
