@@ -46,6 +46,6 @@ const char *attn_nearest_text(const struct attn_nearest *nearest, char text[64])
 {
     text[0] = '\0';
     if (nearest->best != NULL)
-        snprintf(text, 64, "; did you mean %s?", nearest->best);
+        snprintf(text, 64, " (did you mean %s?)", nearest->best);
     return text;
 }

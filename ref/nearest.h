@@ -16,7 +16,7 @@ struct attn_nearest {
 struct attn_nearest attn_nearest_begin(const char *word, size_t n);
 void attn_nearest_offer(struct attn_nearest *nearest, const char *there);
 
-/* "; did you mean X?" or "", for the end of a message. */
+/* " (did you mean X?)" or "", for a message. */
 const char *attn_nearest_text(const struct attn_nearest *nearest, char text[64]);
 
 #endif

@@ -78,7 +78,7 @@ static const struct {
     {"none && none", 7, "found '&'"},
     {"3", 1, "found '3'"},
     {"casual(tl)", 1,
-     "no call is named 'casual'; did you mean causal?  There are: none causal window"},
+     "no call is named 'casual' (did you mean causal?); there are: none causal window"},
     {"Causal(tl)", 1, "did you mean causal?"},
     {"document(3)", 1, "did you mean documents?"},
     {"triangle(3)", 1,

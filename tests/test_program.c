@@ -81,7 +81,7 @@ static const struct {
     {"price dense --length 64 --dim 8 --dim=16", 2, "--dim was given before"},
     {"price dense --length 64,", 2, "whole numbers such as 1024,200k, from 0 up are needed"},
     {"price dense --lengt 64", 2,
-     "--lengt: no such flag; did you mean --length? (attnlab price --help)"},
+     "--lengt: no such flag (did you mean --length?); see attnlab price --help"},
     {"price dense --length", 2, "--length needs a value"},
     {"price dense -l 64", 2, "-l: no such flag"},
     {"list cases extra", 2, "'extra' is left over"},

@@ -227,7 +227,7 @@ static int no_such_flag(const struct attn_cli_command *command, const char *word
         attn_nearest_offer(&nearest, names[at++]);
     }
     return attn_cli_fail(command->name, ATTN_EXIT_USAGE,
-                         "%.60s: no such flag%s (attnlab %s --help)", word,
+                         "%.60s: no such flag%s; see attnlab %s --help", word,
                          attn_nearest_text(&nearest, meant), command->name);
 }
 

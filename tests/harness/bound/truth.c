@@ -458,8 +458,8 @@ static void finish_sums(struct work *w)
     sum_finish(&w->dbias, &f);
 }
 
-/* Does the row add to the gradients that are asked for?  To those of a sample of keys only what sees
- * one of them does; to dBias every row may. */
+/* Does the row add to the gradients that are asked for?  To those of a sample of keys only a row
+ * that sees one of them does; to dBias every row may. */
 static int feeds(const struct work *w, const struct attn_sample *sample, int64_t b, int64_t h,
                  int64_t i)
 {
