@@ -25,14 +25,15 @@ static void say(struct attn_point *p, enum attn_point_status status, const char 
     snprintf(p->message, sizeof p->message, "%s", text);
 }
 
-/* Any command may repeat its calls, if it reports each one's time. */
-static void give_wishes(const struct attn_point_flags *flags)
+/* Any command may repeat its calls, if it reports each one's time.  0, or -1: no memory. */
+static int give_wishes(const struct attn_point_flags *flags)
 {
     char text[32];
     snprintf(text, sizeof text, "%lld", (long long)flags->repeat);
-    setenv("ATTNLAB_REPEAT", text, 1);
+    if (setenv("ATTNLAB_REPEAT", text, 1) != 0)
+        return -1;
     snprintf(text, sizeof text, "%.9g", flags->enough);
-    setenv("ATTNLAB_ENOUGH", text, 1);
+    return setenv("ATTNLAB_ENOUGH", text, 1);
 }
 
 static void describe(struct attn_point *p, const struct attn_setup *setup)
@@ -179,8 +180,8 @@ void attn_point_exec(struct attn_work *work, const struct attn_point_flags *flag
     struct attn_launcher launcher;
     struct attn_error err = {ATTN_OK, ""};
     char folder[4096];
-    give_wishes(flags);
-    if (attn_launcher_open(&launcher) != 0) { /* before there is anything else */
+    if (give_wishes(flags) != 0 ||
+        attn_launcher_open(&launcher) != 0) { /* before there is anything else */
         attn_fail(&err, ATTN_ENOMEM, "no process for the command: %s", strerror(errno));
         attn_point_fail(&work->point, &err);
         return;
