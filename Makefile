@@ -224,7 +224,7 @@ $(B)/rule-table: $(B)/tests/mutants/rule_table.o $(B)/tests/mutants/kill.o $(B)/
 
 # ---- targets -----------------------------------------------------------------------------------
 
-test: $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(FAULTS_TEST) $(B)/attnlab-mistaken $(B)/fifth.so $(MUTANT_SO) ## everything that proves the suite right (6 to 9 minutes on 2 cores)
+test: $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(FAULTS_TEST) $(B)/attnlab-mistaken $(B)/fifth.so $(MUTANT_SO) ## everything that proves the suite right (about 6 minutes on 2 cores)
 	ATTN_BUILD=$(B) $(B)/attn-tests
 
 test-full: $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(FAULTS_TEST) $(B)/attnlab-mistaken $(B)/fifth.so $(MUTANT_SO) ## the same, with the full battery on every variant and long soaks
