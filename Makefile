@@ -159,7 +159,7 @@ $(B)/faults/answer:
 
 # One that says how long it took.
 $(B)/faults/timed: $(B)/faults/dense
-	@printf '#!/bin/sh\n"$${0%%/*}/dense" "$$1" "$$2" && echo 0.000001 >"$$2/seconds.txt"\n' > $@ && chmod +x $@
+	@printf '#!/bin/sh\n"$${0%%/*}/dense" "$$1" "$$2" && for x in "$$2"/*/; do echo 0.000001 >"$$x/seconds.txt"; done\n' > $@ && chmod +x $@
 
 # A gnuplot that draws at once.
 $(B)/faults/gnuplot:

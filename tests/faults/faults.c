@@ -298,12 +298,22 @@ static char *without_times(const char *text, int all)
     return copy;
 }
 
+/* Where two texts part, in the last comparison of two that were not the same. */
+static char difference[300];
+
 static int same_text(const char *a, const char *b, int measured)
 {
     char *x = without_times(a, measured), *y = without_times(b, measured);
     if (x == NULL || y == NULL)
         stop("comparison");
     int same = strcmp(x, y) == 0;
+    size_t at = 0;
+    while (x[at] != '\0' && x[at] == y[at])
+        at++;
+    size_t from = at > 60 ? at - 60 : 0;
+    if (!same)
+        snprintf(difference, sizeof difference, "\n      was ...%.100s\n      is  ...%.100s",
+                 x + from, y + from);
     free(x);
     free(y);
     return same;
@@ -448,7 +458,7 @@ static void find_wrong(const struct command *c, const struct usual *usual, const
     int lines = count_lines(x->err, usual->good.err, line, sizeof line);
     int status = WIFEXITED(x->status) ? WEXITSTATUS(x->status) : -1;
     int good = WEXITSTATUS(usual->good.status);
-    why[0] = '\0';
+    why[0] = difference[0] = '\0';
     if (x->timed_out)
         snprintf(why, size, "did not end");
     else if (status < 0)
@@ -463,7 +473,8 @@ static void find_wrong(const struct command *c, const struct usual *usual, const
         snprintf(why, size, "status %d with another output", status);
     else if ((path = tree_wrong(&usual->before, &usual->good.tree, &x->tree, status == good,
                                 c->measured)) != NULL)
-        snprintf(why, size, "%s is lost, left over or another (status %d)", path, status);
+        snprintf(why, size, "%s is lost, left over or another (status %d)%s", path, status,
+                 difference);
     if (why[0] != '\0' || !table->ended)
         return;
     for (int s = 0; s < FAULT_SITES; s++)
