@@ -8,7 +8,6 @@
 #include "experiments/cli/flags.h"
 #include "experiments/measure/record.h"
 #include "experiments/measure/sweep.h"
-#include "experiments/report/csv.h"
 #include "tests/harness/files/fileio.h"
 
 struct flags {
@@ -198,18 +197,17 @@ static int make_plan(struct flags *flags, struct attn_plan *plan)
 
 static int write_csv(const char *from, const char *to)
 {
-    struct attn_point *points = NULL;
-    int64_t n = 0;
+    struct attn_records records;
     struct attn_error err = {ATTN_OK, ""};
-    if (attn_record_read(from, &points, &n, NULL, &err) != ATTN_OK)
+    if (attn_record_read(from, &records, &err) != ATTN_OK)
         return attn_cli_fail("measure", attn_cli_status(err.status), "%s", err.text);
     int status = ATTN_EXIT_GOOD;
     if (strcmp(to, "-") == 0) {
-        attn_csv_write(stdout, points, n);
+        attn_csv_write(stdout, records.point, records.n);
         status = attn_cli_flush("measure");
-    } else if (attn_csv_save(to, points, n, &err) != ATTN_OK)
+    } else if (attn_csv_save(to, records.point, records.n, &err) != ATTN_OK)
         status = attn_cli_fail("measure", attn_cli_status(err.status), "table %s", err.text);
-    free(points);
+    attn_records_free(&records);
     return status;
 }
 

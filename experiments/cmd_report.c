@@ -11,7 +11,6 @@
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "experiments/measure/sweep.h"
-#include "experiments/report/csv.h"
 #include "experiments/report/draw.h"
 #include "experiments/report/page.h"
 #include "tests/harness/files/fileio.h"
@@ -67,12 +66,10 @@ static const double MEETING_S = 60; /* for loading a plug-in, or a command on a 
 /* Everything of one report; freed by close_report. */
 struct report {
     char records[PATH_MAX], figures_folder[PATH_MAX], scripts[PATH_MAX];
-    struct attn_point *points;
-    int64_t n, n_errors; /* errors: of the measurement just made */
+    struct attn_records held;
+    int64_t n_errors; /* of the measurement just made */
     int is_drawn;
-    json_t *machine, *calibration;
     struct attn_summary summary;
-    json_t *wishes; /* what the plan says of figures */
     struct attn_figure_groups groups;
     struct attn_figures figures;
 };
@@ -82,10 +79,7 @@ static void close_report(struct report *r)
     attn_figures_free(&r->figures);
     attn_groups_free(&r->groups);
     attn_summary_free(&r->summary);
-    free(r->points);
-    json_decref(r->machine);
-    json_decref(r->calibration);
-    json_decref(r->wishes);
+    attn_records_free(&r->held);
     free(r);
 }
 
@@ -188,33 +182,13 @@ static int measure(const struct flags *flags, struct report *r)
     return status;
 }
 
-/* Lines of a kind as JSON; NULL: there is no such line. */
-static int read_lines(struct report *r, const char *kind, json_t **lines)
-{
-    struct attn_error err = {ATTN_OK, ""};
-    char *text = NULL;
-    if (attn_record_read_kind(r->records, kind, &text, &err) != ATTN_OK)
-        return fail(attn_cli_status(err.status), &err);
-    *lines = text != NULL ? json_loads(text, 0, NULL) : NULL;
-    free(text);
-    return ATTN_EXIT_GOOD;
-}
-
 static int read_records(struct report *r)
 {
     struct attn_error err = {ATTN_OK, ""};
-    char *machine = NULL;
-    if (attn_record_read(r->records, &r->points, &r->n, &machine, &err) != ATTN_OK)
+    if (attn_record_read(r->records, &r->held, &err) != ATTN_OK)
         return fail(attn_cli_status(err.status), &err);
-    r->machine = machine != NULL ? json_loads(machine, 0, NULL) : NULL;
-    free(machine);
-    int status = read_lines(r, "calibration", &r->calibration);
-    if (status == ATTN_EXIT_GOOD)
-        status = read_lines(r, "figure", &r->wishes);
-    if (status != ATTN_EXIT_GOOD)
-        return status;
-    if (attn_summary_make(r->points, r->n, &r->summary, &err) != ATTN_OK ||
-        attn_groups_make(&r->summary, r->wishes, &r->groups, &err) != ATTN_OK)
+    if (attn_summary_make(r->held.point, r->held.n, &r->summary, &err) != ATTN_OK ||
+        attn_groups_make(&r->summary, r->held.figures, &r->groups, &err) != ATTN_OK)
         return fail(attn_cli_status(err.status), &err);
     return ATTN_EXIT_GOOD;
 }
@@ -224,7 +198,7 @@ static int write_csv(const struct flags *flags, const struct report *r)
     char path[PATH_MAX + 16];
     (void)snprintf(path, sizeof path, "%s/records.csv", flags->out);
     struct attn_error err = {ATTN_OK, ""};
-    return attn_csv_save(path, r->points, r->n, &err) == ATTN_OK
+    return attn_csv_save(path, r->held.point, r->held.n, &err) == ATTN_OK
                ? ATTN_EXIT_GOOD
                : fail(attn_cli_status(err.status), &err);
 }
@@ -233,16 +207,16 @@ static int write_csv(const struct flags *flags, const struct report *r)
 static void describe_machine(const struct report *r, struct attn_figure_machine *m)
 {
     char memory[32] = "";
-    const char *cpu = json_string_value(attn_page_find(r->machine, "cpu"));
-    json_int_t cores = json_integer_value(attn_page_find(r->machine, "cores_online"));
-    m->memory_bytes = json_integer_value(attn_page_find(r->machine, "memory_total_bytes"));
+    const char *cpu = json_string_value(attn_page_find(r->held.machine, "cpu"));
+    json_int_t cores = json_integer_value(attn_page_find(r->held.machine, "cores_online"));
+    m->memory_bytes = json_integer_value(attn_page_find(r->held.machine, "memory_total_bytes"));
     m->text[0] = '\0';
     if (m->memory_bytes > 0)
         (void)attn_cli_bytes(m->memory_bytes, memory);
     if (cpu != NULL)
         (void)snprintf(m->text, sizeof m->text, "%.120s, %lld core%s%s%s; attnlab %.64s", cpu,
                        (long long)cores, cores == 1 ? "" : "s", memory[0] != '\0' ? ", " : "",
-                       memory, r->n > 0 ? r->points[r->n - 1].build : "");
+                       memory, r->held.n > 0 ? r->held.point[r->held.n - 1].build : "");
 }
 
 static int draw(const struct flags *flags, struct report *r)
@@ -254,12 +228,12 @@ static int draw(const struct flags *flags, struct report *r)
                              .records = r->records,
                              .plan = flags->plan,
                              .externals = flags->externals,
-                             .n_points = r->n,
+                             .n_points = r->held.n,
                              .summary = &r->summary,
                              .groups = &r->groups,
                              .figures = &r->figures,
-                             .machine = r->machine,
-                             .calibration = r->calibration};
+                             .machine = r->held.machine,
+                             .calibration = r->held.calibration};
     describe_machine(r, &machine);
     enum attn_status status = attn_figures_make(&r->groups, &machine, &r->figures, &err);
     for (int f = 0; status == ATTN_OK && f < r->figures.n; f++)

@@ -1,56 +1,72 @@
-/* One line of JSON for each record.  A table says which member of struct attn_point has which
- * name in the line, so that writing and reading cannot drift apart. */
+/* A table says which member of struct attn_point has which name in a line of JSON and in the table:
+ * writing, reading and columns cannot drift apart. */
 #include "experiments/measure/record.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/record_index.h"
 #include "experiments/measure/stats.h"
 #include "tests/harness/files/fileio.h"
 
 enum kind {
-    TEXT,  /* char[size]                       */
-    INT,   /* int                              */
-    COUNT, /* int64_t                          */
-    BYTES, /* int64_t; -1 is null              */
-    REAL   /* double; what is no number is null */
+    TEXT,   /* char[size]                         */
+    INT,    /* int                                */
+    COUNT,  /* int64_t                            */
+    BYTES,  /* int64_t; -1 is null                */
+    REAL,   /* double; what is no number is null  */
+    STATUS, /* an enum, by its name               */
+    PASS,
+    DTYPE,
+    TIMES, /* warm_s and n_warm                   */
+    LIVE   /* live_name, live_bytes, n_live       */
 };
 
-#define FIELD(kind, name)                                                                      \
-    {                                                                                          \
-#name, kind, offsetof(struct attn_point, name), sizeof(((struct attn_point *)0)->name) \
+#define PLACE(member) offsetof(struct attn_point, member), sizeof(((struct attn_point *)0)->member)
+#define FIELD(kind, name)              \
+    {                                  \
+#name, kind, PLACE(name), NULL \
     }
 #define OUTPUT(key, output)                                                               \
     {                                                                                     \
         key, REAL, offsetof(struct attn_point, output_worst) + (output) * sizeof(double), \
-            sizeof(double)                                                                \
+            sizeof(double), ""                                                            \
     }
 static const struct field {
     const char *key;
     enum kind kind;
     size_t offset, size;
+    const char *column; /* NULL: the key; "": not in the table */
 } field_table[] = {
     FIELD(TEXT, group),
     FIELD(TEXT, spec),
     FIELD(TEXT, impl),
     FIELD(TEXT, family),
-    {"case", TEXT, offsetof(struct attn_point, text), ATTN_CASE_TEXT},
-    FIELD(INT, round),
-    FIELD(TEXT, build),
-    FIELD(TEXT, session),
-    FIELD(TEXT, message),
+    FIELD(STATUS, status),
+    {"pass", PASS, PLACE(c.pass), NULL},
+    {"mask", TEXT, PLACE(c.mask), NULL},
+    {"dtype", DTYPE, PLACE(c.dtype), NULL},
+    {"batch", COUNT, PLACE(c.batch), NULL},
+    {"heads", COUNT, PLACE(c.heads), NULL},
+    {"kv_heads", COUNT, PLACE(c.kv_heads), NULL},
+    {"n_query", COUNT, PLACE(c.n_query), NULL},
+    {"n_key", COUNT, PLACE(c.n_key), NULL},
+    {"d_key", COUNT, PLACE(c.d_key), NULL},
+    {"d_value", COUNT, PLACE(c.d_value), NULL},
     FIELD(COUNT, pairs),
     FIELD(REAL, density),
     FIELD(INT, ranks),
+    FIELD(INT, round),
     FIELD(REAL, first_s),
+    {"warm_s", TIMES, PLACE(warm_s), "warm_samples,warm_min_s,warm_median_s"},
     FIELD(REAL, unknown_s),
     FIELD(REAL, first_cpu_max_s),
     FIELD(REAL, first_cpu_sum_s),
@@ -71,7 +87,7 @@ static const struct field {
     FIELD(COUNT, messages),
     FIELD(TEXT, verified),
     FIELD(TEXT, verdict),
-    FIELD(REAL, worst),
+    {"worst", REAL, PLACE(worst), "worst_error_over_bound"},
     FIELD(TEXT, worst_output),
     OUTPUT("worst_o", ATTN_O),
     OUTPUT("worst_lse", ATTN_LSE),
@@ -85,14 +101,31 @@ static const struct field {
     FIELD(REAL, wall_s),
     FIELD(REAL, load),
     FIELD(REAL, steal_s),
+    FIELD(TEXT, build),
+    FIELD(TEXT, session),
+    {"case", TEXT, PLACE(text), NULL},
+    FIELD(TEXT, message),
     FIELD(TEXT, time_source),
     FIELD(TEXT, route),
     FIELD(TEXT, source),
     FIELD(TEXT, source_digest),
     FIELD(BYTES, mask_bytes),
     FIELD(BYTES, saved_bytes),
+    {"live_bytes", LIVE, PLACE(live_bytes), ""},
 };
 enum { FIELDS = sizeof field_table / sizeof field_table[0] };
+
+static const void *at(const struct attn_point *point, const struct field *field)
+{
+    return (const char *)point + field->offset;
+}
+
+/* Written for those who read records without the grammar of cases; read from the case alone. */
+static int repeats_case(const struct field *field)
+{
+    size_t begin = offsetof(struct attn_point, c);
+    return field->offset >= begin && field->offset < begin + sizeof(struct attn_case);
+}
 
 static const char *const status_name[] = {"ok",      "wrong",  "refused", "too-big", "dropped",
                                           "timeout", "killed", "priced",  "error"};
@@ -113,11 +146,11 @@ void attn_point_init(struct attn_point *point)
 {
     memset(point, 0, sizeof *point);
     for (int f = 0; f < FIELDS; f++) {
-        char *at = (char *)point + field_table[f].offset;
+        void *place = (char *)point + field_table[f].offset;
         if (field_table[f].kind == BYTES)
-            *(int64_t *)(void *)at = -1;
+            *(int64_t *)place = -1;
         else if (field_table[f].kind == REAL)
-            *(double *)(void *)at = (double)NAN;
+            *(double *)place = (double)NAN;
     }
     point->status = ATTN_POINT_ERROR;
 }
@@ -156,10 +189,17 @@ void attn_point_not_ours(struct attn_point *point)
     point->n_live = 0;
 }
 
+static int compare_names(const struct attn_point *a, const struct attn_point *b)
+{
+    int order = strcmp(a->text, b->text);
+    order = order != 0 ? order : strcmp(a->spec, b->spec);
+    order = order != 0 ? order : strcmp(a->group, b->group);
+    return order != 0 ? order : (a->round > b->round) - (a->round < b->round);
+}
+
 int attn_point_same(const struct attn_point *a, const struct attn_point *b)
 {
-    return a->round == b->round && strcmp(a->text, b->text) == 0 && strcmp(a->spec, b->spec) == 0 &&
-           strcmp(a->group, b->group) == 0;
+    return compare_names(a, b) == 0;
 }
 
 /* ---- writing ------------------------------------------------------------------------------ */
@@ -183,57 +223,47 @@ static json_t *real_value(double x)
     return isfinite(x) ? json_real(x) : json_null();
 }
 
-static json_t *field_value(const struct attn_point *point, const struct field *field)
+static const char *name_of(const struct field *field, const struct attn_point *point)
 {
-    const void *at = (const char *)point + field->offset;
-    int64_t integer;
+    return field->kind == STATUS ? attn_point_status_name(point->status)
+           : field->kind == PASS ? attn_pass_name(point->c.pass)
+                                 : attn_dtype_name(point->c.dtype);
+}
+
+static int64_t integer_of(const struct field *field, const struct attn_point *point)
+{
+    return field->kind == INT ? *(const int *)at(point, field) : *(const int64_t *)at(point, field);
+}
+
+static json_t *field_value(const struct field *field, const struct attn_point *point)
+{
+    json_t *list;
     switch (field->kind) {
     case TEXT:
-        return text_value(at);
+        return text_value(at(point, field));
     case INT:
-        return json_integer(*(const int *)at);
     case COUNT:
-        return json_integer(*(const int64_t *)at);
+        return json_integer(integer_of(field, point));
     case BYTES:
-        integer = *(const int64_t *)at;
-        return integer < 0 ? json_null() : json_integer(integer);
+        return integer_of(field, point) < 0 ? json_null() : json_integer(integer_of(field, point));
     case REAL:
+        return real_value(*(const double *)at(point, field));
+    case TIMES:
+        list = json_array();
+        for (int t = 0; t < point->n_warm; t++)
+            json_array_append_new(list, real_value(point->warm_s[t]));
+        return list;
+    case LIVE:
+        list = json_object();
+        for (int a = 0; a < point->n_live; a++)
+            json_object_set_new(list, point->live_name[a], json_integer(point->live_bytes[a]));
+        return list;
+    case STATUS:
+    case PASS:
+    case DTYPE:
         break;
     }
-    return real_value(*(const double *)at);
-}
-
-/* Repeats what the case string says, for those who read records without its grammar. */
-static void add_problem(json_t *line, const struct attn_case *c)
-{
-    json_object_set_new(line, "pass", json_string(attn_pass_name(c->pass)));
-    json_object_set_new(line, "mask", text_value(c->mask));
-    json_object_set_new(line, "dtype", json_string(attn_dtype_name(c->dtype)));
-    json_object_set_new(line, "batch", json_integer(c->batch));
-    json_object_set_new(line, "heads", json_integer(c->heads));
-    json_object_set_new(line, "kv_heads", json_integer(c->kv_heads));
-    json_object_set_new(line, "n_query", json_integer(c->n_query));
-    json_object_set_new(line, "n_key", json_integer(c->n_key));
-    json_object_set_new(line, "d_key", json_integer(c->d_key));
-    json_object_set_new(line, "d_value", json_integer(c->d_value));
-}
-
-static json_t *point_to_json(const struct attn_point *point)
-{
-    json_t *line = json_object(), *warm = json_array(), *live = json_object();
-    json_object_set_new(line, "schema", json_integer(ATTN_RECORD_SCHEMA));
-    json_object_set_new(line, "record", json_string("point"));
-    json_object_set_new(line, "status", json_string(attn_point_status_name(point->status)));
-    for (int f = 0; f < FIELDS; f++)
-        json_object_set_new(line, field_table[f].key, field_value(point, &field_table[f]));
-    add_problem(line, &point->c);
-    for (int t = 0; t < point->n_warm; t++)
-        json_array_append_new(warm, real_value(point->warm_s[t]));
-    for (int a = 0; a < point->n_live; a++)
-        json_object_set_new(live, point->live_name[a], json_integer(point->live_bytes[a]));
-    json_object_set_new(line, "warm_s", warm);
-    json_object_set_new(line, "live_bytes", live);
-    return line;
+    return json_string(name_of(field, point));
 }
 
 /* A stream with a descriptor gets the line in one write(); one without (in memory) by stdio. */
@@ -253,74 +283,28 @@ static int write_whole(FILE *file, const char *line, size_t size)
     return put >= 0 && (size_t)put == size ? 0 : -1;
 }
 
-static int write_text(FILE *file, const char *json)
-{
-    size_t n = strlen(json);
-    char *line = malloc(n + 2);
-    if (line == NULL)
-        return -1;
-    memcpy(line, json, n);
-    memcpy(line + n, "\n", 2);
-    int failed = write_whole(file, line, n + 1);
-    int error = errno;
-    free(line);
-    errno = error;
-    return failed;
-}
-
 int attn_record_write_json(FILE *file, json_t *json)
 {
-    char *text = json_dumps(json, JSON_COMPACT);
+    char *text = json_dumps(json, JSON_COMPACT), *line = NULL;
+    int n = text != NULL ? asprintf(&line, "%s\n", text) : -1;
+    int failed = n < 0 ? -1 : write_whole(file, line, (size_t)n);
+    int error = n < 0 ? ENOMEM : errno;
     json_decref(json);
-    if (text == NULL) {
-        errno = ENOMEM;
-        return -1;
-    }
-    int failed = write_text(file, text);
-    int error = errno;
     free(text);
+    free(n < 0 ? NULL : line);
     errno = error;
     return failed;
 }
 
 int attn_record_write_point(FILE *file, const struct attn_point *point)
 {
-    return attn_record_write_json(file, point_to_json(point));
+    json_t *line = json_pack("{s:i, s:s}", "schema", ATTN_RECORD_SCHEMA, "record", "point");
+    for (int f = 0; f < FIELDS; f++)
+        json_object_set_new(line, field_table[f].key, field_value(&field_table[f], point));
+    return attn_record_write_json(file, line);
 }
 
 /* ---- reading ------------------------------------------------------------------------------ */
-
-static enum attn_status read_field(const json_t *line, const struct field *field,
-                                   struct attn_point *point, struct attn_error *err)
-{
-    const json_t *value = json_object_get(line, field->key);
-    void *at = (char *)point + field->offset;
-    if (value == NULL || json_is_null(value)) /* unknown: as attn_point_init left it */
-        return ATTN_OK;
-    int fits = field->kind == TEXT   ? json_is_string(value)
-               : field->kind == REAL ? json_is_number(value)
-                                     : json_is_integer(value);
-    if (!fits)
-        return attn_fail(err, ATTN_EINVAL, "\"%s\" has the wrong type", field->key);
-    if (field->kind == TEXT) {
-        size_t n = json_string_length(value);
-        if (n >= field->size && strcmp(field->key, "message") != 0)
-            return attn_fail(err, ATTN_EINVAL, "\"%s\" is longer than %zu bytes", field->key,
-                             field->size - 1);
-        n = n < field->size ? n : field->size - 1;
-        memcpy(at, json_string_value(value), n);
-        ((char *)at)[n] = '\0';
-    } else if (field->kind == REAL)
-        *(double *)at = json_number_value(value);
-    else if (field->kind == INT &&
-             (json_integer_value(value) < INT_MIN || json_integer_value(value) > INT_MAX))
-        return attn_fail(err, ATTN_EINVAL, "\"%s\" is beyond %d", field->key, INT_MAX);
-    else if (field->kind == INT)
-        *(int *)at = (int)json_integer_value(value);
-    else
-        *(int64_t *)at = json_integer_value(value);
-    return ATTN_OK;
-}
 
 static double real_of(const json_t *value)
 {
@@ -331,6 +315,65 @@ static void read_times(const json_t *array, struct attn_point *point)
 {
     for (size_t t = 0; t < json_array_size(array) && point->n_warm < ATTN_RECORD_TIMES; t++)
         point->warm_s[point->n_warm++] = real_of(json_array_get(array, t));
+}
+
+static void read_live(const json_t *object, struct attn_point *point)
+{
+    json_t *value;
+    const char *name;
+    json_object_foreach((json_t *)(uintptr_t)object, name, value)
+    {
+        if (point->n_live == ATTN_MAX_ACCOUNTS)
+            return;
+        snprintf(point->live_name[point->n_live], sizeof point->live_name[0], "%s", name);
+        point->live_bytes[point->n_live++] = json_integer_value(value);
+    }
+}
+
+static enum attn_status read_text(const struct field *field, const json_t *value, char *to,
+                                  struct attn_error *err)
+{
+    size_t n = json_string_length(value);
+    if (n >= field->size && strcmp(field->key, "message") != 0)
+        return attn_fail(err, ATTN_EINVAL, "\"%s\" is longer than %zu bytes", field->key,
+                         field->size - 1);
+    n = n < field->size ? n : field->size - 1;
+    memcpy(to, json_string_value(value), n);
+    to[n] = '\0';
+    return ATTN_OK;
+}
+
+/* What is null, or not there, stays unknown: as attn_point_init left it. */
+static enum attn_status read_field(const json_t *line, const struct field *field,
+                                   struct attn_point *point, struct attn_error *err)
+{
+    const json_t *value = json_object_get(line, field->key);
+    void *to = (char *)point + field->offset;
+    if (value == NULL || json_is_null(value) || repeats_case(field) || field->kind == STATUS)
+        return ATTN_OK;
+    int fits = field->kind == TEXT    ? json_is_string(value)
+               : field->kind == REAL  ? json_is_number(value)
+               : field->kind == TIMES ? json_is_array(value)
+               : field->kind == LIVE  ? json_is_object(value)
+                                      : json_is_integer(value);
+    if (!fits)
+        return attn_fail(err, ATTN_EINVAL, "\"%s\" has the wrong type", field->key);
+    int64_t integer = json_integer_value(value);
+    if (field->kind == INT && (integer < INT_MIN || integer > INT_MAX))
+        return attn_fail(err, ATTN_EINVAL, "\"%s\" is beyond %d", field->key, INT_MAX);
+    if (field->kind == TEXT)
+        return read_text(field, value, to, err);
+    if (field->kind == TIMES)
+        read_times(value, point);
+    else if (field->kind == LIVE)
+        read_live(value, point);
+    else if (field->kind == REAL)
+        *(double *)to = json_number_value(value);
+    else if (field->kind == INT)
+        *(int *)to = (int)integer;
+    else
+        *(int64_t *)to = integer;
+    return ATTN_OK;
 }
 
 /* Schema 1 had `cold_s`, and `time_s`: the calls after the first, or, where that one was long or
@@ -357,23 +400,7 @@ static void read_schema_1(const json_t *line, struct attn_point *point)
     }
 }
 
-static void read_lists(json_t *line, struct attn_point *point)
-{
-    json_t *value;
-    const char *name;
-    if (json_integer_value(json_object_get(line, "schema")) == 1)
-        read_schema_1(line, point);
-    else
-        read_times(json_object_get(line, "warm_s"), point);
-    json_object_foreach(json_object_get(line, "live_bytes"), name,
-                        value) if (point->n_live < ATTN_MAX_ACCOUNTS)
-    {
-        snprintf(point->live_name[point->n_live], sizeof point->live_name[0], "%s", name);
-        point->live_bytes[point->n_live++] = json_integer_value(value);
-    }
-}
-
-static enum attn_status point_from_json(json_t *line, struct attn_point *point,
+static enum attn_status point_from_json(const json_t *line, struct attn_point *point,
                                         struct attn_error *err)
 {
     attn_point_init(point);
@@ -387,69 +414,132 @@ static enum attn_status point_from_json(json_t *line, struct attn_point *point,
     for (int f = 0; f < FIELDS; f++)
         if (read_field(line, &field_table[f], point, err) != ATTN_OK)
             return ATTN_EINVAL;
-    read_lists(line, point);
+    if (json_integer_value(json_object_get(line, "schema")) == 1)
+        read_schema_1(line, point);
     return attn_case_parse(point->text, &point->c, err);
 }
 
-/* What a line is: its JSON when it is a record of a known schema and of this kind, else NULL with
- * ATTN_OK (another kind, a newer schema) or EINVAL. */
-static enum attn_status line_of_kind(const char *line, size_t size, const char *kind, json_t **json,
-                                     struct attn_error *err)
+/* A line's JSON, to be dropped; *kind is NULL for a newer schema.  NULL: EINVAL. */
+static json_t *line_from_text(const char *line, size_t size, const char **kind,
+                              struct attn_error *err)
 {
     json_error_t where;
-    json_t *any = json_loadb(line, size, 0, &where);
-    *json = NULL;
-    if (any == NULL)
-        return attn_fail(err, ATTN_EINVAL, "not JSON: %s", where.text);
-    const json_t *schema = json_object_get(any, "schema");
-    const char *record = json_string_value(json_object_get(any, "record"));
-    enum attn_status status = ATTN_OK;
-    if (!json_is_integer(schema) || record == NULL)
-        status = attn_fail(err, ATTN_EINVAL, "no record: \"schema\" and \"record\" are missing");
-    else if (json_integer_value(schema) >= 1 && json_integer_value(schema) <= ATTN_RECORD_SCHEMA &&
-             strcmp(record, kind) == 0)
-        *json = json_incref(any);
-    json_decref(any);
-    return status;
+    json_t *json = json_loadb(line, size, 0, &where);
+    const json_t *schema = json_object_get(json, "schema");
+    *kind = json_string_value(json_object_get(json, "record"));
+    if (json == NULL)
+        attn_fail(err, ATTN_EINVAL, "not JSON: %s", where.text);
+    else if (!json_is_integer(schema) || *kind == NULL) {
+        attn_fail(err, ATTN_EINVAL, "no record: \"schema\" and \"record\" are missing");
+        json_decref(json);
+        return NULL;
+    }
+    if (json_integer_value(schema) < 1 || json_integer_value(schema) > ATTN_RECORD_SCHEMA)
+        *kind = NULL;
+    return json;
 }
 
 enum attn_status attn_record_parse_point(const char *line, size_t size, struct attn_point *point,
                                          struct attn_error *err)
 {
-    json_t *json;
-    enum attn_status status = line_of_kind(line, size, "point", &json, err);
-    if (status == ATTN_OK && json == NULL)
-        status = attn_fail(err, ATTN_EINVAL, "not a point of schema 1 to %d", ATTN_RECORD_SCHEMA);
-    if (status == ATTN_OK)
-        status = point_from_json(json, point, err);
+    const char *kind;
+    json_t *json = line_from_text(line, size, &kind, err);
+    if (json == NULL)
+        return ATTN_EINVAL;
+    enum attn_status status =
+        kind != NULL && strcmp(kind, "point") == 0
+            ? point_from_json(json, point, err)
+            : attn_fail(err, ATTN_EINVAL, "not a point of schema 1 to %d", ATTN_RECORD_SCHEMA);
     json_decref(json);
     return status;
 }
 
 /* ---- files -------------------------------------------------------------------------------- */
 
-/* Calls take(arg, json) for every whole line of the kind. */
-static enum attn_status each_line(const char *path, const char *kind,
-                                  enum attn_status (*take)(void *arg, json_t *json,
-                                                           struct attn_error *err),
-                                  void *arg, struct attn_error *err)
+static enum attn_status take_point(struct attn_records *r, const json_t *json,
+                                   struct attn_error *err)
 {
-    struct attn_error why = {0};
-    FILE *file = attn_read_stream(path, ATTN_READ_GIVEN, &why);
-    if (file == NULL)
-        return attn_fail(err, why.status, "records %s", why.text);
+    if ((r->n & (r->n - 1)) == 0) { /* room doubles at every power of two */
+        size_t room = r->n == 0 ? 1 : 2 * (size_t)r->n;
+        struct attn_point *more = realloc(r->point, room * sizeof *more);
+        if (more == NULL)
+            return attn_fail(err, ATTN_ENOMEM, "no memory for %zu records", room);
+        r->point = more;
+    }
+    return point_from_json(json, &r->point[r->n++], err);
+}
+
+static enum attn_status take_line(struct attn_records *r, json_t *json, const char *kind,
+                                  struct attn_error *err)
+{
+    if (strcmp(kind, "point") == 0)
+        return take_point(r, json, err);
+    if (strcmp(kind, "machine") == 0) {
+        json_decref(r->machine);
+        r->machine = json_incref(json);
+    }
+    json_t *list = strcmp(kind, "calibration") == 0 ? r->calibration
+                   : strcmp(kind, "figure") == 0    ? r->figures
+                                                    : NULL;
+    return list == NULL || json_array_append(list, json) == 0
+               ? ATTN_OK
+               : attn_fail(err, ATTN_ENOMEM, "no memory for records");
+}
+
+/* Equal names in the order in which they stand. */
+static int by_names(const void *a, const void *b)
+{
+    const struct attn_point *p = *(struct attn_point *const *)a;
+    const struct attn_point *q = *(struct attn_point *const *)b;
+    int order = compare_names(p, q);
+    return order != 0 ? order : (p > q) - (p < q);
+}
+
+/* Of each point and round the last record goes to the place of the first; the others go. */
+static enum attn_status keep_latest(struct attn_records *r, struct attn_error *err)
+{
+    struct attn_point **sorted = calloc((size_t)r->n + 1, sizeof *sorted);
+    char *is_stale = calloc((size_t)r->n + 1, 1);
+    int64_t n = 0;
+    for (int64_t i = 0; sorted != NULL && i < r->n; i++)
+        sorted[i] = &r->point[i];
+    if (sorted != NULL && is_stale != NULL) {
+        qsort(sorted, (size_t)r->n, sizeof *sorted, by_names);
+        for (int64_t i = 1, first = 0; i < r->n; i++)
+            if (attn_point_same(sorted[first], sorted[i])) {
+                *sorted[first] = *sorted[i];
+                is_stale[sorted[i] - r->point] = 1;
+            } else
+                first = i;
+        for (int64_t i = 0; i < r->n; i++)
+            if (!is_stale[i])
+                r->point[n++] = r->point[i];
+        r->n = n;
+    }
+    int failed = sorted == NULL || is_stale == NULL;
+    free(sorted);
+    free(is_stale);
+    return failed ? attn_fail(err, ATTN_ENOMEM, "no memory for %lld records", (long long)r->n)
+                  : ATTN_OK;
+}
+
+static enum attn_status read_lines(FILE *file, const char *path, struct attn_records *r,
+                                   struct attn_error *err)
+{
     char *line = NULL;
     size_t room = 0;
     ssize_t size;
     enum attn_status status = ATTN_OK;
     for (int64_t number = 1; status == ATTN_OK && (size = getline(&line, &room, file)) > 0;
          number++) {
+        struct attn_error why = {0};
+        const char *kind;
         if (line[size - 1] != '\n') /* torn: the writer died in the middle */
             break;
-        json_t *json;
-        status = line_of_kind(line, (size_t)size, kind, &json, &why);
-        if (json != NULL)
-            status = take(arg, json, &why);
+        json_t *json = line_from_text(line, (size_t)size, &kind, &why);
+        status = json == NULL   ? ATTN_EINVAL
+                 : kind != NULL ? take_line(r, json, kind, &why)
+                                : ATTN_OK;
         json_decref(json);
         if (status != ATTN_OK)
             attn_fail(err, status, "%s:%lld: %s", path, (long long)number, why.text);
@@ -457,92 +547,189 @@ static enum attn_status each_line(const char *path, const char *kind,
     if (status == ATTN_OK && !feof(file) && size < 0)
         status = attn_fail(err, attn_read_errno(errno), "records %s: %s", path, strerror(errno));
     free(line);
+    return status;
+}
+
+enum attn_status attn_record_read(const char *path, struct attn_records *r, struct attn_error *err)
+{
+    struct attn_error why = {0};
+    *r = (struct attn_records){NULL, 0, NULL, NULL, NULL};
+    FILE *file = attn_read_stream(path, ATTN_READ_GIVEN, &why);
+    if (file == NULL)
+        return attn_fail(err, why.status, "records %s", why.text);
+    r->calibration = json_array();
+    r->figures = json_array();
+    enum attn_status status = read_lines(file, path, r, err);
     fclose(file);
-    return status;
-}
-
-struct points {
-    struct attn_point *point;
-    int64_t n;
-    struct attn_record_index index;
-};
-
-static enum attn_status take_point(void *arg, json_t *json, struct attn_error *err)
-{
-    struct points *points = arg;
-    if ((points->n & (points->n - 1)) == 0) { /* room doubles at every power of two */
-        size_t room = points->n == 0 ? 1 : 2 * (size_t)points->n;
-        struct attn_point *more = realloc(points->point, room * sizeof *more);
-        if (more == NULL)
-            return attn_fail(err, ATTN_ENOMEM, "no memory for %zu records", room);
-        points->point = more;
-    }
-    struct attn_point *point = &points->point[points->n];
-    enum attn_status status = point_from_json(json, point, err);
+    if (status == ATTN_OK)
+        status = keep_latest(r, err);
     if (status != ATTN_OK)
-        return status;
-    int64_t place = attn_record_index_place(&points->index, points->point, points->n);
-    if (place < 0)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for %lld records", (long long)points->n);
-    if (place == points->n)
-        points->n++;
-    else
-        points->point[place] = *point;
-    return ATTN_OK;
-}
-
-static enum attn_status take_array(void *arg, json_t *json, struct attn_error *err)
-{
-    return json_array_append(arg, json) == 0 ? ATTN_OK
-                                             : attn_fail(err, ATTN_ENOMEM, "no memory for records");
-}
-
-/* The lines of a kind as an array; NULL on failure. */
-static json_t *lines_of_kind(const char *path, const char *kind, enum attn_status *status,
-                             struct attn_error *err)
-{
-    json_t *array = json_array();
-    *status = each_line(path, kind, take_array, array, err);
-    if (*status == ATTN_OK)
-        return array;
-    json_decref(array);
-    return NULL;
-}
-
-enum attn_status attn_record_read_kind(const char *path, const char *kind, char **array,
-                                       struct attn_error *err)
-{
-    enum attn_status status;
-    json_t *lines = lines_of_kind(path, kind, &status, err);
-    *array = lines != NULL ? json_dumps(lines, JSON_COMPACT) : NULL;
-    json_decref(lines);
-    if (status == ATTN_OK && *array == NULL)
-        status = attn_fail(err, ATTN_ENOMEM, "no memory for records");
+        attn_records_free(r);
     return status;
 }
 
-enum attn_status attn_record_read(const char *path, struct attn_point **points, int64_t *n,
-                                  char **machine, struct attn_error *err)
+void attn_records_free(struct attn_records *r)
 {
-    struct points found = {NULL, 0, {NULL, 0, 0}};
-    enum attn_status status = each_line(path, "point", take_point, &found, err);
-    attn_record_index_free(&found.index);
-    *points = NULL;
-    *n = 0;
-    if (machine != NULL)
-        *machine = NULL;
-    if (status == ATTN_OK && machine != NULL) {
-        json_t *lines = lines_of_kind(path, "machine", &status, err);
-        size_t count = json_array_size(lines);
-        if (count > 0)
-            *machine = json_dumps(json_array_get(lines, count - 1), JSON_INDENT(2));
-        json_decref(lines);
+    free(r->point);
+    json_decref(r->machine);
+    json_decref(r->calibration);
+    json_decref(r->figures);
+    *r = (struct attn_records){NULL, 0, NULL, NULL, NULL};
+}
+
+/* ---- appending: the one place that ever shortens such a file --------------------------------- */
+
+/* Bytes up to and including the last newline; -1 with errno. */
+static off_t whole_lines(int fd, off_t size)
+{
+    char part[4096];
+    while (size > 0) {
+        off_t from = size > (off_t)sizeof part ? size - (off_t)sizeof part : 0;
+        ssize_t got = pread(fd, part, (size_t)(size - from), from);
+        if (got < 0)
+            return -1;
+        for (ssize_t i = got; i > 0; i--)
+            if (part[i - 1] == '\n')
+                return from + i;
+        size = from;
     }
-    if (status != ATTN_OK) {
-        free(found.point);
-        return status;
+    return 0;
+}
+
+/* A file that somebody else wrote must not lose its last line: ours begin like this. */
+static int is_ours(int fd, off_t size)
+{
+    static const char head[] = "{\"schema\":";
+    char found[sizeof head - 1];
+    size_t n = size < (off_t)sizeof found ? (size_t)size : sizeof found;
+    return pread(fd, found, n, 0) == (ssize_t)n && memcmp(found, head, n) == 0;
+}
+
+/* 0, or -1 with the reason in err. */
+static int prepare(int fd, const char *path, struct attn_error *err)
+{
+    struct stat about;
+    if (fstat(fd, &about) != 0) {
+        attn_fail(err, ATTN_ENOMEM, "records %s: %s", path, strerror(errno));
+        return -1;
     }
-    *points = found.point;
-    *n = found.n;
-    return ATTN_OK;
+    if (S_ISCHR(about.st_mode)) /* such as /dev/null */
+        return 0;
+    if (!S_ISREG(about.st_mode)) {
+        attn_fail(err, ATTN_ENOMEM, "records %s: not a file", path);
+        return -1;
+    }
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        attn_fail(err, ATTN_ENOMEM, "records %s: another measurement is writing to it", path);
+        return -1;
+    }
+    if (!is_ours(fd, about.st_size)) {
+        attn_fail(err, ATTN_EINVAL, "%s exists and is not a file of records: name another file",
+                  path);
+        return -1;
+    }
+    off_t end = whole_lines(fd, about.st_size);
+    if (end < 0 || (end < about.st_size && ftruncate(fd, end) != 0)) {
+        attn_fail(err, ATTN_ENOMEM, "records %s: %s", path, strerror(errno));
+        return -1;
+    }
+    return 0;
+}
+
+FILE *attn_record_append(const char *path, struct attn_error *err)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
+    if (fd < 0) {
+        attn_fail(err, ATTN_ENOMEM, "records %s: %s", path, strerror(errno));
+        return NULL;
+    }
+    if (prepare(fd, path, err) != 0) {
+        close(fd);
+        return NULL;
+    }
+    FILE *file = fdopen(fd, "a");
+    if (file == NULL) {
+        attn_fail(err, ATTN_ENOMEM, "records %s: %s", path, strerror(errno));
+        close(fd);
+    }
+    return file;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+void attn_csv_text(FILE *file, const char *text)
+{
+    if (strpbrk(text, "\",\r\n") == NULL) {
+        fputs(text, file);
+        return;
+    }
+    putc('"', file);
+    for (; *text != '\0'; text++) {
+        if (*text == '"')
+            putc('"', file);
+        putc(*text, file);
+    }
+    putc('"', file);
+}
+
+static void put_real(FILE *file, double x)
+{
+    if (isfinite(x))
+        fprintf(file, "%.9g", x);
+}
+
+/* No column is of two kinds of call. */
+static void put_times(FILE *file, const struct attn_point *p)
+{
+    double warm[ATTN_RECORD_TIMES];
+    struct attn_spread spread;
+    memcpy(warm, p->warm_s, sizeof warm);
+    attn_stats_spread(warm, p->n_warm, &spread);
+    fprintf(file, "%d,", p->n_warm);
+    put_real(file, spread.min);
+    putc(',', file);
+    put_real(file, spread.median);
+}
+
+/* '.' is the decimal point (nobody here calls setlocale); an unknown value is an empty field. */
+static void put_field(FILE *file, const struct field *field, const struct attn_point *point)
+{
+    if (field->kind == TEXT)
+        attn_csv_text(file, at(point, field));
+    else if (field->kind == TIMES)
+        put_times(file, point);
+    else if (field->kind == REAL)
+        put_real(file, *(const double *)at(point, field));
+    else if (field->kind == STATUS || field->kind == PASS || field->kind == DTYPE)
+        fputs(name_of(field, point), file);
+    else if (field->kind != BYTES || integer_of(field, point) >= 0)
+        fprintf(file, "%lld", (long long)integer_of(field, point));
+}
+
+void attn_csv_write(FILE *file, const struct attn_point *points, int64_t n)
+{
+    for (int64_t i = -1; i < n; i++) { /* -1: the header */
+        for (int f = 0; f < FIELDS; f++) {
+            const struct field *field = &field_table[f];
+            const char *column = field->column != NULL ? field->column : field->key;
+            if (column[0] == '\0')
+                continue;
+            fputs(f > 0 ? "," : "", file);
+            if (i < 0)
+                fputs(column, file);
+            else
+                put_field(file, field, &points[i]);
+        }
+        fputs("\r\n", file);
+    }
+}
+
+enum attn_status attn_csv_save(const char *path, const struct attn_point *points, int64_t n,
+                               struct attn_error *err)
+{
+    struct attn_save save;
+    if (attn_save_open(path, &save, err) != ATTN_OK)
+        return ATTN_ENOMEM;
+    attn_csv_write(save.stream, points, n);
+    return attn_save_close(&save, ATTN_OK, err);
 }

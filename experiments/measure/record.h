@@ -6,6 +6,8 @@
  *   "calibration"  a known quantity measured by the same means (bytes touched, A/A time)
  *   "point"        one implementation, one problem, one pass, one round
  *   "figure"       what a plan says of a figure: title, labels, colours, ranges
+ *
+ * One table of fields (record.c) writes a point, reads it, and makes the columns of the CSV.
  */
 #ifndef EXPERIMENTS_MEASURE_RECORD_H
 #define EXPERIMENTS_MEASURE_RECORD_H
@@ -131,16 +133,31 @@ enum attn_status attn_record_parse_point(const char *line, size_t size, struct a
  * or its path is wrong, ENOMEM when the machine does not give it (permission, another writer). */
 FILE *attn_record_append(const char *path, struct attn_error *err);
 
-/* Read a file of records.  Lines of other kinds and of newer schemas are skipped; a torn last
- * line is dropped, a broken line elsewhere is EINVAL with its number.  Of several records of
- * the same point and round the last one is kept, in the place of the first.  *points is
- * malloc'ed.  machine (if not NULL) receives the last machine line as a JSON text, malloc'ed,
- * NULL when there is none. */
-enum attn_status attn_record_read(const char *path, struct attn_point **points, int64_t *n,
-                                  char **machine, struct attn_error *err);
+/* What a file of records holds. */
+struct attn_records {
+    struct attn_point *point; /* of several of the same point and round the last, in the place of
+                                 the first */
+    int64_t n;
+    struct json_t *machine;               /* the last such line; NULL: none */
+    struct json_t *calibration, *figures; /* arrays of such lines           */
+};
 
-/* All lines of a kind ("calibration", "machine") as one JSON array, malloc'ed. */
-enum attn_status attn_record_read_kind(const char *path, const char *kind, char **array,
-                                       struct attn_error *err);
+/* Lines of other kinds and of newer schemas are skipped; a torn last line is dropped, a broken line
+ * elsewhere is EINVAL with its number.  After a failure there is nothing to free. */
+enum attn_status attn_record_read(const char *path, struct attn_records *records,
+                                  struct attn_error *err);
+void attn_records_free(struct attn_records *records);
+
+/* ---- the table: RFC 4180, one header line, one row for each record ----------------------------- */
+
+/* One field, quoted where it must be. */
+void attn_csv_text(FILE *file, const char *text);
+
+/* What cannot be written leaves its mark on the stream. */
+void attn_csv_write(FILE *file, const struct attn_point *points, int64_t n);
+
+/* A whole file or none (attn_save_open).  ENOMEM. */
+enum attn_status attn_csv_save(const char *path, const struct attn_point *points, int64_t n,
+                               struct attn_error *err);
 
 #endif

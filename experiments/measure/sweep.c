@@ -91,8 +91,8 @@ static void resume_from(struct attn_sweep *sweep, struct attn_sweep_state *const
 
 static int resume(struct attn_sweep *sweep, const char *path)
 {
-    struct attn_point *old = NULL;
-    int64_t n = 0, n_states = sweep->plan->n;
+    struct attn_records old;
+    int64_t n_states = sweep->plan->n;
     struct attn_error err = {ATTN_OK, ""};
     struct stat about;
     if (stat(path, &about) != 0 || !S_ISREG(about.st_mode)) /* nothing there to go on from */
@@ -100,18 +100,18 @@ static int resume(struct attn_sweep *sweep, const char *path)
     struct attn_sweep_state **sorted = calloc((size_t)n_states + 1, sizeof *sorted);
     if (sorted == NULL)
         return attn_cli_fail(sweep->options->command, ATTN_EXIT_LACKS, "no memory");
-    if (attn_record_read(path, &old, &n, NULL, &err) != ATTN_OK) {
+    if (attn_record_read(path, &old, &err) != ATTN_OK) {
         free(sorted);
         return attn_cli_fail(sweep->options->command, attn_cli_status(err.status), "%s", err.text);
     }
     for (int64_t i = 0; i < n_states; i++)
         sorted[i] = &sweep->state[i];
     qsort(sorted, (size_t)n_states, sizeof *sorted, by_name);
-    for (int64_t i = 0; i < n; i++)
-        resume_from(sweep, sorted, &old[i]);
+    for (int64_t i = 0; i < old.n; i++)
+        resume_from(sweep, sorted, &old.point[i]);
     sweep->promised_s = attn_budget_promised(sweep->state, n_states);
     free(sorted);
-    free(old);
+    attn_records_free(&old);
     return ATTN_EXIT_GOOD;
 }
 

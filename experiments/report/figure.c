@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/report/csv.h"
 #include "experiments/report/figures.h"
 #include "optimized/registry.h"
 #include "tests/harness/files/fileio.h"
