@@ -11,6 +11,7 @@
 #include "experiments/check/external.h"
 #include "experiments/check/verdicts.h"
 #include "experiments/cli/cli.h"
+#include "ref/clock.h"
 #include "tests/harness/bound/growth.h"
 #include "tests/harness/faults/diagnose.h"
 #include "tests/harness/isolated.h"
@@ -82,13 +83,6 @@ const struct attn_cli_command attn_cmd_check = {
     .computes = 1,
     .run = check};
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Everything is judged in a process of its own: a crash or an endless loop costs one verdict. */
 enum {
     PATIENCE = 120, /* seconds for a case of the battery or a relation    */
@@ -131,7 +125,7 @@ static void run_one(const struct attn_spec *spec, const struct attn_case *c,
         snprintf(times, sizeof times, " --repeat %d", calls);
     snprintf(again, sizeof again, "check '%s' --case '%s'%s%s", name, text, times,
              v->strict ? " --strict" : "");
-    double start = now();
+    double start = attn_seconds(CLOCK_MONOTONIC);
     struct judged judged = {spec, c, NULL, v->causes.diagnosed < ENOUGH, {calls, 0, 1}};
     attn_isolated(judge_case, &judged, battery != NULL ? PATIENCE * (double)calls : 0, &r);
     const struct attn_subject subject = {"case",
@@ -141,7 +135,7 @@ static void run_one(const struct attn_spec *spec, const struct attn_case *c,
                                          battery != NULL ? battery->why : "",
                                          again,
                                          NULL};
-    attn_verdicts_add(v, &subject, &r, now() - start);
+    attn_verdicts_add(v, &subject, &r, attn_seconds(CLOCK_MONOTONIC) - start);
 }
 
 static void run_tier(const struct attn_spec *spec, enum attn_tier tier, int repeat,
@@ -173,12 +167,12 @@ static void run_relations(const struct attn_spec *spec, const char *id, struct a
             continue;
         attn_spec_print(spec, name, sizeof name);
         snprintf(again, sizeof again, "check '%s' --relation %s", name, relation->id);
-        double start = now();
+        double start = attn_seconds(CLOCK_MONOTONIC);
         struct judged judged = {.spec = spec, .relation = relation};
         attn_isolated(judge_relation, &judged, PATIENCE, &r);
         const struct attn_subject subject = {
             "relation", relation->id, relation->says, relation->ids, relation->says, again, NULL};
-        attn_verdicts_add(v, &subject, &r, now() - start);
+        attn_verdicts_add(v, &subject, &r, attn_seconds(CLOCK_MONOTONIC) - start);
     }
 }
 
@@ -196,7 +190,7 @@ static void run_growth(const struct attn_spec *spec, struct attn_verdicts *v)
     char name[256], again[320];
     attn_spec_print(spec, name, sizeof name);
     snprintf(again, sizeof again, "check '%s' --growth", name);
-    double start = now();
+    double start = attn_seconds(CLOCK_MONOTONIC);
     struct judged judged = {.spec = spec};
     attn_isolated(judge_growth, &judged, PATIENCE, &r);
     const struct attn_subject subject = {
@@ -207,7 +201,7 @@ static void run_growth(const struct attn_spec *spec, struct attn_verdicts *v)
         "errors may grow with the parts like a random walk, not faster",
         again,
         NULL};
-    attn_verdicts_add(v, &subject, &r, now() - start);
+    attn_verdicts_add(v, &subject, &r, attn_seconds(CLOCK_MONOTONIC) - start);
 }
 
 /* ---- soak ------------------------------------------------------------------------------------ */

@@ -21,6 +21,7 @@
 #include "experiments/measure/calibrate.h"
 #include "experiments/measure/point.h"
 #include "experiments/measure/preflight.h"
+#include "ref/clock.h"
 
 #define PLACE(member) offsetof(struct attn_point_flags, member)
 
@@ -74,7 +75,7 @@ static void point_of(struct attn_work *work, const struct attn_point_flags *flag
 {
     struct attn_point *p = &work->point;
     struct attn_error err = {ATTN_OK, ""};
-    double start = attn_point_seconds(CLOCK_MONOTONIC);
+    double start = attn_seconds(CLOCK_MONOTONIC);
     attn_ledger_init(&work->ledger, NULL);
     if (attn_point_open(work, &err) != ATTN_OK) {
         attn_point_fail(p, &err);
@@ -87,7 +88,7 @@ static void point_of(struct attn_work *work, const struct attn_point_flags *flag
         status = attn_fail(&err, ATTN_ENOMEM, "no memory for %d ranks", p->ranks);
     if (work->plugin != NULL)
         attn_point_not_ours(p);
-    p->setup_s = attn_point_seconds(CLOCK_MONOTONIC) - start;
+    p->setup_s = attn_seconds(CLOCK_MONOTONIC) - start;
     if (status == ATTN_OK)
         status = attn_point_call(work, flags, &err);
     if (status == ATTN_OK)

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
@@ -13,6 +12,7 @@
 #include "experiments/measure/sweep.h"
 #include "experiments/report/draw.h"
 #include "experiments/report/page.h"
+#include "ref/clock.h"
 #include "tests/harness/files/fileio.h"
 
 struct flags {
@@ -306,22 +306,18 @@ static int report(int argc, char **argv)
 {
     static struct attn_external_specs externals;
     static struct flags flags = {.externals = &externals};
-    struct timespec begin, end;
     int status = read_flags(argc, argv, &flags);
     if (status >= 0)
         return status;
     struct report *r = calloc(1, sizeof *r);
     if (r == NULL)
         return attn_cli_fail("report", ATTN_EXIT_LACKS, "no memory");
-    (void)clock_gettime(CLOCK_MONOTONIC, &begin);
+    double begin = attn_seconds(CLOCK_MONOTONIC);
     status = run(&flags, r);
-    (void)clock_gettime(CLOCK_MONOTONIC, &end);
     if (r->is_drawn) {
         if (status == ATTN_EXIT_DISAGREE)
             (void)attn_cli_fail("report", status, "some results are wrong; the page says which");
-        (void)printf("%s/index.html  (%.1f s)\n", flags.out,
-                     (double)(end.tv_sec - begin.tv_sec) +
-                         1e-9 * (double)(end.tv_nsec - begin.tv_nsec));
+        (void)printf("%s/index.html  (%.1f s)\n", flags.out, attn_seconds(CLOCK_MONOTONIC) - begin);
         int flushed = attn_cli_flush("report");
         status = flushed != ATTN_EXIT_GOOD ? flushed : status;
     }

@@ -24,6 +24,7 @@
 #include <omp.h>
 #include <string.h>
 
+#include "optimized/integers.h"
 #include "optimized/leak.h"
 #include "optimized/merge.h"
 #include "optimized/simd/isa.h"
@@ -54,28 +55,13 @@ struct plan {
     int64_t all_blocks;       /* of all chunks                                           */
 };
 
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
-static int64_t at_least_1(int64_t n)
-{
-    return n < 1 ? 1 : n;
-}
-
-static int64_t min(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* k=0: the square root of Lk, in steps of 64. */
 static int64_t keys_of_chunk(const struct attn_problem *p, const struct attn_options *opt)
 {
     int64_t k = opt->value[OPTION_K];
     if (k == 0)
         k = ceil_div((int64_t)ceil(sqrt((double)p->n_key)), 64) * 64;
-    return at_least_1(min(k, p->n_key));
+    return at_least_1(less(k, p->n_key));
 }
 
 static enum attn_status make_plan(const struct attn_problem *p, const struct attn_options *opt,
@@ -87,17 +73,17 @@ static enum attn_status make_plan(const struct attn_problem *p, const struct att
         return ATTN_EINVAL;
     x->group = p->heads > 0 ? p->heads / p->kv_heads : 0;
     x->queries = p->heads > 0 ? p->n_query : 0;
-    x->q = at_least_1(min(opt->value[OPTION_Q], x->queries));
+    x->q = at_least_1(less(opt->value[OPTION_Q], x->queries));
     x->q_chunks = ceil_div(x->queries, x->q);
     x->k = keys_of_chunk(p, opt);
     x->k_chunks = at_least_1(ceil_div(p->n_key, x->k));
     x->panels = ceil_div(x->q, x->kernels->panel);
     x->block = BLOCK_PANELS * x->kernels->panel;
-    x->keys = min(x->k, ATTN_KEY_BLOCK);
+    x->keys = less(x->k, ATTN_KEY_BLOCK);
     x->key_blocks = ceil_div(x->k, x->keys);
     x->all_blocks = (x->k_chunks - 1) * x->key_blocks; /* the last chunk may be short */
     x->all_blocks += ceil_div(p->n_key - (x->k_chunks - 1) * x->k, x->keys);
-    x->threads = (int)min(at_least_1(opt->threads), x->k_chunks * ceil_div(x->q, x->block));
+    x->threads = (int)less(at_least_1(opt->threads), x->k_chunks * ceil_div(x->q, x->block));
     return ATTN_OK;
 }
 
@@ -135,7 +121,7 @@ static enum attn_status take_forward(struct attn_ctx *ctx, const struct attn_pro
                                      const struct plan *x, struct memory *m)
 {
     int64_t bytes = x->kernels->bytes, rows = x->k_chunks * x->q;
-    x->kernels->forward_workspace(min(BLOCK_PANELS, x->panels), p->d_key, p->d_value,
+    x->kernels->forward_workspace(less(BLOCK_PANELS, x->panels), p->d_key, p->d_value,
                                   m->workspace_share);
     for (int n = 0; n < ATTN_WORKSPACES; n++)
         if ((m->ws[n] = take(ctx, m, workspace_name[n], x->threads * m->workspace_share[n],
@@ -188,7 +174,7 @@ static enum attn_status cost_forward(const struct attn_problem *p, const struct 
                                      struct attn_cost *cost, struct attn_error *err)
 {
     int64_t P = x->kernels->panel, W = x->kernels->lanes, t = x->threads;
-    int64_t d = p->d_key, dv = p->d_value, panels = min(BLOCK_PANELS, x->panels);
+    int64_t d = p->d_key, dv = p->d_value, panels = less(BLOCK_PANELS, x->panels);
     int64_t rows = x->k_chunks * x->q;
     const struct line line[] = {
         {"tile.q", attn_product(t * panels * P, d)},
@@ -266,8 +252,8 @@ static void summarize(const struct forward *x, int64_t b, int64_t h, int64_t i0,
     for (int64_t n = 0; n < blocks * plan->k_chunks; n++) {
         int64_t chunk = n / blocks, first = n % blocks * plan->block;
         int64_t row = chunk * plan->q + first;
-        job.i0 = i0 + first, job.i1 = min(job.i0 + plan->block, i1);
-        job.j0 = chunk * plan->k, job.j1 = min(job.j0 + plan->k, x->p->n_key);
+        job.i0 = i0 + first, job.i1 = less(job.i0 + plan->block, i1);
+        job.j0 = chunk * plan->k, job.j1 = less(job.j0 + plan->k, x->p->n_key);
         job.o_part = m->o + row * x->p->d_value * bytes;
         job.lse_part = m->lse + row * bytes;
         plan->kernels->forward(&job);
@@ -297,7 +283,7 @@ static void merge_row(const struct forward *x, int64_t b, int64_t h, int64_t i, 
 
 static void forward_chunk(const struct forward *x, int64_t b, int64_t h, int64_t chunk)
 {
-    int64_t i0 = chunk * x->plan->q, i1 = min(i0 + x->plan->q, x->plan->queries);
+    int64_t i0 = chunk * x->plan->q, i1 = less(i0 + x->plan->q, x->plan->queries);
     summarize(x, b, h, i0, i1);
 #pragma omp for schedule(static)
     for (int64_t i = i0; i < i1; i++)
@@ -354,11 +340,11 @@ static void step_chunk(const struct backward *x, struct attn_tile_backward *job,
                        int first, int last)
 {
     const struct plan *plan = x->plan;
-    int64_t end = min((chunk + 1) * plan->k, x->p->n_key), block = chunk * plan->key_blocks;
+    int64_t end = less((chunk + 1) * plan->k, x->p->n_key), block = chunk * plan->key_blocks;
     job->resume = !first;
     job->prefetch = 1;
     for (job->j0 = chunk * plan->k; job->j0 < end; job->j0 = job->j1, block++) {
-        job->j1 = min(job->j0 + plan->keys, end);
+        job->j1 = less(job->j0 + plan->keys, end);
         job->ws[ATTN_BACK_DKV] =
             x->memory->back[ATTN_BACK_DKV] +
             block * x->memory->back_share[ATTN_BACK_DKV] * plan->kernels->bytes;
@@ -396,7 +382,7 @@ static void backward_chunk(const struct backward *x, int64_t b, int64_t g, int64
     job.state_from = i0;
 #pragma omp for schedule(static)
     for (int64_t n = 0; n < panels; n++) {
-        job.i0 = i0 + n * P, job.i1 = min(job.i0 + P, i1);
+        job.i0 = i0 + n * P, job.i1 = less(job.i0 + P, i1);
         plan->kernels->backward_pack(&job);
     }
 #pragma omp for schedule(dynamic, 1)
@@ -409,7 +395,7 @@ static void backward_chunk(const struct backward *x, int64_t b, int64_t g, int64
     job.state[ATTN_STATE_DQ] = dq;
 #pragma omp for schedule(static)
     for (int64_t n = 0; n < panels; n++) {
-        job.i0 = i0 + n * P, job.i1 = min(job.i0 + P, i1);
+        job.i0 = i0 + n * P, job.i1 = less(job.i0 + P, i1);
         add_parts(plan, dq + n * one * plan->kernels->bytes, one, all);
         plan->kernels->backward_unpack(&job);
     }
@@ -422,7 +408,7 @@ static void backward_head(const struct backward *x, int64_t b, int64_t g)
     int64_t heads = at_least_1(plan->group), chunks = at_least_1(plan->q_chunks);
     for (int64_t n = 0; n < heads * chunks; n++) {
         int64_t h = g * plan->group + n / chunks, i0 = n % chunks * plan->q;
-        backward_chunk(x, b, g, h, i0, min(i0 + plan->q, plan->queries), n == 0,
+        backward_chunk(x, b, g, h, i0, less(i0 + plan->q, plan->queries), n == 0,
                        n == heads * chunks - 1);
     }
 }

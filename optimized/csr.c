@@ -21,6 +21,7 @@
 
 #include "optimized/csr_plan.h"
 #include "optimized/leak.h"
+#include "ref/clock.h"
 #include "ref/impl.h"
 #include "ref/precision.h"
 #include "ref/problem.h"
@@ -181,7 +182,7 @@ static void run_step(struct attn_ctx *ctx, const struct call *x, int64_t bh0, in
 {
     int64_t blocks = (x->p->n_query + x->plan->block - 1) / x->plan->block;
     int threads = x->plan->threads;
-    double start = attn_csr_now();
+    double start = attn_seconds(CLOCK_MONOTONIC);
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (threads > 1)
     for (int64_t n = 0; n < (bh1 - bh0) * blocks; n++) {
         struct attn_row_forward job = unit(x, bh0, bh1, n);
@@ -190,7 +191,7 @@ static void run_step(struct attn_ctx *ctx, const struct call *x, int64_t bh0, in
         else
             of_block(&job);
     }
-    attn_csr_step_add(ctx, name, attn_csr_now() - start);
+    attn_csr_step_add(ctx, name, attn_seconds(CLOCK_MONOTONIC) - start);
 }
 
 /* The n_key rows of n numbers of kv head (b,g), widened and padded to whole vectors:
@@ -233,7 +234,7 @@ static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem 
 {
     struct attn_csr_plan plan;
     struct memory memory = {0};
-    double start = attn_csr_now();
+    double start = attn_seconds(CLOCK_MONOTONIC);
     if (ctx->ranks != NULL)
         ctx->ranks[0].n_steps = 0;
     enum attn_status status = attn_csr_plan_make(p, ctx->options, &plan, ctx->error);
@@ -245,7 +246,7 @@ static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem 
         x.chunk = attn_csr_chunk(p, ctx->options, &plan, csr->nnz, csr->patterns * p->n_query);
         if (x.fused)
             attn_csr_panels_find(csr, &plan, p->n_key, memory.seen, memory.dense);
-        attn_csr_step_add(ctx, "pattern", attn_csr_now() - start);
+        attn_csr_step_add(ctx, "pattern", attn_seconds(CLOCK_MONOTONIC) - start);
         run(ctx, &x);
     }
     give(ctx, &memory);

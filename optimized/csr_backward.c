@@ -15,8 +15,10 @@
 #include <string.h>
 
 #include "optimized/csr_plan.h"
+#include "optimized/integers.h"
 #include "optimized/ordered_sum.h"
 #include "optimized/tiled_backward.h"
+#include "ref/clock.h"
 #include "ref/impl.h"
 #include "ref/problem.h"
 
@@ -39,21 +41,6 @@ struct plan {
     int64_t slots;         /* kv heads that can be in work          */
     int64_t ws;            /* numbers                               */
 };
-
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
-static int64_t greater(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static int64_t less(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 /* a_row: pairs in a row, on average. */
 static int64_t count_chunks(const struct attn_problem *p, const struct attn_options *opt,
@@ -247,7 +234,7 @@ enum attn_status attn_csr_backward(struct attn_ctx *ctx, const struct attn_probl
     struct plan plan;
     struct memory memory = {0};
     struct work work = {.p = p, .t = t, .plan = &plan, .memory = &memory};
-    double start = attn_csr_now();
+    double start = attn_seconds(CLOCK_MONOTONIC);
     if (ctx->ranks != NULL)
         ctx->ranks[0].n_steps = 0;
     enum attn_status status = attn_csr_build(p, ctx->ledger, &memory.csr, ctx->error);
@@ -257,12 +244,12 @@ enum attn_status attn_csr_backward(struct attn_ctx *ctx, const struct attn_probl
         status = take(ctx, p, &plan, &memory);
     if (status == ATTN_OK) {
         int threads = attn_dbias_is_shared(p, &t->dbias) ? 1 : plan.threads;
-        attn_csr_step_add(ctx, "pattern", attn_csr_now() - start);
-        start = attn_csr_now();
+        attn_csr_step_add(ctx, "pattern", attn_seconds(CLOCK_MONOTONIC) - start);
+        start = attn_seconds(CLOCK_MONOTONIC);
         attn_dbias_clear(p, &t->dbias);
 #pragma omp parallel num_threads(threads) if (threads > 1)
         run_thread(&work, omp_get_thread_num());
-        attn_csr_step_add(ctx, "attention", attn_csr_now() - start);
+        attn_csr_step_add(ctx, "attention", attn_seconds(CLOCK_MONOTONIC) - start);
     }
     give(ctx, &memory);
     return status;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "optimized/integers.h"
 #include "ref/problem.h"
 
 /* Rows in a unit, at most: the more, the more often a chunk is used while it is near.  A multiple
@@ -17,21 +18,6 @@ enum { CHUNK_BYTES = 512 * 1024 };
 
 /* Keys that a row should have in a chunk, on average, for a step to be worth its overhead. */
 enum { KEYS_A_STEP = 160 };
-
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
-static int64_t at_least_1(int64_t n)
-{
-    return n < 1 ? 1 : n;
-}
-
-static int64_t less(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 enum attn_status attn_csr_plan_make(const struct attn_problem *p, const struct attn_options *opt,
                                     struct attn_csr_plan *plan, struct attn_error *err)
@@ -80,13 +66,6 @@ int64_t attn_csr_workspace_forward(const struct attn_problem *p, const struct at
 }
 
 /* ---- time ---------------------------------------------------------------------------------- */
-
-double attn_csr_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 void attn_csr_step_add(struct attn_ctx *ctx, const char *name, double seconds)
 {

@@ -50,7 +50,6 @@ struct attn_runs attn_csr_runs_start(struct attn_csr_runs *x, const struct attn_
 
 /* Seconds of a step, added up under its name where the caller wants to know (attn_ctx.ranks). */
 void attn_csr_step_add(struct attn_ctx *ctx, const char *name, double seconds);
-double attn_csr_now(void);
 
 /* csr_backward.c */
 enum attn_status attn_csr_backward(struct attn_ctx *ctx, const struct attn_problem *p,

@@ -3,20 +3,11 @@
 
 #include <omp.h>
 
+#include "optimized/integers.h"
 #include "optimized/leak.h"
 #include "optimized/parts.h"
 #include "ref/ledger.h"
 #include "ref/problem.h"
-
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
-static int64_t at_least_1(int64_t n)
-{
-    return n < 1 ? 1 : n;
-}
 
 /* Parts: enough for 16 units, but none shorter than 512 keys, which would be more merging than
  * reading. */

@@ -19,6 +19,7 @@
 #include <omp.h>
 #include <string.h>
 
+#include "optimized/integers.h"
 #include "optimized/leak.h"
 #include "optimized/simd/isa.h"
 #include "optimized/simd/kernels.h"
@@ -42,11 +43,6 @@ struct plan {
     int64_t scores;         /* numbers of a panel: (n_key + 8) * panel      */
     int64_t state[ATTN_STATES], back[ATTN_BACK], ws[ATTN_WORKSPACES];
 };
-
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
 
 static enum attn_status make_plan(const struct attn_problem *p, const struct attn_options *opt,
                                   struct plan *x, struct attn_error *err)

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "optimized/decode.h"
+#include "optimized/integers.h"
 #include "optimized/leak.h"
 #include "optimized/parts.h"
 #include "optimized/simd/isa.h"
@@ -56,16 +57,6 @@ enum {
     ENOUGH_PANELS = 5,        /* in a block: K and V of a key block have been worth their way    */
     BLOCK_PANELS = 7          /* at most; all four are measured: docs/kernel.md, 4               */
 };
-
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
-static int64_t at_least_1(int64_t n)
-{
-    return n < 1 ? 1 : n;
-}
 
 /* Parts are a matter of the problem.  Enough of them that 16 units exist, but none shorter than
  * 8 key blocks, which would be more merging than work. */

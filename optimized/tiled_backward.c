@@ -23,6 +23,7 @@
 #include <omp.h>
 #include <string.h>
 
+#include "optimized/integers.h"
 #include "optimized/leak.h"
 #include "optimized/ordered_sum.h"
 #include "optimized/simd/isa.h"
@@ -62,16 +63,6 @@ struct plan {
     int64_t state[ATTN_STATES], ws[ATTN_BACK];
     int64_t share; /* of a part in the workspace's dK and dV */
 };
-
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
-static int64_t at_least_1(int64_t n)
-{
-    return n < 1 ? 1 : n;
-}
 
 /* Parts in a block, as far as the problem goes: a block reads all queries, and long ones less
  * often; but where queries are near anyway, more workspace only costs pages and cache. */

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ref/clock.h"
 #include "tests/suites.h"
 
 static const struct {
@@ -50,13 +51,6 @@ const char *test_build(void)
     return build != NULL ? build : "build/release";
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void run_suite(int n, struct outcome *outcome)
 {
     SRunner *runner = srunner_create(suites[n].make());
@@ -70,7 +64,7 @@ static void run_suite(int n, struct outcome *outcome)
 static int start(struct job *job, int suite, struct outcome *outcome)
 {
     fflush(NULL);
-    *job = (struct job){-1, suite, tmpfile(), now()};
+    *job = (struct job){-1, suite, tmpfile(), attn_seconds(CLOCK_MONOTONIC)};
     if (job->said == NULL || fcntl(fileno(job->said), F_SETFD, FD_CLOEXEC) != 0)
         return 0;
     job->process = fork();
@@ -93,7 +87,8 @@ static void show(struct job *job, const struct outcome *outcome)
         fwrite(text, 1, n, stdout);
     fclose(job->said);
     printf("%-15s %4d checks, %d failures, %.1f s%s\n", suites[job->suite].name, outcome->run,
-           outcome->failed, now() - job->start, outcome->ended ? "" : ": ended before its end");
+           outcome->failed, attn_seconds(CLOCK_MONOTONIC) - job->start,
+           outcome->ended ? "" : ": ended before its end");
     fflush(stdout);
 }
 

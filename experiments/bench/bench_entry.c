@@ -10,6 +10,7 @@
 #include "experiments/measure/point.h"
 #include "experiments/measure/preflight.h"
 #include "optimized/tiled.h"
+#include "ref/clock.h"
 #include "ref/problem.h"
 
 const char *attn_bench_state_name(enum attn_bench_state state)
@@ -208,9 +209,9 @@ static double predict(const struct attn_bench *bench, const struct attn_bench_en
     start_memory(&small);
     if (model(bench, &small, &err) == ATTN_OK && small.work.flops > 0 &&
         call(bench, &small, ATTN_FORWARD, &err) == ATTN_OK) {
-        double start = attn_point_seconds(CLOCK_MONOTONIC);
+        double start = attn_seconds(CLOCK_MONOTONIC);
         call(bench, &small, ATTN_FORWARD, &err);
-        seconds = attn_point_seconds(CLOCK_MONOTONIC) - start;
+        seconds = attn_seconds(CLOCK_MONOTONIC) - start;
         seconds *= e->work.flops / small.work.flops;
     }
     attn_ledger_clear(&small.ledger);
@@ -259,10 +260,10 @@ static enum attn_status first_calls(const struct attn_bench *bench, struct attn_
     if (status == ATTN_OK)
         status = call(bench, e, e->c.pass, err);
     e->ledger_bytes = atomic_load(&e->ledger.peak);
-    double start = attn_point_seconds(CLOCK_MONOTONIC);
+    double start = attn_seconds(CLOCK_MONOTONIC);
     if (status == ATTN_OK)
         status = call(bench, e, e->c.pass, err);
-    double seconds = attn_point_seconds(CLOCK_MONOTONIC) - start;
+    double seconds = attn_seconds(CLOCK_MONOTONIC) - start;
     e->calls = seconds < bench->sample_s ? (int64_t)ceil(bench->sample_s / fmax(seconds, 1e-7)) : 1;
     return status;
 }

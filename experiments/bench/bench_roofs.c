@@ -11,6 +11,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/point.h"
+#include "ref/clock.h"
 #include "ref/problem.h"
 
 enum { FILL = 0x3e }; /* every byte of the arrays: 0.186 as floats, 7.0e-9 as doubles */
@@ -114,14 +115,14 @@ static void *work(void *arg)
         while ((word = atomic_load(&w->crew->word)) == WAIT)
             sched_yield();
     }
-    double rate[SLICES], start = attn_point_seconds(CLOCK_MONOTONIC);
+    double rate[SLICES], start = attn_seconds(CLOCK_MONOTONIC);
     for (int slice = 0; slice < SLICES && word == WORK; slice++) {
         double now = start, done = 0;
         while (now - start < w->seconds / SLICES) {
             done += w->tiles != NULL ? w->tiles(w->x, w->d, w->keys, w->rounds)
                                      : w->limit(w->x + at, w->chunk / w->width, w->rounds);
             at = at + 2 * w->chunk <= w->bytes ? at + w->chunk : 0;
-            now = attn_point_seconds(CLOCK_MONOTONIC);
+            now = attn_seconds(CLOCK_MONOTONIC);
         }
         rate[slice] = done / (now - start);
         start = now;

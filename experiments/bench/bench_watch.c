@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/point.h"
+#include "ref/clock.h"
 
 static const struct {
     const char *name;
@@ -69,14 +69,14 @@ void attn_bench_watch_start(struct attn_bench_watch *w, const struct attn_counte
     w->counters = counters;
     for (int c = 0; c < ATTN_COUNTERS; c++)
         w->counter[c] = count_of(counters->fd[c]);
-    w->cpu_s = attn_point_seconds(CLOCK_PROCESS_CPUTIME_ID);
-    w->wall_s = attn_point_seconds(CLOCK_MONOTONIC);
+    w->cpu_s = attn_seconds(CLOCK_PROCESS_CPUTIME_ID);
+    w->wall_s = attn_seconds(CLOCK_MONOTONIC);
 }
 
 void attn_bench_watch_stop(struct attn_bench_watch *w)
 {
-    w->wall_s = attn_point_seconds(CLOCK_MONOTONIC) - w->wall_s;
-    w->cpu_s = attn_point_seconds(CLOCK_PROCESS_CPUTIME_ID) - w->cpu_s;
+    w->wall_s = attn_seconds(CLOCK_MONOTONIC) - w->wall_s;
+    w->cpu_s = attn_seconds(CLOCK_PROCESS_CPUTIME_ID) - w->cpu_s;
     for (int c = 0; c < ATTN_COUNTERS; c++)
         w->counter[c] = count_of(w->counters->fd[c]) - w->counter[c];
 }

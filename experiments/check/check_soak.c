@@ -1,18 +1,12 @@
 /* See check_soak.h. */
 #include "experiments/check/check_soak.h"
+#include "ref/clock.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- all runs of one case -------------------------------------------------------------------- */
 
@@ -163,7 +157,8 @@ static int fails(void *arg, const struct attn_case *c)
 {
     struct hunt *h = arg;
     struct attn_soak_tally t = {.runs = 0};
-    for (int n = 0; n < h->questions && t.failed == 0 && now() < h->until; n++) {
+    for (int n = 0; n < h->questions && t.failed == 0 && attn_seconds(CLOCK_MONOTONIC) < h->until;
+         n++) {
         struct attn_result r;
         h->soak->judge(h->soak->arg, c, &h->how, n % 2 > 0 ? ATTN_SOAK_FRESH : 0, &r);
         attn_soak_tally(&t, &r);
@@ -214,7 +209,7 @@ static void file_unsteady(const struct attn_soak *soak, const struct attn_case *
     struct hunt hunt = {.soak = soak,
                         .how = {calls < MOST ? calls : MOST, 1, 0},
                         .questions = QUESTIONS,
-                        .until = now() + patience};
+                        .until = attn_seconds(CLOCK_MONOTONIC) + patience};
     const struct attn_soak_judge judge = {fails, &hunt};
     struct attn_case c = *found;
     struct attn_result r;
@@ -259,8 +254,8 @@ void attn_soak_run(const struct attn_soak *soak, struct attn_verdicts *v)
     const struct attn_repetition how = {soak->calls, 1, 0};
     struct attn_soak_count count = {0};
     int found = 0;
-    double start = now();
-    for (; now() - start < soak->seconds && found < ENOUGH; count.cases++) {
+    double start = attn_seconds(CLOCK_MONOTONIC);
+    for (; attn_seconds(CLOCK_MONOTONIC) - start < soak->seconds && found < ENOUGH; count.cases++) {
         struct attn_case c;
         struct attn_result r;
         attn_soak_case(soak->seed, count.cases, &c);
@@ -274,6 +269,6 @@ void attn_soak_run(const struct attn_soak *soak, struct attn_verdicts *v)
         }
         count.verdict[r.verdict]++;
     }
-    count.seconds = now() - start;
+    count.seconds = attn_seconds(CLOCK_MONOTONIC) - start;
     attn_soak_sum(soak, &count, v);
 }

@@ -17,20 +17,14 @@
 #include "experiments/check/check_soak.h"
 #include "experiments/check/external.h"
 #include "experiments/cli/cli.h"
-#include "experiments/measure/command.h"
 #include "experiments/measure/exec_case.h"
+#include "ref/clock.h"
 #include "tests/harness/external/vector_files.h"
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/files/folder.h"
+#include "tests/harness/process.h"
 
 enum { STARTS = 10, IDLE = 3 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- one start ------------------------------------------------------------------------------- */
 
@@ -41,13 +35,13 @@ struct exec {
     char out[PATH_MAX + 16];
     int starts, idle, rounds; /* rounds: of a soak, each with folders of its own */
     double left_s;
-    struct attn_command ran;
+    struct attn_process ran;
 };
 
 /* How the command ended, for a case that has no results. */
 static enum attn_verdict describe(const struct exec *x, char *text, size_t size)
 {
-    const struct attn_command *ran = &x->ran;
+    const struct attn_process *ran = &x->ran;
     const char *said = ran->last_line[0] != '\0' ? "; it said: " : "";
     char end[64];
     if (ran->timed_out)
@@ -65,7 +59,7 @@ static enum attn_verdict describe(const struct exec *x, char *text, size_t size)
                                                        : ATTN_FAILED;
 }
 
-static int ended_well(const struct attn_command *ran)
+static int ended_well(const struct attn_process *ran)
 {
     return !ran->timed_out && ran->signal == 0 && ran->exit_status == 0;
 }
@@ -93,7 +87,7 @@ static int run_on(struct exec *x, const char *cases)
     struct attn_error err = {0};
     if (attn_folder_make(x->out, &err) != ATTN_OK)
         return attn_external_fail(x->s, ATTN_EXIT_LACKS, "%s", err.text);
-    if (attn_command_run(x->command, cases, x->out, x->left_s, &x->ran) != 0)
+    if (attn_process_shell(x->command, cases, x->out, x->left_s, &x->ran) != 0)
         return attn_external_fail(x->s, ATTN_EXIT_LACKS, "'%.200s' cannot be started: %s",
                                   x->command, strerror(errno));
     x->left_s -= x->ran.wall_s;
@@ -106,7 +100,7 @@ static int does_it_start(struct exec *x)
 {
     char none[PATH_MAX + 64], how[300];
     struct attn_error err = {0};
-    struct attn_command first = x->ran;
+    struct attn_process first = x->ran;
     struct attn_vector_files_writer writer;
     for (int i = 0; i < x->question->n; i++)
         if (attn_vector_files_has(x->out, x->question->asked[i].name))
@@ -318,7 +312,7 @@ static int run_soak(struct exec *x)
     struct attn_soak_count count = {0};
     struct attn_question round = {calloc(ROUND, sizeof *round.asked), ROUND, 0};
     struct failing *f = calloc(1, sizeof *f);
-    double begin = now();
+    double begin = attn_seconds(CLOCK_MONOTONIC);
     int status = 0;
     if (round.asked == NULL || f == NULL) {
         free(f);
@@ -326,7 +320,7 @@ static int run_soak(struct exec *x)
         return attn_external_fail(s, ATTN_EXIT_LACKS, "no memory");
     }
     x->question = &round;
-    while (status == 0 && f->n == 0 && now() - begin < s->soak_s) {
+    while (status == 0 && f->n == 0 && attn_seconds(CLOCK_MONOTONIC) - begin < s->soak_s) {
         status = run_round(x, count.cases, NULL);
         if (status == 0 && count.cases == 0)
             attn_external_begin(s);
@@ -344,7 +338,7 @@ static int run_soak(struct exec *x)
     }
     if (status == 0)
         status = confirm(x, &soak, f, &count);
-    count.seconds = now() - begin;
+    count.seconds = attn_seconds(CLOCK_MONOTONIC) - begin;
     if (status == 0)
         attn_soak_sum(&soak, &count, &s->verdicts);
     s->judged++;

@@ -1,21 +1,14 @@
 /* Cases and answers as files (external/vector_files.h), and attnlab check --results. */
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "experiments/check/external.h"
 #include "experiments/cli/cli.h"
+#include "ref/clock.h"
 #include "tests/harness/external/vector_files.h"
 #include "tests/harness/faults/diagnose.h"
 
 static const double enough_s = 10; /* of diagnoses: the next one says nothing new */
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- cases out ------------------------------------------------------------------------------- */
 
@@ -110,9 +103,9 @@ void attn_external_judge(struct attn_external *s, const struct attn_asked *asked
     } else if (take_results(s, asked, results, &setup, r) == ATTN_OK) {
         attn_vector_files_judge(&s->claims, &setup, r);
         if (r->verdict == ATTN_FAILED && s->diagnosed_s < enough_s) {
-            double before = now();
+            double before = attn_seconds(CLOCK_MONOTONIC);
             attn_diagnose(&setup, r, &diagnosis);
-            s->diagnosed_s += now() - before;
+            s->diagnosed_s += attn_seconds(CLOCK_MONOTONIC) - before;
             attn_common_cause_append(r, &diagnosis);
         }
     }
@@ -126,11 +119,11 @@ void attn_external_judge_all(struct attn_external *s, const char *results)
         const struct attn_asked *asked = &s->question.asked[i];
         struct attn_result r;
         unsigned needs;
-        double start = now();
+        double start = attn_seconds(CLOCK_MONOTONIC);
         if (asked->not_reached)
             continue;
         attn_external_judge(s, asked, results, &r, &needs);
-        attn_external_file(s, asked, &r, NULL, needs, now() - start);
+        attn_external_file(s, asked, &r, NULL, needs, attn_seconds(CLOCK_MONOTONIC) - start);
     }
 }
 

@@ -1,18 +1,11 @@
 /* attnlab check --plugin: every case in the worker process, then a look for leaks. */
 #include <string.h>
-#include <time.h>
 
 #include "experiments/check/check_soak.h"
 #include "experiments/check/external.h"
 #include "experiments/cli/cli.h"
+#include "ref/clock.h"
 #include "tests/harness/external/worker.h"
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* What is worth a line although it is no verdict, to standard error; once each. */
 struct notes {
@@ -107,12 +100,13 @@ static void look_for_leaks(struct attn_external *s, struct attn_worker *worker,
     for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++) {
         struct attn_worker_reply reply;
         char text[ATTN_CASE_TEXT];
-        double start = now();
+        double start = attn_seconds(CLOCK_MONOTONIC);
         if (biggest[pass] == NULL)
             continue;
         attn_case_print(&biggest[pass]->c, text);
         if (ask(s, worker, ATTN_WORKER_LEAK, text, 1, &reply) && reply.result.verdict != ATTN_PASS)
-            attn_external_file(s, biggest[pass], &reply.result, NULL, 0, now() - start);
+            attn_external_file(s, biggest[pass], &reply.result, NULL, 0,
+                               attn_seconds(CLOCK_MONOTONIC) - start);
     }
 }
 
@@ -133,7 +127,7 @@ static void run_relations(struct attn_external *s, struct attn_worker *worker)
         const struct attn_relation *relation = attn_relation_at(i);
         struct attn_worker_reply reply;
         char again[sizeof s->route + 64];
-        double start = now();
+        double start = attn_seconds(CLOCK_MONOTONIC);
         if (s->relation != NULL && s->relation != relation)
             continue;
         if (!ask(s, worker, ATTN_WORKER_RELATION, relation->id, 1, &reply))
@@ -141,7 +135,8 @@ static void run_relations(struct attn_external *s, struct attn_worker *worker)
         snprintf(again, sizeof again, "check %s --relation %s", s->route, relation->id);
         const struct attn_subject subject = {
             "relation", relation->id, relation->says, relation->ids, relation->says, again, NULL};
-        attn_external_say(s, &subject, &reply.result, reply.needs, now() - start);
+        attn_external_say(s, &subject, &reply.result, reply.needs,
+                          attn_seconds(CLOCK_MONOTONIC) - start);
     }
 }
 
@@ -179,13 +174,14 @@ static void run_all(struct attn_external *s, struct attn_worker *worker)
         const struct attn_asked *asked = &s->question.asked[i];
         struct attn_worker_reply reply;
         char text[ATTN_CASE_TEXT];
-        double start = now();
+        double start = attn_seconds(CLOCK_MONOTONIC);
         attn_case_print(&asked->c, text);
         if (!ask(s, worker, ATTN_WORKER_CASE, text, s->repeat, &reply))
             continue;
         if (reply.result.verdict == ATTN_CRASH || reply.result.verdict == ATTN_TIMEOUT)
             reply.needs = needs_of(s, &asked->c);
-        attn_external_file(s, asked, &reply.result, &reply.diagnosis, reply.needs, now() - start);
+        attn_external_file(s, asked, &reply.result, &reply.diagnosis, reply.needs,
+                           attn_seconds(CLOCK_MONOTONIC) - start);
         note(&notes, &reply);
         const struct attn_case *c = &asked->c;
         int64_t n = c->batch * c->heads * c->n_query * c->n_key;

@@ -10,11 +10,12 @@
 #include <time.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/child.h"
 #include "experiments/measure/record.h"
 #include "experiments/measure/resident.h"
 #include "optimized/registry.h"
+#include "ref/clock.h"
 #include "ref/ledger.h"
+#include "tests/harness/process.h"
 
 enum { MEMORY_BYTES = 256 << 20, PAIRS = 5, SPINS = 5 };
 
@@ -60,10 +61,10 @@ int attn_calibrate_memory_here(int64_t bytes)
 
 /* A fresh process `attnlab ARGS`; -1 when it does not end well.  What is refused to it would be
  * refused to the points too. */
-static int ask(const char *const args[], struct attn_child *child, struct attn_error *err)
+static int ask(const char *const args[], struct attn_process *child, struct attn_error *err)
 {
-    const char *why = child->note;
-    if (attn_child_run(args, 60, child) != 0)
+    const char *why = child->last_line;
+    if (attn_process_attnlab(args, 60, child) != 0)
         why = strerror(errno);
     else if (child->exit_status == 0 || child->interrupted)
         return 0;
@@ -78,7 +79,8 @@ static int ask(const char *const args[], struct attn_child *child, struct attn_e
 static int calibrate_memory(FILE *file, const char *session, const char *command,
                             struct attn_error *err)
 {
-    static struct attn_child child;
+    static char out[1 << 16];
+    struct attn_process child = {.out = out, .room = sizeof out};
     int64_t bytes = MEMORY_BYTES;
     while (bytes > (8 << 20) && bytes > attn_cli_memory_available() / 4)
         bytes /= 2;
@@ -101,13 +103,13 @@ static int calibrate_memory(FILE *file, const char *session, const char *command
         attn_cli_fail(command, 0,
                       "warning: what VmHWM says of %lld bytes could not be found out; resident "
                       "memory cannot be trusted here%s%s",
-                      (long long)bytes, child.note[0] != '\0' ? ": " : "", child.note);
+                      (long long)bytes, child.last_line[0] != '\0' ? ": " : "", child.last_line);
     else if (!ok)
         attn_cli_fail(command, 0,
                       "warning: %lld bytes were written and VmHWM rose by %.1f %% of that; "
                       "resident memory cannot be trusted here%s%s",
-                      (long long)bytes, 100 * (1 + error), child.note[0] != '\0' ? ": " : "",
-                      child.note);
+                      (long long)bytes, 100 * (1 + error), child.last_line[0] != '\0' ? ": " : "",
+                      child.last_line);
     return attn_record_write_json(file, line);
 }
 
@@ -122,7 +124,8 @@ static int compare(const void *a, const void *b)
 /* Median warm call of a fresh process.  0, or -1. */
 static int aa_time(double *time_s, struct attn_error *err)
 {
-    static struct attn_child child;
+    static char out[1 << 16];
+    struct attn_process child = {.out = out, .room = sizeof out};
     static struct attn_point point;
     const char *const args[] = {
         "point", "--spec", attn_impl_at(0)->name, "--case", aa_case, "--repeat", "20", NULL};
@@ -147,7 +150,7 @@ static int calibrate_aa(FILE *file, const char *session, struct attn_error *err)
     for (int i = 0; i < PAIRS; i++)
         if (aa_time(&a[i], err) != 0 || aa_time(&b[i], err) != 0)
             return -1;
-        else if (attn_child_interrupted()) /* no medians of a part */
+        else if (attn_process_interrupted()) /* no medians of a part */
             return 0;
     json_t *line = calibration("aa"), *all_a = json_array(), *all_b = json_array();
     for (int i = 0; i < PAIRS; i++) {
@@ -195,15 +198,13 @@ int attn_calibrate_rate(FILE *file, const char *session, const struct attn_point
 
 static double spin(void)
 {
-    struct timespec from, to;
     uint64_t x = 1;
-    clock_gettime(CLOCK_MONOTONIC, &from);
+    double start = attn_seconds(CLOCK_MONOTONIC);
     for (int i = 0; i < 10000000; i++) {
         x += 3;
         __asm__ volatile("" : "+r"(x)); /* one addition an iteration, each waits for the last */
     }
-    clock_gettime(CLOCK_MONOTONIC, &to);
-    return (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec);
+    return attn_seconds(CLOCK_MONOTONIC) - start;
 }
 
 int attn_calibrate_spin(FILE *file, const char *session, const char *when)

@@ -92,7 +92,7 @@ void attn_exec_remove(const char *folder)
 
 /* ---- what a command did ---------------------------------------------------------------------- */
 
-enum attn_status attn_exec_ended_well(const struct attn_command *ran, const char *folder,
+enum attn_status attn_exec_ended_well(const struct attn_process *ran, const char *folder,
                                       struct attn_error *err)
 {
     char out[4096], said[256] = "";
@@ -142,7 +142,7 @@ static enum attn_status run_tiny(const char *command, const char *folder,
 {
     struct attn_case c;
     struct attn_setup setup;
-    struct attn_command ran;
+    struct attn_process ran;
     char cases[4096], out[4096];
     const char *text =
         claims->bits & ATTN_PLUGIN_F32 ? "q8d8:none:f32:normal:s1" : "q8d8:none:f64:normal:s1";
@@ -157,8 +157,8 @@ static enum attn_status run_tiny(const char *command, const char *folder,
         return status;
     attn_exec_cases(folder, cases);
     attn_exec_out(folder, out);
-    if (attn_command_run(command, cases, out, timeout_s > 0 ? timeout_s : (double)INFINITY, &ran) !=
-        0)
+    if (attn_process_shell(command, cases, out, timeout_s > 0 ? timeout_s : (double)INFINITY,
+                           &ran) != 0)
         return attn_fail(err, ATTN_ENOMEM, "no shell can be started: %s", strerror(errno));
     return attn_exec_ended_well(&ran, folder, err);
 }

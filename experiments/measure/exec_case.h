@@ -8,8 +8,8 @@
 #ifndef EXPERIMENTS_MEASURE_EXEC_CASE_H
 #define EXPERIMENTS_MEASURE_EXEC_CASE_H
 
-#include "experiments/measure/command.h"
 #include "tests/harness/cases/claims.h"
+#include "tests/harness/process.h"
 
 /* A case that takes no time and no memory, for what a command takes at all: 8 queries and keys, one
  * batch, no mask; heads, features, storage and pass are those of c. */
@@ -25,7 +25,7 @@ void attn_exec_out(const char *folder, char text[4096]);
 
 /* EINVAL, with what became of it and its last words, when a command did not end well or left no
  * results. */
-enum attn_status attn_exec_ended_well(const struct attn_command *ran, const char *folder,
+enum attn_status attn_exec_ended_well(const struct attn_process *ran, const char *folder,
                                       struct attn_error *err);
 
 /* The times that a command reports, at most `most`: how many; 0 when it reports none; -1 when the

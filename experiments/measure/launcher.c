@@ -16,7 +16,7 @@ struct request {
 
 struct reply {
     int error;
-    struct attn_command ran;
+    struct attn_process ran;
 };
 
 static struct reply reply; /* of the launcher; its handler must find the running group */
@@ -28,33 +28,6 @@ static void on_end(int number)
     if (reply.ran.group > 0)
         kill(-reply.ran.group, SIGKILL);
     _exit(0);
-}
-
-/* All of it, through whatever the pipe makes of it; 0 at its end. */
-static int take(int fd, void *to, size_t size)
-{
-    for (size_t done = 0; done < size;) {
-        ssize_t got = read(fd, (char *)to + done, size - done);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return 0;
-        done += (size_t)got;
-    }
-    return 1;
-}
-
-static int give(int fd, const void *from, size_t size)
-{
-    for (size_t done = 0; done < size;) {
-        ssize_t put = write(fd, (const char *)from + done, size - done);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            return 0;
-        done += (size_t)put;
-    }
-    return 1;
 }
 
 static void serve(pid_t parent, int from, int to)
@@ -69,12 +42,12 @@ static void serve(pid_t parent, int from, int to)
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) /* it died before that was said */
         _exit(0);
-    while (take(from, &request, sizeof request)) {
-        reply.error = attn_command_run(request.command, request.cases, request.out,
-                                       (double)INFINITY, &reply.ran) == 0
+    while (attn_pipe_read(from, &request, sizeof request)) {
+        reply.error = attn_process_shell(request.command, request.cases, request.out,
+                                         (double)INFINITY, &reply.ran) == 0
                           ? 0
                           : errno;
-        if (!give(to, &reply, sizeof reply))
+        if (!attn_pipe_write(to, &reply, sizeof reply))
             break;
     }
     _exit(0);
@@ -84,9 +57,9 @@ int attn_launcher_open(struct attn_launcher *l)
 {
     int to[2], from[2];
     pid_t parent = getpid();
-    if (pipe2(to, O_CLOEXEC) != 0)
+    if (attn_pipe(to) != 0)
         return -1;
-    if (pipe2(from, O_CLOEXEC) != 0) {
+    if (attn_pipe(from) != 0) {
         close(to[0]);
         close(to[1]);
         return -1;
@@ -112,7 +85,7 @@ int attn_launcher_open(struct attn_launcher *l)
 }
 
 int attn_launcher_run(struct attn_launcher *l, const char *command, const char *cases,
-                      const char *out, struct attn_command *result)
+                      const char *out, struct attn_process *result)
 {
     static struct request request;
     static struct reply answer;
@@ -124,7 +97,8 @@ int attn_launcher_run(struct attn_launcher *l, const char *command, const char *
     strcpy(request.command, command);
     strcpy(request.cases, cases);
     strcpy(request.out, out);
-    if (!give(l->to, &request, sizeof request) || !take(l->from, &answer, sizeof answer)) {
+    if (!attn_pipe_write(l->to, &request, sizeof request) ||
+        !attn_pipe_read(l->from, &answer, sizeof answer)) {
         errno = EPIPE;
         return -1;
     }

@@ -8,7 +8,7 @@
 #ifndef EXPERIMENTS_MEASURE_LAUNCHER_H
 #define EXPERIMENTS_MEASURE_LAUNCHER_H
 
-#include "experiments/measure/command.h"
+#include "tests/harness/process.h"
 
 struct attn_launcher {
     pid_t pid;
@@ -18,9 +18,9 @@ struct attn_launcher {
 /* Fork one.  0, or -1 with errno. */
 int attn_launcher_open(struct attn_launcher *launcher);
 
-/* attn_command_run() in the launcher, without a time limit.  0, or -1 with errno. */
+/* attn_process_shell() in the launcher, without a time limit.  0, or -1 with errno. */
 int attn_launcher_run(struct attn_launcher *launcher, const char *command, const char *cases,
-                      const char *out, struct attn_command *result);
+                      const char *out, struct attn_process *result);
 
 void attn_launcher_close(struct attn_launcher *launcher);
 

@@ -35,8 +35,6 @@ struct attn_work {
     const struct attn_claims *claims; /* of what is not ours; NULL: ours                  */
 };
 
-double attn_point_seconds(clockid_t clock);
-
 /* This point has no result: refused, or an error. */
 void attn_point_fail(struct attn_point *point, const struct attn_error *err);
 

@@ -9,13 +9,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/measure/point.h"
 #include "experiments/measure/resident.h"
-
-double attn_point_seconds(clockid_t clock)
-{
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
+#include "ref/clock.h"
 
 static enum attn_status call(struct attn_work *work, enum attn_pass pass, struct attn_error *err)
 {
@@ -46,11 +40,11 @@ static enum attn_status prepare(struct attn_work *work, struct attn_error *err)
 static enum attn_status timed_call(struct attn_work *work, double *wall, double *cpu_max,
                                    double *cpu_sum, struct attn_error *err)
 {
-    double cpu = attn_point_seconds(CLOCK_PROCESS_CPUTIME_ID);
-    double start = attn_point_seconds(CLOCK_MONOTONIC);
+    double cpu = attn_seconds(CLOCK_PROCESS_CPUTIME_ID);
+    double start = attn_seconds(CLOCK_MONOTONIC);
     enum attn_status status = call(work, work->point.c.pass, err);
-    *wall = attn_point_seconds(CLOCK_MONOTONIC) - start;
-    *cpu_max = *cpu_sum = attn_point_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+    *wall = attn_seconds(CLOCK_MONOTONIC) - start;
+    *cpu_max = *cpu_sum = attn_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
     if (work->point.c.pass == ATTN_FORWARD)
         attn_saved_drop(&work->saved, &work->ledger);
     if (work->plugin != NULL) {

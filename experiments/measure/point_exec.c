@@ -16,6 +16,7 @@
 #include "experiments/measure/exec_case.h"
 #include "experiments/measure/launcher.h"
 #include "experiments/measure/point.h"
+#include "ref/clock.h"
 #include "ref/problem.h"
 #include "tests/harness/external/vector_files.h"
 
@@ -54,7 +55,7 @@ static void describe(struct attn_point *p, const struct attn_setup *setup)
 /* Run the command on the files in a folder; 0 when it did not do its part, and the point says
  * so. */
 static int run(struct attn_launcher *launcher, const char *command, const char *folder,
-               struct attn_command *ran, struct attn_point *p)
+               struct attn_process *ran, struct attn_point *p)
 {
     char cases[4096], out[4096];
     struct attn_error err = {ATTN_OK, ""};
@@ -88,8 +89,8 @@ static enum attn_status write_tiny(const struct attn_work *work, const char *fol
 /* ---- reading --------------------------------------------------------------------------------- */
 
 /* The peak less what the command takes at all, less inputs and outputs once. */
-static void keep_memory(struct attn_point *p, const struct attn_command *tiny,
-                        const struct attn_command *ran)
+static void keep_memory(struct attn_point *p, const struct attn_process *tiny,
+                        const struct attn_process *ran)
 {
     p->baseline_bytes = tiny->peak_bytes;
     p->hwm_bytes = ran->peak_bytes;
@@ -99,8 +100,8 @@ static void keep_memory(struct attn_point *p, const struct attn_command *tiny,
 }
 
 /* Its own times if it has any, else the difference of two whole runs; 0 when they cannot be. */
-static int keep_time(struct attn_point *p, const char *folder, const struct attn_command *tiny,
-                     const struct attn_command *ran)
+static int keep_time(struct attn_point *p, const char *folder, const struct attn_process *tiny,
+                     const struct attn_process *ran)
 {
     double seconds[ATTN_RECORD_TIMES + 1], sum = 0;
     int n = attn_exec_seconds(folder, seconds, ATTN_RECORD_TIMES + 1);
@@ -154,15 +155,15 @@ static void run_both(struct attn_work *work, const struct attn_point_flags *flag
 {
     struct attn_point *p = &work->point;
     struct attn_error err = {ATTN_OK, ""};
-    struct attn_command tiny, ran;
+    struct attn_process tiny, ran;
     char small[4096], whole[4096];
-    double start = attn_point_seconds(CLOCK_MONOTONIC);
+    double start = attn_seconds(CLOCK_MONOTONIC);
     snprintf(small, sizeof small, "%.4000s/tiny", folder);
     snprintf(whole, sizeof whole, "%.4000s/case", folder);
     enum attn_status status = write_tiny(work, small, &err);
     if (status == ATTN_OK)
         status = attn_exec_write(whole, work->claims, &work->setup, &err);
-    p->setup_s = attn_point_seconds(CLOCK_MONOTONIC) - start;
+    p->setup_s = attn_seconds(CLOCK_MONOTONIC) - start;
     if (status != ATTN_OK) {
         attn_point_fail(p, &err);
         return;

@@ -8,17 +8,18 @@
 
 #include "experiments/measure/external_specs.h"
 #include "experiments/measure/point.h"
+#include "ref/clock.h"
 
 /* The clock is read right before and after forward() or backward(): what attnlab does to put a
  * problem into the plug-in's conventions is not its time. */
 static void tell(void *arg, enum attn_plugin_phase phase)
 {
     struct attn_work *work = arg;
-    double wall = attn_point_seconds(CLOCK_MONOTONIC);
-    double cpu = attn_point_seconds(CLOCK_PROCESS_CPUTIME_ID);
+    double wall = attn_seconds(CLOCK_MONOTONIC);
+    double cpu = attn_seconds(CLOCK_PROCESS_CPUTIME_ID);
     if (phase == ATTN_PHASE_FORWARD || phase == ATTN_PHASE_BACKWARD) {
         work->plugin_cpu = cpu;
-        work->plugin_wall = attn_point_seconds(CLOCK_MONOTONIC);
+        work->plugin_wall = attn_seconds(CLOCK_MONOTONIC);
     } else {
         work->plugin_cpu = cpu - work->plugin_cpu;
         work->plugin_wall = wall - work->plugin_wall;

@@ -4,9 +4,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "experiments/measure/point.h"
+#include "ref/clock.h"
 
 enum { SAMPLES = 64 };
 
@@ -138,7 +138,7 @@ static int same_bits(struct attn_point *p, const char *verified)
 void attn_point_verify(struct attn_work *work, const struct attn_point_flags *flags)
 {
     struct attn_point *p = &work->point;
-    double start = attn_point_seconds(CLOCK_MONOTONIC);
+    double start = attn_seconds(CLOCK_MONOTONIC);
     if (has_no_lse(work))
         blank_lse(work);
     snprintf(p->digest, sizeof p->digest, "%016" PRIx64,
@@ -150,7 +150,7 @@ void attn_point_verify(struct attn_work *work, const struct attn_point_flags *fl
         p->status = ATTN_POINT_OK;
     else if (!same_bits(p, flags->verified))
         judge(work, flags->verify_all);
-    p->verify_s = attn_point_seconds(CLOCK_MONOTONIC) - start;
+    p->verify_s = attn_seconds(CLOCK_MONOTONIC) - start;
     if (p->status != ATTN_POINT_OK)
         attn_point_untimed(p);
 }

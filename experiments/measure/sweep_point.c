@@ -11,33 +11,29 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/calibrate.h"
-#include "experiments/measure/child.h"
 #include "experiments/measure/exec_case.h"
 #include "experiments/measure/preflight.h"
+#include "ref/clock.h"
+#include "tests/harness/process.h"
 
-static double now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
+static char output[1 << 16]; /* of the child that ran last */
 
 void attn_sweep_begin(struct attn_sweep *sweep)
 {
-    sweep->begin_s = now_s();
+    sweep->begin_s = attn_seconds(CLOCK_MONOTONIC);
     sweep->progress = !sweep->options->quiet && isatty(STDERR_FILENO);
-    attn_child_catch_interrupts();
+    attn_process_catch_interrupts();
 }
 
 double attn_sweep_elapsed(const struct attn_sweep *sweep)
 {
-    return now_s() - sweep->begin_s;
+    return attn_seconds(CLOCK_MONOTONIC) - sweep->begin_s;
 }
 
 int attn_sweep_interrupted(const struct attn_sweep *sweep)
 {
     (void)sweep;
-    return attn_child_interrupted();
+    return attn_process_interrupted();
 }
 
 int attn_sweep_calibrate(struct attn_sweep *sweep, struct attn_error *err)
@@ -64,9 +60,9 @@ static void show_state(struct attn_sweep *sweep, const struct attn_sweep_state *
     enum { TIMES_A_SECOND = 5 }; /* adding up looks at every point */
     char text[512];
     double left = sweep->promised_s;
-    if (!sweep->progress || now_s() < sweep->shown_s + 1.0 / TIMES_A_SECOND)
+    if (!sweep->progress || attn_seconds(CLOCK_MONOTONIC) < sweep->shown_s + 1.0 / TIMES_A_SECOND)
         return;
-    sweep->shown_s = now_s();
+    sweep->shown_s = attn_seconds(CLOCK_MONOTONIC);
     for (int64_t i = 0; i < sweep->plan->n; i++)
         if (sweep->state[i].state == ATTN_WAITING)
             left += attn_budget_cost(&sweep->state[i]);
@@ -166,7 +162,7 @@ int attn_sweep_refuse(struct attn_sweep *sweep, struct attn_sweep_state *state, 
 
 /* The line of a child that speaks of something else, or contradicts itself. */
 static const char *contradiction(const struct attn_point *p, const struct attn_point *asked,
-                                 const struct attn_child *child)
+                                 const struct attn_process *child)
 {
     if (strcmp(p->spec, asked->spec) != 0 || strcmp(p->text, asked->text) != 0)
         return "the process measured another point";
@@ -186,7 +182,7 @@ static const char *contradiction(const struct attn_point *p, const struct attn_p
 }
 
 /* What became of the child, as a point. */
-static void read_child(const struct attn_child *child, double timeout_s, struct attn_point *point)
+static void read_child(const struct attn_process *child, double timeout_s, struct attn_point *point)
 {
     static struct attn_point told;
     struct attn_error err = {ATTN_OK, ""};
@@ -202,13 +198,13 @@ static void read_child(const struct attn_child *child, double timeout_s, struct 
         snprintf(point->message, sizeof point->message, "signal %d (%s)%s%s%s", child->signal,
                  strsignal(child->signal),
                  child->signal == SIGKILL ? "; out of memory looks like this" : "",
-                 child->note[0] != '\0' ? ": " : "", child->note);
+                 child->last_line[0] != '\0' ? ": " : "", child->last_line);
         return;
     }
-    if (child->n_out == 0 && child->note[0] == '\0')
+    if (child->n_out == 0 && child->last_line[0] == '\0')
         why = "the process ended without a record";
     else if (attn_record_parse_point(child->out, child->n_out, &told, &err) != ATTN_OK)
-        why = child->note[0] != '\0' ? child->note : err.text;
+        why = child->last_line[0] != '\0' ? child->last_line : err.text;
     else
         why = contradiction(&told, point, child);
     if (why != NULL) {
@@ -263,7 +259,7 @@ static void ask(const struct attn_sweep *sweep, const struct attn_sweep_state *s
 
 /* A command's files outlive a point that is killed: they are made and removed out here. */
 static int run_child(struct attn_sweep *sweep, struct attn_sweep_state *state,
-                     struct attn_child *child)
+                     struct attn_process *child)
 {
     const char *args[WORDS];
     char text[3][32], folder[4096];
@@ -271,13 +267,13 @@ static int run_child(struct attn_sweep *sweep, struct attn_sweep_state *state,
     struct attn_error err = {ATTN_OK, ""};
     int needs_folder = e != NULL && e->route == ATTN_ROUTE_FILES;
     if (needs_folder && attn_exec_folder(folder, &err) != ATTN_OK) {
-        memset(child, 0, sizeof *child);
         child->exit_status = -1;
-        snprintf(child->note, sizeof child->note, "%.250s", err.text);
+        snprintf(child->last_line, sizeof child->last_line, "%.250s", err.text);
         return 0;
     }
     ask(sweep, state, folder, text, args);
-    int failed = attn_child_run(args, sweep->plan->timeout_s, child);
+    double seconds = sweep->plan->timeout_s > 0 ? sweep->plan->timeout_s : (double)INFINITY;
+    int failed = attn_process_attnlab(args, seconds, child);
     int error = errno;
     if (needs_folder)
         attn_exec_remove(folder);
@@ -287,7 +283,7 @@ static int run_child(struct attn_sweep *sweep, struct attn_sweep_state *state,
 
 int attn_sweep_measure(struct attn_sweep *sweep, struct attn_sweep_state *state, int round)
 {
-    static struct attn_child child;
+    struct attn_process child = {.out = output, .room = sizeof output};
     struct attn_point point = state->point;
     if (point.status == ATTN_POINT_REFUSED ||
         (point.status == ATTN_POINT_ERROR && round == 0 && point.message[0] != '\0'))
@@ -295,7 +291,8 @@ int attn_sweep_measure(struct attn_sweep *sweep, struct attn_sweep_state *state,
     show_state(sweep, state, round);
     double load = attn_machine_load(), steal = attn_machine_steal();
     if (run_child(sweep, state, &child) != 0)
-        snprintf(child.note, sizeof child.note, "could not be started: %s", strerror(errno));
+        snprintf(child.last_line, sizeof child.last_line, "could not be started: %s",
+                 strerror(errno));
     if (child.interrupted)
         return 0;
     point.round = round;
@@ -336,7 +333,7 @@ static int make_small(struct attn_sweep *sweep, const struct attn_sweep_state *s
 
 int attn_sweep_probe(struct attn_sweep *sweep, struct attn_sweep_state *state)
 {
-    static struct attn_child child;
+    struct attn_process child = {.out = output, .room = sizeof output};
     static struct attn_plan_point plan;
     static struct attn_sweep_state small;
     if (!make_small(sweep, state, &plan, &small) || run_child(sweep, &small, &child) != 0 ||
@@ -389,7 +386,7 @@ int attn_sweep_end(struct attn_sweep *sweep, const char *path, int64_t *n_errors
         fprintf(stderr, ", %lld added%s", (long long)sweep->n_written, text);
         fprintf(stderr, " (%.1f s)\n", sweep->begin_s > 0 ? attn_sweep_elapsed(sweep) : 0.0);
     }
-    if (attn_child_interrupted())
+    if (attn_process_interrupted())
         return attn_cli_fail(sweep->options->command, ATTN_EXIT_LACKS,
                              "interrupted; the same command goes on from here");
     *n_errors = count_ended(sweep, ATTN_POINT_ERROR, &first);

@@ -2,10 +2,10 @@
 #include "optimized/parallel/rank.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "optimized/parallel/shard.h"
 #include "optimized/parallel/transport_sim.h"
+#include "ref/clock.h"
 #include "ref/problem.h"
 
 /* ---- options and the local implementation --------------------------------------------------- */
@@ -240,13 +240,6 @@ static enum attn_status rank_pass(const struct run *x, struct attn_rank *rank)
     return x->scheme->backward(rank, x->problem, &mine);
 }
 
-static double cpu_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void report_use(struct attn_rank_use *use, const struct attn_rank *rank, double seconds)
 {
     const struct attn_ledger *ledger = rank->ledger;
@@ -263,10 +256,10 @@ static enum attn_status rank_main(void *arg, struct attn_transport *t, struct at
     struct run *x = arg;
     struct attn_rank rank = {t, &x->rank_ledger[t->rank], attn_parallel_local(x->ctx->options),
                              x->ctx->options->isa, err};
-    double start = cpu_seconds();
+    double start = attn_seconds(CLOCK_THREAD_CPUTIME_ID);
     enum attn_status status = rank_pass(x, &rank);
     if (x->ctx->ranks != NULL)
-        report_use(&x->ctx->ranks[t->rank], &rank, cpu_seconds() - start);
+        report_use(&x->ctx->ranks[t->rank], &rank, attn_seconds(CLOCK_THREAD_CPUTIME_ID) - start);
     int64_t left = attn_ledger_clear(rank.ledger);
     if (status == ATTN_OK && left > 0)
         status = attn_fail(err, ATTN_EINTERNAL, "rank %d left %lld bytes behind", t->rank,

@@ -30,6 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ref/clock.h"
 #include "tests/faults/sites.h"
 #include "tests/harness/files/folder.h"
 
@@ -211,13 +212,6 @@ static void enter(const char *args, int watched)
     exit(status);
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void read_text(const char *name, char *to, size_t size)
 {
     char path[700];
@@ -233,7 +227,7 @@ static void read_text(const char *name, char *to, size_t size)
 static void run(const char *args, int watched, struct outcome *x)
 {
     fflush(NULL);
-    double end = now() + TIMEOUT;
+    double end = attn_seconds(CLOCK_MONOTONIC) + TIMEOUT;
     pid_t child = fork();
     if (child < 0)
         stop("fork");
@@ -244,7 +238,7 @@ static void run(const char *args, int watched, struct outcome *x)
     for (int ms = 0; waitpid(child, &x->status, WNOHANG) == 0; ms++) {
         const struct timespec pause = {0, ms < 20 ? 1000000 : 5000000};
         nanosleep(&pause, NULL);
-        if (now() > end) {
+        if (attn_seconds(CLOCK_MONOTONIC) > end) {
             x->timed_out = 1;
             break;
         }
@@ -631,7 +625,7 @@ static int run_command(const struct command *c, struct tally *tally)
     static struct outcome again;
     static int listed[FAULT_SITES];
     char why[2048];
-    double start = now();
+    double start = attn_seconds(CLOCK_MONOTONIC);
     memset(tally, 0, sizeof *tally);
     prepare(c, &usual);
     for (int s = 0; s < FAULT_SITES; s++)
@@ -655,7 +649,7 @@ static int run_command(const struct command *c, struct tally *tally)
     refuse_all(c, &usual, listed, n, tally);
     const atomic_int *count = tally->count;
     printf("%-18s %6d %6d %9d %12d %5d %8.1f\n", c->name, n, count[SAID], count[HARMLESS],
-           count[NOT_REACHED], count[BAD], now() - start);
+           count[NOT_REACHED], count[BAD], attn_seconds(CLOCK_MONOTONIC) - start);
     tree_free(&usual.before);
     tree_free(&usual.good.tree);
     return count[BAD];
@@ -717,7 +711,7 @@ int __wrap_main(int argc, char **argv)
         stop("mmap");
     printf("%-18s %6s %6s %9s %12s %5s %8s\n", "command", "sites", "said", "harmless",
            "not reached", "bad", "seconds");
-    double start = now();
+    double start = attn_seconds(CLOCK_MONOTONIC);
     for (int c = 0; c < COMMANDS; c++)
         if (is_asked(commands[c].name, argc, argv)) {
             int n = run_command(&commands[c], tally);
@@ -725,6 +719,7 @@ int __wrap_main(int argc, char **argv)
             bad += n;
         }
     attn_folder_remove(root);
-    printf("%s: %d sites, %d bad, %.0f s\n", bad > 0 ? "FAIL" : "PASS", sites, bad, now() - start);
+    printf("%s: %d sites, %d bad, %.0f s\n", bad > 0 ? "FAIL" : "PASS", sites, bad,
+           attn_seconds(CLOCK_MONOTONIC) - start);
     return bad > 0;
 }

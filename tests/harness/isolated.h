@@ -7,9 +7,8 @@
 
 /* Fork, let the child call judge(arg, result), and bring the result back.  CRASH when the child was
  * ended by a signal or left without a result, TIMEOUT after so many seconds (0: no limit), with one
- * line in result->text; ERROR when no child could be made, or when it left with ATTN_APART_LACKS.
+ * line in result->text; ERROR when no child could be made, or when it left with ATTN_PROCESS_LACKS.
  * The caller must be single-threaded. */
-enum { ATTN_APART_LACKS = 3 }; /* exit status: no memory, or no threads */
 void attn_isolated(void (*judge)(void *arg, struct attn_result *result), void *arg, double seconds,
                    struct attn_result *result);
 

@@ -4,16 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "ref/clock.h"
 #include "ref/problem.h"
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- bits ------------------------------------------------------------------------------------ */
 
@@ -87,7 +80,7 @@ void attn_repeats_open(struct attn_repeats *x, const struct attn_repetition *how
 {
     *x = (struct attn_repeats){.how = how, .runs = 1, .first = *first, .bad = *first};
     x->failed = attn_result_is_bad(first);
-    x->until = how->seconds > 0 ? now() + how->seconds : 0;
+    x->until = how->seconds > 0 ? attn_seconds(CLOCK_MONOTONIC) + how->seconds : 0;
     for (int slot = ATTN_T_O; slot < ATTN_SLOTS && first->digest != 0; slot++) {
         size_t bytes = bytes_of(&s->tensor[slot]);
         if (bytes > 0 && (x->kept[slot] = malloc(bytes)) != NULL)
@@ -97,7 +90,8 @@ void attn_repeats_open(struct attn_repeats *x, const struct attn_repetition *how
 
 int attn_repeats_go_on(const struct attn_repeats *x)
 {
-    return x->runs < x->how->calls && !x->lacking && (x->until <= 0 || now() < x->until);
+    return x->runs < x->how->calls && !x->lacking &&
+           (x->until <= 0 || attn_seconds(CLOCK_MONOTONIC) < x->until);
 }
 
 void attn_repeats_add(struct attn_repeats *x, const struct attn_setup *s,

@@ -7,20 +7,18 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "ref/clock.h"
 #include "tests/harness/external/worker_process.h"
 #include "tests/harness/files/fileio.h"
-#include "tests/harness/isolated.h"
+#include "tests/harness/process.h"
 
 enum { RELATION_CALLS = 10 }; /* a relation may take as long as so many calls */
 
 static double now(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return attn_seconds(CLOCK_MONOTONIC);
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -34,14 +32,7 @@ static void drain(struct attn_worker *g)
         g->noise = -1;
         return;
     }
-    size_t have = strlen(g->last_line);
-    for (ssize_t n = 0; n < got; n++) {
-        if (have > 0 && g->last_line[have - 1] == '\n')
-            have = 0;
-        if (have < sizeof g->last_line - 1 && part[n] != '\0')
-            g->last_line[have++] = part[n];
-    }
-    g->last_line[have] = '\0';
+    attn_keep_last_line(g->last_line, sizeof g->last_line, part, (size_t)got);
 }
 
 /* Exactly so many bytes before the deadline: 1; 0 when the worker has ended; -1 too late. */
@@ -120,7 +111,7 @@ static enum arrival await(struct attn_worker *g, uint32_t kind, void *to, size_t
 /* It had no memory, or no pipe, while our own code ran in it. */
 static int lacked(const struct attn_worker *g, enum arrival how)
 {
-    return how == ENDED && g->exit_status == ATTN_APART_LACKS &&
+    return how == ENDED && g->exit_status == ATTN_PROCESS_LACKS &&
            (g->phase == ATTN_PHASE_LOADING || g->phase == ATTN_PHASE_JUDGING);
 }
 

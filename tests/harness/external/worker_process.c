@@ -3,16 +3,14 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
+#include "tests/harness/process.h"
 
 /* Ctrl-C reaches the terminal's own process group, and a worker has another. */
 static volatile pid_t running;
@@ -35,60 +33,20 @@ void attn_worker_catch_endings(void)
     }
 }
 
-/* Ends beyond every number that the worker's own descriptors will have. */
-static int make_pipe(int end[2])
-{
-    int low[2];
-    if (pipe2(low, O_CLOEXEC) != 0)
-        return -1;
-    for (int n = 0; n < 2; n++) {
-        end[n] = fcntl(low[n], F_DUPFD_CLOEXEC, 10);
-        close(low[n]);
-    }
-    return end[0] >= 0 && end[1] >= 0 ? 0 : -1;
-}
-
-/* A process group of its own, so that what it starts ends with it. */
-static int spawn(struct attn_worker *g, int requests, int replies, int noise)
-{
-    posix_spawnattr_t attr;
-    char *argv[] = {(char *)"attnlab", (char *)"worker", (char *)(uintptr_t)g->path, NULL};
-    posix_spawn_file_actions_t actions;
-    int error = posix_spawn_file_actions_init(&actions);
-    if (error != 0)
-        return error;
-    error = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    if (error == 0)
-        error = posix_spawn_file_actions_adddup2(&actions, noise, STDOUT_FILENO);
-    if (error == 0)
-        error = posix_spawn_file_actions_adddup2(&actions, noise, STDERR_FILENO);
-    if (error == 0)
-        error = posix_spawn_file_actions_adddup2(&actions, replies, ATTN_WORKER_FD);
-    if (error == 0)
-        error = posix_spawn_file_actions_adddup2(&actions, requests, ATTN_WORKER_REQUESTS);
-    if (error == 0)
-        error = posix_spawnattr_init(&attr);
-    if (error == 0) {
-        posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP);
-        posix_spawnattr_setpgroup(&attr, 0);
-        error = posix_spawn(&g->pid, "/proc/self/exe", &actions, &attr, argv, environ);
-        posix_spawnattr_destroy(&attr);
-    }
-    posix_spawn_file_actions_destroy(&actions);
-    return error;
-}
-
 int attn_worker_start(struct attn_worker *g)
 {
+    const char *const argv[] = {"attnlab", "worker", g->path, NULL};
     int end[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}}, error = 0;
     for (int n = 0; n < 3 && error == 0; n++)
-        error = make_pipe(end[n]) == 0 ? 0 : errno;
-    if (error == 0)
-        error = spawn(g, end[0][0], end[1][1], end[2][1]);
-    const int close_now[] = {end[0][0], end[1][1], end[2][1]};
-    for (int n = 0; n < 3; n++)
-        if (close_now[n] >= 0)
-            close(close_now[n]);
+        error = attn_pipe(end[n]) == 0 ? 0 : errno;
+    const int requests = end[0][0], messages = end[1][1], noise = end[2][1];
+    const int fd[] = {-1, noise, noise, messages, requests};
+    _Static_assert(ATTN_WORKER_FD == 3 && ATTN_WORKER_REQUESTS == 4, "as in fd[]");
+    if (error == 0) /* a group of its own, so that what it starts ends with it */
+        error = attn_process_start("/proc/self/exe", argv, fd, 5, 1, &g->pid);
+    for (int n = 1; n < 5; n++)
+        if (fd[n] >= 0 && n != STDERR_FILENO)
+            close(fd[n]);
     g->to = end[0][1];
     g->from = end[1][0];
     g->noise = end[2][0];
@@ -148,22 +106,21 @@ int attn_worker_signal_children(pid_t worker, int number)
 void attn_worker_bury(struct attn_worker *g)
 {
     enum { ROUNDS = 1000 }; /* against what forks faster than it dies */
-    int status = 0;
+    struct attn_process end = {.exit_status = -1};
     if (g->pid <= 0)
         return;
     if (g->alone)
         g->strays += attn_worker_signal_children(g->pid, SIGKILL);
     kill(-g->pid, SIGKILL);
-    while (waitpid(g->pid, &status, 0) < 0 && errno == EINTR)
-        continue;
+    attn_process_reap(g->pid, 0, &end);
     running = 0;
     for (int round = 0; round < ROUNDS && g->alone; round++) { /* orphans have become ours */
         attn_worker_signal_children(0, SIGKILL);
         if (waitpid(-1, NULL, 0) < 0 && errno == ECHILD)
             break;
     }
-    g->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-    g->exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    g->signal = end.signal;
+    g->exit_status = end.exit_status;
     g->pid = -1;
     attn_worker_close_pipes(g);
 }

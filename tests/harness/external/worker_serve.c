@@ -11,7 +11,7 @@
 
 #include "tests/harness/external/worker.h"
 #include "tests/harness/faults/diagnose.h"
-#include "tests/harness/isolated.h"
+#include "tests/harness/process.h"
 #include "tests/harness/relations/relations.h"
 
 static struct attn_plugin_impl plugin; /* one worker, one plug-in; the handler must find it */
@@ -30,15 +30,10 @@ static int send_message(uint32_t kind, const void *data, size_t bytes)
         message.bytes = sizeof question;
         data = question;
     }
-    size_t done = 0, all = sizeof message + message.bytes;
     memcpy(whole, &message, sizeof message);
     memcpy(whole + sizeof message, data, message.bytes);
-    while (done < all) {
-        ssize_t n = write(ATTN_WORKER_FD, whole + done, all - done);
-        if (n <= 0)
-            return -1;
-        done += (size_t)n;
-    }
+    if (!attn_pipe_write(ATTN_WORKER_FD, whole, sizeof message + message.bytes))
+        return -1;
     if (!is_home)
         _exit(0);
     return 0;
@@ -333,24 +328,24 @@ int attn_worker_serve(const char *path)
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a worker that hangs must not outlive its host */
     FILE *requests = fdopen(ATTN_WORKER_REQUESTS, "r");
     if (requests == NULL)
-        return ATTN_APART_LACKS;
+        return ATTN_PROCESS_LACKS;
     catch_faults();
     enum attn_status status = attn_plugin_load(path, &plugin, &err);
     if (status != ATTN_OK)
         return status != ATTN_ENOMEM &&
                        send_message(ATTN_WORKER_SORRY, err.text, sizeof err.text) == 0
                    ? 0
-                   : ATTN_APART_LACKS;
+                   : ATTN_PROCESS_LACKS;
     plugin.tell = tell;
     plugin.phase = ATTN_PHASE_JUDGING;
     hello.claims = plugin.claims;
     memcpy(hello.load_environment, plugin.load_environment, sizeof hello.load_environment);
     if (send_message(ATTN_WORKER_HELLO, &hello, sizeof hello) != 0)
-        return ATTN_APART_LACKS;
+        return ATTN_PROCESS_LACKS;
     while (fgets(line, sizeof line, requests) != NULL) {
         line[strcspn(line, "\n")] = '\0';
         if (answer(line) != 0)
-            _exit(ATTN_APART_LACKS);
+            _exit(ATTN_PROCESS_LACKS);
     }
     _exit(0); /* what an external implementation's destructors do is no verdict */
 }

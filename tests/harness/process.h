@@ -1,0 +1,70 @@
+/* Starting processes, watching them, and how they ended: the one module that does.
+ *
+ * Programs are started by posix_spawn, not by fork: glibc makes it a vfork, so that nothing of the
+ * parent is copied, and a parent that once ran OpenMP does no harm.  A fork is for what needs the
+ * parent's memory; its parent must be single-threaded.
+ */
+#ifndef TESTS_HARNESS_PROCESS_H
+#define TESTS_HARNESS_PROCESS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { ATTN_PROCESS_LACKS = 3 }; /* exit status of ours: no memory, or no threads */
+
+/* A process that was run.  out and room are set before: where its standard output goes, cut at that
+ * size and ended by '\0' (NULL: where its standard error goes). */
+struct attn_process {
+    char *out;
+    size_t room, n_out;
+    char last_line[256];        /* of its standard error                                     */
+    int exit_status;            /* -1: did not exit                                          */
+    int signal;                 /* that ended it; 0: none                                    */
+    int timed_out, interrupted; /* we ended it: time limit, attn_process_interrupted()       */
+    double wall_s;              /* from before it was started until it had ended             */
+    int64_t peak_bytes;         /* peak resident set of the largest of its processes, by wait4; not
+                                   below that of the process that started it; -1 unknown     */
+    volatile pid_t group;       /* its process group while it runs and has its own, else 0   */
+};
+
+/* Run `attnlab ARGS...` of this very program (args[0] is the subcommand, NULL ends them) for at
+ * most `seconds` (INFINITY: no limit).  0, or -1 with errno when it could not be started. */
+int attn_process_attnlab(const char *const args[], double seconds, struct attn_process *p);
+
+/* Run `COMMAND FIRST SECOND` by the shell in the same way, in a process group of its own: whatever
+ * it has left behind when it ends is ended too. */
+int attn_process_shell(const char *command, const char *first, const char *second, double seconds,
+                       struct attn_process *p);
+
+/* work(arg) in a fork, which then exits with status 0; the same.  What the parent has in its
+ * buffers is the parent's to print. */
+int attn_process_fork(void (*work)(void *arg), void *arg, double seconds, struct attn_process *p);
+
+/* From now on SIGINT, SIGTERM and SIGHUP do not end this process but make
+ * attn_process_interrupted() true, and end the program that is running. */
+void attn_process_catch_interrupts(void);
+int attn_process_interrupted(void);
+
+/* ---- for those who talk with a process while it runs ------------------------------------------ */
+
+/* Start a program ("/proc/self/exe": this one) whose descriptors 0 to n - 1 are these; -1: it reads
+ * nothing there.  0, or an error number. */
+int attn_process_start(const char *program, const char *const argv[], const int fd[], int n,
+                       int own_group, pid_t *pid);
+
+/* Wait for its end, or, with WNOHANG, look for it: 1 and how it ended, 0 not yet, -1 no child. */
+int attn_process_reap(pid_t pid, int flags, struct attn_process *p);
+
+/* A pipe that no program inherits, with descriptors from 10: they stand in nobody's way.  0, or -1
+ * with errno and both -1. */
+int attn_pipe(int end[2]);
+
+/* Exactly so many bytes through whatever the pipe makes of them: 1, or 0 at its end. */
+int attn_pipe_read(int fd, void *to, size_t bytes);
+int attn_pipe_write(int fd, const void *from, size_t bytes);
+
+/* Of lines that arrive in parts: the last one, or the one before where that has just ended. */
+void attn_keep_last_line(char *line, size_t size, const char *part, size_t n);
+
+#endif
