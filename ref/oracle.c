@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ref/any_width.h"
 #include "ref/problem.h"
 
 /* The bias of a pair, written out again rather than asked of attn_problem_bias, which the
@@ -22,12 +23,13 @@ static double true_bias(const struct attn_problem *p, int64_t b, int64_t h, int6
     return 0;
 }
 
-#define WIDE      double
-#define FN(name)  name##_double
-#define WIDE_EXP  exp
-#define WIDE_LOG  log
-#define WIDE_TANH tanh
-#define WIDE_ABS  fabs
+#define WIDE       double
+#define FN(name)   name##_double
+#define WIDE_EXP   exp
+#define WIDE_LOG   log
+#define WIDE_TANH  tanh
+#define WIDE_ABS   fabs
+#define WIDE_LOOPS ATTN_ANY_WIDTH
 #include "ref/oracle_tmpl.h"
 #undef WIDE
 #undef FN
@@ -35,12 +37,14 @@ static double true_bias(const struct attn_problem *p, int64_t b, int64_t h, int6
 #undef WIDE_LOG
 #undef WIDE_TANH
 #undef WIDE_ABS
+#undef WIDE_LOOPS
 #define WIDE      long double
 #define FN(name)  name##_long
 #define WIDE_EXP  expl
 #define WIDE_LOG  logl
 #define WIDE_TANH tanhl
 #define WIDE_ABS  fabsl
+#define WIDE_LOOPS
 #include "ref/oracle_tmpl.h"
 
 static int is_wide(const struct attn_problem *p)

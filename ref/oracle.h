@@ -39,6 +39,7 @@ struct attn_oracle_row {
     /* the caller's, after alloc: 1: infinities and NaN in v and dO count as 0, which is what is
      * left of a row where they are skipped.  0, as after alloc: IEEE arithmetic of the formulas */
     int finite;
+    int without_dq; /* the caller's: dq is not wanted, and stays 0 */
     /* the oracle's own: a head's keys and values and a row's sums in the wide type */
     void *wide_q, *wide_k, *wide_v, *wide_do, *wide_s, *wide_p, *wide_sum;
     int64_t cached_batch, cached_head, width;

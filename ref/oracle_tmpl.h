@@ -1,5 +1,5 @@
 /* The oracle's arithmetic for one wide type: WIDE, FN, and the type's functions WIDE_EXP, WIDE_LOG,
- * WIDE_TANH, WIDE_ABS.  Used by oracle.c alone. */
+ * WIDE_TANH, WIDE_ABS; WIDE_LOOPS stands before what has long loops.  Used by oracle.c alone. */
 
 /* sum + *lost += x without loss: Knuth's TwoSum, which needs no branch on magnitudes. */
 static inline void FN(add)(WIDE *sum, WIDE *lost, WIDE x)
@@ -67,8 +67,8 @@ static void FN(load_head)(const struct attn_problem *p, const struct attn_cview 
 
 /* y[c] = sum over visible keys of weight[n] * x[key[n]][c]: plain within runs of 32 keys, run
  * totals compensated. */
-static void FN(combine)(const struct attn_oracle_row *row, const WIDE *weight, const WIDE *x,
-                        int64_t width, WIDE *y, WIDE *lost, WIDE *run)
+WIDE_LOOPS static void FN(combine)(const struct attn_oracle_row *row, const WIDE *weight,
+                                   const WIDE *x, int64_t width, WIDE *y, WIDE *lost, WIDE *run)
 {
     for (int64_t c = 0; c < width; c++)
         y[c] = lost[c] = 0;
@@ -88,8 +88,8 @@ static void FN(combine)(const struct attn_oracle_row *row, const WIDE *weight, c
 }
 
 /* Pass 1: which keys, their scores, the maximum. */
-static WIDE FN(scores)(const struct attn_problem *p, int64_t b, int64_t h, int64_t i,
-                       struct attn_oracle_row *row)
+WIDE_LOOPS static WIDE FN(scores)(const struct attn_problem *p, int64_t b, int64_t h, int64_t i,
+                                  struct attn_oracle_row *row)
 {
     const WIDE *q = row->wide_q, *K = row->wide_k;
     WIDE *S = row->wide_s, max = -(WIDE)INFINITY;
@@ -145,9 +145,9 @@ static void FN(forward)(const struct attn_problem *p, const struct attn_cview *q
 }
 
 /* dP = dO V^T, D = sum P dP - dLSE, dS = P (dP - D), dq = scale sum dS slope k. */
-static void FN(backward)(const struct attn_problem *p, const struct attn_cview *d_o,
-                         const struct attn_cview *d_lse, int64_t b, int64_t h, int64_t i,
-                         struct attn_oracle_row *row)
+WIDE_LOOPS static void FN(backward)(const struct attn_problem *p, const struct attn_cview *d_o,
+                                    const struct attn_cview *d_lse, int64_t b, int64_t h, int64_t i,
+                                    struct attn_oracle_row *row)
 {
     WIDE *dP = row->wide_s, *P = row->wide_p, D = 0, D_lost = 0;
     WIDE *y = row->wide_sum, *lost = y + row->width, *run = lost + row->width;
@@ -177,6 +177,8 @@ static void FN(backward)(const struct attn_problem *p, const struct attn_cview *
         row->ds[n] = (double)dS;
         dP[n] = dS * (WIDE)row->slope[n];
     }
+    if (row->without_dq)
+        return;
     FN(combine)(row, dP, row->wide_k, p->d_key, y, lost, run);
     for (int64_t c = 0; c < p->d_key; c++)
         row->dq[c] = (double)((WIDE)p->scale * y[c]);

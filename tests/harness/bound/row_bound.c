@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ref/any_width.h"
 #include "ref/problem.h"
 
 double attn_gamma(double n, double u)
@@ -149,33 +150,40 @@ static double magnitude_of_score(const struct attn_oracle_row *row, int64_t n)
     return row->magnitude[n] + fabs(row->bias[n]);
 }
 
+/* 4.1: what one key adds to the sums for each column of o, and to the largest of them. */
+ATTN_ANY_WIDTH static void add_to_o(int64_t dv, double p, double weight,
+                                    const double *restrict v_row, const double *restrict o_row,
+                                    double *restrict shift, double *restrict size,
+                                    double *restrict total, double *restrict swollen,
+                                    double *restrict far, double *restrict large)
+{
+    double both = p + weight;
+    for (int64_t c = 0; c < dv; c++) {
+        double v = fabs(v_row[c]), away = fabs(v_row[c] - o_row[c]), f = far[c], l = large[c];
+        double moved = weight * away; /* and nothing where o is NaN */
+        shift[c] += away > 0 ? moved : 0;
+        size[c] += p * v;
+        total[c] += v;
+        swollen[c] += times(both, v);
+        far[c] = away > f ? away : f;
+        large[c] = v > l ? v : l;
+    }
+}
+
 /* 4.1: O, as a quotient of perturbed sums; capped by what any average of visible v can be. */
 static void bound_o(const struct attn_problem *p, const struct attn_precision *a,
                     const struct attn_oracle_row *row, double steps, double kept,
                     struct attn_row_bound *x)
 {
     int64_t dv = p->d_value;
-    double *restrict shift = x->sum, *restrict size = shift + dv, *restrict total = size + dv;
-    double *restrict swollen = total + dv, *restrict far = swollen + dv, *restrict large = far + dv;
-    const double *restrict o_row = row->o;
-    for (int64_t c = 0; c < dv; c++)
-        shift[c] = size[c] = total[c] = swollen[c] = far[c] = large[c] = 0;
-    for (int64_t n = 0; n < row->n; n++) {
-        if (row->s[n] == -(double)INFINITY)
-            continue;
-        const double *restrict vj = x->v + row->key[n] * dv;
-        double weight = x->swollen[n], p_n = row->p[n], both = p_n + weight;
-        for (int64_t c = 0; c < dv; c++) {
-            double v = fabs(vj[c]), away = fabs(vj[c] - o_row[c]);
-            double moved = weight * away, swelled = both * v;
-            shift[c] += away > 0 ? moved : 0;
-            size[c] += p_n * v;
-            total[c] += v;
-            swollen[c] += v > 0 ? swelled : 0;
-            far[c] = away > far[c] ? away : far[c];
-            large[c] = v > large[c] ? v : large[c];
-        }
-    }
+    double *shift = x->sum, *size = shift + dv, *total = size + dv;
+    double *swollen = total + dv, *far = swollen + dv, *large = far + dv;
+    for (int64_t c = 0; c < 6 * dv; c++)
+        x->sum[c] = 0;
+    for (int64_t n = 0; n < row->n; n++)
+        if (row->s[n] != -(double)INFINITY)
+            add_to_o(dv, row->p[n], x->swollen[n], x->v + row->key[n] * dv, row->o, shift, size,
+                     total, swollen, far, large);
     double r = attn_sum_error(steps + 3, a->u, a->lambda), n_visible = (double)row->n;
     for (int64_t c = 0; c < dv; c++) {
         double o = fabs(row->o[c]);
@@ -282,6 +290,43 @@ static void bound_ds(const struct attn_problem *p, const struct attn_precision *
     x->e_dsr[n] += p->softcap > 0 ? u * (fabs(x->dsr[n]) + x->e_dsr[n]) + a->tiny + a->tiny_p : 0;
 }
 
+/* 5.4: what one key adds to each column of dq: three rows of sums. */
+ATTN_ANY_WIDTH static void add_to_dq(int64_t d, double dsr, double e_dsr, double gauge_ds,
+                                     double flushed, const double *restrict k_row, double *sums)
+{
+    double *restrict e = sums, *restrict size = sums + d, *restrict gauge = sums + 2 * d;
+    double both = fabs(dsr) + e_dsr;
+    for (int64_t c = 0; c < d; c++) {
+        double k = fabs(k_row[c]);
+        e[c] += times(e_dsr, k) + flushed;
+        size[c] += times(both, k);
+        gauge[c] += gauge_ds * k;
+    }
+}
+
+/* 5.4: dq = scale sum dS k. */
+static void bound_dq(const struct attn_problem *p, const struct attn_precision *a,
+                     const struct attn_oracle_row *row, struct attn_row_bound *x)
+{
+    double *e = x->sum, *size = e + p->d_key, *gauge = size + p->d_key;
+    for (int64_t c = 0; c < p->d_key; c++)
+        e[c] = size[c] = gauge[c] = 0;
+    for (int64_t n = 0; n < row->n; n++) {
+        if (row->s[n] == -(double)INFINITY)
+            continue;
+        add_to_dq(p->d_key, x->dsr[n], x->e_dsr[n], x->gauge_ds[n], a->tiny * (1 + fabs(x->dsr[n])),
+                  x->k + row->key[n] * p->d_key, x->sum);
+    }
+    double more = attn_sum_error((double)(row->n + a->merges) + 4, a->u, a->lambda);
+    for (int64_t c = 0; c < p->d_key; c++) {
+        double all = fabs(p->scale) * (e[c] + more * size[c]) + (double)(1 + a->merges) * a->tiny;
+        double dq = fabs(row->dq[c]);
+        x->e_dq[c] = all + a->u_storage * (dq + all) + a->tiny_storage + 0x1p-52 * dq;
+        x->gauge_dq[c] = fabs(p->scale) * gauge[c];
+        x->size_dq[c] = fmax(1, fabs(p->scale)) * gauge[c] / (1 + x->score_size);
+    }
+}
+
 /* 5: the backward of one row. */
 void attn_row_bound_backward(const struct attn_problem *p, const struct attn_cview *d_o,
                              double d_lse, int64_t b, int64_t h, int64_t i,
@@ -289,7 +334,6 @@ void attn_row_bound_backward(const struct attn_problem *p, const struct attn_cvi
                              struct attn_row_bound *x)
 {
     double u = a->u, mean = fabs(d_lse);
-    double *restrict e = x->sum, *restrict size = e + p->d_key, *restrict gauge = size + p->d_key;
     x->do_size = 0;
     x->of_dp = attn_sum_error((double)p->d_value + 1, u, a->lambda);
     for (int64_t c = 0; c < p->d_key; c++)
@@ -320,26 +364,6 @@ void attn_row_bound_backward(const struct attn_problem *p, const struct attn_cvi
         bound_ds(p, a, row, e_delta, n, x);
         x->gauge_ds[n] = (1 + x->score_size) * row->p[n] * (row->dp_magnitude[n] + mean);
     }
-    for (int64_t c = 0; c < p->d_key; c++) /* 5.4: dq = scale sum dS k */
-        e[c] = size[c] = gauge[c] = 0;
-    for (int64_t n = 0; n < row->n; n++) {
-        if (row->s[n] == -(double)INFINITY)
-            continue;
-        const double *restrict kj = x->k + row->key[n] * p->d_key;
-        double e_dsr = x->e_dsr[n], both = fabs(x->dsr[n]) + e_dsr, gauge_ds = x->gauge_ds[n];
-        double flushed = a->tiny * (1 + fabs(x->dsr[n]));
-        for (int64_t c = 0; c < p->d_key; c++) {
-            e[c] += times(e_dsr, fabs(kj[c])) + flushed;
-            size[c] += times(both, fabs(kj[c]));
-            gauge[c] += gauge_ds * fabs(kj[c]);
-        }
-    }
-    double more = attn_sum_error((double)(row->n + a->merges) + 4, u, a->lambda);
-    for (int64_t c = 0; c < p->d_key; c++) {
-        double all = fabs(p->scale) * (e[c] + more * size[c]) + (double)(1 + a->merges) * a->tiny;
-        double dq = fabs(row->dq[c]);
-        x->e_dq[c] = all + a->u_storage * (dq + all) + a->tiny_storage + 0x1p-52 * dq;
-        x->gauge_dq[c] = fabs(p->scale) * gauge[c];
-        x->size_dq[c] = fmax(1, fabs(p->scale)) * gauge[c] / (1 + x->score_size);
-    }
+    if (!x->without_dq)
+        bound_dq(p, a, row, x);
 }

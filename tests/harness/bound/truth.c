@@ -344,6 +344,8 @@ static void find_row(struct work *w, int64_t b, int64_t h, int64_t i, int backwa
 static void do_row(struct work *w, int64_t b, int64_t h, int64_t i, int64_t slot, int backward)
 {
     attn_row_bound_head(w->p, &w->in->q, &w->in->k, &w->in->v, b, h, i, &w->bound);
+    w->bound.without_dq = slot < 0;
+    w->own.without_dq = slot < 0 && w->in->kept == NULL; /* what is kept is kept whole */
     find_row(w, b, h, i, backward);
     attn_row_bound_forward(w->p, w->a, w->row, &w->bound);
     if (backward)
