@@ -44,12 +44,7 @@ static void fixture_open(struct fixture *fixture, const char *spec, const char *
 
 static enum attn_status fixture_run(struct fixture *fixture, enum attn_pass pass)
 {
-    if (pass == ATTN_FORWARD) {
-        struct attn_forward t = attn_setup_forward(&fixture->setup);
-        return attn_run_forward(fixture->spec.impl, &fixture->ctx, &fixture->setup.problem, &t);
-    }
-    struct attn_backward t = attn_setup_backward(&fixture->setup);
-    return attn_run_backward(fixture->spec.impl, &fixture->ctx, &fixture->setup.problem, &t);
+    return attn_setup_call(&fixture->setup, fixture->spec.impl, &fixture->ctx, pass);
 }
 
 static void fixture_good(struct fixture *fixture, enum attn_pass pass)

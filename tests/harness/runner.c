@@ -102,30 +102,20 @@ static void check_memory(const struct attn_spec *spec, const struct attn_problem
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-static const enum attn_slot outputs_of[2][4] = {{ATTN_T_O, ATTN_T_LSE, ATTN_SLOTS, ATTN_SLOTS},
-                                                {ATTN_T_DQ, ATTN_T_DK, ATTN_T_DV, ATTN_T_DBIAS}};
-
-static int is_output(enum attn_pass pass, int slot)
+void attn_setup_check(const struct attn_setup *s, enum attn_pass pass, struct attn_result *r)
 {
-    for (int o = 0; o < 4; o++)
-        if ((int)outputs_of[pass][o] == slot)
-            return 1;
-    return 0;
-}
-
-static void check_integrity(struct attn_setup *s, enum attn_pass pass, struct attn_result *r)
-{
+    const int first = pass == ATTN_BACKWARD ? ATTN_T_DQ : ATTN_T_O,
+              last = pass == ATTN_BACKWARD ? ATTN_T_DBIAS : ATTN_T_LSE;
     char text[256];
     for (int slot = 0; slot < ATTN_SLOTS; slot++) {
         const struct attn_tensor *t = &s->tensor[slot];
-        const char *complaint = NULL;
-        if (t->data == NULL)
+        if (t->data == NULL || t->map == NULL)
             continue;
-        complaint = attn_tensor_intact(t, text, sizeof text);
-        if (complaint == NULL && is_output(pass, slot))
-            complaint = attn_tensor_written(t, text, sizeof text);
-        else if (complaint == NULL && slot < (pass == ATTN_BACKWARD ? ATTN_T_DQ : ATTN_T_O))
+        const char *complaint = attn_tensor_intact(t, text, sizeof text);
+        if (complaint == NULL && slot < first)
             complaint = attn_tensor_unchanged(t, text, sizeof text);
+        else if (complaint == NULL && slot <= last)
+            complaint = attn_tensor_written(t, text, sizeof text);
         if (complaint != NULL)
             attn_result_fail(r, ATTN_F_INTEGRITY, "%s: %s", attn_pass_name(pass), complaint);
     }
@@ -147,19 +137,12 @@ static void run_pass(const struct attn_spec *spec, struct attn_setup *s, enum at
                            .saved = saved};
     char seen[256];
     int damaged = ledger->damaged;
-    enum attn_status status;
     attn_ledger_restart(ledger);
     for (int slot = 0; slot < (pass == ATTN_BACKWARD ? ATTN_T_DQ : ATTN_T_O); slot++)
         if (s->tensor[slot].data != NULL)
             attn_tensor_remember(&s->tensor[slot]);
     attn_input_guard_begin(s, pass);
-    if (pass == ATTN_FORWARD) {
-        struct attn_forward t = attn_setup_forward(s);
-        status = attn_run_forward(spec->impl, &ctx, &s->problem, &t);
-    } else {
-        struct attn_backward t = attn_setup_backward(s);
-        status = attn_run_backward(spec->impl, &ctx, &s->problem, &t);
-    }
+    enum attn_status status = attn_setup_call(s, spec->impl, &ctx, pass);
     const char *complaint = attn_input_guard_end(s, seen, sizeof seen);
     r->peak_bytes[pass] = ledger->peak;
     if (status == ATTN_ENOMEM)
@@ -173,7 +156,7 @@ static void run_pass(const struct attn_spec *spec, struct attn_setup *s, enum at
     else {
         if (complaint != NULL)
             attn_result_fail(r, ATTN_F_INTEGRITY, "%s: %s", attn_pass_name(pass), complaint);
-        check_integrity(s, pass, r);
+        attn_setup_check(s, pass, r);
         check_memory(spec, &s->problem, pass, ledger, use, saved, memory, size);
     }
     if (pass == ATTN_BACKWARD)

@@ -29,8 +29,15 @@ enum attn_slot {
     ATTN_SLOTS
 };
 
+/* Outputs stand in the same order among the slots. */
+static inline enum attn_slot attn_slot_of(enum attn_output output)
+{
+    return (enum attn_slot)(ATTN_T_O + (int)output);
+}
+
 /* Mask, tensors and problem of a case.  Tensors that the case does not have are empty
  * (data == NULL).  Not to be copied: the problem points into it. */
+struct attn_result;
 struct attn_setup {
     struct attn_case given;
     struct attn_problem problem;
@@ -53,6 +60,15 @@ void attn_setup_close(struct attn_setup *setup);
 void attn_setup_keep(struct attn_setup *setup);
 struct attn_forward attn_setup_forward(const struct attn_setup *setup);
 struct attn_backward attn_setup_backward(const struct attn_setup *setup);
+
+/* Call an implementation on it: one pass, nothing else. */
+enum attn_status attn_setup_call(const struct attn_setup *setup, const struct attn_impl *impl,
+                                 struct attn_ctx *ctx, enum attn_pass pass);
+
+/* After a call, without an attn_input_guard: red zones, inputs (which must have been remembered)
+ * and what the pass should have written.  The first complaint is the failure. */
+void attn_setup_check(const struct attn_setup *setup, enum attn_pass pass,
+                      struct attn_result *result);
 
 /* What the truth of a pass is worked out from, and in which types its results are stored. */
 struct attn_inputs attn_setup_inputs(const struct attn_setup *setup, enum attn_pass pass);

@@ -59,6 +59,14 @@ struct attn_cview attn_tensor_cview(const struct attn_tensor *t);
 void attn_tensor_set(struct attn_tensor *t, int64_t b, int64_t h, int64_t i, int64_t c, double x);
 double attn_tensor_get(const struct attn_tensor *t, int64_t b, int64_t h, int64_t i, int64_t c);
 
+/* Every place of an extent, the last axis fastest: int64_t at[4] = ATTN_START; while
+ * (attn_each(at, extent)) ... */
+#define ATTN_START  \
+    {               \
+        0, 0, 0, -1 \
+    }
+int attn_each(int64_t at[4], const int64_t extent[4]);
+
 void attn_tensor_poison(struct attn_tensor *t);   /* every element: "not written" */
 void attn_tensor_remember(struct attn_tensor *t); /* digest of the whole interior */
 

@@ -81,9 +81,6 @@ static const char *case_text(int at)
 
 /* ---- one run -------------------------------------------------------------------------------- */
 
-static const enum attn_slot slot_of[ATTN_OUTPUTS] = {ATTN_T_O,  ATTN_T_LSE, ATTN_T_DQ,
-                                                     ATTN_T_DK, ATTN_T_DV,  ATTN_T_DBIAS};
-
 /* Open a case and run both passes; 0 when it is refused or fails (nothing is open then). */
 static int run(const struct attn_spec *spec, const struct attn_case *c, struct attn_setup *s)
 {
@@ -166,7 +163,7 @@ static void judge_run(const struct attn_spec *spec, const struct attn_setup *got
         abort();
     for (int o = 0; o < ATTN_OUTPUTS; o++)
         if (truth.tensor[o].want != NULL)
-            judge_output(&truth.tensor[o], &got->tensor[slot_of[o]], &naive->tensor[slot_of[o]],
+            judge_output(&truth.tensor[o], &got->tensor[ATTN_T_O + o], &naive->tensor[ATTN_T_O + o],
                          o == ATTN_O, marks);
     attn_truth_free(&truth);
     attn_judge(got, &precision, NULL, got->given.pass, &result);

@@ -20,9 +20,6 @@ void attn_result_fail(struct attn_result *r, enum attn_failure failure, const ch
     va_end(args);
 }
 
-static const enum attn_slot slot_of[ATTN_OUTPUTS] = {ATTN_T_O,  ATTN_T_LSE, ATTN_T_DQ,
-                                                     ATTN_T_DK, ATTN_T_DV,  ATTN_T_DBIAS};
-
 void attn_result_error(struct attn_result *r, enum attn_status status, const char *text)
 {
     r->verdict = ATTN_ERROR;
@@ -130,7 +127,7 @@ static void judge_together(const struct attn_setup *s, const struct attn_inputs 
     struct attn_error err = {0};
     struct attn_cview got[ATTN_OUTPUTS];
     for (int o = 0; o < ATTN_OUTPUTS; o++)
-        got[o] = attn_tensor_cview(&s->tensor[slot_of[o]]);
+        got[o] = attn_tensor_cview(&s->tensor[ATTN_T_O + o]);
     enum attn_status status =
         attn_grade_outputs(&s->problem, in, &r->precision, got, s->given.fill, &r->grade, &err);
     if (status != ATTN_OK) {
@@ -161,7 +158,7 @@ static void judge_by(const struct attn_setup *s, const struct attn_inputs *in,
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
         if (kept->truth.tensor[o].want == NULL)
             continue;
-        struct attn_cview got = attn_tensor_cview(&s->tensor[slot_of[o]]);
+        struct attn_cview got = attn_tensor_cview(&s->tensor[ATTN_T_O + o]);
         attn_agree(&got, &kept->truth.tensor[o], r->precision.u, &r->output[o]);
         if (r->output[o].ratio > r->worst)
             r->worst = r->output[o].ratio;

@@ -485,6 +485,17 @@ struct attn_backward attn_setup_backward(const struct attn_setup *s)
                                   .dbias = attn_tensor_view(&t[ATTN_T_DBIAS])};
 }
 
+enum attn_status attn_setup_call(const struct attn_setup *s, const struct attn_impl *impl,
+                                 struct attn_ctx *ctx, enum attn_pass pass)
+{
+    if (pass == ATTN_FORWARD) {
+        struct attn_forward t = attn_setup_forward(s);
+        return attn_run_forward(impl, ctx, &s->problem, &t);
+    }
+    struct attn_backward t = attn_setup_backward(s);
+    return attn_run_backward(impl, ctx, &s->problem, &t);
+}
+
 struct attn_inputs attn_setup_inputs(const struct attn_setup *s, enum attn_pass pass)
 {
     const struct attn_tensor *t = s->tensor;

@@ -104,9 +104,6 @@ void attn_vector_files_close(struct attn_vector_files *x)
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-static const enum attn_slot slot_of[ATTN_OUTPUTS] = {ATTN_T_O,  ATTN_T_LSE, ATTN_T_DQ,
-                                                     ATTN_T_DK, ATTN_T_DV,  ATTN_T_DBIAS};
-
 int attn_vector_files_has(const char *folder, const char *name)
 {
     char path[4096];
@@ -244,7 +241,7 @@ static enum attn_status read_output(const char *base, struct attn_file *all, enu
 {
     char path[4096];
     const char *name = attn_output_name(o);
-    struct attn_tensor *t = &s->tensor[slot_of[o]];
+    struct attn_tensor *t = &s->tensor[ATTN_T_O + o];
     struct attn_file one = {0};
     struct attn_file *file = all;
     struct attn_file_tensor want, *got;
@@ -293,7 +290,7 @@ static void leave_out(const char *base, struct attn_error *err)
 static int is_wanted(const struct attn_claims *claims, const struct attn_setup *s,
                      enum attn_output o)
 {
-    return s->tensor[slot_of[o]].map != NULL &&
+    return s->tensor[ATTN_T_O + o].map != NULL &&
            !(o == ATTN_LSE && claims->lse == ATTN_PLUGIN_LSE_ABSENT);
 }
 

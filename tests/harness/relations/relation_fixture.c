@@ -5,30 +5,33 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-static const enum attn_slot slot_of[ATTN_OUTPUTS] = {ATTN_T_O,  ATTN_T_LSE, ATTN_T_DQ,
-                                                     ATTN_T_DK, ATTN_T_DV,  ATTN_T_DBIAS};
+#include "ref/problem.h"
 
-void attn_fixture_fail(struct attn_fixture *f, const char *format, ...)
+void attn_fixture_fail(struct attn_fixture *f, enum attn_failure failure, const char *format, ...)
 {
     if (f->result->verdict != ATTN_PASS)
         return;
     va_list args;
     va_start(args, format);
     f->result->verdict = ATTN_FAILED;
-    f->result->failure = ATTN_F_BOUND;
+    f->result->failure = failure;
     vsnprintf(f->result->text, sizeof f->result->text, format, args);
     va_end(args);
 }
 
-static void fail_as(struct attn_fixture *f, enum attn_failure failure, const char *text)
+void attn_fixture_explain(struct attn_fixture *f, const char *format, ...)
 {
-    if (f->result->verdict != ATTN_PASS)
-        return;
-    attn_fixture_fail(f, "%.400s", text);
-    f->result->failure = failure;
+    char text[400];
+    va_list args;
+    snprintf(text, sizeof text, "%.380s", f->result->text);
+    va_start(args, format);
+    vsnprintf(f->result->text, sizeof f->result->text, format, args);
+    va_end(args);
+    size_t used = strlen(f->result->text);
+    snprintf(f->result->text + used, sizeof f->result->text - used, ": %s", text);
 }
 
 int attn_fixture_needs(struct attn_fixture *f, unsigned caps)
@@ -49,7 +52,7 @@ int attn_fixture_repeats(struct attn_fixture *f)
     return 0;
 }
 
-/* ---- running --------------------------------------------------------------------------------- */
+/* ---- opening and running --------------------------------------------------------------------- */
 
 /* A case that is not claimed is closed again. */
 static enum attn_status allow(struct attn_fixture *f, struct attn_trial *t, struct attn_error *err)
@@ -64,20 +67,6 @@ static enum attn_status allow(struct attn_fixture *f, struct attn_trial *t, stru
     else
         attn_setup_close(&t->setup);
     return status;
-}
-
-/* What the plug-in interface has no words for. */
-static int is_sayable(struct attn_fixture *f, const struct attn_trial *t, int threads)
-{
-    const struct attn_origin *at = &t->setup.problem.origin;
-    const char *why = NULL;
-    if (f->claims != NULL && threads > 1)
-        why = "a plug-in starts the threads that it wants";
-    else if (f->claims != NULL && (at->batch | at->head | at->query | at->key) != 0)
-        why = "a plug-in is never given a part of a larger mask";
-    if (why != NULL)
-        snprintf(f->refusal, sizeof f->refusal, "%s", why);
-    return why == NULL;
 }
 
 int attn_fixture_open(struct attn_fixture *f, struct attn_trial *t,
@@ -105,45 +94,67 @@ int attn_fixture_open(struct attn_fixture *f, struct attn_trial *t,
         attn_result_error(f->result, status, "");
         snprintf(f->result->text, sizeof f->result->text, "%.250s: %.250s", text, err.text);
     }
-    return status == ATTN_OK;
+    t->open = status == ATTN_OK;
+    return t->open;
 }
 
 void attn_fixture_close(struct attn_trial *t)
 {
+    if (!t->open)
+        return;
+    for (int slot = 0; slot < ATTN_SLOTS; slot++)
+        if (t->moved[slot].map != NULL) {
+            t->setup.tensor[slot] = t->moved[slot].plain;
+            munmap(t->moved[slot].map, t->moved[slot].bytes);
+        }
     attn_truth_free(&t->truth);
     attn_setup_close(&t->setup);
+    t->open = 0;
 }
 
-static void check_tensors(struct attn_fixture *f, struct attn_trial *t)
+int attn_fixture_move(struct attn_fixture *f, struct attn_trial *t, enum attn_slot slot,
+                      size_t bytes, size_t front, const int64_t stride[4])
 {
-    char text[256];
-    for (int slot = 0; slot < ATTN_SLOTS; slot++) {
-        const struct attn_tensor *x = &t->setup.tensor[slot];
-        if (x->data == NULL || x->map == NULL)
-            continue;
-        const char *complaint = attn_tensor_intact(x, text, sizeof text);
-        if (complaint == NULL)
-            complaint = slot >= ATTN_T_O ? attn_tensor_written(x, text, sizeof text)
-                                         : attn_tensor_unchanged(x, text, sizeof text);
-        if (complaint != NULL)
-            fail_as(f, ATTN_F_INTEGRITY, complaint);
+    struct attn_tensor *x = &t->setup.tensor[slot];
+    const struct attn_tensor plain = *x;
+    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED) {
+        snprintf(f->refusal, sizeof f->refusal,
+                 "the system gives no mapping of %zu bytes without reserve", bytes);
+        return 0;
     }
+    t->moved[slot] = (struct attn_fixture_moved){plain, map, bytes};
+    x->data = (unsigned char *)map + front;
+    x->map = NULL; /* neither red zones nor a count of its span */
+    memcpy(x->stride, stride, sizeof x->stride);
+    int64_t at[4] = ATTN_START;
+    while (attn_each(at, x->extent))
+        attn_tensor_set(x, at[0], at[1], at[2], at[3],
+                        attn_tensor_get(&plain, at[0], at[1], at[2], at[3]));
+    if (slot == ATTN_T_BIAS)
+        t->setup.problem.bias.tensor = attn_tensor_cview(x);
+    return 1;
 }
 
-static enum attn_status call_pass(struct attn_trial *t, const struct attn_spec *spec,
-                                  struct attn_ctx *ctx, enum attn_pass pass)
+/* What the plug-in interface has no words for. */
+static int is_sayable(struct attn_fixture *f, const struct attn_trial *t, int threads)
 {
-    if (pass == ATTN_FORWARD) {
-        struct attn_forward f = attn_setup_forward(&t->setup);
-        return attn_run_forward(spec->impl, ctx, &t->setup.problem, &f);
-    }
-    struct attn_backward f = attn_setup_backward(&t->setup);
-    return attn_run_backward(spec->impl, ctx, &t->setup.problem, &f);
+    const struct attn_origin *at = &t->setup.problem.origin;
+    const char *why = NULL;
+    if (f->claims != NULL && threads > 1)
+        why = "a plug-in starts the threads that it wants";
+    else if (f->claims != NULL && (at->batch | at->head | at->query | at->key) != 0)
+        why = "a plug-in is never given a part of a larger mask";
+    if (why != NULL)
+        snprintf(f->refusal, sizeof f->refusal, "%s", why);
+    return why == NULL;
 }
 
 int attn_fixture_call(struct attn_fixture *f, struct attn_trial *t, const struct attn_spec *spec,
                       struct attn_ledger *ledger, int threads)
 {
+    struct attn_tensor *x = t->setup.tensor;
     struct attn_ledger fresh;
     struct attn_error err = {0};
     enum attn_status status = ATTN_OK;
@@ -158,26 +169,24 @@ int attn_fixture_call(struct attn_fixture *f, struct attn_trial *t, const struct
     options.threads = threads;
     struct attn_saved saved = {0};
     struct attn_ctx ctx = {.ledger = ledger, .options = &options, .error = &err, .saved = &saved};
-    for (int slot = 0; slot < ATTN_SLOTS; slot++) {
-        struct attn_tensor *x = &t->setup.tensor[slot];
-        if (x->data == NULL || x->map == NULL)
-            continue;
-        if (slot >= ATTN_T_O)
-            attn_tensor_poison(x);
-        else
-            attn_tensor_remember(x);
+    for (int slot = ATTN_T_O; slot < ATTN_SLOTS; slot++)
+        if (x[slot].data != NULL && x[slot].map != NULL)
+            attn_tensor_poison(&x[slot]);
+    for (int pass = ATTN_FORWARD; pass <= (int)t->setup.given.pass && status == ATTN_OK; pass++) {
+        for (int slot = 0; slot < (pass == ATTN_FORWARD ? ATTN_T_O : ATTN_T_DQ); slot++)
+            if (x[slot].data != NULL && x[slot].map != NULL)
+                attn_tensor_remember(&x[slot]);
+        status = attn_setup_call(&t->setup, spec->impl, &ctx, (enum attn_pass)pass);
+        if (status == ATTN_OK && f->result->verdict == ATTN_PASS)
+            attn_setup_check(&t->setup, (enum attn_pass)pass, f->result);
     }
-    for (int pass = ATTN_FORWARD; pass <= (int)t->setup.given.pass && status == ATTN_OK; pass++)
-        status = call_pass(t, spec, &ctx, (enum attn_pass)pass);
     attn_ledger_clear(ledger);
     if (status == ATTN_ENOTSUP)
         snprintf(f->refusal, sizeof f->refusal, "%s", err.text);
     else if (status == ATTN_ENOMEM && f->result->verdict == ATTN_PASS)
         attn_result_error(f->result, status, err.text);
     else if (status != ATTN_OK)
-        fail_as(f, ATTN_F_STATUS, err.text);
-    else
-        check_tensors(f, t);
+        attn_fixture_fail(f, ATTN_F_STATUS, "%.400s", err.text);
     return status == ATTN_OK && f->result->verdict == ATTN_PASS;
 }
 
@@ -187,7 +196,6 @@ static int find_bounds(struct attn_fixture *f, struct attn_trial *t, const struc
     struct attn_precision precision;
     const struct attn_inputs in = attn_setup_inputs(&t->setup, t->setup.given.pass);
     attn_precision_of(spec->impl, &spec->options, &t->setup.problem, &precision);
-    attn_truth_free(&t->truth);
     enum attn_status status =
         attn_truth_compute(&t->setup.problem, &in, &precision, NULL, &t->truth, &err);
     if (status != ATTN_OK)
@@ -195,151 +203,174 @@ static int find_bounds(struct attn_fixture *f, struct attn_trial *t, const struc
     return status == ATTN_OK;
 }
 
-int attn_fixture_run(struct attn_fixture *f, struct attn_trial *t)
-{
-    return attn_fixture_call(f, t, f->spec, NULL, 1) && find_bounds(f, t, f->spec);
-}
-
-int attn_fixture_run_both(struct attn_fixture *f, struct attn_trial *x, struct attn_trial *y)
-{
-    return attn_fixture_run(f, x) && attn_fixture_run(f, y);
-}
-
 /* ---- elements -------------------------------------------------------------------------------- */
-
-int attn_fixture_has(const struct attn_trial *t, enum attn_output output)
-{
-    return t->setup.tensor[slot_of[output]].data != NULL;
-}
 
 void attn_fixture_extent(const struct attn_trial *t, enum attn_output output, int64_t extent[4])
 {
-    const struct attn_tensor *x = &t->setup.tensor[slot_of[output]];
+    const struct attn_tensor *x = &t->setup.tensor[attn_slot_of(output)];
     for (int axis = 0; axis < 4; axis++) /* dBias: once where it is broadcast */
         extent[axis] = x->extent[axis] > 1 && x->stride[axis] == 0 ? 1 : x->extent[axis];
 }
 
+double attn_fixture_value(const struct attn_trial *t, enum attn_slot slot, const int64_t at[4])
+{
+    return attn_tensor_get(&t->setup.tensor[slot], at[0], at[1], at[2], at[3]);
+}
+
+double attn_fixture_row(const struct attn_fixture_input *in, int trial, int64_t row)
+{
+    const int64_t at[4] = {in->at[0], in->at[1], row, in->at[3]};
+    return attn_fixture_value(&in->f->trial[trial], in->slot, at);
+}
+
 double attn_fixture_get(const struct attn_trial *t, enum attn_output output, const int64_t at[4])
 {
-    return attn_tensor_get(&t->setup.tensor[slot_of[output]], at[0], at[1], at[2], at[3]);
+    return attn_fixture_value(t, attn_slot_of(output), at);
 }
 
 double attn_fixture_bound(const struct attn_trial *t, enum attn_output output, const int64_t at[4])
 {
     const struct attn_truth_tensor *x = &t->truth.tensor[output];
+    const int64_t *e = x->extent;
     if (x->bound == NULL)
         return 0;
-    const int64_t *e = x->extent;
     return x->bound[((at[0] * e[1] + at[1]) * e[2] + at[2]) * e[3] + at[3]];
 }
 
-static int64_t smaller(int64_t a, int64_t b)
+int attn_fixture_sees(const struct attn_trial *t, int64_t b, int64_t h, int64_t i)
 {
-    return a < b ? a : b;
+    for (int64_t j = 0; j < t->setup.problem.n_key; j++)
+        if (attn_problem_allows(&t->setup.problem, b, h, i, j))
+            return 1;
+    return 0;
 }
 
-void attn_fixture_copy_row(struct attn_trial *to, const struct attn_trial *from,
-                           enum attn_slot slot, const int64_t to_at[3], const int64_t from_at[3])
+void attn_fixture_change(struct attn_fixture *f, int trial, enum attn_slot slot,
+                         double (*value)(const struct attn_fixture_input *in))
 {
-    struct attn_tensor *x = &to->setup.tensor[slot];
-    const struct attn_tensor *y = &from->setup.tensor[slot];
-    if (x->data == NULL || y->data == NULL)
-        return;
-    for (int64_t c = 0; c < smaller(x->extent[3], y->extent[3]); c++)
-        attn_tensor_set(x, to_at[0], to_at[1], to_at[2], c,
-                        attn_tensor_get(y, from_at[0], from_at[1], from_at[2], c));
+    struct attn_tensor *x = &f->trial[trial].setup.tensor[slot];
+    struct attn_fixture_input in = {.f = f, .trial = trial, .slot = slot, .at = ATTN_START};
+    const int64_t *at = in.at;
+    while (x->data != NULL && attn_each(in.at, x->extent)) {
+        in.old = attn_tensor_get(x, at[0], at[1], at[2], at[3]);
+        double now = value(&in);
+        if (memcmp(&now, &in.old, sizeof now) != 0)
+            attn_tensor_set(x, at[0], at[1], at[2], at[3], now);
+    }
 }
 
-void attn_fixture_copy(struct attn_trial *to, const struct attn_trial *from, enum attn_slot slot)
+/* ---- equations ------------------------------------------------------------------------------- */
+
+void attn_equation_take(const struct attn_fixture *f, struct attn_equation *e, int trial,
+                        double factor, const int64_t at[4])
 {
-    const struct attn_tensor *x = &to->setup.tensor[slot], *y = &from->setup.tensor[slot];
-    for (int64_t b = 0; b < smaller(x->extent[0], y->extent[0]); b++)
-        for (int64_t h = 0; h < smaller(x->extent[1], y->extent[1]); h++)
-            for (int64_t i = 0; i < smaller(x->extent[2], y->extent[2]); i++) {
-                const int64_t at[3] = {b, h, i};
-                attn_fixture_copy_row(to, from, slot, at, at);
-            }
+    e->want += factor * attn_fixture_get(&f->trial[trial], e->output, at);
+    e->allowed += fabs(factor) * attn_fixture_bound(&f->trial[trial], e->output, at);
 }
 
-void attn_fixture_change(struct attn_trial *t, enum attn_slot slot,
-                         double (*value)(double old, const int64_t at[4], const void *arg),
-                         const void *arg)
+void attn_equation_sum(const struct attn_fixture *f, struct attn_equation *e,
+                       enum attn_output output, int axis)
 {
-    struct attn_tensor *x = &t->setup.tensor[slot];
-    int64_t at[4];
-    if (x->data == NULL)
-        return;
-    for (at[0] = 0; at[0] < x->extent[0]; at[0]++)
-        for (at[1] = 0; at[1] < x->extent[1]; at[1]++)
-            for (at[2] = 0; at[2] < x->extent[2]; at[2]++)
-                for (at[3] = 0; at[3] < x->extent[3]; at[3]++) {
-                    double old = attn_tensor_get(x, at[0], at[1], at[2], at[3]);
-                    attn_tensor_set(x, at[0], at[1], at[2], at[3], value(old, at, arg));
-                }
+    const struct attn_trial *t = &f->trial[e->trial];
+    int64_t extent[4], at[4] = {e->at[0], e->at[1], e->at[2], e->at[3]};
+    e->skip = at[axis] != 0;
+    e->got = e->allowed = 0;
+    attn_fixture_extent(t, output, extent);
+    for (; !e->skip && at[axis] < extent[axis]; at[axis]++) {
+        e->got += attn_fixture_get(t, output, at);
+        e->allowed += attn_fixture_bound(t, output, at);
+    }
 }
 
-/* ---- comparing ------------------------------------------------------------------------------- */
-
-int attn_fixture_near(struct attn_fixture *f, const char *what, const int64_t at[4], double got,
-                      double want, double allowed)
+/* The first that does not hold is the failure. */
+int attn_fixture_judge(struct attn_fixture *f, const struct attn_equation *e)
 {
-    double error = fabs(got - want);
-    int ok = error <= allowed || got == want; /* the same infinity */
+    const double allowed = e->exact ? 0 : e->allowed, error = fabs(e->got - e->want);
     f->compared++;
-    if (ok) {
+    if (error <= allowed || e->got == e->want) { /* the same infinity */
         double ratio = allowed > 0 && error > 0 ? error / allowed : 0;
         if (ratio > f->result->worst)
             f->result->worst = ratio;
         return 1;
     }
-    static const int64_t nowhere[4];
-    const int64_t *a = at != NULL ? at : nowhere;
-    attn_fixture_fail(f, "%s[%lld,%lld,%lld,%lld] = %.9g, the relation wants %.9g +- %.3g", what,
-                      (long long)a[0], (long long)a[1], (long long)a[2], (long long)a[3], got, want,
-                      allowed);
+    attn_fixture_fail(f, e->exact ? ATTN_F_EXACT : ATTN_F_BOUND,
+                      "%s[%lld,%lld,%lld,%lld] = %.9g, the relation wants %.9g +- %.3g", e->what,
+                      (long long)e->at[0], (long long)e->at[1], (long long)e->at[2],
+                      (long long)e->at[3], e->got, e->want, allowed);
     f->result->worst = allowed > 0 && isfinite(error) ? error / allowed : HUGE_VAL;
     return 0;
 }
 
-void attn_fixture_compare(struct attn_fixture *f, const struct attn_trial *x,
-                          const struct attn_trial *y, enum attn_output output,
-                          enum attn_fixture_rule rule,
-                          void (*map)(const void *arg, struct attn_fixture_want *want),
-                          const void *arg)
+static void compare(struct attn_fixture *f, const struct attn_relation_plan *plan, int trial)
 {
-    int64_t e[4], at[4];
-    if (!attn_fixture_has(x, output) || (rule == ATTN_FIXTURE_EXACT && !attn_fixture_repeats(f)))
-        return;
-    attn_fixture_extent(x, output, e);
-    for (at[0] = 0; at[0] < e[0]; at[0]++)
-        for (at[1] = 0; at[1] < e[1]; at[1]++)
-            for (at[2] = 0; at[2] < e[2]; at[2]++)
-                for (at[3] = 0; at[3] < e[3]; at[3]++) {
-                    struct attn_fixture_want w = {{at[0], at[1], at[2], at[3]}, 1, 0, 0, 0};
-                    if (map != NULL)
-                        map(arg, &w);
-                    if (w.skip)
-                        continue;
-                    double want = w.shift, allowed = 0;
-                    if (w.factor != 0)
-                        want += w.factor * attn_fixture_get(y, output, w.at);
-                    if (rule == ATTN_FIXTURE_BOUNDS)
-                        allowed = attn_fixture_bound(x, output, at) + w.slack;
-                    if (rule == ATTN_FIXTURE_BOUNDS && w.factor != 0)
-                        allowed += fabs(w.factor) * attn_fixture_bound(y, output, w.at);
-                    if (!attn_fixture_near(f, attn_output_name(output), at,
-                                           attn_fixture_get(x, output, at), want, allowed)) {
-                        if (rule == ATTN_FIXTURE_EXACT)
-                            f->result->failure = ATTN_F_EXACT;
-                        return;
-                    }
-                }
+    const struct attn_trial *t = &f->trial[trial];
+    int64_t extent[4];
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        if (t->setup.tensor[attn_slot_of((enum attn_output)o)].data == NULL)
+            continue;
+        attn_fixture_extent(t, (enum attn_output)o, extent);
+        int64_t at[4] = ATTN_START;
+        while (attn_each(at, extent)) {
+            struct attn_equation e = {.trial = trial,
+                                      .output = (enum attn_output)o,
+                                      .at = {at[0], at[1], at[2], at[3]},
+                                      .got = attn_fixture_get(t, (enum attn_output)o, at),
+                                      .allowed = attn_fixture_bound(t, (enum attn_output)o, at),
+                                      .exact = plan->exact,
+                                      .what = attn_output_name((enum attn_output)o)};
+            if (plan->expect != NULL)
+                plan->expect(f, &e);
+            else
+                attn_equation_take(f, &e, 0, 1, at);
+            if (e.skip || (e.exact && !attn_fixture_repeats(f)))
+                continue;
+            if (!attn_fixture_judge(f, &e))
+                return;
+        }
+    }
 }
 
-void attn_fixture_compare_all(struct attn_fixture *f, const struct attn_trial *x,
-                              const struct attn_trial *y, enum attn_fixture_rule rule)
+/* ---- a plan ---------------------------------------------------------------------------------- */
+
+static int open_trial(struct attn_fixture *f, const struct attn_relation_plan *plan, int trial)
 {
-    for (int o = 0; o < ATTN_OUTPUTS; o++)
-        if (attn_fixture_has(x, (enum attn_output)o) && attn_fixture_has(y, (enum attn_output)o))
-            attn_fixture_compare(f, x, y, (enum attn_output)o, rule, NULL, NULL);
+    struct attn_fixture_shape shape = f->shape;
+    const char *mask = plan->own[trial].mask, *fill = plan->own[trial].fill,
+               *fields = plan->own[trial].fields;
+    if (plan->shape != NULL)
+        plan->shape(&shape, trial);
+    if (fields == NULL)
+        fields = plan->fields != NULL ? plan->fields : "";
+    return attn_fixture_open(f, &f->trial[trial], &shape, mask != NULL ? mask : plan->mask,
+                             fill != NULL ? fill : plan->fill, plan->pass, fields);
+}
+
+static void run_trials(struct attn_fixture *f, const struct attn_relation_plan *plan)
+{
+    for (int n = 0; n < plan->trials; n++)
+        for (int slot = 0; slot < ATTN_T_O && plan->change != NULL; slot++)
+            if (f->trial[n].open)
+                attn_fixture_change(f, n, (enum attn_slot)slot, plan->change);
+    if (plan->prepare != NULL && !plan->prepare(f))
+        return;
+    for (int n = 0; n < plan->trials; n++) {
+        struct attn_trial *t = &f->trial[n];
+        const struct attn_spec *spec = n > 0 && f->other != NULL ? f->other : f->spec;
+        t->ran = t->open && attn_fixture_call(f, t, spec, NULL, 1) &&
+                 (plan->exact || find_bounds(f, t, spec));
+    }
+    for (int n = plan->trials > 1; n < plan->trials && f->trial[0].ran; n++)
+        if (f->trial[n].ran && f->result->verdict == ATTN_PASS)
+            compare(f, plan, n);
+}
+
+void attn_fixture_follow(struct attn_fixture *f, const struct attn_relation_plan *plan)
+{
+    if (!attn_fixture_needs(f, plan->needs) || !open_trial(f, plan, 0))
+        return;
+    for (int n = 1; n < plan->trials; n++)
+        open_trial(f, plan, n);
+    run_trials(f, plan);
+    for (int n = 0; n < plan->trials; n++)
+        attn_fixture_close(&f->trial[n]);
 }

@@ -1,4 +1,6 @@
-/* What relations are made with: run a set-up, change one, compare two. */
+/* The engine of relations: up to five problems that belong together, what is changed in each, and
+ * what must then hold between their outputs.  A relation is a row of a table (relation_values.c and
+ * its neighbours): struct attn_relation_plan. */
 #ifndef TESTS_HARNESS_RELATIONS_RELATION_FIXTURE_H
 #define TESTS_HARNESS_RELATIONS_RELATION_FIXTURE_H
 
@@ -8,89 +10,140 @@ struct attn_fixture_shape {
     int64_t b, h, g, q, k, d, v;
 };
 
-/* One relation on one implementation. */
-struct attn_fixture {
-    const struct attn_spec *spec;
-    struct attn_result *result;
-    enum attn_dtype dtype;            /* the type that relations run in: one that is claimed */
-    int64_t compared;                 /* elements that were compared so far                  */
-    char refusal[512];                /* why something could not be run, or ""               */
-    const struct attn_claims *claims; /* of somebody else's implementation, or NULL    */
-    unsigned needs;                   /* the claims that were asked for               */
-};
-
 /* A case that may be changed between opening and running. */
 struct attn_trial {
     struct attn_setup setup;
-    struct attn_truth truth; /* the bounds of this run's outputs (and what the oracle says) */
+    struct attn_truth truth; /* the bounds of this run's outputs */
+    int open, ran;
+    struct attn_fixture_moved {
+        struct attn_tensor plain; /* as the setup owns it */
+        void *map;                /* NULL: not moved      */
+        size_t bytes;
+    } moved[ATTN_SLOTS];
 };
 
-/* 1 when the implementation claims all of these; else 0, and the fixture knows what is missing. */
-int attn_fixture_needs(struct attn_fixture *f, unsigned caps);
+enum { ATTN_TRIALS = 5 };
 
-/* Open a case: shape, mask, fill and seed ("normal:s1"), fields (":scale=1", or "").  The
- * gradients are asked for where `pass` says so and the implementation has a backward.  0: refused
- * or failed, the fixture knows why, and nothing needs closing. */
-int attn_fixture_open(struct attn_fixture *f, struct attn_trial *t,
-                      const struct attn_fixture_shape *shape, const char *mask, const char *fill,
-                      enum attn_pass pass, const char *fields);
+/* One relation on one implementation. */
+struct attn_fixture {
+    const struct attn_spec *spec;
+    const struct attn_spec *other; /* what trials beyond the first are run by; NULL: spec     */
+    struct attn_result *result;
+    enum attn_dtype dtype;            /* the type that relations run in: one that is claimed  */
+    int64_t compared;                 /* elements that were compared so far                   */
+    char refusal[512];                /* why something could not be run, or ""                */
+    const struct attn_claims *claims; /* of an external implementation, or NULL               */
+    unsigned needs;                   /* the claims that were asked for                       */
+    struct attn_fixture_shape shape;  /* what the relation is run on                          */
+    struct attn_trial trial[ATTN_TRIALS];
+    void *arg;    /* the relation's own                                   */
+    double slack; /* the relation's own: allowed beyond the bounds        */
+};
 
-/* Run what was opened, check integrity, and find the bounds.  0 as above; close in any case. */
-int attn_fixture_run(struct attn_fixture *f, struct attn_trial *t);
-int attn_fixture_run_both(struct attn_fixture *f, struct attn_trial *x, struct attn_trial *y);
-void attn_fixture_close(struct attn_trial *t);
+/* ---- a plan ---------------------------------------------------------------------------------- */
 
-/* May outputs be asked for equal bits?  Else 0, and the fixture knows why. */
-int attn_fixture_repeats(struct attn_fixture *f);
-
-/* The same without bounds, by another spec, ledger (NULL: a fresh one) or number of threads. */
-int attn_fixture_call(struct attn_fixture *f, struct attn_trial *t, const struct attn_spec *spec,
-                      struct attn_ledger *ledger, int threads);
-
-/* An element of an output, and its bound (0 when bounds were not asked for). */
-double attn_fixture_get(const struct attn_trial *t, enum attn_output output, const int64_t at[4]);
-double attn_fixture_bound(const struct attn_trial *t, enum attn_output output, const int64_t at[4]);
-int attn_fixture_has(const struct attn_trial *t, enum attn_output output);
-
-/* Copy row (b, head, i) of an input from one trial to another; features both have. */
-void attn_fixture_copy_row(struct attn_trial *to, const struct attn_trial *from,
-                           enum attn_slot slot, const int64_t to_at[3], const int64_t from_at[3]);
-/* Copy a whole input: every row that both have. */
-void attn_fixture_copy(struct attn_trial *to, const struct attn_trial *from, enum attn_slot slot);
-
-/* Every element of an input becomes value(old, [b,h,i,c], arg). */
-void attn_fixture_change(struct attn_trial *t, enum attn_slot slot,
-                         double (*value)(double old, const int64_t at[4], const void *arg),
-                         const void *arg);
-
-/* ok = |got - want| <= allowed, or both the same infinity.  The first that is not is the failure;
- * what names it, at says where (may be NULL).  Returns ok. */
-int attn_fixture_near(struct attn_fixture *f, const char *what, const int64_t at[4], double got,
-                      double want, double allowed);
-void attn_fixture_fail(struct attn_fixture *f, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-/* What element `at` of one output should be: factor * y[at] + shift.  factor 0: y is not asked.
- * slack: allowed beyond the bounds. */
-struct attn_fixture_want {
+/* An element of an input of one trial, and what it holds. */
+struct attn_fixture_input {
+    const struct attn_fixture *f;
+    int trial;
+    enum attn_slot slot;
     int64_t at[4];
-    double factor, shift, slack;
-    int skip;
+    double old;
 };
 
-/* Compare an output of x with one of y.  map turns an element of x into what is wanted (given as
- * the same element, factor 1); NULL: as it is.  Allowed: both bounds; or nothing. */
-enum attn_fixture_rule { ATTN_FIXTURE_BOUNDS, ATTN_FIXTURE_EXACT };
-void attn_fixture_compare(struct attn_fixture *f, const struct attn_trial *x,
-                          const struct attn_trial *y, enum attn_output output,
-                          enum attn_fixture_rule rule,
-                          void (*map)(const void *arg, struct attn_fixture_want *want),
-                          const void *arg);
-/* All outputs that both have. */
-void attn_fixture_compare_all(struct attn_fixture *f, const struct attn_trial *x,
-                              const struct attn_trial *y, enum attn_fixture_rule rule);
+/* What must hold at an element of an output of one trial: |got - want| <= allowed, or both are the
+ * same infinity.  An `expect` finds got and allowed filled with that element and its bound, and
+ * adds what is wanted. */
+struct attn_equation {
+    int trial;
+    enum attn_output output;
+    int64_t at[4];
+    double got, want, allowed;
+    int skip;         /* nothing is known here         */
+    int exact;        /* equal bits: allowed counts not */
+    const char *what; /* the name of the output, until an `expect` says what it is */
+};
+
+/* Trial 0 is the problem; the others are what became of it.  Their outputs are compared with its
+ * own, those of trial 0 only when it is alone.  A trial that is refused is left out. */
+struct attn_relation_plan {
+    const char *id; /* of relations.def; several plans may share it */
+    unsigned needs; /* capabilities without which the relation says nothing */
+    enum attn_pass pass;
+    const char *mask, *fill, *fields; /* of every trial that has none of its own; fields: or NULL */
+    int trials;
+    struct {
+        const char *mask, *fill, *fields;
+    } own[ATTN_TRIALS];
+    int exact;                                                             /* every equation is */
+    void (*shape)(struct attn_fixture_shape *shape, int trial);            /* NULL: as it is     */
+    double (*change)(const struct attn_fixture_input *in);                 /* NULL: nothing is   */
+    int (*prepare)(struct attn_fixture *f);                                /* beyond the inputs;
+                                                                         0: it cannot be run */
+    void (*expect)(const struct attn_fixture *f, struct attn_equation *e); /* NULL: the same  */
+    void (*run)(struct attn_fixture *f); /* a relation of another form: this instead of all   */
+};
+
+/* The tables, each to a plan without an id. */
+extern const struct attn_relation_plan attn_relations_of_values[], attn_relations_of_keys[],
+    attn_relations_of_gradients[], attn_relations_of_state[], attn_relations_of_memory[];
+
+void attn_fixture_follow(struct attn_fixture *f, const struct attn_relation_plan *plan);
+
+/* For `change`: what trial `trial` holds in the same tensor, column, batch and head, at `row`. */
+double attn_fixture_row(const struct attn_fixture_input *in, int trial, int64_t row);
+double attn_fixture_value(const struct attn_trial *t, enum attn_slot slot, const int64_t at[4]);
+
+/* For `expect`.  Add factor times an element of the same output of a trial to what is wanted. */
+void attn_equation_take(const struct attn_fixture *f, struct attn_equation *e, int trial,
+                        double factor, const int64_t at[4]);
+/* got becomes the sum of an output along an axis, for places that are 0 there; others are skipped.
+ */
+void attn_equation_sum(const struct attn_fixture *f, struct attn_equation *e,
+                       enum attn_output output, int axis);
+double attn_fixture_get(const struct attn_trial *t, enum attn_output output, const int64_t at[4]);
+/* 0 when bounds were not asked for. */
+double attn_fixture_bound(const struct attn_trial *t, enum attn_output output, const int64_t at[4]);
+
+/* Whether any key is visible to query i. */
+int attn_fixture_sees(const struct attn_trial *t, int64_t b, int64_t h, int64_t i);
 
 /* Extents of an output: [B, heads, rows, width]. */
 void attn_fixture_extent(const struct attn_trial *t, enum attn_output output, int64_t extent[4]);
+
+/* For `prepare`: a tensor moves into a mapping of its own, with the strides `stride` and element 0
+ * `front` bytes behind its beginning.  0: the system gives no such mapping, the fixture knows. */
+int attn_fixture_move(struct attn_fixture *f, struct attn_trial *t, enum attn_slot slot,
+                      size_t bytes, size_t front, const int64_t stride[4]);
+
+/* ---- by hand, for relations of another form ---------------------------------------------------
+ *
+ * 1 when it could be done; else 0, and the fixture knows why. */
+
+int attn_fixture_needs(struct attn_fixture *f, unsigned caps);
+
+/* Open a case: shape, mask, fill and seed ("normal:s1"), fields (":scale=1", or "").  The
+ * gradients are asked for where `pass` says so and the implementation has a backward. */
+int attn_fixture_open(struct attn_fixture *f, struct attn_trial *t,
+                      const struct attn_fixture_shape *shape, const char *mask, const char *fill,
+                      enum attn_pass pass, const char *fields);
+void attn_fixture_close(struct attn_trial *t);
+
+/* Run what was opened and check integrity, without bounds.  ledger NULL: a fresh one. */
+int attn_fixture_call(struct attn_fixture *f, struct attn_trial *t, const struct attn_spec *spec,
+                      struct attn_ledger *ledger, int threads);
+
+/* Put value(in) into every element of an input of one trial. */
+void attn_fixture_change(struct attn_fixture *f, int trial, enum attn_slot slot,
+                         double (*value)(const struct attn_fixture_input *in));
+
+/* Judge an equation; at may be NULL.  May outputs be asked for equal bits at all? */
+int attn_fixture_judge(struct attn_fixture *f, const struct attn_equation *e);
+int attn_fixture_repeats(struct attn_fixture *f);
+void attn_fixture_fail(struct attn_fixture *f, enum attn_failure failure, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Put words in front of the text of a failure. */
+void attn_fixture_explain(struct attn_fixture *f, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -1,264 +1,254 @@
-/* Relations of keys and queries: permuted, repeated, removed, taken apart (bugs.md R2 to R6, R16,
- * R18, R19). */
+/* Relations of keys, queries and heads: permuted, repeated, removed, taken apart (bugs.md R2 to R6,
+ * R14 to R16, R18, R19). */
 #include <math.h>
 #include <stdio.h>
 
 #include "tests/harness/cases/setup_mask.h"
 #include "tests/harness/relations/relation_fixture.h"
 
-/* Row i of an input becomes row row_of(i) of the other's. */
-static void copy_rows(struct attn_trial *to, const struct attn_trial *from, enum attn_slot slot,
-                      int64_t n, int64_t (*row_of)(int64_t row, const void *arg), const void *arg)
+static int is_key_or_value(enum attn_slot slot)
 {
-    const struct attn_tensor *x = &to->setup.tensor[slot];
-    for (int64_t b = 0; b < x->extent[0]; b++)
-        for (int64_t h = 0; h < x->extent[1]; h++)
-            for (int64_t i = 0; i < n; i++) {
-                const int64_t to_at[3] = {b, h, i}, from_at[3] = {b, h, row_of(i, arg)};
-                if (from_at[2] >= 0)
-                    attn_fixture_copy_row(to, from, slot, to_at, from_at);
-            }
+    return slot == ATTN_T_K || slot == ATTN_T_V;
+}
+
+static int is_of_keys(enum attn_output output)
+{
+    return output == ATTN_DK || output == ATTN_DV;
+}
+
+/* What is wanted: factor times row `row` of trial 0's output. */
+static void take_row(const struct attn_fixture *f, struct attn_equation *e, double factor,
+                     int64_t row)
+{
+    const int64_t from[4] = {e->at[0], e->at[1], row, e->at[3]};
+    attn_equation_take(f, e, 0, factor, from);
 }
 
 /* ---- R2, R3 ---------------------------------------------------------------------------------- */
 
 /* Row i of the permuted problem is row permuted(i) of the first: 5 divides none of the lengths. */
-static int64_t permuted(int64_t i, const void *arg)
+static int64_t permuted(int64_t i, int64_t n)
 {
-    return (5 * i + 3) % *(const int64_t *)arg;
+    return (5 * i + 3) % n;
 }
 
-/* Output row i of the permuted problem. */
-static void permuted_row(const void *arg, struct attn_fixture_want *want)
+static double permute_keys(const struct attn_fixture_input *in)
 {
-    want->at[2] = permuted(want->at[2], arg);
+    if (in->trial == 0 || !is_key_or_value(in->slot))
+        return in->old;
+    return attn_fixture_row(in, 0, permuted(in->at[2], in->f->shape.k));
 }
 
-/* The stored [Lq,Lk] mask of y becomes that of x with rows or columns permuted. */
-static void permute_mask(struct attn_trial *y, const struct attn_trial *x, int rows)
+static double permute_queries(const struct attn_fixture_input *in)
 {
-    int64_t nq = x->setup.problem.n_query, nk = x->setup.problem.n_key;
-    unsigned char *to = y->setup.made->data;
-    const unsigned char *from = x->setup.made->data;
-    for (int64_t i = 0; i < nq; i++)
-        for (int64_t j = 0; j < nk; j++)
-            to[i * nk + j] =
-                from[(rows ? permuted(i, &nq) : i) * nk + (rows ? j : permuted(j, &nk))];
+    if (in->trial == 0 || is_key_or_value(in->slot))
+        return in->old;
+    return attn_fixture_row(in, 0, permuted(in->at[2], in->f->shape.q));
 }
 
-static void permute(struct attn_fixture *f, const struct attn_fixture_shape *s, int rows)
+/* The stored [Lq,Lk] mask of trial 1 becomes that of trial 0 with rows or columns permuted. */
+static void permute_mask(struct attn_fixture *f, int rows)
 {
-    static const enum attn_slot moved[2][2] = {{ATTN_T_K, ATTN_T_V}, {ATTN_T_Q, ATTN_T_DO}};
-    struct attn_trial x, y;
-    const int64_t n = rows ? s->q : s->k;
-    if (!attn_fixture_open(f, &x, s, "dense(qk60)", "normal:s1", ATTN_BACKWARD, ""))
-        return;
-    if (attn_fixture_open(f, &y, s, "dense(qk60)", "normal:s1", ATTN_BACKWARD, "")) {
-        for (int m = 0; m < 2; m++)
-            copy_rows(&y, &x, moved[rows][m], n, permuted, &n);
-        permute_mask(&y, &x, rows);
-        if (attn_fixture_run_both(f, &x, &y))
-            for (int o = 0; o <= ATTN_DV; o++) {
-                int by_query = o <= ATTN_DQ;
-                attn_fixture_compare(f, &y, &x, (enum attn_output)o, ATTN_FIXTURE_BOUNDS,
-                                     by_query == rows ? permuted_row : NULL, &n);
-            }
-        attn_fixture_close(&y);
+    const int64_t nq = f->shape.q, nk = f->shape.k;
+    const unsigned char *from = f->trial[0].setup.made->data;
+    for (int64_t n = 0; n < nq * nk && f->trial[1].open; n++) {
+        int64_t i = n / nk, j = n % nk;
+        f->trial[1].setup.made->data[n] =
+            from[(rows ? permuted(i, nq) : i) * nk + (rows ? j : permuted(j, nk))];
     }
-    attn_fixture_close(&x);
 }
 
-void attn_relation_permute_keys(struct attn_fixture *f, const struct attn_fixture_shape *shape)
+static int permute_columns_of_mask(struct attn_fixture *f)
 {
-    permute(f, shape, 0);
+    permute_mask(f, 0);
+    return 1;
 }
 
-void attn_relation_permute_queries(struct attn_fixture *f, const struct attn_fixture_shape *shape)
+static int permute_rows_of_mask(struct attn_fixture *f)
 {
-    permute(f, shape, 1);
+    permute_mask(f, 1);
+    return 1;
+}
+
+static void permuted_keys(const struct attn_fixture *f, struct attn_equation *e)
+{
+    take_row(f, e, 1, is_of_keys(e->output) ? permuted(e->at[2], f->shape.k) : e->at[2]);
+}
+
+static void permuted_queries(const struct attn_fixture *f, struct attn_equation *e)
+{
+    take_row(f, e, 1, is_of_keys(e->output) ? e->at[2] : permuted(e->at[2], f->shape.q));
 }
 
 /* ---- R4 -------------------------------------------------------------------------------------- */
 
 enum { REPEATED = 3, TIMES = 5 };
 
-static int64_t repeated_key(int64_t j, const void *arg)
+/* One feature more carries the logarithm: q = 4, scale = 1/4, k = ln 5 for one key.  Trial 1 has
+ * that key five times, without the logarithm. */
+static void four_keys_more(struct attn_fixture_shape *s, int trial)
 {
-    return j < *(const int64_t *)arg ? j : REPEATED;
+    s->d++;
+    s->k += trial == 1 ? TIMES - 1 : 0;
 }
 
-static void with_slack(const void *arg, struct attn_fixture_want *want)
+static double repeat_key(const struct attn_fixture_input *in)
 {
-    want->slack = *(const double *)arg;
+    const int more = is_key_or_value(in->slot) && in->at[2] >= in->f->shape.k;
+    const int64_t row = more ? REPEATED : in->at[2];
+    if (in->slot == ATTN_T_V || in->at[3] < in->f->shape.d)
+        return attn_fixture_row(in, 0, row);
+    if (in->slot == ATTN_T_Q)
+        return 4;
+    return in->trial == 0 && row == REPEATED ? log(TIMES) : 0;
 }
 
-/* One feature more carries the logarithm: q = 4, scale = 1/4, k = ln 5 for one key. */
-static void set_last(struct attn_trial *t, enum attn_slot slot, int64_t column, double x)
+/* The logarithm is stored rounded: that moves LSE by as much, O by the spread of V (below 10) times
+ * that. */
+static void near_the_repeated(const struct attn_fixture *f, struct attn_equation *e)
 {
-    struct attn_tensor *a = &t->setup.tensor[slot];
-    for (int64_t b = 0; b < a->extent[0]; b++)
-        for (int64_t h = 0; h < a->extent[1]; h++)
-            for (int64_t i = 0; i < a->extent[2]; i++)
-                attn_tensor_set(a, b, h, i, column, x);
-}
-
-void attn_relation_repeat_key(struct attn_fixture *f, const struct attn_fixture_shape *shape)
-{
-    struct attn_fixture_shape one = *shape, many;
-    const int64_t extra = one.d++;
-    many = one;
-    many.k += TIMES - 1;
-    struct attn_trial x, y;
-    if (!attn_fixture_open(f, &x, &one, "none", "normal:s1", ATTN_FORWARD, ":scale=0.25"))
-        return;
-    if (attn_fixture_open(f, &y, &many, "none", "normal:s1", ATTN_FORWARD, ":scale=0.25")) {
-        set_last(&x, ATTN_T_Q, extra, 4);
-        set_last(&x, ATTN_T_K, extra, 0);
-        attn_fixture_copy(&y, &x, ATTN_T_Q);
-        copy_rows(&y, &x, ATTN_T_K, many.k, repeated_key, &one.k);
-        copy_rows(&y, &x, ATTN_T_V, many.k, repeated_key, &one.k);
-        struct attn_tensor *k = &x.setup.tensor[ATTN_T_K];
-        for (int64_t b = 0; b < one.b; b++)
-            for (int64_t g = 0; g < one.g; g++)
-                attn_tensor_set(k, b, g, REPEATED, extra, log(TIMES));
-        /* The logarithm is stored rounded: that moves LSE by as much, O by the spread of V (below
-         * 10) times that. */
-        double slack = fabs(attn_tensor_get(k, 0, 0, REPEATED, extra) - log(TIMES));
-        double slack_o = 10 * slack;
-        if (attn_fixture_run_both(f, &x, &y)) {
-            attn_fixture_compare(f, &x, &y, ATTN_O, ATTN_FIXTURE_BOUNDS, with_slack, &slack_o);
-            attn_fixture_compare(f, &x, &y, ATTN_LSE, ATTN_FIXTURE_BOUNDS, with_slack, &slack);
-        }
-        attn_fixture_close(&y);
-    }
-    attn_fixture_close(&x);
+    const int64_t at[4] = {0, 0, REPEATED, f->shape.d};
+    double slack = fabs(attn_fixture_value(&f->trial[0], ATTN_T_K, at) - log(TIMES));
+    attn_equation_take(f, e, 0, 1, e->at);
+    e->allowed += e->output == ATTN_O ? 10 * slack : slack;
 }
 
 /* ---- R5, R6 ---------------------------------------------------------------------------------- */
 
-static int64_t modulo(int64_t j, const void *arg)
+static void twice_the_keys(struct attn_fixture_shape *s, int trial)
 {
-    return j % *(const int64_t *)arg;
+    s->k *= trial == 1 ? 2 : 1;
 }
 
-static void more_by_ln2(const void *arg, struct attn_fixture_want *want)
+static double repeat_all(const struct attn_fixture_input *in)
 {
-    (void)arg;
-    want->shift = log(2);
+    if (in->trial == 0 || !is_key_or_value(in->slot))
+        return in->old;
+    return attn_fixture_row(in, 0, in->at[2] % in->f->shape.k);
 }
 
-static void half_of_original(const void *arg, struct attn_fixture_want *want)
+static void repeated_all(const struct attn_fixture *f, struct attn_equation *e)
 {
-    want->at[2] = modulo(want->at[2], arg);
-    want->factor = 0.5;
+    if (is_of_keys(e->output))
+        take_row(f, e, 0.5, e->at[2] % f->shape.k);
+    else
+        take_row(f, e, 1, e->at[2]);
+    e->want += e->output == ATTN_LSE ? log(2) : 0;
 }
 
-void attn_relation_repeat_all(struct attn_fixture *f, const struct attn_fixture_shape *shape)
+/* Key j of the smaller problem is key 2 j of the larger one, where the others are hidden. */
+static double every_other_key(const struct attn_fixture_input *in)
 {
-    struct attn_fixture_shape twice = *shape;
-    twice.k *= 2;
-    struct attn_trial x, y;
-    if (!attn_fixture_open(f, &x, shape, "none", "normal:s2", ATTN_BACKWARD, ""))
+    if (in->trial == 1 || !is_key_or_value(in->slot) || !in->f->trial[1].open)
+        return in->old;
+    return attn_fixture_row(in, 1, 2 * in->at[2]);
+}
+
+static void even_or_nothing(const struct attn_fixture *f, struct attn_equation *e)
+{
+    if (!is_of_keys(e->output))
+        take_row(f, e, 1, e->at[2]);
+    else if (e->at[2] % 2 == 0)
+        take_row(f, e, 1, e->at[2] / 2);
+}
+
+/* ---- R14, R15 -------------------------------------------------------------------------------- */
+
+enum { CHANGED = 1 }; /* head, and batch */
+
+static double change_a_head(const struct attn_fixture_input *in)
+{
+    int here = in->at[0] == CHANGED || (!is_key_or_value(in->slot) && in->at[1] == CHANGED);
+    return in->trial == 1 && here ? 3 - 2 * in->old : in->old;
+}
+
+/* The change may show in the batch and the head, and for dK and dV in the head's group. */
+static void other_heads(const struct attn_fixture *f, struct attn_equation *e)
+{
+    const int64_t group = f->shape.h / f->shape.g;
+    attn_equation_take(f, e, 0, 1, e->at);
+    e->skip =
+        e->at[0] == CHANGED || e->at[1] == (is_of_keys(e->output) ? CHANGED / group : CHANGED);
+}
+
+static void no_groups(struct attn_fixture_shape *s, int trial)
+{
+    s->g = trial == 1 ? s->h : s->g;
+}
+
+static double repeat_heads(const struct attn_fixture_input *in)
+{
+    const int64_t group = in->f->shape.h / in->f->shape.g,
+                  from[4] = {in->at[0], in->at[1] / group, in->at[2], in->at[3]};
+    if (in->trial == 0 || !is_key_or_value(in->slot))
+        return in->old;
+    return attn_fixture_value(&in->f->trial[0], in->slot, from);
+}
+
+/* The gradient of a kv head is the sum over its group. */
+static void sum_of_heads(const struct attn_fixture *f, struct attn_equation *e)
+{
+    const int64_t group = f->shape.h / f->shape.g;
+    int64_t at[4] = {e->at[0], e->at[1] / group, e->at[2], e->at[3]};
+    if (!is_of_keys(e->output)) {
+        attn_equation_take(f, e, 0, 1, e->at);
         return;
-    if (attn_fixture_open(f, &y, &twice, "none", "normal:s2", ATTN_BACKWARD, "")) {
-        copy_rows(&y, &x, ATTN_T_K, twice.k, modulo, &shape->k);
-        copy_rows(&y, &x, ATTN_T_V, twice.k, modulo, &shape->k);
-        if (attn_fixture_run_both(f, &x, &y)) {
-            attn_fixture_compare(f, &y, &x, ATTN_O, ATTN_FIXTURE_BOUNDS, NULL, NULL);
-            attn_fixture_compare(f, &y, &x, ATTN_LSE, ATTN_FIXTURE_BOUNDS, more_by_ln2, NULL);
-            attn_fixture_compare(f, &y, &x, ATTN_DQ, ATTN_FIXTURE_BOUNDS, NULL, NULL);
-            attn_fixture_compare(f, &y, &x, ATTN_DK, ATTN_FIXTURE_BOUNDS, half_of_original,
-                                 &shape->k);
-            attn_fixture_compare(f, &y, &x, ATTN_DV, ATTN_FIXTURE_BOUNDS, half_of_original,
-                                 &shape->k);
-        }
-        attn_fixture_close(&y);
     }
-    attn_fixture_close(&x);
-}
-
-/* Key j of the smaller problem is key 2 j of the larger one. */
-static int64_t twice_as_far(int64_t j, const void *arg)
-{
-    (void)arg;
-    return 2 * j;
-}
-
-static void even_or_nothing(const void *arg, struct attn_fixture_want *want)
-{
-    (void)arg;
-    want->factor = want->at[2] % 2 == 0;
-    want->at[2] /= 2;
-}
-
-void attn_relation_remove_key(struct attn_fixture *f, const struct attn_fixture_shape *shape)
-{
-    struct attn_fixture_shape more = *shape;
-    more.k *= 2;
-    struct attn_trial x, y;
-    if (!attn_fixture_open(f, &x, &more, "keys(x10)", "normal:s3", ATTN_BACKWARD, ""))
-        return;
-    if (attn_fixture_open(f, &y, shape, "none", "normal:s3", ATTN_BACKWARD, "")) {
-        copy_rows(&y, &x, ATTN_T_K, shape->k, twice_as_far, NULL);
-        copy_rows(&y, &x, ATTN_T_V, shape->k, twice_as_far, NULL);
-        if (attn_fixture_run_both(f, &x, &y))
-            for (int o = 0; o <= ATTN_DV; o++)
-                attn_fixture_compare(f, &x, &y, (enum attn_output)o, ATTN_FIXTURE_BOUNDS,
-                                     o > ATTN_DQ ? even_or_nothing : NULL, NULL);
-        attn_fixture_close(&y);
-    }
-    attn_fixture_close(&x);
+    e->skip = e->at[1] % group != 0;
+    e->got = attn_fixture_get(&f->trial[0], e->output, at);
+    e->allowed = attn_fixture_bound(&f->trial[0], e->output, at);
+    for (at[1] = e->at[1]; at[1] < e->at[1] + group && !e->skip; at[1]++)
+        attn_equation_take(f, e, 1, 1, at);
 }
 
 /* ---- R16 ------------------------------------------------------------------------------------- */
 
-static int64_t further_by(int64_t i, const void *arg)
+/* Trial 1: the first half of a square causal problem.  Trial 2: its last rows. */
+static void cut_shapes(struct attn_fixture_shape *s, int trial)
 {
-    return i + *(const int64_t *)arg;
+    const int64_t whole = s->k;
+    s->q = trial == 0 ? whole : trial == 1 ? whole / 2 : whole / 4;
+    s->k = trial == 1 ? whole / 2 : whole;
 }
 
-static void row_further_by(const void *arg, struct attn_fixture_want *want)
+static int64_t cut_start(const struct attn_fixture *f, int trial)
 {
-    want->at[2] += *(const int64_t *)arg;
+    return trial == 2 ? f->shape.k - f->shape.k / 4 : 0;
 }
 
-/* Rows from `first` on of a square causal problem x, as a problem of their own. */
-static void cut(struct attn_fixture *f, const struct attn_trial *x,
-                const struct attn_fixture_shape *part, const char *mask, int64_t first)
+static double cut(const struct attn_fixture_input *in)
 {
-    struct attn_trial y;
-    if (!attn_fixture_open(f, &y, part, mask, "normal:s4", ATTN_FORWARD, ""))
-        return;
-    copy_rows(&y, x, ATTN_T_Q, part->q, further_by, &first);
-    attn_fixture_copy(&y, x, ATTN_T_K);
-    attn_fixture_copy(&y, x, ATTN_T_V);
-    if (attn_fixture_run(f, &y)) {
-        attn_fixture_compare(f, &y, x, ATTN_O, ATTN_FIXTURE_BOUNDS, row_further_by, &first);
-        attn_fixture_compare(f, &y, x, ATTN_LSE, ATTN_FIXTURE_BOUNDS, row_further_by, &first);
-    }
-    attn_fixture_close(&y);
+    return attn_fixture_row(in, 0,
+                            in->at[2] + (in->slot == ATTN_T_Q ? cut_start(in->f, in->trial) : 0));
 }
 
-void attn_relation_causal_prefix(struct attn_fixture *f, const struct attn_fixture_shape *shape)
+static void cut_rows(const struct attn_fixture *f, struct attn_equation *e)
 {
-    struct attn_fixture_shape whole = *shape, first, last;
-    whole.q = whole.k;
-    first = last = whole;
-    first.q = first.k = whole.k / 2;
-    last.q = whole.k / 4;
-    struct attn_trial x;
-    if (!attn_fixture_open(f, &x, &whole, "causal(tl)", "normal:s4", ATTN_FORWARD, ""))
-        return;
-    if (attn_fixture_run(f, &x)) {
-        cut(f, &x, &first, "causal(tl)", 0);
-        cut(f, &x, &last, "causal(br)", whole.q - last.q);
-    }
-    attn_fixture_close(&x);
+    take_row(f, e, 1, e->at[2] + cut_start(f, e->trial));
 }
 
 /* ---- R18 ------------------------------------------------------------------------------------- */
 
-enum { PARTS = 3 };
+enum { PARTS = 3 }; /* trial 1 + p has part p of the keys */
+
+static int64_t part_start(int64_t n_key, int part)
+{
+    const int64_t third = n_key / 3 / 4 * 4, start[PARTS + 1] = {0, third, third + 4, n_key};
+    return start[part];
+}
+
+static void part_shapes(struct attn_fixture_shape *s, int trial)
+{
+    if (trial > 0)
+        s->k = part_start(s->k, trial) - part_start(s->k, trial - 1);
+}
+
+static double take_apart(const struct attn_fixture_input *in)
+{
+    const int64_t start =
+        is_key_or_value(in->slot) && in->trial > 0 ? part_start(in->f->shape.k, in->trial - 1) : 0;
+    return attn_fixture_row(in, 0, in->at[2] + start);
+}
 
 /* (o, lse) := (o, lse) merged with (o2, lse2), in double: the harness's own. */
 static void merge(double *o, double *lse, double o2, double lse2)
@@ -271,121 +261,104 @@ static void merge(double *o, double *lse, double o2, double lse2)
     *lse = most + log(w1 + w2);
 }
 
-/* Element `at` from its parts, in one order; the allowed error with it.  An error e in each LSE
- * changes a weight by a factor within exp(+-2 e). */
-static void check_merged(struct attn_fixture *f, const struct attn_trial *x,
-                         const struct attn_trial part[PARTS], const int64_t at[4],
-                         const int order[PARTS])
+/* An element of trial 0 from its parts, in an order for each trial.  An error e in each LSE changes
+ * a weight by a factor within exp(+-2 e). */
+static void merged(const struct attn_fixture *f, struct attn_equation *eq)
 {
-    const int64_t row[4] = {at[0], at[1], at[2], 0};
-    double o = 0, lse = -HUGE_VAL, e = 0, allowed = attn_fixture_bound(x, ATTN_O, at);
-    for (int p = 0; p < PARTS; p++) {
-        merge(&o, &lse, attn_fixture_get(&part[order[p]], ATTN_O, at),
-              attn_fixture_get(&part[order[p]], ATTN_LSE, row));
+    static const int order[PARTS][PARTS] = {{0, 1, 2}, {2, 0, 1}, {1, 2, 0}};
+    const struct attn_trial *part = &f->trial[1];
+    const int64_t *at = eq->at, row[4] = {at[0], at[1], at[2], 0};
+    double o = 0, lse = -HUGE_VAL, e = 0;
+    for (int p = 0; p < PARTS; p++)
+        eq->skip |= !part[p].ran;
+    for (int p = 0; p < PARTS && !eq->skip; p++) {
+        const int next = order[eq->trial - 1][p];
+        merge(&o, &lse, attn_fixture_get(&part[next], ATTN_O, at),
+              attn_fixture_get(&part[next], ATTN_LSE, row));
         e = fmax(e, attn_fixture_bound(&part[p], ATTN_LSE, row));
     }
-    for (int p = 0; p < PARTS; p++) {
+    eq->got = attn_fixture_get(&f->trial[0], eq->output, at);
+    eq->want = eq->output == ATTN_O ? o : lse;
+    eq->allowed = attn_fixture_bound(&f->trial[0], eq->output, at);
+    if (eq->output == ATTN_LSE)
+        eq->allowed += e;
+    for (int p = 0; p < PARTS && eq->output == ATTN_O && !eq->skip; p++) {
         double weight = exp(attn_fixture_get(&part[p], ATTN_LSE, row) - lse + 2 * e);
-        allowed += weight * (attn_fixture_bound(&part[p], ATTN_O, at) +
-                             expm1(2 * e) * fabs(attn_fixture_get(&part[p], ATTN_O, at) - o));
+        eq->allowed += weight * (attn_fixture_bound(&part[p], ATTN_O, at) +
+                                 expm1(2 * e) * fabs(attn_fixture_get(&part[p], ATTN_O, at) - o));
     }
-    attn_fixture_near(f, "o", at, attn_fixture_get(x, ATTN_O, at), o, allowed);
-    attn_fixture_near(f, "lse", row, attn_fixture_get(x, ATTN_LSE, row), lse,
-                      attn_fixture_bound(x, ATTN_LSE, row) + e);
-}
-
-static void merge_all(struct attn_fixture *f, const struct attn_trial *x,
-                      const struct attn_trial part[PARTS])
-{
-    static const int order[][PARTS] = {{0, 1, 2}, {2, 0, 1}, {1, 2, 0}};
-    int64_t e[4], at[4];
-    attn_fixture_extent(x, ATTN_O, e);
-    for (at[0] = 0; at[0] < e[0]; at[0]++)
-        for (at[1] = 0; at[1] < e[1]; at[1]++)
-            for (at[2] = 0; at[2] < e[2]; at[2]++)
-                for (at[3] = 0; at[3] < e[3]; at[3]++)
-                    for (int n = 0; n < 3; n++)
-                        check_merged(f, x, part, at, order[n]);
-}
-
-static void take_apart(struct attn_fixture *f, const struct attn_fixture_shape *s, const char *fill)
-{
-    const int64_t third = s->k / 3 / 4 * 4;
-    const int64_t first[PARTS + 1] = {0, third, third + 4, s->k};
-    struct attn_trial x, part[PARTS];
-    int open = 0, ran = 1;
-    if (!attn_fixture_open(f, &x, s, "none", fill, ATTN_FORWARD, ""))
-        return;
-    for (; open < PARTS; open++) {
-        struct attn_fixture_shape piece = *s;
-        piece.k = first[open + 1] - first[open];
-        if (!attn_fixture_open(f, &part[open], &piece, "none", fill, ATTN_FORWARD, ""))
-            break;
-        attn_fixture_copy(&part[open], &x, ATTN_T_Q);
-        copy_rows(&part[open], &x, ATTN_T_K, piece.k, further_by, &first[open]);
-        copy_rows(&part[open], &x, ATTN_T_V, piece.k, further_by, &first[open]);
-        ran = ran && attn_fixture_run(f, &part[open]);
-    }
-    if (open == PARTS && ran && attn_fixture_run(f, &x))
-        merge_all(f, &x, part);
-    while (open > 0)
-        attn_fixture_close(&part[--open]);
-    attn_fixture_close(&x);
-}
-
-void attn_relation_merge(struct attn_fixture *f, const struct attn_fixture_shape *shape)
-{
-    take_apart(f, shape, "normal:s5");
-    take_apart(f, shape, "cliffs:s6");
-    take_apart(f, shape, "offset-120:s7");
 }
 
 /* ---- R19 ------------------------------------------------------------------------------------- */
 
-enum { FIRST_Q = 8, FIRST_K = 12 }; /* the first sequence; the second is the rest */
+enum { HEAD = 1, REST, PADDED, FIRST_Q = 8, FIRST_K = 12 }; /* the first of two sequences */
 
-/* Compare rows of the packed run with one sequence alone; [2] of the offsets: queries, keys. */
-static void alone(struct attn_fixture *f, const struct attn_trial *x,
-                  const struct attn_fixture_shape *s, const int64_t from[2])
+static void sequence_shapes(struct attn_fixture_shape *s, int trial)
 {
-    struct attn_trial y;
-    if (!attn_fixture_open(f, &y, s, "none", "normal:s8", ATTN_BACKWARD, ""))
-        return;
-    copy_rows(&y, x, ATTN_T_Q, s->q, further_by, &from[0]);
-    copy_rows(&y, x, ATTN_T_K, s->k, further_by, &from[1]);
-    copy_rows(&y, x, ATTN_T_V, s->k, further_by, &from[1]);
-    if (attn_fixture_has(&y, ATTN_DQ))
-        copy_rows(&y, x, ATTN_T_DO, s->q, further_by, &from[0]);
-    if (attn_fixture_run(f, &y))
-        for (int o = 0; o <= ATTN_DV; o++)
-            attn_fixture_compare(f, &y, x, (enum attn_output)o, ATTN_FIXTURE_BOUNDS, row_further_by,
-                                 &from[o > ATTN_DQ]);
-    attn_fixture_close(&y);
-}
-
-void attn_relation_pack(struct attn_fixture *f, const struct attn_fixture_shape *shape)
-{
-    struct attn_fixture_shape head = *shape, rest = *shape;
-    const int64_t start[2] = {0, 0}, middle[2] = {FIRST_Q, FIRST_K};
-    char mask[96];
-    struct attn_trial x, y;
-    head.q = FIRST_Q;
-    head.k = FIRST_K;
-    rest.q -= FIRST_Q;
-    rest.k -= FIRST_K;
-    snprintf(mask, sizeof mask, "documents(8x12,%lldx%lld)", (long long)rest.q, (long long)rest.k);
-    if (!attn_fixture_open(f, &x, shape, mask, "normal:s8", ATTN_BACKWARD, ""))
-        return;
-    if (attn_fixture_run(f, &x)) {
-        alone(f, &x, &head, start);
-        alone(f, &x, &rest, middle);
-        snprintf(mask, sizeof mask, "documents(0x0,8x12,0x0,%lldx%lld,0x0)", (long long)rest.q,
-                 (long long)rest.k);
-        if (attn_fixture_open(f, &y, shape, mask, "normal:s8", ATTN_BACKWARD, "")) {
-            if (attn_fixture_run(f, &y))
-                attn_fixture_compare_all(f, &x, &y, ATTN_FIXTURE_EXACT);
-            attn_fixture_close(&y);
-        }
+    if (trial == HEAD || trial == REST) {
+        s->q = trial == HEAD ? FIRST_Q : s->q - FIRST_Q;
+        s->k = trial == HEAD ? FIRST_K : s->k - FIRST_K;
     }
-    attn_fixture_close(&x);
 }
+
+static double unpack(const struct attn_fixture_input *in)
+{
+    const int64_t start = is_key_or_value(in->slot) ? FIRST_K : FIRST_Q;
+    if (in->trial != HEAD && in->trial != REST)
+        return in->old;
+    return attn_fixture_row(in, 0, in->at[2] + (in->trial == REST ? start : 0));
+}
+
+static void unpacked(const struct attn_fixture *f, struct attn_equation *e)
+{
+    const int64_t start = is_of_keys(e->output) ? FIRST_K : FIRST_Q;
+    take_row(f, e, 1, e->at[2] + (e->trial == REST ? start : 0));
+    e->exact = e->trial == PADDED;
+}
+
+static void pack(struct attn_fixture *f)
+{
+    char packed[80], padded[80];
+    const long long q = f->shape.q - FIRST_Q, k = f->shape.k - FIRST_K;
+    snprintf(packed, sizeof packed, "documents(8x12,%lldx%lld)", q, k);
+    snprintf(padded, sizeof padded, "documents(0x0,8x12,0x0,%lldx%lld,0x0)", q, k);
+    const struct attn_relation_plan plan = {.pass = ATTN_BACKWARD,
+                                            .mask = "none",
+                                            .fill = "normal:s8",
+                                            .trials = 4,
+                                            .own = {{.mask = packed}, [PADDED] = {.mask = padded}},
+                                            .shape = sequence_shapes,
+                                            .change = unpack,
+                                            .expect = unpacked};
+    attn_fixture_follow(f, &plan);
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+#define IN_PARTS                                                                     \
+    .mask = "none", .trials = 1 + PARTS, .shape = part_shapes, .change = take_apart, \
+    .expect = merged
+
+const struct attn_relation_plan attn_relations_of_keys[] = {
+    {"R2", .pass = ATTN_BACKWARD, .mask = "dense(qk60)", .fill = "normal:s1", .trials = 2,
+     .change = permute_keys, .prepare = permute_columns_of_mask, .expect = permuted_keys},
+    {"R3", .pass = ATTN_BACKWARD, .mask = "dense(qk60)", .fill = "normal:s1", .trials = 2,
+     .change = permute_queries, .prepare = permute_rows_of_mask, .expect = permuted_queries},
+    {"R4", .mask = "none", .fill = "normal:s1", .fields = ":scale=0.25", .trials = 2,
+     .shape = four_keys_more, .change = repeat_key, .expect = near_the_repeated},
+    {"R5", .pass = ATTN_BACKWARD, .mask = "none", .fill = "normal:s2", .trials = 2,
+     .shape = twice_the_keys, .change = repeat_all, .expect = repeated_all},
+    {"R6", .pass = ATTN_BACKWARD, .mask = "none", .fill = "normal:s3", .trials = 2,
+     .own = {[1] = {.mask = "keys(x10)"}}, .shape = twice_the_keys, .change = every_other_key,
+     .expect = even_or_nothing},
+    {"R14", .pass = ATTN_BACKWARD, .mask = "causal(br)", .fill = "normal:s1", .trials = 2,
+     .change = change_a_head, .expect = other_heads},
+    {"R15", .pass = ATTN_BACKWARD, .mask = "causal(br)", .fill = "normal:s2", .trials = 2,
+     .shape = no_groups, .change = repeat_heads, .expect = sum_of_heads},
+    {"R16", .mask = "causal(tl)", .fill = "normal:s4", .trials = 3,
+     .own = {[2] = {.mask = "causal(br)"}}, .shape = cut_shapes, .change = cut, .expect = cut_rows},
+    {"R18", IN_PARTS, .fill = "normal:s5"},
+    {"R18", IN_PARTS, .fill = "cliffs:s6"},
+    {"R18", IN_PARTS, .fill = "offset-120:s7"},
+    {"R19", .run = pack},
+    {NULL}};

@@ -7,7 +7,7 @@
 #include "tests/harness/relations/relation_fixture.h"
 
 static const struct attn_relation table[] = {
-#define ATTN_RELATION(id, name, ids, says) {id, ids, says, attn_relation_##name},
+#define ATTN_RELATION(id, ids, says) {id, ids, says},
 #include "tests/harness/relations/relations.def"
 #undef ATTN_RELATION
 };
@@ -34,6 +34,21 @@ const struct attn_relation *attn_relation_find(const char *id)
 static const struct attn_fixture_shape shapes[] = {{2, 6, 3, 19, 37, 7, 5},
                                                    {2, 8, 4, 16, 24, 8, 6}};
 
+static void run_plans(const struct attn_relation *relation, struct attn_fixture *f)
+{
+    static const struct attn_relation_plan *const tables[] = {
+        attn_relations_of_values, attn_relations_of_keys, attn_relations_of_gradients,
+        attn_relations_of_state, attn_relations_of_memory};
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
+        for (const struct attn_relation_plan *p = tables[t]; p->id != NULL; p++)
+            if (strcmp(p->id, relation->id) == 0 && f->result->verdict == ATTN_PASS) {
+                if (p->run != NULL)
+                    p->run(f);
+                else
+                    attn_fixture_follow(f, p);
+            }
+}
+
 static void run(const struct attn_relation *relation, struct attn_fixture *f)
 {
     static const enum attn_dtype preferred[] = {ATTN_F32, ATTN_F64, ATTN_BF16, ATTN_F16};
@@ -45,13 +60,13 @@ static void run(const struct attn_relation *relation, struct attn_fixture *f)
         if (caps & 1u << preferred[t])
             f->dtype = preferred[t];
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes && result->verdict == ATTN_PASS; s++) {
-        struct attn_fixture_shape shape = shapes[s];
+        f->shape = shapes[s];
         if (f->claims != NULL) {
-            shape.k = caps & ATTN_CAP_CROSS ? shape.k : shape.q;
-            shape.g = caps & ATTN_CAP_GQA ? shape.g : shape.h;
-            shape.v = caps & ATTN_CAP_DV ? shape.v : shape.d;
+            f->shape.k = caps & ATTN_CAP_CROSS ? f->shape.k : f->shape.q;
+            f->shape.g = caps & ATTN_CAP_GQA ? f->shape.g : f->shape.h;
+            f->shape.v = caps & ATTN_CAP_DV ? f->shape.v : f->shape.d;
         }
-        relation->run(f, &shape);
+        run_plans(relation, f);
     }
     if (result->verdict != ATTN_PASS || f->compared > 0)
         return;

@@ -14,15 +14,11 @@
 
 #include "tests/harness/cases/claims.h"
 
-struct attn_fixture;
-struct attn_fixture_shape;
-
 struct attn_relation {
     const char *id;   /* "R1" to "R23" metamorphic, "G1" to "G9" of gradients, "D" determinism,
                          "P" placement, "I" index width                                      */
     const char *ids;  /* the catalogued bugs that it can show                                */
     const char *says; /* one line                                                            */
-    void (*run)(struct attn_fixture *f, const struct attn_fixture_shape *shape);
 };
 int attn_relation_count(void);
 const struct attn_relation *attn_relation_at(int index);
@@ -42,12 +38,5 @@ void attn_relation_run(const struct attn_relation *relation, const struct attn_s
 void attn_relation_run_claimed(const struct attn_relation *relation, const struct attn_spec *spec,
                                const struct attn_claims *claims, unsigned *needs,
                                struct attn_result *result);
-
-/* ---- the functions of the table ----------------------------------------------------------- */
-
-#define ATTN_RELATION(id, name, ids, says) \
-    void attn_relation_##name(struct attn_fixture *f, const struct attn_fixture_shape *shape);
-#include "tests/harness/relations/relations.def"
-#undef ATTN_RELATION
 
 #endif
