@@ -1,17 +1,49 @@
-/* attnlab bench: from flags to entries, in turn by blocks, to what is printed and left behind. */
-#include <errno.h>
+/* attnlab bench: from flags to entries, timed in turn, to what is printed and left behind. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-#include "experiments/bench/bench_flags.h"
-#include "experiments/bench/bench_json.h"
-#include "experiments/bench/bench_print.h"
-#include "experiments/bench/bench_roofline.h"
+#include "experiments/bench/bench.h"
 #include "experiments/cli/cli.h"
+#include "experiments/cli/shape.h"
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/files/folder.h"
+
+enum { CASES = 256, NO_PRESET = ATTN_BENCH_PRESETS };
+
+struct request {
+    struct attn_cli_shapes shapes;
+    struct attn_cli_list given; /* cases */
+    struct attn_cli_counts threads;
+    const char *against, *out, *blas, *rows;
+    char **spec; /* in argv */
+    int n_specs, json, preset, limits, no_verify;
+    int64_t rounds;
+    double sample_s;
+    char text[CASES][ATTN_CASE_TEXT]; /* the cases, given and made of the shapes */
+    int n_cases;
+};
+
+#define PLACE(member) offsetof(struct request, member)
+
+static const struct attn_flag_use uses[] = {
+    ATTN_CLI_SHAPE_FLAGS(PLACE(shapes)),
+    {.flag = ATTN_FLAG_CASE, PLACE(given), .help = "a case string; may be given several times"},
+    {.flag = ATTN_FLAG_TITLE, .help = "How it is timed:"},
+    {.flag = ATTN_FLAG_THREADS, PLACE(threads), "1"},
+    {.flag = ATTN_FLAG_ROUNDS, PLACE(rounds), "7", .help = "samples of each"},
+    {.flag = ATTN_FLAG_AGAINST, PLACE(against)},
+    {.flag = ATTN_FLAG_SAMPLE, PLACE(sample_s), "0.01"},
+    {.flag = ATTN_FLAG_NO_VERIFY, PLACE(no_verify)},
+    {.flag = ATTN_FLAG_LIMITS, PLACE(limits)},
+    {.flag = ATTN_FLAG_PRESET, PLACE(preset)},
+    {.flag = ATTN_FLAG_ROWS, PLACE(rows)},
+    {.flag = ATTN_FLAG_BLAS, PLACE(blas), "auto"},
+    {.flag = ATTN_FLAG_FORMAT, PLACE(json), "text"},
+    {.flag = ATTN_FLAG_OUT,
+     PLACE(out),
+     .help = "bench.json and the roofline figure, with --preset also table.md"},
+    {.flag = ATTN_FLAG_END}};
 
 static int bench_command(int argc, char **argv);
 
@@ -29,207 +61,215 @@ const struct attn_cli_command attn_cmd_bench = {
         "What has one case is timed in turn, round by round (docs/measuring.md).  A SPEC may say "
         "its\n"
         "instruction set: tiled@avx2.",
-    .flags = attn_bench_uses,
+    .flags = uses,
     .more =
         "Exit status: 0 done, 1 a result was wrong, 2 usage, 3 something could not be measured.",
     .operands_most = -1,
     .computes = 1,
     .run = bench_command};
 
-/* ---- what is left behind ------------------------------------------------------------------ */
+/* ---- what is asked ------------------------------------------------------------------------ */
 
-static int any_timed(const struct attn_bench_entry *entry, int n)
+static int add_case(struct request *q, const char *text)
 {
-    for (int at = 0; at < n; at++)
-        if (entry[at].state == ATTN_BENCH_TIMED)
-            return 1;
-    return 0;
+    struct attn_case c;
+    struct attn_error err = {ATTN_OK, ""};
+    if (q->n_cases == CASES)
+        return attn_cli_fail("bench", ATTN_EXIT_USAGE, "more than %d cases", CASES);
+    if (attn_case_parse(text, &c, &err) != ATTN_OK)
+        return attn_cli_fail("bench", ATTN_EXIT_USAGE, "%s", err.text);
+    attn_case_print(&c, q->text[q->n_cases++]);
+    return ATTN_EXIT_GOOD;
 }
 
-static enum attn_status leave(const struct attn_bench *bench, const struct attn_bench_table *table,
-                              const struct attn_bench_entry *entry, int n, const json_t *json,
-                              const char *folder, struct attn_error *err)
+static int make_cases(struct request *q)
+{
+    int status = ATTN_EXIT_GOOD;
+    char shape_text[ATTN_CASE_TEXT], text[ATTN_CASE_TEXT + 32];
+    for (int c = 0; c < q->given.n && status == ATTN_EXIT_GOOD; c++)
+        status = add_case(q, q->given.at[c].value);
+    for (int s = 0; s < attn_cli_shape_count(&q->shapes) && status == ATTN_EXIT_GOOD; s++) {
+        const struct attn_cli_shape shape = attn_cli_shape_at(&q->shapes, s);
+        attn_cli_shape_print(&shape, shape_text, sizeof shape_text);
+        snprintf(text, sizeof text, "%s:normal:s1%s", shape_text,
+                 shape.pass == ATTN_BACKWARD ? ":pass=bwd" : "");
+        status = add_case(q, text);
+    }
+    return status;
+}
+
+/* Is there something to do, and only one thing? */
+static int check(const struct request *q)
+{
+    int cases = q->given.n > 0 || q->shapes.lengths.n > 0, preset = q->preset != NO_PRESET;
+    if (q->rows != NULL && !preset)
+        return attn_cli_fail("bench", ATTN_EXIT_USAGE,
+                             "--rows %s: of which table? --preset table --rows %s", q->rows,
+                             q->rows);
+    if (q->rounds > ATTN_BENCH_ROUNDS)
+        return attn_cli_fail("bench", ATTN_EXIT_USAGE, "--rounds %lld: at most %d",
+                             (long long)q->rounds, ATTN_BENCH_ROUNDS);
+    for (int t = 0; t < q->threads.n; t++)
+        if (q->threads.at[t] > ATTN_BENCH_THREADS)
+            return attn_cli_fail("bench", ATTN_EXIT_USAGE, "--threads %lld: at most %d",
+                                 (long long)q->threads.at[t], ATTN_BENCH_THREADS);
+    if (q->limits || preset) {
+        if (q->n_specs > 0 || cases || q->against != NULL || (q->limits && preset))
+            return attn_cli_fail("bench", ATTN_EXIT_USAGE, "--%s stands alone: no SPEC, no cases",
+                                 q->limits ? "limits" : "preset");
+        return ATTN_EXIT_GOOD;
+    }
+    if (q->n_specs > 0 && cases)
+        return ATTN_EXIT_GOOD;
+    return attn_cli_fail("bench", ATTN_EXIT_USAGE,
+                         "a SPEC and --case or --length are needed (or --preset table, or "
+                         "--limits): attnlab bench dense --length 512");
+}
+
+/* ---- what is done ------------------------------------------------------------------------- */
+
+/* What was timed, of one kind of request or another. */
+struct done {
+    struct attn_bench_entry *entry;
+    int n, turn;                        /* turn: entries in a row that are compared with the
+                                                first of them; 0: none is                      */
+    const struct attn_bench_list *list; /* of rows; NULL: there are none                  */
+    const struct attn_bench_outcome *outcome;
+};
+
+static enum attn_status leave(const struct attn_bench *bench, const struct done *done,
+                              const json_t *json, const char *folder, struct attn_error *err)
 {
     int drawn = 0;
     char path[4096];
     struct attn_save save;
     snprintf(path, sizeof path, "%.3000s/bench.json", folder);
-    char *text = json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
-    if (attn_folder_make(folder, err) != ATTN_OK || attn_save_open(path, &save, err) != ATTN_OK) {
-        free(text);
+    if (attn_folder_make(folder, err) != ATTN_OK || attn_save_open(path, &save, err) != ATTN_OK)
         return err->status;
-    }
-    fputs(text, save.stream);
-    free(text);
+    json_dumpf(json, save.stream, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
     enum attn_status status = attn_save_close(&save, ATTN_OK, err);
-    if (status == ATTN_OK && table != NULL) {
-        snprintf(path, sizeof path, "%.3000s/table.md", folder);
-        status = attn_save_open(path, &save, err);
-        if (status == ATTN_OK) {
-            attn_bench_print_page(save.stream, bench, table);
-            status = attn_save_close(&save, ATTN_OK, err);
-        }
+    snprintf(path, sizeof path, "%.3000s/table.md", folder);
+    if (status == ATTN_OK && done->list != NULL &&
+        (status = attn_save_open(path, &save, err)) == ATTN_OK) {
+        attn_bench_print_page(save.stream, bench, done->list, done->outcome);
+        status = attn_save_close(&save, ATTN_OK, err);
     }
     if (status == ATTN_OK)
-        status = attn_bench_roofline(bench, entry, n, folder, &drawn, err);
-    if (status != ATTN_OK)
-        return status;
-    if (!drawn && any_timed(entry, n))
-        fprintf(stderr, "attnlab bench: no figure: gnuplot is not there\n");
-    return ATTN_OK;
+        status = attn_bench_roofline(bench, done->entry, done->n, folder, &drawn, err);
+    for (int at = 0; at < done->n && status == ATTN_OK && !drawn; at++)
+        if (done->entry[at].state == ATTN_BENCH_TIMED) {
+            fprintf(stderr, "attnlab bench: no figure: gnuplot is not there\n");
+            break;
+        }
+    return status;
 }
 
-/* ---- running ------------------------------------------------------------------------------ */
-
-static const struct attn_bench_flags *shown; /* by the reports below */
-
-static void report_visit(int visit, int visits)
-{
-    if (shown->format == ATTN_BENCH_TEXT)
-        printf("%d of %d: a part of the rounds of every row%s\n", visit + 1, visits,
-               visit + 1 < visits ? "" : "; what came of them:");
-    fflush(stdout);
-}
-
-static void report_rows(const struct attn_bench *bench, const struct attn_bench_outcome *outcome,
-                        int n)
-{
-    if (shown->format == ATTN_BENCH_TEXT)
-        attn_bench_print_outcomes(stdout, bench, outcome, n, 0);
-    fflush(stdout);
-}
-
-/* 1 a wrong result, 3 one that is missing, 0 else. */
-static int status_of(const struct attn_bench_entry *entry, int n)
+/* 1: a wrong result; 3: one that is missing, which in a table is no surprise. */
+static int status_of(const struct done *done)
 {
     int status = ATTN_EXIT_GOOD;
-    for (int at = 0; at < n; at++) {
-        if (entry[at].state == ATTN_BENCH_WRONG)
+    for (int at = 0; at < done->n; at++) {
+        if (done->entry[at].state == ATTN_BENCH_WRONG)
             return ATTN_EXIT_DISAGREE;
-        if (entry[at].state != ATTN_BENCH_TIMED)
+        if (done->entry[at].state != ATTN_BENCH_TIMED && done->list == NULL)
             status = ATTN_EXIT_LACKS;
     }
     return status;
 }
 
-static int finish(struct attn_bench *bench, const struct attn_bench_flags *f,
-                  const struct attn_bench_table *table, const struct attn_bench_entry *entry, int n,
-                  json_t *json, int status)
+static int finish(const struct attn_bench *bench, const struct request *q, const struct done *done)
 {
     struct attn_error err = {ATTN_OK, ""};
-    if (f->format == ATTN_BENCH_AS_JSON) {
+    int status = status_of(done);
+    json_t *json = attn_bench_json(bench);
+    for (int at = 0; at < done->n; at++)
+        attn_bench_json_entry(json, bench, &done->entry[at],
+                              done->turn > 0 ? &done->entry[at - at % done->turn] : NULL);
+    for (int r = 0; done->list != NULL && r < done->list->n; r++)
+        attn_bench_json_row(json, &done->outcome[r]);
+    if (q->json) {
         json_dumpf(json, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
         fputc('\n', stdout);
-    }
-    if (f->format == ATTN_BENCH_TEXT) {
+    } else {
         fputs("\n", stdout);
-        attn_bench_print_roofs(stdout, bench, 0);
+        attn_bench_print_roofs(stdout, bench);
     }
-    if (f->out != NULL && leave(bench, table, entry, n, json, f->out, &err) != ATTN_OK)
+    if (q->out != NULL && leave(bench, done, json, q->out, &err) != ATTN_OK)
         status = attn_cli_fail("bench", attn_cli_status(err.status), "%s", err.text);
     json_decref(json);
     int flushed = attn_cli_flush("bench");
     return status != ATTN_EXIT_GOOD ? status : flushed;
 }
 
-/* The rows of a preset whose name or block contains the text, in `row`; all without one. */
-static struct attn_bench_list choose_rows(const struct attn_bench_list *all, const char *text,
-                                          struct attn_bench_row *row)
+/* The rows of the preset whose name or block contains the text, block by block. */
+static int run_table(struct attn_bench *bench, const struct request *q)
 {
-    struct attn_bench_list list = {.name = all->name, .row = row};
+    const struct attn_bench_list *all = &attn_bench_presets[q->preset];
+    struct attn_bench_row *row = attn_cli_need(calloc((size_t)all->n, sizeof *row));
+    struct attn_bench_outcome *outcome = attn_cli_need(calloc((size_t)all->n, sizeof *outcome));
+    struct attn_bench_list list = {all->name, row, 0};
     for (int r = 0; r < all->n; r++)
-        if (text == NULL || strstr(all->row[r].what, text) != NULL ||
-            strstr(all->row[r].block, text) != NULL)
+        if (q->rows == NULL || strstr(all->row[r].what, q->rows) != NULL ||
+            strstr(all->row[r].block, q->rows) != NULL)
             row[list.n++] = all->row[r];
-    return list;
-}
-
-static int run_table(struct attn_bench *bench, const struct attn_bench_flags *f)
-{
-    struct attn_bench_row row[ATTN_BENCH_ROWS];
-    struct attn_bench_table table;
-    struct attn_error err = {ATTN_OK, ""};
-    shown = f;
-    const struct attn_bench_list list = choose_rows(attn_bench_list_at(f->preset), f->rows, row);
-    if (list.n == 0)
-        return attn_cli_fail("bench", ATTN_EXIT_USAGE,
-                             "--rows '%s': no row or block of --preset %s has that in its name",
-                             f->rows, attn_bench_list_at(f->preset)->name);
-    if (attn_bench_table_run(bench, &list, &table, report_visit, report_rows, &err) != ATTN_OK) {
-        attn_bench_table_free(&table);
-        return attn_cli_fail("bench", attn_cli_status(err.status), "%s", err.text);
+    struct done done = {attn_cli_need(calloc(2 * (size_t)all->n, sizeof *done.entry)), 0, 0, &list,
+                        outcome};
+    for (int from = 0, to = 0; from < list.n; from = to) {
+        while (to < list.n && strcmp(row[to].block, row[from].block) == 0)
+            to++;
+        done.n +=
+            attn_bench_rows(bench, row + from, to - from, done.entry + done.n, outcome + from);
+        if (!q->json)
+            attn_bench_print_rows(stdout, bench, outcome + from, to - from, 0);
+        fflush(stdout);
     }
-    json_t *json = attn_bench_json(bench);
-    for (int at = 0; at < table.n_entries; at++) {
-        attn_bench_json_entry(json, bench, &table.entry[at], NULL);
-        if (f->format == ATTN_BENCH_LINE)
-            attn_bench_print_line(stdout, &table.entry[at]);
-    }
-    attn_bench_json_outcomes(json, table.outcome, table.n);
-    int wrong = status_of(table.entry, table.n_entries) == ATTN_EXIT_DISAGREE;
-    int status = finish(bench, f, &table, table.entry, table.n_entries, json,
-                        wrong ? ATTN_EXIT_DISAGREE : ATTN_EXIT_GOOD);
-    attn_bench_table_free(&table);
+    int status = list.n > 0
+                     ? finish(bench, q, &done)
+                     : attn_cli_fail("bench", ATTN_EXIT_USAGE,
+                                     "--rows '%s': no row or block of --preset %s has that in its "
+                                     "name",
+                                     q->rows, all->name);
+    free(done.entry);
+    free(outcome);
+    free(row);
     return status;
 }
 
-/* Entries of one case, in `entry`: for each number of threads what it is compared with, then the
- * specs.  0 after a message. */
-static int make_block(const struct attn_bench_flags *f, const char *text,
-                      struct attn_bench_entry *entry)
-{
-    for (int t = 0; t < f->threads.n; t++)
-        for (int s = f->against != NULL ? -1 : 0; s < f->n_specs; s++) {
-            struct attn_error err = {ATTN_OK, ""};
-            const char *spec = s < 0 ? f->against : f->spec[s];
-            if (attn_bench_entry_init(entry++, spec, text, (int)f->threads.at[t], &err) == ATTN_OK)
-                continue;
-            attn_cli_fail("bench", ATTN_EXIT_USAGE, "%s", err.text);
-            return 0;
-        }
-    return 1;
-}
-
-static void show_block(const struct attn_bench *bench, const struct attn_bench_flags *f,
+static void show_block(const struct attn_bench *bench, const struct request *q,
                        const struct attn_bench_entry *entry, int n)
 {
-    int a_turn = n / f->threads.n; /* entries of one number of threads, the first compared with */
-    for (int at = 0; at < n; at += a_turn)
-        if (f->format == ATTN_BENCH_TEXT)
-            attn_bench_print_entries(stdout, bench, entry + at, a_turn,
-                                     f->against != NULL ? &entry[at] : NULL);
-    for (int at = 0; at < n && f->format == ATTN_BENCH_LINE; at++)
-        attn_bench_print_line(stdout, &entry[at]);
+    int turn = n / q->threads.n; /* entries of one number of threads, the first compared with */
+    for (int at = 0; at < n && !q->json; at += turn)
+        attn_bench_print_entries(stdout, bench, entry + at, turn,
+                                 q->against != NULL ? &entry[at] : NULL);
     fflush(stdout);
 }
 
-static int run_cases(struct attn_bench *bench, const struct attn_bench_flags *f)
+/* Case by case, for each number of threads what it is compared with, then the specs. */
+static int run_cases(struct attn_bench *bench, const struct request *q)
 {
-    int turn = f->n_specs + (f->against != NULL), width = turn * f->threads.n;
-    int n = width * f->n_cases, good = 1;
-    struct attn_bench_entry *entry = calloc((size_t)n, sizeof *entry);
-    if (entry == NULL)
-        return attn_cli_fail("bench", ATTN_EXIT_LACKS, "no memory for %d cases", f->n_cases);
-    for (int c = 0; c < f->n_cases && good; c++)
-        good = make_block(f, f->text[c], entry + c * width);
-    for (int c = 0; c < f->n_cases && good; c++) {
-        attn_bench_block(bench, entry + c * width, width, 0, 1);
-        show_block(bench, f, entry + c * width, width);
+    int first = q->against != NULL ? -1 : 0, turn = q->n_specs - first;
+    int width = turn * q->threads.n, n = width * q->n_cases;
+    struct attn_bench_entry *entry = attn_cli_need(calloc((size_t)n, sizeof *entry));
+    struct attn_error err = {ATTN_OK, ""};
+    for (int at = 0; at < n && err.status == ATTN_OK; at++) {
+        int spec = at % turn + first;
+        attn_bench_entry_init(&entry[at], spec < 0 ? q->against : q->spec[spec],
+                              q->text[at / width], (int)q->threads.at[at % width / turn], &err);
     }
-    int status = ATTN_EXIT_USAGE;
-    if (good) {
-        json_t *json = attn_bench_json(bench);
-        for (int at = 0; at < n; at++)
-            attn_bench_json_entry(json, bench, &entry[at],
-                                  f->against != NULL ? &entry[at - at % turn] : NULL);
-        status = finish(bench, f, NULL, entry, n, json, status_of(entry, n));
+    for (int at = 0; at < n && err.status == ATTN_OK; at += width) {
+        attn_bench_block(bench, entry + at, width);
+        show_block(bench, q, entry + at, width);
     }
+    const struct done done = {entry, n, first < 0 ? turn : 0, NULL, NULL};
+    int status = err.status == ATTN_OK ? finish(bench, q, &done)
+                                       : attn_cli_fail("bench", ATTN_EXIT_USAGE, "%s", err.text);
     free(entry);
     return status;
 }
 
 /* The roofs of every instruction set that this machine has, and the BLAS's products. */
-static int run_limits(struct attn_bench *bench, const struct attn_bench_flags *f)
+static int run_limits(struct attn_bench *bench, const struct request *q)
 {
     static const struct attn_bench_product products[] = {{4096, 4096, 4096, 0},
                                                          {256, 512, 64, 1},
@@ -238,76 +278,68 @@ static int run_limits(struct attn_bench *bench, const struct attn_bench_flags *f
                                                          {256, 128, 512, 0}};
     enum { PRODUCTS = sizeof products / sizeof *products };
     struct attn_error err = {ATTN_OK, ""};
-    int n = 0, most = PRODUCTS * f->threads.n;
-    struct attn_bench_entry *entry = calloc((size_t)most, sizeof *entry);
-    if (entry == NULL)
-        return attn_cli_fail("bench", ATTN_EXIT_LACKS, "no memory");
-    for (int t = 0; t < f->threads.n; t++) {
+    size_t most = PRODUCTS * (size_t)q->threads.n;
+    struct done done = {.entry = attn_cli_need(calloc(most, sizeof *done.entry))};
+    for (int t = 0; t < q->threads.n; t++) {
         for (int i = 0; i < attn_isa_count(); i++)
             for (int k = 0; k < 2 && attn_isa_at(i)->present(); k++)
                 attn_bench_roofs(bench, attn_isa_at(i)->kernels[k], attn_isa_at(i)->name,
-                                 (int)f->threads.at[t]);
+                                 (int)q->threads.at[t]);
         for (int p = 0; p < PRODUCTS && bench->blas.handle != NULL; p++)
-            attn_bench_entry_product(&entry[n++], &products[p], (int)f->threads.at[t], &err);
+            attn_bench_entry_product(&done.entry[done.n++], &products[p], (int)q->threads.at[t],
+                                     &err);
     }
-    attn_bench_block(bench, entry, n, 0, 1);
-    if (f->format != ATTN_BENCH_AS_JSON && n > 0)
-        show_block(bench, f, entry, n);
-    json_t *json = attn_bench_json(bench);
-    for (int at = 0; at < n; at++)
-        attn_bench_json_entry(json, bench, &entry[at], NULL);
-    int status = finish(bench, f, NULL, entry, n, json, status_of(entry, n));
-    free(entry);
+    attn_bench_block(bench, done.entry, done.n);
+    if (done.n > 0)
+        show_block(bench, q, done.entry, done.n);
+    int status = finish(bench, q, &done);
+    free(done.entry);
     return status;
 }
 
 /* ---- the whole ---------------------------------------------------------------------------- */
 
-static void open_blas(struct attn_bench *bench, const struct attn_bench_flags *f)
+static void open_blas(struct attn_bench *bench, const struct request *q)
 {
     struct attn_error err = {ATTN_OK, ""};
     snprintf(bench->blas_why_not, sizeof bench->blas_why_not, "not asked for");
-    if (strcmp(f->blas, "none") == 0 || !(f->limits || f->preset != ATTN_BENCH_NO_PRESET))
+    if (strcmp(q->blas, "none") == 0 || !(q->limits || q->preset != NO_PRESET))
         return;
     const struct attn_isa *isa = attn_isa_best(&err);
-    if (isa == NULL || attn_blas_open(f->blas, isa->name, &bench->blas, &err) != ATTN_OK)
+    if (isa == NULL || attn_blas_open(q->blas, isa->name, &bench->blas, &err) != ATTN_OK)
         snprintf(bench->blas_why_not, sizeof bench->blas_why_not, "%s", err.text);
     if (bench->blas.doubt[0] != '\0')
         fprintf(stderr, "attnlab bench: caution: %s\n", bench->blas.doubt);
 }
 
-static int most_threads(const struct attn_bench_flags *f)
-{
-    int most = f->preset != ATTN_BENCH_NO_PRESET ? 2 : 1; /* its rows have one or two */
-    for (int t = 0; t < f->threads.n; t++)
-        most = f->threads.at[t] > most ? (int)f->threads.at[t] : most;
-    return most;
-}
-
 static int bench_command(int argc, char **argv)
 {
     static struct attn_bench bench; /* both too large for the stack */
-    static struct attn_bench_flags flags;
+    static struct request q;
     struct attn_error err = {ATTN_OK, ""};
-    int status = attn_bench_flags_read(argc, argv, &flags);
+    q = (struct request){.shapes = ATTN_CLI_SHAPES_OPEN, .preset = NO_PRESET};
+    int status = attn_cli_read(&attn_cmd_bench, argc, argv, &q, &q.n_specs);
     if (status >= 0)
         return status;
-    status = ATTN_EXIT_GOOD;
-    bench = (struct attn_bench){.rounds = (int)flags.rounds,
-                                .verify = !flags.no_verify,
-                                .sample_s = flags.sample_s,
-                                .patience_s = flags.patience_s};
-    attn_counters_open(&bench.counters);
-    open_blas(&bench, &flags);
-    if (attn_roofs_open(&bench.roofs, most_threads(&flags), &err) != ATTN_OK)
+    q.spec = argv + 1;
+    status = check(&q);
+    if (status == ATTN_EXIT_GOOD)
+        status = make_cases(&q);
+    if (status != ATTN_EXIT_GOOD)
+        return status;
+    bench = (struct attn_bench){
+        .rounds = (int)q.rounds, .verify = !q.no_verify, .sample_s = q.sample_s};
+    int most = q.preset != NO_PRESET ? 2 : 1; /* rows have one or two threads */
+    for (int t = 0; t < q.threads.n; t++)
+        most = q.threads.at[t] > most ? (int)q.threads.at[t] : most;
+    open_blas(&bench, &q);
+    if (attn_roofs_open(&bench.roofs, most, &err) != ATTN_OK)
         status = attn_cli_fail("bench", attn_cli_status(err.status), "%s", err.text);
-    else if (flags.limits)
-        status = run_limits(&bench, &flags);
     else
-        status = flags.preset != ATTN_BENCH_NO_PRESET ? run_table(&bench, &flags)
-                                                      : run_cases(&bench, &flags);
+        status = q.limits                ? run_limits(&bench, &q)
+                 : q.preset != NO_PRESET ? run_table(&bench, &q)
+                                         : run_cases(&bench, &q);
     attn_roofs_close(&bench.roofs);
-    attn_counters_close(&bench.counters);
     free(bench.matrix);
     return status;
 }

@@ -22,7 +22,6 @@
 #include "optimized/parts.h"
 #include "optimized/simd/isa.h"
 #include "optimized/simd/kernels.h"
-#include "optimized/tiled.h"
 #include "optimized/tiled_backward.h"
 #include "ref/impl.h"
 #include "ref/problem.h"
@@ -126,15 +125,6 @@ static enum attn_status make_plan(const struct attn_problem *p, const struct att
     if (plan->threads > plan->units)
         plan->threads = (int)at_least_1(plan->units);
     return ATTN_OK;
-}
-
-int64_t attn_tiled_keys(const struct attn_problem *p, const struct attn_options *opt,
-                        enum attn_pass pass)
-{
-    struct plan x;
-    if (pass == ATTN_BACKWARD)
-        return attn_tiled_backward_keys(p, opt);
-    return make_plan(p, opt, &x, NULL) == ATTN_OK && !x.few ? ATTN_KEY_BLOCK : 0;
 }
 
 /* ---- memory ------------------------------------------------------------------------------- */

@@ -128,12 +128,6 @@ static enum attn_status make_plan(const struct attn_problem *p, const struct att
     return ATTN_OK;
 }
 
-int64_t attn_tiled_backward_keys(const struct attn_problem *p, const struct attn_options *opt)
-{
-    struct plan x;
-    return make_plan(p, opt, &x, NULL) == ATTN_OK ? x.keys : 0;
-}
-
 /* ---- memory ------------------------------------------------------------------------------- */
 
 static const char *const state_name[ATTN_STATES] = ATTN_STATE_NAMES;

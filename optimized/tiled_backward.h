@@ -12,9 +12,6 @@ enum attn_status attn_tiled_backward_cost(const struct attn_problem *p,
                                           const struct attn_options *options,
                                           struct attn_cost *cost, struct attn_error *err);
 
-/* Keys that a panel of queries meets at a time, by its plan; 0: no kernels for that. */
-int64_t attn_tiled_backward_keys(const struct attn_problem *p, const struct attn_options *options);
-
 /* Does a number of dbias belong to several pairs?  Its sum must then be made in one order. */
 int attn_dbias_is_shared(const struct attn_problem *p, const struct attn_view *dbias);
 

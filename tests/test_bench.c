@@ -1,12 +1,12 @@
-/* attnlab bench: the arithmetic of fractions, pairs and rows, and what a user meets.  Nothing here
- * asks how long anything takes. */
+/* attnlab bench: the arithmetic of fractions, pairs and rows; limits count known work, within their
+ * memory; and what a user meets.  Nothing here asks how long anything takes. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/bench/bench_table.h"
+#include "experiments/bench/bench.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
@@ -20,46 +20,39 @@ static void make_entry(struct attn_bench_entry *e, const double *seconds, int n)
     e->threads = 1;
     e->work.flops = 1e9;
     e->work.bytes = 1e8;
-    for (e->n = 0; e->n < n; e->n++) {
-        e->sample[e->n] = (struct attn_bench_sample){.s = seconds[e->n], .peak = 1e10, .read = 1e9};
-    }
+    for (e->n = 0; e->n < n; e->n++)
+        e->sample[e->n] = (struct attn_bench_sample){seconds[e->n], 1e10, 1e9};
 }
 
 static const double steady[] = {0.2, 0.2, 0.2, 0.2, 0.2}, slower[] = {0.4, 0.4, 0.4, 0.4, 0.4};
 static const double one[] = {0.2, 0.25, 0.5, 0.2, 10}, two[] = {0.4, 0.25, 0.4, 0.6, 1};
 
-START_TEST(fractions)
-{
-    struct attn_bench_entry e;
-    struct attn_spread x;
-    make_entry(&e, one, 4);
-    attn_bench_spread(&e, ATTN_BENCH_FRACTION, &x); /* 1e9 / (s 1e10): 0.5 0.4 0.2 0.5 */
-    ck_assert_int_eq(x.n, 4);
-    ck_assert_double_eq_tol(x.median, 0.45, 1e-12);
-    ck_assert_double_eq_tol(x.min, 0.2, 1e-12);
-    ck_assert_double_eq_tol(x.max, 0.5, 1e-12);
-    attn_bench_spread(&e, ATTN_BENCH_RATE, &x);
-    ck_assert_double_eq_tol(x.max, 5e9, 1);
-    attn_bench_spread(&e, ATTN_BENCH_READ, &x); /* 1e8 / (s 1e9) */
-    ck_assert_double_eq_tol(x.max, 0.5, 1e-12);
-}
-END_TEST
-
-START_TEST(ratios)
+START_TEST(figures)
 {
     struct attn_bench_entry a, b;
-    struct attn_bench_ratio r;
+    struct attn_bench_figure x;
+    make_entry(&a, one, 4);
+    attn_bench_figure(&a, NULL, ATTN_BENCH_PEAK, &x); /* 1e9 / (s 1e10): 0.5 0.4 0.2 0.5 */
+    ck_assert_int_eq(x.spread.n, 4);
+    ck_assert_double_eq_tol(x.spread.median, 0.45, 1e-12);
+    ck_assert_double_eq_tol(x.spread.min, 0.2, 1e-12);
+    ck_assert_double_eq_tol(x.spread.max, 0.5, 1e-12);
+    ck_assert_double_eq_tol(attn_bench_median(&a, ATTN_BENCH_SECONDS), 0.225, 1e-12);
+    attn_bench_figure(&a, NULL, ATTN_BENCH_FLOPS, &x);
+    ck_assert_double_eq_tol(x.spread.max, 5e9, 1);
+    attn_bench_figure(&a, NULL, ATTN_BENCH_READ, &x); /* 1e8 / (s 1e9) */
+    ck_assert_double_eq_tol(x.spread.max, 0.5, 1e-12);
     make_entry(&a, one, 5);
     make_entry(&b, two, 4);
-    attn_bench_compare(&a, &b, &r); /* b over a: 2, 1, 0.8, 3: rounds of both */
-    ck_assert_int_eq(r.n, 4);
-    ck_assert_int_eq(r.faster, 2);
-    ck_assert_double_eq_tol(r.spread.median, 1.5, 1e-12);
-    ck_assert(r.interval.low >= 0.8 && r.interval.low <= 1.5);
-    ck_assert(r.interval.high >= 1.5 && r.interval.high <= 3);
+    attn_bench_figure(&a, &b, ATTN_BENCH_STEP, &x); /* b over a: 2, 1, 0.8, 3: rounds of both */
+    ck_assert_int_eq(x.spread.n, 4);
+    ck_assert_int_eq(x.above_one, 2);
+    ck_assert_double_eq_tol(x.spread.median, 1.5, 1e-12);
+    ck_assert(x.interval.low >= 0.8 && x.interval.low <= 1.5);
+    ck_assert(x.interval.high >= 1.5 && x.interval.high <= 3);
     b.n = 3; /* only rounds that both have */
-    attn_bench_compare(&a, &b, &r);
-    ck_assert_int_eq(r.n, 3);
+    attn_bench_figure(&a, &b, ATTN_BENCH_STEP, &x);
+    ck_assert_int_eq(x.spread.n, 3);
 }
 END_TEST
 
@@ -67,7 +60,7 @@ START_TEST(ceilings)
 {
     static struct attn_bench bench;
     static struct attn_kernels kernels;
-    const double rate[ATTN_ROOFS] = {1e10, 1e9, 1e9, 1e9, 1e10, 1e10, 1e9, 1e8, 1e10};
+    const double rate[ATTN_ROOFS] = {1e10, 1e9, 1e9, 1e10, 1e9};
     struct attn_bench_ceiling c;
     struct attn_bench_entry e = {.threads = 1, .kernels = &kernels};
     bench.roofs.l2_bytes = 1000;
@@ -95,19 +88,81 @@ START_TEST(ceilings)
 }
 END_TEST
 
-/* ---- rows --------------------------------------------------------------------------------- */
+/* ---- limits: known work ------------------------------------------------------------------- */
 
-static int has_other(enum attn_bench_goal goal)
+enum { NUMBERS = 512 }; /* a multiple of 8 vectors of any width, and of three times as many */
+
+static double number_at(const struct attn_kernels *k, const void *x, int64_t i)
 {
-    return goal == ATTN_GOAL_SGEMM || goal == ATTN_GOAL_RATE || goal == ATTN_GOAL_TIME ||
-           goal == ATTN_GOAL_STEP;
+    return k->bytes == 8 ? ((const double *)x)[i] : (double)((const float *)x)[i];
 }
 
-/* _i: list. */
+/* Units that are known beforehand, nothing written outside, and numbers that stay in [0,1]. */
+static void limit_counts(const struct attn_kernels *k, const char *isa)
+{
+    enum { ROUNDS = 3, N = 3 * NUMBERS };
+    _Alignas(64) double room[N + 8];
+    for (int limit = 0; limit < ATTN_LIMITS; limit++) {
+        for (int64_t i = 0; i < N; i++)
+            if (k->bytes == 8)
+                room[i] = (double)(i % 7) / 7;
+            else
+                ((float *)room)[i] = (float)(i % 7) / 7;
+        char *end = (char *)room + N * k->bytes;
+        memset(end, 0xa5, 64);
+        double units = k->limit[limit](room, N, ROUNDS);
+        int64_t step = 8 * k->lanes, half = N / (2 * step) * step;
+        double chains = limit == ATTN_LIMIT_FMA ? units / (2.0 * ROUNDS * k->lanes) : 0;
+        int64_t rows = 2;
+        while (2 * rows * 256 <= N * k->bytes)
+            rows *= 2;
+        double want[] = {units, (double)(ROUNDS * half), (double)(ROUNDS * N) * k->bytes,
+                         (double)(ROUNDS * rows * 256)};
+        ck_assert_msg(units == want[limit], "%s: limit %d did %g, not %g", isa, limit, units,
+                      want[limit]);
+        ck_assert(limit != ATTN_LIMIT_FMA || (chains >= 8 && chains == floor(chains)));
+        for (int64_t i = 0; i < N; i++)
+            ck_assert_msg(number_at(k, room, i) >= 0 && number_at(k, room, i) <= 1,
+                          "%s: limit %d leaves %g", isa, limit, number_at(k, room, i));
+        for (int i = 0; i < 64; i++)
+            ck_assert_int_eq((unsigned char)end[i], 0xa5);
+    }
+}
+
+START_TEST(limits)
+{
+    for (int i = 0; i < attn_isa_count(); i++)
+        for (int type = 0; type < 2 && attn_isa_at(i)->present(); type++)
+            limit_counts(attn_isa_at(i)->kernels[type], attn_isa_at(i)->name);
+}
+END_TEST
+
+START_TEST(roofs)
+{
+    struct attn_roofs r;
+    struct attn_error err = {ATTN_OK, ""};
+    const struct attn_isa *isa = attn_isa_best(&err);
+    ck_assert_ptr_nonnull(isa);
+    ck_assert_msg(attn_roofs_open(&r, 2, &err) == ATTN_OK, "%s", err.text);
+    ck_assert_int_ge(r.bytes, r.l2_bytes);
+    for (int roof = 0; roof < ATTN_ROOFS; roof++)
+        for (int threads = 1; threads <= 2; threads++) {
+            double rate =
+                attn_roof_sample(&r, isa->kernels[0], (enum attn_roof)roof, threads, 0.0005);
+            ck_assert_msg(rate > 0 && isfinite(rate), "%s", attn_roof_name((enum attn_roof)roof));
+        }
+    ck_assert(isnan(attn_roof_sample(&r, isa->kernels[0], ATTN_ROOF_FMA, 3, 0.0005)));
+    ck_assert(isnan(attn_roof_sample(&r, isa->kernels[0], ATTN_ROOF_FMA, 0, 0.0005)));
+    attn_roofs_close(&r);
+}
+END_TEST
+
+/* ---- rows --------------------------------------------------------------------------------- */
+
+/* _i: preset. */
 START_TEST(rows_are_sound)
 {
-    const struct attn_bench_list *list = attn_bench_list_at(_i);
-    ck_assert_ptr_eq(attn_bench_list_find(list->name), list);
+    const struct attn_bench_list *list = &attn_bench_presets[_i];
     ck_assert_int_gt(list->n, 4);
     int targets = 0;
     for (int r = 0; r < list->n; r++) {
@@ -117,10 +172,10 @@ START_TEST(rows_are_sound)
         ck_assert_msg(attn_case_parse(row->text, &c, &err) == ATTN_OK, "%s: %s", row->what,
                       err.text);
         ck_assert(row->target >= 0 && row->threads >= 1);
-        ck_assert(row->goal != ATTN_GOAL_STEP || row->target == 0);
+        ck_assert(row->goal != ATTN_BENCH_STEP || row->target == 0);
         targets += row->target > 0;
-        ck_assert_msg((row->other_spec != NULL) == has_other(row->goal), "%s", row->what);
-        if (row->other_spec != NULL && row->goal != ATTN_GOAL_SGEMM)
+        ck_assert_msg((row->other_spec != NULL) == attn_bench_is_pair(row->goal), "%s", row->what);
+        if (row->other_spec != NULL && row->goal != ATTN_BENCH_SGEMM)
             ck_assert_msg(attn_case_parse(row->other_text, &c, &err) == ATTN_OK, "%s", err.text);
         for (int other = 0; other < r; other++) {
             const struct attn_bench_row *x = &list->row[other];
@@ -140,32 +195,31 @@ START_TEST(judging)
     make_entry(&a, steady, 5); /* 0.5 P; twice as fast as b */
     make_entry(&b, slower, 5);
     b.work.flops = 5e8; /* of half the work */
-    struct attn_bench_row row = {.what = "?", .goal = ATTN_GOAL_PEAK, .target = 0.5};
+    struct attn_bench_row row = {.what = "?", .goal = ATTN_BENCH_PEAK, .target = 0.5};
     const struct {
-        enum attn_bench_goal goal;
+        enum attn_bench_quantity goal;
         double value;
-    } want[] = {{ATTN_GOAL_PEAK, 0.5}, {ATTN_GOAL_READ, 0.5}, {ATTN_GOAL_SGEMM, 4},
-                {ATTN_GOAL_RATE, 4},   {ATTN_GOAL_TIME, 0.5}, {ATTN_GOAL_MEMORY, 3},
-                {ATTN_GOAL_STEP, 2}};
+    } want[] = {{ATTN_BENCH_PEAK, 0.5}, {ATTN_BENCH_READ, 0.5}, {ATTN_BENCH_SGEMM, 4},
+                {ATTN_BENCH_RATE, 4},   {ATTN_BENCH_TIME, 0.5}, {ATTN_BENCH_MEMORY, 3},
+                {ATTN_BENCH_STEP, 2}};
     a.priced_bytes = 3 << 20;
     for (size_t t = 0; t < sizeof want / sizeof *want; t++) {
         row.goal = want[t].goal;
         for (int beside = -1; beside <= 1; beside++) {
             row.target = want[t].value * (1 + 1e-9 * beside);
-            attn_bench_judge(&row, &a, has_other(row.goal) ? &b : NULL, &x);
+            attn_bench_judge(&row, &a, attn_bench_is_pair(row.goal) ? &b : NULL, &x);
             ck_assert(x.known);
-            ck_assert_double_eq_tol(x.spread.median, want[t].value, 1e-12);
+            ck_assert_double_eq_tol(x.figure.spread.median, want[t].value, 1e-12);
             if (beside != 0)
-                ck_assert_int_eq(x.met,
-                                 attn_bench_goal_at_least(row.goal) ? beside < 0 : beside > 0);
+                ck_assert_int_eq(x.met, attn_bench_at_least(row.goal) ? beside < 0 : beside > 0);
         }
     }
     make_entry(&a, one, 5); /* 0.5 0.4 0.2 0.5 0.01 P: what the interval covers is not decided */
     const double target[] = {0.005, 0.3, 0.6};
     for (int t = 0; t < 3; t++) {
-        row = (struct attn_bench_row){.what = "?", .goal = ATTN_GOAL_PEAK, .target = target[t]};
+        row = (struct attn_bench_row){.what = "?", .goal = ATTN_BENCH_PEAK, .target = target[t]};
         attn_bench_judge(&row, &a, NULL, &x);
-        ck_assert(x.known && x.n == 5);
+        ck_assert(x.known && x.figure.spread.n == 5);
         ck_assert_int_eq(x.inconclusive, t == 1);
         ck_assert_int_eq(x.met, t == 0);
     }
@@ -174,9 +228,9 @@ START_TEST(judging)
     ck_assert(x.known && x.inconclusive && !x.met);
     row.target = 0; /* none: nothing is met */
     attn_bench_judge(&row, &a, NULL, &x);
-    ck_assert(x.known && !x.met && x.spread.median > 0);
+    ck_assert(x.known && !x.met && x.figure.spread.median > 0);
     b.state = ATTN_BENCH_REFUSED;
-    row.goal = ATTN_GOAL_TIME;
+    row.goal = ATTN_BENCH_TIME;
     attn_bench_judge(&row, &a, &b, &x);
     ck_assert(!x.known && !x.met);
 }
@@ -217,10 +271,8 @@ static const struct {
     {"dense tiled-textbook --length 16 --dim 4,8 --pass both " TINY, 0, "q16d4:none:f32:normal:s1"},
     {"dense --length 16 --mask 'causal(br);none' " TINY, 0, "q16d64:causal(br)"},
     {"dense --length 16 --against tiled-textbook " TINY, 0, "x as fast as tiled-textbook (95 %"},
-    {"dense --length 16 " TINY, 0, "Bytes of the roofline"},
-    {"dense --case q9k5d3v2:none:f64:normal:s1 --format line " TINY, 0, "threads 1 median 0."},
+    {"dense --case q9k5d3v2:none:f64:normal:s1 " TINY, 0, "f64, threads 1"},
     {"dense --length 200000 " TINY, 3, "not attempted"},
-    {"dense --length 1024 --patience 1e-9 " TINY, 3, "would take about"},
     {"ring --length 16 --dtype bf16 " TINY, 3, "refused: "},
 };
 
@@ -259,7 +311,7 @@ START_TEST(schema)
 {
     json_t *all = bench_json("dense --length 16 --dim 8 --mask 'causal(br)' --pass both "
                              "--against tiled-textbook");
-    ck_assert(number_of(all, "schema") == 1);
+    ck_assert(number_of(all, "schema") == ATTN_BENCH_SCHEMA);
     ck_assert(json_is_string(json_object_get(json_object_get(all, "machine"), "cpu")));
     ck_assert_int_eq(json_array_size(json_object_get(all, "roofs")), ATTN_ROOFS);
     const json_t *entries = json_object_get(all, "entries");
@@ -277,28 +329,6 @@ START_TEST(schema)
         const json_t *samples = json_object_get(e, "samples");
         ck_assert_int_ge(json_array_size(samples), 3);
         ck_assert((json_object_get(e, "against") != NULL) == (at % 2 == 1));
-    }
-    json_decref(all);
-}
-END_TEST
-
-/* What `tiled` is made of is measured next to it; nobody else is made of it, and neither is
- * what goes by rows: decoding, and as many queries as `few` says. */
-START_TEST(tiles_beside)
-{
-    json_t *all = bench_json("tiled tiled:few=64 dense --case q32d8:none:f32:normal:s1 "
-                             "--case q1k32d8:none:f32:normal:s1");
-    const json_t *entries = json_object_get(all, "entries");
-    ck_assert_int_eq(json_array_size(entries), 6);
-    for (size_t at = 0; at < 6; at++) {
-        const json_t *e = json_array_get(entries, at), *sample = json_object_get(e, "samples");
-        const json_t *median = json_object_get(json_object_get(e, "tiles_of_peak"), "median");
-        int there = strcmp(json_string_value(json_object_get(e, "spec")), "tiled") == 0 &&
-                    strncmp(json_string_value(json_object_get(e, "case")), "q32", 3) == 0;
-        ck_assert_int_eq(json_is_number(median), there);
-        ck_assert_int_eq(json_is_number(json_object_get(json_array_get(sample, 0), "tiles")),
-                         there);
-        ck_assert(!there || json_number_value(median) > 0);
     }
     json_decref(all);
 }
@@ -328,10 +358,11 @@ Suite *suite_bench(void)
     Suite *s = suite_create("bench");
     TCase *t = tcase_create("figures");
     tcase_set_timeout(t, 60);
-    tcase_add_test(t, fractions);
-    tcase_add_test(t, ratios);
+    tcase_add_test(t, figures);
     tcase_add_test(t, ceilings);
-    tcase_add_test(t, rows_are_sound);
+    tcase_add_test(t, limits);
+    tcase_add_test(t, roofs);
+    tcase_add_loop_test(t, rows_are_sound, 0, ATTN_BENCH_PRESETS);
     tcase_add_test(t, judging);
     suite_add_tcase(s, t);
     TCase *program = tcase_create("program");
@@ -339,7 +370,6 @@ Suite *suite_bench(void)
     tcase_add_checked_fixture(program, scratch_open, scratch_close);
     tcase_add_loop_test(program, words, 0, sizeof expected / sizeof *expected);
     tcase_add_test(program, schema);
-    tcase_add_test(program, tiles_beside);
     tcase_add_test(program, folder);
     suite_add_tcase(s, program);
     return s;

@@ -1,15 +1,14 @@
-#include "experiments/bench/bench.h"
-
+/* Things to be timed: their price, their model, the first call, and samples in turn. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "experiments/bench/bench.h"
 #include "experiments/cli/cli.h"
 #include "experiments/measure/point.h"
 #include "experiments/measure/preflight.h"
-#include "optimized/tiled.h"
 #include "ref/clock.h"
 #include "ref/problem.h"
 
@@ -88,13 +87,12 @@ static double tensor_bytes(const struct attn_case *c)
     return elements * (size + 1);
 }
 
-enum attn_status attn_bench_entry_price(struct attn_bench_entry *e, struct attn_error *err)
+/* Before there are tensors: what can be said from the case alone.  ENOMEM: too large. */
+static enum attn_status price(struct attn_bench_entry *e, struct attn_error *err)
 {
     struct attn_point point;
     char need_text[32], have_text[32];
     int64_t need = 0, have = attn_cli_memory_available();
-    if (e->product.m > 0 || e->state != ATTN_BENCH_WAITING)
-        return ATTN_OK;
     attn_point_init(&point);
     point.c = e->c;
     /* A mask or a bias made of tensors has no price before they are there: those are small. */
@@ -116,16 +114,6 @@ static int is_gathered(const struct attn_bench_entry *e)
            (strncmp(text, "csr(", 4) == 0 || strncmp(text, "random(", 7) == 0);
 }
 
-/* `tiled`'s own: a panel of queries and a block of keys, as its plan makes them. */
-static struct attn_roof_tiles tiles_of(const struct attn_bench_entry *e)
-{
-    const struct attn_problem *p = &e->setup->problem;
-    struct attn_roof_tiles tiles = {e->c.pass, p->d_key, 0};
-    if (strcmp(e->parsed.impl->name, "tiled") == 0 && p->d_key == p->d_value && p->d_key > 0)
-        tiles.keys = attn_tiled_keys(p, &e->parsed.options, e->c.pass);
-    return tiles;
-}
-
 /* Price and model, from the problem itself. */
 static enum attn_status model(const struct attn_bench *bench, struct attn_bench_entry *e,
                               struct attn_error *err)
@@ -145,7 +133,6 @@ static enum attn_status model(const struct attn_bench *bench, struct attn_bench_
         products -= d;
     e->work.flops = 2 * e->work.pairs * products;
     e->work.bytes = (double)attn_setup_bytes(e->setup);
-    e->tiles = tiles_of(e);
     if (is_gathered(e)) /* backward: K, V, dK and dV */
         e->work.gathered =
             e->work.pairs * (d + dv) * e->kernels->bytes * (e->c.pass == ATTN_FORWARD ? 1 : 2);
@@ -189,37 +176,6 @@ static enum attn_status call(const struct attn_bench *bench, struct attn_bench_e
     return attn_run_backward(e->parsed.impl, &ctx, &e->setup->problem, &t);
 }
 
-/* About the seconds that one call will take: by flops, from a problem of the same kind with at most
- * 512 queries and keys; 0 when there is no such problem. */
-static double predict(const struct attn_bench *bench, const struct attn_bench_entry *e)
-{
-    enum { SMALL = 512 };
-    struct attn_error err = {ATTN_OK, ""};
-    struct attn_bench_entry small = *e;
-    struct attn_setup *setup = calloc(1, sizeof *setup);
-    double seconds = 0;
-    small.c.n_query = e->c.n_query < SMALL ? e->c.n_query : SMALL;
-    small.c.n_key = e->c.n_key < SMALL ? e->c.n_key : SMALL;
-    small.c.pass = ATTN_FORWARD;
-    small.setup = setup;
-    if (setup == NULL || attn_setup_open(&small.c, setup, &err) != ATTN_OK) {
-        free(setup);
-        return 0;
-    }
-    start_memory(&small);
-    if (model(bench, &small, &err) == ATTN_OK && small.work.flops > 0 &&
-        call(bench, &small, ATTN_FORWARD, &err) == ATTN_OK) {
-        double start = attn_seconds(CLOCK_MONOTONIC);
-        call(bench, &small, ATTN_FORWARD, &err);
-        seconds = attn_seconds(CLOCK_MONOTONIC) - start;
-        seconds *= e->work.flops / small.work.flops;
-    }
-    attn_ledger_clear(&small.ledger);
-    attn_setup_close(setup);
-    free(setup);
-    return seconds;
-}
-
 static void verify(struct attn_bench_entry *e)
 {
     enum { ROWS = 16, ALL = 512 };
@@ -247,7 +203,8 @@ static void verify(struct attn_bench_entry *e)
     snprintf(e->message, sizeof e->message, "%s", result.text);
 }
 
-/* The first call and the second, whose time decides how many make a sample. */
+/* The first call (backward: after a forward), and the second, whose time decides how many make a
+ * sample. */
 static enum attn_status first_calls(const struct attn_bench *bench, struct attn_bench_entry *e,
                                     struct attn_error *err)
 {
@@ -268,37 +225,24 @@ static enum attn_status first_calls(const struct attn_bench *bench, struct attn_
     return status;
 }
 
-void attn_bench_entry_begin(const struct attn_bench *bench, struct attn_bench_entry *e)
+static void begin(const struct attn_bench *bench, struct attn_bench_entry *e)
 {
     struct attn_error err = {ATTN_OK, ""};
+    struct attn_bench_ceiling ceiling;
     if (e->product.m > 0 && bench->blas.set_threads != NULL)
         bench->blas.set_threads(e->threads);
-    if (e->state == ATTN_BENCH_TIMED) {
-        int64_t calls = e->calls;
-        if (first_calls(bench, e, &err) != ATTN_OK)
-            refuse(e, &err);
-        e->calls = calls;
-        return;
-    }
     enum attn_status status = e->product.m > 0 ? ATTN_OK : model(bench, e, &err);
-    double seconds = status == ATTN_OK && e->product.m == 0 ? predict(bench, e) : 0;
-    if (status == ATTN_OK && seconds > bench->patience_s)
-        status = attn_fail(&err, ATTN_ENOTSUP,
-                           "would take about %.3g s a call, by its speed at 512 keys: not "
-                           "attempted (--patience)",
-                           seconds);
-    struct attn_bench_ceiling ceiling;
     attn_bench_ceiling(bench, e, &ceiling);
     e->pair_read |= e->product.m == 0 && strcmp(ceiling.binds, "memory") == 0;
     if (status == ATTN_OK)
         status = first_calls(bench, e, &err);
-    if (status != ATTN_OK)
+    if (status != ATTN_OK) {
         refuse(e, &err);
-    else {
-        e->state = ATTN_BENCH_TIMED;
-        if (bench->verify && e->product.m == 0)
-            verify(e);
+        return;
     }
+    e->state = ATTN_BENCH_TIMED;
+    if (bench->verify && e->product.m == 0)
+        verify(e);
 }
 
 /* ---- one sample --------------------------------------------------------------------------- */
@@ -311,44 +255,134 @@ static void settle(int threads)
         nanosleep(&pause, NULL);
 }
 
-void attn_bench_entry_sample(struct attn_bench *bench, struct attn_bench_entry *e)
+static void take_sample(struct attn_bench *bench, struct attn_bench_entry *e)
 {
-    static const double PEAK_S = 0.002, READ_S = 0.03, TILES_S = 0.006;
+    static const double PEAK_S = 0.002, READ_S = 0.03;
     struct attn_error err = {ATTN_OK, ""};
-    struct attn_bench_watch watch;
     enum attn_status status = ATTN_OK;
     if (e->state != ATTN_BENCH_TIMED || e->n == ATTN_BENCH_ROUNDS)
         return;
     if (e->product.m > 0 && bench->blas.set_threads != NULL)
         bench->blas.set_threads(e->threads);
     double peak = attn_roof_sample(&bench->roofs, e->kernels, ATTN_ROOF_FMA, e->threads, PEAK_S);
-    attn_bench_watch_start(&watch, &bench->counters);
+    double start = attn_seconds(CLOCK_MONOTONIC);
     for (int64_t t = 0; t < e->calls && status == ATTN_OK; t++)
         status = call(bench, e, e->c.pass, &err);
-    attn_bench_watch_stop(&watch);
+    double seconds = attn_seconds(CLOCK_MONOTONIC) - start;
     if (status != ATTN_OK) {
         refuse(e, &err);
         return;
     }
     settle(e->threads);
-    double after = attn_roof_sample(&bench->roofs, e->kernels, ATTN_ROOF_FMA, e->threads, PEAK_S);
+    peak += attn_roof_sample(&bench->roofs, e->kernels, ATTN_ROOF_FMA, e->threads, PEAK_S);
     struct attn_bench_sample *sample = &e->sample[e->n++];
-    *sample = (struct attn_bench_sample){.s = watch.wall_s / (double)e->calls,
-                                         .peak = (peak + after) / 2,
-                                         .read = (double)NAN,
-                                         .tiles = (double)NAN,
-                                         .cpu_s = watch.cpu_s};
-    for (int c = 0; c < ATTN_COUNTERS; c++)
-        e->counter[c] = watch.counter[c] / (double)e->calls;
+    *sample = (struct attn_bench_sample){seconds / (double)e->calls, peak / 2, (double)NAN};
     if (e->pair_read)
         sample->read =
             attn_roof_sample(&bench->roofs, e->kernels, ATTN_ROOF_READ, e->threads, READ_S);
-    if (e->tiles.keys > 0)
-        sample->tiles =
-            attn_roof_tiles_sample(&bench->roofs, e->kernels, &e->tiles, e->threads, TILES_S);
 }
 
-void attn_bench_entry_end(struct attn_bench_entry *e)
+/* ---- roofs -------------------------------------------------------------------------------- */
+
+void attn_bench_roofs(struct attn_bench *bench, const struct attn_kernels *kernels, const char *isa,
+                      int threads)
 {
-    attn_ledger_clear(&e->ledger);
+    enum { SAMPLES = 7 };
+    for (int r = 0; r < bench->n_roofs; r++)
+        if (bench->roof[r].kernels == kernels && bench->roof[r].threads == threads)
+            return;
+    double rate[ATTN_ROOFS][SAMPLES];
+    if (bench->n_roofs + ATTN_ROOFS > ATTN_BENCH_ROOFS)
+        return;
+    for (int s = 0; s < SAMPLES; s++)
+        for (int r = 0; r < ATTN_ROOFS; r++)
+            rate[r][s] = attn_roof_sample(&bench->roofs, kernels, (enum attn_roof)r, threads,
+                                          r == ATTN_ROOF_READ ? 0.03 : 0.005);
+    for (int r = 0; r < ATTN_ROOFS; r++) {
+        struct attn_bench_roof *roof = &bench->roof[bench->n_roofs++];
+        *roof = (struct attn_bench_roof){(enum attn_roof)r, kernels, isa, threads, {0}};
+        attn_stats_spread(rate[r], SAMPLES, &roof->spread);
+    }
+}
+
+/* ---- tensors ------------------------------------------------------------------------------ */
+
+static enum attn_status open_matrices(struct attn_bench *bench, const struct attn_bench_product *x,
+                                      struct attn_error *err)
+{
+    int64_t most = x->m > x->n ? x->m : x->n, least = x->m + x->n - most;
+    int64_t room = most * (x->k > least ? x->k : least); /* the largest of the three */
+    if (bench->blas.handle == NULL)
+        return attn_fail(err, ATTN_ENOTSUP, "%s", bench->blas_why_not);
+    if (room <= bench->matrix_room)
+        return ATTN_OK;
+    free(bench->matrix);
+    bench->matrix_room = 0;
+    bench->matrix = aligned_alloc(64, ((size_t)room * 3 * sizeof(float) + 63) / 64 * 64);
+    if (bench->matrix == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for the matrices of a product");
+    for (int64_t i = 0; i < 3 * room; i++)
+        bench->matrix[i] = (float)(i % 13) * 0.1f - 0.5f;
+    bench->matrix_room = room;
+    return ATTN_OK;
+}
+
+/* Tensors for entry at, or those of an earlier entry of the same case. */
+static void give_setup(struct attn_bench *bench, struct attn_bench_entry *entry, int at)
+{
+    struct attn_bench_entry *e = &entry[at];
+    struct attn_error err = {ATTN_OK, ""};
+    if (e->product.m > 0) {
+        if (open_matrices(bench, &e->product, &err) != ATTN_OK)
+            refuse(e, &err);
+        return;
+    }
+    for (int other = 0; other < at && e->setup == NULL; other++)
+        if (strcmp(entry[other].text, e->text) == 0)
+            e->setup = entry[other].setup;
+    if (e->setup != NULL || price(e, &err) != ATTN_OK)
+        return;
+    e->setup = calloc(1, sizeof *e->setup);
+    if (e->setup == NULL)
+        attn_fail(&err, ATTN_ENOMEM, "no memory for the names of its tensors");
+    else if (attn_setup_open(&e->c, e->setup, &err) != ATTN_OK) {
+        free(e->setup);
+        e->setup = NULL;
+    }
+    if (e->setup == NULL)
+        refuse(e, &err);
+}
+
+static void take_setups(struct attn_bench_entry *entry, int n)
+{
+    for (int at = 0; at < n; at++) {
+        struct attn_setup *setup = entry[at].setup;
+        for (int other = at; other < n && setup != NULL; other++)
+            if (entry[other].setup == setup)
+                entry[other].setup = NULL;
+        if (setup != NULL)
+            attn_setup_close(setup);
+        free(setup);
+    }
+}
+
+/* ---- in turn ------------------------------------------------------------------------------ */
+
+void attn_bench_block(struct attn_bench *bench, struct attn_bench_entry *entry, int n)
+{
+    for (int at = 0; at < n; at++) {
+        struct attn_bench_entry *e = &entry[at];
+        if (e->state == ATTN_BENCH_WAITING)
+            give_setup(bench, entry, at);
+        if (e->state != ATTN_BENCH_WAITING)
+            continue;
+        attn_bench_roofs(bench, e->kernels, e->isa, e->threads);
+        begin(bench, e);
+    }
+    for (int round = 0; round < bench->rounds; round++)
+        for (int at = 0; at < n; at++)
+            take_sample(bench, &entry[at]);
+    for (int at = 0; at < n; at++)
+        attn_ledger_clear(&entry[at].ledger);
+    take_setups(entry, n);
 }

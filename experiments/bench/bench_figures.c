@@ -1,8 +1,98 @@
+/* Numbers from samples: fractions, ratios of pairs, ceilings, and the rows of a table. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
 #include "experiments/bench/bench.h"
 
-#include <math.h>
+/* ---- quantities --------------------------------------------------------------------------- */
 
-enum { DRAWS = 2000 }; /* resamples of the bootstrap */
+static const struct {
+    const char *unit;
+    int is_pair, at_least;
+} about[] = {
+    [ATTN_BENCH_SECONDS] = {"s", 0, 0},  [ATTN_BENCH_FLOPS] = {"FLOP/s", 0, 1},
+    [ATTN_BENCH_PEAK] = {"P", 0, 1},     [ATTN_BENCH_READ] = {"of read", 0, 1},
+    [ATTN_BENCH_MEMORY] = {"MiB", 0, 0}, [ATTN_BENCH_SGEMM] = {"of sgemm", 1, 1},
+    [ATTN_BENCH_RATE] = {"x", 1, 1},     [ATTN_BENCH_TIME] = {"x", 1, 0},
+    [ATTN_BENCH_STEP] = {"x", 1, 1},
+};
+
+const char *attn_bench_unit(enum attn_bench_quantity quantity)
+{
+    return about[quantity].unit;
+}
+
+int attn_bench_is_pair(enum attn_bench_quantity quantity)
+{
+    return about[quantity].is_pair;
+}
+
+int attn_bench_at_least(enum attn_bench_quantity quantity)
+{
+    return about[quantity].at_least;
+}
+
+/* What round `r` says. */
+static double value_of(const struct attn_bench_entry *e, const struct attn_bench_entry *other,
+                       enum attn_bench_quantity quantity, int r)
+{
+    const struct attn_bench_sample *s = &e->sample[r];
+    switch (quantity) {
+    case ATTN_BENCH_SECONDS:
+        return s->s;
+    case ATTN_BENCH_FLOPS:
+        return e->work.flops / s->s;
+    case ATTN_BENCH_PEAK:
+        return e->work.flops / (s->s * s->peak);
+    case ATTN_BENCH_READ:
+        return e->work.bytes / (s->s * s->read);
+    case ATTN_BENCH_MEMORY:
+        return (double)e->priced_bytes / e->threads / (1 << 20);
+    case ATTN_BENCH_SGEMM:
+        return value_of(e, NULL, ATTN_BENCH_PEAK, r) / value_of(other, NULL, ATTN_BENCH_PEAK, r);
+    case ATTN_BENCH_RATE:
+        return value_of(e, NULL, ATTN_BENCH_FLOPS, r) / value_of(other, NULL, ATTN_BENCH_FLOPS, r);
+    case ATTN_BENCH_TIME:
+        return s->s / other->sample[r].s;
+    case ATTN_BENCH_STEP:
+        break;
+    }
+    return other->sample[r].s / s->s;
+}
+
+void attn_bench_figure(const struct attn_bench_entry *e, const struct attn_bench_entry *other,
+                       enum attn_bench_quantity quantity, struct attn_bench_figure *figure)
+{
+    enum { DRAWS = 2000 }; /* resamples of the bootstrap */
+    double x[ATTN_BENCH_ROUNDS];
+    int n = other != NULL && other->n < e->n ? other->n : e->n;
+    figure->above_one = 0;
+    for (int r = 0; r < n; r++) {
+        x[r] = value_of(e, other, quantity, r);
+        figure->above_one += x[r] > 1;
+    }
+    /* One sample says nothing; a price is known. */
+    if (attn_stats_bootstrap_median(x, n, DRAWS, 1, 0.95, &figure->interval) != 0)
+        figure->interval = (struct attn_interval){-HUGE_VAL, HUGE_VAL};
+    attn_stats_spread(x, n, &figure->spread);
+    if (quantity == ATTN_BENCH_MEMORY)
+        figure->interval = (struct attn_interval){figure->spread.median, figure->spread.median};
+}
+
+double attn_bench_median(const struct attn_bench_entry *e, enum attn_bench_quantity quantity)
+{
+    double x[ATTN_BENCH_ROUNDS];
+    struct attn_spread spread;
+    for (int r = 0; r < e->n; r++)
+        x[r] = value_of(e, NULL, quantity, r);
+    attn_stats_spread(x, e->n, &spread);
+    return spread.median;
+}
+
+/* ---- ceilings ----------------------------------------------------------------------------- */
 
 double attn_bench_roof_rate(const struct attn_bench *bench, enum attn_roof roof,
                             const struct attn_bench_entry *e)
@@ -12,65 +102,6 @@ double attn_bench_roof_rate(const struct attn_bench *bench, enum attn_roof roof,
             bench->roof[r].threads == e->threads)
             return bench->roof[r].spread.median;
     return (double)NAN;
-}
-
-static double quantity_of(const struct attn_bench_entry *e, int sample,
-                          enum attn_bench_quantity quantity)
-{
-    const struct attn_bench_sample *s = &e->sample[sample];
-    switch (quantity) {
-    case ATTN_BENCH_SECONDS:
-        return s->s;
-    case ATTN_BENCH_RATE:
-        return e->work.flops / s->s;
-    case ATTN_BENCH_READ:
-        return e->work.bytes / (s->s * s->read);
-    case ATTN_BENCH_TILES:
-        return s->tiles / s->peak;
-    case ATTN_BENCH_FRACTION:
-        break;
-    }
-    return e->work.flops / (s->s * s->peak);
-}
-
-static int quantities(const struct attn_bench_entry *e, enum attn_bench_quantity quantity,
-                      double x[ATTN_BENCH_ROUNDS])
-{
-    for (int s = 0; s < e->n; s++)
-        x[s] = quantity_of(e, s, quantity);
-    return e->n;
-}
-
-void attn_bench_spread(const struct attn_bench_entry *e, enum attn_bench_quantity quantity,
-                       struct attn_spread *spread)
-{
-    double x[ATTN_BENCH_ROUNDS];
-    int n = quantities(e, quantity, x);
-    attn_stats_spread(x, n, spread);
-}
-
-void attn_bench_interval(const struct attn_bench_entry *e, enum attn_bench_quantity quantity,
-                         struct attn_interval *interval)
-{
-    double x[ATTN_BENCH_ROUNDS];
-    int n = quantities(e, quantity, x);
-    if (attn_stats_bootstrap_median(x, n, DRAWS, 1, 0.95, interval) !=
-        0) /* one sample says nothing */
-        *interval = (struct attn_interval){-HUGE_VAL, HUGE_VAL};
-}
-
-void attn_bench_compare(const struct attn_bench_entry *e, const struct attn_bench_entry *other,
-                        struct attn_bench_ratio *ratio)
-{
-    double x[ATTN_BENCH_ROUNDS];
-    int rounds = e->n < other->n ? e->n : other->n;
-    *ratio = (struct attn_bench_ratio){0};
-    for (int s = 0; s < rounds; s++) {
-        x[ratio->n] = other->sample[s].s / e->sample[s].s;
-        ratio->faster += x[ratio->n++] > 1;
-    }
-    attn_stats_bootstrap_median(x, ratio->n, DRAWS, 1, 0.95, &ratio->interval);
-    attn_stats_spread(x, ratio->n, &ratio->spread);
 }
 
 void attn_bench_ceiling(const struct attn_bench *bench, const struct attn_bench_entry *e,
@@ -83,7 +114,7 @@ void attn_bench_ceiling(const struct attn_bench *bench, const struct attn_bench_
         e->work.bytes / attn_bench_roof_rate(bench, cached ? ATTN_ROOF_L2 : ATTN_ROOF_READ, e);
     double gather = 0; /* at best the second-level cache holds what is wanted */
     if (e->work.gathered > 0)
-        gather = e->work.gathered / attn_bench_roof_rate(bench, ATTN_ROOF_GATHER_L2, e);
+        gather = e->work.gathered / attn_bench_roof_rate(bench, ATTN_ROOF_GATHER, e);
     *ceiling = (struct attn_bench_ceiling){(double)NAN, "", fma, exp, memory, gather};
     if (!(fma + exp + memory > 0)) /* not measured, or nothing to do */
         return;
@@ -91,4 +122,89 @@ void attn_bench_ceiling(const struct attn_bench *bench, const struct attn_bench_
     ceiling->binds = memory > fma + exp ? "memory" : exp > fma ? "exp" : "fma";
     if (gather > fmax(fma + exp, memory))
         ceiling->binds = "gather";
+}
+
+/* ---- rows with a target ------------------------------------------------------------------- */
+
+#define F32(shape, mask)      shape ":" mask ":f32:normal:s1"
+#define BF16(shape, mask)     shape ":" mask ":bf16:normal:s1"
+#define F16(shape, mask)      shape ":" mask ":f16:normal:s1"
+#define BACKWARD(shape, mask) shape ":" mask ":f32:normal:s1:pass=bwd"
+#define PAIR(block, what, goal, target, spec, text, threads, other, other_text, other_threads) \
+    {block, what, ATTN_BENCH_##goal, target, spec, text, threads, other, other_text, other_threads},
+#define ROW(block, what, goal, target, spec, text, threads) \
+    PAIR(block, what, goal, target, spec, text, threads, NULL, NULL, 0)
+#define STEP(what, spec, mask, before, mask_before)                      \
+    PAIR("steps", what, STEP, 0, spec, F32("q2048d64", mask), 1, before, \
+         F32("q2048d64", mask_before), 1)
+
+static const struct attn_bench_row rows[] = {
+#include "experiments/bench/bench_rows.def"
+};
+static const struct attn_bench_row steps[] = {
+#include "experiments/bench/bench_steps.def"
+};
+const struct attn_bench_list attn_bench_presets[ATTN_BENCH_PRESETS] = {
+    [ATTN_BENCH_PRESET_TABLE] = {"table", rows, sizeof rows / sizeof *rows},
+    [ATTN_BENCH_PRESET_STEPS] = {"steps", steps, sizeof steps / sizeof *steps}};
+
+void attn_bench_judge(const struct attn_bench_row *row, const struct attn_bench_entry *e,
+                      const struct attn_bench_entry *other, struct attn_bench_outcome *x)
+{
+    *x = (struct attn_bench_outcome){.row = row, .entry = e, .other = other};
+    x->known = e->state == ATTN_BENCH_TIMED && e->n > 0 &&
+               (other == NULL || (other->state == ATTN_BENCH_TIMED && other->n > 0));
+    if (!x->known)
+        return;
+    attn_bench_figure(e, other, row->goal, &x->figure);
+    if (row->target == 0)
+        return;
+    x->inconclusive = x->figure.interval.low < row->target && x->figure.interval.high > row->target;
+    x->met = !x->inconclusive &&
+             (attn_bench_at_least(row->goal) ? x->figure.spread.median >= row->target
+                                             : x->figure.spread.median <= row->target);
+}
+
+/* The entry of that spec, case and threads among *n, made if need be. */
+static struct attn_bench_entry *entry_of(struct attn_bench_entry *entry, int *n, const char *spec,
+                                         const char *text, int threads)
+{
+    static const struct attn_bench_product sgemm = {4096, 4096, 4096, 0};
+    struct attn_bench_entry *made = &entry[*n];
+    struct attn_error err = {ATTN_OK, ""};
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    if (strcmp(spec, "sgemm") == 0)
+        attn_bench_entry_product(made, &sgemm, threads, &err);
+    else
+        attn_bench_entry_init(made, spec, text, threads, &err);
+    if (made->state == ATTN_BENCH_WAITING && threads > processors) {
+        made->state = ATTN_BENCH_REFUSED;
+        snprintf(made->message, sizeof made->message, "%d threads on %ld processors", threads,
+                 processors);
+    }
+    for (struct attn_bench_entry *e = entry; e < made; e++)
+        if (strcmp(e->spec, made->spec) == 0 && strcmp(e->text, made->text) == 0 &&
+            e->threads == threads)
+            return e;
+    (*n)++;
+    return made;
+}
+
+int attn_bench_rows(struct attn_bench *bench, const struct attn_bench_row *row, int n,
+                    struct attn_bench_entry *entry, struct attn_bench_outcome *outcome)
+{
+    int n_entries = 0;
+    for (int r = 0; r < n; r++) {
+        const struct attn_bench_row *x = &row[r];
+        struct attn_bench_entry *own = entry_of(entry, &n_entries, x->spec, x->text, x->threads);
+        own->pair_read |= x->goal == ATTN_BENCH_READ;
+        outcome[r] = (struct attn_bench_outcome){.entry = own};
+        if (x->other_spec != NULL)
+            outcome[r].other =
+                entry_of(entry, &n_entries, x->other_spec, x->other_text, x->other_threads);
+    }
+    attn_bench_block(bench, entry, n_entries);
+    for (int r = 0; r < n; r++)
+        attn_bench_judge(&row[r], outcome[r].entry, outcome[r].other, &outcome[r]);
+    return n_entries;
 }

@@ -1,9 +1,9 @@
-#include "experiments/bench/bench_print.h"
-
-#include <jansson.h>
+/* What bench says: text for people, markdown for docs/speed.md, JSON with all that was measured. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "experiments/bench/bench.h"
 #include "experiments/cli/cli.h"
 #include "experiments/measure/machine.h"
 
@@ -19,63 +19,40 @@ static const char *seconds_text(double s, char text[32])
     return text;
 }
 
-/* ---- roofs -------------------------------------------------------------------------------- */
+/* ---- roofs and entries -------------------------------------------------------------------- */
 
-static void print_counters(FILE *file, const struct attn_bench *bench)
+void attn_bench_print_roofs(FILE *file, const struct attn_bench *bench)
 {
-    if (bench->counters.why_not[0] == '\0')
-        fputs("Hardware counters: cycles, instructions, cache misses.\n", file);
-    else
-        fprintf(
-            file,
-            "Hardware counters: none (%s). Bytes of the roofline are therefore modelled: inputs "
-            "and outputs\nonce, and twice (written, read) the buffers at the peak where they "
-            "exceed the second-level cache.\n",
-            bench->counters.why_not);
-}
-
-void attn_bench_print_roofs(FILE *file, const struct attn_bench *bench, int markdown)
-{
-    if (markdown)
-        fputs("| roof | set | threads | median | from | to | unit |\n"
-              "| --- | --- | ---: | ---: | ---: | ---: | --- |\n",
-              file);
     for (int r = 0; r < bench->n_roofs; r++) {
         const struct attn_bench_roof *x = &bench->roof[r];
-        fprintf(file,
-                markdown ? "| %s | %s %s | %d | %.4g | %.4g | %.4g | %s |\n"
-                         : "  %-8s %8s %s, threads %d %8.4g  (%.4g to %.4g) %s\n",
+        fprintf(file, "  %-8s %8s %s, threads %d %8.4g  (%.4g to %.4g) %s\n",
                 attn_roof_name(x->roof), x->isa, x->kernels->bytes == 8 ? "f64" : "f32", x->threads,
                 1e-9 * x->spread.median, 1e-9 * x->spread.min, 1e-9 * x->spread.max,
                 attn_roof_unit(x->roof));
     }
-    fputc('\n', file);
     if (bench->blas.handle != NULL)
-        fprintf(file, "BLAS: %s, kernels: %s%s%s.\n", bench->blas.name, bench->blas.kernels,
+        fprintf(file, "\nBLAS: %s, kernels: %s%s%s.\n", bench->blas.name, bench->blas.kernels,
                 bench->blas.doubt[0] != '\0' ? ". CAUTION: " : "", bench->blas.doubt);
     else
-        fprintf(file, "BLAS: %s.\n", bench->blas_why_not);
-    print_counters(file, bench);
+        fprintf(file, "\nBLAS: %s.\n", bench->blas_why_not);
 }
-
-/* ---- entries ------------------------------------------------------------------------------ */
 
 static void print_against(FILE *file, const struct attn_bench_entry *e,
                           const struct attn_bench_entry *against)
 {
-    struct attn_bench_ratio ratio;
+    struct attn_bench_figure x;
     if (against == e || against->state != ATTN_BENCH_TIMED || against->n == 0)
         return;
-    attn_bench_compare(e, against, &ratio);
+    attn_bench_figure(e, against, ATTN_BENCH_STEP, &x);
     fprintf(file, "      %.3f x as fast as %s (95 %%: %.3f to %.3f), faster in %d of %d rounds\n",
-            ratio.spread.median, against->spec, ratio.interval.low, ratio.interval.high,
-            ratio.faster, ratio.n);
+            x.spread.median, against->spec, x.interval.low, x.interval.high, x.above_one,
+            x.spread.n);
 }
 
 static void print_entry(FILE *file, const struct attn_bench *bench,
                         const struct attn_bench_entry *e)
 {
-    struct attn_spread seconds, fraction;
+    struct attn_bench_figure peak, read;
     struct attn_bench_ceiling ceiling;
     char time[32], extra[32];
     if (e->state != ATTN_BENCH_TIMED) {
@@ -83,33 +60,22 @@ static void print_entry(FILE *file, const struct attn_bench *bench,
                 attn_bench_state_name(e->state), e->message);
         return;
     }
-    attn_bench_spread(e, ATTN_BENCH_SECONDS, &seconds);
-    attn_bench_spread(e, ATTN_BENCH_FRACTION, &fraction);
+    attn_bench_figure(e, NULL, ATTN_BENCH_PEAK, &peak);
     attn_bench_ceiling(bench, e, &ceiling);
     fprintf(file, "  %-28s threads %d %7.4f P (%.4f to %.4f) %8.4g GFLOP/s  %s", e->spec,
-            e->threads, fraction.median, fraction.quarter, fraction.three_quarters,
-            1e-9 * e->work.flops / seconds.median, seconds_text(seconds.median, time));
+            e->threads, peak.spread.median, peak.spread.quarter, peak.spread.three_quarters,
+            1e-9 * attn_bench_median(e, ATTN_BENCH_FLOPS),
+            seconds_text(attn_bench_median(e, ATTN_BENCH_SECONDS), time));
     if (e->product.m == 0)
         fprintf(file, "  ceiling %.2f P by %s  extra %s  error/bound %.3g", ceiling.fraction,
                 ceiling.binds, attn_cli_bytes(e->priced_bytes, extra), e->worst);
     fputc('\n', file);
-    if (e->pair_read) {
-        struct attn_spread read;
-        attn_bench_spread(e, ATTN_BENCH_READ, &read);
-        fprintf(file, "      %.4g GB/s, %.3f of the read bandwidth (%.3f to %.3f)\n",
-                1e-9 * e->work.bytes / seconds.median, read.median, read.quarter,
-                read.three_quarters);
-    }
-    if (e->tiles.keys > 0) {
-        struct attn_spread tiles;
-        attn_bench_spread(e, ATTN_BENCH_TILES, &tiles);
-        fprintf(file, "      its tiles alone, on near data: %.4f P (%.4f to %.4f)\n", tiles.median,
-                tiles.quarter, tiles.three_quarters);
-    }
-    if (!isnan(e->counter[ATTN_COUNT_CYCLES]))
-        fprintf(file, "      %.4g cycles, %.4g instructions, %.4g cache misses a call\n",
-                e->counter[ATTN_COUNT_CYCLES], e->counter[ATTN_COUNT_INSTRUCTIONS],
-                e->counter[ATTN_COUNT_MISSES]);
+    if (!e->pair_read)
+        return;
+    attn_bench_figure(e, NULL, ATTN_BENCH_READ, &read);
+    fprintf(file, "      %.4g GB/s, %.3f of the read bandwidth (%.3f to %.3f)\n",
+            1e-9 * e->work.bytes / attn_bench_median(e, ATTN_BENCH_SECONDS), read.spread.median,
+            read.spread.quarter, read.spread.three_quarters);
 }
 
 void attn_bench_print_entries(FILE *file, const struct attn_bench *bench,
@@ -125,180 +91,187 @@ void attn_bench_print_entries(FILE *file, const struct attn_bench *bench,
     }
 }
 
-void attn_bench_print_line(FILE *file, const struct attn_bench_entry *e)
-{
-    struct attn_spread seconds, fraction;
-    if (e->state != ATTN_BENCH_TIMED) {
-        attn_cli_fail("bench", 0, "%s: %s: %s", e->spec, attn_bench_state_name(e->state),
-                      e->message);
-        return;
-    }
-    attn_bench_spread(e, ATTN_BENCH_SECONDS, &seconds);
-    attn_bench_spread(e, ATTN_BENCH_FRACTION, &fraction);
-    fprintf(file,
-            "%s %s threads %d median %.9f s min %.9f s max %.9f s %.2f GFLOP/s %.4f P "
-            "extra %.3f MiB samples %d\n",
-            e->spec, e->text, e->threads, seconds.median, seconds.min, seconds.max,
-            1e-9 * e->work.flops / seconds.median, fraction.median,
-            (double)e->ledger_bytes / (1 << 20), e->n);
-}
-
 /* ---- rows --------------------------------------------------------------------------------- */
 
-/* ">= 0.19 P", "none" */
+/* ">= 0.19 P", "none, in P" */
 static const char *target_text(const struct attn_bench_row *row, char text[32])
 {
+    const char *unit = attn_bench_unit(row->goal);
     if (row->target > 0)
-        snprintf(text, 32, "%s %.3g %s",
-                 attn_bench_goal_at_least(row->goal) ? ">=" : "<=", row->target,
-                 attn_bench_goal_unit(row->goal));
+        snprintf(text, 32, "%s %.3g %s", attn_bench_at_least(row->goal) ? ">=" : "<=", row->target,
+                 unit);
     else
-        snprintf(text, 32, "none, in %s", attn_bench_goal_unit(row->goal));
+        snprintf(text, 32, "none, in %s", unit);
     return text;
 }
 
-static void print_known(FILE *file, const struct attn_bench *bench,
-                        const struct attn_bench_outcome *x, int markdown)
+static void print_row(FILE *file, const struct attn_bench *bench,
+                      const struct attn_bench_outcome *x, int markdown)
 {
+    const struct attn_bench_entry *e = x->entry;
     struct attn_bench_ceiling ceiling;
-    struct attn_spread seconds, its_tiles;
-    char time[32], target[32], limit[48] = "", tiles[16] = "";
-    attn_bench_spread(x->entry, ATTN_BENCH_SECONDS, &seconds);
-    attn_bench_ceiling(bench, x->entry, &ceiling);
-    if (x->entry->product.m == 0)
-        snprintf(limit, sizeof limit, "%.2f P by %s", ceiling.fraction, ceiling.binds);
-    attn_bench_spread(x->entry, ATTN_BENCH_TILES, &its_tiles);
-    if (x->entry->tiles.keys > 0)
-        snprintf(tiles, sizeof tiles, "%.3f P", its_tiles.median);
+    char time[32], target[32], limit[48] = "";
+    target_text(x->row, target);
+    if (!x->known) {
+        const struct attn_bench_entry *why = e->state != ATTN_BENCH_TIMED ? e : x->other;
+        fprintf(file,
+                markdown ? "| %s | `%s` | %s | not known | | %s: %s | | | |\n"
+                         : "  %-46s %-24s %-16s not known: %s: %s\n",
+                x->row->what, x->row->spec, target, attn_bench_state_name(why->state),
+                why->message);
+        return;
+    }
+    attn_bench_ceiling(bench, e, &ceiling);
+    if (e->product.m == 0 && !markdown)
+        snprintf(limit, sizeof limit, "ceiling %.2f P by %s", ceiling.fraction, ceiling.binds);
     const char *verdict = x->row->target == 0 ? ""
                           : x->inconclusive   ? "inconclusive"
                           : x->met            ? "met"
                                               : "NOT MET";
-    double rate = 1e-9 * x->entry->work.flops / seconds.median;
-    if (markdown)
-        fprintf(file, "| %s | %s | **%.3f** | %.3f to %.3f | %s | %.4g | %s |\n", x->row->what,
-                target_text(x->row, target), x->spread.median, x->interval.low, x->interval.high,
-                verdict, rate, tiles);
-    else
-        fprintf(file, "  %-46s %-16s %6.3f (%.3f to %.3f) %-7s %7.4g GFLOP/s %9s  %s  %s\n",
-                x->row->what, target_text(x->row, target), x->spread.median, x->interval.low,
-                x->interval.high, verdict, rate, seconds_text(seconds.median, time), limit, tiles);
-}
-
-static void print_step(FILE *file, const struct attn_bench_outcome *x, int markdown)
-{
-    struct attn_spread seconds, fraction;
-    char time[32];
-    attn_bench_spread(x->entry, ATTN_BENCH_SECONDS, &seconds);
-    attn_bench_spread(x->entry, ATTN_BENCH_FRACTION, &fraction);
     fprintf(file,
-            markdown ? "| %s | `%s` | %s | **%.3g** | %.3g to %.3g | %.4g | %.3f |\n"
-                     : "  %-64s %-38s %9s %6.3g x (%.3g to %.3g) %7.4g GFLOP/s %6.3f P\n",
-            x->row->what, x->row->spec, seconds_text(seconds.median, time), x->spread.median,
-            x->interval.low, x->interval.high, 1e-9 * x->entry->work.flops / seconds.median,
-            fraction.median);
+            markdown ? "| %s | `%s` | %s | **%.3f** | %.3f to %.3f | %s | %.4g | %.3f | %s |%s\n"
+                     : "  %-46s %-24s %-16s %6.3f (%.3f to %.3f) %-12s %7.4g GFLOP/s %.3f P %9s  "
+                       "%s\n",
+            x->row->what, x->row->spec, target, x->figure.spread.median, x->figure.interval.low,
+            x->figure.interval.high, verdict, 1e-9 * attn_bench_median(e, ATTN_BENCH_FLOPS),
+            attn_bench_median(e, ATTN_BENCH_PEAK),
+            seconds_text(attn_bench_median(e, ATTN_BENCH_SECONDS), time), limit);
 }
 
-void attn_bench_print_outcomes(FILE *file, const struct attn_bench *bench,
-                               const struct attn_bench_outcome *outcome, int n, int markdown)
+void attn_bench_print_rows(FILE *file, const struct attn_bench *bench,
+                           const struct attn_bench_outcome *outcome, int n, int markdown)
 {
-    char target[32];
-    for (int at = 0; at < n; at++) {
-        const struct attn_bench_outcome *x = &outcome[at];
-        if (x->known && x->row->goal == ATTN_GOAL_STEP) {
-            print_step(file, x, markdown);
-            continue;
-        }
-        if (x->known) {
-            print_known(file, bench, x, markdown);
-            continue;
-        }
-        const struct attn_bench_entry *e =
-            x->entry->state != ATTN_BENCH_TIMED ? x->entry : x->other;
-        if (x->row->goal == ATTN_GOAL_STEP) {
-            fprintf(file,
-                    markdown ? "| %s | `%s` | not known | | | | %s: %s |\n"
-                             : "  %-64s %-38s not known: %s: %s\n",
-                    x->row->what, x->row->spec, attn_bench_state_name(e->state), e->message);
-            continue;
-        }
-        fprintf(file,
-                markdown ? "| %s | %s | not known | | | | %s: %s |\n"
-                         : "  %-46s %-16s not known: %s: %s\n",
-                x->row->what, target_text(x->row, target), attn_bench_state_name(e->state),
-                e->message);
-    }
+    for (int at = 0; at < n; at++)
+        print_row(file, bench, &outcome[at], markdown);
 }
 
-static void print_machine(FILE *file)
+void attn_bench_print_page(FILE *file, const struct attn_bench *bench,
+                           const struct attn_bench_list *list,
+                           const struct attn_bench_outcome *outcome)
 {
+    static const char *const key[] = {"cpu", "kernel", "compiler", "flags", "version"};
     json_t *facts = attn_machine_facts();
-    const char *key[] = {"cpu", "kernel", "compiler", "flags", "version"};
-    fputs("Machine: ", file);
-    for (size_t k = 0; facts != NULL && k < sizeof key / sizeof *key; k++) {
+    int met = 0, known = 0, unclear = 0, targets = 0;
+    for (int at = 0; at < list->n; at++) {
+        met += outcome[at].met;
+        targets += outcome[at].row->target > 0;
+        known += outcome[at].known;
+        unclear += outcome[at].inconclusive;
+    }
+    fprintf(file, "<!-- from `attnlab bench --preset %s` -->\n\n# Speed\n\nMachine: ", list->name);
+    for (size_t k = 0; k < sizeof key / sizeof *key; k++) {
         const char *value = json_string_value(json_object_get(facts, key[k]));
         fprintf(file, "%s%s", k > 0 ? "; " : "", value != NULL ? value : "not available");
     }
     fprintf(file, "; %lld processors.\n\n",
-            facts == NULL ? 0
-                          : (long long)json_integer_value(json_object_get(facts, "cores_online")));
+            (long long)json_integer_value(json_object_get(facts, "cores_online")));
     json_decref(facts);
-}
-
-static const char rows_head[] = "| what | target | median | interval | | GFLOP/s | tiles |\n"
-                                "| --- | --- | ---: | --- | --- | ---: | ---: |\n";
-static const char steps_head[] =
-    "| step | run as | time | times as fast as the step before | from, to | GFLOP/s | P |"
-    "\n| --- | --- | ---: | ---: | --- | ---: | ---: |\n";
-
-static void print_rows_page(FILE *file, const struct attn_bench *bench,
-                            const struct attn_bench_table *table)
-{
-    int met = 0, known = 0, unclear = 0, targets = 0;
-    for (int at = 0; at < table->n; at++) {
-        met += table->outcome[at].known && table->outcome[at].met;
-        targets += table->outcome[at].row->target > 0;
-        known += table->outcome[at].known;
-        unclear += table->outcome[at].inconclusive;
-    }
-    fputs("<!-- made by `make bench`, from `attnlab bench --preset table` -->\n\n# Speed\n\n",
-          file);
-    print_machine(file);
     fprintf(file,
             "%d of %d rows were measured: %d of %d targets met, %d inconclusive (the interval "
             "covers the target).\n"
             "Figures are medians of %d rounds in turn, with 95 %% intervals by bootstrap.  P is "
             "the multiply-add peak of\n"
             "the instruction set in use, measured beside each sample; [measuring.md](measuring.md#"
-            "speed) defines the columns.\n\n",
-            known, table->n, met, targets, unclear, bench->rounds);
-    fputs(rows_head, file);
-    attn_bench_print_outcomes(file, bench, table->outcome, table->n, 1);
+            "speed) defines the columns.\n\n"
+            "| what | run as | target | median | interval | | GFLOP/s | P | time |\n"
+            "| --- | --- | --- | ---: | --- | --- | ---: | ---: | ---: |\n",
+            known, list->n, met, targets, unclear, bench->rounds);
+    attn_bench_print_rows(file, bench, outcome, list->n, 1);
 }
 
-static void print_steps_page(FILE *file, const struct attn_bench *bench,
-                             const struct attn_bench_table *table)
+/* ---- JSON --------------------------------------------------------------------------------- */
+
+/* JSON has no NaN: what is not known is null. */
+static json_t *real(double x)
 {
-    fputs("<!-- made by `make steps`, from `attnlab bench --preset steps` -->\n\n"
-          "# From the textbook to the kernel\n\n",
-          file);
-    print_machine(file);
-    fprintf(
-        file,
-        "f32, 2,048 queries and keys, d=64, one head, one thread; timed in turn, %d rounds; "
-        "medians, with 95 %% intervals by bootstrap.\nP is the multiply-add peak of the "
-        "instruction set of that step, or of the best for the textbooks. [kernel.md](kernel.md) "
-        "explains the steps.\nThe last has half of the flops.\n\n",
-        bench->rounds);
-    fputs(steps_head, file);
-    attn_bench_print_outcomes(file, bench, table->outcome, table->n, 1);
+    return isfinite(x) ? json_real(x) : json_null();
 }
 
-void attn_bench_print_page(FILE *file, const struct attn_bench *bench,
-                           const struct attn_bench_table *table)
+static json_t *spread_of(const struct attn_spread *s)
 {
-    if (table->list->row[0].goal == ATTN_GOAL_STEP)
-        print_steps_page(file, bench, table);
-    else
-        print_rows_page(file, bench, table);
+    return json_pack("{s:i,s:o,s:o,s:o,s:o,s:o}", "n", s->n, "min", real(s->min), "quarter",
+                     real(s->quarter), "median", real(s->median), "three_quarters",
+                     real(s->three_quarters), "max", real(s->max));
+}
+
+json_t *attn_bench_json(const struct attn_bench *bench)
+{
+    json_t *blas = json_null(), *roofs = json_array();
+    for (int r = 0; r < bench->n_roofs; r++) {
+        const struct attn_bench_roof *x = &bench->roof[r];
+        json_array_append_new(roofs, json_pack("{s:s,s:s,s:s,s:i,s:s,s:o}", "roof",
+                                               attn_roof_name(x->roof), "isa", x->isa, "arithmetic",
+                                               x->kernels->bytes == 8 ? "f64" : "f32", "threads",
+                                               x->threads, "unit", attn_roof_unit(x->roof),
+                                               "per_second", spread_of(&x->spread)));
+    }
+    if (bench->blas.handle != NULL)
+        blas = json_pack("{s:s,s:s,s:s}", "library", bench->blas.name, "kernels",
+                         bench->blas.kernels, "doubt", bench->blas.doubt);
+    return json_pack("{s:i,s:o,s:i,s:o,s:o,s:[],s:[]}", "schema", ATTN_BENCH_SCHEMA, "machine",
+                     attn_machine_facts(), "rounds", bench->rounds, "roofs", roofs, "blas", blas,
+                     "entries", "rows");
+}
+
+static void put_figures(json_t *to, const struct attn_bench *bench,
+                        const struct attn_bench_entry *e)
+{
+    struct attn_bench_figure seconds, peak;
+    struct attn_bench_ceiling ceiling;
+    attn_bench_figure(e, NULL, ATTN_BENCH_SECONDS, &seconds);
+    attn_bench_figure(e, NULL, ATTN_BENCH_PEAK, &peak);
+    attn_bench_ceiling(bench, e, &ceiling);
+    json_object_set_new(to, "seconds", spread_of(&seconds.spread));
+    json_object_set_new(to, "fraction_of_peak", spread_of(&peak.spread));
+    json_object_set_new(to, "gflops", real(1e-9 * e->work.flops / seconds.spread.median));
+    json_object_set_new(to, "ceiling",
+                        json_pack("{s:o,s:s,s:o,s:o,s:o}", "fraction_of_peak",
+                                  real(ceiling.fraction), "binds", ceiling.binds, "fma_s",
+                                  real(ceiling.fma_s), "exp_s", real(ceiling.exp_s), "memory_s",
+                                  real(ceiling.memory_s)));
+}
+
+void attn_bench_json_entry(json_t *all, const struct attn_bench *bench,
+                           const struct attn_bench_entry *e, const struct attn_bench_entry *against)
+{
+    json_t *samples = json_array();
+    for (int s = 0; s < e->n; s++)
+        json_array_append_new(samples,
+                              json_pack("{s:o,s:o,s:o}", "s", real(e->sample[s].s), "peak",
+                                        real(e->sample[s].peak), "read", real(e->sample[s].read)));
+    json_t *to =
+        json_pack("{s:s,s:s,s:i,s:s,s:s,s:s,s:s,s:o,s:I,s:I,s:o,s:o,s:o,s:I,s:o}", "spec", e->spec,
+                  "case", e->text, "threads", e->threads, "isa", e->isa != NULL ? e->isa : "",
+                  "state", attn_bench_state_name(e->state), "message", e->message, "verified",
+                  e->verified, "worst", real(e->worst), "priced_bytes", (json_int_t)e->priced_bytes,
+                  "ledger_bytes", (json_int_t)e->ledger_bytes, "pairs", real(e->work.pairs),
+                  "flops", real(e->work.flops), "modelled_bytes", real(e->work.bytes),
+                  "calls_a_sample", (json_int_t)e->calls, "samples", samples);
+    if (to != NULL && e->state == ATTN_BENCH_TIMED)
+        put_figures(to, bench, e);
+    if (to != NULL && against != NULL && against != e && e->n > 0 && against->n > 0) {
+        struct attn_bench_figure x;
+        attn_bench_figure(e, against, ATTN_BENCH_STEP, &x);
+        json_object_set_new(to, "against",
+                            json_pack("{s:s,s:i,s:i,s:o,s:o,s:o}", "spec", against->spec, "rounds",
+                                      x.spread.n, "faster", x.above_one, "times_as_fast",
+                                      spread_of(&x.spread), "low", real(x.interval.low), "high",
+                                      real(x.interval.high)));
+    }
+    json_array_append_new(json_object_get(all, "entries"), to);
+}
+
+void attn_bench_json_row(json_t *all, const struct attn_bench_outcome *x)
+{
+    const struct attn_bench_row *row = x->row;
+    int is_judged = x->known && row->target > 0 && !x->inconclusive;
+    json_array_append_new(
+        json_object_get(all, "rows"),
+        json_pack("{s:s,s:s,s:s,s:b,s:o,s:s,s:s,s:i,s:b,s:o,s:o}", "block", row->block, "what",
+                  row->what, "unit", attn_bench_unit(row->goal), "at_least",
+                  attn_bench_at_least(row->goal), "target",
+                  row->target > 0 ? real(row->target) : json_null(), "spec", row->spec, "case",
+                  row->text, "threads", row->threads, "known", x->known, "met",
+                  is_judged ? json_boolean(x->met) : json_null(), "value",
+                  x->known ? spread_of(&x->figure.spread) : json_null()));
 }

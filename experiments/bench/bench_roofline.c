@@ -1,46 +1,26 @@
-#include "experiments/bench/bench_roofline.h"
-
-#include <errno.h>
+/* The roofline figure (bench.h). */
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "experiments/bench/bench.h"
 #include "experiments/measure/machine.h"
 #include "experiments/report/draw.h"
-#include "tests/harness/files/fileio.h"
 #include "tests/harness/files/folder.h"
 
-enum { MISS_BYTES = 64 };
 static const double G = 1e9;
 
-/* One panel: an entry of the instruction set and the threads that all of it have. */
-struct panel {
-    const struct attn_bench_entry *example;
-};
-
-static int is_counted(const struct attn_bench *bench)
-{
-    return bench->counters.fd[ATTN_COUNT_MISSES] >= 0;
-}
-
-static double bytes_of(const struct attn_bench *bench, const struct attn_bench_entry *e)
-{
-    double counted = MISS_BYTES * e->counter[ATTN_COUNT_MISSES];
-    return is_counted(bench) && counted > 0 ? counted : e->work.bytes;
-}
-
-/* The panel of this entry, made if need be; -1 when there are too many. */
-static int panel_of(struct attn_figure *figure, struct panel *panel,
+/* The panel of the instruction set and threads of this entry, made if need be; panel[]: an entry of
+ * each.  -1 when there are too many. */
+static int panel_of(struct attn_figure *figure, const struct attn_bench_entry **panel,
                     const struct attn_bench_entry *e)
 {
     for (int p = 0; p < figure->n_panels; p++)
-        if (panel[p].example->kernels == e->kernels && panel[p].example->threads == e->threads)
+        if (panel[p]->kernels == e->kernels && panel[p]->threads == e->threads)
             return p;
     if (figure->n_panels == ATTN_FIGURE_PANELS)
         return -1;
-    panel[figure->n_panels].example = e;
+    panel[figure->n_panels] = e;
     snprintf(figure->panel[figure->n_panels], sizeof figure->panel[0], "%s-%s-%d-thread%s", e->isa,
              e->kernels->bytes == 8 ? "f64" : "f32", e->threads, e->threads == 1 ? "" : "s");
     return figure->n_panels++;
@@ -64,12 +44,12 @@ static void curve_name(const struct attn_bench_entry *e, char text[160])
 }
 
 static enum attn_status add_entry(const struct attn_bench *bench, struct attn_figure *figure,
-                                  struct panel *panel, const struct attn_bench_entry *e,
-                                  struct attn_error *err)
+                                  const struct attn_bench_entry **panel,
+                                  const struct attn_bench_entry *e, struct attn_error *err)
 {
-    struct attn_spread rate;
+    struct attn_bench_figure rate;
     char name[160];
-    if (e->state != ATTN_BENCH_TIMED || e->n == 0 || !(bytes_of(bench, e) > 0))
+    if (e->state != ATTN_BENCH_TIMED || e->n == 0 || !(e->work.bytes > 0))
         return ATTN_OK;
     int p = panel_of(figure, panel, e);
     if (p < 0)
@@ -77,7 +57,7 @@ static enum attn_status add_entry(const struct attn_bench *bench, struct attn_fi
     curve_name(e, name);
     int look = look_of(figure, e);
     int curve = attn_figure_curve_of(figure, name, look, look < attn_impl_count());
-    double x = e->work.flops / bytes_of(bench, e);
+    double x = e->work.flops / e->work.bytes;
     struct attn_figure_point *point = attn_figure_add(figure, p, curve, x);
     /* The roof is within the range of y, and its ridge within that of x. */
     double peak = attn_bench_roof_rate(bench, ATTN_ROOF_FMA, e);
@@ -86,17 +66,17 @@ static enum attn_status add_entry(const struct attn_bench *bench, struct attn_fi
         point != NULL ? attn_figure_add(figure, p, curve, ridge) : NULL;
     if (roof == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory, or too many curves, for the roofline");
-    attn_bench_spread(e, ATTN_BENCH_RATE, &rate);
+    attn_bench_figure(e, NULL, ATTN_BENCH_FLOPS, &rate);
     point = roof - 1; /* the points may have moved */
-    point->y[0] = rate.median / G;
-    point->y[1] = rate.min / G;
-    point->y[2] = rate.max / G;
+    point->y[0] = rate.spread.median / G;
+    point->y[1] = rate.spread.min / G;
+    point->y[2] = rate.spread.max / G;
     roof->y[3] = peak / G;
     roof->status = "roof";
     return ATTN_OK;
 }
 
-static void set_words(const struct attn_bench *bench, struct attn_figure *figure)
+static void set_words(struct attn_figure *figure)
 {
     static const char *const columns[] = {"gflops", "slowest", "fastest", "roof_gflops"};
     json_t *facts = attn_machine_facts();
@@ -109,18 +89,16 @@ static void set_words(const struct attn_bench *bench, struct attn_figure *figure
              "Medians, and the fastest and slowest sample. Machine: %s",
              name != NULL ? name : "unknown");
     json_decref(facts);
-    snprintf(figure->remark, sizeof figure->remark, "%s",
-             is_counted(bench)
-                 ? "Bytes are counted: 64 for each miss of the last cache."
-                 : "Bytes are modelled, this machine has no counters: inputs and outputs once, and "
-                   "twice the buffers at the peak that exceed the second-level cache.");
+    snprintf(figure->remark, sizeof figure->remark,
+             "Bytes are modelled: inputs and outputs once, and twice the buffers at the peak that "
+             "exceed the second-level cache.");
     figure->x_name = "flops_per_byte";
     figure->n_columns = figure->n_drawn = 4;
     memcpy(figure->column, columns, sizeof columns);
 }
 
 /* The roofs of each panel, as lines of the script. */
-static void set_roofs(const struct attn_bench *bench, const struct panel *panel,
+static void set_roofs(const struct attn_bench *bench, const struct attn_bench_entry *const *panel,
                       struct attn_figure *figure)
 {
     static const struct {
@@ -130,13 +108,12 @@ static void set_roofs(const struct attn_bench *bench, const struct panel *panel,
         {"roof_fma", ATTN_ROOF_FMA}, {"roof_read", ATTN_ROOF_READ}, {"roof_l2", ATTN_ROOF_L2}};
     char *text = figure->variables;
     size_t size = sizeof figure->variables;
-    int n = snprintf(text, size, "x_name   = '%s'\n",
-                     is_counted(bench) ? "flops a byte" : "flops a byte (modelled)");
+    int n = snprintf(text, size, "x_name   = 'flops a byte (modelled)'\n");
     for (size_t r = 0; r < sizeof roof / sizeof *roof; r++) {
         n += snprintf(text + n, size - (size_t)n, "%-9s= '", roof[r].name);
         for (int p = 0; p < figure->n_panels; p++)
             n += snprintf(text + n, size - (size_t)n, "%s%.6g", p > 0 ? " " : "",
-                          attn_bench_roof_rate(bench, roof[r].roof, panel[p].example) / G);
+                          attn_bench_roof_rate(bench, roof[r].roof, panel[p]) / G);
         n += snprintf(text + n, size - (size_t)n, "'\n");
     }
 }
@@ -146,7 +123,7 @@ enum attn_status attn_bench_roofline(const struct attn_bench *bench,
                                      const char *folder, int *drawn, struct attn_error *err)
 {
     static struct attn_figure figure;
-    struct panel panel[ATTN_FIGURE_PANELS];
+    const struct attn_bench_entry *panel[ATTN_FIGURE_PANELS];
     char scripts[PATH_MAX];
     enum attn_status status = ATTN_OK;
     *drawn = 0;
@@ -155,7 +132,7 @@ enum attn_status attn_bench_roofline(const struct attn_bench *bench,
     if (attn_draw_scripts(scripts, sizeof scripts) != 0)
         return ATTN_OK;
     memset(&figure, 0, sizeof figure);
-    set_words(bench, &figure);
+    set_words(&figure);
     for (int at = 0; at < n && status == ATTN_OK; at++)
         status = add_entry(bench, &figure, panel, &entry[at], err);
     if (status == ATTN_OK && figure.n > 0) {

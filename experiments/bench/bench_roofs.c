@@ -10,14 +10,12 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/point.h"
 #include "ref/clock.h"
-#include "ref/problem.h"
 
 enum { FILL = 0x3e }; /* every byte of the arrays: 0.186 as floats, 7.0e-9 as doubles */
 enum { L1_NUMBERS = 3072, MOST_BYTES = 256 << 20, CHUNK_BYTES = 1 << 24 };
 
-/* numbers: 0 stands for all memory, 1 for half of L2, 2 for four times L2. */
+/* numbers: 0 stands for all memory, 1 for half of L2. */
 static const struct {
     const char *name, *unit;
     enum attn_limit limit;
@@ -26,12 +24,8 @@ static const struct {
     {"fma", "GFLOP/s", ATTN_LIMIT_FMA, L1_NUMBERS, 2000},
     {"exp2", "Gexp/s", ATTN_LIMIT_EXP2, L1_NUMBERS, 50},
     {"read", "GB/s", ATTN_LIMIT_READ, 0, 1},
-    {"triad", "GB/s", ATTN_LIMIT_TRIAD, 0, 1},
     {"read-l2", "GB/s", ATTN_LIMIT_READ, 1, 4},
-    {"rows-l1", "GB/s", ATTN_LIMIT_GATHER, 4096, 500},
     {"rows-l2", "GB/s", ATTN_LIMIT_GATHER, 1, 10},
-    {"rows-far", "GB/s", ATTN_LIMIT_GATHER, 2, 1},
-    {"issue", "Gadd/s", ATTN_LIMIT_ISSUE, L1_NUMBERS, 1500},
 };
 
 const char *attn_roof_name(enum attn_roof roof)
@@ -96,8 +90,6 @@ enum { SLICES = 8 };
 
 struct worker {
     double (*limit)(void *x, int64_t n, int64_t rounds);
-    double (*tiles)(void *x, int64_t d, int64_t keys, int64_t rounds); /* NULL: limit */
-    int64_t d, keys;
     char *x;
     int width;                    /* bytes of a number                  */
     int64_t bytes, chunk, rounds; /* of x; of one call; times each call */
@@ -119,8 +111,7 @@ static void *work(void *arg)
     for (int slice = 0; slice < SLICES && word == WORK; slice++) {
         double now = start, done = 0;
         while (now - start < w->seconds / SLICES) {
-            done += w->tiles != NULL ? w->tiles(w->x, w->d, w->keys, w->rounds)
-                                     : w->limit(w->x + at, w->chunk / w->width, w->rounds);
+            done += w->limit(w->x + at, w->chunk / w->width, w->rounds);
             at = at + 2 * w->chunk <= w->bytes ? at + w->chunk : 0;
             now = attn_seconds(CLOCK_MONOTONIC);
         }
@@ -143,9 +134,7 @@ static struct worker worker_of(const struct attn_roofs *roofs, const struct attn
     int64_t numbers = roofs_of[roof].numbers;
     w.bytes = numbers == 0   ? roofs->bytes
               : numbers == 1 ? roofs->l2_bytes / 2
-              : numbers == 2
-                  ? (4 * roofs->l2_bytes < roofs->bytes ? 4 * roofs->l2_bytes : roofs->bytes)
-                  : numbers * kernels->bytes;
+                             : numbers * kernels->bytes;
     w.chunk = w.bytes < CHUNK_BYTES ? w.bytes : CHUNK_BYTES;
     return w;
 }
@@ -183,29 +172,5 @@ double attn_roof_sample(struct attn_roofs *roofs, const struct attn_kernels *ker
         return (double)NAN;
     for (int t = 0; t < threads; t++)
         worker[t] = worker_of(roofs, kernels, roof, t);
-    double rate = work_together(worker, threads, seconds);
-    for (int t = 0; t < threads && roof == ATTN_ROOF_ISSUE; t++)
-        rate = fmin(rate, threads * worker[t].rate);
-    return rate;
-}
-
-double attn_roof_tiles_sample(struct attn_roofs *roofs, const struct attn_kernels *kernels,
-                              const struct attn_roof_tiles *tiles, int threads, double seconds)
-{
-    enum { ROUNDS = 8 }; /* of a call: half a millisecond, or less */
-    struct worker worker[ATTN_BENCH_THREADS];
-    int64_t room =
-        attn_product(kernels->limit_tiles_workspace(tiles->d, tiles->keys), kernels->bytes);
-    if (threads < 1 || threads > roofs->threads || room > roofs->bytes)
-        return (double)NAN;
-    for (int t = 0; t < threads; t++)
-        worker[t] = (struct worker){.tiles = kernels->limit_tiles[tiles->pass],
-                                    .x = roofs->memory[t],
-                                    .d = tiles->d,
-                                    .keys = tiles->keys,
-                                    .rounds = ROUNDS};
-    double rate = work_together(worker, threads, seconds);
-    for (int t = 0; t < threads; t++)
-        memset(roofs->memory[t], FILL, (size_t)room);
-    return rate;
+    return work_together(worker, threads, seconds);
 }

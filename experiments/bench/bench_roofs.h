@@ -14,20 +14,15 @@
 enum { ATTN_BENCH_THREADS = 64 };
 
 enum attn_roof {
-    ATTN_ROOF_FMA,        /* P: multiply-adds on registers                     */
-    ATTN_ROOF_EXP2,       /* softmax steps in L1                               */
-    ATTN_ROOF_READ,       /* bytes read from memory, from an array beyond every cache */
-    ATTN_ROOF_TRIAD,      /* bytes read and written there                      */
-    ATTN_ROOF_L2,         /* bytes read from half of the second-level cache    */
-    ATTN_ROOF_GATHER_L1,  /* bytes read in random rows of 256: of 16 KiB (f64: 32) */
-    ATTN_ROOF_GATHER_L2,  /* of half of the second-level cache                     */
-    ATTN_ROOF_GATHER_FAR, /* of four times that cache                              */
-    ATTN_ROOF_ISSUE,      /* additions of integers: how much of the core there is; of several
-                             threads, as if all had what the worst of them has */
+    ATTN_ROOF_FMA,    /* P: multiply-adds on registers                         */
+    ATTN_ROOF_EXP2,   /* softmax steps in L1                                   */
+    ATTN_ROOF_READ,   /* bytes read from memory, from an array beyond every cache */
+    ATTN_ROOF_L2,     /* bytes read from half of the second-level cache        */
+    ATTN_ROOF_GATHER, /* bytes read there in random rows of 256                */
     ATTN_ROOFS
 };
 const char *attn_roof_name(enum attn_roof roof); /* "fma", "exp2", "read", ... */
-const char *attn_roof_unit(enum attn_roof roof); /* "GFLOP/s", "Gexp/s", "GB/s", "Gadd/s"     */
+const char *attn_roof_unit(enum attn_roof roof); /* "GFLOP/s", "Gexp/s", "GB/s" */
 
 struct attn_roofs {
     int threads;      /* at most             */
@@ -44,14 +39,5 @@ void attn_roofs_close(struct attn_roofs *roofs);
  * not be started. */
 double attn_roof_sample(struct attn_roofs *roofs, const struct attn_kernels *kernels,
                         enum attn_roof roof, int threads, double seconds);
-
-/* The same for the tiles of a pass on near data, d = dv, so many keys in a block: flops a second.
- * NaN as well when the memory of a thread is too small for them. */
-struct attn_roof_tiles {
-    enum attn_pass pass;
-    int64_t d, keys;
-};
-double attn_roof_tiles_sample(struct attn_roofs *roofs, const struct attn_kernels *kernels,
-                              const struct attn_roof_tiles *tiles, int threads, double seconds);
 
 #endif

@@ -179,9 +179,7 @@ enum attn_limit {
     ATTN_LIMIT_FMA,    /* flops: multiply-adds on registers, two each      */
     ATTN_LIMIT_EXP2,   /* exponentials, with what softmax does around them */
     ATTN_LIMIT_READ,   /* bytes read                                       */
-    ATTN_LIMIT_TRIAD,  /* bytes read and written                           */
     ATTN_LIMIT_GATHER, /* bytes read, in rows of 256 from anywhere         */
-    ATTN_LIMIT_ISSUE,  /* additions of integers: nothing but instructions  */
     ATTN_LIMITS
 };
 
@@ -245,10 +243,6 @@ struct attn_kernels {
 
     /* ---- loops of known work (limits_tmpl.h): what was done, in units of enum attn_limit ---- */
     double (*limit[ATTN_LIMITS])(void *x, int64_t n, int64_t rounds);
-    /* By enum attn_pass; flops: the tiles of such a pass on one panel of queries and so many keys
-     * (at most ATTN_KEY_BLOCK), d = dv, everything near; and the numbers of x that either takes. */
-    double (*limit_tiles[2])(void *x, int64_t d, int64_t keys, int64_t rounds);
-    int64_t (*limit_tiles_workspace)(int64_t d, int64_t keys);
 };
 
 /* Those that this library was built with; see isa.c for which the machine has. */
