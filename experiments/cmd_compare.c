@@ -5,7 +5,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
-#include "experiments/problem/compare_bound.h"
+#include "experiments/problem/file_problem.h"
 #include "tests/harness/bound/rules.h"
 #include "tests/harness/files/fileio.h"
 
@@ -112,14 +112,6 @@ static int read_flags(int argc, char **argv, struct task *t)
 
 /* ---- which tensors -------------------------------------------------------------------------- */
 
-static int is_input(const char *name)
-{
-    for (int i = 0; i < ATTN_FILE_PROBLEM_INPUTS; i++)
-        if (strcmp(name, attn_file_problem_input_name((enum attn_file_problem_input)i)) == 0)
-            return 1;
-    return 0;
-}
-
 /* Whether a name is asked for. */
 static int is_wanted(const struct task *t, const char *name)
 {
@@ -133,7 +125,7 @@ static enum attn_status check_names(const struct task *t, const struct attn_tens
     for (int i = 0; i < a->n; i++) {
         const char *name = a->entry[i].name;
         if (is_wanted(t, name) && attn_tensors_find(b, name) == NULL &&
-            !(t->problem.only == NULL && is_input(name)))
+            !(t->problem.only == NULL && attn_file_input_named(name) >= 0))
             return attn_fault(err, ATTN_EINVAL, b->path, "has no tensor '%.40s'; %.200s has", name,
                               a->path);
     }
@@ -175,10 +167,7 @@ static enum attn_status check_pair(const struct task *t, const struct attn_tenso
 {
     const struct attn_file_tensor *a = got->tensor, *b = want->tensor;
     char shape[2][160];
-    int same = a->n_axes == b->n_axes;
-    for (int x = 0; x < a->n_axes && same; x++)
-        same = a->extent[x] == b->extent[x];
-    if (!same)
+    if (!attn_file_same_shape(a, b))
         return attn_fault(err, ATTN_EINVAL, got->file->path, "'%.40s' is %s; in %.160s it is %s",
                           got->name, attn_file_shape(a, shape[0]), want->file->path,
                           attn_file_shape(b, shape[1]));
@@ -327,7 +316,7 @@ static enum attn_status compare_values(const struct task *t, int *bad, struct at
 /* Rules against what was given with them. */
 static enum attn_status check_rules(struct task *t, struct attn_error *err)
 {
-    int inputs = attn_compare_has_inputs(&t->want) || attn_compare_has_inputs(&t->got);
+    int inputs = attn_tensors_have_inputs(&t->want) || attn_tensors_have_inputs(&t->got);
     if (t->n_rules == 0)
         t->bound = 1;
     if (t->bound && !inputs)
@@ -358,7 +347,7 @@ static int compare(int argc, char **argv)
 {
     static struct task t;
     struct attn_error err = {0};
-    struct attn_file_problem_found found = {0};
+    struct attn_found found = {0};
     int bad = 0, exit_status = read_flags(argc, argv, &t);
     if (exit_status >= 0)
         return exit_status;
@@ -367,7 +356,7 @@ static int compare(int argc, char **argv)
         status = check_rules(&t, &err);
     if (status == ATTN_OK && t.n_rules > 0)
         status = compare_values(&t, &bad, &err);
-    int by_want = attn_compare_has_inputs(&t.want);
+    int by_want = attn_tensors_have_inputs(&t.want);
     if (status == ATTN_OK && t.bound)
         status = attn_compare_bound(&t.problem, by_want ? &t.want : &t.got,
                                     by_want ? &t.got : &t.want, &found, &err);
@@ -376,7 +365,7 @@ static int compare(int argc, char **argv)
         attn_clean(err.text);
         exit_status = attn_cli_fail("compare", attn_cli_status(status), "%s", err.text);
     } else
-        exit_status = attn_file_problem_found_exit(&found);
+        exit_status = attn_found_exit(&found);
     attn_tensors_close(&t.got);
     attn_tensors_close(&t.want);
     attn_tensors_close(&t.reference);

@@ -20,13 +20,13 @@ struct flags {
 
 static const struct attn_flag_use uses[] = {
     {.flag = ATTN_FLAG_INPUT, PLACE(input)},
-    {.flag = ATTN_FLAG_Q, TENSOR(ATTN_FILE_PROBLEM_Q)},
-    {.flag = ATTN_FLAG_K, TENSOR(ATTN_FILE_PROBLEM_K)},
-    {.flag = ATTN_FLAG_V, TENSOR(ATTN_FILE_PROBLEM_V)},
-    {.flag = ATTN_FLAG_DO, TENSOR(ATTN_FILE_PROBLEM_DO)},
-    {.flag = ATTN_FLAG_DLSE, TENSOR(ATTN_FILE_PROBLEM_DLSE)},
-    {.flag = ATTN_FLAG_BIAS, TENSOR(ATTN_FILE_PROBLEM_BIAS)},
-    {.flag = ATTN_FLAG_KEY_MASK, TENSOR(ATTN_FILE_PROBLEM_KEY_MASK)},
+    {.flag = ATTN_FLAG_Q, TENSOR(ATTN_IN_Q)},
+    {.flag = ATTN_FLAG_K, TENSOR(ATTN_IN_K)},
+    {.flag = ATTN_FLAG_V, TENSOR(ATTN_IN_V)},
+    {.flag = ATTN_FLAG_DO, TENSOR(ATTN_IN_DO)},
+    {.flag = ATTN_FLAG_DLSE, TENSOR(ATTN_IN_DLSE)},
+    {.flag = ATTN_FLAG_BIAS, TENSOR(ATTN_IN_BIAS)},
+    {.flag = ATTN_FLAG_KEY_MASK, TENSOR(ATTN_IN_KEY_MASK)},
     {.flag = ATTN_FLAG_OUT,
      PLACE(out),
      .help = "write the results there; needed unless --compare is given"},
@@ -60,8 +60,8 @@ static const struct attn_flag_use uses[] = {
      PLACE(kv_heads),
      .kind = ATTN_KIND_TEXT,
      .help = "BLE: heads of k and v (as many as of q)"},
-    {.flag = ATTN_FLAG_CU_SEQLENS_Q, TENSOR(ATTN_FILE_PROBLEM_CU_Q)},
-    {.flag = ATTN_FLAG_CU_SEQLENS_K, TENSOR(ATTN_FILE_PROBLEM_CU_K)},
+    {.flag = ATTN_FLAG_CU_SEQLENS_Q, TENSOR(ATTN_IN_CU_Q)},
+    {.flag = ATTN_FLAG_CU_SEQLENS_K, TENSOR(ATTN_IN_CU_K)},
     {.flag = ATTN_FLAG_END}};
 
 static int run(int argc, char **argv);
@@ -97,17 +97,16 @@ const struct attn_cli_command attn_cmd_run = {
 static int check_request(const struct attn_request *r)
 {
     const char *each = NULL;
-    for (int i = 0; i < ATTN_FILE_PROBLEM_INPUTS; i++)
+    for (int i = 0; i < ATTN_IN_INPUTS; i++)
         if (r->file[i] != NULL)
-            each = attn_file_problem_input_name((enum attn_file_problem_input)i);
+            each = attn_file_input_name((enum attn_file_input)i);
     if (r->input != NULL && each != NULL)
         return attn_cli_fail(
             "run", ATTN_EXIT_USAGE,
             "--input and the file of '%s' together: tensors come from one file, or "
             "each from its own",
             each);
-    if (r->input == NULL && (!r->file[ATTN_FILE_PROBLEM_Q] || !r->file[ATTN_FILE_PROBLEM_K] ||
-                             !r->file[ATTN_FILE_PROBLEM_V]))
+    if (r->input == NULL && (!r->file[ATTN_IN_Q] || !r->file[ATTN_IN_K] || !r->file[ATTN_IN_V]))
         return attn_cli_fail("run", ATTN_EXIT_USAGE,
                              "tensors are missing: --input FILE, or --q, --k and --v");
     if (r->out == NULL && !r->compare)
@@ -145,33 +144,32 @@ static int finish(enum attn_status status, struct attn_error *err)
 static int run(int argc, char **argv)
 {
     struct attn_request request;
-    struct attn_file_problem files;
+    struct attn_files files;
     struct attn_error err = {0};
-    struct attn_file_problem_found found = {0};
+    struct attn_found found = {0};
     int exit_status = read_flags(argc, argv, &request);
     if (exit_status >= 0)
         return exit_status;
     exit_status = ATTN_EXIT_GOOD;
-    enum attn_status status = attn_file_problem_open(&request, &files, &err);
+    enum attn_status status = attn_files_open(&request, &files, &err);
     if (status == ATTN_OK)
-        status = attn_file_problem_price(&files, &err);
+        status = attn_files_price(&files, &err);
     if (status == ATTN_OK && request.out != NULL)
         status = attn_folder_make(request.out, &err); /* before the work, not after it */
     if (status == ATTN_OK)
-        status = attn_file_problem_run(&files, &err);
+        status = attn_files_run(&files, &err);
     if (status != ATTN_OK)
         exit_status = finish(status, &err);
     if (status == ATTN_OK && request.out != NULL) {
-        status = attn_file_problem_write(&files, &err);
+        status = attn_files_write(&files, &err);
         if (status != ATTN_OK)
             exit_status = finish(status, &err);
     }
     if (status == ATTN_OK && request.compare) {
-        status = attn_file_problem_compare(&files, &found, &err);
-        exit_status =
-            status != ATTN_OK ? finish(status, &err) : attn_file_problem_found_exit(&found);
+        status = attn_files_compare(&files, &found, &err);
+        exit_status = status != ATTN_OK ? finish(status, &err) : attn_found_exit(&found);
     }
-    attn_file_problem_close(&files);
+    attn_files_close(&files);
     int flushed = attn_cli_flush("run");
     return flushed != ATTN_EXIT_GOOD ? flushed : exit_status;
 }

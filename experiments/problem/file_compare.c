@@ -1,20 +1,21 @@
-/* See file_problem.h: the outputs, and the results that the file holds, against the oracle. */
+/* See file_problem.h: the outputs, and the results that files hold, against the oracle. */
+#include "experiments/problem/file_problem.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/problem/file_problem.h"
 #include "ref/problem.h"
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/fill.h"
 
 enum { SAMPLE_SEED = 2 };
 
-int64_t attn_file_problem_compared(int64_t n)
+int64_t attn_files_compared(int64_t n)
 {
-    return n > ATTN_FILE_PROBLEM_ALL ? ATTN_FILE_PROBLEM_SAMPLE : n;
+    return n > ATTN_FILES_ALL ? ATTN_FILES_SAMPLE : n;
 }
 
 static int by_value(const void *a, const void *b)
@@ -24,25 +25,25 @@ static int by_value(const void *a, const void *b)
 }
 
 /* 64 different indices below n, in order, the first and the last among them; -1: all of them. */
-static int64_t choose(int64_t n, uint64_t stream, int64_t index[ATTN_FILE_PROBLEM_SAMPLE])
+static int64_t choose(int64_t n, uint64_t stream, int64_t index[ATTN_FILES_SAMPLE])
 {
-    if (n <= ATTN_FILE_PROBLEM_ALL)
+    if (n <= ATTN_FILES_ALL)
         return -1;
     index[0] = 0;
     index[1] = n - 1;
     int64_t have = 2;
-    for (uint64_t t = 0; have < ATTN_FILE_PROBLEM_SAMPLE; t++) {
+    for (uint64_t t = 0; have < ATTN_FILES_SAMPLE; t++) {
         int64_t next = (int64_t)(attn_hash(SAMPLE_SEED, stream, t) % (uint64_t)n), i = 0;
         while (i < have && index[i] != next)
             i++;
         if (i == have)
             index[have++] = next;
     }
-    qsort(index, ATTN_FILE_PROBLEM_SAMPLE, sizeof *index, by_value);
-    return ATTN_FILE_PROBLEM_SAMPLE;
+    qsort(index, ATTN_FILES_SAMPLE, sizeof *index, by_value);
+    return ATTN_FILES_SAMPLE;
 }
 
-/* ---- the table ---------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 /* Of the column that says whose result it is. */
 static int spec_width(const char *spec)
@@ -51,8 +52,8 @@ static int spec_width(const char *spec)
     return width > least ? width : least;
 }
 
-static void print_head(const struct attn_file_problem *files,
-                       const struct attn_precision *precision, const struct attn_sample *sample)
+static void print_head(const struct attn_files *files, const struct attn_precision *precision,
+                       const struct attn_sample *sample)
 {
     const struct attn_problem *p = &files->problem;
     printf("b%lldh%lldg%lldq%lldk%lldd%lldv%lld %s, mask %.300s, scale %.9g", (long long)p->batch,
@@ -67,11 +68,10 @@ static void print_head(const struct attn_file_problem *files,
     printf("bounds for u = %.3g, storage %.3g, %lld rescales, %lld merges\n", precision->u,
            precision->u_storage, (long long)precision->rescales, (long long)precision->merges);
     if (sample->n_rows >= 0)
-        printf("compared: %d of %lld rows of o, lse and dq\n", ATTN_FILE_PROBLEM_SAMPLE,
+        printf("compared: %d of %lld rows of o, lse and dq\n", ATTN_FILES_SAMPLE,
                (long long)p->n_query);
     if (sample->n_keys >= 0 && files->pass == ATTN_BACKWARD)
-        printf("compared: %d of %lld rows of dk and dv\n", ATTN_FILE_PROBLEM_SAMPLE,
-               (long long)p->n_key);
+        printf("compared: %d of %lld rows of dk and dv\n", ATTN_FILES_SAMPLE, (long long)p->n_key);
     printf("%-6s %-*s %-6s %11s  %-5s %-24s %-14s %-14s %s\n", "tensor",
            spec_width(files->request->spec), "of", "stored", "error/bound", "", "worst element",
            "got", "want", "bound");
@@ -89,7 +89,7 @@ static int64_t count_silent(const struct attn_truth_tensor *truth, const struct 
 
 /* What one tensor is found to be; counted in *found. */
 static void print_row(const char *of, int width, const struct attn_truth_tensor *truth,
-                      const struct attn_agreement *x, struct attn_file_problem_found *found)
+                      const struct attn_agreement *x, struct attn_found *found)
 {
     char at[64], ratio[32];
     int64_t silent = count_silent(truth, x);
@@ -119,9 +119,8 @@ static void print_row(const char *of, int width, const struct attn_truth_tensor 
     found->n_unjudged += ok && silent > 0;
 }
 
-void attn_file_problem_unjudged(const struct attn_file_problem *files, const char *of,
-                                const char *name, const char *why,
-                                struct attn_file_problem_found *found)
+static void unjudged(const struct attn_files *files, const char *of, const char *name,
+                     const char *why, struct attn_found *found)
 {
     char clean[128];
     snprintf(clean, sizeof clean, "%s", name);
@@ -130,24 +129,24 @@ void attn_file_problem_unjudged(const struct attn_file_problem *files, const cha
     found->n_unjudged++;
 }
 
-int attn_file_problem_found_exit(const struct attn_file_problem_found *found)
+int attn_found_exit(const struct attn_found *found)
 {
     return found->n_bad > 0        ? ATTN_EXIT_DISAGREE
            : found->n_unjudged > 0 ? ATTN_EXIT_USAGE
                                    : ATTN_EXIT_GOOD;
 }
 
-/* ---- judging ------------------------------------------------------------------------------ */
+/* ---- judging --------------------------------------------------------------------------------- */
 
 /* LSE as attnlab has it, where the file declares another: as double, so that nothing is rounded on
  * the way.  *natural is the tensor itself, or malloc'ed. */
-static enum attn_status undeclare(const struct attn_file_problem *files,
+static enum attn_status undeclare(const struct attn_files *files,
                                   const struct attn_file_tensor *lse, const struct attn_file *from,
                                   struct attn_file_tensor *natural, struct attn_error *err)
 {
     struct attn_claims said;
     enum attn_dtype stored;
-    attn_file_problem_words_lse(files, from, &said);
+    attn_files_lse(files, from, &said);
     *natural = *lse;
     if (said.lse == ATTN_PLUGIN_LSE_E && said.empty_lse == ATTN_PLUGIN_EMPTY_MINUS_INF)
         return ATTN_OK;
@@ -174,10 +173,10 @@ struct result {
 
 /* In the type in which it is stored.  The truth is another's too: its bounds are copied before they
  * grow. */
-static enum attn_status judge_one(const struct attn_file_problem *files,
+static enum attn_status judge_one(const struct attn_files *files,
                                   const struct attn_truth_tensor *truth, enum attn_output o,
-                                  const struct result *result, double u,
-                                  struct attn_file_problem_found *found, struct attn_error *err)
+                                  const struct result *result, double u, struct attn_found *found,
+                                  struct attn_error *err)
 {
     struct attn_truth_tensor mine = *truth;
     struct attn_file_tensor plain = *result->tensor;
@@ -194,8 +193,7 @@ static enum attn_status judge_one(const struct attn_file_problem *files,
     if (status == ATTN_OK) {
         memcpy(mine.bound, truth->bound, n * sizeof *mine.bound);
         attn_truth_store(&mine, stored);
-        struct attn_cview got =
-            attn_file_problem_cview(files, &plain, attn_file_problem_kind_of(o));
+        struct attn_cview got = attn_files_cview(files, &plain, attn_file_axes_of(o));
         attn_agree(&got, &mine, u, &agreement);
         print_row(result->of, spec_width(files->request->spec), &mine, &agreement, found);
     }
@@ -206,10 +204,9 @@ static enum attn_status judge_one(const struct attn_file_problem *files,
 }
 
 /* An output, as it was computed or given and as the file holds it. */
-static enum attn_status judge_output(const struct attn_file_problem *files,
+static enum attn_status judge_output(const struct attn_files *files,
                                      const struct attn_truth_tensor *truth, enum attn_output o,
-                                     double u, struct attn_file_problem_found *found,
-                                     struct attn_error *err)
+                                     double u, struct attn_found *found, struct attn_error *err)
 {
     const char *name = attn_output_name(o);
     const struct attn_file_tensor *ours = files->output[o].data != NULL ? &files->output[o] : NULL;
@@ -217,17 +214,16 @@ static enum attn_status judge_output(const struct attn_file_problem *files,
                                      {"the file", files->stored[o], NULL, 1}};
     enum attn_status status = ATTN_OK;
     if (files->request->only != NULL && ours == NULL && files->stored[o] == NULL)
-        attn_file_problem_unjudged(files, "--only", name, "it is neither given nor computed",
-                                   found);
+        unjudged(files, "--only", name, "it is neither given nor computed", found);
     for (int r = 0; r < 2 && status == ATTN_OK; r++) {
         const struct result *x = &result[r];
-        const char *why = x->given ? attn_file_problem_why_not(files, o, x->from) : NULL;
+        const char *why = x->given ? attn_files_why_not(files, o, x->from) : NULL;
         if (why == NULL && truth->want == NULL)
             why = "there is no truth for it";
         if (x->tensor == NULL)
             continue;
         if (why != NULL) {
-            attn_file_problem_unjudged(files, x->of, name, why, found);
+            unjudged(files, x->of, name, why, found);
             continue;
         }
         if (r == 1)
@@ -238,51 +234,42 @@ static enum attn_status judge_output(const struct attn_file_problem *files,
     return status;
 }
 
-static enum attn_status judge(const struct attn_file_problem *files, const struct attn_truth *truth,
-                              double u, struct attn_file_problem_found *found,
-                              struct attn_error *err)
+static enum attn_status judge(const struct attn_files *files, const struct attn_truth *truth,
+                              double u, struct attn_found *found, struct attn_error *err)
 {
     enum attn_status status = ATTN_OK;
     for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
-        if (attn_file_problem_asks(files, (enum attn_output)o))
+        if (attn_files_asks(files, (enum attn_output)o))
             status = judge_output(files, &truth->tensor[o], (enum attn_output)o, u, found, err);
     for (int t = 0; files->request->input != NULL && t < files->file[0].n_tensors; t++) {
         const struct attn_file_tensor *tensor = &files->file[0].tensor[t];
         int is_result;
-        const char *why = attn_file_problem_unused(files, tensor, &is_result);
-        if (why != NULL && is_result && attn_file_problem_output_named(tensor->name) < 0)
-            attn_file_problem_unjudged(files, "the file", tensor->name, why, found);
+        const char *why = attn_files_unused(files, tensor, &is_result);
+        if (why != NULL && is_result && attn_output_named(tensor->name) < 0)
+            unjudged(files, "the file", tensor->name, why, found);
     }
     return status;
 }
 
-enum attn_status attn_file_problem_compare(const struct attn_file_problem *files,
-                                           struct attn_file_problem_found *found,
-                                           struct attn_error *err)
+enum attn_status attn_files_compare(const struct attn_files *files, struct attn_found *found,
+                                    struct attn_error *err)
 {
-    int64_t row[ATTN_FILE_PROBLEM_SAMPLE], key[ATTN_FILE_PROBLEM_SAMPLE];
+    int64_t row[ATTN_FILES_SAMPLE], key[ATTN_FILES_SAMPLE];
     struct attn_precision precision;
     struct attn_truth truth;
     const struct attn_sample sample = {.n_rows = choose(files->problem.n_query, 0, row),
                                        .n_keys = choose(files->problem.n_key, 1, key),
                                        .row = row,
                                        .key = key};
-    struct attn_inputs inputs = {
-        .q = attn_file_problem_cview(files, files->input[ATTN_FILE_PROBLEM_Q],
-                                     ATTN_FILE_PROBLEM_QUERIES),
-        .k = attn_file_problem_cview(files, files->input[ATTN_FILE_PROBLEM_K],
-                                     ATTN_FILE_PROBLEM_KEYS),
-        .v = attn_file_problem_cview(files, files->input[ATTN_FILE_PROBLEM_V],
-                                     ATTN_FILE_PROBLEM_KEYS)};
+    struct attn_inputs inputs = {.q = attn_files_input(files, ATTN_IN_Q),
+                                 .k = attn_files_input(files, ATTN_IN_K),
+                                 .v = attn_files_input(files, ATTN_IN_V)};
     if (files->pass == ATTN_BACKWARD) {
-        inputs.d_o = attn_file_problem_cview(files, files->input[ATTN_FILE_PROBLEM_DO],
-                                             ATTN_FILE_PROBLEM_QUERIES);
-        if (files->input[ATTN_FILE_PROBLEM_DLSE] != NULL)
-            inputs.d_lse = attn_file_problem_cview(files, files->input[ATTN_FILE_PROBLEM_DLSE],
-                                                   ATTN_FILE_PROBLEM_ROWS);
-        inputs.want_d_bias = attn_file_problem_judges_bias(files);
+        inputs.d_o = attn_files_input(files, ATTN_IN_DO);
+        inputs.d_lse = attn_files_input(files, ATTN_IN_DLSE);
+        inputs.want_d_bias = attn_files_judges_bias(files);
     }
-    *found = (struct attn_file_problem_found){0};
+    *found = (struct attn_found){0};
     attn_precision_of(files->spec.impl, &files->spec.options, &files->problem, &precision);
     enum attn_status status =
         attn_truth_compute(&files->problem, &inputs, &precision, &sample, &truth, err);
@@ -291,5 +278,135 @@ enum attn_status attn_file_problem_compare(const struct attn_file_problem *files
     print_head(files, &precision, &sample);
     status = judge(files, &truth, precision.u, found, err);
     attn_truth_free(&truth);
+    return status;
+}
+
+/* ---- results from files: the rule `bound` of attnlab compare --------------------------------- */
+
+/* One file with all inputs, or each from its own. */
+static void name_files(const struct attn_tensors *set, struct attn_request *r)
+{
+    const struct attn_file *file = attn_tensors_find(set, "q")->file;
+    if (file->n_tensors > 1) {
+        r->input = file->path;
+        return;
+    }
+    for (int i = 0; i < ATTN_IN_INPUTS; i++) {
+        struct attn_tensors_entry *entry =
+            attn_tensors_find(set, attn_file_input_name((enum attn_file_input)i));
+        r->file[i] = entry != NULL ? entry->file->path : NULL;
+    }
+}
+
+/* Whether a set's tensor is one of the file that the job has opened as its input. */
+static int in_job(const struct attn_files *files, const struct attn_tensors_entry *entry)
+{
+    return files->request->input != NULL && strcmp(entry->file->path, files->file[0].path) == 0;
+}
+
+/* The result of that name that can be judged; NULL: there is none, and name_rest says why. */
+static struct attn_tensors_entry *judgeable(const struct attn_files *files, enum attn_output o,
+                                            const struct attn_tensors *set)
+{
+    struct attn_tensors_entry *entry = attn_tensors_find(set, attn_output_name(o));
+    return entry != NULL && attn_files_asks(files, o) &&
+                   attn_files_why_not(files, o, entry->file) == NULL
+               ? entry
+               : NULL;
+}
+
+/* A result that somebody gave, loaded; any of the four floating types will do. */
+static enum attn_status load_result(const struct attn_files *files, enum attn_output o,
+                                    const struct attn_tensors_entry *entry, struct attn_error *err)
+{
+    enum attn_status status =
+        attn_files_fits(files, entry->file, entry->tensor, attn_output_name(o), o, err);
+    return status == ATTN_OK ? attn_file_load(entry->file, entry->tensor, err) : status;
+}
+
+/* All results that can be judged; those beside inputs that each have a file of their own become the
+ * stored ones. */
+static enum attn_status take(struct attn_files *files, const struct attn_tensors *inputs,
+                             const struct attn_tensors *got, struct attn_error *err)
+{
+    enum attn_status status = ATTN_OK;
+    int n = 0;
+    for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++) {
+        struct attn_tensors_entry *here = judgeable(files, (enum attn_output)o, inputs);
+        const struct attn_tensors_entry *there = judgeable(files, (enum attn_output)o, got);
+        if (here != NULL && !in_job(files, here)) {
+            status = load_result(files, (enum attn_output)o, here, err);
+            files->stored[o] = here->tensor;
+        }
+        if (status == ATTN_OK && there != NULL) {
+            status = load_result(files, (enum attn_output)o, there, err);
+            files->output[o] = *there->tensor; /* the data stay the set's */
+            files->output[o].name = attn_output_name((enum attn_output)o);
+            files->lse_from = o == ATTN_LSE ? there->file : files->lse_from;
+        } else if (status == ATTN_OK && here != NULL)
+            status = attn_fault(err, ATTN_EINVAL, got->path, "has no tensor '%s'; %.200s has",
+                                attn_output_name((enum attn_output)o), inputs->path);
+        n += there != NULL;
+    }
+    if (status == ATTN_OK && n == 0)
+        return attn_fault(err, ATTN_EINVAL, got->path,
+                          "holds none of o, lse, dq, dk, dv and dbias that these inputs can judge");
+    return status;
+}
+
+/* Name what a set holds and the table has not shown: results that cannot be judged, inputs that the
+ * problem was not given, tensors of unknown names. */
+static void name_rest(const struct attn_files *files, const struct attn_tensors *set,
+                      const char *of, struct attn_found *found)
+{
+    for (int e = 0; e < set->n; e++) {
+        const struct attn_tensors_entry *entry = &set->entry[e];
+        struct attn_file_tensor named = *entry->tensor;
+        int o = attn_output_named(entry->name), i = attn_file_input_named(entry->name),
+            is_result = 1;
+        const char *why;
+        if (in_job(files, entry))
+            continue;
+        named.name = entry->name;
+        if (o >= 0)
+            why = attn_files_asks(files, (enum attn_output)o)
+                      ? attn_files_why_not(files, (enum attn_output)o, entry->file)
+                      : NULL;
+        else if (i >= 0)
+            why = files->input[i] == NULL && files->request->only == NULL
+                      ? "an input that does not lie with q, k and v"
+                      : NULL;
+        else
+            why = attn_files_unused(files, &named, &is_result);
+        if (why != NULL && is_result)
+            unjudged(files, of, entry->name, why, found);
+    }
+}
+
+enum attn_status attn_compare_bound(const struct attn_request *wanted,
+                                    const struct attn_tensors *inputs,
+                                    const struct attn_tensors *got, struct attn_found *found,
+                                    struct attn_error *err)
+{
+    struct attn_request request = *wanted;
+    struct attn_files files;
+    request.compare = 1;
+    name_files(inputs, &request);
+    enum attn_status status = attn_files_open(&request, &files, err);
+    files.given = 1;
+    if (status == ATTN_OK)
+        status = attn_files_load(&files, err);
+    if (status == ATTN_OK)
+        status = take(&files, inputs, got, err);
+    if (status == ATTN_OK)
+        printf("the file: %s; precisions of %s\n", inputs->path, request.spec);
+    request.spec = got->path; /* from here on it only names the column */
+    if (status == ATTN_OK)
+        status = attn_files_compare(&files, found, err);
+    if (status == ATTN_OK) {
+        name_rest(&files, inputs, "the file", found);
+        name_rest(&files, got, got->path, found);
+    }
+    attn_files_close(&files);
     return status;
 }

@@ -1,4 +1,7 @@
-/* See file_problem.h: files, metadata and flags become one problem. */
+/* See file_problem.h: files, metadata and flags become one problem.  Files in the wild say `causal`
+ * and `padding`, those of `attnlab vectors` (docs/external.md) `band` and `dense`; all are turned
+ * into the mask language here, where `causal` always has an alignment, or refused where they could
+ * mean two things. */
 #include "experiments/problem/file_problem.h"
 
 #include <math.h>
@@ -10,16 +13,35 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
+#include "ref/problem.h"
 #include "tests/harness/files/fileio.h"
 
-const char *attn_file_problem_input_name(enum attn_file_problem_input input)
+const char *attn_file_input_name(enum attn_file_input input)
 {
-    static const char *const name[ATTN_FILE_PROBLEM_INPUTS] = {
+    static const char *const name[ATTN_IN_INPUTS] = {
         "q", "k", "v", "do", "bias", "key_mask", "cu_seqlens_q", "cu_seqlens_k", "dlse"};
-    return (unsigned)input < ATTN_FILE_PROBLEM_INPUTS ? name[input] : "unknown";
+    return (unsigned)input < ATTN_IN_INPUTS ? name[input] : "unknown";
 }
 
-void attn_file_problem_note(const char *format, ...)
+int attn_file_input_named(const char *name)
+{
+    for (int i = 0; i < ATTN_IN_INPUTS; i++)
+        if (strcmp(name, attn_file_input_name((enum attn_file_input)i)) == 0)
+            return i;
+    return -1;
+}
+
+int attn_output_named(const char *name)
+{
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        if (strcmp(name, attn_output_name((enum attn_output)o)) == 0)
+            return o;
+    return -1;
+}
+
+/* To stderr. */
+static void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void note(const char *format, ...)
 {
     char text[512];
     va_list args;
@@ -30,7 +52,7 @@ void attn_file_problem_note(const char *format, ...)
     fprintf(stderr, "attnlab run: note: %s\n", text);
 }
 
-/* ---- files -------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 /* Results in a folder are in no file that was opened. */
 static enum attn_status check_folder(const char *path, struct attn_error *err)
@@ -67,16 +89,15 @@ static enum attn_status open_input(const char *path, int compare, struct attn_fi
     return status == ATTN_OK ? attn_file_open(inside, file, err) : status;
 }
 
-static enum attn_status open_all(struct attn_file_problem *files, struct attn_error *err)
+static enum attn_status open_all(struct attn_files *files, struct attn_error *err)
 {
     struct attn_file *file = &files->file[0];
     enum attn_status status = open_input(files->request->input, files->request->compare, file, err);
     if (status != ATTN_OK)
         return status;
     files->n_files = 1;
-    for (int i = 0; i < ATTN_FILE_PROBLEM_INPUTS; i++) {
-        files->input[i] =
-            attn_file_find(file, attn_file_problem_input_name((enum attn_file_problem_input)i));
+    for (int i = 0; i < ATTN_IN_INPUTS; i++) {
+        files->input[i] = attn_file_find(file, attn_file_input_name((enum attn_file_input)i));
         files->from[i] = file;
     }
     for (int o = 0; o < ATTN_OUTPUTS; o++)
@@ -84,9 +105,9 @@ static enum attn_status open_all(struct attn_file_problem *files, struct attn_er
     return ATTN_OK;
 }
 
-static enum attn_status open_each(struct attn_file_problem *files, struct attn_error *err)
+static enum attn_status open_each(struct attn_files *files, struct attn_error *err)
 {
-    for (int i = 0; i < ATTN_FILE_PROBLEM_INPUTS; i++) {
+    for (int i = 0; i < ATTN_IN_INPUTS; i++) {
         struct attn_file *file = &files->file[files->n_files];
         if (files->request->file[i] == NULL)
             continue;
@@ -97,30 +118,29 @@ static enum attn_status open_each(struct attn_file_problem *files, struct attn_e
         if (file->n_tensors != 1)
             return attn_fault(err, ATTN_EINVAL, file->path,
                               "holds %d tensors; --%s takes a file with one (--input takes many)",
-                              file->n_tensors,
-                              attn_file_problem_input_name((enum attn_file_problem_input)i));
+                              file->n_tensors, attn_file_input_name((enum attn_file_input)i));
         files->input[i] = &file->tensor[0];
         files->from[i] = file;
     }
     return ATTN_OK;
 }
 
-static enum attn_status find_inputs(struct attn_file_problem *files, struct attn_error *err)
+static enum attn_status find_inputs(struct attn_files *files, struct attn_error *err)
 {
     enum attn_status status =
         files->request->input != NULL ? open_all(files, err) : open_each(files, err);
-    for (int i = ATTN_FILE_PROBLEM_Q; i <= ATTN_FILE_PROBLEM_V && status == ATTN_OK; i++)
+    for (int i = ATTN_IN_Q; i <= ATTN_IN_V && status == ATTN_OK; i++)
         if (files->input[i] == NULL)
             status = attn_fault(err, ATTN_EINVAL, files->file[0].path,
                                 "has no tensor '%s': q, k and v are needed",
-                                attn_file_problem_input_name((enum attn_file_problem_input)i));
+                                attn_file_input_name((enum attn_file_input)i));
     return status;
 }
 
-/* ---- settings ----------------------------------------------------------------------------- */
+/* ---- settings -------------------------------------------------------------------------------- */
 
-enum attn_status attn_file_problem_metadata(const struct attn_file_problem *files, const char *key,
-                                            const char **value, struct attn_error *err)
+static enum attn_status metadata(const struct attn_files *files, const char *key,
+                                 const char **value, struct attn_error *err)
 {
     const char *path = NULL;
     *value = NULL;
@@ -138,39 +158,58 @@ enum attn_status attn_file_problem_metadata(const struct attn_file_problem *file
     return ATTN_OK;
 }
 
-enum attn_status attn_file_problem_setting(const struct attn_file_problem *files, const char *key,
-                                           const char *flag, const char **value,
-                                           struct attn_error *err)
+static enum attn_status setting(const struct attn_files *files, const char *key, const char *flag,
+                                const char **value, struct attn_error *err)
 {
     const char *said;
     double a, b;
     if (flag == NULL)
-        return attn_file_problem_metadata(files, key, value, err);
+        return metadata(files, key, value, err);
     *value = flag;
     for (int f = 0; f < files->n_files; f++) {
         said = attn_file_metadata(&files->file[f], key);
         if (said == NULL || strcmp(said, flag) == 0 ||
             (attn_cli_double(said, &a) && attn_cli_double(flag, &b) && a == b))
             continue;
-        attn_file_problem_note("--%s %s instead of %s=%.80s in %s", key, flag, key, said,
-                               files->file[f].path);
+        note("--%s %s instead of %s=%.80s in %s", key, flag, key, said, files->file[f].path);
     }
     return ATTN_OK;
 }
 
-static enum attn_status read_number(const struct attn_file_problem *files, const char *key,
+static int says(const struct attn_files *files, const char *key, const char *word)
+{
+    const char *said = NULL;
+    struct attn_error ignored;
+    return metadata(files, key, &said, &ignored) == ATTN_OK && said != NULL &&
+           strcmp(said, word) == 0;
+}
+
+static enum attn_status read_integer(const struct attn_files *files, const char *key,
+                                     int64_t *value, struct attn_error *err)
+{
+    const char *said;
+    enum attn_status status = metadata(files, key, &said, err);
+    if (status == ATTN_OK &&
+        (said == NULL || !attn_cli_int(said, -((int64_t)1 << 60), (int64_t)1 << 60, value)))
+        return attn_fault(err, ATTN_EINVAL, files->file[0].path,
+                          "metadata %s '%.40s': a whole number was expected", key,
+                          said != NULL ? said : "");
+    return status;
+}
+
+static enum attn_status read_number(const struct attn_files *files, const char *key,
                                     const char *flag, int *given, double *number,
                                     struct attn_error *err)
 {
     const char *text;
-    enum attn_status status = attn_file_problem_setting(files, key, flag, &text, err);
+    enum attn_status status = setting(files, key, flag, &text, err);
     *given = status == ATTN_OK && text != NULL;
     if (*given && !(attn_cli_double(text, number) && isfinite(*number)))
         return attn_fail(err, ATTN_EINVAL, "%s '%.40s': a finite number was expected", key, text);
     return status;
 }
 
-static enum attn_status set_numbers(struct attn_file_problem *files, struct attn_error *err)
+static enum attn_status set_numbers(struct attn_files *files, struct attn_error *err)
 {
     struct attn_problem *p = &files->problem;
     int given;
@@ -178,7 +217,7 @@ static enum attn_status set_numbers(struct attn_file_problem *files, struct attn
         read_number(files, "scale", files->request->scale, &given, &p->scale, err);
     if (status == ATTN_OK && !given) {
         p->scale = p->d_key > 0 ? 1 / sqrt((double)p->d_key) : 1;
-        attn_file_problem_note("no scale was said: 1/sqrt(d) = %.17g", p->scale);
+        note("no scale was said: 1/sqrt(d) = %.17g", p->scale);
     }
     if (status == ATTN_OK)
         status = read_number(files, "softcap", files->request->softcap, &given, &p->softcap, err);
@@ -201,10 +240,10 @@ static int find_layout(const char *text)
     return -1;
 }
 
-static enum attn_status set_layout(struct attn_file_problem *files, struct attn_error *err)
+static enum attn_status set_layout(struct attn_files *files, struct attn_error *err)
 {
     const char *said, *flag = files->request->layout;
-    enum attn_status status = attn_file_problem_metadata(files, "layout", &said, err);
+    enum attn_status status = metadata(files, "layout", &said, err);
     if (status != ATTN_OK && flag == NULL)
         return status;
     int layout = flag != NULL ? find_layout(flag) : said != NULL ? find_layout(said) : 0;
@@ -216,7 +255,7 @@ static enum attn_status set_layout(struct attn_file_problem *files, struct attn_
                          "understood (or say --layout)",
                          said);
     if (flag != NULL && said != NULL && find_layout(said) != layout)
-        attn_file_problem_note("--layout %s instead of layout=%.80s", flag, said);
+        note("--layout %s instead of layout=%.80s", flag, said);
     files->layout = layout;
     files->blhd = layout != BHLD;
     files->thd = layout == THD;
@@ -224,7 +263,7 @@ static enum attn_status set_layout(struct attn_file_problem *files, struct attn_
 }
 
 /* Heads that are folded into the last axis: nothing but a number says how many. */
-static enum attn_status set_heads(struct attn_file_problem *files, struct attn_error *err)
+static enum attn_status set_heads(struct attn_files *files, struct attn_error *err)
 {
     static const char *const key[2] = {"heads", "kv_heads"}, *const flags[2] = {"heads",
                                                                                 "kv-heads"};
@@ -234,7 +273,7 @@ static enum attn_status set_heads(struct attn_file_problem *files, struct attn_e
             return attn_fail(err, ATTN_EINVAL, "--%s belongs to --layout BLE, [B,L,H*d]", flags[n]);
         if (files->layout != BLE)
             continue;
-        enum attn_status status = attn_file_problem_setting(files, key[n], flag[n], &text, err);
+        enum attn_status status = setting(files, key[n], flag[n], &text, err);
         if (status != ATTN_OK)
             return status;
         if (text == NULL && n == 1)
@@ -247,15 +286,15 @@ static enum attn_status set_heads(struct attn_file_problem *files, struct attn_e
     return ATTN_OK;
 }
 
-const char *attn_file_problem_layout(const struct attn_file_problem *files)
+const char *attn_files_layout(const struct attn_files *files)
 {
     return layouts[files->layout][1];
 }
 
-static enum attn_status set_pass(struct attn_file_problem *files, struct attn_error *err)
+static enum attn_status set_pass(struct attn_files *files, struct attn_error *err)
 {
     const char *text = files->request->pass;
-    int has_do = files->input[ATTN_FILE_PROBLEM_DO] != NULL;
+    int has_do = files->input[ATTN_IN_DO] != NULL;
     files->pass = has_do ? ATTN_BACKWARD : ATTN_FORWARD;
     if (text == NULL)
         return ATTN_OK;
@@ -268,9 +307,9 @@ static enum attn_status set_pass(struct attn_file_problem *files, struct attn_er
     return ATTN_OK;
 }
 
-/* ---- ALiBi -------------------------------------------------------------------------------- */
+/* ---- ALiBi ----------------------------------------------------------------------------------- */
 
-static enum attn_status read_slopes(struct attn_file_problem *files, const char *text,
+static enum attn_status read_slopes(struct attn_files *files, const char *text,
                                     struct attn_error *err)
 {
     int64_t heads = files->problem.heads, n = 0;
@@ -297,7 +336,7 @@ static enum attn_status read_slopes(struct attn_file_problem *files, const char 
     return ATTN_OK;
 }
 
-static enum attn_status read_align(const struct attn_file_problem *files, const char *text,
+static enum attn_status read_align(const struct attn_files *files, const char *text,
                                    int64_t *offset, struct attn_error *err)
 {
     const struct attn_problem *p = &files->problem;
@@ -320,135 +359,445 @@ static enum attn_status read_align(const struct attn_file_problem *files, const 
     return ATTN_OK;
 }
 
-static enum attn_status set_bias(struct attn_file_problem *files, struct attn_error *err)
+/* ALiBi as `attnlab vectors` says it: alibi_slopes=[0.5, 0.25] and alibi_offset. */
+static enum attn_status alibi_of_words(struct attn_files *files, struct attn_error *err)
+{
+    const char *list = NULL;
+    size_t used = 0;
+    enum attn_status status = read_integer(files, "alibi_offset", &files->problem.bias.offset, err);
+    if (status == ATTN_OK)
+        status = metadata(files, "alibi_slopes", &list, err);
+    if (status != ATTN_OK)
+        return status;
+    size_t n = list != NULL ? strlen(list) : 0;
+    if (n < 2 || list[0] != '[' || list[n - 1] != ']')
+        return attn_fault(err, ATTN_EINVAL, files->file[0].path,
+                          "metadata bias=alibi without alibi_slopes such as [0.5, 0.25]");
+    files->slopes = calloc(n, 1);
+    if (files->slopes == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for the slopes of ALiBi");
+    for (size_t c = 1; c + 1 < n; c++)
+        if (list[c] != ' ')
+            files->slopes[used++] = list[c];
+    files->alibi = files->slopes;
+    return ATTN_OK;
+}
+
+static enum attn_status set_bias(struct attn_files *files, struct attn_error *err)
 {
     const char *align;
     struct attn_bias *bias = &files->problem.bias;
-    enum attn_status status =
-        attn_file_problem_setting(files, "alibi", files->request->alibi, &files->alibi, err);
+    enum attn_status status = setting(files, "alibi", files->request->alibi, &files->alibi, err);
     if (status == ATTN_OK)
-        status = attn_file_problem_setting(files, "alibi-align", files->request->alibi_align,
-                                           &align, err);
-    if (status == ATTN_OK)
-        status = attn_file_problem_words_alibi(files, &files->alibi, &align, err);
+        status = setting(files, "alibi-align", files->request->alibi_align, &align, err);
+    int by_words = status == ATTN_OK && files->alibi == NULL &&
+                   files->request->alibi_align == NULL && says(files, "bias", "alibi");
+    if (by_words)
+        status = alibi_of_words(files, err);
     if (status != ATTN_OK)
         return status;
     if (files->alibi == NULL && align != NULL)
         return attn_fail(err, ATTN_EINVAL, "alibi-align without alibi: say --alibi SLOPE,...");
-    if (files->alibi != NULL && files->input[ATTN_FILE_PROBLEM_BIAS] != NULL)
+    if (files->alibi != NULL && files->input[ATTN_IN_BIAS] != NULL)
         return attn_fail(err, ATTN_EINVAL,
                          "a bias tensor and ALiBi together: one of them; add ALiBi to the tensor");
-    if (files->thd && files->packed.n != 1 && files->input[ATTN_FILE_PROBLEM_BIAS] != NULL)
+    if (files->thd && files->packed.n != 1 && files->input[ATTN_IN_BIAS] != NULL)
         return attn_fail(err, ATTN_EINVAL,
                          "a bias tensor with layout THD: documents have no [Lq,Lk] in common");
     if (files->thd && !files->packed.is_even && !files->packed.is_self && files->alibi != NULL)
         return attn_fail(err, ATTN_EINVAL,
                          "ALiBi with layout THD: every document must have as many queries as keys");
-    if (files->input[ATTN_FILE_PROBLEM_BIAS] != NULL) {
-        bias->kind = ATTN_BIAS_TENSOR; /* its data are not there yet: attn_file_problem_run */
-        bias->tensor = attn_file_problem_cview(files, files->input[ATTN_FILE_PROBLEM_BIAS],
-                                               ATTN_FILE_PROBLEM_PAIRS);
+    if (files->input[ATTN_IN_BIAS] != NULL) {
+        bias->kind = ATTN_BIAS_TENSOR; /* its data are not there yet: attn_files_run */
+        bias->tensor = attn_files_cview(files, files->input[ATTN_IN_BIAS], ATTN_AXES_PAIRS);
         return ATTN_OK;
     }
     if (files->alibi == NULL)
         return ATTN_OK;
     status = read_slopes(files, files->alibi, err);
-    if (status == ATTN_OK)
+    if (status == ATTN_OK && !by_words)
         status = read_align(files, align, &bias->offset, err);
     bias->kind = ATTN_BIAS_ALIBI;
     bias->slope = files->slope;
     return status;
 }
 
-/* ---- all of it ---------------------------------------------------------------------------- */
+/* ---- the mask -------------------------------------------------------------------------------- */
 
-int attn_file_problem_computes(const struct attn_file_problem *files, enum attn_output output)
+/* [1,H,Tq,Tk] to [n,H,Lq,Lk].  What lies in two documents must be hidden: the file says both. */
+static enum attn_status cut(const struct attn_files *files, const struct attn_file_tensor *t,
+                            int hidden, unsigned char *to, struct attn_error *err)
+{
+    const struct attn_problem *p = &files->problem;
+    const unsigned char *from = t->data;
+    for (int64_t h = 0; h < t->extent[1]; h++)
+        for (int64_t i = 0; i < t->extent[2]; i++)
+            for (int64_t j = 0; j < t->extent[3]; j++, from++) {
+                int64_t b = i / p->n_query;
+                if (b == j / p->n_key)
+                    to[((b * p->heads + h) * p->n_query + i % p->n_query) * p->n_key +
+                       j % p->n_key] = *from;
+                else if ((*from != 0) != hidden)
+                    return attn_fault(err, ATTN_EINVAL, files->file[0].path,
+                                      "mask shows query %lld key %lld of another document",
+                                      (long long)i, (long long)j);
+            }
+    return ATTN_OK;
+}
+
+static enum attn_status bytes_of_word(struct attn_files *files, const struct attn_file_tensor *t,
+                                      struct attn_mask_tensor *tensor, struct attn_error *err)
+{
+    const struct attn_problem *p = &files->problem;
+    const int64_t all[4] = {1, p->heads, p->batch * p->n_query, p->batch * p->n_key};
+    int hidden = says(files, "mask_one", "hidden");
+    int in_entries = files->thd && files->packed.is_even && files->packed.n != 1;
+    char text[160];
+    if (!hidden && !in_entries)
+        return ATTN_OK;
+    if (attn_file_dtype_size(t->dtype) != 1 || t->n_axes > 4 ||
+        (in_entries && memcmp(t->extent, all, sizeof all) != 0))
+        return attn_fault(err, ATTN_EINVAL, files->file[0].path,
+                          "mask is %s %s: U8 or BOOL [%lld,%lld,%lld,%lld] would fit",
+                          attn_file_dtype_name(t->dtype), attn_file_shape(t, text),
+                          (long long)all[0], (long long)all[1], (long long)all[2],
+                          (long long)all[3]);
+    free(files->mask_bytes);
+    unsigned char *byte = files->mask_bytes = malloc((size_t)t->bytes + 1);
+    if (byte == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for the mask");
+    int64_t n = in_entries ? attn_product(p->batch * p->heads, p->n_query * p->n_key) : t->bytes;
+    enum attn_status status = ATTN_OK;
+    if (in_entries)
+        status = cut(files, t, hidden, byte, err);
+    else
+        memcpy(byte, t->data, (size_t)n);
+    for (int64_t e = 0; e < n && hidden && status == ATTN_OK; e++)
+        byte[e] = byte[e] == 0;
+    tensor->data = byte;
+    if (in_entries) {
+        const int64_t extent[4] = {p->batch, p->heads, p->n_query, p->n_key};
+        memcpy(tensor->extent, extent, sizeof extent);
+    }
+    return status;
+}
+
+/* ---- tensors that a mask names --------------------------------------------------------------- */
+
+static struct attn_file_tensor *look_up(struct attn_files *files, const char *name,
+                                        const char *part, struct attn_file **file)
+{
+    char whole[256];
+    int n = snprintf(whole, sizeof whole, "%s%s%s", name, part[0] != '\0' ? "." : "", part);
+    if (files->request->input == NULL) {
+        *file = files->from[ATTN_IN_KEY_MASK];
+        return strcmp(whole, "key_mask") == 0 ? files->input[ATTN_IN_KEY_MASK] : NULL;
+    }
+    *file = &files->file[0];
+    return n < (int)sizeof whole ? attn_file_find(*file, whole) : NULL;
+}
+
+static enum attn_status check_type(const struct attn_file *file, const struct attn_file_tensor *t,
+                                   struct attn_error *err)
+{
+    enum attn_dtype floating;
+    char text[160];
+    if (attn_file_dtype_storage(t->dtype, &floating))
+        return attn_fault(
+            err, ATTN_EINVAL, file->path,
+            "the mask names '%.40s', stored as %s: BOOL, U8, I8, I32 and I64 would work", t->name,
+            attn_file_dtype_name(t->dtype));
+    if (t->n_axes > 4)
+        return attn_fault(err, ATTN_EINVAL, file->path, "the mask names '%.40s', %s: too many axes",
+                          t->name, attn_file_shape(t, text));
+    return ATTN_OK;
+}
+
+static enum attn_status find(void *arg, const char *name, const char *part,
+                             struct attn_mask_tensor *tensor, struct attn_error *err)
+{
+    struct attn_files *files = arg;
+    struct attn_file *file;
+    struct attn_file_tensor *t = look_up(files, name, part, &file);
+    char need[32], have[32];
+    if (t == NULL)
+        return attn_fail(err, ATTN_EINVAL,
+                         "the mask names tensor '%.60s%s%s', which is not in the input", name,
+                         part[0] != '\0' ? "." : "", part);
+    enum attn_status status = check_type(file, t, err);
+    if (status != ATTN_OK)
+        return status;
+    if (files->n_named == ATTN_FILES_NAMED)
+        return attn_fail(err, ATTN_EINVAL, "the mask names more than %d tensors", ATTN_FILES_NAMED);
+    if (t->bytes > attn_cli_memory_available())
+        return attn_fault(err, ATTN_ENOMEM, file->path, "'%.40s' has %s, this machine can give %s",
+                          t->name, attn_cli_bytes(t->bytes, need),
+                          attn_cli_bytes(attn_cli_memory_available(), have));
+    status = attn_file_load(file, t, err);
+    if (status != ATTN_OK)
+        return status;
+    files->named[files->n_named++] = t;
+    tensor->data = t->data;
+    tensor->width = (int)attn_file_dtype_size(t->dtype);
+    tensor->n_axes = t->n_axes;
+    memcpy(tensor->extent, t->extent, sizeof tensor->extent);
+    return strcmp(t->name, "mask") == 0 ? bytes_of_word(files, t, tensor, err) : ATTN_OK;
+}
+
+/* ---- which mask ------------------------------------------------------------------------------ */
+
+static enum attn_status print(char **text, struct attn_error *err, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static enum attn_status print(char **text, struct attn_error *err, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vasprintf(text, format, args);
+    va_end(args);
+    if (n >= 0)
+        return ATTN_OK;
+    *text = NULL;
+    return attn_fail(err, ATTN_ENOMEM, "no memory for the text of the mask");
+}
+
+/* What `attnlab vectors` calls a band. */
+static enum attn_status translate_band(const struct attn_files *files, char **text,
+                                       struct attn_error *err)
+{
+    int64_t offset = 0, left = 0, right = 0;
+    enum attn_status status = read_integer(files, "offset", &offset, err);
+    if (status == ATTN_OK)
+        status = read_integer(files, "window_left", &left, err);
+    if (status == ATTN_OK)
+        status = read_integer(files, "window_right", &right, err);
+    if (status != ATTN_OK)
+        return status;
+    int self = says(files, "window", "with-self"); /* one more on either side that has an end */
+    left -= self && left > 0;
+    right -= self && right > 0;
+    return left < 0 && right == 0 ? print(text, err, "causal(%+lld)", (long long)offset)
+                                  : print(text, err, "window(%lld,%lld,%+lld)", (long long)left,
+                                          (long long)right, (long long)offset);
+}
+
+/* The metadata's word in the mask language, malloc'ed. */
+static enum attn_status translate(const struct attn_files *files, const char *said, char **text,
+                                  struct attn_error *err)
+{
+    const struct attn_problem *p = &files->problem;
+    int is_causal = strcmp(said, "causal") == 0;
+    if (strcmp(said, "band") == 0)
+        return translate_band(files, text, err);
+    if (is_causal && p->n_query != p->n_key)
+        return attn_fault(
+            err, ATTN_EINVAL, files->file[0].path,
+            "metadata mask=causal with Lq = %lld and Lk = %lld could mean two things: "
+            "say --mask 'causal(tl)' (query 0 at key 0) or --mask 'causal(br)' (last "
+            "query at last key)",
+            (long long)p->n_query, (long long)p->n_key);
+    return print(text, err, "%s",
+                 is_causal                      ? "causal(br)"
+                 : strcmp(said, "padding") == 0 ? "keys(key_mask)"
+                 : strcmp(said, "dense") == 0   ? "dense(mask)"
+                                                : said);
+}
+
+/* Say so when the flag is not what a file says. */
+static void note_difference(const struct attn_files *files, const char *flag)
+{
+    int square = files->problem.n_query == files->problem.n_key;
+    for (int f = 0; f < files->n_files; f++) {
+        const char *said = attn_file_metadata(&files->file[f], "mask");
+        if (said == NULL || strcmp(said, flag) == 0 ||
+            (strcmp(said, "padding") == 0 && strcmp(flag, "keys(key_mask)") == 0) ||
+            (strcmp(said, "causal") == 0 && square &&
+             (strcmp(flag, "causal(br)") == 0 || strcmp(flag, "causal(tl)") == 0)))
+            continue;
+        note("--mask '%s' instead of mask=%.80s in %s", flag, said, files->file[f].path);
+    }
+}
+
+/* Documents of several lengths are a mask too.  The word `dense` has hidden what lies in others. */
+static enum attn_status add_documents(struct attn_files *files, struct attn_error *err)
+{
+    char *inside = files->mask_text;
+    if (!files->thd || files->packed.is_even || strcmp(inside, "dense(mask)") == 0)
+        return ATTN_OK;
+    enum attn_status status = attn_files_packed_mask(files, inside, &files->mask_text, err);
+    free(inside);
+    return status;
+}
+
+/* The flag wins over the metadata; --key-mask hides keys besides whatever was said. */
+static enum attn_status choose(struct attn_files *files, struct attn_error *err)
+{
+    const char *said = NULL, *text = files->request->mask;
+    char *word = NULL;
+    enum attn_status status = ATTN_OK;
+    if (text != NULL)
+        note_difference(files, text);
+    else
+        status = metadata(files, "mask", &said, err);
+    if (status == ATTN_OK && said != NULL)
+        status = translate(files, said, &word, err);
+    if (status != ATTN_OK)
+        return status;
+    text = word != NULL ? word : text;
+    int hide = files->request->file[ATTN_IN_KEY_MASK] != NULL &&
+               (text == NULL || strstr(text, "key_mask") == NULL);
+    if (text == NULL && !hide)
+        note("no mask was said: every pair %sis visible",
+             files->thd && files->packed.n != 1 ? "of a document " : "");
+    if (hide && text != NULL)
+        status = print(&files->mask_text, err, "(%s)&keys(key_mask)", text);
+    else
+        status = print(&files->mask_text, err, "%s",
+                       hide           ? "keys(key_mask)"
+                       : text != NULL ? text
+                                      : "none");
+    free(word);
+    return status;
+}
+
+/* A key_mask that metadata do not mention was meant for something; who ignores it says so. */
+static enum attn_status check_key_mask(const struct attn_files *files, struct attn_error *err)
+{
+    const struct attn_file_tensor *key_mask = files->input[ATTN_IN_KEY_MASK];
+    int named = key_mask == NULL || files->request->mask != NULL;
+    for (int n = 0; n < files->n_named; n++)
+        named |= files->named[n] == key_mask;
+    if (named)
+        return ATTN_OK;
+    return attn_fault(
+        err, ATTN_EINVAL, files->from[ATTN_IN_KEY_MASK]->path,
+        "holds key_mask, which no metadata mask names: say --mask 'keys(key_mask)', or "
+        "--mask '%.60s' to leave it out",
+        files->mask_text);
+}
+
+static enum attn_status set_mask(struct attn_files *files, struct attn_error *err)
+{
+    struct attn_problem *p = &files->problem;
+    const struct attn_mask_shape shape = {p->batch, p->heads, p->n_query, p->n_key};
+    const struct attn_mask_source source = {find, files};
+    enum attn_status status = choose(files, err);
+    if (status == ATTN_OK)
+        status = add_documents(files, err);
+    if (status == ATTN_OK)
+        status = attn_mask_parse(files->mask_text, &shape, &source, &files->mask, err);
+    if (status == ATTN_OK)
+        status = check_key_mask(files, err);
+    p->mask = files->mask;
+    return status;
+}
+
+/* ---- what is judged -------------------------------------------------------------------------- */
+
+/* What the metadata of one file add to the conventions. */
+static void read_lse(const struct attn_file *file, struct attn_claims *claims)
+{
+    const char *base = attn_file_metadata(file, "lse"),
+               *empty = attn_file_metadata(file, "empty_lse");
+    if (base != NULL)
+        claims->lse = strcmp(base, "2") == 0        ? ATTN_PLUGIN_LSE_2
+                      : strcmp(base, "absent") == 0 ? ATTN_PLUGIN_LSE_ABSENT
+                                                    : ATTN_PLUGIN_LSE_E;
+    if (empty != NULL)
+        claims->empty_lse =
+            strcmp(empty, "+inf") == 0 ? ATTN_PLUGIN_EMPTY_PLUS_INF : ATTN_PLUGIN_EMPTY_MINUS_INF;
+}
+
+void attn_files_lse(const struct attn_files *files, const struct attn_file *result,
+                    struct attn_claims *claims)
+{
+    memset(claims, 0, sizeof *claims);
+    for (int f = 0; f < files->n_files; f++)
+        read_lse(&files->file[f], claims);
+    if (result != NULL)
+        read_lse(result, claims);
+}
+
+int attn_files_computes(const struct attn_files *files, enum attn_output output)
 {
     return output <= ATTN_LSE ||
            (files->pass == ATTN_BACKWARD && (output != ATTN_DBIAS || files->d_bias));
 }
 
-int attn_file_problem_asks(const struct attn_file_problem *files, enum attn_output output)
+int attn_files_asks(const struct attn_files *files, enum attn_output output)
 {
     return attn_cli_listed(files->request->only, attn_output_name(output));
 }
 
-int attn_file_problem_judges_bias(const struct attn_file_problem *files)
+int attn_files_judges_bias(const struct attn_files *files)
 {
-    return files->pass == ATTN_BACKWARD && files->input[ATTN_FILE_PROBLEM_BIAS] != NULL &&
-           attn_file_problem_asks(files, ATTN_DBIAS) &&
+    return files->pass == ATTN_BACKWARD && files->input[ATTN_IN_BIAS] != NULL &&
+           attn_files_asks(files, ATTN_DBIAS) &&
            (files->stored[ATTN_DBIAS] != NULL || files->output[ATTN_DBIAS].data != NULL ||
             files->d_bias);
 }
 
-int attn_file_problem_output_named(const char *name)
-{
-    for (int o = 0; o < ATTN_OUTPUTS; o++)
-        if (strcmp(name, attn_output_name((enum attn_output)o)) == 0)
-            return o;
-    return -1;
-}
-
-const char *attn_file_problem_why_not(const struct attn_file_problem *files,
-                                      enum attn_output output, const struct attn_file *from)
+const char *attn_files_why_not(const struct attn_files *files, enum attn_output output,
+                               const struct attn_file *from)
 {
     struct attn_claims said;
-    attn_file_problem_words_lse(files, from, &said);
+    attn_files_lse(files, from, &said);
     if (output == ATTN_LSE && said.lse == ATTN_PLUGIN_LSE_ABSENT)
         return "the metadata declare lse=absent";
     if (output >= ATTN_DQ && files->pass == ATTN_FORWARD)
-        return files->input[ATTN_FILE_PROBLEM_DO] != NULL ? "a gradient, under --pass fwd"
-                                                          : "a gradient, and there is no 'do'";
-    if (output == ATTN_DBIAS && files->input[ATTN_FILE_PROBLEM_BIAS] == NULL)
+        return files->input[ATTN_IN_DO] != NULL ? "a gradient, under --pass fwd"
+                                                : "a gradient, and there is no 'do'";
+    if (output == ATTN_DBIAS && files->input[ATTN_IN_BIAS] == NULL)
         return "there is no tensor 'bias'";
     return NULL;
 }
 
-const char *attn_file_problem_unused(const struct attn_file_problem *files,
-                                     const struct attn_file_tensor *tensor, int *is_result)
+/* Whether the pass reads this input; a key_mask is the mask's. */
+static int is_read(const struct attn_files *files, int input)
+{
+    return input != ATTN_IN_KEY_MASK &&
+           (files->pass == ATTN_BACKWARD || (input != ATTN_IN_DO && input != ATTN_IN_DLSE));
+}
+
+const char *attn_files_unused(const struct attn_files *files, const struct attn_file_tensor *tensor,
+                              int *is_result)
 {
     enum attn_dtype storage;
-    int used = 0, o = attn_file_problem_output_named(tensor->name);
+    int used = 0, o = attn_output_named(tensor->name);
     *is_result = 1;
     if (o >= 0)
-        return attn_file_problem_asks(files, (enum attn_output)o)
-                   ? attn_file_problem_why_not(files, (enum attn_output)o, NULL)
+        return attn_files_asks(files, (enum attn_output)o)
+                   ? attn_files_why_not(files, (enum attn_output)o, NULL)
                    : NULL;
     /* Integers are no result; what --only leaves out is none either. */
-    *is_result = attn_file_dtype_storage(tensor->dtype, &storage) && files->request->only == NULL;
-    for (int i = 0; i < ATTN_FILE_PROBLEM_INPUTS; i++) {
-        used |= files->input[i] == tensor && i != ATTN_FILE_PROBLEM_KEY_MASK &&
-                (files->pass == ATTN_BACKWARD ||
-                 (i != ATTN_FILE_PROBLEM_DO && i != ATTN_FILE_PROBLEM_DLSE));
-        *is_result &= strcmp(tensor->name,
-                             attn_file_problem_input_name((enum attn_file_problem_input)i)) != 0;
-    }
+    *is_result = attn_file_dtype_storage(tensor->dtype, &storage) && files->request->only == NULL &&
+                 attn_file_input_named(tensor->name) < 0;
+    for (int i = 0; i < ATTN_IN_INPUTS; i++)
+        used |= files->input[i] == tensor && is_read(files, i);
     for (int n = 0; n < files->n_named; n++)
         used |= files->named[n] == tensor;
     used |= files->request->mask == NULL && strcmp(tensor->name, "mask") == 0 &&
-            attn_file_problem_words_is(files, "mask", "band"); /* the bytes say the same */
+            says(files, "mask", "band"); /* the bytes say the same */
     return used ? NULL : "nothing uses a tensor of this name (--only o,lse leaves it aside)";
 }
 
 /* Tensors of --input that had no part: a misspelt name must not pass in silence. */
-static void note_unused(const struct attn_file_problem *files)
+static void note_unused(const struct attn_files *files)
 {
     const struct attn_file *file = &files->file[0];
     for (int t = 0; files->request->input != NULL && t < file->n_tensors; t++) {
         int is_result;
-        if (attn_file_problem_unused(files, &file->tensor[t], &is_result) != NULL &&
+        if (attn_files_unused(files, &file->tensor[t], &is_result) != NULL &&
             !(is_result && files->request->compare)) /* the table names those */
-            attn_file_problem_note("tensor '%.40s' of %s is not used", file->tensor[t].name,
-                                   file->path);
+            note("tensor '%.40s' of %s is not used", file->tensor[t].name, file->path);
     }
 }
 
 /* The gradient of the bias: by --dbias, or where files of `attnlab vectors` ask for it. */
-static enum attn_status set_d_bias(struct attn_file_problem *files, struct attn_error *err)
+static enum attn_status set_d_bias(struct attn_files *files, struct attn_error *err)
 {
     const char *outputs;
-    enum attn_status status = attn_file_problem_metadata(files, "outputs", &outputs, err);
-    int can = files->pass == ATTN_BACKWARD && files->input[ATTN_FILE_PROBLEM_BIAS] != NULL;
+    enum attn_status status = metadata(files, "outputs", &outputs, err);
+    int can = files->pass == ATTN_BACKWARD && files->input[ATTN_IN_BIAS] != NULL;
     if (status == ATTN_OK && files->request->d_bias && !can)
         return attn_fail(err, ATTN_EINVAL,
                          "--dbias needs a bias tensor and the gradient of O (bias and do)");
@@ -458,13 +807,13 @@ static enum attn_status set_d_bias(struct attn_file_problem *files, struct attn_
 }
 
 /* --only names outputs. */
-static enum attn_status check_only(const struct attn_file_problem *files, struct attn_error *err)
+static enum attn_status check_only(const struct attn_files *files, struct attn_error *err)
 {
     char name[32];
     for (const char *at = files->request->only; at != NULL && *at != '\0'; at += *at == ',') {
         size_t n = strcspn(at, ",");
         snprintf(name, sizeof name, "%.*s", n < 31 ? (int)n : 31, at);
-        if (attn_file_problem_output_named(name) < 0)
+        if (attn_output_named(name) < 0)
             return attn_fail(err, ATTN_EINVAL, "--only '%s': o, lse, dq, dk, dv and dbias exist",
                              name);
         at += n;
@@ -472,8 +821,8 @@ static enum attn_status check_only(const struct attn_file_problem *files, struct
     return ATTN_OK;
 }
 
-enum attn_status attn_file_problem_open(const struct attn_request *request,
-                                        struct attn_file_problem *files, struct attn_error *err)
+enum attn_status attn_files_open(const struct attn_request *request, struct attn_files *files,
+                                 struct attn_error *err)
 {
     enum attn_status status;
     memset(files, 0, sizeof *files);
@@ -484,30 +833,40 @@ enum attn_status attn_file_problem_open(const struct attn_request *request,
         (status = set_heads(files, err)) != ATTN_OK || (status = set_pass(files, err)) != ATTN_OK ||
         (status = set_d_bias(files, err)) != ATTN_OK ||
         (status = check_only(files, err)) != ATTN_OK ||
-        (status = attn_file_problem_packed_open(files, err)) != ATTN_OK ||
-        (status = attn_file_problem_shapes(files, err)) != ATTN_OK ||
+        (status = attn_files_shapes(files, err)) != ATTN_OK ||
         (status = set_numbers(files, err)) != ATTN_OK ||
         (status = set_bias(files, err)) != ATTN_OK ||
         (status = attn_problem_check(&files->problem, err)) != ATTN_OK ||
-        (status = attn_file_problem_mask(files, err)) != ATTN_OK)
+        (status = set_mask(files, err)) != ATTN_OK)
         return status;
     note_unused(files);
     return ATTN_OK;
 }
 
-void attn_file_problem_close(struct attn_file_problem *files)
+enum attn_status attn_files_load(struct attn_files *files, struct attn_error *err)
+{
+    enum attn_status status = ATTN_OK;
+    for (int i = 0; i < ATTN_IN_INPUTS && status == ATTN_OK; i++) {
+        if (files->input[i] != NULL && is_read(files, i))
+            status = attn_file_load(files->from[i], files->input[i], err);
+    }
+    if (status == ATTN_OK)
+        files->problem.bias.tensor = attn_files_input(files, ATTN_IN_BIAS);
+    return status;
+}
+
+void attn_files_close(struct attn_files *files)
 {
     attn_mask_free(files->mask);
     for (int f = 0; f < files->n_files; f++)
         attn_file_close(&files->file[f]);
-    for (int o = 0; o < ATTN_OUTPUTS; o++)
+    for (int o = 0; o < ATTN_OUTPUTS && !files->given; o++)
         free(files->output[o].data);
     free(files->packed.q);
     free(files->packed.k);
     free(files->mask_text);
     free(files->mask_bytes);
     free(files->slope);
-    free(files->words[0]);
-    free(files->words[1]);
+    free(files->slopes);
     memset(files, 0, sizeof *files);
 }

@@ -14,7 +14,7 @@
 /* ---- the price ---------------------------------------------------------------------------- */
 
 /* All ranks of a pass together: they live in this one process. */
-static enum attn_status price_pass(const struct attn_file_problem *files, enum attn_pass pass,
+static enum attn_status price_pass(const struct attn_files *files, enum attn_pass pass,
                                    struct attn_cost *sum, struct attn_error *err)
 {
     int ranks = attn_ranks(files->spec.impl, &files->spec.options);
@@ -31,34 +31,33 @@ static enum attn_status price_pass(const struct attn_file_problem *files, enum a
 }
 
 /* Inputs that are still to be loaded, outputs, and what a comparison needs besides. */
-static enum attn_status price_tensors(const struct attn_file_problem *files, struct attn_cost *sum,
+static enum attn_status price_tensors(const struct attn_files *files, struct attn_cost *sum,
                                       struct attn_error *err)
 {
     enum attn_status status = ATTN_OK;
     struct attn_file_tensor output;
-    for (int i = 0; i < ATTN_FILE_PROBLEM_INPUTS && status == ATTN_OK; i++)
+    for (int i = 0; i < ATTN_IN_INPUTS && status == ATTN_OK; i++)
         if (files->input[i] != NULL && files->input[i]->data == NULL)
             status = attn_cost_add(sum, "inputs", files->input[i]->bytes, 1, err);
     for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++) {
-        int computed = attn_file_problem_computes(files, (enum attn_output)o), compared = computed;
+        int computed = attn_files_computes(files, (enum attn_output)o), compared = computed;
         if (o == ATTN_DBIAS)
-            compared = attn_file_problem_judges_bias(files);
+            compared = attn_files_judges_bias(files);
         if (!computed && !compared)
             continue;
-        attn_file_problem_output_shape(files, (enum attn_output)o, &output);
+        attn_files_output_shape(files, (enum attn_output)o, &output);
         if (computed)
             status = attn_cost_add(sum, "outputs", output.bytes, 1, err);
         if (!files->request->compare || !compared || status != ATTN_OK)
             continue;
         if (files->stored[o] != NULL)
             status = attn_cost_add(sum, "results in the file", files->stored[o]->bytes, 1, err);
-        enum attn_file_problem_kind kind = attn_file_problem_kind_of((enum attn_output)o);
-        int is_sum = kind == ATTN_FILE_PROBLEM_KEYS || kind == ATTN_FILE_PROBLEM_PAIRS;
-        int64_t rows =
-            kind == ATTN_FILE_PROBLEM_KEYS ? files->problem.n_key : files->problem.n_query;
+        enum attn_file_axes kind = attn_file_axes_of((enum attn_output)o);
+        int is_sum = kind == ATTN_AXES_KEYS || kind == ATTN_AXES_PAIRS;
+        int64_t rows = kind == ATTN_AXES_KEYS ? files->problem.n_key : files->problem.n_query;
         int64_t n = output.bytes / attn_file_dtype_size(output.dtype);
-        if (kind != ATTN_FILE_PROBLEM_PAIRS)
-            n = n / (rows > 0 ? rows : 1) * attn_file_problem_compared(rows);
+        if (kind != ATTN_AXES_PAIRS)
+            n = n / (rows > 0 ? rows : 1) * attn_files_compared(rows);
         if (status == ATTN_OK) /* want, gauge, bound twice; for a sum over rows three sums more */
             status = attn_cost_add(sum, "truth and bounds", n, is_sum ? 56 : 32, err);
     }
@@ -71,8 +70,7 @@ static int by_bytes(const void *a, const void *b)
     return (x->bytes < y->bytes) - (x->bytes > y->bytes);
 }
 
-enum attn_status attn_file_problem_price(const struct attn_file_problem *files,
-                                         struct attn_error *err)
+enum attn_status attn_files_price(const struct attn_files *files, struct attn_error *err)
 {
     struct attn_cost cost, backward;
     char text[3][32], largest[192] = "";
@@ -100,30 +98,13 @@ enum attn_status attn_file_problem_price(const struct attn_file_problem *files,
 
 /* ---- computing ---------------------------------------------------------------------------- */
 
-static enum attn_status load_inputs(struct attn_file_problem *files, struct attn_error *err)
-{
-    enum attn_status status = ATTN_OK;
-    for (int i = 0; i < ATTN_FILE_PROBLEM_INPUTS && status == ATTN_OK; i++) {
-        int needed = i != ATTN_FILE_PROBLEM_KEY_MASK; /* the mask has loaded that */
-        if (files->pass == ATTN_FORWARD &&
-            (i == ATTN_FILE_PROBLEM_DO || i == ATTN_FILE_PROBLEM_DLSE))
-            needed = 0;
-        if (needed && files->input[i] != NULL)
-            status = attn_file_load(files->from[i], files->input[i], err);
-    }
-    if (status == ATTN_OK && files->input[ATTN_FILE_PROBLEM_BIAS] != NULL)
-        files->problem.bias.tensor = attn_file_problem_cview(
-            files, files->input[ATTN_FILE_PROBLEM_BIAS], ATTN_FILE_PROBLEM_PAIRS);
-    return status;
-}
-
-static enum attn_status alloc_outputs(struct attn_file_problem *files, struct attn_error *err)
+static enum attn_status alloc_outputs(struct attn_files *files, struct attn_error *err)
 {
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
         struct attn_file_tensor *t = &files->output[o];
-        if (!attn_file_problem_computes(files, (enum attn_output)o))
+        if (!attn_files_computes(files, (enum attn_output)o))
             continue;
-        attn_file_problem_output_shape(files, (enum attn_output)o, t);
+        attn_files_output_shape(files, (enum attn_output)o, t);
         t->data = aligned_alloc(64, ((size_t)t->bytes / 64 + 1) * 64);
         if (t->data == NULL)
             return attn_fail(err, ATTN_ENOMEM, "no memory for output %s of %lld bytes", t->name,
@@ -132,58 +113,41 @@ static enum attn_status alloc_outputs(struct attn_file_problem *files, struct at
     return ATTN_OK;
 }
 
-static struct attn_cview input_view(const struct attn_file_problem *files,
-                                    enum attn_file_problem_input input)
-{
-    if (files->input[input] == NULL)
-        return (struct attn_cview){0};
-    return attn_file_problem_cview(files, files->input[input],
-                                   input == ATTN_FILE_PROBLEM_DLSE ? ATTN_FILE_PROBLEM_ROWS
-                                   : input == ATTN_FILE_PROBLEM_K || input == ATTN_FILE_PROBLEM_V
-                                       ? ATTN_FILE_PROBLEM_KEYS
-                                       : ATTN_FILE_PROBLEM_QUERIES);
-}
-
-static struct attn_view output_view(const struct attn_file_problem *files, enum attn_output output)
+static struct attn_view output_view(const struct attn_files *files, enum attn_output output)
 {
     if (files->output[output].data == NULL)
         return (struct attn_view){0};
-    return attn_file_problem_view(files, &files->output[output], attn_file_problem_kind_of(output));
+    return attn_files_view(files, &files->output[output], attn_file_axes_of(output));
 }
 
-static struct attn_cview result_view(const struct attn_file_problem *files, enum attn_output output)
+static enum attn_status run_forward(struct attn_files *files, struct attn_ctx *ctx)
 {
-    return attn_file_problem_cview(files, &files->output[output],
-                                   attn_file_problem_kind_of(output));
-}
-
-static enum attn_status run_forward(struct attn_file_problem *files, struct attn_ctx *ctx)
-{
-    const struct attn_forward t = {.q = input_view(files, ATTN_FILE_PROBLEM_Q),
-                                   .k = input_view(files, ATTN_FILE_PROBLEM_K),
-                                   .v = input_view(files, ATTN_FILE_PROBLEM_V),
+    const struct attn_forward t = {.q = attn_files_input(files, ATTN_IN_Q),
+                                   .k = attn_files_input(files, ATTN_IN_K),
+                                   .v = attn_files_input(files, ATTN_IN_V),
                                    .o = output_view(files, ATTN_O),
                                    .lse = output_view(files, ATTN_LSE)};
     return attn_run_forward(files->spec.impl, ctx, &files->problem, &t);
 }
 
-static enum attn_status run_backward(struct attn_file_problem *files, struct attn_ctx *ctx)
+static enum attn_status run_backward(struct attn_files *files, struct attn_ctx *ctx)
 {
-    const struct attn_backward t = {.q = input_view(files, ATTN_FILE_PROBLEM_Q),
-                                    .k = input_view(files, ATTN_FILE_PROBLEM_K),
-                                    .v = input_view(files, ATTN_FILE_PROBLEM_V),
-                                    .d_o = input_view(files, ATTN_FILE_PROBLEM_DO),
-                                    .d_lse = input_view(files, ATTN_FILE_PROBLEM_DLSE),
-                                    .o = result_view(files, ATTN_O),
-                                    .lse = result_view(files, ATTN_LSE),
-                                    .dq = output_view(files, ATTN_DQ),
-                                    .dk = output_view(files, ATTN_DK),
-                                    .dv = output_view(files, ATTN_DV),
-                                    .dbias = output_view(files, ATTN_DBIAS)};
+    const struct attn_backward t = {
+        .q = attn_files_input(files, ATTN_IN_Q),
+        .k = attn_files_input(files, ATTN_IN_K),
+        .v = attn_files_input(files, ATTN_IN_V),
+        .d_o = attn_files_input(files, ATTN_IN_DO),
+        .d_lse = attn_files_input(files, ATTN_IN_DLSE),
+        .o = attn_files_cview(files, &files->output[ATTN_O], ATTN_AXES_QUERIES),
+        .lse = attn_files_cview(files, &files->output[ATTN_LSE], ATTN_AXES_ROWS),
+        .dq = output_view(files, ATTN_DQ),
+        .dk = output_view(files, ATTN_DK),
+        .dv = output_view(files, ATTN_DV),
+        .dbias = output_view(files, ATTN_DBIAS)};
     return attn_run_backward(files->spec.impl, ctx, &files->problem, &t);
 }
 
-enum attn_status attn_file_problem_run(struct attn_file_problem *files, struct attn_error *err)
+enum attn_status attn_files_run(struct attn_files *files, struct attn_error *err)
 {
     struct attn_ledger *ledger = malloc(sizeof *ledger);
     if (ledger == NULL)
@@ -194,7 +158,7 @@ enum attn_status attn_file_problem_run(struct attn_file_problem *files, struct a
                            .options = &files->spec.options,
                            .error = err,
                            .saved = files->pass == ATTN_BACKWARD ? &saved : NULL};
-    enum attn_status status = load_inputs(files, err);
+    enum attn_status status = attn_files_load(files, err);
     if (status == ATTN_OK)
         status = alloc_outputs(files, err);
     if (status == ATTN_OK)
@@ -209,7 +173,7 @@ enum attn_status attn_file_problem_run(struct attn_file_problem *files, struct a
 /* ---- writing ------------------------------------------------------------------------------ */
 
 /* What was computed, so that a result explains itself; returns how many pairs. */
-static int describe(const struct attn_file_problem *files, char number[5][40],
+static int describe(const struct attn_files *files, char number[5][40],
                     struct attn_file_pair pair[12])
 {
     const struct attn_bias *bias = &files->problem.bias;
@@ -220,7 +184,7 @@ static int describe(const struct attn_file_problem *files, char number[5][40],
     pair[n++] = (struct attn_file_pair){"spec", files->request->spec};
     pair[n++] = (struct attn_file_pair){"mask", files->mask_text};
     pair[n++] = (struct attn_file_pair){"scale", number[0]};
-    pair[n++] = (struct attn_file_pair){"layout", attn_file_problem_layout(files)};
+    pair[n++] = (struct attn_file_pair){"layout", attn_files_layout(files)};
     pair[n++] = (struct attn_file_pair){"pass", attn_pass_name(files->pass)};
     pair[n++] = (struct attn_file_pair){"lse", "e"}; /* whatever the input declares of others */
     pair[n++] = (struct attn_file_pair){"empty_lse", "-inf"};
@@ -239,8 +203,7 @@ static int describe(const struct attn_file_problem *files, char number[5][40],
     return n;
 }
 
-enum attn_status attn_file_problem_write(const struct attn_file_problem *files,
-                                         struct attn_error *err)
+enum attn_status attn_files_write(const struct attn_files *files, struct attn_error *err)
 {
     const char *folder = files->request->out;
     size_t room = strlen(folder) + 32;

@@ -1,31 +1,182 @@
-/* See file_problem.h: axes.  The shapes in files are [B,H,L,d] or [B,L,H,d], without B, or without
- * B and H; or [B,L,H d], heads folded into features; or [T,H,d], where documents of one length are
- * batch entries: [B L,H,d].  Inside there is only b, h, row, feature. */
+/* See file_problem.h: axes, and packed batches.  The shapes in files are [B,H,L,d] or [B,L,H,d],
+ * without B, or without B and H; or [B,L,H d], heads folded into features; or [T,H,d], where
+ * documents of one length are batch entries: [B L,H,d], and any mask speaks of each by itself.
+ * Documents of several lengths become a mask, documents(...), and what else is hidden must then be
+ * sayable over all tokens.  Inside there is only b, h, row, feature. */
+#include "experiments/problem/file_problem.h"
+
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "experiments/problem/file_problem.h"
+#include "tests/harness/cases/band.h"
 #include "tests/harness/files/fileio.h"
 
-enum attn_file_problem_kind attn_file_problem_kind_of(enum attn_output output)
+/* ---- where documents begin ------------------------------------------------------------------- */
+
+static enum attn_status load_starts(struct attn_files *files, enum attn_file_input which,
+                                    int64_t tokens, int64_t **starts, int64_t *n,
+                                    struct attn_error *err)
 {
-    return output == ATTN_LSE                       ? ATTN_FILE_PROBLEM_ROWS
-           : output == ATTN_DBIAS                   ? ATTN_FILE_PROBLEM_PAIRS
-           : output == ATTN_DK || output == ATTN_DV ? ATTN_FILE_PROBLEM_KEYS
-                                                    : ATTN_FILE_PROBLEM_QUERIES;
+    struct attn_file_tensor *t = files->input[which];
+    const struct attn_file *file = files->from[which];
+    const char *name = attn_file_input_name(which);
+    char shape[160];
+    if ((t->dtype != ATTN_FILE_I32 && t->dtype != ATTN_FILE_I64) || t->n_axes != 1 ||
+        t->extent[0] < 1)
+        return attn_fault(err, ATTN_EINVAL, file->path,
+                          "%s is %s %s: [n + 1] for n documents, I32 or I64, would fit", name,
+                          attn_file_dtype_name(t->dtype), attn_file_shape(t, shape));
+    *n = t->extent[0] - 1;
+    enum attn_status status = attn_file_load(file, t, err);
+    if (status != ATTN_OK)
+        return status;
+    *starts = calloc((size_t)*n + 1, sizeof **starts);
+    if (*starts == NULL)
+        return attn_fault(err, ATTN_ENOMEM, file->path, "no memory for %lld documents",
+                          (long long)*n);
+    for (int64_t i = 0; i <= *n; i++) {
+        (*starts)[i] = t->dtype == ATTN_FILE_I64 ? ((const int64_t *)t->data)[i]
+                                                 : ((const int32_t *)t->data)[i];
+        if ((*starts)[i] < (i > 0 ? (*starts)[i - 1] : 0) || (i == 0 && (*starts)[0] != 0))
+            return attn_fault(
+                err, ATTN_EINVAL, file->path,
+                "%s[%lld] is %lld: documents begin at 0 and never before the last one", name,
+                (long long)i, (long long)(*starts)[i]);
+    }
+    if ((*starts)[*n] != tokens)
+        return attn_fault(err, ATTN_EINVAL, file->path,
+                          "%s ends at %lld, and there are %lld tokens", name,
+                          (long long)(*starts)[*n], (long long)tokens);
+    return ATTN_OK;
 }
 
-static int is_folded(const struct attn_file_problem *files, enum attn_file_problem_kind kind)
+/* All tokens are one document: nothing was said of others. */
+static enum attn_status one_document(struct attn_files *files, int64_t queries, int64_t keys,
+                                     struct attn_error *err)
 {
-    return files->folded[0] > 0 && kind != ATTN_FILE_PROBLEM_ROWS;
+    struct attn_packed_batch *x = &files->packed;
+    x->n = 1;
+    x->q = calloc(2, sizeof *x->q);
+    x->k = calloc(2, sizeof *x->k);
+    if (x->q == NULL || x->k == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for one document");
+    x->q[1] = queries;
+    x->k[1] = keys;
+    return ATTN_OK;
+}
+
+static enum attn_status read_starts(struct attn_files *files, struct attn_error *err)
+{
+    struct attn_packed_batch *x = &files->packed;
+    int64_t queries = files->input[ATTN_IN_Q]->extent[0], keys = files->input[ATTN_IN_K]->extent[0];
+    int64_t n_key = 0;
+    enum attn_file_input of_keys = files->input[ATTN_IN_CU_K] != NULL ? ATTN_IN_CU_K : ATTN_IN_CU_Q;
+    if (files->input[ATTN_IN_CU_Q] == NULL && files->input[ATTN_IN_CU_K] != NULL)
+        return attn_fault(err, ATTN_EINVAL, files->from[ATTN_IN_CU_K]->path,
+                          "cu_seqlens_k without cu_seqlens_q");
+    if (files->input[ATTN_IN_CU_Q] == NULL)
+        return one_document(files, queries, keys, err);
+    enum attn_status status = load_starts(files, ATTN_IN_CU_Q, queries, &x->q, &x->n, err);
+    if (status == ATTN_OK)
+        status = load_starts(files, of_keys, keys, &x->k, &n_key, err);
+    if (status == ATTN_OK && n_key != x->n)
+        status = attn_fault(err, ATTN_EINVAL, files->from[of_keys]->path,
+                            "cu_seqlens_q has %lld documents, cu_seqlens_k %lld", (long long)x->n,
+                            (long long)n_key);
+    return status;
+}
+
+static enum attn_status open_packed(struct attn_files *files, struct attn_error *err)
+{
+    struct attn_packed_batch *x = &files->packed;
+    if (!files->thd && (files->input[ATTN_IN_CU_Q] != NULL || files->input[ATTN_IN_CU_K] != NULL))
+        return attn_fault(
+            err, ATTN_EINVAL, files->file[0].path,
+            "has cu_seqlens, which belong to packed tensors [T,H,d]: say --layout THD");
+    if (!files->thd)
+        return ATTN_OK;
+    enum attn_status status = read_starts(files, err);
+    if (status != ATTN_OK)
+        return status;
+    x->is_even = x->is_self = 1;
+    for (int64_t t = 0; t < x->n; t++) {
+        int64_t rows = x->q[t + 1] - x->q[t], keys = x->k[t + 1] - x->k[t];
+        x->is_even &= rows == x->q[1] && keys == x->k[1];
+        x->is_self &= rows == keys;
+    }
+    return ATTN_OK;
+}
+
+/* ---- masks ----------------------------------------------------------------------------------- */
+
+/* A band means the same over all tokens as inside each document, where every document has as many
+ * queries as keys; nothing else does. */
+static enum attn_status check_inside(const struct attn_files *files, const char *text,
+                                     struct attn_error *err)
+{
+    const struct attn_problem *p = &files->problem;
+    const struct attn_mask_shape shape = {p->batch, p->heads, p->n_query, p->n_key};
+    struct attn_mask *mask = NULL;
+    struct attn_band band;
+    enum attn_status status = attn_mask_parse(text, &shape, NULL, &mask, err);
+    if (status != ATTN_OK)
+        return status;
+    if (!attn_band_of(mask, &band) || !files->packed.is_self)
+        status = attn_fail(
+            err, ATTN_EINVAL,
+            "mask '%.80s' inside documents of several lengths: causal and window masks are "
+            "understood there, where every document has as many queries as keys",
+            text);
+    attn_mask_free(mask);
+    return status;
+}
+
+enum attn_status attn_files_packed_mask(const struct attn_files *files, const char *text,
+                                        char **whole, struct attn_error *err)
+{
+    const struct attn_packed_batch *x = &files->packed;
+    int inside = strcmp(text, "none") != 0;
+    *whole = NULL;
+    if (inside) {
+        enum attn_status status = check_inside(files, text, err);
+        if (status != ATTN_OK)
+            return status;
+    }
+    size_t room = 64 + strlen(text) + 42 * (size_t)x->n, n = 0;
+    *whole = malloc(room);
+    if (*whole == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for a mask of %lld documents",
+                         (long long)x->n);
+    n += (size_t)snprintf(*whole, room, "documents(");
+    for (int64_t t = 0; t < x->n; t++)
+        n += (size_t)snprintf(*whole + n, room - n, "%s%lldx%lld", t > 0 ? "," : "",
+                              (long long)(x->q[t + 1] - x->q[t]),
+                              (long long)(x->k[t + 1] - x->k[t]));
+    snprintf(*whole + n, room - n, inside ? ")&%s" : ")", text);
+    return ATTN_OK;
+}
+
+/* ---- axes ------------------------------------------------------------------------------------ */
+
+enum attn_file_axes attn_file_axes_of(enum attn_output output)
+{
+    return output == ATTN_LSE                       ? ATTN_AXES_ROWS
+           : output == ATTN_DBIAS                   ? ATTN_AXES_PAIRS
+           : output == ATTN_DK || output == ATTN_DV ? ATTN_AXES_KEYS
+                                                    : ATTN_AXES_QUERIES;
+}
+
+static int is_folded(const struct attn_files *files, enum attn_file_axes kind)
+{
+    return files->folded[0] > 0 && kind != ATTN_AXES_ROWS;
 }
 
 /* at[a]: which axis of the file is logical axis a (b, h, row, feature); -1: it has none.  Folded
  * heads and features share one.  Returns how many there are. */
-static int axes(const struct attn_file_problem *files, enum attn_file_problem_kind kind, int at[4])
+static int axes(const struct attn_files *files, enum attn_file_axes kind, int at[4])
 {
-    int is_lse = kind == ATTN_FILE_PROBLEM_ROWS,
-        swap = files->blhd && !is_lse && files->n_axes >= 3;
+    int is_lse = kind == ATTN_AXES_ROWS, swap = files->blhd && !is_lse && files->n_axes >= 3;
     int absent = 4 - files->n_axes;
     for (int a = 0; a < 4; a++)
         at[a] = a - absent >= 0 ? a - absent : -1;
@@ -42,13 +193,13 @@ static int axes(const struct attn_file_problem *files, enum attn_file_problem_ki
 }
 
 /* Batch entries that the tokens of a packed batch are cut into; 1 where they are not. */
-static int64_t entries(const struct attn_file_problem *files)
+static int64_t entries(const struct attn_files *files)
 {
     return files->thd && files->packed.is_even ? files->packed.n : 1;
 }
 
-static void to_file(const struct attn_file_problem *files, const int64_t logical[4],
-                    enum attn_file_problem_kind kind, struct attn_file_tensor *tensor)
+static void to_file(const struct attn_files *files, const int64_t logical[4],
+                    enum attn_file_axes kind, struct attn_file_tensor *tensor)
 {
     int at[4];
     tensor->n_axes = axes(files, kind, at);
@@ -60,8 +211,8 @@ static void to_file(const struct attn_file_problem *files, const int64_t logical
         tensor->extent[at[3]] = logical[1] * logical[3];
 }
 
-static void from_file(const struct attn_file_problem *files, const struct attn_file_tensor *tensor,
-                      enum attn_file_problem_kind kind, int64_t logical[4])
+static void from_file(const struct attn_files *files, const struct attn_file_tensor *tensor,
+                      enum attn_file_axes kind, int64_t logical[4])
 {
     int at[4];
     axes(files, kind, at);
@@ -72,7 +223,7 @@ static void from_file(const struct attn_file_problem *files, const struct attn_f
         logical[2] = logical[0] > 0 ? logical[2] / logical[0] : 0;
     }
     if (is_folded(files, kind)) {
-        logical[1] = files->folded[kind == ATTN_FILE_PROBLEM_KEYS];
+        logical[1] = files->folded[kind == ATTN_AXES_KEYS];
         logical[3] /= logical[1];
     }
 }
@@ -89,14 +240,13 @@ static struct attn_view bias_view(const struct attn_file_tensor *tensor)
     return view;
 }
 
-struct attn_view attn_file_problem_view(const struct attn_file_problem *files,
-                                        const struct attn_file_tensor *tensor,
-                                        enum attn_file_problem_kind kind)
+struct attn_view attn_files_view(const struct attn_files *files,
+                                 const struct attn_file_tensor *tensor, enum attn_file_axes kind)
 {
     struct attn_view view = {.data = tensor->data};
     int64_t stride[ATTN_FILE_AXES], whole = 1;
     int at[4];
-    if (kind == ATTN_FILE_PROBLEM_PAIRS)
+    if (kind == ATTN_AXES_PAIRS)
         return bias_view(tensor);
     for (int a = tensor->n_axes - 1; a >= 0; a--) {
         stride[a] = whole;
@@ -109,33 +259,42 @@ struct attn_view attn_file_problem_view(const struct attn_file_problem *files,
     if (entries(files) > 1)
         view.stride[0] = tensor->extent[at[2]] / entries(files) * view.stride[2];
     if (is_folded(files, kind))
-        view.stride[1] = tensor->extent[at[3]] / files->folded[kind == ATTN_FILE_PROBLEM_KEYS];
+        view.stride[1] = tensor->extent[at[3]] / files->folded[kind == ATTN_AXES_KEYS];
     attn_file_dtype_storage(tensor->dtype, &view.dtype);
     return view;
 }
 
-struct attn_cview attn_file_problem_cview(const struct attn_file_problem *files,
-                                          const struct attn_file_tensor *tensor,
-                                          enum attn_file_problem_kind kind)
+struct attn_cview attn_files_cview(const struct attn_files *files,
+                                   const struct attn_file_tensor *tensor, enum attn_file_axes kind)
 {
-    struct attn_view view = attn_file_problem_view(files, tensor, kind);
+    struct attn_view view = attn_files_view(files, tensor, kind);
     struct attn_cview same = {.data = view.data, .dtype = view.dtype};
     memcpy(same.stride, view.stride, sizeof same.stride);
     return same;
 }
 
-/* ---- the problem's extents ---------------------------------------------------------------- */
-
-static enum attn_status check_types(const struct attn_file_problem *files, struct attn_error *err)
+struct attn_cview attn_files_input(const struct attn_files *files, enum attn_file_input input)
 {
-    static const enum attn_file_problem_input same[] = {ATTN_FILE_PROBLEM_Q, ATTN_FILE_PROBLEM_K,
-                                                        ATTN_FILE_PROBLEM_V, ATTN_FILE_PROBLEM_DO};
-    enum attn_file_dtype dtype = files->input[ATTN_FILE_PROBLEM_Q]->dtype;
+    enum attn_file_axes kind = input == ATTN_IN_BIAS                      ? ATTN_AXES_PAIRS
+                               : input == ATTN_IN_DLSE                    ? ATTN_AXES_ROWS
+                               : input == ATTN_IN_K || input == ATTN_IN_V ? ATTN_AXES_KEYS
+                                                                          : ATTN_AXES_QUERIES;
+    if (files->input[input] == NULL)
+        return (struct attn_cview){0};
+    return attn_files_cview(files, files->input[input], kind);
+}
+
+/* ---- the problem's extents ------------------------------------------------------------------- */
+
+static enum attn_status check_types(const struct attn_files *files, struct attn_error *err)
+{
+    static const enum attn_file_input same[] = {ATTN_IN_Q, ATTN_IN_K, ATTN_IN_V, ATTN_IN_DO};
+    enum attn_file_dtype dtype = files->input[ATTN_IN_Q]->dtype;
     enum attn_dtype storage;
     char shape[160];
     for (int i = 0; i < 4; i++) {
         const struct attn_file_tensor *t = files->input[same[i]];
-        const char *name = attn_file_problem_input_name(same[i]);
+        const char *name = attn_file_input_name(same[i]);
         if (t == NULL)
             continue;
         if (!attn_file_dtype_storage(t->dtype, &storage))
@@ -146,7 +305,7 @@ static enum attn_status check_types(const struct attn_file_problem *files, struc
             return attn_fault(err, ATTN_EINVAL, files->from[same[i]]->path,
                               "%s is stored as %s, q as %s: q, k, v and do must be alike", name,
                               attn_file_dtype_name(t->dtype), attn_file_dtype_name(dtype));
-        int n_axes = files->input[ATTN_FILE_PROBLEM_Q]->n_axes;
+        int n_axes = files->input[ATTN_IN_Q]->n_axes;
         if (t->n_axes != n_axes)
             return attn_fault(err, ATTN_EINVAL, files->from[same[i]]->path,
                               "%s is %s: it needs %d axes as q has", name,
@@ -162,7 +321,7 @@ static enum attn_status check_types(const struct attn_file_problem *files, struc
 }
 
 /* k and v against q, with all three in the message: which one is wrong, only the reader knows. */
-static enum attn_status check_qkv(const struct attn_file_problem *files, const int64_t q[4],
+static enum attn_status check_qkv(const struct attn_files *files, const int64_t q[4],
                                   const int64_t k[4], const int64_t v[4], struct attn_error *err)
 {
     const char *wrong = NULL;
@@ -179,28 +338,26 @@ static enum attn_status check_qkv(const struct attn_file_problem *files, const i
         wrong = "q and k have different features";
     if (wrong == NULL)
         return ATTN_OK;
-    return attn_fault(err, ATTN_EINVAL, files->from[ATTN_FILE_PROBLEM_Q]->path,
+    return attn_fault(err, ATTN_EINVAL, files->from[ATTN_IN_Q]->path,
                       "%s: q is %s, k is %s, v is %s, read as %s (--layout reads them otherwise)",
-                      wrong, attn_file_shape(files->input[ATTN_FILE_PROBLEM_Q], text[0]),
-                      attn_file_shape(files->input[ATTN_FILE_PROBLEM_K], text[1]),
-                      attn_file_shape(files->input[ATTN_FILE_PROBLEM_V], text[2]),
-                      attn_file_problem_layout(files));
+                      wrong, attn_file_shape(files->input[ATTN_IN_Q], text[0]),
+                      attn_file_shape(files->input[ATTN_IN_K], text[1]),
+                      attn_file_shape(files->input[ATTN_IN_V], text[2]), attn_files_layout(files));
 }
 
-/* ---- the other tensors -------------------------------------------------------------------- */
+/* ---- the other tensors ----------------------------------------------------------------------- */
 
-static enum attn_status fits(const struct attn_file_problem *files, const struct attn_file *file,
-                             const struct attn_file_tensor *t, const char *name,
-                             enum attn_output output, struct attn_error *err)
+enum attn_status attn_files_fits(const struct attn_files *files, const struct attn_file *file,
+                                 const struct attn_file_tensor *t, const char *name,
+                                 enum attn_output output, struct attn_error *err)
 {
     struct attn_file_tensor want = {0};
     enum attn_dtype storage;
     char text[2][160];
     if (t == NULL)
         return ATTN_OK;
-    attn_file_problem_output_shape(files, output, &want);
-    if (t->n_axes != want.n_axes ||
-        memcmp(t->extent, want.extent, (size_t)want.n_axes * sizeof *want.extent) != 0)
+    attn_files_output_shape(files, output, &want);
+    if (!attn_file_same_shape(t, &want))
         return attn_fault(err, ATTN_EINVAL, file->path, "%s is %s: %s would fit q, k and v", name,
                           attn_file_shape(t, text[0]), attn_file_shape(&want, text[1]));
     if (!attn_file_dtype_storage(t->dtype, &storage))
@@ -211,10 +368,10 @@ static enum attn_status fits(const struct attn_file_problem *files, const struct
 }
 
 /* As numpy broadcasts: axes are matched from the last, each is 1 or whole. */
-static enum attn_status check_bias(const struct attn_file_problem *files, struct attn_error *err)
+static enum attn_status check_bias(const struct attn_files *files, struct attn_error *err)
 {
     const struct attn_problem *p = &files->problem;
-    const struct attn_file_tensor *t = files->input[ATTN_FILE_PROBLEM_BIAS];
+    const struct attn_file_tensor *t = files->input[ATTN_IN_BIAS];
     const int64_t want[4] = {p->batch, p->heads, p->n_query, p->n_key};
     char text[160];
     if (t == NULL)
@@ -224,13 +381,13 @@ static enum attn_status check_bias(const struct attn_file_problem *files, struct
         fit = t->extent[a] == 1 || t->extent[a] == want[to];
     if (!fit)
         return attn_fault(
-            err, ATTN_EINVAL, files->from[ATTN_FILE_PROBLEM_BIAS]->path,
+            err, ATTN_EINVAL, files->from[ATTN_IN_BIAS]->path,
             "bias is %s: [%lld,%lld,%lld,%lld] or less by leading axes would fit, each "
             "extent whole or 1",
             attn_file_shape(t, text), (long long)want[0], (long long)want[1], (long long)want[2],
             (long long)want[3]);
     if (t->dtype != ATTN_FILE_F32 && t->dtype != ATTN_FILE_F64)
-        return attn_fault(err, ATTN_EINVAL, files->from[ATTN_FILE_PROBLEM_BIAS]->path,
+        return attn_fault(err, ATTN_EINVAL, files->from[ATTN_IN_BIAS]->path,
                           "bias is stored as %s: F32 or F64 would work",
                           attn_file_dtype_name(t->dtype));
     return ATTN_OK;
@@ -247,17 +404,17 @@ static void output_extents(const struct attn_problem *p, enum attn_output output
         extent[3] = 1;
 }
 
-void attn_file_problem_output_shape(const struct attn_file_problem *files, enum attn_output output,
-                                    struct attn_file_tensor *tensor)
+void attn_files_output_shape(const struct attn_files *files, enum attn_output output,
+                             struct attn_file_tensor *tensor)
 {
     int64_t extent[4];
     enum attn_dtype dtype = files->problem.dtype;
     memset(tensor, 0, sizeof *tensor);
     output_extents(&files->problem, output, extent);
     if (output == ATTN_DBIAS)
-        *tensor = *files->input[ATTN_FILE_PROBLEM_BIAS];
+        *tensor = *files->input[ATTN_IN_BIAS];
     else
-        to_file(files, extent, attn_file_problem_kind_of(output), tensor);
+        to_file(files, extent, attn_file_axes_of(output), tensor);
     tensor->data = NULL;
     tensor->fortran = tensor->swapped = 0;
     tensor->name = attn_output_name(output);
@@ -270,29 +427,31 @@ void attn_file_problem_output_shape(const struct attn_file_problem *files, enum 
         tensor->bytes *= tensor->extent[a];
 }
 
-enum attn_status attn_file_problem_shapes(struct attn_file_problem *files, struct attn_error *err)
+enum attn_status attn_files_shapes(struct attn_files *files, struct attn_error *err)
 {
     struct attn_problem *p = &files->problem;
     const struct attn_file_tensor *const *in = (const struct attn_file_tensor *const *)files->input;
     int64_t q[4], k[4], v[4];
     char text[160];
     int is_folded = files->folded[0] > 0;
-    files->n_axes = in[ATTN_FILE_PROBLEM_Q]->n_axes + is_folded;
-    if (files->thd && files->n_axes != 3)
-        return attn_fault(err, ATTN_EINVAL, files->from[ATTN_FILE_PROBLEM_Q]->path,
-                          "q is %s: [T,H,d] would fit layout THD",
-                          attn_file_shape(in[ATTN_FILE_PROBLEM_Q], text));
-    if (files->n_axes < 2 + is_folded || files->n_axes > 4)
-        return attn_fault(err, ATTN_EINVAL, files->from[ATTN_FILE_PROBLEM_Q]->path,
-                          is_folded ? "q is %s: [B,L,H*d] or [L,H*d] would fit"
-                                    : "q is %s: [B,H,L,d], [H,L,d] or [L,d] would fit",
-                          attn_file_shape(in[ATTN_FILE_PROBLEM_Q], text));
-    enum attn_status status = check_types(files, err);
+    enum attn_status status = open_packed(files, err);
     if (status != ATTN_OK)
         return status;
-    from_file(files, in[ATTN_FILE_PROBLEM_Q], ATTN_FILE_PROBLEM_QUERIES, q);
-    from_file(files, in[ATTN_FILE_PROBLEM_K], ATTN_FILE_PROBLEM_KEYS, k);
-    from_file(files, in[ATTN_FILE_PROBLEM_V], ATTN_FILE_PROBLEM_KEYS, v);
+    files->n_axes = in[ATTN_IN_Q]->n_axes + is_folded;
+    if (files->thd && files->n_axes != 3)
+        return attn_fault(err, ATTN_EINVAL, files->from[ATTN_IN_Q]->path,
+                          "q is %s: [T,H,d] would fit layout THD",
+                          attn_file_shape(in[ATTN_IN_Q], text));
+    if (files->n_axes < 2 + is_folded || files->n_axes > 4)
+        return attn_fault(err, ATTN_EINVAL, files->from[ATTN_IN_Q]->path,
+                          is_folded ? "q is %s: [B,L,H*d] or [L,H*d] would fit"
+                                    : "q is %s: [B,H,L,d], [H,L,d] or [L,d] would fit",
+                          attn_file_shape(in[ATTN_IN_Q], text));
+    if ((status = check_types(files, err)) != ATTN_OK)
+        return status;
+    from_file(files, in[ATTN_IN_Q], ATTN_AXES_QUERIES, q);
+    from_file(files, in[ATTN_IN_K], ATTN_AXES_KEYS, k);
+    from_file(files, in[ATTN_IN_V], ATTN_AXES_KEYS, v);
     if ((status = check_qkv(files, q, k, v, err)) != ATTN_OK)
         return status;
     *p = (struct attn_problem){.batch = q[0],
@@ -302,17 +461,17 @@ enum attn_status attn_file_problem_shapes(struct attn_file_problem *files, struc
                                .n_key = k[2],
                                .d_key = q[3],
                                .d_value = v[3]};
-    attn_file_dtype_storage(in[ATTN_FILE_PROBLEM_Q]->dtype, &p->dtype);
+    attn_file_dtype_storage(in[ATTN_IN_Q]->dtype, &p->dtype);
     status = check_bias(files, err);
     if (status == ATTN_OK)
-        status = fits(files, files->from[ATTN_FILE_PROBLEM_DO], in[ATTN_FILE_PROBLEM_DO], "do",
-                      ATTN_O, err);
+        status = attn_files_fits(files, files->from[ATTN_IN_DO], in[ATTN_IN_DO], "do", ATTN_O, err);
     if (status == ATTN_OK)
-        status = fits(files, files->from[ATTN_FILE_PROBLEM_DLSE], in[ATTN_FILE_PROBLEM_DLSE],
-                      "dlse", ATTN_LSE, err);
+        status = attn_files_fits(files, files->from[ATTN_IN_DLSE], in[ATTN_IN_DLSE], "dlse",
+                                 ATTN_LSE, err);
     for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
-        if (o != ATTN_DBIAS || in[ATTN_FILE_PROBLEM_BIAS] != NULL)
-            status = fits(files, &files->file[0], files->stored[o],
-                          attn_output_name((enum attn_output)o), (enum attn_output)o, err);
+        if (o != ATTN_DBIAS || in[ATTN_IN_BIAS] != NULL)
+            status =
+                attn_files_fits(files, &files->file[0], files->stored[o],
+                                attn_output_name((enum attn_output)o), (enum attn_output)o, err);
     return status;
 }

@@ -3,13 +3,13 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "experiments/cli/cli.h"
+#include "ref/problem.h"
 #include "tests/harness/files/fileio.h"
 
 static int ends_with(const char *text, const char *end)
@@ -140,40 +140,23 @@ struct attn_tensors_entry *attn_tensors_find(const struct attn_tensors *set, con
 
 /* ---- numbers -------------------------------------------------------------------------------- */
 
+int attn_tensors_have_inputs(const struct attn_tensors *set)
+{
+    return attn_tensors_find(set, "q") != NULL && attn_tensors_find(set, "k") != NULL &&
+           attn_tensors_find(set, "v") != NULL;
+}
+
 int64_t attn_tensors_count(const struct attn_file_tensor *tensor)
 {
     return tensor->bytes / attn_file_dtype_size(tensor->dtype);
 }
 
-static double from_bf16(uint16_t half)
-{
-    uint32_t bits = (uint32_t)half << 16; /* the upper half of a float */
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return (double)x;
-}
-
-static double from_f16(uint16_t half)
-{
-    int exponent = half >> 10 & 31, fraction = half & 1023;
-    double size = exponent == 0    ? ldexp(fraction, -24) /* subnormal */
-                  : exponent != 31 ? ldexp(1024 + fraction, exponent - 25)
-                  : fraction != 0  ? (double)NAN
-                                   : (double)INFINITY;
-    return half >> 15 ? -size : size;
-}
-
 static double number(const struct attn_file_tensor *t, int64_t i)
 {
+    struct attn_cview view = {.data = t->data, .stride = {0, 0, 1, 0}};
+    if (attn_file_dtype_storage(t->dtype, &view.dtype))
+        return attn_cview_get(&view, 0, 0, i, 0);
     switch (t->dtype) {
-    case ATTN_FILE_F64:
-        return ((const double *)t->data)[i];
-    case ATTN_FILE_F32:
-        return (double)((const float *)t->data)[i];
-    case ATTN_FILE_BF16:
-        return from_bf16(((const uint16_t *)t->data)[i]);
-    case ATTN_FILE_F16:
-        return from_f16(((const uint16_t *)t->data)[i]);
     case ATTN_FILE_I64:
         return (double)((const int64_t *)t->data)[i];
     case ATTN_FILE_I32:
@@ -182,12 +165,11 @@ static double number(const struct attn_file_tensor *t, int64_t i)
         return ((const int16_t *)t->data)[i];
     case ATTN_FILE_I8:
         return ((const int8_t *)t->data)[i];
-    case ATTN_FILE_U8:
-        return ((const uint8_t *)t->data)[i];
     case ATTN_FILE_BOOL: /* 0 is false, all else is true */
         return ((const uint8_t *)t->data)[i] != 0;
+    default:
+        return ((const uint8_t *)t->data)[i];
     }
-    return (double)NAN;
 }
 
 enum attn_status attn_tensors_values(const struct attn_tensors_entry *entry, double **values,

@@ -28,6 +28,8 @@ void attn_tensors_close(struct attn_tensors *set);
 
 struct attn_tensors_entry *attn_tensors_find(const struct attn_tensors *set, const char *name);
 
+int attn_tensors_have_inputs(const struct attn_tensors *set); /* q, k and v */
+
 int64_t attn_tensors_count(const struct attn_file_tensor *tensor); /* elements */
 
 /* Load, and give the numbers as double, malloc'ed: exact for all types but I64. */

@@ -46,7 +46,7 @@ int attn_process_fork(void (*work)(void *arg), void *arg, double seconds, struct
 void attn_process_catch_interrupts(void);
 int attn_process_interrupted(void);
 
-/* ---- for those who talk with a process while it runs ------------------------------------------ */
+/* ---- for those who talk with a process while it runs ----------------------------------------- */
 
 /* Start a program ("/proc/self/exe": this one) whose descriptors 0 to n - 1 are these; -1: it reads
  * nothing there.  0, or an error number. */

@@ -50,6 +50,12 @@ enum attn_file_dtype attn_file_dtype_of(enum attn_dtype storage)
     return stored[storage];
 }
 
+int attn_file_same_shape(const struct attn_file_tensor *a, const struct attn_file_tensor *b)
+{
+    return a->n_axes == b->n_axes &&
+           memcmp(a->extent, b->extent, (size_t)a->n_axes * sizeof *a->extent) == 0;
+}
+
 const char *attn_file_shape(const struct attn_file_tensor *tensor, char text[160])
 {
     int n = snprintf(text, 160, "[");

@@ -73,6 +73,9 @@ const char *attn_file_metadata(const struct attn_file *file, const char *key); /
 enum attn_status attn_file_load(const struct attn_file *file, struct attn_file_tensor *tensor,
                                 struct attn_error *err);
 
+/* As many axes of the same extents. */
+int attn_file_same_shape(const struct attn_file_tensor *a, const struct attn_file_tensor *b);
+
 /* "[1,2,512,64]".  Returns text. */
 const char *attn_file_shape(const struct attn_file_tensor *tensor, char text[160]);
 
