@@ -1,15 +1,16 @@
 /* What a failing implementation looks like: "fits if LSE is base 2", "fits causal(tl)", "fits heads
  * mapped h mod G".
  *
- * A list of hypotheses, each a mistake or convention of real implementations (fault_model.h), is
- * held against what was computed; the first that fits is named.  Where none fits, the pattern of
- * the failing elements is described.  A diagnosis is a hint for people; no verdict depends on it.
+ * A list of hypotheses, each a mistake or convention of real implementations (faults.def), is held
+ * against what was computed; the first that fits is named.  Then it is learned from the numbers
+ * which head, row, key or factor would explain them.  Where nothing does, the pattern of the
+ * failing elements is described.  A diagnosis is a hint for people; no verdict depends on it.
  */
 #ifndef TESTS_HARNESS_FAULTS_DIAGNOSE_H
 #define TESTS_HARNESS_FAULTS_DIAGNOSE_H
 
 #include "tests/harness/cases/claims.h"
-#include "tests/harness/faults/fault_model.h"
+#include "tests/harness/runner.h"
 
 /* Kinds of faults.  One mistake reads differently in every case ("keys 3 to 5 lost", "causal(tl)"),
  * so whoever counts diagnoses counts their kinds. */
@@ -44,61 +45,10 @@ int attn_diagnose(const struct attn_setup *setup, const struct attn_result *resu
                   struct attn_diagnosis *diagnosis);
 
 /* Run the case again and diagnose it; for implementations in this process, which can also be run
- * otherwise (diagnose_again.c, diagnose_vary.c).  claims: of an external implementation's, which is
+ * otherwise (rerun.c).  claims: of an external implementation's, which is
  * asked for nothing else; or NULL.  1 or 0. */
 int attn_diagnose_case(const struct attn_spec *spec, const struct attn_claims *claims,
                        const struct attn_case *c, const struct attn_result *result,
                        struct attn_diagnosis *diagnosis);
-
-/* ---- for the files of hypotheses ------------------------------------------------------------- */
-
-struct attn_hypotheses {
-    const struct attn_setup *setup;
-    const struct attn_failed_run *failed;
-    char *text; /* of the diagnosis */
-    size_t size;
-};
-
-/* Hold one model against the failed run; when it fits, its words become the diagnosis. */
-int attn_hypothesis(struct attn_hypotheses *x, const struct attn_fault_model *model,
-                    const char *format, ...) __attribute__((format(printf, 3, 4)));
-
-/* Families of hypotheses: 1 when one of them fits. */
-int attn_hypothesis_layout(struct attn_hypotheses *x);
-int attn_hypothesis_strides(struct attn_hypotheses *x);
-int attn_hypothesis_bias(struct attn_hypotheses *x);
-int attn_hypothesis_masks(struct attn_hypotheses *x);
-int attn_hypothesis_ranks(struct attn_hypotheses *x);
-int attn_hypothesis_start(struct attn_hypotheses *x);
-int attn_hypothesis_numbers(struct attn_hypotheses *x);
-int attn_hypothesis_backward(struct attn_hypotheses *x);
-
-/* What is learned from the numbers, where no model of the list fits: which kv head and batch each
- * block read, whether delta alone is wrong, whether outputs are the truth times a number, or plus
- * one (diagnose_learn.c); whether rows are right but in other places (diagnose_places.c); which
- * keys each row has seen (diagnose_seen.c). */
-int attn_hypothesis_blocks(struct attn_hypotheses *x);
-int attn_hypothesis_lines(struct attn_hypotheses *x);
-int attn_hypothesis_delta(struct attn_hypotheses *x);
-int attn_hypothesis_places(struct attn_hypotheses *x);
-int attn_hypothesis_seen(struct attn_hypotheses *x);
-
-/* Is a row of an output (counted over batches, heads and rows) within its bounds? */
-int attn_row_is_right(const struct attn_failed_run *q, enum attn_output o, int64_t row);
-
-/* Runs in other circumstances that explain the failure. */
-int attn_hypothesis_again(const struct attn_spec *spec, const struct attn_case *c,
-                          const struct attn_result *failed, char *text, size_t size);
-
-/* "fails only with the bias, a length that leaves the tail of a tile ...": the features that the
- * failure needs; how many are named. */
-int attn_hypothesis_feature(const struct attn_spec *spec, const struct attn_claims *claims,
-                            const struct attn_case *c, char *text, size_t size);
-
-/* Of a range of n rows or keys: the tile whose tail it is (128 down to 8), or 0. */
-int64_t attn_tail_of(int64_t low, int64_t high, int64_t n);
-
-/* No model fits: where the failing elements are, and the fault where that tells it. */
-int attn_describe_pattern(const struct attn_failed_run *failed, struct attn_diagnosis *diagnosis);
 
 #endif

@@ -1,34 +1,23 @@
-/* Where the failing elements are, in words, when no model fits. */
+/* See faults.h: where the failing elements are, in words, when no model fits. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "ref/problem.h"
-#include "tests/harness/faults/diagnose.h"
-
-static const enum attn_slot slot_of[ATTN_OUTPUTS] = {ATTN_T_O,  ATTN_T_LSE, ATTN_T_DQ,
-                                                     ATTN_T_DK, ATTN_T_DV,  ATTN_T_DBIAS};
+#include "tests/harness/faults/faults.h"
 
 /* Failing elements of one output: how many, in which range of each axis, and of what kind. */
 struct pattern {
-    int64_t n, bad, nan, inf, zero, empty_rows, rows;
+    int64_t n, bad, nan, inf, zero, empty_rows;
     int64_t low[4], high[4];
     int64_t beyond; /* in rows whose scores exp cannot take without a shift */
     int64_t late;   /* the fewest hidden keys that a failing row begins with */
     int64_t early;  /* the most that a row begins with that is right         */
 };
 
-static int is_bad(double got, double want, double bound)
-{
-    int ok = fabs(got - want) <= bound || (isinf(want) && got == want);
-    return !ok;
-}
-
 /* Rows may fail because the tiles that they begin with are hidden. */
-static void note_late(const struct attn_failed_run *q, const int64_t *at, int is_right,
+static void note_late(const struct attn_problem *p, const int64_t at[4], int is_right,
                       struct pattern *x)
 {
-    const struct attn_problem *p = &q->setup->problem;
     int64_t lo = 0, hi;
     if (p->mask != NULL && !attn_mask_next(p->mask, at[0], at[1], at[2], 0, &lo, &hi))
         lo = p->n_key;
@@ -47,14 +36,13 @@ static int begin_late(const struct pattern *x)
     return 0;
 }
 
-static void look(const struct attn_failed_run *q, enum attn_output o, struct pattern *x)
+static void look(const struct attn_failed_run *run, enum attn_output o, struct pattern *x)
 {
-    const struct attn_truth_tensor *t = &q->truth.tensor[o];
-    const struct attn_truth_tensor *lse = &q->truth.tensor[ATTN_LSE];
-    struct attn_cview view = attn_tensor_cview(&q->setup->tensor[slot_of[o]]);
+    const struct attn_problem *p = &run->setup->problem;
+    const struct attn_truth_tensor *t = &run->truth.tensor[o], *lse = &run->truth.tensor[ATTN_LSE];
     int64_t width = t->extent[3], of_queries = o == ATTN_O || o == ATTN_LSE || o == ATTN_DQ;
-    double limit = q->setup->problem.dtype == ATTN_F32 ? 87 : 708; /* of exp */
-    *x = (struct pattern){.n = t->extent[0] * t->extent[1] * t->extent[2] * width,
+    double limit = p->dtype == ATTN_F32 ? 87 : 708; /* of exp */
+    *x = (struct pattern){.n = attn_run_rows(run, o) * width,
                           .low = {INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX},
                           .late = INT64_MAX,
                           .high = {-1, -1, -1, -1}};
@@ -62,10 +50,10 @@ static void look(const struct attn_failed_run *q, enum attn_output o, struct pat
         int64_t row = n / width,
                 at[4] = {row / t->extent[2] / t->extent[1], row / t->extent[2] % t->extent[1],
                          row % t->extent[2], n % width};
-        double got = attn_cview_get(&view, at[0], at[1], at[2], at[3]);
+        double got = run->x[ATTN_T_O + o][n];
         if (of_queries && at[3] == 0)
-            note_late(q, at, attn_row_is_right(q, o, row), x);
-        if (!is_bad(got, t->want[n], t->bound[n]))
+            note_late(p, at, attn_run_row_is_right(run, o, row), x);
+        if (attn_run_element_is_right(run, o, n))
             continue;
         x->bad++;
         x->nan += isnan(got) != 0;
@@ -106,63 +94,63 @@ static void put_cause(int whole, int ranked, int64_t low, int64_t high, int64_t 
 }
 
 /* "head 1", "rows 64 to 69": the axes along which failure is confined. */
-static void put_range(const struct attn_failed_run *q, const struct pattern *x, enum attn_output o,
-                      char *text, size_t size)
+static void put_range(const struct attn_failed_run *run, const struct pattern *x,
+                      enum attn_output o, char *text, size_t size)
 {
-    const struct attn_truth_tensor *t = &q->truth.tensor[o];
+    const int64_t *n = run->truth.tensor[o].extent;
     const char *const axis[4] = {"batch", "head", o == ATTN_DK || o == ATTN_DV ? "key" : "query",
                                  "feature"};
-    int whole = x->low[3] == 0 && x->high[3] == t->extent[3] - 1;
+    int whole = x->low[3] == 0 && x->high[3] == n[3] - 1;
+    size_t used = 0;
     text[0] = '\0';
     for (int a = 0; a < 4; a++) {
-        size_t used = strlen(text);
-        if (x->low[a] == 0 && x->high[a] == t->extent[a] - 1)
+        long long low = x->low[a], high = x->high[a];
+        if (low == 0 && high == n[a] - 1)
             continue;
-        if (x->low[a] == x->high[a])
-            snprintf(text + used, size - used, ", %s %lld only", axis[a], (long long)x->low[a]);
+        if (low == high)
+            snprintf(text + used, size - used, ", %s %lld only", axis[a], low);
         else
-            snprintf(text + used, size - used, ", %s %lld to %lld only", axis[a],
-                     (long long)x->low[a], (long long)x->high[a]);
+            snprintf(text + used, size - used, ", %s %lld to %lld only", axis[a], low, high);
         used = strlen(text);
         if (a == 1 || a == 2)
-            put_cause(whole, q->ranks > 1, x->low[a], x->high[a], t->extent[a], text + used,
-                      size - used);
+            put_cause(whole, run->ranks > 1, low, high, n[a], text + used, size - used);
+        used = strlen(text);
     }
 }
 
 /* What is special about the case, where the output is NaN. */
-static const char *special(const struct attn_failed_run *q, const struct pattern *x)
+static const char *special(const struct attn_failed_run *run, const struct pattern *x)
 {
-    if (x->nan == 0)
-        return "";
-    if (q->setup->given.poison == ATTN_POISON_NAN)
+    if (x->nan > 0 && run->setup->given.poison == ATTN_POISON_NAN)
         return ": K and V rows that no query sees are NaN here, and were read";
-    if (q->setup->given.bias == ATTN_CASE_BIAS_INF)
+    if (x->nan > 0 && run->setup->given.bias == ATTN_CASE_BIAS_INF)
         return ": the bias is -inf in places, and something is multiplied by it";
     return "";
 }
 
 /* One output in words, and the fault where they say more than where. */
-static void describe(const struct attn_failed_run *q, enum attn_output o, struct attn_diagnosis *d)
+static void describe(const struct attn_failed_run *run, enum attn_output o,
+                     struct attn_diagnosis *d)
 {
     struct pattern x;
     char range[160];
-    look(q, o, &x);
+    look(run, o, &x);
     if (x.bad == 0)
         return;
-    put_range(q, &x, o, range, sizeof range);
+    put_range(run, &x, o, range, sizeof range);
+    int is_beyond = x.beyond == x.bad && x.nan + x.inf + x.zero == x.bad;
+    int is_empty = x.empty_rows == x.bad;
     const char *kind = x.nan == x.bad           ? "NaN"
                        : x.nan + x.inf == x.bad ? "not finite"
                        : x.zero == x.bad        ? "0"
                        : x.nan > 0              ? "wrong or NaN"
                                                 : "wrong";
-    const char *where = x.empty_rows == x.bad ? " in rows that see no key"
-                        : begin_late(&x)      ? " in rows with an empty leading tile"
-                        : x.beyond == x.bad && x.nan + x.inf + x.zero == x.bad
-                            ? " in rows whose scores are beyond the range of exp"
-                            : "";
-    const char *why = special(q, &x);
-    d->fault = x.empty_rows == x.bad          ? ATTN_FAULT_EMPTY
+    const char *where = is_empty         ? " in rows that see no key"
+                        : begin_late(&x) ? " in rows with an empty leading tile"
+                        : is_beyond      ? " in rows whose scores are beyond the range of exp"
+                                         : "";
+    const char *why = special(run, &x);
+    d->fault = is_empty                       ? ATTN_FAULT_EMPTY
                : strstr(where, "exp") != NULL ? ATTN_FAULT_SOFTMAX
                : where[0] != '\0' || strchr(range, '(') != NULL || why[0] != '\0' ? ATTN_FAULT_KEYS
                                                                                   : ATTN_FAULT_NONE;
@@ -171,15 +159,14 @@ static void describe(const struct attn_failed_run *q, enum attn_output o, struct
              (long long)x.n, attn_output_name(o), kind, where, range, why);
 }
 
-int attn_describe_pattern(const struct attn_failed_run *q, struct attn_diagnosis *d)
+int attn_describe_pattern(const struct attn_failed_run *run, struct attn_diagnosis *d)
 {
-    struct attn_diagnosis one;
     *d = (struct attn_diagnosis){.fault = ATTN_FAULT_NONE};
     for (int o = 0; o < ATTN_OUTPUTS && d->fault == ATTN_FAULT_NONE; o++) {
-        if (!q->failing[o] || q->truth.tensor[o].want == NULL)
+        struct attn_diagnosis one = {.fault = ATTN_FAULT_NONE};
+        if (!run->failing[o] || run->truth.tensor[o].want == NULL)
             continue;
-        one = (struct attn_diagnosis){.fault = ATTN_FAULT_NONE};
-        describe(q, (enum attn_output)o, &one);
+        describe(run, (enum attn_output)o, &one);
         if (one.fault != ATTN_FAULT_NONE || d->text[0] == '\0')
             *d = one;
     }

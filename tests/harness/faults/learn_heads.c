@@ -1,0 +1,70 @@
+/* See faults.h: which kv head and batch each head has read, learned block by block. */
+#include <stdio.h>
+
+#include "tests/harness/faults/faults.h"
+
+static int block_fails(const struct attn_failed_run *run, int64_t block)
+{
+    int64_t n = run->setup->problem.n_query;
+    for (int64_t row = block * n; row < (block + 1) * n; row++)
+        for (int o = ATTN_O; o <= ATTN_LSE; o++)
+            if (run->failing[o] && !attn_run_row_is_right(run, (enum attn_output)o, row))
+                return 1;
+    return 0;
+}
+
+/* The kv head and batch with which a block fits; 0: with none. */
+static int learn_block(const struct attn_failed_run *run, int64_t block, enum attn_fault_of of,
+                       struct attn_fault_model *f)
+{
+    const struct attn_problem *p = &run->setup->problem;
+    struct attn_failed_run one = *run;
+    *f = (struct attn_fault_model){.step = ATTN_STEP_HEAD_FIXED, .of = of};
+    one.block = 1 + block;
+    for (f->hi = 0; f->hi < p->batch; f->hi++)
+        for (f->lo = 0; f->lo < p->kv_heads; f->lo++)
+            if (attn_fault_fits(&one, f))
+                return 1;
+    return 0;
+}
+
+/* Every failing block has read one kv head, if not its own. */
+static int learn_map(struct attn_failed_run *run, enum attn_fault_of of)
+{
+    static const char *const words[] = {"", " for K", " for V"};
+    const struct attn_problem *p = &run->setup->problem;
+    int64_t ratio = p->heads / p->kv_heads;
+    int batches = 0, blocks = 0;
+    char map[120] = "";
+    size_t used = 0;
+    for (int64_t block = 0; block < p->batch * p->heads; block++) {
+        int64_t b = block / p->heads, h = block % p->heads;
+        struct attn_fault_model f = {.lo = h / ratio};
+        if (block_fails(run, block)) {
+            if (!learn_block(run, block, of, &f))
+                return 0;
+            blocks++;
+            batches += f.hi != b;
+        }
+        if (b == p->batch - 1 && used + 8 < sizeof map)
+            used += (size_t)snprintf(map + used, sizeof map - used, " %lld", (long long)f.lo);
+    }
+    if (batches > 0)
+        snprintf(run->text, run->size, "fits K and V of another batch%s in %d of %d blocks",
+                 words[of], batches, (int)(p->batch * p->heads));
+    else
+        snprintf(run->text, run->size, "fits heads mapped%s%s (right: h / %lld)", map, words[of],
+                 (long long)ratio);
+    return blocks > 0;
+}
+
+int attn_learn_heads(struct attn_failed_run *run)
+{
+    const struct attn_problem *p = &run->setup->problem;
+    if (run->backward || p->kv_heads == 0 || p->batch * p->kv_heads < 2)
+        return 0;
+    for (int of = ATTN_OF_K_AND_V; of <= ATTN_OF_V; of++)
+        if (learn_map(run, (enum attn_fault_of)of))
+            return 1;
+    return 0;
+}

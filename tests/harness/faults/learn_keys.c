@@ -1,0 +1,326 @@
+/* See faults.h: which keys a failing row has seen, learned from its LSE and O: the true set with
+ * one run of keys lost or added, or another run in its place.  Sums over runs are differences of
+ * prefix sums, so that all runs of a row can be tried.  Where V shows each key in a column of its
+ * own (the fill `reveal`), any set can be read off. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "ref/problem.h"
+#include "tests/harness/faults/faults.h"
+
+enum { MOST_KEYS = 512, MOST_ROWS = 2048 };
+enum how { LOST, ADDED, REPLACED };
+
+struct learner {
+    struct attn_evaluation eval; /* of a model in which everything is visible */
+    int64_t n, d, b, h, i, row;  /* keys, features; the row that is looked at */
+    double *sums;                /* [1 + d][3][n + 1] prefix sums of the weights, and of these times
+                                    each feature of V: of seen, of hidden, of all keys */
+    double size;                 /* largest |V|, which no feature of O exceeds     */
+    char *seen, *got;            /* the true set of the row, and what it has seen  */
+};
+
+/* A run [lo,hi) that was lost, was added, or is all. */
+struct run {
+    enum how how;
+    int64_t lo, hi;
+};
+
+static const double *value_row(const struct learner *x, int64_t j)
+{
+    int64_t g = x->h / (x->eval.p->heads / x->eval.p->kv_heads);
+    return attn_evaluation_row(&x->eval, ATTN_T_V, x->b, g, j);
+}
+
+/* A sum over the keys of [lo,hi); of: 0 the weights, 1 + c feature c. */
+static double part(const struct learner *x, int64_t of, int which, int64_t lo, int64_t hi)
+{
+    const double *sum = x->sums + (3 * of + which) * (x->n + 1);
+    return sum[hi] - sum[lo];
+}
+
+/* What a sum over the true set becomes by the run. */
+static double with_run(const struct learner *x, int64_t of, const struct run *f)
+{
+    double all = part(x, of, 0, 0, x->n), change = part(x, of, (int)f->how, f->lo, f->hi);
+    return f->how == LOST ? all - change : f->how == ADDED ? all + change : change;
+}
+
+/* Weights and the true set of a row; 0 when there is a score that is no number. */
+static int weigh(struct learner *x)
+{
+    attn_evaluate_scores(&x->eval, x->b, x->h, x->i);
+    x->size = 0;
+    for (int64_t j = 0; j < x->n; j++) {
+        if (!isfinite(x->eval.w[j]))
+            return 0;
+        x->seen[j] = (char)attn_mask_allows(x->eval.p->mask, x->b, x->h, x->i, j);
+    }
+    for (int64_t of = 0; of <= x->d; of++) {
+        double *sum = x->sums + 3 * of * (x->n + 1);
+        sum[0] = sum[x->n + 1] = sum[2 * (x->n + 1)] = 0;
+        for (int64_t j = 0; j < x->n; j++) {
+            double v = of == 0 ? 1 : value_row(x, j)[of - 1], term = x->eval.w[j] * v;
+            double *to = sum + j + 1;
+            to[0] = to[-1] + (x->seen[j] ? term : 0);
+            to[x->n + 1] = to[x->n] + (x->seen[j] ? 0 : term);
+            to[2 * (x->n + 1)] = to[2 * x->n + 1] + term;
+            x->size = of > 0 && isfinite(v) && fabs(v) > x->size ? fabs(v) : x->size;
+        }
+    }
+    return isfinite(x->eval.m);
+}
+
+/* Can element n of an output be what is told?  more: what the prefix sums have lost. */
+static int is_near(const struct learner *x, enum attn_output o, int64_t n, double told, double size,
+                   double more)
+{
+    const struct attn_failed_run *run = x->eval.run;
+    double bound = run->truth.tensor[o].bound[n], got = run->x[ATTN_T_O + o][n];
+    return !isfinite(told) || isinf(bound) ||
+           fabs(got - told) <= run->loose * size + 4 * bound + 1e-30 + more;
+}
+
+/* Most runs are refuted by LSE, or by the first feature. */
+static int may_be(const struct learner *x, const struct run *f)
+{
+    double l = with_run(x, 0, f), lse = l > 0 ? x->eval.m + log(l) : -(double)INFINITY;
+    double lost = l > 0 ? 1e-12 * part(x, 0, 2, 0, x->n) / l : 0;
+    if (x->eval.run->compared[ATTN_LSE] &&
+        !(isinf(lse) ? x->eval.run->x[ATTN_T_LSE][x->row] == lse
+                     : is_near(x, ATTN_LSE, x->row, lse, fabs(lse), lost)))
+        return 0;
+    for (int64_t c = 0; c < x->d; c++) {
+        double told = l > 0 ? with_run(x, 1 + c, f) / l : 0;
+        if (!is_near(x, ATTN_O, x->row * x->d + c, told, x->size, lost * x->size))
+            return 0;
+    }
+    return 1;
+}
+
+/* Are LSE and O those of the set? */
+static int confirm(struct learner *x)
+{
+    struct attn_evaluation *e = &x->eval;
+    const struct attn_evidence before = e->evidence;
+    double l = 0;
+    for (int64_t j = 0; j < x->n; j++)
+        l += x->got[j] ? e->w[j] : 0;
+    for (int64_t c = 0; c < x->d; c++)
+        e->o[c] = 0;
+    for (int64_t j = 0; j < x->n && l > 0; j++)
+        for (int64_t c = 0; c < x->d && x->got[j]; c++)
+            e->o[c] += e->w[j] / l * value_row(x, j)[c];
+    double lse = l > 0 ? e->m + log(l) : -(double)INFINITY;
+    if ((!e->run->compared[ATTN_LSE] || attn_evaluation_fits(e, ATTN_LSE, x->row, &lse)) &&
+        attn_evaluation_fits(e, ATTN_O, x->row, e->o))
+        return 1;
+    e->evidence = before;
+    return 0;
+}
+
+/* Read a set off O, where V has a column for each key. */
+static int read_off(struct learner *x)
+{
+    if (x->eval.run->setup->given.fill != ATTN_FILL_REVEAL || x->d < x->n)
+        return 0;
+    for (int64_t j = 0; j < x->n; j++) {
+        x->got[j] = 0;
+        for (int64_t c = 0; c < x->d; c++)
+            if (value_row(x, j)[c] != 0 && fabs(x->eval.run->x[ATTN_T_O][x->row * x->d + c]) > 1e-6)
+                x->got[j] = 1;
+    }
+    return confirm(x);
+}
+
+/* Try all runs, the shortest first. */
+static int find(struct learner *x)
+{
+    if (read_off(x))
+        return 1;
+    for (int how = LOST; how <= REPLACED; how++)
+        for (int64_t size = 1; size <= x->n; size++)
+            for (int64_t lo = 0; lo + size <= x->n; lo++) {
+                const struct run f = {(enum how)how, lo, lo + size};
+                if (how != REPLACED &&
+                    ((how == LOST) != x->seen[lo] || !(part(x, 0, how, f.lo, f.hi) > 0)))
+                    continue;
+                if (!may_be(x, &f))
+                    continue;
+                for (int64_t j = 0; j < x->n; j++) {
+                    int in = j >= f.lo && j < f.hi;
+                    x->got[j] = (char)(how == LOST    ? x->seen[j] && !in
+                                       : how == ADDED ? x->seen[j] || in
+                                                      : in);
+                }
+                if (confirm(x))
+                    return 1;
+            }
+    return 0;
+}
+
+/* ---- all rows ---------------------------------------------------------------------------------- */
+
+/* The sets of all failing rows against the true ones, and what they have in common. */
+struct common {
+    int64_t rows, b, h, i;     /* how many; the first of them                            */
+    enum how how;              /* of the first                                           */
+    int64_t lo, hi;            /* first and last key that is lost or added, of the first */
+    int64_t left, right;       /* by how much the ends of the first have moved outwards  */
+    int64_t first, last;       /* true ends of the first                                 */
+    int64_t low, high;         /* rows                                                   */
+    int same;                  /* lo and hi in all rows                                  */
+    int left_same, right_same; /* left, right in all rows                                */
+    int diagonal;              /* true ends differ between rows                          */
+    int64_t tile;              /* keys are lost by whole tiles of so many; 0: they are not */
+    int partial;               /* all of which are visible in part                       */
+};
+
+static void ends(const char *set, int64_t n, int64_t *first, int64_t *last)
+{
+    *first = n, *last = -1;
+    for (int64_t j = 0; j < n; j++)
+        if (set[j]) {
+            *first = j < *first ? j : *first;
+            *last = j;
+        }
+}
+
+/* Whether the row loses all or nothing that it should see of each tile. */
+static int by_tiles(const struct learner *x, int64_t tile)
+{
+    for (int64_t j0 = 0; j0 < x->n; j0 += tile) {
+        int seen = 0, got = 0;
+        for (int64_t j = j0; j < j0 + tile && j < x->n; j++)
+            seen += x->seen[j], got += x->got[j];
+        if (got != 0 && got != seen)
+            return 0;
+    }
+    return 1;
+}
+
+static int all_partial(const struct learner *x, int64_t tile)
+{
+    const struct attn_problem *p = x->eval.p;
+    int64_t i0 = x->i / tile * tile, i1 = i0 + tile < p->n_query ? i0 + tile : p->n_query;
+    for (int64_t j = 0; j < x->n; j++) {
+        int64_t j0 = j / tile * tile, j1 = j0 + tile < x->n ? j0 + tile : x->n;
+        if (x->seen[j] && !x->got[j] &&
+            attn_problem_tile(p, x->b, x->h, i0, i1, j0, j1) != ATTN_TILE_PARTIAL)
+            return 0;
+    }
+    return 1;
+}
+
+static void take_tiles(struct common *c, const struct learner *x)
+{
+    if (c->rows == 1)
+        for (c->tile = 64; c->tile >= 8; c->tile /= 2)
+            if (c->tile < x->n && by_tiles(x, c->tile))
+                break;
+    if (c->tile < 8 || c->how != LOST || !by_tiles(x, c->tile))
+        c->tile = 0;
+    c->partial &= c->tile > 0 && all_partial(x, c->tile);
+}
+
+static void take(struct common *c, const struct learner *x)
+{
+    int64_t first, last, got_first, got_last, lo = x->n, hi = -1;
+    int lost = 0, added = 0;
+    ends(x->seen, x->n, &first, &last);
+    ends(x->got, x->n, &got_first, &got_last);
+    for (int64_t j = 0; j < x->n; j++) {
+        lost += x->seen[j] && !x->got[j];
+        added += x->got[j] && !x->seen[j];
+        lo = x->seen[j] != x->got[j] && j < lo ? j : lo;
+        hi = x->seen[j] != x->got[j] ? j : hi;
+    }
+    enum how how = added == 0 ? LOST : lost == 0 ? ADDED : REPLACED;
+    int64_t left = first - got_first, right = got_last - last;
+    if (c->rows++ == 0)
+        *c = (struct common){1,    x->b, x->h, x->i, how, lo, hi, left, right, first,
+                             last, x->i, x->i, 1,    1,   1,  0,  0,    1};
+    c->same &= how == c->how && lo == c->lo && hi == c->hi;
+    c->left_same &= left == c->left;
+    c->right_same &= right == c->right;
+    c->diagonal |= last != c->last || first != c->first;
+    c->low = x->i < c->low ? x->i : c->low;
+    c->high = x->i > c->high ? x->i : c->high;
+    take_tiles(c, x);
+}
+
+static void describe(const struct common *c, const struct attn_problem *p, char *text, size_t size)
+{
+    static const char *const verb[] = {"loses", "sees", "loses some and sees other of"};
+    static const char *const end[] = {", which the mask shows", ": not what the mask says",
+                                      ": not what the mask says"};
+    long long lo = c->lo, hi = c->hi, tail = attn_tail_of(c->low, c->high, p->n_query);
+    int moved = c->diagonal && c->left_same && c->right_same;
+    if (c->tile > 0 && c->partial)
+        snprintf(text, size, "fits tiles of %lld keys that are visible in part taken for hidden",
+                 (long long)c->tile);
+    else if (c->same && c->how == LOST && c->hi == p->n_key - 1)
+        snprintf(text, size, "fits keys %lld to %lld lost: the last %lld%s", lo, hi, hi - lo + 1,
+                 c->lo == p->n_query ? " (as many are read as there are queries)" : "");
+    else if (c->same && c->how == LOST)
+        snprintf(text, size, "fits keys %lld to %lld lost in every row that fails", lo, hi);
+    else if (moved && c->left == 0 && c->right != 0)
+        snprintf(text, size, "fits a diagonal %lld keys too far to the %s%s",
+                 (long long)llabs(c->right), c->right > 0 ? "right" : "left",
+                 llabs(c->right) == llabs(p->n_key - p->n_query) ? ": aligned at the other corner"
+                                                                 : "");
+    else if (moved && c->left != 0)
+        snprintf(text, size, "fits a window %lld keys too %s on the left",
+                 (long long)llabs(c->left), c->left > 0 ? "long" : "short");
+    else if (tail > 0)
+        snprintf(text, size,
+                 "fits queries %lld to %lld (the tail of a tile of %lld) under another mask: the "
+                 "first %s keys %lld to %lld",
+                 (long long)c->low, (long long)c->high, tail, verb[c->how], lo, hi);
+    else
+        snprintf(text, size,
+                 "fits query [%lld,%lld,%lld], and %lld like it, that %s keys %lld to %lld%s",
+                 (long long)c->b, (long long)c->h, (long long)c->i, (long long)c->rows - 1,
+                 verb[c->how], lo, hi, end[c->how]);
+}
+
+static int learn(struct attn_failed_run *run, struct learner *x)
+{
+    const struct attn_problem *p = x->eval.p;
+    struct common common = {0};
+    for (x->row = 0; x->row < p->batch * p->heads * p->n_query; x->row++) {
+        x->b = x->row / p->n_query / p->heads;
+        x->h = x->row / p->n_query % p->heads;
+        x->i = x->row % p->n_query;
+        if (attn_run_row_is_right(run, ATTN_O, x->row) &&
+            (!run->compared[ATTN_LSE] || attn_run_row_is_right(run, ATTN_LSE, x->row)))
+            continue;
+        if (!weigh(x) || !find(x))
+            return 0;
+        take(&common, x);
+    }
+    if (common.rows == 0 || !attn_evaluation_explains(&x->eval))
+        return 0;
+    describe(&common, p, run->text, run->size);
+    return 1;
+}
+
+int attn_learn_keys(struct attn_failed_run *run)
+{
+    const struct attn_problem *p = &run->setup->problem;
+    const struct attn_fault_model open = {.step = ATTN_STEP_MASK};
+    struct learner x = {.n = p->n_key, .d = p->d_value};
+    if (run->backward || !run->failing[ATTN_O] || p->n_key > MOST_KEYS || p->n_key < 2 ||
+        p->batch * p->heads * p->n_query > MOST_ROWS || p->d_value == 0)
+        return 0;
+    x.sums = malloc((size_t)(3 * (x.d + 1) * (x.n + 1)) * sizeof *x.sums);
+    x.seen = malloc(2 * (size_t)x.n);
+    x.got = x.seen != NULL ? x.seen + x.n : NULL;
+    int found = attn_evaluation_open(&x.eval, run, &open) && x.sums != NULL && x.seen != NULL &&
+                learn(run, &x);
+    attn_evaluation_close(&x.eval);
+    free(x.seen);
+    free(x.sums);
+    return found;
+}

@@ -1,0 +1,268 @@
+/* See faults.h: what shows only when an implementation is run again: results that change from run
+ * to run or with what memory held before, results that are right once heads or queries are computed
+ * alone, and results that are right once one feature of the case is gone. */
+#include <malloc.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ref/problem.h"
+#include "tests/harness/faults/faults.h"
+
+/* ---- one run ----------------------------------------------------------------------------------- */
+
+/* The part of a problem that begins at (b, kv head g, query i); it borrows all of the setup. */
+static struct attn_setup part_of(const struct attn_setup *s, int64_t b, int64_t g, int64_t i)
+{
+    struct attn_setup part = *s;
+    int64_t h = s->problem.kv_heads > 0 ? g * (s->problem.heads / s->problem.kv_heads) : 0;
+    for (int slot = 0; slot < ATTN_SLOTS; slot++) {
+        struct attn_tensor *t = &part.tensor[slot];
+        int of_keys =
+            slot == ATTN_T_K || slot == ATTN_T_V || slot == ATTN_T_DK || slot == ATTN_T_DV;
+        int is_bias = slot == ATTN_T_BIAS || slot == ATTN_T_DBIAS; /* looked up by the origin */
+        int64_t at = of_keys ? attn_offset(t->stride, b, g, 0) : attn_offset(t->stride, b, h, i);
+        if (t->data != NULL && !is_bias)
+            t->data = (char *)t->data + at * (int64_t)attn_dtype_size(t->dtype);
+    }
+    part.problem.origin.batch = b;
+    part.problem.origin.head = h;
+    part.problem.origin.query = i;
+    return part;
+}
+
+/* fill_nan: what fresh memory holds, NaN or something else. */
+static enum attn_status run(const struct attn_spec *spec, const struct attn_setup *s, int fill_nan)
+{
+    struct attn_ledger ledger;
+    struct attn_error err = {0};
+    struct attn_saved saved = {0};
+    struct attn_ctx ctx = {
+        .ledger = &ledger, .options = &spec->options, .error = &err, .saved = &saved};
+    struct attn_forward f = attn_setup_forward(s);
+    attn_ledger_init(&ledger, NULL);
+    ledger.poison = fill_nan;
+    mallopt(M_PERTURB, fill_nan ? 0 : 0xc5); /* malloc's own: bytes of 0x3a */
+    enum attn_status status = attn_run_forward(spec->impl, &ctx, &s->problem, &f);
+    if (status == ATTN_OK && s->given.pass == ATTN_BACKWARD) {
+        struct attn_backward b = attn_setup_backward(s);
+        status = attn_run_backward(spec->impl, &ctx, &s->problem, &b);
+    }
+    attn_saved_drop(&saved, &ledger);
+    mallopt(M_PERTURB, 0);
+    attn_ledger_clear(&ledger);
+    return status;
+}
+
+/* ---- state and memory -------------------------------------------------------------------------- */
+
+static const char *try_memory(const struct attn_spec *spec, const struct attn_setup *s)
+{
+    uint64_t bits[3];
+    for (int n = 0; n < 3; n++) {
+        if (run(spec, s, n < 2) != ATTN_OK)
+            return NULL;
+        bits[n] = attn_setup_digest(s, s->given.pass);
+    }
+    return bits[0] != bits[1]   ? "fits results that change from run to run: a race, or state that "
+                                  "is kept between calls"
+           : bits[1] != bits[2] ? "fits memory that is read before it is written (a buffer not "
+                                  "cleared, or read to its end)"
+                                : NULL;
+}
+
+/* ---- alone ------------------------------------------------------------------------------------- */
+
+static int is_right(const struct attn_setup *s, const struct attn_result *failed)
+{
+    struct attn_result r;
+    memset(&r, 0, sizeof r);
+    attn_judge(s, &failed->precision, NULL, s->given.pass, &r);
+    return r.verdict == ATTN_PASS || r.verdict == ATTN_WEAK;
+}
+
+/* Every kv head with its query heads by itself. */
+static int heads_alone(const struct attn_spec *spec, const struct attn_setup *s)
+{
+    const struct attn_problem *p = &s->problem;
+    for (int64_t bg = 0; bg < p->batch * p->kv_heads; bg++) {
+        struct attn_setup part = part_of(s, bg / p->kv_heads, bg % p->kv_heads, 0);
+        part.problem.batch = part.problem.kv_heads = 1;
+        part.problem.heads = p->heads / p->kv_heads;
+        if (run(spec, &part, 1) != ATTN_OK)
+            return 0;
+    }
+    return 1;
+}
+
+/* Every query by itself. */
+static int queries_alone(const struct attn_spec *spec, const struct attn_setup *s)
+{
+    for (int64_t i = 0; i < s->problem.n_query; i++) {
+        struct attn_setup part = part_of(s, 0, 0, i);
+        part.problem.n_query = 1;
+        if (run(spec, &part, 1) != ATTN_OK)
+            return 0;
+    }
+    return 1;
+}
+
+static const char *try_neighbours(const struct attn_spec *spec, const struct attn_setup *s,
+                                  const struct attn_result *failed)
+{
+    const struct attn_problem *p = &s->problem;
+    int is_ours = spec->impl->ranks == NULL && spec->options.local != spec->impl;
+    if (!is_ours || s->given.d_bias) /* an external implementation or ranks are given no parts */
+        return NULL;
+    if (p->batch * p->kv_heads > 1 && heads_alone(spec, s) && is_right(s, failed))
+        return "right when each kv head is computed alone: left over from another head or batch, "
+               "or taken for its own";
+    if (p->n_query > 1 && s->given.pass == ATTN_FORWARD && queries_alone(spec, s) &&
+        is_right(s, failed))
+        return "right when each query is computed alone: left over from another query, or taken "
+               "for its own";
+    return NULL;
+}
+
+int attn_rerun_again(const struct attn_spec *spec, const struct attn_case *c,
+                     const struct attn_result *failed, char *text, size_t size)
+{
+    struct attn_setup setup;
+    struct attn_error err = {0};
+    if (attn_setup_open(c, &setup, &err) != ATTN_OK)
+        return 0;
+    const char *found = try_memory(spec, &setup);
+    found = found != NULL ? found : try_neighbours(spec, &setup, failed);
+    snprintf(text, size, "%s", found != NULL ? found : "");
+    attn_setup_close(&setup);
+    return found != NULL;
+}
+
+/* ---- the case with one thing after another made plain ------------------------------------------ */
+
+enum { NAMED = 3, WORDS = 80, DROPS = 8, TAILS = 9 };
+
+static int64_t round_up(int64_t n, int64_t tile)
+{
+    return (n + tile - 1) / tile * tile;
+}
+
+/* Lengths and widths that fill whole tiles; a square problem stays square.  0: they do already. */
+static int fill_tiles(struct attn_case *c, int which, char words[WORDS])
+{
+    static const int64_t tile[] = {16, 64, 128};
+    int64_t to = tile[which % 3];
+    int square = c->n_query == c->n_key;
+    switch (which / 3) {
+    case 0:
+        if (c->n_key % to == 0)
+            return 0;
+        c->n_key = round_up(c->n_key, to);
+        c->n_query = square ? c->n_key : c->n_query;
+        snprintf(words, WORDS, "a length that leaves the tail of a tile (not %lld keys)",
+                 (long long)c->n_key);
+        return 1;
+    case 1:
+        if (square || c->n_query % to == 0)
+            return 0;
+        c->n_query = round_up(c->n_query, to);
+        snprintf(words, WORDS, "queries that leave the tail of a tile (not %lld)",
+                 (long long)c->n_query);
+        return 1;
+    default:
+        if ((c->d_key % to == 0 && c->d_value % to == 0) || to > 64)
+            return 0;
+        c->d_value = c->d_value == c->d_key ? round_up(c->d_key, to) : round_up(c->d_value, to);
+        c->d_key = round_up(c->d_key, to);
+        snprintf(words, WORDS, "features that leave a tail (not d = %lld)", (long long)c->d_key);
+        return 1;
+    }
+}
+
+/* Without one feature of the case; returns what that is called, NULL: it has none. */
+static const char *drop(struct attn_case *c, int which)
+{
+    const struct attn_case was = *c;
+    switch (which) {
+    case 0:
+        c->layout = ATTN_LAYOUT_BHLD;
+        c->offset = c->only = 0;
+        return was.layout != c->layout || was.offset != 0 ? "a layout that is not plain" : NULL;
+    case 1:
+        c->bias = ATTN_CASE_BIAS_NONE;
+        c->d_bias = 0;
+        return was.bias == ATTN_CASE_BIAS_NONE    ? NULL
+               : was.bias == ATTN_CASE_BIAS_ALIBI ? "ALiBi"
+                                                  : "the bias";
+    case 2:
+        c->softcap = 0;
+        return was.softcap > 0 ? "softcap" : NULL;
+    case 3:
+        c->scale = (double)NAN;
+        return isnan(was.scale) ? NULL : "another scale than 1/sqrt(d)";
+    case 4:
+        c->d_lse = 0;
+        return was.d_lse ? "dLSE" : NULL;
+    case 5:
+        c->kv_heads = c->heads;
+        return was.kv_heads != was.heads ? "shared kv heads (H/G above 1)" : NULL;
+    case 6:
+        c->batch = 1;
+        return was.batch > 1 ? "more than one batch" : NULL;
+    default:
+        snprintf(c->mask, sizeof c->mask, "none");
+        return strcmp(was.mask, "none") != 0 ? "keys hidden" : NULL;
+    }
+}
+
+static int make_plain(struct attn_case *c, int which, char words[WORDS])
+{
+    if (which >= DROPS)
+        return fill_tiles(c, which - DROPS, words);
+    const char *dropped = drop(c, which);
+    snprintf(words, WORDS, "%s", dropped != NULL ? dropped : "");
+    return dropped != NULL;
+}
+
+/* The case, parsed again, so that what a mask cannot be made for is left out. */
+static int passes(const struct attn_spec *spec, const struct attn_claims *claims,
+                  const struct attn_case *c)
+{
+    char text[ATTN_CASE_TEXT];
+    struct attn_case again;
+    struct attn_setup setup;
+    struct attn_result r;
+    unsigned needs;
+    attn_case_print(c, text);
+    if (attn_case_parse(text, &again, NULL) != ATTN_OK)
+        return 0;
+    if (claims != NULL) {
+        if (attn_setup_open(&again, &setup, NULL) != ATTN_OK)
+            return 0;
+        enum attn_status status =
+            attn_claims_allow(claims, &setup, ATTN_ROUTE_PLUGIN, &needs, NULL);
+        attn_setup_close(&setup);
+        if (status != ATTN_OK)
+            return 0;
+    }
+    attn_run_case(spec, &again, &r);
+    return r.verdict == ATTN_PASS;
+}
+
+int attn_rerun_without(const struct attn_spec *spec, const struct attn_claims *claims,
+                       const struct attn_case *c, char *text, size_t size)
+{
+    int named = 0, tails = 0;
+    text[0] = '\0';
+    for (int which = 0; which < DROPS + TAILS && named < NAMED; which++) {
+        struct attn_case plain = *c;
+        char words[WORDS];
+        int tail = which >= DROPS ? 1 << (which - DROPS) / 3 : 0;
+        if (tails & tail || !make_plain(&plain, which, words) || !passes(spec, claims, &plain))
+            continue;
+        tails |= tail;
+        size_t used = strlen(text);
+        snprintf(text + used, size - used, "%s%s", named++ > 0 ? ", " : "fails only with ", words);
+    }
+    return named;
+}
