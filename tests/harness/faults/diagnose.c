@@ -8,7 +8,7 @@
 
 #include "tests/harness/faults/faults.h"
 
-/* ---- the failed run ---------------------------------------------------------------------------- */
+/* ---- the failed run ------------------------------------------------------------------------- */
 
 int64_t attn_run_rows(const struct attn_failed_run *run, enum attn_output o)
 {
@@ -69,7 +69,7 @@ static int open_run(struct attn_failed_run *run, const struct attn_setup *s,
     return ok;
 }
 
-/* ---- what explains it -------------------------------------------------------------------------- */
+/* ---- what explains it ----------------------------------------------------------------------- */
 
 /* The truth itself fits once tolerances are wide: nothing is wrong but the digits. */
 static int try_precision(struct attn_failed_run *run)

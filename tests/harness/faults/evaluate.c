@@ -25,7 +25,7 @@ static int64_t group_of(const struct attn_problem *p)
     return p->kv_heads > 0 ? p->heads / p->kv_heads : 1;
 }
 
-/* ---- memory: every tensor by its own strides, or by wrong ones -------------------------------- */
+/* ---- memory: every tensor by its own strides, or by wrong ones ------------------------------ */
 
 static int is_broadcast(const struct attn_tensor *t, int axis)
 {
@@ -134,7 +134,7 @@ const double *attn_evaluation_row(const struct attn_evaluation *x, enum attn_slo
     return x->x[slot] + ((b * n[1] + h) * n[2] + i) * n[3];
 }
 
-/* ---- which pairs are visible, and where a query finds K, V and bias ---------------------------- */
+/* ---- which pairs are visible, and where a query finds K, V and bias ------------------------- */
 
 /* Where a rank believes that the pair is. */
 static void place(const struct attn_evaluation *x, int64_t *i, int64_t *j)
@@ -285,7 +285,7 @@ static double bias(const struct attn_evaluation *x, int64_t b, int64_t h, int64_
     return is(x, ATTN_STEP_BIAS_FACTOR) ? x->f->value * value : value;
 }
 
-/* ---- scores and softmax of one row ------------------------------------------------------------- */
+/* ---- scores and softmax of one row ---------------------------------------------------------- */
 
 static double cap(double s, double c)
 {
@@ -403,7 +403,7 @@ static void make_stale(struct attn_evaluation *x)
     x->lse = m != minus_inf ? m + log(l) : x->lse;
 }
 
-/* ---- blocks of keys, one of each rank: rank r holds block r, then r - 1, ... ------------------- */
+/* ---- blocks of keys, one of each rank: rank r holds block r, then r - 1, ... ---------------- */
 
 static int64_t block_at(const struct attn_evaluation *x, int64_t i, int64_t step)
 {
@@ -488,7 +488,7 @@ static void merge_blocks(struct attn_evaluation *x, int64_t b, int64_t h, int64_
     }
 }
 
-/* ---- O and LSE --------------------------------------------------------------------------------- */
+/* ---- O and LSE ------------------------------------------------------------------------------ */
 
 static int has_blocks(const struct attn_evaluation *x)
 {
@@ -529,7 +529,7 @@ static void evaluate_o(struct attn_evaluation *x, int64_t b, int64_t h, int64_t 
         x->o[c] = x->o[c] / l;
 }
 
-/* ---- held against what was computed ------------------------------------------------------------ */
+/* ---- held against what was computed --------------------------------------------------------- */
 
 static int is_as(double got, double want, double bound)
 {
@@ -618,7 +618,7 @@ static int forward_fits(struct attn_evaluation *x)
     return 1;
 }
 
-/* ---- backward ---------------------------------------------------------------------------------- */
+/* ---- backward ------------------------------------------------------------------------------- */
 
 /* delta = dO . O - dLSE of a row. */
 static double delta_of(const struct attn_evaluation *x, int64_t row)
@@ -748,7 +748,7 @@ static int backward_fits(struct attn_evaluation *x)
            output_fits(x, ATTN_DBIAS, x->dbias);
 }
 
-/* ---- the interface ----------------------------------------------------------------------------- */
+/* ---- the interface -------------------------------------------------------------------------- */
 
 int attn_evaluation_open(struct attn_evaluation *x, const struct attn_failed_run *run,
                          const struct attn_fault_model *f)

@@ -55,7 +55,7 @@ int attn_run_element_is_right(const struct attn_failed_run *run, enum attn_outpu
 /* Of a range of n rows or keys: the tile whose tail it is (128 down to 8), or 0. */
 int64_t attn_tail_of(int64_t low, int64_t high, int64_t n);
 
-/* ---- evaluate.c: one model, row by row ------------------------------------------------------- */
+/* ---- evaluate.c: one model, row by row ------------------------------------------------------ */
 
 /* Elements of rows that fit: those that are wrong; of these those that are as the model has them
  * and not as the truth has them, numbers and NaNs; and the finite ones of outputs that fail. */
@@ -104,7 +104,7 @@ int attn_fault_fits(const struct attn_failed_run *run, const struct attn_fault_m
 /* 1 when it is the truth, as far as the run's tolerance goes. */
 int attn_truth_is_near(const struct attn_failed_run *run);
 
-/* ---- who is asked, in this order: 1 and run->text when the fault is found ---------------------- */
+/* ---- who is asked, in this order: 1 and run->text when the fault is found ------------------- */
 
 /* The models of faults.def; the kind of the first that fits, or ATTN_FAULT_NONE.  Kinds in `but`
  * (bits) are left out. */
@@ -120,7 +120,7 @@ int attn_learn_keys(struct attn_failed_run *run);
 int attn_learn_delta(struct attn_failed_run *run);
 int attn_learn_lines(struct attn_failed_run *run);
 
-/* No model fits: where the failing elements are, and the fault where that tells it (pattern.c). */
+/* No model fits: where the failing elements are, and the fault where that tells it (describe.c). */
 int attn_describe_pattern(const struct attn_failed_run *run, struct attn_diagnosis *diagnosis);
 
 /* rerun.c: runs in other circumstances that explain the failure; and "fails only with the bias, a

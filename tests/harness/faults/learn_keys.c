@@ -160,7 +160,7 @@ static int find(struct learner *x)
     return 0;
 }
 
-/* ---- all rows ---------------------------------------------------------------------------------- */
+/* ---- all rows ------------------------------------------------------------------------------- */
 
 /* The sets of all failing rows against the true ones, and what they have in common. */
 struct common {

@@ -7,7 +7,7 @@
 
 #include "tests/harness/faults/faults.h"
 
-/* ---- delta ------------------------------------------------------------------------------------- */
+/* ---- delta ---------------------------------------------------------------------------------- */
 
 /* dS is linear in delta, and so is a row of dQ: got = A - delta B with A = sum P dP k, B = sum P k
  * (scaled, and bent by the softcap).  So the delta that was used can be read off, and whether
@@ -70,7 +70,7 @@ int attn_learn_delta(struct attn_failed_run *run)
     return ok;
 }
 
-/* ---- a factor, a term -------------------------------------------------------------------------- */
+/* ---- a factor, a term ----------------------------------------------------------------------- */
 
 /* What an output would be of the truth: times a number, plus a number. */
 struct line {

@@ -66,7 +66,7 @@ static int find_all(struct places *x)
     return is_a_move(x);
 }
 
-/* ---- what kind of move ------------------------------------------------------------------------- */
+/* ---- what kind of move ---------------------------------------------------------------------- */
 
 /* Where a row comes from when heads and groups of them are swapped; where it comes from in layout
  * BHLD (0) for BLHD, or the reverse (-1). */

@@ -22,7 +22,7 @@ static const char *const factor_words[GRADIENT_FACTORS] = {
     "lacks the scale", "has the scale twice",  "has the wrong sign", "is doubled",
     "is halved",       "has a factor log2(e)", "has a factor ln 2",  "is 0"};
 
-/* ---- tensors ----------------------------------------------------------------------------------- */
+/* ---- tensors -------------------------------------------------------------------------------- */
 
 static int has(const struct attn_failed_run *run, int64_t slot)
 {
@@ -75,7 +75,7 @@ static const char *input_name(const struct attn_failed_run *run, int64_t n)
     return n == 0 ? "the inputs" : name_of(run, n - 1);
 }
 
-/* ---- numbers ----------------------------------------------------------------------------------- */
+/* ---- numbers -------------------------------------------------------------------------------- */
 
 static double root(int64_t d)
 {
@@ -116,7 +116,7 @@ static const char *names_kv(const struct attn_failed_run *run)
     return !run->failing[ATTN_DV] ? "dK" : !run->failing[ATTN_DK] ? "dV" : "dK, dV";
 }
 
-/* ---- keys -------------------------------------------------------------------------------------- */
+/* ---- keys ----------------------------------------------------------------------------------- */
 
 struct part {
     int64_t lo, hi;
@@ -176,7 +176,7 @@ static int64_t past(const struct attn_problem *p)
                                            : strtoll(at + 7, NULL, 10);
 }
 
-/* ---- masks: the text of another one, and what it is called ------------------------------------- */
+/* ---- masks: the text of another one, and what it is called ---------------------------------- */
 
 enum { MASK_TEXT = 2 * ATTN_CASE_TEXT };
 struct text {
@@ -293,7 +293,7 @@ static int cut(const struct attn_mask *mask, const char *by, struct text *x)
     return 1;
 }
 
-/* ---- the rows of faults.def -------------------------------------------------------------------- */
+/* ---- the rows of faults.def ----------------------------------------------------------------- */
 
 /* A row: its kind, and the values of n. */
 #define ONCE    \

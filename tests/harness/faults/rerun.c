@@ -9,7 +9,7 @@
 #include "ref/problem.h"
 #include "tests/harness/faults/faults.h"
 
-/* ---- one run ----------------------------------------------------------------------------------- */
+/* ---- one run -------------------------------------------------------------------------------- */
 
 /* The part of a problem that begins at (b, kv head g, query i); it borrows all of the setup. */
 static struct attn_setup part_of(const struct attn_setup *s, int64_t b, int64_t g, int64_t i)
@@ -54,7 +54,7 @@ static enum attn_status run(const struct attn_spec *spec, const struct attn_setu
     return status;
 }
 
-/* ---- state and memory -------------------------------------------------------------------------- */
+/* ---- state and memory ----------------------------------------------------------------------- */
 
 static const char *try_memory(const struct attn_spec *spec, const struct attn_setup *s)
 {
@@ -71,7 +71,7 @@ static const char *try_memory(const struct attn_spec *spec, const struct attn_se
                                 : NULL;
 }
 
-/* ---- alone ------------------------------------------------------------------------------------- */
+/* ---- alone ---------------------------------------------------------------------------------- */
 
 static int is_right(const struct attn_setup *s, const struct attn_result *failed)
 {
@@ -138,7 +138,7 @@ int attn_rerun_again(const struct attn_spec *spec, const struct attn_case *c,
     return found != NULL;
 }
 
-/* ---- the case with one thing after another made plain ------------------------------------------ */
+/* ---- the case with one thing after another made plain --------------------------------------- */
 
 enum { NAMED = 3, WORDS = 80, DROPS = 8, TAILS = 9 };
 
