@@ -94,7 +94,8 @@ int attn_evaluation_fits(struct attn_evaluation *x, enum attn_output o, int64_t 
                          const double *told);
 
 /* Is the model one that these numbers speak for?  It must say something else than the truth, and
- * most elements that are wrong must be as it says: a model of empty rows is none where no row is. */
+ * most elements that are wrong must be as it says: a model of empty rows is none where no row
+ * is empty. */
 int attn_evaluation_explains(const struct attn_evaluation *x);
 
 /* 1 when everything that the failed run is about was computed as the model has it, and the model
