@@ -13,7 +13,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
@@ -50,7 +49,7 @@ const struct attn_cli_command attn_cmd_point = {
     .summary = "one point of a measurement (used by measure)",
     .usage = "point --spec SPEC --case CASE [flags]\n"
              "point --plugin FILE.so --name NAME --case CASE [flags]\n"
-             "point --exec COMMAND --claims FILE --name NAME --case CASE [flags]\n"
+             "point --exec COMMAND --claims FILE --work DIR --name NAME --case CASE [flags]\n"
              "point --calibrate-memory BYTES",
     .about =
         "Measure one point in this process and print its record, one line of JSON\n"
@@ -125,8 +124,9 @@ static int read_flags(int argc, char **argv, struct attn_point_flags *flags)
                              (long long)flags->repeat, ATTN_RECORD_TIMES);
     int which = (flags->spec != NULL) + (flags->plugin != NULL) + (flags->exec != NULL);
     int named = flags->spec != NULL || flags->name != NULL;
-    if (flags->calibrate == 0 && (which != 1 || !named || flags->text == NULL ||
-                                  (flags->exec != NULL && flags->claims == NULL)))
+    if (flags->calibrate == 0 &&
+        (which != 1 || !named || flags->text == NULL ||
+         (flags->exec != NULL && (flags->claims == NULL || flags->work == NULL))))
         return attn_cli_fail("point", ATTN_EXIT_USAGE,
                              "--spec, --plugin or --exec, and --case are needed; see attnlab "
                              "point --help");

@@ -26,12 +26,12 @@ void attn_exec_tiny(const struct attn_case *c, struct attn_case *tiny)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-void attn_exec_cases(const char *folder, char text[4096])
+static void cases_of(const char *folder, char text[4096])
 {
     snprintf(text, 4096, "%.4000s/cases", folder);
 }
 
-void attn_exec_out(const char *folder, char text[4096])
+static void out_of(const char *folder, char text[4096])
 {
     snprintf(text, 4096, "%.4000s/out", folder);
 }
@@ -41,8 +41,8 @@ enum attn_status attn_exec_write(const char *folder, const struct attn_claims *c
 {
     struct attn_vector_files_writer writer;
     char cases[4096], out[4096];
-    attn_exec_cases(folder, cases);
-    attn_exec_out(folder, out);
+    cases_of(folder, cases);
+    out_of(folder, out);
     enum attn_status status = attn_folder_make(folder, err);
     if (status == ATTN_OK)
         status = attn_folder_make(out, err);
@@ -56,6 +56,26 @@ enum attn_status attn_exec_write(const char *folder, const struct attn_claims *c
     if (status == ATTN_OK && ended != ATTN_OK)
         status = attn_fail(err, ended, "%.500s", end.text);
     return status;
+}
+
+enum attn_status attn_exec_write_case(const char *folder, const struct attn_claims *claims,
+                                      const struct attn_case *c, struct attn_error *err)
+{
+    struct attn_setup setup;
+    enum attn_status status = attn_setup_open(c, &setup, err);
+    if (status != ATTN_OK)
+        return status;
+    status = attn_exec_write(folder, claims, &setup, err);
+    attn_setup_close(&setup);
+    return status;
+}
+
+enum attn_status attn_exec_read(const char *folder, const struct attn_claims *claims,
+                                struct attn_setup *setup, struct attn_error *err)
+{
+    char out[4096];
+    out_of(folder, out);
+    return attn_vector_files_read(out, case_name, claims, setup, err);
 }
 
 /* ---- a folder for them, which goes with the program at the latest ---------------------------- */
@@ -92,6 +112,16 @@ void attn_exec_remove(const char *folder)
 
 /* ---- what a command did ---------------------------------------------------------------------- */
 
+int attn_exec_run(const char *command, const char *folder, double timeout_s,
+                  struct attn_process *ran)
+{
+    char cases[4096], out[4096];
+    cases_of(folder, cases);
+    out_of(folder, out);
+    return attn_process_shell(command, cases, out, timeout_s > 0 ? timeout_s : (double)INFINITY,
+                              ran);
+}
+
 enum attn_status attn_exec_ended_well(const struct attn_process *ran, const char *folder,
                                       struct attn_error *err)
 {
@@ -110,7 +140,7 @@ enum attn_status attn_exec_ended_well(const struct attn_process *ran, const char
                          ran->exit_status == 127 || ran->exit_status == 126 ? "cannot be run:"
                                                                             : "ended with",
                          ran->exit_status, said);
-    attn_exec_out(folder, out);
+    out_of(folder, out);
     if (!attn_vector_files_has(out, case_name))
         return attn_fail(err, ATTN_EINVAL,
                          "the command ended well, but made no folder OUT/%s for its results%s",
@@ -141,24 +171,15 @@ static enum attn_status run_tiny(const char *command, const char *folder,
                                  struct attn_error *err)
 {
     struct attn_case c;
-    struct attn_setup setup;
     struct attn_process ran;
-    char cases[4096], out[4096];
     const char *text =
         claims->bits & ATTN_PLUGIN_F32 ? "q8d8:none:f32:normal:s1" : "q8d8:none:f64:normal:s1";
     enum attn_status status = attn_case_parse(text, &c, err);
     if (status == ATTN_OK)
-        status = attn_setup_open(&c, &setup, err);
+        status = attn_exec_write_case(folder, claims, &c, err);
     if (status != ATTN_OK)
         return status;
-    status = attn_exec_write(folder, claims, &setup, err);
-    attn_setup_close(&setup);
-    if (status != ATTN_OK)
-        return status;
-    attn_exec_cases(folder, cases);
-    attn_exec_out(folder, out);
-    if (attn_process_shell(command, cases, out, timeout_s > 0 ? timeout_s : (double)INFINITY,
-                           &ran) != 0)
+    if (attn_exec_run(command, folder, timeout_s, &ran) != 0)
         return attn_fail(err, ATTN_ENOMEM, "no shell can be started: %s", strerror(errno));
     return attn_exec_ended_well(&ran, folder, err);
 }

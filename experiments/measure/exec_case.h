@@ -19,14 +19,21 @@ void attn_exec_tiny(const struct attn_case *c, struct attn_case *tiny);
 enum attn_status attn_exec_write(const char *folder, const struct attn_claims *claims,
                                  const struct attn_setup *setup, struct attn_error *err);
 
-/* Where a command finds cases and puts results; text has room for 4096 bytes. */
-void attn_exec_cases(const char *folder, char text[4096]);
-void attn_exec_out(const char *folder, char text[4096]);
+enum attn_status attn_exec_write_case(const char *folder, const struct attn_claims *claims,
+                                      const struct attn_case *c, struct attn_error *err);
+
+/* Run the command on them: attn_process_shell; timeout_s 0: no limit. */
+int attn_exec_run(const char *command, const char *folder, double timeout_s,
+                  struct attn_process *ran);
 
 /* EINVAL, with what became of it and its last words, when a command did not end well or left no
  * results. */
 enum attn_status attn_exec_ended_well(const struct attn_process *ran, const char *folder,
                                       struct attn_error *err);
+
+/* Its results, to the outputs of a set-up. */
+enum attn_status attn_exec_read(const char *folder, const struct attn_claims *claims,
+                                struct attn_setup *setup, struct attn_error *err);
 
 /* The times that a command reports, at most `most`: how many; 0 when it reports none; -1 when the
  * file holds something else than positive numbers. */

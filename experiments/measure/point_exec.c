@@ -6,19 +6,19 @@
  * The tiny case costs what the command costs at all: its interpreter, its libraries, its start. */
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include "experiments/cli/cli.h"
 #include "experiments/measure/exec_case.h"
-#include "experiments/measure/launcher.h"
 #include "experiments/measure/point.h"
+#include "experiments/measure/preflight.h"
 #include "ref/clock.h"
-#include "ref/problem.h"
-#include "tests/harness/external/vector_files.h"
+#include "tests/harness/files/folder.h"
 
 static void say(struct attn_point *p, enum attn_point_status status, const char *text)
 {
@@ -37,32 +37,98 @@ static int give_wishes(const struct attn_point_flags *flags)
     return setenv("ATTNLAB_ENOUGH", text, 1);
 }
 
-static void describe(struct attn_point *p, const struct attn_setup *setup)
+/* ---- the launcher ---------------------------------------------------------------------------- */
+
+/* The kernel's peak of a program is never below the peak of the process that started it, even after
+ * exec: a point with gigabytes of tensors would see its own.  So a launcher is forked before there
+ * are any; it holds about a megabyte, less than any program.  It also outlives a point that is
+ * killed by just long enough to end the command, with all its processes. */
+struct launcher {
+    pid_t pid;
+    int to, from;
+};
+
+struct reply {
+    int error;
+    struct attn_process ran;
+};
+
+static struct reply reply; /* of the launcher; its handler must find the running group */
+
+/* The point died, or wants an end: nothing that was started here may stay. */
+static void on_end(int number)
 {
-    const struct attn_problem *problem = &setup->problem;
-    int counted = 0;
-    double cells = (double)problem->batch * (double)problem->heads * (double)problem->n_query *
-                   (double)problem->n_key;
-    strcpy(p->family, "command");
-    p->ranks = 1;
-    p->floor_bytes = attn_setup_bytes(setup);
-    p->pairs = attn_problem_all_pairs(problem, &counted);
-    p->density = cells > 0 ? (double)p->pairs / cells : (double)NAN;
+    (void)number;
+    if (reply.ran.group > 0)
+        kill(-reply.ran.group, SIGKILL);
+    _exit(0);
 }
 
-/* ---- running --------------------------------------------------------------------------------- */
+/* Runs the command on the folder that is named, again and again. */
+static void serve(pid_t parent, int from, int to, const char *command)
+{
+    static char folder[ATTN_FOLDER_PATH];
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_end;
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) /* it died before that was said */
+        _exit(0);
+    while (attn_pipe_read(from, folder, sizeof folder)) {
+        reply.error = attn_exec_run(command, folder, 0, &reply.ran) == 0 ? 0 : errno;
+        if (!attn_pipe_write(to, &reply, sizeof reply))
+            break;
+    }
+    _exit(0);
+}
+
+/* 0, or -1 with errno; the process ends soon after that, and its pipes with it. */
+static int launcher_open(struct launcher *l, const char *command)
+{
+    int to[2], from[2];
+    pid_t parent = getpid();
+    if (attn_pipe(to) != 0 || attn_pipe(from) != 0)
+        return -1;
+    l->pid = fork();
+    if (l->pid == 0) {
+        close(to[1]);
+        close(from[0]);
+        serve(parent, to[0], from[1], command);
+    }
+    l->to = to[1];
+    l->from = from[0];
+    close(to[0]);
+    close(from[1]);
+    return l->pid < 0 ? -1 : 0;
+}
+
+static void launcher_close(struct launcher *l)
+{
+    close(l->to);
+    close(l->from);
+    kill(l->pid, SIGTERM);
+    while (waitpid(l->pid, NULL, 0) < 0 && errno == EINTR)
+        continue;
+}
 
 /* Run the command on the files in a folder; 0 when it did not do its part, and the point says
  * so. */
-static int run(struct attn_launcher *launcher, const char *command, const char *folder,
-               struct attn_process *ran, struct attn_point *p)
+static int run(struct launcher *l, const char *folder, struct attn_process *ran,
+               struct attn_point *p)
 {
-    char cases[4096], out[4096];
+    static struct reply answer;
+    char name[ATTN_FOLDER_PATH] = "";
     struct attn_error err = {ATTN_OK, ""};
-    attn_exec_cases(folder, cases);
-    attn_exec_out(folder, out);
-    if (attn_launcher_run(launcher, command, cases, out, ran) != 0) {
-        attn_fail(&err, ATTN_ENOMEM, "no shell can be started: %s", strerror(errno));
+    snprintf(name, sizeof name, "%s", folder);
+    if (!attn_pipe_write(l->to, name, sizeof name) ||
+        !attn_pipe_read(l->from, &answer, sizeof answer))
+        answer.error = EPIPE;
+    *ran = answer.ran;
+    if (answer.error != 0) {
+        attn_fail(&err, ATTN_ENOMEM, "no shell can be started: %s", strerror(answer.error));
         say(p, ATTN_POINT_ERROR, err.text);
         return 0;
     }
@@ -70,20 +136,6 @@ static int run(struct attn_launcher *launcher, const char *command, const char *
         return 1;
     say(p, ran->signal != 0 ? ATTN_POINT_KILLED : ATTN_POINT_ERROR, err.text);
     return 0;
-}
-
-static enum attn_status write_tiny(const struct attn_work *work, const char *folder,
-                                   struct attn_error *err)
-{
-    struct attn_case tiny;
-    struct attn_setup setup;
-    attn_exec_tiny(&work->point.c, &tiny);
-    enum attn_status status = attn_setup_open(&tiny, &setup, err);
-    if (status != ATTN_OK)
-        return status;
-    status = attn_exec_write(folder, work->claims, &setup, err);
-    attn_setup_close(&setup);
-    return status;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -132,10 +184,8 @@ static int keep_time(struct attn_point *p, const char *folder, const struct attn
 static void read_results(struct attn_work *work, const struct attn_point_flags *flags,
                          const char *folder)
 {
-    char out[4096];
     struct attn_error err = {ATTN_OK, ""};
-    attn_exec_out(folder, out);
-    if (attn_vector_files_read(out, "point", work->claims, &work->setup, &err) == ATTN_OK) {
+    if (attn_exec_read(folder, work->claims, &work->setup, &err) == ATTN_OK) {
         attn_point_verify(work, flags);
     } else {
         attn_point_fail(&work->point, &err);
@@ -151,16 +201,18 @@ static void read_results(struct attn_work *work, const struct attn_point_flags *
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 static void run_both(struct attn_work *work, const struct attn_point_flags *flags,
-                     struct attn_launcher *launcher, const char *folder)
+                     struct launcher *launcher)
 {
     struct attn_point *p = &work->point;
     struct attn_error err = {ATTN_OK, ""};
+    struct attn_case c;
     struct attn_process tiny, ran;
     char small[4096], whole[4096];
     double start = attn_seconds(CLOCK_MONOTONIC);
-    snprintf(small, sizeof small, "%.4000s/tiny", folder);
-    snprintf(whole, sizeof whole, "%.4000s/case", folder);
-    enum attn_status status = write_tiny(work, small, &err);
+    snprintf(small, sizeof small, "%.4000s/tiny", flags->work);
+    snprintf(whole, sizeof whole, "%.4000s/case", flags->work);
+    attn_exec_tiny(&p->c, &c);
+    enum attn_status status = attn_exec_write_case(small, work->claims, &c, &err);
     if (status == ATTN_OK)
         status = attn_exec_write(whole, work->claims, &work->setup, &err);
     p->setup_s = attn_seconds(CLOCK_MONOTONIC) - start;
@@ -168,7 +220,7 @@ static void run_both(struct attn_work *work, const struct attn_point_flags *flag
         attn_point_fail(p, &err);
         return;
     }
-    if (!run(launcher, flags->exec, small, &tiny, p) || !run(launcher, flags->exec, whole, &ran, p))
+    if (!run(launcher, small, &tiny, p) || !run(launcher, whole, &ran, p))
         return;
     keep_memory(p, &tiny, &ran);
     if (keep_time(p, whole, &tiny, &ran))
@@ -178,28 +230,24 @@ static void run_both(struct attn_work *work, const struct attn_point_flags *flag
 void attn_point_exec(struct attn_work *work, const struct attn_point_flags *flags)
 {
     static struct attn_claims claims;
-    struct attn_launcher launcher;
+    struct launcher launcher;
+    struct attn_point *p = &work->point;
     struct attn_error err = {ATTN_OK, ""};
-    char folder[4096];
-    if (give_wishes(flags) != 0 ||
-        attn_launcher_open(&launcher) != 0) { /* before there is anything else */
+    if (give_wishes(flags) != 0 || launcher_open(&launcher, flags->exec) != 0) {
         attn_fail(&err, ATTN_ENOMEM, "no process for the command: %s", strerror(errno));
-        attn_point_fail(&work->point, &err);
+        attn_point_fail(p, &err);
         return;
     }
     enum attn_status status = attn_claims_read(flags->claims, &claims, &err);
     work->claims = &claims;
-    if (status == ATTN_OK && flags->work == NULL)
-        status = attn_exec_folder(folder, &err);
-    else if (status == ATTN_OK)
-        snprintf(folder, sizeof folder, "%s", flags->work);
     if (status == ATTN_OK && attn_point_open(work, &err) == ATTN_OK) {
-        describe(&work->point, &work->setup);
-        run_both(work, flags, &launcher, folder);
+        strcpy(p->family, "command");
+        p->ranks = 1;
+        p->floor_bytes = attn_setup_bytes(&work->setup);
+        attn_preflight_pairs(&work->setup.problem, p);
+        run_both(work, flags, &launcher);
         attn_setup_close(&work->setup);
     } else
-        attn_point_fail(&work->point, &err);
-    if (status == ATTN_OK && flags->work == NULL)
-        attn_exec_remove(folder);
-    attn_launcher_close(&launcher);
+        attn_point_fail(p, &err);
+    launcher_close(&launcher);
 }

@@ -8,6 +8,15 @@
 #include "ref/mask/mask.h"
 #include "ref/problem.h"
 
+void attn_preflight_pairs(const struct attn_problem *problem, struct attn_point *point)
+{
+    int counted = 0;
+    double cells = (double)problem->batch * (double)problem->heads * (double)problem->n_query *
+                   (double)problem->n_key;
+    point->pairs = attn_problem_all_pairs(problem, &counted);
+    point->density = cells > 0 ? (double)point->pairs / cells : (double)NAN;
+}
+
 enum attn_status attn_preflight_price(const struct attn_spec *spec,
                                       const struct attn_problem *problem, struct attn_point *point,
                                       struct attn_error *err)
@@ -15,11 +24,7 @@ enum attn_status attn_preflight_price(const struct attn_spec *spec,
     snprintf(point->impl, sizeof point->impl, "%s", spec->impl->name);
     snprintf(point->family, sizeof point->family, "%s", spec->impl->family);
     point->ranks = attn_ranks(spec->impl, &spec->options);
-    int counted = 0;
-    point->pairs = attn_problem_all_pairs(problem, &counted);
-    double cells = (double)problem->batch * (double)problem->heads * (double)problem->n_query *
-                   (double)problem->n_key;
-    point->density = cells > 0 ? (double)point->pairs / cells : (double)NAN;
+    attn_preflight_pairs(problem, point);
     point->flops = 0;
     for (int rank = 0; rank < point->ranks; rank++) {
         struct attn_cost cost;

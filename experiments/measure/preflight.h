@@ -5,6 +5,9 @@
 #include "experiments/measure/record.h"
 #include "optimized/registry.h"
 
+/* Visible pairs and their share. */
+void attn_preflight_pairs(const struct attn_problem *problem, struct attn_point *point);
+
 /* Fill in what follows from spec and problem: impl, family, ranks, pairs, density, priced bytes
  * of the largest rank, flops of all ranks, bytes and messages sent by the rank that sends most. */
 enum attn_status attn_preflight_price(const struct attn_spec *spec,

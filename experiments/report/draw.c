@@ -1,69 +1,32 @@
 #include "experiments/report/draw.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
+
+#include "tests/harness/process.h"
 
 enum { FORMATS = 3, WORDS = 4096 };
 static const char *const format[FORMATS] = {"svg", "png", "pdf"};
 
-/* In the child: become gnuplot, in the folder, with its words going to fd.  Old pictures of the
- * figure (NULL: none) go first, so that what is found afterwards is new. */
-static void become_gnuplot(char *const argv[], const char *folder, const char *figure, int fd)
+/* Run `COMMAND FOLDER` by the shell; returns the exit status (127: there is no such program), -1 when
+ * it could not be started or was killed.  words receives the beginning of what it said. */
+static int run(const char *command, const char *folder, char words[WORDS])
 {
-    char old[ATTN_FIGURE_NAME + 8];
-    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (null < 0 || dup2(null, 0) < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0 || chdir(folder) != 0)
-        _exit(126);
-    for (int f = 0; figure != NULL && f < FORMATS; f++) {
-        (void)snprintf(old, sizeof old, "%s.%s", figure, format[f]);
-        (void)unlink(old);
-    }
-    execvp(argv[0], argv);
-    _exit(errno == ENOENT ? 127 : 126);
-}
-
-/* Run it; returns the exit status (127: there is no such program), -1 when it could not be
- * started or was killed.  words receives the end of what it said. */
-static int run(char *const argv[], const char *folder, const char *figure, char words[WORDS])
-{
-    int fd[2], status;
+    struct attn_process end = {.out = words, .room = WORDS};
     words[0] = '\0';
-    if (pipe2(fd, O_CLOEXEC) != 0)
-        return -1;
-    pid_t child = fork();
-    if (child == 0)
-        become_gnuplot(argv, folder, figure, fd[1]);
-    close(fd[1]);
-    size_t used = 0;
-    ssize_t got;
-    while (child > 0 && (got = read(fd[0], words + used, WORDS - 1 - used)) != 0) {
-        if (got < 0 && errno != EINTR)
-            break;
-        used += got > 0 ? (size_t)got : 0;
-        used = used > WORDS / 2 && used == WORDS - 1 ? WORDS / 2 : used; /* drain the rest */
-    }
-    words[used] = '\0';
-    close(fd[0]);
-    if (child < 0)
-        return -1;
-    while (waitpid(child, &status, 0) < 0)
-        if (errno != EINTR)
-            return -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return attn_process_shell(command, folder, "", (double)INFINITY, &end) == 0 ? end.exit_status
+                                                                                : -1;
 }
 
 int attn_draw_possible(void)
 {
-    char words[WORDS], program[] = "gnuplot", version[] = "--version";
-    char *argv[] = {program, version, NULL};
-    int status = run(argv, "/", NULL, words);
+    char words[WORDS];
+    int status = run("gnuplot --version 2>&1; exit $?", "", words);
     return status == 0 || status == 126 || status == -1; /* not started: drawing says why */
 }
 
@@ -106,13 +69,16 @@ static void flatten(char *text)
             *c = ' ';
 }
 
+/* Old pictures go first, so that what is found afterwards is new.  A name is letters, digits and
+ * '-'.  -d: the user's own ~/.gnuplot stays out of it. */
 static enum attn_status draw_one(const char *name, const char *folder, struct attn_error *err)
 {
-    char script[ATTN_FIGURE_NAME + 8], words[WORDS], program[] = "gnuplot", plain[] = "-d";
-    /* -d: the user's own ~/.gnuplot stays out of it. */
-    char *argv[] = {program, plain, script, NULL};
-    (void)snprintf(script, sizeof script, "%s.gp", name);
-    int status = run(argv, folder, name, words);
+    char command[4 * ATTN_FIGURE_NAME + 80], words[WORDS];
+    (void)snprintf(
+        command, sizeof command,
+        "f() { cd \"$1\" && rm -f %s.svg %s.png %s.pdf && exec gnuplot -d %s.gp 2>&1; }; f", name,
+        name, name, name);
+    int status = run(command, folder, words);
     flatten(words);
     if (status == 127)
         return attn_fail(err, ATTN_EINTERNAL, "gnuplot is not installed");
