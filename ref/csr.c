@@ -1,22 +1,22 @@
 /* csr-textbook: attention over the visible pairs only, kept as compressed sparse rows.
  *
  * The same formulas as dense, with sums over the stored pairs alone.  The pattern (ref/pattern.h)
- * gives row i its keys j_0 < j_1 < ...; element e of a row belongs to the pair (i, j_e).
+ * gives row i its keys in increasing order; element e of the row is the pair (i, j) with j = key[e].
  *
- *      SDDMM      S_ie = score(q_i . k_j)      sampled dense-dense product
- *      softmax    P_i  = softmax(S_i)
- *      SpMM       O_i  = sum_e P_ie v_j        sparse-dense product
+ *      SDDMM      S_e = score(q_i . k_j)       sampled dense-dense product
+ *      softmax    P   = softmax(S)             over the elements of a row
+ *      SpMM       O_i = sum_e P_e v_j          sparse-dense product
  *
  * Memory   the pattern, and two values for each visible pair: S and P; backward: P and dS.
- *          Against dense this pays while fewer than about 8 / (8 + 4 / heads sharing the pattern)
- *          of the pairs are visible.
+ *          In f32 that is 8 + 4 / (heads that share the pattern) bytes a visible pair, against 9
+ *          bytes a pair of dense: it pays while fewer than about 9 / (8 + 4 / heads) are visible.
  * Flops    2 (d + dv) per visible pair forward, 2 (3 d + 2 dv) backward.
  * Source   Gale et al. 2020 (Sputnik); the layout of xformers' SparseCS.
  * Caveats  Pairs are walked one at a time: rows of K and V are gathered, nothing is blocked.
  */
 #include "ref/real.h"
 
-/* Row i: n keys; its values are elements [first, first + n) of S and P. */
+/* Row i: n keys; its values are elements [first, first + n) of the head's S and P. */
 struct csr_row {
     int64_t first, n;
     const int32_t *key;
@@ -34,7 +34,8 @@ static struct csr_row csr_row(const struct attn_head *x, const struct attn_csr *
 
 /* ---- forward ------------------------------------------------------------------------------- */
 
-/* SDDMM, one row: S_e = score(q_i . k_j), slope_e = dS_e / d(q_i . k_j) (NULL: not needed). */
+/* SDDMM, one row: S_e = score(X_e), X_e = q_i . k_j; slope_e: the derivative of S_e with respect to
+ * X_e (NULL: not needed). */
 void csr_score_row(const struct attn_head *x, int64_t i, const int32_t *key, int64_t n, real *S,
                    real *slope)
 {
@@ -49,13 +50,13 @@ real csr_softmax_row(const real *S, real *P, int64_t n)
 {
     real m = MINUS_INF, l = 0;
     for (int64_t e = 0; e < n; e++)
-        if (S[e] > m || S[e] != S[e]) /* a NaN becomes the maximum and stays it */
+        if (S[e] > m || S[e] != S[e]) /* x != x: a NaN.  It stays the maximum and shows in O */
             m = S[e];
     for (int64_t e = 0; e < n; e++)
         l += P[e] = m == MINUS_INF ? 0 : exp(S[e] - m);
     if (m == MINUS_INF)
         return MINUS_INF;
-    scale(1 / l, P, n);
+    multiply(1 / l, P, n);
     return m + log(l);
 }
 
@@ -89,7 +90,8 @@ void csr_forward(const struct attn_head *x, const struct attn_work *w)
 /* ---- backward ------------------------------------------------------------------------------ *
  * Each step quotes the forward line that it differentiates. */
 
-/* Forward was P_e = exp(S_e - LSE): the same again, from the stored LSE.  P holds S at first. */
+/* Forward was P_e = exp(S_e - LSE): the same again, from the stored LSE.
+ * On entry P holds the scores, on return the probabilities. */
 void csr_probability_row(real *P, real lse, int64_t n)
 {
     for (int64_t e = 0; e < n; e++)
@@ -109,16 +111,18 @@ void csr_dscore_row(const struct attn_head *x, int64_t i, const int32_t *key, in
     }
 }
 
-/* Forward was S_e = score(X_e), X_e = q_i . k_j:   dX_e = dS_e slope_e, in the place of dS */
+/* Forward was S_e = score(X_e), X_e = q_i . k_j:   dX_e = dS_e slope_e
+ * From here on the buffer of dS holds dX. */
 void csr_dproduct_row(real *dS, const real *slope, int64_t n)
 {
     for (int64_t e = 0; e < n; e++)
         dS[e] *= slope[e];
 }
 
-/* Forward was X_e = q_i . k_j:           dq_i = sum_e dX_e k_j   (SpMM)
- *                                        dk_j += dX_e q_i        (SpMM with the transpose, by
- * Forward was O_i = sum_e P_e v_j:       dv_j += P_e dO_i         scattering) */
+/* Forward was X_e = q_i . k_j:           dQ_i = sum_e dX_e k_j    SpMM
+ *                                        dK_j += dX_e q_i         SpMM with the transpose of dX
+ * Forward was O_i = sum_e P_e v_j:       dV_j += P_e dO_i         SpMM with the transpose of P
+ * The transpose is not stored: each element adds to the row of its key. */
 void csr_gradient_row(const struct attn_head *x, int64_t i, const int32_t *key, int64_t n,
                       const real *P, const real *dX)
 {

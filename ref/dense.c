@@ -6,15 +6,16 @@
  *
  * Memory   mask, S and P; backward: mask, P and dS.  For all batches and heads at once, as in a
  *          framework's eager mode (ref/textbook.c).
- * Flops    2 (d + dv) Lq Lk forward, 2 (3 d + 2 dv) Lq Lk backward: hidden pairs are computed like
- *          any other, and then thrown away.
+ * Flops    2 (d + dv) Lq Lk forward, 2 (3 d + 2 dv) Lq Lk backward, counted for all pairs.  Scores of
+ *          hidden pairs are computed and thrown away; products with a weight of 0 are skipped.
  * Caveats  This is what one should not do for long sequences; that is why it is here.
  */
 #include "ref/real.h"
 
 /* ---- forward ------------------------------------------------------------------------------- */
 
-/* Row i of S; slope_ij = dS_ij / d(q_i . k_j) (NULL: not needed).  A hidden pair is a constant. */
+/* Row i of S, and slope_ij, the derivative of S_ij with respect to X_ij = q_i . k_j (NULL: not
+ * needed).  A hidden score is -inf whatever q and k are, so its slope is 0. */
 void dense_score_row(const struct attn_head *x, const struct attn_dense_mask *mask, int64_t i,
                      real *S, real *slope)
 {
@@ -35,15 +36,17 @@ real dense_softmax_row(const real *S, real *P, int64_t n)
 {
     real m = MINUS_INF, l = 0;
     for (int64_t j = 0; j < n; j++)
-        if (S[j] > m || S[j] != S[j]) /* a NaN becomes the maximum and stays it */
+        if (S[j] > m || S[j] != S[j]) /* x != x: a NaN.  It stays the maximum and shows in O */
             m = S[j];
     if (m == MINUS_INF) { /* no key is visible: P = 0, LSE = -inf */
         set_zero(P, n);
         return MINUS_INF;
     }
-    for (int64_t j = 0; j < n; j++)
-        l += P[j] = exp(S[j] - m);
-    scale(1 / l, P, n);
+    for (int64_t j = 0; j < n; j++) {
+        P[j] = exp(S[j] - m);
+        l += P[j];
+    }
+    multiply(1 / l, P, n);
     return m + log(l);
 }
 
@@ -71,7 +74,8 @@ void dense_forward(const struct attn_head *x, const struct attn_work *w)
 /* ---- backward ------------------------------------------------------------------------------ *
  * Each step quotes the forward line that it differentiates. */
 
-/* Forward was P_ij = exp(S_ij - LSE_i): the same again, from the stored LSE.  P holds S first. */
+/* Forward was P_ij = exp(S_ij - LSE_i): the same again, from the stored LSE.
+ * On entry P holds the scores, on return the probabilities. */
 void dense_probability_row(real *P, real lse, int64_t n)
 {
     for (int64_t j = 0; j < n; j++)
@@ -91,14 +95,15 @@ void dense_dscore_row(const struct attn_head *x, int64_t i, const real *P, real 
     }
 }
 
-/* Forward was S_ij = score(X_ij), X_ij = q_i . k_j:   dX_ij = dS_ij slope_ij, in the place of dS */
+/* Forward was S_ij = score(X_ij), X_ij = q_i . k_j:   dX_ij = dS_ij slope_ij
+ * From here on the buffer of dS holds dX. */
 void dense_dproduct_row(real *dS, const real *slope, int64_t n)
 {
     for (int64_t j = 0; j < n; j++)
         dS[j] *= slope[j];
 }
 
-/* Forward was X_ij = q_i . k_j:   dq_i = sum_j dX_ij k_j */
+/* Forward was X_ij = q_i . k_j:   dQ_i = sum_j dX_ij k_j */
 void dense_dquery_row(const struct attn_head *x, int64_t i, const real *dX)
 {
     real *dQ = row(x->dQ, i);
@@ -108,8 +113,9 @@ void dense_dquery_row(const struct attn_head *x, int64_t i, const real *dX)
             axpy(dX[j], row(x->K, j), dQ, x->d);
 }
 
-/* Forward was X_ij = q_i . k_j:              dk_j = sum_i dX_ij q_i
- * Forward was O_i = sum_j P_ij v_j:          dv_j = sum_i P_ij dO_i */
+/* Forward was X_ij = q_i . k_j:              dK_j += sum_i dX_ij q_i
+ * Forward was O_i = sum_j P_ij v_j:          dV_j += sum_i P_ij dO_i
+ * Added to what is there: several query heads may share these keys (ref/textbook.c begins with 0). */
 void dense_dkey_row(const struct attn_head *x, int64_t j, struct attn_rows P, struct attn_rows dX)
 {
     for (int64_t i = 0; i < x->n_query; i++) {

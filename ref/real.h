@@ -62,7 +62,7 @@ static inline void axpy(real a, const real *restrict x, real *restrict y, int64_
 }
 
 /* x *= a */
-static inline void scale(real a, real *x, int64_t n)
+static inline void multiply(real a, real *x, int64_t n)
 {
     for (int64_t c = 0; c < n; c++)
         x[c] *= a;
@@ -71,7 +71,7 @@ static inline void scale(real a, real *x, int64_t n)
 /* ---- one pair ------------------------------------------------------------------------------ */
 
 /* S_ij = cap tanh(scale qk / cap) + bias_ij, where qk = q_i . k_j; no tanh where there is no cap.
- * *slope = dS_ij / dqk = scale (1 - tanh^2).  slope may be NULL: the forward pass needs none. */
+ * *slope is the derivative of S_ij with respect to qk: scale (1 - tanh^2).  slope may be NULL: the forward pass needs none. */
 static inline real score(const struct attn_head *x, int64_t i, int64_t j, real qk, real *slope)
 {
     const struct attn_problem *p = x->problem;
@@ -131,7 +131,7 @@ static inline void dbias_add(const struct attn_head *x, int64_t i, int64_t j, re
 #define tiled_finish_row      REAL_NAME(tiled_finish_row)
 #define tiled_delta           REAL_NAME(tiled_delta)
 #define tiled_gradient_row    REAL_NAME(tiled_gradient_row)
-#define tiled_store_keys      REAL_NAME(tiled_store_keys)
+#define tiled_add_keys        REAL_NAME(tiled_add_keys)
 #define tiled_forward         REAL_NAME(tiled_forward)
 #define tiled_backward        REAL_NAME(tiled_backward)
 
@@ -169,6 +169,6 @@ void tiled_finish_row(const struct attn_head *x, const struct attn_work *t, int6
 void tiled_gradient_row(const struct attn_head *x, const struct attn_work *t, int64_t r, int64_t i,
                         int64_t j0, int64_t n);
 void tiled_delta(const struct attn_head *x, real *D);
-void tiled_store_keys(const struct attn_head *x, const struct attn_work *t, int64_t j0, int64_t j1);
+void tiled_add_keys(const struct attn_head *x, const struct attn_work *t, int64_t j0, int64_t j1);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * Memory   forward: the tiles alone, whatever L is: Br (d + dv + Bc + 2) + Bc (d + dv) numbers;
  *          backward: about twice the tiles, and D, one number for each query.
- * Flops    2 (d + dv) per visible pair forward, 2 (3 d + 2 dv) backward: scores are made again.
+ * Flops    2 (d + dv) per visible pair forward, 2 (3 d + 2 dv) backward.
  *          Tiles without a visible pair are skipped.
  * Source   Milakov & Gimelshein 2018 (online softmax); Dao 2023, FlashAttention-2, algorithms 1, 2.
  * Caveats  Q, K and V are copied into tiles although a CPU's cache would do that by itself: the
@@ -24,7 +24,8 @@ void tiled_load(struct attn_rows from, int64_t i0, int64_t i1, int64_t n, struct
 }
 
 /* S = scores of queries [i0,i1) and keys [j0,j1), -inf where hidden; slope (data NULL: not needed)
- * their derivatives.  The mask comes as runs of visible keys: what is hidden is not computed. */
+ * their derivatives.  attn_problem_next gives the next run [lo,hi) of visible keys, lo >= from, so
+ * what is hidden is not computed. */
 void tiled_scores(const struct attn_head *x, const struct attn_work *t, int64_t i0, int64_t i1,
                   int64_t j0, int64_t j1)
 {
@@ -44,15 +45,15 @@ void tiled_scores(const struct attn_head *x, const struct attn_work *t, int64_t 
 
 /* ---- forward: algorithm 1 ------------------------------------------------------------------ *
  *
- *  for each tile of queries i:
- *      load Q_i;  O_i = 0, l_i = 0, m_i = -inf                      tiled_load, tiled_begin
- *      for each tile of keys j:
- *          load K_j, V_j
- *          S = Q_i K_j^T                                            tiled_scores
- *          m' = max(m_i, rowmax S);  P = exp(S - m')                tiled_update_row
- *          l_i = exp(m_i - m') l_i + rowsum P
- *          O_i = exp(m_i - m') O_i + P V_j;  m_i = m'
- *      O_i = O_i / l_i;  LSE_i = m_i + ln l_i                       tiled_finish_row
+ *  for each tile I of queries:
+ *      load Q_I;  O = 0, l = 0, m = -inf                            tiled_load, tiled_begin
+ *      for each tile J of keys:
+ *          load K_J, V_J
+ *          S = score(Q_I K_J^T)                                     tiled_scores
+ *          m' = max(m, rowmax S);  P = exp(S - m')                  tiled_update_row
+ *          l = exp(m - m') l + rowsum P
+ *          O = exp(m - m') O + P V_J;  m = m'
+ *      O_I = O / l;  LSE_I = m + ln l                               tiled_finish_row
  */
 
 /* O = 0, l = 0, m = -inf in the first rows of a tile of queries. */
@@ -65,28 +66,28 @@ void tiled_begin(const struct attn_head *x, const struct attn_work *t, int64_t r
     }
 }
 
-/* Row r takes up the n keys of a tile.  While all its keys have been hidden, m' is -inf, and
+/* Row r takes up the n keys of a tile.  If no key of the row was visible so far, m' is -inf, and
  * exp(-inf - -inf) would be NaN: such a row is left alone. */
 void tiled_update_row(const struct attn_head *x, const struct attn_work *t, int64_t r, int64_t n)
 {
     const real *S = row(t->S, r);
-    real *O = row(t->O, r), m = *row(t->m, r), l = 0;
+    real *O = row(t->O, r), *m = row(t->m, r), *l = row(t->l, r), m_new = *m, l_tile = 0;
     for (int64_t j = 0; j < n; j++)
-        if (S[j] > m || S[j] != S[j]) /* a NaN becomes the maximum and stays it */
-            m = S[j];
-    if (m == MINUS_INF) /* nothing visible yet */
+        if (S[j] > m_new || S[j] != S[j]) /* x != x: a NaN.  It stays the maximum and shows in O */
+            m_new = S[j];
+    if (m_new == MINUS_INF) /* nothing visible yet */
         return;
-    real alpha = exp(*row(t->m, r) - m); /* 0 on the first visible tile */
-    scale(alpha, O, x->dv);
+    real alpha = exp(*m - m_new); /* 0 on the first visible tile */
+    multiply(alpha, O, x->dv);
     for (int64_t j = 0; j < n; j++) {
         if (S[j] == MINUS_INF)
             continue; /* hidden: v may hold anything, so not even 0 * v */
-        real P = exp(S[j] - m);
-        l += P;
+        real P = exp(S[j] - m_new);
+        l_tile += P;
         axpy(P, row(t->V, j), O, x->dv);
     }
-    *row(t->l, r) = alpha * *row(t->l, r) + l;
-    *row(t->m, r) = m;
+    *l = alpha * *l + l_tile;
+    *m = m_new;
 }
 
 /* O_i = O / l, LSE_i = m + ln l of query i, which is row r; 0 and -inf where no key is visible. */
@@ -123,14 +124,14 @@ void tiled_forward(const struct attn_head *x, const struct attn_work *t)
 /* ---- backward: algorithm 2 ----------------------------------------------------------------- *
  *
  *  dQ = 0;  D_i = dO_i . O_i - dLSE_i                               tiled_delta
- *  for each tile of keys j:
- *      load K_j, V_j;  dK_j = 0, dV_j = 0
- *      for each tile of queries i:
- *          load Q_i, dO_i;  S = Q_i K_j^T                           tiled_scores
- *          P = exp(S - LSE_i);  dV_j += P^T dO_i                    tiled_gradient_row
- *          dP = dO_i V_j^T;  dS = P (dP - D_i)
- *          dQ_i += dS K_j;  dK_j += dS^T Q_i                        times the slope of the score
- *      store dK_j, dV_j                                             tiled_store_keys
+ *  for each tile J of keys:
+ *      load K_J, V_J;  dK = 0, dV = 0 for the tile
+ *      for each tile I of queries:
+ *          load Q_I, dO_I;  S = score(Q_I K_J^T)                    tiled_scores
+ *          P = exp(S - LSE_I);  dV += P^T dO_I                      tiled_gradient_row
+ *          dP = dO_I V_J^T;  dS = P o (dP - D_I)                    (o: element by element)
+ *          dX = dS o slope;  dQ_I += dX K_J;  dK += dX^T Q_I
+ *      dK_J += dK, dV_J += dV                                       tiled_add_keys
  *
  * P is not stored but made again from LSE.  Tiles of keys are the outer loop, so dK and dV of a
  * tile are finished in one go; dQ adds up in slow memory. */
@@ -163,8 +164,8 @@ void tiled_delta(const struct attn_head *x, real *D)
         D[i] = *row(x->lse, i) != MINUS_INF ? delta(x, i) : 0;
 }
 
-/* The finished tile of dK and dV goes to keys [j0,j1). */
-void tiled_store_keys(const struct attn_head *x, const struct attn_work *t, int64_t j0, int64_t j1)
+/* The finished tile is added to dK and dV of keys [j0,j1): query heads may share them. */
+void tiled_add_keys(const struct attn_head *x, const struct attn_work *t, int64_t j0, int64_t j1)
 {
     for (int64_t j = j0; j < j1; j++) {
         axpy(1, row(t->dK, j - j0), row(x->dK, j), x->d);
@@ -193,6 +194,6 @@ void tiled_backward(const struct attn_head *x, const struct attn_work *t)
             for (int64_t r = 0; r < i1 - i0; r++)
                 tiled_gradient_row(x, t, r, i0 + r, j0, j1 - j0);
         }
-        tiled_store_keys(x, t, j0, j1);
+        tiled_add_keys(x, t, j0, j1);
     }
 }

@@ -176,7 +176,7 @@ START_TEST(tiled_steps)
         near(m, m_[tile], 2);
         near(l, l_[tile], 2);
         near(o, o_[tile], 2);
-        tiled_store_keys(&x, &t, j0, j0 + n);
+        tiled_add_keys(&x, &t, j0, j0 + n);
     }
     for (int r = 0; r < 2; r++) {
         float seen = lse[r];
