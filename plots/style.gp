@@ -6,11 +6,15 @@ set datafile separator comma
 set datafile columnheaders
 set datafile commentschars ''
 csv = name.'.csv'
+if (!exists("font_size")) font_size = 12 # larger for slides: the layout follows
+big = font_size / 12.0
 
-# ---- one line of $curves for each curve ----------------------------------------------------------
+# ---- one line of $curves for each curve; one that begins with # is none ---------------------------
 
-curves = |$curves|
-field(c, k) = word($curves[c], k)
+array at_line[|$curves| + 1]
+curves = 0
+do for [i = 1:|$curves|] { if ($curves[i][1:1] ne '#') { curves = curves + 1; at_line[curves] = i } }
+field(c, k) = word($curves[at_line[c]], k)
 colour(c) = field(c, 3)
 filled(c) = int(field(c, 4))                           # its mark
 open(c)   = filled(c) > 4 ? filled(c) - 1 : filled(c)  # the same, not filled
@@ -36,7 +40,13 @@ eval 'set xrange '.x_range
 eval 'set yrange '.y_range
 tokens = "set logscale x 2; set format x '%.0f'; set xlabel 'sequence length L (tokens)'"
 ranks  = "set logscale x 2; set format x '%.0f'; set xlabel 'ranks P'"
-bytes  = "set logscale y 2; set format y '%.0b %BB'"
+# Bytes in powers of two: about six ticks over the range, each with its unit.
+unit(e)  = sprintf("%d %s", 2**(e % 10), word("B KiB MiB GiB TiB PiB EiB", e / 10 + 1))
+colon    = strstrt(y_range, ':')
+doubling = strstrt(y_range, '*') ? 35 : log(real(y_range[colon + 1:strlen(y_range) - 1]) / real(y_range[2:colon - 1])) / log(2)
+step_y   = doubling > 7 ? ceil(doubling / 7) : 1
+bytes    = "set logscale y 2; set ytics (); do for [e = 0:69] { if (e % step_y == 0) { set ytics add (unit(e) 2.0**e) } }"
+set micro
 
 # ---- the page: panels beside each other, their words above, a legend below each ------------------
 
@@ -46,26 +56,29 @@ longest  = 0
 do for [c = 1:curves] {
     do for [p = 1:words(panels)] { if (strlen(key(c, p)) > longest) { longest = strlen(key(c, p)) } }
 }
-key_columns = longest > (columns == 1 ? 36 : columns == 2 ? 24 : 17) ? 1 : 2
+key_columns = big * longest > (columns == 1 ? 36 : columns == 2 ? 24 : 17) ? 1 : 2
 key_rows    = (curves + key_columns - 1) / key_columns
 canvas_x    = columns > 2 ? 1280 : columns > 1 ? 1180 : 840
-head_y      = finding eq '' ? 66 : 84
-canvas_y    = head_y + rows * (360 + 19 * key_rows)
+head_y      = big * (30 + 18 * ((subtitle ne '') + (remark ne '') + (finding ne '')))
+canvas_y    = head_y + rows * (300 + big * (60 + 19 * key_rows))
 set bmargin key_rows + 5
 set tmargin 2
 set rmargin 3
 eval sprintf("set key bmargin center horizontal maxcols %d samplen 3 Left reverse", key_columns)
 
-terminal(t) = t eq 'svg' ? sprintf("set terminal svg size %d,%d name '%s' noenhanced font 'DejaVu Sans,12' background '#ffffff'", canvas_x, canvas_y, svg_name) \
-            : t eq 'png' ? sprintf("set terminal pngcairo size %d,%d noenhanced font 'DejaVu Sans,9' fontscale 2 linewidth 2 pointscale 2 background '#ffffff'", 2 * canvas_x, 2 * canvas_y) \
-            : sprintf("set terminal pdfcairo size %.2fin,%.2fin noenhanced font 'DejaVu Sans,9' fontscale 0.8 background '#ffffff'", canvas_x / 96.0, canvas_y / 96.0)
-svg_name = 'figure'
+terminal(t) = t eq 'svg' ? sprintf("set terminal svg size %d,%d name '%s' noenhanced font 'DejaVu Sans,%g' background '#ffffff'", canvas_x, canvas_y, svg_name, 12 * big) \
+            : t eq 'png' ? sprintf("set terminal pngcairo size %d,%d noenhanced font 'DejaVu Sans,%g' fontscale 2 linewidth 2 pointscale 2 background '#ffffff'", 2 * canvas_x, 2 * canvas_y, 9 * big) \
+            : sprintf("set terminal pdfcairo size %.2fin,%.2fin noenhanced font 'DejaVu Sans,%g' fontscale 0.8 background '#ffffff'", canvas_x / 96.0, canvas_y / 96.0, 9 * big)
+
+svg_name = ''
+do for [i = 1:strlen(name)] { svg_name = svg_name.(name[i:i] eq '-' ? '_' : name[i:i]) }
 
 start(t) = terminal(t).sprintf("; set output '%s.%s'; set multiplot; \
-set label 1 title at screen 0.012, 1 offset 0,-1.2 font ',15'; \
+set label 1 title at screen 0.012, 1 offset 0,-1.2 font ',%g'; \
 set label 2 subtitle at screen 0.012, 1 offset 0,-2.5 textcolor rgb grey; \
-set label 3 remark at screen 0.012, 1 offset 0,-3.7; \
-set label 4 finding at screen 0.012, 1 offset 0,-4.9", name, t)
+set label 3 remark at screen 0.012, 1 offset 0,%g; \
+set label 4 finding at screen 0.012, 1 offset 0,%g", name, t, 15 * big * (t eq 'svg' ? 1 : 0.75), \
+    subtitle eq '' ? -2.5 : -3.7, -2.5 - 1.2 * ((subtitle ne '') + (remark ne '')))
 
 panel(p) = sprintf("set origin %f,%f; set size %f,%f; set title '%s' offset 0,-0.5; %s", \
     ((p - 1) % columns) / (1.0 * columns), \
