@@ -13,9 +13,8 @@
 struct flags {
     const char *plan, *out, *csv, *from;
     int dry_run, quiet;
-    struct attn_cli_list keys;     /* of a plan */
-    struct attn_cli_list given;    /* --plugin, --exec and --claims, in order */
-    struct attn_plan_draft *draft; /* of keys given as flags, when there is no --plan */
+    struct attn_cli_list keys;  /* of a plan */
+    struct attn_cli_list given; /* --plugin, --exec and --claims, in order */
     struct attn_external_specs *externals;
 };
 
@@ -102,97 +101,26 @@ const struct attn_cli_command attn_cmd_measure = {
 
 static const double MEETING_S = 60; /* for loading a plug-in, or a command on a tiny case */
 
-/* A list of the command line to a list of a plan: commas to blanks; 0 when an item is empty. */
-static int separate(char *value)
-{
-    for (char *at = value;; at++) {
-        size_t n = strcspn(at, ",");
-        if (n == 0)
-            return 0;
-        at += n;
-        if (*at == '\0')
-            return 1;
-        *at = ' ';
-    }
-}
-
-static int set_key(struct flags *flags, const char *key, const char *value, struct attn_error *err)
-{
-    if (strcmp(key, "spec") == 0 || strcmp(key, "mask") == 0)
-        return attn_plan_add(flags->draft, key, value, err);
-    char *copy = attn_cli_text(
-        "%s", strcmp(key, "pass") == 0 && strcmp(value, "both") == 0 ? "fwd bwd" : value);
-    int list = strcmp(key, "length") == 0 || strcmp(key, "pass") == 0;
-    enum attn_status status = ATTN_OK;
-    if (list && !separate(copy))
-        status = attn_fail(err, ATTN_EINVAL, "--%s '%.60s': an item is empty", key, value);
-    else
-        status = attn_plan_set(flags->draft, key, copy, err);
-    free(copy);
-    return status;
-}
-
-/* A key of the plan given beside --plan; 0 when it is none of those. */
-static int override(struct attn_plan *plan, const char *key, const char *value)
-{
-    int64_t seed = 0;
-    if (strcmp(key, "rounds") == 0)
-        return attn_cli_int(value, 1, 1000, &plan->rounds);
-    if (strcmp(key, "repeat") == 0)
-        return attn_cli_int(value, 0, 64, &plan->repeat);
-    if (strcmp(key, "verify-all") == 0)
-        return attn_cli_int(value, 0, 1 << 30, &plan->verify_all);
-    if (strcmp(key, "enough") == 0)
-        return attn_cli_double(value, &plan->enough_s) && plan->enough_s >= 0;
-    if (strcmp(key, "budget") == 0)
-        return attn_cli_double(value, &plan->budget_s) && plan->budget_s >= 0;
-    if (strcmp(key, "timeout") == 0)
-        return attn_cli_double(value, &plan->timeout_s) && plan->timeout_s >= 0;
-    if (strcmp(key, "seed") != 0 || !attn_cli_int(value, 0, INT64_MAX, &seed))
-        return 0;
-    plan->seed = (uint64_t)seed;
-    return 1;
-}
-
-static int read_keys(struct flags *flags, struct attn_plan *plan)
-{
-    struct attn_error err = {ATTN_OK, ""};
-    for (int k = 0; k < flags->keys.n; k++) {
-        const char *name = flags->keys.at[k].flag, *value = flags->keys.at[k].value;
-        if (flags->plan != NULL && !override(plan, name, value))
-            return attn_cli_fail(
-                "measure", ATTN_EXIT_USAGE,
-                "cannot use --%s '%.60s' beside --plan; see attnlab measure --help", name, value);
-        if (flags->plan == NULL && set_key(flags, name, value, &err) != ATTN_OK)
-            return attn_cli_fail("measure", attn_cli_status(err.status), "%s", err.text);
-    }
-    return ATTN_EXIT_GOOD;
-}
-
-/* The plan of a file, or of flags. */
+/* The plan of a file, with flags that replace what it says; or of flags alone. */
 static int make_plan(struct flags *flags, struct attn_plan *plan)
 {
     struct attn_error err = {ATTN_OK, ""};
     memset(plan, 0, sizeof *plan);
-    if (attn_external_specs_meet(flags->externals, MEETING_S, &err) != ATTN_OK)
+    enum attn_status status = attn_external_specs_meet(flags->externals, MEETING_S, &err);
+    if (status == ATTN_OK)
+        status = flags->plan != NULL
+                     ? attn_plan_read(flags->plan, flags->externals, plan, &err)
+                     : attn_plan_from_flags(&flags->keys, flags->externals, plan, &err);
+    if (status != ATTN_OK)
         return attn_cli_fail("measure", attn_cli_status(err.status), "%s", err.text);
-    if (flags->plan != NULL) {
-        if (attn_plan_read(flags->plan, flags->externals, plan, &err) != ATTN_OK)
-            return attn_cli_fail("measure", attn_cli_status(err.status), "%s", err.text);
-        return read_keys(flags, plan);
+    for (int k = 0; k < flags->keys.n && flags->plan != NULL; k++) {
+        const char *name = flags->keys.at[k].flag, *value = flags->keys.at[k].value;
+        if (!attn_plan_override(plan, name, value))
+            return attn_cli_fail(
+                "measure", ATTN_EXIT_USAGE,
+                "cannot use --%s '%.60s' beside --plan; see attnlab measure --help", name, value);
     }
-    flags->draft = attn_plan_begin();
-    if (flags->draft == NULL || attn_plan_group(flags->draft, "length", &err) != ATTN_OK) {
-        attn_plan_abandon(flags->draft);
-        return attn_cli_fail("measure", ATTN_EXIT_LACKS, "no memory");
-    }
-    attn_plan_invite(flags->draft, flags->externals);
-    int status = read_keys(flags, plan);
-    if (status != ATTN_EXIT_GOOD)
-        attn_plan_abandon(flags->draft);
-    else if (attn_plan_finish(flags->draft, plan, NULL, &err) != ATTN_OK)
-        status = attn_cli_fail("measure", attn_cli_status(err.status), "%s", err.text);
-    return status;
+    return ATTN_EXIT_GOOD;
 }
 
 static int write_csv(const char *from, const char *to)

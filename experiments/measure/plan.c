@@ -1,9 +1,15 @@
-/* Plans: read line by line into a draft of groups, then multiplied out.
+/* Plans: the text is read line by line into a draft of groups, then the groups are multiplied out.
+ *
+ * A line holds statements separated by `;`; `#` at the start of a line or after a blank begins a
+ * comment.
+ *
+ *      group NAME      KEY = WORDS      KEY += WORDS      limit SUBJECTS = LENGTH
+ *      figure = NAME   title = TEXT     x-range = 1:9     label SPEC = TEXT   colour SPEC = D55E00
  *
  * What is known to be wrong when a line is read is said then, with the line's number; what needs
  * a whole group (a mask needs its length) is said when the groups are multiplied out, with the
  * number of the group's line. */
-#include "experiments/measure/plan_draft.h"
+#include "experiments/measure/plan.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -13,57 +19,96 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/cli/flags.h"
 #include "ref/mask/mask.h"
+#include "tests/harness/files/fileio.h"
 
-const struct attn_plan_key attn_plan_keys[KEYS] = {
-    {"spec", "spec        implementations with options: dense ring:ranks=2", "", 0, 0, 1},
-    {"length", "length      lengths: as many queries as keys", "", 0, 1 << 30, 1},
-    {"mask", "mask        masks, each without blanks  [none]", "none", 0, 0, 1},
-    {"pass", "pass        fwd, bwd, both  [fwd]", "fwd", 0, 0, 1},
-    {"heads", "heads       query heads  [1]", "1", 1, 1 << 20, 0},
-    {"kv-heads", "kv-heads    key/value heads  [as heads]", "", 1, 1 << 20, 0},
-    {"dim", "dim         features of a query and of a key  [64]", "64", 0, 1 << 20, 0},
-    {"dv", "dv          features of a value  [as dim]", "", 0, 1 << 20, 0},
-    {"batch", "batch       batch  [1]", "1", 1, 1 << 20, 0},
-    {"dtype", "dtype       storage type  [f32]", "f32", 0, 0, 0},
-    {"fill", "fill        test data  [normal]", "normal", 0, 0, 0},
-    {"data-seed", "data-seed   seed of the test data  [1]", "1", 0, INT64_MAX, 0},
-    {"once", "once        lengths beyond are measured by one process and its first call", "", 0,
-     1 << 30, 0},
-    {"rounds", "rounds      fresh processes for each point  [5]", "5", 1, 1000, 0},
-    {"repeat", "repeat      warm calls in a process, those after its first, at most  [10]", "10", 0,
-     64, 0},
-    {"enough", "enough      seconds of warm calls after which a process stops, one at least  [0.3]",
-     "0.3", 0, 0, 0},
-    {"budget", "budget      seconds for the whole session; 0: no limit  [0]", "0", 0, 0, 0},
-    {"timeout", "timeout     seconds for one process  [300]", "300", 0, 0, 0},
-    {"verify-all", "verify-all  longest length at which all elements are verified  [2048]", "2048",
-     0, 1 << 30, 0},
-    {"seed", "seed        seed of the order of points  [1]", "1", 0, INT64_MAX, 0},
+/* Keys of a group; then those of the plan. */
+enum {
+    SPEC,
+    LENGTH,
+    MASK,
+    PASS,
+    HEADS,
+    KV_HEADS,
+    DIM,
+    DV,
+    BATCH,
+    DATA_SEED,
+    DTYPE,
+    FILL,
+    ONCE,
+    GROUP_KEYS,
+    ROUNDS = GROUP_KEYS,
+    REPEAT,
+    ENOUGH,
+    BUDGET,
+    TIMEOUT,
+    VERIFY_ALL,
+    SEED,
+    KEYS
 };
 
-const char *attn_plan_help(int line)
-{
-    return line >= 0 && line < KEYS ? attn_plan_keys[line].help : NULL;
-}
+#define CASE(member) offsetof(struct attn_case, member)
+#define PLAN(member) offsetof(struct attn_plan, member)
+static const struct key {
+    const char *name, *preset;
+    int64_t min, max; /* of an integer; max 0: not an integer */
+    int is_list;
+    size_t place; /* of a number: in struct attn_case; of a plan's key in struct attn_plan */
+} keys[KEYS] = {
+    {"spec", "", 0, 0, 1, 0},
+    {"length", "", 0, 1 << 30, 1, CASE(n_query)},
+    {"mask", "none", 0, 0, 1, 0},
+    {"pass", "fwd", 0, 0, 1, 0},
+    {"heads", "1", 1, 1 << 20, 0, CASE(heads)},
+    {"kv-heads", "", 1, 1 << 20, 0, CASE(kv_heads)},
+    {"dim", "64", 0, 1 << 20, 0, CASE(d_key)},
+    {"dv", "", 0, 1 << 20, 0, CASE(d_value)},
+    {"batch", "1", 1, 1 << 20, 0, CASE(batch)},
+    {"data-seed", "1", 0, INT64_MAX, 0, CASE(seed)},
+    {"dtype", "f32", 0, 0, 0, 0},
+    {"fill", "normal", 0, 0, 0, 0},
+    {"once", "", 0, 1 << 30, 0, 0},
+    {"rounds", "5", 1, 1000, 0, PLAN(rounds)},
+    {"repeat", "10", 0, 64, 0, PLAN(repeat)},
+    {"enough", "0.3", 0, 0, 0, PLAN(enough_s)},
+    {"budget", "0", 0, 0, 0, PLAN(budget_s)},
+    {"timeout", "300", 0, 0, 0, PLAN(timeout_s)},
+    {"verify-all", "2048", 0, 1 << 30, 0, PLAN(verify_all)},
+    {"seed", "1", 0, INT64_MAX, 0, PLAN(seed)},
+};
 
-struct attn_plan_draft *attn_plan_begin(void)
-{
-    struct attn_plan_draft *draft = calloc(1, sizeof *draft);
-    if (draft != NULL)
-        draft->now = &draft->presets;
-    return draft;
-}
+enum { MAX_SUBJECTS = 4, SUBJECT_TEXT = 256, PLAN_BYTES = 1 << 20 };
 
-void attn_plan_invite(struct attn_plan_draft *draft, const struct attn_external_specs *externals)
-{
-    draft->externals = externals;
-}
+/* The longest length of points that match all subjects: implementation, spec, pass or mask. */
+struct limit {
+    char subject[MAX_SUBJECTS][SUBJECT_TEXT];
+    int n_subjects, used[MAX_SUBJECTS];
+    int64_t length;
+    struct limit *next;
+};
 
-void attn_plan_at(struct attn_plan_draft *draft, int line)
+struct group {
+    char name[32];
+    int line;
+    char *value[GROUP_KEYS]; /* NULL: not set */
+    struct limit *limits;
+    json_t *wishes; /* of its figures; NULL: none */
+    struct group *next;
+};
+
+/* A plan while it is read. */
+struct draft {
+    struct attn_plan *plan;
+    char is_set[KEYS]; /* keys of the plan */
+    struct group presets, *first, *now;
+    int line; /* being read, or that of the group being multiplied out */
+    const struct attn_external_specs *externals;
+};
+
+static enum attn_status no_memory(struct attn_error *err)
 {
-    draft->line = line;
+    return attn_fail(err, ATTN_ENOMEM, "no memory for a plan");
 }
 
 static void group_clear(struct group *group)
@@ -78,10 +123,8 @@ static void group_clear(struct group *group)
     }
 }
 
-void attn_plan_abandon(struct attn_plan_draft *draft)
+static void draft_clear(struct draft *draft)
 {
-    if (draft == NULL)
-        return;
     while (draft->first != NULL) {
         struct group *next = draft->first->next;
         group_clear(draft->first);
@@ -89,17 +132,158 @@ void attn_plan_abandon(struct attn_plan_draft *draft)
         draft->first = next;
     }
     group_clear(&draft->presets);
-    for (int key = 0; key < KEYS; key++)
-        free(draft->value[key]);
-    free(draft);
 }
 
-enum attn_status attn_plan_group(struct attn_plan_draft *draft, const char *name,
-                                 struct attn_error *err)
+void attn_plan_free(struct attn_plan *plan)
+{
+    free(plan->point);
+    json_decref(plan->figures);
+    memset(plan, 0, sizeof *plan);
+}
+
+/* ---- words ------------------------------------------------------------------------------------ */
+
+/* The next blank-separated word of *text, cut out in place; NULL after the last. */
+static char *next_word(char **text)
+{
+    *text += strspn(*text, " \t");
+    if (**text == '\0')
+        return NULL;
+    char *word = *text;
+    *text += strcspn(*text, " \t");
+    if (**text != '\0')
+        *(*text)++ = '\0';
+    return word;
+}
+
+static int find_key(const char *name)
+{
+    int key = 0;
+    while (key < KEYS && strcmp(keys[key].name, name) != 0)
+        key++;
+    return key;
+}
+
+static int set_plan_key(struct attn_plan *plan, int key, const char *word)
+{
+    void *to = (char *)plan + keys[key].place;
+    double real;
+    if (keys[key].max > 0)
+        return attn_cli_count(word, keys[key].min, keys[key].max, to);
+    if (!attn_cli_double(word, &real) || !(real >= 0 && real < 1e9))
+        return 0;
+    *(double *)to = real;
+    return 1;
+}
+
+static int find_dtype(const char *word)
+{
+    for (int dtype = 0; dtype < ATTN_DTYPES; dtype++)
+        if (strcmp(word, attn_dtype_name((enum attn_dtype)dtype)) == 0)
+            return dtype;
+    return -1;
+}
+
+/* Check a word; that of a plan's key is stored. */
+static enum attn_status take_word(struct draft *draft, int key, const char *word,
+                                  struct attn_error *err)
+{
+    const struct key *k = &keys[key];
+    struct attn_spec spec;
+    int64_t integer;
+    if (key == SPEC && strlen(word) >= sizeof((struct attn_plan_point *)0)->spec_text)
+        return attn_fail(err, ATTN_EINVAL, "spec '%.40s...' is longer than 127 bytes", word);
+    if (key == SPEC && attn_external_specs_find(draft->externals, word) == NULL)
+        return attn_spec_parse(word, &spec, err);
+    if (key == PASS && strcmp(word, "fwd") != 0 && strcmp(word, "bwd") != 0)
+        return attn_fail(err, ATTN_EINVAL, "pass '%.40s': there are fwd, bwd and both", word);
+    if (key == MASK && strlen(word) >= SUBJECT_TEXT)
+        return attn_fail(err, ATTN_EINVAL, "mask '%.40s...' is longer than 255 bytes", word);
+    if (key == DTYPE && find_dtype(word) < 0)
+        return attn_fail(err, ATTN_EINVAL, "dtype '%.40s': there are f64, f32, bf16, f16", word);
+    if (key == FILL && attn_fill_find(word) < 0)
+        return attn_fail(err, ATTN_EINVAL, "fill '%.40s': attnlab list names those there are",
+                         word);
+    if (key >= GROUP_KEYS ? set_plan_key(draft->plan, key, word)
+                          : k->max == 0 || attn_cli_count(word, k->min, k->max, &integer))
+        return ATTN_OK;
+    if (k->max == 0)
+        return attn_fail(err, ATTN_EINVAL, "%s = '%.40s' is not a number of seconds", k->name,
+                         word);
+    return attn_fail(err, ATTN_EINVAL, "%s = '%.40s' is not an integer from %lld to %lld", k->name,
+                     word, (long long)k->min, (long long)k->max);
+}
+
+static enum attn_status take_value(struct draft *draft, int key, const char *value,
+                                   struct attn_error *err)
+{
+    enum attn_status status = ATTN_OK;
+    int words = 0;
+    char *copy = strdup(value), *rest = copy;
+    if (copy == NULL)
+        return no_memory(err);
+    for (char *word; status == ATTN_OK && (word = next_word(&rest)) != NULL; words++)
+        status = words > 0 && !keys[key].is_list
+                     ? attn_fail(err, ATTN_EINVAL, "%s takes one value, got '%.60s'",
+                                 keys[key].name, value)
+                     : take_word(draft, key, word, err);
+    free(copy);
+    if (status == ATTN_OK && words == 0)
+        status = attn_fail(err, ATTN_EINVAL, "%s = needs a value", keys[key].name);
+    return status;
+}
+
+static enum attn_status unknown_key(const char *key, struct attn_error *err)
+{
+    char names[256] = "";
+    for (int k = 0; k < KEYS; k++) {
+        strcat(names, k == 0 ? "" : " "); /* all names together: 125 bytes */
+        strcat(names, keys[k].name);
+    }
+    return attn_fail(err, ATTN_EINVAL,
+                     "unknown key '%.40s'; there are %s, and the lines `group NAME` and "
+                     "`limit SUBJECT... = LENGTH`",
+                     key, names);
+}
+
+/* ---- statements ------------------------------------------------------------------------------- */
+
+/* KEY = VALUE, KEY += VALUE. */
+static enum attn_status put(struct draft *draft, const char *name, const char *value, int append,
+                            struct attn_error *err)
+{
+    int key = find_key(name);
+    if (key == KEYS)
+        return unknown_key(name, err);
+    if (key >= GROUP_KEYS && draft->now != &draft->presets)
+        return attn_fail(err, ATTN_EINVAL, "%s is the plan's: it goes before the first group",
+                         name);
+    if (key == PASS && strcmp(value, "both") == 0)
+        value = "fwd bwd";
+    char **slot = key < GROUP_KEYS ? &draft->now->value[key] : NULL;
+    if (append && !keys[key].is_list)
+        return attn_fail(err, ATTN_EINVAL, "%s takes one value: nothing can be added to it", name);
+    if (slot != NULL ? *slot != NULL && !append : draft->is_set[key])
+        return attn_fail(err, ATTN_EINVAL, "%s is set twice%s", name,
+                         keys[key].is_list ? "; `+=` adds to a list" : "");
+    enum attn_status status = take_value(draft, key, value, err);
+    draft->is_set[key] = 1;
+    char *joined = NULL;
+    if (status != ATTN_OK || slot == NULL)
+        return status;
+    if (asprintf(&joined, "%s%s%s", *slot != NULL ? *slot : "", *slot != NULL ? " " : "", value) <
+        0)
+        return no_memory(err);
+    free(*slot);
+    *slot = joined;
+    return ATTN_OK;
+}
+
+static enum attn_status begin_group(struct draft *draft, const char *name, struct attn_error *err)
 {
     struct group *group = calloc(1, sizeof *group);
     if (group == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for a plan");
+        return no_memory(err);
     size_t length = strlen(name);
     if (length == 0 || length >= sizeof group->name || strpbrk(name, " \t\"'=,/") != NULL) {
         free(group);
@@ -117,132 +301,6 @@ enum attn_status attn_plan_group(struct attn_plan_draft *draft, const char *name
     group->line = draft->line;
     draft->now = *end = group;
     return ATTN_OK;
-}
-
-/* ---- one value ---------------------------------------------------------------------------- */
-
-char *attn_plan_word(char **text)
-{
-    *text += strspn(*text, " \t");
-    if (**text == '\0')
-        return NULL;
-    char *word = *text;
-    *text += strcspn(*text, " \t");
-    if (**text != '\0')
-        *(*text)++ = '\0';
-    return word;
-}
-
-static enum attn_status check_word(const struct attn_plan_draft *draft, int key, const char *word,
-                                   struct attn_error *err)
-{
-    struct attn_spec spec;
-    int64_t integer;
-    double real;
-    if (key == SPEC) {
-        if (strlen(word) >= sizeof((struct attn_plan_point *)0)->spec_text)
-            return attn_fail(err, ATTN_EINVAL, "spec '%.40s...' is longer than 127 bytes", word);
-        return attn_external_specs_find(draft->externals, word) != NULL
-                   ? ATTN_OK
-                   : attn_spec_parse(word, &spec, err);
-    }
-    if (key == PASS && strcmp(word, "fwd") != 0 && strcmp(word, "bwd") != 0)
-        return attn_fail(err, ATTN_EINVAL, "pass '%.40s': there are fwd, bwd and both", word);
-    if (key == MASK && strlen(word) >= SUBJECT_TEXT)
-        return attn_fail(err, ATTN_EINVAL, "mask '%.40s...' is longer than 255 bytes", word);
-    if (attn_plan_keys[key].max > 0 &&
-        !attn_cli_count(word, attn_plan_keys[key].min, attn_plan_keys[key].max, &integer))
-        return attn_fail(err, ATTN_EINVAL, "%s = '%.40s' is not an integer from %lld to %lld",
-                         attn_plan_keys[key].name, word, (long long)attn_plan_keys[key].min,
-                         (long long)attn_plan_keys[key].max);
-    if ((key == ENOUGH || key == BUDGET || key == TIMEOUT) &&
-        !(attn_cli_double(word, &real) && real >= 0 && real < 1e9))
-        return attn_fail(err, ATTN_EINVAL, "%s = '%.40s' is not a number of seconds",
-                         attn_plan_keys[key].name, word);
-    if (key == DTYPE) {
-        for (int dtype = 0; dtype < ATTN_DTYPES; dtype++)
-            if (strcmp(word, attn_dtype_name((enum attn_dtype)dtype)) == 0)
-                return ATTN_OK;
-        return attn_fail(err, ATTN_EINVAL, "dtype '%.40s': there are f64, f32, bf16, f16", word);
-    }
-    if (key == FILL && attn_fill_find(word) < 0)
-        return attn_fail(err, ATTN_EINVAL, "fill '%.40s': attnlab list names those there are",
-                         word);
-    return ATTN_OK;
-}
-
-static enum attn_status check_value(const struct attn_plan_draft *draft, int key, const char *value,
-                                    struct attn_error *err)
-{
-    enum attn_status status = ATTN_OK;
-    int words = 0;
-    char *copy = strdup(value), *rest = copy;
-    if (copy == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for a plan");
-    for (char *word; status == ATTN_OK && (word = attn_plan_word(&rest)) != NULL; words++)
-        status = check_word(draft, key, word, err);
-    free(copy);
-    if (status == ATTN_OK && words == 0)
-        status = attn_fail(err, ATTN_EINVAL, "%s = needs a value", attn_plan_keys[key].name);
-    if (status == ATTN_OK && words > 1 && !attn_plan_keys[key].is_list)
-        status = attn_fail(err, ATTN_EINVAL, "%s takes one value, got '%.60s'",
-                           attn_plan_keys[key].name, value);
-    return status;
-}
-
-static enum attn_status unknown_key(const char *key, struct attn_error *err)
-{
-    char names[256] = "";
-    for (int k = 0; k < KEYS; k++) {
-        strcat(names, k == 0 ? "" : " "); /* all names together: 125 bytes */
-        strcat(names, attn_plan_keys[k].name);
-    }
-    return attn_fail(err, ATTN_EINVAL,
-                     "unknown key '%.40s'; there are %s, and the lines `group NAME` and "
-                     "`limit SUBJECT... = LENGTH`",
-                     key, names);
-}
-
-static enum attn_status put(struct attn_plan_draft *draft, const char *name, const char *value,
-                            int append, struct attn_error *err)
-{
-    int key = 0;
-    while (key < KEYS && strcmp(attn_plan_keys[key].name, name) != 0)
-        key++;
-    if (key == KEYS)
-        return unknown_key(name, err);
-    if (key >= GROUP_KEYS && draft->now != &draft->presets && draft->line > 0)
-        return attn_fail(err, ATTN_EINVAL, "%s is the plan's: it goes before the first group",
-                         name);
-    if (key == PASS && strcmp(value, "both") == 0)
-        value = "fwd bwd";
-    char **slot = key < GROUP_KEYS ? &draft->now->value[key] : &draft->value[key];
-    if (append && !attn_plan_keys[key].is_list)
-        return attn_fail(err, ATTN_EINVAL, "%s takes one value: nothing can be added to it", name);
-    if (*slot != NULL && !append)
-        return attn_fail(err, ATTN_EINVAL, "%s is set twice%s", name,
-                         attn_plan_keys[key].is_list ? "; `+=` adds to a list" : "");
-    enum attn_status status = check_value(draft, key, value, err);
-    if (status != ATTN_OK)
-        return status;
-    char *joined = NULL;
-    if (asprintf(&joined, "%s %s", *slot != NULL ? *slot : "", value) < 0)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for a plan");
-    free(*slot);
-    *slot = joined;
-    return ATTN_OK;
-}
-
-enum attn_status attn_plan_set(struct attn_plan_draft *draft, const char *key, const char *value,
-                               struct attn_error *err)
-{
-    return put(draft, key, value, 0, err);
-}
-
-enum attn_status attn_plan_add(struct attn_plan_draft *draft, const char *key, const char *value,
-                               struct attn_error *err)
-{
-    return put(draft, key, value, 1, err);
 }
 
 /* Is it made of these characters, and of some? */
@@ -273,8 +331,10 @@ static const char *what_is_wrong(const char *what, const char *value)
     return "does not begin with length-, ranks or density";
 }
 
-enum attn_status attn_plan_wish(struct attn_plan_draft *draft, const char *what, const char *curve,
-                                const char *value, struct attn_error *err)
+/* What figures of the group should look like: "figure" (a name that groups share), "title",
+ * "x-range", "y-range"; and of a curve, by its name in the legend: "label", "colour". */
+static enum attn_status wish(struct draft *draft, const char *what, const char *curve,
+                             const char *value, struct attn_error *err)
 {
     if (draft->now == &draft->presets)
         return attn_fail(err, ATTN_EINVAL, "%s is a group's: it goes after a `group NAME`", what);
@@ -298,14 +358,14 @@ enum attn_status attn_plan_wish(struct attn_plan_draft *draft, const char *what,
     return ATTN_OK;
 }
 
-enum attn_status attn_plan_limit(struct attn_plan_draft *draft, char *subjects, const char *length,
-                                 struct attn_error *err)
+/* subjects: blank-separated; cut up in place. */
+static enum attn_status set_limit(struct draft *draft, char *subjects, const char *length,
+                                  struct attn_error *err)
 {
     struct limit *limit = calloc(1, sizeof *limit);
     if (limit == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for a plan");
-    limit->inherited = draft->now == &draft->presets;
-    for (char *word; (word = attn_plan_word(&subjects)) != NULL; limit->n_subjects++) {
+        return no_memory(err);
+    for (char *word; (word = next_word(&subjects)) != NULL; limit->n_subjects++) {
         if (limit->n_subjects == MAX_SUBJECTS || strlen(word) >= SUBJECT_TEXT) {
             free(limit);
             return attn_fail(err, ATTN_EINVAL, "limit: at most %d subjects of 255 bytes",
@@ -322,4 +382,423 @@ enum attn_status attn_plan_limit(struct attn_plan_draft *draft, char *subjects, 
     limit->next = draft->now->limits;
     draft->now->limits = limit;
     return ATTN_OK;
+}
+
+/* The text without blanks around it; cut in place. */
+static char *trim(char *text)
+{
+    static const char blanks[] = " \t\r";
+    text += strspn(text, blanks);
+    size_t n = strlen(text);
+    while (n > 0 && strchr(blanks, text[n - 1]) != NULL)
+        n--;
+    text[n] = '\0';
+    for (char *at = text; *at != '\0'; at++) /* one kind of blank inside */
+        if (*at == '\t')
+            *at = ' ';
+    return text;
+}
+
+/* The first word is `word`; then what follows it, else NULL. */
+static char *after_word(char *text, const char *word)
+{
+    size_t n = strlen(word);
+    if (strncmp(text, word, n) != 0 || (text[n] != ' ' && text[n] != '\0'))
+        return NULL;
+    return trim(text + n);
+}
+
+static enum attn_status statement(struct draft *draft, char *text, struct attn_error *err)
+{
+    static const char *const curve_words[] = {"label", "colour"};
+    static const char *const figure_words[] = {"figure", "title", "x-range", "y-range"};
+    char *curve = NULL;
+    text = trim(text);
+    if (*text == '\0')
+        return ATTN_OK;
+    char *rest = after_word(text, "group");
+    if (rest != NULL)
+        return begin_group(draft, rest, err);
+    char *equals = strchr(text, '=');
+    rest = after_word(text, "limit");
+    if (rest != NULL) /* a spec has '=' inside: the last one counts */
+        equals = strrchr(text, '=');
+    if (equals == NULL)
+        return attn_fail(err, ATTN_EINVAL,
+                         "'%.60s' is neither `group NAME` nor `KEY = VALUE` nor "
+                         "`limit SUBJECT... = LENGTH`",
+                         text);
+    const char *of_curve = NULL;
+    for (int w = 0; w < 2 && rest == NULL && of_curve == NULL; w++)
+        if ((curve = after_word(text, curve_words[w])) != NULL) {
+            of_curve = curve_words[w];
+            equals = strrchr(text, '='); /* as in a limit */
+        }
+    char *value = trim(equals + 1);
+    *equals = '\0';
+    if (rest != NULL)
+        return set_limit(draft, rest, value, err);
+    if (of_curve != NULL)
+        return wish(draft, of_curve, trim(curve), value, err);
+    for (int w = 0; w < 4; w++)
+        if (strcmp(trim(text), figure_words[w]) == 0)
+            return wish(draft, figure_words[w], NULL, value, err);
+    int append = equals > text && equals[-1] == '+';
+    if (append)
+        equals[-1] = '\0';
+    char *key = trim(text);
+    return put(draft, key, value, append, err);
+}
+
+static void drop_comment(char *line)
+{
+    for (char *at = line; *at != '\0'; at++)
+        if (*at == '#' && (at == line || at[-1] == ' ' || at[-1] == '\t')) {
+            *at = '\0';
+            return;
+        }
+}
+
+/* ---- multiplied out --------------------------------------------------------------------------- */
+
+static const char *value_of(const struct draft *draft, const struct group *group, int key)
+{
+    return group->value[key] != NULL           ? group->value[key]
+           : draft->presets.value[key] != NULL ? draft->presets.value[key]
+                                               : keys[key].preset;
+}
+
+/* Is the point within every limit?  Marks the subjects that were met. */
+static int within(struct limit *limits, const struct attn_plan_point *point)
+{
+    int ok = 1;
+    for (struct limit *limit = limits; limit != NULL; limit = limit->next) {
+        int met = 0;
+        for (int s = 0; s < limit->n_subjects; s++) {
+            const char *subject = limit->subject[s];
+            if (strcmp(subject, point->spec.impl->name) == 0 ||
+                strcmp(subject, point->spec_text) == 0 ||
+                strcmp(subject, attn_pass_name(point->c.pass)) == 0 ||
+                strcmp(subject, point->c.mask) == 0)
+                met += limit->used[s] = 1;
+        }
+        if (met == limit->n_subjects && point->c.n_query > limit->length)
+            ok = 0;
+    }
+    return ok;
+}
+
+/* The shape, the mask and the text of a point whose words are in place.  Values were checked when
+ * they were set; one that is not there is that of another. */
+static enum attn_status complete(const struct draft *draft, const struct group *group,
+                                 struct attn_plan_point *point, struct attn_error *err)
+{
+    struct attn_case *c = &point->c;
+    c->n_key = c->n_query;
+    for (int key = HEADS; key <= DATA_SEED; key++) {
+        int64_t *to = (int64_t *)(void *)((char *)c + keys[key].place);
+        if (!attn_cli_count(value_of(draft, group, key), 0, 0, to))
+            *to = key == KV_HEADS ? c->heads : c->d_key;
+    }
+    c->scale = (double)NAN;
+    c->dtype = (enum attn_dtype)find_dtype(value_of(draft, group, DTYPE));
+    c->fill = (enum attn_fill)attn_fill_find(value_of(draft, group, FILL));
+    if (c->kv_heads > c->heads || c->heads % c->kv_heads != 0)
+        return attn_fail(err, ATTN_EINVAL, "kv-heads = %lld does not divide heads = %lld",
+                         (long long)c->kv_heads, (long long)c->heads);
+    struct attn_mask *mask = NULL;
+    struct attn_mask_shape shape = {c->batch, c->heads, c->n_query, c->n_key};
+    enum attn_status status = attn_mask_parse(c->mask, &shape, NULL, &mask, err);
+    attn_mask_free(mask);
+    if (status == ATTN_OK)
+        attn_case_print(c, point->text);
+    return status;
+}
+
+static enum attn_status append(struct attn_plan *plan, const struct attn_plan_point *point,
+                               struct attn_error *err)
+{
+    if (plan->n == ATTN_PLAN_POINTS)
+        return attn_fail(err, ATTN_EINVAL, "more than %d points: make plans of fewer",
+                         ATTN_PLAN_POINTS);
+    if ((plan->n & (plan->n - 1)) == 0) { /* room doubles at every power of two */
+        size_t room = plan->n == 0 ? 1 : 2 * (size_t)plan->n;
+        struct attn_plan_point *more = realloc(plan->point, room * sizeof *more);
+        if (more == NULL)
+            return attn_fail(err, ATTN_ENOMEM, "no memory for %zu points", room);
+        plan->point = more;
+    }
+    plan->point[plan->n++] = *point;
+    return ATTN_OK;
+}
+
+static enum attn_status set_spec(const struct draft *draft, const char *word,
+                                 struct attn_plan_point *point, struct attn_error *err)
+{
+    point->external = attn_external_specs_find(draft->externals, word);
+    if (point->external == NULL) {
+        enum attn_status status = attn_spec_parse(word, &point->spec, err);
+        if (status == ATTN_OK)
+            attn_spec_print(&point->spec, point->spec_text, sizeof point->spec_text);
+        return status;
+    }
+    memset(&point->spec, 0, sizeof point->spec);
+    point->spec.impl = &point->external->impl;
+    attn_options_preset(point->spec.impl, &point->spec.options);
+    strcpy(point->spec_text, point->external->name);
+    return ATTN_OK;
+}
+
+/* Whether the group's list of specs has this word. */
+static int names(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *at = list; (at = strstr(at, name)) != NULL; at++)
+        if ((at == list || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0'))
+            return 1;
+    return 0;
+}
+
+/* External implementations that the group does not name come after its own specs; but not in groups
+ * "ranks...", which vary what they do not have. */
+static enum attn_status add_externals(const struct draft *draft, struct group *group,
+                                      struct attn_error *err)
+{
+    const struct attn_external_specs *externals = draft->externals;
+    if (strncmp(group->name, "ranks", 5) == 0)
+        return ATTN_OK;
+    for (int e = 0; externals != NULL && e < externals->n; e++) {
+        const char *list = value_of(draft, group, SPEC);
+        char *joined = NULL;
+        if (names(list, externals->one[e].name))
+            continue;
+        if (asprintf(&joined, "%s %s", list, externals->one[e].name) < 0)
+            return no_memory(err);
+        free(group->value[SPEC]);
+        group->value[SPEC] = joined;
+    }
+    return ATTN_OK;
+}
+
+/* The lists, slowest first. */
+static enum attn_status multiply(const struct draft *draft, struct group *group, int level,
+                                 struct attn_plan_point *point, struct attn_error *err)
+{
+    static const int order[] = {MASK, PASS, SPEC, LENGTH};
+    enum attn_status status = ATTN_OK;
+    if (level == 4) {
+        int64_t once = INT64_MAX;
+        (void)attn_cli_count(value_of(draft, group, ONCE), 0, 0, &once);
+        status = complete(draft, group, point, err);
+        /* every limit is looked at, so that those without a subject are found */
+        int ok = within(group->limits, point) & within(draft->presets.limits, point);
+        point->is_priced = !ok;
+        point->is_once = ok && point->c.n_query > once;
+        int has_no_price = !ok && point->external != NULL;
+        return status == ATTN_OK && !has_no_price ? append(draft->plan, point, err) : status;
+    }
+    char *copy = strdup(value_of(draft, group, order[level])), *rest = copy;
+    if (copy == NULL)
+        return no_memory(err);
+    for (char *word; status == ATTN_OK && (word = next_word(&rest)) != NULL;) {
+        if (order[level] == MASK)
+            strcpy(point->c.mask, word);
+        else if (order[level] == PASS)
+            point->c.pass = strcmp(word, "bwd") == 0 ? ATTN_BACKWARD : ATTN_FORWARD;
+        else if (order[level] == LENGTH)
+            (void)attn_cli_count(word, 0, 0, &point->c.n_query);
+        else
+            status = set_spec(draft, word, point, err);
+        if (status == ATTN_OK)
+            status = multiply(draft, group, level + 1, point, err);
+    }
+    free(copy);
+    return status;
+}
+
+static int by_words(const void *a, const void *b)
+{
+    const struct attn_plan_point *const *x = a, *const *y = b;
+    int order = strcmp((*x)->text, (*y)->text);
+    return order != 0 ? order : strcmp((*x)->spec_text, (*y)->spec_text);
+}
+
+/* The points from `first` on, which are those of one group, are all different.  Found by sorting: a
+ * plan may have thousands. */
+static enum attn_status check_different(const struct attn_plan *plan, int64_t first,
+                                        struct attn_error *err)
+{
+    size_t n = (size_t)(plan->n - first);
+    enum attn_status status = ATTN_OK;
+    const struct attn_plan_point **sorted = calloc(n + 1, sizeof *sorted);
+    if (sorted == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for %zu points", n);
+    for (size_t i = 0; i < n; i++)
+        sorted[i] = &plan->point[(size_t)first + i];
+    qsort(sorted, n, sizeof *sorted, by_words);
+    for (size_t i = 1; i < n && status == ATTN_OK; i++)
+        if (by_words(&sorted[i - 1], &sorted[i]) == 0)
+            status = attn_fail(err, ATTN_EINVAL, "%s %s is there twice", sorted[i]->spec_text,
+                               sorted[i]->text);
+    free(sorted);
+    return status;
+}
+
+static enum attn_status expand(const struct draft *draft, struct group *group,
+                               struct attn_error *err)
+{
+    if (add_externals(draft, group, err) != ATTN_OK)
+        return ATTN_ENOMEM;
+    if (*value_of(draft, group, SPEC) == '\0' || *value_of(draft, group, LENGTH) == '\0')
+        return attn_fail(err, ATTN_EINVAL, "group %s needs spec and length", group->name);
+    struct attn_plan_point *point = calloc(1, sizeof *point);
+    if (point == NULL)
+        return no_memory(err);
+    strcpy(point->group, group->name);
+    int64_t first = draft->plan->n;
+    enum attn_status status = multiply(draft, group, 0, point, err);
+    free(point);
+    if (status == ATTN_OK)
+        status = check_different(draft->plan, first, err);
+    for (struct limit *limit = group->limits; status == ATTN_OK && limit != NULL;
+         limit = limit->next)
+        for (int s = 0; s < limit->n_subjects; s++)
+            if (!limit->used[s])
+                return attn_fail(err, ATTN_EINVAL,
+                                 "group %s: limit names '%.60s', which is no implementation, spec, "
+                                 "pass or mask of the group",
+                                 group->name, limit->subject[s]);
+    return status;
+}
+
+/* The draft becomes the plan, unless something was wrong. */
+static enum attn_status finish(struct draft *draft, enum attn_status status, struct attn_error *err)
+{
+    if (status == ATTN_OK && draft->first == NULL)
+        status = attn_fail(err, ATTN_EINVAL, "there is no `group NAME`: nothing to measure");
+    for (struct group *group = draft->first; status == ATTN_OK && group != NULL;
+         group = group->next) {
+        draft->line = group->line;
+        status = expand(draft, group, err);
+        if (status == ATTN_OK && group->wishes != NULL) {
+            json_object_set_new(group->wishes, "group", json_string(group->name));
+            json_array_append(draft->plan->figures, group->wishes);
+        }
+    }
+    draft_clear(draft);
+    if (status != ATTN_OK)
+        attn_plan_free(draft->plan);
+    return status;
+}
+
+/* ---- from a file, from flags ------------------------------------------------------------------ */
+
+static void begin(struct draft *draft, struct attn_plan *plan,
+                  const struct attn_external_specs *externals)
+{
+    memset(plan, 0, sizeof *plan);
+    memset(draft, 0, sizeof *draft);
+    draft->plan = plan;
+    draft->now = &draft->presets;
+    draft->externals = externals;
+    plan->figures = json_array();
+    for (int key = GROUP_KEYS; key < KEYS; key++)
+        (void)set_plan_key(plan, key, keys[key].preset);
+}
+
+/* Put "NAME:LINE: " before a message. */
+static void locate(struct attn_error *err, const char *name, int line)
+{
+    char text[sizeof err->text];
+    if (err == NULL)
+        return;
+    memcpy(text, err->text, sizeof text);
+    attn_fail(err, err->status, "%.120s:%d: %.380s", name, line, text);
+}
+
+enum attn_status attn_plan_parse(const char *name, const char *text,
+                                 const struct attn_external_specs *externals,
+                                 struct attn_plan *plan, struct attn_error *err)
+{
+    enum attn_status status = ATTN_OK;
+    struct draft draft;
+    char *copy = strdup(text), *rest = copy;
+    begin(&draft, plan, externals);
+    if (copy == NULL)
+        status = no_memory(err);
+    for (char *now; status == ATTN_OK && (now = strsep(&rest, "\n")) != NULL;) {
+        draft.line++;
+        drop_comment(now);
+        for (char *part; status == ATTN_OK && (part = strsep(&now, ";")) != NULL;)
+            status = statement(&draft, part, err);
+    }
+    free(copy);
+    status = finish(&draft, status, err);
+    if (status != ATTN_OK)
+        locate(err, name, draft.line);
+    return status;
+}
+
+enum attn_status attn_plan_read(const char *path, const struct attn_external_specs *externals,
+                                struct attn_plan *plan, struct attn_error *err)
+{
+    memset(plan, 0, sizeof *plan);
+    char *text;
+    enum attn_status status = attn_read_text(path, ATTN_READ_GIVEN, PLAN_BYTES, &text, err);
+    if (status == ATTN_OK)
+        status = attn_plan_parse(path, text, externals, plan, err);
+    free(text);
+    return status;
+}
+
+int attn_plan_override(struct attn_plan *plan, const char *key, const char *value)
+{
+    int k = find_key(key);
+    return k >= GROUP_KEYS && k < KEYS && set_plan_key(plan, k, value);
+}
+
+/* A list of the command line to a list of a plan: commas to blanks; 0 when an item is empty. */
+static int separate(char *value)
+{
+    for (char *at = value;; at++) {
+        size_t n = strcspn(at, ",");
+        if (n == 0)
+            return 0;
+        at += n;
+        if (*at == '\0')
+            return 1;
+        *at = ' ';
+    }
+}
+
+static enum attn_status put_flag(struct draft *draft, const char *name, const char *value,
+                                 struct attn_error *err)
+{
+    int key = find_key(name);
+    char *copy = strdup(key == PASS && strcmp(value, "both") == 0 ? "fwd,bwd" : value);
+    if (copy == NULL)
+        return no_memory(err);
+    enum attn_status status =
+        (key == LENGTH || key == PASS) && !separate(copy)
+            ? attn_fail(err, ATTN_EINVAL, "--%s '%.60s': an item is empty", name, value)
+            : put(draft, name, copy, key == SPEC || key == MASK, err);
+    free(copy);
+    return status;
+}
+
+enum attn_status attn_plan_from_flags(const struct attn_cli_list *flags,
+                                      const struct attn_external_specs *externals,
+                                      struct attn_plan *plan, struct attn_error *err)
+{
+    struct draft draft;
+    enum attn_status status = ATTN_OK;
+    begin(&draft, plan, externals);
+    for (int of_group = 0; of_group < 2 && status == ATTN_OK; of_group++) {
+        if (of_group)
+            status = begin_group(&draft, "length", err);
+        for (int f = 0; f < flags->n && status == ATTN_OK; f++)
+            if ((find_key(flags->at[f].flag) < GROUP_KEYS) == of_group)
+                status = put_flag(&draft, flags->at[f].flag, flags->at[f].value, err);
+    }
+    return finish(&draft, status, err);
 }

@@ -21,6 +21,7 @@
 #ifndef EXPERIMENTS_MEASURE_PLAN_H
 #define EXPERIMENTS_MEASURE_PLAN_H
 
+#include "experiments/cli/flags.h"
 #include "experiments/measure/external_specs.h"
 #include "optimized/registry.h"
 #include "tests/harness/cases/cases.h"
@@ -52,62 +53,25 @@ struct attn_plan {
     struct json_t *figures; /* an array: what groups say of their figures (docs/measuring.md) */
 };
 
-/* A plan under construction. */
-struct attn_plan_draft;
-
-struct attn_plan_draft *attn_plan_begin(void); /* NULL: no memory */
-
-/* Implementations that are not ours: their names are words of `spec` from here on, and they join
- * every group that does not name them, after its own; but not groups "ranks...", which vary what
- * they do not have.  Borrowed by the plan too. */
-void attn_plan_invite(struct attn_plan_draft *draft, const struct attn_external_specs *externals);
-
-/* Begin a group; what is set from here on is the group's. */
-enum attn_status attn_plan_group(struct attn_plan_draft *draft, const char *name,
-                                 struct attn_error *err);
-
-/* Set a key of the plan or of the group; a list's words are separated by blanks.  EINVAL: an
- * unknown key (the message names those there are), a value that is none, a key set twice. */
-enum attn_status attn_plan_set(struct attn_plan_draft *draft, const char *key, const char *value,
-                               struct attn_error *err);
-
-/* The same, adding words to a list (`key += words` in a file). */
-enum attn_status attn_plan_add(struct attn_plan_draft *draft, const char *key, const char *value,
-                               struct attn_error *err);
-
-void attn_plan_abandon(struct attn_plan_draft *draft); /* NULL is legal */
-
-/* The longest length of points that match all subjects (blank-separated; cut up in place). */
-enum attn_status attn_plan_limit(struct attn_plan_draft *draft, char *subjects, const char *length,
-                                 struct attn_error *err);
-
-/* What figures of the group should look like: "figure" (a name that groups share), "title",
- * "x-range", "y-range"; and of a curve, by its name in the legend: "label", "colour". */
-enum attn_status attn_plan_wish(struct attn_plan_draft *draft, const char *what, const char *curve,
-                                const char *value, struct attn_error *err);
-
-/* What comes next stands in this line of a file; 0: in no file. */
-void attn_plan_at(struct attn_plan_draft *draft, int line);
-
-/* Multiply the groups out.  The plan is the caller's; the draft is used up, whatever happens.
- * On failure *line (unless NULL) is that of the group at fault. */
-enum attn_status attn_plan_finish(struct attn_plan_draft *draft, struct attn_plan *plan, int *line,
-                                  struct attn_error *err);
-
-/* plan_different.c: the points from `first` on, which are those of one group, are all different. */
-enum attn_status attn_plan_check_different(const struct attn_plan *plan, int64_t first,
-                                           struct attn_error *err);
-
-/* plan_file.c: a whole text, or a whole file.  Messages begin with "NAME:LINE: ".  entrants may be
- * NULL. */
+/* A whole text, or a whole file.  Messages begin with "NAME:LINE: ".  externals (may be NULL) are
+ * borrowed by the plan too: their names are words of `spec`, and they join every group that does not
+ * name them, but not groups "ranks...".  EINVAL: an unknown key (the message names those there are),
+ * a value that is none, a key set twice, points that are there twice; after a failure there is
+ * nothing to free. */
 enum attn_status attn_plan_parse(const char *name, const char *text,
                                  const struct attn_external_specs *externals,
                                  struct attn_plan *plan, struct attn_error *err);
 enum attn_status attn_plan_read(const char *path, const struct attn_external_specs *externals,
                                 struct attn_plan *plan, struct attn_error *err);
-void attn_plan_free(struct attn_plan *plan);
 
-/* Help: one line for each key, NULL after the last. */
-const char *attn_plan_help(int line);
+/* The same keys as flags, lists with commas: one group, "length". */
+enum attn_status attn_plan_from_flags(const struct attn_cli_list *flags,
+                                      const struct attn_external_specs *externals,
+                                      struct attn_plan *plan, struct attn_error *err);
+
+/* Set a key of the plan, beside a file; 0: not a key of the plan, or not its value. */
+int attn_plan_override(struct attn_plan *plan, const char *key, const char *value);
+
+void attn_plan_free(struct attn_plan *plan);
 
 #endif
