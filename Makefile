@@ -337,6 +337,7 @@ install: $(B)/attnlab $(B)/libattn.a $(B)/libattn.so ## program, libraries, head
 	install -m 644 experiments/plans/*.plan "$$d/share/attnlab/plans/"; \
 	for c in $(COMMANDS_OF_MAN); do \
 	    $(B)/attnlab help $$c --format=man > "$$d/share/man/man1/attnlab-$$c.1"; done; \
+	$(B)/attnlab help --format=man > "$$d/share/man/man1/attnlab.1"; \
 	$(B)/attnlab help --format=bash > "$$d/share/bash-completion/completions/attnlab"; \
 	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include/attnlab' '' \
 	    'Name: attnlab' 'Description: attention, its memory and its checks' \
@@ -346,7 +347,7 @@ install: $(B)/attnlab $(B)/libattn.a $(B)/libattn.so ## program, libraries, head
 uninstall: ## remove what install installed: the same PREFIX and DESTDIR
 	@d='$(DESTDIR)$(PREFIX)'; l='$(DESTDIR)$(LIBDIR)'; \
 	rm -f "$$d/bin/attnlab" "$$l"/libattn.a "$$l"/libattn.so* "$$l/pkgconfig/attnlab.pc" \
-	    "$$d"/share/man/man1/attnlab-*.1 "$$d/share/bash-completion/completions/attnlab"; \
+	    "$$d"/share/man/man1/attnlab*.1 "$$d/share/bash-completion/completions/attnlab"; \
 	rm -rf "$$d/include/attnlab" "$$d/share/attnlab"
 
 clean: ## remove build/

@@ -65,6 +65,10 @@ void attn_command_unknown(const char *name)
     fputc('\n', stderr);
 }
 
+static const char exit_statuses[] =
+    "0 good, 1 disagreement, 2 usage or bad file, 3 the environment lacks\n"
+    "something, 4 internal error.";
+
 void attn_command_print_list(FILE *file)
 {
     fputs("usage: attnlab COMMAND [ARGUMENTS]\n"
@@ -74,9 +78,7 @@ void attn_command_print_list(FILE *file)
     for (int c = 0; c < COMMANDS; c++)
         if (!commands[c]->internal)
             fprintf(file, "  %-8s %s\n", commands[c]->name, commands[c]->summary);
-    fputs("\nExit status: 0 good, 1 disagreement, 2 usage or bad file, 3 the environment lacks\n"
-          "something, 4 internal error.\n",
-          file);
+    fprintf(file, "\nExit status: %s\n", exit_statuses);
 }
 
 /* ---- man ------------------------------------------------------------------------------------- */
@@ -141,6 +143,21 @@ static void print_man(const struct attn_cli_command *c)
     print_troff(c->more);
 }
 
+static void print_man_of_all(void)
+{
+    printf(".TH ATTNLAB 1 \"\" \"attnlab %s\"\n.SH NAME\n"
+           "attnlab \\- attention: its memory, its speed, and whether an implementation is right\n"
+           ".SH SYNOPSIS\nattnlab COMMAND [ARGUMENTS]\n.SH COMMANDS\n",
+           ATTN_VERSION);
+    for (int c = 0; c < COMMANDS; c++)
+        if (!commands[c]->internal) {
+            printf(".TP\n\\fBattnlab\\-%s\\fR(1)\n", commands[c]->name);
+            print_troff(commands[c]->summary);
+        }
+    puts("\n.SH EXIT STATUS");
+    print_troff(exit_statuses);
+}
+
 /* ---- completion ------------------------------------------------------------------------------ */
 
 /* What may stand after each flag, and in its place; files are the shell's own affair. */
@@ -198,12 +215,12 @@ static int help(int argc, char **argv)
         attn_command_unknown(argv[1]);
         return ATTN_EXIT_USAGE;
     }
-    if (request.format == MAN && command == NULL)
-        return attn_cli_fail("help", ATTN_EXIT_USAGE, "a page for man is one of a command");
     if (request.format == BASH)
         print_bash();
-    else if (request.format == MAN)
+    else if (request.format == MAN && command != NULL)
         print_man(command);
+    else if (request.format == MAN)
+        print_man_of_all();
     else if (command != NULL)
         attn_cli_print_help(stdout, command);
     else

@@ -16,7 +16,7 @@ fail() {
 make -s CONFIG="${build##*/}" PREFIX=$prefix DESTDIR="$root" install
 there=$root$prefix
 for file in bin/attnlab lib/libattn.a lib/libattn.so lib/pkgconfig/attnlab.pc \
-    include/attnlab/ref/attn.h share/man/man1/attnlab-price.1 share/attnlab/plots/style.gp \
+    include/attnlab/ref/attn.h share/man/man1/attnlab-price.1 share/man/man1/attnlab.1 share/attnlab/plots/style.gp \
     share/bash-completion/completions/attnlab; do
     [ -s "$there/$file" ] || fail "$file is missing or empty"
 done
