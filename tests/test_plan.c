@@ -75,7 +75,7 @@ START_TEST(figures_and_single_samples)
                                "  once = 16 ; limit bwd = 16\n"
                                "  figure = length-x ; title = this = that\n"
                                "  label dense:mask=bool4d = A, b\n"
-                               "  colour dense = 0072B2\n"
+                               "  colour dense = #0072B2 # blue\n"
                                "group other\n"
                                "  spec = dense ; length = 8\n";
     struct attn_plan plan;
@@ -103,7 +103,7 @@ static const struct {
 } bad_plans[] = {
     {"", "p:1: there is no `group NAME`"},
     {"title = all\n", "p:1: title is a group's"},
-    {"group a\ncolour dense = red\n", "p:2: colour = 'red' is not of the form D55E00"},
+    {"group a\ncolour dense = red\n", "p:2: colour = 'red' is not of the form #D55E00"},
     {"group a\nx-range = 1\n", "p:2: x-range = '1' is not of the form LOW:HIGH"},
     {"group a\nfigure = both\n", "does not begin with length-, ranks or density"},
     {"group a\ntitle = a\ntitle = b\n", "p:3: title is set twice"},

@@ -1,10 +1,10 @@
 /* Plans: the text is read line by line into a draft of groups, then the groups are multiplied out.
  *
- * A line holds statements separated by `;`; `#` at the start of a line or after a blank begins a
- * comment.
+ * A line holds statements separated by `;`; a comment is `#` at the start of a line, or `#` between
+ * blanks, and what follows.
  *
  *      group NAME      KEY = WORDS      KEY += WORDS      limit SUBJECTS = LENGTH
- *      figure = NAME   title = TEXT     x-range = 1:9     label SPEC = TEXT   colour SPEC = D55E00
+ *      figure = NAME   title = TEXT     x-range = 1:9     label SPEC = TEXT   colour SPEC = #D55E00
  *
  * What is known to be wrong when a line is read is said then, with the line's number; what needs
  * a whole group (a mask needs its length) is said when the groups are multiplied out, with the
@@ -241,8 +241,8 @@ static enum attn_status unknown_key(const char *key, struct attn_error *err)
         strcat(names, keys[k].name);
     }
     return attn_fail(err, ATTN_EINVAL,
-                     "unknown key '%.40s'; there are %s, and the lines `group NAME` and "
-                     "`limit SUBJECT... = LENGTH`",
+                     "unknown key '%.40s'; there are %s, for figures figure title x-range y-range "
+                     "label colour, and the lines `group NAME` and `limit SUBJECT... = LENGTH`",
                      key, names);
 }
 
@@ -315,7 +315,7 @@ static const char *what_is_wrong(const char *what, const char *value)
     if (strcmp(what, "colour") == 0)
         return strlen(value) == 6 && is_of(value, "0123456789abcdefABCDEF")
                    ? NULL
-                   : "is not of the form D55E00";
+                   : "is not of the form #D55E00";
     if (strstr(what, "-range") != NULL)
         return is_of(value, "0123456789.eE+-:*") && strchr(value, ':') != NULL
                    ? NULL
@@ -338,6 +338,8 @@ static enum attn_status wish(struct draft *draft, const char *what, const char *
 {
     if (draft->now == &draft->presets)
         return attn_fail(err, ATTN_EINVAL, "%s is a group's: it goes after a `group NAME`", what);
+    if (strcmp(what, "colour") == 0 && *value == '#')
+        value++;
     const char *wrong = *value == '\0' ? "needs a value" : what_is_wrong(what, value);
     if (wrong != NULL || (curve != NULL && *curve == '\0'))
         return attn_fail(err, ATTN_EINVAL, "%s = '%.60s' %s", what, value,
@@ -453,7 +455,7 @@ static enum attn_status statement(struct draft *draft, char *text, struct attn_e
 static void drop_comment(char *line)
 {
     for (char *at = line; *at != '\0'; at++)
-        if (*at == '#' && (at == line || at[-1] == ' ' || at[-1] == '\t')) {
+        if (*at == '#' && (at == line || (strchr(" \t", at[-1]) && strchr(" \t\r", at[1])))) {
             *at = '\0';
             return;
         }
