@@ -1,7 +1,8 @@
 /* csr-textbook: attention over the visible pairs only, kept as compressed sparse rows.
  *
- * The same formulas as dense, with sums over the stored pairs alone.  The pattern (ref/pattern.h)
- * gives row i its keys in increasing order; element e of the row is the pair (i, j) with j = key[e].
+ * The same formulas as dense, with sums over the stored pairs alone.  The pattern
+ * (ref/mask/pattern.h) gives row i its keys in increasing order; element e of the row is the pair
+ * (i, j) with j = key[e].
  *
  *      SDDMM      S_e = score(q_i . k_j)       sampled dense-dense product
  *      softmax    P   = softmax(S)             over the elements of a row

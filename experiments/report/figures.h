@@ -3,7 +3,7 @@
  *
  *   NAME.csv   the numbers, one line for each point
  *   NAME.gp    a script for gnuplot: its first lines are the words, ranges, names and colours of
- *              this figure, to be edited; what follows is a copy of plots/SCRIPT.gp
+ *              this figure, to be edited; what follows is a copy of plots/NAME.gp
  *   style.gp   what all figures of the folder share: a copy of plots/style.gp
  *
  * gnuplot draws; nothing here knows a tick or a pixel. */
@@ -41,7 +41,7 @@ struct attn_figure_kind;
 
 struct attn_figure {
     char name[ATTN_FIGURE_NAME]; /* of the files: letters, digits, '-'                            */
-    const char *script;          /* plots/SCRIPT.gp                                               */
+    const char *script;          /* plots/NAME.gp                                               */
     char title[200], subtitle[700];
     char remark[300];  /* what lines and marks mean: under the subtitle                           */
     char finding[400]; /* numbers computed for it, such as a crossing: under the remark           */
