@@ -13,22 +13,10 @@
 /* Compare in the scratch folder: status and a piece of what is said. */
 static void compares(int status, const char *says, const char *arguments)
 {
-    static char output[65536];
-    const char *folder = scratch_path("");
-    char build[512];
-    /* the program by its full path, the files by their names */
+    char build[512]; /* the program by its full path, the files by their names */
     ck_assert_ptr_nonnull(realpath(test_build(), build));
-    char command[2048];
-    snprintf(command, sizeof command, "cd '%s' && '%s/attnlab' compare %s 2>&1", folder, build,
-             arguments);
-    FILE *pipe = popen(command, "r");
-    ck_assert_ptr_nonnull(pipe);
-    size_t n = fread(output, 1, sizeof output - 1, pipe);
-    output[n] = '\0';
-    int got = pclose(pipe) >> 8;
-    ck_assert_msg(got == status && strstr(output, says) != NULL,
-                  "compare %s: status %d, not %d, or '%s' is not said:\n%s", arguments, got, status,
-                  says, output);
+    scratch_shell(status, says, "cd '%s' && '%s/attnlab' compare %s", scratch_path(""), build,
+                  arguments);
 }
 
 static void put(const char *name, const struct attn_file_tensor *tensor, int n)

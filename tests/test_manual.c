@@ -2,23 +2,15 @@
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 
+#include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
 static glob_t pages;
 
 START_TEST(page)
 {
-    char line[1024], output[16384];
-    snprintf(line, sizeof line, "bash tests/manual.sh '%s' '%s' 2>&1", test_build(),
-             pages.gl_pathv[_i]);
-    FILE *pipe = popen(line, "r");
-    ck_assert_ptr_nonnull(pipe);
-    output[fread(output, 1, sizeof output - 1, pipe)] = '\0';
-    while (fgetc(pipe) != EOF)
-        ; /* a pipe that nobody empties would stop it */
-    ck_assert_msg(pclose(pipe) == 0, "%s", output);
+    scratch_shell(0, "", "bash tests/manual.sh '%s' '%s'", test_build(), pages.gl_pathv[_i]);
 }
 END_TEST
 

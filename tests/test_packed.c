@@ -9,16 +9,7 @@
 #include "tests/fixtures/small_input.h"
 #include "tests/suites.h"
 
-static char output[1 << 16];
 static struct attn_error err;
-
-#define RUN(...) scratch_attnlab(output, sizeof output, "run " __VA_ARGS__)
-
-static void expect(int status, int wanted, const char *said)
-{
-    ck_assert_msg(status == wanted, "exit %d, not %d:\n%.2000s", status, wanted, output);
-    ck_assert_msg(strstr(output, said) != NULL, "'%s' is not in:\n%.2000s", said, output);
-}
 
 /* ---- by numpy ------------------------------------------------------------------------------- */
 
@@ -34,11 +25,10 @@ START_TEST(numpy_example)
 {
     if (!has_numpy())
         return;
-    int status = scratch_attnlab(output, sizeof output,
-                                 "check --exec '/usr/bin/python3 docs/examples/numpy_packed.py' "
-                                 "--claims docs/examples/numpy_packed.json");
-    expect(status, 0, "layout thd");
-    ck_assert_int_ge(fixture_count(output, "pass"), 115);
+    scratch_expect(0, "layout thd",
+                   "check --exec '/usr/bin/python3 docs/examples/numpy_packed.py' "
+                   "--claims docs/examples/numpy_packed.json");
+    ck_assert_int_ge(fixture_count(scratch_output, "pass"), 115);
 }
 END_TEST
 
@@ -59,18 +49,15 @@ START_TEST(numpy_mistakes)
     };
     if (!has_numpy())
         return;
-    ck_assert_int_eq(fixture_shell("cp docs/examples/numpy_attention.py '%s'", scratch_path("")),
-                     0);
-    ck_assert_int_eq(fixture_shell("sed '%s' docs/examples/numpy_packed.py >'%s'", mistake[_i].edit,
-                                   scratch_path("packed.py")),
-                     0);
+    scratch_shell(0, "", "cp docs/examples/numpy_attention.py '%s'", scratch_path(""));
+    scratch_shell(0, "", "sed '%s' docs/examples/numpy_packed.py >'%s'", mistake[_i].edit,
+                  scratch_path("packed.py"));
     ck_assert_int_ne(
         fixture_shell("cmp -s docs/examples/numpy_packed.py '%s'", scratch_path("packed.py")), 0);
-    int status = scratch_attnlab(output, sizeof output,
-                                 "check --exec '/usr/bin/python3 %s' "
-                                 "--claims docs/examples/numpy_packed.json%s",
-                                 scratch_path("packed.py"), fixture_some_cases());
-    expect(status, 1, mistake[_i].says);
+    scratch_expect(1, mistake[_i].says,
+                   "check --exec '/usr/bin/python3 %s' "
+                   "--claims docs/examples/numpy_packed.json%s",
+                   scratch_path("packed.py"), fixture_some_cases());
 }
 END_TEST
 
@@ -114,9 +101,8 @@ static void check_document(const struct small *s, int64_t from, int64_t to, cons
         memcpy(one.t[t].data, (const float *)s->t[t].data + from * HEADS * WIDTH,
                (size_t)(to - from) * HEADS * WIDTH * sizeof(float));
     }
-    expect(RUN("dense --input %s --out %s --layout BLHD --mask '%s'", small_save(&one),
-               scratch_path("one"), mask),
-           0, "");
+    scratch_expect(0, "", "run dense --input %s --out %s --layout BLHD --mask '%s'",
+                   small_save(&one), scratch_path("one"), mask);
     for (int r = 0; r < 4; r++) {
         const float *x = load(&all, scratch_path("all/result.safetensors"), result[r]);
         const float *y = load(&alone, scratch_path("one/result.safetensors"), result[r]);
@@ -155,9 +141,8 @@ START_TEST(documents_by_themselves)
 {
     struct small s;
     make(&s, batches[_i].n, batches[_i].starts);
-    expect(RUN("dense --input %s --out %s --layout THD --mask '%s' --compare", small_save(&s),
-               scratch_path("all"), batches[_i].mask),
-           0, " ok ");
+    scratch_expect(0, " ok ", "run dense --input %s --out %s --layout THD --mask '%s' --compare",
+                   small_save(&s), scratch_path("all"), batches[_i].mask);
     for (int t = 0; t + 1 < batches[_i].n; t++)
         if (batches[_i].starts[t] < batches[_i].starts[t + 1])
             check_document(&s, batches[_i].starts[t], batches[_i].starts[t + 1], batches[_i].mask);
@@ -179,24 +164,20 @@ START_TEST(files_by_flags)
         snprintf(path, sizeof path, "%s.npy", name[t]);
         ck_assert_int_eq(attn_npy_write(scratch_path(path), &s.t[t], &err), ATTN_OK);
     }
-    expect(RUN("dense --q %s/q.npy --k %s/k.npy --v %s/v.npy --do %s/do.npy --cu-seqlens-q "
-               "%s/cu_seqlens_q.npy --layout THD --out %s/all --mask 'causal(br)' --scale 0.5",
-               folder, folder, folder, folder, folder, folder),
-           0, "");
+    scratch_expect(0, "",
+                   "run dense --q %s/q.npy --k %s/k.npy --v %s/v.npy --do %s/do.npy --cu-seqlens-q "
+                   "%s/cu_seqlens_q.npy --layout THD --out %s/all --mask 'causal(br)' --scale 0.5",
+                   folder, folder, folder, folder, folder, folder);
     check_document(&s, 0, 3, "causal(br)");
     check_document(&s, 3, 7, "causal(br)");
     /* attnlab compare finds them in a folder */
-    ck_assert_int_eq(
-        fixture_shell("mkdir '%s/in' && mv '%s'/*.npy '%s/in'", folder, folder, folder), 0);
-    int status = scratch_attnlab(output, sizeof output,
-                                 "compare %s/all %s/in --layout THD --mask 'causal(br)' "
-                                 "--scale 0.5",
-                                 folder, folder);
-    expect(status, 0, "documents(3x3,4x4)&causal(br)");
-    status = scratch_attnlab(output, sizeof output,
-                             "compare %s/all %s/in --layout THD --mask none --scale 0.5", folder,
-                             folder);
-    expect(status, 1, "FAIL");
+    scratch_shell(0, "", "mkdir '%s/in' && mv '%s'/*.npy '%s/in'", folder, folder, folder);
+    scratch_expect(0, "documents(3x3,4x4)&causal(br)",
+                   "compare %s/all %s/in --layout THD --mask 'causal(br)' "
+                   "--scale 0.5",
+                   folder, folder);
+    scratch_expect(1, "FAIL", "compare %s/all %s/in --layout THD --mask none --scale 0.5", folder,
+                   folder);
 }
 END_TEST
 
@@ -222,7 +203,8 @@ START_TEST(refused)
 {
     struct small s;
     make(&s, bad[_i].n, bad[_i].starts);
-    expect(RUN("dense --input %s --compare %s", small_save(&s), bad[_i].flags), 2, bad[_i].says);
+    scratch_expect(2, bad[_i].says, "run dense --input %s --compare %s", small_save(&s),
+                   bad[_i].flags);
 }
 END_TEST
 
@@ -233,33 +215,36 @@ START_TEST(refused_tensors)
     struct small s;
     make(&s, 3, starts);
     s.t[4].dtype = ATTN_FILE_F32;
-    expect(RUN("dense --input %s --compare --layout THD", small_save(&s)), 2, "is F32 [3]");
+    scratch_expect(2, "is F32 [3]", "run dense --input %s --compare --layout THD", small_save(&s));
     s.t[4].dtype = ATTN_FILE_I32;
     s.t[4].extent[0] = 0;
-    expect(RUN("dense --input %s --compare --layout THD", small_save(&s)), 2, "is I32 [0]");
+    scratch_expect(2, "is I32 [0]", "run dense --input %s --compare --layout THD", small_save(&s));
     s.t[4].extent[0] = 3;
     s.t[4].name = "cu_seqlens_k";
-    expect(RUN("dense --input %s --compare --layout THD", small_save(&s)), 2,
-           "without cu_seqlens_q");
+    scratch_expect(2, "without cu_seqlens_q", "run dense --input %s --compare --layout THD",
+                   small_save(&s));
     make(&s, 3, starts);
     struct attn_file_tensor *k = small_add(&s, "cu_seqlens_k", 1, 0, 0, 0, 4);
     k->dtype = ATTN_FILE_I32;
     memcpy(k->data, more, sizeof more);
-    expect(RUN("dense --input %s --compare --layout THD", small_save(&s)), 2,
-           "cu_seqlens_q has 2 documents, cu_seqlens_k 3");
+    scratch_expect(2, "cu_seqlens_q has 2 documents, cu_seqlens_k 3",
+                   "run dense --input %s --compare --layout THD", small_save(&s));
     k->extent[0] = 3;
     memcpy(k->data, other, sizeof other);
-    expect(RUN("dense --input %s --compare --layout THD", small_save(&s)), 0, "3x4,4x3");
-    expect(RUN("dense --input %s --compare --layout THD --mask 'causal(br)'", small_save(&s)), 2,
-           "as many queries as keys");
-    expect(
-        RUN("dense --input %s --compare --layout THD --alibi 1,1 --alibi-align tl", small_save(&s)),
-        2, "ALiBi with layout THD");
+    scratch_expect(0, "3x4,4x3", "run dense --input %s --compare --layout THD", small_save(&s));
+    scratch_expect(2, "as many queries as keys",
+                   "run dense --input %s --compare --layout THD --mask 'causal(br)'",
+                   small_save(&s));
+    scratch_expect(2, "ALiBi with layout THD",
+                   "run dense --input %s --compare --layout THD --alibi 1,1 --alibi-align tl",
+                   small_save(&s));
     small_add(&s, "bias", 2, 0, 0, TOKENS, TOKENS);
-    expect(RUN("dense --input %s --compare --layout THD", small_save(&s)), 2, "a bias tensor with");
+    scratch_expect(2, "a bias tensor with", "run dense --input %s --compare --layout THD",
+                   small_save(&s));
     s.t[0].n_axes = 2;
     s.t[0].extent[1] = HEADS * WIDTH;
-    expect(RUN("dense --input %s --compare --layout THD", small_save(&s)), 2, "[T,H,d] would fit");
+    scratch_expect(2, "[T,H,d] would fit", "run dense --input %s --compare --layout THD",
+                   small_save(&s));
 }
 END_TEST
 
@@ -277,12 +262,13 @@ START_TEST(bytes_across_documents)
     mask->data = bytes;
     for (int e = 0; e < HEADS * TOKENS; e++)
         bytes[e * TOKENS + e % TOKENS] = 1;
-    expect(RUN("dense --input %s --compare", small_save(&s)), 0, "b7h2g2q1k1");
+    scratch_expect(0, "b7h2g2q1k1", "run dense --input %s --compare", small_save(&s));
     bytes[3] = 1;
-    expect(RUN("dense --input %s --compare", small_save(&s)), 2,
-           "mask shows query 0 key 3 of another document");
+    scratch_expect(2, "mask shows query 0 key 3 of another document",
+                   "run dense --input %s --compare", small_save(&s));
     mask->extent[1] = 1;
-    expect(RUN("dense --input %s --compare", small_save(&s)), 2, "U8 or BOOL [1,2,7,7] would fit");
+    scratch_expect(2, "U8 or BOOL [1,2,7,7] would fit", "run dense --input %s --compare",
+                   small_save(&s));
 }
 END_TEST
 
@@ -291,9 +277,8 @@ START_TEST(no_bias_is_claimed)
 {
     static const char claims[] = "{\"claims\": [\"f32\", \"bias\"], \"layout\": \"thd\"}";
     const char *path = scratch_put("claims.json", claims, sizeof claims - 1);
-    int status =
-        scratch_attnlab(output, sizeof output, "vectors %s --claims %s", scratch_path("v"), path);
-    expect(status, 2, "layout \"thd\" has no bias tensor");
+    scratch_expect(2, "layout \"thd\" has no bias tensor", "vectors %s --claims %s",
+                   scratch_path("v"), path);
 }
 END_TEST
 

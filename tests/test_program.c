@@ -3,35 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
-
-/* Run a line of a shell, stderr with stdout; returns the exit status. */
-static int shell(const char *line, char *output, size_t size)
-{
-    char command[4200];
-    snprintf(command, sizeof command, "%s 2>&1", line);
-    FILE *pipe = popen(command, "r");
-    ck_assert_ptr_nonnull(pipe);
-    size_t n = fread(output, 1, size - 1, pipe);
-    output[n] = '\0';
-    char rest[4096];
-    while (fread(rest, 1, sizeof rest, pipe) > 0)
-        ;
-    int status = pclose(pipe);
-    ck_assert_msg(WIFEXITED(status), "%s ended by a signal:\n%s", line, output);
-    return WEXITSTATUS(status);
-}
-
-static int attnlab(const char *args, char *output, size_t size)
-{
-    char line[2048];
-    snprintf(line, sizeof line, "%s/attnlab %s", test_build(), args);
-    return shell(line, output, size);
-}
 
 /* Words in, status out, and what the output must contain. */
 static const struct {
@@ -126,12 +101,7 @@ static const struct {
 
 START_TEST(words_and_status)
 {
-    char output[65536];
-    int status = attnlab(expected[_i].args, output, sizeof output);
-    ck_assert_msg(status == expected[_i].status, "attnlab %s: exit status %d, not %d:\n%s",
-                  expected[_i].args, status, expected[_i].status, output);
-    ck_assert_msg(strstr(output, expected[_i].says) != NULL, "attnlab %s does not say '%s':\n%s",
-                  expected[_i].args, expected[_i].says, output);
+    scratch_expect(expected[_i].status, expected[_i].says, "%s", expected[_i].args);
 }
 END_TEST
 
@@ -139,65 +109,54 @@ END_TEST
  * and as it stands. */
 START_TEST(again_from_anywhere)
 {
-    static char first[8192], second[8192];
     char build[512], line[4096];
     ck_assert_ptr_nonnull(realpath(test_build(), build));
     ck_assert_int_eq(mkdir(scratch_path("it's here"), 0777), 0);
     snprintf(line, sizeof line, "%s/attnlab", build);
     ck_assert_int_eq(symlink(line, scratch_path("it's here/lab")), 0);
-    snprintf(line, sizeof line,
-             "cd '%s' && \"./it's here/lab\" check dense --strict --case "
-             "h4q2k1d0:none:f32:normal:s302326:softcap=5",
-             scratch_path(""));
-    ck_assert_int_eq(shell(line, first, sizeof first), 1);
-    const char *again = strstr(first, "  again: ");
-    ck_assert_msg(again != NULL, "%s", first);
-    again += strlen("  again: ");
-    ck_assert_int_eq(strncmp(again, "'./it'\\''s here/lab' check ", 27), 0);
-    snprintf(line, sizeof line, "cd '%s' && %.*s", scratch_path(""), (int)strcspn(again, "\n"),
-             again);
-    ck_assert_int_eq(shell(line, second, sizeof second), 1);
+    scratch_shell(1, "  again: './it'\\''s here/lab' check ",
+                  "cd '%s' && \"./it's here/lab\" check dense --strict --case "
+                  "h4q2k1d0:none:f32:normal:s302326:softcap=5",
+                  scratch_path(""));
+    char *first = strdup(scratch_output);
+    ck_assert_ptr_nonnull(first);
+    const char *again = strstr(first, "  again: ") + strlen("  again: ");
+    scratch_shell(1, "", "cd '%s' && %.*s", scratch_path(""), (int)strcspn(again, "\n"), again);
     const char *summary = strstr(first, "\ndense "); /* has its seconds */
     ck_assert_ptr_nonnull(summary);
-    ck_assert_int_eq(strncmp(first, second, (size_t)(summary - first)), 0);
+    ck_assert_int_eq(strncmp(first, scratch_output, (size_t)(summary - first)), 0);
+    free(first);
 }
 END_TEST
 
 /* tests/install.sh; not of a sanitized library, which links into no program that is not. */
 START_TEST(installed)
 {
-    char line[1024], output[16384];
-    if (strstr(test_build(), "release") == NULL)
-        return;
-    snprintf(line, sizeof line, "bash tests/install.sh '%s' '%s'", test_build(), scratch_path(""));
-    ck_assert_msg(shell(line, output, sizeof output) == 0, "%s", output);
+    if (strstr(test_build(), "release") != NULL)
+        scratch_shell(0, "", "bash tests/install.sh '%s' '%s'", test_build(), scratch_path(""));
 }
 END_TEST
 
 /* A broken pipe or a full disk is reported, not ignored. */
 START_TEST(full_disk)
 {
-    char output[4096];
-    FILE *full = fopen("/dev/full", "w");
-    if (full == NULL)
-        return; /* no such device here */
-    fclose(full);
-    ck_assert_int_eq(attnlab("list cases > /dev/full", output, sizeof output), 3);
+    if (access("/dev/full", W_OK) == 0) /* there is such a device here */
+        scratch_expect(3, "", "list cases > /dev/full");
 }
 END_TEST
 
 /* Generated tables are what the program says today; `make docs` makes them again. */
 START_TEST(documents)
 {
-    static char says[131072], holds[131072];
-    ck_assert_int_eq(attnlab("list bugs --format=md", says, sizeof says), 0);
+    static char holds[131072];
+    scratch_expect(0, "", "list bugs --format=md");
     FILE *file = fopen("docs/bugs.md", "r");
     ck_assert_msg(file != NULL, "no docs/bugs.md");
     holds[fread(holds, 1, sizeof holds - 1, file)] = '\0';
     fclose(file);
     char *table = strstr(holds, "\n\n"); /* below the line that says what made it */
     ck_assert_ptr_nonnull(table);
-    ck_assert_msg(strcmp(table + 2, says) == 0, "docs/bugs.md is stale: make docs");
+    ck_assert_msg(strcmp(table + 2, scratch_output) == 0, "docs/bugs.md is stale: make docs");
 }
 END_TEST
 

@@ -3,24 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/fixtures/scratch.h"
 #include "tests/fixtures/small_input.h"
 #include "tests/suites.h"
 
-static char output[1 << 14];
 static const char real[] = "tests/data/gpt-causal.safetensors";
-
-#define RUN(...) scratch_attnlab(output, sizeof output, "run " __VA_ARGS__)
-
-static void expect(int status, int wanted, const char *said)
-{
-    ck_assert_msg(status == wanted, "exit %d, not %d:\n%s", status, wanted, output);
-    ck_assert_msg(strchr(output, 27) == NULL, "an escape reached the terminal:\n%s", output);
-    ck_assert_msg(strstr(output, said) != NULL, "'%s' is not in:\n%s", said, output);
-}
 
 static const struct {
     const char *arguments; /* @ is the small file, ! the folder */
@@ -69,7 +58,7 @@ START_TEST(usage_errors)
                               : *c == '!' ? scratch_path("")
                                           : (const char[2]){*c, '\0'});
     arguments[n] = '\0';
-    expect(RUN("%s", arguments), 2, usage[_i].said);
+    scratch_expect(2, usage[_i].said, "run %s", arguments);
     ck_assert_int_eq(scratch_count(), 1);
 }
 END_TEST
@@ -99,10 +88,8 @@ START_TEST(unwritable)
     scratch_put("claims.json", claims, sizeof claims - 1);
     ck_assert_int_eq(mkfifo(scratch_path("fifo"), 0600), 0);
     if (strchr(out_of[_i], '#') != NULL)
-        expect(scratch_attnlab(output, sizeof output,
-                               "measure --spec dense --length 8 --rounds 1 --repeat 1 --out %s",
-                               scratch_path("r.jsonl")),
-               0, "");
+        scratch_expect(0, "", "measure --spec dense --length 8 --rounds 1 --repeat 1 --out %s",
+                       scratch_path("r.jsonl"));
     for (size_t t = 0; t < sizeof to / sizeof *to; t++) {
         size_t n = 0;
         for (const char *c = out_of[_i]; *c != '\0'; c++)
@@ -112,7 +99,7 @@ START_TEST(unwritable)
                                   : *c == '+' ? scratch_path("claims.json")
                                   : *c == '!' ? scratch_path(to[t])
                                               : (const char[2]){*c, '\0'});
-        expect(scratch_attnlab(output, sizeof output, "%s", arguments), 3, to[t]);
+        scratch_expect(3, to[t], "%s", arguments);
     }
 }
 END_TEST
@@ -132,16 +119,14 @@ START_TEST(special_files)
     ck_assert_int_eq(mkfifo(scratch_path("fifo"), 0600), 0);
     for (size_t r = 0; r < sizeof reads / sizeof *reads; r++) {
         snprintf(arguments, sizeof arguments, reads[r], scratch_path("fifo"), scratch_path("fifo"));
-        expect(scratch_attnlab(output, sizeof output, "%s", arguments), 2, "not a regular file");
+        scratch_expect(2, "not a regular file", "%s", arguments);
     }
     scratch_put("plan", plan, sizeof plan - 1);
     scratch_put("table", "old", 3);
     ck_assert_int_eq(symlink("plan", scratch_path("plan-link")), 0);
     ck_assert_int_eq(symlink("table", scratch_path("table-link")), 0);
-    expect(scratch_attnlab(output, sizeof output, "measure --plan %s --out %s --csv %s",
-                           scratch_path("plan-link"), scratch_path("r.jsonl"),
-                           scratch_path("table-link")),
-           0, "1 points");
+    scratch_expect(0, "1 points", "measure --plan %s --out %s --csv %s", scratch_path("plan-link"),
+                   scratch_path("r.jsonl"), scratch_path("table-link"));
     ck_assert(lstat(scratch_path("table-link"), &about) == 0 && S_ISLNK(about.st_mode));
     ck_assert(stat(scratch_path("table"), &about) == 0 && about.st_size > 100);
 }
@@ -209,7 +194,7 @@ START_TEST(contradictions)
     else
         spoil_type(_i, &s);
     const char *spec = _i < 15 ? "dense" : "ring:ranks=1"; /* the textbooks store f16 */
-    expect(RUN("%s --input %s --compare", spec, small_save(&s)), 2, contradiction[_i]);
+    scratch_expect(2, contradiction[_i], "run %s --input %s --compare", spec, small_save(&s));
 }
 END_TEST
 
@@ -220,43 +205,32 @@ START_TEST(priced_before_allocated)
     char header[128] = "{'descr': '<f4', 'fortran_order': False, 'shape': (4000000, 1)}";
     const char *x = scratch_npy("x.npy", header, "", 0);
     ck_assert_int_eq(truncate(x, (off_t)(10 + strlen(header)) + 16000000), 0);
-    expect(RUN("dense --q %s --k %s --v %s --compare", x, x, x), 3, "scores 58.2 TiB");
-    expect(RUN("csr-textbook --q %s --k %s --v %s --compare --mask 'window(1,0,br)'", x, x, x), 0,
-           "compared: 64 of 4000000 rows");
+    scratch_expect(3, "scores 58.2 TiB", "run dense --q %s --k %s --v %s --compare", x, x, x);
+    scratch_expect(0, "compared: 64 of 4000000 rows",
+                   "run csr-textbook --q %s --k %s --v %s --compare --mask 'window(1,0,br)'", x, x,
+                   x);
 }
 END_TEST
 
 /* The cheapest part of `make faults`: each call that may be refused, refused once. */
 START_TEST(faults)
 {
-    char command[1024];
-    if (strstr(test_build(), "asan") != NULL) /* it has an allocator of its own */
-        return;
-    snprintf(command, sizeof command,
-             "'%s/attnlab-faults' price price_json check_mask compare_npz measure_csv 2>&1",
-             test_build());
-    FILE *pipe = popen(command, "r");
-    ck_assert_ptr_nonnull(pipe);
-    output[fread(output, 1, sizeof output - 1, pipe)] = '\0';
-    ck_assert_msg(pclose(pipe) == 0 && strstr(output, "PASS") != NULL, "%s", output);
+    if (strstr(test_build(), "asan") == NULL) /* it has an allocator of its own */
+        scratch_shell(0, "PASS",
+                      "'%s/attnlab-faults' price price_json check_mask compare_npz measure_csv",
+                      test_build());
 }
 END_TEST
 
 START_TEST(disk_full)
 {
     struct stat before, after;
-    char command[2048];
     const char *out = scratch_path("out"), *written = scratch_path("out/result.safetensors");
-    expect(RUN("dense --input %s --out %s --pass fwd", real, out), 0, "");
+    scratch_expect(0, "", "run dense --input %s --out %s --pass fwd", real, out);
     ck_assert_int_eq(stat(written, &before), 0);
-    snprintf(command, sizeof command,
-             "(ulimit -f 64; '%s/attnlab' run dense --input %s --out %s) 2>&1", test_build(), real,
-             out);
-    FILE *pipe = popen(command, "r");
-    ck_assert_ptr_nonnull(pipe);
-    output[fread(output, 1, sizeof output - 1, pipe)] = '\0';
-    int status = pclose(pipe);
-    expect(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 3, "cannot be written");
+    scratch_shell(3, "cannot be written",
+                  "(ulimit -f 64; '%s/attnlab' run dense --input %s --out %s)", test_build(), real,
+                  out);
     ck_assert_int_eq(stat(written, &after), 0);
     ck_assert_int_eq(after.st_ino, before.st_ino);
     ck_assert_int_eq(after.st_size, before.st_size);

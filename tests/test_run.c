@@ -11,22 +11,12 @@
 #include "tests/harness/fill.h"
 #include "tests/suites.h"
 
-static char output[1 << 16];
 static struct attn_error err;
-
-#define RUN(...) scratch_attnlab(output, sizeof output, "run " __VA_ARGS__)
-
-static void expect(int status, int wanted, const char *said)
-{
-    ck_assert_msg(status == wanted, "exit %d, not %d:\n%s", status, wanted, output);
-    ck_assert_msg(strchr(output, 27) == NULL, "an escape reached the terminal:\n%s", output);
-    ck_assert_msg(strstr(output, said) != NULL, "'%s' is not in:\n%s", said, output);
-}
 
 static int times(const char *word)
 {
     int n = 0;
-    for (const char *at = output; (at = strstr(at, word)) != NULL; at += strlen(word))
+    for (const char *at = scratch_output; (at = strstr(at, word)) != NULL; at += strlen(word))
         n++;
     return n;
 }
@@ -77,10 +67,10 @@ START_TEST(real_inputs)
 {
     const struct attn_impl *impl = attn_impl_at(_i / 2);
     const char *input = real[_i % 2], *out = scratch_path("out");
-    int status = RUN("'%s%s' --input %s --out %s --compare", impl->name,
-                     impl->ranks != NULL ? ":ranks=2" : "", input, out);
-    expect(status, 0, _i % 2 == 0 ? "causal(br)" : "keys(key_mask)");
-    ck_assert_msg(times(" ok ") == 10 && times("the file ") == 5, "%s", output);
+    scratch_expect(0, _i % 2 == 0 ? "causal(br)" : "keys(key_mask)",
+                   "run '%s%s' --input %s --out %s --compare", impl->name,
+                   impl->ranks != NULL ? ":ranks=2" : "", input, out);
+    ck_assert_msg(times(" ok ") == 10 && times("the file ") == 5, "%s", scratch_output);
     check_written(scratch_path("out/result.safetensors"), input);
 }
 END_TEST
@@ -102,16 +92,15 @@ START_TEST(corrupted_copy)
                                             file.n_metadata, &err),
                      ATTN_OK);
     attn_file_close(&file);
-    int status = RUN("tiled-textbook --input %s --compare", path);
     if (_i == 1)
         snprintf(said, sizeof said, "FAIL  [0,%d,%d] ", (int)(worst / 512), (int)(worst % 512));
     else
         snprintf(said, sizeof said, "FAIL  [0,%d,%d,%d] ", (int)(worst / 64 / 512),
                  (int)(worst / 64 % 512), (int)(worst % 64));
-    expect(status, 1, said);
+    scratch_expect(1, said, "run tiled-textbook --input %s --compare", path);
     snprintf(said, sizeof said, " elements of %s (the file) are not within", result[_i]);
-    expect(status, 1, said);
-    ck_assert_msg(times("FAIL") == 1 && times(" ok ") == 9, "%s", output);
+    ck_assert_msg(strstr(scratch_output, said) != NULL, "%s", scratch_output);
+    ck_assert_msg(times("FAIL") == 1 && times(" ok ") == 9, "%s", scratch_output);
 }
 END_TEST
 
@@ -119,23 +108,24 @@ END_TEST
  * aside by name. */
 START_TEST(half_compared)
 {
-    expect(RUN("dense --input %s --compare --pass fwd", real[0]), 2, "tensor 'do' of");
+    scratch_expect(2, "tensor 'do' of", "run dense --input %s --compare --pass fwd", real[0]);
     ck_assert_int_eq(times(" is not used"), 1);
     ck_assert_int_eq(times("the file not judged: a gradient, under --pass fwd\n"), 3);
     ck_assert_int_eq(times(" ok "), 4);
-    expect(RUN("dense --input %s --compare --pass fwd --only o,lse", real[0]), 0, " ok ");
-    expect(RUN("dense --input %s --compare --pass fwd --only o,dq", real[0]), 2, "dq     the file");
-    expect(RUN("dense --input %s --compare --only dbias", real[0]), 2,
-           "neither given nor computed");
+    scratch_expect(0, " ok ", "run dense --input %s --compare --pass fwd --only o,lse", real[0]);
+    scratch_expect(2, "dq     the file", "run dense --input %s --compare --pass fwd --only o,dq",
+                   real[0]);
+    scratch_expect(2, "neither given nor computed", "run dense --input %s --compare --only dbias",
+                   real[0]);
 }
 END_TEST
 
 /* The sharpest check of a mask is its neighbour: one key more, and every result disagrees. */
 START_TEST(wrong_mask)
 {
-    int status = RUN("tiled-textbook --input %s --compare --mask 'causal(+1)'", real[0]);
-    expect(status, 1, "note: --mask 'causal(+1)' instead of mask=causal");
-    ck_assert_msg(times("FAIL") == 5 && times(" ok ") == 5, "%s", output);
+    scratch_expect(1, "note: --mask 'causal(+1)' instead of mask=causal",
+                   "run tiled-textbook --input %s --compare --mask 'causal(+1)'", real[0]);
+    ck_assert_msg(times("FAIL") == 5 && times(" ok ") == 5, "%s", scratch_output);
 }
 END_TEST
 
@@ -186,16 +176,20 @@ START_TEST(masks_by_name)
     set_bytes(small_add(&s, "low", 2, 0, 0, 6, 6), "100000110000111000111100111110111111");
     set_bytes(small_add(&s, "\33[31m", 1, 0, 0, 0, 1), "1"); /* no result: a note is enough */
     const char *in = small_save(&s), *one = scratch_path("one"), *two = scratch_path("two");
-    expect(RUN("csr-textbook --input %s --out %s", in, one), 0, "'tri.column' of");
-    expect(RUN("csr-textbook --input %s --out %s --compare --mask 'csr(tri)'", in, two), 0,
-           "csr(tri)");
+    scratch_expect(0, "'tri.column' of", "run csr-textbook --input %s --out %s", in, one);
+    scratch_expect(0, "csr(tri)",
+                   "run csr-textbook --input %s --out %s --compare --mask 'csr(tri)'", in, two);
     same_results(scratch_path("one/result.safetensors"), scratch_path("two/result.safetensors"));
-    expect(RUN("csr-textbook --input %s --out %s --compare --mask 'dense(low)&none'", in, two), 0,
-           "ok");
+    scratch_expect(0, "ok",
+                   "run csr-textbook --input %s --out %s --compare --mask 'dense(low)&none'", in,
+                   two);
     same_results(scratch_path("one/result.safetensors"), scratch_path("two/result.safetensors"));
-    expect(RUN("csr-textbook --input %s --compare --mask 'csr(low)'", in), 2, "'low.row_start'");
-    expect(RUN("csr-textbook --input %s --compare --mask 'keys(q)'", in), 2, "stored as F32");
-    expect(RUN("csr-textbook --input %s --compare --mask 'keys(nobody)'", in), 2, "'nobody'");
+    scratch_expect(2, "'low.row_start'", "run csr-textbook --input %s --compare --mask 'csr(low)'",
+                   in);
+    scratch_expect(2, "stored as F32", "run csr-textbook --input %s --compare --mask 'keys(q)'",
+                   in);
+    scratch_expect(2, "'nobody'", "run csr-textbook --input %s --compare --mask 'keys(nobody)'",
+                   in);
 }
 END_TEST
 
@@ -209,7 +203,7 @@ START_TEST(fewer_axes_and_npy)
     small_say(&s, "mask", "causal(br)");
     small_say(&s, "scale", "0.5");
     const char *four = scratch_path("four"), *three = scratch_path("three");
-    expect(RUN("tiled-textbook --input %s --out %s", small_save(&s), four), 0, "");
+    scratch_expect(0, "", "run tiled-textbook --input %s --out %s", small_save(&s), four);
     for (int t = 0; t < 4; t++) {
         char npy[16];
         s.t[t].n_axes = 3;
@@ -217,18 +211,18 @@ START_TEST(fewer_axes_and_npy)
         snprintf(npy, sizeof npy, "%s.npy", name[t]);
         ck_assert_int_eq(attn_npy_write(scratch_path(npy), &s.t[t], &err), ATTN_OK);
     }
-    expect(RUN("tiled-textbook --input %s --out %s --compare", small_save(&s), three), 0,
-           "b1h2g2q6k6d4v4");
+    scratch_expect(0, "b1h2g2q6k6d4v4", "run tiled-textbook --input %s --out %s --compare",
+                   small_save(&s), three);
     same_results(scratch_path("four/result.safetensors"), scratch_path("three/result.safetensors"));
     open_file(&file, scratch_path("three/result.safetensors"));
     ck_assert_int_eq(tensor(&file, "dk")->n_axes, 3);
     ck_assert_int_eq(tensor(&file, "lse")->n_axes, 2);
     char d[600];
     snprintf(d, sizeof d, "%s", scratch_path(""));
-    int status = RUN("tiled-textbook --q %s/q.npy --k %s/k.npy --v %s/v.npy --do %s/do.npy --out "
-                     "%s/n --format npy --mask 'causal(br)' --scale 0.5",
-                     d, d, d, d, d);
-    expect(status, 0, "");
+    scratch_expect(0, "",
+                   "run tiled-textbook --q %s/q.npy --k %s/k.npy --v %s/v.npy --do %s/do.npy --out "
+                   "%s/n --format npy --mask 'causal(br)' --scale 0.5",
+                   d, d, d, d, d);
     for (int r = 0; r < 5; r++) {
         char npy[16];
         struct attn_file one;
@@ -252,7 +246,7 @@ START_TEST(other_layout)
     small_make(&s, 6);
     small_say(&s, "mask", "causal(br)");
     const char *one = scratch_path("one"), *two = scratch_path("two");
-    expect(RUN("tiled-textbook --input %s --out %s", small_save(&s), one), 0, "");
+    scratch_expect(0, "", "run tiled-textbook --input %s --out %s", small_save(&s), one);
     for (int t = 0; t < 4; t++) {
         float copy[48], *x = s.t[t].data;
         memcpy(copy, x, sizeof copy);
@@ -260,8 +254,9 @@ START_TEST(other_layout)
             x[e / 4 % 6 * 8 + e / 24 * 4 + e % 4] = copy[e];
         s.t[t].extent[1] = 6, s.t[t].extent[2] = 2;
     }
-    expect(RUN("tiled-textbook --input %s --out %s --layout BLHD --compare", small_save(&s), two),
-           0, "b1h2g2q6k6d4v4");
+    scratch_expect(0, "b1h2g2q6k6d4v4",
+                   "run tiled-textbook --input %s --out %s --layout BLHD --compare", small_save(&s),
+                   two);
     open_file(&a, scratch_path("one/result.safetensors"));
     open_file(&b, scratch_path("two/result.safetensors"));
     ck_assert_str_eq(attn_file_metadata(&b, "layout"), "B,L,H,d");
@@ -285,13 +280,15 @@ START_TEST(bias_and_alibi)
     small_make(&s, 3);
     small_say(&s, "mask", "causal(br)");
     const char *path = small_save(&s), *one = scratch_path("one"), *two = scratch_path("two");
-    expect(RUN("dense --input %s --out %s", path, scratch_path("plain")), 0, "");
-    expect(RUN("dense --input %s --out %s --alibi 0.5,0.25 --alibi-align br --compare", path, one),
-           0, "ALiBi 0.5,0.25");
+    scratch_expect(0, "", "run dense --input %s --out %s", path, scratch_path("plain"));
+    scratch_expect(0, "ALiBi 0.5,0.25",
+                   "run dense --input %s --out %s --alibi 0.5,0.25 --alibi-align br --compare",
+                   path, one);
     float *bias = small_add(&s, "bias", 3, 0, 2, 3, 6)->data;
     for (int e = 0; e < 36; e++) /* head, query and key of element e; offset Lk - Lq = 3 */
         bias[e] = (e / 18 == 0 ? -0.5f : -0.25f) * fabsf((float)(e / 6 % 3 + 3 - e % 6));
-    expect(RUN("dense --input %s --out %s --compare", small_save(&s), two), 0, "bias tensor");
+    scratch_expect(0, "bias tensor", "run dense --input %s --out %s --compare", small_save(&s),
+                   two);
     open_file(&a, scratch_path("one/result.safetensors"));
     open_file(&b, scratch_path("two/result.safetensors"));
     open_file(&plain, scratch_path("plain/result.safetensors"));
@@ -313,7 +310,7 @@ START_TEST(softcap_dlse_f64)
     small_make(&s, 6);
     small_say(&s, "softcap", "0.75");
     small_add(&s, "dlse", 3, 0, 1, 2, 6);
-    expect(RUN("dense --input %s --compare", small_save(&s)), 0, "softcap 0.75");
+    scratch_expect(0, "softcap 0.75", "run dense --input %s --compare", small_save(&s));
     for (int t = 0; t < s.n; t++) {
         double *wide = s.t[t].data;
         s.t[t].dtype = ATTN_FILE_F64;
@@ -321,7 +318,8 @@ START_TEST(softcap_dlse_f64)
             wide[e] = attn_hash_normal(4, (uint64_t)t, (uint64_t)e);
     }
     const char *out = scratch_path("out");
-    expect(RUN("dense --input %s --compare --out %s", small_save(&s), out), 0, " f64, mask none");
+    scratch_expect(0, " f64, mask none", "run dense --input %s --compare --out %s", small_save(&s),
+                   out);
     struct attn_file file;
     open_file(&file, scratch_path("out/result.safetensors"));
     ck_assert_int_eq((int)tensor(&file, "lse")->dtype, ATTN_FILE_F64);
@@ -339,9 +337,10 @@ START_TEST(key_mask_flag)
     const char *key_mask = scratch_path("m.npy"), *one = scratch_path("one");
     ck_assert_int_eq(attn_npy_write(key_mask, mask, &err), ATTN_OK);
     const char *in = small_save(&s);
-    expect(RUN("dense --input %s --out %s", in, one), 2, "--mask 'keys(key_mask)'");
-    expect(RUN("dense --input %s --out %s --mask none", in, one), 0, "'key_mask' of");
-    expect(RUN("dense --input %s --out %s --mask 'causal(br)&keys(key_mask)'", in, one), 0, "");
+    scratch_expect(2, "--mask 'keys(key_mask)'", "run dense --input %s --out %s", in, one);
+    scratch_expect(0, "'key_mask' of", "run dense --input %s --out %s --mask none", in, one);
+    scratch_expect(0, "", "run dense --input %s --out %s --mask 'causal(br)&keys(key_mask)'", in,
+                   one);
     char q[600], k[600], v[600], d_o[600], two[600];
     char *const path[4] = {q, k, v, d_o};
     for (int t = 0; t < 4; t++) {
@@ -349,9 +348,9 @@ START_TEST(key_mask_flag)
         ck_assert_int_eq(attn_npy_write(path[t], &s.t[t], &err), ATTN_OK);
     }
     snprintf(two, sizeof two, "%s", scratch_path("two"));
-    expect(RUN("dense --q %s --k %s --v %s --do %s --key-mask %s --out %s --mask 'causal(br)'", q,
-               k, v, d_o, scratch_path("m.npy"), two),
-           0, "");
+    scratch_expect(
+        0, "", "run dense --q %s --k %s --v %s --do %s --key-mask %s --out %s --mask 'causal(br)'",
+        q, k, v, d_o, scratch_path("m.npy"), two);
     same_results(scratch_path("one/result.safetensors"), scratch_path("two/result.safetensors"));
 }
 END_TEST
@@ -376,13 +375,13 @@ START_TEST(folded_heads)
     small_say(&s, "scale", "0.5");
     for (int t = 0; t < 4; t++)
         reshape(&s.t[t], 4, 1, 6, t == 1 || t == 2 ? kv : 2, 4);
-    expect(RUN("tiled --input %s --out %s --layout BLHD", small_save(&s), one), 0, "");
+    scratch_expect(0, "", "run tiled --input %s --out %s --layout BLHD", small_save(&s), one);
     for (int t = 0; t < 4; t++)
         reshape(&s.t[t], 3, 1, 6, t == 1 || t == 2 ? 4 * kv : 8, 0);
     const char *in = small_save(&s);
-    expect(RUN("tiled --input %s --out %s --layout BLE --heads 2 --kv-heads %d --compare", in, two,
-               kv),
-           0, "d4v4");
+    scratch_expect(0, "d4v4",
+                   "run tiled --input %s --out %s --layout BLE --heads 2 --kv-heads %d --compare",
+                   in, two, kv);
     same_results(scratch_path("one/result.safetensors"), scratch_path("two/result.safetensors"));
     open_file(&file, scratch_path("two/result.safetensors"));
     ck_assert(tensor(&file, "o")->n_axes == 3 && tensor(&file, "o")->extent[2] == 8);
@@ -391,16 +390,16 @@ START_TEST(folded_heads)
     ck_assert_str_eq(attn_file_metadata(&file, "layout"), "B,L,H*d");
     ck_assert_str_eq(attn_file_metadata(&file, "kv_heads"), kv == 1 ? "1" : "2");
     attn_file_close(&file);
-    expect(RUN("tiled --input %s --compare --layout BLE", in), 2, "say --heads");
-    expect(RUN("tiled --input %s --compare --layout BLE --heads 3", in), 2,
-           "does not fold 3 heads");
-    expect(RUN("tiled --input %s --compare --heads 2", in), 2, "belongs to --layout BLE");
+    scratch_expect(2, "say --heads", "run tiled --input %s --compare --layout BLE", in);
+    scratch_expect(2, "does not fold 3 heads",
+                   "run tiled --input %s --compare --layout BLE --heads 3", in);
+    scratch_expect(2, "belongs to --layout BLE", "run tiled --input %s --compare --heads 2", in);
     for (int t = 0; t < 4; t++)
         reshape(&s.t[t], 2, 6, t == 1 || t == 2 ? 4 * kv : 8, 0, 0);
     small_say(&s, "layout", "B,L,H*d");
     s.pair[3] = (struct attn_file_pair){"heads", "2"};
     s.n_pairs = 4;
-    expect(RUN("tiled --input %s --out %s --kv-heads %d", small_save(&s), two, kv), 0, "");
+    scratch_expect(0, "", "run tiled --input %s --out %s --kv-heads %d", small_save(&s), two, kv);
     same_results(scratch_path("one/result.safetensors"), scratch_path("two/result.safetensors"));
 }
 END_TEST
@@ -418,15 +417,17 @@ START_TEST(keys_in_use)
     set_i32(small_add(&s, "used", 1, 0, 0, 0, 2), 2, used);
     set_bytes(small_add(&s, "low", 4, 2, 1, 3, 6), "111100111110111111110000111000111100");
     const char *in = small_save(&s);
-    expect(RUN("tiled --input %s --out %s --compare --mask 'causal(ends,used)'", in, one), 0, "ok");
-    expect(RUN("tiled --input %s --out %s --compare --mask 'dense(low)'", in, two), 0, "ok");
+    scratch_expect(0, "ok", "run tiled --input %s --out %s --compare --mask 'causal(ends,used)'",
+                   in, one);
+    scratch_expect(0, "ok", "run tiled --input %s --out %s --compare --mask 'dense(low)'", in, two);
     same_results(scratch_path("one/result.safetensors"), scratch_path("two/result.safetensors"));
-    expect(RUN("tiled --input %s --out %s --mask 'causal(ends,6,4)'", in, two), 0, "");
+    scratch_expect(0, "", "run tiled --input %s --out %s --mask 'causal(ends,6,4)'", in, two);
     same_results(scratch_path("one/result.safetensors"), scratch_path("two/result.safetensors"));
-    expect(RUN("tiled --input %s --compare --mask 'causal(ends,low)'", in), 2, "lengths of keys");
+    scratch_expect(2, "lengths of keys", "run tiled --input %s --compare --mask 'causal(ends,low)'",
+                   in);
     ((int32_t *)s.t[4].data)[1] = 7;
-    expect(RUN("tiled --input %s --compare --mask 'causal(ends,used)'", small_save(&s)), 2,
-           "ends,used: [1] is 7, and Lk = 6");
+    scratch_expect(2, "ends,used: [1] is 7, and Lk = 6",
+                   "run tiled --input %s --compare --mask 'causal(ends,used)'", small_save(&s));
 }
 END_TEST
 
@@ -438,20 +439,24 @@ START_TEST(gradient_of_bias)
     const char *out = scratch_path("out");
     small_make(&s, 3);
     small_say(&s, "mask", "causal(br)");
-    expect(RUN("tiled --input %s --out %s --dbias", small_save(&s), out), 2, "needs a bias tensor");
+    scratch_expect(2, "needs a bias tensor", "run tiled --input %s --out %s --dbias",
+                   small_save(&s), out);
     small_add(&s, "bias", 3, 0, 2, 1, 6);
-    expect(RUN("tiled --input %s --out %s --compare", small_save(&s), out), 0, "bias tensor");
-    ck_assert_ptr_null(strstr(output, "dbias"));
-    expect(RUN("tiled --input %s --out %s --compare --dbias", small_save(&s), out), 0, "dbias ");
+    scratch_expect(0, "bias tensor", "run tiled --input %s --out %s --compare", small_save(&s),
+                   out);
+    ck_assert_ptr_null(strstr(scratch_output, "dbias"));
+    scratch_expect(0, "dbias ", "run tiled --input %s --out %s --compare --dbias", small_save(&s),
+                   out);
     open_file(&file, scratch_path("out/result.safetensors"));
     const struct attn_file_tensor *got = tensor(&file, "dbias");
     ck_assert(got->n_axes == 3 && got->extent[0] == 2 && got->extent[1] == 1);
     struct attn_file_tensor *stored = small_add(&s, "dbias", 3, 0, 2, 1, 6);
     memcpy(stored->data, got->data, (size_t)got->bytes);
     attn_file_close(&file);
-    expect(RUN("tiled --input %s --compare", small_save(&s)), 0, "dbias  the file");
+    scratch_expect(0, "dbias  the file", "run tiled --input %s --compare", small_save(&s));
     ((float *)stored->data)[7] *= 1.001f;
-    expect(RUN("tiled --input %s --compare", small_save(&s)), 1, "of dbias (the file) are not");
+    scratch_expect(1, "of dbias (the file) are not", "run tiled --input %s --compare",
+                   small_save(&s));
 }
 END_TEST
 

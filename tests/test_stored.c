@@ -13,7 +13,6 @@
 #include "tests/suites.h"
 
 static struct attn_error err;
-static char output[1 << 14];
 
 enum { INPUTS = ATTN_T_O };
 static const char *const input_name[INPUTS] = {"q", "k", "v", "bias", "do", "dlse"};
@@ -146,7 +145,8 @@ static int by_run(const struct walk *x)
     struct attn_file_tensor all[INPUTS + ATTN_OUTPUTS];
     memcpy(all, x->input, sizeof x->input);
     memcpy(all + INPUTS, x->result, sizeof x->result);
-    return scratch_attnlab(output, sizeof output, "run tiled --input '%s' --compare",
+    return scratch_attnlab(scratch_output, sizeof scratch_output,
+                           "run tiled --input '%s' --compare",
                            put("all.safetensors", all, INPUTS + ATTN_OUTPUTS));
 }
 
@@ -154,7 +154,7 @@ static int by_run(const struct walk *x)
 static int by_compare(const struct walk *x)
 {
     const char *want = put("in.safetensors", x->input, INPUTS);
-    return scratch_attnlab(output, sizeof output, "compare --as tiled '%s' '%s'",
+    return scratch_attnlab(scratch_output, sizeof scratch_output, "compare --as tiled '%s' '%s'",
                            put("out.safetensors", x->result, ATTN_OUTPUTS), want);
 }
 
@@ -167,7 +167,7 @@ static int by_check(struct walk *x)
     put("case/result.safetensors", x->result, ATTN_OUTPUTS);
     ok(attn_vector_files_read(scratch_path(""), "case", &claims, &x->setup, &err));
     attn_vector_files_judge(&claims, &x->setup, &r);
-    snprintf(output, sizeof output, "%s", r.text);
+    snprintf(scratch_output, sizeof scratch_output, "%s", r.text);
     return r.verdict != ATTN_PASS;
 }
 
@@ -176,7 +176,7 @@ static void expect(int got, int wanted, const struct walk *x, enum attn_dtype st
 {
     ck_assert_msg(got == wanted, "%s inputs, stored as %s, %s: %d, not %d\n%s",
                   attn_dtype_name(x->setup.problem.dtype), attn_dtype_name(stored), what, got,
-                  wanted, output);
+                  wanted, scratch_output);
 }
 
 /* ---- tests ---------------------------------------------------------------------------------- */
@@ -252,9 +252,9 @@ START_TEST(not_to_be_judged)
     t->data = eight;
     t->bytes = count(&old) * attn_file_dtype_size(t->dtype);
     expect(by_run(&x), 2, &x, ATTN_F32, t->name);
-    ck_assert_msg(strstr(output, odd[_i].said) != NULL, "%s", output);
+    ck_assert_msg(strstr(scratch_output, odd[_i].said) != NULL, "%s", scratch_output);
     expect(by_compare(&x), 2, &x, ATTN_F32, t->name);
-    ck_assert_msg(strstr(output, odd[_i].said) != NULL, "%s", output);
+    ck_assert_msg(strstr(scratch_output, odd[_i].said) != NULL, "%s", scratch_output);
     *t = old;
     free(eight);
     close_walk(&x);
@@ -279,10 +279,8 @@ START_TEST(without_their_inputs)
             t[n++] = x.input[i];
     t[n] = x.result[missing[_i].output];
     put("in.safetensors", t, n + 1);
-    ck_assert_int_eq(scratch_attnlab(output, sizeof output, "run tiled --input '%s' --compare",
-                                     scratch_path("in.safetensors")),
-                     2);
-    ck_assert_msg(strstr(output, missing[_i].said) != NULL, "%s", output);
+    scratch_expect(2, missing[_i].said, "run tiled --input '%s' --compare",
+                   scratch_path("in.safetensors"));
     const char *folder = scratch_path("in"); /* the same by files of their own */
     mkdir(folder, 0777);
     for (int i = 0; i < n; i++) {
@@ -292,11 +290,9 @@ START_TEST(without_their_inputs)
     }
     t[0] = x.result[missing[_i].output];
     t[1] = x.result[ATTN_O];
-    ck_assert_int_eq(scratch_attnlab(output, sizeof output,
-                                     "compare '%s' '%s' --mask 'causal(br)' --scale 0.5",
-                                     put("two.safetensors", t, 2), folder),
-                     _i == 0 ? 2 : 1); /* o is of a problem with a bias */
-    ck_assert_msg(strstr(output, missing[_i].said) != NULL, "%s", output);
+    scratch_expect(_i == 0 ? 2 : 1, missing[_i].said,
+                   "compare '%s' '%s' --mask 'causal(br)' --scale 0.5",
+                   put("two.safetensors", t, 2), folder); /* o is of a problem with a bias */
     close_walk(&x);
 }
 END_TEST
@@ -336,13 +332,10 @@ START_TEST(nothing_to_say)
     for (int t = ATTN_T_Q; t <= ATTN_T_K; t++)
         for (int64_t n = 0; n < count(&x.input[t]); n++)
             ((float *)x.input[t].data)[n] *= 1e4f;
-    put("in.safetensors", x.input, INPUTS);
-    const char *in = scratch_path("in.safetensors");
-    int status = scratch_attnlab(output, sizeof output, "run tiled --input '%s' --compare", in);
-    ck_assert_msg(status == 2 && strstr(output, "WEAK") != NULL, "%d\n%s", status, output);
-    status =
-        scratch_attnlab(output, sizeof output, "run tiled --input '%s' --compare --only lse", in);
-    ck_assert_msg(status == 0 && strstr(output, "WEAK") == NULL, "%d\n%s", status, output);
+    const char *in = put("in.safetensors", x.input, INPUTS);
+    scratch_expect(2, "WEAK", "run tiled --input '%s' --compare", in);
+    scratch_expect(0, "", "run tiled --input '%s' --compare --only lse", in);
+    ck_assert_msg(strstr(scratch_output, "WEAK") == NULL, "%s", scratch_output);
     close_walk(&x);
 }
 END_TEST
@@ -357,10 +350,8 @@ START_TEST(results_in_the_folder)
     put("case/inputs.safetensors", x.input, INPUTS);
     ok(attn_npy_write(scratch_path("case/dv.npy"), &x.result[ATTN_DV], &err));
     const char *in = scratch_path("case");
-    int status = scratch_attnlab(output, sizeof output, "run tiled --input '%s' --compare", in);
-    ck_assert_msg(status == 2 && strstr(output, "dv.npy: holds results") != NULL, "%s", output);
-    status = scratch_attnlab(output, sizeof output, "compare '%s' '%s/inputs.safetensors'", in, in);
-    ck_assert_msg(status == 0, "%s", output);
+    scratch_expect(2, "dv.npy: holds results", "run tiled --input '%s' --compare", in);
+    scratch_expect(0, "", "compare '%s' '%s/inputs.safetensors'", in, in);
     close_walk(&x);
 }
 END_TEST

@@ -143,17 +143,12 @@ static const struct {
 
 START_TEST(commands_that_fail)
 {
-    char output[65536];
-    int status = scratch_attnlab(output, sizeof output,
-                                 "check --exec '%s' --claims '%s' --case length-square-heads "
-                                 "--timeout 1",
-                                 commands[_i].command, put_claims());
-    ck_assert_msg(status == commands[_i].status, "'%s': exit status %d:\n%s", commands[_i].command,
-                  status, output);
-    ck_assert_msg(strstr(output, commands[_i].says) != NULL, "'%s' does not say '%s':\n%s",
-                  commands[_i].command, commands[_i].says, output);
-    if (status == 2) /* one line, and nothing else */
-        ck_assert_ptr_eq(strchr(output, '\n'), output + strlen(output) - 1);
+    scratch_expect(commands[_i].status, commands[_i].says,
+                   "check --exec '%s' --claims '%s' --case length-square-heads "
+                   "--timeout 1",
+                   commands[_i].command, put_claims());
+    if (commands[_i].status == 2) /* one line, and nothing else */
+        ck_assert_ptr_eq(strchr(scratch_output, '\n'), scratch_output + strlen(scratch_output) - 1);
 }
 END_TEST
 
@@ -178,18 +173,12 @@ START_TEST(usage_is_explained)
         {"check --results a --soak 3", "--soak needs something to run"},
         {"check --plugin a.so --soak never", "--soak 'never'"},
         {"vectors", "an argument is missing: attnlab vectors DIR"},
-        {"vectors /nonexistent/x/y", "/nonexistent/x/y: cannot be made a folder"},
         {"vectors x --claims README.md", "not JSON"},
         {"worker x", "not by hand"},
     };
-    char output[8192];
-    for (size_t n = 0; n < sizeof usage / sizeof *usage; n++) {
-        int status = scratch_attnlab(output, sizeof output, "%s", usage[n].args);
-        ck_assert_msg(status == 2 || (status == 3 && n == 16), "%s: exit status %d: %s",
-                      usage[n].args, status, output);
-        ck_assert_msg(strstr(output, usage[n].says) != NULL, "%s does not say '%s': %s",
-                      usage[n].args, usage[n].says, output);
-    }
+    for (size_t n = 0; n < sizeof usage / sizeof *usage; n++)
+        scratch_expect(2, usage[n].says, "%s", usage[n].args);
+    scratch_expect(3, "/nonexistent/x/y: cannot be made a folder", "vectors /nonexistent/x/y");
 }
 END_TEST
 
@@ -198,51 +187,30 @@ static const struct {
     const char *make, *says;
 } broken[] = {
     {"true", "no folder of results for this case"},
-    {"mkdir -p R", "o.npy is missing"},
-    {"mkdir -p R; echo junk > R/o.npy", "has 5 bytes"},
-    {"mkdir -p R; cp I R/result.safetensors", "has no tensor o"},
-    {"mkdir -p R; head -c 40 I > R/result.safetensors", "result.safetensors"},
-    {"mkdir -p R; mkdir -p R/result.safetensors", "result.safetensors"},
+    {"mkdir $R", "o.npy is missing"},
+    {"mkdir $R; echo junk >$R/o.npy", "has 5 bytes"},
+    {"mkdir $R; cp $I $R/result.safetensors", "has no tensor o"},
+    {"mkdir $R; head -c 40 $I >$R/result.safetensors", "result.safetensors"},
+    {"mkdir -p $R/result.safetensors", "result.safetensors"},
 };
 
 START_TEST(broken_results)
 {
-    char output[65536], folder[512], command[1024] = "";
-    snprintf(folder, sizeof folder, "%s", scratch_path("v"));
-    ck_assert_int_eq(scratch_attnlab(output, sizeof output, "vectors '%s' --case ties", folder), 0);
-    for (const char *at = broken[_i].make; *at != '\0'; at++) { /* R: results, I: inputs */
-        char one[600];
-        if (*at == 'R' && (at[1] == '\0' || at[1] == ';' || at[1] == '/'))
-            snprintf(one, sizeof one, "'%s/out/ties'", scratch_path(""));
-        else if (*at == 'I')
-            snprintf(one, sizeof one, "'%s/ties/inputs.safetensors'", folder);
-        else
-            snprintf(one, sizeof one, "%c", *at);
-        strncat(command, one, sizeof command - strlen(command) - 1);
-    }
-    ck_assert_int_eq(fixture_shell("mkdir -p '%s'; %s", scratch_path("out"), command), 0);
-    int status = scratch_attnlab(output, sizeof output, "check --results '%s' --vectors '%s'",
-                                 scratch_path("out"), folder);
-    ck_assert_msg(status == 1, "exit status %d: %s", status, output);
-    ck_assert_msg(strstr(output, broken[_i].says) != NULL, "'%s' does not say '%s':\n%s",
-                  broken[_i].make, broken[_i].says, output);
+    const char *vectors = scratch_path("v"), *out = scratch_path("out");
+    scratch_expect(0, "", "vectors '%s' --case ties", vectors);
+    scratch_shell(0, "", "R=%s/ties I=%s/ties/inputs.safetensors; mkdir %s; %s", out, vectors, out,
+                  broken[_i].make);
+    scratch_expect(1, broken[_i].says, "check --results '%s' --vectors '%s'", out, vectors);
 }
 END_TEST
 
 /* A disk that takes no more: one line, the right status, and no manifest that promises cases. */
 START_TEST(full_disk)
 {
-    char line[512] = "";
-    int status =
-        fixture_shell("trap '' XFSZ; ulimit -f 8; '%s/attnlab' vectors '%s' --tier quick 2>'%s'",
-                      test_build(), scratch_path("v"), scratch_path("said"));
-    FILE *said = fopen(scratch_path("said"), "r");
-    ck_assert_ptr_nonnull(said);
-    ck_assert_ptr_nonnull(fgets(line, sizeof line, said));
-    fclose(said);
-    ck_assert_msg(status == 3, "exit status %d: %s", status, line);
-    ck_assert_msg(strstr(line, "inputs.safetensors: ") != NULL, "%s", line);
-    ck_assert_int_ne(fixture_shell("test -e '%s/manifest.json'", scratch_path("v")), 0);
+    scratch_shell(3, "inputs.safetensors: ",
+                  "(trap '' XFSZ; ulimit -f 8; '%s/attnlab' vectors '%s' --tier quick)",
+                  test_build(), scratch_path("v"));
+    scratch_shell(1, "", "test -e '%s/manifest.json'", scratch_path("v"));
 }
 END_TEST
 
@@ -256,25 +224,23 @@ static int has_python(const char *module)
     return 0;
 }
 
-/* What docs/external.md tells a newcomer to type, taken from there. */
+/* What docs/external.md tells a newcomer to type, taken from there; check it so. */
+static void put_manual_example(void)
+{
+    scratch_shell(0, "", "sed -n '/It is complete/,/^3\\./s/^        //p' docs/external.md >'%s'",
+                  scratch_path("mine.py"));
+    scratch_shell(0, "", "sed -n 's/^        {\"name\"/{\"name\"/p' docs/external.md >'%s'",
+                  scratch_path("mine.json"));
+}
+
 START_TEST(manual_example)
 {
-    char output[65536];
     if (!has_python("numpy"))
         return;
-    ck_assert_int_eq(
-        fixture_shell("sed -n '/It is complete/,/^3\\./s/^        //p' docs/external.md >'%s'",
-                      scratch_path("mine.py")),
-        0);
-    ck_assert_int_eq(
-        fixture_shell("sed -n 's/^        {\"name\"/{\"name\"/p' docs/external.md >'%s'",
-                      scratch_path("mine.json")),
-        0);
-    int status =
-        scratch_attnlab(output, sizeof output, "check --exec '/usr/bin/python3 %s' --claims '%s'",
-                        scratch_path("mine.py"), scratch_path("mine.json"));
-    ck_assert_msg(status == 0, "exit status %d:\n%s", status, output);
-    ck_assert_int_ge(fixture_count(output, "pass"), 20);
+    put_manual_example();
+    scratch_expect(0, "", "check --exec '/usr/bin/python3 %s' --claims '%s'",
+                   scratch_path("mine.py"), scratch_path("mine.json"));
+    ck_assert_int_ge(fixture_count(scratch_output, "pass"), 20);
 }
 END_TEST
 
@@ -283,56 +249,49 @@ END_TEST
 static const struct {
     const char *trouble; /* python, before each case is computed */
     int passes, status;  /* at least so many */
-    const char *says;
+    const char *says[2];
 } troubles[] = {
-    {"0", 4, 0, " 0 fail,"},
-    {"if case['name'] == 'reveal-holes': raise ValueError('no holes')", 4, 1, " 1 crash, 0 error"},
-    {"if case['name'] == 'reveal-holes': raise ValueError('no holes')", 4, 1,
-     "note: at case reveal-holes the command ended with status 1; it said: ValueError: no holes"},
-    {"if case['name'] == 'reveal-holes': os.abort()", 4, 1, "the command died (Aborted)"},
-    {"if 'reveal' not in case['name']: raise ValueError('reveal only')", 1, 1,
-     "cases not reached: the command died at case "},
-    {"raise ValueError('nothing works')", 0, 1, " 3 crash, 1 error"},
+    {"0", 4, 0, {" 0 fail,"}},
+    {"if case['name'] == 'reveal-holes': raise ValueError('no holes')",
+     4,
+     1,
+     {" 1 crash, 0 error",
+      "note: at case reveal-holes the command ended with status 1; it said: ValueError: no holes"}},
+    {"if case['name'] == 'reveal-holes': os.abort()", 4, 1, {"the command died (Aborted)"}},
+    {"if 'reveal' not in case['name']: raise ValueError('reveal only')",
+     1,
+     1,
+     {"cases not reached: the command died at case "}},
+    {"raise ValueError('nothing works')", 0, 1, {" 3 crash, 1 error"}},
     {"if case['name'] == 'reveal-holes': os.makedirs(f\"{out}/{case['name']}\"); "
      "open(f\"{out}/{case['name']}/error.txt\", 'w').write('no holes here'); continue",
-     4, 1, "the program says: no holes here"},
+     4,
+     1,
+     {"the program says: no holes here"}},
 };
 
 START_TEST(troubled_commands)
 {
-    char output[65536];
+    static const char insert[] = "import re, sys\n"
+                                 "text = open(sys.argv[1]).read()\n"
+                                 "where = re.search(r'for case in .*\\n', text).end()\n"
+                                 "open(sys.argv[1], 'w').write(text[:where] + '    ' + sys.argv[2] "
+                                 "+ '\\n' + text[where:])\n";
     if (!has_python("numpy"))
         return;
-    ck_assert_int_eq(
-        fixture_shell("sed -n '/It is complete/,/^3\\./s/^        //p' docs/external.md >'%s'",
-                      scratch_path("mine.py")),
-        0);
-    FILE *file = fopen(scratch_path("trouble.py"), "w");
-    ck_assert_ptr_nonnull(file);
-    fprintf(file, "import re, sys\n"
-                  "text = open(sys.argv[1]).read()\n"
-                  "where = re.search(r'for case in .*\\n', text).end()\n"
-                  "open(sys.argv[1], 'w').write(text[:where] + '    ' + sys.argv[2] + '\\n' + "
-                  "text[where:])\n");
-    fclose(file);
+    put_manual_example();
     setenv("TROUBLE", troubles[_i].trouble, 1);
+    scratch_shell(0, "", "/usr/bin/python3 '%s' '%s' \"$TROUBLE\"",
+                  scratch_put("trouble.py", insert, sizeof insert - 1), scratch_path("mine.py"));
     int needs_all =
-        strstr(troubles[_i].says, "not reached") != NULL; /* it dies too often for few */
-    ck_assert_int_eq(fixture_shell("/usr/bin/python3 '%s' '%s' \"$TROUBLE\"",
-                                   scratch_path("trouble.py"), scratch_path("mine.py")),
-                     0);
-    ck_assert_int_eq(
-        fixture_shell("sed -n 's/^        {\"name\"/{\"name\"/p' docs/external.md >'%s'",
-                      scratch_path("mine.json")),
-        0);
-    int status = scratch_attnlab(
-        output, sizeof output, "check --exec '/usr/bin/python3 %s' --claims '%s'%s",
-        scratch_path("mine.py"), scratch_path("mine.json"), needs_all ? "" : fixture_some_cases());
-    ck_assert_msg(status == troubles[_i].status, "'%s': exit status %d:\n%s", troubles[_i].trouble,
-                  status, output);
-    ck_assert_msg(strstr(output, troubles[_i].says) != NULL, "'%s' does not say '%s':\n%s",
-                  troubles[_i].trouble, troubles[_i].says, output);
-    ck_assert_int_ge(fixture_count(output, "pass"), troubles[_i].passes);
+        strstr(troubles[_i].says[0], "not reached") != NULL; /* it dies too often for few */
+    scratch_expect(troubles[_i].status, troubles[_i].says[0],
+                   "check --exec '/usr/bin/python3 %s' --claims '%s'%s", scratch_path("mine.py"),
+                   scratch_path("mine.json"), needs_all ? "" : fixture_some_cases());
+    const char *also = troubles[_i].says[1];
+    ck_assert_msg(also == NULL || strstr(scratch_output, also) != NULL, "no '%s':\n%s", also,
+                  scratch_output);
+    ck_assert_int_ge(fixture_count(scratch_output, "pass"), troubles[_i].passes);
 }
 END_TEST
 
@@ -371,18 +330,17 @@ static void put_students(char *args, size_t size)
 
 START_TEST(beginners_pass)
 {
-    char output[65536], args[4096];
+    char args[4096];
     if (!has_python("numpy"))
         return;
     put_students(args, sizeof args);
-    int status = scratch_attnlab(output, sizeof output, "check%s", args);
-    ck_assert_msg(status == 0, "exit status %d:\n%s", status, output);
-    const char *list = strstr(output, "6 implementations:\n");
-    ck_assert_msg(list != NULL, "%s", output);
+    scratch_expect(0, "", "check%s", args);
+    const char *list = strstr(scratch_output, "6 implementations:\n");
+    ck_assert_msg(list != NULL, "%s", scratch_output);
     for (int i = 0; i < STUDENTS; i++) {
         char line[32];
         snprintf(line, sizeof line, "  PASS        %c (", 'a' + i);
-        ck_assert_msg(strstr(list, line) != NULL, "%s", output);
+        ck_assert_msg(strstr(list, line) != NULL, "%s", scratch_output);
     }
 }
 END_TEST
@@ -405,19 +363,14 @@ static const struct {
 
 START_TEST(beginners_are_told)
 {
-    char output[65536];
     const char *claims = corrected[_i].claims;
     if (!has_python("numpy"))
         return;
-    int status =
-        scratch_attnlab(output, sizeof output,
-                        "check --exec '/usr/bin/python3 tests/external/students.py %s' "
-                        "--claims '%s'",
-                        corrected[_i].style, scratch_put("claims.json", claims, strlen(claims)));
-    ck_assert_msg(status == 1, "exit status %d:\n%s", status, output);
-    for (int n = 0; n < 2; n++)
-        ck_assert_msg(strstr(output, corrected[_i].says[n]) != NULL, "%s: no '%s':\n%s",
-                      corrected[_i].style, corrected[_i].says[n], output);
+    scratch_expect(1, corrected[_i].says[0],
+                   "check --exec '/usr/bin/python3 tests/external/students.py %s' --claims '%s'",
+                   corrected[_i].style, scratch_put("claims.json", claims, strlen(claims)));
+    ck_assert_msg(strstr(scratch_output, corrected[_i].says[1]) != NULL, "no '%s':\n%s",
+                  corrected[_i].says[1], scratch_output);
 }
 END_TEST
 
@@ -425,23 +378,21 @@ END_TEST
 START_TEST(several_are_judged)
 {
     static const char *const format[] = {"text", "tap", "junit", "json"};
-    char output[262144];
-    int status =
-        scratch_attnlab(output, sizeof output,
-                        "check --plugin README.md --exec no-such-command --exec 'exit 3 #' "
-                        "--claims '%s' --plugin '%s' --format %s%s",
-                        put_claims(), fixture_build("docs/examples/plugin_naive.c", ""), format[_i],
-                        fixture_some_cases());
-    ck_assert_msg(status == 2, "exit status %d:\n%s", status, output);
+    scratch_expect(2, "",
+                   "check --plugin README.md --exec no-such-command --exec 'exit 3 #' "
+                   "--claims '%s' --plugin '%s' --format %s%s",
+                   put_claims(), fixture_build("docs/examples/plugin_naive.c", ""), format[_i],
+                   fixture_some_cases());
     static const char *const says[] = {"README.md: ", "no-such-command' cannot be run",
                                        "does not start: on an empty list of cases too", "naive ("};
     for (int n = 0; n < 4; n++) {
-        const char *at = strstr(output, n == 1 && _i == 2 ? "no-such-command" : says[n]);
-        ck_assert_msg(at != NULL, "no '%s':\n%s", says[n], output);
+        const char *at = strstr(scratch_output, n == 1 && _i == 2 ? "no-such-command" : says[n]);
+        ck_assert_msg(at != NULL, "no '%s':\n%s", says[n], scratch_output);
     }
     if (_i == 0)
-        ck_assert_msg(strstr(output, "4 implementations:\n  NOT JUDGED  README.md\n") != NULL, "%s",
-                      output);
+        ck_assert_msg(strstr(scratch_output, "4 implementations:\n  NOT JUDGED  README.md\n") !=
+                          NULL,
+                      "%s", scratch_output);
 }
 END_TEST
 
@@ -456,21 +407,17 @@ static const struct {
 
 START_TEST(misdeclared_conventions_are_named)
 {
-    char output[65536];
     if (!has_python("numpy"))
         return;
-    ck_assert_int_eq(fixture_shell("sed 's/%s/%s/' docs/examples/numpy_attention.json >'%s'",
-                                   misdeclared[_i].from, misdeclared[_i].to,
-                                   scratch_path("m.json")),
-                     0);
-    int status = scratch_attnlab(output, sizeof output,
-                                 "check --exec '/usr/bin/python3 docs/examples/numpy_attention.py' "
-                                 "--claims '%s'%s",
-                                 scratch_path("m.json"), fixture_some_cases());
-    ck_assert_msg(status == 1, "exit status %d:\n%s", status, output);
-    const char *vote = strstr(output, " diagnosed failures: ");
+    scratch_shell(0, "", "sed 's/%s/%s/' docs/examples/numpy_attention.json >'%s'",
+                  misdeclared[_i].from, misdeclared[_i].to, scratch_path("m.json"));
+    scratch_expect(1, "",
+                   "check --exec '/usr/bin/python3 docs/examples/numpy_attention.py' "
+                   "--claims '%s'%s",
+                   scratch_path("m.json"), fixture_some_cases());
+    const char *vote = strstr(scratch_output, " diagnosed failures: ");
     ck_assert_msg(vote != NULL && strstr(vote, misdeclared[_i].says) != NULL, "not named '%s':\n%s",
-                  misdeclared[_i].says, output);
+                  misdeclared[_i].says, scratch_output);
 }
 END_TEST
 
@@ -486,59 +433,47 @@ static const struct {
 
 START_TEST(soak_of_a_command)
 {
-    char output[65536];
     if (!has_python("numpy"))
         return;
-    ck_assert_int_eq(fixture_shell("sed 's/result = attention(case, tensors)/&; %s/' "
-                                   "docs/examples/numpy_attention.py >'%s'",
-                                   soaks[_i].trouble, scratch_path("mine.py")),
-                     0);
-    int status = scratch_attnlab(output, sizeof output,
-                                 "check --exec '/usr/bin/python3 %s' "
-                                 "--claims docs/examples/numpy_attention.json --soak 1",
-                                 scratch_path("mine.py"));
-    ck_assert_msg(status == soaks[_i].status, "exit status %d:\n%s", status, output);
-    ck_assert_msg(strstr(output, soaks[_i].says) != NULL, "%s", output);
+    scratch_shell(0, "",
+                  "sed 's/result = attention(case, tensors)/&; %s/' "
+                  "docs/examples/numpy_attention.py >'%s'",
+                  soaks[_i].trouble, scratch_path("mine.py"));
+    scratch_expect(soaks[_i].status, soaks[_i].says,
+                   "check --exec '/usr/bin/python3 %s' "
+                   "--claims docs/examples/numpy_attention.json --soak 1",
+                   scratch_path("mine.py"));
 }
 END_TEST
 
 START_TEST(torch_example)
 {
-    char output[65536];
     if (!has_python("torch"))
         return;
-    int status = scratch_attnlab(output, sizeof output,
-                                 "check --exec '/usr/bin/python3 docs/examples/torch_attention.py' "
-                                 "--claims docs/examples/torch_attention.json");
-    ck_assert_msg(status == 0, "exit status %d:\n%s", status, output);
-    ck_assert_int_ge(fixture_count(output, "pass"), 130);
+    scratch_expect(0, "",
+                   "check --exec '/usr/bin/python3 docs/examples/torch_attention.py' "
+                   "--claims docs/examples/torch_attention.json");
+    ck_assert_int_ge(fixture_count(scratch_output, "pass"), 130);
 }
 END_TEST
 
 /* Offline: vectors here, numpy anywhere, results back; then one number is changed. */
 START_TEST(numpy_offline)
 {
-    char output[65536], folder[512];
+    char folder[512];
     if (!has_python("numpy"))
         return;
     snprintf(folder, sizeof folder, "%s", scratch_path("v"));
-    ck_assert_int_eq(scratch_attnlab(output, sizeof output,
-                                     "vectors '%s' --claims docs/examples/numpy_attention.json",
-                                     folder),
-                     0);
-    ck_assert_int_eq(
-        fixture_shell("/usr/bin/python3 docs/examples/numpy_attention.py '%s' '%s' >/dev/null",
-                      folder, folder),
-        0);
-    int status = scratch_attnlab(output, sizeof output, "check --results '%s'", folder);
-    ck_assert_msg(status == 0, "exit status %d:\n%s", status, output);
-    ck_assert_int_ge(fixture_count(output, "pass"), 130);
-    ck_assert_int_eq(fixture_shell("printf '\\0\\0\\0\\77' | dd of='%s/ties/lse.npy' bs=1 seek=132 "
-                                   "conv=notrunc 2>/dev/null",
-                                   folder),
-                     0);
-    status = scratch_attnlab(output, sizeof output, "check --results '%s' --case ties", folder);
-    ck_assert_msg(status == 1 && strstr(output, "FAIL(bound)") != NULL, "%s", output);
+    scratch_expect(0, "", "vectors '%s' --claims docs/examples/numpy_attention.json", folder);
+    scratch_shell(0, "", "/usr/bin/python3 docs/examples/numpy_attention.py '%s' '%s' >/dev/null",
+                  folder, folder);
+    scratch_expect(0, "", "check --results '%s'", folder);
+    ck_assert_int_ge(fixture_count(scratch_output, "pass"), 130);
+    scratch_shell(0, "",
+                  "printf '\\0\\0\\0\\77' | dd of='%s/ties/lse.npy' bs=1 seek=132 "
+                  "conv=notrunc 2>/dev/null",
+                  folder);
+    scratch_expect(1, "FAIL(bound)", "check --results '%s' --case ties", folder);
 }
 END_TEST
 
@@ -548,22 +483,20 @@ static int build_cpp(const char *path)
         fprintf(stderr, "external: skipped: no g++ here\n");
         return 0;
     }
-    ck_assert_int_eq(fixture_shell("g++ -O2 -std=c++17 -shared -fPIC -I. -o '%s' "
-                                   "docs/examples/cpp_attention.cpp",
-                                   path),
-                     0);
+    scratch_shell(0, "",
+                  "g++ -O2 -std=c++17 -shared -fPIC -I. -o '%s' "
+                  "docs/examples/cpp_attention.cpp",
+                  path);
     return 1;
 }
 
 START_TEST(cpp_example)
 {
-    char output[65536];
     const char *path = scratch_path("cpp.so");
     if (!build_cpp(path))
         return;
-    int status = scratch_attnlab(output, sizeof output, "check --plugin '%s'", path);
-    ck_assert_msg(status == 0, "exit status %d:\n%s", status, output);
-    ck_assert_int_ge(fixture_count(output, "pass"), 40);
+    scratch_expect(0, "", "check --plugin '%s'", path);
+    ck_assert_int_ge(fixture_count(scratch_output, "pass"), 40);
 }
 END_TEST
 
@@ -571,14 +504,13 @@ END_TEST
 
 /* Not `hard`: a tile multiplies the V of keys behind the causal edge by 0, and 0 times NaN
  * shows. */
-#define FLASH(tile, base, order)                                                               \
-    {                                                                                          \
-        "numpy", "/usr/bin/python3 tests/external/numpy_flash.py " #tile " " #base " " #order, \
-            "{\"name\": \"flash\", \"claims\": [\"f32\", \"f64\", \"bf16\", \"f16\", "         \
-            "\"backward\", \"gqa\", "                                                          \
-            "\"cross\", \"dv\", \"softcap\", \"alibi\", \"bias\", \"dbias\", \"dlse\", "       \
-            "\"scale\", "                                                                      \
-            "\"empty\", \"band\", \"dense\"], \"block\": " #tile "}"                           \
+#define FLASH(tile, base, order)                                                                  \
+    {                                                                                             \
+        "numpy", "/usr/bin/python3 tests/external/numpy_flash.py " #tile " " #base " " #order,    \
+            "{\"name\": \"flash\", \"claims\": [\"f32\", \"f64\", \"bf16\", \"f16\", "            \
+            "\"backward\", "                                                                      \
+            "\"gqa\", \"cross\", \"dv\", \"softcap\", \"alibi\", \"bias\", \"dbias\", \"dlse\", " \
+            "\"scale\", \"empty\", \"band\", \"dense\"], \"block\": " #tile "}"                   \
     }
 static const struct {
     const char *module, *command, *claims; /* claims: NULL: beside the example */
@@ -593,7 +525,7 @@ static const struct {
  * tier and in 30 seconds of soak. */
 START_TEST(honest_code_passes)
 {
-    char route[2048], output[65536];
+    char route[2048];
     int full = getenv("ATTN_FULL") != NULL;
     if (honest[_i].module == NULL) {
         snprintf(route, sizeof route, "--plugin '%s'", scratch_path("cpp.so"));
@@ -607,13 +539,9 @@ START_TEST(honest_code_passes)
         if (!has_python(honest[_i].module))
             return;
     }
-    for (int soak = 0; soak <= full; soak++) {
-        int status = scratch_attnlab(output, sizeof output, "check %s %s", route,
-                                     soak   ? "--soak 30"
-                                     : full ? "--tier full"
-                                            : "--tier quick");
-        ck_assert_msg(status == 0, "%s: exit status %d:\n%s", honest[_i].command, status, output);
-    }
+    scratch_expect(0, "", "check %s --tier %s", route, full ? "full" : "quick");
+    if (full)
+        scratch_expect(0, "", "check %s --soak 30", route);
 }
 END_TEST
 

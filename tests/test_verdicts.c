@@ -380,23 +380,6 @@ END_TEST
 
 /* ---- the program ----------------------------------------------------------------------------- */
 
-/* Run a command line by a shell; returns the exit status. */
-static int run(const char *line, char *output, size_t size)
-{
-    char command[4096];
-    snprintf(command, sizeof command, "%s 2>&1", line);
-    FILE *pipe = popen(command, "r");
-    ck_assert_ptr_nonnull(pipe);
-    size_t n = fread(output, 1, size - 1, pipe);
-    output[n] = '\0';
-    char rest[4096];
-    while (fread(rest, 1, sizeof rest, pipe) > 0)
-        ;
-    int status = pclose(pipe);
-    ck_assert_msg(WIFEXITED(status), "%s ended by a signal:\n%s", line, output);
-    return WEXITSTATUS(status);
-}
-
 /* The line that a failure prints, run as it stands, fails in the same way.  (A case whose output
  * zeros would meet fails under --strict.) */
 START_TEST(failures_run_back)
@@ -405,16 +388,14 @@ START_TEST(failures_run_back)
         "check dense --strict --case 'h4q2k1d0:none:f32:normal:s302326:softcap=5'",
         "check 'tiled-textbook:br=16' --strict --case "
         "'b2h4q3k15d0:prefix( 1 )|(prefix(1)):f32:ties:s299193:pass=bwd'"};
-    char first[8192], second[8192], again[2048], line[2048];
-    snprintf(line, sizeof line, "%s/attnlab %s", test_build(), arguments[_i]);
-    ck_assert_int_eq(run(line, first, sizeof first), 1);
-    const char *at = strstr(first, "  again: ");
-    ck_assert_msg(at != NULL, "%s", first);
-    at += strlen("  again: ");
-    snprintf(again, sizeof again, "%.*s", (int)strcspn(at, "\n"), at);
-    ck_assert_int_eq(run(again, second, sizeof second), 1);
-    ck_assert_int_eq(strncmp(first, second, strcspn(first, "\n")), 0);
+    scratch_expect(1, "  again: ", "%s", arguments[_i]);
+    char *first = strdup(scratch_output);
+    ck_assert_ptr_nonnull(first);
+    const char *again = strstr(first, "  again: ") + strlen("  again: ");
+    scratch_shell(1, "", "%.*s", (int)strcspn(again, "\n"), again);
+    ck_assert_int_eq(strncmp(first, scratch_output, strcspn(first, "\n")), 0);
     ck_assert_int_eq(strncmp(first, "WEAK", 4), 0);
+    free(first);
 }
 END_TEST
 
@@ -451,13 +432,7 @@ static const struct {
 
 START_TEST(words_and_status)
 {
-    static char output[1 << 20];
-    char line[512];
-    snprintf(line, sizeof line, "%s/attnlab %s", test_build(), words[_i].args);
-    int status = run(line, output, sizeof output);
-    ck_assert_msg(status == words[_i].status, "%s: exit status %d:\n%s", line, status, output);
-    ck_assert_msg(strstr(output, words[_i].says) != NULL, "%s does not say '%s':\n%s", line,
-                  words[_i].says, output);
+    scratch_expect(words[_i].status, words[_i].says, "%s", words[_i].args);
 }
 END_TEST
 
@@ -468,11 +443,7 @@ START_TEST(no_memory_is_the_environments)
     static const char *const line[] = {
         "check dense --case 'h4q8000d8:none:f32:normal:s1'",
         "check tiled-textbook --case 'h9q99999d999:none:f32:normal:s1'"};
-    char output[8192], command[512];
-    snprintf(command, sizeof command, "ulimit -v 400000; %s/attnlab %s", test_build(), line[_i]);
-    int status = run(command, output, sizeof output);
-    ck_assert_msg(status == 3, "exit status %d:\n%s", status, output);
-    ck_assert_ptr_nonnull(strstr(output, "ERROR"));
+    scratch_shell(3, "ERROR", "ulimit -v 400000; %s/attnlab %s", test_build(), line[_i]);
 }
 END_TEST
 #endif
