@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/fixtures/case_fixture.h"
 #include "tests/harness/runner.h"
 
 static const char *const specs[] = {"dense", "csr-textbook", "tiled-textbook",
@@ -19,11 +20,9 @@ struct tally {
 
 static void run(const struct attn_spec *spec, const char *text, struct tally *tally)
 {
-    struct attn_case c;
-    struct attn_error err = {0};
     struct attn_result r;
     char report[4096];
-    ck_assert_msg(attn_case_parse(text, &c, &err) == ATTN_OK, "%s: %s", text, err.text);
+    struct attn_case c = case_of(text);
     attn_run_case(spec, &c, &r);
     attn_result_print(spec, &c, &r, report, sizeof report);
     ck_assert_msg(r.verdict == ATTN_PASS || r.verdict == ATTN_WEAK, "%s", report);
@@ -67,11 +66,9 @@ static void draw_case(uint64_t n, char *text, size_t size)
 
 START_TEST(sound_and_of_use)
 {
-    struct attn_spec spec;
-    struct attn_error err = {0};
     struct tally tally = {0};
     char text[256];
-    ck_assert_msg(attn_spec_parse(specs[_i], &spec, &err) == ATTN_OK, "%s", err.text);
+    struct attn_spec spec = spec_of(specs[_i]);
     for (uint64_t n = 0; n < DRAWS; n++) {
         draw_case(n + 1000 * (uint64_t)_i, text, sizeof text);
         run(&spec, text, &tally);

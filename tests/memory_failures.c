@@ -95,7 +95,7 @@ START_TEST(every_take_may_fail)
     attn_spec_print(&list[_i], name, sizeof name);
     for (int c = 0; c < CASES; c++) {
         struct attn_setup s;
-        memory_open(cases[c], &s);
+        setup_of(cases[c], &s);
         for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++) {
             struct trial t = {&list[_i], &s, (enum attn_pass)pass, ""};
             int64_t peak;

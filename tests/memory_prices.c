@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "ref/mask/mask.h"
+#include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/memory_data.h"
 #include "tests/wrap.h"
 
@@ -153,21 +154,14 @@ static void check_live(const struct attn_cost *cost, const char *spec, const cha
     ck_assert_int_eq(sum, cost->peak_bytes);
 }
 
-static void parse_spec(const char *text, struct attn_spec *spec)
-{
-    struct attn_error err = {0};
-    ck_assert_msg(attn_spec_parse(text, spec, &err) == ATTN_OK, "%s", err.text);
-}
-
 /* The price of every rank is the literal one, and so is what one process takes. */
 START_TEST(by_hand)
 {
     const struct hand_price *want = &hand_prices[_i];
-    struct attn_spec spec;
     struct attn_setup s;
     struct attn_error err = {0};
-    parse_spec(want->spec, &spec);
-    memory_open(want->text != NULL ? want->text : hand_case, &s);
+    struct attn_spec spec = spec_of(want->spec);
+    setup_of(want->text != NULL ? want->text : hand_case, &s);
     for (int rank = 0; rank < attn_ranks(spec.impl, &spec.options); rank++) {
         struct attn_cost cost;
         ck_assert_msg(attn_price(spec.impl, &spec.options, &s.problem, want->pass, rank, &cost,
@@ -198,10 +192,9 @@ END_TEST
 static void price(const char *text, const struct attn_mask_shape *shape, const char *mask_text,
                   int64_t d, struct attn_cost *cost)
 {
-    struct attn_spec spec;
     struct attn_mask *mask;
     struct attn_error err = {0};
-    parse_spec(text, &spec);
+    struct attn_spec spec = spec_of(text);
     ck_assert_int_eq(attn_mask_parse(mask_text, shape, NULL, &mask, &err), ATTN_OK);
     struct attn_problem p = {.batch = shape->batch,
                              .heads = shape->heads,

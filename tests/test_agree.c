@@ -1,4 +1,5 @@
 /* The judge is judged: what attn_agree lets pass and what not, and the bound that it is given. */
+#include "tests/fixtures/case_fixture.h"
 #include "tests/suites.h"
 
 #include <float.h>
@@ -280,36 +281,6 @@ START_TEST(gamma_n)
 }
 END_TEST
 
-/* Truth and bounds of a sample of a case, for an implementation with its presets. */
-static void truth_of_sample(const char *text, const char *name, const struct attn_sample *sample,
-                            struct attn_setup *s, struct attn_truth *truth)
-{
-    struct attn_case c;
-    struct attn_error err = {0};
-    struct attn_spec spec;
-    struct attn_precision precision;
-    ck_assert_msg(attn_spec_parse(name, &spec, &err) == ATTN_OK, "%s", err.text);
-    ck_assert_msg(attn_case_parse(text, &c, &err) == ATTN_OK, "%s", err.text);
-    ck_assert_msg(attn_setup_open(&c, s, &err) == ATTN_OK, "%s", err.text);
-    attn_precision_of(spec.impl, &spec.options, &s->problem, &precision);
-    struct attn_backward t = attn_setup_backward(s);
-    struct attn_inputs in = {.q = t.q,
-                             .k = t.k,
-                             .v = t.v,
-                             .d_o = t.d_o,
-                             .d_lse = t.d_lse,
-                             .want_d_bias = t.dbias.data != NULL};
-    ck_assert_msg(attn_truth_compute(&s->problem, &in, &precision, sample, truth, &err) == ATTN_OK,
-                  "%s", err.text);
-}
-
-static void truth_of(const char *text, const char *name, struct attn_setup *s,
-                     struct attn_truth *truth)
-{
-    struct attn_sample all = {-1, -1, NULL, NULL};
-    truth_of_sample(text, name, &all, s, truth);
-}
-
 static int64_t elements(const struct attn_truth_tensor *t)
 {
     return t->want == NULL ? 0 : t->extent[0] * t->extent[1] * t->extent[2] * t->extent[3];
@@ -336,8 +307,8 @@ START_TEST(a_sample_is_of_the_whole)
     static const struct attn_sample sample = {3, 4, rows, keys};
     struct attn_setup s, t;
     struct attn_truth whole, part;
-    truth_of(text[_i], "tiled-textbook", &s, &whole);
-    truth_of_sample(text[_i], "tiled-textbook", &sample, &t, &part);
+    truth_of_case(text[_i], "tiled-textbook", NULL, &s, &whole);
+    truth_of_case(text[_i], "tiled-textbook", &sample, &t, &part);
     for (int o = ATTN_DK; o <= ATTN_DV; o++) {
         const struct attn_truth_tensor *w = &whole.tensor[o], *p = &part.tensor[o];
         int64_t d = w->extent[3], heads = w->extent[0] * w->extent[1], n_key = w->extent[2];
@@ -367,7 +338,7 @@ START_TEST(bounds_are_finite)
         "b2h2q19k33d16:none:f32:normal:s4:pass=bwd:bias=alibi"};
     struct attn_setup s;
     struct attn_truth truth;
-    truth_of(text[_i], "tiled-textbook:br=8,bc=8", &s, &truth);
+    truth_of_case(text[_i], "tiled-textbook:br=8,bc=8", NULL, &s, &truth);
     double u = attn_dtype_roundoff(s.problem.dtype);
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
         const struct attn_truth_tensor *t = &truth.tensor[o];
@@ -387,8 +358,8 @@ START_TEST(bounds_of_empty_rows)
 {
     struct attn_setup s;
     struct attn_truth truth;
-    truth_of("b2h2q20k10d4:causal(br):f32:normal:s1:pass=bwd:poison=nan", "ring:ranks=2", &s,
-             &truth);
+    truth_of_case("b2h2q20k10d4:causal(br):f32:normal:s1:pass=bwd:poison=nan", "ring:ranks=2", NULL,
+                  &s, &truth);
     for (int o = ATTN_O; o <= ATTN_DQ; o++) {
         const struct attn_truth_tensor *t = &truth.tensor[o];
         for (int64_t n = 0; n < elements(t); n++) {
@@ -408,7 +379,8 @@ START_TEST(bounds_of_unseen_keys)
 {
     struct attn_setup s;
     struct attn_truth truth;
-    truth_of("h2q6k9d4:prefix(5):f64:normal:s1:pass=bwd:poison=nan", "dense", &s, &truth);
+    truth_of_case("h2q6k9d4:prefix(5):f64:normal:s1:pass=bwd:poison=nan", "dense", NULL, &s,
+                  &truth);
     for (int o = ATTN_DK; o <= ATTN_DV; o++)
         for (int64_t n = 0; n < elements(&truth.tensor[o]); n++) {
             int unseen = n / 4 % 9 >= 5;
@@ -436,7 +408,7 @@ START_TEST(bounds_grow)
     for (size_t n = 0; n < 4; n++) {
         struct attn_setup s;
         struct attn_truth truth;
-        truth_of(text[n], "dense", &s, &truth);
+        truth_of_case(text[n], "dense", NULL, &s, &truth);
         double lse = largest_bound(&truth.tensor[ATTN_LSE]);
         ck_assert_msg(lse > 3 * last_lse, "%s: %g after %g", text[n], lse, last_lse);
         last_lse = lse;
@@ -448,7 +420,7 @@ START_TEST(bounds_grow)
         for (int more = 0; more < 2; more++) {
             struct attn_setup s;
             struct attn_truth truth;
-            truth_of(by[n].text, more ? by[n].more : by[n].less, &s, &truth);
+            truth_of_case(by[n].text, more ? by[n].more : by[n].less, NULL, &s, &truth);
             o[more] = largest_bound(&truth.tensor[ATTN_O]);
             attn_truth_free(&truth);
             attn_setup_close(&s);
@@ -464,7 +436,7 @@ START_TEST(swapped_outputs)
     static const int pair[][2] = {{ATTN_O, ATTN_DQ}, {ATTN_DK, ATTN_DV}, {ATTN_DQ, ATTN_DK}};
     struct attn_setup s;
     struct attn_truth truth;
-    truth_of("b2h2q12k12d8:causal(br):f32:normal:s1:pass=bwd", "dense", &s, &truth);
+    truth_of_case("b2h2q12k12d8:causal(br):f32:normal:s1:pass=bwd", "dense", NULL, &s, &truth);
     for (size_t n = 0; n < sizeof pair / sizeof *pair; n++)
         for (int way = 0; way < 2; way++) {
             const struct attn_truth_tensor *is = &truth.tensor[pair[n][way]];

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "tests/fixtures/case_fixture.h"
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
 #include "tests/variants/honest.h"
@@ -72,7 +73,6 @@ static void style_at(int index, struct attn_spec *spec)
 /* Specs: what is registered, then the variants of it, then the styles. */
 static void spec_at(int index, struct attn_spec *spec)
 {
-    struct attn_error err = {0};
     int registered = attn_impl_count();
     if (index >= registered + VARIANTS) {
         style_at(index - registered - VARIANTS, spec);
@@ -80,7 +80,7 @@ static void spec_at(int index, struct attn_spec *spec)
     }
     const char *text =
         index < registered ? attn_impl_at(index)->name : variants[index - registered];
-    ck_assert_msg(attn_spec_parse(text, spec, &err) == ATTN_OK, "%s", err.text);
+    *spec = spec_of(text);
 }
 
 /* ---- the count ------------------------------------------------------------------------------ */
@@ -140,10 +140,7 @@ static int run_honestly(const struct attn_spec *spec, struct attn_setup *setup, 
 
 static void open_case(const char *text, struct attn_setup *setup)
 {
-    struct attn_case c;
-    struct attn_error err = {0};
-    ck_assert_msg(attn_case_parse(text, &c, &err) == ATTN_OK, "%s: %s", text, err.text);
-    ck_assert_msg(attn_setup_open(&c, setup, &err) == ATTN_OK, "%s: %s", text, err.text);
+    setup_of(text, setup);
     attn_setup_keep(setup);
 }
 
@@ -199,13 +196,8 @@ START_TEST(styles_differ)
     uint64_t digest[STYLES];
     for (int n = 0; n < STYLES; n++) {
         struct attn_spec spec;
-        struct attn_case c;
-        struct attn_error err = {0};
-        struct attn_result r;
         style_at(n, &spec);
-        ck_assert(attn_case_parse("h4g2q33k130d8:causal(br):f32:normal:s1:pass=bwd", &c, &err) ==
-                  ATTN_OK);
-        attn_run_case(&spec, &c, &r);
+        struct attn_result r = result_of(&spec, "h4g2q33k130d8:causal(br):f32:normal:s1:pass=bwd");
         ck_assert_int_eq(r.verdict, ATTN_PASS);
         digest[n] = r.digest;
         for (int m = 0; m < n; m++)
@@ -285,25 +277,13 @@ START_TEST(kernels_err_as_the_textbook_does)
 }
 END_TEST
 
-static void parse_spec(const char *text, struct attn_spec *spec)
-{
-    struct attn_error err = {0};
-    ck_assert_msg(attn_spec_parse(text, spec, &err) == ATTN_OK, "%s", err.text);
-}
-
 /* What a failing case prints runs back to the same verdict. */
 START_TEST(failure_reproduces)
 {
-    struct attn_spec spec, again;
-    struct attn_case c, back;
-    struct attn_error err = {0};
     struct attn_result r;
     char text[4096], shape[512];
-    parse_spec("tiled-textbook:br=16", &spec);
-    ck_assert_int_eq(
-        attn_case_parse("b2h2q9k17d8:causal(br)|prefix(3):f32:ties:s5:softcap=4:pass=bwd", &c,
-                        &err),
-        ATTN_OK);
+    struct attn_spec spec = spec_of("tiled-textbook:br=16");
+    struct attn_case c = case_of("b2h2q9k17d8:causal(br)|prefix(3):f32:ties:s5:softcap=4:pass=bwd");
     attn_run_case(&spec, &c, &r);
     attn_result_print(&spec, &c, &r, text, sizeof text);
     char *at = strstr(text, "attnlab check '");
@@ -311,12 +291,12 @@ START_TEST(failure_reproduces)
     at += strlen("attnlab check '");
     char *end = strchr(at, '\'');
     *end = '\0';
-    parse_spec(at, &again);
+    struct attn_spec again = spec_of(at);
     ck_assert_ptr_eq(again.impl, spec.impl);
     ck_assert_int_eq(memcmp(&again.options, &spec.options, sizeof spec.options), 0);
     at = strstr(end + 1, "--case '") + strlen("--case '");
     snprintf(shape, sizeof shape, "%.*s", (int)strcspn(at, "'"), at);
-    ck_assert_int_eq(attn_case_parse(shape, &back, &err), ATTN_OK);
+    struct attn_case back = case_of(shape);
     struct attn_result same;
     attn_run_case(&again, &back, &same);
     ck_assert_uint_eq(same.digest, r.digest);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "experiments/bench/bench.h"
+#include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
@@ -167,16 +168,13 @@ START_TEST(rows_are_sound)
     int targets = 0;
     for (int r = 0; r < list->n; r++) {
         const struct attn_bench_row *row = &list->row[r];
-        struct attn_case c;
-        struct attn_error err = {ATTN_OK, ""};
-        ck_assert_msg(attn_case_parse(row->text, &c, &err) == ATTN_OK, "%s: %s", row->what,
-                      err.text);
+        case_of(row->text);
         ck_assert(row->target >= 0 && row->threads >= 1);
         ck_assert(row->goal != ATTN_BENCH_STEP || row->target == 0);
         targets += row->target > 0;
         ck_assert_msg((row->other_spec != NULL) == attn_bench_is_pair(row->goal), "%s", row->what);
         if (row->other_spec != NULL && row->goal != ATTN_BENCH_SGEMM)
-            ck_assert_msg(attn_case_parse(row->other_text, &c, &err) == ATTN_OK, "%s", err.text);
+            case_of(row->other_text);
         for (int other = 0; other < r; other++) {
             const struct attn_bench_row *x = &list->row[other];
             ck_assert_msg(strcmp(x->block, row->block) != 0 || strcmp(x->what, row->what) != 0,

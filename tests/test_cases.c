@@ -5,15 +5,10 @@
 #include <string.h>
 
 #include "tests/case_pairs.h"
+#include "tests/fixtures/case_fixture.h"
 #include "tests/harness/fill.h"
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
-
-static void parse(const char *text, struct attn_case *c)
-{
-    struct attn_error err = {ATTN_OK, ""};
-    ck_assert_msg(attn_case_parse(text, c, &err) == ATTN_OK, "%s: %s", text, err.text);
-}
 
 static int same_case(const struct attn_case *a, const struct attn_case *b)
 {
@@ -63,12 +58,11 @@ static const struct {
 
 START_TEST(strings_have_one_canonical_form)
 {
-    struct attn_case c, again;
     char text[ATTN_CASE_TEXT];
-    parse(spellings[_i].text, &c);
+    struct attn_case c = case_of(spellings[_i].text);
     attn_case_print(&c, text);
     ck_assert_str_eq(text, spellings[_i].canonical);
-    parse(text, &again);
+    struct attn_case again = case_of(text);
     ck_assert(same_case(&c, &again));
     attn_case_print(&again, text);
     ck_assert_str_eq(text, spellings[_i].canonical);
@@ -77,8 +71,7 @@ END_TEST
 
 START_TEST(defaults_are_as_documented)
 {
-    struct attn_case c;
-    parse("q3d4:none:f32:normal:s1", &c);
+    struct attn_case c = case_of("q3d4:none:f32:normal:s1");
     ck_assert(c.batch == 1 && c.heads == 1 && c.kv_heads == 1 && c.n_query == 3 && c.n_key == 3 &&
               c.d_key == 4 && c.d_value == 4);
     ck_assert(isnan(c.scale) && c.softcap == 0 && c.pass == ATTN_FORWARD);
@@ -134,11 +127,11 @@ static void random_case(uint64_t seed, struct attn_case *c)
 START_TEST(random_cases_round_trip)
 {
     for (uint64_t seed = 0; seed < 20000; seed++) {
-        struct attn_case c, again;
+        struct attn_case c;
         char text[ATTN_CASE_TEXT], twice[ATTN_CASE_TEXT];
         random_case(seed, &c);
         attn_case_print(&c, text);
-        parse(text, &again);
+        struct attn_case again = case_of(text);
         ck_assert_msg(same_case(&c, &again), "%s", text);
         attn_case_print(&again, twice);
         ck_assert_str_eq(text, twice);
@@ -149,11 +142,10 @@ END_TEST
 /* The longest of everything still fits, and reads back. */
 START_TEST(the_longest_case_fits)
 {
-    struct attn_case c, again;
     char text[ATTN_CASE_TEXT];
-    parse("q3d4:none:bf16:stairs-down:s18446744073709551615:pass=bwd:bias=head:layout=broadcast:"
-          "offset=63:poison=none:dlse=1:dbias=1",
-          &c);
+    struct attn_case c =
+        case_of("q3d4:none:bf16:stairs-down:s18446744073709551615:pass=bwd:bias=head:"
+                "layout=broadcast:offset=63:poison=none:dlse=1:dbias=1");
     c.batch = c.heads = c.kv_heads = c.n_query = c.n_key = c.d_key = INT64_MAX;
     c.kv_heads = c.n_key = c.d_value = INT64_MAX - 1;
     c.scale = -1.2345678901234567e-300;
@@ -162,7 +154,7 @@ START_TEST(the_longest_case_fits)
     memset(c.mask, 'a', ATTN_CASE_MASK - 1);
     c.mask[ATTN_CASE_MASK - 1] = '\0';
     attn_case_print(&c, text);
-    parse(text, &again);
+    struct attn_case again = case_of(text);
     ck_assert(same_case(&c, &again));
 }
 END_TEST
@@ -285,14 +277,6 @@ END_TEST
 
 /* ---- the battery ----------------------------------------------------------------------------- */
 
-static void open_case(const char *text, struct attn_setup *setup)
-{
-    struct attn_case c;
-    struct attn_error err = {ATTN_OK, ""};
-    parse(text, &c);
-    ck_assert_msg(attn_setup_open(&c, setup, &err) == ATTN_OK, "%s: %s", text, err.text);
-}
-
 START_TEST(battery_cases_are_sound)
 {
     for (int n = 0; n < attn_battery_count(); n++) {
@@ -300,21 +284,20 @@ START_TEST(battery_cases_are_sound)
         ck_assert_ptr_eq(attn_battery_find(k->name), k); /* unique: the first of a name is found */
         ck_assert_msg(strlen(k->why) >= 20, "%s: no reason given", k->name);
         ck_assert_msg(strlen(k->ids) >= 5, "%s: no id given", k->name);
-        struct attn_case c, again;
         char text[ATTN_CASE_TEXT];
-        parse(k->text, &c);
+        struct attn_case c = case_of(k->text);
         attn_case_print(&c, text);
-        parse(text, &again);
+        struct attn_case again = case_of(text);
         ck_assert_msg(same_case(&c, &again), "%s: %s", k->name, text);
         for (int m = 0; m < n; m++) {
             char other[ATTN_CASE_TEXT];
-            parse(attn_battery_at(m)->text, &again);
+            again = case_of(attn_battery_at(m)->text);
             attn_case_print(&again, other);
             ck_assert_msg(strcmp(text, other) != 0, "%s repeats %s", k->name,
                           attn_battery_at(m)->name);
         }
         struct attn_setup s;
-        open_case(k->text, &s);
+        setup_of(k->text, &s);
         char damage[200];
         for (int slot = 0; slot < ATTN_SLOTS; slot++)
             ck_assert_ptr_null(attn_tensor_intact(&s.tensor[slot], damage, sizeof damage));
@@ -370,7 +353,7 @@ START_TEST(battery_covers_the_language)
     struct coverage all = {0};
     struct attn_case c;
     for (int n = 0; n < attn_battery_count(); n++) {
-        parse(attn_battery_at(n)->text, &c);
+        c = case_of(attn_battery_at(n)->text);
         cover(&c, &all);
     }
     ck_assert_int_ge(all.cases, 80);

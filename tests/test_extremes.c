@@ -6,17 +6,17 @@
 #include <string.h>
 
 #include "ref/oracle.h"
+#include "tests/fixtures/case_fixture.h"
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
 
 /* Run both passes of a setup that the test has altered, and judge it. */
 static void judge_altered(const char *name, struct attn_setup *setup, struct attn_result *r)
 {
-    struct attn_spec spec;
     struct attn_error err = {0};
     struct attn_ledger ledger;
     struct attn_precision precision;
-    ck_assert_int_eq(attn_spec_parse(name, &spec, &err), ATTN_OK);
+    struct attn_spec spec = spec_of(name);
     attn_ledger_init(&ledger, NULL);
     struct attn_ctx ctx = {.ledger = &ledger, .options = &spec.options, .error = &err};
     struct attn_forward forward = attn_setup_forward(setup);
@@ -36,14 +36,11 @@ static const char *const specs[] = {"dense", "csr-textbook", "tiled-textbook:bc=
 START_TEST(finfo_min_as_a_mask)
 {
     static const double low[] = {-(double)FLT_MAX, -1e9, -1e4};
-    struct attn_case c;
-    struct attn_error err = {0};
     struct attn_result r;
-    ck_assert_int_eq(attn_case_parse("b2h2q9k13d8:none:f32:normal:s3:bias=full:pass=bwd", &c, &err),
-                     ATTN_OK);
+    struct attn_case c = case_of("b2h2q9k13d8:none:f32:normal:s3:bias=full:pass=bwd");
     for (int l = 0; l < 3; l++) {
         struct attn_setup setup;
-        ck_assert_int_eq(attn_setup_open(&c, &setup, &err), ATTN_OK);
+        setup_from(&c, &setup);
         for (int64_t n = 0; n < 2 * 2 * 9 * 13; n++)
             attn_tensor_set(&setup.tensor[ATTN_T_BIAS], n / 234, n / 117 % 2, n / 13 % 9, n % 13,
                             n % 13 > n / 13 % 9 ? low[l] : 0);
@@ -64,13 +61,8 @@ START_TEST(scores_beyond_resolution)
                                        "q9k40d8:none:f32:normal:s1:pass=bwd:scale=1e20",
                                        "h2q10k40d8:none:f64:normal:s1:pass=bwd:scale=1e30"};
     for (int t = 0; t < 4; t++) {
-        struct attn_spec spec;
-        struct attn_case c;
-        struct attn_error err = {0};
-        struct attn_result r;
-        ck_assert_int_eq(attn_spec_parse(specs[_i], &spec, &err), ATTN_OK);
-        ck_assert_int_eq(attn_case_parse(text[t], &c, &err), ATTN_OK);
-        attn_run_case(&spec, &c, &r);
+        struct attn_spec spec = spec_of(specs[_i]);
+        struct attn_result r = result_of(&spec, text[t]);
         ck_assert_msg(r.verdict == ATTN_PASS || r.verdict == ATTN_WEAK, "%s: %s", text[t], r.text);
     }
 }
@@ -79,8 +71,6 @@ END_TEST
 /* An LSE that is off by 1e30 is wrong at any scale. */
 START_TEST(large_scores_hide_nothing)
 {
-    struct attn_case c;
-    struct attn_error err = {0};
     struct attn_result r;
     struct attn_setup setup;
     struct attn_precision precision = {.u = 0x1p-24,
@@ -90,9 +80,7 @@ START_TEST(large_scores_hide_nothing)
                                        .tiny = 0x1p-150,
                                        .exp_ulps = 4};
     memset(&r, 0, sizeof r);
-    ck_assert_int_eq(attn_case_parse("h2q10k40d8:none:f32:normal:s1:scale=1e10", &c, &err),
-                     ATTN_OK);
-    ck_assert_int_eq(attn_setup_open(&c, &setup, &err), ATTN_OK);
+    setup_of("h2q10k40d8:none:f32:normal:s1:scale=1e10", &setup);
     for (int64_t n = 0; n < 20; n++) {
         for (int64_t d = 0; d < 8; d++)
             attn_tensor_set(&setup.tensor[ATTN_T_O], 0, n / 10, n % 10, d, 0);
@@ -232,13 +220,10 @@ static const struct {
 static void open_small(int n, const char *dtype, struct attn_setup *setup)
 {
     char text[ATTN_CASE_TEXT];
-    struct attn_case c;
-    struct attn_error err = {0};
     int biased = strcmp(element[n].bias, "inf") == 0;
     snprintf(text, sizeof text, SMALL, element[n].mask, dtype,
              biased ? "bias=inf:dbias=1" : "bias=none");
-    ck_assert_msg(attn_case_parse(text, &c, &err) == ATTN_OK, "%s", err.text);
-    ck_assert_msg(attn_setup_open(&c, setup, &err) == ATTN_OK, "%s", err.text);
+    setup_of(text, setup);
     for (size_t e = 0; e < sizeof plain / sizeof *plain; e++)
         attn_tensor_set(&setup->tensor[plain[e].slot], 0, 0, plain[e].row, plain[e].feature,
                         plain[e].value);
@@ -263,30 +248,14 @@ static int accepts(const struct attn_truth_tensor *truth, int64_t n, double valu
     return x.n_bad == 0;
 }
 
-static void truth_of(const struct attn_setup *s, const struct attn_spec *spec,
-                     struct attn_truth *truth)
-{
-    struct attn_precision precision;
-    struct attn_error err = {0};
-    struct attn_inputs in = {.q = attn_tensor_cview(&s->tensor[ATTN_T_Q]),
-                             .k = attn_tensor_cview(&s->tensor[ATTN_T_K]),
-                             .v = attn_tensor_cview(&s->tensor[ATTN_T_V]),
-                             .d_o = attn_tensor_cview(&s->tensor[ATTN_T_DO]),
-                             .want_d_bias = s->tensor[ATTN_T_DBIAS].data != NULL};
-    attn_precision_of(spec->impl, &spec->options, &s->problem, &precision);
-    ck_assert(attn_truth_compute(&s->problem, &in, &precision, NULL, truth, &err) == ATTN_OK);
-}
-
 START_TEST(classes_are_those_of_the_formulas)
 {
-    struct attn_spec spec;
-    struct attn_error err = {0};
-    ck_assert_int_eq(attn_spec_parse("dense", &spec, &err), ATTN_OK);
+    struct attn_spec spec = spec_of("dense");
     for (int n = 0; n < (int)(sizeof element / sizeof *element); n++) {
         struct attn_setup setup;
         struct attn_truth truth;
         open_small(n, "f32", &setup);
-        truth_of(&setup, &spec, &truth);
+        truth_of(&setup, &spec, NULL, &truth);
         const struct attn_truth_tensor *t = &truth.tensor[element[n].output];
         int64_t at = element[n].row * t->extent[3] + element[n].feature;
         unsigned right = element[n].right;
@@ -307,16 +276,15 @@ END_TEST
 /* The oracle without our sets, by IEEE arithmetic alone, is of a class that they hold. */
 START_TEST(oracle_is_of_a_right_class)
 {
-    struct attn_spec spec;
     struct attn_error err = {0};
     int special = 0;
-    ck_assert_int_eq(attn_spec_parse("dense", &spec, &err), ATTN_OK);
+    struct attn_spec spec = spec_of("dense");
     for (int n = 0; n < (int)(sizeof element / sizeof *element); n++) {
         struct attn_setup setup;
         struct attn_truth truth;
         struct attn_oracle_row row;
         open_small(n, _i == 0 ? "f32" : "f64", &setup);
-        truth_of(&setup, &spec, &truth);
+        truth_of(&setup, &spec, NULL, &truth);
         const struct attn_tensor *t = setup.tensor;
         struct attn_cview q = attn_tensor_cview(&t[ATTN_T_Q]), k = attn_tensor_cview(&t[ATTN_T_K]),
                           v = attn_tensor_cview(&t[ATTN_T_V]),
@@ -358,18 +326,13 @@ START_TEST(honest_code_passes_with_special_values)
                                        "window(3,2,br)"};
     static const char *const rest[] = {"f32:normal:s7", "f64:normal:s8", "f32:cliffs:s9:softcap=5",
                                        "f32:normal:s10:bias=inf:dbias=1:dlse=1", "bf16:normal:s11"};
-    struct attn_spec spec;
-    struct attn_error err = {0};
     int passes = 0, weak = 0;
-    ck_assert_int_eq(attn_spec_parse(every[_i], &spec, &err), ATTN_OK);
+    struct attn_spec spec = spec_of(every[_i]);
     for (size_t n = 0; n < 9 * 4 * 5; n++) {
         char text[ATTN_CASE_TEXT];
-        struct attn_case c;
-        struct attn_result r;
         snprintf(text, sizeof text, "h2q40k40d8:%s:%s:pass=bwd:special=%s", mask[n / 9 % 4],
                  rest[n / 36], number[n % 9]);
-        ck_assert_msg(attn_case_parse(text, &c, &err) == ATTN_OK, "%s: %s", text, err.text);
-        attn_run_case(&spec, &c, &r);
+        struct attn_result r = result_of(&spec, text);
         ck_assert_msg(r.verdict == ATTN_PASS || r.verdict == ATTN_REFUSED ||
                           (r.verdict == ATTN_WEAK && strcmp(number[n % 9], "k-huge") == 0),
                       "%s: %s: %s %s", every[_i], text, attn_verdict_name(r.verdict), r.text);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/planted.h"
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
@@ -70,10 +71,9 @@ START_TEST(made_cases_are_whole)
     int n = attn_factor_cases(ATTN_TIER_FULL, again, ATTN_FACTOR_FULL_MOST);
     ck_assert_msg(quick < n && n < ATTN_FACTOR_FULL_MOST, "%d quick, %d full cases", quick, n);
     for (int i = 0; i < n; i++) {
-        struct attn_case c;
         char text[ATTN_CASE_TEXT];
         ck_assert(i >= quick || strcmp(once[i].text, again[i].text) == 0);
-        ck_assert_int_eq(attn_case_parse(again[i].text, &c, NULL), ATTN_OK);
+        struct attn_case c = case_of(again[i].text);
         attn_case_print(&c, text);
         ck_assert_str_eq(text, again[i].text);
         ck_assert_int_lt((int)strlen(again[i].why), (int)sizeof again[i].why - 1);
@@ -165,14 +165,12 @@ static struct meeting *meet(enum attn_tier tier)
     memset(m->has, -1, (size_t)attn_tier_count(tier) * sizeof *m->has);
     memset(m->by, -1, sizeof m->by);
     for (int i = 0; i < attn_tier_count(tier); i++) {
-        struct attn_case c;
         struct attn_setup s;
-        struct attn_error err = {0};
-        ck_assert_int_eq(attn_case_parse(attn_tier_at(tier, i)->text, &c, &err), ATTN_OK);
+        struct attn_case c = case_of(attn_tier_at(tier, i)->text);
         double size = (double)(c.batch * c.heads * c.n_query * c.n_key * c.d_key * c.d_value);
         if (c.fill != ATTN_FILL_NORMAL || c.poison != ATTN_POISON_NONE || size == 0)
             continue; /* ordinary numbers, in which an error shows */
-        ck_assert_msg(attn_setup_open(&c, &s, &err) == ATTN_OK, "%s", err.text);
+        setup_from(&c, &s);
         struct attn_backward backward = attn_setup_backward(&s);
         note_pass(m, i, &s, NULL);
         if (c.pass == ATTN_BACKWARD)
@@ -278,10 +276,7 @@ static int everything(void)
 static int dies(const struct planted_fault *fault, const char *text)
 {
     struct attn_spec spec = planted_spec(fault);
-    struct attn_case c;
-    struct attn_result r;
-    ck_assert_int_eq(attn_case_parse(text, &c, NULL), ATTN_OK);
-    attn_run_case(&spec, &c, &r);
+    struct attn_result r = result_of(&spec, text);
     ck_assert_msg(r.verdict != ATTN_ERROR && r.verdict != ATTN_REFUSED, "%s: %s", text, r.text);
     return r.verdict == ATTN_FAILED;
 }

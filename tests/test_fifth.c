@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/external_fixture.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/harness/runner.h"
@@ -25,9 +26,8 @@ START_TEST(the_example_is_right)
     ck_assert_msg(parse("rows", &spec, &err) == ATTN_OK, "%s", err.text);
     ck_assert_ptr_eq(spec.impl, dlsym(library, "attn_impl_example_rows"));
     for (int i = 0; i < attn_battery_count(); i++) {
-        struct attn_case c;
         struct attn_result r;
-        ck_assert_int_eq(attn_case_parse(attn_battery_at(i)->text, &c, &err), ATTN_OK);
+        struct attn_case c = case_of(attn_battery_at(i)->text);
         attn_run_case(&spec, &c, &r);
         ck_assert_msg(r.verdict == ATTN_PASS || r.verdict == ATTN_REFUSED, "%s: %s",
                       attn_battery_at(i)->name, r.text);
@@ -36,9 +36,8 @@ START_TEST(the_example_is_right)
     ck_assert_int_ge(passed, 30);
     /* and as the local kernel of another scheme */
     ck_assert_msg(parse("ring:ranks=2,local=rows", &spec, &err) == ATTN_OK, "%s", err.text);
-    struct attn_case c;
     struct attn_result r;
-    ck_assert_int_eq(attn_case_parse("b2h2q12k8d4:causal(br):f32:normal:s3", &c, &err), ATTN_OK);
+    struct attn_case c = case_of("b2h2q12k8d4:causal(br):f32:normal:s3");
     attn_run_case(&spec, &c, &r);
     ck_assert_msg(r.verdict == ATTN_PASS, "%s", r.text);
 }

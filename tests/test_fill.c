@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ref/problem.h"
+#include "tests/fixtures/case_fixture.h"
 #include "tests/harness/cases/setup_fill.h"
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
@@ -118,14 +119,6 @@ END_TEST
 
 /* ---- the recipes ----------------------------------------------------------------------------- */
 
-static void open_case(const char *text, struct attn_setup *setup)
-{
-    struct attn_case c;
-    struct attn_error err = {ATTN_OK, ""};
-    ck_assert_msg(attn_case_parse(text, &c, &err) == ATTN_OK, "%s: %s", text, err.text);
-    ck_assert_msg(attn_setup_open(&c, setup, &err) == ATTN_OK, "%s: %s", text, err.text);
-}
-
 /* b2h2q7k9d4v5:none:f64:FILL:s7:pass=bwd, with bias=full where that is legal: one element of q and
  * of k, and a digest of q, k, v, dO and bias.  The same bits come out of gcc -O0, gcc -O3
  * -march=native -ffp-contract=fast, and clang. */
@@ -159,7 +152,7 @@ START_TEST(fills_are_pinned)
     snprintf(text, sizeof text, "b2h2q7k9d4v5:none:f64:%s:s7:pass=bwd%s", golden[_i].fill,
              _i == ATTN_FILL_SELECT || _i == ATTN_FILL_REVEAL ? "" : ":bias=full");
     struct attn_setup s;
-    open_case(text, &s);
+    setup_of(text, &s);
     uint64_t digest = 0xcbf29ce484222325u;
     const int slots[] = {ATTN_T_Q, ATTN_T_K, ATTN_T_V, ATTN_T_DO, ATTN_T_BIAS};
     for (size_t t = 0; t < sizeof slots / sizeof *slots; t++)
@@ -215,7 +208,7 @@ static void open_fill(int which, enum attn_fill fill, int seed, struct attn_setu
 {
     char text[ATTN_CASE_TEXT];
     snprintf(text, sizeof text, shape[which], attn_fill_name(fill), seed);
-    open_case(text, s);
+    setup_of(text, s);
 }
 
 START_TEST(offsets_hold)
@@ -254,7 +247,7 @@ START_TEST(stairs_climb_and_fall)
         attn_setup_close(&s);
     }
     struct attn_setup s; /* a long stair stays below 1e4 */
-    open_case("q2k5000d4:none:f32:stairs-down:s1", &s);
+    setup_of("q2k5000d4:none:f32:stairs-down:s1", &s);
     ck_assert(score(&s, 0, 0, 0, 4999) < -8000 && score(&s, 0, 0, 0, 4999) > -1e4);
     attn_setup_close(&s);
 }
@@ -301,7 +294,7 @@ START_TEST(spikes_stand_out)
         attn_setup_close(&s);
     }
     struct attn_setup s;
-    open_case("h2q17k10d4:none:f32:spike:s3:pass=bwd", &s);
+    setup_of("h2q17k10d4:none:f32:spike:s3:pass=bwd", &s);
     int loud = 0;
     for (int64_t i = 0; i < 17; i++)
         loud += fabs(attn_tensor_get(&s.tensor[ATTN_T_DO], 0, 1, i, 2)) > 5;
@@ -333,7 +326,7 @@ START_TEST(select_selects)
         "h6g3q20k33d16v5:dense(hqk30):f32:select:s5:scale=-3", "q3k1d0v2:none:f32:select:s6",
         "q12k12d64:random(0.2,1,heads):f32:select:s7"};
     struct attn_setup s;
-    open_case(text[_i], &s);
+    setup_of(text[_i], &s);
     const struct attn_problem *p = &s.problem;
     struct attn_recipe recipe;
     ck_assert_int_eq(attn_recipe_open(&s.given, p, &recipe, NULL), ATTN_OK);
@@ -376,10 +369,9 @@ START_TEST(select_refuses_what_it_cannot_promise)
                  {"q4k9d4:none:f32:select:s1:scale=0", "scale=0"},
                  {"b64h64q1k64d8v64:none:f32:select:s1", "2^24"}};
     for (size_t w = 0; w < sizeof wrong / sizeof *wrong; w++) {
-        struct attn_case c;
         struct attn_setup s;
         struct attn_error err = {ATTN_OK, ""};
-        ck_assert_int_eq(attn_case_parse(wrong[w].text, &c, &err), ATTN_OK);
+        struct attn_case c = case_of(wrong[w].text);
         ck_assert_int_eq(attn_setup_open(&c, &s, &err), ATTN_EINVAL);
         ck_assert_msg(strstr(err.text, wrong[w].says) != NULL, "%s", err.text);
         ck_assert_ptr_nonnull(strstr(err.text, "would work"));
@@ -390,30 +382,30 @@ END_TEST
 START_TEST(plain_fills_hold)
 {
     struct attn_setup s;
-    open_case("b3h3q9k14d6v5:none:f32:reveal:s1", &s);
+    setup_of("b3h3q9k14d6v5:none:f32:reveal:s1", &s);
     for (int64_t j = 0; j < 14; j++)
         for (int64_t c = 0; c < 5; c++)
             ck_assert(get_v(&s, 2, 1, j, c) == (j % 5 == c ? 1 : 0));
     ck_assert(get_q(&s, 2, 2, 8, 5) == 0 && get_k(&s, 2, 2, 8, 5) != 0);
     attn_setup_close(&s);
-    open_case("b3h3q9k14d6v5:none:f32:flat:s1", &s);
+    setup_of("b3h3q9k14d6v5:none:f32:flat:s1", &s);
     ck_assert(get_q(&s, 2, 2, 8, 5) == 0 && get_v(&s, 1, 2, 3, 4) == (double)0.1f);
     attn_setup_close(&s);
-    open_case("b3h3q9k14d6v5:none:f32:ones:s1:pass=bwd", &s);
+    setup_of("b3h3q9k14d6v5:none:f32:ones:s1:pass=bwd", &s);
     ck_assert(get_v(&s, 1, 2, 3, 4) == 1 && attn_tensor_get(&s.tensor[ATTN_T_DO], 2, 2, 8, 4) == 1);
     attn_setup_close(&s);
-    open_case("b3h3q9k14d6v5:none:f32:integer:s1:scale=0.5", &s);
+    setup_of("b3h3q9k14d6v5:none:f32:integer:s1:scale=0.5", &s);
     EACH_ROW(&s)
     for (int64_t j = 0; j < 14; j++)
         ck_assert(2 * score(&s, b, h, i, j) == rint(2 * score(&s, b, h, i, j)));
     attn_setup_close(&s);
-    open_case("h3q9k14d6v5:none:f64:lowrank:s1", &s);
+    setup_of("h3q9k14d6v5:none:f64:lowrank:s1", &s);
     for (int64_t j = 1; j < 14; j++) {
         double apart = fabs(get_k(&s, 0, 1, j, 2) - get_k(&s, 0, 1, 0, 2));
         ck_assert(apart > 0 && apart < 0.16);
     }
     attn_setup_close(&s);
-    open_case("b1h3q9k140d6v5:none:f64:hetero:s1", &s);
+    setup_of("b1h3q9k140d6v5:none:f64:hetero:s1", &s);
     double power[3] = {0, 0, 0};
     for (int64_t g = 0; g < 3; g++)
         for (int64_t j = 0; j < 140; j++)
@@ -429,7 +421,7 @@ START_TEST(heads_and_batches_differ)
     struct attn_setup s;
     char text[ATTN_CASE_TEXT];
     snprintf(text, sizeof text, "b2h2q9k14d6v5:none:f32:%s:s1", attn_fill_name((enum attn_fill)_i));
-    open_case(text, &s);
+    setup_of(text, &s);
     for (int other = 1; other < 4; other++) {
         double q = 0, k = 0, v = 0;
         for (int64_t t = 0; t < 9; t++)
@@ -460,7 +452,7 @@ START_TEST(fills_degrade_sensibly)
         char text[ATTN_CASE_TEXT];
         struct attn_setup s;
         snprintf(text, sizeof text, odd[n], attn_fill_name((enum attn_fill)_i));
-        open_case(text, &s);
+        setup_of(text, &s);
         const int slots[] = {ATTN_T_Q, ATTN_T_K, ATTN_T_V, ATTN_T_DO};
         for (size_t t = 0; t < sizeof slots / sizeof *slots; t++)
             for (int64_t e = 0; e < s.tensor[slots[t]].span; e++)

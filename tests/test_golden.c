@@ -5,6 +5,7 @@
  * soundness of T1 where it counts: the true error of honest code, not its distance to the oracle.
  * Last, whether T1 is of use: how near honest errors come to it.
  */
+#include "tests/fixtures/case_fixture.h"
 #include "tests/suites.h"
 
 #include <float.h>
@@ -37,8 +38,8 @@ static double distance(double x, double hi, double rest)
     return fabs((x - hi) - rest);
 }
 
-static void truth_of(const struct golden *x, const struct attn_precision *precision,
-                     struct attn_truth *truth)
+static void golden_truth(const struct golden *x, const struct attn_precision *precision,
+                         struct attn_truth *truth)
 {
     struct attn_error err = {0};
     ck_assert_msg(attn_truth_compute(&x->problem, &x->in, precision, NULL, truth, &err) == ATTN_OK,
@@ -95,7 +96,7 @@ START_TEST(oracle_meets_mpfr)
         struct attn_precision precision;
         struct attn_truth truth;
         attn_precision_of(attn_impl_find("dense"), &none, &x->problem, &precision);
-        truth_of(x, &precision, &truth);
+        golden_truth(x, &precision, &truth);
         for (int o = 0; o < ATTN_OUTPUTS && x->problem.dtype == (wide ? ATTN_F64 : ATTN_F32); o++)
             for (int64_t n = 0; n < x->want[o].n; n++, compared++) {
                 double hi = x->want[o].hi[n], size = x->want[o].size[n];
@@ -147,17 +148,15 @@ static double share(const struct golden *x, const char *who, int o, int64_t n, d
 
 static void check_bound(const struct golden *x, const char *text, struct reach *reach)
 {
-    struct attn_spec spec;
-    struct attn_error err = {0};
     struct golden_run run;
     struct attn_truth truth;
-    ck_assert_msg(attn_spec_parse(text, &spec, &err) == ATTN_OK, "%s", err.text);
+    struct attn_spec spec = spec_of(text);
     if (!golden_forward_backward(x, &spec, &run)) {
         reach->refused++;
         golden_drop(&run);
         return;
     }
-    truth_of(x, &run.precision, &truth);
+    golden_truth(x, &run.precision, &truth);
     for (int o = 0; o < ATTN_OUTPUTS; o++)
         for (int64_t n = 0; n < x->want[o].n; n++) {
             double bound = truth.tensor[o].bound[n];
@@ -200,15 +199,12 @@ END_TEST
 /* The largest error/T1 of any honest implementation for one case, by output; -1: none such. */
 static void reach_of(const char *text, double worst[ATTN_OUTPUTS])
 {
-    struct attn_case c;
-    struct attn_error err = {0};
-    ck_assert_msg(attn_case_parse(text, &c, &err) == ATTN_OK, "%s: %s", text, err.text);
+    struct attn_case c = case_of(text);
     for (int o = 0; o < ATTN_OUTPUTS; o++)
         worst[o] = -1;
     for (int s = 0; s < SPECS; s++) {
-        struct attn_spec spec;
         struct attn_result r;
-        ck_assert_msg(attn_spec_parse(specs[s], &spec, &err) == ATTN_OK, "%s", err.text);
+        struct attn_spec spec = spec_of(specs[s]);
         attn_run_case(&spec, &c, &r);
         ck_assert_msg(r.verdict != ATTN_FAILED && r.verdict != ATTN_ERROR, "%s: %s: %s", specs[s],
                       text, r.text);

@@ -9,6 +9,7 @@
 
 #include "optimized/merge.h"
 #include "ref/problem.h"
+#include "tests/fixtures/case_fixture.h"
 #include "tests/harness/bound/growth.h"
 #include "tests/harness/bound/row_bound.h"
 #include "tests/suites.h"
@@ -151,28 +152,18 @@ static struct attn_spec faulty_at(enum faulty_how how)
     return spec;
 }
 
-static void run(const struct attn_spec *spec, const char *text, struct attn_result *r)
-{
-    struct attn_case c;
-    struct attn_error err = {0};
-    ck_assert_msg(attn_case_parse(text, &c, &err) == ATTN_OK, "%s: %s", text, err.text);
-    attn_run_case(spec, &c, r);
-}
-
 /* ---- grade ----------------------------------------------------------------------------------- */
 
 /* Sign-random data, and an honest order: A.  Other data: no grade. */
 START_TEST(honest_is_a)
 {
     struct attn_spec spec = {0};
-    struct attn_error err = {0};
-    struct attn_result r;
-    ck_assert(attn_spec_parse("tiled-textbook:br=16,bc=16", &spec, &err) == ATTN_OK);
-    run(&spec, "h4g2q33k130d40:causal(br):f32:normal:s1:pass=bwd", &r);
+    spec = spec_of("tiled-textbook:br=16,bc=16");
+    struct attn_result r = result_of(&spec, "h4g2q33k130d40:causal(br):f32:normal:s1:pass=bwd");
     ck_assert_int_eq(r.verdict, ATTN_PASS);
     ck_assert_int_eq(r.grade.letter, 'A');
     ck_assert(r.grade.rho > r.worst && r.grade.rho <= 1); /* T2 is the sharper of the two */
-    run(&spec, "h4g2q33k130d40:causal(br):f32:stairs-up:s1", &r);
+    r = result_of(&spec, "h4g2q33k130d40:causal(br):f32:stairs-up:s1");
     ck_assert_int_eq(r.verdict, ATTN_PASS);
     ck_assert_int_eq(r.grade.letter, 0);
 }
@@ -182,19 +173,13 @@ END_TEST
 START_TEST(slow_sums_are_b)
 {
     struct attn_setup s;
-    struct attn_case c;
-    struct attn_error err = {0};
     struct attn_result r;
     struct attn_precision declared;
-    const struct attn_impl *dense = attn_impl_find("dense");
-    struct attn_options preset;
-    attn_options_preset(dense, &preset);
-    ck_assert(attn_case_parse("q2k256d256v2:none:f32:normal:s1", &c, &err) == ATTN_OK);
-    ck_assert_msg(attn_setup_open(&c, &s, &err) == ATTN_OK, "%s", err.text);
-    attn_precision_of(dense, &preset, &s.problem, &declared);
-    const struct attn_inputs in = attn_setup_inputs(&s, ATTN_FORWARD);
     struct attn_truth truth;
-    ck_assert(attn_truth_compute(&s.problem, &in, &declared, NULL, &truth, &err) == ATTN_OK);
+    const struct attn_spec dense = spec_of("dense");
+    setup_of("q2k256d256v2:none:f32:normal:s1", &s);
+    attn_precision_of(dense.impl, &dense.options, &s.problem, &declared);
+    truth_of(&s, &dense, NULL, &truth);
     for (int64_t i = 0; i < 2; i++) { /* the truth, off by 0.8 T1 */
         attn_tensor_set(&s.tensor[ATTN_T_LSE], 0, 0, i, 0,
                         truth.tensor[ATTN_LSE].want[i] + 0.8 * truth.tensor[ATTN_LSE].bound[i]);
@@ -236,9 +221,8 @@ START_TEST(nearest_does_not_lean)
     double largest = 0;
     for (int seed = 0; seed < 20; seed++) {
         char text[128];
-        struct attn_result r;
         snprintf(text, sizeof text, positive[_i], 100 + seed);
-        run(&spec, text, &r);
+        struct attn_result r = result_of(&spec, text);
         ck_assert_msg(r.verdict == ATTN_PASS, "%s: %s", text, r.text);
         ck_assert(r.grade.rows > 500);
         largest = fmax(largest, fabs(r.grade.bias));
@@ -255,9 +239,8 @@ START_TEST(truncated_leans)
     struct attn_spec spec = faulty_at(_i == 0 ? TRUNCATED : PRODUCTS);
     for (int seed = 0; seed < 5; seed++) {
         char text[128];
-        struct attn_result r;
         snprintf(text, sizeof text, positive[_i], 100 + seed);
-        run(&spec, text, &r);
+        struct attn_result r = result_of(&spec, text);
         ck_assert_msg(r.verdict == ATTN_FAILED && r.failure == ATTN_F_BIAS, "%s: %s %s", text,
                       attn_verdict_name(r.verdict), r.text);
         ck_assert(r.worst <= 1);
@@ -272,12 +255,11 @@ START_TEST(quick_cases_show_it)
     static const char *const name[] = {"lean-ones", "lean-ties"};
     const struct attn_battery_case *c = attn_battery_find(name[_i]);
     struct attn_spec wrong = faulty_at(_i == 0 ? TRUNCATED : PRODUCTS), right = faulty_at(NEAREST);
-    struct attn_result r;
     ck_assert_ptr_nonnull(c);
     ck_assert_ptr_eq(strstr(c->ids, _i == 0 ? "SN-09" : "SN-10"), c->ids);
-    run(&right, c->text, &r);
+    struct attn_result r = result_of(&right, c->text);
     ck_assert_msg(r.verdict == ATTN_PASS && r.grade.rows >= 80, "%s: %s", c->name, r.text);
-    run(&wrong, c->text, &r);
+    r = result_of(&wrong, c->text);
     ck_assert_msg(r.verdict == ATTN_FAILED && r.failure == ATTN_F_BIAS && r.worst <= 1, "%s: %s",
                   c->name, r.text);
 }
@@ -302,13 +284,12 @@ START_TEST(honest_growth_is_slow)
     double largest = 0;
     for (int n = 0; n < 6; n++) {
         struct attn_spec spec = {.impl = &variant_honest};
-        struct attn_error err = {0};
         struct attn_growth growth;
         struct attn_result r;
         attn_options_preset(&variant_honest, &spec.options);
         spec.options.value[HONEST_ORDER] = n < 3 ? 0 : order[n - 3];
         if (n < 3)
-            ck_assert_msg(attn_spec_parse(cut[n], &spec, &err) == ATTN_OK, "%s", err.text);
+            spec = spec_of(cut[n]);
         attn_growth_run(&spec, 17 + 8 * (uint64_t)_i, &growth, &r);
         ck_assert_msg(r.verdict == ATTN_PASS, "%d: %s", n, r.text);
         ck_assert(growth.error[0][ATTN_O] > 0);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ref/half.h"
+#include "tests/fixtures/case_fixture.h"
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
 #include "tests/variants/half_store.h"
@@ -80,7 +81,7 @@ static const int64_t styles[][HALF_STORE] = {
 };
 enum { STYLES = sizeof styles / sizeof *styles };
 
-static struct attn_spec spec_of(const int64_t style[HALF_STORE])
+static struct attn_spec style_spec(const int64_t style[HALF_STORE])
 {
     struct attn_spec spec = {.impl = &variant_half};
     attn_options_preset(&variant_half, &spec.options);
@@ -96,11 +97,10 @@ START_TEST(honest_passes)
     double worst[STYLES] = {0};
     for (int n = 0; n < attn_battery_count(); n++) {
         const char *text = attn_battery_at(n)->text;
-        struct attn_case c;
         struct attn_setup setup;
         struct attn_error err = {0};
         struct attn_result r;
-        ck_assert(attn_case_parse(text, &c, &err) == ATTN_OK);
+        struct attn_case c = case_of(text);
         c.dtype = dtype;
         if (attn_setup_open(&c, &setup, &err) != ATTN_OK) { /* a count that 8 bits cannot hold */
             ck_assert_msg(c.fill == ATTN_FILL_REVEAL, "%s", err.text);
@@ -108,7 +108,7 @@ START_TEST(honest_passes)
         }
         attn_setup_keep(&setup);
         for (int style = 0; style < STYLES; style++) {
-            struct attn_spec spec = spec_of(styles[style]);
+            struct attn_spec spec = style_spec(styles[style]);
             attn_run_setup(&spec, &setup, &r);
             ck_assert_msg(r.verdict == ATTN_PASS || r.verdict == ATTN_WEAK, "%s in %s: %s: %s",
                           text, attn_dtype_name(dtype), attn_verdict_name(r.verdict), r.text);
@@ -139,13 +139,11 @@ static const struct {
 
 START_TEST(wrong_siblings_are_killed)
 {
-    struct attn_spec spec = spec_of(styles[0]);
+    struct attn_spec spec = style_spec(styles[0]);
     const struct attn_battery_case *battery = attn_battery_find(wrong[_i].killer);
-    struct attn_case c;
-    struct attn_error err = {0};
     struct attn_result r;
     ck_assert_ptr_nonnull(battery);
-    ck_assert(attn_case_parse(battery->text, &c, &err) == ATTN_OK);
+    struct attn_case c = case_of(battery->text);
     attn_run_case(&spec, &c, &r);
     ck_assert_msg(r.verdict == ATTN_PASS, "%s: %s", battery->name, r.text);
     spec.options.value[wrong[_i].place] = wrong[_i].value;

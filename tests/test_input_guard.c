@@ -8,6 +8,7 @@
 #endif
 
 #include "ref/textbook.h"
+#include "tests/fixtures/case_fixture.h"
 #include "tests/harness/input_guard.h"
 #include "tests/harness/isolated.h"
 #include "tests/suites.h"
@@ -102,12 +103,9 @@ static const char *const says[MISCHIEFS] = {
 static void judge(void *arg, struct attn_result *r)
 {
     struct attn_spec spec = {.impl = &meddler};
-    struct attn_case c;
-    struct attn_error err = {0};
     attn_options_preset(&meddler, &spec.options);
     spec.options.value[0] = *(int *)arg;
-    attn_case_parse("q3k5d4:none:f32:normal:s1:pass=bwd", &c, &err);
-    attn_run_case(&spec, &c, r);
+    *r = result_of(&spec, "q3k5d4:none:f32:normal:s1:pass=bwd");
 }
 
 /* In this process and in one of its own; and the next run is not affected. */
@@ -174,10 +172,8 @@ START_TEST(flushing_is_a_declaration)
     flusher.backward = flushed_backward;
     attn_options_preset(&flusher, &spec.options);
     for (int i = 0; i < attn_battery_count(); i++) {
-        struct attn_case c;
-        struct attn_error err = {0};
         struct attn_result r;
-        ck_assert(attn_case_parse(attn_battery_at(i)->text, &c, &err) == ATTN_OK);
+        struct attn_case c = case_of(attn_battery_at(i)->text);
         flusher.precision = flushed_precision;
         attn_run_case(&spec, &c, &r);
         ck_assert_msg(r.verdict != ATTN_FAILED, "%s: %s", attn_battery_at(i)->text, r.text);

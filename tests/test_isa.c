@@ -7,6 +7,7 @@
 #include "optimized/registry.h"
 #include "optimized/simd/isa.h"
 #include "ref/ledger.h"
+#include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/expected_error.h"
 #include "tests/fixtures/isa_fixture.h"
 #include "tests/harness/runner.h"
@@ -156,10 +157,8 @@ END_TEST
 
 static void check_spec(const char *text, const char *printed, const struct attn_isa *isa)
 {
-    struct attn_spec spec;
-    struct attn_error err = {0};
     char back[200];
-    ck_assert_msg(attn_spec_parse(text, &spec, &err) == ATTN_OK, "%s: %s", text, err.text);
+    struct attn_spec spec = spec_of(text);
     ck_assert_ptr_eq(spec.options.isa, isa);
     attn_spec_print(&spec, back, sizeof back);
     ck_assert_str_eq(back, printed);
@@ -216,12 +215,8 @@ END_TEST
 
 static void run(const char *text, const char *case_text, struct attn_result *result)
 {
-    struct attn_spec spec;
-    struct attn_case c;
-    struct attn_error err = {0};
-    ck_assert_msg(attn_spec_parse(text, &spec, &err) == ATTN_OK, "%s: %s", text, err.text);
-    ck_assert_msg(attn_case_parse(case_text, &c, &err) == ATTN_OK, "%s", err.text);
-    attn_run_case(&spec, &c, result);
+    struct attn_spec spec = spec_of(text);
+    *result = result_of(&spec, case_text);
 }
 
 /* The portable set rounds every product, the others do not: other bits show which one ran. */
@@ -382,11 +377,10 @@ START_TEST(battery)
     int count = kernel_specs(list, dtype);
     for (int n = 0; n < attn_battery_count(); n++) {
         const struct attn_battery_case *given = attn_battery_at(n);
-        struct attn_case c;
         struct attn_setup setup;
         struct attn_result r;
         char text[2000];
-        ck_assert_int_eq(attn_case_parse(given->text, &c, NULL), ATTN_OK);
+        struct attn_case c = case_of(given->text);
         c.dtype = dtype;
         if (attn_setup_open(&c, &setup, NULL) != ATTN_OK)
             continue;
@@ -417,11 +411,8 @@ START_TEST(long_backward_on_threads)
     static const char *const name[] = {"tiled", "csr", "gemm", "gemm:save=probs", "chunked"};
     static const int threads[] = {1, 2, 5};
     uint64_t digest = 0;
-    struct attn_spec spec;
-    struct attn_case c;
-    ck_assert_int_eq(attn_spec_parse(name[_i], &spec, NULL), ATTN_OK);
-    ck_assert_int_eq(attn_case_parse("h2q2200d8:window(63,0,br):f32:normal:s1:pass=bwd", &c, NULL),
-                     ATTN_OK);
+    struct attn_spec spec = spec_of(name[_i]);
+    struct attn_case c = case_of("h2q2200d8:window(63,0,br):f32:normal:s1:pass=bwd");
     for (int n = 0; n < 3; n++) {
         struct attn_result r;
         spec.options.threads = threads[n];

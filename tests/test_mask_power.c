@@ -4,36 +4,16 @@
 #include <string.h>
 
 #include "ref/problem.h"
+#include "tests/fixtures/case_fixture.h"
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
 
 static void label(const char *text, struct attn_mask_power *x)
 {
-    struct attn_spec spec;
-    struct attn_case c;
-    struct attn_error err = {0};
-    struct attn_result r;
-    ck_assert(attn_spec_parse("dense", &spec, &err) == ATTN_OK);
-    ck_assert_msg(attn_case_parse(text, &c, &err) == ATTN_OK, "%s: %s", text, err.text);
-    attn_run_case(&spec, &c, &r);
+    struct attn_spec spec = spec_of("dense");
+    struct attn_result r = result_of(&spec, text);
     ck_assert_msg(r.verdict == ATTN_PASS, "%s: %s", text, r.text);
     *x = r.mask;
-}
-
-/* One query row and keys(x...): truth and bounds of O and LSE. */
-static void truth_of(const char *text, struct attn_setup *s, struct attn_truth *truth)
-{
-    struct attn_case c;
-    struct attn_error err = {0};
-    struct attn_precision precision;
-    struct attn_options preset;
-    const struct attn_impl *dense = attn_impl_find("dense");
-    attn_options_preset(dense, &preset);
-    ck_assert(attn_case_parse(text, &c, &err) == ATTN_OK);
-    ck_assert(attn_setup_open(&c, s, &err) == ATTN_OK);
-    attn_precision_of(dense, &preset, &s->problem, &precision);
-    const struct attn_inputs in = attn_setup_inputs(s, ATTN_FORWARD);
-    ck_assert(attn_truth_compute(&s->problem, &in, &precision, NULL, truth, &err) == ATTN_OK);
 }
 
 /* How many bounds of the first case its O and LSE are away from those of the second. */
@@ -42,8 +22,8 @@ static double distance(const char *text, const char *other)
     struct attn_setup s, t;
     struct attn_truth x, y;
     double most = 0;
-    truth_of(text, &s, &x);
-    truth_of(other, &t, &y);
+    truth_of_case(text, "dense", NULL, &s, &x);
+    truth_of_case(other, "dense", NULL, &t, &y);
     for (int o = ATTN_O; o <= ATTN_LSE; o++)
         for (int64_t e = 0; e < x.tensor[o].extent[2] * x.tensor[o].extent[3]; e++)
             most =
@@ -111,15 +91,10 @@ END_TEST
 /* Most of the quick tier tests its masks whole. */
 START_TEST(battery_is_admitted)
 {
-    struct attn_spec spec;
-    struct attn_error err = {0};
     int whole = 0, part = 0, blind = 0;
-    ck_assert(attn_spec_parse("csr-textbook", &spec, &err) == ATTN_OK);
+    struct attn_spec spec = spec_of("csr-textbook");
     for (int i = 0; i < attn_battery_count(); i++) {
-        struct attn_case c;
-        struct attn_result r;
-        ck_assert(attn_case_parse(attn_battery_at(i)->text, &c, &err) == ATTN_OK);
-        attn_run_case(&spec, &c, &r);
+        struct attn_result r = result_of(&spec, attn_battery_at(i)->text);
         if (r.verdict != ATTN_PASS || r.mask.pairs == 0)
             continue;
         whole += r.mask.seen == r.mask.pairs;

@@ -1,5 +1,6 @@
 /* Memory is a contract: nothing is taken outside the ledger, what is taken is what was priced, for
  * every implementation, rank, case and pass; and a breach of either is noticed. */
+#include "tests/fixtures/case_fixture.h"
 #include "tests/suites.h"
 
 #include <stdio.h>
@@ -104,7 +105,7 @@ START_TEST(nothing_outside_the_ledger)
     attn_spec_print(&list[_i], name, sizeof name);
     for (int i = 0; i < attn_battery_count(); i++) {
         struct attn_setup s;
-        memory_open(attn_battery_at(i)->text, &s);
+        setup_of(attn_battery_at(i)->text, &s);
         attn_case_print(&s.given, line);
         for (int pass = ATTN_FORWARD; pass <= (int)s.given.pass; pass++) {
             snprintf(what, sizeof what, "%s %.300s %s", name, line,
@@ -236,7 +237,7 @@ START_TEST(breaches_are_found)
     struct attn_result r;
     for (int pass = 0; pass < 2; pass++) {
         struct attn_spec spec = toy(&impl, (enum attn_pass)pass);
-        ck_assert_int_eq(attn_case_parse(faulty_case[pass], &c, NULL), ATTN_OK);
+        c = case_of(faulty_case[pass]);
         fault = (enum fault)_i;
         attn_run_case(&spec, &c, &r);
         fault = HONEST;
@@ -253,7 +254,7 @@ START_TEST(malloc_is_seen)
 {
     struct attn_impl impl;
     struct attn_setup s;
-    memory_open(faulty_case[1], &s);
+    setup_of(faulty_case[1], &s);
     for (int pass = 0; pass < 2; pass++) {
         struct attn_spec spec = toy(&impl, (enum attn_pass)pass);
         struct attn_ledger ledger;

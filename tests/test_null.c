@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ref/problem.h"
+#include "tests/fixtures/case_fixture.h"
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
 #include "tests/variants/null.h"
@@ -44,7 +45,7 @@ static void read_families(struct families *f)
 
 /* ---- wrong by its own reckoning -------------------------------------------------------------- */
 
-static struct attn_spec spec_of(int model)
+static struct attn_spec null_spec(int model)
 {
     struct attn_spec spec = {.impl = &variant_null};
     attn_options_preset(&variant_null, &spec.options);
@@ -55,11 +56,9 @@ static struct attn_spec spec_of(int model)
 /* Whether a tensor is beyond its bound somewhere; not attn_agree, which is under test. */
 static int is_beyond(const struct attn_tensor *got, const struct attn_truth_tensor *truth)
 {
-    const int64_t *n = truth->extent;
-    for (int64_t e = 0; truth->want != NULL && e < n[0] * n[1] * n[2] * n[3]; e++) {
-        double x = attn_tensor_get(got, e / (n[3] * n[2] * n[1]), e / (n[3] * n[2]) % n[1],
-                                   e / n[3] % n[2], e % n[3]);
-        double want = truth->want[e];
+    int64_t at[4] = ATTN_START;
+    for (int64_t e = 0; truth->want != NULL && attn_each(at, truth->extent); e++) {
+        double x = attn_tensor_get(got, at[0], at[1], at[2], at[3]), want = truth->want[e];
         if (isinf(want) ? x != want : !(fabs(x - want) <= truth->bound[e]))
             return 1;
     }
@@ -71,27 +70,20 @@ static void run(const struct attn_spec *spec, struct attn_setup *s)
     struct attn_ledger ledger;
     struct attn_error err = {0};
     struct attn_ctx ctx = {.ledger = &ledger, .options = &spec->options, .error = &err};
-    struct attn_forward f = attn_setup_forward(s);
-    struct attn_backward b = attn_setup_backward(s);
     attn_ledger_init(&ledger, NULL);
-    ck_assert_msg(attn_run_forward(spec->impl, &ctx, &s->problem, &f) == ATTN_OK, "%s", err.text);
-    if (s->given.pass == ATTN_BACKWARD)
-        ck_assert_msg(attn_run_backward(spec->impl, &ctx, &s->problem, &b) == ATTN_OK, "%s",
+    for (int pass = ATTN_FORWARD; pass <= (int)s->given.pass; pass++)
+        ck_assert_msg(attn_setup_call(s, spec->impl, &ctx, (enum attn_pass)pass) == ATTN_OK, "%s",
                       err.text);
 }
 
 static int is_wrong(const struct attn_spec *spec, const struct attn_case *c)
 {
     struct attn_setup s;
-    struct attn_error err = {0};
-    struct attn_precision precision;
     struct attn_truth truth;
     int wrong = 0;
-    ck_assert_msg(attn_setup_open(c, &s, &err) == ATTN_OK, "%s", err.text);
+    setup_from(c, &s);
     run(spec, &s);
-    attn_precision_of(spec->impl, &spec->options, &s.problem, &precision);
-    const struct attn_inputs in = attn_setup_inputs(&s, c->pass);
-    ck_assert(attn_truth_compute(&s.problem, &in, &precision, NULL, &truth, &err) == ATTN_OK);
+    truth_of(&s, spec, NULL, &truth);
     for (int o = 0; o < ATTN_OUTPUTS; o++)
         if (truth.tensor[o].want != NULL)
             wrong |= is_beyond(&s.tensor[ATTN_T_O + o], &truth.tensor[o]);
@@ -105,16 +97,14 @@ static int is_wrong(const struct attn_spec *spec, const struct attn_case *c)
 START_TEST(nonsense_fails)
 {
     struct families *families = malloc(sizeof *families);
-    struct attn_spec spec = spec_of(_i);
+    struct attn_spec spec = null_spec(_i);
     int failed[FAMILIES] = {0}, all = 0;
     ck_assert_ptr_nonnull(families);
     read_families(families);
     for (int i = 0; i < attn_battery_count(); i++) {
         const struct attn_battery_case *battery = attn_battery_at(i);
-        struct attn_case c;
-        struct attn_error err = {0};
         struct attn_result r;
-        ck_assert(attn_case_parse(battery->text, &c, &err) == ATTN_OK);
+        struct attn_case c = case_of(battery->text);
         attn_run_case(&spec, &c, &r);
         if (r.verdict == ATTN_REFUSED)
             continue; /* storage that does not exist yet */

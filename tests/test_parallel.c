@@ -7,32 +7,14 @@
 #include "optimized/parallel/rank.h"
 #include "ref/problem.h"
 #include "ref/textbook.h"
+#include "tests/fixtures/case_fixture.h"
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
-
-static struct attn_spec spec_of(const char *text)
-{
-    struct attn_spec spec;
-    struct attn_error err = {0};
-    ck_assert_msg(attn_spec_parse(text, &spec, &err) == ATTN_OK, "%s", err.text);
-    return spec;
-}
-
-static struct attn_case case_of(const char *text)
-{
-    struct attn_case c;
-    struct attn_error err = {0};
-    ck_assert_msg(attn_case_parse(text, &c, &err) == ATTN_OK, "%s: %s", text, err.text);
-    return c;
-}
 
 static struct attn_result judged(const char *spec_text, const char *case_text)
 {
     struct attn_spec spec = spec_of(spec_text);
-    struct attn_case c = case_of(case_text);
-    struct attn_result r;
-    attn_run_case(&spec, &c, &r);
-    return r;
+    return result_of(&spec, case_text);
 }
 
 /* ---- against the oracle ---------------------------------------------------------------------- */
@@ -392,7 +374,7 @@ START_TEST(empty_rows_are_not_read)
     local.backward = finite_backward;
     spec.options.local = &local;
     attn_ledger_init(&ledger, NULL);
-    ck_assert_int_eq(attn_setup_open(&c, &setup, &err), ATTN_OK);
+    setup_from(&c, &setup);
     struct attn_forward f = attn_setup_forward(&setup);
     struct attn_backward g = attn_setup_backward(&setup);
     struct attn_ctx ctx = {.ledger = &ledger, .options = &spec.options, .error = &err};
@@ -411,7 +393,7 @@ START_TEST(memory_may_run_out_anywhere)
     struct attn_case c = case_of("b2h8g4q32k32d8v8:none:f32:normal:s1:pass=bwd");
     struct attn_setup setup;
     struct attn_error err = {0};
-    ck_assert_int_eq(attn_setup_open(&c, &setup, &err), ATTN_OK);
+    setup_from(&c, &setup);
     struct attn_forward f = attn_setup_forward(&setup);
     struct attn_backward g = attn_setup_backward(&setup);
     struct attn_seal sealing = attn_setup_seal(&setup);
@@ -444,7 +426,7 @@ START_TEST(use_of_every_rank)
     struct attn_setup setup;
     struct attn_ledger ledger;
     struct attn_rank_use use[4];
-    ck_assert_int_eq(attn_setup_open(&c, &setup, NULL), ATTN_OK);
+    setup_from(&c, &setup);
     struct attn_forward f = attn_setup_forward(&setup);
     attn_ledger_init(&ledger, NULL);
     memset(use, 0xFF, sizeof use);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "experiments/measure/record.h"
+#include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/report_fixture.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
@@ -29,7 +30,7 @@ static void sample(struct attn_point *p)
     strcpy(p->spec, "ring:ranks=2");
     strcpy(p->impl, "ring");
     strcpy(p->text, "b2h4g2q127k129d64v32:causal(br):f32:normal:s42:pass=bwd");
-    ck_assert_int_eq(attn_case_parse(p->text, &p->c, NULL), ATTN_OK);
+    p->c = case_of(p->text);
     p->round = 3;
     p->status = ATTN_POINT_OK;
     p->pairs = INT64_C(9007199254740993); /* 2^53 + 1: a double would lose it */

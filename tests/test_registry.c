@@ -1,4 +1,5 @@
 /* The list of implementations, and the spec strings that name them. */
+#include "tests/fixtures/case_fixture.h"
 #include "tests/suites.h"
 
 #include <stdio.h>
@@ -127,11 +128,9 @@ END_TEST
 
 static void check_round_trip(const struct attn_spec *spec)
 {
-    struct attn_spec back;
-    struct attn_error err = {0};
     char text[512], again[512];
     ck_assert_int_eq(attn_spec_print(spec, text, sizeof text), (int)strlen(text));
-    ck_assert_msg(attn_spec_parse(text, &back, &err) == ATTN_OK, "%s: %s", text, err.text);
+    struct attn_spec back = spec_of(text);
     ck_assert_ptr_eq(back.impl, spec->impl);
     ck_assert_ptr_eq(back.options.local, spec->options.local);
     ck_assert_msg(memcmp(back.options.value, spec->options.value, sizeof back.options.value) == 0,
@@ -152,10 +151,8 @@ static const struct attn_impl *some_local(uint64_t i)
 
 START_TEST(round_trips)
 {
-    struct attn_spec spec;
-    struct attn_error err = {0};
     char text[64];
-    ck_assert_int_eq(attn_spec_parse(attn_impl_at(_i)->name, &spec, &err), ATTN_OK);
+    struct attn_spec spec = spec_of(attn_impl_at(_i)->name);
     attn_spec_print(&spec, text, sizeof text);
     ck_assert_str_eq(text, attn_impl_at(_i)->name); /* presets are left out */
     for (uint64_t draw = 0; draw < 500; draw++) {
@@ -174,35 +171,28 @@ START_TEST(round_trips)
 }
 END_TEST
 
-static void parsed(const char *text, struct attn_spec *spec)
-{
-    struct attn_error err = {0};
-    ck_assert_msg(attn_spec_parse(text, spec, &err) == ATTN_OK, "%s: %s", text, err.text);
-}
-
 START_TEST(what_specs_mean)
 {
-    struct attn_spec spec;
     char text[100];
-    parsed("dense:mask=int32", &spec);
+    struct attn_spec spec = spec_of("dense:mask=int32");
     ck_assert_int_eq(spec.options.value[0], 2); /* bool4d bool2d int32 float4d */
-    parsed("tiled-textbook:bc=16,br=1", &spec);
+    spec = spec_of("tiled-textbook:bc=16,br=1");
     ck_assert_int_eq(spec.options.value[0], 1);
     ck_assert_int_eq(spec.options.value[1], 16);
     attn_spec_print(&spec, text, sizeof text);
     ck_assert_str_eq(text, "tiled-textbook:br=1,bc=16");
-    parsed("tiled-textbook:br=64,bc=16", &spec);
+    spec = spec_of("tiled-textbook:br=64,bc=16");
     attn_spec_print(&spec, text, sizeof text);
     ck_assert_str_eq(text, "tiled-textbook:bc=16");
-    parsed("ring:local=dense,ranks=2", &spec);
+    spec = spec_of("ring:local=dense,ranks=2");
     ck_assert_ptr_eq(spec.options.local, attn_impl_find("dense"));
     ck_assert_int_eq(attn_ranks(spec.impl, &spec.options), 2);
     attn_spec_print(&spec, text, sizeof text);
     ck_assert_str_eq(text, "ring:ranks=2,local=dense");
-    parsed("ring:local=tiled", &spec);
+    spec = spec_of("ring:local=tiled");
     attn_spec_print(&spec, text, sizeof text);
     ck_assert_str_eq(text, "ring");
-    parsed("ulysses", &spec);
+    spec = spec_of("ulysses");
     ck_assert_ptr_eq(spec.options.local, attn_impl_find("tiled"));
 }
 END_TEST
@@ -210,9 +200,8 @@ END_TEST
 /* A text that is too long for its place is cut and ended, and its length is told. */
 START_TEST(short_room)
 {
-    struct attn_spec spec;
     char text[16];
-    parsed("tiled-textbook:br=1,bc=16", &spec);
+    struct attn_spec spec = spec_of("tiled-textbook:br=1,bc=16");
     memset(text, 'x', sizeof text);
     ck_assert_int_eq(attn_spec_print(&spec, text, 6), 25);
     ck_assert_str_eq(text, "tiled");

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/faulty.h"
 #include "tests/harness/bugs.h"
 #include "tests/harness/relations/relations.h"
@@ -17,12 +18,10 @@ enum { VARIANTS = sizeof variants / sizeof *variants };
 
 START_TEST(honest_pass)
 {
-    struct attn_spec spec;
-    struct attn_error err = {0};
     const char *name =
         _i < attn_impl_count() ? attn_impl_at(_i)->name : variants[_i - attn_impl_count()];
     int passed = 0;
-    ck_assert_msg(attn_spec_parse(name, &spec, &err) == ATTN_OK, "%s", err.text);
+    struct attn_spec spec = spec_of(name);
     for (int n = 0; n < attn_relation_count(); n++) {
         struct attn_result r;
         attn_relation_run(attn_relation_at(n), &spec, &r);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "experiments/measure/preflight.h"
+#include "tests/fixtures/case_fixture.h"
 #include "tests/suites.h"
 
 static const double MIB = 1024 * 1024, LEAST_MIB = 34, LEAST_OF_RANKS_MIB = 16, MOST_FLOPS = 6e9,
@@ -30,7 +31,7 @@ static int choose(const struct attn_spec *spec, enum attn_pass pass, char text[A
         int64_t need;
         double least = spec->impl->ranks != NULL ? LEAST_OF_RANKS_MIB : LEAST_MIB;
         attn_point_init(&point);
-        ck_assert_int_eq(attn_case_parse(candidates[i], &point.c, NULL), ATTN_OK);
+        point.c = case_of(candidates[i]);
         point.c.pass = pass;
         if (attn_preflight_case(spec, &point.c, &point, &need, NULL) == ATTN_OK &&
             (double)point.priced_bytes * point.ranks > least * MIB && point.flops < MOST_FLOPS) {
@@ -82,7 +83,7 @@ START_TEST(ledger_is_resident)
              impl->ranks != NULL ? ":ranks=2"
              : saves             ? ":save=probs"
                                  : "");
-    ck_assert_int_eq(attn_spec_parse(name, &spec, NULL), ATTN_OK);
+    spec = spec_of(name);
     if (!choose(&spec, pass, text)) {
         printf("resident: %s %s skipped: no cheap case takes 32 MiB\n", impl->name,
                attn_pass_name(pass));

@@ -5,24 +5,9 @@
 
 #include "ref/problem.h"
 #include "ref/textbook.h"
+#include "tests/fixtures/case_fixture.h"
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
-
-static struct attn_spec spec_of(const char *text)
-{
-    struct attn_spec spec;
-    struct attn_error err = {0};
-    ck_assert_msg(attn_spec_parse(text, &spec, &err) == ATTN_OK, "%s", err.text);
-    return spec;
-}
-
-static struct attn_case case_of(const char *text)
-{
-    struct attn_case c;
-    struct attn_error err = {0};
-    ck_assert_msg(attn_case_parse(text, &c, &err) == ATTN_OK, "%s: %s", text, err.text);
-    return c;
-}
 
 /* ---- the probe ------------------------------------------------------------------------------- */
 
@@ -195,7 +180,7 @@ static void probe_open(struct probing *x, const char *spec_text, const char *cas
     static const int slot[] = {ATTN_T_Q,   ATTN_T_K,  ATTN_T_V,   ATTN_T_O,
                                ATTN_T_LSE, ATTN_T_DO, ATTN_T_DLSE};
     struct attn_case given = case_of(case_text);
-    ck_assert_int_eq(attn_setup_open(&given, &x->setup, &x->error), ATTN_OK);
+    setup_from(&given, &x->setup);
     x->spec = spec_of(spec_text);
     x->spec.options.local = &probe;
     attn_ledger_init(&x->ledger, NULL);

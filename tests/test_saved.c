@@ -1,5 +1,6 @@
 /* What a forward pass saves for the backward one: priced, on the ledger between the passes, read by
  * the backward pass, optional for it, and nobody else's. */
+#include "tests/fixtures/case_fixture.h"
 #include "tests/suites.h"
 
 #include <math.h>
@@ -31,9 +32,8 @@ struct fixture {
 static void fixture_open(struct fixture *fixture, const char *spec, const char *text)
 {
     memset(fixture, 0, sizeof *fixture);
-    ck_assert_msg(attn_spec_parse(spec, &fixture->spec, &fixture->err) == ATTN_OK, "%s",
-                  fixture->err.text);
-    memory_open(text, &fixture->setup);
+    fixture->spec = spec_of(spec);
+    setup_of(text, &fixture->setup);
     attn_ledger_init(&fixture->ledger, NULL);
     fixture->ledger.poison = 1;
     fixture->ctx = (struct attn_ctx){.ledger = &fixture->ledger,

@@ -4,22 +4,9 @@
 #include <string.h>
 
 #include "ref/problem.h"
+#include "tests/fixtures/case_fixture.h"
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
-
-static void parse(const char *text, struct attn_case *c)
-{
-    struct attn_error err = {ATTN_OK, ""};
-    ck_assert_msg(attn_case_parse(text, c, &err) == ATTN_OK, "%s: %s", text, err.text);
-}
-
-static void open_case(const char *text, struct attn_setup *setup)
-{
-    struct attn_case c;
-    struct attn_error err = {ATTN_OK, ""};
-    parse(text, &c);
-    ck_assert_msg(attn_setup_open(&c, setup, &err) == ATTN_OK, "%s: %s", text, err.text);
-}
 
 static double get(const struct attn_setup *s, int slot, int64_t b, int64_t h, int64_t i, int64_t c)
 {
@@ -33,18 +20,17 @@ START_TEST(layouts_hold_the_same_numbers)
     struct attn_setup plain, other;
     char text[ATTN_CASE_TEXT];
     const char *stem = "b2h4g2q5k7d3v6:none:f32:normal:s1:bias=full:dlse=1:pass=bwd";
-    open_case(stem, &plain);
+    setup_of(stem, &plain);
     snprintf(text, sizeof text, "%s:layout=%s", stem, layout[_i]);
-    open_case(text, &other);
+    setup_of(text, &other);
     int64_t n = 0;
     for (int slot = ATTN_T_Q; slot <= ATTN_T_DLSE; slot++) {
         const int64_t *extent = plain.tensor[slot].extent;
         ck_assert_mem_eq(extent, other.tensor[slot].extent, 4 * sizeof *extent);
-        for (int64_t b = 0; b < extent[0]; b++)
-            for (int64_t h = 0; h < extent[1]; h++)
-                for (int64_t i = 0; i < extent[2]; i++)
-                    for (int64_t c = 0; c < extent[3]; c++, n++)
-                        ck_assert(get(&plain, slot, b, h, i, c) == get(&other, slot, b, h, i, c));
+        int64_t at[4] = ATTN_START;
+        for (; attn_each(at, extent); n++)
+            ck_assert(get(&plain, slot, at[0], at[1], at[2], at[3]) ==
+                      get(&other, slot, at[0], at[1], at[2], at[3]));
     }
     ck_assert_int_eq(n, 8 * 5 * 3 + 4 * 7 * (3 + 6) + 8 * 5 * (6 + 7 + 1));
     attn_setup_close(&plain);
@@ -67,7 +53,7 @@ START_TEST(poison_lies_where_nobody_looks)
         "b2h4g2q4k9d3v2:keys(5,0):f32:normal:s1:poison=nan:layout=packed:pass=bwd",
         "b2h4g2q4k9d3v2:keys(5,3):f32:normal:s1:poison=nan:layout=broadcast:pass=bwd"};
     struct attn_setup s;
-    open_case(text[_i], &s);
+    setup_of(text[_i], &s);
     const struct attn_problem *p = &s.problem;
     int big = s.given.poison == ATTN_POISON_BIG, shared = s.given.layout == ATTN_LAYOUT_BROADCAST;
     int64_t poisoned = 0;
@@ -118,7 +104,7 @@ START_TEST(mask_tensors_are_made_from_their_names)
     char text[ATTN_CASE_TEXT];
     snprintf(text, sizeof text, "b2h3q20k30d2:%s:f32:normal:s1", made[_i].mask);
     struct attn_setup s;
-    open_case(text, &s);
+    setup_of(text, &s);
     int64_t visible = 0, batch = 0, head = 0, query = 0;
     for (int64_t b = 0; b < 2; b++)
         for (int64_t h = 0; h < 3; h++)
@@ -142,8 +128,8 @@ END_TEST
 START_TEST(dense_and_csr_of_one_name_agree)
 {
     struct attn_setup dense, csr;
-    open_case("b2h3q20k30d2:dense(bhqk30):f32:normal:s9", &dense);
-    open_case("b2h3q20k30d2:csr(bhqk30):f32:normal:s9", &csr);
+    setup_of("b2h3q20k30d2:dense(bhqk30):f32:normal:s9", &dense);
+    setup_of("b2h3q20k30d2:csr(bhqk30):f32:normal:s9", &csr);
     for (int64_t b = 0; b < 2; b++)
         for (int64_t h = 0; h < 3; h++)
             for (int64_t i = 0; i < 20; i++)
@@ -169,10 +155,9 @@ START_TEST(impossible_cases_are_refused)
                {"q3d4:keys(bq50):f32:normal:s1", "k always", ATTN_EINVAL},
                {"q4000000000000000000d4:none:f32:normal:s1", "64 bits", ATTN_EINVAL}};
     for (size_t n = 0; n < sizeof bad / sizeof *bad; n++) {
-        struct attn_case c;
         struct attn_setup s;
         struct attn_error err = {ATTN_OK, ""};
-        parse(bad[n].text, &c);
+        struct attn_case c = case_of(bad[n].text);
         ck_assert_msg(attn_setup_open(&c, &s, &err) == bad[n].status, "%s: %s", bad[n].text,
                       err.text);
         ck_assert_msg(strstr(err.text, bad[n].says) != NULL, "%s: %s", bad[n].text, err.text);
@@ -195,7 +180,7 @@ START_TEST(bias_has_its_shape)
         struct attn_setup s;
         snprintf(text, sizeof text, "b2h3q5k7d2:none:f64:normal:s1:pass=bwd:dbias=1:bias=%s",
                  bias[n].kind);
-        open_case(text, &s);
+        setup_of(text, &s);
         ck_assert_mem_eq(s.problem.bias.tensor.stride, bias[n].stride, sizeof bias[n].stride);
         ck_assert_mem_eq(s.tensor[ATTN_T_DBIAS].stride, bias[n].stride, sizeof bias[n].stride);
         int64_t hidden = 0, whole_rows = 0;
@@ -215,7 +200,7 @@ START_TEST(bias_has_its_shape)
         attn_setup_close(&s);
     }
     struct attn_setup s;
-    open_case("h10q5k8d2:none:f32:normal:s1:bias=alibi", &s);
+    setup_of("h10q5k8d2:none:f32:normal:s1:bias=alibi", &s);
     ck_assert(s.problem.bias.slope[0] == 0.5 && s.problem.bias.slope[7] == 1.0 / 256 &&
               s.problem.bias.slope[9] == 0.25 && s.problem.bias.offset == 3);
     attn_setup_close(&s);
@@ -225,7 +210,7 @@ END_TEST
 START_TEST(setups_count_and_digest)
 {
     struct attn_setup s;
-    open_case("b2h4g2q5k7d3v6:none:f32:normal:s1:pass=bwd", &s);
+    setup_of("b2h4g2q5k7d3v6:none:f32:normal:s1:pass=bwd", &s);
     int64_t q = 2 * 4 * 5 * 3, k = 2 * 2 * 7 * 3, v = 2 * 2 * 7 * 6, o = 2 * 4 * 5 * 6,
             lse = 2 * 4 * 5;
     ck_assert_int_eq(attn_setup_bytes(&s), 4 * (2 * (q + k + v + o) + lse));
@@ -245,24 +230,24 @@ START_TEST(bias_fields_are_kept)
 {
     struct attn_setup s;
     int nan = 0, finite = 0;
-    open_case("h6q5k7d2:none:f32:normal:s1:bias=alibi:slopes=press:alibioffset=-2", &s);
+    setup_of("h6q5k7d2:none:f32:normal:s1:bias=alibi:slopes=press:alibioffset=-2", &s);
     ck_assert_int_eq(s.problem.bias.offset, -2);
     for (int h = 0; h < 4; h++) /* 2^-2, 2^-4, 2^-6, 2^-8, then 2^-1, 2^-3 */
         ck_assert(s.problem.bias.slope[h] == ldexp(1, -2 * (h + 1)));
     ck_assert(s.problem.bias.slope[4] == 0.5 && s.problem.bias.slope[5] == 0.125);
     attn_setup_close(&s);
-    open_case("h12q5k7d2:none:f32:normal:s1:bias=alibi:slopes=press", &s);
+    setup_of("h12q5k7d2:none:f32:normal:s1:bias=alibi:slopes=press", &s);
     ck_assert_int_eq(s.problem.bias.offset, 2);
     ck_assert(fabs(s.problem.bias.slope[8] - exp2(-0.5)) < 1e-15);
     ck_assert(fabs(s.problem.bias.slope[11] - exp2(-3.5)) < 1e-15);
     attn_setup_close(&s);
-    open_case("q5k7d2:none:f32:normal:s1:pass=bwd:bias=row:biastype=f64:dbias=1", &s);
+    setup_of("q5k7d2:none:f32:normal:s1:pass=bwd:bias=row:biastype=f64:dbias=1", &s);
     ck_assert_int_eq(s.problem.bias.tensor.dtype, ATTN_F64);
     ck_assert_int_eq(s.tensor[ATTN_T_DBIAS].dtype, ATTN_F64);
     double x = attn_tensor_get(&s.tensor[ATTN_T_BIAS], 0, 0, 1, 1);
     ck_assert((double)(float)x != x);
     attn_setup_close(&s);
-    open_case("b2h2q7k9d2:causal(br):f32:normal:s1:bias=nan", &s);
+    setup_of("b2h2q7k9d2:causal(br):f32:normal:s1:bias=nan", &s);
     for (int e = 0; e < 2 * 2 * 7 * 9; e++) {
         int b = e / 126, h = e / 63 % 2, i = e / 9 % 7, j = e % 9;
         int is = isnan(attn_tensor_get(&s.tensor[ATTN_T_BIAS], b, h, i, j));
@@ -283,7 +268,7 @@ START_TEST(sixteen_bits_stay_finite)
             struct attn_setup s;
             snprintf(text, sizeof text, "h2q9k12d64v5:none:%s:%s:s3:pass=bwd",
                      attn_dtype_name((enum attn_dtype)dtype), attn_fill_name((enum attn_fill)fill));
-            open_case(text, &s);
+            setup_of(text, &s);
             for (int slot = ATTN_T_Q; slot <= ATTN_T_DO; slot++)
                 for (int64_t e = 0; e < s.tensor[slot].span; e++)
                     ck_assert_msg(isfinite(attn_tensor_get(&s.tensor[slot], 0, 0, 0, e)),

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "ref/problem.h"
+#include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/harness/external/vector_files.h"
 #include "tests/harness/files/files.h"
@@ -57,35 +58,25 @@ static void set(struct attn_file_tensor *t, int64_t at, double x)
 
 static void open_walk(struct walk *x, enum attn_dtype dtype, double size)
 {
-    struct attn_case c;
-    struct attn_precision precision;
-    struct attn_options preset;
+    const struct attn_spec spec = spec_of("tiled");
     char text[160];
-    const struct attn_impl *impl = attn_impl_find("tiled");
     snprintf(text, sizeof text,
              "b2h4g2q5k7d4v3:causal(br):%s:normal:s1:pass=bwd:bias=full:dbias=1:dlse=1",
              attn_dtype_name(dtype));
-    ok(attn_case_parse(text, &c, &err));
-    ok(attn_setup_open(&c, &x->setup, &err));
+    setup_of(text, &x->setup);
     for (int t = 0; t < INPUTS; t++) {
         struct attn_tensor *from = &x->setup.tensor[t];
         const int64_t *n = from->extent;
-        int64_t at = 0;
+        int64_t at[4] = ATTN_START;
         x->input[t] = shape(input_name[t], from->dtype, t == ATTN_T_DLSE ? 3 : 4, n);
-        for (int64_t b = 0; b < n[0]; b++)
-            for (int64_t h = 0; h < n[1]; h++)
-                for (int64_t i = 0; i < n[2]; i++)
-                    for (int64_t e = 0; e < n[3]; e++) {
-                        double value = attn_tensor_get(from, b, h, i, e);
-                        if (t == ATTN_T_V)
-                            attn_tensor_set(from, b, h, i, e, value *= size);
-                        set(&x->input[t], at++, value);
-                    }
+        for (int64_t e = 0; attn_each(at, n); e++) {
+            double value = attn_tensor_get(from, at[0], at[1], at[2], at[3]);
+            if (t == ATTN_T_V)
+                attn_tensor_set(from, at[0], at[1], at[2], at[3], value *= size);
+            set(&x->input[t], e, value);
+        }
     }
-    attn_options_preset(impl, &preset);
-    attn_precision_of(impl, &preset, &x->setup.problem, &precision);
-    const struct attn_inputs in = attn_setup_inputs(&x->setup, ATTN_BACKWARD);
-    ok(attn_truth_compute(&x->setup.problem, &in, &precision, NULL, &x->truth, &err));
+    truth_of(&x->setup, &spec, NULL, &x->truth);
 }
 
 static void close_walk(struct walk *x)
@@ -304,7 +295,6 @@ START_TEST(unread_by_check)
                                        "declared \"lse\": \"absent\"", "lies beside result.npz"};
     struct attn_claims claims = {.lse = _i == 2 ? ATTN_PLUGIN_LSE_ABSENT : ATTN_PLUGIN_LSE_E};
     struct attn_setup setup;
-    struct attn_case c;
     struct walk x = {0};
     open_walk(&x, ATTN_F32, 1);
     store_results(&x, ATTN_F32, 0);
@@ -314,8 +304,7 @@ START_TEST(unread_by_check)
         ok(attn_npy_write(scratch_path("case/o.npy"), &x.result[ATTN_O], &err));
     if (_i == 3)
         scratch_put("case/result.npz", "PK", 2);
-    ok(attn_case_parse("b2h4g2q5k7d4v3:causal(br):f32:normal:s1:bias=full", &c, &err));
-    ok(attn_setup_open(&c, &setup, &err));
+    setup_of("b2h4g2q5k7d4v3:causal(br):f32:normal:s1:bias=full", &setup);
     ck_assert_int_eq((int)attn_vector_files_read(scratch_path(""), "case", &claims, &setup, &err),
                      ATTN_EINVAL);
     ck_assert_msg(strstr(err.text, said[_i]) != NULL, "%s", err.text);

@@ -44,6 +44,21 @@ static double look(const struct attn_tensor *t, int64_t slot)
                                 : (double)((const float *)t->data)[slot];
 }
 
+/* Every element holds its own number, from n + 1 on. */
+static void number(struct attn_tensor *t, double n)
+{
+    int64_t at[4] = ATTN_START;
+    while (attn_each(at, t->extent))
+        attn_tensor_set(t, at[0], at[1], at[2], at[3], ++n);
+}
+
+static void check_numbers(const struct attn_tensor *t, double n)
+{
+    int64_t at[4] = ATTN_START;
+    while (attn_each(at, t->extent))
+        ck_assert(attn_tensor_get(t, at[0], at[1], at[2], at[3]) == ++n);
+}
+
 /* ---- values and strides ---------------------------------------------------------------------- */
 
 static const char *const orders[] = {"bhic", "bihc", "ibhc", "bhci", "hbic", "ihbc", "hibc"};
@@ -55,18 +70,8 @@ START_TEST(elements_do_not_overlap)
         for (int gap = 0; gap < 6; gap += 5) {
             struct attn_tensor t;
             open_tensor(&t, (enum attn_dtype)dtype, orders[_i], gap, 0, 0);
-            double n = 0;
-            for (int64_t b = 0; b < shape[0]; b++)
-                for (int64_t h = 0; h < shape[1]; h++)
-                    for (int64_t i = 0; i < shape[2]; i++)
-                        for (int64_t c = 0; c < shape[3]; c++)
-                            attn_tensor_set(&t, b, h, i, c, ++n);
-            n = 0;
-            for (int64_t b = 0; b < shape[0]; b++)
-                for (int64_t h = 0; h < shape[1]; h++)
-                    for (int64_t i = 0; i < shape[2]; i++)
-                        for (int64_t c = 0; c < shape[3]; c++)
-                            ck_assert(attn_tensor_get(&t, b, h, i, c) == ++n);
+            number(&t, 0);
+            check_numbers(&t, 0);
             char text[200];
             ck_assert_ptr_null(attn_tensor_intact(&t, text, sizeof text));
             attn_tensor_free(&t);
@@ -248,12 +253,10 @@ START_TEST(unwritten_elements_fire)
         ck_assert_ptr_null(attn_tensor_intact(&t, text, sizeof text));
         ck_assert_ptr_nonnull(attn_tensor_written(&t, text, sizeof text));
         ck_assert_msg(strstr(text, "210 elements not written") != NULL, "%s", text);
-        for (int64_t b = 0; b < shape[0]; b++)
-            for (int64_t h = 0; h < shape[1]; h++)
-                for (int64_t i = 0; i < shape[2]; i++)
-                    for (int64_t c = 0; c < shape[3]; c++)
-                        if (b != 1 || h != 2 || i != 0 || c != 6)
-                            attn_tensor_set(&t, b, h, i, c, (double)NAN);
+        int64_t at[4] = ATTN_START;
+        while (attn_each(at, shape))
+            if (at[0] != 1 || at[1] != 2 || at[2] != 0 || at[3] != 6)
+                attn_tensor_set(&t, at[0], at[1], at[2], at[3], (double)NAN);
         ck_assert_ptr_nonnull(attn_tensor_written(&t, text, sizeof text));
         ck_assert_msg(strstr(text, "1 elements not written, the first at [1,2,0,6]") != NULL, "%s",
                       text);
@@ -342,18 +345,10 @@ START_TEST(packed_tensors_share_a_buffer)
     const int64_t q_stride[4] = {6 * 44, 5, 44, 1}, v_stride[4] = {6 * 44, 7, 44, 1};
     ck_assert_mem_eq(part[0].stride, q_stride, sizeof q_stride);
     ck_assert_mem_eq(part[2].stride, v_stride, sizeof v_stride);
-    double n = 0;
-    for (int pass = 0; pass < 2; pass++, n = 0)
-        for (int p = 0; p < 3; p++)
-            for (int64_t b = 0; b < part[p].extent[0]; b++)
-                for (int64_t h = 0; h < part[p].extent[1]; h++)
-                    for (int64_t i = 0; i < part[p].extent[2]; i++)
-                        for (int64_t c = 0; c < part[p].extent[3]; c++) {
-                            if (pass == 0)
-                                attn_tensor_set(&part[p], b, h, i, c, ++n);
-                            else
-                                ck_assert(attn_tensor_get(&part[p], b, h, i, c) == ++n);
-                        }
+    for (int p = 0; p < 3; p++)
+        number(&part[p], 1000 * p);
+    for (int p = 0; p < 3; p++)
+        check_numbers(&part[p], 1000 * p);
     for (int p = 0; p < 3; p++) {
         attn_tensor_remember(&part[p]);
         ck_assert_ptr_null(attn_tensor_intact(&part[p], text, sizeof text));

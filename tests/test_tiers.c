@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/faulty.h"
 #include "tests/harness/cases/soak.h"
 #include "tests/harness/relations/relations.h"
@@ -49,12 +50,10 @@ START_TEST(full_cases_are_sound)
     ck_assert(name != NULL && text != NULL);
     for (int i = 0; i < n; i++) {
         const struct attn_battery_case *k = attn_tier_at(ATTN_TIER_FULL, i);
-        struct attn_case c, again;
-        struct attn_error err = {0};
         char canonical[ATTN_CASE_TEXT];
-        ck_assert_msg(attn_case_parse(k->text, &c, &err) == ATTN_OK, "%s: %s", k->name, err.text);
+        struct attn_case c = case_of(k->text);
         attn_case_print(&c, canonical);
-        ck_assert_int_eq(attn_case_parse(canonical, &again, &err), ATTN_OK);
+        case_of(canonical);
         ck_assert_msg(strlen(k->why) >= 15, "%s: no reason given", k->name);
         int is_made = strncmp(k->name, "factors-", 8) == 0 || strncmp(k->name, "pairs-", 6) == 0;
         ck_assert_msg(is_made || strlen(k->ids) >= 5, "%s: no id given", k->name);
@@ -78,11 +77,10 @@ START_TEST(full_cases_can_be_set_up)
     int absent = 0;
     for (int i = 0; i < attn_tier_count(ATTN_TIER_FULL); i++) {
         const struct attn_battery_case *k = attn_tier_at(ATTN_TIER_FULL, i);
-        struct attn_case c;
         struct attn_setup setup;
         struct attn_error err = {0};
         char damage[200];
-        ck_assert_int_eq(attn_case_parse(k->text, &c, &err), ATTN_OK);
+        struct attn_case c = case_of(k->text);
         enum attn_status status = attn_setup_open(&c, &setup, &err);
         int half = c.dtype == ATTN_BF16 || c.dtype == ATTN_F16;
         absent += status == ATTN_ENOTSUP && half; /* storage that does not exist yet */
@@ -122,15 +120,13 @@ END_TEST
 
 START_TEST(only_one_tensor_is_laid_out)
 {
-    struct attn_case c;
     struct attn_setup s;
-    struct attn_error err = {0};
     char text[ATTN_CASE_TEXT];
     const char *line = "b2h3q5k7d4v6:none:f32:normal:s1:pass=bwd:layout=blhd:offset=3:only=v";
-    ck_assert_int_eq(attn_case_parse(line, &c, &err), ATTN_OK);
+    struct attn_case c = case_of(line);
     attn_case_print(&c, text);
     ck_assert_str_eq(text, line);
-    ck_assert_int_eq(attn_setup_open(&c, &s, &err), ATTN_OK);
+    setup_from(&c, &s);
     const int64_t *q = s.tensor[ATTN_T_Q].stride, *k = s.tensor[ATTN_T_K].stride,
                   *v = s.tensor[ATTN_T_V].stride;
     ck_assert(q[1] == 5 * 4 && q[2] == 4 && k[1] == 7 * 4 && k[2] == 4);
@@ -189,18 +185,13 @@ static int everything(void)
 
 START_TEST(variant_passes_the_full_tier)
 {
-    struct attn_spec spec;
-    struct attn_error err = {0};
     int passed = 0;
-    ck_assert_msg(attn_spec_parse(variants[_i], &spec, &err) == ATTN_OK, "%s", err.text);
+    struct attn_spec spec = spec_of(variants[_i]);
     for (int i = 0; i < attn_tier_count(ATTN_TIER_FULL); i++) {
         const struct attn_battery_case *k = attn_tier_at(ATTN_TIER_FULL, i);
-        struct attn_case c;
-        struct attn_result r;
         if (!everything() && strncmp(k->name, "pairs-", 6) == 0 && (i + _i) % 4 != 0)
             continue;
-        ck_assert_int_eq(attn_case_parse(k->text, &c, &err), ATTN_OK);
-        attn_run_case(&spec, &c, &r);
+        struct attn_result r = result_of(&spec, k->text);
         ck_assert_msg(r.verdict == ATTN_PASS || r.verdict == ATTN_REFUSED, "%s: %s (%s): %s",
                       variants[_i], k->name, attn_verdict_name(r.verdict), r.text);
         passed += r.verdict == ATTN_PASS;
@@ -219,13 +210,13 @@ START_TEST(soak_draws_the_whole_grammar)
     int special[ATTN_SPECIAL_K_HUGE + 1] = {0};
     int backward = 0, other = 0, zero = 0, composed = 0, unfit = 0;
     for (uint64_t n = 0; n < CASES; n++) {
-        struct attn_case c, again;
+        struct attn_case c;
         struct attn_setup s;
         struct attn_error err = {0};
         char text[ATTN_CASE_TEXT], twice[ATTN_CASE_TEXT];
         attn_soak_case(7, n, &c);
         attn_case_print(&c, text);
-        ck_assert_msg(attn_case_parse(text, &again, &err) == ATTN_OK, "%s: %s", text, err.text);
+        struct attn_case again = case_of(text);
         attn_case_print(&again, twice);
         ck_assert_str_eq(text, twice);
         attn_soak_case(7, n, &again);
@@ -278,21 +269,17 @@ START_TEST(shrinks_to_what_matters)
 {
     int asked = 0;
     const struct attn_soak_judge judge = {has_window_and_five_queries, &asked};
-    struct attn_case c;
-    struct attn_error err = {0};
     char text[ATTN_CASE_TEXT];
-    ck_assert_int_eq(attn_case_parse("b3h8g4q77k90d33v20:(causal(br)|prefix(9))&(keys(x0110)|"
-                                     "window(30,12,br)):f64:hetero:s991:pass=bwd:softcap=7:"
-                                     "bias=full:layout=mixed:offset=5:poison=nan:dlse=1:dbias=1",
-                                     &c, &err),
-                     ATTN_OK);
+    struct attn_case c = case_of("b3h8g4q77k90d33v20:(causal(br)|prefix(9))&(keys(x0110)|"
+                                 "window(30,12,br)):f64:hetero:s991:pass=bwd:softcap=7:"
+                                 "bias=full:layout=mixed:offset=5:poison=nan:dlse=1:dbias=1");
     int judged = attn_soak_shrink(&judge, 1000, &c);
     attn_case_print(&c, text);
     ck_assert_str_eq(text, "h2q5k1d1:window(1,1,br):f32:normal:s1");
     ck_assert_int_eq(judged, asked);
     ck_assert_int_lt(judged, 200);
     /* A budget is kept, and what is left still fails. */
-    ck_assert_int_eq(attn_case_parse("h2q64k64d8:window(9,9,br):f32:normal:s1", &c, &err), ATTN_OK);
+    c = case_of("h2q64k64d8:window(9,9,br):f32:normal:s1");
     ck_assert_int_le(attn_soak_shrink(&judge, 4, &c), 4);
     ck_assert(has_window_and_five_queries(&asked, &c));
 }
@@ -368,10 +355,8 @@ START_TEST(soak_spares_the_honest)
 {
     static const char *const name[] = {"tiled-textbook:br=8,bc=8", "dense", "csr-textbook",
                                        "ring:ranks=4", "ulysses:ranks=2"};
-    struct attn_spec spec;
-    struct attn_error err = {0};
     int cases = everything() ? 20000 : 600, passed = 0;
-    ck_assert_msg(attn_spec_parse(name[_i], &spec, &err) == ATTN_OK, "%s", err.text);
+    struct attn_spec spec = spec_of(name[_i]);
     for (int n = 0; n < cases; n++) {
         struct attn_case c;
         struct attn_result r;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/external_fixture.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/harness/cases/claims.h"
@@ -89,10 +90,8 @@ START_TEST(every_claim_alone_is_tested)
     enum { PAIRS = sizeof alone / sizeof *alone };
     int found[4][PAIRS] = {{0}};
     for (int i = 0; i < attn_tier_count(ATTN_TIER_QUICK); i++) {
-        struct attn_case c;
         struct attn_setup setup;
-        ck_assert_int_eq(attn_case_parse(attn_tier_at(ATTN_TIER_QUICK, i)->text, &c, NULL),
-                         ATTN_OK);
+        struct attn_case c = case_of(attn_tier_at(ATTN_TIER_QUICK, i)->text);
         if (attn_setup_open(&c, &setup, NULL) != ATTN_OK)
             continue;
         for (int type = 0; type < 4; type++)
