@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/report/figures.h"
 #include "tests/fixtures/curve_fixture.h"
 #include "tests/fixtures/external_fixture.h"
 #include "tests/fixtures/report_fixture.h"
@@ -185,32 +184,22 @@ static void add_externals(void)
 
 START_TEST(figures_draw_what_is_known)
 {
-    struct attn_summary summary;
-    struct attn_figure_groups groups;
-    static struct attn_figure figure;
-    struct attn_figure_machine machine = {"", 0};
     add_externals();
-    ck_assert_int_eq(attn_summary_make(fixture_points, fixture_n_points, &summary, NULL), ATTN_OK);
-    ck_assert_int_eq(attn_groups_make(&summary, NULL, &groups, NULL), ATTN_OK);
-    ck_assert_int_eq(attn_figure_fill("memory", &groups.group[0], &machine, &figure, NULL),
-                     ATTN_OK);
-    ck_assert_int_eq(figure.n_curves, 3);
-    ck_assert_str_eq(figure.curve[2].label, "theirs (resident)");
-    for (int64_t s = 0; s < figure.n; s++) {
-        const struct attn_figure_point *p = &figure.point[s];
+    fixture_fold(NULL);
+    const struct attn_figure *figure = fixture_draw("memory", 0);
+    ck_assert_int_eq(figure->n_curves, 3);
+    ck_assert_str_eq(figure->curve[2].label, "theirs (resident)");
+    for (int64_t s = 0; s < figure->n; s++) {
+        const struct attn_figure_point *p = &figure->point[s];
         int theirs = p->curve == 2;
         ck_assert_int_eq(isnan(p->y[0]), theirs); /* priced */
         ck_assert_int_eq(isnan(p->y[2]), theirs); /* ledger */
         ck_assert_int_eq(isnan(p->y[4]), !theirs || 8 * p->x * p->x < LAB_MIB);
     }
-    ck_assert_double_eq_tol(figure.curve[2].slope[0].slope, 2, 1e-9);
-    ck_assert_double_eq_tol(figure.curve[0].slope[0].slope, 2, 1e-9); /* ours are as they were */
-    attn_figure_free(&figure);
-    ck_assert_int_eq(attn_figure_fill("time", &groups.group[0], &machine, &figure, NULL), ATTN_OK);
-    ck_assert_str_eq(figure.curve[2].label, "theirs (as it reports)");
-    attn_figure_free(&figure);
-    attn_groups_free(&groups);
-    attn_summary_free(&summary);
+    ck_assert_double_eq_tol(figure->curve[2].slope[0].slope, 2, 1e-9);
+    ck_assert_double_eq_tol(figure->curve[0].slope[0].slope, 2, 1e-9); /* ours are as they were */
+    figure = fixture_draw("time", 0);
+    ck_assert_str_eq(figure->curve[2].label, "theirs (as it reports)");
 }
 END_TEST
 
@@ -218,7 +207,6 @@ END_TEST
  * taken in another way. */
 START_TEST(rounds_of_one_program)
 {
-    struct attn_summary summary;
     const char *text = "q256d64:none:f32:normal:s1";
     fixture_n_points = 0;
     for (int round = 0; round < 3; round++) {
@@ -230,13 +218,12 @@ START_TEST(rounds_of_one_program)
         p->warm_s[0] = round + 1;
         p->resident_bytes = 100 * (round + 1);
     }
-    ck_assert_int_eq(attn_summary_make(fixture_points, fixture_n_points, &summary, NULL), ATTN_OK);
-    ck_assert_int_eq(summary.n, 1);
-    ck_assert_int_eq(summary.row[0].rounds, 2);
-    ck_assert_int_eq(summary.row[0].time.n, 1);
-    ck_assert_double_eq(summary.row[0].time.median, 2);
-    ck_assert_int_eq(summary.row[0].peak, 250);
-    attn_summary_free(&summary);
+    fixture_fold(NULL);
+    ck_assert_int_eq(fixture_summary.n, 1);
+    ck_assert_int_eq(fixture_summary.row[0].rounds, 2);
+    ck_assert_int_eq(fixture_summary.row[0].time.n, 1);
+    ck_assert_double_eq(fixture_summary.row[0].time.median, 2);
+    ck_assert_int_eq(fixture_summary.row[0].peak, 250);
 }
 END_TEST
 

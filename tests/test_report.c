@@ -6,8 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "experiments/report/figures.h"
-#include "experiments/report/html.h"
 #include "experiments/report/page.h"
 #include "tests/fixtures/report_fixture.h"
 #include "tests/fixtures/scratch.h"
@@ -17,7 +15,6 @@
 
 START_TEST(rounds_are_folded)
 {
-    struct attn_summary summary;
     const char *text = "q256d64:none:f32:normal:s1";
     fixture_n_points = 0;
     for (int round = 0; round < 3; round++) {
@@ -28,9 +25,9 @@ START_TEST(rounds_are_folded)
         p->warm_s[2] = 0.5;
         p->worst = p->output_worst[ATTN_LSE] = 0.1 * (round + 1);
     }
-    ck_assert_int_eq(attn_summary_make(fixture_points, fixture_n_points, &summary, NULL), ATTN_OK);
-    ck_assert_int_eq(summary.n, 1);
-    const struct attn_row *row = &summary.row[0];
+    fixture_fold(NULL);
+    ck_assert_int_eq(fixture_summary.n, 1);
+    const struct attn_row *row = &fixture_summary.row[0];
     ck_assert_int_eq(row->rounds, 3);
     ck_assert_int_eq(row->good, 3);
     ck_assert_double_eq(row->time.median, 2);
@@ -38,41 +35,36 @@ START_TEST(rounds_are_folded)
     ck_assert_double_eq(row->time.max, 3);
     ck_assert_double_eq_tol(row->output[ATTN_LSE], 0.3, 1e-15);
     ck_assert(isnan(row->output[ATTN_DQ]));
-    attn_summary_free(&summary);
 }
 END_TEST
 
 /* One wrong round makes the row wrong and takes its time away; a NaN ratio is the worst. */
 START_TEST(a_wrong_round_has_no_time)
 {
-    struct attn_summary summary;
     const char *text = "q256d64:none:f32:normal:s1";
     fixture_n_points = 0;
     fixture_add("length-x", "dense", "dense", "dense", text, 0);
     struct attn_point *p = fixture_add("length-x", "dense", "dense", "dense", text, 1);
     p->status = ATTN_POINT_WRONG;
     p->worst = (double)NAN;
-    ck_assert_int_eq(attn_summary_make(fixture_points, fixture_n_points, &summary, NULL), ATTN_OK);
-    ck_assert_int_eq(summary.n, 1);
-    ck_assert_int_eq(summary.row[0].status, ATTN_POINT_WRONG);
-    ck_assert_int_eq(summary.row[0].time.n, 0);
-    ck_assert(isinf(summary.row[0].worst));
-    attn_summary_free(&summary);
+    fixture_fold(NULL);
+    ck_assert_int_eq(fixture_summary.n, 1);
+    ck_assert_int_eq(fixture_summary.row[0].status, ATTN_POINT_WRONG);
+    ck_assert_int_eq(fixture_summary.row[0].time.n, 0);
+    ck_assert(isinf(fixture_summary.row[0].worst));
 }
 END_TEST
 
 START_TEST(simulated_ranks_have_cpu_time)
 {
-    struct attn_summary summary;
     fixture_n_points = 0;
     struct attn_point *p = fixture_add("ranks", "ring:ranks=2", "ring", "sequence-parallel",
                                        "q256d64:none:f32:normal:s1", 0);
     p->ranks = 2;
     p->warm_s[0] = 100; /* wall time of threads that share the cores: not shown */
     p->warm_cpu_max_s = 3;
-    ck_assert_int_eq(attn_summary_make(fixture_points, fixture_n_points, &summary, NULL), ATTN_OK);
-    ck_assert_double_eq(summary.row[0].time.median, 3);
-    attn_summary_free(&summary);
+    fixture_fold(NULL);
+    ck_assert_double_eq(fixture_summary.row[0].time.median, 3);
 }
 END_TEST
 
@@ -90,10 +82,6 @@ static const struct {
 
 START_TEST(times_are_of_one_kind)
 {
-    struct attn_summary summary;
-    struct attn_figure_groups groups;
-    static struct attn_figure figure;
-    struct attn_figure_machine machine = {"", 0};
     int timed = 0, single = 0, drawn[2] = {0};
     fixture_add_curves();
     for (int i = 0; i < mixtures[_i].single; i++) {
@@ -104,10 +92,9 @@ START_TEST(times_are_of_one_kind)
         }
     }
     fixture_add("other", "dense", "dense", "dense", "q8d8:none:f32:normal:s1", 0);
-    ck_assert_int_eq(attn_summary_make(fixture_points, fixture_n_points, &summary, NULL), ATTN_OK);
-    ck_assert_int_eq(attn_groups_make(&summary, NULL, &groups, NULL), ATTN_OK);
+    fixture_fold(NULL);
     for (int64_t r = 0; r < 8; r++) {
-        const struct attn_row *row = &summary.row[r];
+        const struct attn_row *row = &fixture_summary.row[r];
         double length = (double)row->point->c.n_query;
         double want = (mixtures[_i].call == ATTN_CALL_WARM ? 1e-9 : 5e-9) * length * length;
         ck_assert_int_eq(row->call, mixtures[_i].call);
@@ -118,40 +105,34 @@ START_TEST(times_are_of_one_kind)
         ck_assert(row->single.n == 0 || row->time.n == 0);
     }
     ck_assert_int_eq(timed, mixtures[_i].timed);
-    ck_assert_int_eq(summary.row[8].call, ATTN_CALL_WARM);
-    ck_assert_int_eq(attn_figure_fill("time", &groups.group[0], &machine, &figure, NULL), ATTN_OK);
+    ck_assert_int_eq(fixture_summary.row[8].call, ATTN_CALL_WARM);
+    const struct attn_figure *figure = fixture_draw("time", 0);
     ck_assert_int_eq(single, mixtures[_i].call == ATTN_CALL_WARM
                                  ? mixtures[_i].single - mixtures[_i].unknown
                                  : 0);
-    ck_assert_ptr_nonnull(strstr(figure.remark, attn_call_name(mixtures[_i].call)));
-    ck_assert_int_eq(strstr(figure.remark, "single first") != NULL, single > 0);
-    ck_assert_int_eq(strstr(figure.remark, "not drawn") != NULL, timed + single < 8);
-    for (int64_t s = 0; s < figure.n; s++) /* median_s, single_s */
+    ck_assert_ptr_nonnull(strstr(figure->remark, attn_call_name(mixtures[_i].call)));
+    ck_assert_int_eq(strstr(figure->remark, "single first") != NULL, single > 0);
+    ck_assert_int_eq(strstr(figure->remark, "not drawn") != NULL, timed + single < 8);
+    for (int64_t s = 0; s < figure->n; s++) /* median_s, single_s */
         for (int c = 0; c < 2; c++)
-            drawn[c] += !isnan(figure.point[s].y[c]);
+            drawn[c] += !isnan(figure->point[s].y[c]);
     ck_assert_int_eq(drawn[0], timed);
     ck_assert_int_eq(drawn[1], single);
-    attn_figure_free(&figure);
-    attn_groups_free(&groups);
-    attn_summary_free(&summary);
 }
 END_TEST
 
 /* Two rounds of five that were short enough for a warm call do not speak for the row; three do. */
 START_TEST(a_kind_needs_half_of_the_rounds)
 {
-    struct attn_summary summary;
     for (int warm = 2; warm <= 3; warm++) {
         fixture_n_points = 0;
         for (int round = 0; round < 5; round++)
             fixture_add("length-x", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", round)
                 ->n_warm = round < warm;
-        ck_assert_int_eq(attn_summary_make(fixture_points, fixture_n_points, &summary, NULL),
-                         ATTN_OK);
-        ck_assert_int_eq(summary.row[0].call, warm == 3 ? ATTN_CALL_WARM : ATTN_CALL_FIRST);
-        ck_assert_int_eq(summary.row[0].time.n, warm == 3 ? 3 : 5);
-        ck_assert(summary.row[0].time.min == summary.row[0].time.max);
-        attn_summary_free(&summary);
+        fixture_fold(NULL);
+        ck_assert_int_eq(fixture_summary.row[0].call, warm == 3 ? ATTN_CALL_WARM : ATTN_CALL_FIRST);
+        ck_assert_int_eq(fixture_summary.row[0].time.n, warm == 3 ? 3 : 5);
+        ck_assert(fixture_summary.row[0].time.min == fixture_summary.row[0].time.max);
     }
 }
 END_TEST
@@ -173,33 +154,19 @@ END_TEST
 
 /* ---- figures as data ------------------------------------------------------------------------- */
 
-static void open_groups(struct attn_summary *summary, struct attn_figure_groups *groups)
-{
-    ck_assert_int_eq(attn_summary_make(fixture_points, fixture_n_points, summary, NULL), ATTN_OK);
-    ck_assert_int_eq(attn_groups_make(summary, NULL, groups, NULL), ATTN_OK);
-}
-
 START_TEST(slopes_are_the_exponents)
 {
-    struct attn_summary summary;
-    struct attn_figure_groups groups;
-    static struct attn_figure figure;
-    struct attn_figure_machine machine = {"", 0};
     fixture_add_curves();
-    open_groups(&summary, &groups);
-    ck_assert_int_eq(groups.n, 1);
-    ck_assert_int_eq(attn_figure_fill("memory", &groups.group[0], &machine, &figure, NULL),
-                     ATTN_OK);
-    ck_assert_str_eq(figure.omitted, "");
-    ck_assert_int_eq(figure.n_panels, 1); /* there is no backward row, so no such panel */
-    ck_assert_int_eq(figure.n_curves, 2);
-    ck_assert_str_eq(figure.curve[0].label, "dense"); /* in the order of the registry */
-    ck_assert_double_eq_tol(figure.curve[0].slope[0].slope, 2, 1e-9);
-    ck_assert_double_eq_tol(figure.curve[1].slope[0].slope, 1, 1e-9);
-    ck_assert_ptr_nonnull(strstr(figure.title, "causal mask"));
-    attn_figure_free(&figure);
-    attn_groups_free(&groups);
-    attn_summary_free(&summary);
+    fixture_fold(NULL);
+    ck_assert_int_eq(fixture_groups.n, 1);
+    const struct attn_figure *figure = fixture_draw("memory", 0);
+    ck_assert_str_eq(figure->omitted, "");
+    ck_assert_int_eq(figure->n_panels, 1); /* there is no backward row, so no such panel */
+    ck_assert_int_eq(figure->n_curves, 2);
+    ck_assert_str_eq(figure->curve[0].label, "dense"); /* in the order of the registry */
+    ck_assert_double_eq_tol(figure->curve[0].slope[0].slope, 2, 1e-9);
+    ck_assert_double_eq_tol(figure->curve[1].slope[0].slope, 1, 1e-9);
+    ck_assert_ptr_nonnull(strstr(figure->title, "causal mask"));
 }
 END_TEST
 
@@ -207,10 +174,6 @@ END_TEST
 START_TEST(break_even_is_found)
 {
     static const double density[] = {0.1, 0.2, 0.4, 0.5, 1};
-    struct attn_summary summary;
-    struct attn_figure_groups groups;
-    static struct attn_figure figure;
-    struct attn_figure_machine machine = {"", 0};
     fixture_n_points = 0;
     for (int s = 0; s < 5; s++) {
         char text[128];
@@ -224,28 +187,22 @@ START_TEST(break_even_is_found)
                                            "q1024d64:random(0.1,1):f32:normal:s1", 0);
     dense->density = 0.1; /* at one density only: the line goes on */
     dense->priced_bytes = dense->ledger_bytes = 9 * 1024 * 1024;
-    open_groups(&summary, &groups);
-    ck_assert_int_eq(groups.n, 1);
-    ck_assert_int_eq(attn_figure_fill("csr-density", &groups.group[0], &machine, &figure, NULL),
-                     ATTN_OK);
+    fixture_fold(NULL);
+    ck_assert_int_eq(fixture_groups.n, 1);
+    const struct attn_figure *figure = fixture_draw("csr-density", 0);
     int marks = 0;
-    for (int64_t i = 0; i < figure.n; i++)
-        if (strcmp(figure.point[i].status, "break-even") == 0) {
-            ck_assert_double_eq_tol(figure.point[i].x, 0.45, 1e-6);
+    for (int64_t i = 0; i < figure->n; i++)
+        if (strcmp(figure->point[i].status, "break-even") == 0) {
+            ck_assert_double_eq_tol(figure->point[i].x, 0.45, 1e-6);
             marks++;
         }
     ck_assert_int_eq(marks, 1);
-    ck_assert_ptr_nonnull(strstr(figure.finding, "0.450"));
-    attn_figure_free(&figure);
-    attn_groups_free(&groups);
-    attn_summary_free(&summary);
+    ck_assert_ptr_nonnull(strstr(figure->finding, "0.450"));
 }
 END_TEST
 
 START_TEST(masks_make_groups)
 {
-    struct attn_summary summary;
-    struct attn_figure_groups groups;
     fixture_n_points = 0;
     fixture_add("length-two", "dense", "dense", "dense", "q256d64:none:f32:normal:s1", 0);
     fixture_add("length-two", "dense", "dense", "dense", "q512d64:none:f32:normal:s1", 0);
@@ -256,24 +213,18 @@ START_TEST(masks_make_groups)
                 "q256d64:documents(100,156):f32:normal:s1", 0);
     fixture_add("length-docs", "dense", "dense", "dense",
                 "q512d64:documents(200,312):f32:normal:s1", 0);
-    open_groups(&summary, &groups);
-    ck_assert_int_eq(groups.n, 3);
-    ck_assert_str_eq(groups.group[0].tag, "two");
-    ck_assert_str_eq(groups.group[1].tag, "two-2");
-    ck_assert_str_eq(groups.group[2].tag, "docs");
-    ck_assert_int_eq(groups.group[2].n, 2);
-    attn_groups_free(&groups);
-    attn_summary_free(&summary);
+    fixture_fold(NULL);
+    ck_assert_int_eq(fixture_groups.n, 3);
+    ck_assert_str_eq(fixture_groups.group[0].tag, "two");
+    ck_assert_str_eq(fixture_groups.group[1].tag, "two-2");
+    ck_assert_str_eq(fixture_groups.group[2].tag, "docs");
+    ck_assert_int_eq(fixture_groups.group[2].n, 2);
 }
 END_TEST
 
 /* Groups that name one figure are drawn in it, each curve with its mask, label and colour. */
 START_TEST(groups_share_a_figure)
 {
-    struct attn_summary summary;
-    struct attn_figure_groups groups;
-    static struct attn_figure figure;
-    struct attn_figure_machine machine = {"", 0};
     json_t *wishes = json_pack("[{s:s, s:s, s:s, s:s}, {s:s, s:s, s:{s:s}, s:{s:s}}]", "group",
                                "length-a", "figure", "length-x", "title", "both", "x-range",
                                "8:99]; `id`", "group", "length-b", "figure", "length-x", "label",
@@ -286,30 +237,23 @@ START_TEST(groups_share_a_figure)
         fixture_add("length-a", "dense", "dense", "dense", text[l][0], 0);
         fixture_add("length-b", "tiled", "tiled", "tiled", text[l][1], 0);
     }
-    ck_assert_int_eq(attn_summary_make(fixture_points, fixture_n_points, &summary, NULL), ATTN_OK);
-    ck_assert_int_eq(attn_groups_make(&summary, wishes, &groups, NULL), ATTN_OK);
-    ck_assert_int_eq(groups.n, 1);
-    ck_assert_int_eq(attn_figure_fill("memory", &groups.group[0], &machine, &figure, NULL),
-                     ATTN_OK);
-    ck_assert_str_eq(figure.name, "memory-x");
-    ck_assert_ptr_nonnull(strstr(figure.title, ", both"));
-    ck_assert_ptr_null(strchr(figure.x_range, '`')); /* of a hand-made record: not taken */
-    ck_assert_int_eq(figure.n_curves, 2);
-    ck_assert_str_eq(figure.curve[0].label, "dense, no mask");
-    ck_assert_str_eq(figure.curve[1].key, "tiled; window of 8");
-    ck_assert_str_eq(figure.curve[1].label, "Fast");
-    ck_assert_str_eq(figure.curve[1].colour, "#012345");
-    attn_figure_free(&figure);
-    attn_groups_free(&groups);
-    attn_summary_free(&summary);
+    fixture_fold(wishes);
+    ck_assert_int_eq(fixture_groups.n, 1);
+    const struct attn_figure *figure = fixture_draw("memory", 0);
+    ck_assert_str_eq(figure->name, "memory-x");
+    ck_assert_ptr_nonnull(strstr(figure->title, ", both"));
+    ck_assert_ptr_null(strchr(figure->x_range, '`')); /* of a hand-made record: not taken */
+    ck_assert_int_eq(figure->n_curves, 2);
+    ck_assert_str_eq(figure->curve[0].label, "dense, no mask");
+    ck_assert_str_eq(figure->curve[1].key, "tiled; window of 8");
+    ck_assert_str_eq(figure->curve[1].label, "Fast");
+    ck_assert_str_eq(figure->curve[1].colour, "#012345");
     json_decref(wishes);
 }
 END_TEST
 
 START_TEST(what_was_not_run_is_named)
 {
-    struct attn_summary summary;
-    struct attn_figure_groups groups;
     char text[512];
     fixture_add_curves();
     struct attn_point *p = fixture_add("length-causal", "dense", "dense", "dense",
@@ -320,18 +264,16 @@ START_TEST(what_was_not_run_is_named)
     p = fixture_add("length-causal", "tiled-textbook", "tiled-textbook", "tiled",
                     "q16384d64:causal(br):f32:normal:s1", 0);
     p->status = ATTN_POINT_DROPPED;
-    open_groups(&summary, &groups);
-    attn_group_not_run(&groups.group[0], text, sizeof text);
+    fixture_fold(NULL);
+    attn_group_not_run(&fixture_groups.group[0], text, sizeof text);
     ck_assert_str_eq(text, "Not measured, too big for this machine: dense from 16,384 (forward, "
                            "12.0 GiB); Not measured, dropped by the time budget: tiled-textbook "
                            "from 16,384 (forward)");
-    attn_group_not_run(&groups.group[0], text, 120); /* no room: said, and nothing half */
+    attn_group_not_run(&fixture_groups.group[0], text, 120); /* no room: said, and nothing half */
     ck_assert_str_eq(text, "Not measured, too big for this machine: dense from 16,384 (forward, "
                            "12.0 GiB) ... (the table has all)");
-    ck_assert_int_eq(attn_group_common_length(&groups.group[0], ATTN_FORWARD), 2048);
-    ck_assert_int_eq(attn_group_common_length(&groups.group[0], ATTN_BACKWARD), 0);
-    attn_groups_free(&groups);
-    attn_summary_free(&summary);
+    ck_assert_int_eq(attn_group_common_length(&fixture_groups.group[0], ATTN_FORWARD), 2048);
+    ck_assert_int_eq(attn_group_common_length(&fixture_groups.group[0], ATTN_BACKWARD), 0);
 }
 END_TEST
 
@@ -339,10 +281,6 @@ END_TEST
  * sends follows the formula although nothing ran. */
 START_TEST(prices_go_on)
 {
-    struct attn_summary summary;
-    struct attn_figure_groups groups;
-    static struct attn_figure figure;
-    struct attn_figure_machine machine = {"", 0};
     fixture_n_points = 0;
     for (int ranks = 1; ranks <= 8; ranks *= 2) {
         char spec[32];
@@ -354,28 +292,22 @@ START_TEST(prices_go_on)
         if (ranks > 2)
             p->status = ATTN_POINT_PRICED;
     }
-    open_groups(&summary, &groups);
-    ck_assert_int_eq(attn_figure_fill("rank-memory", &groups.group[0], &machine, &figure, NULL),
-                     ATTN_OK);
-    ck_assert_int_eq(figure.n_curves, 1);
-    ck_assert_int_eq(figure.n, 4);
+    fixture_fold(NULL);
+    const struct attn_figure *figure = fixture_draw("rank-memory", 0);
+    ck_assert_int_eq(figure->n_curves, 1);
+    ck_assert_int_eq(figure->n, 4);
     /* priced_bytes, beyond_bytes, ledger_bytes, ideal_bytes, one_rank_bytes */
     static const int there[4][5] = {
         {0, 0, 1, 0, 1}, {1, 1, 1, 1, 0}, {0, 1, 0, 1, 0}, {0, 1, 0, 1, 0}};
     for (int i = 0; i < 4; i++)
         for (int c = 0; c < 5; c++)
-            ck_assert_msg((isnan(figure.point[i].y[c]) == 0) == there[i][c], "row %d, column %d", i,
-                          c);
-    ck_assert_str_eq(figure.omitted, "");
-    attn_figure_free(&figure);
-    ck_assert_int_eq(attn_figure_fill("bytes-sent", &groups.group[0], &machine, &figure, NULL),
-                     ATTN_OK);
-    ck_assert_int_eq(figure.n, 3); /* one rank sends nothing */
-    ck_assert_double_gt(figure.point[2].y[1], 0);
-    ck_assert_double_eq(figure.point[0].y[2], 4096);
-    attn_figure_free(&figure);
-    attn_groups_free(&groups);
-    attn_summary_free(&summary);
+            ck_assert_msg((isnan(figure->point[i].y[c]) == 0) == there[i][c], "row %d, column %d",
+                          i, c);
+    ck_assert_str_eq(figure->omitted, "");
+    figure = fixture_draw("bytes-sent", 0);
+    ck_assert_int_eq(figure->n, 3); /* one rank sends nothing */
+    ck_assert_double_gt(figure->point[2].y[1], 0);
+    ck_assert_double_eq(figure->point[0].y[2], 4096);
 }
 END_TEST
 

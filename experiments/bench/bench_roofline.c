@@ -43,37 +43,31 @@ static void curve_name(const struct attn_bench_entry *e, char text[160])
              e->product.m == 0 && e->c.pass == ATTN_BACKWARD ? ", backward" : "");
 }
 
-static enum attn_status add_entry(const struct attn_bench *bench, struct attn_figure *figure,
-                                  const struct attn_bench_entry **panel,
-                                  const struct attn_bench_entry *e, struct attn_error *err)
+static void add_entry(const struct attn_bench *bench, struct attn_figure *figure,
+                      const struct attn_bench_entry **panel, const struct attn_bench_entry *e)
 {
     struct attn_bench_figure rate;
     char name[160];
     if (e->state != ATTN_BENCH_TIMED || e->n == 0 || !(e->work.bytes > 0))
-        return ATTN_OK;
+        return;
     int p = panel_of(figure, panel, e);
     if (p < 0)
-        return ATTN_OK;
+        return;
     curve_name(e, name);
     int look = look_of(figure, e);
     int curve = attn_figure_curve_of(figure, name, look, look < attn_impl_count());
     double x = e->work.flops / e->work.bytes;
-    struct attn_figure_point *point = attn_figure_add(figure, p, curve, x);
+    attn_figure_add(figure, p, curve, x);
     /* The roof is within the range of y, and its ridge within that of x. */
     double peak = attn_bench_roof_rate(bench, ATTN_ROOF_FMA, e);
     double ridge = 0.25 * peak / attn_bench_roof_rate(bench, ATTN_ROOF_READ, e);
-    struct attn_figure_point *roof =
-        point != NULL ? attn_figure_add(figure, p, curve, ridge) : NULL;
-    if (roof == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory, or too many curves, for the roofline");
+    struct attn_figure_point *roof = attn_figure_add(figure, p, curve, ridge), *point = roof - 1;
     attn_bench_figure(e, NULL, ATTN_BENCH_FLOPS, &rate);
-    point = roof - 1; /* the points may have moved */
     point->y[0] = rate.spread.median / G;
     point->y[1] = rate.spread.min / G;
     point->y[2] = rate.spread.max / G;
     roof->y[3] = peak / G;
     roof->status = "roof";
-    return ATTN_OK;
 }
 
 static void set_words(struct attn_figure *figure)
@@ -133,9 +127,9 @@ enum attn_status attn_bench_roofline(const struct attn_bench *bench,
         return ATTN_OK;
     memset(&figure, 0, sizeof figure);
     set_words(&figure);
-    for (int at = 0; at < n && status == ATTN_OK; at++)
-        status = add_entry(bench, &figure, panel, &entry[at], err);
-    if (status == ATTN_OK && figure.n > 0) {
+    for (int at = 0; at < n; at++)
+        add_entry(bench, &figure, panel, &entry[at]);
+    if (figure.n > 0) {
         attn_figure_finish(&figure);
         set_roofs(bench, panel, &figure);
         *drawn = attn_draw_possible();

@@ -2,9 +2,87 @@
 #include "experiments/report/document.h"
 
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "experiments/report/html.h"
+#include "tests/harness/files/fileio.h"
+
+/* ---- HTML ------------------------------------------------------------------------------------ */
+
+void attn_html_text(FILE *file, const char *text)
+{
+    for (; *text != '\0'; text++) {
+        unsigned char u = (unsigned char)*text;
+        if (*text == '&')
+            fputs("&amp;", file);
+        else if (*text == '<')
+            fputs("&lt;", file);
+        else if (*text == '>')
+            fputs("&gt;", file);
+        else if (*text == '"')
+            fputs("&quot;", file);
+        else if (*text == '\'')
+            fputs("&#39;", file);
+        else
+            (void)fputc(u < 0x20 || u == 0x7f ? ' ' : *text, file);
+    }
+}
+
+int attn_html_image(FILE *file, const char *path, const char *label)
+{
+    static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    enum { MOST = 64 << 20 };
+    char *text;
+    attn_read_text(path, ATTN_READ_GIVEN, MOST, &text, NULL);
+    if (text == NULL)
+        return -1;
+    fputs("<img alt=\"", file);
+    attn_html_text(file, label);
+    fputs("\" src=\"data:image/svg+xml;base64,", file);
+    size_t n = strlen(text);
+    for (size_t at = 0; at < n; at += 3) { /* three bytes are four digits of 6 bits */
+        unsigned bits = 0;
+        for (size_t b = 0; b < 3; b++)
+            bits = bits << 8 | (at + b < n ? (unsigned char)text[at + b] : 0);
+        for (size_t b = 0; b < 4; b++)
+            fputc(at + b <= n ? digit[bits >> (18 - 6 * b) & 63] : '=', file);
+    }
+    fputs("\">", file);
+    free(text);
+    return 0;
+}
+
+const char attn_html_style[] =
+    ":root{color-scheme:light dark;--ink:#1c1c1c;--soft:#5a5a5a;--rule:#d5d5d5;--paper:#fff;"
+    "--band:#f5f5f3;--bad:#a40000;--good:#00604a}"
+    "@media(prefers-color-scheme:dark){:root{--ink:#e8e8e6;--soft:#a8a8a8;--rule:#484848;"
+    "--paper:#161616;--band:#222;--bad:#ff9a8f;--good:#7fdcc0}}"
+    "body{margin:0 auto;padding:1.5rem 1rem 4rem;max-width:70rem;background:var(--paper);"
+    "color:var(--ink);font:16px/1.5 system-ui,\"DejaVu Sans\",Verdana,sans-serif}"
+    "h1{font-size:1.7rem;line-height:1.2;margin:0 0 .6rem}"
+    "h2{font-size:1.25rem;margin:2.6rem 0 .6rem;padding-top:.8rem;border-top:1px solid var(--rule)}"
+    "h3{font-size:1.02rem;margin:1.6rem 0 .4rem}p{margin:.5rem 0;max-width:46rem}"
+    ".soft,figcaption{color:var(--soft);font-size:.9rem}"
+    "figure{margin:1.4rem 0 .6rem}figcaption{max-width:46rem;margin:.5rem 0}"
+    ".plot{overflow-x:auto;background:#fff;border:1px solid var(--rule);border-radius:4px}"
+    ".plot img{display:block;width:100%;min-width:42rem;height:auto}"
+    ".scroll{overflow-x:auto;margin:.5rem 0}"
+    "table{border-collapse:collapse;font-size:.86rem;font-variant-numeric:tabular-nums}"
+    "caption{text-align:left;color:var(--soft);padding:.3rem 0}"
+    "th,td{padding:.25rem .7rem .25rem 0;border-bottom:1px solid var(--rule);text-align:right;"
+    "white-space:nowrap;vertical-align:top}"
+    "thead th{border-bottom:2px solid var(--rule);vertical-align:bottom;font-weight:600}"
+    "th[scope=colgroup]{text-align:left;padding-left:.7rem}th[scope=row],.text{text-align:left}th["
+    "scope=row]{font-weight:600}"
+    ".wide{white-space:normal;text-align:left;min-width:11rem;overflow-wrap:anywhere}"
+    ".nb{white-space:nowrap}.bad{color:var(--bad);font-weight:600}.good{color:var(--good)}.none{"
+    "color:var(--soft)}"
+    "summary{cursor:pointer;color:var(--soft);font-size:.9rem;padding:.2rem 0}"
+    "code{font:.86em ui-monospace,\"DejaVu Sans Mono\",monospace;overflow-wrap:anywhere}"
+    "pre{overflow-x:auto;background:var(--band);padding:.6rem .8rem;border-radius:4px;"
+    "font-size:.86rem;line-height:1.45}"
+    "@media print{body{max-width:none;font-size:11pt}figure,tr{break-inside:avoid}"
+    ".plot img{min-width:0}}";
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
@@ -108,15 +186,20 @@ void attn_document_put(struct attn_document *d, enum attn_style style, const cha
 void attn_document_begin(struct attn_document *d, FILE *out, int is_html, const char *title)
 {
     *d = (struct attn_document){.out = out, .is_html = is_html};
-    if (is_html)
-        attn_html_begin(out, title);
+    if (is_html) {
+        fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+              "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>",
+              out);
+        attn_html_text(out, title);
+        fprintf(out, "</title>\n<style>%s</style>\n</head>\n<body>\n", attn_html_style);
+    }
     attn_document_heading(d, 1, title);
 }
 
 void attn_document_end(struct attn_document *d)
 {
     if (d->is_html)
-        attn_html_end(d->out);
+        fputs("</body>\n</html>\n", d->out);
 }
 
 void attn_document_heading(struct attn_document *d, int level, const char *text)
@@ -140,6 +223,15 @@ void attn_document_paragraph(struct attn_document *d)
 void attn_document_close(struct attn_document *d)
 {
     fputs(d->is_html ? "</p>\n" : "\n\n", d->out);
+}
+
+void attn_document_text(struct attn_document *d, const char *text)
+{
+    if (text[0] == '\0')
+        return;
+    attn_document_paragraph(d);
+    attn_document_put(d, ATTN_WORDS, "%s", text);
+    attn_document_close(d);
 }
 
 void attn_document_command(struct attn_document *d, const char *line)
@@ -202,6 +294,16 @@ void attn_document_cell(struct attn_document *d, enum attn_style style, const ch
     put(d, style, text);
     fputs(d->is_html ? "</td>" : " |", d->out);
     d->column++;
+}
+
+void attn_document_words(struct attn_document *d, const char *text)
+{
+    attn_document_cell(d, ATTN_WORDS, "%s", text);
+}
+
+void attn_document_code(struct attn_document *d, const char *text)
+{
+    attn_document_cell(d, ATTN_CODE, "%s", text);
 }
 
 void attn_document_table_end(struct attn_document *d)

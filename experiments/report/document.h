@@ -34,6 +34,9 @@ void attn_document_put(struct attn_document *d, enum attn_style style, const cha
 void attn_document_paragraph(struct attn_document *d); /* what is put next, up to ... */
 void attn_document_close(struct attn_document *d);     /* ... here, is one            */
 
+/* A whole paragraph of words; of "" nothing. */
+void attn_document_text(struct attn_document *d, const char *text);
+
 /* A line of a shell, by itself. */
 void attn_document_command(struct attn_document *d, const char *line);
 
@@ -42,6 +45,20 @@ void attn_document_table(struct attn_document *d, const char *const *head);
 void attn_document_row(struct attn_document *d);
 void attn_document_cell(struct attn_document *d, enum attn_style style, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+void attn_document_words(struct attn_document *d, const char *text); /* a cell as it is */
+void attn_document_code(struct attn_document *d, const char *text);
 void attn_document_table_end(struct attn_document *d);
+
+/* ---- for pages that are HTML anyway ------------------------------------------------------------ */
+
+/* Text with & < > " ' replaced, and control characters made blanks. */
+void attn_html_text(FILE *file, const char *text);
+
+/* A picture inside the page, which stays one file: <img> with the file as its data, and the label
+ * for those who do not see it.  Returns 0, -1 when the file cannot be read. */
+int attn_html_image(FILE *file, const char *path, const char *label);
+
+/* What stands in <style>. */
+extern const char attn_html_style[];
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/cli/cli.h"
 #include "experiments/report/figures.h"
 #include "optimized/registry.h"
 #include "tests/harness/files/fileio.h"
@@ -80,8 +81,8 @@ int attn_figure_curve_of(struct attn_figure *figure, const char *key, int impl, 
     int there = attn_figure_find(figure, key);
     if (there >= 0)
         return there;
-    if (figure->n_curves == ATTN_FIGURE_CURVES)
-        return -1;
+    figure->curve = attn_cli_need(
+        realloc(figure->curve, (size_t)(figure->n_curves + 1) * sizeof *figure->curve));
     struct attn_figure_curve *curve = &figure->curve[figure->n_curves];
     memset(curve, 0, sizeof *curve);
     (void)snprintf(curve->key, sizeof curve->key, "%s", key);
@@ -101,16 +102,9 @@ int attn_figure_curve_of(struct attn_figure *figure, const char *key, int impl, 
 struct attn_figure_point *attn_figure_add(struct attn_figure *figure, int panel, int curve,
                                           double x)
 {
-    if (curve < 0)
-        return NULL;
-    if (figure->n == figure->room) {
-        int64_t room = figure->room > 0 ? 2 * figure->room : 64;
-        void *more = realloc(figure->point, (size_t)room * sizeof *figure->point);
-        if (more == NULL)
-            return NULL;
-        figure->point = more;
-        figure->room = room;
-    }
+    if ((figure->n & (figure->n - 1)) == 0) /* room doubles at every power of two */
+        figure->point = attn_cli_need(realloc(
+            figure->point, (size_t)(figure->n == 0 ? 1 : 2 * figure->n) * sizeof *figure->point));
     struct attn_figure_point *point = &figure->point[figure->n++];
     *point = (struct attn_figure_point){
         .panel = panel, .curve = curve, .x = x, .status = "ok", .note = ""};
@@ -119,25 +113,13 @@ struct attn_figure_point *attn_figure_add(struct attn_figure *figure, int panel,
     return point;
 }
 
-int attn_figure_values(const struct attn_figure *figure, int panel, int curve, int column,
-                       double *x, double *y)
-{
-    int n = 0;
-    for (int64_t s = 0; s < figure->n; s++) {
-        const struct attn_figure_point *p = &figure->point[s];
-        if (p->panel != panel || p->curve != curve || isnan(p->y[column]))
-            continue;
-        x[n] = p->x;
-        y[n++] = p->y[column];
-    }
-    return n;
-}
-
 void attn_figure_free(struct attn_figure *figure)
 {
     free(figure->point);
+    free(figure->curve);
     figure->point = NULL;
-    figure->n = figure->room = 0;
+    figure->curve = NULL;
+    figure->n = figure->n_curves = 0;
 }
 
 /* ---- ranges and widths ----------------------------------------------------------------------- */

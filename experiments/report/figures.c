@@ -14,8 +14,7 @@ static const double none = (double)NAN; /* the macro is a float */
 /* Below this, pages of stack and libraries outweigh buffers, and VmHWM says nothing about them. */
 enum { RESIDENT_FROM = 1 << 20 };
 
-typedef enum attn_status filler(struct attn_figure *figure,
-                                const struct attn_figure_machine *machine, struct attn_error *err);
+typedef void filler(struct attn_figure *figure);
 
 struct attn_figure_kind {
     const char *name, *script, *title, *x_name, *remark, *caption;
@@ -32,12 +31,6 @@ static double bytes(int64_t n)
     return n > 0 ? (double)n : none;
 }
 
-static enum attn_status no_memory(const struct attn_figure *figure, struct attn_error *err)
-{
-    return attn_fail(err, ATTN_ENOMEM, "figure %s: no memory, or more than %d curves", figure->name,
-                     ATTN_FIGURE_CURVES);
-}
-
 /* The panel of a name, made if need be. */
 static int panel_of(struct attn_figure *figure, const char *name)
 {
@@ -48,19 +41,16 @@ static int panel_of(struct attn_figure *figure, const char *name)
     return figure->n_panels++;
 }
 
-/* A point of a row, with its status and what there is to say of it. */
-static struct attn_figure_point *add_row(struct attn_figure *figure, const struct attn_row *row,
-                                         const char *panel, double x)
+/* A point of the group's row s, with its status and what there is to say of it. */
+static struct attn_figure_point *add_row(struct attn_figure *figure, int64_t s, const char *panel,
+                                         double x)
 {
-    char key[200];
-    attn_row_label(figure->group, row, key);
-    int curve = attn_figure_curve_of(figure, key, row->impl,
-                                     row->impl < attn_impl_count() && row->point->route[0] == '\0');
+    const struct attn_row *row = figure->group->row[s];
+    int is_ours = row->impl < attn_impl_count() && row->point->route[0] == '\0';
+    int curve = attn_figure_curve_of(figure, figure->group->label[s], row->impl, is_ours);
     struct attn_figure_point *point = attn_figure_add(figure, panel_of(figure, panel), curve, x);
-    if (point != NULL) {
-        point->status = attn_point_status_name(row->status);
-        point->note = row->status == ATTN_POINT_OK ? row->point->verified : row->point->message;
-    }
+    point->status = attn_point_status_name(row->status);
+    point->note = row->status == ATTN_POINT_OK ? row->point->verified : row->point->message;
     return point;
 }
 
@@ -107,66 +97,66 @@ static void join_beyond(struct attn_figure *figure)
     }
 }
 
-/* Fit the upper part of every curve of a column.  A slope is given where the curve is a power of x
- * and its interval is narrow. */
-static enum attn_status fit(struct attn_figure *figure, int column, struct attn_error *err)
+/* The points of (panel, curve) that have a value in one column, or else in another, by increasing x;
+ * into x[] and y[], which have room for all. */
+static struct attn_curve values(const struct attn_figure *figure, int panel, int curve, int column,
+                                int otherwise, double *x, double *y)
+{
+    int n = 0;
+    for (int64_t s = 0; s < figure->n; s++) {
+        const struct attn_figure_point *p = &figure->point[s];
+        double value = isnan(p->y[column]) ? p->y[otherwise] : p->y[column];
+        if (p->panel != panel || p->curve != curve || isnan(value))
+            continue;
+        x[n] = p->x;
+        y[n++] = value;
+    }
+    return (struct attn_curve){x, y, n};
+}
+
+/* Fit the upper part of every curve of a column that was not fitted by another.  A slope is given
+ * where the curve is a power of x and its interval is narrow. */
+static void fit(struct attn_figure *figure, int column)
 {
     static const double WIDEST = 0.5, LEAST_POWER = 0.2;
-    double *x = malloc(2 * ((size_t)figure->n + 1) * sizeof *x);
-    if (x == NULL)
-        return no_memory(figure, err);
-    double *y = x + figure->n + 1;
+    double *x = attn_cli_need(malloc(2 * ((size_t)figure->n + 1) * sizeof *x));
     for (int p = 0; p < figure->n_panels; p++)
         for (int c = 0; c < figure->n_curves; c++) {
             struct attn_power power;
-            int n = attn_figure_values(figure, p, c, column, x, y);
-            int first = attn_stats_upper(x, n);
-            if (attn_stats_power(x + first, y + first, n - first, &power) == 0 &&
+            struct attn_curve v = values(figure, p, c, column, column, x, x + figure->n + 1);
+            int first = attn_stats_upper(v.x, v.n);
+            if (figure->curve[c].slope[p].n == 0 &&
+                attn_stats_power(v.x + first, v.y + first, v.n - first, &power) == 0 &&
                 power.interval.high - power.interval.low <= WIDEST && power.worst <= LEAST_POWER)
                 figure->curve[c].slope[p] = power;
         }
     free(x);
-    return ATTN_OK;
 }
 
 /* ---- against L ------------------------------------------------------------------------------- */
 
-static enum attn_status fill_memory(struct attn_figure *figure,
-                                    const struct attn_figure_machine *machine,
-                                    struct attn_error *err)
+static void fill_memory(struct attn_figure *figure)
 {
     const struct attn_figure_group *group = figure->group;
-    double largest = 0;
+    double largest = 0, memory = (double)figure->memory_bytes;
     for (int64_t s = 0; s < group->n; s++) {
         const struct attn_row *row = group->row[s];
         struct attn_figure_point *point =
-            add_row(figure, row, pass_of(row), (double)row->point->c.n_query);
-        if (point == NULL)
-            return no_memory(figure, err);
+            add_row(figure, s, pass_of(row), (double)row->point->c.n_query);
         set_memory(row, point);
         say_of(figure, point, row->point->route[0] != '\0' ? "resident" : "");
         largest = fmax(largest, fmax(point->y[PRICED], point->y[BEYOND]));
     }
     join_beyond(figure);
     (void)snprintf(figure->variables, sizeof figure->variables, "memory   = %.10g\n",
-                   (double)machine->memory_bytes < 8 * largest ? (double)machine->memory_bytes
-                                                               : 0.0);
-    enum attn_status status = fit(figure, LEDGER, err);
-    struct attn_power slope[ATTN_FIGURE_CURVES][ATTN_FIGURE_PANELS];
-    for (int c = 0; c < figure->n_curves; c++) /* what has no ledger is fitted by what it has */
-        memcpy(slope[c], figure->curve[c].slope, sizeof slope[c]);
-    status = status == ATTN_OK ? fit(figure, ALONE, err) : status;
-    for (int c = 0; c < figure->n_curves; c++)
-        for (int p = 0; p < figure->n_panels; p++)
-            if (slope[c][p].n > 0)
-                figure->curve[c].slope[p] = slope[c][p];
-    return status;
+                   memory < 8 * largest ? memory : 0.0);
+    fit(figure, LEDGER);
+    fit(figure, ALONE); /* what has no ledger, by what it has */
 }
 
 enum { MEDIAN, SINGLE, FASTEST, SLOWEST, LOW, HIGH, ROUNDS };
 
-static enum attn_status fill_times(struct attn_figure *figure, int simulated,
-                                   struct attn_error *err)
+static void fill_times(struct attn_figure *figure, int simulated)
 {
     const struct attn_figure_group *group = figure->group;
     int n_single = 0, first = 0, unknown = 0, none_at_all = 0;
@@ -179,9 +169,7 @@ static enum attn_status fill_times(struct attn_figure *figure, int simulated,
             continue;
         }
         struct attn_figure_point *point =
-            add_row(figure, row, pass_of(row), (double)row->point->c.n_query);
-        if (point == NULL)
-            return no_memory(figure, err);
+            add_row(figure, s, pass_of(row), (double)row->point->c.n_query);
         int is_single = row->time.n == 0;
         const struct attn_spread *time = is_single ? &row->single : &row->time;
         point->y[is_single ? SINGLE : MEDIAN] = time->median;
@@ -210,22 +198,19 @@ static enum attn_status fill_times(struct attn_figure *figure, int simulated,
                    : unknown ? "calls of unknown kind, first or warm"
                              : "warm calls",
                    n_single > 0 ? " Open marks, dotted: single first calls." : "", lacking);
-    return fit(figure, MEDIAN, err);
+    fit(figure, MEDIAN);
 }
 
-static enum attn_status fill_time(struct attn_figure *figure,
-                                  const struct attn_figure_machine *machine, struct attn_error *err)
+static void fill_time(struct attn_figure *figure)
 {
-    (void)machine;
-    return fill_times(figure, 0, err);
+    fill_times(figure, 0);
 }
 
-static enum attn_status fill_rank_time(struct attn_figure *figure,
-                                       const struct attn_figure_machine *machine,
-                                       struct attn_error *err)
+static void fill_rank_time(struct attn_figure *figure)
 {
-    (void)machine;
-    return fill_times(figure, 1, err);
+    (void)snprintf(figure->variables, sizeof figure->variables,
+                   "y_name   = 'CPU time of the slowest rank'\n");
+    fill_times(figure, 1);
 }
 
 /* The line breaks where full comparison becomes a sample. */
@@ -238,78 +223,65 @@ static double drawn_ratio(double ratio)
 }
 
 /* Both passes judge O and LSE: keep the larger ratio of a length. */
-static enum attn_status add_ratio(struct attn_figure *figure, const struct attn_row *row,
-                                  const char *panel, double ratio, struct attn_error *err)
+static void add_ratio(struct attn_figure *figure, int64_t row, const char *panel, double ratio)
 {
-    int at = panel_of(figure, panel), column = strstr(row->point->verified, "rows") != NULL;
-    double x = (double)row->point->c.n_query;
-    char key[200];
-    attn_row_label(figure->group, row, key);
-    int curve = attn_figure_find(figure, key);
+    const struct attn_point *of = figure->group->row[row]->point;
+    if (isnan(ratio))
+        return;
+    int at = panel_of(figure, panel), column = strstr(of->verified, "rows") != NULL ? SAMPLE : ALL;
+    int curve = attn_figure_find(figure, figure->group->label[row]);
     for (int64_t s = 0; s < figure->n; s++) {
         struct attn_figure_point *p = &figure->point[s];
-        if (p->panel == at && p->x == x && p->curve == curve) {
+        if (p->panel == at && p->x == (double)of->c.n_query && p->curve == curve) {
             p->y[column] = fmax(p->y[column], drawn_ratio(ratio));
-            return ATTN_OK;
+            return;
         }
     }
-    struct attn_figure_point *point = add_row(figure, row, panel, x);
-    if (point == NULL)
-        return no_memory(figure, err);
-    point->y[column] = drawn_ratio(ratio);
-    return ATTN_OK;
+    add_row(figure, row, panel, (double)of->c.n_query)->y[column] = drawn_ratio(ratio);
 }
 
-static enum attn_status fill_error(struct attn_figure *figure,
-                                   const struct attn_figure_machine *machine,
-                                   struct attn_error *err)
+static void fill_error(struct attn_figure *figure)
 {
     static const char *const panel[ATTN_OUTPUTS] = {"O", "LSE", "dQ", "dK", "dV", "dBias"};
     const struct attn_figure_group *group = figure->group;
-    enum attn_status status = ATTN_OK;
-    (void)machine;
     figure->y_must = 1; /* the bound */
     for (int o = 0; o < ATTN_OUTPUTS; o++)
-        for (int64_t s = 0; status == ATTN_OK && s < group->n; s++)
-            if (!isnan(group->row[s]->output[o]))
-                status = add_ratio(figure, group->row[s], panel[o], group->row[s]->output[o], err);
-    if (figure->n > 0)
-        return status;
-    for (int64_t s = 0; status == ATTN_OK && s < group->n; s++) /* records do not tell them apart */
-        if (!isnan(group->row[s]->worst))
-            status = add_ratio(figure, group->row[s], "all-outputs", group->row[s]->worst, err);
-    return status;
+        for (int64_t s = 0; s < group->n; s++)
+            add_ratio(figure, s, panel[o], group->row[s]->output[o]);
+    int together = figure->n == 0; /* records do not tell them apart */
+    for (int64_t s = 0; s < group->n && together; s++)
+        add_ratio(figure, s, "all-outputs", group->row[s]->worst);
 }
 
 /* ---- against P ------------------------------------------------------------------------------- */
 
 enum { RANK_LEDGER = 2, IDEAL, SINGLE_RANK };
 
-static enum attn_status fill_rank_memory(struct attn_figure *figure,
-                                         const struct attn_figure_machine *machine,
-                                         struct attn_error *err)
+/* The value at the fewest ranks of the curve, which stands first, falling as 1/P. */
+static double ideal(const struct attn_figure *figure, const struct attn_figure_point *point,
+                    double price)
 {
-    double whole[ATTN_FIGURE_CURVES][ATTN_FIGURE_PANELS] = {{0}};
-    (void)machine;
+    for (const struct attn_figure_point *p = figure->point; p < point; p++)
+        if (p->panel == point->panel && p->curve == point->curve && !isnan(p->y[IDEAL]))
+            return p->y[IDEAL] * p->x / point->x;
+    return price;
+}
+
+static void fill_rank_memory(struct attn_figure *figure)
+{
     for (int64_t s = 0; s < figure->group->n; s++) {
         const struct attn_row *row = figure->group->row[s];
-        int ranks = row->point->ranks;
-        struct attn_figure_point *point = add_row(figure, row, pass_of(row), ranks);
-        if (point == NULL)
-            return no_memory(figure, err);
+        struct attn_figure_point *point = add_row(figure, s, pass_of(row), row->point->ranks);
         int ok = row->status == ATTN_POINT_OK;
         point->y[RANK_LEDGER] = ok ? bytes(row->ledger) : none;
-        if (ranks == 1) { /* no neighbours: not of the curve */
+        if (row->point->ranks == 1) { /* no neighbours: not of the curve */
             point->y[SINGLE_RANK] = bytes(row->priced);
             continue;
         }
         point->y[ok ? PRICED : BEYOND] = bytes(row->priced);
-        double *w = &whole[point->curve][point->panel];
-        *w = *w > 0 ? *w : (double)row->priced * ranks;
-        point->y[IDEAL] = *w > 0 ? *w / ranks : none;
+        point->y[IDEAL] = ideal(figure, point, bytes(row->priced));
     }
     join_beyond(figure);
-    return ATTN_OK;
 }
 
 /* Bytes sent by the busiest rank, by the formula; NaN when the case has no price. */
@@ -327,54 +299,29 @@ static double priced_sent(const struct attn_point *of)
     return bytes(point.bytes_sent);
 }
 
-static enum attn_status fill_bytes_sent(struct attn_figure *figure,
-                                        const struct attn_figure_machine *machine,
-                                        struct attn_error *err)
+static void fill_bytes_sent(struct attn_figure *figure)
 {
-    (void)machine;
     for (int64_t s = 0; s < figure->group->n; s++) {
         const struct attn_row *row = figure->group->row[s];
         if (row->point->ranks < 2) /* sends nothing, which has no logarithm */
             continue;
-        struct attn_figure_point *point = add_row(figure, row, pass_of(row), row->point->ranks);
-        if (point == NULL)
-            return no_memory(figure, err);
+        struct attn_figure_point *point = add_row(figure, s, pass_of(row), row->point->ranks);
         int ok = row->status == ATTN_POINT_OK;
         point->y[ok ? PRICED : BEYOND] = priced_sent(row->point);
         point->y[RANK_LEDGER] = ok ? bytes(row->point->bytes_sent) : none;
     }
     join_beyond(figure);
-    return ATTN_OK;
 }
 
 /* ---- against density ------------------------------------------------------------------------- */
 
 enum { BREAK_EVEN = FLOOR + 1 };
 
-/* The prices of a curve, measured or not, by increasing x. */
-static struct attn_curve prices(const struct attn_figure *figure, int panel, int curve, double *x,
-                                double *y)
-{
-    int n = 0;
-    for (int64_t s = 0; s < figure->n; s++) {
-        const struct attn_figure_point *p = &figure->point[s];
-        double price = isnan(p->y[PRICED]) ? p->y[BEYOND] : p->y[PRICED];
-        if (p->panel != panel || p->curve != curve || isnan(price))
-            continue;
-        x[n] = p->x;
-        y[n++] = price;
-    }
-    return (struct attn_curve){x, y, n};
-}
-
 static int is_of_family(const struct attn_figure *figure, int curve, const char *family)
 {
-    for (int64_t s = 0; s < figure->group->n; s++) {
-        char key[200];
-        attn_row_label(figure->group, figure->group->row[s], key);
-        if (attn_figure_find(figure, key) == curve)
+    for (int64_t s = 0; s < figure->group->n; s++)
+        if (attn_figure_find(figure, figure->group->label[s]) == curve)
             return strcmp(figure->group->row[s]->point->family, family) == 0;
-    }
     return 0;
 }
 
@@ -389,19 +336,17 @@ static void find(struct attn_figure *figure, const char *what, const char *csr, 
 
 /* Where a csr curve meets the first dense one: a point of its own, and words.  A dense curve of one
  * point holds at every density. */
-static enum attn_status find_break_even(struct attn_figure *figure, int panel, int csr, int dense,
-                                        double *scratch, struct attn_error *err)
+static void find_break_even(struct attn_figure *figure, int panel, int csr, int dense,
+                            double *scratch, int64_t room)
 {
-    int64_t n = figure->n + 2;
-    double at, height;
+    double at, height, *x = scratch + 2 * room, *y = x + room;
     char text[80], number[32];
     const char *csr_name = figure->curve[csr].label, *dense_name = figure->curve[dense].label;
-    struct attn_curve sparse = prices(figure, panel, csr, scratch, scratch + n);
-    struct attn_curve flat = prices(figure, panel, dense, scratch + 2 * n, scratch + 3 * n);
+    struct attn_curve sparse = values(figure, panel, csr, PRICED, BEYOND, scratch, scratch + room);
+    struct attn_curve flat = values(figure, panel, dense, PRICED, BEYOND, x, y);
     if (flat.n == 0 || sparse.n == 0)
-        return ATTN_OK;
+        return;
     if (flat.n == 1) {
-        double *x = scratch + 2 * n, *y = scratch + 3 * n;
         x[0] = sparse.x[0];
         x[1] = sparse.x[sparse.n - 1];
         y[1] = y[0];
@@ -410,54 +355,34 @@ static enum attn_status find_break_even(struct attn_figure *figure, int panel, i
     if (!attn_stats_crossing(&sparse, &flat, &at, &height)) {
         find(figure, "never crosses", csr_name, dense_name,
              sparse.y[0] < flat.y[0] ? " and takes less" : " and takes more");
-        return ATTN_OK;
+        return;
     }
     struct attn_figure_point *point = attn_figure_add(figure, panel, csr, at);
-    if (point == NULL)
-        return no_memory(figure, err);
     point->y[BREAK_EVEN] = height;
     point->status = "break-even";
     (void)snprintf(text, sizeof text, " at density %.3f (%s, %s: circle)", at,
                    attn_cli_bytes((int64_t)height, number), figure->panel[panel]);
     find(figure, "takes as much as", csr_name, dense_name, text);
-    return ATTN_OK;
 }
 
-/* Every csr curve of every panel against the first dense one. */
-static enum attn_status find_all(struct attn_figure *figure, struct attn_error *err)
+static void fill_density(struct attn_figure *figure)
 {
-    enum attn_status status = ATTN_OK;
-    int64_t room = figure->n + (int64_t)figure->n_panels * figure->n_curves + 2;
-    double *scratch = malloc(4 * (size_t)room * sizeof *scratch);
-    if (scratch == NULL)
-        return no_memory(figure, err);
+    for (int64_t s = 0; s < figure->group->n; s++) {
+        const struct attn_row *row = figure->group->row[s];
+        if (row->point->density > 0)
+            set_memory(row, add_row(figure, s, pass_of(row), row->point->density));
+    }
+    join_beyond(figure);
     int dense = 0;
     while (dense < figure->n_curves && !is_of_family(figure, dense, "dense"))
         dense++;
-    for (int p = 0; p < figure->n_panels; p++)
-        for (int c = 0; status == ATTN_OK && dense < figure->n_curves && c < figure->n_curves; c++)
+    int64_t room = figure->n + (int64_t)figure->n_panels * figure->n_curves + 2;
+    double *scratch = attn_cli_need(malloc(4 * (size_t)room * sizeof *scratch));
+    for (int p = 0; p < figure->n_panels && dense < figure->n_curves; p++)
+        for (int c = 0; c < figure->n_curves; c++)
             if (is_of_family(figure, c, "csr"))
-                status = find_break_even(figure, p, c, dense, scratch, err);
+                find_break_even(figure, p, c, dense, scratch, room);
     free(scratch);
-    return status;
-}
-
-static enum attn_status fill_density(struct attn_figure *figure,
-                                     const struct attn_figure_machine *machine,
-                                     struct attn_error *err)
-{
-    (void)machine;
-    for (int64_t s = 0; s < figure->group->n; s++) {
-        const struct attn_row *row = figure->group->row[s];
-        if (!(row->point->density > 0))
-            continue;
-        struct attn_figure_point *point = add_row(figure, row, pass_of(row), row->point->density);
-        if (point == NULL)
-            return no_memory(figure, err);
-        set_memory(row, point);
-    }
-    join_beyond(figure);
-    return find_all(figure, err);
 }
 
 /* ---- the kinds ------------------------------------------------------------------------------- */
@@ -574,77 +499,60 @@ static int has_curve(const struct attn_figure *figure)
     return 0;
 }
 
-static enum attn_status fill(const struct attn_figure_kind *kind,
-                             const struct attn_figure_group *group,
-                             const struct attn_figure_machine *machine, struct attn_figure *figure,
-                             struct attn_error *err)
+static void fill(const struct attn_figure_kind *kind, const struct attn_figure_group *group,
+                 const struct attn_figure_machine *machine, struct attn_figure *figure)
 {
     const char *title = json_string_value(json_object_get(group->wishes, "title"));
-    memset(figure, 0, sizeof *figure);
+    *figure = (struct attn_figure){.script = kind->script,
+                                   .caption = kind->caption,
+                                   .x_name = kind->x_name,
+                                   .group = group,
+                                   .n_drawn = kind->n_drawn,
+                                   .memory_bytes = machine->memory_bytes};
+    memcpy(figure->column, kind->column, sizeof figure->column);
+    while (figure->n_columns < ATTN_FIGURE_COLUMNS && kind->column[figure->n_columns] != NULL)
+        figure->n_columns++;
     (void)snprintf(figure->name, sizeof figure->name, "%s%s%s", kind->name,
                    group->tag[0] != '\0' ? "-" : "", group->tag);
-    figure->script = kind->script;
-    figure->caption = kind->caption;
-    figure->x_name = kind->x_name;
-    figure->group = group;
-    figure->n_drawn = kind->n_drawn;
-    while (figure->n_columns < ATTN_FIGURE_COLUMNS && kind->column[figure->n_columns] != NULL) {
-        figure->column[figure->n_columns] = kind->column[figure->n_columns];
-        figure->n_columns++;
-    }
     (void)snprintf(figure->title, sizeof figure->title, "%s, %s", kind->title,
                    title != NULL ? title : group->special);
     (void)snprintf(figure->subtitle, sizeof figure->subtitle, "%.200s%s%s", group->problem,
                    machine->text[0] != '\0' ? "; " : "", machine->text);
     (void)snprintf(figure->remark, sizeof figure->remark, "%s", kind->remark);
-    (void)snprintf(figure->variables, sizeof figure->variables, "%s",
-                   kind->script != kind->name && strcmp(kind->name, "rank-time") == 0
-                       ? "y_name   = 'CPU time of the slowest rank'\n"
-                       : "");
-    enum attn_status status = kind->fill(figure, machine, err);
-    if (status == ATTN_OK)
-        attn_figure_finish(figure);
-    if (status == ATTN_OK && !has_curve(figure))
+    kind->fill(figure);
+    attn_figure_finish(figure);
+    if (!has_curve(figure))
         (void)snprintf(figure->omitted, sizeof figure->omitted,
                        "group %s has no curve for it: no implementation has two good points",
                        group->name);
-    return status;
 }
 
-enum attn_status attn_figure_fill(const char *name, const struct attn_figure_group *group,
-                                  const struct attn_figure_machine *machine,
-                                  struct attn_figure *figure, struct attn_error *err)
+void attn_figure_fill(const char *name, const struct attn_figure_group *group,
+                      const struct attn_figure_machine *machine, struct attn_figure *figure)
 {
     memset(figure, 0, sizeof *figure);
     for (int k = 0; k < KINDS; k++)
         if (strcmp(kinds[k].name, name) == 0)
-            return fill(&kinds[k], group, machine, figure, err);
-    return attn_fail(err, ATTN_EINVAL, "there is no figure \"%s\"", name);
+            fill(&kinds[k], group, machine, figure);
 }
 
-enum attn_status attn_figures_make(const struct attn_figure_groups *groups,
-                                   const struct attn_figure_machine *machine,
-                                   struct attn_figures *figures, struct attn_error *err)
+void attn_figures_make(const struct attn_figure_groups *groups,
+                       const struct attn_figure_machine *machine, struct attn_figures *figures)
 {
-    enum attn_status status = ATTN_OK;
     figures->n = 0;
-    figures->figure = calloc((size_t)groups->n * KINDS + 1, sizeof *figures->figure);
-    if (figures->figure == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for the list of figures");
+    figures->figure = attn_cli_need(calloc((size_t)groups->n * KINDS + 1, sizeof *figures->figure));
     /* All memory figures first, then all time figures, and so on. */
     for (int k = 0; k < KINDS; k++)
-        for (int g = 0; status == ATTN_OK && g < groups->n; g++) {
+        for (int g = 0; g < groups->n; g++) {
             struct attn_figure *figure = &figures->figure[figures->n];
             if (groups->group[g].kind != kinds[k].group)
                 continue;
-            figures->n++;
-            status = fill(&kinds[k], &groups->group[g], machine, figure, err);
-            if (strcmp(kinds[k].name, "rank-time") == 0 && figure->n == 0) {
+            fill(&kinds[k], &groups->group[g], machine, figure);
+            if (kinds[k].fill == fill_rank_time && figure->n == 0)
                 attn_figure_free(figure); /* no simulated ranks: nothing is missing */
-                figures->n--;
-            }
+            else
+                figures->n++;
         }
-    return status;
 }
 
 void attn_figures_free(struct attn_figures *figures)

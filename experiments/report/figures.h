@@ -12,16 +12,13 @@
 
 #include "experiments/report/groups.h"
 
-enum {
-    ATTN_FIGURE_PANELS = 6,
-    ATTN_FIGURE_CURVES = 32,
-    ATTN_FIGURE_COLUMNS = 10,
-    ATTN_FIGURE_NAME = 64
-};
+enum { ATTN_FIGURE_PANELS = 6, ATTN_FIGURE_COLUMNS = 10, ATTN_FIGURE_NAME = 64 };
 
 struct attn_figure_curve {
-    char key[200];   /* in the CSV: the label, with ; for commas                                  */
-    char label[200]; /* in the legend, unless the plan says otherwise                             */
+    char key
+        [ATTN_LABEL_TEXT]; /* in the CSV: the label, with ; for commas                                  */
+    char label
+        [ATTN_LABEL_TEXT]; /* in the legend, unless the plan says otherwise                             */
     char colour[16];
     int mark, dash; /* gnuplot's numbers                                                          */
     double width;   /* of its line: wider where another curve lies on it                          */
@@ -54,9 +51,10 @@ struct attn_figure {
     int n_columns, n_drawn; /* columns; of which the first n_drawn are drawn on the y axis        */
     int n_panels, n_curves;
     char panel[ATTN_FIGURE_PANELS][64];
-    struct attn_figure_curve curve[ATTN_FIGURE_CURVES];
-    struct attn_figure_point *point; /* grown by attn_figure_add                                  */
-    int64_t n, room;
+    struct attn_figure_curve *curve; /* grown by attn_figure_curve_of */
+    struct attn_figure_point *point; /* grown by attn_figure_add      */
+    int64_t n;
+    int64_t memory_bytes;                  /* of the machine; 0: unknown  */
     const struct attn_figure_group *group; /* borrowed; NULL: of no group */
 };
 
@@ -73,19 +71,14 @@ struct attn_figure_machine {
 
 /* ---- one figure ------------------------------------------------------------------------------ */
 
-/* The curve of that key, made if need be; -1 when there are too many.  is_ours: it has the look of
- * its place in the registry, which nothing else has. */
+/* The curve of that key, made if need be.  is_ours: it has the look of its place in the registry,
+ * which nothing else has. */
 int attn_figure_find(const struct attn_figure *figure, const char *key); /* -1: not there */
 int attn_figure_curve_of(struct attn_figure *figure, const char *key, int impl, int is_ours);
 
-/* Add a point with n_columns values, all NaN to begin with.  NULL: no memory, no such curve. */
+/* Add a point with n_columns values, all NaN to begin with.  It may move when another is added. */
 struct attn_figure_point *attn_figure_add(struct attn_figure *figure, int panel, int curve,
                                           double x);
-
-/* The points of (panel, curve) that have column c, in order, into x[] and y[], which have room for
- * figure->n; returns how many. */
-int attn_figure_values(const struct attn_figure *figure, int panel, int curve, int column,
-                       double *x, double *y);
 
 /* When all points are there: ranges, which curves are shown where, and how wide they are. */
 void attn_figure_finish(struct attn_figure *figure);
@@ -100,15 +93,13 @@ void attn_figure_free(struct attn_figure *figure);
 /* ---- figures of groups ----------------------------------------------------------------------- */
 
 /* All figures of all groups.  One without a curve is there as well, with its reason. */
-enum attn_status attn_figures_make(const struct attn_figure_groups *groups,
-                                   const struct attn_figure_machine *machine,
-                                   struct attn_figures *figures, struct attn_error *err);
+void attn_figures_make(const struct attn_figure_groups *groups,
+                       const struct attn_figure_machine *machine, struct attn_figures *figures);
 void attn_figures_free(struct attn_figures *figures);
 
 /* One of a kind: "memory", "time", "rank-time", "error", "rank-memory", "bytes-sent",
- * "csr-density".  To be freed whatever is returned. */
-enum attn_status attn_figure_fill(const char *kind, const struct attn_figure_group *group,
-                                  const struct attn_figure_machine *machine,
-                                  struct attn_figure *figure, struct attn_error *err);
+ * "csr-density"; of another name it is empty.  To be freed. */
+void attn_figure_fill(const char *kind, const struct attn_figure_group *group,
+                      const struct attn_figure_machine *machine, struct attn_figure *figure);
 
 #endif

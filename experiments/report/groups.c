@@ -98,21 +98,20 @@ static void describe(struct attn_figure_group *group)
         append(group->special, sizeof group->special, "%s", group->name);
 }
 
-void attn_row_label(const struct attn_figure_group *group, const struct attn_row *row,
-                    char text[200])
+static void write_label(const struct attn_figure_group *group, const struct attn_point *p,
+                        char text[ATTN_LABEL_TEXT])
 {
-    const struct attn_point *p = row->point;
     char spec[128], mask[80];
     (void)snprintf(spec, sizeof spec, "%s", p->spec);
     if (group->kind == ATTN_GROUP_RANKS)
         attn_spec_without_ranks(p->spec, spec);
-    (void)snprintf(text, 200, "%s", spec);
+    (void)snprintf(text, ATTN_LABEL_TEXT, "%s", spec);
     /* A preset number of ranks is not in the spec. */
     if (group->kind != ATTN_GROUP_RANKS && p->ranks > 1 && strstr(p->spec, "ranks=") == NULL)
-        append(text, 200, " (P=%d)", p->ranks);
+        append(text, ATTN_LABEL_TEXT, " (P=%d)", p->ranks);
     if (group->masks_differ) {
         attn_mask_words(p->c.mask, mask);
-        append(text, 200, ", %s", mask);
+        append(text, ATTN_LABEL_TEXT, ", %s", mask);
     }
 }
 
@@ -206,15 +205,12 @@ static void add_wishes(json_t *to, const json_t *from)
     }
 }
 
-static enum attn_status take_rows(const struct attn_summary *all, const json_t *wishes,
-                                  int64_t first, const struct key *key,
-                                  struct attn_figure_group *group, struct attn_error *err)
+static void take_rows(const struct attn_summary *all, const json_t *wishes, int64_t first,
+                      const struct key *key, struct attn_figure_group *group)
 {
     const struct attn_point *p = all->row[first].point;
     memset(group, 0, sizeof *group);
-    group->row = malloc((size_t)all->n * sizeof(const struct attn_row *));
-    if (group->row == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for the rows of group %s", p->group);
+    group->row = attn_cli_need(malloc((size_t)all->n * sizeof(const struct attn_row *)));
     (void)snprintf(group->name, sizeof group->name, "%.31s", key->figure);
     group->kind = kind_of(key->figure);
     group->wishes = json_object();
@@ -227,8 +223,10 @@ static enum attn_status take_rows(const struct attn_summary *all, const json_t *
         group->row[group->n++] = &all->row[s];
         group->masks_differ |= key->shared && strcmp(q->c.mask, p->c.mask) != 0;
     }
+    group->label = attn_cli_need(malloc((size_t)group->n * sizeof *group->label));
+    for (int64_t s = 0; s < group->n; s++)
+        write_label(group, group->row[s]->point, group->label[s]);
     describe(group);
-    return ATTN_OK;
 }
 
 /* The group's name after its first word, fit for a file; numbered where several would be equal. */
@@ -250,14 +248,11 @@ static void make_tag(struct attn_figure_groups *groups, struct attn_figure_group
     }
 }
 
-enum attn_status attn_groups_make(const struct attn_summary *summary, const json_t *wishes,
-                                  struct attn_figure_groups *groups, struct attn_error *err)
+void attn_groups_make(const struct attn_summary *summary, const json_t *wishes,
+                      struct attn_figure_groups *groups)
 {
-    *groups = (struct attn_figure_groups){NULL, 0};
-    groups->group = calloc((size_t)summary->n + 1, sizeof *groups->group);
-    if (groups->group == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for the groups of %lld rows",
-                         (long long)summary->n);
+    groups->n = 0;
+    groups->group = attn_cli_need(calloc((size_t)summary->n + 1, sizeof *groups->group));
     for (int64_t s = 0; s < summary->n; s++) {
         const struct attn_point *p = summary->row[s].point;
         struct key key = key_of(summary, wishes, p->group);
@@ -267,21 +262,17 @@ enum attn_status attn_groups_make(const struct attn_summary *summary, const json
         if (before < s)
             continue;
         struct attn_figure_group *group = &groups->group[groups->n];
-        enum attn_status status = take_rows(summary, wishes, s, &key, group, err);
-        if (status != ATTN_OK) {
-            attn_groups_free(groups);
-            return status;
-        }
+        take_rows(summary, wishes, s, &key, group);
         make_tag(groups, group);
         groups->n++;
     }
-    return ATTN_OK;
 }
 
 void attn_groups_free(struct attn_figure_groups *groups)
 {
     for (int s = 0; s < groups->n; s++) {
         free(groups->group[s].row);
+        free(groups->group[s].label);
         json_decref(groups->group[s].wishes);
     }
     free(groups->group);
@@ -289,6 +280,19 @@ void attn_groups_free(struct attn_figure_groups *groups)
 }
 
 /* ---- questions ------------------------------------------------------------------------------- */
+
+static int is_same(const struct attn_figure_group *group, int64_t s, int64_t t)
+{
+    return strcmp(group->label[s], group->label[t]) == 0;
+}
+
+int attn_group_is_first(const struct attn_figure_group *group, int64_t s)
+{
+    for (int64_t t = 0; t < s; t++)
+        if (is_same(group, s, t))
+            return 0;
+    return 1;
+}
 
 int attn_group_has_pass(const struct attn_figure_group *group, enum attn_pass pass)
 {
@@ -298,52 +302,33 @@ int attn_group_has_pass(const struct attn_figure_group *group, enum attn_pass pa
     return 0;
 }
 
-static int has_label(const struct attn_figure_group *group, const struct attn_row *row,
-                     const char *label)
-{
-    char own[200];
-    attn_row_label(group, row, own);
-    return strcmp(own, label) == 0;
-}
-
 const struct attn_row *attn_group_find(const struct attn_figure_group *group, const char *label,
                                        enum attn_pass pass, int64_t n_query)
 {
     for (int64_t s = 0; s < group->n; s++) {
-        const struct attn_point *p = group->row[s]->point;
-        if (p->c.pass == pass && p->c.n_query == n_query && has_label(group, group->row[s], label))
+        const struct attn_case *c = &group->row[s]->point->c;
+        if (c->pass == pass && c->n_query == n_query && strcmp(group->label[s], label) == 0)
             return group->row[s];
     }
     return NULL;
-}
-
-static int is_good(const struct attn_row *row)
-{
-    return row != NULL && row->status == ATTN_POINT_OK;
-}
-
-static int has_good(const struct attn_figure_group *group, const char *label, enum attn_pass pass)
-{
-    for (int64_t s = 0; s < group->n; s++)
-        if (is_good(group->row[s]) && group->row[s]->point->c.pass == pass &&
-            has_label(group, group->row[s], label))
-            return 1;
-    return 0;
 }
 
 int64_t attn_group_common_length(const struct attn_figure_group *group, enum attn_pass pass)
 {
     int64_t best = 0;
     for (int64_t s = 0; s < group->n; s++) {
-        const struct attn_point *p = group->row[s]->point;
-        int all = p->c.pass == pass && is_good(group->row[s]) && p->c.n_query > best;
-        for (int64_t t = 0; all && t < group->n; t++) {
-            char label[200];
-            attn_row_label(group, group->row[t], label);
-            all = !has_good(group, label, pass) ||
-                  is_good(attn_group_find(group, label, pass, p->c.n_query));
+        int64_t length = group->row[s]->point->c.n_query;
+        for (int64_t t = 0; t < group->n && length > best; t++) {
+            const struct attn_row *row = group->row[t], *there;
+            if (row->point->c.pass != pass || row->status != ATTN_POINT_OK)
+                continue;
+            there = attn_group_find(group, group->label[t], pass, length);
+            if (there == NULL || there->status != ATTN_POINT_OK)
+                length = 0;
         }
-        best = all ? p->c.n_query : best;
+        int is_good =
+            group->row[s]->point->c.pass == pass && group->row[s]->status == ATTN_POINT_OK;
+        best = is_good && length > best ? length : best;
     }
     return best;
 }
@@ -372,13 +357,9 @@ static void append_where(const struct attn_figure_group *group, const struct att
 /* Rows of one label and pass that ended alike: only the first is told. */
 static int is_told(const struct attn_figure_group *group, int64_t s)
 {
-    const struct attn_row *row = group->row[s];
-    char label[200];
-    attn_row_label(group, row, label);
     for (int64_t t = 0; t < s; t++)
-        if (group->row[t]->status == row->status &&
-            group->row[t]->point->c.pass == row->point->c.pass &&
-            has_label(group, group->row[t], label))
+        if (group->row[t]->status == group->row[s]->status &&
+            group->row[t]->point->c.pass == group->row[s]->point->c.pass && is_same(group, s, t))
             return 1;
     return 0;
 }
@@ -391,20 +372,18 @@ void attn_group_not_run(const struct attn_figure_group *group, char *text, size_
     static const char cut[] = " ... (the table has all)";
     text[0] = '\0';
     for (size_t r = 0; r < sizeof reasons / sizeof reasons[0]; r++) {
-        const char *between = "";
-        char last[200] = "";
+        const char *between = "", *last = "";
         for (int64_t s = 0; s < group->n; s++) {
-            char label[200];
+            const char *label = group->label[s];
             if (group->row[s]->status != reasons[r] || is_told(group, s))
                 continue;
             size_t begin = strlen(text);
             if (between[0] == '\0')
                 append(text, size, "%sNot measured, %s: ", begin > 0 ? "; " : "",
                        attn_status_phrase(reasons[r]));
-            attn_row_label(group, group->row[s], label);
             append(text, size, "%s%s", between, strcmp(label, last) == 0 ? "" : label);
             append_where(group, group->row[s], text, size);
-            memcpy(last, label, sizeof last);
+            last = label;
             between = ", ";
             if (strlen(text) + sizeof cut >= size) {
                 text[begin] = '\0';

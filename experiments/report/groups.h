@@ -16,6 +16,7 @@
 
 #include "experiments/report/summary.h"
 
+enum { ATTN_LABEL_TEXT = 200 };
 enum attn_group_kind { ATTN_GROUP_LENGTH, ATTN_GROUP_RANKS, ATTN_GROUP_DENSITY, ATTN_GROUP_OTHER };
 
 struct attn_figure_group {
@@ -26,7 +27,9 @@ struct attn_figure_group {
     char problem[2 * ATTN_CASE_TEXT]; /* "B=1, H=8, G=8, d=64, f32"                              */
     int masks_differ;                 /* a curve is a spec and a mask                            */
     json_t *wishes;                   /* what the plan says of this figure                       */
-    const struct attn_row **row;      /* in the order of the summary (borrowed)                  */
+    const struct attn_row **row;      /* [n] in the order of the summary (borrowed)              */
+    char (*label)[ATTN_LABEL_TEXT];   /* [n] in legends: the spec, P where the spec leaves it at
+                                         its preset, and the mask where the group has several    */
     int64_t n;
 };
 
@@ -36,14 +39,12 @@ struct attn_figure_groups {
 };
 
 /* wishes: the "figure" lines of the records (docs/measuring.md), or NULL; borrowed. */
-enum attn_status attn_groups_make(const struct attn_summary *summary, const json_t *wishes,
-                                  struct attn_figure_groups *groups, struct attn_error *err);
+void attn_groups_make(const struct attn_summary *summary, const json_t *wishes,
+                      struct attn_figure_groups *groups);
 void attn_groups_free(struct attn_figure_groups *groups);
 
-/* A row's name in legends: its spec, P where the spec leaves it at its preset, and the mask where
- * the group has several. */
-void attn_row_label(const struct attn_figure_group *group, const struct attn_row *row,
-                    char text[200]);
+/* Is this row the first of its label? */
+int attn_group_is_first(const struct attn_figure_group *group, int64_t s);
 
 int attn_group_has_pass(const struct attn_figure_group *group, enum attn_pass pass);
 

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/report/html.h"
 #include "tests/harness/files/fileio.h"
 
 static void put(FILE *file, const char *text)
@@ -14,89 +13,43 @@ static void put(FILE *file, const char *text)
     (void)fputs(text, file);
 }
 
-const json_t *attn_page_find(const json_t *tree, const char *key)
-{
-    const json_t *found = json_object_get(tree, key);
-    const char *name;
-    json_t *branch;
-    if (found != NULL || !json_is_object(tree))
-        return found;
-    json_object_foreach((json_t *)(uintptr_t)tree, name, branch)
-    {
-        found = attn_page_find(branch, key);
-        if (found != NULL)
-            return found;
-    }
-    return NULL;
-}
-
 /* ---- commands ------------------------------------------------------------------------------ */
 
-/* A word for the shell, quoted if need be. */
-static void put_shell(FILE *file, const char *word)
+/* A flag and its value, as a shell reads it. */
+static void put_flag(FILE *file, const char *flag, const char *value)
 {
-    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                               "_-./:=,+@%";
-    if (word[0] != '\0' && word[strspn(word, safe)] == '\0') {
-        attn_html_text(file, word);
-        return;
-    }
-    put(file, "&#39;");
-    for (; *word != '\0'; word++) {
-        char one[2] = {*word, '\0'};
-        if (*word == '\'')
-            put(file, "&#39;\\&#39;&#39;");
-        else
-            attn_html_text(file, one);
-    }
-    put(file, "&#39;");
-}
-
-/* The flags of what is not ours. */
-static void put_externals(FILE *file, const struct attn_external_specs *externals)
-{
-    char word[sizeof externals->one[0].name + sizeof externals->one[0].source + 2];
-    for (int e = 0; externals != NULL && e < externals->n; e++) {
-        const struct attn_external_spec *one = &externals->one[e];
-        int plugin = one->route == ATTN_ROUTE_PLUGIN;
-        (void)snprintf(word, sizeof word, "%s=%s", one->name, one->source);
-        put(file, plugin ? " --plugin " : " --exec ");
-        put_shell(file, word);
-        if (plugin)
-            continue;
-        put(file, " --claims ");
-        put_shell(file, one->claims_path);
-    }
+    char word[2 * PATH_MAX];
+    attn_cli_quote(value, word, sizeof word);
+    (void)fprintf(file, " --%s ", flag);
+    attn_html_text(file, word);
 }
 
 static void put_commands(struct attn_document *d, const struct attn_page *page)
 {
-    put(d->out, "<pre>");
+    const struct attn_external_specs *externals = page->externals;
+    char word[sizeof externals->one[0].name + sizeof externals->one[0].source + 2];
+    put(d->out, page->plan != NULL ? "<pre>attnlab measure" : "<pre>");
+    if (page->plan != NULL)
+        put_flag(d->out, "plan", page->plan);
+    for (int e = 0; page->plan != NULL && externals != NULL && e < externals->n; e++) {
+        const struct attn_external_spec *one = &externals->one[e];
+        int plugin = one->route == ATTN_ROUTE_PLUGIN;
+        (void)snprintf(word, sizeof word, "%s=%s", one->name, one->source);
+        put_flag(d->out, plugin ? "plugin" : "exec", word);
+        if (!plugin)
+            put_flag(d->out, "claims", one->claims_path);
+    }
     if (page->plan != NULL) {
-        put(d->out, "attnlab measure --plan ");
-        put_shell(d->out, page->plan);
-        put_externals(d->out, page->externals);
-        put(d->out, " --out ");
-        put_shell(d->out, page->records);
+        put_flag(d->out, "out", page->records);
         put(d->out, "\n");
     }
-    put(d->out, "attnlab report --from ");
-    put_shell(d->out, page->records);
-    put(d->out, " --out ");
-    put_shell(d->out, page->out);
+    put(d->out, "attnlab report");
+    put_flag(d->out, "from", page->records);
+    put_flag(d->out, "out", page->out);
     put(d->out, "</pre>\n");
 }
 
 /* ---- figures ------------------------------------------------------------------------------- */
-
-static void put_paragraph(struct attn_document *d, const char *text)
-{
-    if (text[0] == '\0')
-        return;
-    attn_document_paragraph(d);
-    attn_document_put(d, ATTN_WORDS, "%s", text);
-    attn_document_close(d);
-}
 
 /* What was not measured, below the figure: at most two lines of the page. */
 static void put_figure(struct attn_document *d, const struct attn_page *page,
@@ -109,7 +62,7 @@ static void put_figure(struct attn_document *d, const struct attn_page *page,
     attn_group_not_run(figure->group, note, sizeof note);
     if (figure->omitted[0] != '\0') {
         (void)snprintf(omitted, sizeof omitted, "Omitted: %s.", figure->omitted);
-        put_paragraph(d, omitted);
+        attn_document_text(d, omitted);
     } else {
         (void)snprintf(path, sizeof path, "%s/figures/%s.svg", page->out, figure->name);
         (void)snprintf(label, sizeof label,
@@ -124,7 +77,7 @@ static void put_figure(struct attn_document *d, const struct attn_page *page,
         attn_html_text(d->out, figure->caption);
         put(d->out, "</figcaption></figure>\n");
     }
-    put_paragraph(d, note);
+    attn_document_text(d, note);
     attn_page_numbers(d, figure);
 }
 
@@ -141,7 +94,7 @@ static void json_cell(struct attn_document *d, const json_t *value)
 {
     char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
     const char *word = json_string_value(value);
-    attn_document_cell(d, ATTN_WORDS, "%s", word != NULL ? word : text != NULL ? text : "–");
+    attn_document_words(d, word != NULL ? word : text != NULL ? text : "–");
     free(text);
 }
 
@@ -151,7 +104,7 @@ static void put_machine(struct attn_document *d, const struct attn_page *page)
     const char *key;
     json_t *value;
     if (!json_is_object(page->machine)) {
-        put_paragraph(d, "These records have no machine line.");
+        attn_document_text(d, "These records have no machine line.");
         return;
     }
     attn_document_table(d, head);
@@ -160,7 +113,7 @@ static void put_machine(struct attn_document *d, const struct attn_page *page)
         if (strcmp(key, "record") == 0 || strcmp(key, "schema") == 0)
             continue;
         attn_document_row(d);
-        attn_document_cell(d, ATTN_WORDS, "%s", key);
+        attn_document_words(d, key);
         json_cell(d, value);
     }
     attn_document_table_end(d);
@@ -212,15 +165,15 @@ static void put_calibration(struct attn_document *d, const struct attn_page *pag
     size_t index;
     json_t *line;
     if (json_array_size(page->calibration) == 0) {
-        put_paragraph(d, "These records have no calibration lines.");
+        attn_document_text(d, "These records have no calibration lines.");
         return;
     }
     attn_document_table(d, head);
     json_array_foreach(page->calibration, index, line)
     {
         attn_document_row(d);
-        attn_document_cell(d, ATTN_WORDS, "%s", word(line, "session"));
-        attn_document_cell(d, ATTN_WORDS, "%s", word(line, "kind"));
+        attn_document_words(d, word(line, "session"));
+        attn_document_words(d, word(line, "kind"));
         calibration_cell(d, line);
     }
     attn_document_table_end(d);
@@ -252,7 +205,7 @@ static void put_records(struct attn_document *d, const struct attn_page *page)
 
 static void put_date(struct attn_document *d, const struct attn_page *page)
 {
-    const char *date = json_string_value(attn_page_find(page->machine, "date"));
+    const char *date = json_string_value(json_object_get(page->machine, "date"));
     if (date != NULL)
         attn_document_put(d, ATTN_WORDS, "Measured %s.", date);
 }

@@ -43,7 +43,4 @@ int attn_page_has_external(const struct attn_page *page);
 /* "1.24 ms"; a dash for NaN. */
 const char *attn_seconds_text(double seconds, char text[32]);
 
-/* A text found anywhere in a JSON tree by its key; NULL when there is none. */
-const json_t *attn_page_find(const json_t *tree, const char *key);
-
 #endif

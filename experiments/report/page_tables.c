@@ -43,31 +43,11 @@ static const char *exact_text(int64_t bytes, char text[32])
 static void real_cell(struct attn_document *d, enum attn_style style, double x)
 {
     if (isnan(x))
-        attn_document_cell(d, ATTN_WORDS, "%s", dash);
+        attn_document_words(d, dash);
     else if (isinf(x))
         attn_document_cell(d, style, "∞");
     else
         attn_document_cell(d, style, "%.3g", x);
-}
-
-static void paragraph(struct attn_document *d, const char *text)
-{
-    attn_document_paragraph(d);
-    attn_document_put(d, ATTN_WORDS, "%s", text);
-    attn_document_close(d);
-}
-
-/* The first row of its label in the group? */
-static int is_first(const struct attn_figure_group *group, int64_t s)
-{
-    char own[200], label[200];
-    attn_row_label(group, group->row[s], own);
-    for (int64_t t = 0; t < s; t++) {
-        attn_row_label(group, group->row[t], label);
-        if (strcmp(label, own) == 0)
-            return 0;
-    }
-    return 1;
 }
 
 /* ---- summary ------------------------------------------------------------------------------- */
@@ -81,11 +61,9 @@ static void exponent_cell(struct attn_document *d, const struct attn_figure_grou
     int n = 0;
     for (int64_t s = 0; s < group->n; s++) {
         const struct attn_row *row = group->row[s];
-        char own[200];
-        attn_row_label(group, row, own);
         double y = of_time ? row->time.median : (double)row->peak;
-        if (row->point->c.pass != pass || strcmp(own, label) != 0 || row->status != ATTN_POINT_OK ||
-            !(y > 0))
+        if (row->point->c.pass != pass || strcmp(group->label[s], label) != 0 ||
+            row->status != ATTN_POINT_OK || !(y > 0))
             continue;
         x[n] = (double)row->point->c.n_query; /* rows of a label come by increasing L */
         x[group->n + 1 + n++] = y;
@@ -93,7 +71,7 @@ static void exponent_cell(struct attn_document *d, const struct attn_figure_grou
     int first = attn_stats_upper(x, n);
     if (attn_stats_power(x + first, x + group->n + 1 + first, n - first, &power) != 0 ||
         isnan(power.slope))
-        attn_document_cell(d, ATTN_WORDS, "%s", dash);
+        attn_document_words(d, dash);
     else
         attn_document_cell(d, ATTN_WORDS, "%.2f ± %.2f",
                            fabs(power.slope) < 0.005 ? 0 : power.slope,
@@ -109,9 +87,7 @@ static void verdict_cells(struct attn_document *d, const struct attn_figure_grou
     double worst = (double)NAN;
     for (int64_t s = 0; s < group->n; s++) {
         const struct attn_row *row = group->row[s];
-        char own[200];
-        attn_row_label(group, row, own);
-        if (strcmp(own, label) != 0 ||
+        if (strcmp(group->label[s], label) != 0 ||
             (row->status != ATTN_POINT_OK && row->status != ATTN_POINT_WRONG))
             continue;
         judged++;
@@ -150,15 +126,14 @@ static void put_summary(struct attn_document *d, const struct attn_figure_group 
     head[n++] = "#worst error/bound";
     head[n] = "verdict";
     attn_document_heading(d, 3, group->special);
-    paragraph(d, group->problem);
+    attn_document_text(d, group->problem);
     attn_document_table(d, head);
     for (int64_t s = 0; s < group->n; s++) {
-        char label[200];
-        if (!is_first(group, s))
+        const char *label = group->label[s];
+        if (!attn_group_is_first(group, s))
             continue;
-        attn_row_label(group, group->row[s], label);
         attn_document_row(d);
-        attn_document_cell(d, ATTN_CODE, "%s", label);
+        attn_document_code(d, label);
         for (int what = 0; what < 3; what++)
             for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++) {
                 if (!attn_group_has_pass(group, (enum attn_pass)pass))
@@ -168,8 +143,7 @@ static void put_summary(struct attn_document *d, const struct attn_figure_group 
                 if (what < 2)
                     exponent_cell(d, group, label, (enum attn_pass)pass, what == 1);
                 else
-                    attn_document_cell(d, ATTN_WORDS, "%s",
-                                       bytes_text(row != NULL ? row->peak : -1, number));
+                    attn_document_words(d, bytes_text(row != NULL ? row->peak : -1, number));
             }
         verdict_cells(d, group, label);
     }
@@ -211,20 +185,20 @@ void attn_page_numbers(struct attn_document *d, const struct attn_figure *figure
         const struct attn_figure_point *p = &figure->point[s];
         int wrong = strcmp(p->status, "wrong") == 0;
         attn_document_row(d);
-        attn_document_cell(d, ATTN_CODE, "%s", figure->curve[p->curve].key);
-        attn_document_cell(d, ATTN_WORDS, "%s", figure->panel[p->panel]);
+        attn_document_code(d, figure->curve[p->curve].key);
+        attn_document_words(d, figure->panel[p->panel]);
         attn_document_cell(d, ATTN_WORDS, "%.6g", p->x);
         attn_document_cell(d, wrong ? ATTN_BAD : ATTN_WORDS, "%s", p->status);
         for (int c = 0; c < figure->n_columns; c++)
             if (isnan(p->y[c]))
                 attn_document_cell(d, ATTN_WORDS, " ");
             else if (ends_with(figure->column[c], "_bytes"))
-                attn_document_cell(d, ATTN_WORDS, "%s", bytes_text((int64_t)p->y[c], number));
+                attn_document_words(d, bytes_text((int64_t)p->y[c], number));
             else if (ends_with(figure->column[c], "_s"))
-                attn_document_cell(d, ATTN_WORDS, "%s", attn_seconds_text(p->y[c], number));
+                attn_document_words(d, attn_seconds_text(p->y[c], number));
             else
                 real_cell(d, wrong ? ATTN_BAD : ATTN_WORDS, p->y[c]);
-        attn_document_cell(d, ATTN_WORDS, "%s", p->note);
+        attn_document_words(d, p->note);
     }
     attn_document_table_end(d);
     (void)fputs("</details>\n", d->out);
@@ -242,18 +216,19 @@ void attn_page_others(struct attn_document *d, const struct attn_page *page)
             continue;
         (void)snprintf(title, sizeof title, "Group %s", group->name);
         attn_document_heading(d, 3, title);
-        paragraph(d, "Its name does not say what varies (length-…, ranks, density), so there is "
-                     "no figure.");
+        attn_document_text(
+            d, "Its name does not say what varies (length-…, ranks, density), so there is "
+               "no figure.");
         attn_document_table(d, head);
         for (int64_t s = 0; s < group->n; s++) {
             const struct attn_row *row = group->row[s];
             attn_document_row(d);
-            attn_document_cell(d, ATTN_CODE, "%s", row->point->spec);
-            attn_document_cell(d, ATTN_CODE, "%s", row->point->text);
-            attn_document_cell(d, ATTN_WORDS, "%s", attn_status_phrase(row->status));
-            attn_document_cell(d, ATTN_WORDS, "%s", bytes_text(row->priced, a));
-            attn_document_cell(d, ATTN_WORDS, "%s", bytes_text(row->ledger, b));
-            attn_document_cell(d, ATTN_WORDS, "%s", attn_seconds_text(row->time.median, c));
+            attn_document_code(d, row->point->spec);
+            attn_document_code(d, row->point->text);
+            attn_document_words(d, attn_status_phrase(row->status));
+            attn_document_words(d, bytes_text(row->priced, a));
+            attn_document_words(d, bytes_text(row->ledger, b));
+            attn_document_words(d, attn_seconds_text(row->time.median, c));
         }
         attn_document_table_end(d);
     }
@@ -265,15 +240,12 @@ void attn_page_others(struct attn_document *d, const struct attn_page *page)
 static int is_longest(const struct attn_figure_group *group, int64_t s)
 {
     const struct attn_point *p = group->row[s]->point;
-    char own[200], label[200];
     if (group->row[s]->status != ATTN_POINT_OK || group->row[s]->ledger < 0)
         return 0;
-    attn_row_label(group, group->row[s], own);
     for (int64_t t = 0; t < group->n; t++) {
         const struct attn_point *q = group->row[t]->point;
-        attn_row_label(group, group->row[t], label);
         if (group->row[t]->status == ATTN_POINT_OK && q->c.pass == p->c.pass &&
-            strcmp(own, label) == 0 && q->c.n_query > p->c.n_query)
+            strcmp(group->label[s], group->label[t]) == 0 && q->c.n_query > p->c.n_query)
             return 0;
     }
     return 1;
@@ -284,26 +256,26 @@ static void put_live_row(struct attn_document *d, const struct attn_row *row)
     const struct attn_point *p = row->point;
     char live[1024] = "", number[32];
     attn_document_row(d);
-    attn_document_cell(d, ATTN_CODE, "%s", p->spec);
-    attn_document_cell(d, ATTN_WORDS, "%s", attn_pass_word(p->c.pass));
-    attn_document_cell(d, ATTN_WORDS, "%s", attn_count_text(p->c.n_query, number));
+    attn_document_code(d, p->spec);
+    attn_document_words(d, attn_pass_word(p->c.pass));
+    attn_document_words(d, attn_count_text(p->c.n_query, number));
     for (int a = 0; a < p->n_live && a < ATTN_MAX_ACCOUNTS; a++) {
         size_t used = strlen(live);
         (void)snprintf(live + used, sizeof live - used, "%s%s %s", a > 0 ? ", " : "",
                        p->live_name[a], bytes_text(p->live_bytes[a], number));
     }
-    attn_document_cell(d, ATTN_WORDS, "%s", live);
-    attn_document_cell(d, ATTN_WORDS, "%s", exact_text(row->priced, number));
-    attn_document_cell(d, ATTN_WORDS, "%s", exact_text(row->ledger, number));
+    attn_document_words(d, live);
+    attn_document_words(d, exact_text(row->priced, number));
+    attn_document_words(d, exact_text(row->ledger, number));
     attn_document_cell(d, row->priced == row->ledger ? ATTN_GOOD : ATTN_BAD, "%s",
                        attn_count_text(row->ledger - row->priced, number));
-    attn_document_cell(d, ATTN_WORDS, "%s", exact_text(row->process, number));
-    attn_document_cell(d, ATTN_WORDS, "%s", exact_text(row->resident, number));
+    attn_document_words(d, exact_text(row->process, number));
+    attn_document_words(d, exact_text(row->resident, number));
     if (row->process >= 1 << 20 && row->resident >= 0)
         attn_document_cell(d, ATTN_WORDS, "%+.1f %%",
                            100 * ((double)row->resident / (double)row->process - 1));
     else
-        attn_document_cell(d, ATTN_WORDS, "%s", dash);
+        attn_document_words(d, dash);
 }
 
 void attn_page_live(struct attn_document *d, const struct attn_page *page)
@@ -372,7 +344,7 @@ static void clocks_cell(struct attn_document *d, const struct attn_page *page, c
                            clock[c][1]);
             break;
         }
-    attn_document_cell(d, ATTN_WORDS, "%s", text[0] != '\0' ? text : dash);
+    attn_document_words(d, text[0] != '\0' ? text : dash);
 }
 
 void attn_page_external(struct attn_document *d, const struct attn_page *page)
@@ -384,10 +356,10 @@ void attn_page_external(struct attn_document *d, const struct attn_page *page)
         if (!is_new(page, s))
             continue;
         attn_document_row(d);
-        attn_document_cell(d, ATTN_CODE, "%s", p->spec);
-        attn_document_cell(d, ATTN_WORDS, "%s", p->route);
-        attn_document_cell(d, ATTN_CODE, "%s", p->source);
-        attn_document_cell(d, ATTN_CODE, "%s", p->source_digest);
+        attn_document_code(d, p->spec);
+        attn_document_words(d, p->route);
+        attn_document_code(d, p->source);
+        attn_document_code(d, p->source_digest);
         clocks_cell(d, page, p->spec);
     }
     attn_document_table_end(d);
@@ -402,7 +374,7 @@ void attn_page_not_run(struct attn_document *d, const struct attn_page *page)
     for (int64_t s = 0; s < page->summary->n; s++)
         n += page->summary->row[s].status != ATTN_POINT_OK;
     if (n == 0) {
-        paragraph(d, "None: every point of these records was measured and agrees.");
+        attn_document_text(d, "None: every point of these records was measured and agrees.");
         return;
     }
     (void)fprintf(d->out, "<details%s><summary>%lld points</summary>", n <= 12 ? " open" : "",
@@ -414,9 +386,9 @@ void attn_page_not_run(struct attn_document *d, const struct attn_page *page)
         if (row->status == ATTN_POINT_OK)
             continue;
         attn_document_row(d);
-        attn_document_cell(d, ATTN_WORDS, "%s", p->group);
-        attn_document_cell(d, ATTN_CODE, "%s", p->spec);
-        attn_document_cell(d, ATTN_CODE, "%s", p->text);
+        attn_document_words(d, p->group);
+        attn_document_code(d, p->spec);
+        attn_document_code(d, p->text);
         attn_document_cell(d, row->status == ATTN_POINT_WRONG ? ATTN_BAD : ATTN_WORDS, "%s%s%s",
                            attn_status_phrase(row->status), p->message[0] != '\0' ? ": " : "",
                            p->message);
