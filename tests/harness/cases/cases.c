@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -217,28 +218,54 @@ static enum attn_status parse_data(const char **text, struct attn_case *c, struc
     return status;
 }
 
-enum field {
-    PASS,
-    SCALE,
-    SOFTCAP,
-    BIAS,
-    BIASTYPE,
-    SLOPES,
-    ALIBIOFFSET,
-    LAYOUT,
-    OFFSET,
-    ONLY,
-    POISON,
-    SPECIAL,
-    DLSE,
-    DBIAS,
-    THREADS,
-    FIELDS
+/* The fields, in canonical order.  Each is neutral at 0, or at its first word; scale at NaN. */
+enum kind {
+    WORD_OF,   /* an int or an enum: the place of a word in a list */
+    REAL,      /* a double                                         */
+    COUNT,     /* an int from least to most                        */
+    ALIBI_FROM /* has_alibi_offset and alibi_offset                */
 };
-static const char *const field_name[] = {
-    "pass",   "scale", "softcap", "bias",    "biastype", "slopes", "alibioffset", "layout",
-    "offset", "only",  "poison",  "special", "dlse",     "dbias",  "threads",     NULL};
-enum { OFFSET_MAX = 63, THREADS_MAX = 64 };
+struct field {
+    const char *name;
+    enum kind kind;
+    size_t at; /* in struct attn_case */
+    const char *const *words;
+    int least, most;
+};
+_Static_assert(sizeof(enum attn_case_bias) == sizeof(int), "enums are read as ints");
+#define AT(member) offsetof(struct attn_case, member)
+static const struct field fields[] = {
+    {"pass", WORD_OF, AT(pass), pass_name, 0, 0},
+    {"scale", REAL, AT(scale), NULL, 0, 0},
+    {"softcap", REAL, AT(softcap), NULL, 0, 0},
+    {"bias", WORD_OF, AT(bias), bias_name, 0, 0},
+    {"biastype", WORD_OF, AT(bias_type), bias_type_name, 0, 0},
+    {"slopes", WORD_OF, AT(slopes), slopes_name, 0, 0},
+    {"alibioffset", ALIBI_FROM, AT(alibi_offset), NULL, 0, 0},
+    {"layout", WORD_OF, AT(layout), layout_name, 0, 0},
+    {"offset", COUNT, AT(offset), NULL, 0, 63},
+    {"only", WORD_OF, AT(only), only_name, 0, 0},
+    {"poison", WORD_OF, AT(poison), poison_name, 0, 0},
+    {"special", WORD_OF, AT(special), special_name, 0, 0},
+    {"dlse", WORD_OF, AT(d_lse), flag_name, 0, 0},
+    {"dbias", WORD_OF, AT(d_bias), flag_name, 0, 0},
+    {"threads", COUNT, AT(threads), NULL, 1, 64},
+};
+enum { FIELDS = sizeof fields / sizeof *fields };
+
+static int int_of(const struct attn_case *c, const struct field *field)
+{
+    int value;
+    memcpy(&value, (const char *)c + field->at, sizeof value);
+    return value;
+}
+
+static double real_of(const struct attn_case *c, const struct field *field)
+{
+    double value;
+    memcpy(&value, (const char *)c + field->at, sizeof value);
+    return value;
+}
 
 /* br, tl, or a whole number with its sign. */
 static enum attn_status parse_alibi_offset(const char *value, struct attn_case *c,
@@ -261,97 +288,72 @@ static enum attn_status parse_alibi_offset(const char *value, struct attn_case *
     return status;
 }
 
-static enum attn_status parse_number(enum field field, const char *value, struct attn_case *c,
-                                     struct attn_error *err)
+static enum attn_status parse_real(const struct field *field, const char *value,
+                                   struct attn_case *c, struct attn_error *err)
 {
-    if (field == SCALE)
-        return read_real("scale", value, &c->scale, err);
-    if (field == SOFTCAP) {
-        enum attn_status status = read_real("softcap", value, &c->softcap, err);
-        if (status == ATTN_OK && !(c->softcap >= 0))
-            return attn_fail(err, ATTN_EINVAL, "softcap '%s' is negative: 0 means none", value);
-        return status;
-    }
-    if (field == ALIBIOFFSET)
-        return parse_alibi_offset(value, c, err);
-    uint64_t n;
-    const char *end;
-    const int most = field == THREADS ? THREADS_MAX : OFFSET_MAX;
-    enum attn_status status = read_count(field_name[field], value, &end, (uint64_t)most, &n, err);
-    if (status == ATTN_OK && *end != '\0')
-        return attn_fail(err, ATTN_EINVAL, "%s '%s': digits only, at most %d", field_name[field],
-                         value, most);
-    if (status == ATTN_OK && field == THREADS && n == 0)
-        return attn_fail(err, ATTN_EINVAL, "threads '0': from 1 to %d", THREADS_MAX);
-    if (status == ATTN_OK)
-        *(field == THREADS ? &c->threads : &c->offset) = (int)n;
+    double real;
+    enum attn_status status = read_real(field->name, value, &real, err);
+    if (status == ATTN_OK && field->at == AT(softcap) && !(real >= 0))
+        return attn_fail(err, ATTN_EINVAL, "softcap '%s' is negative: 0 means none", value);
+    memcpy((char *)c + field->at, &real, sizeof real);
     return status;
 }
 
-static enum attn_status parse_field(enum field field, const char *value, struct attn_case *c,
+static enum attn_status parse_count(const struct field *field, const char *value, int *count,
                                     struct attn_error *err)
 {
-    static const char *const *const words[FIELDS] = {
-        [PASS] = pass_name,      [BIAS] = bias_name,     [BIASTYPE] = bias_type_name,
-        [SLOPES] = slopes_name,  [LAYOUT] = layout_name, [ONLY] = only_name,
-        [POISON] = poison_name,  [DLSE] = flag_name,     [DBIAS] = flag_name,
-        [SPECIAL] = special_name};
-    if (words[field] == NULL)
-        return parse_number(field, value, c, err);
-    int word = find_word(field_name[field], value, words[field], err);
-    if (word < 0)
-        return ATTN_EINVAL;
-    switch (field) {
-    case PASS:
-        c->pass = (enum attn_pass)word;
-        break;
-    case BIAS:
-        c->bias = (enum attn_case_bias)word;
-        break;
-    case BIASTYPE:
-        c->bias_type = (enum attn_case_bias_type)word;
-        break;
-    case SLOPES:
-        c->slopes = (enum attn_case_slopes)word;
-        break;
-    case LAYOUT:
-        c->layout = (enum attn_case_layout)word;
-        break;
-    case ONLY:
-        c->only = word;
-        break;
-    case POISON:
-        c->poison = (enum attn_case_poison)word;
-        break;
-    case SPECIAL:
-        c->special = (enum attn_case_special)word;
-        break;
-    case DLSE:
-        c->d_lse = word;
-        break;
-    default:
-        c->d_bias = word;
-        break;
-    }
+    uint64_t n;
+    const char *end;
+    enum attn_status status = read_count(field->name, value, &end, (uint64_t)field->most, &n, err);
+    if (status != ATTN_OK)
+        return status;
+    if (*end != '\0')
+        return attn_fail(err, ATTN_EINVAL, "%s '%s': digits only, at most %d", field->name, value,
+                         field->most);
+    if ((int)n < field->least)
+        return attn_fail(err, ATTN_EINVAL, "%s '%d': from %d to %d", field->name, (int)n,
+                         field->least, field->most);
+    *count = (int)n;
     return ATTN_OK;
+}
+
+static enum attn_status parse_field(const struct field *field, const char *value,
+                                    struct attn_case *c, struct attn_error *err)
+{
+    int number = 0;
+    enum attn_status status = ATTN_OK;
+    if (field->kind == ALIBI_FROM)
+        return parse_alibi_offset(value, c, err);
+    if (field->kind == REAL)
+        return parse_real(field, value, c, err);
+    if (field->kind == COUNT)
+        status = parse_count(field, value, &number, err);
+    else if ((number = find_word(field->name, value, field->words, err)) < 0)
+        status = ATTN_EINVAL;
+    if (status == ATTN_OK)
+        memcpy((char *)c + field->at, &number, sizeof number);
+    return status;
 }
 
 static enum attn_status parse_fields(const char *text, struct attn_case *c, struct attn_error *err)
 {
     int seen[FIELDS] = {0};
     char part[WORD];
+    const char *names[FIELDS + 1] = {NULL};
+    for (int f = 0; f < FIELDS; f++)
+        names[f] = fields[f].name;
     while (next_part(&text, part)) {
         char *equals = strchr(part, '=');
         if (equals == NULL)
             return attn_fail(err, ATTN_EINVAL, "'%s' is not a field: key=value, as in pass=bwd",
                              part);
         *equals = '\0';
-        int field = find_word("field", part, field_name, err);
+        int field = find_word("field", part, names, err);
         if (field < 0)
             return ATTN_EINVAL;
         if (seen[field]++)
             return attn_fail(err, ATTN_EINVAL, "field '%s' is given twice", part);
-        enum attn_status status = parse_field((enum field)field, equals + 1, c, err);
+        enum attn_status status = parse_field(&fields[field], equals + 1, c, err);
         if (status != ATTN_OK)
             return status;
     }
@@ -475,47 +477,33 @@ static void print_shape(const struct attn_case *c, char text[ATTN_CASE_TEXT])
         append(text, "v%" PRId64, c->d_value);
 }
 
-void attn_case_print(const struct attn_case *c, char text[ATTN_CASE_TEXT])
+static void print_field(const struct field *field, const struct attn_case *c,
+                        char text[ATTN_CASE_TEXT])
 {
     char number[32];
+    if (field->kind == REAL) {
+        double value = real_of(c, field);
+        print_real(number, sizeof number, value);
+        if (field->at == AT(scale) ? !isnan(value) : value != 0)
+            append(text, ":%s=%s", field->name, number);
+    } else if (field->kind == ALIBI_FROM) {
+        if (c->has_alibi_offset && c->alibi_offset == 0)
+            append(text, ":%s=tl", field->name);
+        else if (c->has_alibi_offset)
+            append(text, ":%s=%+" PRId64, field->name, c->alibi_offset);
+    } else if (field->kind == COUNT) {
+        if (int_of(c, field) > field->least)
+            append(text, ":%s=%d", field->name, int_of(c, field));
+    } else if (int_of(c, field) != 0)
+        append(text, ":%s=%s", field->name, field->words[int_of(c, field)]);
+}
+
+void attn_case_print(const struct attn_case *c, char text[ATTN_CASE_TEXT])
+{
     text[0] = '\0';
     print_shape(c, text);
     append(text, ":%s:%s:%s:s%" PRIu64, c->mask, attn_dtype_name(c->dtype), attn_fill_name(c->fill),
            c->seed);
-    if (c->pass != ATTN_FORWARD)
-        append(text, ":pass=%s", attn_pass_name(c->pass));
-    if (!isnan(c->scale)) {
-        print_real(number, sizeof number, c->scale);
-        append(text, ":scale=%s", number);
-    }
-    if (!(c->softcap == 0)) {
-        print_real(number, sizeof number, c->softcap);
-        append(text, ":softcap=%s", number);
-    }
-    if (c->bias != ATTN_CASE_BIAS_NONE)
-        append(text, ":bias=%s", attn_case_bias_name(c->bias));
-    if (c->bias_type != ATTN_BIAS_TYPE_AS_LSE)
-        append(text, ":biastype=%s", bias_type_name[c->bias_type]);
-    if (c->slopes != ATTN_SLOPES_HALVES)
-        append(text, ":slopes=%s", slopes_name[c->slopes]);
-    if (c->has_alibi_offset && c->alibi_offset == 0)
-        append(text, ":alibioffset=tl");
-    else if (c->has_alibi_offset)
-        append(text, ":alibioffset=%+" PRId64, c->alibi_offset);
-    if (c->layout != ATTN_LAYOUT_BHLD)
-        append(text, ":layout=%s", attn_case_layout_name(c->layout));
-    if (c->offset != 0)
-        append(text, ":offset=%d", c->offset);
-    if (c->only != 0)
-        append(text, ":only=%s", only_name[c->only]);
-    if (c->poison != ATTN_POISON_NONE)
-        append(text, ":poison=%s", attn_case_poison_name(c->poison));
-    if (c->special != ATTN_SPECIAL_NONE)
-        append(text, ":special=%s", attn_case_special_name(c->special));
-    if (c->d_lse)
-        append(text, ":dlse=1");
-    if (c->d_bias)
-        append(text, ":dbias=1");
-    if (c->threads > 1)
-        append(text, ":threads=%d", c->threads);
+    for (int f = 0; f < FIELDS; f++)
+        print_field(&fields[f], c, text);
 }

@@ -1,5 +1,6 @@
 /* A failing case made small: greedy, one simplification at a time, the boldest first. */
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,90 +33,47 @@ static int take(struct shrinker *s, const struct attn_case *candidate)
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-enum { FIELDS = 17 };
-
-/* Simplify one field of a copy. */
-static void drop_number(struct attn_case *c, int field)
-{
-    switch (field) {
-    case 7:
-        c->softcap = 0;
-        break;
-    case 8:
-        c->scale = (double)NAN;
-        break;
-    case 9:
-        c->fill = ATTN_FILL_NORMAL;
-        break;
-    case 10:
-        c->dtype = ATTN_F32;
-        c->bias_type = ATTN_BIAS_TYPE_AS_LSE;
-        break;
-    case 12:
-        c->bias_type = ATTN_BIAS_TYPE_AS_LSE;
-        break;
-    case 13:
-        c->slopes = ATTN_SLOPES_HALVES;
-        c->has_alibi_offset = 0;
-        break;
-    case 14:
-        c->threads = 0;
-        break;
-    case 11:
-        c->layout = ATTN_LAYOUT_BHLD;
-        c->only = c->offset > 0 ? c->only : 0;
-        break;
-    default:
-        c->seed = 1;
+/* What is made neutral together: a field, and those that mean nothing without it.  What another
+ * field still needs is refused by the parser, and tried again when that one has gone. */
+struct part {
+    size_t at, size;
+};
+#define PART(member)                                                              \
+    {                                                                             \
+        offsetof(struct attn_case, member), sizeof((struct attn_case *)0)->member \
     }
-}
-
-static void drop_field(struct attn_case *c, int field)
-{
-    switch (field) {
-    case 0:
-        c->pass = ATTN_FORWARD;
-        c->d_lse = c->d_bias = 0;
-        if (attn_case_special_is_backward(c->special))
-            c->special = ATTN_SPECIAL_NONE;
-        break;
-    case 1:
-        c->d_bias = 0;
-        c->bias = ATTN_CASE_BIAS_NONE;
-        c->bias_type = ATTN_BIAS_TYPE_AS_LSE;
-        c->slopes = ATTN_SLOPES_HALVES;
-        c->has_alibi_offset = 0;
-        break;
-    case 2:
-        c->layout = ATTN_LAYOUT_BHLD;
-        c->offset = c->only = 0;
-        break;
-    case 3:
-        c->offset = 0;
-        break;
-    case 4:
-        c->poison = ATTN_POISON_NONE;
-        break;
-    case 15:
-        c->special = ATTN_SPECIAL_NONE;
-        break;
-    case 5:
-        c->d_lse = 0;
-        break;
-    case 6:
-        c->d_bias = 0;
-        break;
-    default:
-        drop_number(c, field);
-    }
-}
+enum { TOGETHER = 5 };
+static const struct part simpler[][TOGETHER] = {
+    {PART(pass), PART(d_lse), PART(d_bias)},
+    {PART(d_bias), PART(bias), PART(bias_type), PART(slopes), PART(has_alibi_offset)},
+    {PART(layout), PART(offset), PART(only)},
+    {PART(offset)},
+    {PART(poison)},
+    {PART(d_lse)},
+    {PART(d_bias)},
+    {PART(softcap)},
+    {PART(scale)},
+    {PART(fill)},
+    {PART(dtype), PART(bias_type)},
+    {PART(layout)},
+    {PART(layout), PART(only)},
+    {PART(bias_type)},
+    {PART(slopes), PART(has_alibi_offset)},
+    {PART(threads)},
+    {PART(special)},
+    {PART(seed)},
+};
 
 static int shrink_fields(struct shrinker *s)
 {
+    static const struct attn_case neutral = {
+        .dtype = ATTN_F32, .fill = ATTN_FILL_NORMAL, .seed = 1, .scale = (double)NAN};
     int any = 0;
-    for (int field = 0; field < FIELDS; field++) {
+    for (size_t n = 0; n < sizeof simpler / sizeof *simpler; n++) {
         struct attn_case c = *s->best;
-        drop_field(&c, field);
+        for (int p = 0; p < TOGETHER; p++)
+            memcpy((char *)&c + simpler[n][p].at, (const char *)&neutral + simpler[n][p].at,
+                   simpler[n][p].size);
         any |= take(s, &c);
     }
     return any;
