@@ -245,6 +245,17 @@ static int draw(const struct flags *flags, struct report *r)
     return status == ATTN_OK ? ATTN_EXIT_GOOD : fail(ATTN_EXIT_LACKS, &err);
 }
 
+/* What cannot be seen in a figure, because its group's name says nothing. */
+static void say_no_figure(const struct report *r)
+{
+    for (int g = 0; g < r->groups.n; g++)
+        if (r->groups.group[g].kind == ATTN_GROUP_OTHER)
+            (void)attn_cli_fail("report", 0,
+                                "group %s is a table and no figure: its name does not begin with "
+                                "length-, ranks or density",
+                                r->groups.group[g].name);
+}
+
 static int any_wrong(const struct report *r)
 {
     for (int64_t s = 0; s < r->summary.n; s++)
@@ -299,6 +310,7 @@ static int run(const struct flags *flags, struct report *r)
     if (status != ATTN_EXIT_GOOD)
         return status;
     r->is_drawn = 1;
+    say_no_figure(r);
     status = lacks_figures(r);
     return any_wrong(r) ? ATTN_EXIT_DISAGREE : r->n_errors > 0 ? ATTN_EXIT_LACKS : status;
 }

@@ -218,7 +218,7 @@ static void open_curve(struct attn_plan *plan, struct attn_sweep_state state[3],
         state[i].work = 1e9 * (double)(1 << 2 * i); /* L^2 */
     }
     *budget = (struct attn_budget){.plan = plan};
-    ck_assert_int_eq(attn_budget_link(state, 3, NULL), ATTN_OK);
+    attn_budget_link(state, 3);
 }
 
 /* A round of a first call, one warm call of 1 s, 10 s of verification and half a second more. */
@@ -323,7 +323,7 @@ START_TEST(curves_are_linked)
     memset(state, 0, sizeof state);
     for (int i = 0; i < 6; i++)
         state[i].plan = &plan.point[i];
-    ck_assert_int_eq(attn_budget_link(state, 6, NULL), ATTN_OK);
+    attn_budget_link(state, 6);
     for (int from = 0; from < 6; from += 3) { /* 64, 16, 32 */
         struct attn_sweep_state *c = &state[from];
         ck_assert(c[1].smaller == NULL && c[1].larger == &c[2] && c[1].head == &c[1]);

@@ -436,6 +436,7 @@ START_TEST(one_point_is_no_curve)
     ck_assert_ptr_nonnull(strstr(page, "Omitted: group length-x"));
     ck_assert_ptr_nonnull(strstr(page, "Omitted: group ranks"));
     ck_assert_ptr_nonnull(strstr(page, "Group other"));
+    ck_assert_ptr_nonnull(strstr(output, "group other is a table and no figure"));
     ck_assert(!fixture_is_there("out/figures/memory-x.svg"));
     free(page);
 }

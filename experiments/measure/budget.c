@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/cli/cli.h"
+
 /* Where nothing is known yet, guesses on the low side: what is tried is known afterwards.  The
  * oracle's is for a visible pair and a feature of a key or value.  And starting a process. */
 static const double FLOPS_PER_S = 4e9, ORACLE_S = 2e-9, START_S = 0.02;
@@ -51,11 +53,9 @@ static int by_curve(const void *a, const void *b)
     return order != 0 ? order : compare(x->plan->c.n_query, y->plan->c.n_query);
 }
 
-enum attn_status attn_budget_link(struct attn_sweep_state *all, int64_t n, struct attn_error *err)
+void attn_budget_link(struct attn_sweep_state *all, int64_t n)
 {
-    struct attn_sweep_state **sorted = calloc((size_t)n + 1, sizeof *sorted);
-    if (sorted == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for %lld points", (long long)n);
+    struct attn_sweep_state **sorted = attn_cli_need(calloc((size_t)n + 1, sizeof *sorted));
     for (int64_t i = 0; i < n; i++)
         sorted[i] = &all[i];
     qsort(sorted, (size_t)n, sizeof *sorted, by_curve);
@@ -69,7 +69,6 @@ enum attn_status attn_budget_link(struct attn_sweep_state *all, int64_t n, struc
             state->smaller->larger = state;
     }
     free(sorted);
-    return ATTN_OK;
 }
 
 void attn_budget_stop(struct attn_sweep_state *state)

@@ -77,7 +77,7 @@ int attn_budget_same_curve(const struct attn_sweep_state *a, const struct attn_s
 void attn_budget_stop(struct attn_sweep_state *state);
 const struct attn_sweep_state *attn_budget_stopped(const struct attn_sweep_state *state);
 
-/* Find the curves of n courses and link each to its neighbours: O(n log n).  ENOMEM. */
-enum attn_status attn_budget_link(struct attn_sweep_state *all, int64_t n, struct attn_error *err);
+/* Find the curves of n courses and link each to its neighbours: O(n log n). */
+void attn_budget_link(struct attn_sweep_state *all, int64_t n);
 
 #endif

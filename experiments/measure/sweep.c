@@ -12,74 +12,58 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/budget.h"
-#include "experiments/measure/machine.h"
+#include "experiments/measure/calibrate.h"
 #include "experiments/measure/sweep_point.h"
+#include "ref/clock.h"
+#include "tests/harness/process.h"
 
 /* ---- beginning ---------------------------------------------------------------------------- */
 
-/* Price every point of the plan.  0, or an exit status. */
-static int open_states(struct attn_sweep *sweep)
+/* Price every point of the plan. */
+static void open_states(struct attn_sweep *sweep)
 {
     const struct attn_plan *plan = sweep->plan;
-    struct attn_error err = {ATTN_OK, ""};
-    sweep->state = calloc((size_t)plan->n + 1, sizeof *sweep->state);
-    sweep->done = calloc((size_t)plan->n + 1, (size_t)plan->rounds);
-    if (sweep->state == NULL || sweep->done == NULL)
-        return attn_cli_fail(sweep->options->command, ATTN_EXIT_LACKS, "no memory for %lld points",
-                             (long long)plan->n);
+    sweep->state = attn_cli_need(calloc((size_t)plan->n + 1, sizeof *sweep->state));
+    sweep->done = attn_cli_need(calloc((size_t)plan->n + 1, (size_t)plan->rounds));
     sweep->budget = (struct attn_budget){.plan = plan};
     for (int64_t i = 0; i < plan->n; i++) {
         struct attn_sweep_state *state = &sweep->state[i];
         state->plan = &plan->point[i];
         state->done = sweep->done + i * plan->rounds;
-        state->rounds_left =
-            plan->point[i].is_once || plan->point[i].is_priced ? 1 : (int)plan->rounds;
+        state->rounds_left = state->plan->is_once || state->plan->is_priced ? 1 : (int)plan->rounds;
         for (int64_t round = state->rounds_left; round < plan->rounds; round++)
             state->done[round] = 1;
         attn_sweep_price(sweep, state);
     }
-    if (attn_budget_link(sweep->state, plan->n, &err) != ATTN_OK)
-        return attn_cli_fail(sweep->options->command, ATTN_EXIT_LACKS, "%s", err.text);
-    return ATTN_EXIT_GOOD;
+    attn_budget_link(sweep->state, plan->n);
 }
 
-static int compare_names(const struct attn_sweep_state *state, const char *group, const char *spec,
-                         const char *text)
-{
-    int order = strcmp(state->plan->text, text);
-    order = order != 0 ? order : strcmp(state->plan->spec_text, spec);
-    return order != 0 ? order : strcmp(state->plan->group, group);
-}
-
+/* A point of some state; the array that resume sorts is of these. */
 static int by_name(const void *a, const void *b)
 {
-    const struct attn_sweep_state *x = *(struct attn_sweep_state *const *)a;
-    const struct attn_plan_point *y = (*(struct attn_sweep_state *const *)b)->plan;
-    return compare_names(x, y->group, y->spec_text, y->text);
-}
-
-static int point_by_name(const void *key, const void *one)
-{
-    const struct attn_point *p = key;
-    return -compare_names(*(struct attn_sweep_state *const *)one, p->group, p->spec, p->text);
+    const struct attn_point *p = *(const struct attn_point *const *)a;
+    const struct attn_point *q = *(const struct attn_point *const *)b;
+    int order = strcmp(p->text, q->text);
+    order = order != 0 ? order : strcmp(p->spec, q->spec);
+    return order != 0 ? order : strcmp(p->group, q->group);
 }
 
 /* What the file holds of this build is not done again, nor what it holds of the same file or
  * command of somebody else; what the budget dropped, memory did not allow, or ended as an error,
  * is tried again. */
-static void resume_from(struct attn_sweep *sweep, struct attn_sweep_state *const *sorted,
+static void resume_from(struct attn_sweep *sweep, const struct attn_point **sorted,
                         const struct attn_point *old)
 {
     if (strcmp(old->build, sweep->build) != 0 || old->round < 0 ||
         old->round >= sweep->plan->rounds || old->status == ATTN_POINT_DROPPED ||
         old->status == ATTN_POINT_TOO_BIG || old->status == ATTN_POINT_ERROR)
         return;
-    struct attn_sweep_state *const *found =
-        bsearch(old, sorted, (size_t)sweep->plan->n, sizeof *sorted, point_by_name);
+    const struct attn_point **found =
+        bsearch(&old, sorted, (size_t)sweep->plan->n, sizeof *sorted, by_name);
     if (found == NULL)
         return;
-    struct attn_sweep_state *state = *found;
+    size_t place = (size_t)((const char *)*found - (const char *)&sweep->state[0].point);
+    struct attn_sweep_state *state = &sweep->state[place / sizeof *state];
     if (state->done[old->round] || strcmp(state->point.source, old->source) != 0 ||
         strcmp(state->point.source_digest, old->source_digest) != 0)
         return;
@@ -92,24 +76,21 @@ static void resume_from(struct attn_sweep *sweep, struct attn_sweep_state *const
 static int resume(struct attn_sweep *sweep, const char *path)
 {
     struct attn_records old;
-    int64_t n_states = sweep->plan->n;
+    int64_t n = sweep->plan->n;
     struct attn_error err = {ATTN_OK, ""};
     struct stat about;
     if (stat(path, &about) != 0 || !S_ISREG(about.st_mode)) /* nothing there to go on from */
         return ATTN_EXIT_GOOD;
-    struct attn_sweep_state **sorted = calloc((size_t)n_states + 1, sizeof *sorted);
-    if (sorted == NULL)
-        return attn_cli_fail(sweep->options->command, ATTN_EXIT_LACKS, "no memory");
-    if (attn_record_read(path, &old, &err) != ATTN_OK) {
-        free(sorted);
+    if (attn_record_read(path, &old, &err) != ATTN_OK)
         return attn_cli_fail(sweep->options->command, attn_cli_status(err.status), "%s", err.text);
-    }
-    for (int64_t i = 0; i < n_states; i++)
-        sorted[i] = &sweep->state[i];
-    qsort(sorted, (size_t)n_states, sizeof *sorted, by_name);
+    const struct attn_point **sorted =
+        attn_cli_need(calloc((size_t)n + 1, sizeof(const struct attn_point *)));
+    for (int64_t i = 0; i < n; i++)
+        sorted[i] = &sweep->state[i].point;
+    qsort(sorted, (size_t)n, sizeof *sorted, by_name);
     for (int64_t i = 0; i < old.n; i++)
         resume_from(sweep, sorted, &old.point[i]);
-    sweep->promised_s = attn_budget_promised(sweep->state, n_states);
+    sweep->promised_s = attn_budget_promised(sweep->state, n);
     free(sorted);
     attn_records_free(&old);
     return ATTN_EXIT_GOOD;
@@ -119,17 +100,13 @@ static int resume(struct attn_sweep *sweep, const char *path)
 static int write_machine(struct attn_sweep *sweep)
 {
     const struct attn_plan *plan = sweep->plan;
-    json_t *line = json_object(), *facts = attn_machine_facts();
-    json_object_set_new(line, "schema", json_integer(ATTN_RECORD_SCHEMA));
-    json_object_set_new(line, "record", json_string("machine"));
-    json_object_set_new(line, "session", json_string(sweep->session));
-    json_object_set_new(line, "seed", json_integer((json_int_t)plan->seed));
-    json_object_set_new(line, "rounds", json_integer(plan->rounds));
-    json_object_set_new(line, "repeat", json_integer(plan->repeat));
-    json_object_set_new(line, "enough_s", json_real(plan->enough_s));
-    json_object_set_new(line, "verify_all", json_integer(plan->verify_all));
-    json_object_set_new(line, "budget_s", json_real(plan->budget_s));
-    json_object_set_new(line, "timeout_s", json_real(plan->timeout_s));
+    json_t *facts = attn_machine_facts();
+    json_t *line = json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:f, s:I, s:f, s:f}", "schema",
+                             ATTN_RECORD_SCHEMA, "record", "machine", "session", sweep->session,
+                             "seed", (json_int_t)plan->seed, "rounds", (json_int_t)plan->rounds,
+                             "repeat", (json_int_t)plan->repeat, "enough_s", plan->enough_s,
+                             "verify_all", (json_int_t)plan->verify_all, "budget_s", plan->budget_s,
+                             "timeout_s", plan->timeout_s);
     json_object_update(line, facts);
     json_decref(facts);
     return attn_record_write_json(sweep->file, line);
@@ -167,41 +144,26 @@ static int write_prices(struct attn_sweep *sweep)
 
 /* ---- the rounds --------------------------------------------------------------------------- */
 
-/* The next courses of all curves, the cheapest first: a heap.  A curve grows from its small end: it
- * has no holes, and the last length predicts the next. */
+/* The next courses of all curves.  A curve grows from its small end: it has no holes, and the last
+ * length predicts the next. */
 struct queue {
     struct attn_sweep_state **state; /* [n of the plan] */
     int64_t n;
 };
 
-static int is_before(const struct attn_sweep_state *a, const struct attn_sweep_state *b)
-{
-    double x = attn_budget_cost(a), y = attn_budget_cost(b);
-    return x < y || (x == y && a < b); /* equal costs: in the order of the plan */
-}
-
-static void push(struct queue *queue, struct attn_sweep_state *state)
-{
-    int64_t at = queue->n++;
-    for (; at > 0 && is_before(state, queue->state[(at - 1) / 2]); at = (at - 1) / 2)
-        queue->state[at] = queue->state[(at - 1) / 2];
-    queue->state[at] = state;
-}
-
+/* The cheapest; of equal ones the first of the plan. */
 static struct attn_sweep_state *pop(struct queue *queue)
 {
+    int64_t best = 0;
+    for (int64_t i = 1; i < queue->n; i++) {
+        const struct attn_sweep_state *a = queue->state[i], *b = queue->state[best];
+        double x = attn_budget_cost(a), y = attn_budget_cost(b);
+        best = x < y || (x == y && a < b) ? i : best;
+    }
     if (queue->n == 0)
         return NULL;
-    struct attn_sweep_state *first = queue->state[0], *last = queue->state[--queue->n];
-    int64_t at = 0;
-    for (int64_t child = 1; child < queue->n; child = 2 * at + 1) {
-        child += child + 1 < queue->n && is_before(queue->state[child + 1], queue->state[child]);
-        if (!is_before(queue->state[child], last))
-            break;
-        queue->state[at] = queue->state[child];
-        at = child;
-    }
-    queue->state[at] = last;
+    struct attn_sweep_state *first = queue->state[best];
+    queue->state[best] = queue->state[--queue->n];
     return first;
 }
 
@@ -214,7 +176,7 @@ static void enter(struct queue *queue, struct attn_sweep_state *state,
     if (state == NULL)
         return;
     state->far = !attn_budget_predict(&sweep->budget, state);
-    push(queue, state);
+    queue->state[queue->n++] = state;
 }
 
 static double budget_left(const struct attn_sweep *sweep)
@@ -358,15 +320,16 @@ static int round_zero(struct attn_sweep *sweep)
 {
     char message[ATTN_RECORD_TEXT];
     struct attn_sweep_state *state;
-    struct queue queue = {calloc((size_t)sweep->plan->n + 1, sizeof *queue.state), 0};
-    int failed = queue.state == NULL;
-    for (int64_t i = 0; !failed && i < sweep->plan->n; i++)
+    struct queue queue = {attn_cli_need(calloc((size_t)sweep->plan->n + 1, sizeof *queue.state)),
+                          0};
+    int failed = 0;
+    for (int64_t i = 0; i < sweep->plan->n; i++)
         if (sweep->state[i].head == &sweep->state[i])
             enter(&queue, &sweep->state[i], sweep);
-    while (!failed && !attn_sweep_interrupted(sweep) && (state = pop(&queue)) != NULL) {
+    while (!failed && !attn_process_interrupted() && (state = pop(&queue)) != NULL) {
         if (state->far) {
             failed = look_again(sweep, state) != 0;
-            push(&queue, state);
+            queue.state[queue.n++] = state;
             continue;
         }
         enum attn_point_status status = verdict_before(sweep, state, message);
@@ -400,29 +363,29 @@ static int next_round(struct attn_sweep *sweep, struct attn_sweep_state **order,
     if (keep_budget(sweep) != 0)
         return -1;
     shuffle(order, sweep, round);
-    for (int64_t i = 0; i < sweep->plan->n && !attn_sweep_interrupted(sweep); i++)
+    for (int64_t i = 0; i < sweep->plan->n && !attn_process_interrupted(); i++)
         if (order[i]->state == ATTN_BEGUN && !order[i]->done[round] &&
             attn_sweep_measure(sweep, order[i], round) != 0)
             return -1;
     snprintf(when, sizeof when, "after round %d", round);
-    return attn_sweep_spin(sweep, when);
+    return attn_calibrate_spin(sweep->file, sweep->session, when);
 }
 
 static int all_rounds(struct attn_sweep *sweep)
 {
     struct attn_sweep_state **order =
-        calloc((size_t)sweep->plan->n + 1, sizeof(struct attn_sweep_state *));
-    int failed = order == NULL, again = 0;
+        attn_cli_need(calloc((size_t)sweep->plan->n + 1, sizeof(struct attn_sweep_state *)));
+    int failed = 0, again = 0;
     while (!failed) {
         int64_t before = sweep->n_written;
         failed = round_zero(sweep) != 0;
         if (again && sweep->n_written == before) /* what was dropped does not fit now either */
             break;
-        for (int round = 0;
-             !failed && round < sweep->plan->rounds && !attn_sweep_interrupted(sweep); round++)
+        for (int round = 0; !failed && round < sweep->plan->rounds && !attn_process_interrupted();
+             round++)
             failed = next_round(sweep, order, round);
         again = 1;
-        if (failed || attn_sweep_interrupted(sweep) || !wait_again(sweep))
+        if (failed || attn_process_interrupted() || !wait_again(sweep))
             break;
     }
     int error = errno;
@@ -470,11 +433,13 @@ static int carry_out(struct attn_sweep *sweep, const char *path, int64_t *n_erro
         return attn_cli_fail(command, attn_cli_status(err.status), "%s", err.text);
     int status = resume(sweep, path);
     if (status == ATTN_EXIT_GOOD && is_anything_left(sweep)) {
-        attn_sweep_begin(sweep);
+        sweep->begin_s = attn_seconds(CLOCK_MONOTONIC);
+        sweep->progress = !sweep->options->quiet && isatty(STDERR_FILENO);
+        attn_process_catch_interrupts();
         errno = 0;
         if (write_machine(sweep) != 0 || write_figures(sweep) != 0 ||
-            attn_sweep_calibrate(sweep, &err) != 0 || write_prices(sweep) != 0 ||
-            all_rounds(sweep) != 0)
+            attn_calibrate_session(sweep->file, sweep->session, command, &err) != 0 ||
+            write_prices(sweep) != 0 || all_rounds(sweep) != 0)
             status = attn_cli_fail(command, ATTN_EXIT_LACKS, "records %s: %s", path,
                                    err.text[0] != '\0' ? err.text : strerror(errno));
     }
@@ -497,13 +462,11 @@ int attn_sweep_run(const struct attn_plan *plan, const char *out_path,
         strftime(date, sizeof date, "%Y%m%dT%H%M%SZ", &utc);
     snprintf(sweep.session, sizeof sweep.session, "%.20s-%d", date, (int)getpid());
     attn_machine_build(sweep.build);
-    int status = open_states(&sweep);
-    if (status == ATTN_EXIT_GOOD && options->dry_run) {
-        status = resume(&sweep, out_path);
-        if (status == ATTN_EXIT_GOOD)
-            status = list_points(&sweep);
-    } else if (status == ATTN_EXIT_GOOD)
-        status = carry_out(&sweep, out_path, n_errors);
+    open_states(&sweep);
+    int status =
+        options->dry_run ? resume(&sweep, out_path) : carry_out(&sweep, out_path, n_errors);
+    if (status == ATTN_EXIT_GOOD && options->dry_run)
+        status = list_points(&sweep);
     free(sweep.state);
     free(sweep.done);
     return status;

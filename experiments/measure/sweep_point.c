@@ -6,7 +6,7 @@
 #include <math.h>
 #include <signal.h>
 #include <string.h>
-#include <time.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
@@ -18,32 +18,9 @@
 
 static char output[1 << 16]; /* of the child that ran last */
 
-void attn_sweep_begin(struct attn_sweep *sweep)
-{
-    sweep->begin_s = attn_seconds(CLOCK_MONOTONIC);
-    sweep->progress = !sweep->options->quiet && isatty(STDERR_FILENO);
-    attn_process_catch_interrupts();
-}
-
 double attn_sweep_elapsed(const struct attn_sweep *sweep)
 {
     return attn_seconds(CLOCK_MONOTONIC) - sweep->begin_s;
-}
-
-int attn_sweep_interrupted(const struct attn_sweep *sweep)
-{
-    (void)sweep;
-    return attn_process_interrupted();
-}
-
-int attn_sweep_calibrate(struct attn_sweep *sweep, struct attn_error *err)
-{
-    return attn_calibrate_session(sweep->file, sweep->session, sweep->options->command, err);
-}
-
-int attn_sweep_spin(struct attn_sweep *sweep, const char *when)
-{
-    return attn_calibrate_spin(sweep->file, sweep->session, when);
 }
 
 /* ---- one line on the terminal ------------------------------------------------------------- */
@@ -51,27 +28,32 @@ int attn_sweep_spin(struct attn_sweep *sweep, const char *when)
 /* Written over itself with blanks, not with control codes; nothing here has a colour. */
 static void show(const struct attn_sweep *sweep, const char *text)
 {
+    struct winsize size;
+    int known = sweep->progress && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+    int width = known ? size.ws_col - 1 : 78;
     if (sweep->progress)
-        fprintf(stderr, "\r%-78.78s", text);
+        fprintf(stderr, "\r%-*.*s", width, width, text);
 }
 
-static void show_state(struct attn_sweep *sweep, const struct attn_sweep_state *state, int round)
+static void show_state(struct attn_sweep *sweep, const struct attn_sweep_state *now)
 {
-    enum { TIMES_A_SECOND = 5 }; /* adding up looks at every point */
+    static const double EVERY_S = 0.2; /* adding up looks at every point */
     char text[512];
     double left = sweep->promised_s;
-    if (!sweep->progress || attn_seconds(CLOCK_MONOTONIC) < sweep->shown_s + 1.0 / TIMES_A_SECOND)
+    int64_t total = sweep->n_written;
+    if (!sweep->progress || attn_sweep_elapsed(sweep) < sweep->shown_s + EVERY_S)
         return;
-    sweep->shown_s = attn_seconds(CLOCK_MONOTONIC);
-    for (int64_t i = 0; i < sweep->plan->n; i++)
-        if (sweep->state[i].state == ATTN_WAITING)
-            left += attn_budget_cost(&sweep->state[i]);
+    sweep->shown_s = attn_sweep_elapsed(sweep);
+    for (int64_t i = 0; i < sweep->plan->n; i++) {
+        const struct attn_sweep_state *state = &sweep->state[i];
+        total += state->state != ATTN_OUT ? state->rounds_left : 0;
+        left += state->state == ATTN_WAITING ? attn_budget_cost(state) : 0;
+    }
     if (sweep->plan->budget_s > 0)
         left = fmin(left, sweep->plan->budget_s - attn_sweep_elapsed(sweep));
-    snprintf(text, sizeof text, "round %d/%d, about %.0f s left: %s %lld %s %.100s", round + 1,
-             (int)sweep->plan->rounds, fmax(left, 0), state->plan->spec_text,
-             (long long)state->plan->c.n_query, attn_pass_name(state->plan->c.pass),
-             state->plan->c.mask);
+    snprintf(text, sizeof text, "%lld of %lld, about %.0f s left: %s %lld %s %.100s",
+             (long long)sweep->n_written + 1, (long long)total, fmax(left, 0), now->plan->spec_text,
+             (long long)now->plan->c.n_query, attn_pass_name(now->plan->c.pass), now->plan->c.mask);
     show(sweep, text);
 }
 
@@ -288,7 +270,7 @@ int attn_sweep_measure(struct attn_sweep *sweep, struct attn_sweep_state *state,
     if (point.status == ATTN_POINT_REFUSED ||
         (point.status == ATTN_POINT_ERROR && round == 0 && point.message[0] != '\0'))
         return attn_sweep_refuse(sweep, state, round, point.status, point.message);
-    show_state(sweep, state, round);
+    show_state(sweep, state);
     double load = attn_machine_load(), steal = attn_machine_steal();
     if (run_child(sweep, state, &child) != 0)
         snprintf(child.last_line, sizeof child.last_line, "could not be started: %s",

@@ -16,17 +16,15 @@ struct attn_sweep {
     char *done;                     /* [plan->n][rounds] */
     FILE *file;
     char session[32], build[ATTN_BUILD_TEXT];
-    double begin_s, shown_s; /* the clock when it began, and when it last showed something */
+    double begin_s, shown_s; /* the clock when it began; seconds until it last showed something */
     double probed_s;         /* spent on probes                                            */
     double promised_s;       /* what all begun courses still need                          */
     int progress;            /* standard error is a terminal */
     int64_t n_resumed, n_written, n_status[ATTN_POINT_ERROR + 1];
 };
 
-/* Start the clock of the budget; interrupts now end the sweep in order. */
-void attn_sweep_begin(struct attn_sweep *sweep);
+/* Wall seconds since the clock of the budget was started. */
 double attn_sweep_elapsed(const struct attn_sweep *sweep);
-int attn_sweep_interrupted(const struct attn_sweep *sweep);
 
 /* Price a course; one that is refused gets its status and is recorded when its turn comes. */
 void attn_sweep_price(struct attn_sweep *sweep, struct attn_sweep_state *state);
@@ -46,10 +44,6 @@ void attn_sweep_keep(struct attn_sweep *sweep, struct attn_sweep_state *state,
 int attn_sweep_measure(struct attn_sweep *sweep, struct attn_sweep_state *state, int round);
 int attn_sweep_refuse(struct attn_sweep *sweep, struct attn_sweep_state *state, int round,
                       enum attn_point_status status, const char *message);
-
-/* Calibration records.  As above. */
-int attn_sweep_calibrate(struct attn_sweep *sweep, struct attn_error *err);
-int attn_sweep_spin(struct attn_sweep *sweep, const char *when);
 
 /* The last lines on standard error, the number of points that ended as errors, and the exit
  * status. */
