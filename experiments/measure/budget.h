@@ -22,7 +22,7 @@ struct attn_sweep_state {
     const struct attn_plan_point *plan;
     struct attn_point point; /* priced at first, then the latest record of it          */
     int64_t need;            /* bytes of the process                                   */
-    double work;             /* grows as its time does: flops, of an entrant those of all pairs */
+    double work;             /* grows as its time does: flops, of externals those of all pairs */
     struct attn_sweep_state *smaller, *larger; /* neighbours on its curve; NULL at the ends */
     struct attn_sweep_state *head;             /* the smallest of its curve                   */
     const struct attn_sweep_state *stop;       /* of a head: its smallest course that failed  */

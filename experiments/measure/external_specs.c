@@ -12,8 +12,6 @@
 #include "experiments/cli/cli.h"
 #include "experiments/measure/exec_case.h"
 #include "experiments/measure/preflight.h"
-#include "ref/mask/mask.h"
-#include "ref/problem.h"
 #include "tests/harness/external/worker.h"
 #include "tests/harness/files/fileio.h"
 
@@ -116,29 +114,6 @@ static void find_digest(struct attn_external_spec *e)
 
 /* ---- meeting them ---------------------------------------------------------------------------- */
 
-static enum attn_status costs_nothing(const struct attn_problem *p, const struct attn_options *o,
-                                      enum attn_pass pass, int rank, struct attn_cost *cost,
-                                      struct attn_error *err)
-{
-    (void)p, (void)o, (void)pass, (void)rank, (void)cost, (void)err;
-    return ATTN_OK;
-}
-
-/* Never called: an entrant runs in processes of its own. */
-static enum attn_status no_forward(struct attn_ctx *ctx, const struct attn_problem *p,
-                                   const struct attn_forward *t)
-{
-    (void)p, (void)t;
-    return attn_fail(ctx->error, ATTN_EINTERNAL, "an entrant was called in the wrong process");
-}
-
-static enum attn_status no_backward(struct attn_ctx *ctx, const struct attn_problem *p,
-                                    const struct attn_backward *t)
-{
-    (void)p, (void)t;
-    return attn_fail(ctx->error, ATTN_EINTERNAL, "an entrant was called in the wrong process");
-}
-
 static enum attn_status meet_plugin(struct attn_external_spec *e, double timeout_s,
                                     struct attn_error *err)
 {
@@ -215,13 +190,6 @@ enum attn_status attn_external_specs_meet(struct attn_external_specs *externals,
             find_name(e);
         find_digest(e);
         status = check_name(externals, i, err);
-        e->impl = (struct attn_impl){.name = e->name,
-                                     .summary = "not ours",
-                                     .family = attn_external_spec_route(e),
-                                     .caps = (1u << ATTN_CAPS) - 1,
-                                     .cost = costs_nothing,
-                                     .forward = no_forward,
-                                     .backward = no_backward};
     }
     return status;
 }
@@ -247,33 +215,26 @@ enum attn_status attn_external_spec_afford(const struct attn_external_spec *e,
                                            const struct attn_case *c, struct attn_point *point,
                                            int64_t *need, struct attn_error *err)
 {
-    struct attn_spec spec = {.impl = &e->impl};
-    struct attn_mask *mask = NULL;
+    struct attn_problem problem;
     struct attn_band band;
-    struct attn_mask_shape shape = {c->batch, c->heads, c->n_query, c->n_key};
-    attn_options_preset(&e->impl, &spec.options);
+    snprintf(point->impl, sizeof point->impl, "%s", e->name);
+    snprintf(point->family, sizeof point->family, "%s", attn_external_spec_route(e));
     snprintf(point->route, sizeof point->route, "%s", attn_external_spec_route(e));
     snprintf(point->source, sizeof point->source, "%s", e->source);
     snprintf(point->source_digest, sizeof point->source_digest, "%s", e->digest);
-    enum attn_status status = attn_preflight_case(&spec, c, point, need, err);
+    point->ranks = 1;
+    enum attn_status status = attn_preflight_open(c, &problem, point, need, err);
     attn_point_not_ours(point);
-    if (status == ATTN_OK)
-        status = attn_mask_parse(c->mask, &shape, NULL, &mask, err);
     if (status != ATTN_OK)
         return status;
-    struct attn_problem problem = {.batch = c->batch,
-                                   .heads = c->heads,
-                                   .n_query = c->n_query,
-                                   .n_key = c->n_key,
-                                   .mask = mask};
-    double mask_bytes = (double)c->batch * (double)c->heads * (double)c->n_query *
-                        (double)c->n_key; /* may be beyond int64 */
-    if (attn_claims_mask(&e->claims, &problem, &band) != ATTN_CLAIMS_BYTES)
-        mask_bytes = 0;
-    double sum = (double)*need + mask_bytes;
+    attn_preflight_pairs(&problem, point);
+    double mask_bytes = 0, sum = (double)*need; /* of all pairs: may be beyond int64 */
+    if (attn_claims_mask(&e->claims, &problem, &band) == ATTN_CLAIMS_BYTES)
+        mask_bytes = (double)c->batch * (double)c->heads * (double)c->n_query * (double)c->n_key;
+    sum += mask_bytes;
     if (e->route == ATTN_ROUTE_FILES) /* theirs beside ours */
         sum += (double)point->floor_bytes + mask_bytes;
     *need = sum < 9.0e18 ? (int64_t)sum : INT64_MAX;
-    attn_mask_free(mask);
+    attn_preflight_close(&problem);
     return ATTN_OK;
 }

@@ -2,7 +2,7 @@
  *
  *      --plugin [NAME=]FILE.so                 --exec [NAME=]COMMAND --claims FILE
  *
- * To a plan, a price or a record an entrant is a name like any spec.  docs/measuring.md says what
+ * To a plan, a price or a record an external implementation is a name like any spec.  docs/measuring.md says what
  * is measured of it.
  */
 #ifndef EXPERIMENTS_MEASURE_EXTERNAL_SPECS_H
@@ -20,14 +20,11 @@ struct attn_external_spec {
     char digest[24];         /* of the plug-in; of command, claims and the files it names  */
     const char *claims_path; /* of a command (borrowed)                                    */
     struct attn_claims claims;
-    struct attn_impl impl; /* its name and family, where a registered one is looked for; it
-                              costs nothing, and cannot be called                          */
 };
 
 struct attn_external_specs {
     int n;
-    struct attn_external_spec
-        one[ATTN_EXTERNAL_SPECS]; /* not to be moved once met: impl.name is in it */
+    struct attn_external_spec one[ATTN_EXTERNAL_SPECS];
 };
 
 /* Take a flag ("plugin", "exec", "claims").  --claims belongs to the --exec before it. */
@@ -40,7 +37,7 @@ enum attn_status attn_external_specs_add(struct attn_external_specs *externals, 
 enum attn_status attn_external_specs_meet(struct attn_external_specs *externals, double timeout_s,
                                           struct attn_error *err);
 
-/* The entrant of that name; NULL: none, or entrants is NULL. */
+/* The one of that name; NULL: none, or externals is NULL. */
 const struct attn_external_spec *
 attn_external_specs_find(const struct attn_external_specs *externals, const char *name);
 

@@ -474,12 +474,12 @@ static const char *value_of(const struct draft *draft, const struct group *group
 static int within(struct limit *limits, const struct attn_plan_point *point)
 {
     int ok = 1;
+    const char *impl = point->external != NULL ? point->external->name : point->spec.impl->name;
     for (struct limit *limit = limits; limit != NULL; limit = limit->next) {
         int met = 0;
         for (int s = 0; s < limit->n_subjects; s++) {
             const char *subject = limit->subject[s];
-            if (strcmp(subject, point->spec.impl->name) == 0 ||
-                strcmp(subject, point->spec_text) == 0 ||
+            if (strcmp(subject, impl) == 0 || strcmp(subject, point->spec_text) == 0 ||
                 strcmp(subject, attn_pass_name(point->c.pass)) == 0 ||
                 strcmp(subject, point->c.mask) == 0)
                 met += limit->used[s] = 1;
@@ -545,8 +545,6 @@ static enum attn_status set_spec(const struct draft *draft, const char *word,
         return status;
     }
     memset(&point->spec, 0, sizeof point->spec);
-    point->spec.impl = &point->external->impl;
-    attn_options_preset(point->spec.impl, &point->spec.options);
     strcpy(point->spec_text, point->external->name);
     return ATTN_OK;
 }

@@ -85,12 +85,13 @@ static double process_bytes(const struct attn_spec *spec, const struct attn_prob
     return most;
 }
 
-enum attn_status attn_preflight_case(const struct attn_spec *spec, const struct attn_case *c,
+enum attn_status attn_preflight_open(const struct attn_case *c, struct attn_problem *problem,
                                      struct attn_point *point, int64_t *need,
                                      struct attn_error *err)
 {
     struct attn_mask *mask = NULL;
     struct attn_mask_shape shape = {c->batch, c->heads, c->n_query, c->n_key};
+    double elements, bytes, scale = c->d_key > 0 ? 1 / sqrt((double)c->d_key) : 1;
     *need = 0;
     if (c->bias != ATTN_CASE_BIAS_NONE)
         return attn_fail(err, ATTN_ENOTSUP,
@@ -98,26 +99,41 @@ enum attn_status attn_preflight_case(const struct attn_spec *spec, const struct 
     enum attn_status status = attn_mask_parse(c->mask, &shape, NULL, &mask, err);
     if (status != ATTN_OK)
         return status;
-    double scale = c->d_key > 0 ? 1 / sqrt((double)c->d_key) : 1;
-    struct attn_problem problem = {.batch = c->batch,
-                                   .heads = c->heads,
-                                   .kv_heads = c->kv_heads,
-                                   .n_query = c->n_query,
-                                   .n_key = c->n_key,
-                                   .d_key = c->d_key,
-                                   .d_value = c->d_value,
-                                   .scale = isnan(c->scale) ? scale : c->scale,
-                                   .softcap = c->softcap,
-                                   .dtype = c->dtype,
-                                   .mask = mask};
-    double elements, bytes;
+    *problem = (struct attn_problem){.batch = c->batch,
+                                     .heads = c->heads,
+                                     .kv_heads = c->kv_heads,
+                                     .n_query = c->n_query,
+                                     .n_key = c->n_key,
+                                     .d_key = c->d_key,
+                                     .d_value = c->d_value,
+                                     .scale = isnan(c->scale) ? scale : c->scale,
+                                     .softcap = c->softcap,
+                                     .dtype = c->dtype,
+                                     .mask = mask};
     floor_of(c, &elements, &bytes);
     point->floor_bytes = to_bytes(bytes);
+    *need = to_bytes(bytes + elements);
+    return ATTN_OK;
+}
+
+void attn_preflight_close(struct attn_problem *problem)
+{
+    attn_mask_free((struct attn_mask *)(uintptr_t)problem->mask);
+}
+
+enum attn_status attn_preflight_case(const struct attn_spec *spec, const struct attn_case *c,
+                                     struct attn_point *point, int64_t *need,
+                                     struct attn_error *err)
+{
+    struct attn_problem problem;
+    enum attn_status status = attn_preflight_open(c, &problem, point, need, err);
+    if (status != ATTN_OK)
+        return status;
     status = attn_preflight_price(spec, &problem, point, err);
-    double shards = spec->impl->ranks != NULL ? bytes : 0; /* simulated ranks copy theirs */
-    if (status == ATTN_OK)
-        *need = to_bytes(bytes + elements + shards +
-                         process_bytes(spec, &problem, c->pass, point->ranks));
-    attn_mask_free(mask);
+    double shards = spec->impl->ranks != NULL ? (double)point->floor_bytes : 0; /* copies */
+    *need = status != ATTN_OK ? 0
+                              : to_bytes((double)*need + shards +
+                                         process_bytes(spec, &problem, c->pass, point->ranks));
+    attn_preflight_close(&problem);
     return status;
 }

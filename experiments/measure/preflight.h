@@ -14,9 +14,15 @@ enum attn_status attn_preflight_price(const struct attn_spec *spec,
                                       const struct attn_problem *problem, struct attn_point *point,
                                       struct attn_error *err);
 
-/* The same for a case without bias, for which no tensor is needed; also floor_bytes, and in *need
- * the bytes of the whole process: inputs and outputs with the harness's byte for each element,
- * and all ranks at their peaks (of either pass for bwd, which runs the forward first). */
+/* A case without bias as a problem, for which no tensor is needed, to be closed; also floor_bytes, and
+ * in *need inputs and outputs with the harness's byte for each element. */
+enum attn_status attn_preflight_open(const struct attn_case *c, struct attn_problem *problem,
+                                     struct attn_point *point, int64_t *need,
+                                     struct attn_error *err);
+void attn_preflight_close(struct attn_problem *problem);
+
+/* Both for such a case; *need are the bytes of the whole process: also all ranks at their peaks (of
+ * either pass for bwd, which runs the forward first). */
 enum attn_status attn_preflight_case(const struct attn_spec *spec, const struct attn_case *c,
                                      struct attn_point *point, int64_t *need,
                                      struct attn_error *err);
