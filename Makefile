@@ -130,8 +130,8 @@ $(B)/attnlab: $(PROGRAM_OBJ) $(B)/libharness.a $(B)/libattn.a
 comma := ,
 WRAP  := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc aligned_alloc posix_memalign mmap \
          attn_ledger_take)
-$(B)/attn-tests: $(TEST_OBJ) $(PROGRAM_LIB) $(B)/tests/mutants/kill.o \
-                  $(B)/tests/mutants/naming.o $(B)/tests/fuzz/targets.o $(B)/libharness.a $(B)/libattn.a
+$(B)/attn-tests: $(TEST_OBJ) $(PROGRAM_LIB) $(B)/tests/mutants/mutants.o \
+                  $(B)/tests/fuzz/targets.o $(B)/libharness.a $(B)/libattn.a
 	$(call say,ld,$@)
 	$(Q)$(LINK) -o $@ $^ $(WRAP) $(CHECK_LIBS) $(HARNESS_LIBS) $(GSL_LIBS) -lm -ldl
 
@@ -209,18 +209,12 @@ $(B)/fifth.so: docs/examples/rows.c optimized/impls.def Makefile $(LIB_OBJ)
 	$(Q)$(LINK) -shared -Wl,-Bsymbolic -o $@ $(B)/fifth/rows.o $(B)/fifth/registry.o \
 	    $(filter-out $(B)/optimized/registry.o,$(LIB_OBJ)) -lm
 
-$(B)/mutant-table: $(B)/tests/mutants/table.o $(B)/tests/mutants/kill.o $(B)/libharness.a $(B)/libattn.a
+$(B)/mutant-table: $(B)/tests/mutants/table.o
+$(B)/rule-table: $(B)/tests/mutants/rule_table.o
+$(B)/mutant-table $(B)/rule-table: $(B)/tests/mutants/mutants.o $(B)/libharness.a $(B)/libattn.a
 	$(call say,ld,$@)
-	$(Q)$(LINK) -o $@ $^ $(HARNESS_LIBS) -lm -ldl
-
-$(B)/name-table: $(B)/tests/mutants/name_table.o $(B)/tests/mutants/naming.o $(B)/tests/mutants/kill.o \
-              $(B)/libharness.a $(B)/libattn.a
-	$(call say,ld,$@)
-	$(Q)$(LINK) -o $@ $^ $(HARNESS_LIBS) -lm -ldl
-
-$(B)/rule-table: $(B)/tests/mutants/rule_table.o $(B)/tests/mutants/kill.o $(B)/libharness.a $(B)/libattn.a
-	$(call say,ld,$@)
-	$(Q)$(LINK) -o $@ $^ $(HARNESS_LIBS) -lm -ldl
+	$(Q)$(LINK) -o $@ $(filter %/table.o %/rule_table.o,$^) $(B)/tests/mutants/mutants.o $(B)/libharness.a \
+	    $(B)/libattn.a $(HARNESS_LIBS) -lm -ldl
 
 # ---- targets -----------------------------------------------------------------------------------
 
@@ -232,10 +226,10 @@ test-full: $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(FAULTS_TEST) $(B)/attn
 	ATTN_FULL=1 ATTN_BUILD=$(B) $(B)/attn-tests
 
 mutants: $(B)/mutant-table $(MUTANT_SO) ## plant every known bug and print which case kills it
-	@$(B)/mutant-table $(B)/mutants
+	@$(B)/mutant-table kills $(B)/mutants
 
-names: $(B)/name-table $(MUTANT_SO) ## print what the diagnosis says of every mutant, and how often it is right
-	@$(B)/name-table $(B)/mutants
+names: $(B)/mutant-table $(MUTANT_SO) ## print what the diagnosis says of every mutant, and how often it is right
+	@$(B)/mutant-table names $(B)/mutants
 
 check: $(B)/attnlab ## judge one implementation: make check SPEC=ring:ranks=4 [CASE='b1h2q9d8:causal(br):f32:normal:s1']
 	$(B)/attnlab check $(if $(SPEC),'$(SPEC)') $(if $(CASE),--case '$(CASE)')
@@ -254,7 +248,7 @@ steps: $(B)/attnlab ## time the steps from the textbook to the kernel (docs/kern
 docs: $(B)/attnlab $(B)/mutant-table $(MUTANT_SO) ## make the generated tables again: docs/bugs.md, docs/mutants.md
 	@{ printf '<!-- made by `make docs`, from `attnlab list bugs` -->\n\n'; $(B)/attnlab list bugs --format=md; } \
 	    > docs/bugs.md
-	@{ printf '<!-- made by `make docs`, from `make mutants` -->\n\n'; $(B)/mutant-table $(B)/mutants; } \
+	@{ printf '<!-- made by `make docs`, from `make mutants` -->\n\n'; $(B)/mutant-table kills $(B)/mutants; } \
 	    > docs/mutants.md
 
 rules: $(B)/rule-table $(MUTANT_SO) ## measure the usual acceptance rules on the mutants and on honest runs

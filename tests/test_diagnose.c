@@ -10,7 +10,7 @@
 #include "experiments/check/common_cause.h"
 #include "tests/fixtures/external_fixture.h"
 #include "tests/fixtures/scratch.h"
-#include "tests/mutants/naming.h"
+#include "tests/mutants/mutants.h"
 #include "tests/suites.h"
 
 static const double least_share = 0.88, least_share_of_all = 0.80;
@@ -20,11 +20,6 @@ static int is_of_kernels(const struct mutant *m)
 {
     return strncmp(m->where, "optimized/", 10) == 0 && strstr(m->where, "parallel/") == NULL &&
            strstr(m->where, "merge.h") == NULL;
-}
-
-static int is_numeric(const struct mutant *m)
-{
-    return m->proof[0] == '\0' && m->kind[0] == '\0';
 }
 
 START_TEST(most_are_named_at_first_sight)
@@ -38,7 +33,7 @@ START_TEST(most_are_named_at_first_sight)
     ck_assert_int_gt(families, 0);
     for (int m = 0; m < n; m++) {
         struct naming x;
-        if (!is_numeric(&list[m]))
+        if (!mutant_is_numeric(&list[m]))
             continue;
         const struct family *f = family_of(family, families, &list[m]);
         ck_assert_msg(f != NULL, "families.def has no family for %s", list[m].id);
@@ -93,15 +88,16 @@ START_TEST(bare_patterns_do_not_vote)
 {
     static struct attn_common_cause causes;
     struct attn_result r = {.verdict = ATTN_FAILED, .text = "o is wrong"};
-    struct attn_diagnosis bare = {ATTN_FAULT_NONE,
+    struct attn_diagnosis bare = {ATTN_FAULT_NONE, "",
                                   "not recognised: 102 of 102 elements of o are wrong"},
-                          causal = {ATTN_FAULT_KEYS, "fits causal(tl)"};
+                          causal = {ATTN_FAULT_KEYS, "o: head 1 only", "fits causal(tl)"};
     attn_common_cause_append(&r, &bare);
     ck_assert_str_eq(r.text, "o is wrong; not recognised: 102 of 102 elements of o are wrong");
     attn_common_cause_count(&causes, &r);
     ck_assert_int_eq(causes.diagnosed, 0);
     r = (struct attn_result){.verdict = ATTN_FAILED, .text = "o is wrong"};
     attn_common_cause_append(&r, &causal);
+    ck_assert_str_eq(r.text, "o is wrong; shows in o: head 1 only; looks like: fits causal(tl)");
     attn_common_cause_count(&causes, &r);
     attn_common_cause_count(&causes, &r);
     ck_assert_int_eq(causes.diagnosed, 2);
@@ -115,15 +111,15 @@ END_TEST
 START_TEST(votes_are_of_faults)
 {
     static const struct attn_diagnosis said[] = {
-        {ATTN_FAULT_SOFTMAX, "fits O not divided by l"},
-        {ATTN_FAULT_KEYS, "fits keys 3 to 5 lost: the last 3"},
-        {ATTN_FAULT_KEYS, "fits causal(tl)"},
-        {ATTN_FAULT_SOFTMAX, "fits O not divided by l"},
-        {ATTN_FAULT_KEYS, "fits keys 12 to 120 lost: the last 109"},
-        {ATTN_FAULT_KEYS, "fits causal(br)"},
-        {ATTN_FAULT_SOFTMAX, "fits O not divided by l"},
-        {ATTN_FAULT_KEYS, "fits a window 2 keys too long on the left"},
-        {ATTN_FAULT_KEYS, "fits a window 3 keys too short on the left"}};
+        {ATTN_FAULT_SOFTMAX, "", "fits O not divided by l"},
+        {ATTN_FAULT_KEYS, "", "fits keys 3 to 5 lost: the last 3"},
+        {ATTN_FAULT_KEYS, "", "fits causal(tl)"},
+        {ATTN_FAULT_SOFTMAX, "", "fits O not divided by l"},
+        {ATTN_FAULT_KEYS, "", "fits keys 12 to 120 lost: the last 109"},
+        {ATTN_FAULT_KEYS, "", "fits causal(br)"},
+        {ATTN_FAULT_SOFTMAX, "", "fits O not divided by l"},
+        {ATTN_FAULT_KEYS, "", "fits a window 2 keys too long on the left"},
+        {ATTN_FAULT_KEYS, "", "fits a window 3 keys too short on the left"}};
     static struct attn_common_cause causes;
     int agree;
     for (size_t n = 0; n < sizeof said / sizeof *said; n++) {

@@ -8,7 +8,6 @@
 #include "tests/fixtures/case_fixture.h"
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
-#include "tests/variants/half_store.h"
 #include "tests/variants/honest.h"
 
 /* ---- conversions ----------------------------------------------------------------------------- */

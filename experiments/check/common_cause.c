@@ -12,7 +12,8 @@ void attn_common_cause_append(struct attn_result *r, const struct attn_diagnosis
     if (diagnosis == NULL || diagnosis->text[0] == '\0')
         return;
     r->fault = diagnosis->fault;
-    snprintf(r->text + used, sizeof r->text - used, "%s%s",
+    snprintf(r->text + used, sizeof r->text - used, "%s%s%s%s",
+             diagnosis->where[0] != '\0' ? "; shows in " : "", diagnosis->where,
              diagnosis->fault == ATTN_FAULT_NONE ? "; " : mark, diagnosis->text);
 }
 

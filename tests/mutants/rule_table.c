@@ -8,16 +8,13 @@
  * rule that rejects everything would otherwise kill everything.  Crashes, hangs and errors kill
  * nothing here.
  */
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/harness/bound/rules.h"
-#include "tests/mutants/kill.h"
+#include "tests/mutants/mutants.h"
 
 /* What most tests use: square, a multiple of every tile, normal values, one head mapping. */
 static const char *const typical[] = {"b1h2q256d64:none:f32:normal:s1:pass=bwd",
@@ -54,17 +51,15 @@ enum {
     RULES = sizeof rule_texts / sizeof *rule_texts,
     CHECK = RULES, /* one more judge: attnlab check, with its exact probes */
     JUDGES,
-    MOST_CASES = 2048,
-    SECONDS = 30 /* a case of a mutant that takes longer is ended */
+    MOST_CASES = 2048
 };
 enum outputs { ONLY_O, ALL_OUTPUTS, OUTPUT_SETS };
 
 /* Whether a judge rejects a run, by case: what a child reports. */
 struct marks {
-    int at; /* the case that the child is at */
+    struct mutant_walk walk;
     unsigned char ran[MOST_CASES];
     unsigned char rejects[OUTPUT_SETS][JUDGES][MOST_CASES];
-    char error[256];
 };
 
 static struct attn_rule_choice rules[RULES];
@@ -146,8 +141,8 @@ static void judge_output(const struct attn_truth_tensor *truth, const struct att
         struct attn_rule_data data = {n,        room,         by_bound ? truth->want : want,
                                       room + n, truth->bound, got->dtype};
         attn_rule_judge(&rules[r], &data, &result);
-        marks->rejects[ALL_OUTPUTS][r][marks->at] |= !result.ok;
-        marks->rejects[ONLY_O][r][marks->at] |= !result.ok && only_o;
+        marks->rejects[ALL_OUTPUTS][r][marks->walk.at] |= !result.ok;
+        marks->rejects[ONLY_O][r][marks->walk.at] |= !result.ok && only_o;
     }
     free(room);
 }
@@ -167,84 +162,61 @@ static void judge_run(const struct attn_spec *spec, const struct attn_setup *got
                          o == ATTN_O, marks);
     attn_truth_free(&truth);
     attn_judge(got, &precision, NULL, got->given.pass, &result);
-    marks->rejects[ALL_OUTPUTS][CHECK][marks->at] = result.verdict == ATTN_FAILED;
+    marks->rejects[ALL_OUTPUTS][CHECK][marks->walk.at] = result.verdict == ATTN_FAILED;
     memset(&result, 0, sizeof result);
     attn_judge(got, &precision, NULL, ATTN_FORWARD, &result);
-    marks->rejects[ONLY_O][CHECK][marks->at] =
+    marks->rejects[ONLY_O][CHECK][marks->walk.at] =
         result.verdict == ATTN_FAILED &&
         (result.failure == ATTN_F_EXACT || result.output[ATTN_O].n_bad > 0);
-    marks->ran[marks->at] = 1;
+    marks->ran[marks->walk.at] = 1;
 }
 
-static void run_cases(const struct attn_spec *spec, struct marks *marks)
+static int mark_case(struct mutant_walk *walk, const struct attn_spec *spec)
 {
+    struct marks *marks = (struct marks *)walk;
     struct attn_spec dense;
     struct attn_error err = {0};
+    struct attn_case c;
+    struct attn_setup got, naive;
     if (attn_spec_parse("dense", &dense, &err) != ATTN_OK)
         abort();
-    for (; marks->at < case_count(); marks->at++) {
-        struct attn_case c;
-        struct attn_setup got, naive;
-        if (attn_case_parse(case_text(marks->at), &c, &err) != ATTN_OK)
-            continue; /* test_cases.c says so */
-        if (c.bias == ATTN_CASE_BIAS_NAN)
-            continue; /* the right answer is NaN, which every rule rejects */
-        alarm(SECONDS);
-        if (run(spec, &c, &got)) {
-            if (run(&dense, &c, &naive)) {
-                judge_run(spec, &got, &naive, marks);
-                attn_setup_close(&naive);
-            }
-            attn_setup_close(&got);
+    if (attn_case_parse(case_text(walk->at), &c, &err) != ATTN_OK)
+        return 1; /* test_cases.c says so */
+    if (c.bias == ATTN_CASE_BIAS_NAN)
+        return 1; /* the right answer is NaN, which every rule rejects */
+    alarm(MUTANT_SECONDS);
+    if (run(spec, &c, &got)) {
+        if (run(&dense, &c, &naive)) {
+            judge_run(spec, &got, &naive, marks);
+            attn_setup_close(&naive);
         }
-        alarm(0);
+        attn_setup_close(&got);
     }
+    alarm(0);
+    return 1;
 }
 
-/* ---- one implementation, honest or not, in children ----------------------------------------- */
-
-/* library: NULL for an honest one. */
-static void run_child(const char *library, const char *text, struct marks *marks)
+/* Half a judgement is none. */
+static int unmark_case(struct mutant_walk *walk, int late)
 {
-    struct attn_spec spec;
-    struct attn_error err = {0};
-    enum attn_status (*parse)(const char *, struct attn_spec *, struct attn_error *) =
-        attn_spec_parse;
-    if (library != NULL) {
-        void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-        parse = NULL;
-        if (handle != NULL) /* ISO C has no cast from object to function pointers */
-            *(void **)&parse = dlsym(handle, "attn_spec_parse");
-    }
-    if (parse == NULL)
-        snprintf(marks->error, sizeof marks->error, "%.250s", dlerror());
-    else if (parse(text, &spec, &err) != ATTN_OK)
-        snprintf(marks->error, sizeof marks->error, "%.250s", err.text);
-    else
-        run_cases(&spec, marks);
+    struct marks *marks = (struct marks *)walk;
+    (void)late;
+    marks->ran[walk->at] = 0;
+    for (int judge = 0; judge < JUDGES; judge++)
+        marks->rejects[0][judge][walk->at] = marks->rejects[1][judge][walk->at] = 0;
+    return 1;
 }
 
-/* A child that dies is followed by one that goes on behind the case it died of. */
-static void mark(const char *library, const char *text, struct marks *marks)
+/* One implementation; library: "" for an honest one. */
+static void mark(const char *library, const char *spec, struct marks *marks)
 {
     memset(marks, 0, sizeof *marks);
-    for (int done = 0, status = 0; !done; marks->at += !done) {
-        pid_t child = fork();
-        if (child == 0) {
-            run_child(library, text, marks);
-            _exit(0);
-        }
-        if (child < 0 || waitpid(child, &status, 0) != child) {
-            snprintf(marks->error, sizeof marks->error, "no child process");
-            return;
-        }
-        done = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-        if (!done) { /* half a judgement is none */
-            marks->ran[marks->at] = 0;
-            for (int judge = 0; judge < JUDGES; judge++)
-                marks->rejects[0][judge][marks->at] = marks->rejects[1][judge][marks->at] = 0;
-        }
-    }
+    marks->walk = (struct mutant_walk){.library = library,
+                                       .spec = spec,
+                                       .n = case_count(),
+                                       .visit = mark_case,
+                                       .died = unmark_case};
+    mutant_walk(&marks->walk, sizeof *marks);
 }
 
 /* ---- counting ------------------------------------------------------------------------------- */
@@ -299,9 +271,9 @@ static int count_all(const char *folder, struct marks *marks, struct count *coun
     int n = mutants_read(&list);
     for (int s = 0; s < HONEST; s++) {
         fprintf(stderr, "\rhonest: %-40s", honest[s]);
-        mark(NULL, honest[s], marks);
-        if (marks->error[0] != '\0') {
-            fprintf(stderr, "\n%s: %s\n", honest[s], marks->error);
+        mark("", honest[s], marks);
+        if (marks->walk.error[0] != '\0') {
+            fprintf(stderr, "\n%s: %s\n", honest[s], marks->walk.error);
             return 1;
         }
         count_honest(marks, count);
@@ -311,14 +283,14 @@ static int count_all(const char *folder, struct marks *marks, struct count *coun
         fprintf(stderr, "\rmutant: %-40s", list[m].id);
         count->equivalent += list[m].proof[0] != '\0';
         count->elsewhere += list[m].kind[0] != '\0';
-        if (list[m].proof[0] != '\0' || list[m].kind[0] != '\0')
+        if (!mutant_is_numeric(&list[m]))
             continue;
         snprintf(path, sizeof path, "%s/%s.so", folder, list[m].id);
         mark(path, list[m].spec, marks);
-        if (marks->error[0] != '\0')
-            fprintf(stderr, "\n%s: %s\n", list[m].id, marks->error);
-        count->broken += marks->error[0] != '\0';
-        if (marks->error[0] == '\0')
+        if (marks->walk.error[0] != '\0')
+            fprintf(stderr, "\n%s: %s\n", list[m].id, marks->walk.error);
+        count->broken += marks->walk.error[0] != '\0';
+        if (marks->walk.error[0] == '\0')
             count_mutant(list[m].id, marks, count);
     }
     fprintf(stderr, "\r%-60s\r", "");
@@ -419,11 +391,10 @@ static void print_page(const struct count *c)
 
 int main(int argc, char **argv)
 {
-    struct marks *marks =
-        mmap(NULL, sizeof *marks, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct marks *marks = malloc(sizeof *marks);
     struct count *count = calloc(1, sizeof *count);
     struct attn_error err = {0};
-    if (argc != 2 || marks == MAP_FAILED || count == NULL || case_count() > MOST_CASES) {
+    if (argc != 2 || marks == NULL || count == NULL || case_count() > MOST_CASES) {
         fprintf(stderr, "usage: %s FOLDER-OF-MUTANTS (from the root of the tree)\n", argv[0]);
         return 2;
     }
@@ -435,5 +406,6 @@ int main(int argc, char **argv)
     int failed = count_all(argv[1], marks, count);
     print_page(count);
     free(count);
+    free(marks);
     return failed;
 }

@@ -1,9 +1,10 @@
-/* Prints the mutant tables as Markdown: what was planted, which case killed it, and how. */
+/* Prints as Markdown: `kills` what was planted, which case killed it, and how; `names` what the
+ * diagnosis says of each mutant that numbers kill, and how often that is right. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/mutants/kill.h"
+#include "tests/mutants/mutants.h"
 
 enum { FAMILIES = 24 };
 
@@ -97,18 +98,15 @@ static int print_equivalents(const struct mutant *list, const struct kill *kill,
     return wrong;
 }
 
-int main(int argc, char **argv)
+static int print_kills(const struct mutant *list, int n, const char *folder)
 {
-    struct mutant *list;
     struct tally family[FAMILIES] = {0}, all = {.family = "all"};
-    int n = mutants_read(&list), families = 0;
-    struct kill *kill = n > 0 ? malloc((size_t)n * sizeof *kill) : NULL;
-    if (argc != 2 || kill == NULL) {
-        fprintf(stderr, "usage: %s FOLDER-OF-MUTANTS (from the root of the tree)\n", argv[0]);
+    int families = 0;
+    struct kill *kill = malloc((size_t)n * sizeof *kill);
+    if (kill == NULL)
         return 2;
-    }
     for (int m = 0; m < n; m++) {
-        mutant_kill(&list[m], argv[1], &kill[m]);
+        mutant_kill(&list[m], folder, &kill[m]);
         if (list[m].proof[0] != '\0')
             continue;
         count(find_family(family, &families, &list[m]), &kill[m]);
@@ -125,6 +123,103 @@ int main(int argc, char **argv)
     printf("\n%d planted, %d killed, %d of them by a case of their own.\n", all.planted, all.killed,
            all.own);
     free(kill);
-    free(list);
     return all.killed == all.planted && all.own == all.planted && wrong == 0 ? 0 : 1;
+}
+
+/* ---- names ---------------------------------------------------------------------------------- */
+
+struct named {
+    int mutants, first, most;
+};
+
+static int hits_of(const struct naming *x, const struct family *f)
+{
+    int hits = 0;
+    for (int n = 0; n < x->n && f != NULL; n++)
+        hits += family_is_named(f, x->text[n]);
+    return hits;
+}
+
+static void print_mutant(const struct mutant *m, const struct family *f, const struct naming *x)
+{
+    int hits = hits_of(x, f);
+    int first = f != NULL && x->n > 0 && family_is_named(f, x->text[0]);
+    printf("| %s | `%s` | %s | %s | %d/%d | %s | %s |\n", m->id, m->spec,
+           f != NULL ? f->name : "**none**", first ? "yes" : "no", hits, x->n,
+           x->n > 0 ? x->battery[0]->name : x->error, x->text[0]);
+    fflush(stdout);
+}
+
+static void count_named(struct named *t, const struct family *f, const struct naming *x)
+{
+    t->mutants++;
+    if (f == NULL || x->n == 0)
+        return;
+    t->first += family_is_named(f, x->text[0]);
+    t->most += 2 * hits_of(x, f) > x->n;
+}
+
+/* Of all mutants, or of those with these ids. */
+static int print_names(const struct mutant *list, int n, const char *folder, char *const *id,
+                       int ids)
+{
+    struct family *family;
+    int families = families_read(&family);
+    struct named all = {0};
+    struct named *by = calloc((size_t)(families > 0 ? families : 1), sizeof *by);
+    if (families <= 0 || by == NULL)
+        return 2;
+    if (ids == 0)
+        puts("# What the diagnosis says of planted bugs\n\n"
+             "Every mutant of docs/mutants.md that numbers kill, its first failing case, "
+             "and what the diagnosis\nsays of that one; *named* counts the first five failing "
+             "cases. "
+             "Which words name which family is in\n`tests/mutants/families.def`.  What this is "
+             "worth: "
+             "docs/external.md, at the end.\n");
+    puts("| mutant | planted in | family | first | named | first failing case | its diagnosis |");
+    puts("| --- | --- | --- | --- | --- | --- | --- |");
+    for (int m = 0; m < n; m++) {
+        struct naming x;
+        int asked = ids == 0;
+        for (int a = 0; a < ids; a++)
+            asked |= strcmp(id[a], list[m].id) == 0;
+        if (!mutant_is_numeric(&list[m]) || !asked)
+            continue;
+        const struct family *f = family_of(family, families, &list[m]);
+        mutant_diagnose(&list[m], folder, NAMING_CASES, &x);
+        print_mutant(&list[m], f, &x);
+        for (int k = 1; k < x.n && ids > 0; k++)
+            printf("|  |  |  |  |  | %s | %s |\n", x.battery[k]->name, x.text[k]);
+        count_named(&all, f, &x);
+        if (f != NULL)
+            count_named(&by[f - family], f, &x);
+    }
+    puts("\n| family | mutants | first diagnosis right | most diagnoses right |");
+    puts("| --- | --- | --- | --- |");
+    for (int f = 0; f < families; f++)
+        if (by[f].mutants > 0)
+            printf("| %s | %d | %d | %d |\n", family[f].name, by[f].mutants, by[f].first,
+                   by[f].most);
+    printf("| all | %d | %d | %d |\n", all.mutants, all.first, all.most);
+    free(by);
+    free(family);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct mutant *list;
+    int n = mutants_read(&list), status = 2;
+    if (argc == 3 && n > 0 && strcmp(argv[1], "kills") == 0)
+        status = print_kills(list, n, argv[2]);
+    else if (argc >= 3 && n > 0 && strcmp(argv[1], "names") == 0)
+        status = print_names(list, n, argv[2], argv + 3, argc - 3);
+    if (status == 2)
+        fprintf(stderr,
+                "usage: %s kills FOLDER-OF-MUTANTS, or names FOLDER-OF-MUTANTS [ID...] (from the "
+                "root of the tree)\n",
+                argv[0]);
+    free(list);
+    return status;
 }

@@ -1,16 +1,18 @@
-/* See honest.h. */
+/* See honest.h.  Written once, in double: after each operation real() rounds to the arithmetic's
+ * type, which for +, -, * and / gives what that type would have given. */
 #include "tests/variants/honest.h"
 
 #include <math.h>
 
-#include "optimized/merge.h"
+#include "ref/half.h"
 #include "ref/ledger.h"
 #include "ref/problem.h"
 #include "ref/textbook.h"
 #include "tests/harness/bound/bound.h"
 
-#define LOG2_E 1.4426950408889634
-#define LN_2   0.6931471805599453
+static const double log2_e = 1.4426950408889634, ln_2 = 0.6931471805599453;
+static const double minus_inf = -(double)INFINITY;
+enum { PIECE = 8 }; /* keys between two roundings of a sum in storage */
 
 static const struct attn_option options[] = {
     {"order", HONEST_FORWARD, 0, 2, "forward reverse pairwise", "in which sums are added"},
@@ -18,7 +20,27 @@ static const struct attn_option options[] = {
     {"splits", 1, 1, 64, NULL, "parts of the keys"},
     {"p", HONEST_EXACT, 0, 2, "exact bf16 f16", "how P is rounded before it is used"},
     {"delta", HONEST_DOT, 0, 1, "dot sum", "how D is computed"},
+    {"store", HALF_NEAREST, 0, 3, "nearest truncate flush saturate", "how results are stored"},
+    {"sum", HALF_SUM_FLOAT, 0, 1, "float storage", "what partial results are kept in"},
+    {"read", HALF_READ_ALL, 0, 1, "all normal", "which inputs count"},
     {0}};
+
+/* One call.  Rows of one kv head: K, V; of the query heads that share it: q, o, dO, P and dS. */
+struct work {
+    const struct attn_problem *p;
+    const int64_t *style;
+    int is_f64, half; /* arithmetic; storage in 16 bits */
+    int64_t group;    /* query heads of a kv head       */
+    double *k, *v, *q, *o, *d_o, *probs, *dscores, *s, *w, *term, *slope, *other;
+    int64_t *key;
+};
+
+/* ---- numbers ----------------------------------------------------------------------------------- */
+
+static double real(const struct work *x, double a)
+{
+    return x->is_f64 ? a : (double)(float)a;
+}
 
 /* x rounded to so many significant bits, with subnormals below 2^least. */
 static double round_to(double x, int bits, int least)
@@ -31,23 +53,99 @@ static double round_to(double x, int bits, int least)
     return ldexp(rint(ldexp(x, bits - 1 - e)), e - bits + 1);
 }
 
-static double round_p(const struct attn_options *style, double x)
+static double round_p(const struct work *x, double a)
 {
-    switch ((enum honest_p)style->value[HONEST_P]) {
-    case HONEST_BF16:
-        return round_to(x, 8, -126);
-    case HONEST_F16:
-        return round_to(x, 11, -14);
-    case HONEST_EXACT:
-        break;
-    }
-    return x;
+    return x->style[HONEST_P] == HONEST_BF16  ? round_to(a, 8, -126)
+           : x->style[HONEST_P] == HONEST_F16 ? round_to(a, 11, -14)
+                                              : a;
 }
 
-/* dS is no probability: in f16 it would overflow without a loss scale. */
-static double round_ds(const struct attn_options *style, double x)
+static double least_normal(enum attn_dtype dtype)
 {
-    return style->value[HONEST_P] == HONEST_BF16 ? round_p(style, x) : x;
+    return dtype == ATTN_F16 ? 0x1p-14 : 0x1p-126;
+}
+
+/* a as it comes out of 16-bit storage again. */
+static double stored(const struct work *x, enum half_store how, double a)
+{
+    int is_f16 = x->p->dtype == ATTN_F16;
+    float f = (float)a, largest = is_f16 ? 65504 : 0x1.fep127f;
+    if (!x->half)
+        return a;
+    if (how == HALF_TRUNCATE && isfinite(f)) /* seven bits of fraction, or ten */
+        f = attn_float_of_bits(attn_float_bits(f) & (is_f16 ? 0xffffe000u : 0xffff0000u));
+    f = is_f16 ? attn_f16_to_float(attn_f16_from_float(f))
+               : attn_bf16_to_float(attn_bf16_from_float(f));
+    if (how == HALF_FLUSH && fabs((double)f) < least_normal(x->p->dtype))
+        return 0;
+    return (double)(how == HALF_SATURATE && isinf(f) ? copysignf(largest, f) : f);
+}
+
+/* Rows [0,rows) of a head, as the arithmetic reads them. */
+static void load(const struct work *x, const struct attn_cview *from, int64_t b, int64_t h,
+                 int64_t rows, int64_t width, double *to)
+{
+    int drops = x->half && x->style[HALF_READ] == HALF_READ_NORMAL;
+    double least = drops ? least_normal(from->dtype) : 0;
+    for (int64_t n = 0; n < rows * width; n++) {
+        double a = attn_cview_get(from, b, h, n / width, n % width);
+        to[n] = fabs(a) < least ? 0 : a;
+    }
+}
+
+static void store(const struct work *x, const struct attn_view *to, int64_t b, int64_t h, int64_t i,
+                  int64_t c, double a)
+{
+    attn_view_set(to, b, h, i, c, stored(x, (enum half_store)x->style[HALF_STORE], a));
+}
+
+static double dot(const struct work *x, const double *a, const double *b, int64_t n)
+{
+    double sum = 0;
+    for (int64_t c = 0; c < n; c++)
+        sum = real(x, sum + a[c] * b[c]);
+    return sum;
+}
+
+/* The sum of n terms in the order of the style. */
+static double total(const struct work *x, const double *a, int64_t n)
+{
+    double sum = 0;
+    if (x->style[HONEST_ORDER] == HONEST_PAIRWISE && n > 1)
+        return real(x, total(x, a, n / 2) + total(x, a + n / 2, n - n / 2));
+    for (int64_t t = 0; t < n; t++)
+        sum = real(x, sum + a[x->style[HONEST_ORDER] == HONEST_REVERSE ? n - 1 - t : t]);
+    return sum;
+}
+
+/* ---- a pair ------------------------------------------------------------------------------------ */
+
+static int is_base_2(const struct work *x)
+{
+    return x->style[HONEST_EXP] == HONEST_TWO;
+}
+
+/* The score, in units of log 2 where the style says so; *slope = d score / d (scale q.k). */
+static double score(const struct work *x, int64_t b, int64_t h, int64_t i, int64_t j, double qk,
+                    double *slope)
+{
+    const struct attn_problem *p = x->p;
+    double unit = is_base_2(x) ? log2_e : 1, s = real(x, real(x, p->scale * unit) * qk);
+    *slope = 1;
+    if (p->softcap > 0) {
+        double raw = real(x, real(x, p->scale) * qk);
+        double t = real(x, tanh(real(x, raw / real(x, p->softcap))));
+        s = real(x, real(x, p->softcap * unit) * t);
+        *slope = real(x, 1 - real(x, t * t));
+    }
+    if (p->bias.kind != ATTN_BIAS_NONE)
+        s = real(x, s + real(x, attn_problem_bias(p, b, h, i, j) * unit));
+    return s;
+}
+
+static double exponential(const struct work *x, double a)
+{
+    return real(x, is_base_2(x) ? exp2(a) : exp(a));
 }
 
 static int64_t visible_keys(const struct attn_problem *p, int64_t b, int64_t h, int64_t i,
@@ -60,134 +158,245 @@ static int64_t visible_keys(const struct attn_problem *p, int64_t b, int64_t h, 
     return n;
 }
 
-/* Buffers of either arithmetic type: rows of scores and terms, of each tensor, and for the backward
- * all of P and dS of one kv head. */
-struct honest_room {
-    int64_t *key;
-    void *s, *p, *term, *q, *k, *v, *o, *o2, *probs, *dscores;
-};
+/* ---- forward ----------------------------------------------------------------------------------- */
 
-static int64_t group_rows(const struct attn_problem *p)
+/* O and LSE of row (b,h,i), r of its group, over key[0,n). */
+static double part(const struct work *x, int64_t b, int64_t h, int64_t i, int64_t r,
+                   const int64_t *key, int64_t n, double *o)
 {
-    return p->kv_heads > 0 ? p->heads / p->kv_heads * p->n_query : 0;
+    const struct attn_problem *p = x->p;
+    double m = minus_inf, unused;
+    for (int64_t e = 0; e < n; e++) {
+        double qk = dot(x, x->q + r * p->d_key, x->k + key[e] * p->d_key, p->d_key);
+        x->s[e] = score(x, b, h, i, key[e], qk, &unused);
+        if (x->s[e] > m || isnan(x->s[e]))
+            m = x->s[e];
+    }
+    for (int64_t c = 0; c < p->d_value; c++)
+        o[c] = 0;
+    if (m == minus_inf)
+        return m;
+    for (int64_t e = 0; e < n; e++)
+        x->w[e] = exponential(x, real(x, x->s[e] - m));
+    double l = total(x, x->w, n);
+    for (int64_t c = 0; c < p->d_value; c++) {
+        for (int64_t e = 0; e < n; e++) {
+            double w = round_p(x, x->w[e]);
+            x->term[e] = x->w[e] != 0 ? real(x, w * x->v[key[e] * p->d_value + c]) : 0;
+        }
+        o[c] = real(x, total(x, x->term, n) / l);
+    }
+    if (is_base_2(x))
+        return real(x, real(x, m + real(x, log2(l))) * real(x, ln_2));
+    return real(x, m + real(x, log(l)));
 }
 
-static int64_t term_rows(const struct attn_problem *p)
+/* (o, lse) of more keys into (o, *lse). */
+static void merge(const struct work *x, double *o, double *lse, const double *other, double lse2)
 {
-    return p->n_key > group_rows(p) ? p->n_key : group_rows(p);
+    double max = *lse > lse2 ? *lse : lse2, sum;
+    if (lse2 == minus_inf)
+        return;
+    double a = real(x, exp(real(x, *lse - max))), b = real(x, exp(real(x, lse2 - max)));
+    sum = real(x, a + b);
+    for (int64_t c = 0; c < x->p->d_value; c++)
+        o[c] = real(x, real(x, real(x, a * o[c]) + real(x, b * other[c])) / sum);
+    *lse = real(x, max + real(x, log(sum)));
 }
 
-static int64_t real_size(const struct attn_problem *p)
+static void forward_row(const struct work *x, const struct attn_forward *t, int64_t b, int64_t h,
+                        int64_t i, int64_t r)
 {
-    return p->dtype == ATTN_F64 ? 8 : 4;
+    const struct attn_problem *p = x->p;
+    int in_storage = x->half && x->style[HALF_SUM] == HALF_SUM_STORAGE;
+    int64_t splits = in_storage ? (p->n_key + PIECE - 1) / PIECE : x->style[HONEST_SPLITS];
+    int64_t n = visible_keys(p, b, h, i, x->key), first = 0;
+    double *o = x->o + r * p->d_value, lse = minus_inf;
+    for (int64_t c = 0; c < p->d_value; c++)
+        o[c] = 0;
+    for (int64_t s = 0; s < splits; s++) {
+        int64_t end = first, until = in_storage ? (s + 1) * PIECE : (s + 1) * p->n_key / splits;
+        while (end < n && x->key[end] < until)
+            end++;
+        double *to = s == 0 ? o : x->other;
+        double lse2 = part(x, b, h, i, r, x->key + first, end - first, to);
+        if (s == 0)
+            lse = lse2;
+        else
+            merge(x, o, &lse, x->other, lse2);
+        for (int64_t c = 0; c < p->d_value && in_storage; c++)
+            o[c] = stored(x, HALF_NEAREST, o[c]);
+        first = end;
+    }
+    for (int64_t c = 0; c < p->d_value; c++)
+        store(x, &t->o, b, h, i, c, o[c]);
+    attn_view_set(&t->lse, b, h, i, 0, lse);
 }
 
-#define REAL       float
-#define FN(name)   name##_f32
-#define REAL_EXP   expf
-#define REAL_LOG   logf
-#define REAL_TANH  tanhf
-#define REAL_EXP2  exp2f
-#define REAL_LOG2  log2f
-#define REAL_MERGE attn_merge_f32
-#include "tests/variants/row_tmpl.h"
+/* ---- backward ---------------------------------------------------------------------------------- */
 
-#include "tests/variants/honest_tmpl.h"
-#undef REAL
-#undef FN
-#undef REAL_EXP
-#undef REAL_LOG
-#undef REAL_TANH
-#undef REAL_EXP2
-#undef REAL_LOG2
-#undef REAL_MERGE
-#define REAL       double
-#define FN(name)   name##_f64
-#define REAL_EXP   exp
-#define REAL_LOG   log
-#define REAL_TANH  tanh
-#define REAL_EXP2  exp2
-#define REAL_LOG2  log2
-#define REAL_MERGE attn_merge_f64
-#include "tests/variants/row_tmpl.h"
-
-#include "tests/variants/honest_tmpl.h"
-
-/* ---- the record ----------------------------------------------------------------------------- */
-
-static enum attn_status take(struct attn_ctx *ctx, const struct attn_problem *p,
-                             enum attn_pass pass, struct honest_room *x)
+/* P and dS of one row, at the columns of the visible keys; 0 elsewhere. */
+static void row_backward(const struct work *x, const struct attn_backward *t, int64_t b, int64_t h,
+                         int64_t i, int64_t r)
 {
-    int64_t real = real_size(p), d = p->d_key, dv = p->d_value, n = p->n_key, t = term_rows(p);
-    char *row = attn_ledger_take(ctx->ledger, "rows", 2 * n + t + 2 * d + 3 * dv, real, ctx->error);
-    x->key = attn_ledger_take(ctx->ledger, "keys", n, (int64_t)sizeof *x->key, ctx->error);
-    if (row == NULL || x->key == NULL)
-        return ATTN_ENOMEM;
-    x->s = row;
-    x->p = row + n * real;
-    x->term = row + 2 * n * real;
-    x->q = row + (2 * n + t) * real;
-    x->k = row + (2 * n + t + d) * real;
-    x->v = row + (2 * n + t + 2 * d) * real;
-    x->o = row + (2 * n + t + 2 * d + dv) * real;
-    x->o2 = row + (2 * n + t + 2 * d + 2 * dv) * real;
-    if (pass == ATTN_FORWARD)
-        return ATTN_OK;
-    x->probs = attn_ledger_take(ctx->ledger, "probs", group_rows(p) * n, real, ctx->error);
-    x->dscores = attn_ledger_take(ctx->ledger, "dscores", group_rows(p) * n, real, ctx->error);
-    return x->probs != NULL && x->dscores != NULL ? ATTN_OK : ATTN_ENOMEM;
+    const struct attn_problem *p = x->p;
+    int64_t n = visible_keys(p, b, h, i, x->key), d = p->d_key, dv = p->d_value;
+    double *P = x->probs + r * p->n_key, *dS = x->dscores + r * p->n_key, *dP = x->w;
+    const double *q = x->q + r * d, *d_o = x->d_o + r * dv;
+    double lse = attn_cview_get(&t->lse, b, h, i, 0), unit = is_base_2(x) ? log2_e : 1;
+    for (int64_t j = 0; j < p->n_key; j++)
+        P[j] = dS[j] = 0;
+    if (lse == minus_inf)
+        return;
+    lse = real(x, real(x, lse) * real(x, unit));
+    for (int64_t e = 0; e < n; e++) {
+        int64_t j = x->key[e];
+        double s = score(x, b, h, i, j, dot(x, q, x->k + j * d, d), &x->slope[e]);
+        P[j] = s == minus_inf ? 0 : exponential(x, real(x, s - lse));
+        dP[e] = dot(x, d_o, x->v + j * dv, dv);
+        x->term[e] = real(x, P[j] * dP[e]);
+    }
+    double D = x->style[HONEST_DELTA] == HONEST_SUM ? total(x, x->term, n)
+                                                    : dot(x, d_o, x->o + r * dv, dv);
+    if (t->d_lse.data != NULL)
+        D = real(x, D - attn_cview_get(&t->d_lse, b, h, i, 0));
+    for (int64_t e = 0; e < n; e++) {
+        int64_t j = x->key[e];
+        double ds = real(x, P[j] * real(x, dP[e] - D));
+        if (t->dbias.data != NULL)
+            attn_view_add(&t->dbias, b, h, i, j, ds);
+        ds = real(x, ds * x->slope[e]); /* no probability: in f16 it would need a loss scale */
+        dS[j] = x->style[HONEST_P] == HONEST_BF16 ? round_p(x, ds) : ds;
+        P[j] = round_p(x, P[j]);
+    }
 }
 
-static void give(struct attn_ctx *ctx, struct honest_room *x)
+/* dQ of one row: a sum over its keys. */
+static void query_backward(const struct work *x, const struct attn_backward *t, int64_t b,
+                           int64_t h, int64_t i, int64_t r)
 {
-    attn_ledger_give(ctx->ledger, x->dscores);
-    attn_ledger_give(ctx->ledger, x->probs);
-    attn_ledger_give(ctx->ledger, x->key);
-    attn_ledger_give(ctx->ledger, x->s);
+    const struct attn_problem *p = x->p;
+    const double *dS = x->dscores + r * p->n_key;
+    for (int64_t c = 0; c < p->d_key; c++) {
+        for (int64_t j = 0; j < p->n_key; j++)
+            x->term[j] = dS[j] != 0 ? real(x, dS[j] * x->k[j * p->d_key + c]) : 0;
+        double sum = total(x, x->term, p->n_key);
+        store(x, &t->dq, b, h, i, c, real(x, real(x, p->scale) * sum));
+    }
+}
+
+/* A gradient of one key: sums over the rows of its group of weight times row; in storage, after
+ * each head. */
+static void key_backward(const struct work *x, const struct attn_view *to, int64_t b, int64_t g,
+                         int64_t j, const double *weight, const double *rows, int64_t width,
+                         double scale)
+{
+    int in_storage = x->half && x->style[HALF_SUM] == HALF_SUM_STORAGE;
+    int64_t n_rows = x->group * x->p->n_query, step = in_storage ? x->p->n_query : n_rows;
+    for (int64_t c = 0; c < width; c++) {
+        double sum = 0;
+        for (int64_t first = 0; first < n_rows; first += step) {
+            for (int64_t r = first; r < first + step; r++) {
+                double w = weight[r * x->p->n_key + j];
+                x->term[r - first] = w != 0 ? real(x, w * rows[r * width + c]) : 0;
+            }
+            sum = real(x, sum + real(x, real(x, scale) * total(x, x->term, step)));
+            sum = in_storage ? stored(x, HALF_NEAREST, sum) : sum;
+        }
+        store(x, to, b, g, j, c, sum);
+    }
+}
+
+/* ---- the record -------------------------------------------------------------------------------- */
+
+/* Lay out the buffers from `at` on (NULL: only count); returns how many numbers there are. */
+static int64_t lay_out(const struct attn_problem *p, enum attn_pass pass, struct work *x,
+                       double *at)
+{
+    int64_t n = p->n_key, d = p->d_key, dv = p->d_value;
+    int64_t rows = p->kv_heads > 0 ? p->heads / p->kv_heads * p->n_query : 0;
+    int64_t terms = n > rows ? n : rows, pairs = pass == ATTN_BACKWARD ? rows * n : 0;
+    struct {
+        double **to;
+        int64_t n;
+    } list[] = {{&x->k, n * d},       {&x->v, n * dv},    {&x->q, rows * d},    {&x->o, rows * dv},
+                {&x->d_o, rows * dv}, {&x->probs, pairs}, {&x->dscores, pairs}, {&x->s, n},
+                {&x->w, n},           {&x->slope, n},     {&x->term, terms},    {&x->other, dv}};
+    int64_t used = 0;
+    for (size_t e = 0; e < sizeof list / sizeof *list; e++) {
+        *list[e].to = at != NULL ? at + used : NULL;
+        used += list[e].n;
+    }
+    return used;
 }
 
 static enum attn_status cost(const struct attn_problem *p, const struct attn_options *opt,
                              enum attn_pass pass, int rank, struct attn_cost *cost,
                              struct attn_error *err)
 {
+    struct work unused;
     (void)opt, (void)rank;
-    int64_t real = real_size(p), pairs = group_rows(p) * p->n_key;
-    int64_t rows = 2 * p->n_key + term_rows(p) + 2 * p->d_key + 3 * p->d_value;
-    enum attn_status status = attn_cost_add(cost, "rows", rows, real, err);
-    if (status == ATTN_OK)
-        status = attn_cost_add(cost, "keys", p->n_key, (int64_t)sizeof(int64_t), err);
-    if (status == ATTN_OK && pass == ATTN_BACKWARD)
-        status = attn_cost_add(cost, "probs", pairs, real, err);
-    if (status == ATTN_OK && pass == ATTN_BACKWARD)
-        status = attn_cost_add(cost, "dscores", pairs, real, err);
-    return status;
+    enum attn_status status =
+        attn_cost_add(cost, "rows", lay_out(p, pass, &unused, NULL), (int64_t)sizeof(double), err);
+    return status == ATTN_OK ? attn_cost_add(cost, "keys", p->n_key, (int64_t)sizeof(int64_t), err)
+                             : status;
+}
+
+/* f or g: the pass. */
+static enum attn_status run(struct attn_ctx *ctx, const struct attn_problem *p,
+                            const struct attn_forward *f, const struct attn_backward *g)
+{
+    const struct attn_cview *q = f != NULL ? &f->q : &g->q, *k = f != NULL ? &f->k : &g->k;
+    const struct attn_cview *v = f != NULL ? &f->v : &g->v;
+    enum attn_pass pass = f != NULL ? ATTN_FORWARD : ATTN_BACKWARD;
+    struct work x = {.p = p, .style = ctx->options->value, .is_f64 = p->dtype == ATTN_F64};
+    int64_t n = lay_out(p, pass, &x, NULL), d = p->d_key, dv = p->d_value, Lq = p->n_query;
+    double *rows = attn_ledger_take(ctx->ledger, "rows", n, (int64_t)sizeof(double), ctx->error);
+    x.key = attn_ledger_take(ctx->ledger, "keys", p->n_key, (int64_t)sizeof *x.key, ctx->error);
+    x.half = p->dtype == ATTN_BF16 || p->dtype == ATTN_F16;
+    x.group = p->kv_heads > 0 ? p->heads / p->kv_heads : 0;
+    lay_out(p, pass, &x, rows);
+    int ok = rows != NULL && x.key != NULL;
+    for (int64_t bg = 0; bg < p->batch * p->kv_heads && ok; bg++) {
+        int64_t b = bg / p->kv_heads, kv = bg % p->kv_heads, h0 = kv * x.group;
+        load(&x, k, b, kv, p->n_key, d, x.k);
+        load(&x, v, b, kv, p->n_key, dv, x.v);
+        for (int64_t r = 0; r<x.group * Lq; r += Lq> 0 ? Lq : 1) {
+            load(&x, q, b, h0 + r / Lq, Lq, d, x.q + r * d);
+            if (g != NULL) {
+                load(&x, &g->o, b, h0 + r / Lq, Lq, dv, x.o + r * dv);
+                load(&x, &g->d_o, b, h0 + r / Lq, Lq, dv, x.d_o + r * dv);
+            }
+        }
+        for (int64_t r = 0; r < x.group * Lq; r++) {
+            if (f != NULL) {
+                forward_row(&x, f, b, h0 + r / Lq, r % Lq, r);
+                continue;
+            }
+            row_backward(&x, g, b, h0 + r / Lq, r % Lq, r);
+            query_backward(&x, g, b, h0 + r / Lq, r % Lq, r);
+        }
+        for (int64_t j = 0; j < p->n_key && g != NULL; j++) {
+            key_backward(&x, &g->dk, b, kv, j, x.dscores, x.q, d, p->scale);
+            key_backward(&x, &g->dv, b, kv, j, x.probs, x.d_o, dv, 1);
+        }
+    }
+    attn_ledger_give(ctx->ledger, x.key);
+    attn_ledger_give(ctx->ledger, rows);
+    return ok ? ATTN_OK : ATTN_ENOMEM;
 }
 
 static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem *p,
                                 const struct attn_forward *t)
 {
-    struct honest_room x = {0};
-    enum attn_status status = take(ctx, p, ATTN_FORWARD, &x);
-    if (status == ATTN_OK && p->dtype == ATTN_F64)
-        honest_forward_f64(p, ctx->options, t, &x);
-    else if (status == ATTN_OK)
-        honest_forward_f32(p, ctx->options, t, &x);
-    give(ctx, &x);
-    return status;
+    return run(ctx, p, t, NULL);
 }
 
 static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem *p,
                                  const struct attn_backward *t)
 {
-    struct honest_room x = {0};
-    enum attn_status status = take(ctx, p, ATTN_BACKWARD, &x);
     attn_dbias_clear(p, &t->dbias);
-    if (status == ATTN_OK && p->dtype == ATTN_F64)
-        honest_backward_f64(p, ctx->options, t, &x);
-    else if (status == ATTN_OK)
-        honest_backward_f32(p, ctx->options, t, &x);
-    give(ctx, &x);
-    return status;
+    return run(ctx, p, NULL, t);
 }
 
 static int64_t merges(const struct attn_problem *p, const struct attn_options *opt)
@@ -207,15 +416,12 @@ static void precision(const struct attn_problem *p, const struct attn_options *o
         x->u_p = 0x1p-11;
 }
 
-const struct attn_impl variant_honest = {
-    .name = "honest",
-    .summary = "right, in many orders and precisions: for the tests of the bound",
-    .family = "test",
-    .caps = ATTN_TEXTBOOK_CAPS & ~(unsigned)(ATTN_CAP_BF16 | ATTN_CAP_F16),
-    .options = options,
-    .merges = merges,
-    .cost = cost,
-    .forward = forward,
-    .backward = backward,
-    .precision = precision,
-};
+#define VARIANT(text, lacks)                                                                   \
+    {                                                                                          \
+        .name = text, .summary = "right, in many orders and precisions: for the tests",        \
+        .family = "test", .caps = ATTN_TEXTBOOK_CAPS & ~(unsigned)(lacks), .options = options, \
+        .merges = merges, .precision = precision, .cost = cost, .forward = forward,            \
+        .backward = backward                                                                   \
+    }
+const struct attn_impl variant_honest = VARIANT("honest", ATTN_CAP_BF16 | ATTN_CAP_F16);
+const struct attn_impl variant_half = VARIANT("half", ATTN_CAP_F64 | ATTN_CAP_F32);

@@ -1,14 +1,22 @@
 /* An honest implementation in many styles: what it computes is right, how it rounds is its own.
- *
- * For the tests of the bound only.  Whatever the style, the checker must not flag it; styles are
- * options, so that one record covers them all:
+ * For the tests of the bound and of the battery only: whatever the style, the checker must not flag
+ * it.  Styles are options, so that one record covers them all:
  *
  *   order    in which sums over keys and over rows are added: forward, reverse, pairwise
  *   exp      e, or two: log2(e) folded into the scale, exp2 and log2 for exp and log
- *   splits   the keys are cut into so many parts, partial results merged by optimized/merge.h
+ *   splits   the keys are cut into so many parts, partial results are merged
  *   p        exact, or P rounded to bf16 or f16 before it multiplies V and dO, as kernels do that
  *            feed it to 16-bit matrix units (the sum of P is not rounded); bf16 rounds dS as well
  *   delta    dot: D = dO . O - dLSE;  sum: D = sum_j P dP - dLSE
+ *
+ * Inputs in 16 bits are widened, results are rounded to the storage type once.  Three more options
+ * make that wrong in ways that shipped:
+ *
+ *   store    nearest: right.  truncate: the lower bits are dropped.  flush: a subnormal result is
+ *            stored as 0.  saturate: the largest number instead of an infinity
+ *   sum      float: right.  storage: partial results are kept in the storage type, O after every
+ *            eight keys, dK and dV after every query head
+ *   read     all: right.  normal: subnormal inputs count as 0
  */
 #ifndef TESTS_VARIANTS_HONEST_H
 #define TESTS_VARIANTS_HONEST_H
@@ -19,10 +27,23 @@ enum honest_order { HONEST_FORWARD, HONEST_REVERSE, HONEST_PAIRWISE };
 enum honest_exp { HONEST_E, HONEST_TWO };
 enum honest_p { HONEST_EXACT, HONEST_BF16, HONEST_F16 };
 enum honest_delta { HONEST_DOT, HONEST_SUM };
+enum half_store { HALF_NEAREST, HALF_TRUNCATE, HALF_FLUSH, HALF_SATURATE };
+enum half_sum { HALF_SUM_FLOAT, HALF_SUM_STORAGE };
+enum half_read { HALF_READ_ALL, HALF_READ_NORMAL };
 
 /* Places in attn_options.value. */
-enum { HONEST_ORDER, HONEST_EXP, HONEST_SPLITS, HONEST_P, HONEST_DELTA };
+enum {
+    HONEST_ORDER,
+    HONEST_EXP,
+    HONEST_SPLITS,
+    HONEST_P,
+    HONEST_DELTA,
+    HALF_STORE,
+    HALF_SUM,
+    HALF_READ
+};
 
-extern const struct attn_impl variant_honest;
+extern const struct attn_impl variant_honest; /* storage in f64 and f32   */
+extern const struct attn_impl variant_half;   /* the same in bf16 and f16 */
 
 #endif

@@ -6,7 +6,6 @@
 #include "ref/ledger.h"
 #include "ref/problem.h"
 #include "ref/textbook.h"
-#include "tests/variants/half_store.h"
 
 const char *const null_model_name[NULL_MODELS] = {"zeros", "mean", "shuffled", "neighbour"};
 
@@ -110,18 +109,13 @@ static void mean_gradient(const struct attn_problem *p, const struct attn_backwa
             }
 }
 
-static const struct attn_impl *honest(const struct attn_problem *p)
-{
-    return p->dtype == ATTN_BF16 || p->dtype == ATTN_F16 ? &variant_half : &attn_impl_dense;
-}
-
 /* Run the textbook on a ledger of its own: the truth, to be spoiled. */
-static struct attn_ctx textbook(const struct attn_ctx *ctx, const struct attn_problem *p,
-                                struct attn_ledger *ledger, struct attn_options *preset)
+static struct attn_ctx textbook(const struct attn_ctx *ctx, struct attn_ledger *ledger,
+                                struct attn_options *preset)
 {
     struct attn_ctx own = *ctx;
     attn_ledger_init(ledger, NULL);
-    attn_options_preset(honest(p), preset);
+    attn_options_preset(&attn_impl_dense, preset);
     own.ledger = ledger;
     own.options = preset;
     return own;
@@ -132,9 +126,9 @@ static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem 
 {
     struct attn_ledger ledger;
     struct attn_options preset;
-    struct attn_ctx own = textbook(ctx, p, &ledger, &preset);
+    struct attn_ctx own = textbook(ctx, &ledger, &preset);
     struct output o = {&t->o, p->batch, p->heads, p->n_query, p->d_value};
-    enum attn_status status = honest(p)->forward(&own, p, t);
+    enum attn_status status = attn_impl_dense.forward(&own, p, t);
     if (status == ATTN_OK)
         status = spoil(ctx, &o);
     if (status == ATTN_OK && ctx->options->value[0] == NULL_MEAN)
@@ -147,11 +141,11 @@ static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem
 {
     struct attn_ledger ledger;
     struct attn_options preset;
-    struct attn_ctx own = textbook(ctx, p, &ledger, &preset);
+    struct attn_ctx own = textbook(ctx, &ledger, &preset);
     const struct output out[] = {{&t->dq, p->batch, p->heads, p->n_query, p->d_key},
                                  {&t->dk, p->batch, p->kv_heads, p->n_key, p->d_key},
                                  {&t->dv, p->batch, p->kv_heads, p->n_key, p->d_value}};
-    enum attn_status status = honest(p)->backward(&own, p, t);
+    enum attn_status status = attn_impl_dense.backward(&own, p, t);
     for (int n = 0; n < 3 && status == ATTN_OK; n++)
         status = spoil(ctx, &out[n]);
     if (status == ATTN_OK && ctx->options->value[0] <= NULL_MEAN)

@@ -206,6 +206,7 @@ static void adopt(struct attn_worker_reply *reply)
     r->text[sizeof r->text - 1] = r->differs[sizeof r->differs - 1] = '\0';
     reply->environment[sizeof reply->environment - 1] = '\0';
     reply->diagnosis.text[sizeof reply->diagnosis.text - 1] = '\0';
+    reply->diagnosis.where[sizeof reply->diagnosis.where - 1] = '\0';
     if ((unsigned)reply->diagnosis.fault >= ATTN_FAULTS)
         reply->diagnosis.fault = ATTN_FAULT_NONE;
     if ((unsigned)r->verdict > ATTN_ERROR)

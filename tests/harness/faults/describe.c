@@ -154,9 +154,28 @@ static void describe(const struct attn_failed_run *run, enum attn_output o,
                : strstr(where, "exp") != NULL ? ATTN_FAULT_SOFTMAX
                : where[0] != '\0' || strchr(range, '(') != NULL || why[0] != '\0' ? ATTN_FAULT_KEYS
                                                                                   : ATTN_FAULT_NONE;
-    snprintf(d->text, sizeof d->text, "%s%lld of %lld elements of %s are %s%s%s%s",
-             d->fault != ATTN_FAULT_NONE ? "" : "not recognised: ", (long long)x.bad,
-             (long long)x.n, attn_output_name(o), kind, where, range, why);
+    int n = snprintf(d->text, sizeof d->text, "%s%lld of %lld elements of %s are %s%s%s%s",
+                     d->fault != ATTN_FAULT_NONE ? "" : "not recognised: ", (long long)x.bad,
+                     (long long)x.n, attn_output_name(o), kind, where, range, why);
+    if (n < 0)
+        d->text[0] = '\0';
+}
+
+void attn_describe_where(const struct attn_failed_run *run, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        struct pattern x;
+        char range[160];
+        if (!run->failing[o] || run->truth.tensor[o].want == NULL)
+            continue;
+        look(run, (enum attn_output)o, &x);
+        put_range(run, &x, (enum attn_output)o, range, sizeof range);
+        if (x.bad > 0 && range[0] != '\0' && used < size)
+            used += (size_t)snprintf(text + used, size - used, "%s%s:%s", used > 0 ? "; " : "",
+                                     attn_output_name((enum attn_output)o), range + 1);
+    }
 }
 
 int attn_describe_pattern(const struct attn_failed_run *run, struct attn_diagnosis *d)

@@ -155,6 +155,8 @@ static int diagnose(const struct attn_setup *s, const struct attn_result *r, int
     d->fault = explain(&run, 0);
     if (d->fault == ATTN_FAULT_NONE)
         d->fault = explain_one(&run);
+    if (d->fault != ATTN_FAULT_NONE)
+        attn_describe_where(&run, d->where, sizeof d->where);
     int found = d->fault != ATTN_FAULT_NONE      ? ATTN_WHAT
                 : attn_describe_pattern(&run, d) ? ATTN_WHERE
                                                  : 0;

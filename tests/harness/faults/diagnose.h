@@ -34,7 +34,8 @@ enum attn_fault {
 
 struct attn_diagnosis {
     enum attn_fault fault;
-    char text[256]; /* "" when there is nothing to say */
+    char where[160]; /* "o: head 1 only": where a fault shows, if not everywhere */
+    char text[256];  /* "" when there is nothing to say */
 };
 
 /* The outputs are in the setup; the result is what attn_judge made of them, and outputs that it did
@@ -45,8 +46,8 @@ int attn_diagnose(const struct attn_setup *setup, const struct attn_result *resu
                   struct attn_diagnosis *diagnosis);
 
 /* Run the case again and diagnose it; for implementations in this process, which can also be run
- * otherwise (rerun.c).  claims: of an external implementation's, which is
- * asked for nothing else; or NULL.  1 or 0. */
+ * otherwise (rerun.c).  claims: of an external implementation's, which is asked for nothing else;
+ * or NULL.  1 or 0. */
 int attn_diagnose_case(const struct attn_spec *spec, const struct attn_claims *claims,
                        const struct attn_case *c, const struct attn_result *result,
                        struct attn_diagnosis *diagnosis);

@@ -121,7 +121,9 @@ int attn_learn_keys(struct attn_failed_run *run);
 int attn_learn_delta(struct attn_failed_run *run);
 int attn_learn_lines(struct attn_failed_run *run);
 
-/* No model fits: where the failing elements are, and the fault where that tells it (describe.c). */
+/* describe.c.  Where the failing elements are, as in struct attn_diagnosis; and where no model fits
+ * the same in a sentence, and the fault where that tells it. */
+void attn_describe_where(const struct attn_failed_run *run, char *text, size_t size);
 int attn_describe_pattern(const struct attn_failed_run *run, struct attn_diagnosis *diagnosis);
 
 /* rerun.c: runs in other circumstances that explain the failure; and "fails only with the bias, a
