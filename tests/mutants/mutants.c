@@ -14,7 +14,7 @@
 #include "tests/harness/faults/diagnose.h"
 #include "tests/harness/process.h"
 
-/* ---- the lists --------------------------------------------------------------------------------- */
+/* ---- the lists ------------------------------------------------------------------------------ */
 
 static int begins_item(const char *line)
 {
@@ -134,7 +134,7 @@ int family_is_named(const struct family *family, const char *diagnosis)
     return 0;
 }
 
-/* ---- a walk ------------------------------------------------------------------------------------ */
+/* ---- a walk --------------------------------------------------------------------------------- */
 
 static void run_child(void *arg)
 {
@@ -197,7 +197,7 @@ int mutant_run_case(const struct attn_spec *spec, const struct attn_battery_case
     return 1;
 }
 
-/* ---- killing ----------------------------------------------------------------------------------- */
+/* ---- killing -------------------------------------------------------------------------------- */
 
 /* Twice through the battery: first the cases that name the bug, then the others. */
 struct battery_walk {
@@ -284,7 +284,7 @@ void mutant_kill(const struct mutant *mutant, const char *folder, struct kill *k
         kill->own_cases += is_own(mutant, attn_battery_at(i));
 }
 
-/* ---- naming ------------------------------------------------------------------------------------ */
+/* ---- naming --------------------------------------------------------------------------------- */
 
 /* The cases that name the bug, then, unless one of those fails, the others. */
 static int diagnose(struct mutant_walk *walk, const struct attn_spec *spec)

@@ -35,7 +35,7 @@ struct work {
     int64_t *key;
 };
 
-/* ---- numbers ----------------------------------------------------------------------------------- */
+/* ---- numbers -------------------------------------------------------------------------------- */
 
 static double real(const struct work *x, double a)
 {
@@ -118,7 +118,7 @@ static double total(const struct work *x, const double *a, int64_t n)
     return sum;
 }
 
-/* ---- a pair ------------------------------------------------------------------------------------ */
+/* ---- a pair --------------------------------------------------------------------------------- */
 
 static int is_base_2(const struct work *x)
 {
@@ -158,7 +158,7 @@ static int64_t visible_keys(const struct attn_problem *p, int64_t b, int64_t h, 
     return n;
 }
 
-/* ---- forward ----------------------------------------------------------------------------------- */
+/* ---- forward -------------------------------------------------------------------------------- */
 
 /* O and LSE of row (b,h,i), r of its group, over key[0,n). */
 static double part(const struct work *x, int64_t b, int64_t h, int64_t i, int64_t r,
@@ -233,7 +233,7 @@ static void forward_row(const struct work *x, const struct attn_forward *t, int6
     attn_view_set(&t->lse, b, h, i, 0, lse);
 }
 
-/* ---- backward ---------------------------------------------------------------------------------- */
+/* ---- backward ------------------------------------------------------------------------------- */
 
 /* P and dS of one row, at the columns of the visible keys; 0 elsewhere. */
 static void row_backward(const struct work *x, const struct attn_backward *t, int64_t b, int64_t h,
@@ -307,7 +307,7 @@ static void key_backward(const struct work *x, const struct attn_view *to, int64
     }
 }
 
-/* ---- the record -------------------------------------------------------------------------------- */
+/* ---- the record ----------------------------------------------------------------------------- */
 
 /* Lay out the buffers from `at` on (NULL: only count); returns how many numbers there are. */
 static int64_t lay_out(const struct attn_problem *p, enum attn_pass pass, struct work *x,

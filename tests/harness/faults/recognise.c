@@ -2,6 +2,7 @@
  * by one. */
 #include <float.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,11 +124,14 @@ struct part {
     char words[48];
 };
 
-static int put_part(struct part *x, int64_t lo, int64_t hi, const char *words, int64_t tile,
-                    int64_t rank)
+static int __attribute__((format(printf, 4, 5)))
+put_part(struct part *x, int64_t lo, int64_t hi, const char *words, ...)
 {
+    va_list args;
     x->lo = lo, x->hi = hi;
-    snprintf(x->words, sizeof x->words, words, (long long)tile, (long long)rank);
+    va_start(args, words);
+    vsnprintf(x->words, sizeof x->words, words, args);
+    va_end(args);
     return 1;
 }
 
@@ -136,26 +140,26 @@ static int part_of(const struct attn_problem *p, int64_t n, struct part *x)
 {
     int64_t Lk = p->n_key;
     if (Lk > 1 && n-- == 0)
-        return put_part(x, 0, Lk, "all", 0, 0);
+        return put_part(x, 0, Lk, "all");
     if (Lk > 0 && n-- == 0)
-        return put_part(x, Lk - 1, Lk, "the last", 0, 0);
+        return put_part(x, Lk - 1, Lk, "the last");
     if (Lk > 0 && n-- == 0)
-        return put_part(x, 0, 1, "the first", 0, 0);
+        return put_part(x, 0, 1, "the first");
     for (int64_t tile = 4; tile <= 256; tile *= 2)
         if (Lk % tile != 0 && Lk >= tile && n-- == 0)
-            return put_part(x, Lk - Lk % tile, Lk, "the tail of a tile of %lld", tile, 0);
+            return put_part(x, Lk - Lk % tile, Lk, "the tail of a tile of %lld", (long long)tile);
     for (int64_t most = 128; most < Lk; most *= 2)
         if (n-- == 0)
-            return put_part(x, most, Lk, "all beyond a largest block", 0, 0);
+            return put_part(x, most, Lk, "all beyond a largest block");
     for (int64_t ranks = 2; ranks <= 8 && ranks <= Lk; ranks++)
         for (int64_t r = 0; r < ranks; r++)
             if (Lk % ranks == 0 && n-- == 0)
-                return put_part(x, r * Lk / ranks, (r + 1) * Lk / ranks, "shard %2$lld of %1$lld",
-                                ranks, r);
+                return put_part(x, r * Lk / ranks, (r + 1) * Lk / ranks, "shard %lld of %lld",
+                                (long long)r, (long long)ranks);
     for (int64_t tile = 16; tile <= 128; tile *= 2)
         for (int64_t j = 0; j + tile < Lk; j += tile)
             if (n-- == 0)
-                return put_part(x, j, j + tile, "a tile of %lld", tile, 0);
+                return put_part(x, j, j + tile, "a tile of %lld", (long long)tile);
     return 0;
 }
 
