@@ -19,12 +19,9 @@ static void judge_altered(const char *name, struct attn_setup *setup, struct att
     struct attn_spec spec = spec_of(name);
     attn_ledger_init(&ledger, NULL);
     struct attn_ctx ctx = {.ledger = &ledger, .options = &spec.options, .error = &err};
-    struct attn_forward forward = attn_setup_forward(setup);
-    struct attn_backward backward = attn_setup_backward(setup);
-    ck_assert_msg(attn_run_forward(spec.impl, &ctx, &setup->problem, &forward) == ATTN_OK, "%s",
-                  err.text);
-    ck_assert_msg(attn_run_backward(spec.impl, &ctx, &setup->problem, &backward) == ATTN_OK, "%s",
-                  err.text);
+    for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++)
+        ck_assert_msg(attn_setup_call(setup, spec.impl, &ctx, (enum attn_pass)pass) == ATTN_OK,
+                      "%s", err.text);
     memset(r, 0, sizeof *r);
     attn_precision_of(spec.impl, &spec.options, &setup->problem, &precision);
     attn_judge(setup, &precision, NULL, ATTN_BACKWARD, r);
@@ -107,7 +104,7 @@ static const double inf = (double)INFINITY, no = (double)NAN;
 /* Two queries of a scalar each, two keys, values of two features, scale 1; scores are q k. */
 #define SMALL "q2k2d1v2:%s:%s:normal:s1:pass=bwd:scale=1:%s"
 static const struct edit {
-    enum attn_slot slot;
+    int slot;
     int64_t row, feature;
     double value;
 } plain[] = {{ATTN_T_Q, 0, 0, 1},    {ATTN_T_Q, 1, 0, 1},  {ATTN_T_K, 0, 0, 0.5},
@@ -115,107 +112,76 @@ static const struct edit {
              {ATTN_T_V, 1, 0, 3},    {ATTN_T_V, 1, 1, 5},  {ATTN_T_DO, 0, 0, 1},
              {ATTN_T_DO, 0, 1, -1},  {ATTN_T_DO, 1, 0, 1}, {ATTN_T_DO, 1, 1, 2}};
 
+/* Short names for the table. */
+enum { Q = ATTN_T_Q, K = ATTN_T_K, V = ATTN_T_V, D_O = ATTN_T_DO, BIAS = ATTN_T_BIAS };
+enum { O = ATTN_O, LSE = ATTN_LSE, DQ = ATTN_DQ, DK = ATTN_DK, DV = ATTN_DV, DBIAS = ATTN_DBIAS };
+
 /* By the formulas, worked out by hand: what one element may be when a few inputs are such. */
 static const struct {
     const char *mask, *bias; /* bias=inf is overwritten: 0, then what the edits say */
     struct edit edit[3];
-    enum attn_output output;
+    int output;
     int64_t row, feature;
     unsigned right;
     int unbounded; /* nothing is known of a finite result */
 } element[] = {
     /* a NaN in a value stays in its feature, and takes the row's dP, D and dS */
-    {"none", "none", {{ATTN_T_V, 0, 0, no}}, ATTN_O, 0, 0, NO, 0},
-    {"none", "none", {{ATTN_T_V, 0, 0, no}}, ATTN_O, 0, 1, FINITE, 0},
-    {"none", "none", {{ATTN_T_V, 0, 0, no}}, ATTN_LSE, 0, 0, FINITE, 0},
-    {"none", "none", {{ATTN_T_V, 0, 0, no}}, ATTN_DQ, 0, 0, NO, 0},
-    {"none", "none", {{ATTN_T_V, 0, 0, no}}, ATTN_DK, 1, 0, NO, 0},
-    {"none", "none", {{ATTN_T_V, 0, 0, no}}, ATTN_DV, 0, 0, FINITE, 0},
+    {"none", "none", {{V, 0, 0, no}}, O, 0, 0, NO, 0},
+    {"none", "none", {{V, 0, 0, no}}, O, 0, 1, FINITE, 0},
+    {"none", "none", {{V, 0, 0, no}}, LSE, 0, 0, FINITE, 0},
+    {"none", "none", {{V, 0, 0, no}}, DQ, 0, 0, NO, 0},
+    {"none", "none", {{V, 0, 0, no}}, DK, 1, 0, NO, 0},
+    {"none", "none", {{V, 0, 0, no}}, DV, 0, 0, FINITE, 0},
     /* one in a key, or in q, takes the row */
-    {"none", "none", {{ATTN_T_K, 1, 0, no}}, ATTN_O, 0, 1, NO, 0},
-    {"none", "none", {{ATTN_T_K, 1, 0, no}}, ATTN_LSE, 0, 0, NO, 0},
-    {"none", "none", {{ATTN_T_K, 1, 0, no}}, ATTN_DV, 0, 0, NO, 0},
-    {"none", "none", {{ATTN_T_Q, 0, 0, no}}, ATTN_O, 0, 0, NO, 0},
-    {"none", "none", {{ATTN_T_Q, 0, 0, no}}, ATTN_O, 1, 0, FINITE, 0},
-    {"none", "none", {{ATTN_T_Q, 0, 0, no}}, ATTN_DK, 0, 0, NO, 0},
-    {"none", "none", {{ATTN_T_Q, 0, 0, no}}, ATTN_DQ, 1, 0, FINITE, 0},
+    {"none", "none", {{K, 1, 0, no}}, O, 0, 1, NO, 0},
+    {"none", "none", {{K, 1, 0, no}}, LSE, 0, 0, NO, 0},
+    {"none", "none", {{K, 1, 0, no}}, DV, 0, 0, NO, 0},
+    {"none", "none", {{Q, 0, 0, no}}, O, 0, 0, NO, 0},
+    {"none", "none", {{Q, 0, 0, no}}, O, 1, 0, FINITE, 0},
+    {"none", "none", {{Q, 0, 0, no}}, DK, 0, 0, NO, 0},
+    {"none", "none", {{Q, 0, 0, no}}, DQ, 1, 0, FINITE, 0},
     /* behind the mask, nothing: row 0 sees key 0 only */
-    {"causal(tl)", "none", {{ATTN_T_K, 1, 0, no}, {ATTN_T_V, 1, 0, no}}, ATTN_O, 0, 0, FINITE, 0},
-    {"causal(tl)", "none", {{ATTN_T_K, 1, 0, no}, {ATTN_T_V, 1, 0, inf}}, ATTN_DQ, 0, 0, FINITE, 0},
-    {"causal(tl)", "none", {{ATTN_T_Q, 0, 0, no}, {ATTN_T_DO, 0, 0, no}}, ATTN_DK, 1, 0, FINITE, 0},
-    {"causal(tl)", "none", {{ATTN_T_Q, 0, 0, no}, {ATTN_T_DO, 0, 0, no}}, ATTN_DV, 0, 0, NO, 0},
+    {"causal(tl)", "none", {{K, 1, 0, no}, {V, 1, 0, no}}, O, 0, 0, FINITE, 0},
+    {"causal(tl)", "none", {{K, 1, 0, no}, {V, 1, 0, inf}}, DQ, 0, 0, FINITE, 0},
+    {"causal(tl)", "none", {{Q, 0, 0, no}, {D_O, 0, 0, no}}, DK, 1, 0, FINITE, 0},
+    {"causal(tl)", "none", {{Q, 0, 0, no}, {D_O, 0, 0, no}}, DV, 0, 0, NO, 0},
     /* infinite values */
-    {"none", "none", {{ATTN_T_V, 0, 0, inf}}, ATTN_O, 0, 0, PLUS, 0},
-    {"none", "none", {{ATTN_T_V, 0, 0, -inf}}, ATTN_O, 0, 0, MINUS, 0},
-    {"none", "none", {{ATTN_T_V, 0, 0, inf}, {ATTN_T_V, 1, 0, -inf}}, ATTN_O, 0, 0, NO, 0},
-    {"none", "none", {{ATTN_T_V, 0, 0, inf}}, ATTN_DQ, 0, 0, NO, 0}, /* inf - inf in dP - D */
-    {"causal(tl)", "none", {{ATTN_T_V, 0, 1, inf}}, ATTN_DK, 1, 0, MINUS, 0}, /* P (dP - inf) q */
-    {"none", "none", {{ATTN_T_DO, 0, 1, inf}}, ATTN_DV, 0, 1, PLUS, 0},
-    {"none", "none", {{ATTN_T_DO, 0, 1, inf}}, ATTN_DV, 0, 0, FINITE, 0},
+    {"none", "none", {{V, 0, 0, inf}}, O, 0, 0, PLUS, 0},
+    {"none", "none", {{V, 0, 0, -inf}}, O, 0, 0, MINUS, 0},
+    {"none", "none", {{V, 0, 0, inf}, {V, 1, 0, -inf}}, O, 0, 0, NO, 0},
+    {"none", "none", {{V, 0, 0, inf}}, DQ, 0, 0, NO, 0},          /* inf - inf in dP - D */
+    {"causal(tl)", "none", {{V, 0, 1, inf}}, DK, 1, 0, MINUS, 0}, /* P (dP - inf) q */
+    {"none", "none", {{D_O, 0, 1, inf}}, DV, 0, 1, PLUS, 0},
+    {"none", "none", {{D_O, 0, 1, inf}}, DV, 0, 0, FINITE, 0},
     /* of weight exp(-200): 0 in f32, and then skipped or 0 * inf; in f64 it is one */
-    {"none",
-     "none",
-     {{ATTN_T_K, 0, 0, -200}, {ATTN_T_V, 0, 0, inf}},
-     ATTN_O,
-     0,
-     0,
-     FINITE | PLUS | NO,
-     0},
-    {"none", "none", {{ATTN_T_K, 0, 0, -200}, {ATTN_T_V, 0, 0, no}}, ATTN_O, 0, 0, FINITE | NO, 0},
+    {"none", "none", {{K, 0, 0, -200}, {V, 0, 0, inf}}, O, 0, 0, FINITE | PLUS | NO, 0},
+    {"none", "none", {{K, 0, 0, -200}, {V, 0, 0, no}}, O, 0, 0, FINITE | NO, 0},
     /* infinite scores: -inf weighs nothing, +inf leaves exp(inf - inf) */
-    {"none", "none", {{ATTN_T_K, 0, 0, -inf}}, ATTN_O, 0, 0, FINITE, 0},
-    {"none", "none", {{ATTN_T_K, 0, 0, -inf}}, ATTN_DQ, 0, 0, FINITE | NO, 0},
-    {"none", "none", {{ATTN_T_K, 0, 0, inf}}, ATTN_O, 0, 0, NO, 0},
-    {"none", "none", {{ATTN_T_K, 0, 0, inf}}, ATTN_LSE, 0, 0, PLUS | NO, 0},
-    {"none", "none", {{ATTN_T_Q, 0, 0, -inf}}, ATTN_O, 0, 0, FINITE | NO, 0}, /* all are -inf */
-    {"none", "none", {{ATTN_T_Q, 0, 0, -inf}}, ATTN_LSE, 0, 0, MINUS | NO, 0},
+    {"none", "none", {{K, 0, 0, -inf}}, O, 0, 0, FINITE, 0},
+    {"none", "none", {{K, 0, 0, -inf}}, DQ, 0, 0, FINITE | NO, 0},
+    {"none", "none", {{K, 0, 0, inf}}, O, 0, 0, NO, 0},
+    {"none", "none", {{K, 0, 0, inf}}, LSE, 0, 0, PLUS | NO, 0},
+    {"none", "none", {{Q, 0, 0, -inf}}, O, 0, 0, FINITE | NO, 0}, /* all are -inf */
+    {"none", "none", {{Q, 0, 0, -inf}}, LSE, 0, 0, MINUS | NO, 0},
     /* a bias of -inf hides, and all of them leave a row without keys */
-    {"none", "inf", {{ATTN_T_BIAS, 0, 0, -inf}}, ATTN_O, 0, 0, FINITE, 0},
-    {"none",
-     "inf",
-     {{ATTN_T_BIAS, 0, 0, -inf}, {ATTN_T_BIAS, 0, 1, -inf}},
-     ATTN_O,
-     0,
-     0,
-     FINITE,
-     0},
-    {"none",
-     "inf",
-     {{ATTN_T_BIAS, 0, 0, -inf}, {ATTN_T_BIAS, 0, 1, -inf}},
-     ATTN_LSE,
-     0,
-     0,
-     MINUS,
-     0},
-    {"none",
-     "inf",
-     {{ATTN_T_BIAS, 0, 0, -inf}, {ATTN_T_K, 0, 0, no}},
-     ATTN_O,
-     0,
-     0,
-     FINITE | NO,
-     0},
-    {"none",
-     "inf",
-     {{ATTN_T_BIAS, 0, 0, -inf}, {ATTN_T_V, 0, 0, no}},
-     ATTN_O,
-     0,
-     0,
-     FINITE | NO,
-     0},
-    {"none", "inf", {{ATTN_T_BIAS, 0, 0, -inf}, {ATTN_T_V, 0, 0, no}}, ATTN_LSE, 0, 0, FINITE, 0},
-    {"none", "inf", {{ATTN_T_BIAS, 0, 0, no}}, ATTN_O, 0, 0, NO, 0},
-    {"none", "inf", {{ATTN_T_BIAS, 0, 0, no}}, ATTN_O, 1, 0, FINITE, 0},
-    {"none", "inf", {{ATTN_T_BIAS, 0, 0, no}}, ATTN_DBIAS, 0, 1, NO, 0},
+    {"none", "inf", {{BIAS, 0, 0, -inf}}, O, 0, 0, FINITE, 0},
+    {"none", "inf", {{BIAS, 0, 0, -inf}, {BIAS, 0, 1, -inf}}, O, 0, 0, FINITE, 0},
+    {"none", "inf", {{BIAS, 0, 0, -inf}, {BIAS, 0, 1, -inf}}, LSE, 0, 0, MINUS, 0},
+    {"none", "inf", {{BIAS, 0, 0, -inf}, {K, 0, 0, no}}, O, 0, 0, FINITE | NO, 0},
+    {"none", "inf", {{BIAS, 0, 0, -inf}, {V, 0, 0, no}}, O, 0, 0, FINITE | NO, 0},
+    {"none", "inf", {{BIAS, 0, 0, -inf}, {V, 0, 0, no}}, LSE, 0, 0, FINITE, 0},
+    {"none", "inf", {{BIAS, 0, 0, no}}, O, 0, 0, NO, 0},
+    {"none", "inf", {{BIAS, 0, 0, no}}, O, 1, 0, FINITE, 0},
+    {"none", "inf", {{BIAS, 0, 0, no}}, DBIAS, 0, 1, NO, 0},
     /* beyond the domain: nothing is said of the row, and all of the others */
-    {"none", "none", {{ATTN_T_Q, 0, 0, 1e38}, {ATTN_T_K, 0, 0, 2.5}}, ATTN_O, 0, 0, ALL, 1},
-    {"none", "none", {{ATTN_T_Q, 0, 0, 1e38}, {ATTN_T_K, 0, 0, 2.5}}, ATTN_LSE, 0, 0, ALL, 1},
-    {"none", "none", {{ATTN_T_Q, 0, 0, 1e38}, {ATTN_T_K, 0, 0, 2.5}}, ATTN_O, 1, 0, FINITE, 0},
-    {"none", "none", {{ATTN_T_Q, 0, 0, 1e38}, {ATTN_T_K, 0, 0, 2.5}}, ATTN_DV, 0, 0, ALL, 1},
-    {"none", "none", {{ATTN_T_V, 0, 0, 3e38}, {ATTN_T_V, 1, 0, 3e38}}, ATTN_O, 0, 0, ALL, 1},
-    {"none", "none", {{ATTN_T_V, 0, 0, 3e38}, {ATTN_T_V, 1, 0, 3e38}}, ATTN_O, 0, 1, FINITE, 0},
+    {"none", "none", {{Q, 0, 0, 1e38}, {K, 0, 0, 2.5}}, O, 0, 0, ALL, 1},
+    {"none", "none", {{Q, 0, 0, 1e38}, {K, 0, 0, 2.5}}, LSE, 0, 0, ALL, 1},
+    {"none", "none", {{Q, 0, 0, 1e38}, {K, 0, 0, 2.5}}, O, 1, 0, FINITE, 0},
+    {"none", "none", {{Q, 0, 0, 1e38}, {K, 0, 0, 2.5}}, DV, 0, 0, ALL, 1},
+    {"none", "none", {{V, 0, 0, 3e38}, {V, 1, 0, 3e38}}, O, 0, 0, ALL, 1},
+    {"none", "none", {{V, 0, 0, 3e38}, {V, 1, 0, 3e38}}, O, 0, 1, FINITE, 0},
     /* the finite stand-in for -inf of frameworks is in it */
-    {"none", "inf", {{ATTN_T_BIAS, 0, 0, -(double)FLT_MAX}}, ATTN_O, 0, 0, FINITE, 0}};
+    {"none", "inf", {{BIAS, 0, 0, -(double)FLT_MAX}}, O, 0, 0, FINITE, 0}};
 
 static void open_small(int n, const char *dtype, struct attn_setup *setup)
 {
