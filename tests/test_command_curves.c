@@ -170,8 +170,7 @@ static void add_externals(void)
     for (int i = 0; i < n; i++) {
         if (strcmp(fixture_points[i].spec, "dense") != 0)
             continue;
-        struct attn_point *p =
-            fixture_add("length-causal", "theirs", "theirs", "command", fixture_points[i].text, 0);
+        struct attn_point *p = fixture_add("length-causal", "theirs", fixture_points[i].text, 0);
         attn_point_not_ours(p);
         p->resident_bytes = 8 * p->c.n_query * p->c.n_query;
         strcpy(p->route, "command");
@@ -210,7 +209,7 @@ START_TEST(rounds_of_one_program)
     const char *text = "q256d64:none:f32:normal:s1";
     fixture_n_points = 0;
     for (int round = 0; round < 3; round++) {
-        struct attn_point *p = fixture_add("length-x", "theirs", "theirs", "command", text, round);
+        struct attn_point *p = fixture_add("length-x", "theirs", text, round);
         strcpy(p->route, "command");
         strcpy(p->time_source, round == 2 ? "command" : "reported");
         strcpy(p->source_digest, round == 0 ? "a" : "b");
