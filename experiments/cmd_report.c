@@ -39,9 +39,12 @@ static int report(int argc, char **argv);
 const struct attn_cli_command attn_cmd_report = {
     .name = "report",
     .summary = "measure, draw, and write a page",
-    .usage = "report --plan FILE --out DIR     measure the plan, then draw\n"
-             "report --from RECORDS --out DIR  draw stored records; measure nothing\n"
-             "report --out DIR                 draw DIR/records.jsonl again",
+    .usage =
+        "report --plan FILE --out DIR     measure the plan, then draw\n"
+        "report --from RECORDS --out DIR  draw stored records; measure nothing\n"
+        "report --from RECORDS --plan FILE --out DIR  the same, with the plan's titles, labels,\n"
+        "                                 colours and ranges\n"
+        "report --out DIR                 draw DIR/records.jsonl again",
     .about =
         "Writes DIR/index.html (one page, nothing external), DIR/records.csv, and under "
         "DIR/figures\n"
@@ -67,7 +70,8 @@ static const double MEETING_S = 60; /* for loading a plug-in, or a command on a 
 struct report {
     char records[PATH_MAX], figures_folder[PATH_MAX], scripts[PATH_MAX];
     struct attn_records held;
-    int64_t n_errors; /* of the measurement just made */
+    struct attn_plan plan; /* empty without --plan */
+    int64_t n_errors;      /* of the measurement just made */
     int is_drawn;
     struct attn_summary summary;
     struct attn_figure_groups groups;
@@ -80,6 +84,7 @@ static void close_report(struct report *r)
     attn_groups_free(&r->groups);
     attn_summary_free(&r->summary);
     attn_records_free(&r->held);
+    attn_plan_free(&r->plan);
     free(r);
 }
 
@@ -101,12 +106,9 @@ static int read_flags(int argc, char **argv, struct flags *flags)
             return fail(ATTN_EXIT_USAGE, &err);
     if (flags->out == NULL)
         return attn_cli_fail("report", ATTN_EXIT_USAGE, "--out DIR is missing");
-    if (flags->plan != NULL && flags->from != NULL)
-        return attn_cli_fail("report", ATTN_EXIT_USAGE,
-                             "--plan measures and --from does not: give one of them");
     if (flags->plan == NULL && flags->externals->n > 0)
         return attn_cli_fail("report", ATTN_EXIT_USAGE,
-                             "a plug-in or a command is measured: --plan FILE is missing");
+                             "a plug-in or a command belongs to a plan: --plan FILE is missing");
     return -1;
 }
 
@@ -163,17 +165,20 @@ static int prepare(const struct flags *flags, struct report *r)
 
 /* ---- steps --------------------------------------------------------------------------------- */
 
+static int read_plan(const struct flags *flags, struct report *r)
+{
+    struct attn_error err = {ATTN_OK, ""};
+    if (attn_external_specs_meet(flags->externals, MEETING_S, &err) != ATTN_OK ||
+        attn_plan_read(flags->plan, flags->externals, &r->plan, &err) != ATTN_OK)
+        return fail(attn_cli_status(err.status), &err);
+    return ATTN_EXIT_GOOD;
+}
+
 /* GOOD and DISAGREE go on; anything else ends the report. */
 static int measure(const struct flags *flags, struct report *r)
 {
-    struct attn_plan plan;
-    struct attn_error err = {ATTN_OK, ""};
     struct attn_sweep_options options = {.command = "report", .quiet = flags->quiet};
-    if (attn_external_specs_meet(flags->externals, MEETING_S, &err) != ATTN_OK ||
-        attn_plan_read(flags->plan, flags->externals, &plan, &err) != ATTN_OK)
-        return fail(attn_cli_status(err.status), &err);
-    int status = attn_sweep_run(&plan, r->records, &options, &r->n_errors);
-    attn_plan_free(&plan);
+    int status = attn_sweep_run(&r->plan, r->records, &options, &r->n_errors);
     if (status != ATTN_EXIT_GOOD && status != ATTN_EXIT_DISAGREE)
         (void)attn_cli_fail("report", status,
                             "nothing is drawn; the same command goes on measuring, and attnlab "
@@ -189,6 +194,9 @@ static int read_records(struct report *r)
         return fail(attn_cli_status(err.status), &err);
     if (attn_summary_make(r->held.point, r->held.n, &r->summary, &err) != ATTN_OK)
         return fail(attn_cli_status(err.status), &err);
+    /* The plan given now has the last word, whatever the records were measured with. */
+    if (r->plan.figures != NULL && json_array_extend(r->held.figures, r->plan.figures) != 0)
+        return attn_cli_fail("report", ATTN_EXIT_LACKS, "no memory");
     attn_groups_make(&r->summary, r->held.figures, &r->groups);
     return ATTN_EXIT_GOOD;
 }
@@ -210,13 +218,20 @@ static void describe_machine(const struct report *r, struct attn_figure_machine 
     const char *cpu = json_string_value(json_object_get(r->held.machine, "cpu"));
     json_int_t cores = json_integer_value(json_object_get(r->held.machine, "cores_online"));
     m->memory_bytes = json_integer_value(json_object_get(r->held.machine, "memory_total_bytes"));
+    const char *build = r->held.n > 0 ? r->held.point[r->held.n - 1].build : "", *others = "";
+    for (int64_t i = 0; i < r->held.n; i++)
+        if (strcmp(r->held.point[i].build, build) != 0)
+            others = " and other builds";
     m->text[0] = '\0';
     if (m->memory_bytes > 0)
         (void)attn_cli_bytes(m->memory_bytes, memory);
-    if (cpu != NULL)
-        (void)snprintf(m->text, sizeof m->text, "%.120s, %lld core%s%s%s; attnlab %.64s", cpu,
+    if (r->held.machines_differ) {
+        (void)snprintf(m->text, sizeof m->text, "several machines; attnlab %.64s%s", build, others);
+        m->memory_bytes = 0; /* no line for it: whose? */
+    } else if (cpu != NULL)
+        (void)snprintf(m->text, sizeof m->text, "%.120s, %lld core%s%s%s; attnlab %.64s%s", cpu,
                        (long long)cores, cores == 1 ? "" : "s", memory[0] != '\0' ? ", " : "",
-                       memory, r->held.n > 0 ? r->held.point[r->held.n - 1].build : "");
+                       memory, build, others);
 }
 
 static int draw(const struct flags *flags, struct report *r)
@@ -300,6 +315,8 @@ static int run(const struct flags *flags, struct report *r)
         return attn_cli_fail("report", ATTN_EXIT_USAGE, "the path of the records is too long");
     int status = prepare(flags, r);
     if (status == ATTN_EXIT_GOOD && flags->plan != NULL)
+        status = read_plan(flags, r);
+    if (status == ATTN_EXIT_GOOD && flags->plan != NULL && flags->from == NULL)
         status = measure(flags, r);
     if (status == ATTN_EXIT_GOOD || status == ATTN_EXIT_DISAGREE)
         status = read_records(r);

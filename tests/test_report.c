@@ -399,6 +399,39 @@ START_TEST(a_report_is_whole)
 }
 END_TEST
 
+/* Titles, labels and colours of a plan without measuring; and of records of two machines and two
+ * numbers of heads no figure says that they are of one. */
+START_TEST(a_plan_gives_the_style_of_stored_records)
+{
+    static const char plan[] =
+        "group length-causal\n spec = dense ; length = 8\n title = My title\n"
+        " colour dense = #010203\n";
+    static const char machines[] =
+        "{\"record\":\"machine\",\"schema\":2,\"cpu\":\"A\",\"cores_online\":2}\n"
+        "{\"record\":\"machine\",\"schema\":2,\"cpu\":\"B\",\"cores_online\":2}\n";
+    fixture_add_curves();
+    fixture_add("length-causal", "dense", "h2q4096d64:causal(br):f32:normal:s1", 0);
+    strcpy(fixture_points[1].build, "older");
+    char *records = fixture_read_text(fixture_write_records("r.jsonl")), *all;
+    ck_assert_int_gt(asprintf(&all, "%s%s", machines, records), 0);
+    char from[1024], style[1024];
+    (void)snprintf(from, sizeof from, "%s", scratch_put("two.jsonl", all, strlen(all)));
+    (void)snprintf(style, sizeof style, "%s", scratch_put("style.plan", plan, strlen(plan)));
+    int status = scratch_attnlab(output, sizeof output, "report --from '%s' --plan '%s' --out '%s'",
+                                 from, style, scratch_path("out"));
+    ck_assert_msg(status == 0, "%s", output);
+    char *script = fixture_read_text(scratch_path("out/figures/memory-causal.gp"));
+    ck_assert_ptr_nonnull(strstr(script, "My title"));
+    ck_assert_ptr_nonnull(strstr(script, "\"dense\" \"dense\" #010203"));
+    ck_assert_ptr_nonnull(strstr(script, "B=1, H=1 to 2, G=1 to 2, d=64"));
+    ck_assert_ptr_nonnull(strstr(script, "several machines; attnlab "));
+    ck_assert_ptr_nonnull(strstr(script, " and other builds"));
+    free(script);
+    free(records);
+    free(all);
+}
+END_TEST
+
 /* No points; one point of each group, which is no curve; groups whose names no figure knows: a page
  * of tables only is not what was asked for. */
 START_TEST(no_figure)
@@ -532,6 +565,7 @@ Suite *suite_report(void)
     tcase_add_checked_fixture(program, scratch_open, scratch_close);
     tcase_add_test(program, a_report_is_whole);
     tcase_add_test(program, no_figure);
+    tcase_add_test(program, a_plan_gives_the_style_of_stored_records);
     tcase_add_test(program, hostile_records);
     tcase_add_test(program, many_implementations);
     tcase_add_test(program, a_wrong_point_is_told);

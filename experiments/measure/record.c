@@ -469,12 +469,22 @@ static enum attn_status take_point(struct attn_records *r, const json_t *json,
     return point_from_json(json, &r->point[r->n++], err);
 }
 
+static int same_machine(const json_t *a, const json_t *b)
+{
+    static const char *const facts[] = {"cpu", "cores_online", "memory_total_bytes"};
+    for (size_t f = 0; f < sizeof facts / sizeof *facts; f++)
+        if (!json_equal(json_object_get(a, facts[f]), json_object_get(b, facts[f])))
+            return 0;
+    return 1;
+}
+
 static enum attn_status take_line(struct attn_records *r, json_t *json, const char *kind,
                                   struct attn_error *err)
 {
     if (strcmp(kind, "point") == 0)
         return take_point(r, json, err);
     if (strcmp(kind, "machine") == 0) {
+        r->machines_differ |= r->machine != NULL && !same_machine(r->machine, json);
         json_decref(r->machine);
         r->machine = json_incref(json);
     }
@@ -553,7 +563,7 @@ static enum attn_status read_lines(FILE *file, const char *path, struct attn_rec
 enum attn_status attn_record_read(const char *path, struct attn_records *r, struct attn_error *err)
 {
     struct attn_error why = {0};
-    *r = (struct attn_records){NULL, 0, NULL, NULL, NULL};
+    *r = (struct attn_records){0};
     FILE *file = attn_read_stream(path, ATTN_READ_GIVEN, &why);
     if (file == NULL)
         return attn_fail(err, why.status, "records %s", why.text);
@@ -574,7 +584,7 @@ void attn_records_free(struct attn_records *r)
     json_decref(r->machine);
     json_decref(r->calibration);
     json_decref(r->figures);
-    *r = (struct attn_records){NULL, 0, NULL, NULL, NULL};
+    *r = (struct attn_records){0};
 }
 
 /* ---- appending: the one place that ever shortens such a file --------------------------------- */

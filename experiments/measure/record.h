@@ -139,6 +139,7 @@ struct attn_records {
                                  the first */
     int64_t n;
     struct json_t *machine;               /* the last such line; NULL: none */
+    int machines_differ;                  /* there is one of another machine */
     struct json_t *calibration, *figures; /* arrays of such lines           */
 };
 

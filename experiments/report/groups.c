@@ -71,23 +71,52 @@ void attn_mask_words(const char *mask, char text[80])
         append(text, 80, "mask %.70s", mask);
 }
 
-/* What the rows have in common, in words; what varies is left out. */
+/* The sizes of the rows: "B=1, H=2 to 8". */
+static void describe_sizes(const struct attn_figure_group *group, char *text, size_t size)
+{
+    static const struct {
+        const char *name;
+        size_t place;
+    } sizes[] = {{"B=", offsetof(struct attn_case, batch)},
+                 {", H=", offsetof(struct attn_case, heads)},
+                 {", G=", offsetof(struct attn_case, kv_heads)},
+                 {", d=", offsetof(struct attn_case, d_key)},
+                 {", dv=", offsetof(struct attn_case, d_value)}};
+    enum { SIZES = sizeof sizes / sizeof *sizes };
+    int64_t least[SIZES], most[SIZES];
+    for (int k = 0; k < SIZES; k++)
+        for (int64_t s = 0; s < group->n; s++) {
+            const char *c = (const char *)&group->row[s]->point->c;
+            int64_t value = *(const int64_t *)(c + sizes[k].place);
+            least[k] = s == 0 || value < least[k] ? value : least[k];
+            most[k] = s == 0 || value > most[k] ? value : most[k];
+        }
+    for (int k = 0; k < SIZES; k++) {
+        if (k == SIZES - 1 && least[k] == least[k - 1] && most[k] == most[k - 1])
+            continue; /* dv is d */
+        append(text, size, "%s%lld", sizes[k].name, (long long)least[k]);
+        if (most[k] > least[k])
+            append(text, size, " to %lld", (long long)most[k]);
+    }
+}
+
+/* What the rows have in common, in words; a mask or length that varies is left out. */
 static void describe(struct attn_figure_group *group)
 {
     char *text = group->problem, mask[80], number[32];
     size_t size = sizeof group->problem;
     const struct attn_case *c = &group->row[0]->point->c;
-    int one_length = 1, one_mask = 1;
+    int one_length = 1, one_mask = 1, one_dtype = 1, one_fill = 1;
     for (int64_t s = 1; s < group->n; s++) {
         const struct attn_case *other = &group->row[s]->point->c;
         one_length &= other->n_query == c->n_query;
         one_mask &= strcmp(other->mask, c->mask) == 0;
+        one_dtype &= other->dtype == c->dtype;
+        one_fill &= other->fill == c->fill;
     }
-    append(text, size, "B=%lld, H=%lld, G=%lld, d=%lld", (long long)c->batch, (long long)c->heads,
-           (long long)c->kv_heads, (long long)c->d_key);
-    if (c->d_value != c->d_key)
-        append(text, size, ", dv=%lld", (long long)c->d_value);
-    append(text, size, ", %s, %s data", attn_dtype_name(c->dtype), attn_fill_name(c->fill));
+    describe_sizes(group, text, size);
+    append(text, size, ", %s, %s data", one_dtype ? attn_dtype_name(c->dtype) : "several types",
+           one_fill ? attn_fill_name(c->fill) : "several kinds of");
     attn_mask_words(c->mask, mask);
     if (one_mask || strcmp(mask, "documents") == 0)
         append(group->special, sizeof group->special, "%s", mask);
