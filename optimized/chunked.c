@@ -26,9 +26,9 @@
 
 #include "optimized/integers.h"
 #include "optimized/leak.h"
-#include "optimized/merge.h"
+#include "optimized/parts.h"
 #include "optimized/simd/isa.h"
-#include "optimized/simd/kernels.h"
+#include "optimized/simd/workspace.h"
 #include "optimized/tiled_backward.h"
 #include "ref/impl.h"
 #include "ref/problem.h"
@@ -89,123 +89,24 @@ static enum attn_status make_plan(const struct attn_problem *p, const struct att
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
-static const char *const workspace_name[ATTN_WORKSPACES] = ATTN_WORK_NAMES;
-static const char *const state_name[ATTN_STATES] = ATTN_STATE_NAMES;
-static const char *const back_name[ATTN_BACK] = ATTN_BACK_NAMES;
+/* Forward: each thread's workspace, then a summary for each chunk of keys and each query.
+ * Backward: the state of a chunk of queries, then each thread's workspace; dQ is held once for each
+ * chunk of keys, dK and dV for each block of keys, whoever works on it. */
+enum { BUFFERS = ATTN_STATES + ATTN_BACK };
 
-enum { BUFFERS = 12 };
-struct memory {
-    int n;
-    char *taken[BUFFERS];
-    char *ws[ATTN_WORKSPACES], *o, *lse;        /* forward  */
-    char *state[ATTN_STATES], *back[ATTN_BACK]; /* backward */
-    int64_t workspace_share[ATTN_WORKSPACES], state_share[ATTN_STATES], back_share[ATTN_BACK];
-};
-
-static char *take(struct attn_ctx *ctx, struct memory *m, const char *name, int64_t numbers,
-                  int64_t bytes)
+static void lay_out(const struct attn_problem *p, const struct plan *x, enum attn_pass pass,
+                    struct attn_buffer *buffer)
 {
-    char *data = attn_ledger_take(ctx->ledger, name, numbers, bytes, ctx->error);
-    if (data != NULL)
-        m->taken[m->n++] = data;
-    return data;
-}
-
-static void give(struct attn_ctx *ctx, struct memory *m)
-{
-    while (m->n > 0)
-        attn_ledger_give(ctx->ledger, m->taken[--m->n]);
-}
-
-static enum attn_status take_forward(struct attn_ctx *ctx, const struct attn_problem *p,
-                                     const struct plan *x, struct memory *m)
-{
-    int64_t bytes = x->kernels->bytes, rows = x->k_chunks * x->q;
-    x->kernels->forward_workspace(less(BLOCK_PANELS, x->panels), p->d_key, p->d_value,
-                                  m->workspace_share);
-    for (int n = 0; n < ATTN_WORKSPACES; n++)
-        if ((m->ws[n] = take(ctx, m, workspace_name[n], x->threads * m->workspace_share[n],
-                             bytes)) == NULL)
-            return ATTN_ENOMEM;
-    m->o = take(ctx, m, "part.o", attn_product(rows, p->d_value), bytes);
-    if (m->o != NULL)
-        m->lse = take(ctx, m, "part.lse", rows, bytes);
-    return m->lse != NULL ? ATTN_OK : ATTN_ENOMEM;
-}
-
-/* dQ is held once for each chunk of keys; dK and dV for each block of keys, whoever works on it. */
-static enum attn_status take_backward(struct attn_ctx *ctx, const struct attn_problem *p,
-                                      const struct plan *x, struct memory *m)
-{
-    int64_t bytes = x->kernels->bytes;
-    x->kernels->backward_workspace(p, x->keys, m->state_share, m->back_share);
-    for (int n = 0; n < ATTN_STATES; n++) {
-        int64_t panels = n == ATTN_STATE_DQ ? x->k_chunks * x->panels : x->panels;
-        m->state[n] = take(ctx, m, state_name[n], attn_product(panels, m->state_share[n]), bytes);
-        if (m->state[n] == NULL)
-            return ATTN_ENOMEM;
+    if (pass == ATTN_FORWARD) {
+        attn_forward_buffers(x->kernels, p, x->threads, less(BLOCK_PANELS, x->panels), buffer);
+        attn_parts_buffers(x->kernels, x->k_chunks, x->q, p->d_value, buffer + ATTN_WORKSPACES);
+        return;
     }
-    for (int n = 0; n < ATTN_BACK; n++) {
-        int64_t copies = n == ATTN_BACK_DKV ? x->all_blocks : x->threads;
-        const char *name = n == ATTN_BACK_DKV ? "dkv" : back_name[n];
-        m->back[n] = take(ctx, m, name, attn_product(copies, m->back_share[n]), bytes);
-        if (m->back[n] == NULL)
-            return ATTN_ENOMEM;
-    }
-    return ATTN_OK;
-}
-
-struct line {
-    const char *name;
-    int64_t numbers;
-};
-
-static enum attn_status add_lines(const struct line *line, size_t n, int64_t bytes,
-                                  struct attn_cost *cost, struct attn_error *err)
-{
-    enum attn_status status = ATTN_OK;
-    for (size_t i = 0; i < n && status == ATTN_OK; i++)
-        status = attn_cost_add(cost, line[i].name, line[i].numbers, bytes, err);
-    return status;
-}
-
-/* Written out from the tables in simd/kernels.h: P queries in a panel, W numbers in a vector. */
-static enum attn_status cost_forward(const struct attn_problem *p, const struct plan *x,
-                                     struct attn_cost *cost, struct attn_error *err)
-{
-    int64_t P = x->kernels->panel, W = x->kernels->lanes, t = x->threads;
-    int64_t d = p->d_key, dv = p->d_value, panels = less(BLOCK_PANELS, x->panels);
-    int64_t rows = x->k_chunks * x->q;
-    const struct line line[] = {
-        {"tile.q", attn_product(t * panels * P, d)},
-        {"tile.o", attn_product(t * panels * P, dv)},
-        {"tile.s", t * (ATTN_KEY_BLOCK + 8) * P},
-        {"tile.ml", t * 2 * panels * P},
-        {"tile.kv", attn_product(t * ATTN_KEY_BLOCK, d + dv)},
-        {"tile.rows", attn_product(t * W, ceil_div(d > dv ? d : dv, W) * W)},
-        {"part.o", attn_product(rows, dv)},
-        {"part.lse", rows}};
-    return add_lines(line, sizeof line / sizeof *line, x->kernels->bytes, cost, err);
-}
-
-static enum attn_status cost_backward(const struct attn_problem *p, const struct plan *x,
-                                      struct attn_cost *cost, struct attn_error *err)
-{
-    int64_t P = x->kernels->panel, W = x->kernels->lanes, t = x->threads;
-    int64_t d = p->d_key, dv = p->d_value, wide = ceil_div(d, W) * W + ceil_div(dv, W) * W;
-    int64_t rows = x->panels * P, blocks = x->all_blocks;
-    const struct line line[] = {{"q.packed", attn_product(rows, d)},
-                                {"do.packed", attn_product(rows, dv)},
-                                {"dq", attn_product(x->k_chunks * rows, d)},
-                                {"lse", rows},
-                                {"delta", rows},
-                                {"tile.s", t * (x->keys + 8) * P},
-                                {"tile.dp", t * (x->keys + 8) * P},
-                                {"tile.slope", p->softcap > 0 ? t * (x->keys + 8) * P : 0},
-                                {"tile.kv", attn_product(t * x->keys, d + dv)},
-                                {"dkv", attn_product(blocks * (x->keys + 1), wide)},
-                                {"tile.rows", attn_product(t * (P + 1), wide)}};
-    return add_lines(line, sizeof line / sizeof *line, x->kernels->bytes, cost, err);
+    struct attn_buffer *ws = buffer + ATTN_STATES;
+    attn_backward_buffers(x->kernels, p, x->panels, x->threads, x->keys, buffer, ws);
+    buffer[ATTN_STATE_DQ].parts *= x->k_chunks;
+    ws[ATTN_BACK_DKV].name = "dkv";
+    ws[ATTN_BACK_DKV].parts = x->all_blocks;
 }
 
 static enum attn_status cost(const struct attn_problem *p, const struct attn_options *opt,
@@ -214,16 +115,13 @@ static enum attn_status cost(const struct attn_problem *p, const struct attn_opt
 {
     (void)rank;
     struct plan x;
+    struct attn_buffer buffer[BUFFERS] = {0};
     enum attn_status status = make_plan(p, opt, &x, err);
-    if (status == ATTN_OK)
-        status = pass == ATTN_BACKWARD ? cost_backward(p, &x, cost, err)
-                                       : cost_forward(p, &x, cost, err);
-    if (status == ATTN_OK) {
-        double d = (double)p->d_key, dv = (double)p->d_value;
-        cost->flops = 2 * (double)attn_problem_all_pairs(p, &cost->counted) *
-                      (pass == ATTN_BACKWARD ? 3 * d + 2 * dv : d + dv);
-    }
-    return status;
+    if (status != ATTN_OK)
+        return status;
+    lay_out(p, &x, pass, buffer);
+    cost->flops = attn_problem_flops(p, pass, cost);
+    return attn_buffers_price(buffer, BUFFERS, cost, err);
 }
 
 /* ---- forward ------------------------------------------------------------------------------ */
@@ -235,49 +133,27 @@ struct forward {
     const struct attn_problem *p;
     const struct attn_forward *t;
     const struct plan *plan;
-    const struct memory *memory;
+    const struct attn_buffer *ws; /* [threads] */
+    struct attn_parts parts;      /* one for each chunk of keys; rows are queries of the chunk */
 };
 
-/* The summary of each chunk of keys for queries [i0,i1): part c is [q][dv] and [q]. */
+/* The summary of each chunk of keys for queries [i0,i1). */
 static void summarize(const struct forward *x, int64_t b, int64_t h, int64_t i0, int64_t i1)
 {
     const struct plan *plan = x->plan;
-    const struct memory *m = x->memory;
-    int64_t bytes = plan->kernels->bytes, blocks = ceil_div(i1 - i0, plan->block);
+    int64_t blocks = ceil_div(i1 - i0, plan->block);
     struct attn_tile_forward job = {.p = x->p, .t = x->t, .b = b, .h = h, .rescale_at = 4};
     job.runs = attn_runs_of(x->p);
     for (int n = 0; n < ATTN_WORKSPACES; n++)
-        job.ws[n] = m->ws[n] + omp_get_thread_num() * m->workspace_share[n] * bytes;
+        job.ws[n] = attn_buffer_at(&x->ws[n], omp_get_thread_num());
 #pragma omp for schedule(dynamic, 1)
     for (int64_t n = 0; n < blocks * plan->k_chunks; n++) {
         int64_t chunk = n / blocks, first = n % blocks * plan->block;
-        int64_t row = chunk * plan->q + first;
         job.i0 = i0 + first, job.i1 = less(job.i0 + plan->block, i1);
         job.j0 = chunk * plan->k, job.j1 = less(job.j0 + plan->k, x->p->n_key);
-        job.o_part = m->o + row * x->p->d_value * bytes;
-        job.lse_part = m->lse + row * bytes;
+        job.o_part = attn_parts_o(&x->parts, chunk, first);
+        job.lse_part = attn_parts_lse(&x->parts, chunk, first);
         plan->kernels->forward(&job);
-    }
-}
-
-/* Summaries of query i, row r of each part: merged into the first, in order, and written. */
-static void merge_row(const struct forward *x, int64_t b, int64_t h, int64_t i, int64_t r)
-{
-    const struct attn_view *lse = &x->t->lse;
-    int64_t dv = x->p->d_value, parts = x->plan->k_chunks, q = x->plan->q;
-    int64_t at = attn_offset(lse->stride, b, h, i);
-    if (x->plan->kernels->bytes == 4) {
-        float *o = (float *)x->memory->o + r * dv, *l = (float *)x->memory->lse + r;
-        for (int64_t c = 1; c < parts; c++)
-            attn_merge_f32(o, l, o + c * q * dv, l[c * q], dv);
-        ((float *)lse->data)[at] = *l;
-        x->plan->kernels->store_row(&x->t->o, b, h, i, dv, o);
-    } else {
-        double *o = (double *)x->memory->o + r * dv, *l = (double *)x->memory->lse + r;
-        for (int64_t c = 1; c < parts; c++)
-            attn_merge_f64(o, l, o + c * q * dv, l[c * q], dv);
-        ((double *)lse->data)[at] = *l;
-        x->plan->kernels->store_row(&x->t->o, b, h, i, dv, o);
     }
 }
 
@@ -287,25 +163,28 @@ static void forward_chunk(const struct forward *x, int64_t b, int64_t h, int64_t
     summarize(x, b, h, i0, i1);
 #pragma omp for schedule(static)
     for (int64_t i = i0; i < i1; i++)
-        merge_row(x, b, h, i, i - i0);
+        attn_parts_merge(&x->parts, i - i0, x->t, b, h, i);
 }
 
 static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem *p,
                                 const struct attn_forward *t)
 {
     struct plan plan;
-    struct memory memory = {0};
-    struct forward x = {p, t, &plan, &memory};
+    struct attn_buffer buffer[BUFFERS] = {0};
     enum attn_status status = make_plan(p, ctx->options, &plan, ctx->error);
-    if (status == ATTN_OK)
-        status = take_forward(ctx, p, &plan, &memory);
+    if (status != ATTN_OK)
+        return status;
+    struct attn_parts parts = {plan.kernels, plan.k_chunks, plan.q, buffer + ATTN_WORKSPACES};
+    struct forward x = {p, t, &plan, buffer, parts};
+    lay_out(p, &plan, ATTN_FORWARD, buffer);
+    status = attn_buffers_take(buffer, BUFFERS, ctx->ledger, ctx->error);
     if (status == ATTN_OK)
 #pragma omp parallel num_threads(plan.threads) if (plan.threads > 1)
         for (int64_t b = 0; b < p->batch; b++)
             for (int64_t h = 0; h < p->heads; h++)
                 for (int64_t chunk = 0; chunk < plan.q_chunks; chunk++)
                     forward_chunk(&x, b, h, chunk);
-    give(ctx, &memory);
+    attn_buffers_give(buffer, BUFFERS, ctx->ledger);
     if (status == ATTN_OK)
         attn_leak_mend_forward(p, t, plan.kernels, plan.threads);
     return status;
@@ -317,20 +196,20 @@ struct backward {
     const struct attn_problem *p;
     const struct attn_backward *t;
     const struct plan *plan;
-    const struct memory *memory;
+    const struct attn_buffer *state, *ws; /* [ATTN_STATES], [ATTN_BACK] */
 };
 
 /* This thread's job on query head h of kv head g. */
 static struct attn_tile_backward aim(const struct backward *x, int64_t b, int64_t g, int64_t h)
 {
-    const struct memory *m = x->memory;
     struct attn_tile_backward job = {.p = x->p, .t = x->t, .b = b, .g = g, .h = h};
     job.runs = attn_runs_of(x->p);
     job.keys = x->plan->keys;
     for (int n = 0; n < ATTN_STATES; n++)
-        job.state[n] = m->state[n];
+        job.state[n] = x->state[n].data;
     for (int n = 0; n < ATTN_BACK; n++)
-        job.ws[n] = m->back[n] + omp_get_thread_num() * m->back_share[n] * x->plan->kernels->bytes;
+        if (n != ATTN_BACK_DKV) /* goes by blocks of keys */
+            job.ws[n] = attn_buffer_at(&x->ws[n], omp_get_thread_num());
     return job;
 }
 
@@ -345,9 +224,7 @@ static void step_chunk(const struct backward *x, struct attn_tile_backward *job,
     job->prefetch = 1;
     for (job->j0 = chunk * plan->k; job->j0 < end; job->j0 = job->j1, block++) {
         job->j1 = less(job->j0 + plan->keys, end);
-        job->ws[ATTN_BACK_DKV] =
-            x->memory->back[ATTN_BACK_DKV] +
-            block * x->memory->back_share[ATTN_BACK_DKV] * plan->kernels->bytes;
+        job->ws[ATTN_BACK_DKV] = attn_buffer_at(&x->ws[ATTN_BACK_DKV], block);
         plan->kernels->backward_begin(job);
         plan->kernels->backward_step(job);
         if (last)
@@ -356,15 +233,15 @@ static void step_chunk(const struct backward *x, struct attn_tile_backward *job,
 }
 
 /* dQ of the first chunk of keys += that of chunk 1, 2, ...; n numbers, chunks so many apart. */
-static void add_parts(const struct plan *plan, char *part, int64_t n, int64_t apart)
+static void add_parts(const struct plan *plan, void *part, int64_t n, int64_t apart)
 {
     for (int64_t chunk = 1; chunk < plan->k_chunks; chunk++)
         if (plan->kernels->bytes == 4) {
-            float *sum = (float *)part, *more = sum + chunk * apart;
+            float *sum = part, *more = sum + chunk * apart;
             for (int64_t c = 0; c < n; c++)
                 sum[c] += more[c];
         } else {
-            double *sum = (double *)part, *more = sum + chunk * apart;
+            double *sum = part, *more = sum + chunk * apart;
             for (int64_t c = 0; c < n; c++)
                 sum[c] += more[c];
         }
@@ -376,9 +253,9 @@ static void backward_chunk(const struct backward *x, int64_t b, int64_t g, int64
 {
     const struct plan *plan = x->plan;
     int64_t P = plan->kernels->panel, panels = ceil_div(i1 - i0, P);
-    int64_t one = x->memory->state_share[ATTN_STATE_DQ], all = plan->panels * one;
+    const struct attn_buffer *dq = &x->state[ATTN_STATE_DQ]; /* [k_chunks][panels] */
+    int64_t one = dq->numbers, all = plan->panels * one;
     struct attn_tile_backward job = aim(x, b, g, h);
-    char *dq = x->memory->state[ATTN_STATE_DQ];
     job.state_from = i0;
 #pragma omp for schedule(static)
     for (int64_t n = 0; n < panels; n++) {
@@ -388,15 +265,15 @@ static void backward_chunk(const struct backward *x, int64_t b, int64_t g, int64
 #pragma omp for schedule(dynamic, 1)
     for (int64_t chunk = 0; chunk < plan->k_chunks; chunk++) {
         job.i0 = i0, job.i1 = i1;
-        job.state[ATTN_STATE_DQ] = dq + chunk * all * plan->kernels->bytes;
+        job.state[ATTN_STATE_DQ] = attn_buffer_at(dq, chunk * plan->panels);
         memset(job.state[ATTN_STATE_DQ], 0, (size_t)(all * plan->kernels->bytes));
         step_chunk(x, &job, chunk, first, last);
     }
-    job.state[ATTN_STATE_DQ] = dq;
+    job.state[ATTN_STATE_DQ] = dq->data;
 #pragma omp for schedule(static)
     for (int64_t n = 0; n < panels; n++) {
         job.i0 = i0 + n * P, job.i1 = less(job.i0 + P, i1);
-        add_parts(plan, dq + n * one * plan->kernels->bytes, one, all);
+        add_parts(plan, attn_buffer_at(dq, n), one, all);
         plan->kernels->backward_unpack(&job);
     }
 }
@@ -417,11 +294,13 @@ static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem
                                  const struct attn_backward *t)
 {
     struct plan plan;
-    struct memory memory = {0};
-    struct backward x = {p, t, &plan, &memory};
+    struct attn_buffer buffer[BUFFERS] = {0};
+    struct backward x = {p, t, &plan, buffer, buffer + ATTN_STATES};
     enum attn_status status = make_plan(p, ctx->options, &plan, ctx->error);
-    if (status == ATTN_OK)
-        status = take_backward(ctx, p, &plan, &memory);
+    if (status != ATTN_OK)
+        return status;
+    lay_out(p, &plan, ATTN_BACKWARD, buffer);
+    status = attn_buffers_take(buffer, BUFFERS, ctx->ledger, ctx->error);
     if (status == ATTN_OK) {
         int threads = attn_dbias_is_shared(p, &t->dbias) ? 1 : plan.threads;
         attn_dbias_clear(p, &t->dbias);
@@ -430,7 +309,7 @@ static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem
             for (int64_t g = 0; g < p->kv_heads; g++)
                 backward_head(&x, b, g);
     }
-    give(ctx, &memory);
+    attn_buffers_give(buffer, BUFFERS, ctx->ledger);
     if (status == ATTN_OK)
         attn_leak_mend_backward(p, t, plan.kernels, plan.threads);
     return status;
@@ -453,10 +332,7 @@ const struct attn_impl attn_impl_chunked = {
     .name = "chunked",
     .summary = "chunks of queries and keys, their summaries merged (Rabe & Staats)",
     .family = "chunked",
-    .caps = ATTN_CAP_F64 | ATTN_CAP_F32 | ATTN_CAP_BF16 | ATTN_CAP_F16 | ATTN_CAP_BACKWARD |
-            ATTN_CAP_GQA | ATTN_CAP_CROSS | ATTN_CAP_DV | ATTN_CAP_MASK | ATTN_CAP_HARD |
-            ATTN_CAP_SOFTCAP | ATTN_CAP_ALIBI | ATTN_CAP_BIAS | ATTN_CAP_DBIAS | ATTN_CAP_DLSE |
-            ATTN_CAP_STRIDES,
+    .caps = ATTN_CAPS_ALL,
     .options = options,
     .rescales = rescales,
     .merges = merges,

@@ -18,6 +18,7 @@
  *           a whole: a band with scattered pairs beside it counts as sparse.
  */
 #include <omp.h>
+#include <string.h>
 
 #include "optimized/csr_plan.h"
 #include "optimized/leak.h"
@@ -38,55 +39,25 @@ static int is_fused(const struct attn_options *opt)
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
+enum { DENSE, SEEN, K_ROWS, V_ROWS, VALUES, WORKSPACE, BUFFERS };
 struct memory {
     struct attn_csr csr;
-    uint8_t *dense;
-    uint64_t *seen;
-    void *k, *v, *values, *ws;
+    struct attn_buffer buffer[BUFFERS];
 };
 
-/* Visible pairs of all batches and heads. */
-static int64_t all_pairs(const struct attn_problem *p, const struct attn_csr *csr)
+/* csr: of the problem; its arrays need not be there. */
+static void lay_out(const struct attn_problem *p, const struct attn_options *opt,
+                    const struct attn_csr_plan *x, struct memory *m)
 {
-    return csr->patterns == 0 ? 0 : csr->nnz * (p->batch * p->heads / csr->patterns);
-}
-
-static enum attn_status take(struct attn_ctx *ctx, const struct attn_problem *p,
-                             const struct attn_csr_plan *plan, struct memory *x)
-{
-    int64_t bytes = plan->kernels->bytes, fused = is_fused(ctx->options);
-    int64_t words = (p->n_key + 63) / 64, panels = attn_csr_panels_of(p, plan);
-    enum attn_status status = attn_csr_build(p, ctx->ledger, &x->csr, ctx->error);
-    if (status != ATTN_OK)
-        return status;
-    struct {
-        const char *name;
-        int64_t count, size;
-        void **data;
-    } list[] = {{"csr.dense", fused ? x->csr.patterns * panels : 0, 1, (void **)&x->dense},
-                {"csr.seen", fused ? plan->threads * words : 0, 8, (void **)&x->seen},
-                {"k.rows", plan->copies ? p->n_key * plan->wide : 0, bytes, &x->k},
-                {"v.rows", plan->copies ? p->n_key * plan->wide_v : 0, bytes, &x->v},
-                {"values", fused ? 0 : all_pairs(p, &x->csr), bytes, &x->values},
-                {"workspace", plan->threads * attn_csr_workspace_forward(p, plan), bytes, &x->ws}};
-    for (size_t n = 0; n < sizeof list / sizeof *list; n++) {
-        *list[n].data =
-            attn_ledger_take(ctx->ledger, list[n].name, list[n].count, list[n].size, ctx->error);
-        if (*list[n].data == NULL)
-            return ATTN_ENOMEM;
-    }
-    return ATTN_OK;
-}
-
-static void give(struct attn_ctx *ctx, struct memory *x)
-{
-    attn_ledger_give(ctx->ledger, x->ws);
-    attn_ledger_give(ctx->ledger, x->values);
-    attn_ledger_give(ctx->ledger, x->v);
-    attn_ledger_give(ctx->ledger, x->k);
-    attn_ledger_give(ctx->ledger, x->seen);
-    attn_ledger_give(ctx->ledger, x->dense);
-    attn_csr_free(&x->csr, ctx->ledger);
+    int64_t fused = is_fused(opt), e = x->kernels->bytes, keys = x->copies ? p->n_key : 0;
+    const struct attn_buffer list[BUFFERS] = {
+        [DENSE] = attn_buffer_of("csr.dense", fused * m->csr.patterns, attn_csr_panels_of(p, x), 1),
+        [SEEN] = attn_buffer_of("csr.seen", fused * x->threads, ceil_div(p->n_key, 64), 8),
+        [K_ROWS] = attn_buffer_of("k.rows", keys, x->wide, e),
+        [V_ROWS] = attn_buffer_of("v.rows", keys, x->wide_v, e),
+        [VALUES] = attn_buffer_of("values", !fused, attn_csr_pairs(p, &m->csr), e),
+        [WORKSPACE] = attn_buffer_of("workspace", x->threads, attn_csr_workspace_forward(p, x), e)};
+    memcpy(m->buffer, list, sizeof list);
 }
 
 /* ---- the forward pass --------------------------------------------------------------------- */
@@ -107,14 +78,14 @@ static void run_tiles(const struct call *x, const struct attn_row_forward *row, 
     const struct attn_kernels *kernels = x->plan->kernels;
     struct attn_tile_forward job = {.p = x->p, .t = x->t};
     struct attn_csr_runs runs;
-    int64_t numbers[ATTN_WORKSPACES];
+    struct attn_buffer tile[ATTN_WORKSPACES];
     char *ws = row->ws;
     job.runs = attn_csr_runs_start(&runs, &x->memory->csr, i0, i1);
     job.b = row->b, job.h = row->h, job.i0 = i0, job.i1 = i1, job.j0 = 0, job.j1 = x->p->n_key;
-    kernels->forward_workspace(x->plan->panels, x->p->d_key, x->p->d_value, numbers);
+    attn_forward_buffers(kernels, x->p, 1, x->plan->panels, tile);
     for (int n = 0; n < ATTN_WORKSPACES; n++) {
         job.ws[n] = ws;
-        ws += (numbers[n] + 15) / 16 * 16 * kernels->bytes;
+        ws += ceil_div(tile[n].numbers, 16) * 16 * kernels->bytes;
     }
     kernels->forward(&job);
 }
@@ -124,9 +95,9 @@ static void run_fused(const struct call *x, const struct attn_row_forward *block
 {
     const struct attn_csr_plan *plan = x->plan;
     const struct attn_csr *csr = &x->memory->csr;
-    int64_t panel = plan->kernels->panel, panels = attn_csr_panels_of(x->p, plan);
-    const uint8_t *dense =
-        x->memory->dense + (block->b * csr->batch_step + block->h * csr->head_step) * panels;
+    int64_t panel = plan->kernels->panel;
+    int64_t pattern = block->b * csr->batch_step + block->h * csr->head_step;
+    const uint8_t *dense = attn_buffer_at(&x->memory->buffer[DENSE], pattern);
     for (int64_t i = block->i0, end; i < block->i1; i = end) {
         int tiles = dense[i / panel];
         for (end = i + panel; end < block->i1 && dense[end / panel] == tiles; end += panel)
@@ -160,19 +131,18 @@ static struct attn_row_forward unit(const struct call *x, int64_t bh0, int64_t b
 {
     const struct attn_problem *p = x->p;
     const struct attn_csr_plan *plan = x->plan;
+    const struct attn_buffer *buffer = x->memory->buffer;
     int64_t heads = bh1 - bh0, bh = bh0 + n % heads;
-    int64_t blocks = (p->n_query + plan->block - 1) / plan->block;
+    int64_t blocks = ceil_div(p->n_query, plan->block);
     struct attn_row_forward job = {.p = p, .t = x->t, .csr = &x->memory->csr, .chunk = x->chunk};
     job.b = bh / p->heads, job.h = bh % p->heads;
     job.i0 = (blocks - 1 - n / heads) * plan->block;
-    job.i1 = job.i0 + plan->block < p->n_query ? job.i0 + plan->block : p->n_query;
-    job.k = plan->copies ? x->memory->k : NULL;
-    job.v = plan->copies ? x->memory->v : NULL;
+    job.i1 = less(job.i0 + plan->block, p->n_query);
+    job.k = plan->copies ? buffer[K_ROWS].data : NULL;
+    job.v = plan->copies ? buffer[V_ROWS].data : NULL;
     if (!x->fused)
-        job.values =
-            (char *)x->memory->values + values_before(p, job.csr, bh) * plan->kernels->bytes;
-    job.ws = (char *)x->memory->ws +
-             omp_get_thread_num() * attn_csr_workspace_forward(p, plan) * plan->kernels->bytes;
+        job.values = buffer[VALUES].data + values_before(p, job.csr, bh) * plan->kernels->bytes;
+    job.ws = attn_buffer_at(&buffer[WORKSPACE], omp_get_thread_num());
     return job;
 }
 
@@ -180,7 +150,7 @@ static struct attn_row_forward unit(const struct call *x, int64_t bh0, int64_t b
 static void run_step(struct attn_ctx *ctx, const struct call *x, int64_t bh0, int64_t bh1,
                      void (*of_block)(const struct attn_row_forward *), const char *name)
 {
-    int64_t blocks = (x->p->n_query + x->plan->block - 1) / x->plan->block;
+    int64_t blocks = ceil_div(x->p->n_query, x->plan->block);
     int threads = x->plan->threads;
     double start = attn_seconds(CLOCK_MONOTONIC);
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (threads > 1)
@@ -194,16 +164,14 @@ static void run_step(struct attn_ctx *ctx, const struct call *x, int64_t bh0, in
     attn_csr_step_add(ctx, name, attn_seconds(CLOCK_MONOTONIC) - start);
 }
 
-/* The n_key rows of n numbers of kv head (b,g), widened and padded to whole vectors:
- * to[n_key][wide]. */
+/* The n_key rows of n numbers of kv head (b,g), widened and padded to whole vectors. */
 static void copy_rows(const struct call *x, const struct attn_cview *from, int64_t b, int64_t g,
-                      int64_t n, int64_t wide, void *to)
+                      int64_t n, const struct attn_buffer *to)
 {
     const struct attn_csr_plan *plan = x->plan;
-    int64_t bytes = plan->kernels->bytes;
 #pragma omp parallel for num_threads(plan->threads) schedule(static) if (plan->threads > 1)
     for (int64_t j = 0; j < x->p->n_key; j++)
-        plan->kernels->load_row(from, b, g, j, n, (char *)to + j * wide * bytes);
+        plan->kernels->load_row(from, b, g, j, n, attn_buffer_at(to, j));
 }
 
 static void run(struct attn_ctx *ctx, const struct call *x)
@@ -216,8 +184,8 @@ static void run(struct attn_ctx *ctx, const struct call *x)
         int64_t bh0 = kv * group, bh1 = (kv + at_a_time) * group;
         if (x->plan->copies) {
             int64_t b = kv / p->kv_heads, g = kv % p->kv_heads;
-            copy_rows(x, &x->t->k, b, g, p->d_key, x->plan->wide, x->memory->k);
-            copy_rows(x, &x->t->v, b, g, p->d_value, x->plan->wide_v, x->memory->v);
+            copy_rows(x, &x->t->k, b, g, p->d_key, &x->memory->buffer[K_ROWS]);
+            copy_rows(x, &x->t->v, b, g, p->d_value, &x->memory->buffer[V_ROWS]);
         }
         if (x->fused)
             run_step(ctx, x, bh0, bh1, NULL, "attention");
@@ -239,17 +207,23 @@ static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem 
         ctx->ranks[0].n_steps = 0;
     enum attn_status status = attn_csr_plan_make(p, ctx->options, &plan, ctx->error);
     if (status == ATTN_OK)
-        status = take(ctx, p, &plan, &memory);
+        status = attn_csr_build(p, ctx->ledger, &memory.csr, ctx->error);
+    if (status == ATTN_OK) {
+        lay_out(p, ctx->options, &plan, &memory);
+        status = attn_buffers_take(memory.buffer, BUFFERS, ctx->ledger, ctx->error);
+    }
     if (status == ATTN_OK) {
         struct attn_csr *csr = &memory.csr;
         struct call x = {p, t, &plan, &memory, is_fused(ctx->options), 0};
         x.chunk = attn_csr_chunk(p, ctx->options, &plan, csr->nnz, csr->patterns * p->n_query);
         if (x.fused)
-            attn_csr_panels_find(csr, &plan, p->n_key, memory.seen, memory.dense);
+            attn_csr_panels_find(csr, &plan, p->n_key, (void *)memory.buffer[SEEN].data,
+                                 (void *)memory.buffer[DENSE].data);
         attn_csr_step_add(ctx, "pattern", attn_seconds(CLOCK_MONOTONIC) - start);
         run(ctx, &x);
     }
-    give(ctx, &memory);
+    attn_buffers_give(memory.buffer, BUFFERS, ctx->ledger);
+    attn_csr_free(&memory.csr, ctx->ledger);
     if (status == ATTN_OK && is_fused(ctx->options)) /* by panels, which are tiles */
         attn_leak_mend_forward(p, t, plan.kernels, plan.threads);
     return status;
@@ -269,63 +243,23 @@ static enum attn_status accepts(const struct attn_problem *p, const struct attn_
     return ATTN_OK;
 }
 
-/* A thread's workspace, written out: the greater of what rows and what tiles need, in units of 16
- * numbers.  R queries in a unit, P in a panel, n panels in a tile job, w and wv whole vectors. */
-static int64_t workspace_numbers(const struct attn_problem *p, const struct attn_csr_plan *x)
-{
-    int64_t R = x->most, P = x->kernels->panel, n = x->panels, lanes = x->kernels->lanes;
-    int64_t w = x->wide, wv = x->wide_v, widest = w > wv ? w : wv, d = p->d_key, dv = p->d_value;
-    int64_t stage = (lanes > 8 ? lanes : 8) * widest;
-#define WHOLE(numbers) (((numbers) + 15) / 16 * 16)
-    int64_t steps = ATTN_ROW_STEPS * ATTN_ROW_STEP_BYTES / x->kernels->bytes;
-    int64_t rows = ATTN_ROW_BATCH + steps + WHOLE(R * w) + WHOLE(R * wv) + 3 * WHOLE(R) + stage;
-    int64_t tiles = WHOLE(n * P * d) + WHOLE(n * P * dv) + WHOLE((ATTN_KEY_BLOCK + 8) * P) +
-                    WHOLE(2 * n * P) + WHOLE(ATTN_KEY_BLOCK * (d + dv)) + WHOLE(lanes * widest);
-    return WHOLE(rows > tiles ? rows : tiles);
-#undef WHOLE
-}
-
-static enum attn_status cost_forward(const struct attn_problem *p, const struct attn_options *opt,
-                                     struct attn_cost *cost, struct attn_error *err)
-{
-    struct attn_csr_plan x;
-    int64_t pairs = 0, nnz = 0;
-    enum attn_status status = attn_csr_plan_make(p, opt, &x, err);
-    if (status == ATTN_OK)
-        status = attn_csr_cost(p, cost, &nnz, &pairs, err);
-    if (status != ATTN_OK)
-        return status;
-    int64_t patterns = 1, bytes = x.kernels->bytes, P = x.kernels->panel;
-    if (attn_mask_varies_by_batch(p->mask))
-        patterns *= p->batch;
-    if (attn_mask_varies_by_head(p->mask))
-        patterns *= p->heads;
-    if (p->batch == 0 || p->heads == 0)
-        patterns = 0;
-    const struct {
-        const char *name;
-        int64_t count, size;
-    } live[] = {
-        {"csr.dense", is_fused(opt) ? patterns * ((p->n_query + P - 1) / P) : 0, 1},
-        {"csr.seen", is_fused(opt) ? x.threads * ((p->n_key + 63) / 64) : 0, 8},
-        {"k.rows", x.copies ? attn_product(p->n_key, x.wide) : 0, bytes},
-        {"v.rows", x.copies ? attn_product(p->n_key, x.wide_v) : 0, bytes},
-        {"values", is_fused(opt) ? 0 : pairs, bytes},
-        {"workspace", x.threads * workspace_numbers(p, &x), bytes},
-    };
-    for (size_t n = 0; n < sizeof live / sizeof *live && status == ATTN_OK; n++)
-        status = attn_cost_add(cost, live[n].name, live[n].count, live[n].size, err);
-    cost->flops = 2 * (double)pairs * (double)(p->d_key + p->d_value);
-    return status;
-}
-
 static enum attn_status cost(const struct attn_problem *p, const struct attn_options *opt,
                              enum attn_pass pass, int rank, struct attn_cost *cost,
                              struct attn_error *err)
 {
     (void)rank;
-    return pass == ATTN_BACKWARD ? attn_csr_cost_backward(p, opt, cost, err)
-                                 : cost_forward(p, opt, cost, err);
+    struct attn_csr_plan x;
+    struct memory memory;
+    if (pass == ATTN_BACKWARD)
+        return attn_csr_cost_backward(p, opt, cost, err);
+    enum attn_status status = attn_csr_plan_make(p, opt, &x, err);
+    if (status == ATTN_OK)
+        status = attn_csr_cost(p, cost, &memory.csr, err);
+    if (status != ATTN_OK)
+        return status;
+    lay_out(p, opt, &x, &memory);
+    cost->flops = 2 * (double)attn_csr_pairs(p, &memory.csr) * (double)(p->d_key + p->d_value);
+    return attn_buffers_price(memory.buffer, BUFFERS, cost, err);
 }
 
 /* A rescale a step: every chunk that a row meets, more where a row has more than ATTN_ROW_KEYS
@@ -352,10 +286,7 @@ const struct attn_impl attn_impl_csr = {
     .name = "csr",
     .summary = "visible pairs only: rows in cache-sized chunks, dense panels by tiles",
     .family = "csr",
-    .caps = ATTN_CAP_F64 | ATTN_CAP_F32 | ATTN_CAP_BF16 | ATTN_CAP_F16 | ATTN_CAP_BACKWARD |
-            ATTN_CAP_GQA | ATTN_CAP_CROSS | ATTN_CAP_DV | ATTN_CAP_MASK | ATTN_CAP_HARD |
-            ATTN_CAP_SOFTCAP | ATTN_CAP_ALIBI | ATTN_CAP_BIAS | ATTN_CAP_DBIAS | ATTN_CAP_DLSE |
-            ATTN_CAP_STRIDES,
+    .caps = ATTN_CAPS_ALL,
     .options = options,
     .rescales = rescales,
     .accepts = accepts,

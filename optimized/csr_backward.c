@@ -39,7 +39,6 @@ struct plan {
     int64_t chunk, chunks; /* keys in a chunk, chunks               */
     int64_t blocks;        /* of queries in a head                  */
     int64_t slots;         /* kv heads that can be in work          */
-    int64_t ws;            /* numbers                               */
 };
 
 /* a_row: pairs in a row, on average. */
@@ -48,17 +47,16 @@ static int64_t count_chunks(const struct attn_problem *p, const struct attn_opti
 {
     int64_t wide = x->of.wide + x->of.wide_v, n = p->n_key;
     if (opt->value[ATTN_CSR_CHUNK] > 0)
-        return greater(ceil_div(n, opt->value[ATTN_CSR_CHUNK]), 1);
-    int64_t fit = CHUNK_BYTES / (2 * greater(wide, 1) * x->of.kernels->bytes);
+        return at_least_1(ceil_div(n, opt->value[ATTN_CSR_CHUNK]));
+    int64_t fit = CHUNK_BYTES / (2 * at_least_1(wide) * x->of.kernels->bytes);
     int64_t chunks = less(ceil_div(n, fit), a_row / WORTH_PAIRS);
     if (x->heads < FEW_HEADS)
         chunks = greater(chunks, less(LEAST_CHUNKS, a_row / LEAST_PAIRS));
-    return greater(chunks, 1);
+    return at_least_1(chunks);
 }
 
-/* nnz pairs are stored for all patterns together. */
 static enum attn_status make_plan(const struct attn_problem *p, const struct attn_options *opt,
-                                  int64_t nnz, int64_t patterns, struct plan *x,
+                                  const struct attn_csr *csr, struct plan *x,
                                   struct attn_error *err)
 {
     memset(x, 0, sizeof *x);
@@ -67,69 +65,37 @@ static enum attn_status make_plan(const struct attn_problem *p, const struct att
         return status;
     x->heads = p->batch * p->kv_heads;
     x->group = p->kv_heads > 0 ? p->heads / p->kv_heads : 0;
-    int64_t a_row = nnz / greater(patterns * p->n_query, 1);
-    x->chunk = greater(ceil_div(p->n_key, count_chunks(p, opt, x, a_row)), 1);
-    x->chunks = greater(ceil_div(p->n_key, x->chunk), 1);
+    int64_t a_row = csr->nnz / at_least_1(csr->patterns * p->n_query);
+    x->chunk = at_least_1(ceil_div(p->n_key, count_chunks(p, opt, x, a_row)));
+    x->chunks = at_least_1(ceil_div(p->n_key, x->chunk));
     x->blocks = ceil_div(p->n_query, BLOCK);
-    x->threads = (int)greater(less(opt->threads, x->heads * x->chunks), 1);
+    x->threads = (int)at_least_1(less(opt->threads, x->heads * x->chunks));
     x->slots = less(1 + ceil_div(x->threads - 1, x->chunks), x->heads);
-    x->ws = x->of.kernels->row_backward_workspace(less(x->chunk, p->n_key), p->d_key, p->d_value);
-    x->ws = ceil_div(x->ws, 16) * 16;
     return ATTN_OK;
 }
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
+enum { LSE, DELTA, DQ, READ, WORKSPACE, ORDER, BUFFERS };
 struct memory {
     struct attn_csr csr;
-    void *lse, *delta, *dq; /* [slots][group][Lq] */
-    int32_t *done;
-    void *ws;                /* [threads]       */
-    _Atomic int32_t *passed; /* [heads][chunks] */
+    struct attn_buffer
+        buffer[BUFFERS]; /* LSE to READ: [slots][group][Lq]; ORDER: [heads][chunks] */
 };
 
-static enum attn_status take(struct attn_ctx *ctx, const struct attn_problem *p,
-                             const struct plan *x, struct memory *m)
+static void lay_out(const struct attn_problem *p, const struct plan *x, struct memory *m)
 {
-    int64_t bytes = x->of.kernels->bytes, rows = x->slots * x->group * p->n_query;
-    int64_t units = x->heads * x->chunks;
-    struct {
-        const char *name;
-        int64_t count, size;
-        void **data;
-    } list[] = {{"lse", rows, bytes, &m->lse},
-                {"delta", rows, bytes, &m->delta},
-                {"dq", attn_product(rows, x->of.wide), bytes, &m->dq},
-                {"csr.done", rows, 4, (void **)&m->done},
-                {"workspace", attn_product(x->threads, x->ws), bytes, &m->ws},
-                {"ordered.sum", units, 4, (void **)&m->passed}};
-    for (size_t n = 0; n < sizeof list / sizeof *list; n++) {
-        *list[n].data =
-            attn_ledger_take(ctx->ledger, list[n].name, list[n].count, list[n].size, ctx->error);
-        if (*list[n].data == NULL)
-            return ATTN_ENOMEM;
-    }
-    for (int64_t n = 0; n < units; n++)
-        atomic_init(&m->passed[n], 0);
-    return ATTN_OK;
-}
-
-static void give(struct attn_ctx *ctx, struct memory *m)
-{
-    void *list[] = {(void *)m->passed, m->ws, m->done, m->dq, m->delta, m->lse};
-    for (size_t n = 0; n < sizeof list / sizeof *list; n++)
-        attn_ledger_give(ctx->ledger, list[n]);
-    attn_csr_free(&m->csr, ctx->ledger);
-}
-
-/* A thread's workspace, written out: w and wv whole vectors. */
-static int64_t workspace_numbers(const struct attn_problem *p, const struct plan *x)
-{
-    int64_t w = x->of.wide, wv = x->of.wide_v, keys = less(x->chunk, p->n_key);
-#define WHOLE(numbers) (((numbers) + 15) / 16 * 16)
-    return WHOLE(WHOLE(attn_product(keys, 2 * (w + wv))) + 3 * (ATTN_BACK_STEP + 16) + WHOLE(w) +
-                 2 * WHOLE(wv));
-#undef WHOLE
+    const struct attn_kernels *kernels = x->of.kernels;
+    int64_t e = kernels->bytes, rows = x->slots * x->group * p->n_query;
+    int64_t ws = attn_row_backward_numbers(kernels, p, less(x->chunk, p->n_key));
+    const struct attn_buffer list[BUFFERS] = {
+        [LSE] = attn_buffer_of("lse", rows, 1, e),
+        [DELTA] = attn_buffer_of("delta", rows, 1, e),
+        [DQ] = attn_buffer_of("dq", rows, x->of.wide, e),
+        [READ] = attn_buffer_of("csr.done", rows, 1, 4),
+        [WORKSPACE] = attn_buffer_of("workspace", x->threads, ws, e),
+        [ORDER] = attn_buffer_of("ordered.sum", x->heads, x->chunks, 4)};
+    memcpy(m->buffer, list, sizeof list);
 }
 
 enum attn_status attn_csr_cost_backward(const struct attn_problem *p,
@@ -137,32 +103,16 @@ enum attn_status attn_csr_cost_backward(const struct attn_problem *p,
                                         struct attn_error *err)
 {
     struct plan x;
-    int64_t pairs = 0, nnz = 0, patterns = p->batch > 0 && p->heads > 0;
-    enum attn_status status = attn_csr_cost(p, cost, &nnz, &pairs, err);
-    if (attn_mask_varies_by_batch(p->mask))
-        patterns *= p->batch;
-    if (attn_mask_varies_by_head(p->mask))
-        patterns *= p->heads;
+    struct memory memory;
+    enum attn_status status = attn_csr_cost(p, cost, &memory.csr, err);
     if (status == ATTN_OK)
-        status = make_plan(p, opt, nnz, patterns, &x, err);
+        status = make_plan(p, opt, &memory.csr, &x, err);
     if (status != ATTN_OK)
         return status;
-    int64_t bytes = x.of.kernels->bytes, rows = x.slots * x.group * p->n_query;
-    const struct {
-        const char *name;
-        int64_t count, size;
-    } live[] = {
-        {"lse", rows, bytes},
-        {"delta", rows, bytes},
-        {"dq", attn_product(rows, x.of.wide), bytes},
-        {"csr.done", rows, 4},
-        {"workspace", attn_product(x.threads, workspace_numbers(p, &x)), bytes},
-        {"ordered.sum", x.heads * x.chunks, 4},
-    };
-    for (size_t n = 0; n < sizeof live / sizeof *live && status == ATTN_OK; n++)
-        status = attn_cost_add(cost, live[n].name, live[n].count, live[n].size, err);
-    cost->flops = 2 * (double)pairs * (double)(3 * p->d_key + 2 * p->d_value);
-    return status;
+    lay_out(p, &x, &memory);
+    cost->flops =
+        2 * (double)attn_csr_pairs(p, &memory.csr) * (double)(3 * p->d_key + 2 * p->d_value);
+    return attn_buffers_price(memory.buffer, BUFFERS, cost, err);
 }
 
 /* ---- the pass ------------------------------------------------------------------------------ */
@@ -179,16 +129,16 @@ struct work {
 static void aim(const struct work *w, int64_t kv, int64_t s, struct attn_row_backward *job)
 {
     const struct plan *x = w->plan;
-    const struct memory *m = w->memory;
-    int64_t n = s / x->blocks, block = x->blocks - 1 - s % x->blocks, bytes = x->of.kernels->bytes;
+    const struct attn_buffer *buffer = w->memory->buffer;
+    int64_t n = s / x->blocks, block = x->blocks - 1 - s % x->blocks;
     int64_t at = (kv % x->slots * x->group + n) * w->p->n_query;
     job->h = job->g * x->group + n;
     job->i0 = block * BLOCK;
     job->i1 = less(job->i0 + BLOCK, w->p->n_query);
-    job->lse = (char *)m->lse + at * bytes;
-    job->delta = (char *)m->delta + at * bytes;
-    job->dq = (char *)m->dq + at * x->of.wide * bytes;
-    job->done = m->done + at;
+    job->lse = attn_buffer_at(&buffer[LSE], at);
+    job->delta = attn_buffer_at(&buffer[DELTA], at);
+    job->dq = attn_buffer_at(&buffer[DQ], at);
+    job->done = attn_buffer_at(&buffer[READ], at);
 }
 
 static void run_unit(const struct work *w, int64_t unit, void *ws)
@@ -196,7 +146,7 @@ static void run_unit(const struct work *w, int64_t unit, void *ws)
     const struct attn_problem *p = w->p;
     const struct plan *x = w->plan;
     const struct attn_kernels *kernels = x->of.kernels;
-    _Atomic int32_t *passed = w->memory->passed + unit;
+    _Atomic int32_t *passed = (_Atomic int32_t *)(void *)w->memory->buffer[ORDER].data + unit;
     int64_t kv = unit / x->chunks, chunk = unit % x->chunks, steps = x->group * x->blocks;
     struct attn_row_backward job = {.p = p, .t = w->t, .csr = &w->memory->csr, .ws = ws};
     job.b = kv / p->kv_heads, job.g = kv % p->kv_heads;
@@ -221,7 +171,7 @@ static void run_unit(const struct work *w, int64_t unit, void *ws)
 static void run_thread(struct work *w, int thread)
 {
     const struct plan *x = w->plan;
-    char *ws = (char *)w->memory->ws + thread * x->ws * x->of.kernels->bytes;
+    void *ws = attn_buffer_at(&w->memory->buffer[WORKSPACE], thread);
     int64_t unit;
     while ((unit = atomic_fetch_add(&w->next, 1)) < x->heads * x->chunks)
         run_unit(w, unit, ws);
@@ -239,10 +189,13 @@ enum attn_status attn_csr_backward(struct attn_ctx *ctx, const struct attn_probl
         ctx->ranks[0].n_steps = 0;
     enum attn_status status = attn_csr_build(p, ctx->ledger, &memory.csr, ctx->error);
     if (status == ATTN_OK)
-        status = make_plan(p, ctx->options, memory.csr.nnz, memory.csr.patterns, &plan, ctx->error);
-    if (status == ATTN_OK)
-        status = take(ctx, p, &plan, &memory);
+        status = make_plan(p, ctx->options, &memory.csr, &plan, ctx->error);
     if (status == ATTN_OK) {
+        lay_out(p, &plan, &memory);
+        status = attn_buffers_take(memory.buffer, BUFFERS, ctx->ledger, ctx->error);
+    }
+    if (status == ATTN_OK) {
+        attn_ordered_sum_begin((void *)memory.buffer[ORDER].data, plan.heads * plan.chunks);
         int threads = attn_dbias_is_shared(p, &t->dbias) ? 1 : plan.threads;
         attn_csr_step_add(ctx, "pattern", attn_seconds(CLOCK_MONOTONIC) - start);
         start = attn_seconds(CLOCK_MONOTONIC);
@@ -251,6 +204,7 @@ enum attn_status attn_csr_backward(struct attn_ctx *ctx, const struct attn_probl
         run_thread(&work, omp_get_thread_num());
         attn_csr_step_add(ctx, "attention", attn_seconds(CLOCK_MONOTONIC) - start);
     }
-    give(ctx, &memory);
+    attn_buffers_give(memory.buffer, BUFFERS, ctx->ledger);
+    attn_csr_free(&memory.csr, ctx->ledger);
     return status;
 }

@@ -26,10 +26,10 @@ enum attn_status attn_csr_plan_make(const struct attn_problem *p, const struct a
     plan->kernels = attn_kernels_for(p, opt, err);
     if (plan->kernels == NULL)
         return ATTN_EINVAL;
-    int64_t lanes = plan->kernels->lanes, panel = plan->kernels->panel;
+    int64_t panel = plan->kernels->panel;
     plan->threads = (int)at_least_1(opt->threads);
-    plan->wide = ceil_div(p->d_key, lanes) * lanes;
-    plan->wide_v = ceil_div(p->d_value, lanes) * lanes;
+    plan->wide = attn_whole_vectors(plan->kernels, p->d_key);
+    plan->wide_v = attn_whole_vectors(plan->kernels, p->d_value);
     plan->copies =
         attn_dtype_size(p->dtype) == 2 || plan->wide != p->d_key || plan->wide_v != p->d_value;
     int64_t most = less(MOST, MOST_NEAR / at_least_1(plan->wide + plan->wide_v)) / panel;
@@ -48,21 +48,21 @@ int64_t attn_csr_chunk(const struct attn_problem *p, const struct attn_options *
 {
     if (opt->value[ATTN_CSR_CHUNK] > 0)
         return opt->value[ATTN_CSR_CHUNK];
-    int64_t wide = plan->wide, wide_v = plan->wide_v, a_row = rows > 0 ? at_least_1(nnz / rows) : 1;
-    int64_t fit = CHUNK_BYTES / plan->kernels->bytes / at_least_1(wide > wide_v ? wide : wide_v);
-    int64_t enough = p->n_key * KEYS_A_STEP / a_row;
-    int64_t chunk = at_least_1(fit > enough ? fit : enough);
+    int64_t a_row = rows > 0 ? at_least_1(nnz / rows) : 1;
+    int64_t widest = at_least_1(greater(plan->wide, plan->wide_v));
+    int64_t fit = CHUNK_BYTES / plan->kernels->bytes / widest;
+    int64_t enough = p->n_key * KEYS_A_STEP / a_row, chunk = at_least_1(greater(fit, enough));
     return 4 * (chunk / 3) > p->n_key && chunk < p->n_key ? p->n_key : chunk; /* no short rest */
 }
 
 int64_t attn_csr_workspace_forward(const struct attn_problem *p, const struct attn_csr_plan *plan)
 {
-    int64_t tile[ATTN_WORKSPACES], sum = 0;
-    int64_t rows = plan->kernels->row_workspace(plan->most, p->d_key, p->d_value);
-    plan->kernels->forward_workspace(plan->panels, p->d_key, p->d_value, tile);
+    struct attn_buffer tile[ATTN_WORKSPACES];
+    int64_t sum = 0, rows = attn_row_numbers(plan->kernels, p, plan->most);
+    attn_forward_buffers(plan->kernels, p, 1, plan->panels, tile);
     for (int n = 0; n < ATTN_WORKSPACES; n++)
-        sum += ceil_div(tile[n], 16) * 16;
-    return ceil_div(sum > rows ? sum : rows, 16) * 16;
+        sum += ceil_div(tile[n].numbers, 16) * 16;
+    return greater(sum, rows);
 }
 
 /* ---- time ---------------------------------------------------------------------------------- */

@@ -3,7 +3,7 @@
 #define OPTIMIZED_CSR_PLAN_H
 
 #include "optimized/simd/isa.h"
-#include "optimized/simd/kernels.h"
+#include "optimized/simd/workspace.h"
 #include "ref/mask/pattern.h"
 
 enum { ATTN_CSR_PASSES, ATTN_CSR_CHUNK }; /* options, in the order of the table */

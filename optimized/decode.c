@@ -6,7 +6,7 @@
 #include "optimized/integers.h"
 #include "optimized/leak.h"
 #include "optimized/parts.h"
-#include "ref/ledger.h"
+#include "optimized/simd/workspace.h"
 #include "ref/problem.h"
 
 /* Parts: enough for 16 units, but none shorter than 512 keys, which would be more merging than
@@ -31,27 +31,22 @@ void attn_decode_plan(const struct attn_problem *p, const struct attn_kernels *k
     x->threads = (int)(threads < x->units ? threads : at_least_1(x->units));
 }
 
-static const char *const workspace_name[ATTN_SPLIT_WORKSPACES] = ATTN_SPLIT_WORK_NAMES;
+enum { BUFFERS = ATTN_SPLIT_WORKSPACES + ATTN_PARTS };
+
+static void lay_out(const struct attn_problem *p, const struct attn_decode *x,
+                    struct attn_buffer *buffer)
+{
+    attn_split_buffers(x->kernels, p, x->threads, x->heads * p->n_query, buffer);
+    attn_parts_buffers(x->kernels, x->parts, p->batch * p->heads * p->n_query, p->d_value,
+                       buffer + ATTN_SPLIT_WORKSPACES);
+}
 
 enum attn_status attn_decode_cost(const struct attn_problem *p, const struct attn_decode *x,
                                   struct attn_cost *cost, struct attn_error *err)
 {
-    int64_t lanes = x->kernels->lanes, t = x->threads, bytes = x->kernels->bytes;
-    int64_t wide = ceil_div(p->d_key, lanes) * lanes, wide_v = ceil_div(p->d_value, lanes) * lanes;
-    int64_t rows = x->heads * p->n_query, all = x->parts * p->batch * p->heads * p->n_query;
-    const struct {
-        const char *name;
-        int64_t numbers;
-    } live[] = {{"row.q", t * rows * wide},
-                {"row.o", t * rows * wide_v},
-                {"row.s", t * rows * ATTN_SPLIT_KEYS},
-                {"row.kv", t * ATTN_SPLIT_KEYS * (wide + wide_v)},
-                {"part.o", attn_product(all, p->d_value)},
-                {"part.lse", all}};
-    enum attn_status status = ATTN_OK;
-    for (int n = 0; n < 6 && status == ATTN_OK; n++)
-        status = attn_cost_add(cost, live[n].name, live[n].numbers, bytes, err);
-    return status;
+    struct attn_buffer buffer[BUFFERS];
+    lay_out(p, x, buffer);
+    return attn_buffers_price(buffer, BUFFERS, cost, err);
 }
 
 /* Unit n: a part of the keys of some heads that share a kv head. */
@@ -75,39 +70,35 @@ static struct attn_row_split unit(const struct attn_problem *p, const struct att
     return job;
 }
 
+static void run(const struct attn_problem *p, const struct attn_forward *t,
+                const struct attn_decode *x, const struct attn_buffer *buffer)
+{
+    int64_t rows = p->batch * p->heads * p->n_query;
+    struct attn_parts parts = {x->kernels, x->parts, rows, buffer + ATTN_SPLIT_WORKSPACES};
+#pragma omp parallel num_threads(x->threads) if (x->threads > 1)
+    {
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t n = 0; n < x->units; n++) {
+            struct attn_row_split job = unit(p, t, x, &parts, n);
+            for (int r = 0; r < ATTN_SPLIT_WORKSPACES; r++)
+                job.ws[r] = attn_buffer_at(&buffer[r], omp_get_thread_num());
+            x->kernels->split(&job);
+        }
+#pragma omp for schedule(static)
+        for (int64_t row = 0; row < rows; row++)
+            attn_parts_merge_row(&parts, p, t, row);
+    }
+}
+
 enum attn_status attn_decode_forward(const struct attn_decode *x, struct attn_ctx *ctx,
                                      const struct attn_problem *p, const struct attn_forward *t)
 {
-    void *ws[ATTN_SPLIT_WORKSPACES] = {NULL};
-    int64_t share[ATTN_SPLIT_WORKSPACES];
-    struct attn_parts parts = {0};
-    enum attn_status status = ATTN_OK;
-    x->kernels->split_workspace(x->heads * p->n_query, p->d_key, p->d_value, share);
-    for (int n = 0; n < ATTN_SPLIT_WORKSPACES && status == ATTN_OK; n++) {
-        ws[n] = attn_ledger_take(ctx->ledger, workspace_name[n], x->threads * share[n],
-                                 x->kernels->bytes, ctx->error);
-        status = ws[n] != NULL ? ATTN_OK : ATTN_ENOMEM;
-    }
+    struct attn_buffer buffer[BUFFERS];
+    lay_out(p, x, buffer);
+    enum attn_status status = attn_buffers_take(buffer, BUFFERS, ctx->ledger, ctx->error);
     if (status == ATTN_OK)
-        status = attn_parts_take(p, x->kernels, x->parts, ctx, &parts);
-    if (status == ATTN_OK) {
-#pragma omp parallel num_threads(x->threads) if (x->threads > 1)
-        {
-#pragma omp for schedule(dynamic, 1)
-            for (int64_t n = 0; n < x->units; n++) {
-                struct attn_row_split job = unit(p, t, x, &parts, n);
-                for (int r = 0; r < ATTN_SPLIT_WORKSPACES; r++)
-                    job.ws[r] = (char *)ws[r] + omp_get_thread_num() * share[r] * x->kernels->bytes;
-                x->kernels->split(&job);
-            }
-#pragma omp for schedule(static)
-            for (int64_t row = 0; row < parts.rows; row++)
-                attn_parts_merge(&parts, p, t, row);
-        }
-    }
-    attn_parts_give(&parts, ctx);
-    for (int n = ATTN_SPLIT_WORKSPACES - 1; n >= 0; n--)
-        attn_ledger_give(ctx->ledger, ws[n]);
+        run(p, t, x, buffer);
+    attn_buffers_give(buffer, BUFFERS, ctx->ledger);
     if (status == ATTN_OK)
         attn_leak_mend_forward(p, t, x->kernels, x->threads);
     return status;

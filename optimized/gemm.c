@@ -22,7 +22,7 @@
 #include "optimized/integers.h"
 #include "optimized/leak.h"
 #include "optimized/simd/isa.h"
-#include "optimized/simd/kernels.h"
+#include "optimized/simd/workspace.h"
 #include "optimized/tiled_backward.h"
 #include "ref/impl.h"
 #include "ref/problem.h"
@@ -40,8 +40,8 @@ struct plan {
     int threads, saves;
     int64_t heads, group;   /* batch * heads; query heads of a kv head      */
     int64_t panels, blocks; /* of a head: panels of queries, blocks of keys */
+    int64_t units;          /* panels of all heads                          */
     int64_t scores;         /* numbers of a panel: (n_key + 8) * panel      */
-    int64_t state[ATTN_STATES], back[ATTN_BACK], ws[ATTN_WORKSPACES];
 };
 
 static enum attn_status make_plan(const struct attn_problem *p, const struct attn_options *opt,
@@ -57,48 +57,45 @@ static enum attn_status make_plan(const struct attn_problem *p, const struct att
     x->blocks = ceil_div(p->n_key, ATTN_KEY_BLOCK);
     x->scores = attn_product(p->n_key + 8, x->kernels->panel);
     x->saves = opt->value[SAVE] == PROBS && !(p->softcap > 0);
-    x->threads = opt->threads > 1 ? opt->threads : 1;
-    if (x->threads > x->heads * x->panels)
-        x->threads = x->heads * x->panels > 1 ? (int)(x->heads * x->panels) : 1;
-    x->kernels->forward_workspace(1, p->d_key, p->d_value, x->ws);
-    x->kernels->backward_workspace(p, ATTN_KEY_BLOCK, x->state, x->back);
+    x->units = attn_product(x->heads, x->panels);
+    x->threads = (int)at_least_1(less(opt->threads, x->units));
     return ATTN_OK;
 }
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
+/* Panels of all heads come first: scores, which become P; backward P, which the forward pass may
+ * have saved, and dS.  Then each thread's workspace. */
+enum { ALL_P, ALL_DS, PANELS, BUFFERS = PANELS + ATTN_BACK + ATTN_STATES };
 struct memory {
-    char *ws[ATTN_WORKSPACES]; /* [threads]; S:     [heads][panels] */
-    char *back[ATTN_BACK];     /* [threads]; S, dP: [heads][panels] */
-    char *state[ATTN_STATES];  /* [threads]; LSE:   [heads][panels] */
-    int saved;                 /* P was there before the call, or will be after it */
+    struct attn_buffer buffer[BUFFERS];
+    struct attn_buffer *ws, *state; /* of it */
+    int saved;                      /* P was there before the call, or will be after it */
 };
 
-/* Take n times so many numbers. */
-static enum attn_status take(struct attn_ctx *ctx, const struct plan *x, const char *name,
-                             int64_t n, int64_t numbers, char **buffer)
+static void lay_out(const struct attn_problem *p, const struct plan *x, enum attn_pass pass,
+                    struct memory *m)
 {
-    *buffer = attn_ledger_take(ctx->ledger, name, attn_product(n, numbers), x->kernels->bytes,
-                               ctx->error);
-    return *buffer != NULL ? ATTN_OK : ATTN_ENOMEM;
-}
-
-static enum attn_status take_forward(struct attn_ctx *ctx, const struct plan *x, struct memory *m)
-{
-    static const char *const name[ATTN_WORKSPACES] = ATTN_WORK_NAMES;
-    int64_t units = attn_product(x->heads, x->panels);
-    enum attn_status status =
-        take(ctx, x, x->saves ? "probs" : "scores", units, x->scores, &m->ws[ATTN_WORK_S]);
-    for (int n = 0; n < ATTN_WORKSPACES && status == ATTN_OK; n++)
-        if (n != ATTN_WORK_S)
-            status = take(ctx, x, name[n], x->threads, x->ws[n], &m->ws[n]);
-    return status;
+    struct attn_buffer all = attn_buffer_of("dscores", x->units, x->scores, x->kernels->bytes);
+    m->ws = m->buffer + PANELS;
+    m->state = m->ws + ATTN_BACK;
+    if (pass == ATTN_FORWARD) {
+        attn_forward_buffers(x->kernels, p, x->threads, 1, m->ws);
+        m->ws[ATTN_WORK_S].name = NULL;
+    } else {
+        attn_backward_buffers(x->kernels, p, x->threads, x->threads, ATTN_KEY_BLOCK, m->state,
+                              m->ws);
+        m->ws[ATTN_BACK_S].name = m->ws[ATTN_BACK_DP].name = NULL;
+        m->state[ATTN_STATE_LSE].parts = x->units;
+        m->buffer[ALL_DS] = all;
+    }
+    all.name = pass == ATTN_BACKWARD || x->saves ? "probs" : "scores";
+    m->buffer[ALL_P] = all;
 }
 
 static int64_t scores_bytes(const struct plan *x)
 {
-    return attn_product(attn_product(attn_product(x->heads, x->panels), x->scores),
-                        x->kernels->bytes);
+    return attn_product(attn_product(x->units, x->scores), x->kernels->bytes);
 }
 
 /* P of the forward pass, where there is one, in panels: these differ by instruction set. */
@@ -112,84 +109,29 @@ static enum attn_status find_saved(struct attn_ctx *ctx, const struct plan *x, s
                          "queries reads %lld: both must run on one instruction set",
                          (long long)ctx->saved->bytes, x->kernels->panel,
                          (long long)scores_bytes(x));
-    m->back[ATTN_BACK_S] = ctx->saved->data;
+    m->buffer[ALL_P].name = NULL; /* is not taken */
+    m->buffer[ALL_P].data = ctx->saved->data;
     m->saved = 1;
     return ATTN_OK;
 }
 
-static enum attn_status take_backward(struct attn_ctx *ctx, const struct plan *x, struct memory *m)
-{
-    static const char *const state[ATTN_STATES] = ATTN_STATE_NAMES, *const ws[ATTN_BACK] =
-                                                                        ATTN_BACK_NAMES;
-    int64_t units = attn_product(x->heads, x->panels);
-    enum attn_status status = find_saved(ctx, x, m);
-    if (status == ATTN_OK && !m->saved)
-        status = take(ctx, x, "probs", units, x->scores, &m->back[ATTN_BACK_S]);
-    if (status == ATTN_OK)
-        status = take(ctx, x, "dscores", units, x->scores, &m->back[ATTN_BACK_DP]);
-    for (int n = ATTN_BACK_SLOPE; n < ATTN_BACK && status == ATTN_OK; n++)
-        status = take(ctx, x, ws[n], x->threads, x->back[n], &m->back[n]);
-    for (int n = 0; n < ATTN_STATES && status == ATTN_OK; n++)
-        status = take(ctx, x, state[n], n == ATTN_STATE_LSE ? units : x->threads, x->state[n],
-                      &m->state[n]);
-    return status;
-}
-
-static void give(struct attn_ctx *ctx, struct memory *m)
-{
-    for (int n = ATTN_STATES - 1; n >= 0; n--)
-        attn_ledger_give(ctx->ledger, m->state[n]);
-    for (int n = ATTN_BACK - 1; n >= 0; n--)
-        if (n != ATTN_BACK_S || !m->saved)
-            attn_ledger_give(ctx->ledger, m->back[n]);
-    for (int n = ATTN_WORKSPACES - 1; n >= 0; n--)
-        if (n != ATTN_WORK_S || !m->saved)
-            attn_ledger_give(ctx->ledger, m->ws[n]);
-}
-
-/* Written out on its own: P queries in a panel, W numbers in a vector. */
 static enum attn_status cost(const struct attn_problem *p, const struct attn_options *opt,
                              enum attn_pass pass, int rank, struct attn_cost *cost,
                              struct attn_error *err)
 {
     (void)rank;
     struct plan x;
+    struct memory memory = {0};
     enum attn_status status = make_plan(p, opt, &x, err);
     if (status != ATTN_OK)
         return status;
-    int64_t P = x.kernels->panel, W = x.kernels->lanes, t = x.threads;
-    int64_t d = p->d_key, dv = p->d_value, wide = ceil_div(d, W) * W + ceil_div(dv, W) * W;
-    int64_t rows = attn_product(x.heads, x.panels * P), all = attn_product(rows, p->n_key + 8);
-    const struct {
-        const char *name;
-        enum attn_pass pass;
-        int64_t n, numbers;
-    } live[] = {{x.saves ? "probs" : "scores", ATTN_FORWARD, 1, all},
-                {"tile.q", ATTN_FORWARD, t * P, d},
-                {"tile.o", ATTN_FORWARD, t * P, dv},
-                {"tile.ml", ATTN_FORWARD, t * P, 2},
-                {"tile.kv", ATTN_FORWARD, t, ATTN_KEY_BLOCK * (d + dv)},
-                {"tile.rows", ATTN_FORWARD, t * W, ceil_div(d > dv ? d : dv, W) * W},
-                {"probs", ATTN_BACKWARD, 1, all},
-                {"dscores", ATTN_BACKWARD, 1, all},
-                {"tile.slope", ATTN_BACKWARD, t, p->softcap > 0 ? (ATTN_KEY_BLOCK + 8) * P : 0},
-                {"tile.kv", ATTN_BACKWARD, t, ATTN_KEY_BLOCK * (d + dv)},
-                {"tile.dkv", ATTN_BACKWARD, t, (ATTN_KEY_BLOCK + 1) * wide},
-                {"tile.rows", ATTN_BACKWARD, t, (P + 1) * wide},
-                {"q.packed", ATTN_BACKWARD, t * P, d},
-                {"do.packed", ATTN_BACKWARD, t * P, dv},
-                {"dq", ATTN_BACKWARD, t * P, d},
-                {"lse", ATTN_BACKWARD, 1, rows},
-                {"delta", ATTN_BACKWARD, t * P, 1}};
-    for (size_t n = 0; n < sizeof live / sizeof *live && status == ATTN_OK; n++)
-        if (live[n].pass == pass)
-            status = attn_cost_add(cost, live[n].name, attn_product(live[n].n, live[n].numbers),
-                                   x.kernels->bytes, err);
-    if (x.saves && status == ATTN_OK)
-        cost->saved_bytes = attn_product(all, x.kernels->bytes);
+    lay_out(p, &x, pass, &memory);
+    int64_t d = p->d_key, dv = p->d_value;
     cost->flops = 2 * (double)attn_problem_all_pairs(p, &cost->counted) *
                   (double)(pass == ATTN_FORWARD ? d + dv : (x.saves ? 2 : 3) * d + 2 * dv);
-    return status;
+    if (x.saves)
+        cost->saved_bytes = scores_bytes(&x);
+    return attn_buffers_price(memory.buffer, BUFFERS, cost, err);
 }
 
 /* ---- both passes -------------------------------------------------------------------------- */
@@ -200,11 +142,6 @@ struct work {
     const struct memory *memory;
 };
 
-static void *at(char *base, int64_t n, int64_t numbers, const struct plan *x)
-{
-    return base + n * numbers * x->kernels->bytes;
-}
-
 /* Panel m of query head n (batch and head in one number), on this thread. */
 static void run_forward(const struct work *w, const struct attn_forward *t, int64_t n, int64_t m)
 {
@@ -212,12 +149,12 @@ static void run_forward(const struct work *w, const struct attn_forward *t, int6
     const struct plan *x = w->plan;
     struct attn_tile_forward job = {.p = p, .t = t, .runs = attn_runs_of(p), .j1 = p->n_key};
     job.saves = w->memory->saved;
-    int64_t P = x->kernels->panel, thread = omp_get_thread_num();
+    int64_t P = x->kernels->panel, thread = omp_get_thread_num(), unit = n * x->panels + m;
     job.b = n / p->heads, job.h = n % p->heads;
-    job.i0 = m * P, job.i1 = job.i0 + P < p->n_query ? job.i0 + P : p->n_query;
+    job.i0 = m * P, job.i1 = less(job.i0 + P, p->n_query);
     for (int k = 0; k < ATTN_WORKSPACES; k++)
-        job.ws[k] = at(w->memory->ws[k], thread, x->ws[k], x);
-    job.ws[ATTN_WORK_S] = at(w->memory->ws[ATTN_WORK_S], n * x->panels + m, x->scores, x);
+        job.ws[k] = attn_buffer_at(&w->memory->ws[k], thread);
+    job.ws[ATTN_WORK_S] = attn_buffer_at(&w->memory->buffer[ALL_P], unit);
     x->kernels->gemm_forward(&job);
 }
 
@@ -235,11 +172,11 @@ static struct attn_tile_backward aim(const struct work *w, const struct attn_bac
     job.b = n / p->heads, job.h = n % p->heads, job.g = job.h / x->group;
     job.state_from = job.i0 = m * x->kernels->panel, job.i1 = p->n_query;
     for (int k = 0; k < ATTN_STATES; k++)
-        job.state[k] = at(memory->state[k], k == ATTN_STATE_LSE ? unit : thread, x->state[k], x);
-    for (int k = ATTN_BACK_SLOPE; k < ATTN_BACK; k++)
-        job.ws[k] = at(memory->back[k], thread, x->back[k], x);
-    job.ws[ATTN_BACK_S] = at(memory->back[ATTN_BACK_S], unit, x->scores, x);
-    job.ws[ATTN_BACK_DP] = at(memory->back[ATTN_BACK_DP], unit, x->scores, x);
+        job.state[k] = attn_buffer_at(&memory->state[k], k == ATTN_STATE_LSE ? unit : thread);
+    for (int k = 0; k < ATTN_BACK; k++)
+        job.ws[k] = attn_buffer_at(&memory->ws[k], thread);
+    job.ws[ATTN_BACK_S] = attn_buffer_at(&memory->buffer[ALL_P], unit);
+    job.ws[ATTN_BACK_DP] = attn_buffer_at(&memory->buffer[ALL_DS], unit);
     return job;
 }
 
@@ -272,12 +209,12 @@ static void run_keys(const struct work *w, const struct attn_backward *t, int64_
 static void run_backward(const struct work *w, const struct attn_backward *t)
 {
     const struct plan *x = w->plan;
-    int64_t panels = x->heads * x->panels, blocks = w->p->batch * w->p->kv_heads * x->blocks;
+    int64_t blocks = w->p->batch * w->p->kv_heads * x->blocks;
     int threads = attn_dbias_is_shared(w->p, &t->dbias) ? 1 : x->threads;
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t n = 0; n < panels; n++)
+        for (int64_t n = 0; n < x->units; n++)
             run_queries(w, t, n / x->panels, n % x->panels);
 #pragma omp for schedule(dynamic, 1)
         for (int64_t n = 0; n < blocks; n++)
@@ -292,19 +229,22 @@ static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem 
     struct memory memory = {0};
     struct work w = {.p = p, .plan = &x, .memory = &memory};
     enum attn_status status = make_plan(p, ctx->options, &x, ctx->error);
-    if (status == ATTN_OK)
-        status = take_forward(ctx, &x, &memory);
-    if (status == ATTN_OK && x.saves && ctx->saved != NULL) {
-        ctx->saved->data = memory.ws[ATTN_WORK_S];
-        ctx->saved->bytes = scores_bytes(&x);
-        memory.saved = 1;
-    }
+    if (status != ATTN_OK)
+        return status;
+    lay_out(p, &x, ATTN_FORWARD, &memory);
+    status = attn_buffers_take(memory.buffer, BUFFERS, ctx->ledger, ctx->error);
     if (status == ATTN_OK) {
+        memory.saved = x.saves && ctx->saved != NULL;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(x.threads) if (x.threads > 1)
-        for (int64_t n = 0; n < x.heads * x.panels; n++)
+        for (int64_t n = 0; n < x.units; n++)
             run_forward(&w, t, n / x.panels, n % x.panels);
     }
-    give(ctx, &memory);
+    if (memory.saved) {
+        ctx->saved->data = memory.buffer[ALL_P].data;
+        ctx->saved->bytes = scores_bytes(&x);
+        memory.buffer[ALL_P].data = NULL; /* is not given back */
+    }
+    attn_buffers_give(memory.buffer, BUFFERS, ctx->ledger);
     if (status == ATTN_OK)
         attn_leak_mend_forward(p, t, x.kernels, x.threads);
     return status;
@@ -317,13 +257,19 @@ static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem
     struct memory memory = {0};
     struct work w = {.p = p, .plan = &x, .memory = &memory};
     enum attn_status status = make_plan(p, ctx->options, &x, ctx->error);
+    if (status != ATTN_OK)
+        return status;
+    lay_out(p, &x, ATTN_BACKWARD, &memory);
+    status = find_saved(ctx, &x, &memory);
     if (status == ATTN_OK)
-        status = take_backward(ctx, &x, &memory);
+        status = attn_buffers_take(memory.buffer, BUFFERS, ctx->ledger, ctx->error);
     if (status == ATTN_OK) {
         attn_dbias_clear(p, &t->dbias);
         run_backward(&w, t);
     }
-    give(ctx, &memory);
+    if (memory.saved)
+        memory.buffer[ALL_P].data = NULL; /* the caller's */
+    attn_buffers_give(memory.buffer, BUFFERS, ctx->ledger);
     if (status == ATTN_OK)
         attn_leak_mend_backward(p, t, x.kernels, x.threads);
     return status;
@@ -335,10 +281,7 @@ const struct attn_impl attn_impl_gemm = {
     .name = "gemm",
     .summary = "every score in memory, on the kernels of tiled",
     .family = "dense",
-    .caps = ATTN_CAP_F64 | ATTN_CAP_F32 | ATTN_CAP_BF16 | ATTN_CAP_F16 | ATTN_CAP_BACKWARD |
-            ATTN_CAP_GQA | ATTN_CAP_CROSS | ATTN_CAP_DV | ATTN_CAP_MASK | ATTN_CAP_HARD |
-            ATTN_CAP_SOFTCAP | ATTN_CAP_ALIBI | ATTN_CAP_BIAS | ATTN_CAP_DBIAS | ATTN_CAP_DLSE |
-            ATTN_CAP_STRIDES,
+    .caps = ATTN_CAPS_ALL,
     .options = options,
     .cost = cost,
     .forward = forward,

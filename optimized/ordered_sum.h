@@ -12,6 +12,13 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+/* No unit has passed anything. */
+static inline void attn_ordered_sum_begin(_Atomic int32_t *passed, int64_t units)
+{
+    for (int64_t n = 0; n < units; n++)
+        atomic_init(&passed[n], 0);
+}
+
 /* `passed`, one for each unit, counts the steps that the unit has passed.  What the unit wrote in
  * them is visible to the unit that waited. */
 static inline void attn_ordered_sum_pass(_Atomic int32_t *passed, int64_t steps)

@@ -5,26 +5,30 @@
 #define OPTIMIZED_PARTS_H
 
 #include "optimized/simd/kernels.h"
-#include "ref/attn.h"
+#include "ref/buffers.h"
 
 /* Numbers are of the arithmetic type; o is normalised, lse in natural logarithms. */
+enum { ATTN_PART_O, ATTN_PART_LSE, ATTN_PARTS }; /* [count][rows][dv], [count][rows] */
 struct attn_parts {
     const struct attn_kernels *kernels;
-    int64_t count, rows, dv; /* rows = B * H * Lq */
-    void *o, *lse;           /* [count][B,H,Lq][dv], [count][B,H,Lq] */
+    int64_t count, rows;
+    const struct attn_buffer *buffer; /* [ATTN_PARTS] */
 };
 
-/* From the ledger, as "part.o" and "part.lse".  ENOMEM leaves what was taken in parts. */
-enum attn_status attn_parts_take(const struct attn_problem *p, const struct attn_kernels *kernels,
-                                 int64_t count, struct attn_ctx *ctx, struct attn_parts *parts);
-void attn_parts_give(struct attn_parts *parts, struct attn_ctx *ctx); /* zeroed ones are legal */
+/* "part.o" and "part.lse". */
+void attn_parts_buffers(const struct attn_kernels *kernels, int64_t count, int64_t rows, int64_t dv,
+                        struct attn_buffer buffer[ATTN_PARTS]);
 
-/* Where part number n of row (b,h,i) goes. */
+/* Where part number n of a row goes. */
 void *attn_parts_o(const struct attn_parts *parts, int64_t n, int64_t row);
 void *attn_parts_lse(const struct attn_parts *parts, int64_t n, int64_t row);
 
-/* All parts of a row into the first, and that to the tensors.  row = (b * H + h) * Lq + i. */
-void attn_parts_merge(const struct attn_parts *parts, const struct attn_problem *p,
-                      const struct attn_forward *t, int64_t row);
+/* All parts of a row into the first, and that to query i of head h. */
+void attn_parts_merge(const struct attn_parts *parts, int64_t row, const struct attn_forward *t,
+                      int64_t b, int64_t h, int64_t i);
+
+/* The same where rows are those of the whole problem: row = (b * H + h) * Lq + i. */
+void attn_parts_merge_row(const struct attn_parts *parts, const struct attn_problem *p,
+                          const struct attn_forward *t, int64_t row);
 
 #endif

@@ -21,7 +21,7 @@
 #include "optimized/leak.h"
 #include "optimized/parts.h"
 #include "optimized/simd/isa.h"
-#include "optimized/simd/kernels.h"
+#include "optimized/simd/workspace.h"
 #include "optimized/tiled_backward.h"
 #include "ref/impl.h"
 #include "ref/problem.h"
@@ -129,65 +129,15 @@ static enum attn_status make_plan(const struct attn_problem *p, const struct att
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
-static const char *const workspace_name[ATTN_WORKSPACES] = ATTN_WORK_NAMES;
+/* Each thread's workspace, then the parts, where there are several. */
+enum { BUFFERS = ATTN_WORKSPACES + ATTN_PARTS };
 
-struct memory {
-    void *ws[ATTN_WORKSPACES]; /* one share for each thread */
-    int64_t share[ATTN_WORKSPACES];
-    struct attn_parts parts;
-};
-
-static enum attn_status take(struct attn_ctx *ctx, const struct attn_problem *p,
-                             const struct plan *plan, struct memory *x)
+static void lay_out(const struct attn_problem *p, const struct plan *x, struct attn_buffer *buffer)
 {
-    int64_t bytes = plan->kernels->bytes;
-    plan->kernels->forward_workspace(plan->panels, p->d_key, p->d_value, x->share);
-    for (int n = 0; n < ATTN_WORKSPACES; n++) {
-        x->ws[n] = attn_ledger_take(ctx->ledger, workspace_name[n], plan->threads * x->share[n],
-                                    bytes, ctx->error);
-        if (x->ws[n] == NULL)
-            return ATTN_ENOMEM;
-    }
-    return plan->parts == 1 ? ATTN_OK
-                            : attn_parts_take(p, plan->kernels, plan->parts, ctx, &x->parts);
-}
-
-static void give(struct attn_ctx *ctx, struct memory *x)
-{
-    attn_parts_give(&x->parts, ctx);
-    for (int n = ATTN_WORKSPACES - 1; n >= 0; n--)
-        attn_ledger_give(ctx->ledger, x->ws[n]);
-}
-
-/* Written out from the table in simd/kernels.h: P queries in a panel, n panels in a block. */
-static enum attn_status cost_forward(const struct attn_problem *p, const struct attn_options *opt,
-                                     struct attn_cost *cost, struct attn_error *err)
-{
-    struct plan x;
-    enum attn_status status = make_plan(p, opt, &x, err);
-    if (status != ATTN_OK)
-        return status;
-    cost->flops =
-        2 * (double)attn_problem_all_pairs(p, &cost->counted) * (double)(p->d_key + p->d_value);
-    if (x.few)
-        return attn_decode_cost(p, &x.decode, cost, err);
-    int64_t bytes = x.kernels->bytes, lanes = x.kernels->lanes, P = x.kernels->panel, t = x.threads;
-    int64_t d = p->d_key, dv = p->d_value, longest = d > dv ? d : dv;
-    int64_t rows = p->batch * p->heads * p->n_query;
-    const struct {
-        const char *name;
-        int64_t numbers;
-    } live[] = {{"tile.q", t * x.panels * P * d},
-                {"tile.o", t * x.panels * P * dv},
-                {"tile.s", t * (ATTN_KEY_BLOCK + 8) * P},
-                {"tile.ml", t * 2 * x.panels * P},
-                {"tile.kv", t * ATTN_KEY_BLOCK * (d + dv)},
-                {"tile.rows", t * lanes * (ceil_div(longest, lanes) * lanes)},
-                {"part.o", x.parts > 1 ? x.parts * rows * dv : 0},
-                {"part.lse", x.parts > 1 ? x.parts * rows : 0}};
-    for (int n = 0; n < (x.parts > 1 ? 8 : 6) && status == ATTN_OK; n++)
-        status = attn_cost_add(cost, live[n].name, live[n].numbers, bytes, err);
-    return status;
+    attn_forward_buffers(x->kernels, p, x->threads, x->panels, buffer);
+    if (x->parts > 1)
+        attn_parts_buffers(x->kernels, x->parts, p->batch * p->heads * p->n_query, p->d_value,
+                           buffer + ATTN_WORKSPACES);
 }
 
 /* ---- the forward pass --------------------------------------------------------------------- */
@@ -205,7 +155,7 @@ static int stays_in_cache(const struct attn_problem *p, const struct plan *plan)
  * is soon left behind, that is 4 % of the time).  The heads of a group are next to each other,
  * because they read the same keys. */
 static struct attn_tile_forward unit(const struct attn_problem *p, const struct attn_forward *t,
-                                     const struct plan *plan, const struct memory *memory,
+                                     const struct plan *plan, const struct attn_parts *parts,
                                      int64_t n)
 {
     int64_t group = p->heads / p->kv_heads, units = group * plan->blocks * plan->parts;
@@ -216,46 +166,51 @@ static struct attn_tile_forward unit(const struct attn_problem *p, const struct 
         .p = p, .t = t, .runs = attn_runs_of(p), .rescale_at = plan->rescale_at};
     job.in_cache = step > 0 && stays_in_cache(p, plan);
     job.b = bh / p->heads, job.h = bh % p->heads;
-    job.i0 = block * plan->block, job.i1 = job.i0 + plan->block;
-    job.j0 = part * plan->part, job.j1 = job.j0 + plan->part;
-    job.i1 = job.i1 < p->n_query ? job.i1 : p->n_query;
-    job.j1 = job.j1 < p->n_key ? job.j1 : p->n_key;
+    job.i0 = block * plan->block, job.i1 = less(job.i0 + plan->block, p->n_query);
+    job.j0 = part * plan->part, job.j1 = less(job.j0 + plan->part, p->n_key);
     if (plan->parts > 1) {
         int64_t row = bh * p->n_query + job.i0;
-        job.o_part = attn_parts_o(&memory->parts, part, row);
-        job.lse_part = attn_parts_lse(&memory->parts, part, row);
+        job.o_part = attn_parts_o(parts, part, row);
+        job.lse_part = attn_parts_lse(parts, part, row);
     }
     return job;
+}
+
+static void run(const struct attn_problem *p, const struct attn_forward *t, const struct plan *plan,
+                const struct attn_buffer *buffer)
+{
+    int64_t rows = p->batch * p->heads * p->n_query;
+    struct attn_parts parts = {plan->kernels, plan->parts, rows, buffer + ATTN_WORKSPACES};
+#pragma omp parallel num_threads(plan->threads) if (plan->threads > 1)
+    {
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t n = 0; n < plan->units; n++) {
+            struct attn_tile_forward job = unit(p, t, plan, &parts, n);
+            for (int x = 0; x < ATTN_WORKSPACES; x++)
+                job.ws[x] = attn_buffer_at(&buffer[x], omp_get_thread_num());
+            plan->kernels->forward(&job);
+        }
+#pragma omp for schedule(static)
+        for (int64_t n = 0; n < (plan->parts > 1 ? rows : 0); n++)
+            attn_parts_merge_row(&parts, p, t, n);
+    }
 }
 
 static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem *p,
                                 const struct attn_forward *t)
 {
     struct plan plan;
-    struct memory memory = {0};
+    struct attn_buffer buffer[BUFFERS] = {0};
     enum attn_status status = make_plan(p, ctx->options, &plan, ctx->error);
     if (status == ATTN_OK && plan.few)
         return attn_decode_forward(&plan.decode, ctx, p, t);
+    if (status != ATTN_OK)
+        return status;
+    lay_out(p, &plan, buffer);
+    status = attn_buffers_take(buffer, BUFFERS, ctx->ledger, ctx->error);
     if (status == ATTN_OK)
-        status = take(ctx, p, &plan, &memory);
-    if (status == ATTN_OK) {
-        int64_t rows = plan.parts > 1 ? p->batch * p->heads * p->n_query : 0;
-#pragma omp parallel num_threads(plan.threads) if (plan.threads > 1)
-        {
-#pragma omp for schedule(dynamic, 1)
-            for (int64_t n = 0; n < plan.units; n++) {
-                struct attn_tile_forward job = unit(p, t, &plan, &memory, n);
-                for (int x = 0; x < ATTN_WORKSPACES; x++)
-                    job.ws[x] = (char *)memory.ws[x] +
-                                omp_get_thread_num() * memory.share[x] * plan.kernels->bytes;
-                plan.kernels->forward(&job);
-            }
-#pragma omp for schedule(static)
-            for (int64_t n = 0; n < rows; n++)
-                attn_parts_merge(&memory.parts, p, t, n);
-        }
-    }
-    give(ctx, &memory);
+        run(p, t, &plan, buffer);
+    attn_buffers_give(buffer, BUFFERS, ctx->ledger);
     if (status == ATTN_OK)
         attn_leak_mend_forward(p, t, plan.kernels, plan.threads);
     return status;
@@ -268,9 +223,18 @@ static enum attn_status cost(const struct attn_problem *p, const struct attn_opt
                              struct attn_error *err)
 {
     (void)rank;
+    struct plan x;
+    struct attn_buffer buffer[BUFFERS] = {0};
     if (pass == ATTN_BACKWARD)
         return attn_tiled_backward_cost(p, opt, cost, err);
-    return cost_forward(p, opt, cost, err);
+    enum attn_status status = make_plan(p, opt, &x, err);
+    if (status != ATTN_OK)
+        return status;
+    cost->flops = attn_problem_flops(p, pass, cost);
+    if (x.few)
+        return attn_decode_cost(p, &x.decode, cost, err);
+    lay_out(p, &x, buffer);
+    return attn_buffers_price(buffer, BUFFERS, cost, err);
 }
 
 /* At most once a key block. */
@@ -292,10 +256,7 @@ const struct attn_impl attn_impl_tiled = {
     .name = "tiled",
     .summary = "online softmax over tiles, vectors over queries; nothing of size L x L",
     .family = "tiled",
-    .caps = ATTN_CAP_F64 | ATTN_CAP_F32 | ATTN_CAP_BF16 | ATTN_CAP_F16 | ATTN_CAP_BACKWARD |
-            ATTN_CAP_GQA | ATTN_CAP_CROSS | ATTN_CAP_DV | ATTN_CAP_MASK | ATTN_CAP_HARD |
-            ATTN_CAP_SOFTCAP | ATTN_CAP_ALIBI | ATTN_CAP_BIAS | ATTN_CAP_DBIAS | ATTN_CAP_DLSE |
-            ATTN_CAP_STRIDES,
+    .caps = ATTN_CAPS_ALL,
     .options = options,
     .rescales = rescales,
     .merges = merges,

@@ -27,8 +27,7 @@
 #include "optimized/leak.h"
 #include "optimized/ordered_sum.h"
 #include "optimized/simd/isa.h"
-#include "optimized/simd/kernels.h"
-#include "ref/ledger.h"
+#include "optimized/simd/workspace.h"
 #include "ref/problem.h"
 
 /* ---- the plan ----------------------------------------------------------------------------- */
@@ -60,8 +59,6 @@ struct plan {
     int64_t packs;        /* group * steps: units that pack, that unpack  */
     int64_t units;        /* of one lane of a round: 2 * packs + blocks   */
     int64_t rounds;
-    int64_t state[ATTN_STATES], ws[ATTN_BACK];
-    int64_t share; /* of a part in the workspace's dK and dV */
 };
 
 /* Parts in a block, as far as the problem goes: a block reads all queries, and long ones less
@@ -122,21 +119,19 @@ static enum attn_status make_plan(const struct attn_problem *p, const struct att
     x->step = STEP_PANELS * x->kernels->panel;
     x->steps = ceil_div(p->n_query, x->step);
     plan_units(p, opt, x);
-    x->kernels->backward_workspace(p, x->keys, x->state, x->ws);
-    x->share = x->ws[ATTN_BACK_DKV];
-    x->ws[ATTN_BACK_DKV] = attn_product(x->share, x->span);
     return ATTN_OK;
 }
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
-static const char *const state_name[ATTN_STATES] = ATTN_STATE_NAMES;
-static const char *const workspace_name[ATTN_BACK] = ATTN_BACK_NAMES;
-
+/* The packed queries of the kv heads in work, each thread's workspace, and how far each unit has
+ * come. */
+enum { BUFFERS = ATTN_STATES + ATTN_BACK + 1 };
 struct memory {
-    char *state[ATTN_STATES]; /* [slots][group][panels] */
-    char *ws[ATTN_BACK];      /* [threads]              */
-    _Atomic int32_t *passed;  /* [rounds][units][lanes] */
+    struct attn_buffer buffer[BUFFERS];
+    const struct attn_buffer *state; /* [slots][group][panels] */
+    const struct attn_buffer *ws;    /* [threads]              */
+    _Atomic int32_t *passed;         /* [rounds][units][lanes] */
 };
 
 static int64_t panels_of(const struct plan *x)
@@ -144,68 +139,29 @@ static int64_t panels_of(const struct plan *x)
     return x->steps * STEP_PANELS;
 }
 
-static enum attn_status take(struct attn_ctx *ctx, const struct plan *x, struct memory *m)
+/* dK and dV are those of a whole block. */
+static void lay_out(const struct attn_problem *p, const struct plan *x, struct memory *m)
 {
-    int64_t bytes = x->kernels->bytes, panels = attn_product(x->slots * x->group, panels_of(x));
-    for (int n = 0; n < ATTN_STATES; n++)
-        if ((m->state[n] =
-                 attn_ledger_take(ctx->ledger, state_name[n], attn_product(panels, x->state[n]),
-                                  bytes, ctx->error)) == NULL)
-            return ATTN_ENOMEM;
-    for (int n = 0; n < ATTN_BACK; n++)
-        if ((m->ws[n] = attn_ledger_take(ctx->ledger, workspace_name[n],
-                                         attn_product(x->threads, x->ws[n]), bytes, ctx->error)) ==
-            NULL)
-            return ATTN_ENOMEM;
-    int64_t units = attn_product(x->rounds * x->lanes, x->units);
-    m->passed = attn_ledger_take(ctx->ledger, "ordered.sum", units, sizeof *m->passed, ctx->error);
-    if (m->passed == NULL)
-        return ATTN_ENOMEM;
-    for (int64_t n = 0; n < units; n++)
-        atomic_init(&m->passed[n], 0);
-    return ATTN_OK;
+    struct attn_buffer *state = m->buffer, *ws = state + ATTN_STATES, *order = ws + ATTN_BACK;
+    int64_t panels = attn_product(x->slots * x->group, panels_of(x));
+    attn_backward_buffers(x->kernels, p, panels, x->threads, x->keys, state, ws);
+    ws[ATTN_BACK_DKV].numbers = attn_product(ws[ATTN_BACK_DKV].numbers, x->span);
+    *order = attn_buffer_of("ordered.sum", x->rounds * x->lanes, x->units, 4);
+    m->state = state, m->ws = ws;
 }
 
-static void give(struct attn_ctx *ctx, struct memory *m)
-{
-    attn_ledger_give(ctx->ledger, (void *)m->passed);
-    for (int n = ATTN_BACK - 1; n >= 0; n--)
-        attn_ledger_give(ctx->ledger, m->ws[n]);
-    for (int n = ATTN_STATES - 1; n >= 0; n--)
-        attn_ledger_give(ctx->ledger, m->state[n]);
-}
-
-/* Written out on its own: P queries in a panel, rows of packed queries in whole steps. */
 enum attn_status attn_tiled_backward_cost(const struct attn_problem *p,
                                           const struct attn_options *opt, struct attn_cost *cost,
                                           struct attn_error *err)
 {
     struct plan x;
+    struct memory memory;
     enum attn_status status = make_plan(p, opt, &x, err);
     if (status != ATTN_OK)
         return status;
-    int64_t bytes = x.kernels->bytes, P = x.kernels->panel, W = x.kernels->lanes, t = x.threads;
-    int64_t d = p->d_key, dv = p->d_value, wide = ceil_div(d, W) * W + ceil_div(dv, W) * W;
-    int64_t rows = attn_product(x.slots * x.group, x.steps * x.step);
-    const struct {
-        const char *name;
-        int64_t numbers, size;
-    } live[] = {{"q.packed", attn_product(rows, d), bytes},
-                {"do.packed", attn_product(rows, dv), bytes},
-                {"dq", attn_product(rows, d), bytes},
-                {"lse", rows, bytes},
-                {"delta", rows, bytes},
-                {"tile.s", t * (x.keys + 8) * P, bytes},
-                {"tile.dp", t * (x.keys + 8) * P, bytes},
-                {"tile.slope", p->softcap > 0 ? t * (x.keys + 8) * P : 0, bytes},
-                {"tile.kv", attn_product(t * x.keys, d + dv), bytes},
-                {"tile.dkv", attn_product(t * x.span * (x.keys + 1), wide), bytes},
-                {"tile.rows", attn_product(t * (P + 1), wide), bytes},
-                {"ordered.sum", attn_product(x.rounds * x.lanes, x.units), 4}};
-    for (size_t n = 0; n < sizeof live / sizeof *live && status == ATTN_OK; n++)
-        status = attn_cost_add(cost, live[n].name, live[n].numbers, live[n].size, err);
-    cost->flops = 2 * (double)attn_problem_all_pairs(p, &cost->counted) * (double)(3 * d + 2 * dv);
-    return status;
+    lay_out(p, &x, &memory);
+    cost->flops = attn_problem_flops(p, ATTN_BACKWARD, cost);
+    return attn_buffers_price(memory.buffer, BUFFERS, cost, err);
 }
 
 /* ---- units and their order -----------------------------------------------------------------
@@ -278,7 +234,7 @@ static void aim(struct worker *x, int64_t head, int64_t s)
     job->i0 = m * plan->step;
     job->i1 = job->i0 + plan->step < p->n_query ? job->i0 + plan->step : p->n_query;
     for (int k = 0; k < ATTN_STATES; k++)
-        job->state[k] = x->work->memory->state[k] + at * plan->state[k] * plan->kernels->bytes;
+        job->state[k] = attn_buffer_at(&x->work->memory->state[k], at);
 }
 
 /* The first step of the job's query head, from its step m on, that sees any of keys [j0,j1);
@@ -311,7 +267,8 @@ static void aim_keys(struct worker *x, int64_t first, int64_t part)
     int64_t n_key = x->work->p->n_key;
     job->j0 = part * plan->keys;
     job->j1 = job->j0 + plan->keys < n_key ? job->j0 + plan->keys : n_key;
-    job->ws[ATTN_BACK_DKV] = x->dkv + (part - first) * plan->share * plan->kernels->bytes;
+    const struct attn_buffer *dkv = &x->work->memory->ws[ATTN_BACK_DKV];
+    job->ws[ATTN_BACK_DKV] = x->dkv + (part - first) * (dkv->numbers / plan->span) * dkv->size;
 }
 
 /* The job's queries meet parts [first,end).  The workspace has K and V of one part: of several,
@@ -400,7 +357,7 @@ static void run_thread(struct work *work, int thread)
     x.job = (struct attn_tile_backward){.p = work->p, .t = work->t, .keys = plan->keys};
     x.job.runs = attn_runs_of(work->p);
     for (int k = 0; k < ATTN_BACK; k++)
-        x.job.ws[k] = work->memory->ws[k] + thread * plan->ws[k] * plan->kernels->bytes;
+        x.job.ws[k] = attn_buffer_at(&work->memory->ws[k], thread);
     x.dkv = x.job.ws[ATTN_BACK_DKV];
     while ((n = atomic_fetch_add(&work->next, 1)) < all)
         run_unit(&x, n);
@@ -423,12 +380,16 @@ enum attn_status attn_tiled_backward(struct attn_ctx *ctx, const struct attn_pro
                                      const struct attn_backward *t)
 {
     struct plan plan;
-    struct memory memory = {0};
+    struct memory memory;
     struct work work = {.p = p, .t = t, .plan = &plan, .memory = &memory};
     enum attn_status status = make_plan(p, ctx->options, &plan, ctx->error);
-    if (status == ATTN_OK)
-        status = take(ctx, &plan, &memory);
+    if (status != ATTN_OK)
+        return status;
+    lay_out(p, &plan, &memory);
+    status = attn_buffers_take(memory.buffer, BUFFERS, ctx->ledger, ctx->error);
     if (status == ATTN_OK) {
+        memory.passed = (void *)memory.buffer[BUFFERS - 1].data;
+        attn_ordered_sum_begin(memory.passed, plan.rounds * plan.lanes * plan.units);
         int threads = attn_dbias_is_shared(p, &t->dbias) ? 1 : plan.threads;
         attn_dbias_clear(p, &t->dbias);
         if (threads == 1)
@@ -437,7 +398,7 @@ enum attn_status attn_tiled_backward(struct attn_ctx *ctx, const struct attn_pro
 #pragma omp parallel num_threads(threads)
             run_thread(&work, omp_get_thread_num());
     }
-    give(ctx, &memory);
+    attn_buffers_give(memory.buffer, BUFFERS, ctx->ledger);
     if (status == ATTN_OK)
         attn_leak_mend_backward(p, t, plan.kernels, plan.threads);
     return status;

@@ -31,7 +31,7 @@ enum attn_cap {
     ATTN_CAP_DLSE = 1u << 14,   /* a gradient that arrives through LSE                       */
     ATTN_CAP_STRIDES = 1u << 15 /* any layout; without it [B,H,L,d] contiguous               */
 };
-enum { ATTN_CAPS = 16 };
+enum { ATTN_CAPS = 16, ATTN_CAPS_ALL = (1 << ATTN_CAPS) - 1 };
 const char *attn_cap_name(enum attn_cap cap); /* "f32", "backward", "gqa", ... */
 
 /* ---- memory is a contract ----------------------------------------------------------------- */

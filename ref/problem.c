@@ -163,6 +163,13 @@ int64_t attn_problem_all_pairs(const struct attn_problem *p, int *counted)
     return pairs * (by_batch ? 1 : p->batch) * (by_head ? 1 : p->heads);
 }
 
+double attn_problem_flops(const struct attn_problem *p, enum attn_pass pass, struct attn_cost *cost)
+{
+    double d = (double)p->d_key, dv = (double)p->d_value;
+    return 2 * (double)attn_problem_all_pairs(p, &cost->counted) *
+           (pass == ATTN_FORWARD ? d + dv : 3 * d + 2 * dv);
+}
+
 static double load(const void *data, enum attn_dtype dtype, int64_t at)
 {
     switch (dtype) {

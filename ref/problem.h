@@ -64,6 +64,11 @@ static inline int64_t attn_problem_pairs(const struct attn_problem *p, int64_t b
 /* Visible pairs of all batches and heads. */
 int64_t attn_problem_all_pairs(const struct attn_problem *p, int *counted);
 
+/* Of a pass that works on visible pairs only: QK^T and PV; backward QK^T, dO V^T, dS K, dS^T Q and
+ * P^T dO.  cost->counted as above. */
+double attn_problem_flops(const struct attn_problem *p, enum attn_pass pass,
+                          struct attn_cost *cost);
+
 /* The bias of one pair, in double. */
 double attn_problem_bias(const struct attn_problem *p, int64_t b, int64_t h, int64_t i, int64_t j);
 

@@ -67,9 +67,6 @@ attn_head_pass attn_dense_forward_f32, attn_dense_forward_f64, attn_dense_backwa
     attn_csr_backward_f64, attn_tiled_forward_f32, attn_tiled_forward_f64, attn_tiled_backward_f32,
     attn_tiled_backward_f64;
 
-/* What the textbooks claim: everything in the contract. */
-#define ATTN_TEXTBOOK_CAPS ((1u << ATTN_CAPS) - 1)
-
 extern const struct attn_impl attn_impl_dense, attn_impl_csr_textbook, attn_impl_tiled_textbook;
 
 #endif

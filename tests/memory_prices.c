@@ -88,6 +88,32 @@ static const struct hand_price hand_prices[] = {
      "q.packed=1536 do.packed=1152 dq=1536 lse=192 delta=192 tile.s=1152 tile.dp=1152 tile.kv=896 "
      "tile.dkv=1088 tile.rows=832 ordered.sum=80",
      NULL},
+    /* two parts of the keys: o 2*10*6, lse 2*10 */
+    {"tiled:parts=2@portable", ATTN_FORWARD, 21808, 0, 0, 0,
+     "tile.q=384 tile.o=288 tile.s=9600 tile.ml=96 tile.kv=10752 tile.rows=128 part.o=480 "
+     "part.lse=80",
+     "q10k300d8v6:causal(br):f32:normal:s1"},
+    /* few queries: two heads of 4 go together, 8*8 each of q and o; 8 rows of 64 scores, 64*(8+8)
+     * of K and V; one part: o 2*4*4*6, lse 2*4*4 */
+    {"tiled@portable", ATTN_FORWARD, 7552, 0, 0, 0,
+     "row.q=256 row.o=256 row.s=2048 row.kv=4096 part.o=768 part.lse=128",
+     "b2h4g2q4k128d8v6:causal(br):f32:normal:s1"},
+    /* one pattern, one panel (a byte), a word of keys seen.  dv is no whole number of vectors: K
+     * and V are copied, 12*8 each.  Workspace: scores of a batch 24064, 288 steps of 8 numbers,
+     * 12 rows of 8 + 8, three arrays of 12 in 16s, 8 rows of 8, in all 26672 */
+    {"csr@portable", ATTN_FORWARD, 107853, 0, 0, 16800,
+     "csr.row_start=88 csr.column=300 csr.dense=1 csr.seen=8 k.rows=384 v.rows=384 "
+     "workspace=106688",
+     NULL},
+    /* and a value for each of 600 pairs */
+    {"csr:passes=3@portable", ATTN_FORWARD, 110244, 0, 0, 16800,
+     "csr.row_start=88 csr.column=300 k.rows=384 v.rows=384 values=2400 workspace=106688", NULL},
+    /* a kv head: 20 rows of LSE, D, dQ (8) and how far they are read; 12 keys of 2*(8+8), three
+     * times 64+16, 16 each for q, dO, o; order: 4 kv heads of one chunk */
+    {"csr@portable", ATTN_BACKWARD, 3972, 0, 0, 43200,
+     "csr.row_start=88 csr.column=300 lse=80 delta=80 dq=640 csr.done=80 workspace=2688 "
+     "ordered.sum=16",
+     NULL},
     /* one panel, key blocks of 192; two chunks of keys: o 2*4*6, lse 2*4 */
     {"chunked:q=4,k=8@portable", ATTN_FORWARD, 21472, 0, 0, 16800,
      "tile.q=384 tile.o=288 tile.s=9600 tile.ml=96 tile.kv=10752 tile.rows=128 part.o=192 "

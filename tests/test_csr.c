@@ -46,10 +46,11 @@ static void check_rows(const struct attn_csr *csr, const struct attn_problem *p,
                 pairs += n;
             }
     struct attn_cost cost = {0};
-    int64_t nnz = -1, all = -1;
-    ck_assert_int_eq(attn_csr_cost(p, &cost, &nnz, &all, NULL), ATTN_OK);
-    ck_assert_int_eq(nnz, csr->nnz);
-    ck_assert_int_eq(all, pairs);
+    struct attn_csr priced;
+    ck_assert_int_eq(attn_csr_cost(p, &cost, &priced, NULL), ATTN_OK);
+    ck_assert_int_eq(priced.nnz, csr->nnz);
+    ck_assert_int_eq(priced.patterns, csr->patterns);
+    ck_assert_int_eq(attn_csr_pairs(p, &priced), pairs);
 }
 
 static int64_t bytes_of(const struct attn_account *account, int n, const char *name)
@@ -65,7 +66,8 @@ static void check_price(const struct attn_ledger *ledger, const struct attn_prob
                         const struct attn_csr *csr)
 {
     struct attn_cost cost = {0};
-    ck_assert_int_eq(attn_csr_cost(p, &cost, NULL, NULL, NULL), ATTN_OK);
+    struct attn_csr priced;
+    ck_assert_int_eq(attn_csr_cost(p, &cost, &priced, NULL), ATTN_OK);
     int64_t starts = 8 * (csr->patterns * p->n_query + 1), columns = 4 * csr->nnz;
     struct attn_mask_tensor row_start, column;
     int given = attn_mask_stored(p->mask, &row_start, &column) && csr->column == column.data;
@@ -188,13 +190,13 @@ START_TEST(long_problems_are_priced)
     struct attn_mask_shape shape = {2, 8, 200000, 200000};
     struct attn_mask *mask;
     struct attn_cost cost = {0};
-    int64_t nnz, pairs;
+    struct attn_csr csr;
     ck_assert_int_eq(attn_mask_parse("causal(br)&window(511,-1,br)", &shape, NULL, &mask, NULL),
                      ATTN_OK);
     struct attn_problem p = problem_of(mask, &shape, &(struct attn_origin){0, 0, 0, 0});
-    ck_assert_int_eq(attn_csr_cost(&p, &cost, &nnz, &pairs, NULL), ATTN_OK);
-    ck_assert_int_eq(nnz, 102269184);
-    ck_assert_int_eq(pairs, INT64_C(16) * 102269184);
+    ck_assert_int_eq(attn_csr_cost(&p, &cost, &csr, NULL), ATTN_OK);
+    ck_assert_int_eq(csr.nnz, 102269184);
+    ck_assert_int_eq(attn_csr_pairs(&p, &csr), INT64_C(16) * 102269184);
     ck_assert_int_eq(cost.live[0].bytes, 1600008);
     ck_assert_int_eq(cost.live[1].bytes, 409076736);
     ck_assert_int_eq(cost.peak_bytes, 410676744);
@@ -214,10 +216,9 @@ START_TEST(columns_beyond_32_bits_are_refused)
     attn_ledger_init(&ledger, NULL);
     ck_assert_int_eq(attn_csr_build(&p, &ledger, &csr, &err), ATTN_ENOTSUP);
     ck_assert(strstr(err.text, "2147483648 keys") != NULL);
-    ck_assert_int_eq(attn_csr_cost(&p, &cost, NULL, NULL, &err), ATTN_ENOTSUP);
+    ck_assert_int_eq(attn_csr_cost(&p, &cost, &csr, &err), ATTN_ENOTSUP);
     p.n_key--;
-    ck_assert_int_eq(attn_csr_cost(&p, &cost, NULL, NULL, &err), ATTN_OK);
-    attn_csr_free(&csr, &ledger);
+    ck_assert_int_eq(attn_csr_cost(&p, &cost, &csr, &err), ATTN_OK);
 }
 END_TEST
 

@@ -84,7 +84,7 @@ static enum attn_status cost(const struct attn_problem *p, const struct attn_opt
 static const struct attn_impl meddler = {.name = "meddler",
                                          .summary = "the textbook, and something it should not",
                                          .family = "test",
-                                         .caps = ATTN_TEXTBOOK_CAPS,
+                                         .caps = ATTN_CAPS_ALL,
                                          .options = options,
                                          .cost = cost,
                                          .forward = forward,

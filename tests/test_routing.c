@@ -144,7 +144,7 @@ static enum attn_status probe_backward(struct attn_ctx *ctx, const struct attn_p
 
 static const struct attn_impl probe = {.name = "probe",
                                        .family = "test",
-                                       .caps = ATTN_TEXTBOOK_CAPS,
+                                       .caps = ATTN_CAPS_ALL,
                                        .forward = probe_forward,
                                        .backward = probe_backward};
 

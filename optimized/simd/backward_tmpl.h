@@ -17,30 +17,13 @@
  * hold NaN.  A query with LSE = -inf sees nothing: its q, o and dO are replaced by zeros, and its
  * LSE by +inf, which makes P = 0. */
 
-/* What a query head keeps, and what a thread works in: see ATTN_KEPT_NAMES, ATTN_BACK_NAMES. */
+/* What a query head keeps, and what a thread works in: see ATTN_STATE_Q and ATTN_BACK_S, and on. */
 struct FN(head_state) {
     REAL *Q, *dO, *dQ, *lse, *D; /* at a panel */
 };
 struct FN(backward_workspace) {
     REAL *S, *dP, *slope, *K, *V, *dK, *dV, *rows, *zeros;
 };
-
-static void FN(backward_numbers)(const struct attn_problem *p, int64_t keys,
-                                 int64_t state[ATTN_STATES], int64_t ws[ATTN_BACK])
-{
-    int64_t d = p->d_key, dv = p->d_value, wide = FN(round_up)(d) + FN(round_up)(dv);
-    state[ATTN_STATE_Q] = attn_product(PANEL, d);
-    state[ATTN_STATE_DO] = attn_product(PANEL, dv);
-    state[ATTN_STATE_DQ] = attn_product(PANEL, d);
-    state[ATTN_STATE_LSE] = PANEL;
-    state[ATTN_STATE_DELTA] = PANEL;
-    ws[ATTN_BACK_S] = (keys + 8) * PANEL;
-    ws[ATTN_BACK_DP] = (keys + 8) * PANEL;
-    ws[ATTN_BACK_SLOPE] = p->softcap > 0 ? (keys + 8) * PANEL : 0;
-    ws[ATTN_BACK_KV] = attn_product(keys, d + dv);
-    ws[ATTN_BACK_DKV] = attn_product(keys + 1, wide);
-    ws[ATTN_BACK_ROWS] = attn_product(PANEL + 1, wide);
-}
 
 static struct FN(backward_workspace) FN(backward_layout)(const struct attn_tile_backward *job)
 {

@@ -19,21 +19,10 @@
  * Hidden keys get S = -inf, and P is then exactly 0: not the smallest number, whose products would
  * be subnormal and slow. */
 
-/* What a thread works in: see ATTN_WORK_NAMES. */
+/* What a thread works in: see ATTN_WORK_Q and on. */
 struct FN(forward_workspace) {
     REAL *Q, *O, *S, *m, *l, *K, *V, *rows;
 };
-
-static void FN(forward_numbers)(int64_t panels, int64_t d, int64_t dv,
-                                int64_t numbers[ATTN_WORKSPACES])
-{
-    numbers[ATTN_WORK_Q] = panels * PANEL * d;
-    numbers[ATTN_WORK_O] = panels * PANEL * dv;
-    numbers[ATTN_WORK_S] = (ATTN_KEY_BLOCK + 8) * PANEL;
-    numbers[ATTN_WORK_ML] = 2 * panels * PANEL;
-    numbers[ATTN_WORK_KV] = ATTN_KEY_BLOCK * (d + dv);
-    numbers[ATTN_WORK_ROWS] = LANES * FN(round_up)(d > dv ? d : dv);
-}
 
 static struct FN(forward_workspace)
     FN(forward_layout)(void *const ws[ATTN_WORKSPACES], int64_t panels, int64_t d)

@@ -2,8 +2,7 @@
  *
  * A kernel does one unit of work of one (batch, head) on the calling thread and touches nothing
  * else: who calls it deals the units out, owns the memory and knows the plan (optimized/tiled.c,
- * csr.c, gemm.c, chunked.c).  Scratch is handed in as one block; its layout is the kernel's own,
- * its size is told by the geometry.
+ * csr.c, gemm.c, chunked.c).  Workspace is handed in; simd/workspace.h says how much of it.
  *
  * Letters  P queries in a panel (three vectors), KB keys in a block, d = d_key, dv = d_value.
  * Source   the online softmax of Milakov & Gimelshein 2018 and the loops of Dao 2023
@@ -19,8 +18,7 @@
  * 1 MiB, which is what the kernels were measured with. */
 enum { ATTN_NEAR_BYTES = 512 * 1024 };
 
-/* Memory that one thread works in, in numbers of the arithmetic type: the kernels say what they
- * need for blocks of so many panels, the caller takes it from the ledger under these names. */
+/* What one thread works in, for blocks of so many panels, in numbers of the arithmetic type. */
 enum {
     ATTN_WORK_Q,    /* [panels][d][panel]: Q, transposed and scaled                       */
     ATTN_WORK_O,    /* [panels][dv][panel]: O, transposed, not yet divided by l           */
@@ -30,10 +28,6 @@ enum {
     ATTN_WORK_ROWS, /* [lanes][d or dv, in whole vectors]: rows on their way in and out   */
     ATTN_WORKSPACES
 };
-#define ATTN_WORK_NAMES                                                 \
-    {                                                                   \
-        "tile.q", "tile.o", "tile.s", "tile.ml", "tile.kv", "tile.rows" \
-    }
 
 /* Queries [i0,i1) of head h against keys [j0,j1).  With parts (o_part, lse_part) the result is
  * one part of several, to be merged: row r of o_part is [dv] of arithmetic type, with o
@@ -52,33 +46,23 @@ struct attn_tile_forward {
 
 /* The backward pass: what a query head keeps from one block of keys to the next, in numbers a
  * panel; and what a thread works in, in numbers, for blocks of so many keys. */
-enum { ATTN_STATE_Q, ATTN_STATE_DO, ATTN_STATE_DQ, ATTN_STATE_LSE, ATTN_STATE_DELTA, ATTN_STATES };
-#define ATTN_STATE_NAMES                                                                         \
-    {                                                                                            \
-        "q.packed",      /* [panels of Lq][d][panel]: Q, transposed and scaled                */ \
-            "do.packed", /* [panels of Lq][dv][panel]                                         */ \
-            "dq",        /* [panels of Lq][d][panel]: sum of dS K so far                      */ \
-            "lse",       /* [panels of Lq][panel]: to base 2; +inf where nothing is seen      */ \
-            "delta"      /* [panels of Lq][panel]: D = dO . O - dLSE                          */ \
-    }
 enum {
-    ATTN_BACK_S,
-    ATTN_BACK_DP,
-    ATTN_BACK_SLOPE,
-    ATTN_BACK_KV,
-    ATTN_BACK_DKV,
-    ATTN_BACK_ROWS,
+    ATTN_STATE_Q,     /* [panels of Lq][d][panel]: Q, transposed and scaled                */
+    ATTN_STATE_DO,    /* [panels of Lq][dv][panel]                                         */
+    ATTN_STATE_DQ,    /* [panels of Lq][d][panel]: sum of dS K so far                      */
+    ATTN_STATE_LSE,   /* [panels of Lq][panel]: to base 2; +inf where nothing is seen      */
+    ATTN_STATE_DELTA, /* [panels of Lq][panel]: D = dO . O - dLSE                          */
+    ATTN_STATES
+};
+enum {
+    ATTN_BACK_S,     /* [keys + 8][panel]: scores, then P                                 */
+    ATTN_BACK_DP,    /* the same: dP, then dS                                             */
+    ATTN_BACK_SLOPE, /* the same, with a softcap: its slope                               */
+    ATTN_BACK_KV,    /* [keys][d + dv]: K and V widened, where storage asks for it        */
+    ATTN_BACK_DKV,   /* [keys + 1][d], [dv] in whole vectors: dK, dV, and a row of waste  */
+    ATTN_BACK_ROWS,  /* [panel + 1][d + dv in whole vectors]: Q and dO as rows, and zeros */
     ATTN_BACK
 };
-#define ATTN_BACK_NAMES                                                                           \
-    {                                                                                             \
-        "tile.s",         /* [keys + 8][panel]: scores, then P                                 */ \
-            "tile.dp",    /* the same: dP, then dS                                             */ \
-            "tile.slope", /* the same, with a softcap: its slope                               */ \
-            "tile.kv",    /* [keys][d + dv]: K and V widened, where storage asks for it        */ \
-            "tile.dkv",   /* [keys + 1][d], [dv] in whole vectors: dK, dV, and a row of waste  */ \
-            "tile.rows"   /* [panel + 1][d + dv in whole vectors]: Q and dO as rows, and zeros */ \
-    }
 
 /* Query head h, which reads kv head g.  Calls for one g:
  *      pack    queries [i0,i1), i0 at a panel of the head state: before any key meets them
@@ -110,14 +94,13 @@ enum {
 };
 
 /* Memory of a thread for jobs of so many (head, query) pairs, in numbers of the arithmetic type. */
-enum { ATTN_SPLIT_Q, ATTN_SPLIT_O, ATTN_SPLIT_S, ATTN_SPLIT_KV, ATTN_SPLIT_WORKSPACES };
-#define ATTN_SPLIT_WORK_NAMES                                                                  \
-    {                                                                                          \
-        "row.q",     /* [rows][d, in whole vectors]: Q, scaled                              */ \
-            "row.o", /* [rows][dv, in whole vectors]: O, not yet divided by l               */ \
-            "row.s", /* [rows][ATTN_SPLIT_KEYS]: scores, then probabilities                 */ \
-            "row.kv" /* [ATTN_SPLIT_KEYS][d + dv, in whole vectors]: K and V widened        */ \
-    }
+enum {
+    ATTN_SPLIT_Q,  /* [rows][d, in whole vectors]: Q, scaled                              */
+    ATTN_SPLIT_O,  /* [rows][dv, in whole vectors]: O, not yet divided by l               */
+    ATTN_SPLIT_S,  /* [rows][ATTN_SPLIT_KEYS]: scores, then probabilities                 */
+    ATTN_SPLIT_KV, /* [ATTN_SPLIT_KEYS][d + dv, in whole vectors]: K and V widened        */
+    ATTN_SPLIT_WORKSPACES
+};
 
 /* A block of queries against the keys that are stored for them.  k and v are copies of the rows of
  * their kv head, widened and padded to whole vectors: [Lk][d], [Lk][dv]; NULL where the tensors'
@@ -136,7 +119,7 @@ struct attn_row_forward {
     int64_t b, h, i0, i1;
     int64_t chunk; /* keys that all queries meet at a time */
     void *values;  /* of the head, in the order of its pattern: row_sddmm, row_softmax, row_spmm */
-    void *ws;      /* row_workspace() numbers, aligned to 64 */
+    void *ws;      /* attn_row_numbers(), aligned to 64 */
 };
 
 /* The backward pass: the queries [i0,i1) of head h, which reads kv head g, and the keys [j0,j1), a
@@ -157,7 +140,7 @@ struct attn_row_backward {
     void *lse, *delta; /* [Lq]: LSE to base 2 (+inf where nothing is seen), D           */
     void *dq;          /* [Lq][d in whole vectors]: sum of dS k so far                  */
     int32_t *done;     /* [Lq]: stored pairs of a row that are behind us                */
-    void *ws;          /* row_backward_workspace(keys of a chunk) numbers, aligned to 64     */
+    void *ws;          /* attn_row_backward_numbers() of the chunk, aligned to 64         */
 };
 
 /* Decoding: the queries [i0,i1) of heads [h0,h1), which share a kv head, against keys [j0,j1), in
@@ -198,11 +181,7 @@ struct attn_kernels {
     void (*transpose)(void *square);                 /* [lanes][lanes], in place */
 
     /* ---- the tile kernels (tile_tmpl.h, forward_tmpl.h, backward_tmpl.h) ---- */
-    void (*forward_workspace)(int64_t panels, int64_t d, int64_t dv,
-                              int64_t numbers[ATTN_WORKSPACES]);
     void (*forward)(const struct attn_tile_forward *job);
-    void (*backward_workspace)(const struct attn_problem *p, int64_t keys,
-                               int64_t state[ATTN_STATES], int64_t ws[ATTN_BACK]);
     void (*backward_pack)(const struct attn_tile_backward *job);
     void (*backward_begin)(const struct attn_tile_backward *job);
     void (*backward_step)(const struct attn_tile_backward *job);
@@ -218,15 +197,11 @@ struct attn_kernels {
     void (*gemm_keys)(const struct attn_tile_backward *job);
 
     /* ---- the row kernels (rows_forward_tmpl.h, rows_backward_tmpl.h, split_tmpl.h) ---- */
-    void (*split_workspace)(int64_t rows, int64_t d, int64_t dv,
-                            int64_t numbers[ATTN_SPLIT_WORKSPACES]);
     void (*split)(const struct attn_row_split *job);
-    int64_t (*row_workspace)(int64_t rows, int64_t d, int64_t dv); /* numbers */
     void (*row_forward)(const struct attn_row_forward *job);
     void (*row_sddmm)(const struct attn_row_forward *job); /* or in three steps: */
     void (*row_softmax)(const struct attn_row_forward *job);
     void (*row_spmm)(const struct attn_row_forward *job);
-    int64_t (*row_backward_workspace)(int64_t keys, int64_t d, int64_t dv); /* numbers */
     void (*row_backward_start)(const struct attn_row_backward *job);
     void (*row_backward_begin)(const struct attn_row_backward *job);
     void (*row_backward_step)(const struct attn_row_backward *job);

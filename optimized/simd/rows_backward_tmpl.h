@@ -23,13 +23,6 @@ struct FN(back_workspace) {
     REAL *q, *d_o, *o;          /* [wide], [wide_v], [wide_v]                      */
 };
 
-static int64_t FN(back_numbers)(int64_t keys, int64_t d, int64_t dv)
-{
-    int64_t wide = FN(round_up)(d), wide_v = FN(round_up)(dv);
-    return FN(whole)(keys * 2 * (wide + wide_v)) + 3 * (ATTN_BACK_STEP + 16) + FN(whole)(wide) +
-           2 * FN(whole)(wide_v);
-}
-
 static struct FN(back_workspace) FN(back_layout)(const struct attn_row_backward *job)
 {
     struct FN(back_workspace) x;

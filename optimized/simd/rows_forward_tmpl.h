@@ -23,14 +23,6 @@ static int64_t FN(whole)(int64_t n)
     return (n + 15) / 16 * 16;
 }
 
-static int64_t FN(row_numbers)(int64_t rows, int64_t d, int64_t dv)
-{
-    int64_t wide = FN(round_up)(d), wide_v = FN(round_up)(dv);
-    return FN(whole)(rows * wide) + FN(whole)(rows * wide_v) + 3 * FN(whole)(rows) +
-           ATTN_ROW_BATCH + ATTN_ROW_STEPS * ATTN_ROW_STEP_BYTES / (int64_t)sizeof(REAL) +
-           GROUP * (wide > wide_v ? wide : wide_v);
-}
-
 static struct FN(row_workspace) FN(row_layout)(const struct attn_row_forward *job)
 {
     int64_t rows = job->i1 - job->i0, wide = FN(round_up)(job->p->d_key);

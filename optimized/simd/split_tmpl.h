@@ -3,16 +3,6 @@
  * from the nearest cache after that.  How far each query sees is a matter of runs
  * (mask_cursor.h). */
 
-static void FN(split_numbers)(int64_t rows, int64_t d, int64_t dv,
-                              int64_t numbers[ATTN_SPLIT_WORKSPACES])
-{
-    int64_t wide = FN(round_up)(d), wide_v = FN(round_up)(dv);
-    numbers[ATTN_SPLIT_Q] = rows * wide;
-    numbers[ATTN_SPLIT_O] = rows * wide_v;
-    numbers[ATTN_SPLIT_S] = rows * ATTN_SPLIT_KEYS;
-    numbers[ATTN_SPLIT_KV] = ATTN_SPLIT_KEYS * (wide + wide_v);
-}
-
 /* One query on its way through the keys. */
 struct FN(split_row) {
     int64_t h, i;

@@ -5,21 +5,28 @@
 
 #include <limits.h>
 
-/* Patterns of a problem: one, or one for each batch, head, or both. */
-struct spread {
-    int64_t batches, heads; /* that differ */
-};
-
-static struct spread spread_of(const struct attn_problem *p)
+/* One pattern for all, or one for each batch, head, or both; no arrays yet. */
+static struct attn_csr patterns_of(const struct attn_problem *p)
 {
-    struct spread s = {1, 1};
-    if (attn_mask_varies_by_batch(p->mask))
-        s.batches = p->batch;
-    if (attn_mask_varies_by_head(p->mask))
-        s.heads = p->heads;
+    int64_t batches = attn_mask_varies_by_batch(p->mask) ? p->batch : 1;
+    int64_t heads = attn_mask_varies_by_head(p->mask) ? p->heads : 1;
     if (p->batch == 0 || p->heads == 0)
-        s.batches = s.heads = 0;
-    return s;
+        batches = heads = 0;
+    return (struct attn_csr){.n_query = p->n_query,
+                             .batch_step = batches > 1 ? heads : 0,
+                             .head_step = heads > 1,
+                             .patterns = attn_product(batches, heads)};
+}
+
+/* The (batch, head) that a pattern was made for. */
+static int64_t batch_of(const struct attn_csr *csr, int64_t pattern)
+{
+    return csr->batch_step > 0 ? pattern / csr->batch_step : 0;
+}
+
+static int64_t head_of(const struct attn_csr *csr, int64_t pattern)
+{
+    return csr->batch_step > 0 ? pattern % csr->batch_step : pattern;
 }
 
 /* a + b, or -1 when either is -1 or the sum exceeds int64. */
@@ -78,11 +85,8 @@ static void borrow(struct attn_csr *csr, const struct attn_mask_tensor *row_star
 enum attn_status attn_csr_build(const struct attn_problem *problem, struct attn_ledger *ledger,
                                 struct attn_csr *csr, struct attn_error *err)
 {
-    struct spread s = spread_of(problem);
     struct attn_mask_tensor row_start, column;
-    *csr = (struct attn_csr){.n_query = problem->n_query, .patterns = s.batches * s.heads};
-    csr->head_step = s.heads > 1;
-    csr->batch_step = s.batches > 1 ? s.heads : 0;
+    *csr = patterns_of(problem);
     enum attn_status status = check_columns(problem, err);
     if (status != ATTN_OK)
         return status;
@@ -91,19 +95,18 @@ enum attn_status attn_csr_build(const struct attn_problem *problem, struct attn_
         return ATTN_OK;
     }
 
-    int64_t rows = attn_product(csr->patterns, csr->n_query), row = 0;
+    int64_t n = csr->n_query, rows = attn_product(csr->patterns, n);
     if (attn_product(sum_or_overflow(rows, 1), (int64_t)sizeof *csr->row_start) < 0)
         return attn_fail(err, ATTN_EINVAL, "csr of %lld patterns of %lld rows exceeds 64 bits",
-                         (long long)csr->patterns, (long long)csr->n_query);
+                         (long long)csr->patterns, (long long)n);
     csr->row_start =
         attn_ledger_take(ledger, "csr.row_start", rows + 1, (int64_t)sizeof *csr->row_start, err);
     if (csr->row_start == NULL)
         return ATTN_ENOMEM;
     csr->row_start[0] = 0;
-    for (int64_t b = 0; b < s.batches; b++)
-        for (int64_t h = 0; h < s.heads; h++)
-            for (int64_t i = 0; i < csr->n_query; i++, row++)
-                csr->row_start[row + 1] = csr->row_start[row] + row_count(problem, b, h, i);
+    for (int64_t r = 0; r < rows; r++)
+        csr->row_start[r + 1] = csr->row_start[r] + row_count(problem, batch_of(csr, r / n),
+                                                              head_of(csr, r / n), r % n);
     csr->nnz = csr->row_start[rows];
 
     csr->column =
@@ -112,11 +115,9 @@ enum attn_status attn_csr_build(const struct attn_problem *problem, struct attn_
         attn_csr_free(csr, ledger);
         return ATTN_ENOMEM;
     }
-    row = 0;
-    for (int64_t b = 0; b < s.batches; b++)
-        for (int64_t h = 0; h < s.heads; h++)
-            for (int64_t i = 0; i < csr->n_query; i++, row++)
-                row_keys(problem, b, h, i, csr->column + csr->row_start[row]);
+    for (int64_t r = 0; r < rows; r++)
+        row_keys(problem, batch_of(csr, r / n), head_of(csr, r / n), r % n,
+                 csr->column + csr->row_start[r]);
     return ATTN_OK;
 }
 
@@ -138,34 +139,33 @@ int64_t attn_csr_row(const struct attn_csr *csr, int64_t b, int64_t h, int64_t i
     return csr->row_start[row + 1] - csr->row_start[row];
 }
 
-enum attn_status attn_csr_cost(const struct attn_problem *problem, struct attn_cost *cost,
-                               int64_t *nnz, int64_t *pairs, struct attn_error *err)
+int64_t attn_csr_pairs(const struct attn_problem *problem, const struct attn_csr *csr)
 {
-    struct spread s = spread_of(problem);
+    int64_t share =
+        csr->patterns > 0 ? attn_product(problem->batch, problem->heads) / csr->patterns : 0;
+    return attn_product(csr->nnz, share);
+}
+
+enum attn_status attn_csr_cost(const struct attn_problem *problem, struct attn_cost *cost,
+                               struct attn_csr *csr, struct attn_error *err)
+{
+    struct attn_mask_tensor row_start, column;
+    *csr = patterns_of(problem);
     enum attn_status status = check_columns(problem, err);
     if (status != ATTN_OK)
         return status;
-    int64_t stored = 0;
-    for (int64_t b = 0; b < s.batches; b++)
-        for (int64_t h = 0; h < s.heads; h++)
-            stored = sum_or_overflow(stored, attn_problem_pairs(problem, b, h, &cost->counted));
-    int64_t patterns = attn_product(s.batches, s.heads);
-    int64_t share = patterns > 0 ? attn_product(problem->batch, problem->heads) / patterns : 0;
-    int64_t all = attn_product(stored, share); /* each pattern serves as many (batch, head)s */
-    int64_t rows = sum_or_overflow(attn_product(patterns, problem->n_query), 1);
-    if (stored < 0 || all < 0 || rows < 0)
+    for (int64_t n = 0; n < csr->patterns; n++)
+        csr->nnz = sum_or_overflow(csr->nnz, attn_problem_pairs(problem, batch_of(csr, n),
+                                                                head_of(csr, n), &cost->counted));
+    int64_t rows = sum_or_overflow(attn_product(csr->patterns, problem->n_query), 1);
+    if (csr->nnz < 0 || attn_csr_pairs(problem, csr) < 0 || rows < 0)
         return attn_fail(err, ATTN_EINVAL, "csr of b%lldh%lldq%lldk%lld: its pairs exceed 64 bits",
                          (long long)problem->batch, (long long)problem->heads,
                          (long long)problem->n_query, (long long)problem->n_key);
-    struct attn_mask_tensor row_start, column;
-    int stored_already = is_stored(problem, &row_start, &column);
-    if (!stored_already)
-        status = attn_cost_add(cost, "csr.row_start", rows, (int64_t)sizeof(int64_t), err);
-    if (!stored_already && status == ATTN_OK)
-        status = attn_cost_add(cost, "csr.column", stored, (int64_t)sizeof(int32_t), err);
-    if (nnz != NULL)
-        *nnz = stored;
-    if (pairs != NULL)
-        *pairs = all;
+    if (is_stored(problem, &row_start, &column))
+        return ATTN_OK;
+    status = attn_cost_add(cost, "csr.row_start", rows, (int64_t)sizeof(int64_t), err);
+    if (status == ATTN_OK)
+        status = attn_cost_add(cost, "csr.column", csr->nnz, (int64_t)sizeof(int32_t), err);
     return status;
 }

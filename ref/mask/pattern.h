@@ -43,10 +43,12 @@ int64_t attn_csr_row(const struct attn_csr *csr, int64_t b, int64_t h, int64_t i
                      const int32_t **columns);
 
 /* What attn_csr_build will take, without taking it: adds both accounts to cost and sets
- * cost->counted if the mask has no closed form.  nnz gets the pairs that are stored (one pattern
- * may serve many heads), pairs those of all batches and heads; either may be NULL.  EINVAL when
- * a size exceeds int64, ENOTSUP as above. */
+ * cost->counted if the mask has no closed form.  csr is as it would be built, but without arrays.
+ * EINVAL when a size exceeds int64, ENOTSUP as above. */
 enum attn_status attn_csr_cost(const struct attn_problem *problem, struct attn_cost *cost,
-                               int64_t *nnz, int64_t *pairs, struct attn_error *err);
+                               struct attn_csr *csr, struct attn_error *err);
+
+/* Visible pairs of all batches and heads: one pattern may serve many of them. */
+int64_t attn_csr_pairs(const struct attn_problem *problem, const struct attn_csr *csr);
 
 #endif

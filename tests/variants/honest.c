@@ -419,7 +419,7 @@ static void precision(const struct attn_problem *p, const struct attn_options *o
 #define VARIANT(text, lacks)                                                                   \
     {                                                                                          \
         .name = text, .summary = "right, in many orders and precisions: for the tests",        \
-        .family = "test", .caps = ATTN_TEXTBOOK_CAPS & ~(unsigned)(lacks), .options = options, \
+        .family = "test", .caps = ATTN_CAPS_ALL & ~(lacks), .options = options, \
         .merges = merges, .precision = precision, .cost = cost, .forward = forward,            \
         .backward = backward                                                                   \
     }
