@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "optimized/csr_plan.h"
+#include "optimized/integers.h"
 #include "optimized/leak.h"
 #include "ref/clock.h"
 #include "ref/impl.h"
