@@ -114,20 +114,26 @@ static struct attn_curve values(const struct attn_figure *figure, int panel, int
     return (struct attn_curve){x, y, n};
 }
 
-/* Fit the upper part of every curve of a column that was not fitted by another.  A slope is given
- * where the curve is a power of x and its interval is narrow. */
-static void fit(struct attn_figure *figure, int column)
+int attn_slope(const double *x, const double *y, int n, struct attn_power *power)
 {
     static const double WIDEST = 0.5, LEAST_POWER = 0.2;
+    int first = attn_stats_upper(x, n);
+    return attn_stats_power(x + first, y + first, n - first, power) == 0 &&
+                   power->interval.high - power->interval.low <= WIDEST &&
+                   power->worst <= LEAST_POWER
+               ? 0
+               : -1;
+}
+
+/* Fit every curve of a column that was not fitted by another. */
+static void fit(struct attn_figure *figure, int column)
+{
     double *x = attn_cli_need(malloc(2 * ((size_t)figure->n + 1) * sizeof *x));
     for (int p = 0; p < figure->n_panels; p++)
         for (int c = 0; c < figure->n_curves; c++) {
             struct attn_power power;
             struct attn_curve v = values(figure, p, c, column, column, x, x + figure->n + 1);
-            int first = attn_stats_upper(v.x, v.n);
-            if (figure->curve[c].slope[p].n == 0 &&
-                attn_stats_power(v.x + first, v.y + first, v.n - first, &power) == 0 &&
-                power.interval.high - power.interval.low <= WIDEST && power.worst <= LEAST_POWER)
+            if (figure->curve[c].slope[p].n == 0 && attn_slope(v.x, v.y, v.n, &power) == 0)
                 figure->curve[c].slope[p] = power;
         }
     free(x);

@@ -90,6 +90,10 @@ enum attn_status attn_figure_write(const struct attn_figure *figure, const char 
 
 void attn_figure_free(struct attn_figure *figure);
 
+/* The exponent of a curve, as figures and tables give it, fitted to its upper part.  -1: none, as the
+ * points are too few or no power of x, or its interval is wide. */
+int attn_slope(const double *x, const double *y, int n, struct attn_power *power);
+
 /* ---- figures of groups ----------------------------------------------------------------------- */
 
 /* All figures of all groups.  One without a curve is there as well, with its reason. */

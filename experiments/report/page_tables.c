@@ -68,9 +68,7 @@ static void exponent_cell(struct attn_document *d, const struct attn_figure_grou
         x[n] = (double)row->point->c.n_query; /* rows of a label come by increasing L */
         x[group->n + 1 + n++] = y;
     }
-    int first = attn_stats_upper(x, n);
-    if (attn_stats_power(x + first, x + group->n + 1 + first, n - first, &power) != 0 ||
-        isnan(power.slope))
+    if (attn_slope(x, x + group->n + 1, n, &power) != 0)
         attn_document_words(d, dash);
     else
         attn_document_cell(d, ATTN_WORDS, "%.2f ± %.2f",
