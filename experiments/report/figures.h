@@ -15,10 +15,8 @@
 enum { ATTN_FIGURE_PANELS = 6, ATTN_FIGURE_COLUMNS = 10, ATTN_FIGURE_NAME = 64 };
 
 struct attn_figure_curve {
-    char key
-        [ATTN_LABEL_TEXT]; /* in the CSV: the label, with ; for commas                                  */
-    char label
-        [ATTN_LABEL_TEXT]; /* in the legend, unless the plan says otherwise                             */
+    char key[ATTN_LABEL_TEXT];   /* in the CSV: the label, with ; for commas */
+    char label[ATTN_LABEL_TEXT]; /* in the legend, unless the plan says otherwise */
     char colour[16];
     int mark, dash; /* gnuplot's numbers                                                          */
     double width;   /* of its line: wider where another curve lies on it                          */
@@ -90,8 +88,8 @@ enum attn_status attn_figure_write(const struct attn_figure *figure, const char 
 
 void attn_figure_free(struct attn_figure *figure);
 
-/* The exponent of a curve, as figures and tables give it, fitted to its upper part.  -1: none, as the
- * points are too few or no power of x, or its interval is wide. */
+/* The exponent of a curve, as figures and tables give it, fitted to its upper part.  -1: none, as
+ * the points are too few or no power of x, or its interval is wide. */
 int attn_slope(const double *x, const double *y, int n, struct attn_power *power);
 
 /* ---- figures of groups ----------------------------------------------------------------------- */
