@@ -6,8 +6,9 @@
  *
  * Memory   mask, S and P; backward: mask, P and dS.  For all batches and heads at once, as in a
  *          framework's eager mode (ref/textbook.c).
- * Flops    2 (d + dv) Lq Lk forward, 2 (3 d + 2 dv) Lq Lk backward, counted for all pairs.  Scores of
- *          hidden pairs are computed and thrown away; products with a weight of 0 are skipped.
+ * Flops    2 (d + dv) Lq Lk forward, 2 (3 d + 2 dv) Lq Lk backward, counted for all pairs.
+ *          Scores of hidden pairs are computed and thrown away; products with a weight of 0 are
+ *          skipped.
  * Caveats  This is what one should not do for long sequences; that is why it is here.
  */
 #include "ref/real.h"
@@ -115,7 +116,8 @@ void dense_dquery_row(const struct attn_head *x, int64_t i, const real *dX)
 
 /* Forward was X_ij = q_i . k_j:              dK_j += sum_i dX_ij q_i
  * Forward was O_i = sum_j P_ij v_j:          dV_j += sum_i P_ij dO_i
- * Added to what is there: several query heads may share these keys (ref/textbook.c begins with 0). */
+ * Added to what is there: several query heads may share these keys.  ref/textbook.c begins with
+ * 0. */
 void dense_dkey_row(const struct attn_head *x, int64_t j, struct attn_rows P, struct attn_rows dX)
 {
     for (int64_t i = 0; i < x->n_query; i++) {

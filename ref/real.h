@@ -71,7 +71,8 @@ static inline void multiply(real a, real *x, int64_t n)
 /* ---- one pair ------------------------------------------------------------------------------ */
 
 /* S_ij = cap tanh(scale qk / cap) + bias_ij, where qk = q_i . k_j; no tanh where there is no cap.
- * *slope is the derivative of S_ij with respect to qk: scale (1 - tanh^2).  slope may be NULL: the forward pass needs none. */
+ * *slope is the derivative of S_ij with respect to qk: scale (1 - tanh^2).  It may be NULL: the
+ * forward pass needs none. */
 static inline real score(const struct attn_head *x, int64_t i, int64_t j, real qk, real *slope)
 {
     const struct attn_problem *p = x->problem;
