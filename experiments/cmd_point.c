@@ -1,15 +1,7 @@
-/* attnlab point: one point in this process, which does nothing else.
- *
- *      set up, price  ->  (bwd: run the forward)  ->  VmHWM  ->  first call, timed
- *      ->  more calls, timed  ->  VmHWM, ledger  ->  verify  ->  one line of JSON
- *
- * The order is the point of it: inputs and outputs are resident before the mark is set, and the
- * oracle runs after everything was read.  A result that is wrong has no time. */
+/* attnlab point: one point in this process, which does nothing else (measure/point.h). */
 #include <errno.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -19,8 +11,6 @@
 #include "experiments/cli/flags.h"
 #include "experiments/measure/calibrate.h"
 #include "experiments/measure/point.h"
-#include "experiments/measure/preflight.h"
-#include "ref/clock.h"
 
 #define PLACE(member) offsetof(struct attn_point_flags, member)
 
@@ -59,45 +49,6 @@ const struct attn_cli_command attn_cmd_point = {
     .computes = 1,
     .internal = 1,
     .run = point};
-
-/* ---- the whole ---------------------------------------------------------------------------- */
-
-void attn_point_fail(struct attn_point *p, const struct attn_error *err)
-{
-    p->status = err->status == ATTN_ENOTSUP ? ATTN_POINT_REFUSED : ATTN_POINT_ERROR;
-    snprintf(p->message, sizeof p->message, "%s", err->text);
-    attn_point_untimed(p);
-}
-
-/* Fills work->point, whatever happens. */
-static void point_of(struct attn_work *work, const struct attn_point_flags *flags)
-{
-    struct attn_point *p = &work->point;
-    struct attn_error err = {ATTN_OK, ""};
-    double start = attn_seconds(CLOCK_MONOTONIC);
-    attn_ledger_init(&work->ledger, NULL);
-    if (attn_point_open(work, &err) != ATTN_OK) {
-        attn_point_fail(p, &err);
-        return;
-    }
-    p->floor_bytes = attn_setup_bytes(&work->setup);
-    enum attn_status status = attn_preflight_price(&work->spec, &work->setup.problem, p, &err);
-    work->use = calloc((size_t)p->ranks, sizeof *work->use);
-    if (status == ATTN_OK && work->use == NULL)
-        status = attn_fail(&err, ATTN_ENOMEM, "no memory for %d ranks", p->ranks);
-    if (work->plugin != NULL)
-        attn_point_not_ours(p);
-    p->setup_s = attn_seconds(CLOCK_MONOTONIC) - start;
-    if (status == ATTN_OK)
-        status = attn_point_call(work, flags, &err);
-    if (status == ATTN_OK)
-        attn_point_verify(work, flags);
-    else
-        attn_point_fail(p, &err);
-    attn_ledger_clear(&work->ledger);
-    free(work->use);
-    attn_setup_close(&work->setup);
-}
 
 /* No core files of gigabytes, no survivor of a parent that died, and the first to go when memory
  * runs out. */
@@ -171,7 +122,7 @@ static int point(int argc, char **argv)
     if (flags.exec != NULL)
         attn_point_exec(&work, &flags);
     else
-        point_of(&work, &flags);
+        attn_point_call(&work, &flags);
     if (attn_record_write_point(out, &work.point) != 0)
         return attn_cli_fail("point", ATTN_EXIT_LACKS, "standard output: %s", strerror(errno));
     status = work.point.status == ATTN_POINT_WRONG ? ATTN_EXIT_DISAGREE : ATTN_EXIT_GOOD;

@@ -12,6 +12,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/measure/record.h"
 #include "experiments/measure/resident.h"
+#include "experiments/measure/stats.h"
 #include "optimized/registry.h"
 #include "ref/clock.h"
 #include "ref/ledger.h"
@@ -26,11 +27,13 @@ static const char aa_case[] = "b1h1q128d64:none:f32:normal:s1";
 
 static json_t *calibration(const char *kind)
 {
-    json_t *line = json_object();
-    json_object_set_new(line, "schema", json_integer(ATTN_RECORD_SCHEMA));
-    json_object_set_new(line, "record", json_string("calibration"));
-    json_object_set_new(line, "kind", json_string(kind));
-    return line;
+    return json_pack("{s:i, s:s, s:s}", "schema", ATTN_RECORD_SCHEMA, "record", "calibration",
+                     "kind", kind);
+}
+
+static void put_real(json_t *line, const char *key, double x)
+{
+    json_object_set_new(line, key, isfinite(x) ? json_real(x) : json_null());
 }
 
 /* ---- memory ------------------------------------------------------------------------------- */
@@ -97,7 +100,7 @@ static int calibrate_memory(FILE *file, const char *session, const char *command
     if (line == NULL)
         line = calibration("memory");
     json_object_set_new(line, "session", json_string(session));
-    json_object_set_new(line, "error", isfinite(error) ? json_real(error) : json_null());
+    put_real(line, "error", error);
     json_object_set_new(line, "ok", json_boolean(ok));
     if (isnan(error))
         attn_cli_fail(command, 0,
@@ -114,12 +117,6 @@ static int calibrate_memory(FILE *file, const char *session, const char *command
 }
 
 /* ---- A/A ---------------------------------------------------------------------------------- */
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 /* Median warm call of a fresh process.  0, or -1. */
 static int aa_time(double *time_s, struct attn_error *err)
@@ -153,22 +150,21 @@ static int calibrate_aa(FILE *file, const char *session, struct attn_error *err)
         else if (attn_process_interrupted()) /* no medians of a part */
             return 0;
     json_t *line = calibration("aa"), *all_a = json_array(), *all_b = json_array();
+    struct attn_spread of_a, of_b;
     for (int i = 0; i < PAIRS; i++) {
         json_array_append_new(all_a, json_real(a[i]));
         json_array_append_new(all_b, json_real(b[i]));
     }
-    qsort(a, PAIRS, sizeof a[0], compare);
-    qsort(b, PAIRS, sizeof b[0], compare);
-    double ratio = a[PAIRS / 2] / b[PAIRS / 2];
-    double low = fmin(a[0], b[0]), high = fmax(a[PAIRS - 1], b[PAIRS - 1]);
-    double spread = (high - low) / (0.5 * (a[PAIRS / 2] + b[PAIRS / 2]));
+    attn_stats_spread(a, PAIRS, &of_a);
+    attn_stats_spread(b, PAIRS, &of_b);
+    double range = fmax(of_a.max, of_b.max) - fmin(of_a.min, of_b.min);
     json_object_set_new(line, "session", json_string(session));
     json_object_set_new(line, "spec", json_string(attn_impl_at(0)->name));
     json_object_set_new(line, "case", json_string(aa_case));
     json_object_set_new(line, "a_s", all_a);
     json_object_set_new(line, "b_s", all_b);
-    json_object_set_new(line, "ratio", json_real(ratio));
-    json_object_set_new(line, "spread", json_real(spread));
+    put_real(line, "ratio", of_a.median / of_b.median);
+    put_real(line, "spread", range / (0.5 * (of_a.median + of_b.median)));
     return attn_record_write_json(file, line);
 }
 
@@ -177,20 +173,14 @@ static int calibrate_aa(FILE *file, const char *session, struct attn_error *err)
 int attn_calibrate_rate(FILE *file, const char *session, const struct attn_point *point,
                         double flops)
 {
-    const struct {
-        const char *key;
-        double value;
-    } real[] = {{"flops", flops},
-                {"first_s", point->first_s},
-                {"warm_s", attn_point_call_s(point, ATTN_CALL_WARM)},
-                {"verify_s", point->verify_s}};
     json_t *line = calibration("rate");
     json_object_set_new(line, "session", json_string(session));
     json_object_set_new(line, "spec", json_string(point->spec));
     json_object_set_new(line, "case", json_string(point->text));
-    for (size_t r = 0; r < sizeof real / sizeof *real; r++)
-        json_object_set_new(line, real[r].key,
-                            isfinite(real[r].value) ? json_real(real[r].value) : json_null());
+    put_real(line, "flops", flops);
+    put_real(line, "first_s", point->first_s);
+    put_real(line, "warm_s", attn_point_call_s(point, ATTN_CALL_WARM));
+    put_real(line, "verify_s", point->verify_s);
     return attn_record_write_json(file, line);
 }
 

@@ -1,15 +1,7 @@
-/* attnlab point: one point in one process, which does nothing else.
- *
- *   cmd_point.c      flags; our implementations: set up, price, call, read, verify
- *   point_calls.c    the calls, with their clock, and what was resident meanwhile
- *   point_verify.c   integrity and the oracle
- *   point_plugin.c   a plug-in, loaded into this process
- *   point_exec.c     a command, started from this process
- */
+/* attnlab point: one point in one process, which does nothing else.  point.c calls an implementation,
+ * ours or a plug-in's; point_exec.c starts a command. */
 #ifndef EXPERIMENTS_MEASURE_POINT_H
 #define EXPERIMENTS_MEASURE_POINT_H
-
-#include <time.h>
 
 #include "experiments/measure/record.h"
 #include "tests/harness/external/plugin.h"
@@ -38,24 +30,19 @@ struct attn_work {
 /* This point has no result: refused, or an error. */
 void attn_point_fail(struct attn_point *point, const struct attn_error *err);
 
-/* point_calls.c: the forward that a backward needs, then the baseline, the timed calls, the peak,
- * and what is on the ledger.  What the forward saved is part of the backward's memory. */
-enum attn_status attn_point_call(struct attn_work *work, const struct attn_point_flags *flags,
-                                 struct attn_error *err);
-
-/* point_verify.c: integrity, digest, oracle.  A result that is wrong has no time. */
-void attn_point_verify(struct attn_work *work, const struct attn_point_flags *flags);
-
-/* point_plugin.c: load it, so that calls of work->spec are calls of the plug-in; from here on what
- * it prints goes to standard error, and the record to the descriptor that is returned, -1 on
- * failure. */
+/* Load the plug-in, so that calls of work->spec are calls of it; from here on what it prints goes to
+ * standard error, and the record to the descriptor that is returned, -1 on failure. */
 int attn_point_load(struct attn_work *work, const struct attn_point_flags *flags,
                     struct attn_error *err);
 
 /* Set up as this implementation wants its tensors, and refuse what it does not claim. */
 enum attn_status attn_point_open(struct attn_work *work, struct attn_error *err);
 
-/* point_exec.c: all of a point whose work a command does. */
+/* Integrity, digest, oracle.  A result that is wrong has no time. */
+void attn_point_verify(struct attn_work *work, const struct attn_point_flags *flags);
+
+/* All of a point whose work a call, or a command, does: fills work->point, whatever happens. */
+void attn_point_call(struct attn_work *work, const struct attn_point_flags *flags);
 void attn_point_exec(struct attn_work *work, const struct attn_point_flags *flags);
 
 #endif

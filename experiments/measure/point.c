@@ -1,0 +1,397 @@
+/* One point of an implementation that is called, ours or a plug-in's:
+ *
+ *      set up, price  ->  (bwd: run the forward)  ->  VmHWM  ->  first call, timed
+ *      ->  more calls, timed  ->  VmHWM, ledger  ->  verify
+ *
+ * The order is the point of it: inputs and outputs are resident before the mark is set, and the
+ * oracle runs after everything was read.  A result that is wrong has no time. */
+#include "experiments/measure/point.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "experiments/cli/cli.h"
+#include "experiments/measure/preflight.h"
+#include "experiments/measure/resident.h"
+#include "experiments/measure/stats.h"
+#include "ref/clock.h"
+
+enum { SAMPLES = 64 };
+
+void attn_point_fail(struct attn_point *p, const struct attn_error *err)
+{
+    p->status = err->status == ATTN_ENOTSUP ? ATTN_POINT_REFUSED : ATTN_POINT_ERROR;
+    snprintf(p->message, sizeof p->message, "%s", err->text);
+    attn_point_untimed(p);
+}
+
+/* ---- a plug-in ----------------------------------------------------------------------------- */
+
+/* The clock is read right before and after forward() or backward(): what attnlab does to put a
+ * problem into the plug-in's conventions is not its time. */
+static void tell(void *arg, enum attn_plugin_phase phase)
+{
+    struct attn_work *work = arg;
+    double wall = attn_seconds(CLOCK_MONOTONIC);
+    double cpu = attn_seconds(CLOCK_PROCESS_CPUTIME_ID);
+    if (phase == ATTN_PHASE_FORWARD || phase == ATTN_PHASE_BACKWARD) {
+        work->plugin_cpu = cpu;
+        work->plugin_wall = attn_seconds(CLOCK_MONOTONIC);
+    } else {
+        work->plugin_cpu = cpu - work->plugin_cpu;
+        work->plugin_wall = wall - work->plugin_wall;
+    }
+}
+
+int attn_point_load(struct attn_work *work, const struct attn_point_flags *flags,
+                    struct attn_error *err)
+{
+    static struct attn_plugin_impl plugin;
+    int record = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 10);
+    if (record < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
+        attn_fail(err, ATTN_ENOMEM, "standard output: %s", strerror(errno));
+        return -1;
+    }
+    if (attn_plugin_load(flags->plugin, &plugin, err) != ATTN_OK)
+        return -1;
+    plugin.impl.name = flags->name;
+    plugin.tell = tell;
+    plugin.tell_arg = work;
+    plugin.leave_lse = 1;
+    attn_plugin_spec(&plugin, &work->spec);
+    work->plugin = &plugin;
+    work->claims = &plugin.claims;
+    return record;
+}
+
+enum attn_status attn_point_open(struct attn_work *work, struct attn_error *err)
+{
+    const struct attn_claims *claims = work->claims;
+    struct attn_point *p = &work->point;
+    struct attn_case c = p->c;
+    struct attn_band band;
+    unsigned needs;
+    if (work->plugin != NULL && claims->layout == ATTN_PLUGIN_BLHD)
+        c.layout = ATTN_LAYOUT_BLHD; /* the same numbers, where they need no copy */
+    enum attn_status status = attn_setup_open(&c, &work->setup, err);
+    if (status != ATTN_OK || claims == NULL)
+        return status;
+    enum attn_route route = work->plugin != NULL ? ATTN_ROUTE_PLUGIN : ATTN_ROUTE_FILES;
+    status = attn_claims_allow(claims, &work->setup, route, &needs, err);
+    const struct attn_problem *problem = &work->setup.problem;
+    if (status != ATTN_OK)
+        attn_setup_close(&work->setup);
+    else if (attn_claims_mask(claims, problem, &band) == ATTN_CLAIMS_BYTES)
+        p->mask_bytes = p->c.batch * p->c.heads * p->c.n_query * p->c.n_key;
+    return status;
+}
+
+/* ---- calls --------------------------------------------------------------------------------- */
+
+static enum attn_status call(struct attn_work *work, enum attn_pass pass, struct attn_error *err)
+{
+    struct attn_ctx ctx = {.ledger = &work->ledger,
+                           .options = &work->spec.options,
+                           .error = err,
+                           .ranks = work->use,
+                           .saved = &work->saved};
+    if (pass == ATTN_FORWARD) {
+        struct attn_forward t = attn_setup_forward(&work->setup);
+        return attn_run_forward(work->spec.impl, &ctx, &work->setup.problem, &t);
+    }
+    struct attn_backward t = attn_setup_backward(&work->setup);
+    return attn_run_backward(work->spec.impl, &ctx, &work->setup.problem, &t);
+}
+
+/* One call with its wall and CPU time; the clock is read around the call only. */
+static enum attn_status timed_call(struct attn_work *work, double *wall, double *cpu_max,
+                                   double *cpu_sum, struct attn_error *err)
+{
+    double cpu = attn_seconds(CLOCK_PROCESS_CPUTIME_ID);
+    double start = attn_seconds(CLOCK_MONOTONIC);
+    enum attn_status status = call(work, work->point.c.pass, err);
+    *wall = attn_seconds(CLOCK_MONOTONIC) - start;
+    *cpu_max = *cpu_sum = attn_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+    if (work->point.c.pass == ATTN_FORWARD)
+        attn_saved_drop(&work->saved, &work->ledger);
+    if (work->plugin != NULL) {
+        *wall = work->plugin_wall;
+        *cpu_max = *cpu_sum = work->plugin_cpu;
+    }
+    if (work->spec.impl->ranks == NULL)
+        return status;
+    *cpu_max = *cpu_sum = 0;
+    for (int rank = 0; rank < work->point.ranks; rank++) {
+        *cpu_sum += work->use[rank].cpu_seconds;
+        if (work->use[rank].cpu_seconds > *cpu_max)
+            *cpu_max = work->use[rank].cpu_seconds;
+    }
+    return status;
+}
+
+/* The first call, then warm ones: at least one, however long it takes.  A first call finds pages
+ * that the machine has yet to give, and is no repeat of itself. */
+static enum attn_status measure(struct attn_work *work, int64_t repeat, double enough,
+                                struct attn_error *err)
+{
+    struct attn_point *p = &work->point;
+    struct rusage before, after;
+    getrusage(RUSAGE_SELF, &before);
+    enum attn_status status =
+        timed_call(work, &p->first_s, &p->first_cpu_max_s, &p->first_cpu_sum_s, err);
+    getrusage(RUSAGE_SELF, &after);
+    p->minor_faults = after.ru_minflt - before.ru_minflt;
+    p->major_faults = after.ru_majflt - before.ru_majflt;
+    double spent = 0;
+    while (status == ATTN_OK && p->n_warm < repeat && (p->n_warm == 0 || spent < enough)) {
+        int t = p->n_warm++;
+        status = timed_call(work, &p->warm_s[t], &work->cpu_max[t], &work->cpu_sum[t], err);
+        spent += p->warm_s[t];
+    }
+    return status;
+}
+
+/* The live set at the peak: of the process, or of the rank that holds most. */
+static void read_ledger(struct attn_work *work)
+{
+    struct attn_point *p = &work->point;
+    p->process_ledger_bytes = p->ledger_bytes = work->ledger.peak;
+    const struct attn_account *live = work->ledger.at_peak;
+    int n = work->ledger.n_at_peak;
+    if (work->spec.impl->ranks != NULL) {
+        const struct attn_rank_use *most = &work->use[0];
+        for (int rank = 1; rank < p->ranks; rank++)
+            if (work->use[rank].peak_bytes > most->peak_bytes)
+                most = &work->use[rank];
+        p->ledger_bytes = most->peak_bytes;
+        live = most->live;
+        n = most->n_live;
+    }
+    for (int a = 0; a < n; a++) {
+        snprintf(p->live_name[a], sizeof p->live_name[a], "%s", live[a].name);
+        p->live_bytes[a] = live[a].bytes;
+    }
+    p->n_live = n;
+}
+
+/* The forward that a backward needs, whose own memory does not count, but for what it saves; then the
+ * baseline, the timed calls, the peak, and what is on the ledger. */
+static enum attn_status run(struct attn_work *work, const struct attn_point_flags *flags,
+                            struct attn_error *err)
+{
+    struct attn_point *p = &work->point;
+    struct attn_resident resident;
+    struct attn_spread cpu;
+    work->ledger.limit = attn_cli_memory_available();
+    enum attn_status status = p->c.pass == ATTN_BACKWARD ? call(work, ATTN_FORWARD, err) : ATTN_OK;
+    attn_ledger_restart(&work->ledger);
+    if (status != ATTN_OK)
+        return status;
+    attn_resident_begin(&resident);
+    if (resident.baseline >= 0) /* what was saved is resident by now, and is to be seen */
+        resident.baseline -= work->saved.bytes;
+    status = measure(work, flags->repeat, flags->enough, err);
+    attn_resident_end(&resident);
+    p->hwm_reset = resident.reset;
+    p->baseline_bytes = resident.baseline;
+    p->hwm_bytes = resident.hwm;
+    p->resident_bytes = resident.bytes;
+    if (status != ATTN_OK)
+        return status;
+    strcpy(p->time_source, "calls");
+    attn_stats_spread(work->cpu_max, p->n_warm, &cpu);
+    p->warm_cpu_max_s = cpu.median;
+    attn_stats_spread(work->cpu_sum, p->n_warm, &cpu);
+    p->warm_cpu_sum_s = cpu.median;
+    if (work->plugin == NULL)
+        read_ledger(work);
+    attn_saved_drop(&work->saved, &work->ledger);
+    int64_t left = attn_ledger_clear(&work->ledger);
+    if (left != 0)
+        return attn_fail(err, ATTN_EINTERNAL, "%s left %lld bytes on its ledger",
+                         work->spec.impl->name, (long long)left);
+    return ATTN_OK;
+}
+
+/* ---- is the result right? ------------------------------------------------------------------ */
+
+/* So many different indices below n, ascending: the first, the last, and others by hash. */
+static int64_t choose(int64_t index[SAMPLES], int64_t n, uint64_t seed, uint64_t stream)
+{
+    if (n <= SAMPLES) {
+        for (int64_t i = 0; i < n; i++)
+            index[i] = i;
+        return n;
+    }
+    /* one of each of SAMPLES equal stretches: different and ascending by construction */
+    for (int64_t s = 0; s < SAMPLES; s++) {
+        int64_t from = s * n / SAMPLES, to = (s + 1) * n / SAMPLES;
+        index[s] = from + (int64_t)(attn_hash(seed, stream, (uint64_t)s) % (uint64_t)(to - from));
+    }
+    index[0] = 0;
+    index[SAMPLES - 1] = n - 1;
+    return SAMPLES;
+}
+
+/* Whoever gives no LSE is lent the oracle's when the rest is judged, and nothing before. */
+static int has_no_lse(const struct attn_work *work)
+{
+    return work->claims != NULL && work->claims->lse == ATTN_PLUGIN_LSE_ABSENT;
+}
+
+static void blank_lse(struct attn_work *work)
+{
+    struct attn_tensor *lse = &work->setup.tensor[ATTN_T_LSE];
+    for (int64_t b = 0; b < lse->extent[0]; b++)
+        for (int64_t h = 0; h < lse->extent[1]; h++)
+            for (int64_t i = 0; i < lse->extent[2]; i++)
+                attn_tensor_set(lse, b, h, i, 0, 0);
+}
+
+/* Overwritten red zones, changed inputs, elements that nobody wrote: 1 when there are none. */
+static int is_intact(const struct attn_work *work, char *why, size_t size)
+{
+    const struct attn_setup *s = &work->setup;
+    int last = work->point.c.pass == ATTN_FORWARD ? ATTN_T_LSE : ATTN_T_DBIAS;
+    if (work->plugin != NULL && work->plugin->integrity[0] != '\0') {
+        snprintf(why, size, "%s", work->plugin->integrity);
+        return 0;
+    }
+    for (int slot = 0; slot <= last; slot++) {
+        const struct attn_tensor *t = &s->tensor[slot];
+        if (t->data == NULL)
+            continue;
+        if (attn_tensor_intact(t, why, size) != NULL)
+            return 0;
+        if (slot < ATTN_T_O ? attn_tensor_unchanged(t, why, size) != NULL
+                            : attn_tensor_written(t, why, size) != NULL)
+            return 0;
+    }
+    return 1;
+}
+
+static void keep_verdict(struct attn_point *p, const struct attn_result *result)
+{
+    snprintf(p->verdict, sizeof p->verdict, "%s", attn_verdict_name(result->verdict));
+    snprintf(p->message, sizeof p->message, "%s", result->text);
+    p->worst = result->worst;
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        if (result->output[o].n > 0)
+            p->output_worst[o] = result->output[o].ratio;
+        if (result->output[o].n > 0 && !(result->output[o].ratio < result->worst))
+            snprintf(p->worst_output, sizeof p->worst_output, "%s",
+                     attn_output_name((enum attn_output)o));
+    }
+    if (result->verdict == ATTN_PASS || result->verdict == ATTN_WEAK)
+        p->status = ATTN_POINT_OK;
+    else
+        p->status = result->verdict == ATTN_FAILED ? ATTN_POINT_WRONG : ATTN_POINT_ERROR;
+}
+
+static void judge(struct attn_work *work, int64_t verify_all)
+{
+    struct attn_point *p = &work->point;
+    struct attn_precision precision;
+    struct attn_result result;
+    int64_t row[SAMPLES], key[SAMPLES];
+    struct attn_sample sample = {-1, -1, row, key};
+    if (work->claims != NULL)
+        attn_claims_precision(work->claims, &work->setup.problem, &precision);
+    else
+        attn_precision_of(work->spec.impl, &work->spec.options, &work->setup.problem, &precision);
+    memset(&result, 0, sizeof result);
+    strcpy(p->verified, "all");
+    if (p->c.n_query > verify_all || p->c.n_key > verify_all) {
+        sample.n_rows = choose(row, p->c.n_query, p->c.seed, 1001);
+        sample.n_keys = choose(key, p->c.n_key, p->c.seed, 1002);
+        int n = snprintf(p->verified, sizeof p->verified, "%d rows", (int)sample.n_rows);
+        if (p->c.pass == ATTN_BACKWARD)
+            snprintf(p->verified + n, sizeof p->verified - (size_t)n, ", %d keys",
+                     (int)sample.n_keys);
+    }
+    if (has_no_lse(work)) {
+        struct attn_error err = {ATTN_OK, ""};
+        struct attn_forward t = attn_setup_forward(&work->setup);
+        if (attn_claims_fill_lse(&work->setup.problem, &t.q, &t.k, &t.v, &t.lse, &err) != ATTN_OK) {
+            attn_point_fail(p, &err);
+            return;
+        }
+    }
+    attn_judge(&work->setup, &precision, &sample, p->c.pass, &result);
+    if (has_no_lse(work))
+        attn_claims_drop_lse(&result);
+    keep_verdict(p, &result);
+}
+
+/* "DIGEST:VERDICT:WORST:OUTPUT" of an earlier round; 0 when these are other bits. */
+static int same_bits(struct attn_point *p, const char *verified)
+{
+    char digest[24], verdict[16], output[8];
+    double worst;
+    if (verified == NULL ||
+        sscanf(verified, "%23[^:]:%15[^:]:%lf:%7s", digest, verdict, &worst, output) != 4 ||
+        strcmp(digest, p->digest) != 0)
+        return 0;
+    strcpy(p->verdict, verdict);
+    strcpy(p->worst_output, output);
+    strcpy(p->verified, "same bits as round 0");
+    p->worst = worst;
+    p->status = ATTN_POINT_OK;
+    return 1;
+}
+
+void attn_point_verify(struct attn_work *work, const struct attn_point_flags *flags)
+{
+    struct attn_point *p = &work->point;
+    double start = attn_seconds(CLOCK_MONOTONIC);
+    if (has_no_lse(work))
+        blank_lse(work);
+    snprintf(p->digest, sizeof p->digest, "%016" PRIx64,
+             attn_setup_digest(&work->setup, p->c.pass));
+    if (!is_intact(work, p->message, sizeof p->message)) {
+        p->status = ATTN_POINT_WRONG;
+        strcpy(p->verdict, attn_verdict_name(ATTN_FAILED));
+    } else if (flags->verified != NULL && strcmp(flags->verified, "no") == 0)
+        p->status = ATTN_POINT_OK;
+    else if (!same_bits(p, flags->verified))
+        judge(work, flags->verify_all);
+    p->verify_s = attn_seconds(CLOCK_MONOTONIC) - start;
+    if (p->status != ATTN_POINT_OK)
+        attn_point_untimed(p);
+}
+
+void attn_point_call(struct attn_work *work, const struct attn_point_flags *flags)
+{
+    struct attn_point *p = &work->point;
+    struct attn_error err = {ATTN_OK, ""};
+    double start = attn_seconds(CLOCK_MONOTONIC);
+    attn_ledger_init(&work->ledger, NULL);
+    if (attn_point_open(work, &err) != ATTN_OK) {
+        attn_point_fail(p, &err);
+        return;
+    }
+    p->floor_bytes = attn_setup_bytes(&work->setup);
+    enum attn_status status = attn_preflight_price(&work->spec, &work->setup.problem, p, &err);
+    work->use = calloc((size_t)p->ranks, sizeof *work->use);
+    if (status == ATTN_OK && work->use == NULL)
+        status = attn_fail(&err, ATTN_ENOMEM, "no memory for %d ranks", p->ranks);
+    if (work->plugin != NULL)
+        attn_point_not_ours(p);
+    p->setup_s = attn_seconds(CLOCK_MONOTONIC) - start;
+    if (status == ATTN_OK)
+        status = run(work, flags, &err);
+    if (status == ATTN_OK)
+        attn_point_verify(work, flags);
+    else
+        attn_point_fail(p, &err);
+    attn_ledger_clear(&work->ledger);
+    free(work->use);
+    attn_setup_close(&work->setup);
+}
