@@ -1,7 +1,7 @@
 /* attnlab vectors: write the cases of the battery as files, for an implementation elsewhere. */
 #include <stdio.h>
 
-#include "experiments/check/external.h"
+#include "experiments/check/check.h"
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "tests/harness/external/vector_files.h"
@@ -49,12 +49,9 @@ static const char preset[] =
 static int vectors(int argc, char **argv)
 {
     static struct request request;
-    const char *text[sizeof request.cases.at / sizeof *request.cases.at];
     int written, exit_status = attn_cli_read(&attn_cmd_vectors, argc, argv, &request, NULL);
     if (exit_status >= 0)
         return exit_status;
-    for (int c = 0; c < request.cases.n; c++)
-        text[c] = request.cases.at[c].value;
     struct attn_claims claims;
     struct attn_question question = {0};
     struct attn_error err = {0};
@@ -62,8 +59,7 @@ static int vectors(int argc, char **argv)
                                   ? attn_claims_read(request.claims, &claims, &err)
                                   : attn_claims_parse("preset", preset, &claims, &err);
     if (status == ATTN_OK)
-        status = attn_question_make(text, request.cases.n, (enum attn_tier)request.tier, &question,
-                                    &err);
+        status = attn_question_make(&request.cases, (enum attn_tier)request.tier, &question, &err);
     if (status != ATTN_OK)
         return attn_cli_fail("vectors", attn_cli_status(status), "%s", err.text);
     status = attn_question_write(&question, argv[1], &claims, &written, &err);

@@ -118,7 +118,7 @@ static int run_honestly(const struct attn_spec *spec, struct attn_setup *setup, 
     const struct attn_case c = setup->given;
     struct attn_result r;
     char said[4096];
-    attn_run_setup(spec, setup, &r);
+    attn_run_setup(spec, setup, NULL, &r);
     attn_result_print(spec, &c, &r, said, sizeof said);
     ck_assert_msg(r.verdict == ATTN_PASS || r.verdict == ATTN_REFUSED, "%s: %s", why, said);
     int64_t p = spec->impl == &variant_honest ? spec->options.value[HONEST_P] : HONEST_EXACT;

@@ -108,7 +108,7 @@ START_TEST(honest_passes)
         attn_setup_keep(&setup);
         for (int style = 0; style < STYLES; style++) {
             struct attn_spec spec = style_spec(styles[style]);
-            attn_run_setup(&spec, &setup, &r);
+            attn_run_setup(&spec, &setup, NULL, &r);
             ck_assert_msg(r.verdict == ATTN_PASS || r.verdict == ATTN_WEAK, "%s in %s: %s: %s",
                           text, attn_dtype_name(dtype), attn_verdict_name(r.verdict), r.text);
             runs[style] += r.verdict == ATTN_PASS;

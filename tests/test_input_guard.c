@@ -100,8 +100,9 @@ static const char *const says[MISCHIEFS] = {
     [FLUSH] = "fwd: left the floating-point environment changed: ",
 };
 
-static void judge(void *arg, struct attn_result *r)
+static void judge(void *arg, int i, struct attn_result *r)
 {
+    (void)i;
     struct attn_spec spec = {.impl = &meddler};
     attn_options_preset(&meddler, &spec.options);
     spec.options.value[0] = *(int *)arg;
@@ -115,16 +116,16 @@ START_TEST(meddling_is_named)
     int how = _i, none = NONE, mode = fegetround();
     for (int apart = 0; apart < 2; apart++) {
         if (apart)
-            attn_isolated(judge, &how, 20, &r);
+            attn_isolated(judge, &how, 1, 20, &r, NULL);
         else
-            judge(&how, &r);
+            judge(&how, 0, &r);
         ck_assert_msg((r.verdict == ATTN_PASS) == (how == NONE), "%s: %s",
                       attn_verdict_name(r.verdict), r.text);
         if (how != NONE)
             ck_assert_int_eq(r.failure, ATTN_F_INTEGRITY);
         ck_assert_msg(strncmp(r.text, says[how], strlen(says[how])) == 0, "%s", r.text);
         ck_assert_int_eq(fegetround(), mode);
-        judge(&none, &r);
+        judge(&none, 0, &r);
         ck_assert_int_eq(r.verdict, ATTN_PASS);
     }
 }

@@ -388,7 +388,7 @@ START_TEST(battery)
         for (int k = 0; k < count; k++) {
             if (!is_taken(n, dtype, list[k].turn))
                 continue;
-            attn_run_setup(&list[k].spec, &setup, &r);
+            attn_run_setup(&list[k].spec, &setup, NULL, &r);
             list[k].passed += r.verdict == ATTN_PASS;
             attn_result_print(&list[k].spec, &c, &r, text, sizeof text);
             ck_assert_msg(r.verdict != ATTN_FAILED, "%s: %s", given->name, text);

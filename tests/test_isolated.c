@@ -7,30 +7,31 @@
 #include "tests/harness/isolated.h"
 #include "tests/suites.h"
 
-static void good(void *arg, struct attn_result *r)
+static void good(void *arg, int i, struct attn_result *r)
 {
+    (void)i;
     memset(r, 0, sizeof *r);
     r->verdict = ATTN_PASS;
     r->worst = *(double *)arg;
     r->output[ATTN_DK].name = attn_output_name(ATTN_DK);
 }
 
-static void crashes(void *arg, struct attn_result *r)
+static void crashes(void *arg, int i, struct attn_result *r)
 {
-    (void)arg, (void)r;
+    (void)arg, (void)i, (void)r;
     raise(SIGSEGV);
 }
 
-static void hangs(void *arg, struct attn_result *r)
+static void hangs(void *arg, int i, struct attn_result *r)
 {
-    (void)arg, (void)r;
+    (void)arg, (void)i, (void)r;
     for (;;)
         pause();
 }
 
-static void leaves(void *arg, struct attn_result *r)
+static void leaves(void *arg, int i, struct attn_result *r)
 {
-    (void)arg, (void)r;
+    (void)arg, (void)i, (void)r;
     _exit(7);
 }
 
@@ -38,7 +39,7 @@ START_TEST(results_come_back_whole)
 {
     double worst = 0.625;
     struct attn_result r;
-    attn_isolated(good, &worst, 10, &r);
+    attn_isolated(good, &worst, 1, 10, &r, NULL);
     ck_assert_int_eq(r.verdict, ATTN_PASS);
     ck_assert(r.worst == worst);
     ck_assert_str_eq(r.output[ATTN_DK].name, "dk");
@@ -48,17 +49,48 @@ END_TEST
 START_TEST(misbehaviour_is_a_verdict)
 {
     struct attn_result r;
-    attn_isolated(crashes, NULL, 10, &r);
+    attn_isolated(crashes, NULL, 1, 10, &r, NULL);
     ck_assert_int_eq(r.verdict, ATTN_CRASH);
 #ifndef __SANITIZE_ADDRESS__ /* which turns a signal into an exit status of its own */
     ck_assert_ptr_nonnull(strstr(r.text, "signal 11"));
 #endif
-    attn_isolated(hangs, NULL, 0.2, &r);
+    attn_isolated(hangs, NULL, 1, 0.2, &r, NULL);
     ck_assert_int_eq(r.verdict, ATTN_TIMEOUT);
     ck_assert_ptr_nonnull(strstr(r.text, "0.2 s"));
-    attn_isolated(leaves, NULL, 10, &r);
+    attn_isolated(leaves, NULL, 1, 10, &r, NULL);
     ck_assert_int_eq(r.verdict, ATTN_CRASH);
     ck_assert_ptr_nonnull(strstr(r.text, "status 7"));
+}
+END_TEST
+
+/* One that dies or fails costs no other: another child goes on. */
+static void in_turn(void *arg, int i, struct attn_result *r)
+{
+    static int judged_here;
+    (void)arg;
+    memset(r, 0, sizeof *r);
+    r->runs = ++judged_here;
+    if (i == 1)
+        raise(SIGKILL);
+    if (i == 3)
+        for (;;)
+            pause();
+    r->verdict = i == 5 ? ATTN_FAILED : ATTN_PASS;
+}
+
+START_TEST(one_costs_one)
+{
+    static const enum attn_verdict verdict[] = {ATTN_PASS, ATTN_CRASH,  ATTN_PASS, ATTN_TIMEOUT,
+                                                ATTN_PASS, ATTN_FAILED, ATTN_PASS};
+    static const int judged_here[] = {1, 0, 1, 0, 1, 2, 1};
+    struct attn_result r[7];
+    double took[7];
+    attn_isolated(in_turn, NULL, 7, 0.3, r, took);
+    for (int i = 0; i < 7; i++) {
+        ck_assert_int_eq(r[i].verdict, verdict[i]);
+        ck_assert_int_eq(r[i].runs, judged_here[i]);
+        ck_assert(i == 3 ? took[i] > 0.2 : took[i] < 0.2);
+    }
 }
 END_TEST
 
@@ -69,6 +101,7 @@ Suite *suite_isolated(void)
     tcase_set_timeout(cases, 30);
     tcase_add_test(cases, results_come_back_whole);
     tcase_add_test(cases, misbehaviour_is_a_verdict);
+    tcase_add_test(cases, one_costs_one);
     suite_add_tcase(suite, cases);
     return suite;
 }

@@ -15,7 +15,7 @@
 
 static const char nasty[] = "a<b & \"c\" # 'd' \\ \x01 ]]> \n end";
 
-static void add(struct attn_verdicts *v, const char *name, enum attn_verdict verdict,
+static void add(struct attn_verdict_list *list, const char *name, enum attn_verdict verdict,
                 enum attn_failure failure, double worst, const char *text)
 {
     const struct attn_subject subject = {
@@ -33,42 +33,61 @@ static void add(struct attn_verdicts *v, const char *name, enum attn_verdict ver
         .name = "o", .n = 12, .n_bad = failure != ATTN_F_NONE, .ratio = worst};
     r.fault = strstr(text, "looks like") != NULL ? ATTN_FAULT_KEYS : ATTN_FAULT_NONE;
     snprintf(r.text, sizeof r.text, "%s", text);
-    attn_verdicts_add(v, &subject, &r, 0.25);
+    attn_verdicts_add(list, &subject, &r, 0.25);
+}
+
+/* What a format says of the specs that `fill` makes up, and how many of the first one's checks are
+ * failures. */
+struct told {
+    struct attn_verdicts v;
+    int failures;
+};
+static char *tell(enum attn_format format, int strict, struct attn_report *report,
+                  void (*fill)(struct told *told), int *failures)
+{
+    static char *text;
+    static size_t size;
+    FILE *out = open_memstream(&text, &size);
+    struct told told = {.failures = -1};
+    attn_verdicts_open(&told.v, out);
+    told.v.format = format;
+    told.v.strict = strict;
+    told.v.report = report;
+    fill(&told);
+    attn_verdicts_close(&told.v);
+    fclose(out);
+    if (failures != NULL)
+        *failures = told.failures;
+    return text;
+}
+
+static void end(struct told *told, struct attn_verdict_list *list)
+{
+    int failures = attn_verdicts_end(&told->v, list);
+    told->failures = told->failures < 0 ? failures : told->failures;
 }
 
 /* Two specs: one with every verdict, one that is clean. */
-static char *say_beside(enum attn_format format, int strict, struct attn_report *report,
-                        int *failures)
+static void all_verdicts(struct told *told)
 {
-    char *text = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
-    struct attn_verdicts v;
-    attn_verdicts_open(&v, out);
-    v.format = format;
-    v.strict = strict;
-    v.report = report;
-    attn_verdicts_begin(&v, "ring:ranks=4,local=\"x\"<&>");
-    add(&v, "fine", ATTN_PASS, ATTN_F_NONE, 0.3, "");
-    add(&v, "slightly-off", ATTN_FAILED, ATTN_F_BOUND, 1.5, nasty);
-    add(&v, "far-off", ATTN_FAILED, ATTN_F_BOUND, (double)INFINITY, nasty);
-    add(&v, "outside", ATTN_FAILED, ATTN_F_INTEGRITY, 0, nasty);
-    add(&v, "absent", ATTN_REFUSED, ATTN_F_NONE, 0, nasty);
-    add(&v, "weak", ATTN_WEAK, ATTN_F_NONE, 0.1, "zeros would pass");
-    add(&v, "dead", ATTN_CRASH, ATTN_F_NONE, 0, "signal 11");
-    add(&v, "", ATTN_ERROR, ATTN_F_NONE, (double)NAN, nasty);
-    *failures = attn_verdicts_end(&v);
-    attn_verdicts_begin(&v, "dense");
-    add(&v, "fine", ATTN_PASS, ATTN_F_NONE, 0.3, "");
-    ck_assert_int_eq(attn_verdicts_end(&v), 0);
-    attn_verdicts_close(&v);
-    fclose(out);
-    return text;
+    struct attn_verdict_list *list = attn_verdicts_begin("ring:ranks=4,local=\"x\"<&>");
+    struct attn_verdict_list *clean = attn_verdicts_begin("dense");
+    add(clean, "fine", ATTN_PASS, ATTN_F_NONE, 0.3, "");
+    add(list, "fine", ATTN_PASS, ATTN_F_NONE, 0.3, "");
+    add(list, "slightly-off", ATTN_FAILED, ATTN_F_BOUND, 1.5, nasty);
+    add(list, "far-off", ATTN_FAILED, ATTN_F_BOUND, (double)INFINITY, nasty);
+    add(list, "outside", ATTN_FAILED, ATTN_F_INTEGRITY, 0, nasty);
+    add(list, "absent", ATTN_REFUSED, ATTN_F_NONE, 0, nasty);
+    add(list, "weak", ATTN_WEAK, ATTN_F_NONE, 0.1, "zeros would pass");
+    add(list, "dead", ATTN_CRASH, ATTN_F_NONE, 0, "signal 11");
+    add(list, "", ATTN_ERROR, ATTN_F_NONE, (double)NAN, nasty);
+    end(told, list);
+    ck_assert_int_eq(attn_verdicts_end(&told->v, clean), 0);
 }
 
 static char *say(enum attn_format format, int strict, int *failures)
 {
-    return say_beside(format, strict, NULL, failures);
+    return tell(format, strict, NULL, all_verdicts, failures);
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
@@ -102,23 +121,22 @@ START_TEST(text_has_the_worst_first)
 END_TEST
 
 /* Hundreds of failures stay readable. */
-START_TEST(text_is_short)
+static void hundreds(struct told *told)
 {
-    char *text = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
-    struct attn_verdicts v;
-    int lines = 0;
-    attn_verdicts_open(&v, out);
-    attn_verdicts_begin(&v, "dense");
+    struct attn_verdict_list *list = attn_verdicts_begin("dense");
     for (int n = 0; n < 500; n++) {
         char name[32];
         snprintf(name, sizeof name, "case-%d", n);
-        add(&v, name, ATTN_FAILED, ATTN_F_BOUND, n, "off");
+        add(list, name, ATTN_FAILED, ATTN_F_BOUND, n, "off");
     }
-    ck_assert_int_eq(attn_verdicts_end(&v), 500);
-    attn_verdicts_close(&v);
-    fclose(out);
+    end(told, list);
+}
+
+START_TEST(text_is_short)
+{
+    int failures, lines = 0;
+    char *text = tell(ATTN_FORMAT_TEXT, 0, NULL, hundreds, &failures);
+    ck_assert_int_eq(failures, 500);
     for (const char *p = text; *p != '\0'; p++)
         lines += *p == '\n';
     ck_assert_msg(lines < 100, "%d lines", lines);
@@ -131,6 +149,14 @@ END_TEST
 /* ---- TAP ------------------------------------------------------------------------------------- */
 
 /* Grade, bias, mask and precisions stand in every format. */
+static void two_passes(struct told *told)
+{
+    struct attn_verdict_list *list = attn_verdicts_begin("dense");
+    add(list, "fine", ATTN_PASS, ATTN_F_NONE, 0.3, "");
+    add(list, "good", ATTN_PASS, ATTN_F_NONE, 0.2, "");
+    end(told, list);
+}
+
 START_TEST(facts_are_told)
 {
     static const char *const want[][5] = {
@@ -147,18 +173,7 @@ START_TEST(facts_are_told)
                                "5 rescales"},
         [ATTN_FORMAT_JSON] = {"\"letter\": \"A\"", "\"deviations\": -0.5", "\"admitted\": false",
                               "\"seen\": 12", "\"rescales\": 5"}};
-    char *text = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
-    struct attn_verdicts v;
-    attn_verdicts_open(&v, out);
-    v.format = (enum attn_format)_i;
-    attn_verdicts_begin(&v, "dense");
-    add(&v, "fine", ATTN_PASS, ATTN_F_NONE, 0.3, "");
-    add(&v, "good", ATTN_PASS, ATTN_F_NONE, 0.2, "");
-    ck_assert_int_eq(attn_verdicts_end(&v), 0);
-    attn_verdicts_close(&v);
-    fclose(out);
+    char *text = tell((enum attn_format)_i, 0, NULL, two_passes, NULL);
     for (int n = 0; n < 5; n++)
         position(text, want[_i][n]);
     free(text);
@@ -313,28 +328,28 @@ END_TEST
 
 /* What most failures look like is in the report itself, in every format; a program that stops in
  * many cases does not push it off the page. */
+static void one_mistake(struct told *told)
+{
+    struct attn_verdict_list *list = attn_verdicts_begin("mine");
+    for (int n = 0; n < 40; n++) {
+        char says[80];
+        snprintf(says, sizeof says, "the program says: KeyError(%d)", n);
+        add(list, "stopped", ATTN_FAILED, ATTN_F_STATUS, 0, says);
+    }
+    for (int n = 0; n < 3; n++)
+        add(list, "wrong", ATTN_FAILED, ATTN_F_BOUND, 3, "o; looks like: fits <a> & \"b\"");
+    end(told, list);
+}
+
 START_TEST(cause_is_reported)
 {
     static const char *const want[] = {
         "  likely cause, by 3 of 3 diagnosed failures: fits <a> & \"b\"\n",
         "# likely cause, by 3 of 3 diagnosed failures: fits <a> & \"b\"\n",
         "name=\"cause\" value=\"fits &lt;a&gt; &amp; &quot;b&quot;\"", "\"cause\""};
-    char *text = NULL, says[80];
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
-    struct attn_verdicts v;
-    attn_verdicts_open(&v, out);
-    v.format = (enum attn_format)_i;
-    attn_verdicts_begin(&v, "mine");
-    for (int n = 0; n < 40; n++) {
-        snprintf(says, sizeof says, "the program says: KeyError(%d)", n);
-        add(&v, "stopped", ATTN_FAILED, ATTN_F_STATUS, 0, says);
-    }
-    for (int n = 0; n < 3; n++)
-        add(&v, "wrong", ATTN_FAILED, ATTN_F_BOUND, 3, "o; looks like: fits <a> & \"b\"");
-    ck_assert_int_eq(attn_verdicts_end(&v), 43);
-    attn_verdicts_close(&v);
-    fclose(out);
+    int failures;
+    char *text = tell((enum attn_format)_i, 0, NULL, one_mistake, &failures);
+    ck_assert_int_eq(failures, 43);
     position(text, want[_i]);
     if (_i == ATTN_FORMAT_TEXT) {
         position(text, "and 39 more like it");
@@ -352,17 +367,15 @@ START_TEST(cause_is_reported)
 END_TEST
 
 /* A program that checks nothing still writes whole documents. */
+static void nothing(struct told *told)
+{
+    (void)told;
+}
+
 START_TEST(nothing_is_well_formed)
 {
     static const char *const want[] = {"", "TAP version 13\n1..0\n", NULL, NULL};
-    char *text = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
-    struct attn_verdicts v;
-    attn_verdicts_open(&v, out);
-    v.format = (enum attn_format)_i;
-    attn_verdicts_close(&v);
-    fclose(out);
+    char *text = tell((enum attn_format)_i, 0, NULL, nothing, NULL);
     if (want[_i] != NULL)
         ck_assert_str_eq(text, want[_i]);
     if (_i == ATTN_FORMAT_JUNIT) {
@@ -471,7 +484,7 @@ START_TEST(page_is_safe)
     ck_assert_int_eq(attn_report_open(path, &report), 0);
     const struct attn_report_about about = {"plug-in", hostile, NULL, hostile, hostile, hostile};
     attn_report_begin(report, &about);
-    free(say_beside(ATTN_FORMAT_TEXT, 0, report, &failures));
+    free(tell(ATTN_FORMAT_TEXT, 0, report, all_verdicts, &failures));
     ck_assert_int_eq(attn_report_close(report, failures > 0), 1);
     char *page = read_page(path);
     for (const char *p = page; *p != '\0'; p++)

@@ -424,7 +424,7 @@ static void put_failures(struct attn_report *r, const struct attn_verdicts *v,
     struct attn_document *d = &r->document;
     struct attn_verdict_entry **bad;
     int *alike, agree, n = attn_verdicts_worst(v, list, 0, &bad, &alike);
-    const char *cause = attn_common_cause_name(&v->causes, &agree);
+    const char *cause = attn_common_cause_name(&list->causes, &agree);
     attn_document_heading(d, 3, "What failed");
     attn_document_paragraph(d);
     if (failures == 0)

@@ -60,7 +60,7 @@ static void say_differs(const struct attn_soak_tally *t, char text[160])
 
 void attn_soak_file(const struct attn_soak *soak, const struct attn_case *c,
                     const struct attn_case *found, const char *why, const struct attn_result *r,
-                    struct attn_verdicts *v)
+                    struct attn_verdict_list *list)
 {
     char text[ATTN_CASE_TEXT], larger[ATTN_CASE_TEXT], again[ATTN_CASE_TEXT + 1400], times[40] = "";
     attn_case_print(c, text);
@@ -71,12 +71,12 @@ void attn_soak_file(const struct attn_soak *soak, const struct attn_case *c,
     snprintf(again, sizeof again, "check %s --case '%s'%s", soak->route, text, times);
     const struct attn_subject subject = {
         "soak", "found", text, "", why, again, strcmp(text, larger) != 0 ? larger : NULL};
-    attn_verdicts_add(v, &subject, r, 0);
+    attn_verdicts_add(list, &subject, r, 0);
 }
 
 void attn_soak_intermittent(const struct attn_soak *soak, const struct attn_case *c,
                             const struct attn_case *found, const struct attn_soak_tally *all,
-                            const struct attn_soak_tally *small, struct attn_verdicts *v)
+                            const struct attn_soak_tally *small, struct attn_verdict_list *list)
 {
     const struct attn_soak_tally *t = small != NULL ? small : all;
     struct attn_result r = t->bad;
@@ -94,11 +94,11 @@ void attn_soak_intermittent(const struct attn_soak *soak, const struct attn_case
     r.failed = t->failed;
     say_differs(t, r.differs);
     attn_soak_file(soak, c, found, "a random case that fails in some runs and not in others", &r,
-                   v);
+                   list);
 }
 
 void attn_soak_sum(const struct attn_soak *soak, const struct attn_soak_count *count,
-                   struct attn_verdicts *v)
+                   struct attn_verdict_list *list)
 {
     const int *n = count->verdict;
     int failed = n[ATTN_FAILED] + n[ATTN_CRASH] + n[ATTN_TIMEOUT];
@@ -118,7 +118,7 @@ void attn_soak_sum(const struct attn_soak *soak, const struct attn_soak_count *c
              soak->seed);
     const struct attn_subject subject = {"soak", "soak", text, "", "what failed once has failed",
                                          again,  NULL};
-    attn_verdicts_add(v, &subject, &r, count->seconds);
+    attn_verdicts_add(list, &subject, &r, count->seconds);
 }
 
 /* ---- one failure ----------------------------------------------------------------------------- */
@@ -170,7 +170,7 @@ static int fails(void *arg, const struct attn_case *c)
 
 /* It fails each time: FAIL, on the smallest case of which this is true. */
 static int file_steady(const struct attn_soak *soak, const struct attn_case *found,
-                       struct attn_soak_tally *all, struct attn_verdicts *v)
+                       struct attn_soak_tally *all, struct attn_verdict_list *list)
 {
     enum { BUDGET = 500 }; /* cases judged on the way: a second or two */
     const struct attn_repetition few = {4, 0, 0};
@@ -181,7 +181,7 @@ static int file_steady(const struct attn_soak *soak, const struct attn_case *fou
     struct attn_result r;
     char why[96] = "a random case";
     if (all->bad.verdict == ATTN_TIMEOUT) {
-        attn_soak_file(soak, found, NULL, why, &all->bad, v);
+        attn_soak_file(soak, found, NULL, why, &all->bad, list);
         return 1;
     }
     int judged = attn_soak_shrink(&judge, BUDGET, &c);
@@ -190,18 +190,18 @@ static int file_steady(const struct attn_soak *soak, const struct attn_case *fou
     if (small.failed > 0 && is_steady(&small)) {
         if (judged > 0)
             snprintf(why, sizeof why, "a random case, made small in %d steps", judged);
-        attn_soak_file(soak, &c, found, why, &r, v);
+        attn_soak_file(soak, &c, found, why, &r, list);
         return 1;
     }
     soak->judge(soak->arg, found, &few, ATTN_SOAK_SAY | ATTN_SOAK_FRESH, &r);
     attn_soak_tally(all, &r);
     if (is_steady(all) && attn_result_is_bad(&r))
-        attn_soak_file(soak, found, NULL, why, &r, v);
+        attn_soak_file(soak, found, NULL, why, &r, list);
     return is_steady(all);
 }
 
 static void file_unsteady(const struct attn_soak *soak, const struct attn_case *found,
-                          const struct attn_soak_tally *all, struct attn_verdicts *v)
+                          const struct attn_soak_tally *all, struct attn_verdict_list *list)
 {
     enum { BUDGET = 100, MOST = 4000, QUESTIONS = 4 };
     const double patience = 10; /* seconds */
@@ -219,19 +219,20 @@ static void file_unsteady(const struct attn_soak *soak, const struct attn_case *
         soak->judge(soak->arg, &c, &hunt.how, ATTN_SOAK_FRESH, &r);
         attn_soak_tally(&hunt.last, &r);
     }
-    attn_soak_intermittent(soak, &c, found, all, hunt.last.failed > 0 ? &hunt.last : NULL, v);
+    attn_soak_intermittent(soak, &c, found, all, hunt.last.failed > 0 ? &hunt.last : NULL, list);
 }
 
 /* Returns the verdict that was filed. */
 static enum attn_verdict file_failure(const struct attn_soak *soak, const struct attn_case *found,
-                                      const struct attn_result *first, struct attn_verdicts *v)
+                                      const struct attn_result *first,
+                                      struct attn_verdict_list *list)
 {
     struct attn_soak_tally all = {.runs = 0};
     attn_soak_tally(&all, first);
     repeat(soak, found, &all);
-    if (is_steady(&all) && file_steady(soak, found, &all, v))
+    if (is_steady(&all) && file_steady(soak, found, &all, list))
         return first->verdict;
-    file_unsteady(soak, found, &all, v);
+    file_unsteady(soak, found, &all, list);
     return ATTN_INTERMITTENT;
 }
 
@@ -248,7 +249,7 @@ int attn_soak_is_error(const struct attn_case *c, const struct attn_result *r)
     return status == ATTN_OK || status == ATTN_ENOMEM;
 }
 
-void attn_soak_run(const struct attn_soak *soak, struct attn_verdicts *v)
+void attn_soak_run(const struct attn_soak *soak, struct attn_verdict_list *list)
 {
     enum { ENOUGH = 8 }; /* failures: more would be the same bug again */
     const struct attn_repetition how = {soak->calls, 1, 0};
@@ -261,14 +262,14 @@ void attn_soak_run(const struct attn_soak *soak, struct attn_verdicts *v)
         attn_soak_case(soak->seed, count.cases, &c);
         soak->judge(soak->arg, &c, &how, 0, &r);
         if (attn_result_is_bad(&r)) {
-            r.verdict = file_failure(soak, &c, &r, v);
+            r.verdict = file_failure(soak, &c, &r, list);
             found += r.verdict == ATTN_INTERMITTENT ? ENOUGH : 1; /* the next one takes as long */
         } else if (attn_soak_is_error(&c, &r)) {
-            attn_soak_file(soak, &c, NULL, "a random case", &r, v);
+            attn_soak_file(soak, &c, NULL, "a random case", &r, list);
             break;
         }
         count.verdict[r.verdict]++;
     }
     count.seconds = attn_seconds(CLOCK_MONOTONIC) - start;
-    attn_soak_sum(soak, &count, v);
+    attn_soak_sum(soak, &count, list);
 }

@@ -28,7 +28,7 @@ struct attn_soak {
 /* Judge until time is up, or eight failures are found, or one that comes and goes; verdicts are
  * added, among them one for the soak itself.  Whatever failed once is a failure: FAIL, CRASH or
  * TIMEOUT where it fails each time, INTERMITTENT where it does not. */
-void attn_soak_run(const struct attn_soak *soak, struct attn_verdicts *v);
+void attn_soak_run(const struct attn_soak *soak, struct attn_verdict_list *list);
 
 /* ---- for routes that judge many cases at a time ---------------------------------------------- */
 
@@ -49,19 +49,19 @@ void attn_soak_tally(struct attn_soak_tally *tally, const struct attn_result *re
 /* File a failing case; found: the larger case that it was made from, or NULL. */
 void attn_soak_file(const struct attn_soak *soak, const struct attn_case *c,
                     const struct attn_case *found, const char *why,
-                    const struct attn_result *result, struct attn_verdicts *v);
+                    const struct attn_result *result, struct attn_verdict_list *list);
 
 /* File one that fails in some runs and not in others.  small: the runs of c, where this is
  * smaller than what was found; NULL: no smaller case was seen to fail. */
 void attn_soak_intermittent(const struct attn_soak *soak, const struct attn_case *c,
                             const struct attn_case *found, const struct attn_soak_tally *all,
-                            const struct attn_soak_tally *small, struct attn_verdicts *v);
+                            const struct attn_soak_tally *small, struct attn_verdict_list *list);
 
 /* ERROR, and not for a fill that cannot keep its promise for the case: that is nobody's failure. */
 int attn_soak_is_error(const struct attn_case *c, const struct attn_result *result);
 
 /* The soak itself is one check more: a clean one is seen to have run, and any failure fails it. */
 void attn_soak_sum(const struct attn_soak *soak, const struct attn_soak_count *count,
-                   struct attn_verdicts *v);
+                   struct attn_verdict_list *list);
 
 #endif

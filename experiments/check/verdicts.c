@@ -9,16 +9,6 @@
 #include "experiments/cli/cli.h"
 #include "tests/harness/files/fileio.h"
 
-static const char *const format_name[] = {"text", "tap", "junit", "json"};
-
-int attn_format_find(const char *name)
-{
-    for (int f = 0; f < 4; f++)
-        if (strcmp(format_name[f], name) == 0)
-            return f;
-    return -1;
-}
-
 /* ---- collecting ------------------------------------------------------------------------------ */
 
 static char *copy(const char *text)
@@ -39,7 +29,14 @@ void attn_verdicts_open(struct attn_verdicts *v, FILE *out)
     *v = (struct attn_verdicts){.out = out};
 }
 
-static void clear(struct attn_verdict_list *list)
+struct attn_verdict_list *attn_verdicts_begin(const char *spec)
+{
+    struct attn_verdict_list *list = attn_cli_need(calloc(1, sizeof *list));
+    list->spec = copy(spec);
+    return list;
+}
+
+static void free_list(struct attn_verdict_list *list)
 {
     for (int e = 0; e < list->n; e++) {
         struct attn_verdict_entry *x = &list->entry[e];
@@ -53,21 +50,12 @@ static void clear(struct attn_verdict_list *list)
     }
     free(list->entry);
     free(list->spec);
-    *list = (struct attn_verdict_list){0};
+    free(list);
 }
 
-void attn_verdicts_begin(struct attn_verdicts *v, const char *spec)
-{
-    if (v->list == NULL)
-        v->list = attn_cli_need(calloc(1, sizeof *v->list));
-    clear(v->list);
-    v->list->spec = copy(spec);
-}
-
-void attn_verdicts_add(struct attn_verdicts *v, const struct attn_subject *s,
+void attn_verdicts_add(struct attn_verdict_list *list, const struct attn_subject *s,
                        const struct attn_result *result, double seconds)
 {
-    struct attn_verdict_list *list = v->list;
     if (list->n == list->room) {
         list->room = list->room > 0 ? 2 * list->room : 64;
         list->entry = attn_cli_need(realloc(list->entry, (size_t)list->room * sizeof *list->entry));
@@ -82,13 +70,21 @@ void attn_verdicts_add(struct attn_verdicts *v, const struct attn_subject *s,
                                     .found_as = s->found_as != NULL ? copy(s->found_as) : NULL,
                                     .result = *result,
                                     .seconds = seconds};
-    attn_common_cause_count(&v->causes, result);
+    attn_common_cause_count(&list->causes, result);
 }
 
 int attn_verdict_is_failure(const struct attn_verdicts *v, const struct attn_result *r)
 {
     return r->verdict != ATTN_PASS && r->verdict != ATTN_REFUSED &&
            (r->verdict != ATTN_WEAK || v->strict);
+}
+
+int attn_verdicts_failures(const struct attn_verdicts *v, const struct attn_verdict_list *list)
+{
+    int n = 0;
+    for (int e = 0; e < list->n; e++)
+        n += attn_verdict_is_failure(v, &list->entry[e].result);
+    return n;
 }
 
 const char *attn_verdict_words(const struct attn_result *r, char text[40])
@@ -405,18 +401,20 @@ int attn_verdicts_declared(const struct attn_verdict_list *list, char *text, siz
 }
 
 /* One mistake shows in many cases: what most of them look like is what is wrong. */
-static void print_cause(const struct attn_verdicts *v)
+static void print_cause(FILE *out, const struct attn_verdict_list *list)
 {
     int agree;
-    const char *cause = attn_common_cause_name(&v->causes, &agree);
+    const char *cause = attn_common_cause_name(&list->causes, &agree);
     if (cause != NULL)
-        fprintf(v->out, "  likely cause, by %d of %d diagnosed failures: %s\n", agree,
-                v->causes.diagnosed, cause);
+        fprintf(out, "  likely cause, by %d of %d diagnosed failures: %s\n", agree,
+                list->causes.diagnosed, cause);
 }
 
-static void print_text(struct attn_verdicts *v, const struct attn_verdict_list *list, int failures)
+static void print_text(struct attn_verdicts *v, const struct attn_verdict_list *list)
 {
     char declared[400];
+    if (list == NULL)
+        return;
     if (v->verbose)
         for (int e = 0; e < list->n; e++)
             print_line(v->out, &list->entry[e]);
@@ -426,9 +424,9 @@ static void print_text(struct attn_verdicts *v, const struct attn_verdict_list *
     for (int c = 0; c <= ATTN_ERROR; c++)
         n_relations += relations.count[c];
     fprintf(v->out, "%-28s %s: ", list->spec,
-            failures > 0 ? "FAIL"
-            : passes > 0 ? "PASS"
-                         : "REFUSED");
+            attn_verdicts_failures(v, list) > 0 ? "FAIL"
+            : passes > 0                        ? "PASS"
+                                                : "REFUSED");
     const struct attn_verdict_entry *soak = NULL;
     for (int e = 0; e < list->n; e++)
         if (strcmp(list->entry[e].kind, "soak") == 0)
@@ -446,7 +444,7 @@ static void print_text(struct attn_verdicts *v, const struct attn_verdict_list *
     if (cases.count[ATTN_PASS] > 0 && cases.worst_name[0] != '\0')
         fprintf(v->out, "; worst error/bound of a pass %.3g (%s)", cases.worst, cases.worst_name);
     fprintf(v->out, "; %.2f s\n", cases.seconds);
-    print_cause(v);
+    print_cause(v->out, list);
     if (cases.weighed > 1)
         fprintf(v->out, "  %d of %d passes are tests of every key of their mask", cases.admitted,
                 cases.weighed);
@@ -462,62 +460,29 @@ static void print_text(struct attn_verdicts *v, const struct attn_verdict_list *
     attn_verdicts_refused(v->out, list);
 }
 
-int attn_verdicts_lacking(const struct attn_verdicts *v)
-{
-    int n = 0;
-    for (int e = 0; v->list != NULL && e < v->list->n; e++)
-        n +=
-            v->list->entry[e].result.verdict == ATTN_ERROR && v->list->entry[e].result.lacks_memory;
-    return n;
-}
-
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-int attn_verdicts_end(struct attn_verdicts *v)
+/* One spec's checks, or, given NULL, what the format needs at its end. */
+static void (*const print_as[])(struct attn_verdicts *v, const struct attn_verdict_list *list) = {
+    [ATTN_FORMAT_TEXT] = print_text,
+    [ATTN_FORMAT_TAP] = attn_verdicts_tap,
+    [ATTN_FORMAT_JUNIT] = attn_verdicts_junit,
+    [ATTN_FORMAT_JSON] = attn_verdicts_json};
+
+int attn_verdicts_end(struct attn_verdicts *v, struct attn_verdict_list *list)
 {
-    struct attn_verdict_list *list = v->list;
-    int failures = 0;
-    for (int e = 0; e < list->n; e++)
-        failures += attn_verdict_is_failure(v, &list->entry[e].result);
-    switch (v->format) {
-    case ATTN_FORMAT_TAP:
-        attn_verdicts_tap(v, list);
-        break;
-    case ATTN_FORMAT_JUNIT:
-        attn_verdicts_junit(v, list);
-        break;
-    case ATTN_FORMAT_JSON:
-        attn_verdicts_json(v, list);
-        break;
-    default:
-        print_text(v, list, failures);
-    }
+    int failures = attn_verdicts_failures(v, list);
+    print_as[v->format](v, list);
     if (v->report != NULL)
         attn_report_add(v->report, v, list, failures);
     v->n_specs++;
     v->n_checks += list->n;
     fflush(v->out);
-    v->causes = (struct attn_common_cause){0};
+    free_list(list);
     return failures;
 }
 
 void attn_verdicts_close(struct attn_verdicts *v)
 {
-    switch (v->format) {
-    case ATTN_FORMAT_TAP:
-        attn_verdicts_tap(v, NULL);
-        break;
-    case ATTN_FORMAT_JUNIT:
-        attn_verdicts_junit(v, NULL);
-        break;
-    case ATTN_FORMAT_JSON:
-        attn_verdicts_json(v, NULL);
-        break;
-    default:
-        break;
-    }
-    if (v->list != NULL)
-        clear(v->list);
-    free(v->list);
-    v->list = NULL;
+    print_as[v->format](v, NULL);
 }

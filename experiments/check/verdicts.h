@@ -1,7 +1,7 @@
 /* What a check found, said in four formats.
  *
  * A check is one judged thing: a case, a relation, or a failure that a soak found.  They are
- * collected for one spec at a time and printed when it ends, so that text can give the worst
+ * collected for each spec and printed when it ends, so that text can give the worst
  * first and the others their counts.  One function for each format lives in verdicts.c (text) and
  * verdicts_files.c (TAP 13, JUnit XML, JSON).
  */
@@ -13,7 +13,6 @@
 #include "experiments/check/common_cause.h"
 
 enum attn_format { ATTN_FORMAT_TEXT, ATTN_FORMAT_TAP, ATTN_FORMAT_JUNIT, ATTN_FORMAT_JSON };
-int attn_format_find(const char *name); /* "text", "tap", "junit", "json"; -1 when unknown */
 
 /* What a check is about; strings are copied. */
 struct attn_subject {
@@ -25,41 +24,7 @@ struct attn_subject {
     const char *found_as; /* the larger case that this one was shrunk from, or NULL         */
 };
 
-struct attn_verdict_list; /* opaque: the checks of one spec */
-
-struct attn_verdicts {
-    FILE *out;
-    enum attn_format format;
-    int strict;  /* WEAK is a failure                         */
-    int verbose; /* text: a line for every check              */
-    int details; /* text: full details also of what passes    */
-    int n_specs, n_checks;
-    struct attn_common_cause causes; /* what the failures of this spec look like: its cause */
-    struct attn_verdict_list *list;
-    struct attn_report *report; /* of --report (check_report.h), or NULL */
-};
-
-/* Preset: text to out. */
-void attn_verdicts_open(struct attn_verdicts *v, FILE *out);
-
-/* What follows is about this spec. */
-void attn_verdicts_begin(struct attn_verdicts *v, const char *spec);
-
-void attn_verdicts_add(struct attn_verdicts *v, const struct attn_subject *subject,
-                       const struct attn_result *result, double seconds);
-
-/* How many failures of the spec are the environment's, which has not enough memory. */
-int attn_verdicts_lacking(const struct attn_verdicts *v);
-
-/* Print the spec's checks; returns how many of them are failures (ERROR and, if strict, WEAK
- * included). */
-int attn_verdicts_end(struct attn_verdicts *v);
-
-/* Print what a format needs at its end, and free everything. */
-void attn_verdicts_close(struct attn_verdicts *v);
-
-/* ---- for verdicts_files.c ----------------------------------------------------------------- */
-
+/* A check, and all of one spec. */
 struct attn_verdict_entry {
     char *kind, *name, *text, *ids, *why, *again, *found_as; /* found_as may be NULL */
     struct attn_result result;
@@ -69,9 +34,40 @@ struct attn_verdict_list {
     char *spec;
     int n, room;
     struct attn_verdict_entry *entry;
+    struct attn_common_cause causes; /* what its failures look like: its cause */
 };
 
+/* How they are said. */
+struct attn_verdicts {
+    FILE *out;
+    enum attn_format format;
+    int strict;  /* WEAK is a failure                         */
+    int verbose; /* text: a line for every check              */
+    int details; /* text: full details also of what passes    */
+    int n_specs, n_checks;
+    struct attn_report *report; /* of --report (check_report.h), or NULL */
+};
+
+/* Preset: text to out. */
+void attn_verdicts_open(struct attn_verdicts *v, FILE *out);
+
+/* A list for this spec, several of which may be filled at a time. */
+struct attn_verdict_list *attn_verdicts_begin(const char *spec) __attribute__((returns_nonnull));
+
+void attn_verdicts_add(struct attn_verdict_list *list, const struct attn_subject *subject,
+                       const struct attn_result *result, double seconds);
+
+/* Print a spec's checks, and free them; returns how many of them are failures (ERROR and, if
+ * strict, WEAK included). */
+int attn_verdicts_end(struct attn_verdicts *v, struct attn_verdict_list *list);
+
+/* Print what a format needs at its end. */
+void attn_verdicts_close(struct attn_verdicts *v);
+
+/* ---- for verdicts_files.c ----------------------------------------------------------------- */
+
 int attn_verdict_is_failure(const struct attn_verdicts *v, const struct attn_result *r);
+int attn_verdicts_failures(const struct attn_verdicts *v, const struct attn_verdict_list *list);
 
 /* What else a check found: fact number n by name ("grade", "bias", "mask", "growth", "runs",
  * "differs", "declared", ...) and in words; those that this check has not are left out.  NULL

@@ -45,14 +45,18 @@ void attn_verdicts_tap(struct attn_verdicts *v, const struct attn_verdict_list *
     int agree;
     if (v->n_specs == 0)
         fputs("TAP version 13\n", out);
-    const char *cause = attn_common_cause_name(&v->causes, &agree);
+    if (list == NULL) {
+        fprintf(out, "1..%d\n", v->n_checks);
+        return;
+    }
+    const char *cause = attn_common_cause_name(&list->causes, &agree);
     if (cause != NULL) {
         fprintf(out, "# likely cause, by %d of %d diagnosed failures: ", agree,
-                v->causes.diagnosed);
+                list->causes.diagnosed);
         put_description(out, cause);
         fputc('\n', out);
     }
-    for (int e = 0; list != NULL && e < list->n; e++) {
+    for (int e = 0; e < list->n; e++) {
         const struct attn_verdict_entry *x = &list->entry[e];
         int bad = attn_verdict_is_failure(v, &x->result);
         fprintf(out, "%sok %d - ", bad ? "not " : "", v->n_checks + e + 1);
@@ -83,8 +87,6 @@ void attn_verdicts_tap(struct attn_verdicts *v, const struct attn_verdict_list *
         put_yaml(out, "again", x->again);
         fputs("  ...\n", out);
     }
-    if (list == NULL)
-        fprintf(out, "1..%d\n", v->n_checks);
 }
 
 /* ---- JUnit ----------------------------------------------------------------------------------- */
@@ -217,7 +219,7 @@ void attn_verdicts_junit(struct attn_verdicts *v, const struct attn_verdict_list
     put_attribute(out, "name", list->spec);
     fprintf(out, " tests=\"%d\" failures=\"%d\" errors=\"%d\" skipped=\"%d\" time=\"%.3f\">\n",
             list->n, failures, errors, skipped, seconds);
-    put_cause(out, &v->causes);
+    put_cause(out, &list->causes);
     for (int e = 0; e < list->n; e++)
         put_testcase(v, list->spec, &list->entry[e]);
     fputs("  </testsuite>\n", out);
@@ -310,7 +312,7 @@ void attn_verdicts_json(struct attn_verdicts *v, const struct attn_verdict_list 
     }
     json_t *checks = json_array(), *counts = json_object();
     int agree, failures = 0, passes = 0, count[ATTN_ERROR + 1] = {0};
-    const char *cause = attn_common_cause_name(&v->causes, &agree);
+    const char *cause = attn_common_cause_name(&list->causes, &agree);
     for (int e = 0; e < list->n; e++) {
         const struct attn_verdict_entry *x = &list->entry[e];
         failures += attn_verdict_is_failure(v, &x->result);
@@ -329,7 +331,7 @@ void attn_verdicts_json(struct attn_verdicts *v, const struct attn_verdict_list 
     if (cause != NULL)
         json_object_set_new(spec, "cause",
                             json_pack("{s:s,s:i,s:i}", "text", cause, "failures", agree,
-                                      "diagnosed", v->causes.diagnosed));
+                                      "diagnosed", list->causes.diagnosed));
     fputs(v->n_specs > 0 ? ",\n" : "", v->out);
     json_dumpf(spec, v->out, JSON_INDENT(1));
     json_decref(spec);

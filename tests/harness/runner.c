@@ -273,11 +273,12 @@ static void run_on(const struct attn_spec *asked, struct attn_setup *setup,
 
 static const struct attn_repetition once = {1, 0, 0};
 
-void attn_run_setup(const struct attn_spec *spec, struct attn_setup *setup, struct attn_result *r)
+void attn_run_setup(const struct attn_spec *spec, struct attn_setup *setup,
+                    const struct attn_repetition *how, struct attn_result *r)
 {
     memset(r, 0, sizeof *r);
     poison_outputs(setup);
-    run_on(spec, setup, &once, r);
+    run_on(spec, setup, how != NULL ? how : &once, r);
 }
 
 void attn_run_repeated(const struct attn_spec *spec, const struct attn_case *c,

@@ -141,11 +141,6 @@ void attn_result_error(struct attn_result *result, enum attn_status status, cons
 void attn_run_case(const struct attn_spec *spec, const struct attn_case *c,
                    struct attn_result *result);
 
-/* The same on a setup that is open, whose outputs are poisoned first.  After a verdict other than
- * PASS, WEAK and REFUSED its inputs may be damaged: close it. */
-void attn_run_setup(const struct attn_spec *spec, struct attn_setup *setup,
-                    struct attn_result *result);
-
 /* The same problem again and again, in one process and one set of tensors. */
 struct attn_repetition {
     int calls;      /* at most so many runs, forward and backward together being one    */
@@ -157,6 +152,11 @@ struct attn_repetition {
  * is then that of the first that failed. */
 void attn_run_repeated(const struct attn_spec *spec, const struct attn_case *c,
                        const struct attn_repetition *how, struct attn_result *result);
+
+/* The same on a setup that is open, whose outputs are poisoned first.  After a verdict other than
+ * PASS, WEAK and REFUSED its inputs may be damaged: close it.  how: NULL is once. */
+void attn_run_setup(const struct attn_spec *spec, struct attn_setup *setup,
+                    const struct attn_repetition *how, struct attn_result *result);
 
 /* Judge outputs that are already there (by attn_run_case, a recorder, a file): everything
  * after integrity.  sample as in bound.h.  Outputs up to and including `pass` are judged. */

@@ -14,8 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "experiments/check/check.h"
 #include "experiments/check/check_soak.h"
-#include "experiments/check/external.h"
 #include "experiments/cli/cli.h"
 #include "experiments/measure/exec_case.h"
 #include "ref/clock.h"
@@ -29,7 +29,7 @@ enum { STARTS = 10, IDLE = 3 };
 /* ---- one start ------------------------------------------------------------------------------- */
 
 struct exec {
-    struct attn_external *s;
+    struct attn_candidate *s;
     struct attn_question *question;
     const char *command, *folder;
     char out[PATH_MAX + 16];
@@ -86,10 +86,10 @@ static int run_on(struct exec *x, const char *cases)
 {
     struct attn_error err = {0};
     if (attn_folder_make(x->out, &err) != ATTN_OK)
-        return attn_external_fail(x->s, ATTN_EXIT_LACKS, "%s", err.text);
+        return attn_candidate_fail(x->s, ATTN_EXIT_LACKS, "%s", err.text);
     if (attn_process_shell(x->command, cases, x->out, x->left_s, &x->ran) != 0)
-        return attn_external_fail(x->s, ATTN_EXIT_LACKS, "'%.200s' cannot be started: %s",
-                                  x->command, strerror(errno));
+        return attn_candidate_fail(x->s, ATTN_EXIT_LACKS, "'%.200s' cannot be started: %s",
+                                   x->command, strerror(errno));
     x->left_s -= x->ran.wall_s;
     return 0;
 }
@@ -106,20 +106,20 @@ static int does_it_start(struct exec *x)
         if (attn_vector_files_has(x->out, x->question->asked[i].name))
             return 0;
     if (x->ran.exit_status == 127 || x->ran.exit_status == 126) /* the shell's words for it */
-        return attn_external_fail(x->s, ATTN_EXIT_USAGE, "'%.200s' cannot be run: %s", x->command,
-                                  x->ran.last_line[0] != '\0' ? x->ran.last_line : "not found");
+        return attn_candidate_fail(x->s, ATTN_EXIT_USAGE, "'%.200s' cannot be run: %s", x->command,
+                                   x->ran.last_line[0] != '\0' ? x->ran.last_line : "not found");
     snprintf(none, sizeof none, "%s/no-cases", x->folder);
     if (x->ran.timed_out || !(x->left_s > 0))
         return 0;
     if (attn_vector_files_begin(none, &x->s->claims, &writer, &err) != ATTN_OK ||
         attn_vector_files_end(&writer, 1, &err) != ATTN_OK)
-        return attn_external_fail(x->s, ATTN_EXIT_LACKS, "%s", err.text);
+        return attn_candidate_fail(x->s, ATTN_EXIT_LACKS, "%s", err.text);
     int status = run_on(x, none);
     if (status == 0 && !x->ran.timed_out && !ended_well(&x->ran)) {
         describe(x, how, sizeof how);
-        status = attn_external_fail(x->s, ATTN_EXIT_USAGE,
-                                    "'%.200s' does not start: on an empty list of cases too %s",
-                                    x->command, strstr(how, "the command"));
+        status = attn_candidate_fail(x->s, ATTN_EXIT_USAGE,
+                                     "'%.200s' does not start: on an empty list of cases too %s",
+                                     x->command, strstr(how, "the command"));
     }
     x->ran = first;
     return status;
@@ -133,12 +133,12 @@ static int start(struct exec *x)
     int written, n = x->rounds + x->starts;
     snprintf(cases, sizeof cases, n > 0 ? "%s/cases-%d" : "%s/cases", x->folder, n + 1);
     if (attn_question_write(x->question, cases, &x->s->claims, &written, &err) != ATTN_OK)
-        return attn_external_fail(x->s, ATTN_EXIT_LACKS, "%s", err.text);
+        return attn_candidate_fail(x->s, ATTN_EXIT_LACKS, "%s", err.text);
     int status = run_on(x, cases);
     x->starts++;
     if (status == 0 && x->starts == 1 && x->rounds == 0 && !ended_well(&x->ran))
         status = does_it_start(x);
-    if (status == 0 && x->s->soak_s == 0)
+    if (status == 0 && x->s->request->soak == 0)
         fprintf(stderr, "note: %d cases written; the command took %.2f s\n", written,
                 x->ran.wall_s);
     return status;
@@ -197,7 +197,7 @@ static int run(struct exec *x)
 
 static void say_not_reached(struct exec *x)
 {
-    struct attn_external *s = x->s;
+    struct attn_candidate *s = x->s;
     struct attn_result r = {.verdict = ATTN_ERROR};
     const char *at = "";
     for (int i = 0; i < x->question->n; i++) {
@@ -214,7 +214,7 @@ static void say_not_reached(struct exec *x)
              s->not_reached, s->not_reached > 1 ? "s" : "",
              x->ran.timed_out ? "ran out of time" : "died", at, x->starts);
     const struct attn_subject subject = {"case", "", "cases not reached", "", "", "", NULL};
-    attn_external_say(s, &subject, &r, 0, 0);
+    attn_candidate_say(s, &subject, &r, 0, 0);
 }
 
 /* ---- soak ------------------------------------------------------------------------------------ */
@@ -253,7 +253,7 @@ static void keep(struct failing *f, const struct attn_case *c, const struct attn
 static void judge_one(struct exec *x, int i, struct attn_result *r)
 {
     unsigned needs;
-    attn_external_judge(x->s, &x->question->asked[i], x->out, r, &needs);
+    attn_files_judge(x->s, &x->question->asked[i], x->out, r, &needs);
     if (x->question->asked[i].not_reached)
         r->verdict = ATTN_ERROR;
 }
@@ -269,11 +269,10 @@ static int run_round(struct exec *x, uint64_t from, const struct failing *f)
         struct attn_asked *asked = &round->asked[i];
         snprintf(asked->name, sizeof asked->name, f != NULL ? "again-%llu" : "soak-%llu",
                  (unsigned long long)from + (unsigned long long)i);
-        asked->ids = asked->why = "";
         if (f != NULL)
             asked->c = f->c[i % f->n];
         else
-            attn_soak_case(x->s->seed, from + (uint64_t)i, &asked->c);
+            attn_soak_case((uint64_t)x->s->request->seed, from + (uint64_t)i, &asked->c);
     }
     int status = run(x);
     x->rounds += STARTS;
@@ -284,7 +283,7 @@ static int run_round(struct exec *x, uint64_t from, const struct failing *f)
 static int confirm(struct exec *x, const struct attn_soak *soak, struct failing *f,
                    struct attn_soak_count *count)
 {
-    struct attn_verdicts *v = &x->s->verdicts;
+    struct attn_verdict_list *list = x->s->list;
     int status = f->n > 0 ? run_round(x, 0, f) : 0;
     for (int i = 0; i < x->question->n && f->n > 0 && status == 0; i++) {
         struct attn_result r;
@@ -294,10 +293,10 @@ static int confirm(struct exec *x, const struct attn_soak *soak, struct failing 
     for (int n = 0; n < f->n; n++) {
         const struct attn_soak_tally *t = &f->runs[n];
         if (t->failed == t->runs) {
-            attn_soak_file(soak, &f->c[n], NULL, "a random case", &t->bad, v);
+            attn_soak_file(soak, &f->c[n], NULL, "a random case", &t->bad, list);
             continue;
         }
-        attn_soak_intermittent(soak, &f->c[n], &f->c[n], t, NULL, v);
+        attn_soak_intermittent(soak, &f->c[n], &f->c[n], t, NULL, list);
         count->verdict[t->bad.verdict]--;
         count->verdict[ATTN_INTERMITTENT]++;
     }
@@ -307,8 +306,9 @@ static int confirm(struct exec *x, const struct attn_soak *soak, struct failing 
 /* Rounds of random cases, one start each, until one has failures or time is up. */
 static int run_soak(struct exec *x)
 {
-    struct attn_external *s = x->s;
-    const struct attn_soak soak = {NULL, NULL, s->route, s->soak_s, s->seed, 1};
+    struct attn_candidate *s = x->s;
+    const struct attn_soak soak = {
+        NULL, NULL, s->route, s->request->soak, (uint64_t)s->request->seed, 1};
     struct attn_soak_count count = {0};
     struct attn_question round = {calloc(ROUND, sizeof *round.asked), ROUND, 0};
     struct failing *f = calloc(1, sizeof *f);
@@ -317,13 +317,13 @@ static int run_soak(struct exec *x)
     if (round.asked == NULL || f == NULL) {
         free(f);
         attn_question_free(&round);
-        return attn_external_fail(s, ATTN_EXIT_LACKS, "no memory");
+        return attn_candidate_fail(s, ATTN_EXIT_LACKS, "no memory");
     }
     x->question = &round;
-    while (status == 0 && f->n == 0 && attn_seconds(CLOCK_MONOTONIC) - begin < s->soak_s) {
+    while (status == 0 && f->n == 0 && attn_seconds(CLOCK_MONOTONIC) - begin < s->request->soak) {
         status = run_round(x, count.cases, NULL);
         if (status == 0 && count.cases == 0)
-            attn_external_begin(s);
+            attn_candidate_begin(s);
         for (int i = 0; i < round.n && status == 0; i++, count.cases++) {
             struct attn_result r;
             judge_one(x, i, &r);
@@ -331,7 +331,7 @@ static int run_soak(struct exec *x)
             if (attn_result_is_bad(&r))
                 keep(f, &round.asked[i].c, &r);
             else if (!round.asked[i].not_reached && attn_soak_is_error(&round.asked[i].c, &r))
-                attn_soak_file(&soak, &round.asked[i].c, NULL, "a random case", &r, &s->verdicts);
+                attn_soak_file(&soak, &round.asked[i].c, NULL, "a random case", &r, s->list);
         }
         if (status == 0)
             say_not_reached(x);
@@ -340,45 +340,45 @@ static int run_soak(struct exec *x)
         status = confirm(x, &soak, f, &count);
     count.seconds = attn_seconds(CLOCK_MONOTONIC) - begin;
     if (status == 0)
-        attn_soak_sum(&soak, &count, &s->verdicts);
+        attn_soak_sum(&soak, &count, s->list);
     s->judged++;
     free(f);
     attn_question_free(&round);
-    return status != 0 ? status : attn_external_end(s);
+    return status != 0 ? status : attn_candidate_end(s);
 }
 
 /* ---- the interface --------------------------------------------------------------------------- */
 
 /* 0, or an exit status. */
-static int make_folder(struct attn_external *s, const char *work, char folder[PATH_MAX])
+static int make_folder(struct attn_candidate *s, const char *work, char folder[PATH_MAX])
 {
     struct attn_error err = {0};
     enum attn_status status =
         work != NULL ? attn_folder_make(work, &err) : attn_exec_folder(folder, &err);
     if (status != ATTN_OK)
-        return attn_external_fail(s, attn_cli_status(status), "%s", err.text);
+        return attn_candidate_fail(s, attn_cli_status(status), "%s", err.text);
     if (work != NULL && realpath(work, folder) == NULL)
-        return attn_external_fail(s, ATTN_EXIT_LACKS, "%s: %s", work, strerror(errno));
+        return attn_candidate_fail(s, ATTN_EXIT_LACKS, "%s: %s", work, strerror(errno));
     return 0;
 }
 
-int attn_external_exec(struct attn_external *s, const char *command, const char *work)
+int attn_check_exec(struct attn_candidate *s, const char *work)
 {
     char folder[PATH_MAX];
-    struct exec x = {.s = s, .question = &s->question, .command = command, .folder = folder};
+    struct exec x = {.s = s, .question = &s->question, .command = s->source, .folder = folder};
     int status = make_folder(s, work, folder);
     if (status != 0)
         return status;
     snprintf(x.out, sizeof x.out, "%s/out", folder);
-    attn_external_route(s, "--exec", command);
-    attn_external_route(s, "--claims", s->claims_path);
-    if (s->soak_s > 0)
+    attn_candidate_route(s, "--exec", s->source);
+    attn_candidate_route(s, "--claims", s->claims_path);
+    if (s->request->soak > 0)
         status = run_soak(&x);
     else if ((status = run(&x)) == 0) {
-        attn_external_begin(s);
-        attn_external_judge_all(s, x.out);
+        attn_candidate_begin(s);
+        attn_files_judge_all(s, x.out);
         say_not_reached(&x);
-        status = attn_external_end(s);
+        status = attn_candidate_end(s);
     }
     if (work == NULL)
         attn_exec_remove(folder);

@@ -1,8 +1,8 @@
 /* attnlab check --plugin: every case in the worker process, then a look for leaks. */
 #include <string.h>
 
+#include "experiments/check/check.h"
 #include "experiments/check/check_soak.h"
-#include "experiments/check/external.h"
 #include "experiments/cli/cli.h"
 #include "ref/clock.h"
 #include "tests/harness/external/worker.h"
@@ -48,7 +48,7 @@ static void print_notes(const struct attn_worker *worker, const struct notes *no
 
 /* A process that the plug-in forked went on, and spoke when its question was done: what it had been
  * asked fails, and the verdicts of everything else stand. */
-static void file_fork(struct attn_external *s, struct attn_worker *worker)
+static void file_fork(struct attn_candidate *s, struct attn_worker *worker)
 {
     char again[sizeof s->route + ATTN_CASE_TEXT + 32];
     struct attn_result r = {.verdict = ATTN_FAILED, .failure = ATTN_F_INTEGRITY};
@@ -65,12 +65,12 @@ static void file_fork(struct attn_external *s, struct attn_worker *worker)
     const struct attn_subject subject = {
         is_relation ? "relation" : "case", "",  is_loading ? "while it was loaded" : text, "", "",
         is_loading ? "" : again,           NULL};
-    attn_external_say(s, &subject, &r, 0, 0);
+    attn_candidate_say(s, &subject, &r, 0, 0);
     worker->fork_pid = 0;
 }
 
 /* Ask; 0: it was not asked, and is counted. */
-static int ask(struct attn_external *s, struct attn_worker *worker, enum attn_worker_ask what,
+static int ask(struct attn_candidate *s, struct attn_worker *worker, enum attn_worker_ask what,
                const char *text, int calls, struct attn_worker_reply *reply)
 {
     const struct attn_repetition how = {calls > 1 ? calls : 1, 0, 0};
@@ -80,7 +80,7 @@ static int ask(struct attn_external *s, struct attn_worker *worker, enum attn_wo
     return !reply->not_reached;
 }
 
-static void say_not_reached(struct attn_external *s, const struct attn_worker *worker)
+static void say_not_reached(struct attn_candidate *s, const struct attn_worker *worker)
 {
     struct attn_result r = {.verdict = ATTN_ERROR};
     const struct attn_subject subject = {"case", "", "not reached", "", "", "", NULL};
@@ -90,11 +90,11 @@ static void say_not_reached(struct attn_external *s, const struct attn_worker *w
              "%d cases and relations were not reached: %d times it did not end, or did not start "
              "again (--case and --relation ask for one; --timeout is %g s)",
              s->not_reached, worker->failures, s->timeout_s);
-    attn_external_say(s, &subject, &r, 0, 0);
+    attn_candidate_say(s, &subject, &r, 0, 0);
 }
 
 /* The biggest passed case of each pass is called a dozen times more. */
-static void look_for_leaks(struct attn_external *s, struct attn_worker *worker,
+static void look_for_leaks(struct attn_candidate *s, struct attn_worker *worker,
                            const struct attn_asked *const biggest[2])
 {
     for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++) {
@@ -105,13 +105,13 @@ static void look_for_leaks(struct attn_external *s, struct attn_worker *worker,
             continue;
         attn_case_print(&biggest[pass]->c, text);
         if (ask(s, worker, ATTN_WORKER_LEAK, text, 1, &reply) && reply.result.verdict != ATTN_PASS)
-            attn_external_file(s, biggest[pass], &reply.result, NULL, 0,
-                               attn_seconds(CLOCK_MONOTONIC) - start);
+            attn_candidate_case(s, biggest[pass], &reply.result, 0,
+                                attn_seconds(CLOCK_MONOTONIC) - start);
     }
 }
 
 /* What a case asks for whose worker did not live to say it. */
-static unsigned needs_of(const struct attn_external *s, const struct attn_case *c)
+static unsigned needs_of(const struct attn_candidate *s, const struct attn_case *c)
 {
     struct attn_setup setup;
     if (attn_setup_open(c, &setup, NULL) != ATTN_OK)
@@ -121,22 +121,16 @@ static unsigned needs_of(const struct attn_external *s, const struct attn_case *
     return needs;
 }
 
-static void run_relations(struct attn_external *s, struct attn_worker *worker)
+static void run_relations(struct attn_candidate *s, struct attn_worker *worker)
 {
     for (int i = 0; i < attn_relation_count(); i++) {
         const struct attn_relation *relation = attn_relation_at(i);
         struct attn_worker_reply reply;
-        char again[sizeof s->route + 64];
         double start = attn_seconds(CLOCK_MONOTONIC);
-        if (s->relation != NULL && s->relation != relation)
-            continue;
-        if (!ask(s, worker, ATTN_WORKER_RELATION, relation->id, 1, &reply))
-            continue;
-        snprintf(again, sizeof again, "check %s --relation %s", s->route, relation->id);
-        const struct attn_subject subject = {
-            "relation", relation->id, relation->says, relation->ids, relation->says, again, NULL};
-        attn_external_say(s, &subject, &reply.result, reply.needs,
-                          attn_seconds(CLOCK_MONOTONIC) - start);
+        if (attn_candidate_wants(s, relation) &&
+            ask(s, worker, ATTN_WORKER_RELATION, relation->id, 1, &reply))
+            attn_candidate_relation(s, relation, &reply.result, reply.needs,
+                                    attn_seconds(CLOCK_MONOTONIC) - start);
     }
 }
 
@@ -154,18 +148,20 @@ static void judge_random(void *arg, const struct attn_case *c, const struct attn
         attn_common_cause_append(r, &reply.diagnosis);
 }
 
-static void run_soak(struct attn_external *s, struct attn_worker *worker)
+static void run_soak(struct attn_candidate *s, struct attn_worker *worker)
 {
-    const struct attn_soak soak = {judge_random, worker,
-                                   s->route,     s->soak_s,
-                                   s->seed,      s->repeat > 0 ? s->repeat : ATTN_SOAK_CALLS};
-    attn_soak_run(&soak, &s->verdicts);
+    const struct attn_check_request *q = s->request;
+    const struct attn_soak soak = {
+        judge_random,      worker,
+        s->route,          q->soak,
+        (uint64_t)q->seed, q->repeat > 0 ? (int)q->repeat : ATTN_SOAK_CALLS};
+    attn_soak_run(&soak, s->list);
     s->judged++;
 }
 
 /* ---- everything ------------------------------------------------------------------------------ */
 
-static void run_all(struct attn_external *s, struct attn_worker *worker)
+static void run_all(struct attn_candidate *s, struct attn_worker *worker)
 {
     const struct attn_asked *biggest[2] = {NULL, NULL};
     int64_t size[2] = {0, 0};
@@ -176,12 +172,13 @@ static void run_all(struct attn_external *s, struct attn_worker *worker)
         char text[ATTN_CASE_TEXT];
         double start = attn_seconds(CLOCK_MONOTONIC);
         attn_case_print(&asked->c, text);
-        if (!ask(s, worker, ATTN_WORKER_CASE, text, s->repeat, &reply))
+        if (!ask(s, worker, ATTN_WORKER_CASE, text, (int)s->request->repeat, &reply))
             continue;
         if (reply.result.verdict == ATTN_CRASH || reply.result.verdict == ATTN_TIMEOUT)
             reply.needs = needs_of(s, &asked->c);
-        attn_external_file(s, asked, &reply.result, &reply.diagnosis, reply.needs,
-                           attn_seconds(CLOCK_MONOTONIC) - start);
+        attn_common_cause_append(&reply.result, &reply.diagnosis);
+        attn_candidate_case(s, asked, &reply.result, reply.needs,
+                            attn_seconds(CLOCK_MONOTONIC) - start);
         note(&notes, &reply);
         const struct attn_case *c = &asked->c;
         int64_t n = c->batch * c->heads * c->n_query * c->n_key;
@@ -191,28 +188,28 @@ static void run_all(struct attn_external *s, struct attn_worker *worker)
         }
     }
     look_for_leaks(s, worker, biggest);
-    if (s->relations)
+    if (s->request->cases.n == 0)
         run_relations(s, worker);
     say_not_reached(s, worker);
     attn_worker_renew(worker); /* so that its strays are known */
     print_notes(worker, &notes);
 }
 
-int attn_external_plugin(struct attn_external *s, const char *path)
+int attn_check_plugin(struct attn_candidate *s)
 {
     struct attn_worker worker;
     struct attn_error err = {0};
-    enum attn_status status = attn_worker_open(path, s->timeout_s, &worker, &err);
+    enum attn_status status = attn_worker_open(s->source, s->timeout_s, &worker, &err);
     if (status != ATTN_OK)
-        return attn_external_fail(s, attn_cli_status(status), "%s", err.text);
+        return attn_candidate_fail(s, attn_cli_status(status), "%s", err.text);
     s->claims = worker.claims;
-    attn_external_route(s, "--plugin", path);
-    attn_external_begin(s);
-    if (s->soak_s > 0)
+    attn_candidate_route(s, "--plugin", s->source);
+    attn_candidate_begin(s);
+    if (s->request->soak > 0)
         run_soak(s, &worker);
     else
         run_all(s, &worker);
     attn_worker_close(&worker);
     file_fork(s, &worker); /* of the last question */
-    return attn_external_end(s);
+    return attn_candidate_end(s);
 }

@@ -1,14 +1,101 @@
 /* Cases and answers as files (external/vector_files.h), and attnlab check --results. */
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "experiments/check/external.h"
+#include "experiments/check/check.h"
 #include "experiments/cli/cli.h"
 #include "ref/clock.h"
 #include "tests/harness/external/vector_files.h"
 #include "tests/harness/faults/diagnose.h"
 
 static const double enough_s = 10; /* of diagnoses: the next one says nothing new */
+
+/* ---- what is asked --------------------------------------------------------------------------- */
+
+static enum attn_status take(const struct attn_battery_case *battery, const char *name,
+                             const char *text, struct attn_asked *asked, struct attn_error *err)
+{
+    asked->battery = battery;
+    snprintf(asked->name, sizeof asked->name, "%s", name);
+    return attn_case_parse(text, &asked->c, err);
+}
+
+/* A name, or a case string; what is no string at all is taken for a name that does not exist. */
+static enum attn_status read_case(const char *text, int number, struct attn_asked *asked,
+                                  struct attn_error *err)
+{
+    const struct attn_battery_case *named = attn_battery_find(text);
+    char name[32];
+    snprintf(name, sizeof name, "case-%d", number + 1);
+    if (named != NULL)
+        return take(named, named->name, named->text, asked, err);
+    if (strchr(text, ':') == NULL)
+        return attn_fail(err, ATTN_EINVAL,
+                         "'%.80s' is no case of the battery (attnlab list cases has their names), "
+                         "nor a case string such as b1h2q9d8:causal(br):f32:normal:s1",
+                         text);
+    return take(NULL, name, text, asked, err);
+}
+
+enum attn_status attn_question_make(const struct attn_cli_list *cases, enum attn_tier tier,
+                                    struct attn_question *question, struct attn_error *err)
+{
+    enum attn_status status = ATTN_OK;
+    int whole = cases->n == 0, n = whole ? attn_tier_count(tier) : cases->n;
+    struct attn_asked *asked = calloc((size_t)n + 1, sizeof *asked);
+    *question = (struct attn_question){asked, n, whole};
+    if (asked == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for %d cases", n);
+    for (int i = 0; i < n && status == ATTN_OK; i++) {
+        const struct attn_battery_case *battery = whole ? attn_tier_at(tier, i) : NULL;
+        status = whole ? take(battery, battery->name, battery->text, &asked[i], err)
+                       : read_case(cases->at[i].value, i, &asked[i], err);
+    }
+    if (status != ATTN_OK)
+        attn_question_free(question);
+    return status;
+}
+
+static int is_wanted(const struct attn_vector_files_entry *entry, const struct attn_cli_list *cases)
+{
+    for (int i = 0; i < cases->n; i++)
+        if (strcmp(cases->at[i].value, entry->name) == 0 ||
+            strcmp(cases->at[i].value, entry->text) == 0)
+            return 1;
+    return cases->n == 0;
+}
+
+enum attn_status attn_question_read(const char *folder, const struct attn_cli_list *cases,
+                                    struct attn_question *question, struct attn_claims *claims,
+                                    struct attn_error *err)
+{
+    struct attn_vector_files files;
+    enum attn_status status = attn_vector_files_open(folder, &files, err);
+    if (status != ATTN_OK)
+        return status;
+    *claims = files.claims;
+    question->asked = calloc((size_t)files.n + 1, sizeof *question->asked);
+    question->whole_tier = cases->n == 0 && files.n > 1;
+    if (question->asked == NULL)
+        status = attn_fail(err, ATTN_ENOMEM, "no memory for %d cases", files.n);
+    for (int i = 0; i < files.n && status == ATTN_OK; i++)
+        if (is_wanted(&files.entry[i], cases))
+            status = take(attn_battery_find(files.entry[i].name), files.entry[i].name,
+                          files.entry[i].text, &question->asked[question->n++], err);
+    if (status == ATTN_OK && question->n == 0)
+        status = attn_fail(err, ATTN_EINVAL, "%.300s/manifest.json has no such case", folder);
+    attn_vector_files_close(&files);
+    if (status != ATTN_OK)
+        attn_question_free(question);
+    return status;
+}
+
+void attn_question_free(struct attn_question *question)
+{
+    free(question->asked);
+    memset(question, 0, sizeof *question);
+}
 
 /* ---- cases out ------------------------------------------------------------------------------- */
 
@@ -57,7 +144,7 @@ enum attn_status attn_question_write(struct attn_question *question, const char 
 /* ---- results in ------------------------------------------------------------------------------ */
 
 /* Results that are there, or what to say of a case that has none. */
-static enum attn_status take_results(struct attn_external *s, const struct attn_asked *asked,
+static enum attn_status take_results(struct attn_candidate *s, const struct attn_asked *asked,
                                      const char *results, struct attn_setup *setup,
                                      struct attn_result *r)
 {
@@ -84,8 +171,8 @@ static enum attn_status take_results(struct attn_external *s, const struct attn_
     return ATTN_EINVAL;
 }
 
-void attn_external_judge(struct attn_external *s, const struct attn_asked *asked,
-                         const char *results, struct attn_result *r, unsigned *needs)
+void attn_files_judge(struct attn_candidate *s, const struct attn_asked *asked, const char *results,
+                      struct attn_result *r, unsigned *needs)
 {
     struct attn_setup setup;
     struct attn_error err = {0};
@@ -113,7 +200,7 @@ void attn_external_judge(struct attn_external *s, const struct attn_asked *asked
         attn_setup_close(&setup);
 }
 
-void attn_external_judge_all(struct attn_external *s, const char *results)
+void attn_files_judge_all(struct attn_candidate *s, const char *results)
 {
     for (int i = 0; i < s->question.n; i++) {
         const struct attn_asked *asked = &s->question.asked[i];
@@ -122,17 +209,17 @@ void attn_external_judge_all(struct attn_external *s, const char *results)
         double start = attn_seconds(CLOCK_MONOTONIC);
         if (asked->not_reached)
             continue;
-        attn_external_judge(s, asked, results, &r, &needs);
-        attn_external_file(s, asked, &r, NULL, needs, attn_seconds(CLOCK_MONOTONIC) - start);
+        attn_files_judge(s, asked, results, &r, &needs);
+        attn_candidate_case(s, asked, &r, needs, attn_seconds(CLOCK_MONOTONIC) - start);
     }
 }
 
-int attn_external_results(struct attn_external *s, const char *results)
+int attn_check_files(struct attn_candidate *s)
 {
     struct stat info;
-    if (stat(results, &info) != 0 || !S_ISDIR(info.st_mode))
-        return attn_external_fail(s, ATTN_EXIT_USAGE, "%.1000s is not a folder", results);
-    attn_external_begin(s);
-    attn_external_judge_all(s, results);
-    return attn_external_end(s);
+    if (stat(s->source, &info) != 0 || !S_ISDIR(info.st_mode))
+        return attn_candidate_fail(s, ATTN_EXIT_USAGE, "%.1000s is not a folder", s->source);
+    attn_candidate_begin(s);
+    attn_files_judge_all(s, s->source);
+    return attn_candidate_end(s);
 }

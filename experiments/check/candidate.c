@@ -1,0 +1,445 @@
+/* See check.h: the books of whoever is judged, and what is asked of whom. */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "experiments/check/check.h"
+#include "experiments/check/check_report.h"
+#include "experiments/cli/cli.h"
+#include "tests/harness/files/fileio.h"
+
+/* ---- in words ----------------------------------------------------------------------------- */
+
+__attribute__((format(printf, 3, 4))) static void append(char *text, size_t size,
+                                                         const char *format, ...)
+{
+    size_t n = strlen(text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + n, size - n, format, args);
+    va_end(args);
+}
+
+/* The claims as people read them: "f32 gqa band; lse base 2". */
+static void put_claims(const struct attn_candidate *s, char *text, size_t size)
+{
+    const struct attn_claims *c = &s->claims;
+    const char *const other[] = {c->lse == ATTN_PLUGIN_LSE_2        ? "lse base 2"
+                                 : c->lse == ATTN_PLUGIN_LSE_ABSENT ? "no lse"
+                                                                    : "",
+                                 c->empty_lse ? "empty lse +inf" : "",
+                                 c->causal == ATTN_PLUGIN_CAUSAL_TL   ? "causal tl only"
+                                 : c->causal == ATTN_PLUGIN_CAUSAL_BR ? "causal br only"
+                                                                      : "",
+                                 c->window ? "windows count the query's own key" : "",
+                                 c->layout == ATTN_CLAIMS_THD ? "layout thd"
+                                 : c->layout                  ? "layout blhd"
+                                                              : "",
+                                 c->byte ? "mask 1 = hidden" : ""};
+    snprintf(text, size, "claims");
+    for (int bit = 0; bit < ATTN_CAPS && s->from == ATTN_SOURCE_SPEC; bit++)
+        if (s->spec.impl->caps & 1u << bit)
+            append(text, size, " %s", attn_cap_name((enum attn_cap)(1u << bit)));
+    for (int bit = 0; bit < ATTN_CLAIMS; bit++)
+        if (c->bits & 1u << bit)
+            append(text, size, " %s", attn_claim_name(bit));
+    for (int bit = 0; bit < ATTN_DECLINES; bit++)
+        if (c->declines & 1u << bit)
+            append(text, size, "; not %s", attn_decline_name(bit));
+    for (size_t o = 0; o < sizeof other / sizeof *other; o++)
+        if (other[o][0] != '\0')
+            append(text, size, "; %s", other[o]);
+}
+
+/* What is asked: in words, and as the flags that ask it. */
+static void put_scope(const struct attn_candidate *s, char *scope, size_t scope_size, char *flags,
+                      size_t size)
+{
+    const struct attn_check_request *q = s->request;
+    const char *tier = attn_tier_name((enum attn_tier)q->tier);
+    char quoted[ATTN_CASE_TEXT + 8];
+    scope[0] = flags[0] = '\0';
+    if (q->soak > 0) {
+        append(scope, scope_size, "random cases of seed %lld for %g s", (long long)q->seed,
+               q->soak);
+        append(flags, size, " --soak %g --seed %lld", q->soak, (long long)q->seed);
+    } else if (q->relation != NULL) {
+        append(scope, scope_size, "relation %.40s", q->relation);
+        append(flags, size, " --relation %.40s", q->relation);
+    } else if (q->growth) {
+        append(scope, scope_size, "the growth of errors with parts");
+        append(flags, size, " --growth");
+    } else if (q->cases.n > 0 || s->from == ATTN_SOURCE_FILES) {
+        int n = s->from == ATTN_SOURCE_FILES ? s->question.n : q->cases.n;
+        append(scope, scope_size, n == 1 ? "one case" : "%d cases", n);
+    } else {
+        append(scope, scope_size, "the %s tier, %d cases%s", tier,
+               attn_tier_count((enum attn_tier)q->tier),
+               s->from != ATTN_SOURCE_EXEC ? ", and the relations" : "");
+        append(flags, size, " --tier %s", tier);
+    }
+    if (q->repeat > 1) {
+        append(scope, scope_size, ", each %d times in a row", (int)q->repeat);
+        append(flags, size, " --repeat %d", (int)q->repeat);
+    }
+    if (q->timeout > 0)
+        append(flags, size, " --timeout %g", q->timeout);
+    append(flags, size, "%s", q->strict ? " --strict" : "");
+    for (int n = 0; n < q->cases.n; n++) {
+        attn_cli_quote(q->cases.at[n].value, quoted, sizeof quoted);
+        if (strlen(flags) + strlen(quoted) + 32 > size)
+            append(flags, size, " ..."); /* dozens of cases: the page has each by itself */
+        else
+            append(flags, size, " --case %s", quoted);
+    }
+}
+
+/* For --report: who is judged, on what. */
+static void report_about(const struct attn_candidate *s)
+{
+    static const char *const kind[] = {"implementation of attnlab", "plug-in", "command",
+                                       "folder of results"};
+    char claims[600], scope[300], flags[1600], command[sizeof s->route + sizeof flags + 4200];
+    if (s->verdicts->report == NULL)
+        return;
+    put_claims(s, claims, sizeof claims);
+    put_scope(s, scope, sizeof scope, flags, sizeof flags);
+    snprintf(command, sizeof command, "%s check %s%s", attn_cli_program(), s->route, flags);
+    const struct attn_report_about about = {
+        kind[s->from],  s->from == ATTN_SOURCE_SPEC ? s->label : s->source,
+        s->claims_path, s->list == NULL ? "not known" : claims,
+        scope,          command};
+    attn_report_begin(s->verdicts->report, &about);
+}
+
+void attn_candidate_route(struct attn_candidate *s, const char *flag, const char *value)
+{
+    size_t end = sizeof s->route - 8;
+    append(s->route, sizeof s->route, "%s%s '", s->route[0] != '\0' ? " " : "", flag);
+    for (; *value != '\0' && strlen(s->route) < end; value++)
+        append(s->route, sizeof s->route, *value == '\'' ? "'\\''" : "%c", *value);
+    append(s->route, sizeof s->route, "'");
+}
+
+/* ---- books -------------------------------------------------------------------------------- */
+
+void attn_candidate_begin(struct attn_candidate *s)
+{
+    char words[600];
+    if (s->from != ATTN_SOURCE_SPEC) {
+        snprintf(s->label, sizeof s->label, s->is_one_of_many ? "%.60s (%.90s)" : "%.60s",
+                 s->claims.name, s->source);
+        attn_clean(s->label);
+        put_claims(s, words, sizeof words);
+        fprintf(stderr, "%s: %s\n", s->label, words);
+    }
+    s->list = attn_verdicts_begin(s->label);
+    if (s->from != ATTN_SOURCE_SPEC) /* of its files: as they are now */
+        report_about(s);
+}
+
+int attn_candidate_fail(struct attn_candidate *s, int status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(s->trouble, sizeof s->trouble, format, args);
+    va_end(args);
+    attn_clean(s->trouble);
+    return status;
+}
+
+void attn_candidate_say(struct attn_candidate *s, const struct attn_subject *subject,
+                        const struct attn_result *r, unsigned needs, double seconds)
+{
+    attn_verdicts_add(s->list, subject, r, seconds);
+    if (r->verdict == ATTN_REFUSED || r->verdict == ATTN_ERROR)
+        return;
+    s->judged++;
+    s->exercised |= needs;
+}
+
+void attn_candidate_case(struct attn_candidate *s, const struct attn_asked *asked,
+                         const struct attn_result *r, unsigned needs, double seconds)
+{
+    char text[ATTN_CASE_TEXT], again[sizeof s->route + ATTN_CASE_TEXT + 80];
+    const struct attn_battery_case *battery = asked->battery;
+    int ours = s->from == ATTN_SOURCE_SPEC;
+    attn_case_print(&asked->c, text);
+    snprintf(again, sizeof again, "check %s --case '%s'", s->route, text);
+    if (ours && s->request->repeat > 1)
+        append(again, sizeof again, " --repeat %d", (int)s->request->repeat);
+    append(again, sizeof again, "%s", ours && s->request->strict ? " --strict" : "");
+    const struct attn_subject subject = {"case",
+                                         battery != NULL ? battery->name
+                                         : ours          ? ""
+                                                         : asked->name,
+                                         text,
+                                         battery != NULL ? battery->ids : "",
+                                         battery != NULL ? battery->why : "",
+                                         again,
+                                         NULL};
+    attn_candidate_say(s, &subject, r, needs, seconds);
+}
+
+void attn_candidate_relation(struct attn_candidate *s, const struct attn_relation *relation,
+                             const struct attn_result *r, unsigned needs, double seconds)
+{
+    char again[sizeof s->route + 64];
+    snprintf(again, sizeof again, "check %s --relation %s", s->route, relation->id);
+    const struct attn_subject subject = {
+        "relation", relation->id, relation->says, relation->ids, relation->says, again, NULL};
+    attn_candidate_say(s, &subject, r, needs, seconds);
+}
+
+int attn_candidate_wants(const struct attn_candidate *s, const struct attn_relation *relation)
+{
+    const char *id = s->request->relation;
+    return id == NULL ? s->request->cases.n == 0
+                      : strcmp(id, "all") == 0 || strcmp(id, relation->id) == 0;
+}
+
+static void file_claim(struct attn_candidate *s, const char *name)
+{
+    struct attn_result r = {.verdict = ATTN_ERROR};
+    const struct attn_subject subject = {"claim", name, "", "", "", "", NULL};
+    snprintf(r.text, sizeof r.text,
+             "%s is claimed, but no case of this tier exercises it here: it is not verified; do "
+             "not claim it",
+             name);
+    attn_verdicts_add(s->list, &subject, &r, 0);
+}
+
+int attn_candidate_end(struct attn_candidate *s)
+{
+    unsigned idle = s->claims.bits & ~s->exercised;
+    for (int bit = 0; bit < ATTN_CLAIMS && s->question.whole_tier && !s->not_reached; bit++)
+        if (idle & 1u << bit)
+            file_claim(s, attn_claim_name(bit));
+    if (s->from == ATTN_SOURCE_SPEC)
+        report_about(s);
+    /* A case of the command line that cannot even be set up is a mistake of whoever wrote it. */
+    int impossible = s->from == ATTN_SOURCE_SPEC && s->request->cases.n == 1 && s->list->n == 1;
+    int lacking = 0;
+    for (int e = 0; e < s->list->n; e++) {
+        const struct attn_result *r = &s->list->entry[e].result;
+        impossible = impossible && r->verdict == ATTN_ERROR;
+        lacking += r->verdict == ATTN_ERROR && r->lacks_memory;
+    }
+    int failures = attn_verdicts_end(s->verdicts, s->list);
+    s->list = NULL;
+    if (failures == 0 && s->judged == 0 && s->question.whole_tier)
+        return attn_cli_fail("check", ATTN_EXIT_DISAGREE, "%s: not one case could be judged",
+                             s->label);
+    return failures == 0         ? ATTN_EXIT_GOOD
+           : lacking == failures ? ATTN_EXIT_LACKS
+           : impossible          ? ATTN_EXIT_USAGE
+                                 : ATTN_EXIT_DISAGREE;
+}
+
+/* ---- who, and what ------------------------------------------------------------------------ */
+
+/* Each external with what is claimed for it: a declaration speaks for what stands before it and has
+ * none; what stands behind the last one has that.  How many there are. */
+static int take_externals(const struct attn_check_request *q, struct attn_candidate *s)
+{
+    const char *claims = NULL;
+    int n = 0;
+    for (int x = 0; x < q->externals.n; x++) {
+        const char *flag = q->externals.at[x].flag, *value = q->externals.at[x].value;
+        if (strcmp(flag, "claims") == 0) {
+            for (int i = 0; i < n; i++)
+                if (s[i].claims_path == NULL)
+                    s[i].claims_path = value;
+            claims = value;
+            continue;
+        }
+        s[n].source = value;
+        s[n++].from = flag[0] == 'p'   ? ATTN_SOURCE_PLUGIN
+                      : flag[0] == 'e' ? ATTN_SOURCE_EXEC
+                                       : ATTN_SOURCE_FILES;
+    }
+    for (int i = 0; i < n; i++)
+        if (s[i].claims_path == NULL)
+            s[i].claims_path = claims;
+    return n;
+}
+
+/* Flags that exclude each other.  0, or an exit status. */
+static int check_externals(const struct attn_check_request *q, const struct attn_candidate *s,
+                           int n)
+{
+    int of[ATTN_SOURCE_FILES + 1] = {0};
+    for (int i = 0; i < n; i++)
+        of[s[i].from]++;
+    if (of[ATTN_SOURCE_FILES] > 0 && n > 1)
+        return attn_cli_fail("check", ATTN_EXIT_USAGE,
+                             "--results is judged alone; --plugin and --exec may be repeated");
+    if (s[0].claims_path != NULL && of[ATTN_SOURCE_PLUGIN] == n)
+        return attn_cli_fail("check", ATTN_EXIT_USAGE,
+                             "--claims %s: a plug-in says itself what it claims", s[0].claims_path);
+    if (of[ATTN_SOURCE_EXEC] > 0 && s[0].claims_path == NULL)
+        return attn_cli_fail("check", ATTN_EXIT_USAGE,
+                             "--exec needs --claims FILE: what the command can do "
+                             "(docs/external.md)");
+    if (q->relation != NULL && of[ATTN_SOURCE_PLUGIN] < n)
+        return attn_cli_fail("check", ATTN_EXIT_USAGE,
+                             "--relation is for plug-ins: relations change inputs between two "
+                             "calls, and a folder of files is one call");
+    if (q->repeat > 0 && of[ATTN_SOURCE_PLUGIN] < n)
+        return attn_cli_fail("check", ATTN_EXIT_USAGE,
+                             "--repeat is for plug-ins: a command and a folder of results are one "
+                             "call of each case");
+    if (q->soak > 0 && of[ATTN_SOURCE_FILES] > 0)
+        return attn_cli_fail("check", ATTN_EXIT_USAGE,
+                             "--soak needs something to run: --plugin or --exec");
+    return 0;
+}
+
+/* Cases, where it is cases that are asked. */
+static enum attn_status make_question(const struct attn_check_request *q,
+                                      struct attn_question *question, struct attn_error *err)
+{
+    if (q->relation == NULL && q->soak <= 0 && !q->growth)
+        return attn_question_make(&q->cases, (enum attn_tier)q->tier, question, err);
+    *question = (struct attn_question){NULL, 0, 0};
+    return ATTN_OK;
+}
+
+/* What to ask and what is claimed; a folder of results brings its own manifest. */
+static int prepare(struct attn_candidate *s)
+{
+    const struct attn_check_request *q = s->request;
+    struct attn_error err = {0};
+    enum attn_status status;
+    if (s->from == ATTN_SOURCE_FILES) {
+        const char *manifest = q->vectors != NULL ? q->vectors : s->source;
+        attn_candidate_route(s, "--results", s->source);
+        attn_candidate_route(s, "--vectors", manifest);
+        status = attn_question_read(manifest, &q->cases, &s->question, &s->claims, &err);
+    } else
+        status = make_question(q, &s->question, &err);
+    if (status == ATTN_OK && s->claims_path != NULL)
+        status = attn_claims_read(s->claims_path, &s->claims, &err);
+    if (status != ATTN_OK)
+        return attn_candidate_fail(s, attn_cli_status(status), "%s", err.text);
+    return 0;
+}
+
+/* What cannot be judged is a line on stderr; where there are more, or a program reads them, it has
+ * its place among the others. */
+static void report_trouble(struct attn_candidate *s)
+{
+    struct attn_result r = {.verdict = ATTN_ERROR};
+    const struct attn_subject subject = {"setup", "", "it cannot be judged", "", "", "", NULL};
+    if (!s->is_one_of_many && s->verdicts->format == ATTN_FORMAT_TEXT) {
+        attn_cli_fail("check", 0, "%s", s->trouble);
+        if (s->verdicts->report == NULL)
+            return;
+    }
+    snprintf(r.text, sizeof r.text, "%.500s", s->trouble);
+    snprintf(s->label, sizeof s->label, "%.150s", s->source);
+    attn_clean(s->label);
+    if (s->route[0] == '\0')
+        attn_candidate_route(s, s->from == ATTN_SOURCE_PLUGIN ? "--plugin" : "--exec", s->source);
+    report_about(s);
+    s->list = attn_verdicts_begin(s->label);
+    attn_verdicts_add(s->list, &subject, &r, 0);
+    attn_verdicts_end(s->verdicts, s->list);
+}
+
+/* An external, from its flags to its report.  Of several commands each has a folder of its own in
+ * --work.  Its exit status. */
+static int judge_external(struct attn_candidate *s, int number)
+{
+    const char *work = s->request->work;
+    char folder[4096];
+    if (work != NULL && s->is_one_of_many && s->from == ATTN_SOURCE_EXEC) {
+        mkdir(work, 0777); /* if it cannot be made, neither can the one in it */
+        snprintf(folder, sizeof folder, "%.4000s/%d", work, number);
+        work = folder;
+    }
+    s->timeout_s = s->request->timeout > 0       ? s->request->timeout
+                   : s->from == ATTN_SOURCE_EXEC ? 600
+                                                 : 20;
+    int status = prepare(s);
+    if (status == 0)
+        status = s->from == ATTN_SOURCE_PLUGIN ? attn_check_plugin(s)
+                 : s->from == ATTN_SOURCE_EXEC ? attn_check_exec(s, work)
+                                               : attn_check_files(s);
+    if (s->trouble[0] != '\0')
+        report_trouble(s);
+    attn_question_free(&s->question);
+    return status;
+}
+
+/* All of them; the worst exit status. */
+static int judge_externals(struct attn_candidate *s, int n)
+{
+    static const char *const word[] = {"PASS", "FAIL", "NOT JUDGED", "NOT JUDGED",
+                                       "INTERNAL ERROR"};
+    int worst = 0, *status = attn_cli_need(calloc((size_t)n, sizeof *status));
+    for (int i = 0; i < n; i++) {
+        status[i] = judge_external(&s[i], i + 1);
+        worst = status[i] > worst ? status[i] : worst;
+    }
+    FILE *out = s->verdicts->out;
+    if (s->verdicts->format == ATTN_FORMAT_TEXT && n > 1) {
+        fprintf(out, "\n%d implementations:\n", n);
+        for (int i = 0; i < n; i++)
+            fprintf(out, "  %-10s  %s\n", word[status[i]], s[i].label);
+    }
+    free(status);
+    return worst;
+}
+
+/* Who is to be judged: 0, or an exit status. */
+static int take_specs(struct attn_candidate *s, char **specs, int n, struct attn_question *question)
+{
+    struct attn_error err = {0};
+    for (int i = 0; i < n; i++)
+        if (attn_spec_parse(specs != NULL ? specs[i] : attn_impl_at(i)->name, &s[i].spec, &err) !=
+            ATTN_OK)
+            return attn_cli_fail("check", ATTN_EXIT_USAGE, "%s", err.text);
+    enum attn_status status = make_question(s->request, question, &err);
+    return status == ATTN_OK ? 0 : attn_cli_fail("check", attn_cli_status(status), "%s", err.text);
+}
+
+int attn_check(const struct attn_check_request *q, char **specs, int n_specs)
+{
+    int externals = q->externals.n > 0, n = externals     ? q->externals.n
+                                            : n_specs > 0 ? n_specs
+                                                          : attn_impl_count();
+    struct attn_question question = {NULL, 0, 0};
+    struct attn_verdicts v;
+    struct attn_candidate *s = attn_cli_need(calloc((size_t)n, sizeof *s));
+    attn_verdicts_open(&v, stdout);
+    v.format = (enum attn_format)q->format;
+    v.strict = q->strict;
+    v.verbose = q->verbose;
+    v.details = (externals ? q->cases.n == 1 : q->cases.n > 0) || q->growth ||
+                (q->relation != NULL && strcmp(q->relation, "all") != 0);
+    for (int i = 0; i < n; i++) {
+        s[i].request = q;
+        s[i].verdicts = &v;
+    }
+    if (externals)
+        n = take_externals(q, s);
+    for (int i = 0; i < n; i++)
+        s[i].is_one_of_many = n > 1;
+    int status = externals ? check_externals(q, s, n)
+                           : take_specs(s, n_specs > 0 ? specs : NULL, n, &question);
+    if (status == 0 && q->report != NULL)
+        status = attn_report_open(q->report, &v.report);
+    if (status == 0) {
+        status = externals ? judge_externals(s, n) : attn_check_specs(s, n, &question);
+        attn_verdicts_close(&v);
+        int flushed = attn_cli_flush("check");
+        status = flushed > status ? flushed : status;
+        if (v.report != NULL)
+            status = attn_report_close(v.report, status);
+    }
+    attn_question_free(&question);
+    free(s);
+    return status;
+}

@@ -1,0 +1,129 @@
+/* attnlab check: implementations are asked cases and relations, wherever they are.
+ *
+ *   cmd_check.c     flags
+ *   candidate.c     what is asked of whom, and the books of each: verdicts, claims, exit status
+ *   check_spec.c, check_plugin.c, check_exec.c, check_files.c   where the results come from
+ *   check_soak.c    random cases
+ *   verdicts.h      what is said of it; check_report.h: on a page to keep
+ */
+#ifndef EXPERIMENTS_CHECK_CHECK_H
+#define EXPERIMENTS_CHECK_CHECK_H
+
+#include "experiments/check/verdicts.h"
+#include "experiments/cli/flags.h"
+#include "tests/harness/cases/claims.h"
+#include "tests/harness/relations/relations.h"
+
+/* ---- what is asked (check_files.c) -------------------------------------------------------- */
+
+/* A case of the battery, or one that was given as a string. */
+struct attn_asked {
+    char name[200];                          /* "case-1", ... without a battery           */
+    const struct attn_battery_case *battery; /* NULL: it is none of it                    */
+    struct attn_case c;
+    /* files only: */
+    int written;               /* it was among the cases of the last start            */
+    int settled;               /* it has its results, or broke the command            */
+    int not_reached;           /* the command died before it came to this one         */
+    enum attn_verdict without; /* what a case without results is ...                  */
+    char said[300];            /* ... and why; "": there was no command               */
+};
+struct attn_question {
+    struct attn_asked *asked;
+    int n;
+    int whole_tier; /* so a claim that is never exercised is an error */
+};
+
+/* The names and case strings of a list; an empty one: the whole tier.  EINVAL: one cannot be
+ * read. */
+enum attn_status attn_question_make(const struct attn_cli_list *cases, enum attn_tier tier,
+                                    struct attn_question *question, struct attn_error *err);
+void attn_question_free(struct attn_question *question);
+
+/* The question that a manifest asks; cases limits it to those of these names. */
+enum attn_status attn_question_read(const char *folder, const struct attn_cli_list *cases,
+                                    struct attn_question *question, struct attn_claims *claims,
+                                    struct attn_error *err);
+
+/* Write the cases that are claimed, and not settled, to a folder; *written: how many. */
+enum attn_status attn_question_write(struct attn_question *question, const char *folder,
+                                     const struct attn_claims *claims, int *written,
+                                     struct attn_error *err);
+
+/* ---- who is judged ------------------------------------------------------------------------ */
+
+/* What `attnlab check` was asked for. */
+struct attn_check_request {
+    struct attn_cli_list cases, externals; /* --plugin, --exec, --results and --claims, in order */
+    const char *relation, *report, *vectors, *work; /* NULL: not given */
+    int tier, format, growth, strict, verbose;
+    double soak, timeout; /* 0: not given */
+    int64_t seed, repeat; /* repeat: 0 when it is not given */
+};
+
+enum attn_source { ATTN_SOURCE_SPEC, ATTN_SOURCE_PLUGIN, ATTN_SOURCE_EXEC, ATTN_SOURCE_FILES };
+
+struct attn_candidate {
+    const struct attn_check_request *request;
+    struct attn_verdicts *verdicts;
+    struct attn_verdict_list *list; /* its own, once its books are open */
+    struct attn_question question;  /* of an external; the specs have one together */
+    enum attn_source from;
+    const char *source;    /* the value of --plugin, --exec or --results      */
+    struct attn_spec spec; /* or the spec                                     */
+    int is_one_of_many;    /* several are judged: each is named by its source */
+    char label[256];       /* "naive", "naive (./naive.so)": heads the report */
+    char trouble[1200];    /* why it cannot be judged at all; ""              */
+    char route[1200];      /* "--plugin './naive.so'": for the line "again:"  */
+    struct attn_claims claims;
+    const char *claims_path; /* of --claims, or NULL */
+    double timeout_s;
+    unsigned exercised; /* claims that a judged case asked for                   */
+    double diagnosed_s; /* time spent on diagnoses                               */
+    int diagnose;       /* a failure of the next case is to be diagnosed         */
+    int judged;         /* cases with a verdict about the implementation         */
+    int not_reached;    /* cases that nobody came to: claims may be idle         */
+};
+
+/* Add a flag and its value, quoted for a shell, to the route. */
+void attn_candidate_route(struct attn_candidate *s, const char *flag, const char *value);
+
+/* Open the books, now that its claims are known. */
+void attn_candidate_begin(struct attn_candidate *s);
+
+/* It cannot be judged at all: keep why, in one line, and return the exit status. */
+int attn_candidate_fail(struct attn_candidate *s, int status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* File the verdict on a case; what repeats it is made of the route. */
+void attn_candidate_case(struct attn_candidate *s, const struct attn_asked *asked,
+                         const struct attn_result *result, unsigned needs, double seconds);
+void attn_candidate_relation(struct attn_candidate *s, const struct attn_relation *relation,
+                             const struct attn_result *result, unsigned needs, double seconds);
+
+/* File what is neither: a word about the whole. */
+void attn_candidate_say(struct attn_candidate *s, const struct attn_subject *subject,
+                        const struct attn_result *result, unsigned needs, double seconds);
+
+/* Is this relation to be run? */
+int attn_candidate_wants(const struct attn_candidate *s, const struct attn_relation *relation);
+
+/* Close the books: claims that no case exercised, the summary, the exit status. */
+int attn_candidate_end(struct attn_candidate *s);
+
+/* Judge one case by the files in a folder of results, without filing it; file all of a question
+ * but those that were not reached (check_files.c). */
+void attn_files_judge(struct attn_candidate *s, const struct attn_asked *asked, const char *results,
+                      struct attn_result *result, unsigned *needs);
+void attn_files_judge_all(struct attn_candidate *s, const char *results);
+
+/* Where results come from; exit statuses. */
+int attn_check_specs(struct attn_candidate *s, int n, const struct attn_question *question);
+int attn_check_plugin(struct attn_candidate *s);
+int attn_check_exec(struct attn_candidate *s, const char *work);
+int attn_check_files(struct attn_candidate *s);
+
+/* Judge the specs, or the externals where there are any; an exit status. */
+int attn_check(const struct attn_check_request *request, char **specs, int n_specs);
+
+#endif

@@ -1,0 +1,176 @@
+/* attnlab check SPEC...: our own implementations, in processes of their own.
+ *
+ * Cases are the outer loop and specs the inner one: what the oracle says of a case is worked out
+ * once, for all specs that are judged on it in one process. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "experiments/check/check.h"
+#include "experiments/check/check_soak.h"
+#include "experiments/cli/cli.h"
+#include "tests/harness/bound/growth.h"
+#include "tests/harness/faults/diagnose.h"
+#include "tests/harness/isolated.h"
+
+enum {
+    PATIENCE = 120, /* seconds for a case of the battery, a relation, the growth of errors */
+    ENOUGH = 40     /* diagnoses of one spec: the next one says nothing new                */
+};
+
+/* ---- in the other process ----------------------------------------------------------------- */
+
+/* A case for these candidates. */
+struct round {
+    struct attn_candidate *who;
+    int n;
+    const struct attn_case *c;
+    struct attn_repetition how;
+    struct attn_setup setup; /* once it is open */
+    int is_open;
+};
+
+static void judge_case(void *arg, int i, struct attn_result *r)
+{
+    struct round *x = arg;
+    struct attn_diagnosis diagnosis;
+    struct attn_error err = {0};
+    enum attn_status status = x->is_open ? ATTN_OK : attn_setup_open(x->c, &x->setup, &err);
+    if (status != ATTN_OK) {
+        attn_result_error(r, status, err.text);
+        return;
+    }
+    if (x->n > 1 && !x->is_open)
+        attn_setup_keep(&x->setup);
+    x->is_open = 1;
+    attn_run_setup(&x->who[i].spec, &x->setup, &x->how, r);
+    if (x->who[i].diagnose && r->verdict == ATTN_FAILED &&
+        attn_diagnose_case(&x->who[i].spec, NULL, x->c, r, &diagnosis))
+        attn_common_cause_append(r, &diagnosis);
+}
+
+static void judge_relation(void *arg, int i, struct attn_result *r)
+{
+    const struct attn_candidate *s = arg;
+    if (attn_candidate_wants(s, attn_relation_at(i)))
+        attn_relation_run(attn_relation_at(i), &s->spec, r);
+}
+
+static void judge_growth(void *arg, int i, struct attn_result *r)
+{
+    const struct attn_candidate *s = arg;
+    struct attn_growth growth;
+    (void)i;
+    attn_growth_run(&s->spec, 1, &growth, r);
+}
+
+/* For a soak: one candidate, always in a fresh process. */
+static void judge_random(void *arg, const struct attn_case *c, const struct attn_repetition *how,
+                         int flags, struct attn_result *r)
+{
+    struct attn_candidate *s = arg;
+    static struct round round;
+    round = (struct round){.who = s, .n = 1, .c = c, .how = *how};
+    round.how.same_bits = 1;
+    s->diagnose = flags & ATTN_SOAK_SAY;
+    attn_isolated(judge_case, &round, 1, PATIENCE, r, NULL);
+}
+
+/* ---- everything --------------------------------------------------------------------------- */
+
+/* On a terminal: where we are. */
+static void report_progress(int at, int n)
+{
+    if (n > 1 && isatty(STDERR_FILENO))
+        fprintf(stderr, at < n ? "\r%d of %d cases" : "\r\033[K", at + 1, n);
+}
+
+static void run_cases(struct attn_candidate *s, int n, const struct attn_question *question)
+{
+    static struct round round;
+    struct attn_result *r = attn_cli_need(calloc((size_t)n, sizeof *r));
+    double *took = attn_cli_need(calloc((size_t)n, sizeof *took));
+    int calls = s->request->repeat > 1 ? (int)s->request->repeat : 1;
+    for (int c = 0; c < question->n; c++) {
+        const struct attn_asked *asked = &question->asked[c];
+        round = (struct round){.who = s, .n = n, .c = &asked->c, .how = {calls, 0, 1}};
+        for (int i = 0; i < n; i++)
+            s[i].diagnose = s[i].list->causes.diagnosed < ENOUGH;
+        report_progress(c, question->n);
+        attn_isolated(judge_case, &round, n, asked->battery != NULL ? PATIENCE * (double)calls : 0,
+                      r, took);
+        for (int i = 0; i < n; i++)
+            attn_candidate_case(&s[i], asked, &r[i], 0, took[i]);
+    }
+    report_progress(question->n, question->n);
+    free(took);
+    free(r);
+}
+
+static void run_relations(struct attn_candidate *s)
+{
+    const int n = attn_relation_count();
+    struct attn_result *r = attn_cli_need(calloc((size_t)n, sizeof *r));
+    double *took = attn_cli_need(calloc((size_t)n, sizeof *took));
+    attn_isolated(judge_relation, s, n, PATIENCE, r, took);
+    for (int i = 0; i < n; i++)
+        if (attn_candidate_wants(s, attn_relation_at(i)))
+            attn_candidate_relation(s, attn_relation_at(i), &r[i], 0, took[i]);
+    free(took);
+    free(r);
+}
+
+/* Last in the order of verdicts: what shows in no single run. */
+static void run_growth(struct attn_candidate *s)
+{
+    struct attn_result r;
+    double took;
+    char again[sizeof s->route + 32];
+    snprintf(again, sizeof again, "check %s --growth", s->route);
+    attn_isolated(judge_growth, s, 1, PATIENCE, &r, &took);
+    const struct attn_subject subject = {
+        "growth",
+        "growth",
+        "one problem in 1, 2, 4 and 8 parts",
+        "SN-17",
+        "errors may grow with the parts like a random walk, not faster",
+        again,
+        NULL};
+    attn_candidate_say(s, &subject, &r, 0, took);
+}
+
+/* All but the cases. */
+static void run_others(struct attn_candidate *s, int whole_tier)
+{
+    const struct attn_check_request *q = s->request;
+    const struct attn_soak soak = {
+        judge_random,      s,
+        s->route,          q->soak,
+        (uint64_t)q->seed, q->repeat > 0 ? (int)q->repeat : ATTN_SOAK_OWN_CALLS};
+    if (q->soak > 0)
+        attn_soak_run(&soak, s->list);
+    if (whole_tier || q->relation != NULL)
+        run_relations(s);
+    if (q->growth || (whole_tier && attn_growth_applies(s->spec.impl)))
+        run_growth(s);
+}
+
+int attn_check_specs(struct attn_candidate *s, int n, const struct attn_question *question)
+{
+    int worst = ATTN_EXIT_GOOD;
+    for (int i = 0; i < n; i++) {
+        char name[sizeof s->label];
+        attn_spec_print(&s[i].spec, name, sizeof name);
+        snprintf(s[i].label, sizeof s[i].label, "%s", name);
+        snprintf(s[i].route, sizeof s[i].route, "'%s'", name);
+        attn_candidate_begin(&s[i]);
+    }
+    run_cases(s, n, question);
+    for (int i = 0; i < n; i++) {
+        run_others(&s[i], question->whole_tier);
+        int status = attn_candidate_end(&s[i]);
+        worst = status > worst ? status : worst;
+    }
+    return worst;
+}
