@@ -26,7 +26,7 @@ static const struct {
     {"help price", 0, "usage: attnlab price SPEC"},
     {"help prize", 2, "did you mean price?"},
     {"help price --format man", 0, ".TH ATTNLAB-price 1"},
-    {"help --format man", 2, "of a command"},
+    {"help --format man", 0, ".TH ATTNLAB 1"},
     {"help --format bash", 0, "price:--pass) words='fwd bwd both'"},
     {"list", 0, "tiled-textbook"},
     {"list cases --format=md", 0, "| name | case |"},
