@@ -107,17 +107,6 @@ static int64_t slot_of(const struct attn_tensor *t, int64_t b, int64_t h, int64_
     return attn_offset(t->stride, b, h, i) + c * t->stride[3] - t->first;
 }
 
-int attn_each(int64_t at[4], const int64_t extent[4])
-{
-    int axis = 3;
-    for (int a = 0; a < 4; a++)
-        if (extent[a] <= 0)
-            return 0;
-    while (++at[axis] >= extent[axis] && axis > 0)
-        at[axis--] = 0;
-    return at[0] < extent[0];
-}
-
 /* ---- making ---------------------------------------------------------------------------------- */
 
 /* Strides of the memory order, and the span, in elements; -1 when it overflows.  A stride of 0 says

@@ -65,7 +65,15 @@ double attn_tensor_get(const struct attn_tensor *t, int64_t b, int64_t h, int64_
     {               \
         0, 0, 0, -1 \
     }
-int attn_each(int64_t at[4], const int64_t extent[4]);
+static inline int attn_each(int64_t at[4], const int64_t extent[4])
+{
+    if (at[3] < 0 && (extent[0] <= 0 || extent[1] <= 0 || extent[2] <= 0 || extent[3] <= 0))
+        return 0;
+    for (int axis = 3; axis >= 0; at[axis--] = 0)
+        if (++at[axis] < extent[axis])
+            return 1;
+    return 0;
+}
 
 void attn_tensor_poison(struct attn_tensor *t);   /* every element: "not written" */
 void attn_tensor_remember(struct attn_tensor *t); /* digest of the whole interior */

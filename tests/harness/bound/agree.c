@@ -6,6 +6,7 @@
 
 #include "ref/half.h"
 #include "ref/problem.h"
+#include "tests/harness/tensor.h"
 
 /* What one element contributes.  ratio is error / bound, +inf for whatever cannot be a rounding
  * error: a class that is not right, or any error where the bound is 0.  From `overflow` on the
@@ -35,6 +36,17 @@ static double judge(double got, double want, double bound, unsigned right, doubl
     if (error == 0)
         return 0;
     return bound > 0 ? error / bound : (double)INFINITY;
+}
+
+/* The next element of a truth: its place in the whole tensor in at[], its number in the truth. */
+static int next(const struct attn_truth_tensor *truth, int64_t own[4], int64_t at[4])
+{
+    if (!attn_each(own, truth->extent))
+        return 0;
+    memcpy(at, own, 4 * sizeof *at);
+    if (truth->sample != NULL)
+        at[2] = truth->sample[own[2]];
+    return 1;
 }
 
 static void start(const struct attn_truth_tensor *truth, struct attn_agreement *x)
@@ -78,27 +90,23 @@ void attn_agree(const struct attn_cview *got, const struct attn_truth_tensor *tr
     double first = attn_dtype_overflow(truth->storage), then = attn_dtype_overflow(truth->stored);
     double overflow = first < then ? first : then;
     start(truth, x);
-    int64_t n = 0;
-    for (int64_t b = 0; b < truth->extent[0]; b++)
-        for (int64_t h = 0; h < truth->extent[1]; h++)
-            for (int64_t r = 0; r < truth->extent[2]; r++)
-                for (int64_t c = 0; c < truth->extent[3]; c++, n++) {
-                    int64_t at[4] = {b, h, truth->sample != NULL ? truth->sample[r] : r, c};
-                    double value = attn_cview_get(got, at[0], at[1], at[2], at[3]);
-                    double want = truth->want[n], bound = truth->bound[n];
-                    unsigned right = attn_truth_right(truth, n);
-                    int not_finite;
-                    double ratio = judge(value, want, bound, right, overflow, &not_finite);
-                    see(x, ratio, ratio <= 1, at, value, want, bound);
-                    x->n_not_finite += not_finite;
-                    x->n_unbounded += bound == (double)INFINITY;
-                    x->n_either += (right & (right - 1)) != 0 && isfinite(bound);
-                    x->n_no_bound += !(bound >= 0);
-                    int powerless = bound > 0 && fabs(want) <= bound;
-                    x->n_powerless += powerless;
-                    x->n_blind += powerless && !(bound <= 0.25 * truth->gauge[n]);
-                    measure(truth, n, u, value, ratio <= 1, x);
-                }
+    int64_t own[4] = ATTN_START, at[4];
+    for (int64_t n = 0; next(truth, own, at); n++) {
+        double value = attn_cview_get(got, at[0], at[1], at[2], at[3]);
+        double want = truth->want[n], bound = truth->bound[n];
+        unsigned right = attn_truth_right(truth, n);
+        int not_finite;
+        double ratio = judge(value, want, bound, right, overflow, &not_finite);
+        see(x, ratio, ratio <= 1, at, value, want, bound);
+        x->n_not_finite += not_finite;
+        x->n_unbounded += bound == (double)INFINITY;
+        x->n_either += (right & (right - 1)) != 0 && isfinite(bound);
+        x->n_no_bound += !(bound >= 0);
+        int powerless = bound > 0 && fabs(want) <= bound;
+        x->n_powerless += powerless;
+        x->n_blind += powerless && !(bound <= 0.25 * truth->gauge[n]);
+        measure(truth, n, u, value, ratio <= 1, x);
+    }
     x->ratio = x->ratio < 0 ? 0 : x->ratio;
 }
 
@@ -120,18 +128,14 @@ void attn_agree_exactly(const struct attn_cview *got, const struct attn_truth_te
                         struct attn_agreement *x)
 {
     start(truth, x);
-    int64_t n = 0;
-    for (int64_t b = 0; b < truth->extent[0]; b++)
-        for (int64_t h = 0; h < truth->extent[1]; h++)
-            for (int64_t r = 0; r < truth->extent[2]; r++)
-                for (int64_t c = 0; c < truth->extent[3]; c++, n++) {
-                    int64_t at[4] = {b, h, truth->sample != NULL ? truth->sample[r] : r, c};
-                    double value = attn_cview_get(got, at[0], at[1], at[2], at[3]);
-                    double want = attn_dtype_round(truth->want[n], truth->storage);
-                    want = attn_dtype_round(want, truth->stored);
-                    int ok = value == want;
-                    see(x, ok ? 0 : (double)INFINITY, ok, at, value, want, 0);
-                    x->n_not_finite += isfinite(want) && !isfinite(value);
-                }
+    int64_t own[4] = ATTN_START, at[4];
+    for (int64_t n = 0; next(truth, own, at); n++) {
+        double value = attn_cview_get(got, at[0], at[1], at[2], at[3]);
+        double want = attn_dtype_round(truth->want[n], truth->storage);
+        want = attn_dtype_round(want, truth->stored);
+        int ok = value == want;
+        see(x, ok ? 0 : (double)INFINITY, ok, at, value, want, 0);
+        x->n_not_finite += isfinite(want) && !isfinite(value);
+    }
     x->ratio = x->ratio < 0 ? 0 : x->ratio;
 }

@@ -11,20 +11,34 @@
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-/* Names, and the memory order under layout=mixed: no two tensors that a careless kernel might
- * confuse (k and v, o and dO, dK and K) share one. */
+enum axis { AXIS_B = 1, AXIS_H = 2, AXIS_I = 4, AXIS_C = 8 }; /* bits of attn_tensor_alloc */
+
+/* What a tensor has a row for, how wide a row is, which cases have the tensor. */
+enum rows { QUERIES, KEYS };
+enum width { D, DV, ONE, N_KEY };
+enum wanted { ALWAYS, IF_BACKWARD, IF_BIAS, IF_DLSE, IF_DBIAS };
+
+/* mixed: the memory order under layout=mixed.  No two tensors that a careless kernel might confuse
+ * (k and v, o and dO, dK and K) share one. */
 static const struct {
     const char *name, *mixed;
+    enum rows rows;
+    enum width width;
+    enum wanted wanted;
 } slots[ATTN_SLOTS] = {
-    [ATTN_T_Q] = {"q", "bhic"},   [ATTN_T_K] = {"k", "bihc"},
-    [ATTN_T_V] = {"v", "ibhc"},   [ATTN_T_BIAS] = {"bias", "bhci"},
-    [ATTN_T_DO] = {"do", "bhci"}, [ATTN_T_DLSE] = {"dlse", "ihbc"},
-    [ATTN_T_O] = {"o", "hbic"},   [ATTN_T_LSE] = {"lse", "bihc"},
-    [ATTN_T_DQ] = {"dq", "ibhc"}, [ATTN_T_DK] = {"dk", "bhci"},
-    [ATTN_T_DV] = {"dv", "hibc"}, [ATTN_T_DBIAS] = {"dbias", "ihbc"},
+    [ATTN_T_Q] = {"q", "bhic", QUERIES, D, ALWAYS},
+    [ATTN_T_K] = {"k", "bihc", KEYS, D, ALWAYS},
+    [ATTN_T_V] = {"v", "ibhc", KEYS, DV, ALWAYS},
+    [ATTN_T_BIAS] = {"bias", "bhci", QUERIES, N_KEY, IF_BIAS},
+    [ATTN_T_DO] = {"do", "bhci", QUERIES, DV, IF_BACKWARD},
+    [ATTN_T_DLSE] = {"dlse", "ihbc", QUERIES, ONE, IF_DLSE},
+    [ATTN_T_O] = {"o", "hbic", QUERIES, DV, ALWAYS},
+    [ATTN_T_LSE] = {"lse", "bihc", QUERIES, ONE, ALWAYS},
+    [ATTN_T_DQ] = {"dq", "ibhc", QUERIES, D, IF_BACKWARD},
+    [ATTN_T_DK] = {"dk", "bhci", KEYS, D, IF_BACKWARD},
+    [ATTN_T_DV] = {"dv", "hibc", KEYS, DV, IF_BACKWARD},
+    [ATTN_T_DBIAS] = {"dbias", "ihbc", QUERIES, N_KEY, IF_DBIAS},
 };
-
-enum axis { AXIS_B = 1, AXIS_H = 2, AXIS_I = 4, AXIS_C = 8 }; /* bits of attn_tensor_alloc */
 
 static int is_output(int slot)
 {
@@ -33,47 +47,22 @@ static int is_output(int slot)
 
 static int wants(const struct attn_case *c, int slot)
 {
-    switch (slot) {
-    case ATTN_T_BIAS:
-        return c->bias != ATTN_CASE_BIAS_NONE && c->bias != ATTN_CASE_BIAS_ALIBI;
-    case ATTN_T_DLSE:
-        return c->d_lse;
-    case ATTN_T_DBIAS:
-        return c->d_bias;
-    case ATTN_T_DO:
-    case ATTN_T_DQ:
-    case ATTN_T_DK:
-    case ATTN_T_DV:
-        return c->pass == ATTN_BACKWARD;
-    default:
-        return 1;
-    }
+    const int has[] = {[ALWAYS] = 1,
+                       [IF_BACKWARD] = c->pass == ATTN_BACKWARD,
+                       [IF_BIAS] = c->bias > ATTN_CASE_BIAS_ALIBI,
+                       [IF_DLSE] = c->d_lse,
+                       [IF_DBIAS] = c->d_bias};
+    return has[slots[slot].wanted];
 }
 
 static void extents_of(const struct attn_case *c, int slot, int64_t extent[4])
 {
-    int keys = slot == ATTN_T_K || slot == ATTN_T_V || slot == ATTN_T_DK || slot == ATTN_T_DV;
+    const int64_t width[] = {[D] = c->d_key, [DV] = c->d_value, [ONE] = 1, [N_KEY] = c->n_key};
+    const int keys = slots[slot].rows == KEYS;
     extent[0] = c->batch;
     extent[1] = keys ? c->kv_heads : c->heads;
     extent[2] = keys ? c->n_key : c->n_query;
-    switch (slot) {
-    case ATTN_T_LSE:
-    case ATTN_T_DLSE:
-        extent[3] = 1;
-        break;
-    case ATTN_T_BIAS:
-    case ATTN_T_DBIAS:
-        extent[3] = c->n_key;
-        break;
-    case ATTN_T_V:
-    case ATTN_T_O:
-    case ATTN_T_DO:
-    case ATTN_T_DV:
-        extent[3] = c->d_value;
-        break;
-    default:
-        extent[3] = c->d_key;
-    }
+    extent[3] = width[slots[slot].width];
 }
 
 /* The case as one tensor sees it: layout and offset may be meant for another. */
@@ -178,11 +167,10 @@ static void fill_tensor(struct attn_tensor *t, const struct attn_recipe *r,
                         double (*value)(const struct attn_recipe *r, int64_t b, int64_t h,
                                         int64_t i, int64_t c))
 {
-    for (int64_t b = 0; b < distinct(t, 0); b++)
-        for (int64_t h = 0; h < distinct(t, 1); h++)
-            for (int64_t i = 0; i < distinct(t, 2); i++)
-                for (int64_t c = 0; c < distinct(t, 3); c++)
-                    attn_tensor_set(t, b, h, i, c, value(r, b, h, i, c));
+    const int64_t extent[4] = {distinct(t, 0), distinct(t, 1), distinct(t, 2), distinct(t, 3)};
+    int64_t at[4] = ATTN_START;
+    while (attn_each(at, extent))
+        attn_tensor_set(t, at[0], at[1], at[2], at[3], value(r, at[0], at[1], at[2], at[3]));
 }
 
 /* bias=nan: in every fifth row one cell that the row sees. */
@@ -311,12 +299,11 @@ static void poison_bias(struct attn_setup *s)
     if (s->given.bias != ATTN_CASE_BIAS_FULL && s->given.bias != ATTN_CASE_BIAS_INF &&
         s->given.bias != ATTN_CASE_BIAS_NAN)
         return;
-    for (int64_t b = 0; b < p->batch; b++)
-        for (int64_t h = 0; h < p->heads; h++)
-            for (int64_t i = 0; i < p->n_query; i++)
-                for (int64_t j = 0; j < p->n_key; j++)
-                    if (!attn_problem_allows(p, b, h, i, j))
-                        attn_tensor_set(&s->tensor[ATTN_T_BIAS], b, h, i, j, 1e30);
+    struct attn_tensor *bias = &s->tensor[ATTN_T_BIAS];
+    int64_t at[4] = ATTN_START;
+    while (attn_each(at, bias->extent))
+        if (!attn_problem_allows(p, at[0], at[1], at[2], at[3]))
+            attn_tensor_set(bias, at[0], at[1], at[2], at[3], 1e30);
 }
 
 /* ---- opening and closing --------------------------------------------------------------------- */
