@@ -14,16 +14,15 @@
 
 START_TEST(commands_and_their_clocks)
 {
-    char output[8192], args[2048];
+    char args[2048];
     fixture_build_command("report", "REPORT");
     fixture_build_command("sleep", "SLEEP");
     snprintf(args, sizeof args,
-             "measure --spec dense --exec '%s' --claims '%s' --exec 'sleep=%s' --claims '%s' "
-             "--length 64,256 --rounds 2 --out '%s'",
+             "--spec dense --exec '%s' --claims '%s' --exec 'sleep=%s' --claims '%s' "
+             "--length 64,256 --rounds 2",
              scratch_path("report"), scratch_path("claims.json"), scratch_path("sleep"),
-             scratch_path("claims.json"), scratch_path("r.jsonl"));
-    ck_assert_msg(scratch_attnlab(output, sizeof output, "%s", args) == 0, "%s", output);
-    fixture_read_curve();
+             scratch_path("claims.json"));
+    fixture_measure(0, "%s", args);
     ck_assert_int_eq(fixture_curve_n, 12);
     for (int round = 0; round < 2; round++) {
         const struct attn_point *p =
@@ -36,29 +35,27 @@ START_TEST(commands_and_their_clocks)
         ck_assert(p->first_s > 0.25 && p->first_s < 5); /* the tiny case does not sleep */
         ck_assert_int_eq(p->n_warm, 0);                 /* one whole command is one first call */
     }
-    ck_assert_msg(scratch_attnlab(output, sizeof output, "%s", args) == 0, "%s", output);
-    ck_assert_msg(strstr(output, "12 records were there, 0 added") != NULL, "%s", output);
+    fixture_measure(0, "%s", args);
+    ck_assert_msg(strstr(fixture_said, "12 records were there, 0 added") != NULL, "%s",
+                  fixture_said);
     scratch_put("claims.json", "{\"name\": \"dense in C\", \"claims\": [\"f32\" ]}", 42);
-    ck_assert_msg(scratch_attnlab(output, sizeof output, "%s", args) == 0, "%s", output);
-    ck_assert_msg(strstr(output, "4 records were there, 8 added") != NULL, "%s", output);
+    fixture_measure(0, "%s", args);
+    ck_assert_msg(strstr(fixture_said, "4 records were there, 8 added") != NULL, "%s",
+                  fixture_said);
 }
 END_TEST
 
 START_TEST(commands_that_misbehave)
 {
     static const char *const does[] = {"WRONG", "CRASH", "FAIL", "BOAST", "GARBAGE", "MISSING"};
-    char output[8192], flags[2048] = "";
+    char flags[1500] = "";
     for (size_t d = 0; d < sizeof does / sizeof *does; d++) {
         fixture_build_command(does[d], does[d]);
         snprintf(flags + strlen(flags), sizeof flags - strlen(flags),
                  " --exec 'x%zu=%s' --claims '%s'", d, scratch_path(does[d]),
                  scratch_path("claims.json"));
     }
-    int status = scratch_attnlab(output, sizeof output,
-                                 "measure --spec dense %s --length 32,64 --rounds 1 --out '%s'",
-                                 flags, scratch_path("r.jsonl"));
-    ck_assert_msg(status == 1, "exit status %d: %s", status, output);
-    fixture_read_curve();
+    fixture_measure(1, "--spec dense %s --length 32,64 --rounds 1", flags);
     fixture_expect("dense", 64, ATTN_POINT_OK);
     fixture_expect("x0", 32, ATTN_POINT_OK);
     fixture_expect("x0", 64, ATTN_POINT_WRONG);
@@ -109,18 +106,13 @@ END_TEST
 
 START_TEST(extra_memory_of_a_command)
 {
-    char output[8192];
     fixture_build_command("plain", "0");
     fixture_build_command("extra", "EXTRA");
-    int status =
-        scratch_attnlab(output, sizeof output,
-                        "measure --spec dense --exec 'plain=%s' --claims '%s' --exec "
-                        "'extra=%s' --claims '%s' --length 2048 --rounds 1 --repeat 1 "
-                        "--verify-all 0 --out '%s'",
-                        scratch_path("plain"), scratch_path("claims.json"), scratch_path("extra"),
-                        scratch_path("claims.json"), scratch_path("r.jsonl"));
-    ck_assert_msg(status == 0, "%s", output);
-    fixture_read_curve();
+    fixture_measure(0,
+                    "--spec dense --exec 'plain=%s' --claims '%s' --exec 'extra=%s' --claims '%s' "
+                    "--length 2048 --rounds 1 --repeat 1 --verify-all 0",
+                    scratch_path("plain"), scratch_path("claims.json"), scratch_path("extra"),
+                    scratch_path("claims.json"));
     const struct attn_point *plain = fixture_expect("plain", 2048, ATTN_POINT_OK);
     const struct attn_point *extra = fixture_expect("extra", 2048, ATTN_POINT_OK);
     double ledger = (double)fixture_expect("dense", 2048, ATTN_POINT_OK)->ledger_bytes;
@@ -136,27 +128,22 @@ END_TEST
 
 START_TEST(numpy_has_a_curve)
 {
-    char output[8192];
     if (fixture_shell("/usr/bin/python3 -c 'import numpy' 2>/dev/null") != 0) {
         printf("external_curves: skipped: /usr/bin/python3 has no numpy here\n");
         return;
     }
-    int status = scratch_attnlab(
-        output, sizeof output,
-        "measure --exec '/usr/bin/python3 docs/examples/numpy_attention.py' --claims "
-        "docs/examples/numpy_attention.json --length 128,1024 --pass fwd,bwd --mask 'causal(br)' "
-        "--heads 2 --kv-heads 1 --rounds 1 --repeat 3 --enough 100 --out '%s'",
-        scratch_path("r.jsonl"));
-    ck_assert_msg(status == 0, "%s", output);
-    fixture_read_curve();
+    fixture_measure(0, "--exec '/usr/bin/python3 docs/examples/numpy_attention.py' --claims "
+                       "docs/examples/numpy_attention.json --length 128,1024 --pass fwd,bwd "
+                       "--mask 'causal(br)' --heads 2 --kv-heads 1 --rounds 1 --repeat 3 "
+                       "--enough 100");
     ck_assert_int_eq(fixture_curve_n, 4);
     for (int64_t i = 0; i < fixture_curve_n; i++) {
-        ck_assert_msg(fixture_curve[i].status == ATTN_POINT_OK, "%s", fixture_curve[i].message);
-        fixture_is_external(&fixture_curve[i], "command", "reported");
-        ck_assert_int_eq(fixture_curve[i].n_warm, 3);
-        if (fixture_curve[i].c.n_query == 1024 &&
-            fixture_memory_is_visible(&fixture_curve[i])) /* scores, twice */
-            ck_assert_int_gt(fixture_curve[i].resident_bytes, 2 * 2 * 4 * 1024 * 1024);
+        const struct attn_point *p = &fixture_curve[i];
+        ck_assert_msg(p->status == ATTN_POINT_OK, "%s", p->message);
+        fixture_is_external(p, "command", "reported");
+        ck_assert_int_eq(p->n_warm, 3);
+        if (p->c.n_query == 1024 && fixture_memory_is_visible(p)) /* scores, twice */
+            ck_assert_int_gt(p->resident_bytes, 2 * 2 * 4 * 1024 * 1024);
     }
 }
 END_TEST
