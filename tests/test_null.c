@@ -45,14 +45,6 @@ static void read_families(struct families *f)
 
 /* ---- wrong by its own reckoning -------------------------------------------------------------- */
 
-static struct attn_spec null_spec(int model)
-{
-    struct attn_spec spec = {.impl = &variant_null};
-    attn_options_preset(&variant_null, &spec.options);
-    spec.options.value[0] = model;
-    return spec;
-}
-
 /* Whether a tensor is beyond its bound somewhere; not attn_agree, which is under test. */
 static int is_beyond(const struct attn_tensor *got, const struct attn_truth_tensor *truth)
 {
@@ -97,7 +89,7 @@ static int is_wrong(const struct attn_spec *spec, const struct attn_case *c)
 START_TEST(nonsense_fails)
 {
     struct families *families = malloc(sizeof *families);
-    struct attn_spec spec = null_spec(_i);
+    struct attn_spec spec = null_spec((enum null_model)_i);
     int failed[FAMILIES] = {0}, all = 0;
     ck_assert_ptr_nonnull(families);
     read_families(families);

@@ -4,19 +4,20 @@
  * To be as hard to tell as possible, a null model has the right LSE (and, but for the zeros and the
  * mean, the right numbers in the wrong places).
  *
- *   model=zeros      O and all gradients are 0
- *   model=mean       the unweighted mean of V over the visible keys, and the gradients of that
- *   model=shuffled   the right rows, each at the place of the one before
- *   model=neighbour  the right heads, each at the place of the one before
+ *   zeros      O and all gradients are 0
+ *   mean       the unweighted mean of V over the visible keys, and the gradients of that
+ *   shuffled   the right rows, each at the place of the one before
+ *   neighbour  the right heads, each at the place of the one before
  */
 #ifndef TESTS_VARIANTS_NULL_H
 #define TESTS_VARIANTS_NULL_H
 
-#include "ref/attn.h"
+#include "optimized/registry.h"
 
 enum null_model { NULL_ZEROS, NULL_MEAN, NULL_SHUFFLED, NULL_NEIGHBOUR, NULL_MODELS };
 extern const char *const null_model_name[NULL_MODELS];
 
-extern const struct attn_impl variant_null; /* its one option is the model */
+/* dense, and then nonsense; until the next call. */
+struct attn_spec null_spec(enum null_model which);
 
 #endif
