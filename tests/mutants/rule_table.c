@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "tests/harness/bound/rules.h"
+#include "tests/harness/faults/faults.h"
 #include "tests/mutants/mutants.h"
 
 /* What most tests use: square, a multiple of every tile, normal values, one head mapping. */
@@ -76,30 +77,16 @@ static const char *case_text(int at)
 
 /* ---- one run -------------------------------------------------------------------------------- */
 
-/* Open a case and run both passes; 0 when it is refused or fails (nothing is open then). */
+/* Open a case and run its passes; 0 when it is refused or fails (nothing is open then). */
 static int run(const struct attn_spec *spec, const struct attn_case *c, struct attn_setup *s)
 {
-    struct attn_ledger ledger;
     struct attn_error err = {0};
     if (attn_setup_open(c, s, &err) != ATTN_OK)
         return 0;
-    struct attn_rank_use *use = calloc((size_t)attn_ranks(spec->impl, &spec->options), sizeof *use);
-    struct attn_ctx ctx = {
-        .ledger = &ledger, .options = &spec->options, .error = &err, .ranks = use};
-    struct attn_forward f = attn_setup_forward(s);
-    attn_ledger_init(&ledger, NULL);
-    ledger.poison = 1;
-    enum attn_status status =
-        use != NULL ? attn_run_forward(spec->impl, &ctx, &s->problem, &f) : ATTN_ENOMEM;
-    if (status == ATTN_OK && c->pass == ATTN_BACKWARD) {
-        struct attn_backward b = attn_setup_backward(s);
-        status = attn_run_backward(spec->impl, &ctx, &s->problem, &b);
-    }
-    attn_ledger_clear(&ledger);
-    free(use);
-    if (status != ATTN_OK)
-        attn_setup_close(s);
-    return status == ATTN_OK;
+    if (attn_rerun(spec, s, 1) == ATTN_OK)
+        return 1;
+    attn_setup_close(s);
+    return 0;
 }
 
 static enum attn_status truth_of(const struct attn_setup *s, const struct attn_precision *precision,
@@ -112,39 +99,32 @@ static enum attn_status truth_of(const struct attn_setup *s, const struct attn_p
 
 /* ---- judging -------------------------------------------------------------------------------- */
 
-static void gather(const struct attn_tensor *t, const int64_t extent[4], double *to)
-{
-    for (int64_t b = 0; b < extent[0]; b++)
-        for (int64_t h = 0; h < extent[1]; h++)
-            for (int64_t i = 0; i < extent[2]; i++)
-                for (int64_t c = 0; c < extent[3]; c++)
-                    *to++ = attn_tensor_get(t, b, h, i, c);
-}
-
 /* One output under every rule. */
 static void judge_output(const struct attn_truth_tensor *truth, const struct attn_tensor *got,
                          const struct attn_tensor *naive, int only_o, struct marks *marks)
 {
     const int64_t *extent = truth->extent;
     int64_t n = extent[0] * extent[1] * extent[2] * extent[3];
-    double *room = malloc(((size_t)n * 3 + 1) * sizeof *room);
-    if (room == NULL)
+    const struct attn_cview views[] = {attn_tensor_cview(got), attn_tensor_cview(naive)};
+    double *numbers = attn_packed_numbers(&views[0], extent);
+    double *other = attn_packed_numbers(&views[1], extent);
+    double *want = malloc((size_t)(n + 1) * sizeof *want);
+    if (numbers == NULL || other == NULL || want == NULL)
         abort();
-    double *want = room + 2 * n;
-    gather(got, extent, room);
-    gather(naive, extent, room + n);
     for (int64_t i = 0; i < n; i++)
         want[i] = got->dtype == ATTN_F64 ? truth->want[i] : (double)(float)truth->want[i];
     for (int r = 0; r < RULES; r++) {
         struct attn_rule_result result;
         int by_bound = rules[r].rule->needs & ATTN_RULE_BOUND;
-        struct attn_rule_data data = {n,        room,         by_bound ? truth->want : want,
-                                      room + n, truth->bound, got->dtype};
+        struct attn_rule_data data = {n,     numbers,      by_bound ? truth->want : want,
+                                      other, truth->bound, got->dtype};
         attn_rule_judge(&rules[r], &data, &result);
         marks->rejects[ALL_OUTPUTS][r][marks->walk.at] |= !result.ok;
         marks->rejects[ONLY_O][r][marks->walk.at] |= !result.ok && only_o;
     }
-    free(room);
+    free(numbers);
+    free(other);
+    free(want);
 }
 
 static void judge_run(const struct attn_spec *spec, const struct attn_setup *got,

@@ -196,7 +196,6 @@ int attn_diagnose_case(const struct attn_spec *spec, const struct attn_claims *c
                        struct attn_diagnosis *d)
 {
     struct attn_setup setup;
-    struct attn_ledger ledger;
     struct attn_error err = {0};
     struct attn_case own = *c;
     int found = 0;
@@ -205,19 +204,7 @@ int attn_diagnose_case(const struct attn_spec *spec, const struct attn_claims *c
         own.layout = ATTN_LAYOUT_BLHD; /* so that nobody copies: hypotheses read what it has read */
     if (attn_setup_open(&own, &setup, &err) != ATTN_OK)
         return 0;
-    struct attn_saved saved = {0};
-    struct attn_ctx ctx = {
-        .ledger = &ledger, .options = &spec->options, .error = &err, .saved = &saved};
-    struct attn_forward f = attn_setup_forward(&setup);
-    attn_ledger_init(&ledger, NULL);
-    ledger.poison = 1; /* as when the case failed */
-    enum attn_status status = attn_run_forward(spec->impl, &ctx, &setup.problem, &f);
-    if (status == ATTN_OK && c->pass == ATTN_BACKWARD) {
-        struct attn_backward b = attn_setup_backward(&setup);
-        status = attn_run_backward(spec->impl, &ctx, &setup.problem, &b);
-    }
-    attn_ledger_clear(&ledger);
-    if (status == ATTN_OK)
+    if (attn_rerun(spec, &setup, 1) == ATTN_OK)
         found = diagnose(&setup, r, spec->impl->ranks != NULL ? 2 : claims != NULL, d);
     attn_setup_close(&setup);
     if (found == ATTN_WHERE)

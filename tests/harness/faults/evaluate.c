@@ -92,12 +92,10 @@ static int is_inside(const struct attn_cview *view, const struct attn_tensor *t)
 
 double *attn_packed_numbers(const struct attn_cview *view, const int64_t n[4])
 {
-    double *to = malloc((size_t)(n[0] * n[1] * n[2] * n[3] + 1) * sizeof *to), *at = to;
-    for (int64_t b = 0; b < n[0] && to != NULL; b++)
-        for (int64_t h = 0; h < n[1]; h++)
-            for (int64_t i = 0; i < n[2]; i++)
-                for (int64_t c = 0; c < n[3]; c++)
-                    *at++ = attn_cview_get(view, b, h, i, c);
+    double *to = malloc((size_t)(n[0] * n[1] * n[2] * n[3] + 1) * sizeof *to), *next = to;
+    int64_t at[4] = ATTN_START;
+    while (to != NULL && attn_each(at, n))
+        *next++ = attn_cview_get(view, at[0], at[1], at[2], at[3]);
     return to;
 }
 

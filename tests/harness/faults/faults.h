@@ -126,9 +126,12 @@ int attn_learn_lines(struct attn_failed_run *run);
 void attn_describe_where(const struct attn_failed_run *run, char *text, size_t size);
 int attn_describe_pattern(const struct attn_failed_run *run, struct attn_diagnosis *diagnosis);
 
-/* rerun.c: runs in other circumstances that explain the failure; and "fails only with the bias, a
+/* rerun.c: the passes of a case, as it failed (fill_nan: fresh memory holds NaN) or with other bytes
+ * in fresh memory; runs in other circumstances that explain the failure; and "fails only with the bias, a
  * length that leaves the tail of a tile ...": the features that the failure needs, and how many
  * are named. */
+enum attn_status attn_rerun(const struct attn_spec *spec, const struct attn_setup *setup,
+                            int fill_nan);
 int attn_rerun_again(const struct attn_spec *spec, const struct attn_case *c,
                      const struct attn_result *failed, char *text, size_t size);
 int attn_rerun_without(const struct attn_spec *spec, const struct attn_claims *claims,

@@ -31,23 +31,19 @@ static struct attn_setup part_of(const struct attn_setup *s, int64_t b, int64_t 
     return part;
 }
 
-/* fill_nan: what fresh memory holds, NaN or something else. */
-static enum attn_status run(const struct attn_spec *spec, const struct attn_setup *s, int fill_nan)
+enum attn_status attn_rerun(const struct attn_spec *spec, const struct attn_setup *s, int fill_nan)
 {
     struct attn_ledger ledger;
     struct attn_error err = {0};
     struct attn_saved saved = {0};
     struct attn_ctx ctx = {
         .ledger = &ledger, .options = &spec->options, .error = &err, .saved = &saved};
-    struct attn_forward f = attn_setup_forward(s);
+    enum attn_status status = ATTN_OK;
     attn_ledger_init(&ledger, NULL);
     ledger.poison = fill_nan;
     mallopt(M_PERTURB, fill_nan ? 0 : 0xc5); /* malloc's own: bytes of 0x3a */
-    enum attn_status status = attn_run_forward(spec->impl, &ctx, &s->problem, &f);
-    if (status == ATTN_OK && s->given.pass == ATTN_BACKWARD) {
-        struct attn_backward b = attn_setup_backward(s);
-        status = attn_run_backward(spec->impl, &ctx, &s->problem, &b);
-    }
+    for (int pass = ATTN_FORWARD; pass <= (int)s->given.pass && status == ATTN_OK; pass++)
+        status = attn_setup_call(s, spec->impl, &ctx, (enum attn_pass)pass);
     attn_saved_drop(&saved, &ledger);
     mallopt(M_PERTURB, 0);
     attn_ledger_clear(&ledger);
@@ -60,7 +56,7 @@ static const char *try_memory(const struct attn_spec *spec, const struct attn_se
 {
     uint64_t bits[3];
     for (int n = 0; n < 3; n++) {
-        if (run(spec, s, n < 2) != ATTN_OK)
+        if (attn_rerun(spec, s, n < 2) != ATTN_OK)
             return NULL;
         bits[n] = attn_setup_digest(s, s->given.pass);
     }
@@ -89,7 +85,7 @@ static int heads_alone(const struct attn_spec *spec, const struct attn_setup *s)
         struct attn_setup part = part_of(s, bg / p->kv_heads, bg % p->kv_heads, 0);
         part.problem.batch = part.problem.kv_heads = 1;
         part.problem.heads = p->heads / p->kv_heads;
-        if (run(spec, &part, 1) != ATTN_OK)
+        if (attn_rerun(spec, &part, 1) != ATTN_OK)
             return 0;
     }
     return 1;
@@ -101,7 +97,7 @@ static int queries_alone(const struct attn_spec *spec, const struct attn_setup *
     for (int64_t i = 0; i < s->problem.n_query; i++) {
         struct attn_setup part = part_of(s, 0, 0, i);
         part.problem.n_query = 1;
-        if (run(spec, &part, 1) != ATTN_OK)
+        if (attn_rerun(spec, &part, 1) != ATTN_OK)
             return 0;
     }
     return 1;
