@@ -1,4 +1,4 @@
-/* Writing cases: see vector_files.h. */
+/* See vector_files.h. */
 #include "tests/harness/external/vector_files.h"
 
 #include <errno.h>
@@ -8,48 +8,161 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "ref/problem.h"
-#include "tests/harness/cases/packed.h"
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/files/files.h"
 #include "tests/harness/files/folder.h"
 
-enum { FORMAT = 1, MAX_TENSORS = 10, MAX_PAIRS = 40 };
+enum { FORMAT = 1, MAX_TENSORS = 10, MAX_PAIRS = 40, MAX_MANIFEST = 64 << 20, MAX_CASES = 100000 };
+
+/* ---- layouts --------------------------------------------------------------------------------- */
+
+/* How a tensor lies in files: queries, keys, values and everything of their shape follow the
+ * declared layout; LSE, masks and biases do not, but that packed LSE is [H,Tq].  Axes that a bias
+ * broadcasts are there once.  n: its extents b, h, row, feature; stride: of these in the file. */
+struct place {
+    struct attn_file_tensor shape; /* without name and data */
+    int64_t n[4], stride[4];
+};
+
+static struct place place_of(const struct attn_claims *claims, const struct attn_tensor *t,
+                             int slot)
+{
+    int is_bias = slot == ATTN_T_BIAS || slot == ATTN_T_DBIAS;
+    int is_lse = slot == ATTN_T_LSE || slot == ATTN_T_DLSE;
+    int packed = claims->layout == ATTN_CLAIMS_THD && !is_bias;
+    int by_token = claims->layout != ATTN_PLUGIN_BHLD && !is_bias && !is_lse;
+    struct place x = {.shape = {.dtype = attn_file_dtype_of(t->dtype)}};
+    int64_t *n = x.n;
+    for (int a = 0; a < 4; a++)
+        n[a] = is_bias && t->stride[a] == 0 && t->extent[a] > 1 ? 1 : t->extent[a];
+    /* order[]: from the outermost to the innermost; b and rows of a packed tensor are one axis */
+    static const int by_head[3] = {0, 1, 2}, token_major[3] = {0, 2, 1}, packed_lse[3] = {1, 0, 2};
+    const int *order = by_token ? token_major : packed && is_lse ? packed_lse : by_head;
+    int64_t whole = x.stride[3] = 1;
+    whole *= n[3];
+    for (int a = 2; a >= 0; a--) {
+        x.stride[order[a]] = whole;
+        whole *= n[order[a]];
+    }
+    for (int a = 0; a < 3; a++) {
+        int joins = packed && a > 0 && order[a - 1] == 0; /* with the batch entries before it */
+        if (joins)
+            x.shape.extent[x.shape.n_axes - 1] *= n[order[a]];
+        else
+            x.shape.extent[x.shape.n_axes++] = n[order[a]];
+    }
+    if (!is_lse)
+        x.shape.extent[x.shape.n_axes++] = n[3];
+    x.shape.bytes = whole * attn_file_dtype_size(x.shape.dtype);
+    return x;
+}
+
+/* ---- packed batches -------------------------------------------------------------------------- */
+
+/* Documents one behind the other, without padding, as variable-length kernels take them.
+ *
+ *      q [Tq,H,d]   k [Tk,G,d]   v [Tk,G,dv]   o [Tq,H,dv]   lse [H,Tq]
+ *      cu_seqlens_q, cu_seqlens_k [n+1]: document t has queries [q[t],q[t+1]), keys [k[t],k[t+1])
+ *
+ * A case becomes such a batch by cutting it: every batch entry is a document, or, where the mask is
+ * documents(...) (band.h), several of uneven length.  The mask that is left speaks of each document
+ * by itself; bytes speak of all tokens, and hide what lies in other documents too. */
+
+/* Document after document of one batch entry; returns how many there are.  q and k, where they are
+ * not NULL, get the end of each, counted from q[0] and k[0]. */
+static int64_t cut(const char *list, const struct attn_problem *p, int32_t *q, int32_t *k)
+{
+    int64_t n = 0, rows, keys;
+    if (list == NULL) {
+        if (q != NULL) {
+            q[1] = q[0] + (int32_t)p->n_query;
+            k[1] = k[0] + (int32_t)p->n_key;
+        }
+        return 1;
+    }
+    for (; attn_documents_next(&list, &rows, &keys); n++)
+        if (q != NULL) {
+            q[n + 1] = q[n] + (int32_t)rows;
+            k[n + 1] = k[n] + (int32_t)keys;
+        }
+    return n;
+}
+
+/* cu_seqlens_q and cu_seqlens_k of a case, I32. */
+static enum attn_status gather_starts(const struct attn_claims *claims,
+                                      const struct attn_problem *p,
+                                      struct attn_file_tensor starts[2], struct attn_error *err)
+{
+    static const char *const name[2] = {"cu_seqlens_q", "cu_seqlens_k"};
+    const char *list = NULL;
+    struct attn_band band;
+    int is_self;
+    if (attn_claims_cuts(claims, p))
+        attn_documents_of(p->mask, &band, &list, &is_self);
+    if (p->n_query > INT32_MAX / (p->batch + 1) || p->n_key > INT32_MAX / (p->batch + 1))
+        return attn_fail(err, ATTN_ENOTSUP,
+                         "more tokens than cu_seqlens, which are i32, can count");
+    int64_t each = cut(list, p, NULL, NULL), n = each * p->batch;
+    for (int t = 0; t < 2; t++) {
+        starts[t] = (struct attn_file_tensor){
+            .name = name[t], .dtype = ATTN_FILE_I32, .n_axes = 1, .extent = {n + 1}};
+        starts[t].bytes = (n + 1) * (int64_t)sizeof(int32_t);
+        starts[t].data = calloc((size_t)n + 1, sizeof(int32_t));
+    }
+    if (starts[0].data == NULL || starts[1].data == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for where %lld documents begin",
+                         (long long)n);
+    for (int64_t b = 0; b < p->batch; b++)
+        cut(list, p, (int32_t *)starts[0].data + b * each, (int32_t *)starts[1].data + b * each);
+    return ATTN_OK;
+}
+
+/* The mask over all tokens, [1,H,Tq,Tk]: `visible`, or 1 - visible. */
+static enum attn_status gather_packed_mask(const struct attn_problem *p, unsigned char visible,
+                                           struct attn_file_tensor *mask, struct attn_error *err)
+{
+    int64_t rows = p->batch * p->n_query, keys = p->batch * p->n_key;
+    *mask = (struct attn_file_tensor){.name = "mask",
+                                      .dtype = ATTN_FILE_U8,
+                                      .n_axes = 4,
+                                      .extent = {1, p->heads, rows, keys},
+                                      .bytes = p->heads * rows * keys};
+    unsigned char *byte = malloc((size_t)mask->bytes + 1);
+    mask->data = byte;
+    if (byte == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory to write the mask");
+    for (int64_t h = 0; h < p->heads; h++)
+        for (int64_t i = 0; i < rows; i++)
+            for (int64_t j = 0; j < keys; j++) {
+                int64_t b = i / p->n_query;
+                int sees = b == j / p->n_key &&
+                           attn_mask_allows(p->mask, b, h, i % p->n_query, j % p->n_key);
+                *byte++ = sees ? visible : (unsigned char)(1 - visible);
+            }
+    return ATTN_OK;
+}
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* Queries, keys, values and everything of their shape follow the declared layout; LSE, masks and
- * biases do not. */
-static enum attn_packed_kind kind_of(int slot)
-{
-    return slot == ATTN_T_BIAS || slot == ATTN_T_DBIAS ? ATTN_PACKED_BIAS
-           : slot == ATTN_T_LSE || slot == ATTN_T_DLSE ? ATTN_PACKED_LSE
-                                                       : ATTN_PACKED_TOKENS;
-}
-
-/* A contiguous copy for a file.  Axes that a bias broadcasts are written once. */
+/* A contiguous copy for a file. */
 static enum attn_status gather(const struct attn_tensor *t, int slot,
                                const struct attn_claims *claims, struct attn_file_tensor *to,
                                struct attn_error *err)
 {
-    int64_t n[4];
-    for (int a = 0; a < 4; a++)
-        n[a] = slot == ATTN_T_BIAS && t->stride[a] == 0 && t->extent[a] > 1 ? 1 : t->extent[a];
-    *to = (struct attn_file_tensor){.name = t->name, .dtype = attn_file_dtype_of(t->dtype)};
-    attn_packed_extents(claims, kind_of(slot), n, to);
-    to->bytes = n[0] * n[1] * n[2] * n[3] * (int64_t)attn_dtype_size(t->dtype);
+    struct place x = place_of(claims, t, slot);
+    *to = x.shape;
+    to->name = t->name;
     to->data = calloc((size_t)to->bytes + 1, 1);
     if (to->data == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory to write %s", t->name);
-    const struct attn_view view = {to->data, t->dtype, {0, 0, 1, 1}};
-    for (int64_t b = 0; b < n[0]; b++)
-        for (int64_t h = 0; h < n[1]; h++)
-            for (int64_t i = 0; i < n[2]; i++)
-                for (int64_t c = 0; c < n[3]; c++) {
-                    int64_t row = attn_packed_row(claims, kind_of(slot), n, b, h, i);
-                    attn_view_set(&view, 0, 0, row * n[3], c, attn_tensor_get(t, b, h, i, c));
-                }
+    struct attn_view view = {.data = to->data, .dtype = t->dtype};
+    memcpy(view.stride, x.stride, sizeof view.stride);
+    for (int64_t at[4] = ATTN_START; attn_each(at, x.n);)
+        attn_view_set(&view, at[0], at[1], at[2], at[3],
+                      attn_tensor_get(t, at[0], at[1], at[2], at[3]));
     return ATTN_OK;
 }
 
@@ -59,7 +172,7 @@ static enum attn_status gather_mask(const struct attn_claims *claims, const stru
     struct attn_mask_shape shape = {p->batch, p->heads, p->n_query, p->n_key};
     unsigned char visible = claims->byte == ATTN_PLUGIN_ONE_IS_VISIBLE;
     if (claims->layout == ATTN_CLAIMS_THD)
-        return attn_packed_bytes(p, visible, to, err);
+        return gather_packed_mask(p, visible, to, err);
     *to = (struct attn_file_tensor){.name = "mask",
                                     .dtype = ATTN_FILE_U8,
                                     .n_axes = 4,
@@ -83,7 +196,7 @@ static enum attn_status gather_all(const struct attn_claims *claims, const struc
     if (status == ATTN_OK && attn_claims_mask(claims, &s->problem, &band) == ATTN_CLAIMS_BYTES)
         status = gather_mask(claims, &s->problem, &list[(*n)++], err);
     if (status == ATTN_OK && claims->layout == ATTN_CLAIMS_THD) {
-        status = attn_packed_starts(claims, &s->problem, &list[*n], err);
+        status = gather_starts(claims, &s->problem, &list[*n], err);
         *n += 2;
     }
     return status;
@@ -259,4 +372,324 @@ enum attn_status attn_vector_files_end(struct attn_vector_files_writer *w, int k
     json_decref(root);
     w->cases = NULL;
     return status;
+}
+
+/* ---- manifests ------------------------------------------------------------------------------- */
+
+/* A name becomes part of a path: plain words only. */
+static int is_plain(const char *name)
+{
+    return name[0] != '\0' && name[0] != '.' && strlen(name) < 200 &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.+") ==
+               strlen(name);
+}
+
+static enum attn_status read_entries(const char *path, const json_t *root,
+                                     struct attn_vector_files *x, struct attn_error *err)
+{
+    const json_t *cases = json_object_get(root, "cases");
+    size_t n = json_array_size(cases);
+    if (!json_is_array(cases) || n > MAX_CASES)
+        return attn_fault(err, ATTN_EINVAL, path, "has no list \"cases\"");
+    x->entry = calloc(n + 1, sizeof *x->entry);
+    if (x->entry == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for %zu cases", n);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *one = json_array_get(cases, i);
+        const char *name = json_string_value(json_object_get(one, "name"));
+        const char *text = json_string_value(json_object_get(one, "case"));
+        if (name == NULL || text == NULL || !is_plain(name))
+            return attn_fault(err, ATTN_EINVAL, path,
+                              "case %zu lacks a plain \"name\" or a "
+                              "\"case\"",
+                              i + 1);
+        x->entry[i].name = strdup(name);
+        x->entry[i].text = strdup(text);
+        x->n++;
+        if (x->entry[i].name == NULL || x->entry[i].text == NULL)
+            return attn_fail(err, ATTN_ENOMEM, "no memory for %zu cases", n);
+    }
+    return ATTN_OK;
+}
+
+static enum attn_status read_manifest(const char *path, const char *text,
+                                      struct attn_vector_files *x, struct attn_error *err)
+{
+    json_error_t why;
+    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &why);
+    if (root == NULL)
+        return attn_fault(err, ATTN_EINVAL, path, "line %d is not JSON: %.160s", why.line,
+                          why.text);
+    enum attn_status status = ATTN_OK;
+    if (json_integer_value(json_object_get(root, "attnlab_vectors")) != 1)
+        status =
+            attn_fault(err, ATTN_EINVAL, path, "is not a manifest of attnlab vectors, format 1");
+    char *claims = json_dumps(json_object_get(root, "claims"), JSON_ENCODE_ANY);
+    if (status == ATTN_OK && claims == NULL)
+        status = attn_fault(err, ATTN_EINVAL, path, "has no \"claims\"");
+    if (status == ATTN_OK)
+        status = attn_claims_parse(path, claims, &x->claims, err);
+    if (status == ATTN_OK)
+        status = read_entries(path, root, x, err);
+    free(claims);
+    json_decref(root);
+    return status;
+}
+
+enum attn_status attn_vector_files_open(const char *folder, struct attn_vector_files *x,
+                                        struct attn_error *err)
+{
+    char path[4096], *text;
+    memset(x, 0, sizeof *x);
+    snprintf(path, sizeof path, "%.4000s/manifest.json", folder);
+    enum attn_status status = attn_read_text(path, ATTN_READ_GIVEN, MAX_MANIFEST, &text, err);
+    if (status == ATTN_OK)
+        status = read_manifest(path, text, x, err);
+    free(text);
+    if (status != ATTN_OK)
+        attn_vector_files_close(x);
+    return status;
+}
+
+void attn_vector_files_close(struct attn_vector_files *x)
+{
+    for (int n = 0; n < x->n; n++) {
+        free(x->entry[n].name);
+        free(x->entry[n].text);
+    }
+    free(x->entry);
+    memset(x, 0, sizeof *x);
+}
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+int attn_vector_files_has(const char *folder, const char *name)
+{
+    char path[4096];
+    struct stat info;
+    snprintf(path, sizeof path, "%.3500s/%.250s", folder, name);
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static int is_there(const char *folder, const char *name, const char *file)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%.3500s/%.250s/%.40s", folder, name, file);
+    return access(path, F_OK) == 0;
+}
+
+int attn_vector_files_done(const char *folder, const char *name, const struct attn_claims *claims,
+                           const struct attn_case *c)
+{
+    const int wanted[ATTN_OUTPUTS] = {1,
+                                      claims->lse != ATTN_PLUGIN_LSE_ABSENT,
+                                      c->pass == ATTN_BACKWARD,
+                                      c->pass == ATTN_BACKWARD,
+                                      c->pass == ATTN_BACKWARD,
+                                      c->d_bias};
+    static const char *const whole[] = {"result.safetensors", "result.npz", "error.txt"};
+    char file[40];
+    for (int n = 0; n < 3; n++)
+        if (is_there(folder, name, whole[n]))
+            return 1;
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        snprintf(file, sizeof file, "%s.npy", attn_output_name((enum attn_output)o));
+        if (wanted[o] && !is_there(folder, name, file))
+            return 0;
+    }
+    return 1;
+}
+
+int attn_vector_files_sorry(const char *folder, const char *name, char *text, size_t size)
+{
+    char path[4096], line[300] = "";
+    struct attn_error err = {0};
+    snprintf(path, sizeof path, "%.3500s/%.250s/error.txt", folder, name);
+    if (access(path, F_OK) != 0)
+        return 0;
+    FILE *file = attn_read_stream(path, ATTN_READ_THEIRS, &err);
+    if (file == NULL) {
+        snprintf(text, size, "%s", err.text);
+        return 1;
+    }
+    if (fgets(line, sizeof line, file) == NULL)
+        line[0] = '\0';
+    fclose(file);
+    line[strcspn(line, "\n")] = '\0';
+    attn_clean(line);
+    snprintf(text, size, "the program says: %s", line[0] != '\0' ? line : "(nothing)");
+    return 1;
+}
+
+static enum attn_status check_shape(const struct attn_file *file, const char *name,
+                                    const struct attn_file_tensor *got,
+                                    const struct attn_file_tensor *want, int is_lse,
+                                    struct attn_error *err)
+{
+    char a[160], b[160];
+    struct attn_file_tensor same = *got;
+    if (is_lse && got->n_axes == want->n_axes + 1 && got->extent[want->n_axes] == 1)
+        same.n_axes--; /* a last axis of one */
+    if (attn_file_same_shape(&same, want))
+        return ATTN_OK;
+    return attn_fault(err, ATTN_EINVAL, file->path, "%s has shape %s: %s is wanted", name,
+                      attn_file_shape(got, a), attn_file_shape(want, b));
+}
+
+/* Make room for numbers that were stored in another type than the case's, or that are changed on
+ * the way: as double, so that nothing is rounded here. */
+static enum attn_status make_room(struct attn_tensor *t, enum attn_dtype stored, int as_is,
+                                  struct attn_error *err)
+{
+    struct attn_tensor wide;
+    unsigned broadcast = 0;
+    enum attn_status status = ATTN_OK;
+    for (int a = 0; a < 4; a++)
+        broadcast |= (unsigned)(t->stride[a] == 0 && t->extent[a] > 1) << a;
+    if (t->dtype != stored || !as_is) {
+        status =
+            attn_tensor_alloc(&wide, t->name, ATTN_F64, t->extent, "bhic", 0, 0, broadcast, err);
+        if (status != ATTN_OK)
+            return status;
+        attn_tensor_free(t);
+        *t = wide;
+    }
+    t->stored = stored;
+    return status;
+}
+
+static void fill_output(const struct attn_claims *claims, struct attn_tensor *t, enum attn_output o,
+                        const struct place *x, const struct attn_file_tensor *got)
+{
+    struct attn_cview view = {.data = got->data, .dtype = t->stored};
+    memcpy(view.stride, x->stride, sizeof view.stride);
+    for (int64_t at[4] = ATTN_START; attn_each(at, x->n);) {
+        double value = attn_cview_get(&view, at[0], at[1], at[2], at[3]);
+        attn_tensor_set(t, at[0], at[1], at[2], at[3],
+                        o == ATTN_LSE ? attn_claims_lse_in(claims, value) : value);
+    }
+}
+
+/* One output from the file that has it: result.safetensors or .npz, else NAME.npy. */
+static enum attn_status read_output(const char *base, struct attn_file *all, enum attn_output o,
+                                    const struct attn_claims *claims, struct attn_setup *s,
+                                    struct attn_error *err)
+{
+    char path[4096];
+    const char *name = attn_output_name(o);
+    struct attn_tensor *t = &s->tensor[ATTN_T_O + o];
+    struct attn_file one = {0};
+    struct attn_file *file = all;
+    struct attn_file_tensor *got;
+    enum attn_dtype stored = ATTN_F64;
+    const struct place x = place_of(claims, t, ATTN_T_O + (int)o);
+    int as_is = o != ATTN_LSE || claims->lse != ATTN_PLUGIN_LSE_2;
+    enum attn_status status = ATTN_OK;
+    const char *hint = o == ATTN_LSE ? "; declare \"lse\": \"absent\"?" : "";
+    if (all->path == NULL) {
+        snprintf(path, sizeof path, "%s/%s.npy", base, name);
+        file = &one;
+        if (access(path, F_OK) != 0)
+            return attn_fail(err, ATTN_EINVAL, "%s.npy is missing%s", name, hint);
+        status = attn_file_open(path, &one, err);
+    }
+    if (status != ATTN_OK)
+        return status;
+    got = attn_file_find(file, file == all ? name : "");
+    if (got == NULL)
+        status = attn_fault(err, ATTN_EINVAL, file->path, "has no tensor %s%s", name, hint);
+    else
+        status = check_shape(file, name, got, &x.shape, o == ATTN_LSE, err);
+    if (status == ATTN_OK && !attn_file_dtype_storage(got->dtype, &stored))
+        status = attn_fault(err, ATTN_EINVAL, file->path,
+                            "%s is stored as %s: F64, F32, BF16 and F16 would work", name,
+                            attn_file_dtype_name(got->dtype));
+    if (status == ATTN_OK)
+        status = attn_file_load(file, got, err);
+    if (status == ATTN_OK)
+        status = make_room(t, stored, as_is, err);
+    if (status == ATTN_OK)
+        fill_output(claims, t, o, &x, got);
+    attn_file_close(&one);
+    return status;
+}
+
+/* Folder and case are said beside it, and often gone when it is read. */
+static void leave_out(const char *base, struct attn_error *err)
+{
+    size_t n = strlen(base);
+    if (strncmp(err->text, base, n) == 0 && err->text[n] == '/')
+        memmove(err->text, err->text + n + 1, strlen(err->text + n + 1) + 1);
+}
+
+static int is_wanted(const struct attn_claims *claims, const struct attn_setup *s,
+                     enum attn_output o)
+{
+    return s->tensor[ATTN_T_O + o].map != NULL &&
+           !(o == ATTN_LSE && claims->lse == ATTN_PLUGIN_LSE_ABSENT);
+}
+
+/* Results that nobody would look at: of an output that the case does not want, or given twice. */
+static enum attn_status check_unread(const char *folder, const char *name,
+                                     const struct attn_file *all, const struct attn_claims *claims,
+                                     const struct attn_setup *s, struct attn_error *err)
+{
+    char file[40];
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        const char *output = attn_output_name((enum attn_output)o);
+        snprintf(file, sizeof file, "%s.npy", output);
+        int alone = is_there(folder, name, file);
+        int inside = all->path != NULL && attn_file_find(all, output) != NULL;
+        if (!is_wanted(claims, s, (enum attn_output)o) && (alone || inside))
+            return attn_fail(
+                err, ATTN_EINVAL, "%s is given, and %s: nothing is left unjudged; leave it out%s",
+                output,
+                o == ATTN_LSE ? "declared \"lse\": \"absent\"" : "this case does not ask for it",
+                o == ATTN_LSE ? ", or declare \"e\" or \"2\"" : "");
+        if (alone && all->path != NULL)
+            return attn_fault(err, ATTN_EINVAL, all->path,
+                              "lies beside %s: results are one file, or one for each output", file);
+    }
+    if (all->path != NULL && is_there(folder, name, "result.safetensors") &&
+        is_there(folder, name, "result.npz"))
+        return attn_fault(err, ATTN_EINVAL, all->path, "lies beside result.npz: one of them");
+    return ATTN_OK;
+}
+
+enum attn_status attn_vector_files_read(const char *folder, const char *name,
+                                        const struct attn_claims *claims, struct attn_setup *s,
+                                        struct attn_error *err)
+{
+    char base[3800], path[4096];
+    struct attn_file all = {0};
+    enum attn_status status = ATTN_OK;
+    snprintf(base, sizeof base, "%.3500s/%.250s", folder, name);
+    snprintf(path, sizeof path, "%s/result.safetensors", base);
+    if (access(path, F_OK) != 0)
+        snprintf(path, sizeof path, "%s/result.npz", base);
+    if (access(path, F_OK) == 0)
+        status = attn_file_open(path, &all, err);
+    if (status == ATTN_OK)
+        status = check_unread(folder, name, &all, claims, s, err);
+    for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
+        if (is_wanted(claims, s, (enum attn_output)o))
+            status = read_output(base, &all, (enum attn_output)o, claims, s, err);
+    attn_file_close(&all);
+    if (status != ATTN_OK)
+        leave_out(base, err);
+    else if (claims->lse == ATTN_PLUGIN_LSE_ABSENT) {
+        struct attn_forward f = attn_setup_forward(s);
+        status = attn_claims_fill_lse(&s->problem, &f.q, &f.k, &f.v, &f.lse, err);
+    }
+    return status;
+}
+
+void attn_vector_files_judge(const struct attn_claims *claims, const struct attn_setup *s,
+                             struct attn_result *r)
+{
+    struct attn_precision precision;
+    attn_claims_precision(claims, &s->problem, &precision);
+    attn_judge(s, &precision, NULL, s->given.pass, r);
+    if (claims->lse == ATTN_PLUGIN_LSE_ABSENT)
+        attn_claims_drop_lse(r);
 }

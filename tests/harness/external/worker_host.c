@@ -1,16 +1,20 @@
 /* The host's side of worker.h: one poll loop that keeps the time and drains
  * whatever the worker prints, so that megabytes of chatter cannot stop it. */
+#include "tests/harness/external/worker.h"
+
+#include <dirent.h>
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "ref/clock.h"
-#include "tests/harness/external/worker_process.h"
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/process.h"
 
@@ -19,6 +23,127 @@ enum { RELATION_CALLS = 10 }; /* a relation may take as long as so many calls */
 static double now(void)
 {
     return attn_seconds(CLOCK_MONOTONIC);
+}
+
+/* ---- its process, from its start to its end ----------------------------------------------- */
+
+/* Ctrl-C reaches the terminal's own process group, and a worker has another. */
+static volatile pid_t running;
+
+static void end_with_us(int number)
+{
+    if (running > 0)
+        kill(-running, SIGKILL);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+/* SIGINT, SIGTERM and SIGHUP, where they end the host, end the worker as well. */
+static void catch_endings(void)
+{
+    static const int all[] = {SIGINT, SIGTERM, SIGHUP};
+    for (int n = 0; n < 3; n++) {
+        struct sigaction old;
+        if (sigaction(all[n], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
+            signal(all[n], end_with_us);
+    }
+}
+
+/* With its pipes, in a process group of its own.  0, or an error number. */
+static int start_worker(struct attn_worker *g)
+{
+    const char *const argv[] = {"attnlab", "worker", g->path, NULL};
+    int end[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}}, error = 0;
+    for (int n = 0; n < 3 && error == 0; n++)
+        error = attn_pipe(end[n]) == 0 ? 0 : errno;
+    const int requests = end[0][0], messages = end[1][1], noise = end[2][1];
+    const int fd[] = {-1, noise, noise, messages, requests};
+    _Static_assert(ATTN_WORKER_FD == 3 && ATTN_WORKER_REQUESTS == 4, "as in fd[]");
+    if (error == 0) /* a group of its own, so that what it starts ends with it */
+        error = attn_process_start("/proc/self/exe", argv, fd, 5, 1, &g->pid);
+    for (int n = 1; n < 5; n++)
+        if (fd[n] >= 0 && n != STDERR_FILENO)
+            close(fd[n]);
+    g->to = end[0][1];
+    g->from = end[1][0];
+    g->noise = end[2][0];
+    g->signal = 0;
+    g->number = 0;
+    g->exit_status = -1;
+    g->fault[0] = g->last_line[0] = '\0';
+    g->phase = ATTN_PHASE_LOADING;
+    g->allowed_s = g->whole_s = g->timeout_s;
+    if (error != 0)
+        g->pid = -1;
+    running = g->pid;
+    return error;
+}
+
+static void close_pipes(struct attn_worker *g)
+{
+    const int all[] = {g->to, g->from, g->noise};
+    for (int n = 0; n < 3; n++)
+        if (all[n] >= 0)
+            close(all[n]);
+    g->to = g->from = g->noise = -1;
+}
+
+/* Who started a process, and whether it runs still. */
+static int parent_of(int pid, char *state)
+{
+    char path[32], line[512] = "", *end;
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        return 0;
+    if (fgets(line, sizeof line, file) == NULL || (end = strrchr(line, ')')) == NULL ||
+        sscanf(end, ") %c %d", state, &parent) != 2)
+        parent = 0;
+    fclose(file);
+    return parent;
+}
+
+/* Send the children of this process and of the worker (0: none), but for the worker, a signal (0:
+ * none); how many there were. */
+static int signal_children(pid_t worker, int number)
+{
+    int n = 0;
+    char state;
+    DIR *all = opendir("/proc");
+    struct dirent *entry;
+    while (all != NULL && (entry = readdir(all)) != NULL) {
+        int pid = atoi(entry->d_name), parent = pid > 0 ? parent_of(pid, &state) : 0;
+        if (parent > 0 && pid != worker && (parent == getpid() || parent == worker))
+            n += kill(pid, number) == 0 && state != 'Z';
+    }
+    if (all != NULL)
+        closedir(all);
+    return n;
+}
+
+/* End a worker that is dead, or is to be, with all that it started; g->signal and exit_status say
+ * how it had ended. */
+static void bury(struct attn_worker *g)
+{
+    enum { ROUNDS = 1000 }; /* against what forks faster than it dies */
+    struct attn_process end = {.exit_status = -1};
+    if (g->pid <= 0)
+        return;
+    if (g->alone)
+        g->strays += signal_children(g->pid, SIGKILL);
+    kill(-g->pid, SIGKILL);
+    attn_process_reap(g->pid, 0, &end);
+    running = 0;
+    for (int round = 0; round < ROUNDS && g->alone; round++) { /* orphans have become ours */
+        signal_children(0, SIGKILL);
+        if (waitpid(-1, NULL, 0) < 0 && errno == ECHILD)
+            break;
+    }
+    g->signal = end.signal;
+    g->exit_status = end.exit_status;
+    g->pid = -1;
+    close_pipes(g);
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -143,9 +268,9 @@ static enum attn_status introduce(struct attn_worker *g, struct attn_error *err)
     struct attn_worker_hello hello;
     struct attn_error sorry = {0};
     char text[400];
-    int error = attn_worker_start(g);
+    int error = start_worker(g);
     if (error != 0) {
-        attn_worker_close_pipes(g);
+        close_pipes(g);
         return attn_fail(err, ATTN_ENOMEM, "no process for the plug-in: %s", strerror(error));
     }
     enum arrival how = await(g, ATTN_WORKER_HELLO, &hello, sizeof hello, &sorry);
@@ -155,7 +280,7 @@ static enum attn_status introduce(struct attn_worker *g, struct attn_error *err)
         g->phase = ATTN_PHASE_JUDGING;
         return ATTN_OK;
     }
-    attn_worker_bury(g);
+    bury(g);
     if (sorry.text[0] != '\0')
         return attn_fail(err, ATTN_EINVAL, "%s", sorry.text);
     describe(g, how, text, sizeof text);
@@ -175,7 +300,7 @@ enum attn_status attn_worker_open(const char *path, double timeout_s, struct att
     g->to = g->from = g->noise = -1;
     g->alone = waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD;
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    attn_worker_catch_endings();
+    catch_endings();
     return introduce(g, err);
 }
 
@@ -183,18 +308,18 @@ void attn_worker_renew(struct attn_worker *g)
 {
     struct attn_worker_message m;
     char question[ATTN_CASE_TEXT];
-    int left = g->pid > 0 && g->alone && attn_worker_signal_children(g->pid, 0) > 0;
+    int left = g->pid > 0 && g->alone && signal_children(g->pid, 0) > 0;
     double deadline = now() + (left ? 1 : 1e-3); /* what it forked may speak yet */
     while (g->pid > 0 && receive(g, &m, sizeof m, deadline) == 1 && m.bytes <= sizeof question &&
            receive(g, question, m.bytes, now() + 1) == 1)
         note_fork(g, &m, question); /* the worker itself has nothing to say unasked */
-    attn_worker_bury(g);
+    bury(g);
 }
 
 void attn_worker_close(struct attn_worker *g)
 {
     attn_worker_renew(g);
-    attn_worker_close_pipes(g);
+    close_pipes(g);
 }
 
 /* Names are pointers into the worker's memory: ours are the same words elsewhere. */
@@ -264,7 +389,7 @@ void attn_worker_ask(struct attn_worker *g, enum attn_worker_ask what, const cha
             adopt(reply);
             return;
         }
-        attn_worker_bury(g);
+        bury(g);
     }
     g->failures += arrival == LATE;
     describe(g, arrival == FORKED_BEFORE ? FORKED : arrival, why, sizeof why);
