@@ -35,15 +35,12 @@ static const char *build_full(const char *flags)
 
 START_TEST(naive_passes)
 {
-    char output[65536];
     const char *path = fixture_build(naive, "");
-    int status = scratch_attnlab(output, sizeof output, "check --plugin '%s'", path);
-    ck_assert_msg(status == 0, "exit status %d:\n%s", status, output);
-    ck_assert_msg(strstr(output, "claims f32 gqa cross dv scale dense") != NULL, "%s", output);
-    ck_assert_msg(strstr(output, " 0 fail, ") != NULL, "%s", output);
-    ck_assert_int_ge(fixture_count(output, "pass"), 40);
-    ck_assert_int_ge(fixture_count(output, "refused"), 100);
-    ck_assert_msg(strstr(output, "VmHWM") != NULL, "%s", output);
+    scratch_expect(0, "claims f32 gqa cross dv scale dense", "check --plugin '%s'", path);
+    scratch_has(" 0 fail, ");
+    ck_assert_int_ge(fixture_count(scratch_output, "pass"), 40);
+    ck_assert_int_ge(fixture_count(scratch_output, "refused"), 100);
+    scratch_has("VmHWM");
 }
 END_TEST
 
@@ -64,12 +61,9 @@ static const struct {
 
 START_TEST(declared_conventions_pass)
 {
-    char output[65536];
     const char *path = build_full(honest[_i].flags);
-    int status =
-        scratch_attnlab(output, sizeof output, "check --plugin '%s'%s", path, fixture_some_cases());
-    ck_assert_msg(status == 0, "%s: exit status %d:\n%s", honest[_i].flags, status, output);
-    ck_assert_int_ge(fixture_count(output, "pass"), honest[_i].passes);
+    scratch_expect(0, "", "check --plugin '%s'%s", path, fixture_some_cases());
+    ck_assert_int_ge(fixture_count(scratch_output, "pass"), honest[_i].passes);
 }
 END_TEST
 
@@ -93,14 +87,9 @@ START_TEST(claims_are_met_and_no_more)
          "--case empty-rows-first --case bias-nan", "nan-q 1 (0 alone), nan-do 1 (0 alone)", 0},
         {"-DDECLINES=8", "--case alone-f32", "it declines 0x8", 2},
     };
-    char output[65536];
     const char *path = build_full(asked[_i].flags);
-    int status =
-        scratch_attnlab(output, sizeof output, "check --plugin '%s' %s", path, asked[_i].args);
-    ck_assert_msg(status == asked[_i].status, "%s: exit status %d:\n%s", asked[_i].flags, status,
-                  output);
-    ck_assert_msg(strstr(output, asked[_i].says) != NULL, "%s does not say '%s':\n%s",
-                  asked[_i].flags, asked[_i].says, output);
+    scratch_expect(asked[_i].status, asked[_i].says, "check --plugin '%s' %s", path,
+                   asked[_i].args);
 }
 END_TEST
 
@@ -126,16 +115,13 @@ static const struct {
 /* Most failing cases must carry the right name. */
 START_TEST(wrong_conventions_are_named)
 {
-    char output[262144];
     int named = 0, diagnosed = 0;
     const char *path = build_full(wrong[_i].flags);
-    int status =
-        scratch_attnlab(output, sizeof output, "check --plugin '%s'%s", path, fixture_some_cases());
-    ck_assert_msg(status == 1, "%s: exit status %d:\n%s", wrong[_i].flags, status, output);
-    const char *vote = strstr(output, " diagnosed failures: ");
+    scratch_expect(1, "", "check --plugin '%s'%s", path, fixture_some_cases());
+    const char *vote = strstr(scratch_output, " diagnosed failures: ");
     ck_assert_msg(vote != NULL && strstr(vote, wrong[_i].names) != NULL,
-                  "%s is not named '%s':\n%s", wrong[_i].flags, wrong[_i].names, output);
-    while (vote > output && vote[-1] != '\n')
+                  "%s is not named '%s':\n%s", wrong[_i].flags, wrong[_i].names, scratch_output);
+    while (vote > scratch_output && vote[-1] != '\n')
         vote--;
     ck_assert_int_eq(sscanf(vote, "  likely cause, by %d of %d", &named, &diagnosed), 2);
     ck_assert_msg(5 * named >= 3 * diagnosed, "only %d of %d", named, diagnosed);
@@ -164,15 +150,12 @@ static const struct {
 
 START_TEST(slips_are_named)
 {
-    char output[65536], flags[80];
+    char flags[80];
     snprintf(flags, sizeof flags, "-DSLIP=%s", slips[_i].slip);
     const char *path = fixture_build("tests/external/plugin_slips.c", flags);
-    int status = scratch_attnlab(output, sizeof output, "check --plugin '%s' %s '%s'", path,
-                                 slips[_i].of[0] != '\0' ? "--case" : "--tier",
-                                 slips[_i].of[0] != '\0' ? slips[_i].of : "quick");
-    ck_assert_int_eq(status, 1);
-    ck_assert_msg(strstr(output, slips[_i].names) != NULL, "%s is not named '%s':\n%s",
-                  slips[_i].slip, slips[_i].names, output);
+    scratch_expect(1, slips[_i].names, "check --plugin '%s' %s '%s'", path,
+                   slips[_i].of[0] != '\0' ? "--case" : "--tier",
+                   slips[_i].of[0] != '\0' ? slips[_i].of : "quick");
 }
 END_TEST
 
@@ -182,12 +165,8 @@ START_TEST(wrong_window_is_named)
     static const char *const way[][2] = {
         {"-DDOES_WINDOW=1", "fits a window that counts the query's own key on both sides"},
         {"-DSAYS_WINDOW=1 -DDOES_WINDOW=0", "fits a window one key too long on both sides"}};
-    char output[65536];
     const char *path = build_full(way[_i][0]);
-    int status =
-        scratch_attnlab(output, sizeof output, "check --plugin '%s' --case mask-window-tile", path);
-    ck_assert_int_eq(status, 1);
-    ck_assert_msg(strstr(output, way[_i][1]) != NULL, "%s", output);
+    scratch_expect(1, way[_i][1], "check --plugin '%s' --case mask-window-tile", path);
 }
 END_TEST
 
@@ -196,20 +175,18 @@ END_TEST
 /* Relations run on what is claimed; what is refused says why, in the summary. */
 START_TEST(relations_are_run)
 {
-    char output[65536];
     int passed = -1;
     const char *path = build_full("");
-    ck_assert_int_eq(scratch_attnlab(output, sizeof output, "check --plugin '%s'", path), 0);
-    const char *count = strstr(output, "relations: ");
-    ck_assert_msg(count != NULL && sscanf(count, "relations: %d pass", &passed) == 1, "%s", output);
-    ck_assert_msg(passed == attn_relation_count() - 3, "%s", output);
-    ck_assert_msg(strstr(output, "refused relations D2: a plug-in starts the threads") != NULL,
-                  "%s", output);
-    ck_assert_int_eq(
-        scratch_attnlab(output, sizeof output, "check --plugin '%s' --relation R7", path), 0);
-    ck_assert_msg(strstr(output, "relations: 1 pass") != NULL, "%s", output);
-    ck_assert_int_eq(
-        scratch_attnlab(output, sizeof output, "check --plugin '%s' --relation R99", path), 2);
+    scratch_expect(0, "", "check --plugin '%s'", path);
+    const char *count = strstr(scratch_output, "relations: ");
+    ck_assert_msg(count != NULL && sscanf(count, "relations: %d pass", &passed) == 1, "%s",
+                  scratch_output);
+    ck_assert_msg(passed == attn_relation_count() - 3, "%s", scratch_output);
+    ck_assert_msg(strstr(scratch_output, "refused relations D2: a plug-in starts the threads") !=
+                      NULL,
+                  "%s", scratch_output);
+    scratch_expect(0, "relations: 1 pass", "check --plugin '%s' --relation R7", path);
+    scratch_expect(2, "", "check --plugin '%s' --relation R99", path);
 }
 END_TEST
 
@@ -217,64 +194,40 @@ END_TEST
  * claimed. */
 START_TEST(relations_see_what_cases_do_not)
 {
-    char output[65536];
     const char *path = build_bad("UNSTEADY");
-    ck_assert_int_eq(scratch_attnlab(output, sizeof output, "check --plugin '%s'", path), 1);
-    ck_assert_msg(strstr(output, " pass, 0 fail,") != NULL, "%s", output);
-    ck_assert_msg(strstr(output, "FAIL(exact)  bad  thirty runs have the same bits") != NULL, "%s",
-                  output);
-    ck_assert_msg(strstr(output, "--relation D1\n") != NULL, "%s", output);
+    scratch_expect(1, " pass, 0 fail,", "check --plugin '%s'", path);
+    ck_assert_msg(strstr(scratch_output, "FAIL(exact)  bad  thirty runs have the same bits") !=
+                      NULL,
+                  "%s", scratch_output);
+    scratch_has("--relation D1\n");
 }
 END_TEST
 
 /* A soak finds a mistake, makes it small, and says what it looks like. */
 START_TEST(soak_shrinks)
 {
-    char output[65536];
     const char *path = build_full("'-DSCALE(x)=1'");
-    int status =
-        scratch_attnlab(output, sizeof output, "check --plugin '%s' --soak 2 --seed 3", path);
-    ck_assert_msg(status == 1, "exit status %d:\n%s", status, output);
-    ck_assert_msg(strstr(output, "made small in ") != NULL, "%s", output);
-    ck_assert_msg(strstr(output, "looks like: fits scale missing") != NULL, "%s", output);
-    ck_assert_msg(strstr(output, "random cases of seed 3") != NULL, "%s", output);
+    scratch_expect(1, "made small in ", "check --plugin '%s' --soak 2 --seed 3", path);
+    scratch_has("looks like: fits scale missing");
+    scratch_has("random cases of seed 3");
 }
 END_TEST
 
 /* ---- failures that come and go --------------------------------------------------------------- */
 
-/* Run the line behind "again: "; its exit status.  What it prints is in repeated[]. */
-static int run_again(const char *output, char *repeated, size_t size)
-{
-    const char *again = strstr(output, "again: ");
-    ck_assert_msg(again != NULL, "%s", output);
-    again += strlen("again: ");
-    int status = fixture_shell("%.*s >'%s' 2>&1", (int)strcspn(again, "\n"), again,
-                               scratch_path("repeated"));
-    FILE *file = fopen(scratch_path("repeated"), "r");
-    ck_assert_ptr_nonnull(file);
-    repeated[fread(repeated, 1, size - 1, file)] = '\0';
-    fclose(file);
-    return status;
-}
-
 /* One wrong element in one call of a thousand.  The number of calls decides, not the time: a soak
  * comes to the thousandth after some sixty cases, and ends there. */
 START_TEST(soak_finds_a_race)
 {
-    char output[65536], repeated[65536];
     const char *path = build_bad("RACE");
-    int status = scratch_attnlab(output, sizeof output, "check --plugin '%s' --soak 200", path);
-    ck_assert_msg(status == 1, "exit status %d:\n%s", status, output);
-    ck_assert_msg(strstr(output, "\nINTERMITTENT(") != NULL, "%s", output);
-    ck_assert_msg(strstr(output, " as found it failed in ") != NULL, "%s", output);
-    ck_assert_msg(strstr(output, ", this smaller case in ") != NULL, "%s", output);
-    ck_assert_msg(strstr(output, "  found as: b") != NULL, "%s", output);
-    ck_assert_msg(strstr(output, "  differs: o: 1 of ") != NULL, "%s", output);
-    ck_assert_msg(strstr(output, "FAIL: ") != NULL && strstr(output, " 1 intermittent,") != NULL,
-                  "%s", output);
-    status = run_again(output, repeated, sizeof repeated);
-    ck_assert_msg(status == 1 && strstr(repeated, "INTERMITTENT(") != NULL, "%s", repeated);
+    scratch_expect(1, "\nINTERMITTENT(", "check --plugin '%s' --soak 200", path);
+    scratch_has(" as found it failed in ");
+    scratch_has(", this smaller case in ");
+    scratch_has("  found as: b");
+    scratch_has("  differs: o: 1 of ");
+    scratch_has("FAIL: ");
+    scratch_has(" 1 intermittent,");
+    scratch_again(1, "INTERMITTENT(");
 }
 END_TEST
 
@@ -282,12 +235,9 @@ END_TEST
  * it, and the report says which calls failed. */
 START_TEST(soak_finds_a_state)
 {
-    char output[65536];
     const char *path = build_bad("STALE");
-    int status = scratch_attnlab(output, sizeof output, "check --plugin '%s' --soak 200", path);
-    ck_assert_msg(status == 1, "exit status %d:\n%s", status, output);
-    ck_assert_msg(strstr(output, "\nINTERMITTENT(") != NULL, "%s", output);
-    ck_assert_msg(strstr(output, "failed by call ") != NULL, "%s", output);
+    scratch_expect(1, "\nINTERMITTENT(", "check --plugin '%s' --soak 200", path);
+    scratch_has("failed by call ");
 }
 END_TEST
 
@@ -302,30 +252,21 @@ START_TEST(intermittent_in_every_format)
         {"junit", {"failures=\"1\"", "type=\"INTERMITTENT(bound)\"", "name=\"differs\""}},
         {"json", {"\"verdict\": \"INTERMITTENT\"", "\"of\": 1001", "\"INTERMITTENT\": 1"}},
     };
-    char output[65536];
     const char *path = build_bad("RACE"), *flags = "--case b2h2q9k9d8:none:f32:normal:s1";
-    int status =
-        scratch_attnlab(output, sizeof output, "check --plugin '%s' %s --repeat 999", path, flags);
-    ck_assert_msg(status == 0, "exit status %d:\n%s", status, output);
+    scratch_expect(0, "", "check --plugin '%s' %s --repeat 999", path, flags);
     for (int f = 0; f < 4; f++) {
-        status = scratch_attnlab(output, sizeof output,
-                                 "check --plugin '%s' %s --repeat 1001 --format %s", path, flags,
-                                 form[f].format);
-        ck_assert_msg(status == 1, "%s: exit status %d:\n%s", form[f].format, status, output);
+        scratch_expect(1, "", "check --plugin '%s' %s --repeat 1001 --format %s", path, flags,
+                       form[f].format);
         for (int n = 0; n < 3; n++)
-            ck_assert_msg(strstr(output, form[f].says[n]) != NULL, "%s does not say %s:\n%s",
-                          form[f].format, form[f].says[n], output);
+            scratch_has(form[f].says[n]);
     }
 }
 END_TEST
 
 START_TEST(soak_passes)
 {
-    char output[65536];
     const char *path = fixture_build(naive, "");
-    ck_assert_int_eq(scratch_attnlab(output, sizeof output, "check --plugin '%s' --soak 1", path),
-                     0);
-    ck_assert_msg(strstr(output, "PASS: ") != NULL, "%s", output);
+    scratch_expect(0, "PASS: ", "check --plugin '%s' --soak 1", path);
 }
 END_TEST
 
@@ -368,23 +309,19 @@ static const struct {
 
 START_TEST(misbehaviour_is_a_verdict)
 {
-    char output[262144];
     const char *path = build_bad(misbehaviour[_i].bad);
     int is_waited_for = strstr(misbehaviour[_i].bad, "HANG") != NULL ||
                         strstr(misbehaviour[_i].bad, "SLOW") != NULL;
     int whole = strncmp(misbehaviour[_i].bad, "FORK", 4) == 0 ||
                 strcmp(misbehaviour[_i].bad, "OVERCLAIM") == 0 ||
                 strcmp(misbehaviour[_i].bad, "HANG_ALL") == 0;
-    int status = scratch_attnlab(output, sizeof output, "check --plugin '%s' --timeout %d%s", path,
-                                 is_waited_for ? 1 : 60, whole ? "" : fixture_some_cases());
-    ck_assert_msg(status == misbehaviour[_i].status, "%s: exit status %d, not %d:\n%s",
-                  misbehaviour[_i].bad, status, misbehaviour[_i].status, output);
-    ck_assert_msg(strstr(output, misbehaviour[_i].says) != NULL, "%s does not say '%s':\n%s",
-                  misbehaviour[_i].bad, misbehaviour[_i].says, output);
-    ck_assert_msg(strstr(output, misbehaviour[_i].and_says) != NULL, "%s does not say '%s':\n%s",
-                  misbehaviour[_i].bad, misbehaviour[_i].and_says, output);
+    int status = misbehaviour[_i].status;
+    scratch_expect(misbehaviour[_i].status, misbehaviour[_i].says,
+                   "check --plugin '%s' --timeout %d%s", path, is_waited_for ? 1 : 60,
+                   whole ? "" : fixture_some_cases());
+    scratch_has(misbehaviour[_i].and_says);
     if (status == 2) /* one line, and nothing else */
-        ck_assert_ptr_eq(strchr(output, '\n'), output + strlen(output) - 1);
+        ck_assert_ptr_eq(strchr(scratch_output, '\n'), scratch_output + strlen(scratch_output) - 1);
 }
 END_TEST
 
@@ -392,61 +329,45 @@ END_TEST
  * and a note. */
 START_TEST(environment_does_not_leak)
 {
-    char plain[65536], flushing[65536];
 #if !defined(__SSE__)
     fprintf(stderr, "external: skipped: no MXCSR on this machine\n");
     return;
 #endif
-    const char *worst = "worst error/bound of a pass ";
+    char worst[64]; /* the honest one's figure */
     const char *path = build_bad("0");
-    ck_assert_int_eq(
-        scratch_attnlab(plain, sizeof plain, "check --plugin '%s'%s", path, fixture_some_cases()),
-        0);
+    scratch_expect(0, "worst error/bound of a pass ", "check --plugin '%s'%s", path,
+                   fixture_some_cases());
+    snprintf(worst, sizeof worst, "%.36s", strstr(scratch_output, "worst error/bound of a pass "));
+    ck_assert_ptr_null(strstr(scratch_output, "floating-point environment"));
     path = build_bad("FLUSH");
-    ck_assert_int_eq(scratch_attnlab(flushing, sizeof flushing, "check --plugin '%s'%s", path,
-                                     fixture_some_cases()),
-                     0);
-    ck_assert_ptr_nonnull(strstr(plain, worst));
-    ck_assert_msg(strncmp(strstr(plain, worst), strstr(flushing, worst), strlen(worst) + 8) == 0,
-                  "%s%s", plain, flushing);
-    ck_assert_msg(strstr(flushing, "loading it changed the floating-point environment "
-                                   "(flush-to-zero on, denormals-are-zero on)") != NULL,
-                  "%s", flushing);
-    ck_assert_msg(
-        strstr(flushing, "calls changed the floating-point environment (another rounding") != NULL,
-        "%s", flushing);
-    ck_assert_ptr_null(strstr(plain, "floating-point environment"));
+    scratch_expect(0, worst, "check --plugin '%s'%s", path, fixture_some_cases());
+    scratch_has("loading it changed the floating-point environment "
+                "(flush-to-zero on, denormals-are-zero on)");
+    scratch_has("calls changed the floating-point environment (another rounding");
 }
 END_TEST
 
 /* A process in a session of its own is ended with the check. */
 START_TEST(nothing_lives_on)
 {
-    char output[262144];
     const char *path = build_bad("DAEMON"), *number = scratch_path("daemon");
     int pid = 0;
     ck_assert_int_eq(setenv("BAD_DAEMON", number, 1), 0);
-    int status =
-        scratch_attnlab(output, sizeof output, "check --plugin '%s'%s", path, fixture_some_cases());
-    ck_assert_msg(status == 0, "exit status %d:\n%s", status, output);
+    scratch_expect(0, "", "check --plugin '%s'%s", path, fixture_some_cases());
     FILE *file = fopen(number, "r");
     ck_assert_ptr_nonnull(file);
     ck_assert_int_eq(fscanf(file, "%d", &pid), 1);
     fclose(file);
     ck_assert_msg(pid > 1 && kill(pid, 0) < 0, "process %d lives on", pid);
-    ck_assert_msg(strstr(output, "processes that it had left behind were ended") != NULL, "%s",
-                  output);
+    scratch_has("processes that it had left behind were ended");
 }
 END_TEST
 
 /* The page says who was judged, and its first line of a shell repeats that. */
 START_TEST(page_of_a_plugin)
 {
-    char output[65536];
     const char *path = fixture_build(naive, ""), *page = scratch_path("page.md");
-    int status =
-        scratch_attnlab(output, sizeof output, "check --plugin '%s' --report '%s'", path, page);
-    ck_assert_msg(status == 0, "exit status %d:\n%s", status, output);
+    scratch_expect(0, "", "check --plugin '%s' --report '%s'", path, page);
     static const char *const want[] = {
         "grep -q \"SHA-256 of it | .$(sha256sum $P | cut -c1-64).\" $R",
         "grep -q '^| claims | f32 gqa cross dv scale dense repeats |$' $R",
@@ -459,13 +380,11 @@ START_TEST(page_of_a_plugin)
     for (size_t n = 0; n < sizeof want / sizeof *want; n++)
         ck_assert_msg(fixture_shell("P='%s' R='%s'; %s", path, page, want[n]) == 0, "%s", want[n]);
     path = build_bad("RACE");
-    status = scratch_attnlab(output, sizeof output,
-                             "check --plugin '%s' --case b2h2q9k9d8:none:f32:normal:s1 --repeat "
-                             "1001 --report '%s'",
-                             path, page);
-    ck_assert_int_eq(status, 1);
-    ck_assert_int_eq(fixture_shell("grep -q '^[*][*]INTERMITTENT(bound)[*][*] case ' '%s'", page),
-                     0);
+    scratch_expect(1, "",
+                   "check --plugin '%s' --case b2h2q9k9d8:none:f32:normal:s1 --repeat "
+                   "1001 --report '%s'",
+                   path, page);
+    scratch_shell(0, "", "grep -q '^[*][*]INTERMITTENT(bound)[*][*] case ' '%s'", page);
 }
 END_TEST
 
@@ -477,22 +396,16 @@ START_TEST(not_a_plugin)
         {"tests", "tests: "},
         {"", "attnlab check: "},
     };
-    char output[4096];
-    int status = scratch_attnlab(output, sizeof output, "check --plugin '%s'", cases[_i][0]);
-    ck_assert_msg(status == 2, "exit status %d: %s", status, output);
-    ck_assert_msg(strstr(output, cases[_i][1]) != NULL, "%s", output);
-    ck_assert_ptr_eq(strchr(output, '\n'), output + strlen(output) - 1);
+    scratch_expect(2, cases[_i][1], "check --plugin '%s'", cases[_i][0]);
+    ck_assert_ptr_eq(strchr(scratch_output, '\n'), scratch_output + strlen(scratch_output) - 1);
 }
 END_TEST
 
 /* The line that a failure prints runs that failure again. */
 START_TEST(again_runs_again)
 {
-    char output[65536], repeated[65536];
-    const char *path = build_bad("CRASH");
-    scratch_attnlab(output, sizeof output, "check --plugin '%s'%s", path, fixture_some_cases());
-    ck_assert_int_eq(run_again(output, repeated, sizeof repeated), 1);
-    ck_assert_msg(strstr(repeated, "1 crash") != NULL, "%s", repeated);
+    scratch_expect(1, "", "check --plugin '%s'%s", build_bad("CRASH"), fixture_some_cases());
+    scratch_again(1, "1 crash");
 }
 END_TEST
 

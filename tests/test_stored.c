@@ -243,9 +243,9 @@ START_TEST(not_to_be_judged)
     t->data = eight;
     t->bytes = count(&old) * attn_file_dtype_size(t->dtype);
     expect(by_run(&x), 2, &x, ATTN_F32, t->name);
-    ck_assert_msg(strstr(scratch_output, odd[_i].said) != NULL, "%s", scratch_output);
+    scratch_has(odd[_i].said);
     expect(by_compare(&x), 2, &x, ATTN_F32, t->name);
-    ck_assert_msg(strstr(scratch_output, odd[_i].said) != NULL, "%s", scratch_output);
+    scratch_has(odd[_i].said);
     *t = old;
     free(eight);
     close_walk(&x);
