@@ -1,154 +1,37 @@
 /* Grade, bias and growth: what a pass is worth, and what only many numbers together show.
  *
- * A toy in 16-bit P, right in one setting and wrong in three: errors that T1 lets pass because each
- * of them is as small as honest rounding may be. */
+ * The honest variant in 16-bit P, right in one setting and wrong in three: errors that T1 lets pass
+ * because each of them is as small as honest rounding may be. */
 #include <math.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "optimized/merge.h"
-#include "ref/problem.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/harness/bound/growth.h"
 #include "tests/harness/bound/row_bound.h"
 #include "tests/suites.h"
 #include "tests/variants/honest.h"
 
-/* ---- the toy --------------------------------------------------------------------------------- */
+/* Right: P rounded to bf16 to nearest, its sum not rounded.  Wrong: P cut to bf16, so that every O
+ * is too small (SN-09); products with V cut (SN-10); partial O in bf16 (SN-17). */
+enum faulty_how { NEAREST, TRUNCATED, PRODUCTS, PARTIALS };
 
-enum faulty_how {
-    NEAREST,   /* P rounded to bf16 to nearest, its sum not rounded: honest           */
-    TRUNCATED, /* P cut to bf16, its sum not: every O is too small (SN-09)            */
-    PRODUCTS,  /* exact P; its products with V cut to bf16 (SN-10)                    */
-    PARTIALS   /* exact P; partial O comes back from each part in bf16 (SN-17)        */
-};
-enum { OPTION_HOW, OPTION_SPLITS };
-static const struct attn_option faulty_options[] = {
-    {"how", NEAREST, NEAREST, PARTIALS, "nearest truncated products partials", "what is rounded"},
-    {"splits", 1, 1, 64, NULL, "parts of the keys"},
-    {0}};
-
-enum { KEYS = 256, WIDTH = 32 }; /* room for the problems of this file */
-
-/* Not inlined: gcc 12 at -O1 with sanitizers drops the cut when it is (-O0 and -O3 keep it). */
-__attribute__((noinline)) static float to_bf16(float x, int nearest)
+/* Forward alone: what is wrong is so in O. */
+static const struct attn_impl *forward_only(void)
 {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    if (nearest)
-        bits += 0x7fff + (bits >> 16 & 1);
-    bits &= 0xffff0000u;
-    memcpy(&x, &bits, sizeof bits);
-    return x;
+    static struct attn_impl honest;
+    honest = variant_honest;
+    honest.caps &= ~(unsigned)(ATTN_CAP_BACKWARD | ATTN_CAP_DBIAS | ATTN_CAP_DLSE);
+    return &honest;
 }
-
-/* (O, LSE) over keys [lo, hi) that row i sees. */
-static float faulty_part(const struct attn_problem *p, const struct attn_forward *t,
-                         enum faulty_how how, const int64_t at[3], int64_t lo, int64_t hi,
-                         float o[WIDTH])
-{
-    int64_t b = at[0], h = at[1], i = at[2], g = h / (p->heads / p->kv_heads);
-    float s[KEYS], m = -INFINITY, l = 0;
-    for (int64_t j = lo; j < hi; j++) {
-        int64_t first, end;
-        float sum = 0;
-        s[j] = -INFINITY;
-        if (!attn_problem_next(p, b, h, i, j, &first, &end) || first > j)
-            continue;
-        for (int64_t c = 0; c < p->d_key; c++)
-            sum +=
-                (float)attn_cview_get(&t->q, b, h, i, c) * (float)attn_cview_get(&t->k, b, g, j, c);
-        s[j] = (float)p->scale * sum;
-        m = s[j] > m ? s[j] : m;
-    }
-    for (int64_t c = 0; c < p->d_value; c++)
-        o[c] = 0;
-    for (int64_t j = lo; j < hi && m > -INFINITY; j++) {
-        float weight = expf(s[j] - m);
-        l += weight;
-        weight = how == NEAREST || how == TRUNCATED ? to_bf16(weight, how == NEAREST) : weight;
-        for (int64_t c = 0; c < p->d_value; c++) {
-            float term = weight * (float)attn_cview_get(&t->v, b, g, j, c);
-            o[c] += how == PRODUCTS ? to_bf16(term, 0) : term;
-        }
-    }
-    for (int64_t c = 0; c < p->d_value && m > -INFINITY; c++)
-        o[c] /= l;
-    return m > -INFINITY ? m + logf(l) : m;
-}
-
-static void faulty_row(const struct attn_problem *p, const struct attn_options *options,
-                       const struct attn_forward *t, const int64_t at[3])
-{
-    enum faulty_how how = (enum faulty_how)options->value[OPTION_HOW];
-    int64_t splits = options->value[OPTION_SPLITS];
-    float o[WIDTH], part[WIDTH];
-    float lse = faulty_part(p, t, how, at, 0, p->n_key / splits, o);
-    for (int64_t n = 1; n < splits; n++) {
-        float more =
-            faulty_part(p, t, how, at, n * p->n_key / splits, (n + 1) * p->n_key / splits, part);
-        attn_merge_f32(o, &lse, part, more, p->d_value);
-        for (int64_t c = 0; how == PARTIALS && c < p->d_value; c++)
-            o[c] = to_bf16(o[c], 1);
-    }
-    int64_t to = attn_offset(t->o.stride, at[0], at[1], at[2]);
-    for (int64_t c = 0; c < p->d_value; c++)
-        ((float *)t->o.data)[to + c * t->o.stride[3]] = o[c];
-    ((float *)t->lse.data)[attn_offset(t->lse.stride, at[0], at[1], at[2])] = lse;
-}
-
-static enum attn_status faulty_forward(struct attn_ctx *ctx, const struct attn_problem *p,
-                                       const struct attn_forward *t)
-{
-    if (p->n_key > KEYS || p->d_value > WIDTH)
-        return attn_fail(ctx->error, ATTN_ENOTSUP, "the toy has room for %d keys", (int)KEYS);
-    for (int64_t b = 0; b < p->batch; b++)
-        for (int64_t h = 0; h < p->heads; h++)
-            for (int64_t i = 0; i < p->n_query; i++)
-                faulty_row(p, ctx->options, t, (const int64_t[]){b, h, i});
-    return ATTN_OK;
-}
-
-static enum attn_status faulty_cost(const struct attn_problem *p,
-                                    const struct attn_options *options, enum attn_pass pass,
-                                    int rank, struct attn_cost *cost, struct attn_error *err)
-{
-    (void)p, (void)options, (void)pass, (void)rank, (void)cost, (void)err;
-    return ATTN_OK; /* nothing of the ledger's */
-}
-
-static int64_t faulty_merges(const struct attn_problem *p, const struct attn_options *options)
-{
-    (void)p;
-    return options->value[OPTION_SPLITS] - 1;
-}
-
-static void faulty_precision(const struct attn_problem *p, const struct attn_options *options,
-                             struct attn_precision *x)
-{
-    (void)p;
-    int64_t how = options->value[OPTION_HOW];
-    x->u_p =
-        how == TRUNCATED || how == PRODUCTS ? 0x1p-7 : 0x1p-8; /* cutting loses twice as much */
-}
-
-static const struct attn_impl toy = {.name = "toy",
-                                     .summary = "16-bit P, right or wrong",
-                                     .family = "test",
-                                     .caps = ATTN_CAP_F32 | ATTN_CAP_GQA | ATTN_CAP_CROSS |
-                                             ATTN_CAP_DV | ATTN_CAP_MASK,
-                                     .options = faulty_options,
-                                     .merges = faulty_merges,
-                                     .cost = faulty_cost,
-                                     .forward = faulty_forward,
-                                     .precision = faulty_precision};
 
 static struct attn_spec faulty_at(enum faulty_how how)
 {
-    struct attn_spec spec = {.impl = &toy};
-    attn_options_preset(&toy, &spec.options);
-    spec.options.value[OPTION_HOW] = how;
+    static const int64_t p[] = {HONEST_BF16, HONEST_CUT, HONEST_PRODUCTS, HONEST_EXACT};
+    struct attn_spec spec = {.impl = forward_only()};
+    attn_options_preset(spec.impl, &spec.options);
+    spec.options.value[HONEST_P] = p[how];
+    spec.options.value[HALF_SUM] = how == PARTIALS ? HALF_SUM_BF16 : HALF_SUM_FLOAT;
     return spec;
 }
 

@@ -18,10 +18,10 @@ static const struct attn_option options[] = {
     {"order", HONEST_FORWARD, 0, 2, "forward reverse pairwise", "in which sums are added"},
     {"exp", HONEST_E, 0, 1, "e two", "the base of the exponential"},
     {"splits", 1, 1, 64, NULL, "parts of the keys"},
-    {"p", HONEST_EXACT, 0, 2, "exact bf16 f16", "how P is rounded before it is used"},
+    {"p", HONEST_EXACT, 0, 4, "exact bf16 f16 cut products", "how P is rounded before it is used"},
     {"delta", HONEST_DOT, 0, 1, "dot sum", "how D is computed"},
     {"store", HALF_NEAREST, 0, 3, "nearest truncate flush saturate", "how results are stored"},
-    {"sum", HALF_SUM_FLOAT, 0, 1, "float storage", "what partial results are kept in"},
+    {"sum", HALF_SUM_FLOAT, 0, 2, "float storage bf16", "what partial results are kept in"},
     {"read", HALF_READ_ALL, 0, 1, "all normal", "which inputs count"},
     {0}};
 
@@ -53,9 +53,16 @@ static double round_to(double x, int bits, int least)
     return ldexp(rint(ldexp(x, bits - 1 - e)), e - bits + 1);
 }
 
+/* a truncated to bf16. */
+static double cut(double a)
+{
+    return (double)attn_float_of_bits(attn_float_bits((float)a) & 0xffff0000u);
+}
+
 static double round_p(const struct work *x, double a)
 {
     return x->style[HONEST_P] == HONEST_BF16  ? round_to(a, 8, -126)
+           : x->style[HONEST_P] == HONEST_CUT ? cut(a)
            : x->style[HONEST_P] == HONEST_F16 ? round_to(a, 11, -14)
                                               : a;
 }
@@ -183,6 +190,8 @@ static double part(const struct work *x, int64_t b, int64_t h, int64_t i, int64_
         for (int64_t e = 0; e < n; e++) {
             double w = round_p(x, x->w[e]);
             x->term[e] = x->w[e] != 0 ? real(x, w * x->v[key[e] * p->d_value + c]) : 0;
+            if (x->style[HONEST_P] == HONEST_PRODUCTS)
+                x->term[e] = cut(x->term[e]);
         }
         o[c] = real(x, total(x, x->term, n) / l);
     }
@@ -226,6 +235,8 @@ static void forward_row(const struct work *x, const struct attn_forward *t, int6
             merge(x, o, &lse, x->other, lse2);
         for (int64_t c = 0; c < p->d_value && in_storage; c++)
             o[c] = stored(x, HALF_NEAREST, o[c]);
+        for (int64_t c = 0; c < p->d_value && s > 0 && x->style[HALF_SUM] == HALF_SUM_BF16; c++)
+            o[c] = round_to(o[c], 8, -126);
         first = end;
     }
     for (int64_t c = 0; c < p->d_value; c++)
@@ -410,18 +421,19 @@ static void precision(const struct attn_problem *p, const struct attn_options *o
                       struct attn_precision *x)
 {
     (void)p;
-    if (opt->value[HONEST_P] == HONEST_BF16)
+    if (opt->value[HONEST_P] == HONEST_BF16 || opt->value[HALF_SUM] == HALF_SUM_BF16)
         x->u_p = 0x1p-8;
+    else if (opt->value[HONEST_P] == HONEST_CUT || opt->value[HONEST_P] == HONEST_PRODUCTS)
+        x->u_p = 0x1p-7; /* cutting loses twice as much */
     else if (opt->value[HONEST_P] == HONEST_F16)
         x->u_p = 0x1p-11;
 }
 
-#define VARIANT(text, lacks)                                                                   \
-    {                                                                                          \
-        .name = text, .summary = "right, in many orders and precisions: for the tests",        \
-        .family = "test", .caps = ATTN_CAPS_ALL & ~(lacks), .options = options, \
-        .merges = merges, .precision = precision, .cost = cost, .forward = forward,            \
-        .backward = backward                                                                   \
+#define VARIANT(text, lacks)                                                                      \
+    {                                                                                             \
+        .name = text, .summary = "right, in many orders and precisions: for the tests",           \
+        .family = "test", .caps = ATTN_CAPS_ALL & ~(lacks), .options = options, .merges = merges, \
+        .precision = precision, .cost = cost, .forward = forward, .backward = backward            \
     }
 const struct attn_impl variant_honest = VARIANT("honest", ATTN_CAP_BF16 | ATTN_CAP_F16);
 const struct attn_impl variant_half = VARIANT("half", ATTN_CAP_F64 | ATTN_CAP_F32);
