@@ -18,66 +18,53 @@ struct flags {
     struct attn_external_specs *externals;
 };
 
-/* A key of a plan, whose values are the plan's own affair. */
-#define KEY(id, at_first)                                                              \
-    {                                                                                  \
-        .flag = ATTN_FLAG_##id, offsetof(struct flags, keys), at_first, ATTN_KIND_ONCE \
+/* A key of a plan, whose values are the plan's own affair; with a help of its own. */
+#define TO(member) offsetof(struct flags, member)
+#define KEY(id, at_first)                                          \
+    {                                                              \
+        .flag = ATTN_FLAG_##id, TO(keys), at_first, ATTN_KIND_ONCE \
+    }
+#define SAID(id, at_first, its_help)                                       \
+    {                                                                      \
+        ATTN_FLAG_##id, TO(keys), at_first, ATTN_KIND_ONCE, NULL, its_help \
+    }
+#define TITLE(text)                           \
+    {                                         \
+        .flag = ATTN_FLAG_TITLE, .help = text \
     }
 
 static const struct attn_flag_use uses[] = {
-    {.flag = ATTN_FLAG_PLAN, offsetof(struct flags, plan)},
-    {.flag = ATTN_FLAG_OUT,
-     offsetof(struct flags, out),
-     .value = "FILE.jsonl",
-     .help = "where records are appended"},
-    {.flag = ATTN_FLAG_CSV, offsetof(struct flags, csv)},
-    {.flag = ATTN_FLAG_FROM, offsetof(struct flags, from)},
-    {.flag = ATTN_FLAG_DRY_RUN, offsetof(struct flags, dry_run)},
-    {.flag = ATTN_FLAG_QUIET, offsetof(struct flags, quiet)},
-    {.flag = ATTN_FLAG_TITLE,
-     .help = "Yours beside ours (docs/measuring.md); each joins every group:"},
-    {.flag = ATTN_FLAG_PLUGIN, offsetof(struct flags, given)},
-    {.flag = ATTN_FLAG_EXEC, offsetof(struct flags, given)},
-    {.flag = ATTN_FLAG_CLAIMS, offsetof(struct flags, given)},
-    {.flag = ATTN_FLAG_TITLE, .help = "Without --plan, the keys of a plan are flags:"},
-    {.flag = ATTN_FLAG_SPEC, offsetof(struct flags, keys)},
+    {.flag = ATTN_FLAG_PLAN, TO(plan)},
+    {.flag = ATTN_FLAG_OUT, TO(out), .value = "FILE.jsonl", .help = "where records are appended"},
+    {.flag = ATTN_FLAG_CSV, TO(csv)},
+    {.flag = ATTN_FLAG_FROM, TO(from)},
+    {.flag = ATTN_FLAG_DRY_RUN, TO(dry_run)},
+    {.flag = ATTN_FLAG_QUIET, TO(quiet)},
+    TITLE("Yours beside ours (docs/measuring.md); each joins every group:"),
+    {.flag = ATTN_FLAG_PLUGIN, TO(given)},
+    {.flag = ATTN_FLAG_EXEC, TO(given)},
+    {.flag = ATTN_FLAG_CLAIMS, TO(given)},
+    TITLE("Without --plan, the keys of a plan are flags:"),
+    {.flag = ATTN_FLAG_SPEC, TO(keys)},
     KEY(LENGTH, NULL),
-    {.flag = ATTN_FLAG_MASK,
-     offsetof(struct flags, keys),
-     .help = "masks, as for attnlab price (none)"},
-    {.flag = ATTN_FLAG_PASS,
-     offsetof(struct flags, keys),
-     "fwd",
-     ATTN_KIND_ONCE,
-     .value = "fwd|bwd|both"},
+    {.flag = ATTN_FLAG_MASK, TO(keys), .help = "masks, as for attnlab price (none)"},
+    {ATTN_FLAG_PASS, TO(keys), "fwd", ATTN_KIND_ONCE, "fwd|bwd|both", NULL},
     KEY(HEADS, "1"),
     KEY(KV_HEADS, NULL),
-    {.flag = ATTN_FLAG_DIM, offsetof(struct flags, keys), "64", ATTN_KIND_ONCE, .value = "D"},
+    {ATTN_FLAG_DIM, TO(keys), "64", ATTN_KIND_ONCE, "D", NULL},
     KEY(DV, NULL),
     KEY(BATCH, "1"),
     KEY(DTYPE, "f32"),
     KEY(FILL, "normal"),
     KEY(DATA_SEED, "1"),
-    {.flag = ATTN_FLAG_TITLE, .help = "With --plan, these replace what the file says:"},
+    TITLE("With --plan, these replace what the file says:"),
     KEY(ROUNDS, "5"),
-    {.flag = ATTN_FLAG_REPEAT,
-     offsetof(struct flags, keys),
-     "10",
-     ATTN_KIND_ONCE,
-     .help = "warm calls in a process, those after its first, at most"},
+    SAID(REPEAT, "10", "warm calls in a process, those after its first, at most"),
     KEY(ENOUGH, "0.3"),
     KEY(BUDGET, "0"),
-    {.flag = ATTN_FLAG_TIMEOUT,
-     offsetof(struct flags, keys),
-     "300",
-     ATTN_KIND_ONCE,
-     .help = "seconds for one process"},
+    SAID(TIMEOUT, "300", "seconds for one process"),
     KEY(VERIFY_ALL, "2048"),
-    {.flag = ATTN_FLAG_SEED,
-     offsetof(struct flags, keys),
-     "1",
-     ATTN_KIND_ONCE,
-     .help = "of the order of points"},
+    SAID(SEED, "1", "of the order of points"),
     {.flag = ATTN_FLAG_END}};
 
 static int measure(int argc, char **argv);

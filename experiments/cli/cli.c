@@ -66,22 +66,6 @@ int attn_cli_status(enum attn_status status)
     return ATTN_EXIT_INTERNAL;
 }
 
-enum attn_status attn_cli_errno(int error)
-{
-    switch (error) {
-    case ENOENT:
-    case ENOTDIR:
-    case EISDIR:
-    case EEXIST:
-    case EINVAL:
-    case ELOOP:
-    case ENAMETOOLONG:
-        return ATTN_EINVAL;
-    default:
-        return ATTN_ENOMEM;
-    }
-}
-
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 static int leaving; /* of our own will */
@@ -246,9 +230,7 @@ int attn_cli_kernel_text(const char *path, char *text, size_t size)
     return n > 0;
 }
 
-/* The number after `key` in a file of "key number" lines, or the file's only number when key is
- * ""; -1 when there is none. */
-static int64_t number_in(const char *path, const char *key)
+int64_t attn_cli_kernel_number(const char *path, const char *key)
 {
     char text[8192], *end;
     const char *at = attn_cli_kernel_text(path, text, sizeof text) ? strstr(text, key) : NULL;
@@ -261,14 +243,15 @@ static int64_t number_in(const char *path, const char *key)
 
 int64_t attn_cli_memory_available(void)
 {
-    int64_t available = number_in("/proc/meminfo", "MemAvailable:");
+    int64_t available = attn_cli_kernel_number("/proc/meminfo", "MemAvailable:");
     available = available < 0 ? INT64_MAX : available * 1024;
     const char *const limit[] = {"/sys/fs/cgroup/memory.max",
                                  "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
     const char *const used[] = {"/sys/fs/cgroup/memory.current",
                                 "/sys/fs/cgroup/memory/memory.usage_in_bytes"};
     for (int v = 0; v < 2; v++) {
-        int64_t max = number_in(limit[v], ""), now = number_in(used[v], "");
+        int64_t max = attn_cli_kernel_number(limit[v], ""),
+                now = attn_cli_kernel_number(used[v], "");
         if (max >= 0 && now >= 0 && max - now < available)
             available = max - now;
     }

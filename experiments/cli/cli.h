@@ -45,6 +45,10 @@ int attn_cli_kernel_open(const char *path, int flags);
 /* As much of it as there is room for, as a string; takes no memory.  0 when there is none. */
 int attn_cli_kernel_text(const char *path, char *text, size_t size);
 
+/* The number after `key` in a file of "key number" lines, or its only number where key is ""; -1 when
+ * there is none. */
+int64_t attn_cli_kernel_number(const char *path, const char *key);
+
 /* printf into memory of the program's own; to be freed. */
 char *attn_cli_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -57,10 +61,6 @@ FILE *attn_cli_memory(char **text, size_t *size) __attribute__((returns_nonnull)
  * the program with status 3: libgomp does where it can start no thread or has no memory. */
 void attn_cli_guard(void);
 int attn_cli_leave(int status); /* returns status */
-
-/* The status of a system call that failed: EINVAL when the request named a wrong path, ENOMEM
- * when the machine lacks what was asked for: files, space, permission. */
-enum attn_status attn_cli_errno(int error);
 
 /* Whole text to a number; 0 when it is not one, or is outside [min, max]. */
 int attn_cli_int(const char *text, int64_t min, int64_t max, int64_t *value);

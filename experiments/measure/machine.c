@@ -56,18 +56,8 @@ static int field_of(const char *path, const char *field, char *text, size_t size
 
 int64_t attn_machine_kib(const char *path, const char *field)
 {
-    char text[64];
-    size_t n = strlen(field);
-    if (n == 0 || n >= sizeof text)
-        return -1;
-    char bare[64];
-    memcpy(bare, field, n + 1);
-    bare[n - (field[n - 1] == ':')] = '\0';
-    if (!field_of(path, bare, text, sizeof text))
-        return -1;
-    char *end;
-    long long kib = strtoll(text, &end, 10);
-    return end != text && kib >= 0 ? kib * 1024 : -1;
+    int64_t kib = attn_cli_kernel_number(path, field);
+    return kib >= 0 ? kib * 1024 : -1;
 }
 
 double attn_machine_load(void)
@@ -185,9 +175,9 @@ static void put_clock(json_t *facts)
 
 static void put_memory(json_t *facts)
 {
-    put_bytes(facts, "memory_total_bytes", attn_machine_kib("/proc/meminfo", "MemTotal"));
+    put_bytes(facts, "memory_total_bytes", attn_machine_kib("/proc/meminfo", "MemTotal:"));
     put_bytes(facts, "memory_available_bytes", attn_cli_memory_available());
-    put_bytes(facts, "swap_total_bytes", attn_machine_kib("/proc/meminfo", "SwapTotal"));
+    put_bytes(facts, "swap_total_bytes", attn_machine_kib("/proc/meminfo", "SwapTotal:"));
     json_object_set_new(facts, "page_bytes", json_integer(sysconf(_SC_PAGESIZE)));
     put_file(facts, "transparent_huge_pages", "/sys/kernel/mm/transparent_hugepage/enabled");
     char limit[64];

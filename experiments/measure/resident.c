@@ -26,13 +26,13 @@ void attn_resident_begin(struct attn_resident *resident)
     static const char status[] = "/proc/self/status";
     resident->hwm = resident->bytes = -1;
     resident->reset = reset_mark();
-    resident->mark = attn_machine_kib(status, "VmHWM");
-    resident->baseline = resident->reset ? resident->mark : attn_machine_kib(status, "VmRSS");
+    resident->mark = attn_machine_kib(status, "VmHWM:");
+    resident->baseline = resident->reset ? resident->mark : attn_machine_kib(status, "VmRSS:");
 }
 
 void attn_resident_end(struct attn_resident *resident)
 {
-    resident->hwm = attn_machine_kib("/proc/self/status", "VmHWM");
+    resident->hwm = attn_machine_kib("/proc/self/status", "VmHWM:");
     int known = resident->baseline >= 0 && (resident->reset || resident->hwm > resident->mark);
     resident->bytes = known ? resident->hwm - resident->baseline : -1;
 }
