@@ -47,13 +47,6 @@ static int row_has(enum what what, const struct attn_cview *x, int64_t b, int64_
     }
 }
 
-static struct attn_cview written(const struct attn_view *x)
-{
-    struct attn_cview view = {.data = x->data, .dtype = x->dtype};
-    memcpy(view.stride, x->stride, sizeof view.stride);
-    return view;
-}
-
 /* What both passes read of it. */
 struct pass {
     const struct attn_problem *p;
@@ -301,9 +294,13 @@ static int block_has_nan(const struct pass *x, const struct attn_cview *y, const
 void attn_leak_mend_forward(const struct attn_problem *p, const struct attn_forward *t,
                             const struct attn_kernels *kernels, int threads)
 {
-    const struct attn_cview o = written(&t->o);
-    const struct pass x = {
-        .p = p, .kernels = kernels, .q = t->q, .k = t->k, .v = t->v, .lse = written(&t->lse)};
+    const struct attn_cview o = attn_view_const(&t->o);
+    const struct pass x = {.p = p,
+                           .kernels = kernels,
+                           .q = t->q,
+                           .k = t->k,
+                           .v = t->v,
+                           .lse = attn_view_const(&t->lse)};
 #pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
     for (int64_t n = 0; n < blocks_of(p->batch, p->heads, p->n_query); n++) {
         const struct block at = block_at(n, p->heads, p->n_query);
@@ -319,7 +316,7 @@ void attn_leak_mend_forward(const struct attn_problem *p, const struct attn_forw
 static void mend_keys(const struct pass *x, const struct attn_view *y, int keys,
                       const struct block *at, int64_t width)
 {
-    const struct attn_cview was = written(y);
+    const struct attn_cview was = attn_view_const(y);
     if (!block_has_nan(x, &was, at, width))
         return;
     for (int64_t j = at->from; j < at->to; j++)
@@ -331,7 +328,7 @@ void attn_leak_mend_backward(const struct attn_problem *p, const struct attn_bac
                              const struct attn_kernels *kernels, int threads)
 {
     const struct pass x = {p, kernels, t->q, t->k, t->v, t->o, t->lse, t->d_o, t->d_lse};
-    const struct attn_cview dq = written(&t->dq);
+    const struct attn_cview dq = attn_view_const(&t->dq);
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
 #pragma omp for schedule(static)

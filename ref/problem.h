@@ -75,6 +75,25 @@ double attn_problem_bias(const struct attn_problem *p, int64_t b, int64_t h, int
 /* a * b, or -1 when a factor is negative or the product exceeds int64. */
 int64_t attn_product(int64_t a, int64_t b);
 
+/* In which type LSE and its gradient are stored. */
+static inline enum attn_dtype attn_lse_dtype(const struct attn_problem *p)
+{
+    return p->dtype == ATTN_F64 ? ATTN_F64 : ATTN_F32;
+}
+
+static inline struct attn_cview attn_view_const(const struct attn_view *view)
+{
+    const int64_t *s = view->stride;
+    return (struct attn_cview){view->data, view->dtype, {s[0], s[1], s[2], s[3]}};
+}
+
+/* A view of an input, for lists of inputs and outputs: its data is not to be written to. */
+static inline struct attn_view attn_view_input(const struct attn_cview *view)
+{
+    const int64_t *s = view->stride;
+    return (struct attn_view){(void *)(uintptr_t)view->data, view->dtype, {s[0], s[1], s[2], s[3]}};
+}
+
 /* Offset, in elements, of [b,h,i,0] in a view. */
 static inline int64_t attn_offset(const int64_t stride[4], int64_t b, int64_t h, int64_t i)
 {

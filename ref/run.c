@@ -123,19 +123,6 @@ static enum attn_status check_tensor(const struct wanted *w, const struct attn_c
     return ATTN_OK;
 }
 
-static struct attn_cview const_view(const struct attn_view *view)
-{
-    return (struct attn_cview){
-        view->data,
-        view->dtype,
-        {view->stride[0], view->stride[1], view->stride[2], view->stride[3]}};
-}
-
-static enum attn_dtype lse_dtype(const struct attn_problem *p)
-{
-    return p->dtype == ATTN_F64 ? ATTN_F64 : ATTN_F32;
-}
-
 #define Q_SHAPE(p, w)                             \
     {                                             \
         (p)->batch, (p)->heads, (p)->n_query, (w) \
@@ -163,8 +150,8 @@ static enum attn_status check_forward(const struct attn_impl *impl, const struct
                                       const struct attn_forward *t, struct attn_error *err)
 {
     const struct wanted o = {"o", Q_SHAPE(p, p->d_value), p->dtype, OUTPUT};
-    const struct wanted lse = {"lse", Q_SHAPE(p, 1), lse_dtype(p), OUTPUT};
-    const struct attn_cview ov = const_view(&t->o), lv = const_view(&t->lse);
+    const struct wanted lse = {"lse", Q_SHAPE(p, 1), attn_lse_dtype(p), OUTPUT};
+    const struct attn_cview ov = attn_view_const(&t->o), lv = attn_view_const(&t->lse);
     enum attn_status status = check_inputs(impl, p, &t->q, &t->k, &t->v, err);
     if (status == ATTN_OK)
         status = check_tensor(&o, &ov, impl->caps, err);
@@ -196,15 +183,15 @@ static enum attn_status check_dbias(const struct attn_problem *p, const struct a
 static enum attn_status check_backward(const struct attn_impl *impl, const struct attn_problem *p,
                                        const struct attn_backward *t, struct attn_error *err)
 {
-    const struct attn_cview dq = const_view(&t->dq), dk = const_view(&t->dk),
-                            dv = const_view(&t->dv);
+    const struct attn_cview dq = attn_view_const(&t->dq), dk = attn_view_const(&t->dk),
+                            dv = attn_view_const(&t->dv);
     const struct {
         struct wanted want;
         const struct attn_cview *view;
     } list[] = {{{"o", Q_SHAPE(p, p->d_value), p->dtype, INPUT}, &t->o},
-                {{"lse", Q_SHAPE(p, 1), lse_dtype(p), INPUT}, &t->lse},
+                {{"lse", Q_SHAPE(p, 1), attn_lse_dtype(p), INPUT}, &t->lse},
                 {{"do", Q_SHAPE(p, p->d_value), p->dtype, INPUT}, &t->d_o},
-                {{"dlse", Q_SHAPE(p, t->d_lse.data != NULL), lse_dtype(p), INPUT}, &t->d_lse},
+                {{"dlse", Q_SHAPE(p, t->d_lse.data != NULL), attn_lse_dtype(p), INPUT}, &t->d_lse},
                 {{"dq", Q_SHAPE(p, p->d_key), p->dtype, OUTPUT}, &dq},
                 {{"dk", K_SHAPE(p, p->d_key), p->dtype, OUTPUT}, &dk},
                 {{"dv", K_SHAPE(p, p->d_value), p->dtype, OUTPUT}, &dv}};

@@ -82,18 +82,12 @@ static void add_tensor(struct call *x, const char *name, struct attn_view view,
     x->tensor[x->n_tensors++] = t;
 }
 
-static struct attn_view input(const struct attn_cview *x)
-{
-    const int64_t *s = x->stride;
-    return (struct attn_view){(void *)(uintptr_t)x->data, x->dtype, {s[0], s[1], s[2], s[3]}};
-}
-
 static void add_forward(struct call *x, const struct attn_forward *t)
 {
     struct attn_head *h = &x->head;
-    add_tensor(x, "head.q", input(&t->q), &h->Q, 0, h->d, READ);
-    add_tensor(x, "head.k", input(&t->k), &h->K, 1, h->d, READ);
-    add_tensor(x, "head.v", input(&t->v), &h->V, 1, h->dv, READ);
+    add_tensor(x, "head.q", attn_view_input(&t->q), &h->Q, 0, h->d, READ);
+    add_tensor(x, "head.k", attn_view_input(&t->k), &h->K, 1, h->d, READ);
+    add_tensor(x, "head.v", attn_view_input(&t->v), &h->V, 1, h->dv, READ);
     add_tensor(x, "head.o", t->o, &h->O, 0, h->dv, WRITE);
     add_tensor(x, NULL, t->lse, &h->lse, 0, 1, WRITE);
 }
@@ -101,17 +95,17 @@ static void add_forward(struct call *x, const struct attn_forward *t)
 static void add_backward(struct call *x, const struct attn_backward *t)
 {
     struct attn_head *h = &x->head;
-    add_tensor(x, "head.q", input(&t->q), &h->Q, 0, h->d, READ);
-    add_tensor(x, "head.k", input(&t->k), &h->K, 1, h->d, READ);
-    add_tensor(x, "head.v", input(&t->v), &h->V, 1, h->dv, READ);
-    add_tensor(x, "head.o", input(&t->o), &h->O, 0, h->dv, READ);
-    add_tensor(x, NULL, input(&t->lse), &h->lse, 0, 1, READ);
+    add_tensor(x, "head.q", attn_view_input(&t->q), &h->Q, 0, h->d, READ);
+    add_tensor(x, "head.k", attn_view_input(&t->k), &h->K, 1, h->d, READ);
+    add_tensor(x, "head.v", attn_view_input(&t->v), &h->V, 1, h->dv, READ);
+    add_tensor(x, "head.o", attn_view_input(&t->o), &h->O, 0, h->dv, READ);
+    add_tensor(x, NULL, attn_view_input(&t->lse), &h->lse, 0, 1, READ);
     if (t->d_lse.data != NULL)
-        add_tensor(x, NULL, input(&t->d_lse), &h->dlse, 0, 1, READ);
+        add_tensor(x, NULL, attn_view_input(&t->d_lse), &h->dlse, 0, 1, READ);
     add_tensor(x, "head.dq", t->dq, &h->dQ, 0, h->d, WRITE);
     add_tensor(x, "head.dk", t->dk, &h->dK, 1, h->d, ADD);
     add_tensor(x, "head.dv", t->dv, &h->dV, 1, h->dv, ADD);
-    add_tensor(x, "head.do", input(&t->d_o), &h->dO, 0, h->dv, READ);
+    add_tensor(x, "head.do", attn_view_input(&t->d_o), &h->dO, 0, h->dv, READ);
     h->dbias = t->dbias.data != NULL ? &t->dbias : NULL;
 }
 

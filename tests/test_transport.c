@@ -29,7 +29,7 @@ static enum attn_status one_send_one_receive(struct attn_transport *t, int to, i
 {
     struct attn_send send = {to, tag, out, attn_piece_whole(bytes), 0};
     struct attn_receive receive = {from, tag, in, attn_piece_whole(bytes), 0};
-    return attn_vector_files(t, &send, 1, &receive, 1, err);
+    return attn_exchange(t, &send, 1, &receive, 1, err);
 }
 
 /* ---- what arrives ---------------------------------------------------------------------------- */
@@ -122,7 +122,7 @@ static enum attn_status crowd(void *arg, struct attn_transport *t, struct attn_e
         struct attn_receive receive[] = {
             {from, attn_tag(ATTN_TAG_Q, round), in, attn_piece_whole(n), 0},
             {from, attn_tag(ATTN_TAG_O, round), in + 40, attn_piece_whole(40), 0}};
-        enum attn_status status = attn_vector_files(t, send, 2, receive, 2, err);
+        enum attn_status status = attn_exchange(t, send, 2, receive, 2, err);
         if (status != ATTN_OK)
             return status;
         for (int64_t b = 0; b < 80; b++)
@@ -190,8 +190,8 @@ static enum attn_status disagree(struct attn_transport *t, int tag, struct attn_
     char bytes[32] = {0};
     struct attn_send send = {0, tag, bytes, piece, 0};
     struct attn_receive receive = {1, attn_tag(ATTN_TAG_K, 0), bytes, attn_piece_whole(want), 0};
-    return t->rank == 1 ? attn_vector_files(t, &send, 1, NULL, 0, err)
-                        : attn_vector_files(t, NULL, 0, &receive, 1, err);
+    return t->rank == 1 ? attn_exchange(t, &send, 1, NULL, 0, err)
+                        : attn_exchange(t, NULL, 0, &receive, 1, err);
 }
 
 static enum attn_status receive_only(struct attn_transport *t, int from, int tag,
@@ -199,14 +199,14 @@ static enum attn_status receive_only(struct attn_transport *t, int from, int tag
 {
     char bytes[8];
     struct attn_receive receive = {from, tag, bytes, attn_piece_whole(8), 0};
-    return attn_vector_files(t, NULL, 0, &receive, 1, err);
+    return attn_exchange(t, NULL, 0, &receive, 1, err);
 }
 
 static enum attn_status send_only(struct attn_transport *t, int to, int tag, struct attn_error *err)
 {
     char bytes[8] = {0};
     struct attn_send send = {to, tag, bytes, attn_piece_whole(8), 0};
-    return attn_vector_files(t, &send, 1, NULL, 0, err);
+    return attn_exchange(t, &send, 1, NULL, 0, err);
 }
 
 static enum attn_status hops(struct attn_transport *t, int n, struct attn_error *err)

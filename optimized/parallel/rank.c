@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "optimized/integers.h"
 #include "optimized/parallel/shard.h"
 #include "optimized/parallel/transport_sim.h"
 #include "ref/clock.h"
@@ -30,11 +31,12 @@ const struct attn_impl *attn_parallel_local(const struct attn_options *options)
 }
 
 /* One thread, and the options that nothing was said about. */
-static void local_options(const struct attn_impl *local, const struct attn_isa *isa,
-                          struct attn_options *preset)
+static struct attn_options local_options(const struct attn_options *options)
 {
-    attn_options_preset(local, preset);
-    preset->isa = isa;
+    struct attn_options preset;
+    attn_options_preset(attn_parallel_local(options), &preset);
+    preset.isa = options->isa;
+    return preset;
 }
 
 enum attn_status attn_parallel_claims(const char *scheme, const struct attn_options *options,
@@ -50,99 +52,95 @@ enum attn_status attn_parallel_claims(const char *scheme, const struct attn_opti
                      scheme, local->name, attn_cap_name((enum attn_cap)(missing & (0u - missing))));
 }
 
-enum attn_status attn_parallel_accepts(const char *scheme, const struct attn_options *options,
-                                       const struct attn_problem *part, struct attn_error *err)
+enum attn_status attn_scheme_accepts(const struct attn_scheme *scheme, const struct attn_problem *p,
+                                     const struct attn_options *options, struct attn_error *err)
 {
     const struct attn_impl *local = attn_parallel_local(options);
-    struct attn_options preset;
+    const struct attn_options preset = local_options(options);
+    int ranks = attn_parallel_ranks(options);
+    enum attn_status status = ATTN_OK;
     if (local->ranks != NULL)
         return attn_fail(err, ATTN_ENOTSUP,
                          "%s:local=%s is parallel itself: a rank runs alone, so a single-process "
                          "implementation such as tiled would work",
-                         scheme, local->name);
-    enum attn_status status =
-        attn_parallel_claims(scheme, options, attn_problem_needs(part) | ATTN_CAP_HARD, err);
-    if (status != ATTN_OK)
-        return status;
-    local_options(local, options->isa, &preset);
-    return local->accepts != NULL ? local->accepts(part, &preset, err) : ATTN_OK;
+                         scheme->name, local->name);
+    for (int n = 0; n < ranks * scheme->steps(ranks) && status == ATTN_OK; n++) {
+        struct attn_problem part = scheme->part(p, ranks, n % ranks, n / ranks);
+        unsigned needs = attn_problem_needs(&part) | ATTN_CAP_HARD;
+        status = attn_parallel_claims(scheme->name, options, needs, err);
+        if (status == ATTN_OK && local->accepts != NULL)
+            status = local->accepts(&part, &preset, err);
+    }
+    return status;
 }
 
 enum attn_status attn_parallel_price(const struct attn_options *options,
                                      const struct attn_problem *part, enum attn_pass pass,
                                      struct attn_cost *cost, struct attn_error *err)
 {
-    const struct attn_impl *local = attn_parallel_local(options);
-    struct attn_options preset;
-    local_options(local, options->isa, &preset);
-    return attn_price(local, &preset, part, pass, 0, cost, err);
+    const struct attn_options preset = local_options(options);
+    return attn_price(attn_parallel_local(options), &preset, part, pass, 0, cost, err);
 }
 
-int64_t attn_parallel_rescales(const struct attn_options *options, const struct attn_problem *part)
+typedef int64_t count_of(const struct attn_problem *p, const struct attn_options *options);
+
+/* The largest count of all pieces; 0 where the local implementation counts none. */
+static int64_t most(const struct attn_scheme *scheme, const struct attn_problem *p,
+                    const struct attn_options *options, count_of *count)
 {
-    const struct attn_impl *local = attn_parallel_local(options);
-    struct attn_options preset;
-    local_options(local, options->isa, &preset);
-    return local->rescales != NULL ? local->rescales(part, &preset) : 0;
+    const struct attn_options preset = local_options(options);
+    int ranks = attn_parallel_ranks(options);
+    int64_t largest = 0;
+    for (int n = 0; count != NULL && n < ranks * scheme->steps(ranks); n++) {
+        struct attn_problem part = scheme->part(p, ranks, n % ranks, n / ranks);
+        largest = greater(largest, count(&part, &preset));
+    }
+    return largest;
 }
 
-int64_t attn_parallel_merges(const struct attn_options *options, const struct attn_problem *part)
+int64_t attn_scheme_rescales(const struct attn_scheme *scheme, const struct attn_problem *p,
+                             const struct attn_options *options)
 {
-    const struct attn_impl *local = attn_parallel_local(options);
-    struct attn_options preset;
-    local_options(local, options->isa, &preset);
-    return local->merges != NULL ? local->merges(part, &preset) : 0;
+    return most(scheme, p, options, attn_parallel_local(options)->rescales);
+}
+
+int64_t attn_scheme_merges(const struct attn_scheme *scheme, const struct attn_problem *p,
+                           const struct attn_options *options)
+{
+    return most(scheme, p, options, attn_parallel_local(options)->merges);
 }
 
 void attn_parallel_precision(const struct attn_problem *p, const struct attn_options *options,
                              struct attn_precision *precision)
 {
+    const struct attn_options preset = local_options(options);
     const struct attn_impl *local = attn_parallel_local(options);
-    struct attn_options preset;
-    local_options(local, options->isa, &preset);
     if (local->precision != NULL)
         local->precision(p, &preset, precision);
 }
 
 /* ---- what rank code calls ------------------------------------------------------------------- */
 
-void *attn_rank_take(struct attn_rank *rank, const char *name, int64_t count, int64_t size)
-{
-    return attn_ledger_take(rank->ledger, name, count, size, rank->error);
-}
-
-void attn_rank_give(struct attn_rank *rank, void *data)
-{
-    attn_ledger_give(rank->ledger, data);
-}
-
-static struct attn_ctx local_ctx(const struct attn_rank *rank, struct attn_options *preset)
-{
-    local_options(rank->local, rank->isa, preset);
-    return (struct attn_ctx){.ledger = rank->ledger, .options = preset, .error = rank->error};
-}
-
 enum attn_status attn_rank_forward(struct attn_rank *rank, const struct attn_problem *part,
                                    const struct attn_forward *t)
 {
-    struct attn_options preset;
-    struct attn_ctx ctx = local_ctx(rank, &preset);
-    return attn_run_forward(rank->local, &ctx, part, t);
+    const struct attn_options preset = local_options(rank->options);
+    struct attn_ctx ctx = {.ledger = rank->ledger, .options = &preset, .error = rank->error};
+    return attn_run_forward(attn_parallel_local(rank->options), &ctx, part, t);
 }
 
 enum attn_status attn_rank_backward(struct attn_rank *rank, const struct attn_problem *part,
                                     const struct attn_backward *t)
 {
-    struct attn_options preset;
-    struct attn_ctx ctx = local_ctx(rank, &preset);
-    return attn_run_backward(rank->local, &ctx, part, t);
+    const struct attn_options preset = local_options(rank->options);
+    struct attn_ctx ctx = {.ledger = rank->ledger, .options = &preset, .error = rank->error};
+    return attn_run_backward(attn_parallel_local(rank->options), &ctx, part, t);
 }
 
 /* ---- the driver ----------------------------------------------------------------------------- */
 
-enum { Q, K, V, O, LSE, DO, DLSE, DQ, DK, DV, TENSORS };
-
-/* A tensor of the whole problem and its shards.  role NONE: this pass does not have it. */
+/* A tensor of the whole problem and its shards.  role NONE: this pass does not have it.  The gradient
+ * of LSE has the kind of D, which is made of it. */
 struct dealt {
     enum { NONE, INPUT, OUTPUT } role;
     struct attn_view whole; /* of an input, only read */
@@ -154,16 +152,14 @@ struct run {
     const struct attn_problem *problem;
     struct attn_ctx *ctx;
     enum attn_pass pass;
-    struct dealt tensor[TENSORS];
+    struct dealt tensor[ATTN_TAG_KINDS];
     struct attn_ledger ledger;       /* of the driver: shards and book-keeping */
     struct attn_ledger *rank_ledger; /* [ranks] */
 };
 
 static struct dealt input(const struct attn_cview *v)
 {
-    const int64_t *s = v->stride;
-    return (struct dealt){
-        .role = INPUT, .whole = {(void *)(uintptr_t)v->data, v->dtype, {s[0], s[1], s[2], s[3]}}};
+    return (struct dealt){.role = INPUT, .whole = attn_view_input(v)};
 }
 
 static struct dealt output(const struct attn_view *v)
@@ -171,38 +167,25 @@ static struct dealt output(const struct attn_view *v)
     return (struct dealt){.role = OUTPUT, .whole = *v};
 }
 
-/* Heads, tokens and width of each tensor: which of the problem's extents they are. */
-static void whole_extent(const struct attn_problem *p, int t, int64_t extent[4])
-{
-    int of_keys = t == K || t == V || t == DK || t == DV;
-    int of_features = t == Q || t == K || t == DQ || t == DK;
-    extent[0] = p->batch;
-    extent[1] = of_keys ? p->kv_heads : p->heads;
-    extent[2] = of_keys ? p->n_key : p->n_query;
-    extent[3] = t == LSE || t == DLSE ? 1 : of_features ? p->d_key : p->d_value;
-}
-
 static enum attn_status deal(struct run *x, int ranks)
 {
-    static const char *const name[TENSORS] = {"shard.q",   "shard.k",  "shard.v",    "shard.o",
-                                              "shard.lse", "shard.do", "shard.dlse", "shard.dq",
-                                              "shard.dk",  "shard.dv"};
+    static const char *const name[ATTN_TAG_KINDS] = {
+        "shard.q",  "shard.k",    "shard.v",  "shard.o",  "shard.lse",
+        "shard.do", "shard.dlse", "shard.dq", "shard.dk", "shard.dv"};
     const struct attn_problem *p = x->problem;
     enum attn_status status = ATTN_OK;
-    for (int t = 0; t < TENSORS && status == ATTN_OK; t++) {
+    for (int t = 0; t < ATTN_TAG_KINDS && status == ATTN_OK; t++) {
         struct dealt *d = &x->tensor[t];
-        int64_t extent[4];
+        int64_t extent[4] = {p->batch};
         if (d->role == NONE)
             continue;
-        whole_extent(p, t, extent);
+        attn_tag_extent((enum attn_tag_kind)t, p, extent + 1);
         enum attn_dtype dtype =
-            t == LSE || t == DLSE ? (p->dtype == ATTN_F64 ? ATTN_F64 : ATTN_F32) : p->dtype;
+            t == ATTN_TAG_LSE || t == ATTN_TAG_DELTA ? attn_lse_dtype(p) : p->dtype;
         status =
             attn_shards_take(&d->shards, &x->ledger, name[t], dtype, extent, ranks, x->ctx->error);
-        if (status == ATTN_OK && d->role == INPUT) {
-            struct attn_cview whole = attn_view_const(&d->whole);
-            attn_shards_scatter(&d->shards, &whole);
-        }
+        if (status == ATTN_OK && d->role == INPUT)
+            attn_shards_scatter(&d->shards, &d->whole);
     }
     return status;
 }
@@ -211,7 +194,8 @@ static struct attn_cview mine_in(const struct run *x, int t, int rank)
 {
     if (x->tensor[t].role == NONE)
         return (struct attn_cview){0};
-    return attn_shards_cview(&x->tensor[t].shards, rank);
+    struct attn_view mine = attn_shards_view(&x->tensor[t].shards, rank);
+    return attn_view_const(&mine);
 }
 
 static struct attn_view mine_out(const struct run *x, int t, int rank)
@@ -223,20 +207,21 @@ static enum attn_status rank_pass(const struct run *x, struct attn_rank *rank)
 {
     int r = rank->transport->rank;
     if (x->pass == ATTN_FORWARD) {
-        struct attn_forward mine = {mine_in(x, Q, r), mine_in(x, K, r), mine_in(x, V, r),
-                                    mine_out(x, O, r), mine_out(x, LSE, r)};
+        struct attn_forward mine = {mine_in(x, ATTN_TAG_Q, r), mine_in(x, ATTN_TAG_K, r),
+                                    mine_in(x, ATTN_TAG_V, r), mine_out(x, ATTN_TAG_O, r),
+                                    mine_out(x, ATTN_TAG_LSE, r)};
         return x->scheme->forward(rank, x->problem, &mine);
     }
-    struct attn_backward mine = {.q = mine_in(x, Q, r),
-                                 .k = mine_in(x, K, r),
-                                 .v = mine_in(x, V, r),
-                                 .o = mine_in(x, O, r),
-                                 .lse = mine_in(x, LSE, r),
-                                 .d_o = mine_in(x, DO, r),
-                                 .d_lse = mine_in(x, DLSE, r),
-                                 .dq = mine_out(x, DQ, r),
-                                 .dk = mine_out(x, DK, r),
-                                 .dv = mine_out(x, DV, r)};
+    struct attn_backward mine = {.q = mine_in(x, ATTN_TAG_Q, r),
+                                 .k = mine_in(x, ATTN_TAG_K, r),
+                                 .v = mine_in(x, ATTN_TAG_V, r),
+                                 .o = mine_in(x, ATTN_TAG_O, r),
+                                 .lse = mine_in(x, ATTN_TAG_LSE, r),
+                                 .d_o = mine_in(x, ATTN_TAG_DO, r),
+                                 .d_lse = mine_in(x, ATTN_TAG_DELTA, r),
+                                 .dq = mine_out(x, ATTN_TAG_DQ, r),
+                                 .dk = mine_out(x, ATTN_TAG_DK, r),
+                                 .dv = mine_out(x, ATTN_TAG_DV, r)};
     return x->scheme->backward(rank, x->problem, &mine);
 }
 
@@ -254,8 +239,7 @@ static void report_use(struct attn_rank_use *use, const struct attn_rank *rank, 
 static enum attn_status rank_main(void *arg, struct attn_transport *t, struct attn_error *err)
 {
     struct run *x = arg;
-    struct attn_rank rank = {t, &x->rank_ledger[t->rank], attn_parallel_local(x->ctx->options),
-                             x->ctx->options->isa, err};
+    struct attn_rank rank = {t, &x->rank_ledger[t->rank], x->ctx->options, err};
     double start = attn_seconds(CLOCK_THREAD_CPUTIME_ID);
     enum attn_status status = rank_pass(x, &rank);
     if (x->ctx->ranks != NULL)
@@ -296,7 +280,7 @@ static enum attn_status drive(struct run *x)
     enum attn_status status = deal(x, ranks);
     if (status == ATTN_OK)
         status = run_ranks(x, ranks);
-    for (int t = 0; t < TENSORS && status == ATTN_OK; t++)
+    for (int t = 0; t < ATTN_TAG_KINDS && status == ATTN_OK; t++)
         if (x->tensor[t].role == OUTPUT)
             attn_shards_gather(&x->tensor[t].shards, &x->tensor[t].whole);
     attn_ledger_clear(&x->ledger);
@@ -309,11 +293,11 @@ enum attn_status attn_parallel_forward(const struct attn_scheme *scheme, struct 
                                        const struct attn_forward *t)
 {
     struct run x = {.scheme = scheme, .problem = problem, .ctx = ctx, .pass = ATTN_FORWARD};
-    x.tensor[Q] = input(&t->q);
-    x.tensor[K] = input(&t->k);
-    x.tensor[V] = input(&t->v);
-    x.tensor[O] = output(&t->o);
-    x.tensor[LSE] = output(&t->lse);
+    x.tensor[ATTN_TAG_Q] = input(&t->q);
+    x.tensor[ATTN_TAG_K] = input(&t->k);
+    x.tensor[ATTN_TAG_V] = input(&t->v);
+    x.tensor[ATTN_TAG_O] = output(&t->o);
+    x.tensor[ATTN_TAG_LSE] = output(&t->lse);
     return drive(&x);
 }
 
@@ -322,16 +306,16 @@ enum attn_status attn_parallel_backward(const struct attn_scheme *scheme, struct
                                         const struct attn_backward *t)
 {
     struct run x = {.scheme = scheme, .problem = problem, .ctx = ctx, .pass = ATTN_BACKWARD};
-    x.tensor[Q] = input(&t->q);
-    x.tensor[K] = input(&t->k);
-    x.tensor[V] = input(&t->v);
-    x.tensor[O] = input(&t->o);
-    x.tensor[LSE] = input(&t->lse);
-    x.tensor[DO] = input(&t->d_o);
+    x.tensor[ATTN_TAG_Q] = input(&t->q);
+    x.tensor[ATTN_TAG_K] = input(&t->k);
+    x.tensor[ATTN_TAG_V] = input(&t->v);
+    x.tensor[ATTN_TAG_O] = input(&t->o);
+    x.tensor[ATTN_TAG_LSE] = input(&t->lse);
+    x.tensor[ATTN_TAG_DO] = input(&t->d_o);
     if (t->d_lse.data != NULL)
-        x.tensor[DLSE] = input(&t->d_lse);
-    x.tensor[DQ] = output(&t->dq);
-    x.tensor[DK] = output(&t->dk);
-    x.tensor[DV] = output(&t->dv);
+        x.tensor[ATTN_TAG_DELTA] = input(&t->d_lse);
+    x.tensor[ATTN_TAG_DQ] = output(&t->dq);
+    x.tensor[ATTN_TAG_DK] = output(&t->dk);
+    x.tensor[ATTN_TAG_DV] = output(&t->dv);
     return drive(&x);
 }

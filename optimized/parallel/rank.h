@@ -13,19 +13,22 @@
 #define OPTIMIZED_PARALLEL_RANK_H
 
 #include "optimized/parallel/transport.h"
+#include "ref/buffers.h"
 #include "ref/impl.h"
-#include "ref/ledger.h"
 
 struct attn_rank {
     struct attn_transport *transport;
     struct attn_ledger *ledger;
-    const struct attn_impl *local;
-    const struct attn_isa *isa; /* of the local implementation; NULL: the machine's best */
+    const struct attn_options *options; /* of the scheme */
     struct attn_error *error;
 };
 
-/* One rank's part of a pass.  mine: contiguous shards, [B, heads, tokens/P, width]. */
+/* A scheme.  A rank works on one piece of the problem at each of its steps.  mine: contiguous
+ * shards, [B, heads, tokens/P, width]. */
 struct attn_scheme {
+    const char *name;
+    int (*steps)(int ranks);
+    struct attn_problem (*part)(const struct attn_problem *whole, int ranks, int rank, int step);
     enum attn_status (*forward)(struct attn_rank *rank, const struct attn_problem *whole,
                                 const struct attn_forward *mine);
     enum attn_status (*backward)(struct attn_rank *rank, const struct attn_problem *whole,
@@ -41,10 +44,6 @@ enum attn_status attn_parallel_backward(const struct attn_scheme *scheme, struct
                                         const struct attn_backward *t);
 
 /* ---- for rank code ------------------------------------------------------------------------- */
-
-/* A buffer of the rank; count * size bytes.  NULL: rank->error is filled in. */
-void *attn_rank_take(struct attn_rank *rank, const char *name, int64_t count, int64_t size);
-void attn_rank_give(struct attn_rank *rank, void *data); /* NULL is legal */
 
 /* The local implementation on a piece of the problem; part->origin says which. */
 enum attn_status attn_rank_forward(struct attn_rank *rank, const struct attn_problem *part,
@@ -66,21 +65,25 @@ int attn_parallel_ranks(const struct attn_options *options);
  * for the instruction set, which is the scheme's. */
 const struct attn_impl *attn_parallel_local(const struct attn_options *options);
 
-/* ENOTSUP when the local implementation is itself parallel, does not hide hard, or cannot do this
- * piece. */
-enum attn_status attn_parallel_accepts(const char *scheme, const struct attn_options *options,
-                                       const struct attn_problem *part, struct attn_error *err);
+/* ENOTSUP when the local implementation is itself parallel, does not hide hard, or cannot do one of
+ * the scheme's pieces. */
+enum attn_status attn_scheme_accepts(const struct attn_scheme *scheme, const struct attn_problem *p,
+                                     const struct attn_options *options, struct attn_error *err);
 
 /* ENOTSUP unless the local implementation claims all of caps. */
 enum attn_status attn_parallel_claims(const char *scheme, const struct attn_options *options,
                                       unsigned caps, struct attn_error *err);
 
-/* cost(), rescales(), merges() and precision() of the local implementation for a piece. */
+/* The local implementation's, for the piece that has most. */
+int64_t attn_scheme_rescales(const struct attn_scheme *scheme, const struct attn_problem *p,
+                             const struct attn_options *options);
+int64_t attn_scheme_merges(const struct attn_scheme *scheme, const struct attn_problem *p,
+                           const struct attn_options *options);
+
+/* cost() of the local implementation for a piece. */
 enum attn_status attn_parallel_price(const struct attn_options *options,
                                      const struct attn_problem *part, enum attn_pass pass,
                                      struct attn_cost *cost, struct attn_error *err);
-int64_t attn_parallel_rescales(const struct attn_options *options, const struct attn_problem *part);
-int64_t attn_parallel_merges(const struct attn_options *options, const struct attn_problem *part);
 
 void attn_parallel_precision(const struct attn_problem *p, const struct attn_options *options,
                              struct attn_precision *precision);

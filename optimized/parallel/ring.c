@@ -29,6 +29,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "optimized/integers.h"
 #include "optimized/merge.h"
 #include "optimized/parallel/rank.h"
 #include "optimized/parallel/shard.h"
@@ -36,10 +37,11 @@
 
 /* ---- blocks --------------------------------------------------------------------------------- */
 
-/* Queries of rank r against the keys of block j. */
-static struct attn_problem part_of(const struct attn_problem *whole, int ranks, int r, int j)
+/* At step s rank r holds block r - s. */
+static struct attn_problem part_of(const struct attn_problem *whole, int ranks, int r, int step)
 {
     struct attn_problem part = *whole;
+    int j = (r - step + ranks) % ranks;
     part.n_query = whole->n_query / ranks;
     part.n_key = whole->n_key / ranks;
     part.origin.query += r * part.n_query;
@@ -48,9 +50,9 @@ static struct attn_problem part_of(const struct attn_problem *whole, int ranks, 
     return part;
 }
 
-static int block_at(int ranks, int r, int step)
+static int steps(int ranks)
 {
-    return (r - step + ranks) % ranks;
+    return ranks;
 }
 
 /* Certainly nothing to see here, in any batch and head. */
@@ -67,11 +69,6 @@ static int block_is_empty(const struct attn_problem *part)
     return 1;
 }
 
-static enum attn_dtype lse_dtype(const struct attn_problem *p)
-{
-    return p->dtype == ATTN_F64 ? ATTN_F64 : ATTN_F32;
-}
-
 /* ---- the rank's state ----------------------------------------------------------------------- */
 
 /* A pair of tensors of the shape of a block of K and V: k in front, v behind it. */
@@ -79,15 +76,40 @@ struct pair {
     void *k, *v;
 };
 
+enum { KV_TRAVEL, O_PARTIAL, LSE_PARTIAL, DKV_TRAVEL, DKV_PARTIAL, DQ_PARTIAL, BUFFERS };
+
 struct ring {
     struct attn_rank *rank;
     const struct attn_problem *whole;
     struct attn_problem part; /* of the current step */
     int ranks, r;
-    int64_t rows;                     /* B * H * Lq/P */
-    int64_t n_k, n_v, size;           /* elements of a block of K, of V; bytes of an element */
-    struct pair own, travel[2], held; /* K,V: this rank's, two slots, the current one */
+    int64_t rows;           /* B * H * Lq/P */
+    int64_t n_k, n_v, size; /* elements of a block of K, of V; bytes of an element */
+    struct pair own, held;  /* K,V: this rank's, the current one */
+    struct attn_buffer buffer[BUFFERS];
 };
+
+/* A hop sends from one slot of kv.travel and receives into the other; the first sends the rank's
+ * own block.  One rank alone has nothing. */
+static void lay_out(const struct attn_problem *whole, int ranks, enum attn_pass pass,
+                    struct attn_buffer *buffer)
+{
+    int64_t e = (int64_t)attn_dtype_size(whole->dtype), d = whole->d_key, dv = whole->d_value;
+    int64_t rows = whole->batch * whole->heads * (whole->n_query / ranks);
+    int64_t kv = whole->batch * whole->kv_heads * (whole->n_key / ranks) * (d + dv);
+    if (ranks == 1)
+        return;
+    buffer[KV_TRAVEL] = attn_buffer_of("kv.travel", less(ranks - 1, 2), kv, e);
+    if (pass == ATTN_FORWARD) {
+        int64_t e_lse = (int64_t)attn_dtype_size(attn_lse_dtype(whole));
+        buffer[O_PARTIAL] = attn_buffer_of("o.partial", rows, dv, e);
+        buffer[LSE_PARTIAL] = attn_buffer_of("lse.partial", rows, 1, e_lse);
+    } else {
+        buffer[DKV_TRAVEL] = attn_buffer_of("dkv.travel", 1, kv, e);
+        buffer[DKV_PARTIAL] = attn_buffer_of("dkv.partial", 1, kv, e);
+        buffer[DQ_PARTIAL] = attn_buffer_of("dq.partial", rows, d, e);
+    }
+}
 
 static struct ring open_ring(struct attn_rank *rank, const struct attn_problem *whole,
                              const struct attn_cview *k, const struct attn_cview *v)
@@ -103,48 +125,43 @@ static struct ring open_ring(struct attn_rank *rank, const struct attn_problem *
     return x;
 }
 
-static enum attn_status take_pair(struct ring *x, const char *name, struct pair *pair)
+/* The pair in a part of a buffer. */
+static struct pair pair_at(const struct ring *x, int buffer, int part)
 {
-    char *data = attn_rank_take(x->rank, name, x->n_k + x->n_v, x->size);
-    if (data == NULL)
-        return x->rank->error->status;
-    *pair = (struct pair){data, data + x->n_k * x->size};
-    return ATTN_OK;
+    char *data = attn_buffer_at(&x->buffer[buffer], part);
+    return (struct pair){data, data + x->n_k * x->size};
 }
 
-/* A hop sends from one slot and receives into the other; the first sends the rank's own block. */
-static enum attn_status take_travel(struct ring *x)
+/* Begin a pass. */
+static enum attn_status take(struct ring *x, enum attn_pass pass)
 {
-    enum attn_status status = ATTN_OK;
-    for (int slot = 0; slot < 2 && slot < x->ranks - 1 && status == ATTN_OK; slot++)
-        status = take_pair(x, "kv.travel", &x->travel[slot]);
-    return status;
+    lay_out(x->whole, x->ranks, pass, x->buffer);
+    return attn_buffers_take(x->buffer, BUFFERS, x->rank->ledger, x->rank->error);
 }
 
-static void give_travel(struct ring *x)
+static void give(struct ring *x)
 {
-    attn_rank_give(x->rank, x->travel[1].k);
-    attn_rank_give(x->rank, x->travel[0].k);
+    attn_buffers_give(x->buffer, BUFFERS, x->rank->ledger);
 }
 
 /* Send a pair to the next rank, receive one from the previous rank. */
 static enum attn_status hop(struct ring *x, enum attn_tag_kind kind_k, enum attn_tag_kind kind_v,
-                            int step, const struct pair *from, const struct pair *to)
+                            int step, struct pair from, struct pair to)
 {
     int next = (x->r + 1) % x->ranks, previous = (x->r + x->ranks - 1) % x->ranks;
     struct attn_piece k = attn_piece_whole(x->n_k * x->size);
     struct attn_piece v = attn_piece_whole(x->n_v * x->size);
-    struct attn_send send[] = {{next, attn_tag(kind_k, step), from->k, k, 0},
-                               {next, attn_tag(kind_v, step), from->v, v, 0}};
-    struct attn_receive receive[] = {{previous, attn_tag(kind_k, step), to->k, k, 0},
-                                     {previous, attn_tag(kind_v, step), to->v, v, 0}};
-    return attn_vector_files(x->rank->transport, send, 2, receive, 2, x->rank->error);
+    struct attn_send send[] = {{next, attn_tag(kind_k, step), from.k, k, 0},
+                               {next, attn_tag(kind_v, step), from.v, v, 0}};
+    struct attn_receive receive[] = {{previous, attn_tag(kind_k, step), to.k, k, 0},
+                                     {previous, attn_tag(kind_v, step), to.v, v, 0}};
+    return attn_exchange(x->rank->transport, send, 2, receive, 2, x->rank->error);
 }
 
 static enum attn_status hop_keys(struct ring *x, int step)
 {
-    struct pair to = x->travel[step % 2];
-    enum attn_status status = hop(x, ATTN_TAG_K, ATTN_TAG_V, step, &x->held, &to);
+    struct pair to = pair_at(x, KV_TRAVEL, step % 2);
+    enum attn_status status = hop(x, ATTN_TAG_K, ATTN_TAG_V, step, x->held, to);
     x->held = to;
     return status;
 }
@@ -183,19 +200,21 @@ static void merge_rows(const struct ring *x, const struct attn_forward *sum,
                            n);
 }
 
-/* The block held now.  The first block's result is the sum so far; later ones go to `partial`
+/* The block held now.  The first block's result is the sum so far; later ones are partial
  * first. */
-static enum attn_status forward_step(struct ring *x, int step, const struct attn_forward *mine,
-                                     const struct attn_forward *partial)
+static enum attn_status forward_step(struct ring *x, int step, const struct attn_forward *mine)
 {
-    x->part = part_of(x->whole, x->ranks, x->r, block_at(x->ranks, x->r, step));
+    x->part = part_of(x->whole, x->ranks, x->r, step);
     if (block_is_empty(&x->part)) {
         if (step == 0)
             set_neutral(x, mine);
         return ATTN_OK;
     }
-    struct attn_forward t = step == 0 ? *mine : *partial;
-    t.q = mine->q;
+    struct attn_forward t = *mine; /* types and strides */
+    if (step > 0) {
+        t.o.data = x->buffer[O_PARTIAL].data;
+        t.lse.data = x->buffer[LSE_PARTIAL].data;
+    }
     t.k = key_view(x, x->held.k, x->part.d_key);
     t.v = key_view(x, x->held.v, x->part.d_value);
     enum attn_status status = attn_rank_forward(x->rank, &x->part, &t);
@@ -204,34 +223,17 @@ static enum attn_status forward_step(struct ring *x, int step, const struct attn
     return status;
 }
 
-static enum attn_status take_partial(struct ring *x, const struct attn_forward *mine,
-                                     struct attn_forward *partial)
-{
-    *partial = *mine; /* types and strides */
-    int64_t lse_size = (int64_t)attn_dtype_size(mine->lse.dtype);
-    partial->o.data = attn_rank_take(x->rank, "o.partial", x->rows * x->whole->d_value, x->size);
-    if (partial->o.data == NULL)
-        return x->rank->error->status;
-    partial->lse.data = attn_rank_take(x->rank, "lse.partial", x->rows, lse_size);
-    return partial->lse.data != NULL ? ATTN_OK : x->rank->error->status;
-}
-
 static enum attn_status rank_forward(struct attn_rank *rank, const struct attn_problem *whole,
                                      const struct attn_forward *mine)
 {
     struct ring x = open_ring(rank, whole, &mine->k, &mine->v);
-    struct attn_forward partial = {0};
-    enum attn_status status = take_travel(&x);
-    if (status == ATTN_OK && x.ranks > 1)
-        status = take_partial(&x, mine, &partial);
+    enum attn_status status = take(&x, ATTN_FORWARD);
     for (int step = 0; step < x.ranks && status == ATTN_OK; step++) {
-        status = forward_step(&x, step, mine, &partial);
+        status = forward_step(&x, step, mine);
         if (status == ATTN_OK && step < x.ranks - 1)
             status = hop_keys(&x, step);
     }
-    attn_rank_give(rank, partial.lse.data);
-    attn_rank_give(rank, partial.o.data);
-    give_travel(&x);
+    give(&x);
     return status;
 }
 
@@ -246,57 +248,43 @@ static void add(void *to, const void *from, int64_t n, enum attn_dtype dtype)
             ((float *)to)[c] += ((const float *)from)[c];
 }
 
-/* Gradients on their way.  The travelling sum needs two places, one to send from and one to receive
- * into; the rank's dk and dv are one of them, and they are the one into which the last hop goes. */
-struct gradients {
-    struct pair home, travel, partial;
-    void *dq_partial;
-};
-
-/* Where the travelling dK,dV are during a step; step P is after the last hop. */
-static const struct pair *sum_at(const struct ring *x, const struct gradients *g, int step)
+/* Where the travelling dK,dV are during a step; step P is after the last hop.  The sum needs two
+ * places, one to send from and one to receive into; the rank's dk and dv are one of them, and they
+ * are the one into which the last hop goes. */
+static struct pair sum_at(const struct ring *x, const struct attn_backward *mine, int step)
 {
-    return x->ranks == 1 || (x->ranks - step) % 2 == 0 ? &g->home : &g->travel;
-}
-
-static enum attn_status take_gradients(struct ring *x, struct gradients *g)
-{
-    enum attn_status status = take_pair(x, "dkv.travel", &g->travel);
-    if (status == ATTN_OK)
-        status = take_pair(x, "dkv.partial", &g->partial);
-    if (status != ATTN_OK)
-        return status;
-    g->dq_partial = attn_rank_take(x->rank, "dq.partial", x->rows * x->whole->d_key, x->size);
-    return g->dq_partial != NULL ? ATTN_OK : x->rank->error->status;
+    if (x->ranks == 1 || (x->ranks - step) % 2 == 0)
+        return (struct pair){mine->dk.data, mine->dv.data};
+    return pair_at(x, DKV_TRAVEL, 0);
 }
 
 /* The block held now: the first block's gradients start the sums, later ones are added to them. */
-static enum attn_status backward_step(struct ring *x, int step, const struct attn_backward *mine,
-                                      const struct gradients *g)
+static enum attn_status backward_step(struct ring *x, int step, const struct attn_backward *mine)
 {
-    const struct pair *sum = sum_at(x, g, step);
+    struct pair sum = sum_at(x, mine, step), partial = pair_at(x, DKV_PARTIAL, 0);
+    void *dq_partial = x->buffer[DQ_PARTIAL].data;
     int64_t n_q = x->rows * x->whole->d_key;
-    x->part = part_of(x->whole, x->ranks, x->r, block_at(x->ranks, x->r, step));
+    x->part = part_of(x->whole, x->ranks, x->r, step);
     if (block_is_empty(&x->part)) {
         if (step == 0) {
             memset(mine->dq.data, 0, (size_t)(n_q * x->size));
-            memset(sum->k, 0, (size_t)(x->n_k * x->size));
-            memset(sum->v, 0, (size_t)(x->n_v * x->size));
+            memset(sum.k, 0, (size_t)(x->n_k * x->size));
+            memset(sum.v, 0, (size_t)(x->n_v * x->size));
         }
         return ATTN_OK;
     }
-    const struct pair *to = step == 0 ? sum : &g->partial;
+    struct pair to = step == 0 ? sum : partial;
     struct attn_backward t = *mine; /* the global o and lse among them */
     t.k = key_view(x, x->held.k, x->part.d_key);
     t.v = key_view(x, x->held.v, x->part.d_value);
-    t.dq.data = step == 0 ? mine->dq.data : g->dq_partial;
-    t.dk.data = to->k;
-    t.dv.data = to->v;
+    t.dq.data = step == 0 ? mine->dq.data : dq_partial;
+    t.dk.data = to.k;
+    t.dv.data = to.v;
     enum attn_status status = attn_rank_backward(x->rank, &x->part, &t);
     if (status == ATTN_OK && step > 0) {
-        add(mine->dq.data, g->dq_partial, n_q, x->part.dtype);
-        add(sum->k, g->partial.k, x->n_k, x->part.dtype);
-        add(sum->v, g->partial.v, x->n_v, x->part.dtype);
+        add(mine->dq.data, dq_partial, n_q, x->part.dtype);
+        add(sum.k, partial.k, x->n_k, x->part.dtype);
+        add(sum.v, partial.v, x->n_v, x->part.dtype);
     }
     return status;
 }
@@ -305,28 +293,22 @@ static enum attn_status rank_backward(struct attn_rank *rank, const struct attn_
                                       const struct attn_backward *mine)
 {
     struct ring x = open_ring(rank, whole, &mine->k, &mine->v);
-    struct gradients g = {.home = {mine->dk.data, mine->dv.data}};
-    enum attn_status status = take_travel(&x);
-    if (status == ATTN_OK && x.ranks > 1)
-        status = take_gradients(&x, &g);
+    enum attn_status status = take(&x, ATTN_BACKWARD);
     for (int step = 0; step < x.ranks && status == ATTN_OK; step++) {
-        status = backward_step(&x, step, mine, &g);
+        status = backward_step(&x, step, mine);
         if (status == ATTN_OK && step < x.ranks - 1)
             status = hop_keys(&x, step);
         if (status == ATTN_OK && x.ranks > 1)
-            status = hop(&x, ATTN_TAG_DK, ATTN_TAG_DV, step, sum_at(&x, &g, step),
-                         sum_at(&x, &g, step + 1));
+            status = hop(&x, ATTN_TAG_DK, ATTN_TAG_DV, step, sum_at(&x, mine, step),
+                         sum_at(&x, mine, step + 1));
     }
-    attn_rank_give(rank, g.dq_partial);
-    attn_rank_give(rank, g.partial.k);
-    attn_rank_give(rank, g.travel.k);
-    give_travel(&x);
+    give(&x);
     return status;
 }
 
 /* ---- the record ----------------------------------------------------------------------------- */
 
-static const struct attn_scheme scheme = {rank_forward, rank_backward};
+static const struct attn_scheme scheme = {"ring", steps, part_of, rank_forward, rank_backward};
 
 static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem *p,
                                 const struct attn_forward *t)
@@ -346,40 +328,19 @@ static enum attn_status accepts(const struct attn_problem *p, const struct attn_
     int ranks = attn_parallel_ranks(options);
     const struct attn_divisible of[] = {{"queries", p->n_query}, {"keys", p->n_key}};
     enum attn_status status = attn_shards_check("ring", ranks, of, 2, err);
-    for (int r = 0; r < ranks && status == ATTN_OK; r++)
-        for (int j = 0; j < ranks && status == ATTN_OK; j++) {
-            struct attn_problem part = part_of(p, ranks, r, j);
-            status = attn_parallel_accepts("ring", options, &part, err);
-        }
-    return status;
+    return status == ATTN_OK ? attn_scheme_accepts(&scheme, p, options, err) : status;
 }
 
 /* A term of a row's sum belongs to one block and is rescaled there only. */
 static int64_t rescales(const struct attn_problem *p, const struct attn_options *options)
 {
-    int ranks = attn_parallel_ranks(options);
-    int64_t most = 0;
-    for (int r = 0; r < ranks; r++)
-        for (int j = 0; j < ranks; j++) {
-            struct attn_problem part = part_of(p, ranks, r, j);
-            int64_t n = attn_parallel_rescales(options, &part);
-            most = n > most ? n : most;
-        }
-    return most;
+    return attn_scheme_rescales(&scheme, p, options);
 }
 
 /* Blocks after the first are merged, or in the backward added, one by one. */
 static int64_t merges(const struct attn_problem *p, const struct attn_options *options)
 {
-    int ranks = attn_parallel_ranks(options);
-    int64_t most = 0;
-    for (int r = 0; r < ranks; r++)
-        for (int j = 0; j < ranks; j++) {
-            struct attn_problem part = part_of(p, ranks, r, j);
-            int64_t n = attn_parallel_merges(options, &part);
-            most = n > most ? n : most;
-        }
-    return most + ranks - 1;
+    return attn_scheme_merges(&scheme, p, options) + attn_parallel_ranks(options) - 1;
 }
 
 /* Local costs of all blocks that a rank computes: flops add up, and of the live sets the largest
@@ -393,7 +354,7 @@ static enum attn_status price_blocks(const struct attn_problem *p,
     double flops = 0;
     memset(largest, 0, sizeof *largest);
     for (int step = 0; step < ranks; step++) {
-        struct attn_problem part = part_of(p, ranks, rank, block_at(ranks, rank, step));
+        struct attn_problem part = part_of(p, ranks, rank, step);
         struct attn_cost local;
         if (block_is_empty(&part))
             continue;
@@ -414,25 +375,17 @@ static enum attn_status cost(const struct attn_problem *p, const struct attn_opt
                              enum attn_pass pass, int rank, struct attn_cost *cost,
                              struct attn_error *err)
 {
-    int64_t ranks = attn_parallel_ranks(options), some = ranks > 1, b = pass == ATTN_BACKWARD;
-    int64_t e = (int64_t)attn_dtype_size(p->dtype), e_lse = (int64_t)attn_dtype_size(lse_dtype(p));
+    int64_t ranks = attn_parallel_ranks(options), b = pass == ATTN_BACKWARD && ranks > 1;
+    struct attn_buffer buffer[BUFFERS] = {0};
+    lay_out(p, (int)ranks, pass, buffer);
     int64_t rows = p->batch * p->heads * (p->n_query / ranks);
     int64_t kv = p->batch * p->kv_heads * (p->n_key / ranks) * (p->d_key + p->d_value);
-    const struct {
-        const char *name;
-        int64_t count, size;
-    } held[] = {{"kv.travel", (ranks > 2 ? 2 : some) * kv, e},
-                {"o.partial", some * !b * rows * p->d_value, e},
-                {"lse.partial", some * !b * rows, e_lse},
-                {"dkv.travel", some * b * kv, e},
-                {"dkv.partial", some * b * kv, e},
-                {"dq.partial", some * b * rows * p->d_key, e}};
     /* a merge: w1 o + w2 o2; a sum of gradients: one add an element */
     double merge = b ? (double)(rows * p->d_key + kv) : 3.0 * (double)(rows * p->d_value);
     struct attn_cost local;
     enum attn_status status = price_blocks(p, options, pass, rank, merge, &local, err);
-    for (size_t i = 0; i < sizeof held / sizeof *held && status == ATTN_OK; i++)
-        status = attn_cost_add(cost, held[i].name, held[i].count, held[i].size, err);
+    if (status == ATTN_OK)
+        status = attn_buffers_price(buffer, BUFFERS, cost, err);
     for (int i = 0; i < local.n_live && status == ATTN_OK; i++)
         status = attn_cost_add(cost, local.live[i].name, local.live[i].bytes, 1, err);
     if (status != ATTN_OK)
@@ -440,8 +393,8 @@ static enum attn_status cost(const struct attn_problem *p, const struct attn_opt
     cost->flops = local.flops;
     cost->counted = local.counted;
     /* K and V: P-1 hops.  dK and dV: P hops, the last one home. */
-    cost->bytes_sent = (ranks - 1) * kv * e + some * b * ranks * kv * e;
-    cost->messages = 2 * (ranks - 1) + some * b * 2 * ranks;
+    cost->bytes_sent = (ranks - 1 + b * ranks) * kv * (int64_t)attn_dtype_size(p->dtype);
+    cost->messages = 2 * (ranks - 1 + b * ranks);
     return ATTN_OK;
 }
 

@@ -21,12 +21,6 @@ struct attn_view attn_packed_view(void *data, enum attn_dtype dtype, int64_t hea
     return (struct attn_view){data, dtype, {heads * tokens * width, tokens * width, width, 1}};
 }
 
-struct attn_cview attn_view_const(const struct attn_view *view)
-{
-    const int64_t *s = view->stride;
-    return (struct attn_cview){view->data, view->dtype, {s[0], s[1], s[2], s[3]}};
-}
-
 enum attn_status attn_shards_take(struct attn_shards *s, struct attn_ledger *ledger,
                                   const char *name, enum attn_dtype dtype, const int64_t whole[4],
                                   int ranks, struct attn_error *err)
@@ -40,12 +34,6 @@ enum attn_status attn_shards_take(struct attn_shards *s, struct attn_ledger *led
     struct attn_error own;
     s->data = attn_ledger_take(ledger, name, ranks, s->pitch, &own);
     return s->data != NULL ? ATTN_OK : attn_fail(err, own.status, "%s", own.text);
-}
-
-struct attn_cview attn_shards_cview(const struct attn_shards *s, int rank)
-{
-    return attn_packed_cview(s->data + rank * s->pitch, s->dtype, s->extent[1], s->extent[2],
-                             s->extent[3]);
 }
 
 struct attn_view attn_shards_view(const struct attn_shards *s, int rank)
@@ -67,42 +55,35 @@ static void copy_row(char *to, int64_t to_step, const char *from, int64_t from_s
         memcpy(to + c * to_step, from + c * from_step, size);
 }
 
-static void copy_tokens(const int64_t extent[4], size_t size, char *to, const int64_t to_stride[4],
-                        const char *from, const int64_t from_stride[4])
+/* Every shard to or from its stretch of tokens. */
+static void copy_shards(const struct attn_shards *s, const struct attn_view *whole, int to_whole)
 {
-    int64_t e = (int64_t)size;
-    if (extent[3] == 0)
-        return;
-    for (int64_t b = 0; b < extent[0]; b++)
-        for (int64_t h = 0; h < extent[1]; h++)
-            for (int64_t i = 0; i < extent[2]; i++)
-                copy_row(to + e * attn_offset(to_stride, b, h, i), e * to_stride[3],
-                         from + e * attn_offset(from_stride, b, h, i), e * from_stride[3],
-                         extent[3], size);
+    const int64_t *n = s->extent, e = (int64_t)attn_dtype_size(s->dtype);
+    for (int r = 0; r < s->ranks && n[3] > 0; r++) {
+        struct attn_view mine = attn_shards_view(s, r);
+        for (int64_t b = 0; b < n[0]; b++)
+            for (int64_t h = 0; h < n[1]; h++)
+                for (int64_t i = 0; i < n[2]; i++) {
+                    char *there =
+                        (char *)whole->data + e * attn_offset(whole->stride, b, h, r * n[2] + i);
+                    char *here = (char *)mine.data + e * attn_offset(mine.stride, b, h, i);
+                    int64_t step = e * whole->stride[3], one = e * mine.stride[3];
+                    if (to_whole)
+                        copy_row(there, step, here, one, n[3], (size_t)e);
+                    else
+                        copy_row(here, one, there, step, n[3], (size_t)e);
+                }
+    }
 }
 
-void attn_shards_scatter(const struct attn_shards *s, const struct attn_cview *whole)
+void attn_shards_scatter(const struct attn_shards *s, const struct attn_view *whole)
 {
-    size_t size = attn_dtype_size(s->dtype);
-    for (int r = 0; r < s->ranks; r++) {
-        struct attn_view mine = attn_shards_view(s, r);
-        int64_t first = r * s->extent[2] * whole->stride[2];
-        if (s->extent[0] * s->extent[1] * s->extent[2] > 0)
-            copy_tokens(s->extent, size, mine.data, mine.stride,
-                        (const char *)whole->data + first * (int64_t)size, whole->stride);
-    }
+    copy_shards(s, whole, 0);
 }
 
 void attn_shards_gather(const struct attn_shards *s, const struct attn_view *whole)
 {
-    size_t size = attn_dtype_size(s->dtype);
-    for (int r = 0; r < s->ranks; r++) {
-        struct attn_cview mine = attn_shards_cview(s, r);
-        int64_t first = r * s->extent[2] * whole->stride[2];
-        if (s->extent[0] * s->extent[1] * s->extent[2] > 0)
-            copy_tokens(s->extent, size, (char *)whole->data + first * (int64_t)size, whole->stride,
-                        mine.data, mine.stride);
-    }
+    copy_shards(s, whole, 1);
 }
 
 /* ---- which rank counts work ---------------------------------------------------------------- */

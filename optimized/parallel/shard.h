@@ -22,9 +22,10 @@ struct attn_shards {
 enum attn_status attn_shards_take(struct attn_shards *s, struct attn_ledger *ledger,
                                   const char *name, enum attn_dtype dtype, const int64_t whole[4],
                                   int ranks, struct attn_error *err);
-void attn_shards_scatter(const struct attn_shards *s, const struct attn_cview *whole);
+
+/* From the whole tensor to its shards, or back. */
+void attn_shards_scatter(const struct attn_shards *s, const struct attn_view *whole);
 void attn_shards_gather(const struct attn_shards *s, const struct attn_view *whole);
-struct attn_cview attn_shards_cview(const struct attn_shards *s, int rank);
 struct attn_view attn_shards_view(const struct attn_shards *s, int rank);
 
 /* A contiguous [., heads, tokens, width] at data. */
@@ -32,7 +33,6 @@ struct attn_cview attn_packed_cview(const void *data, enum attn_dtype dtype, int
                                     int64_t tokens, int64_t width);
 struct attn_view attn_packed_view(void *data, enum attn_dtype dtype, int64_t heads, int64_t tokens,
                                   int64_t width);
-struct attn_cview attn_view_const(const struct attn_view *view);
 
 /* An extent that the ranks must divide. */
 struct attn_divisible {

@@ -10,6 +10,25 @@ const char *attn_tag_name(int tag)
     return tag >= 0 ? name[tag % ATTN_TAG_KINDS] : "?";
 }
 
+void attn_tag_extent(enum attn_tag_kind kind, const struct attn_problem *p, int64_t extent[3])
+{
+    static const struct {
+        int of_keys, of_rows, of_features;
+    } is[ATTN_TAG_KINDS] = {
+        [ATTN_TAG_Q] = {.of_features = 1},
+        [ATTN_TAG_K] = {.of_keys = 1, .of_features = 1},
+        [ATTN_TAG_V] = {.of_keys = 1},
+        [ATTN_TAG_LSE] = {.of_rows = 1},
+        [ATTN_TAG_DELTA] = {.of_rows = 1},
+        [ATTN_TAG_DQ] = {.of_features = 1},
+        [ATTN_TAG_DK] = {.of_keys = 1, .of_features = 1},
+        [ATTN_TAG_DV] = {.of_keys = 1},
+    };
+    extent[0] = is[kind].of_keys ? p->kv_heads : p->heads;
+    extent[1] = is[kind].of_keys ? p->n_key : p->n_query;
+    extent[2] = is[kind].of_rows ? 1 : is[kind].of_features ? p->d_key : p->d_value;
+}
+
 int attn_tag_step(int tag)
 {
     return tag / ATTN_TAG_KINDS;
@@ -45,9 +64,8 @@ void attn_piece_copy(void *to, const struct attn_piece *to_piece, const void *fr
         }
 }
 
-enum attn_status attn_vector_files(struct attn_transport *t, struct attn_send *send, int n_sends,
-                                   struct attn_receive *receive, int n_receives,
-                                   struct attn_error *err)
+enum attn_status attn_exchange(struct attn_transport *t, struct attn_send *send, int n_sends,
+                               struct attn_receive *receive, int n_receives, struct attn_error *err)
 {
     for (int m = 0; m < n_sends + n_receives; m++) {
         int peer = m < n_sends ? send[m].peer : receive[m - n_sends].peer;
@@ -81,5 +99,5 @@ enum attn_status attn_all_to_all(struct attn_transport *t, int tag, const struct
         receive[n] = (struct attn_receive){r, tag, to, x->in, 0};
         n++;
     }
-    return attn_vector_files(t, send, n, receive, n, err);
+    return attn_exchange(t, send, n, receive, n, err);
 }

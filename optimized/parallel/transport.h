@@ -17,7 +17,7 @@
 
 enum { ATTN_MAX_RANKS = 64 };
 
-/* What a message is: a tensor's name, and the hop or step in which it travels. */
+/* What a message is: a tensor's kind, and the hop or step in which it travels. */
 enum attn_tag_kind {
     ATTN_TAG_Q,
     ATTN_TAG_K,
@@ -36,6 +36,9 @@ static inline int attn_tag(enum attn_tag_kind kind, int step)
     return step * ATTN_TAG_KINDS + (int)kind;
 }
 const char *attn_tag_name(int tag); /* "k", "dq", ... */
+
+/* Heads, tokens and width of a tensor of this kind. */
+void attn_tag_extent(enum attn_tag_kind kind, const struct attn_problem *p, int64_t extent[3]);
 int attn_tag_step(int tag);
 
 /* Where the bytes of a message lie: extent[0] x extent[1] x extent[2] rows of `row` adjacent bytes,
@@ -82,9 +85,9 @@ struct attn_transport {
 
 /* Do all of these, in any order, and count the sends.  Peers must be other ranks.  EPEER when a
  * peer failed, left, or posted something else, or when no rank can make progress. */
-enum attn_status attn_vector_files(struct attn_transport *t, struct attn_send *send, int n_sends,
-                                   struct attn_receive *receive, int n_receives,
-                                   struct attn_error *err);
+enum attn_status attn_exchange(struct attn_transport *t, struct attn_send *send, int n_sends,
+                               struct attn_receive *receive, int n_receives,
+                               struct attn_error *err);
 
 /* All-to-all.  The piece for rank r starts out_step * r bytes after from, the one of rank r is put
  * in_step * r bytes after to; a rank's own piece is copied without a message. */

@@ -27,11 +27,13 @@
 
 #include "optimized/parallel/rank.h"
 #include "optimized/parallel/shard.h"
+#include "ref/problem.h"
 
 /* A rank's part of the problem: its heads, all tokens. */
-static struct attn_problem part_of(const struct attn_problem *whole, int ranks, int rank)
+static struct attn_problem part_of(const struct attn_problem *whole, int ranks, int rank, int step)
 {
     struct attn_problem part = *whole;
+    (void)step;
     part.heads = whole->heads / ranks;
     part.kv_heads = whole->kv_heads / ranks;
     part.origin.head += rank * part.heads;
@@ -39,9 +41,10 @@ static struct attn_problem part_of(const struct attn_problem *whole, int ranks, 
     return part;
 }
 
-static enum attn_dtype lse_dtype(const struct attn_problem *p)
+static int one_step(int ranks)
 {
-    return p->dtype == ATTN_F64 ? ATTN_F64 : ATTN_F32;
+    (void)ranks;
+    return 1;
 }
 
 /* ---- the exchange --------------------------------------------------------------------------- */
@@ -96,94 +99,110 @@ static enum attn_status to_tokens(struct attn_rank *rank, enum attn_tag_kind kin
 
 /* ---- one pass ------------------------------------------------------------------------------- */
 
-/* A tensor that is exchanged: its token shard, and the view of its head shard.  Inputs have the
- * const pair, outputs the other. */
+/* A tensor that is exchanged: what it is, and what its token shard and its head shard are called in
+ * struct attn_forward or struct attn_backward. */
 struct move {
     enum attn_tag_kind kind;
-    const char *name; /* of the head shard's buffer */
-    const struct attn_cview *from;
+    const char *name;              /* of the head shard's buffer */
+    const struct attn_cview *from; /* inputs */
     struct attn_cview *to;
-    const struct attn_view *home;
+    const struct attn_view *home; /* outputs */
     struct attn_view *away;
-    struct layout layout;
-    void *heads;
 };
+enum { MOVES_FORWARD = 5, MOVES_BACKWARD = 9, BUFFERS = MOVES_BACKWARD };
 
-static void measure(struct move *m, const struct attn_problem *part, int ranks, int64_t extent[3])
+/* The head shard of a tensor, and how it lies in both kinds of shard. */
+static struct attn_buffer head_shard(const struct move *m, const struct attn_problem *part)
 {
-    enum attn_tag_kind kind = m->kind;
-    int of_keys =
-        kind == ATTN_TAG_K || kind == ATTN_TAG_V || kind == ATTN_TAG_DK || kind == ATTN_TAG_DV;
-    int of_lse = kind == ATTN_TAG_LSE || kind == ATTN_TAG_DELTA;
-    int of_features =
-        kind == ATTN_TAG_Q || kind == ATTN_TAG_K || kind == ATTN_TAG_DQ || kind == ATTN_TAG_DK;
-    enum attn_dtype dtype = m->from != NULL ? m->from->dtype : m->home->dtype;
-    extent[0] = of_keys ? part->kv_heads : part->heads;
-    extent[1] = of_keys ? part->n_key : part->n_query;
-    extent[2] = of_lse ? 1 : of_features ? part->d_key : part->d_value;
-    m->layout = (struct layout){part->batch, extent[0], extent[1] / ranks,
-                                extent[2] * (int64_t)attn_dtype_size(dtype)};
+    int of_rows = m->kind == ATTN_TAG_LSE || m->kind == ATTN_TAG_DELTA;
+    int64_t n[3], e = (int64_t)attn_dtype_size(of_rows ? attn_lse_dtype(part) : part->dtype);
+    attn_tag_extent(m->kind, part, n);
+    return attn_buffer_of(m->name, part->batch * n[0] * n[1], n[2], e);
+}
+
+static struct layout layout_of(const struct move *m, const struct attn_problem *part, int ranks)
+{
+    struct attn_buffer shard = head_shard(m, part);
+    int64_t n[3];
+    attn_tag_extent(m->kind, part, n);
+    return (struct layout){part->batch, n[0], n[1] / ranks, shard.numbers * shard.size};
 }
 
 /* Take all head shards and fill those of the inputs. */
 static enum attn_status bring(struct attn_rank *rank, const struct attn_problem *part,
-                              struct move *move, int n)
+                              const struct move *move, int n, struct attn_buffer *buffer)
 {
-    int ranks = rank->transport->size;
-    for (int m = 0; m < n; m++) {
-        struct move *x = &move[m];
-        int64_t extent[3];
-        measure(x, part, ranks, extent);
-        const struct layout *l = &x->layout;
-        x->heads = attn_rank_take(rank, x->name, l->batch * l->heads * l->tokens * ranks, l->row);
-        if (x->heads == NULL)
-            return rank->error->status;
-        if (x->from != NULL)
-            *x->to = attn_packed_cview(x->heads, x->from->dtype, extent[0], extent[1], extent[2]);
-        else
-            *x->away = attn_packed_view(x->heads, x->home->dtype, extent[0], extent[1], extent[2]);
+    int64_t e[3];
+    for (int m = 0; m < n; m++)
+        buffer[m] = head_shard(&move[m], part);
+    enum attn_status status = attn_buffers_take(buffer, n, rank->ledger, rank->error);
+    for (int m = 0; m < n && status == ATTN_OK; m++) {
+        const struct move *x = &move[m];
+        struct layout l = layout_of(x, part, rank->transport->size);
+        attn_tag_extent(x->kind, part, e);
+        if (x->home != NULL) {
+            *x->away = attn_packed_view(buffer[m].data, x->home->dtype, e[0], e[1], e[2]);
+            continue;
+        }
+        *x->to = attn_packed_cview(buffer[m].data, x->from->dtype, e[0], e[1], e[2]);
+        status = to_heads(rank, x->kind, &l, x->from->data, buffer[m].data);
     }
-    enum attn_status status = ATTN_OK;
-    for (int m = 0; m < n && status == ATTN_OK; m++)
-        if (move[m].from != NULL)
-            status =
-                to_heads(rank, move[m].kind, &move[m].layout, move[m].from->data, move[m].heads);
     return status;
 }
 
-static enum attn_status take_home(struct attn_rank *rank, const struct move *move, int n)
+static enum attn_status take_home(struct attn_rank *rank, const struct attn_problem *part,
+                                  const struct move *move, int n, const struct attn_buffer *buffer)
 {
     enum attn_status status = ATTN_OK;
-    for (int m = 0; m < n && status == ATTN_OK; m++)
+    for (int m = 0; m < n && status == ATTN_OK; m++) {
+        struct layout l = layout_of(&move[m], part, rank->transport->size);
         if (move[m].home != NULL)
-            status =
-                to_tokens(rank, move[m].kind, &move[m].layout, move[m].heads, move[m].home->data);
+            status = to_tokens(rank, move[m].kind, &l, buffer[m].data, move[m].home->data);
+    }
     return status;
 }
 
-static void give_all(struct attn_rank *rank, struct move *move, int n)
+/* Which tensors move in a pass. */
+static void moves_forward(const struct attn_forward *mine, struct attn_forward *t,
+                          struct move move[MOVES_FORWARD])
 {
-    for (int m = n - 1; m >= 0; m--)
-        attn_rank_give(rank, move[m].heads);
+    const struct move list[] = {{ATTN_TAG_Q, "q.heads", .from = &mine->q, .to = &t->q},
+                                {ATTN_TAG_K, "k.heads", .from = &mine->k, .to = &t->k},
+                                {ATTN_TAG_V, "v.heads", .from = &mine->v, .to = &t->v},
+                                {ATTN_TAG_O, "o.heads", .home = &mine->o, .away = &t->o},
+                                {ATTN_TAG_LSE, "lse.heads", .home = &mine->lse, .away = &t->lse}};
+    memcpy(move, list, sizeof list);
+}
+
+static void moves_backward(const struct attn_backward *mine, const struct attn_cview *delta,
+                           struct attn_backward *t, struct move move[MOVES_BACKWARD])
+{
+    const struct move list[] = {{ATTN_TAG_Q, "q.heads", .from = &mine->q, .to = &t->q},
+                                {ATTN_TAG_K, "k.heads", .from = &mine->k, .to = &t->k},
+                                {ATTN_TAG_V, "v.heads", .from = &mine->v, .to = &t->v},
+                                {ATTN_TAG_DO, "do.heads", .from = &mine->d_o, .to = &t->d_o},
+                                {ATTN_TAG_LSE, "lse.heads", .from = &mine->lse, .to = &t->lse},
+                                {ATTN_TAG_DELTA, "delta.heads", .from = delta, .to = &t->d_lse},
+                                {ATTN_TAG_DQ, "dq.heads", .home = &mine->dq, .away = &t->dq},
+                                {ATTN_TAG_DK, "dk.heads", .home = &mine->dk, .away = &t->dk},
+                                {ATTN_TAG_DV, "dv.heads", .home = &mine->dv, .away = &t->dv}};
+    memcpy(move, list, sizeof list);
 }
 
 static enum attn_status rank_forward(struct attn_rank *rank, const struct attn_problem *whole,
                                      const struct attn_forward *mine)
 {
-    struct attn_problem part = part_of(whole, rank->transport->size, rank->transport->rank);
+    struct attn_problem part = part_of(whole, rank->transport->size, rank->transport->rank, 0);
     struct attn_forward t;
-    struct move move[] = {{ATTN_TAG_Q, "q.heads", .from = &mine->q, .to = &t.q},
-                          {ATTN_TAG_K, "k.heads", .from = &mine->k, .to = &t.k},
-                          {ATTN_TAG_V, "v.heads", .from = &mine->v, .to = &t.v},
-                          {ATTN_TAG_O, "o.heads", .home = &mine->o, .away = &t.o},
-                          {ATTN_TAG_LSE, "lse.heads", .home = &mine->lse, .away = &t.lse}};
-    int n = (int)(sizeof move / sizeof *move);
-    enum attn_status status = bring(rank, &part, move, n);
+    struct move move[MOVES_FORWARD];
+    struct attn_buffer buffer[BUFFERS] = {0};
+    moves_forward(mine, &t, move);
+    enum attn_status status = bring(rank, &part, move, MOVES_FORWARD, buffer);
     if (status == ATTN_OK)
         status = attn_rank_forward(rank, &part, &t);
     if (status == ATTN_OK)
-        status = take_home(rank, move, n);
-    give_all(rank, move, n);
+        status = take_home(rank, &part, move, MOVES_FORWARD, buffer);
+    attn_buffers_give(buffer, BUFFERS, rank->ledger);
     return status;
 }
 
@@ -213,70 +232,56 @@ static void minus_delta_f64(const struct attn_backward *t, int64_t rows, int64_t
     }
 }
 
-static enum attn_status take_delta(struct attn_rank *rank, const struct attn_problem *whole,
-                                   const struct attn_backward *mine, struct attn_cview *delta)
+/* Beside the head shards: O = 0 for every row, in the memory of one; and D while it is sent. */
+static struct attn_buffer zeros_of(const struct attn_problem *part)
 {
-    int64_t tokens = whole->n_query / rank->transport->size;
-    int64_t rows = whole->batch * whole->heads * tokens;
-    enum attn_dtype dtype = lse_dtype(whole);
-    void *d = attn_rank_take(rank, "delta.shard", rows, (int64_t)attn_dtype_size(dtype));
-    if (d == NULL)
-        return rank->error->status;
-    if (dtype == ATTN_F64)
-        minus_delta_f64(mine, rows, whole->d_value, d);
-    else
-        minus_delta_f32(mine, rows, whole->d_value, d);
-    *delta = attn_packed_cview(d, dtype, whole->heads, tokens, 1);
-    return ATTN_OK;
+    return attn_buffer_of("zeros", 1, part->d_value, (int64_t)attn_dtype_size(part->dtype));
 }
 
-/* O = 0 for every row, in the memory of one. */
-static enum attn_status take_zeros(struct attn_rank *rank, const struct attn_problem *whole,
-                                   struct attn_cview *o)
+static struct attn_buffer delta_of(const struct attn_problem *part)
 {
-    int64_t size = (int64_t)attn_dtype_size(whole->dtype);
-    void *zeros = attn_rank_take(rank, "zeros", whole->d_value, size);
-    if (zeros == NULL)
-        return rank->error->status;
-    memset(zeros, 0, (size_t)(whole->d_value * size));
-    *o = (struct attn_cview){zeros, whole->dtype, {0, 0, 0, 1}};
-    return ATTN_OK;
+    return attn_buffer_of("delta.shard", part->batch * part->heads, part->n_query,
+                          (int64_t)attn_dtype_size(attn_lse_dtype(part)));
 }
 
 static enum attn_status rank_backward(struct attn_rank *rank, const struct attn_problem *whole,
                                       const struct attn_backward *mine)
 {
-    struct attn_problem part = part_of(whole, rank->transport->size, rank->transport->rank);
+    int ranks = rank->transport->size;
+    struct attn_problem part = part_of(whole, ranks, rank->transport->rank, 0);
+    struct attn_buffer zeros = zeros_of(&part), minus_d = delta_of(&part), buffer[BUFFERS] = {0};
     struct attn_backward t = {0};
-    struct attn_cview delta = {0};
-    struct move move[] = {{ATTN_TAG_Q, "q.heads", .from = &mine->q, .to = &t.q},
-                          {ATTN_TAG_K, "k.heads", .from = &mine->k, .to = &t.k},
-                          {ATTN_TAG_V, "v.heads", .from = &mine->v, .to = &t.v},
-                          {ATTN_TAG_DO, "do.heads", .from = &mine->d_o, .to = &t.d_o},
-                          {ATTN_TAG_LSE, "lse.heads", .from = &mine->lse, .to = &t.lse},
-                          {ATTN_TAG_DELTA, "delta.heads", .from = &delta, .to = &t.d_lse},
-                          {ATTN_TAG_DQ, "dq.heads", .home = &mine->dq, .away = &t.dq},
-                          {ATTN_TAG_DK, "dk.heads", .home = &mine->dk, .away = &t.dk},
-                          {ATTN_TAG_DV, "dv.heads", .home = &mine->dv, .away = &t.dv}};
-    int n = (int)(sizeof move / sizeof *move);
-    enum attn_status status = take_zeros(rank, whole, &t.o);
+    struct attn_cview delta;
+    struct move move[MOVES_BACKWARD];
+    enum attn_status status = attn_buffers_take(&zeros, 1, rank->ledger, rank->error);
     if (status == ATTN_OK)
-        status = take_delta(rank, whole, mine, &delta);
-    if (status == ATTN_OK)
-        status = bring(rank, &part, move, n);
-    attn_rank_give(rank, (void *)(uintptr_t)delta.data); /* sent: nobody needs it any more */
+        status = attn_buffers_take(&minus_d, 1, rank->ledger, rank->error);
+    if (status == ATTN_OK) {
+        int64_t tokens = whole->n_query / ranks, rows = whole->batch * whole->heads * tokens;
+        memset(zeros.data, 0, (size_t)(zeros.numbers * zeros.size));
+        if (minus_d.size == 8)
+            minus_delta_f64(mine, rows, whole->d_value, (double *)(void *)minus_d.data);
+        else
+            minus_delta_f32(mine, rows, whole->d_value, (float *)(void *)minus_d.data);
+        t.o = (struct attn_cview){zeros.data, whole->dtype, {0, 0, 0, 1}};
+        delta = attn_packed_cview(minus_d.data, attn_lse_dtype(whole), whole->heads, tokens, 1);
+        moves_backward(mine, &delta, &t, move);
+        status = bring(rank, &part, move, MOVES_BACKWARD, buffer);
+    }
+    attn_buffers_give(&minus_d, 1, rank->ledger); /* sent: nobody needs it any more */
     if (status == ATTN_OK)
         status = attn_rank_backward(rank, &part, &t);
     if (status == ATTN_OK)
-        status = take_home(rank, move, n);
-    give_all(rank, move, n);
-    attn_rank_give(rank, (void *)(uintptr_t)t.o.data);
+        status = take_home(rank, &part, move, MOVES_BACKWARD, buffer);
+    attn_buffers_give(buffer, BUFFERS, rank->ledger);
+    attn_buffers_give(&zeros, 1, rank->ledger);
     return status;
 }
 
 /* ---- the record ----------------------------------------------------------------------------- */
 
-static const struct attn_scheme scheme = {rank_forward, rank_backward};
+static const struct attn_scheme scheme = {"ulysses", one_step, part_of, rank_forward,
+                                          rank_backward};
 
 static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem *p,
                                 const struct attn_forward *t)
@@ -304,120 +309,65 @@ static enum attn_status accepts(const struct attn_problem *p, const struct attn_
                                         {"queries", p->n_query},
                                         {"keys", p->n_key}};
     enum attn_status status = attn_shards_check("ulysses", ranks, of, 4, err);
-    for (int r = 0; r < ranks && status == ATTN_OK; r++) {
-        struct attn_problem part = part_of(p, ranks, r);
-        status = attn_parallel_accepts("ulysses", options, &part, err);
-    }
-    return status;
+    return status == ATTN_OK ? attn_scheme_accepts(&scheme, p, options, err) : status;
 }
 
-/* The local implementation's, of the rank that has most. */
 static int64_t rescales(const struct attn_problem *p, const struct attn_options *options)
 {
-    int ranks = attn_parallel_ranks(options);
-    int64_t most = 0;
-    for (int r = 0; r < ranks; r++) {
-        struct attn_problem part = part_of(p, ranks, r);
-        int64_t n = attn_parallel_rescales(options, &part);
-        most = n > most ? n : most;
-    }
-    return most;
+    return attn_scheme_rescales(&scheme, p, options);
 }
 
 static int64_t merges(const struct attn_problem *p, const struct attn_options *options)
 {
-    int ranks = attn_parallel_ranks(options);
-    int64_t most = 0;
-    for (int r = 0; r < ranks; r++) {
-        struct attn_problem part = part_of(p, ranks, r);
-        int64_t n = attn_parallel_merges(options, &part);
-        most = n > most ? n : most;
-    }
-    return most;
-}
-
-/* Elements of a rank's head shards, and what a feature, and a number of lse's type, take. */
-struct sizes {
-    int64_t rows, q, k, v, o, e, e_lse;
-};
-
-static struct sizes sizes_of(const struct attn_problem *part)
-{
-    int64_t rows = part->batch * part->heads * part->n_query;
-    int64_t kv_rows = part->batch * part->kv_heads * part->n_key;
-    return (struct sizes){.rows = rows,
-                          .q = rows * part->d_key,
-                          .k = kv_rows * part->d_key,
-                          .v = kv_rows * part->d_value,
-                          .o = rows * part->d_value,
-                          .e = (int64_t)attn_dtype_size(part->dtype),
-                          .e_lse = (int64_t)attn_dtype_size(lse_dtype(part))};
+    return attn_scheme_merges(&scheme, p, options);
 }
 
 /* The head shards are live from the first exchange to the last.  Beside them, in turn: delta's
  * token shard while it is sent (backward), then what the local implementation takes.  The larger of
- * the two makes the peak. */
-static enum attn_status add_live(const struct attn_problem *part, const struct sizes *n,
-                                 enum attn_pass pass, const struct attn_cost *local,
-                                 struct attn_cost *cost, struct attn_error *err)
-{
-    int64_t b = pass == ATTN_BACKWARD, f = !b;
-    int late = !b || local->peak_bytes > n->rows * n->e_lse;
-    const struct {
-        const char *name;
-        int64_t count, size;
-    } held[] = {{"zeros", b * part->d_value, n->e},
-                {"delta.shard", late ? 0 : n->rows, n->e_lse},
-                {"q.heads", n->q, n->e},
-                {"k.heads", n->k, n->e},
-                {"v.heads", n->v, n->e},
-                {"o.heads", f * n->o, n->e},
-                {"do.heads", b * n->o, n->e},
-                {"lse.heads", n->rows, n->e_lse},
-                {"delta.heads", b * n->rows, n->e_lse},
-                {"dq.heads", b * n->q, n->e},
-                {"dk.heads", b * n->k, n->e},
-                {"dv.heads", b * n->v, n->e}};
-    enum attn_status status = ATTN_OK;
-    for (size_t i = 0; i < sizeof held / sizeof *held && status == ATTN_OK; i++)
-        status = attn_cost_add(cost, held[i].name, held[i].count, held[i].size, err);
-    for (int i = 0; late && i < local->n_live && status == ATTN_OK; i++)
-        status = attn_cost_add(cost, local->live[i].name, local->live[i].bytes, 1, err);
-    return status;
-}
-
+ * the two makes the peak.  Of each tensor a rank keeps one P-th and sends the rest, a P-th to each
+ * other rank. */
 static enum attn_status cost(const struct attn_problem *p, const struct attn_options *options,
                              enum attn_pass pass, int rank, struct attn_cost *cost,
                              struct attn_error *err)
 {
-    int ranks = attn_parallel_ranks(options);
-    struct attn_problem part = part_of(p, ranks, rank);
-    struct sizes n = sizes_of(&part);
+    int ranks = attn_parallel_ranks(options), n = MOVES_FORWARD;
+    struct attn_problem part = part_of(p, ranks, rank, 0);
+    struct attn_buffer zeros = zeros_of(&part), delta = delta_of(&part);
+    struct attn_forward forward_tensors = {0};
+    struct attn_backward backward_tensors = {0};
+    struct move move[MOVES_BACKWARD];
     struct attn_cost local;
+    int64_t moved = 0, late = 1;
     enum attn_status status = ATTN_OK;
     if (pass == ATTN_BACKWARD)
         status = attn_parallel_claims("ulysses", options, BACKWARD_CAPS, err);
     if (status == ATTN_OK)
         status = attn_parallel_price(options, &part, pass, &local, err);
-    if (status == ATTN_OK)
-        status = add_live(&part, &n, pass, &local, cost, err);
     if (status != ATTN_OK)
         return status;
-    cost->counted = local.counted;
-    /* of each tensor a rank keeps one P-th and sends the rest, a P-th to each other rank */
-    if (pass == ATTN_FORWARD) {
-        cost->flops = local.flops;
-        cost->bytes_sent = (n.q + n.k + n.v + n.o) / ranks * n.e + n.rows / ranks * n.e_lse;
-        cost->messages = 5;
-    } else {
-        cost->flops = local.flops + 2.0 * (double)n.o; /* dO . O */
-        cost->bytes_sent =
-            (2 * n.q + 2 * n.k + 2 * n.v + n.o) / ranks * n.e + 2 * n.rows / ranks * n.e_lse;
-        cost->messages = 9;
+    moves_forward(&forward_tensors, &forward_tensors, move);
+    if (pass == ATTN_BACKWARD) {
+        n = MOVES_BACKWARD;
+        moves_backward(&backward_tensors, &backward_tensors.d_lse, &backward_tensors, move);
+        status = attn_buffers_price(&zeros, 1, cost, err);
+        late = local.peak_bytes > delta.parts * delta.numbers * delta.size;
+        if (!late && status == ATTN_OK)
+            status = attn_buffers_price(&delta, 1, cost, err);
     }
-    cost->bytes_sent *= ranks - 1;
-    cost->messages *= ranks - 1;
-    return ATTN_OK;
+    for (int m = 0; m < n && status == ATTN_OK; m++) {
+        struct attn_buffer shard = head_shard(&move[m], &part);
+        status = attn_buffers_price(&shard, 1, cost, err);
+        moved += shard.parts * shard.numbers * shard.size;
+    }
+    for (int i = 0; late && i < local.n_live && status == ATTN_OK; i++)
+        status = attn_cost_add(cost, local.live[i].name, local.live[i].bytes, 1, err);
+    cost->counted = local.counted;
+    cost->flops = local.flops;
+    if (pass == ATTN_BACKWARD) /* dO . O */
+        cost->flops += 2.0 * (double)(part.batch * part.heads * part.n_query * part.d_value);
+    cost->bytes_sent = moved / ranks * (ranks - 1);
+    cost->messages = n * (ranks - 1);
+    return status;
 }
 
 const struct attn_impl attn_impl_ulysses = {
