@@ -139,8 +139,8 @@ enum attn_status attn_rank_backward(struct attn_rank *rank, const struct attn_pr
 
 /* ---- the driver ----------------------------------------------------------------------------- */
 
-/* A tensor of the whole problem and its shards.  role NONE: this pass does not have it.  The gradient
- * of LSE has the kind of D, which is made of it. */
+/* A tensor of the whole problem and its shards.  role NONE: this pass does not have it.  The
+ * gradient of LSE has the kind of D, which is made of it. */
 struct dealt {
     enum { NONE, INPUT, OUTPUT } role;
     struct attn_view whole; /* of an input, only read */
