@@ -205,8 +205,6 @@ struct count {
     int runs[2], alarms[2][JUDGES];             /* of honest runs: typical, battery   */
     int killed[2][OUTPUT_SETS][JUDGES];         /* mutants                            */
     int mutants, elsewhere, equivalent, broken; /* judged; left out, by reason        */
-    int seen[2];                                /* killed by at least one judge       */
-    char missed[400];                           /* what attnlab check passes, by id   */
     unsigned char alarmed[OUTPUT_SETS][JUDGES][MOST_CASES];
 };
 
@@ -223,26 +221,18 @@ static void count_honest(const struct marks *marks, struct count *count)
     }
 }
 
-static void count_mutant(const char *id, const struct marks *marks, struct count *count)
+static void count_mutant(const struct marks *marks, struct count *count)
 {
-    int any[2] = {0, 0}, before = count->killed[1][ALL_OUTPUTS][CHECK];
     for (int set = 0; set < OUTPUT_SETS; set++)
         for (int judge = 0; judge < JUDGES; judge++) {
             int killed[2] = {0, 0};
             for (int at = 0; at < case_count(); at++)
                 killed[at >= TYPICAL] |=
                     marks->rejects[set][judge][at] && !count->alarmed[set][judge][at];
-            for (int part = 0; part < 2; part++) {
+            for (int part = 0; part < 2; part++)
                 count->killed[part][set][judge] += killed[part];
-                any[part] |= killed[part];
-            }
         }
     count->mutants++;
-    size_t used = strlen(count->missed);
-    if (count->killed[1][ALL_OUTPUTS][CHECK] == before)
-        snprintf(count->missed + used, sizeof count->missed - used, " %s", id);
-    for (int part = 0; part < 2; part++)
-        count->seen[part] += any[part];
 }
 
 static int count_all(const char *folder, struct marks *marks, struct count *count)
@@ -271,7 +261,7 @@ static int count_all(const char *folder, struct marks *marks, struct count *coun
             fprintf(stderr, "\n%s: %s\n", list[m].id, marks->walk.error);
         count->broken += marks->walk.error[0] != '\0';
         if (marks->walk.error[0] == '\0')
-            count_mutant(list[m].id, marks, count);
+            count_mutant(marks, count);
     }
     fprintf(stderr, "\r%-60s\r", "");
     free(list);
@@ -285,38 +275,6 @@ static void print_row(const char *name, const char *source, int judge, const str
     printf("| `%s` | %d | %d | %d | %d | %d | %d | %s |\n", name, c->killed[0][ONLY_O][judge],
            c->killed[0][ALL_OUTPUTS][judge], c->killed[1][ONLY_O][judge],
            c->killed[1][ALL_OUTPUTS][judge], c->alarms[0][judge], c->alarms[1][judge], source);
-}
-
-static int index_of(const char *text)
-{
-    int r = 0;
-    while (r < RULES && strcmp(rule_texts[r], text) != 0)
-        r++;
-    return r;
-}
-
-/* What the table shows, in its own numbers. */
-static void print_reading(const struct count *c)
-{
-    int torch = index_of("torch-f32"), numpy = index_of("numpy"), bound = index_of("bound");
-    printf(
-        "Reading it:\n\n* **Inputs first.** On the typical inputs %d of %d mutants are rejected by "
-        "none of these rules, on the battery %d.\n",
-        c->mutants - c->seen[0], c->mutants, c->mutants - c->seen[1]);
-    printf(
-        "* **Then outputs.** On the battery `torch-f32` kills %d when it looks at O alone, %d when "
-        "at all outputs.\n",
-        c->killed[1][ONLY_O][torch], c->killed[1][ALL_OUTPUTS][torch]);
-    printf("* **The rule decides what else is flagged.** Of %d honest runs on the battery `numpy` "
-           "rejects %d, `torch-f32` %d,\n  `bound` %d. A rule that rejects honest runs of a case "
-           "finds no bugs by it: hence the few kills of the strictest.\n",
-           c->runs[1], c->alarms[1][numpy], c->alarms[1][torch], c->alarms[1][bound]);
-    if (c->missed[0] != '\0')
-        printf("* Passed by `attnlab check` in these cases, and killed in those that this table "
-               "leaves out (mutants.md):%s.\n",
-               c->missed);
-    puts("* All cases are small and stored as f32 or f64; the tolerances of `torch-bf16`, "
-         "`flashinfer` and `nmse` are meant for\n  16 bits.");
 }
 
 static void print_page(const struct count *c)
@@ -366,7 +324,8 @@ static void print_page(const struct count *c)
     }
     printf("| of | %d | %d | %d | %d | %d | %d | |\n\n", c->mutants, c->mutants, c->mutants,
            c->mutants, c->runs[0], c->runs[1]);
-    print_reading(c);
+    puts("* All cases are small and stored as f32 or f64; the tolerances of `torch-bf16`, "
+         "`flashinfer` and `nmse` are meant for\n  16 bits.");
 }
 
 int main(int argc, char **argv)

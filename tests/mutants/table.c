@@ -128,81 +128,42 @@ static int print_kills(const struct mutant *list, int n, const char *folder)
 
 /* ---- names ---------------------------------------------------------------------------------- */
 
-struct named {
-    int mutants, first, most;
-};
-
-static int hits_of(const struct naming *x, const struct family *f)
+static int is_asked(const char *id, char *const *ids, int n)
 {
-    int hits = 0;
-    for (int n = 0; n < x->n && f != NULL; n++)
-        hits += family_is_named(f, x->text[n]);
-    return hits;
+    for (int a = 0; a < n; a++)
+        if (strcmp(ids[a], id) == 0)
+            return 1;
+    return n == 0;
 }
 
-static void print_mutant(const struct mutant *m, const struct family *f, const struct naming *x)
-{
-    int hits = hits_of(x, f);
-    int first = f != NULL && x->n > 0 && family_is_named(f, x->text[0]);
-    printf("| %s | `%s` | %s | %s | %d/%d | %s | %s |\n", m->id, m->spec,
-           f != NULL ? f->name : "**none**", first ? "yes" : "no", hits, x->n,
-           x->n > 0 ? x->battery[0]->name : x->error, x->text[0]);
-    fflush(stdout);
-}
-
-static void count_named(struct named *t, const struct family *f, const struct naming *x)
-{
-    t->mutants++;
-    if (f == NULL || x->n == 0)
-        return;
-    t->first += family_is_named(f, x->text[0]);
-    t->most += 2 * hits_of(x, f) > x->n;
-}
-
-/* Of all mutants, or of those with these ids. */
-static int print_names(const struct mutant *list, int n, const char *folder, char *const *id,
-                       int ids)
+/* Of all mutants the first failing case; of those with these ids the first few. */
+static int print_names(const struct mutant *list, int n, const char *folder, char *const *ids,
+                       int n_ids)
 {
     struct family *family;
-    int families = families_read(&family);
-    struct named all = {0};
-    struct named *by = calloc((size_t)(families > 0 ? families : 1), sizeof *by);
-    if (families <= 0 || by == NULL)
+    int families = families_read(&family), mutants = 0, right = 0;
+    if (families <= 0)
         return 2;
-    if (ids == 0)
-        puts("# What the diagnosis says of planted bugs\n\n"
-             "Every mutant of docs/mutants.md that numbers kill, its first failing case, "
-             "and what the diagnosis\nsays of that one; *named* counts the first five failing "
-             "cases. "
-             "Which words name which family is in\n`tests/mutants/families.def`.  What this is "
-             "worth: "
-             "docs/external.md, at the end.\n");
-    puts("| mutant | planted in | family | first | named | first failing case | its diagnosis |");
-    puts("| --- | --- | --- | --- | --- | --- | --- |");
+    puts("| mutant | planted in | family | named | failing case | its diagnosis |");
+    puts("| --- | --- | --- | --- | --- | --- |");
     for (int m = 0; m < n; m++) {
         struct naming x;
-        int asked = ids == 0;
-        for (int a = 0; a < ids; a++)
-            asked |= strcmp(id[a], list[m].id) == 0;
-        if (!mutant_is_numeric(&list[m]) || !asked)
-            continue;
         const struct family *f = family_of(family, families, &list[m]);
-        mutant_diagnose(&list[m], folder, NAMING_CASES, &x);
-        print_mutant(&list[m], f, &x);
-        for (int k = 1; k < x.n && ids > 0; k++)
-            printf("|  |  |  |  |  | %s | %s |\n", x.battery[k]->name, x.text[k]);
-        count_named(&all, f, &x);
-        if (f != NULL)
-            count_named(&by[f - family], f, &x);
+        if (!mutant_is_numeric(&list[m]) || !is_asked(list[m].id, ids, n_ids))
+            continue;
+        mutant_diagnose(&list[m], folder, n_ids > 0 ? NAMING_CASES : 1, &x);
+        mutants++;
+        right += f != NULL && x.n > 0 && family_is_named(f, x.text[0]);
+        if (x.n == 0)
+            printf("| %s | `%s` | | no | | %s |\n", list[m].id, list[m].spec, x.error);
+        for (int k = 0; k < x.n; k++)
+            printf("| %s | `%s` | %s | %s | %s | %s |\n", list[m].id, list[m].spec,
+                   f != NULL ? f->name : "**none**",
+                   f != NULL && family_is_named(f, x.text[k]) ? "yes" : "no", x.battery[k]->name,
+                   x.text[k]);
+        fflush(stdout);
     }
-    puts("\n| family | mutants | first diagnosis right | most diagnoses right |");
-    puts("| --- | --- | --- | --- |");
-    for (int f = 0; f < families; f++)
-        if (by[f].mutants > 0)
-            printf("| %s | %d | %d | %d |\n", family[f].name, by[f].mutants, by[f].first,
-                   by[f].most);
-    printf("| all | %d | %d | %d |\n", all.mutants, all.first, all.most);
-    free(by);
+    printf("\nOf %d mutants, %d have a first diagnosis of the right family.\n", mutants, right);
     free(family);
     return 0;
 }
