@@ -106,11 +106,6 @@ struct draft {
     const struct attn_external_specs *externals;
 };
 
-static enum attn_status no_memory(struct attn_error *err)
-{
-    return attn_fail(err, ATTN_ENOMEM, "no memory for a plan");
-}
-
 static void group_clear(struct group *group)
 {
     for (int key = 0; key < GROUP_KEYS; key++)
@@ -219,9 +214,7 @@ static enum attn_status take_value(struct draft *draft, int key, const char *val
 {
     enum attn_status status = ATTN_OK;
     int words = 0;
-    char *copy = strdup(value), *rest = copy;
-    if (copy == NULL)
-        return no_memory(err);
+    char *copy = attn_cli_text("%s", value), *rest = copy;
     for (char *word; status == ATTN_OK && (word = next_word(&rest)) != NULL; words++)
         status = words > 0 && !keys[key].is_list
                      ? attn_fail(err, ATTN_EINVAL, "%s takes one value, got '%.60s'",
@@ -268,12 +261,10 @@ static enum attn_status put(struct draft *draft, const char *name, const char *v
                          keys[key].is_list ? "; `+=` adds to a list" : "");
     enum attn_status status = take_value(draft, key, value, err);
     draft->is_set[key] = 1;
-    char *joined = NULL;
     if (status != ATTN_OK || slot == NULL)
         return status;
-    if (asprintf(&joined, "%s%s%s", *slot != NULL ? *slot : "", *slot != NULL ? " " : "", value) <
-        0)
-        return no_memory(err);
+    char *joined =
+        attn_cli_text("%s%s%s", *slot != NULL ? *slot : "", *slot != NULL ? " " : "", value);
     free(*slot);
     *slot = joined;
     return ATTN_OK;
@@ -281,22 +272,16 @@ static enum attn_status put(struct draft *draft, const char *name, const char *v
 
 static enum attn_status begin_group(struct draft *draft, const char *name, struct attn_error *err)
 {
-    struct group *group = calloc(1, sizeof *group);
-    if (group == NULL)
-        return no_memory(err);
+    struct group *group, **end = &draft->first;
     size_t length = strlen(name);
-    if (length == 0 || length >= sizeof group->name || strpbrk(name, " \t\"'=,/") != NULL) {
-        free(group);
+    if (length == 0 || length >= sizeof group->name || strpbrk(name, " \t\"'=,/") != NULL)
         return attn_fail(err, ATTN_EINVAL,
                          "a group needs a name of 1 to 31 letters, digits and -, got '%.60s'",
                          name);
-    }
-    struct group **end = &draft->first;
     for (; *end != NULL; end = &(*end)->next)
-        if (strcmp((*end)->name, name) == 0) {
-            free(group);
+        if (strcmp((*end)->name, name) == 0)
             return attn_fail(err, ATTN_EINVAL, "there are two groups named %s", name);
-        }
+    group = attn_cli_need(calloc(1, sizeof *group));
     memcpy(group->name, name, length + 1);
     group->line = draft->line;
     draft->now = *end = group;
@@ -364,9 +349,7 @@ static enum attn_status wish(struct draft *draft, const char *what, const char *
 static enum attn_status set_limit(struct draft *draft, char *subjects, const char *length,
                                   struct attn_error *err)
 {
-    struct limit *limit = calloc(1, sizeof *limit);
-    if (limit == NULL)
-        return no_memory(err);
+    struct limit *limit = attn_cli_need(calloc(1, sizeof *limit));
     for (char *word; (word = next_word(&subjects)) != NULL; limit->n_subjects++) {
         if (limit->n_subjects == MAX_SUBJECTS || strlen(word) >= SUBJECT_TEXT) {
             free(limit);
@@ -523,13 +506,9 @@ static enum attn_status append(struct attn_plan *plan, const struct attn_plan_po
     if (plan->n == ATTN_PLAN_POINTS)
         return attn_fail(err, ATTN_EINVAL, "more than %d points: make plans of fewer",
                          ATTN_PLAN_POINTS);
-    if ((plan->n & (plan->n - 1)) == 0) { /* room doubles at every power of two */
-        size_t room = plan->n == 0 ? 1 : 2 * (size_t)plan->n;
-        struct attn_plan_point *more = realloc(plan->point, room * sizeof *more);
-        if (more == NULL)
-            return attn_fail(err, ATTN_ENOMEM, "no memory for %zu points", room);
-        plan->point = more;
-    }
+    if ((plan->n & (plan->n - 1)) == 0) /* room doubles at every power of two */
+        plan->point = attn_cli_need(
+            realloc(plan->point, (plan->n == 0 ? 1 : 2 * (size_t)plan->n) * sizeof *plan->point));
     plan->point[plan->n++] = *point;
     return ATTN_OK;
 }
@@ -561,23 +540,18 @@ static int names(const char *list, const char *name)
 
 /* External implementations that the group does not name come after its own specs; but not in groups
  * "ranks...", which vary what they do not have. */
-static enum attn_status add_externals(const struct draft *draft, struct group *group,
-                                      struct attn_error *err)
+static void add_externals(const struct draft *draft, struct group *group)
 {
     const struct attn_external_specs *externals = draft->externals;
-    if (strncmp(group->name, "ranks", 5) == 0)
-        return ATTN_OK;
-    for (int e = 0; externals != NULL && e < externals->n; e++) {
+    int varies_ranks = strncmp(group->name, "ranks", 5) == 0;
+    for (int e = 0; externals != NULL && !varies_ranks && e < externals->n; e++) {
         const char *list = value_of(draft, group, SPEC);
-        char *joined = NULL;
         if (names(list, externals->one[e].name))
             continue;
-        if (asprintf(&joined, "%s %s", list, externals->one[e].name) < 0)
-            return no_memory(err);
+        char *joined = attn_cli_text("%s %s", list, externals->one[e].name);
         free(group->value[SPEC]);
         group->value[SPEC] = joined;
     }
-    return ATTN_OK;
 }
 
 /* The lists, slowest first. */
@@ -597,9 +571,7 @@ static enum attn_status multiply(const struct draft *draft, struct group *group,
         int has_no_price = !ok && point->external != NULL;
         return status == ATTN_OK && !has_no_price ? append(draft->plan, point, err) : status;
     }
-    char *copy = strdup(value_of(draft, group, order[level])), *rest = copy;
-    if (copy == NULL)
-        return no_memory(err);
+    char *copy = attn_cli_text("%s", value_of(draft, group, order[level])), *rest = copy;
     for (char *word; status == ATTN_OK && (word = next_word(&rest)) != NULL;) {
         if (order[level] == MASK)
             strcpy(point->c.mask, word);
@@ -630,9 +602,7 @@ static enum attn_status check_different(const struct attn_plan *plan, int64_t fi
 {
     size_t n = (size_t)(plan->n - first);
     enum attn_status status = ATTN_OK;
-    const struct attn_plan_point **sorted = calloc(n + 1, sizeof *sorted);
-    if (sorted == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for %zu points", n);
+    const struct attn_plan_point **sorted = attn_cli_need(calloc(n + 1, sizeof *sorted));
     for (size_t i = 0; i < n; i++)
         sorted[i] = &plan->point[(size_t)first + i];
     qsort(sorted, n, sizeof *sorted, by_words);
@@ -647,13 +617,10 @@ static enum attn_status check_different(const struct attn_plan *plan, int64_t fi
 static enum attn_status expand(const struct draft *draft, struct group *group,
                                struct attn_error *err)
 {
-    if (add_externals(draft, group, err) != ATTN_OK)
-        return ATTN_ENOMEM;
+    add_externals(draft, group);
     if (*value_of(draft, group, SPEC) == '\0' || *value_of(draft, group, LENGTH) == '\0')
         return attn_fail(err, ATTN_EINVAL, "group %s needs spec and length", group->name);
-    struct attn_plan_point *point = calloc(1, sizeof *point);
-    if (point == NULL)
-        return no_memory(err);
+    struct attn_plan_point *point = attn_cli_need(calloc(1, sizeof *point));
     strcpy(point->group, group->name);
     int64_t first = draft->plan->n;
     enum attn_status status = multiply(draft, group, 0, point, err);
@@ -722,10 +689,8 @@ enum attn_status attn_plan_parse(const char *name, const char *text,
 {
     enum attn_status status = ATTN_OK;
     struct draft draft;
-    char *copy = strdup(text), *rest = copy;
+    char *copy = attn_cli_text("%s", text), *rest = copy;
     begin(&draft, plan, externals);
-    if (copy == NULL)
-        status = no_memory(err);
     for (char *now; status == ATTN_OK && (now = strsep(&rest, "\n")) != NULL;) {
         draft.line++;
         drop_comment(now);
@@ -775,9 +740,8 @@ static enum attn_status put_flag(struct draft *draft, const char *name, const ch
                                  struct attn_error *err)
 {
     int key = find_key(name);
-    char *copy = strdup(key == PASS && strcmp(value, "both") == 0 ? "fwd,bwd" : value);
-    if (copy == NULL)
-        return no_memory(err);
+    int both = key == PASS && strcmp(value, "both") == 0;
+    char *copy = attn_cli_text("%s", both ? "fwd,bwd" : value);
     enum attn_status status =
         (key == LENGTH || key == PASS) && !separate(copy)
             ? attn_fail(err, ATTN_EINVAL, "--%s '%.60s': an item is empty", name, value)

@@ -459,13 +459,9 @@ enum attn_status attn_record_parse_point(const char *line, size_t size, struct a
 static enum attn_status take_point(struct attn_records *r, const json_t *json,
                                    struct attn_error *err)
 {
-    if ((r->n & (r->n - 1)) == 0) { /* room doubles at every power of two */
-        size_t room = r->n == 0 ? 1 : 2 * (size_t)r->n;
-        struct attn_point *more = realloc(r->point, room * sizeof *more);
-        if (more == NULL)
-            return attn_fail(err, ATTN_ENOMEM, "no memory for %zu records", room);
-        r->point = more;
-    }
+    if ((r->n & (r->n - 1)) == 0) /* room doubles at every power of two */
+        r->point =
+            attn_cli_need(realloc(r->point, (r->n == 0 ? 1 : 2 * (size_t)r->n) * sizeof *r->point));
     return point_from_json(json, &r->point[r->n++], err);
 }
 
@@ -506,31 +502,26 @@ static int by_names(const void *a, const void *b)
 }
 
 /* Of each point and round the last record goes to the place of the first; the others go. */
-static enum attn_status keep_latest(struct attn_records *r, struct attn_error *err)
+static void keep_latest(struct attn_records *r)
 {
-    struct attn_point **sorted = calloc((size_t)r->n + 1, sizeof *sorted);
-    char *is_stale = calloc((size_t)r->n + 1, 1);
+    struct attn_point **sorted = attn_cli_need(calloc((size_t)r->n + 1, sizeof *sorted));
+    char *is_stale = attn_cli_need(calloc((size_t)r->n + 1, 1));
     int64_t n = 0;
-    for (int64_t i = 0; sorted != NULL && i < r->n; i++)
+    for (int64_t i = 0; i < r->n; i++)
         sorted[i] = &r->point[i];
-    if (sorted != NULL && is_stale != NULL) {
-        qsort(sorted, (size_t)r->n, sizeof *sorted, by_names);
-        for (int64_t i = 1, first = 0; i < r->n; i++)
-            if (attn_point_same(sorted[first], sorted[i])) {
-                *sorted[first] = *sorted[i];
-                is_stale[sorted[i] - r->point] = 1;
-            } else
-                first = i;
-        for (int64_t i = 0; i < r->n; i++)
-            if (!is_stale[i])
-                r->point[n++] = r->point[i];
-        r->n = n;
-    }
-    int failed = sorted == NULL || is_stale == NULL;
+    qsort(sorted, (size_t)r->n, sizeof *sorted, by_names);
+    for (int64_t i = 1, first = 0; i < r->n; i++)
+        if (attn_point_same(sorted[first], sorted[i])) {
+            *sorted[first] = *sorted[i];
+            is_stale[sorted[i] - r->point] = 1;
+        } else
+            first = i;
+    for (int64_t i = 0; i < r->n; i++)
+        if (!is_stale[i])
+            r->point[n++] = r->point[i];
+    r->n = n;
     free(sorted);
     free(is_stale);
-    return failed ? attn_fail(err, ATTN_ENOMEM, "no memory for %lld records", (long long)r->n)
-                  : ATTN_OK;
 }
 
 static enum attn_status read_lines(FILE *file, const char *path, struct attn_records *r,
@@ -572,8 +563,8 @@ enum attn_status attn_record_read(const char *path, struct attn_records *r, stru
     enum attn_status status = read_lines(file, path, r, err);
     fclose(file);
     if (status == ATTN_OK)
-        status = keep_latest(r, err);
-    if (status != ATTN_OK)
+        keep_latest(r);
+    else
         attn_records_free(r);
     return status;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/cli/cli.h"
 #include "optimized/registry.h"
 
 static const double none = (double)NAN; /* the macro is a float */
@@ -258,23 +259,13 @@ static void enter(const struct attn_point *points, int64_t n, const char **words
     qsort(entry, (size_t)n, sizeof *entry, compare_entries);
 }
 
-enum attn_status attn_summary_make(const struct attn_point *points, int64_t n,
-                                   struct attn_summary *summary, struct attn_error *err)
+void attn_summary_make(const struct attn_point *points, int64_t n, struct attn_summary *summary)
 {
-    *summary = (struct attn_summary){NULL, 0};
-    if (n == 0)
-        return ATTN_OK;
-    struct entry *entry = malloc((size_t)n * sizeof *entry);
-    double *scratch = malloc((size_t)n * sizeof *scratch);
-    const char **words = malloc(2 * (size_t)n * sizeof *words);
-    struct attn_row *row = malloc((size_t)n * sizeof *row);
-    if (entry == NULL || scratch == NULL || words == NULL || row == NULL) {
-        free(entry);
-        free(scratch);
-        free(words);
-        free(row);
-        return attn_fail(err, ATTN_ENOMEM, "no memory to summarise %lld records", (long long)n);
-    }
+    struct entry *entry = attn_cli_need(malloc(((size_t)n + 1) * sizeof *entry));
+    double *scratch = attn_cli_need(malloc(((size_t)n + 1) * sizeof *scratch));
+    const char **words = attn_cli_need(malloc((2 * (size_t)n + 1) * sizeof *words));
+    struct attn_row *row = attn_cli_need(malloc(((size_t)n + 1) * sizeof *row));
+    summary->n = 0;
     enter(points, n, words, entry);
     for (int64_t s = 0, group = 0, begin = 0, end; s < n; s = end) {
         for (end = s + 1; end < n && compare_rows(&entry[s], &entry[end]) == 0; end++)
@@ -290,7 +281,6 @@ enum attn_status attn_summary_make(const struct attn_point *points, int64_t n,
     free(entry);
     free(scratch);
     free(words);
-    return ATTN_OK;
 }
 
 void attn_summary_free(struct attn_summary *summary)

@@ -37,9 +37,8 @@ struct attn_summary {
     int64_t n;
 };
 
-/* Fold n records.  Rows borrow from points, which must outlive them.  ENOMEM only. */
-enum attn_status attn_summary_make(const struct attn_point *points, int64_t n,
-                                   struct attn_summary *summary, struct attn_error *err);
+/* Fold n records.  Rows borrow from points, which must outlive them. */
+void attn_summary_make(const struct attn_point *points, int64_t n, struct attn_summary *summary);
 void attn_summary_free(struct attn_summary *summary);
 
 /* Does the group's name begin with the word ("length" of "length-causal")? */
