@@ -256,9 +256,9 @@ static enum attn_status set_layout(struct attn_files *files, struct attn_error *
                          said);
     if (flag != NULL && said != NULL && find_layout(said) != layout)
         note("--layout %s instead of layout=%.80s", flag, said);
-    files->layout = layout;
-    files->blhd = layout != BHLD;
-    files->thd = layout == THD;
+    files->layout_row = layout;
+    files->layout.by_token = layout != BHLD;
+    files->layout.is_packed = layout == THD;
     return ATTN_OK;
 }
 
@@ -269,16 +269,16 @@ static enum attn_status set_heads(struct attn_files *files, struct attn_error *e
                                                                                 "kv-heads"};
     const char *flag[2] = {files->request->heads, files->request->kv_heads}, *text;
     for (int n = 0; n < 2; n++) {
-        if (files->layout != BLE && flag[n] != NULL)
+        if (files->layout_row != BLE && flag[n] != NULL)
             return attn_fail(err, ATTN_EINVAL, "--%s belongs to --layout BLE, [B,L,H*d]", flags[n]);
-        if (files->layout != BLE)
+        if (files->layout_row != BLE)
             continue;
         enum attn_status status = setting(files, key[n], flag[n], &text, err);
         if (status != ATTN_OK)
             return status;
         if (text == NULL && n == 1)
-            files->folded[1] = files->folded[0];
-        else if (text == NULL || !attn_cli_int(text, 1, INT32_MAX, &files->folded[n]))
+            files->layout.folded[1] = files->layout.folded[0];
+        else if (text == NULL || !attn_cli_int(text, 1, INT32_MAX, &files->layout.folded[n]))
             return attn_fail(err, ATTN_EINVAL,
                              "layout B,L,H*d, %s '%.40s': say --%s, a number from 1", key[n],
                              text != NULL ? text : "", flags[n]);
@@ -288,7 +288,7 @@ static enum attn_status set_heads(struct attn_files *files, struct attn_error *e
 
 const char *attn_files_layout(const struct attn_files *files)
 {
-    return layouts[files->layout][1];
+    return layouts[files->layout_row][1];
 }
 
 static enum attn_status set_pass(struct attn_files *files, struct attn_error *err)
@@ -401,10 +401,11 @@ static enum attn_status set_bias(struct attn_files *files, struct attn_error *er
     if (files->alibi != NULL && files->input[ATTN_IN_BIAS] != NULL)
         return attn_fail(err, ATTN_EINVAL,
                          "a bias tensor and ALiBi together: one of them; add ALiBi to the tensor");
-    if (files->thd && files->packed.n != 1 && files->input[ATTN_IN_BIAS] != NULL)
+    if (files->layout.is_packed && files->packed.n != 1 && files->input[ATTN_IN_BIAS] != NULL)
         return attn_fail(err, ATTN_EINVAL,
                          "a bias tensor with layout THD: documents have no [Lq,Lk] in common");
-    if (files->thd && !files->packed.is_even && !files->packed.is_self && files->alibi != NULL)
+    if (files->layout.is_packed && !files->packed.is_even && !files->packed.is_self &&
+        files->alibi != NULL)
         return attn_fail(err, ATTN_EINVAL,
                          "ALiBi with layout THD: every document must have as many queries as keys");
     if (files->input[ATTN_IN_BIAS] != NULL) {
@@ -451,7 +452,7 @@ static enum attn_status bytes_of_word(struct attn_files *files, const struct att
     const struct attn_problem *p = &files->problem;
     const int64_t all[4] = {1, p->heads, p->batch * p->n_query, p->batch * p->n_key};
     int hidden = says(files, "mask_one", "hidden");
-    int in_entries = files->thd && files->packed.is_even && files->packed.n != 1;
+    int in_entries = files->layout.is_packed && files->packed.is_even && files->packed.n != 1;
     char text[160];
     if (!hidden && !in_entries)
         return ATTN_OK;
@@ -621,7 +622,7 @@ static void note_difference(const struct attn_files *files, const char *flag)
 static enum attn_status add_documents(struct attn_files *files, struct attn_error *err)
 {
     char *inside = files->mask_text;
-    if (!files->thd || files->packed.is_even || strcmp(inside, "dense(mask)") == 0)
+    if (!files->layout.is_packed || files->packed.is_even || strcmp(inside, "dense(mask)") == 0)
         return ATTN_OK;
     enum attn_status status = attn_files_packed_mask(files, inside, &files->mask_text, err);
     free(inside);
@@ -647,7 +648,7 @@ static enum attn_status choose(struct attn_files *files, struct attn_error *err)
                (text == NULL || strstr(text, "key_mask") == NULL);
     if (text == NULL && !hide)
         note("no mask was said: every pair %sis visible",
-             files->thd && files->packed.n != 1 ? "of a document " : "");
+             files->layout.is_packed && files->packed.n != 1 ? "of a document " : "");
     if (hide && text != NULL)
         status = print(&files->mask_text, err, "(%s)&keys(key_mask)", text);
     else

@@ -13,6 +13,7 @@
 #include "optimized/registry.h"
 #include "ref/mask/mask.h"
 #include "tests/harness/cases/claims.h"
+#include "tests/harness/files/layout.h"
 
 enum attn_file_input {
     ATTN_IN_Q,
@@ -57,12 +58,9 @@ struct attn_files {
     struct attn_file_tensor *stored[ATTN_OUTPUTS];          /* results beside the inputs */
     const struct attn_file_tensor *named[ATTN_FILES_NAMED]; /* by the mask */
     int n_named;
-    int n_axes;                      /* of q: 4, 3 (no batch) or 2 (no heads either) */
-    int layout;                      /* row of the table in file_problem.c */
-    int blhd;                        /* [B,L,H,d] instead of [B,H,L,d]; of the next two also */
-    int thd;                         /* [T,H,d] */
-    int64_t folded[2];               /* [B,L,H d]: heads of q, heads of k; else 0 */
-    struct attn_packed_batch packed; /* where thd is 1 */
+    int layout_row; /* of the table in file_problem.c */
+    struct attn_file_layout layout;
+    struct attn_packed_batch packed; /* where the layout is */
     enum attn_pass pass;
     int d_bias; /* the gradient of the bias is computed */
     int given;  /* output[] was not computed here but taken from a file */
@@ -134,9 +132,7 @@ enum attn_status attn_files_fits(const struct attn_files *files, const struct at
                                  const struct attn_file_tensor *tensor, const char *name,
                                  enum attn_output output, struct attn_error *err);
 
-/* Which axes a tensor has: tokens and features (of the queries' heads, of the keys'); lse and dlse,
- * [B,H,L] in any layout; bias and dbias, [B,H,Lq,Lk] with stride 0 where they are broadcast. */
-enum attn_file_axes { ATTN_AXES_QUERIES, ATTN_AXES_KEYS, ATTN_AXES_ROWS, ATTN_AXES_PAIRS };
+/* In a bias and its gradient, extents of 1 are broadcast: their stride is 0. */
 enum attn_file_axes attn_file_axes_of(enum attn_output output);
 
 struct attn_view attn_files_view(const struct attn_files *files,

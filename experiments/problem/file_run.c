@@ -188,9 +188,9 @@ static int describe(const struct attn_files *files, char number[5][40],
     pair[n++] = (struct attn_file_pair){"pass", attn_pass_name(files->pass)};
     pair[n++] = (struct attn_file_pair){"lse", "e"}; /* whatever the input declares of others */
     pair[n++] = (struct attn_file_pair){"empty_lse", "-inf"};
-    snprintf(number[3], 40, "%lld", (long long)files->folded[0]);
-    snprintf(number[4], 40, "%lld", (long long)files->folded[1]);
-    if (files->folded[0] > 0) {
+    snprintf(number[3], 40, "%lld", (long long)files->layout.folded[0]);
+    snprintf(number[4], 40, "%lld", (long long)files->layout.folded[1]);
+    if (files->layout.folded[0] > 0) {
         pair[n++] = (struct attn_file_pair){"heads", number[3]};
         pair[n++] = (struct attn_file_pair){"kv_heads", number[4]};
     }

@@ -90,11 +90,12 @@ static enum attn_status read_starts(struct attn_files *files, struct attn_error 
 static enum attn_status open_packed(struct attn_files *files, struct attn_error *err)
 {
     struct attn_packed_batch *x = &files->packed;
-    if (!files->thd && (files->input[ATTN_IN_CU_Q] != NULL || files->input[ATTN_IN_CU_K] != NULL))
+    if (!files->layout.is_packed &&
+        (files->input[ATTN_IN_CU_Q] != NULL || files->input[ATTN_IN_CU_K] != NULL))
         return attn_fault(
             err, ATTN_EINVAL, files->file[0].path,
             "has cu_seqlens, which belong to packed tensors [T,H,d]: say --layout THD");
-    if (!files->thd)
+    if (!files->layout.is_packed)
         return ATTN_OK;
     enum attn_status status = read_starts(files, err);
     if (status != ATTN_OK)
@@ -167,65 +168,16 @@ enum attn_file_axes attn_file_axes_of(enum attn_output output)
                                                     : ATTN_AXES_QUERIES;
 }
 
-static int is_folded(const struct attn_files *files, enum attn_file_axes kind)
-{
-    return files->folded[0] > 0 && kind != ATTN_AXES_ROWS;
-}
-
-/* at[a]: which axis of the file is logical axis a (b, h, row, feature); -1: it has none.  Folded
- * heads and features share one.  Returns how many there are. */
-static int axes(const struct attn_files *files, enum attn_file_axes kind, int at[4])
-{
-    int is_lse = kind == ATTN_AXES_ROWS, swap = files->blhd && !is_lse && files->n_axes >= 3;
-    int absent = 4 - files->n_axes;
-    for (int a = 0; a < 4; a++)
-        at[a] = a - absent >= 0 ? a - absent : -1;
-    if (swap) {
-        int head = at[1];
-        at[1] = at[2];
-        at[2] = head;
-    }
-    if (is_lse)
-        at[3] = -1;
-    if (is_folded(files, kind))
-        at[1] = --at[3];
-    return files->n_axes - (is_lse || is_folded(files, kind));
-}
-
 /* Batch entries that the tokens of a packed batch are cut into; 1 where they are not. */
 static int64_t entries(const struct attn_files *files)
 {
-    return files->thd && files->packed.is_even ? files->packed.n : 1;
+    return files->layout.is_packed && files->packed.is_even ? files->packed.n : 1;
 }
 
-static void to_file(const struct attn_files *files, const int64_t logical[4],
-                    enum attn_file_axes kind, struct attn_file_tensor *tensor)
+static void extents_of(const struct attn_files *files, enum attn_file_input input,
+                       enum attn_file_axes kind, int64_t n[4])
 {
-    int at[4];
-    tensor->n_axes = axes(files, kind, at);
-    for (int a = 0; a < 4; a++)
-        if (at[a] >= 0)
-            tensor->extent[at[a]] = logical[a];
-    tensor->extent[at[2]] *= entries(files);
-    if (is_folded(files, kind))
-        tensor->extent[at[3]] = logical[1] * logical[3];
-}
-
-static void from_file(const struct attn_files *files, const struct attn_file_tensor *tensor,
-                      enum attn_file_axes kind, int64_t logical[4])
-{
-    int at[4];
-    axes(files, kind, at);
-    for (int a = 0; a < 4; a++)
-        logical[a] = at[a] >= 0 ? tensor->extent[at[a]] : 1;
-    if (entries(files) != 1) {
-        logical[0] = entries(files);
-        logical[2] = logical[0] > 0 ? logical[2] / logical[0] : 0;
-    }
-    if (is_folded(files, kind)) {
-        logical[1] = files->folded[kind == ATTN_AXES_KEYS];
-        logical[3] /= logical[1];
-    }
+    attn_file_extents(&files->layout, kind, files->input[input], entries(files), n);
 }
 
 static struct attn_view bias_view(const struct attn_file_tensor *tensor)
@@ -244,22 +196,12 @@ struct attn_view attn_files_view(const struct attn_files *files,
                                  const struct attn_file_tensor *tensor, enum attn_file_axes kind)
 {
     struct attn_view view = {.data = tensor->data};
-    int64_t stride[ATTN_FILE_AXES], whole = 1;
-    int at[4];
+    struct attn_file_tensor shape = *tensor;
+    int64_t n[4];
     if (kind == ATTN_AXES_PAIRS)
         return bias_view(tensor);
-    for (int a = tensor->n_axes - 1; a >= 0; a--) {
-        stride[a] = whole;
-        whole *= tensor->extent[a];
-    }
-    axes(files, kind, at);
-    for (int a = 0; a < 4;
-         a++) /* an axis that is not there has extent 1: its stride is never used */
-        view.stride[a] = at[a] >= 0 ? stride[at[a]] : 1;
-    if (entries(files) > 1)
-        view.stride[0] = tensor->extent[at[2]] / entries(files) * view.stride[2];
-    if (is_folded(files, kind))
-        view.stride[1] = tensor->extent[at[3]] / files->folded[kind == ATTN_AXES_KEYS];
+    attn_file_extents(&files->layout, kind, tensor, entries(files), n);
+    attn_file_place(&files->layout, kind, n, &shape, view.stride);
     attn_file_dtype_storage(tensor->dtype, &view.dtype);
     return view;
 }
@@ -310,7 +252,7 @@ static enum attn_status check_types(const struct attn_files *files, struct attn_
             return attn_fault(err, ATTN_EINVAL, files->from[same[i]]->path,
                               "%s is %s: it needs %d axes as q has", name,
                               attn_file_shape(t, shape), n_axes);
-        int64_t heads = files->folded[i == 1 || i == 2];
+        int64_t heads = files->layout.folded[i == 1 || i == 2];
         if (heads > 0 && t->extent[n_axes - 1] % heads != 0)
             return attn_fault(err, ATTN_EINVAL, files->from[same[i]]->path,
                               "%s is %s: its last axis does not fold %lld heads%s", name,
@@ -407,24 +349,21 @@ static void output_extents(const struct attn_problem *p, enum attn_output output
 void attn_files_output_shape(const struct attn_files *files, enum attn_output output,
                              struct attn_file_tensor *tensor)
 {
-    int64_t extent[4];
+    int64_t extent[4], stride[4];
     enum attn_dtype dtype = files->problem.dtype;
+    if (output == ATTN_LSE && dtype != ATTN_F64)
+        dtype = ATTN_F32;
     memset(tensor, 0, sizeof *tensor);
-    output_extents(&files->problem, output, extent);
-    if (output == ATTN_DBIAS)
+    if (output == ATTN_DBIAS) {
         *tensor = *files->input[ATTN_IN_BIAS];
-    else
-        to_file(files, extent, attn_file_axes_of(output), tensor);
+    } else { /* no overflow: attn_problem_check, or the inputs' */
+        tensor->dtype = attn_file_dtype_of(dtype);
+        output_extents(&files->problem, output, extent);
+        attn_file_place(&files->layout, attn_file_axes_of(output), extent, tensor, stride);
+    }
     tensor->data = NULL;
     tensor->fortran = tensor->swapped = 0;
     tensor->name = attn_output_name(output);
-    if (output == ATTN_LSE && dtype != ATTN_F64)
-        dtype = ATTN_F32;
-    if (output != ATTN_DBIAS)
-        tensor->dtype = attn_file_dtype_of(dtype);
-    tensor->bytes = attn_file_dtype_size(tensor->dtype);
-    for (int a = 0; a < tensor->n_axes; a++) /* no overflow: attn_problem_check, or the inputs' */
-        tensor->bytes *= tensor->extent[a];
 }
 
 enum attn_status attn_files_shapes(struct attn_files *files, struct attn_error *err)
@@ -433,25 +372,26 @@ enum attn_status attn_files_shapes(struct attn_files *files, struct attn_error *
     const struct attn_file_tensor *const *in = (const struct attn_file_tensor *const *)files->input;
     int64_t q[4], k[4], v[4];
     char text[160];
-    int is_folded = files->folded[0] > 0;
+    int is_folded = files->layout.folded[0] > 0;
     enum attn_status status = open_packed(files, err);
     if (status != ATTN_OK)
         return status;
-    files->n_axes = in[ATTN_IN_Q]->n_axes + is_folded;
-    if (files->thd && files->n_axes != 3)
+    int n_axes = in[ATTN_IN_Q]->n_axes + is_folded;
+    files->layout.n_axes = files->layout.is_packed ? 4 : n_axes;
+    if (files->layout.is_packed && n_axes != 3)
         return attn_fault(err, ATTN_EINVAL, files->from[ATTN_IN_Q]->path,
                           "q is %s: [T,H,d] would fit layout THD",
                           attn_file_shape(in[ATTN_IN_Q], text));
-    if (files->n_axes < 2 + is_folded || files->n_axes > 4)
+    if (n_axes < 2 + is_folded || n_axes > 4)
         return attn_fault(err, ATTN_EINVAL, files->from[ATTN_IN_Q]->path,
                           is_folded ? "q is %s: [B,L,H*d] or [L,H*d] would fit"
                                     : "q is %s: [B,H,L,d], [H,L,d] or [L,d] would fit",
                           attn_file_shape(in[ATTN_IN_Q], text));
     if ((status = check_types(files, err)) != ATTN_OK)
         return status;
-    from_file(files, in[ATTN_IN_Q], ATTN_AXES_QUERIES, q);
-    from_file(files, in[ATTN_IN_K], ATTN_AXES_KEYS, k);
-    from_file(files, in[ATTN_IN_V], ATTN_AXES_KEYS, v);
+    extents_of(files, ATTN_IN_Q, ATTN_AXES_QUERIES, q);
+    extents_of(files, ATTN_IN_K, ATTN_AXES_KEYS, k);
+    extents_of(files, ATTN_IN_V, ATTN_AXES_KEYS, v);
     if ((status = check_qkv(files, q, k, v, err)) != ATTN_OK)
         return status;
     *p = (struct attn_problem){.batch = q[0],

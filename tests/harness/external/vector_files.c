@@ -14,14 +14,13 @@
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/files/files.h"
 #include "tests/harness/files/folder.h"
+#include "tests/harness/files/layout.h"
 
 enum { FORMAT = 1, MAX_TENSORS = 10, MAX_PAIRS = 40, MAX_MANIFEST = 64 << 20, MAX_CASES = 100000 };
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-/* How a tensor lies in files: queries, keys, values and everything of their shape follow the
- * declared layout; LSE, masks and biases do not, but that packed LSE is [H,Tq].  Axes that a bias
- * broadcasts are there once.  n: its extents b, h, row, feature; stride: of these in the file. */
+/* How a tensor lies in files.  Axes that a bias broadcasts are there once. */
 struct place {
     struct attn_file_tensor shape; /* without name and data */
     int64_t n[4], stride[4];
@@ -30,33 +29,17 @@ struct place {
 static struct place place_of(const struct attn_claims *claims, const struct attn_tensor *t,
                              int slot)
 {
-    int is_bias = slot == ATTN_T_BIAS || slot == ATTN_T_DBIAS;
-    int is_lse = slot == ATTN_T_LSE || slot == ATTN_T_DLSE;
-    int packed = claims->layout == ATTN_CLAIMS_THD && !is_bias;
-    int by_token = claims->layout != ATTN_PLUGIN_BHLD && !is_bias && !is_lse;
+    const struct attn_file_layout layout = {.n_axes = 4,
+                                            .by_token = claims->layout != ATTN_PLUGIN_BHLD,
+                                            .is_packed = claims->layout == ATTN_CLAIMS_THD};
     struct place x = {.shape = {.dtype = attn_file_dtype_of(t->dtype)}};
-    int64_t *n = x.n;
+    enum attn_file_axes axes = slot == ATTN_T_BIAS || slot == ATTN_T_DBIAS ? ATTN_AXES_PAIRS
+                               : slot == ATTN_T_LSE || slot == ATTN_T_DLSE ? ATTN_AXES_ROWS
+                                                                           : ATTN_AXES_QUERIES;
     for (int a = 0; a < 4; a++)
-        n[a] = is_bias && t->stride[a] == 0 && t->extent[a] > 1 ? 1 : t->extent[a];
-    /* order[]: from the outermost to the innermost; b and rows of a packed tensor are one axis */
-    static const int by_head[3] = {0, 1, 2}, token_major[3] = {0, 2, 1}, packed_lse[3] = {1, 0, 2};
-    const int *order = by_token ? token_major : packed && is_lse ? packed_lse : by_head;
-    int64_t whole = x.stride[3] = 1;
-    whole *= n[3];
-    for (int a = 2; a >= 0; a--) {
-        x.stride[order[a]] = whole;
-        whole *= n[order[a]];
-    }
-    for (int a = 0; a < 3; a++) {
-        int joins = packed && a > 0 && order[a - 1] == 0; /* with the batch entries before it */
-        if (joins)
-            x.shape.extent[x.shape.n_axes - 1] *= n[order[a]];
-        else
-            x.shape.extent[x.shape.n_axes++] = n[order[a]];
-    }
-    if (!is_lse)
-        x.shape.extent[x.shape.n_axes++] = n[3];
-    x.shape.bytes = whole * attn_file_dtype_size(x.shape.dtype);
+        x.n[a] =
+            axes == ATTN_AXES_PAIRS && t->stride[a] == 0 && t->extent[a] > 1 ? 1 : t->extent[a];
+    attn_file_place(&layout, axes, x.n, &x.shape, x.stride);
     return x;
 }
 
