@@ -50,9 +50,10 @@ static int open_run(struct attn_failed_run *run, const struct attn_setup *s,
     run->setup = s;
     run->loose = s->problem.dtype == ATTN_F64 ? 1e-11 : 2e-5;
     for (int slot = 0; slot < ATTN_SLOTS && ok; slot++) {
-        const struct attn_truth_tensor *t = &run->truth.tensor[slot - ATTN_T_O];
-        const int64_t *n = slot < ATTN_T_O ? s->tensor[slot].extent : t->extent;
-        if (s->tensor[slot].data == NULL || (slot >= ATTN_T_O && t->want == NULL))
+        const struct attn_truth_tensor *t =
+            slot >= ATTN_T_O ? &run->truth.tensor[slot - ATTN_T_O] : NULL;
+        const int64_t *n = t != NULL ? t->extent : s->tensor[slot].extent;
+        if (s->tensor[slot].data == NULL || (t != NULL && t->want == NULL))
             continue;
         memcpy(run->extent[slot], n, sizeof run->extent[slot]);
         const struct attn_cview view = attn_tensor_cview(&s->tensor[slot]);
