@@ -15,7 +15,7 @@ struct flags {
     int dry_run, quiet;
     struct attn_cli_list keys;  /* of a plan */
     struct attn_cli_list given; /* --plugin, --exec and --claims, in order */
-    struct attn_external_specs *externals;
+    struct attn_external_specs externals;
 };
 
 /* A key of a plan, whose values are the plan's own affair; with a help of its own. */
@@ -93,11 +93,11 @@ static int make_plan(struct flags *flags, struct attn_plan *plan)
 {
     struct attn_error err = {ATTN_OK, ""};
     memset(plan, 0, sizeof *plan);
-    enum attn_status status = attn_external_specs_meet(flags->externals, MEETING_S, &err);
+    enum attn_status status = attn_external_specs_meet(&flags->externals, MEETING_S, &err);
     if (status == ATTN_OK)
         status = flags->plan != NULL
-                     ? attn_plan_read(flags->plan, flags->externals, plan, &err)
-                     : attn_plan_from_flags(&flags->keys, flags->externals, plan, &err);
+                     ? attn_plan_read(flags->plan, &flags->externals, plan, &err)
+                     : attn_plan_from_flags(&flags->keys, &flags->externals, plan, &err);
     if (status != ATTN_OK)
         return attn_cli_fail("measure", attn_cli_status(err.status), "%s", err.text);
     for (int k = 0; k < flags->keys.n && flags->plan != NULL; k++) {
@@ -141,12 +141,10 @@ static int read_flags(int argc, char **argv, struct flags *flags)
         keys->at[keys->n].flag = "spec";
         keys->at[keys->n++].value = argv[s];
     }
-    for (int x = 0; x < flags->given.n; x++)
-        if (attn_external_specs_add(flags->externals, flags->given.at[x].flag,
-                                    flags->given.at[x].value, &err) != ATTN_OK)
-            return attn_cli_fail("measure", ATTN_EXIT_USAGE, "%s", err.text);
+    if (attn_external_specs_take(&flags->externals, &flags->given, &err) != ATTN_OK)
+        return attn_cli_fail("measure", ATTN_EXIT_USAGE, "%s", err.text);
     int others = flags->out != NULL || flags->plan != NULL || flags->keys.n > 0 ||
-                 flags->externals->n > 0 || flags->dry_run;
+                 flags->externals.n > 0 || flags->dry_run;
     if (flags->from != NULL && (flags->csv == NULL || others))
         return attn_cli_fail("measure", ATTN_EXIT_USAGE, "--from goes with --csv and nothing else");
     return -1;
@@ -154,8 +152,7 @@ static int read_flags(int argc, char **argv, struct flags *flags)
 
 static int measure(int argc, char **argv)
 {
-    static struct attn_external_specs externals;
-    static struct flags flags = {.externals = &externals};
+    static struct flags flags;
     struct attn_plan plan;
     int64_t n_errors = 0;
     int status = read_flags(argc, argv, &flags);

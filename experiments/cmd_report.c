@@ -19,7 +19,7 @@ struct flags {
     const char *plan, *from, *out;
     int quiet;
     struct attn_cli_list given; /* --plugin, --exec and --claims, in order */
-    struct attn_external_specs *externals;
+    struct attn_external_specs externals;
 };
 
 static const struct attn_flag_use uses[] = {
@@ -100,13 +100,11 @@ static int read_flags(int argc, char **argv, struct flags *flags)
     int status = attn_cli_read(&attn_cmd_report, argc, argv, flags, NULL);
     if (status >= 0)
         return status;
-    for (int x = 0; x < flags->given.n; x++)
-        if (attn_external_specs_add(flags->externals, flags->given.at[x].flag,
-                                    flags->given.at[x].value, &err) != ATTN_OK)
-            return fail(ATTN_EXIT_USAGE, &err);
+    if (attn_external_specs_take(&flags->externals, &flags->given, &err) != ATTN_OK)
+        return fail(ATTN_EXIT_USAGE, &err);
     if (flags->out == NULL)
         return attn_cli_fail("report", ATTN_EXIT_USAGE, "--out DIR is missing");
-    if (flags->plan == NULL && flags->externals->n > 0)
+    if (flags->plan == NULL && flags->externals.n > 0)
         return attn_cli_fail("report", ATTN_EXIT_USAGE,
                              "a plug-in or a command belongs to a plan: --plan FILE is missing");
     return -1;
@@ -165,11 +163,11 @@ static int prepare(const struct flags *flags, struct report *r)
 
 /* ---- steps --------------------------------------------------------------------------------- */
 
-static int read_plan(const struct flags *flags, struct report *r)
+static int read_plan(struct flags *flags, struct report *r)
 {
     struct attn_error err = {ATTN_OK, ""};
-    if (attn_external_specs_meet(flags->externals, MEETING_S, &err) != ATTN_OK ||
-        attn_plan_read(flags->plan, flags->externals, &r->plan, &err) != ATTN_OK)
+    if (attn_external_specs_meet(&flags->externals, MEETING_S, &err) != ATTN_OK ||
+        attn_plan_read(flags->plan, &flags->externals, &r->plan, &err) != ATTN_OK)
         return fail(attn_cli_status(err.status), &err);
     return ATTN_EXIT_GOOD;
 }
@@ -241,7 +239,7 @@ static int draw(const struct flags *flags, struct report *r)
                              .scripts = r->scripts,
                              .records = r->records,
                              .plan = flags->plan,
-                             .externals = flags->externals,
+                             .externals = &flags->externals,
                              .n_points = r->held.n,
                              .summary = &r->summary,
                              .groups = &r->groups,
@@ -305,7 +303,7 @@ static int lacks_figures(const struct report *r)
                          (long long)r->summary.n, text[0] != '\0' ? text : "none");
 }
 
-static int run(const struct flags *flags, struct report *r)
+static int run(struct flags *flags, struct report *r)
 {
     int size = flags->from != NULL
                    ? snprintf(r->records, sizeof r->records, "%s", flags->from)
@@ -333,8 +331,7 @@ static int run(const struct flags *flags, struct report *r)
 
 static int report(int argc, char **argv)
 {
-    static struct attn_external_specs externals;
-    static struct flags flags = {.externals = &externals};
+    static struct flags flags;
     int status = read_flags(argc, argv, &flags);
     if (status >= 0)
         return status;

@@ -36,8 +36,8 @@ static const char *cut_name(const char *value, char name[32])
     return value + n + 1;
 }
 
-enum attn_status attn_external_specs_add(struct attn_external_specs *externals, const char *flag,
-                                         const char *value, struct attn_error *err)
+static enum attn_status take(struct attn_external_specs *externals, const char *flag,
+                             const char *value, struct attn_error *err)
 {
     struct attn_external_spec *last = externals->n > 0 ? &externals->one[externals->n - 1] : NULL;
     if (strcmp(flag, "claims") == 0) {
@@ -61,6 +61,15 @@ enum attn_status attn_external_specs_add(struct attn_external_specs *externals, 
                          value, sizeof e->source - 1);
     strcpy(e->source, source);
     return ATTN_OK;
+}
+
+enum attn_status attn_external_specs_take(struct attn_external_specs *externals,
+                                          const struct attn_cli_list *given, struct attn_error *err)
+{
+    enum attn_status status = ATTN_OK;
+    for (int x = 0; x < given->n && status == ATTN_OK; x++)
+        status = take(externals, given->at[x].flag, given->at[x].value, err);
+    return status;
 }
 
 /* ---- digests --------------------------------------------------------------------------------- */

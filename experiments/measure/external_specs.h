@@ -8,6 +8,7 @@
 #ifndef EXPERIMENTS_MEASURE_EXTERNAL_SPECS_H
 #define EXPERIMENTS_MEASURE_EXTERNAL_SPECS_H
 
+#include "experiments/cli/flags.h"
 #include "experiments/measure/record.h"
 #include "tests/harness/cases/claims.h"
 
@@ -27,9 +28,10 @@ struct attn_external_specs {
     struct attn_external_spec one[ATTN_EXTERNAL_SPECS];
 };
 
-/* Take a flag ("plugin", "exec", "claims").  --claims belongs to the --exec before it. */
-enum attn_status attn_external_specs_add(struct attn_external_specs *externals, const char *flag,
-                                         const char *value, struct attn_error *err);
+/* Take --plugin, --exec and --claims as they were given.  --claims belongs to the --exec before it. */
+enum attn_status attn_external_specs_take(struct attn_external_specs *externals,
+                                          const struct attn_cli_list *given,
+                                          struct attn_error *err);
 
 /* Meet all of them: load each plug-in in a process of its own, run each command on one tiny case,
  * find out names and digests.  EINVAL with one line: it does not load, cannot be run, has no

@@ -597,6 +597,8 @@ static off_t whole_lines(int fd, off_t size)
     return 0;
 }
 
+static const char foreign[] = "not a file of records";
+
 /* A file that somebody else wrote must not lose its last line: ours begin like this. */
 static int is_ours(int fd, off_t size)
 {
@@ -606,54 +608,39 @@ static int is_ours(int fd, off_t size)
     return pread(fd, found, n, 0) == (ssize_t)n && memcmp(found, head, n) == 0;
 }
 
-/* 0, or -1 with the reason in err. */
-static int prepare(int fd, const char *path, struct attn_error *err)
+/* Lock it and cut off a torn line: why that cannot be done, or NULL. */
+static const char *prepare(int fd)
 {
     struct stat about;
-    if (fstat(fd, &about) != 0) {
-        attn_fail(err, ATTN_ENOMEM, "records %s: %s", path, strerror(errno));
-        return -1;
-    }
+    if (fstat(fd, &about) != 0)
+        return strerror(errno);
     if (S_ISCHR(about.st_mode)) /* such as /dev/null */
-        return 0;
-    if (!S_ISREG(about.st_mode)) {
-        attn_fail(err, ATTN_ENOMEM, "records %s: not a file", path);
-        return -1;
-    }
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        attn_fail(err, ATTN_ENOMEM, "records %s: another measurement is writing to it", path);
-        return -1;
-    }
-    if (!is_ours(fd, about.st_size)) {
-        attn_fail(err, ATTN_EINVAL, "%s exists and is not a file of records: name another file",
-                  path);
-        return -1;
-    }
+        return NULL;
+    if (!S_ISREG(about.st_mode))
+        return "not a file";
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+        return "another measurement is writing to it";
+    if (!is_ours(fd, about.st_size))
+        return foreign;
     off_t end = whole_lines(fd, about.st_size);
-    if (end < 0 || (end < about.st_size && ftruncate(fd, end) != 0)) {
-        attn_fail(err, ATTN_ENOMEM, "records %s: %s", path, strerror(errno));
-        return -1;
-    }
-    return 0;
+    return end < 0 || (end < about.st_size && ftruncate(fd, end) != 0) ? strerror(errno) : NULL;
 }
 
 FILE *attn_record_append(const char *path, struct attn_error *err)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
-    if (fd < 0) {
-        attn_fail(err, ATTN_ENOMEM, "records %s: %s", path, strerror(errno));
-        return NULL;
-    }
-    if (prepare(fd, path, err) != 0) {
+    const char *why = fd < 0 ? strerror(errno) : prepare(fd);
+    FILE *file = why == NULL ? fdopen(fd, "a") : NULL;
+    if (file != NULL)
+        return file;
+    if (why == foreign)
+        attn_fail(err, ATTN_EINVAL, "%s exists and is not a file of records: name another file",
+                  path);
+    else
+        attn_fail(err, ATTN_ENOMEM, "records %s: %s", path, why != NULL ? why : strerror(errno));
+    if (fd >= 0)
         close(fd);
-        return NULL;
-    }
-    FILE *file = fdopen(fd, "a");
-    if (file == NULL) {
-        attn_fail(err, ATTN_ENOMEM, "records %s: %s", path, strerror(errno));
-        close(fd);
-    }
-    return file;
+    return NULL;
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
