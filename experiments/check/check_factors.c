@@ -9,81 +9,53 @@
 /* A value of one factor in one case.  A mask of several calls has several. */
 enum { WORD = 48, MOST = 8 };
 
-static int whole(char word[][WORD], int64_t n)
-{
-    snprintf(word[0], WORD, "%lld", (long long)n);
-    return 1;
-}
+static const char *const factor_name[] = {
+    "type", "pass", "d",     "dv",      "heads", "heads a kv head", "batch",  "queries",
+    "keys", "mask", "scale", "softcap", "bias",  "layout",          "numbers"};
+enum {
+    TYPE,
+    PASS,
+    D,
+    DV,
+    HEADS,
+    GROUP,
+    BATCH,
+    QUERIES,
+    KEYS,
+    MASK,
+    SCALE,
+    SOFTCAP,
+    BIAS,
+    LAYOUT,
+    NUMBERS
+};
 
 /* Lengths by class: there are too many to list, and kernels know classes. */
-static int length(char word[][WORD], int64_t n)
+static void put_length(char word[WORD], int64_t n)
 {
-    static const int64_t from[] = {2, 16, 64, 128, 512, 1024, 4096};
+    static const long long from[] = {2, 16, 64, 128, 512, 1024, 4096};
     enum { CLASSES = sizeof from / sizeof *from };
     int c = 0;
-    if (n < 2)
-        return whole(word, n);
     while (c + 1 < CLASSES && n >= from[c + 1])
         c++;
-    if (c + 1 < CLASSES)
-        snprintf(word[0], WORD, "%lld to %lld", (long long)from[c], (long long)from[c + 1] - 1);
+    if (n < 2)
+        snprintf(word, WORD, "%lld", (long long)n);
+    else if (c + 1 < CLASSES)
+        snprintf(word, WORD, "%lld to %lld", from[c], from[c + 1] - 1);
     else
-        snprintf(word[0], WORD, "%lld and more", (long long)from[c]);
-    return 1;
+        snprintf(word, WORD, "%lld and more", from[c]);
 }
 
-static int put_word(char word[][WORD], const char *text)
-{
-    snprintf(word[0], WORD, "%s", text);
-    return 1;
-}
-
-static int head_width(const struct attn_case *c, char word[][WORD])
-{
-    return whole(word, c->d_key);
-}
-
-static int value_width(const struct attn_case *c, char word[][WORD])
-{
-    return c->d_value == c->d_key ? put_word(word, "= d") : whole(word, c->d_value);
-}
-
-static int heads(const struct attn_case *c, char word[][WORD])
-{
-    return whole(word, c->heads);
-}
-
-static int group(const struct attn_case *c, char word[][WORD])
-{
-    return whole(word, c->kv_heads > 0 ? c->heads / c->kv_heads : 0);
-}
-
-static int batch(const struct attn_case *c, char word[][WORD])
-{
-    return whole(word, c->batch);
-}
-
-static int queries(const struct attn_case *c, char word[][WORD])
-{
-    return length(word, c->n_query);
-}
-
-static int keys(const struct attn_case *c, char word[][WORD])
-{
-    return length(word, c->n_key);
-}
-
-/* Every call of it once, causal with its alignment. */
-static int mask(const struct attn_case *c, char word[][WORD])
+/* Every call of it once, causal with its alignment; how many. */
+static int put_mask(char word[][WORD], const char *p)
 {
     int n = 0;
-    for (const char *p = c->mask; *p != '\0' && n < MOST;) {
+    while (*p != '\0' && n < MOST) {
         size_t size = strcspn(p, "()&|");
         if (size > 0 && p[size] != ')') {
-            int is_aligned = strncmp(p, "causal(", 7) == 0;
+            int is_aligned = strncmp(p, "causal(", 7) == 0, seen = 0;
             size_t end = is_aligned ? size + strcspn(p + size, ")") + 1 : size;
             snprintf(word[n], WORD, "%.*s", (int)(end < WORD ? end : WORD - 1), p);
-            int seen = 0;
             while (seen < n && strcmp(word[seen], word[n]) != 0)
                 seen++;
             n += seen == n;
@@ -94,62 +66,73 @@ static int mask(const struct attn_case *c, char word[][WORD])
     return n;
 }
 
-static int scale(const struct attn_case *c, char word[][WORD])
+/* The values of a factor in a case; how many. */
+static int values_of(const struct attn_case *c, int factor, char word[][WORD])
 {
-    snprintf(word[0], WORD, "%g", c->scale);
-    return isnan(c->scale) ? put_word(word, "1/sqrt(d)") : 1;
+    const char *text = NULL, *more = NULL;
+    int64_t number = 0;
+    double real = (double)NAN;
+    switch (factor) {
+    case MASK:
+        return put_mask(word, c->mask);
+    case QUERIES:
+    case KEYS:
+        put_length(word[0], factor == QUERIES ? c->n_query : c->n_key);
+        return 1;
+    case TYPE:
+        text = attn_dtype_name(c->dtype);
+        break;
+    case PASS:
+        text = c->pass == ATTN_BACKWARD ? "forward and backward" : "forward";
+        more = c->d_lse ? "with dlse" : NULL;
+        break;
+    case BIAS:
+        text = attn_case_bias_name(c->bias);
+        more = c->d_bias ? "with dbias" : NULL;
+        break;
+    case LAYOUT:
+        text = attn_case_layout_name(c->layout);
+        break;
+    case NUMBERS:
+        text = attn_fill_name(c->fill);
+        break;
+    case SCALE:
+        text = isnan(c->scale) ? "1/sqrt(d)" : NULL;
+        real = c->scale;
+        break;
+    case SOFTCAP:
+        text = c->softcap > 0 ? NULL : "none";
+        real = c->softcap;
+        break;
+    case DV:
+        text = c->d_value == c->d_key ? "= d" : NULL;
+        number = c->d_value;
+        break;
+    case GROUP:
+        number = c->kv_heads > 0 ? c->heads / c->kv_heads : 0;
+        break;
+    default:
+        number = factor == D ? c->d_key : factor == HEADS ? c->heads : c->batch;
+    }
+    if (text != NULL)
+        snprintf(word[0], WORD, "%s", text);
+    else if (!isnan(real))
+        snprintf(word[0], WORD, "%g", real);
+    else
+        snprintf(word[0], WORD, "%lld", (long long)number);
+    if (more != NULL)
+        snprintf(word[1], WORD, "%s", more);
+    return more != NULL ? 2 : 1;
 }
-
-static int softcap(const struct attn_case *c, char word[][WORD])
-{
-    snprintf(word[0], WORD, "%g", c->softcap);
-    return c->softcap > 0 ? 1 : put_word(word, "none");
-}
-
-static int bias(const struct attn_case *c, char word[][WORD])
-{
-    int n = put_word(word, attn_case_bias_name(c->bias));
-    return c->d_bias ? n + put_word(word + n, "with dbias") : n;
-}
-
-static int layout(const struct attn_case *c, char word[][WORD])
-{
-    return put_word(word, attn_case_layout_name(c->layout));
-}
-
-static int dtype(const struct attn_case *c, char word[][WORD])
-{
-    return put_word(word, attn_dtype_name(c->dtype));
-}
-
-static int fill(const struct attn_case *c, char word[][WORD])
-{
-    return put_word(word, attn_fill_name(c->fill));
-}
-
-static int pass(const struct attn_case *c, char word[][WORD])
-{
-    int n = put_word(word, c->pass == ATTN_BACKWARD ? "forward and backward" : "forward");
-    return c->d_lse ? n + put_word(word + n, "with dlse") : n;
-}
-
-static const struct {
-    const char *name;
-    int (*of)(const struct attn_case *c, char word[][WORD]); /* how many values it has */
-} factor_of[] = {{"type", dtype},     {"pass", pass},       {"d", head_width},
-                 {"dv", value_width}, {"heads", heads},     {"heads a kv head", group},
-                 {"batch", batch},    {"queries", queries}, {"keys", keys},
-                 {"mask", mask},      {"scale", scale},     {"softcap", softcap},
-                 {"bias", bias},      {"layout", layout},   {"numbers", fill}};
 
 int attn_check_factor_count(void)
 {
-    return (int)(sizeof factor_of / sizeof *factor_of);
+    return (int)(sizeof factor_name / sizeof *factor_name);
 }
 
 const char *attn_check_factor_name(int factor)
 {
-    return factor_of[factor].name;
+    return factor_name[factor];
 }
 
 /* ---- counting -------------------------------------------------------------------------------- */
@@ -194,7 +177,7 @@ void attn_check_factor(const struct attn_verdict_list *list, int factor, char *j
             attn_case_parse(x->text, &c, NULL) != ATTN_OK) /* a word about the whole */
             continue;
         int is_refused = x->result.verdict == ATTN_REFUSED;
-        for (int w = factor_of[factor].of(&c, word) - 1; w >= 0; w--) {
+        for (int w = values_of(&c, factor, word) - 1; w >= 0; w--) {
             int at = 0;
             while (at < n && strcmp(value[at].word, word[w]) != 0)
                 at++;

@@ -14,7 +14,7 @@ struct attn_report; /* opaque */
  * says that there is no verdict yet.  An exit status: USAGE for a name of neither format, LACKS. */
 int attn_report_open(const char *path, struct attn_report **report);
 
-/* Who is judged next; strings are copied, and the digests taken, now. */
+/* Who is judged next; strings are copied, and the digests of its files taken, now. */
 struct attn_report_about {
     const char *kind;   /* "plug-in", "command", "folder of results", "implementation of attnlab" */
     const char *source; /* its path or command                                                   */
@@ -24,6 +24,10 @@ struct attn_report_about {
     const char *command; /* arguments of attnlab that repeat all of it                            */
 };
 void attn_report_begin(struct attn_report *report, const struct attn_report_about *about);
+
+/* SHA-256 of a file, or of the list of the sums of a folder's files in the order of their names as
+ * bytes: what sha256sum says of them; "not available" where it does not. */
+void attn_report_digest(const char *path, int is_folder, char hex[65]);
 
 /* Its verdicts, with the number of failures among them. */
 void attn_report_add(struct attn_report *report, const struct attn_verdicts *v,
