@@ -220,21 +220,17 @@ int attn_candidate_end(struct attn_candidate *s)
         report_about(s);
     /* A case of the command line that cannot even be set up is a mistake of whoever wrote it. */
     int impossible = s->from == ATTN_SOURCE_SPEC && s->request->cases.n == 1 && s->list->n == 1;
-    int lacking = 0;
-    for (int e = 0; e < s->list->n; e++) {
-        const struct attn_result *r = &s->list->entry[e].result;
-        impossible = impossible && r->verdict == ATTN_ERROR;
-        lacking += r->verdict == ATTN_ERROR && r->lacks_memory;
-    }
+    const struct attn_tally t = attn_verdicts_tally(s->verdicts, s->list, ATTN_ALL_KINDS);
+    impossible = impossible && t.errors == 1;
     int failures = attn_verdicts_end(s->verdicts, s->list);
     s->list = NULL;
     if (failures == 0 && s->judged == 0 && s->question.whole_tier)
         return attn_cli_fail("check", ATTN_EXIT_DISAGREE, "%s: not one case could be judged",
                              s->label);
-    return failures == 0         ? ATTN_EXIT_GOOD
-           : lacking == failures ? ATTN_EXIT_LACKS
-           : impossible          ? ATTN_EXIT_USAGE
-                                 : ATTN_EXIT_DISAGREE;
+    return failures == 0           ? ATTN_EXIT_GOOD
+           : t.lacking == failures ? ATTN_EXIT_LACKS
+           : impossible            ? ATTN_EXIT_USAGE
+                                   : ATTN_EXIT_DISAGREE;
 }
 
 /* ---- who, and what ------------------------------------------------------------------------ */

@@ -256,7 +256,8 @@ static int is_bad(enum attn_verdict verdict)
     return verdict != ATTN_PASS && verdict != ATTN_REFUSED && verdict != ATTN_WEAK;
 }
 
-static void put_counts(struct attn_document *d, const struct attn_verdict_list *list)
+static void put_counts(struct attn_document *d, const struct attn_verdicts *v,
+                       const struct attn_verdict_list *list)
 {
     static const char *const head[] = {
         "",       "#pass",    "#fail", "#crash", "#timeout", "#intermittent",
@@ -267,19 +268,15 @@ static void put_counts(struct attn_document *d, const struct attn_verdict_list *
     attn_document_heading(d, 3, "Verdicts");
     attn_document_table(d, head);
     for (int relations = 0; relations < 2; relations++) {
-        int count[ATTN_ERROR + 1] = {0}, all = 0;
-        for (int e = 0; e < list->n; e++)
-            if ((strcmp(list->entry[e].kind, "relation") == 0) == relations) {
-                count[list->entry[e].result.verdict]++;
-                all++;
-            }
-        if (all == 0)
+        const struct attn_tally t =
+            attn_verdicts_tally(v, list, relations ? ATTN_RELATIONS : ATTN_NO_RELATIONS);
+        if (t.n == 0)
             continue;
         attn_document_row(d);
         attn_document_cell(d, ATTN_WORDS, relations ? "relations" : "cases");
         for (size_t n = 0; n < sizeof order / sizeof *order; n++)
-            attn_document_cell(d, is_bad(order[n]) && count[order[n]] > 0 ? ATTN_BAD : ATTN_WORDS,
-                               "%d", count[order[n]]);
+            attn_document_cell(d, is_bad(order[n]) && t.count[order[n]] > 0 ? ATTN_BAD : ATTN_WORDS,
+                               "%d", t.count[order[n]]);
     }
     attn_document_table_end(d);
     attn_document_paragraph(d);
@@ -353,28 +350,26 @@ static void put_factors(struct attn_document *d, const struct attn_verdict_list 
     attn_document_table_end(d);
 }
 
-static void put_refused(struct attn_document *d, const struct attn_verdict_list *list)
+static void put_refused(struct attn_document *d, const struct attn_verdict_list *list, int refused)
 {
     static const char *const claims[] = {"cases that want", "#number", "#and nothing else", NULL};
     static const char *const declined[] = {"declined", "#number", "#and nothing else", NULL};
     static const char *const relations[] = {"relations", "why", NULL};
     static const char *const *const head[] = {claims, declined, relations};
     struct attn_refusal r;
-    int n = 0, open = -1;
-    for (int e = 0; e < list->n; e++)
-        n += list->entry[e].result.verdict == ATTN_REFUSED;
+    int open = -1;
     attn_document_heading(d, 3, "What was refused, and why");
     attn_document_paragraph(d);
-    if (n == 0)
+    if (refused == 0)
         attn_document_put(d, ATTN_WORDS, "Nothing was refused.");
     else
         attn_document_put(
             d, ATTN_WORDS,
             "%d checks ask for what is not claimed. Nothing is known of these, good or "
             "bad.",
-            n);
+            refused);
     attn_document_close(d);
-    for (n = 0; attn_verdicts_refusal(list, n, &r); n++) {
+    for (int n = 0; attn_verdicts_refusal(list, n, &r); n++) {
         if (open >= 0 && (int)r.sort != open)
             attn_document_table_end(d);
         if ((int)r.sort != open)
@@ -469,38 +464,34 @@ static void put_failures(struct attn_report *r, const struct attn_verdicts *v,
 /* ---- the page -------------------------------------------------------------------------------- */
 
 void attn_report_add(struct attn_report *r, const struct attn_verdicts *v,
-                     const struct attn_verdict_list *list, int failures)
+                     const struct attn_verdict_list *list)
 {
     struct attn_document *d = &r->document;
+    const struct attn_tally t = attn_verdicts_tally(v, list, ATTN_ALL_KINDS);
     r->all = attn_cli_need(realloc(r->all, (size_t)(r->n_all + 1) * sizeof *r->all));
     struct verdict *x = &r->all[r->n_all++];
-    const struct attn_verdict_entry *soak = NULL;
-    *x = (struct verdict){.failures = failures};
+    *x = (struct verdict){.judged = t.n - t.count[ATTN_REFUSED],
+                          .failures = t.failures,
+                          .refused = t.count[ATTN_REFUSED]};
     snprintf(x->name, sizeof x->name, "%s", list->spec);
-    for (int e = 0; e < list->n; e++) {
-        x->refused += list->entry[e].result.verdict == ATTN_REFUSED;
-        if (strcmp(list->entry[e].kind, "soak") == 0)
-            soak = &list->entry[e]; /* the last of them is its own account */
-    }
-    x->judged = list->n - x->refused;
     x->is_setup = list->n == 1 && strcmp(list->entry[0].kind, "setup") == 0;
     attn_document_heading(d, 2, list->spec);
     attn_document_paragraph(d);
     attn_document_put(d, style_of(x), "%s", verdict_of(x));
-    if (soak != NULL)
-        attn_document_put(d, ATTN_WORDS, ": %s.", soak->text);
+    if (t.soak != NULL)
+        attn_document_put(d, ATTN_WORDS, ": %s.", t.soak->text);
     else if (!x->is_setup)
         attn_document_put(d, ATTN_WORDS, ": %d judged, of which %d failed; %d refused.", x->judged,
-                          failures, x->refused);
+                          x->failures, x->refused);
     attn_document_close(d);
     if (r->kind[0] != '\0')
         put_about(r, list);
     r->kind[0] = '\0'; /* what was said of this one is not the next one's */
-    put_failures(r, v, list, failures);
-    if (x->is_setup || soak != NULL) /* of random cases, those that failed are all that is kept */
+    put_failures(r, v, list, t.failures);
+    if (x->is_setup || t.soak != NULL) /* of random cases, those that failed are all that is kept */
         return;
-    put_counts(d, list);
+    put_counts(d, v, list);
     put_outputs(d, list);
     put_factors(d, list);
-    put_refused(d, list);
+    put_refused(d, list, x->refused);
 }

@@ -29,9 +29,9 @@ void attn_report_begin(struct attn_report *report, const struct attn_report_abou
  * bytes: what sha256sum says of them; "not available" where it does not. */
 void attn_report_digest(const char *path, int is_folder, char hex[65]);
 
-/* Its verdicts, with the number of failures among them. */
+/* Its verdicts. */
 void attn_report_add(struct attn_report *report, const struct attn_verdicts *v,
-                     const struct attn_verdict_list *list, int failures);
+                     const struct attn_verdict_list *list);
 
 /* Write the page and forget all; status: of the whole run.  Returns the larger of it and LACKS when
  * the page could not be written. */

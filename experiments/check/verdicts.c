@@ -79,14 +79,6 @@ int attn_verdict_is_failure(const struct attn_verdicts *v, const struct attn_res
            (r->verdict != ATTN_WEAK || v->strict);
 }
 
-int attn_verdicts_failures(const struct attn_verdicts *v, const struct attn_verdict_list *list)
-{
-    int n = 0;
-    for (int e = 0; e < list->n; e++)
-        n += attn_verdict_is_failure(v, &list->entry[e].result);
-    return n;
-}
-
 const char *attn_verdict_words(const struct attn_result *r, char text[40])
 {
     if (r->failure != ATTN_F_NONE && (r->verdict == ATTN_FAILED || r->verdict == ATTN_INTERMITTENT))
@@ -308,41 +300,45 @@ static void print_failures(struct attn_verdicts *v, const struct attn_verdict_li
     free(alike);
 }
 
-struct tally {
-    int count[ATTN_ERROR + 1], graded, slow; /* slow: grade B */
-    int leaning, weighed, admitted; /* bias looked for; asked about the mask; tests of it */
-    double seconds, worst, bias, growth;
-    const char *worst_name;
-};
-
-static struct tally tally_of(const struct attn_verdict_list *list, const char *kind, int same)
+struct attn_tally attn_verdicts_tally(const struct attn_verdicts *v,
+                                      const struct attn_verdict_list *list, enum attn_kinds kinds)
 {
-    struct tally t = {.worst_name = "", .growth = (double)NAN};
+    struct attn_tally t = {.worst_name = "", .growth = (double)NAN};
     for (int e = 0; e < list->n; e++) {
         const struct attn_verdict_entry *x = &list->entry[e];
-        t.seconds += x->seconds;
-        if ((strcmp(x->kind, kind) == 0) != same)
+        const struct attn_result *r = &x->result;
+        int is_pass = r->verdict == ATTN_PASS, bad = attn_verdict_is_failure(v, r);
+        if (kinds != ATTN_ALL_KINDS && (strcmp(x->kind, "relation") == 0) != (kinds - 1))
             continue;
-        t.count[x->result.verdict]++;
-        t.graded += x->result.verdict == ATTN_PASS && x->result.grade.letter != 0;
-        t.slow += x->result.verdict == ATTN_PASS && x->result.grade.letter == 'B';
-        t.leaning += x->result.grade.rows > 0;
-        t.weighed += x->result.mask.pairs > 0;
-        t.admitted += x->result.mask.pairs > 0 && x->result.mask.seen == x->result.mask.pairs;
-        if (fabs(x->result.grade.bias) > t.bias)
-            t.bias = fabs(x->result.grade.bias);
-        if (x->result.is_growth)
-            t.growth = x->result.growth;
-        if (x->result.verdict == ATTN_PASS && !x->result.is_growth && x->result.worst > t.worst) {
-            t.worst = x->result.worst;
+        t.n++;
+        t.count[r->verdict]++;
+        t.failures += bad;
+        t.errors += bad && r->verdict == ATTN_ERROR;
+        t.lacking += r->verdict == ATTN_ERROR && r->lacks_memory;
+        t.seconds += x->seconds;
+        t.graded += is_pass && r->grade.letter != 0;
+        t.slow += is_pass && r->grade.letter == 'B';
+        t.leaning += r->grade.rows > 0;
+        t.weighed += r->mask.pairs > 0;
+        t.admitted += r->mask.pairs > 0 && r->mask.seen == r->mask.pairs;
+        t.bias = fmax(t.bias, fabs(r->grade.bias));
+        t.growth = r->is_growth ? r->growth : t.growth;
+        t.soak = strcmp(x->kind, "soak") == 0 ? x : t.soak;
+        if (is_pass && !r->is_growth && r->worst > t.worst) {
+            t.worst = r->worst;
             t.worst_name = x->name[0] != '\0' ? x->name : "this case";
         }
     }
     return t;
 }
 
+const char *attn_tally_word(const struct attn_tally *t)
+{
+    return t->failures > 0 ? "FAIL" : t->count[ATTN_PASS] > 0 ? "PASS" : "REFUSED";
+}
+
 /* "172 pass, 0 fail, 0 refused, 0 weak, 0 error", and crashes and timeouts where there are any. */
-static void print_counts(FILE *out, const struct tally *t, int all)
+static void print_counts(FILE *out, const struct attn_tally *t, int all)
 {
     static const enum attn_verdict order[] = {ATTN_PASS,         ATTN_FAILED, ATTN_REFUSED,
                                               ATTN_WEAK,         ATTN_CRASH,  ATTN_TIMEOUT,
@@ -359,44 +355,36 @@ static void print_counts(FILE *out, const struct tally *t, int all)
     }
 }
 
-/* A number that checks declare differently: "4", "1.1e-16 to 6e-08". */
-static void put_range(char *text, size_t size, const char *before, double least, double most,
-                      const char *after)
-{
-    size_t n = strlen(text);
-    if (least == most)
-        snprintf(text + n, size - n, "%s%.3g%s", before, least, after);
-    else
-        snprintf(text + n, size - n, "%s%.3g to %.3g%s", before, least, most, after);
-}
-
 int attn_verdicts_declared(const struct attn_verdict_list *list, char *text, size_t size)
 {
-    struct attn_precision low = {0}, high = {0};
+    /* What checks declare differently is a range: "4", "1.1e-16 to 6e-08". */
+    static const char *const name[] = {"u ", "storage ", "P ", "exp "}, *const unit[] = {"", "", "",
+                                                                                         " u"};
+    double low[4], high[4];
+    int64_t rescales = 0, merges = 0;
     int n = 0;
     for (int e = 0; e < list->n; e++) {
         const struct attn_precision *a = &list->entry[e].result.precision;
+        const double value[] = {a->u, a->u_storage, a->u_p, a->exp_ulps};
         if (!(a->u > 0))
             continue;
-        if (n++ == 0)
-            low = high = *a;
-        low.u = fmin(low.u, a->u), high.u = fmax(high.u, a->u);
-        low.u_storage = fmin(low.u_storage, a->u_storage);
-        high.u_storage = fmax(high.u_storage, a->u_storage);
-        low.u_p = fmin(low.u_p, a->u_p), high.u_p = fmax(high.u_p, a->u_p);
-        low.exp_ulps = fmin(low.exp_ulps, a->exp_ulps);
-        high.exp_ulps = fmax(high.exp_ulps, a->exp_ulps);
-        high.rescales = a->rescales > high.rescales ? a->rescales : high.rescales;
-        high.merges = a->merges > high.merges ? a->merges : high.merges;
+        for (int k = 0; k < 4; k++) {
+            low[k] = n > 0 ? fmin(low[k], value[k]) : value[k];
+            high[k] = n > 0 ? fmax(high[k], value[k]) : value[k];
+        }
+        rescales = a->rescales > rescales ? a->rescales : rescales;
+        merges = a->merges > merges ? a->merges : merges;
+        n++;
     }
-    text[0] = '\0';
-    put_range(text, size, "u ", low.u, high.u, ", ");
-    put_range(text, size, "storage ", low.u_storage, high.u_storage, ", ");
-    put_range(text, size, "P ", low.u_p, high.u_p, ", ");
-    put_range(text, size, "exp ", low.exp_ulps, high.exp_ulps, " u, ");
-    size_t used = strlen(text);
+    size_t used = 0;
+    for (int k = 0; k < 4 && n > 0; k++) {
+        used += (size_t)snprintf(text + used, size - used, "%s%.3g", name[k], low[k]);
+        if (low[k] < high[k])
+            used += (size_t)snprintf(text + used, size - used, " to %.3g", high[k]);
+        used += (size_t)snprintf(text + used, size - used, "%s, ", unit[k]);
+    }
     snprintf(text + used, size - used, "at most %lld rescales and %lld merges a row",
-             (long long)high.rescales, (long long)high.merges);
+             (long long)rescales, (long long)merges);
     return n;
 }
 
@@ -419,31 +407,23 @@ static void print_text(struct attn_verdicts *v, const struct attn_verdict_list *
         for (int e = 0; e < list->n; e++)
             print_line(v->out, &list->entry[e]);
     print_failures(v, list);
-    struct tally cases = tally_of(list, "relation", 0), relations = tally_of(list, "relation", 1);
-    int passes = cases.count[ATTN_PASS] + relations.count[ATTN_PASS], n_relations = 0;
-    for (int c = 0; c <= ATTN_ERROR; c++)
-        n_relations += relations.count[c];
-    fprintf(v->out, "%-28s %s: ", list->spec,
-            attn_verdicts_failures(v, list) > 0 ? "FAIL"
-            : passes > 0                        ? "PASS"
-                                                : "REFUSED");
-    const struct attn_verdict_entry *soak = NULL;
-    for (int e = 0; e < list->n; e++)
-        if (strcmp(list->entry[e].kind, "soak") == 0)
-            soak = &list->entry[e];
-    if (soak != NULL) /* the last of them is the soak's own account */
-        fputs(soak->text, v->out);
-    else if (n_relations < list->n || list->n == 0)
+    const struct attn_tally all = attn_verdicts_tally(v, list, ATTN_ALL_KINDS);
+    const struct attn_tally cases = attn_verdicts_tally(v, list, ATTN_NO_RELATIONS);
+    const struct attn_tally relations = attn_verdicts_tally(v, list, ATTN_RELATIONS);
+    fprintf(v->out, "%-28s %s: ", list->spec, attn_tally_word(&all));
+    if (all.soak != NULL)
+        fputs(all.soak->text, v->out);
+    else if (cases.n > 0 || all.n == 0)
         print_counts(v->out, &cases, 1);
     if (cases.graded > 0)
         fprintf(v->out, "; grades: %d A, %d B", cases.graded - cases.slow, cases.slow);
-    if (n_relations > 0) {
-        fputs(n_relations < list->n ? "; relations: " : "relations: ", v->out);
+    if (relations.n > 0) {
+        fputs(cases.n > 0 ? "; relations: " : "relations: ", v->out);
         print_counts(v->out, &relations, 0);
     }
     if (cases.count[ATTN_PASS] > 0 && cases.worst_name[0] != '\0')
         fprintf(v->out, "; worst error/bound of a pass %.3g (%s)", cases.worst, cases.worst_name);
-    fprintf(v->out, "; %.2f s\n", cases.seconds);
+    fprintf(v->out, "; %.2f s\n", all.seconds);
     print_cause(v->out, list);
     if (cases.weighed > 1)
         fprintf(v->out, "  %d of %d passes are tests of every key of their mask", cases.admitted,
@@ -471,10 +451,10 @@ static void (*const print_as[])(struct attn_verdicts *v, const struct attn_verdi
 
 int attn_verdicts_end(struct attn_verdicts *v, struct attn_verdict_list *list)
 {
-    int failures = attn_verdicts_failures(v, list);
+    int failures = attn_verdicts_tally(v, list, ATTN_ALL_KINDS).failures;
     print_as[v->format](v, list);
     if (v->report != NULL)
-        attn_report_add(v->report, v, list, failures);
+        attn_report_add(v->report, v, list);
     v->n_specs++;
     v->n_checks += list->n;
     fflush(v->out);

@@ -67,7 +67,21 @@ void attn_verdicts_close(struct attn_verdicts *v);
 /* ---- for verdicts_files.c ----------------------------------------------------------------- */
 
 int attn_verdict_is_failure(const struct attn_verdicts *v, const struct attn_result *r);
-int attn_verdicts_failures(const struct attn_verdicts *v, const struct attn_verdict_list *list);
+
+/* Checks counted. */
+enum attn_kinds { ATTN_ALL_KINDS, ATTN_NO_RELATIONS, ATTN_RELATIONS };
+struct attn_tally {
+    int n, count[ATTN_ERROR + 1], failures;
+    int errors, lacking; /* failures that are an ERROR; for want of memory              */
+    int graded, slow;    /* passes with a grade; grade B                                */
+    int leaning, weighed, admitted; /* bias looked for; asked about the mask; tests of it */
+    double seconds, worst, bias, growth;
+    const char *worst_name;
+    const struct attn_verdict_entry *soak; /* its own account, the last of its kind; or NULL */
+};
+struct attn_tally attn_verdicts_tally(const struct attn_verdicts *v,
+                                      const struct attn_verdict_list *list, enum attn_kinds kinds);
+const char *attn_tally_word(const struct attn_tally *all); /* "FAIL", "PASS", "REFUSED" */
 
 /* What else a check found: fact number n by name ("grade", "bias", "mask", "growth", "runs",
  * "differs", "declared", ...) and in words; those that this check has not are left out.  NULL

@@ -124,6 +124,8 @@ static void put_properties(FILE *out, const struct attn_result *r)
 {
     char text[200];
     const char *name;
+    if (attn_verdict_fact(r, 0, text) == NULL)
+        return;
     fputs("      <properties>\n", out);
     for (int n = 0; (name = attn_verdict_fact(r, n, text)) != NULL; n++) {
         fputs("        <property", out);
@@ -150,35 +152,34 @@ static void put_testcase(struct attn_verdicts *v, const char *spec,
         return;
     }
     int bad = attn_verdict_is_failure(v, &x->result);
-    int has_facts = attn_verdict_fact(&x->result, 0, fact) != NULL;
-    if (!bad && !has_facts) {
+    if (!bad && attn_verdict_fact(&x->result, 0, fact) == NULL) {
         fputs("/>\n", out);
         return;
     }
     fputs(">\n", out);
-    if (has_facts)
-        put_properties(out, &x->result);
-    if (!bad) {
-        fputs("    </testcase>\n", out);
-        return;
+    put_properties(out, &x->result);
+    if (bad) {
+        const char *element = x->result.verdict == ATTN_ERROR ? "error" : "failure";
+        const char *const part[] = {x->kind,
+                                    " ",
+                                    x->text,
+                                    "\nstands for ",
+                                    x->ids,
+                                    ": ",
+                                    x->why,
+                                    x->found_as != NULL ? "\nfound as: " : "",
+                                    x->found_as != NULL ? x->found_as : "",
+                                    "\nagain: ",
+                                    x->again};
+        fprintf(out, "      <%s", element);
+        put_attribute(out, "type", attn_verdict_words(&x->result, words));
+        put_attribute(out, "message", x->result.text);
+        fputc('>', out);
+        for (size_t p = 0; p < sizeof part / sizeof *part; p++)
+            put_xml(out, part[p]);
+        fprintf(out, "</%s>\n", element);
     }
-    const char *element = x->result.verdict == ATTN_ERROR ? "error" : "failure";
-    fprintf(out, "      <%s", element);
-    put_attribute(out, "type", attn_verdict_words(&x->result, words));
-    put_attribute(out, "message", x->result.text);
-    fputc('>', out);
-    put_xml(out, x->kind);
-    fputs(" ", out);
-    put_xml(out, x->text);
-    fputs("\nstands for ", out);
-    put_xml(out, x->ids);
-    fputs(": ", out);
-    put_xml(out, x->why);
-    fputs(x->found_as != NULL ? "\nfound as: " : "", out);
-    put_xml(out, x->found_as != NULL ? x->found_as : "");
-    fputs("\nagain: ", out);
-    put_xml(out, x->again);
-    fprintf(out, "</%s>\n    </testcase>\n", element);
+    fputs("    </testcase>\n", out);
 }
 
 /* What most failures of the suite look like. */
@@ -205,20 +206,11 @@ void attn_verdicts_junit(struct attn_verdicts *v, const struct attn_verdict_list
         fputs("</testsuites>\n", out);
         return;
     }
-    int failures = 0, errors = 0, skipped = 0;
-    double seconds = 0;
-    for (int e = 0; e < list->n; e++) {
-        const struct attn_result *r = &list->entry[e].result;
-        int bad = attn_verdict_is_failure(v, r);
-        errors += bad && r->verdict == ATTN_ERROR;
-        failures += bad && r->verdict != ATTN_ERROR;
-        skipped += r->verdict == ATTN_REFUSED;
-        seconds += list->entry[e].seconds;
-    }
+    const struct attn_tally t = attn_verdicts_tally(v, list, ATTN_ALL_KINDS);
     fputs("  <testsuite", out);
     put_attribute(out, "name", list->spec);
-    fprintf(out, " tests=\"%d\" failures=\"%d\" errors=\"%d\" skipped=\"%d\" time=\"%.3f\">\n",
-            list->n, failures, errors, skipped, seconds);
+    fprintf(out, " tests=\"%d\" failures=\"%d\" errors=\"%d\" skipped=\"%d\" time=\"%.3f\">\n", t.n,
+            t.failures - t.errors, t.errors, t.count[ATTN_REFUSED], t.seconds);
     put_cause(out, &list->causes);
     for (int e = 0; e < list->n; e++)
         put_testcase(v, list->spec, &list->entry[e]);
@@ -311,23 +303,16 @@ void attn_verdicts_json(struct attn_verdicts *v, const struct attn_verdict_list 
         return;
     }
     json_t *checks = json_array(), *counts = json_object();
-    int agree, failures = 0, passes = 0, count[ATTN_ERROR + 1] = {0};
+    int agree;
     const char *cause = attn_common_cause_name(&list->causes, &agree);
-    for (int e = 0; e < list->n; e++) {
-        const struct attn_verdict_entry *x = &list->entry[e];
-        failures += attn_verdict_is_failure(v, &x->result);
-        passes += x->result.verdict == ATTN_PASS;
-        count[x->result.verdict]++;
-        json_array_append_new(checks, entry_of(x));
-    }
+    const struct attn_tally t = attn_verdicts_tally(v, list, ATTN_ALL_KINDS);
+    for (int e = 0; e < list->n; e++)
+        json_array_append_new(checks, entry_of(&list->entry[e]));
     for (int c = 0; c <= ATTN_ERROR; c++)
         json_object_set_new(counts, attn_verdict_name((enum attn_verdict)c),
-                            json_integer(count[c]));
+                            json_integer(t.count[c]));
     json_t *spec = json_pack("{s:s,s:s,s:o,s:o}", "spec", list->spec, "verdict",
-                             failures > 0 ? "FAIL"
-                             : passes > 0 ? "PASS"
-                                          : "REFUSED",
-                             "counts", counts, "checks", checks);
+                             attn_tally_word(&t), "counts", counts, "checks", checks);
     if (cause != NULL)
         json_object_set_new(spec, "cause",
                             json_pack("{s:s,s:i,s:i}", "text", cause, "failures", agree,
