@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "optimized/integers.h"
 #include "ref/problem.h"
 
 enum { FEATURES = 64 }; /* of a row at a time */
@@ -158,11 +159,6 @@ static int all_nan(const double *sum, int64_t n)
     return c == n;
 }
 
-static int64_t features(int64_t c0, int64_t width)
-{
-    return width - c0 < FEATURES ? width - c0 : FEATURES;
-}
-
 /* O_i = sum_j exp(S_ij - m) v_j / l.  A row whose LSE is NaN is NaN by its own scores. */
 static void mend_o(const struct pass *x, const struct attn_view *o, int64_t b, int64_t h, int64_t i)
 {
@@ -176,7 +172,7 @@ static void mend_o(const struct pass *x, const struct attn_view *o, int64_t b, i
             m = fmax(m, score(x, b, h, i, j, &slope));
     for (int64_t c0 = 0; c0 < p->d_value; c0 += FEATURES) {
         double sum[FEATURES] = {0}, l = 0;
-        int64_t n = features(c0, p->d_value);
+        int64_t n = less(p->d_value - c0, FEATURES);
         for (int64_t from = 0; attn_problem_next(p, b, h, i, from, &lo, &hi); from = hi)
             for (int64_t j = lo; j < hi; j++) {
                 double s = score(x, b, h, i, j, &slope);
@@ -216,7 +212,7 @@ static void mend_dq(const struct pass *x, const struct attn_view *dq, int64_t b,
         return;
     for (int64_t c0 = 0; c0 < p->d_key; c0 += FEATURES) {
         double sum[FEATURES] = {0}, P, dS;
-        int64_t n = features(c0, p->d_key);
+        int64_t n = less(p->d_key - c0, FEATURES);
         for (int64_t from = 0; attn_problem_next(p, b, h, i, from, &lo, &hi); from = hi)
             for (int64_t j = lo; j < hi; j++) {
                 gradient(x, b, h, i, j, &P, &dS);
@@ -250,7 +246,7 @@ static void mend_key(const struct pass *x, const struct attn_view *y, int keys, 
     int64_t width = keys ? x->p->d_key : x->p->d_value;
     for (int64_t c0 = 0; c0 < width; c0 += FEATURES) {
         double sum[FEATURES] = {0};
-        int64_t n = features(c0, width);
+        int64_t n = less(width - c0, FEATURES);
         sum_queries(x, keys, b, g, j, c0, n, sum);
         put(y, b, g, j, c0, n, keys ? x->p->scale : 1, sum);
     }
@@ -266,13 +262,13 @@ struct block {
 
 static int64_t blocks_of(int64_t batch, int64_t heads, int64_t rows)
 {
-    return batch * heads * ((rows + BLOCK - 1) / BLOCK);
+    return batch * heads * ceil_div(rows, BLOCK);
 }
 
 static struct block block_at(int64_t n, int64_t heads, int64_t rows)
 {
-    int64_t of_head = (rows + BLOCK - 1) / BLOCK, from = n % of_head * BLOCK, bh = n / of_head;
-    return (struct block){bh / heads, bh % heads, from, from + BLOCK < rows ? from + BLOCK : rows};
+    int64_t of_head = ceil_div(rows, BLOCK), from = n % of_head * BLOCK, bh = n / of_head;
+    return (struct block){bh / heads, bh % heads, from, less(from + BLOCK, rows)};
 }
 
 static int block_has_nan(const struct pass *x, const struct attn_cview *y, const struct block *at,
@@ -291,26 +287,36 @@ static int block_has_nan(const struct pass *x, const struct attn_cview *y, const
     return 0;
 }
 
+/* Every block of queries of y, o or dq, by all threads of a team. */
+static void mend_queries(const struct pass *x, const struct attn_view *y, int64_t width,
+                         void (*mend)(const struct pass *x, const struct attn_view *y, int64_t b,
+                                      int64_t h, int64_t i))
+{
+    const struct attn_problem *p = x->p;
+    const struct attn_cview was = attn_view_const(y);
+#pragma omp for schedule(static)
+    for (int64_t n = 0; n < blocks_of(p->batch, p->heads, p->n_query); n++) {
+        const struct block at = block_at(n, p->heads, p->n_query);
+        if (!block_has_nan(x, &was, &at, width))
+            continue;
+        for (int64_t i = at.from; i < at.to; i++)
+            if (row_has(NOT_A_NUMBER, &was, at.b, at.h, i, width) &&
+                query_can_leak(x, at.b, at.h, i))
+                mend(x, y, at.b, at.h, i);
+    }
+}
+
 void attn_leak_mend_forward(const struct attn_problem *p, const struct attn_forward *t,
                             const struct attn_kernels *kernels, int threads)
 {
-    const struct attn_cview o = attn_view_const(&t->o);
     const struct pass x = {.p = p,
                            .kernels = kernels,
                            .q = t->q,
                            .k = t->k,
                            .v = t->v,
                            .lse = attn_view_const(&t->lse)};
-#pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
-    for (int64_t n = 0; n < blocks_of(p->batch, p->heads, p->n_query); n++) {
-        const struct block at = block_at(n, p->heads, p->n_query);
-        if (!block_has_nan(&x, &o, &at, p->d_value))
-            continue;
-        for (int64_t i = at.from; i < at.to; i++)
-            if (row_has(NOT_A_NUMBER, &o, at.b, at.h, i, p->d_value) &&
-                query_can_leak(&x, at.b, at.h, i))
-                mend_o(&x, &t->o, at.b, at.h, i);
-    }
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    mend_queries(&x, &t->o, p->d_value, mend_o);
 }
 
 static void mend_keys(const struct pass *x, const struct attn_view *y, int keys,
@@ -328,19 +334,9 @@ void attn_leak_mend_backward(const struct attn_problem *p, const struct attn_bac
                              const struct attn_kernels *kernels, int threads)
 {
     const struct pass x = {p, kernels, t->q, t->k, t->v, t->o, t->lse, t->d_o, t->d_lse};
-    const struct attn_cview dq = attn_view_const(&t->dq);
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
-#pragma omp for schedule(static)
-        for (int64_t n = 0; n < blocks_of(p->batch, p->heads, p->n_query); n++) {
-            const struct block at = block_at(n, p->heads, p->n_query);
-            if (!block_has_nan(&x, &dq, &at, p->d_key))
-                continue;
-            for (int64_t i = at.from; i < at.to; i++)
-                if (row_has(NOT_A_NUMBER, &dq, at.b, at.h, i, p->d_key) &&
-                    query_can_leak(&x, at.b, at.h, i))
-                    mend_dq(&x, &t->dq, at.b, at.h, i);
-        }
+        mend_queries(&x, &t->dq, p->d_key, mend_dq);
 #pragma omp for schedule(static)
         for (int64_t n = 0; n < blocks_of(p->batch, p->kv_heads, p->n_key); n++) {
             const struct block at = block_at(n, p->kv_heads, p->n_key);

@@ -87,11 +87,12 @@ struct wanted {
     int64_t extent[4];
     enum attn_dtype dtype;
     enum role role;
+    const struct attn_cview *view;
 };
 
-static enum attn_status check_tensor(const struct wanted *w, const struct attn_cview *view,
-                                     unsigned caps, struct attn_error *err)
+static enum attn_status check_tensor(const struct wanted *w, unsigned caps, struct attn_error *err)
 {
+    const struct attn_cview *view = w->view;
     int64_t n = 1, dense[4] = {0, 0, 0, 1};
     for (int a = 0; a < 4; a++)
         n *= w->extent[a];
@@ -132,32 +133,25 @@ static enum attn_status check_tensor(const struct wanted *w, const struct attn_c
         (p)->batch, (p)->kv_heads, (p)->n_key, (w) \
     }
 
-static enum attn_status check_inputs(const struct attn_impl *impl, const struct attn_problem *p,
-                                     const struct attn_cview *q, const struct attn_cview *k,
-                                     const struct attn_cview *v, struct attn_error *err)
+static enum attn_status check_tensors(const struct wanted *list, size_t n, unsigned caps,
+                                      struct attn_error *err)
 {
-    const struct wanted want[] = {{"q", Q_SHAPE(p, p->d_key), p->dtype, INPUT},
-                                  {"k", K_SHAPE(p, p->d_key), p->dtype, INPUT},
-                                  {"v", K_SHAPE(p, p->d_value), p->dtype, INPUT}};
-    const struct attn_cview *const view[] = {q, k, v};
     enum attn_status status = ATTN_OK;
-    for (int t = 0; t < 3 && status == ATTN_OK; t++)
-        status = check_tensor(&want[t], view[t], impl->caps, err);
+    for (size_t i = 0; i < n && status == ATTN_OK; i++)
+        status = check_tensor(&list[i], caps, err);
     return status;
 }
 
 static enum attn_status check_forward(const struct attn_impl *impl, const struct attn_problem *p,
                                       const struct attn_forward *t, struct attn_error *err)
 {
-    const struct wanted o = {"o", Q_SHAPE(p, p->d_value), p->dtype, OUTPUT};
-    const struct wanted lse = {"lse", Q_SHAPE(p, 1), attn_lse_dtype(p), OUTPUT};
-    const struct attn_cview ov = attn_view_const(&t->o), lv = attn_view_const(&t->lse);
-    enum attn_status status = check_inputs(impl, p, &t->q, &t->k, &t->v, err);
-    if (status == ATTN_OK)
-        status = check_tensor(&o, &ov, impl->caps, err);
-    if (status == ATTN_OK)
-        status = check_tensor(&lse, &lv, impl->caps, err);
-    return status;
+    const struct attn_cview o = attn_view_const(&t->o), lse = attn_view_const(&t->lse);
+    const struct wanted list[] = {{"q", Q_SHAPE(p, p->d_key), p->dtype, INPUT, &t->q},
+                                  {"k", K_SHAPE(p, p->d_key), p->dtype, INPUT, &t->k},
+                                  {"v", K_SHAPE(p, p->d_value), p->dtype, INPUT, &t->v},
+                                  {"o", Q_SHAPE(p, p->d_value), p->dtype, OUTPUT, &o},
+                                  {"lse", Q_SHAPE(p, 1), attn_lse_dtype(p), OUTPUT, &lse}};
+    return check_tensors(list, sizeof list / sizeof *list, impl->caps, err);
 }
 
 static enum attn_status check_dbias(const struct attn_problem *p, const struct attn_view *dbias,
@@ -185,19 +179,18 @@ static enum attn_status check_backward(const struct attn_impl *impl, const struc
 {
     const struct attn_cview dq = attn_view_const(&t->dq), dk = attn_view_const(&t->dk),
                             dv = attn_view_const(&t->dv);
-    const struct {
-        struct wanted want;
-        const struct attn_cview *view;
-    } list[] = {{{"o", Q_SHAPE(p, p->d_value), p->dtype, INPUT}, &t->o},
-                {{"lse", Q_SHAPE(p, 1), attn_lse_dtype(p), INPUT}, &t->lse},
-                {{"do", Q_SHAPE(p, p->d_value), p->dtype, INPUT}, &t->d_o},
-                {{"dlse", Q_SHAPE(p, t->d_lse.data != NULL), attn_lse_dtype(p), INPUT}, &t->d_lse},
-                {{"dq", Q_SHAPE(p, p->d_key), p->dtype, OUTPUT}, &dq},
-                {{"dk", K_SHAPE(p, p->d_key), p->dtype, OUTPUT}, &dk},
-                {{"dv", K_SHAPE(p, p->d_value), p->dtype, OUTPUT}, &dv}};
-    enum attn_status status = check_inputs(impl, p, &t->q, &t->k, &t->v, err);
-    for (size_t i = 0; i < sizeof list / sizeof *list && status == ATTN_OK; i++)
-        status = check_tensor(&list[i].want, list[i].view, impl->caps, err);
+    const struct wanted list[] = {
+        {"q", Q_SHAPE(p, p->d_key), p->dtype, INPUT, &t->q},
+        {"k", K_SHAPE(p, p->d_key), p->dtype, INPUT, &t->k},
+        {"v", K_SHAPE(p, p->d_value), p->dtype, INPUT, &t->v},
+        {"o", Q_SHAPE(p, p->d_value), p->dtype, INPUT, &t->o},
+        {"lse", Q_SHAPE(p, 1), attn_lse_dtype(p), INPUT, &t->lse},
+        {"do", Q_SHAPE(p, p->d_value), p->dtype, INPUT, &t->d_o},
+        {"dlse", Q_SHAPE(p, t->d_lse.data != NULL), attn_lse_dtype(p), INPUT, &t->d_lse},
+        {"dq", Q_SHAPE(p, p->d_key), p->dtype, OUTPUT, &dq},
+        {"dk", K_SHAPE(p, p->d_key), p->dtype, OUTPUT, &dk},
+        {"dv", K_SHAPE(p, p->d_value), p->dtype, OUTPUT, &dv}};
+    enum attn_status status = check_tensors(list, sizeof list / sizeof *list, impl->caps, err);
     if (status == ATTN_OK && t->dbias.data != NULL)
         status = check_dbias(p, &t->dbias, err);
     return status;

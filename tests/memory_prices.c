@@ -137,6 +137,19 @@ static const struct hand_price hand_prices[] = {
      "tile.k=2048 tile.v=1536 tile.s=16384 tile.do=1536 tile.slope=16384 tile.dk=2048 "
      "tile.dv=1536 delta=20",
      NULL},
+    /* 4 ranks: a block of K has 2*4*16*16 = 2048 numbers and travels through two slots; a rank's
+     * rows are 2*8*16 = 256, of 16 features.  1 rank: nothing travels */
+    {"ring:ranks=4,local=tiled-textbook", ATTN_FORWARD, 83456, 49152, 6, 0,
+     "kv.travel=32768 o.partial=16384 lse.partial=1024 tile.q=4096 tile.k=4096 tile.v=4096 "
+     "tile.o=4096 tile.s=16384 tile.m=256 tile.l=256",
+     "b2h8g4q64d16:none:f32:normal:s1"},
+    {"ring:ranks=4,local=tiled-textbook", ATTN_BACKWARD, 139328, 114688, 14, 0,
+     "kv.travel=32768 dkv.travel=16384 dkv.partial=16384 dq.partial=16384 tile.q=4096 tile.k=4096 "
+     "tile.v=4096 tile.s=16384 tile.do=4096 tile.slope=16384 tile.dk=4096 tile.dv=4096 delta=64",
+     "b2h8g4q64d16:none:f32:normal:s1:pass=bwd"},
+    {"ring:ranks=1,local=tiled-textbook", ATTN_FORWARD, 33280, 0, 0, 0,
+     "tile.q=4096 tile.k=4096 tile.v=4096 tile.o=4096 tile.s=16384 tile.m=256 tile.l=256",
+     "b2h8g4q64d16:none:f32:normal:s1"},
     /* a rank: 2 heads, 1 kv head, all tokens: q 2*2*10*8, k 2*12*8, v 2*12*6, o 2*2*10*6, lse
      * 2*2*10; half of each is sent: (1280+768+576+960+160) / 2 */
     {"ulysses:ranks=2,local=tiled-textbook", ATTN_FORWARD, 27808, 1872, 5, 0,

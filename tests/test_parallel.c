@@ -217,67 +217,6 @@ START_TEST(bytes_sent_as_published)
 }
 END_TEST
 
-/* What a rank holds beyond its shards and its local implementation. */
-START_TEST(memory_of_a_rank)
-{
-    static const struct {
-        const char *spec;
-        enum attn_pass pass;
-        struct attn_account own[12];
-    } want[] = {
-        /* B = 2, H = 8, G = 4, L = 64, d = 16: a K shard of P = 4 has 2*4*16*16 = 2048 elements, a
-         * Q shard 4096, its rows are 256 */
-        {"ring:ranks=4",
-         ATTN_FORWARD,
-         {{"kv.travel", 32768}, {"o.partial", 16384}, {"lse.partial", 1024}}},
-        {"ring:ranks=4",
-         ATTN_BACKWARD,
-         {{"kv.travel", 32768},
-          {"dkv.travel", 16384},
-          {"dkv.partial", 16384},
-          {"dq.partial", 16384}}},
-        {"ring:ranks=2",
-         ATTN_FORWARD,
-         {{"kv.travel", 32768}, {"o.partial", 32768}, {"lse.partial", 2048}}},
-        {"ring:ranks=1", ATTN_FORWARD, {{NULL, 0}}},
-        {"ring:ranks=1", ATTN_BACKWARD, {{NULL, 0}}},
-        {"ulysses:ranks=4",
-         ATTN_FORWARD,
-         {{"q.heads", 16384},
-          {"k.heads", 8192},
-          {"v.heads", 8192},
-          {"o.heads", 16384},
-          {"lse.heads", 1024}}},
-        {"ulysses:ranks=4",
-         ATTN_BACKWARD,
-         {{"zeros", 64},
-          {"q.heads", 16384},
-          {"k.heads", 8192},
-          {"v.heads", 8192},
-          {"do.heads", 16384},
-          {"lse.heads", 1024},
-          {"delta.heads", 1024},
-          {"dq.heads", 16384},
-          {"dk.heads", 8192},
-          {"dv.heads", 8192}}},
-    };
-    struct attn_problem p = problem(2, 8, 4, 64, 16);
-    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
-        struct attn_problem part = p;
-        int64_t ranks = spec_of(want[i].spec).options.value[0], own = 0;
-        if (want[i].spec[0] == 'r')
-            part.n_query /= ranks, part.n_key /= ranks;
-        else
-            part.heads /= ranks, part.kv_heads /= ranks;
-        struct attn_cost cost = price(want[i].spec, &p, want[i].pass, 0);
-        struct attn_cost local = price("tiled", &part, want[i].pass, 0);
-        for (const struct attn_account *a = want[i].own; a->name != NULL; own += a->bytes, a++)
-            ck_assert_int_eq(named(&cost, a->name), a->bytes);
-        ck_assert_int_eq(cost.peak_bytes, own + local.peak_bytes);
-    }
-}
-END_TEST
-
 /* A long sequence is priced at once, and a causal ring has its price: the last rank computes P -
  * 1/2 of P blocks, the first one half. */
 START_TEST(price_of_a_long_sequence)
@@ -457,7 +396,6 @@ Suite *suite_parallel(void)
     tcase_add_loop_test(t, bits_of_the_local_implementation, 0, 4);
     tcase_add_test(t, bits_do_not_depend_on_time);
     tcase_add_test(t, bytes_sent_as_published);
-    tcase_add_test(t, memory_of_a_rank);
     tcase_add_test(t, price_of_a_long_sequence);
     tcase_add_test(t, refusals_say_what_works);
     tcase_add_test(t, local_must_be_able);

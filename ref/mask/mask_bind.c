@@ -3,16 +3,15 @@
 #include "ref/mask/mask_internal.h"
 
 /* Find `name` and check that it is what a file can hold. */
-static enum attn_status find(const char *call, const char *name, const char *part, int64_t at,
-                             const struct attn_mask_source *source, struct attn_mask_tensor *tensor,
-                             struct attn_error *err)
+static enum attn_status find(struct mask_parser *p, const char *call, const char *name,
+                             const char *part, int64_t at, struct attn_mask_tensor *tensor)
 {
-    if (source == NULL)
-        return attn_fail(err, ATTN_EINVAL,
-                         "mask, column %lld: %s(%s) names a tensor, and no tensors were given here",
-                         (long long)at + 1, call, name);
+    struct attn_error *err = p->err;
+    if (p->source == NULL)
+        return attn_mask_fail_at(p, at, "%s(%s) names a tensor, and no tensors were given here",
+                                 call, name);
     *tensor = (struct attn_mask_tensor){0};
-    enum attn_status status = source->find(source->arg, name, part, tensor, err);
+    enum attn_status status = p->source->find(p->source->arg, name, part, tensor, err);
     if (status != ATTN_OK)
         return status;
     if (tensor->width != 1 && tensor->width != 4 && tensor->width != 8)
@@ -37,7 +36,7 @@ enum attn_status attn_mask_bind_ends(struct mask_parser *p, struct mask_node *no
 {
     const struct attn_mask_shape *s = &p->mask->shape;
     struct attn_mask_tensor t;
-    enum attn_status status = find("ends", name, "", at, p->source, &t, p->err);
+    enum attn_status status = find(p, "ends", name, "", at, &t);
     if (status != ATTN_OK)
         return status;
     if (t.n_axes != 1 || (t.extent[0] != 1 && t.extent[0] != s->batch))
@@ -60,19 +59,18 @@ enum attn_status attn_mask_bind_ends(struct mask_parser *p, struct mask_node *no
     return ATTN_OK;
 }
 
-enum attn_status attn_mask_bind_keys(const struct attn_mask *mask, struct mask_node *node,
-                                     const char *name, int64_t at,
-                                     const struct attn_mask_source *source, struct attn_error *err)
+enum attn_status attn_mask_bind_keys(struct mask_parser *p, struct mask_node *node,
+                                     const char *name, int64_t at)
 {
-    const struct attn_mask_shape *s = &mask->shape;
+    const struct attn_mask_shape *s = &p->mask->shape;
     struct attn_mask_tensor *t = &node->tensor;
-    enum attn_status status = find("keys", name, "", at, source, t, err);
+    enum attn_status status = find(p, "keys", name, "", at, t);
     if (status != ATTN_OK)
         return status;
     int64_t batch = t->n_axes == 2 ? t->extent[0] : 1;
     if (t->n_axes > 2 || t->extent[t->n_axes - 1] != s->n_key || (batch != 1 && batch != s->batch))
         return attn_fail(
-            err, ATTN_EINVAL,
+            p->err, ATTN_EINVAL,
             "keys(%s): [%lld,%lld] or [%lld] was expected; it has %d axes, first %lld, last %lld",
             name, (long long)s->batch, (long long)s->n_key, (long long)s->n_key, t->n_axes,
             (long long)t->extent[0], (long long)t->extent[t->n_axes - 1]);
@@ -81,13 +79,12 @@ enum attn_status attn_mask_bind_keys(const struct attn_mask *mask, struct mask_n
     return ATTN_OK;
 }
 
-enum attn_status attn_mask_bind_dense(const struct attn_mask *mask, struct mask_node *node,
-                                      const char *name, int64_t at,
-                                      const struct attn_mask_source *source, struct attn_error *err)
+enum attn_status attn_mask_bind_dense(struct mask_parser *p, struct mask_node *node,
+                                      const char *name, int64_t at)
 {
-    const struct attn_mask_shape *s = &mask->shape;
+    const struct attn_mask_shape *s = &p->mask->shape;
     struct attn_mask_tensor *t = &node->tensor;
-    enum attn_status status = find("dense", name, "", at, source, t, err);
+    enum attn_status status = find(p, "dense", name, "", at, t);
     if (status != ATTN_OK)
         return status;
     int64_t batch = t->n_axes == 4 ? t->extent[0] : 1, heads = t->n_axes == 4 ? t->extent[1] : 1;
@@ -95,7 +92,7 @@ enum attn_status attn_mask_bind_dense(const struct attn_mask *mask, struct mask_
         t->extent[t->n_axes - 1] != s->n_key || (batch != 1 && batch != s->batch) ||
         (heads != 1 && heads != s->heads))
         return attn_fail(
-            err, ATTN_EINVAL,
+            p->err, ATTN_EINVAL,
             "dense(%s): [%lld,%lld] or [1|%lld,1|%lld,%lld,%lld] was expected; it has %d axes, "
             "[%lld,%lld,%lld,%lld]",
             name, (long long)s->n_query, (long long)s->n_key, (long long)s->batch,
@@ -157,30 +154,29 @@ static enum attn_status check_csr(const struct attn_mask *mask, const struct mas
     return ATTN_OK;
 }
 
-enum attn_status attn_mask_bind_csr(const struct attn_mask *mask, struct mask_node *node,
-                                    const char *name, int64_t at,
-                                    const struct attn_mask_source *source, struct attn_error *err)
+enum attn_status attn_mask_bind_csr(struct mask_parser *p, struct mask_node *node, const char *name,
+                                    int64_t at)
 {
-    const struct attn_mask_shape *s = &mask->shape;
-    enum attn_status status = find("csr", name, "row_start", at, source, &node->row_start, err);
+    const struct attn_mask_shape *s = &p->mask->shape;
+    enum attn_status status = find(p, "csr", name, "row_start", at, &node->row_start);
     if (status == ATTN_OK)
-        status = find("csr", name, "column", at, source, &node->tensor, err);
+        status = find(p, "csr", name, "column", at, &node->tensor);
     if (status != ATTN_OK)
         return status;
     if (node->row_start.n_axes != 1 || node->tensor.n_axes != 1 || node->row_start.width == 1 ||
         node->tensor.width == 1)
-        return attn_fail(err, ATTN_EINVAL,
+        return attn_fail(p->err, ATTN_EINVAL,
                          "csr(%s): row_start and column must be i32 or i64 with one axis", name);
     int64_t rows = node->row_start.extent[0] - 1, planes = s->batch * s->heads;
     int per_head =
         planes > 1 && s->n_query > 0 && rows / planes == s->n_query && rows % planes == 0;
     if (rows != s->n_query && !per_head)
         return attn_fail(
-            err, ATTN_EINVAL,
+            p->err, ATTN_EINVAL,
             "csr(%s): row_start has %lld entries; Lq + 1 = %lld (one pattern for all) or "
             "B*H*Lq + 1 (one for each of %lld heads) would work",
             name, (long long)rows + 1, (long long)s->n_query + 1, (long long)planes);
     node->by_batch = per_head && s->batch > 1;
     node->by_head = per_head;
-    return check_csr(mask, node, name, rows, err);
+    return check_csr(p->mask, node, name, rows, p->err);
 }

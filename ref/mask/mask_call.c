@@ -254,9 +254,7 @@ static enum attn_status args_keys(struct mask_parser *p, struct mask_node *node)
         status = name_of(p, arg, name);
         if (status == ATTN_OK)
             status = no_more(p, "keys(NAME) takes one name");
-        return status == ATTN_OK
-                   ? attn_mask_bind_keys(p->mask, node, name, arg.at, p->source, p->err)
-                   : status;
+        return status == ATTN_OK ? attn_mask_bind_keys(p, node, name, arg.at) : status;
     }
     node->kind = is_pattern(p, arg) ? MASK_PATTERN : MASK_LENGTHS;
     node->list = p->mask->n_numbers;
@@ -405,9 +403,8 @@ static enum attn_status args_name(struct mask_parser *p, struct mask_node *node)
         status = no_more(p, "one name");
     if (status != ATTN_OK)
         return status;
-    if (node->kind == MASK_CSR)
-        return attn_mask_bind_csr(p->mask, node, name, arg.at, p->source, p->err);
-    return attn_mask_bind_dense(p->mask, node, name, arg.at, p->source, p->err);
+    attn_mask_bind *bind = node->kind == MASK_CSR ? attn_mask_bind_csr : attn_mask_bind_dense;
+    return bind(p, node, name, arg.at);
 }
 
 const struct mask_call attn_mask_call[MASK_CALLS] = {

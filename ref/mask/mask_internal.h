@@ -186,17 +186,8 @@ int64_t attn_mask_random_within(const struct attn_mask *mask, const struct mask_
 /* ---- mask_bind.c ---- */
 
 /* Resolve and check what a node names.  `at` is the column in the text for messages. */
-enum attn_status attn_mask_bind_ends(struct mask_parser *p, struct mask_node *node,
-                                     const char *name, int64_t at);
-enum attn_status attn_mask_bind_keys(const struct attn_mask *mask, struct mask_node *node,
-                                     const char *name, int64_t at,
-                                     const struct attn_mask_source *source, struct attn_error *err);
-enum attn_status attn_mask_bind_dense(const struct attn_mask *mask, struct mask_node *node,
-                                      const char *name, int64_t at,
-                                      const struct attn_mask_source *source,
-                                      struct attn_error *err);
-enum attn_status attn_mask_bind_csr(const struct attn_mask *mask, struct mask_node *node,
-                                    const char *name, int64_t at,
-                                    const struct attn_mask_source *source, struct attn_error *err);
+typedef enum attn_status attn_mask_bind(struct mask_parser *p, struct mask_node *node,
+                                        const char *name, int64_t at);
+attn_mask_bind attn_mask_bind_ends, attn_mask_bind_keys, attn_mask_bind_dense, attn_mask_bind_csr;
 
 #endif
