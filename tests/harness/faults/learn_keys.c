@@ -173,8 +173,7 @@ struct common {
     int same;                  /* lo and hi in all rows                                  */
     int left_same, right_same; /* left, right in all rows                                */
     int diagonal;              /* true ends differ between rows                          */
-    int64_t tile;              /* keys are lost by whole tiles of so many; 0: they are not */
-    int partial;               /* all of which are visible in part                       */
+    int64_t tile;              /* lost are whole tiles of so many, visible in part; or 0 */
 };
 
 static void ends(const char *set, int64_t n, int64_t *first, int64_t *last)
@@ -187,41 +186,21 @@ static void ends(const char *set, int64_t n, int64_t *first, int64_t *last)
         }
 }
 
-/* Whether the row loses all or nothing that it should see of each tile. */
-static int by_tiles(const struct learner *x, int64_t tile)
-{
-    for (int64_t j0 = 0; j0 < x->n; j0 += tile) {
-        int seen = 0, got = 0;
-        for (int64_t j = j0; j < j0 + tile && j < x->n; j++)
-            seen += x->seen[j], got += x->got[j];
-        if (got != 0 && got != seen)
-            return 0;
-    }
-    return 1;
-}
-
-static int all_partial(const struct learner *x, int64_t tile)
+/* Whether what the row loses is all of some tiles, which are visible in part. */
+static int loses_partial(const struct learner *x, int64_t tile)
 {
     const struct attn_problem *p = x->eval.p;
     int64_t i0 = x->i / tile * tile, i1 = i0 + tile < p->n_query ? i0 + tile : p->n_query;
-    for (int64_t j = 0; j < x->n; j++) {
-        int64_t j0 = j / tile * tile, j1 = j0 + tile < x->n ? j0 + tile : x->n;
-        if (x->seen[j] && !x->got[j] &&
-            attn_problem_tile(p, x->b, x->h, i0, i1, j0, j1) != ATTN_TILE_PARTIAL)
+    for (int64_t j0 = 0; j0 < x->n; j0 += tile) {
+        int64_t j1 = j0 + tile < x->n ? j0 + tile : x->n;
+        int seen = 0, got = 0;
+        for (int64_t j = j0; j < j1; j++)
+            seen += x->seen[j], got += x->got[j];
+        if (got != seen &&
+            (got > 0 || attn_problem_tile(p, x->b, x->h, i0, i1, j0, j1) != ATTN_TILE_PARTIAL))
             return 0;
     }
-    return 1;
-}
-
-static void take_tiles(struct common *c, const struct learner *x)
-{
-    if (c->rows == 1)
-        for (c->tile = 64; c->tile >= 8; c->tile /= 2)
-            if (c->tile < x->n && by_tiles(x, c->tile))
-                break;
-    if (c->tile < 8 || c->how != LOST || !by_tiles(x, c->tile))
-        c->tile = 0;
-    c->partial &= c->tile > 0 && all_partial(x, c->tile);
+    return tile < x->n;
 }
 
 static void take(struct common *c, const struct learner *x)
@@ -239,15 +218,16 @@ static void take(struct common *c, const struct learner *x)
     enum how how = added == 0 ? LOST : lost == 0 ? ADDED : REPLACED;
     int64_t left = first - got_first, right = got_last - last;
     if (c->rows++ == 0)
-        *c = (struct common){1,    x->b, x->h, x->i, how, lo, hi, left, right, first,
-                             last, x->i, x->i, 1,    1,   1,  0,  0,    1};
+        *c = (struct common){1,     x->b, x->h, x->i, how, lo, hi, left, right,
+                             first, last, x->i, x->i, 1,   1,  1,  0,    64};
     c->same &= how == c->how && lo == c->lo && hi == c->hi;
     c->left_same &= left == c->left;
     c->right_same &= right == c->right;
     c->diagonal |= last != c->last || first != c->first;
     c->low = x->i < c->low ? x->i : c->low;
     c->high = x->i > c->high ? x->i : c->high;
-    take_tiles(c, x);
+    while (c->tile > 0 && (how != LOST || c->tile < 8 || !loses_partial(x, c->tile)))
+        c->tile = c->rows == 1 && c->tile > 8 ? c->tile / 2 : 0; /* the first decides how many */
 }
 
 static void describe(const struct common *c, const struct attn_problem *p, char *text, size_t size)
@@ -257,7 +237,7 @@ static void describe(const struct common *c, const struct attn_problem *p, char 
                                       ": not what the mask says"};
     long long lo = c->lo, hi = c->hi, tail = attn_tail_of(c->low, c->high, p->n_query);
     int moved = c->diagonal && c->left_same && c->right_same;
-    if (c->tile > 0 && c->partial)
+    if (c->tile > 0)
         snprintf(text, size, "fits tiles of %lld keys that are visible in part taken for hidden",
                  (long long)c->tile);
     else if (c->same && c->how == LOST && c->hi == p->n_key - 1)
