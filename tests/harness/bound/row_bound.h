@@ -29,7 +29,7 @@ struct attn_row_bound {
     double *size_o, *size_dq; /* [dv] [d] how large the sums may be on their way to o and dq */
     double *swollen;          /* [n] p (e^tau - 1), of the forward */
     double of_score, of_dp;   /* errors of the sums q.k and dO.v, of their sizes */
-    int without_dq; /* the caller's: e_dq and gauge_dq are not wanted, and stay 0 */
+    int without_dq;           /* the caller's: e_dq and gauge_dq are not wanted, and stay 0 */
     int64_t cached_batch, cached_head;
     void *block;
 };

@@ -216,7 +216,7 @@ static const struct attn_rule rules[] = {
      judge_bound},
     {"fa2",
      "largest |got - want|, allowed: factor times that of a naive run, + atol",
-     "flash-attention, tests/test_flash_attn.py: factor 2 for O (3, 5 for some gradients)",
+     "flash-attention's test_flash_attn.py: factor 2 for O (3, 5 for some gradients)",
      {"factor", "atol"},
      {2, 0},
      ATTN_RULE_REFERENCE,

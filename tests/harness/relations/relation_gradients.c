@@ -285,4 +285,4 @@ const struct attn_relation_plan attn_relations_of_gradients[] = {
      .mask = "none", .fill = "normal:s8", .trials = 2,
      .own = {{.fields = ":bias=row:dbias=1"}, {.fields = ":bias=full:dbias=1"}},
      .change = shared_bias, .expect = dbias},
-    {NULL}};
+    {.id = NULL}};

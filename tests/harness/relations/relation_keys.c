@@ -361,4 +361,4 @@ const struct attn_relation_plan attn_relations_of_keys[] = {
     {"R18", IN_PARTS, .fill = "cliffs:s6"},
     {"R18", IN_PARTS, .fill = "offset-120:s7"},
     {"R19", .run = pack},
-    {NULL}};
+    {.id = NULL}};

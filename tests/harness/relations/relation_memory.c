@@ -198,4 +198,4 @@ const struct attn_relation_plan attn_relations_of_memory[] = {
      .shape = decode, .prepare = fences},
     {"I1", .run = wide_strides},
     {"I2", .run = wide_mask},
-    {NULL}};
+    {.id = NULL}};

@@ -167,4 +167,4 @@ const struct attn_relation_plan attn_relations_of_state[] = {{"R17", .run = vary
                                                              {"D1", .run = repeats},
                                                              {"D2", .run = threads},
                                                              {"D3", .run = history},
-                                                             {NULL}};
+                                                             {.id = NULL}};

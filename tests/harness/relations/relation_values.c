@@ -311,4 +311,4 @@ const struct attn_relation_plan attn_relations_of_values[] = {
      .change = zero_bias, .prepare = zero_slopes, .expect = near_the_uncapped},
     {"R23", .mask = "causal(br)", .fill = "normal:s7", .trials = 3, .exact = 1,
      .change = change_column, .expect = other_columns},
-    {NULL}};
+    {.id = NULL}};
