@@ -35,27 +35,22 @@ static const struct {
 
 START_TEST(every_case_by_its_files)
 {
-    static char output[1 << 16];
     char folder[512], build[512];
     snprintf(folder, sizeof folder, "%s", scratch_path(""));
     ck_assert_ptr_nonnull(realpath(test_build(), build));
     scratch_put("claims.json", variants[_i].claims, strlen(variants[_i].claims));
-    ck_assert_int_eq(scratch_attnlab(output, sizeof output,
-                                     "vectors '%s/v' --claims '%s/claims.json'", folder, folder),
-                     0);
+    scratch_expect(0, "", "vectors '%s/v' --claims '%s/claims.json'", folder, folder);
     char judge[1200] = "true"; /* attnlab compare: once is enough */
     if (_i == 0)
         snprintf(judge, sizeof judge, /* of numbers beyond the domain nothing can be said */
                  "{ '%s/attnlab' compare o/$n $c || [ $? = 2 -a $n = special-k-huge ]; }", build);
-    int failed = fixture_shell("cd '%s' && mkdir o && for c in v/*/; do n=$(basename $c);"
-                               "  '%s/attnlab' run %s --input $c --out o/$n && %s ||"
-                               "  { echo $n; exit 1; }; done >said 2>&1",
-                               folder, build, variants[_i].spec, judge);
-    ck_assert_msg(failed == 0, "the end of %s/said names the case", folder);
-    int status = scratch_attnlab(output, sizeof output, "check --results '%s/o' --vectors '%s/v'",
-                                 folder, folder);
-    ck_assert_msg(status == 0, "%s", output);
-    ck_assert_int_ge(fixture_count(output, "pass"), variants[_i].cases);
+    scratch_shell(0, "",
+                  "cd '%s' && mkdir o && for c in v/*/; do n=$(basename $c);"
+                  "  '%s/attnlab' run %s --input $c --out o/$n && %s ||"
+                  "  { echo $n; exit 1; }; done",
+                  folder, build, variants[_i].spec, judge);
+    scratch_expect(0, "", "check --results '%s/o' --vectors '%s/v'", folder, folder);
+    ck_assert_int_ge(fixture_count(scratch_output, "pass"), variants[_i].cases);
 }
 END_TEST
 
@@ -64,20 +59,11 @@ START_TEST(a_wrong_setting_is_seen)
 {
     static const char *const wrong[] = {"--mask 'causal(+1)'", "--mask none", "--scale 0.5",
                                         "--alibi 0.5,0.5,0.5,0.5"};
-    static char output[1 << 16];
     char folder[512];
     snprintf(folder, sizeof folder, "%s", scratch_path(""));
-    ck_assert_int_eq(scratch_attnlab(output, sizeof output,
-                                     "vectors '%s/v' --case 'h4q9d8:causal(br):f32:normal:s1'",
-                                     folder),
-                     0);
-    ck_assert_int_eq(scratch_attnlab(output, sizeof output,
-                                     "run dense --input '%s/v/case-1' --out '%s/o'", folder,
-                                     folder),
-                     0);
-    int status = scratch_attnlab(output, sizeof output, "compare '%s/o' '%s/v/case-1' %s", folder,
-                                 folder, wrong[_i]);
-    ck_assert_msg(status == 1 && strstr(output, "FAIL") != NULL, "%s", output);
+    scratch_expect(0, "", "vectors '%s/v' --case 'h4q9d8:causal(br):f32:normal:s1'", folder);
+    scratch_expect(0, "", "run dense --input '%s/v/case-1' --out '%s/o'", folder, folder);
+    scratch_expect(1, "FAIL", "compare '%s/o' '%s/v/case-1' %s", folder, folder, wrong[_i]);
 }
 END_TEST
 
@@ -89,23 +75,17 @@ START_TEST(declared_lse)
     char claims[160];
     int length = snprintf(claims, sizeof claims,
                           "{\"claims\": [\"f32\", \"band\", \"empty\", \"cross\"]%s}", lse[_i]);
-    static char output[1 << 16];
     struct attn_file file;
     struct attn_error err;
     char folder[512];
     snprintf(folder, sizeof folder, "%s", scratch_path(""));
     scratch_put("claims.json", claims, (size_t)length);
-    ck_assert_int_eq(scratch_attnlab(output, sizeof output,
-                                     "vectors '%s/v' --claims '%s/claims.json' --case "
-                                     "'q9k5d8:causal(br):f32:normal:s1'",
-                                     folder, folder),
-                     0);
-    ck_assert_int_eq(scratch_attnlab(output, sizeof output,
-                                     "run dense --input '%s/v/case-1' --out '%s/o'", folder,
-                                     folder),
-                     0);
-    ck_assert_int_eq(
-        scratch_attnlab(output, sizeof output, "compare '%s/o' '%s/v/case-1'", folder, folder), 0);
+    scratch_expect(0, "",
+                   "vectors '%s/v' --claims '%s/claims.json' --case "
+                   "'q9k5d8:causal(br):f32:normal:s1'",
+                   folder, folder);
+    scratch_expect(0, "", "run dense --input '%s/v/case-1' --out '%s/o'", folder, folder);
+    scratch_expect(0, "", "compare '%s/o' '%s/v/case-1'", folder, folder);
     ck_assert(attn_file_open(scratch_path("o/result.safetensors"), &file, &err) == ATTN_OK);
     struct attn_file_tensor *o = attn_file_find(&file, "o"), *l = attn_file_find(&file, "lse");
     ck_assert(attn_file_load(&file, o, &err) == ATTN_OK);
@@ -117,13 +97,11 @@ START_TEST(declared_lse)
         struct attn_file_tensor both[2] = {*o, *l};
         ck_assert(attn_safetensors_write(scratch_path("r.safetensors"), both, 2, NULL, 0, &err) ==
                   ATTN_OK);
-        int status = scratch_attnlab(output, sizeof output,
-                                     "compare '%s/r.safetensors' '%s/v/case-1'", folder, folder);
         int wanted = _i == 1 ? 2 : _i == 0 ? way == 0 : way;
-        ck_assert_msg(status == wanted, "%d, not %d:\n%s", status, wanted, output);
-        ck_assert_msg((strstr(output, "not judged: the metadata declare lse=absent") != NULL) ==
-                          (_i == 1),
-                      "%s", output);
+        scratch_expect(wanted, _i == 1 ? "not judged: the metadata declare lse=absent" : "",
+                       "compare '%s/r.safetensors' '%s/v/case-1'", folder, folder);
+        if (_i != 1)
+            ck_assert_ptr_null(strstr(scratch_output, "lse=absent"));
     }
     attn_file_close(&file);
 }

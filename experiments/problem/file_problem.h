@@ -165,7 +165,8 @@ struct attn_found {
 int attn_found_exit(const struct attn_found *found);
 
 /* Print the table of errors to stdout: every output that was computed and every one beside the
- * inputs, in the type in which it is stored, and a line for each tensor that could not be judged. */
+ * inputs, in the type in which it is stored, and a line for each tensor that could not be
+ * judged. */
 enum attn_status attn_files_compare(const struct attn_files *files, struct attn_found *found,
                                     struct attn_error *err);
 

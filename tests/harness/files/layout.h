@@ -1,6 +1,6 @@
 /* How the tensors of attention lie in files: [B,H,L,d] or [B,L,H,d], without B, or without B and H;
- * [B,L,H d], heads folded into features; or packed, [T,H,d], where documents of one length are batch
- * entries, [B L,H,d].  Everywhere else there is only b, h, row, feature. */
+ * [B,L,H d], heads folded into features; or packed, [T,H,d], where documents of one length are
+ * batch entries, [B L,H,d].  Everywhere else there is only b, h, row, feature. */
 #ifndef TESTS_HARNESS_FILES_LAYOUT_H
 #define TESTS_HARNESS_FILES_LAYOUT_H
 
