@@ -72,59 +72,42 @@ START_TEST(goes_on)
 }
 END_TEST
 
-START_TEST(too_big)
-{
-    ck_assert_int_eq(measure("", "--spec dense --length 200000 --heads 8 --rounds 1"), 0);
-    const struct attn_point *p = read_all(1);
-    ck_assert_int_eq(p->status, ATTN_POINT_TOO_BIG);
-    ck_assert(p->priced_bytes > INT64_C(1280000000000)); /* the scores alone are 1.28 TB */
-    ck_assert_ptr_nonnull(strstr(p->message, "TiB"));
-    ck_assert_int_eq(p->n_warm, 0);
-    ck_assert_int_eq(p->resident_bytes, -1);
-}
-END_TEST
+/* What becomes of a point that has no result: it is not tried again, and the sweep lives on.  A limit
+ * of one second of CPU time is the kernel's, which ends the child. */
+static const struct {
+    const char *before, *args;
+    int n; /* records; the last one: */
+    enum attn_point_status status;
+    const char *says;
+} endings[] = {
+    {"", "--spec dense --length 200000 --heads 8 --rounds 1", 1, ATTN_POINT_TOO_BIG, "TiB"},
+    {"", "--spec dense --length 1500 --rounds 3 --timeout 0.01", 1, ATTN_POINT_TIMEOUT, "0.01 s"},
+    {"", "--spec tiled-textbook --length 64,60000 --rounds 2 --budget 20", 3, ATTN_POINT_DROPPED,
+     "of the budget of 20 s"},
+    {"", "--spec 'ulysses:ranks=4' --length 64 --heads 2 --rounds 2", 1, ATTN_POINT_REFUSED, ""},
+    {"ulimit -t 1;", "--spec tiled-textbook --length 64,12000 --heads 4 --verify-all 0 --rounds 1",
+     2, ATTN_POINT_KILLED, "signal"},
+};
 
-START_TEST(over_budget)
+START_TEST(no_result)
 {
-    const char *args = "--spec tiled-textbook --length 64,60000 --rounds 2 --budget 20";
-    ck_assert_int_eq(measure("", args), 0);
-    const struct attn_point *p = read_all(3); /* two rounds of one, a note about the other */
-    for (int64_t i = 0; i < fixture_curve_n; i++) {
-        int large = p[i].c.n_query == 60000;
-        ck_assert_int_eq(p[i].status, large ? ATTN_POINT_DROPPED : ATTN_POINT_OK);
-        ck_assert(!large || strstr(p[i].message, "of the budget of 20 s") != NULL);
-    }
-}
-END_TEST
-
-START_TEST(out_of_time)
-{
-    ck_assert_int_eq(measure("", "--spec dense --length 1500 --rounds 3 --timeout 0.01"), 0);
-    const struct attn_point *p = read_all(1); /* not tried again */
-    ck_assert_int_eq(p->status, ATTN_POINT_TIMEOUT);
-    ck_assert_int_eq(p->n_warm, 0);
-}
-END_TEST
-
-/* The kernel ends the child, by its limit of one second of CPU time; the sweep lives on. */
-START_TEST(killed)
-{
-    ck_assert_int_eq(measure("ulimit -t 1;", "--spec tiled-textbook --length 64,12000 --heads 4 "
-                                             "--verify-all 0 --rounds 1"),
-                     0);
-    const struct attn_point *p = read_all(2);
-    ck_assert_int_eq(p[0].status, ATTN_POINT_OK);
-    ck_assert_msg(p[1].status == ATTN_POINT_KILLED, "%s", p[1].message);
-    ck_assert_ptr_nonnull(strstr(p[1].message, "signal"));
-}
-END_TEST
-
-START_TEST(refused)
-{
-    ck_assert_int_eq(measure("", "--spec 'ulysses:ranks=4' --length 64 --heads 2 --rounds 2"), 0);
-    const struct attn_point *p = read_all(1);
-    ck_assert_int_eq(p->status, ATTN_POINT_REFUSED);
-    ck_assert_str_ne(p->message, "");
+    ck_assert_int_eq(measure(endings[_i].before, endings[_i].args), 0);
+    const struct attn_point *p = read_all(endings[_i].n), *last = NULL;
+    for (int64_t i = 0; i < fixture_curve_n; i++)
+        if (p[i].status != ATTN_POINT_OK) {
+            ck_assert_ptr_null(last);
+            last = &p[i];
+        }
+    ck_assert_ptr_nonnull(last);
+    ck_assert_msg(last->status == endings[_i].status, "%s: %s",
+                  attn_point_status_name(last->status), last->message);
+    ck_assert_str_ne(last->message, "");
+    ck_assert_ptr_nonnull(strstr(last->message, endings[_i].says));
+    ck_assert_int_eq(last->n_warm, 0);
+    ck_assert(!(last->first_s > 0));
+    ck_assert_int_eq(last->resident_bytes, -1);
+    ck_assert(last->status != ATTN_POINT_TOO_BIG || /* the scores alone are 1.28 TB */
+              last->priced_bytes > INT64_C(1280000000000));
 }
 END_TEST
 
@@ -216,11 +199,7 @@ Suite *suite_measure(void)
     tcase_add_checked_fixture(tcase, scratch_open, scratch_close);
     tcase_add_test(tcase, good_points);
     tcase_add_test(tcase, goes_on);
-    tcase_add_test(tcase, too_big);
-    tcase_add_test(tcase, over_budget);
-    tcase_add_test(tcase, out_of_time);
-    tcase_add_test(tcase, killed);
-    tcase_add_test(tcase, refused);
+    tcase_add_loop_test(tcase, no_result, 0, sizeof endings / sizeof endings[0]);
     tcase_add_test(tcase, many_points);
     tcase_add_test(tcase, usage);
     tcase_add_test(tcase, nothing_worked);
