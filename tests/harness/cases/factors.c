@@ -1,7 +1,7 @@
 /* The table of factors, and what a choice of values means. */
 #include "tests/harness/cases/factors.h"
 
-#include <math.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -166,40 +166,26 @@ static void make_mask(const struct attn_choice *choice, struct attn_case *c)
 
 /* ---- the case -------------------------------------------------------------------------------- */
 
-static int find(const char *(*name)(int), int n, const char *value)
-{
-    for (int i = 0; i < n; i++)
-        if (strcmp(name(i), value) == 0)
-            return i;
-    return 0;
-}
-
-static const char *bias_name(int bias)
-{
-    return attn_case_bias_name((enum attn_case_bias)bias);
-}
-
-static const char *dtype_name(int dtype)
-{
-    return attn_dtype_name((enum attn_dtype)dtype);
-}
-
+/* Written down as a case string and read: values are spelled as its fields are. */
 void attn_choice_case(const struct attn_choice *choice, uint64_t seed, struct attn_case *c)
 {
-    *c = (struct attn_case){.fill = ATTN_FILL_NORMAL, .seed = seed, .scale = (double)NAN};
+    static const int fields[] = {ATTN_FACTOR_PASS, ATTN_FACTOR_SCALE, ATTN_FACTOR_SOFTCAP,
+                                 ATTN_FACTOR_BIAS, ATTN_FACTOR_DBIAS, ATTN_FACTOR_DLSE};
+    char text[ATTN_CASE_TEXT];
     make_shape(choice, c);
     make_mask(choice, c);
-    if (choice->value[ATTN_FACTOR_SCALE] != 0)
-        c->scale = strtod(value_of(choice, ATTN_FACTOR_SCALE), NULL);
-    c->softcap = strtod(value_of(choice, ATTN_FACTOR_SOFTCAP), NULL);
-    c->bias = (enum attn_case_bias)find(bias_name, ATTN_CASE_BIAS_NAN + 1,
-                                        value_of(choice, ATTN_FACTOR_BIAS));
-    if (c->bias == ATTN_CASE_BIAS_ALIBI)
-        c->slopes = ATTN_SLOPES_PRESS;
-    c->d_bias = choice->value[ATTN_FACTOR_DBIAS];
-    c->d_lse = choice->value[ATTN_FACTOR_DLSE];
-    c->dtype = (enum attn_dtype)find(dtype_name, ATTN_DTYPES, value_of(choice, ATTN_FACTOR_DTYPE));
-    c->pass = is(choice, ATTN_FACTOR_PASS, "bwd") ? ATTN_BACKWARD : ATTN_FORWARD;
+    snprintf(text, sizeof text,
+             "b%" PRId64 "h%" PRId64 "g%" PRId64 "q%" PRId64 "k%" PRId64 "d%" PRId64 "v%" PRId64
+             ":%.*s:%s:normal:s%" PRIu64,
+             c->batch, c->heads, c->kv_heads, c->n_query, c->n_key, c->d_key, c->d_value,
+             ATTN_CASE_MASK, c->mask, value_of(choice, ATTN_FACTOR_DTYPE), seed);
+    for (size_t f = 0; f < sizeof fields / sizeof *fields; f++)
+        if (choice->value[fields[f]] != 0)
+            snprintf(text + strlen(text), sizeof text - strlen(text), ":%s=%s",
+                     table[fields[f]].name, value_of(choice, fields[f]));
+    if (is(choice, ATTN_FACTOR_BIAS, "alibi"))
+        snprintf(text + strlen(text), sizeof text - strlen(text), ":slopes=press");
+    attn_case_parse(text, c, NULL);
 }
 
 void attn_choice_print(const struct attn_choice *choice, char *text, size_t size)
