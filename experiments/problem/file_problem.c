@@ -139,6 +139,7 @@ static enum attn_status find_inputs(struct attn_files *files, struct attn_error 
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
+/* NULL: no file has that key.  EINVAL: two files contradict. */
 static enum attn_status metadata(const struct attn_files *files, const char *key,
                                  const char **value, struct attn_error *err)
 {
@@ -158,6 +159,7 @@ static enum attn_status metadata(const struct attn_files *files, const char *key
     return ATTN_OK;
 }
 
+/* The flag, else the metadata; a flag that overrules a file is noted. */
 static enum attn_status setting(const struct attn_files *files, const char *key, const char *flag,
                                 const char **value, struct attn_error *err)
 {
@@ -176,6 +178,7 @@ static enum attn_status setting(const struct attn_files *files, const char *key,
     return ATTN_OK;
 }
 
+/* Whether the metadata hold this word under this key. */
 static int says(const struct attn_files *files, const char *key, const char *word)
 {
     const char *said = NULL;
@@ -423,7 +426,7 @@ static enum attn_status set_bias(struct attn_files *files, struct attn_error *er
     return status;
 }
 
-/* ---- the mask -------------------------------------------------------------------------------- */
+/* ---- the bytes of a mask --------------------------------------------------------------------- */
 
 /* [1,H,Tq,Tk] to [n,H,Lq,Lk].  What lies in two documents must be hidden: the file says both. */
 static enum attn_status cut(const struct attn_files *files, const struct attn_file_tensor *t,
@@ -446,6 +449,8 @@ static enum attn_status cut(const struct attn_files *files, const struct attn_fi
     return ATTN_OK;
 }
 
+/* The bytes that the word `dense` speaks of, in the problem's terms: 1 = visible, and of a packed
+ * batch each document's own pairs, [n,H,Lq,Lk].  `tensor` changes where the file has others. */
 static enum attn_status bytes_of_word(struct attn_files *files, const struct attn_file_tensor *t,
                                       struct attn_mask_tensor *tensor, struct attn_error *err)
 {
@@ -660,7 +665,7 @@ static enum attn_status choose(struct attn_files *files, struct attn_error *err)
     return status;
 }
 
-/* A key_mask that metadata do not mention was meant for something; who ignores it says so. */
+/* A key_mask that no mask names was meant for something: it is left out only when asked. */
 static enum attn_status check_key_mask(const struct attn_files *files, struct attn_error *err)
 {
     const struct attn_file_tensor *key_mask = files->input[ATTN_IN_KEY_MASK];
