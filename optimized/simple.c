@@ -7,7 +7,7 @@
 
 #include "optimized/registry.h"
 #include "ref/ledger.h"
-#include "ref/mask/mask.h"
+#include "ref/problem.h"
 
 /* What every call needs; closed by close_call, whatever open_call returned. */
 struct call {
@@ -21,14 +21,12 @@ struct call {
 
 static struct attn_cview input(const float *data, int64_t heads, int64_t rows, int64_t features)
 {
-    return (struct attn_cview){
-        data, ATTN_F32, {heads * rows * features, rows * features, features, 1}};
+    return attn_packed_cview(data, ATTN_F32, heads, rows, features);
 }
 
 static struct attn_view output(float *data, int64_t heads, int64_t rows, int64_t features)
 {
-    return (struct attn_view){
-        data, ATTN_F32, {heads * rows * features, rows * features, features, 1}};
+    return attn_packed_view(data, ATTN_F32, heads, rows, features);
 }
 
 static enum attn_status open_call(const char *spec, const char *mask, const struct attn_simple *s,

@@ -94,6 +94,19 @@ static inline struct attn_view attn_view_input(const struct attn_cview *view)
     return (struct attn_view){(void *)(uintptr_t)view->data, view->dtype, {s[0], s[1], s[2], s[3]}};
 }
 
+/* A contiguous [., heads, tokens, width] at data. */
+static inline struct attn_cview attn_packed_cview(const void *data, enum attn_dtype dtype,
+                                                  int64_t heads, int64_t tokens, int64_t width)
+{
+    return (struct attn_cview){data, dtype, {heads * tokens * width, tokens * width, width, 1}};
+}
+
+static inline struct attn_view attn_packed_view(void *data, enum attn_dtype dtype, int64_t heads,
+                                                int64_t tokens, int64_t width)
+{
+    return (struct attn_view){data, dtype, {heads * tokens * width, tokens * width, width, 1}};
+}
+
 /* Offset, in elements, of [b,h,i,0] in a view. */
 static inline int64_t attn_offset(const int64_t stride[4], int64_t b, int64_t h, int64_t i)
 {

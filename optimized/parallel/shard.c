@@ -9,18 +9,6 @@
 
 enum { ALIGN = 64 }; /* shards start where a buffer of their own would */
 
-struct attn_cview attn_packed_cview(const void *data, enum attn_dtype dtype, int64_t heads,
-                                    int64_t tokens, int64_t width)
-{
-    return (struct attn_cview){data, dtype, {heads * tokens * width, tokens * width, width, 1}};
-}
-
-struct attn_view attn_packed_view(void *data, enum attn_dtype dtype, int64_t heads, int64_t tokens,
-                                  int64_t width)
-{
-    return (struct attn_view){data, dtype, {heads * tokens * width, tokens * width, width, 1}};
-}
-
 enum attn_status attn_shards_take(struct attn_shards *s, struct attn_ledger *ledger,
                                   const char *name, enum attn_dtype dtype, const int64_t whole[4],
                                   int ranks, struct attn_error *err)

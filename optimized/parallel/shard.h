@@ -28,12 +28,6 @@ void attn_shards_scatter(const struct attn_shards *s, const struct attn_view *wh
 void attn_shards_gather(const struct attn_shards *s, const struct attn_view *whole);
 struct attn_view attn_shards_view(const struct attn_shards *s, int rank);
 
-/* A contiguous [., heads, tokens, width] at data. */
-struct attn_cview attn_packed_cview(const void *data, enum attn_dtype dtype, int64_t heads,
-                                    int64_t tokens, int64_t width);
-struct attn_view attn_packed_view(void *data, enum attn_dtype dtype, int64_t heads, int64_t tokens,
-                                  int64_t width);
-
 /* An extent that the ranks must divide. */
 struct attn_divisible {
     const char *name;
