@@ -212,11 +212,6 @@ attn_external_specs_find(const struct attn_external_specs *externals, const char
     return NULL;
 }
 
-const char *attn_external_spec_route(const struct attn_external_spec *external)
-{
-    return external->route == ATTN_ROUTE_PLUGIN ? "plug-in" : "command";
-}
-
 /* ---- what is known before it runs ------------------------------------------------------------ */
 
 /* The mask of a command lies in a file, and is made in memory before it gets there. */
@@ -227,8 +222,9 @@ enum attn_status attn_external_spec_afford(const struct attn_external_spec *e,
     struct attn_problem problem;
     struct attn_band band;
     snprintf(point->impl, sizeof point->impl, "%s", e->name);
-    snprintf(point->family, sizeof point->family, "%s", attn_external_spec_route(e));
-    snprintf(point->route, sizeof point->route, "%s", attn_external_spec_route(e));
+    const char *route = e->route == ATTN_ROUTE_PLUGIN ? "plug-in" : "command";
+    snprintf(point->family, sizeof point->family, "%s", route);
+    snprintf(point->route, sizeof point->route, "%s", route);
     snprintf(point->source, sizeof point->source, "%s", e->source);
     snprintf(point->source_digest, sizeof point->source_digest, "%s", e->digest);
     point->ranks = 1;

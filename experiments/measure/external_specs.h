@@ -43,9 +43,6 @@ enum attn_status attn_external_specs_meet(struct attn_external_specs *externals,
 const struct attn_external_spec *
 attn_external_specs_find(const struct attn_external_specs *externals, const char *name);
 
-/* "plug-in" or "command": what records call the route. */
-const char *attn_external_spec_route(const struct attn_external_spec *external);
-
 /* What is known before it runs: writes pairs, density and inputs and outputs to the point, takes
  * away what only prices know, and gives the bytes that a process needs at least. */
 enum attn_status attn_external_spec_afford(const struct attn_external_spec *external,

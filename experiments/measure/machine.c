@@ -26,7 +26,8 @@ extern char **environ;
 
 /* ---- small readers ------------------------------------------------------------------------ */
 
-int attn_machine_line(const char *path, char *text, size_t size)
+/* The first line of a file, cut at the newline; 0 when it cannot be read. */
+static int first_line(const char *path, char *text, size_t size)
 {
     int ok = attn_cli_kernel_text(path, text, size);
     text[strcspn(text, "\n")] = '\0';
@@ -70,7 +71,7 @@ double attn_machine_steal(void)
 {
     char line[512];
     long long t[8];
-    if (!attn_machine_line("/proc/stat", line, sizeof line) ||
+    if (!first_line("/proc/stat", line, sizeof line) ||
         sscanf(line, "cpu %lld %lld %lld %lld %lld %lld %lld %lld", &t[0], &t[1], &t[2], &t[3],
                &t[4], &t[5], &t[6], &t[7]) != 8)
         return (double)NAN;
@@ -106,7 +107,7 @@ static void put(json_t *facts, const char *key, const char *text)
 static void put_file(json_t *facts, const char *key, const char *path)
 {
     char text[256];
-    put(facts, key, attn_machine_line(path, text, sizeof text) ? text : NULL);
+    put(facts, key, first_line(path, text, sizeof text) ? text : NULL);
 }
 
 static void put_number(json_t *facts, const char *key, double x)
@@ -146,13 +147,13 @@ static void put_caches(json_t *facts)
         char path[128], level[16], type[32], size[32], name[64];
         const char *base = "/sys/devices/system/cpu/cpu0/cache/index";
         snprintf(path, sizeof path, "%s%d/level", base, index);
-        if (!attn_machine_line(path, level, sizeof level))
+        if (!first_line(path, level, sizeof level))
             break;
         snprintf(path, sizeof path, "%s%d/type", base, index);
-        if (!attn_machine_line(path, type, sizeof type))
+        if (!first_line(path, type, sizeof type))
             continue;
         snprintf(path, sizeof path, "%s%d/size", base, index);
-        if (!attn_machine_line(path, size, sizeof size))
+        if (!first_line(path, size, sizeof size))
             continue;
         snprintf(name, sizeof name, "L%.8s %.24s", level, type);
         put(caches, name, size);
@@ -181,9 +182,8 @@ static void put_memory(json_t *facts)
     json_object_set_new(facts, "page_bytes", json_integer(sysconf(_SC_PAGESIZE)));
     put_file(facts, "transparent_huge_pages", "/sys/kernel/mm/transparent_hugepage/enabled");
     char limit[64];
-    int found =
-        attn_machine_line("/sys/fs/cgroup/memory.max", limit, sizeof limit) ||
-        attn_machine_line("/sys/fs/cgroup/memory/memory.limit_in_bytes", limit, sizeof limit);
+    int found = first_line("/sys/fs/cgroup/memory.max", limit, sizeof limit) ||
+                first_line("/sys/fs/cgroup/memory/memory.limit_in_bytes", limit, sizeof limit);
     if (found && strtoull(limit, NULL, 10) >> 60 != 0) /* v1 says "none" with a huge number */
         strcpy(limit, "max");
     put(facts, "cgroup_memory_limit", found ? limit : NULL);

@@ -18,9 +18,6 @@ void attn_machine_build(char text[ATTN_BUILD_TEXT]);
 double attn_machine_load(void);  /* 1-minute load average; NaN when not available        */
 double attn_machine_steal(void); /* seconds stolen from all CPUs since boot; NaN likewise */
 
-/* The first line of a file, cut at the newline; 0 when it cannot be read. */
-int attn_machine_line(const char *path, char *text, size_t size);
-
 /* "VmHWM:" and the like of a file such as /proc/self/status, in bytes; -1 when absent. */
 int64_t attn_machine_kib(const char *path, const char *field);
 

@@ -146,13 +146,18 @@ static void write_label(const struct attn_figure_group *group, const struct attn
 
 /* ---- grouping -------------------------------------------------------------------------------- */
 
+/* By the first word of its name: "length" of "length-causal". */
 static enum attn_group_kind kind_of(const char *group)
 {
-    if (attn_group_is(group, "length"))
-        return ATTN_GROUP_LENGTH;
-    if (attn_group_is(group, "ranks"))
-        return ATTN_GROUP_RANKS;
-    return attn_group_is(group, "density") ? ATTN_GROUP_DENSITY : ATTN_GROUP_OTHER;
+    static const char *const words[] = {[ATTN_GROUP_LENGTH] = "length",
+                                        [ATTN_GROUP_RANKS] = "ranks",
+                                        [ATTN_GROUP_DENSITY] = "density"};
+    for (int kind = 0; kind < ATTN_GROUP_OTHER; kind++) {
+        size_t n = strlen(words[kind]);
+        if (strncmp(group, words[kind], n) == 0 && (group[n] == '\0' || group[n] == '-'))
+            return (enum attn_group_kind)kind;
+    }
+    return ATTN_GROUP_OTHER;
 }
 
 /* The last line that the records have of a plan's group; NULL: none. */

@@ -9,12 +9,6 @@
 
 static const double none = (double)NAN; /* the macro is a float */
 
-int attn_group_is(const char *group, const char *word)
-{
-    size_t n = strlen(word);
-    return strncmp(group, word, n) == 0 && (group[n] == '\0' || group[n] == '-');
-}
-
 void attn_spec_without_ranks(const char *spec, char text[128])
 {
     size_t n = 0;

@@ -41,9 +41,6 @@ struct attn_summary {
 void attn_summary_make(const struct attn_point *points, int64_t n, struct attn_summary *summary);
 void attn_summary_free(struct attn_summary *summary);
 
-/* Does the group's name begin with the word ("length" of "length-causal")? */
-int attn_group_is(const char *group, const char *word);
-
 /* A spec without its option `ranks`: "ring:ranks=4,local=dense" gives "ring:local=dense".
  * text has room for 128 bytes. */
 void attn_spec_without_ranks(const char *spec, char text[128]);
