@@ -303,9 +303,6 @@ START_TEST(promises)
     ck_assert(attn_budget_promised(state, 3) == 7.5);
     state[0].rounds_left = 0;
     ck_assert(attn_budget_promised(state, 3) == 0);
-    ck_assert(attn_budget_same_curve(&state[0], &state[2]));
-    plan.point[2].c.pass = ATTN_BACKWARD;
-    ck_assert(!attn_budget_same_curve(&state[0], &state[2]));
     attn_plan_free(&plan);
 }
 END_TEST

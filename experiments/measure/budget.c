@@ -20,6 +20,7 @@ static int compare(int64_t a, int64_t b)
     return (a > b) - (a < b);
 }
 
+/* 0: the same curve: group, spec, and everything in the case but the lengths. */
 static int compare_curves(const struct attn_sweep_state *a, const struct attn_sweep_state *b)
 {
     const struct attn_case *x = &a->plan->c, *y = &b->plan->c;
@@ -40,11 +41,6 @@ static int compare_curves(const struct attn_sweep_state *a, const struct attn_sw
     return order;
 }
 
-int attn_budget_same_curve(const struct attn_sweep_state *a, const struct attn_sweep_state *b)
-{
-    return compare_curves(a, b) == 0;
-}
-
 static int by_curve(const void *a, const void *b)
 {
     const struct attn_sweep_state *x = *(struct attn_sweep_state *const *)a;
@@ -61,7 +57,7 @@ void attn_budget_link(struct attn_sweep_state *all, int64_t n)
     qsort(sorted, (size_t)n, sizeof *sorted, by_curve);
     for (int64_t i = 0; i < n; i++) {
         struct attn_sweep_state *state = sorted[i];
-        int joins = i > 0 && attn_budget_same_curve(sorted[i - 1], state);
+        int joins = i > 0 && compare_curves(sorted[i - 1], state) == 0;
         state->smaller = joins ? sorted[i - 1] : NULL;
         state->head = joins ? state->smaller->head : state;
         state->larger = NULL;

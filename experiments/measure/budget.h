@@ -70,9 +70,6 @@ double attn_budget_cost(const struct attn_sweep_state *state);
 /* What all begun courses still need. */
 double attn_budget_promised(const struct attn_sweep_state *all, int64_t n);
 
-/* The same curve: group, spec, and everything in the case but the lengths. */
-int attn_budget_same_curve(const struct attn_sweep_state *a, const struct attn_sweep_state *b);
-
 /* Note that a course failed, and find the smaller one that failed first; NULL: none. */
 void attn_budget_stop(struct attn_sweep_state *state);
 const struct attn_sweep_state *attn_budget_stopped(const struct attn_sweep_state *state);
