@@ -39,11 +39,6 @@ const char *attn_case_poison_name(enum attn_case_poison poison)
     return (unsigned)poison <= ATTN_POISON_BIG ? poison_name[poison] : "unknown";
 }
 
-const char *attn_case_special_name(enum attn_case_special special)
-{
-    return (unsigned)special <= ATTN_SPECIAL_K_HUGE ? special_name[special] : "unknown";
-}
-
 int attn_case_special_is_backward(enum attn_case_special special)
 {
     return special == ATTN_SPECIAL_DO_NAN || special == ATTN_SPECIAL_DO_INF;

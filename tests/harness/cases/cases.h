@@ -83,11 +83,10 @@ enum {
     ATTN_CASE_TEXT = 1024, /* longest case string, with its end */
     ATTN_CASE_MASK = 640   /* longest mask in it: shape and fields always fit beside */
 };
-const char *attn_case_bias_name(enum attn_case_bias bias);          /* "none", "alibi", ...  */
-const char *attn_case_layout_name(enum attn_case_layout layout);    /* "bhld", "blhd", ...   */
-const char *attn_case_poison_name(enum attn_case_poison poison);    /* "none", "nan", "big" */
-int attn_case_special_is_backward(enum attn_case_special special);  /* of dO: it needs pass=bwd */
-const char *attn_case_special_name(enum attn_case_special special); /* "none", "q-nan", ... */
+const char *attn_case_bias_name(enum attn_case_bias bias);         /* "none", "alibi", ...  */
+const char *attn_case_layout_name(enum attn_case_layout layout);   /* "bhld", "blhd", ...   */
+const char *attn_case_poison_name(enum attn_case_poison poison);   /* "none", "nan", "big" */
+int attn_case_special_is_backward(enum attn_case_special special); /* of dO: it needs pass=bwd */
 
 struct attn_case {
     int64_t batch, heads, kv_heads, n_query, n_key, d_key, d_value;
