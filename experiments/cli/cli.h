@@ -45,8 +45,8 @@ int attn_cli_kernel_open(const char *path, int flags);
 /* As much of it as there is room for, as a string; takes no memory.  0 when there is none. */
 int attn_cli_kernel_text(const char *path, char *text, size_t size);
 
-/* The number after `key` in a file of "key number" lines, or its only number where key is ""; -1 when
- * there is none. */
+/* The number after `key` in a file of "key number" lines, or its only number where key is ""; -1
+ * when there is none. */
 int64_t attn_cli_kernel_number(const char *path, const char *key);
 
 /* printf into memory of the program's own; to be freed. */
