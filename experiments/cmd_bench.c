@@ -144,9 +144,14 @@ static enum attn_status leave(const struct attn_bench *bench, const struct done 
     char path[4096];
     struct attn_save save;
     snprintf(path, sizeof path, "%.3000s/bench.json", folder);
-    if (attn_folder_make(folder, err) != ATTN_OK || attn_save_open(path, &save, err) != ATTN_OK)
+    /* In memory first: a file that is begun must not wait for it. */
+    char *text = json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
+    if (attn_folder_make(folder, err) != ATTN_OK || attn_save_open(path, &save, err) != ATTN_OK) {
+        free(text);
         return err->status;
-    json_dumpf(json, save.stream, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
+    }
+    fputs(text, save.stream);
+    free(text);
     enum attn_status status = attn_save_close(&save, ATTN_OK, err);
     snprintf(path, sizeof path, "%.3000s/table.md", folder);
     if (status == ATTN_OK && done->list != NULL &&
