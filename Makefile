@@ -164,7 +164,7 @@ $(B)/faults/timed: $(B)/faults/dense
 # A gnuplot that draws at once.
 $(B)/faults/gnuplot:
 	@mkdir -p $(@D)
-	@printf '#!/bin/sh\nfor f in svg png pdf; do echo "<svg viewBox=\"0\"></svg>" > "$${2%%.gp}.$$f"; done\n' > $@ && chmod +x $@
+	@printf '#!/bin/sh\n[ -n "$$2" ] || exit 0\nfor f in svg png pdf; do echo "<svg viewBox=\"0\"></svg>" > "$${2%%.gp}.$$f"; done\n' > $@ && chmod +x $@
 
 FAULTS_TEST := $(if $(filter asan,$(CONFIG)),,$(B)/attnlab-faults)
 FAULTS := $(B)/attnlab-faults $(addprefix $(B)/faults/,naive.so dense timed answer gnuplot)
