@@ -4,7 +4,9 @@
 #ifndef REF_ANY_WIDTH_H
 #define REF_ANY_WIDTH_H
 
-#if defined __x86_64__ && defined __GNUC__ && !defined __clang__ &&                                \
+#include <stddef.h> /* a header is more than macros to a compiler */
+
+#if defined __x86_64__ && defined __GNUC__ && !defined __clang__ && \
     !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
 #define ATTN_ANY_WIDTH __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
