@@ -4,7 +4,7 @@
 #ifndef REF_ANY_WIDTH_H
 #define REF_ANY_WIDTH_H
 
-#include <stddef.h> /* a header is more than macros to a compiler */
+#include <stddef.h> /* ISO C wants a declaration in what is compiled alone */
 
 #if defined __x86_64__ && defined __GNUC__ && !defined __clang__ && \
     !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
