@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ref/any_width.h"
 #include "ref/problem.h"
 
 /* The bias of a pair, written out again rather than asked of attn_problem_bias, which the

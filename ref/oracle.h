@@ -17,6 +17,16 @@
 
 #include "ref/attn.h"
 
+/* Before a function whose loops walk over columns, which do not depend on each other: it is
+ * compiled for each width of vectors, and chosen when the program starts.  No sum changes its
+ * order, nothing is contracted: the bits are the same with each width. */
+#if defined __x86_64__ && defined __GNUC__ && !defined __clang__ && \
+    !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
+#define ATTN_ANY_WIDTH __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define ATTN_ANY_WIDTH
+#endif
+
 /* Everything about one query row.  Arrays belong to the row object; [n] runs over the visible
  * keys in increasing order. */
 struct attn_oracle_row {

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ref/any_width.h"
 #include "ref/problem.h"
 
 double attn_gamma(double n, double u)
