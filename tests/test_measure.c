@@ -72,8 +72,8 @@ START_TEST(goes_on)
 }
 END_TEST
 
-/* What becomes of a point that has no result: it is not tried again, and the sweep lives on.  A limit
- * of one second of CPU time is the kernel's, which ends the child. */
+/* What becomes of a point that has no result: it is not tried again, and the sweep lives on.  A
+ * limit of one second of CPU time is the kernel's, which ends the child. */
 static const struct {
     const char *before, *args;
     int n; /* records; the last one: */

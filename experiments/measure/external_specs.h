@@ -2,8 +2,8 @@
  *
  *      --plugin [NAME=]FILE.so                 --exec [NAME=]COMMAND --claims FILE
  *
- * To a plan, a price or a record an external implementation is a name like any spec.  docs/measuring.md says what
- * is measured of it.
+ * To a plan, a price or a record an external implementation is a name like any spec.
+ * docs/measuring.md says what is measured of it.
  */
 #ifndef EXPERIMENTS_MEASURE_EXTERNAL_SPECS_H
 #define EXPERIMENTS_MEASURE_EXTERNAL_SPECS_H
@@ -28,7 +28,8 @@ struct attn_external_specs {
     struct attn_external_spec one[ATTN_EXTERNAL_SPECS];
 };
 
-/* Take --plugin, --exec and --claims as they were given.  --claims belongs to the --exec before it. */
+/* Take --plugin, --exec and --claims as they were given.  --claims belongs to the --exec before
+ * it. */
 enum attn_status attn_external_specs_take(struct attn_external_specs *externals,
                                           const struct attn_cli_list *given,
                                           struct attn_error *err);

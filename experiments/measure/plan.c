@@ -136,7 +136,7 @@ void attn_plan_free(struct attn_plan *plan)
     memset(plan, 0, sizeof *plan);
 }
 
-/* ---- words ------------------------------------------------------------------------------------ */
+/* ---- words ----------------------------------------------------------------------------------- */
 
 /* The next blank-separated word of *text, cut out in place; NULL after the last. */
 static char *next_word(char **text)
@@ -239,7 +239,7 @@ static enum attn_status unknown_key(const char *key, struct attn_error *err)
                      key, names);
 }
 
-/* ---- statements ------------------------------------------------------------------------------- */
+/* ---- statements ------------------------------------------------------------------------------ */
 
 /* KEY = VALUE, KEY += VALUE. */
 static enum attn_status put(struct draft *draft, const char *name, const char *value, int append,
@@ -444,7 +444,7 @@ static void drop_comment(char *line)
         }
 }
 
-/* ---- multiplied out --------------------------------------------------------------------------- */
+/* ---- multiplied out -------------------------------------------------------------------------- */
 
 static const char *value_of(const struct draft *draft, const struct group *group, int key)
 {
@@ -658,7 +658,7 @@ static enum attn_status finish(struct draft *draft, enum attn_status status, str
     return status;
 }
 
-/* ---- from a file, from flags ------------------------------------------------------------------ */
+/* ---- from a file, from flags ----------------------------------------------------------------- */
 
 static void begin(struct draft *draft, struct attn_plan *plan,
                   const struct attn_external_specs *externals)

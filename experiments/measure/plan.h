@@ -54,10 +54,10 @@ struct attn_plan {
 };
 
 /* A whole text, or a whole file.  Messages begin with "NAME:LINE: ".  externals (may be NULL) are
- * borrowed by the plan too: their names are words of `spec`, and they join every group that does not
- * name them, but not groups "ranks...".  EINVAL: an unknown key (the message names those there are),
- * a value that is none, a key set twice, points that are there twice; after a failure there is
- * nothing to free. */
+ * borrowed by the plan too: their names are words of `spec`, and they join every group that does
+ * not name them, but not groups "ranks...".  EINVAL: an unknown key (the message names those there
+ * are), a value that is none, a key set twice, points that are there twice; after a failure there
+ * is nothing to free. */
 enum attn_status attn_plan_parse(const char *name, const char *text,
                                  const struct attn_external_specs *externals,
                                  struct attn_plan *plan, struct attn_error *err);

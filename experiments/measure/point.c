@@ -32,7 +32,7 @@ void attn_point_fail(struct attn_point *p, const struct attn_error *err)
     attn_point_untimed(p);
 }
 
-/* ---- a plug-in ----------------------------------------------------------------------------- */
+/* ---- a plug-in ------------------------------------------------------------------------------- */
 
 /* The clock is read right before and after forward() or backward(): what attnlab does to put a
  * problem into the plug-in's conventions is not its time. */
@@ -93,7 +93,7 @@ enum attn_status attn_point_open(struct attn_work *work, struct attn_error *err)
     return status;
 }
 
-/* ---- calls --------------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 static enum attn_status call(struct attn_work *work, enum attn_pass pass, struct attn_error *err)
 {
@@ -181,8 +181,8 @@ static void read_ledger(struct attn_work *work)
     p->n_live = n;
 }
 
-/* The forward that a backward needs, whose own memory does not count, but for what it saves; then the
- * baseline, the timed calls, the peak, and what is on the ledger. */
+/* The forward that a backward needs, whose own memory does not count, but for what it saves; then
+ * the baseline, the timed calls, the peak, and what is on the ledger. */
 static enum attn_status run(struct attn_work *work, const struct attn_point_flags *flags,
                             struct attn_error *err)
 {
@@ -220,7 +220,7 @@ static enum attn_status run(struct attn_work *work, const struct attn_point_flag
     return ATTN_OK;
 }
 
-/* ---- is the result right? ------------------------------------------------------------------ */
+/* ---- is the result right? -------------------------------------------------------------------- */
 
 /* So many different indices below n, ascending: the first, the last, and others by hash. */
 static int64_t choose(int64_t index[SAMPLES], int64_t n, uint64_t seed, uint64_t stream)

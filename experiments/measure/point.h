@@ -1,5 +1,5 @@
-/* attnlab point: one point in one process, which does nothing else.  point.c calls an implementation,
- * ours or a plug-in's; point_exec.c starts a command. */
+/* attnlab point: one point in one process, which does nothing else.  point.c calls an
+ * implementation, ours or a plug-in's; point_exec.c starts a command. */
 #ifndef EXPERIMENTS_MEASURE_POINT_H
 #define EXPERIMENTS_MEASURE_POINT_H
 
@@ -30,8 +30,8 @@ struct attn_work {
 /* This point has no result: refused, or an error. */
 void attn_point_fail(struct attn_point *point, const struct attn_error *err);
 
-/* Load the plug-in, so that calls of work->spec are calls of it; from here on what it prints goes to
- * standard error, and the record to the descriptor that is returned, -1 on failure. */
+/* Load the plug-in, so that calls of work->spec are calls of it; from here on what it prints goes
+ * to standard error, and the record to the descriptor that is returned, -1 on failure. */
 int attn_point_load(struct attn_work *work, const struct attn_point_flags *flags,
                     struct attn_error *err);
 

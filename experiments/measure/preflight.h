@@ -14,8 +14,8 @@ enum attn_status attn_preflight_price(const struct attn_spec *spec,
                                       const struct attn_problem *problem, struct attn_point *point,
                                       struct attn_error *err);
 
-/* A case without bias as a problem, for which no tensor is needed, to be closed; also floor_bytes, and
- * in *need inputs and outputs with the harness's byte for each element. */
+/* A case without bias as a problem, for which no tensor is needed, to be closed; also floor_bytes,
+ * and in *need inputs and outputs with the harness's byte for each element. */
 enum attn_status attn_preflight_open(const struct attn_case *c, struct attn_problem *problem,
                                      struct attn_point *point, int64_t *need,
                                      struct attn_error *err);

@@ -149,7 +149,7 @@ enum attn_status attn_record_read(const char *path, struct attn_records *records
                                   struct attn_error *err);
 void attn_records_free(struct attn_records *records);
 
-/* ---- the table: RFC 4180, one header line, one row for each record ----------------------------- */
+/* ---- the table: RFC 4180, one header line, one row for each record --------------------------- */
 
 /* One field, quoted where it must be. */
 void attn_csv_text(FILE *file, const char *text);

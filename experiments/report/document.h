@@ -49,7 +49,7 @@ void attn_document_words(struct attn_document *d, const char *text); /* a cell a
 void attn_document_code(struct attn_document *d, const char *text);
 void attn_document_table_end(struct attn_document *d);
 
-/* ---- for pages that are HTML anyway ------------------------------------------------------------ */
+/* ---- for pages that are HTML anyway ---------------------------------------------------------- */
 
 /* Text with & < > " ' replaced, and control characters made blanks. */
 void attn_html_text(FILE *file, const char *text);

@@ -13,8 +13,8 @@
 enum { FORMATS = 3, WORDS = 4096 };
 static const char *const format[FORMATS] = {"svg", "png", "pdf"};
 
-/* Run `COMMAND FOLDER` by the shell; returns the exit status (127: there is no such program), -1 when
- * it could not be started or was killed.  words receives the beginning of what it said. */
+/* Run `COMMAND FOLDER` by the shell; returns the exit status (127: there is no such program), -1
+ * when it could not be started or was killed.  words receives the beginning of what it said. */
 static int run(const char *command, const char *folder, char words[WORDS])
 {
     struct attn_process end = {.out = words, .room = WORDS};

@@ -97,8 +97,8 @@ static void join_beyond(struct attn_figure *figure)
     }
 }
 
-/* The points of (panel, curve) that have a value in one column, or else in another, by increasing x;
- * into x[] and y[], which have room for all. */
+/* The points of (panel, curve) that have a value in one column, or else in another, by increasing
+ * x; into x[] and y[], which have room for all. */
 static struct attn_curve values(const struct attn_figure *figure, int panel, int curve, int column,
                                 int otherwise, double *x, double *y)
 {

@@ -19,11 +19,11 @@ int mutants_read(struct mutant **list);
 /* Whether numbers must kill it. */
 int mutant_is_numeric(const struct mutant *mutant);
 
-/* ---- a walk through cases, in a child process ----------------------------------------------- */
+/* ---- a walk through cases, in a child process ------------------------------------------------ */
 
 /* The first member of what the child and its parent share.  visit is called for at = 0, 1, ...
- * until it returns 0 or at = n.  A case that ends the child (late: it took longer than MUTANT_SECONDS)
- * ends that child only; another one goes on behind it, unless died returns 0. */
+ * until it returns 0 or at = n.  A case that ends the child (late: it took longer than
+ * MUTANT_SECONDS) ends that child only; another one goes on behind it, unless died returns 0. */
 enum { MUTANT_SECONDS = 20 };
 struct mutant_walk {
     const char *library, *spec; /* FOLDER/ID.so; "": what is linked here */
@@ -38,7 +38,7 @@ void mutant_walk(struct mutant_walk *walk, size_t size);
 int mutant_run_case(const struct attn_spec *spec, const struct attn_battery_case *battery,
                     struct attn_case *c, struct attn_result *result);
 
-/* ---- killing -------------------------------------------------------------------------------- */
+/* ---- killing --------------------------------------------------------------------------------- */
 
 /* What became of one.  The cases that name the bug run first: a killer that does is of the mutant's
  * own family. */
@@ -59,7 +59,7 @@ struct kill {
  * third. */
 void mutant_kill(const struct mutant *mutant, const char *folder, struct kill *kill);
 
-/* ---- naming --------------------------------------------------------------------------------- */
+/* ---- naming ---------------------------------------------------------------------------------- */
 
 /* families.def says what is right: to which family a mutant belongs, and which words in a diagnosis
  * name that family. */

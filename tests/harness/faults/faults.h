@@ -55,7 +55,7 @@ int attn_run_element_is_right(const struct attn_failed_run *run, enum attn_outpu
 /* Of a range of n rows or keys: the tile whose tail it is (128 down to 8), or 0. */
 int64_t attn_tail_of(int64_t low, int64_t high, int64_t n);
 
-/* ---- evaluate.c: one model, row by row ------------------------------------------------------ */
+/* ---- evaluate.c: one model, row by row ------------------------------------------------------- */
 
 /* Elements of rows that fit: those that are wrong; of these those that are as the model has them
  * and not as the truth has them, numbers and NaNs; and the finite ones of outputs that fail. */
@@ -105,7 +105,7 @@ int attn_fault_fits(const struct attn_failed_run *run, const struct attn_fault_m
 /* 1 when it is the truth, as far as the run's tolerance goes. */
 int attn_truth_is_near(const struct attn_failed_run *run);
 
-/* ---- who is asked, in this order: 1 and run->text when the fault is found ------------------- */
+/* ---- who is asked, in this order: 1 and run->text when the fault is found -------------------- */
 
 /* The models of faults.def; the kind of the first that fits, or ATTN_FAULT_NONE.  Kinds in `but`
  * (bits) are left out. */
@@ -126,10 +126,10 @@ int attn_learn_lines(struct attn_failed_run *run);
 void attn_describe_where(const struct attn_failed_run *run, char *text, size_t size);
 int attn_describe_pattern(const struct attn_failed_run *run, struct attn_diagnosis *diagnosis);
 
-/* rerun.c: the passes of a case, as it failed (fill_nan: fresh memory holds NaN) or with other bytes
- * in fresh memory; runs in other circumstances that explain the failure; and "fails only with the bias, a
- * length that leaves the tail of a tile ...": the features that the failure needs, and how many
- * are named. */
+/* rerun.c: the passes of a case, as it failed (fill_nan: fresh memory holds NaN) or with other
+ * bytes in fresh memory; runs in other circumstances that explain the failure; and "fails only with
+ * the bias, a length that leaves the tail of a tile ...": the features that the failure needs, and
+ * how many are named. */
 enum attn_status attn_rerun(const struct attn_spec *spec, const struct attn_setup *setup,
                             int fill_nan);
 int attn_rerun_again(const struct attn_spec *spec, const struct attn_case *c,
