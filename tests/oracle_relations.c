@@ -1,6 +1,7 @@
-/* Relations that attention obeys whatever the numbers are, asked of the oracle: all that
- * implementations must meet, and two of them further: derivatives by differences for every kind of
- * bias and mask (G8), scores that are shifted by up to 3e5 (R1). */
+/* Relations that attention obeys whatever the numbers are, asked of the oracle.  First to a few
+ * roundings of double, which is 2^29 times sharper than what float implementations are held to:
+ * derivatives by differences (G8), identities of gradients (G1 to G4), changes of the inputs (R1,
+ * R2, R5, R8).  Then all that implementations must meet, under their own bounds. */
 #include "tests/oracle_relations.h"
 
 #include <math.h>
@@ -104,6 +105,59 @@ START_TEST(derivatives)
 }
 END_TEST
 
+/* ---- G1 to G4 ------------------------------------------------------------------------------- */
+
+/* G1: sum_j dS_ij = 0, so dK sums to 0 over the keys, and dBias over a row.
+ * G2: sum_j dV_j = sum_i dO_i over the rows that see a key.
+ * G3: <dO, O> = <V, dV>, because O is linear in V.
+ * G4: <q, dQ> = <k, dK> = sum of dS times the raw score, without bias and with one. */
+START_TEST(identities)
+{
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        struct fixture *x = fixture_open(&shapes[_i], 300 + seed);
+        fixture_run(x, seed % 2 ? ATTN_F32 : ATTN_F64);
+        const struct attn_problem *p = &x->p;
+        int64_t d = p->d_key, dv = p->d_value, k = p->n_key, group = p->heads / p->kv_heads;
+        for (int64_t kv = 0; kv < p->batch * p->kv_heads; kv++) {
+            for (int64_t c = 0; c < d; c++) {
+                double sum = 0, size = 0;
+                for (int64_t j = 0; j < k; j++) {
+                    sum += x->dk[(kv * k + j) * d + c];
+                    size += gauge(x, ATTN_DK)[(kv * k + j) * d + c];
+                }
+                fixture_near("G1", c, sum, 0, 32 * U * size);
+            }
+            for (int64_t c = 0; c < dv; c++) {
+                double left = 0, right = 0, size = 0;
+                for (int64_t j = 0; j < k; j++) {
+                    left += x->dv[(kv * k + j) * dv + c];
+                    size += gauge(x, ATTN_DV)[(kv * k + j) * dv + c];
+                }
+                for (int64_t r = kv * group * p->n_query; r < (kv + 1) * group * p->n_query; r++)
+                    if (isfinite(x->lse[r]))
+                        right += x->d_o[r * dv + c];
+                fixture_near("G2", c, left, right, 32 * U * size);
+            }
+        }
+        for (int64_t r = 0; r < fixture_size(x, ATTN_DBIAS) / k; r++) {
+            double sum = 0, size = 0;
+            for (int64_t j = 0; j < k; j++) {
+                sum += x->d_bias[r * k + j];
+                size += gauge(x, ATTN_DBIAS)[r * k + j];
+            }
+            fixture_near("G1 of dbias", r, sum, 0, 32 * U * size);
+        }
+        fixture_near("G3", 0, sum_of(x->d_o, x->o, fixture_size(x, ATTN_O)),
+                     sum_of(x->v, x->dv, fixture_size(x, ATTN_DV)),
+                     32 * U * size_of(x->v, gauge(x, ATTN_DV), fixture_size(x, ATTN_DV)));
+        fixture_near("G4", 0, sum_of(x->q, x->dq, fixture_size(x, ATTN_DQ)),
+                     sum_of(x->k, x->dk, fixture_size(x, ATTN_DK)),
+                     32 * U * size_of(x->q, gauge(x, ATTN_DQ), fixture_size(x, ATTN_DQ)));
+        fixture_close(x);
+    }
+}
+END_TEST
+
 /* ---- R1, far away --------------------------------------------------------------------------- */
 
 /* R1: a constant added to all scores of a row moves its LSE and nothing else. */
@@ -128,6 +182,102 @@ START_TEST(shifted_rows)
         fixture_close(x);
         fixture_close(y);
     }
+}
+END_TEST
+
+/* ---- R2, R5, R8: to a few roundings of double -------------------------------------------------- */
+
+/* R2: keys in another order, with their V and their columns of the bias. */
+START_TEST(permuted_keys)
+{
+    const struct fixture_shape s = {1, 2, 1, 7, 13, 5, 4, NULL, 0.7, 0, ATTN_BIAS_TENSOR, 0};
+    struct fixture *x = fixture_open(&s, 410), *y = fixture_open(&s, 410);
+    int64_t to[13];
+    for (int64_t j = 0; j < 13; j++) {
+        to[j] = (5 * j + 3) % 13;
+        memcpy(y->k + to[j] * 5, x->k + j * 5, 5 * sizeof *x->k);
+        memcpy(y->v + to[j] * 4, x->v + j * 4, 4 * sizeof *x->v);
+        for (int64_t r = 0; r < 2 * 7; r++)
+            y->bias[r * 13 + to[j]] = x->bias[r * 13 + j];
+    }
+    fixture_run(x, _i ? ATTN_F64 : ATTN_F32);
+    fixture_run(y, _i ? ATTN_F64 : ATTN_F32);
+    for (int64_t n = 0; n < fixture_size(x, ATTN_O); n++)
+        fixture_near("o", n, y->o[n], x->o[n], 8 * U * gauge(x, ATTN_O)[n]);
+    for (int64_t n = 0; n < fixture_size(x, ATTN_DQ); n++)
+        fixture_near("dq", n, y->dq[n], x->dq[n], 8 * U * gauge(x, ATTN_DQ)[n]);
+    for (int64_t n = 0; n < fixture_size(x, ATTN_LSE); n++)
+        fixture_near("lse", n, y->lse[n], x->lse[n], 8 * U * gauge(x, ATTN_LSE)[n]);
+    for (int64_t n = 0; n < 13 * 5; n++)
+        fixture_near("dk", n, y->dk[to[n / 5] * 5 + n % 5], x->dk[n], 8 * U * gauge(x, ATTN_DK)[n]);
+    for (int64_t n = 0; n < 13 * 4; n++)
+        fixture_near("dv", n, y->dv[to[n / 4] * 4 + n % 4], x->dv[n], 8 * U * gauge(x, ATTN_DV)[n]);
+    fixture_close(x);
+    fixture_close(y);
+}
+END_TEST
+
+/* R5: every key twice: O and dQ stay, LSE gains ln 2, and each twin has half the gradient. */
+START_TEST(doubled_keys)
+{
+    const struct fixture_shape s = {1, 3, 3, 6, 8, 5, 4, NULL, 0.7, 3, ATTN_BIAS_NONE, 1};
+    struct fixture_shape doubled = s;
+    doubled.k = 16;
+    struct fixture *x = fixture_open(&s, 420), *y = fixture_open(&doubled, 420);
+    for (int64_t kv = 0; kv < 3; kv++)
+        for (int64_t j = 0; j < 16; j++) {
+            memcpy(y->k + (kv * 16 + j) * 5, x->k + (kv * 8 + j / 2) * 5, 5 * sizeof *x->k);
+            memcpy(y->v + (kv * 16 + j) * 4, x->v + (kv * 8 + j / 2) * 4, 4 * sizeof *x->v);
+        }
+    fixture_run(x, _i ? ATTN_F64 : ATTN_F32);
+    fixture_run(y, _i ? ATTN_F64 : ATTN_F32);
+    for (int64_t n = 0; n < fixture_size(x, ATTN_LSE); n++)
+        fixture_near("lse", n, y->lse[n], x->lse[n] + log(2), 8 * U * gauge(x, ATTN_LSE)[n]);
+    for (int64_t n = 0; n < fixture_size(x, ATTN_O); n++)
+        fixture_near("o", n, y->o[n], x->o[n], 8 * U * gauge(x, ATTN_O)[n]);
+    for (int64_t n = 0; n < fixture_size(x, ATTN_DQ); n++)
+        fixture_near("dq", n, y->dq[n], x->dq[n], 8 * U * gauge(x, ATTN_DQ)[n]);
+    for (int64_t kv = 0; kv < 3; kv++)
+        for (int64_t j = 0; j < 16; j++)
+            for (int64_t c = 0; c < 4; c++) {
+                int64_t n = (kv * 8 + j / 2) * 4 + c;
+                fixture_near("dv", n, y->dv[(kv * 16 + j) * 4 + c], x->dv[n] / 2,
+                             8 * U * gauge(x, ATTN_DV)[n]);
+            }
+    fixture_close(x);
+    fixture_close(y);
+}
+END_TEST
+
+/* R8: O(a V + b W) = a O(V) + b O(W); for a power of two alone, bit for bit. */
+START_TEST(linear_in_v)
+{
+    const struct fixture_shape s = {2, 2, 1, 6, 9, 4, 5, "causal(br)", 0.8, 0, ATTN_BIAS_ALIBI, 0};
+    struct fixture *x = fixture_open(&s, 430), *w = fixture_open(&s, 430),
+                   *both = fixture_open(&s, 430);
+    struct fixture *scaled = fixture_open(&s, 430);
+    for (int64_t n = 0; n < 2 * 9 * 5; n++) {
+        w->v[n] = (double)(float)attn_hash_normal(431, 0, (uint64_t)n);
+        both->v[n] = _i ? 0.75 * x->v[n] - 3 * w->v[n] : x->v[n] / 4 + w->v[n] / 8;
+        scaled->v[n] = x->v[n] * 0x1p-20;
+    }
+    fixture_run(x, ATTN_F64);
+    fixture_run(w, ATTN_F64);
+    fixture_run(both, ATTN_F64);
+    fixture_run(scaled, _i ? ATTN_F64 : ATTN_F32);
+    double a = _i ? 0.75 : 0.25, b = _i ? -3 : 0.125;
+    for (int64_t n = 0; n < fixture_size(x, ATTN_O); n++)
+        fixture_near("o", n, both->o[n], a * x->o[n] + b * w->o[n],
+                     8 * U * (gauge(x, ATTN_O)[n] + 3 * gauge(w, ATTN_O)[n]));
+    fixture_run(x, _i ? ATTN_F64 : ATTN_F32);
+    for (int64_t n = 0; n < fixture_size(x, ATTN_O); n++)
+        ck_assert(scaled->o[n] == x->o[n] * 0x1p-20);
+    for (int64_t n = 0; n < fixture_size(x, ATTN_LSE); n++)
+        ck_assert(scaled->lse[n] == x->lse[n]);
+    fixture_close(x);
+    fixture_close(w);
+    fixture_close(both);
+    fixture_close(scaled);
 }
 END_TEST
 
@@ -215,7 +365,11 @@ TCase *oracle_relation_tests(void)
     TCase *cases = tcase_create("relations");
     tcase_set_timeout(cases, 120);
     tcase_add_loop_test(cases, derivatives, 0, SHAPES);
+    tcase_add_loop_test(cases, identities, 0, SHAPES);
     tcase_add_loop_test(cases, shifted_rows, 0, 2);
+    tcase_add_loop_test(cases, permuted_keys, 0, 2);
+    tcase_add_loop_test(cases, doubled_keys, 0, 2);
+    tcase_add_loop_test(cases, linear_in_v, 0, 2);
     tcase_add_loop_test(cases, relations, 0, 2);
     return cases;
 }

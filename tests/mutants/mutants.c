@@ -144,8 +144,8 @@ static void run_child(void *arg)
     enum attn_status (*parse)(const char *, struct attn_spec *, struct attn_error *) =
         attn_spec_parse;
     signal(SIGALRM, SIG_DFL); /* Check's own would end the whole test */
-    if (w->library[0] != '\0') {
-        void *library = dlopen(w->library, RTLD_NOW | RTLD_LOCAL);
+    if (w->shared[0] != '\0') {
+        void *library = dlopen(w->shared, RTLD_NOW | RTLD_LOCAL);
         parse = NULL;
         if (library != NULL) /* ISO C has no cast from object to function pointers */
             *(void **)&parse = dlsym(library, "attn_spec_parse");
@@ -206,7 +206,7 @@ struct battery_walk {
     struct kill kill;
     struct naming naming;
     int late, died, most;
-    char library[512];
+    char shared[512];
 };
 
 /* Every case keeps the books: none names the bugs of memory, and any will do. */
@@ -225,9 +225,9 @@ static const struct attn_battery_case *case_at(const struct battery_walk *x)
 
 static void walk_battery(struct battery_walk *x, const struct mutant *mutant, const char *folder)
 {
-    snprintf(x->library, sizeof x->library, "%s/%s.so", folder, mutant->id);
+    snprintf(x->shared, sizeof x->shared, "%s/%s.so", folder, mutant->id);
     x->mutant = mutant;
-    x->walk.library = x->library;
+    x->walk.shared = x->shared;
     x->walk.spec = mutant->spec;
     x->walk.n = 2 * attn_battery_count();
     mutant_walk(&x->walk, sizeof *x);

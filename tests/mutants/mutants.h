@@ -26,7 +26,7 @@ int mutant_is_numeric(const struct mutant *mutant);
  * MUTANT_SECONDS) ends that child only; another one goes on behind it, unless died returns 0. */
 enum { MUTANT_SECONDS = 20 };
 struct mutant_walk {
-    const char *library, *spec; /* FOLDER/ID.so; "": what is linked here */
+    const char *shared, *spec; /* FOLDER/ID.so; "": what is linked here */
     int at, n;
     int (*visit)(struct mutant_walk *walk, const struct attn_spec *spec);
     int (*died)(struct mutant_walk *walk, int late);

@@ -187,15 +187,12 @@ static int unmark_case(struct mutant_walk *walk, int late)
     return 1;
 }
 
-/* One implementation; library: "" for an honest one. */
-static void mark(const char *library, const char *spec, struct marks *marks)
+/* One implementation; shared: "" for an honest one. */
+static void mark(const char *shared, const char *spec, struct marks *marks)
 {
     memset(marks, 0, sizeof *marks);
-    marks->walk = (struct mutant_walk){.library = library,
-                                       .spec = spec,
-                                       .n = case_count(),
-                                       .visit = mark_case,
-                                       .died = unmark_case};
+    marks->walk = (struct mutant_walk){
+        .shared = shared, .spec = spec, .n = case_count(), .visit = mark_case, .died = unmark_case};
     mutant_walk(&marks->walk, sizeof *marks);
 }
 
