@@ -150,6 +150,21 @@ static const struct hand_price hand_prices[] = {
     {"ring:ranks=1,local=tiled-textbook", ATTN_FORWARD, 33280, 0, 0, 0,
      "tile.q=4096 tile.k=4096 tile.v=4096 tile.o=4096 tile.s=16384 tile.m=256 tile.l=256",
      "b2h8g4q64d16:none:f32:normal:s1"},
+    {"ring:ranks=1,local=tiled-textbook", ATTN_BACKWARD, 57600, 0, 0, 0,
+     "tile.q=4096 tile.k=4096 tile.v=4096 tile.s=16384 tile.do=4096 tile.slope=16384 tile.dk=4096 "
+     "tile.dv=4096 delta=256",
+     "b2h8g4q64d16:none:f32:normal:s1:pass=bwd"},
+    /* 4 ranks: 2 heads, 1 kv head, 64 tokens of 16 features: q 2*2*64*16 numbers, k half of it, lse
+     * 2*2*64.  Sent: 3/4 of what a rank has of q, k, v, o, lse (B L/P of all heads) */
+    {"ulysses:ranks=4,local=tiled-textbook", ATTN_FORWARD, 83456, 37632, 15, 0,
+     "q.heads=16384 k.heads=8192 v.heads=8192 o.heads=16384 lse.heads=1024 tile.q=4096 tile.k=4096 "
+     "tile.v=4096 tile.o=4096 tile.s=16384 tile.m=256 tile.l=256",
+     "b2h8g4q64d16:none:f32:normal:s1"},
+    {"ulysses:ranks=4,local=tiled-textbook", ATTN_BACKWARD, 141632, 62976, 27, 0,
+     "zeros=64 q.heads=16384 k.heads=8192 v.heads=8192 do.heads=16384 lse.heads=1024 "
+     "delta.heads=1024 dq.heads=16384 dk.heads=8192 dv.heads=8192 tile.q=4096 tile.k=4096 "
+     "tile.v=4096 tile.s=16384 tile.do=4096 tile.slope=16384 tile.dk=4096 tile.dv=4096 delta=256",
+     "b2h8g4q64d16:none:f32:normal:s1:pass=bwd"},
     /* a rank: 2 heads, 1 kv head, all tokens: q 2*2*10*8, k 2*12*8, v 2*12*6, o 2*2*10*6, lse
      * 2*2*10; half of each is sent: (1280+768+576+960+160) / 2 */
     {"ulysses:ranks=2,local=tiled-textbook", ATTN_FORWARD, 27808, 1872, 5, 0,
