@@ -17,7 +17,8 @@ enum { MOST_BYTES = 1 << 28 };
 void attn_kept_open(const struct attn_problem *p, int rows, struct attn_kept *kept)
 {
     int64_t n = attn_product(attn_product(p->batch, p->heads), p->n_query);
-    *kept = (struct attn_kept){.bytes_left = MOST_BYTES};
+    *kept = (struct attn_kept){.n_rows = 0};
+    atomic_init(&kept->bytes_left, MOST_BYTES);
     if (!rows || n < 0 || n > MOST_BYTES / (int64_t)sizeof *kept->row)
         return;
     kept->row = calloc((size_t)n + 1, sizeof *kept->row);
@@ -88,13 +89,15 @@ void attn_kept_row_add(struct attn_kept *kept, const struct attn_problem *p, int
     struct attn_kept_row *x = place(kept, p, b, h, i);
     int64_t n = row->n, numbers = (backward ? 9 : 6) * n + p->d_value + (backward ? p->d_key : 0);
     int64_t bytes = (numbers + 1) * (int64_t)sizeof(double) + n * (int64_t)sizeof *row->key;
-    if (x == NULL || bytes > kept->bytes_left)
+    if (x == NULL)
         return;
-    double *at = malloc((size_t)bytes);
-    if (at == NULL)
+    int fits = atomic_fetch_sub(&kept->bytes_left, bytes) >= bytes;
+    double *at = fits ? malloc((size_t)bytes) : NULL;
+    if (at == NULL) {
+        atomic_fetch_add(&kept->bytes_left, bytes);
         return;
+    }
     free(x->row.block);
-    kept->bytes_left -= bytes;
     struct attn_oracle_row to = {.n = n, .max = row->max, .lse = row->lse, .block = at};
     to.raw = copy(&at, row->raw, n);
     to.magnitude = copy(&at, row->magnitude, n);

@@ -6,12 +6,15 @@
 #ifndef TESTS_HARNESS_BOUND_KEPT_H
 #define TESTS_HARNESS_BOUND_KEPT_H
 
+#include <stdatomic.h>
+
 #include "ref/oracle.h"
 #include "tests/harness/bound/mask_power.h"
 
 struct attn_kept {
     struct attn_kept_row *row;
-    int64_t n_rows, bytes_left; /* [B H Lq] rows; what is left to keep others in */
+    int64_t n_rows;          /* [B H Lq] */
+    atomic_llong bytes_left; /* to keep other rows in: threads add theirs */
     struct attn_kept_truth *first;
 };
 
@@ -43,7 +46,7 @@ const struct attn_oracle_row *attn_kept_row(const struct attn_kept *kept,
                                             int64_t h, int64_t i, int backward);
 
 /* Copy a row that was computed with row->finite = 1.  Where memory does not suffice it is not kept,
- * and computed again the next time. */
+ * and computed again the next time.  Threads may add different rows. */
 void attn_kept_row_add(struct attn_kept *kept, const struct attn_problem *problem, int64_t b,
                        int64_t h, int64_t i, int backward, const struct attn_oracle_row *row);
 

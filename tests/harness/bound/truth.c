@@ -1,6 +1,12 @@
 /* The truth and its bounds for whole tensors: one pass over the query rows, which feeds O, LSE and
- * dQ directly and collects dK, dV and dBias. */
+ * dQ directly and collects dK, dV and dBias.
+ *
+ * The rows of one kv head are worked out in order, by one thread; what other heads do does not
+ * reach them.  So every sum has one order, and the bits are the same for any number of threads. */
 #include <math.h>
+#include <omp.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -140,8 +146,8 @@ static enum attn_status sum_alloc(struct sum *x, struct attn_truth_tensor *t,
 
 /* Elements at..at+n gain weight * y[c], where weight is known to within `error` and y[c] to within
  * `tiny`; TwoSum keeps what double would lose. */
-static void sum_add(struct sum *x, int64_t at, int64_t n, const double *restrict y, double weight,
-                    double error, double tiny, double gauge)
+ATTN_ANY_WIDTH static void sum_add(struct sum *x, int64_t at, int64_t n, const double *restrict y,
+                                   double weight, double error, double tiny, double gauge)
 {
     double *restrict want = x->out->want + at, *restrict lost = x->lost + at;
     double *restrict errors = x->error + at, *restrict size = x->size + at;
@@ -222,18 +228,21 @@ static double finite_part(double x)
 /* ---- one row at a time -------------------------------------------------------------------- */
 
 struct work {
+    /* the same for all threads */
     const struct attn_problem *p;
     const struct attn_inputs *in;
     const struct attn_precision *a;
+    const struct attn_sample *sample;
     struct attn_truth *truth;
+    struct sum dk, dv, dbias;
+    int64_t *slot; /* [n_key]: where a key's gradients go; -1: not sampled */
+    int64_t n_keys;
+    /* a thread's own */
     struct attn_oracle_row own;
     const struct attn_oracle_row *row; /* own, or kept */
     struct attn_row_bound bound;
-    struct sum dk, dv, dbias;
-    double *q, *d_o; /* [d] [dv] this row's */
-    int64_t *slot;   /* [n_key]: where a key's gradients go; -1: not sampled */
-    int64_t n_keys;
     struct attn_row_kinds kinds;
+    double *q, *d_o; /* [d] [dv] this row's */
 };
 
 static void store_forward(struct work *w, int64_t b, int64_t h, int64_t slot)
@@ -345,7 +354,8 @@ static void do_row(struct work *w, int64_t b, int64_t h, int64_t i, int64_t slot
 {
     attn_row_bound_head(w->p, &w->in->q, &w->in->k, &w->in->v, b, h, i, &w->bound);
     w->bound.without_dq = slot < 0;
-    w->own.without_dq = slot < 0 && w->in->kept == NULL; /* what is kept is kept whole */
+    int is_kept = w->in->kept != NULL && w->in->kept->n_rows > 0;
+    w->own.without_dq = slot < 0 && !is_kept; /* what is kept is kept whole */
     find_row(w, b, h, i, backward);
     attn_row_bound_forward(w->p, w->a, w->row, &w->bound);
     if (backward)
@@ -392,12 +402,38 @@ static enum attn_status tensor_alloc(const struct work *w, enum attn_output outp
     return ATTN_OK;
 }
 
-static enum attn_status prepare(struct work *w, const struct attn_sample *sample, int64_t n_rows,
-                                struct attn_error *err)
+/* What each thread needs for itself. */
+static enum attn_status own_alloc(struct work *w, struct attn_error *err)
 {
     const struct attn_problem *p = w->p;
+    enum attn_status status = attn_oracle_row_alloc(p, &w->own, err);
+    w->own.finite = 1; /* a result that is finite beside those has skipped them */
+    if (status == ATTN_OK)
+        status = attn_row_bound_alloc(p, &w->bound, err);
+    if (status == ATTN_OK)
+        status = attn_row_kinds_alloc(p, &w->kinds, err);
+    w->q = malloc(((size_t)p->d_key + (size_t)p->d_value + 1) * sizeof *w->q);
+    w->d_o = w->q != NULL ? w->q + p->d_key : NULL;
+    if (status == ATTN_OK && w->q == NULL)
+        status = attn_fail(err, ATTN_ENOMEM, "no memory for a row");
+    return status;
+}
+
+static void own_free(struct work *w)
+{
+    free(w->q);
+    attn_row_kinds_free(&w->kinds);
+    attn_row_bound_free(&w->bound);
+    attn_oracle_row_free(&w->own);
+}
+
+static enum attn_status prepare(struct work *w, struct attn_error *err)
+{
+    const struct attn_problem *p = w->p;
+    const struct attn_sample *sample = w->sample;
     struct attn_truth_tensor *t = w->truth->tensor;
     int backward = w->in->d_o.data != NULL;
+    int64_t n_rows = sample->n_rows < 0 ? p->n_query : sample->n_rows;
     const int64_t *rows = sample->n_rows < 0 ? NULL : sample->row;
     const int64_t *keys = sample->n_keys < 0 ? NULL : sample->key;
     const int64_t *stride = p->bias.tensor.stride;
@@ -409,12 +445,7 @@ static enum attn_status prepare(struct work *w, const struct attn_sample *sample
         {p->batch, p->kv_heads, w->n_keys, p->d_value},
         {stride[0] ? p->batch : p->batch > 0, stride[1] ? p->heads : p->heads > 0,
          stride[2] ? p->n_query : p->n_query > 0, stride[3] ? p->n_key : p->n_key > 0}};
-    enum attn_status status = attn_oracle_row_alloc(p, &w->own, err);
-    w->own.finite = 1; /* a result that is finite beside those has skipped them */
-    if (status == ATTN_OK)
-        status = attn_row_bound_alloc(p, &w->bound, err);
-    if (status == ATTN_OK)
-        status = attn_row_kinds_alloc(p, &w->kinds, err);
+    enum attn_status status = ATTN_OK;
     for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
         if (o <= ATTN_LSE || (backward && (o != ATTN_DBIAS || w->in->want_d_bias)))
             status = tensor_alloc(w, (enum attn_output)o, extent[o],
@@ -429,9 +460,7 @@ static enum attn_status prepare(struct work *w, const struct attn_sample *sample
     if (status == ATTN_OK && backward && w->in->want_d_bias)
         status = sum_alloc(&w->dbias, &t[ATTN_DBIAS], err);
     w->slot = malloc(((size_t)p->n_key + 1) * sizeof *w->slot);
-    w->q = malloc(((size_t)p->d_key + (size_t)p->d_value + 1) * sizeof *w->q);
-    w->d_o = w->q != NULL ? w->q + p->d_key : NULL;
-    if (status == ATTN_OK && (w->slot == NULL || w->q == NULL))
+    if (status == ATTN_OK && w->slot == NULL)
         status = attn_fail(err, ATTN_ENOMEM, "no memory for %lld key slots", (long long)p->n_key);
     for (int64_t j = 0; status == ATTN_OK && j < p->n_key; j++)
         w->slot[j] = keys == NULL ? j : -1;
@@ -462,9 +491,9 @@ static void finish_sums(struct work *w)
 
 /* Does the row add to the gradients that are asked for?  To those of a sample of keys only a row
  * that sees one of them does; to dBias every row may. */
-static int feeds(const struct work *w, const struct attn_sample *sample, int64_t b, int64_t h,
-                 int64_t i)
+static int feeds(const struct work *w, int64_t b, int64_t h, int64_t i)
 {
+    const struct attn_sample *sample = w->sample;
     if (w->n_keys == 0)
         return 0;
     if (sample->n_keys < 0 || w->dbias.out != NULL)
@@ -475,20 +504,94 @@ static int feeds(const struct work *w, const struct attn_sample *sample, int64_t
     return 0;
 }
 
-static void sweep(struct work *w, const struct attn_sample *sample)
+/* All rows of query heads [from, to) of a batch. */
+static void do_heads(struct work *w, int64_t b, int64_t from, int64_t to)
+{
+    const struct attn_sample *sample = w->sample;
+    int backward = w->in->d_o.data != NULL, all = sample->n_rows < 0;
+    for (int64_t h = from; h < to; h++)
+        for (int64_t i = 0, next = 0; i < w->p->n_query; i++) {
+            int64_t slot = all ? i : -1;
+            if (!all && next < sample->n_rows && sample->row[next] == i)
+                slot = next++;
+            if (slot >= 0 || (backward && feeds(w, b, h, i)))
+                do_row(w, b, h, i, slot, backward);
+        }
+}
+
+/* ---- threads ------------------------------------------------------------------------------ */
+
+/* Threads of our own, not OpenMP's: those cannot be used in a child that the process forks later,
+ * and keep the floating-point environment of their first user.  These are new each time, and begin
+ * with the caller's. */
+enum { MOST_THREADS = 64 };
+
+struct crew {
+    struct work work[MOST_THREADS];
+    atomic_llong next; /* of the kv heads of all batches: the one that nobody has begun */
+};
+
+struct member {
+    struct crew *crew;
+    int place;
+    pthread_t thread;
+};
+
+static void *do_share(void *arg)
+{
+    struct member *me = arg;
+    struct work *w = &me->crew->work[me->place];
+    int64_t kv_heads = w->p->kv_heads, n;
+    while ((n = atomic_fetch_add(&me->crew->next, 1)) < w->p->batch * kv_heads) {
+        int64_t g = n % kv_heads, group = w->p->heads / kv_heads;
+        do_heads(w, n / kv_heads, g * group, (g + 1) * group);
+    }
+    return NULL;
+}
+
+/* One for each kv head, but no more than OpenMP would take; one where dBias may be a sum over
+ * heads, and where the problem is so small that a thread costs more than it saves. */
+static int threads_for(const struct work *w)
 {
     const struct attn_problem *p = w->p;
-    int backward = w->in->d_o.data != NULL, all = sample->n_rows < 0;
-    for (int64_t b = 0; b < p->batch; b++)
-        for (int64_t h = 0; h < p->heads; h++)
-            for (int64_t i = 0, next = 0; i < p->n_query; i++) {
-                int64_t slot = all ? i : -1;
-                if (!all && next < sample->n_rows && sample->row[next] == i)
-                    slot = next++;
-                if (slot >= 0 || (backward && feeds(w, sample, b, h, i)))
-                    do_row(w, b, h, i, slot, backward);
-            }
-    finish_sums(w);
+    int64_t most = omp_get_max_threads() < MOST_THREADS ? omp_get_max_threads() : MOST_THREADS;
+    int64_t units = p->batch * p->kv_heads;
+    double pairs = (double)p->batch * (double)p->heads * (double)p->n_query * (double)p->n_key;
+    return w->dbias.out != NULL || pairs < 0x1p17 ? 1 : (int)(units < most ? units : most);
+}
+
+/* Work all rows out.  Fewer threads do it as well: one that gets no memory, or cannot be started,
+ * leaves its share to the others. */
+static enum attn_status sweep(const struct work *shared, struct attn_error *err)
+{
+    struct member member[MOST_THREADS];
+    struct crew *crew = calloc(1, sizeof *crew);
+    if (crew == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for threads");
+    int wanted = threads_for(shared), n = 0;
+    enum attn_status status = ATTN_OK, got = ATTN_OK;
+    for (; n < wanted && got == ATTN_OK; n++) {
+        member[n] = (struct member){.crew = crew, .place = n};
+        crew->work[n] = *shared;
+        got = own_alloc(&crew->work[n], n == 0 ? err : NULL);
+        if (got == ATTN_OK && n > 0 &&
+            pthread_create(&member[n].thread, NULL, do_share, &member[n]) != 0)
+            got = ATTN_ENOMEM;
+        if (got != ATTN_OK)
+            own_free(&crew->work[n]);
+    }
+    int begun = got == ATTN_OK ? n : n - 1;
+    if (begun > 0)
+        do_share(&member[0]);
+    else
+        status = got;
+    for (int t = 0; t < begun; t++) {
+        if (t > 0)
+            pthread_join(member[t].thread, NULL);
+        own_free(&crew->work[t]);
+    }
+    free(crew);
+    return status;
 }
 
 /* Where arithmetic can be off without limit, the derivation multiplies infinities, by 0 among
@@ -527,26 +630,23 @@ enum attn_status attn_truth_compute(const struct attn_problem *p, const struct a
     static const struct attn_sample everything = {-1, -1, NULL, NULL};
     if (sample == NULL)
         sample = &everything;
-    struct work w = {.p = p, .in = in, .a = a, .truth = truth};
+    struct work w = {.p = p, .in = in, .a = a, .sample = sample, .truth = truth};
     w.n_keys = sample->n_keys < 0 ? p->n_key : sample->n_keys;
     memset(truth, 0, sizeof *truth);
-    enum attn_status status =
-        prepare(&w, sample, sample->n_rows < 0 ? p->n_query : sample->n_rows, err);
+    enum attn_status status = prepare(&w, err);
+    if (status == ATTN_OK)
+        status = sweep(&w, err);
     if (status == ATTN_OK) {
-        sweep(&w, sample);
+        finish_sums(&w);
         no_bound_is_infinite(truth);
         for (int o = 0; in->has_stored && o < ATTN_OUTPUTS; o++)
             attn_truth_store(&truth->tensor[o], in->stored[o]);
     } else
         attn_truth_free(truth);
     free(w.slot);
-    free(w.q);
     sum_free(&w.dk);
     sum_free(&w.dv);
     sum_free(&w.dbias);
-    attn_row_kinds_free(&w.kinds);
-    attn_row_bound_free(&w.bound);
-    attn_oracle_row_free(&w.own);
     return status;
 }
 
