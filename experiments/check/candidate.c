@@ -11,16 +11,6 @@
 
 /* ---- in words ----------------------------------------------------------------------------- */
 
-__attribute__((format(printf, 3, 4))) static void append(char *text, size_t size,
-                                                         const char *format, ...)
-{
-    size_t n = strlen(text);
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text + n, size - n, format, args);
-    va_end(args);
-}
-
 /* The claims as people read them: "f32 gqa band; lse base 2". */
 static void put_claims(const struct attn_candidate *s, char *text, size_t size)
 {
@@ -40,16 +30,16 @@ static void put_claims(const struct attn_candidate *s, char *text, size_t size)
     snprintf(text, size, "claims");
     for (int bit = 0; bit < ATTN_CAPS && s->from == ATTN_SOURCE_SPEC; bit++)
         if (s->spec.impl->caps & 1u << bit)
-            append(text, size, " %s", attn_cap_name((enum attn_cap)(1u << bit)));
+            attn_append(text, size, " %s", attn_cap_name((enum attn_cap)(1u << bit)));
     for (int bit = 0; bit < ATTN_CLAIMS; bit++)
         if (c->bits & 1u << bit)
-            append(text, size, " %s", attn_claim_name(bit));
+            attn_append(text, size, " %s", attn_claim_name(bit));
     for (int bit = 0; bit < ATTN_DECLINES; bit++)
         if (c->declines & 1u << bit)
-            append(text, size, "; not %s", attn_decline_name(bit));
+            attn_append(text, size, "; not %s", attn_decline_name(bit));
     for (size_t o = 0; o < sizeof other / sizeof *other; o++)
         if (other[o][0] != '\0')
-            append(text, size, "; %s", other[o]);
+            attn_append(text, size, "; %s", other[o]);
 }
 
 /* What is asked: in words, and as the flags that ask it. */
@@ -61,37 +51,37 @@ static void put_scope(const struct attn_candidate *s, char *scope, size_t scope_
     char quoted[ATTN_CASE_TEXT + 8];
     scope[0] = flags[0] = '\0';
     if (q->soak > 0) {
-        append(scope, scope_size, "random cases of seed %lld for %g s", (long long)q->seed,
-               q->soak);
-        append(flags, size, " --soak %g --seed %lld", q->soak, (long long)q->seed);
+        attn_append(scope, scope_size, "random cases of seed %lld for %g s", (long long)q->seed,
+                    q->soak);
+        attn_append(flags, size, " --soak %g --seed %lld", q->soak, (long long)q->seed);
     } else if (q->relation != NULL) {
-        append(scope, scope_size, "relation %.40s", q->relation);
-        append(flags, size, " --relation %.40s", q->relation);
+        attn_append(scope, scope_size, "relation %.40s", q->relation);
+        attn_append(flags, size, " --relation %.40s", q->relation);
     } else if (q->growth) {
-        append(scope, scope_size, "the growth of errors with parts");
-        append(flags, size, " --growth");
+        attn_append(scope, scope_size, "the growth of errors with parts");
+        attn_append(flags, size, " --growth");
     } else if (q->cases.n > 0 || s->from == ATTN_SOURCE_FILES) {
         int n = s->from == ATTN_SOURCE_FILES ? s->question.n : q->cases.n;
-        append(scope, scope_size, n == 1 ? "one case" : "%d cases", n);
+        attn_append(scope, scope_size, n == 1 ? "one case" : "%d cases", n);
     } else {
-        append(scope, scope_size, "the %s tier, %d cases%s", tier,
-               attn_tier_count((enum attn_tier)q->tier),
-               s->from != ATTN_SOURCE_EXEC ? ", and the relations" : "");
-        append(flags, size, " --tier %s", tier);
+        attn_append(scope, scope_size, "the %s tier, %d cases%s", tier,
+                    attn_tier_count((enum attn_tier)q->tier),
+                    s->from != ATTN_SOURCE_EXEC ? ", and the relations" : "");
+        attn_append(flags, size, " --tier %s", tier);
     }
     if (q->repeat > 1) {
-        append(scope, scope_size, ", each %d times in a row", (int)q->repeat);
-        append(flags, size, " --repeat %d", (int)q->repeat);
+        attn_append(scope, scope_size, ", each %d times in a row", (int)q->repeat);
+        attn_append(flags, size, " --repeat %d", (int)q->repeat);
     }
     if (q->timeout > 0)
-        append(flags, size, " --timeout %g", q->timeout);
-    append(flags, size, "%s", q->strict ? " --strict" : "");
+        attn_append(flags, size, " --timeout %g", q->timeout);
+    attn_append(flags, size, "%s", q->strict ? " --strict" : "");
     for (int n = 0; n < q->cases.n; n++) {
         attn_cli_quote(q->cases.at[n].value, quoted, sizeof quoted);
         if (strlen(flags) + strlen(quoted) + 32 > size)
-            append(flags, size, " ..."); /* dozens of cases: the page has each by itself */
+            attn_append(flags, size, " ..."); /* dozens of cases: the page has each by itself */
         else
-            append(flags, size, " --case %s", quoted);
+            attn_append(flags, size, " --case %s", quoted);
     }
 }
 
@@ -116,10 +106,10 @@ static void report_about(const struct attn_candidate *s)
 void attn_candidate_route(struct attn_candidate *s, const char *flag, const char *value)
 {
     size_t end = sizeof s->route - 8;
-    append(s->route, sizeof s->route, "%s%s '", s->route[0] != '\0' ? " " : "", flag);
+    attn_append(s->route, sizeof s->route, "%s%s '", s->route[0] != '\0' ? " " : "", flag);
     for (; *value != '\0' && strlen(s->route) < end; value++)
-        append(s->route, sizeof s->route, *value == '\'' ? "'\\''" : "%c", *value);
-    append(s->route, sizeof s->route, "'");
+        attn_append(s->route, sizeof s->route, *value == '\'' ? "'\\''" : "%c", *value);
+    attn_append(s->route, sizeof s->route, "'");
 }
 
 /* ---- books -------------------------------------------------------------------------------- */
@@ -168,8 +158,8 @@ void attn_candidate_case(struct attn_candidate *s, const struct attn_asked *aske
     attn_case_print(&asked->c, text);
     snprintf(again, sizeof again, "check %s --case '%s'", s->route, text);
     if (ours && s->request->repeat > 1)
-        append(again, sizeof again, " --repeat %d", (int)s->request->repeat);
-    append(again, sizeof again, "%s", ours && s->request->strict ? " --strict" : "");
+        attn_append(again, sizeof again, " --repeat %d", (int)s->request->repeat);
+    attn_append(again, sizeof again, "%s", ours && s->request->strict ? " --strict" : "");
     const struct attn_subject subject = {"case",
                                          battery != NULL ? battery->name
                                          : ours          ? ""

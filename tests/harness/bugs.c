@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tests/harness/cases/cases.h"
+#include "tests/harness/files/fileio.h"
 
 static const struct attn_bug bugs[] = {
 #define ATTN_BUG(id, evidence, reference, what, elsewhere) \
@@ -40,13 +41,6 @@ int attn_bug_is_named(const char *ids, const char *id)
     return 0;
 }
 
-/* Append to a comma-separated list. */
-static void add(char *text, size_t size, const char *name)
-{
-    size_t used = strlen(text);
-    snprintf(text + used, size - used, "%s%s", used > 0 ? ", " : "", name);
-}
-
 int attn_bug_cases(const struct attn_bug *bug, char *text, size_t size)
 {
     enum { SHOWN = 4 }; /* of the full tier's cases, where the quick tier has none */
@@ -61,14 +55,11 @@ int attn_bug_cases(const struct attn_bug *bug, char *text, size_t size)
         full += !is_quick;
         if (!is_quick && (quick > 0 || full > SHOWN))
             continue;
-        add(text, size, c->name);
+        attn_append(text, size, "%s%s", text[0] != '\0' ? ", " : "", c->name);
         shown += !is_quick;
     }
-    if (full > shown) {
-        char more[64];
-        snprintf(more, sizeof more, "%d%s of the full tier", full - shown,
-                 shown > 0 ? " more" : "");
-        add(text, size, more);
-    }
+    if (full > shown)
+        attn_append(text, size, "%s%d%s of the full tier", text[0] != '\0' ? ", " : "",
+                    full - shown, shown > 0 ? " more" : "");
     return quick + full;
 }

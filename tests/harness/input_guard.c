@@ -62,21 +62,16 @@ void attn_input_guard_begin(struct attn_setup *s, enum attn_pass pass)
 /* The logical index of an element slot; 0: it is nobody's element. */
 static int find_element(const struct attn_tensor *t, int64_t slot, int64_t at[4])
 {
-    const int64_t *n = t->extent;
-    for (int64_t e = 0; e < n[0] * n[1] * n[2] * n[3]; e++) {
-        at[0] = e / (n[3] * n[2] * n[1]), at[1] = e / (n[3] * n[2]) % n[1];
-        at[2] = e / n[3] % n[2], at[3] = e % n[3];
-        int64_t here = attn_offset(t->stride, at[0], at[1], at[2]) + at[3] * t->stride[3];
-        if (here - t->first == slot)
+    while (attn_each(at, t->extent))
+        if (attn_offset(t->stride, at[0], at[1], at[2]) + at[3] * t->stride[3] - t->first == slot)
             return 1;
-    }
     return 0;
 }
 
 const char *attn_input_guard_end(struct attn_setup *s, char *text, size_t size)
 {
     char changed[96];
-    int64_t at[4];
+    int64_t at[4] = ATTN_START;
     int environment = attn_environment_restore(&watch.environment, changed, sizeof changed);
     int hit = atomic_load(&watch.hit);
     for (int slot = 0; slot < watch.n; slot++)

@@ -7,6 +7,7 @@
 
 #include "ref/clock.h"
 #include "ref/problem.h"
+#include "tests/harness/files/fileio.h"
 
 /* ---- bits ------------------------------------------------------------------------------------ */
 
@@ -20,22 +21,19 @@ static const unsigned char *lowest(const struct attn_tensor *t)
     return (const unsigned char *)t->data + t->first * (int64_t)attn_dtype_size(t->dtype);
 }
 
-/* Elements of t whose bits are not the kept ones, of *n; the first of them in at[]. */
+/* Elements of t whose bits are not the kept ones, of *n; the first of them in first[]. */
 static int64_t count_others(const struct attn_tensor *t, const unsigned char *kept, int64_t *n,
-                            int64_t at[4])
+                            int64_t first[4])
 {
     size_t size = attn_dtype_size(t->dtype);
-    int64_t others = 0, x[4];
+    int64_t others = 0;
     *n = 0;
-    for (x[0] = 0; x[0] < t->extent[0]; x[0]++)
-        for (x[1] = 0; x[1] < t->extent[1]; x[1]++)
-            for (x[2] = 0; x[2] < t->extent[2]; x[2]++)
-                for (x[3] = 0; x[3] < t->extent[3]; x[3]++, ++*n) {
-                    int64_t slot = attn_offset(t->stride, x[0], x[1], x[2]) + x[3] * t->stride[3];
-                    size_t byte = (size_t)(slot - t->first) * size;
-                    if (memcmp(lowest(t) + byte, kept + byte, size) != 0 && others++ == 0)
-                        memcpy(at, x, sizeof x);
-                }
+    for (int64_t at[4] = ATTN_START; attn_each(at, t->extent); ++*n) {
+        int64_t slot = attn_offset(t->stride, at[0], at[1], at[2]) + at[3] * t->stride[3];
+        size_t byte = (size_t)(slot - t->first) * size;
+        if (memcmp(lowest(t) + byte, kept + byte, size) != 0 && others++ == 0)
+            memcpy(first, at, sizeof at);
+    }
     return others;
 }
 
@@ -51,25 +49,22 @@ static double kept_value(const struct attn_tensor *t, const unsigned char *kept,
 /* "o: 1 of 64 elements, first [0,0,3,1]: 1.5 where it fails, 0.5 where not; lse: none" */
 static void compare(struct attn_repeats *x, const struct attn_setup *s, int now_bad)
 {
-    size_t used = 0, size = sizeof x->differs;
     int64_t n, at[4] = {0};
-    if (x->differs[0] != '\0')
-        return;
-    for (int slot = ATTN_T_O; slot < ATTN_SLOTS && used < size; slot++) {
+    int is_first = x->differs[0] == '\0';
+    for (int slot = ATTN_T_O; slot < ATTN_SLOTS && is_first; slot++) {
         const struct attn_tensor *t = &s->tensor[slot];
         if (x->kept[slot] == NULL || (s->given.pass == ATTN_FORWARD && slot > ATTN_T_LSE))
             continue;
         int64_t others = count_others(t, x->kept[slot], &n, at);
-        used += (size_t)snprintf(x->differs + used, size - used, "%s%s: %lld of %lld elements",
-                                 used > 0 ? "; " : "", t->name, (long long)others, (long long)n);
-        if (others == 0 || used >= size)
+        attn_append(x->differs, sizeof x->differs, "%s%s: %lld of %lld elements",
+                    x->differs[0] != '\0' ? "; " : "", t->name, (long long)others, (long long)n);
+        if (others == 0)
             continue;
         double here = attn_tensor_get(t, at[0], at[1], at[2], at[3]);
         double there = kept_value(t, x->kept[slot], at);
-        used += (size_t)snprintf(x->differs + used, size - used,
-                                 " ([%lld,%lld,%lld,%lld] %.6g, else %.6g)", (long long)at[0],
-                                 (long long)at[1], (long long)at[2], (long long)at[3],
-                                 now_bad ? here : there, now_bad ? there : here);
+        attn_append(x->differs, sizeof x->differs, " ([%lld,%lld,%lld,%lld] %.6g, else %.6g)",
+                    (long long)at[0], (long long)at[1], (long long)at[2], (long long)at[3],
+                    now_bad ? here : there, now_bad ? there : here);
     }
 }
 

@@ -2,12 +2,12 @@
 #include "tests/harness/runner.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ref/problem.h"
+#include "tests/harness/files/fileio.h"
 #include "tests/harness/input_guard.h"
 #include "tests/harness/repeats.h"
 
@@ -303,17 +303,6 @@ void attn_run_case(const struct attn_spec *spec, const struct attn_case *c, stru
 
 /* ---- saying it ---------------------------------------------------------------------------- */
 
-static void put(char *text, size_t size, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static void put(char *text, size_t size, const char *format, ...)
-{
-    size_t used = strlen(text);
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text + used, size - used, format, args);
-    va_end(args);
-}
-
 void attn_result_print(const struct attn_spec *spec, const struct attn_case *c,
                        const struct attn_result *r, char *text, size_t size)
 {
@@ -321,23 +310,24 @@ void attn_result_print(const struct attn_spec *spec, const struct attn_case *c,
     attn_spec_print(spec, name, sizeof name);
     attn_case_print(c, line);
     text[0] = '\0';
-    put(text, size, "%s", attn_verdict_name(r->verdict));
+    attn_append(text, size, "%s", attn_verdict_name(r->verdict));
     if (r->verdict == ATTN_FAILED)
-        put(text, size, "(%s)", attn_failure_name(r->failure));
-    put(text, size, "  %s  %s\n", name, line);
+        attn_append(text, size, "(%s)", attn_failure_name(r->failure));
+    attn_append(text, size, "  %s  %s\n", name, line);
     if (r->text[0] != '\0')
-        put(text, size, "  %s\n", r->text);
+        attn_append(text, size, "  %s\n", r->text);
     for (int o = 0; o < ATTN_OUTPUTS; o++)
         if (r->output[o].n > 0)
-            put(text, size,
-                "  %-5s error/bound %-10.3g gauge %-8.2g (%lld elements, %lld beyond)\n",
-                r->output[o].name, r->output[o].ratio, r->output[o].gauge,
-                (long long)r->output[o].n, (long long)r->output[o].n_bad);
+            attn_append(text, size,
+                        "  %-5s error/bound %-10.3g gauge %-8.2g (%lld elements, %lld beyond)\n",
+                        r->output[o].name, r->output[o].ratio, r->output[o].gauge,
+                        (long long)r->output[o].n, (long long)r->output[o].n_bad);
     if (r->precision.u > 0)
-        put(text, size,
+        attn_append(
+            text, size,
             "  declared: u %.3g, storage %.3g, P %.3g, exp %g u, at most %lld rescales and %lld "
             "merges a row\n",
             r->precision.u, r->precision.u_storage, r->precision.u_p, r->precision.exp_ulps,
             (long long)r->precision.rescales, (long long)r->precision.merges);
-    put(text, size, "  again: attnlab check '%s' --case '%s'\n", name, line);
+    attn_append(text, size, "  again: attnlab check '%s' --case '%s'\n", name, line);
 }

@@ -70,6 +70,9 @@ enum attn_status attn_setup_call(const struct attn_setup *setup, const struct at
 void attn_setup_check(const struct attn_setup *setup, enum attn_pass pass,
                       struct attn_result *result);
 
+/* Whether query i sees any key. */
+int attn_setup_sees(const struct attn_setup *setup, int64_t b, int64_t h, int64_t i);
+
 /* What the truth of a pass is worked out from, and in which types its results are stored. */
 struct attn_inputs attn_setup_inputs(const struct attn_setup *setup, enum attn_pass pass);
 

@@ -163,11 +163,8 @@ static enum attn_status map_span(struct attn_tensor *t, int offset, struct attn_
 /* Mark in `own` (of the owner of the mapping) the slots that t's elements fill. */
 static void mark_own(const struct attn_tensor *t, unsigned char *own)
 {
-    for (int64_t b = 0; b < t->extent[0]; b++)
-        for (int64_t h = 0; h < t->extent[1]; h++)
-            for (int64_t i = 0; i < t->extent[2]; i++)
-                for (int64_t c = 0; c < t->extent[3]; c++)
-                    own[slot_of(t, b, h, i, c)] = 1;
+    for (int64_t at[4] = ATTN_START; attn_each(at, t->extent);)
+        own[slot_of(t, at[0], at[1], at[2], at[3])] = 1;
 }
 
 /* Everything in the span that is nobody's is a gap. */
@@ -318,10 +315,9 @@ double attn_tensor_get(const struct attn_tensor *t, int64_t b, int64_t h, int64_
 
 void attn_tensor_poison(struct attn_tensor *t)
 {
-    for (int64_t b = 0; b < t->extent[0]; b++)
-        for (int64_t h = 0; h < t->extent[1]; h++)
-            for (int64_t i = 0; i < t->extent[2]; i++)
-                write_pattern(t, slot_of(t, b, h, i, 0), t->extent[3], t->stride[3], UNWRITTEN);
+    const int64_t rows[4] = {t->extent[0], t->extent[1], t->extent[2], 1};
+    for (int64_t at[4] = ATTN_START; attn_each(at, rows);)
+        write_pattern(t, slot_of(t, at[0], at[1], at[2], 0), t->extent[3], t->stride[3], UNWRITTEN);
 }
 
 /* FNV-1a, eight bytes a step; the shift carries high bits down, without it two changed signs
@@ -391,19 +387,13 @@ const char *attn_tensor_intact(const struct attn_tensor *t, char *text, size_t s
     if (t->shared || t->map == NULL)
         return NULL;
     int64_t at = 0, n = damage(t, t->span, t->span + slots_after(t), 1, &at);
+    int is_after = n > 0;
+    if (!is_after)
+        n = damage(t, -1, -slots_before(t) - 1, -1, &at);
     if (n > 0) {
-        snprintf(text, size,
-                 "%s: %lld elements of the red zone overwritten, the nearest %lld past "
-                 "the end",
-                 t->name, (long long)n, (long long)(at - t->span + 1));
-        return text;
-    }
-    n = damage(t, -1, -slots_before(t) - 1, -1, &at);
-    if (n > 0) {
-        snprintf(text, size,
-                 "%s: %lld elements of the red zone overwritten, the nearest %lld before "
-                 "the start",
-                 t->name, (long long)n, (long long)-at);
+        snprintf(text, size, "%s: %lld elements of the red zone overwritten, the nearest %lld %s",
+                 t->name, (long long)n, (long long)(is_after ? at - t->span + 1 : -at),
+                 is_after ? "past the end" : "before the start");
         return text;
     }
     for (int64_t s = 0; t->own != NULL && s < t->span; s++)
@@ -427,18 +417,17 @@ const char *attn_tensor_unchanged(const struct attn_tensor *t, char *text, size_
 
 const char *attn_tensor_written(const struct attn_tensor *t, char *text, size_t size)
 {
+    const int64_t rows[4] = {t->extent[0], t->extent[1], t->extent[2], 1};
     int64_t n = 0, first[4] = {0, 0, 0, 0};
-    for (int64_t b = 0; b < t->extent[0]; b++)
-        for (int64_t h = 0; h < t->extent[1]; h++)
-            for (int64_t i = 0; i < t->extent[2]; i++) {
-                int64_t slot = slot_of(t, b, h, i, 0), step = t->stride[3], c = 0;
-                int64_t left = count_pattern(t, slot, t->extent[3], step, UNWRITTEN);
-                while (left > 0 && n == 0 && !has_pattern(t, slot + c * step, UNWRITTEN))
-                    c++;
-                if (left > 0 && n == 0)
-                    memcpy(first, (int64_t[4]){b, h, i, c}, sizeof first);
-                n += left;
-            }
+    for (int64_t at[4] = ATTN_START; attn_each(at, rows);) {
+        int64_t slot = slot_of(t, at[0], at[1], at[2], 0), step = t->stride[3], c = 0;
+        int64_t left = count_pattern(t, slot, t->extent[3], step, UNWRITTEN);
+        while (left > 0 && n == 0 && !has_pattern(t, slot + c * step, UNWRITTEN))
+            c++;
+        if (left > 0 && n == 0)
+            memcpy(first, (int64_t[4]){at[0], at[1], at[2], c}, sizeof first);
+        n += left;
+    }
     if (n == 0)
         return NULL;
     snprintf(text, size, "%s: %lld elements not written, the first at [%lld,%lld,%lld,%lld]",

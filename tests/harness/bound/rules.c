@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/harness/files/fileio.h"
+
 /* Both finite: a pair for the rule.  The others have been dealt with. */
 static int is_pair(const struct attn_rule_data *x, int64_t n)
 {
@@ -304,7 +306,7 @@ static enum attn_status no_such_rule(const char *text, struct attn_error *err)
 {
     char list[256] = "";
     for (int i = 0; i < attn_rule_count(); i++)
-        snprintf(list + strlen(list), sizeof list - strlen(list), " %s", rules[i].name);
+        attn_append(list, sizeof list, " %s", rules[i].name);
     return attn_fail(err, ATTN_EINVAL, "no rule is called '%.40s'; there are:%s", text, list);
 }
 

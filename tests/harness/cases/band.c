@@ -5,32 +5,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A: tl, br, or a signed offset, up to the closing parenthesis. */
-static int read_alignment(const char **at, const struct attn_mask_shape *shape, int64_t *offset)
-{
-    if (strncmp(*at, "tl)", 3) == 0)
-        *offset = 0;
-    else if (strncmp(*at, "br)", 3) == 0)
-        *offset = shape->n_key - shape->n_query;
-    else {
-        char *end;
-        *offset = strtoll(*at, &end, 10);
-        if (end == *at || *end != ')')
-            return 0;
-        *at = end + 1;
-        return 1;
-    }
-    *at += 3;
-    return 1;
-}
+#include "tests/harness/tensor.h"
 
-static int read_number(const char **at, int64_t *value)
+static int read_number(const char **at, char behind, int64_t *value)
 {
     char *end;
     *value = strtoll(*at, &end, 10);
-    if (end == *at || *end != ',')
+    if (end == *at || *end != behind)
         return 0;
     *at = end + 1;
+    return 1;
+}
+
+/* A: tl, br, or a signed offset, up to the closing parenthesis. */
+static int read_alignment(const char **at, const struct attn_mask_shape *shape, int64_t *offset)
+{
+    int is_tl = strncmp(*at, "tl)", 3) == 0;
+    if (!is_tl && strncmp(*at, "br)", 3) != 0)
+        return read_number(at, ')', offset);
+    *offset = is_tl ? 0 : shape->n_key - shape->n_query;
+    *at += 3;
     return 1;
 }
 
@@ -45,7 +39,7 @@ static int read_call(const char **at, const struct attn_mask_shape *shape, struc
     if (strncmp(*at, "window(", 7) != 0)
         return 0;
     *at += 7;
-    return read_number(at, &band->left) && read_number(at, &band->right) &&
+    return read_number(at, ',', &band->left) && read_number(at, ',', &band->right) &&
            read_alignment(at, shape, &band->offset);
 }
 
@@ -133,10 +127,8 @@ int attn_mask_has_empty_rows(const struct attn_mask *mask, int64_t batch, int64_
 void attn_mask_bytes(const struct attn_mask *mask, const struct attn_mask_shape *shape,
                      unsigned char visible, unsigned char *byte)
 {
-    for (int64_t b = 0; b < shape->batch; b++)
-        for (int64_t h = 0; h < shape->heads; h++)
-            for (int64_t i = 0; i < shape->n_query; i++)
-                for (int64_t j = 0; j < shape->n_key; j++)
-                    *byte++ =
-                        attn_mask_allows(mask, b, h, i, j) ? visible : (unsigned char)(1 - visible);
+    const int64_t pairs[4] = {shape->batch, shape->heads, shape->n_query, shape->n_key};
+    for (int64_t at[4] = ATTN_START; attn_each(at, pairs);)
+        *byte++ = attn_mask_allows(mask, at[0], at[1], at[2], at[3]) ? visible
+                                                                     : (unsigned char)(1 - visible);
 }

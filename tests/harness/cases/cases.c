@@ -3,11 +3,12 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "tests/harness/files/fileio.h"
 
 static const char *const bias_name[] = {"none", "alibi", "full", "head", "row",
                                         "key",  "inf",   "nan",  NULL};
@@ -56,8 +57,7 @@ static int find_word(const char *what, const char *word, const char *const *list
     for (int w = 0; list[w] != NULL; w++) {
         if (strcmp(list[w], word) == 0)
             return w;
-        snprintf(legal + strlen(legal), sizeof legal - strlen(legal), "%s%s", w > 0 ? ", " : "",
-                 list[w]);
+        attn_append(legal, sizeof legal, "%s%s", w > 0 ? ", " : "", list[w]);
     }
     attn_fail(err, ATTN_EINVAL, "%s '%s' is unknown: there are %s", what, word, legal);
     return -1;
@@ -446,30 +446,20 @@ enum attn_status attn_case_parse(const char *text, struct attn_case *c, struct a
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-__attribute__((format(printf, 2, 3))) static void append(char text[ATTN_CASE_TEXT],
-                                                         const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    size_t n = strlen(text);
-    vsnprintf(text + n, ATTN_CASE_TEXT - n, format, args);
-    va_end(args);
-}
-
 static void print_shape(const struct attn_case *c, char text[ATTN_CASE_TEXT])
 {
     if (c->batch != 1)
-        append(text, "b%" PRId64, c->batch);
+        attn_append(text, ATTN_CASE_TEXT, "b%" PRId64, c->batch);
     if (c->heads != 1)
-        append(text, "h%" PRId64, c->heads);
+        attn_append(text, ATTN_CASE_TEXT, "h%" PRId64, c->heads);
     if (c->kv_heads != c->heads)
-        append(text, "g%" PRId64, c->kv_heads);
-    append(text, "q%" PRId64, c->n_query);
+        attn_append(text, ATTN_CASE_TEXT, "g%" PRId64, c->kv_heads);
+    attn_append(text, ATTN_CASE_TEXT, "q%" PRId64, c->n_query);
     if (c->n_key != c->n_query)
-        append(text, "k%" PRId64, c->n_key);
-    append(text, "d%" PRId64, c->d_key);
+        attn_append(text, ATTN_CASE_TEXT, "k%" PRId64, c->n_key);
+    attn_append(text, ATTN_CASE_TEXT, "d%" PRId64, c->d_key);
     if (c->d_value != c->d_key)
-        append(text, "v%" PRId64, c->d_value);
+        attn_append(text, ATTN_CASE_TEXT, "v%" PRId64, c->d_value);
 }
 
 static void print_field(const struct field *field, const struct attn_case *c,
@@ -480,25 +470,25 @@ static void print_field(const struct field *field, const struct attn_case *c,
         double value = real_of(c, field);
         print_real(number, sizeof number, value);
         if (field->at == AT(scale) ? !isnan(value) : value != 0)
-            append(text, ":%s=%s", field->name, number);
+            attn_append(text, ATTN_CASE_TEXT, ":%s=%s", field->name, number);
     } else if (field->kind == ALIBI_FROM) {
         if (c->has_alibi_offset && c->alibi_offset == 0)
-            append(text, ":%s=tl", field->name);
+            attn_append(text, ATTN_CASE_TEXT, ":%s=tl", field->name);
         else if (c->has_alibi_offset)
-            append(text, ":%s=%+" PRId64, field->name, c->alibi_offset);
+            attn_append(text, ATTN_CASE_TEXT, ":%s=%+" PRId64, field->name, c->alibi_offset);
     } else if (field->kind == COUNT) {
         if (int_of(c, field) > field->least)
-            append(text, ":%s=%d", field->name, int_of(c, field));
+            attn_append(text, ATTN_CASE_TEXT, ":%s=%d", field->name, int_of(c, field));
     } else if (int_of(c, field) != 0)
-        append(text, ":%s=%s", field->name, field->words[int_of(c, field)]);
+        attn_append(text, ATTN_CASE_TEXT, ":%s=%s", field->name, field->words[int_of(c, field)]);
 }
 
 void attn_case_print(const struct attn_case *c, char text[ATTN_CASE_TEXT])
 {
     text[0] = '\0';
     print_shape(c, text);
-    append(text, ":%s:%s:%s:s%" PRIu64, c->mask, attn_dtype_name(c->dtype), attn_fill_name(c->fill),
-           c->seed);
+    attn_append(text, ATTN_CASE_TEXT, ":%s:%s:%s:s%" PRIu64, c->mask, attn_dtype_name(c->dtype),
+                attn_fill_name(c->fill), c->seed);
     for (int f = 0; f < FIELDS; f++)
         print_field(&fields[f], c, text);
 }

@@ -7,6 +7,7 @@
 
 #include "ref/oracle.h"
 #include "ref/problem.h"
+#include "tests/harness/files/fileio.h"
 
 /* The bits that both headers have are the same bits. */
 _Static_assert((int)ATTN_PLUGIN_F64 == ATTN_CAP_F64 && (int)ATTN_PLUGIN_F16 == ATTN_CAP_F16, "");
@@ -30,76 +31,6 @@ const char *attn_decline_name(int bit)
 {
     static const char *const name[ATTN_DECLINES] = {"nan-bias", "nan-q", "nan-do"};
     return (unsigned)bit < ATTN_DECLINES ? name[bit] : NULL;
-}
-
-/* ---- a plug-in's declaration ----------------------------------------------------------------- */
-
-static enum attn_status check_conventions(const struct attn_plugin *p, struct attn_error *err)
-{
-    const struct {
-        const char *name;
-        int value, max;
-    } list[] = {{"lse", p->lse, ATTN_PLUGIN_LSE_ABSENT},
-                {"empty_lse", p->empty_lse, ATTN_PLUGIN_EMPTY_PLUS_INF},
-                {"causal", p->causal, ATTN_PLUGIN_CAUSAL_BR},
-                {"window", p->window, ATTN_PLUGIN_WINDOW_WITH_SELF},
-                {"layout", p->layout, ATTN_PLUGIN_BLHD},
-                {"byte", p->byte, ATTN_PLUGIN_ONE_IS_HIDDEN},
-                {"subnormals", p->subnormals, ATTN_PLUGIN_FLUSHED}};
-    for (size_t n = 0; n < sizeof list / sizeof *list; n++)
-        if (list[n].value < 0 || list[n].value > list[n].max)
-            return attn_fail(err, ATTN_EINVAL, "its convention %s is %d: 0 to %d exist",
-                             list[n].name, list[n].value, list[n].max);
-    return ATTN_OK;
-}
-
-static int is_fraction(double x)
-{
-    return x >= 0 && x < 0.5;
-}
-
-enum attn_status attn_claims_of_plugin(const struct attn_plugin *p, struct attn_claims *claims,
-                                       struct attn_error *err)
-{
-    memset(claims, 0, sizeof *claims);
-    for (int bit = 0; bit < 32; bit++)
-        if (p->claims & 1u << bit && attn_claim_name(bit) == NULL)
-            return attn_fail(err, ATTN_EINVAL, "it claims bit %d, which ABI %d does not have", bit,
-                             ATTN_PLUGIN_ABI);
-    if (p->declines >> ATTN_DECLINES != 0)
-        return attn_fail(err, ATTN_EINVAL,
-                         "it declines 0x%x, of which ABI %d has the lowest %d bits", p->declines,
-                         ATTN_PLUGIN_ABI, ATTN_DECLINES);
-    if ((p->claims & 15u) == 0)
-        return attn_fail(err, ATTN_EINVAL, "it claims no storage type: F32 is the usual one");
-    if (p->forward == NULL)
-        return attn_fail(err, ATTN_EINVAL, "it has no forward()");
-    if (p->claims & ATTN_PLUGIN_BACKWARD && p->backward == NULL)
-        return attn_fail(err, ATTN_EINVAL, "it claims BACKWARD, but backward is NULL");
-    if (!is_fraction(p->u) || !is_fraction(p->u_p) || !(p->exp_ulps >= 0 && p->exp_ulps < 1e6) ||
-        p->block < 0)
-        return attn_fail(err, ATTN_EINVAL,
-                         "declared precisions u = %g, u_p = %g, exp_ulps = %g, block = %lld: from "
-                         "0, and u below 1/2",
-                         p->u, p->u_p, p->exp_ulps, (long long)p->block);
-    enum attn_status status = check_conventions(p, err);
-    if (status != ATTN_OK)
-        return status;
-    snprintf(claims->name, sizeof claims->name, "%.60s", p->name != NULL ? p->name : "plug-in");
-    claims->bits = p->claims | (p->claims & ATTN_PLUGIN_BAND ? ATTN_PLUGIN_CAUSAL : 0u);
-    claims->declines = p->declines;
-    claims->lse = p->lse;
-    claims->empty_lse = p->empty_lse;
-    claims->causal = p->causal;
-    claims->window = p->window;
-    claims->layout = p->layout;
-    claims->byte = p->byte;
-    claims->subnormals = p->subnormals;
-    claims->u = p->u;
-    claims->u_p = p->u_p;
-    claims->exp_ulps = p->exp_ulps;
-    claims->block = p->block;
-    return ATTN_OK;
 }
 
 /* ---- which cases ----------------------------------------------------------------------------- */
@@ -247,8 +178,7 @@ static void list_words(unsigned bits, int n, const char *(*name)(int), char *tex
     text[0] = '\0';
     for (int bit = 0; bit < n; bit++)
         if (bits & 1u << bit && name(bit) != NULL)
-            snprintf(text + strlen(text), size - strlen(text), "%s%s", text[0] != '\0' ? ", " : "",
-                     name(bit));
+            attn_append(text, size, "%s%s", text[0] != '\0' ? ", " : "", name(bit));
 }
 
 enum attn_status attn_claims_allow(const struct attn_claims *claims, const struct attn_setup *s,
@@ -299,18 +229,21 @@ void attn_claims_precision(const struct attn_claims *claims, const struct attn_p
         x->u_lse *= 5;
 }
 
-double attn_claims_lse_in(const struct attn_claims *claims, double x)
+static double convert_lse(const struct attn_claims *claims, double x, double factor)
 {
     if (isinf(x))
         return claims->empty_lse == ATTN_PLUGIN_EMPTY_PLUS_INF ? -x : x;
-    return claims->lse == ATTN_PLUGIN_LSE_2 ? x * 0.69314718055994530942 : x;
+    return claims->lse == ATTN_PLUGIN_LSE_2 ? x * factor : x;
 }
 
-double attn_claims_lse_out(const struct attn_claims *claims, double x)
+double attn_claims_lse_in(const struct attn_claims *claims, double theirs)
 {
-    if (isinf(x))
-        return claims->empty_lse == ATTN_PLUGIN_EMPTY_PLUS_INF ? -x : x;
-    return claims->lse == ATTN_PLUGIN_LSE_2 ? x * 1.44269504088896340736 : x;
+    return convert_lse(claims, theirs, 0.69314718055994530942);
+}
+
+double attn_claims_lse_out(const struct attn_claims *claims, double ours)
+{
+    return convert_lse(claims, ours, 1.44269504088896340736);
 }
 
 enum attn_status attn_claims_fill_lse(const struct attn_problem *p, const struct attn_cview *q,
@@ -321,16 +254,11 @@ enum attn_status attn_claims_fill_lse(const struct attn_problem *p, const struct
     enum attn_status status = attn_oracle_row_alloc(p, &row, err);
     if (status != ATTN_OK)
         return status;
-    for (int64_t b = 0; b < p->batch; b++)
-        for (int64_t h = 0; h < p->heads; h++)
-            for (int64_t i = 0; i < p->n_query; i++) {
-                attn_oracle_row_forward(p, q, k, v, b, h, i, &row);
-                int64_t at = attn_offset(lse->stride, b, h, i);
-                if (lse->dtype == ATTN_F64)
-                    ((double *)lse->data)[at] = row.lse;
-                else
-                    ((float *)lse->data)[at] = (float)row.lse;
-            }
+    const int64_t rows[4] = {p->batch, p->heads, p->n_query, 1};
+    for (int64_t at[4] = ATTN_START; attn_each(at, rows);) {
+        attn_oracle_row_forward(p, q, k, v, at[0], at[1], at[2], &row);
+        attn_view_set(lse, at[0], at[1], at[2], 0, row.lse);
+    }
     attn_oracle_row_free(&row);
     return ATTN_OK;
 }

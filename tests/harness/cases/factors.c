@@ -2,10 +2,11 @@
 #include "tests/harness/cases/factors.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "tests/harness/files/fileio.h"
 
 static const struct attn_factor table[ATTN_FACTORS] = {
 #define ATTN_FACTOR(id, name, says, ...) {name, says, {__VA_ARGS__}},
@@ -108,23 +109,14 @@ int attn_choice_is_possible(const struct attn_choice *choice)
 
 /* ---- the mask -------------------------------------------------------------------------------- */
 
-__attribute__((format(printf, 2, 3))) static void append(char *text, const char *format, ...)
-{
-    size_t n = strlen(text);
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text + n, ATTN_CASE_MASK - n, format, args);
-    va_end(args);
-}
-
 /* Padding: each batch has a length of its own, the first is full, none is empty. */
 static void lengths(const struct attn_case *c, char *mask)
 {
-    append(mask, "keys(");
+    attn_append(mask, ATTN_CASE_MASK, "keys(");
     for (int64_t b = 0; b < c->batch; b++)
-        append(mask, "%s%lld", b > 0 ? "," : "",
-               (long long)(c->n_key - b * c->n_key / (c->batch + 1)));
-    append(mask, ")");
+        attn_append(mask, ATTN_CASE_MASK, "%s%lld", b > 0 ? "," : "",
+                    (long long)(c->n_key - b * c->n_key / (c->batch + 1)));
+    attn_append(mask, ATTN_CASE_MASK, ")");
 }
 
 /* Three sequences in a batch; of few tokens, the last has all. */
@@ -132,8 +124,8 @@ static void documents(const struct attn_case *c, char *mask)
 {
     long long q = c->n_query < 5 || c->n_key < 5 ? 0 : (long long)c->n_query / 5;
     long long k = q == 0 ? 0 : (long long)c->n_key / 5;
-    append(mask, "documents(%lldx%lld,%lldx%lld,%lldx%lld)", q, k, 2 * q, k,
-           (long long)c->n_query - 3 * q, (long long)c->n_key - 2 * k);
+    attn_append(mask, ATTN_CASE_MASK, "documents(%lldx%lld,%lldx%lld,%lldx%lld)", q, k, 2 * q, k,
+                (long long)c->n_query - 3 * q, (long long)c->n_key - 2 * k);
 }
 
 static void make_mask(const struct attn_choice *choice, struct attn_case *c)
@@ -142,26 +134,26 @@ static void make_mask(const struct attn_choice *choice, struct attn_case *c)
     const char *mask = value_of(choice, ATTN_FACTOR_MASK);
     c->mask[0] = '\0';
     if (choice->value[ATTN_FACTOR_CAUSAL] != 0) {
-        append(c->mask, "causal(%s)", causal);
+        attn_append(c->mask, ATTN_CASE_MASK, "causal(%s)", causal);
         and = "&";
     }
     if (choice->value[ATTN_FACTOR_WINDOW] != 0) {
         const char *reach = value_of(choice, ATTN_FACTOR_WINDOW);
-        append(c->mask, "%swindow(%s,%s,%s)", and, reach, *and != '\0' ? "-1" : reach,
-               *and != '\0' ? causal : "br");
+        attn_append(c->mask, ATTN_CASE_MASK, "%swindow(%s,%s,%s)", and, reach,
+                    *and != '\0' ? "-1" : reach, *and != '\0' ? causal : "br");
         and = "&";
     }
     if (choice->value[ATTN_FACTOR_MASK] == 0 && *and != '\0')
         return;
-    append(c->mask, "%s", and);
+    attn_append(c->mask, ATTN_CASE_MASK, "%s", and);
     if (strcmp(mask, "lengths") == 0)
         lengths(c, c->mask);
     else if (strcmp(mask, "documents") == 0)
         documents(c, c->mask);
     else if (strcmp(mask, "prefix") == 0)
-        append(c->mask, "prefix(%lld)", (long long)(c->n_key - c->n_key / 3));
+        attn_append(c->mask, ATTN_CASE_MASK, "prefix(%lld)", (long long)(c->n_key - c->n_key / 3));
     else
-        append(c->mask, "%s", mask);
+        attn_append(c->mask, ATTN_CASE_MASK, "%s", mask);
 }
 
 /* ---- the case -------------------------------------------------------------------------------- */
@@ -181,19 +173,18 @@ void attn_choice_case(const struct attn_choice *choice, uint64_t seed, struct at
              ATTN_CASE_MASK, c->mask, value_of(choice, ATTN_FACTOR_DTYPE), seed);
     for (size_t f = 0; f < sizeof fields / sizeof *fields; f++)
         if (choice->value[fields[f]] != 0)
-            snprintf(text + strlen(text), sizeof text - strlen(text), ":%s=%s",
-                     table[fields[f]].name, value_of(choice, fields[f]));
+            attn_append(text, sizeof text, ":%s=%s", table[fields[f]].name,
+                        value_of(choice, fields[f]));
     if (is(choice, ATTN_FACTOR_BIAS, "alibi"))
-        snprintf(text + strlen(text), sizeof text - strlen(text), ":slopes=press");
+        attn_append(text, sizeof text, ":slopes=press");
     attn_case_parse(text, c, NULL);
 }
 
 void attn_choice_print(const struct attn_choice *choice, char *text, size_t size)
 {
-    size_t used = 0;
     text[0] = '\0';
-    for (int f = 0; f < ATTN_FACTORS && used < size; f++)
+    for (int f = 0; f < ATTN_FACTORS; f++)
         if (choice->value[f] != 0)
-            used += (size_t)snprintf(text + used, size - used, "%s%s=%s", used > 0 ? ", " : "",
-                                     table[f].name, value_of(choice, f));
+            attn_append(text, size, "%s%s=%s", text[0] != '\0' ? ", " : "", table[f].name,
+                        value_of(choice, f));
 }

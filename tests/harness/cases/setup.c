@@ -150,16 +150,15 @@ static int64_t distinct(const struct attn_tensor *t, int axis)
 static void fill_queries(struct attn_setup *s, const struct attn_recipe *r)
 {
     const struct attn_problem *p = &s->problem;
-    struct attn_tensor *q = &s->tensor[ATTN_T_Q], *d_lse = &s->tensor[ATTN_T_DLSE];
-    for (int64_t b = 0; b < p->batch; b++)
-        for (int64_t h = 0; h < p->heads; h++)
-            for (int64_t i = 0; i < p->n_query; i++) {
-                int64_t target = r->fill == ATTN_FILL_SELECT ? attn_recipe_target(r, b, h, i) : -1;
-                for (int64_t c = 0; c < p->d_key; c++)
-                    attn_tensor_set(q, b, h, i, c, attn_recipe_q(r, target, b, h, i, c));
-                if (s->given.d_lse)
-                    attn_tensor_set(d_lse, b, h, i, 0, attn_recipe_d_lse(r, b, h, i));
-            }
+    const int64_t rows[4] = {p->batch, p->heads, p->n_query, 1};
+    for (int64_t at[4] = ATTN_START; attn_each(at, rows);) {
+        const int64_t b = at[0], h = at[1], i = at[2];
+        int64_t target = r->fill == ATTN_FILL_SELECT ? attn_recipe_target(r, b, h, i) : -1;
+        for (int64_t c = 0; c < p->d_key; c++)
+            attn_tensor_set(&s->tensor[ATTN_T_Q], b, h, i, c, attn_recipe_q(r, target, b, h, i, c));
+        if (s->given.d_lse)
+            attn_tensor_set(&s->tensor[ATTN_T_DLSE], b, h, i, 0, attn_recipe_d_lse(r, b, h, i));
+    }
 }
 
 /* Everything else: value(recipe, b, head, row, column), once for each distinct element. */
@@ -176,14 +175,13 @@ static void fill_tensor(struct attn_tensor *t, const struct attn_recipe *r,
 /* bias=nan: in every fifth row one cell that the row sees. */
 static void fill_nan(struct attn_setup *s, const struct attn_recipe *r)
 {
-    const struct attn_problem *p = &s->problem;
-    for (int64_t b = 0; b < p->batch; b++)
-        for (int64_t h = 0; h < p->heads; h++)
-            for (int64_t i = 0; i < p->n_query; i++) {
-                int64_t j = (b + h + i) % 5 == 2 ? attn_recipe_target(r, b, h, i) : -1;
-                if (j >= 0)
-                    attn_tensor_set(&s->tensor[ATTN_T_BIAS], b, h, i, j, (double)NAN);
-            }
+    const int64_t rows[4] = {s->problem.batch, s->problem.heads, s->problem.n_query, 1};
+    for (int64_t at[4] = ATTN_START; attn_each(at, rows);) {
+        int64_t j =
+            (at[0] + at[1] + at[2]) % 5 == 2 ? attn_recipe_target(r, at[0], at[1], at[2]) : -1;
+        if (j >= 0)
+            attn_tensor_set(&s->tensor[ATTN_T_BIAS], at[0], at[1], at[2], j, (double)NAN);
+    }
 }
 
 /* special=: two rows of a tensor, in every head whose number and batch add up to an even one. */
@@ -234,62 +232,56 @@ static void fill_inputs(struct attn_setup *s, const struct attn_recipe *r)
 
 /* ---- poison ---------------------------------------------------------------------------------- */
 
-static int row_sees(const struct attn_problem *p, int64_t b, int64_t h, int64_t i)
+int attn_setup_sees(const struct attn_setup *s, int64_t b, int64_t h, int64_t i)
 {
-    for (int64_t j = 0; j < p->n_key; j++)
-        if (attn_problem_allows(p, b, h, i, j))
+    for (int64_t j = 0; j < s->problem.n_key; j++)
+        if (attn_problem_allows(&s->problem, b, h, i, j))
             return 1;
     return 0;
 }
 
-static int key_is_seen(const struct attn_problem *p, int64_t b, int64_t g, int64_t j)
+/* Does any query, in so many batches from b on, see row j of kv head g? */
+static int key_is_seen(const struct attn_problem *p, int64_t b, int64_t batches, int64_t g,
+                       int64_t j)
 {
-    int64_t group = p->heads / p->kv_heads;
-    for (int64_t h = g * group; h < (g + 1) * group; h++)
-        for (int64_t i = 0; i < p->n_query; i++)
-            if (attn_problem_allows(p, b, h, i, j))
-                return 1;
+    const int64_t group = p->heads / p->kv_heads, rows[4] = {batches, group, p->n_query, 1};
+    for (int64_t at[4] = ATTN_START; attn_each(at, rows);)
+        if (attn_problem_allows(p, b + at[0], g * group + at[1], at[2], j))
+            return 1;
     return 0;
 }
 
-static void poison_row(struct attn_tensor *t, int64_t b, int64_t h, int64_t i, double x)
+static void poison_row(struct attn_tensor *t, const int64_t at[4], double x)
 {
     for (int64_t c = 0; c < t->extent[3]; c++)
-        attn_tensor_set(t, b, h, i, c, x);
+        attn_tensor_set(t, at[0], at[1], at[2], c, x);
 }
 
+/* One batch of K and V may serve all. */
 static void poison_keys(struct attn_setup *s, double x)
 {
     const struct attn_problem *p = &s->problem;
-    struct attn_tensor *k = &s->tensor[ATTN_T_K], *v = &s->tensor[ATTN_T_V];
-    int one_batch = s->given.layout == ATTN_LAYOUT_BROADCAST;
-    for (int64_t b = 0; b < (one_batch && p->batch > 0 ? 1 : p->batch); b++)
-        for (int64_t g = 0; g < p->kv_heads; g++)
-            for (int64_t j = 0; j < p->n_key; j++) {
-                int seen = 0;
-                for (int64_t other = b; other < (one_batch ? p->batch : b + 1) && !seen; other++)
-                    seen = key_is_seen(p, other, g, j);
-                if (seen)
-                    continue;
-                poison_row(k, b, g, j, x);
-                poison_row(v, b, g, j, x);
-            }
+    int is_shared = s->given.layout == ATTN_LAYOUT_BROADCAST && p->batch > 0;
+    const int64_t rows[4] = {is_shared ? 1 : p->batch, p->kv_heads, p->n_key, 1};
+    for (int64_t at[4] = ATTN_START; attn_each(at, rows);)
+        if (!key_is_seen(p, at[0], is_shared ? p->batch : 1, at[1], at[2])) {
+            poison_row(&s->tensor[ATTN_T_K], at, x);
+            poison_row(&s->tensor[ATTN_T_V], at, x);
+        }
 }
 
 /* q and dO of rows that see nothing; a dO shared by batches is left alone. */
 static void poison_queries(struct attn_setup *s, double x)
 {
     const struct attn_problem *p = &s->problem;
-    int gradient = s->given.pass == ATTN_BACKWARD && s->given.layout != ATTN_LAYOUT_BROADCAST;
-    for (int64_t b = 0; b < p->batch; b++)
-        for (int64_t h = 0; h < p->heads; h++)
-            for (int64_t i = 0; i < p->n_query; i++) {
-                if (row_sees(p, b, h, i))
-                    continue;
-                poison_row(&s->tensor[ATTN_T_Q], b, h, i, x);
-                if (gradient)
-                    poison_row(&s->tensor[ATTN_T_DO], b, h, i, x);
-            }
+    const int64_t rows[4] = {p->batch, p->heads, p->n_query, 1};
+    for (int64_t at[4] = ATTN_START; attn_each(at, rows);) {
+        if (attn_setup_sees(s, at[0], at[1], at[2]))
+            continue;
+        poison_row(&s->tensor[ATTN_T_Q], at, x);
+        if (s->given.pass == ATTN_BACKWARD && s->given.layout != ATTN_LAYOUT_BROADCAST)
+            poison_row(&s->tensor[ATTN_T_DO], at, x);
+    }
 }
 
 /* A hidden cell's bias must not matter as long as it is finite. */
@@ -526,16 +518,13 @@ struct attn_seal attn_setup_seal(struct attn_setup *s)
 
 static uint64_t digest_tensor(const struct attn_tensor *t, uint64_t digest)
 {
-    size_t size = attn_dtype_size(t->dtype);
-    for (int64_t b = 0; b < t->extent[0]; b++)
-        for (int64_t h = 0; h < t->extent[1]; h++)
-            for (int64_t i = 0; i < t->extent[2]; i++)
-                for (int64_t c = 0; c < t->extent[3]; c++) {
-                    int64_t at = attn_offset(t->stride, b, h, i) + c * t->stride[3];
-                    const unsigned char *p = (const unsigned char *)t->data + at * (int64_t)size;
-                    for (size_t byte = 0; byte < size; byte++)
-                        digest = (digest ^ p[byte]) * 0x100000001b3u;
-                }
+    const int64_t size = (int64_t)attn_dtype_size(t->dtype);
+    for (int64_t at[4] = ATTN_START; attn_each(at, t->extent);) {
+        int64_t slot = attn_offset(t->stride, at[0], at[1], at[2]) + at[3] * t->stride[3];
+        const unsigned char *p = (const unsigned char *)t->data + slot * size;
+        for (int64_t byte = 0; byte < size; byte++)
+            digest = (digest ^ p[byte]) * 0x100000001b3u;
+    }
     return digest;
 }
 

@@ -79,23 +79,10 @@ static double integer(const struct attn_recipe *r, enum stream stream, uint64_t 
     return (double)((int)(attn_hash(r->seed, stream, index) % (2 * (unsigned)most + 1)) - most);
 }
 
-/* Does feature 0 carry scores under this fill? */
+/* Does feature 0 carry scores under this fill?  Those that have a level stand side by side. */
 static int carries(enum attn_fill fill)
 {
-    switch (fill) {
-    case ATTN_FILL_OFFSET_M120:
-    case ATTN_FILL_OFFSET_M32K:
-    case ATTN_FILL_OFFSET_M3E5:
-    case ATTN_FILL_OFFSET_P120:
-    case ATTN_FILL_STAIRS_UP:
-    case ATTN_FILL_STAIRS_DOWN:
-    case ATTN_FILL_CLIFFS:
-    case ATTN_FILL_SPIKE:
-    case ATTN_FILL_TIES:
-        return 1;
-    default:
-        return 0;
-    }
+    return fill >= ATTN_FILL_OFFSET_M120 && fill <= ATTN_FILL_TIES;
 }
 
 /* The score that feature 0 gives key j. */

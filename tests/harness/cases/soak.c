@@ -2,12 +2,12 @@
 #include "tests/harness/cases/soak.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/harness/cases/factors.h"
+#include "tests/harness/files/fileio.h"
 
 /* A stream of random numbers. */
 struct dice {
@@ -55,15 +55,6 @@ static int64_t extent(struct dice *d, int factor)
 
 /* ---- masks ----------------------------------------------------------------------------------- */
 
-__attribute__((format(printf, 2, 3))) static void append(char *text, const char *format, ...)
-{
-    size_t n = strlen(text);
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text + n, ATTN_CASE_MASK - n, format, args);
-    va_end(args);
-}
-
 static const char *alignment(struct dice *d, char text[16])
 {
     uint64_t kind = roll(d, 4);
@@ -85,38 +76,40 @@ static int reach(struct dice *d)
 static void documents(struct dice *d, const struct attn_case *c, char *mask)
 {
     int64_t q = 0, k = 0;
-    append(mask, "documents(");
+    attn_append(mask, ATTN_CASE_MASK, "documents(");
     for (int n = (int)roll(d, 5); n > 0; n--) {
         int64_t dq = (int64_t)roll(d, (uint64_t)(c->n_query - q) + 1);
         int64_t dk = (int64_t)roll(d, (uint64_t)(c->n_key - k) + 1);
-        append(mask, "%lldx%lld,", (long long)dq, (long long)dk);
+        attn_append(mask, ATTN_CASE_MASK, "%lldx%lld,", (long long)dq, (long long)dk);
         q += dq;
         k += dk;
     }
-    append(mask, "%lldx%lld)", (long long)(c->n_query - q), (long long)(c->n_key - k));
+    attn_append(mask, ATTN_CASE_MASK, "%lldx%lld)", (long long)(c->n_query - q),
+                (long long)(c->n_key - k));
 }
 
 static void lengths(struct dice *d, const struct attn_case *c, char *mask)
 {
-    append(mask, "keys(");
+    attn_append(mask, ATTN_CASE_MASK, "keys(");
     for (int64_t b = 0; b < (c->batch > 0 ? c->batch : 1); b++)
-        append(mask, "%s%d", b > 0 ? "," : "", (int)roll(d, (uint64_t)c->n_key + 1));
-    append(mask, ")");
+        attn_append(mask, ATTN_CASE_MASK, "%s%d", b > 0 ? "," : "",
+                    (int)roll(d, (uint64_t)c->n_key + 1));
+    attn_append(mask, ATTN_CASE_MASK, ")");
 }
 
 static void pattern(struct dice *d, char *mask)
 {
-    append(mask, "keys(x");
+    attn_append(mask, ATTN_CASE_MASK, "keys(x");
     for (int n = 1 + (int)roll(d, 9); n > 0; n--)
-        append(mask, "%d", (int)roll(d, 2));
-    append(mask, ")");
+        attn_append(mask, ATTN_CASE_MASK, "%d", (int)roll(d, 2));
+    attn_append(mask, ATTN_CASE_MASK, ")");
 }
 
 static void stored(struct dice *d, char *mask)
 {
     static const char *const axes[] = {"keys(k",    "keys(bk",    "dense(qk", "dense(bqk",
                                        "dense(hqk", "dense(bhqk", "csr(qk",   "csr(bhqk"};
-    append(mask, "%s%d)", axes[roll(d, 8)], (int)roll(d, 101));
+    attn_append(mask, ATTN_CASE_MASK, "%s%d)", axes[roll(d, 8)], (int)roll(d, 101));
 }
 
 static void one_call(struct dice *d, const struct attn_case *c, char *mask)
@@ -124,18 +117,18 @@ static void one_call(struct dice *d, const struct attn_case *c, char *mask)
     char a[16];
     switch (roll(d, 9)) {
     case 0:
-        append(mask, "causal(%s)", alignment(d, a));
+        attn_append(mask, ATTN_CASE_MASK, "causal(%s)", alignment(d, a));
         return;
     case 1: {
         int left = reach(d), right = reach(d);
-        append(mask, "window(%d,%d,%s)", left, right, alignment(d, a));
+        attn_append(mask, ATTN_CASE_MASK, "window(%d,%d,%s)", left, right, alignment(d, a));
         return;
     }
     case 2:
-        append(mask, "prefix(%d)", (int)roll(d, (uint64_t)c->n_key + 1));
+        attn_append(mask, ATTN_CASE_MASK, "prefix(%d)", (int)roll(d, (uint64_t)c->n_key + 1));
         return;
     case 3:
-        append(mask, "global(%d)", (int)roll(d, (uint64_t)c->n_key + 1));
+        attn_append(mask, ATTN_CASE_MASK, "global(%d)", (int)roll(d, (uint64_t)c->n_key + 1));
         return;
     case 4:
         lengths(d, c, mask);
@@ -147,8 +140,8 @@ static void one_call(struct dice *d, const struct attn_case *c, char *mask)
         documents(d, c, mask);
         return;
     case 7:
-        append(mask, "random(0.%02d,%d%s)", (int)roll(d, 100), (int)roll(d, 100),
-               rarely(d, 2) ? ",heads" : "");
+        attn_append(mask, ATTN_CASE_MASK, "random(0.%02d,%d%s)", (int)roll(d, 100),
+                    (int)roll(d, 100), rarely(d, 2) ? ",heads" : "");
         return;
     default:
         stored(d, mask);
@@ -159,22 +152,22 @@ static void random_mask(struct dice *d, struct attn_case *c)
 {
     c->mask[0] = '\0';
     if (rarely(d, 6)) {
-        append(c->mask, "none");
+        attn_append(c->mask, ATTN_CASE_MASK, "none");
         return;
     }
     int calls = 1 + (rarely(d, 2) ? (int)roll(d, 3) : 0), open = 0;
     for (int n = 0; n < calls; n++) {
         if (n + 1 < calls && rarely(d, 3) && !open) {
-            append(c->mask, "(");
+            attn_append(c->mask, ATTN_CASE_MASK, "(");
             open = 1;
         }
         one_call(d, c, c->mask);
         if (open && (n + 1 == calls || rarely(d, 2))) {
-            append(c->mask, ")");
+            attn_append(c->mask, ATTN_CASE_MASK, ")");
             open = 0;
         }
         if (n + 1 < calls)
-            append(c->mask, "%s", rarely(d, 2) ? "&" : "|");
+            attn_append(c->mask, ATTN_CASE_MASK, "%s", rarely(d, 2) ? "&" : "|");
     }
 }
 

@@ -21,7 +21,7 @@ const char *attn_plugin_phase_name(enum attn_plugin_phase phase)
     return (unsigned)phase < sizeof name / sizeof *name ? name[phase] : "somewhere";
 }
 
-enum { MAX_COPIES = 10 };
+enum { MAX_COPIES = 10 }; /* backward: q k v o lse dO, dq dk dv */
 
 /* One call being prepared.  Tensors that the plug-in wants in another layout are copied into test
  * tensors of their own, with red zones and inaccessible pages like the originals. */
@@ -29,6 +29,7 @@ struct work {
     struct attn_plugin_impl *plugin;
     const struct attn_problem *p;
     struct attn_plugin_call call;
+    enum attn_status status; /* the first failure: nothing more is copied then */
     struct attn_error *err;
     struct attn_tensor copy[MAX_COPIES];
     struct attn_view back[MAX_COPIES]; /* where an output's copy goes; data == NULL: an input */
@@ -40,6 +41,10 @@ struct work {
 
 /* Which tensor it is as far as its extents go. */
 enum shape { OF_Q, OF_K, OF_V, OF_O, OF_ROWS, OF_PAIRS };
+
+/* How it is handed on: read or written in the layout that the plug-in wants, an LSE in its terms,
+ * or whatever it is. */
+enum manner { READ, WRITTEN, READ_LSE, AS_IS };
 
 static void extents(const struct attn_problem *p, enum shape shape, int64_t n[4])
 {
@@ -73,11 +78,22 @@ static int is_token_major(const int64_t extent[4], const int64_t stride[4])
     return 1;
 }
 
-static int wants_copy(const struct work *w, const int64_t extent[4], const int64_t stride[4])
+static int has_own_lse(const struct attn_plugin_impl *plugin)
 {
-    return w->plugin->claims.layout == ATTN_PLUGIN_BLHD &&
-           !(w->plugin->claims.bits & ATTN_PLUGIN_STRIDES) && shape_count(extent) > 0 &&
-           !is_token_major(extent, stride);
+    return plugin->claims.lse != ATTN_PLUGIN_LSE_E ||
+           plugin->claims.empty_lse != ATTN_PLUGIN_EMPTY_MINUS_INF;
+}
+
+static int wants_copy(const struct work *w, enum manner manner, const int64_t extent[4],
+                      const int64_t stride[4])
+{
+    const struct attn_claims *claims = &w->plugin->claims;
+    if (shape_count(extent) == 0 || manner == AS_IS)
+        return 0;
+    return manner == READ_LSE
+               ? has_own_lse(w->plugin)
+               : claims->layout == ATTN_PLUGIN_BLHD && !(claims->bits & ATTN_PLUGIN_STRIDES) &&
+                     !is_token_major(extent, stride);
 }
 
 static void copy_elements(const struct attn_cview *from, const struct attn_view *to,
@@ -93,72 +109,59 @@ static void copy_elements(const struct attn_cview *from, const struct attn_view 
                (size_t)size);
 }
 
-static enum attn_status make_copy(struct work *w, const char *name, enum attn_dtype dtype,
-                                  const int64_t extent[4], const char *order,
-                                  struct attn_tensor **copy)
+/* LSE between a plug-in's terms and ours.  NaN stays as it is: unwritten elements must remain
+ * recognisable. */
+static void convert_lse(const struct work *w, const struct attn_view *lse,
+                        double (*convert)(const struct attn_claims *, double))
 {
-    if (w->n_copies == MAX_COPIES)
-        return attn_fail(w->err, ATTN_EINTERNAL, "more than %d copies in one call", MAX_COPIES);
-    *copy = &w->copy[w->n_copies];
-    enum attn_status status = attn_tensor_alloc(*copy, name, dtype, extent, order, 0, 0, 0, w->err);
-    w->n_copies += status == ATTN_OK;
-    return status;
+    int64_t n[4];
+    extents(w->p, OF_ROWS, n);
+    for (int64_t at[4] = ATTN_START; attn_each(at, n);) {
+        double x = convert(&w->plugin->claims, attn_view_get(lse, at[0], at[1], at[2], 0));
+        if (!isnan(x))
+            attn_view_set(lse, at[0], at[1], at[2], 0, x);
+    }
 }
 
-static enum attn_status give_in(struct work *w, const char *name, const struct attn_cview *view,
-                                enum shape shape, struct attn_plugin_in *in)
+/* Hand a tensor, or a copy of it, on to *to, a struct attn_plugin_in or attn_plugin_out. */
+static void give(struct work *w, const char *name, struct attn_view view, enum shape shape,
+                 enum manner manner, void *to)
 {
-    struct attn_tensor *copy = NULL;
-    extents(w->p, shape, in->extent);
-    memcpy(in->stride, view->stride, sizeof in->stride);
-    in->data = view->data;
-    if (view->data == NULL || !wants_copy(w, in->extent, view->stride))
-        return ATTN_OK;
-    enum attn_status status = make_copy(w, name, view->dtype, in->extent, "bihc", &copy);
-    if (status != ATTN_OK)
-        return status;
-    struct attn_view to = attn_tensor_view(copy);
-    copy_elements(view, &to, in->extent);
-    attn_tensor_remember(copy);
-    memcpy(in->stride, copy->stride, sizeof in->stride);
-    in->data = copy->data;
-    return ATTN_OK;
+    _Static_assert(sizeof(struct attn_plugin_in) == sizeof(struct attn_plugin_out), "");
+    struct attn_plugin_out x = {.data = view.data};
+    extents(w->p, shape, x.extent);
+    memcpy(x.stride, view.stride, sizeof x.stride);
+    if (w->status == ATTN_OK && view.data != NULL && wants_copy(w, manner, x.extent, x.stride)) {
+        struct attn_tensor *copy = &w->copy[w->n_copies];
+        w->status = attn_tensor_alloc(copy, name, view.dtype, x.extent,
+                                      manner == READ_LSE ? "bhic" : "bihc", 0, 0, 0, w->err);
+        if (w->status != ATTN_OK)
+            return;
+        struct attn_view own = attn_tensor_view(copy);
+        struct attn_cview from = attn_view_const(&view);
+        if (manner == WRITTEN) {
+            attn_tensor_poison(copy);
+            w->back[w->n_copies] = view;
+        } else {
+            copy_elements(&from, &own, x.extent);
+            if (manner == READ_LSE)
+                convert_lse(w, &own, attn_claims_lse_out);
+            attn_tensor_remember(copy);
+        }
+        w->n_copies++;
+        memcpy(x.stride, copy->stride, sizeof x.stride);
+        x.data = copy->data;
+    }
+    memcpy(to, &x, sizeof x);
 }
 
-static enum attn_status give_out(struct work *w, const char *name, const struct attn_view *view,
-                                 enum shape shape, struct attn_plugin_out *out)
+/* The same for what is read only; the plug-in's struct is one of data that are not written. */
+static void give_in(struct work *w, const char *name, const struct attn_cview *view,
+                    enum shape shape, enum manner manner, struct attn_plugin_in *in)
 {
-    struct attn_tensor *copy = NULL;
-    extents(w->p, shape, out->extent);
-    memcpy(out->stride, view->stride, sizeof out->stride);
-    out->data = view->data;
-    if (view->data == NULL || !wants_copy(w, out->extent, view->stride))
-        return ATTN_OK;
-    enum attn_status status = make_copy(w, name, view->dtype, out->extent, "bihc", &copy);
-    if (status != ATTN_OK)
-        return status;
-    attn_tensor_poison(copy);
-    w->back[w->n_copies - 1] = *view;
-    memcpy(out->stride, copy->stride, sizeof out->stride);
-    out->data = copy->data;
-    return ATTN_OK;
-}
-
-/* What is handed on in whatever layout it has. */
-static void give_as_is(struct work *w, const struct attn_cview *view, enum shape shape,
-                       struct attn_plugin_in *in)
-{
-    extents(w->p, shape, in->extent);
-    memcpy(in->stride, view->stride, sizeof in->stride);
-    in->data = view->data;
-}
-
-static void give_out_as_is(struct work *w, const struct attn_view *view, enum shape shape,
-                           struct attn_plugin_out *out)
-{
-    extents(w->p, shape, out->extent);
-    memcpy(out->stride, view->stride, sizeof out->stride);
-    out->data = view->data;
+    struct attn_view same;
+    memcpy(&same, view, sizeof same);
+    give(w, name, same, shape, manner, in);
 }
 
 /* Copies are checked like the originals would be, and outputs carried home. */
@@ -255,19 +258,15 @@ static void start(struct work *w, struct attn_plugin_impl *plugin, const struct 
     };
 }
 
-static enum attn_status give_inputs(struct work *w, const struct attn_cview *q,
-                                    const struct attn_cview *k, const struct attn_cview *v)
+static void give_inputs(struct work *w, const struct attn_cview *q, const struct attn_cview *k,
+                        const struct attn_cview *v)
 {
-    enum attn_status status = give_mask(w);
-    if (status == ATTN_OK)
-        status = give_in(w, "q", q, OF_Q, &w->call.q);
-    if (status == ATTN_OK)
-        status = give_in(w, "k", k, OF_K, &w->call.k);
-    if (status == ATTN_OK)
-        status = give_in(w, "v", v, OF_V, &w->call.v);
+    w->status = give_mask(w);
+    give_in(w, "q", q, OF_Q, READ, &w->call.q);
+    give_in(w, "k", k, OF_K, READ, &w->call.k);
+    give_in(w, "v", v, OF_V, READ, &w->call.v);
     if (w->p->bias.kind == ATTN_BIAS_TENSOR)
-        give_as_is(w, &w->p->bias.tensor, OF_PAIRS, &w->call.bias);
-    return status;
+        give_in(w, "bias", &w->p->bias.tensor, OF_PAIRS, AS_IS, &w->call.bias);
 }
 
 /* Tell who watches, call between two looks at the environment, and tell again. */
@@ -308,40 +307,18 @@ static void finish(struct work *w)
         munmap(w->mask_map, w->mask_bytes);
 }
 
-/* LSE between a plug-in's terms and ours.  NaN stays as it is: unwritten elements must remain
- * recognisable. */
-static void convert_lse(const struct work *w, const struct attn_view *lse,
-                        double (*convert)(const struct attn_claims *, double))
-{
-    int64_t n[4];
-    extents(w->p, OF_ROWS, n);
-    for (int64_t at[4] = ATTN_START; attn_each(at, n);) {
-        double x = convert(&w->plugin->claims, attn_view_get(lse, at[0], at[1], at[2], 0));
-        if (!isnan(x))
-            attn_view_set(lse, at[0], at[1], at[2], 0, x);
-    }
-}
-
-static int has_own_lse(const struct attn_plugin_impl *plugin)
-{
-    return plugin->claims.lse != ATTN_PLUGIN_LSE_E ||
-           plugin->claims.empty_lse != ATTN_PLUGIN_EMPTY_MINUS_INF;
-}
-
 static enum attn_status call_forward(struct attn_plugin_impl *plugin, const struct attn_problem *p,
                                      const struct attn_forward *t, struct attn_error *err)
 {
     struct work w;
     int absent = plugin->claims.lse == ATTN_PLUGIN_LSE_ABSENT;
     start(&w, plugin, p, err);
-    enum attn_status status = give_inputs(&w, &t->q, &t->k, &t->v);
-    if (status == ATTN_OK)
-        status = give_out(&w, "o", &t->o, OF_O, &w.call.o);
-    give_out_as_is(&w, &t->lse, OF_ROWS, &w.call.lse);
+    give_inputs(&w, &t->q, &t->k, &t->v);
+    give(&w, "o", t->o, OF_O, WRITTEN, &w.call.o);
+    give(&w, "lse", t->lse, OF_ROWS, AS_IS, &w.call.lse);
     if (absent)
         w.call.lse.data = NULL;
-    if (status == ATTN_OK)
-        status = make_call(&w, ATTN_PHASE_FORWARD);
+    enum attn_status status = w.status == ATTN_OK ? make_call(&w, ATTN_PHASE_FORWARD) : w.status;
     if (status == ATTN_OK && absent && !plugin->leave_lse)
         status = attn_claims_fill_lse(p, &t->q, &t->k, &t->v, &t->lse, err);
     else if (status == ATTN_OK && !absent && has_own_lse(plugin))
@@ -350,54 +327,24 @@ static enum attn_status call_forward(struct attn_plugin_impl *plugin, const stru
     return status;
 }
 
-/* The LSE that a backward reads, in the plug-in's own terms. */
-static enum attn_status give_lse(struct work *w, const struct attn_cview *lse)
-{
-    struct attn_plugin_in *in = &w->call.lse_in;
-    struct attn_tensor *copy = NULL;
-    give_as_is(w, lse, OF_ROWS, in);
-    if (w->plugin->claims.lse == ATTN_PLUGIN_LSE_ABSENT)
-        in->data = NULL;
-    if (in->data == NULL || !has_own_lse(w->plugin) || shape_count(in->extent) == 0)
-        return ATTN_OK;
-    enum attn_status status = make_copy(w, "lse", lse->dtype, in->extent, "bhic", &copy);
-    if (status != ATTN_OK)
-        return status;
-    struct attn_view to = attn_tensor_view(copy);
-    copy_elements(lse, &to, in->extent);
-    convert_lse(w, &to, attn_claims_lse_out);
-    attn_tensor_remember(copy);
-    in->data = copy->data;
-    memcpy(in->stride, copy->stride, sizeof in->stride);
-    return ATTN_OK;
-}
-
-static enum attn_status give_backward(struct work *w, const struct attn_backward *t)
-{
-    enum attn_status status = give_in(w, "o", &t->o, OF_O, &w->call.o_in);
-    if (status == ATTN_OK)
-        status = give_in(w, "do", &t->d_o, OF_O, &w->call.d_o);
-    if (status == ATTN_OK)
-        status = give_out(w, "dq", &t->dq, OF_Q, &w->call.dq);
-    if (status == ATTN_OK)
-        status = give_out(w, "dk", &t->dk, OF_K, &w->call.dk);
-    if (status == ATTN_OK)
-        status = give_out(w, "dv", &t->dv, OF_V, &w->call.dv);
-    give_as_is(w, &t->d_lse, OF_ROWS, &w->call.d_lse);
-    give_out_as_is(w, &t->dbias, OF_PAIRS, &w->call.dbias);
-    return status == ATTN_OK ? give_lse(w, &t->lse) : status;
-}
-
 static enum attn_status call_backward(struct attn_plugin_impl *plugin, const struct attn_problem *p,
                                       const struct attn_backward *t, struct attn_error *err)
 {
     struct work w;
+    struct attn_cview lse = t->lse;
+    if (plugin->claims.lse == ATTN_PLUGIN_LSE_ABSENT)
+        lse.data = NULL;
     start(&w, plugin, p, err);
-    enum attn_status status = give_inputs(&w, &t->q, &t->k, &t->v);
-    if (status == ATTN_OK)
-        status = give_backward(&w, t);
-    if (status == ATTN_OK)
-        status = make_call(&w, ATTN_PHASE_BACKWARD);
+    give_inputs(&w, &t->q, &t->k, &t->v);
+    give_in(&w, "o", &t->o, OF_O, READ, &w.call.o_in);
+    give_in(&w, "do", &t->d_o, OF_O, READ, &w.call.d_o);
+    give(&w, "dq", t->dq, OF_Q, WRITTEN, &w.call.dq);
+    give(&w, "dk", t->dk, OF_K, WRITTEN, &w.call.dk);
+    give(&w, "dv", t->dv, OF_V, WRITTEN, &w.call.dv);
+    give_in(&w, "dlse", &t->d_lse, OF_ROWS, AS_IS, &w.call.d_lse);
+    give(&w, "dbias", t->dbias, OF_PAIRS, AS_IS, &w.call.dbias);
+    give_in(&w, "lse", &lse, OF_ROWS, READ_LSE, &w.call.lse_in);
+    enum attn_status status = w.status == ATTN_OK ? make_call(&w, ATTN_PHASE_BACKWARD) : w.status;
     finish(&w);
     return status;
 }

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "tests/harness/external/worker.h"
-#include "tests/harness/faults/diagnose.h"
+#include "tests/harness/faults/faults.h"
 #include "tests/harness/process.h"
 #include "tests/harness/relations/relations.h"
 
@@ -68,31 +68,30 @@ static uintptr_t distance(const void *data, const int64_t extent[4], const int64
 /* Which tensor of the running call is nearest to a faulting address, within 64 KiB. */
 static void locate(const struct attn_plugin_call *call, uintptr_t at, char *text, size_t size)
 {
-    const struct attn_plugin_in *const in[] = {&call->q,    &call->k,      &call->v,
-                                               &call->bias, &call->mask,   &call->o_in,
-                                               &call->d_o,  &call->lse_in, &call->d_lse};
-    const struct attn_plugin_out *const out[] = {&call->o,  &call->lse, &call->dq,
-                                                 &call->dk, &call->dv,  &call->dbias};
-    static const char *const name[] = {"q",    "k", "v",   "bias", "mask", "o",  "do",   "lse",
-                                       "dlse", "o", "lse", "dq",   "dk",   "dv", "dbias"};
+    const struct {
+        const char *name;
+        const void
+            *tensor; /* struct attn_plugin_in or attn_plugin_out, which have the same members */
+    } list[] = {{"q", &call->q},       {"k", &call->k},        {"v", &call->v},
+                {"bias", &call->bias}, {"mask", &call->mask},  {"o", &call->o_in},
+                {"do", &call->d_o},    {"lse", &call->lse_in}, {"dlse", &call->d_lse},
+                {"o", &call->o},       {"lse", &call->lse},    {"dq", &call->dq},
+                {"dk", &call->dk},     {"dv", &call->dv},      {"dbias", &call->dbias}};
     size_t wide = call->dtype == ATTN_PLUGIN_IS_F64 ? 8 : 4;
     uintptr_t best = 65536;
-    for (size_t n = 0; n < sizeof name / sizeof *name; n++) {
-        int past, output = n >= 9;
+    for (size_t n = 0; n < sizeof list / sizeof *list; n++) {
+        int past;
         struct attn_plugin_in t;
-        if (output) {
-            memcpy(&t, out[n - 9], sizeof t);
-        } else {
-            t = *in[n];
-        }
+        memcpy(&t, list[n].tensor, sizeof t);
         if (t.data == NULL || t.extent[0] * t.extent[1] * t.extent[2] * t.extent[3] == 0)
             continue;
-        uintptr_t d = distance(t.data, t.extent, t.stride, n == 4 ? 1 : wide, at, &past);
+        size_t width = list[n].tensor == &call->mask ? 1 : wide;
+        uintptr_t d = distance(t.data, t.extent, t.stride, width, at, &past);
         if (d >= best)
             continue;
         best = d;
         snprintf(text, size, "it touched an address %llu bytes %s of %s", (unsigned long long)d,
-                 past ? "past the end" : "before the start", name[n]);
+                 past ? "past the end" : "before the start", list[n].name);
     }
 }
 
@@ -244,22 +243,6 @@ static int64_t least_growth(const int64_t *x)
     return least;
 }
 
-static enum attn_status call_once(const struct attn_spec *spec, struct attn_setup *s,
-                                  struct attn_error *err)
-{
-    struct attn_ledger ledger;
-    struct attn_ctx ctx = {.ledger = &ledger, .options = &spec->options, .error = err};
-    struct attn_forward f = attn_setup_forward(s);
-    attn_ledger_init(&ledger, NULL);
-    enum attn_status status = attn_run_forward(spec->impl, &ctx, &s->problem, &f);
-    if (status == ATTN_OK && s->given.pass == ATTN_BACKWARD) {
-        struct attn_backward b = attn_setup_backward(s);
-        status = attn_run_backward(spec->impl, &ctx, &s->problem, &b);
-    }
-    attn_ledger_clear(&ledger);
-    return status;
-}
-
 static void look_for_leaks(const struct attn_case *c, struct attn_worker_reply *reply)
 {
     struct attn_result *r = &reply->result;
@@ -270,7 +253,7 @@ static void look_for_leaks(const struct attn_case *c, struct attn_worker_reply *
     attn_plugin_spec(&plugin, &spec);
     enum attn_status status = attn_setup_open(c, &setup, &err);
     for (int n = 0; n < LEAK_CALLS && status == ATTN_OK; n++) {
-        status = call_once(&spec, &setup, &err);
+        status = attn_rerun(&spec, &setup, 1, &err);
         measure(&heap[n], &mapped[n]);
     }
     attn_setup_close(&setup);

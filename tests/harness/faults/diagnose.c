@@ -205,7 +205,7 @@ int attn_diagnose_case(const struct attn_spec *spec, const struct attn_claims *c
         own.layout = ATTN_LAYOUT_BLHD; /* so that nobody copies: hypotheses read what it has read */
     if (attn_setup_open(&own, &setup, &err) != ATTN_OK)
         return 0;
-    if (attn_rerun(spec, &setup, 1) == ATTN_OK)
+    if (attn_rerun(spec, &setup, 1, NULL) == ATTN_OK)
         found = diagnose(&setup, r, spec->impl->ranks != NULL ? 2 : claims != NULL, d);
     attn_setup_close(&setup);
     if (found == ATTN_WHERE)

@@ -131,7 +131,7 @@ int attn_describe_pattern(const struct attn_failed_run *run, struct attn_diagnos
  * the bias, a length that leaves the tail of a tile ...": the features that the failure needs, and
  * how many are named. */
 enum attn_status attn_rerun(const struct attn_spec *spec, const struct attn_setup *setup,
-                            int fill_nan);
+                            int fill_nan, struct attn_error *err);
 int attn_rerun_again(const struct attn_spec *spec, const struct attn_case *c,
                      const struct attn_result *failed, char *text, size_t size);
 int attn_rerun_without(const struct attn_spec *spec, const struct attn_claims *claims,

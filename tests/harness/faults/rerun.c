@@ -31,13 +31,16 @@ static struct attn_setup part_of(const struct attn_setup *s, int64_t b, int64_t 
     return part;
 }
 
-enum attn_status attn_rerun(const struct attn_spec *spec, const struct attn_setup *s, int fill_nan)
+enum attn_status attn_rerun(const struct attn_spec *spec, const struct attn_setup *s, int fill_nan,
+                            struct attn_error *err)
 {
     struct attn_ledger ledger;
-    struct attn_error err = {0};
+    struct attn_error unsaid = {0};
     struct attn_saved saved = {0};
-    struct attn_ctx ctx = {
-        .ledger = &ledger, .options = &spec->options, .error = &err, .saved = &saved};
+    struct attn_ctx ctx = {.ledger = &ledger,
+                           .options = &spec->options,
+                           .error = err != NULL ? err : &unsaid,
+                           .saved = &saved};
     enum attn_status status = ATTN_OK;
     attn_ledger_init(&ledger, NULL);
     ledger.poison = fill_nan;
@@ -56,7 +59,7 @@ static const char *try_memory(const struct attn_spec *spec, const struct attn_se
 {
     uint64_t bits[3];
     for (int n = 0; n < 3; n++) {
-        if (attn_rerun(spec, s, n < 2) != ATTN_OK)
+        if (attn_rerun(spec, s, n < 2, NULL) != ATTN_OK)
             return NULL;
         bits[n] = attn_setup_digest(s, s->given.pass);
     }
@@ -85,7 +88,7 @@ static int heads_alone(const struct attn_spec *spec, const struct attn_setup *s)
         struct attn_setup part = part_of(s, bg / p->kv_heads, bg % p->kv_heads, 0);
         part.problem.batch = part.problem.kv_heads = 1;
         part.problem.heads = p->heads / p->kv_heads;
-        if (attn_rerun(spec, &part, 1) != ATTN_OK)
+        if (attn_rerun(spec, &part, 1, NULL) != ATTN_OK)
             return 0;
     }
     return 1;
@@ -97,7 +100,7 @@ static int queries_alone(const struct attn_spec *spec, const struct attn_setup *
     for (int64_t i = 0; i < s->problem.n_query; i++) {
         struct attn_setup part = part_of(s, 0, 0, i);
         part.problem.n_query = 1;
-        if (attn_rerun(spec, &part, 1) != ATTN_OK)
+        if (attn_rerun(spec, &part, 1, NULL) != ATTN_OK)
             return 0;
     }
     return 1;

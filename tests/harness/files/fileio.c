@@ -24,6 +24,15 @@ void attn_clean(char *text)
             *text = '?';
 }
 
+void attn_append(char *text, size_t size, const char *format, ...)
+{
+    size_t used = strlen(text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + used, size - used, format, args);
+    va_end(args);
+}
+
 enum attn_status attn_fault(struct attn_error *err, enum attn_status status, const char *path,
                             const char *format, ...)
 {

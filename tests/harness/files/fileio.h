@@ -15,6 +15,10 @@ enum attn_status attn_fault(struct attn_error *err, enum attn_status status, con
 /* The same for any text that may hold what a file says: control characters become '?'. */
 void attn_clean(char *text);
 
+/* Write behind the text that is there, as much as fits. */
+void attn_append(char *text, size_t size, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
 /* A system call failed with this errno: ENOMEM when the machine lacks files, memory or space,
  * EINVAL when it is the fault of the path. */
 enum attn_status attn_read_errno(int error);

@@ -237,14 +237,6 @@ double attn_fixture_bound(const struct attn_trial *t, enum attn_output output, c
     return x->bound[((at[0] * e[1] + at[1]) * e[2] + at[2]) * e[3] + at[3]];
 }
 
-int attn_fixture_sees(const struct attn_trial *t, int64_t b, int64_t h, int64_t i)
-{
-    for (int64_t j = 0; j < t->setup.problem.n_key; j++)
-        if (attn_problem_allows(&t->setup.problem, b, h, i, j))
-            return 1;
-    return 0;
-}
-
 void attn_fixture_change(struct attn_fixture *f, int trial, enum attn_slot slot,
                          double (*value)(const struct attn_fixture_input *in))
 {

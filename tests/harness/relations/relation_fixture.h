@@ -105,9 +105,6 @@ double attn_fixture_get(const struct attn_trial *t, enum attn_output output, con
 /* 0 when bounds were not asked for. */
 double attn_fixture_bound(const struct attn_trial *t, enum attn_output output, const int64_t at[4]);
 
-/* Whether any key is visible to query i. */
-int attn_fixture_sees(const struct attn_trial *t, int64_t b, int64_t h, int64_t i);
-
 /* Extents of an output: [B, heads, rows, width]. */
 void attn_fixture_extent(const struct attn_trial *t, enum attn_output output, int64_t extent[4]);
 

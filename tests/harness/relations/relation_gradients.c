@@ -42,7 +42,7 @@ static double sum_of_do(const struct attn_trial *t, const int64_t at[4],
 static int sees_a_key(const struct attn_trial *t, const int64_t row[4], int64_t j)
 {
     (void)j;
-    return attn_fixture_sees(t, row[0], row[1], row[2]);
+    return attn_setup_sees(&t->setup, row[0], row[1], row[2]);
 }
 
 static void dv_sums_to_do(const struct attn_fixture *f, struct attn_equation *e)
@@ -120,7 +120,7 @@ static void unshifted(const struct attn_fixture *f, struct attn_equation *e)
 static double fill_empty_rows(const struct attn_fixture_input *in)
 {
     if ((in->slot != ATTN_T_Q && in->slot != ATTN_T_DO) ||
-        attn_fixture_sees(&in->f->trial[in->trial], in->at[0], in->at[1], in->at[2]))
+        attn_setup_sees(&in->f->trial[in->trial].setup, in->at[0], in->at[1], in->at[2]))
         return in->old;
     return in->trial == 0 ? 0 : (double)NAN;
 }

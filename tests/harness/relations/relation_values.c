@@ -97,7 +97,7 @@ static void is_p(const struct attn_fixture *f, struct attn_equation *e)
     const struct attn_trial *t = &f->trial[0];
     if (e->output == ATTN_LSE) {
         attn_equation_sum(f, e, ATTN_O, 3);
-        e->want = attn_fixture_sees(t, e->at[0], e->at[1], e->at[2]);
+        e->want = attn_setup_sees(&t->setup, e->at[0], e->at[1], e->at[2]);
         e->what = "sum of p";
         return;
     }

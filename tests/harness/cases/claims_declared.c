@@ -1,7 +1,8 @@
-/* A declaration of claims as JSON, for those without a plug-in struct (docs/external.md).  Unknown
- * words are refused: a misspelt claim would silently not be tested. */
+/* Declarations of claims: a plug-in's struct, or JSON for those without one (docs/external.md).
+ * Unknown words are refused: a misspelt claim would silently not be tested. */
 #include <jansson.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,24 +12,81 @@
 
 enum { MAX_FILE = 1 << 16 };
 
-/* A convention: its key, its words in the order of attn_plugin.h, where it is kept. */
-struct convention {
-    const char *key, *word[3];
-    int *value;
-};
+/* A convention: its key and its words in JSON, in the order of attn_plugin.h, so many of which a
+ * plug-in may mean; where it stands in a plug-in's struct, by what name, and in the claims. */
+#define CONVENTION(key, member, n, ...)                                       \
+    {                                                                         \
+        key, #member, {__VA_ARGS__}, n, offsetof(struct attn_plugin, member), \
+            offsetof(struct attn_claims, member)                              \
+    }
+static const struct convention {
+    const char *key, *name, *word[3];
+    int n_plugin;
+    size_t of_plugin, at;
+} conventions[] = {CONVENTION("lse", lse, 3, "e", "2", "absent"),
+                   CONVENTION("empty_lse", empty_lse, 2, "-inf", "+inf"),
+                   CONVENTION("causal", causal, 3, "any", "tl", "br"),
+                   CONVENTION("window", window, 2, "beside", "with-self"),
+                   CONVENTION("layout", layout, 2, "bhld", "blhd", "thd"),
+                   CONVENTION("mask_one", byte, 2, "visible", "hidden"),
+                   CONVENTION("subnormals", subnormals, 2, "kept", "flushed")};
+enum { CONVENTIONS = sizeof conventions / sizeof *conventions };
 
-enum { CONVENTIONS = 7 };
-
-static void conventions_of(struct attn_claims *c, struct convention list[CONVENTIONS])
+static int *value_of(struct attn_claims *claims, const struct convention *x)
 {
-    list[0] = (struct convention){"lse", {"e", "2", "absent"}, &c->lse};
-    list[1] = (struct convention){"empty_lse", {"-inf", "+inf", NULL}, &c->empty_lse};
-    list[2] = (struct convention){"causal", {"any", "tl", "br"}, &c->causal};
-    list[3] = (struct convention){"window", {"beside", "with-self", NULL}, &c->window};
-    list[4] = (struct convention){"layout", {"bhld", "blhd", "thd"}, &c->layout};
-    list[5] = (struct convention){"mask_one", {"visible", "hidden", NULL}, &c->byte};
-    list[6] = (struct convention){"subnormals", {"kept", "flushed", NULL}, &c->subnormals};
+    return (int *)((char *)claims + x->at);
 }
+
+/* ---- a plug-in's declaration ----------------------------------------------------------------- */
+
+static int is_fraction(double x)
+{
+    return x >= 0 && x < 0.5;
+}
+
+enum attn_status attn_claims_of_plugin(const struct attn_plugin *p, struct attn_claims *claims,
+                                       struct attn_error *err)
+{
+    memset(claims, 0, sizeof *claims);
+    for (int bit = 0; bit < 32; bit++)
+        if (p->claims & 1u << bit && attn_claim_name(bit) == NULL)
+            return attn_fail(err, ATTN_EINVAL, "it claims bit %d, which ABI %d does not have", bit,
+                             ATTN_PLUGIN_ABI);
+    if (p->declines >> ATTN_DECLINES != 0)
+        return attn_fail(err, ATTN_EINVAL,
+                         "it declines 0x%x, of which ABI %d has the lowest %d bits", p->declines,
+                         ATTN_PLUGIN_ABI, ATTN_DECLINES);
+    if ((p->claims & 15u) == 0)
+        return attn_fail(err, ATTN_EINVAL, "it claims no storage type: F32 is the usual one");
+    if (p->forward == NULL)
+        return attn_fail(err, ATTN_EINVAL, "it has no forward()");
+    if (p->claims & ATTN_PLUGIN_BACKWARD && p->backward == NULL)
+        return attn_fail(err, ATTN_EINVAL, "it claims BACKWARD, but backward is NULL");
+    if (!is_fraction(p->u) || !is_fraction(p->u_p) || !(p->exp_ulps >= 0 && p->exp_ulps < 1e6) ||
+        p->block < 0)
+        return attn_fail(err, ATTN_EINVAL,
+                         "declared precisions u = %g, u_p = %g, exp_ulps = %g, block = %lld: from "
+                         "0, and u below 1/2",
+                         p->u, p->u_p, p->exp_ulps, (long long)p->block);
+    for (int n = 0; n < CONVENTIONS; n++) {
+        int32_t value;
+        memcpy(&value, (const char *)p + conventions[n].of_plugin, sizeof value);
+        if (value < 0 || value >= conventions[n].n_plugin)
+            return attn_fail(err, ATTN_EINVAL, "its convention %s is %d: 0 to %d exist",
+                             conventions[n].name, value, conventions[n].n_plugin - 1);
+        *value_of(claims, &conventions[n]) = value;
+    }
+    snprintf(claims->name, sizeof claims->name, "%.60s", p->name != NULL ? p->name : "plug-in");
+    claims->bits = p->claims | (p->claims & ATTN_PLUGIN_BAND ? ATTN_PLUGIN_CAUSAL : 0u);
+    claims->declines = p->declines;
+    claims->u = p->u;
+    claims->u_p = p->u_p;
+    claims->exp_ulps = p->exp_ulps;
+    claims->block = p->block;
+    return ATTN_OK;
+}
+
+/* ---- JSON --------------------------------------------------------------------------------- */
 
 /* A list of words, "claims" or "declines", each of which stands for a bit. */
 struct bits {
@@ -49,7 +107,7 @@ static enum attn_status read_bits(const char *path, const struct bits *list, con
     char known[256] = "";
     for (int bit = 0; bit < list->n; bit++)
         if (list->name(bit) != NULL)
-            snprintf(known + strlen(known), sizeof known - strlen(known), " %s", list->name(bit));
+            attn_append(known, sizeof known, " %s", list->name(bit));
     if (!json_is_array(array))
         return attn_fault(err, ATTN_EINVAL, path, "\"%s\" must be an array of words, such as %s",
                           list->key, list->example);
@@ -77,17 +135,18 @@ static json_t *write_bits(const struct bits *list, unsigned bits)
 }
 
 static enum attn_status read_word(const char *path, const struct convention *x, const json_t *value,
-                                  struct attn_error *err)
+                                  int *to, struct attn_error *err)
 {
     const char *word = json_is_string(value) ? json_string_value(value) : "(not a word)";
     for (int n = 0; n < 3 && x->word[n] != NULL; n++)
         if (strcmp(word, x->word[n]) == 0) {
-            *x->value = n;
+            *to = n;
             return ATTN_OK;
         }
+    int three = x->word[2] != NULL;
     return attn_fault(err, ATTN_EINVAL, path, "\"%s\" is \"%.40s\": \"%s\", \"%s\"%s%s%s exist",
-                      x->key, word, x->word[0], x->word[1], x->word[2] != NULL ? ", \"" : "",
-                      x->word[2] != NULL ? x->word[2] : "", x->word[2] != NULL ? "\"" : "");
+                      x->key, word, x->word[0], x->word[1], three ? ", \"" : "",
+                      three ? x->word[2] : "", three ? "\"" : "");
 }
 
 static enum attn_status read_number(const char *path, const char *key, const json_t *value,
@@ -102,12 +161,10 @@ static enum attn_status read_number(const char *path, const char *key, const jso
 static enum attn_status read_entry(const char *path, const char *key, const json_t *value,
                                    struct attn_claims *c, struct attn_error *err)
 {
-    struct convention list[CONVENTIONS];
     double block = (double)c->block;
-    conventions_of(c, list);
     for (int n = 0; n < CONVENTIONS; n++)
-        if (strcmp(key, list[n].key) == 0)
-            return read_word(path, &list[n], value, err);
+        if (strcmp(key, conventions[n].key) == 0)
+            return read_word(path, &conventions[n], value, value_of(c, &conventions[n]), err);
     if (strcmp(key, "name") == 0) {
         const char *name = json_is_string(value) ? json_string_value(value) : "external";
         snprintf(c->name, sizeof c->name, "%.60s", name);
@@ -183,10 +240,9 @@ enum attn_status attn_claims_read(const char *path, struct attn_claims *claims,
 void attn_claims_conventions(const struct attn_claims *claims, void *object)
 {
     struct attn_claims copy = *claims;
-    struct convention list[CONVENTIONS];
-    conventions_of(&copy, list);
     for (int n = 0; n < CONVENTIONS; n++)
-        json_object_set_new(object, list[n].key, json_string(list[n].word[*list[n].value]));
+        json_object_set_new(object, conventions[n].key,
+                            json_string(conventions[n].word[*value_of(&copy, &conventions[n])]));
 }
 
 char *attn_claims_print(const struct attn_claims *claims)
