@@ -46,7 +46,8 @@ LINK   = $(CC) $(FLAGS) -fopenmp $(LDFLAGS)
 # What is not for the compiler's architecture is empty there, and gets none.
 FLAGS_avx2   := -mavx2 -mfma -mf16c
 FLAGS_avx512 := $(FLAGS_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl
-flags_of      = $(if $(filter optimized/simd/%,$(1)),$(if $(filter x86_64-%,$(shell $(CC) -dumpmachine)),\
+MACHINE       = $(eval MACHINE := $(shell $(CC) -dumpmachine))$(MACHINE)
+flags_of      = $(if $(filter optimized/simd/%,$(1)),$(if $(filter x86_64-%,$(MACHINE)),\
                 $(FLAGS_$(basename $(notdir $(1))))))
 
 # ---- what is built -----------------------------------------------------------------------------
@@ -101,6 +102,10 @@ $(patsubst %.c,$(B)/%.o,$(wildcard optimized/*.c)): FLAGS += -fopenmp
 # of only when no floating-point exception may trap; and a function may be inlined where it stands.
 # Neither changes a result: all is still IEEE arithmetic as written.
 $(HARNESS_OBJ) $(B)/ref/oracle.o: FLAGS += -fno-trapping-math -fno-semantic-interposition
+
+# Tests call what they test; only their own implementations compute.  Half the time of compiling
+# them is the optimiser's.
+$(filter-out $(B)/tests/variants/%,$(TEST_OBJ)): FLAGS += $(if $(filter release clang,$(CONFIG)),-O1)
 
 # The program reports how it was built.
 $(B)/experiments/measure/machine.o: FLAGS += -DATTN_BUILD_FLAGS='"$(strip $(OPT_$(CONFIG)) $(CFLAGS))"'

@@ -8,7 +8,7 @@
 #include "tests/fixtures/case_fixture.h"
 #include "tests/suites.h"
 
-static const double MIB = 1024 * 1024, LEAST_MIB = 34, LEAST_OF_RANKS_MIB = 16, MOST_FLOPS = 6e9,
+static const double MIB = 1024 * 1024, LEAST_MIB = 34, LEAST_OF_RANKS_MIB = 16, MOST_FLOPS = 1.1e10,
                     TOLERANCE = 0.02;
 
 /* From plain to special; the first that is large for the implementation and cheap to run is taken.
@@ -17,7 +17,7 @@ static const double MIB = 1024 * 1024, LEAST_MIB = 34, LEAST_OF_RANKS_MIB = 16, 
  * only the diagonal is seen: the long, wide accumulators of a tiled backward cost O(L) flops. */
 static const char *const candidates[] = {
     "h2q1600d64:none:f32:normal:s1",
-    "h64q512d64:random(0.05,1):f32:normal:s1",
+    "h64q512d64:none:f32:normal:s1",
     "q18432d1024:window(0,0,tl):f32:normal:s1",
 };
 enum { CANDIDATES = sizeof candidates / sizeof candidates[0] };
@@ -48,7 +48,7 @@ static void run_point(const char *spec, const char *text, struct attn_point *poi
     static char line[1 << 16], command[2048];
     struct attn_error err = {0};
     snprintf(command, sizeof command,
-             "'%s/attnlab' point --spec '%s' --case '%s' --repeat 1 --enough 0 --verified no",
+             "'%s/attnlab' point --spec '%s' --case '%s' --repeat 0 --enough 0 --verified no",
              test_build(), spec, text);
     FILE *pipe = popen(command, "r");
     ck_assert_ptr_nonnull(pipe);

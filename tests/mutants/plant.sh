@@ -46,7 +46,7 @@ for u in "${units[@]}"; do
     optimized/simd/avx512.c) more=$FLAGS_avx512 ;;
     esac
     # shellcheck disable=SC2086
-    $CC -I"$dir" ${FLAGS/-MMD -MP/} $more -Og -g0 -w -c -o "$dir/$(basename "$u").o" "$dir/$u"
+    $CC -I"$dir" ${FLAGS/-MMD -MP/} $more -O0 -g0 -w -c -o "$dir/$(basename "$u").o" "$dir/$u"
     objects=${objects/" $B/${u%.c}.o "/" $dir/$(basename "$u").o "}
 done
 # shellcheck disable=SC2086
