@@ -129,11 +129,19 @@ struct attn_bias {
     int64_t offset;           /* ALIBI: key position of query 0 (Lk - Lq is "bottom right")   */
 };
 
-/* Where this problem's first batch, head, query and key sit in the whole one that mask and bias
- * speak of.  All zero for a whole problem; a rank of a sequence-parallel scheme, which holds a
- * piece, sets it. */
+/* Where the tokens of a piece sit in the whole sequence: token i of batch b is number
+ * first + (1 + skip) * i + by_batch * b.  Contiguous: skip 0.  A stripe of P ranks: skip P-1.  A
+ * video [T,S] with a batch for each place of a frame (temporal attention): skip S-1, by_batch 1. */
+struct attn_positions {
+    int64_t first, skip, by_batch;
+};
+
+/* Which piece of the whole problem that mask and bias speak of this problem is.  All zero for a
+ * whole problem; a rank of a sequence-parallel scheme sets it. */
 struct attn_origin {
-    int64_t batch, head, query, key;
+    int64_t batch, head; /* the first ones */
+    struct attn_positions query, key;
+    int64_t one_batch; /* 1: all batches of the piece lie in one batch of the whole */
 };
 
 struct attn_problem {

@@ -11,9 +11,12 @@
  * implementations use: a mistake there must not be shared by both sides of the comparison. */
 static double true_bias(const struct attn_problem *p, int64_t b, int64_t h, int64_t i, int64_t j)
 {
-    int64_t query = p->origin.query + i, key = p->origin.key + j, head = p->origin.head + h;
+    const struct attn_origin *at = &p->origin;
+    int64_t query = at->query.first + at->query.by_batch * b + at->query.skip * i + i;
+    int64_t key = at->key.first + at->key.by_batch * b + at->key.skip * j + j;
+    int64_t batch = at->one_batch ? at->batch : at->batch + b, head = at->head + h;
     if (p->bias.kind == ATTN_BIAS_TENSOR)
-        return attn_cview_get(&p->bias.tensor, p->origin.batch + b, head, query, key);
+        return attn_cview_get(&p->bias.tensor, batch, head, query, key);
     if (p->bias.kind == ATTN_BIAS_ALIBI) { /* Press et al. 2022: minus slope times distance */
         int64_t aligned = query + p->bias.offset;
         int64_t distance = aligned > key ? aligned - key : key - aligned;

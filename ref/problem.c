@@ -100,18 +100,41 @@ static enum attn_status check_bias(const struct attn_problem *p, struct attn_err
                      (int)p->bias.kind);
 }
 
-static enum attn_status check_mask(const struct attn_problem *p, struct attn_error *err)
+static int is_negative(const struct attn_positions *at)
+{
+    return at->first < 0 || at->skip < 0 || at->by_batch < 0;
+}
+
+/* Whether the whole has room for n tokens of each batch at these positions. */
+static int positions_fit(const struct attn_positions *at, int64_t batch, int64_t n, int64_t whole)
+{
+    int64_t step, last, among_batches;
+    if (batch == 0 || n == 0)
+        return at->first <= whole;
+    return !__builtin_add_overflow(at->skip, 1, &step) &&
+           !__builtin_mul_overflow(step, n - 1, &last) &&
+           !__builtin_mul_overflow(at->by_batch, batch - 1, &among_batches) &&
+           !__builtin_add_overflow(last, among_batches, &last) && last < whole - at->first;
+}
+
+static enum attn_status check_origin(const struct attn_problem *p, struct attn_error *err)
 {
     const struct attn_origin *at = &p->origin;
-    if (at->batch < 0 || at->head < 0 || at->query < 0 || at->key < 0)
-        return attn_fail(err, ATTN_EINVAL, "origin (%lld,%lld,%lld,%lld): must not be negative",
-                         (long long)at->batch, (long long)at->head, (long long)at->query,
-                         (long long)at->key);
+    if (at->batch < 0 || at->head < 0 || is_negative(&at->query) || is_negative(&at->key))
+        return attn_fail(err, ATTN_EINVAL,
+                         "origin: batch %lld, head %lld, queries %lld skipping %lld and %lld a "
+                         "batch, keys %lld skipping %lld and %lld a batch: must not be negative",
+                         (long long)at->batch, (long long)at->head, (long long)at->query.first,
+                         (long long)at->query.skip, (long long)at->query.by_batch,
+                         (long long)at->key.first, (long long)at->key.skip,
+                         (long long)at->key.by_batch);
     if (p->mask == NULL)
         return ATTN_OK;
     const struct attn_mask_shape *whole = attn_mask_shape(p->mask);
-    if (whole->batch - at->batch < p->batch || whole->heads - at->head < p->heads ||
-        whole->n_query - at->query < p->n_query || whole->n_key - at->key < p->n_key)
+    int64_t batches = at->one_batch && p->batch > 0 ? 1 : p->batch;
+    if (whole->batch - at->batch < batches || whole->heads - at->head < p->heads ||
+        !positions_fit(&at->query, p->batch, p->n_query, whole->n_query) ||
+        !positions_fit(&at->key, p->batch, p->n_key, whole->n_key))
         return attn_fail(err, ATTN_EINVAL,
                          "mask made for b%lldh%lldq%lldk%lld does not cover b%lldh%lldq%lldk%lld",
                          (long long)whole->batch, (long long)whole->heads,
@@ -126,7 +149,7 @@ enum attn_status attn_problem_check(const struct attn_problem *p, struct attn_er
     if (status == ATTN_OK)
         status = check_numbers(p, err);
     if (status == ATTN_OK)
-        status = check_mask(p, err);
+        status = check_origin(p, err);
     if (status == ATTN_OK)
         status = check_bias(p, err);
     return status;
@@ -152,9 +175,24 @@ unsigned attn_problem_needs(const struct attn_problem *p)
     return needs;
 }
 
+int attn_problem_is_whole(const struct attn_problem *p)
+{
+    static const struct attn_origin whole;
+    return memcmp(&p->origin, &whole, sizeof whole) == 0;
+}
+
+int attn_problem_varies_by_batch(const struct attn_problem *p)
+{
+    const struct attn_origin *at = &p->origin;
+    if (p->mask == NULL || attn_mask_is_none(p->mask))
+        return 0;
+    return at->query.by_batch != 0 || at->key.by_batch != 0 ||
+           (attn_mask_varies_by_batch(p->mask) && !at->one_batch);
+}
+
 int64_t attn_problem_all_pairs(const struct attn_problem *p, int *counted)
 {
-    int by_batch = p->mask != NULL && attn_mask_varies_by_batch(p->mask);
+    int by_batch = attn_problem_varies_by_batch(p);
     int by_head = p->mask != NULL && attn_mask_varies_by_head(p->mask);
     int64_t pairs = 0;
     for (int64_t b = 0; b < (by_batch ? p->batch : p->batch > 0); b++)
@@ -221,7 +259,8 @@ void attn_view_set(const struct attn_view *view, int64_t b, int64_t h, int64_t i
 
 double attn_problem_bias(const struct attn_problem *p, int64_t b, int64_t h, int64_t i, int64_t j)
 {
-    b += p->origin.batch, h += p->origin.head, i += p->origin.query, j += p->origin.key;
+    i = attn_whole_query(p, b, i), j = attn_whole_key(p, b, j);
+    b = attn_whole_batch(p, b), h += p->origin.head;
     if (p->bias.kind == ATTN_BIAS_TENSOR)
         return attn_cview_get(&p->bias.tensor, b, h, i, j);
     if (p->bias.kind == ATTN_BIAS_ALIBI)

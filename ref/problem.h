@@ -8,14 +8,54 @@
 #include "ref/attn.h"
 #include "ref/mask/mask.h"
 
+static inline int64_t attn_whole_batch(const struct attn_problem *p, int64_t b)
+{
+    return p->origin.batch + (p->origin.one_batch ? 0 : b);
+}
+
+static inline int64_t attn_whole_token(const struct attn_positions *at, int64_t b, int64_t i)
+{
+    return at->first + (1 + at->skip) * i + at->by_batch * b;
+}
+
+static inline int64_t attn_whole_query(const struct attn_problem *p, int64_t b, int64_t i)
+{
+    return attn_whole_token(&p->origin.query, b, i);
+}
+
+static inline int64_t attn_whole_key(const struct attn_problem *p, int64_t b, int64_t j)
+{
+    return attn_whole_token(&p->origin.key, b, j);
+}
+
+/* All queries, all keys of batch b. */
+static inline struct attn_tokens attn_problem_queries(const struct attn_problem *p, int64_t b)
+{
+    struct attn_tokens t = {attn_whole_query(p, b, 0), 1 + p->origin.query.skip, p->n_query};
+    return t;
+}
+
+static inline struct attn_tokens attn_problem_keys(const struct attn_problem *p, int64_t b)
+{
+    struct attn_tokens t = {attn_whole_key(p, b, 0), 1 + p->origin.key.skip, p->n_key};
+    return t;
+}
+
+/* Whether it is no piece of a larger problem. */
+int attn_problem_is_whole(const struct attn_problem *p);
+
+/* Whether two batches of the problem may have different masks. */
+int attn_problem_varies_by_batch(const struct attn_problem *p);
+
 static inline int attn_problem_allows(const struct attn_problem *p, int64_t b, int64_t h, int64_t i,
                                       int64_t j)
 {
-    return attn_mask_allows(p->mask, p->origin.batch + b, p->origin.head + h, p->origin.query + i,
-                            p->origin.key + j);
+    return attn_mask_allows(p->mask, attn_whole_batch(p, b), p->origin.head + h,
+                            attn_whole_query(p, b, i), attn_whole_key(p, b, j));
 }
 
-/* The first run of visible keys of row i at or after `from`, cut to the problem's own keys. */
+/* The first run of visible keys of row i at or after `from`, cut to the problem's own keys.  A run
+ * of the whole may lie between two keys of a piece: then the next one is asked for. */
 static inline int attn_problem_next(const struct attn_problem *p, int64_t b, int64_t h, int64_t i,
                                     int64_t from, int64_t *lo, int64_t *hi)
 {
@@ -24,40 +64,52 @@ static inline int attn_problem_next(const struct attn_problem *p, int64_t b, int
         *hi = p->n_key;
         return from < p->n_key;
     }
-    int64_t j0 = p->origin.key;
-    if (from >= p->n_key || !attn_mask_next(p->mask, p->origin.batch + b, p->origin.head + h,
-                                            p->origin.query + i, from + j0, lo, hi))
-        return 0;
-    *lo -= j0;
-    *hi = *hi - j0 < p->n_key ? *hi - j0 : p->n_key;
-    return *lo < p->n_key;
+    struct attn_tokens keys = attn_problem_keys(p, b);
+    while (from < p->n_key) {
+        int64_t first, end;
+        if (!attn_mask_next(p->mask, attn_whole_batch(p, b), p->origin.head + h,
+                            attn_whole_query(p, b, i), attn_whole_key(p, b, from), &first, &end))
+            return 0;
+        *lo = attn_tokens_below(&keys, first);
+        *hi = attn_tokens_below(&keys, end);
+        if (*lo < *hi)
+            return 1;
+        from = *hi;
+    }
+    return 0;
 }
 
 /* attn_mask_span, cut to the problem's own keys. */
 static inline int attn_problem_span(const struct attn_problem *p, int64_t b, int64_t h, int64_t i,
                                     int64_t *lo, int64_t *hi)
 {
-    if (!attn_mask_span(p->mask, p->origin.batch + b, p->origin.head + h, p->origin.query + i, lo,
-                        hi))
+    struct attn_tokens keys = attn_problem_keys(p, b);
+    if (!attn_mask_span(p->mask, attn_whole_batch(p, b), p->origin.head + h,
+                        attn_whole_query(p, b, i), lo, hi))
         return 0;
-    *lo = *lo > p->origin.key ? *lo - p->origin.key : 0;
-    *hi = *hi - p->origin.key < p->n_key ? *hi - p->origin.key : p->n_key;
+    *lo = attn_tokens_below(&keys, *lo);
+    *hi = attn_tokens_below(&keys, *hi);
     return 1;
 }
 
+/* attn_mask_tile of the smallest block of the whole that holds these pairs: where tokens are
+ * skipped, PARTIAL may be said of a block that is EMPTY or FULL. */
 static inline enum attn_tile attn_problem_tile(const struct attn_problem *p, int64_t b, int64_t h,
                                                int64_t i0, int64_t i1, int64_t j0, int64_t j1)
 {
-    return attn_mask_tile(p->mask, p->origin.batch + b, p->origin.head + h, p->origin.query + i0,
-                          p->origin.query + i1, p->origin.key + j0, p->origin.key + j1);
+    if (i0 >= i1 || j0 >= j1)
+        return ATTN_TILE_EMPTY;
+    return attn_mask_tile(p->mask, attn_whole_batch(p, b), p->origin.head + h,
+                          attn_whole_query(p, b, i0), attn_whole_query(p, b, i1 - 1) + 1,
+                          attn_whole_key(p, b, j0), attn_whole_key(p, b, j1 - 1) + 1);
 }
 
 /* Visible pairs of one (batch, head); *counted as in attn_mask_count. */
 static inline int64_t attn_problem_pairs(const struct attn_problem *p, int64_t b, int64_t h,
                                          int *counted)
 {
-    return attn_mask_count(p->mask, p->origin.batch + b, p->origin.head + h, p->origin.query,
-                           p->origin.query + p->n_query, p->origin.key, p->origin.key + p->n_key,
+    struct attn_tokens queries = attn_problem_queries(p, b), keys = attn_problem_keys(p, b);
+    return attn_mask_pairs(p->mask, attn_whole_batch(p, b), p->origin.head + h, &queries, &keys,
                            counted);
 }
 

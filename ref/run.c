@@ -204,13 +204,11 @@ static enum attn_status check_bias_values(const struct attn_problem *p, struct a
     const struct attn_cview *x = &p->bias.tensor;
     if (x->data == NULL && p->batch > 0 && p->heads > 0 && p->n_query > 0 && p->n_key > 0)
         return attn_fail(err, ATTN_EINVAL, "a bias tensor was announced but is absent");
-    const struct attn_origin *at = &p->origin;
     for (int64_t b = 0; b < (x->stride[0] != 0 ? p->batch : p->batch > 0); b++)
         for (int64_t h = 0; h < (x->stride[1] != 0 ? p->heads : p->heads > 0); h++)
             for (int64_t i = 0; i < (x->stride[2] != 0 ? p->n_query : p->n_query > 0); i++)
                 for (int64_t j = 0; j < (x->stride[3] != 0 ? p->n_key : p->n_key > 0); j++)
-                    if (attn_cview_get(x, at->batch + b, at->head + h, at->query + i,
-                                       at->key + j) == (double)INFINITY)
+                    if (attn_problem_bias(p, b, h, i, j) == (double)INFINITY)
                         return attn_fail(err, ATTN_EINVAL,
                                          "bias[%lld,%lld,%lld,%lld] is +inf: only finite values "
                                          "and -inf (hides the pair) have a meaning",

@@ -351,7 +351,7 @@ static enum attn_status dense_accepts(const struct attn_problem *p, const struct
     int64_t store = opt->value[0];
     if (!has_mask(p))
         return ATTN_OK;
-    if (store == BOOL2D && attn_mask_varies_by_batch(p->mask))
+    if (store == BOOL2D && attn_problem_varies_by_batch(p))
         return attn_fail(err, ATTN_ENOTSUP,
                          "dense:mask=bool2d holds one [Lq,Lk] mask, but '%s' differs between "
                          "batches: mask=bool4d or int32 would work",

@@ -106,12 +106,13 @@ static void check_text(const char *pattern, struct mask_data *d)
     const struct attn_mask_shape *s = &d->shape;
     mask_data_expand(text, sizeof text, pattern, s);
     struct attn_mask *mask = mask_data_parse(text, d);
-    check_mask(mask, text, s, &(struct attn_origin){0, 0, 0, 0});
+    check_mask(mask, text, s, &(struct attn_origin){0});
     /* A shard: the second half of everything. */
-    struct attn_origin half = {s->batch / 2, s->heads / 2, s->n_query / 2, s->n_key / 2};
+    struct attn_origin half = {
+        s->batch / 2, s->heads / 2, {.first = s->n_query / 2}, {.first = s->n_key / 2}, 0};
     check_mask(mask, text,
                &(struct attn_mask_shape){s->batch - half.batch, s->heads - half.head,
-                                         s->n_query - half.query, s->n_key - half.key},
+                                         s->n_query - half.query.first, s->n_key - half.key.first},
                &half);
     attn_mask_free(mask);
 }
@@ -124,7 +125,7 @@ START_TEST(patterns_equal_their_masks)
         check_text(mask_singles[n], &d);
     for (int n = 0; n < mask_n_compositions; n++)
         check_text(mask_compositions[n], &d);
-    check_mask(NULL, "no mask", &d.shape, &(struct attn_origin){0, 0, 0, 0});
+    check_mask(NULL, "no mask", &d.shape, &(struct attn_origin){0});
 }
 END_TEST
 
@@ -145,7 +146,7 @@ START_TEST(patterns_are_shared)
         char text[256];
         mask_data_expand(text, sizeof text, want[n].text, &d.shape);
         struct attn_mask *mask = mask_data_parse(text, &d);
-        struct attn_problem p = problem_of(mask, &d.shape, &(struct attn_origin){0, 0, 0, 0});
+        struct attn_problem p = problem_of(mask, &d.shape, &(struct attn_origin){0});
         struct attn_ledger ledger;
         struct attn_csr csr;
         attn_ledger_init(&ledger, NULL);
@@ -162,7 +163,7 @@ START_TEST(memory_that_runs_out_leaves_nothing)
     static struct mask_data d;
     mask_data_fill(&d, &mask_shapes[0]);
     struct attn_mask *mask = mask_data_parse("causal(br)&keys(pad)", &d);
-    struct attn_problem p = problem_of(mask, &d.shape, &(struct attn_origin){0, 0, 0, 0});
+    struct attn_problem p = problem_of(mask, &d.shape, &(struct attn_origin){0});
     int failures = 0;
     for (int64_t k = 0;; k++) {
         struct attn_ledger ledger;
@@ -193,7 +194,7 @@ START_TEST(long_problems_are_priced)
     struct attn_csr csr;
     ck_assert_int_eq(attn_mask_parse("causal(br)&window(511,-1,br)", &shape, NULL, &mask, NULL),
                      ATTN_OK);
-    struct attn_problem p = problem_of(mask, &shape, &(struct attn_origin){0, 0, 0, 0});
+    struct attn_problem p = problem_of(mask, &shape, &(struct attn_origin){0});
     ck_assert_int_eq(attn_csr_cost(&p, &cost, &csr, NULL), ATTN_OK);
     ck_assert_int_eq(csr.nnz, 102269184);
     ck_assert_int_eq(attn_csr_pairs(&p, &csr), INT64_C(16) * 102269184);
@@ -208,7 +209,7 @@ END_TEST
 START_TEST(columns_beyond_32_bits_are_refused)
 {
     struct attn_mask_shape shape = {1, 1, 1, INT64_C(1) << 31};
-    struct attn_problem p = problem_of(NULL, &shape, &(struct attn_origin){0, 0, 0, 0});
+    struct attn_problem p = problem_of(NULL, &shape, &(struct attn_origin){0});
     struct attn_ledger ledger;
     struct attn_csr csr;
     struct attn_cost cost = {0};

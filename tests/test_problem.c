@@ -111,16 +111,17 @@ START_TEST(masks_and_origins)
     p = base(), p.mask = mask, p.n_query = 4, refused(&p, "does not cover b2h4q4k5");
     p = base(), p.mask = mask, p.n_key = 6, refused(&p, "does not cover b2h4q3k6");
     p = base(), p.mask = mask, p.batch = 1, p.n_query = 1, p.n_key = 2;
-    p.origin = (struct attn_origin){1, 0, 2, 3}, accepted(&p); /* the last piece fits */
+    p.origin = (struct attn_origin){1, 0, {.first = 2}, {.first = 3}, 0},
+    accepted(&p); /* the last piece fits */
     p.origin.batch = 2, refused(&p, "does not cover");
     p.origin.batch = 1, p.origin.head = 1, refused(&p, "does not cover");
-    p.origin.head = 0, p.origin.query = 3, refused(&p, "does not cover");
-    p.origin.query = 2, p.origin.key = 4, refused(&p, "does not cover");
-    p.origin.key = INT64_MAX, refused(&p, "does not cover");
-    p = base(), p.origin.batch = -1, refused(&p, "origin (-1,0,0,0): must not be negative");
-    p = base(), p.origin.head = -2, refused(&p, "origin (0,-2,0,0)");
-    p = base(), p.origin.query = -3, refused(&p, "origin (0,0,-3,0)");
-    p = base(), p.origin.key = -4, refused(&p, "origin (0,0,0,-4)");
+    p.origin.head = 0, p.origin.query.first = 3, refused(&p, "does not cover");
+    p.origin.query.first = 2, p.origin.key.first = 4, refused(&p, "does not cover");
+    p.origin.key.first = INT64_MAX, refused(&p, "does not cover");
+    p = base(), p.origin.batch = -1, refused(&p, "origin: batch -1, head 0");
+    p = base(), p.origin.head = -2, refused(&p, "head -2");
+    p = base(), p.origin.query.first = -3, refused(&p, "queries -3 skipping 0");
+    p = base(), p.origin.key.first = -4, refused(&p, "keys -4 skipping 0");
     attn_mask_free(mask);
 }
 END_TEST
@@ -206,7 +207,8 @@ START_TEST(all_pairs)
         struct attn_problem p = base();
         p.n_query = 7, p.n_key = 9, p.mask = mask;
         if (piece > 0)
-            p.n_query = 3, p.n_key = 4, p.origin.query = piece, p.origin.key = 5 - piece;
+            p.n_query = 3, p.n_key = 4, p.origin.query.first = piece,
+            p.origin.key.first = 5 - piece;
         if (piece > 1)
             p.batch = 1, p.origin.batch = 1, p.heads = 2, p.origin.head = piece - 1;
         int counted = 0;
@@ -247,7 +249,7 @@ START_TEST(pieces)
     struct attn_problem whole = base(), p;
     whole.n_query = 7, whole.n_key = 9, whole.mask = mask;
     p = whole, p.batch = 1, p.heads = p.kv_heads = 2, p.n_query = 3, p.n_key = 4;
-    p.origin = (struct attn_origin){1, 2, 3, 4};
+    p.origin = (struct attn_origin){1, 2, {.first = 3}, {.first = 4}, 0};
     for (int kind = 0; kind < 3; kind++) {
         whole.bias = (struct attn_bias){.kind = (enum attn_bias_kind)kind,
                                         .tensor = {value, ATTN_F32, {252, 63, 9, 1}},

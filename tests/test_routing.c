@@ -43,7 +43,7 @@ static struct window window_of(const struct attn_problem *p, int t)
                            : of_d                  ? p->d_key
                                                    : p->d_value,
                            of_keys ? kv_head : p->origin.head,
-                           of_keys ? p->origin.key : p->origin.query};
+                           of_keys ? p->origin.key.first : p->origin.query.first};
 }
 
 #define FOR_WINDOW(w)                                \
@@ -77,7 +77,7 @@ static enum attn_status look_at_inputs(struct attn_ctx *ctx, const struct attn_p
 {
     if (!sealed)
         return attn_fail(ctx->error, ATTN_EINTERNAL, "whole tensors are not sealed");
-    if (fails && p->origin.query + p->origin.head > 0)
+    if (fails && p->origin.query.first + p->origin.head > 0)
         return attn_fail(ctx->error, ATTN_ENOMEM, "planted failure");
     enum attn_status status = look(p, SQ, q, ctx->error);
     if (status == ATTN_OK)
@@ -95,7 +95,7 @@ static enum attn_status probe_forward(struct attn_ctx *ctx, const struct attn_pr
                                       const struct attn_forward *t)
 {
     enum attn_status status = look_at_inputs(ctx, p, &t->q, &t->k, &t->v);
-    leave(p, SO, &t->o, (double)block_of(p->origin.key, p->n_key));
+    leave(p, SO, &t->o, (double)block_of(p->origin.key.first, p->n_key));
     struct window w = window_of(p, SLSE);
     if (!is_ring)
         leave(p, SLSE, &t->lse, 0);
@@ -136,9 +136,9 @@ static enum attn_status probe_backward(struct attn_ctx *ctx, const struct attn_p
         status = look(p, SDO, &t->d_o, ctx->error);
     if (status == ATTN_OK)
         status = look_at_delta(p, t, ctx->error);
-    leave(p, SDQ, &t->dq, ldexp(1, (int)block_of(p->origin.key, p->n_key)));
-    leave(p, SDK, &t->dk, ldexp(1, (int)block_of(p->origin.query, p->n_query)));
-    leave(p, SDV, &t->dv, ldexp(1, (int)block_of(p->origin.query, p->n_query)));
+    leave(p, SDQ, &t->dq, ldexp(1, (int)block_of(p->origin.key.first, p->n_key)));
+    leave(p, SDK, &t->dk, ldexp(1, (int)block_of(p->origin.query.first, p->n_query)));
+    leave(p, SDV, &t->dv, ldexp(1, (int)block_of(p->origin.query.first, p->n_query)));
     return status;
 }
 

@@ -156,7 +156,7 @@ START_TEST(others_are_refused)
     fixture.spec.impl = attn_impl_find("dense");
     fixture_refused(&fixture, ATTN_BACKWARD, "what a forward pass of gemm saved");
     fixture.spec.impl = impl;
-    fixture.setup.problem.origin.query = 1;
+    fixture.setup.problem.origin.query.first = 1;
     fixture_refused(&fixture, ATTN_BACKWARD, "for another problem");
     fixture.setup.problem = problem;
     setenv("ATTN_ISA", "portable", 1); /* panels of 12 queries, not of 24 or 48 */

@@ -44,8 +44,8 @@ static struct attn_problem part_of(const struct attn_problem *whole, int ranks, 
     int j = (r - step + ranks) % ranks;
     part.n_query = whole->n_query / ranks;
     part.n_key = whole->n_key / ranks;
-    part.origin.query += r * part.n_query;
-    part.origin.key += j * part.n_key;
+    part.origin.query.first += r * part.n_query;
+    part.origin.key.first += j * part.n_key;
     part.scattered = 0; /* shards are packed */
     return part;
 }
@@ -60,7 +60,7 @@ static int block_is_empty(const struct attn_problem *part)
 {
     if (part->mask == NULL)
         return part->n_query == 0 || part->n_key == 0;
-    int64_t batches = attn_mask_varies_by_batch(part->mask) ? part->batch : 1;
+    int64_t batches = attn_problem_varies_by_batch(part) ? part->batch : 1;
     int64_t heads = attn_mask_varies_by_head(part->mask) ? part->heads : 1;
     for (int64_t b = 0; b < batches && b < part->batch; b++)
         for (int64_t h = 0; h < heads && h < part->heads; h++)

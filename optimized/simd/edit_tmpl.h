@@ -18,15 +18,18 @@ static VEC FN(bias_of)(const struct attn_problem *p, int64_t b, int64_t h, int64
     const struct attn_bias *bias = &p->bias;
     REAL x[LANES];
     VEC all;
-    b += p->origin.batch, h += p->origin.head, i0 += p->origin.query, j += p->origin.key;
+    int64_t batch = attn_whole_batch(p, b), head = p->origin.head + h;
+    int64_t query = attn_whole_query(p, b, i0), key = attn_whole_key(p, b, j);
+    int64_t next = 1 + p->origin.query.skip;
     if (bias->kind == ATTN_BIAS_ALIBI) {
-        double slope = bias->slope[h];
-        int64_t ahead = i0 + bias->offset - j;
+        double slope = bias->slope[head];
+        int64_t ahead = query + bias->offset - key;
         for (int t = 0; t < LANES; t++)
-            x[t] = (REAL)(-slope * fabs((double)(ahead + t)));
+            x[t] = (REAL)(-slope * fabs((double)(ahead + next * t)));
     } else {
-        int64_t at = attn_offset(bias->tensor.stride, b, h, i0) + j * bias->tensor.stride[3];
-        int64_t step = bias->tensor.stride[2];
+        const int64_t *stride = bias->tensor.stride;
+        int64_t at = attn_offset(stride, batch, head, query) + key * stride[3];
+        int64_t step = next * stride[2];
         int wide = bias->tensor.dtype == ATTN_F64;
         for (int t = 0; t < LANES; t++, at += step)
             x[t] = t >= lanes ? 0

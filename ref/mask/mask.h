@@ -100,21 +100,56 @@ int attn_mask_next(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i
 int attn_mask_span(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i, int64_t *lo,
                    int64_t *hi);
 
-/* Is a block of rows [i0,i1) by columns [j0,j1) all hidden, all visible, or in between?  Sound
+/* Every step-th token of a stretch: first, first + step, ..., n of them; step >= 1.  A shard of a
+ * sequence is one: contiguous (step 1) or a stripe (step P). */
+struct attn_tokens {
+    int64_t first, step, n;
+};
+
+static inline struct attn_tokens attn_tokens_between(int64_t first, int64_t end)
+{
+    struct attn_tokens t = {first, 1, end > first ? end - first : 0};
+    return t;
+}
+
+/* How many of them are below token x. */
+static inline int64_t attn_tokens_below(const struct attn_tokens *t, int64_t x)
+{
+    int64_t n = x <= t->first ? 0 : (x - t->first - 1) / t->step + 1;
+    return n < t->n ? n : t->n;
+}
+
+/* Is a block of rows [i0,i1) all hidden, all visible, or in between?  Sound
  * always (EMPTY and FULL are never wrong), exact for single calls; a composition may answer
  * PARTIAL where the truth is EMPTY or FULL.  An empty block is EMPTY. */
 enum attn_tile { ATTN_TILE_EMPTY, ATTN_TILE_PARTIAL, ATTN_TILE_FULL };
 enum attn_tile attn_mask_tile(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i0,
                               int64_t i1, int64_t j0, int64_t j1);
 
-/* Visible pairs of one row within keys [j0,j1); constant memory, time O(visible). */
-int64_t attn_mask_row_count(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i,
-                            int64_t j0, int64_t j1);
+/* Which of these keys query i sees: how many; constant memory, time O(visible keys of the stretch).
+ */
+int64_t attn_mask_count_keys(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i,
+                             const struct attn_tokens *keys);
 
-/* The same keys in increasing order, minus j0, into column[] (room for row_count); returns how
- * many. */
-int64_t attn_mask_row_keys(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i,
-                           int64_t j0, int64_t j1, int32_t *column);
+/* The same keys in increasing order, numbered within `keys` (the first of them is 0), into column[]
+ * (room for count_keys); returns how many. */
+int64_t attn_mask_list_keys(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i,
+                            const struct attn_tokens *keys, int32_t *column);
+
+/* The same two for all keys of [j0,j1). */
+static inline int64_t attn_mask_row_count(const struct attn_mask *mask, int64_t b, int64_t h,
+                                          int64_t i, int64_t j0, int64_t j1)
+{
+    struct attn_tokens keys = attn_tokens_between(j0, j1);
+    return attn_mask_count_keys(mask, b, h, i, &keys);
+}
+
+static inline int64_t attn_mask_row_keys(const struct attn_mask *mask, int64_t b, int64_t h,
+                                         int64_t i, int64_t j0, int64_t j1, int32_t *column)
+{
+    struct attn_tokens keys = attn_tokens_between(j0, j1);
+    return attn_mask_list_keys(mask, b, h, i, &keys, column);
+}
 
 /* If the mask is one call, csr(NAME), this is what it reads: 1, and the arrays as they are stored;
  * row_start has Lq + 1 entries when the mask differs neither by batch nor by head, else
@@ -122,10 +157,20 @@ int64_t attn_mask_row_keys(const struct attn_mask *mask, int64_t b, int64_t h, i
 int attn_mask_stored(const struct attn_mask *mask, struct attn_mask_tensor *row_start,
                      struct attn_mask_tensor *column);
 
-/* Visible pairs of rows [i0,i1) by columns [j0,j1) of one (batch, head): in closed form where
- * the mask has one (then *counted stays as it is), else by counting rows (*counted = 1). */
-int64_t attn_mask_count(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i0, int64_t i1,
-                        int64_t j0, int64_t j1, int *counted);
+/* Visible pairs of these queries and keys in one (batch, head): in closed form where the mask has
+ * one (then *counted stays as it is), else by counting rows (*counted = 1).  Between two stretches
+ * of the same step a band is again a band, and keeps its closed form. */
+int64_t attn_mask_pairs(const struct attn_mask *mask, int64_t b, int64_t h,
+                        const struct attn_tokens *queries, const struct attn_tokens *keys,
+                        int *counted);
+
+/* The same for rows [i0,i1) by columns [j0,j1). */
+static inline int64_t attn_mask_count(const struct attn_mask *mask, int64_t b, int64_t h,
+                                      int64_t i0, int64_t i1, int64_t j0, int64_t j1, int *counted)
+{
+    struct attn_tokens queries = attn_tokens_between(i0, i1), keys = attn_tokens_between(j0, j1);
+    return attn_mask_pairs(mask, b, h, &queries, &keys, counted);
+}
 
 #ifdef __cplusplus
 }

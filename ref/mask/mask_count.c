@@ -15,7 +15,14 @@
  *      random & band               row by row, since nobody knows where its keys lie: min(k, keys
  *                                  inside the band, keys outside) steps each
  *
- * applied to a conjunction of terms until only a band is left.  The rule for | doubles the work,
+ * applied to a conjunction of terms until only a band is left.  Indices of a region are those of the
+ * piece, token first + step * i of the whole.  Where queries and keys have the same step, a band of
+ * tokens is a band of indices:
+ *
+ *      least <= (k0 + s j) - (q0 + s i) <= most   iff
+ *      ceil((least + q0 - k0) / s) <= j - i <= floor((most + q0 - k0) / s)
+ *
+ *  The rule for | doubles the work,
  * so a budget bounds it; whatever is beyond the rules or the budget is counted row by row. */
 #include "ref/mask/mask_internal.h"
 
@@ -39,12 +46,18 @@ struct region {
 struct counter {
     const struct attn_mask *mask;
     int64_t b, h;
+    struct attn_tokens query, key;
     int64_t budget; /* steps left                                              */
     int dry;        /* only see whether the rules suffice: rows are not counted */
     int rows;       /* rows had to be counted                                  */
 };
 
 static int64_t count_region(struct counter *count, struct region region, int depth);
+
+static int64_t token(const struct attn_tokens *t, int64_t index)
+{
+    return t->first + t->step * index;
+}
 
 /* ---- bands -------------------------------------------------------------------------------- */
 
@@ -91,8 +104,25 @@ static struct term take_term(struct region *region, int at)
     return term;
 }
 
+static int64_t floor_div(int64_t a, int64_t b)
+{
+    return a / b - (a % b < 0);
+}
+
+/* A band of tokens as a band of indices; 0 when the two steps differ. */
+static int narrow_band(const struct counter *count, struct region *region, int64_t least,
+                       int64_t most)
+{
+    int64_t step = count->key.step, ahead = count->query.first - count->key.first;
+    if (count->query.step != step)
+        return 0;
+    region->least = mask_max(region->least, -floor_div(-(least + ahead), step));
+    region->most = mask_min(region->most, floor_div(most + ahead, step));
+    return 1;
+}
+
 /* Turn what only cuts the rectangle or narrows the band into that, and & into its children.
- * Returns 0 when there is no room for all terms. */
+ * Returns 0 when there is no room for all terms, or a band is none here. */
 static int absorb_terms(const struct counter *count, struct region *region)
 {
     const struct attn_mask *mask = count->mask;
@@ -100,13 +130,13 @@ static int absorb_terms(const struct counter *count, struct region *region)
         const struct mask_node *node = region->term[t].node;
         int64_t least, most;
         if (attn_mask_node_band(mask, node, count->b, &least, &most)) {
-            region->least = mask_max(region->least, least);
-            region->most = mask_min(region->most, most);
+            if (!narrow_band(count, region, least, most))
+                return 0;
         } else if (node->kind == MASK_PREFIX) {
-            region->j1 = mask_min(region->j1, node->count);
+            region->j1 = mask_min(region->j1, attn_tokens_below(&count->key, node->count));
         } else if (node->kind == MASK_LENGTHS) {
             int64_t length = mask->number[node->list + (node->by_batch ? count->b : 0)];
-            region->j1 = mask_min(region->j1, length);
+            region->j1 = mask_min(region->j1, attn_tokens_below(&count->key, length));
         } else if (node->kind == MASK_ALL_OF) {
             take_term(region, t);
             for (int64_t c = node->child; c >= 0; c = mask->node[c].next)
@@ -137,8 +167,8 @@ static int64_t count_global(struct counter *count, const struct region *region, 
     struct region whole = *region;
     int64_t n = take_term(&whole, at).node->count;
     struct region outside = whole;
-    outside.i0 = mask_max(outside.i0, n);
-    outside.j0 = mask_max(outside.j0, n);
+    outside.i0 = mask_max(outside.i0, attn_tokens_below(&count->query, n));
+    outside.j0 = mask_max(outside.j0, attn_tokens_below(&count->key, n));
     int64_t all = count_region(count, whole, depth);
     int64_t less = all < 0 ? NOT_CLOSED : count_region(count, outside, depth);
     return less < 0 ? NOT_CLOSED : all - less;
@@ -151,14 +181,15 @@ static int64_t count_documents(struct counter *count, const struct region *regio
     const struct mask_node *node = take_term(&rest, at).node;
     const int64_t *query_start = count->mask->number + node->list;
     const int64_t *key_start = query_start + node->n_list + 1;
+    const struct attn_tokens *query = &count->query, *key = &count->key;
     int64_t sum = 0;
-    for (int64_t m = attn_mask_document(query_start, node->n_list, region->i0);
-         m < node->n_list && query_start[m] < region->i1; m++) {
+    for (int64_t m = attn_mask_document(query_start, node->n_list, token(query, region->i0));
+         m < node->n_list && query_start[m] <= token(query, region->i1 - 1); m++) {
         struct region one = rest;
-        one.i0 = mask_max(rest.i0, query_start[m]);
-        one.i1 = mask_min(rest.i1, query_start[m + 1]);
-        one.j0 = mask_max(rest.j0, key_start[m]);
-        one.j1 = mask_min(rest.j1, key_start[m + 1]);
+        one.i0 = mask_max(rest.i0, attn_tokens_below(query, query_start[m]));
+        one.i1 = mask_min(rest.i1, attn_tokens_below(query, query_start[m + 1]));
+        one.j0 = mask_max(rest.j0, attn_tokens_below(key, key_start[m]));
+        one.j1 = mask_min(rest.j1, attn_tokens_below(key, key_start[m + 1]));
         int64_t n = count_region(count, one, depth);
         if (n < 0)
             return NOT_CLOSED;
@@ -197,23 +228,25 @@ static int64_t count_columns(struct counter *count, const struct region *r)
     for (int64_t j = r->j0; j < r->j1; j++) {
         int64_t rows = mask_min(r->i1, j - r->least + 1) - mask_max(r->i0, j - r->most);
         for (int t = 0; t < r->n && rows > 0; t++)
-            if (!attn_mask_node_allows(count->mask, r->term[t].node, count->b, count->h, 0, j))
+            if (!attn_mask_node_allows(count->mask, r->term[t].node, count->b, count->h, 0,
+                                       token(&count->key, j)))
                 rows = 0;
         sum += mask_max(rows, 0);
     }
     return sum;
 }
 
-/* One random call and a band. */
+/* One random call and a band, of keys that are adjacent. */
 static int64_t count_random(struct counter *count, const struct region *r)
 {
     const struct mask_node *node = r->term[0].node;
-    int64_t sum = 0;
+    int64_t sum = 0, j0 = count->key.first;
     count->rows = 1;
     for (int64_t i = r->i0; i < r->i1 && !count->dry; i++) {
-        uint64_t key = attn_mask_random_key(count->mask, node, count->b, count->h, i);
-        sum += attn_mask_random_within(count->mask, node, key, mask_max(r->j0, i + r->least),
-                                       mask_min(r->j1, i + r->most + 1));
+        uint64_t key =
+            attn_mask_random_key(count->mask, node, count->b, count->h, token(&count->query, i));
+        sum += attn_mask_random_within(count->mask, node, key, j0 + mask_max(r->j0, i + r->least),
+                                       j0 + mask_min(r->j1, i + r->most + 1));
     }
     return sum;
 }
@@ -223,14 +256,15 @@ static int64_t count_whole_rows(const struct counter *count, const struct region
 {
     const struct mask_node *node = r->term[0].node;
     int64_t first, last, unused;
-    if (r->n != 1 || !band_is_open(r) || r->j0 != 0 || r->j1 != count->mask->shape.n_key)
+    if (r->n != 1 || !band_is_open(r) || r->j1 - r->j0 != count->mask->shape.n_key)
         return NOT_CLOSED;
     if (node->kind == MASK_RANDOM)
         return (r->i1 - r->i0) * node->count;
-    if (node->kind != MASK_CSR)
+    if (node->kind != MASK_CSR || count->query.step != 1)
         return NOT_CLOSED;
-    attn_mask_csr_row(count->mask, node, count->b, count->h, r->i0, &first, &unused);
-    attn_mask_csr_row(count->mask, node, count->b, count->h, r->i1 - 1, &unused, &last);
+    int64_t i0 = token(&count->query, r->i0), i1 = token(&count->query, r->i1);
+    attn_mask_csr_row(count->mask, node, count->b, count->h, i0, &first, &unused);
+    attn_mask_csr_row(count->mask, node, count->b, count->h, i1 - 1, &unused, &last);
     return last - first;
 }
 
@@ -260,21 +294,29 @@ static int64_t count_region(struct counter *count, struct region region, int dep
     if (only_columns(&region))
         return count_columns(count, &region);
     int64_t whole = count_whole_rows(count, &region);
-    if (whole == NOT_CLOSED && region.n == 1 && region.term[0].node->kind == MASK_RANDOM)
+    if (whole == NOT_CLOSED && region.n == 1 && region.term[0].node->kind == MASK_RANDOM &&
+        count->key.step == 1)
         return count_random(count, &region);
     return whole;
 }
 
-int64_t attn_mask_count(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i0, int64_t i1,
-                        int64_t j0, int64_t j1, int *counted)
+int64_t attn_mask_pairs(const struct attn_mask *mask, int64_t b, int64_t h,
+                        const struct attn_tokens *queries, const struct attn_tokens *keys,
+                        int *counted)
 {
-    if (i0 >= i1 || j0 >= j1)
+    if (queries->n <= 0 || keys->n <= 0)
         return 0;
     if (mask == NULL)
-        return (i1 - i0) * (j1 - j0);
+        return queries->n * keys->n;
     const struct mask_node *root = &mask->node[mask->root];
-    struct region region = {i0, i1, j0, j1, -MASK_FAR, MASK_FAR, 1, {{root, root->child}}};
-    struct counter count = {mask, b, h, 65536 + 16 * mask->n_numbers + (j1 - j0) / 4, 1, 0};
+    struct region region = {0,         queries->n, 0, keys->n,
+                            -MASK_FAR, MASK_FAR,   1, {{root, root->child}}};
+    struct counter count = {mask, b, h, *queries, *keys, 65536 + 16 * mask->n_numbers + keys->n / 4,
+                            1,    0};
+    if (queries->n == 1) /* one token has any step */
+        count.query.step = keys->step;
+    if (keys->n == 1)
+        count.key.step = count.query.step;
     struct counter again = count;
     int64_t pairs = count_region(&count, region, 0);
     again.dry = 0;
@@ -285,8 +327,8 @@ int64_t attn_mask_count(const struct attn_mask *mask, int64_t b, int64_t h, int6
         return pairs;
     }
     pairs = 0;
-    for (int64_t i = i0; i < i1; i++)
-        pairs += attn_mask_node_row_count(mask, root, b, h, i, j0, j1);
+    for (int64_t i = 0; i < queries->n; i++)
+        pairs += attn_mask_node_count_keys(mask, root, b, h, token(queries, i), keys);
     *counted = 1;
     return pairs;
 }

@@ -159,9 +159,9 @@ int64_t attn_mask_element(const struct attn_mask_tensor *tensor, int64_t index);
 
 /* ---- mask_row.c ---- */
 
-/* Visible keys of one row within [j0,j1). */
-int64_t attn_mask_node_row_count(const struct attn_mask *mask, const struct mask_node *node,
-                                 int64_t b, int64_t h, int64_t i, int64_t j0, int64_t j1);
+/* How many of these keys row i sees. */
+int64_t attn_mask_node_count_keys(const struct attn_mask *mask, const struct mask_node *node,
+                                  int64_t b, int64_t h, int64_t i, const struct attn_tokens *keys);
 
 /* ---- mask_random.c ---- */
 

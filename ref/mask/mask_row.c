@@ -150,48 +150,55 @@ static void each(const struct row *r, const struct mask_node *node,
 
 /* ---- counting and listing ----------------------------------------------------------------- */
 
-static void add_run(void *arg, int64_t lo, int64_t hi)
+/* The stretch of tokens from the first of keys to the last. */
+static struct row row_over(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i,
+                           const struct attn_tokens *keys)
 {
-    int64_t *count = arg;
-    *count += hi - lo;
+    int64_t end = keys->n > 0 ? keys->first + keys->step * (keys->n - 1) + 1 : keys->first;
+    return (struct row){mask, b, h, i, mask_max(keys->first, 0), mask_min(end, mask->shape.n_key)};
 }
 
-int64_t attn_mask_node_row_count(const struct attn_mask *mask, const struct mask_node *node,
-                                 int64_t b, int64_t h, int64_t i, int64_t j0, int64_t j1)
+struct listing {
+    const struct attn_tokens *keys;
+    int64_t n;
+    int32_t *column; /* NULL: only counted */
+};
+
+/* Of a run of tokens, those that belong to the keys. */
+static void list_run(void *arg, int64_t lo, int64_t hi)
 {
-    struct row row = {mask, b, h, i, mask_max(j0, 0), mask_min(j1, mask->shape.n_key)};
-    int64_t first, end, count = 0;
+    struct listing *list = arg;
+    int64_t first = attn_tokens_below(list->keys, lo), end = attn_tokens_below(list->keys, hi);
+    for (int64_t j = first; j < end && list->column != NULL; j++)
+        list->column[list->n + j - first] = (int32_t)j;
+    list->n += end - first;
+}
+
+int64_t attn_mask_node_count_keys(const struct attn_mask *mask, const struct mask_node *node,
+                                  int64_t b, int64_t h, int64_t i, const struct attn_tokens *keys)
+{
+    struct row row = row_over(mask, b, h, i, keys);
+    struct listing list = {keys, 0, NULL};
+    int64_t first, end;
     if (row.j0 >= row.j1)
         return 0;
-    if (node->kind == MASK_CSR) {
+    if (node->kind == MASK_CSR && keys->step == 1) {
         attn_mask_csr_row(mask, node, b, h, i, &first, &end);
         first = attn_mask_csr_find(node, first, end, row.j0);
         return attn_mask_csr_find(node, first, end, row.j1) - first;
     }
-    if (node->kind == MASK_RANDOM && row.j0 == 0 && row.j1 == mask->shape.n_key)
+    if (node->kind == MASK_RANDOM && keys->step == 1 && row.j0 == 0 && row.j1 == mask->shape.n_key)
         return node->count;
-    each(&row, node, add_run, &count);
-    return count;
+    each(&row, node, list_run, &list);
+    return list.n;
 }
 
-int64_t attn_mask_row_count(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i,
-                            int64_t j0, int64_t j1)
+int64_t attn_mask_count_keys(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i,
+                             const struct attn_tokens *keys)
 {
     if (mask == NULL)
-        return mask_max(j1 - j0, 0);
-    return attn_mask_node_row_count(mask, &mask->node[mask->root], b, h, i, j0, j1);
-}
-
-struct listing {
-    int64_t origin, n;
-    int32_t *column;
-};
-
-static void list_run(void *arg, int64_t lo, int64_t hi)
-{
-    struct listing *list = arg;
-    for (int64_t j = lo; j < hi; j++)
-        list->column[list->n++] = (int32_t)(j - list->origin);
+        return keys->n;
+    return attn_mask_node_count_keys(mask, &mask->node[mask->root], b, h, i, keys);
 }
 
 static void sift_down(int32_t *a, int64_t n, int64_t at)
@@ -255,20 +262,19 @@ int attn_mask_stored(const struct attn_mask *mask, struct attn_mask_tensor *row_
     return 1;
 }
 
-int64_t attn_mask_row_keys(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i,
-                           int64_t j0, int64_t j1, int32_t *column)
+int64_t attn_mask_list_keys(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i,
+                            const struct attn_tokens *keys, int32_t *column)
 {
-    struct listing list = {j0, 0, column};
-    if (j0 >= j1)
-        return 0;
+    struct listing list = {keys, 0, column};
     if (mask == NULL) {
-        list_run(&list, j0, j1);
-        return list.n;
+        for (int64_t j = 0; j < keys->n; j++)
+            column[j] = (int32_t)j;
+        return keys->n;
     }
     const struct mask_node *root = &mask->node[mask->root];
-    struct row row = {mask, b, h, i, mask_max(j0, 0), mask_min(j1, mask->shape.n_key)};
-    if (row.j0 < row.j1 && root->kind == MASK_CSR)
-        return list_csr(&row, root, j0, column);
+    struct row row = row_over(mask, b, h, i, keys);
+    if (row.j0 < row.j1 && root->kind == MASK_CSR && keys->step == 1)
+        return list_csr(&row, root, keys->first, column);
     if (row.j0 < row.j1)
         each(&row, root, list_run, &list);
     if (root->random)

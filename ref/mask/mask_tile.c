@@ -63,9 +63,10 @@ static enum attn_tile tile_documents(const struct attn_mask *mask, const struct 
 static enum attn_tile tile_by_rows(const struct attn_mask *mask, const struct mask_node *node,
                                    const struct block *t)
 {
+    struct attn_tokens keys = attn_tokens_between(t->j0, t->j1);
     int any_visible = 0, any_hidden = 0;
     for (int64_t i = t->i0; i < t->i1 && !(any_visible && any_hidden); i++) {
-        int64_t n = attn_mask_node_row_count(mask, node, t->b, t->h, i, t->j0, t->j1);
+        int64_t n = attn_mask_node_count_keys(mask, node, t->b, t->h, i, &keys);
         any_visible |= n > 0;
         any_hidden |= n < t->j1 - t->j0;
     }

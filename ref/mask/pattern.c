@@ -8,7 +8,7 @@
 /* One pattern for all, or one for each batch, head, or both; no arrays yet. */
 static struct attn_csr patterns_of(const struct attn_problem *p)
 {
-    int64_t batches = attn_mask_varies_by_batch(p->mask) ? p->batch : 1;
+    int64_t batches = attn_problem_varies_by_batch(p) ? p->batch : 1;
     int64_t heads = attn_mask_varies_by_head(p->mask) ? p->heads : 1;
     if (p->batch == 0 || p->heads == 0)
         batches = heads = 0;
@@ -46,15 +46,17 @@ static enum attn_status check_columns(const struct attn_problem *p, struct attn_
 
 static int64_t row_count(const struct attn_problem *p, int64_t b, int64_t h, int64_t i)
 {
-    return attn_mask_row_count(p->mask, p->origin.batch + b, p->origin.head + h,
-                               p->origin.query + i, p->origin.key, p->origin.key + p->n_key);
+    struct attn_tokens keys = attn_problem_keys(p, b);
+    return attn_mask_count_keys(p->mask, attn_whole_batch(p, b), p->origin.head + h,
+                                attn_whole_query(p, b, i), &keys);
 }
 
 static int64_t row_keys(const struct attn_problem *p, int64_t b, int64_t h, int64_t i,
                         int32_t *column)
 {
-    return attn_mask_row_keys(p->mask, p->origin.batch + b, p->origin.head + h, p->origin.query + i,
-                              p->origin.key, p->origin.key + p->n_key, column);
+    struct attn_tokens keys = attn_problem_keys(p, b);
+    return attn_mask_list_keys(p->mask, attn_whole_batch(p, b), p->origin.head + h,
+                               attn_whole_query(p, b, i), &keys, column);
 }
 
 /* The arrays of a mask that is this very pattern, in the types of struct attn_csr and aligned. */
@@ -64,11 +66,10 @@ static int is_stored(const struct attn_problem *p, struct attn_mask_tensor *row_
     if (!attn_mask_stored(p->mask, row_start, column))
         return 0;
     const struct attn_mask_shape *of = attn_mask_shape(p->mask);
-    const struct attn_origin *at = &p->origin;
-    return at->batch == 0 && at->head == 0 && at->query == 0 && at->key == 0 &&
-           of->batch == p->batch && of->heads == p->heads && of->n_query == p->n_query &&
-           of->n_key == p->n_key && row_start->width == sizeof(int64_t) &&
-           column->width == sizeof(int32_t) && (uintptr_t)row_start->data % sizeof(int64_t) == 0 &&
+    return attn_problem_is_whole(p) && of->batch == p->batch && of->heads == p->heads &&
+           of->n_query == p->n_query && of->n_key == p->n_key &&
+           row_start->width == sizeof(int64_t) && column->width == sizeof(int32_t) &&
+           (uintptr_t)row_start->data % sizeof(int64_t) == 0 &&
            (uintptr_t)column->data % sizeof(int32_t) == 0;
 }
 

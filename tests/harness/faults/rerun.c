@@ -27,7 +27,7 @@ static struct attn_setup part_of(const struct attn_setup *s, int64_t b, int64_t 
     }
     part.problem.origin.batch = b;
     part.problem.origin.head = h;
-    part.problem.origin.query = i;
+    part.problem.origin.query.first = i;
     return part;
 }
 

@@ -140,11 +140,10 @@ int attn_fixture_move(struct attn_fixture *f, struct attn_trial *t, enum attn_sl
 /* What the plug-in interface has no words for. */
 static int is_sayable(struct attn_fixture *f, const struct attn_trial *t, int threads)
 {
-    const struct attn_origin *at = &t->setup.problem.origin;
     const char *why = NULL;
     if (f->claims != NULL && threads > 1)
         why = "a plug-in starts the threads that it wants";
-    else if (f->claims != NULL && (at->batch | at->head | at->query | at->key) != 0)
+    else if (f->claims != NULL && !attn_problem_is_whole(&t->setup.problem))
         why = "a plug-in is never given a part of a larger mask";
     if (why != NULL)
         snprintf(f->refusal, sizeof f->refusal, "%s", why);

@@ -148,7 +148,7 @@ static int make_corner(struct attn_fixture *f)
         return 0;
     }
     p->mask = corner->mask;
-    p->origin.query = p->origin.key = CORNER;
+    p->origin.query.first = p->origin.key.first = CORNER;
     return 1;
 }
 

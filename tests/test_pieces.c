@@ -1,0 +1,298 @@
+/* Pieces of a problem: contiguous shards, stripes, and batches that are cut out of one sequence
+ * (struct attn_origin).  Whatever is derived from a mask must say of a piece what the definition
+ * says of the whole at the same tokens: for every call of the language and many compositions. */
+#include <stdio.h>
+#include <string.h>
+
+#include "optimized/registry.h"
+#include "ref/mask/pattern.h"
+#include "ref/oracle.h"
+#include "ref/problem.h"
+#include "tests/fixtures/case_fixture.h"
+#include "tests/fixtures/mask_data.h"
+#include "tests/harness/fill.h"
+#include "tests/suites.h"
+
+/* Positions that fit n tokens of the whole: every skip-th from `first` on, as many as there are;
+ * by_batch 1 leaves room for the other batch. */
+static int64_t positions(struct attn_positions *at, int64_t whole, int64_t first, int64_t skip,
+                         int64_t by_batch)
+{
+    int64_t room = whole - first - by_batch;
+    *at = (struct attn_positions){first, skip, by_batch};
+    return room > 0 ? (room + skip) / (1 + skip) : 0;
+}
+
+/* Piece n of a problem with this mask; 0 after the last. */
+static int piece_of(const struct attn_mask *mask, int n, struct attn_problem *p)
+{
+    static const struct {
+        int64_t first, skip, by_batch;
+    } at[] = {{0, 0, 0}, {1, 0, 0}, {0, 1, 0}, {1, 1, 0}, {2, 2, 0}, {0, 2, 1}, {1, 0, 1}};
+    enum { PLACES = sizeof at / sizeof *at };
+    const struct attn_mask_shape *whole = attn_mask_shape(mask);
+    const int q = n % PLACES, k = n / PLACES % PLACES;
+    *p = (struct attn_problem){.heads = whole->heads,
+                               .kv_heads = whole->heads,
+                               .d_key = 2,
+                               .d_value = 2,
+                               .scale = 1,
+                               .dtype = ATTN_F64,
+                               .mask = mask};
+    p->n_query =
+        positions(&p->origin.query, whole->n_query, at[q].first, at[q].skip, at[q].by_batch);
+    p->n_key = positions(&p->origin.key, whole->n_key, at[k].first, at[k].skip, at[k].by_batch);
+    p->origin.one_batch = at[q].by_batch + at[k].by_batch > 0;
+    p->batch = p->origin.one_batch ? 2 : whole->batch;
+    if (p->n_query == 0)
+        p->origin.query = (struct attn_positions){0};
+    if (p->n_key == 0)
+        p->origin.key = (struct attn_positions){0};
+    return n < PLACES * PLACES;
+}
+
+/* The definition, written out: what the piece's pair is in the whole. */
+static int allows(const struct attn_problem *p, int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    const struct attn_positions *q = &p->origin.query, *k = &p->origin.key;
+    return attn_mask_allows(p->mask, p->origin.one_batch ? p->origin.batch : p->origin.batch + b, h,
+                            q->first + q->by_batch * b + (q->skip + 1) * i,
+                            k->first + k->by_batch * b + (k->skip + 1) * j);
+}
+
+/* Runs, span, pattern and count of one row; the visible keys of it. */
+static int64_t check_row(const struct attn_problem *p, const struct attn_csr *csr, int64_t b,
+                         int64_t h, int64_t i)
+{
+    int64_t visible = 0, from = 0, lo, hi;
+    const int32_t *column;
+    int64_t stored = attn_csr_row(csr, b, h, i, &column);
+    for (; attn_problem_next(p, b, h, i, from, &lo, &hi); from = hi) {
+        ck_assert(from <= lo && lo < hi && hi <= p->n_key);
+        for (int64_t j = from; j < hi; j++)
+            ck_assert_int_eq(allows(p, b, h, i, j), j >= lo);
+    }
+    for (int64_t j = 0; j < p->n_key; j++) {
+        ck_assert_int_eq(attn_problem_allows(p, b, h, i, j), allows(p, b, h, i, j));
+        if (!allows(p, b, h, i, j))
+            continue;
+        ck_assert(j < from && visible < stored && column[visible] == j);
+        visible++;
+    }
+    ck_assert_int_eq(stored, visible);
+    if (attn_problem_span(p, b, h, i, &lo, &hi)) {
+        ck_assert_int_eq(hi > lo ? hi - lo : 0, visible);
+        ck_assert(visible == 0 || (allows(p, b, h, i, lo) && allows(p, b, h, i, hi - 1)));
+    }
+    return visible;
+}
+
+static void check_tile(const struct attn_problem *p, int64_t b, int64_t h, int64_t i0, int64_t i1)
+{
+    int64_t j0 = p->n_key / 3, j1 = p->n_key, visible = 0;
+    for (int64_t i = i0; i < i1; i++)
+        for (int64_t j = j0; j < j1; j++)
+            visible += allows(p, b, h, i, j);
+    enum attn_tile tile = attn_problem_tile(p, b, h, i0, i1, j0, j1);
+    ck_assert(tile != ATTN_TILE_EMPTY || visible == 0);
+    ck_assert(tile != ATTN_TILE_FULL || visible == (i1 - i0) * (j1 - j0));
+}
+
+static void check_piece(const struct attn_problem *p, const char *text)
+{
+    struct attn_ledger ledger;
+    struct attn_error err = {0};
+    struct attn_csr csr;
+    struct attn_cost cost = {0};
+    struct attn_csr priced;
+    int64_t all = 0;
+    int counted = 0;
+    attn_ledger_init(&ledger, NULL);
+    ck_assert_msg(attn_problem_check(p, &err) == ATTN_OK, "%s: %s", text, err.text);
+    ck_assert_int_eq(attn_csr_build(p, &ledger, &csr, &err), ATTN_OK);
+    for (int64_t b = 0; b < p->batch; b++)
+        for (int64_t h = 0; h < p->heads; h++) {
+            int64_t pairs = 0;
+            for (int64_t i = 0; i < p->n_query; i++)
+                pairs += check_row(p, &csr, b, h, i);
+            ck_assert_msg(attn_problem_pairs(p, b, h, &counted) == pairs, "%s: b%d h%d", text,
+                          (int)b, (int)h);
+            check_tile(p, b, h, 0, p->n_query / 2);
+            check_tile(p, b, h, p->n_query / 2, p->n_query);
+            all += pairs;
+        }
+    ck_assert_int_eq(attn_problem_all_pairs(p, &counted), all);
+    ck_assert_int_eq(attn_csr_cost(p, &cost, &priced, &err), ATTN_OK);
+    ck_assert_int_eq(priced.nnz, csr.nnz);
+    attn_csr_free(&csr, &ledger);
+    ck_assert_int_eq(attn_ledger_clear(&ledger), 0);
+}
+
+static void check_text(const char *pattern, const struct attn_mask_shape *shape)
+{
+    struct mask_data d;
+    struct attn_problem p;
+    char text[400];
+    mask_data_fill(&d, shape);
+    mask_data_expand(text, sizeof text, pattern, shape);
+    struct attn_mask *mask = mask_data_parse(text, &d);
+    for (int n = 0; piece_of(mask, n, &p); n++)
+        check_piece(&p, text);
+    attn_mask_free(mask);
+}
+
+START_TEST(definition)
+{
+    for (int s = 0; s < mask_n_shapes; s++)
+        check_text(_i < mask_n_singles ? mask_singles[_i] : mask_compositions[_i - mask_n_singles],
+                   &mask_shapes[s]);
+}
+END_TEST
+
+/* Bands, limits and documents keep their closed count between stretches of one step, at any size.
+ * Striped attention: rank r of P and the keys of rank c: a causal mask of L/P tokens, with its
+ * diagonal where c <= r. */
+START_TEST(counts_of_stripes)
+{
+    const struct attn_mask_shape shape = {1, 1, 1 << 20, 1 << 20};
+    static const char *const text[] = {"causal(tl)", "window(-1,0,br)&prefix(1048576)",
+                                       "causal(br)&documents(1048576)"};
+    const int64_t n = (1 << 20) / 8;
+    for (size_t t = 0; t < sizeof text / sizeof *text; t++) {
+        struct attn_mask *mask;
+        ck_assert_int_eq(attn_mask_parse(text[t], &shape, NULL, &mask, NULL), ATTN_OK);
+        for (int64_t r = 0; r < 8; r++)
+            for (int64_t c = 0; c < 8; c++) {
+                const struct attn_tokens queries = {r, 8, n}, keys = {c, 8, n};
+                int counted = 0;
+                ck_assert_int_eq(attn_mask_pairs(mask, 0, 0, &queries, &keys, &counted),
+                                 c <= r ? n * (n + 1) / 2 : n * (n - 1) / 2);
+                const struct attn_tokens one = {r + 8 * 5, 1, 1}; /* one token has any step */
+                ck_assert_int_eq(attn_mask_pairs(mask, 0, 0, &one, &keys, &counted), 5 + (c <= r));
+                ck_assert_int_eq(attn_mask_pairs(mask, 0, 0, &queries, &one, &counted), n - 5);
+                ck_assert_int_eq(counted, 0);
+            }
+        attn_mask_free(mask);
+    }
+}
+END_TEST
+
+START_TEST(refusals)
+{
+    const struct attn_mask_shape shape = {2, 1, 12, 12};
+    struct attn_mask *mask;
+    struct attn_error err;
+    ck_assert_int_eq(attn_mask_parse("causal(br)", &shape, NULL, &mask, NULL), ATTN_OK);
+    struct attn_problem p = {.batch = 3,
+                             .heads = 1,
+                             .kv_heads = 1,
+                             .n_query = 4,
+                             .n_key = 4,
+                             .d_key = 1,
+                             .d_value = 1,
+                             .scale = 1,
+                             .dtype = ATTN_F32,
+                             .mask = mask,
+                             .origin = {.one_batch = 1}};
+    p.origin.query = p.origin.key = (struct attn_positions){0, 2, 1}; /* the last is 11 */
+    ck_assert_int_eq(attn_problem_check(&p, &err), ATTN_OK);
+    p.origin.key.first = 1;
+    ck_assert_int_eq(attn_problem_check(&p, &err), ATTN_EINVAL);
+    p.origin.key = (struct attn_positions){0, INT64_MAX, 0};
+    ck_assert_int_eq(attn_problem_check(&p, &err), ATTN_EINVAL);
+    p.origin.key = (struct attn_positions){0, 0, -1};
+    ck_assert_int_eq(attn_problem_check(&p, &err), ATTN_EINVAL);
+    ck_assert_ptr_nonnull(strstr(err.text, "must not be negative"));
+    attn_mask_free(mask);
+}
+END_TEST
+
+/* ---- every implementation, on pieces --------------------------------------------------------- */
+
+enum { TOKENS = 40, WIDTH = 4, HEADS = 2, BATCH = 2 };
+
+/* The numbers of one call, [B,H,n,WIDTH] each; n is at most TOKENS. */
+struct numbers {
+    double qkv[3][BATCH * HEADS * TOKENS * WIDTH], o[BATCH * HEADS * TOKENS * WIDTH],
+        lse[BATCH * HEADS * TOKENS];
+};
+
+static void check_row_of(const struct attn_problem *p, const struct attn_forward *t,
+                         struct attn_oracle_row *row, int64_t b, int64_t h, int64_t i,
+                         const char *name)
+{
+    const struct attn_cview q = t->q, k = t->k, v = t->v;
+    attn_oracle_row_forward(p, &q, &k, &v, b, h, i, row);
+    double lse = attn_view_get(&t->lse, b, h, i, 0);
+    ck_assert_msg(row->n == 0 ? lse == -HUGE_VAL : fabs(lse - row->lse) < 1e-12,
+                  "%s: lse of (%d,%d,%d) is %.17g, not %.17g", name, (int)b, (int)h, (int)i, lse,
+                  row->lse);
+    for (int64_t c = 0; c < WIDTH; c++)
+        ck_assert(fabs(attn_view_get(&t->o, b, h, i, c) - row->o[c]) < 1e-12);
+}
+
+/* A stripe, and batches cut out of one sequence, with ALiBi: the kernels add the origin by
+ * themselves. */
+START_TEST(implementations)
+{
+    const struct attn_impl *impl = attn_impl_at(_i);
+    const struct attn_mask_shape shape = {BATCH, HEADS, 2 * TOKENS, 2 * TOKENS};
+    static const double slope[HEADS] = {0.25, 0.0625};
+    struct attn_options options;
+    struct attn_ledger ledger;
+    struct attn_error err = {0};
+    struct attn_oracle_row row = {0};
+    struct attn_mask *mask;
+    static struct numbers x;
+    if (impl->ranks != NULL)
+        return;
+    for (size_t n = 0; n < sizeof x.qkv / sizeof(double); n++)
+        x.qkv[n % 3][n / 3] = attn_hash_normal(3, 1, n);
+    ck_assert_int_eq(attn_mask_parse("window(9,0,br)", &shape, NULL, &mask, NULL), ATTN_OK);
+    attn_options_preset(impl, &options);
+    for (int one = 0; one < 2; one++) {
+        struct attn_problem p = {.batch = BATCH,
+                                 .heads = HEADS,
+                                 .kv_heads = HEADS,
+                                 .n_query = TOKENS - one,
+                                 .n_key = TOKENS - one,
+                                 .d_key = WIDTH,
+                                 .d_value = WIDTH,
+                                 .scale = 0.5,
+                                 .dtype = ATTN_F64,
+                                 .mask = mask};
+        int64_t n = p.n_query;
+        p.bias = (struct attn_bias){.kind = ATTN_BIAS_ALIBI, .slope = slope, .offset = 0};
+        p.origin.query = p.origin.key = (struct attn_positions){1 - one, 1, one};
+        p.origin.key.first = 0;
+        p.origin.one_batch = one;
+        struct attn_forward t = {attn_packed_cview(x.qkv[0], ATTN_F64, HEADS, n, WIDTH),
+                                 attn_packed_cview(x.qkv[1], ATTN_F64, HEADS, n, WIDTH),
+                                 attn_packed_cview(x.qkv[2], ATTN_F64, HEADS, n, WIDTH),
+                                 attn_packed_view(x.o, ATTN_F64, HEADS, n, WIDTH),
+                                 attn_packed_view(x.lse, ATTN_F64, HEADS, n, 1)};
+        attn_ledger_init(&ledger, NULL);
+        struct attn_ctx ctx = {.ledger = &ledger, .options = &options, .error = &err};
+        ck_assert_msg(attn_run_forward(impl, &ctx, &p, &t) == ATTN_OK, "%s", err.text);
+        ck_assert_int_eq(attn_oracle_row_alloc(&p, &row, &err), ATTN_OK);
+        for (int64_t r = 0; r < BATCH * HEADS * n; r++)
+            check_row_of(&p, &t, &row, r / n / HEADS, r / n % HEADS, r % n, impl->name);
+        attn_oracle_row_free(&row);
+        ck_assert_int_eq(attn_ledger_clear(&ledger), 0);
+    }
+    attn_mask_free(mask);
+}
+END_TEST
+
+Suite *suite_pieces(void)
+{
+    Suite *suite = suite_create("pieces");
+    TCase *cases = tcase_create("pieces");
+    tcase_set_timeout(cases, 120);
+    tcase_add_loop_test(cases, definition, 0, mask_n_singles + mask_n_compositions);
+    tcase_add_test(cases, counts_of_stripes);
+    tcase_add_test(cases, refusals);
+    tcase_add_loop_test(cases, implementations, 0, attn_impl_count());
+    suite_add_tcase(suite, cases);
+    return suite;
+}
