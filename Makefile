@@ -244,8 +244,8 @@ report: $(B)/attnlab ## measure, draw and write REPORT/index.html (under 5 minut
 	$(B)/attnlab report --plan experiments/plans/report.plan --out $(REPORT)
 
 bench: $(B)/attnlab ## time every row of docs/speed.md (about 10 minutes; leave the machine alone meanwhile)
-	$(B)/attnlab bench --preset table --out build/bench
-	@cp build/bench/table.md docs/speed.md
+	$(B)/attnlab bench --preset table --out build/bench > build/speed.md
+	@mv build/speed.md docs/speed.md
 
 steps: $(B)/attnlab ## time the steps from the textbook to the kernel (docs/kernel.md)
 	$(B)/attnlab bench --preset steps --out build/steps

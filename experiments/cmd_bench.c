@@ -40,9 +40,7 @@ static const struct attn_flag_use uses[] = {
     {.flag = ATTN_FLAG_ROWS, PLACE(rows)},
     {.flag = ATTN_FLAG_BLAS, PLACE(blas), "auto"},
     {.flag = ATTN_FLAG_FORMAT, PLACE(json), "text"},
-    {.flag = ATTN_FLAG_OUT,
-     PLACE(out),
-     .help = "bench.json and the roofline figure, with --preset also table.md"},
+    {.flag = ATTN_FLAG_OUT, PLACE(out), .help = "bench.json and the roofline figure"},
     {.flag = ATTN_FLAG_END}};
 
 static int bench_command(int argc, char **argv);
@@ -153,12 +151,6 @@ static enum attn_status leave(const struct attn_bench *bench, const struct done 
     fputs(text, save.stream);
     free(text);
     enum attn_status status = attn_save_close(&save, ATTN_OK, err);
-    snprintf(path, sizeof path, "%.3000s/table.md", folder);
-    if (status == ATTN_OK && done->list != NULL &&
-        (status = attn_save_open(path, &save, err)) == ATTN_OK) {
-        attn_bench_print_page(save.stream, bench, done->list, done->outcome);
-        status = attn_save_close(&save, ATTN_OK, err);
-    }
     if (status == ATTN_OK)
         status = attn_bench_roofline(bench, done->entry, done->n, folder, &drawn, err);
     for (int at = 0; at < done->n && status == ATTN_OK && !drawn; at++)
@@ -188,7 +180,7 @@ static int finish(const struct attn_bench *bench, const struct request *q, const
     int status = status_of(done);
     json_t *json = attn_bench_json(bench);
     for (int at = 0; at < done->n; at++)
-        attn_bench_json_entry(json, bench, &done->entry[at],
+        attn_bench_json_entry(json, &done->entry[at],
                               done->turn > 0 ? &done->entry[at - at % done->turn] : NULL);
     for (int r = 0; done->list != NULL && r < done->list->n; r++)
         attn_bench_json_row(json, &done->outcome[r]);
@@ -196,6 +188,8 @@ static int finish(const struct attn_bench *bench, const struct request *q, const
         json_dumpf(json, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
         fputc('\n', stdout);
     } else {
+        if (done->list != NULL)
+            attn_bench_print_sum(stdout, done->outcome, done->list->n);
         fputs("\n", stdout);
         attn_bench_print_roofs(stdout, bench);
     }
@@ -219,13 +213,15 @@ static int run_table(struct attn_bench *bench, const struct request *q)
             row[list.n++] = all->row[r];
     struct done done = {attn_cli_need(calloc(2 * (size_t)all->n, sizeof *done.entry)), 0, 0, &list,
                         outcome};
+    if (!q->json && list.n > 0)
+        attn_bench_print_head(stdout, bench, &list);
     for (int from = 0, to = 0; from < list.n; from = to) {
         while (to < list.n && strcmp(row[to].block, row[from].block) == 0)
             to++;
         done.n +=
             attn_bench_rows(bench, row + from, to - from, done.entry + done.n, outcome + from);
         if (!q->json)
-            attn_bench_print_rows(stdout, bench, outcome + from, to - from, 0);
+            attn_bench_print_rows(stdout, outcome + from, to - from);
         fflush(stdout);
     }
     int status = list.n > 0
@@ -240,13 +236,11 @@ static int run_table(struct attn_bench *bench, const struct request *q)
     return status;
 }
 
-static void show_block(const struct attn_bench *bench, const struct request *q,
-                       const struct attn_bench_entry *entry, int n)
+static void show_block(const struct request *q, const struct attn_bench_entry *entry, int n)
 {
     int turn = n / q->threads.n; /* entries of one number of threads, the first compared with */
     for (int at = 0; at < n && !q->json; at += turn)
-        attn_bench_print_entries(stdout, bench, entry + at, turn,
-                                 q->against != NULL ? &entry[at] : NULL);
+        attn_bench_print_entries(stdout, entry + at, turn, q->against != NULL ? &entry[at] : NULL);
     fflush(stdout);
 }
 
@@ -264,7 +258,7 @@ static int run_cases(struct attn_bench *bench, const struct request *q)
     }
     for (int at = 0; at < n && err.status == ATTN_OK; at += width) {
         attn_bench_block(bench, entry + at, width);
-        show_block(bench, q, entry + at, width);
+        show_block(q, entry + at, width);
     }
     const struct done done = {entry, n, first < 0 ? turn : 0, NULL, NULL};
     int status = err.status == ATTN_OK ? finish(bench, q, &done)
@@ -273,30 +267,22 @@ static int run_cases(struct attn_bench *bench, const struct request *q)
     return status;
 }
 
-/* The roofs of every instruction set that this machine has, and the BLAS's products. */
+/* The roofs of every instruction set that this machine has, and the BLAS's product. */
 static int run_limits(struct attn_bench *bench, const struct request *q)
 {
-    static const struct attn_bench_product products[] = {{4096, 4096, 4096, 0},
-                                                         {256, 512, 64, 1},
-                                                         {256, 512, 128, 1},
-                                                         {256, 64, 512, 0},
-                                                         {256, 128, 512, 0}};
-    enum { PRODUCTS = sizeof products / sizeof *products };
     struct attn_error err = {ATTN_OK, ""};
-    size_t most = PRODUCTS * (size_t)q->threads.n;
-    struct done done = {.entry = attn_cli_need(calloc(most, sizeof *done.entry))};
+    struct done done = {.entry = attn_cli_need(calloc((size_t)q->threads.n, sizeof *done.entry))};
     for (int t = 0; t < q->threads.n; t++) {
         for (int i = 0; i < attn_isa_count(); i++)
             for (int k = 0; k < 2 && attn_isa_at(i)->present(); k++)
                 attn_bench_roofs(bench, attn_isa_at(i)->kernels[k], attn_isa_at(i)->name,
                                  (int)q->threads.at[t]);
-        for (int p = 0; p < PRODUCTS && bench->blas.handle != NULL; p++)
-            attn_bench_entry_product(&done.entry[done.n++], &products[p], (int)q->threads.at[t],
-                                     &err);
+        if (bench->blas.handle != NULL)
+            attn_bench_entry_init(&done.entry[done.n++], "sgemm", "", (int)q->threads.at[t], &err);
     }
     attn_bench_block(bench, done.entry, done.n);
     if (done.n > 0)
-        show_block(bench, q, done.entry, done.n);
+        show_block(q, done.entry, done.n);
     int status = finish(bench, q, &done);
     free(done.entry);
     return status;
@@ -313,8 +299,6 @@ static void open_blas(struct attn_bench *bench, const struct request *q)
     const struct attn_isa *isa = attn_isa_best(&err);
     if (isa == NULL || attn_blas_open(q->blas, isa->name, &bench->blas, &err) != ATTN_OK)
         snprintf(bench->blas_why_not, sizeof bench->blas_why_not, "%s", err.text);
-    if (bench->blas.doubt[0] != '\0')
-        fprintf(stderr, "attnlab bench: caution: %s\n", bench->blas.doubt);
 }
 
 static int bench_command(int argc, char **argv)

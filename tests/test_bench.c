@@ -47,45 +47,12 @@ START_TEST(figures)
     make_entry(&b, two, 4);
     attn_bench_figure(&a, &b, ATTN_BENCH_STEP, &x); /* b over a: 2, 1, 0.8, 3: rounds of both */
     ck_assert_int_eq(x.spread.n, 4);
-    ck_assert_int_eq(x.above_one, 2);
     ck_assert_double_eq_tol(x.spread.median, 1.5, 1e-12);
     ck_assert(x.interval.low >= 0.8 && x.interval.low <= 1.5);
     ck_assert(x.interval.high >= 1.5 && x.interval.high <= 3);
     b.n = 3; /* only rounds that both have */
     attn_bench_figure(&a, &b, ATTN_BENCH_STEP, &x);
     ck_assert_int_eq(x.spread.n, 3);
-}
-END_TEST
-
-START_TEST(ceilings)
-{
-    static struct attn_bench bench;
-    static struct attn_kernels kernels;
-    const double rate[ATTN_ROOFS] = {1e10, 1e9, 1e9, 1e10, 1e9};
-    struct attn_bench_ceiling c;
-    struct attn_bench_entry e = {.threads = 1, .kernels = &kernels};
-    bench.roofs.l2_bytes = 1000;
-    for (int r = 0; r < ATTN_ROOFS; r++)
-        bench.roof[bench.n_roofs++] = (struct attn_bench_roof){
-            .roof = (enum attn_roof)r, .kernels = &kernels, .threads = 1, .spread.median = rate[r]};
-    const struct {
-        struct attn_bench_work work;
-        double fraction;
-        const char *binds;
-    } want[] = {{{1, 9e9, 1e8, 1e8, 0}, 0.9, "fma"},      /* 0.9 + 0.1 s; 0.1 s of memory        */
-                {{1, 1e9, 4e8, 1e8, 0}, 0.2, "exp"},      /* 0.1 + 0.4; 0.1                       */
-                {{1, 1e9, 1e8, 1e9, 0}, 0.1, "memory"},   /* 0.1 + 0.1; 1                         */
-                {{1, 1e9, 1e8, 1e8, 1e9}, 0.1, "gather"}, /* 1 s of random rows, from L2  */
-                {{1, 1e3, 1e1, 1000, 0}, 1e-7 / 1.1e-7, "fma"}}; /* from L2: ten times as fast   */
-    for (size_t t = 0; t < sizeof want / sizeof *want; t++) {
-        e.work = want[t].work;
-        attn_bench_ceiling(&bench, &e, &c);
-        ck_assert_double_eq_tol(c.fraction, want[t].fraction, 1e-9);
-        ck_assert_str_eq(c.binds, want[t].binds);
-    }
-    e.threads = 2; /* was not measured */
-    attn_bench_ceiling(&bench, &e, &c);
-    ck_assert(isnan(c.fraction));
 }
 END_TEST
 
@@ -112,13 +79,8 @@ static void limit_counts(const struct attn_kernels *k, const char *isa)
         char *end = (char *)room + N * k->bytes;
         memset(end, 0xa5, 64);
         double units = k->limit[limit](room, N, ROUNDS);
-        int64_t step = 8 * k->lanes, half = N / (2 * step) * step;
         double chains = limit == ATTN_LIMIT_FMA ? units / (2.0 * ROUNDS * k->lanes) : 0;
-        int64_t rows = 2;
-        while (2 * rows * 256 <= N * k->bytes)
-            rows *= 2;
-        double want[] = {units, (double)(ROUNDS * half), (double)(ROUNDS * N) * k->bytes,
-                         (double)(ROUNDS * rows * 256)};
+        double want[] = {units, (double)(ROUNDS * N) * k->bytes};
         ck_assert_msg(units == want[limit], "%s: limit %d did %g, not %g", isa, limit, units,
                       want[limit]);
         ck_assert(limit != ATTN_LIMIT_FMA || (chains >= 8 && chains == floor(chains)));
@@ -332,6 +294,60 @@ START_TEST(schema)
 }
 END_TEST
 
+/* The table of a page, up to the end of the file or an empty line; NULL: there is none. */
+static char *table_of(char *page)
+{
+    char *table = strstr(page, "| what | run as |"),
+         *end = table != NULL ? strstr(table, "\n\n") : 0;
+    if (end != NULL)
+        end[1] = '\0';
+    return table;
+}
+
+/* What stands in the first three cells of a line, and the line after it. */
+static char *cells(char *line, char text[256])
+{
+    size_t n = 0;
+    for (int bars = 0; line[n] != '\n' && line[n] != '\0' && bars < 4; n++)
+        bars += line[n] == '|';
+    snprintf(text, 256, "%.*s", (int)n, line);
+    line += strcspn(line, "\n");
+    return line + (*line == '\n');
+}
+
+/* The tables of the pages are what the program prints: the same head, and the same rows. */
+START_TEST(pages)
+{
+    static const char *const page[] = {"docs/speed.md", "docs/kernel.md"};
+    static const char *const preset[] = {"table", "steps"};
+    static char printed[1 << 16], text[1 << 16];
+    char here[256], there[256];
+    int status = scratch_attnlab(printed, sizeof printed,
+                                 "bench --preset %s --no-verify --blas none --rounds 1 --sample 0 "
+                                 "--rows '%s'",
+                                 preset[_i], _i == 0 ? "L=512" : "");
+    FILE *file = fopen(page[_i], "r");
+    ck_assert_ptr_nonnull(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    char *want = table_of(printed), *got = table_of(text);
+    ck_assert_msg(status == 0 && want != NULL && got != NULL, "%s: %s", page[_i], printed);
+    ck_assert_int_eq(strncmp(want, got, strcspn(want, "\n")), 0);
+    const struct attn_bench_list *list = &attn_bench_presets[_i];
+    for (int r = -2; r < list->n; r++) {
+        got = cells(got, there);
+        want = want[0] != '\0' ? cells(want, here) : want;
+        if (r < 0)
+            ck_assert_str_eq(here, there);
+        else
+            ck_assert_msg(strstr(there, list->row[r].what) != NULL &&
+                              strstr(there, list->row[r].spec) != NULL,
+                          "%s: not '%s' but %s", page[_i], list->row[r].what, there);
+    }
+    ck_assert_str_eq(got, "");
+}
+END_TEST
+
 START_TEST(folder)
 {
     static char output[1 << 16];
@@ -357,7 +373,6 @@ Suite *suite_bench(void)
     TCase *t = tcase_create("figures");
     tcase_set_timeout(t, 60);
     tcase_add_test(t, figures);
-    tcase_add_test(t, ceilings);
     tcase_add_test(t, limits);
     tcase_add_test(t, roofs);
     tcase_add_loop_test(t, rows_are_sound, 0, ATTN_BENCH_PRESETS);
@@ -369,6 +384,7 @@ Suite *suite_bench(void)
     tcase_add_loop_test(program, words, 0, sizeof expected / sizeof *expected);
     tcase_add_test(program, schema);
     tcase_add_test(program, folder);
+    tcase_add_loop_test(program, pages, 0, ATTN_BENCH_PRESETS);
     suite_add_tcase(s, program);
     return s;
 }

@@ -1,10 +1,9 @@
 /* attnlab bench: how fast, as a fraction of what this machine can do.
  *
  *   cmd_bench.c       flags, what is run and left behind
- *   bench_roofs.c     what the machine can do: the FMA peak P, exponentials, bandwidth
- *   bench_blas.c      and what somebody's sgemm does
- *   bench_entry.c     things to be timed: price, model, first call; samples of several in turn
- *   bench_figures.c   numbers from samples: fractions, ratios, ceilings, rows with a target
+ *   bench_roofs.c     what the machine can do: the FMA peak P, read bandwidth, somebody's sgemm
+ *   bench_entry.c     things to be timed: price, first call; samples of several in turn
+ *   bench_figures.c   numbers from samples: fractions and ratios; rows with a target
  *   bench_print.c     text, markdown and JSON;  bench_roofline.c  the figure
  *
  * Every sample is paired with samples of P taken right before and after it, on as many threads and
@@ -17,12 +16,62 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#include "experiments/bench/bench_blas.h"
-#include "experiments/bench/bench_roofs.h"
+#include "experiments/measure/stats.h"
 #include "optimized/registry.h"
+#include "optimized/simd/isa.h"
+#include "optimized/simd/kernels.h"
 #include "tests/harness/runner.h"
 
-enum { ATTN_BENCH_ROUNDS = 64, ATTN_BENCH_SCHEMA = 2 };
+enum { ATTN_BENCH_ROUNDS = 64, ATTN_BENCH_THREADS = 64, ATTN_BENCH_SCHEMA = 3 };
+
+/* ---- bench_roofs.c ------------------------------------------------------------------------ */
+
+/* What the machine can do at most, measured in this process and next to what is timed, because
+ * clocks drift by several per cent between minutes.  Each thread has memory of its own, in ordinary
+ * pages as tensors have; the rate of a sample is the sum of theirs. */
+enum attn_roof {
+    ATTN_ROOF_FMA,  /* P: multiply-adds on registers                            */
+    ATTN_ROOF_READ, /* bytes read from memory, from an array beyond every cache */
+    ATTN_ROOF_L2,   /* bytes read from half of the second-level cache           */
+    ATTN_ROOFS
+};
+const char *attn_roof_name(enum attn_roof roof); /* "fma", "read", "read-l2" */
+const char *attn_roof_unit(enum attn_roof roof); /* "GFLOP/s", "GB/s" */
+
+struct attn_roofs {
+    int threads;      /* at most             */
+    int64_t bytes;    /* of memory, each     */
+    int64_t l2_bytes; /* of the second-level cache; a guess where it is not told */
+    void *memory[ATTN_BENCH_THREADS];
+};
+
+/* Memory for so many threads: beyond the caches, an eighth of what there is at most. */
+enum attn_status attn_roofs_open(struct attn_roofs *roofs, int threads, struct attn_error *err);
+void attn_roofs_close(struct attn_roofs *roofs);
+
+/* One sample of about so many seconds: units a second, all threads together; NaN when threads could
+ * not be started. */
+double attn_roof_sample(struct attn_roofs *roofs, const struct attn_kernels *kernels,
+                        enum attn_roof roof, int threads, double seconds);
+
+/* Somebody else's matrix product, where the machine has one: the rate that good kernels reach on
+ * the problem that everybody has tuned.  Loaded when asked for; nothing here is linked to it. */
+struct attn_blas {
+    void *handle;  /* NULL: none */
+    char name[96]; /* the file's name; of OpenBLAS its version and the kernels that it runs */
+    void (*sgemm)(int order, int trans_a, int trans_b, int m, int n, int k, float alpha,
+                  const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc);
+    void (*set_threads)(int n); /* NULL: it runs one */
+};
+
+/* choice: "auto" (the first of the usual names that is there), or a file.  isa: what its kernels
+ * should be made for, "avx512" or "avx2": a BLAS chooses them by the model of the processor, and
+ * takes its slowest for a model that it does not know.  Before threads are started: sets
+ * environment variables.  ENOTSUP: there is none, or it is none. */
+enum attn_status attn_blas_open(const char *choice, const char *isa, struct attn_blas *blas,
+                                struct attn_error *err);
+
+/* ---- bench_entry.c ------------------------------------------------------------------------ */
 
 struct attn_bench_sample {
     double s;    /* seconds of a call                              */
@@ -34,11 +83,8 @@ struct attn_bench_sample {
 struct attn_bench_work {
     double pairs;
     double flops; /* of the products: 2 pairs (d + dv), backward 2 pairs (3 d + 2 dv) */
-    double exps;  /* one a pair                                                       */
     double bytes; /* inputs and outputs once, and the buffers at the peak twice (written and read)
                      where they are too large for the second-level cache */
-    double gathered; /* csr: of rows of K and V (backward: of Q and dO as well), the first time that
-                        a pair wants them; 0: nothing is read in random rows     */
 };
 
 enum attn_bench_state {
@@ -50,17 +96,11 @@ enum attn_bench_state {
 };
 const char *attn_bench_state_name(enum attn_bench_state state); /* "timed", "wrong", ... */
 
-/* A product of the BLAS: C = A B, or A B^T; m = 0: none. */
-struct attn_bench_product {
-    int m, n, k, transposed;
-};
-
-/* One thing to be timed: an implementation on a case, or a product. */
+/* One thing to be timed: an implementation on a case, or a BLAS's product of 4096 x 4096. */
 struct attn_bench_entry {
     char spec[128];
     char text[ATTN_CASE_TEXT]; /* the case; "" for a product */
-    int threads;
-    struct attn_bench_product product;
+    int threads, is_sgemm;
     struct attn_spec parsed;
     struct attn_case c;
     const struct attn_kernels *kernels; /* whose P it is measured by */
@@ -96,22 +136,15 @@ struct attn_bench {
     struct attn_roofs roofs;
     struct attn_blas blas;
     char blas_why_not[512];
-    float *matrix; /* for products: a, b and c, matrix_room numbers each */
-    int64_t matrix_room;
+    float *matrix; /* for the product: a, b and c; NULL before the first */
     int n_roofs;
     struct attn_bench_roof roof[ATTN_BENCH_ROOFS];
 };
 
-/* ---- bench_entry.c ------------------------------------------------------------------------ */
-
-/* Parse both strings.  EINVAL, ENOTSUP: message; the entry is refused. */
+/* Parse both strings; a spec of "sgemm" has no case.  EINVAL, ENOTSUP: message; the entry is
+ * refused. */
 enum attn_status attn_bench_entry_init(struct attn_bench_entry *entry, const char *spec,
                                        const char *text, int threads, struct attn_error *err);
-
-/* A product, measured by the P of the machine's best instruction set. */
-enum attn_status attn_bench_entry_product(struct attn_bench_entry *entry,
-                                          const struct attn_bench_product *product, int threads,
-                                          struct attn_error *err);
 
 /* Tensors, first calls, which are verified, then the entries in turn until each has as many samples
  * as there are rounds.  Never fails: the state of an entry says how it went.  Tensors are gone
@@ -122,11 +155,11 @@ void attn_bench_block(struct attn_bench *bench, struct attn_bench_entry *entry, 
 void attn_bench_roofs(struct attn_bench *bench, const struct attn_kernels *kernels, const char *isa,
                       int threads);
 
-/* ---- bench_figures.c ---------------------------------------------------------------------- */
-
 /* The median of a measured roof, units a second; NaN when it was not measured. */
 double attn_bench_roof_rate(const struct attn_bench *bench, enum attn_roof roof,
                             const struct attn_bench_entry *entry);
+
+/* ---- bench_figures.c ---------------------------------------------------------------------- */
 
 /* What a sample says: of an entry alone, or of it and of `other` in the same round. */
 enum attn_bench_quantity {
@@ -149,25 +182,12 @@ int attn_bench_at_least(enum attn_bench_quantity quantity); /* a target is; else
 struct attn_bench_figure {
     struct attn_spread spread;
     struct attn_interval interval;
-    int above_one; /* rounds in which it is more than 1 */
 };
 void attn_bench_figure(const struct attn_bench_entry *entry, const struct attn_bench_entry *other,
                        enum attn_bench_quantity quantity, struct attn_bench_figure *figure);
 double attn_bench_median(const struct attn_bench_entry *entry, enum attn_bench_quantity quantity);
 
-/* What stands above an entry: arithmetic (multiply-adds and exponentials share the same units, so
- * their times add) or memory, whichever takes longer.  Memory is the second-level cache where all
- * of work.bytes fits into it. */
-struct attn_bench_ceiling {
-    double fraction;   /* of P that is possible by this model */
-    const char *binds; /* "fma", "exp", "memory", "gather"    */
-    double fma_s, exp_s, memory_s, gather_s;
-};
-void attn_bench_ceiling(const struct attn_bench *bench, const struct attn_bench_entry *entry,
-                        struct attn_bench_ceiling *ceiling);
-
-/* ---- rows (bench_rows.def) ---------------------------------------------------------------- */
-
+/* A row of a table (bench_rows.def, bench_steps.def). */
 struct attn_bench_row {
     const char *block, *what;
     enum attn_bench_quantity goal;
@@ -210,24 +230,20 @@ int attn_bench_rows(struct attn_bench *bench, const struct attn_bench_row *row, 
 void attn_bench_print_roofs(FILE *file, const struct attn_bench *bench);
 
 /* Entries of one case; against: NULL, or the one that the others are compared with. */
-void attn_bench_print_entries(FILE *file, const struct attn_bench *bench,
-                              const struct attn_bench_entry *entry, int n,
+void attn_bench_print_entries(FILE *file, const struct attn_bench_entry *entry, int n,
                               const struct attn_bench_entry *against);
 
-/* Rows of a table; markdown: in pipes. */
-void attn_bench_print_rows(FILE *file, const struct attn_bench *bench,
-                           const struct attn_bench_outcome *outcome, int n, int markdown);
-
-/* docs/speed.md: machine, how to read it, all rows. */
-void attn_bench_print_page(FILE *file, const struct attn_bench *bench,
-                           const struct attn_bench_list *list,
-                           const struct attn_bench_outcome *outcome);
+/* docs/speed.md, and the table of docs/kernel.md: machine and how to read it; a line for each row;
+ * how many were measured and met. */
+void attn_bench_print_head(FILE *file, const struct attn_bench *bench,
+                           const struct attn_bench_list *list);
+void attn_bench_print_rows(FILE *file, const struct attn_bench_outcome *outcome, int n);
+void attn_bench_print_sum(FILE *file, const struct attn_bench_outcome *outcome, int n);
 
 /* Machine, roofs and BLAS, with empty lists of entries and rows; what is added to them.  against:
  * NULL, or what the entry is compared with. */
 json_t *attn_bench_json(const struct attn_bench *bench);
-void attn_bench_json_entry(json_t *all, const struct attn_bench *bench,
-                           const struct attn_bench_entry *entry,
+void attn_bench_json_entry(json_t *all, const struct attn_bench_entry *entry,
                            const struct attn_bench_entry *against);
 void attn_bench_json_row(json_t *all, const struct attn_bench_outcome *outcome);
 

@@ -1,4 +1,4 @@
-/* Things to be timed: their price, their model, the first call, and samples in turn. */
+/* See bench.h: things to be timed: their price, the first call, and samples in turn. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,18 +37,26 @@ static enum attn_status choose_kernels(struct attn_bench_entry *e, struct attn_e
     if (isa == NULL)
         return err->status;
     e->isa = isa->name;
-    e->kernels = isa->kernels[e->product.m == 0 && e->c.dtype == ATTN_F64];
+    e->kernels = isa->kernels[!e->is_sgemm && e->c.dtype == ATTN_F64];
     return ATTN_OK;
 }
+
+enum { SGEMM_N = 4096 };
 
 enum attn_status attn_bench_entry_init(struct attn_bench_entry *e, const char *spec,
                                        const char *text, int threads, struct attn_error *err)
 {
+    const double n = SGEMM_N;
     memset(e, 0, sizeof *e);
-    snprintf(e->spec, sizeof e->spec, "%s", spec);
+    e->is_sgemm = strcmp(spec, "sgemm") == 0;
+    snprintf(e->spec, sizeof e->spec, "%s", e->is_sgemm ? "sgemm 4096x4096x4096" : spec);
     snprintf(e->text, sizeof e->text, "%s", text);
     e->threads = threads;
     e->worst = (double)NAN;
+    if (e->is_sgemm) {
+        e->work = (struct attn_bench_work){.flops = 2 * n * n * n, .bytes = 4 * 3 * n * n};
+        return choose_kernels(e, err) == ATTN_OK ? ATTN_OK : refuse(e, err);
+    }
     if (attn_spec_parse(spec, &e->parsed, err) != ATTN_OK ||
         attn_case_parse(text, &e->c, err) != ATTN_OK || choose_kernels(e, err) != ATTN_OK)
         return refuse(e, err);
@@ -58,60 +66,29 @@ enum attn_status attn_bench_entry_init(struct attn_bench_entry *e, const char *s
     return ATTN_OK;
 }
 
-enum attn_status attn_bench_entry_product(struct attn_bench_entry *e,
-                                          const struct attn_bench_product *product, int threads,
-                                          struct attn_error *err)
-{
-    double m = product->m, n = product->n, k = product->k;
-    memset(e, 0, sizeof *e);
-    snprintf(e->spec, sizeof e->spec, "sgemm %dx%dx%d%s", product->m, product->n, product->k,
-             product->transposed ? " A B^T" : "");
-    e->product = *product;
-    e->threads = threads;
-    e->worst = (double)NAN;
-    e->work.flops = 2 * m * n * k;
-    e->work.bytes = 4 * (m * k + n * k + m * n);
-    return choose_kernels(e, err) == ATTN_OK ? ATTN_OK : refuse(e, err);
-}
-
 /* ---- what it needs ------------------------------------------------------------------------ */
-
-/* Inputs, outputs, and the harness's byte for each element. */
-static double tensor_bytes(const struct attn_case *c)
-{
-    double size = (double)attn_dtype_size(c->dtype), b = (double)c->batch;
-    double q = b * (double)c->heads * (double)c->n_query;
-    double k = b * (double)c->kv_heads * (double)c->n_key;
-    double d = (double)c->d_key, dv = (double)c->d_value;
-    double elements = (q + k) * (d + dv) * (c->pass == ATTN_BACKWARD ? 2 : 1) + q;
-    return elements * (size + 1);
-}
 
 /* Before there are tensors: what can be said from the case alone.  ENOMEM: too large. */
 static enum attn_status price(struct attn_bench_entry *e, struct attn_error *err)
 {
     struct attn_point point;
+    struct attn_problem problem;
+    struct attn_case plain = e->c;
     char need_text[32], have_text[32];
     int64_t need = 0, have = attn_cli_memory_available();
     attn_point_init(&point);
     point.c = e->c;
     /* A mask or a bias made of tensors has no price before they are there: those are small. */
-    if (attn_preflight_case(&e->parsed, &e->c, &point, &need, NULL) != ATTN_OK)
-        need = (int64_t)fmin(tensor_bytes(&e->c), 9e18);
+    strcpy(plain.mask, "none");
+    plain.bias = ATTN_CASE_BIAS_NONE;
+    if (attn_preflight_case(&e->parsed, &e->c, &point, &need, NULL) != ATTN_OK &&
+        attn_preflight_open(&plain, &problem, &point, &need, NULL) == ATTN_OK)
+        attn_preflight_close(&problem);
     if (need <= have)
         return ATTN_OK;
     attn_fail(err, ATTN_ENOMEM, "needs %s, and this machine can give %s: not attempted",
               attn_cli_bytes(need, need_text), attn_cli_bytes(have, have_text));
     return refuse(e, err);
-}
-
-/* Scattered pairs, one at a time. */
-static int is_gathered(const struct attn_bench_entry *e)
-{
-    const struct attn_mask *mask = e->setup->problem.mask;
-    const char *text = mask != NULL ? attn_mask_text(mask) : "";
-    return strcmp(e->parsed.impl->family, "csr") == 0 && e->kernels != NULL &&
-           (strncmp(text, "csr(", 4) == 0 || strncmp(text, "random(", 7) == 0);
 }
 
 /* Price and model, from the problem itself. */
@@ -127,15 +104,12 @@ static enum attn_status model(const struct attn_bench *bench, struct attn_bench_
     if (status != ATTN_OK)
         return status;
     e->priced_bytes = point.priced_bytes * point.ranks;
-    e->work.pairs = e->work.exps = (double)point.pairs;
+    e->work.pairs = (double)point.pairs;
     double products = e->c.pass == ATTN_FORWARD ? d + dv : 3 * d + 2 * dv;
     if (e->c.pass == ATTN_BACKWARD && point.saved_bytes > 0) /* scores are not made again */
         products -= d;
     e->work.flops = 2 * e->work.pairs * products;
     e->work.bytes = (double)attn_setup_bytes(e->setup);
-    if (is_gathered(e)) /* backward: K, V, dK and dV */
-        e->work.gathered =
-            e->work.pairs * (d + dv) * e->kernels->bytes * (e->c.pass == ATTN_FORWARD ? 1 : 2);
     if (e->priced_bytes > bench->roofs.l2_bytes * e->threads)
         e->work.bytes += 2 * (double)e->priced_bytes;
     if (e->priced_bytes > attn_cli_memory_available())
@@ -160,11 +134,10 @@ static enum attn_status call(const struct attn_bench *bench, struct attn_bench_e
 {
     struct attn_ctx ctx = {
         .ledger = &e->ledger, .options = &e->parsed.options, .error = err, .saved = &e->saved};
-    const struct attn_bench_product *x = &e->product;
-    if (x->m > 0) {
-        attn_blas_product(&bench->blas, x->transposed, x->m, x->n, x->k, bench->matrix,
-                          bench->matrix + bench->matrix_room,
-                          bench->matrix + 2 * bench->matrix_room);
+    enum { ROW_MAJOR = 101, PLAIN = 111, N = SGEMM_N }; /* cblas.h */
+    float *a = bench->matrix, *b = a + (size_t)N * N, *c = b + (size_t)N * N;
+    if (e->is_sgemm) {
+        bench->blas.sgemm(ROW_MAJOR, PLAIN, PLAIN, N, N, N, 1, a, N, b, N, 0, c, N);
         return ATTN_OK;
     }
     if (pass == ATTN_FORWARD) {
@@ -210,7 +183,7 @@ static enum attn_status first_calls(const struct attn_bench *bench, struct attn_
 {
     enum attn_status status = ATTN_OK;
     start_memory(e);
-    if (e->product.m == 0 && e->c.pass == ATTN_BACKWARD) {
+    if (!e->is_sgemm && e->c.pass == ATTN_BACKWARD) {
         status = call(bench, e, ATTN_FORWARD, err);
         attn_ledger_restart(&e->ledger);
     }
@@ -225,15 +198,22 @@ static enum attn_status first_calls(const struct attn_bench *bench, struct attn_
     return status;
 }
 
+/* Under the roofline: reading its bytes takes longer than its flops at the rate of P. */
+static int is_memory_bound(const struct attn_bench *bench, const struct attn_bench_entry *e)
+{
+    int cached = e->work.bytes <= (double)(bench->roofs.l2_bytes * e->threads);
+    return !e->is_sgemm && !cached &&
+           e->work.bytes / attn_bench_roof_rate(bench, ATTN_ROOF_READ, e) >
+               e->work.flops / attn_bench_roof_rate(bench, ATTN_ROOF_FMA, e);
+}
+
 static void begin(const struct attn_bench *bench, struct attn_bench_entry *e)
 {
     struct attn_error err = {ATTN_OK, ""};
-    struct attn_bench_ceiling ceiling;
-    if (e->product.m > 0 && bench->blas.set_threads != NULL)
+    if (e->is_sgemm && bench->blas.set_threads != NULL)
         bench->blas.set_threads(e->threads);
-    enum attn_status status = e->product.m > 0 ? ATTN_OK : model(bench, e, &err);
-    attn_bench_ceiling(bench, e, &ceiling);
-    e->pair_read |= e->product.m == 0 && strcmp(ceiling.binds, "memory") == 0;
+    enum attn_status status = e->is_sgemm ? ATTN_OK : model(bench, e, &err);
+    e->pair_read |= is_memory_bound(bench, e);
     if (status == ATTN_OK)
         status = first_calls(bench, e, &err);
     if (status != ATTN_OK) {
@@ -241,28 +221,21 @@ static void begin(const struct attn_bench *bench, struct attn_bench_entry *e)
         return;
     }
     e->state = ATTN_BENCH_TIMED;
-    if (bench->verify && e->product.m == 0)
+    if (bench->verify && !e->is_sgemm)
         verify(e);
 }
 
 /* ---- one sample --------------------------------------------------------------------------- */
 
-/* Threads of OpenMP and of a BLAS go on spinning for some milliseconds after their work. */
-static void settle(int threads)
-{
-    const struct timespec pause = {0, 10 * 1000 * 1000};
-    if (threads > 1)
-        nanosleep(&pause, NULL);
-}
-
 static void take_sample(struct attn_bench *bench, struct attn_bench_entry *e)
 {
     static const double PEAK_S = 0.002, READ_S = 0.03;
+    const struct timespec pause = {0, 10 * 1000 * 1000};
     struct attn_error err = {ATTN_OK, ""};
     enum attn_status status = ATTN_OK;
     if (e->state != ATTN_BENCH_TIMED || e->n == ATTN_BENCH_ROUNDS)
         return;
-    if (e->product.m > 0 && bench->blas.set_threads != NULL)
+    if (e->is_sgemm && bench->blas.set_threads != NULL)
         bench->blas.set_threads(e->threads);
     double peak = attn_roof_sample(&bench->roofs, e->kernels, ATTN_ROOF_FMA, e->threads, PEAK_S);
     double start = attn_seconds(CLOCK_MONOTONIC);
@@ -273,7 +246,8 @@ static void take_sample(struct attn_bench *bench, struct attn_bench_entry *e)
         refuse(e, &err);
         return;
     }
-    settle(e->threads);
+    if (e->threads > 1) /* threads of OpenMP and of a BLAS go on spinning for some milliseconds */
+        nanosleep(&pause, NULL);
     peak += attn_roof_sample(&bench->roofs, e->kernels, ATTN_ROOF_FMA, e->threads, PEAK_S);
     struct attn_bench_sample *sample = &e->sample[e->n++];
     *sample = (struct attn_bench_sample){seconds / (double)e->calls, peak / 2, (double)NAN};
@@ -305,25 +279,32 @@ void attn_bench_roofs(struct attn_bench *bench, const struct attn_kernels *kerne
     }
 }
 
+double attn_bench_roof_rate(const struct attn_bench *bench, enum attn_roof roof,
+                            const struct attn_bench_entry *e)
+{
+    for (int r = 0; r < bench->n_roofs; r++)
+        if (bench->roof[r].roof == roof && bench->roof[r].kernels == e->kernels &&
+            bench->roof[r].threads == e->threads)
+            return bench->roof[r].spread.median;
+    return (double)NAN;
+}
+
 /* ---- tensors ------------------------------------------------------------------------------ */
 
-static enum attn_status open_matrices(struct attn_bench *bench, const struct attn_bench_product *x,
-                                      struct attn_error *err)
+static enum attn_status open_matrices(struct attn_bench *bench, int threads, struct attn_error *err)
 {
-    int64_t most = x->m > x->n ? x->m : x->n, least = x->m + x->n - most;
-    int64_t room = most * (x->k > least ? x->k : least); /* the largest of the three */
+    const size_t n = (size_t)3 * SGEMM_N * SGEMM_N;
     if (bench->blas.handle == NULL)
         return attn_fail(err, ATTN_ENOTSUP, "%s", bench->blas_why_not);
-    if (room <= bench->matrix_room)
+    if (threads > 1 && bench->blas.set_threads == NULL)
+        return attn_fail(err, ATTN_ENOTSUP, "this BLAS cannot be told to run %d threads", threads);
+    if (bench->matrix != NULL)
         return ATTN_OK;
-    free(bench->matrix);
-    bench->matrix_room = 0;
-    bench->matrix = aligned_alloc(64, ((size_t)room * 3 * sizeof(float) + 63) / 64 * 64);
+    bench->matrix = aligned_alloc(64, n * sizeof *bench->matrix);
     if (bench->matrix == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory for the matrices of a product");
-    for (int64_t i = 0; i < 3 * room; i++)
+    for (size_t i = 0; i < n; i++)
         bench->matrix[i] = (float)(i % 13) * 0.1f - 0.5f;
-    bench->matrix_room = room;
     return ATTN_OK;
 }
 
@@ -332,8 +313,8 @@ static void give_setup(struct attn_bench *bench, struct attn_bench_entry *entry,
 {
     struct attn_bench_entry *e = &entry[at];
     struct attn_error err = {ATTN_OK, ""};
-    if (e->product.m > 0) {
-        if (open_matrices(bench, &e->product, &err) != ATTN_OK)
+    if (e->is_sgemm) {
+        if (open_matrices(bench, e->threads, &err) != ATTN_OK)
             refuse(e, &err);
         return;
     }

@@ -1,4 +1,4 @@
-/* Numbers from samples: fractions, ratios of pairs, ceilings, and the rows of a table. */
+/* See bench.h: numbers from samples: fractions, ratios of pairs, and the rows of a table. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,15 +9,21 @@
 
 /* ---- quantities --------------------------------------------------------------------------- */
 
+/* of: what is divided by the same of the other. */
 static const struct {
     const char *unit;
     int is_pair, at_least;
+    enum attn_bench_quantity of;
 } about[] = {
-    [ATTN_BENCH_SECONDS] = {"s", 0, 0},  [ATTN_BENCH_FLOPS] = {"FLOP/s", 0, 1},
-    [ATTN_BENCH_PEAK] = {"P", 0, 1},     [ATTN_BENCH_READ] = {"of read", 0, 1},
-    [ATTN_BENCH_MEMORY] = {"MiB", 0, 0}, [ATTN_BENCH_SGEMM] = {"of sgemm", 1, 1},
-    [ATTN_BENCH_RATE] = {"x", 1, 1},     [ATTN_BENCH_TIME] = {"x", 1, 0},
-    [ATTN_BENCH_STEP] = {"x", 1, 1},
+    [ATTN_BENCH_SECONDS] = {"s", 0, 0, 0},
+    [ATTN_BENCH_FLOPS] = {"FLOP/s", 0, 1, 0},
+    [ATTN_BENCH_PEAK] = {"P", 0, 1, 0},
+    [ATTN_BENCH_READ] = {"of read", 0, 1, 0},
+    [ATTN_BENCH_MEMORY] = {"MiB", 0, 0, 0},
+    [ATTN_BENCH_SGEMM] = {"of sgemm", 1, 1, ATTN_BENCH_PEAK},
+    [ATTN_BENCH_RATE] = {"x", 1, 1, ATTN_BENCH_FLOPS},
+    [ATTN_BENCH_TIME] = {"x", 1, 0, ATTN_BENCH_SECONDS},
+    [ATTN_BENCH_STEP] = {"x", 1, 1, ATTN_BENCH_SECONDS},
 };
 
 const char *attn_bench_unit(enum attn_bench_quantity quantity)
@@ -51,16 +57,12 @@ static double value_of(const struct attn_bench_entry *e, const struct attn_bench
         return e->work.bytes / (s->s * s->read);
     case ATTN_BENCH_MEMORY:
         return (double)e->priced_bytes / e->threads / (1 << 20);
-    case ATTN_BENCH_SGEMM:
-        return value_of(e, NULL, ATTN_BENCH_PEAK, r) / value_of(other, NULL, ATTN_BENCH_PEAK, r);
-    case ATTN_BENCH_RATE:
-        return value_of(e, NULL, ATTN_BENCH_FLOPS, r) / value_of(other, NULL, ATTN_BENCH_FLOPS, r);
-    case ATTN_BENCH_TIME:
-        return s->s / other->sample[r].s;
-    case ATTN_BENCH_STEP:
+    default:
         break;
     }
-    return other->sample[r].s / s->s;
+    double ratio =
+        value_of(e, NULL, about[quantity].of, r) / value_of(other, NULL, about[quantity].of, r);
+    return quantity == ATTN_BENCH_STEP ? 1 / ratio : ratio;
 }
 
 void attn_bench_figure(const struct attn_bench_entry *e, const struct attn_bench_entry *other,
@@ -69,11 +71,8 @@ void attn_bench_figure(const struct attn_bench_entry *e, const struct attn_bench
     enum { DRAWS = 2000 }; /* resamples of the bootstrap */
     double x[ATTN_BENCH_ROUNDS];
     int n = other != NULL && other->n < e->n ? other->n : e->n;
-    figure->above_one = 0;
-    for (int r = 0; r < n; r++) {
+    for (int r = 0; r < n; r++)
         x[r] = value_of(e, other, quantity, r);
-        figure->above_one += x[r] > 1;
-    }
     /* One sample says nothing; a price is known. */
     if (attn_stats_bootstrap_median(x, n, DRAWS, 1, 0.95, &figure->interval) != 0)
         figure->interval = (struct attn_interval){-HUGE_VAL, HUGE_VAL};
@@ -90,38 +89,6 @@ double attn_bench_median(const struct attn_bench_entry *e, enum attn_bench_quant
         x[r] = value_of(e, NULL, quantity, r);
     attn_stats_spread(x, e->n, &spread);
     return spread.median;
-}
-
-/* ---- ceilings ----------------------------------------------------------------------------- */
-
-double attn_bench_roof_rate(const struct attn_bench *bench, enum attn_roof roof,
-                            const struct attn_bench_entry *e)
-{
-    for (int r = 0; r < bench->n_roofs; r++)
-        if (bench->roof[r].roof == roof && bench->roof[r].kernels == e->kernels &&
-            bench->roof[r].threads == e->threads)
-            return bench->roof[r].spread.median;
-    return (double)NAN;
-}
-
-void attn_bench_ceiling(const struct attn_bench *bench, const struct attn_bench_entry *e,
-                        struct attn_bench_ceiling *ceiling)
-{
-    double fma = e->work.flops / attn_bench_roof_rate(bench, ATTN_ROOF_FMA, e);
-    double exp = e->work.exps / attn_bench_roof_rate(bench, ATTN_ROOF_EXP2, e);
-    int cached = e->work.bytes <= (double)(bench->roofs.l2_bytes * e->threads);
-    double memory =
-        e->work.bytes / attn_bench_roof_rate(bench, cached ? ATTN_ROOF_L2 : ATTN_ROOF_READ, e);
-    double gather = 0; /* at best the second-level cache holds what is wanted */
-    if (e->work.gathered > 0)
-        gather = e->work.gathered / attn_bench_roof_rate(bench, ATTN_ROOF_GATHER, e);
-    *ceiling = (struct attn_bench_ceiling){(double)NAN, "", fma, exp, memory, gather};
-    if (!(fma + exp + memory > 0)) /* not measured, or nothing to do */
-        return;
-    ceiling->fraction = fma / fmax(fmax(fma + exp, memory), gather);
-    ceiling->binds = memory > fma + exp ? "memory" : exp > fma ? "exp" : "fma";
-    if (gather > fmax(fma + exp, memory))
-        ceiling->binds = "gather";
 }
 
 /* ---- rows with a target ------------------------------------------------------------------- */
@@ -169,14 +136,10 @@ void attn_bench_judge(const struct attn_bench_row *row, const struct attn_bench_
 static struct attn_bench_entry *entry_of(struct attn_bench_entry *entry, int *n, const char *spec,
                                          const char *text, int threads)
 {
-    static const struct attn_bench_product sgemm = {4096, 4096, 4096, 0};
     struct attn_bench_entry *made = &entry[*n];
     struct attn_error err = {ATTN_OK, ""};
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    if (strcmp(spec, "sgemm") == 0)
-        attn_bench_entry_product(made, &sgemm, threads, &err);
-    else
-        attn_bench_entry_init(made, spec, text, threads, &err);
+    attn_bench_entry_init(made, spec, text, threads, &err);
     if (made->state == ATTN_BENCH_WAITING && threads > processors) {
         made->state = ATTN_BENCH_REFUSED;
         snprintf(made->message, sizeof made->message, "%d threads on %ld processors", threads,

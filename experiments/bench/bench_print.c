@@ -1,4 +1,4 @@
-/* What bench says: text for people, markdown for docs/speed.md, JSON with all that was measured. */
+/* See bench.h: text for people, markdown for docs/speed.md, JSON with all that was measured. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,14 +25,13 @@ void attn_bench_print_roofs(FILE *file, const struct attn_bench *bench)
 {
     for (int r = 0; r < bench->n_roofs; r++) {
         const struct attn_bench_roof *x = &bench->roof[r];
-        fprintf(file, "  %-8s %8s %s, threads %d %8.4g  (%.4g to %.4g) %s\n",
+        fprintf(file, "    %-8s %8s %s, threads %d %8.4g  (%.4g to %.4g) %s\n",
                 attn_roof_name(x->roof), x->isa, x->kernels->bytes == 8 ? "f64" : "f32", x->threads,
                 1e-9 * x->spread.median, 1e-9 * x->spread.min, 1e-9 * x->spread.max,
                 attn_roof_unit(x->roof));
     }
     if (bench->blas.handle != NULL)
-        fprintf(file, "\nBLAS: %s, kernels: %s%s%s.\n", bench->blas.name, bench->blas.kernels,
-                bench->blas.doubt[0] != '\0' ? ". CAUTION: " : "", bench->blas.doubt);
+        fprintf(file, "\nBLAS: %s.\n", bench->blas.name);
     else
         fprintf(file, "\nBLAS: %s.\n", bench->blas_why_not);
 }
@@ -44,16 +43,13 @@ static void print_against(FILE *file, const struct attn_bench_entry *e,
     if (against == e || against->state != ATTN_BENCH_TIMED || against->n == 0)
         return;
     attn_bench_figure(e, against, ATTN_BENCH_STEP, &x);
-    fprintf(file, "      %.3f x as fast as %s (95 %%: %.3f to %.3f), faster in %d of %d rounds\n",
-            x.spread.median, against->spec, x.interval.low, x.interval.high, x.above_one,
-            x.spread.n);
+    fprintf(file, "      %.3f x as fast as %s (95 %%: %.3f to %.3f)\n", x.spread.median,
+            against->spec, x.interval.low, x.interval.high);
 }
 
-static void print_entry(FILE *file, const struct attn_bench *bench,
-                        const struct attn_bench_entry *e)
+static void print_entry(FILE *file, const struct attn_bench_entry *e)
 {
     struct attn_bench_figure peak, read;
-    struct attn_bench_ceiling ceiling;
     char time[32], extra[32];
     if (e->state != ATTN_BENCH_TIMED) {
         fprintf(file, "  %-28s threads %d  %s: %s\n", e->spec, e->threads,
@@ -61,14 +57,13 @@ static void print_entry(FILE *file, const struct attn_bench *bench,
         return;
     }
     attn_bench_figure(e, NULL, ATTN_BENCH_PEAK, &peak);
-    attn_bench_ceiling(bench, e, &ceiling);
     fprintf(file, "  %-28s threads %d %7.4f P (%.4f to %.4f) %8.4g GFLOP/s  %s", e->spec,
             e->threads, peak.spread.median, peak.spread.quarter, peak.spread.three_quarters,
             1e-9 * attn_bench_median(e, ATTN_BENCH_FLOPS),
             seconds_text(attn_bench_median(e, ATTN_BENCH_SECONDS), time));
-    if (e->product.m == 0)
-        fprintf(file, "  ceiling %.2f P by %s  extra %s  error/bound %.3g", ceiling.fraction,
-                ceiling.binds, attn_cli_bytes(e->priced_bytes, extra), e->worst);
+    if (!e->is_sgemm)
+        fprintf(file, "  extra %s  error/bound %.3g", attn_cli_bytes(e->priced_bytes, extra),
+                e->worst);
     fputc('\n', file);
     if (!e->pair_read)
         return;
@@ -78,13 +73,12 @@ static void print_entry(FILE *file, const struct attn_bench *bench,
             read.spread.quarter, read.spread.three_quarters);
 }
 
-void attn_bench_print_entries(FILE *file, const struct attn_bench *bench,
-                              const struct attn_bench_entry *entry, int n,
+void attn_bench_print_entries(FILE *file, const struct attn_bench_entry *entry, int n,
                               const struct attn_bench_entry *against)
 {
-    fprintf(file, "%s\n", entry[0].text[0] != '\0' ? entry[0].text : "matrix products");
+    fprintf(file, "%s\n", entry[0].text[0] != '\0' ? entry[0].text : "matrix product");
     for (int at = 0; at < n; at++) {
-        print_entry(file, bench, &entry[at]);
+        print_entry(file, &entry[at]);
         if (against != NULL && entry[at].state == ATTN_BENCH_TIMED &&
             entry[at].threads == against->threads)
             print_against(file, &entry[at], against);
@@ -105,78 +99,68 @@ static const char *target_text(const struct attn_bench_row *row, char text[32])
     return text;
 }
 
-static void print_row(FILE *file, const struct attn_bench *bench,
-                      const struct attn_bench_outcome *x, int markdown)
-{
-    const struct attn_bench_entry *e = x->entry;
-    struct attn_bench_ceiling ceiling;
-    char time[32], target[32], limit[48] = "";
-    target_text(x->row, target);
-    if (!x->known) {
-        const struct attn_bench_entry *why = e->state != ATTN_BENCH_TIMED ? e : x->other;
-        fprintf(file,
-                markdown ? "| %s | `%s` | %s | not known | | %s: %s | | | |\n"
-                         : "  %-46s %-24s %-16s not known: %s: %s\n",
-                x->row->what, x->row->spec, target, attn_bench_state_name(why->state),
-                why->message);
-        return;
-    }
-    attn_bench_ceiling(bench, e, &ceiling);
-    if (e->product.m == 0 && !markdown)
-        snprintf(limit, sizeof limit, "ceiling %.2f P by %s", ceiling.fraction, ceiling.binds);
-    const char *verdict = x->row->target == 0 ? ""
-                          : x->inconclusive   ? "inconclusive"
-                          : x->met            ? "met"
-                                              : "NOT MET";
-    fprintf(file,
-            markdown ? "| %s | `%s` | %s | **%.3f** | %.3f to %.3f | %s | %.4g | %.3f | %s |%s\n"
-                     : "  %-46s %-24s %-16s %6.3f (%.3f to %.3f) %-12s %7.4g GFLOP/s %.3f P %9s  "
-                       "%s\n",
-            x->row->what, x->row->spec, target, x->figure.spread.median, x->figure.interval.low,
-            x->figure.interval.high, verdict, 1e-9 * attn_bench_median(e, ATTN_BENCH_FLOPS),
-            attn_bench_median(e, ATTN_BENCH_PEAK),
-            seconds_text(attn_bench_median(e, ATTN_BENCH_SECONDS), time), limit);
-}
-
-void attn_bench_print_rows(FILE *file, const struct attn_bench *bench,
-                           const struct attn_bench_outcome *outcome, int n, int markdown)
-{
-    for (int at = 0; at < n; at++)
-        print_row(file, bench, &outcome[at], markdown);
-}
-
-void attn_bench_print_page(FILE *file, const struct attn_bench *bench,
-                           const struct attn_bench_list *list,
-                           const struct attn_bench_outcome *outcome)
+void attn_bench_print_head(FILE *file, const struct attn_bench *bench,
+                           const struct attn_bench_list *list)
 {
     static const char *const key[] = {"cpu", "kernel", "compiler", "flags", "version"};
     json_t *facts = attn_machine_facts();
-    int met = 0, known = 0, unclear = 0, targets = 0;
-    for (int at = 0; at < list->n; at++) {
-        met += outcome[at].met;
-        targets += outcome[at].row->target > 0;
-        known += outcome[at].known;
-        unclear += outcome[at].inconclusive;
-    }
     fprintf(file, "<!-- from `attnlab bench --preset %s` -->\n\n# Speed\n\nMachine: ", list->name);
     for (size_t k = 0; k < sizeof key / sizeof *key; k++) {
         const char *value = json_string_value(json_object_get(facts, key[k]));
         fprintf(file, "%s%s", k > 0 ? "; " : "", value != NULL ? value : "not available");
     }
-    fprintf(file, "; %lld processors.\n\n",
-            (long long)json_integer_value(json_object_get(facts, "cores_online")));
-    json_decref(facts);
     fprintf(file,
-            "%d of %d rows were measured: %d of %d targets met, %d inconclusive (the interval "
-            "covers the target).\n"
+            "; %lld processors.\n\n"
             "Figures are medians of %d rounds in turn, with 95 %% intervals by bootstrap.  P is "
             "the multiply-add peak of\n"
             "the instruction set in use, measured beside each sample; [measuring.md](measuring.md#"
             "speed) defines the columns.\n\n"
             "| what | run as | target | median | interval | | GFLOP/s | P | time |\n"
             "| --- | --- | --- | ---: | --- | --- | ---: | ---: | ---: |\n",
-            known, list->n, met, targets, unclear, bench->rounds);
-    attn_bench_print_rows(file, bench, outcome, list->n, 1);
+            (long long)json_integer_value(json_object_get(facts, "cores_online")), bench->rounds);
+    json_decref(facts);
+}
+
+static void print_row(FILE *file, const struct attn_bench_outcome *x)
+{
+    const struct attn_bench_entry *e = x->entry;
+    char time[32], target[32];
+    fprintf(file, "| %s | `%s` | %s ", x->row->what, x->row->spec, target_text(x->row, target));
+    if (!x->known) {
+        e = e->state != ATTN_BENCH_TIMED ? e : x->other;
+        fprintf(file, "| not known | | %s: %s | | | |\n", attn_bench_state_name(e->state),
+                e->message);
+        return;
+    }
+    fprintf(file, "| **%.3f** | %.3f to %.3f | %s | %.4g | %.3f | %s |\n", x->figure.spread.median,
+            x->figure.interval.low, x->figure.interval.high,
+            x->row->target == 0 ? ""
+            : x->inconclusive   ? "inconclusive"
+            : x->met            ? "met"
+                                : "NOT MET",
+            1e-9 * attn_bench_median(e, ATTN_BENCH_FLOPS), attn_bench_median(e, ATTN_BENCH_PEAK),
+            seconds_text(attn_bench_median(e, ATTN_BENCH_SECONDS), time));
+}
+
+void attn_bench_print_rows(FILE *file, const struct attn_bench_outcome *outcome, int n)
+{
+    for (int at = 0; at < n; at++)
+        print_row(file, &outcome[at]);
+}
+
+void attn_bench_print_sum(FILE *file, const struct attn_bench_outcome *outcome, int n)
+{
+    int met = 0, known = 0, unclear = 0, targets = 0;
+    for (int at = 0; at < n; at++) {
+        met += outcome[at].met;
+        targets += outcome[at].row->target > 0;
+        known += outcome[at].known;
+        unclear += outcome[at].inconclusive;
+    }
+    fprintf(file,
+            "\n%d of %d rows were measured: %d of %d targets met, %d inconclusive (the interval "
+            "covers the target).\n",
+            known, n, met, targets, unclear);
 }
 
 /* ---- JSON --------------------------------------------------------------------------------- */
@@ -206,33 +190,24 @@ json_t *attn_bench_json(const struct attn_bench *bench)
                                                "per_second", spread_of(&x->spread)));
     }
     if (bench->blas.handle != NULL)
-        blas = json_pack("{s:s,s:s,s:s}", "library", bench->blas.name, "kernels",
-                         bench->blas.kernels, "doubt", bench->blas.doubt);
+        blas = json_string(bench->blas.name);
     return json_pack("{s:i,s:o,s:i,s:o,s:o,s:[],s:[]}", "schema", ATTN_BENCH_SCHEMA, "machine",
                      attn_machine_facts(), "rounds", bench->rounds, "roofs", roofs, "blas", blas,
                      "entries", "rows");
 }
 
-static void put_figures(json_t *to, const struct attn_bench *bench,
-                        const struct attn_bench_entry *e)
+static void put_figures(json_t *to, const struct attn_bench_entry *e)
 {
     struct attn_bench_figure seconds, peak;
-    struct attn_bench_ceiling ceiling;
     attn_bench_figure(e, NULL, ATTN_BENCH_SECONDS, &seconds);
     attn_bench_figure(e, NULL, ATTN_BENCH_PEAK, &peak);
-    attn_bench_ceiling(bench, e, &ceiling);
     json_object_set_new(to, "seconds", spread_of(&seconds.spread));
     json_object_set_new(to, "fraction_of_peak", spread_of(&peak.spread));
     json_object_set_new(to, "gflops", real(1e-9 * e->work.flops / seconds.spread.median));
-    json_object_set_new(to, "ceiling",
-                        json_pack("{s:o,s:s,s:o,s:o,s:o}", "fraction_of_peak",
-                                  real(ceiling.fraction), "binds", ceiling.binds, "fma_s",
-                                  real(ceiling.fma_s), "exp_s", real(ceiling.exp_s), "memory_s",
-                                  real(ceiling.memory_s)));
 }
 
-void attn_bench_json_entry(json_t *all, const struct attn_bench *bench,
-                           const struct attn_bench_entry *e, const struct attn_bench_entry *against)
+void attn_bench_json_entry(json_t *all, const struct attn_bench_entry *e,
+                           const struct attn_bench_entry *against)
 {
     json_t *samples = json_array();
     for (int s = 0; s < e->n; s++)
@@ -248,15 +223,14 @@ void attn_bench_json_entry(json_t *all, const struct attn_bench *bench,
                   "flops", real(e->work.flops), "modelled_bytes", real(e->work.bytes),
                   "calls_a_sample", (json_int_t)e->calls, "samples", samples);
     if (to != NULL && e->state == ATTN_BENCH_TIMED)
-        put_figures(to, bench, e);
+        put_figures(to, e);
     if (to != NULL && against != NULL && against != e && e->n > 0 && against->n > 0) {
         struct attn_bench_figure x;
         attn_bench_figure(e, against, ATTN_BENCH_STEP, &x);
         json_object_set_new(to, "against",
-                            json_pack("{s:s,s:i,s:i,s:o,s:o,s:o}", "spec", against->spec, "rounds",
-                                      x.spread.n, "faster", x.above_one, "times_as_fast",
-                                      spread_of(&x.spread), "low", real(x.interval.low), "high",
-                                      real(x.interval.high)));
+                            json_pack("{s:s,s:i,s:o,s:o,s:o}", "spec", against->spec, "rounds",
+                                      x.spread.n, "times_as_fast", spread_of(&x.spread), "low",
+                                      real(x.interval.low), "high", real(x.interval.high)));
     }
     json_array_append_new(json_object_get(all, "entries"), to);
 }

@@ -30,7 +30,7 @@ static int panel_of(struct attn_figure *figure, const struct attn_bench_entry **
  * no implementation has. */
 static int look_of(const struct attn_figure *figure, const struct attn_bench_entry *e)
 {
-    for (int i = 0; i < attn_impl_count() && e->product.m == 0; i++)
+    for (int i = 0; i < attn_impl_count() && !e->is_sgemm; i++)
         if (strcmp(attn_impl_at(i)->name, e->spec) == 0 && e->c.pass == ATTN_FORWARD)
             return i;
     return attn_impl_count() + figure->n_curves;
@@ -40,7 +40,7 @@ static int look_of(const struct attn_figure *figure, const struct attn_bench_ent
 static void curve_name(const struct attn_bench_entry *e, char text[160])
 {
     snprintf(text, 160, "%s%s", e->spec,
-             e->product.m == 0 && e->c.pass == ATTN_BACKWARD ? ", backward" : "");
+             !e->is_sgemm && e->c.pass == ATTN_BACKWARD ? ", backward" : "");
 }
 
 static void add_entry(const struct attn_bench *bench, struct attn_figure *figure,

@@ -1,31 +1,29 @@
-#include "experiments/bench/bench_roofs.h"
-
+/* See bench.h: what the machine can do, and what a BLAS of somebody else's does with it. */
+#include <dlfcn.h>
 #include <math.h>
 #include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "experiments/bench/bench.h"
 #include "experiments/cli/cli.h"
 #include "ref/clock.h"
 
 enum { FILL = 0x3e }; /* every byte of the arrays: 0.186 as floats, 7.0e-9 as doubles */
 enum { L1_NUMBERS = 3072, MOST_BYTES = 256 << 20, CHUNK_BYTES = 1 << 24 };
 
-/* numbers: 0 stands for all memory, 1 for half of L2. */
 static const struct {
     const char *name, *unit;
     enum attn_limit limit;
-    int64_t numbers, rounds; /* of one chunk of work, tens of microseconds */
+    int64_t rounds; /* of one chunk of work, tens of microseconds */
 } roofs_of[ATTN_ROOFS] = {
-    {"fma", "GFLOP/s", ATTN_LIMIT_FMA, L1_NUMBERS, 2000},
-    {"exp2", "Gexp/s", ATTN_LIMIT_EXP2, L1_NUMBERS, 50},
-    {"read", "GB/s", ATTN_LIMIT_READ, 0, 1},
-    {"read-l2", "GB/s", ATTN_LIMIT_READ, 1, 4},
-    {"rows-l2", "GB/s", ATTN_LIMIT_GATHER, 1, 10},
+    [ATTN_ROOF_FMA] = {"fma", "GFLOP/s", ATTN_LIMIT_FMA, 2000},
+    [ATTN_ROOF_READ] = {"read", "GB/s", ATTN_LIMIT_READ, 1},
+    [ATTN_ROOF_L2] = {"read-l2", "GB/s", ATTN_LIMIT_READ, 4},
 };
 
 const char *attn_roof_name(enum attn_roof roof)
@@ -77,13 +75,6 @@ void attn_roofs_close(struct attn_roofs *roofs)
 
 /* ---- one sample --------------------------------------------------------------------------- */
 
-/* Threads wait for each other before the clock of any starts; a crew that cannot be completed goes
- * home. */
-struct crew {
-    _Atomic int here, word;
-};
-enum { WAIT, WORK, GO_HOME }; /* the word */
-
 /* A thread's rate is the median of so many slices of its time: whoever takes the processor away for
  * less than half of it does not show. */
 enum { SLICES = 8 };
@@ -94,21 +85,14 @@ struct worker {
     int width;                    /* bytes of a number                  */
     int64_t bytes, chunk, rounds; /* of x; of one call; times each call */
     double seconds, rate;
-    struct crew *crew;
 };
 
 static void *work(void *arg)
 {
     struct worker *w = arg;
     int64_t at = 0;
-    int word = WORK;
-    if (w->crew != NULL) {
-        atomic_fetch_add(&w->crew->here, 1);
-        while ((word = atomic_load(&w->crew->word)) == WAIT)
-            sched_yield();
-    }
     double rate[SLICES], start = attn_seconds(CLOCK_MONOTONIC);
-    for (int slice = 0; slice < SLICES && word == WORK; slice++) {
+    for (int slice = 0; slice < SLICES; slice++) {
         double now = start, done = 0;
         while (now - start < w->seconds / SLICES) {
             done += w->limit(w->x + at, w->chunk / w->width, w->rounds);
@@ -119,58 +103,99 @@ static void *work(void *arg)
         start = now;
     }
     struct attn_spread spread;
-    attn_stats_spread(rate, word == WORK ? SLICES : 0, &spread);
+    attn_stats_spread(rate, SLICES, &spread);
     w->rate = spread.median;
     return NULL;
-}
-
-static struct worker worker_of(const struct attn_roofs *roofs, const struct attn_kernels *kernels,
-                               enum attn_roof roof, int thread)
-{
-    struct worker w = {.limit = kernels->limit[roofs_of[roof].limit],
-                       .x = roofs->memory[thread],
-                       .width = kernels->bytes,
-                       .rounds = roofs_of[roof].rounds};
-    int64_t numbers = roofs_of[roof].numbers;
-    w.bytes = numbers == 0   ? roofs->bytes
-              : numbers == 1 ? roofs->l2_bytes / 2
-                             : numbers * kernels->bytes;
-    w.chunk = w.bytes < CHUNK_BYTES ? w.bytes : CHUNK_BYTES;
-    return w;
-}
-
-/* All workers for so many seconds each; the sum of their rates. */
-static double work_together(struct worker *worker, int threads, double seconds)
-{
-    pthread_t thread[ATTN_BENCH_THREADS];
-    struct crew crew = {0, WAIT};
-    double rate = 0;
-    int started = 1;
-    for (int t = 0; t < threads; t++) {
-        worker[t].seconds = seconds;
-        worker[t].crew = t > 0 ? &crew : NULL;
-    }
-    while (started < threads && pthread_create(&thread[started], NULL, work, &worker[started]) == 0)
-        started++;
-    while (atomic_load(&crew.here) < started - 1)
-        sched_yield();
-    atomic_store(&crew.word, started == threads ? WORK : GO_HOME);
-    if (started == threads)
-        work(&worker[0]);
-    for (int t = 1; t < started; t++)
-        pthread_join(thread[t], NULL);
-    for (int t = 0; t < threads; t++)
-        rate += started == threads ? worker[t].rate : (double)NAN;
-    return rate;
 }
 
 double attn_roof_sample(struct attn_roofs *roofs, const struct attn_kernels *kernels,
                         enum attn_roof roof, int threads, double seconds)
 {
+    pthread_t thread[ATTN_BENCH_THREADS];
     struct worker worker[ATTN_BENCH_THREADS];
+    int64_t bytes = roof == ATTN_ROOF_FMA    ? L1_NUMBERS * (int64_t)kernels->bytes
+                    : roof == ATTN_ROOF_READ ? roofs->bytes
+                                             : roofs->l2_bytes / 2;
+    double rate = 0;
+    int started = 1;
     if (threads < 1 || threads > roofs->threads)
         return (double)NAN;
     for (int t = 0; t < threads; t++)
-        worker[t] = worker_of(roofs, kernels, roof, t);
-    return work_together(worker, threads, seconds);
+        worker[t] = (struct worker){.limit = kernels->limit[roofs_of[roof].limit],
+                                    .x = roofs->memory[t],
+                                    .width = kernels->bytes,
+                                    .bytes = bytes,
+                                    .chunk = bytes < CHUNK_BYTES ? bytes : CHUNK_BYTES,
+                                    .rounds = roofs_of[roof].rounds,
+                                    .seconds = seconds};
+    while (started < threads && pthread_create(&thread[started], NULL, work, &worker[started]) == 0)
+        started++;
+    work(&worker[0]);
+    for (int t = 1; t < started; t++)
+        pthread_join(thread[t], NULL);
+    for (int t = 0; t < started; t++)
+        rate += worker[t].rate;
+    return started == threads ? rate : (double)NAN;
+}
+
+/* ---- BLAS --------------------------------------------------------------------------------- */
+
+/* A function of the library under a type: ISO C has no cast from void * to a function. */
+static int find(void *handle, const char *name, void *function)
+{
+    void *symbol = dlsym(handle, name);
+    memcpy(function, &symbol, sizeof symbol);
+    return symbol != NULL;
+}
+
+/* Over what the environment says: a name left there for another program would be believed. */
+static void choose_kernels(const char *isa)
+{
+    setenv("BLIS_NUM_THREADS", "1", 1);
+    if (strcmp(isa, "avx512") == 0) {
+        setenv("OPENBLAS_CORETYPE", "SkylakeX", 1);
+        setenv("BLIS_ARCH_TYPE", "0", 1); /* skx */
+    } else if (strcmp(isa, "avx2") == 0)
+        setenv("OPENBLAS_CORETYPE", "Haswell", 1);
+}
+
+static int open_one(const char *file, struct attn_blas *blas)
+{
+    char *(*core)(void), *(*config)(void), name[24], version[24];
+    blas->handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    if (blas->handle == NULL)
+        return 0;
+    if (!find(blas->handle, "cblas_sgemm", &blas->sgemm)) {
+        dlclose(blas->handle);
+        blas->handle = NULL;
+        return 0;
+    }
+    snprintf(blas->name, sizeof blas->name, "%.60s", file);
+    if (find(blas->handle, "openblas_get_corename", &core) &&
+        find(blas->handle, "openblas_get_config", &config) &&
+        sscanf(config(), "%23s %23s", name, version) == 2) /* "OpenBLAS 0.3.21 DYNAMIC_ARCH ..." */
+        snprintf(blas->name, sizeof blas->name, "%s %s, kernels: %.32s", name, version, core());
+    if (!find(blas->handle, "openblas_set_num_threads", &blas->set_threads))
+        find(blas->handle, "MKL_Set_Num_Threads", &blas->set_threads);
+    return 1;
+}
+
+enum attn_status attn_blas_open(const char *choice, const char *isa, struct attn_blas *blas,
+                                struct attn_error *err)
+{
+    /* Not libblas.so.3: where it is not one of these, it is the reference, which nobody tuned. */
+    static const char *const usual[] = {"libopenblas.so.0", "libmkl_rt.so.2", "libblis.so.4",
+                                        "libblis.so.3"};
+    memset(blas, 0, sizeof *blas);
+    choose_kernels(isa);
+    if (strcmp(choice, "auto") != 0)
+        return open_one(choice, blas)
+                   ? ATTN_OK
+                   : attn_fail(err, ATTN_ENOTSUP, "%.200s cannot be loaded, or has no cblas_sgemm",
+                               choice);
+    for (size_t u = 0; u < sizeof usual / sizeof *usual; u++)
+        if (open_one(usual[u], blas))
+            return ATTN_OK;
+    return attn_fail(err, ATTN_ENOTSUP,
+                     "no tuned BLAS is installed (libopenblas.so.0, libblis, libmkl_rt)");
 }

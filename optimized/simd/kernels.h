@@ -159,10 +159,8 @@ struct attn_row_split {
 
 /* What a machine can do at most, for attnlab bench (limits_tmpl.h). */
 enum attn_limit {
-    ATTN_LIMIT_FMA,    /* flops: multiply-adds on registers, two each      */
-    ATTN_LIMIT_EXP2,   /* exponentials, with what softmax does around them */
-    ATTN_LIMIT_READ,   /* bytes read                                       */
-    ATTN_LIMIT_GATHER, /* bytes read, in rows of 256 from anywhere         */
+    ATTN_LIMIT_FMA,  /* flops: multiply-adds on registers, two each */
+    ATTN_LIMIT_READ, /* bytes read                                  */
     ATTN_LIMITS
 };
 

@@ -60,5 +60,5 @@ const struct attn_kernels KERNELS_OF(ISA_NAME) = {
     .row_backward_finish = FN(row_backward_finish),
     .store_row = FN(store_row),
     .load_row = FN(load_row),
-    .limit = {FN(limit_fma), FN(limit_exp2), FN(limit_read), FN(limit_gather)},
+    .limit = {FN(limit_fma), FN(limit_read)},
 };
