@@ -7,10 +7,10 @@ do for [t in formats] {
     eval start(t)
     do for [p = 1:words(panels)] {
         eval panel(p)
-        plot for [c = 1:curves] csv using (at(c,p,"P")):"beyond_bytes" with lines lc rgb colour(c) lw width(c) dt 2 notitle, \
-             for [c = 1:curves] csv using (at(c,p,"P")):"priced_bytes" with lines lc rgb colour(c) lw width(c) dt dash(c) notitle, \
-             for [c = 1:curves] csv using (at(c,p,"P")):"counted_bytes" with points lc rgb colour(c) pt filled(c) ps size(c) notitle, \
-             for [c = 1:curves] keyentry with linespoints lc rgb colour(c) lw width(c) dt dash(c) pt filled(c) ps size(c) title key(c,p)
+        plot for [c = 1:curves] csv using (x(c,p,"beyond_bytes")):(y(c,p,"beyond_bytes")) with lines lc rgb colour(c) lw 1.6 dt 2 notitle, \
+             for [c = 1:curves] csv using (x(c,p,"priced_bytes")):(y(c,p,"priced_bytes")) with lines lc rgb colour(c) lw width(c) dt dash(c) notitle, \
+             for [c = 1:curves] csv using (x(c,p,"counted_bytes")):(y(c,p,"counted_bytes")) with points lc rgb colour(c) pt filled(c) ps size(c) notitle, \
+             for [c = 1:curves] keyentry with linespoints lc rgb colour(c) lw width(c) dt key_dash(c,p) pt key_mark(c,p) ps key_size(c,p) title key(c,p)
     }
     unset multiplot
     unset output

@@ -16,7 +16,7 @@ do for [t in formats] {
         set label 9 sprintf('memory %.3g GB/s', read) at graph 0.02, graph 0.04
         plot low(fma, l2*x) with lines dt 3 lc rgb 'black' title 'second-level cache', \
              low(fma, read*x) with lines dt 1 lc rgb 'black' title 'memory', \
-             for [c = 1:curves] csv using (at(c,p,"flops_per_byte")):"gflops":"slowest":"fastest" with yerrorbars pt filled(c) ps size(c) lc rgb colour(c) notitle, \
+             for [c = 1:curves] csv using (x(c,p,"gflops")):(y(c,p,"gflops")):(y(c,p,"slowest")):(y(c,p,"fastest")) with yerrorbars pt filled(c) ps size(c) lc rgb colour(c) notitle, \
              for [c = 1:curves] keyentry with points lc rgb colour(c) pt filled(c) ps size(c) title key(c,p)
     }
     unset multiplot

@@ -20,14 +20,30 @@ filled(c) = int(field(c, 4))                           # its mark
 open(c)   = filled(c) > 4 ? filled(c) - 1 : filled(c)  # the same, not filled
 dash(c)   = int(field(c, 5))
 width(c)  = real(field(c, 6))
-size(c)   = (filled(c) > 3 ? 0.7 : 1.2) + 0.12 * (width(c) - 1.6) # larger under another curve
+size(c)   = (filled(c) > 3 ? 0.7 : 1.2) + 0.08 * (width(c) - 1.6) # larger under another curve
 slope(c, p) = field(c, 6 + p)
 shown(c, p) = slope(c, p) ne '-'
 key(c, p) = !shown(c, p) ? '' : field(c, 2).(slope(c, p) eq '' ? '' : '  '.slope(c, p))
 
-# Column `what` in the rows of curve c in panel p, nothing elsewhere.
-at(c, p, what) = strcol("curve") eq field(c, 1) && strcol("panel") eq word(panels, p) && shown(c, p) \
-                 ? column(what) : NaN
+# Where curve c has which numbers; of a column without any gnuplot would complain.
+there = ''
+do for [what in numbers] {
+    stats csv using (strcol(what) eq '' ? 0 : (there = there.sprintf('<%s|%s|%s>', strcol("curve"), strcol("panel"), what), 1)) nooutput
+}
+has(c, p, what)  = shown(c, p) && strstrt(there, sprintf('<%s|%s|%s>', field(c, 1), word(panels, p), what)) > 0
+mine(c, p)       = strcol("curve") eq field(c, 1) && strcol("panel") eq word(panels, p)
+
+# How it looks in the legend: as in the plot.
+only_priced(c, p) = has(c, p, 'beyond_bytes') && !has(c, p, 'priced_bytes')
+only_open(c, p)   = (has(c, p, 'single_s') && !has(c, p, 'median_s')) || (has(c, p, 'sample_ratio') && !has(c, p, 'all_ratio'))
+key_mark(c, p)    = only_open(c, p) ? open(c) : filled(c)
+key_size(c, p)    = only_priced(c, p) ? 0 : size(c)
+key_dash(c, p)    = only_priced(c, p) ? 2 : only_open(c, p) ? 3 : dash(c)
+
+# A point of curve c in panel p, by the column `what`: nothing in other rows, far away where there is
+# none at all.
+x(c, p, what) = !has(c, p, what) ? 1e-99 : mine(c, p) ? column(across) : NaN
+y(c, p, what) = !has(c, p, what) ? 1e-99 : strcol(what) eq '' ? NaN : column(what)
 
 # ---- axes ----------------------------------------------------------------------------------------
 
@@ -38,13 +54,20 @@ set tics nomirror
 set logscale xy
 eval 'set xrange '.x_range
 eval 'set yrange '.y_range
-tokens = "set logscale x 2; set format x '%.0f'; set xlabel 'sequence length L (tokens)'"
+# From end to end in doublings, 35 where an end is left to gnuplot.
+between = "colon = strstrt(range, ':'); high = 2.0**35; low = 1; \
+    if (strstrt(range, '*') == 0) { eval 'low = '.range[2:colon - 1]; eval 'high = '.range[colon + 1:strlen(range) - 1] }; \
+    doublings = log(1.0 * high / low) / log(2)"
+range = x_range
+eval between
+long_x = words(panels) > 2 && doublings > 7
+tokens = "set logscale x 2; set format x '%.0f'; set xlabel 'sequence length L (tokens)'; if (long_x) { set xtics 1,4 }"
 ranks  = "set logscale x 2; set format x '%.0f'; set xlabel 'ranks P'"
 # Bytes in powers of two: about six ticks over the range, each with its unit.
 unit(e)  = sprintf("%d %s", 2**(e % 10), word("B KiB MiB GiB TiB PiB EiB", e / 10 + 1))
-colon    = strstrt(y_range, ':')
-doubling = strstrt(y_range, '*') ? 35 : log(real(y_range[colon + 1:strlen(y_range) - 1]) / real(y_range[2:colon - 1])) / log(2)
-step_y   = doubling > 7 ? ceil(doubling / 7) : 1
+range = y_range
+eval between
+step_y   = doublings > 7 ? ceil(doublings / 7) : 1
 bytes    = "set logscale y 2; set ytics (); do for [e = 0:69] { if (e % step_y == 0) { set ytics add (unit(e) 2.0**e) } }"
 set micro
 

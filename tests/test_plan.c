@@ -71,27 +71,30 @@ END_TEST
 START_TEST(figures_and_single_samples)
 {
     static const char text[] = "group length-a\n"
-                               "  spec = dense ; length = 8 16 32 ; pass = both\n"
+                               "  spec = dense dense:mask=bool2d\n"
+                               "  length = 8 16 32 ; pass = both\n"
                                "  once = 16 ; limit bwd = 16\n"
                                "  figure = length-x ; title = this = that\n"
-                               "  label dense:mask=bool4d = A, b\n"
+                               "  label dense:mask=bool2d = A, b\n"
                                "  colour dense = #0072B2 # blue\n"
+                               "  x-range = 8:64 ; y-range memory = 1e3:*\n"
                                "group other\n"
                                "  spec = dense ; length = 8\n";
     struct attn_plan plan;
     struct attn_error err = {0};
     ck_assert_msg(attn_plan_parse("p", text, NULL, &plan, &err) == ATTN_OK, "%s", err.text);
-    ck_assert_int_eq(plan.n, 6 + 1);
-    for (int64_t i = 0; i < 6; i++) {
+    ck_assert_int_eq(plan.n, 12 + 1);
+    for (int64_t i = 0; i < 12; i++) {
         int longest = plan.point[i].c.n_query == 32;
         int backward = plan.point[i].c.pass == ATTN_BACKWARD;
         ck_assert_int_eq(plan.point[i].is_priced, longest && backward);
         ck_assert_int_eq(plan.point[i].is_once, longest && !backward);
     }
     ck_assert_int_eq(json_array_size(plan.figures), 1);
-    json_t *want = json_pack("{s:s, s:s, s:s, s:{s:s}, s:{s:s}}", "group", "length-a", "figure",
-                             "length-x", "title", "this = that", "label", "dense:mask=bool4d",
-                             "A, b", "colour", "dense", "#0072B2");
+    json_t *want = json_pack("{s:s, s:s, s:s, s:{s:s}, s:{s:s}, s:{s:s}, s:{s:s}}", "group",
+                             "length-a", "figure", "length-x", "title", "this = that", "label",
+                             "dense:mask=bool2d", "A, b", "colour", "dense", "#0072B2", "x-range",
+                             "", "8:64", "y-range", "memory", "1e3:*");
     ck_assert(json_equal(json_array_get(plan.figures, 0), want));
     json_decref(want);
     attn_plan_free(&plan);
@@ -105,6 +108,15 @@ static const struct {
     {"title = all\n", "p:1: title is a group's"},
     {"group a\ncolour dense = red\n", "p:2: colour = 'red' is not of the form #D55E00"},
     {"group a\nx-range = 1\n", "p:2: x-range = '1' is not of the form LOW:HIGH"},
+    {"group a\ny-range = 1:9\n", "p:2: y-range = '1:9' does not say of which figure"},
+    {"group a\ny-range time error = 1:9\n", "does not say of which figure"},
+    {"group a\nx-range tiem = 1:9\n", "does not say of which figure"},
+    {"group a\ntitle of = a\n", "p:2: title = 'a' has a word too many"},
+    {"group a\nlable ring:ranks=2 = Ring\n", "p:2: unknown key 'lable ring:ranks'; there are"},
+    {"group a\nspec = dense\nlength = 8\nlabel dens = D\n",
+     "p:1: group a: label names 'dens', which is no spec of it"},
+    {"group a\nspec = ring:ranks=2\nlength = 8\nlabel ring = R\ncolour rings = #000000\n",
+     "p:1: group a: colour names 'rings'"},
     {"group a\nfigure = both\n", "does not begin with length-, ranks or density"},
     {"group a\ntitle = a\ntitle = b\n", "p:3: title is set twice"},
     {"group a\nlabel = b\n", "names no curve"},

@@ -89,7 +89,7 @@ START_TEST(round_trip)
     ck_assert(attn_point_same(&p, got));
     ck_assert_int_eq(got->pairs, p.pairs);
     ck_assert(got->density == p.density);
-    ck_assert(got->first_s == p.first_s && isnan(got->unknown_s));
+    ck_assert(got->first_s == p.first_s);
     ck_assert_int_eq(got->n_warm, 3);
     for (int t = 0; t < 3; t++)
         ck_assert(got->warm_s[t] == p.warm_s[t]);
@@ -142,18 +142,18 @@ START_TEST(torn_and_broken_lines)
     struct attn_point p;
     struct attn_error err = {0};
     sample(&p);
-    put_file("{\"schema\":1,\"rec");
+    put_file("{\"schema\":2,\"rec");
     write_one(&p);
     read_all(1);
     FILE *file = fopen(path(), "a");
-    fputs("{\"schema\":1,\"record\":\"point\",\"status\":\"o", file);
+    fputs("{\"schema\":2,\"record\":\"point\",\"status\":\"o", file);
     fclose(file);
     read_all(1);
     p.round = 4;
     write_one(&p);
     ck_assert_int_eq(read_all(2)[1].round, 4);
     file = fopen(path(), "a");
-    fputs("{\"schema\":1,\n", file);
+    fputs("{\"schema\":2,\n", file);
     fclose(file);
     attn_records_free(&records);
     ck_assert_int_eq(attn_record_read(path(), &records, &err), ATTN_EINVAL);
@@ -209,10 +209,10 @@ END_TEST
 START_TEST(other_kinds)
 {
     struct attn_point p;
-    put_file("{\"schema\":1,\"record\":\"machine\",\"cpu\":\"first\"}\n"
+    put_file("{\"schema\":2,\"record\":\"machine\",\"cpu\":\"first\"}\n"
              "{\"schema\":3,\"record\":\"point\",\"status\":\"from the future\"}\n"
-             "{\"schema\":1,\"record\":\"calibration\",\"kind\":\"memory\"}\n"
-             "{\"schema\":1,\"record\":\"machine\",\"cpu\":\"second\"}\n");
+             "{\"schema\":2,\"record\":\"calibration\",\"kind\":\"memory\"}\n"
+             "{\"schema\":2,\"record\":\"machine\",\"cpu\":\"second\"}\n");
     sample(&p);
     write_one(&p);
     read_all(1);
@@ -250,22 +250,22 @@ static const struct {
 } bad_lines[] = {
     {"", "not JSON"},
     {"[]", "no record"},
-    {"{\"schema\":1}", "no record"},
-    {"{\"schema\":3,\"record\":\"point\"}", "not a point of schema 1 to 2"},
-    {"{\"schema\":0,\"record\":\"point\"}", "not a point of schema 1 to 2"},
-    {"{\"schema\":1,\"record\":\"machine\"}", "not a point"},
-    {"{\"schema\":1,\"record\":\"point\"}", "no such status: none"},
-    {"{\"schema\":1,\"record\":\"point\",\"status\":\"fine\"}", "no such status: fine"},
-    {"{\"schema\":1,\"record\":\"point\",\"status\":\"ok\",\"round\":\"1\"}",
+    {"{\"schema\":2}", "no record"},
+    {"{\"schema\":3,\"record\":\"point\"}", "not a point of schema 2"},
+    {"{\"schema\":1,\"record\":\"point\"}", "of schema 1, which is not read any more"},
+    {"{\"schema\":2,\"record\":\"machine\"}", "not a point"},
+    {"{\"schema\":2,\"record\":\"point\"}", "no such status: none"},
+    {"{\"schema\":2,\"record\":\"point\",\"status\":\"fine\"}", "no such status: fine"},
+    {"{\"schema\":2,\"record\":\"point\",\"status\":\"ok\",\"round\":\"1\"}",
      "\"round\" has the wrong"},
-    {"{\"schema\":1,\"record\":\"point\",\"status\":\"ok\",\"round\":4294967297}",
+    {"{\"schema\":2,\"record\":\"point\",\"status\":\"ok\",\"round\":4294967297}",
      "\"round\" is beyond"},
-    {"{\"schema\":1,\"record\":\"point\",\"status\":\"o\\u001b[31mk\"}", "no such status: o?[31mk"},
-    {"{\"schema\":1,\"record\":\"point\",\"status\":\"ok\",\"flops\":true}",
+    {"{\"schema\":2,\"record\":\"point\",\"status\":\"o\\u001b[31mk\"}", "no such status: o?[31mk"},
+    {"{\"schema\":2,\"record\":\"point\",\"status\":\"ok\",\"flops\":true}",
      "\"flops\" has the wrong"},
-    {"{\"schema\":1,\"record\":\"point\",\"status\":\"ok\",\"verdict\":\"abcdefghijklmnopqrst\"}",
+    {"{\"schema\":2,\"record\":\"point\",\"status\":\"ok\",\"verdict\":\"abcdefghijklmnopqrst\"}",
      "\"verdict\" is longer"},
-    {"{\"schema\":1,\"record\":\"point\",\"status\":\"ok\",\"case\":\"nonsense\"}", ""},
+    {"{\"schema\":2,\"record\":\"point\",\"status\":\"ok\",\"case\":\"nonsense\"}", ""},
 };
 
 START_TEST(bad_line)
@@ -275,45 +275,6 @@ START_TEST(bad_line)
     const char *line = bad_lines[_i].line;
     ck_assert_int_eq(attn_record_parse_point(line, strlen(line), &p, &err), ATTN_EINVAL);
     ck_assert_msg(strstr(err.text, bad_lines[_i].want) != NULL, "got: %s", err.text);
-}
-END_TEST
-
-/* What a time of schema 1 is of follows from the two keys that it had; where it does not, it is of
- * neither kind. */
-static const struct {
-    const char *times;
-    int n_warm;
-    double first, unknown, first_cpu, warm_cpu;
-} olds[] = {
-    {"\"cold_s\":2,\"time_s\":[1,3],\"cpu_max_s\":5", 2, 2, (double)NAN, (double)NAN, 5},
-    {"\"cold_s\":2,\"time_s\":[1],\"cpu_max_s\":5", 1, 2, (double)NAN, (double)NAN, 5},
-    {"\"cold_s\":2,\"time_s\":[2],\"cpu_max_s\":5", 0, 2, (double)NAN, 5,
-     (double)NAN}, /* a long first call */
-    {"\"cold_s\":2,\"time_s\":[]", 0, 2, (double)NAN, (double)NAN, (double)NAN},
-    {"\"cold_s\":null,\"time_s\":[7],\"cpu_max_s\":5", 0, (double)NAN, 7, (double)NAN, (double)NAN},
-    {"\"time_s\":[7,7]", 2, (double)NAN, (double)NAN, (double)NAN, (double)NAN},
-    {"\"cold_s\":null,\"time_s\":[]", 0, (double)NAN, (double)NAN, (double)NAN, (double)NAN},
-};
-
-static int same_real(double a, double b)
-{
-    return a == b || (isnan(a) && isnan(b));
-}
-
-START_TEST(times_of_schema_1)
-{
-    char line[512];
-    struct attn_point p;
-    struct attn_error err = {0};
-    int n = snprintf(line, sizeof line,
-                     "{\"schema\":1,\"record\":\"point\",\"status\":\"ok\","
-                     "\"case\":\"q8d8:none:f32:normal:s1\",%s}",
-                     olds[_i].times);
-    ck_assert_msg(attn_record_parse_point(line, (size_t)n, &p, &err) == ATTN_OK, "%s", err.text);
-    ck_assert_int_eq(p.n_warm, olds[_i].n_warm);
-    ck_assert(same_real(p.first_s, olds[_i].first) && same_real(p.unknown_s, olds[_i].unknown));
-    ck_assert(same_real(p.first_cpu_max_s, olds[_i].first_cpu));
-    ck_assert(same_real(p.warm_cpu_max_s, olds[_i].warm_cpu));
 }
 END_TEST
 
@@ -352,7 +313,7 @@ START_TEST(csv_table)
     ck_assert_int_eq(count_fields(&at), columns);
     ck_assert_int_eq(count_fields(&at), columns);
     ck_assert_str_eq(at, "");
-    ck_assert_ptr_nonnull(strstr(got, ",3,0.1,3,1e-09,0.3,,")); /* round; first; warm; unknown */
+    ck_assert_ptr_nonnull(strstr(got, ",3,0.1,3,1e-09,0.3,")); /* round; first; warm */
     ck_assert_ptr_nonnull(strstr(got, ",\"a \"\"comma\"\", a\r\nline\","));
     ck_assert_ptr_nonnull(strstr(got, ",\"\r\","));
     ck_assert_ptr_null(strstr(got, "nan"));
@@ -376,7 +337,6 @@ Suite *suite_record(void)
     tcase_add_test(tcase, other_kinds);
     tcase_add_test(tcase, later_counts);
     tcase_add_loop_test(tcase, bad_line, 0, sizeof bad_lines / sizeof bad_lines[0]);
-    tcase_add_loop_test(tcase, times_of_schema_1, 0, sizeof olds / sizeof olds[0]);
     tcase_add_test(tcase, csv_table);
     suite_add_tcase(suite, tcase);
     return suite;

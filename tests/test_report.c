@@ -67,56 +67,33 @@ START_TEST(simulated_ranks_have_cpu_time)
 }
 END_TEST
 
-/* Times of a group are of one kind: warm calls where at least half of its rows have some in half of
- * their rounds, else the kind that most have.  A row without it has no time; among warm ones its
- * first call stands apart.  Other groups choose for themselves. */
-static const struct {
-    int single;  /* so many of the 8 rows have no warm call                  */
-    int unknown; /* of those, so many do not say that theirs was the first */
-    enum attn_call call;
-    int timed; /* rows with a time */
-} mixtures[] = {{0, 0, ATTN_CALL_WARM, 8},  {4, 0, ATTN_CALL_WARM, 4},   {5, 0, ATTN_CALL_FIRST, 8},
-                {8, 0, ATTN_CALL_FIRST, 8}, {1, 1, ATTN_CALL_WARM, 7},   {3, 1, ATTN_CALL_WARM, 5},
-                {8, 2, ATTN_CALL_FIRST, 6}, {8, 8, ATTN_CALL_UNKNOWN, 8}};
-
-START_TEST(times_are_of_one_kind)
+/* A row without warm calls has its first calls, apart; no time of one kind is in a median or in a
+ * column of the other. */
+START_TEST(first_calls_stand_apart)
 {
-    int timed = 0, single = 0, drawn[2] = {0};
     fixture_add_curves();
-    for (int i = 0; i < mixtures[_i].single; i++) {
+    for (int i = 0; i < 3; i++)
         fixture_points[i].n_warm = 0;
-        if (i < mixtures[_i].unknown) {
-            fixture_points[i].unknown_s = fixture_points[i].first_s;
-            fixture_points[i].first_s = (double)NAN;
-        }
-    }
-    fixture_add("other", "dense", "q8d8:none:f32:normal:s1", 0);
+    fixture_points[2].first_s = (double)NAN; /* no time at all */
     fixture_fold(NULL);
+    int warm = 0, single = 0, drawn[2] = {0};
     for (int64_t r = 0; r < 8; r++) {
         const struct attn_row *row = &fixture_summary.row[r];
-        double length = (double)row->point->c.n_query;
-        double want = (mixtures[_i].call == ATTN_CALL_WARM ? 1e-9 : 5e-9) * length * length;
-        ck_assert_int_eq(row->call, mixtures[_i].call);
-        ck_assert(row->time.n == 0 || row->time.median == want);
-        timed += row->time.n;
+        double square = (double)row->point->c.n_query * (double)row->point->c.n_query;
+        ck_assert(row->time.n == 0 || (row->single.n == 0 && row->time.median == 1e-9 * square));
+        ck_assert(row->single.n == 0 || row->single.median == 5e-9 * square);
+        warm += row->time.n;
         single += row->single.n;
-        ck_assert(row->single.n == 0 || row->single.median == 5e-9 * length * length);
-        ck_assert(row->single.n == 0 || row->time.n == 0);
     }
-    ck_assert_int_eq(timed, mixtures[_i].timed);
-    ck_assert_int_eq(fixture_summary.row[8].call, ATTN_CALL_WARM);
+    ck_assert_int_eq(warm, 5);
+    ck_assert_int_eq(single, 2);
     const struct attn_figure *figure = fixture_draw("time", 0);
-    ck_assert_int_eq(single, mixtures[_i].call == ATTN_CALL_WARM
-                                 ? mixtures[_i].single - mixtures[_i].unknown
-                                 : 0);
-    ck_assert_ptr_nonnull(strstr(figure->remark, attn_call_name(mixtures[_i].call)));
-    ck_assert_int_eq(strstr(figure->remark, "single first") != NULL, single > 0);
-    ck_assert_int_eq(strstr(figure->remark, "not drawn") != NULL, timed + single < 8);
     for (int64_t s = 0; s < figure->n; s++) /* median_s, single_s */
         for (int c = 0; c < 2; c++)
             drawn[c] += !isnan(figure->point[s].y[c]);
-    ck_assert_int_eq(drawn[0], timed);
+    ck_assert_int_eq(drawn[0], warm);
     ck_assert_int_eq(drawn[1], single);
+    ck_assert_ptr_nonnull(strstr(figure->remark, "Open, dotted: first calls. 1 good points have"));
 }
 END_TEST
 
@@ -129,9 +106,10 @@ START_TEST(a_kind_needs_half_of_the_rounds)
             fixture_add("length-x", "dense", "q256d64:none:f32:normal:s1", round)->n_warm =
                 round < warm;
         fixture_fold(NULL);
-        ck_assert_int_eq(fixture_summary.row[0].call, warm == 3 ? ATTN_CALL_WARM : ATTN_CALL_FIRST);
-        ck_assert_int_eq(fixture_summary.row[0].time.n, warm == 3 ? 3 : 5);
-        ck_assert(fixture_summary.row[0].time.min == fixture_summary.row[0].time.max);
+        const struct attn_row *row = &fixture_summary.row[0];
+        ck_assert_int_eq(row->time.n, warm == 3 ? 3 : 0);
+        ck_assert_int_eq(row->single.n, warm == 3 ? 0 : 5);
+        ck_assert(row->single.n == 0 || row->single.min == row->single.max);
     }
 }
 END_TEST
@@ -221,10 +199,11 @@ END_TEST
 /* Groups that name one figure are drawn in it, each curve with its mask, label and colour. */
 START_TEST(groups_share_a_figure)
 {
-    json_t *wishes = json_pack("[{s:s, s:s, s:s, s:s}, {s:s, s:s, s:{s:s}, s:{s:s}}]", "group",
-                               "length-a", "figure", "length-x", "title", "both", "x-range",
-                               "8:99]; `id`", "group", "length-b", "figure", "length-x", "label",
-                               "tiled", "Fast", "colour", "tiled", "#012345");
+    json_t *wishes =
+        json_pack("[{s:s, s:s, s:s, s:{s:s}, s:{s:s}}, {s:s, s:s, s:{s:s}, s:{s:s}}]", "group",
+                  "length-a", "figure", "length-x", "title", "both", "x-range", "", "8:99]; `id`",
+                  "y-range", "time", "1:9", "group", "length-b", "figure", "length-x", "label",
+                  "tiled", "Fast", "colour", "tiled", "#012345");
     fixture_n_points = 0;
     for (int l = 0; l < 2; l++) {
         static const char *const text[][2] = {
@@ -244,6 +223,8 @@ START_TEST(groups_share_a_figure)
     ck_assert_str_eq(figure->curve[1].key, "tiled; window of 8");
     ck_assert_str_eq(figure->curve[1].label, "Fast");
     ck_assert_str_eq(figure->curve[1].colour, "#012345");
+    ck_assert_str_ne(figure->y_range, "[1:9]"); /* which is for another figure */
+    ck_assert_str_eq(fixture_draw("time", 0)->y_range, "[1:9]");
     json_decref(wishes);
 }
 END_TEST
@@ -386,7 +367,7 @@ START_TEST(a_report_is_whole)
     (void)snprintf(command, sizeof command,
                    "cd '%s' && rm memory-causal.svg memory-causal.png memory-causal.pdf && "
                    "sed -i 's/^\"dense\" \"dense\" #D55E00/\"dense\" \"whole matrix\" "
-                   "#123456/' memory-causal.gp && gnuplot -d memory-causal.gp 2>/dev/null",
+                   "#123456/' memory-causal.gp && test -z \"$(gnuplot -d memory-causal.gp 2>&1)\"",
                    scratch_path("out/figures"));
     ck_assert_int_eq(system(command), 0);
     ck_assert(fixture_is_there("out/figures/memory-causal.png"));
@@ -552,7 +533,7 @@ Suite *suite_report(void)
     tcase_add_test(fold, rounds_are_folded);
     tcase_add_test(fold, a_wrong_round_has_no_time);
     tcase_add_test(fold, simulated_ranks_have_cpu_time);
-    tcase_add_loop_test(fold, times_are_of_one_kind, 0, sizeof mixtures / sizeof *mixtures);
+    tcase_add_test(fold, first_calls_stand_apart);
     tcase_add_test(fold, a_kind_needs_half_of_the_rounds);
     tcase_add_test(fold, ranks_leave_the_spec);
     tcase_add_test(draw, slopes_are_the_exponents);

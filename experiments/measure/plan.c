@@ -4,7 +4,8 @@
  * blanks, and what follows.
  *
  *      group NAME      KEY = WORDS      KEY += WORDS      limit SUBJECTS = LENGTH
- *      figure = NAME   title = TEXT     x-range = 1:9     label SPEC = TEXT   colour SPEC = #D55E00
+ *      figure = NAME   title = TEXT     y-range memory = 1:9
+ *      label SPEC = TEXT                 colour SPEC = #D55E00
  *
  * What is known to be wrong when a line is read is said then, with the line's number; what needs
  * a whole group (a mask needs its length) is said when the groups are multiplied out, with the
@@ -47,6 +48,8 @@ enum {
     SEED,
     KEYS
 };
+
+const char attn_plan_figures[] = "memory time rank-time error rank-memory bytes-sent csr-density";
 
 #define CASE(member) offsetof(struct attn_case, member)
 #define PLAN(member) offsetof(struct attn_plan, member)
@@ -294,18 +297,46 @@ static int is_of(const char *text, const char *characters)
     return *text != '\0' && text[strspn(text, characters)] == '\0';
 }
 
-static const char *what_is_wrong(const char *what, const char *value)
+/* What a group says of its figures, and what stands between that word and `=`. */
+static const struct wish {
+    const char *word;
+    enum { NOBODY, A_FIGURE, A_FIGURE_OR_ALL, A_CURVE } subject;
+} wishes[] = {{"figure", NOBODY},           {"title", NOBODY},  {"y-range", A_FIGURE},
+              {"x-range", A_FIGURE_OR_ALL}, {"label", A_CURVE}, {"colour", A_CURVE}};
+enum { WISHES = sizeof wishes / sizeof *wishes };
+
+static int is_among(const char *word, const char *list)
+{
+    size_t n = strlen(word);
+    for (const char *at = list; (at = strstr(at, word)) != NULL; at++)
+        if ((at == list || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0'))
+            return n > 0 && strchr(word, ' ') == NULL;
+    return 0;
+}
+
+static const char *what_is_wrong(const struct wish *wish, const char *subject, const char *value)
 {
     static const char *const words[] = {"length", "ranks", "density"};
-    if (strcmp(what, "colour") == 0)
+    int is_colour = strcmp(wish->word, "colour") == 0;
+    if (*value == '\0')
+        return "needs a value";
+    if (wish->subject == A_CURVE && *subject == '\0')
+        return "names no curve";
+    if (wish->subject == NOBODY && *subject != '\0')
+        return "has a word too many before =";
+    if (wish->subject != NOBODY && wish->subject != A_CURVE &&
+        !(wish->subject == A_FIGURE_OR_ALL && *subject == '\0') &&
+        !is_among(subject, attn_plan_figures))
+        return "does not say of which figure: y-range memory = LOW:HIGH";
+    if (is_colour)
         return strlen(value) == 6 && is_of(value, "0123456789abcdefABCDEF")
                    ? NULL
                    : "is not of the form #D55E00";
-    if (strstr(what, "-range") != NULL)
+    if (wish->subject == A_FIGURE || wish->subject == A_FIGURE_OR_ALL)
         return is_of(value, "0123456789.eE+-:*") && strchr(value, ':') != NULL
                    ? NULL
                    : "is not of the form LOW:HIGH, where * is what the data give";
-    if (strcmp(what, "figure") != 0)
+    if (strcmp(wish->word, "figure") != 0)
         return strlen(value) < 120 ? NULL : "is longer than 119 bytes";
     for (int w = 0; w < 3; w++) {
         size_t n = strlen(words[w]);
@@ -316,31 +347,35 @@ static const char *what_is_wrong(const char *what, const char *value)
     return "does not begin with length-, ranks or density";
 }
 
-/* What figures of the group should look like: "figure" (a name that groups share), "title",
- * "x-range", "y-range"; and of a curve, by its name in the legend: "label", "colour". */
-static enum attn_status wish(struct draft *draft, const char *what, const char *curve,
-                             const char *value, struct attn_error *err)
+/* What figures of the group should look like: {"title": TEXT, "label": {SPEC: TEXT}, ...}; a range
+ * of all figures has "" in the place of the figure's name. */
+static enum attn_status set_wish(struct draft *draft, const struct wish *wish, const char *subject,
+                                 const char *value, struct attn_error *err)
 {
+    const char *what = wish->word, *hash = "";
     if (draft->now == &draft->presets)
         return attn_fail(err, ATTN_EINVAL, "%s is a group's: it goes after a `group NAME`", what);
-    if (strcmp(what, "colour") == 0 && *value == '#')
-        value++;
-    const char *wrong = *value == '\0' ? "needs a value" : what_is_wrong(what, value);
-    if (wrong != NULL || (curve != NULL && *curve == '\0'))
-        return attn_fail(err, ATTN_EINVAL, "%s = '%.60s' %s", what, value,
-                         wrong != NULL ? wrong : "names no curve");
+    if (strcmp(what, "colour") == 0) {
+        value += *value == '#';
+        hash = "#";
+    }
+    const char *wrong = what_is_wrong(wish, subject, value);
+    if (wrong != NULL)
+        return attn_fail(err, ATTN_EINVAL, "%s = '%.60s' %s", what, value, wrong);
     if (draft->now->wishes == NULL)
         draft->now->wishes = json_object();
-    json_t *to = draft->now->wishes,
-           *text = json_sprintf("%s%s", strcmp(what, "colour") == 0 ? "#" : "", value);
-    if (curve != NULL && json_object_get(to, what) == NULL)
-        json_object_set_new(to, what, json_object());
-    to = curve != NULL ? json_object_get(to, what) : to;
-    if (json_object_get(to, curve != NULL ? curve : what) != NULL) {
+    json_t *to = draft->now->wishes, *text = json_sprintf("%s%s", hash, value);
+    if (wish->subject != NOBODY) {
+        if (json_object_get(to, what) == NULL)
+            json_object_set_new(to, what, json_object());
+        to = json_object_get(to, what);
+    }
+    const char *key = wish->subject != NOBODY ? subject : what;
+    if (json_object_get(to, key) != NULL) {
         json_decref(text);
         return attn_fail(err, ATTN_EINVAL, "%s is set twice", what);
     }
-    if (text == NULL || json_object_set_new(to, curve != NULL ? curve : what, text) != 0)
+    if (text == NULL || json_object_set_new(to, key, text) != 0)
         return attn_fail(err, ATTN_ENOMEM, "no memory for a plan, or %s is no UTF-8", what);
     return ATTN_OK;
 }
@@ -388,51 +423,42 @@ static char *trim(char *text)
 static char *after_word(char *text, const char *word)
 {
     size_t n = strlen(word);
-    if (strncmp(text, word, n) != 0 || (text[n] != ' ' && text[n] != '\0'))
+    if (strncmp(text, word, n) != 0 || strchr(" =", text[n]) == NULL) /* or its end */
         return NULL;
-    return trim(text + n);
+    return text + n + strspn(text + n, " ");
 }
 
+/* A limit and a curve have '=' inside: what stands after the last one is their value. */
 static enum attn_status statement(struct draft *draft, char *text, struct attn_error *err)
 {
-    static const char *const curve_words[] = {"label", "colour"};
-    static const char *const figure_words[] = {"figure", "title", "x-range", "y-range"};
-    char *curve = NULL;
     text = trim(text);
     if (*text == '\0')
         return ATTN_OK;
     char *rest = after_word(text, "group");
     if (rest != NULL)
         return begin_group(draft, rest, err);
-    char *equals = strchr(text, '=');
-    rest = after_word(text, "limit");
-    if (rest != NULL) /* a spec has '=' inside: the last one counts */
-        equals = strrchr(text, '=');
+    const struct wish *wish = NULL;
+    int is_limit = after_word(text, "limit") != NULL;
+    for (int w = 0; w < WISHES; w++)
+        if (after_word(text, wishes[w].word) != NULL)
+            wish = &wishes[w];
+    int last = is_limit || (wish != NULL && wish->subject != NOBODY);
+    char *equals = last ? strrchr(text, '=') : strchr(text, '=');
     if (equals == NULL)
         return attn_fail(err, ATTN_EINVAL,
                          "'%.60s' is neither `group NAME` nor `KEY = VALUE` nor "
                          "`limit SUBJECT... = LENGTH`",
                          text);
-    const char *of_curve = NULL;
-    for (int w = 0; w < 2 && rest == NULL && of_curve == NULL; w++)
-        if ((curve = after_word(text, curve_words[w])) != NULL) {
-            of_curve = curve_words[w];
-            equals = strrchr(text, '='); /* as in a limit */
-        }
     char *value = trim(equals + 1);
     *equals = '\0';
-    if (rest != NULL)
-        return set_limit(draft, rest, value, err);
-    if (of_curve != NULL)
-        return wish(draft, of_curve, trim(curve), value, err);
-    for (int w = 0; w < 4; w++)
-        if (strcmp(trim(text), figure_words[w]) == 0)
-            return wish(draft, figure_words[w], NULL, value, err);
+    if (is_limit)
+        return set_limit(draft, after_word(text, "limit"), value, err);
+    if (wish != NULL)
+        return set_wish(draft, wish, trim(after_word(text, wish->word)), value, err);
     int append = equals > text && equals[-1] == '+';
     if (append)
         equals[-1] = '\0';
-    char *key = trim(text);
-    return put(draft, key, value, append, err);
+    return put(draft, trim(text), value, append, err);
 }
 
 static void drop_comment(char *line)
@@ -528,16 +554,6 @@ static enum attn_status set_spec(const struct draft *draft, const char *word,
     return ATTN_OK;
 }
 
-/* Whether the group's list of specs has this word. */
-static int names(const char *list, const char *name)
-{
-    size_t n = strlen(name);
-    for (const char *at = list; (at = strstr(at, name)) != NULL; at++)
-        if ((at == list || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0'))
-            return 1;
-    return 0;
-}
-
 /* External implementations that the group does not name come after its own specs; but not in groups
  * "ranks...", which vary what they do not have. */
 static void add_externals(const struct draft *draft, struct group *group)
@@ -546,7 +562,7 @@ static void add_externals(const struct draft *draft, struct group *group)
     int varies_ranks = strncmp(group->name, "ranks", 5) == 0;
     for (int e = 0; externals != NULL && !varies_ranks && e < externals->n; e++) {
         const char *list = value_of(draft, group, SPEC);
-        if (names(list, externals->one[e].name))
+        if (is_among(externals->one[e].name, list))
             continue;
         char *joined = attn_cli_text("%s %s", list, externals->one[e].name);
         free(group->value[SPEC]);
@@ -614,6 +630,48 @@ static enum attn_status check_different(const struct attn_plan *plan, int64_t fi
     return status;
 }
 
+void attn_spec_without_ranks(const char *spec, char text[128])
+{
+    size_t n = strcspn(spec, ":");
+    char join = ':';
+    (void)snprintf(text, 128, "%.*s", (int)n, spec);
+    for (const char *option = spec + n; *option != '\0'; option += strcspn(option, ",")) {
+        int size = (int)strcspn(++option, ",");
+        if (strncmp(option, "ranks=", 6) == 0)
+            continue;
+        n = strlen(text);
+        (void)snprintf(text + n, 128 - n, "%c%.*s", join, size, option);
+        join = ',';
+    }
+}
+
+/* Labels and colours are of curves of the group: "SPEC", "SPEC, MASK" or "SPEC (P=2)". */
+static enum attn_status check_curves(const struct attn_plan *plan, int64_t first,
+                                     const struct group *group, const char *what,
+                                     struct attn_error *err)
+{
+    const char *curve;
+    json_t *text;
+    json_object_foreach(json_object_get(group->wishes, what), curve, text)
+    {
+        const char *comma = strstr(curve, ", "), *ranks = strstr(curve, " (");
+        const char *end = comma != NULL ? comma : ranks != NULL ? ranks : curve + strlen(curve);
+        size_t n = (size_t)(end - curve);
+        int found = 0;
+        for (int64_t i = first; i < plan->n && !found; i++) {
+            char short_form[128];
+            const char *spec = plan->point[i].spec_text;
+            attn_spec_without_ranks(spec, short_form);
+            found = (strlen(spec) == n && strncmp(spec, curve, n) == 0) ||
+                    (strlen(short_form) == n && strncmp(short_form, curve, n) == 0);
+        }
+        if (!found)
+            return attn_fail(err, ATTN_EINVAL, "group %s: %s names '%.60s', which is no spec of it",
+                             group->name, what, curve);
+    }
+    return ATTN_OK;
+}
+
 static enum attn_status expand(const struct draft *draft, struct group *group,
                                struct attn_error *err)
 {
@@ -627,6 +685,10 @@ static enum attn_status expand(const struct draft *draft, struct group *group,
     free(point);
     if (status == ATTN_OK)
         status = check_different(draft->plan, first, err);
+    if (status == ATTN_OK)
+        status = check_curves(draft->plan, first, group, "label", err);
+    if (status == ATTN_OK)
+        status = check_curves(draft->plan, first, group, "colour", err);
     for (struct limit *limit = group->limits; status == ATTN_OK && limit != NULL;
          limit = limit->next)
         for (int s = 0; s < limit->n_subjects; s++)

@@ -11,7 +11,8 @@
  *        limit dense = 1024            # the longest length of a spec,
  *        limit ring:ranks=2 bwd = 512  # of a spec in one pass, or in one mask
  *        once = 1024                   # beyond: one process and its first call
- *        title = causal attention      # of its figures; also figure, x-range, y-range
+ *        title = causal attention      # of its figures; also figure, x-range
+ *        y-range memory = 1e6:1e9      # of one of them
  *        label dense = Dense           # a name in legends; colour dense = D55E00
  *
  * What is beyond a limit is not measured: its price is recorded, and drawn as a dashed line.
@@ -73,5 +74,12 @@ enum attn_status attn_plan_from_flags(const struct attn_cli_list *flags,
 int attn_plan_override(struct attn_plan *plan, const char *key, const char *value);
 
 void attn_plan_free(struct attn_plan *plan);
+
+/* The kinds of figures that a range can be for. */
+extern const char attn_plan_figures[];
+
+/* A spec without its option `ranks`: "ring:ranks=4,local=dense" gives "ring:local=dense".
+ * text has room for 128 bytes. */
+void attn_spec_without_ranks(const char *spec, char text[128]);
 
 #endif

@@ -67,7 +67,6 @@ static const struct field {
     FIELD(INT, round),
     FIELD(REAL, first_s),
     {"warm_s", TIMES, PLACE(warm_s), "warm_samples,warm_min_s,warm_median_s"},
-    FIELD(REAL, unknown_s),
     FIELD(REAL, first_cpu_max_s),
     FIELD(REAL, first_cpu_sum_s),
     FIELD(REAL, warm_cpu_max_s),
@@ -136,12 +135,6 @@ const char *attn_point_status_name(enum attn_point_status status)
     return (int)status >= 0 && (int)status < STATUSES ? status_name[status] : "?";
 }
 
-const char *attn_call_name(enum attn_call call)
-{
-    static const char *const name[] = {"warm", "first", "unknown"};
-    return (int)call >= 0 && call < ATTN_CALLS ? name[call] : "";
-}
-
 void attn_point_init(struct attn_point *point)
 {
     memset(point, 0, sizeof *point);
@@ -158,7 +151,7 @@ void attn_point_init(struct attn_point *point)
 void attn_point_untimed(struct attn_point *point)
 {
     point->n_warm = 0;
-    point->first_s = point->unknown_s = (double)NAN;
+    point->first_s = (double)NAN;
     point->first_cpu_max_s = point->first_cpu_sum_s = (double)NAN;
     point->warm_cpu_max_s = point->warm_cpu_sum_s = (double)NAN;
 }
@@ -169,8 +162,6 @@ double attn_point_call_s(const struct attn_point *point, enum attn_call call)
     struct attn_spread spread;
     if (call == ATTN_CALL_FIRST)
         return point->ranks > 1 ? point->first_cpu_max_s : point->first_s;
-    if (call == ATTN_CALL_UNKNOWN)
-        return point->ranks > 1 ? (double)NAN : point->unknown_s;
     if (point->ranks > 1)
         return point->warm_cpu_max_s;
     int n = 0;
@@ -376,30 +367,6 @@ static enum attn_status read_field(const json_t *line, const struct field *field
     return ATTN_OK;
 }
 
-/* Schema 1 had `cold_s`, and `time_s`: the calls after the first, or, where that one was long or
- * the only one, its time once more.  One time that is not the first call's is a call after it; one
- * without a first call beside it may be either. */
-static void read_schema_1(const json_t *line, struct attn_point *point)
-{
-    double cpu_max = real_of(json_object_get(line, "cpu_max_s"));
-    double cpu_sum = real_of(json_object_get(line, "cpu_sum_s"));
-    point->first_s = real_of(json_object_get(line, "cold_s"));
-    read_times(json_object_get(line, "time_s"), point);
-    if (point->n_warm > 1 ||
-        (point->n_warm == 1 && isfinite(point->first_s) && point->warm_s[0] != point->first_s)) {
-        point->warm_cpu_max_s = cpu_max;
-        point->warm_cpu_sum_s = cpu_sum;
-        return;
-    }
-    if (point->n_warm == 1 && !isfinite(point->first_s))
-        point->unknown_s = point->warm_s[0];
-    point->n_warm = 0;
-    if (isfinite(point->first_s)) {
-        point->first_cpu_max_s = cpu_max;
-        point->first_cpu_sum_s = cpu_sum;
-    }
-}
-
 static enum attn_status point_from_json(const json_t *line, struct attn_point *point,
                                         struct attn_error *err)
 {
@@ -414,8 +381,6 @@ static enum attn_status point_from_json(const json_t *line, struct attn_point *p
     for (int f = 0; f < FIELDS; f++)
         if (read_field(line, &field_table[f], point, err) != ATTN_OK)
             return ATTN_EINVAL;
-    if (json_integer_value(json_object_get(line, "schema")) == 1)
-        read_schema_1(line, point);
     return attn_case_parse(point->text, &point->c, err);
 }
 
@@ -427,16 +392,20 @@ static json_t *line_from_text(const char *line, size_t size, const char **kind,
     json_t *json = json_loadb(line, size, 0, &where);
     const json_t *schema = json_object_get(json, "schema");
     *kind = json_string_value(json_object_get(json, "record"));
+    int64_t version = json_integer_value(schema);
     if (json == NULL)
         attn_fail(err, ATTN_EINVAL, "not JSON: %s", where.text);
-    else if (!json_is_integer(schema) || *kind == NULL) {
+    else if (!json_is_integer(schema) || *kind == NULL)
         attn_fail(err, ATTN_EINVAL, "no record: \"schema\" and \"record\" are missing");
-        json_decref(json);
-        return NULL;
+    else if (version < ATTN_RECORD_SCHEMA)
+        attn_fail(err, ATTN_EINVAL, "of schema %lld, which is not read any more: measure again",
+                  (long long)version);
+    else {
+        *kind = version == ATTN_RECORD_SCHEMA ? *kind : NULL;
+        return json;
     }
-    if (json_integer_value(schema) < 1 || json_integer_value(schema) > ATTN_RECORD_SCHEMA)
-        *kind = NULL;
-    return json;
+    json_decref(json);
+    return NULL;
 }
 
 enum attn_status attn_record_parse_point(const char *line, size_t size, struct attn_point *point,
@@ -449,7 +418,7 @@ enum attn_status attn_record_parse_point(const char *line, size_t size, struct a
     enum attn_status status =
         kind != NULL && strcmp(kind, "point") == 0
             ? point_from_json(json, point, err)
-            : attn_fail(err, ATTN_EINVAL, "not a point of schema 1 to %d", ATTN_RECORD_SCHEMA);
+            : attn_fail(err, ATTN_EINVAL, "not a point of schema %d", ATTN_RECORD_SCHEMA);
     json_decref(json);
     return status;
 }

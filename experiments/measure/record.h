@@ -1,5 +1,5 @@
 /* Records: what a measurement leaves behind.  JSON lines, append only, schema 2
- * (docs/measuring.md); those of schema 1 are read as well.
+ * (docs/measuring.md).
  *
  * Four kinds of line, told apart by "record":
  *   "machine"      facts of machine and build; once at the head of every session in the file
@@ -36,14 +36,8 @@ const char *attn_point_status_name(enum attn_point_status status); /* "ok", "wro
     "too-big", "dropped", "timeout", "killed", "priced", "error" */
 
 /* Which call of its process a time is of.  The first one finds code, inputs and buffers that
- * nothing has touched yet, and may take many times as long: kinds are never mixed. */
-enum attn_call {
-    ATTN_CALL_WARM, /* any call after the first                                 */
-    ATTN_CALL_FIRST,
-    ATTN_CALL_UNKNOWN, /* a single one of schema 1 that does not say which it is   */
-    ATTN_CALLS         /* how many kinds; and: no call at all                      */
-};
-const char *attn_call_name(enum attn_call call); /* "warm", "first", "unknown", "" */
+ * nothing has touched yet, and may take many times as long: the two are never mixed. */
+enum attn_call { ATTN_CALL_WARM, ATTN_CALL_FIRST };
 
 struct attn_point {
     char group[32]; /* of the plan: figures pick their points by its first
@@ -62,7 +56,6 @@ struct attn_point {
     int ranks;
     int n_warm;
     double first_s, warm_s[ATTN_RECORD_TIMES]; /* seconds of the first call; of those after it */
-    double unknown_s;                          /* of a call of unknown kind                    */
     double first_cpu_max_s, first_cpu_sum_s;   /* CPU time of simulated ranks: slowest, all    */
     double warm_cpu_max_s, warm_cpu_sum_s;     /* the same, medians over the warm calls        */
     int64_t priced_bytes;              /* peak of one rank (the largest) from cost()          */

@@ -34,17 +34,18 @@ static void choose_look(const struct attn_figure *figure, int is_ours,
     curve->dash = dashes[variant % 4];
 }
 
-/* What the plan wants for this curve, by its whole key or by the spec before the mask:
+/* What the plan wants for this curve, by its whole key or by the spec before mask or ranks:
  * {"label": {SPEC: TEXT}}; NULL: nothing. */
 static const char *wish(const struct attn_figure *figure, const char *what, const char *key)
 {
     const json_t *wishes = figure->group != NULL ? figure->group->wishes : NULL;
     const json_t *of = json_object_get(wishes, what);
     const char *text = json_string_value(json_object_get(of, key)), *comma = strstr(key, ", ");
+    const char *end = comma != NULL ? comma : strstr(key, " (");
     char spec[200];
-    if (text != NULL || comma == NULL)
+    if (text != NULL || end == NULL)
         return text;
-    (void)snprintf(spec, sizeof spec, "%.*s", (int)(comma - key), key);
+    (void)snprintf(spec, sizeof spec, "%.*s", (int)(end - key), key);
     return json_string_value(json_object_get(of, spec));
 }
 
@@ -124,8 +125,8 @@ void attn_figure_free(struct attn_figure *figure)
 
 /* ---- ranges and widths ----------------------------------------------------------------------- */
 
-/* Room beyond the outermost values, and never less than three doublings: one tick is no axis. */
-static void write_range(char text[64], double low, double high, double margin)
+/* Room beyond the outermost values, and never less than a factor `least`: one tick is no axis. */
+static void write_range(char text[64], double low, double high, double margin, double least)
 {
     if (!(low > 0) || !(high >= low)) {
         (void)snprintf(text, 64, "[*:*]");
@@ -133,8 +134,19 @@ static void write_range(char text[64], double low, double high, double margin)
     }
     low /= margin;
     high *= margin;
-    double widen = high / low < 8 ? sqrt(8 * low / high) : 1;
+    double widen = high / low < least ? sqrt(least * low / high) : 1;
     (void)snprintf(text, 64, "[%.6g:%.6g]", low / widen, high * widen);
+}
+
+/* A range that the plan wants for this figure, or for all of its group. */
+static void take_range(const struct attn_figure *figure, const char *axis, char text[64])
+{
+    const json_t *wishes = figure->group != NULL ? figure->group->wishes : NULL;
+    const json_t *of = json_object_get(wishes, axis);
+    const char *range = json_string_value(json_object_get(of, figure->kind));
+    range = range != NULL ? range : json_string_value(json_object_get(of, ""));
+    if (is_of(range, "0123456789.eE+-:*"))
+        (void)snprintf(text, 64, "[%.60s]", range);
 }
 
 static void find_ranges(struct attn_figure *figure)
@@ -152,50 +164,72 @@ static void find_ranges(struct attn_figure *figure)
         }
         x_low = is_drawn ? fmin(x_low, p->x) : x_low;
         x_high = is_drawn ? fmax(x_high, p->x) : x_high;
-        figure->curve[p->curve].shown[p->panel] |= is_drawn;
     }
-    const json_t *wishes = figure->group != NULL ? figure->group->wishes : NULL;
-    const char *x = json_string_value(json_object_get(wishes, "x-range"));
-    const char *y = json_string_value(json_object_get(wishes, "y-range"));
-    static const char range[] = "0123456789.eE+-:*";
     if (figure->y_must > 0) {
         y_low = fmin(y_low, figure->y_must);
         y_high = fmax(y_high, figure->y_must);
     }
-    write_range(figure->x_range, x_low, x_high, 1.15);
-    write_range(figure->y_range, y_low, y_high, 1.4);
-    if (is_of(x, range))
-        (void)snprintf(figure->x_range, sizeof figure->x_range, "[%.60s]", x);
-    if (is_of(y, range))
-        (void)snprintf(figure->y_range, sizeof figure->y_range, "[%.60s]", y);
+    /* Ticks are at doublings of tokens, ranks and bytes, at powers of 10 of others. */
+    double doublings = 8, powers = 100;
+    int is_bytes = strstr(figure->column[0], "_bytes") != NULL;
+    int is_share = strcmp(figure->x_name, "density") == 0;
+    write_range(figure->x_range, x_low, x_high, 1.15, is_share ? powers : doublings);
+    write_range(figure->y_range, y_low, y_high, 1.4, is_bytes ? doublings : powers);
+    take_range(figure, "x-range", figure->x_range);
+    take_range(figure, "y-range", figure->y_range);
 }
 
-/* Do two curves of a panel coincide, at two places at least? */
+/* Is x within a range, "[1:9]" or "[*:9]"? */
+static int is_within(const char *range, double x)
+{
+    const char *colon = strchr(range, ':');
+    return colon == NULL || ((range[1] == '*' || x >= strtod(range + 1, NULL)) &&
+                             (colon[1] == '*' || x <= strtod(colon + 1, NULL)));
+}
+
+/* What has no point within the ranges is not in the legend. */
+static void find_shown(struct attn_figure *figure)
+{
+    for (int64_t s = 0; s < figure->n; s++) {
+        const struct attn_figure_point *p = &figure->point[s];
+        for (int c = 0; c < figure->n_drawn; c++)
+            figure->curve[p->curve].shown[p->panel] |= p->y[c] > 0 &&
+                                                       is_within(figure->x_range, p->x) &&
+                                                       is_within(figure->y_range, p->y[c]);
+    }
+}
+
+/* Do two curves of a panel look like one, at two places and half of those that they share? */
 static int coincide(const struct attn_figure *figure, int panel, int a, int b)
 {
-    static const double SAME = 0.01;
-    int shared = 0;
+    static const double SAME = 0.04;
+    int shared = 0, near = 0;
     for (int64_t s = 0; s < figure->n; s++)
         for (int64_t t = 0; t < figure->n; t++) {
             const struct attn_figure_point *p = &figure->point[s], *q = &figure->point[t];
             if (p->panel != panel || q->panel != panel || p->curve != a || q->curve != b ||
                 p->x != q->x)
                 continue;
-            for (int c = 0; c < figure->n_drawn && c < 2; c++) {
-                if (isnan(p->y[c]) || isnan(q->y[c]))
-                    continue;
-                if (fabs(p->y[c] / q->y[c] - 1) > SAME)
-                    return 0;
-                shared++;
-            }
+            int c = isnan(p->y[0]) || isnan(q->y[0]); /* what is measured, else the second column */
+            shared += !isnan(p->y[c]) && !isnan(q->y[c]);
+            near += fabs(p->y[c] / q->y[c] - 1) < SAME;
         }
-    return shared >= 2;
+    return near >= 2 && 2 * near >= shared;
 }
 
 void attn_figure_finish(struct attn_figure *figure)
 {
-    static const double STEP = 2.6, MOST = 7;
+    static const double STEP = 2, MOST = 5.6;
+    int has_slope = 0;
     find_ranges(figure);
+    find_shown(figure);
+    for (int c = 0; c < figure->n_curves; c++)
+        for (int p = 0; p < figure->n_panels; p++)
+            has_slope |= figure->curve[c].slope[p].n > 0;
+    size_t used = strlen(figure->remark);
+    if (has_slope)
+        (void)snprintf(figure->remark + used, sizeof figure->remark - used,
+                       " Numbers: exponent of %s.", figure->x_name);
     for (int a = figure->n_curves - 1; a >= 0; a--)
         for (int b = a + 1; b < figure->n_curves; b++)
             for (int p = 0; p < figure->n_panels; p++)
@@ -285,6 +319,11 @@ static void write_head(FILE *file, const struct attn_figure *figure)
     fputs("panels   = '", file);
     for (int p = 0; p < figure->n_panels; p++)
         fprintf(file, "%s%s", p > 0 ? " " : "", figure->panel[p]);
+    fputs("'\n", file);
+    write_text(file, "across", figure->x_name);
+    fputs("numbers  = '", file);
+    for (int c = 0; c < figure->n_columns; c++)
+        fprintf(file, "%s%s", c > 0 ? " " : "", figure->column[c]);
     fputs("'\n", file);
     write_text(file, "x_range", figure->x_range);
     write_text(file, "y_range", figure->y_range);

@@ -165,19 +165,19 @@ enum { MEDIAN, SINGLE, FASTEST, SLOWEST, LOW, HIGH, ROUNDS };
 static void fill_times(struct attn_figure *figure, int simulated)
 {
     const struct attn_figure_group *group = figure->group;
-    int n_single = 0, first = 0, unknown = 0, none_at_all = 0;
+    int n_single = 0, lacking = 0;
     for (int64_t s = 0; s < group->n; s++) {
         const struct attn_row *row = group->row[s];
+        int is_single = row->time.n == 0;
+        const struct attn_spread *time = is_single ? &row->single : &row->time;
         if ((row->point->ranks > 1) != simulated)
             continue;
-        if (row->time.n == 0 && row->single.n == 0) {
-            none_at_all += row->status == ATTN_POINT_OK;
+        if (time->n == 0) {
+            lacking += row->status == ATTN_POINT_OK;
             continue;
         }
         struct attn_figure_point *point =
             add_row(figure, s, pass_of(row), (double)row->point->c.n_query);
-        int is_single = row->time.n == 0;
-        const struct attn_spread *time = is_single ? &row->single : &row->time;
         point->y[is_single ? SINGLE : MEDIAN] = time->median;
         point->y[FASTEST] = time->min;
         point->y[SLOWEST] = time->max;
@@ -185,25 +185,19 @@ static void fill_times(struct attn_figure *figure, int simulated)
         point->y[HIGH] = row->time_interval.high;
         point->y[ROUNDS] = time->n;
         const char *clock = row->point->time_source;
-        point->note = is_single ? "first call" : attn_call_name(row->call);
+        point->note = is_single ? "first calls" : "warm calls";
         say_of(figure, point,
                strcmp(clock, "reported") == 0  ? "as it reports"
                : strcmp(clock, "command") == 0 ? "whole command - tiny case"
                                                : "");
         n_single += is_single;
-        first |= !is_single && row->call == ATTN_CALL_FIRST;
-        unknown |= !is_single && row->call == ATTN_CALL_UNKNOWN;
     }
-    char lacking[80] = "";
-    if (none_at_all > 0)
-        (void)snprintf(lacking, sizeof lacking, " %d good points have no such time: not drawn.",
-                       none_at_all);
+    char more[80] = "";
+    if (lacking > 0)
+        (void)snprintf(more, sizeof more, " %d good points have no time.", lacking);
     (void)snprintf(figure->remark, sizeof figure->remark,
-                   "Marks: median of the rounds, %s; bars: fastest and slowest.%s%s",
-                   first     ? "first calls of their processes"
-                   : unknown ? "calls of unknown kind, first or warm"
-                             : "warm calls",
-                   n_single > 0 ? " Open marks, dotted: single first calls." : "", lacking);
+                   "Filled: median of warm calls; bars: fastest and slowest round.%s%s",
+                   n_single > 0 ? " Open, dotted: first calls." : "", more);
     fit(figure, MEDIAN);
 }
 
@@ -404,8 +398,7 @@ static const struct attn_figure_kind kinds[] = {
      "memory",
      "Peak extra memory",
      "L",
-     "Line: price; dashed: priced, not measured. Filled: ledger. Open: resident set of a fresh "
-     "process, from 1 MiB on.",
+     "Line: price; dashed: not measured. Filled: ledger. Open: resident set, from 1 MiB on.",
      "Bytes beyond inputs and outputs, of a process or of the fullest rank. The line is the price: "
      "a formula, without running. The filled mark is the ledger, which counts every buffer that "
      "the implementation takes. The open mark is the growth of the resident set (VmHWM) of a fresh "
@@ -421,8 +414,8 @@ static const struct attn_figure_kind kinds[] = {
      "L",
      "",
      "The median, over fresh processes, of the median call of each. Warm calls follow the first "
-     "call of their process; where there is none, a single first call is marked apart, and no "
-     "slope is fitted to it. A plug-in is timed around its function; of a command the times are "
+     "call of their process; where there are none, first calls are marked apart, and no slope is "
+     "fitted to them. A plug-in is timed around its function; of a command the times are "
      "those that it reports, or the whole command less a tiny case: the column note says which.",
      ATTN_GROUP_LENGTH,
      fill_time,
@@ -456,8 +449,8 @@ static const struct attn_figure_kind kinds[] = {
      "rank-memory",
      "Peak extra memory of the fullest rank",
      "P",
-     "Line: price; dashed: priced, not measured. Filled: ledger. Dotted grey: the value at P = 2, "
-     "falling as 1/P. Cross: one rank alone.",
+     "Line: price; dashed: not measured. Filled: ledger. Grey: the value at P = 2, falling as 1/P. "
+     "Cross: one rank alone.",
      "A scheme that splits all of its extra memory follows the grey guide. One rank alone has no "
      "neighbours to keep buffers for, so it is not joined to the curve.",
      ATTN_GROUP_RANKS,
@@ -468,7 +461,7 @@ static const struct attn_figure_kind kinds[] = {
      "bytes-sent",
      "Bytes sent by the busiest rank",
      "P",
-     "Line: price; dashed: priced, not measured. Filled: counted by the transport.",
+     "Line: price; dashed: not measured. Filled: counted by the transport.",
      "Bytes that the busiest rank sends to others in one call. One rank sends nothing and has no "
      "place on a logarithmic axis.",
      ATTN_GROUP_RANKS,
@@ -479,7 +472,7 @@ static const struct attn_figure_kind kinds[] = {
      "csr-density",
      "Peak extra memory against the density of the mask",
      "density",
-     "Line: price. Filled: ledger. Open: resident set of a fresh process, from 1 MiB on.",
+     "Line: price; dashed: not measured. Filled: ledger. Open: resident set, from 1 MiB on.",
      "Compressed sparse rows grow with the visible pairs, each of which costs an index beside its "
      "value; the dense matrices hold every pair, visible or not. The crossing is linear in the "
      "logarithms between points, and is never extrapolated.",
@@ -509,7 +502,8 @@ static void fill(const struct attn_figure_kind *kind, const struct attn_figure_g
                  const struct attn_figure_machine *machine, struct attn_figure *figure)
 {
     const char *title = json_string_value(json_object_get(group->wishes, "title"));
-    *figure = (struct attn_figure){.script = kind->script,
+    *figure = (struct attn_figure){.kind = kind->name,
+                                   .script = kind->script,
                                    .caption = kind->caption,
                                    .x_name = kind->x_name,
                                    .group = group,

@@ -36,7 +36,7 @@ struct attn_figure_kind;
 
 struct attn_figure {
     char name[ATTN_FIGURE_NAME]; /* of the files: letters, digits, '-'                            */
-    const char *script;          /* plots/NAME.gp                                               */
+    const char *kind, *script;   /* "memory", ...; of plots/                                   */
     char title[200], subtitle[700];
     char remark[300];  /* what lines and marks mean: under the subtitle                           */
     char finding[400]; /* numbers computed for it, such as a crossing: under the remark           */

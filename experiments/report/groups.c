@@ -402,7 +402,7 @@ void attn_group_not_run(const struct attn_figure_group *group, char *text, size_
 {
     static const enum attn_point_status reasons[] = {
         ATTN_POINT_TOO_BIG, ATTN_POINT_DROPPED, ATTN_POINT_REFUSED, ATTN_POINT_TIMEOUT,
-        ATTN_POINT_KILLED,  ATTN_POINT_ERROR,   ATTN_POINT_PRICED};
+        ATTN_POINT_KILLED,  ATTN_POINT_ERROR}; /* what is only priced is drawn, dashed */
     static const char cut[] = " ... (the table has all)";
     text[0] = '\0';
     for (size_t r = 0; r < sizeof reasons / sizeof reasons[0]; r++) {

@@ -226,7 +226,8 @@ void attn_page_others(struct attn_document *d, const struct attn_page *page)
             attn_document_words(d, attn_status_phrase(row->status));
             attn_document_words(d, bytes_text(row->priced, a));
             attn_document_words(d, bytes_text(row->ledger, b));
-            attn_document_words(d, attn_seconds_text(row->time.median, c));
+            const struct attn_spread *time = row->time.n > 0 ? &row->time : &row->single;
+            attn_document_words(d, attn_seconds_text(time->median, c));
         }
         attn_document_table_end(d);
     }

@@ -9,27 +9,6 @@
 
 static const double none = (double)NAN; /* the macro is a float */
 
-void attn_spec_without_ranks(const char *spec, char text[128])
-{
-    size_t n = 0;
-    const char *colon = strchr(spec, ':');
-    size_t name = colon != NULL ? (size_t)(colon - spec) : strlen(spec);
-    char join = ':';
-    for (; n < name && n < 127; n++)
-        text[n] = spec[n];
-    for (const char *option = colon; option != NULL; option = strchr(option, ',')) {
-        option++;
-        size_t size = strcspn(option, ",");
-        if (strncmp(option, "ranks=", 6) != 0 && n + 1 + size < 128) {
-            text[n++] = join;
-            memcpy(text + n, option, size);
-            n += size;
-            join = ',';
-        }
-    }
-    text[n] = '\0';
-}
-
 /* ---- order --------------------------------------------------------------------------------- */
 
 /* A record on its way into a row: with the keys of the order that are not in the point. */
@@ -170,47 +149,22 @@ static int take_times(const struct entry *first, int64_t n, const struct attn_ro
     return found;
 }
 
-/* The kind of call that the times of these rows are of: see struct attn_row.  Their records stand
- * at first[], one row's after the other's. */
-static enum attn_call choose_call(const struct entry *first, const struct attn_row *row,
-                                  int64_t n_rows, double *scratch)
+/* Warm calls, if at least half of the good rounds have some; else first calls, by themselves. */
+static void fold_times(const struct entry *first, int64_t n, double *time, struct attn_row *row)
 {
-    int64_t having[ATTN_CALLS] = {0};
-    for (int64_t r = 0; r < n_rows; first += row[r++].records)
-        for (int call = 0; call < ATTN_CALLS; call++)
-            having[call] += row[r].good > 0 && 2 * take_times(first, row[r].records, &row[r],
-                                                              (enum attn_call)call, scratch) >=
-                                                   row[r].good;
-    int best = 0;
-    for (int call = 1; call < ATTN_CALLS; call++)
-        best = having[call] > having[best] ? call : best;
-    if (2 * having[ATTN_CALL_WARM] >= having[best])
-        best = ATTN_CALL_WARM;
-    return having[best] > 0 ? (enum attn_call)best : ATTN_CALLS;
-}
-
-/* Give the rows of one group their times. */
-static void fold_times(const struct entry *first, struct attn_row *row, int64_t n_rows,
-                       double *scratch)
-{
-    enum attn_call call = choose_call(first, row, n_rows, scratch);
-    for (int64_t r = 0; r < n_rows; first += row[r++].records) {
-        int n = call < ATTN_CALLS ? take_times(first, row[r].records, &row[r], call, scratch) : 0;
-        row[r].call = call;
-        attn_stats_spread(scratch, n, &row[r].time);
-        (void)attn_stats_bootstrap_median(scratch, n, 2000, 1, 0.95, &row[r].time_interval);
-        int single = n == 0 && call == ATTN_CALL_WARM;
-        n = single ? take_times(first, row[r].records, &row[r], ATTN_CALL_FIRST, scratch) : 0;
-        attn_stats_spread(scratch, n, &row[r].single);
-    }
+    int warm = take_times(first, n, row, ATTN_CALL_WARM, time);
+    warm = 2 * warm >= row->good ? warm : 0;
+    attn_stats_spread(time, warm, &row->time);
+    (void)attn_stats_bootstrap_median(time, warm, 2000, 1, 0.95, &row->time_interval);
+    int single = warm == 0 ? take_times(first, n, row, ATTN_CALL_FIRST, time) : 0;
+    attn_stats_spread(time, single, &row->single);
 }
 
 /* The rounds first[0..n) of one row; scratch has room for n numbers. */
-static void fold(const struct entry *first, int64_t n, double *resident, struct attn_row *row)
+static void fold(const struct entry *first, int64_t n, double *scratch, struct attn_row *row)
 {
     int n_resident = 0;
     *row = (struct attn_row){.impl = first->impl,
-                             .records = (int)n,
                              .priced = -1,
                              .ledger = -1,
                              .process = -1,
@@ -233,13 +187,14 @@ static void fold(const struct entry *first, int64_t n, double *resident, struct 
         row->process =
             p->process_ledger_bytes > row->process ? p->process_ledger_bytes : row->process;
         if (p->resident_bytes >= 0)
-            resident[n_resident++] = (double)p->resident_bytes;
+            scratch[n_resident++] = (double)p->resident_bytes;
     }
     struct attn_spread spread;
-    attn_stats_spread(resident, n_resident, &spread);
+    attn_stats_spread(scratch, n_resident, &spread);
     if (n_resident > 0)
         row->resident = (int64_t)spread.median;
     row->peak = row->point->route[0] == '\0' ? row->ledger : row->resident;
+    fold_times(first, n, scratch, row);
 }
 
 /* words has room for 2n. */
@@ -261,15 +216,10 @@ void attn_summary_make(const struct attn_point *points, int64_t n, struct attn_s
     struct attn_row *row = attn_cli_need(malloc(((size_t)n + 1) * sizeof *row));
     summary->n = 0;
     enter(points, n, words, entry);
-    for (int64_t s = 0, group = 0, begin = 0, end; s < n; s = end) {
+    for (int64_t s = 0, end; s < n; s = end) {
         for (end = s + 1; end < n && compare_rows(&entry[s], &entry[end]) == 0; end++)
             ;
         fold(&entry[s], end - s, scratch, &row[summary->n++]);
-        if (end < n && entry[end].group == entry[s].group)
-            continue;
-        fold_times(&entry[begin], &row[group], summary->n - group, scratch);
-        group = summary->n;
-        begin = end;
     }
     summary->row = row;
     free(entry);

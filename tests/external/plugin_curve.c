@@ -43,7 +43,7 @@ static int measured(const struct attn_plugin_call *t)
     if (CURVE == SLEEP)
         usleep(50000);
     for (int line = 0; CURVE == CHATTER && line < 20000; line++)
-        printf("{\"schema\":1,\"record\":\"point\",\"status\":\"ok\"}\n");
+        printf("{\"schema\":2,\"record\":\"point\",\"status\":\"ok\"}\n");
     if (CURVE == SAYS_NO)
         snprintf(t->message, t->message_size, "not today");
     free((void *)(uintptr_t)extra);

@@ -264,7 +264,7 @@ static const char *run_record(const unsigned char *data, size_t size)
         if (strcmp(first, second) != 0)
             wrong = "a record is written as another one";
     }
-    for (int call = 0; wrong == NULL && call < ATTN_CALLS; call++)
+    for (int call = 0; wrong == NULL && call <= ATTN_CALL_FIRST; call++)
         if (attn_point_call_s(&point, (enum attn_call)call) !=
                 attn_point_call_s(&again, (enum attn_call)call) &&
             attn_point_call_s(&point, (enum attn_call)call) ==
