@@ -151,7 +151,7 @@ static int run(int argc, char **argv)
     if (exit_status >= 0)
         return exit_status;
     exit_status = ATTN_EXIT_GOOD;
-    enum attn_status status = attn_files_open(&request, &files, &err);
+    enum attn_status status = attn_files_open(&request, NULL, &files, &err);
     if (status == ATTN_OK)
         status = attn_files_price(&files, &err);
     if (status == ATTN_OK && request.out != NULL)

@@ -210,10 +210,12 @@ static enum attn_status judge_output(const struct attn_files *files,
 {
     const char *name = attn_output_name(o);
     const struct attn_file_tensor *ours = files->output[o].data != NULL ? &files->output[o] : NULL;
+    const struct attn_tensors_entry *stored = files->stored[o];
     const struct result result[2] = {{files->request->spec, ours, files->lse_from, files->given},
-                                     {"the file", files->stored[o], NULL, 1}};
+                                     {"the file", stored != NULL ? stored->tensor : NULL,
+                                      stored != NULL ? stored->file : NULL, 1}};
     enum attn_status status = ATTN_OK;
-    if (files->request->only != NULL && ours == NULL && files->stored[o] == NULL)
+    if (files->request->only != NULL && ours == NULL && stored == NULL)
         unjudged(files, "--only", name, "it is neither given nor computed", found);
     for (int r = 0; r < 2 && status == ATTN_OK; r++) {
         const struct result *x = &result[r];
@@ -227,7 +229,7 @@ static enum attn_status judge_output(const struct attn_files *files,
             continue;
         }
         if (r == 1)
-            status = attn_file_load(&files->file[0], files->stored[o], err);
+            status = attn_file_load(stored->file, stored->tensor, err);
         if (status == ATTN_OK)
             status = judge_one(files, truth, o, x, u, found, err);
     }
@@ -241,12 +243,12 @@ static enum attn_status judge(const struct attn_files *files, const struct attn_
     for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
         if (attn_files_asks(files, (enum attn_output)o))
             status = judge_output(files, &truth->tensor[o], (enum attn_output)o, u, found, err);
-    for (int t = 0; files->request->input != NULL && t < files->file[0].n_tensors; t++) {
-        const struct attn_file_tensor *tensor = &files->file[0].tensor[t];
+    for (int e = 0; e < files->set->n; e++) {
+        const struct attn_tensors_entry *entry = &files->set->entry[e];
         int is_result;
-        const char *why = attn_files_unused(files, tensor, &is_result);
-        if (why != NULL && is_result && attn_output_named(tensor->name) < 0)
-            unjudged(files, "the file", tensor->name, why, found);
+        const char *why = attn_files_unused(files, entry, &is_result);
+        if (why != NULL && is_result && attn_output_named(entry->name) < 0)
+            unjudged(files, "the file", entry->name, why, found);
     }
     return status;
 }
@@ -283,70 +285,36 @@ enum attn_status attn_files_compare(const struct attn_files *files, struct attn_
 
 /* ---- results from files: the rule `bound` of attnlab compare --------------------------------- */
 
-/* One file with all inputs, or each from its own. */
-static void name_files(const struct attn_tensors *set, struct attn_request *r)
+/* Whether a set has a result of that name that can be judged; where not, name_rest says why. */
+static int is_judgeable(const struct attn_files *files, enum attn_output o,
+                        const struct attn_tensors_entry *entry)
 {
-    const struct attn_file *file = attn_tensors_find(set, "q")->file;
-    if (file->n_tensors > 1) {
-        r->input = file->path;
-        return;
-    }
-    for (int i = 0; i < ATTN_IN_INPUTS; i++) {
-        struct attn_tensors_entry *entry =
-            attn_tensors_find(set, attn_file_input_name((enum attn_file_input)i));
-        r->file[i] = entry != NULL ? entry->file->path : NULL;
-    }
-}
-
-/* Whether a set's tensor is one of the file that the job has opened as its input. */
-static int in_job(const struct attn_files *files, const struct attn_tensors_entry *entry)
-{
-    return files->request->input != NULL && strcmp(entry->file->path, files->file[0].path) == 0;
-}
-
-/* The result of that name that can be judged; NULL: there is none, and name_rest says why. */
-static struct attn_tensors_entry *judgeable(const struct attn_files *files, enum attn_output o,
-                                            const struct attn_tensors *set)
-{
-    struct attn_tensors_entry *entry = attn_tensors_find(set, attn_output_name(o));
     return entry != NULL && attn_files_asks(files, o) &&
-                   attn_files_why_not(files, o, entry->file) == NULL
-               ? entry
-               : NULL;
+           attn_files_why_not(files, o, entry->file) == NULL;
 }
 
-/* A result that somebody gave, loaded; any of the four floating types will do. */
-static enum attn_status load_result(const struct attn_files *files, enum attn_output o,
-                                    const struct attn_tensors_entry *entry, struct attn_error *err)
-{
-    enum attn_status status =
-        attn_files_fits(files, entry->file, entry->tensor, attn_output_name(o), o, err);
-    return status == ATTN_OK ? attn_file_load(entry->file, entry->tensor, err) : status;
-}
-
-/* All results that can be judged; those beside inputs that each have a file of their own become the
- * stored ones. */
-static enum attn_status take(struct attn_files *files, const struct attn_tensors *inputs,
-                             const struct attn_tensors *got, struct attn_error *err)
+/* All results that somebody gave and that can be judged; any of the four floating types will do. */
+static enum attn_status take(struct attn_files *files, const struct attn_tensors *got,
+                             struct attn_error *err)
 {
     enum attn_status status = ATTN_OK;
     int n = 0;
-    for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++) {
-        struct attn_tensors_entry *here = judgeable(files, (enum attn_output)o, inputs);
-        const struct attn_tensors_entry *there = judgeable(files, (enum attn_output)o, got);
-        if (here != NULL && !in_job(files, here)) {
-            status = load_result(files, (enum attn_output)o, here, err);
-            files->stored[o] = here->tensor;
+    for (int i = 0; i < ATTN_OUTPUTS && status == ATTN_OK; i++) {
+        enum attn_output o = (enum attn_output)i;
+        const struct attn_tensors_entry *entry = attn_tensors_find(got, attn_output_name(o));
+        if (!is_judgeable(files, o, entry)) {
+            if (is_judgeable(files, o, files->stored[o]))
+                status = attn_fault(err, ATTN_EINVAL, got->path, "has no tensor '%s'; %.200s has",
+                                    attn_output_name(o), files->set->path);
+            continue;
         }
-        if (status == ATTN_OK && there != NULL) {
-            status = load_result(files, (enum attn_output)o, there, err);
-            files->output[o] = *there->tensor; /* the data stay the set's */
-            files->output[o].name = attn_output_name((enum attn_output)o);
-            files->lse_from = o == ATTN_LSE ? there->file : files->lse_from;
-        } else if (status == ATTN_OK && here != NULL)
-            status = attn_fault(err, ATTN_EINVAL, got->path, "has no tensor '%s'; %.200s has",
-                                attn_output_name((enum attn_output)o), inputs->path);
-        n += there != NULL;
+        status = attn_files_fits(files, entry->file, entry->tensor, entry->name, o, err);
+        if (status == ATTN_OK)
+            status = attn_file_load(entry->file, entry->tensor, err);
+        files->output[o] = *entry->tensor; /* the data stay the set's */
+        files->output[o].name = attn_output_name(o);
+        files->lse_from = o == ATTN_LSE ? entry->file : files->lse_from;
+        n++;
     }
     if (status == ATTN_OK && n == 0)
         return attn_fault(err, ATTN_EINVAL, got->path,
@@ -354,32 +322,24 @@ static enum attn_status take(struct attn_files *files, const struct attn_tensors
     return status;
 }
 
-/* Name what a set holds and the table has not shown: results that cannot be judged, inputs that the
- * problem was not given, tensors of unknown names. */
-static void name_rest(const struct attn_files *files, const struct attn_tensors *set,
-                      const char *of, struct attn_found *found)
+/* Name what the results hold and the table has not shown: results that cannot be judged, inputs
+ * that the problem was not given, tensors of unknown names. */
+static void name_rest(const struct attn_files *files, const struct attn_tensors *got,
+                      struct attn_found *found)
 {
-    for (int e = 0; e < set->n; e++) {
-        const struct attn_tensors_entry *entry = &set->entry[e];
-        struct attn_file_tensor named = *entry->tensor;
+    for (int e = 0; e < got->n; e++) {
+        const struct attn_tensors_entry *entry = &got->entry[e];
         int o = attn_output_named(entry->name), i = attn_file_input_named(entry->name),
             is_result = 1;
-        const char *why;
-        if (in_job(files, entry))
-            continue;
-        named.name = entry->name;
-        if (o >= 0)
-            why = attn_files_asks(files, (enum attn_output)o)
-                      ? attn_files_why_not(files, (enum attn_output)o, entry->file)
-                      : NULL;
-        else if (i >= 0)
-            why = files->input[i] == NULL && files->request->only == NULL
-                      ? "an input that does not lie with q, k and v"
-                      : NULL;
-        else
-            why = attn_files_unused(files, &named, &is_result);
+        const char *why = NULL;
+        if (o >= 0 && attn_files_asks(files, (enum attn_output)o))
+            why = attn_files_why_not(files, (enum attn_output)o, entry->file);
+        else if (i >= 0 && files->input[i] == NULL && files->request->only == NULL)
+            why = "an input that does not lie with q, k and v";
+        else if (o < 0 && i < 0)
+            why = attn_files_unused(files, entry, &is_result);
         if (why != NULL && is_result)
-            unjudged(files, of, entry->name, why, found);
+            unjudged(files, got->path, entry->name, why, found);
     }
 }
 
@@ -391,22 +351,19 @@ enum attn_status attn_compare_bound(const struct attn_request *wanted,
     struct attn_request request = *wanted;
     struct attn_files files;
     request.compare = 1;
-    name_files(inputs, &request);
-    enum attn_status status = attn_files_open(&request, &files, err);
+    enum attn_status status = attn_files_open(&request, inputs, &files, err);
     files.given = 1;
     if (status == ATTN_OK)
         status = attn_files_load(&files, err);
     if (status == ATTN_OK)
-        status = take(&files, inputs, got, err);
+        status = take(&files, got, err);
     if (status == ATTN_OK)
         printf("the file: %s; precisions of %s\n", inputs->path, request.spec);
     request.spec = got->path; /* from here on it only names the column */
     if (status == ATTN_OK)
         status = attn_files_compare(&files, found, err);
-    if (status == ATTN_OK) {
-        name_rest(&files, inputs, "the file", found);
-        name_rest(&files, got, got->path, found);
-    }
+    if (status == ATTN_OK)
+        name_rest(&files, got, found);
     attn_files_close(&files);
     return status;
 }

@@ -74,67 +74,53 @@ static enum attn_status check_folder(const char *path, struct attn_error *err)
 }
 
 /* A folder stands for the inputs that `attnlab vectors` wrote into it. */
-static enum attn_status open_input(const char *path, int compare, struct attn_file *file,
+static enum attn_status open_input(const char *path, int compare, struct attn_tensors *set,
                                    struct attn_error *err)
 {
     char inside[4096];
     struct stat about;
     if (stat(path, &about) != 0 || !S_ISDIR(about.st_mode))
-        return attn_file_open(path, file, err);
+        return attn_tensors_open(path, set, err);
     if (snprintf(inside, sizeof inside, "%s/inputs.safetensors", path) >= (int)sizeof inside)
         return attn_fault(err, ATTN_EINVAL, path, "the path is too long");
     if (stat(inside, &about) != 0)
         return attn_fault(err, ATTN_EINVAL, path, "is a directory without inputs.safetensors");
     enum attn_status status = compare ? check_folder(path, err) : ATTN_OK;
-    return status == ATTN_OK ? attn_file_open(inside, file, err) : status;
+    return status == ATTN_OK ? attn_tensors_open(inside, set, err) : status;
 }
 
-static enum attn_status open_all(struct attn_files *files, struct attn_error *err)
+static enum attn_status open_set(struct attn_files *files, struct attn_error *err)
 {
-    struct attn_file *file = &files->file[0];
-    enum attn_status status = open_input(files->request->input, files->request->compare, file, err);
-    if (status != ATTN_OK)
-        return status;
-    files->n_files = 1;
-    for (int i = 0; i < ATTN_IN_INPUTS; i++) {
-        files->input[i] = attn_file_find(file, attn_file_input_name((enum attn_file_input)i));
-        files->from[i] = file;
-    }
-    for (int o = 0; o < ATTN_OUTPUTS; o++)
-        files->stored[o] = attn_file_find(file, attn_output_name((enum attn_output)o));
-    return ATTN_OK;
-}
-
-static enum attn_status open_each(struct attn_files *files, struct attn_error *err)
-{
-    for (int i = 0; i < ATTN_IN_INPUTS; i++) {
-        struct attn_file *file = &files->file[files->n_files];
-        if (files->request->file[i] == NULL)
-            continue;
-        enum attn_status status = attn_file_open(files->request->file[i], file, err);
-        if (status != ATTN_OK)
-            return status;
-        files->n_files++;
-        if (file->n_tensors != 1)
-            return attn_fault(err, ATTN_EINVAL, file->path,
-                              "holds %d tensors; --%s takes a file with one (--input takes many)",
-                              file->n_tensors, attn_file_input_name((enum attn_file_input)i));
-        files->input[i] = &file->tensor[0];
-        files->from[i] = file;
-    }
-    return ATTN_OK;
+    const struct attn_request *r = files->request;
+    const char *name[ATTN_IN_INPUTS];
+    for (int i = 0; i < ATTN_IN_INPUTS; i++)
+        name[i] = attn_file_input_name((enum attn_file_input)i);
+    files->set = &files->own;
+    return r->input != NULL
+               ? open_input(r->input, r->compare, &files->own, err)
+               : attn_tensors_open_each(r->file, name, ATTN_IN_INPUTS, &files->own, err);
 }
 
 static enum attn_status find_inputs(struct attn_files *files, struct attn_error *err)
 {
-    enum attn_status status =
-        files->request->input != NULL ? open_all(files, err) : open_each(files, err);
-    for (int i = ATTN_IN_Q; i <= ATTN_IN_V && status == ATTN_OK; i++)
-        if (files->input[i] == NULL)
-            status = attn_fault(err, ATTN_EINVAL, files->file[0].path,
-                                "has no tensor '%s': q, k and v are needed",
-                                attn_file_input_name((enum attn_file_input)i));
-    return status;
+    for (int i = 0, f = 0; i < ATTN_IN_INPUTS; i++, f = 0) {
+        const char *name = attn_file_input_name((enum attn_file_input)i);
+        const struct attn_tensors_entry *entry = attn_tensors_find(files->set, name);
+        if (entry == NULL && i <= ATTN_IN_V)
+            return attn_fault(err, ATTN_EINVAL, files->set->file[0].path,
+                              "has no tensor '%s': q, k and v are needed", name);
+        if (entry == NULL)
+            continue;
+        files->input[i] = entry->tensor;
+        files->from[i] = entry->file;
+        while (f < files->n_files && files->file[f] != entry->file)
+            f++;
+        files->file[f] = entry->file;
+        files->n_files += f == files->n_files;
+    }
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        files->stored[o] = attn_tensors_find(files->set, attn_output_name((enum attn_output)o));
+    return ATTN_OK;
 }
 
 /* ---- settings -------------------------------------------------------------------------------- */
@@ -146,15 +132,15 @@ static enum attn_status metadata(const struct attn_files *files, const char *key
     const char *path = NULL;
     *value = NULL;
     for (int f = 0; f < files->n_files; f++) {
-        const char *text = attn_file_metadata(&files->file[f], key);
+        const char *text = attn_file_metadata(files->file[f], key);
         if (text == NULL)
             continue;
         if (*value != NULL && strcmp(*value, text) != 0)
-            return attn_fault(err, ATTN_EINVAL, files->file[f].path,
+            return attn_fault(err, ATTN_EINVAL, files->file[f]->path,
                               "metadata %s=%.40s contradicts %s=%.40s of %.80s: say --%s", key,
                               text, key, *value, path, key);
         *value = text;
-        path = files->file[f].path;
+        path = files->file[f]->path;
     }
     return ATTN_OK;
 }
@@ -169,11 +155,11 @@ static enum attn_status setting(const struct attn_files *files, const char *key,
         return metadata(files, key, value, err);
     *value = flag;
     for (int f = 0; f < files->n_files; f++) {
-        said = attn_file_metadata(&files->file[f], key);
+        said = attn_file_metadata(files->file[f], key);
         if (said == NULL || strcmp(said, flag) == 0 ||
             (attn_cli_double(said, &a) && attn_cli_double(flag, &b) && a == b))
             continue;
-        note("--%s %s instead of %s=%.80s in %s", key, flag, key, said, files->file[f].path);
+        note("--%s %s instead of %s=%.80s in %s", key, flag, key, said, files->file[f]->path);
     }
     return ATTN_OK;
 }
@@ -194,7 +180,7 @@ static enum attn_status read_integer(const struct attn_files *files, const char 
     enum attn_status status = metadata(files, key, &said, err);
     if (status == ATTN_OK &&
         (said == NULL || !attn_cli_int(said, -((int64_t)1 << 60), (int64_t)1 << 60, value)))
-        return attn_fault(err, ATTN_EINVAL, files->file[0].path,
+        return attn_fault(err, ATTN_EINVAL, files->file[0]->path,
                           "metadata %s '%.40s': a whole number was expected", key,
                           said != NULL ? said : "");
     return status;
@@ -374,7 +360,7 @@ static enum attn_status alibi_of_words(struct attn_files *files, struct attn_err
         return status;
     size_t n = list != NULL ? strlen(list) : 0;
     if (n < 2 || list[0] != '[' || list[n - 1] != ']')
-        return attn_fault(err, ATTN_EINVAL, files->file[0].path,
+        return attn_fault(err, ATTN_EINVAL, files->file[0]->path,
                           "metadata bias=alibi without alibi_slopes such as [0.5, 0.25]");
     files->slopes = calloc(n, 1);
     if (files->slopes == NULL)
@@ -442,7 +428,7 @@ static enum attn_status cut(const struct attn_files *files, const struct attn_fi
                     to[((b * p->heads + h) * p->n_query + i % p->n_query) * p->n_key +
                        j % p->n_key] = *from;
                 else if ((*from != 0) != hidden)
-                    return attn_fault(err, ATTN_EINVAL, files->file[0].path,
+                    return attn_fault(err, ATTN_EINVAL, files->file[0]->path,
                                       "mask shows query %lld key %lld of another document",
                                       (long long)i, (long long)j);
             }
@@ -463,7 +449,7 @@ static enum attn_status bytes_of_word(struct attn_files *files, const struct att
         return ATTN_OK;
     if (attn_file_dtype_size(t->dtype) != 1 || t->n_axes > 4 ||
         (in_entries && memcmp(t->extent, all, sizeof all) != 0))
-        return attn_fault(err, ATTN_EINVAL, files->file[0].path,
+        return attn_fault(err, ATTN_EINVAL, files->file[0]->path,
                           "mask is %s %s: U8 or BOOL [%lld,%lld,%lld,%lld] would fit",
                           attn_file_dtype_name(t->dtype), attn_file_shape(t, text),
                           (long long)all[0], (long long)all[1], (long long)all[2],
@@ -495,12 +481,10 @@ static struct attn_file_tensor *look_up(struct attn_files *files, const char *na
 {
     char whole[256];
     int n = snprintf(whole, sizeof whole, "%s%s%s", name, part[0] != '\0' ? "." : "", part);
-    if (files->request->input == NULL) {
-        *file = files->from[ATTN_IN_KEY_MASK];
-        return strcmp(whole, "key_mask") == 0 ? files->input[ATTN_IN_KEY_MASK] : NULL;
-    }
-    *file = &files->file[0];
-    return n < (int)sizeof whole ? attn_file_find(*file, whole) : NULL;
+    const struct attn_tensors_entry *entry =
+        n < (int)sizeof whole ? attn_tensors_find(files->set, whole) : NULL;
+    *file = entry != NULL ? entry->file : NULL;
+    return entry != NULL ? entry->tensor : NULL;
 }
 
 static enum attn_status check_type(const struct attn_file *file, const struct attn_file_tensor *t,
@@ -596,7 +580,7 @@ static enum attn_status translate(const struct attn_files *files, const char *sa
         return translate_band(files, text, err);
     if (is_causal && p->n_query != p->n_key)
         return attn_fault(
-            err, ATTN_EINVAL, files->file[0].path,
+            err, ATTN_EINVAL, files->file[0]->path,
             "metadata mask=causal with Lq = %lld and Lk = %lld could mean two things: "
             "say --mask 'causal(tl)' (query 0 at key 0) or --mask 'causal(br)' (last "
             "query at last key)",
@@ -613,13 +597,13 @@ static void note_difference(const struct attn_files *files, const char *flag)
 {
     int square = files->problem.n_query == files->problem.n_key;
     for (int f = 0; f < files->n_files; f++) {
-        const char *said = attn_file_metadata(&files->file[f], "mask");
+        const char *said = attn_file_metadata(files->file[f], "mask");
         if (said == NULL || strcmp(said, flag) == 0 ||
             (strcmp(said, "padding") == 0 && strcmp(flag, "keys(key_mask)") == 0) ||
             (strcmp(said, "causal") == 0 && square &&
              (strcmp(flag, "causal(br)") == 0 || strcmp(flag, "causal(tl)") == 0)))
             continue;
-        note("--mask '%s' instead of mask=%.80s in %s", flag, said, files->file[f].path);
+        note("--mask '%s' instead of mask=%.80s in %s", flag, said, files->file[f]->path);
     }
 }
 
@@ -718,7 +702,7 @@ void attn_files_lse(const struct attn_files *files, const struct attn_file *resu
 {
     memset(claims, 0, sizeof *claims);
     for (int f = 0; f < files->n_files; f++)
-        read_lse(&files->file[f], claims);
+        read_lse(files->file[f], claims);
     if (result != NULL)
         read_lse(result, claims);
 }
@@ -764,37 +748,37 @@ static int is_read(const struct attn_files *files, int input)
            (files->pass == ATTN_BACKWARD || (input != ATTN_IN_DO && input != ATTN_IN_DLSE));
 }
 
-const char *attn_files_unused(const struct attn_files *files, const struct attn_file_tensor *tensor,
-                              int *is_result)
+const char *attn_files_unused(const struct attn_files *files,
+                              const struct attn_tensors_entry *entry, int *is_result)
 {
     enum attn_dtype storage;
-    int used = 0, o = attn_output_named(tensor->name);
+    int used = 0, o = attn_output_named(entry->name);
     *is_result = 1;
     if (o >= 0)
         return attn_files_asks(files, (enum attn_output)o)
                    ? attn_files_why_not(files, (enum attn_output)o, NULL)
                    : NULL;
     /* Integers are no result; what --only leaves out is none either. */
-    *is_result = attn_file_dtype_storage(tensor->dtype, &storage) && files->request->only == NULL &&
-                 attn_file_input_named(tensor->name) < 0;
+    *is_result = attn_file_dtype_storage(entry->tensor->dtype, &storage) &&
+                 files->request->only == NULL && attn_file_input_named(entry->name) < 0;
     for (int i = 0; i < ATTN_IN_INPUTS; i++)
-        used |= files->input[i] == tensor && is_read(files, i);
+        used |= files->input[i] == entry->tensor && is_read(files, i);
     for (int n = 0; n < files->n_named; n++)
-        used |= files->named[n] == tensor;
-    used |= files->request->mask == NULL && strcmp(tensor->name, "mask") == 0 &&
+        used |= files->named[n] == entry->tensor;
+    used |= files->request->mask == NULL && strcmp(entry->name, "mask") == 0 &&
             says(files, "mask", "band"); /* the bytes say the same */
     return used ? NULL : "nothing uses a tensor of this name (--only o,lse leaves it aside)";
 }
 
-/* Tensors of --input that had no part: a misspelt name must not pass in silence. */
+/* Tensors that had no part: a misspelt name must not pass in silence. */
 static void note_unused(const struct attn_files *files)
 {
-    const struct attn_file *file = &files->file[0];
-    for (int t = 0; files->request->input != NULL && t < file->n_tensors; t++) {
+    for (int e = 0; e < files->set->n; e++) {
+        const struct attn_tensors_entry *entry = &files->set->entry[e];
         int is_result;
-        if (attn_files_unused(files, &file->tensor[t], &is_result) != NULL &&
+        if (attn_files_unused(files, entry, &is_result) != NULL &&
             !(is_result && files->request->compare)) /* the table names those */
-            note("tensor '%.40s' of %s is not used", file->tensor[t].name, file->path);
+            note("tensor '%.40s' of %s is not used", entry->name, entry->file->path);
     }
 }
 
@@ -827,13 +811,15 @@ static enum attn_status check_only(const struct attn_files *files, struct attn_e
     return ATTN_OK;
 }
 
-enum attn_status attn_files_open(const struct attn_request *request, struct attn_files *files,
-                                 struct attn_error *err)
+enum attn_status attn_files_open(const struct attn_request *request, const struct attn_tensors *set,
+                                 struct attn_files *files, struct attn_error *err)
 {
     enum attn_status status;
     memset(files, 0, sizeof *files);
     files->request = request;
+    files->set = set;
     if ((status = attn_spec_parse(request->spec, &files->spec, err)) != ATTN_OK ||
+        (set == NULL && (status = open_set(files, err)) != ATTN_OK) ||
         (status = find_inputs(files, err)) != ATTN_OK ||
         (status = set_layout(files, err)) != ATTN_OK ||
         (status = set_heads(files, err)) != ATTN_OK || (status = set_pass(files, err)) != ATTN_OK ||
@@ -864,8 +850,7 @@ enum attn_status attn_files_load(struct attn_files *files, struct attn_error *er
 void attn_files_close(struct attn_files *files)
 {
     attn_mask_free(files->mask);
-    for (int f = 0; f < files->n_files; f++)
-        attn_file_close(&files->file[f]);
+    attn_tensors_close(&files->own);
     for (int o = 0; o < ATTN_OUTPUTS && !files->given; o++)
         free(files->output[o].data);
     free(files->packed.q);

@@ -51,11 +51,13 @@ struct attn_packed_batch {
 struct attn_files {
     const struct attn_request *request; /* borrowed */
     struct attn_spec spec;
-    struct attn_file file[ATTN_IN_INPUTS]; /* one, or one for each input */
+    const struct attn_tensors *set; /* where everything lies: its own, or the caller's */
+    struct attn_tensors own;
+    struct attn_file_tensor *input[ATTN_IN_INPUTS]; /* of the set; NULL: absent */
+    struct attn_file *from[ATTN_IN_INPUTS];         /* where each is */
+    struct attn_file *file[ATTN_IN_INPUTS];         /* the different ones among these */
     int n_files;
-    struct attn_file_tensor *input[ATTN_IN_INPUTS];         /* into the files; NULL: absent */
-    struct attn_file *from[ATTN_IN_INPUTS];                 /* where each is */
-    struct attn_file_tensor *stored[ATTN_OUTPUTS];          /* results beside the inputs */
+    struct attn_tensors_entry *stored[ATTN_OUTPUTS];        /* results beside the inputs */
     const struct attn_file_tensor *named[ATTN_FILES_NAMED]; /* by the mask */
     int n_named;
     int layout_row; /* of the table in file_problem.c */
@@ -77,9 +79,10 @@ struct attn_files {
 
 /* ---- file_problem.c -------------------------------------------------------------------------- */
 
-/* Open the files, settle every question.  Whatever is returned, attn_files_close is due. */
-enum attn_status attn_files_open(const struct attn_request *request, struct attn_files *files,
-                                 struct attn_error *err);
+/* Open the files, unless a set of tensors is given (else NULL), and settle every question.  Whatever
+ * is returned, attn_files_close is due. */
+enum attn_status attn_files_open(const struct attn_request *request, const struct attn_tensors *set,
+                                 struct attn_files *files, struct attn_error *err);
 void attn_files_close(struct attn_files *files);
 
 /* The inputs that the pass reads, into memory; a mask's tensors are there already. */
@@ -92,11 +95,11 @@ const char *attn_files_layout(const struct attn_files *files); /* "B,H,L,d", ...
 void attn_files_lse(const struct attn_files *files, const struct attn_file *result,
                     struct attn_claims *claims);
 
-/* Why a tensor of the input plays no part: no input, no mask, and no result that a comparison
+/* Why a tensor plays no part: no input, no mask, and no result that a comparison
  * judges.  NULL: it plays one, or was left aside by --only.  *is_result: it may have been meant
  * as a result, so that a comparison which leaves it out has not judged all that it was given. */
-const char *attn_files_unused(const struct attn_files *files, const struct attn_file_tensor *tensor,
-                              int *is_result);
+const char *attn_files_unused(const struct attn_files *files,
+                              const struct attn_tensors_entry *entry, int *is_result);
 
 /* Why a result of this name that somebody gave cannot be judged; NULL: it can.  from: its file, as
  * for attn_files_lse. */

@@ -51,7 +51,8 @@ static enum attn_status price_tensors(const struct attn_files *files, struct att
         if (!files->request->compare || !compared || status != ATTN_OK)
             continue;
         if (files->stored[o] != NULL)
-            status = attn_cost_add(sum, "results in the file", files->stored[o]->bytes, 1, err);
+            status =
+                attn_cost_add(sum, "results in the file", files->stored[o]->tensor->bytes, 1, err);
         enum attn_file_axes kind = attn_file_axes_of((enum attn_output)o);
         int is_sum = kind == ATTN_AXES_KEYS || kind == ATTN_AXES_PAIRS;
         int64_t rows = kind == ATTN_AXES_KEYS ? files->problem.n_key : files->problem.n_query;

@@ -93,7 +93,7 @@ static enum attn_status open_packed(struct attn_files *files, struct attn_error 
     if (!files->layout.is_packed &&
         (files->input[ATTN_IN_CU_Q] != NULL || files->input[ATTN_IN_CU_K] != NULL))
         return attn_fault(
-            err, ATTN_EINVAL, files->file[0].path,
+            err, ATTN_EINVAL, files->file[0]->path,
             "has cu_seqlens, which belong to packed tensors [T,H,d]: say --layout THD");
     if (!files->layout.is_packed)
         return ATTN_OK;
@@ -409,9 +409,9 @@ enum attn_status attn_files_shapes(struct attn_files *files, struct attn_error *
         status = attn_files_fits(files, files->from[ATTN_IN_DLSE], in[ATTN_IN_DLSE], "dlse",
                                  ATTN_LSE, err);
     for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
-        if (o != ATTN_DBIAS || in[ATTN_IN_BIAS] != NULL)
+        if (files->stored[o] != NULL && (o != ATTN_DBIAS || in[ATTN_IN_BIAS] != NULL))
             status =
-                attn_files_fits(files, &files->file[0], files->stored[o],
+                attn_files_fits(files, files->stored[o]->file, files->stored[o]->tensor,
                                 attn_output_name((enum attn_output)o), (enum attn_output)o, err);
     return status;
 }

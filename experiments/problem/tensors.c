@@ -106,18 +106,45 @@ static enum attn_status list_entries(struct attn_tensors *set, struct attn_error
     return ATTN_OK;
 }
 
+static enum attn_status begin(const char *path, struct attn_tensors *set, struct attn_error *err)
+{
+    memset(set, 0, sizeof *set);
+    set->path = path;
+    set->file = calloc(ATTN_TENSORS_FILES, sizeof *set->file);
+    return set->file != NULL ? ATTN_OK : attn_fail(err, ATTN_ENOMEM, "no memory to list %s", path);
+}
+
+enum attn_status attn_tensors_open_each(const char *const *path, const char *const *name, int n,
+                                        struct attn_tensors *set, struct attn_error *err)
+{
+    enum attn_status status = begin(path[0], set, err);
+    set->entry = calloc((size_t)n, sizeof *set->entry);
+    if (status == ATTN_OK && set->entry == NULL)
+        status = attn_fail(err, ATTN_ENOMEM, "no memory for the names of %d tensors", n);
+    for (int i = 0; i < n && status == ATTN_OK; i++) {
+        struct attn_file *file = &set->file[set->n_files];
+        if (path[i] == NULL || (status = add_file(set, path[i], err)) != ATTN_OK)
+            continue;
+        if (file->n_tensors != 1)
+            return attn_fault(err, ATTN_EINVAL, file->path,
+                              "holds %d tensors; --%s takes a file with one (--input takes many)",
+                              file->n_tensors, name[i]);
+        struct attn_tensors_entry *entry = &set->entry[set->n++];
+        *entry = (struct attn_tensors_entry){.file = file, .tensor = &file->tensor[0]};
+        snprintf(entry->name, sizeof entry->name, "%s", name[i]);
+    }
+    return status;
+}
+
 enum attn_status attn_tensors_open(const char *path, struct attn_tensors *set,
                                    struct attn_error *err)
 {
     struct stat about;
-    memset(set, 0, sizeof *set);
-    set->path = path;
-    set->file = calloc(ATTN_TENSORS_FILES, sizeof *set->file);
-    if (set->file == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory to list %s", path);
-    enum attn_status status = stat(path, &about) == 0 && S_ISDIR(about.st_mode)
-                                  ? add_folder(set, err)
-                                  : add_file(set, path, err);
+    enum attn_status status = begin(path, set, err);
+    if (status != ATTN_OK)
+        return status;
+    status = stat(path, &about) == 0 && S_ISDIR(about.st_mode) ? add_folder(set, err)
+                                                               : add_file(set, path, err);
     return status == ATTN_OK ? list_entries(set, err) : status;
 }
 

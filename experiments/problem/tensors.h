@@ -1,5 +1,5 @@
-/* A set of named tensors: one file, or all the .safetensors, .npy and .npz files of a folder.  What
- * two of them hold can then be compared name by name. */
+/* A set of named tensors: one file, all the .safetensors, .npy and .npz files of a folder, or files
+ * of one tensor each.  What two sets hold can then be compared name by name. */
 #ifndef EXPERIMENTS_PROBLEM_TENSORS_H
 #define EXPERIMENTS_PROBLEM_TENSORS_H
 
@@ -24,6 +24,10 @@ struct attn_tensors {
  * is not what it should be.  Closing after a failure is legal. */
 enum attn_status attn_tensors_open(const char *path, struct attn_tensors *set,
                                    struct attn_error *err);
+/* Files with one tensor each, which is called name[i] whatever the file calls it; path[i] NULL: there
+ * is no such tensor; path[0] names the set.  EINVAL: a file holds more. */
+enum attn_status attn_tensors_open_each(const char *const *path, const char *const *name, int n,
+                                        struct attn_tensors *set, struct attn_error *err);
 void attn_tensors_close(struct attn_tensors *set);
 
 struct attn_tensors_entry *attn_tensors_find(const struct attn_tensors *set, const char *name);
