@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -246,46 +247,33 @@ static void put_about(struct attn_report *r, const struct attn_verdict_list *lis
     attn_document_paragraph(d);
     attn_document_put(d, ATTN_WORDS, "The line that repeats it:");
     attn_document_close(d);
-    attn_document_command(d, r->command);
+    attn_document_lines(d, r->command);
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-static int is_bad(enum attn_verdict verdict)
+/* What the terminal says, with more of the failures. */
+static void put_text(struct attn_document *d, const struct attn_verdicts *v,
+                     const struct attn_verdict_list *list)
 {
-    return verdict != ATTN_PASS && verdict != ATTN_REFUSED && verdict != ATTN_WEAK;
-}
-
-static void put_counts(struct attn_document *d, const struct attn_verdicts *v,
-                       const struct attn_verdict_list *list)
-{
-    static const char *const head[] = {
-        "",       "#pass",    "#fail", "#crash", "#timeout", "#intermittent",
-        "#error", "#refused", "#weak", NULL};
-    static const enum attn_verdict order[] = {ATTN_PASS,    ATTN_FAILED,       ATTN_CRASH,
-                                              ATTN_TIMEOUT, ATTN_INTERMITTENT, ATTN_ERROR,
-                                              ATTN_REFUSED, ATTN_WEAK};
+    enum { DETAILED = 24 };
+    struct attn_verdicts page = *v;
+    char *text;
+    size_t size;
+    page.out = attn_cli_memory(&text, &size);
+    page.detailed = DETAILED;
+    page.listed = INT_MAX;
+    page.verbose = 0;
+    attn_verdicts_text(&page, list);
+    fclose(page.out);
     attn_document_heading(d, 3, "Verdicts");
-    attn_document_table(d, head);
-    for (int relations = 0; relations < 2; relations++) {
-        const struct attn_tally t =
-            attn_verdicts_tally(v, list, relations ? ATTN_RELATIONS : ATTN_NO_RELATIONS);
-        if (t.n == 0)
-            continue;
-        attn_document_row(d);
-        attn_document_cell(d, ATTN_WORDS, relations ? "relations" : "cases");
-        for (size_t n = 0; n < sizeof order / sizeof *order; n++)
-            attn_document_cell(d, is_bad(order[n]) && t.count[order[n]] > 0 ? ATTN_BAD : ATTN_WORDS,
-                               "%d", t.count[order[n]]);
-    }
-    attn_document_table_end(d);
-    attn_document_paragraph(d);
-    attn_document_put(d, ATTN_WORDS,
-                      "A case meets an oracle in a wider type, every element of every output; a "
-                      "relation compares two runs with each other. Refused is what asks for "
-                      "something that is not claimed; weak is what passed, and would have passed "
-                      "with an output of zeros.");
-    attn_document_close(d);
+    attn_document_lines(d, attn_cli_need(text));
+    free(text);
+    attn_document_text(d,
+                       "A case meets an oracle in a wider type, every element of every output; a "
+                       "relation compares two runs with each other. Refused is what asks for "
+                       "something that is not claimed: nothing is known of it, good or bad. Weak "
+                       "is what passed, and would have passed with an output of zeros.");
 }
 
 static void put_outputs(struct attn_document *d, const struct attn_verdict_list *list)
@@ -350,117 +338,6 @@ static void put_factors(struct attn_document *d, const struct attn_verdict_list 
     attn_document_table_end(d);
 }
 
-static void put_refused(struct attn_document *d, const struct attn_verdict_list *list, int refused)
-{
-    static const char *const claims[] = {"cases that want", "#number", "#and nothing else", NULL};
-    static const char *const declined[] = {"declined", "#number", "#and nothing else", NULL};
-    static const char *const relations[] = {"relations", "why", NULL};
-    static const char *const *const head[] = {claims, declined, relations};
-    struct attn_refusal r;
-    int open = -1;
-    attn_document_heading(d, 3, "What was refused, and why");
-    attn_document_paragraph(d);
-    if (refused == 0)
-        attn_document_put(d, ATTN_WORDS, "Nothing was refused.");
-    else
-        attn_document_put(
-            d, ATTN_WORDS,
-            "%d checks ask for what is not claimed. Nothing is known of these, good or "
-            "bad.",
-            refused);
-    attn_document_close(d);
-    for (int n = 0; attn_verdicts_refusal(list, n, &r); n++) {
-        if (open >= 0 && (int)r.sort != open)
-            attn_document_table_end(d);
-        if ((int)r.sort != open)
-            attn_document_table(d, head[r.sort]);
-        open = (int)r.sort;
-        if (r.sort == ATTN_REFUSED_RELATIONS) {
-            put_row(d, r.what, ATTN_CODE, r.why);
-            continue;
-        }
-        attn_document_row(d);
-        attn_document_cell(d, ATTN_WORDS, "%s", r.what);
-        attn_document_cell(d, ATTN_WORDS, "%d", r.n);
-        attn_document_cell(d, ATTN_WORDS, "%d", r.alone);
-    }
-    if (open >= 0)
-        attn_document_table_end(d);
-}
-
-/* ---- failures -------------------------------------------------------------------------------- */
-
-static void put_line(struct attn_document *d, const char *name, enum attn_style style,
-                     const char *text)
-{
-    if (text == NULL || text[0] == '\0')
-        return;
-    attn_document_put(d, ATTN_WORDS, "%s ", name);
-    attn_document_put(d, style, "%s", text);
-    attn_document_put(d, ATTN_WORDS, ". ");
-}
-
-static void put_failure(struct attn_document *d, const struct attn_verdict_entry *x, int alike)
-{
-    char words[40], text[200];
-    const char *name;
-    attn_document_paragraph(d);
-    attn_document_put(d, ATTN_BAD, "%s", attn_verdict_words(&x->result, words));
-    attn_document_put(d, ATTN_WORDS, " %s ", x->kind);
-    attn_document_put(d, ATTN_CODE, "%s", x->text);
-    if (x->result.text[0] == '\0')
-        attn_document_put(d, ATTN_WORDS, ". ");
-    put_line(d, ":", ATTN_CODE, x->result.text);
-    put_line(d, "The case is there for:", ATTN_WORDS, x->why);
-    put_line(d, "Found as:", ATTN_CODE, x->found_as);
-    for (int n = 0; (name = attn_verdict_fact(&x->result, n, text)) != NULL; n++)
-        if (strcmp(name, "declared") != 0) {
-            char title[24];
-            snprintf(title, sizeof title, "%s:", name);
-            put_line(d, title, ATTN_CODE, text);
-        }
-    if (alike > 0)
-        attn_document_put(d, ATTN_WORDS, "Beside it, %d like it.", alike);
-    attn_document_close(d);
-    if (x->again[0] != '\0')
-        attn_document_command(d, x->again);
-}
-
-static void put_failures(struct attn_report *r, const struct attn_verdicts *v,
-                         const struct attn_verdict_list *list, int failures)
-{
-    enum { SHOWN = 24 };
-    static const char *const head[] = {"verdict", "case", NULL};
-    struct attn_document *d = &r->document;
-    struct attn_verdict_entry **bad;
-    int *alike, agree, n = attn_verdicts_worst(v, list, 0, &bad, &alike);
-    const char *cause = attn_common_cause_name(&list->causes, &agree);
-    attn_document_heading(d, 3, "What failed");
-    attn_document_paragraph(d);
-    if (failures == 0)
-        attn_document_put(d, ATTN_GOOD, "Nothing failed.");
-    else
-        attn_document_put(d, ATTN_WORDS, "%d, the worst first. ", failures);
-    if (cause != NULL) {
-        attn_document_put(d, ATTN_WORDS, "%d of them look like this: ", agree);
-        attn_document_put(d, ATTN_CODE, "%s", cause);
-        attn_document_put(d, ATTN_WORDS, ".");
-    }
-    attn_document_close(d);
-    for (int e = 0; e < n && e < SHOWN; e++)
-        put_failure(d, bad[e], alike[e]);
-    if (n > SHOWN)
-        attn_document_table(d, head);
-    for (int e = SHOWN; e < n; e++) {
-        char words[40];
-        put_row(d, attn_verdict_words(&bad[e]->result, words), ATTN_CODE, bad[e]->text);
-    }
-    if (n > SHOWN)
-        attn_document_table_end(d);
-    free(bad);
-    free(alike);
-}
-
 /* ---- the page -------------------------------------------------------------------------------- */
 
 void attn_report_add(struct attn_report *r, const struct attn_verdicts *v,
@@ -487,11 +364,9 @@ void attn_report_add(struct attn_report *r, const struct attn_verdicts *v,
     if (r->kind[0] != '\0')
         put_about(r, list);
     r->kind[0] = '\0'; /* what was said of this one is not the next one's */
-    put_failures(r, v, list, t.failures);
+    put_text(d, v, list);
     if (x->is_setup || t.soak != NULL) /* of random cases, those that failed are all that is kept */
         return;
-    put_counts(d, v, list);
     put_outputs(d, list);
     put_factors(d, list);
-    put_refused(d, list, x->refused);
 }

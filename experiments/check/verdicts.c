@@ -7,6 +7,7 @@
 
 #include "experiments/check/check_report.h"
 #include "experiments/cli/cli.h"
+#include "tests/harness/cases/claims.h"
 #include "tests/harness/files/fileio.h"
 
 /* ---- collecting ------------------------------------------------------------------------------ */
@@ -26,7 +27,7 @@ static char *command(const char *arguments)
 
 void attn_verdicts_open(struct attn_verdicts *v, FILE *out)
 {
-    *v = (struct attn_verdicts){.out = out};
+    *v = (struct attn_verdicts){.out = out, .detailed = 8, .listed = 24};
 }
 
 struct attn_verdict_list *attn_verdicts_begin(const char *spec)
@@ -255,8 +256,10 @@ static int is_alike(const struct attn_verdict_entry *x, const struct attn_verdic
     return *a == *b;
 }
 
-int attn_verdicts_worst(const struct attn_verdicts *v, const struct attn_verdict_list *list,
-                        int all, struct attn_verdict_entry ***worst, int **alike)
+/* The failures, the worst first, each with how many there are like it beside; what is like
+ * another stands only there.  all: what passed as well.  Returns how many; free both. */
+static int find_worst(const struct attn_verdicts *v, const struct attn_verdict_list *list, int all,
+                      struct attn_verdict_entry ***worst, int **alike)
 {
     struct attn_verdict_entry **bad = attn_cli_need(calloc((size_t)list->n + 1, sizeof *bad));
     int n = 0, kinds = 0, *like = attn_cli_need(calloc((size_t)list->n + 1, sizeof *like));
@@ -282,20 +285,19 @@ int attn_verdicts_worst(const struct attn_verdicts *v, const struct attn_verdict
  * another. */
 static void print_failures(struct attn_verdicts *v, const struct attn_verdict_list *list)
 {
-    enum { DETAILED = 8, LISTED = 24 };
     struct attn_verdict_entry **bad;
-    int *alike, kinds = attn_verdicts_worst(v, list, v->details, &bad, &alike);
-    for (int e = 0; e < kinds && e < DETAILED + LISTED; e++) {
-        if (e < DETAILED)
+    int *alike, kinds = find_worst(v, list, v->details, &bad, &alike);
+    for (int e = 0; e < kinds && e - v->detailed < v->listed; e++) {
+        if (e < v->detailed)
             print_details(v->out, list->spec, bad[e]);
         else
             print_line(v->out, bad[e]);
         if (alike[e] > 0)
             fprintf(v->out, "  and %d more like it (--verbose has a line for each)\n", alike[e]);
     }
-    if (kinds > DETAILED + LISTED)
+    if (kinds - v->detailed > v->listed)
         fprintf(v->out, "  ... and %d more (--verbose has a line for each)\n",
-                kinds - DETAILED - LISTED);
+                kinds - v->detailed - v->listed);
     free(bad);
     free(alike);
 }
@@ -398,7 +400,63 @@ static void print_cause(FILE *out, const struct attn_verdict_list *list)
                 list->causes.diagnosed, cause);
 }
 
-static void print_text(struct attn_verdicts *v, const struct attn_verdict_list *list)
+/* ---- what was refused ------------------------------------------------------------------------ */
+
+/* A count of refusals says nothing to whoever must do something about them: cases are refused for
+ * want of a claim or several, or for what is declined, and each word is counted. */
+static int is_refused(const struct attn_verdict_entry *x, const char *kind)
+{
+    return x->result.verdict == ATTN_REFUSED && strcmp(x->kind, kind) == 0;
+}
+
+/* Whether the list "backward, empty" has this word. */
+static int lists(const char *text, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *at = text; at != NULL; at = strstr(at, ", "), at = at != NULL ? at + 2 : at)
+        if (strncmp(at, word, n) == 0 && (at[n] == '\0' || at[n] == ','))
+            return 1;
+    return 0;
+}
+
+/* Each word of "WHY word, word", with the cases that want it, and those that want nothing else. */
+static void print_refused_cases(FILE *out, const struct attn_verdict_list *list, const char *why,
+                                const char *title, int n_words, const char *(*name)(int))
+{
+    int found = 0;
+    for (int w = 0; w < n_words; w++) {
+        int n = 0, alone = 0;
+        for (int e = 0; e < list->n && name(w) != NULL; e++) {
+            const struct attn_verdict_entry *x = &list->entry[e];
+            if (!is_refused(x, "case") || strncmp(x->result.text, why, strlen(why)) != 0)
+                continue;
+            n += lists(x->result.text + strlen(why), name(w));
+            alone += strcmp(x->result.text + strlen(why), name(w)) == 0;
+        }
+        if (n > 0)
+            fprintf(out, "%s %s %d (%d alone)", found++ > 0 ? "," : title, name(w), n, alone);
+    }
+    fputs(found > 0 ? "\n" : "", out);
+}
+
+/* Relations of one reason are named together. */
+static void print_refused_relations(FILE *out, const struct attn_verdict_list *list)
+{
+    for (int e = 0; e < list->n; e++) {
+        const struct attn_verdict_entry *x = &list->entry[e], *y = list->entry;
+        while (y < x && !(is_refused(y, "relation") && strcmp(y->result.text, x->result.text) == 0))
+            y++;
+        if (!is_refused(x, "relation") || y < x)
+            continue;
+        fputs("  refused relations", out);
+        for (; y < list->entry + list->n; y++)
+            if (is_refused(y, "relation") && strcmp(y->result.text, x->result.text) == 0)
+                fprintf(out, " %s", y->name);
+        fprintf(out, ": %.300s\n", x->result.text);
+    }
+}
+
+void attn_verdicts_text(struct attn_verdicts *v, const struct attn_verdict_list *list)
 {
     char declared[400];
     if (list == NULL)
@@ -437,14 +495,20 @@ static void print_text(struct attn_verdicts *v, const struct attn_verdict_list *
         fputc('\n', v->out);
     if (attn_verdicts_declared(list, declared, sizeof declared) > 1) /* one says it in its lines */
         fprintf(v->out, "  declared: %s\n", declared);
-    attn_verdicts_refused(v->out, list);
+    print_refused_cases(
+        v->out, list, "not claimed: ", "  refused cases, by the claim that they want:", ATTN_CLAIMS,
+        attn_claim_name);
+    print_refused_cases(v->out, list,
+                        "declined: ", "  refused cases, by what was declined:", ATTN_DECLINES,
+                        attn_decline_name);
+    print_refused_relations(v->out, list);
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
 /* One spec's checks, or, given NULL, what the format needs at its end. */
 static void (*const print_as[])(struct attn_verdicts *v, const struct attn_verdict_list *list) = {
-    [ATTN_FORMAT_TEXT] = print_text,
+    [ATTN_FORMAT_TEXT] = attn_verdicts_text,
     [ATTN_FORMAT_TAP] = attn_verdicts_tap,
     [ATTN_FORMAT_JUNIT] = attn_verdicts_junit,
     [ATTN_FORMAT_JSON] = attn_verdicts_json};

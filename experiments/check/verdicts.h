@@ -41,9 +41,10 @@ struct attn_verdict_list {
 struct attn_verdicts {
     FILE *out;
     enum attn_format format;
-    int strict;  /* WEAK is a failure                         */
-    int verbose; /* text: a line for every check              */
-    int details; /* text: full details also of what passes    */
+    int strict;           /* WEAK is a failure                         */
+    int verbose;          /* text: a line for every check              */
+    int details;          /* text: full details also of what passes    */
+    int detailed, listed; /* text: failures with full details, and then with a line each */
     int n_specs, n_checks;
     struct attn_report *report; /* of --report (check_report.h), or NULL */
 };
@@ -94,28 +95,11 @@ void attn_verdicts_tap(struct attn_verdicts *v, const struct attn_verdict_list *
 void attn_verdicts_junit(struct attn_verdicts *v, const struct attn_verdict_list *list);
 void attn_verdicts_json(struct attn_verdicts *v, const struct attn_verdict_list *list);
 
-/* The failures, the worst first, each with how many there are like it beside; what is like
- * another stands only there.  all: what passed as well.  Returns how many; free both. */
-int attn_verdicts_worst(const struct attn_verdicts *v, const struct attn_verdict_list *list,
-                        int all, struct attn_verdict_entry ***worst, int **alike);
+/* As text, whatever v's format is; of NULL nothing. */
+void attn_verdicts_text(struct attn_verdicts *v, const struct attn_verdict_list *list);
 
 /* What all the bounds took at its word, over all checks: "u 5.96e-08, ..."; how many checks say
  * something. */
 int attn_verdicts_declared(const struct attn_verdict_list *list, char *text, size_t size);
-
-/* verdicts_refused.c: refusal number n: of cases for want of a claim or for what is declined
- * (what: the word; alone: those that want nothing else), of relations for a reason (what: their
- * names).  0 beyond the last. */
-struct attn_refusal {
-    enum { ATTN_REFUSED_CLAIM, ATTN_REFUSED_DECLINED, ATTN_REFUSED_RELATIONS } sort;
-    char what[400];
-    const char *why; /* of relations */
-    int n, alone;
-};
-int attn_verdicts_refusal(const struct attn_verdict_list *list, int n, struct attn_refusal *r);
-
-/* verdicts_refused.c: why relations, and what external implementations do not claim, were refused,
- * in groups. */
-void attn_verdicts_refused(FILE *out, const struct attn_verdict_list *list);
 
 #endif

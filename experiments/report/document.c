@@ -234,17 +234,21 @@ void attn_document_text(struct attn_document *d, const char *text)
     attn_document_close(d);
 }
 
-void attn_document_command(struct attn_document *d, const char *line)
+void attn_document_lines(struct attn_document *d, const char *lines)
 {
     char text[2600];
-    snprintf(text, sizeof text, "%s", line);
-    clean(text);
-    if (d->is_html) {
-        fputs("<pre><code>", d->out);
-        attn_html_text(d->out, text);
-        fputs("</code></pre>\n", d->out);
-    } else /* indented: no fence that the text could close */
-        fprintf(d->out, "    %s\n\n", text);
+    fputs(d->is_html ? "<pre><code>" : "", d->out);
+    for (size_t n = 0; *lines != '\0'; lines += n + (lines[n] == '\n')) {
+        n = strcspn(lines, "\n");
+        snprintf(text, sizeof text, "%.*s", (int)n, lines);
+        clean(text);
+        if (d->is_html) {
+            attn_html_text(d->out, text);
+            fputs(lines[n] == '\n' ? "\n" : "", d->out);
+        } else /* indented: no fence that the text could close */
+            fprintf(d->out, "    %s\n", text);
+    }
+    fputs(d->is_html ? "</code></pre>\n" : "\n", d->out);
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */

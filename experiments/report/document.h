@@ -37,8 +37,8 @@ void attn_document_close(struct attn_document *d);     /* ... here, is one      
 /* A whole paragraph of words; of "" nothing. */
 void attn_document_text(struct attn_document *d, const char *text);
 
-/* A line of a shell, by itself. */
-void attn_document_command(struct attn_document *d, const char *line);
+/* A line of a shell by itself, or lines of somebody's output. */
+void attn_document_lines(struct attn_document *d, const char *lines);
 
 /* Columns by their heads, NULL behind the last; heads that begin with '#' are of numbers. */
 void attn_document_table(struct attn_document *d, const char *const *head);
