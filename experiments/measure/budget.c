@@ -9,9 +9,9 @@
 
 #include "experiments/cli/cli.h"
 
-/* Where nothing is known yet, guesses on the low side: what is tried is known afterwards.  The
- * oracle's is for a visible pair and a feature of a key or value.  And starting a process. */
-static const double FLOPS_PER_S = 4e9, ORACLE_S = 2e-9, START_S = 0.02;
+/* Where nothing is known yet, guesses on the low side.  The oracle's is for a visible pair and a
+ * feature of a key or value.  And starting a process. */
+static const double FLOPS_PER_S = 1e11, ORACLE_S = 2e-9, START_S = 0.02;
 
 /* ---- curves ---------------------------------------------------------------------------------- */
 
@@ -176,15 +176,8 @@ void attn_budget_learn(struct attn_budget *budget, struct attn_sweep_state *stat
     state->measured = 1;
     state->first_s = point->wall_s;
     state->later_s = again ? point->wall_s : point->wall_s - verify_s;
-    attn_budget_take(budget, state,
-                     &(struct attn_taken){state->work, fmax((double)state->point.floor_bytes, 1),
-                                          first_s, warm_s, fmax(base_s, 0)});
-}
-
-void attn_budget_take(struct attn_budget *budget, struct attn_sweep_state *state,
-                      const struct attn_taken *taken)
-{
-    state->taken = *taken;
+    state->taken = (struct attn_taken){state->work, fmax((double)state->point.floor_bytes, 1),
+                                       first_s, warm_s, fmax(base_s, 0)};
     budget->recent[budget->n_taken++ % ATTN_BUDGET_RECENT] = state;
 }
 
@@ -211,10 +204,7 @@ static void keep_nearer(const struct attn_sweep_state *state, const struct attn_
     *least = fmin(*least, d);
 }
 
-/* Beyond this, a rate says little about another point: 64 times the work on its own curve. */
-static const double FAR = 4.2;
-
-int attn_budget_predict(const struct attn_budget *budget, struct attn_sweep_state *state)
+void attn_budget_predict(const struct attn_budget *budget, struct attn_sweep_state *state)
 {
     const struct attn_plan *plan = budget->plan;
     const struct attn_sweep_state *from = NULL;
@@ -237,5 +227,4 @@ int attn_budget_predict(const struct attn_budget *budget, struct attn_sweep_stat
     state->later_s =
         calls_s(first_s, warm_s, state->plan->is_once, plan) + forward_s(state, first_s) + base_s;
     state->first_s = state->later_s + oracle_s(budget, state);
-    return least <= FAR;
 }

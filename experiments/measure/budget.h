@@ -32,9 +32,7 @@ struct attn_sweep_state {
     int guessed;             /* predicted although nothing like it was measured         */
     double first_s, later_s; /* wall time of round 0 and of another round              */
     int postponed;           /* dropped before it was begun: tried again if time is left */
-    int probed;              /* of a head: its curve had a probe                       */
-    int far;                 /* predicted from a point that says little about it       */
-    struct attn_taken taken; /* by it, or by a probe in its place (sweep_point.h)      */
+    struct attn_taken taken; /* when it was measured                                   */
     int rounds_left;         /* including the one to come                              */
     char *done;              /* [rounds] recorded already, by this build               */
     char verified[96];       /* DIGEST:VERDICT:WORST:OUTPUT of a verified round, or "" */
@@ -55,14 +53,10 @@ struct attn_budget {
 void attn_budget_learn(struct attn_budget *budget, struct attn_sweep_state *state,
                        const struct attn_point *point);
 
-/* What a process of this course, or of a small problem in its place, took. */
-void attn_budget_take(struct attn_budget *budget, struct attn_sweep_state *state,
-                      const struct attn_taken *taken);
-
 /* Predict first_s and later_s of a course that was not measured, by the ratio of flops to the one
- * that is most like it, of its own curve and of those measured last.  1; 0 when there is none or it
- * is far away: a probe would say more. */
-int attn_budget_predict(const struct attn_budget *budget, struct attn_sweep_state *state);
+ * that is most like it, of its own curve and of those measured last.  Where there is none it is
+ * `guessed`, on the low side: what is tried is known afterwards. */
+void attn_budget_predict(const struct attn_budget *budget, struct attn_sweep_state *state);
 
 /* Wall seconds for the rounds that are left. */
 double attn_budget_cost(const struct attn_sweep_state *state);

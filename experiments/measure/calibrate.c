@@ -168,22 +168,6 @@ static int calibrate_aa(FILE *file, const char *session, struct attn_error *err)
     return attn_record_write_json(file, line);
 }
 
-/* ---- rates -------------------------------------------------------------------------------- */
-
-int attn_calibrate_rate(FILE *file, const char *session, const struct attn_point *point,
-                        double flops)
-{
-    json_t *line = calibration("rate");
-    json_object_set_new(line, "session", json_string(session));
-    json_object_set_new(line, "spec", json_string(point->spec));
-    json_object_set_new(line, "case", json_string(point->text));
-    put_real(line, "flops", flops);
-    put_real(line, "first_s", point->first_s);
-    put_real(line, "warm_s", attn_point_call_s(point, ATTN_CALL_WARM));
-    put_real(line, "verify_s", point->verify_s);
-    return attn_record_write_json(file, line);
-}
-
 /* ---- spin --------------------------------------------------------------------------------- */
 
 static double spin(void)

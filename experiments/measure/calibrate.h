@@ -16,11 +16,6 @@ int attn_calibrate_memory_here(int64_t bytes);
 int attn_calibrate_session(FILE *file, const char *session, const char *command,
                            struct attn_error *err);
 
-/* One record of a probe: so many flops, and what its calls and its verification took.  0, or -1
- * with errno. */
-int attn_calibrate_rate(FILE *file, const char *session, const struct attn_point *point,
-                        double flops);
-
 /* One record of the spin: seconds of a fixed chain of dependent additions, the clock of a core
  * without memory or vectors; `when` says where in the session.  As above. */
 int attn_calibrate_spin(FILE *file, const char *session, const char *when);

@@ -1,26 +1,326 @@
 /* The sweep: header and calibration, round 0 from cheap to dear, the other rounds in random order.
- * Whatever becomes of a point is a record. */
+ * Whatever becomes of a point is a record.
+ *
+ * The child that measures a point is not trusted: its line must parse, speak of the point that was
+ * asked for, and agree with how it ended; otherwise the record says what happened instead. */
 #include "experiments/measure/sweep.h"
 
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
+#include "experiments/measure/budget.h"
 #include "experiments/measure/calibrate.h"
-#include "experiments/measure/sweep_point.h"
+#include "experiments/measure/exec_case.h"
+#include "experiments/measure/machine.h"
+#include "experiments/measure/preflight.h"
 #include "ref/clock.h"
 #include "tests/harness/process.h"
+
+struct sweep {
+    const struct attn_plan *plan;
+    const struct attn_sweep_options *options;
+    struct attn_sweep_state *state; /* [plan->n] */
+    struct attn_budget budget;      /* of these  */
+    char *done;                     /* [plan->n][rounds] */
+    FILE *file;
+    char session[32], build[ATTN_BUILD_TEXT];
+    double begin_s, shown_s; /* the clock when it began; seconds until it last showed something */
+    double promised_s;       /* what all begun courses still need                          */
+    int progress;            /* standard error is a terminal */
+    int64_t n_resumed, n_written, n_status[ATTN_POINT_ERROR + 1];
+};
+
+static char output[1 << 16]; /* of the child that ran last */
+
+static double elapsed(const struct sweep *sweep)
+{
+    return attn_seconds(CLOCK_MONOTONIC) - sweep->begin_s;
+}
+
+/* ---- one line on the terminal ------------------------------------------------------------- */
+
+/* Written over itself with blanks, not with control codes; nothing here has a colour. */
+static void show(const struct sweep *sweep, const char *text)
+{
+    struct winsize size;
+    int known = sweep->progress && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+    int width = known ? size.ws_col - 1 : 78;
+    if (sweep->progress)
+        fprintf(stderr, "\r%-*.*s", width, width, text);
+}
+
+static void show_state(struct sweep *sweep, const struct attn_sweep_state *now)
+{
+    static const double EVERY_S = 0.2; /* adding up looks at every point */
+    char text[512];
+    double left = sweep->promised_s;
+    int64_t total = sweep->n_written;
+    if (!sweep->progress || elapsed(sweep) < sweep->shown_s + EVERY_S)
+        return;
+    sweep->shown_s = elapsed(sweep);
+    for (int64_t i = 0; i < sweep->plan->n; i++) {
+        const struct attn_sweep_state *state = &sweep->state[i];
+        total += state->state != ATTN_OUT ? state->rounds_left : 0;
+        left += state->state == ATTN_WAITING ? attn_budget_cost(state) : 0;
+    }
+    if (sweep->plan->budget_s > 0)
+        left = fmin(left, sweep->plan->budget_s - elapsed(sweep));
+    snprintf(text, sizeof text, "%lld of %lld, about %.0f s left: %s %lld %s %.100s",
+             (long long)sweep->n_written + 1, (long long)total, fmax(left, 0), now->plan->spec_text,
+             (long long)now->plan->c.n_query, attn_pass_name(now->plan->c.pass), now->plan->c.mask);
+    show(sweep, text);
+}
+
+/* ---- records ------------------------------------------------------------------------------ */
+
+/* What nobody's code exceeds by much: every pair computed. */
+static double all_pairs_flops(const struct attn_case *c)
+{
+    double pairs = (double)c->batch * (double)c->heads * (double)c->n_query * (double)c->n_key;
+    return (c->pass == ATTN_BACKWARD ? 5 : 2) * pairs * (double)(c->d_key + c->d_value);
+}
+
+static void price(struct sweep *sweep, struct attn_sweep_state *state)
+{
+    struct attn_point *p = &state->point;
+    struct attn_error err = {ATTN_OK, ""};
+    attn_point_init(p);
+    snprintf(p->group, sizeof p->group, "%s", state->plan->group);
+    snprintf(p->spec, sizeof p->spec, "%s", state->plan->spec_text);
+    snprintf(p->text, sizeof p->text, "%s", state->plan->text);
+    snprintf(p->build, sizeof p->build, "%s", sweep->build);
+    snprintf(p->session, sizeof p->session, "%s", sweep->session);
+    p->c = state->plan->c;
+    const struct attn_external_spec *external = state->plan->external;
+    enum attn_status status =
+        external != NULL ? attn_external_spec_afford(external, &p->c, p, &state->need, &err)
+                         : attn_preflight_case(&state->plan->spec, &p->c, p, &state->need, &err);
+    state->work = external != NULL ? all_pairs_flops(&p->c) : p->flops;
+    if (status == ATTN_OK)
+        return;
+    p->status = err.status == ATTN_ENOTSUP ? ATTN_POINT_REFUSED : ATTN_POINT_ERROR;
+    snprintf(p->message, sizeof p->message, "%s", err.text);
+}
+
+static void keep(struct sweep *sweep, struct attn_sweep_state *state,
+                 const struct attn_point *point)
+{
+    state->state = point->status == ATTN_POINT_OK ? ATTN_BEGUN : ATTN_OUT;
+    state->failed = point->status == ATTN_POINT_TIMEOUT || point->status == ATTN_POINT_KILLED ||
+                    point->status == ATTN_POINT_TOO_BIG || point->status == ATTN_POINT_DROPPED;
+    if (state->failed)
+        attn_budget_stop(state);
+    state->point.status = point->status;
+    if (point->status == ATTN_POINT_ERROR)
+        memcpy(state->point.message, point->message, sizeof point->message);
+    attn_budget_learn(&sweep->budget, state, point);
+    if (point->status == ATTN_POINT_OK && point->digest[0] != '\0' && state->verified[0] == '\0' &&
+        isfinite(point->worst))
+        snprintf(state->verified, sizeof state->verified, "%s:%s:%.17g:%s", point->digest,
+                 point->verdict, point->worst,
+                 point->worst_output[0] != '\0' ? point->worst_output : "-");
+}
+
+static double promise_of(const struct attn_sweep_state *state)
+{
+    return state->state == ATTN_BEGUN ? attn_budget_cost(state) : 0;
+}
+
+static int record(struct sweep *sweep, struct attn_sweep_state *state,
+                  const struct attn_point *point)
+{
+    sweep->promised_s -= promise_of(state);
+    if (!state->done[point->round]) {
+        state->done[point->round] = 1;
+        state->rounds_left--;
+    }
+    if (state->postponed) { /* measured after all */
+        state->postponed = 0;
+        sweep->n_status[ATTN_POINT_DROPPED]--;
+    }
+    keep(sweep, state, point);
+    sweep->promised_s += promise_of(state);
+    sweep->n_written++;
+    sweep->n_status[point->status]++;
+    return attn_record_write_point(sweep->file, point);
+}
+
+static int refuse(struct sweep *sweep, struct attn_sweep_state *state, int round,
+                  enum attn_point_status status, const char *message)
+{
+    struct attn_point point = state->point;
+    point.round = round;
+    point.status = status;
+    point.load = attn_machine_load();
+    snprintf(point.message, sizeof point.message, "%s", message);
+    return record(sweep, state, &point);
+}
+
+/* The line of a child that speaks of something else, or contradicts itself. */
+static const char *contradiction(const struct attn_point *p, const struct attn_point *asked,
+                                 const struct attn_process *child)
+{
+    if (strcmp(p->spec, asked->spec) != 0 || strcmp(p->text, asked->text) != 0)
+        return "the process measured another point";
+    if (child->exit_status != (p->status == ATTN_POINT_WRONG ? ATTN_EXIT_DISAGREE : ATTN_EXIT_GOOD))
+        return "the exit status contradicts the record";
+    if (p->status != ATTN_POINT_OK)
+        return NULL;
+    int untimed = strcmp(p->time_source, "command") == 0 && isnan(p->first_s) && p->n_warm == 0;
+    if (untimed && p->verdict[0] != '\0' && p->digest[0] != '\0')
+        return NULL; /* a whole command, lost in the noise of starting one */
+    if (!(p->first_s > 0) || p->verdict[0] == '\0' || p->digest[0] == '\0')
+        return "a good point without a time, a verdict or a digest";
+    for (int t = 0; t < p->n_warm; t++)
+        if (!(p->warm_s[t] > 0))
+            return "a time that is not positive";
+    return NULL;
+}
+
+/* What became of the child, as a point. */
+static void read_child(const struct attn_process *child, double timeout_s, struct attn_point *point)
+{
+    static struct attn_point told;
+    struct attn_error err = {ATTN_OK, ""};
+    const char *why = NULL;
+    if (child->timed_out) {
+        point->status = ATTN_POINT_TIMEOUT;
+        snprintf(point->message, sizeof point->message, "killed after the time limit of %.3g s",
+                 timeout_s);
+        return;
+    }
+    if (child->signal != 0) {
+        point->status = ATTN_POINT_KILLED;
+        snprintf(point->message, sizeof point->message, "signal %d (%s)%s%s%s", child->signal,
+                 strsignal(child->signal),
+                 child->signal == SIGKILL ? "; out of memory looks like this" : "",
+                 child->last_line[0] != '\0' ? ": " : "", child->last_line);
+        return;
+    }
+    if (child->n_out == 0 && child->last_line[0] == '\0')
+        why = "the process ended without a record";
+    else if (attn_record_parse_point(child->out, child->n_out, &told, &err) != ATTN_OK)
+        why = child->last_line[0] != '\0' ? child->last_line : err.text;
+    else
+        why = contradiction(&told, point, child);
+    if (why != NULL) {
+        point->status = ATTN_POINT_ERROR;
+        snprintf(point->message, sizeof point->message, "exit status %d: %s", child->exit_status,
+                 why);
+        return;
+    }
+    memcpy(told.group, point->group, sizeof told.group);
+    memcpy(told.route, point->route, sizeof told.route);
+    memcpy(told.source, point->source, sizeof told.source);
+    memcpy(told.source_digest, point->source_digest, sizeof told.source_digest);
+    memcpy(told.build, point->build, sizeof told.build);
+    memcpy(told.session, point->session, sizeof told.session);
+    told.round = point->round;
+    *point = told;
+}
+
+enum { WORDS = 24 };
+
+/* What this round is asked for: `attnlab point ARGS`.  repeat and the like live in text. */
+static void ask(const struct sweep *sweep, const struct attn_sweep_state *state, const char *folder,
+                char text[3][32], const char *args[WORDS])
+{
+    const struct attn_external_spec *e = state->plan->external;
+    int plugin = e != NULL && e->route == ATTN_ROUTE_PLUGIN;
+    int n = 0;
+    snprintf(text[0], sizeof text[0], "%lld",
+             state->plan->is_once ? 0 : (long long)sweep->plan->repeat);
+    snprintf(text[1], sizeof text[1], "%.9g", sweep->plan->enough_s);
+    snprintf(text[2], sizeof text[2], "%lld", (long long)sweep->plan->verify_all);
+    const char *const pair[][2] = {
+        {"--case", state->point.text},
+        {"--repeat", text[0]},
+        {"--enough", text[1]},
+        {"--verify-all", text[2]},
+        {"--verified", state->verified[0] != '\0' ? state->verified : NULL},
+        {"--spec", e == NULL ? state->point.spec : NULL},
+        {"--name", e != NULL ? e->name : NULL},
+        {"--plugin", plugin ? e->source : NULL},
+        {"--exec", e != NULL && !plugin ? e->source : NULL},
+        {"--claims", e != NULL && !plugin ? e->claims_path : NULL},
+        {"--work", e != NULL && !plugin ? folder : NULL}};
+    args[n++] = "point";
+    for (size_t p = 0; p < sizeof pair / sizeof *pair; p++)
+        if (pair[p][1] != NULL) {
+            args[n++] = pair[p][0];
+            args[n++] = pair[p][1];
+        }
+    args[n] = NULL;
+}
+
+/* Seconds for one process; 0: no limit.  One of which nothing is known has the rest of the budget. */
+static double time_limit(const struct sweep *sweep, const struct attn_sweep_state *state)
+{
+    const struct attn_plan *plan = sweep->plan;
+    double left = fmax(plan->budget_s - elapsed(sweep), 1);
+    int is_less = plan->budget_s > 0 && state->guessed && !state->measured;
+    return is_less && (plan->timeout_s <= 0 || left < plan->timeout_s) ? left : plan->timeout_s;
+}
+
+/* A command's files outlive a point that is killed: they are made and removed out here. */
+static int run_child(struct sweep *sweep, struct attn_sweep_state *state, double limit,
+                     struct attn_process *child)
+{
+    const char *args[WORDS];
+    char text[3][32], folder[4096];
+    const struct attn_external_spec *e = state->plan->external;
+    struct attn_error err = {ATTN_OK, ""};
+    int needs_folder = e != NULL && e->route == ATTN_ROUTE_FILES;
+    if (needs_folder && attn_exec_folder(folder, &err) != ATTN_OK) {
+        child->exit_status = -1;
+        snprintf(child->last_line, sizeof child->last_line, "%.250s", err.text);
+        return 0;
+    }
+    ask(sweep, state, folder, text, args);
+    int failed = attn_process_attnlab(args, limit > 0 ? limit : (double)INFINITY, child);
+    int error = errno;
+    if (needs_folder)
+        attn_exec_remove(folder);
+    errno = error;
+    return failed;
+}
+
+static int measure(struct sweep *sweep, struct attn_sweep_state *state, int round)
+{
+    struct attn_process child = {.out = output, .room = sizeof output};
+    struct attn_point point = state->point;
+    if (point.status == ATTN_POINT_REFUSED ||
+        (point.status == ATTN_POINT_ERROR && round == 0 && point.message[0] != '\0'))
+        return refuse(sweep, state, round, point.status, point.message);
+    show_state(sweep, state);
+    double load = attn_machine_load(), steal = attn_machine_steal();
+    double limit = time_limit(sweep, state);
+    if (run_child(sweep, state, limit, &child) != 0)
+        snprintf(child.last_line, sizeof child.last_line, "could not be started: %s",
+                 strerror(errno));
+    if (child.interrupted)
+        return 0;
+    point.round = round;
+    read_child(&child, limit, &point);
+    point.load = load;
+    point.steal_s = attn_machine_steal() - steal;
+    point.wall_s = child.wall_s;
+    return record(sweep, state, &point);
+}
 
 /* ---- beginning ---------------------------------------------------------------------------- */
 
 /* Price every point of the plan. */
-static void open_states(struct attn_sweep *sweep)
+static void open_states(struct sweep *sweep)
 {
     const struct attn_plan *plan = sweep->plan;
     sweep->state = attn_cli_need(calloc((size_t)plan->n + 1, sizeof *sweep->state));
@@ -33,7 +333,7 @@ static void open_states(struct attn_sweep *sweep)
         state->rounds_left = state->plan->is_once || state->plan->is_priced ? 1 : (int)plan->rounds;
         for (int64_t round = state->rounds_left; round < plan->rounds; round++)
             state->done[round] = 1;
-        attn_sweep_price(sweep, state);
+        price(sweep, state);
     }
     attn_budget_link(sweep->state, plan->n);
 }
@@ -51,7 +351,7 @@ static int by_name(const void *a, const void *b)
 /* What the file holds of this build is not done again, nor what it holds of the same file or
  * command of somebody else; what the budget dropped, memory did not allow, or ended as an error,
  * is tried again. */
-static void resume_from(struct attn_sweep *sweep, const struct attn_point **sorted,
+static void resume_from(struct sweep *sweep, const struct attn_point **sorted,
                         const struct attn_point *old)
 {
     if (strcmp(old->build, sweep->build) != 0 || old->round < 0 ||
@@ -70,10 +370,10 @@ static void resume_from(struct attn_sweep *sweep, const struct attn_point **sort
     state->done[old->round] = 1;
     state->rounds_left--;
     sweep->n_resumed++;
-    attn_sweep_keep(sweep, state, old);
+    keep(sweep, state, old);
 }
 
-static int resume(struct attn_sweep *sweep, const char *path)
+static int resume(struct sweep *sweep, const char *path)
 {
     struct attn_records old;
     int64_t n = sweep->plan->n;
@@ -97,7 +397,7 @@ static int resume(struct attn_sweep *sweep, const char *path)
 }
 
 /* The machine line: facts, and how this session was asked to measure. */
-static int write_machine(struct attn_sweep *sweep)
+static int write_machine(struct sweep *sweep)
 {
     const struct attn_plan *plan = sweep->plan;
     json_t *facts = attn_machine_facts();
@@ -113,7 +413,7 @@ static int write_machine(struct attn_sweep *sweep)
 }
 
 /* What the plan says of its figures, for those who draw. */
-static int write_figures(struct attn_sweep *sweep)
+static int write_figures(struct sweep *sweep)
 {
     size_t index;
     json_t *figure;
@@ -129,14 +429,14 @@ static int write_figures(struct attn_sweep *sweep)
 }
 
 /* Points beyond the plan's limits: their prices are all that is asked for. */
-static int write_prices(struct attn_sweep *sweep)
+static int write_prices(struct sweep *sweep)
 {
     for (int64_t i = 0; i < sweep->plan->n; i++) {
         struct attn_sweep_state *state = &sweep->state[i];
         int refused = state->point.message[0] != '\0';
         if (state->plan->is_priced && state->state == ATTN_WAITING &&
-            attn_sweep_refuse(sweep, state, 0, refused ? state->point.status : ATTN_POINT_PRICED,
-                              refused ? state->point.message : "beyond a limit of the plan") != 0)
+            refuse(sweep, state, 0, refused ? state->point.status : ATTN_POINT_PRICED,
+                   refused ? state->point.message : "beyond a limit of the plan") != 0)
             return -1;
     }
     return 0;
@@ -168,46 +468,23 @@ static struct attn_sweep_state *pop(struct queue *queue)
 }
 
 /* Predict and enter the first of these that waits. */
-static void enter(struct queue *queue, struct attn_sweep_state *state,
-                  const struct attn_sweep *sweep)
+static void enter(struct queue *queue, struct attn_sweep_state *state, const struct sweep *sweep)
 {
     while (state != NULL && state->state != ATTN_WAITING)
         state = state->larger;
     if (state == NULL)
         return;
-    state->far = !attn_budget_predict(&sweep->budget, state);
+    attn_budget_predict(&sweep->budget, state);
     queue->state[queue->n++] = state;
 }
 
-static double budget_left(const struct attn_sweep *sweep)
+static double budget_left(const struct sweep *sweep)
 {
-    return sweep->plan->budget_s - attn_sweep_elapsed(sweep) - sweep->promised_s;
-}
-
-/* What was predicted from afar is predicted once more when its turn comes.  Where it would take a
- * share of the budget that is worth a probe, its curve gets one; all of them together may take
- * another share.  0, or -1. */
-static int look_again(struct attn_sweep *sweep, struct attn_sweep_state *state)
-{
-    static const double WORTH_ONE = 0.01, ALL = 0.05;
-    const double budget = sweep->plan->budget_s;
-    state->far = 0;
-    if (attn_budget_predict(&sweep->budget, state) || state->head->probed || budget <= 0 ||
-        attn_budget_cost(state) <= WORTH_ONE * budget || budget_left(sweep) <= 0 ||
-        sweep->probed_s >= ALL * budget)
-        return 0;
-    double begin = attn_sweep_elapsed(sweep);
-    state->head->probed = 1;
-    if (attn_sweep_probe(sweep, state) != 0)
-        return -1;
-    sweep->probed_s += attn_sweep_elapsed(sweep) - begin;
-    (void)attn_budget_predict(&sweep->budget, state);
-    return 0;
+    return sweep->plan->budget_s - elapsed(sweep) - sweep->promised_s;
 }
 
 /* Why a waiting course cannot be begun: a status and a message, or ATTN_POINT_OK. */
-static enum attn_point_status verdict_before(struct attn_sweep *sweep,
-                                             struct attn_sweep_state *state,
+static enum attn_point_status verdict_before(struct sweep *sweep, struct attn_sweep_state *state,
                                              char message[ATTN_RECORD_TEXT])
 {
     const struct attn_plan *plan = sweep->plan;
@@ -251,12 +528,12 @@ static const double SLACK = 0.05;
 
 /* While the promises of the points that were begun exceed what is left, the dearest one goes: the
  * rounds that it lacks are not run. */
-static int keep_budget(struct attn_sweep *sweep)
+static int keep_budget(struct sweep *sweep)
 {
     const struct attn_plan *plan = sweep->plan;
     char message[ATTN_RECORD_TEXT];
     for (;;) {
-        double left = (1 + SLACK) * plan->budget_s - attn_sweep_elapsed(sweep);
+        double left = (1 + SLACK) * plan->budget_s - elapsed(sweep);
         double promised = sweep->promised_s;
         struct attn_sweep_state *dearest = NULL;
         if (plan->budget_s <= 0 || promised <= left)
@@ -275,17 +552,17 @@ static int keep_budget(struct attn_sweep *sweep)
         int round = 0;
         while (dearest->done[round]) /* it lacks rounds_left > 0 of them */
             round++;
-        if (attn_sweep_refuse(sweep, dearest, round, ATTN_POINT_DROPPED, message) != 0)
+        if (refuse(sweep, dearest, round, ATTN_POINT_DROPPED, message) != 0)
             return -1;
     }
 }
 
 /* A point that is not begun: a record says why, but not once more what one of this session says. */
-static int leave_out(struct attn_sweep *sweep, struct attn_sweep_state *state,
+static int leave_out(struct sweep *sweep, struct attn_sweep_state *state,
                      enum attn_point_status status, const char *message)
 {
     if (!state->postponed) {
-        int failed = attn_sweep_refuse(sweep, state, 0, status, message);
+        int failed = refuse(sweep, state, 0, status, message);
         state->postponed = status == ATTN_POINT_DROPPED;
         return failed;
     }
@@ -298,7 +575,7 @@ static int leave_out(struct attn_sweep *sweep, struct attn_sweep_state *state,
 
 /* What was dropped before it was begun waits again: the others took less than was kept for them.
  * 1 when there is such a point, and time. */
-static int wait_again(struct attn_sweep *sweep)
+static int wait_again(struct sweep *sweep)
 {
     int any = 0;
     for (int64_t i = 0; i < sweep->plan->n; i++) {
@@ -316,7 +593,7 @@ static int wait_again(struct attn_sweep *sweep)
 }
 
 /* Round 0 of everything, the cheap before the dear.  0, or -1 when records cannot be written. */
-static int round_zero(struct attn_sweep *sweep)
+static int round_zero(struct sweep *sweep)
 {
     char message[ATTN_RECORD_TEXT];
     struct attn_sweep_state *state;
@@ -327,13 +604,8 @@ static int round_zero(struct attn_sweep *sweep)
         if (sweep->state[i].head == &sweep->state[i])
             enter(&queue, &sweep->state[i], sweep);
     while (!failed && !attn_process_interrupted() && (state = pop(&queue)) != NULL) {
-        if (state->far) {
-            failed = look_again(sweep, state) != 0;
-            queue.state[queue.n++] = state;
-            continue;
-        }
         enum attn_point_status status = verdict_before(sweep, state, message);
-        failed = status == ATTN_POINT_OK ? attn_sweep_measure(sweep, state, 0)
+        failed = status == ATTN_POINT_OK ? measure(sweep, state, 0)
                                          : leave_out(sweep, state, status, message);
         failed = failed || keep_budget(sweep) != 0;
         if (!failed)
@@ -346,7 +618,7 @@ static int round_zero(struct attn_sweep *sweep)
 }
 
 /* A seeded random order of all courses. */
-static void shuffle(struct attn_sweep_state **order, struct attn_sweep *sweep, int round)
+static void shuffle(struct attn_sweep_state **order, struct sweep *sweep, int round)
 {
     for (int64_t i = 0; i < sweep->plan->n; i++) {
         uint64_t at =
@@ -357,7 +629,7 @@ static void shuffle(struct attn_sweep_state **order, struct attn_sweep *sweep, i
 }
 
 /* One round of all that were begun; of round 0 only what an interrupted session left out. */
-static int next_round(struct attn_sweep *sweep, struct attn_sweep_state **order, int round)
+static int next_round(struct sweep *sweep, struct attn_sweep_state **order, int round)
 {
     char when[32];
     if (keep_budget(sweep) != 0)
@@ -365,13 +637,13 @@ static int next_round(struct attn_sweep *sweep, struct attn_sweep_state **order,
     shuffle(order, sweep, round);
     for (int64_t i = 0; i < sweep->plan->n && !attn_process_interrupted(); i++)
         if (order[i]->state == ATTN_BEGUN && !order[i]->done[round] &&
-            attn_sweep_measure(sweep, order[i], round) != 0)
+            measure(sweep, order[i], round) != 0)
             return -1;
     snprintf(when, sizeof when, "after round %d", round);
     return attn_calibrate_spin(sweep->file, sweep->session, when);
 }
 
-static int all_rounds(struct attn_sweep *sweep)
+static int all_rounds(struct sweep *sweep)
 {
     struct attn_sweep_state **order =
         attn_cli_need(calloc((size_t)sweep->plan->n + 1, sizeof(struct attn_sweep_state *)));
@@ -396,7 +668,51 @@ static int all_rounds(struct attn_sweep *sweep)
 
 /* ---- ends --------------------------------------------------------------------------------- */
 
-static int list_points(struct attn_sweep *sweep)
+/* Of all points, not only of those that this session added. */
+static int64_t count_ended(const struct sweep *sweep, enum attn_point_status status,
+                           const struct attn_point **first)
+{
+    int64_t n = 0;
+    *first = NULL;
+    for (int64_t i = 0; i < sweep->plan->n; i++)
+        if (sweep->state[i].point.status == status && n++ == 0)
+            *first = &sweep->state[i].point;
+    return n;
+}
+
+static int report_end(struct sweep *sweep, const char *path, int64_t *n_errors)
+{
+    const struct attn_point *first;
+    char text[256] = "";
+    size_t n = 0;
+    show(sweep, "");
+    if (sweep->progress)
+        fputc('\r', stderr);
+    for (int status = 0; status <= ATTN_POINT_ERROR; status++)
+        if (sweep->n_status[status] > 0)
+            n += (size_t)snprintf(text + n, sizeof text - n, ", %lld %s",
+                                  (long long)sweep->n_status[status],
+                                  attn_point_status_name((enum attn_point_status)status));
+    if (!sweep->options->quiet) {
+        fprintf(stderr, "attnlab %s: %s: %lld points", sweep->options->command, path,
+                (long long)sweep->plan->n);
+        if (sweep->n_resumed > 0)
+            fprintf(stderr, ", %lld records were there", (long long)sweep->n_resumed);
+        fprintf(stderr, ", %lld added%s", (long long)sweep->n_written, text);
+        fprintf(stderr, " (%.1f s)\n", sweep->begin_s > 0 ? elapsed(sweep) : 0.0);
+    }
+    if (attn_process_interrupted())
+        return attn_cli_fail(sweep->options->command, ATTN_EXIT_LACKS,
+                             "interrupted; the same command goes on from here");
+    *n_errors = count_ended(sweep, ATTN_POINT_ERROR, &first);
+    if (*n_errors > 0)
+        attn_cli_fail(sweep->options->command, 0,
+                      "%lld points ended as errors, the first %s %s: %s", (long long)*n_errors,
+                      first->spec, first->text, first->message);
+    return count_ended(sweep, ATTN_POINT_WRONG, &first) > 0 ? ATTN_EXIT_DISAGREE : ATTN_EXIT_GOOD;
+}
+
+static int list_points(struct sweep *sweep)
 {
     char bytes[32];
     int64_t available = attn_cli_memory_available();
@@ -416,7 +732,7 @@ static int list_points(struct attn_sweep *sweep)
     return attn_cli_flush(sweep->options->command);
 }
 
-static int is_anything_left(const struct attn_sweep *sweep)
+static int is_anything_left(const struct sweep *sweep)
 {
     for (int64_t i = 0; i < sweep->plan->n; i++)
         if (sweep->state[i].state != ATTN_OUT && sweep->state[i].rounds_left > 0)
@@ -424,7 +740,7 @@ static int is_anything_left(const struct attn_sweep *sweep)
     return 0;
 }
 
-static int carry_out(struct attn_sweep *sweep, const char *path, int64_t *n_errors)
+static int carry_out(struct sweep *sweep, const char *path, int64_t *n_errors)
 {
     const char *command = sweep->options->command;
     struct attn_error err = {ATTN_OK, ""};
@@ -446,14 +762,14 @@ static int carry_out(struct attn_sweep *sweep, const char *path, int64_t *n_erro
     if (fclose(sweep->file) != 0 && status == ATTN_EXIT_GOOD)
         status = attn_cli_fail(command, ATTN_EXIT_LACKS, "records %s: %s", path, strerror(errno));
     if (status == ATTN_EXIT_GOOD)
-        status = attn_sweep_end(sweep, path, n_errors);
+        status = report_end(sweep, path, n_errors);
     return status;
 }
 
 int attn_sweep_run(const struct attn_plan *plan, const char *out_path,
                    const struct attn_sweep_options *options, int64_t *n_errors)
 {
-    struct attn_sweep sweep = {.plan = plan, .options = options};
+    struct sweep sweep = {.plan = plan, .options = options};
     time_t now = time(NULL);
     struct tm utc;
     char date[32] = "";

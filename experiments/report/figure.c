@@ -240,7 +240,7 @@ void attn_figure_finish(struct attn_figure *figure)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static void write_csv(FILE *file, const struct attn_figure *figure)
+void attn_figure_csv(FILE *file, const struct attn_figure *figure)
 {
     fprintf(file, "curve,panel,%s,status", figure->x_name);
     for (int c = 0; c < figure->n_columns; c++)
@@ -367,7 +367,7 @@ enum attn_status attn_figure_write(const struct attn_figure *figure, const char 
     (void)snprintf(path, sizeof path, "%s/%s.csv", folder, figure->name);
     if (attn_save_open(path, &save, err) != ATTN_OK)
         return ATTN_ENOMEM;
-    write_csv(save.stream, figure);
+    attn_figure_csv(save.stream, figure);
     enum attn_status status = attn_save_close(&save, ATTN_OK, err);
     (void)snprintf(path, sizeof path, "%s/%s.gp", scripts, figure->script);
     if (status == ATTN_OK)

@@ -86,6 +86,9 @@ void attn_figure_finish(struct attn_figure *figure);
 enum attn_status attn_figure_write(const struct attn_figure *figure, const char *scripts,
                                    const char *folder, struct attn_error *err);
 
+/* The lines of NAME.csv. */
+void attn_figure_csv(FILE *file, const struct attn_figure *figure);
+
 void attn_figure_free(struct attn_figure *figure);
 
 /* The exponent of a curve, as figures and tables give it, fitted to its upper part.  -1: none, as

@@ -51,6 +51,26 @@ static void put_commands(struct attn_document *d, const struct attn_page *page)
 
 /* ---- figures ------------------------------------------------------------------------------- */
 
+/* The lines of its CSV. */
+static void put_numbers(struct attn_document *d, const struct attn_figure *figure)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *csv = attn_cli_memory(&text, &size);
+    attn_figure_csv(csv, figure);
+    fclose(csv);
+    (void)fprintf(d->out, "<details><summary>The numbers, %s.csv: %lld lines</summary>\n<pre>",
+                  figure->name, (long long)figure->n);
+    for (char *line = text, *end; line != NULL && *line != '\0'; line = end + 1) {
+        end = line + strcspn(line, "\n");
+        *end = '\0';
+        attn_html_text(d->out, line);
+        put(d->out, "\n");
+    }
+    put(d->out, "</pre></details>\n");
+    free(text);
+}
+
 /* What was not measured, below the figure: at most two lines of the page. */
 static void put_figure(struct attn_document *d, const struct attn_page *page,
                        const struct attn_figure *figure)
@@ -78,7 +98,7 @@ static void put_figure(struct attn_document *d, const struct attn_page *page,
         put(d->out, "</figcaption></figure>\n");
     }
     attn_document_text(d, note);
-    attn_page_numbers(d, figure);
+    put_numbers(d, figure);
 }
 
 static void put_figures(struct attn_document *d, const struct attn_page *page)
@@ -135,7 +155,7 @@ static const char *word(const json_t *line, const char *key)
 static void calibration_cell(struct attn_document *d, const json_t *line)
 {
     const char *kind = word(line, "kind");
-    char a[32], b[32], c[32];
+    char a[32];
     if (strcmp(kind, "memory") == 0)
         attn_document_cell(d, ATTN_WORDS,
                            "wrote %s in a fresh process; VmHWM grew by %+.2f %% of that more",
@@ -146,12 +166,6 @@ static void calibration_cell(struct attn_document *d, const json_t *line)
                            "the same point under two names, in turns: medians differ by %+.2f %%, "
                            "all times lie within %.2f %% of the median",
                            100 * (number(line, "ratio") - 1), 100 * number(line, "spread"));
-    else if (strcmp(kind, "rate") == 0)
-        attn_document_cell(
-            d, ATTN_WORDS, "to predict times: %s, %s: first call %s, warm %s, verified in %s",
-            word(line, "spec"), word(line, "case"), attn_seconds_text(number(line, "first_s"), a),
-            attn_seconds_text(number(line, "warm_s"), b),
-            attn_seconds_text(number(line, "verify_s"), c));
     else if (strcmp(kind, "spin") == 0)
         attn_document_cell(d, ATTN_WORDS, "10 million dependent additions, %s of the session: %s",
                            word(line, "when"), attn_seconds_text(number(line, "time_s"), a));

@@ -33,7 +33,6 @@ enum attn_status attn_page_write(const struct attn_page *page, struct attn_error
 
 /* Tables. */
 void attn_page_summary(struct attn_document *d, const struct attn_page *page);
-void attn_page_numbers(struct attn_document *d, const struct attn_figure *figure);
 void attn_page_others(struct attn_document *d, const struct attn_page *page);
 void attn_page_live(struct attn_document *d, const struct attn_page *page);
 void attn_page_external(struct attn_document *d, const struct attn_page *page);

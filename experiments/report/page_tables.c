@@ -155,52 +155,7 @@ void attn_page_summary(struct attn_document *d, const struct attn_page *page)
             put_summary(d, &page->groups->group[g]);
 }
 
-/* ---- the numbers of a figure ----------------------------------------------------------------- */
-
-static int ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
-/* The same lines as in its CSV. */
-void attn_page_numbers(struct attn_document *d, const struct attn_figure *figure)
-{
-    const char *head[ATTN_FIGURE_COLUMNS + 6] = {"curve", "panel"};
-    char text[ATTN_FIGURE_COLUMNS + 1][40], number[32];
-    (void)snprintf(text[0], sizeof text[0], "#%s", figure->x_name);
-    head[2] = text[0];
-    head[3] = "status";
-    for (int c = 0; c < figure->n_columns; c++) {
-        (void)snprintf(text[c + 1], sizeof text[0], "#%s", figure->column[c]);
-        head[4 + c] = text[c + 1];
-    }
-    head[4 + figure->n_columns] = "note";
-    (void)fprintf(d->out, "<details><summary>The numbers, %s.csv: %lld lines</summary>",
-                  figure->name, (long long)figure->n);
-    attn_document_table(d, head);
-    for (int64_t s = 0; s < figure->n; s++) {
-        const struct attn_figure_point *p = &figure->point[s];
-        int wrong = strcmp(p->status, "wrong") == 0;
-        attn_document_row(d);
-        attn_document_code(d, figure->curve[p->curve].key);
-        attn_document_words(d, figure->panel[p->panel]);
-        attn_document_cell(d, ATTN_WORDS, "%.6g", p->x);
-        attn_document_cell(d, wrong ? ATTN_BAD : ATTN_WORDS, "%s", p->status);
-        for (int c = 0; c < figure->n_columns; c++)
-            if (isnan(p->y[c]))
-                attn_document_cell(d, ATTN_WORDS, " ");
-            else if (ends_with(figure->column[c], "_bytes"))
-                attn_document_words(d, bytes_text((int64_t)p->y[c], number));
-            else if (ends_with(figure->column[c], "_s"))
-                attn_document_words(d, attn_seconds_text(p->y[c], number));
-            else
-                real_cell(d, wrong ? ATTN_BAD : ATTN_WORDS, p->y[c]);
-        attn_document_words(d, p->note);
-    }
-    attn_document_table_end(d);
-    (void)fputs("</details>\n", d->out);
-}
+/* ---- tables without a figure ------------------------------------------------------------------ */
 
 /* Groups whose name begins with no known word: a table only. */
 void attn_page_others(struct attn_document *d, const struct attn_page *page)
