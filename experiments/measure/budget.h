@@ -31,7 +31,6 @@ struct attn_sweep_state {
     int measured;            /* first_s and later_s were seen, not predicted           */
     int guessed;             /* predicted although nothing like it was measured         */
     double first_s, later_s; /* wall time of round 0 and of another round              */
-    int postponed;           /* dropped before it was begun: tried again if time is left */
     struct attn_taken taken; /* when it was measured                                   */
     int rounds_left;         /* including the one to come                              */
     char *done;              /* [rounds] recorded already, by this build               */

@@ -784,30 +784,23 @@ int attn_plan_override(struct attn_plan *plan, const char *key, const char *valu
     return k >= GROUP_KEYS && k < KEYS && set_plan_key(plan, k, value);
 }
 
-/* A list of the command line to a list of a plan: commas to blanks; 0 when an item is empty. */
-static int separate(char *value)
-{
-    for (char *at = value;; at++) {
-        size_t n = strcspn(at, ",");
-        if (n == 0)
-            return 0;
-        at += n;
-        if (*at == '\0')
-            return 1;
-        *at = ' ';
-    }
-}
-
+/* A line of a plan from a flag: its lists have blanks for commas, but for those of specs and masks,
+ * which are flags of their own. */
 static enum attn_status put_flag(struct draft *draft, const char *name, const char *value,
                                  struct attn_error *err)
 {
-    int key = find_key(name);
-    int both = key == PASS && strcmp(value, "both") == 0;
-    char *copy = attn_cli_text("%s", both ? "fwd,bwd" : value);
-    enum attn_status status =
-        (key == LENGTH || key == PASS) && !separate(copy)
-            ? attn_fail(err, ATTN_EINVAL, "--%s '%.60s': an item is empty", name, value)
-            : put(draft, name, copy, key == SPEC || key == MASK, err);
+    int key = find_key(name), is_append = key == SPEC || key == MASK;
+    char *copy = attn_cli_text("%s", value);
+    for (char *at = copy; !is_append && keys[key].is_list; *at++ = ' ') {
+        if (*at == ',' || *at == '\0') {
+            free(copy);
+            return attn_fail(err, ATTN_EINVAL, "--%s '%.60s': an item is empty", name, value);
+        }
+        at += strcspn(at, ",");
+        if (*at == '\0')
+            break;
+    }
+    enum attn_status status = put(draft, name, copy, is_append, err);
     free(copy);
     return status;
 }

@@ -143,10 +143,6 @@ static int record(struct sweep *sweep, struct attn_sweep_state *state,
         state->done[point->round] = 1;
         state->rounds_left--;
     }
-    if (state->postponed) { /* measured after all */
-        state->postponed = 0;
-        sweep->n_status[ATTN_POINT_DROPPED]--;
-    }
     keep(sweep, state, point);
     sweep->promised_s += promise_of(state);
     sweep->n_written++;
@@ -557,43 +553,9 @@ static int keep_budget(struct sweep *sweep)
     }
 }
 
-/* A point that is not begun: a record says why, but not once more what one of this session says. */
-static int leave_out(struct sweep *sweep, struct attn_sweep_state *state,
-                     enum attn_point_status status, const char *message)
-{
-    if (!state->postponed) {
-        int failed = refuse(sweep, state, 0, status, message);
-        state->postponed = status == ATTN_POINT_DROPPED;
-        return failed;
-    }
-    state->state = ATTN_OUT;
-    state->failed = state->done[0] = 1;
-    state->rounds_left--;
-    attn_budget_stop(state);
-    return 0;
-}
-
-/* What was dropped before it was begun waits again: the others took less than was kept for them.
- * 1 when there is such a point, and time. */
-static int wait_again(struct sweep *sweep)
-{
-    int any = 0;
-    for (int64_t i = 0; i < sweep->plan->n; i++) {
-        struct attn_sweep_state *state = &sweep->state[i];
-        if (!state->postponed || state->state != ATTN_OUT)
-            continue;
-        if (state->head->stop != NULL && state->head->stop->postponed)
-            state->head->stop = NULL;
-        state->state = ATTN_WAITING;
-        state->failed = state->done[0] = 0;
-        state->rounds_left++;
-        any = 1;
-    }
-    return any && budget_left(sweep) > 0;
-}
-
-/* Round 0 of everything, the cheap before the dear.  0, or -1 when records cannot be written. */
-static int round_zero(struct sweep *sweep)
+/* Round 0 of everything, the cheap before the dear.  What does not fit waits for the last turn: the
+ * others may take less than was kept for them.  0, or -1 when records cannot be written. */
+static int round_zero(struct sweep *sweep, int is_last)
 {
     char message[ATTN_RECORD_TEXT];
     struct attn_sweep_state *state;
@@ -605,8 +567,10 @@ static int round_zero(struct sweep *sweep)
             enter(&queue, &sweep->state[i], sweep);
     while (!failed && !attn_process_interrupted() && (state = pop(&queue)) != NULL) {
         enum attn_point_status status = verdict_before(sweep, state, message);
+        if (status == ATTN_POINT_DROPPED && !is_last)
+            continue;
         failed = status == ATTN_POINT_OK ? measure(sweep, state, 0)
-                                         : leave_out(sweep, state, status, message);
+                                         : refuse(sweep, state, 0, status, message);
         failed = failed || keep_budget(sweep) != 0;
         if (!failed)
             enter(&queue, state->larger, sweep);
@@ -647,18 +611,15 @@ static int all_rounds(struct sweep *sweep)
 {
     struct attn_sweep_state **order =
         attn_cli_need(calloc((size_t)sweep->plan->n + 1, sizeof(struct attn_sweep_state *)));
-    int failed = 0, again = 0;
-    while (!failed) {
-        int64_t before = sweep->n_written;
-        failed = round_zero(sweep) != 0;
-        if (again && sweep->n_written == before) /* what was dropped does not fit now either */
+    int failed = 0;
+    for (int turn = 0; turn < 2 && !failed; turn++) {
+        int64_t before = sweep->n_status[ATTN_POINT_OK];
+        failed = round_zero(sweep, turn == 1) != 0;
+        if (turn == 1 && sweep->n_status[ATTN_POINT_OK] == before) /* nothing more has begun */
             break;
         for (int round = 0; !failed && round < sweep->plan->rounds && !attn_process_interrupted();
              round++)
             failed = next_round(sweep, order, round);
-        again = 1;
-        if (failed || attn_process_interrupted() || !wait_again(sweep))
-            break;
     }
     int error = errno;
     free(order);
