@@ -4,16 +4,15 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "experiments/measure/sweep.h"
-#include "experiments/report/draw.h"
 #include "experiments/report/page.h"
 #include "ref/clock.h"
 #include "tests/harness/files/fileio.h"
+#include "tests/harness/files/folder.h"
 
 struct flags {
     const char *plan, *from, *out;
@@ -112,30 +111,17 @@ static int read_flags(int argc, char **argv, struct flags *flags)
 
 /* ---- folders ------------------------------------------------------------------------------- */
 
-/* Make a folder and those above it.  0, or -1 with errno. */
-static int make_folders(const char *path)
+/* Make a folder and those above it. */
+static enum attn_status make_folders(const char *path, struct attn_error *err)
 {
     char part[PATH_MAX];
-    struct stat facts;
-    if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part) {
-        errno = ENAMETOOLONG;
-        return -1;
-    }
-    for (char *c = part + 1; *c != '\0'; c++) {
-        if (*c != '/')
-            continue;
-        *c = '\0';
-        if (mkdir(part, 0777) != 0 && errno != EEXIST)
-            return -1;
-        *c = '/';
-    }
-    if (mkdir(part, 0777) == 0)
-        return 0;
-    int error = errno;
-    if (error == EEXIST && stat(part, &facts) == 0 && !S_ISDIR(facts.st_mode))
-        error = ENOTDIR;
-    errno = error;
-    return error == EEXIST ? 0 : -1;
+    enum attn_status status = ATTN_OK;
+    for (size_t n = 1; status == ATTN_OK && path[n - 1] != '\0'; n++)
+        if (path[n] == '/' || path[n] == '\0') {
+            (void)snprintf(part, sizeof part, "%.*s", (int)n, path);
+            status = attn_folder_make(part, err);
+        }
+    return status;
 }
 
 /* What must be there before minutes are spent on measuring. */
@@ -152,9 +138,9 @@ static int prepare(const struct flags *flags, struct report *r)
                              "above the program; run attnlab from its source folder");
     if (snprintf(r->figures_folder, sizeof r->figures_folder, "%s/figures", out) >= PATH_MAX)
         return attn_cli_fail("report", ATTN_EXIT_USAGE, "--out is too long");
-    if (make_folders(r->figures_folder) != 0)
-        return attn_cli_fail("report", ATTN_EXIT_LACKS, "cannot make folder %s: %s",
-                             r->figures_folder, strerror(errno));
+    struct attn_error err = {ATTN_OK, ""};
+    if (make_folders(r->figures_folder, &err) != ATTN_OK)
+        return fail(ATTN_EXIT_LACKS, &err);
     if (access(r->figures_folder, W_OK) != 0 || access(out, W_OK) != 0)
         return attn_cli_fail("report", ATTN_EXIT_LACKS, "cannot write into folder %s: %s", out,
                              strerror(errno));

@@ -5,7 +5,7 @@
 
 #include "experiments/bench/bench.h"
 #include "experiments/measure/machine.h"
-#include "experiments/report/draw.h"
+#include "experiments/report/figures.h"
 #include "tests/harness/files/folder.h"
 
 static const double G = 1e9;

@@ -11,7 +11,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/record.h"
-#include "experiments/measure/resident.h"
+#include "experiments/measure/machine.h"
 #include "experiments/measure/stats.h"
 #include "optimized/registry.h"
 #include "ref/clock.h"

@@ -19,7 +19,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/preflight.h"
-#include "experiments/measure/resident.h"
+#include "experiments/measure/machine.h"
 #include "experiments/measure/stats.h"
 #include "ref/clock.h"
 

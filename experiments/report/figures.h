@@ -86,6 +86,18 @@ void attn_figure_finish(struct attn_figure *figure);
 enum attn_status attn_figure_write(const struct attn_figure *figure, const char *scripts,
                                    const char *folder, struct attn_error *err);
 
+/* Can gnuplot be started? */
+int attn_draw_possible(void);
+
+/* The folder of the gnuplot scripts: ./plots, or plots beside or above the running program.
+ * Returns 0, and an absolute path, or -1. */
+int attn_draw_scripts(char *path, size_t size);
+
+/* Write the files of a figure, and have gnuplot make FOLDER/NAME.svg, .png and .pdf of them.
+ * EINTERNAL with gnuplot's own words when it fails. */
+enum attn_status attn_draw(const struct attn_figure *figure, const char *scripts,
+                           const char *folder, struct attn_error *err);
+
 /* The lines of NAME.csv. */
 void attn_figure_csv(FILE *file, const struct attn_figure *figure);
 

@@ -162,7 +162,7 @@ void attn_page_others(struct attn_document *d, const struct attn_page *page)
 {
     static const char *const head[] = {"implementation", "case",  "status", "#priced",
                                        "#ledger",        "#time", NULL};
-    char a[32], b[32], c[32], title[64];
+    char number[32], title[64];
     for (int g = 0; g < page->groups->n; g++) {
         const struct attn_figure_group *group = &page->groups->group[g];
         if (group->kind != ATTN_GROUP_OTHER)
@@ -175,14 +175,14 @@ void attn_page_others(struct attn_document *d, const struct attn_page *page)
         attn_document_table(d, head);
         for (int64_t s = 0; s < group->n; s++) {
             const struct attn_row *row = group->row[s];
+            const struct attn_spread *time = row->time.n > 0 ? &row->time : &row->single;
             attn_document_row(d);
             attn_document_code(d, row->point->spec);
             attn_document_code(d, row->point->text);
             attn_document_words(d, attn_status_phrase(row->status));
-            attn_document_words(d, bytes_text(row->priced, a));
-            attn_document_words(d, bytes_text(row->ledger, b));
-            const struct attn_spread *time = row->time.n > 0 ? &row->time : &row->single;
-            attn_document_words(d, attn_seconds_text(time->median, c));
+            attn_document_words(d, bytes_text(row->priced, number));
+            attn_document_words(d, bytes_text(row->ledger, number));
+            attn_document_words(d, attn_seconds_text(time->median, number));
         }
         attn_document_table_end(d);
     }
