@@ -1,5 +1,5 @@
-/* 16-bit storage: the conversions, honest variants in every style, and the siblings that are wrong
- * in one thing. */
+/* 16-bit storage: the conversions, and variants that are wrong in one thing (test_battery.c has the
+ * right ones). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -69,63 +69,7 @@ START_TEST(ties_go_to_even)
 }
 END_TEST
 
-/* ---- honest ---------------------------------------------------------------------------------- */
-
-static const int64_t styles[][HALF_STORE] = {
-    {HONEST_FORWARD, HONEST_E, 1, HONEST_EXACT, HONEST_DOT},
-    {HONEST_REVERSE, HONEST_TWO, 1, HONEST_EXACT, HONEST_SUM},
-    {HONEST_PAIRWISE, HONEST_E, 5, HONEST_EXACT, HONEST_DOT},
-    {HONEST_FORWARD, HONEST_E, 1, HONEST_BF16, HONEST_DOT},
-    {HONEST_PAIRWISE, HONEST_TWO, 3, HONEST_F16, HONEST_SUM},
-};
-enum { STYLES = sizeof styles / sizeof *styles };
-
-static struct attn_spec style_spec(const int64_t style[HALF_STORE])
-{
-    struct attn_spec spec = {.impl = &variant_half};
-    attn_options_preset(&variant_half, &spec.options);
-    memcpy(spec.options.value, style, HALF_STORE * sizeof style[0]);
-    return spec;
-}
-
-/* The whole quick tier with its inputs in 16 bits, each case once for all styles. */
-START_TEST(honest_passes)
-{
-    enum attn_dtype dtype = _i == 0 ? ATTN_BF16 : ATTN_F16;
-    int runs[STYLES] = {0};
-    double worst[STYLES] = {0};
-    for (int n = 0; n < attn_battery_count(); n++) {
-        const char *text = attn_battery_at(n)->text;
-        struct attn_setup setup;
-        struct attn_error err = {0};
-        struct attn_result r;
-        struct attn_case c = case_of(text);
-        c.dtype = dtype;
-        if (attn_setup_open(&c, &setup, &err) != ATTN_OK) { /* a count that 8 bits cannot hold */
-            ck_assert_msg(c.fill == ATTN_FILL_REVEAL, "%s", err.text);
-            continue;
-        }
-        attn_setup_keep(&setup);
-        for (int style = 0; style < STYLES; style++) {
-            struct attn_spec spec = style_spec(styles[style]);
-            attn_run_setup(&spec, &setup, NULL, &r);
-            ck_assert_msg(r.verdict == ATTN_PASS || r.verdict == ATTN_WEAK, "%s in %s: %s: %s",
-                          text, attn_dtype_name(dtype), attn_verdict_name(r.verdict), r.text);
-            runs[style] += r.verdict == ATTN_PASS;
-            worst[style] = fmax(worst[style], r.worst);
-        }
-        attn_setup_close(&setup);
-    }
-    for (int style = 0; style < STYLES; style++) {
-        printf("honest runs, %s storage, style %d: %d, no false alarm; largest error/bound %.3g\n",
-               attn_dtype_name(dtype), style, runs[style], worst[style]);
-        ck_assert_int_ge(runs[style], 200);
-    }
-    fflush(stdout);
-}
-END_TEST
-
-/* ---- and otherwise --------------------------------------------------------------------------- */
+/* ---- wrong in one thing ---------------------------------------------------------------------- */
 
 static const struct {
     int place, value;
@@ -138,10 +82,11 @@ static const struct {
 
 START_TEST(wrong_siblings_are_killed)
 {
-    struct attn_spec spec = style_spec(styles[0]);
+    struct attn_spec spec = {.impl = &variant_half};
     const struct attn_battery_case *battery = attn_battery_find(wrong[_i].killer);
     struct attn_result r;
     ck_assert_ptr_nonnull(battery);
+    attn_options_preset(&variant_half, &spec.options);
     struct attn_case c = case_of(battery->text);
     attn_run_case(&spec, &c, &r);
     ck_assert_msg(r.verdict == ATTN_PASS, "%s: %s", battery->name, r.text);
@@ -159,7 +104,6 @@ Suite *suite_half(void)
     tcase_set_timeout(cases, 240);
     tcase_add_test(cases, every_number_comes_back);
     tcase_add_test(cases, ties_go_to_even);
-    tcase_add_loop_test(cases, honest_passes, 0, 2);
     tcase_add_loop_test(cases, wrong_siblings_are_killed, 0, sizeof wrong / sizeof *wrong);
     suite_add_tcase(suite, cases);
     return suite;

@@ -335,75 +335,6 @@ START_TEST(transposition)
 }
 END_TEST
 
-/* All cases, if they are asked for; else in f32 the kernels' own, in other types every second of
- * those, and of the rest one in four: other ones for each instruction set, storage type and
- * implementation.  (test_battery has all of them, most in f32, with the best instruction set.) */
-static int is_taken(int n, enum attn_dtype dtype, int turn)
-{
-    int own = strncmp(attn_battery_at(n)->name, "tile-", 5) == 0;
-    int every = getenv("ATTN_FULL") != NULL || (own && dtype == ATTN_F32) ? 1 : own ? 2 : 4;
-    return (n + turn) % every == 0;
-}
-
-/* Implementations with kernels, on every instruction set that is there. */
-struct kernel_spec {
-    struct attn_spec spec;
-    int turn, passed; /* of is_taken */
-};
-
-static int kernel_specs(struct kernel_spec *list, enum attn_dtype dtype)
-{
-    int n = 0;
-    for (int isa = 0; isa < attn_isa_count(); isa++)
-        for (int i = 0; i < attn_impl_count(); i++) {
-            const struct attn_impl *impl = attn_impl_at(i);
-            if (!impl->simd || absent(isa))
-                continue;
-            list[n] = (struct kernel_spec){{.impl = impl}, isa + ATTN_DTYPES * isa + dtype + i, 0};
-            attn_options_preset(impl, &list[n].spec.options);
-            list[n++].spec.options.isa = attn_isa_at(isa);
-        }
-    return n;
-}
-
-/* The quick battery in another storage type: what its fill can be made in, and is not refused.
- * _i: the type.  A case is set up once for all that take it. */
-START_TEST(battery)
-{
-    enum attn_dtype dtype = (enum attn_dtype)_i;
-    int full = getenv("ATTN_FULL") != NULL;
-    struct kernel_spec *list = calloc((size_t)(attn_isa_count() * attn_impl_count()), sizeof *list);
-    ck_assert_ptr_nonnull(list);
-    int count = kernel_specs(list, dtype);
-    for (int n = 0; n < attn_battery_count(); n++) {
-        const struct attn_battery_case *given = attn_battery_at(n);
-        struct attn_setup setup;
-        struct attn_result r;
-        char text[2000];
-        struct attn_case c = case_of(given->text);
-        c.dtype = dtype;
-        if (attn_setup_open(&c, &setup, NULL) != ATTN_OK)
-            continue;
-        attn_setup_keep(&setup);
-        for (int k = 0; k < count; k++) {
-            if (!is_taken(n, dtype, list[k].turn))
-                continue;
-            attn_run_setup(&list[k].spec, &setup, NULL, &r);
-            list[k].passed += r.verdict == ATTN_PASS;
-            attn_result_print(&list[k].spec, &c, &r, text, sizeof text);
-            ck_assert_msg(r.verdict != ATTN_FAILED, "%s: %s", given->name, text);
-        }
-        attn_setup_close(&setup);
-    }
-    for (int k = 0; k < count; k++)
-        ck_assert_msg(!(list[k].spec.impl->caps & 1u << dtype) ||
-                          list[k].passed >= (full ? 40 : 20),
-                      "%s@%s, %s: only %d cases pass", list[k].spec.impl->name,
-                      list[k].spec.options.isa->name, attn_dtype_name(dtype), list[k].passed);
-    free(list);
-}
-END_TEST
-
 /* Sequences of the length from which blocks of keys have several parts, on as many threads as want
  * to take part: right, and the same bits. */
 START_TEST(long_backward_on_threads)
@@ -444,7 +375,6 @@ Suite *suite_isa(void)
     tcase_add_loop_test(each, storage_types, 0, 2 * attn_isa_count());
     tcase_add_loop_test(each, functions, 0, 2 * attn_isa_count());
     tcase_add_loop_test(each, transposition, 0, 2 * attn_isa_count());
-    tcase_add_loop_test(each, battery, 0, ATTN_DTYPES);
     tcase_add_loop_test(each, long_backward_on_threads, 0, 5);
     suite_add_tcase(suite, each);
     return suite;

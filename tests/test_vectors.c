@@ -45,7 +45,7 @@ START_TEST(every_case_by_its_files)
         snprintf(judge, sizeof judge, /* of numbers beyond the domain nothing can be said */
                  "{ '%s/attnlab' compare o/$n $c || [ $? = 2 -a $n = special-k-huge ]; }", build);
     scratch_shell(0, "",
-                  "cd '%s' && mkdir o && for c in v/*/; do n=$(basename $c);"
+                  "cd '%s' && mkdir o && for c in v/*/; do n=${c#v/}; n=${n%%/};"
                   "  '%s/attnlab' run %s --input $c --out o/$n && %s ||"
                   "  { echo $n; exit 1; }; done",
                   folder, build, variants[_i].spec, judge);
