@@ -86,7 +86,11 @@ START_TEST(round_trip)
     struct attn_point p;
     sample(&p);
     const struct attn_point *got = back(&p);
-    ck_assert(attn_point_same(&p, got));
+    char name[2][ATTN_POINT_NAME];
+    attn_point_name(&p, name[0]);
+    attn_point_name(got, name[1]);
+    ck_assert_str_eq(name[0], name[1]);
+    ck_assert_int_eq(got->round, p.round);
     ck_assert_int_eq(got->pairs, p.pairs);
     ck_assert(got->density == p.density);
     ck_assert(got->first_s == p.first_s);

@@ -15,54 +15,32 @@ static const double FLOPS_PER_S = 1e11, ORACLE_S = 2e-9, START_S = 0.02;
 
 /* ---- curves ---------------------------------------------------------------------------------- */
 
-static int compare(int64_t a, int64_t b)
+/* Points of one curve follow each other in a plan. */
+static int same_curve(const struct attn_plan_point *a, const struct attn_plan_point *b)
 {
-    return (a > b) - (a < b);
+    return strcmp(a->group, b->group) == 0 && strcmp(a->spec_text, b->spec_text) == 0 &&
+           strcmp(a->c.mask, b->c.mask) == 0 && a->c.pass == b->c.pass;
 }
 
-/* 0: the same curve: group, spec, and everything in the case but the lengths. */
-static int compare_curves(const struct attn_sweep_state *a, const struct attn_sweep_state *b)
+static int by_length(const void *a, const void *b)
 {
-    const struct attn_case *x = &a->plan->c, *y = &b->plan->c;
-    const int64_t pair[][2] = {{x->pass, y->pass},
-                               {x->batch, y->batch},
-                               {x->heads, y->heads},
-                               {x->kv_heads, y->kv_heads},
-                               {x->d_key, y->d_key},
-                               {x->d_value, y->d_value},
-                               {(int)x->dtype, (int)y->dtype},
-                               {(int)x->fill, (int)y->fill},
-                               {(int64_t)x->seed, (int64_t)y->seed}};
-    int order = strcmp(a->plan->group, b->plan->group);
-    order = order != 0 ? order : strcmp(a->plan->spec_text, b->plan->spec_text);
-    order = order != 0 ? order : strcmp(x->mask, y->mask);
-    for (size_t p = 0; order == 0 && p < sizeof pair / sizeof *pair; p++)
-        order = compare(pair[p][0], pair[p][1]);
-    return order;
-}
-
-static int by_curve(const void *a, const void *b)
-{
-    const struct attn_sweep_state *x = *(struct attn_sweep_state *const *)a;
-    const struct attn_sweep_state *y = *(struct attn_sweep_state *const *)b;
-    int order = compare_curves(x, y);
-    return order != 0 ? order : compare(x->plan->c.n_query, y->plan->c.n_query);
+    const struct attn_sweep_state *const *x = a, *const *y = b;
+    int64_t p = (*x)->plan->c.n_query, q = (*y)->plan->c.n_query;
+    return (p > q) - (p < q);
 }
 
 void attn_budget_link(struct attn_sweep_state *all, int64_t n)
 {
     struct attn_sweep_state **sorted = attn_cli_need(calloc((size_t)n + 1, sizeof *sorted));
-    for (int64_t i = 0; i < n; i++)
-        sorted[i] = &all[i];
-    qsort(sorted, (size_t)n, sizeof *sorted, by_curve);
-    for (int64_t i = 0; i < n; i++) {
-        struct attn_sweep_state *state = sorted[i];
-        int joins = i > 0 && compare_curves(sorted[i - 1], state) == 0;
-        state->smaller = joins ? sorted[i - 1] : NULL;
-        state->head = joins ? state->smaller->head : state;
-        state->larger = NULL;
-        if (joins)
-            state->smaller->larger = state;
+    for (int64_t begin = 0, end; begin < n; begin = end) {
+        for (end = begin; end < n && same_curve(all[begin].plan, all[end].plan); end++)
+            sorted[end] = &all[end];
+        qsort(sorted + begin, (size_t)(end - begin), sizeof *sorted, by_length);
+        for (int64_t i = begin; i < end; i++) {
+            sorted[i]->head = sorted[begin];
+            sorted[i]->smaller = i > begin ? sorted[i - 1] : NULL;
+            sorted[i]->larger = i + 1 < end ? sorted[i + 1] : NULL;
+        }
     }
     free(sorted);
 }

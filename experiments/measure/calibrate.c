@@ -10,8 +10,8 @@
 #include <time.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/record.h"
 #include "experiments/measure/machine.h"
+#include "experiments/measure/record.h"
 #include "experiments/measure/stats.h"
 #include "optimized/registry.h"
 #include "ref/clock.h"

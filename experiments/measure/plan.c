@@ -604,29 +604,21 @@ static enum attn_status multiply(const struct draft *draft, struct group *group,
     return status;
 }
 
-static int by_words(const void *a, const void *b)
-{
-    const struct attn_plan_point *const *x = a, *const *y = b;
-    int order = strcmp((*x)->text, (*y)->text);
-    return order != 0 ? order : strcmp((*x)->spec_text, (*y)->spec_text);
-}
-
-/* The points from `first` on, which are those of one group, are all different.  Found by sorting: a
- * plan may have thousands. */
+/* The points from `first` on, which are those of one group, are all different. */
 static enum attn_status check_different(const struct attn_plan *plan, int64_t first,
                                         struct attn_error *err)
 {
-    size_t n = (size_t)(plan->n - first);
+    char name[ATTN_CASE_TEXT + 128];
+    json_t *seen = json_object();
     enum attn_status status = ATTN_OK;
-    const struct attn_plan_point **sorted = attn_cli_need(calloc(n + 1, sizeof *sorted));
-    for (size_t i = 0; i < n; i++)
-        sorted[i] = &plan->point[(size_t)first + i];
-    qsort(sorted, n, sizeof *sorted, by_words);
-    for (size_t i = 1; i < n && status == ATTN_OK; i++)
-        if (by_words(&sorted[i - 1], &sorted[i]) == 0)
-            status = attn_fail(err, ATTN_EINVAL, "%s %s is there twice", sorted[i]->spec_text,
-                               sorted[i]->text);
-    free(sorted);
+    for (int64_t i = first; i < plan->n && status == ATTN_OK; i++) {
+        (void)snprintf(name, sizeof name, "%s %s", plan->point[i].spec_text, plan->point[i].text);
+        if (json_object_get(seen, name) != NULL)
+            status = attn_fail(err, ATTN_EINVAL, "%s is there twice", name);
+        else if (json_object_set_new_nocheck(seen, name, json_true()) != 0)
+            status = attn_fail(err, ATTN_ENOMEM, "no memory for a plan");
+    }
+    json_decref(seen);
     return status;
 }
 

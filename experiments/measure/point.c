@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/preflight.h"
 #include "experiments/measure/machine.h"
+#include "experiments/measure/preflight.h"
 #include "experiments/measure/stats.h"
 #include "ref/clock.h"
 

@@ -180,17 +180,9 @@ void attn_point_not_ours(struct attn_point *point)
     point->n_live = 0;
 }
 
-static int compare_names(const struct attn_point *a, const struct attn_point *b)
+void attn_point_name(const struct attn_point *p, char name[ATTN_POINT_NAME])
 {
-    int order = strcmp(a->text, b->text);
-    order = order != 0 ? order : strcmp(a->spec, b->spec);
-    order = order != 0 ? order : strcmp(a->group, b->group);
-    return order != 0 ? order : (a->round > b->round) - (a->round < b->round);
-}
-
-int attn_point_same(const struct attn_point *a, const struct attn_point *b)
-{
-    return compare_names(a, b) == 0;
+    snprintf(name, ATTN_POINT_NAME, "%s\n%s\n%s", p->group, p->spec, p->text);
 }
 
 /* ---- writing ------------------------------------------------------------------------------ */
@@ -461,36 +453,25 @@ static enum attn_status take_line(struct attn_records *r, json_t *json, const ch
                : attn_fail(err, ATTN_ENOMEM, "no memory for records");
 }
 
-/* Equal names in the order in which they stand. */
-static int by_names(const void *a, const void *b)
-{
-    const struct attn_point *p = *(struct attn_point *const *)a;
-    const struct attn_point *q = *(struct attn_point *const *)b;
-    int order = compare_names(p, q);
-    return order != 0 ? order : (p > q) - (p < q);
-}
-
 /* Of each point and round the last record goes to the place of the first; the others go. */
-static void keep_latest(struct attn_records *r)
+static enum attn_status keep_latest(struct attn_records *r, struct attn_error *err)
 {
-    struct attn_point **sorted = attn_cli_need(calloc((size_t)r->n + 1, sizeof *sorted));
-    char *is_stale = attn_cli_need(calloc((size_t)r->n + 1, 1));
+    char name[ATTN_POINT_NAME], key[ATTN_POINT_NAME + 16];
+    json_t *place = json_object();
     int64_t n = 0;
-    for (int64_t i = 0; i < r->n; i++)
-        sorted[i] = &r->point[i];
-    qsort(sorted, (size_t)r->n, sizeof *sorted, by_names);
-    for (int64_t i = 1, first = 0; i < r->n; i++)
-        if (attn_point_same(sorted[first], sorted[i])) {
-            *sorted[first] = *sorted[i];
-            is_stale[sorted[i] - r->point] = 1;
-        } else
-            first = i;
-    for (int64_t i = 0; i < r->n; i++)
-        if (!is_stale[i])
-            r->point[n++] = r->point[i];
+    for (int64_t i = 0; i < r->n; i++) {
+        attn_point_name(&r->point[i], name);
+        snprintf(key, sizeof key, "%s\n%d", name, r->point[i].round);
+        const json_t *first = json_object_get(place, key);
+        if (first == NULL && json_object_set_new_nocheck(place, key, json_integer(n)) != 0) {
+            json_decref(place);
+            return attn_fail(err, ATTN_ENOMEM, "no memory for records");
+        }
+        r->point[first != NULL ? json_integer_value(first) : n++] = r->point[i];
+    }
     r->n = n;
-    free(sorted);
-    free(is_stale);
+    json_decref(place);
+    return ATTN_OK;
 }
 
 static enum attn_status read_lines(FILE *file, const char *path, struct attn_records *r,
@@ -532,8 +513,8 @@ enum attn_status attn_record_read(const char *path, struct attn_records *r, stru
     enum attn_status status = read_lines(file, path, r, err);
     fclose(file);
     if (status == ATTN_OK)
-        keep_latest(r);
-    else
+        status = keep_latest(r, err);
+    if (status != ATTN_OK)
         attn_records_free(r);
     return status;
 }

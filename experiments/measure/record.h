@@ -105,8 +105,10 @@ double attn_point_call_s(const struct attn_point *point, enum attn_call call);
 /* Take away what only ours have: price, ledger, flops, messages. */
 void attn_point_not_ours(struct attn_point *point);
 
-/* The group, spec, case and round are the same: the later one of two such records counts. */
-int attn_point_same(const struct attn_point *a, const struct attn_point *b);
+/* What a record is of, one text of group, spec and case: of several of the same name and round the
+ * last one counts. */
+enum { ATTN_POINT_NAME = ATTN_CASE_TEXT + 256 };
+void attn_point_name(const struct attn_point *point, char name[ATTN_POINT_NAME]);
 
 /* One line, in one write(), so that lines of two writers never mix.  Returns 0, or -1 with errno
  * when it could not be written whole.  Unknown bytes (-1) and unknown reals (NaN, also +-inf,

@@ -334,32 +334,19 @@ static void open_states(struct sweep *sweep)
     attn_budget_link(sweep->state, plan->n);
 }
 
-/* A point of some state; the array that resume sorts is of these. */
-static int by_name(const void *a, const void *b)
-{
-    const struct attn_point *p = *(const struct attn_point *const *)a;
-    const struct attn_point *q = *(const struct attn_point *const *)b;
-    int order = strcmp(p->text, q->text);
-    order = order != 0 ? order : strcmp(p->spec, q->spec);
-    return order != 0 ? order : strcmp(p->group, q->group);
-}
-
 /* What the file holds of this build is not done again, nor what it holds of the same file or
  * command of somebody else; what the budget dropped, memory did not allow, or ended as an error,
  * is tried again. */
-static void resume_from(struct sweep *sweep, const struct attn_point **sorted,
-                        const struct attn_point *old)
+static void resume_from(struct sweep *sweep, const json_t *place, const struct attn_point *old)
 {
-    if (strcmp(old->build, sweep->build) != 0 || old->round < 0 ||
+    char name[ATTN_POINT_NAME];
+    attn_point_name(old, name);
+    const json_t *found = json_object_get(place, name);
+    struct attn_sweep_state *state = &sweep->state[json_integer_value(found)];
+    if (found == NULL || strcmp(old->build, sweep->build) != 0 || old->round < 0 ||
         old->round >= sweep->plan->rounds || old->status == ATTN_POINT_DROPPED ||
         old->status == ATTN_POINT_TOO_BIG || old->status == ATTN_POINT_ERROR)
         return;
-    const struct attn_point **found =
-        bsearch(&old, sorted, (size_t)sweep->plan->n, sizeof *sorted, by_name);
-    if (found == NULL)
-        return;
-    size_t place = (size_t)((const char *)*found - (const char *)&sweep->state[0].point);
-    struct attn_sweep_state *state = &sweep->state[place / sizeof *state];
     if (state->done[old->round] || strcmp(state->point.source, old->source) != 0 ||
         strcmp(state->point.source_digest, old->source_digest) != 0)
         return;
@@ -373,21 +360,22 @@ static int resume(struct sweep *sweep, const char *path)
 {
     struct attn_records old;
     int64_t n = sweep->plan->n;
+    char name[ATTN_POINT_NAME];
     struct attn_error err = {ATTN_OK, ""};
     struct stat about;
     if (stat(path, &about) != 0 || !S_ISREG(about.st_mode)) /* nothing there to go on from */
         return ATTN_EXIT_GOOD;
     if (attn_record_read(path, &old, &err) != ATTN_OK)
         return attn_cli_fail(sweep->options->command, attn_cli_status(err.status), "%s", err.text);
-    const struct attn_point **sorted =
-        attn_cli_need(calloc((size_t)n + 1, sizeof(const struct attn_point *)));
-    for (int64_t i = 0; i < n; i++)
-        sorted[i] = &sweep->state[i].point;
-    qsort(sorted, (size_t)n, sizeof *sorted, by_name);
+    json_t *place = attn_cli_need(json_object());
+    for (int64_t i = 0; i < n; i++) {
+        attn_point_name(&sweep->state[i].point, name);
+        json_object_set_new_nocheck(place, name, attn_cli_need(json_integer(i)));
+    }
     for (int64_t i = 0; i < old.n; i++)
-        resume_from(sweep, sorted, &old.point[i]);
+        resume_from(sweep, place, &old.point[i]);
     sweep->promised_s = attn_budget_promised(sweep->state, n);
-    free(sorted);
+    json_decref(place);
     attn_records_free(&old);
     return ATTN_EXIT_GOOD;
 }
