@@ -1,5 +1,5 @@
-/* Three questions to the recorder itself.  Does VmHWM see what is known to be there?  What
- * difference do two names for the same thing make?  Does the clock stay what it was? */
+/* Two questions to the recorder itself.  Does VmHWM see what is known to be there?  What difference
+ * do two names for the same thing make? */
 #include "experiments/measure/calibrate.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include "ref/ledger.h"
 #include "tests/harness/process.h"
 
-enum { MEMORY_BYTES = 256 << 20, PAIRS = 5, SPINS = 5 };
+enum { MEMORY_BYTES = 256 << 20, PAIRS = 5 };
 
 static const double MEMORY_TOLERANCE = 0.02;
 
@@ -168,35 +168,11 @@ static int calibrate_aa(FILE *file, const char *session, struct attn_error *err)
     return attn_record_write_json(file, line);
 }
 
-/* ---- spin --------------------------------------------------------------------------------- */
-
-static double spin(void)
-{
-    uint64_t x = 1;
-    double start = attn_seconds(CLOCK_MONOTONIC);
-    for (int i = 0; i < 10000000; i++) {
-        x += 3;
-        __asm__ volatile("" : "+r"(x)); /* one addition an iteration, each waits for the last */
-    }
-    return attn_seconds(CLOCK_MONOTONIC) - start;
-}
-
-int attn_calibrate_spin(FILE *file, const char *session, const char *when)
-{
-    double best = spin();
-    for (int i = 1; i < SPINS; i++)
-        best = fmin(best, spin());
-    json_t *line = calibration("spin");
-    json_object_set_new(line, "session", json_string(session));
-    json_object_set_new(line, "when", json_string(when));
-    json_object_set_new(line, "time_s", json_real(best));
-    return attn_record_write_json(file, line);
-}
+/* ---- both --------------------------------------------------------------------------------- */
 
 int attn_calibrate_session(FILE *file, const char *session, const char *command,
                            struct attn_error *err)
 {
-    if (calibrate_memory(file, session, command, err) != 0 || calibrate_aa(file, session, err) != 0)
-        return -1;
-    return attn_calibrate_spin(file, session, "begin");
+    return calibrate_memory(file, session, command, err) == 0 ? calibrate_aa(file, session, err)
+                                                              : -1;
 }

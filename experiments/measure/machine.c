@@ -104,10 +104,19 @@ static void put(json_t *facts, const char *key, const char *text)
     json_object_set_new(facts, key, value != NULL ? value : json_string("not available"));
 }
 
-static void put_file(json_t *facts, const char *key, const char *path)
+/* Facts that are the first line of a file of the kernel. */
+static void put_files(json_t *facts)
 {
+    static const char *const file[][2] = {
+        {"numa_nodes_online", "/sys/devices/system/node/online"},
+        {"governor", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"},
+        {"boost", "/sys/devices/system/cpu/cpufreq/boost"},
+        {"clock_source", "/sys/devices/system/clocksource/clocksource0/current_clocksource"},
+        {"transparent_huge_pages", "/sys/kernel/mm/transparent_hugepage/enabled"},
+        {"overcommit_memory", "/proc/sys/vm/overcommit_memory"}};
     char text[256];
-    put(facts, key, first_line(path, text, sizeof text) ? text : NULL);
+    for (size_t f = 0; f < sizeof file / sizeof *file; f++)
+        put(facts, file[f][0], first_line(file[f][1], text, sizeof text) ? text : NULL);
 }
 
 static void put_number(json_t *facts, const char *key, double x)
@@ -134,7 +143,6 @@ static void put_processor(json_t *facts)
                 field_of(info, "CPU implementer", text, sizeof text);
     put(facts, "cpu", found ? text : NULL);
     json_object_set_new(facts, "cores_online", json_integer(sysconf(_SC_NPROCESSORS_ONLN)));
-    put_file(facts, "numa_nodes_online", "/sys/devices/system/node/online");
     char flags[4096];
     int virtual = field_of(info, "flags", flags, sizeof flags) && strstr(flags, "hypervisor");
     json_object_set_new(facts, "virtual_machine", json_boolean(virtual));
@@ -143,35 +151,19 @@ static void put_processor(json_t *facts)
 static void put_caches(json_t *facts)
 {
     json_t *caches = json_object();
-    for (int index = 0; index < 8; index++) {
-        char path[128], level[16], type[32], size[32], name[64];
-        const char *base = "/sys/devices/system/cpu/cpu0/cache/index";
-        snprintf(path, sizeof path, "%s%d/level", base, index);
-        if (!first_line(path, level, sizeof level))
-            break;
-        snprintf(path, sizeof path, "%s%d/type", base, index);
-        if (!first_line(path, type, sizeof type))
-            continue;
-        snprintf(path, sizeof path, "%s%d/size", base, index);
-        if (!first_line(path, size, sizeof size))
-            continue;
-        snprintf(name, sizeof name, "L%.8s %.24s", level, type);
-        put(caches, name, size);
+    static const char *const part[] = {"level", "type", "size"};
+    for (int index = 0, ok = 1; ok && index < 8; index++) {
+        char path[128], text[3][32], name[80];
+        for (int p = 0; p < 3; p++) {
+            snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/%s", index,
+                     part[p]);
+            ok = ok && first_line(path, text[p], sizeof text[p]);
+        }
+        snprintf(name, sizeof name, "L%s %s", text[0], text[1]);
+        if (ok)
+            put(caches, name, text[2]);
     }
     json_object_set_new(facts, "caches", caches);
-}
-
-static void put_clock(json_t *facts)
-{
-    put_file(facts, "governor", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
-    put_file(facts, "boost", "/sys/devices/system/cpu/cpufreq/boost");
-    put_file(facts, "clock_source",
-             "/sys/devices/system/clocksource/clocksource0/current_clocksource");
-    struct timespec step;
-    put_number(facts, "clock_resolution_s",
-               clock_getres(CLOCK_MONOTONIC, &step) == 0
-                   ? (double)step.tv_sec + 1e-9 * (double)step.tv_nsec
-                   : (double)NAN);
 }
 
 static void put_memory(json_t *facts)
@@ -180,14 +172,12 @@ static void put_memory(json_t *facts)
     put_bytes(facts, "memory_available_bytes", attn_cli_memory_available());
     put_bytes(facts, "swap_total_bytes", attn_machine_kib("/proc/meminfo", "SwapTotal:"));
     json_object_set_new(facts, "page_bytes", json_integer(sysconf(_SC_PAGESIZE)));
-    put_file(facts, "transparent_huge_pages", "/sys/kernel/mm/transparent_hugepage/enabled");
     char limit[64];
     int found = first_line("/sys/fs/cgroup/memory.max", limit, sizeof limit) ||
                 first_line("/sys/fs/cgroup/memory/memory.limit_in_bytes", limit, sizeof limit);
     if (found && strtoull(limit, NULL, 10) >> 60 != 0) /* v1 says "none" with a huge number */
         strcpy(limit, "max");
     put(facts, "cgroup_memory_limit", found ? limit : NULL);
-    put_file(facts, "overcommit_memory", "/proc/sys/vm/overcommit_memory");
 }
 
 static void put_system(json_t *facts)
@@ -199,6 +189,10 @@ static void put_system(json_t *facts)
         put(facts, "kernel", text);
     }
     put(facts, "libc", gnu_get_libc_version());
+    struct timespec step;
+    int known = clock_getres(CLOCK_MONOTONIC, &step) == 0;
+    put_number(facts, "clock_resolution_s",
+               known ? (double)step.tv_sec + 1e-9 * (double)step.tv_nsec : (double)NAN);
     put_number(facts, "load", attn_machine_load());
     put_number(facts, "steal_s", attn_machine_steal());
     cpu_set_t set;
@@ -288,7 +282,7 @@ json_t *attn_machine_facts(void)
     put_build(facts);
     put_processor(facts);
     put_caches(facts);
-    put_clock(facts);
+    put_files(facts);
     put_memory(facts);
     put_system(facts);
     put_float_control(facts);

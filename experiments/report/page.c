@@ -166,9 +166,6 @@ static void calibration_cell(struct attn_document *d, const json_t *line)
                            "the same point under two names, in turns: medians differ by %+.2f %%, "
                            "all times lie within %.2f %% of the median",
                            100 * (number(line, "ratio") - 1), 100 * number(line, "spread"));
-    else if (strcmp(kind, "spin") == 0)
-        attn_document_cell(d, ATTN_WORDS, "10 million dependent additions, %s of the session: %s",
-                           word(line, "when"), attn_seconds_text(number(line, "time_s"), a));
     else
         json_cell(d, line);
 }
