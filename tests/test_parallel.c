@@ -72,6 +72,11 @@ static const char *const specs[] = {
     "ring:ranks=4",
     "ring:ranks=8",
     "ring:ranks=64",
+    "ring:ranks=3,order=striped",
+    "ring:ranks=4,order=zigzag",
+    "ring:ranks=5,order=zigzag,local=csr",
+    "ring:ranks=6,inner=2,order=striped,local=gemm",
+    "ring:ranks=6,inner=3,order=zigzag,local=dense",
     "ulysses:ranks=2,local=dense",
     "ring:ranks=4,local=dense",
     "ulysses:ranks=4,local=csr-textbook",
@@ -79,12 +84,13 @@ static const char *const specs[] = {
 };
 enum { SPECS = sizeof specs / sizeof *specs };
 
+/* Any size will do for a ring. */
 static int divides(const struct attn_spec *spec, const struct attn_case *c)
 {
     int64_t ranks = spec->options.value[0];
-    int heads = strcmp(spec->impl->name, "ulysses") != 0 ||
-                (c->heads % ranks == 0 && c->kv_heads % ranks == 0);
-    return heads && c->n_query % ranks == 0 && c->n_key % ranks == 0;
+    return strcmp(spec->impl->name, "ulysses") != 0 ||
+           (c->heads % ranks == 0 && c->kv_heads % ranks == 0 && c->n_query % ranks == 0 &&
+            c->n_key % ranks == 0);
 }
 
 START_TEST(agrees_with_the_oracle)
@@ -255,11 +261,11 @@ START_TEST(refusals_say_what_works)
 {
     struct attn_problem p = problem(1, 8, 2, 128, 8);
     ck_refused("ulysses:ranks=3", NULL, &p, ATTN_FORWARD,
-               "ulysses:ranks=3 needs ranks that divide heads 8, kv heads 2, queries 128 and keys "
-               "128: 1, 2");
+               "ulysses:ranks=3 must divide heads 8, kv heads 2, queries 128 and keys 128: 1, 2 "
+               "would work");
     p.n_key = 96;
-    ck_refused("ring:ranks=5", NULL, &p, ATTN_FORWARD,
-               "ring:ranks=5 needs ranks that divide queries 128 and keys 96: 1, 2, 4, 8, 16, 32");
+    ck_refused("ring:ranks=6,inner=4", NULL, &p, ATTN_FORWARD,
+               "ring:inner=4 must divide ranks 6: 1, 2, 3, 6 would work");
     ck_refused("ring:ranks=4", &attn_impl_ring, &p, ATTN_FORWARD,
                "ring:local=ring is parallel itself");
     ck_refused("ulysses:ranks=2", &attn_impl_ring, &p, ATTN_FORWARD, "tiled would work");
@@ -277,8 +283,9 @@ START_TEST(local_must_be_able)
     soft.caps &= ~(unsigned)ATTN_CAP_HARD;
     ck_refused("ring:ranks=4", &soft, &p, ATTN_FORWARD, "ring:local=soft does not claim 'hard'");
     struct attn_impl weak = attn_impl_dense;
-    weak.caps &= ~(unsigned)(ATTN_CAP_SOFTCAP | ATTN_CAP_DLSE);
+    weak.caps &= ~(unsigned)(ATTN_CAP_SOFTCAP | ATTN_CAP_DLSE | ATTN_CAP_STRIDES);
     ck_refused("ulysses:ranks=4", &weak, &p, ATTN_BACKWARD, "'dlse'");
+    ck_refused("ring:ranks=4,order=zigzag", &weak, &p, ATTN_FORWARD, "'strides'");
     p.softcap = 1;
     ck_refused("ring:ranks=4", &weak, &p, ATTN_FORWARD, "'softcap'");
 }

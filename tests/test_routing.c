@@ -1,6 +1,7 @@
 /* Where things go in ulysses and ring: every element carries its own number through all
  * exchanges, and a rank that fails is named.  Catalogue: SP-01 to SP-06, SP-16, SP-17, SP-22. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "ref/problem.h"
@@ -14,36 +15,43 @@
 /* A local implementation that computes nothing.  It knows from the origin which elements it must
  * have been given, and leaves numbers that must arrive where they belong. */
 static const struct attn_problem *whole; /* read by the ranks, written before they start */
-static int is_ring, sealed, fails;
+static int sealed, fails;
 
 enum { SQ, SK, SV, SO, SLSE, SDO, SDLSE, SDQ, SDK, SDV };
+
+static int is_of_keys(int t)
+{
+    return t == SK || t == SV || t == SDK || t == SDV;
+}
 
 /* A distinct integer for every element of every tensor, in whole-problem indices. */
 static double sign(int t, int64_t b, int64_t h, int64_t i, int64_t c)
 {
-    int of_keys = t == SK || t == SV || t == SDK || t == SDV;
-    int64_t heads = of_keys ? whole->kv_heads : whole->heads;
-    int64_t n = of_keys ? whole->n_key : whole->n_query;
+    int64_t heads = is_of_keys(t) ? whole->kv_heads : whole->heads;
+    int64_t n = is_of_keys(t) ? whole->n_key : whole->n_query;
     return (double)(t * 200000 + ((b * heads + h) * n + i) * 16 + c + 1);
 }
 
 struct window {
-    int64_t batch, heads, tokens, width, head, token;
+    int64_t batch, heads, tokens, width, head;
 };
 
 static struct window window_of(const struct attn_problem *p, int t)
 {
-    int of_keys = t == SK || t == SV || t == SDK || t == SDV;
     int of_d = t == SQ || t == SK || t == SDQ || t == SDK;
     int64_t kv_head = p->origin.head / (whole->heads / whole->kv_heads);
-    return (struct window){p->batch,
-                           of_keys ? p->kv_heads : p->heads,
-                           of_keys ? p->n_key : p->n_query,
+    return (struct window){p->batch, is_of_keys(t) ? p->kv_heads : p->heads,
+                           is_of_keys(t) ? p->n_key : p->n_query,
                            t == SLSE || t == SDLSE ? 1
                            : of_d                  ? p->d_key
                                                    : p->d_value,
-                           of_keys ? kv_head : p->origin.head,
-                           of_keys ? p->origin.key.first : p->origin.query.first};
+                           is_of_keys(t) ? kv_head : p->origin.head};
+}
+
+/* Which token of the whole row i of a piece's tensor is. */
+static int64_t token_of(const struct attn_problem *p, int t, int64_t b, int64_t i)
+{
+    return is_of_keys(t) ? attn_whole_key(p, b, i) : attn_whole_query(p, b, i);
 }
 
 #define FOR_WINDOW(w)                                \
@@ -57,18 +65,29 @@ static enum attn_status look(const struct attn_problem *p, int t, const struct a
 {
     struct window w = window_of(p, t);
     FOR_WINDOW(w)
-    if (attn_cview_get(x, b, h, i, c) != sign(t, b, w.head + h, w.token + i, c))
+    if (attn_cview_get(x, b, h, i, c) != sign(t, b, w.head + h, token_of(p, t, b, i), c))
         return attn_fail(err, ATTN_EINTERNAL, "tensor %d at %d %d %d %d is %g", t, (int)b, (int)h,
                          (int)i, (int)c, attn_cview_get(x, b, h, i, c));
     return ATTN_OK;
 }
 
-static void leave(const struct attn_problem *p, int t, const struct attn_view *x, double more)
+/* times * number + more. */
+static void leave(const struct attn_problem *p, int t, const struct attn_view *x, double times,
+                  double more)
 {
     struct window w = window_of(p, t);
     FOR_WINDOW(w)
     ((double *)x->data)[attn_offset(x->stride, b, h, i) + c * x->stride[3]] =
-        sign(t, b, w.head + h, w.token + i, c) + more;
+        times * sign(t, b, w.head + h, token_of(p, t, b, i), c) + more;
+}
+
+/* 2^token of all these tokens: a sum in which each must be there once. */
+static double powers_of_two(const struct attn_tokens *tokens)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < tokens->n; i++)
+        sum += ldexp(1, (int)(tokens->first + i * tokens->step));
+    return sum;
 }
 
 static enum attn_status look_at_inputs(struct attn_ctx *ctx, const struct attn_problem *p,
@@ -85,22 +104,14 @@ static enum attn_status look_at_inputs(struct attn_ctx *ctx, const struct attn_p
     return status == ATTN_OK ? look(p, SV, v, ctx->error) : status;
 }
 
-static int64_t block_of(int64_t token, int64_t tokens)
-{
-    return tokens > 0 ? token / tokens : 0;
-}
-
-/* Every block counts once: O = the mean over blocks of (number + block), LSE = ln(blocks). */
+/* Every key counts once: O = number + the mean over keys j of 2^j, LSE = number + ln(keys). */
 static enum attn_status probe_forward(struct attn_ctx *ctx, const struct attn_problem *p,
                                       const struct attn_forward *t)
 {
+    struct attn_tokens keys = attn_problem_keys(p, 0);
     enum attn_status status = look_at_inputs(ctx, p, &t->q, &t->k, &t->v);
-    leave(p, SO, &t->o, (double)block_of(p->origin.key.first, p->n_key));
-    struct window w = window_of(p, SLSE);
-    if (!is_ring)
-        leave(p, SLSE, &t->lse, 0);
-    else
-        FOR_WINDOW(w)((double *)t->lse.data)[attn_offset(t->lse.stride, b, h, i)] = 0;
+    leave(p, SO, &t->o, 1, powers_of_two(&keys) / (double)keys.n);
+    leave(p, SLSE, &t->lse, 1, log((double)keys.n));
     return status;
 }
 
@@ -111,7 +122,7 @@ static enum attn_status look_at_delta(const struct attn_problem *p, const struct
     struct window w = window_of(p, SDLSE);
     FOR_WINDOW(w)
     {
-        int64_t gh = w.head + h, gi = w.token + i;
+        int64_t gh = w.head + h, gi = token_of(p, SDLSE, b, i);
         double want = sign(SDLSE, b, gh, gi, 0), got = attn_cview_get(&t->d_lse, b, h, i, 0);
         for (int64_t x = 0; x < p->d_value; x++) {
             want -= sign(SDO, b, gh, gi, x) * sign(SO, b, gh, gi, x);
@@ -124,8 +135,7 @@ static enum attn_status look_at_delta(const struct attn_problem *p, const struct
     return ATTN_OK;
 }
 
-/* Rank r adds 2^r to what block j's gradient gets, and block j adds 2^j to dQ: in the sums each
- * must be there once. */
+/* Query i adds 2^i to the gradient of every key, and key j adds 2^j to that of every query. */
 static enum attn_status probe_backward(struct attn_ctx *ctx, const struct attn_problem *p,
                                        const struct attn_backward *t)
 {
@@ -136,9 +146,10 @@ static enum attn_status probe_backward(struct attn_ctx *ctx, const struct attn_p
         status = look(p, SDO, &t->d_o, ctx->error);
     if (status == ATTN_OK)
         status = look_at_delta(p, t, ctx->error);
-    leave(p, SDQ, &t->dq, ldexp(1, (int)block_of(p->origin.key.first, p->n_key)));
-    leave(p, SDK, &t->dk, ldexp(1, (int)block_of(p->origin.query.first, p->n_query)));
-    leave(p, SDV, &t->dv, ldexp(1, (int)block_of(p->origin.query.first, p->n_query)));
+    struct attn_tokens queries = attn_problem_queries(p, 0), keys = attn_problem_keys(p, 0);
+    leave(p, SDQ, &t->dq, (double)keys.n, powers_of_two(&keys));
+    leave(p, SDK, &t->dk, (double)queries.n, powers_of_two(&queries));
+    leave(p, SDV, &t->dv, (double)queries.n, powers_of_two(&queries));
     return status;
 }
 
@@ -188,7 +199,6 @@ static void probe_open(struct probing *x, const char *spec_text, const char *cas
     x->ctx = (struct attn_ctx){
         .ledger = &x->ledger, .options = &x->spec.options, .error = &x->error, .seal = &x->seal};
     whole = &x->setup.problem;
-    is_ring = spec_text[0] == 'r';
     sealed = fails = 0;
     for (int t = SQ; t <= SDLSE; t++) {
         struct window w = window_of(whole, t);
@@ -222,35 +232,56 @@ static const struct {
 };
 enum { ROUTES = sizeof routes / sizeof *routes };
 
-START_TEST(every_element_arrives)
+static void ck_routes(const char *spec_text, const char *case_text)
 {
     struct probing x;
-    probe_open(&x, routes[_i].spec, routes[_i].text);
+    probe_open(&x, spec_text, case_text);
     struct attn_forward f = attn_setup_forward(&x.setup);
     struct attn_backward g = attn_setup_backward(&x.setup);
     const struct attn_tensor *t = x.setup.tensor;
-    double blocks = is_ring ? (double)x.spec.options.value[0] : 1, once = exp2(blocks) - 1;
+    double queries = (double)whole->n_query, keys = (double)whole->n_key;
 
     /* the backward first: it reads the numbers in o and lse that the forward overwrites */
     enum attn_status status = attn_run_backward(x.spec.impl, &x.ctx, whole, &g);
-    ck_assert_msg(status == ATTN_OK, "%s", x.error.text);
-    ck_arrived(&t[ATTN_T_DQ], SDQ, blocks, once);
-    ck_arrived(&t[ATTN_T_DK], SDK, blocks, once);
-    ck_arrived(&t[ATTN_T_DV], SDV, blocks, once);
+    ck_assert_msg(status == ATTN_OK, "%s %s: %s", spec_text, case_text, x.error.text);
+    ck_arrived(&t[ATTN_T_DQ], SDQ, keys, exp2(keys) - 1);
+    ck_arrived(&t[ATTN_T_DK], SDK, queries, exp2(queries) - 1);
+    ck_arrived(&t[ATTN_T_DV], SDV, queries, exp2(queries) - 1);
 
     status = attn_run_forward(x.spec.impl, &x.ctx, whole, &f);
-    ck_assert_msg(status == ATTN_OK, "%s", x.error.text);
-    ck_arrived(&t[ATTN_T_O], SO, 1, (blocks - 1) / 2);
-    struct window w = window_of(whole, SLSE);
-    if (!is_ring)
-        ck_arrived(&t[ATTN_T_LSE], SLSE, 1, 0);
-    else
-        FOR_WINDOW(w)
-        {
-            int ok = fabs(attn_tensor_get(&t[ATTN_T_LSE], b, h, i, c) - log(blocks)) <= 1e-14;
-            ck_assert(ok);
-        }
+    ck_assert_msg(status == ATTN_OK, "%s %s: %s", spec_text, case_text, x.error.text);
+    if (whole->n_key > 0) {
+        ck_arrived(&t[ATTN_T_O], SO, 1, (exp2(keys) - 1) / keys);
+        ck_arrived(&t[ATTN_T_LSE], SLSE, 1, log(keys));
+    }
     probe_close(&x);
+}
+
+START_TEST(every_element_arrives)
+{
+    ck_routes(routes[_i].spec, routes[_i].text);
+}
+END_TEST
+
+/* A ring of any layout and size: tokens that the ranks do not divide, fewer tokens than ranks, and
+ * windows of a double ring. */
+START_TEST(every_ring)
+{
+    static const char *const order[] = {"contiguous", "striped", "zigzag"};
+    static const int size[][2] = {{0, 3}, {3, 0}, {1, 1}, {5, 5}, {7, 12}, {12, 7}, {16, 16}};
+    int ranks = _i + 1;
+    for (int inner = 0; inner <= ranks; inner++)
+        for (int o = 0; o < 3; o++)
+            for (size_t n = 0; n < sizeof size / sizeof *size; n++) {
+                char spec[80], text[80];
+                if (inner > 0 && ranks % inner != 0)
+                    continue;
+                snprintf(spec, sizeof spec, "ring:ranks=%d,order=%s,inner=%d", ranks, order[o],
+                         inner);
+                snprintf(text, sizeof text, "b2h2g1q%dk%dd2v3:none:f64:normal:s1:dlse=1:pass=bwd",
+                         size[n][0], size[n][1]);
+                ck_routes(spec, text);
+            }
 }
 END_TEST
 
@@ -276,6 +307,7 @@ Suite *suite_routing(void)
     TCase *t = tcase_create("routing");
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, every_element_arrives, 0, ROUTES);
+    tcase_add_loop_test(t, every_ring, 0, 8);
     tcase_add_loop_test(t, the_cause_is_reported, 0, ROUTES);
     suite_add_tcase(suite, t);
     return suite;

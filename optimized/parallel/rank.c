@@ -11,18 +11,30 @@
 
 /* ---- options and the local implementation --------------------------------------------------- */
 
-enum { OPTION_RANKS, OPTION_LOCAL };
-
-const struct attn_option attn_parallel_options[] = {
-    [OPTION_RANKS] = {"ranks", 4, 1, ATTN_MAX_RANKS, NULL, "ranks that share the sequence"},
-    [OPTION_LOCAL] = {"local", 0, 0, 0, "@tiled",
-                      "what a rank runs on its piece; any single-process implementation "
-                      "(tiled unless given)"},
-    {0}};
-
 int attn_parallel_ranks(const struct attn_options *options)
 {
-    return (int)options->value[OPTION_RANKS];
+    return (int)options->value[ATTN_OPTION_RANKS];
+}
+
+/* A piece of a piece: positions count from where the whole begins. */
+static struct attn_positions positions_of(const struct attn_positions *whole,
+                                          const struct attn_tokens *t)
+{
+    int64_t step = 1 + whole->skip;
+    return (struct attn_positions){whole->first + step * t->first, step * t->step - 1,
+                                   whole->by_batch};
+}
+
+struct attn_problem attn_piece_of(const struct attn_problem *whole,
+                                  const struct attn_tokens *queries, const struct attn_tokens *keys)
+{
+    struct attn_problem piece = *whole;
+    piece.n_query = queries->n;
+    piece.n_key = keys->n;
+    piece.origin.query = positions_of(&whole->origin.query, queries);
+    piece.origin.key = positions_of(&whole->origin.key, keys);
+    piece.scattered = 0; /* shards are packed */
+    return piece;
 }
 
 const struct attn_impl *attn_parallel_local(const struct attn_options *options)
@@ -57,15 +69,15 @@ enum attn_status attn_scheme_accepts(const struct attn_scheme *scheme, const str
 {
     const struct attn_impl *local = attn_parallel_local(options);
     const struct attn_options preset = local_options(options);
-    int ranks = attn_parallel_ranks(options);
+    int ranks = attn_parallel_ranks(options), pieces = scheme->pieces(options);
     enum attn_status status = ATTN_OK;
     if (local->ranks != NULL)
         return attn_fail(err, ATTN_ENOTSUP,
                          "%s:local=%s is parallel itself: a rank runs alone, so a single-process "
                          "implementation such as tiled would work",
                          scheme->name, local->name);
-    for (int n = 0; n < ranks * scheme->steps(ranks) && status == ATTN_OK; n++) {
-        struct attn_problem part = scheme->part(p, ranks, n % ranks, n / ranks);
+    for (int n = 0; n < ranks * pieces && status == ATTN_OK; n++) {
+        struct attn_problem part = scheme->piece(p, options, n % ranks, n / ranks);
         unsigned needs = attn_problem_needs(&part) | ATTN_CAP_HARD;
         status = attn_parallel_claims(scheme->name, options, needs, err);
         if (status == ATTN_OK && local->accepts != NULL)
@@ -89,10 +101,10 @@ static int64_t most(const struct attn_scheme *scheme, const struct attn_problem 
                     const struct attn_options *options, count_of *count)
 {
     const struct attn_options preset = local_options(options);
-    int ranks = attn_parallel_ranks(options);
+    int ranks = attn_parallel_ranks(options), pieces = scheme->pieces(options);
     int64_t largest = 0;
-    for (int n = 0; count != NULL && n < ranks * scheme->steps(ranks); n++) {
-        struct attn_problem part = scheme->part(p, ranks, n % ranks, n / ranks);
+    for (int n = 0; count != NULL && n < ranks * pieces; n++) {
+        struct attn_problem part = scheme->piece(p, options, n % ranks, n / ranks);
         largest = greater(largest, count(&part, &preset));
     }
     return largest;
@@ -167,8 +179,9 @@ static struct dealt output(const struct attn_view *v)
     return (struct dealt){.role = OUTPUT, .whole = *v};
 }
 
-static enum attn_status deal(struct run *x, int ranks)
+static enum attn_status deal(struct run *x)
 {
+    struct attn_layout layout = x->scheme->layout(x->ctx->options);
     static const char *const name[ATTN_TAG_KINDS] = {
         "shard.q",  "shard.k",    "shard.v",  "shard.o",  "shard.lse",
         "shard.do", "shard.dlse", "shard.dq", "shard.dk", "shard.dv"};
@@ -182,8 +195,8 @@ static enum attn_status deal(struct run *x, int ranks)
         attn_tag_extent((enum attn_tag_kind)t, p, extent + 1);
         enum attn_dtype dtype =
             t == ATTN_TAG_LSE || t == ATTN_TAG_DELTA ? attn_lse_dtype(p) : p->dtype;
-        status =
-            attn_shards_take(&d->shards, &x->ledger, name[t], dtype, extent, ranks, x->ctx->error);
+        status = attn_shards_take(&d->shards, &x->ledger, name[t], dtype, extent, &layout,
+                                  x->ctx->error);
         if (status == ATTN_OK && d->role == INPUT)
             attn_shards_scatter(&d->shards, &d->whole);
     }
@@ -277,7 +290,7 @@ static enum attn_status drive(struct run *x)
 {
     int ranks = attn_parallel_ranks(x->ctx->options);
     attn_ledger_init(&x->ledger, x->ctx->ledger);
-    enum attn_status status = deal(x, ranks);
+    enum attn_status status = deal(x);
     if (status == ATTN_OK)
         status = run_ranks(x, ranks);
     for (int t = 0; t < ATTN_TAG_KINDS && status == ATTN_OK; t++)

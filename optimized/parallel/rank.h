@@ -12,6 +12,7 @@
 #ifndef OPTIMIZED_PARALLEL_RANK_H
 #define OPTIMIZED_PARALLEL_RANK_H
 
+#include "optimized/parallel/layout.h"
 #include "optimized/parallel/transport.h"
 #include "ref/buffers.h"
 #include "ref/impl.h"
@@ -23,12 +24,15 @@ struct attn_rank {
     struct attn_error *error;
 };
 
-/* A scheme.  A rank works on one piece of the problem at each of its steps.  mine: contiguous
- * shards, [B, heads, tokens/P, width]. */
+/* A scheme.  Its layout deals queries and keys out to the ranks; a rank works on so many pieces of
+ * the problem, one after another, some of them perhaps empty.  mine: the rank's shards, [B, heads,
+ * tokens of the rank, width]. */
 struct attn_scheme {
     const char *name;
-    int (*steps)(int ranks);
-    struct attn_problem (*part)(const struct attn_problem *whole, int ranks, int rank, int step);
+    struct attn_layout (*layout)(const struct attn_options *options);
+    int (*pieces)(const struct attn_options *options);
+    struct attn_problem (*piece)(const struct attn_problem *whole,
+                                 const struct attn_options *options, int rank, int n);
     enum attn_status (*forward)(struct attn_rank *rank, const struct attn_problem *whole,
                                 const struct attn_forward *mine);
     enum attn_status (*backward)(struct attn_rank *rank, const struct attn_problem *whole,
@@ -58,12 +62,28 @@ enum attn_status attn_rank_backward(struct attn_rank *rank, const struct attn_pr
      ATTN_CAP_DV | ATTN_CAP_MASK | ATTN_CAP_HARD | ATTN_CAP_SOFTCAP | ATTN_CAP_ALIBI | \
      ATTN_CAP_DLSE | ATTN_CAP_STRIDES)
 
-extern const struct attn_option attn_parallel_options[]; /* ranks, local */
+/* The options that every scheme has, and begins its table with. */
+enum { ATTN_OPTION_RANKS, ATTN_OPTION_LOCAL, ATTN_PARALLEL_OPTIONS };
+#define ATTN_OPTION_OF_RANKS                                                 \
+    {                                                                        \
+        "ranks", 4, 1, ATTN_MAX_RANKS, NULL, "ranks that share the sequence" \
+    }
+#define ATTN_OPTION_OF_LOCAL                                                                  \
+    {                                                                                         \
+        "local", 0, 0, 0, "@tiled",                                                           \
+            "what a rank runs on its piece; any single-process implementation (tiled unless " \
+            "given)"                                                                          \
+    }
 int attn_parallel_ranks(const struct attn_options *options);
 
 /* The implementation that a rank runs: local=, or tiled-textbook.  Its own options are preset, but
  * for the instruction set, which is the scheme's. */
 const struct attn_impl *attn_parallel_local(const struct attn_options *options);
+
+/* These tokens of the whole, every head: where a shard's piece lies. */
+struct attn_problem attn_piece_of(const struct attn_problem *whole,
+                                  const struct attn_tokens *queries,
+                                  const struct attn_tokens *keys);
 
 /* ENOTSUP when the local implementation is itself parallel, does not hide hard, or cannot do one of
  * the scheme's pieces. */

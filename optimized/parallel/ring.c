@@ -1,30 +1,43 @@
-/* ring: queries stay, keys and values travel.  Rank r has the queries, keys and values of its own
- * stretch of tokens; in P steps it sees every block of keys once, and P-1 times it hands the
- * block it holds to rank r+1 and gets the next from rank r-1.  At step s it holds block r-s.
+/* ring: queries stay, keys and values travel.  A rank has the queries, keys and values of its own
+ * tokens; in P steps it sees every block of keys once, and P-1 times it hands the block it holds to
+ * the next rank and gets another from the previous one.
  *
- * Forward.  Every block gives a partial (O, LSE) of the rank's queries; optimized/merge.h folds
- * them.
+ *      step      rank 0    rank 1    rank 2    rank 3         one ring: at step s, rank r holds
+ *      0         K0        K1        K2        K3             block r - s
+ *      1         K3        K0        K1        K2
+ *      2         K2        K3        K0        K1
+ *      3         K1        K2        K3        K0
+ *
+ * inner=W makes windows of W ranks: blocks go round inside a window, W-1 hops, then all of them hop
+ * to the next window (double ring: the slow links between machines carry one hop in W).
+ *
+ * order= says which tokens a rank has (layout.h).  Under a causal mask, contiguous blocks give the
+ * last rank P blocks to compute and the first one; striped and zigzag give all ranks the same.  A
+ * zigzag block is two stretches of tokens, so a step multiplies 2 x 2 pairs of stretches.
+ *
+ * Forward.  Every product of queries and keys gives a partial (O, LSE) of these queries;
+ * optimized/merge.h folds them.
  *
  * Backward.  With the LSE and O of the whole row, a block's part of the gradient needs no other
  * block (Dao 2023, alg. 2):
  *
  *      P_ij = exp(S_ij - LSE_i)    dS_ij = P_ij (dO_i . v_j - D_i)    D_i = dO_i . O_i - dLSE_i
  *
- * so the local backward, given the global o and lse, yields exactly the terms of this block's
+ * so the local backward, given the global o and lse, yields exactly the terms of this product's
  * pairs: dQ is summed where it is, and dK, dV are summed in two tensors that travel with their
  * block, one hop more than K and V: the last one brings them home.
  *
- * A block that no query of the rank sees is not computed, but still travels: every rank does the
- * same exchanges, whatever the mask (SP-21).
+ * A product of which no pair is visible is not computed, but its block still travels: every rank
+ * does the same exchanges, whatever the mask (SP-21).
  *
  * Memory   forward: 2 blocks of K,V besides the own (1 for P = 2), one partial (O, LSE);
- *          backward: the same blocks, one dK,dV on its way, one partial dQ, one partial dK,dV;
- *          both plus what the local implementation takes for the largest pair of blocks.
- * Sent     forward: P-1 times K,V;  backward: P-1 times K,V and P times dK,dV.
- * Caveats  P must divide queries and keys.  Blocks are contiguous: under a causal mask the last
- *          rank works on P blocks and the first on one.  No bias tensor: a rank would need its rows
- *          of an L x L object.
- * Source   Liu et al. 2023; bugs SP-16 to SP-22.
+ *          backward: the same blocks, one dK,dV on its way (2 where blocks differ in size), one
+ *          partial dQ, one partial dK,dV;
+ *          both plus what the local implementation takes for the largest product.
+ * Sent     forward: every block of K,V but one;  backward: the same, and every block of dK,dV.
+ * Caveats  No bias tensor: a rank would need its rows of an L x L object.
+ * Source   Liu et al. 2023 (ring); Brandon et al. 2023 (striped); Gu et al. 2024, LoongTrain
+ *          (double ring); bugs SP-16 to SP-22.
  */
 #include <math.h>
 #include <string.h>
@@ -35,28 +48,87 @@
 #include "optimized/parallel/shard.h"
 #include "ref/problem.h"
 
-/* ---- blocks --------------------------------------------------------------------------------- */
+/* ---- the plan: what a rank multiplies, and where blocks go ----------------------------------- */
 
-/* At step s rank r holds block r - s. */
-static struct attn_problem part_of(const struct attn_problem *whole, int ranks, int r, int step)
+enum { OPTION_ORDER = ATTN_PARALLEL_OPTIONS, OPTION_INNER };
+
+static const struct attn_option options_of[] = {
+    ATTN_OPTION_OF_RANKS,
+    ATTN_OPTION_OF_LOCAL,
+    [OPTION_ORDER] = {"order", ATTN_CONTIGUOUS, 0, 2, "contiguous striped zigzag",
+                      "which tokens a rank has: a run, every P-th, or two runs, one from each end"},
+    [OPTION_INNER] = {"inner", 0, 0, ATTN_MAX_RANKS, NULL,
+                      "ranks of a window in a double ring; divides ranks; 0: one ring"},
+    {0}};
+
+static struct attn_layout layout_of(const struct attn_options *options)
 {
-    struct attn_problem part = *whole;
-    int j = (r - step + ranks) % ranks;
-    part.n_query = whole->n_query / ranks;
-    part.n_key = whole->n_key / ranks;
-    part.origin.query.first += r * part.n_query;
-    part.origin.key.first += j * part.n_key;
-    part.scattered = 0; /* shards are packed */
-    return part;
+    return (struct attn_layout){(enum attn_order)options->value[OPTION_ORDER],
+                                attn_parallel_ranks(options)};
 }
 
-static int steps(int ranks)
+/* The windows of a double ring; one ring is a window of all ranks. */
+struct windows {
+    int ranks, inner, outer;
+};
+
+static struct windows windows_of(const struct attn_options *options)
 {
-    return ranks;
+    int ranks = attn_parallel_ranks(options), inner = (int)options->value[OPTION_INNER];
+    inner = inner > 0 ? inner : ranks;
+    return (struct windows){ranks, inner, ranks / inner};
+}
+
+/* Whose keys rank r holds at a step. */
+static int holds(const struct windows *w, int r, int step)
+{
+    int window = (r / w->inner - step / w->inner + w->outer) % w->outer;
+    int place = (r % w->inner - step % w->inner + w->inner) % w->inner;
+    return window * w->inner + place;
+}
+
+/* After a step every block moves one place on inside its window, and after the last step of a
+ * window to the next one: direction 1 gives the rank it goes to, -1 the one whose block comes. */
+static int neighbour(const struct windows *w, int r, int step, int direction)
+{
+    int crosses = step % w->inner == w->inner - 1 ? direction : 0;
+    int window = (r / w->inner + crosses + w->outer) % w->outer;
+    int place = (r % w->inner + direction + w->inner) % w->inner;
+    return window * w->inner + place;
+}
+
+/* One product: a stretch of the rank's queries with a stretch of the keys it holds. */
+struct product {
+    struct attn_problem part;
+    int query, key;           /* which stretches */
+    int64_t query_at, key_at; /* where these begin in the shard and in the block */
+    int is_first,
+        starts_keys; /* the first of these queries; of these keys, where they are at home */
+};
+
+/* The products of a rank's steps, one after another. */
+struct walk {
+    const struct attn_problem *whole;
+    struct attn_layout layout;
+    struct windows windows;
+    int r, step, n; /* n: of the products of this step, the next */
+    int began_query[ATTN_MAX_STRETCHES], began_key[ATTN_MAX_STRETCHES];
+};
+
+static struct walk walk_of(const struct attn_problem *whole, const struct attn_options *options,
+                           int r)
+{
+    return (struct walk){
+        .whole = whole, .layout = layout_of(options), .windows = windows_of(options), .r = r};
+}
+
+static int per_step(const struct attn_layout *layout)
+{
+    return attn_layout_stretches(layout) * attn_layout_stretches(layout);
 }
 
 /* Certainly nothing to see here, in any batch and head. */
-static int block_is_empty(const struct attn_problem *part)
+static int is_empty(const struct attn_problem *part)
 {
     if (part->mask == NULL)
         return part->n_query == 0 || part->n_key == 0;
@@ -69,73 +141,106 @@ static int block_is_empty(const struct attn_problem *part)
     return 1;
 }
 
-/* ---- the rank's state ----------------------------------------------------------------------- */
+static struct product product_at(const struct walk *w, int step, int n)
+{
+    int stretches = attn_layout_stretches(&w->layout), j = holds(&w->windows, w->r, step);
+    struct product x = {.query = n / stretches, .key = n % stretches};
+    struct attn_tokens queries = attn_layout_stretch(&w->layout, w->whole->n_query, w->r, x.query);
+    struct attn_tokens keys = attn_layout_stretch(&w->layout, w->whole->n_key, j, x.key);
+    x.part = attn_piece_of(w->whole, &queries, &keys);
+    if (x.query > 0)
+        x.query_at = attn_layout_stretch(&w->layout, w->whole->n_query, w->r, 0).n;
+    if (x.key > 0)
+        x.key_at = attn_layout_stretch(&w->layout, w->whole->n_key, j, 0).n;
+    return x;
+}
 
-/* A pair of tensors of the shape of a block of K and V: k in front, v behind it. */
-struct pair {
-    void *k, *v;
-};
+/* The next product of this step that has something to see; 0: the step is done. */
+static int next_product(struct walk *w, struct product *x)
+{
+    while (w->n < per_step(&w->layout)) {
+        *x = product_at(w, w->step, w->n++);
+        if (is_empty(&x->part))
+            continue;
+        x->is_first = !w->began_query[x->query];
+        x->starts_keys = w->step == 0 && !w->began_key[x->key];
+        w->began_query[x->query] = w->began_key[x->key] = 1;
+        return 1;
+    }
+    return 0;
+}
+
+static void next_step(struct walk *w)
+{
+    w->step++;
+    w->n = 0;
+}
+
+/* ---- buffers --------------------------------------------------------------------------------- */
 
 enum { KV_TRAVEL, O_PARTIAL, LSE_PARTIAL, DKV_TRAVEL, DKV_PARTIAL, DQ_PARTIAL, BUFFERS };
 
-struct ring {
-    struct attn_rank *rank;
-    const struct attn_problem *whole;
-    struct attn_problem part; /* of the current step */
-    int ranks, r;
-    int64_t rows;           /* B * H * Lq/P */
-    int64_t n_k, n_v, size; /* elements of a block of K, of V; bytes of an element */
-    struct pair own, held;  /* K,V: this rank's, the current one */
-    struct attn_buffer buffer[BUFFERS];
-};
-
-/* A hop sends from one slot of kv.travel and receives into the other; the first sends the rank's
- * own block.  One rank alone has nothing. */
-static void lay_out(const struct attn_problem *whole, int ranks, enum attn_pass pass,
-                    struct attn_buffer *buffer)
+/* All blocks have the same size: a rank's own dK,dV then have room for any of them. */
+static int is_even(const struct attn_layout *layout, int64_t n)
 {
-    int64_t e = (int64_t)attn_dtype_size(whole->dtype), d = whole->d_key, dv = whole->d_value;
-    int64_t rows = whole->batch * whole->heads * (whole->n_query / ranks);
-    int64_t kv = whole->batch * whole->kv_heads * (whole->n_key / ranks) * (d + dv);
-    if (ranks == 1)
-        return;
-    buffer[KV_TRAVEL] = attn_buffer_of("kv.travel", less(ranks - 1, 2), kv, e);
-    if (pass == ATTN_FORWARD) {
-        int64_t e_lse = (int64_t)attn_dtype_size(attn_lse_dtype(whole));
+    return attn_layout_most(layout, n) * layout->ranks == n;
+}
+
+/* The longest stretch of a rank is its first. */
+static void lay_out(const struct walk *w, enum attn_pass pass, struct attn_buffer *buffer)
+{
+    const struct attn_problem *p = w->whole;
+    const struct attn_layout *l = &w->layout;
+    int64_t e = (int64_t)attn_dtype_size(p->dtype), d = p->d_key, dv = p->d_value;
+    int64_t rows = p->batch * p->heads * attn_layout_stretch(l, p->n_query, w->r, 0).n;
+    int64_t token = p->batch * p->kv_heads * (d + dv); /* numbers of K and V of one token */
+    int64_t block = token * attn_layout_most(l, p->n_key);
+    int64_t part = token * attn_layout_stretch(l, p->n_key, 0, 0).n;
+    int travels = l->ranks > 1, is_cut = travels || per_step(l) > 1;
+    if (travels)
+        buffer[KV_TRAVEL] = attn_buffer_of("kv.travel", less(l->ranks - 1, 2), block, e);
+    if (is_cut && pass == ATTN_FORWARD) {
+        int64_t e_lse = (int64_t)attn_dtype_size(attn_lse_dtype(p));
         buffer[O_PARTIAL] = attn_buffer_of("o.partial", rows, dv, e);
         buffer[LSE_PARTIAL] = attn_buffer_of("lse.partial", rows, 1, e_lse);
-    } else {
-        buffer[DKV_TRAVEL] = attn_buffer_of("dkv.travel", 1, kv, e);
-        buffer[DKV_PARTIAL] = attn_buffer_of("dkv.partial", 1, kv, e);
+    }
+    if (travels && pass == ATTN_BACKWARD)
+        buffer[DKV_TRAVEL] = attn_buffer_of("dkv.travel", is_even(l, p->n_key) ? 1 : 2, block, e);
+    if (is_cut && pass == ATTN_BACKWARD) {
+        buffer[DKV_PARTIAL] = attn_buffer_of("dkv.partial", 1, part, e);
         buffer[DQ_PARTIAL] = attn_buffer_of("dq.partial", rows, d, e);
     }
 }
 
+/* ---- the rank's state ------------------------------------------------------------------------ */
+
+/* Two tensors of the shape of a block of K and V. */
+struct pair {
+    void *k, *v;
+};
+
+struct ring {
+    struct attn_rank *rank;
+    const struct attn_problem *whole;
+    struct walk walk;
+    int64_t size;     /* bytes of an element */
+    struct pair held; /* K,V of this step */
+    struct attn_buffer buffer[BUFFERS];
+};
+
 static struct ring open_ring(struct attn_rank *rank, const struct attn_problem *whole,
                              const struct attn_cview *k, const struct attn_cview *v)
 {
-    int ranks = rank->transport->size;
-    int64_t keys = whole->batch * whole->kv_heads * (whole->n_key / ranks);
-    struct ring x = {.rank = rank, .whole = whole, .ranks = ranks, .r = rank->transport->rank};
-    x.rows = whole->batch * whole->heads * (whole->n_query / ranks);
-    x.n_k = keys * whole->d_key;
-    x.n_v = keys * whole->d_value;
+    struct ring x = {.rank = rank, .whole = whole};
+    x.walk = walk_of(whole, rank->options, rank->transport->rank);
     x.size = (int64_t)attn_dtype_size(whole->dtype);
-    x.own = x.held = (struct pair){(void *)(uintptr_t)k->data, (void *)(uintptr_t)v->data};
+    x.held = (struct pair){(void *)(uintptr_t)k->data, (void *)(uintptr_t)v->data};
     return x;
 }
 
-/* The pair in a part of a buffer. */
-static struct pair pair_at(const struct ring *x, int buffer, int part)
-{
-    char *data = attn_buffer_at(&x->buffer[buffer], part);
-    return (struct pair){data, data + x->n_k * x->size};
-}
-
-/* Begin a pass. */
 static enum attn_status take(struct ring *x, enum attn_pass pass)
 {
-    lay_out(x->whole, x->ranks, pass, x->buffer);
+    lay_out(&x->walk, pass, x->buffer);
     return attn_buffers_take(x->buffer, BUFFERS, x->rank->ledger, x->rank->error);
 }
 
@@ -144,82 +249,183 @@ static void give(struct ring *x)
     attn_buffers_give(x->buffer, BUFFERS, x->rank->ledger);
 }
 
-/* Send a pair to the next rank, receive one from the previous rank. */
+/* Tokens of the block that this rank holds at a step. */
+static int64_t block_tokens(const struct ring *x, int step)
+{
+    int j = holds(&x->walk.windows, x->walk.r, step);
+    return attn_layout_tokens(&x->walk.layout, x->whole->n_key, j);
+}
+
+/* Bytes of K of so many tokens; V lies behind it. */
+static int64_t bytes_of_keys(const struct ring *x, int64_t tokens)
+{
+    return x->whole->batch * x->whole->kv_heads * tokens * x->whole->d_key * x->size;
+}
+
+static int64_t bytes_of_values(const struct ring *x, int64_t tokens)
+{
+    return x->whole->batch * x->whole->kv_heads * tokens * x->whole->d_value * x->size;
+}
+
+/* Where a block of so many tokens lies in a part of a buffer. */
+static struct pair pair_at(const struct ring *x, int buffer, int part, int64_t tokens)
+{
+    char *data = attn_buffer_at(&x->buffer[buffer], part);
+    return (struct pair){data, data + bytes_of_keys(x, tokens)};
+}
+
+/* After a step: send the block held then, receive the one of the next step. */
 static enum attn_status hop(struct ring *x, enum attn_tag_kind kind_k, enum attn_tag_kind kind_v,
                             int step, struct pair from, struct pair to)
 {
-    int next = (x->r + 1) % x->ranks, previous = (x->r + x->ranks - 1) % x->ranks;
-    struct attn_piece k = attn_piece_whole(x->n_k * x->size);
-    struct attn_piece v = attn_piece_whole(x->n_v * x->size);
-    struct attn_send send[] = {{next, attn_tag(kind_k, step), from.k, k, 0},
-                               {next, attn_tag(kind_v, step), from.v, v, 0}};
-    struct attn_receive receive[] = {{previous, attn_tag(kind_k, step), to.k, k, 0},
-                                     {previous, attn_tag(kind_v, step), to.v, v, 0}};
+    const struct windows *w = &x->walk.windows;
+    int next = neighbour(w, x->walk.r, step, 1), previous = neighbour(w, x->walk.r, step, -1);
+    int64_t out = block_tokens(x, step), in = block_tokens(x, (step + 1) % w->ranks);
+    struct attn_send send[] = {
+        {next, attn_tag(kind_k, step), from.k, attn_piece_whole(bytes_of_keys(x, out)), 0},
+        {next, attn_tag(kind_v, step), from.v, attn_piece_whole(bytes_of_values(x, out)), 0}};
+    struct attn_receive receive[] = {
+        {previous, attn_tag(kind_k, step), to.k, attn_piece_whole(bytes_of_keys(x, in)), 0},
+        {previous, attn_tag(kind_v, step), to.v, attn_piece_whole(bytes_of_values(x, in)), 0}};
     return attn_exchange(x->rank->transport, send, 2, receive, 2, x->rank->error);
 }
 
 static enum attn_status hop_keys(struct ring *x, int step)
 {
-    struct pair to = pair_at(x, KV_TRAVEL, step % 2);
+    struct pair to = pair_at(x, KV_TRAVEL, step % 2, block_tokens(x, step + 1));
     enum attn_status status = hop(x, ATTN_TAG_K, ATTN_TAG_V, step, x->held, to);
     x->held = to;
     return status;
 }
 
-static struct attn_cview key_view(const struct ring *x, const void *data, int64_t width)
+/* ---- views of stretches ---------------------------------------------------------------------- */
+
+/* The same tensor from token `at` on. */
+static struct attn_view from_token(struct attn_view view, int64_t at)
 {
-    return attn_packed_cview(data, x->part.dtype, x->part.kv_heads, x->part.n_key, width);
+    view.data = (char *)view.data + at * view.stride[2] * (int64_t)attn_dtype_size(view.dtype);
+    return view;
 }
 
-/* ---- forward -------------------------------------------------------------------------------- */
-
-/* The empty set of keys: (0, -inf). */
-static void set_neutral(const struct ring *x, const struct attn_forward *t)
+static struct attn_cview from_token_in(const struct attn_cview *view, int64_t at)
 {
-    memset(t->o.data, 0, (size_t)(x->rows * x->part.d_value * x->size));
-    for (int64_t i = 0; i < x->rows; i++)
-        if (t->lse.dtype == ATTN_F64)
-            ((double *)t->lse.data)[i] = -HUGE_VAL;
+    struct attn_view moved = from_token(attn_view_input(view), at);
+    return attn_view_const(&moved);
+}
+
+/* The product's keys in a block of K, V or a gradient of one. */
+static struct attn_view keys_in(const struct ring *x, const struct product *m, void *data,
+                                int64_t width)
+{
+    int64_t tokens = block_tokens(x, x->walk.step);
+    return from_token(attn_packed_view(data, x->whole->dtype, x->whole->kv_heads, tokens, width),
+                      m->key_at);
+}
+
+static void look_at_keys(const struct ring *x, const struct product *m, struct attn_cview *k,
+                         struct attn_cview *v)
+{
+    struct attn_view of_k = keys_in(x, m, x->held.k, x->whole->d_key);
+    struct attn_view of_v = keys_in(x, m, x->held.v, x->whole->d_value);
+    *k = attn_view_const(&of_k);
+    *v = attn_view_const(&of_v);
+}
+
+/* sum[b,h,i,:] += part[b,h,i,:] */
+static void add_rows(const struct attn_view *sum, const struct attn_view *part, int64_t batch,
+                     int64_t heads, int64_t tokens, int64_t width)
+{
+    for (int64_t row = 0; row < batch * heads * tokens; row++) {
+        int64_t b = row / tokens / heads, h = row / tokens % heads, i = row % tokens;
+        int64_t to = attn_offset(sum->stride, b, h, i), from = attn_offset(part->stride, b, h, i);
+        for (int64_t c = 0; c < width; c++)
+            if (sum->dtype == ATTN_F64)
+                ((double *)sum->data)[to + c] += ((const double *)part->data)[from + c];
+            else
+                ((float *)sum->data)[to + c] += ((const float *)part->data)[from + c];
+    }
+}
+
+/* x[b,h,i,:] = 0 */
+static void clear_rows(const struct attn_view *x, int64_t batch, int64_t heads, int64_t tokens,
+                       int64_t width)
+{
+    size_t bytes = (size_t)width * attn_dtype_size(x->dtype);
+    for (int64_t row = 0; row < batch * heads * tokens; row++)
+        memset((char *)x->data + (int64_t)attn_dtype_size(x->dtype) *
+                                     attn_offset(x->stride, row / tokens / heads,
+                                                 row / tokens % heads, row % tokens),
+               0, bytes);
+}
+
+/* ---- forward --------------------------------------------------------------------------------- */
+
+/* Queries that saw no product: the empty set of keys, (0, -inf). */
+static void set_neutral(const struct ring *x, const struct attn_forward *mine, int stretch)
+{
+    struct product m = product_at(&x->walk, 0, stretch * attn_layout_stretches(&x->walk.layout));
+    int64_t heads = m.part.heads, tokens = m.part.n_query;
+    struct attn_view o = from_token(mine->o, m.query_at), lse = from_token(mine->lse, m.query_at);
+    clear_rows(&o, m.part.batch, heads, tokens, m.part.d_value);
+    for (int64_t row = 0; row < m.part.batch * heads * tokens; row++) {
+        int64_t i =
+            attn_offset(lse.stride, row / tokens / heads, row / tokens % heads, row % tokens);
+        if (lse.dtype == ATTN_F64)
+            ((double *)lse.data)[i] = -HUGE_VAL;
         else
-            ((float *)t->lse.data)[i] = -INFINITY;
+            ((float *)lse.data)[i] = -INFINITY;
+    }
 }
 
 /* sum := sum merged with part, row by row. */
-static void merge_rows(const struct ring *x, const struct attn_forward *sum,
+static void merge_rows(const struct attn_problem *p, const struct attn_forward *sum,
                        const struct attn_forward *part)
 {
-    int64_t n = x->part.d_value;
-    for (int64_t i = 0; i < x->rows; i++)
-        if (x->part.dtype == ATTN_F64)
-            attn_merge_f64((double *)sum->o.data + i * n, (double *)sum->lse.data + i,
-                           (const double *)part->o.data + i * n,
-                           ((const double *)part->lse.data)[i], n);
+    int64_t n = p->d_value;
+    for (int64_t row = 0; row < p->batch * p->heads * p->n_query; row++) {
+        int64_t b = row / p->n_query / p->heads, h = row / p->n_query % p->heads;
+        int64_t i = row % p->n_query, to = attn_offset(sum->o.stride, b, h, i);
+        int64_t l = attn_offset(sum->lse.stride, b, h, i), from = row * n;
+        if (p->dtype == ATTN_F64)
+            attn_merge_f64((double *)sum->o.data + to, (double *)sum->lse.data + l,
+                           (const double *)part->o.data + from,
+                           ((const double *)part->lse.data)[row], n);
         else
-            attn_merge_f32((float *)sum->o.data + i * n, (float *)sum->lse.data + i,
-                           (const float *)part->o.data + i * n, ((const float *)part->lse.data)[i],
+            attn_merge_f32((float *)sum->o.data + to, (float *)sum->lse.data + l,
+                           (const float *)part->o.data + from, ((const float *)part->lse.data)[row],
                            n);
+    }
 }
 
-/* The block held now.  The first block's result is the sum so far; later ones are partial
- * first. */
-static enum attn_status forward_step(struct ring *x, int step, const struct attn_forward *mine)
+/* The first product of some queries is the sum so far; later ones are partial first. */
+static enum attn_status forward_product(struct ring *x, const struct product *m,
+                                        const struct attn_forward *mine)
 {
-    x->part = part_of(x->whole, x->ranks, x->r, step);
-    if (block_is_empty(&x->part)) {
-        if (step == 0)
-            set_neutral(x, mine);
-        return ATTN_OK;
+    const struct attn_problem *p = &m->part;
+    struct attn_forward sum = *mine, t;
+    sum.q = from_token_in(&mine->q, m->query_at);
+    sum.o = from_token(mine->o, m->query_at);
+    sum.lse = from_token(mine->lse, m->query_at);
+    look_at_keys(x, m, &sum.k, &sum.v);
+    t = sum;
+    if (!m->is_first) {
+        t.o =
+            attn_packed_view(x->buffer[O_PARTIAL].data, p->dtype, p->heads, p->n_query, p->d_value);
+        t.lse = attn_packed_view(x->buffer[LSE_PARTIAL].data, attn_lse_dtype(p), p->heads,
+                                 p->n_query, 1);
     }
-    struct attn_forward t = *mine; /* types and strides */
-    if (step > 0) {
-        t.o.data = x->buffer[O_PARTIAL].data;
-        t.lse.data = x->buffer[LSE_PARTIAL].data;
-    }
-    t.k = key_view(x, x->held.k, x->part.d_key);
-    t.v = key_view(x, x->held.v, x->part.d_value);
-    enum attn_status status = attn_rank_forward(x->rank, &x->part, &t);
-    if (status == ATTN_OK && step > 0)
-        merge_rows(x, mine, &t);
+    enum attn_status status = attn_rank_forward(x->rank, p, &t);
+    if (status == ATTN_OK && !m->is_first)
+        merge_rows(p, &sum, &t);
+    return status;
+}
+
+static enum attn_status forward_step(struct ring *x, const struct attn_forward *mine)
+{
+    struct product m;
+    enum attn_status status = ATTN_OK;
+    while (status == ATTN_OK && next_product(&x->walk, &m))
+        status = forward_product(x, &m, mine);
     return status;
 }
 
@@ -227,88 +433,137 @@ static enum attn_status rank_forward(struct attn_rank *rank, const struct attn_p
                                      const struct attn_forward *mine)
 {
     struct ring x = open_ring(rank, whole, &mine->k, &mine->v);
+    int ranks = x.walk.windows.ranks;
     enum attn_status status = take(&x, ATTN_FORWARD);
-    for (int step = 0; step < x.ranks && status == ATTN_OK; step++) {
-        status = forward_step(&x, step, mine);
-        if (status == ATTN_OK && step < x.ranks - 1)
+    for (int step = 0; step < ranks && status == ATTN_OK; step++) {
+        status = forward_step(&x, mine);
+        if (status == ATTN_OK && step < ranks - 1)
             status = hop_keys(&x, step);
+        next_step(&x.walk);
     }
+    for (int s = 0; s < attn_layout_stretches(&x.walk.layout) && status == ATTN_OK; s++)
+        if (!x.walk.began_query[s])
+            set_neutral(&x, mine, s);
     give(&x);
     return status;
 }
 
-/* ---- backward ------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
-static void add(void *to, const void *from, int64_t n, enum attn_dtype dtype)
-{
-    for (int64_t c = 0; c < n; c++)
-        if (dtype == ATTN_F64)
-            ((double *)to)[c] += ((const double *)from)[c];
-        else
-            ((float *)to)[c] += ((const float *)from)[c];
-}
-
-/* Where the travelling dK,dV are during a step; step P is after the last hop.  The sum needs two
- * places, one to send from and one to receive into; the rank's dk and dv are one of them, and they
- * are the one into which the last hop goes. */
+/* Where the travelling dK,dV are during a step; step P is after the last hop, at home.  The sum
+ * needs two places, one to send from and one to receive into; the rank's dk and dv are one of them
+ * where they have room for any block. */
 static struct pair sum_at(const struct ring *x, const struct attn_backward *mine, int step)
 {
-    if (x->ranks == 1 || (x->ranks - step) % 2 == 0)
+    const struct attn_layout *l = &x->walk.layout;
+    int even = is_even(l, x->whole->n_key);
+    if (l->ranks == 1 || step == l->ranks || (even && (l->ranks - step) % 2 == 0))
         return (struct pair){mine->dk.data, mine->dv.data};
-    return pair_at(x, DKV_TRAVEL, 0);
+    return pair_at(x, DKV_TRAVEL, even ? 0 : step % 2, block_tokens(x, step));
 }
 
-/* The block held now: the first block's gradients start the sums, later ones are added to them. */
-static enum attn_status backward_step(struct ring *x, int step, const struct attn_backward *mine)
+static enum attn_status backward_product(struct ring *x, const struct product *m,
+                                         const struct attn_backward *mine)
 {
-    struct pair sum = sum_at(x, mine, step), partial = pair_at(x, DKV_PARTIAL, 0);
-    void *dq_partial = x->buffer[DQ_PARTIAL].data;
-    int64_t n_q = x->rows * x->whole->d_key;
-    x->part = part_of(x->whole, x->ranks, x->r, step);
-    if (block_is_empty(&x->part)) {
-        if (step == 0) {
-            memset(mine->dq.data, 0, (size_t)(n_q * x->size));
-            memset(sum.k, 0, (size_t)(x->n_k * x->size));
-            memset(sum.v, 0, (size_t)(x->n_v * x->size));
-        }
-        return ATTN_OK;
+    const struct attn_problem *p = &m->part;
+    struct pair travels = sum_at(x, mine, x->walk.step);
+    struct attn_backward sum = *mine, t;
+    sum.q = from_token_in(&mine->q, m->query_at);
+    sum.o = from_token_in(&mine->o, m->query_at); /* the global o and lse */
+    sum.lse = from_token_in(&mine->lse, m->query_at);
+    sum.d_o = from_token_in(&mine->d_o, m->query_at);
+    if (mine->d_lse.data != NULL)
+        sum.d_lse = from_token_in(&mine->d_lse, m->query_at);
+    sum.dq = from_token(mine->dq, m->query_at);
+    sum.dk = keys_in(x, m, travels.k, p->d_key);
+    sum.dv = keys_in(x, m, travels.v, p->d_value);
+    look_at_keys(x, m, &sum.k, &sum.v);
+    t = sum;
+    if (!m->is_first)
+        t.dq =
+            attn_packed_view(x->buffer[DQ_PARTIAL].data, p->dtype, p->heads, p->n_query, p->d_key);
+    if (!m->starts_keys) {
+        struct pair partial = pair_at(x, DKV_PARTIAL, 0, p->n_key);
+        t.dk = attn_packed_view(partial.k, p->dtype, p->kv_heads, p->n_key, p->d_key);
+        t.dv = attn_packed_view(partial.v, p->dtype, p->kv_heads, p->n_key, p->d_value);
     }
-    struct pair to = step == 0 ? sum : partial;
-    struct attn_backward t = *mine; /* the global o and lse among them */
-    t.k = key_view(x, x->held.k, x->part.d_key);
-    t.v = key_view(x, x->held.v, x->part.d_value);
-    t.dq.data = step == 0 ? mine->dq.data : dq_partial;
-    t.dk.data = to.k;
-    t.dv.data = to.v;
-    enum attn_status status = attn_rank_backward(x->rank, &x->part, &t);
-    if (status == ATTN_OK && step > 0) {
-        add(mine->dq.data, dq_partial, n_q, x->part.dtype);
-        add(sum.k, partial.k, x->n_k, x->part.dtype);
-        add(sum.v, partial.v, x->n_v, x->part.dtype);
+    enum attn_status status = attn_rank_backward(x->rank, p, &t);
+    if (status == ATTN_OK && !m->is_first)
+        add_rows(&sum.dq, &t.dq, p->batch, p->heads, p->n_query, p->d_key);
+    if (status == ATTN_OK && !m->starts_keys) {
+        add_rows(&sum.dk, &t.dk, p->batch, p->kv_heads, p->n_key, p->d_key);
+        add_rows(&sum.dv, &t.dv, p->batch, p->kv_heads, p->n_key, p->d_value);
     }
     return status;
+}
+
+/* The first product of some queries, and at home of some keys, starts their sums; where there was
+ * none at home, the sum that is to travel starts with zeros. */
+static enum attn_status backward_step(struct ring *x, const struct attn_backward *mine)
+{
+    struct product m;
+    enum attn_status status = ATTN_OK;
+    while (status == ATTN_OK && next_product(&x->walk, &m))
+        status = backward_product(x, &m, mine);
+    struct pair sum = sum_at(x, mine, x->walk.step);
+    for (int s = 0; s < attn_layout_stretches(&x->walk.layout) && x->walk.step == 0; s++) {
+        m = product_at(&x->walk, 0, s);
+        struct attn_view dk = keys_in(x, &m, sum.k, m.part.d_key);
+        struct attn_view dv = keys_in(x, &m, sum.v, m.part.d_value);
+        if (x->walk.began_key[s])
+            continue;
+        clear_rows(&dk, m.part.batch, m.part.kv_heads, m.part.n_key, m.part.d_key);
+        clear_rows(&dv, m.part.batch, m.part.kv_heads, m.part.n_key, m.part.d_value);
+    }
+    return status;
+}
+
+static void clear_queries(const struct ring *x, const struct attn_backward *mine, int stretch)
+{
+    struct product m = product_at(&x->walk, 0, stretch * attn_layout_stretches(&x->walk.layout));
+    struct attn_view dq = from_token(mine->dq, m.query_at);
+    clear_rows(&dq, m.part.batch, m.part.heads, m.part.n_query, m.part.d_key);
 }
 
 static enum attn_status rank_backward(struct attn_rank *rank, const struct attn_problem *whole,
                                       const struct attn_backward *mine)
 {
     struct ring x = open_ring(rank, whole, &mine->k, &mine->v);
+    int ranks = x.walk.windows.ranks;
     enum attn_status status = take(&x, ATTN_BACKWARD);
-    for (int step = 0; step < x.ranks && status == ATTN_OK; step++) {
-        status = backward_step(&x, step, mine);
-        if (status == ATTN_OK && step < x.ranks - 1)
+    for (int step = 0; step < ranks && status == ATTN_OK; step++) {
+        status = backward_step(&x, mine);
+        if (status == ATTN_OK && step < ranks - 1)
             status = hop_keys(&x, step);
-        if (status == ATTN_OK && x.ranks > 1)
+        if (status == ATTN_OK && ranks > 1)
             status = hop(&x, ATTN_TAG_DK, ATTN_TAG_DV, step, sum_at(&x, mine, step),
                          sum_at(&x, mine, step + 1));
+        next_step(&x.walk);
     }
+    for (int s = 0; s < attn_layout_stretches(&x.walk.layout) && status == ATTN_OK; s++)
+        if (!x.walk.began_query[s])
+            clear_queries(&x, mine, s);
     give(&x);
     return status;
 }
 
-/* ---- the record ----------------------------------------------------------------------------- */
+/* ---- the record ------------------------------------------------------------------------------ */
 
-static const struct attn_scheme scheme = {"ring", steps, part_of, rank_forward, rank_backward};
+static int pieces(const struct attn_options *options)
+{
+    struct attn_layout layout = layout_of(options);
+    return layout.ranks * per_step(&layout);
+}
+
+static struct attn_problem piece(const struct attn_problem *whole,
+                                 const struct attn_options *options, int rank, int n)
+{
+    struct walk w = walk_of(whole, options, rank);
+    return product_at(&w, n / per_step(&w.layout), n % per_step(&w.layout)).part;
+}
+
+static const struct attn_scheme scheme = {"ring", layout_of,    pieces,
+                                          piece,  rank_forward, rank_backward};
 
 static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem *p,
                                 const struct attn_forward *t)
@@ -325,65 +580,86 @@ static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem
 static enum attn_status accepts(const struct attn_problem *p, const struct attn_options *options,
                                 struct attn_error *err)
 {
-    int ranks = attn_parallel_ranks(options);
-    const struct attn_divisible of[] = {{"queries", p->n_query}, {"keys", p->n_key}};
-    enum attn_status status = attn_shards_check("ring", ranks, of, 2, err);
+    struct attn_layout layout = layout_of(options);
+    struct windows w = windows_of(options);
+    enum attn_status status = ATTN_OK;
+    if (w.inner * w.outer != w.ranks) {
+        const struct attn_divisible of[] = {{"ranks", w.ranks}};
+        return attn_shards_check("ring", "inner", w.inner, of, 1, err);
+    }
+    if (attn_layout_stretches(&layout) > 1) /* a stretch is a part of a shard */
+        status = attn_parallel_claims("ring", options, ATTN_CAP_STRIDES, err);
     return status == ATTN_OK ? attn_scheme_accepts(&scheme, p, options, err) : status;
 }
 
-/* A term of a row's sum belongs to one block and is rescaled there only. */
+/* A term of a row's sum belongs to one product and is rescaled there only. */
 static int64_t rescales(const struct attn_problem *p, const struct attn_options *options)
 {
     return attn_scheme_rescales(&scheme, p, options);
 }
 
-/* Blocks after the first are merged, or in the backward added, one by one. */
+/* A query meets every stretch of keys; results after the first are merged, or in the backward
+ * added, one by one. */
 static int64_t merges(const struct attn_problem *p, const struct attn_options *options)
 {
-    return attn_scheme_merges(&scheme, p, options) + attn_parallel_ranks(options) - 1;
+    struct attn_layout layout = layout_of(options);
+    return attn_scheme_merges(&scheme, p, options) +
+           (int64_t)layout.ranks * attn_layout_stretches(&layout) - 1;
 }
 
-/* Local costs of all blocks that a rank computes: flops add up, and of the live sets the largest
- * counts, the first of them in a tie, as on a ledger. */
-static enum attn_status price_blocks(const struct attn_problem *p,
-                                     const struct attn_options *options, enum attn_pass pass,
-                                     int rank, double merge_flops, struct attn_cost *largest,
-                                     struct attn_error *err)
+/* w1 o + w2 o2 for each merge, one add for each element of a gradient. */
+static double fold_flops(const struct product *m, enum attn_pass pass)
 {
-    int ranks = attn_parallel_ranks(options), counted = 0;
+    const struct attn_problem *p = &m->part;
+    double rows = (double)(p->batch * p->heads * p->n_query);
+    double keys = (double)(p->batch * p->kv_heads * p->n_key);
+    if (pass == ATTN_FORWARD)
+        return m->is_first ? 0 : 3 * rows * (double)p->d_value;
+    return (m->is_first ? 0 : rows * (double)p->d_key) +
+           (m->starts_keys ? 0 : keys * (double)(p->d_key + p->d_value));
+}
+
+/* Local costs of all products of a rank: flops add up, and of the live sets the largest counts, the
+ * first of them in a tie, as on a ledger. */
+static enum attn_status price_products(const struct attn_problem *p,
+                                       const struct attn_options *options, enum attn_pass pass,
+                                       int rank, struct attn_cost *largest, struct attn_error *err)
+{
+    struct walk w = walk_of(p, options, rank);
+    struct product m;
+    int counted = 0;
     double flops = 0;
     memset(largest, 0, sizeof *largest);
-    for (int step = 0; step < ranks; step++) {
-        struct attn_problem part = part_of(p, ranks, rank, step);
-        struct attn_cost local;
-        if (block_is_empty(&part))
-            continue;
-        enum attn_status status = attn_parallel_price(options, &part, pass, &local, err);
-        if (status != ATTN_OK)
-            return status;
-        flops += local.flops + (step > 0 ? merge_flops : 0);
-        counted |= local.counted;
-        if (local.peak_bytes > largest->peak_bytes)
-            *largest = local;
-    }
+    for (; w.step < w.windows.ranks; next_step(&w))
+        while (next_product(&w, &m)) {
+            struct attn_cost local;
+            enum attn_status status = attn_parallel_price(options, &m.part, pass, &local, err);
+            if (status != ATTN_OK)
+                return status;
+            flops += local.flops + fold_flops(&m, pass);
+            counted |= local.counted;
+            if (local.peak_bytes > largest->peak_bytes)
+                *largest = local;
+        }
     largest->flops = flops;
     largest->counted = counted;
     return ATTN_OK;
 }
 
+/* K and V: P-1 hops, of every block but the one that is held last.  dK and dV: P hops, the last one
+ * home, of every block. */
 static enum attn_status cost(const struct attn_problem *p, const struct attn_options *options,
                              enum attn_pass pass, int rank, struct attn_cost *cost,
                              struct attn_error *err)
 {
-    int64_t ranks = attn_parallel_ranks(options), b = pass == ATTN_BACKWARD && ranks > 1;
+    struct walk w = walk_of(p, options, rank);
+    int64_t ranks = w.windows.ranks, b = pass == ATTN_BACKWARD && ranks > 1;
+    int64_t last = attn_layout_tokens(&w.layout, p->n_key, holds(&w.windows, rank, (int)ranks - 1));
+    int64_t token = p->batch * p->kv_heads * (p->d_key + p->d_value);
     struct attn_buffer buffer[BUFFERS] = {0};
-    lay_out(p, (int)ranks, pass, buffer);
-    int64_t rows = p->batch * p->heads * (p->n_query / ranks);
-    int64_t kv = p->batch * p->kv_heads * (p->n_key / ranks) * (p->d_key + p->d_value);
-    /* a merge: w1 o + w2 o2; a sum of gradients: one add an element */
-    double merge = b ? (double)(rows * p->d_key + kv) : 3.0 * (double)(rows * p->d_value);
     struct attn_cost local;
-    enum attn_status status = price_blocks(p, options, pass, rank, merge, &local, err);
+    lay_out(&w, pass, buffer);
+    enum attn_status status = price_products(p, options, pass, rank, &local, err);
     if (status == ATTN_OK)
         status = attn_buffers_price(buffer, BUFFERS, cost, err);
     for (int i = 0; i < local.n_live && status == ATTN_OK; i++)
@@ -392,8 +668,8 @@ static enum attn_status cost(const struct attn_problem *p, const struct attn_opt
         return status;
     cost->flops = local.flops;
     cost->counted = local.counted;
-    /* K and V: P-1 hops.  dK and dV: P hops, the last one home. */
-    cost->bytes_sent = (ranks - 1 + b * ranks) * kv * (int64_t)attn_dtype_size(p->dtype);
+    cost->bytes_sent =
+        (p->n_key - last + b * p->n_key) * token * (int64_t)attn_dtype_size(p->dtype);
     cost->messages = 2 * (ranks - 1 + b * ranks);
     return ATTN_OK;
 }
@@ -403,7 +679,7 @@ const struct attn_impl attn_impl_ring = {
     .summary = "queries stay, keys and values travel, partial results merge by LSE",
     .family = "sequence-parallel",
     .caps = ATTN_PARALLEL_CAPS,
-    .options = attn_parallel_options,
+    .options = options_of,
     .ranks = attn_parallel_ranks,
     .rescales = rescales,
     .merges = merges,

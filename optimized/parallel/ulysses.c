@@ -30,10 +30,9 @@
 #include "ref/problem.h"
 
 /* A rank's part of the problem: its heads, all tokens. */
-static struct attn_problem part_of(const struct attn_problem *whole, int ranks, int rank, int step)
+static struct attn_problem part_of(const struct attn_problem *whole, int ranks, int rank)
 {
     struct attn_problem part = *whole;
-    (void)step;
     part.heads = whole->heads / ranks;
     part.kv_heads = whole->kv_heads / ranks;
     part.origin.head += rank * part.heads;
@@ -41,30 +40,42 @@ static struct attn_problem part_of(const struct attn_problem *whole, int ranks, 
     return part;
 }
 
-static int one_step(int ranks)
+static struct attn_problem piece(const struct attn_problem *whole,
+                                 const struct attn_options *options, int rank, int n)
 {
-    (void)ranks;
+    (void)n;
+    return part_of(whole, attn_parallel_ranks(options), rank);
+}
+
+static int one_piece(const struct attn_options *options)
+{
+    (void)options;
     return 1;
+}
+
+static struct attn_layout layout(const struct attn_options *options)
+{
+    return (struct attn_layout){ATTN_CONTIGUOUS, attn_parallel_ranks(options)};
 }
 
 /* ---- the exchange --------------------------------------------------------------------------- */
 
 /* One tensor on its way.  heads: of a rank; tokens: of a rank; row: bytes of one token. */
-struct layout {
+struct extents {
     int64_t batch, heads, tokens, row;
 };
 
 /* The piece that goes between two ranks is [B, H/P, L/P] rows on both sides: in a token shard
  * [B, H, L/P] its heads lie together and its tokens are all of the shard's; in a head shard
  * [B, H/P, L] it is all heads, and a run of L/P tokens in each. */
-static struct attn_piece in_token_shard(const struct layout *l, int ranks)
+static struct attn_piece in_token_shard(const struct extents *l, int ranks)
 {
     int64_t head = l->tokens * l->row;
     return (struct attn_piece){
         {l->batch, l->heads, l->tokens}, {ranks * l->heads * head, head, l->row}, l->row};
 }
 
-static struct attn_piece in_head_shard(const struct layout *l, int ranks)
+static struct attn_piece in_head_shard(const struct extents *l, int ranks)
 {
     int64_t head = ranks * l->tokens * l->row;
     return (struct attn_piece){
@@ -72,7 +83,7 @@ static struct attn_piece in_head_shard(const struct layout *l, int ranks)
 }
 
 static enum attn_status to_heads(struct attn_rank *rank, enum attn_tag_kind kind,
-                                 const struct layout *l, const void *shard, void *heads)
+                                 const struct extents *l, const void *shard, void *heads)
 {
     int ranks = rank->transport->size;
     struct attn_a2a x = {.from = shard,
@@ -85,7 +96,7 @@ static enum attn_status to_heads(struct attn_rank *rank, enum attn_tag_kind kind
 }
 
 static enum attn_status to_tokens(struct attn_rank *rank, enum attn_tag_kind kind,
-                                  const struct layout *l, const void *heads, void *shard)
+                                  const struct extents *l, const void *heads, void *shard)
 {
     int ranks = rank->transport->size;
     struct attn_a2a x = {.from = heads,
@@ -120,12 +131,12 @@ static struct attn_buffer head_shard(const struct move *m, const struct attn_pro
     return attn_buffer_of(m->name, part->batch * n[0] * n[1], n[2], e);
 }
 
-static struct layout layout_of(const struct move *m, const struct attn_problem *part, int ranks)
+static struct extents extents_of(const struct move *m, const struct attn_problem *part, int ranks)
 {
     struct attn_buffer shard = head_shard(m, part);
     int64_t n[3];
     attn_tag_extent(m->kind, part, n);
-    return (struct layout){part->batch, n[0], n[1] / ranks, shard.numbers * shard.size};
+    return (struct extents){part->batch, n[0], n[1] / ranks, shard.numbers * shard.size};
 }
 
 /* Take all head shards and fill those of the inputs. */
@@ -138,7 +149,7 @@ static enum attn_status bring(struct attn_rank *rank, const struct attn_problem 
     enum attn_status status = attn_buffers_take(buffer, n, rank->ledger, rank->error);
     for (int m = 0; m < n && status == ATTN_OK; m++) {
         const struct move *x = &move[m];
-        struct layout l = layout_of(x, part, rank->transport->size);
+        struct extents l = extents_of(x, part, rank->transport->size);
         attn_tag_extent(x->kind, part, e);
         if (x->home != NULL) {
             *x->away = attn_packed_view(buffer[m].data, x->home->dtype, e[0], e[1], e[2]);
@@ -155,7 +166,7 @@ static enum attn_status take_home(struct attn_rank *rank, const struct attn_prob
 {
     enum attn_status status = ATTN_OK;
     for (int m = 0; m < n && status == ATTN_OK; m++) {
-        struct layout l = layout_of(&move[m], part, rank->transport->size);
+        struct extents l = extents_of(&move[m], part, rank->transport->size);
         if (move[m].home != NULL)
             status = to_tokens(rank, move[m].kind, &l, buffer[m].data, move[m].home->data);
     }
@@ -192,7 +203,7 @@ static void moves_backward(const struct attn_backward *mine, const struct attn_c
 static enum attn_status rank_forward(struct attn_rank *rank, const struct attn_problem *whole,
                                      const struct attn_forward *mine)
 {
-    struct attn_problem part = part_of(whole, rank->transport->size, rank->transport->rank, 0);
+    struct attn_problem part = part_of(whole, rank->transport->size, rank->transport->rank);
     struct attn_forward t;
     struct move move[MOVES_FORWARD];
     struct attn_buffer buffer[BUFFERS] = {0};
@@ -248,7 +259,7 @@ static enum attn_status rank_backward(struct attn_rank *rank, const struct attn_
                                       const struct attn_backward *mine)
 {
     int ranks = rank->transport->size;
-    struct attn_problem part = part_of(whole, ranks, rank->transport->rank, 0);
+    struct attn_problem part = part_of(whole, ranks, rank->transport->rank);
     struct attn_buffer zeros = zeros_of(&part), minus_d = delta_of(&part), buffer[BUFFERS] = {0};
     struct attn_backward t = {0};
     struct attn_cview delta;
@@ -280,8 +291,10 @@ static enum attn_status rank_backward(struct attn_rank *rank, const struct attn_
 
 /* ---- the record ----------------------------------------------------------------------------- */
 
-static const struct attn_scheme scheme = {"ulysses", one_step, part_of, rank_forward,
-                                          rank_backward};
+static const struct attn_scheme scheme = {"ulysses", layout,       one_piece,
+                                          piece,     rank_forward, rank_backward};
+
+static const struct attn_option options_of[] = {ATTN_OPTION_OF_RANKS, ATTN_OPTION_OF_LOCAL, {0}};
 
 static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem *p,
                                 const struct attn_forward *t)
@@ -308,7 +321,7 @@ static enum attn_status accepts(const struct attn_problem *p, const struct attn_
                                         {"kv heads", p->kv_heads},
                                         {"queries", p->n_query},
                                         {"keys", p->n_key}};
-    enum attn_status status = attn_shards_check("ulysses", ranks, of, 4, err);
+    enum attn_status status = attn_shards_check("ulysses", "ranks", ranks, of, 4, err);
     return status == ATTN_OK ? attn_scheme_accepts(&scheme, p, options, err) : status;
 }
 
@@ -331,7 +344,7 @@ static enum attn_status cost(const struct attn_problem *p, const struct attn_opt
                              struct attn_error *err)
 {
     int ranks = attn_parallel_ranks(options), n = MOVES_FORWARD;
-    struct attn_problem part = part_of(p, ranks, rank, 0);
+    struct attn_problem part = part_of(p, ranks, rank);
     struct attn_buffer zeros = zeros_of(&part), delta = delta_of(&part);
     struct attn_forward forward_tensors = {0};
     struct attn_backward backward_tensors = {0};
@@ -375,7 +388,7 @@ const struct attn_impl attn_impl_ulysses = {
     .summary = "shards of tokens become shards of heads by all-to-all, and back",
     .family = "sequence-parallel",
     .caps = ATTN_PARALLEL_CAPS,
-    .options = attn_parallel_options,
+    .options = options_of,
     .ranks = attn_parallel_ranks,
     .rescales = rescales,
     .merges = merges,
