@@ -184,6 +184,31 @@ static const struct hand_price hand_prices[] = {
      "zeros=24 q.heads=512 do.heads=384 lse.heads=64 delta.heads=64 "
      "delta.shard=64 dq.heads=512",
      "b2h4g2q4k0d8v6:none:f32:normal:s1:pass=bwd"},
+    /* zigzag: a block is two stretches of 4 tokens of 8 numbers; 2 heads of a stretch are 8 rows.
+     * Sent: 8 tokens of K and V; backward the same, and all 16 of dK and dV */
+    {"ring:ranks=2,order=zigzag,local=tiled-textbook", ATTN_FORWARD, 21408, 256, 2, 0,
+     "kv.travel=256 o.partial=128 lse.partial=32 tile.q=1024 tile.k=1024 tile.v=1024 tile.o=1024 "
+     "tile.s=16384 tile.m=256 tile.l=256",
+     "h2g1q16d4:none:f32:normal:s1"},
+    {"ring:ranks=2,order=zigzag,local=tiled-textbook", ATTN_BACKWARD, 39696, 768, 6, 0,
+     "kv.travel=256 dkv.travel=256 dkv.partial=128 dq.partial=128 tile.q=1024 tile.k=1024 "
+     "tile.v=1024 tile.s=16384 tile.do=1024 tile.slope=16384 tile.dk=1024 tile.dv=1024 delta=16",
+     "h2g1q16d4:none:f32:normal:s1:pass=bwd"},
+    /* one kv head for two ranks: each has one head and a copy of it, 8 tokens of 4 numbers.  Sent:
+     * 4 tokens of a head of q, k and v, and of o and lse */
+    {"ulysses:ranks=2,local=tiled-textbook", ATTN_FORWARD, 21536, 272, 5, 0,
+     "q.heads=128 k.heads=128 v.heads=128 o.heads=128 lse.heads=32 tile.q=1024 tile.k=1024 "
+     "tile.v=1024 tile.o=1024 tile.s=16384 tile.m=256 tile.l=256",
+     "h2g1q8d4:none:f32:normal:s1"},
+    {"ulysses:ranks=2,local=tiled-textbook", ATTN_BACKWARD, 39920, 480, 9, 0,
+     "zeros=16 q.heads=128 k.heads=128 v.heads=128 do.heads=128 lse.heads=32 delta.heads=32 "
+     "dq.heads=128 dk.heads=128 dv.heads=128 tile.q=1024 tile.k=1024 tile.v=1024 tile.s=16384 "
+     "tile.do=1024 tile.slope=16384 tile.dk=1024 tile.dv=1024 delta=32",
+     "h2g1q8d4:none:f32:normal:s1:pass=bwd"},
+    /* no queries: the peak is while the gradients of both copies come home, 2 * 4 tokens of 4 */
+    {"ulysses:ranks=2,local=dense", ATTN_BACKWARD, 656, 256, 9, 0,
+     "zeros=16 k.heads=128 v.heads=128 dk.heads=128 dv.heads=128 copies=128",
+     "h2g1q0k8d4:none:f32:normal:s1:pass=bwd"},
 };
 enum { HAND_PRICES = sizeof hand_prices / sizeof *hand_prices };
 

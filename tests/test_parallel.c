@@ -84,32 +84,19 @@ static const char *const specs[] = {
 };
 enum { SPECS = sizeof specs / sizeof *specs };
 
-/* Any size will do for a ring. */
-static int divides(const struct attn_spec *spec, const struct attn_case *c)
-{
-    int64_t ranks = spec->options.value[0];
-    return strcmp(spec->impl->name, "ulysses") != 0 ||
-           (c->heads % ranks == 0 && c->kv_heads % ranks == 0 && c->n_query % ranks == 0 &&
-            c->n_key % ranks == 0);
-}
-
 START_TEST(agrees_with_the_oracle)
 {
-    int ran = 0;
     struct attn_case c = case_of(cases[_i]);
     for (int s = 0; s < SPECS; s++) {
         struct attn_spec spec = spec_of(specs[s]);
+        if (spec.options.value[0] == 64 && _i % 5 != 4 && _i > 1) /* for their time */
+            continue;
         struct attn_result r;
         char text[4096];
         attn_run_case(&spec, &c, &r);
         attn_result_print(&spec, &c, &r, text, sizeof text);
-        int legal = divides(&spec, &c);
-        ck_assert_msg(legal ? r.verdict == ATTN_PASS || r.verdict == ATTN_WEAK
-                            : r.verdict == ATTN_REFUSED,
-                      "%s", text);
-        ran += legal;
+        ck_assert_msg(r.verdict == ATTN_PASS || r.verdict == ATTN_WEAK, "%s", text);
     }
-    ck_assert_int_ge(ran, 4);
 }
 END_TEST
 
@@ -260,12 +247,8 @@ static void ck_refused(const char *spec_text, const struct attn_impl *local,
 START_TEST(refusals_say_what_works)
 {
     struct attn_problem p = problem(1, 8, 2, 128, 8);
-    ck_refused("ulysses:ranks=3", NULL, &p, ATTN_FORWARD,
-               "ulysses:ranks=3 must divide heads 8, kv heads 2, queries 128 and keys 128: 1, 2 "
-               "would work");
-    p.n_key = 96;
     ck_refused("ring:ranks=6,inner=4", NULL, &p, ATTN_FORWARD,
-               "ring:inner=4 must divide ranks 6: 1, 2, 3, 6 would work");
+               "windows of 4 ranks do not fill 6; inner=3 would work");
     ck_refused("ring:ranks=4", &attn_impl_ring, &p, ATTN_FORWARD,
                "ring:local=ring is parallel itself");
     ck_refused("ulysses:ranks=2", &attn_impl_ring, &p, ATTN_FORWARD, "tiled would work");

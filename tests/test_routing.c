@@ -148,8 +148,9 @@ static enum attn_status probe_backward(struct attn_ctx *ctx, const struct attn_p
         status = look_at_delta(p, t, ctx->error);
     struct attn_tokens queries = attn_problem_queries(p, 0), keys = attn_problem_keys(p, 0);
     leave(p, SDQ, &t->dq, (double)keys.n, powers_of_two(&keys));
-    leave(p, SDK, &t->dk, (double)queries.n, powers_of_two(&queries));
-    leave(p, SDV, &t->dv, (double)queries.n, powers_of_two(&queries));
+    double heads = (double)(p->heads / p->kv_heads); /* that read a kv head */
+    leave(p, SDK, &t->dk, heads * (double)queries.n, heads * powers_of_two(&queries));
+    leave(p, SDV, &t->dv, heads * (double)queries.n, heads * powers_of_two(&queries));
     return status;
 }
 
@@ -240,13 +241,14 @@ static void ck_routes(const char *spec_text, const char *case_text)
     struct attn_backward g = attn_setup_backward(&x.setup);
     const struct attn_tensor *t = x.setup.tensor;
     double queries = (double)whole->n_query, keys = (double)whole->n_key;
+    double heads = (double)(whole->heads / whole->kv_heads);
 
     /* the backward first: it reads the numbers in o and lse that the forward overwrites */
     enum attn_status status = attn_run_backward(x.spec.impl, &x.ctx, whole, &g);
     ck_assert_msg(status == ATTN_OK, "%s %s: %s", spec_text, case_text, x.error.text);
     ck_arrived(&t[ATTN_T_DQ], SDQ, keys, exp2(keys) - 1);
-    ck_arrived(&t[ATTN_T_DK], SDK, queries, exp2(queries) - 1);
-    ck_arrived(&t[ATTN_T_DV], SDV, queries, exp2(queries) - 1);
+    ck_arrived(&t[ATTN_T_DK], SDK, heads * queries, heads * (exp2(queries) - 1));
+    ck_arrived(&t[ATTN_T_DV], SDV, heads * queries, heads * (exp2(queries) - 1));
 
     status = attn_run_forward(x.spec.impl, &x.ctx, whole, &f);
     ck_assert_msg(status == ATTN_OK, "%s %s: %s", spec_text, case_text, x.error.text);
@@ -301,6 +303,23 @@ START_TEST(the_cause_is_reported)
 }
 END_TEST
 
+/* Ulysses with heads, kv heads and tokens that the ranks do not divide, and fewer of them than
+ * ranks: groups that are cut, copies of kv heads. */
+START_TEST(every_ulysses)
+{
+    static const int heads[][2] = {{1, 1}, {4, 2}, {5, 5}, {6, 1}, {10, 2}, {12, 3}};
+    static const int size[][2] = {{0, 3}, {1, 1}, {7, 12}, {12, 7}};
+    for (size_t h = 0; h < sizeof heads / sizeof *heads; h++)
+        for (size_t n = 0; n < sizeof size / sizeof *size; n++) {
+            char spec[80], text[80];
+            snprintf(spec, sizeof spec, "ulysses:ranks=%d", _i + 1);
+            snprintf(text, sizeof text, "b2h%dg%dq%dk%dd2v3:none:f64:normal:s1:dlse=1:pass=bwd",
+                     heads[h][0], heads[h][1], size[n][0], size[n][1]);
+            ck_routes(spec, text);
+        }
+}
+END_TEST
+
 Suite *suite_routing(void)
 {
     Suite *suite = suite_create("routing");
@@ -308,6 +327,7 @@ Suite *suite_routing(void)
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, every_element_arrives, 0, ROUTES);
     tcase_add_loop_test(t, every_ring, 0, 8);
+    tcase_add_loop_test(t, every_ulysses, 0, 8);
     tcase_add_loop_test(t, the_cause_is_reported, 0, ROUTES);
     suite_add_tcase(suite, t);
     return suite;

@@ -69,6 +69,18 @@ START_TEST(ring_passes_everything)
 }
 END_TEST
 
+static struct attn_place out_of_grid(const void *arg, int peer)
+{
+    (void)arg;
+    return (struct attn_place){peer * 3 * 2 * 4, {{1, 3, 2}, {0, 2 * 4, 4}, 4}};
+}
+
+static struct attn_place into_columns(const void *arg, int peer)
+{
+    const int *p = arg;
+    return (struct attn_place){peer * 4, {{1, 3, 2}, {0, 2 * *p * 4, *p * 4}, 4}};
+}
+
 /* All-to-all of strided pieces: rank r's grid [P][3][2] of pairs becomes columns of the
  * receiver. */
 static enum attn_status transpose(void *arg, struct attn_transport *t, struct attn_error *err)
@@ -80,12 +92,7 @@ static enum attn_status transpose(void *arg, struct attn_transport *t, struct at
         for (int y = 0; y < 3; y++)
             for (int z = 0; z < 2; z++)
                 from[(r * 3 + y) * 2 + z] = ((t->rank * p + r) * 3 + y) * 2 + z;
-    struct attn_a2a x = {.from = from,
-                         .to = to,
-                         .out_step = 3 * 2 * 4,
-                         .in_step = 4,
-                         .out = {{1, 3, 2}, {0, 2 * 4, 4}, 4},
-                         .in = {{1, 3, 2}, {0, 2 * p * 4, p * 4}, 4}};
+    struct attn_a2a x = {from, to, out_of_grid, into_columns, &p};
     enum attn_status status = attn_all_to_all(t, attn_tag(ATTN_TAG_V, 0), &x, err);
     for (int y = 0; y < 3 && status == ATTN_OK; y++)
         for (int z = 0; z < 2; z++)

@@ -193,8 +193,7 @@ static enum attn_status deal(struct run *x)
         if (d->role == NONE)
             continue;
         attn_tag_extent((enum attn_tag_kind)t, p, extent + 1);
-        enum attn_dtype dtype =
-            t == ATTN_TAG_LSE || t == ATTN_TAG_DELTA ? attn_lse_dtype(p) : p->dtype;
+        enum attn_dtype dtype = attn_tag_dtype((enum attn_tag_kind)t, p);
         status = attn_shards_take(&d->shards, &x->ledger, name[t], dtype, extent, &layout,
                                   x->ctx->error);
         if (status == ATTN_OK && d->role == INPUT)

@@ -577,16 +577,25 @@ static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem
     return attn_parallel_backward(&scheme, ctx, p, t);
 }
 
+static int largest_divisor(int n, int most)
+{
+    int d = most < n ? most : n;
+    while (n % d != 0)
+        d--;
+    return d;
+}
+
 static enum attn_status accepts(const struct attn_problem *p, const struct attn_options *options,
                                 struct attn_error *err)
 {
     struct attn_layout layout = layout_of(options);
     struct windows w = windows_of(options);
     enum attn_status status = ATTN_OK;
-    if (w.inner * w.outer != w.ranks) {
-        const struct attn_divisible of[] = {{"ranks", w.ranks}};
-        return attn_shards_check("ring", "inner", w.inner, of, 1, err);
-    }
+    if (w.inner * w.outer != w.ranks)
+        return attn_fail(err, ATTN_ENOTSUP,
+                         "ring:ranks=%d,inner=%d: windows of %d ranks do not fill %d; inner=%d "
+                         "would work",
+                         w.ranks, w.inner, w.inner, w.ranks, largest_divisor(w.ranks, w.inner));
     if (attn_layout_stretches(&layout) > 1) /* a stretch is a part of a shard */
         status = attn_parallel_claims("ring", options, ATTN_CAP_STRIDES, err);
     return status == ATTN_OK ? attn_scheme_accepts(&scheme, p, options, err) : status;

@@ -1,10 +1,8 @@
 /* Dealing out tensors to ranks, and collecting them.  See shard.h. */
 #include "optimized/parallel/shard.h"
 
-#include <stdio.h>
 #include <string.h>
 
-#include "optimized/parallel/transport.h"
 #include "ref/problem.h"
 
 enum { ALIGN = 64 }; /* shards start where a buffer of their own would */
@@ -84,34 +82,4 @@ void attn_shards_scatter(const struct attn_shards *s, const struct attn_view *wh
 void attn_shards_gather(const struct attn_shards *s, const struct attn_view *whole)
 {
     copy_shards(s, whole, 1);
-}
-
-/* ---- which rank counts work ---------------------------------------------------------------- */
-
-static int divides_all(int ranks, const struct attn_divisible *of, int n)
-{
-    for (int e = 0; e < n; e++)
-        if (of[e].value % ranks != 0)
-            return 0;
-    return 1;
-}
-
-enum attn_status attn_shards_check(const char *scheme, const char *option, int value,
-                                   const struct attn_divisible *of, int n, struct attn_error *err)
-{
-    if (divides_all(value, of, n))
-        return ATTN_OK;
-    char needs[200] = "", works[280] = "";
-    for (int e = 0; e < n; e++)
-        snprintf(needs + strlen(needs), sizeof needs - strlen(needs), "%s%s %lld",
-                 e == 0       ? ""
-                 : e == n - 1 ? " and "
-                              : ", ",
-                 of[e].name, (long long)of[e].value);
-    for (int r = 1; r <= ATTN_MAX_RANKS; r++)
-        if (divides_all(r, of, n))
-            snprintf(works + strlen(works), sizeof works - strlen(works), "%s%d", r > 1 ? ", " : "",
-                     r);
-    return attn_fail(err, ATTN_ENOTSUP, "%s:%s=%d must divide %s: %s would work", scheme, option,
-                     value, needs, works);
 }

@@ -30,15 +30,4 @@ void attn_shards_scatter(const struct attn_shards *s, const struct attn_view *wh
 void attn_shards_gather(const struct attn_shards *s, const struct attn_view *whole);
 struct attn_view attn_shards_view(const struct attn_shards *s, int rank);
 
-/* An extent that ranks must divide. */
-struct attn_divisible {
-    const char *name;
-    int64_t value;
-};
-
-/* ENOTSUP unless the value of this option divides all n of them; the message lists those that do.
- */
-enum attn_status attn_shards_check(const char *scheme, const char *option, int value,
-                                   const struct attn_divisible *of, int n, struct attn_error *err);
-
 #endif

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "ref/problem.h"
+
 const char *attn_tag_name(int tag)
 {
     static const char *const name[ATTN_TAG_KINDS] = {"q",  "k",     "v",  "o",  "lse",
@@ -27,6 +29,11 @@ void attn_tag_extent(enum attn_tag_kind kind, const struct attn_problem *p, int6
     extent[0] = is[kind].of_keys ? p->kv_heads : p->heads;
     extent[1] = is[kind].of_keys ? p->n_key : p->n_query;
     extent[2] = is[kind].of_rows ? 1 : is[kind].of_features ? p->d_key : p->d_value;
+}
+
+enum attn_dtype attn_tag_dtype(enum attn_tag_kind kind, const struct attn_problem *p)
+{
+    return kind == ATTN_TAG_LSE || kind == ATTN_TAG_DELTA ? attn_lse_dtype(p) : p->dtype;
 }
 
 int attn_tag_step(int tag)
@@ -89,14 +96,15 @@ enum attn_status attn_all_to_all(struct attn_transport *t, int tag, const struct
     struct attn_receive receive[ATTN_MAX_RANKS];
     int n = 0;
     for (int r = 0; r < t->size; r++) {
-        const char *from = (const char *)x->from + r * x->out_step;
-        char *to = (char *)x->to + r * x->in_step;
+        struct attn_place out = x->out(x->arg, r), in = x->in(x->arg, r);
+        const char *from = (const char *)x->from + out.offset;
+        char *to = (char *)x->to + in.offset;
         if (r == t->rank) {
-            attn_piece_copy(to, &x->in, from, &x->out);
+            attn_piece_copy(to, &in.piece, from, &out.piece);
             continue;
         }
-        send[n] = (struct attn_send){r, tag, from, x->out, 0};
-        receive[n] = (struct attn_receive){r, tag, to, x->in, 0};
+        send[n] = (struct attn_send){r, tag, from, out.piece, 0};
+        receive[n] = (struct attn_receive){r, tag, to, in.piece, 0};
         n++;
     }
     return attn_exchange(t, send, n, receive, n, err);

@@ -39,6 +39,7 @@ const char *attn_tag_name(int tag); /* "k", "dq", ... */
 
 /* Heads, tokens and width of a tensor of this kind. */
 void attn_tag_extent(enum attn_tag_kind kind, const struct attn_problem *p, int64_t extent[3]);
+enum attn_dtype attn_tag_dtype(enum attn_tag_kind kind, const struct attn_problem *p);
 int attn_tag_step(int tag);
 
 /* Where the bytes of a message lie: extent[0] x extent[1] x extent[2] rows of `row` adjacent bytes,
@@ -89,13 +90,18 @@ enum attn_status attn_exchange(struct attn_transport *t, struct attn_send *send,
                                struct attn_receive *receive, int n_receives,
                                struct attn_error *err);
 
-/* All-to-all.  The piece for rank r starts out_step * r bytes after from, the one of rank r is put
- * in_step * r bytes after to; a rank's own piece is copied without a message. */
+/* All-to-all: what goes to each rank and what comes from it lie where out() and in() say, a rank's
+ * own piece among them, which is copied without a message. */
+struct attn_place {
+    int64_t offset; /* bytes */
+    struct attn_piece piece;
+};
 struct attn_a2a {
     const void *from;
     void *to;
-    int64_t out_step, in_step;
-    struct attn_piece out, in;
+    struct attn_place (*out)(const void *arg, int peer); /* in from */
+    struct attn_place (*in)(const void *arg, int peer);  /* in to */
+    const void *arg;
 };
 enum attn_status attn_all_to_all(struct attn_transport *t, int tag, const struct attn_a2a *x,
                                  struct attn_error *err);
