@@ -81,55 +81,21 @@ static const struct key {
     {"seed", "1", 0, INT64_MAX, 0, PLAN(seed)},
 };
 
-enum { MAX_SUBJECTS = 4, SUBJECT_TEXT = 256, PLAN_BYTES = 1 << 20 };
+enum { MASK_BYTES = sizeof((struct attn_case *)0)->mask, PLAN_BYTES = 1 << 20 };
 
-/* The longest length of points that match all subjects: implementation, spec, pass or mask. */
-struct limit {
-    char subject[MAX_SUBJECTS][SUBJECT_TEXT];
-    int n_subjects, used[MAX_SUBJECTS];
-    int64_t length;
-    struct limit *next;
-};
-
-struct group {
-    char name[32];
-    int line;
-    char *value[GROUP_KEYS]; /* NULL: not set */
-    struct limit *limits;
-    json_t *wishes; /* of its figures; NULL: none */
-    struct group *next;
-};
-
-/* A plan while it is read. */
+/* A plan while it is read.  A group, and what stands before all of them, is an object: KEY: TEXT,
+ * "limits": [[LENGTH, SUBJECT, ...]], "wishes": {...}, and of a group "name" and "line". */
 struct draft {
     struct attn_plan *plan;
-    char is_set[KEYS]; /* keys of the plan */
-    struct group presets, *first, *now;
-    int line; /* being read, or that of the group being multiplied out */
+    json_t *presets, *groups, *now; /* now: the one that is read (borrowed)            */
+    json_t *met;                    /* subjects of limits that some point of a group has */
+    int line;                       /* being read, or of the group being multiplied out  */
     const struct attn_external_specs *externals;
 };
 
-static void group_clear(struct group *group)
+static const char *text_of(const json_t *group, const char *key)
 {
-    for (int key = 0; key < GROUP_KEYS; key++)
-        free(group->value[key]);
-    json_decref(group->wishes);
-    while (group->limits != NULL) {
-        struct limit *next = group->limits->next;
-        free(group->limits);
-        group->limits = next;
-    }
-}
-
-static void draft_clear(struct draft *draft)
-{
-    while (draft->first != NULL) {
-        struct group *next = draft->first->next;
-        group_clear(draft->first);
-        free(draft->first);
-        draft->first = next;
-    }
-    group_clear(&draft->presets);
+    return json_string_value(json_object_get(group, key));
 }
 
 void attn_plan_free(struct attn_plan *plan)
@@ -195,7 +161,7 @@ static enum attn_status take_word(struct draft *draft, int key, const char *word
         return attn_spec_parse(word, &spec, err);
     if (key == PASS && strcmp(word, "fwd") != 0 && strcmp(word, "bwd") != 0)
         return attn_fail(err, ATTN_EINVAL, "pass '%.40s': there are fwd, bwd and both", word);
-    if (key == MASK && strlen(word) >= SUBJECT_TEXT)
+    if (key == MASK && strlen(word) >= MASK_BYTES)
         return attn_fail(err, ATTN_EINVAL, "mask '%.40s...' is longer than 255 bytes", word);
     if (key == DTYPE && find_dtype(word) < 0)
         return attn_fail(err, ATTN_EINVAL, "dtype '%.40s': there are f64, f32, bf16, f16", word);
@@ -244,6 +210,14 @@ static enum attn_status unknown_key(const char *key, struct attn_error *err)
 
 /* ---- statements ------------------------------------------------------------------------------ */
 
+/* Set an item of an object, which takes it over. */
+static enum attn_status keep(json_t *object, const char *key, json_t *item, struct attn_error *err)
+{
+    if (item != NULL && json_object_set_new(object, key, item) == 0)
+        return ATTN_OK;
+    return attn_fail(err, ATTN_ENOMEM, "no memory for a plan, or %.40s is no UTF-8", key);
+}
+
 /* KEY = VALUE, KEY += VALUE. */
 static enum attn_status put(struct draft *draft, const char *name, const char *value, int append,
                             struct attn_error *err)
@@ -251,44 +225,37 @@ static enum attn_status put(struct draft *draft, const char *name, const char *v
     int key = find_key(name);
     if (key == KEYS)
         return unknown_key(name, err);
-    if (key >= GROUP_KEYS && draft->now != &draft->presets)
+    if (key >= GROUP_KEYS && draft->now != draft->presets)
         return attn_fail(err, ATTN_EINVAL, "%s is the plan's: it goes before the first group",
                          name);
     if (key == PASS && strcmp(value, "both") == 0)
         value = "fwd bwd";
-    char **slot = key < GROUP_KEYS ? &draft->now->value[key] : NULL;
+    const char *old = text_of(draft->now, name);
     if (append && !keys[key].is_list)
         return attn_fail(err, ATTN_EINVAL, "%s takes one value: nothing can be added to it", name);
-    if (slot != NULL ? *slot != NULL && !append : draft->is_set[key])
+    if (old != NULL && !append)
         return attn_fail(err, ATTN_EINVAL, "%s is set twice%s", name,
                          keys[key].is_list ? "; `+=` adds to a list" : "");
     enum attn_status status = take_value(draft, key, value, err);
-    draft->is_set[key] = 1;
-    if (status != ATTN_OK || slot == NULL)
-        return status;
-    char *joined =
-        attn_cli_text("%s%s%s", *slot != NULL ? *slot : "", *slot != NULL ? " " : "", value);
-    free(*slot);
-    *slot = joined;
-    return ATTN_OK;
+    json_t *text = json_sprintf("%s%s%s", old != NULL ? old : "", old != NULL ? " " : "", value);
+    return status == ATTN_OK ? keep(draft->now, name, text, err) : (json_decref(text), status);
 }
 
 static enum attn_status begin_group(struct draft *draft, const char *name, struct attn_error *err)
 {
-    struct group *group, **end = &draft->first;
-    size_t length = strlen(name);
-    if (length == 0 || length >= sizeof group->name || strpbrk(name, " \t\"'=,/") != NULL)
+    size_t n = strlen(name), index;
+    json_t *other;
+    if (n == 0 || n >= sizeof draft->plan->point->group || strpbrk(name, " \t\"'=,/") != NULL)
         return attn_fail(err, ATTN_EINVAL,
                          "a group needs a name of 1 to 31 letters, digits and -, got '%.60s'",
                          name);
-    for (; *end != NULL; end = &(*end)->next)
-        if (strcmp((*end)->name, name) == 0)
-            return attn_fail(err, ATTN_EINVAL, "there are two groups named %s", name);
-    group = attn_cli_need(calloc(1, sizeof *group));
-    memcpy(group->name, name, length + 1);
-    group->line = draft->line;
-    draft->now = *end = group;
-    return ATTN_OK;
+    json_array_foreach(draft->groups, index,
+                       other) if (strcmp(text_of(other, "name"), name) ==
+                                  0) return attn_fail(err, ATTN_EINVAL,
+                                                      "there are two groups named %s", name);
+    draft->now = json_pack("{s:i, s:[], s:{}}", "line", draft->line, "limits", "wishes");
+    json_array_append_new(draft->groups, draft->now);
+    return keep(draft->now, "name", json_string(name), err);
 }
 
 /* Is it made of these characters, and of some? */
@@ -341,7 +308,7 @@ static const char *what_is_wrong(const struct wish *wish, const char *subject, c
     for (int w = 0; w < 3; w++) {
         size_t n = strlen(words[w]);
         if (strncmp(value, words[w], n) == 0 && (value[n] == '-' || value[n] == '\0') &&
-            strlen(value) < sizeof((struct group *)0)->name)
+            strlen(value) < sizeof((struct attn_plan_point *)0)->group)
             return NULL;
     }
     return "does not begin with length-, ranks or density";
@@ -353,7 +320,7 @@ static enum attn_status set_wish(struct draft *draft, const struct wish *wish, c
                                  const char *value, struct attn_error *err)
 {
     const char *what = wish->word, *hash = "";
-    if (draft->now == &draft->presets)
+    if (draft->now == draft->presets)
         return attn_fail(err, ATTN_EINVAL, "%s is a group's: it goes after a `group NAME`", what);
     if (strcmp(what, "colour") == 0) {
         value += *value == '#';
@@ -362,46 +329,34 @@ static enum attn_status set_wish(struct draft *draft, const struct wish *wish, c
     const char *wrong = what_is_wrong(wish, subject, value);
     if (wrong != NULL)
         return attn_fail(err, ATTN_EINVAL, "%s = '%.60s' %s", what, value, wrong);
-    if (draft->now->wishes == NULL)
-        draft->now->wishes = json_object();
-    json_t *to = draft->now->wishes, *text = json_sprintf("%s%s", hash, value);
+    json_t *to = json_object_get(draft->now, "wishes");
     if (wish->subject != NOBODY) {
         if (json_object_get(to, what) == NULL)
             json_object_set_new(to, what, json_object());
         to = json_object_get(to, what);
     }
     const char *key = wish->subject != NOBODY ? subject : what;
-    if (json_object_get(to, key) != NULL) {
-        json_decref(text);
-        return attn_fail(err, ATTN_EINVAL, "%s is set twice", what);
-    }
-    if (text == NULL || json_object_set_new(to, key, text) != 0)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for a plan, or %s is no UTF-8", what);
-    return ATTN_OK;
+    return json_object_get(to, key) != NULL ? attn_fail(err, ATTN_EINVAL, "%s is set twice", what)
+                                            : keep(to, key, json_sprintf("%s%s", hash, value), err);
 }
 
 /* subjects: blank-separated; cut up in place. */
 static enum attn_status set_limit(struct draft *draft, char *subjects, const char *length,
                                   struct attn_error *err)
 {
-    struct limit *limit = attn_cli_need(calloc(1, sizeof *limit));
-    for (char *word; (word = next_word(&subjects)) != NULL; limit->n_subjects++) {
-        if (limit->n_subjects == MAX_SUBJECTS || strlen(word) >= SUBJECT_TEXT) {
-            free(limit);
-            return attn_fail(err, ATTN_EINVAL, "limit: at most %d subjects of 255 bytes",
-                             MAX_SUBJECTS);
-        }
-        strcpy(limit->subject[limit->n_subjects], word);
-    }
-    if (limit->n_subjects == 0 || !attn_cli_count(length, 0, 1 << 30, &limit->length)) {
-        free(limit);
-        return attn_fail(err, ATTN_EINVAL,
-                         "a limit reads `limit SUBJECT... = LENGTH`, where a subject is an "
-                         "implementation, a spec, a pass or a mask");
-    }
-    limit->next = draft->now->limits;
-    draft->now->limits = limit;
-    return ATTN_OK;
+    int64_t n;
+    json_t *limit = json_array();
+    int is_length = attn_cli_count(length, 0, 1 << 30, &n);
+    json_array_append_new(limit, json_integer(is_length ? n : 0));
+    int is_good = is_length;
+    for (char *word; (word = next_word(&subjects)) != NULL;)
+        is_good &= json_array_append_new(limit, json_string(word)) == 0;
+    is_good &= json_array_size(limit) > 1;
+    json_array_append_new(json_object_get(draft->now, "limits"), limit);
+    return is_good ? ATTN_OK
+                   : attn_fail(err, ATTN_EINVAL,
+                               "a limit reads `limit SUBJECT... = LENGTH`, where a subject is an "
+                               "implementation, a spec, a pass or a mask");
 }
 
 /* The text without blanks around it; cut in place. */
@@ -472,36 +427,43 @@ static void drop_comment(char *line)
 
 /* ---- multiplied out -------------------------------------------------------------------------- */
 
-static const char *value_of(const struct draft *draft, const struct group *group, int key)
+static const char *value_of(const struct draft *draft, const json_t *group, int key)
 {
-    return group->value[key] != NULL           ? group->value[key]
-           : draft->presets.value[key] != NULL ? draft->presets.value[key]
-                                               : keys[key].preset;
+    const char *own = text_of(group, keys[key].name);
+    const char *preset = text_of(draft->presets, keys[key].name);
+    return own != NULL ? own : preset != NULL ? preset : keys[key].preset;
 }
 
-/* Is the point within every limit?  Marks the subjects that were met. */
-static int within(struct limit *limits, const struct attn_plan_point *point)
+/* Is the point within every limit?  Notes the subjects that were met. */
+static int within(const struct draft *draft, const json_t *limits,
+                  const struct attn_plan_point *point)
 {
-    int ok = 1;
     const char *impl = point->external != NULL ? point->external->name : point->spec.impl->name;
-    for (struct limit *limit = limits; limit != NULL; limit = limit->next) {
-        int met = 0;
-        for (int s = 0; s < limit->n_subjects; s++) {
-            const char *subject = limit->subject[s];
-            if (strcmp(subject, impl) == 0 || strcmp(subject, point->spec_text) == 0 ||
-                strcmp(subject, attn_pass_name(point->c.pass)) == 0 ||
-                strcmp(subject, point->c.mask) == 0)
-                met += limit->used[s] = 1;
+    const char *const is[] = {impl, point->spec_text, attn_pass_name(point->c.pass), point->c.mask};
+    int ok = 1;
+    size_t l, s;
+    json_t *limit, *subject;
+    json_array_foreach(limits, l, limit)
+    {
+        int64_t length = json_integer_value(json_array_get(limit, 0));
+        int all = 1;
+        json_array_foreach(limit, s, subject)
+        {
+            int met = s == 0;
+            for (int n = 0; n < 4 && !met; n++)
+                met = strcmp(json_string_value(subject), is[n]) == 0;
+            if (s > 0 && met)
+                json_object_set_new(draft->met, json_string_value(subject), json_true());
+            all &= met;
         }
-        if (met == limit->n_subjects && point->c.n_query > limit->length)
-            ok = 0;
+        ok &= !all || point->c.n_query <= length;
     }
     return ok;
 }
 
 /* The shape, the mask and the text of a point whose words are in place.  Values were checked when
  * they were set; one that is not there is that of another. */
-static enum attn_status complete(const struct draft *draft, const struct group *group,
+static enum attn_status complete(const struct draft *draft, const json_t *group,
                                  struct attn_plan_point *point, struct attn_error *err)
 {
     struct attn_case *c = &point->c;
@@ -556,22 +518,20 @@ static enum attn_status set_spec(const struct draft *draft, const char *word,
 
 /* External implementations that the group does not name come after its own specs; but not in groups
  * "ranks...", which vary what they do not have. */
-static void add_externals(const struct draft *draft, struct group *group)
+static void add_externals(const struct draft *draft, json_t *group)
 {
     const struct attn_external_specs *externals = draft->externals;
-    int varies_ranks = strncmp(group->name, "ranks", 5) == 0;
+    int varies_ranks = strncmp(text_of(group, "name"), "ranks", 5) == 0;
     for (int e = 0; externals != NULL && !varies_ranks && e < externals->n; e++) {
         const char *list = value_of(draft, group, SPEC);
         if (is_among(externals->one[e].name, list))
             continue;
-        char *joined = attn_cli_text("%s %s", list, externals->one[e].name);
-        free(group->value[SPEC]);
-        group->value[SPEC] = joined;
+        json_object_set_new(group, "spec", json_sprintf("%s %s", list, externals->one[e].name));
     }
 }
 
 /* The lists, slowest first. */
-static enum attn_status multiply(const struct draft *draft, struct group *group, int level,
+static enum attn_status multiply(const struct draft *draft, const json_t *group, int level,
                                  struct attn_plan_point *point, struct attn_error *err)
 {
     static const int order[] = {MASK, PASS, SPEC, LENGTH};
@@ -581,7 +541,8 @@ static enum attn_status multiply(const struct draft *draft, struct group *group,
         (void)attn_cli_count(value_of(draft, group, ONCE), 0, 0, &once);
         status = complete(draft, group, point, err);
         /* every limit is looked at, so that those without a subject are found */
-        int ok = within(group->limits, point) & within(draft->presets.limits, point);
+        int ok = within(draft, json_object_get(group, "limits"), point) &
+                 within(draft, json_object_get(draft->presets, "limits"), point);
         point->is_priced = !ok;
         point->is_once = ok && point->c.n_query > once;
         int has_no_price = !ok && point->external != NULL;
@@ -639,12 +600,11 @@ void attn_spec_without_ranks(const char *spec, char text[128])
 
 /* Labels and colours are of curves of the group: "SPEC", "SPEC, MASK" or "SPEC (P=2)". */
 static enum attn_status check_curves(const struct attn_plan *plan, int64_t first,
-                                     const struct group *group, const char *what,
-                                     struct attn_error *err)
+                                     const json_t *group, const char *what, struct attn_error *err)
 {
     const char *curve;
     json_t *text;
-    json_object_foreach(json_object_get(group->wishes, what), curve, text)
+    json_object_foreach(json_object_get(json_object_get(group, "wishes"), what), curve, text)
     {
         const char *comma = strstr(curve, ", "), *ranks = strstr(curve, " (");
         const char *end = comma != NULL ? comma : ranks != NULL ? ranks : curve + strlen(curve);
@@ -659,20 +619,38 @@ static enum attn_status check_curves(const struct attn_plan *plan, int64_t first
         }
         if (!found)
             return attn_fail(err, ATTN_EINVAL, "group %s: %s names '%.60s', which is no spec of it",
-                             group->name, what, curve);
+                             text_of(group, "name"), what, curve);
     }
     return ATTN_OK;
 }
 
-static enum attn_status expand(const struct draft *draft, struct group *group,
-                               struct attn_error *err)
+static enum attn_status check_limits(const struct draft *draft, const json_t *group,
+                                     struct attn_error *err)
 {
+    size_t l, s;
+    json_t *limit, *subject;
+    json_array_foreach(json_object_get(group, "limits"), l, limit) json_array_foreach(
+        limit, s,
+        subject) if (s > 0 && json_object_get(draft->met, json_string_value(subject)) ==
+                                  NULL) return attn_fail(err, ATTN_EINVAL,
+                                                         "group %s: limit names '%.60s', which is "
+                                                         "no implementation, spec, "
+                                                         "pass or mask of the group",
+                                                         text_of(group, "name"),
+                                                         json_string_value(subject));
+    return ATTN_OK;
+}
+
+static enum attn_status expand(const struct draft *draft, json_t *group, struct attn_error *err)
+{
+    const char *name = text_of(group, "name");
     add_externals(draft, group);
     if (*value_of(draft, group, SPEC) == '\0' || *value_of(draft, group, LENGTH) == '\0')
-        return attn_fail(err, ATTN_EINVAL, "group %s needs spec and length", group->name);
+        return attn_fail(err, ATTN_EINVAL, "group %s needs spec and length", name);
     struct attn_plan_point *point = attn_cli_need(calloc(1, sizeof *point));
-    strcpy(point->group, group->name);
+    strcpy(point->group, name);
     int64_t first = draft->plan->n;
+    json_object_clear(draft->met);
     enum attn_status status = multiply(draft, group, 0, point, err);
     free(point);
     if (status == ATTN_OK)
@@ -681,32 +659,31 @@ static enum attn_status expand(const struct draft *draft, struct group *group,
         status = check_curves(draft->plan, first, group, "label", err);
     if (status == ATTN_OK)
         status = check_curves(draft->plan, first, group, "colour", err);
-    for (struct limit *limit = group->limits; status == ATTN_OK && limit != NULL;
-         limit = limit->next)
-        for (int s = 0; s < limit->n_subjects; s++)
-            if (!limit->used[s])
-                return attn_fail(err, ATTN_EINVAL,
-                                 "group %s: limit names '%.60s', which is no implementation, spec, "
-                                 "pass or mask of the group",
-                                 group->name, limit->subject[s]);
-    return status;
+    return status == ATTN_OK ? check_limits(draft, group, err) : status;
 }
 
 /* The draft becomes the plan, unless something was wrong. */
 static enum attn_status finish(struct draft *draft, enum attn_status status, struct attn_error *err)
 {
-    if (status == ATTN_OK && draft->first == NULL)
+    size_t g;
+    json_t *group;
+    if (status == ATTN_OK && json_array_size(draft->groups) == 0)
         status = attn_fail(err, ATTN_EINVAL, "there is no `group NAME`: nothing to measure");
-    for (struct group *group = draft->first; status == ATTN_OK && group != NULL;
-         group = group->next) {
-        draft->line = group->line;
+    json_array_foreach(draft->groups, g, group)
+    {
+        json_t *wished = json_object_get(group, "wishes");
+        if (status != ATTN_OK)
+            break;
+        draft->line = (int)json_integer_value(json_object_get(group, "line"));
         status = expand(draft, group, err);
-        if (status == ATTN_OK && group->wishes != NULL) {
-            json_object_set_new(group->wishes, "group", json_string(group->name));
-            json_array_append(draft->plan->figures, group->wishes);
+        if (status == ATTN_OK && json_object_size(wished) > 0) {
+            json_object_set(wished, "group", json_object_get(group, "name"));
+            json_array_append(draft->plan->figures, wished);
         }
     }
-    draft_clear(draft);
+    json_decref(draft->presets);
+    json_decref(draft->groups);
+    json_decref(draft->met);
     if (status != ATTN_OK)
         attn_plan_free(draft->plan);
     return status;
@@ -718,10 +695,12 @@ static void begin(struct draft *draft, struct attn_plan *plan,
                   const struct attn_external_specs *externals)
 {
     memset(plan, 0, sizeof *plan);
-    memset(draft, 0, sizeof *draft);
-    draft->plan = plan;
-    draft->now = &draft->presets;
-    draft->externals = externals;
+    *draft = (struct draft){.plan = plan,
+                            .presets = attn_cli_need(json_pack("{s:[]}", "limits")),
+                            .groups = attn_cli_need(json_array()),
+                            .met = attn_cli_need(json_object()),
+                            .externals = externals};
+    draft->now = draft->presets;
     plan->figures = json_array();
     for (int key = GROUP_KEYS; key < KEYS; key++)
         (void)set_plan_key(plan, key, keys[key].preset);
