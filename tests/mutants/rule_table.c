@@ -83,7 +83,7 @@ static int run(const struct attn_spec *spec, const struct attn_case *c, struct a
     struct attn_error err = {0};
     if (attn_setup_open(c, s, &err) != ATTN_OK)
         return 0;
-    if (attn_rerun(spec, s, 1) == ATTN_OK)
+    if (attn_rerun(spec, s, 1, NULL) == ATTN_OK)
         return 1;
     attn_setup_close(s);
     return 0;

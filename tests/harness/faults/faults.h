@@ -6,6 +6,8 @@
 #ifndef TESTS_HARNESS_FAULTS_FAULTS_H
 #define TESTS_HARNESS_FAULTS_FAULTS_H
 
+#include <math.h>
+
 #include "tests/harness/faults/diagnose.h"
 
 /* The step that is changed, and how; faults.def says it in words. */
@@ -28,6 +30,11 @@ struct attn_fault_model {
     enum attn_fault_of of;
     const struct attn_mask *mask;
 };
+
+static inline double attn_root(int64_t d) /* 1 / sqrt(d), the usual scale */
+{
+    return 1 / sqrt((double)(d > 0 ? d : 1));
+}
 
 /* What was computed, against which models are held. */
 struct attn_failed_run {

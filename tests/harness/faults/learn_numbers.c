@@ -117,7 +117,7 @@ static int is_on(const struct attn_failed_run *run, enum attn_output o, int64_t 
 /* What a factor may be. */
 static const char *origin_of(const struct attn_problem *p, double factor)
 {
-    double root = p->d_key > 0 ? 1 / sqrt((double)p->d_key) : 1;
+    double root = attn_root(p->d_key);
     return fabs(factor - p->scale) <= 1e-3 * fabs(p->scale) ? " (the scale)"
            : fabs(factor * p->scale - 1) <= 1e-3            ? " (1 / the scale)"
            : fabs(factor - root) <= 1e-3 * root             ? " (a scale of 1/sqrt(d))"

@@ -2,7 +2,6 @@
  * by one. */
 #include <float.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,11 +77,6 @@ static const char *input_name(const struct attn_failed_run *run, int64_t n)
 
 /* ---- numbers -------------------------------------------------------------------------------- */
 
-static double root(int64_t d)
-{
-    return 1 / sqrt((double)(d > 0 ? d : 1));
-}
-
 static int64_t offset(const struct attn_problem *p, int64_t n)
 {
     return n == 0   ? 0
@@ -124,43 +118,35 @@ struct part {
     char words[48];
 };
 
-static int __attribute__((format(printf, 4, 5)))
-put_part(struct part *x, int64_t lo, int64_t hi, const char *words, ...)
-{
-    va_list args;
-    x->lo = lo, x->hi = hi;
-    va_start(args, words);
-    vsnprintf(x->words, sizeof x->words, words, args);
-    va_end(args);
-    return 1;
-}
-
 /* The n-th part of the keys that somebody may lose; 0: there are fewer. */
 static int part_of(const struct attn_problem *p, int64_t n, struct part *x)
 {
+#define PART(from, to, ...) \
+    (x->lo = (from), x->hi = (to), snprintf(x->words, sizeof x->words, __VA_ARGS__) > 0)
     int64_t Lk = p->n_key;
     if (Lk > 1 && n-- == 0)
-        return put_part(x, 0, Lk, "all");
+        return PART(0, Lk, "all");
     if (Lk > 0 && n-- == 0)
-        return put_part(x, Lk - 1, Lk, "the last");
+        return PART(Lk - 1, Lk, "the last");
     if (Lk > 0 && n-- == 0)
-        return put_part(x, 0, 1, "the first");
+        return PART(0, 1, "the first");
     for (int64_t tile = 4; tile <= 256; tile *= 2)
         if (Lk % tile != 0 && Lk >= tile && n-- == 0)
-            return put_part(x, Lk - Lk % tile, Lk, "the tail of a tile of %lld", (long long)tile);
+            return PART(Lk - Lk % tile, Lk, "the tail of a tile of %lld", (long long)tile);
     for (int64_t most = 128; most < Lk; most *= 2)
         if (n-- == 0)
-            return put_part(x, most, Lk, "all beyond a largest block");
+            return PART(most, Lk, "all beyond a largest block");
     for (int64_t ranks = 2; ranks <= 8 && ranks <= Lk; ranks++)
-        for (int64_t r = 0; r < ranks; r++)
+        for (int64_t rank = 0; rank < ranks; rank++)
             if (Lk % ranks == 0 && n-- == 0)
-                return put_part(x, r * Lk / ranks, (r + 1) * Lk / ranks, "shard %lld of %lld",
-                                (long long)r, (long long)ranks);
+                return PART(rank * Lk / ranks, (rank + 1) * Lk / ranks, "shard %lld of %lld",
+                            (long long)rank, (long long)ranks);
     for (int64_t tile = 16; tile <= 128; tile *= 2)
         for (int64_t j = 0; j + tile < Lk; j += tile)
             if (n-- == 0)
-                return put_part(x, j, j + tile, "a tile of %lld", (long long)tile);
+                return PART(j, j + tile, "a tile of %lld", (long long)tile);
     return 0;
+#undef PART
 }
 
 /* May so many ranks have shared the problem? */
@@ -299,29 +285,15 @@ static int cut(const struct attn_mask *mask, const char *by, struct text *x)
 
 /* ---- the rows of faults.def ----------------------------------------------------------------- */
 
-/* A row: its kind, and the values of n. */
-#define ONCE    \
-    {           \
-        0, 0, 0 \
-    }
-#define COUNT(k)    \
-    {               \
-        0, (k)-1, 0 \
-    }
-#define FROM(a, b) \
-    {              \
-        a, b, 0    \
-    }
-#define DOUBLED(a, b) \
-    {                 \
-        a, b, 1       \
-    }
+/* A row: its kind, and the values of n: the first and the last, and whether they double. */
+#define ONCE          0, 0, 0
+#define COUNT(k)      0, (k)-1, 0
+#define FROM(a, b)    a, b, 0
+#define DOUBLED(a, b) a, b, 1
 static const struct {
     enum attn_fault kind;
-    struct {
-        int64_t first, last;
-        int doubles;
-    } n;
+    int64_t first, last;
+    int doubles;
 } rows[] = {
 #define ATTN_FAULT(step, kind, range, ...) {ATTN_FAULT_##kind, range},
 #define ATTN_ALSO(step, kind, range, ...)  {ATTN_FAULT_##kind, range},
@@ -403,8 +375,8 @@ enum attn_fault attn_fault_recognise(struct attn_failed_run *run, unsigned but)
 {
     struct hypothesis x;
     for (int row = 0; row < ROWS; row++)
-        for (int64_t n = rows[row].n.first; n <= rows[row].n.last && !(but >> rows[row].kind & 1);
-             n = rows[row].n.doubles ? 2 * n : n + 1)
+        for (int64_t n = rows[row].first; n <= rows[row].last && !(but >> rows[row].kind & 1);
+             n = rows[row].doubles ? 2 * n : n + 1)
             if (set_up(run, row, n, &x) && fits(run, &x)) {
                 snprintf(run->text, run->size, "fits %s%s", x.words,
                          run->backward ? " (in the backward)" : "");
