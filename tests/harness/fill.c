@@ -3,29 +3,11 @@
 
 #include <string.h>
 
-/* In the order of enum attn_fill. */
 static const struct {
     const char *name, *aim;
 } fills[ATTN_FILLS] = {
-    {"normal", "near-normal values of variance 1: the baseline"},
-    {"offset-120", "every score near -120: maxima that start at 0, tails scored 0"},
-    {"offset-32k", "every score near -32768: finite stand-ins for minus infinity"},
-    {"offset-3e5", "every score near -3e5: the larger stand-ins"},
-    {"offset+120", "every score near +120: no maximum subtracted"},
-    {"stairs-up", "scores climb by about 8 a key: a rescale at every step"},
-    {"stairs-down", "scores fall by about 8 a key: never a rescale, late keys vanish"},
-    {"cliffs", "scores differ by 100 between quarters of the keys: overflow in a merge"},
-    {"spike", "one key 200 above the others: lost or doubled blocks"},
-    {"ties", "every third key exactly equal and the maximum, V of one sign"},
-    {"flat", "q = 0 and V = 0.1: the length of the sum itself"},
-    {"ones", "V = 1 and dO = 1: the normaliser"},
-    {"hetero", "V and dO of scale 1, 64 or 4096 by head and batch: blind norms"},
-    {"integer", "small integers: exact scores"},
-    {"lowrank", "nearly parallel keys: cancelling gradients"},
-    {"tiny", "V subnormal in its storage type: operands and stores that are flushed to 0"},
-    {"huge", "V and dO large: in f16, gradients beyond 65504 are stored as infinities"},
-    {"reveal", "q = 0 and V = unit columns: n_i O_i counts the visible keys"},
-    {"select", "each query picks one key by a gap above 200: O_i = V_j bit for bit"},
+#define ATTN_FILL(id, name, aim) {name, aim},
+#include "tests/harness/fills.def"
 };
 
 const char *attn_fill_name(enum attn_fill fill)

@@ -11,25 +11,8 @@
 #include <stdint.h>
 
 enum attn_fill {
-    ATTN_FILL_NORMAL,      /* near-normal values of variance 1: the baseline                   */
-    ATTN_FILL_OFFSET_M120, /* every score near -120: m = 0 starts, tails scored 0, LSE < -88   */
-    ATTN_FILL_OFFSET_M32K, /* near -32768: finite "minus infinity" sentinels                   */
-    ATTN_FILL_OFFSET_M3E5, /* near -3e5: the larger sentinels                                  */
-    ATTN_FILL_OFFSET_P120, /* near +120: no maximum subtracted                                 */
-    ATTN_FILL_STAIRS_UP,   /* scores climb by about 8 a key: a rescale at every step           */
-    ATTN_FILL_STAIRS_DOWN, /* and fall: never a rescale, late keys vanish                      */
-    ATTN_FILL_CLIFFS,      /* gaps above 88 between quarters of the keys: merge overflow       */
-    ATTN_FILL_SPIKE,       /* one key at +200: lost or doubled blocks                          */
-    ATTN_FILL_TIES,        /* several exactly equal maxima, V of one sign                      */
-    ATTN_FILL_FLAT,        /* q = 0, V = 0.1: the length of the sum itself                     */
-    ATTN_FILL_ONES,        /* V = 1: the normaliser                                            */
-    ATTN_FILL_HETERO,      /* heads and batches of scales 1, 64, 4096: blind norms             */
-    ATTN_FILL_INTEGER,     /* small integers: exact scores                                     */
-    ATTN_FILL_LOWRANK,     /* nearly parallel keys: cancelling gradients                       */
-    ATTN_FILL_TINY,        /* V subnormal in its storage type: flushed stores and operands     */
-    ATTN_FILL_HUGE,        /* V and dO large: f16 gradients beyond 65504 are stored as inf     */
-    ATTN_FILL_REVEAL,      /* q = 0, V = unit columns: n_i * O_i counts the visible keys       */
-    ATTN_FILL_SELECT,      /* each query picks one key by a gap above 200: O_i = V_j bitwise   */
+#define ATTN_FILL(id, ...) ATTN_FILL_##id,
+#include "tests/harness/fills.def"
     ATTN_FILLS
 };
 

@@ -201,35 +201,25 @@ static void judge_cosine(const double parameter[2], const struct attn_rule_data 
 
 /* ---- the table ------------------------------------------------------------------------------ */
 
-/* The rules that are allclose with parameters of their own. */
-#define ALLCLOSE(name, rtol, atol, source)                                                       \
-    {                                                                                            \
-        name, "largest |got - want| / (atol + rtol |want|)", source, {NULL, NULL}, {rtol, atol}, \
-            0, judge_allclose                                                                    \
+/* name, judge, needs, two parameters and their presets, the figure, who judges so */
+#define RULE(name, judge, needs, first, second, x, y, figure, source) \
+    {                                                                 \
+        name, figure, source, {first, second}, {x, y}, needs, judge   \
     }
 
+/* The rules that are allclose with parameters of their own. */
+#define ALLCLOSE(name, rtol, atol, source)                \
+    RULE(name, judge_allclose, 0, NULL, NULL, rtol, atol, \
+         "largest |got - want| / (atol + rtol |want|)", source)
+
 static const struct attn_rule rules[] = {
-    {"bound",
-     "largest |got - want| / T1",
-     "attnlab: a bound derived for each element (docs/bounds.md)",
-     {NULL, NULL},
-     {1, 0},
-     ATTN_RULE_BOUND,
-     judge_bound},
-    {"fa2",
-     "largest |got - want|, allowed: factor times that of a naive run, + atol",
-     "flash-attention's test_flash_attn.py: factor 2 for O (3, 5 for some gradients)",
-     {"factor", "atol"},
-     {2, 0},
-     ATTN_RULE_REFERENCE,
-     judge_fa2},
-    {"allclose",
-     "largest |got - want| / (atol + rtol |want|)",
-     "the general form of the next ones",
-     {"rtol", "atol"},
-     {(double)NAN, (double)NAN},
-     0,
-     judge_allclose},
+    RULE("bound", judge_bound, ATTN_RULE_BOUND, NULL, NULL, 1, 0, "largest |got - want| / T1",
+         "attnlab: a bound derived for each element (docs/bounds.md)"),
+    RULE("fa2", judge_fa2, ATTN_RULE_REFERENCE, "factor", "atol", 2, 0,
+         "largest |got - want|, allowed: factor times that of a naive run, + atol",
+         "flash-attention's test_flash_attn.py: factor 2 for O (3, 5 for some gradients)"),
+    RULE("allclose", judge_allclose, 0, "rtol", "atol", (double)NAN, (double)NAN,
+         "largest |got - want| / (atol + rtol |want|)", "the general form of the next ones"),
     ALLCLOSE("numpy", 1e-5, 1e-8, "numpy.allclose by default: rtol 1e-5, atol 1e-8"),
     ALLCLOSE("torch-f64", 1e-7, 1e-7,
              "torch.testing.assert_close by default for f64: rtol 1e-7, atol 1e-7"),
@@ -241,34 +231,14 @@ static const struct attn_rule rules[] = {
              "torch.testing.assert_close by default for bf16: rtol 1.6e-2, atol 1e-5"),
     ALLCLOSE("flashinfer", 1e-3, 1e-3, "FlashInfer's tests for f16: rtol 1e-3, atol 1e-3"),
     ALLCLOSE("cudnn", 2e-2, 2e-2, "cuDNN frontend, test/python/sdpa: rtol 2e-2, atol 2e-2"),
-    {"nmse",
-     "sum (got - want)^2 / sum want^2",
-     "ggml test-backend-ops, FLASH_ATTN_EXT: 5e-4",
-     {"limit", NULL},
-     {5e-4, 0},
-     0,
-     judge_nmse},
-    {"cosine",
-     "1 - cosine of got and want",
-     "common for quantised attention: cosine at least 0.999",
-     {"least", NULL},
-     {0.999, 0},
-     0,
-     judge_cosine},
-    {"ulp",
-     "largest distance, in numbers of the storage type",
-     "libm practice",
-     {"n", NULL},
-     {4, 0},
-     0,
-     judge_ulp},
-    {"exact",
-     "elements that differ",
-     "bit-for-bit comparison, but for the sign of 0",
-     {NULL, NULL},
-     {0, 0},
-     0,
-     judge_exact}};
+    RULE("nmse", judge_nmse, 0, "limit", NULL, 5e-4, 0, "sum (got - want)^2 / sum want^2",
+         "ggml test-backend-ops, FLASH_ATTN_EXT: 5e-4"),
+    RULE("cosine", judge_cosine, 0, "least", NULL, 0.999, 0, "1 - cosine of got and want",
+         "common for quantised attention: cosine at least 0.999"),
+    RULE("ulp", judge_ulp, 0, "n", NULL, 4, 0, "largest distance, in numbers of the storage type",
+         "libm practice"),
+    RULE("exact", judge_exact, 0, NULL, NULL, 0, 0, "elements that differ",
+         "bit-for-bit comparison, but for the sign of 0")};
 
 int attn_rule_count(void)
 {
@@ -371,13 +341,11 @@ enum attn_status attn_rule_parse(const char *text, struct attn_rule_choice *choi
 const char *attn_rule_print(const struct attn_rule_choice *choice, char *text, size_t size)
 {
     const struct attn_rule *rule = choice->rule;
-    int two = rule->parameter[1] != NULL;
-    if (rule->parameter[0] == NULL)
-        snprintf(text, size, "%s", rule->name);
-    else if (two)
-        snprintf(text, size, "%s(%s=%g,%s=%g)", rule->name, rule->parameter[0],
-                 choice->parameter[0], rule->parameter[1], choice->parameter[1]);
-    else
-        snprintf(text, size, "%s(%s=%g)", rule->name, rule->parameter[0], choice->parameter[0]);
+    snprintf(text, size, "%s", rule->name);
+    for (int i = 0; i < 2 && rule->parameter[i] != NULL; i++)
+        attn_append(text, size, "%c%s=%g", i == 0 ? '(' : ',', rule->parameter[i],
+                    choice->parameter[i]);
+    if (rule->parameter[0] != NULL)
+        attn_append(text, size, ")");
     return text;
 }

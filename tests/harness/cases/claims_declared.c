@@ -247,15 +247,14 @@ void attn_claims_conventions(const struct attn_claims *claims, void *object)
 
 char *attn_claims_print(const struct attn_claims *claims)
 {
-    json_t *root = json_object();
-    json_object_set_new(root, "name", json_string(claims->name));
-    json_object_set_new(root, "claims", write_bits(&claims_list, claims->bits));
-    json_object_set_new(root, "declines", write_bits(&declines_list, claims->declines));
+    json_t *root = json_pack("{s:s, s:o, s:o}", "name", claims->name, "claims",
+                             write_bits(&claims_list, claims->bits), "declines",
+                             write_bits(&declines_list, claims->declines));
+    json_t *numbers = json_pack("{s:f, s:f, s:f, s:I}", "u", claims->u, "u_p", claims->u_p,
+                                "exp_ulps", claims->exp_ulps, "block", (json_int_t)claims->block);
     attn_claims_conventions(claims, root);
-    json_object_set_new(root, "u", json_real(claims->u));
-    json_object_set_new(root, "u_p", json_real(claims->u_p));
-    json_object_set_new(root, "exp_ulps", json_real(claims->exp_ulps));
-    json_object_set_new(root, "block", json_integer(claims->block));
+    json_object_update(root, numbers);
+    json_decref(numbers);
     char *text = json_dumps(root, 0);
     json_decref(root);
     return text;

@@ -103,31 +103,6 @@ static enum attn_status gather_starts(const struct attn_claims *claims,
     return ATTN_OK;
 }
 
-/* The mask over all tokens, [1,H,Tq,Tk]: `visible`, or 1 - visible. */
-static enum attn_status gather_packed_mask(const struct attn_problem *p, unsigned char visible,
-                                           struct attn_file_tensor *mask, struct attn_error *err)
-{
-    int64_t rows = p->batch * p->n_query, keys = p->batch * p->n_key;
-    *mask = (struct attn_file_tensor){.name = "mask",
-                                      .dtype = ATTN_FILE_U8,
-                                      .n_axes = 4,
-                                      .extent = {1, p->heads, rows, keys},
-                                      .bytes = p->heads * rows * keys};
-    unsigned char *byte = malloc((size_t)mask->bytes + 1);
-    mask->data = byte;
-    if (byte == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory to write the mask");
-    for (int64_t h = 0; h < p->heads; h++)
-        for (int64_t i = 0; i < rows; i++)
-            for (int64_t j = 0; j < keys; j++) {
-                int64_t b = i / p->n_query;
-                int sees = b == j / p->n_key &&
-                           attn_mask_allows(p->mask, b, h, i % p->n_query, j % p->n_key);
-                *byte++ = sees ? visible : (unsigned char)(1 - visible);
-            }
-    return ATTN_OK;
-}
-
 /* ---- tensors --------------------------------------------------------------------------------- */
 
 /* A contiguous copy for a file. */
@@ -149,22 +124,29 @@ static enum attn_status gather(const struct attn_tensor *t, int slot,
     return ATTN_OK;
 }
 
+/* [B,H,Lq,Lk], or over all tokens, [1,H,Tq,Tk]: `visible`, or 1 - visible. */
 static enum attn_status gather_mask(const struct attn_claims *claims, const struct attn_problem *p,
                                     struct attn_file_tensor *to, struct attn_error *err)
 {
     struct attn_mask_shape shape = {p->batch, p->heads, p->n_query, p->n_key};
     unsigned char visible = claims->byte == ATTN_PLUGIN_ONE_IS_VISIBLE;
-    if (claims->layout == ATTN_CLAIMS_THD)
-        return gather_packed_mask(p, visible, to, err);
-    *to = (struct attn_file_tensor){.name = "mask",
-                                    .dtype = ATTN_FILE_U8,
-                                    .n_axes = 4,
-                                    .extent = {p->batch, p->heads, p->n_query, p->n_key}};
-    to->bytes = p->batch * p->heads * p->n_query * p->n_key;
-    to->data = calloc((size_t)to->bytes + 1, 1);
-    if (to->data == NULL)
+    int is_packed = claims->layout == ATTN_CLAIMS_THD;
+    const int64_t times = is_packed ? p->batch : 1, rows = times * p->n_query,
+                  keys = times * p->n_key, n[4] = {is_packed ? 1 : p->batch, p->heads, rows, keys};
+    *to = (struct attn_file_tensor){.name = "mask", .dtype = ATTN_FILE_U8, .n_axes = 4};
+    memcpy(to->extent, n, sizeof n);
+    to->bytes = n[0] * n[1] * n[2] * n[3];
+    unsigned char *byte = to->data = calloc((size_t)to->bytes + 1, 1);
+    if (byte == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory to write the mask");
-    attn_mask_bytes(p->mask, &shape, visible, to->data);
+    if (!is_packed)
+        attn_mask_bytes(p->mask, &shape, visible, byte);
+    for (int64_t at[4] = ATTN_START; is_packed && attn_each(at, n);) {
+        int64_t b = at[2] / p->n_query;
+        int sees = b == at[3] / p->n_key &&
+                   attn_mask_allows(p->mask, b, at[1], at[2] % p->n_query, at[3] % p->n_key);
+        *byte++ = sees ? visible : (unsigned char)(1 - visible);
+    }
     return ATTN_OK;
 }
 
@@ -187,49 +169,52 @@ static enum attn_status gather_all(const struct attn_claims *claims, const struc
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
+static int is_wanted(const struct attn_claims *claims, const struct attn_setup *s,
+                     enum attn_output o)
+{
+    return s->tensor[ATTN_T_O + o].map != NULL &&
+           !(o == ATTN_LSE && claims->lse == ATTN_PLUGIN_LSE_ABSENT);
+}
+
 /* A key that does not apply is there, and null: a program may look at it without asking first. */
 static json_t *integer_or_null(int applies, int64_t value)
 {
     return applies ? json_integer(value) : json_null();
 }
 
-static void add_mask(json_t *object, const struct attn_claims *claims, const struct attn_problem *p)
+static json_t *describe_mask(const struct attn_claims *claims, const struct attn_problem *p)
 {
     static const char *const word[] = {"none", "band", "dense"};
     struct attn_band band = {0};
     enum attn_claims_mask how = attn_claims_mask(claims, p, &band);
     int is_band = how == ATTN_CLAIMS_BAND;
     int self = claims->window == ATTN_PLUGIN_WINDOW_WITH_SELF;
-    json_object_set_new(object, "mask", json_string(word[how]));
-    json_object_set_new(object, "mask_text",
-                        p->mask != NULL ? json_string(attn_mask_text(p->mask)) : json_null());
-    json_object_set_new(object, "causal", integer_or_null(is_band, band.right == self));
-    json_object_set_new(object, "offset", integer_or_null(is_band, band.offset));
-    json_object_set_new(object, "window_left", integer_or_null(is_band, band.left));
-    json_object_set_new(object, "window_right", integer_or_null(is_band, band.right));
+    return json_pack("{s:s, s:s?, s:o, s:o, s:o, s:o}", "mask", word[how], "mask_text",
+                     p->mask != NULL ? attn_mask_text(p->mask) : NULL, "causal",
+                     integer_or_null(is_band, band.right == self), "offset",
+                     integer_or_null(is_band, band.offset), "window_left",
+                     integer_or_null(is_band, band.left), "window_right",
+                     integer_or_null(is_band, band.right));
 }
 
-static void add_bias(json_t *object, const struct attn_problem *p)
+static json_t *describe_bias(const struct attn_problem *p)
 {
     static const char *const kind[] = {"none", "tensor", "alibi"};
     int is_alibi = p->bias.kind == ATTN_BIAS_ALIBI;
     json_t *slopes = is_alibi ? json_array() : json_null();
     for (int64_t h = 0; h < p->heads && is_alibi; h++)
         json_array_append_new(slopes, json_real(p->bias.slope[h]));
-    json_object_set_new(object, "bias", json_string(kind[p->bias.kind]));
-    json_object_set_new(object, "alibi_slopes", slopes);
-    json_object_set_new(object, "alibi_offset", integer_or_null(is_alibi, p->bias.offset));
+    return json_pack("{s:s, s:o, s:o}", "bias", kind[p->bias.kind], "alibi_slopes", slopes,
+                     "alibi_offset", integer_or_null(is_alibi, p->bias.offset));
 }
 
-static void add_outputs(json_t *object, const struct attn_claims *claims,
-                        const struct attn_setup *s)
+static json_t *list_outputs(const struct attn_claims *claims, const struct attn_setup *s)
 {
     json_t *list = json_array();
-    for (int slot = ATTN_T_O; slot < ATTN_SLOTS; slot++)
-        if (s->tensor[slot].map != NULL &&
-            !(slot == ATTN_T_LSE && claims->lse == ATTN_PLUGIN_LSE_ABSENT))
-            json_array_append_new(list, json_string(s->tensor[slot].name));
-    json_object_set_new(object, "outputs", list);
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        if (is_wanted(claims, s, (enum attn_output)o))
+            json_array_append_new(list, json_string(attn_output_name((enum attn_output)o)));
+    return list;
 }
 
 /* Every number of the problem: one object, for the manifest and for the file's metadata. */
@@ -237,27 +222,23 @@ static json_t *describe(const char *name, const struct attn_claims *claims,
                         const struct attn_setup *s)
 {
     const struct attn_problem *p = &s->problem;
-    const struct {
-        const char *key;
-        int64_t value;
-    } extent[] = {{"batch", p->batch},     {"heads", p->heads}, {"kv_heads", p->kv_heads},
-                  {"n_query", p->n_query}, {"n_key", p->n_key}, {"d_key", p->d_key},
-                  {"d_value", p->d_value}};
     char text[ATTN_CASE_TEXT];
-    json_t *object = json_object();
     attn_case_print(&s->given, text);
-    json_object_set_new(object, "name", json_string(name));
-    json_object_set_new(object, "case", json_string(text));
-    json_object_set_new(object, "dtype", json_string(attn_dtype_name(p->dtype)));
-    json_object_set_new(object, "pass", json_string(attn_pass_name(s->given.pass)));
+    json_t *object = json_pack("{s:s, s:s, s:s, s:s}", "name", name, "case", text, "dtype",
+                               attn_dtype_name(p->dtype), "pass", attn_pass_name(s->given.pass));
     attn_claims_conventions(claims, object);
-    for (size_t e = 0; e < sizeof extent / sizeof *extent; e++)
-        json_object_set_new(object, extent[e].key, json_integer(extent[e].value));
-    json_object_set_new(object, "scale", json_real(p->scale));
-    json_object_set_new(object, "softcap", json_real(p->softcap));
-    add_mask(object, claims, p);
-    add_bias(object, p);
-    add_outputs(object, claims, s);
+    json_t *const part[] = {
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "batch", (json_int_t)p->batch,
+                  "heads", (json_int_t)p->heads, "kv_heads", (json_int_t)p->kv_heads, "n_query",
+                  (json_int_t)p->n_query, "n_key", (json_int_t)p->n_key, "d_key",
+                  (json_int_t)p->d_key, "d_value", (json_int_t)p->d_value, "scale", p->scale,
+                  "softcap", p->softcap),
+        describe_mask(claims, p), describe_bias(p)};
+    for (int n = 0; n < 3; n++) {
+        json_object_update(object, part[n]);
+        json_decref(part[n]);
+    }
+    json_object_set_new(object, "outputs", list_outputs(claims, s));
     return object;
 }
 
@@ -464,12 +445,8 @@ static int is_there(const char *folder, const char *name, const char *file)
 int attn_vector_files_done(const char *folder, const char *name, const struct attn_claims *claims,
                            const struct attn_case *c)
 {
-    const int wanted[ATTN_OUTPUTS] = {1,
-                                      claims->lse != ATTN_PLUGIN_LSE_ABSENT,
-                                      c->pass == ATTN_BACKWARD,
-                                      c->pass == ATTN_BACKWARD,
-                                      c->pass == ATTN_BACKWARD,
-                                      c->d_bias};
+    const int has_lse = claims->lse != ATTN_PLUGIN_LSE_ABSENT, backward = c->pass == ATTN_BACKWARD;
+    const int wanted[ATTN_OUTPUTS] = {1, has_lse, backward, backward, backward, c->d_bias};
     static const char *const whole[] = {"result.safetensors", "result.npz", "error.txt"};
     char file[40];
     for (int n = 0; n < 3; n++)
@@ -603,13 +580,6 @@ static void leave_out(const char *base, struct attn_error *err)
     size_t n = strlen(base);
     if (strncmp(err->text, base, n) == 0 && err->text[n] == '/')
         memmove(err->text, err->text + n + 1, strlen(err->text + n + 1) + 1);
-}
-
-static int is_wanted(const struct attn_claims *claims, const struct attn_setup *s,
-                     enum attn_output o)
-{
-    return s->tensor[ATTN_T_O + o].map != NULL &&
-           !(o == ATTN_LSE && claims->lse == ATTN_PLUGIN_LSE_ABSENT);
 }
 
 /* Results that nobody would look at: of an output that the case does not want, or given twice. */
