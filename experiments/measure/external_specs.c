@@ -220,7 +220,7 @@ enum attn_status attn_external_spec_afford(const struct attn_external_spec *e,
                                            int64_t *need, struct attn_error *err)
 {
     struct attn_problem problem;
-    struct attn_band band;
+    struct attn_given_mask given;
     snprintf(point->impl, sizeof point->impl, "%s", e->name);
     const char *route = e->route == ATTN_ROUTE_PLUGIN ? "plug-in" : "command";
     snprintf(point->family, sizeof point->family, "%s", route);
@@ -234,7 +234,7 @@ enum attn_status attn_external_spec_afford(const struct attn_external_spec *e,
         return status;
     attn_preflight_pairs(&problem, point);
     double mask_bytes = 0, sum = (double)*need; /* of all pairs: may be beyond int64 */
-    if (attn_claims_mask(&e->claims, &problem, &band) == ATTN_CLAIMS_BYTES)
+    if (attn_claims_mask(&e->claims, &problem, &given) == ATTN_CLAIMS_BYTES)
         mask_bytes = (double)c->batch * (double)c->heads * (double)c->n_query * (double)c->n_key;
     sum += mask_bytes;
     if (e->route == ATTN_ROUTE_FILES) /* theirs beside ours */

@@ -76,7 +76,7 @@ enum attn_status attn_point_open(struct attn_work *work, struct attn_error *err)
     const struct attn_claims *claims = work->claims;
     struct attn_point *p = &work->point;
     struct attn_case c = p->c;
-    struct attn_band band;
+    struct attn_given_mask given;
     unsigned needs;
     if (work->plugin != NULL && claims->layout == ATTN_PLUGIN_BLHD)
         c.layout = ATTN_LAYOUT_BLHD; /* the same numbers, where they need no copy */
@@ -88,7 +88,7 @@ enum attn_status attn_point_open(struct attn_work *work, struct attn_error *err)
     const struct attn_problem *problem = &work->setup.problem;
     if (status != ATTN_OK)
         attn_setup_close(&work->setup);
-    else if (attn_claims_mask(claims, problem, &band) == ATTN_CLAIMS_BYTES)
+    else if (attn_claims_mask(claims, problem, &given) == ATTN_CLAIMS_BYTES)
         p->mask_bytes = p->c.batch * p->c.heads * p->c.n_query * p->c.n_key;
     return status;
 }

@@ -48,39 +48,6 @@ static int64_t narrower(int64_t a, int64_t b)
     return a < 0 ? b : b < 0 || a < b ? a : b;
 }
 
-/* Bands and at most one documents(...), joined by &.  *list: behind its parenthesis, or NULL. */
-static int read_chain(const struct attn_mask *mask, struct attn_band *band, int *n_bands,
-                      const char **list)
-{
-    const struct attn_mask_shape *shape = attn_mask_shape(mask);
-    const char *at = attn_mask_text(mask);
-    *list = NULL;
-    for (*n_bands = 0;; at++) {
-        struct attn_band other;
-        if (*list == NULL && strncmp(at, "documents(", 10) == 0) {
-            *list = at + 10;
-            at += strcspn(at, ")") + 1;
-        } else if (!read_call(&at, shape, &other) ||
-                   (*n_bands > 0 && other.offset != band->offset)) {
-            return 0;
-        } else if ((*n_bands)++ == 0) {
-            *band = other;
-        } else {
-            band->left = narrower(band->left, other.left);
-            band->right = narrower(band->right, other.right);
-        }
-        if (*at != '&')
-            return *at == '\0';
-    }
-}
-
-int attn_band_of(const struct attn_mask *mask, struct attn_band *band)
-{
-    const char *list;
-    int n_bands;
-    return mask != NULL && read_chain(mask, band, &n_bands, &list) && list == NULL;
-}
-
 int attn_documents_next(const char **list, int64_t *n_query, int64_t *n_key)
 {
     char *end;
@@ -93,19 +60,42 @@ int attn_documents_next(const char **list, int64_t *n_query, int64_t *n_key)
     return 1;
 }
 
-enum attn_documents attn_documents_of(const struct attn_mask *mask, struct attn_band *band,
-                                      const char **list, int *is_self)
+int attn_chain_of(const struct attn_mask *mask, struct attn_chain *x)
 {
-    int n_bands;
+    const struct attn_mask_shape *shape = attn_mask_shape(mask);
+    const char *at = attn_mask_text(mask);
+    *x = (struct attn_chain){.is_self = 1};
+    for (;; at++) {
+        struct attn_band other;
+        if (x->documents == NULL && strncmp(at, "documents(", 10) == 0) {
+            x->documents = at + 10;
+            at += strcspn(at, ")") + 1;
+        } else if (!read_call(&at, shape, &other) ||
+                   (x->n_bands > 0 && other.offset != x->band.offset)) {
+            return 0;
+        } else if (x->n_bands++ == 0) {
+            x->band = other;
+        } else {
+            x->band.left = narrower(x->band.left, other.left);
+            x->band.right = narrower(x->band.right, other.right);
+        }
+        if (*at != '&')
+            break;
+    }
     int64_t n_query, n_key;
-    if (mask == NULL || !read_chain(mask, band, &n_bands, list) || *list == NULL)
-        return ATTN_DOCUMENTS_NONE;
-    *is_self = 1;
-    for (const char *at = *list; attn_documents_next(&at, &n_query, &n_key);)
-        *is_self &= n_query == n_key;
-    return n_bands == 0 ? ATTN_DOCUMENTS_ALONE
-           : *is_self   ? ATTN_DOCUMENTS_BAND
-                        : ATTN_DOCUMENTS_NONE;
+    for (const char *list = x->documents;
+         list != NULL && attn_documents_next(&list, &n_query, &n_key);)
+        x->is_self &= n_query == n_key;
+    return *at == '\0';
+}
+
+int attn_band_of(const struct attn_mask *mask, struct attn_band *band)
+{
+    struct attn_chain chain;
+    if (mask == NULL || !attn_chain_of(mask, &chain) || chain.documents != NULL)
+        return 0;
+    *band = chain.band;
+    return 1;
 }
 
 int attn_mask_has_empty_rows(const struct attn_mask *mask, int64_t batch, int64_t heads,

@@ -9,17 +9,19 @@ struct attn_band {
     int64_t offset, left, right;
 };
 
-/* 1 when the mask is causal(A), window(l,r,A), or these joined by & under one alignment. */
-int attn_band_of(const struct attn_mask *mask, struct attn_band *band);
-
-/* Documents, packed one behind the other: the mask is documents(...), alone, or joined by & to a
- * band that means the same inside each of them (which it does where every document has as many
- * queries as keys).  *list: the lengths, for attn_documents_next; *is_self: as many queries as
- * keys. */
-enum attn_documents { ATTN_DOCUMENTS_NONE, ATTN_DOCUMENTS_ALONE, ATTN_DOCUMENTS_BAND };
-enum attn_documents attn_documents_of(const struct attn_mask *mask, struct attn_band *band,
-                                      const char **list, int *is_self);
+/* Bands under one alignment and at most one documents(...), packed one behind the other, joined by
+ * &.  1 when a mask is such a chain. */
+struct attn_chain {
+    int n_bands;
+    struct attn_band band; /* all of them together */
+    const char *documents; /* their lengths, for attn_documents_next; NULL: there are none */
+    int is_self; /* each document has as many queries as keys: a band means the same in all */
+};
+int attn_chain_of(const struct attn_mask *mask, struct attn_chain *chain);
 int attn_documents_next(const char **list, int64_t *n_query, int64_t *n_key); /* 0: no more */
+
+/* 1 when it is bands alone; mask may be NULL. */
+int attn_band_of(const struct attn_mask *mask, struct attn_band *band);
 
 /* Whether some query sees no key at all. */
 int attn_mask_has_empty_rows(const struct attn_mask *mask, int64_t batch, int64_t heads,

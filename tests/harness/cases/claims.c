@@ -43,45 +43,6 @@ static int aligned(const struct attn_claims *claims, const struct attn_problem *
                                                      : 1;
 }
 
-/* What a packed batch makes of the mask's documents.  ALiBi counts from the start of a batch entry:
- * the same inside documents that have as many queries as keys, another number in each of others. */
-static enum attn_documents documents(const struct attn_claims *claims, const struct attn_problem *p,
-                                     struct attn_band *band, int *is_self)
-{
-    const char *list;
-    if (claims->layout != ATTN_CLAIMS_THD)
-        return ATTN_DOCUMENTS_NONE;
-    enum attn_documents found = attn_documents_of(p->mask, band, &list, is_self);
-    return found != ATTN_DOCUMENTS_NONE && !*is_self && p->bias.kind == ATTN_BIAS_ALIBI
-               ? ATTN_DOCUMENTS_NONE
-               : found;
-}
-
-int attn_claims_cuts(const struct attn_claims *claims, const struct attn_problem *p)
-{
-    struct attn_band band;
-    int is_self;
-    return documents(claims, p, &band, &is_self) != ATTN_DOCUMENTS_NONE;
-}
-
-/* Whatever its alignment. */
-static int any_band(const struct attn_claims *claims, const struct attn_problem *p,
-                    struct attn_band *band)
-{
-    int is_self;
-    return attn_band_of(p->mask, band) ||
-           documents(claims, p, band, &is_self) == ATTN_DOCUMENTS_BAND;
-}
-
-enum attn_claims_mask attn_claims_mask(const struct attn_claims *claims,
-                                       const struct attn_problem *p, struct attn_band *band)
-{
-    int is_self;
-    if (attn_mask_is_none(p->mask) || documents(claims, p, band, &is_self) == ATTN_DOCUMENTS_ALONE)
-        return ATTN_CLAIMS_NO_MASK;
-    return attn_claims_band(claims, p, band) ? ATTN_CLAIMS_BAND : ATTN_CLAIMS_BYTES;
-}
-
 /* Which claim a band wants: causal code knows no window, and no offset but the two usual ones. */
 static unsigned claim_of(const struct attn_problem *p, const struct attn_band *band)
 {
@@ -89,17 +50,34 @@ static unsigned claim_of(const struct attn_problem *p, const struct attn_band *b
     return band->left < 0 && band->right == 0 && usual ? ATTN_PLUGIN_CAUSAL : ATTN_PLUGIN_BAND;
 }
 
-int attn_claims_band(const struct attn_claims *claims, const struct attn_problem *p,
-                     struct attn_band *band)
+enum attn_claims_mask attn_claims_mask(const struct attn_claims *claims,
+                                       const struct attn_problem *p, struct attn_given_mask *given)
 {
-    if (!any_band(claims, p, band) || !(claims->bits & claim_of(p, band)) ||
-        !aligned(claims, p, band))
-        return 0;
-    if (claims->window == ATTN_PLUGIN_WINDOW_WITH_SELF) {
-        band->left += band->left >= 0;
-        band->right += band->right >= 0;
+    struct attn_chain chain;
+    *given = (struct attn_given_mask){.claim = ATTN_PLUGIN_DENSE, .is_self = 1};
+    if (attn_mask_is_none(p->mask))
+        return ATTN_CLAIMS_NO_MASK;
+    int is_chain = attn_chain_of(p->mask, &chain);
+    /* ALiBi counts from the start of a batch entry: the same inside documents that have as many
+     * queries as keys, another number in each of others. */
+    if (is_chain && claims->layout == ATTN_CLAIMS_THD && chain.documents != NULL &&
+        (chain.is_self || (chain.n_bands == 0 && p->bias.kind != ATTN_BIAS_ALIBI))) {
+        given->documents = chain.documents;
+        given->is_self = chain.is_self;
     }
-    return 1;
+    if (given->documents != NULL && chain.n_bands == 0)
+        return ATTN_CLAIMS_NO_MASK;
+    if (!is_chain || chain.documents != given->documents)
+        return ATTN_CLAIMS_BYTES;
+    given->claim = claim_of(p, &chain.band);
+    if (!(claims->bits & given->claim) || !aligned(claims, p, &chain.band))
+        return ATTN_CLAIMS_BYTES;
+    given->band = chain.band;
+    if (claims->window == ATTN_PLUGIN_WINDOW_WITH_SELF) {
+        given->band.left += chain.band.left >= 0;
+        given->band.right += chain.band.right >= 0;
+    }
+    return ATTN_CLAIMS_BAND;
 }
 
 static int has_empty(const struct attn_setup *s)
@@ -110,32 +88,20 @@ static int has_empty(const struct attn_setup *s)
            attn_mask_has_empty_rows(p->mask, p->batch, p->heads, p->n_query, p->n_key);
 }
 
-/* A mask comes as numbers where it can; who claims no bytes must take it as numbers. */
-static unsigned mask_needs(const struct attn_claims *claims, const struct attn_problem *p)
-{
-    struct attn_band band;
-    int is_band = any_band(claims, p, &band);
-    unsigned wants = is_band ? claim_of(p, &band) : ATTN_PLUGIN_DENSE;
-    return attn_claims_band(claims, p, &band) || !(claims->bits & ATTN_PLUGIN_DENSE)
-               ? wants
-               : ATTN_PLUGIN_DENSE;
-}
-
 unsigned attn_claims_needed(const struct attn_claims *claims, const struct attn_setup *s,
                             enum attn_route route)
 {
     const struct attn_case *c = &s->given;
     const struct attn_problem *p = &s->problem;
-    struct attn_band band;
-    unsigned needs = attn_problem_needs(p);
-    int is_self = 1;
-    enum attn_documents cut = documents(claims, p, &band, &is_self);
-    int masked = (needs & ATTN_CAP_MASK) != 0 && cut != ATTN_DOCUMENTS_ALONE;
-    needs &= ~(unsigned)ATTN_CAP_MASK;
-    if (cut != ATTN_DOCUMENTS_NONE && !is_self)
+    struct attn_given_mask given;
+    unsigned needs = attn_problem_needs(p) & ~(unsigned)ATTN_CAP_MASK;
+    enum attn_claims_mask how = attn_claims_mask(claims, p, &given);
+    int masked = how != ATTN_CLAIMS_NO_MASK;
+    if (!given.is_self)
         needs |= ATTN_PLUGIN_CROSS;
-    if (masked)
-        needs |= mask_needs(claims, p);
+    if (masked) /* as numbers where it can; who claims no bytes must take it as numbers */
+        needs |= how == ATTN_CLAIMS_BAND || !(claims->bits & ATTN_PLUGIN_DENSE) ? given.claim
+                                                                                : ATTN_PLUGIN_DENSE;
     if (c->pass == ATTN_BACKWARD)
         needs |= ATTN_PLUGIN_BACKWARD;
     if (c->d_bias)
@@ -185,7 +151,7 @@ enum attn_status attn_claims_allow(const struct attn_claims *claims, const struc
                                    enum attn_route route, unsigned *needs, struct attn_error *err)
 {
     char names[256];
-    struct attn_band band;
+    struct attn_given_mask given;
     *needs = attn_claims_needed(claims, s, route);
     list_words(*needs & ~claims->bits, ATTN_CLAIMS, attn_claim_name, names, sizeof names);
     if (names[0] != '\0')
@@ -199,7 +165,7 @@ enum attn_status attn_claims_allow(const struct attn_claims *claims, const struc
                          "%s is not something that an external implementation can be asked for",
                          s->given.threads > 1 ? "a number of threads" : "a bias of another type");
     if (*needs & (ATTN_PLUGIN_BAND | ATTN_PLUGIN_CAUSAL) &&
-        !attn_claims_band(claims, &s->problem, &band))
+        attn_claims_mask(claims, &s->problem, &given) != ATTN_CLAIMS_BAND)
         return attn_fail(err, ATTN_ENOTSUP, "not claimed: causal or window masks aligned as %s",
                          attn_mask_text(s->problem.mask));
     return ATTN_OK;

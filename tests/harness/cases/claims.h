@@ -55,18 +55,18 @@ unsigned attn_claims_needed(const struct attn_claims *claims, const struct attn_
 enum attn_status attn_claims_allow(const struct attn_claims *claims, const struct attn_setup *setup,
                                    enum attn_route route, unsigned *needs, struct attn_error *err);
 
-/* Whether the mask's documents become documents of a packed batch, and so vanish from the mask. */
-int attn_claims_cuts(const struct attn_claims *claims, const struct attn_problem *problem);
-
-/* How a mask is given.  As a band: in the claims' own counting, inside each document where the
- * batch is packed. */
+/* How a mask is given: not at all, in numbers, or as bytes. */
 enum attn_claims_mask { ATTN_CLAIMS_NO_MASK, ATTN_CLAIMS_BAND, ATTN_CLAIMS_BYTES };
+struct attn_given_mask {
+    struct attn_band band; /* in the claims' own counting, inside each document of a packed batch */
+    unsigned claim; /* that it needs: CAUSAL or BAND if it is one, whatever is claimed; DENSE */
+    const char *documents; /* of the mask, where they become documents of a packed batch and so
+                              vanish from it (band.h); or NULL */
+    int is_self;           /* 0: some of these have other numbers of queries than of keys */
+};
 enum attn_claims_mask attn_claims_mask(const struct attn_claims *claims,
-                                       const struct attn_problem *problem, struct attn_band *band);
-
-/* The band to be given for this mask, in the claims' own counting; 0: it goes as bytes. */
-int attn_claims_band(const struct attn_claims *claims, const struct attn_problem *problem,
-                     struct attn_band *band);
+                                       const struct attn_problem *problem,
+                                       struct attn_given_mask *given);
 
 /* The declared precisions, for the bound. */
 void attn_claims_precision(const struct attn_claims *claims, const struct attn_problem *problem,

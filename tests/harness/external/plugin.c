@@ -212,12 +212,11 @@ static enum attn_status give_bytes(struct work *w)
 
 static enum attn_status give_mask(struct work *w)
 {
-    const struct attn_problem *p = w->p;
-    struct attn_band band;
-    if (p->mask == NULL || attn_mask_is_none(p->mask))
-        return ATTN_OK;
-    if (!attn_claims_band(&w->plugin->claims, p, &band))
-        return give_bytes(w);
+    struct attn_given_mask given;
+    enum attn_claims_mask how = attn_claims_mask(&w->plugin->claims, w->p, &given);
+    if (how != ATTN_CLAIMS_BAND)
+        return how == ATTN_CLAIMS_BYTES ? give_bytes(w) : ATTN_OK;
+    const struct attn_band band = given.band;
     int with_self = w->plugin->claims.window == ATTN_PLUGIN_WINDOW_WITH_SELF;
     w->call.banded = 1;
     w->call.causal = band.right == with_self;

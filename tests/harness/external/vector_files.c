@@ -80,11 +80,9 @@ static enum attn_status gather_starts(const struct attn_claims *claims,
                                       struct attn_file_tensor starts[2], struct attn_error *err)
 {
     static const char *const name[2] = {"cu_seqlens_q", "cu_seqlens_k"};
-    const char *list = NULL;
-    struct attn_band band;
-    int is_self;
-    if (attn_claims_cuts(claims, p))
-        attn_documents_of(p->mask, &band, &list, &is_self);
+    struct attn_given_mask given;
+    attn_claims_mask(claims, p, &given);
+    const char *list = given.documents;
     if (p->n_query > INT32_MAX / (p->batch + 1) || p->n_key > INT32_MAX / (p->batch + 1))
         return attn_fail(err, ATTN_ENOTSUP,
                          "more tokens than cu_seqlens, which are i32, can count");
@@ -157,8 +155,8 @@ static enum attn_status gather_all(const struct attn_claims *claims, const struc
     for (int slot = ATTN_T_Q; slot < ATTN_T_O && status == ATTN_OK; slot++)
         if (s->tensor[slot].map != NULL)
             status = gather(&s->tensor[slot], slot, claims, &list[(*n)++], err);
-    struct attn_band band;
-    if (status == ATTN_OK && attn_claims_mask(claims, &s->problem, &band) == ATTN_CLAIMS_BYTES)
+    struct attn_given_mask given;
+    if (status == ATTN_OK && attn_claims_mask(claims, &s->problem, &given) == ATTN_CLAIMS_BYTES)
         status = gather_mask(claims, &s->problem, &list[(*n)++], err);
     if (status == ATTN_OK && claims->layout == ATTN_CLAIMS_THD) {
         status = gather_starts(claims, &s->problem, &list[*n], err);
@@ -185,8 +183,9 @@ static json_t *integer_or_null(int applies, int64_t value)
 static json_t *describe_mask(const struct attn_claims *claims, const struct attn_problem *p)
 {
     static const char *const word[] = {"none", "band", "dense"};
-    struct attn_band band = {0};
-    enum attn_claims_mask how = attn_claims_mask(claims, p, &band);
+    struct attn_given_mask given;
+    enum attn_claims_mask how = attn_claims_mask(claims, p, &given);
+    const struct attn_band band = given.band;
     int is_band = how == ATTN_CLAIMS_BAND;
     int self = claims->window == ATTN_PLUGIN_WINDOW_WITH_SELF;
     return json_pack("{s:s, s:s?, s:o, s:o, s:o, s:o}", "mask", word[how], "mask_text",
