@@ -23,9 +23,6 @@ START_TEST(tiers_nest)
     ck_assert_ptr_null(attn_tier_at(ATTN_TIER_QUICK, quick));
     ck_assert_ptr_null(attn_tier_at(ATTN_TIER_FULL, full));
     ck_assert_ptr_null(attn_tier_at(ATTN_TIER_FULL, -1));
-    ck_assert_int_eq(attn_tier_find("quick"), ATTN_TIER_QUICK);
-    ck_assert_int_eq(attn_tier_find("full"), ATTN_TIER_FULL);
-    ck_assert_int_eq(attn_tier_find("huge"), -1);
     ck_assert_str_eq(attn_tier_name(ATTN_TIER_FULL), "full");
 }
 END_TEST

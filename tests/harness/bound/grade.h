@@ -35,10 +35,6 @@ struct attn_grade {
     double bias;  /* mean over rows of (error of O) / T2, times sqrt(rows)     */
 };
 
-/* Why a fill is graded or looked at for bias; NULL: it is not. */
-const char *attn_grade_reason(enum attn_fill fill);
-const char *attn_bias_reason(enum attn_fill fill);
-
 /* Grade whole outputs got[ATTN_OUTPUTS] (data == NULL: not there).  inputs->kept has to be
  * there. */
 enum attn_status attn_grade_outputs(const struct attn_problem *problem,

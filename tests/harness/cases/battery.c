@@ -65,14 +65,6 @@ const char *attn_tier_name(enum attn_tier tier)
     return (unsigned)tier < ATTN_TIERS ? tier_name[tier] : "unknown";
 }
 
-int attn_tier_find(const char *name)
-{
-    for (int tier = 0; tier < ATTN_TIERS; tier++)
-        if (strcmp(tier_name[tier], name) == 0)
-            return tier;
-    return -1;
-}
-
 int attn_tier_count(enum attn_tier tier)
 {
     return (tier == ATTN_TIER_QUICK ? QUICK : BY_HAND) + made_for(tier)->n;

@@ -124,7 +124,6 @@ void attn_case_print(const struct attn_case *c, char text[ATTN_CASE_TEXT]);
 enum attn_tier { ATTN_TIER_QUICK, ATTN_TIER_FULL };
 enum { ATTN_TIERS = 2 };
 const char *attn_tier_name(enum attn_tier tier); /* "quick", "full" */
-int attn_tier_find(const char *name);            /* -1 when unknown */
 
 struct attn_battery_case {
     const char *name, *text, *ids, *why; /* ids: the catalogued bugs it stands for (docs/bugs.md) */

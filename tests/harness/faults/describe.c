@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tests/harness/faults/faults.h"
+#include "tests/harness/files/fileio.h"
 
 /* Failing elements of one output: how many, in which range of each axis, and of what kind. */
 struct pattern {
@@ -80,15 +81,13 @@ int64_t attn_tail_of(int64_t low, int64_t high, int64_t n)
 static void put_cause(int whole, int ranked, int64_t low, int64_t high, int64_t n, char *text,
                       size_t size)
 {
-    int64_t tile = attn_tail_of(low, high, n);
-    if (tile > 0 && whole) {
-        snprintf(text, size, " (the tail of a tile of %lld)", (long long)tile);
-        return;
-    }
-    for (int64_t ranks = 2; ranks <= 8 && ranked; ranks++)
+    int64_t tile = whole ? attn_tail_of(low, high, n) : 0;
+    if (tile > 0)
+        attn_append(text, size, " (the tail of a tile of %lld)", (long long)tile);
+    for (int64_t ranks = 2; ranks <= 8 && ranked && tile == 0; ranks++)
         for (int64_t r = 0; r < ranks && n % ranks == 0; r++)
             if (low == r * n / ranks && high == (r + 1) * n / ranks - 1) {
-                snprintf(text, size, " (shard %lld of %lld)", (long long)r, (long long)ranks);
+                attn_append(text, size, " (shard %lld of %lld)", (long long)r, (long long)ranks);
                 return;
             }
 }
@@ -101,20 +100,17 @@ static void put_range(const struct attn_failed_run *run, const struct pattern *x
     const char *const axis[4] = {"batch", "head", o == ATTN_DK || o == ATTN_DV ? "key" : "query",
                                  "feature"};
     int whole = x->low[3] == 0 && x->high[3] == n[3] - 1;
-    size_t used = 0;
     text[0] = '\0';
     for (int a = 0; a < 4; a++) {
         long long low = x->low[a], high = x->high[a];
         if (low == 0 && high == n[a] - 1)
             continue;
         if (low == high)
-            snprintf(text + used, size - used, ", %s %lld only", axis[a], low);
+            attn_append(text, size, ", %s %lld only", axis[a], low);
         else
-            snprintf(text + used, size - used, ", %s %lld to %lld only", axis[a], low, high);
-        used = strlen(text);
+            attn_append(text, size, ", %s %lld to %lld only", axis[a], low, high);
         if (a == 1 || a == 2)
-            put_cause(whole, run->ranks > 1, low, high, n[a], text + used, size - used);
-        used = strlen(text);
+            put_cause(whole, run->ranks > 1, low, high, n[a], text, size);
     }
 }
 
@@ -163,7 +159,6 @@ static void describe(const struct attn_failed_run *run, enum attn_output o,
 
 void attn_describe_where(const struct attn_failed_run *run, char *text, size_t size)
 {
-    size_t used = 0;
     text[0] = '\0';
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
         struct pattern x;
@@ -172,9 +167,9 @@ void attn_describe_where(const struct attn_failed_run *run, char *text, size_t s
             continue;
         look(run, (enum attn_output)o, &x);
         put_range(run, &x, (enum attn_output)o, range, sizeof range);
-        if (x.bad > 0 && range[0] != '\0' && used < size)
-            used += (size_t)snprintf(text + used, size - used, "%s%s:%s", used > 0 ? "; " : "",
-                                     attn_output_name((enum attn_output)o), range + 1);
+        if (x.bad > 0 && range[0] != '\0')
+            attn_append(text, size, "%s%s:%s", text[0] != '\0' ? "; " : "",
+                        attn_output_name((enum attn_output)o), range + 1);
     }
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tests/harness/faults/faults.h"
+#include "tests/harness/files/fileio.h"
 
 /* ---- the failed run ------------------------------------------------------------------------- */
 
@@ -183,11 +184,9 @@ static void look_further(const struct attn_spec *spec, const struct attn_claims 
     attn_rerun_without(spec, claims, c, part[2], sizeof part[2]);
     for (int n = 2; n >= 0; n--)
         d->fault = part[n][0] != '\0' ? fault[n] : d->fault;
-    for (int n = 0; n < 3; n++) {
-        size_t used = strlen(whole);
+    for (int n = 0; n < 3; n++)
         if (part[n][0] != '\0')
-            snprintf(whole + used, sizeof whole - used, "%s%.199s", used > 0 ? "; " : "", part[n]);
-    }
+            attn_append(whole, sizeof whole, "%s%.199s", whole[0] != '\0' ? "; " : "", part[n]);
     if (whole[0] != '\0')
         snprintf(d->text, sizeof d->text, "%.255s", whole);
 }

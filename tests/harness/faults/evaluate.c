@@ -213,24 +213,15 @@ static int is_mistaken(const struct attn_evaluation *x, enum attn_fault_of of)
 static int64_t kv_head(const struct attn_evaluation *x, int64_t h, enum attn_fault_of of)
 {
     int64_t G = x->p->kv_heads, r = group_of(x->p);
-    switch (is_mistaken(x, of) ? x->f->step : ATTN_STEP_NONE) {
-    case ATTN_STEP_HEAD_MODULO:
-        return h % G;
-    case ATTN_STEP_HEAD_DIVIDED:
-        return h / G % G;
-    case ATTN_STEP_HEAD_FIRST:
-        return 0;
-    case ATTN_STEP_HEAD_NEXT:
-        return (h / r + 1) % G;
-    case ATTN_STEP_HEAD_CLIPPED:
-        return h < G ? h : G - 1;
-    case ATTN_STEP_HEAD_STRIDED:
-        return (h % r * r + h / r) % G;
-    case ATTN_STEP_HEAD_FIXED:
-        return x->f->lo;
-    default:
-        return h / r;
-    }
+    enum attn_fault_step step = is_mistaken(x, of) ? x->f->step : ATTN_STEP_NONE;
+    return step == ATTN_STEP_HEAD_MODULO    ? h % G
+           : step == ATTN_STEP_HEAD_DIVIDED ? h / G % G
+           : step == ATTN_STEP_HEAD_FIRST   ? 0
+           : step == ATTN_STEP_HEAD_NEXT    ? (h / r + 1) % G
+           : step == ATTN_STEP_HEAD_CLIPPED ? (h < G ? h : G - 1)
+           : step == ATTN_STEP_HEAD_STRIDED ? (h % r * r + h / r) % G
+           : step == ATTN_STEP_HEAD_FIXED   ? x->f->lo
+                                            : h / r;
 }
 
 /* The row of K (or V) that query i of head h takes for key j. */
@@ -301,32 +292,19 @@ static double score(struct attn_evaluation *x, int64_t b, int64_t h, int64_t i, 
     if (is(x, ATTN_STEP_DOT_LIMIT) && fabs(dot) > x->f->value)
         dot = copysign((double)INFINITY, dot);
     double s = x->raw[j] = (is(x, ATTN_STEP_SCALE) ? x->f->value : x->p->scale) * dot;
-    switch (x->f->step) {
-    case ATTN_STEP_NO_CAP:
-        return s + more;
-    case ATTN_STEP_CAP_BIAS:
-        return cap(s + more, c);
-    case ATTN_STEP_CAP_PRODUCT:
-        return s * tanh(s / c) + more;
-    default:
-        return cap(s, c) + more;
-    }
+    return is(x, ATTN_STEP_CAP_BIAS)      ? cap(s + more, c)
+           : is(x, ATTN_STEP_CAP_PRODUCT) ? s * tanh(s / c) + more
+                                          : (is(x, ATTN_STEP_NO_CAP) ? s : cap(s, c)) + more;
 }
 
 static double hidden_score(struct attn_evaluation *x, int64_t b, int64_t h, int64_t i, int64_t j)
 {
-    double s;
-    switch (x->f->step) {
-    case ATTN_STEP_CAP_MASK:
-        return -x->p->softcap;
-    case ATTN_STEP_HIDDEN:
-        return x->f->value;
-    case ATTN_STEP_HIDDEN_ADDED: /* a large one swallows the score */
-        s = score(x, b, h, i, j) + x->f->value;
-        return x->p->dtype == ATTN_F64 ? s : (double)(float)s;
-    default:
-        return minus_inf;
-    }
+    if (!is(x, ATTN_STEP_HIDDEN_ADDED))
+        return is(x, ATTN_STEP_CAP_MASK) ? -x->p->softcap
+               : is(x, ATTN_STEP_HIDDEN) ? x->f->value
+                                         : minus_inf;
+    double s = score(x, b, h, i, j) + x->f->value; /* a large one swallows the score */
+    return x->p->dtype == ATTN_F64 ? s : (double)(float)s;
 }
 
 static int has_no_max(const struct attn_evaluation *x)

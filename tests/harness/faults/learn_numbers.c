@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tests/harness/faults/faults.h"
+#include "tests/harness/files/fileio.h"
 
 /* ---- delta ---------------------------------------------------------------------------------- */
 
@@ -147,15 +148,14 @@ static int put_line(const struct attn_failed_run *run, enum attn_output o, char 
 int attn_learn_lines(struct attn_failed_run *run)
 {
     char part[80];
-    size_t used = 0;
+    run->text[0] = '\0';
     int end = run->backward ? ATTN_OUTPUTS : ATTN_DQ;
     for (int o = run->backward ? ATTN_DQ : ATTN_O; o < end; o++) {
         if (!run->failing[o] || run->truth.tensor[o].want == NULL)
             continue;
         if (!put_line(run, (enum attn_output)o, part, sizeof part))
             return 0;
-        used += (size_t)snprintf(run->text + used, run->size - used, "%s %s",
-                                 used == 0 ? "fits" : " and", part);
+        attn_append(run->text, run->size, "%s %s", run->text[0] == '\0' ? "fits" : " and", part);
     }
-    return used > 0;
+    return run->text[0] != '\0';
 }

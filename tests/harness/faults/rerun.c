@@ -8,6 +8,7 @@
 
 #include "ref/problem.h"
 #include "tests/harness/faults/faults.h"
+#include "tests/harness/files/fileio.h"
 
 /* ---- one run -------------------------------------------------------------------------------- */
 
@@ -178,49 +179,49 @@ static int fill_tiles(struct attn_case *c, int which, char words[WORDS])
     }
 }
 
-/* Without one feature of the case; returns what that is called, NULL: it has none. */
+/* Without one feature of the case; returns what that is called, whether the case has it or not. */
 static const char *drop(struct attn_case *c, int which)
 {
-    const struct attn_case was = *c;
+    const char *bias = c->bias == ATTN_CASE_BIAS_ALIBI ? "ALiBi" : "the bias";
     switch (which) {
     case 0:
         c->layout = ATTN_LAYOUT_BHLD;
         c->offset = c->only = 0;
-        return was.layout != c->layout || was.offset != 0 ? "a layout that is not plain" : NULL;
+        return "a layout that is not plain";
     case 1:
         c->bias = ATTN_CASE_BIAS_NONE;
         c->d_bias = 0;
-        return was.bias == ATTN_CASE_BIAS_NONE    ? NULL
-               : was.bias == ATTN_CASE_BIAS_ALIBI ? "ALiBi"
-                                                  : "the bias";
+        return bias;
     case 2:
         c->softcap = 0;
-        return was.softcap > 0 ? "softcap" : NULL;
+        return "softcap";
     case 3:
         c->scale = (double)NAN;
-        return isnan(was.scale) ? NULL : "another scale than 1/sqrt(d)";
+        return "another scale than 1/sqrt(d)";
     case 4:
         c->d_lse = 0;
-        return was.d_lse ? "dLSE" : NULL;
+        return "dLSE";
     case 5:
         c->kv_heads = c->heads;
-        return was.kv_heads != was.heads ? "shared kv heads (H/G above 1)" : NULL;
+        return "shared kv heads (H/G above 1)";
     case 6:
         c->batch = 1;
-        return was.batch > 1 ? "more than one batch" : NULL;
+        return "more than one batch";
     default:
         snprintf(c->mask, sizeof c->mask, "none");
-        return strcmp(was.mask, "none") != 0 ? "keys hidden" : NULL;
+        return "keys hidden";
     }
 }
 
 static int make_plain(struct attn_case *c, int which, char words[WORDS])
 {
+    char before[ATTN_CASE_TEXT], after[ATTN_CASE_TEXT];
     if (which >= DROPS)
         return fill_tiles(c, which - DROPS, words);
-    const char *dropped = drop(c, which);
-    snprintf(words, WORDS, "%s", dropped != NULL ? dropped : "");
-    return dropped != NULL;
+    attn_case_print(c, before);
+    snprintf(words, WORDS, "%s", drop(c, which));
+    attn_case_print(c, after);
+    return strcmp(before, after) != 0;
 }
 
 /* The case, parsed again, so that what a mask cannot be made for is left out. */
@@ -260,8 +261,7 @@ int attn_rerun_without(const struct attn_spec *spec, const struct attn_claims *c
         if (tails & tail || !make_plain(&plain, which, words) || !passes(spec, claims, &plain))
             continue;
         tails |= tail;
-        size_t used = strlen(text);
-        snprintf(text + used, size - used, "%s%s", named++ > 0 ? ", " : "fails only with ", words);
+        attn_append(text, size, "%s%s", named++ > 0 ? ", " : "fails only with ", words);
     }
     return named;
 }
