@@ -98,12 +98,12 @@ END_TEST
 static const struct {
     const char *flags, *names;
 } wrong[] = {
-    {"-DDOES_LSE=1", "fits if LSE is base 2"},
-    {"-DSAYS_LSE=1 -DDOES_LSE=0", "fits if LSE is converted from base 2 once too often"},
-    {"-DSAYS_EMPTY=1 -DDOES_EMPTY=0", "fits if LSE is +inf for an empty row"},
+    {"-DDOES_LSE=1", "LSE is in base 2"},
+    {"-DSAYS_LSE=1 -DDOES_LSE=0", "LSE is converted from base 2 once too often"},
+    {"-DSAYS_EMPTY=1 -DDOES_EMPTY=0", "LSE is +inf for an empty row"},
     {"-DSAYS_BYTE=1 -DDOES_BYTE=0", "fits mask inverted"},
     {"-DSAYS_LAYOUT=1 -DDOES_LAYOUT=0 -DSTRIDES=0", "fits layout B"},
-    {"-DDOES_EMPTY=1", "fits if LSE is +inf for an empty row"},
+    {"-DDOES_EMPTY=1", "LSE is +inf for an empty row"},
     {"-DDOES_LAYOUT=1 -DSTRIDES=0", "fits layout BLHD"},
     {"-DDOES_BYTE=1", "fits mask inverted"},
     {"-DDOES_CAUSAL=1", "fits causal(tl)"},
@@ -142,7 +142,7 @@ static const struct {
     {"ADD_1E9", "mask-causal-back", "fits -1e+09 put or added in place of -inf for hidden scores"},
     {"ADD_1E9 -DLSE=ATTN_PLUGIN_LSE_ABSENT", "q4k3d2v3:causal(-1):f32:reveal:s1",
      "query [0,0,0] sees no key, and o has 0.33"},
-    {"NO_LOG", "length-15-17", "fits if LSE is m + l, without the logarithm"},
+    {"NO_LOG", "length-15-17", "LSE is m + l, without the logarithm"},
     {"TURNED", "length-15-17", "fits layout BLHD for the outputs alone"},
     {"TIMES", "length-15-17", "fits o times 1.25"},
     {"ONE_ELEMENT", "length-15-17", "; not recognised: 1 of "},

@@ -398,8 +398,7 @@ END_TEST
 static const struct {
     const char *from, *to, *says;
 } misdeclared[] = {
-    {"\"claims\"", "\"lse\": \"2\", \"claims\"",
-     "fits if LSE is converted from base 2 once too often"},
+    {"\"claims\"", "\"lse\": \"2\", \"claims\"", "LSE is converted from base 2 once too often"},
     {"\"claims\"", "\"mask_one\": \"hidden\", \"claims\"", "fits mask inverted"},
 };
 

@@ -8,15 +8,15 @@
 #include "ref/problem.h"
 #include "tests/harness/bound/agree.h"
 
-/* Fills of random signs in every sum (q.k, P V, dO.V, P^T dO): those of integers have exact scores,
- * of which only exp and P V round, those of HETERO three scales, of which each has its own bounds. */
+/* Fills of random signs in every sum (q.k, P V, dO.V, P^T dO).  The scores of INTEGER are exact:
+ * only exp and P V round.  HETERO has three scales, and its own bounds for each. */
 static int is_graded(enum attn_fill fill)
 {
     return fill == ATTN_FILL_NORMAL || fill == ATTN_FILL_INTEGER || fill == ATTN_FILL_HETERO;
 }
 
-/* Looked at for bias: V in [0.5, 1.5), and maxima that tie, so that P holds exact ones; V = 1, where
- * any error of O is one of the normaliser. */
+/* Looked at for bias: V in [0.5, 1.5) with maxima that tie, so that P holds exact ones; and V = 1,
+ * where any error of O is one of the normaliser. */
 static int may_lean(enum attn_fill fill)
 {
     return fill == ATTN_FILL_TIES || fill == ATTN_FILL_ONES;

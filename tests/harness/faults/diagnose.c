@@ -128,7 +128,7 @@ static enum attn_fault explain_one(struct attn_failed_run *run)
         if (o == ATTN_O)
             but |= 1u << ATTN_FAULT_KEYS | 1u << ATTN_FAULT_RANKS;
         enum attn_fault fault = explain(&one, but);
-        snprintf(run->text, run->size, "%s alone %s", attn_output_name((enum attn_output)o), text);
+        snprintf(run->text, run->size, "%s alone: %s", attn_output_name((enum attn_output)o), text);
         if (fault != ATTN_FAULT_NONE)
             return fault;
     }

@@ -1,4 +1,4 @@
-/* What a failing implementation looks like: "fits if LSE is base 2", "fits causal(tl)", "fits heads
+/* What a failing implementation looks like: "LSE is in base 2", "fits causal(tl)", "fits heads
  * mapped h mod G".
  *
  * A list of hypotheses, each a mistake or convention of real implementations (faults.def), is held

@@ -378,7 +378,9 @@ enum attn_fault attn_fault_recognise(struct attn_failed_run *run, unsigned but)
         for (int64_t n = rows[row].first; n <= rows[row].last && !(but >> rows[row].kind & 1);
              n = rows[row].doubles ? 2 * n : n + 1)
             if (set_up(run, row, n, &x) && fits(run, &x)) {
-                snprintf(run->text, run->size, "fits %s%s", x.words,
+                int is_sentence = strncmp(x.words, "if ", 3) == 0;
+                snprintf(run->text, run->size, "%s%s%s", is_sentence ? "" : "fits ",
+                         x.words + (is_sentence ? 3 : 0),
                          run->backward ? " (in the backward)" : "");
                 return rows[row].kind;
             }
