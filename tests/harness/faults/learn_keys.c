@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ref/problem.h"
 #include "tests/harness/faults/faults.h"
@@ -162,18 +163,17 @@ static int find(struct learner *x)
 
 /* ---- all rows ------------------------------------------------------------------------------- */
 
+/* What is said of a row: how its set differs, the first and last key that is lost or added, by how
+ * much its ends have moved outwards, and the true ends. */
+enum { HOW, LO, HI, LEFT, RIGHT, FIRST, LAST, FACTS };
+
 /* The sets of all failing rows against the true ones, and what they have in common. */
 struct common {
-    int64_t rows, b, h, i;     /* how many; the first of them                            */
-    enum how how;              /* of the first                                           */
-    int64_t lo, hi;            /* first and last key that is lost or added, of the first */
-    int64_t left, right;       /* by how much the ends of the first have moved outwards  */
-    int64_t first, last;       /* true ends of the first                                 */
-    int64_t low, high;         /* rows                                                   */
-    int same;                  /* lo and hi in all rows                                  */
-    int left_same, right_same; /* left, right in all rows                                */
-    int diagonal;              /* true ends differ between rows                          */
-    int64_t tile;              /* lost are whole tiles of so many, visible in part; or 0 */
+    int64_t rows, b, h, i; /* how many; the first of them */
+    int64_t low, high;     /* rows */
+    int64_t tile;          /* lost are whole tiles of so many, visible in part; or 0 */
+    int64_t of[FACTS];     /* of the first */
+    int same[FACTS];       /* of all */
 };
 
 static void ends(const char *set, int64_t n, int64_t *first, int64_t *last)
@@ -216,14 +216,13 @@ static void take(struct common *c, const struct learner *x)
         hi = x->seen[j] != x->got[j] ? j : hi;
     }
     enum how how = added == 0 ? LOST : lost == 0 ? ADDED : REPLACED;
-    int64_t left = first - got_first, right = got_last - last;
-    if (c->rows++ == 0)
-        *c = (struct common){1,     x->b, x->h, x->i, how, lo, hi, left, right,
-                             first, last, x->i, x->i, 1,   1,  1,  0,    64};
-    c->same &= how == c->how && lo == c->lo && hi == c->hi;
-    c->left_same &= left == c->left;
-    c->right_same &= right == c->right;
-    c->diagonal |= last != c->last || first != c->first;
+    const int64_t now[FACTS] = {how, lo, hi, first - got_first, got_last - last, first, last};
+    if (c->rows++ == 0) {
+        *c = (struct common){1, x->b, x->h, x->i, x->i, x->i, 64, {0}, {0}};
+        memcpy(c->of, now, sizeof now);
+    }
+    for (int f = 0; f < FACTS; f++)
+        c->same[f] = (c->rows == 1 || c->same[f]) && now[f] == c->of[f];
     c->low = x->i < c->low ? x->i : c->low;
     c->high = x->i > c->high ? x->i : c->high;
     while (c->tile > 0 && (how != LOST || c->tile < 8 || !loses_partial(x, c->tile)))
@@ -235,34 +234,36 @@ static void describe(const struct common *c, const struct attn_problem *p, char 
     static const char *const verb[] = {"loses", "sees", "loses some and sees other of"};
     static const char *const end[] = {", which the mask shows", ": not what the mask says",
                                       ": not what the mask says"};
-    long long lo = c->lo, hi = c->hi, tail = attn_tail_of(c->low, c->high, p->n_query);
-    int moved = c->diagonal && c->left_same && c->right_same;
+    const long long lo = c->of[LO], hi = c->of[HI], left = c->of[LEFT], right = c->of[RIGHT];
+    long long tail = attn_tail_of(c->low, c->high, p->n_query);
+    int how = (int)c->of[HOW], same = c->same[HOW] && c->same[LO] && c->same[HI];
+    int moved = !(c->same[FIRST] && c->same[LAST]) && c->same[LEFT] && c->same[RIGHT];
     if (c->tile > 0)
         snprintf(text, size, "fits tiles of %lld keys that are visible in part taken for hidden",
                  (long long)c->tile);
-    else if (c->same && c->how == LOST && c->hi == p->n_key - 1)
+    else if (same && how == LOST && hi == p->n_key - 1)
         snprintf(text, size, "fits keys %lld to %lld lost: the last %lld%s", lo, hi, hi - lo + 1,
-                 c->lo == p->n_query ? " (as many are read as there are queries)" : "");
-    else if (c->same && c->how == LOST)
+                 lo == p->n_query ? " (as many are read as there are queries)" : "");
+    else if (same && how == LOST)
         snprintf(text, size, "fits keys %lld to %lld lost in every row that fails", lo, hi);
-    else if (moved && c->left == 0 && c->right != 0)
-        snprintf(text, size, "fits a diagonal %lld keys too far to the %s%s",
-                 (long long)llabs(c->right), c->right > 0 ? "right" : "left",
-                 llabs(c->right) == llabs(p->n_key - p->n_query) ? ": aligned at the other corner"
-                                                                 : "");
-    else if (moved && c->left != 0)
-        snprintf(text, size, "fits a window %lld keys too %s on the left",
-                 (long long)llabs(c->left), c->left > 0 ? "long" : "short");
+    else if (moved && left == 0 && right != 0)
+        snprintf(text, size, "fits a diagonal %lld keys too far to the %s%s", llabs(right),
+                 right > 0 ? "right" : "left",
+                 llabs(right) == llabs(p->n_key - p->n_query) ? ": aligned at the other corner"
+                                                              : "");
+    else if (moved && left != 0)
+        snprintf(text, size, "fits a window %lld keys too %s on the left", llabs(left),
+                 left > 0 ? "long" : "short");
     else if (tail > 0)
         snprintf(text, size,
                  "fits queries %lld to %lld (the tail of a tile of %lld) under another mask: the "
                  "first %s keys %lld to %lld",
-                 (long long)c->low, (long long)c->high, tail, verb[c->how], lo, hi);
+                 (long long)c->low, (long long)c->high, tail, verb[how], lo, hi);
     else
         snprintf(text, size,
                  "fits query [%lld,%lld,%lld], and %lld like it, that %s keys %lld to %lld%s",
                  (long long)c->b, (long long)c->h, (long long)c->i, (long long)c->rows - 1,
-                 verb[c->how], lo, hi, end[c->how]);
+                 verb[how], lo, hi, end[how]);
 }
 
 static int learn(struct attn_failed_run *run, struct learner *x)

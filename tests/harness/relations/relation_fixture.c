@@ -323,6 +323,14 @@ static void compare(struct attn_fixture *f, const struct attn_relation_plan *pla
 
 /* ---- a plan ---------------------------------------------------------------------------------- */
 
+void attn_fixture_tall(struct attn_fixture_shape *s, int trial)
+{
+    const int64_t q = s->q;
+    (void)trial;
+    s->q = s->k;
+    s->k = q;
+}
+
 static int open_trial(struct attn_fixture *f, const struct attn_relation_plan *plan, int trial)
 {
     struct attn_fixture_shape shape = f->shape;
@@ -357,6 +365,7 @@ static void run_trials(struct attn_fixture *f, const struct attn_relation_plan *
 
 void attn_fixture_follow(struct attn_fixture *f, const struct attn_relation_plan *plan)
 {
+    f->second = plan->second;
     if (!attn_fixture_needs(f, plan->needs) || !open_trial(f, plan, 0))
         return;
     for (int n = 1; n < plan->trials; n++)

@@ -36,6 +36,7 @@ struct attn_fixture {
     unsigned needs;                   /* the claims that were asked for                       */
     struct attn_fixture_shape shape;  /* what the relation is run on                          */
     struct attn_trial trial[ATTN_TRIALS];
+    int second;   /* of the plan that is followed                         */
     void *arg;    /* the relation's own                                   */
     double slack; /* the relation's own: allowed beyond the bounds        */
 };
@@ -75,7 +76,8 @@ struct attn_relation_plan {
     struct {
         const char *mask, *fill, *fields;
     } own[ATTN_TRIALS];
-    int exact;                                                             /* every equation is */
+    int exact;  /* every equation is */
+    int second; /* of two relations that share their functions: f->second */
     void (*shape)(struct attn_fixture_shape *shape, int trial);            /* NULL: as it is     */
     double (*change)(const struct attn_fixture_input *in);                 /* NULL: nothing is   */
     int (*prepare)(struct attn_fixture *f);                                /* beyond the inputs;
@@ -89,6 +91,9 @@ extern const struct attn_relation_plan attn_relations_of_values[], attn_relation
     attn_relations_of_gradients[], attn_relations_of_state[], attn_relations_of_memory[];
 
 void attn_fixture_follow(struct attn_fixture *f, const struct attn_relation_plan *plan);
+
+/* For `shape`, beside causal(br): more queries than keys, so that some rows see nothing. */
+void attn_fixture_tall(struct attn_fixture_shape *shape, int trial);
 
 /* For `change`: what trial `trial` holds in the same tensor, column, batch and head, at `row`. */
 double attn_fixture_row(const struct attn_fixture_input *in, int trial, int64_t row);

@@ -14,15 +14,6 @@ static void dk_sums_to_zero(const struct attn_fixture *f, struct attn_equation *
     e->what = "sum of dk";
 }
 
-/* Causal with more queries than keys: some rows see nothing. */
-static void tall(struct attn_fixture_shape *s, int trial)
-{
-    const int64_t q = s->q;
-    (void)trial;
-    s->q = s->k;
-    s->k = q;
-}
-
 /* Element c of dO, summed over rows of a group for which `counts` says so. */
 static double sum_of_do(const struct attn_trial *t, const int64_t at[4],
                         int (*counts)(const struct attn_trial *t, const int64_t row[4], int64_t j))
@@ -71,34 +62,19 @@ static double inner(const struct attn_trial *t, enum attn_slot slot, enum attn_o
     return product;
 }
 
-/* One equation for a whole problem stands at the first element of O. */
-static int is_first(const struct attn_equation *e)
-{
-    return e->output == ATTN_O && (e->at[0] | e->at[1] | e->at[2] | e->at[3]) == 0;
-}
-
-static void euler(const struct attn_fixture *f, struct attn_equation *e)
+/* One equation for a whole problem stands at the first element of O: G3, and G4. */
+static void products(const struct attn_fixture *f, struct attn_equation *e)
 {
     const struct attn_trial *t = &f->trial[0];
-    e->skip = !is_first(e);
+    e->skip = e->output != ATTN_O || (e->at[0] | e->at[1] | e->at[2] | e->at[3]) != 0;
     if (e->skip)
         return;
     e->allowed = 0;
-    e->got = inner(t, ATTN_T_DO, ATTN_O, &e->allowed);
-    e->want = inner(t, ATTN_T_V, ATTN_DV, &e->allowed);
-    e->what = "<dO, O> against <V, dV>";
-}
-
-static void balance(const struct attn_fixture *f, struct attn_equation *e)
-{
-    const struct attn_trial *t = &f->trial[0];
-    e->skip = !is_first(e);
-    if (e->skip)
-        return;
-    e->allowed = 0;
-    e->got = inner(t, ATTN_T_Q, ATTN_DQ, &e->allowed);
-    e->want = inner(t, ATTN_T_K, ATTN_DK, &e->allowed);
-    e->what = "<q, dQ> against <k, dK>";
+    e->got = f->second ? inner(t, ATTN_T_Q, ATTN_DQ, &e->allowed)
+                       : inner(t, ATTN_T_DO, ATTN_O, &e->allowed);
+    e->want = f->second ? inner(t, ATTN_T_K, ATTN_DK, &e->allowed)
+                        : inner(t, ATTN_T_V, ATTN_DV, &e->allowed);
+    e->what = f->second ? "<q, dQ> against <k, dK>" : "<dO, O> against <V, dV>";
 }
 
 /* ---- G5, G6, G7 ------------------------------------------------------------------------------ */
@@ -270,14 +246,16 @@ const struct attn_relation_plan attn_relations_of_gradients[] = {
     {"G1", GRADIENTS, .mask = "none", .fill = "normal:s1", .trials = 1, .expect = dk_sums_to_zero},
     {"G1", GRADIENTS, .mask = "causal(br)", .fill = "normal:s1", .trials = 1,
      .expect = dk_sums_to_zero},
-    {"G2", GRADIENTS, .mask = "causal(br)", .fill = "normal:s2", .trials = 1, .shape = tall,
-     .expect = dv_sums_to_do},
-    {"G3", GRADIENTS, .mask = "causal(br)", .fill = "normal:s3", .trials = 1, .expect = euler},
-    {"G4", GRADIENTS, .mask = "causal(br)", .fill = "normal:s3", .trials = 1, .expect = balance},
+    {"G2", GRADIENTS, .mask = "causal(br)", .fill = "normal:s2", .trials = 1,
+     .shape = attn_fixture_tall, .expect = dv_sums_to_do},
+    {"G3", GRADIENTS, .mask = "causal(br)", .fill = "normal:s3", .trials = 1, .expect = products},
+    {"G4", GRADIENTS, .mask = "causal(br)", .fill = "normal:s3", .trials = 1, .second = 1,
+     .expect = products},
     {"G5", GRADIENTS, .mask = "causal(br)", .fill = "integer:s4", .fields = ":scale=0.125",
      .trials = 2, .change = shift_keys, .expect = unshifted},
     {"G6", .needs = ATTN_CAP_BACKWARD | ATTN_CAP_HARD, .pass = ATTN_BACKWARD, .mask = "causal(br)",
-     .fill = "normal:s5", .trials = 2, .exact = 1, .shape = tall, .change = fill_empty_rows},
+     .fill = "normal:s5", .trials = 2, .exact = 1, .shape = attn_fixture_tall,
+     .change = fill_empty_rows},
     {"G7", GRADIENTS, .mask = "none", .fill = "select:s6", .fields = ":scale=0.25", .trials = 1,
      .expect = gathered},
     {"G8", .run = differences},

@@ -32,52 +32,33 @@ static int64_t permuted(int64_t i, int64_t n)
     return (5 * i + 3) % n;
 }
 
-static double permute_keys(const struct attn_fixture_input *in)
+/* R2 permutes keys, R3 queries. */
+static double permute(const struct attn_fixture_input *in)
 {
-    if (in->trial == 0 || !is_key_or_value(in->slot))
+    int of_queries = in->f->second;
+    if (in->trial == 0 || is_key_or_value(in->slot) == of_queries)
         return in->old;
-    return attn_fixture_row(in, 0, permuted(in->at[2], in->f->shape.k));
-}
-
-static double permute_queries(const struct attn_fixture_input *in)
-{
-    if (in->trial == 0 || is_key_or_value(in->slot))
-        return in->old;
-    return attn_fixture_row(in, 0, permuted(in->at[2], in->f->shape.q));
+    return attn_fixture_row(in, 0,
+                            permuted(in->at[2], of_queries ? in->f->shape.q : in->f->shape.k));
 }
 
 /* The stored [Lq,Lk] mask of trial 1 becomes that of trial 0 with rows or columns permuted. */
-static void permute_mask(struct attn_fixture *f, int rows)
+static int permute_mask(struct attn_fixture *f)
 {
     const int64_t nq = f->shape.q, nk = f->shape.k;
     const unsigned char *from = f->trial[0].setup.made->data;
     for (int64_t n = 0; n < nq * nk && f->trial[1].open; n++) {
         int64_t i = n / nk, j = n % nk;
         f->trial[1].setup.made->data[n] =
-            from[(rows ? permuted(i, nq) : i) * nk + (rows ? j : permuted(j, nk))];
+            from[(f->second ? permuted(i, nq) : i) * nk + (f->second ? j : permuted(j, nk))];
     }
-}
-
-static int permute_columns_of_mask(struct attn_fixture *f)
-{
-    permute_mask(f, 0);
     return 1;
 }
 
-static int permute_rows_of_mask(struct attn_fixture *f)
+static void permuted_rows(const struct attn_fixture *f, struct attn_equation *e)
 {
-    permute_mask(f, 1);
-    return 1;
-}
-
-static void permuted_keys(const struct attn_fixture *f, struct attn_equation *e)
-{
-    take_row(f, e, 1, is_of_keys(e->output) ? permuted(e->at[2], f->shape.k) : e->at[2]);
-}
-
-static void permuted_queries(const struct attn_fixture *f, struct attn_equation *e)
-{
-    take_row(f, e, 1, is_of_keys(e->output) ? e->at[2] : permuted(e->at[2], f->shape.q));
+    int64_t n = f->second ? f->shape.q : f->shape.k, row = e->at[2];
+    take_row(f, e, 1, is_of_keys(e->output) == f->second ? row : permuted(row, n));
 }
 
 /* ---- R4 -------------------------------------------------------------------------------------- */
@@ -341,9 +322,9 @@ static void pack(struct attn_fixture *f)
 
 const struct attn_relation_plan attn_relations_of_keys[] = {
     {"R2", .pass = ATTN_BACKWARD, .mask = "dense(qk60)", .fill = "normal:s1", .trials = 2,
-     .change = permute_keys, .prepare = permute_columns_of_mask, .expect = permuted_keys},
+     .change = permute, .prepare = permute_mask, .expect = permuted_rows},
     {"R3", .pass = ATTN_BACKWARD, .mask = "dense(qk60)", .fill = "normal:s1", .trials = 2,
-     .change = permute_queries, .prepare = permute_rows_of_mask, .expect = permuted_queries},
+     .second = 1, .change = permute, .prepare = permute_mask, .expect = permuted_rows},
     {"R4", .mask = "none", .fill = "normal:s1", .fields = ":scale=0.25", .trials = 2,
      .shape = four_keys_more, .change = repeat_key, .expect = near_the_repeated},
     {"R5", .pass = ATTN_BACKWARD, .mask = "none", .fill = "normal:s2", .trials = 2,

@@ -36,17 +36,6 @@ static void shifted_lse(const struct attn_fixture *f, struct attn_equation *e)
     e->skip = (e->output == ATTN_DQ || e->output == ATTN_DK) && e->at[3] == f->shape.d;
 }
 
-/* ---- R7 -------------------------------------------------------------------------------------- */
-
-/* Causal with more queries than keys: some rows see nothing. */
-static void tall(struct attn_fixture_shape *s, int trial)
-{
-    const int64_t q = s->q;
-    (void)trial;
-    s->q = s->k;
-    s->k = q;
-}
-
 /* ---- R8, R9 ---------------------------------------------------------------------------------- */
 
 /* Trials: V, 4 V, W, V + W.  Integers, so that the sum is exact. */
@@ -286,7 +275,7 @@ const struct attn_relation_plan attn_relations_of_values[] = {
      .trials = 2, .shape = one_feature_more, .change = shift_rows, .expect = shifted_lse},
     {"R7", POISONED, .mask = "prefix(9)&keys(x1101)"},
     {"R7", POISONED, .mask = "window(5,0,br)"},
-    {"R7", POISONED, .mask = "causal(br)", .shape = tall},
+    {"R7", POISONED, .mask = "causal(br)", .shape = attn_fixture_tall},
     {"R8", .mask = "none", .fill = "integer:s1", .fields = ":scale=0.125", .trials = 4,
      .own = {[2] = {.fill = "integer:s2"}}, .change = combine_v, .expect = combined_o},
     {"R9", .mask = "none", .fill = "ones:s1", .trials = 1, .expect = is_one},
