@@ -84,7 +84,8 @@ static const struct {
     {"", "--spec dense --length 1500 --rounds 3 --timeout 0.01", 1, ATTN_POINT_TIMEOUT, "0.01 s"},
     {"", "--spec tiled-textbook --length 64,60000 --rounds 2 --budget 20", 3, ATTN_POINT_DROPPED,
      "of the budget of 20 s"},
-    {"", "--spec 'ulysses:ranks=4' --length 64 --heads 2 --rounds 2", 1, ATTN_POINT_REFUSED, ""},
+    {"", "--spec 'ulysses:ranks=4,sizes=strict' --length 64 --heads 2 --rounds 2", 1,
+     ATTN_POINT_REFUSED, ""},
     {"ulimit -t 1;", "--spec tiled-textbook --length 64,12000 --heads 4 --verify-all 0 --rounds 1",
      2, ATTN_POINT_KILLED, "signal"},
 };

@@ -247,6 +247,12 @@ static void ck_refused(const char *spec_text, const struct attn_impl *local,
 START_TEST(refusals_say_what_works)
 {
     struct attn_problem p = problem(1, 8, 2, 128, 8);
+    ck_refused("ulysses:ranks=3,sizes=strict", NULL, &p, ATTN_FORWARD,
+               "ulysses:ranks=3,sizes=strict needs ranks that divide heads 8, kv heads 2, queries "
+               "128 and keys 128: 1, 2, or sizes=uneven");
+    p.n_key = 96;
+    ck_refused("ring:ranks=5,sizes=strict", NULL, &p, ATTN_FORWARD,
+               "needs ranks that divide queries 128 and keys 96: 1, 2, 4, 8, 16, 32, or");
     ck_refused("ring:ranks=6,inner=4", NULL, &p, ATTN_FORWARD,
                "windows of 4 ranks do not fill 6; inner=3 would work");
     ck_refused("ring:ranks=4", &attn_impl_ring, &p, ATTN_FORWARD,

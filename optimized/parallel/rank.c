@@ -1,6 +1,7 @@
 /* The driver of simulated ranks, and what rank code calls.  See rank.h. */
 #include "optimized/parallel/rank.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "optimized/integers.h"
@@ -49,6 +50,37 @@ static struct attn_options local_options(const struct attn_options *options)
     attn_options_preset(attn_parallel_local(options), &preset);
     preset.isa = options->isa;
     return preset;
+}
+
+static int divides_all(int ranks, const struct attn_divisible *of, int n)
+{
+    for (int e = 0; e < n; e++)
+        if (of[e].value % ranks != 0)
+            return 0;
+    return 1;
+}
+
+enum attn_status attn_parallel_divides(const char *scheme, const struct attn_options *options,
+                                       const struct attn_divisible *of, int n,
+                                       struct attn_error *err)
+{
+    int ranks = attn_parallel_ranks(options);
+    if (options->value[ATTN_OPTION_SIZES] == 0 || divides_all(ranks, of, n))
+        return ATTN_OK;
+    char needs[200] = "", works[280] = "";
+    for (int e = 0; e < n; e++)
+        snprintf(needs + strlen(needs), sizeof needs - strlen(needs), "%s%s %lld",
+                 e == 0       ? ""
+                 : e == n - 1 ? " and "
+                              : ", ",
+                 of[e].name, (long long)of[e].value);
+    for (int r = 1; r <= ATTN_MAX_RANKS; r++)
+        if (divides_all(r, of, n))
+            snprintf(works + strlen(works), sizeof works - strlen(works), "%s%d", r > 1 ? ", " : "",
+                     r);
+    return attn_fail(err, ATTN_ENOTSUP,
+                     "%s:ranks=%d,sizes=strict needs ranks that divide %s: %s, or sizes=uneven",
+                     scheme, ranks, needs, works);
 }
 
 enum attn_status attn_parallel_claims(const char *scheme, const struct attn_options *options,

@@ -63,7 +63,7 @@ enum attn_status attn_rank_backward(struct attn_rank *rank, const struct attn_pr
      ATTN_CAP_DLSE | ATTN_CAP_STRIDES)
 
 /* The options that every scheme has, and begins its table with. */
-enum { ATTN_OPTION_RANKS, ATTN_OPTION_LOCAL, ATTN_PARALLEL_OPTIONS };
+enum { ATTN_OPTION_RANKS, ATTN_OPTION_LOCAL, ATTN_OPTION_SIZES, ATTN_PARALLEL_OPTIONS };
 #define ATTN_OPTION_OF_RANKS                                                 \
     {                                                                        \
         "ranks", 4, 1, ATTN_MAX_RANKS, NULL, "ranks that share the sequence" \
@@ -73,6 +73,11 @@ enum { ATTN_OPTION_RANKS, ATTN_OPTION_LOCAL, ATTN_PARALLEL_OPTIONS };
         "local", 0, 0, 0, "@tiled",                                                           \
             "what a rank runs on its piece; any single-process implementation (tiled unless " \
             "given)"                                                                          \
+    }
+#define ATTN_OPTION_OF_SIZES                                                                 \
+    {                                                                                        \
+        "sizes", 0, 0, 1, "uneven strict",                                                   \
+            "what ranks do not divide: dealt out unevenly, or refused as most frameworks do" \
     }
 int attn_parallel_ranks(const struct attn_options *options);
 
@@ -89,6 +94,18 @@ struct attn_problem attn_piece_of(const struct attn_problem *whole,
  * the scheme's pieces. */
 enum attn_status attn_scheme_accepts(const struct attn_scheme *scheme, const struct attn_problem *p,
                                      const struct attn_options *options, struct attn_error *err);
+
+/* An extent that ranks must divide under sizes=strict. */
+struct attn_divisible {
+    const char *name;
+    int64_t value;
+};
+
+/* ENOTSUP, under sizes=strict, unless ranks divide all n of them; the message lists those that do.
+ */
+enum attn_status attn_parallel_divides(const char *scheme, const struct attn_options *options,
+                                       const struct attn_divisible *of, int n,
+                                       struct attn_error *err);
 
 /* ENOTSUP unless the local implementation claims all of caps. */
 enum attn_status attn_parallel_claims(const char *scheme, const struct attn_options *options,

@@ -55,6 +55,7 @@ enum { OPTION_ORDER = ATTN_PARALLEL_OPTIONS, OPTION_INNER };
 static const struct attn_option options_of[] = {
     ATTN_OPTION_OF_RANKS,
     ATTN_OPTION_OF_LOCAL,
+    ATTN_OPTION_OF_SIZES,
     [OPTION_ORDER] = {"order", ATTN_CONTIGUOUS, 0, 2, "contiguous striped zigzag",
                       "which tokens a rank has: a run, every P-th, or two runs, one from each end"},
     [OPTION_INNER] = {"inner", 0, 0, ATTN_MAX_RANKS, NULL,
@@ -590,13 +591,15 @@ static enum attn_status accepts(const struct attn_problem *p, const struct attn_
 {
     struct attn_layout layout = layout_of(options);
     struct windows w = windows_of(options);
-    enum attn_status status = ATTN_OK;
+    const struct attn_divisible of[] = {{"queries", p->n_query}, {"keys", p->n_key}};
+    enum attn_status status = attn_parallel_divides("ring", options, of, 2, err);
     if (w.inner * w.outer != w.ranks)
         return attn_fail(err, ATTN_ENOTSUP,
                          "ring:ranks=%d,inner=%d: windows of %d ranks do not fill %d; inner=%d "
                          "would work",
                          w.ranks, w.inner, w.inner, w.ranks, largest_divisor(w.ranks, w.inner));
-    if (attn_layout_stretches(&layout) > 1) /* a stretch is a part of a shard */
+    if (status == ATTN_OK &&
+        attn_layout_stretches(&layout) > 1) /* a stretch is a part of a shard */
         status = attn_parallel_claims("ring", options, ATTN_CAP_STRIDES, err);
     return status == ATTN_OK ? attn_scheme_accepts(&scheme, p, options, err) : status;
 }

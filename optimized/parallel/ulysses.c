@@ -9,7 +9,7 @@
  * rank's heads begin inside a group, a kv head goes to several ranks, and the gradients of these
  * copies are added by the owner of the tokens.  A run of heads that cuts groups is up to three
  * local calls: what is left of a group, whole groups, the beginning of one (40 heads of 8 kv heads
- * on 6 ranks: rank 1 has 1 + 5 + 1).  lse goes home with o.
+ * on 6 ranks: rank 2 has 1 + 5 + 1).  lse goes home with o.
  *
  * The backward takes q k v dO lse to the heads and brings dQ dK dV back.  It needs O only in
  *
@@ -494,7 +494,8 @@ static struct attn_problem piece(const struct attn_problem *whole,
 static const struct attn_scheme scheme = {"ulysses", layout_of,    pieces,
                                           piece,     rank_forward, rank_backward};
 
-static const struct attn_option options_of[] = {ATTN_OPTION_OF_RANKS, ATTN_OPTION_OF_LOCAL, {0}};
+static const struct attn_option options_of[] = {
+    ATTN_OPTION_OF_RANKS, ATTN_OPTION_OF_LOCAL, ATTN_OPTION_OF_SIZES, {0}};
 
 static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem *p,
                                 const struct attn_forward *t)
@@ -518,7 +519,11 @@ static enum attn_status accepts(const struct attn_problem *p, const struct attn_
                                 struct attn_error *err)
 {
     struct attn_layout layout = layout_of(options);
-    enum attn_status status = ATTN_OK;
+    const struct attn_divisible of[] = {{"heads", p->heads},
+                                        {"kv heads", p->kv_heads},
+                                        {"queries", p->n_query},
+                                        {"keys", p->n_key}};
+    enum attn_status status = attn_parallel_divides("ulysses", options, of, 4, err);
     for (int r = 0; r < layout.ranks && status == ATTN_OK; r++)
         for (int n = 0; n < CALLS && status == ATTN_OK; n++) {
             int64_t heads = call_heads(p, &layout, r, n).n;
@@ -569,8 +574,8 @@ static enum attn_status price_calls(const struct attn_problem *p,
     return status;
 }
 
-/* Bytes of one tensor that a rank sends: its tokens of all heads but its own, each as often as there
- * are ranks that read it; or its heads of all tokens but its own. */
+/* Bytes of one tensor that a rank sends: its tokens of all heads but its own, each as often as
+ * there are ranks that read it; or its heads of all tokens but its own. */
 static int64_t bytes_sent(const struct attn_problem *p, const struct attn_layout *layout,
                           const struct move *move, int r)
 {
@@ -583,9 +588,9 @@ static int64_t bytes_sent(const struct attn_problem *p, const struct attn_layout
     return p->batch * rows * row_bytes(p, move->kind);
 }
 
-/* The shards of heads are live from the first exchange to the last.  Beside them, in turn: D's shard
- * of tokens while it is sent (backward), what the local implementation takes, the gradients of
- * copies of K, then of V.  The largest of these makes the peak, the first of them in a tie. */
+/* The shards of heads are live from the first exchange to the last.  Beside them, in turn: D's
+ * shard of tokens while it is sent (backward), what the local implementation takes, the gradients
+ * of copies of K, then of V.  The largest of these makes the peak, the first of them in a tie. */
 static enum attn_status price_beside(const struct attn_problem *p,
                                      const struct attn_options *options, enum attn_pass pass,
                                      int rank, struct attn_cost *cost, struct attn_error *err)
