@@ -243,6 +243,8 @@ struct work {
     struct attn_row_bound bound;
     struct attn_row_kinds kinds;
     double *q, *d_o; /* [d] [dv] this row's */
+    pthread_t thread;
+    atomic_llong *next;
 };
 
 static void store_forward(struct work *w, int64_t b, int64_t h, int64_t slot)
@@ -524,25 +526,11 @@ static void do_heads(struct work *w, int64_t b, int64_t from, int64_t to)
 /* Threads of our own, not OpenMP's: those cannot be used in a child that the process forks later,
  * and keep the floating-point environment of their first user.  These are new each time, and begin
  * with the caller's. */
-enum { MOST_THREADS = 64 };
-
-struct crew {
-    struct work work[MOST_THREADS];
-    atomic_llong next; /* of the kv heads of all batches: the one that nobody has begun */
-};
-
-struct member {
-    struct crew *crew;
-    int place;
-    pthread_t thread;
-};
-
 static void *do_share(void *arg)
 {
-    struct member *me = arg;
-    struct work *w = &me->crew->work[me->place];
+    struct work *w = arg;
     int64_t kv_heads = w->p->kv_heads, n;
-    while ((n = atomic_fetch_add(&me->crew->next, 1)) < w->p->batch * kv_heads) {
+    while ((n = atomic_fetch_add(w->next, 1)) < w->p->batch * kv_heads) {
         int64_t g = n % kv_heads, group = w->p->heads / kv_heads;
         do_heads(w, n / kv_heads, g * group, (g + 1) * group);
     }
@@ -551,47 +539,43 @@ static void *do_share(void *arg)
 
 /* One for each kv head, but no more than OpenMP would take; one where dBias may be a sum over
  * heads, and where the problem is so small that a thread costs more than it saves. */
-static int threads_for(const struct work *w)
+static int64_t threads_for(const struct work *w)
 {
     const struct attn_problem *p = w->p;
-    int64_t most = omp_get_max_threads() < MOST_THREADS ? omp_get_max_threads() : MOST_THREADS;
-    int64_t units = p->batch * p->kv_heads;
+    int64_t most = omp_get_max_threads(), units = p->batch * p->kv_heads;
     double pairs = (double)p->batch * (double)p->heads * (double)p->n_query * (double)p->n_key;
-    return w->dbias.out != NULL || pairs < 0x1p17 ? 1 : (int)(units < most ? units : most);
+    return w->dbias.out != NULL || pairs < 0x1p17 ? 1 : units < most ? units : most;
 }
 
 /* Work all rows out.  Fewer threads do it as well: one that gets no memory, or cannot be started,
  * leaves its share to the others. */
 static enum attn_status sweep(const struct work *shared, struct attn_error *err)
 {
-    struct member member[MOST_THREADS];
-    struct crew *crew = calloc(1, sizeof *crew);
+    atomic_llong next = 0; /* of the kv heads of all batches: the one that nobody has begun */
+    int64_t wanted = threads_for(shared), begun = 0;
+    struct work *crew = calloc((size_t)wanted + 1, sizeof *crew);
+    enum attn_status status = ATTN_OK;
     if (crew == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory for threads");
-    int wanted = threads_for(shared), n = 0;
-    enum attn_status status = ATTN_OK, got = ATTN_OK;
-    for (; n < wanted && got == ATTN_OK; n++) {
-        member[n] = (struct member){.crew = crew, .place = n};
-        crew->work[n] = *shared;
-        got = own_alloc(&crew->work[n], n == 0 ? err : NULL);
-        if (got == ATTN_OK && n > 0 &&
-            pthread_create(&member[n].thread, NULL, do_share, &member[n]) != 0)
-            got = ATTN_ENOMEM;
-        if (got != ATTN_OK)
-            own_free(&crew->work[n]);
+    for (; status == ATTN_OK && begun < wanted; begun += status == ATTN_OK) {
+        struct work *w = &crew[begun];
+        *w = *shared;
+        w->next = &next;
+        status = own_alloc(w, begun == 0 ? err : NULL);
+        if (status == ATTN_OK && begun > 0 && pthread_create(&w->thread, NULL, do_share, w) != 0)
+            status = ATTN_ENOMEM;
+        if (status != ATTN_OK)
+            own_free(w);
     }
-    int begun = got == ATTN_OK ? n : n - 1;
     if (begun > 0)
-        do_share(&member[0]);
-    else
-        status = got;
-    for (int t = 0; t < begun; t++) {
+        do_share(&crew[0]);
+    for (int64_t t = 0; t < begun; t++) {
         if (t > 0)
-            pthread_join(member[t].thread, NULL);
-        own_free(&crew->work[t]);
+            pthread_join(crew[t].thread, NULL);
+        own_free(&crew[t]);
     }
     free(crew);
-    return status;
+    return begun > 0 ? ATTN_OK : status;
 }
 
 /* Where arithmetic can be off without limit, the derivation multiplies infinities, by 0 among
