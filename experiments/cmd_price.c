@@ -9,6 +9,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/cli/shape.h"
+#include "experiments/measure/preflight.h"
 #include "optimized/registry.h"
 #include "ref/mask/mask.h"
 #include "ref/problem.h"
@@ -71,18 +72,6 @@ static void print_buffer(const char *name, int64_t bytes)
            attn_cli_bytes(bytes, binary));
 }
 
-/* Bytes of inputs and outputs of a pass; double, because this may exceed 64 bits where the
- * price does not. */
-static double floor_bytes(const struct attn_problem *p, int backward)
-{
-    double e = (double)attn_dtype_size(p->dtype), bh = (double)p->batch * (double)p->heads;
-    double q = bh * (double)p->n_query,
-           k = (double)p->batch * (double)p->kv_heads * (double)p->n_key;
-    double in = e * (q * (double)p->d_key + k * (double)(p->d_key + p->d_value));
-    double out = q * (e * (double)p->d_value + (p->dtype == ATTN_F64 ? 8 : 4));
-    return backward ? 2 * in + out + e * q * (double)p->d_value : in + out;
-}
-
 /* What all of it needs at once: the ranks of an implementation are simulated in one machine. */
 struct fit {
     double floor, peaks, available; /* available: HUGE_VAL where the machine does not say */
@@ -91,7 +80,7 @@ struct fit {
 static struct fit fit_of(const struct attn_problem *p, enum attn_pass pass, double peaks)
 {
     int64_t machine = attn_cli_memory_available();
-    return (struct fit){floor_bytes(p, pass == ATTN_BACKWARD), peaks,
+    return (struct fit){attn_preflight_floor(p, pass, NULL), peaks,
                         machine == INT64_MAX ? HUGE_VAL : (double)machine};
 }
 

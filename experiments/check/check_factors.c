@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,63 +67,57 @@ static int put_mask(char word[][WORD], const char *p)
     return n;
 }
 
+/* Beside n others; how many there are then. */
+static int put(char word[][WORD], int n, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static int put(char word[][WORD], int n, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(word[n], WORD, format, args);
+    va_end(args);
+    return n + 1;
+}
+
 /* The values of a factor in a case; how many. */
 static int values_of(const struct attn_case *c, int factor, char word[][WORD])
 {
-    const char *text = NULL, *more = NULL;
-    int64_t number = 0;
-    double real = (double)NAN;
+    int n;
     switch (factor) {
-    case MASK:
-        return put_mask(word, c->mask);
+    case TYPE:
+        return put(word, 0, "%s", attn_dtype_name(c->dtype));
+    case PASS:
+        n = put(word, 0, c->pass == ATTN_BACKWARD ? "forward and backward" : "forward");
+        return c->d_lse ? put(word, n, "with dlse") : n;
+    case D:
+        return put(word, 0, "%lld", (long long)c->d_key);
+    case DV:
+        return c->d_value == c->d_key ? put(word, 0, "= d")
+                                      : put(word, 0, "%lld", (long long)c->d_value);
+    case HEADS:
+        return put(word, 0, "%lld", (long long)c->heads);
+    case GROUP:
+        return put(word, 0, "%lld", (long long)(c->kv_heads > 0 ? c->heads / c->kv_heads : 0));
+    case BATCH:
+        return put(word, 0, "%lld", (long long)c->batch);
     case QUERIES:
     case KEYS:
         put_length(word[0], factor == QUERIES ? c->n_query : c->n_key);
         return 1;
-    case TYPE:
-        text = attn_dtype_name(c->dtype);
-        break;
-    case PASS:
-        text = c->pass == ATTN_BACKWARD ? "forward and backward" : "forward";
-        more = c->d_lse ? "with dlse" : NULL;
-        break;
-    case BIAS:
-        text = attn_case_bias_name(c->bias);
-        more = c->d_bias ? "with dbias" : NULL;
-        break;
-    case LAYOUT:
-        text = attn_case_layout_name(c->layout);
-        break;
-    case NUMBERS:
-        text = attn_fill_name(c->fill);
-        break;
+    case MASK:
+        return put_mask(word, c->mask);
     case SCALE:
-        text = isnan(c->scale) ? "1/sqrt(d)" : NULL;
-        real = c->scale;
-        break;
+        return isnan(c->scale) ? put(word, 0, "1/sqrt(d)") : put(word, 0, "%g", c->scale);
     case SOFTCAP:
-        text = c->softcap > 0 ? NULL : "none";
-        real = c->softcap;
-        break;
-    case DV:
-        text = c->d_value == c->d_key ? "= d" : NULL;
-        number = c->d_value;
-        break;
-    case GROUP:
-        number = c->kv_heads > 0 ? c->heads / c->kv_heads : 0;
-        break;
+        return c->softcap > 0 ? put(word, 0, "%g", c->softcap) : put(word, 0, "none");
+    case BIAS:
+        n = put(word, 0, "%s", attn_case_bias_name(c->bias));
+        return c->d_bias ? put(word, n, "with dbias") : n;
+    case LAYOUT:
+        return put(word, 0, "%s", attn_case_layout_name(c->layout));
     default:
-        number = factor == D ? c->d_key : factor == HEADS ? c->heads : c->batch;
+        return put(word, 0, "%s", attn_fill_name(c->fill));
     }
-    if (text != NULL)
-        snprintf(word[0], WORD, "%s", text);
-    else if (!isnan(real))
-        snprintf(word[0], WORD, "%g", real);
-    else
-        snprintf(word[0], WORD, "%lld", (long long)number);
-    if (more != NULL)
-        snprintf(word[1], WORD, "%s", more);
-    return more != NULL ? 2 : 1;
 }
 
 int attn_check_factor_count(void)

@@ -45,21 +45,21 @@ enum attn_status attn_preflight_price(const struct attn_spec *spec,
     return ATTN_OK;
 }
 
-/* Elements of all inputs and outputs of the pass.  A product that overflows int64 is far above any
- * memory: double is exact enough to say so. */
-static void floor_of(const struct attn_case *c, double *elements, double *bytes)
+/* A product that overflows int64 is far above any memory: double is exact enough to say so. */
+double attn_preflight_floor(const struct attn_problem *p, enum attn_pass pass, double *elements)
 {
-    double b = (double)c->batch, h = (double)c->heads, g = (double)c->kv_heads;
-    double q = (double)c->n_query, k = (double)c->n_key;
-    double dk = (double)c->d_key, dv = (double)c->d_value;
+    double b = (double)p->batch, h = (double)p->heads, g = (double)p->kv_heads;
+    double q = (double)p->n_query, k = (double)p->n_key;
+    double dk = (double)p->d_key, dv = (double)p->d_value;
     double in = b * (h * q * dk + g * k * (dk + dv)), out = b * h * q * dv, lse = b * h * q;
-    double size = (double)attn_dtype_size(c->dtype), lse_size = c->dtype == ATTN_F64 ? 8 : 4;
-    if (c->pass == ATTN_BACKWARD) { /* dO beside o; dq dk dv beside q k v */
+    double size = (double)attn_dtype_size(p->dtype), lse_size = p->dtype == ATTN_F64 ? 8 : 4;
+    if (pass == ATTN_BACKWARD) { /* dO beside o; dq dk dv beside q k v */
         in *= 2;
         out *= 2;
     }
-    *elements = in + out + lse;
-    *bytes = (in + out) * size + lse * lse_size;
+    if (elements != NULL)
+        *elements = in + out + lse;
+    return (in + out) * size + lse * lse_size;
 }
 
 static int64_t to_bytes(double x)
@@ -91,7 +91,6 @@ enum attn_status attn_preflight_open(const struct attn_case *c, struct attn_prob
 {
     struct attn_mask *mask = NULL;
     struct attn_mask_shape shape = {c->batch, c->heads, c->n_query, c->n_key};
-    double elements, bytes, scale = c->d_key > 0 ? 1 / sqrt((double)c->d_key) : 1;
     *need = 0;
     if (c->bias != ATTN_CASE_BIAS_NONE)
         return attn_fail(err, ATTN_ENOTSUP,
@@ -99,18 +98,9 @@ enum attn_status attn_preflight_open(const struct attn_case *c, struct attn_prob
     enum attn_status status = attn_mask_parse(c->mask, &shape, NULL, &mask, err);
     if (status != ATTN_OK)
         return status;
-    *problem = (struct attn_problem){.batch = c->batch,
-                                     .heads = c->heads,
-                                     .kv_heads = c->kv_heads,
-                                     .n_query = c->n_query,
-                                     .n_key = c->n_key,
-                                     .d_key = c->d_key,
-                                     .d_value = c->d_value,
-                                     .scale = isnan(c->scale) ? scale : c->scale,
-                                     .softcap = c->softcap,
-                                     .dtype = c->dtype,
-                                     .mask = mask};
-    floor_of(c, &elements, &bytes);
+    attn_case_problem(c, problem);
+    problem->mask = mask;
+    double elements, bytes = attn_preflight_floor(problem, c->pass, &elements);
     point->floor_bytes = to_bytes(bytes);
     *need = to_bytes(bytes + elements);
     return ATTN_OK;

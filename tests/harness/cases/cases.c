@@ -483,6 +483,21 @@ static void print_field(const struct field *field, const struct attn_case *c,
         attn_append(text, ATTN_CASE_TEXT, ":%s=%s", field->name, field->words[int_of(c, field)]);
 }
 
+void attn_case_problem(const struct attn_case *c, struct attn_problem *p)
+{
+    double preset = c->d_key > 0 ? 1 / sqrt((double)c->d_key) : 1;
+    *p = (struct attn_problem){.batch = c->batch,
+                               .heads = c->heads,
+                               .kv_heads = c->kv_heads,
+                               .n_query = c->n_query,
+                               .n_key = c->n_key,
+                               .d_key = c->d_key,
+                               .d_value = c->d_value,
+                               .scale = isnan(c->scale) ? preset : c->scale,
+                               .softcap = c->softcap,
+                               .dtype = c->dtype};
+}
+
 void attn_case_print(const struct attn_case *c, char text[ATTN_CASE_TEXT])
 {
     text[0] = '\0';

@@ -117,6 +117,9 @@ enum attn_status attn_case_parse(const char *text, struct attn_case *c, struct a
 /* The canonical string, defaults left out; parses back to the same case. */
 void attn_case_print(const struct attn_case *c, char text[ATTN_CASE_TEXT]);
 
+/* The problem of a case, without mask and bias. */
+void attn_case_problem(const struct attn_case *c, struct attn_problem *problem);
+
 /* The battery: each case has a name, its string, the bugs it stands for and the reason it exists.
  * It is small, adversarial and ordered by family (cases.def).  The quick tier is the battery and a
  * case for each value on which kernels branch (factors.h); the full tier is the quick one followed

@@ -300,22 +300,6 @@ static void poison_bias(struct attn_setup *s)
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
-static void set_problem(struct attn_setup *s)
-{
-    const struct attn_case *c = &s->given;
-    double preset = c->d_key > 0 ? 1 / sqrt((double)c->d_key) : 1;
-    s->problem = (struct attn_problem){.batch = c->batch,
-                                       .heads = c->heads,
-                                       .kv_heads = c->kv_heads,
-                                       .n_query = c->n_query,
-                                       .n_key = c->n_key,
-                                       .d_key = c->d_key,
-                                       .d_value = c->d_value,
-                                       .scale = isnan(c->scale) ? preset : c->scale,
-                                       .softcap = c->softcap,
-                                       .dtype = c->dtype};
-}
-
 static void set_scattered(struct attn_setup *s)
 {
     struct attn_forward f = attn_setup_forward(s);
@@ -395,7 +379,7 @@ enum attn_status attn_setup_open(const struct attn_case *c, struct attn_setup *s
 {
     memset(s, 0, sizeof *s);
     s->given = *c;
-    set_problem(s);
+    attn_case_problem(&s->given, &s->problem);
     struct attn_recipe recipe;
     enum attn_status status = attn_problem_check(&s->problem, err);
     if (status == ATTN_OK)
