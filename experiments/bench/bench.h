@@ -114,7 +114,7 @@ struct attn_bench_entry {
     enum attn_bench_state state;
     char message[512];
     double worst;      /* error / bound of the first call */
-    char verified[16]; /* "all", "16 rows", ""            */
+    char verified[16]; /* "all", "64 rows", ""            */
     int64_t calls;     /* in one sample                   */
     int n;
     struct attn_bench_sample sample[ATTN_BENCH_ROUNDS];

@@ -151,20 +151,16 @@ static enum attn_status call(const struct attn_bench *bench, struct attn_bench_e
 
 static void verify(struct attn_bench_entry *e)
 {
-    enum { ROWS = 16, ALL = 512 };
-    int64_t row[ROWS], key[ROWS], n_query = e->c.n_query, n_key = e->c.n_key;
+    enum { ALL = 512 };
+    int64_t row[ATTN_SAMPLE_MOST], key[ATTN_SAMPLE_MOST];
     struct attn_sample sample = {-1, -1, row, key};
     struct attn_precision precision;
     struct attn_result result;
     strcpy(e->verified, "all");
-    if (n_query > ALL || n_key > ALL) {
-        snprintf(e->verified, sizeof e->verified, "%d rows", ROWS);
-        sample.n_rows = n_query < ROWS ? n_query : ROWS;
-        sample.n_keys = n_key < ROWS ? n_key : ROWS;
-        for (int64_t r = 0; r < ROWS; r++) { /* evenly spread, first and last among them */
-            row[r] = sample.n_rows > 1 ? r * (n_query - 1) / (sample.n_rows - 1) : 0;
-            key[r] = sample.n_keys > 1 ? r * (n_key - 1) / (sample.n_keys - 1) : 0;
-        }
+    if (e->c.n_query > ALL || e->c.n_key > ALL) {
+        sample.n_rows = attn_sample_choose(e->c.n_query, e->c.seed, 1, row);
+        sample.n_keys = attn_sample_choose(e->c.n_key, e->c.seed, 2, key);
+        snprintf(e->verified, sizeof e->verified, "%d rows", (int)sample.n_rows);
     }
     memset(&result, 0, sizeof result);
     attn_precision_of(e->parsed.impl, &e->parsed.options, &e->setup->problem, &precision);

@@ -23,8 +23,6 @@
 #include "experiments/measure/stats.h"
 #include "ref/clock.h"
 
-enum { SAMPLES = 64 };
-
 void attn_point_fail(struct attn_point *p, const struct attn_error *err)
 {
     p->status = err->status == ATTN_ENOTSUP ? ATTN_POINT_REFUSED : ATTN_POINT_ERROR;
@@ -222,24 +220,6 @@ static enum attn_status run(struct attn_work *work, const struct attn_point_flag
 
 /* ---- is the result right? -------------------------------------------------------------------- */
 
-/* So many different indices below n, ascending: the first, the last, and others by hash. */
-static int64_t choose(int64_t index[SAMPLES], int64_t n, uint64_t seed, uint64_t stream)
-{
-    if (n <= SAMPLES) {
-        for (int64_t i = 0; i < n; i++)
-            index[i] = i;
-        return n;
-    }
-    /* one of each of SAMPLES equal stretches: different and ascending by construction */
-    for (int64_t s = 0; s < SAMPLES; s++) {
-        int64_t from = s * n / SAMPLES, to = (s + 1) * n / SAMPLES;
-        index[s] = from + (int64_t)(attn_hash(seed, stream, (uint64_t)s) % (uint64_t)(to - from));
-    }
-    index[0] = 0;
-    index[SAMPLES - 1] = n - 1;
-    return SAMPLES;
-}
-
 /* Whoever gives no LSE is lent the oracle's when the rest is judged, and nothing before. */
 static int has_no_lse(const struct attn_work *work)
 {
@@ -300,7 +280,7 @@ static void judge(struct attn_work *work, int64_t verify_all)
     struct attn_point *p = &work->point;
     struct attn_precision precision;
     struct attn_result result;
-    int64_t row[SAMPLES], key[SAMPLES];
+    int64_t row[ATTN_SAMPLE_MOST], key[ATTN_SAMPLE_MOST];
     struct attn_sample sample = {-1, -1, row, key};
     if (work->claims != NULL)
         attn_claims_precision(work->claims, &work->setup.problem, &precision);
@@ -309,8 +289,8 @@ static void judge(struct attn_work *work, int64_t verify_all)
     memset(&result, 0, sizeof result);
     strcpy(p->verified, "all");
     if (p->c.n_query > verify_all || p->c.n_key > verify_all) {
-        sample.n_rows = choose(row, p->c.n_query, p->c.seed, 1001);
-        sample.n_keys = choose(key, p->c.n_key, p->c.seed, 1002);
+        sample.n_rows = attn_sample_choose(p->c.n_query, p->c.seed, 1001, row);
+        sample.n_keys = attn_sample_choose(p->c.n_key, p->c.seed, 1002, key);
         int n = snprintf(p->verified, sizeof p->verified, "%d rows", (int)sample.n_rows);
         if (p->c.pass == ATTN_BACKWARD)
             snprintf(p->verified + n, sizeof p->verified - (size_t)n, ", %d keys",

@@ -9,38 +9,18 @@
 #include "experiments/cli/cli.h"
 #include "ref/problem.h"
 #include "tests/harness/files/fileio.h"
-#include "tests/harness/fill.h"
 
-enum { SAMPLE_SEED = 2 };
+enum { SAMPLE_SEED = 2, ALL = 2048 };
 
 int64_t attn_files_compared(int64_t n)
 {
-    return n > ATTN_FILES_ALL ? ATTN_FILES_SAMPLE : n;
+    return n > ALL ? ATTN_SAMPLE_MOST : n;
 }
 
-static int by_value(const void *a, const void *b)
+/* -1: all of them. */
+static int64_t choose(int64_t n, uint64_t stream, int64_t index[ATTN_SAMPLE_MOST])
 {
-    const int64_t *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
-/* 64 different indices below n, in order, the first and the last among them; -1: all of them. */
-static int64_t choose(int64_t n, uint64_t stream, int64_t index[ATTN_FILES_SAMPLE])
-{
-    if (n <= ATTN_FILES_ALL)
-        return -1;
-    index[0] = 0;
-    index[1] = n - 1;
-    int64_t have = 2;
-    for (uint64_t t = 0; have < ATTN_FILES_SAMPLE; t++) {
-        int64_t next = (int64_t)(attn_hash(SAMPLE_SEED, stream, t) % (uint64_t)n), i = 0;
-        while (i < have && index[i] != next)
-            i++;
-        if (i == have)
-            index[have++] = next;
-    }
-    qsort(index, ATTN_FILES_SAMPLE, sizeof *index, by_value);
-    return ATTN_FILES_SAMPLE;
+    return n > ALL ? attn_sample_choose(n, SAMPLE_SEED, stream, index) : -1;
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
@@ -68,10 +48,10 @@ static void print_head(const struct attn_files *files, const struct attn_precisi
     printf("bounds for u = %.3g, storage %.3g, %lld rescales, %lld merges\n", precision->u,
            precision->u_storage, (long long)precision->rescales, (long long)precision->merges);
     if (sample->n_rows >= 0)
-        printf("compared: %d of %lld rows of o, lse and dq\n", ATTN_FILES_SAMPLE,
+        printf("compared: %d of %lld rows of o, lse and dq\n", ATTN_SAMPLE_MOST,
                (long long)p->n_query);
     if (sample->n_keys >= 0 && files->pass == ATTN_BACKWARD)
-        printf("compared: %d of %lld rows of dk and dv\n", ATTN_FILES_SAMPLE, (long long)p->n_key);
+        printf("compared: %d of %lld rows of dk and dv\n", ATTN_SAMPLE_MOST, (long long)p->n_key);
     printf("%-6s %-*s %-6s %11s  %-5s %-24s %-14s %-14s %s\n", "tensor",
            spec_width(files->request->spec), "of", "stored", "error/bound", "", "worst element",
            "got", "want", "bound");
@@ -256,7 +236,7 @@ static enum attn_status judge(const struct attn_files *files, const struct attn_
 enum attn_status attn_files_compare(const struct attn_files *files, struct attn_found *found,
                                     struct attn_error *err)
 {
-    int64_t row[ATTN_FILES_SAMPLE], key[ATTN_FILES_SAMPLE];
+    int64_t row[ATTN_SAMPLE_MOST], key[ATTN_SAMPLE_MOST];
     struct attn_precision precision;
     struct attn_truth truth;
     const struct attn_sample sample = {.n_rows = choose(files->problem.n_query, 0, row),

@@ -157,7 +157,6 @@ enum attn_status attn_files_write(const struct attn_files *files, struct attn_er
 /* ---- file_compare.c -------------------------------------------------------------------------- */
 
 /* Rows and keys that are compared: all up to 2048, else 64 that the hash chooses. */
-enum { ATTN_FILES_ALL = 2048, ATTN_FILES_SAMPLE = 64 };
 int64_t attn_files_compared(int64_t n);
 
 /* What a comparison found: results beyond their bounds, and tensors that were given and could not

@@ -91,6 +91,12 @@ struct attn_sample {
     const int64_t *row, *key;
 };
 
+/* Up to 64 different indices below n, in order: one in each of 64 equal stretches, chosen by the
+ * hash, the first and the last among them.  How many. */
+enum { ATTN_SAMPLE_MOST = 64 };
+int64_t attn_sample_choose(int64_t n, uint64_t seed, uint64_t stream,
+                           int64_t index[ATTN_SAMPLE_MOST]);
+
 enum attn_status attn_truth_compute(const struct attn_problem *problem,
                                     const struct attn_inputs *inputs,
                                     const struct attn_precision *precision,

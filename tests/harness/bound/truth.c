@@ -14,6 +14,7 @@
 #include "ref/problem.h"
 #include "tests/harness/bound/classes.h"
 #include "tests/harness/bound/kept.h"
+#include "tests/harness/fill.h"
 
 const char *attn_output_name(enum attn_output output)
 {
@@ -604,6 +605,21 @@ void attn_truth_store(struct attn_truth_tensor *t, enum attn_dtype stored)
         if (!is_exact) /* an empty row, a NaN of the contract's: in any type the same */
             t->bound[i] += u * (fabs(t->want[i]) + t->bound[i]) + tiny;
     }
+}
+
+int64_t attn_sample_choose(int64_t n, uint64_t seed, uint64_t stream,
+                           int64_t index[ATTN_SAMPLE_MOST])
+{
+    int64_t most = n < ATTN_SAMPLE_MOST ? n : ATTN_SAMPLE_MOST;
+    for (int64_t s = 0; s < most; s++) {
+        int64_t from = s * n / most, to = (s + 1) * n / most;
+        index[s] = from + (int64_t)(attn_hash(seed, stream, (uint64_t)s) % (uint64_t)(to - from));
+    }
+    if (most > 0) {
+        index[0] = 0;
+        index[most - 1] = n - 1;
+    }
+    return most;
 }
 
 enum attn_status attn_truth_compute(const struct attn_problem *p, const struct attn_inputs *in,
