@@ -302,9 +302,7 @@ static enum attn_status read_slopes(struct attn_files *files, const char *text,
                                     struct attn_error *err)
 {
     int64_t heads = files->problem.heads, n = 0;
-    files->slope = calloc((size_t)heads + 1, sizeof *files->slope);
-    if (files->slope == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for %lld slopes", (long long)heads);
+    files->slope = attn_cli_need(calloc((size_t)heads + 1, sizeof *files->slope));
     for (const char *at = text;; at++) {
         char number[64];
         size_t length = strcspn(at, ",");
@@ -362,9 +360,7 @@ static enum attn_status alibi_of_words(struct attn_files *files, struct attn_err
     if (n < 2 || list[0] != '[' || list[n - 1] != ']')
         return attn_fault(err, ATTN_EINVAL, files->file[0]->path,
                           "metadata bias=alibi without alibi_slopes such as [0.5, 0.25]");
-    files->slopes = calloc(n, 1);
-    if (files->slopes == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for the slopes of ALiBi");
+    files->slopes = attn_cli_need(calloc(n, 1));
     for (size_t c = 1; c + 1 < n; c++)
         if (list[c] != ' ')
             files->slopes[used++] = list[c];
@@ -536,20 +532,6 @@ static enum attn_status find(void *arg, const char *name, const char *part,
 
 /* ---- which mask ------------------------------------------------------------------------------ */
 
-static enum attn_status print(char **text, struct attn_error *err, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static enum attn_status print(char **text, struct attn_error *err, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    int n = vasprintf(text, format, args);
-    va_end(args);
-    if (n >= 0)
-        return ATTN_OK;
-    *text = NULL;
-    return attn_fail(err, ATTN_ENOMEM, "no memory for the text of the mask");
-}
-
 /* What `attnlab vectors` calls a band. */
 static enum attn_status translate_band(const struct attn_files *files, char **text,
                                        struct attn_error *err)
@@ -565,9 +547,10 @@ static enum attn_status translate_band(const struct attn_files *files, char **te
     int self = says(files, "window", "with-self"); /* one more on either side that has an end */
     left -= self && left > 0;
     right -= self && right > 0;
-    return left < 0 && right == 0 ? print(text, err, "causal(%+lld)", (long long)offset)
-                                  : print(text, err, "window(%lld,%lld,%+lld)", (long long)left,
-                                          (long long)right, (long long)offset);
+    *text = left < 0 && right == 0 ? attn_cli_text("causal(%+lld)", (long long)offset)
+                                   : attn_cli_text("window(%lld,%lld,%+lld)", (long long)left,
+                                                   (long long)right, (long long)offset);
+    return ATTN_OK;
 }
 
 /* The metadata's word in the mask language, malloc'ed. */
@@ -585,11 +568,11 @@ static enum attn_status translate(const struct attn_files *files, const char *sa
             "say --mask 'causal(tl)' (query 0 at key 0) or --mask 'causal(br)' (last "
             "query at last key)",
             (long long)p->n_query, (long long)p->n_key);
-    return print(text, err, "%s",
-                 is_causal                      ? "causal(br)"
-                 : strcmp(said, "padding") == 0 ? "keys(key_mask)"
-                 : strcmp(said, "dense") == 0   ? "dense(mask)"
-                                                : said);
+    *text = attn_cli_text("%s", is_causal                      ? "causal(br)"
+                                : strcmp(said, "padding") == 0 ? "keys(key_mask)"
+                                : strcmp(said, "dense") == 0   ? "dense(mask)"
+                                                               : said);
+    return ATTN_OK;
 }
 
 /* Say so when the flag is not what a file says. */
@@ -638,15 +621,12 @@ static enum attn_status choose(struct attn_files *files, struct attn_error *err)
     if (text == NULL && !hide)
         note("no mask was said: every pair %sis visible",
              files->layout.is_packed && files->packed.n != 1 ? "of a document " : "");
-    if (hide && text != NULL)
-        status = print(&files->mask_text, err, "(%s)&keys(key_mask)", text);
-    else
-        status = print(&files->mask_text, err, "%s",
-                       hide           ? "keys(key_mask)"
-                       : text != NULL ? text
-                                      : "none");
+    files->mask_text = hide && text != NULL ? attn_cli_text("(%s)&keys(key_mask)", text)
+                                            : attn_cli_text("%s", hide           ? "keys(key_mask)"
+                                                                  : text != NULL ? text
+                                                                                 : "none");
     free(word);
-    return status;
+    return ATTN_OK;
 }
 
 /* A key_mask that no mask names was meant for something: it is left out only when asked. */

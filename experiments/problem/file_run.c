@@ -150,9 +150,7 @@ static enum attn_status run_backward(struct attn_files *files, struct attn_ctx *
 
 enum attn_status attn_files_run(struct attn_files *files, struct attn_error *err)
 {
-    struct attn_ledger *ledger = malloc(sizeof *ledger);
-    if (ledger == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for a ledger");
+    struct attn_ledger *ledger = attn_cli_need(malloc(sizeof *ledger));
     attn_ledger_init(ledger, NULL);
     struct attn_saved saved = {0};
     struct attn_ctx ctx = {.ledger = ledger,
@@ -207,25 +205,24 @@ static int describe(const struct attn_files *files, char number[5][40],
 enum attn_status attn_files_write(const struct attn_files *files, struct attn_error *err)
 {
     const char *folder = files->request->out;
-    size_t room = strlen(folder) + 32;
     int n_outputs = 0; /* those that are computed are the first */
     while (n_outputs < ATTN_OUTPUTS && files->output[n_outputs].data != NULL)
         n_outputs++;
     struct attn_file_pair pair[12];
-    char number[5][40], *path = malloc(room);
-    if (path == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for the name of a file");
-    enum attn_status status = ATTN_OK;
+    char number[5][40];
     if (strcmp(files->request->format, "npy") == 0) {
+        enum attn_status status = ATTN_OK;
         for (int o = 0; o < n_outputs && status == ATTN_OK; o++) {
-            snprintf(path, room, "%s/%s.npy", folder, files->output[o].name);
+            char *path = attn_cli_text("%s/%s.npy", folder, files->output[o].name);
             status = attn_npy_write(path, &files->output[o], err);
+            free(path);
         }
-    } else {
-        int n_pairs = describe(files, number, pair);
-        snprintf(path, room, "%s/result.safetensors", folder);
-        status = attn_safetensors_write(path, files->output, n_outputs, pair, n_pairs, err);
+        return status;
     }
+    char *path = attn_cli_text("%s/result.safetensors", folder);
+    int n_pairs = describe(files, number, pair);
+    enum attn_status status =
+        attn_safetensors_write(path, files->output, n_outputs, pair, n_pairs, err);
     free(path);
     return status;
 }

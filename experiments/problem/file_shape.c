@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/cli/cli.h"
 #include "tests/harness/cases/band.h"
 #include "tests/harness/files/fileio.h"
 
@@ -51,21 +52,6 @@ static enum attn_status load_starts(struct attn_files *files, enum attn_file_inp
     return ATTN_OK;
 }
 
-/* All tokens are one document: nothing was said of others. */
-static enum attn_status one_document(struct attn_files *files, int64_t queries, int64_t keys,
-                                     struct attn_error *err)
-{
-    struct attn_packed_batch *x = &files->packed;
-    x->n = 1;
-    x->q = calloc(2, sizeof *x->q);
-    x->k = calloc(2, sizeof *x->k);
-    if (x->q == NULL || x->k == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for one document");
-    x->q[1] = queries;
-    x->k[1] = keys;
-    return ATTN_OK;
-}
-
 static enum attn_status read_starts(struct attn_files *files, struct attn_error *err)
 {
     struct attn_packed_batch *x = &files->packed;
@@ -75,8 +61,14 @@ static enum attn_status read_starts(struct attn_files *files, struct attn_error 
     if (files->input[ATTN_IN_CU_Q] == NULL && files->input[ATTN_IN_CU_K] != NULL)
         return attn_fault(err, ATTN_EINVAL, files->from[ATTN_IN_CU_K]->path,
                           "cu_seqlens_k without cu_seqlens_q");
-    if (files->input[ATTN_IN_CU_Q] == NULL)
-        return one_document(files, queries, keys, err);
+    if (files->input[ATTN_IN_CU_Q] == NULL) { /* all tokens are one document */
+        x->n = 1;
+        x->q = attn_cli_need(calloc(2, sizeof *x->q));
+        x->k = attn_cli_need(calloc(2, sizeof *x->k));
+        x->q[1] = queries;
+        x->k[1] = keys;
+        return ATTN_OK;
+    }
     enum attn_status status = load_starts(files, ATTN_IN_CU_Q, queries, &x->q, &x->n, err);
     if (status == ATTN_OK)
         status = load_starts(files, of_keys, keys, &x->k, &n_key, err);
