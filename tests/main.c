@@ -29,9 +29,9 @@ static const struct {
 enum { SUITES = sizeof suites / sizeof *suites };
 
 /* Begin in this order; the others follow in that of suites.def. */
-static const char *const longest[] = {"battery",  "external", "vectors",       "vector_files",
-                                      "resident", "diagnose", "isa",           "bench",
-                                      "packed",   "run",      "plugin_curves", "command_curves"};
+static const char *const longest[] = {"battery",  "external",      "vectors",       "vector_files",
+                                      "resident", "mutants",       "bench",         "packed",
+                                      "run",      "plugin_curves", "command_curves"};
 enum { LONGEST = sizeof longest / sizeof *longest };
 
 /* Of one suite; in memory that its process shares with this one. */

@@ -106,7 +106,7 @@ END_TEST
 
 START_TEST(extra_memory_of_a_command)
 {
-    fixture_build_command("plain", "0");
+    fixture_build_command("plain", "NOTHING");
     fixture_build_command("extra", "EXTRA");
     fixture_measure(0,
                     "--spec dense --exec 'plain=%s' --claims '%s' --exec 'extra=%s' --claims '%s' "

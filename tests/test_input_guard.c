@@ -150,14 +150,19 @@ START_TEST(flushing_is_a_declaration)
     attn_options_preset(&flusher, &spec.options);
     for (int i = 0; i < attn_battery_count(); i++) {
         struct attn_result r;
-        struct attn_case c = case_of(attn_battery_at(i)->text);
+        struct attn_setup s;
+        setup_of(attn_battery_at(i)->text, &s);
+        attn_setup_keep(&s);
         flusher.precision = flushed_precision;
-        attn_run_case(&spec, &c, &r);
+        attn_run_setup(&spec, &s, NULL, &r);
         ck_assert_msg(r.verdict != ATTN_FAILED, "%s: %s", attn_battery_at(i)->text, r.text);
         runs += r.verdict == ATTN_PASS;
         flusher.precision = NULL;
-        attn_run_case(&spec, &c, &r);
-        tiny += c.fill == ATTN_FILL_TINY && r.verdict == ATTN_FAILED && r.failure == ATTN_F_BOUND;
+        if (s.given.fill == ATTN_FILL_TINY) {
+            attn_run_setup(&spec, &s, NULL, &r);
+            tiny += r.verdict == ATTN_FAILED && r.failure == ATTN_F_BOUND;
+        }
+        attn_setup_close(&s);
     }
     ck_assert_int_ge(runs, 200);
     ck_assert_int_ge(tiny, 1);

@@ -1,7 +1,12 @@
-/* Every planted bug is killed by the numbers of a case that names it; equivalent ones survive. */
+/* Every planted bug is killed by the numbers of a case that names it; equivalent ones survive.  And
+ * it is told what it looks like: the first diagnosis names the right family for nine of ten, but
+ * only for half of those that were planted inside the kernels, whose mistakes are of tiles and
+ * lanes.  Most of the list of mistakes was written with most of the other mutants in view:
+ * docs/external.md says what it did on those that it had not seen. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "tests/harness/bugs.h"
 #include "tests/mutants/mutants.h"
@@ -11,6 +16,21 @@ enum { LEAST = 110 };
 
 static struct mutant *list;
 static int n_mutants;
+
+/* Diagnosed, and that rightly; [1]: of mutants in the kernels.  Shared with the children in which
+ * tests run. */
+struct named {
+    int asked[2], right[2];
+};
+static struct named *named;
+static const double least_share = 0.88, least_share_of_all = 0.80;
+
+/* Planted in a kernel, or in what deals out work to one. */
+static int is_of_kernels(const struct mutant *m)
+{
+    return strncmp(m->where, "optimized/", 10) == 0 && strstr(m->where, "parallel/") == NULL &&
+           strstr(m->where, "merge.h") == NULL;
+}
 
 static void expect_death(const struct mutant *m, const struct kill *kill)
 {
@@ -31,17 +51,51 @@ static void expect_survival(const struct mutant *m, const struct kill *kill)
     ck_assert_int_eq(kill->cases, attn_battery_count());
 }
 
+/* The case that kills it by its numbers is diagnosed at once. */
+static void kill_by_numbers(const struct mutant *m, const char *folder, struct kill *kill)
+{
+    struct naming x;
+    struct family *family;
+    int families = families_read(&family);
+    const struct family *f = family_of(family, families, m);
+    mutant_diagnose(m, folder, 1, &x);
+    *kill = (struct kill){.cases = x.cases, .killer = x.killer};
+    kill->own = x.killer != NULL && attn_bug_is_named(x.killer->ids, m->bug);
+    snprintf(kill->error, sizeof kill->error, "%s", x.error);
+    ck_assert_msg(f != NULL, "families.def has no family for %s", m->id);
+    named->asked[is_of_kernels(m)] += x.n > 0;
+    named->right[is_of_kernels(m)] += x.n > 0 && family_is_named(f, x.text[0]);
+    free(family);
+}
+
 START_TEST(mutant_fares_as_it_must)
 {
     struct kill kill;
     char folder[512];
     snprintf(folder, sizeof folder, "%s/mutants", test_build());
-    mutant_kill(&list[_i], folder, &kill);
+    if (mutant_is_numeric(&list[_i]))
+        kill_by_numbers(&list[_i], folder, &kill);
+    else
+        mutant_kill(&list[_i], folder, &kill);
     ck_assert_msg(kill.error[0] == '\0', "%s: %s", list[_i].id, kill.error);
     if (list[_i].proof[0] == '\0')
         expect_death(&list[_i], &kill);
     else
         expect_survival(&list[_i], &kill);
+}
+END_TEST
+
+/* Runs after all of them. */
+START_TEST(most_are_named_at_first_sight)
+{
+    int all = named->asked[0] + named->asked[1], right = named->right[0] + named->right[1];
+    printf("mutants: %d of %d named rightly, %d of %d in the kernels\n", right, all,
+           named->right[1], named->asked[1]);
+    fflush(stdout);
+    ck_assert_int_ge(all, LEAST);
+    ck_assert_msg(named->right[0] >= least_share * named->asked[0], "%d of %d named rightly",
+                  named->right[0], named->asked[0]);
+    ck_assert_msg(right >= least_share_of_all * all, "%d of %d named rightly", right, all);
 }
 END_TEST
 
@@ -112,11 +166,15 @@ Suite *suite_mutants(void)
     free(list);
     n_mutants = mutants_read(&list);
     tcase_set_timeout(cases, 600);
+    if (named == NULL)
+        named =
+            mmap(NULL, sizeof *named, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     tcase_add_test(cases, there_are_enough_and_everywhere);
-    if (n_mutants > 0) {
+    if (n_mutants > 0 && named != MAP_FAILED) {
         tcase_add_test(cases, a_missing_library_is_an_error);
         tcase_add_loop_test(cases, each_names_a_catalogued_bug, 0, n_mutants);
         tcase_add_loop_test(cases, mutant_fares_as_it_must, 0, n_mutants);
+        tcase_add_test(cases, most_are_named_at_first_sight);
     }
     suite_add_tcase(suite, cases);
     return suite;

@@ -1,8 +1,6 @@
 /* A command that computes attention, for tests of the curves of commands: the library's dense on
- * the one case of CASES, in about as much C as it takes.  What it does beside is in DOES, and
- * begins at 64 keys.
- *
- *      cc -DDOES=EXTRA -o command tests/external/exec_dense.c libharness.a libattn.a -fopenmp ...
+ * the one case of CASES, in about as much C as it takes.  What it does beside is one of the words
+ * below in the environment's DOES, and begins at 64 keys.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -16,17 +14,34 @@
 #include "ref/ledger.h"
 #include "tests/harness/files/files.h"
 
-#define EXTRA   1 /* holds 64 MiB while it computes     */
-#define WRONG   2
-#define CRASH   3
-#define HANG    4  /* leaves its process id in $PID_FILE */
-#define FAIL    5  /* exit status 3, with a word         */
-#define REPORT  6  /* says how long its calls took       */
-#define BOAST   7  /* says they took 1000 s              */
-#define GARBAGE 8  /* says they took "a while"           */
-#define MISSING 9  /* no LSE                             */
-#define SLEEP   10 /* 300 ms                             */
-#define CHILD   11 /* HANG in a child                    */
+enum {
+    NOTHING,
+    EXTRA, /* holds 64 MiB while it computes     */
+    WRONG,
+    CRASH,
+    HANG,    /* leaves its process id in $PID_FILE */
+    FAIL,    /* exit status 3, with a word         */
+    REPORT,  /* says how long its calls took       */
+    BOAST,   /* says they took 1000 s              */
+    GARBAGE, /* says they took "a while"           */
+    MISSING, /* no LSE                             */
+    SLEEP,   /* 300 ms                             */
+    CHILD,   /* HANG in a child                    */
+    WORDS
+};
+static const char *const words[WORDS] = {"NOTHING", "EXTRA",   "WRONG",  "CRASH",
+                                         "HANG",    "FAIL",    "REPORT", "BOAST",
+                                         "GARBAGE", "MISSING", "SLEEP",  "CHILD"};
+static int does;
+
+static void read_word(void)
+{
+    const char *word = getenv("DOES");
+    while (word != NULL && does < WORDS && strcmp(word, words[does]) != 0)
+        does++;
+    if (does == WORDS)
+        exit(4);
+}
 
 /* It frees nothing. */
 const char *__asan_default_options(void);
@@ -66,19 +81,19 @@ static void hang(void)
 
 static void misbehave(float *o)
 {
-    if (DOES == WRONG)
+    if (does == WRONG)
         o[0] += 0.5f;
-    if (DOES == CRASH) { /* a sanitizer would turn it into an exit */
+    if (does == CRASH) { /* a sanitizer would turn it into an exit */
         signal(SIGSEGV, SIG_DFL);
         raise(SIGSEGV);
     }
-    if (DOES == HANG || (DOES == CHILD && fork() == 0))
+    if (does == HANG || (does == CHILD && fork() == 0))
         hang();
-    while (DOES == CHILD)
+    while (does == CHILD)
         pause();
-    if (DOES == SLEEP)
+    if (does == SLEEP)
         usleep(300000);
-    if (DOES == FAIL) {
+    if (does == FAIL) {
         fprintf(stderr, "no more of this\n");
         exit(3);
     }
@@ -88,13 +103,13 @@ static void report(const char *folder, double seconds)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/seconds.txt", folder);
-    FILE *file = DOES == REPORT || DOES == BOAST || DOES == GARBAGE ? fopen(path, "w") : NULL;
+    FILE *file = does == REPORT || does == BOAST || does == GARBAGE ? fopen(path, "w") : NULL;
     if (file == NULL)
         return;
-    if (DOES == GARBAGE)
+    if (does == GARBAGE)
         fprintf(file, "0.1 a while\n");
     else
-        fprintf(file, "%.9f\n", DOES == BOAST ? 1000 : seconds);
+        fprintf(file, "%.9f\n", does == BOAST ? 1000 : seconds);
     fclose(file);
 }
 
@@ -105,6 +120,7 @@ int main(int argc, char **argv)
     struct attn_file file;
     struct attn_spec spec;
     char path[4096];
+    read_word();
     snprintf(path, sizeof path, "%s/point/inputs.safetensors", argc == 3 ? argv[1] : "");
     if (attn_file_open(path, &file, &err) != ATTN_OK || attn_spec_parse("dense", &spec, &err) != 0)
         return fprintf(stderr, "%s\n", err.text), 4;
@@ -118,7 +134,7 @@ int main(int argc, char **argv)
     t.o = (struct attn_view){o, ATTN_F32, {e[1] * e[2] * x[3], e[2] * x[3], x[3], 1}};
     t.lse = (struct attn_view){lse, ATTN_F32, {e[1] * e[2], e[2], 1, 0}};
     int large = x[2] >= 64;
-    volatile char *extra = large && DOES == EXTRA ? malloc(64 << 20) : NULL;
+    volatile char *extra = large && does == EXTRA ? malloc(64 << 20) : NULL;
     for (int at = 0; extra != NULL && at < 64 << 20; at += 1024)
         extra[at] = 1; /* each page; a memset may be optimised away */
     attn_ledger_init(&ledger, NULL);
@@ -143,6 +159,6 @@ int main(int argc, char **argv)
     mkdir(path, 0777);
     report(path, seconds);
     strcat(path, "/result.safetensors");
-    int n = large && DOES == MISSING ? 1 : 2;
+    int n = large && does == MISSING ? 1 : 2;
     return attn_safetensors_write(path, out, n, NULL, 0, &err) == ATTN_OK ? 0 : 4;
 }

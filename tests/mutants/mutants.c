@@ -297,9 +297,13 @@ static int diagnose(struct mutant_walk *walk, const struct attn_spec *spec)
     struct attn_result r;
     if (walk->at >= attn_battery_count() && naming->n > 0)
         return 0;
-    if (battery == NULL || !mutant_run_case(spec, battery, &c, &r) || r.verdict != ATTN_FAILED ||
-        !is_numeric(r.failure))
+    if (battery == NULL || !mutant_run_case(spec, battery, &c, &r))
         return 1;
+    naming->cases++;
+    if (r.verdict != ATTN_FAILED || !is_numeric(r.failure))
+        return 1;
+    if (naming->killer == NULL)
+        naming->killer = battery;
     naming->battery[naming->n] = battery;
     alarm(MUTANT_SECONDS);
     attn_diagnose_case(spec, NULL, &c, &r, &diagnosis);

@@ -80,7 +80,9 @@ int family_is_named(const struct family *family, const char *diagnosis);
 
 /* The mutant's first failing cases, as mutant_kill would meet them, and what each was taken for. */
 struct naming {
-    int n; /* failing cases that were diagnosed */
+    int cases;                              /* that it ran */
+    const struct attn_battery_case *killer; /* the first that failed */
+    int n; /* failing cases that were diagnosed: not that one, if it ended the child */
     const struct attn_battery_case *battery[NAMING_CASES];
     char text[NAMING_CASES][256]; /* "": no diagnosis */
     char error[256];
