@@ -10,7 +10,8 @@
 static int run(int argc, char **argv)
 {
     gsl_set_error_handler_off(); /* GSL's default is to abort */
-    attn_cli_started(argv[0]);
+    const struct attn_cli_command *command = argc > 1 ? attn_command_find(argv[1]) : NULL;
+    attn_cli_started(argv[0], command != NULL ? command->name : "help");
     attn_cli_guard();
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error like any other */
     signal(SIGXFSZ, SIG_IGN); /* and so is a limit on the size of a file */
@@ -18,7 +19,6 @@ static int run(int argc, char **argv)
         attn_command_print_list(stderr);
         return ATTN_EXIT_USAGE;
     }
-    const struct attn_cli_command *command = attn_command_find(argv[1]);
     if (command != NULL)
         return command->run(argc - 1, argv + 1);
     if (argv[1][0] == '-') /* -h, --help, -V, --version, or no flag at all */

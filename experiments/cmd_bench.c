@@ -73,9 +73,9 @@ static int add_case(struct request *q, const char *text)
     struct attn_case c;
     struct attn_error err = {ATTN_OK, ""};
     if (q->n_cases == CASES)
-        return attn_cli_fail("bench", ATTN_EXIT_USAGE, "more than %d cases", CASES);
+        return attn_cli_fail(ATTN_EXIT_USAGE, "more than %d cases", CASES);
     if (attn_case_parse(text, &c, &err) != ATTN_OK)
-        return attn_cli_fail("bench", ATTN_EXIT_USAGE, "%s", err.text);
+        return attn_cli_fail(ATTN_EXIT_USAGE, "%s", err.text);
     attn_case_print(&c, q->text[q->n_cases++]);
     return ATTN_EXIT_GOOD;
 }
@@ -101,25 +101,24 @@ static int check(const struct request *q)
 {
     int cases = q->given.n > 0 || q->shapes.lengths.n > 0, preset = q->preset != NO_PRESET;
     if (q->rows != NULL && !preset)
-        return attn_cli_fail("bench", ATTN_EXIT_USAGE,
-                             "--rows %s: of which table? --preset table --rows %s", q->rows,
-                             q->rows);
+        return attn_cli_fail(ATTN_EXIT_USAGE, "--rows %s: of which table? --preset table --rows %s",
+                             q->rows, q->rows);
     if (q->rounds > ATTN_BENCH_ROUNDS)
-        return attn_cli_fail("bench", ATTN_EXIT_USAGE, "--rounds %lld: at most %d",
-                             (long long)q->rounds, ATTN_BENCH_ROUNDS);
+        return attn_cli_fail(ATTN_EXIT_USAGE, "--rounds %lld: at most %d", (long long)q->rounds,
+                             ATTN_BENCH_ROUNDS);
     for (int t = 0; t < q->threads.n; t++)
         if (q->threads.at[t] > ATTN_BENCH_THREADS)
-            return attn_cli_fail("bench", ATTN_EXIT_USAGE, "--threads %lld: at most %d",
+            return attn_cli_fail(ATTN_EXIT_USAGE, "--threads %lld: at most %d",
                                  (long long)q->threads.at[t], ATTN_BENCH_THREADS);
     if (q->limits || preset) {
         if (q->n_specs > 0 || cases || q->against != NULL || (q->limits && preset))
-            return attn_cli_fail("bench", ATTN_EXIT_USAGE, "--%s stands alone: no SPEC, no cases",
+            return attn_cli_fail(ATTN_EXIT_USAGE, "--%s stands alone: no SPEC, no cases",
                                  q->limits ? "limits" : "preset");
         return ATTN_EXIT_GOOD;
     }
     if (q->n_specs > 0 && cases)
         return ATTN_EXIT_GOOD;
-    return attn_cli_fail("bench", ATTN_EXIT_USAGE,
+    return attn_cli_fail(ATTN_EXIT_USAGE,
                          "a SPEC and --case or --length are needed (or --preset table, or "
                          "--limits): attnlab bench dense --length 512");
 }
@@ -194,9 +193,9 @@ static int finish(const struct attn_bench *bench, const struct request *q, const
         attn_bench_print_roofs(stdout, bench);
     }
     if (q->out != NULL && leave(bench, done, json, q->out, &err) != ATTN_OK)
-        status = attn_cli_fail("bench", attn_cli_status(err.status), "%s", err.text);
+        status = attn_cli_error(&err);
     json_decref(json);
-    int flushed = attn_cli_flush("bench");
+    int flushed = attn_cli_flush();
     return status != ATTN_EXIT_GOOD ? status : flushed;
 }
 
@@ -226,7 +225,7 @@ static int run_table(struct attn_bench *bench, const struct request *q)
     }
     int status = list.n > 0
                      ? finish(bench, q, &done)
-                     : attn_cli_fail("bench", ATTN_EXIT_USAGE,
+                     : attn_cli_fail(ATTN_EXIT_USAGE,
                                      "--rows '%s': no row or block of --preset %s has that in its "
                                      "name",
                                      q->rows, all->name);
@@ -262,7 +261,7 @@ static int run_cases(struct attn_bench *bench, const struct request *q)
     }
     const struct done done = {entry, n, first < 0 ? turn : 0, NULL, NULL};
     int status = err.status == ATTN_OK ? finish(bench, q, &done)
-                                       : attn_cli_fail("bench", ATTN_EXIT_USAGE, "%s", err.text);
+                                       : attn_cli_fail(ATTN_EXIT_USAGE, "%s", err.text);
     free(entry);
     return status;
 }
@@ -323,7 +322,7 @@ static int bench_command(int argc, char **argv)
         most = q.threads.at[t] > most ? (int)q.threads.at[t] : most;
     open_blas(&bench, &q);
     if (attn_roofs_open(&bench.roofs, most, &err) != ATTN_OK)
-        status = attn_cli_fail("bench", attn_cli_status(err.status), "%s", err.text);
+        status = attn_cli_error(&err);
     else
         status = q.limits                ? run_limits(&bench, &q)
                  : q.preset != NO_PRESET ? run_table(&bench, &q)

@@ -72,10 +72,10 @@ static int check_request(const struct attn_check_request *asked, int n_specs)
 {
     const char *relation = asked->relation;
     if ((asked->cases.n > 0) + (relation != NULL) + (asked->soak > 0) + asked->growth > 1)
-        return attn_cli_fail("check", ATTN_EXIT_USAGE,
+        return attn_cli_fail(ATTN_EXIT_USAGE,
                              "--case, --relation, --growth and --soak: one of them at a time");
     if (relation != NULL && strcmp(relation, "all") != 0 && attn_relation_find(relation) == NULL)
-        return attn_cli_fail("check", ATTN_EXIT_USAGE,
+        return attn_cli_fail(ATTN_EXIT_USAGE,
                              "no relation is called '%s': there are R1 to R23, G1 to G9, D1 "
                              "to D3, P1, P2, I1, I2 and all (attnlab list relations)",
                              relation);
@@ -83,7 +83,7 @@ static int check_request(const struct attn_check_request *asked, int n_specs)
     for (int x = 0; x < asked->externals.n; x++)
         externals += strcmp(asked->externals.at[x].flag, "claims") != 0;
     if (externals > 0 && (n_specs > 0 || asked->growth))
-        return attn_cli_fail("check", ATTN_EXIT_USAGE,
+        return attn_cli_fail(ATTN_EXIT_USAGE,
                              n_specs > 0
                                  ? "a SPEC and an external implementation are not judged in "
                                    "one run"
@@ -91,7 +91,7 @@ static int check_request(const struct attn_check_request *asked, int n_specs)
                                    "splits are options of a SPEC");
     if (externals == 0 && (asked->externals.n > 0 || asked->vectors != NULL ||
                            asked->work != NULL || asked->timeout > 0))
-        return attn_cli_fail("check", ATTN_EXIT_USAGE,
+        return attn_cli_fail(ATTN_EXIT_USAGE,
                              "--claims, --vectors, --work and --timeout are for external "
                              "implementations: --plugin, --exec or --results");
     return ATTN_EXIT_GOOD;

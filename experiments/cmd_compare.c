@@ -88,9 +88,9 @@ static int add_rule(struct task *t, const char *text)
 {
     struct attn_error err = {0};
     if (t->n_rules == MOST_RULES)
-        return attn_cli_fail("compare", ATTN_EXIT_USAGE, "%d rules at most", MOST_RULES);
+        return attn_cli_fail(ATTN_EXIT_USAGE, "%d rules at most", MOST_RULES);
     if (attn_rule_parse(text, &t->rule[t->n_rules], &err) != ATTN_OK)
-        return attn_cli_fail("compare", ATTN_EXIT_USAGE, "%s", err.text);
+        return attn_cli_fail(ATTN_EXIT_USAGE, "%s", err.text);
     if (t->rule[t->n_rules].rule->needs & ATTN_RULE_BOUND)
         t->bound = 1;
     else
@@ -363,12 +363,12 @@ static int compare(int argc, char **argv)
     found.n_bad += bad;
     if (status != ATTN_OK) {
         attn_clean(err.text);
-        exit_status = attn_cli_fail("compare", attn_cli_status(status), "%s", err.text);
+        exit_status = attn_cli_fail(attn_cli_status(status), "%s", err.text);
     } else
         exit_status = attn_found_exit(&found);
     attn_tensors_close(&t.got);
     attn_tensors_close(&t.want);
     attn_tensors_close(&t.reference);
-    int flushed = attn_cli_flush("compare");
+    int flushed = attn_cli_flush();
     return flushed != ATTN_EXIT_GOOD ? flushed : exit_status;
 }

@@ -54,12 +54,12 @@ static int env(int argc, char **argv)
         return status;
     json_t *facts = attn_machine_facts();
     if (facts == NULL)
-        return attn_cli_fail("env", ATTN_EXIT_LACKS, "no memory");
+        return attn_cli_fail(ATTN_EXIT_LACKS, "no memory");
     if (request.as_json) {
         json_dumpf(facts, stdout, JSON_INDENT(2));
         putchar('\n');
     } else
         print_text(facts, "");
     json_decref(facts);
-    return attn_cli_flush("env");
+    return attn_cli_flush();
 }

@@ -205,7 +205,7 @@ static int help(int argc, char **argv)
     int n;
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         attn_command_print_list(stdout); /* attnlab --help */
-        return attn_cli_flush("help");
+        return attn_cli_flush();
     }
     int status = attn_cli_read(&attn_cmd_help, argc, argv, &request, &n);
     if (status >= 0)
@@ -225,5 +225,5 @@ static int help(int argc, char **argv)
         attn_cli_print_help(stdout, command);
     else
         attn_command_print_list(stdout);
-    return attn_cli_flush("help");
+    return attn_cli_flush();
 }

@@ -235,7 +235,7 @@ static int list(int argc, char **argv)
     for (; s < SUBJECTS && strcmp(name, subject[s].name) != 0; s++)
         attn_nearest_offer(&nearest, subject[s].name);
     if (s == SUBJECTS)
-        return attn_cli_fail("list", ATTN_EXIT_USAGE,
+        return attn_cli_fail(ATTN_EXIT_USAGE,
                              "nothing is called '%s'%s; there are: implementations, cases, "
                              "factors, relations, fills, bugs, masks",
                              name, attn_nearest_text(&nearest, meant));
@@ -246,5 +246,5 @@ static int list(int argc, char **argv)
         fputc('\n', stdout);
     }
     json_decref(want.all);
-    return attn_cli_flush("list");
+    return attn_cli_flush();
 }

@@ -99,12 +99,12 @@ static int make_plan(struct flags *flags, struct attn_plan *plan)
                      ? attn_plan_read(flags->plan, &flags->externals, plan, &err)
                      : attn_plan_from_flags(&flags->keys, &flags->externals, plan, &err);
     if (status != ATTN_OK)
-        return attn_cli_fail("measure", attn_cli_status(err.status), "%s", err.text);
+        return attn_cli_error(&err);
     for (int k = 0; k < flags->keys.n && flags->plan != NULL; k++) {
         const char *name = flags->keys.at[k].flag, *value = flags->keys.at[k].value;
         if (!attn_plan_override(plan, name, value))
             return attn_cli_fail(
-                "measure", ATTN_EXIT_USAGE,
+                ATTN_EXIT_USAGE,
                 "cannot use --%s '%.60s' beside --plan; see attnlab measure --help", name, value);
     }
     return ATTN_EXIT_GOOD;
@@ -115,13 +115,13 @@ static int write_csv(const char *from, const char *to)
     struct attn_records records;
     struct attn_error err = {ATTN_OK, ""};
     if (attn_record_read(from, &records, &err) != ATTN_OK)
-        return attn_cli_fail("measure", attn_cli_status(err.status), "%s", err.text);
+        return attn_cli_error(&err);
     int status = ATTN_EXIT_GOOD;
     if (strcmp(to, "-") == 0) {
         attn_csv_write(stdout, records.point, records.n);
-        status = attn_cli_flush("measure");
+        status = attn_cli_flush();
     } else if (attn_csv_save(to, records.point, records.n, &err) != ATTN_OK)
-        status = attn_cli_fail("measure", attn_cli_status(err.status), "table %s", err.text);
+        status = attn_cli_fail(attn_cli_status(err.status), "table %s", err.text);
     attn_records_free(&records);
     return status;
 }
@@ -136,17 +136,16 @@ static int read_flags(int argc, char **argv, struct flags *flags)
     for (int s = 1; s <= n; s++) {
         struct attn_cli_list *keys = &flags->keys;
         if (keys->n == sizeof keys->at / sizeof *keys->at)
-            return attn_cli_fail("measure", ATTN_EXIT_USAGE, "more than %d specs and keys",
-                                 keys->n);
+            return attn_cli_fail(ATTN_EXIT_USAGE, "more than %d specs and keys", keys->n);
         keys->at[keys->n].flag = "spec";
         keys->at[keys->n++].value = argv[s];
     }
     if (attn_external_specs_take(&flags->externals, &flags->given, &err) != ATTN_OK)
-        return attn_cli_fail("measure", ATTN_EXIT_USAGE, "%s", err.text);
+        return attn_cli_fail(ATTN_EXIT_USAGE, "%s", err.text);
     int others = flags->out != NULL || flags->plan != NULL || flags->keys.n > 0 ||
                  flags->externals.n > 0 || flags->dry_run;
     if (flags->from != NULL && (flags->csv == NULL || others))
-        return attn_cli_fail("measure", ATTN_EXIT_USAGE, "--from goes with --csv and nothing else");
+        return attn_cli_fail(ATTN_EXIT_USAGE, "--from goes with --csv and nothing else");
     return -1;
 }
 
@@ -162,9 +161,9 @@ static int measure(int argc, char **argv)
         return write_csv(flags.from, flags.csv);
     status = make_plan(&flags, &plan);
     if (status == ATTN_EXIT_GOOD && flags.out == NULL && !flags.dry_run)
-        status = attn_cli_fail("measure", ATTN_EXIT_USAGE, "--out FILE.jsonl is needed");
+        status = attn_cli_fail(ATTN_EXIT_USAGE, "--out FILE.jsonl is needed");
     if (status == ATTN_EXIT_GOOD) {
-        struct attn_sweep_options options = {"measure", flags.dry_run, flags.quiet};
+        struct attn_sweep_options options = {flags.dry_run, flags.quiet};
         status = attn_sweep_run(&plan, flags.out != NULL ? flags.out : "", &options, &n_errors);
     }
     attn_plan_free(&plan);

@@ -71,14 +71,14 @@ static int read_flags(int argc, char **argv, struct attn_point_flags *flags)
     if (status >= 0)
         return status;
     if (flags->repeat > ATTN_RECORD_TIMES)
-        return attn_cli_fail("point", ATTN_EXIT_USAGE, "--repeat %lld: a record has room for %d",
+        return attn_cli_fail(ATTN_EXIT_USAGE, "--repeat %lld: a record has room for %d",
                              (long long)flags->repeat, ATTN_RECORD_TIMES);
     int which = (flags->spec != NULL) + (flags->plugin != NULL) + (flags->exec != NULL);
     int named = flags->spec != NULL || flags->name != NULL;
     if (flags->calibrate == 0 &&
         (which != 1 || !named || flags->text == NULL ||
          (flags->exec != NULL && (flags->claims == NULL || flags->work == NULL))))
-        return attn_cli_fail("point", ATTN_EXIT_USAGE,
+        return attn_cli_fail(ATTN_EXIT_USAGE,
                              "--spec, --plugin or --exec, and --case are needed; see attnlab "
                              "point --help");
     return -1;
@@ -118,13 +118,13 @@ static int point(int argc, char **argv)
     int fd = choose(&work, &flags, &err);
     FILE *out = fd == STDOUT_FILENO ? stdout : fd >= 0 ? fdopen(fd, "w") : NULL;
     if (out == NULL)
-        return attn_cli_fail("point", ATTN_EXIT_USAGE, "%s", fd >= 0 ? strerror(errno) : err.text);
+        return attn_cli_fail(ATTN_EXIT_USAGE, "%s", fd >= 0 ? strerror(errno) : err.text);
     if (flags.exec != NULL)
         attn_point_exec(&work, &flags);
     else
         attn_point_call(&work, &flags);
     if (attn_record_write_point(out, &work.point) != 0)
-        return attn_cli_fail("point", ATTN_EXIT_LACKS, "standard output: %s", strerror(errno));
+        return attn_cli_fail(ATTN_EXIT_LACKS, "standard output: %s", strerror(errno));
     status = work.point.status == ATTN_POINT_WRONG ? ATTN_EXIT_DISAGREE : ATTN_EXIT_GOOD;
     if (flags.plugin != NULL)
         _exit(status); /* what an external implementation's destructors do comes too late */

@@ -231,7 +231,7 @@ static int price_shape(const struct attn_cli_shape *shape, const struct attn_spe
         status = attn_mask_parse(shape->mask, &extents, NULL, &mask, &err);
     p.mask = mask;
     *stop = status != ATTN_OK;
-    int exit_status = *stop ? attn_cli_fail("price", attn_cli_status(status), "%s", err.text)
+    int exit_status = *stop ? attn_cli_fail(attn_cli_status(status), "%s", err.text)
                             : price_one(spec, shape, &p, all);
     attn_mask_free(mask);
     return exit_status;
@@ -263,13 +263,13 @@ static int price(int argc, char **argv)
     if (worst >= 0)
         return worst;
     if (q.shapes.lengths.n == 0)
-        return attn_cli_fail("price", ATTN_EXIT_USAGE,
+        return attn_cli_fail(ATTN_EXIT_USAGE,
                              "--length is needed: attnlab price dense --length 200k");
     struct attn_spec *spec = attn_cli_need(calloc((size_t)n, sizeof *spec));
     for (int s = 0; s < n; s++)
         if (attn_spec_parse(argv[s + 1], &spec[s], &err) != ATTN_OK) {
             free(spec);
-            return attn_cli_fail("price", attn_cli_status(err.status), "%s", err.text);
+            return attn_cli_error(&err);
         }
     json_t *all = q.json ? json_array() : NULL;
     be_patient();
@@ -287,6 +287,6 @@ static int price(int argc, char **argv)
     }
     json_decref(all);
     free(spec);
-    int flushed = attn_cli_flush("price");
+    int flushed = attn_cli_flush();
     return flushed != ATTN_EXIT_GOOD ? flushed : worst;
 }

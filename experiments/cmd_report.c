@@ -87,11 +87,6 @@ static void close_report(struct report *r)
     free(r);
 }
 
-static int fail(int status, const struct attn_error *err)
-{
-    return attn_cli_fail("report", status, "%s", err->text);
-}
-
 /* -1: go on; else the exit status. */
 static int read_flags(int argc, char **argv, struct flags *flags)
 {
@@ -100,11 +95,11 @@ static int read_flags(int argc, char **argv, struct flags *flags)
     if (status >= 0)
         return status;
     if (attn_external_specs_take(&flags->externals, &flags->given, &err) != ATTN_OK)
-        return fail(ATTN_EXIT_USAGE, &err);
+        return attn_cli_fail(ATTN_EXIT_USAGE, "%s", err.text);
     if (flags->out == NULL)
-        return attn_cli_fail("report", ATTN_EXIT_USAGE, "--out DIR is missing");
+        return attn_cli_fail(ATTN_EXIT_USAGE, "--out DIR is missing");
     if (flags->plan == NULL && flags->externals.n > 0)
-        return attn_cli_fail("report", ATTN_EXIT_USAGE,
+        return attn_cli_fail(ATTN_EXIT_USAGE,
                              "a plug-in or a command belongs to a plan: --plan FILE is missing");
     return -1;
 }
@@ -129,20 +124,21 @@ static int prepare(const struct flags *flags, struct report *r)
 {
     const char *out = flags->out;
     if (!attn_draw_possible())
-        return attn_cli_fail("report", ATTN_EXIT_LACKS,
+        return attn_cli_fail(ATTN_EXIT_LACKS,
                              "gnuplot cannot be started; install it (Debian: apt-get install "
                              "gnuplot-nox), or use attnlab measure, which needs none");
     if (attn_draw_scripts(r->scripts, sizeof r->scripts) != 0)
-        return attn_cli_fail("report", ATTN_EXIT_LACKS,
+        return attn_cli_fail(ATTN_EXIT_LACKS,
                              "the gnuplot scripts are missing: there is no plots/style.gp here or "
                              "above the program; run attnlab from its source folder");
     if (snprintf(r->figures_folder, sizeof r->figures_folder, "%s/figures", out) >= PATH_MAX)
-        return attn_cli_fail("report", ATTN_EXIT_USAGE, "--out is too long");
+        return attn_cli_fail(ATTN_EXIT_USAGE, "--out is too long");
     struct attn_error err = {ATTN_OK, ""};
     if (make_folders(r->figures_folder, &err) != ATTN_OK)
-        return fail(ATTN_EXIT_LACKS, &err);
+        return attn_cli_fail(ATTN_EXIT_LACKS, "cannot make folder %s: %s", r->figures_folder,
+                             err.text);
     if (access(r->figures_folder, W_OK) != 0 || access(out, W_OK) != 0)
-        return attn_cli_fail("report", ATTN_EXIT_LACKS, "cannot write into folder %s: %s", out,
+        return attn_cli_fail(ATTN_EXIT_LACKS, "cannot write into folder %s: %s", out,
                              strerror(errno));
     return ATTN_EXIT_GOOD;
 }
@@ -154,17 +150,17 @@ static int read_plan(struct flags *flags, struct report *r)
     struct attn_error err = {ATTN_OK, ""};
     if (attn_external_specs_meet(&flags->externals, MEETING_S, &err) != ATTN_OK ||
         attn_plan_read(flags->plan, &flags->externals, &r->plan, &err) != ATTN_OK)
-        return fail(attn_cli_status(err.status), &err);
+        return attn_cli_error(&err);
     return ATTN_EXIT_GOOD;
 }
 
 /* GOOD and DISAGREE go on; anything else ends the report. */
 static int measure(const struct flags *flags, struct report *r)
 {
-    struct attn_sweep_options options = {.command = "report", .quiet = flags->quiet};
+    struct attn_sweep_options options = {.quiet = flags->quiet};
     int status = attn_sweep_run(&r->plan, r->records, &options, &r->n_errors);
     if (status != ATTN_EXIT_GOOD && status != ATTN_EXIT_DISAGREE)
-        (void)attn_cli_fail("report", status,
+        (void)attn_cli_fail(status,
                             "nothing is drawn; the same command goes on measuring, and attnlab "
                             "report --out %s draws what there is",
                             flags->out);
@@ -175,11 +171,11 @@ static int read_records(struct report *r)
 {
     struct attn_error err = {ATTN_OK, ""};
     if (attn_record_read(r->records, &r->held, &err) != ATTN_OK)
-        return fail(attn_cli_status(err.status), &err);
+        return attn_cli_error(&err);
     attn_summary_make(r->held.point, r->held.n, &r->summary);
     /* The plan given now has the last word, whatever the records were measured with. */
     if (r->plan.figures != NULL && json_array_extend(r->held.figures, r->plan.figures) != 0)
-        return attn_cli_fail("report", ATTN_EXIT_LACKS, "no memory");
+        return attn_cli_fail(ATTN_EXIT_LACKS, "no memory");
     attn_groups_make(&r->summary, r->held.figures, &r->groups);
     return ATTN_EXIT_GOOD;
 }
@@ -189,9 +185,8 @@ static int write_csv(const struct flags *flags, const struct report *r)
     char path[PATH_MAX + 16];
     (void)snprintf(path, sizeof path, "%s/records.csv", flags->out);
     struct attn_error err = {ATTN_OK, ""};
-    return attn_csv_save(path, r->held.point, r->held.n, &err) == ATTN_OK
-               ? ATTN_EXIT_GOOD
-               : fail(attn_cli_status(err.status), &err);
+    return attn_csv_save(path, r->held.point, r->held.n, &err) == ATTN_OK ? ATTN_EXIT_GOOD
+                                                                          : attn_cli_error(&err);
 }
 
 /* Every figure carries the machine and the version that it was made on. */
@@ -240,7 +235,7 @@ static int draw(const struct flags *flags, struct report *r)
             status = attn_draw(&r->figures.figure[f], r->scripts, r->figures_folder, &err);
     if (status == ATTN_OK)
         status = attn_page_write(&page, &err);
-    return status == ATTN_OK ? ATTN_EXIT_GOOD : fail(ATTN_EXIT_LACKS, &err);
+    return status == ATTN_OK ? ATTN_EXIT_GOOD : attn_cli_fail(ATTN_EXIT_LACKS, "%s", err.text);
 }
 
 /* What cannot be seen in a figure, because its group's name says nothing. */
@@ -248,7 +243,7 @@ static void say_no_figure(const struct report *r)
 {
     for (int g = 0; g < r->groups.n; g++)
         if (r->groups.group[g].kind == ATTN_GROUP_OTHER)
-            (void)attn_cli_fail("report", 0,
+            (void)attn_cli_fail(0,
                                 "group %s is a table and no figure: its name does not begin with "
                                 "length-, ranks or density",
                                 r->groups.group[g].name);
@@ -280,10 +275,10 @@ static int lacks_figures(const struct report *r)
                            attn_status_phrase((enum attn_point_status)status));
         }
     if (r->figures.n == 0 && r->summary.n > 0)
-        return attn_cli_fail("report", ATTN_EXIT_USAGE,
+        return attn_cli_fail(ATTN_EXIT_USAGE,
                              "the page has tables and no figure: no group is named length-..., "
                              "ranks or density (docs/measuring.md)");
-    return attn_cli_fail("report", ATTN_EXIT_LACKS,
+    return attn_cli_fail(ATTN_EXIT_LACKS,
                          "the page has no figure: a curve needs two good points of one "
                          "implementation; of %lld points: %s",
                          (long long)r->summary.n, text[0] != '\0' ? text : "none");
@@ -295,7 +290,7 @@ static int run(struct flags *flags, struct report *r)
                    ? snprintf(r->records, sizeof r->records, "%s", flags->from)
                    : snprintf(r->records, sizeof r->records, "%s/records.jsonl", flags->out);
     if (size >= (int)sizeof r->records)
-        return attn_cli_fail("report", ATTN_EXIT_USAGE, "the path of the records is too long");
+        return attn_cli_fail(ATTN_EXIT_USAGE, "the path of the records is too long");
     int status = prepare(flags, r);
     if (status == ATTN_EXIT_GOOD && flags->plan != NULL)
         status = read_plan(flags, r);
@@ -323,14 +318,14 @@ static int report(int argc, char **argv)
         return status;
     struct report *r = calloc(1, sizeof *r);
     if (r == NULL)
-        return attn_cli_fail("report", ATTN_EXIT_LACKS, "no memory");
+        return attn_cli_fail(ATTN_EXIT_LACKS, "no memory");
     double begin = attn_seconds(CLOCK_MONOTONIC);
     status = run(&flags, r);
     if (r->is_drawn) {
         if (status == ATTN_EXIT_DISAGREE)
-            (void)attn_cli_fail("report", status, "some results are wrong; the page says which");
+            (void)attn_cli_fail(status, "some results are wrong; the page says which");
         (void)printf("%s/index.html  (%.1f s)\n", flags.out, attn_seconds(CLOCK_MONOTONIC) - begin);
-        int flushed = attn_cli_flush("report");
+        int flushed = attn_cli_flush();
         status = flushed != ATTN_EXIT_GOOD ? flushed : status;
     }
     close_report(r);

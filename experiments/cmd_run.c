@@ -102,20 +102,20 @@ static int check_request(const struct attn_request *r)
             each = attn_file_input_name((enum attn_file_input)i);
     if (r->input != NULL && each != NULL)
         return attn_cli_fail(
-            "run", ATTN_EXIT_USAGE,
+            ATTN_EXIT_USAGE,
             "--input and the file of '%s' together: tensors come from one file, or "
             "each from its own",
             each);
     if (r->input == NULL && (!r->file[ATTN_IN_Q] || !r->file[ATTN_IN_K] || !r->file[ATTN_IN_V]))
-        return attn_cli_fail("run", ATTN_EXIT_USAGE,
+        return attn_cli_fail(ATTN_EXIT_USAGE,
                              "tensors are missing: --input FILE, or --q, --k and --v");
     if (r->out == NULL && !r->compare)
-        return attn_cli_fail("run", ATTN_EXIT_USAGE,
+        return attn_cli_fail(ATTN_EXIT_USAGE,
                              "--out DIR says where results go (or --compare judges them)");
     if (r->only != NULL && !r->compare)
-        return attn_cli_fail("run", ATTN_EXIT_USAGE, "--only says what --compare judges");
+        return attn_cli_fail(ATTN_EXIT_USAGE, "--only says what --compare judges");
     if (strcmp(r->format, "safetensors") != 0 && strcmp(r->format, "npy") != 0)
-        return attn_cli_fail("run", ATTN_EXIT_USAGE, "--format '%s': safetensors and npy exist",
+        return attn_cli_fail(ATTN_EXIT_USAGE, "--format '%s': safetensors and npy exist",
                              r->format);
     return ATTN_EXIT_GOOD;
 }
@@ -138,7 +138,7 @@ static int read_flags(int argc, char **argv, struct attn_request *request)
 static int finish(enum attn_status status, struct attn_error *err)
 {
     attn_clean(err->text);
-    return attn_cli_fail("run", attn_cli_status(status), "%s", err->text);
+    return attn_cli_fail(attn_cli_status(status), "%s", err->text);
 }
 
 static int run(int argc, char **argv)
@@ -170,6 +170,6 @@ static int run(int argc, char **argv)
         exit_status = status != ATTN_OK ? finish(status, &err) : attn_found_exit(&found);
     }
     attn_files_close(&files);
-    int flushed = attn_cli_flush("run");
+    int flushed = attn_cli_flush();
     return flushed != ATTN_EXIT_GOOD ? flushed : exit_status;
 }

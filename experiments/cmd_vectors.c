@@ -61,11 +61,11 @@ static int vectors(int argc, char **argv)
     if (status == ATTN_OK)
         status = attn_question_make(&request.cases, (enum attn_tier)request.tier, &question, &err);
     if (status != ATTN_OK)
-        return attn_cli_fail("vectors", attn_cli_status(status), "%s", err.text);
+        return attn_cli_fail(attn_cli_status(status), "%s", err.text);
     status = attn_question_write(&question, argv[1], &claims, &written, &err);
     attn_question_free(&question);
     if (status != ATTN_OK)
-        return attn_cli_fail("vectors", attn_cli_status(status), "%s", err.text);
+        return attn_cli_fail(attn_cli_status(status), "%s", err.text);
     printf("%d cases in %s\n", written, argv[1]);
-    return attn_cli_flush("vectors");
+    return attn_cli_flush();
 }

@@ -31,8 +31,7 @@ const struct attn_cli_command attn_cmd_worker = {
 static int worker(int argc, char **argv)
 {
     if (argc != 2 || !is_pipe(ATTN_WORKER_REQUESTS) || !is_pipe(ATTN_WORKER_FD))
-        return attn_cli_fail("worker", ATTN_EXIT_USAGE,
-                             "is started by attnlab check --plugin, not by hand");
+        return attn_cli_fail(ATTN_EXIT_USAGE, "is started by attnlab check --plugin, not by hand");
     attn_cli_leave(0); /* exit(1) of a plug-in is its own word */
     return attn_worker_serve(argv[1]);
 }

@@ -42,7 +42,7 @@ static const struct {
     {"dense --input @ --compare --alibi 1,2", "say --alibi-align"},
     {"dense --input @ --compare --alibi 1,2 --alibi-align 3", "signed offset"},
     {"dense --input @ --compare --alibi-align br", "without alibi"},
-    {"ring:ranks=2 --input @ --compare --mask none", "ranks that divide"},
+    {"ring:ranks=2,sizes=strict --input @ --compare --mask none", "ranks that divide"},
 };
 
 START_TEST(usage_errors)

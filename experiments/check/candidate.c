@@ -215,8 +215,7 @@ int attn_candidate_end(struct attn_candidate *s)
     int failures = attn_verdicts_end(s->verdicts, s->list);
     s->list = NULL;
     if (failures == 0 && s->judged == 0 && s->question.whole_tier)
-        return attn_cli_fail("check", ATTN_EXIT_DISAGREE, "%s: not one case could be judged",
-                             s->label);
+        return attn_cli_fail(ATTN_EXIT_DISAGREE, "%s: not one case could be judged", s->label);
     return failures == 0           ? ATTN_EXIT_GOOD
            : t.lacking == failures ? ATTN_EXIT_LACKS
            : impossible            ? ATTN_EXIT_USAGE
@@ -259,26 +258,24 @@ static int check_externals(const struct attn_check_request *q, const struct attn
     for (int i = 0; i < n; i++)
         of[s[i].from]++;
     if (of[ATTN_SOURCE_FILES] > 0 && n > 1)
-        return attn_cli_fail("check", ATTN_EXIT_USAGE,
+        return attn_cli_fail(ATTN_EXIT_USAGE,
                              "--results is judged alone; --plugin and --exec may be repeated");
     if (s[0].claims_path != NULL && of[ATTN_SOURCE_PLUGIN] == n)
-        return attn_cli_fail("check", ATTN_EXIT_USAGE,
-                             "--claims %s: a plug-in says itself what it claims", s[0].claims_path);
+        return attn_cli_fail(ATTN_EXIT_USAGE, "--claims %s: a plug-in says itself what it claims",
+                             s[0].claims_path);
     if (of[ATTN_SOURCE_EXEC] > 0 && s[0].claims_path == NULL)
-        return attn_cli_fail("check", ATTN_EXIT_USAGE,
-                             "--exec needs --claims FILE: what the command can do "
-                             "(docs/external.md)");
+        return attn_cli_fail(ATTN_EXIT_USAGE, "--exec needs --claims FILE: what the command can do "
+                                              "(docs/external.md)");
     if (q->relation != NULL && of[ATTN_SOURCE_PLUGIN] < n)
-        return attn_cli_fail("check", ATTN_EXIT_USAGE,
+        return attn_cli_fail(ATTN_EXIT_USAGE,
                              "--relation is for plug-ins: relations change inputs between two "
                              "calls, and a folder of files is one call");
     if (q->repeat > 0 && of[ATTN_SOURCE_PLUGIN] < n)
-        return attn_cli_fail("check", ATTN_EXIT_USAGE,
+        return attn_cli_fail(ATTN_EXIT_USAGE,
                              "--repeat is for plug-ins: a command and a folder of results are one "
                              "call of each case");
     if (q->soak > 0 && of[ATTN_SOURCE_FILES] > 0)
-        return attn_cli_fail("check", ATTN_EXIT_USAGE,
-                             "--soak needs something to run: --plugin or --exec");
+        return attn_cli_fail(ATTN_EXIT_USAGE, "--soak needs something to run: --plugin or --exec");
     return 0;
 }
 
@@ -319,7 +316,7 @@ static void report_trouble(struct attn_candidate *s)
     struct attn_result r = {.verdict = ATTN_ERROR};
     const struct attn_subject subject = {"setup", "", "it cannot be judged", "", "", "", NULL};
     if (!s->is_one_of_many && s->verdicts->format == ATTN_FORMAT_TEXT) {
-        attn_cli_fail("check", 0, "%s", s->trouble);
+        attn_cli_fail(0, "%s", s->trouble);
         if (s->verdicts->report == NULL)
             return;
     }
@@ -386,9 +383,9 @@ static int take_specs(struct attn_candidate *s, char **specs, int n, struct attn
     for (int i = 0; i < n; i++)
         if (attn_spec_parse(specs != NULL ? specs[i] : attn_impl_at(i)->name, &s[i].spec, &err) !=
             ATTN_OK)
-            return attn_cli_fail("check", ATTN_EXIT_USAGE, "%s", err.text);
+            return attn_cli_fail(ATTN_EXIT_USAGE, "%s", err.text);
     enum attn_status status = make_question(s->request, question, &err);
-    return status == ATTN_OK ? 0 : attn_cli_fail("check", attn_cli_status(status), "%s", err.text);
+    return status == ATTN_OK ? 0 : attn_cli_fail(attn_cli_status(status), "%s", err.text);
 }
 
 int attn_check(const struct attn_check_request *q, char **specs, int n_specs)
@@ -420,7 +417,7 @@ int attn_check(const struct attn_check_request *q, char **specs, int n_specs)
     if (status == 0) {
         status = externals ? judge_externals(s, n) : attn_check_specs(s, n, &question);
         attn_verdicts_close(&v);
-        int flushed = attn_cli_flush("check");
+        int flushed = attn_cli_flush();
         status = flushed > status ? flushed : status;
         if (v.report != NULL)
             status = attn_report_close(v.report, status);

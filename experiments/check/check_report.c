@@ -71,7 +71,7 @@ int attn_report_open(const char *path, struct attn_report **report)
     struct stat about;
     *report = NULL;
     if (!is_html && !ends_with(path, ".md"))
-        return attn_cli_fail("check", ATTN_EXIT_USAGE,
+        return attn_cli_fail(ATTN_EXIT_USAGE,
                              "--report %s: a name that ends in .html or .md would work", path);
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
     int error = fd < 0 ? errno : 0;
@@ -82,7 +82,7 @@ int attn_report_open(const char *path, struct attn_report **report)
     if (error != 0) {
         if (fd >= 0)
             close(fd);
-        return attn_cli_fail("check", ATTN_EXIT_LACKS, "--report %s: %s", path,
+        return attn_cli_fail(ATTN_EXIT_LACKS, "--report %s: %s", path,
                              error == EINVAL ? "it is no regular file" : strerror(error));
     }
     struct attn_report *r = attn_cli_need(calloc(1, sizeof *r));
@@ -145,7 +145,7 @@ int attn_report_close(struct attn_report *r, int status)
     if (close(r->fd) != 0 && error == 0)
         error = errno;
     if (error != 0)
-        attn_cli_fail("check", ATTN_EXIT_LACKS, "--report %s: %s", r->path, strerror(error));
+        attn_cli_fail(ATTN_EXIT_LACKS, "--report %s: %s", r->path, strerror(error));
     free(page);
     free(r->text);
     free(r->all);

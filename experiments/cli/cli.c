@@ -12,9 +12,11 @@
 #include <unistd.h>
 
 static char program[4096] = "attnlab"; /* as a word of a shell */
+static const char *running = "";
 
-void attn_cli_started(const char *argv0)
+void attn_cli_started(const char *argv0, const char *command)
 {
+    running = command;
     if (argv0 != NULL && argv0[0] != '\0')
         attn_cli_quote(argv0, program, sizeof program);
 }
@@ -22,6 +24,11 @@ void attn_cli_started(const char *argv0)
 const char *attn_cli_program(void)
 {
     return program;
+}
+
+const char *attn_cli_command(void)
+{
+    return running;
 }
 
 void attn_cli_quote(const char *text, char *to, size_t size)
@@ -38,10 +45,10 @@ void attn_cli_quote(const char *text, char *to, size_t size)
     snprintf(to + n, size - n, "%s", bare ? "" : "'");
 }
 
-int attn_cli_fail(const char *command, int status, const char *format, ...)
+int attn_cli_fail(int status, const char *format, ...)
 {
     va_list args;
-    fprintf(stderr, "attnlab %s: ", command);
+    fprintf(stderr, "attnlab %s: ", running);
     va_start(args, format);
     vfprintf(stderr, format, args);
     va_end(args);
@@ -64,6 +71,11 @@ int attn_cli_status(enum attn_status status)
         break;
     }
     return ATTN_EXIT_INTERNAL;
+}
+
+int attn_cli_error(const struct attn_error *err)
+{
+    return attn_cli_fail(attn_cli_status(err->status), "%s", err->text);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -156,11 +168,11 @@ int attn_cli_leave(int status)
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-int attn_cli_flush(const char *command)
+int attn_cli_flush(void)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return ATTN_EXIT_GOOD;
-    return attn_cli_fail(command, ATTN_EXIT_LACKS, "cannot write the output: %s", strerror(errno));
+    return attn_cli_fail(ATTN_EXIT_LACKS, "cannot write the output: %s", strerror(errno));
 }
 
 int attn_cli_int(const char *text, int64_t min, int64_t max, int64_t *value)

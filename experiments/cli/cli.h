@@ -15,14 +15,18 @@ enum {
     ATTN_EXIT_INTERNAL = 4
 };
 
-/* Print "attnlab COMMAND: text" to stderr and return status. */
-int attn_cli_fail(const char *command, int status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+/* main() says how this program was started, and which command it runs. */
+void attn_cli_started(const char *argv0, const char *command);
 
-/* How this program was started, as one word of a shell: the first of a line that repeats
- * something.  "attnlab" until main() has said what it is. */
-void attn_cli_started(const char *argv0);
+/* As one word of a shell, the first of a line that repeats something; "attnlab" before main(). */
 const char *attn_cli_program(void);
+const char *attn_cli_command(void); /* "check"; "" before main() */
+
+/* Print "attnlab COMMAND: text" to stderr and return status. */
+int attn_cli_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The same of a library's error: returns the exit status that it deserves. */
+int attn_cli_error(const struct attn_error *err);
 
 /* Text as one word of a shell, in quotes where it needs them; cut off, but closed, where it is too
  * long for the room. */
@@ -77,6 +81,6 @@ const char *attn_cli_bytes(int64_t bytes, char text[32]);
 int64_t attn_cli_memory_available(void);
 
 /* Flush stdout and say whether everything got there. */
-int attn_cli_flush(const char *command);
+int attn_cli_flush(void);
 
 #endif

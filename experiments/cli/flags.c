@@ -162,7 +162,7 @@ static void enumerate(const char *words, char *text, size_t size)
 }
 
 /* What would have been a value of this flag. */
-static int refuse(const char *command, const struct attn_flag_use *use, const char *value)
+static int refuse(const struct attn_flag_use *use, const char *value)
 {
     const struct attn_flag_shown shown = attn_flag_show(use);
     enum attn_flag_kind kind = kind_of(use);
@@ -188,7 +188,7 @@ static int refuse(const char *command, const struct attn_flag_use *use, const ch
     else if (n > 0)
         snprintf(wants + n, sizeof wants - n, " up %s needed",
                  kind == ATTN_KIND_COUNTS ? "are" : "is");
-    return attn_cli_fail(command, ATTN_EXIT_USAGE, "--%s '%.100s': %s", shown.name, value, wants);
+    return attn_cli_fail(ATTN_EXIT_USAGE, "--%s '%.100s': %s", shown.name, value, wants);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -226,8 +226,7 @@ static int no_such_flag(const struct attn_cli_command *command, const char *word
         snprintf(names[at], sizeof *names, "--%s", defined[use->flag].name);
         attn_nearest_offer(&nearest, names[at++]);
     }
-    return attn_cli_fail(command->name, ATTN_EXIT_USAGE,
-                         "%.60s: no such flag%s; see attnlab %s --help", word,
+    return attn_cli_fail(ATTN_EXIT_USAGE, "%.60s: no such flag%s; see attnlab %s --help", word,
                          attn_nearest_text(&nearest, meant), command->name);
 }
 
@@ -243,18 +242,18 @@ static int take(const struct attn_cli_command *command, char **argv, int at, con
     char *equals = strchr(argv[at], '=');
     char *value = is_switch ? argv[at] : equals != NULL ? equals + 1 : argv[at + 1];
     if (value == NULL) /* argv[argc] */
-        return attn_cli_fail(command->name, ATTN_EXIT_USAGE,
-                             "--%s needs a value (attnlab %s --help)", name, command->name),
+        return attn_cli_fail(ATTN_EXIT_USAGE, "--%s needs a value (attnlab %s --help)", name,
+                             command->name),
                0;
     if (*before != NULL && !is_repeatable(use) && !is_switch)
-        return attn_cli_fail(command->name, ATTN_EXIT_USAGE,
-                             "--%s was given before: '%s', now '%s'", name, *before, value),
+        return attn_cli_fail(ATTN_EXIT_USAGE, "--%s was given before: '%s', now '%s'", name,
+                             *before, value),
                0;
     if (*before == NULL && is_repeatable(use) && use->preset != NULL)
         ((struct attn_cli_list *)((char *)to + use->to))->n = 0;
     *before = value;
     if (!store(use, value, to))
-        return refuse(command->name, use, value), 0;
+        return refuse(use, value), 0;
     return is_switch || equals != NULL ? 1 : 2;
 }
 
@@ -272,10 +271,10 @@ static int check_operands(const struct attn_cli_command *command, char **argv, i
 {
     int width = (int)strcspn(command->usage, "\n");
     if (n < command->operands_least)
-        return attn_cli_fail(command->name, ATTN_EXIT_USAGE, "an argument is missing: attnlab %.*s",
-                             width, command->usage);
+        return attn_cli_fail(ATTN_EXIT_USAGE, "an argument is missing: attnlab %.*s", width,
+                             command->usage);
     if (command->operands_most >= 0 && n > command->operands_most)
-        return attn_cli_fail(command->name, ATTN_EXIT_USAGE, "'%s' is left over: attnlab %.*s",
+        return attn_cli_fail(ATTN_EXIT_USAGE, "'%s' is left over: attnlab %.*s",
                              argv[command->operands_most + 1], width, command->usage);
     return -1;
 }
@@ -295,17 +294,17 @@ int attn_cli_read(const struct attn_cli_command *command, int argc, char **argv,
             literal = 1;
         else if (strcmp(argv[a], "--help") == 0 || strcmp(argv[a], "-h") == 0) {
             attn_cli_print_help(stdout, command);
-            return attn_cli_flush("help");
+            return attn_cli_flush();
         } else if (strcmp(argv[a], "--version") == 0 || strcmp(argv[a], "-V") == 0) {
             printf("attnlab %s\n", ATTN_VERSION);
-            return attn_cli_flush("--version");
+            return attn_cli_flush();
         } else if ((took = take(command, argv, a, given, to)) == 0)
             return ATTN_EXIT_USAGE;
     }
     if (operands != NULL)
         *operands = n;
     if (command->computes && attn_isa_best(&err) == NULL)
-        return attn_cli_fail(command->name, ATTN_EXIT_LACKS, "%s", err.text);
+        return attn_cli_fail(ATTN_EXIT_LACKS, "%s", err.text);
     return check_operands(command, argv, n);
 }
 

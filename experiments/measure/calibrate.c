@@ -47,7 +47,7 @@ int attn_calibrate_memory_here(int64_t bytes)
     attn_resident_begin(&resident);
     unsigned char *block = attn_ledger_take(&ledger, "calibration", bytes, 1, &err);
     if (block == NULL)
-        return attn_cli_fail("point", ATTN_EXIT_LACKS, "%s", err.text);
+        return attn_cli_fail(ATTN_EXIT_LACKS, "%s", err.text);
     memset(block, 0x5a, (size_t)bytes);
     __asm__ volatile("" : : "r"(block) : "memory"); /* or the compiler drops the memset */
     attn_resident_end(&resident);
@@ -58,7 +58,7 @@ int attn_calibrate_memory_here(int64_t bytes)
                         resident.bytes < 0 ? json_null() : json_integer(resident.bytes));
     json_object_set_new(line, "hwm_reset", json_integer(resident.reset));
     if (attn_record_write_json(stdout, line) != 0)
-        return attn_cli_fail("point", ATTN_EXIT_LACKS, "standard output: %s", strerror(errno));
+        return attn_cli_fail(ATTN_EXIT_LACKS, "standard output: %s", strerror(errno));
     return ATTN_EXIT_GOOD;
 }
 
@@ -79,8 +79,7 @@ static int ask(const char *const args[], struct attn_process *child, struct attn
     return -1;
 }
 
-static int calibrate_memory(FILE *file, const char *session, const char *command,
-                            struct attn_error *err)
+static int calibrate_memory(FILE *file, const char *session, struct attn_error *err)
 {
     static char out[1 << 16];
     struct attn_process child = {.out = out, .room = sizeof out};
@@ -103,12 +102,12 @@ static int calibrate_memory(FILE *file, const char *session, const char *command
     put_real(line, "error", error);
     json_object_set_new(line, "ok", json_boolean(ok));
     if (isnan(error))
-        attn_cli_fail(command, 0,
+        attn_cli_fail(0,
                       "warning: what VmHWM says of %lld bytes could not be found out; resident "
                       "memory cannot be trusted here%s%s",
                       (long long)bytes, child.last_line[0] != '\0' ? ": " : "", child.last_line);
     else if (!ok)
-        attn_cli_fail(command, 0,
+        attn_cli_fail(0,
                       "warning: %lld bytes were written and VmHWM rose by %.1f %% of that; "
                       "resident memory cannot be trusted here%s%s",
                       (long long)bytes, 100 * (1 + error), child.last_line[0] != '\0' ? ": " : "",
@@ -170,9 +169,7 @@ static int calibrate_aa(FILE *file, const char *session, struct attn_error *err)
 
 /* ---- both --------------------------------------------------------------------------------- */
 
-int attn_calibrate_session(FILE *file, const char *session, const char *command,
-                           struct attn_error *err)
+int attn_calibrate_session(FILE *file, const char *session, struct attn_error *err)
 {
-    return calibrate_memory(file, session, command, err) == 0 ? calibrate_aa(file, session, err)
-                                                              : -1;
+    return calibrate_memory(file, session, err) == 0 ? calibrate_aa(file, session, err) : -1;
 }

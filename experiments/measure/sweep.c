@@ -366,7 +366,7 @@ static int resume(struct sweep *sweep, const char *path)
     if (stat(path, &about) != 0 || !S_ISREG(about.st_mode)) /* nothing there to go on from */
         return ATTN_EXIT_GOOD;
     if (attn_record_read(path, &old, &err) != ATTN_OK)
-        return attn_cli_fail(sweep->options->command, attn_cli_status(err.status), "%s", err.text);
+        return attn_cli_error(&err);
     json_t *place = attn_cli_need(json_object());
     for (int64_t i = 0; i < n; i++) {
         attn_point_name(&sweep->state[i].point, name);
@@ -641,7 +641,7 @@ static int report_end(struct sweep *sweep, const char *path, int64_t *n_errors)
                                   (long long)sweep->n_status[status],
                                   attn_point_status_name((enum attn_point_status)status));
     if (!sweep->options->quiet) {
-        fprintf(stderr, "attnlab %s: %s: %lld points", sweep->options->command, path,
+        fprintf(stderr, "attnlab %s: %s: %lld points", attn_cli_command(), path,
                 (long long)sweep->plan->n);
         if (sweep->n_resumed > 0)
             fprintf(stderr, ", %lld records were there", (long long)sweep->n_resumed);
@@ -649,12 +649,10 @@ static int report_end(struct sweep *sweep, const char *path, int64_t *n_errors)
         fprintf(stderr, " (%.1f s)\n", sweep->begin_s > 0 ? elapsed(sweep) : 0.0);
     }
     if (attn_process_interrupted())
-        return attn_cli_fail(sweep->options->command, ATTN_EXIT_LACKS,
-                             "interrupted; the same command goes on from here");
+        return attn_cli_fail(ATTN_EXIT_LACKS, "interrupted; the same command goes on from here");
     *n_errors = count_ended(sweep, ATTN_POINT_ERROR, &first);
     if (*n_errors > 0)
-        attn_cli_fail(sweep->options->command, 0,
-                      "%lld points ended as errors, the first %s %s: %s", (long long)*n_errors,
+        attn_cli_fail(0, "%lld points ended as errors, the first %s %s: %s", (long long)*n_errors,
                       first->spec, first->text, first->message);
     return count_ended(sweep, ATTN_POINT_WRONG, &first) > 0 ? ATTN_EXIT_DISAGREE : ATTN_EXIT_GOOD;
 }
@@ -676,7 +674,7 @@ static int list_points(struct sweep *sweep)
         printf("%-16s %-24s %-10s %10s  %s\n", state->plan->group, state->plan->spec_text, what,
                attn_cli_bytes(state->need, bytes), state->plan->text);
     }
-    return attn_cli_flush(sweep->options->command);
+    return attn_cli_flush();
 }
 
 static int is_anything_left(const struct sweep *sweep)
@@ -689,11 +687,10 @@ static int is_anything_left(const struct sweep *sweep)
 
 static int carry_out(struct sweep *sweep, const char *path, int64_t *n_errors)
 {
-    const char *command = sweep->options->command;
     struct attn_error err = {ATTN_OK, ""};
     sweep->file = attn_record_append(path, &err);
     if (sweep->file == NULL)
-        return attn_cli_fail(command, attn_cli_status(err.status), "%s", err.text);
+        return attn_cli_error(&err);
     int status = resume(sweep, path);
     if (status == ATTN_EXIT_GOOD && is_anything_left(sweep)) {
         sweep->begin_s = attn_seconds(CLOCK_MONOTONIC);
@@ -701,13 +698,13 @@ static int carry_out(struct sweep *sweep, const char *path, int64_t *n_errors)
         attn_process_catch_interrupts();
         errno = 0;
         if (write_machine(sweep) != 0 || write_figures(sweep) != 0 ||
-            attn_calibrate_session(sweep->file, sweep->session, command, &err) != 0 ||
+            attn_calibrate_session(sweep->file, sweep->session, &err) != 0 ||
             write_prices(sweep) != 0 || all_rounds(sweep) != 0)
-            status = attn_cli_fail(command, ATTN_EXIT_LACKS, "records %s: %s", path,
+            status = attn_cli_fail(ATTN_EXIT_LACKS, "records %s: %s", path,
                                    err.text[0] != '\0' ? err.text : strerror(errno));
     }
     if (fclose(sweep->file) != 0 && status == ATTN_EXIT_GOOD)
-        status = attn_cli_fail(command, ATTN_EXIT_LACKS, "records %s: %s", path, strerror(errno));
+        status = attn_cli_fail(ATTN_EXIT_LACKS, "records %s: %s", path, strerror(errno));
     if (status == ATTN_EXIT_GOOD)
         status = report_end(sweep, path, n_errors);
     return status;

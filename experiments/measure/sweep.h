@@ -9,9 +9,8 @@
 #include "experiments/measure/plan.h"
 
 struct attn_sweep_options {
-    const char *command; /* for messages: "measure", "report" */
-    int dry_run;         /* print the points with their prices to stdout; run nothing */
-    int quiet;           /* no progress, even on a terminal */
+    int dry_run; /* print the points with their prices to stdout; run nothing */
+    int quiet;   /* no progress, even on a terminal */
 };
 
 /* Carry out the plan into a file of records, which is made or continued: points that it already
