@@ -9,7 +9,6 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/cli/shape.h"
-#include "experiments/measure/preflight.h"
 #include "optimized/registry.h"
 #include "ref/mask/mask.h"
 #include "ref/problem.h"
@@ -80,7 +79,7 @@ struct fit {
 static struct fit fit_of(const struct attn_problem *p, enum attn_pass pass, double peaks)
 {
     int64_t machine = attn_cli_memory_available();
-    return (struct fit){attn_preflight_floor(p, pass, NULL), peaks,
+    return (struct fit){attn_pass_bytes(p, pass), peaks,
                         machine == INT64_MAX ? HUGE_VAL : (double)machine};
 }
 
@@ -111,26 +110,61 @@ static void print_fit(const struct fit *fit, int ranks)
     putchar('\n');
 }
 
-static void print_text(const struct attn_spec *spec, const struct attn_cli_shape *shape, int rank,
+static int is_same(const struct attn_cost *a, const struct attn_cost *b)
+{
+    return a->peak_bytes == b->peak_bytes && fabs(a->flops - b->flops) <= 0 &&
+           a->bytes_sent == b->bytes_sent && fabs(a->shard_bytes - b->shard_bytes) <= 0;
+}
+
+/* One line for each run of ranks that fare alike; for one process, the line. */
+static void print_ranks(const struct attn_cost *cost, int ranks)
+{
+    char text[32];
+    for (int first = 0, end; first < ranks; first = end) {
+        const struct attn_cost *x = &cost[first];
+        for (end = first + 1; end < ranks && is_same(x, &cost[end]); end++)
+            continue;
+        if (ranks > 1 && end - first == ranks)
+            printf("  each rank: ");
+        else if (end - first > 1)
+            printf("  ranks %d to %d: ", first, end - 1);
+        else
+            printf(ranks > 1 ? "  rank %d: " : "  ", first);
+        printf("beside inputs and outputs of %s, ", large_text(x->shard_bytes, text));
+        printf("with them %s; ", large_text(x->shard_bytes + (double)x->peak_bytes, text));
+        printf("%.4g flop", x->flops);
+        if (ranks > 1)
+            printf("; sends %s in %lld messages", attn_cli_bytes(x->bytes_sent, text),
+                   (long long)x->messages);
+        printf("%s\n", x->counted ? "; visible pairs counted row by row" : "");
+    }
+}
+
+/* The live set of the rank that holds most, the first of them. */
+static void print_text(const struct attn_spec *spec, const struct attn_cli_shape *shape,
                        const struct attn_cost *cost, const struct fit *fit)
 {
-    char name[256], text[32], about[1024];
-    int ranks = attn_ranks(spec->impl, &spec->options);
+    char name[256], about[1024];
+    int ranks = attn_ranks(spec->impl, &spec->options), fullest = 0, alike = 1;
+    for (int r = 1; r < ranks; r++) {
+        alike &= cost[r].peak_bytes == cost[0].peak_bytes;
+        if (cost[r].peak_bytes > cost[fullest].peak_bytes)
+            fullest = r;
+    }
     attn_spec_print(spec, name, sizeof name);
     attn_cli_shape_print(shape, about, sizeof about);
     printf("%s  %s  %s", name, attn_pass_name(shape->pass), about);
-    printf(ranks > 1 ? "  rank %d of %d\n" : "\n", rank, ranks);
-    for (int a = 0; a < cost->n_live; a++)
-        print_buffer(cost->live[a].name, cost->live[a].bytes);
-    print_buffer("peak", cost->peak_bytes);
+    if (ranks > 1 && alike)
+        printf("  each of %d ranks", ranks);
+    else if (ranks > 1)
+        printf("  rank %d of %d, the fullest", fullest, ranks);
+    putchar('\n');
+    for (int a = 0; a < cost[fullest].n_live; a++)
+        print_buffer(cost[fullest].live[a].name, cost[fullest].live[a].bytes);
+    print_buffer("peak", cost[fullest].peak_bytes);
     if (cost->saved_bytes > 0)
         print_buffer("  of it, saved", cost->saved_bytes);
-    printf("  beside inputs and outputs of %s%s; %.4g flop%s", large_text(fit->floor, text),
-           ranks > 1 ? " over all ranks" : "", cost->flops, ranks > 1 ? " on this rank" : "");
-    if (ranks > 1)
-        printf("; sends %s in %lld messages", attn_cli_bytes(cost->bytes_sent, text),
-               (long long)cost->messages);
-    printf("%s\n", cost->counted ? "; visible pairs counted row by row" : "");
+    print_ranks(cost, ranks);
     print_fit(fit, ranks);
 }
 
@@ -150,16 +184,16 @@ static json_t *price_json(const struct attn_spec *spec, const struct attn_cli_sh
     for (int a = 0; a < cost->n_live; a++)
         json_array_append_new(live, json_pack("{s:s,s:I}", "name", cost->live[a].name, "bytes",
                                               (json_int_t)cost->live[a].bytes));
-    return json_pack("{s:s,s:s,s:i,s:I,s:I,s:s,s:s,s:o,s:I,s:I,s:f,s:f,s:I,s:I,s:b,s:f,s:o,s:o}",
-                     "spec", name, "pass", attn_pass_name(shape->pass), "rank", rank, "n_query",
-                     (json_int_t)shape->n_query, "n_key", (json_int_t)shape->n_key, "mask",
-                     shape->mask, "dtype", attn_dtype_name(shape->dtype), "live", live,
-                     "peak_bytes", (json_int_t)cost->peak_bytes, "saved_bytes",
-                     (json_int_t)cost->saved_bytes, "floor_bytes", fit->floor, "flops", cost->flops,
-                     "bytes_sent", (json_int_t)cost->bytes_sent, "messages",
-                     (json_int_t)cost->messages, "counted", cost->counted, "needed_bytes", need,
-                     "available_bytes", known(fit->available), "fits",
-                     isinf(fit->available) ? json_null() : json_boolean(need <= fit->available));
+    return json_pack(
+        "{s:s,s:s,s:i,s:I,s:I,s:s,s:s,s:o,s:I,s:f,s:I,s:f,s:f,s:I,s:I,s:b,s:f,s:o,s:o}", "spec",
+        name, "pass", attn_pass_name(shape->pass), "rank", rank, "n_query",
+        (json_int_t)shape->n_query, "n_key", (json_int_t)shape->n_key, "mask", shape->mask, "dtype",
+        attn_dtype_name(shape->dtype), "live", live, "peak_bytes", (json_int_t)cost->peak_bytes,
+        "shard_bytes", cost->shard_bytes, "saved_bytes", (json_int_t)cost->saved_bytes,
+        "floor_bytes", fit->floor, "flops", cost->flops, "bytes_sent", (json_int_t)cost->bytes_sent,
+        "messages", (json_int_t)cost->messages, "counted", cost->counted, "needed_bytes", need,
+        "available_bytes", known(fit->available), "fits",
+        isinf(fit->available) ? json_null() : json_boolean(need <= fit->available));
 }
 
 /* What an implementation does not do, or cannot divide, in the place of its price. */
@@ -179,7 +213,7 @@ static void refuse(const struct attn_spec *spec, const struct attn_cli_shape *sh
                                              attn_dtype_name(shape->dtype), "refused", why));
 }
 
-/* Every rank; in text those whose price differs from the one before.  all: NULL for text. */
+/* Every rank.  all: NULL for text. */
 static int price_one(const struct attn_spec *spec, const struct attn_cli_shape *shape,
                      const struct attn_problem *p, json_t *all)
 {
@@ -195,15 +229,10 @@ static int price_one(const struct attn_spec *spec, const struct attn_cli_shape *
             return attn_cli_status(err.status);
         }
     const struct fit fit = fit_of(p, shape->pass, peaks);
-    for (int rank = 0; rank < ranks; rank++) {
-        const struct attn_cost *last = &cost[rank > 0 ? rank - 1 : 0], *now = &cost[rank];
-        int same = rank > 0 && now->peak_bytes == last->peak_bytes &&
-                   fabs(now->flops - last->flops) <= 0 && now->bytes_sent == last->bytes_sent;
-        if (all != NULL)
-            json_array_append_new(all, price_json(spec, shape, rank, now, &fit));
-        else if (!same)
-            print_text(spec, shape, rank, now, &fit);
-    }
+    if (all == NULL)
+        print_text(spec, shape, cost, &fit);
+    for (int rank = 0; rank < ranks && all != NULL; rank++)
+        json_array_append_new(all, price_json(spec, shape, rank, &cost[rank], &fit));
     free(cost);
     return ATTN_EXIT_GOOD;
 }

@@ -47,6 +47,9 @@ struct attn_cost {
     int64_t bytes_sent; /* to other ranks */
     int64_t messages;   /* of which there are so many */
     int counted;        /* nnz had no closed form: pairs were counted one row at a time */
+    double
+        shard_bytes; /* inputs and outputs that this rank has: what peak_bytes are beside; double,
+                           because they may exceed 64 bits where the peak does not */
 };
 
 /* Add count * size bytes under a name to the live set; EINVAL when the product overflows. */

@@ -208,6 +208,16 @@ double attn_problem_flops(const struct attn_problem *p, enum attn_pass pass, str
            (pass == ATTN_FORWARD ? d + dv : 3 * d + 2 * dv);
 }
 
+double attn_pass_bytes(const struct attn_problem *p, enum attn_pass pass)
+{
+    double e = (double)attn_dtype_size(p->dtype), d = (double)p->d_key, dv = (double)p->d_value;
+    double rows = (double)p->batch * (double)p->heads * (double)p->n_query;
+    double keys = (double)p->batch * (double)p->kv_heads * (double)p->n_key;
+    double in = e * (rows * d + keys * (d + dv));
+    double out = rows * (e * dv + (double)attn_dtype_size(attn_lse_dtype(p)));
+    return pass == ATTN_FORWARD ? in + out : 2 * in + out + e * rows * dv;
+}
+
 static double load(const void *data, enum attn_dtype dtype, int64_t at)
 {
     switch (dtype) {

@@ -121,6 +121,10 @@ int64_t attn_problem_all_pairs(const struct attn_problem *p, int *counted);
 double attn_problem_flops(const struct attn_problem *p, enum attn_pass pass,
                           struct attn_cost *cost);
 
+/* Bytes of the inputs and outputs of a pass, without those that are optional: q k v o lse, in the
+ * backward dO dQ dK dV too. */
+double attn_pass_bytes(const struct attn_problem *p, enum attn_pass pass);
+
 /* The bias of one pair, in double. */
 double attn_problem_bias(const struct attn_problem *p, int64_t b, int64_t h, int64_t i, int64_t j);
 

@@ -334,5 +334,7 @@ enum attn_status attn_price(const struct attn_impl *impl, const struct attn_opti
     if (rank < 0 || rank >= attn_ranks(impl, options))
         return attn_fail(err, ATTN_EINVAL, "rank %d: %s has ranks 0 to %d", rank, impl->name,
                          attn_ranks(impl, options) - 1);
+    if (impl->ranks == NULL) /* ranks have shards, and say of what size */
+        cost->shard_bytes = attn_pass_bytes(p, pass);
     return impl->cost(p, options, pass, rank, cost, err);
 }

@@ -230,6 +230,29 @@ START_TEST(price_of_a_long_sequence)
 }
 END_TEST
 
+/* Every input and output belongs to one rank: the shares of all ranks are what one process has. q, k
+ * and v of 11 tokens of 6 heads, 3 of them of k and v, in 4 bytes; o; lse. */
+START_TEST(shares_add_up)
+{
+    static const char *const spec[] = {"ring:ranks=4", "ring:ranks=3,order=striped",
+                                       "ring:ranks=4,order=zigzag", "ulysses:ranks=5"};
+    struct attn_problem p = problem(2, 6, 3, 11, 8);
+    const double q = 2 * 6 * 11 * 8 * 4, kv = q, lse = 2 * 6 * 11 * 4;
+    for (int pass = 0; pass < 2; pass++) {
+        double all = pass == 0 ? q + kv + q + lse : 2 * (q + kv) + q + lse + q;
+        struct attn_cost whole = price("tiled", &p, (enum attn_pass)pass, 0);
+        ck_assert(whole.shard_bytes == all);
+        for (size_t s = 0; s < sizeof spec / sizeof *spec; s++) {
+            struct attn_spec parsed = spec_of(spec[s]);
+            double sum = 0;
+            for (int r = 0; r < parsed.options.value[0]; r++)
+                sum += price(spec[s], &p, (enum attn_pass)pass, r).shard_bytes;
+            ck_assert_msg(sum == all, "%s: %g, not %g", spec[s], sum, all);
+        }
+    }
+}
+END_TEST
+
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 static void ck_refused(const char *spec_text, const struct attn_impl *local,
@@ -393,6 +416,7 @@ Suite *suite_parallel(void)
     tcase_add_test(t, bits_do_not_depend_on_time);
     tcase_add_test(t, bytes_sent_as_published);
     tcase_add_test(t, price_of_a_long_sequence);
+    tcase_add_test(t, shares_add_up);
     tcase_add_test(t, refusals_say_what_works);
     tcase_add_test(t, local_must_be_able);
     tcase_add_loop_test(t, empty_rows_are_not_read, 0, 2);

@@ -45,23 +45,7 @@ enum attn_status attn_preflight_price(const struct attn_spec *spec,
     return ATTN_OK;
 }
 
-/* A product that overflows int64 is far above any memory: double is exact enough to say so. */
-double attn_preflight_floor(const struct attn_problem *p, enum attn_pass pass, double *elements)
-{
-    double b = (double)p->batch, h = (double)p->heads, g = (double)p->kv_heads;
-    double q = (double)p->n_query, k = (double)p->n_key;
-    double dk = (double)p->d_key, dv = (double)p->d_value;
-    double in = b * (h * q * dk + g * k * (dk + dv)), out = b * h * q * dv, lse = b * h * q;
-    double size = (double)attn_dtype_size(p->dtype), lse_size = p->dtype == ATTN_F64 ? 8 : 4;
-    if (pass == ATTN_BACKWARD) { /* dO beside o; dq dk dv beside q k v */
-        in *= 2;
-        out *= 2;
-    }
-    if (elements != NULL)
-        *elements = in + out + lse;
-    return (in + out) * size + lse * lse_size;
-}
-
+/* A product that overflows int64 is far above any memory. */
 static int64_t to_bytes(double x)
 {
     return x < 9.0e18 ? (int64_t)x : INT64_MAX;
@@ -100,9 +84,11 @@ enum attn_status attn_preflight_open(const struct attn_case *c, struct attn_prob
         return status;
     attn_case_problem(c, problem);
     problem->mask = mask;
-    double elements, bytes = attn_preflight_floor(problem, c->pass, &elements);
+    double bytes = attn_pass_bytes(problem, c->pass);
+    double rows = (double)c->batch * (double)c->heads * (double)c->n_query; /* numbers of lse */
+    double lse = rows * (double)attn_dtype_size(attn_lse_dtype(problem));
     point->floor_bytes = to_bytes(bytes);
-    *need = to_bytes(bytes + elements);
+    *need = to_bytes(bytes + (bytes - lse) / (double)attn_dtype_size(problem->dtype) + rows);
     return ATTN_OK;
 }
 

@@ -14,10 +14,6 @@ enum attn_status attn_preflight_price(const struct attn_spec *spec,
                                       const struct attn_problem *problem, struct attn_point *point,
                                       struct attn_error *err);
 
-/* Bytes of all inputs and outputs of the pass; elements, where not NULL: how many numbers. */
-double attn_preflight_floor(const struct attn_problem *problem, enum attn_pass pass,
-                            double *elements);
-
 /* A case without bias as a problem, for which no tensor is needed, to be closed; also floor_bytes,
  * and in *need inputs and outputs with the harness's byte for each element. */
 enum attn_status attn_preflight_open(const struct attn_case *c, struct attn_problem *problem,

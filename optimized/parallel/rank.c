@@ -52,6 +52,15 @@ static struct attn_options local_options(const struct attn_options *options)
     return preset;
 }
 
+double attn_shard_bytes(const struct attn_problem *whole, const struct attn_layout *layout,
+                        enum attn_pass pass, int rank)
+{
+    struct attn_problem mine = *whole;
+    mine.n_query = attn_layout_tokens(layout, whole->n_query, rank);
+    mine.n_key = attn_layout_tokens(layout, whole->n_key, rank);
+    return attn_pass_bytes(&mine, pass);
+}
+
 static int divides_all(int ranks, const struct attn_divisible *of, int n)
 {
     for (int e = 0; e < n; e++)

@@ -90,6 +90,10 @@ struct attn_problem attn_piece_of(const struct attn_problem *whole,
                                   const struct attn_tokens *queries,
                                   const struct attn_tokens *keys);
 
+/* attn_cost.shard_bytes of a rank to which this layout deals queries and keys. */
+double attn_shard_bytes(const struct attn_problem *whole, const struct attn_layout *layout,
+                        enum attn_pass pass, int rank);
+
 /* ENOTSUP when the local implementation is itself parallel, does not hide hard, or cannot do one of
  * the scheme's pieces. */
 enum attn_status attn_scheme_accepts(const struct attn_scheme *scheme, const struct attn_problem *p,

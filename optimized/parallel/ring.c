@@ -683,6 +683,7 @@ static enum attn_status cost(const struct attn_problem *p, const struct attn_opt
     cost->bytes_sent =
         (p->n_key - last + b * p->n_key) * token * (int64_t)attn_dtype_size(p->dtype);
     cost->messages = 2 * (ranks - 1 + b * ranks);
+    cost->shard_bytes = attn_shard_bytes(p, &w.layout, pass, rank);
     return ATTN_OK;
 }
 

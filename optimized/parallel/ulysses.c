@@ -642,6 +642,7 @@ static enum attn_status cost(const struct attn_problem *p, const struct attn_opt
         cost->bytes_sent += bytes_sent(p, &layout, &move[m], rank);
     }
     cost->messages = (int64_t)n * (layout.ranks - 1);
+    cost->shard_bytes = attn_shard_bytes(p, &layout, pass, rank);
     return status == ATTN_OK ? price_beside(p, options, pass, rank, cost, err) : status;
 }
 
