@@ -366,8 +366,9 @@ START_TEST(beginners_are_told)
     if (!has_python("numpy"))
         return;
     scratch_expect(1, corrected[_i].says[0],
-                   "check --exec '/usr/bin/python3 tests/external/students.py %s' --claims '%s'",
-                   corrected[_i].style, scratch_put("claims.json", claims, strlen(claims)));
+                   "check --exec '/usr/bin/python3 tests/external/students.py %s' --claims '%s'%s",
+                   corrected[_i].style, scratch_put("claims.json", claims, strlen(claims)),
+                   fixture_some_cases());
     scratch_has(corrected[_i].says[1]);
 }
 END_TEST
