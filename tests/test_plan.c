@@ -271,7 +271,7 @@ START_TEST(predicted_from_what_is_most_like_it)
 }
 END_TEST
 
-/* Another curve of the same spec, or of the implementation, is used, and one of another pass is not. */
+/* Another curve of the same spec or implementation is used, and one of another pass is not. */
 START_TEST(predicted_from_another_curve)
 {
     struct attn_plan plan;

@@ -258,7 +258,7 @@ static void ask(const struct sweep *sweep, const struct attn_sweep_state *state,
     args[n] = NULL;
 }
 
-/* Seconds for one process; 0: no limit.  One of which nothing is known has the rest of the budget. */
+/* Seconds for one process, 0: no limit.  What nothing is known of has the rest of the budget. */
 static double time_limit(const struct sweep *sweep, const struct attn_sweep_state *state)
 {
     const struct attn_plan *plan = sweep->plan;

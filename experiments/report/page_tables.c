@@ -155,7 +155,7 @@ void attn_page_summary(struct attn_document *d, const struct attn_page *page)
             put_summary(d, &page->groups->group[g]);
 }
 
-/* ---- tables without a figure ------------------------------------------------------------------ */
+/* ---- tables without a figure --------------------------------------------------------------- */
 
 /* Groups whose name begins with no known word: a table only. */
 void attn_page_others(struct attn_document *d, const struct attn_page *page)
