@@ -178,8 +178,8 @@ static const struct hand_price hand_prices[] = {
      "tile.k=2048 tile.v=1536 tile.s=16384 tile.do=1536 tile.slope=16384 tile.dk=2048 "
      "tile.dv=1536 delta=40",
      NULL},
-    /* no keys: the local implementation takes nothing, so the peak is while D is sent: 2*4*2 numbers
-     * of the rank's own rows.  Sent: half of q dO lse D and dQ, (2*512 + 384 + 2*64) / 2 */
+    /* no keys: the local implementation takes nothing, so the peak is while D is sent: 2*4*2
+     * numbers of the rank's own rows.  Sent: half of q dO lse D and dQ, (2*512 + 384 + 2*64) / 2 */
     {"ulysses:ranks=2,local=dense", ATTN_BACKWARD, 1624, 768, 9, 0,
      "zeros=24 q.heads=512 do.heads=384 lse.heads=64 delta.heads=64 "
      "delta.shard=64 dq.heads=512",

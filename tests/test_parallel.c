@@ -230,8 +230,8 @@ START_TEST(price_of_a_long_sequence)
 }
 END_TEST
 
-/* Every input and output belongs to one rank: the shares of all ranks are what one process has. q, k
- * and v of 11 tokens of 6 heads, 3 of them of k and v, in 4 bytes; o; lse. */
+/* Every input and output belongs to one rank: the shares of all ranks are what one process has.  q,
+ * k and v of 11 tokens of 6 heads, 3 of them of k and v, in 4 bytes; o; lse. */
 START_TEST(shares_add_up)
 {
     static const char *const spec[] = {"ring:ranks=4", "ring:ranks=3,order=striped",

@@ -12,7 +12,7 @@
 #ifndef OPTIMIZED_PARALLEL_RANK_H
 #define OPTIMIZED_PARALLEL_RANK_H
 
-#include "optimized/parallel/layout.h"
+#include "optimized/parallel/token_layout.h"
 #include "optimized/parallel/transport.h"
 #include "ref/buffers.h"
 #include "ref/impl.h"

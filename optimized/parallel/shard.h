@@ -7,7 +7,7 @@
 #ifndef OPTIMIZED_PARALLEL_SHARD_H
 #define OPTIMIZED_PARALLEL_SHARD_H
 
-#include "optimized/parallel/layout.h"
+#include "optimized/parallel/token_layout.h"
 #include "ref/attn.h"
 #include "ref/ledger.h"
 

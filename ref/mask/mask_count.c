@@ -15,9 +15,9 @@
  *      random & band               row by row, since nobody knows where its keys lie: min(k, keys
  *                                  inside the band, keys outside) steps each
  *
- * applied to a conjunction of terms until only a band is left.  Indices of a region are those of the
- * piece, token first + step * i of the whole.  Where queries and keys have the same step, a band of
- * tokens is a band of indices:
+ * applied to a conjunction of terms until only a band is left.  Indices of a region are those of
+ * the piece, token first + step * i of the whole.  Where queries and keys have the same step, a
+ * band of tokens is a band of indices:
  *
  *      least <= (k0 + s j) - (q0 + s i) <= most   iff
  *      ceil((least + q0 - k0) / s) <= j - i <= floor((most + q0 - k0) / s)

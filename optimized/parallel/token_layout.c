@@ -1,5 +1,5 @@
-/* See layout.h. */
-#include "optimized/parallel/layout.h"
+/* See token_layout.h. */
+#include "optimized/parallel/token_layout.h"
 
 #include "optimized/integers.h"
 

@@ -13,8 +13,8 @@
  * A rank keeps its stretches one behind the other.
  * Source: Brandon et al. 2023 (striped), zhuzilin/ring-flash-attention (zigzag).
  */
-#ifndef OPTIMIZED_PARALLEL_LAYOUT_H
-#define OPTIMIZED_PARALLEL_LAYOUT_H
+#ifndef OPTIMIZED_PARALLEL_TOKEN_LAYOUT_H
+#define OPTIMIZED_PARALLEL_TOKEN_LAYOUT_H
 
 #include "ref/mask/mask.h"
 
