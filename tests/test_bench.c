@@ -134,7 +134,8 @@ START_TEST(rows_are_sound)
         ck_assert(row->target >= 0 && row->threads >= 1);
         ck_assert(row->goal != ATTN_BENCH_STEP || row->target == 0);
         targets += row->target > 0;
-        ck_assert_msg((row->other_spec != NULL) == attn_bench_is_pair(row->goal), "%s", row->what);
+        ck_assert_msg((row->other_spec != NULL) == attn_bench_about[row->goal].is_pair, "%s",
+                      row->what);
         if (row->other_spec != NULL && row->goal != ATTN_BENCH_SGEMM)
             case_of(row->other_text);
         for (int other = 0; other < r; other++) {
@@ -167,11 +168,12 @@ START_TEST(judging)
         row.goal = want[t].goal;
         for (int beside = -1; beside <= 1; beside++) {
             row.target = want[t].value * (1 + 1e-9 * beside);
-            attn_bench_judge(&row, &a, attn_bench_is_pair(row.goal) ? &b : NULL, &x);
+            attn_bench_judge(&row, &a, attn_bench_about[row.goal].is_pair ? &b : NULL, &x);
             ck_assert(x.known);
             ck_assert_double_eq_tol(x.figure.spread.median, want[t].value, 1e-12);
             if (beside != 0)
-                ck_assert_int_eq(x.met, attn_bench_at_least(row.goal) ? beside < 0 : beside > 0);
+                ck_assert_int_eq(x.met,
+                                 attn_bench_about[row.goal].at_least ? beside < 0 : beside > 0);
         }
     }
     make_entry(&a, one, 5); /* 0.5 0.4 0.2 0.5 0.01 P: what the interval covers is not decided */

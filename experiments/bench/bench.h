@@ -173,9 +173,12 @@ enum attn_bench_quantity {
     ATTN_BENCH_TIME,    /* its time over that of the other                                 */
     ATTN_BENCH_STEP     /* time of the other over its own: how many times as fast it is    */
 };
-const char *attn_bench_unit(enum attn_bench_quantity quantity); /* "P", "of sgemm", "x", ... */
-int attn_bench_is_pair(enum attn_bench_quantity quantity);
-int attn_bench_at_least(enum attn_bench_quantity quantity); /* a target is; else at most */
+struct attn_bench_about {
+    const char *unit;            /* "P", "of sgemm", "x", ...                        */
+    int is_pair, at_least;       /* a target is at least so much; else at most       */
+    enum attn_bench_quantity of; /* of a pair: what is divided by that of the other  */
+};
+extern const struct attn_bench_about attn_bench_about[];
 
 /* Over all rounds that both have; the interval is that of the median, 95 %, by bootstrap, and
  * infinite where there are too few rounds. */

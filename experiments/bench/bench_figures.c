@@ -9,12 +9,7 @@
 
 /* ---- quantities --------------------------------------------------------------------------- */
 
-/* of: what is divided by the same of the other. */
-static const struct {
-    const char *unit;
-    int is_pair, at_least;
-    enum attn_bench_quantity of;
-} about[] = {
+const struct attn_bench_about attn_bench_about[] = {
     [ATTN_BENCH_SECONDS] = {"s", 0, 0, 0},
     [ATTN_BENCH_FLOPS] = {"FLOP/s", 0, 1, 0},
     [ATTN_BENCH_PEAK] = {"P", 0, 1, 0},
@@ -25,21 +20,6 @@ static const struct {
     [ATTN_BENCH_TIME] = {"x", 1, 0, ATTN_BENCH_SECONDS},
     [ATTN_BENCH_STEP] = {"x", 1, 1, ATTN_BENCH_SECONDS},
 };
-
-const char *attn_bench_unit(enum attn_bench_quantity quantity)
-{
-    return about[quantity].unit;
-}
-
-int attn_bench_is_pair(enum attn_bench_quantity quantity)
-{
-    return about[quantity].is_pair;
-}
-
-int attn_bench_at_least(enum attn_bench_quantity quantity)
-{
-    return about[quantity].at_least;
-}
 
 /* What round `r` says. */
 static double value_of(const struct attn_bench_entry *e, const struct attn_bench_entry *other,
@@ -60,8 +40,8 @@ static double value_of(const struct attn_bench_entry *e, const struct attn_bench
     default:
         break;
     }
-    double ratio =
-        value_of(e, NULL, about[quantity].of, r) / value_of(other, NULL, about[quantity].of, r);
+    double ratio = value_of(e, NULL, attn_bench_about[quantity].of, r) /
+                   value_of(other, NULL, attn_bench_about[quantity].of, r);
     return quantity == ATTN_BENCH_STEP ? 1 / ratio : ratio;
 }
 
@@ -128,8 +108,8 @@ void attn_bench_judge(const struct attn_bench_row *row, const struct attn_bench_
         return;
     x->inconclusive = x->figure.interval.low < row->target && x->figure.interval.high > row->target;
     x->met = !x->inconclusive &&
-             (attn_bench_at_least(row->goal) ? x->figure.spread.median >= row->target
-                                             : x->figure.spread.median <= row->target);
+             (attn_bench_about[row->goal].at_least ? x->figure.spread.median >= row->target
+                                                   : x->figure.spread.median <= row->target);
 }
 
 /* The entry of that spec, case and threads among *n, made if need be. */

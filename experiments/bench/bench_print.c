@@ -90,10 +90,10 @@ void attn_bench_print_entries(FILE *file, const struct attn_bench_entry *entry, 
 /* ">= 0.19 P", "none, in P" */
 static const char *target_text(const struct attn_bench_row *row, char text[32])
 {
-    const char *unit = attn_bench_unit(row->goal);
+    const char *unit = attn_bench_about[row->goal].unit;
     if (row->target > 0)
-        snprintf(text, 32, "%s %.3g %s", attn_bench_at_least(row->goal) ? ">=" : "<=", row->target,
-                 unit);
+        snprintf(text, 32, "%s %.3g %s",
+                 attn_bench_about[row->goal].at_least ? ">=" : "<=", row->target, unit);
     else
         snprintf(text, 32, "none, in %s", unit);
     return text;
@@ -242,8 +242,8 @@ void attn_bench_json_row(json_t *all, const struct attn_bench_outcome *x)
     json_array_append_new(
         json_object_get(all, "rows"),
         json_pack("{s:s,s:s,s:s,s:b,s:o,s:s,s:s,s:i,s:b,s:o,s:o}", "block", row->block, "what",
-                  row->what, "unit", attn_bench_unit(row->goal), "at_least",
-                  attn_bench_at_least(row->goal), "target",
+                  row->what, "unit", attn_bench_about[row->goal].unit, "at_least",
+                  attn_bench_about[row->goal].at_least, "target",
                   row->target > 0 ? real(row->target) : json_null(), "spec", row->spec, "case",
                   row->text, "threads", row->threads, "known", x->known, "met",
                   is_judged ? json_boolean(x->met) : json_null(), "value",

@@ -28,7 +28,7 @@ static int is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-static int say_the_same(const char *a, const char *b)
+int attn_says_the_same(const char *a, const char *b)
 {
     while (*a != '\0' && (*a == *b || (is_digit(*a) && is_digit(*b)))) {
         int number = is_digit(*a);
@@ -47,7 +47,7 @@ void attn_common_cause_count(struct attn_common_cause *causes, const struct attn
     said += strlen(mark);
     causes->diagnosed++;
     causes->n[r->fault]++;
-    while (n < ATTN_CAUSES && causes->of[n].n > 0 && !say_the_same(causes->of[n].text, said))
+    while (n < ATTN_CAUSES && causes->of[n].n > 0 && !attn_says_the_same(causes->of[n].text, said))
         n++;
     if (n == ATTN_CAUSES)
         return;

@@ -243,17 +243,9 @@ static void print_line(FILE *out, const struct attn_verdict_entry *x)
  * case's name and its numbers. */
 static int is_alike(const struct attn_verdict_entry *x, const struct attn_verdict_entry *y)
 {
-    const char *a = x->result.text, *b = y->result.text;
     int stopped = x->result.verdict != ATTN_FAILED || x->result.failure == ATTN_F_STATUS;
-    if (!stopped || severity(&x->result) != severity(&y->result))
-        return 0;
-    for (; *a != '\0' && *b != '\0'; a++, b++) {
-        a += strspn(a, "0123456789");
-        b += strspn(b, "0123456789");
-        if (*a != *b || *a == '\0')
-            break;
-    }
-    return *a == *b;
+    return stopped && severity(&x->result) == severity(&y->result) &&
+           attn_says_the_same(x->result.text, y->result.text);
 }
 
 /* The failures, the worst first, each with how many there are like it beside; what is like
