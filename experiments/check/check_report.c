@@ -1,20 +1,17 @@
 /* See check_report.h. */
 #include "experiments/check/check_report.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "experiments/check/check_factors.h"
 #include "experiments/cli/cli.h"
 #include "experiments/report/document.h"
+#include "tests/harness/files/fileio.h"
 #include "tests/harness/process.h"
 #include "version.h"
 
@@ -22,7 +19,6 @@ enum { FILES = 8 };
 
 struct attn_report {
     char *path;
-    int fd;
     struct attn_document document; /* the sections, in memory: written when all is judged */
     char *text;
     size_t size;
@@ -48,52 +44,6 @@ static int ends_with(const char *path, const char *end)
     return n > m && strcmp(path + n - m, end) == 0;
 }
 
-/* Replace what stands in the file.  0, or an error number. */
-static int write_all(int fd, const char *text, size_t size)
-{
-    if (ftruncate(fd, 0) != 0 || lseek(fd, 0, SEEK_SET) != 0)
-        return errno;
-    while (size > 0) {
-        ssize_t n = write(fd, text, size);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? errno : ENOSPC;
-        text += n, size -= (size_t)n;
-    }
-    return 0;
-}
-
-int attn_report_open(const char *path, struct attn_report **report)
-{
-    static const char unfinished[] = "attnlab check has not ended: there is no verdict here.\n";
-    int is_html = ends_with(path, ".html") || ends_with(path, ".htm");
-    struct stat about;
-    *report = NULL;
-    if (!is_html && !ends_with(path, ".md"))
-        return attn_cli_fail(ATTN_EXIT_USAGE,
-                             "--report %s: a name that ends in .html or .md would work", path);
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
-    int error = fd < 0 ? errno : 0;
-    if (error == 0 && (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)))
-        error = EINVAL; /* a pipe would be waited for, a device keeps nothing */
-    if (error == 0)
-        error = write_all(fd, unfinished, strlen(unfinished));
-    if (error != 0) {
-        if (fd >= 0)
-            close(fd);
-        return attn_cli_fail(ATTN_EXIT_LACKS, "--report %s: %s", path,
-                             error == EINVAL ? "it is no regular file" : strerror(error));
-    }
-    struct attn_report *r = attn_cli_need(calloc(1, sizeof *r));
-    r->fd = fd;
-    r->path = attn_cli_need(strdup(path));
-    r->document.out = attn_cli_memory(&r->text, &r->size);
-    r->document.is_html = is_html;
-    *report = r;
-    return ATTN_EXIT_GOOD;
-}
-
 static const char *verdict_of(const struct verdict *x)
 {
     return x->is_setup       ? "NOT JUDGED"
@@ -108,11 +58,10 @@ static enum attn_style style_of(const struct verdict *x)
 }
 
 /* The whole page: of several implementations a table first, then the section of each. */
-static int compose(struct attn_report *r, char **text, size_t *size)
+static void compose(const struct attn_report *r, FILE *out)
 {
     static const char *const head[] = {"", "", "#judged", "#failed", "#refused", NULL};
     struct attn_document d;
-    FILE *out = attn_cli_memory(text, size);
     attn_document_begin(&d, out, r->document.is_html, "attnlab check");
     if (r->n_all > 1)
         attn_document_table(&d, head);
@@ -129,29 +78,54 @@ static int compose(struct attn_report *r, char **text, size_t *size)
         attn_document_table_end(&d);
     fputs(r->text, out);
     attn_document_end(&d);
-    fclose(out);
-    return *text != NULL;
+}
+
+/* Write the file anew: `text`, or of NULL the whole page.  An exit status. */
+static int save(const char *path, const char *text, const struct attn_report *r)
+{
+    struct attn_save file;
+    struct attn_error err;
+    enum attn_status status = attn_save_open(path, &file, &err);
+    if (status == ATTN_OK) {
+        if (text != NULL)
+            fputs(text, file.stream);
+        else
+            compose(r, file.stream);
+        status = attn_save_close(&file, ATTN_OK, &err);
+    }
+    return status == ATTN_OK ? ATTN_EXIT_GOOD
+                             : attn_cli_fail(ATTN_EXIT_LACKS, "--report %s", err.text);
+}
+
+int attn_report_open(const char *path, struct attn_report **report)
+{
+    static const char unfinished[] = "attnlab check has not ended: there is no verdict here.\n";
+    int is_html = ends_with(path, ".html") || ends_with(path, ".htm");
+    *report = NULL;
+    if (!is_html && !ends_with(path, ".md"))
+        return attn_cli_fail(ATTN_EXIT_USAGE,
+                             "--report %s: a name that ends in .html or .md would work", path);
+    int status = save(path, unfinished, NULL);
+    if (status != ATTN_EXIT_GOOD)
+        return status;
+    struct attn_report *r = attn_cli_need(calloc(1, sizeof *r));
+    r->path = attn_cli_need(strdup(path));
+    r->document.out = attn_cli_memory(&r->text, &r->size);
+    r->document.is_html = is_html;
+    *report = r;
+    return ATTN_EXIT_GOOD;
 }
 
 int attn_report_close(struct attn_report *r, int status)
 {
-    char *page = NULL;
-    size_t size = 0;
     fclose(r->document.out);
-    int error =
-        r->text == NULL || !compose(r, &page, &size) ? ENOMEM : write_all(r->fd, page, size);
-    if (error != 0 && ftruncate(r->fd, 0) != 0) /* half a page might look like a good one */
-        unlink(r->path);
-    if (close(r->fd) != 0 && error == 0)
-        error = errno;
-    if (error != 0)
-        attn_cli_fail(ATTN_EXIT_LACKS, "--report %s: %s", r->path, strerror(error));
-    free(page);
+    attn_cli_need(r->text);
+    int saved = save(r->path, NULL, r);
     free(r->text);
     free(r->all);
     free(r->path);
     free(r);
-    return error == 0 || status > ATTN_EXIT_LACKS ? status : ATTN_EXIT_LACKS;
+    return saved > status ? saved : status;
 }
 
 /* ---- who is judged --------------------------------------------------------------------------- */
