@@ -79,8 +79,8 @@ struct attn_files {
 
 /* ---- file_problem.c -------------------------------------------------------------------------- */
 
-/* Open the files, unless a set of tensors is given (else NULL), and settle every question.  Whatever
- * is returned, attn_files_close is due. */
+/* Open the files, unless a set of tensors is given (else NULL), and settle every question.
+ * Whatever is returned, attn_files_close is due. */
 enum attn_status attn_files_open(const struct attn_request *request, const struct attn_tensors *set,
                                  struct attn_files *files, struct attn_error *err);
 void attn_files_close(struct attn_files *files);

@@ -24,10 +24,12 @@ struct attn_tensors {
  * is not what it should be.  Closing after a failure is legal. */
 enum attn_status attn_tensors_open(const char *path, struct attn_tensors *set,
                                    struct attn_error *err);
-/* Files with one tensor each, which is called name[i] whatever the file calls it; path[i] NULL: there
- * is no such tensor; path[0] names the set.  EINVAL: a file holds more. */
+
+/* Files with one tensor each, which is called name[i] whatever the file calls it; path[i] NULL:
+ * there is no such tensor; path[0] names the set.  EINVAL: a file holds more. */
 enum attn_status attn_tensors_open_each(const char *const *path, const char *const *name, int n,
                                         struct attn_tensors *set, struct attn_error *err);
+
 void attn_tensors_close(struct attn_tensors *set);
 
 struct attn_tensors_entry *attn_tensors_find(const struct attn_tensors *set, const char *name);
