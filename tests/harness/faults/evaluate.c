@@ -134,17 +134,35 @@ const double *attn_evaluation_row(const struct attn_evaluation *x, enum attn_slo
 
 /* ---- which pairs are visible, and where a query finds K, V and bias ------------------------- */
 
+/* Which of f->n ranks has a token of n, and where the part of a rank begins: the first n % f->n of
+ * them have one token more. */
+static int64_t rank_of(const struct attn_evaluation *x, int64_t n, int64_t token)
+{
+    int64_t least = n / x->f->n, more = n % x->f->n, edge = more * (least + 1);
+    return token < edge ? token / (least + 1) : more + (token - edge) / least;
+}
+
+static int64_t start_of(const struct attn_evaluation *x, int64_t n, int64_t rank)
+{
+    int64_t more = n % x->f->n;
+    return rank * (n / x->f->n) + (rank < more ? rank : more);
+}
+
+/* The token of n at the same place in the part of another rank, or the last one. */
+static int64_t moved_to(const struct attn_evaluation *x, int64_t n, int64_t token, int64_t rank)
+{
+    int64_t to = token - start_of(x, n, rank_of(x, n, token)) + start_of(x, n, rank);
+    return to < n ? to : n - 1;
+}
+
 /* Where a rank believes that the pair is. */
 static void place(const struct attn_evaluation *x, int64_t *i, int64_t *j)
 {
-    if (!is(x, ATTN_STEP_PLACE_QUERY) && !is(x, ATTN_STEP_PLACE_KEY))
-        return;
-    int64_t n_query = x->p->n_query / x->f->n, n_key = x->p->n_key / x->f->n;
-    int64_t rank = *i / n_query, block = *j / n_key;
+    int64_t n_query = x->p->n_query, n_key = x->p->n_key;
     if (is(x, ATTN_STEP_PLACE_QUERY))
-        *i = *i % n_query + block * n_query;
-    else
-        *j = *j % n_key + rank * n_key;
+        *i = moved_to(x, n_query, *i, rank_of(x, n_key, *j));
+    else if (is(x, ATTN_STEP_PLACE_KEY))
+        *j = moved_to(x, n_key, *j, rank_of(x, n_query, *i));
 }
 
 /* The mask's row read for what it is not: counted, filled, in fours. */
@@ -229,10 +247,8 @@ static const double *key_row(const struct attn_evaluation *x, enum attn_fault_of
                              int64_t h, int64_t i, int64_t j)
 {
     int mistaken = is_mistaken(x, of);
-    if (is(x, ATTN_STEP_STALE_KV) && mistaken) {
-        int64_t n_query = x->p->n_query / x->f->n, n_key = x->p->n_key / x->f->n;
-        j = j % n_key + i / n_query * n_key;
-    }
+    if (is(x, ATTN_STEP_STALE_KV) && mistaken)
+        j = moved_to(x, x->p->n_key, j, rank_of(x, x->p->n_query, i));
     if (is(x, ATTN_STEP_V_REPEATED) && of == ATTN_OF_V)
         j /= group_of(x->p);
     if (is(x, ATTN_STEP_HEAD_FIXED) && mistaken)
@@ -259,7 +275,7 @@ static double bias(const struct attn_evaluation *x, int64_t b, int64_t h, int64_
         return 0;
     place(x, &i, &j);
     if (is(x, ATTN_STEP_BIAS_OWN_KEYS))
-        j %= x->p->n_key / x->f->n;
+        j -= start_of(x, x->p->n_key, rank_of(x, x->p->n_key, j));
     else if (is(x, ATTN_STEP_BIAS_OWN_HEADS))
         h %= x->f->n;
     else if (is(x, ATTN_STEP_BIAS_OWN_ROWS))
@@ -383,18 +399,19 @@ static void make_stale(struct attn_evaluation *x)
 
 static int64_t block_at(const struct attn_evaluation *x, int64_t i, int64_t step)
 {
-    return (i / (x->p->n_query / x->f->n) - step + x->f->n) % x->f->n;
+    return (rank_of(x, x->p->n_query, i) - step + x->f->n) % x->f->n;
 }
 
 /* Whether a rank may pass over the block: nothing in it is visible for any of its rows. */
 static int is_hidden(const struct attn_evaluation *x, int64_t i, int64_t block)
 {
     const struct attn_problem *p = x->p;
-    int64_t rows = p->n_query / x->f->n, keys = p->n_key / x->f->n;
+    int64_t rank = rank_of(x, p->n_query, i), row = start_of(x, p->n_query, rank);
+    int64_t lo = start_of(x, p->n_key, block), hi = start_of(x, p->n_key, block + 1);
     for (int64_t b = 0; b < p->batch && p->mask != NULL; b++)
         for (int64_t h = 0; h < p->heads; h++)
-            for (int64_t r = i / rows * rows; r < (i / rows + 1) * rows; r++)
-                if (attn_mask_row_count(p->mask, b, h, r, block * keys, (block + 1) * keys) > 0)
+            for (int64_t r = row; r < start_of(x, p->n_query, rank + 1); r++)
+                if (attn_mask_row_count(p->mask, b, h, r, lo, hi) > 0)
                     return 0;
     return p->mask != NULL;
 }
@@ -402,14 +419,15 @@ static int is_hidden(const struct attn_evaluation *x, int64_t i, int64_t block)
 /* O of one block; returns its LSE. */
 static double block_o(struct attn_evaluation *x, int64_t b, int64_t h, int64_t block, double *o)
 {
-    int64_t keys = x->p->n_key / x->f->n, first = block * keys, dv = x->p->d_value;
+    int64_t first = start_of(x, x->p->n_key, block), end = start_of(x, x->p->n_key, block + 1);
+    int64_t dv = x->p->d_value;
     double m = minus_inf, l = 0;
     memset(o, 0, (size_t)dv * sizeof *o);
-    for (int64_t j = first; j < first + keys; j++)
+    for (int64_t j = first; j < end; j++)
         m = x->s[j] > m ? x->s[j] : m;
-    for (int64_t j = first; j < first + keys && m > minus_inf; j++)
+    for (int64_t j = first; j < end && m > minus_inf; j++)
         l += exp(x->s[j] - m);
-    for (int64_t j = first; j < first + keys; j++) {
+    for (int64_t j = first; j < end; j++) {
         const double *v = key_row(x, ATTN_OF_V, b, h, 0, j);
         for (int64_t c = 0; c < dv && x->s[j] > minus_inf; c++)
             o[c] += exp(x->s[j] - m) / l * v[c];
@@ -438,6 +456,7 @@ static void merge(struct attn_evaluation *x, double lse2)
         x->o[c] =
             sorted ? large * x->o[c] + small * x->other[c] : large * x->other[c] + small * x->o[c];
     x->lse = is(x, ATTN_STEP_MERGE_MAX)         ? max
+             : is(x, ATTN_STEP_MERGE_FIRST)     ? lse1
              : is(x, ATTN_STEP_MERGE_UNSHIFTED) ? log(merge_exp(x, lse1) + merge_exp(x, lse2))
                                                 : max + log1p(e);
 }
@@ -626,7 +645,7 @@ static void evaluate_ds(struct attn_evaluation *x, int64_t b, int64_t h, int64_t
     attn_evaluate_scores(x, b, h, i);
     for (int64_t j = 0; j < p->n_key; j++) {
         int is_late =
-            is(x, ATTN_STEP_ONE_BLOCK) && j / (p->n_key / x->f->n) != block_at(x, i, x->f->lo);
+            is(x, ATTN_STEP_ONE_BLOCK) && rank_of(x, p->n_key, j) != block_at(x, i, x->f->lo);
         x->w[j] = x->probs[j] = 0;
         if (lse == minus_inf || x->s[j] == minus_inf || is_late)
             continue;

@@ -153,8 +153,7 @@ static int part_of(const struct attn_problem *p, int64_t n, struct part *x)
 static int splits(const struct attn_failed_run *run, int64_t ranks)
 {
     const struct attn_problem *p = &run->setup->problem;
-    return run->ranks && p->n_query >= ranks && p->n_key >= ranks && p->n_query % ranks == 0 &&
-           p->n_key % ranks == 0;
+    return run->ranks && p->n_query >= ranks && p->n_key >= ranks;
 }
 
 /* Keys before the first query's own position. */
