@@ -30,7 +30,7 @@ enum { SUITES = sizeof suites / sizeof *suites };
 
 /* Begin in this order; the others follow in that of suites.def. */
 static const char *const longest[] = {"battery",  "external",      "vectors",       "vector_files",
-                                      "resident", "mutants",       "bench",         "packed",
+                                      "resident", "mutants",       "program",       "packed",
                                       "run",      "plugin_curves", "command_curves"};
 enum { LONGEST = sizeof longest / sizeof *longest };
 

@@ -202,53 +202,6 @@ END_TEST
 
 #define TINY "--rounds 3 --sample 0 "
 
-static const struct {
-    const char *args;
-    int status;
-    const char *says;
-} expected[] = {
-    {"--help", 0, "--against"},
-    {"", 2, "a SPEC and --case or --length are needed"},
-    {"dense", 2, "a SPEC and --case or --length are needed"},
-    {"--length 8", 2, "a SPEC and --case or --length are needed"},
-    {"--preset chair", 2, "--preset 'chair'"},
-    {"dense --preset table", 2, "--preset stands alone"},
-    {"--preset table --rows chair", 2, "--rows 'chair': no row or block of --preset table"},
-    {"--rows d=64 dense --length 8", 2, "--rows d=64: of which table?"},
-    {"--preset table --rows 'L=512, d=128' --blas none --no-verify " TINY, 0,
-     "causal, L=512, d=128"},
-    {"--preset steps --blas none --no-verify " TINY, 0, "lazy rescale"},
-    {"--limits --length 8", 2, "--limits stands alone"},
-    {"dense --length 8 --threads 0", 2, "--threads '0'"},
-    {"dense --length 8 --threads 1,", 2, "--threads '1,'"},
-    {"dense --length 8 --rounds 0", 2, "--rounds '0'"},
-    {"dense --length 8 --format xml", 2, "--format 'xml'"},
-    {"dense --length 8 --pass up", 2, "--pass 'up'"},
-    {"dense --length eight", 2, "attnlab bench: "},
-    {"dense --case q8", 2, "attnlab bench: "},
-    {"dense --length 8 --dtype f32 --dtype f32", 2, "--dtype was given before"},
-    {"dense --length 8,", 2, "attnlab bench: "},
-    {"nosuch --length 8", 2, "no implementation is called 'nosuch'"},
-    {"dense --length 8 --against nosuch", 2, "no implementation is called 'nosuch'"},
-    {"dense tiled-textbook --length 16 --dim 4,8 --pass both " TINY, 0, "q16d4:none:f32:normal:s1"},
-    {"dense --length 16 --mask 'causal(br);none' " TINY, 0, "q16d64:causal(br)"},
-    {"dense --length 16 --against tiled-textbook " TINY, 0, "x as fast as tiled-textbook (95 %"},
-    {"dense --case q9k5d3v2:none:f64:normal:s1 " TINY, 0, "f64, threads 1"},
-    {"dense --length 200000 " TINY, 3, "not attempted"},
-    {"ring --length 16 --dtype bf16 " TINY, 3, "refused: "},
-};
-
-START_TEST(words)
-{
-    static char output[1 << 16];
-    int status = scratch_attnlab(output, sizeof output, "bench %s", expected[_i].args);
-    ck_assert_msg(status == expected[_i].status, "bench %s: status %d, not %d\n%s",
-                  expected[_i].args, status, expected[_i].status, output);
-    ck_assert_msg(strstr(output, expected[_i].says) != NULL, "bench %s does not say '%s' but\n%s",
-                  expected[_i].args, expected[_i].says, output);
-}
-END_TEST
-
 static double number_of(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
@@ -383,7 +336,6 @@ Suite *suite_bench(void)
     TCase *program = tcase_create("program");
     tcase_set_timeout(program, 120);
     tcase_add_checked_fixture(program, scratch_open, scratch_close);
-    tcase_add_loop_test(program, words, 0, sizeof expected / sizeof *expected);
     tcase_add_test(program, schema);
     tcase_add_test(program, folder);
     tcase_add_loop_test(program, pages, 0, ATTN_BENCH_PRESETS);

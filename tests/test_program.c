@@ -8,6 +8,8 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
+#define TINY " --rounds 3 --sample 0"
+
 /* Words in, status out, and what the output must contain. */
 static const struct {
     const char *args;
@@ -97,6 +99,78 @@ static const struct {
     {"price dense", 2, "--length"},
     {"price dense --length many", 2, "many"},
     {"price dense --length 64 --mask 'causal(sideways)'", 2, "sideways"},
+    {"bench --help", 0, "--against"},
+    {"bench", 2, "a SPEC and --case or --length are needed"},
+    {"bench dense", 2, "a SPEC and --case or --length are needed"},
+    {"bench --length 8", 2, "a SPEC and --case or --length are needed"},
+    {"bench --preset chair", 2, "--preset 'chair'"},
+    {"bench dense --preset table", 2, "--preset stands alone"},
+    {"bench --preset table --rows chair", 2, "--rows 'chair': no row or block of --preset table"},
+    {"bench --rows d=64 dense --length 8", 2, "--rows d=64: of which table?"},
+    {"bench --preset table --rows 'L=512, d=128' --blas none --no-verify" TINY, 0,
+     "causal, L=512, d=128"},
+    {"bench --preset steps --blas none --no-verify" TINY, 0, "lazy rescale"},
+    {"bench --limits --length 8", 2, "--limits stands alone"},
+    {"bench dense --length 8 --threads 0", 2, "--threads '0'"},
+    {"bench dense --length 8 --threads 1,", 2, "--threads '1,'"},
+    {"bench dense --length 8 --rounds 0", 2, "--rounds '0'"},
+    {"bench dense --length 8 --format xml", 2, "--format 'xml'"},
+    {"bench dense --length 8 --pass up", 2, "--pass 'up'"},
+    {"bench dense --length eight", 2, "attnlab bench: "},
+    {"bench dense --case q8", 2, "attnlab bench: "},
+    {"bench dense --length 8 --dtype f32 --dtype f32", 2, "--dtype was given before"},
+    {"bench dense --length 8,", 2, "attnlab bench: "},
+    {"bench nosuch --length 8", 2, "no implementation is called 'nosuch'"},
+    {"bench dense --length 8 --against nosuch", 2, "no implementation is called 'nosuch'"},
+    {"bench dense tiled-textbook --length 16 --dim 4,8 --pass both" TINY, 0,
+     "q16d4:none:f32:normal:s1"},
+    {"bench dense --length 16 --mask 'causal(br);none'" TINY, 0, "q16d64:causal(br)"},
+    {"bench dense --length 16 --against tiled-textbook" TINY, 0,
+     "x as fast as tiled-textbook (95 %"},
+    {"bench dense --case q9k5d3v2:none:f64:normal:s1" TINY, 0, "f64, threads 1"},
+    {"bench dense --length 200000" TINY, 3, "not attempted"},
+    {"bench ring --length 16 --dtype bf16" TINY, 3, "refused: "},
+    {"check dense --case reveal-all --format tap", 0, "1..1"},
+    {"check dense csr-textbook --case reveal-all --format junit", 0, "</testsuites>"},
+    {"check dense --case reveal-all --format json", 0, "\"attnlab-check\""},
+    {"check dense --format yaml --case reveal-all", 2, "text, tap, junit or json"},
+    {"check ring --growth", 0, "grow with the parts to the power"},
+    {"check ring --growth --format json", 0, "\"slope\""},
+    {"check dense --growth", 0, "neither ranks nor splits"},
+    {"check ring --growth --case reveal-all", 2, "one of them at a time"},
+    {"check ring:ranks=2", 0, "; growth "},
+    {"check dense --case lean-ties --format json", 0, "\"deviations\""},
+    {"check dense --case mix-row-f64", 0, "mask: one key more or less would show"},
+    {"check dense --tier huge", 2, "quick or full"},
+    {"check tiled-textbook", 0, "relations: 39 pass"},
+    {"check dense --relation R7", 0, "does not matter"},
+    {"check csr-textbook --relation R17", 0, "has no options"},
+    {"check dense --relation R99", 2, "R1 to R23"},
+    {"check dense --relation R7 --case reveal-all", 2, "one of them at a time"},
+    {"check csr-textbook --soak 0.3 --seed 5", 0, "random cases of seed 5"},
+    {"check dense --soak -1", 2, "a number above 0 is needed"},
+    {"check dense --soak 1 --seed x", 2, "a whole number"},
+    {"check dense --case pairs-100", 0, "what kernels branch on"},
+    {"list cases --tier full", 0, "pairs-100"},
+    {"list cases --tier huge", 2, "quick or full would work"},
+    {"check --exec true", 2, "--exec needs --claims"},
+    {"check --exec true --claims /nonexistent", 2, "/nonexistent"},
+    {"check --results /nonexistent", 2, "/nonexistent/manifest.json"},
+    {"check --plugin a.so --exec true", 2, "--exec needs --claims"},
+    {"check --plugin a.so --claims b", 2, "a plug-in says itself what it claims"},
+    {"check --plugin a.so --results b", 2, "--results is judged alone"},
+    {"check --plugin a.so other", 2, "are not judged in one run"},
+    {"check --plugin a.so --timeout never", 2, "--timeout 'never'"},
+    {"check --plugin a.so --case nonsense", 2, "is no case of the battery"},
+    {"check dense --case nonsense", 2, "is no case of the battery"},
+    {"check nonsense --case ties", 2, "no implementation is called"},
+    {"check --exec true --claims a --relation R7", 2, "--relation is for plug-ins"},
+    {"check --results a --soak 3", 2, "--soak needs something to run"},
+    {"check --plugin a.so --soak never", 2, "--soak 'never'"},
+    {"vectors", 2, "an argument is missing: attnlab vectors DIR"},
+    {"vectors x --claims README.md", 2, "not JSON"},
+    {"worker x", 2, "not by hand"},
+    {"vectors /nonexistent/x/y", 3, "/nonexistent/x/y: cannot be made a folder"},
 };
 
 START_TEST(words_and_status)
@@ -164,7 +238,7 @@ Suite *suite_program(void)
 {
     Suite *suite = suite_create("program");
     TCase *cases = tcase_create("program");
-    tcase_set_timeout(cases, 60);
+    tcase_set_timeout(cases, 120);
     tcase_add_loop_test(cases, words_and_status, 0, (int)(sizeof expected / sizeof *expected));
     tcase_add_test(cases, full_disk);
     tcase_add_test(cases, documents);

@@ -411,43 +411,6 @@ START_TEST(failures_run_back)
 }
 END_TEST
 
-/* What the options say, and what they refuse. */
-static const struct {
-    const char *args;
-    int status;
-    const char *says;
-} words[] = {
-    {"check dense --case reveal-all --format tap", 0, "1..1"},
-    {"check dense csr-textbook --case reveal-all --format junit", 0, "</testsuites>"},
-    {"check dense --case reveal-all --format json", 0, "\"attnlab-check\""},
-    {"check dense --format yaml --case reveal-all", 2, "text, tap, junit or json"},
-    {"check ring --growth", 0, "grow with the parts to the power"},
-    {"check ring --growth --format json", 0, "\"slope\""},
-    {"check dense --growth", 0, "neither ranks nor splits"},
-    {"check ring --growth --case reveal-all", 2, "one of them at a time"},
-    {"check ring:ranks=2", 0, "; growth "},
-    {"check dense --case lean-ties --format json", 0, "\"deviations\""},
-    {"check dense --case mix-row-f64", 0, "mask: one key more or less would show"},
-    {"check dense --tier huge", 2, "quick or full"},
-    {"check tiled-textbook", 0, "relations: 39 pass"},
-    {"check dense --relation R7", 0, "does not matter"},
-    {"check csr-textbook --relation R17", 0, "has no options"},
-    {"check dense --relation R99", 2, "R1 to R23"},
-    {"check dense --relation R7 --case reveal-all", 2, "one of them at a time"},
-    {"check csr-textbook --soak 0.3 --seed 5", 0, "random cases of seed 5"},
-    {"check dense --soak -1", 2, "a number above 0 is needed"},
-    {"check dense --soak 1 --seed x", 2, "a whole number"},
-    {"check dense --case pairs-100", 0, "what kernels branch on"},
-    {"list cases --tier full", 0, "pairs-100"},
-    {"list cases --tier huge", 2, "quick or full would work"},
-};
-
-START_TEST(words_and_status)
-{
-    scratch_expect(words[_i].status, words[_i].says, "%s", words[_i].args);
-}
-END_TEST
-
 #if !defined(__SANITIZE_ADDRESS__)
 /* Memory that the machine does not have is no verdict on anybody's code: exit status 3. */
 START_TEST(no_memory_is_the_environments)
@@ -592,7 +555,6 @@ Suite *suite_verdicts(void)
 #if !defined(__SANITIZE_ADDRESS__)
     tcase_add_loop_test(program, no_memory_is_the_environments, 0, 2);
 #endif
-    tcase_add_loop_test(program, words_and_status, 0, (int)(sizeof words / sizeof *words));
     suite_add_tcase(suite, program);
     return suite;
 }
