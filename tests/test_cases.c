@@ -232,6 +232,20 @@ START_TEST(long_strings_are_refused)
 }
 END_TEST
 
+/* Any prefix of a legal string is parsed or refused, never misread beyond its end. */
+START_TEST(every_prefix_is_safe)
+{
+    const char *whole = spellings[_i].text;
+    for (size_t n = 0; n <= strlen(whole); n++) {
+        struct attn_case c;
+        char *text = strndup(whole, n); /* of exactly this size, for the address sanitizer */
+        enum attn_status status = attn_case_parse(text, &c, NULL);
+        ck_assert(status == ATTN_OK || status == ATTN_EINVAL);
+        free(text);
+    }
+}
+END_TEST
+
 /* ---- the battery ----------------------------------------------------------------------------- */
 
 /* How many cases contain what. */
@@ -451,6 +465,7 @@ Suite *suite_cases(void)
     tcase_add_test(language, the_longest_case_fits);
     tcase_add_loop_test(language, wrong_strings_are_explained, 0, sizeof wrong / sizeof *wrong);
     tcase_add_test(language, long_strings_are_refused);
+    tcase_add_loop_test(language, every_prefix_is_safe, 0, n_spellings);
     suite_add_tcase(suite, language);
     tcase_set_timeout(all, 60);
     tcase_add_test(all, battery_covers_the_language);

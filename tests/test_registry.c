@@ -303,6 +303,29 @@ START_TEST(hostile_lengths)
 }
 END_TEST
 
+/* Bytes at random after a legal start: a status and, when accepted, a spec that prints back. */
+START_TEST(hostile_bytes)
+{
+    static const char *const start[] = {"", "dense:", "tiled-textbook:br=", "ring:local=", "ring:"};
+    static const char letters[] = ":=,@ -0149abdekmnorst\x01\xff%";
+    for (uint64_t draw = 0; draw < 20000; draw++) {
+        char text[64];
+        struct attn_spec spec;
+        size_t used = (size_t)snprintf(text, sizeof text, "%s", start[draw % 5]);
+        size_t n = (size_t)(attn_hash(draw, 0, 0) % 30);
+        for (size_t c = 0; c < n; c++)
+            text[used + c] = letters[attn_hash(draw, 1, c) % (sizeof letters - 1)];
+        text[used + n] = '\0';
+        struct attn_error err = {0};
+        enum attn_status status = attn_spec_parse(text, &spec, &err);
+        if (status == ATTN_OK)
+            check_round_trip(&spec);
+        else
+            said(status, ATTN_EINVAL, &err, "");
+    }
+}
+END_TEST
+
 /* ---- calls of other languages ---------------------------------------------------------------- */
 
 enum { SQ = 2 * 4 * 5 * 3, SK = 2 * 2 * 7 * 3, SV = 2 * 2 * 7 * 2, SO = 2 * 4 * 5 * 2 };
@@ -363,8 +386,8 @@ END_TEST
 Suite *suite_registry(void)
 {
     const TTest *const each[] = {records, capabilities, options, round_trips};
-    const TTest *const once[] = {every_family_is_here, what_specs_mean, short_room, errors,
-                                 simple_calls,         hostile_lengths};
+    const TTest *const once[] = {every_family_is_here, what_specs_mean, short_room,   errors,
+                                 simple_calls,         hostile_lengths, hostile_bytes};
     Suite *suite = suite_create("registry");
     TCase *cases = tcase_create("registry");
     tcase_set_timeout(cases, 60);
