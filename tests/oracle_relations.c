@@ -185,7 +185,7 @@ START_TEST(shifted_rows)
 }
 END_TEST
 
-/* ---- R2, R5, R8: to a few roundings of double -------------------------------------------------- */
+/* ---- R2, R5, R8: to a few roundings of double ------------------------------------------------ */
 
 /* R2: keys in another order, with their V and their columns of the bias. */
 START_TEST(permuted_keys)
