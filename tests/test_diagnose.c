@@ -1,5 +1,6 @@
 /* How a diagnosis is counted: which family a mutant belongs to, what names it, and what most
- * failures of one implementation have in common.  test_mutants.c asks how many are named rightly. */
+ * failures of one implementation have in common.  test_mutants.c asks how many are named
+ * rightly. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
