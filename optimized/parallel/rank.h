@@ -81,7 +81,7 @@ enum { ATTN_OPTION_RANKS, ATTN_OPTION_LOCAL, ATTN_OPTION_SIZES, ATTN_PARALLEL_OP
     }
 int attn_parallel_ranks(const struct attn_options *options);
 
-/* The implementation that a rank runs: local=, or tiled-textbook.  Its own options are preset, but
+/* The implementation that a rank runs: local=, or tiled.  Its own options are preset, but
  * for the instruction set, which is the scheme's. */
 const struct attn_impl *attn_parallel_local(const struct attn_options *options);
 

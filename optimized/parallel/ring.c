@@ -12,8 +12,9 @@
  * to the next window (double ring: the slow links between machines carry one hop in W).
  *
  * order= says which tokens a rank has (token_layout.h).  Under a causal mask, contiguous blocks
- * give the last rank P blocks to compute and the first one; striped and zigzag give all ranks the
- * same.  A zigzag block is two stretches of tokens, so a step multiplies 2 x 2 pairs of stretches.
+ * give the last rank P blocks to compute and the first one; striped and zigzag give all ranks
+ * nearly the same.  A zigzag block is two stretches of tokens, so a step multiplies 2 x 2 pairs of
+ * stretches.
  *
  * Forward.  Every product of queries and keys gives a partial (O, LSE) of these queries;
  * optimized/merge.h folds them.
