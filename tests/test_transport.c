@@ -2,6 +2,7 @@
  * A hang would be ended by Check's time limit and fail. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "optimized/parallel/transport.h"
 #include "optimized/parallel/transport_sim.h"
@@ -23,12 +24,24 @@ run(int size, enum attn_status (*body)(void *, struct attn_transport *, struct a
     return status;
 }
 
+static struct attn_send send_of(int to, int tag, const void *data, const struct attn_piece *piece)
+{
+    return (struct attn_send){.peer = to, .tag = tag, .data = data, .piece = piece, .pieces = 1};
+}
+
+static struct attn_receive receive_of(int from, int tag, void *data, const struct attn_piece *piece)
+{
+    return (struct attn_receive){
+        .peer = from, .tag = tag, .data = data, .piece = piece, .pieces = 1};
+}
+
 static enum attn_status one_send_one_receive(struct attn_transport *t, int to, int from, int tag,
                                              const void *out, void *in, int64_t bytes,
                                              struct attn_error *err)
 {
-    struct attn_send send = {to, tag, out, attn_piece_whole(bytes), 0};
-    struct attn_receive receive = {from, tag, in, attn_piece_whole(bytes), 0};
+    struct attn_piece whole = attn_piece_whole(bytes);
+    struct attn_send send = send_of(to, tag, out, &whole);
+    struct attn_receive receive = receive_of(from, tag, in, &whole);
     return attn_exchange(t, &send, 1, &receive, 1, err);
 }
 
@@ -69,16 +82,16 @@ START_TEST(ring_passes_everything)
 }
 END_TEST
 
-static struct attn_place out_of_grid(const void *arg, int peer)
+static struct attn_piece out_of_grid(const void *arg, int peer)
 {
     (void)arg;
-    return (struct attn_place){peer * 3 * 2 * 4, {{1, 3, 2}, {0, 2 * 4, 4}, 4}};
+    return (struct attn_piece){peer * 3 * 2 * 4, {1, 3, 2}, {0, 2 * 4, 4}, 4};
 }
 
-static struct attn_place into_columns(const void *arg, int peer)
+static struct attn_piece into_columns(const void *arg, int peer)
 {
     const int *p = arg;
-    return (struct attn_place){peer * 4, {{1, 3, 2}, {0, 2 * *p * 4, *p * 4}, 4}};
+    return (struct attn_piece){peer * 4, {1, 3, 2}, {0, 2 * *p * 4, *p * 4}, 4};
 }
 
 /* All-to-all of strided pieces: rank r's grid [P][3][2] of pairs becomes columns of the
@@ -124,11 +137,11 @@ static enum attn_status crowd(void *arg, struct attn_transport *t, struct attn_e
         int to = (t->rank + shift) % t->size, from = (t->rank - shift + t->size) % t->size;
         unsigned char out[80], in[80];
         memset(out, t->rank * 3 + round, sizeof out);
-        struct attn_send send[] = {{to, attn_tag(ATTN_TAG_Q, round), out, attn_piece_whole(n), 0},
-                                   {to, attn_tag(ATTN_TAG_O, round), out, attn_piece_whole(40), 0}};
-        struct attn_receive receive[] = {
-            {from, attn_tag(ATTN_TAG_Q, round), in, attn_piece_whole(n), 0},
-            {from, attn_tag(ATTN_TAG_O, round), in + 40, attn_piece_whole(40), 0}};
+        int q = attn_tag(ATTN_TAG_Q, round), o = attn_tag(ATTN_TAG_O, round);
+        struct attn_piece piece[] = {attn_piece_whole(n), attn_piece_whole(40)};
+        struct attn_send send[] = {send_of(to, q, out, &piece[0]), send_of(to, o, out, &piece[1])};
+        struct attn_receive receive[] = {receive_of(from, q, in, &piece[0]),
+                                         receive_of(from, o, in + 40, &piece[1])};
         enum attn_status status = attn_exchange(t, send, 2, receive, 2, err);
         if (status != ATTN_OK)
             return status;
@@ -148,6 +161,113 @@ START_TEST(crowds_are_served)
 }
 END_TEST
 
+static struct attn_post post_of(struct attn_send *send, struct attn_receive *receive)
+{
+    return (struct attn_post){send, send != NULL, receive, receive != NULL, 0};
+}
+
+/* Both post three hops at once and wait for them in another order: each message arrives in its own
+ * place, and only what was waited for is counted. */
+static enum attn_status hops_at_once(void *arg, struct attn_transport *t, struct attn_error *err)
+{
+    static const int order[3] = {2, 0, 1};
+    int next = (t->rank + 1) % t->size, previous = (t->rank + t->size - 1) % t->size;
+    struct attn_piece number = attn_piece_whole(4);
+    struct attn_send send[3];
+    struct attn_receive receive[3];
+    struct attn_post post[3];
+    int32_t out[3], in[3] = {0};
+    enum attn_status status = ATTN_OK;
+    (void)arg;
+    for (int hop = 0; hop < 3 && status == ATTN_OK; hop++) {
+        out[hop] = 100 * t->rank + hop;
+        send[hop] = send_of(next, attn_tag(ATTN_TAG_K, 0), &out[hop], &number);
+        receive[hop] = receive_of(previous, attn_tag(ATTN_TAG_K, 0), &in[hop], &number);
+        post[hop] = post_of(&send[hop], &receive[hop]);
+        status = attn_post(t, &post[hop], err);
+    }
+    for (int n = 0; n < 3 && status == ATTN_OK; n++) {
+        if (t->messages != n || t->bytes_sent != 4 * n)
+            return attn_fail(err, ATTN_EINTERNAL, "counted too early or not at all");
+        status = attn_wait(t, &post[order[n]], err);
+        if (status == ATTN_OK && in[order[n]] != 100 * previous + order[n])
+            return attn_fail(err, ATTN_EINTERNAL, "hop %d brings %d", order[n], in[order[n]]);
+    }
+    return status;
+}
+
+/* Rank 1 answers only when it has rank 0's message, for which rank 0 does not wait yet. */
+static enum attn_status answer(void *arg, struct attn_transport *t, struct attn_error *err)
+{
+    struct attn_piece number = attn_piece_whole(4);
+    int32_t out = 7, in = 0;
+    struct attn_send send = send_of(1 - t->rank, attn_tag(ATTN_TAG_Q, t->rank), &out, &number);
+    struct attn_receive receive =
+        receive_of(1 - t->rank, attn_tag(ATTN_TAG_Q, 1 - t->rank), &in, &number);
+    struct attn_post going = post_of(&send, NULL), coming = post_of(NULL, &receive);
+    (void)arg;
+    enum attn_status status = attn_post(t, t->rank == 0 ? &going : &coming, err);
+    if (status == ATTN_OK && t->rank == 1)
+        status = attn_wait(t, &coming, err);
+    out = status == ATTN_OK && t->rank == 1 ? in + 1 : out;
+    if (status == ATTN_OK)
+        status = attn_post(t, t->rank == 0 ? &coming : &going, err);
+    if (status == ATTN_OK && t->rank == 0)
+        status = attn_wait(t, &coming, err);
+    if (status == ATTN_OK)
+        status = attn_wait(t, &going, err);
+    if (status == ATTN_OK && in != (t->rank == 0 ? 8 : 7))
+        status = attn_fail(err, ATTN_EINTERNAL, "rank %d: %d", t->rank, in);
+    return status;
+}
+
+START_TEST(posts_are_open_together)
+{
+    struct attn_error err = {0};
+    for (int size = 2; size < 8; size++)
+        ck_assert_msg(run(size, hops_at_once, NULL, &err) == ATTN_OK, "%s", err.text);
+    for (int repeat = 0; repeat < 20; repeat++)
+        ck_assert_msg(run(2, answer, NULL, &err) == ATTN_OK, "%s", err.text);
+}
+END_TEST
+
+/* A 4 x 6 grid goes as three pieces: two columns, an empty piece, and the other four columns.  They
+ * arrive as rows, in another order.  Nothing beside them is written. */
+static enum attn_status in_pieces(void *arg, struct attn_transport *t, struct attn_error *err)
+{
+    static const struct attn_piece from[3] = {{4, {1, 2, 4}, {0, 1, 6}, 1},
+                                              {0, {0, 3, 1}, {0, 0, 0}, 5},
+                                              {0, {1, 4, 4}, {0, 1, 6}, 1}},
+                                   to[3] = {{17, {1, 2, 4}, {0, 4, 1}, 1},
+                                            {99, {0, 3, 1}, {0, 0, 0}, 5},
+                                            {1, {1, 4, 4}, {0, 4, 1}, 1}};
+    unsigned char grid[24], in[26];
+    (void)arg;
+    for (int n = 0; n < 24; n++)
+        grid[n] = (unsigned char)(100 * t->rank + n);
+    memset(in, 77, sizeof in);
+    struct attn_send send = {
+        .peer = 1 - t->rank, .tag = attn_tag(ATTN_TAG_V, 2), .data = grid, .piece = from};
+    struct attn_receive receive = {
+        .peer = 1 - t->rank, .tag = attn_tag(ATTN_TAG_V, 2), .data = in, .piece = to};
+    send.pieces = receive.pieces = 3;
+    enum attn_status status = attn_exchange(t, &send, 1, &receive, 1, err);
+    for (int x = 0; x < 6 && status == ATTN_OK; x++)
+        for (int y = 0; y < 4; y++)
+            if (in[1 + 4 * x + y] != 100 * (1 - t->rank) + 6 * y + x)
+                return attn_fail(err, ATTN_EINTERNAL, "column %d, row %d", x, y);
+    if (status == ATTN_OK && (in[0] != 77 || in[25] != 77 || t->bytes_sent != 24))
+        return attn_fail(err, ATTN_EINTERNAL, "beside the pieces, or miscounted");
+    return status;
+}
+
+START_TEST(pieces_make_a_message)
+{
+    struct attn_error err = {0};
+    ck_assert_msg(run(2, in_pieces, NULL, &err) == ATTN_OK, "%s", err.text);
+}
+END_TEST
+
 /* ---- what must be found ---------------------------------------------------------------------- */
 
 enum plan {
@@ -161,8 +281,17 @@ enum plan {
     ONE_SENDS,    /* rank 0 sends what nobody takes                           */
     SELF,         /* a message to oneself                                     */
     NO_SUCH_RANK,
-    ONE_FAILS,   /* rank 2 has a reason of its own                           */
-    OTHERS_BUSY, /* so it has, and ranks 0 and 1 do not need it for anything */
+    ONE_FAILS,     /* rank 2 has a reason of its own                           */
+    OTHERS_BUSY,   /* so it has, and ranks 0 and 1 do not need it for anything */
+    OTHER_PIECES,  /* the same bytes in one piece and in two          */
+    OTHER_PIECE,   /* the second of two differs                       */
+    LATE_CYCLE,    /* 0 and 1 wait for each other, 2 has other things to do and ends well */
+    OPEN_SEND,     /* rank 1 does not wait for what it posted, which is taken */
+    OPEN_RECEIVE,  /* the same, and nobody sends it                            */
+    OPEN_AND_GONE, /* the same, and somebody waits for rank 1                  */
+    TWICE,         /* posts what is open                                       */
+    TOO_MANY,
+    NOT_POSTED,
     PLANS
 };
 static const struct {
@@ -188,6 +317,24 @@ static const struct {
     [NO_SUCH_RANK] = {2, ATTN_EINTERNAL, "addresses rank 2"},
     [ONE_FAILS] = {4, ATTN_ENOMEM, "rank 2 is out of luck"},
     [OTHERS_BUSY] = {3, ATTN_ENOMEM, "rank 2 is out of luck"},
+    [OTHER_PIECES] = {2, ATTN_EPEER,
+                      "rank 0 waits for k (step 0, 1x1x1 rows of 16 bytes) from rank 1, which "
+                      "sends k (step 0, 2 pieces, piece 0, 1x1x1 rows of 8 bytes)"},
+    [OTHER_PIECE] = {2, ATTN_EPEER,
+                     "waits for k (step 0, 2 pieces, piece 1, 1x1x1 rows of 9 bytes) from rank 1, "
+                     "which sends k (step 0, 2 pieces, piece 1, 1x1x1 rows of 8 bytes)"},
+    [LATE_CYCLE] = {3, ATTN_EPEER,
+                    "deadlock; rank 0 waits to receive q (step 0) from rank 1; "
+                    "rank 1 waits to receive q (step 0) from rank 0"},
+    [OPEN_SEND] = {2, ATTN_EINTERNAL,
+                   "rank 1 ended without waiting for its post to send k (step 4) to rank 0"},
+    [OPEN_RECEIVE] = {2, ATTN_EINTERNAL,
+                      "rank 1 ended without waiting for its post to receive dv (step 4) from "
+                      "rank 0"},
+    [OPEN_AND_GONE] = {2, ATTN_EINTERNAL, "to receive dv (step 4) from rank 0"},
+    [TWICE] = {2, ATTN_EINTERNAL, "rank 0 posts again what is still open"},
+    [TOO_MANY] = {2, ATTN_EINTERNAL, "rank 0 has 16 posts open: wait for one of them first"},
+    [NOT_POSTED] = {2, ATTN_EINTERNAL, "rank 0 waits for what it did not post"},
 };
 
 /* Rank 0 waits for `want` bytes of k, step 0; rank 1 sends what it is told to. */
@@ -195,8 +342,9 @@ static enum attn_status disagree(struct attn_transport *t, int tag, struct attn_
                                  int64_t want, struct attn_error *err)
 {
     char bytes[32] = {0};
-    struct attn_send send = {0, tag, bytes, piece, 0};
-    struct attn_receive receive = {1, attn_tag(ATTN_TAG_K, 0), bytes, attn_piece_whole(want), 0};
+    struct attn_piece whole = attn_piece_whole(want);
+    struct attn_send send = send_of(0, tag, bytes, &piece);
+    struct attn_receive receive = receive_of(1, attn_tag(ATTN_TAG_K, 0), bytes, &whole);
     return t->rank == 1 ? attn_exchange(t, &send, 1, NULL, 0, err)
                         : attn_exchange(t, NULL, 0, &receive, 1, err);
 }
@@ -205,14 +353,16 @@ static enum attn_status receive_only(struct attn_transport *t, int from, int tag
                                      struct attn_error *err)
 {
     char bytes[8];
-    struct attn_receive receive = {from, tag, bytes, attn_piece_whole(8), 0};
+    struct attn_piece whole = attn_piece_whole(8);
+    struct attn_receive receive = receive_of(from, tag, bytes, &whole);
     return attn_exchange(t, NULL, 0, &receive, 1, err);
 }
 
 static enum attn_status send_only(struct attn_transport *t, int to, int tag, struct attn_error *err)
 {
     char bytes[8] = {0};
-    struct attn_send send = {to, tag, bytes, attn_piece_whole(8), 0};
+    struct attn_piece whole = attn_piece_whole(8);
+    struct attn_send send = send_of(to, tag, bytes, &whole);
     return attn_exchange(t, &send, 1, NULL, 0, err);
 }
 
@@ -236,11 +386,63 @@ static enum attn_status play_ball(struct attn_transport *t, struct attn_error *e
     return status;
 }
 
+/* Rank 0 wants two pieces of 8 and `last` bytes, or one of 16; rank 1 sends two of 8. */
+static enum attn_status disagree_in_pieces(struct attn_transport *t, int pieces, int64_t last,
+                                           struct attn_error *err)
+{
+    char bytes[32] = {0};
+    struct attn_piece two[2] = {attn_piece_whole(8), attn_piece_whole(last)},
+                      one = attn_piece_whole(16);
+    struct attn_send send = send_of(0, attn_tag(ATTN_TAG_K, 0), bytes, two);
+    struct attn_receive receive =
+        receive_of(1, attn_tag(ATTN_TAG_K, 0), bytes, pieces == 1 ? &one : two);
+    send.pieces = 2;
+    receive.pieces = pieces;
+    return t->rank == 1 ? attn_exchange(t, &send, 1, NULL, 0, err)
+                        : attn_exchange(t, NULL, 0, &receive, 1, err);
+}
+
+/* Rank 1 leaves a post open.  Its lists and data outlive it, so that what is tested is what is
+ * said, not what is read. */
+static enum attn_status leave_open(struct attn_transport *t, enum plan plan, struct attn_error *err)
+{
+    static struct attn_send send;
+    static struct attn_receive receive;
+    static struct attn_post post;
+    static struct attn_piece whole;
+    static char bytes[8];
+    int k = attn_tag(ATTN_TAG_K, 4);
+    if (t->rank == 0 && plan == OPEN_RECEIVE)
+        return ATTN_OK;
+    if (t->rank == 0)
+        return receive_only(t, 1, k, err);
+    whole = attn_piece_whole(8);
+    send = send_of(0, k, bytes, &whole);
+    receive = receive_of(0, attn_tag(ATTN_TAG_DV, 4), bytes, &whole);
+    post = plan == OPEN_SEND ? post_of(&send, NULL) : post_of(NULL, &receive);
+    return attn_post(t, &post, err);
+}
+
+/* Rank 0 misuses posts that would be good. */
+static enum attn_status misuse(struct attn_transport *t, enum plan plan, struct attn_error *err)
+{
+    static struct attn_post post[ATTN_OPEN_POSTS + 1]; /* of no messages */
+    enum attn_status status = ATTN_OK;
+    if (t->rank == 1)
+        return ATTN_OK;
+    if (plan == NOT_POSTED)
+        return attn_wait(t, &post[0], err);
+    for (int n = 0; n <= ATTN_OPEN_POSTS && status == ATTN_OK; n++)
+        status = attn_post(t, &post[plan == TWICE ? 0 : n], err);
+    return status;
+}
+
 static enum attn_status planted_body(void *arg, struct attn_transport *t, struct attn_error *err)
 {
     int k = attn_tag(ATTN_TAG_K, 0);
-    struct attn_piece two_rows = {{1, 1, 2}, {0, 0, 8}, 8};
-    switch (*(const enum plan *)arg) {
+    struct attn_piece two_rows = {0, {1, 1, 2}, {0, 0, 8}, 8};
+    enum plan plan = *(const enum plan *)arg;
+    switch (plan) {
     case OTHER_TAG:
         return disagree(t, attn_tag(ATTN_TAG_DK, 0), attn_piece_whole(8), 8, err);
     case OTHER_STEP:
@@ -269,6 +471,23 @@ static enum attn_status planted_body(void *arg, struct attn_transport *t, struct
         if (t->rank == 2)
             return attn_fail(err, ATTN_ENOMEM, "rank 2 is out of luck");
         return play_ball(t, err);
+    case OTHER_PIECES:
+        return disagree_in_pieces(t, 1, 8, err);
+    case OTHER_PIECE:
+        return disagree_in_pieces(t, 2, t->rank == 0 ? 9 : 8, err);
+    case LATE_CYCLE:
+        if (t->rank < 2)
+            return receive_only(t, 1 - t->rank, attn_tag(ATTN_TAG_Q, 0), err);
+        usleep(1000);
+        return ATTN_OK;
+    case OPEN_SEND:
+    case OPEN_RECEIVE:
+    case OPEN_AND_GONE:
+        return leave_open(t, plan, err);
+    case TWICE:
+    case TOO_MANY:
+    case NOT_POSTED:
+        return misuse(t, plan, err);
     case PLANS:
         break;
     }
@@ -347,6 +566,8 @@ Suite *suite_transport(void)
     tcase_add_loop_test(t, ring_passes_everything, 0, 7);
     tcase_add_loop_test(t, all_to_all_transposes, 0, 7);
     tcase_add_loop_test(t, crowds_are_served, 2, 9);
+    tcase_add_test(t, posts_are_open_together);
+    tcase_add_test(t, pieces_make_a_message);
     tcase_add_loop_test(t, planted_faults_are_reported, 0, PLANS);
     tcase_add_test(t, failed_is_failed);
     tcase_add_test(t, refusals);

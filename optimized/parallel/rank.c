@@ -174,12 +174,18 @@ void attn_parallel_precision(const struct attn_problem *p, const struct attn_opt
 
 /* ---- what rank code calls ------------------------------------------------------------------- */
 
+/* A rank that fails gives its buffers back, whatever it has posted. */
+static enum attn_status end_if_failed(struct attn_rank *rank, enum attn_status status)
+{
+    return status == ATTN_OK ? status : attn_transport_end(rank->transport, status, rank->error);
+}
+
 enum attn_status attn_rank_forward(struct attn_rank *rank, const struct attn_problem *part,
                                    const struct attn_forward *t)
 {
     const struct attn_options preset = local_options(rank->options);
     struct attn_ctx ctx = {.ledger = rank->ledger, .options = &preset, .error = rank->error};
-    return attn_run_forward(attn_parallel_local(rank->options), &ctx, part, t);
+    return end_if_failed(rank, attn_run_forward(attn_parallel_local(rank->options), &ctx, part, t));
 }
 
 enum attn_status attn_rank_backward(struct attn_rank *rank, const struct attn_problem *part,
@@ -187,7 +193,8 @@ enum attn_status attn_rank_backward(struct attn_rank *rank, const struct attn_pr
 {
     const struct attn_options preset = local_options(rank->options);
     struct attn_ctx ctx = {.ledger = rank->ledger, .options = &preset, .error = rank->error};
-    return attn_run_backward(attn_parallel_local(rank->options), &ctx, part, t);
+    return end_if_failed(rank,
+                         attn_run_backward(attn_parallel_local(rank->options), &ctx, part, t));
 }
 
 /* ---- the driver ----------------------------------------------------------------------------- */
@@ -294,7 +301,7 @@ static enum attn_status rank_main(void *arg, struct attn_transport *t, struct at
     struct run *x = arg;
     struct attn_rank rank = {t, &x->rank_ledger[t->rank], x->ctx->options, err};
     double start = attn_seconds(CLOCK_THREAD_CPUTIME_ID);
-    enum attn_status status = rank_pass(x, &rank);
+    enum attn_status status = attn_transport_end(t, rank_pass(x, &rank), err);
     if (x->ctx->ranks != NULL)
         report_use(&x->ctx->ranks[t->rank], &rank, attn_seconds(CLOCK_THREAD_CPUTIME_ID) - start);
     int64_t left = attn_ledger_clear(rank.ledger);

@@ -283,12 +283,14 @@ static enum attn_status hop(struct ring *x, enum attn_tag_kind kind_k, enum attn
     const struct windows *w = &x->walk.windows;
     int next = neighbour(w, x->walk.r, step, 1), previous = neighbour(w, x->walk.r, step, -1);
     int64_t out = block_tokens(x, step), in = block_tokens(x, (step + 1) % w->ranks);
-    struct attn_send send[] = {
-        {next, attn_tag(kind_k, step), from.k, attn_piece_whole(bytes_of_keys(x, out)), 0},
-        {next, attn_tag(kind_v, step), from.v, attn_piece_whole(bytes_of_values(x, out)), 0}};
+    struct attn_piece piece[] = {
+        attn_piece_whole(bytes_of_keys(x, out)), attn_piece_whole(bytes_of_values(x, out)),
+        attn_piece_whole(bytes_of_keys(x, in)), attn_piece_whole(bytes_of_values(x, in))};
+    struct attn_send send[] = {{next, attn_tag(kind_k, step), from.k, &piece[0], 1, 0, NULL, NULL},
+                               {next, attn_tag(kind_v, step), from.v, &piece[1], 1, 0, NULL, NULL}};
     struct attn_receive receive[] = {
-        {previous, attn_tag(kind_k, step), to.k, attn_piece_whole(bytes_of_keys(x, in)), 0},
-        {previous, attn_tag(kind_v, step), to.v, attn_piece_whole(bytes_of_values(x, in)), 0}};
+        {previous, attn_tag(kind_k, step), to.k, &piece[2], 1, 0, NULL, NULL},
+        {previous, attn_tag(kind_v, step), to.v, &piece[3], 1, 0, NULL, NULL}};
     return attn_exchange(x->rank->transport, send, 2, receive, 2, x->rank->error);
 }
 

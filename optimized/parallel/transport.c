@@ -1,4 +1,4 @@
-/* What every transport shares: shapes of messages, counters, the all-to-all.  See transport.h. */
+/* What every transport shares: shapes, counters, open posts, the all-to-all.  See transport.h. */
 #include "optimized/parallel/transport.h"
 
 #include <string.h>
@@ -48,7 +48,7 @@ int64_t attn_piece_bytes(const struct attn_piece *piece)
 
 struct attn_piece attn_piece_whole(int64_t bytes)
 {
-    return (struct attn_piece){{1, 1, 1}, {0, 0, 0}, bytes};
+    return (struct attn_piece){0, {1, 1, 1}, {0, 0, 0}, bytes};
 }
 
 void attn_piece_copy(void *to, const struct attn_piece *to_piece, const void *from,
@@ -61,8 +61,8 @@ void attn_piece_copy(void *to, const struct attn_piece *to_piece, const void *fr
     int adjacent = t[2] == row && f[2] == row; /* rows of the last axis form one run */
     for (int64_t x = 0; x < n[0]; x++)
         for (int64_t y = 0; y < n[1]; y++) {
-            char *dst = (char *)to + x * t[0] + y * t[1];
-            const char *src = (const char *)from + x * f[0] + y * f[1];
+            char *dst = (char *)to + to_piece->offset + x * t[0] + y * t[1];
+            const char *src = (const char *)from + from_piece->offset + x * f[0] + y * f[1];
             if (adjacent)
                 memcpy(dst, src, (size_t)(n[2] * row));
             else
@@ -71,21 +71,117 @@ void attn_piece_copy(void *to, const struct attn_piece *to_piece, const void *fr
         }
 }
 
-enum attn_status attn_exchange(struct attn_transport *t, struct attn_send *send, int n_sends,
-                               struct attn_receive *receive, int n_receives, struct attn_error *err)
+static enum attn_status check_peers(const struct attn_transport *t, const struct attn_post *post,
+                                    struct attn_error *err)
 {
-    for (int m = 0; m < n_sends + n_receives; m++) {
-        int peer = m < n_sends ? send[m].peer : receive[m - n_sends].peer;
+    for (int m = 0; m < post->n_sends + post->n_receives; m++) {
+        int peer = m < post->n_sends ? post->send[m].peer : post->receive[m - post->n_sends].peer;
         if (peer < 0 || peer >= t->size || peer == t->rank)
             return attn_fail(err, ATTN_EINTERNAL,
                              "rank %d of %d addresses rank %d: only other ranks have messages",
                              t->rank, t->size, peer);
     }
-    enum attn_status status = t->ops->exchange(t, send, n_sends, receive, n_receives, err);
-    for (int m = 0; m < n_sends && status == ATTN_OK; m++) {
-        t->bytes_sent += attn_piece_bytes(&send[m].piece);
+    return ATTN_OK;
+}
+
+/* Where this post is noted down; for NULL, a free place.  NULL when there is none. */
+static struct attn_open_post *place_of(struct attn_transport *t, const struct attn_post *post)
+{
+    for (int n = 0; n < ATTN_OPEN_POSTS; n++)
+        if (t->open[n].post == post)
+            return &t->open[n];
+    return NULL;
+}
+
+static struct attn_open_post open_post(const struct attn_post *post)
+{
+    if (post->n_sends > 0)
+        return (struct attn_open_post){post, post->send->tag, post->send->peer, "send"};
+    if (post->n_receives > 0)
+        return (struct attn_open_post){post, post->receive->tag, post->receive->peer, "receive"};
+    return (struct attn_open_post){post, 0, 0, NULL};
+}
+
+static enum attn_status has_ended(const struct attn_transport *t, struct attn_error *err)
+{
+    return attn_fail(err, ATTN_EPEER, "rank %d has ended: it has no more messages", t->rank);
+}
+
+enum attn_status attn_post(struct attn_transport *t, struct attn_post *post, struct attn_error *err)
+{
+    if (t->ended)
+        return has_ended(t, err);
+    struct attn_open_post *place = place_of(t, NULL);
+    enum attn_status status = check_peers(t, post, err);
+    if (status != ATTN_OK)
+        return status;
+    if (place_of(t, post) != NULL)
+        return attn_fail(err, ATTN_EINTERNAL, "rank %d posts again what is still open", t->rank);
+    if (place == NULL)
+        return attn_fail(err, ATTN_EINTERNAL,
+                         "rank %d has %d posts open: wait for one of them first", t->rank,
+                         ATTN_OPEN_POSTS);
+    post->undone = post->n_sends + post->n_receives;
+    for (int m = 0; m < post->n_sends; m++) {
+        post->send[m].done = 0;
+        post->send[m].post = post;
+        post->send[m].next = NULL;
+    }
+    for (int m = 0; m < post->n_receives; m++) {
+        post->receive[m].done = 0;
+        post->receive[m].post = post;
+        post->receive[m].next = NULL;
+    }
+    status = t->ops->post(t, post, err);
+    if (status == ATTN_OK)
+        *place = open_post(post);
+    return status;
+}
+
+enum attn_status attn_wait(struct attn_transport *t, struct attn_post *post, struct attn_error *err)
+{
+    struct attn_open_post *place = place_of(t, post);
+    if (t->ended)
+        return has_ended(t, err);
+    if (place == NULL)
+        return attn_fail(err, ATTN_EINTERNAL, "rank %d waits for what it did not post", t->rank);
+    *place = (struct attn_open_post){0};
+    enum attn_status status = t->ops->wait(t, post, err);
+    for (int m = 0; m < post->n_sends && status == ATTN_OK; m++) {
+        for (int n = 0; n < post->send[m].pieces; n++)
+            t->bytes_sent += attn_piece_bytes(&post->send[m].piece[n]);
         t->messages++;
     }
+    return status;
+}
+
+enum attn_status attn_exchange(struct attn_transport *t, struct attn_send *send, int n_sends,
+                               struct attn_receive *receive, int n_receives, struct attn_error *err)
+{
+    struct attn_post post = {send, n_sends, receive, n_receives, 0};
+    enum attn_status status = attn_post(t, &post, err);
+    return status == ATTN_OK ? attn_wait(t, &post, err) : status;
+}
+
+enum attn_status attn_transport_end(struct attn_transport *t, enum attn_status status,
+                                    struct attn_error *err)
+{
+    for (int n = 0; n < ATTN_OPEN_POSTS && status == ATTN_OK; n++) {
+        const struct attn_open_post *open = &t->open[n];
+        if (open->post != NULL && open->verb == NULL)
+            status = attn_fail(err, ATTN_EINTERNAL,
+                               "rank %d ended without waiting for a post of no messages", t->rank);
+        else if (open->post != NULL)
+            status =
+                attn_fail(err, ATTN_EINTERNAL,
+                          "rank %d ended without waiting for its post to %s %s (step %d) %s "
+                          "rank %d",
+                          t->rank, open->verb, attn_tag_name(open->tag), attn_tag_step(open->tag),
+                          open->verb[0] == 's' ? "to" : "from", open->peer);
+    }
+    memset(t->open, 0, sizeof t->open);
+    t->ended = 1;
+    t->ops->end(t, status);
     return status;
 }
 
@@ -94,17 +190,20 @@ enum attn_status attn_all_to_all(struct attn_transport *t, int tag, const struct
 {
     struct attn_send send[ATTN_MAX_RANKS];
     struct attn_receive receive[ATTN_MAX_RANKS];
+    struct attn_piece piece[ATTN_MAX_RANKS][2];
     int n = 0;
     for (int r = 0; r < t->size; r++) {
-        struct attn_place out = x->out(x->arg, r), in = x->in(x->arg, r);
-        const char *from = (const char *)x->from + out.offset;
-        char *to = (char *)x->to + in.offset;
+        struct attn_piece out = x->out(x->arg, r), in = x->in(x->arg, r);
         if (r == t->rank) {
-            attn_piece_copy(to, &in.piece, from, &out.piece);
+            attn_piece_copy(x->to, &in, x->from, &out);
             continue;
         }
-        send[n] = (struct attn_send){r, tag, from, out.piece, 0};
-        receive[n] = (struct attn_receive){r, tag, to, in.piece, 0};
+        piece[n][0] = out;
+        piece[n][1] = in;
+        send[n] = (struct attn_send){
+            .peer = r, .tag = tag, .data = x->from, .piece = &piece[n][0], .pieces = 1};
+        receive[n] = (struct attn_receive){
+            .peer = r, .tag = tag, .data = x->to, .piece = &piece[n][1], .pieces = 1};
         n++;
     }
     return attn_exchange(t, send, n, receive, n, err);

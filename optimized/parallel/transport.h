@@ -1,14 +1,14 @@
-/* How ranks talk: one operation, and what is built on it.
+/* How ranks talk: post messages, wait for them.
  *
- * exchange() posts a list of sends and a list of receives and returns when all of them are done:
- * MPI_Isend, MPI_Irecv and MPI_Waitall in one.  It is the only operation a transport has to bring
- * (struct attn_transport_ops); ring hops and all-to-alls are lists of messages.  A message has no
- * buffer of its own: it is copied once, from where the sender has it to where the receiver wants
- * it, and both sides may describe memory with gaps, so no packing buffers exist either.
+ * attn_post() hands over a list of sends and a list of receives and returns at once; attn_wait()
+ * returns when all of them are done: MPI_Isend and MPI_Irecv, then MPI_Waitall.  Arithmetic between
+ * the two hides the messages.  attn_exchange() is both.  A message has no buffer of its own: it is
+ * copied once, from where the sender has it to where the receiver wants it.  It is a list of
+ * pieces, and both sides may describe memory with gaps, so no packing buffers exist either.
  *
- * Between two ranks messages are matched in the order in which they were posted, and then tag and
- * shape must agree.  That is stricter than MPI, on purpose: a rank that skips a hop is found at
- * that hop.  After an error a transport is finished: every later call fails too.
+ * Between two ranks messages are matched in the order in which they were posted, over all posts,
+ * and then tag and shape must agree.  That is stricter than MPI, on purpose: a rank that skips a
+ * hop is found at that hop.  After an error a transport is finished: every later call fails too.
  */
 #ifndef OPTIMIZED_PARALLEL_TRANSPORT_H
 #define OPTIMIZED_PARALLEL_TRANSPORT_H
@@ -42,11 +42,11 @@ void attn_tag_extent(enum attn_tag_kind kind, const struct attn_problem *p, int6
 enum attn_dtype attn_tag_dtype(enum attn_tag_kind kind, const struct attn_problem *p);
 int attn_tag_step(int tag);
 
-/* Where the bytes of a message lie: extent[0] x extent[1] x extent[2] rows of `row` adjacent bytes,
- * stride[a] bytes apart along axis a.  Sender and receiver must agree in extents and row; their
- * strides are their own. */
+/* Where bytes of a message lie: extent[0] x extent[1] x extent[2] rows of `row` adjacent bytes,
+ * stride[a] bytes apart along axis a, from `offset` bytes behind the message's data on.  Sender and
+ * receiver must agree in extents and row; offset and strides are their own. */
 struct attn_piece {
-    int64_t extent[3], stride[3], row;
+    int64_t offset, extent[3], stride[3], row;
 };
 int64_t attn_piece_bytes(const struct attn_piece *piece);
 struct attn_piece attn_piece_whole(int64_t bytes); /* one run of bytes */
@@ -54,27 +54,55 @@ struct attn_piece attn_piece_whole(int64_t bytes); /* one run of bytes */
 void attn_piece_copy(void *to, const struct attn_piece *to_piece, const void *from,
                      const struct attn_piece *from_piece);
 
+/* One message.  peer: the other rank.  The pieces travel in their order; there may be none. */
+struct attn_post;
 struct attn_send {
     int peer, tag;
     const void *data;
-    struct attn_piece piece;
-    int done; /* the transport's */
+    const struct attn_piece *piece; /* [pieces] */
+    int pieces;
+    int done; /* from here on the transport's */
+    struct attn_post *post;
+    struct attn_send *next;
 };
 struct attn_receive {
     int peer, tag;
     void *data;
-    struct attn_piece piece;
-    int done; /* the transport's */
+    const struct attn_piece *piece; /* [pieces] */
+    int pieces;
+    int done; /* from here on the transport's */
+    struct attn_post *post;
+    struct attn_receive *next;
+};
+
+/* Messages that are posted together and waited for together. */
+struct attn_post {
+    struct attn_send *send; /* [n_sends] */
+    int n_sends;
+    struct attn_receive *receive; /* [n_receives] */
+    int n_receives;
+    int undone; /* the transport's: messages of this post that are not done */
 };
 
 struct attn_transport;
 
 struct attn_transport_ops {
     const char *name; /* "simulated", ... */
-    enum attn_status (*exchange)(struct attn_transport *t, struct attn_send *send, int n_sends,
-                                 struct attn_receive *receive, int n_receives,
-                                 struct attn_error *err);
+    enum attn_status (*post)(struct attn_transport *t, struct attn_post *post,
+                             struct attn_error *err);
+    enum attn_status (*wait)(struct attn_transport *t, struct attn_post *post,
+                             struct attn_error *err);
+    void (*end)(struct attn_transport *t, enum attn_status status);
 };
+
+/* A post that was not waited for.  The first message is noted down because the lists of a rank that
+ * forgot them may be gone. */
+struct attn_open_post {
+    const struct attn_post *post; /* NULL: this place is free */
+    int tag, peer;
+    const char *verb; /* "send", "receive"; NULL for a post without messages */
+};
+enum { ATTN_OPEN_POSTS = 16 };
 
 /* One rank's end.  Belongs to that rank alone. */
 struct attn_transport {
@@ -82,25 +110,41 @@ struct attn_transport {
     void *state;
     int rank, size;
     int64_t bytes_sent, messages; /* so far; a rank's messages to itself do not exist */
+    struct attn_open_post open[ATTN_OPEN_POSTS];
+    int ended;
 };
 
-/* Do all of these, in any order, and count the sends.  Peers must be other ranks.  EPEER when a
- * peer failed, left, or posted something else, or when no rank can make progress. */
+/* Begin to send and receive all of these.  Peers must be other ranks.  The lists, their pieces and
+ * data stay as they are until attn_wait; what is received may not be read before.  At most
+ * ATTN_OPEN_POSTS are open at a time.  EPEER when a peer posted something else or any rank failed;
+ * then the post is not open. */
+enum attn_status attn_post(struct attn_transport *t, struct attn_post *post,
+                           struct attn_error *err);
+
+/* Until all messages of this post are done; its sends are counted then, and only if that went well.
+ * Posts may be waited for in any order.  EPEER when a peer failed, left, or posted something else,
+ * or when no rank can make progress. */
+enum attn_status attn_wait(struct attn_transport *t, struct attn_post *post,
+                           struct attn_error *err);
+
+/* Post and wait. */
 enum attn_status attn_exchange(struct attn_transport *t, struct attn_send *send, int n_sends,
                                struct attn_receive *receive, int n_receives,
                                struct attn_error *err);
 
+/* The rank has ended with this status, which comes back: from now on no other rank touches its
+ * memory.  EINTERNAL when all was well but a post is open.  A rank that fails while posts are open
+ * waits for them or calls this before their lists or data go.  Whoever runs ranks calls it too. */
+enum attn_status attn_transport_end(struct attn_transport *t, enum attn_status status,
+                                    struct attn_error *err);
+
 /* All-to-all: what goes to each rank and what comes from it lie where out() and in() say, a rank's
  * own piece among them, which is copied without a message. */
-struct attn_place {
-    int64_t offset; /* bytes */
-    struct attn_piece piece;
-};
 struct attn_a2a {
     const void *from;
     void *to;
-    struct attn_place (*out)(const void *arg, int peer); /* in from */
-    struct attn_place (*in)(const void *arg, int peer);  /* in to */
+    struct attn_piece (*out)(const void *arg, int peer); /* in from */
+    struct attn_piece (*in)(const void *arg, int peer);  /* in to */
     const void *arg;
 };
 enum attn_status attn_all_to_all(struct attn_transport *t, int tag, const struct attn_a2a *x,

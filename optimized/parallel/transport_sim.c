@@ -1,4 +1,4 @@
-/* Simulated ranks: threads, one lock, and a rendezvous for every message.  See transport_sim.h.
+/* Simulated ranks: threads, one lock, and a mailbox for each pair.  See transport_sim.h.
  *
  * One lock guards everything and is held while bytes are copied.  Simulated ranks share a machine,
  * so there is no parallel wall time to defend, and in return a rank that gives up can never free
@@ -10,15 +10,18 @@
 #include <stdio.h>
 #include <string.h>
 
-/* One rank, as the others see it.  send and receive lie on the rank's stack while it is inside
- * exchange(), and are empty otherwise. */
+/* From one rank to another: what was sent and not received, or was to be received and not sent, in
+ * the order of posting.  At most one of the two queues has messages. */
+struct mailbox {
+    struct attn_send *sent, *last_sent;
+    struct attn_receive *wanted, *last_wanted;
+};
+
+/* One rank, as the others see it. */
 struct seat {
     struct sim *sim;
     struct attn_transport transport;
-    struct attn_send *send;
-    struct attn_receive *receive;
-    int n_sends, n_receives;
-    int waiting; /* asleep, and nothing has happened for it since */
+    const struct attn_post *asleep; /* the post that it waits for; NULL when it runs */
     int left;
     enum attn_status status;
     struct attn_error error;
@@ -29,30 +32,46 @@ struct seat {
 struct sim {
     pthread_mutex_t lock;
     int size, failed;
+    int running;               /* ranks that neither sleep nor have left */
     struct attn_error finding; /* of the transport itself: mismatch, deadlock, peer gone */
     const struct attn_sim_body *body;
-    struct seat seat[ATTN_MAX_RANKS];
+    struct seat *seat;    /* [size] */
+    struct mailbox *mail; /* [size, size]: from, to */
 };
 
 /* ---- everything below runs under the lock -------------------------------------------------- */
 
-static void stir(struct seat *s)
+static struct mailbox *mailbox(const struct sim *sim, int from, int to)
 {
-    s->waiting = 0;
+    return &sim->mail[(int64_t)from * sim->size + to];
+}
+
+static void wake(struct seat *s)
+{
+    if (s->asleep == NULL)
+        return;
+    s->asleep = NULL;
+    s->sim->running++;
     pthread_cond_signal(&s->wake);
 }
 
-static void stir_all(struct sim *sim)
-{
-    for (int r = 0; r < sim->size; r++)
-        stir(&sim->seat[r]);
-}
-
-/* The end of the run; the caller has put the reason into sim->finding. */
-static enum attn_status end_with_finding(struct sim *sim, struct attn_error *err)
+/* The end of the run: nobody looks into a mailbox any more. */
+static void close_mail(struct sim *sim)
 {
     sim->failed = 1;
-    stir_all(sim);
+    for (int r = 0; r < sim->size; r++)
+        wake(&sim->seat[r]);
+}
+
+static enum attn_status stopped(const struct seat *me, struct attn_error *err)
+{
+    return attn_fail(err, ATTN_EPEER, "rank %d stopped: another rank failed", me->transport.rank);
+}
+
+/* The caller has put the reason into sim->finding. */
+static enum attn_status end_with_finding(struct sim *sim, struct attn_error *err)
+{
+    close_mail(sim);
     return attn_fail(err, ATTN_EPEER, "%s", sim->finding.text);
 }
 
@@ -64,77 +83,152 @@ static enum attn_status find_gone(struct sim *sim, const char *verb, int rank, i
     return end_with_finding(sim, err);
 }
 
-static int same_shape(const struct attn_piece *a, const struct attn_piece *b)
+/* The first piece in which two messages differ; the number of pieces of both when in none. */
+static int first_difference(const struct attn_receive *in, const struct attn_send *out)
 {
-    return memcmp(a->extent, b->extent, sizeof a->extent) == 0 && a->row == b->row;
+    int n = 0;
+    while (n < in->pieces && n < out->pieces &&
+           memcmp(in->piece[n].extent, out->piece[n].extent, sizeof in->piece[n].extent) == 0 &&
+           in->piece[n].row == out->piece[n].row)
+        n++;
+    return n;
 }
 
-static enum attn_status find_mismatch(struct sim *sim, int rank, const struct attn_receive *in,
+static int agree(const struct attn_receive *in, const struct attn_send *out)
+{
+    return in->tag == out->tag && in->pieces == out->pieces &&
+           first_difference(in, out) == in->pieces;
+}
+
+/* "k (step 3, 1x2x4 rows of 8 bytes)"; of several pieces, the one that matters. */
+struct shape_text {
+    char text[160];
+};
+static struct shape_text shape_text(int tag, const struct attn_piece *piece, int pieces, int shown)
+{
+    struct shape_text t;
+    int used =
+        snprintf(t.text, sizeof t.text, "%s (step %d", attn_tag_name(tag), attn_tag_step(tag));
+    if (pieces != 1)
+        used += snprintf(t.text + used, sizeof t.text - (size_t)used, ", %d pieces", pieces);
+    if (pieces > 1 && shown < pieces)
+        used += snprintf(t.text + used, sizeof t.text - (size_t)used, ", piece %d", shown);
+    if (shown < pieces) {
+        const int64_t *n = piece[shown].extent;
+        used += snprintf(t.text + used, sizeof t.text - (size_t)used,
+                         ", %lldx%lldx%lld rows of %lld bytes", (long long)n[0], (long long)n[1],
+                         (long long)n[2], (long long)piece[shown].row);
+    }
+    snprintf(t.text + used, sizeof t.text - (size_t)used, ")");
+    return t;
+}
+
+static enum attn_status find_mismatch(struct sim *sim, const struct attn_receive *in,
                                       const struct attn_send *out, struct attn_error *err)
 {
-    attn_fail(&sim->finding, ATTN_EPEER,
-              "rank %d waits for %s (step %d, %lldx%lldx%lld rows of %lld bytes) from rank %d, "
-              "which sends %s (step %d, %lldx%lldx%lld rows of %lld bytes)",
-              rank, attn_tag_name(in->tag), attn_tag_step(in->tag), (long long)in->piece.extent[0],
-              (long long)in->piece.extent[1], (long long)in->piece.extent[2],
-              (long long)in->piece.row, in->peer, attn_tag_name(out->tag), attn_tag_step(out->tag),
-              (long long)out->piece.extent[0], (long long)out->piece.extent[1],
-              (long long)out->piece.extent[2], (long long)out->piece.row);
+    int shown = first_difference(in, out);
+    if (shown == in->pieces && shown == out->pieces)
+        shown = 0; /* only the tags differ */
+    attn_fail(&sim->finding, ATTN_EPEER, "rank %d waits for %s from rank %d, which sends %s",
+              out->peer, shape_text(in->tag, in->piece, in->pieces, shown).text, in->peer,
+              shape_text(out->tag, out->piece, out->pieces, shown).text);
     return end_with_finding(sim, err);
 }
 
-/* The oldest message that `from` has for `rank` and that was not taken; NULL when none. */
-static struct attn_send *next_send(const struct seat *from, int rank)
+/* One message of this post less; its rank wakes up when that was the last one. */
+static void count_done(struct sim *sim, int rank, struct attn_post *post)
 {
-    for (int m = 0; m < from->n_sends; m++)
-        if (from->send[m].peer == rank && !from->send[m].done)
-            return &from->send[m];
-    return NULL;
+    struct seat *s = &sim->seat[rank];
+    if (--post->undone == 0 && s->asleep == post)
+        wake(s);
 }
 
-/* Take what is there for this rank. */
-static enum attn_status take_messages(struct sim *sim, struct seat *me, struct attn_error *err)
+/* Both sides of this message are there. */
+static enum attn_status deliver(struct sim *sim, struct attn_receive *in, struct attn_send *out,
+                                struct attn_error *err)
 {
-    int rank = me->transport.rank;
-    for (int m = 0; m < me->n_receives; m++) {
-        struct attn_receive *in = &me->receive[m];
-        struct seat *from = &sim->seat[in->peer];
-        struct attn_send *out = in->done ? NULL : next_send(from, rank);
-        if (out == NULL)
-            continue;
-        if (in->tag != out->tag || !same_shape(&in->piece, &out->piece))
-            return find_mismatch(sim, rank, in, out, err);
-        attn_piece_copy(in->data, &in->piece, out->data, &out->piece);
-        in->done = out->done = 1;
-        stir(from);
-    }
+    if (!agree(in, out))
+        return find_mismatch(sim, in, out, err);
+    for (int n = 0; n < in->pieces; n++)
+        attn_piece_copy(in->data, &in->piece[n], out->data, &out->piece[n]);
+    in->done = out->done = 1;
+    count_done(sim, in->peer, out->post);
+    count_done(sim, out->peer, in->post);
     return ATTN_OK;
 }
 
-/* What this rank still waits for: NULL and NULL when nothing. */
-static void first_open(const struct seat *s, const struct attn_receive **in,
+static enum attn_status post_send(struct sim *sim, int rank, struct attn_send *out,
+                                  struct attn_error *err)
+{
+    struct mailbox *box = mailbox(sim, rank, out->peer);
+    struct attn_receive *in = box->wanted;
+    if (in != NULL) {
+        box->wanted = in->next;
+        return deliver(sim, in, out, err);
+    }
+    if (box->sent == NULL)
+        box->sent = out;
+    else
+        box->last_sent->next = out;
+    box->last_sent = out;
+    return ATTN_OK;
+}
+
+static enum attn_status post_receive(struct sim *sim, int rank, struct attn_receive *in,
+                                     struct attn_error *err)
+{
+    struct mailbox *box = mailbox(sim, in->peer, rank);
+    struct attn_send *out = box->sent;
+    if (out != NULL) {
+        box->sent = out->next;
+        return deliver(sim, in, out, err);
+    }
+    if (box->wanted == NULL)
+        box->wanted = in;
+    else
+        box->last_wanted->next = in;
+    box->last_wanted = in;
+    return ATTN_OK;
+}
+
+/* What a post still waits for: NULL and NULL when nothing. */
+static void first_open(const struct attn_post *post, const struct attn_receive **in,
                        const struct attn_send **out)
 {
     *in = NULL;
     *out = NULL;
-    for (int m = 0; m < s->n_receives && *in == NULL; m++)
-        if (!s->receive[m].done)
-            *in = &s->receive[m];
-    for (int m = 0; m < s->n_sends && *out == NULL; m++)
-        if (!s->send[m].done)
-            *out = &s->send[m];
+    for (int m = 0; m < post->n_receives && *in == NULL; m++)
+        if (!post->receive[m].done)
+            *in = &post->receive[m];
+    for (int m = 0; m < post->n_sends && *out == NULL; m++)
+        if (!post->send[m].done)
+            *out = &post->send[m];
+}
+
+/* EPEER when this post waits for a rank that has left. */
+static enum attn_status check_gone(struct sim *sim, int rank, const struct attn_post *post,
+                                   struct attn_error *err)
+{
+    for (int m = 0; m < post->n_receives; m++)
+        if (!post->receive[m].done && sim->seat[post->receive[m].peer].left)
+            return find_gone(sim, "receive", rank, post->receive[m].peer, post->receive[m].tag,
+                             err);
+    for (int m = 0; m < post->n_sends; m++)
+        if (!post->send[m].done && sim->seat[post->send[m].peer].left)
+            return find_gone(sim, "send", rank, post->send[m].peer, post->send[m].tag, err);
+    return ATTN_OK;
 }
 
 /* Everybody who still runs is asleep: say who waits for whom, as far as the line reaches. */
 static enum attn_status find_deadlock(struct sim *sim, struct attn_error *err)
 {
     char text[sizeof sim->finding.text] = "deadlock";
-    for (int r = 0; r < sim->size; r++) {
+    for (int r = 0; r < sim->size && strlen(text) + 1 < sizeof text; r++) {
         const struct attn_receive *in;
         const struct attn_send *out;
-        first_open(&sim->seat[r], &in, &out);
-        if (sim->seat[r].left || (in == NULL && out == NULL))
+        if (sim->seat[r].asleep == NULL)
             continue;
+        first_open(sim->seat[r].asleep, &in, &out);
         size_t used = strlen(text);
         int tag = in != NULL ? in->tag : out->tag;
         snprintf(text + used, sizeof text - used, "; rank %d waits to %s %s (step %d) %s rank %d",
@@ -145,111 +239,131 @@ static enum attn_status find_deadlock(struct sim *sim, struct attn_error *err)
     return end_with_finding(sim, err);
 }
 
-static int all_asleep(const struct sim *sim)
-{
-    for (int r = 0; r < sim->size; r++)
-        if (!sim->seat[r].left && !sim->seat[r].waiting)
-            return 0;
-    return 1;
-}
-
-/* Until all messages of this rank are done. */
-static enum attn_status meet(struct sim *sim, struct seat *me, struct attn_error *err)
-{
-    int rank = me->transport.rank;
-    for (;;) {
-        if (sim->failed)
-            return attn_fail(err, ATTN_EPEER, "rank %d stopped: another rank failed", rank);
-        enum attn_status status = take_messages(sim, me, err);
-        if (status != ATTN_OK)
-            return status;
-        const struct attn_receive *in;
-        const struct attn_send *out;
-        first_open(me, &in, &out);
-        if (in == NULL && out == NULL)
-            return ATTN_OK;
-        if (in != NULL && sim->seat[in->peer].left)
-            return find_gone(sim, "receive", rank, in->peer, in->tag, err);
-        if (out != NULL && sim->seat[out->peer].left)
-            return find_gone(sim, "send", rank, out->peer, out->tag, err);
-        me->waiting = 1;
-        if (all_asleep(sim))
-            return find_deadlock(sim, err);
-        while (me->waiting)
-            pthread_cond_wait(&me->wake, &sim->lock);
-    }
-}
-
 /* ---- a rank's own thread ------------------------------------------------------------------- */
 
-static enum attn_status exchange(struct attn_transport *t, struct attn_send *send, int n_sends,
-                                 struct attn_receive *receive, int n_receives,
+static enum attn_status sim_post(struct attn_transport *t, struct attn_post *post,
                                  struct attn_error *err)
 {
     struct seat *me = t->state;
     struct sim *sim = me->sim;
     pthread_mutex_lock(&sim->lock);
-    me->send = send;
-    me->receive = receive;
-    me->n_sends = n_sends;
-    me->n_receives = n_receives;
-    for (int m = 0; m < n_sends; m++) {
-        send[m].done = 0;
-        stir(&sim->seat[send[m].peer]);
-    }
-    for (int m = 0; m < n_receives; m++)
-        receive[m].done = 0;
-    enum attn_status status = meet(sim, me, err);
-    me->n_sends = me->n_receives = 0;
-    me->waiting = 0;
+    enum attn_status status = sim->failed ? stopped(me, err) : ATTN_OK;
+    for (int m = 0; m < post->n_receives && status == ATTN_OK; m++)
+        status = post_receive(sim, t->rank, &post->receive[m], err);
+    for (int m = 0; m < post->n_sends && status == ATTN_OK; m++)
+        status = post_send(sim, t->rank, &post->send[m], err);
     pthread_mutex_unlock(&sim->lock);
     return status;
 }
 
-static const struct attn_transport_ops sim_ops = {"simulated", exchange};
-
-/* Who waits for somebody that leaves must wake up to notice. */
-static void leave(struct seat *me, enum attn_status status)
+/* Until all messages of the post are done. */
+static enum attn_status meet(struct sim *sim, struct seat *me, const struct attn_post *post,
+                             struct attn_error *err)
 {
+    for (;;) {
+        if (sim->failed)
+            return stopped(me, err);
+        if (post->undone == 0)
+            return ATTN_OK;
+        enum attn_status status = check_gone(sim, me->transport.rank, post, err);
+        if (status != ATTN_OK)
+            return status;
+        me->asleep = post;
+        sim->running--;
+        if (sim->running == 0)
+            return find_deadlock(sim, err);
+        while (me->asleep != NULL)
+            pthread_cond_wait(&me->wake, &sim->lock);
+    }
+}
+
+static enum attn_status sim_wait(struct attn_transport *t, struct attn_post *post,
+                                 struct attn_error *err)
+{
+    struct seat *me = t->state;
+    pthread_mutex_lock(&me->sim->lock);
+    enum attn_status status = meet(me->sim, me, post, err);
+    pthread_mutex_unlock(&me->sim->lock);
+    return status;
+}
+
+/* Who waits for somebody that leaves must wake up to notice.  When everybody else sleeps and waits
+ * for others, the rank that leaves finds the deadlock. */
+static void wake_those_who_wait_for(struct sim *sim, int rank)
+{
+    struct attn_error ignored;
+    int asleep = 0;
+    for (int r = 0; r < sim->size; r++) {
+        if (mailbox(sim, r, rank)->sent != NULL || mailbox(sim, rank, r)->wanted != NULL)
+            wake(&sim->seat[r]);
+        asleep += sim->seat[r].asleep != NULL;
+    }
+    if (sim->running == 0 && asleep > 0)
+        find_deadlock(sim, &ignored);
+}
+
+static void sim_end(struct attn_transport *t, enum attn_status status)
+{
+    struct seat *me = t->state;
     struct sim *sim = me->sim;
     pthread_mutex_lock(&sim->lock);
-    me->status = status;
+    if (!me->left)
+        sim->running--;
+    int leaves = !me->left;
     me->left = 1;
+    me->status = status;
     if (status != ATTN_OK)
-        sim->failed = 1;
-    stir_all(sim);
+        close_mail(sim);
+    else if (leaves && !sim->failed)
+        wake_those_who_wait_for(sim, t->rank);
     pthread_mutex_unlock(&sim->lock);
 }
+
+static const struct attn_transport_ops sim_ops = {"simulated", sim_post, sim_wait, sim_end};
 
 static void *rank_main(void *arg)
 {
     struct seat *me = arg;
     const struct attn_sim_body *body = me->sim->body;
-    leave(me, body->run(body->arg, &me->transport, &me->error));
+    enum attn_status status = body->run(body->arg, &me->transport, &me->error);
+    attn_transport_end(&me->transport, status, &me->error);
     return NULL;
 }
 
 /* ---- the run ------------------------------------------------------------------------------- */
 
-static void open_sim(struct sim *sim, int size, const struct attn_sim_body *body)
+static enum attn_status open_sim(struct sim *sim, struct attn_ledger *ledger, int size,
+                                 const struct attn_sim_body *body, struct attn_error *err)
 {
-    memset(sim, 0, sizeof *sim);
-    sim->size = size;
-    sim->body = body;
+    struct attn_error own;
+    *sim = (struct sim){.size = size, .running = size, .body = body};
+    sim->seat = attn_ledger_take(ledger, "sim", size, sizeof *sim->seat, &own);
+    if (sim->seat != NULL)
+        sim->mail =
+            attn_ledger_take(ledger, "sim.mail", (int64_t)size * size, sizeof *sim->mail, &own);
+    if (sim->mail == NULL) {
+        attn_ledger_give(ledger, sim->seat);
+        return attn_fail(err, own.status, "%s", own.text);
+    }
+    memset(sim->mail, 0, (size_t)size * (size_t)size * sizeof *sim->mail);
     pthread_mutex_init(&sim->lock, NULL);
     for (int r = 0; r < size; r++) {
         struct seat *s = &sim->seat[r];
-        s->sim = sim;
-        s->transport = (struct attn_transport){&sim_ops, s, r, size, 0, 0};
+        *s = (struct seat){.sim = sim};
+        s->transport =
+            (struct attn_transport){.ops = &sim_ops, .state = s, .rank = r, .size = size};
         pthread_cond_init(&s->wake, NULL);
     }
+    return ATTN_OK;
 }
 
-static void close_sim(struct sim *sim)
+static void close_sim(struct sim *sim, struct attn_ledger *ledger)
 {
     for (int r = 0; r < sim->size; r++)
         pthread_cond_destroy(&sim->seat[r].wake);
     pthread_mutex_destroy(&sim->lock);
+    attn_ledger_give(ledger, sim->mail);
+    attn_ledger_give(ledger, sim->seat);
 }
 
 /* The cause, not a consequence of it: of the lowest rank that failed by itself, else of the
@@ -276,23 +390,22 @@ enum attn_status attn_sim_run(struct attn_ledger *ledger, int size,
     if (size < 1 || size > ATTN_MAX_RANKS)
         return attn_fail(err, ATTN_EINVAL, "%d simulated ranks: 1 to %d would work", size,
                          ATTN_MAX_RANKS);
-    struct attn_error own;
-    struct sim *sim = attn_ledger_take(ledger, "sim", 1, sizeof *sim, &own);
-    if (sim == NULL)
-        return attn_fail(err, own.status, "%s", own.text);
-    open_sim(sim, size, body);
+    struct sim sim;
+    enum attn_status status = open_sim(&sim, ledger, size, body, err);
+    if (status != ATTN_OK)
+        return status;
     int started = 0;
     for (int r = 0; r < size; r++) {
-        struct seat *s = &sim->seat[r];
+        struct seat *s = &sim.seat[r];
         if (started == r && pthread_create(&s->thread, NULL, rank_main, s) == 0)
             started++;
         else
-            leave(s, attn_fail(&s->error, ATTN_ENOMEM, "no thread for rank %d of %d", r, size));
+            sim_end(&s->transport,
+                    attn_fail(&s->error, ATTN_ENOMEM, "no thread for rank %d of %d", r, size));
     }
     for (int r = 0; r < started; r++)
-        pthread_join(sim->seat[r].thread, NULL);
-    enum attn_status status = verdict(sim, err);
-    close_sim(sim);
-    attn_ledger_give(ledger, sim);
+        pthread_join(sim.seat[r].thread, NULL);
+    status = verdict(&sim, err);
+    close_sim(&sim, ledger);
     return status;
 }

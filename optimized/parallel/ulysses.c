@@ -183,7 +183,7 @@ struct way {
     enum attn_tag_kind kind;
 };
 
-static struct attn_place in_shard(const void *arg, int peer)
+static struct attn_piece in_shard(const void *arg, int peer)
 {
     const struct way *way = arg;
     const struct ulysses *x = way->x;
@@ -191,12 +191,11 @@ static struct attn_place in_shard(const void *arg, int peer)
     int64_t extent[3], tokens = tokens_of(x->whole, &x->layout, way->kind, x->r).n;
     int64_t row = row_bytes(x->whole, way->kind), head = tokens * row;
     attn_tag_extent(way->kind, x->whole, extent);
-    return (struct attn_place){
-        heads.first * head,
-        {{x->whole->batch, heads.n, tokens}, {extent[0] * head, head, row}, row}};
+    return (struct attn_piece){
+        heads.first * head, {x->whole->batch, heads.n, tokens}, {extent[0] * head, head, row}, row};
 }
 
-static struct attn_place in_heads(const void *arg, int peer)
+static struct attn_piece in_heads(const void *arg, int peer)
 {
     const struct way *way = arg;
     const struct ulysses *x = way->x;
@@ -205,12 +204,12 @@ static struct attn_place in_heads(const void *arg, int peer)
     int64_t row = row_bytes(x->whole, way->kind);
     attn_tag_extent(way->kind, x->whole, extent);
     int64_t head = extent[1] * row;
-    return (struct attn_place){
-        tokens.first * row, {{x->whole->batch, heads, tokens.n}, {heads * head, head, row}, row}};
+    return (struct attn_piece){
+        tokens.first * row, {x->whole->batch, heads, tokens.n}, {heads * head, head, row}, row};
 }
 
 /* Gradients of copies: those of rank 0, of rank 1, ..., each packed. */
-static struct attn_place in_copies(const void *arg, int peer)
+static struct attn_piece in_copies(const void *arg, int peer)
 {
     const struct way *way = arg;
     const struct ulysses *x = way->x;
@@ -219,8 +218,10 @@ static struct attn_place in_copies(const void *arg, int peer)
     int64_t heads = heads_of(x->whole, &x->layout, way->kind, peer).n;
     for (int r = 0; r < peer; r++)
         before += heads_of(x->whole, &x->layout, way->kind, r).n;
-    return (struct attn_place){x->whole->batch * before * head,
-                               {{x->whole->batch, heads, tokens}, {heads * head, head, row}, row}};
+    return (struct attn_piece){x->whole->batch * before * head,
+                               {x->whole->batch, heads, tokens},
+                               {heads * head, head, row},
+                               row};
 }
 
 /* Take all shards of heads and fill those of the inputs. */
@@ -248,18 +249,18 @@ static enum attn_status bring(struct ulysses *x)
 /* shard[b, heads of the copy, i, :] += copy[b, :, i, :] */
 static void add_copy(const struct ulysses *x, const struct way *way, const char *copies, int peer)
 {
-    struct attn_place from = in_copies(way, peer), to = in_shard(way, peer);
+    struct attn_piece from = in_copies(way, peer), to = in_shard(way, peer);
     const struct attn_view *shard = &x->shard[way->kind];
-    const int64_t *n = from.piece.extent, size = (int64_t)attn_dtype_size(shard->dtype);
+    const int64_t *n = from.extent, size = (int64_t)attn_dtype_size(shard->dtype);
     for (int64_t row = 0; row < n[0] * n[1] * n[2]; row++) {
         const int64_t at[3] = {row / n[2] / n[1], row / n[2] % n[1], row % n[2]};
         const char *source = copies + from.offset;
         char *sum = (char *)shard->data + to.offset;
         for (int axis = 0; axis < 3; axis++) {
-            source += at[axis] * from.piece.stride[axis];
-            sum += at[axis] * to.piece.stride[axis];
+            source += at[axis] * from.stride[axis];
+            sum += at[axis] * to.stride[axis];
         }
-        for (int64_t c = 0; c < from.piece.row / size; c++)
+        for (int64_t c = 0; c < from.row / size; c++)
             if (shard->dtype == ATTN_F64)
                 ((double *)(void *)sum)[c] += ((const double *)(const void *)source)[c];
             else
