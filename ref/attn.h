@@ -106,13 +106,16 @@ struct attn_cview {
 
 struct attn_forward {
     struct attn_cview q, k, v;
-    struct attn_view o, lse; /* written, never read; lse is f64 for f64 problems, else f32 */
+    struct attn_view o, lse; /* written, never read; lse is f64 for f64 problems, else f32.  o
+                                may be f32 in a bf16 or f16 problem: then it is not rounded to
+                                storage, which partial results need (ATTN_CAP_WIDE)        */
 };
 
 struct attn_backward {
-    struct attn_cview q, k, v, o, lse, d_o; /* o and lse as the forward gave them            */
+    struct attn_cview q, k, v, o, lse, d_o; /* o and lse as the forward gave them; o may be
+                                               f32, as above                                 */
     struct attn_cview d_lse;                /* optional: gradient with respect to LSE        */
-    struct attn_view dq, dk, dv;            /* written, never read                           */
+    struct attn_view dq, dk, dv;            /* written, never read; each may be f32, as above */
     struct attn_view dbias;                 /* optional, [B,H,Lq,Lk] in the bias's own shape:
                                                stride 0 where the bias has stride 0, and there
                                                the gradient is summed                        */
@@ -154,6 +157,8 @@ struct attn_problem {
     struct attn_origin origin;
     int scattered; /* the features of some tensor are not adjacent in memory.  For prices only: a
                       call finds it out from its tensors */
+    int wide;      /* o, dq, dk, dv of a bf16 or f16 problem are f32.  For prices and bounds: a call
+                      goes by the views of its tensors */
 };
 
 enum attn_pass { ATTN_FORWARD, ATTN_BACKWARD };

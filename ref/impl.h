@@ -26,12 +26,13 @@ enum attn_cap {
     ATTN_CAP_HARD = 1u << 9,  /* hidden values never matter, NaN included                  */
     ATTN_CAP_SOFTCAP = 1u << 10,
     ATTN_CAP_ALIBI = 1u << 11,
-    ATTN_CAP_BIAS = 1u << 12,   /* a bias tensor                                             */
-    ATTN_CAP_DBIAS = 1u << 13,  /* and its gradient                                          */
-    ATTN_CAP_DLSE = 1u << 14,   /* a gradient that arrives through LSE                       */
-    ATTN_CAP_STRIDES = 1u << 15 /* any layout; without it [B,H,L,d] contiguous               */
+    ATTN_CAP_BIAS = 1u << 12,    /* a bias tensor                                             */
+    ATTN_CAP_DBIAS = 1u << 13,   /* and its gradient                                          */
+    ATTN_CAP_DLSE = 1u << 14,    /* a gradient that arrives through LSE                       */
+    ATTN_CAP_STRIDES = 1u << 15, /* any layout; without it [B,H,L,d] contiguous              */
+    ATTN_CAP_WIDE = 1u << 16     /* bf16 and f16: o, dq, dk, dv as f32, where a view says so */
 };
-enum { ATTN_CAPS = 16, ATTN_CAPS_ALL = (1 << ATTN_CAPS) - 1 };
+enum { ATTN_CAPS = 17, ATTN_CAPS_ALL = (1 << ATTN_CAPS) - 1 };
 const char *attn_cap_name(enum attn_cap cap); /* "f32", "backward", "gqa", ... */
 
 /* ---- memory is a contract ----------------------------------------------------------------- */

@@ -172,6 +172,8 @@ unsigned attn_problem_needs(const struct attn_problem *p)
         needs |= ATTN_CAP_BIAS;
     if (p->bias.kind == ATTN_BIAS_ALIBI)
         needs |= ATTN_CAP_ALIBI;
+    if (attn_result_dtype(p) != p->dtype)
+        needs |= ATTN_CAP_WIDE;
     return needs;
 }
 
@@ -211,11 +213,12 @@ double attn_problem_flops(const struct attn_problem *p, enum attn_pass pass, str
 double attn_pass_bytes(const struct attn_problem *p, enum attn_pass pass)
 {
     double e = (double)attn_dtype_size(p->dtype), d = (double)p->d_key, dv = (double)p->d_value;
+    double e_result = (double)attn_dtype_size(attn_result_dtype(p));
     double rows = (double)p->batch * (double)p->heads * (double)p->n_query;
     double keys = (double)p->batch * (double)p->kv_heads * (double)p->n_key;
-    double in = e * (rows * d + keys * (d + dv));
-    double out = rows * (e * dv + (double)attn_dtype_size(attn_lse_dtype(p)));
-    return pass == ATTN_FORWARD ? in + out : 2 * in + out + e * rows * dv;
+    double qkv = rows * d + keys * (d + dv);
+    double out = rows * (e_result * dv + (double)attn_dtype_size(attn_lse_dtype(p)));
+    return e * qkv + out + (pass == ATTN_FORWARD ? 0 : e_result * qkv + e * rows * dv);
 }
 
 static double load(const void *data, enum attn_dtype dtype, int64_t at)

@@ -137,6 +137,12 @@ static inline enum attn_dtype attn_lse_dtype(const struct attn_problem *p)
     return p->dtype == ATTN_F64 ? ATTN_F64 : ATTN_F32;
 }
 
+/* In which type o, dq, dk and dv are stored. */
+static inline enum attn_dtype attn_result_dtype(const struct attn_problem *p)
+{
+    return p->wide && p->dtype != ATTN_F64 ? ATTN_F32 : p->dtype;
+}
+
 static inline struct attn_cview attn_view_const(const struct attn_view *view)
 {
     const int64_t *s = view->stride;

@@ -80,13 +80,17 @@ static enum attn_status check_request(const struct attn_impl *impl,
 
 /* ---- tensors ------------------------------------------------------------------------------ */
 
-enum role { INPUT, OUTPUT };
+enum role {
+    INPUT,
+    OUTPUT = 1,
+    RESULT = 2 /* o or a gradient: may be f32 where inputs are bf16 or f16 */
+};
 
 struct wanted {
     const char *name;
     int64_t extent[4];
     enum attn_dtype dtype;
-    enum role role;
+    unsigned role; /* enum role, ored */
     const struct attn_cview *view;
 };
 
@@ -102,7 +106,13 @@ static enum attn_status check_tensor(const struct wanted *w, unsigned caps, stru
         return attn_fail(err, ATTN_EINVAL, "tensor %s is absent: [%lld,%lld,%lld,%lld] is needed",
                          w->name, (long long)w->extent[0], (long long)w->extent[1],
                          (long long)w->extent[2], (long long)w->extent[3]);
-    if (view->dtype != w->dtype)
+    int is_wide = w->role & RESULT && view->dtype == ATTN_F32 && w->dtype != ATTN_F64;
+    if (is_wide && view->dtype != w->dtype && !(caps & ATTN_CAP_WIDE))
+        return attn_fail(err, ATTN_ENOTSUP,
+                         "tensor %s is stored as f32 in a problem of %s: wide results are not "
+                         "claimed, %s would work (attnlab list shows who claims wide)",
+                         w->name, attn_dtype_name(w->dtype), attn_dtype_name(w->dtype));
+    if (view->dtype != w->dtype && !is_wide)
         return attn_fail(err, ATTN_EINVAL, "tensor %s is stored as %s: this problem needs %s",
                          w->name, attn_dtype_name(view->dtype), attn_dtype_name(w->dtype));
     for (int a = 3; a >= 0; a--) {
@@ -110,7 +120,7 @@ static enum attn_status check_tensor(const struct wanted *w, unsigned caps, stru
             dense[a] = dense[a + 1] * w->extent[a + 1];
         if (w->extent[a] <= 1)
             continue;
-        if (w->role == OUTPUT && view->stride[a] == 0)
+        if (w->role & OUTPUT && view->stride[a] == 0)
             return attn_fail(err, ATTN_EINVAL,
                              "output %s has stride 0 on axis %d of extent %lld: its elements "
                              "would overwrite each other",
@@ -149,7 +159,7 @@ static enum attn_status check_forward(const struct attn_impl *impl, const struct
     const struct wanted list[] = {{"q", Q_SHAPE(p, p->d_key), p->dtype, INPUT, &t->q},
                                   {"k", K_SHAPE(p, p->d_key), p->dtype, INPUT, &t->k},
                                   {"v", K_SHAPE(p, p->d_value), p->dtype, INPUT, &t->v},
-                                  {"o", Q_SHAPE(p, p->d_value), p->dtype, OUTPUT, &o},
+                                  {"o", Q_SHAPE(p, p->d_value), p->dtype, OUTPUT | RESULT, &o},
                                   {"lse", Q_SHAPE(p, 1), attn_lse_dtype(p), OUTPUT, &lse}};
     return check_tensors(list, sizeof list / sizeof *list, impl->caps, err);
 }
@@ -183,13 +193,13 @@ static enum attn_status check_backward(const struct attn_impl *impl, const struc
         {"q", Q_SHAPE(p, p->d_key), p->dtype, INPUT, &t->q},
         {"k", K_SHAPE(p, p->d_key), p->dtype, INPUT, &t->k},
         {"v", K_SHAPE(p, p->d_value), p->dtype, INPUT, &t->v},
-        {"o", Q_SHAPE(p, p->d_value), p->dtype, INPUT, &t->o},
+        {"o", Q_SHAPE(p, p->d_value), p->dtype, INPUT | RESULT, &t->o},
         {"lse", Q_SHAPE(p, 1), attn_lse_dtype(p), INPUT, &t->lse},
         {"do", Q_SHAPE(p, p->d_value), p->dtype, INPUT, &t->d_o},
         {"dlse", Q_SHAPE(p, t->d_lse.data != NULL), attn_lse_dtype(p), INPUT, &t->d_lse},
-        {"dq", Q_SHAPE(p, p->d_key), p->dtype, OUTPUT, &dq},
-        {"dk", K_SHAPE(p, p->d_key), p->dtype, OUTPUT, &dk},
-        {"dv", K_SHAPE(p, p->d_value), p->dtype, OUTPUT, &dv}};
+        {"dq", Q_SHAPE(p, p->d_key), p->dtype, OUTPUT | RESULT, &dq},
+        {"dk", K_SHAPE(p, p->d_key), p->dtype, OUTPUT | RESULT, &dk},
+        {"dv", K_SHAPE(p, p->d_value), p->dtype, OUTPUT | RESULT, &dv}};
     enum attn_status status = check_tensors(list, sizeof list / sizeof *list, impl->caps, err);
     if (status == ATTN_OK && t->dbias.data != NULL)
         status = check_dbias(p, &t->dbias, err);

@@ -53,8 +53,8 @@ const char *attn_pass_name(enum attn_pass pass)
 const char *attn_cap_name(enum attn_cap cap)
 {
     static const char *const name[ATTN_CAPS] = {
-        "f64",  "f32",  "bf16",    "f16",   "backward", "gqa",   "cross", "dv",
-        "mask", "hard", "softcap", "alibi", "bias",     "dbias", "dlse",  "strides"};
+        "f64",  "f32",     "bf16",  "f16",  "backward", "gqa",  "cross",   "dv",  "mask",
+        "hard", "softcap", "alibi", "bias", "dbias",    "dlse", "strides", "wide"};
     for (int bit = 0; bit < ATTN_CAPS; bit++)
         if ((unsigned)cap == 1u << bit)
             return name[bit];

@@ -167,7 +167,7 @@ static const struct {
     {"q3d4:none:f32:normal:s1:bwd", "'bwd' is not a field", "pass=bwd"},
     {"q3d4:none:f32:normal:s1:dropout=1", "field 'dropout'",
      "pass, scale, softcap, bias, biastype, slopes, alibioffset, layout, offset, only, poison, "
-     "special, dlse, dbias, threads"},
+     "special, dlse, dbias, wide, threads"},
     {"q3d4:none:f32:normal:s1:pass=bwd:pass=bwd", "'pass' is given twice", "pass"},
     {"q3d4:none:f32:normal:s1:pass=back", "pass 'back'", "fwd, bwd"},
     {"q3d4:none:f32:normal:s1:scale=", "scale ''", "finite decimal"},
@@ -191,6 +191,7 @@ static const struct {
     {"q3d4:none:f32:normal:s1:dlse=2", "dlse '2'", "0, 1"},
     {"q3d4:none:f32:normal:s1:dbias=yes", "dbias 'yes'", "0, 1"},
     {"q3d4:none:f32:normal:s1:dlse=1", "dlse=1", "pass=bwd"},
+    {"q3d4:none:f64:normal:s1:wide=1", "wide=1 with f64", "bf16 or f16 would work"},
     {"q3d4:none:f32:normal:s1:bias=full:dbias=1", "dbias=1", "pass=bwd"},
     {"q3d4:none:f32:normal:s1:dbias=1:pass=bwd", "bias=none", "bias=full"},
     {"q3d4:none:f32:normal:s1:dbias=1:pass=bwd:bias=alibi", "bias=alibi", "bias=full"},

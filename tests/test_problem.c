@@ -601,6 +601,40 @@ START_TEST(half_types)
 }
 END_TEST
 
+/* o and gradients of a 16-bit problem may be f32 where that is claimed; inputs and LSE may not be
+ * another type, and nothing may in an f64 problem. */
+START_TEST(wide_results)
+{
+    struct attn_impl narrow = attn_impl_dense;
+    struct attn_error err = {0};
+    struct call c;
+    narrow.caps &= ~(unsigned)ATTN_CAP_WIDE;
+    for (enum attn_dtype dtype = ATTN_BF16; dtype <= ATTN_F16; dtype++) {
+        open_call(&c);
+        c.p.dtype = c.f.q.dtype = c.f.k.dtype = c.f.v.dtype = dtype;
+        c.b.q.dtype = c.b.k.dtype = c.b.v.dtype = c.b.d_o.dtype = dtype;
+        ck_assert_msg(run(&attn_impl_dense, &c, ATTN_FORWARD, &err) == ATTN_OK, "%s", err.text);
+        ck_assert_msg(run(&attn_impl_dense, &c, ATTN_BACKWARD, &err) == ATTN_OK, "%s", err.text);
+        said(run(&narrow, &c, ATTN_FORWARD, &err), ATTN_ENOTSUP, &err,
+             "tensor o is stored as f32 in a problem of");
+        c.b.o.dtype = dtype;
+        said(run(&narrow, &c, ATTN_BACKWARD, &err), ATTN_ENOTSUP, &err, "tensor dq is stored");
+        c.b.d_o.dtype = ATTN_F32;
+        said(run(&attn_impl_dense, &c, ATTN_BACKWARD, &err), ATTN_EINVAL, &err,
+             "tensor do is stored as f32: this problem needs");
+        c.p.wide = 1;
+        struct attn_cost cost;
+        struct attn_options options = {.threads = 1};
+        said(attn_price(&narrow, &options, &c.p, ATTN_FORWARD, 0, &cost, &err), ATTN_ENOTSUP, &err,
+             "dense does not claim: wide");
+    }
+    open_call(&c);
+    c.p.dtype = c.f.q.dtype = c.f.k.dtype = c.f.v.dtype = c.f.lse.dtype = ATTN_F64;
+    said(run(&attn_impl_dense, &c, ATTN_FORWARD, &err), ATTN_EINVAL, &err,
+         "tensor o is stored as f32: this problem needs f64");
+}
+END_TEST
+
 static enum attn_status accepts_nothing(const struct attn_problem *p,
                                         const struct attn_options *options, struct attn_error *err)
 {
@@ -735,6 +769,7 @@ Suite *suite_problem(void)
                                   layouts_that_are_not_claimed,
                                   claims,
                                   half_types,
+                                  wide_results,
                                   own_refusals,
                                   ranks_of_a_price,
                                   absurd_prices,

@@ -103,7 +103,9 @@ static void load(const struct work *x, const struct attn_cview *from, int64_t b,
 static void store(const struct work *x, const struct attn_view *to, int64_t b, int64_t h, int64_t i,
                   int64_t c, double a)
 {
-    attn_view_set(to, b, h, i, c, stored(x, (enum half_store)x->style[HALF_STORE], a));
+    int is_wide = to->dtype == ATTN_F32;
+    attn_view_set(to, b, h, i, c,
+                  is_wide ? a : stored(x, (enum half_store)x->style[HALF_STORE], a));
 }
 
 static double dot(const struct work *x, const double *a, const double *b, int64_t n)

@@ -44,7 +44,7 @@ enum attn_dtype attn_output_storage(const struct attn_problem *p, enum attn_outp
 {
     if (output == ATTN_DBIAS)
         return p->bias.tensor.dtype;
-    return output == ATTN_LSE && p->dtype != ATTN_F64 ? ATTN_F32 : p->dtype;
+    return output == ATTN_LSE ? attn_lse_dtype(p) : attn_result_dtype(p);
 }
 
 /* Nothing overflows in a factor of log2 e, nor in a sum of terms whose sizes stay below this. */
@@ -77,7 +77,7 @@ unsigned attn_truth_right(const struct attn_truth_tensor *t, int64_t n)
 void attn_precision_flush(const struct attn_problem *p, struct attn_precision *x)
 {
     x->tiny = p->dtype == ATTN_F64 ? 0x1p-1022 : 0x1p-126;
-    if (p->dtype != ATTN_F16)
+    if (attn_result_dtype(p) != ATTN_F16)
         x->tiny_storage = x->tiny;
 }
 
@@ -92,12 +92,12 @@ void attn_precision_of(const struct attn_impl *impl, const struct attn_options *
 {
     int wide = p->dtype == ATTN_F64;
     x->u = attn_dtype_roundoff(wide ? ATTN_F64 : ATTN_F32);
-    x->u_storage = attn_dtype_roundoff(p->dtype);
+    x->u_storage = attn_dtype_roundoff(attn_result_dtype(p));
     x->u_lse = x->u;
     x->u_bias = p->bias.kind == ATTN_BIAS_TENSOR ? attn_dtype_roundoff(p->bias.tensor.dtype) : x->u;
     x->u_p = x->tiny_p = 0;
     x->tiny = attn_dtype_tiny(wide ? ATTN_F64 : ATTN_F32);
-    x->tiny_storage = attn_dtype_tiny(p->dtype);
+    x->tiny_storage = attn_dtype_tiny(attn_result_dtype(p));
     x->lambda = 0;
     x->exp_ulps = 4; /* glibc states 1 for exp, log, 2 for tanh; other libms up to 4 */
     x->rescales = within(impl->rescales != NULL ? impl->rescales(p, options) : 0, p->n_key);

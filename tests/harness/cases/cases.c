@@ -244,6 +244,7 @@ static const struct field fields[] = {
     {"special", WORD_OF, AT(special), special_name, 0, 0},
     {"dlse", WORD_OF, AT(d_lse), flag_name, 0, 0},
     {"dbias", WORD_OF, AT(d_bias), flag_name, 0, 0},
+    {"wide", WORD_OF, AT(wide), flag_name, 0, 0},
     {"threads", COUNT, AT(threads), NULL, 1, 64},
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
@@ -392,6 +393,10 @@ static enum attn_status check_together(const struct attn_case *c, struct attn_er
             "dbias=1 with bias=%s: only a tensor has a gradient; bias=full, head, row, "
             "key or inf would work",
             bias_name[c->bias]);
+    if (c->wide && c->dtype != ATTN_BF16 && c->dtype != ATTN_F16)
+        return attn_fail(err, ATTN_EINVAL,
+                         "wide=1 with %s: results are no narrower; bf16 or f16 would work",
+                         attn_dtype_name(c->dtype));
     if (c->bias_type != ATTN_BIAS_TYPE_AS_LSE && c->bias <= ATTN_CASE_BIAS_ALIBI)
         return attn_fail(err, ATTN_EINVAL,
                          "biastype=%s with bias=%s: there is no tensor to store; bias=full, head, "
@@ -495,7 +500,8 @@ void attn_case_problem(const struct attn_case *c, struct attn_problem *p)
                                .d_value = c->d_value,
                                .scale = isnan(c->scale) ? preset : c->scale,
                                .softcap = c->softcap,
-                               .dtype = c->dtype};
+                               .dtype = c->dtype,
+                               .wide = c->wide};
 }
 
 void attn_case_print(const struct attn_case *c, char text[ATTN_CASE_TEXT])

@@ -35,6 +35,7 @@
  *                      to an odd number are spared
  *   dlse=0|1           a gradient through LSE as well (pass=bwd)
  *   dbias=0|1          ask for the gradient of the bias (pass=bwd, a bias tensor)
+ *   wide=0|1           o, dq, dk and dv as f32 (bf16 and f16)
  *   threads=N          from 1 (default) to 64
  */
 #ifndef TESTS_HARNESS_CASES_CASES_H
@@ -107,7 +108,7 @@ struct attn_case {
     int only; /* 0: layout and offset are for all tensors; else 1 + the slot (runner.h) of one */
     enum attn_case_poison poison;
     enum attn_case_special special;
-    int d_lse, d_bias;
+    int d_lse, d_bias, wide;
     int threads; /* 0 is 1 */
 };
 

@@ -94,7 +94,7 @@ unsigned attn_claims_needed(const struct attn_claims *claims, const struct attn_
     const struct attn_case *c = &s->given;
     const struct attn_problem *p = &s->problem;
     struct attn_given_mask given;
-    unsigned needs = attn_problem_needs(p) & ~(unsigned)ATTN_CAP_MASK;
+    unsigned needs = attn_problem_needs(p) & ATTN_CLAIMS_SHARED & ~(unsigned)ATTN_CAP_MASK;
     enum attn_claims_mask how = attn_claims_mask(claims, p, &given);
     int masked = how != ATTN_CLAIMS_NO_MASK;
     if (!given.is_self)
@@ -160,10 +160,14 @@ enum attn_status attn_claims_allow(const struct attn_claims *claims, const struc
                sizeof names);
     if (names[0] != '\0')
         return attn_fail(err, ATTN_ENOTSUP, "declined: %s", names);
-    if (s->given.bias_type != ATTN_BIAS_TYPE_AS_LSE || s->given.threads > 1)
+    const char *ours = s->given.threads > 1                          ? "a number of threads"
+                       : s->given.bias_type != ATTN_BIAS_TYPE_AS_LSE ? "a bias of another type"
+                       : s->given.wide                               ? "a result of another type"
+                                                                     : NULL;
+    if (ours != NULL)
         return attn_fail(err, ATTN_ENOTSUP,
                          "%s is not something that an external implementation can be asked for",
-                         s->given.threads > 1 ? "a number of threads" : "a bias of another type");
+                         ours);
     if (*needs & (ATTN_PLUGIN_BAND | ATTN_PLUGIN_CAUSAL) &&
         attn_claims_mask(claims, &s->problem, &given) != ATTN_CLAIMS_BAND)
         return attn_fail(err, ATTN_ENOTSUP, "not claimed: causal or window masks aligned as %s",

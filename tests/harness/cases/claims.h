@@ -26,7 +26,12 @@ enum { ATTN_CLAIMS_THD = ATTN_PLUGIN_BLHD + 1 };
 /* By which road its tensors come: files have no strides. */
 enum attn_route { ATTN_ROUTE_PLUGIN, ATTN_ROUTE_FILES };
 
-enum { ATTN_CLAIMS = 22, ATTN_DECLINES = 3 };
+enum {
+    ATTN_CLAIMS = 22,
+    ATTN_DECLINES = 3,
+    ATTN_CLAIMS_SHARED =
+        2 * ATTN_PLUGIN_STRIDES - 1 /* these bits are capabilities, the same ones */
+};
 const char *attn_claim_name(int bit);   /* "f64", ... "dense", "repeats"; NULL: no such bit */
 const char *attn_decline_name(int bit); /* "nan-bias", "nan-q", "nan-do"; NULL: no such bit */
 

@@ -98,6 +98,8 @@ static enum attn_status open_tensor(struct attn_setup *s, int slot, struct attn_
     int64_t extent[4];
     extents_of(c, slot, extent);
     enum attn_dtype dtype = c->dtype;
+    if (is_output(slot))
+        dtype = attn_result_dtype(&s->problem);
     if (slot == ATTN_T_LSE || slot == ATTN_T_DLSE || slot == ATTN_T_BIAS || slot == ATTN_T_DBIAS)
         dtype = c->dtype == ATTN_F64 ? ATTN_F64 : ATTN_F32;
     if ((slot == ATTN_T_BIAS || slot == ATTN_T_DBIAS) && c->bias_type != ATTN_BIAS_TYPE_AS_LSE)

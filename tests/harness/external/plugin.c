@@ -452,7 +452,7 @@ enum attn_status attn_plugin_load(const char *path, struct attn_plugin_impl *plu
     plugin->impl = (struct attn_impl){.name = plugin->claims.name,
                                       .summary = "a plug-in",
                                       .family = "plug-in",
-                                      .caps = (1u << ATTN_CAPS) - 1,
+                                      .caps = ATTN_CLAIMS_SHARED,
                                       .cost = cost,
                                       .forward = forward,
                                       .backward = backward,

@@ -82,10 +82,10 @@ void attn_relation_run(const struct attn_relation *relation, const struct attn_s
     run(relation, &f);
 }
 
-/* The capabilities that claims amount to; the lower bits of both are the same bits. */
+/* The capabilities that claims amount to. */
 static unsigned caps_of(const struct attn_claims *claims)
 {
-    unsigned caps = claims->bits & ((1u << ATTN_CAPS) - 1) & ~(unsigned)ATTN_CAP_MASK;
+    unsigned caps = claims->bits & ATTN_CLAIMS_SHARED & ~(unsigned)ATTN_CAP_MASK;
     return claims->bits & (ATTN_PLUGIN_CAUSAL | ATTN_PLUGIN_DENSE) ? caps | ATTN_CAP_MASK : caps;
 }
 
