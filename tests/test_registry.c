@@ -260,7 +260,7 @@ START_TEST(errors)
     refused("tiled-textbook:br=-", "a whole number");
     refused("tiled-textbook:br=99999999999999999999", "a whole number");
     refused("tiled-textbook:br=4:bc=4", "a whole number");
-    refused("ring:ranks=65", "ring:ranks=65: a whole number from 1 to 64");
+    refused("ring:ranks=4097", "ring:ranks=4097: a whole number from 1 to 4096");
     refused("ring:local=", "ring:local=: the work of one rank is done by one of: dense");
     refused("ring:local=ring", "ring:local=ring: the work of one rank is done by one of");
     refused("ring:local=dense:mask=int32", "ring:local=dense:mask=int32: the work of one rank");

@@ -185,12 +185,14 @@ enum attn_status attn_transport_end(struct attn_transport *t, enum attn_status s
     return status;
 }
 
+enum { A2A_RANKS = 512 };
+
 enum attn_status attn_all_to_all(struct attn_transport *t, int tag, const struct attn_a2a *x,
                                  struct attn_error *err)
 {
-    struct attn_send send[ATTN_MAX_RANKS];
-    struct attn_receive receive[ATTN_MAX_RANKS];
-    struct attn_piece piece[ATTN_MAX_RANKS][2];
+    struct attn_send send[A2A_RANKS];
+    struct attn_receive receive[A2A_RANKS];
+    struct attn_piece piece[A2A_RANKS][2];
     int n = 0;
     for (int r = 0; r < t->size; r++) {
         struct attn_piece out = x->out(x->arg, r), in = x->in(x->arg, r);

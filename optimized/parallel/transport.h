@@ -15,7 +15,7 @@
 
 #include "ref/attn.h"
 
-enum { ATTN_MAX_RANKS = 64 };
+enum { ATTN_MAX_RANKS = 4096 }; /* that can be priced */
 
 /* What a message is: a tensor's kind, and the hop or step in which it travels. */
 enum attn_tag_kind {
