@@ -38,7 +38,13 @@ const struct attn_cli_command attn_cmd_list = {
         "relations that check runs beside the cases, the named data fills, the catalogue of real\n"
         "bugs with what covers each, the calls of the mask language.",
     .flags = flags,
-    .more = "",
+    .more =
+        "An implementation with its options is a SPEC: NAME:option=value,... and, for one\n"
+        "instruction set, @avx2 at its end.  Where ranks hand their work on, local= takes a NAME,\n"
+        "or a NAME and its own options in parentheses:\n"
+        "\n"
+        "  attnlab check tiled:few=0@avx2\n"
+        "  attnlab check 'ring:ranks=8,local=(tiled-textbook:br=32,bc=16)'",
     .operands_most = 1,
     .run = list};
 
@@ -58,7 +64,7 @@ static void print_option(const struct attn_option *o, int format)
         printf("%s%s=%lld (%lld to %lld): %s", lead, o->name, (long long)o->preset,
                (long long)o->min, (long long)o->max, o->help);
     else if (o->choices[0] == '@')
-        printf("%s%s=%s: %s", lead, o->name, o->choices + 1, o->help);
+        printf("%s%s=%s or (NAME:options): %s", lead, o->name, o->choices + 1, o->help);
     else
         printf("%s%s=%s: %s", lead, o->name, o->choices, o->help);
 }

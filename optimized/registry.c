@@ -86,6 +86,15 @@ static void implementation_names(char *text, size_t size)
 
 /* ---- parsing ------------------------------------------------------------------------------ */
 
+/* Where the part that begins at text[from] ends: before one of `ends` that is in no parentheses. */
+static size_t part_end(const char *text, size_t from, size_t n, const char *ends)
+{
+    int depth = 0;
+    for (; from < n && (depth > 0 || strchr(ends, text[from]) == NULL); from++)
+        depth += (text[from] == '(') - (text[from] == ')' && depth > 0);
+    return from;
+}
+
 static enum attn_status unknown_option(const struct attn_impl *impl, const char *name,
                                        size_t length, struct attn_error *err)
 {
@@ -101,31 +110,67 @@ static enum attn_status unknown_option(const struct attn_impl *impl, const char 
                      there[0] != '\0' ? there : "none");
 }
 
+static int is_local(const struct attn_option *option)
+{
+    return option->choices != NULL && option->choices[0] == '@';
+}
+
+static enum attn_status parse_plain(const char *text, size_t n, struct attn_spec *spec,
+                                    struct attn_error *err);
+
+/* Who may be local=, for a message. */
+static void local_names(char *text, size_t size)
+{
+    text[0] = '\0';
+    for (int i = 0; i < attn_impl_count(); i++)
+        if (list[i]->ranks == NULL) {
+            append(text, size, text[0] != '\0' ? ", " : "");
+            append(text, size, list[i]->name);
+        }
+}
+
+static enum attn_status not_local(const char *outer, const char *name, struct attn_error *err)
+{
+    char names[300];
+    const char *hint = strchr(name, ':') != NULL   ? "; with options: local=(NAME:...)"
+                       : strchr(name, '@') != NULL ? "; an @ISA stands at the end of the whole spec"
+                                                   : "";
+    local_names(names, sizeof names);
+    return attn_fail(err, ATTN_EINVAL, "%s:local=%s: the work of one rank is done by one of: %s%s",
+                     outer, name, names, hint);
+}
+
+/* NAME, or "(" and ")" around NAME and its options. */
 static enum attn_status parse_local(struct attn_spec *spec, const char *value, size_t length,
                                     struct attn_error *err)
 {
-    char name[64], names[300];
-    snprintf(name, sizeof name, "%.*s", (int)length, value);
-    const struct attn_impl *local = attn_impl_find(name);
-    if (local != NULL && local->ranks == NULL) {
-        spec->options.local = local;
-        return ATTN_OK;
-    }
-    names[0] = '\0';
-    for (int i = 0; i < attn_impl_count(); i++)
-        if (list[i]->ranks == NULL) {
-            append(names, sizeof names, names[0] != '\0' ? ", " : "");
-            append(names, sizeof names, list[i]->name);
-        }
-    return attn_fail(err, ATTN_EINVAL, "%s:local=%s: the work of one rank is done by one of: %s",
-                     spec->impl->name, name, names);
+    const char *outer = spec->impl->name;
+    int opens = length > 0 && value[0] == '(';
+    struct attn_spec local;
+    struct attn_error own;
+    char name[64];
+    if (opens && value[length - 1] != ')')
+        return attn_fail(err, ATTN_EINVAL, "%s:local=%.*s: a ')' is missing at the end", outer,
+                         length < 60 ? (int)length : 60, value);
+    value += opens, length -= opens ? 2 : 0;
+    size_t n = opens ? part_end(value, 0, length, ":") : length;
+    snprintf(name, sizeof name, "%.*s", n < 63 ? (int)n : 63, value);
+    const struct attn_impl *impl = attn_impl_find(name);
+    if (impl == NULL || impl->ranks != NULL)
+        return not_local(outer, name, err);
+    enum attn_status status = parse_plain(value, length, &local, &own);
+    if (status != ATTN_OK)
+        return attn_fail(err, status, "%s:local=(...): %s", outer, own.text);
+    spec->options.local = impl;
+    memcpy(spec->options.local_value, local.options.value, sizeof local.options.value);
+    return ATTN_OK;
 }
 
 static enum attn_status parse_value(struct attn_spec *spec, int o, const char *value, size_t length,
                                     struct attn_error *err)
 {
     const struct attn_option *option = &spec->impl->options[o];
-    if (option->choices != NULL && option->choices[0] == '@')
+    if (is_local(option))
         return parse_local(spec, value, length, err);
     if (option->choices != NULL) {
         int index = word_index(option->choices, value, length);
@@ -175,8 +220,9 @@ static enum attn_status parse_option(struct attn_spec *spec, const char *text, s
 static void preset_local(struct attn_spec *spec)
 {
     for (int o = 0; spec->impl->options != NULL && spec->impl->options[o].name != NULL; o++)
-        if (spec->impl->options[o].choices != NULL && spec->impl->options[o].choices[0] == '@')
-            spec->options.local = attn_impl_find(spec->impl->options[o].choices + 1);
+        if (is_local(&spec->impl->options[o]))
+            attn_options_set_local(&spec->options,
+                                   attn_impl_find(spec->impl->options[o].choices + 1));
 }
 
 /* The name of an instruction set, up to the end of the spec. */
@@ -197,15 +243,17 @@ static enum attn_status parse_isa(struct attn_spec *spec, const char *name, stru
     return ATTN_OK;
 }
 
-enum attn_status attn_spec_parse(const char *text, struct attn_spec *spec, struct attn_error *err)
+/* NAME and options, n bytes without an instruction set. */
+static enum attn_status parse_plain(const char *text, size_t n, struct attn_spec *spec,
+                                    struct attn_error *err)
 {
     char name[64], names[300], meant[64];
-    size_t length = strcspn(text, ":@");
-    snprintf(name, sizeof name, "%.*s", length < 63 ? (int)length : 63, text);
+    size_t at = part_end(text, 0, n, ":");
+    snprintf(name, sizeof name, "%.*s", at < 63 ? (int)at : 63, text);
     memset(spec, 0, sizeof *spec);
     spec->impl = attn_impl_find(name);
     if (spec->impl == NULL) {
-        struct attn_nearest nearest = attn_nearest_begin(text, length);
+        struct attn_nearest nearest = attn_nearest_begin(text, at);
         for (int i = 0; i < attn_impl_count(); i++)
             attn_nearest_offer(&nearest, list[i]->name);
         implementation_names(names, sizeof names);
@@ -214,50 +262,62 @@ enum attn_status attn_spec_parse(const char *text, struct attn_spec *spec, struc
     }
     attn_options_preset(spec->impl, &spec->options);
     preset_local(spec);
-    if (text[length] == '\0')
-        return ATTN_OK;
-    if (text[length] == '@')
-        return parse_isa(spec, text + length + 1, err);
     unsigned seen = 0;
-    for (const char *at = text + length + 1;; at++) {
-        size_t n = strcspn(at, ",@");
-        enum attn_status status = parse_option(spec, at, n, &seen, err);
-        if (status != ATTN_OK)
-            return status;
-        at += n;
-        if (*at == '\0')
-            return ATTN_OK;
-        if (*at == '@')
-            return parse_isa(spec, at + 1, err);
+    enum attn_status status = ATTN_OK;
+    while (at < n && status == ATTN_OK) {
+        size_t from = at + 1;
+        at = part_end(text, from, n, ",");
+        status = parse_option(spec, text + from, at - from, &seen, err);
     }
+    return status;
+}
+
+enum attn_status attn_spec_parse(const char *text, struct attn_spec *spec, struct attn_error *err)
+{
+    size_t all = strlen(text), n = part_end(text, 0, all, "@");
+    enum attn_status status = parse_plain(text, n, spec, err);
+    return status == ATTN_OK && n < all ? parse_isa(spec, text + n + 1, err) : status;
 }
 
 /* ---- printing ----------------------------------------------------------------------------- */
 
+/* ":name=value,..." of all that is not at its preset. */
+static void print_options(const struct attn_impl *impl, const struct attn_options *options,
+                          char *text, size_t size)
+{
+    int n = 0;
+    for (int o = 0; impl->options != NULL && impl->options[o].name != NULL; o++) {
+        const struct attn_option *option = &impl->options[o];
+        char value[300] = "", own[250] = "";
+        if (is_local(option) && options->local != NULL) {
+            struct attn_options local = {0};
+            memcpy(local.value, options->local_value, sizeof local.value);
+            print_options(options->local, &local, own, sizeof own);
+            if (own[0] != '\0' || options->local != attn_impl_find(option->choices + 1))
+                snprintf(value, sizeof value, own[0] != '\0' ? "(%s%s)" : "%s%s",
+                         options->local->name, own);
+        } else if (is_local(option)) {
+            continue;
+        } else if (options->value[o] != option->preset && option->choices != NULL) {
+            int length;
+            const char *word = word_at(option->choices, options->value[o], &length);
+            snprintf(value, sizeof value, "%.*s", length, word);
+        } else if (options->value[o] != option->preset)
+            snprintf(value, sizeof value, "%lld", (long long)options->value[o]);
+        if (value[0] == '\0')
+            continue;
+        append(text, size, n++ == 0 ? ":" : ",");
+        append(text, size, option->name);
+        append(text, size, "=");
+        append(text, size, value);
+    }
+}
+
 int attn_spec_print(const struct attn_spec *spec, char *text, size_t size)
 {
-    char all[512], value[80];
-    int n = 0;
+    char all[512];
     snprintf(all, sizeof all, "%s", spec->impl->name);
-    for (int o = 0; spec->impl->options != NULL && spec->impl->options[o].name != NULL; o++) {
-        const struct attn_option *option = &spec->impl->options[o];
-        int local = option->choices != NULL && option->choices[0] == '@';
-        if (local ? spec->options.local == attn_impl_find(option->choices + 1)
-                  : spec->options.value[o] == option->preset)
-            continue;
-        if (local)
-            snprintf(value, sizeof value, "%s", spec->options.local->name);
-        else if (option->choices != NULL) {
-            int length;
-            const char *word = word_at(option->choices, spec->options.value[o], &length);
-            snprintf(value, sizeof value, "%.*s", length, word);
-        } else
-            snprintf(value, sizeof value, "%lld", (long long)spec->options.value[o]);
-        append(all, sizeof all, n++ == 0 ? ":" : ",");
-        append(all, sizeof all, option->name);
-        append(all, sizeof all, "=");
-        append(all, sizeof all, value);
-    }
+    print_options(spec->impl, &spec->options, all, sizeof all);
     if (spec->options.isa != NULL) {
         append(all, sizeof all, "@");
         append(all, sizeof all, spec->options.isa->name);

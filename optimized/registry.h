@@ -1,8 +1,11 @@
 /* The list of implementations and the spec strings that name them.
  *
- *   spec  =  NAME [":" option "=" value ("," option "=" value)*] ["@" ISA]
+ *   spec   =  plain ["@" ISA]
+ *   plain  =  NAME [":" option "=" value ("," option "=" value)*]
+ *   value  =  a number, a word, or for local= a NAME or "(" plain ")"
  *   "dense"   "dense:mask=int32"   "tiled-textbook:br=16,bc=64"   "ring:ranks=4,local=dense"
- *   "tiled@avx2"   "tiled:split=4@portable"   "ring:ranks=4,local=tiled@avx2"
+ *   "tiled@avx2"   "tiled:parts=4@portable"   "ring:ranks=4,local=tiled@avx2"
+ *   "ring:ranks=4,local=(tiled-textbook:br=32,bc=64)"
  *
  * An ISA is one of optimized/simd/isa.h; without one the spec runs on the best that the machine has
  * when it runs.  Ranks hand theirs on to the implementation that does their work.

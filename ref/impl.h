@@ -68,19 +68,21 @@ struct attn_option {
     const char *name;
     int64_t preset, min, max; /* integers; for a choice the preset is an index          */
     const char *choices;      /* NULL: an integer; else the legal words, blank-separated;
-                                 "@NAME": another implementation, NAME by default       */
+                                 "@NAME": another implementation and its options, NAME by
+                                 default; one at most, which does a rank's work         */
     const char *help;
 };
 
-enum { ATTN_MAX_OPTIONS = 8 };
+enum { ATTN_MAX_OPTIONS = 12 };
 
 /* How an implementation is to work.  Values are in the order of its table.  Results do not depend
  * on threads, bit for bit; memory may. */
 struct attn_options {
     int64_t value[ATTN_MAX_OPTIONS];
-    const struct attn_impl *local; /* of an "@NAME" option */
-    const struct attn_isa *isa;    /* SPEC@ISA; NULL: the machine's best */
-    int threads;                   /* at most so many; 1 by default */
+    const struct attn_impl *local;         /* of an "@NAME" option; NULL: NAME, at its presets */
+    int64_t local_value[ATTN_MAX_OPTIONS]; /* its own values, in the order of its table */
+    const struct attn_isa *isa;            /* SPEC@ISA; NULL: the machine's best */
+    int threads;                           /* at most so many; 1 by default */
 };
 
 /* One step of an implementation that works in steps, and its time by the clock on the wall. */
@@ -167,6 +169,10 @@ unsigned attn_problem_needs(const struct attn_problem *problem);
 void attn_saved_drop(struct attn_saved *saved, struct attn_ledger *ledger);
 
 void attn_options_preset(const struct attn_impl *impl, struct attn_options *options);
+
+/* An "@NAME" option: this implementation, at its presets. */
+void attn_options_set_local(struct attn_options *options, const struct attn_impl *local);
+
 int attn_ranks(const struct attn_impl *impl, const struct attn_options *options);
 
 #ifdef __cplusplus

@@ -7,12 +7,24 @@
 #include "ref/impl.h"
 #include "ref/problem.h"
 
+static void preset_values(const struct attn_impl *impl, int64_t value[ATTN_MAX_OPTIONS])
+{
+    memset(value, 0, ATTN_MAX_OPTIONS * sizeof *value);
+    for (int o = 0; impl->options != NULL && impl->options[o].name != NULL; o++)
+        value[o] = impl->options[o].preset;
+}
+
 void attn_options_preset(const struct attn_impl *impl, struct attn_options *options)
 {
     memset(options, 0, sizeof *options);
     options->threads = 1;
-    for (int o = 0; impl->options != NULL && impl->options[o].name != NULL; o++)
-        options->value[o] = impl->options[o].preset;
+    preset_values(impl, options->value);
+}
+
+void attn_options_set_local(struct attn_options *options, const struct attn_impl *local)
+{
+    options->local = local;
+    preset_values(local, options->local_value);
 }
 
 int attn_ranks(const struct attn_impl *impl, const struct attn_options *options)
@@ -269,7 +281,7 @@ void attn_saved_drop(struct attn_saved *saved, struct attn_ledger *ledger)
 static int same_options(const struct attn_options *a, const struct attn_options *b)
 {
     return memcmp(a->value, b->value, sizeof a->value) == 0 && a->local == b->local &&
-           a->isa == b->isa;
+           memcmp(a->local_value, b->local_value, sizeof a->local_value) == 0 && a->isa == b->isa;
 }
 
 static int same_problem(const struct attn_problem *a, const struct attn_problem *b)

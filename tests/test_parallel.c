@@ -76,7 +76,7 @@ static const char *const specs[] = {
     "ring:ranks=4,order=zigzag",
     "ring:ranks=5,order=zigzag,local=csr",
     "ring:ranks=6,inner=2,order=striped,local=gemm",
-    "ring:ranks=6,inner=3,order=zigzag,local=dense",
+    "ring:ranks=6,inner=3,order=zigzag,local=(dense:mask=float4d)",
     "ulysses:ranks=2,local=dense",
     "ring:ranks=4,local=dense",
     "ulysses:ranks=4,local=csr-textbook",
@@ -112,6 +112,8 @@ START_TEST(bits_of_the_local_implementation)
          "b2h8g4q40k80d9v5:random(0.2,1,heads):f32:normal:s1"},
         {"ulysses:ranks=8,local=csr-textbook", "csr-textbook",
          "b3h8g8q40k40d9v5:window(3,3,br):f64:cliffs:s1"},
+        {"ulysses:ranks=2,local=(tiled-textbook:br=5,bc=7)", "tiled-textbook:br=5,bc=7",
+         "b2h8g4q40k80d9v5:causal(br):f32:normal:s1"},
         {"ring:ranks=1", "tiled", "b2h8g4q71k73d9v5:causal(br):f32:normal:s1:pass=bwd"}};
     struct attn_result mine = judged(same[_i][0], same[_i][2]),
                        whole = judged(same[_i][1], same[_i][2]);
@@ -262,7 +264,7 @@ static void ck_refused(const char *spec_text, const struct attn_impl *local,
     struct attn_cost cost;
     struct attn_error err = {0};
     if (local != NULL)
-        spec.options.local = local;
+        attn_options_set_local(&spec.options, local);
     ck_assert_int_eq(attn_price(spec.impl, &spec.options, p, pass, 0, &cost, &err), ATTN_ENOTSUP);
     ck_assert_msg(strstr(err.text, says) != NULL, "'%s' lacks '%s'", err.text, says);
 }
@@ -330,7 +332,7 @@ START_TEST(empty_rows_are_not_read)
     struct attn_ledger ledger;
     struct attn_error err = {0};
     local.backward = finite_backward;
-    spec.options.local = &local;
+    attn_options_set_local(&spec.options, &local);
     attn_ledger_init(&ledger, NULL);
     setup_from(&c, &setup);
     struct attn_forward f = attn_setup_forward(&setup);
@@ -412,7 +414,7 @@ Suite *suite_parallel(void)
     TCase *t = tcase_create("parallel");
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, agrees_with_the_oracle, 0, CASES);
-    tcase_add_loop_test(t, bits_of_the_local_implementation, 0, 4);
+    tcase_add_loop_test(t, bits_of_the_local_implementation, 0, 5);
     tcase_add_test(t, bits_do_not_depend_on_time);
     tcase_add_test(t, bytes_sent_as_published);
     tcase_add_test(t, price_of_a_long_sequence);

@@ -135,6 +135,9 @@ static void check_round_trip(const struct attn_spec *spec)
     ck_assert_ptr_eq(back.options.local, spec->options.local);
     ck_assert_msg(memcmp(back.options.value, spec->options.value, sizeof back.options.value) == 0,
                   "%s", text);
+    ck_assert_msg(memcmp(back.options.local_value, spec->options.local_value,
+                         sizeof back.options.local_value) == 0,
+                  "%s", text);
     attn_spec_print(&back, again, sizeof again);
     ck_assert_str_eq(again, text);
 }
@@ -149,6 +152,13 @@ static const struct attn_impl *some_local(uint64_t i)
     }
 }
 
+static int64_t some_value(const struct attn_option *option, uint64_t draw, int o)
+{
+    uint64_t n = option->choices != NULL ? (uint64_t)n_choices(option)
+                                         : (uint64_t)(option->max - option->min) + 1;
+    return option->min + (int64_t)(attn_hash(draw, (uint64_t)o, 1) % n);
+}
+
 START_TEST(round_trips)
 {
     char text[64];
@@ -157,14 +167,14 @@ START_TEST(round_trips)
     ck_assert_str_eq(text, attn_impl_at(_i)->name); /* presets are left out */
     for (uint64_t draw = 0; draw < 500; draw++) {
         for (int o = 0; o < n_options(spec.impl); o++) {
-            const struct attn_option *option = &spec.impl->options[o];
-            uint64_t h = attn_hash(draw, (uint64_t)o, 1);
-            uint64_t n = option->choices != NULL ? (uint64_t)n_choices(option)
-                                                 : (uint64_t)(option->max - option->min) + 1;
-            if (is_local(option))
-                spec.options.local = some_local(h >> 2);
-            else
-                spec.options.value[o] = option->min + (int64_t)(h % n);
+            const struct attn_impl *local = some_local(draw);
+            if (!is_local(&spec.impl->options[o])) {
+                spec.options.value[o] = some_value(&spec.impl->options[o], draw, o);
+                continue;
+            }
+            attn_options_set_local(&spec.options, local);
+            for (int l = 0; draw % 3 > 0 && l < n_options(local); l++)
+                spec.options.local_value[l] = some_value(&local->options[l], draw, o + l + 1);
         }
         check_round_trip(&spec);
     }
@@ -192,6 +202,15 @@ START_TEST(what_specs_mean)
     spec = spec_of("ring:local=tiled");
     attn_spec_print(&spec, text, sizeof text);
     ck_assert_str_eq(text, "ring");
+    spec = spec_of("ring:local=(tiled:few=8),ranks=4");
+    attn_spec_print(&spec, text, sizeof text);
+    ck_assert_str_eq(text, "ring"); /* both are the presets */
+    spec = spec_of("ring:local=(chunked:k=4096,q=32),ranks=8@portable");
+    ck_assert_ptr_eq(spec.options.local, attn_impl_find("chunked"));
+    ck_assert_int_eq(spec.options.local_value[0], 32);
+    ck_assert_int_eq(spec.options.local_value[1], 4096);
+    attn_spec_print(&spec, text, sizeof text);
+    ck_assert_str_eq(text, "ring:ranks=8,local=(chunked:q=32)@portable");
     spec = spec_of("ulysses");
     ck_assert_ptr_eq(spec.options.local, attn_impl_find("tiled"));
 }
@@ -265,6 +284,21 @@ START_TEST(errors)
     refused("ring:local=ring", "ring:local=ring: the work of one rank is done by one of");
     refused("ring:local=dense:mask=int32", "ring:local=dense:mask=int32: the work of one rank");
     refused("ring:local=@dense", "the work of one rank");
+    refused("ring:local=dense:mask=int32", "with options: local=(NAME:...)");
+    refused("ring:local=(dense:mask=int64)",
+            "ring:local=(...): dense:mask=int64: one of these would work");
+    refused("ring:local=(tiled:few=99),ranks=2", "ring:local=(...): tiled:few=99: a whole number");
+    refused("ring:local=(tiled:fw=9)", "ring:local=(...): tiled has no option 'fw'; it has: parts");
+    refused("ring:local=(tiled:few=9,few=9)", "ring:local=(...): tiled:few is given twice");
+    refused("ring:local=(tiled:)", "ring:local=(...): spec option '': NAME=VALUE is needed");
+    refused("ring:local=(ring:ranks=2)", "ring:local=ring: the work of one rank is done by one of");
+    refused("ring:local=()", "ring:local=: the work of one rank");
+    refused("ring:local=(", "ring:local=(: a ')' is missing");
+    refused("ring:local=(tiled:few=9,ranks=2", "ring:local=(tiled:few=9,ranks=2: a ')' is missing");
+    refused("ring:local=(tiled)few", "a ')' is missing at the end");
+    refused("ring:local=((tiled))", "ring:local=(tiled): the work of one rank");
+    refused("ring:local=(tiled@portable)", "an @ISA stands at the end of the whole spec");
+    refused("tiled:few=(9)", "tiled:few=(9): a whole number");
 }
 END_TEST
 
@@ -287,6 +321,8 @@ START_TEST(hostile_lengths)
                  {"tiled-textbook:br=", "from 1 to 4096", '-'},
                  {"ring:local=", "done by one of: dense", 'd'},
                  {"ring:local=dense", "done by one of: dense", 'e'},
+                 {"ring:local=", "a ')' is missing", '('},
+                 {"ring:local=(tiled:few", "a ')' is missing", ','},
                  {"", "there are: dense", ':'},
                  {"", "there are: dense", '%'}};
     enum { LONG = 1000000 };
@@ -306,12 +342,13 @@ END_TEST
 /* Bytes at random after a legal start: a status and, when accepted, a spec that prints back. */
 START_TEST(hostile_bytes)
 {
-    static const char *const start[] = {"", "dense:", "tiled-textbook:br=", "ring:local=", "ring:"};
-    static const char letters[] = ":=,@ -0149abdekmnorst\x01\xff%";
+    static const char *const start[] = {
+        "", "dense:", "tiled-textbook:br=", "ring:local=", "ring:", "ring:local=(tiled:few="};
+    static const char letters[] = ":=,@ -0149abdekmnorst()\x01\xff%";
     for (uint64_t draw = 0; draw < 20000; draw++) {
         char text[64];
         struct attn_spec spec;
-        size_t used = (size_t)snprintf(text, sizeof text, "%s", start[draw % 5]);
+        size_t used = (size_t)snprintf(text, sizeof text, "%s", start[draw % 6]);
         size_t n = (size_t)(attn_hash(draw, 0, 0) % 30);
         for (size_t c = 0; c < n; c++)
             text[used + c] = letters[attn_hash(draw, 1, c) % (sizeof letters - 1)];

@@ -194,7 +194,7 @@ static void probe_open(struct probing *x, const char *spec_text, const char *cas
     struct attn_case given = case_of(case_text);
     setup_from(&given, &x->setup);
     x->spec = spec_of(spec_text);
-    x->spec.options.local = &probe;
+    attn_options_set_local(&x->spec.options, &probe);
     attn_ledger_init(&x->ledger, NULL);
     x->seal = (struct attn_seal){seal, NULL};
     x->ctx = (struct attn_ctx){

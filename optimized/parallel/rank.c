@@ -43,13 +43,15 @@ const struct attn_impl *attn_parallel_local(const struct attn_options *options)
     return options->local != NULL ? options->local : &attn_impl_tiled;
 }
 
-/* One thread, and the options that nothing was said about. */
+/* Those of local=, for one thread. */
 static struct attn_options local_options(const struct attn_options *options)
 {
-    struct attn_options preset;
-    attn_options_preset(attn_parallel_local(options), &preset);
-    preset.isa = options->isa;
-    return preset;
+    struct attn_options own;
+    attn_options_preset(attn_parallel_local(options), &own);
+    if (options->local != NULL)
+        memcpy(own.value, options->local_value, sizeof own.value);
+    own.isa = options->isa;
+    return own;
 }
 
 double attn_shard_bytes(const struct attn_problem *whole, const struct attn_layout *layout,

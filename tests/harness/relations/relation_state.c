@@ -31,7 +31,7 @@ static void vary(struct attn_fixture *f, int option)
     if (o->choices != NULL && o->choices[0] == '@') {
         for (int i = 0; i < attn_impl_count(); i++)
             if (attn_impl_at(i)->ranks == NULL) {
-                other.options.local = attn_impl_at(i);
+                attn_options_set_local(&other.options, attn_impl_at(i));
                 compare_spec(f, &other);
             }
         return;
