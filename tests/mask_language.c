@@ -67,6 +67,20 @@ static const struct {
     {"random(0.5,-1)", 12, "'-1' is negative"},
     {"random(0.5,1,head)", 14, "only the word heads may stand here"},
     {"random(0.5,1,heads,2)", 19, "too many arguments"},
+    {"blocks(0,0.5,1)", 8, "blocks have 1 token or more"},
+    {"blocks(2)", 9, "blocks needs a density and a seed as well"},
+    {"blocks(2,0.5)", 13, "blocks needs a seed as well"},
+    {"bigbird(2,1,3,1)", 16, "three numbers of blocks and a seed: bigbird(16,1,3,1,0)"},
+    {"bigbird(2,1,2,1,0)", 13, "a window of 2 blocks has no block in the middle: an odd number"},
+    {"bigbird(2,1,1,1,0,0)", 18, "too many arguments: bigbird(size,global,window,random,seed)"},
+    {"spatial", 1, "spatial needs a grid: spatial(16,30,40)"},
+    {"spatial(2,3)", 12, "arguments are missing: spatial(T,H,W)"},
+    {"spatial(2,0,3)", 11, "extents of a grid start at 1"},
+    {"spatial(2,2,2)", 9, "Lq = Lk would work; here 6 and 8"},
+    {"skiparse(double,2)", 10, "'double' is neither single nor group"},
+    {"skiparse(single)", 16, "arguments are missing: skiparse(single|group,k)"},
+    {"skiparse(group,0)", 16, "k starts at 1, which hides nothing"},
+    {"skiparse(group,2,2)", 17, "too many arguments"},
     {"none none", 6, "'&', '|' or the end of the text was expected; found 'n'"},
     {"none)", 5, "'&', '|' or the end of the text was expected; found ')'"},
     {"none()", 5, "found '('"},
@@ -83,7 +97,9 @@ static const struct {
     {"document(3)", 1, "did you mean documents?"},
     {"triangle(3)", 1,
      "no call is named 'triangle'; there are: none causal window prefix global keys "
-     "documents random csr dense"},
+     "documents random blocks bigbird spatial temporal skiparse dilated axial2d local2d local3d "
+     "swin "
+     "csr dense"},
     {"caus\xc3\xa1l(tl)", 5, "byte 0xc3; masks are written in printable ASCII"},
     {"none\n", 5, "byte 0x0a; masks are written in printable ASCII"},
 };
@@ -107,16 +123,60 @@ START_TEST(errors_name_the_place_and_the_way_out)
 }
 END_TEST
 
+/* Grids that do not hold the 24 tokens of b1h1q24k24, and what is wrong with those that do. */
+START_TEST(grids_say_what_would_fit)
+{
+    static const struct {
+        const char *text;
+        int column;
+        const char *says;
+    } want[] = {
+        {"spatial(2,3,5)", 9,
+         "a grid of 2*3*5 is not the 24 tokens that there are: a length of 15 or 30 would work "
+         "with another first"},
+        {"none|temporal(3,3,4)", 15,
+         "a grid of 3*3*4 is not the 24 tokens that there are: 2 for "
+         "the first would work"},
+        {"axial2d(1152921504606846976,1152921504606846976)", 9, "the sizes must multiply"},
+        {"local3d(16,2,3,1,1,1)", 9, "4 for the first would work"},
+        {"local3d(4,2,3,1,-2,1)", 17, "'-2': a reach is 0 or more, or -1 for no limit"},
+        {"local3d(4,2,3,1,1)", 18, "arguments are missing: local3d(T,H,W,rt,rh,rw)"},
+        {"local2d(4,6,2,l3)", 15, "'l3' is neither a reach nor l1 nor l2"},
+        {"local2d(4,6,0,l2)", 15, "tokens nearer than 0: 1 to 2^30 would work"},
+        {"local2d(4,6,2)", 14, "arguments are missing: local2d(H,W,rh,rw) or local2d(H,W,d,l1|l2)"},
+        {"dilated(4,6,0)", 13, "k starts at 1"},
+        {"dilated(4,6)", 12, "arguments are missing: dilated(H,W,k)"},
+        {"swin(4,6,4,0)", 10, "windows of 4 do not fill a grid of 4*6: a number that divides both"},
+        {"swin(4,6,0,0)", 10, "windows of 0 do not fill"},
+        {"swin(4,6,2,2)", 10, "a shift of 2; 0 to 1 would work"},
+    };
+    struct attn_mask_shape shape = {1, 1, 24, 24};
+    for (size_t n = 0; n < sizeof want / sizeof *want; n++) {
+        struct attn_error err = {0};
+        struct attn_mask *mask;
+        char begin[64];
+        snprintf(begin, sizeof begin, "mask, column %d: ", want[n].column);
+        ck_assert_int_eq(attn_mask_parse(want[n].text, &shape, NULL, &mask, &err), ATTN_EINVAL);
+        ck_assert_msg(strncmp(err.text, begin, strlen(begin)) == 0 &&
+                          strstr(err.text, want[n].says) != NULL,
+                      "%s: %s", want[n].text, err.text);
+    }
+}
+END_TEST
+
 START_TEST(help_has_a_line_for_each_call)
 {
-    static const char *const names[] = {"none", "causal",    "window", "prefix", "global",
-                                        "keys", "documents", "random", "csr",    "dense"};
+    static const char *const names[] = {"none",    "causal",    "window",   "prefix",  "global",
+                                        "keys",    "documents", "random",   "blocks",  "bigbird",
+                                        "spatial", "temporal",  "skiparse", "dilated", "axial2d",
+                                        "local2d", "local3d",   "swin",     "csr",     "dense"};
+    const int n = sizeof names / sizeof *names;
     int line = 0;
     for (; attn_mask_help(line) != NULL; line++) {
-        ck_assert_int_lt(line, 10);
+        ck_assert_int_lt(line, n);
         ck_assert(strncmp(attn_mask_help(line), names[line], strlen(names[line])) == 0);
     }
-    ck_assert_int_eq(line, 10);
+    ck_assert_int_eq(line, n);
     ck_assert(attn_mask_help(-1) == NULL);
 }
 END_TEST
@@ -323,6 +383,7 @@ TCase *mask_language_tests(void)
     tcase_set_timeout(tcase, 300);
     tcase_add_loop_test(tcase, errors_name_the_place_and_the_way_out, 0, N_ERRORS);
     tcase_add_test(tcase, help_has_a_line_for_each_call);
+    tcase_add_test(tcase, grids_say_what_would_fit);
     tcase_add_test(tcase, shapes_are_checked);
     tcase_add_test(tcase, long_chains_are_masks);
     tcase_add_test(tcase, deep_nesting_is_refused_not_followed);

@@ -3,6 +3,7 @@
 #include "tests/suites.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/fixtures/mask_data.h"
@@ -175,6 +176,15 @@ START_TEST(compositions_agree_with_the_definition)
 }
 END_TEST
 
+START_TEST(grids_agree_with_the_definition)
+{
+    static struct mask_data d;
+    int length = mask_grids[_i].length;
+    mask_data_fill(&d, &(struct attn_mask_shape){1, 1, length, length});
+    check_everything(mask_grids[_i].text, &d, mask_grids[_i].is_exact);
+}
+END_TEST
+
 START_TEST(drawn_formulas_agree_with_the_definition)
 {
     static struct mask_data d;
@@ -275,6 +285,30 @@ static const struct {
     {"(prefix(3)|causal(tl))&prefix(1)", 2, 3, 0, "#.. #.."},
     {" ( prefix( 3 )|causal (tl) )\t& prefix(1 ) ", 2, 3, 0, "#.. #.."},
     {"random(0,1)|prefix(1)", 2, 3, 0, "#.. #.."},
+    {"spatial(2,1,2)", 4, 4, 0, "##.. ##.. ..## ..##"}, /* SP-23: frames are T, not H, long */
+    {"spatial(2,2,1)", 4, 4, 0, "##.. ##.. ..## ..##"},
+    {"spatial(1,2,2)", 4, 4, 0, "#### #### #### ####"},
+    {"temporal(2,1,2)", 4, 4, 0, "#.#. .#.# #.#. .#.#"},
+    {"temporal(3,1,2)", 6, 6, 0, "#.#.#. .#.#.# #.#.#. .#.#.# #.#.#. .#.#.#"},
+    {"temporal(2,1,3)", 6, 6, 0, "#..#.. .#..#. ..#..# #..#.. .#..#. ..#..#"},
+    {"skiparse(single,2)", 3, 5, 0, "#.#.# .#.#. #.#.#"},
+    {"skiparse(group,2)", 6, 9, 0, /* m = i / 2 % 2: pairs of tokens, two apart */
+     "##..##..# ##..##..# ..##..##. ..##..##. ##..##..# ##..##..#"},
+    {"skiparse(group,1)", 2, 3, 0, "### ###"},
+    {"dilated(2,3,2)", 6, 6, 0, "#.#... .#.... #.#... ...#.# ....#. ...#.#"},
+    {"axial2d(2,3)", 6, 6, 0, "####.. ###.#. ###..# #..### .#.### ..####"},
+    {"local2d(2,3,0,1)", 6, 6, 0, "##.... ###... .##... ...##. ...### ....##"},
+    {"local2d(2,3,1,0)", 6, 6, 0, "#..#.. .#..#. ..#..# #..#.. .#..#. ..#..#"},
+    {"local2d(2,3,2,l1)", 6, 6, 0, "##.#.. ###.#. .##..# #..##. .#.### ..#.##"},
+    {"local2d(2,3,2,l2)", 6, 6, 0, "##.##. ###### .##.## ##.##. ###### .##.##"},
+    {"local2d(1,4,2,l2)", 4, 4, 0, "##.. ###. .### ..##"}, /* nearer than 2: not 2 itself */
+    {"local3d(3,1,2,1,0,0)", 6, 6, 0, "#.#... .#.#.. #.#.#. .#.#.# ..#.#. ...#.#"},
+    {"swin(2,2,2,0)", 4, 4, 0, "#### #### #### ####"},
+    {"swin(2,2,2,1)", 4, 4, 0, "#... .#.. ..#. ...#"}, /* cut at 1: four windows */
+    {"swin(1,4,1,0)", 4, 4, 0, "#... .#.. ..#. ...#"},
+    {"blocks(2,1,7)", 2, 3, 0, "### ###"},
+    {"bigbird(2,1,1,0,7)", 6, 6, 0, "###### ###### ####.. ####.. ##..## ##..##"},
+    {"bigbird(1,0,3,0,7)", 4, 4, 0, "##.. ###. .### ..##"},
     {"random(1,1)", 2, 3, 0, "### ###"},
 };
 enum { N_PICTURES = sizeof PICTURES / sizeof *PICTURES };
@@ -295,46 +329,51 @@ START_TEST(definition_is_what_was_drawn)
 }
 END_TEST
 
-/* The pictures of docs/masks.md: a line of texts, two blanks apart, above six lines of rows. */
+/* The pictures of docs/masks.md: behind "```mask", or "```mask N" of N queries and keys, a line of
+ * texts, two blanks apart, above the rows. */
 enum { DOC_QUERY = 6, DOC_KEY = 8 };
 
-static int doc_picture(const char *text, size_t x, char (*rows)[256])
+static int doc_picture(const char *text, size_t x, const struct attn_mask_shape *shape,
+                       char (*rows)[256])
 {
     static struct mask_data d;
-    mask_data_fill(&d, &(struct attn_mask_shape){1, 1, DOC_QUERY, DOC_KEY});
+    mask_data_fill(&d, shape);
     struct attn_mask *mask = mask_data_parse(text, &d);
-    for (int i = 0; i < DOC_QUERY; i++)
-        for (int j = 0; j < DOC_KEY; j++)
-            if (strlen(rows[i]) < x + DOC_KEY ||
+    for (int64_t i = 0; i < shape->n_query; i++)
+        for (int64_t j = 0; j < shape->n_key; j++)
+            if (strlen(rows[i]) < x + (size_t)shape->n_key ||
                 rows[i][x + (size_t)j] != (attn_mask_allows(mask, 0, 0, i, j) ? '#' : '.'))
-                ck_abort_msg("docs/masks.md: %s is drawn wrong at query %d, key %d", text, i, j);
+                ck_abort_msg("docs/masks.md: %s is drawn wrong at query %d, key %d", text, (int)i,
+                             (int)j);
     attn_mask_free(mask);
     return 1;
 }
 
 START_TEST(pictures_of_the_page_are_true)
 {
-    char line[256], rows[DOC_QUERY][256], text[256];
+    char line[256], rows[MASK_MOST][256], text[256];
     int pictures = 0;
     FILE *file = fopen("docs/masks.md", "r");
     ck_assert_msg(file != NULL, "docs/masks.md: run from the root of the project");
     while (fgets(line, sizeof line, file) != NULL) {
-        if (strcmp(line, "```mask\n") != 0)
+        if (strncmp(line, "```mask", 7) != 0)
             continue;
-        ck_assert(fgets(line, sizeof line, file) != NULL);
-        for (int i = 0; i < DOC_QUERY; i++)
+        int n = atoi(line + 7);
+        struct attn_mask_shape shape = {1, 1, n > 0 ? n : DOC_QUERY, n > 0 ? n : DOC_KEY};
+        ck_assert(fgets(line, sizeof line, file) != NULL && n < MASK_MOST);
+        for (int64_t i = 0; i < shape.n_query; i++)
             ck_assert(fgets(rows[i], sizeof rows[i], file) != NULL);
         for (size_t x = 0; line[x] != '\n' && line[x] != '\0';) {
             size_t size = 0;
             while (line[x + size] != '\n' && strncmp(line + x + size, "  ", 2) != 0)
                 size++;
             snprintf(text, sizeof text, "%.*s", (int)size, line + x);
-            pictures += doc_picture(text, x, rows);
+            pictures += doc_picture(text, x, &shape, rows);
             x += size + strspn(line + x + size, " ");
         }
     }
     fclose(file);
-    ck_assert_int_ge(pictures, 15);
+    ck_assert_int_ge(pictures, 36);
 }
 END_TEST
 
@@ -350,6 +389,7 @@ Suite *suite_mask(void)
     tcase_add_test(tcase, named_tensors_mean_what_they_hold);
     tcase_add_loop_test(tcase, singles_agree_with_the_definition, 0, mask_n_shapes);
     tcase_add_loop_test(tcase, compositions_agree_with_the_definition, 0, mask_n_shapes);
+    tcase_add_loop_test(tcase, grids_agree_with_the_definition, 0, mask_n_grids);
     tcase_add_loop_test(tcase, drawn_formulas_agree_with_the_definition, 0, 20);
     suite_add_tcase(suite, tcase);
     suite_add_tcase(suite, mask_count_tests());

@@ -143,6 +143,11 @@ static void check_text(const char *pattern, const struct attn_mask_shape *shape)
 
 START_TEST(definition)
 {
+    if (_i >= mask_n_singles + mask_n_compositions) {
+        const struct mask_grid_text *grid = &mask_grids[_i - mask_n_singles - mask_n_compositions];
+        check_text(grid->text, &(struct attn_mask_shape){1, 1, grid->length, grid->length});
+        return;
+    }
     for (int s = 0; s < mask_n_shapes; s++)
         check_text(_i < mask_n_singles ? mask_singles[_i] : mask_compositions[_i - mask_n_singles],
                    &mask_shapes[s]);
@@ -289,7 +294,7 @@ Suite *suite_pieces(void)
     Suite *suite = suite_create("pieces");
     TCase *cases = tcase_create("pieces");
     tcase_set_timeout(cases, 120);
-    tcase_add_loop_test(cases, definition, 0, mask_n_singles + mask_n_compositions);
+    tcase_add_loop_test(cases, definition, 0, mask_n_singles + mask_n_compositions + mask_n_grids);
     tcase_add_test(cases, counts_of_stripes);
     tcase_add_test(cases, refusals);
     tcase_add_loop_test(cases, implementations, 0, attn_impl_count());

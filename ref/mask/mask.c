@@ -109,7 +109,7 @@ static int in_random(const struct attn_mask *mask, const struct mask_node *node,
                      int64_t h, int64_t i, int64_t j)
 {
     uint64_t key = attn_mask_random_key(mask, node, b, h, i);
-    return attn_mask_random_rank(mask, node, key, j) < node->count;
+    return attn_mask_random_rank(node, key, j / node->size) < node->count;
 }
 
 static int in_all(const struct attn_mask *mask, const struct mask_node *node, int64_t b, int64_t h,
@@ -157,6 +157,8 @@ int attn_mask_node_allows(const struct attn_mask *mask, const struct mask_node *
         return same_document(mask, node, i, j);
     case MASK_RANDOM:
         return in_random(mask, node, b, h, i, j);
+    case MASK_GRID:
+        return attn_mask_grid_allows(node, i, j);
     case MASK_CSR:
         return in_csr(mask, node, b, h, i, j);
     case MASK_DENSE:
@@ -251,6 +253,11 @@ int attn_mask_node_span(const struct attn_mask *mask, const struct mask_node *no
         *hi = key_start[m + 1];
         return 1;
     }
+    case MASK_GRID: {
+        int is_one = attn_mask_grid_span(node, i, lo, hi);
+        *hi = mask_min(*hi, mask->shape.n_key);
+        return is_one;
+    }
     default:
         return 0;
     }
@@ -289,6 +296,28 @@ static int next_by_asking(const struct attn_mask *mask, const struct mask_node *
         from++;
     *hi = from;
     return 1;
+}
+
+static int next_in_grid(const struct attn_mask *mask, const struct mask_node *node, int64_t i,
+                        int64_t from, int64_t until, int64_t *lo, int64_t *hi)
+{
+    int found = attn_mask_grid_next(node, i, from, lo, hi);
+    *hi = mask_min(*hi, mask->shape.n_key);
+    return found && *lo < until;
+}
+
+/* From block to block. */
+static int next_in_blocks(const struct attn_mask *mask, const struct mask_node *node, int64_t b,
+                          int64_t h, int64_t i, int64_t from, int64_t until, int64_t *lo,
+                          int64_t *hi)
+{
+    uint64_t key = attn_mask_random_key(mask, node, b, h, i);
+    int64_t block = from / node->size;
+    while (block * node->size < until && attn_mask_random_rank(node, key, block) >= node->count)
+        block++;
+    *lo = mask_max(from, block * node->size);
+    *hi = mask_min((block + 1) * node->size, mask->shape.n_key);
+    return *lo < until;
 }
 
 /* Leapfrog: every child moves the position to its own next run, until none moves it any more.
@@ -349,6 +378,12 @@ int attn_mask_node_next(const struct attn_mask *mask, const struct mask_node *no
         return next_in_all(mask, node, b, h, i, from, until, lo, hi);
     case MASK_ANY_OF:
         return next_in_any(mask, node, b, h, i, from, until, lo, hi);
+    case MASK_GRID:
+        return next_in_grid(mask, node, i, from, until, lo, hi);
+    case MASK_RANDOM:
+        if (node->size > 1)
+            return next_in_blocks(mask, node, b, h, i, from, until, lo, hi);
+        return next_by_asking(mask, node, b, h, i, from, until, lo, hi);
     default:
         return next_by_asking(mask, node, b, h, i, from, until, lo, hi);
     }

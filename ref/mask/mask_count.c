@@ -7,11 +7,15 @@
  *      causal, window              least <= j - i <= most; the intersection of two is another,
  *                                  and |band| is the difference of two staircases, in O(1)
  *      global(n) & X               |X| in R less |X| where i >= n and j >= n
- *      documents & X               sum over documents of |X| in each one's rectangle
+ *      documents & X               sum over documents of |X| in each one's rectangle; the same for
+ *                                  grids that are stretches of tokens (spatial: frames)
+ *      equal modulo m & X          sum over remainders of |X| between every m-th query and key
+ *                                  (temporal, skiparse(single,m))
+ *      a grid alone                digit by digit (mask_grid.c)
  *      (A | B) & X                 |A & X| + |B & X| - |A & B & X|
  *      keys(x..) & band            sum over visible columns of the rows that the band leaves,
  *                                  in O(columns); the same for keys(NAME)
- *      random, csr                 alone and over whole rows: k a row, differences of row_start
+ *      random, blocks, csr         alone and over whole rows: k a row, differences of row_start
  *      random & band               row by row, since nobody knows where its keys lie: min(k, keys
  *                                  inside the band, keys outside) steps each
  *
@@ -61,8 +65,7 @@ static int64_t token(const struct attn_tokens *t, int64_t index)
 
 /* ---- bands -------------------------------------------------------------------------------- */
 
-/* sum over i in [i0,i1) of clamp(i + shift, 0, width): the pairs under a staircase. */
-static int64_t staircase(int64_t i0, int64_t i1, int64_t shift, int64_t width)
+int64_t attn_mask_staircase(int64_t i0, int64_t i1, int64_t shift, int64_t width)
 {
     int64_t rise = mask_min(mask_max(1 - shift, i0), i1);       /* first row with a pair  */
     int64_t full = mask_min(mask_max(width - shift, rise), i1); /* first row with them all */
@@ -78,8 +81,8 @@ static int64_t count_band(const struct region *r)
     int64_t width = r->j1 - r->j0;
     if (r->least > r->most)
         return 0;
-    return staircase(r->i0, r->i1, r->most + 1 - r->j0, width) -
-           staircase(r->i0, r->i1, r->least - r->j0, width);
+    return attn_mask_staircase(r->i0, r->i1, r->most + 1 - r->j0, width) -
+           attn_mask_staircase(r->i0, r->i1, r->least - r->j0, width);
 }
 
 static int band_is_open(const struct region *r)
@@ -109,16 +112,12 @@ static int64_t floor_div(int64_t a, int64_t b)
     return a / b - (a % b < 0);
 }
 
-/* A band of tokens as a band of indices; 0 when the two steps differ. */
-static int narrow_band(const struct counter *count, struct region *region, int64_t least,
-                       int64_t most)
+/* Narrow the region to least <= ahead + step * (j - i) <= most. */
+static void narrow_band(struct region *region, int64_t least, int64_t most, int64_t ahead,
+                        int64_t step)
 {
-    int64_t step = count->key.step, ahead = count->query.first - count->key.first;
-    if (count->query.step != step)
-        return 0;
-    region->least = mask_max(region->least, -floor_div(-(least + ahead), step));
-    region->most = mask_min(region->most, floor_div(most + ahead, step));
-    return 1;
+    region->least = mask_max(region->least, -floor_div(-(least - ahead), step));
+    region->most = mask_min(region->most, floor_div(most - ahead, step));
 }
 
 /* Turn what only cuts the rectangle or narrows the band into that, and & into its children.
@@ -130,8 +129,10 @@ static int absorb_terms(const struct counter *count, struct region *region)
         const struct mask_node *node = region->term[t].node;
         int64_t least, most;
         if (attn_mask_node_band(mask, node, count->b, &least, &most)) {
-            if (!narrow_band(count, region, least, most))
+            if (count->query.step != count->key.step)
                 return 0;
+            narrow_band(region, least, most, count->key.first - count->query.first,
+                        count->key.step);
         } else if (node->kind == MASK_PREFIX) {
             region->j1 = mask_min(region->j1, attn_tokens_below(&count->key, node->count));
         } else if (node->kind == MASK_LENGTHS) {
@@ -150,6 +151,25 @@ static int absorb_terms(const struct counter *count, struct region *region)
         take_term(region, t);
     }
     return 1;
+}
+
+static int is_cells(const struct mask_node *node)
+{
+    return node->kind == MASK_DOCUMENTS ||
+           (node->kind == MASK_GRID && attn_mask_grid_is_cells(node));
+}
+
+static int is_remainders(const struct mask_node *node)
+{
+    return node->kind == MASK_GRID && attn_mask_grid_modulus(node) > 0;
+}
+
+static int find_term(const struct region *region, int (*is)(const struct mask_node *node))
+{
+    for (int t = 0; t < region->n; t++)
+        if (is(region->term[t].node))
+            return t;
+    return -1;
 }
 
 static int find_kind(const struct region *region, enum mask_kind kind)
@@ -174,23 +194,89 @@ static int64_t count_global(struct counter *count, const struct region *region, 
     return less < 0 ? NOT_CLOSED : all - less;
 }
 
-static int64_t count_documents(struct counter *count, const struct region *region, int at,
-                               int depth)
+/* A stretch of queries and the stretch of keys that it sees. */
+struct cell {
+    int64_t q0, q1, k0, k1;
+};
+
+static struct cell cell_of(const struct attn_mask *mask, const struct mask_node *node, int64_t m)
+{
+    struct cell cell = {0};
+    if (node->kind == MASK_GRID) {
+        cell.q0 = m * node->axis[0].stride;
+        cell.q1 = cell.q0 + node->axis[0].stride;
+        attn_mask_grid_cell(node, m, &cell.k0, &cell.k1);
+        return cell;
+    }
+    const int64_t *query_start = mask->number + node->list;
+    const int64_t *key_start = query_start + node->n_list + 1;
+    cell = (struct cell){query_start[m], query_start[m + 1], key_start[m], key_start[m + 1]};
+    return cell;
+}
+
+static int64_t cell_at(const struct attn_mask *mask, const struct mask_node *node, int64_t token)
+{
+    if (node->kind == MASK_GRID)
+        return token / node->axis[0].stride;
+    return attn_mask_document(mask->number + node->list, node->n_list, token);
+}
+
+static int64_t count_cells(struct counter *count, const struct region *region, int at, int depth)
 {
     struct region rest = *region;
     const struct mask_node *node = take_term(&rest, at).node;
-    const int64_t *query_start = count->mask->number + node->list;
-    const int64_t *key_start = query_start + node->n_list + 1;
     const struct attn_tokens *query = &count->query, *key = &count->key;
-    int64_t sum = 0;
-    for (int64_t m = attn_mask_document(query_start, node->n_list, token(query, region->i0));
-         m < node->n_list && query_start[m] <= token(query, region->i1 - 1); m++) {
+    int64_t end = token(query, region->i1 - 1), sum = 0;
+    int64_t first = cell_at(count->mask, node, token(query, region->i0));
+    for (int64_t m = first, last = cell_at(count->mask, node, end); m <= last; m++) {
+        struct cell cell = cell_of(count->mask, node, m);
         struct region one = rest;
-        one.i0 = mask_max(rest.i0, attn_tokens_below(query, query_start[m]));
-        one.i1 = mask_min(rest.i1, attn_tokens_below(query, query_start[m + 1]));
-        one.j0 = mask_max(rest.j0, attn_tokens_below(key, key_start[m]));
-        one.j1 = mask_min(rest.j1, attn_tokens_below(key, key_start[m + 1]));
+        one.i0 = mask_max(rest.i0, attn_tokens_below(query, cell.q0));
+        one.i1 = mask_min(rest.i1, attn_tokens_below(query, cell.q1));
+        one.j0 = mask_max(rest.j0, attn_tokens_below(key, cell.k0));
+        one.j1 = mask_min(rest.j1, attn_tokens_below(key, cell.k1));
         int64_t n = count_region(count, one, depth);
+        if (n < 0)
+            return NOT_CLOSED;
+        sum += n;
+    }
+    return sum;
+}
+
+/* Of tokens [index, end) of a stretch, those that leave `rest` modulo m; *first is the first. */
+static struct attn_tokens every_mth(const struct attn_tokens *t, int64_t index, int64_t end,
+                                    int64_t rest, int64_t m, int64_t *first)
+{
+    *first = index + ((rest - token(t, index)) % m + m) % m;
+    struct attn_tokens some = {token(t, *first), m, *first < end ? (end - 1 - *first) / m + 1 : 0};
+    return some;
+}
+
+static int64_t count_remainders(struct counter *count, const struct region *region, int at,
+                                int depth)
+{
+    struct region rest = *region;
+    int64_t m = attn_mask_grid_modulus(take_term(&rest, at).node), sum = 0;
+    if (count->query.step % m == 0 && count->key.step % m == 0) /* all of them, or none */
+        return (count->query.first - count->key.first) % m == 0 ? count_region(count, rest, depth)
+                                                                : 0;
+    if (count->query.step != 1 || count->key.step != 1)
+        return NOT_CLOSED;
+    for (int64_t r = 0; r < m; r++) {
+        struct counter some = *count;
+        struct region one = rest;
+        int64_t i0, j0;
+        some.query = every_mth(&count->query, rest.i0, rest.i1, r, m, &i0);
+        some.key = every_mth(&count->key, rest.j0, rest.j1, r, m, &j0);
+        one.i0 = one.j0 = 0;
+        one.i1 = some.query.n;
+        one.j1 = some.key.n;
+        one.least = -MASK_FAR;
+        one.most = MASK_FAR;
+        narrow_band(&one, rest.least, rest.most, j0 - i0, m);
+        int64_t n = count_region(&some, one, depth);
+        count->budget = some.budget;
+        count->rows |= some.rows;
         if (n < 0)
             return NOT_CLOSED;
         sum += n;
@@ -245,21 +331,26 @@ static int64_t count_random(struct counter *count, const struct region *r)
     for (int64_t i = r->i0; i < r->i1 && !count->dry; i++) {
         uint64_t key =
             attn_mask_random_key(count->mask, node, count->b, count->h, token(&count->query, i));
-        sum += attn_mask_random_within(count->mask, node, key, j0 + mask_max(r->j0, i + r->least),
+        sum += attn_mask_random_within(node, key, j0 + mask_max(r->j0, i + r->least),
                                        j0 + mask_min(r->j1, i + r->most + 1));
     }
     return sum;
 }
 
-/* random and csr know the size of a whole row. */
+/* random and csr know the size of a whole row; so does a grid that of any rectangle. */
 static int64_t count_whole_rows(const struct counter *count, const struct region *r)
 {
     const struct mask_node *node = r->term[0].node;
     int64_t first, last, unused;
-    if (r->n != 1 || !band_is_open(r) || r->j1 - r->j0 != count->mask->shape.n_key)
+    if (r->n != 1 || !band_is_open(r))
         return NOT_CLOSED;
-    if (node->kind == MASK_RANDOM)
-        return (r->i1 - r->i0) * node->count;
+    if (node->kind == MASK_GRID && count->query.step == 1 && count->key.step == 1)
+        return attn_mask_grid_pairs(node, token(&count->query, r->i0), token(&count->query, r->i1),
+                                    token(&count->key, r->j0), token(&count->key, r->j1));
+    if (r->j1 - r->j0 != count->mask->shape.n_key)
+        return NOT_CLOSED;
+    if (node->kind == MASK_RANDOM && count->mask->shape.n_key % node->size == 0)
+        return (r->i1 - r->i0) * node->count * node->size;
     if (node->kind != MASK_CSR || count->query.step != 1)
         return NOT_CLOSED;
     int64_t i0 = token(&count->query, r->i0), i1 = token(&count->query, r->i1);
@@ -285,19 +376,22 @@ static int64_t count_region(struct counter *count, struct region region, int dep
         return 0;
     if (region.n == 0)
         return count_band(&region);
+    int64_t whole = count_whole_rows(count, &region);
+    if (whole != NOT_CLOSED)
+        return whole;
     if ((at = find_kind(&region, MASK_GLOBAL)) >= 0)
         return count_global(count, &region, at, depth + 1);
-    if ((at = find_kind(&region, MASK_DOCUMENTS)) >= 0)
-        return count_documents(count, &region, at, depth + 1);
+    if ((at = find_term(&region, is_cells)) >= 0)
+        return count_cells(count, &region, at, depth + 1);
+    if ((at = find_term(&region, is_remainders)) >= 0)
+        return count_remainders(count, &region, at, depth + 1);
     if ((at = find_kind(&region, MASK_ANY_OF)) >= 0)
         return count_either(count, &region, at, depth + 1);
     if (only_columns(&region))
         return count_columns(count, &region);
-    int64_t whole = count_whole_rows(count, &region);
-    if (whole == NOT_CLOSED && region.n == 1 && region.term[0].node->kind == MASK_RANDOM &&
-        count->key.step == 1)
+    if (region.n == 1 && region.term[0].node->kind == MASK_RANDOM && count->key.step == 1)
         return count_random(count, &region);
-    return whole;
+    return NOT_CLOSED;
 }
 
 int64_t attn_mask_pairs(const struct attn_mask *mask, int64_t b, int64_t h,

@@ -172,7 +172,7 @@ static enum attn_status family_join(struct mask_parser *p, struct family *family
 
 static enum attn_status unknown_call(struct mask_parser *p, int64_t at, int64_t size)
 {
-    char names[160] = "", meant[64];
+    char names[300] = "", meant[64];
     struct attn_nearest nearest = attn_nearest_begin(p->text + at, (size_t)size);
     for (int c = 0; c < MASK_CALLS; c++) {
         size_t used = strlen(names);
@@ -207,6 +207,20 @@ static enum attn_status parentheses(struct mask_parser *p, int64_t *index)
     return ATTN_OK;
 }
 
+/* The nodes of one call, joined by | when there are several. */
+static enum attn_status push_parts(struct mask_parser *p, struct mask_node *part, int64_t *index)
+{
+    struct family family = {.kind = MASK_ANY_OF};
+    for (int n = 0; n < p->parts; n++) {
+        part[n].child = part[n].next = -1;
+        enum attn_status status = push_node(p, &part[n], index);
+        if (status != ATTN_OK)
+            return status;
+        family_add(p, &family, *index);
+    }
+    return family_join(p, &family, index);
+}
+
 static enum attn_status call(struct mask_parser *p, int64_t *index)
 {
     int64_t begin = p->at;
@@ -220,7 +234,8 @@ static enum attn_status call(struct mask_parser *p, int64_t *index)
             named = &attn_mask_call[c];
     if (named == NULL)
         return unknown_call(p, begin, size);
-    struct mask_node node = {.kind = named->kind, .child = -1, .next = -1};
+    struct mask_node part[MASK_PARTS] = {{.kind = named->kind}};
+    p->parts = 1;
     if (named->arguments != NULL) {
         attn_mask_skip_blanks(p);
         int64_t open = p->at;
@@ -230,11 +245,11 @@ static enum attn_status call(struct mask_parser *p, int64_t *index)
         }
         if (p->at == open || p->text[p->at] == ')')
             return attn_mask_fail_at(p, begin, "%s needs %s", named->name, named->needs);
-        enum attn_status status = named->arguments(p, &node);
+        enum attn_status status = named->arguments(p, part);
         if (status != ATTN_OK)
             return status;
     }
-    return push_node(p, &node, index);
+    return push_parts(p, part, index);
 }
 
 static enum attn_status item(struct mask_parser *p, int64_t *index)

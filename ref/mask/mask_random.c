@@ -1,6 +1,9 @@
-/* random(p,seed): which keys a row keeps, without storing them.
+/* random(p,seed) and blocks(size,p,seed): which keys a row keeps, without storing them.
  *
- * A row keeps exactly k = round(p * Lk) keys.  Drawing k distinct columns the usual way needs
+ * Blocks of `size` queries choose among blocks of `size` keys; below, a row and a column are one
+ * such block each, and for random(...) one token.
+ *
+ * A row keeps exactly k = round(p * columns).  Drawing k distinct columns the usual way needs
  * memory, and asking "is column j among them?" needs a search.  A permutation of the columns that
  * can be evaluated at one point needs neither:
  *
@@ -41,16 +44,16 @@ static uint64_t absorb(uint64_t key, uint64_t n)
 uint64_t attn_mask_random_key(const struct attn_mask *mask, const struct mask_node *node, int64_t b,
                               int64_t h, int64_t i)
 {
-    uint64_t key = absorb(absorb(0, node->seed), (uint64_t)i);
+    uint64_t key = absorb(absorb(0, node->seed), (uint64_t)(i / node->size));
     if (node->by_head)
         key = absorb(key, (uint64_t)(b * mask->shape.heads + h));
     return key;
 }
 
-int attn_mask_random_half(int64_t n_key)
+int attn_mask_random_half(int64_t columns)
 {
     int half = 1;
-    while (((int64_t)1 << (2 * half)) < n_key)
+    while (((int64_t)1 << (2 * half)) < columns)
         half++;
     return half;
 }
@@ -83,29 +86,27 @@ static uint64_t unpermute(uint64_t key, int half, uint64_t n)
     return x << half | y;
 }
 
-int64_t attn_mask_random_rank(const struct attn_mask *mask, const struct mask_node *node,
-                              uint64_t key, int64_t j)
+int64_t attn_mask_random_rank(const struct mask_node *node, uint64_t key, int64_t j)
 {
     uint64_t n = (uint64_t)j;
     do
         n = permute(key, node->half_bits, n);
-    while (n >= (uint64_t)mask->shape.n_key);
+    while (n >= (uint64_t)node->columns);
     return (int64_t)n;
 }
 
-int64_t attn_mask_random_column(const struct attn_mask *mask, const struct mask_node *node,
-                                uint64_t key, int64_t rank)
+int64_t attn_mask_random_column(const struct mask_node *node, uint64_t key, int64_t rank)
 {
     uint64_t n = (uint64_t)rank;
     do
         n = unpermute(key, node->half_bits, n);
-    while (n >= (uint64_t)mask->shape.n_key);
+    while (n >= (uint64_t)node->columns);
     return (int64_t)n;
 }
 
 /* Of the columns [lo,hi), reached from `first` on by so many steps of the permutation or of its
  * inverse.  Walks go side by side, without branches: a processor has several of them under way. */
-static int64_t count_images(uint64_t key, int half, uint64_t n_key, int64_t first, int64_t n,
+static int64_t count_images(uint64_t key, int half, uint64_t columns, int64_t first, int64_t n,
                             int inverse, uint64_t lo, uint64_t hi)
 {
     enum { BLOCK = 256 };
@@ -119,29 +120,46 @@ static int64_t count_images(uint64_t key, int half, uint64_t n_key, int64_t firs
             beyond = 0;
             for (int t = 0; t < left; t++) {
                 uint64_t y = inverse ? unpermute(key, half, x[t]) : permute(key, half, x[t]);
-                found += (y < n_key) & (y - lo < hi - lo);
+                found += (y < columns) & (y - lo < hi - lo);
                 x[beyond] = y;
-                beyond += y >= n_key;
+                beyond += y >= columns;
             }
         }
     }
     return found;
 }
 
-int64_t attn_mask_random_within(const struct attn_mask *mask, const struct mask_node *node,
-                                uint64_t key, int64_t lo, int64_t hi)
+/* Kept columns in [lo,hi). */
+static int64_t columns_within(const struct mask_node *node, uint64_t key, int64_t lo, int64_t hi)
 {
-    int64_t n_key = mask->shape.n_key, width = hi - lo, kept = node->count;
+    int64_t n = node->columns, width = hi - lo, kept = node->count;
     int half = node->half_bits;
     if (width <= 0 || kept == 0)
         return 0;
-    if (width >= n_key)
+    if (width >= n)
         return kept;
-    if (kept <= width && kept <= n_key - width) /* list what is kept */
-        return count_images(key, half, (uint64_t)n_key, 0, kept, 1, (uint64_t)lo, (uint64_t)hi);
-    if (width <= n_key - width) /* ask the columns, */
-        return count_images(key, half, (uint64_t)n_key, lo, width, 0, 0, (uint64_t)kept);
+    if (kept <= width && kept <= n - width) /* list what is kept */
+        return count_images(key, half, (uint64_t)n, 0, kept, 1, (uint64_t)lo, (uint64_t)hi);
+    if (width <= n - width) /* ask the columns, */
+        return count_images(key, half, (uint64_t)n, lo, width, 0, 0, (uint64_t)kept);
     return kept - /* or all the others */
-           count_images(key, half, (uint64_t)n_key, 0, lo, 0, 0, (uint64_t)kept) -
-           count_images(key, half, (uint64_t)n_key, hi, n_key - hi, 0, 0, (uint64_t)kept);
+           count_images(key, half, (uint64_t)n, 0, lo, 0, 0, (uint64_t)kept) -
+           count_images(key, half, (uint64_t)n, hi, n - hi, 0, 0, (uint64_t)kept);
+}
+
+/* n tokens of column c, if it is kept. */
+static int64_t part(const struct mask_node *node, uint64_t key, int64_t c, int64_t n)
+{
+    return n > 0 && attn_mask_random_rank(node, key, c) < node->count ? n : 0;
+}
+
+int64_t attn_mask_random_within(const struct mask_node *node, uint64_t key, int64_t lo, int64_t hi)
+{
+    int64_t size = node->size, first = (lo + size - 1) / size, last = hi / size;
+    if (lo >= hi)
+        return 0;
+    if (first > last) /* within one block */
+        return part(node, key, last, hi - lo);
+    return part(node, key, first - 1, first * size - lo) +
+           size * columns_within(node, key, first, last) + part(node, key, last, hi - last * size);
 }

@@ -61,7 +61,7 @@ static int64_t effort(const struct row *r, const struct mask_node *node)
         return mask_max(mask_min(hi, r->j1) - mask_max(lo, r->j0), 0);
     switch (node->kind) {
     case MASK_RANDOM:
-        return mask_min(node->count, width);
+        return mask_min(node->count * node->size, width);
     case MASK_CSR:
         attn_mask_csr_row(r->mask, node, r->b, r->h, r->i, &lo, &hi);
         return mask_min(hi - lo, width);
@@ -81,21 +81,20 @@ static int64_t effort(const struct row *r, const struct mask_node *node)
 static void each(const struct row *r, const struct mask_node *node,
                  void (*see)(void *arg, int64_t lo, int64_t hi), void *arg);
 
-/* A range narrower than the number of kept keys is asked column by column. */
+/* A range of fewer blocks than are kept is asked block by block. */
 static void each_random(const struct row *r, const struct mask_node *node,
                         void (*see)(void *arg, int64_t lo, int64_t hi), void *arg)
 {
     uint64_t key = attn_mask_random_key(r->mask, node, r->b, r->h, r->i);
-    if (r->j1 - r->j0 <= node->count) {
-        for (int64_t j = r->j0; j < r->j1; j++)
-            if (attn_mask_random_rank(r->mask, node, key, j) < node->count)
-                see(arg, j, j + 1);
-        return;
-    }
-    for (int64_t rank = 0; rank < node->count; rank++) {
-        int64_t j = attn_mask_random_column(r->mask, node, key, rank);
-        if (r->j0 <= j && j < r->j1)
-            see(arg, j, j + 1);
+    int64_t size = node->size, first = r->j0 / size, last = (r->j1 - 1) / size;
+    int ask = last - first < node->count;
+    for (int64_t n = ask ? first : 0; n < (ask ? last + 1 : node->count); n++) {
+        if (ask && attn_mask_random_rank(node, key, n) >= node->count)
+            continue;
+        int64_t block = ask ? n : attn_mask_random_column(node, key, n);
+        int64_t lo = mask_max(block * size, r->j0), hi = mask_min((block + 1) * size, r->j1);
+        if (lo < hi)
+            see(arg, lo, hi);
     }
 }
 
@@ -188,7 +187,8 @@ int64_t attn_mask_node_count_keys(const struct attn_mask *mask, const struct mas
         return attn_mask_csr_find(node, first, end, row.j1) - first;
     }
     if (node->kind == MASK_RANDOM && keys->step == 1 && row.j0 == 0 && row.j1 == mask->shape.n_key)
-        return node->count;
+        return attn_mask_random_within(node, attn_mask_random_key(mask, node, b, h, i), 0,
+                                       mask->shape.n_key);
     each(&row, node, list_run, &list);
     return list.n;
 }

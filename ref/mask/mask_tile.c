@@ -1,8 +1,9 @@
 /* Is a block of pairs all hidden, all visible, or in between?
  *
  * Bands and column limits answer from their corners, documents from the documents that the block
- * touches, csr by two binary searches a row; random, dense and key patterns count rows until they
- * have met both a visible and a hidden pair.  Single calls are exact.  A composition combines
+ * touches, grids from the closed count of the block, csr by two binary searches a row; random,
+ * dense and key patterns count rows until they have met both a visible and a hidden pair.  Single
+ * calls are exact, but for those that stand for several (axial2d, bigbird).  A composition combines
  * the answers of its parts, which is sound but may say PARTIAL too often: two parts that are each
  * partial may exclude each other. */
 #include "ref/mask/mask_internal.h"
@@ -59,13 +60,20 @@ static enum attn_tile tile_documents(const struct attn_mask *mask, const struct 
     return tile_of(any_visible, query_first != query_last || key_first != key_last);
 }
 
-/* Count rows until both kinds have been seen. */
+static enum attn_tile tile_grid(const struct mask_node *node, const struct block *t)
+{
+    int64_t n = attn_mask_grid_pairs(node, t->i0, t->i1, t->j0, t->j1);
+    return tile_of(n > 0, n < (t->i1 - t->i0) * (t->j1 - t->j0));
+}
+
+/* Count rows until both kinds have been seen; those of one block of blocks(...) are the same. */
 static enum attn_tile tile_by_rows(const struct attn_mask *mask, const struct mask_node *node,
                                    const struct block *t)
 {
     struct attn_tokens keys = attn_tokens_between(t->j0, t->j1);
+    int64_t size = node->kind == MASK_RANDOM ? node->size : 1;
     int any_visible = 0, any_hidden = 0;
-    for (int64_t i = t->i0; i < t->i1 && !(any_visible && any_hidden); i++) {
+    for (int64_t i = t->i0; i < t->i1 && !(any_visible && any_hidden); i = (i / size + 1) * size) {
         int64_t n = attn_mask_node_count_keys(mask, node, t->b, t->h, i, &keys);
         any_visible |= n > 0;
         any_hidden |= n < t->j1 - t->j0;
@@ -115,6 +123,8 @@ static enum attn_tile tile_of_node(const struct attn_mask *mask, const struct ma
         return tile_limit(t, mask->number[node->list + (node->by_batch ? t->b : 0)]);
     case MASK_DOCUMENTS:
         return tile_documents(mask, node, t);
+    case MASK_GRID:
+        return tile_grid(node, t);
     case MASK_PATTERN:
     case MASK_KEYS_TENSOR: { /* every row is the same */
         struct block row = *t;

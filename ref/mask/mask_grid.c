@@ -1,0 +1,243 @@
+/* Rules on the coordinates of a grid.
+ *
+ * Tokens of a video are numbered (t H + h) W + w.  Each coordinate is a digit of the token's number,
+ * token / stride % extent, and a query sees a key when every digit of the key is one that the
+ * query's digit sees.  So a row is a product of small sets, one an axis:
+ *
+ *      spatial(T,H,W)    t: the same          hw: every      one run of H W keys
+ *      temporal(T,H,W)   t: every             hw: the same   T runs of one key
+ *      local3d           t, h, w: near                       runs of one stretch of w
+ *      skiparse(group,k) n: every, m: the same, r: every     runs of k keys, k^2 apart
+ *
+ * and pairs of a rectangle of rows and columns are counted digit by digit, like numbers below a
+ * number: with corner(i, j) the pairs of rows below i and columns below j, i = x stride + i',
+ *
+ *      corner(i, j) =  |x' < x, y' < y|  corner'(stride, stride)
+ *                    + |x' < x, y' = y|  corner'(stride, j')
+ *                    + |x' = x, y' < y|  corner'(i', stride)
+ *                    + |x' = x, y' = y|  corner'(i', j')            corner' on the axes behind
+ *
+ * where |...| counts pairs of digits that see each other, in closed form for each kind of axis. */
+#include "ref/mask/mask_internal.h"
+
+/* ---- one axis ----------------------------------------------------------------------------- */
+
+/* The largest w with w^2 <= n. */
+static int64_t root(int64_t n)
+{
+    int64_t w = 0;
+    for (int64_t bit = (int64_t)1 << 31; bit > 0; bit /= 2)
+        if ((w + bit) * (w + bit) <= n)
+            w += bit;
+    return w;
+}
+
+/* Axis a, seen by a pair that is `apart` on the axis before: with a norm, what the radius leaves. */
+static struct mask_axis axis_at(const struct mask_node *node, int a, int64_t apart)
+{
+    struct mask_axis axis = node->axis[a];
+    int64_t r = node->radius;
+    if (r > 0 && a == 1) {
+        axis.most = node->norm == 1 ? r - 1 - (apart < 0 ? -apart : apart)
+                                    : root(r * r - 1 - apart * apart);
+        axis.least = -axis.most;
+    }
+    return axis;
+}
+
+static int axis_sees(const struct mask_axis *axis, int64_t x, int64_t y)
+{
+    if (axis->cell > 0)
+        return (x + axis->shift) / axis->cell == (y + axis->shift) / axis->cell;
+    return axis->least <= y - x && y - x <= axis->most && (y - x) % axis->step == 0;
+}
+
+/* What x sees: y = *lo, *lo + step, ... below *hi; never nothing, for x sees itself. */
+static void axis_range(const struct mask_axis *axis, int64_t x, int64_t *lo, int64_t *hi)
+{
+    if (axis->cell > 0) {
+        int64_t begin = (x + axis->shift) / axis->cell * axis->cell - axis->shift;
+        *lo = mask_max(begin, 0);
+        *hi = mask_min(begin + axis->cell, axis->extent);
+        return;
+    }
+    *lo = mask_max(x + axis->least, 0);
+    *lo = x - (x - *lo) / axis->step * axis->step;
+    *hi = mask_min(x + axis->most + 1, axis->extent);
+}
+
+/* Pairs x < a, y < b in one cell each; cells end at cell - shift, 2 cell - shift, ... */
+static int64_t pairs_in_cells(const struct mask_axis *axis, int64_t a, int64_t b)
+{
+    int64_t cell = axis->cell, first = cell - axis->shift, end = mask_min(a, b), sum = 0;
+    if (end >= first) /* whole cells, the first of which is shorter */
+        sum = first * first + (end - first) / cell * cell * cell;
+    int64_t begin = end < first ? 0 : first + (end - first) / cell * cell;
+    int64_t next = end < first ? first : begin + cell;
+    return sum + (mask_min(a, next) - begin) * (mask_min(b, next) - begin);
+}
+
+/* Pairs x < a, y < b that see each other. */
+static int64_t axis_pairs(const struct mask_axis *axis, int64_t a, int64_t b)
+{
+    int64_t k = axis->step;
+    if (axis->cell > 0)
+        return pairs_in_cells(axis, a, b);
+    if (k > 1) { /* residues below a % k occur a / k + 1 times, the others a / k times */
+        int64_t all_a = a / k, all_b = b / k, more_a = a % k, more_b = b % k;
+        return k * all_a * all_b + all_a * more_b + all_b * more_a + mask_min(more_a, more_b);
+    }
+    return attn_mask_staircase(0, a, axis->most + 1, b) - attn_mask_staircase(0, a, axis->least, b);
+}
+
+static int axis_is_open(const struct mask_axis *axis)
+{
+    return axis->least <= -axis->extent && axis->most >= axis->extent && axis->step == 1 &&
+           axis->cell == 0;
+}
+
+/* Axes from a on let everything through. */
+static int is_open(const struct mask_node *node, int a)
+{
+    for (; a < node->n_axes; a++)
+        if (!axis_is_open(&node->axis[a]) || node->radius > 0)
+            return 0;
+    return 1;
+}
+
+/* ---- the definition ----------------------------------------------------------------------- */
+
+int attn_mask_grid_allows(const struct mask_node *node, int64_t i, int64_t j)
+{
+    int64_t apart = 0;
+    for (int a = 0; a < node->n_axes; a++) {
+        struct mask_axis axis = axis_at(node, a, apart);
+        int64_t x = i / axis.stride % axis.extent, y = j / axis.stride % axis.extent;
+        if (!axis_sees(&axis, x, y))
+            return 0;
+        apart = y - x;
+    }
+    return 1;
+}
+
+/* ---- runs --------------------------------------------------------------------------------- */
+
+/* Of the axes from a on, with i and from counted within one step of the axis before. */
+static int next_behind(const struct mask_node *node, int a, int64_t apart, int64_t i, int64_t from,
+                       int64_t *lo, int64_t *hi)
+{
+    struct mask_axis axis = axis_at(node, a, apart);
+    int64_t x = i / axis.stride, at = from / axis.stride, y, end;
+    axis_range(&axis, x, &y, &end);
+    if (y < at)
+        y += (at - y + axis.step - 1) / axis.step * axis.step;
+    if (a + 1 >= MASK_AXES || is_open(node, a + 1)) {
+        *lo = mask_max(y * axis.stride, from);
+        *hi = (axis.step == 1 ? end : y + 1) * axis.stride;
+        return y < end;
+    }
+    for (; y < end; y += axis.step) { /* a second step finds what the first does not */
+        int64_t begin = y == at ? from % axis.stride : 0;
+        if (next_behind(node, a + 1, y - x, i % axis.stride, begin, lo, hi)) {
+            *lo += y * axis.stride;
+            *hi += y * axis.stride;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int attn_mask_grid_next(const struct mask_node *node, int64_t i, int64_t from, int64_t *lo,
+                        int64_t *hi)
+{
+    return next_behind(node, 0, 0, i, from, lo, hi);
+}
+
+int attn_mask_grid_span(const struct mask_node *node, int64_t i, int64_t *lo, int64_t *hi)
+{
+    int64_t base = 0, apart = 0;
+    for (int a = 0; a < node->n_axes; a++) {
+        struct mask_axis axis = axis_at(node, a, apart);
+        int64_t x = i / axis.stride % axis.extent, first, end;
+        axis_range(&axis, x, &first, &end);
+        int is_single = end - first <= axis.step;
+        if (is_open(node, a + 1)) {
+            *lo = base + first * axis.stride;
+            *hi = base + (is_single ? first + 1 : end) * axis.stride;
+            return is_single || axis.step == 1;
+        }
+        if (!is_single)
+            return 0;
+        base += first * axis.stride;
+        apart = first - x;
+    }
+    return 0;
+}
+
+/* ---- pairs -------------------------------------------------------------------------------- */
+
+static int64_t corner(const struct mask_node *node, int a, int64_t i, int64_t j)
+{
+    if (a == node->n_axes)
+        return i * j;
+    const struct mask_axis *axis = &node->axis[a];
+    int64_t stride = axis->stride, x = i / stride, y = j / stride;
+    int64_t rest_i = i % stride, rest_j = j % stride;
+    int64_t all = axis_pairs(axis, x, y), sum = 0;
+    if (all > 0)
+        sum += all * corner(node, a + 1, stride, stride);
+    if (x > 0 && rest_j > 0)
+        sum += (axis_pairs(axis, x, y + 1) - all) * corner(node, a + 1, stride, rest_j);
+    if (rest_i > 0 && y > 0)
+        sum += (axis_pairs(axis, x + 1, y) - all) * corner(node, a + 1, rest_i, stride);
+    if (rest_i > 0 && rest_j > 0 && axis_sees(axis, x, y))
+        sum += corner(node, a + 1, rest_i, rest_j);
+    return sum;
+}
+
+static int64_t rectangle(const struct mask_node *node, int64_t i0, int64_t i1, int64_t j0,
+                         int64_t j1)
+{
+    return (corner(node, 0, i1, j1) - corner(node, 0, i0, j1)) -
+           (corner(node, 0, i1, j0) - corner(node, 0, i0, j0));
+}
+
+int64_t attn_mask_grid_pairs(const struct mask_node *node, int64_t i0, int64_t i1, int64_t j0,
+                             int64_t j1)
+{
+    if (node->radius == 0)
+        return rectangle(node, i0, i1, j0, j1);
+    /* Each distance on the first axis leaves one reach on the second: a sum of products. */
+    int64_t sum = 0, far = mask_min(node->radius, node->axis[0].extent) - 1;
+    struct mask_node one = *node;
+    one.radius = 0;
+    for (int64_t apart = -far; apart <= far; apart++) {
+        one.axis[0].least = one.axis[0].most = apart;
+        one.axis[1] = axis_at(node, 1, apart);
+        sum += rectangle(&one, i0, i1, j0, j1);
+    }
+    return sum;
+}
+
+/* ---- what the counts of compositions ask -------------------------------------------------- */
+
+int attn_mask_grid_is_cells(const struct mask_node *node)
+{
+    return node->axis[0].step == 1 && is_open(node, 1) && node->radius == 0;
+}
+
+void attn_mask_grid_cell(const struct mask_node *node, int64_t m, int64_t *lo, int64_t *hi)
+{
+    axis_range(&node->axis[0], m, lo, hi);
+    *lo *= node->axis[0].stride;
+    *hi *= node->axis[0].stride;
+}
+
+int64_t attn_mask_grid_modulus(const struct mask_node *node)
+{
+    const struct mask_axis *last = &node->axis[1];
+    int is_same = last->least == 0 && last->most == 0 && last->cell == 0;
+    return node->n_axes == 2 && axis_is_open(&node->axis[0]) && node->radius == 0 && is_same
+               ? last->extent
+               : 0;
+}
