@@ -32,7 +32,7 @@ static int64_t root(int64_t n)
     return w;
 }
 
-/* Axis a, seen by a pair that is `apart` on the axis before: with a norm, what the radius leaves. */
+/* Axis a for a pair that is `apart` on the axis before: with a norm, what the radius leaves. */
 static struct mask_axis axis_at(const struct mask_node *node, int a, int64_t apart)
 {
     struct mask_axis axis = node->axis[a];

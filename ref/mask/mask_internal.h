@@ -47,8 +47,8 @@ enum mask_kind {
 #define MASK_FAR ((int64_t)1 << 62)
 
 /* One coordinate of a token on a grid is token / stride % extent.  Key coordinate y is visible from
- * query coordinate x when least <= y - x <= most and step divides y - x, or, with cell > 0, when both
- * lie in one cell: (x + shift) / cell = (y + shift) / cell. */
+ * query coordinate x when least <= y - x <= most and step divides y - x, or, with cell > 0, when
+ * both lie in one cell: (x + shift) / cell = (y + shift) / cell. */
 struct mask_axis {
     int64_t extent, stride;
     int64_t least, most, step;
