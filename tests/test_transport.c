@@ -82,18 +82,6 @@ START_TEST(ring_passes_everything)
 }
 END_TEST
 
-static struct attn_piece out_of_grid(const void *arg, int peer)
-{
-    (void)arg;
-    return (struct attn_piece){peer * 3 * 2 * 4, {1, 3, 2}, {0, 2 * 4, 4}, 4};
-}
-
-static struct attn_piece into_columns(const void *arg, int peer)
-{
-    const int *p = arg;
-    return (struct attn_piece){peer * 4, {1, 3, 2}, {0, 2 * *p * 4, *p * 4}, 4};
-}
-
 /* All-to-all of strided pieces: rank r's grid [P][3][2] of pairs becomes columns of the
  * receiver. */
 static enum attn_status transpose(void *arg, struct attn_transport *t, struct attn_error *err)
@@ -105,8 +93,21 @@ static enum attn_status transpose(void *arg, struct attn_transport *t, struct at
         for (int y = 0; y < 3; y++)
             for (int z = 0; z < 2; z++)
                 from[(r * 3 + y) * 2 + z] = ((t->rank * p + r) * 3 + y) * 2 + z;
-    struct attn_a2a x = {from, to, out_of_grid, into_columns, &p};
-    enum attn_status status = attn_all_to_all(t, attn_tag(ATTN_TAG_V, 0), &x, err);
+    struct attn_send send[64];
+    struct attn_receive receive[64];
+    struct attn_piece out[64], in[64];
+    int n = 0;
+    for (int r = 0; r < p; r++) {
+        out[r] = (struct attn_piece){r * 3 * 2 * 4, {1, 3, 2}, {0, 2 * 4, 4}, 4};
+        in[r] = (struct attn_piece){r * 4, {1, 3, 2}, {0, 2 * p * 4, p * 4}, 4};
+        if (r == t->rank) {
+            attn_piece_copy(to, &in[r], from, &out[r]);
+            continue;
+        }
+        send[n] = send_of(r, attn_tag(ATTN_TAG_V, 0), from, &out[r]);
+        receive[n++] = receive_of(r, attn_tag(ATTN_TAG_V, 0), to, &in[r]);
+    }
+    enum attn_status status = attn_exchange(t, send, n, receive, n, err);
     for (int y = 0; y < 3 && status == ATTN_OK; y++)
         for (int z = 0; z < 2; z++)
             for (int s = 0; s < p; s++)

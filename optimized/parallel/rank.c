@@ -1,180 +1,35 @@
 /* The driver of simulated ranks, and what rank code calls.  See rank.h. */
 #include "optimized/parallel/rank.h"
 
-#include <stdio.h>
 #include <string.h>
 
-#include "optimized/integers.h"
 #include "optimized/parallel/shard.h"
 #include "optimized/parallel/transport_sim.h"
 #include "ref/clock.h"
 #include "ref/problem.h"
 
-/* ---- options and the local implementation --------------------------------------------------- */
+/* ---- the local implementation ---------------------------------------------------------------- */
 
 int attn_parallel_ranks(const struct attn_options *options)
 {
     return (int)options->value[ATTN_OPTION_RANKS];
 }
 
-/* A piece of a piece: positions count from where the whole begins. */
-static struct attn_positions positions_of(const struct attn_positions *whole,
-                                          const struct attn_tokens *t)
-{
-    int64_t step = 1 + whole->skip;
-    return (struct attn_positions){whole->first + step * t->first, step * t->step - 1,
-                                   whole->by_batch};
-}
-
-struct attn_problem attn_piece_of(const struct attn_problem *whole,
-                                  const struct attn_tokens *queries, const struct attn_tokens *keys)
-{
-    struct attn_problem piece = *whole;
-    piece.n_query = queries->n;
-    piece.n_key = keys->n;
-    piece.origin.query = positions_of(&whole->origin.query, queries);
-    piece.origin.key = positions_of(&whole->origin.key, keys);
-    piece.scattered = 0; /* shards are packed */
-    return piece;
-}
-
-const struct attn_impl *attn_parallel_local(const struct attn_options *options)
+const struct attn_impl *attn_rank_local(const struct attn_options *options)
 {
     return options->local != NULL ? options->local : &attn_impl_tiled;
 }
 
 /* Those of local=, for one thread. */
-static struct attn_options local_options(const struct attn_options *options)
+struct attn_options attn_rank_local_options(const struct attn_options *options)
 {
     struct attn_options own;
-    attn_options_preset(attn_parallel_local(options), &own);
+    attn_options_preset(attn_rank_local(options), &own);
     if (options->local != NULL)
         memcpy(own.value, options->local_value, sizeof own.value);
     own.isa = options->isa;
     return own;
 }
-
-double attn_shard_bytes(const struct attn_problem *whole, const struct attn_layout *layout,
-                        enum attn_pass pass, int rank)
-{
-    struct attn_problem mine = *whole;
-    mine.n_query = attn_layout_tokens(layout, whole->n_query, rank);
-    mine.n_key = attn_layout_tokens(layout, whole->n_key, rank);
-    return attn_pass_bytes(&mine, pass);
-}
-
-static int divides_all(int ranks, const struct attn_divisible *of, int n)
-{
-    for (int e = 0; e < n; e++)
-        if (of[e].value % ranks != 0)
-            return 0;
-    return 1;
-}
-
-enum attn_status attn_parallel_divides(const char *scheme, const struct attn_options *options,
-                                       const struct attn_divisible *of, int n,
-                                       struct attn_error *err)
-{
-    int ranks = attn_parallel_ranks(options);
-    if (options->value[ATTN_OPTION_SIZES] == 0 || divides_all(ranks, of, n))
-        return ATTN_OK;
-    char needs[200] = "", works[280] = "";
-    for (int e = 0; e < n; e++)
-        snprintf(needs + strlen(needs), sizeof needs - strlen(needs), "%s%s %lld",
-                 e == 0       ? ""
-                 : e == n - 1 ? " and "
-                              : ", ",
-                 of[e].name, (long long)of[e].value);
-    for (int r = 1; r <= ATTN_MAX_RANKS; r++)
-        if (divides_all(r, of, n))
-            snprintf(works + strlen(works), sizeof works - strlen(works), "%s%d", r > 1 ? ", " : "",
-                     r);
-    return attn_fail(err, ATTN_ENOTSUP,
-                     "%s:ranks=%d,sizes=strict needs ranks that divide %s: %s, or sizes=uneven",
-                     scheme, ranks, needs, works);
-}
-
-enum attn_status attn_parallel_claims(const char *scheme, const struct attn_options *options,
-                                      unsigned caps, struct attn_error *err)
-{
-    const struct attn_impl *local = attn_parallel_local(options);
-    unsigned missing = caps & ~local->caps;
-    if (missing == 0)
-        return ATTN_OK;
-    return attn_fail(err, ATTN_ENOTSUP,
-                     "%s:local=%s does not claim '%s', which this needs: local=tiled-textbook "
-                     "would work",
-                     scheme, local->name, attn_cap_name((enum attn_cap)(missing & (0u - missing))));
-}
-
-enum attn_status attn_scheme_accepts(const struct attn_scheme *scheme, const struct attn_problem *p,
-                                     const struct attn_options *options, struct attn_error *err)
-{
-    const struct attn_impl *local = attn_parallel_local(options);
-    const struct attn_options preset = local_options(options);
-    int ranks = attn_parallel_ranks(options), pieces = scheme->pieces(options);
-    enum attn_status status = ATTN_OK;
-    if (local->ranks != NULL)
-        return attn_fail(err, ATTN_ENOTSUP,
-                         "%s:local=%s is parallel itself: a rank runs alone, so a single-process "
-                         "implementation such as tiled would work",
-                         scheme->name, local->name);
-    for (int n = 0; n < ranks * pieces && status == ATTN_OK; n++) {
-        struct attn_problem part = scheme->piece(p, options, n % ranks, n / ranks);
-        unsigned needs = attn_problem_needs(&part) | ATTN_CAP_HARD;
-        status = attn_parallel_claims(scheme->name, options, needs, err);
-        if (status == ATTN_OK && local->accepts != NULL)
-            status = local->accepts(&part, &preset, err);
-    }
-    return status;
-}
-
-enum attn_status attn_parallel_price(const struct attn_options *options,
-                                     const struct attn_problem *part, enum attn_pass pass,
-                                     struct attn_cost *cost, struct attn_error *err)
-{
-    const struct attn_options preset = local_options(options);
-    return attn_price(attn_parallel_local(options), &preset, part, pass, 0, cost, err);
-}
-
-typedef int64_t count_of(const struct attn_problem *p, const struct attn_options *options);
-
-/* The largest count of all pieces; 0 where the local implementation counts none. */
-static int64_t most(const struct attn_scheme *scheme, const struct attn_problem *p,
-                    const struct attn_options *options, count_of *count)
-{
-    const struct attn_options preset = local_options(options);
-    int ranks = attn_parallel_ranks(options), pieces = scheme->pieces(options);
-    int64_t largest = 0;
-    for (int n = 0; count != NULL && n < ranks * pieces; n++) {
-        struct attn_problem part = scheme->piece(p, options, n % ranks, n / ranks);
-        largest = greater(largest, count(&part, &preset));
-    }
-    return largest;
-}
-
-int64_t attn_scheme_rescales(const struct attn_scheme *scheme, const struct attn_problem *p,
-                             const struct attn_options *options)
-{
-    return most(scheme, p, options, attn_parallel_local(options)->rescales);
-}
-
-int64_t attn_scheme_merges(const struct attn_scheme *scheme, const struct attn_problem *p,
-                           const struct attn_options *options)
-{
-    return most(scheme, p, options, attn_parallel_local(options)->merges);
-}
-
-void attn_parallel_precision(const struct attn_problem *p, const struct attn_options *options,
-                             struct attn_precision *precision)
-{
-    const struct attn_options preset = local_options(options);
-    const struct attn_impl *local = attn_parallel_local(options);
-    if (local->precision != NULL)
-        local->precision(p, &preset, precision);
-}
-
-/* ---- what rank code calls ------------------------------------------------------------------- */
 
 /* A rank that fails gives its buffers back, whatever it has posted. */
 static enum attn_status end_if_failed(struct attn_rank *rank, enum attn_status status)
@@ -185,18 +40,17 @@ static enum attn_status end_if_failed(struct attn_rank *rank, enum attn_status s
 enum attn_status attn_rank_forward(struct attn_rank *rank, const struct attn_problem *part,
                                    const struct attn_forward *t)
 {
-    const struct attn_options preset = local_options(rank->options);
+    const struct attn_options preset = attn_rank_local_options(rank->options);
     struct attn_ctx ctx = {.ledger = rank->ledger, .options = &preset, .error = rank->error};
-    return end_if_failed(rank, attn_run_forward(attn_parallel_local(rank->options), &ctx, part, t));
+    return end_if_failed(rank, attn_run_forward(attn_rank_local(rank->options), &ctx, part, t));
 }
 
 enum attn_status attn_rank_backward(struct attn_rank *rank, const struct attn_problem *part,
                                     const struct attn_backward *t)
 {
-    const struct attn_options preset = local_options(rank->options);
+    const struct attn_options preset = attn_rank_local_options(rank->options);
     struct attn_ctx ctx = {.ledger = rank->ledger, .options = &preset, .error = rank->error};
-    return end_if_failed(rank,
-                         attn_run_backward(attn_parallel_local(rank->options), &ctx, part, t));
+    return end_if_failed(rank, attn_run_backward(attn_rank_local(rank->options), &ctx, part, t));
 }
 
 /* ---- the driver ----------------------------------------------------------------------------- */
@@ -231,21 +85,17 @@ static struct dealt output(const struct attn_view *v)
 
 static enum attn_status deal(struct run *x)
 {
-    struct attn_layout layout = x->scheme->layout(x->ctx->options);
+    struct attn_layout layout = x->scheme->home(x->ctx->options);
     static const char *const name[ATTN_TAG_KINDS] = {
         "shard.q",  "shard.k",    "shard.v",  "shard.o",  "shard.lse",
         "shard.do", "shard.dlse", "shard.dq", "shard.dk", "shard.dv"};
-    const struct attn_problem *p = x->problem;
     enum attn_status status = ATTN_OK;
     for (int t = 0; t < ATTN_TAG_KINDS && status == ATTN_OK; t++) {
         struct dealt *d = &x->tensor[t];
-        int64_t extent[4] = {p->batch};
         if (d->role == NONE)
             continue;
-        attn_tag_extent((enum attn_tag_kind)t, p, extent + 1);
-        enum attn_dtype dtype = attn_tag_dtype((enum attn_tag_kind)t, p);
-        status = attn_shards_take(&d->shards, &x->ledger, name[t], dtype, extent, &layout,
-                                  x->ctx->error);
+        status = attn_shards_take(&d->shards, &x->ledger, name[t], x->problem,
+                                  (enum attn_tag_kind)t, &layout, x->ctx->error);
         if (status == ATTN_OK && d->role == INPUT)
             attn_shards_scatter(&d->shards, &d->whole);
     }
@@ -272,7 +122,7 @@ static enum attn_status rank_pass(const struct run *x, struct attn_rank *rank)
         struct attn_forward mine = {mine_in(x, ATTN_TAG_Q, r), mine_in(x, ATTN_TAG_K, r),
                                     mine_in(x, ATTN_TAG_V, r), mine_out(x, ATTN_TAG_O, r),
                                     mine_out(x, ATTN_TAG_LSE, r)};
-        return x->scheme->forward(rank, x->problem, &mine);
+        return attn_travel_forward(rank, x->scheme, x->problem, &mine);
     }
     struct attn_backward mine = {.q = mine_in(x, ATTN_TAG_Q, r),
                                  .k = mine_in(x, ATTN_TAG_K, r),
@@ -284,7 +134,7 @@ static enum attn_status rank_pass(const struct run *x, struct attn_rank *rank)
                                  .dq = mine_out(x, ATTN_TAG_DQ, r),
                                  .dk = mine_out(x, ATTN_TAG_DK, r),
                                  .dv = mine_out(x, ATTN_TAG_DV, r)};
-    return x->scheme->backward(rank, x->problem, &mine);
+    return attn_travel_backward(rank, x->scheme, x->problem, &mine);
 }
 
 static void report_use(struct attn_rank_use *use, const struct attn_rank *rank, double seconds)
@@ -363,9 +213,9 @@ enum attn_status attn_parallel_forward(const struct attn_scheme *scheme, struct 
     return drive(&x);
 }
 
-enum attn_status attn_parallel_backward(const struct attn_scheme *scheme, struct attn_ctx *ctx,
-                                        const struct attn_problem *problem,
-                                        const struct attn_backward *t)
+enum attn_status attn_drive_backward(const struct attn_scheme *scheme, struct attn_ctx *ctx,
+                                     const struct attn_problem *problem,
+                                     const struct attn_backward *t)
 {
     struct run x = {.scheme = scheme, .problem = problem, .ctx = ctx, .pass = ATTN_BACKWARD};
     x.tensor[ATTN_TAG_Q] = input(&t->q);

@@ -3,19 +3,31 @@
 
 #include <string.h>
 
+#include "optimized/integers.h"
 #include "ref/problem.h"
 
 enum { ALIGN = 64 }; /* shards start where a buffer of their own would */
 
-enum attn_status attn_shards_take(struct attn_shards *s, struct attn_ledger *ledger,
-                                  const char *name, enum attn_dtype dtype, const int64_t whole[4],
-                                  const struct attn_layout *layout, struct attn_error *err)
+static struct attn_box box_of(const struct attn_shards *s, int rank)
 {
-    *s = (struct attn_shards){.dtype = dtype, .layout = *layout};
-    memcpy(s->extent, whole, sizeof s->extent);
-    int64_t bytes = whole[0] * whole[1] * attn_layout_most(layout, whole[2]) * whole[3] *
-                    (int64_t)attn_dtype_size(dtype);
-    s->pitch = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    return attn_layout_box(&s->layout, s->whole, attn_tag_is_of_keys(s->kind), rank);
+}
+
+enum attn_status attn_shards_take(struct attn_shards *s, struct attn_ledger *ledger,
+                                  const char *name, const struct attn_problem *whole,
+                                  enum attn_tag_kind kind, const struct attn_layout *layout,
+                                  struct attn_error *err)
+{
+    int64_t most = 0;
+    *s = (struct attn_shards){.whole = whole, .kind = kind, .layout = *layout};
+    for (int r = 0; r < layout->ranks; r++) {
+        struct attn_box box = box_of(s, r);
+        most = greater(most, box.batches.n * box.heads.n * box.tokens);
+    }
+    s->pitch = ceil_div(most * attn_tag_width(kind, whole) *
+                            (int64_t)attn_dtype_size(attn_tag_dtype(kind, whole)),
+                        ALIGN) *
+               ALIGN;
     struct attn_error own;
     s->data = attn_ledger_take(ledger, name, layout->ranks, s->pitch, &own);
     return s->data != NULL ? ATTN_OK : attn_fail(err, own.status, "%s", own.text);
@@ -23,9 +35,9 @@ enum attn_status attn_shards_take(struct attn_shards *s, struct attn_ledger *led
 
 struct attn_view attn_shards_view(const struct attn_shards *s, int rank)
 {
-    int64_t tokens = attn_layout_tokens(&s->layout, s->extent[2], rank);
-    return attn_packed_view(s->data + rank * s->pitch, s->dtype, s->extent[1], tokens,
-                            s->extent[3]);
+    struct attn_box box = box_of(s, rank);
+    return attn_packed_view(s->data + rank * s->pitch, attn_tag_dtype(s->kind, s->whole),
+                            box.heads.n, box.tokens, attn_tag_width(s->kind, s->whole));
 }
 
 /* Feature after feature, because a whole tensor may have any strides.  lse has no feature axis:
@@ -41,35 +53,38 @@ static void copy_row(char *to, int64_t to_step, const char *from, int64_t from_s
         memcpy(to + c * to_step, from + c * from_step, size);
 }
 
-/* One stretch of a shard, whose rows begin at row `at` there, to or from its tokens. */
-static void copy_stretch(const struct attn_shards *s, const struct attn_view *mine, int64_t at,
-                         const struct attn_tokens *tokens, const struct attn_view *whole,
-                         int to_whole)
+/* A stretch of a shard, whose rows begin at row `at` there, to or from its place in the whole. */
+static void copy_stretch(const struct attn_view *mine, int64_t at, const struct attn_box *box,
+                         const struct attn_tokens *tokens, int64_t width,
+                         const struct attn_view *whole, int to_whole)
 {
-    const int64_t *n = s->extent, e = (int64_t)attn_dtype_size(s->dtype);
+    const int64_t e = (int64_t)attn_dtype_size(mine->dtype);
     int64_t step = e * whole->stride[3], one = e * mine->stride[3];
-    for (int64_t b = 0; b < n[0]; b++)
-        for (int64_t h = 0; h < n[1]; h++)
+    for (int64_t b = 0; b < box->batches.n; b++)
+        for (int64_t h = 0; h < box->heads.n; h++)
             for (int64_t i = 0; i < tokens->n; i++) {
-                int64_t token = tokens->first + i * tokens->step;
-                char *there = (char *)whole->data + e * attn_offset(whole->stride, b, h, token);
+                char *there =
+                    (char *)whole->data + e * attn_offset(whole->stride, box->batches.first + b,
+                                                          box->heads.first + h,
+                                                          tokens->first + i * tokens->step);
                 char *here = (char *)mine->data + e * attn_offset(mine->stride, b, h, at + i);
                 if (to_whole)
-                    copy_row(there, step, here, one, n[3], (size_t)e);
+                    copy_row(there, step, here, one, width, (size_t)e);
                 else
-                    copy_row(here, one, there, step, n[3], (size_t)e);
+                    copy_row(here, one, there, step, width, (size_t)e);
             }
 }
 
 static void copy_shards(const struct attn_shards *s, const struct attn_view *whole, int to_whole)
 {
-    for (int r = 0; r < s->layout.ranks && s->extent[3] > 0; r++) {
+    int64_t width = attn_tag_width(s->kind, s->whole);
+    for (int r = 0; r < s->layout.ranks && width > 0; r++) {
+        struct attn_box box = box_of(s, r);
         struct attn_view mine = attn_shards_view(s, r);
         int64_t at = 0;
-        for (int part = 0; part < attn_layout_stretches(&s->layout); part++) {
-            struct attn_tokens t = attn_layout_stretch(&s->layout, s->extent[2], r, part);
-            copy_stretch(s, &mine, at, &t, whole, to_whole);
-            at += t.n;
+        for (int part = 0; part < box.stretches; part++) {
+            copy_stretch(&mine, at, &box, &box.stretch[part], width, whole, to_whole);
+            at += box.stretch[part].n;
         }
     }
 }

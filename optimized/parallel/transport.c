@@ -12,23 +12,25 @@ const char *attn_tag_name(int tag)
     return tag >= 0 ? name[tag % ATTN_TAG_KINDS] : "?";
 }
 
-void attn_tag_extent(enum attn_tag_kind kind, const struct attn_problem *p, int64_t extent[3])
+int attn_tag_is_of_keys(enum attn_tag_kind kind)
 {
-    static const struct {
-        int of_keys, of_rows, of_features;
-    } is[ATTN_TAG_KINDS] = {
-        [ATTN_TAG_Q] = {.of_features = 1},
-        [ATTN_TAG_K] = {.of_keys = 1, .of_features = 1},
-        [ATTN_TAG_V] = {.of_keys = 1},
-        [ATTN_TAG_LSE] = {.of_rows = 1},
-        [ATTN_TAG_DELTA] = {.of_rows = 1},
-        [ATTN_TAG_DQ] = {.of_features = 1},
-        [ATTN_TAG_DK] = {.of_keys = 1, .of_features = 1},
-        [ATTN_TAG_DV] = {.of_keys = 1},
-    };
-    extent[0] = is[kind].of_keys ? p->kv_heads : p->heads;
-    extent[1] = is[kind].of_keys ? p->n_key : p->n_query;
-    extent[2] = is[kind].of_rows ? 1 : is[kind].of_features ? p->d_key : p->d_value;
+    return kind == ATTN_TAG_K || kind == ATTN_TAG_V || kind == ATTN_TAG_DK || kind == ATTN_TAG_DV;
+}
+
+int64_t attn_tag_width(enum attn_tag_kind kind, const struct attn_problem *p)
+{
+    switch (kind) {
+    case ATTN_TAG_LSE:
+    case ATTN_TAG_DELTA:
+        return 1;
+    case ATTN_TAG_Q:
+    case ATTN_TAG_K:
+    case ATTN_TAG_DQ:
+    case ATTN_TAG_DK:
+        return p->d_key;
+    default:
+        return p->d_value;
+    }
 }
 
 enum attn_dtype attn_tag_dtype(enum attn_tag_kind kind, const struct attn_problem *p)
@@ -39,6 +41,13 @@ enum attn_dtype attn_tag_dtype(enum attn_tag_kind kind, const struct attn_proble
 int attn_tag_step(int tag)
 {
     return tag / ATTN_TAG_KINDS;
+}
+
+struct attn_piece attn_piece_packed(const struct attn_piece *shape, int64_t offset)
+{
+    const int64_t *n = shape->extent, row = shape->row;
+    return (struct attn_piece){
+        offset, {n[0], n[1], n[2]}, {n[1] * n[2] * row, n[2] * row, row}, row};
 }
 
 int64_t attn_piece_bytes(const struct attn_piece *piece)
@@ -183,30 +192,4 @@ enum attn_status attn_transport_end(struct attn_transport *t, enum attn_status s
     t->ended = 1;
     t->ops->end(t, status);
     return status;
-}
-
-enum { A2A_RANKS = 512 };
-
-enum attn_status attn_all_to_all(struct attn_transport *t, int tag, const struct attn_a2a *x,
-                                 struct attn_error *err)
-{
-    struct attn_send send[A2A_RANKS];
-    struct attn_receive receive[A2A_RANKS];
-    struct attn_piece piece[A2A_RANKS][2];
-    int n = 0;
-    for (int r = 0; r < t->size; r++) {
-        struct attn_piece out = x->out(x->arg, r), in = x->in(x->arg, r);
-        if (r == t->rank) {
-            attn_piece_copy(x->to, &in, x->from, &out);
-            continue;
-        }
-        piece[n][0] = out;
-        piece[n][1] = in;
-        send[n] = (struct attn_send){
-            .peer = r, .tag = tag, .data = x->from, .piece = &piece[n][0], .pieces = 1};
-        receive[n] = (struct attn_receive){
-            .peer = r, .tag = tag, .data = x->to, .piece = &piece[n][1], .pieces = 1};
-        n++;
-    }
-    return attn_exchange(t, send, n, receive, n, err);
 }

@@ -37,8 +37,9 @@ static inline int attn_tag(enum attn_tag_kind kind, int step)
 }
 const char *attn_tag_name(int tag); /* "k", "dq", ... */
 
-/* Heads, tokens and width of a tensor of this kind. */
-void attn_tag_extent(enum attn_tag_kind kind, const struct attn_problem *p, int64_t extent[3]);
+/* A tensor of this kind: of keys, [B, kv_heads, Lk, width], or of queries; as a whole; its type. */
+int attn_tag_is_of_keys(enum attn_tag_kind kind);
+int64_t attn_tag_width(enum attn_tag_kind kind, const struct attn_problem *p);
 enum attn_dtype attn_tag_dtype(enum attn_tag_kind kind, const struct attn_problem *p);
 int attn_tag_step(int tag);
 
@@ -48,6 +49,7 @@ int attn_tag_step(int tag);
 struct attn_piece {
     int64_t offset, extent[3], stride[3], row;
 };
+struct attn_piece attn_piece_packed(const struct attn_piece *shape, int64_t offset); /* no gaps */
 int64_t attn_piece_bytes(const struct attn_piece *piece);
 struct attn_piece attn_piece_whole(int64_t bytes); /* one run of bytes */
 
@@ -137,17 +139,5 @@ enum attn_status attn_exchange(struct attn_transport *t, struct attn_send *send,
  * waits for them or calls this before their lists or data go.  Whoever runs ranks calls it too. */
 enum attn_status attn_transport_end(struct attn_transport *t, enum attn_status status,
                                     struct attn_error *err);
-
-/* All-to-all: what goes to each rank and what comes from it lie where out() and in() say, a rank's
- * own piece among them, which is copied without a message. */
-struct attn_a2a {
-    const void *from;
-    void *to;
-    struct attn_piece (*out)(const void *arg, int peer); /* in from */
-    struct attn_piece (*in)(const void *arg, int peer);  /* in to */
-    const void *arg;
-};
-enum attn_status attn_all_to_all(struct attn_transport *t, int tag, const struct attn_a2a *x,
-                                 struct attn_error *err);
 
 #endif

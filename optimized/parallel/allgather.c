@@ -1,0 +1,81 @@
+/* allgather: every rank gets all keys and values, and computes its own queries.
+ *
+ *      [B, G, L/P, d]  --all-gather-->  [B, G, L, d]  --attention of L/P queries-->  [B, H, L/P, dv]
+ *
+ * Backward: the same gather; dK, dV of all keys are partial sums on every rank, and a
+ * reduce-scatter adds them at home.  stride=S gathers S kv heads at a time, one portion after the
+ * other, which bounds the memory that grows with L (Llama 3 trains so; "heads_k_stride" in
+ * ring-flash-attention).  order= is that of queries and keys at home; keys are gathered in the
+ * order of the sequence.
+ *
+ * Memory   K, V of all tokens of a portion; backward dK, dV of them too, and while they are added
+ *          what the other ranks have of the rank's own tokens.
+ * Sent     forward: the rank's K,V, P-1 times; backward the same, and dK,dV of all tokens of the
+ *          others: as much as a ring, in P-1 messages a tensor and portion, none behind arithmetic.
+ * Caveats  No bias tensor, as in ring.
+ * Source   Llama Team 2024, section 3.3.2; zhuzilin/ring-flash-attention (llama3_flash_attn).
+ */
+#include "optimized/integers.h"
+#include "optimized/parallel/schedule.h"
+#include "ref/problem.h"
+
+enum { OPTION_ORDER = ATTN_PARALLEL_OPTIONS, OPTION_STRIDE };
+
+static const struct attn_option options_of[] = {
+    ATTN_OPTION_OF_RANKS,
+    ATTN_OPTION_OF_LOCAL,
+    ATTN_OPTION_OF_SIZES,
+    [OPTION_ORDER] = ATTN_OPTION_OF_ORDER,
+    [OPTION_STRIDE] = {"stride", 0, 0, 4096, NULL, "kv heads that are gathered at a time; 0: all"},
+    {0}};
+
+static struct attn_layout home(const struct attn_options *options)
+{
+    int ranks = attn_parallel_ranks(options);
+    return (struct attn_layout){.ranks = ranks,
+                                .order = (enum attn_order)options->value[OPTION_ORDER],
+                                .tokens = {ranks, 1}};
+}
+
+static struct attn_layout work(const struct attn_options *options)
+{
+    struct attn_layout layout = home(options);
+    layout.all_keys = 1;
+    return layout;
+}
+
+static int64_t stride(const struct attn_options *options)
+{
+    return options->value[OPTION_STRIDE];
+}
+
+static struct attn_sent sent(const struct attn_problem *p, const struct attn_options *options,
+                             enum attn_pass pass, int rank)
+{
+    struct attn_layout layout = home(options);
+    int64_t mine = attn_layout_box(&layout, p, 1, rank).tokens, done = 0;
+    struct attn_sent sent = {0, 0};
+    while (done < p->kv_heads) {
+        int64_t heads =
+            stride(options) > 0 ? less(stride(options), p->kv_heads - done) : p->kv_heads;
+        done += heads;
+        for (int r = 0; r < layout.ranks; r++) {
+            int64_t theirs = attn_layout_box(&layout, p, 1, r).tokens;
+            if (r == rank)
+                continue;
+            attn_sent_add(&sent, p->batch * heads * mine * attn_row_bytes(p, ATTN_TAG_K));
+            attn_sent_add(&sent, p->batch * heads * mine * attn_row_bytes(p, ATTN_TAG_V));
+            if (pass == ATTN_FORWARD)
+                continue;
+            attn_sent_add(&sent, p->batch * heads * theirs * attn_sum_row_bytes(p, ATTN_TAG_DK));
+            attn_sent_add(&sent, p->batch * heads * theirs * attn_sum_row_bytes(p, ATTN_TAG_DV));
+        }
+    }
+    return sent;
+}
+
+static const struct attn_scheme allgather = {
+    .name = "allgather", .home = home, .work = work, .kv_heads_at_once = stride, .sent = sent};
+
+ATTN_SCHEME(allgather, allgather, options_of,
+            "every rank gets all keys and values, some heads at a time, for its own queries")

@@ -1,0 +1,65 @@
+/* heads: tensor parallelism, as a measure for the others.  Every rank has all tokens of some heads,
+ * and attention needs no exchange at all; what is exchanged is outside it (the output projection of
+ * a layer).  A rank's inputs and outputs are 1/P of the whole, like those of a shard of the
+ * sequence, but in the rest of a network every rank holds all tokens.
+ *
+ * A kv head that several ranks read belongs to the first of them; it is sent to the others, and the
+ * gradients of these copies are added there.
+ *
+ * Memory   what the local implementation takes for L tokens of H/P heads, and copies of kv heads.
+ * Sent     nothing, unless kv heads are shared: then K,V of them, backward dK,dV too.
+ * Caveats  Ranks beyond the number of heads have nothing to compute.
+ * Source   Shoeybi et al. 2019 (Megatron-LM).
+ */
+#include "optimized/integers.h"
+#include "optimized/parallel/schedule.h"
+#include "ref/problem.h"
+
+static const struct attn_option options_of[] = {
+    ATTN_OPTION_OF_RANKS, ATTN_OPTION_OF_LOCAL, ATTN_OPTION_OF_SIZES, {0}};
+
+static struct attn_layout work(const struct attn_options *options)
+{
+    int ranks = attn_parallel_ranks(options);
+    return (struct attn_layout){.ranks = ranks, .heads = {ranks, 1}};
+}
+
+static struct attn_layout home(const struct attn_options *options)
+{
+    struct attn_layout layout = work(options);
+    layout.kv_owners = 1;
+    return layout;
+}
+
+static int64_t shared(const struct attn_tokens *a, const struct attn_tokens *b)
+{
+    return greater(less(a->first + a->n, b->first + b->n) - greater(a->first, b->first), 0);
+}
+
+static struct attn_sent sent(const struct attn_problem *p, const struct attn_options *options,
+                             enum attn_pass pass, int rank)
+{
+    struct attn_layout owned = home(options), read = work(options);
+    struct attn_tokens mine = attn_layout_box(&owned, p, 1, rank).heads;
+    struct attn_tokens here = attn_layout_box(&read, p, 1, rank).heads;
+    struct attn_sent sent = {0, 0};
+    for (int r = 0; r < owned.ranks; r++) {
+        struct attn_tokens theirs = attn_layout_box(&owned, p, 1, r).heads;
+        struct attn_tokens there = attn_layout_box(&read, p, 1, r).heads;
+        int64_t out = p->batch * p->n_key * shared(&mine, &there);
+        int64_t back = p->batch * p->n_key * shared(&here, &theirs);
+        if (r == rank)
+            continue;
+        attn_sent_add(&sent, out * attn_row_bytes(p, ATTN_TAG_K));
+        attn_sent_add(&sent, out * attn_row_bytes(p, ATTN_TAG_V));
+        if (pass == ATTN_FORWARD)
+            continue;
+        attn_sent_add(&sent, back * attn_sum_row_bytes(p, ATTN_TAG_DK));
+        attn_sent_add(&sent, back * attn_sum_row_bytes(p, ATTN_TAG_DV));
+    }
+    return sent;
+}
+
+static const struct attn_scheme heads = {.name = "heads", .home = home, .work = work, .sent = sent};
+
+ATTN_SCHEME(heads, heads, options_of, "tensor parallel: all tokens of some heads on each rank")

@@ -1,0 +1,83 @@
+/* Who has what: which batches, heads and tokens of a tensor a rank has, in constant memory.
+ *
+ * Ranks form a mesh.  Each axis of a tensor may be dealt out along one axis of the mesh, or every
+ * rank has all of it.  Tokens are dealt out in an order:
+ *
+ *      contiguous   place r has the r-th of P runs                          0 0 0 1 1 1 2 2 2 3 3 3
+ *      striped      place r has tokens r, r+P, r+2P, ...                    0 1 2 3 0 1 2 3 0 1 2 3
+ *      zigzag       place r has runs r and 2P-1-r of 2P: two stretches      0 1 2 3 3 2 1 0 (runs)
+ *
+ * Any n will do: the sizes of runs differ by one at most, the longer ones come first, and where
+ * n is less than P (2P) some are empty.  Under a causal mask the last rank of a contiguous layout
+ * works P times as long as the first; the other two share the pairs out.  What a place has, its
+ * stretches one behind the other, may be cut into runs once more, for the ranks that share a place.
+ *
+ * Heads are dealt out in runs, and kv heads with the heads that read them: one that several ranks
+ * read is there several times, unless the layout says that it has an owner, the first of them.
+ *
+ * Source: Brandon et al. 2023 (striped), zhuzilin/ring-flash-attention (zigzag), Fang & Zhao 2024
+ * (a mesh of heads and tokens).
+ */
+#ifndef OPTIMIZED_PARALLEL_LAYOUT_H
+#define OPTIMIZED_PARALLEL_LAYOUT_H
+
+#include "ref/attn.h"
+#include "ref/mask/mask.h"
+
+enum attn_order { ATTN_CONTIGUOUS, ATTN_STRIPED, ATTN_ZIGZAG };
+enum { ATTN_MAX_STRETCHES = 2 };
+
+/* An axis of the mesh: rank r has place r / stride % parts on it.  parts 0: nothing is dealt out
+ * along it. */
+struct attn_axis {
+    int parts, stride;
+};
+
+struct attn_layout {
+    int ranks;
+    enum attn_order order;
+    struct attn_axis tokens, runs, heads, batches;
+    int all_keys;  /* keys and values are not dealt out by tokens: a rank has all of them */
+    int kv_owners; /* a kv head that several ranks read belongs to the first of them */
+};
+
+static inline int attn_axis_parts(const struct attn_axis *axis)
+{
+    return axis->parts > 0 ? axis->parts : 1;
+}
+
+static inline int attn_axis_place(const struct attn_axis *axis, int rank)
+{
+    return axis->parts > 0 ? rank / axis->stride % axis->parts : 0;
+}
+
+/* What a rank has of a tensor: these batches, heads (kv heads of a tensor of keys) and tokens.  In
+ * memory it is [batches, heads, tokens, width], stretch after stretch. */
+struct attn_box {
+    struct attn_tokens batches, heads, stretch[ATTN_MAX_STRETCHES];
+    int stretches;
+    int64_t tokens;
+};
+struct attn_box attn_layout_box(const struct attn_layout *layout, const struct attn_problem *whole,
+                                int is_of_keys, int rank);
+
+/* Run r of n in `parts` runs. */
+struct attn_tokens attn_run_of(int64_t n, int64_t parts, int64_t r);
+
+/* The kv heads that a run of heads reads. */
+struct attn_tokens attn_kv_heads(const struct attn_problem *p, const struct attn_tokens *heads);
+
+int attn_layout_stretches(const struct attn_layout *layout, int is_of_keys); /* at most */
+
+/* Both layouts give every rank the same of such a tensor. */
+int attn_layout_same(const struct attn_layout *a, const struct attn_layout *b,
+                     const struct attn_problem *whole, int is_of_keys);
+
+/* Whether several ranks have the same element of a tensor of keys. */
+int attn_layout_copies(const struct attn_layout *layout, const struct attn_problem *whole);
+
+/* The tokens and the longest stretch of the rank that has most of them. */
+int64_t attn_layout_most(const struct attn_layout *layout, const struct attn_problem *whole,
+                         int is_of_keys);
+
+#endif

@@ -1,0 +1,125 @@
+/* lightseq: who would idle under a causal mask helps.  Blocks are contiguous; rank r multiplies its
+ * own, and at distance t = 1, 2, ... sends to rank r + t what it needs:
+ *
+ *      t <= P/2, r + t < P      K,V of r to r+t, whose queries see them; backward dK,dV come back
+ *      t <  P/2, r + t >= P     the queries of r to r+t-P, which sees nothing more itself and has
+ *                               keys that r needs; O,LSE (backward dQ) come back and are merged
+ *
+ *      t         rank 0    rank 1    rank 2    rank 3         P = 4: (queries, keys) multiplied
+ *      0         0,0       1,1       2,2       3,3
+ *      1         3,0       1,0       2,1       3,2            rank 0 helps rank 3
+ *      2         .         .         2,0       3,1
+ *
+ * so that P/2 + 1 stops do what takes a contiguous ring P.  K,V come from their owner and are not
+ * passed on.  Blocks above the diagonal, which a causal mask hides, are multiplied like the first
+ * kind, at distances up to P-1, where the mask shows something of them: any mask works, only causal
+ * ones are balanced.
+ *
+ * Memory   one block of K,V besides the own, one of q (backward q, dO, LSE, D), one partial (O, LSE)
+ *          or dQ; backward two of dK,dV.
+ * Sent     causal, in blocks: P(P-1) units over all ranks, two for K,V, two for q and O.
+ * Caveats  No bias tensor, as in ring.
+ * Source   Li et al. 2023 (LightSeq / DistFlashAttn).
+ */
+#include "optimized/integers.h"
+#include "optimized/parallel/schedule.h"
+#include "optimized/parallel/work.h"
+#include "ref/problem.h"
+
+static const struct attn_option options_of[] = {
+    ATTN_OPTION_OF_RANKS, ATTN_OPTION_OF_LOCAL, ATTN_OPTION_OF_SIZES, {0}};
+
+static struct attn_layout layout(const struct attn_options *options)
+{
+    int ranks = attn_parallel_ranks(options);
+    return (struct attn_layout){.ranks = ranks, .tokens = {ranks, 1}};
+}
+
+/* Who multiplies these two blocks, if they are not of one rank: the rank of the keys, as a helper;
+ * or the rank of the queries; or nobody, because nothing is visible. */
+enum who { HELPER, OWNER, NOBODY };
+
+static enum who multiplies(const struct attn_problem *whole, const struct attn_options *options,
+                           int query, int key)
+{
+    struct attn_layout blocks = layout(options);
+    if (query > key)
+        return 2 * (query - key) > blocks.ranks ? HELPER : OWNER;
+    return attn_blocks_hidden(whole, &blocks, query, key) ? NOBODY : OWNER;
+}
+
+/* Two for each distance: keys travel, then queries. */
+static int stops(const struct attn_options *options)
+{
+    return 2 * attn_parallel_ranks(options) - 1;
+}
+
+static struct attn_stop stop(const struct attn_problem *whole, const struct attn_options *options,
+                             int rank, int n)
+{
+    int ranks = attn_parallel_ranks(options), t = (n + 1) / 2;
+    int after = (rank + t) % ranks, before = (rank - t + ranks) % ranks;
+    struct attn_stop stop = {ATTN_NOTHING_TRAVELS, -1, -1, -1, -1};
+    if (n % 2 == 1) {
+        stop.travels = ATTN_KEYS_TRAVEL;
+        if (multiplies(whole, options, after, rank) == OWNER)
+            stop.to = after;
+        if (multiplies(whole, options, rank, before) == OWNER)
+            stop.from = before, stop.query = rank, stop.key = before;
+    } else {
+        stop.travels = ATTN_QUERIES_TRAVEL;
+        if (multiplies(whole, options, rank, after) == HELPER)
+            stop.to = after;
+        if (multiplies(whole, options, before, rank) == HELPER)
+            stop.from = before, stop.query = before, stop.key = rank;
+    }
+    return stop;
+}
+
+/* Written by pairs of blocks, each of which somebody multiplies; tensors of a block travel in a
+ * message each, empty ones too. */
+static struct attn_sent sent(const struct attn_problem *p, const struct attn_options *options,
+                             enum attn_pass pass, int rank)
+{
+    struct attn_layout blocks = layout(options);
+    int back = pass == ATTN_BACKWARD;
+    int64_t rows = p->batch * p->heads, keys = p->batch * p->kv_heads;
+    int64_t lse = attn_row_bytes(p, ATTN_TAG_LSE);
+    int64_t q =
+        attn_row_bytes(p, ATTN_TAG_Q) + (back ? attn_row_bytes(p, ATTN_TAG_DO) + 2 * lse : 0);
+    int64_t result =
+        back ? attn_sum_row_bytes(p, ATTN_TAG_DQ) : attn_sum_row_bytes(p, ATTN_TAG_O) + lse;
+    int64_t kv = attn_row_bytes(p, ATTN_TAG_K) + attn_row_bytes(p, ATTN_TAG_V);
+    int64_t dkv = attn_sum_row_bytes(p, ATTN_TAG_DK) + attn_sum_row_bytes(p, ATTN_TAG_DV);
+    int64_t my_rows = rows * attn_layout_box(&blocks, p, 0, rank).tokens;
+    int64_t my_keys = keys * attn_layout_box(&blocks, p, 1, rank).tokens;
+    struct attn_sent sent = {0, 0};
+    for (int r = 0; r < blocks.ranks; r++) {
+        if (r == rank)
+            continue;
+        enum who of_my_keys = multiplies(p, options, r, rank);
+        enum who of_my_queries = multiplies(p, options, rank, r);
+        int64_t its_rows = rows * attn_layout_box(&blocks, p, 0, r).tokens;
+        int64_t its_keys = keys * attn_layout_box(&blocks, p, 1, r).tokens;
+        if (of_my_keys == OWNER) /* K, V go there */
+            sent.bytes += my_keys * kv, sent.messages += 2;
+        if (of_my_keys == HELPER) /* its queries were here */
+            sent.bytes += its_rows * result, sent.messages += back ? 1 : 2;
+        if (of_my_queries == HELPER)
+            sent.bytes += my_rows * q, sent.messages += back ? 4 : 1;
+        if (of_my_queries == OWNER && back) /* its keys were here */
+            sent.bytes += its_keys * dkv, sent.messages += 2;
+    }
+    return sent;
+}
+
+static const struct attn_scheme lightseq = {.name = "lightseq",
+                                            .home = layout,
+                                            .work = layout,
+                                            .stops = stops,
+                                            .stop = stop,
+                                            .queries_travel = 1,
+                                            .sent = sent};
+
+ATTN_SCHEME(lightseq, lightseq, options_of,
+            "a causal ring in half the stops: ranks that would idle get queries")

@@ -1,0 +1,244 @@
+/* See move.h. */
+#include "optimized/parallel/move.h"
+
+#include "optimized/integers.h"
+#include "optimized/parallel/rows.h"
+
+struct attn_box attn_end_box(const struct attn_end *end, const struct attn_problem *whole,
+                             enum attn_tag_kind kind, int rank)
+{
+    struct attn_box box = attn_layout_box(end->layout, whole, attn_tag_is_of_keys(kind), rank);
+    if (end->is_cut && attn_tag_is_of_keys(kind)) {
+        int64_t first = greater(box.heads.first, end->heads.first);
+        int64_t last = less(box.heads.first + box.heads.n, end->heads.first + end->heads.n);
+        box.heads = attn_tokens_between(first, last);
+    }
+    return box;
+}
+
+/* ---- where two boxes meet -------------------------------------------------------------------- */
+
+/* Tokens that both stretches have, numbered in each.  Their steps are equal, or one of them is 1:
+ * layouts give no others. */
+struct meeting {
+    struct attn_tokens in_a, in_b; /* n is the same */
+};
+
+static struct meeting meet(const struct attn_tokens *a, const struct attn_tokens *b)
+{
+    int64_t i0 = attn_tokens_below(a, b->first);
+    int64_t last = b->n > 0 ? b->first + (b->n - 1) * b->step : b->first - 1;
+    int64_t i1 = attn_tokens_below(a, last + 1);
+    if (a->step < b->step) {
+        struct meeting turned = meet(b, a);
+        return (struct meeting){turned.in_b, turned.in_a};
+    }
+    int64_t token = a->first + i0 * a->step - b->first; /* after b's first */
+    if (i0 >= i1 || token % b->step != 0)
+        return (struct meeting){{0, 1, 0}, {0, 1, 0}};
+    return (struct meeting){{i0, 1, i1 - i0}, {token / b->step, a->step / b->step, i1 - i0}};
+}
+
+enum { MEETINGS = ATTN_MAX_STRETCHES * ATTN_MAX_STRETCHES };
+
+/* These batches, heads and rows of a rank's box, in its memory. */
+static struct attn_piece piece_of(const struct attn_box *box, const struct attn_tokens *batches,
+                                  const struct attn_tokens *heads, const struct attn_tokens *rows,
+                                  int64_t row)
+{
+    int64_t head = box->tokens * row, batch = box->heads.n * head;
+    return (struct attn_piece){.offset = (batches->first - box->batches.first) * batch +
+                                         (heads->first - box->heads.first) * head +
+                                         rows->first * row,
+                               .extent = {batches->n, heads->n, rows->n},
+                               .stride = {batch, head, rows->step * row},
+                               .row = row};
+}
+
+static struct attn_tokens common(const struct attn_tokens *a, const struct attn_tokens *b)
+{
+    return attn_tokens_between(greater(a->first, b->first), less(a->first + a->n, b->first + b->n));
+}
+
+static int64_t row_bytes(const struct attn_move *m)
+{
+    return attn_tag_width(m->kind, m->whole) * (int64_t)attn_dtype_size(m->dtype);
+}
+
+/* What rank p's box of `from` and rank q's box of `to` have in common, as pieces of p's memory and
+ * of q's; how many. */
+static int meet_boxes(const struct attn_move *m, int p, int q, struct attn_piece *in_from,
+                      struct attn_piece *in_to)
+{
+    struct attn_box a = attn_end_box(&m->from, m->whole, m->kind, p);
+    struct attn_box b = attn_end_box(&m->to, m->whole, m->kind, q);
+    struct attn_tokens batches = common(&a.batches, &b.batches), heads = common(&a.heads, &b.heads);
+    int64_t row = row_bytes(m), at_a = 0;
+    int n = 0;
+    for (int s = 0; s < a.stretches && batches.n * heads.n * row > 0; at_a += a.stretch[s++].n) {
+        int64_t at_b = 0;
+        for (int t = 0; t < b.stretches; at_b += b.stretch[t++].n) {
+            struct meeting x = meet(&a.stretch[s], &b.stretch[t]);
+            if (x.in_a.n == 0)
+                continue;
+            x.in_a.first += at_a;
+            x.in_b.first += at_b;
+            in_from[n] = piece_of(&a, &batches, &heads, &x.in_a, row);
+            in_to[n++] = piece_of(&b, &batches, &heads, &x.in_b, row);
+        }
+    }
+    return n;
+}
+
+/* ---- the exchange ---------------------------------------------------------------------------- */
+
+/* The messages to and from one rank. */
+struct pair {
+    struct attn_piece out[MEETINGS], in[MEETINGS];
+};
+
+/* A list of sends, one of receives, and the pieces of each pair of them. */
+struct lists {
+    struct attn_send *send;
+    struct attn_receive *receive;
+    struct pair *pair;
+};
+
+struct attn_buffer attn_move_lists(const struct attn_layout *from, const struct attn_layout *to)
+{
+    int64_t size =
+        (int64_t)(sizeof(struct attn_send) + sizeof(struct attn_receive) + sizeof(struct pair));
+    (void)to;
+    return attn_buffer_of("messages", from->ranks, 1, size);
+}
+
+static struct lists lists_in(void *data, int ranks)
+{
+    struct lists x = {.pair = data};
+    x.send = (struct attn_send *)(void *)(x.pair + ranks);
+    x.receive = (struct attn_receive *)(void *)(x.send + ranks);
+    return x;
+}
+
+/* Send what meets; receive it where it belongs, or, where copies are to be summed, one rank's
+ * behind the other's.  A rank's own does not travel. */
+static enum attn_status exchange(const struct attn_move *m, struct attn_transport *t, void *memory,
+                                 char *copies, struct attn_error *err)
+{
+    struct lists x = lists_in(memory, t->size);
+    struct attn_piece mine[MEETINGS];
+    int sends = 0, receives = 0;
+    int64_t used = 0; /* of the copies */
+    for (int r = 0; r < t->size; r++) {
+        if (r == t->rank)
+            continue;
+        int tag = attn_tag(m->kind, m->step);
+        int out = meet_boxes(m, t->rank, r, x.pair[r].out, mine);
+        int in = meet_boxes(m, r, t->rank, mine, x.pair[r].in);
+        if (out > 0)
+            x.send[sends++] = (struct attn_send){
+                .peer = r, .tag = tag, .data = m->from.data, .piece = x.pair[r].out, .pieces = out};
+        for (int n = 0; n < in && copies != NULL; n++) {
+            x.pair[r].in[n] = attn_piece_packed(&x.pair[r].in[n], used);
+            used += attn_piece_bytes(&x.pair[r].in[n]);
+        }
+        if (in > 0)
+            x.receive[receives++] =
+                (struct attn_receive){.peer = r,
+                                      .tag = tag,
+                                      .data = copies != NULL ? copies : m->to.data,
+                                      .piece = x.pair[r].in,
+                                      .pieces = in};
+    }
+    return attn_exchange(t, x.send, sends, x.receive, receives, err);
+}
+
+enum attn_status attn_move(const struct attn_move *move, struct attn_transport *t, void *lists,
+                           struct attn_error *err)
+{
+    struct attn_piece from[MEETINGS], to[MEETINGS];
+    int own = meet_boxes(move, t->rank, t->rank, from, to);
+    for (int n = 0; n < own; n++)
+        attn_piece_copy(move->to.data, &to[n], move->from.data, &from[n]);
+    return exchange(move, t, lists, NULL, err);
+}
+
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+/* Bytes that rank p has of rank q's box. */
+static int64_t bytes_met(const struct attn_move *move, int p, int q)
+{
+    struct attn_piece from[MEETINGS], to[MEETINGS];
+    int64_t bytes = 0;
+    for (int n = meet_boxes(move, p, q, from, to); n > 0; n--)
+        bytes += attn_piece_bytes(&to[n - 1]);
+    return bytes;
+}
+
+struct attn_buffer attn_move_copies(const struct attn_move *move, int rank)
+{
+    int64_t bytes = 0;
+    for (int r = 0; r < move->from.layout->ranks; r++)
+        bytes += r == rank ? 0 : bytes_met(move, r, rank);
+    return attn_buffer_of("copies", 1, bytes, 1);
+}
+
+/* A piece as a tensor [., ., ., width]. */
+static struct attn_view view_of(void *data, const struct attn_piece *piece, enum attn_dtype dtype)
+{
+    int64_t size = (int64_t)attn_dtype_size(dtype);
+    return (struct attn_view){
+        (char *)data + piece->offset,
+        dtype,
+        {piece->stride[0] / size, piece->stride[1] / size, piece->stride[2] / size, 1}};
+}
+
+static struct attn_rows rows_of(const struct attn_piece *piece, enum attn_dtype dtype)
+{
+    return (struct attn_rows){piece->extent[0], piece->extent[1], piece->extent[2],
+                              piece->row / (int64_t)attn_dtype_size(dtype)};
+}
+
+/* The heads that are brought, of all that the rank has at home, are 0. */
+static void clear(const struct attn_move *move, int rank)
+{
+    struct attn_box box = attn_end_box(&move->to, move->whole, move->kind, rank);
+    struct attn_tokens heads =
+        move->from.is_cut ? common(&box.heads, &move->from.heads) : box.heads;
+    struct attn_tokens rows = {0, 1, box.tokens};
+    struct attn_piece piece = piece_of(&box, &box.batches, &heads, &rows, row_bytes(move));
+    struct attn_rows n = rows_of(&piece, move->dtype);
+    struct attn_view view = view_of(move->to.data, &piece, move->dtype);
+    attn_rows_clear(&n, &view);
+}
+
+/* What of rank r's is this rank's, from where the rank itself has it or from the copies. */
+static int64_t add_from(const struct attn_move *move, int r, int rank, char *copies)
+{
+    struct attn_piece from[MEETINGS], to[MEETINGS];
+    int n = meet_boxes(move, r, rank, from, to);
+    int64_t bytes = 0;
+    for (int i = 0; i < n; i++) {
+        struct attn_piece packed = attn_piece_packed(&to[i], bytes);
+        struct attn_rows rows = rows_of(&to[i], move->dtype);
+        struct attn_view sum = view_of(move->to.data, &to[i], move->dtype);
+        struct attn_view part = r == rank ? view_of(move->from.data, &from[i], move->dtype)
+                                          : view_of(copies, &packed, move->dtype);
+        attn_rows_add(&rows, &sum, &part);
+        bytes += r == rank ? 0 : attn_piece_bytes(&packed);
+    }
+    return bytes;
+}
+
+enum attn_status attn_move_sum(const struct attn_move *move, struct attn_transport *t, void *lists,
+                               void *copies, struct attn_error *err)
+{
+    char *at = copies;
+    enum attn_status status = exchange(move, t, lists, copies, err);
+    if (status != ATTN_OK)
+        return status;
+    clear(move, t->rank);
+    for (int r = 0; r < t->size; r++)
+        at += add_from(move, r, t->rank, at);
+    return ATTN_OK;
+}

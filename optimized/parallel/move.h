@@ -1,0 +1,54 @@
+/* Taking a tensor from one layout to another: all-to-all, all-gather, reduce-scatter.
+ *
+ * What goes from rank p to rank q is where p's box of the one layout meets q's box of the other.
+ * An element that several ranks are to have is sent to each (all-gather; kv heads that several
+ * ranks read).  On the way back, what several ranks have is a partial sum in each: the owner gets
+ * all of them and adds them up, in the order of the ranks (reduce-scatter).  So every move has its
+ * adjoint, and that is all of Ulysses, of all-gather and of tensor parallelism.
+ *
+ * A pair of ranks exchanges at most one message; there is none where boxes do not meet.
+ */
+#ifndef OPTIMIZED_PARALLEL_MOVE_H
+#define OPTIMIZED_PARALLEL_MOVE_H
+
+#include "optimized/parallel/layout.h"
+#include "optimized/parallel/transport.h"
+#include "ref/buffers.h"
+
+/* A tensor as one rank holds it: data is the rank's box of the layout, of which, if is_cut, only
+ * the kv heads of `heads` are there (a tensor of keys that is brought a few heads at a time). */
+struct attn_end {
+    const struct attn_layout *layout;
+    void *data;
+    int is_cut;
+    struct attn_tokens heads;
+};
+
+struct attn_move {
+    const struct attn_problem *whole;
+    enum attn_tag_kind kind;
+    enum attn_dtype dtype; /* of both ends */
+    int step;              /* of the tag */
+    struct attn_end from, to;
+};
+
+/* What a rank has at an end. */
+struct attn_box attn_end_box(const struct attn_end *end, const struct attn_problem *whole,
+                             enum attn_tag_kind kind, int rank);
+
+/* The lists of messages of a move, for so many ranks: a buffer of the caller's, for any move
+ * between these layouts. */
+struct attn_buffer attn_move_lists(const struct attn_layout *from, const struct attn_layout *to);
+
+/* What several ranks bring home: room for all of it. */
+struct attn_buffer attn_move_copies(const struct attn_move *move, int rank);
+
+/* Every element has one source. */
+enum attn_status attn_move(const struct attn_move *move, struct attn_transport *t, void *lists,
+                           struct attn_error *err);
+
+/* The adjoint of a move with copies: sums what comes.  copies: a buffer of attn_move_copies. */
+enum attn_status attn_move_sum(const struct attn_move *move, struct attn_transport *t, void *lists,
+                               void *copies, struct attn_error *err);
+
+#endif

@@ -1,0 +1,385 @@
+/* What sequence-parallel schemes accept, and what they cost one rank.  See scheme.h. */
+#include <stdio.h>
+#include <string.h>
+
+#include "optimized/integers.h"
+#include "optimized/parallel/rank.h"
+#include "optimized/parallel/work.h"
+#include "ref/problem.h"
+
+/* ---- sizes=strict ---------------------------------------------------------------------------- */
+
+/* An extent, and what must divide it. */
+struct divisible {
+    const char *name;
+    int64_t value, by;
+};
+
+static int divides_all(int64_t ranks, int64_t of, const struct divisible *x, int n)
+{
+    for (int e = 0; e < n; e++)
+        if (x[e].by == of && x[e].value % ranks != 0)
+            return 0;
+    return 1;
+}
+
+static void list_extents(const struct divisible *x, int n, int64_t of, char *text, size_t size)
+{
+    int count = 0, named = 0;
+    for (int e = 0; e < n; e++)
+        count += x[e].by == of;
+    for (int e = 0; e < n; e++)
+        if (x[e].by == of) {
+            size_t used = strlen(text);
+            named++;
+            snprintf(text + used, size - used, "%s%s %lld",
+                     named == 1       ? ""
+                     : named == count ? " and "
+                                      : ", ",
+                     x[e].name, (long long)x[e].value);
+        }
+}
+
+/* The numbers that do divide them, of those that an option may have. */
+static void list_divisors(const struct divisible *x, int n, int64_t of, char *text, size_t size)
+{
+    for (int64_t r = 1; r <= ATTN_MAX_RANKS && strlen(text) + 12 < size; r++)
+        if (divides_all(r, of, x, n)) {
+            size_t used = strlen(text);
+            snprintf(text + used, size - used, "%s%lld", r > 1 ? ", " : "", (long long)r);
+        }
+}
+
+static enum attn_status check_strict(const struct attn_scheme *scheme, const struct attn_problem *p,
+                                     const struct attn_options *options, struct attn_error *err)
+{
+    struct attn_layout home = scheme->home(options), work = scheme->work(options);
+    int64_t places = (int64_t)attn_axis_parts(&home.tokens) * attn_axis_parts(&home.runs);
+    int64_t members = attn_axis_parts(&work.heads), batches = attn_axis_parts(&home.batches);
+    const struct divisible x[] = {{"heads", p->heads, members},
+                                  {"kv heads", p->kv_heads, members},
+                                  {"queries", p->n_query, places},
+                                  {"keys", p->n_key, places},
+                                  {"batches", p->batch, batches}};
+    enum { EXTENTS = sizeof x / sizeof *x };
+    for (int e = 0; e < EXTENTS && options->value[ATTN_OPTION_SIZES] != 0; e++) {
+        char needs[200] = "", works[200] = "";
+        if (x[e].by == 1 || x[e].value % x[e].by == 0)
+            continue;
+        list_extents(x, EXTENTS, x[e].by, needs, sizeof needs);
+        list_divisors(x, EXTENTS, x[e].by, works, sizeof works);
+        return attn_fail(err, ATTN_ENOTSUP,
+                         "%s:ranks=%d,sizes=strict needs ranks that divide %s: %s, or sizes=uneven",
+                         scheme->name, home.ranks, needs, works);
+    }
+    return ATTN_OK;
+}
+
+/* ---- what the local implementation must be able to do ---------------------------------------- */
+
+static enum attn_status check_claims(const struct attn_scheme *scheme,
+                                     const struct attn_options *options, unsigned caps,
+                                     struct attn_error *err)
+{
+    const struct attn_impl *local = attn_rank_local(options);
+    unsigned missing = caps & ~local->caps;
+    if (missing == 0)
+        return ATTN_OK;
+    return attn_fail(err, ATTN_ENOTSUP,
+                     "%s:local=%s does not claim '%s', which this needs: local=tiled-textbook "
+                     "would work",
+                     scheme->name, local->name,
+                     attn_cap_name((enum attn_cap)(missing & (0u - missing))));
+}
+
+/* -D goes to the local implementation as dLSE, and O as one row with strides 0. */
+static enum attn_status check_backward(const struct attn_scheme *scheme,
+                                       const struct attn_options *options, struct attn_error *err)
+{
+    return check_claims(scheme, options, ATTN_CAP_BACKWARD | ATTN_CAP_DLSE | ATTN_CAP_STRIDES, err);
+}
+
+static enum attn_status check_piece(const struct attn_scheme *scheme, const struct attn_problem *p,
+                                    const struct attn_options *options, struct attn_error *err)
+{
+    const struct attn_impl *local = attn_rank_local(options);
+    const struct attn_options preset = attn_rank_local_options(options);
+    enum attn_status status =
+        check_claims(scheme, options, attn_problem_needs(p) | ATTN_CAP_HARD, err);
+    return status == ATTN_OK && local->accepts != NULL ? local->accepts(p, &preset, err) : status;
+}
+
+/* The shortest and the longest stretch of all ranks. */
+static void range_of(const struct attn_layout *layout, const struct attn_problem *p, int is_of_keys,
+                     int64_t range[2])
+{
+    range[0] = INT64_MAX;
+    range[1] = 0;
+    for (int r = 0; r < layout->ranks; r++) {
+        struct attn_box box = attn_layout_box(layout, p, is_of_keys, r);
+        for (int s = 0; s < box.stretches; s++) {
+            range[0] = less(range[0], box.stretch[s].n);
+            range[1] = greater(range[1], box.stretch[s].n);
+        }
+    }
+}
+
+/* Pieces with these heads: all that capabilities look at are extents, and those of stretches differ
+ * by one at most. */
+static enum attn_status check_heads(const struct attn_scheme *scheme, const struct attn_product *x,
+                                    const int64_t queries[2], const int64_t keys[2],
+                                    const struct attn_options *options, struct attn_error *err)
+{
+    enum attn_status status = ATTN_OK;
+    for (int n = 0; n < 4 && status == ATTN_OK; n++) {
+        struct attn_problem part = x->part;
+        part.n_query = queries[n / 2];
+        part.n_key = keys[n % 2];
+        status = check_piece(scheme, &part, options, err);
+    }
+    return status;
+}
+
+enum attn_status attn_parallel_accepts(const struct attn_scheme *scheme,
+                                       const struct attn_problem *p,
+                                       const struct attn_options *options, struct attn_error *err)
+{
+    const struct attn_impl *local = attn_rank_local(options);
+    struct attn_layout work = scheme->work(options);
+    int64_t queries[2], keys[2], seen[2] = {-1, -1};
+    if (local->ranks != NULL)
+        return attn_fail(err, ATTN_ENOTSUP,
+                         "%s:local=%s is parallel itself: a rank runs alone, so a single-process "
+                         "implementation such as tiled would work",
+                         scheme->name, local->name);
+    enum attn_status status = scheme->accepts != NULL ? scheme->accepts(p, options, err) : ATTN_OK;
+    if (status == ATTN_OK)
+        status = check_strict(scheme, p, options, err);
+    if (status == ATTN_OK && attn_layout_stretches(&work, 0) > 1) /* parts of a shard */
+        status = check_claims(scheme, options, ATTN_CAP_STRIDES, err);
+    if (status != ATTN_OK)
+        return status;
+    range_of(&work, p, 0, queries);
+    range_of(&work, p, 1, keys);
+    for (int r = 0; r < work.ranks && status == ATTN_OK; r++) {
+        struct attn_work w = attn_work_of(scheme, p, options, ATTN_FORWARD, r);
+        struct attn_box box = attn_work_box(&w, 0, r);
+        for (int call = 0; call < ATTN_CALLS && status == ATTN_OK; call++) {
+            struct attn_product x = attn_work_product(&w, call, 0, 0);
+            if (x.heads.n == 0 || (x.heads.n == seen[0] && x.kv_heads.n == seen[1]))
+                continue;
+            seen[0] = x.heads.n;
+            seen[1] = x.kv_heads.n;
+            if (x.heads.n < box.heads.n) /* a part of the rank's heads */
+                status = check_claims(scheme, options, ATTN_CAP_STRIDES, err);
+            if (status == ATTN_OK)
+                status = check_heads(scheme, &x, queries, keys, options, err);
+        }
+    }
+    return status;
+}
+
+/* ---- what bounds ask ------------------------------------------------------------------------- */
+
+typedef int64_t count_of(const struct attn_problem *p, const struct attn_options *options);
+
+/* The largest count of all products; 0 where the local implementation counts none. */
+static int64_t most(const struct attn_scheme *scheme, const struct attn_problem *p,
+                    const struct attn_options *options, count_of *count)
+{
+    const struct attn_options preset = attn_rank_local_options(options);
+    int64_t largest = 0;
+    for (int r = 0; count != NULL && r < attn_parallel_ranks(options); r++) {
+        struct attn_work w = attn_work_of(scheme, p, options, ATTN_FORWARD, r);
+        struct attn_product x;
+        for (int n = 0; n < w.stops; n++) {
+            attn_work_go(&w, n);
+            while (attn_work_next(&w, &x))
+                largest = greater(largest, count(&x.part, &preset));
+        }
+    }
+    return largest;
+}
+
+/* A term of a row's sum belongs to one product and is rescaled there only. */
+int64_t attn_parallel_rescales(const struct attn_scheme *scheme, const struct attn_problem *p,
+                               const struct attn_options *options)
+{
+    return most(scheme, p, options, attn_rank_local(options)->rescales);
+}
+
+/* A query meets every stretch of keys, a key every stretch of queries; results after the first are
+ * merged, or in the backward added, one by one.  So are the gradients of copies. */
+int64_t attn_parallel_merges(const struct attn_scheme *scheme, const struct attn_problem *p,
+                             const struct attn_options *options)
+{
+    struct attn_layout work = scheme->work(options);
+    int64_t blocks = work.all_keys ? 1 : attn_axis_parts(&work.tokens);
+    int64_t stretches = greater(attn_layout_stretches(&work, 0), attn_layout_stretches(&work, 1));
+    return most(scheme, p, options, attn_rank_local(options)->merges) + blocks * stretches - 1 +
+           (attn_layout_copies(&work, p) ? work.ranks - 1 : 0);
+}
+
+void attn_parallel_precision(const struct attn_problem *p, const struct attn_options *options,
+                             struct attn_precision *precision)
+{
+    const struct attn_options preset = attn_rank_local_options(options);
+    const struct attn_impl *local = attn_rank_local(options);
+    if (local->precision != NULL)
+        local->precision(p, &preset, precision);
+}
+
+/* ---- cost ------------------------------------------------------------------------------------ */
+
+static double elements(const struct attn_work *w, enum attn_tag_kind kind, int rank)
+{
+    return (double)attn_work_block(w, kind, rank);
+}
+
+/* w1 o + w2 o2 for each merge, one add for each element of a gradient. */
+static double fold_flops(const struct attn_work *w, const struct attn_product *x)
+{
+    const struct attn_problem *p = &x->part;
+    double rows = (double)(p->batch * p->heads * p->n_query);
+    double keys = (double)(p->batch * p->kv_heads * p->n_key);
+    if (w->pass == ATTN_FORWARD)
+        return x->starts_query ? 0 : 3 * rows * (double)p->d_value;
+    return (x->starts_query ? 0 : rows * (double)p->d_key) +
+           (x->starts_key ? 0 : keys * (double)(p->d_key + p->d_value));
+}
+
+/* The same for what comes back from elsewhere. */
+static double return_flops(const struct attn_work *w)
+{
+    if (w->scheme->passes_on || w->stop.to < 0)
+        return 0;
+    if (w->stop.travels == ATTN_QUERIES_TRAVEL)
+        return w->pass == ATTN_FORWARD ? 3 * elements(w, ATTN_TAG_O, w->rank)
+                                       : elements(w, ATTN_TAG_DQ, w->rank);
+    return w->pass == ATTN_BACKWARD && w->stop.travels == ATTN_KEYS_TRAVEL
+               ? elements(w, ATTN_TAG_DK, w->rank) + elements(w, ATTN_TAG_DV, w->rank)
+               : 0;
+}
+
+static int same_extents(const struct attn_problem *a, const struct attn_problem *b)
+{
+    return a->heads == b->heads && a->kv_heads == b->kv_heads && a->n_query == b->n_query &&
+           a->n_key == b->n_key;
+}
+
+/* Local costs of all products of a rank: flops add up, and of the live sets the largest counts, the
+ * first of them in a tie, as on a ledger. */
+static enum attn_status price_products(struct attn_work *w, struct attn_cost *largest,
+                                       struct attn_error *err)
+{
+    const struct attn_options preset = attn_rank_local_options(w->options);
+    struct attn_product x;
+    struct attn_problem last = {.n_query = -1};
+    struct attn_cost local = {0};
+    double flops = 0;
+    int counted = 0;
+    memset(largest, 0, sizeof *largest);
+    for (int n = 0; n < attn_work_portions(w) * w->stops; n++) {
+        attn_work_portion(w, n / w->stops);
+        attn_work_go(w, n % w->stops);
+        while (attn_work_next(w, &x)) {
+            enum attn_status status = ATTN_OK;
+            if (w->whole->mask != NULL || !same_extents(&last, &x.part))
+                status = attn_price(attn_rank_local(w->options), &preset, &x.part, w->pass, 0,
+                                    &local, err);
+            if (status != ATTN_OK)
+                return status;
+            last = x.part;
+            flops += local.flops + fold_flops(w, &x);
+            counted |= local.counted;
+            if (local.peak_bytes > largest->peak_bytes)
+                *largest = local;
+        }
+        flops += return_flops(w);
+    }
+    largest->flops = flops;
+    largest->counted = counted;
+    attn_work_portion(w, 0);
+    return ATTN_OK;
+}
+
+static int64_t bytes_of(const struct attn_buffer copies[2])
+{
+    return copies[0].parts * copies[0].numbers * copies[0].size +
+           copies[1].parts * copies[1].numbers * copies[1].size;
+}
+
+/* Beside the buffers of the whole call: in turn, what the local implementation takes, and the
+ * gradients of copies of K, then of V.  The largest of these makes the peak, the first of them in a
+ * tie. */
+static enum attn_status price_beside(const struct attn_work *w, const struct attn_cost *local,
+                                     struct attn_cost *cost, struct attn_error *err)
+{
+    struct attn_buffer largest[2] = {0}, copies[2];
+    enum attn_status status = ATTN_OK;
+    int64_t most_bytes = local->peak_bytes;
+    for (int n = 0; n < 2 && w->pass == ATTN_BACKWARD; n++) {
+        attn_work_copies(w, n == 0 ? ATTN_TAG_DK : ATTN_TAG_DV, copies);
+        cost->flops +=
+            (double)(copies[0].numbers) / (double)attn_dtype_size(attn_lse_dtype(w->whole));
+        if (bytes_of(copies) > most_bytes) {
+            most_bytes = bytes_of(copies);
+            memcpy(largest, copies, sizeof largest);
+        }
+    }
+    if (largest[0].name != NULL)
+        return attn_buffers_price(largest, 2, cost, err);
+    for (int i = 0; i < local->n_live && status == ATTN_OK; i++)
+        status = attn_cost_add(cost, local->live[i].name, local->live[i].bytes, 1, err);
+    return status;
+}
+
+/* Bytes of the rank's inputs and outputs. */
+static double shard_bytes(const struct attn_work *w)
+{
+    struct attn_problem mine = *w->whole;
+    struct attn_box queries = attn_layout_box(&w->home, w->whole, 0, w->rank);
+    struct attn_box keys = attn_layout_box(&w->home, w->whole, 1, w->rank);
+    mine.batch = queries.batches.n;
+    mine.heads = queries.heads.n;
+    mine.kv_heads = keys.heads.n;
+    mine.n_query = queries.tokens;
+    mine.n_key = keys.tokens;
+    return attn_pass_bytes(&mine, w->pass);
+}
+
+enum attn_status attn_parallel_cost(const struct attn_scheme *scheme, const struct attn_problem *p,
+                                    const struct attn_options *options, enum attn_pass pass,
+                                    int rank, struct attn_cost *cost, struct attn_error *err)
+{
+    struct attn_work w = attn_work_of(scheme, p, options, pass, rank);
+    struct attn_buffer buffer[ATTN_WORK_BUFFERS];
+    struct attn_cost local;
+    enum attn_status status =
+        pass == ATTN_BACKWARD ? check_backward(scheme, options, err) : ATTN_OK;
+    attn_work_buffers(&w, buffer);
+    if (status == ATTN_OK)
+        status = price_products(&w, &local, err);
+    if (status == ATTN_OK)
+        status = attn_buffers_price(buffer, ATTN_WORK_BUFFERS, cost, err);
+    if (status != ATTN_OK)
+        return status;
+    cost->flops = local.flops;
+    cost->counted = local.counted;
+    if (pass == ATTN_BACKWARD) /* dO . O */
+        cost->flops += 2.0 * (double)(buffer[ATTN_DELTA_SHARD].parts *
+                                      buffer[ATTN_DELTA_SHARD].numbers * p->d_value);
+    struct attn_sent sent = scheme->sent(p, options, pass, rank);
+    cost->bytes_sent = sent.bytes;
+    cost->messages = sent.messages;
+    cost->shard_bytes = shard_bytes(&w);
+    return price_beside(&w, &local, cost, err);
+}
+
+enum attn_status attn_parallel_backward(const struct attn_scheme *scheme, struct attn_ctx *ctx,
+                                        const struct attn_problem *problem,
+                                        const struct attn_backward *t)
+{
+    enum attn_status status = check_backward(scheme, ctx->options, ctx->error);
+    return status == ATTN_OK ? attn_drive_backward(scheme, ctx, problem, t) : status;
+}

@@ -1,0 +1,117 @@
+/* See schedule.h. */
+#include "optimized/parallel/schedule.h"
+
+#include "ref/problem.h"
+
+int64_t attn_row_bytes(const struct attn_problem *p, enum attn_tag_kind kind)
+{
+    return attn_tag_width(kind, p) * (int64_t)attn_dtype_size(attn_tag_dtype(kind, p));
+}
+
+int64_t attn_sum_row_bytes(const struct attn_problem *p, enum attn_tag_kind kind)
+{
+    return attn_tag_width(kind, p) * (int64_t)attn_dtype_size(attn_lse_dtype(p));
+}
+
+void attn_sent_add(struct attn_sent *sent, int64_t bytes)
+{
+    sent->bytes += bytes;
+    sent->messages += bytes > 0;
+}
+
+/* ---- rings ----------------------------------------------------------------------------------- */
+
+/* The rank so many places and windows away. */
+static int away(const struct attn_ring *ring, int rank, int places, int windows)
+{
+    int r = attn_axis_place(&ring->axis, rank), outer = ring->axis.parts / ring->inner;
+    int window = ((r / ring->inner + windows) % outer + outer) % outer;
+    int place = ((r % ring->inner + places) % ring->inner + ring->inner) % ring->inner;
+    return rank + (window * ring->inner + place - r) * ring->axis.stride;
+}
+
+struct attn_stop attn_ring_stop(const struct attn_ring *ring, int rank, int n)
+{
+    /* before a stop every block moves one place on inside its window, and before the first stop of
+     * a window to the next one */
+    int crosses = n % ring->inner == 0;
+    struct attn_stop stop = {.travels = ATTN_KEYS_TRAVEL,
+                             .to = away(ring, rank, 1, crosses),
+                             .from = away(ring, rank, -1, -crosses),
+                             .query = rank,
+                             .key = away(ring, rank, -n, -(n / ring->inner))};
+    return stop;
+}
+
+int attn_largest_divisor(int n, int most)
+{
+    int d = most < n ? most : n;
+    while (n % d != 0)
+        d--;
+    return d;
+}
+
+enum attn_status attn_ring_check(const char *scheme, const char *places,
+                                 const struct attn_ring *ring, struct attn_error *err)
+{
+    int n = ring->axis.parts, inner = ring->inner;
+    if (n % inner == 0)
+        return ATTN_OK;
+    return attn_fail(err, ATTN_ENOTSUP,
+                     "%s:%s=%d,inner=%d: windows of %d ranks do not fill %d; inner=%d would work",
+                     scheme, places, n, inner, inner, n, attn_largest_divisor(n, inner));
+}
+
+struct attn_sent attn_ring_sent(const struct attn_ring *ring, const struct attn_layout *work,
+                                const struct attn_problem *p, enum attn_pass pass, int rank)
+{
+    struct attn_box own = attn_layout_box(work, p, 1, rank);
+    int64_t last = attn_layout_box(work, p, 1, away(ring, rank, 1, 1)).tokens;
+    int64_t hops = ring->axis.parts - 1, heads = own.batches.n * own.heads.n;
+    int64_t keys = attn_row_bytes(p, ATTN_TAG_K) + attn_row_bytes(p, ATTN_TAG_V);
+    int64_t sums = attn_sum_row_bytes(p, ATTN_TAG_DK) + attn_sum_row_bytes(p, ATTN_TAG_DV);
+    struct attn_sent sent = {heads * (p->n_key - last) * keys, 2 * hops};
+    if (hops == 0)
+        return (struct attn_sent){0, 0};
+    if (pass == ATTN_BACKWARD) {
+        sent.bytes += heads * p->n_key * sums;
+        sent.messages += 2 * (hops + 1);
+    }
+    return sent;
+}
+
+/* ---- all-to-all ------------------------------------------------------------------------------ */
+
+struct attn_sent attn_heads_for_tokens_sent(const struct attn_layout *home,
+                                            const struct attn_layout *work,
+                                            const struct attn_problem *p, enum attn_pass pass,
+                                            int rank)
+{
+    static const enum attn_tag_kind in[] = {ATTN_TAG_Q,  ATTN_TAG_K,   ATTN_TAG_V,
+                                            ATTN_TAG_DO, ATTN_TAG_LSE, ATTN_TAG_DELTA};
+    static const enum attn_tag_kind out[2][3] = {{ATTN_TAG_O, ATTN_TAG_LSE},
+                                                 {ATTN_TAG_DQ, ATTN_TAG_DK, ATTN_TAG_DV}};
+    struct attn_sent sent = {0, 0};
+    int inputs = pass == ATTN_FORWARD ? 3 : 6, outputs = pass == ATTN_FORWARD ? 2 : 3;
+    for (int r = 0; r < home->ranks; r++) {
+        if (r == rank || attn_axis_place(&home->tokens, r) != attn_axis_place(&home->tokens, rank))
+            continue;
+        for (int keys = 0; keys < 2; keys++) {
+            struct attn_box mine = attn_layout_box(home, p, keys, rank);
+            struct attn_box theirs = attn_layout_box(home, p, keys, r);
+            int64_t here = attn_layout_box(work, p, keys, rank).heads.n;
+            int64_t there = attn_layout_box(work, p, keys, r).heads.n;
+            for (int n = 0; n < inputs; n++)
+                if (attn_tag_is_of_keys(in[n]) == keys)
+                    attn_sent_add(&sent, p->batch * mine.tokens * there * attn_row_bytes(p, in[n]));
+            for (int n = 0; n < outputs; n++) {
+                enum attn_tag_kind kind = out[pass == ATTN_BACKWARD][n];
+                int64_t row = keys && attn_layout_copies(work, p) ? attn_sum_row_bytes(p, kind)
+                                                                  : attn_row_bytes(p, kind);
+                if (attn_tag_is_of_keys(kind) == keys)
+                    attn_sent_add(&sent, p->batch * theirs.tokens * here * row);
+            }
+        }
+    }
+    return sent;
+}

@@ -1,0 +1,42 @@
+/* Schedules and closed forms that several schemes share. */
+#ifndef OPTIMIZED_PARALLEL_SCHEDULE_H
+#define OPTIMIZED_PARALLEL_SCHEDULE_H
+
+#include "optimized/parallel/scheme.h"
+#include "optimized/parallel/transport.h"
+
+/* A ring of ranks at places 0 to P-1 along an axis of the mesh, in windows of `inner` places: blocks
+ * of keys go round inside a window, inner-1 hops, then all of them hop to the next window.  One
+ * ring is a window of all places. */
+struct attn_ring {
+    struct attn_axis axis;
+    int inner;
+};
+struct attn_stop attn_ring_stop(const struct attn_ring *ring, int rank, int n);
+
+/* ENOTSUP when windows do not fill the places, which are called so. */
+enum attn_status attn_ring_check(const char *scheme, const char *places,
+                                 const struct attn_ring *ring, struct attn_error *err);
+int attn_largest_divisor(int n, int most);
+
+/* K and V: P-1 hops, of every block but the one that is held last: that of the rank one place and
+ * one window further.  dK and dV: P hops, the last one home, of every block. */
+struct attn_sent attn_ring_sent(const struct attn_ring *ring, const struct attn_layout *work,
+                                const struct attn_problem *whole, enum attn_pass pass, int rank);
+
+/* Tokens of all heads against heads of all tokens, among the ranks that share a place.  Of q k v,
+ * backward dO lse D too, a rank sends to each other one its tokens of that one's heads; of o lse,
+ * backward dQ dK dV, to each other one that one's tokens of its own heads. */
+struct attn_sent attn_heads_for_tokens_sent(const struct attn_layout *home,
+                                            const struct attn_layout *work,
+                                            const struct attn_problem *whole, enum attn_pass pass,
+                                            int rank);
+
+/* Bytes of a row of a tensor: as it is stored, and of its gradient while it is summed. */
+int64_t attn_row_bytes(const struct attn_problem *p, enum attn_tag_kind kind);
+int64_t attn_sum_row_bytes(const struct attn_problem *p, enum attn_tag_kind kind);
+
+/* One message more, unless it is empty. */
+void attn_sent_add(struct attn_sent *sent, int64_t bytes);
+
+#endif

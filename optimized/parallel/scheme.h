@@ -1,0 +1,170 @@
+/* What a sequence-parallel scheme is: who has what when a call begins and ends (home), who has what
+ * while it is computed (work), and a schedule of block products.  The rest is common to all:
+ *
+ *      move.c     takes tensors from home to work, and results back
+ *      travel.c   runs the schedule on one rank, forward and backward
+ *      price.c    says what is accepted, and what it costs
+ *      rank.c     deals tensors out, runs all ranks, collects the results
+ *
+ * A rank's blocks are its boxes of queries and of keys in the working layout.  A product of a block
+ * of queries with a block of keys gives a partial (O, LSE) of these queries; optimized/merge.h
+ * folds them.  Backward, with the LSE and D of the whole row, a product's part of the gradient needs
+ * no other product (Dao 2023, alg. 2):
+ *
+ *      P_ij = exp(S_ij - LSE_i)    dS_ij = P_ij (dO_i . v_j - D_i)    D_i = dO_i . O_i - dLSE_i
+ *
+ * D is computed once, where a row is at home, and handed on in place of O (one number a row instead
+ * of dv) and of dLSE: the local implementation is told O = 0 (one row of zeros, stride 0) and
+ * dLSE = -D, from which it computes 0 - (-D).
+ *
+ * A product of which no pair is visible is not computed; where blocks are passed on from rank to
+ * rank they travel all the same, so that all ranks do the same exchanges under every mask.
+ */
+#ifndef OPTIMIZED_PARALLEL_SCHEME_H
+#define OPTIMIZED_PARALLEL_SCHEME_H
+
+#include "optimized/parallel/layout.h"
+#include "ref/impl.h"
+
+/* One stop of a schedule, on one rank: what comes before it, what it multiplies. */
+enum attn_travels { ATTN_NOTHING_TRAVELS, ATTN_KEYS_TRAVEL, ATTN_QUERIES_TRAVEL };
+struct attn_stop {
+    enum attn_travels travels;
+    int to, from;   /* ranks that a block goes to and comes from; -1: none */
+    int query, key; /* ranks whose blocks are multiplied; -1: nothing is */
+};
+
+/* Bytes and messages that a rank sends in a pass. */
+struct attn_sent {
+    int64_t bytes, messages;
+};
+
+struct attn_scheme {
+    const char *name;
+    struct attn_layout (*home)(const struct attn_options *options);
+    struct attn_layout (*work)(const struct attn_options *options);
+
+    /* Stop 0 multiplies a rank's own queries and keys, and nothing travels.  NULL: no other. */
+    int (*stops)(const struct attn_options *options);
+    struct attn_stop (*stop)(const struct attn_problem *whole, const struct attn_options *options,
+                             int rank, int n);
+
+    /* 1: a rank passes the keys on that it holds; the sums of their gradients follow them, and go
+     * home by stop(stops).  0: they come from their owner, and gradients return at once.  Queries
+     * always come from their owner, and what they give returns at once; a rank does not both send
+     * and get queries at a stop. */
+    int passes_on;
+    int queries_travel; /* at some stop */
+
+    /* So many kv heads are brought at a time; NULL or 0: all of them. */
+    int64_t (*kv_heads_at_once)(const struct attn_options *options);
+
+    /* Written from the sizes of blocks, not from the schedule. */
+    struct attn_sent (*sent)(const struct attn_problem *whole, const struct attn_options *options,
+                             enum attn_pass pass, int rank);
+
+    /* What only this scheme must refuse; may be NULL. */
+    enum attn_status (*accepts)(const struct attn_problem *whole,
+                                const struct attn_options *options, struct attn_error *err);
+};
+
+/* ---- the record ------------------------------------------------------------------------------ */
+
+/* The options that every scheme has, and begins its table with. */
+enum { ATTN_OPTION_RANKS, ATTN_OPTION_LOCAL, ATTN_OPTION_SIZES, ATTN_PARALLEL_OPTIONS };
+#define ATTN_OPTION_OF_RANKS                                                 \
+    {                                                                        \
+        "ranks", 4, 1, ATTN_MAX_RANKS, NULL, "ranks that share the sequence" \
+    }
+#define ATTN_OPTION_OF_LOCAL                                                                  \
+    {                                                                                         \
+        "local", 0, 0, 0, "@tiled",                                                           \
+            "what a rank runs on its piece; any single-process implementation (tiled unless " \
+            "given)"                                                                          \
+    }
+#define ATTN_OPTION_OF_SIZES                                                                 \
+    {                                                                                        \
+        "sizes", 0, 0, 1, "uneven strict",                                                   \
+            "what ranks do not divide: dealt out unevenly, or refused as most frameworks do" \
+    }
+#define ATTN_OPTION_OF_ORDER                                                          \
+    {                                                                                 \
+        "order", ATTN_CONTIGUOUS, 0, 2, "contiguous striped zigzag",                  \
+            "which tokens a rank has: a run, every P-th, or two runs, one from each " \
+            "end"                                                                     \
+    }
+
+#define ATTN_PARALLEL_CAPS                                                             \
+    (ATTN_CAP_F64 | ATTN_CAP_F32 | ATTN_CAP_BACKWARD | ATTN_CAP_GQA | ATTN_CAP_CROSS | \
+     ATTN_CAP_DV | ATTN_CAP_MASK | ATTN_CAP_HARD | ATTN_CAP_SOFTCAP | ATTN_CAP_ALIBI | \
+     ATTN_CAP_DLSE | ATTN_CAP_STRIDES)
+
+int attn_parallel_ranks(const struct attn_options *options);
+enum attn_status attn_parallel_forward(const struct attn_scheme *scheme, struct attn_ctx *ctx,
+                                       const struct attn_problem *problem,
+                                       const struct attn_forward *t);
+enum attn_status attn_parallel_backward(const struct attn_scheme *scheme, struct attn_ctx *ctx,
+                                        const struct attn_problem *problem,
+                                        const struct attn_backward *t);
+enum attn_status attn_parallel_accepts(const struct attn_scheme *scheme,
+                                       const struct attn_problem *problem,
+                                       const struct attn_options *options, struct attn_error *err);
+int64_t attn_parallel_rescales(const struct attn_scheme *scheme, const struct attn_problem *p,
+                               const struct attn_options *options);
+int64_t attn_parallel_merges(const struct attn_scheme *scheme, const struct attn_problem *p,
+                             const struct attn_options *options);
+enum attn_status attn_parallel_cost(const struct attn_scheme *scheme, const struct attn_problem *p,
+                                    const struct attn_options *options, enum attn_pass pass,
+                                    int rank, struct attn_cost *cost, struct attn_error *err);
+void attn_parallel_precision(const struct attn_problem *p, const struct attn_options *options,
+                             struct attn_precision *precision);
+
+/* struct attn_impl has no place for a scheme, so its functions are made for each: the last line of
+ * a scheme's file is ATTN_SCHEME(name, scheme, options, summary). */
+#define ATTN_SCHEME(NAME, SCHEME, OPTIONS, SUMMARY)                                                \
+    static enum attn_status forward_(struct attn_ctx *c, const struct attn_problem *p,             \
+                                     const struct attn_forward *t)                                 \
+    {                                                                                              \
+        return attn_parallel_forward(&(SCHEME), c, p, t);                                          \
+    }                                                                                              \
+    static enum attn_status backward_(struct attn_ctx *c, const struct attn_problem *p,            \
+                                      const struct attn_backward *t)                               \
+    {                                                                                              \
+        return attn_parallel_backward(&(SCHEME), c, p, t);                                         \
+    }                                                                                              \
+    static enum attn_status accepts_(const struct attn_problem *p, const struct attn_options *opt, \
+                                     struct attn_error *err)                                       \
+    {                                                                                              \
+        return attn_parallel_accepts(&(SCHEME), p, opt, err);                                      \
+    }                                                                                              \
+    static int64_t rescales_(const struct attn_problem *p, const struct attn_options *opt)         \
+    {                                                                                              \
+        return attn_parallel_rescales(&(SCHEME), p, opt);                                          \
+    }                                                                                              \
+    static int64_t merges_(const struct attn_problem *p, const struct attn_options *opt)           \
+    {                                                                                              \
+        return attn_parallel_merges(&(SCHEME), p, opt);                                            \
+    }                                                                                              \
+    static enum attn_status cost_(const struct attn_problem *p, const struct attn_options *opt,    \
+                                  enum attn_pass pass, int rank, struct attn_cost *cost,           \
+                                  struct attn_error *err)                                          \
+    {                                                                                              \
+        return attn_parallel_cost(&(SCHEME), p, opt, pass, rank, cost, err);                       \
+    }                                                                                              \
+    const struct attn_impl attn_impl_##NAME = {.name = #NAME,                                      \
+                                               .summary = (SUMMARY),                               \
+                                               .family = "sequence-parallel",                      \
+                                               .caps = ATTN_PARALLEL_CAPS,                         \
+                                               .options = (OPTIONS),                               \
+                                               .ranks = attn_parallel_ranks,                       \
+                                               .rescales = rescales_,                              \
+                                               .merges = merges_,                                  \
+                                               .precision = attn_parallel_precision,               \
+                                               .accepts = accepts_,                                \
+                                               .cost = cost_,                                      \
+                                               .forward = forward_,                                \
+                                               .backward = backward_};
+
+extern const struct attn_impl attn_impl_tiled, attn_impl_ulysses, attn_impl_ring;
+
+#endif

@@ -1,0 +1,678 @@
+/* A rank's part of a call: bring what it computes with, go from stop to stop, take the results
+ * home.  The schedule is the scheme's (scheme.h), the products and buffers are those of work.c.
+ *
+ * Stop 0 multiplies the rank's own blocks, and starts every sum; where no pair is visible there it
+ * starts with the neutral element.  At a later stop
+ *
+ *      keys travel       the queries' sums are here: results are merged, or added to dQ.  dK, dV go
+ *                        on to a sum that follows the block from rank to rank (passes_on), or back
+ *                        to the owner of the keys at once
+ *      queries travel    the rank multiplies a visitor's queries with its own keys; O, LSE (dQ) go
+ *                        back to the visitor's owner at once, who merges (adds) them
+ */
+#include <string.h>
+
+#include "optimized/integers.h"
+#include "optimized/parallel/rank.h"
+#include "optimized/parallel/rows.h"
+#include "optimized/parallel/work.h"
+#include "ref/problem.h"
+
+/* A tensor of the heads from `head` on. */
+struct held {
+    struct attn_view view;
+    int64_t head;
+};
+
+struct travel {
+    struct attn_rank *rank;
+    struct attn_work w;
+    struct attn_buffer buffer[ATTN_WORK_BUFFERS];
+    struct attn_view shard[ATTN_TAG_KINDS]; /* at home */
+    struct held own[ATTN_TAG_KINDS];        /* the rank's blocks */
+    struct held sum[ATTN_TAG_KINDS];        /* the same, or wider: o, dq, dk, dv are made here */
+    struct held now[ATTN_TAG_KINDS];        /* the blocks of this stop */
+};
+
+/* ---- blocks in memory ------------------------------------------------------------------------ */
+
+static int64_t first_head(const struct travel *x, enum attn_tag_kind kind)
+{
+    return attn_tag_is_of_keys(kind) ? x->w.kv_heads.first : x->w.heads.first;
+}
+
+static int64_t heads_of(const struct travel *x, enum attn_tag_kind kind)
+{
+    return attn_tag_is_of_keys(kind) ? x->w.kv_heads.n : x->w.heads.n;
+}
+
+/* A rank's block at data. */
+static struct held block_at(const struct travel *x, enum attn_tag_kind kind, enum attn_dtype dtype,
+                            int rank, void *data)
+{
+    struct attn_box box = attn_work_box(&x->w, attn_tag_is_of_keys(kind), rank);
+    return (struct held){attn_packed_view(data, dtype, heads_of(x, kind), box.tokens,
+                                          attn_tag_width(kind, x->w.whole)),
+                         first_head(x, kind)};
+}
+
+/* Rows of a rank's block, all heads of this portion. */
+static struct attn_rows block_rows(const struct travel *x, enum attn_tag_kind kind, int rank)
+{
+    struct attn_box box = attn_work_box(&x->w, attn_tag_is_of_keys(kind), rank);
+    return (struct attn_rows){box.batches.n, heads_of(x, kind), box.tokens,
+                              attn_tag_width(kind, x->w.whole)};
+}
+
+/* Of a block, from this head and token on. */
+static struct attn_view part_of(const struct held *block, int64_t head, int64_t token)
+{
+    struct attn_view view = block->view;
+    int64_t offset = (head - block->head) * view.stride[1] + token * view.stride[2];
+    view.data = (char *)view.data + offset * (int64_t)attn_dtype_size(view.dtype);
+    return view;
+}
+
+static struct attn_view of_product(const struct held *block, enum attn_tag_kind kind,
+                                   const struct attn_product *m)
+{
+    return attn_tag_is_of_keys(kind) ? part_of(block, m->kv_heads.first, m->key_at)
+                                     : part_of(block, m->heads.first, m->query_at);
+}
+
+/* All heads of this portion, of a block that may hold more. */
+static struct attn_view of_portion(const struct travel *x, enum attn_tag_kind kind,
+                                   const struct held *block)
+{
+    return part_of(block, first_head(x, kind), 0);
+}
+
+/* A partial result of a product. */
+static struct attn_view partial(const struct travel *x, enum attn_tag_kind kind,
+                                const struct attn_product *m, void *data)
+{
+    int keys = attn_tag_is_of_keys(kind);
+    return attn_packed_view(data, attn_lse_dtype(x->w.whole), keys ? m->kv_heads.n : m->heads.n,
+                            keys ? m->part.n_key : m->part.n_query,
+                            attn_tag_width(kind, x->w.whole));
+}
+
+static struct attn_rows product_rows(const struct attn_product *m, enum attn_tag_kind kind,
+                                     const struct attn_problem *whole)
+{
+    int keys = attn_tag_is_of_keys(kind);
+    return (struct attn_rows){m->part.batch, keys ? m->kv_heads.n : m->heads.n,
+                              keys ? m->part.n_key : m->part.n_query, attn_tag_width(kind, whole)};
+}
+
+/* ---- travelling ------------------------------------------------------------------------------ */
+
+enum { TRAVELLERS = 4 };
+
+/* Tensors of one rank's block that travel together, one behind the other. */
+struct luggage {
+    int n;
+    enum attn_tag_kind kind[TRAVELLERS];
+    enum attn_dtype dtype[TRAVELLERS];
+    char *data[TRAVELLERS];
+    int64_t bytes[TRAVELLERS];
+};
+
+static void pack(const struct travel *x, struct luggage *l, enum attn_tag_kind kind,
+                 enum attn_dtype dtype, int rank, char **at)
+{
+    l->kind[l->n] = kind;
+    l->dtype[l->n] = dtype;
+    l->data[l->n] = *at;
+    l->bytes[l->n] = attn_work_block(&x->w, kind, rank) * (int64_t)attn_dtype_size(dtype);
+    *at += l->bytes[l->n++];
+}
+
+static struct luggage keys_at(const struct travel *x, int rank, void *data)
+{
+    struct luggage l = {0};
+    char *at = data;
+    pack(x, &l, ATTN_TAG_K, x->w.whole->dtype, rank, &at);
+    pack(x, &l, ATTN_TAG_V, x->w.whole->dtype, rank, &at);
+    return l;
+}
+
+static struct luggage gradients_at(const struct travel *x, int rank, void *data)
+{
+    struct luggage l = {0};
+    char *at = data;
+    pack(x, &l, ATTN_TAG_DK, attn_lse_dtype(x->w.whole), rank, &at);
+    pack(x, &l, ATTN_TAG_DV, attn_lse_dtype(x->w.whole), rank, &at);
+    return l;
+}
+
+static struct luggage queries_at(const struct travel *x, int rank, void *data)
+{
+    struct luggage l = {0};
+    char *at = data;
+    if (x->w.pass == ATTN_BACKWARD) { /* the wider ones first: they stay aligned */
+        pack(x, &l, ATTN_TAG_LSE, attn_lse_dtype(x->w.whole), rank, &at);
+        pack(x, &l, ATTN_TAG_DELTA, attn_lse_dtype(x->w.whole), rank, &at);
+        pack(x, &l, ATTN_TAG_DO, x->w.whole->dtype, rank, &at);
+    }
+    pack(x, &l, ATTN_TAG_Q, x->w.whole->dtype, rank, &at);
+    return l;
+}
+
+/* What a visitor's queries gave, or the rank's own gave elsewhere. */
+static struct luggage results_at(const struct travel *x, int rank)
+{
+    struct luggage l = {0};
+    char *o = x->buffer[ATTN_O_PARTIAL].data, *lse = x->buffer[ATTN_LSE_PARTIAL].data;
+    char *dq = x->buffer[ATTN_DQ_PARTIAL].data;
+    if (x->w.pass == ATTN_FORWARD) {
+        pack(x, &l, ATTN_TAG_O, attn_lse_dtype(x->w.whole), rank, &o);
+        pack(x, &l, ATTN_TAG_LSE, attn_lse_dtype(x->w.whole), rank, &lse);
+    } else
+        pack(x, &l, ATTN_TAG_DQ, attn_lse_dtype(x->w.whole), rank, &dq);
+    return l;
+}
+
+/* The rank's own block, where it lies. */
+static struct luggage own_luggage(const struct travel *x, struct luggage shape)
+{
+    for (int n = 0; n < shape.n; n++)
+        shape.data[n] = x->own[shape.kind[n]].view.data;
+    return shape;
+}
+
+/* Show the tensors of a rank's block to the products of this stop. */
+static void unpack(struct travel *x, const struct luggage *l, int rank)
+{
+    for (int n = 0; n < l->n; n++)
+        x->now[l->kind[n]] = block_at(x, l->kind[n], l->dtype[n], rank, l->data[n]);
+}
+
+/* Send to one rank, receive from another; -1: nobody. */
+static enum attn_status hop(struct travel *x, int step, int to, const struct luggage *out, int from,
+                            const struct luggage *in)
+{
+    struct attn_send send[TRAVELLERS];
+    struct attn_receive receive[TRAVELLERS];
+    struct attn_piece sent[TRAVELLERS], got[TRAVELLERS];
+    int sends = to >= 0 ? out->n : 0, receives = from >= 0 ? in->n : 0;
+    for (int n = 0; n < sends; n++) {
+        sent[n] = attn_piece_whole(out->bytes[n]);
+        send[n] = (struct attn_send){.peer = to,
+                                     .tag = attn_tag(out->kind[n], step),
+                                     .data = out->data[n],
+                                     .piece = &sent[n],
+                                     .pieces = 1};
+    }
+    for (int n = 0; n < receives; n++) {
+        got[n] = attn_piece_whole(in->bytes[n]);
+        receive[n] = (struct attn_receive){.peer = from,
+                                           .tag = attn_tag(in->kind[n], step),
+                                           .data = in->data[n],
+                                           .piece = &got[n],
+                                           .pieces = 1};
+    }
+    return attn_exchange(x->rank->transport, send, sends, receive, receives, x->rank->error);
+}
+
+/* ---- the sums of gradients of keys ------------------------------------------------------------ */
+
+/* Where the sum of dK, dV that follows a block is at a stop; after the last one it is at home.  It
+ * needs two places, one to send from and one to receive into; the rank's own sum is one of them
+ * where it has room for any block. */
+static void *following_sum(const struct travel *x, int stop)
+{
+    int even = attn_work_is_even(&x->w);
+    if (x->w.stops == 1 || stop == x->w.stops || (even && (x->w.stops - stop) % 2 == 0))
+        return NULL;
+    return attn_buffer_at(&x->buffer[ATTN_DKV_TRAVEL], even ? 0 : stop % 2);
+}
+
+static struct luggage following_luggage(const struct travel *x, int stop)
+{
+    int rank = attn_work_stop(&x->w, stop).key;
+    void *place = following_sum(x, stop);
+    struct luggage l = gradients_at(x, rank, place);
+    for (int n = 0; n < l.n && place == NULL; n++)
+        l.data[n] = x->sum[l.kind[n]].view.data;
+    return l;
+}
+
+/* The gradients that this stop's products are added to. */
+static void show_gradients(struct travel *x)
+{
+    struct luggage l;
+    if (x->w.scheme->passes_on && following_sum(x, x->w.n_stop) != NULL)
+        l = following_luggage(x, x->w.n_stop);
+    else if (!x->w.scheme->passes_on && x->w.stop.key != x->w.rank)
+        l = gradients_at(x, x->w.stop.key, x->buffer[ATTN_DKV_PARTIAL].data);
+    else {
+        x->now[ATTN_TAG_DK] = x->sum[ATTN_TAG_DK];
+        x->now[ATTN_TAG_DV] = x->sum[ATTN_TAG_DV];
+        return;
+    }
+    unpack(x, &l, x->w.stop.key);
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+static struct attn_cview input(const struct travel *x, enum attn_tag_kind kind,
+                               const struct attn_product *m)
+{
+    struct attn_view view = of_product(&x->now[kind], kind, m);
+    return attn_view_const(&view);
+}
+
+static enum attn_status forward_product(struct travel *x, const struct attn_product *m)
+{
+    struct attn_view o = of_product(&x->now[ATTN_TAG_O], ATTN_TAG_O, m), o_part = o;
+    struct attn_view lse = of_product(&x->now[ATTN_TAG_LSE], ATTN_TAG_LSE, m), lse_part = lse;
+    struct attn_rows rows = product_rows(m, ATTN_TAG_O, x->w.whole);
+    if (!m->starts_query) {
+        o_part = partial(x, ATTN_TAG_O, m, x->buffer[ATTN_O_PARTIAL].data);
+        lse_part = partial(x, ATTN_TAG_LSE, m, x->buffer[ATTN_LSE_PARTIAL].data);
+    }
+    const struct attn_forward t = {input(x, ATTN_TAG_Q, m), input(x, ATTN_TAG_K, m),
+                                   input(x, ATTN_TAG_V, m), o_part, lse_part};
+    enum attn_status status = attn_rank_forward(x->rank, &m->part, &t);
+    if (status == ATTN_OK && !m->starts_query)
+        attn_rows_merge(&rows, &o, &lse, &o_part, &lse_part);
+    return status;
+}
+
+/* Add a partial gradient to its sum, unless it is the first. */
+static void add(const struct travel *x, enum attn_tag_kind kind, const struct attn_product *m,
+                int is_first, const struct attn_view *part)
+{
+    struct attn_rows rows = product_rows(m, kind, x->w.whole);
+    struct attn_view sum = of_product(&x->now[kind], kind, m);
+    if (!is_first)
+        attn_rows_add(&rows, &sum, part);
+}
+
+static enum attn_status backward_product(struct travel *x, const struct attn_product *m)
+{
+    const struct attn_buffer *zeros = &x->buffer[ATTN_ZEROS];
+    struct attn_backward t = {.q = input(x, ATTN_TAG_Q, m),
+                              .k = input(x, ATTN_TAG_K, m),
+                              .v = input(x, ATTN_TAG_V, m),
+                              .o = {zeros->data, x->w.whole->dtype, {0, 0, 0, 1}},
+                              .lse = input(x, ATTN_TAG_LSE, m),
+                              .d_o = input(x, ATTN_TAG_DO, m),
+                              .d_lse = input(x, ATTN_TAG_DELTA, m),
+                              .dq = of_product(&x->now[ATTN_TAG_DQ], ATTN_TAG_DQ, m),
+                              .dk = of_product(&x->now[ATTN_TAG_DK], ATTN_TAG_DK, m),
+                              .dv = of_product(&x->now[ATTN_TAG_DV], ATTN_TAG_DV, m)};
+    if (!m->starts_query)
+        t.dq = partial(x, ATTN_TAG_DQ, m, x->buffer[ATTN_DQ_PARTIAL].data);
+    if (!m->starts_key) {
+        char *data = x->buffer[ATTN_DKV_PARTIAL].data;
+        struct attn_rows rows = product_rows(m, ATTN_TAG_DK, x->w.whole);
+        t.dk = partial(x, ATTN_TAG_DK, m, data);
+        data += rows.batch * rows.heads * rows.tokens * rows.width *
+                (int64_t)attn_dtype_size(t.dk.dtype);
+        t.dv = partial(x, ATTN_TAG_DV, m, data);
+    }
+    enum attn_status status = attn_rank_backward(x->rank, &m->part, &t);
+    if (status != ATTN_OK)
+        return status;
+    add(x, ATTN_TAG_DQ, m, m->starts_query, &t.dq);
+    add(x, ATTN_TAG_DK, m, m->starts_key, &t.dk);
+    add(x, ATTN_TAG_DV, m, m->starts_key, &t.dv);
+    return ATTN_OK;
+}
+
+/* Queries of this stop that no product started. */
+static void start_query(struct travel *x, const struct attn_product *m)
+{
+    if (x->w.pass == ATTN_FORWARD) {
+        struct attn_rows rows = product_rows(m, ATTN_TAG_O, x->w.whole);
+        struct attn_view o = of_product(&x->now[ATTN_TAG_O], ATTN_TAG_O, m);
+        struct attn_view lse = of_product(&x->now[ATTN_TAG_LSE], ATTN_TAG_LSE, m);
+        attn_rows_neutral(&rows, &o, &lse);
+    } else {
+        struct attn_rows rows = product_rows(m, ATTN_TAG_DQ, x->w.whole);
+        struct attn_view dq = of_product(&x->now[ATTN_TAG_DQ], ATTN_TAG_DQ, m);
+        attn_rows_clear(&rows, &dq);
+    }
+}
+
+static void start_key(struct travel *x, const struct attn_product *m)
+{
+    for (int n = 0; n < 2 && x->w.pass == ATTN_BACKWARD; n++) {
+        enum attn_tag_kind kind = n == 0 ? ATTN_TAG_DK : ATTN_TAG_DV;
+        struct attn_rows rows = product_rows(m, kind, x->w.whole);
+        struct attn_view sum = of_product(&x->now[kind], kind, m);
+        attn_rows_clear(&rows, &sum);
+    }
+}
+
+static void start_the_rest(struct travel *x)
+{
+    const struct attn_work *w = &x->w;
+    int queries = attn_layout_stretches(&w->work, 0), keys = attn_layout_stretches(&w->work, 1);
+    for (int call = 0; call < ATTN_CALLS; call++) {
+        for (int q = 0; q < queries && attn_work_starts_query(w); q++) {
+            struct attn_product m = attn_work_product(w, call, q, 0);
+            if (!w->saw_query[call][q] && m.heads.n > 0)
+                start_query(x, &m);
+        }
+        for (int k = 0; k < keys && attn_work_starts_key(w); k++) {
+            struct attn_product m = attn_work_product(w, call, 0, k);
+            if (!w->saw_key[call][k] && m.heads.n > 0)
+                start_key(x, &m);
+        }
+    }
+}
+
+static enum attn_status multiply(struct travel *x)
+{
+    struct attn_product m;
+    enum attn_status status = ATTN_OK;
+    if (x->w.stop.query < 0)
+        return ATTN_OK;
+    while (status == ATTN_OK && attn_work_next(&x->w, &m))
+        status = x->w.pass == ATTN_FORWARD ? forward_product(x, &m) : backward_product(x, &m);
+    if (status == ATTN_OK)
+        start_the_rest(x);
+    return status;
+}
+
+/* ---- one stop -------------------------------------------------------------------------------- */
+
+/* What travels arrives, and this stop's products are shown their blocks. */
+static enum attn_status arrive(struct travel *x, int n)
+{
+    struct attn_work *w = &x->w;
+    int sent = w->scheme->passes_on ? attn_work_stop(w, n - 1).key : w->rank;
+    struct luggage out, in;
+    enum attn_status status = ATTN_OK;
+    attn_work_go(w, n);
+    if (w->stop.travels == ATTN_KEYS_TRAVEL) {
+        out = keys_at(x, sent, NULL);
+        for (int i = 0; i < out.n; i++)
+            out.data[i] = (w->scheme->passes_on ? x->now : x->own)[out.kind[i]].view.data;
+        int part = x->buffer[ATTN_KV_TRAVEL].parts > 1 ? (n - 1) % 2 : 0;
+        in = keys_at(x, w->stop.from >= 0 ? w->stop.key : w->rank,
+                     attn_buffer_at(&x->buffer[ATTN_KV_TRAVEL], part));
+        status = hop(x, n - 1, w->stop.to, &out, w->stop.from, &in);
+        if (w->stop.from >= 0)
+            unpack(x, &in, w->stop.key);
+    }
+    if (w->stop.travels == ATTN_QUERIES_TRAVEL) {
+        out = own_luggage(x, queries_at(x, w->rank, NULL));
+        in = queries_at(x, w->stop.from >= 0 ? w->stop.query : w->rank,
+                        x->buffer[ATTN_Q_TRAVEL].data);
+        status = hop(x, n - 1, w->stop.to, &out, w->stop.from, &in);
+        if (w->stop.from >= 0) {
+            unpack(x, &in, w->stop.query);
+            struct luggage results = results_at(x, w->stop.query);
+            unpack(x, &results, w->stop.query);
+        }
+    }
+    return status;
+}
+
+/* The blocks that are the rank's own at this stop. */
+static void show_own(struct travel *x)
+{
+    static const enum attn_tag_kind of_queries[] = {ATTN_TAG_Q, ATTN_TAG_DO, ATTN_TAG_LSE,
+                                                    ATTN_TAG_DELTA};
+    if (x->w.stop.query == x->w.rank || x->w.stop.query < 0) {
+        for (int n = 0; n < 4; n++)
+            x->now[of_queries[n]] = x->own[of_queries[n]];
+        x->now[ATTN_TAG_O] = x->sum[ATTN_TAG_O];
+        x->now[ATTN_TAG_DQ] = x->sum[ATTN_TAG_DQ];
+    }
+    if (x->w.n_stop == 0 || (!x->w.scheme->passes_on && x->w.stop.key == x->w.rank)) {
+        x->now[ATTN_TAG_K] = x->own[ATTN_TAG_K];
+        x->now[ATTN_TAG_V] = x->own[ATTN_TAG_V];
+    }
+}
+
+/* What came back for the rank's own queries is merged, or added to dQ. */
+static void merge_results(struct travel *x)
+{
+    if (x->w.pass == ATTN_FORWARD) {
+        struct attn_rows rows = block_rows(x, ATTN_TAG_O, x->w.rank);
+        struct attn_view o = of_portion(x, ATTN_TAG_O, &x->sum[ATTN_TAG_O]);
+        struct attn_view lse = of_portion(x, ATTN_TAG_LSE, &x->own[ATTN_TAG_LSE]);
+        struct luggage l = results_at(x, x->w.rank);
+        struct held o_part = block_at(x, ATTN_TAG_O, l.dtype[0], x->w.rank, l.data[0]);
+        struct held lse_part = block_at(x, ATTN_TAG_LSE, l.dtype[1], x->w.rank, l.data[1]);
+        attn_rows_merge(&rows, &o, &lse, &o_part.view, &lse_part.view);
+    } else {
+        struct attn_rows rows = block_rows(x, ATTN_TAG_DQ, x->w.rank);
+        struct attn_view dq = of_portion(x, ATTN_TAG_DQ, &x->sum[ATTN_TAG_DQ]);
+        struct luggage l = results_at(x, x->w.rank);
+        struct held part = block_at(x, ATTN_TAG_DQ, l.dtype[0], x->w.rank, l.data[0]);
+        attn_rows_add(&rows, &dq, &part.view);
+    }
+}
+
+static void add_gradients(struct travel *x, const struct luggage *back)
+{
+    for (int n = 0; n < back->n; n++) {
+        enum attn_tag_kind kind = back->kind[n];
+        struct attn_rows rows = block_rows(x, kind, x->w.rank);
+        struct attn_view sum = of_portion(x, kind, &x->sum[kind]);
+        struct held part = block_at(x, kind, back->dtype[n], x->w.rank, back->data[n]);
+        attn_rows_add(&rows, &sum, &part.view);
+    }
+}
+
+/* What the products of this stop gave goes where it belongs. */
+static enum attn_status depart(struct travel *x, int n)
+{
+    struct attn_work *w = &x->w;
+    struct attn_stop stop = w->stop;
+    enum attn_status status = ATTN_OK;
+    if (w->scheme->passes_on && w->pass == ATTN_BACKWARD && w->stops > 1) {
+        struct luggage out = following_luggage(x, n), in = following_luggage(x, n + 1);
+        struct attn_stop next = attn_work_stop(w, n + 1);
+        return hop(x, n, next.to, &out, next.from, &in);
+    }
+    if (w->scheme->passes_on || n == 0)
+        return ATTN_OK;
+    if (stop.travels == ATTN_QUERIES_TRAVEL) {
+        struct luggage out = results_at(x, stop.from >= 0 ? stop.query : w->rank);
+        struct luggage in = results_at(x, w->rank);
+        status = hop(x, n, stop.from, &out, stop.to, &in);
+        if (status == ATTN_OK && stop.to >= 0)
+            merge_results(x);
+    }
+    if (stop.travels == ATTN_KEYS_TRAVEL && w->pass == ATTN_BACKWARD) {
+        struct luggage out =
+            gradients_at(x, stop.from >= 0 ? stop.key : w->rank, x->buffer[ATTN_DKV_PARTIAL].data);
+        struct luggage in = gradients_at(x, w->rank, x->buffer[ATTN_DKV_BACK].data);
+        status = hop(x, n, stop.from, &out, stop.to, &in);
+        if (status == ATTN_OK && stop.to >= 0)
+            add_gradients(x, &in);
+    }
+    return status;
+}
+
+static enum attn_status visit(struct travel *x, int n)
+{
+    enum attn_status status = ATTN_OK;
+    if (n > 0)
+        status = arrive(x, n);
+    else
+        attn_work_go(&x->w, 0);
+    show_own(x);
+    if (x->w.pass == ATTN_BACKWARD && x->w.stop.key >= 0)
+        show_gradients(x);
+    if (status == ATTN_OK)
+        status = multiply(x);
+    return status == ATTN_OK ? depart(x, n) : status;
+}
+
+/* ---- a portion of heads ---------------------------------------------------------------------- */
+
+static enum attn_status move(struct travel *x, enum attn_tag_kind kind, int goes_home)
+{
+    struct attn_move m = attn_work_move(&x->w, kind, goes_home);
+    void *lists = x->buffer[ATTN_MESSAGES].data;
+    m.from.data = goes_home ? x->own[kind].view.data : x->shard[kind].data;
+    m.to.data = goes_home ? x->shard[kind].data : x->own[kind].view.data;
+    return attn_move(&m, x->rank->transport, lists, x->rank->error);
+}
+
+/* The gradients of copies are added at home. */
+static enum attn_status move_sum(struct travel *x, enum attn_tag_kind kind)
+{
+    struct attn_move m = attn_work_move(&x->w, kind, 1);
+    struct attn_buffer copies[2];
+    attn_work_copies(&x->w, kind, copies);
+    enum attn_status status = attn_buffers_take(copies, 2, x->rank->ledger, x->rank->error);
+    m.from.data = x->own[kind].view.data;
+    m.to.data = copies[1].name != NULL ? copies[1].data : x->shard[kind].data;
+    if (status == ATTN_OK)
+        status = attn_move_sum(&m, x->rank->transport, x->buffer[ATTN_MESSAGES].data,
+                               copies[0].data, x->rank->error);
+    if (status == ATTN_OK && copies[1].name != NULL) {
+        struct attn_box home = attn_layout_box(&x->w.home, x->w.whole, 1, x->w.rank);
+        struct attn_rows rows = {home.batches.n, home.heads.n, home.tokens,
+                                 attn_tag_width(kind, x->w.whole)};
+        struct attn_view sum =
+            attn_packed_view(copies[1].data, m.dtype, home.heads.n, home.tokens, rows.width);
+        attn_rows_round(&rows, &x->shard[kind], &sum);
+    }
+    attn_buffers_give(copies, 2, x->rank->ledger);
+    return status;
+}
+
+/* Where this portion of a tensor is: in a buffer of its own, or at home. */
+static void place(struct travel *x, enum attn_tag_kind kind)
+{
+    struct attn_box box = attn_work_box(&x->w, attn_tag_is_of_keys(kind), x->w.rank);
+    if (attn_work_moves(&x->w, kind))
+        x->own[kind] =
+            block_at(x, kind, attn_work_dtype(&x->w, kind), x->w.rank, x->buffer[kind].data);
+    else
+        x->own[kind] = (struct held){x->shard[kind], box.heads.first};
+    x->sum[kind] = x->own[kind];
+}
+
+/* A sum wider than what it is for. */
+static void widen(struct travel *x, enum attn_tag_kind kind, char *data)
+{
+    if (data != NULL)
+        x->sum[kind] = block_at(x, kind, attn_lse_dtype(x->w.whole), x->w.rank, data);
+}
+
+static void place_all(struct travel *x)
+{
+    const enum attn_tag_kind *in, *out;
+    int inputs = attn_work_inputs(x->w.pass, &in), outputs = attn_work_outputs(x->w.pass, &out);
+    for (int n = 0; n < inputs + outputs; n++)
+        place(x, n < inputs ? in[n] : out[n - inputs]);
+    char *dk = x->buffer[ATTN_DKV_SUM].data;
+    int64_t bytes = attn_work_block(&x->w, ATTN_TAG_DK, x->w.rank) *
+                    (int64_t)attn_dtype_size(attn_lse_dtype(x->w.whole));
+    widen(x, ATTN_TAG_O, x->buffer[ATTN_O_SUM].data);
+    widen(x, ATTN_TAG_DQ, x->buffer[ATTN_DQ_SUM].data);
+    widen(x, ATTN_TAG_DK, dk);
+    widen(x, ATTN_TAG_DV, dk != NULL ? dk + bytes : NULL);
+    memcpy(x->now, x->own, sizeof x->now);
+}
+
+static enum attn_status bring(struct travel *x)
+{
+    const enum attn_tag_kind *in;
+    int inputs = attn_work_inputs(x->w.pass, &in);
+    enum attn_status status = ATTN_OK;
+    place_all(x);
+    for (int n = 0; n < inputs && status == ATTN_OK; n++)
+        if (attn_work_moves(&x->w, in[n]))
+            status = move(x, in[n], 0);
+    return status;
+}
+
+static enum attn_status take_home(struct travel *x)
+{
+    const enum attn_tag_kind *out;
+    int outputs = attn_work_outputs(x->w.pass, &out);
+    enum attn_status status = ATTN_OK;
+    for (int n = 0; n < outputs && status == ATTN_OK; n++) {
+        enum attn_tag_kind kind = out[n];
+        struct attn_buffer copies[2];
+        attn_work_copies(&x->w, kind, copies);
+        if (x->sum[kind].view.dtype != x->own[kind].view.dtype) {
+            struct attn_rows rows = block_rows(x, kind, x->w.rank);
+            struct attn_view to = of_portion(x, kind, &x->own[kind]);
+            attn_rows_round(&rows, &to, &x->sum[kind].view);
+        }
+        if (copies[0].name != NULL)
+            status = move_sum(x, kind);
+        else if (attn_work_moves(&x->w, kind))
+            status = move(x, kind, 1);
+    }
+    return status;
+}
+
+/* -D of the rows that are at home. */
+static void make_delta(struct travel *x, const struct attn_backward *mine)
+{
+    struct attn_box home = attn_layout_box(&x->w.home, x->w.whole, 0, x->w.rank);
+    struct attn_rows rows = {home.batches.n, home.heads.n, home.tokens, x->w.whole->d_value};
+    struct attn_view *d = &x->shard[ATTN_TAG_DELTA];
+    struct attn_buffer *zeros = &x->buffer[ATTN_ZEROS];
+    *d = attn_packed_view(x->buffer[ATTN_DELTA_SHARD].data, attn_lse_dtype(x->w.whole), rows.heads,
+                          rows.tokens, 1);
+    attn_rows_minus_delta(&rows, mine, d);
+    if (zeros->numbers > 0)
+        memset(zeros->data, 0, (size_t)(zeros->numbers * zeros->size));
+}
+
+static enum attn_status run(struct travel *x, const struct attn_backward *mine)
+{
+    attn_work_buffers(&x->w, x->buffer);
+    enum attn_status status =
+        attn_buffers_take(x->buffer, ATTN_WORK_BUFFERS, x->rank->ledger, x->rank->error);
+    if (status == ATTN_OK && mine != NULL)
+        make_delta(x, mine);
+    for (int n = 0; n < attn_work_portions(&x->w) && status == ATTN_OK; n++) {
+        attn_work_portion(&x->w, n);
+        status = bring(x);
+        for (int stop = 0; stop < x->w.stops && status == ATTN_OK; stop++)
+            status = visit(x, stop);
+        if (status == ATTN_OK)
+            status = take_home(x);
+    }
+    attn_buffers_give(x->buffer, ATTN_WORK_BUFFERS, x->rank->ledger);
+    return status;
+}
+
+enum attn_status attn_travel_forward(struct attn_rank *rank, const struct attn_scheme *scheme,
+                                     const struct attn_problem *whole,
+                                     const struct attn_forward *mine)
+{
+    int r = rank->transport->rank;
+    struct travel x = {.rank = rank,
+                       .w = attn_work_of(scheme, whole, rank->options, ATTN_FORWARD, r)};
+    x.shard[ATTN_TAG_Q] = attn_view_input(&mine->q);
+    x.shard[ATTN_TAG_K] = attn_view_input(&mine->k);
+    x.shard[ATTN_TAG_V] = attn_view_input(&mine->v);
+    x.shard[ATTN_TAG_O] = mine->o;
+    x.shard[ATTN_TAG_LSE] = mine->lse;
+    return run(&x, NULL);
+}
+
+enum attn_status attn_travel_backward(struct attn_rank *rank, const struct attn_scheme *scheme,
+                                      const struct attn_problem *whole,
+                                      const struct attn_backward *mine)
+{
+    int r = rank->transport->rank;
+    struct travel x = {.rank = rank,
+                       .w = attn_work_of(scheme, whole, rank->options, ATTN_BACKWARD, r)};
+    x.shard[ATTN_TAG_Q] = attn_view_input(&mine->q);
+    x.shard[ATTN_TAG_K] = attn_view_input(&mine->k);
+    x.shard[ATTN_TAG_V] = attn_view_input(&mine->v);
+    x.shard[ATTN_TAG_DO] = attn_view_input(&mine->d_o);
+    x.shard[ATTN_TAG_LSE] = attn_view_input(&mine->lse);
+    x.shard[ATTN_TAG_DQ] = mine->dq;
+    x.shard[ATTN_TAG_DK] = mine->dk;
+    x.shard[ATTN_TAG_DV] = mine->dv;
+    return run(&x, mine);
+}

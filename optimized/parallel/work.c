@@ -1,0 +1,370 @@
+/* See work.h. */
+#include "optimized/parallel/work.h"
+
+#include <string.h>
+
+#include "optimized/integers.h"
+#include "ref/problem.h"
+
+/* ---- blocks and products --------------------------------------------------------------------- */
+
+struct attn_work attn_work_of(const struct attn_scheme *scheme, const struct attn_problem *whole,
+                              const struct attn_options *options, enum attn_pass pass, int rank)
+{
+    struct attn_work w = {.scheme = scheme,
+                          .whole = whole,
+                          .options = options,
+                          .pass = pass,
+                          .rank = rank,
+                          .stops = scheme->stops != NULL ? scheme->stops(options) : 1,
+                          .home = scheme->home(options),
+                          .work = scheme->work(options)};
+    attn_work_portion(&w, 0);
+    attn_work_go(&w, 0);
+    return w;
+}
+
+static int64_t at_once(const struct attn_work *w)
+{
+    int64_t n = w->scheme->kv_heads_at_once != NULL ? w->scheme->kv_heads_at_once(w->options) : 0;
+    return n > 0 ? n : greater(w->whole->kv_heads, 1);
+}
+
+int attn_work_portions(const struct attn_work *w)
+{
+    int64_t heads = attn_layout_box(&w->work, w->whole, 1, w->rank).heads.n;
+    return (int)at_least_1(ceil_div(heads, at_once(w)));
+}
+
+void attn_work_portion(struct attn_work *w, int n)
+{
+    struct attn_tokens kv = attn_layout_box(&w->work, w->whole, 1, w->rank).heads;
+    struct attn_tokens heads = attn_layout_box(&w->work, w->whole, 0, w->rank).heads;
+    int64_t first = kv.first + n * at_once(w), last = less(first + at_once(w), kv.first + kv.n);
+    int64_t group = w->whole->kv_heads > 0 ? w->whole->heads / w->whole->kv_heads : 1;
+    w->kv_heads = attn_tokens_between(first, last);
+    w->heads = attn_tokens_between(greater(heads.first, first * group),
+                                   less(heads.first + heads.n, last * group));
+}
+
+struct attn_stop attn_work_stop(const struct attn_work *w, int n)
+{
+    if (n > 0)
+        return w->scheme->stop(w->whole, w->options, w->rank, n);
+    return (struct attn_stop){ATTN_NOTHING_TRAVELS, -1, -1, w->rank, w->rank};
+}
+
+void attn_work_go(struct attn_work *w, int n)
+{
+    w->n_stop = n;
+    w->stop = attn_work_stop(w, n);
+    w->next = 0;
+    memset(w->saw_query, 0, sizeof w->saw_query);
+    memset(w->saw_key, 0, sizeof w->saw_key);
+}
+
+struct attn_box attn_work_box(const struct attn_work *w, int is_of_keys, int rank)
+{
+    return attn_layout_box(&w->work, w->whole, is_of_keys, rank);
+}
+
+int64_t attn_work_block(const struct attn_work *w, enum attn_tag_kind kind, int rank)
+{
+    int keys = attn_tag_is_of_keys(kind);
+    struct attn_box box = attn_work_box(w, keys, rank);
+    return box.batches.n * (keys ? w->kv_heads.n : w->heads.n) * box.tokens *
+           attn_tag_width(kind, w->whole);
+}
+
+/* A piece of a piece: positions count from where the whole begins. */
+static struct attn_positions positions_of(const struct attn_positions *whole, int64_t batch,
+                                          const struct attn_tokens *t)
+{
+    int64_t step = 1 + whole->skip;
+    return (struct attn_positions){whole->first + whole->by_batch * batch + step * t->first,
+                                   step * t->step - 1, whole->by_batch};
+}
+
+static struct attn_problem piece_of(const struct attn_problem *whole,
+                                    const struct attn_tokens *batches,
+                                    const struct attn_tokens *heads,
+                                    const struct attn_tokens *queries,
+                                    const struct attn_tokens *keys)
+{
+    struct attn_problem piece = *whole;
+    piece.batch = batches->n;
+    piece.heads = heads->n;
+    piece.kv_heads = attn_kv_heads(whole, heads).n;
+    piece.n_query = queries->n;
+    piece.n_key = keys->n;
+    piece.origin.batch += whole->origin.one_batch ? 0 : batches->first;
+    piece.origin.head += heads->first;
+    piece.origin.query = positions_of(&whole->origin.query, batches->first, queries);
+    piece.origin.key = positions_of(&whole->origin.key, batches->first, keys);
+    piece.scattered = 0; /* shards are packed */
+    return piece;
+}
+
+static struct attn_tokens call_heads(const struct attn_work *w, int n)
+{
+    int64_t group = w->whole->kv_heads > 0 ? w->whole->heads / w->whole->kv_heads : 1;
+    int64_t first = w->heads.first, end = first + w->heads.n;
+    int64_t whole = less(ceil_div(first, group) * group, end);
+    const int64_t at[ATTN_CALLS + 1] = {first, whole, greater(end / group * group, whole), end};
+    return attn_tokens_between(at[n], at[n + 1]);
+}
+
+struct attn_product attn_work_product(const struct attn_work *w, int call, int query, int key)
+{
+    struct attn_box queries = attn_work_box(w, 0, w->stop.query);
+    struct attn_box keys = attn_work_box(w, 1, w->stop.key);
+    struct attn_product x = {.call = call, .query = query, .key = key};
+    x.heads = call_heads(w, call);
+    x.kv_heads = attn_kv_heads(w->whole, &x.heads);
+    x.query_at = query > 0 ? queries.stretch[0].n : 0;
+    x.key_at = key > 0 ? keys.stretch[0].n : 0;
+    x.part =
+        piece_of(w->whole, &queries.batches, &x.heads, &queries.stretch[query], &keys.stretch[key]);
+    return x;
+}
+
+int attn_work_starts_query(const struct attn_work *w)
+{
+    return w->n_stop == 0 || w->stop.query != w->rank;
+}
+
+int attn_work_starts_key(const struct attn_work *w)
+{
+    return w->n_stop == 0 || (!w->scheme->passes_on && w->stop.key != w->rank);
+}
+
+/* Certainly nothing to see here, in any batch and head. */
+static int is_hidden(const struct attn_problem *part)
+{
+    if (part->batch == 0 || part->heads == 0 || part->n_query == 0 || part->n_key == 0)
+        return 1;
+    if (part->mask == NULL)
+        return 0;
+    int64_t batches = attn_problem_varies_by_batch(part) ? part->batch : 1;
+    int64_t heads = attn_mask_varies_by_head(part->mask) ? part->heads : 1;
+    for (int64_t b = 0; b < batches; b++)
+        for (int64_t h = 0; h < heads; h++)
+            if (attn_problem_tile(part, b, h, 0, part->n_query, 0, part->n_key) != ATTN_TILE_EMPTY)
+                return 0;
+    return 1;
+}
+
+int attn_work_next(struct attn_work *w, struct attn_product *x)
+{
+    int queries = attn_layout_stretches(&w->work, 0), keys = attn_layout_stretches(&w->work, 1);
+    while (w->stop.query >= 0 && w->next < ATTN_CALLS * queries * keys) {
+        int n = w->next++;
+        *x = attn_work_product(w, n / (queries * keys), n / keys % queries, n % keys);
+        if (is_hidden(&x->part))
+            continue;
+        x->starts_query = attn_work_starts_query(w) && !w->saw_query[x->call][x->query];
+        x->starts_key = attn_work_starts_key(w) && !w->saw_key[x->call][x->key];
+        w->saw_query[x->call][x->query] = w->saw_key[x->call][x->key] = 1;
+        return 1;
+    }
+    return 0;
+}
+
+int attn_blocks_hidden(const struct attn_problem *whole, const struct attn_layout *work, int query,
+                       int key)
+{
+    struct attn_box queries = attn_layout_box(work, whole, 0, query);
+    struct attn_box keys = attn_layout_box(work, whole, 1, key);
+    for (int q = 0; q < queries.stretches; q++)
+        for (int k = 0; k < keys.stretches; k++) {
+            struct attn_problem part = piece_of(whole, &queries.batches, &queries.heads,
+                                                &queries.stretch[q], &keys.stretch[k]);
+            if (!is_hidden(&part))
+                return 0;
+        }
+    return 1;
+}
+
+/* ---- moves ----------------------------------------------------------------------------------- */
+
+int attn_work_inputs(enum attn_pass pass, const enum attn_tag_kind **kinds)
+{
+    static const enum attn_tag_kind of[] = {ATTN_TAG_Q,  ATTN_TAG_K,   ATTN_TAG_V,
+                                            ATTN_TAG_DO, ATTN_TAG_LSE, ATTN_TAG_DELTA};
+    *kinds = of;
+    return pass == ATTN_FORWARD ? 3 : 6;
+}
+
+int attn_work_outputs(enum attn_pass pass, const enum attn_tag_kind **kinds)
+{
+    static const enum attn_tag_kind of_forward[] = {ATTN_TAG_O, ATTN_TAG_LSE};
+    static const enum attn_tag_kind of_backward[] = {ATTN_TAG_DQ, ATTN_TAG_DK, ATTN_TAG_DV};
+    *kinds = pass == ATTN_FORWARD ? of_forward : of_backward;
+    return pass == ATTN_FORWARD ? 2 : 3;
+}
+
+int attn_work_moves(const struct attn_work *w, enum attn_tag_kind kind)
+{
+    return !attn_layout_same(&w->home, &w->work, w->whole, attn_tag_is_of_keys(kind));
+}
+
+static int is_summed(const struct attn_work *w, enum attn_tag_kind kind)
+{
+    return (kind == ATTN_TAG_DK || kind == ATTN_TAG_DV) && attn_work_moves(w, kind) &&
+           attn_layout_copies(&w->work, w->whole);
+}
+
+enum attn_dtype attn_work_dtype(const struct attn_work *w, enum attn_tag_kind kind)
+{
+    return is_summed(w, kind) ? attn_lse_dtype(w->whole) : attn_tag_dtype(kind, w->whole);
+}
+
+struct attn_move attn_work_move(const struct attn_work *w, enum attn_tag_kind kind, int goes_home)
+{
+    struct attn_end home = {.layout = &w->home}, work = {.layout = &w->work};
+    work.is_cut = attn_work_portions(w) > 1;
+    work.heads = w->kv_heads;
+    struct attn_move m = {w->whole,
+                          kind,
+                          attn_work_dtype(w, kind),
+                          goes_home,
+                          goes_home ? work : home,
+                          goes_home ? home : work};
+    return m;
+}
+
+/* ---- buffers --------------------------------------------------------------------------------- */
+
+int attn_work_is_even(const struct attn_work *w)
+{
+    return attn_layout_most(&w->work, w->whole, 1) * attn_axis_parts(&w->work.tokens) ==
+           w->whole->n_key;
+}
+
+static struct attn_buffer moved(const struct attn_work *w, enum attn_tag_kind kind)
+{
+    static const char *const of_heads[ATTN_TAG_KINDS] = {
+        "q.heads",  "k.heads",     "v.heads",  "o.heads",  "lse.heads",
+        "do.heads", "delta.heads", "dq.heads", "dk.heads", "dv.heads"};
+    static const char *const of_all[ATTN_TAG_KINDS] = {[ATTN_TAG_K] = "k.all",
+                                                       [ATTN_TAG_V] = "v.all",
+                                                       [ATTN_TAG_DK] = "dk.all",
+                                                       [ATTN_TAG_DV] = "dv.all"};
+    struct attn_buffer none = {0};
+    return attn_work_moves(w, kind)
+               ? attn_buffer_of(w->work.all_keys ? of_all[kind] : of_heads[kind], 1,
+                                attn_work_block(w, kind, w->rank),
+                                (int64_t)attn_dtype_size(attn_work_dtype(w, kind)))
+               : none;
+}
+
+/* Numbers of a token of a rank's queries (q and what is made of it) or keys (K and V), all heads. */
+struct sizes {
+    int64_t wide, size;              /* of a number of a partial sum, and as it is stored */
+    int64_t rows, all_rows;          /* of the longest stretch of queries, of all of the rank's, */
+    int64_t visiting;                /* of the largest block of queries */
+    int64_t token, block, part, own; /* K,V: a token; the largest block; a partial sum; the own */
+    int cuts_query, cuts_key;        /* some query, some key is in several products */
+};
+
+static struct sizes sizes_of(const struct attn_work *w)
+{
+    const struct attn_problem *p = w->whole;
+    struct attn_box q = attn_work_box(w, 0, w->rank), k = attn_work_box(w, 1, w->rank);
+    int64_t heads = q.batches.n * w->heads.n;
+    struct sizes s = {.wide = (int64_t)attn_dtype_size(attn_lse_dtype(p)),
+                      .size = (int64_t)attn_dtype_size(p->dtype),
+                      .rows = heads * q.stretch[0].n,
+                      .all_rows = heads * q.tokens,
+                      .visiting = heads * attn_layout_most(&w->work, p, 0),
+                      .token = k.batches.n * w->kv_heads.n * (p->d_key + p->d_value)};
+    int travels = w->stops > 1;
+    s.block = s.token * attn_layout_most(&w->work, p, 1);
+    s.own = s.token * k.tokens;
+    s.part = travels && !w->scheme->passes_on
+                 ? s.block
+                 : s.token * attn_layout_box(&w->work, p, 1, 0).stretch[0].n;
+    s.cuts_query = travels || attn_layout_stretches(&w->work, 1) > 1;
+    s.cuts_key = travels || attn_layout_stretches(&w->work, 0) > 1;
+    return s;
+}
+
+static void forward_buffers(const struct attn_work *w, const struct sizes *s,
+                            struct attn_buffer *buffer)
+{
+    int64_t rows = w->scheme->queries_travel ? s->visiting : s->rows, d_value = w->whole->d_value;
+    if (!s->cuts_query)
+        return;
+    if (s->wide > s->size)
+        buffer[ATTN_O_SUM] = attn_buffer_of("o.sum", s->all_rows, d_value, s->wide);
+    buffer[ATTN_O_PARTIAL] = attn_buffer_of("o.partial", rows, d_value, s->wide);
+    buffer[ATTN_LSE_PARTIAL] = attn_buffer_of("lse.partial", rows, 1, s->wide);
+}
+
+static void backward_buffers(const struct attn_work *w, const struct sizes *s,
+                             struct attn_buffer *buffer)
+{
+    const struct attn_problem *p = w->whole;
+    struct attn_box home = attn_layout_box(&w->home, p, 0, w->rank);
+    int64_t rows = w->scheme->queries_travel ? s->visiting : s->rows;
+    int is_wide = s->wide > s->size, travels = w->stops > 1;
+    buffer[ATTN_ZEROS] = attn_buffer_of("zeros", 1, p->d_value, s->size);
+    buffer[ATTN_DELTA_SHARD] =
+        attn_buffer_of("delta.shard", home.batches.n * home.heads.n, home.tokens, s->wide);
+    if (s->cuts_query && is_wide)
+        buffer[ATTN_DQ_SUM] = attn_buffer_of("dq.sum", s->all_rows, p->d_key, s->wide);
+    if (s->cuts_query)
+        buffer[ATTN_DQ_PARTIAL] = attn_buffer_of("dq.partial", rows, p->d_key, s->wide);
+    if (s->cuts_key && is_wide && !is_summed(w, ATTN_TAG_DK))
+        buffer[ATTN_DKV_SUM] = attn_buffer_of("dkv.sum", 1, s->own, s->wide);
+    if (travels && w->scheme->passes_on)
+        buffer[ATTN_DKV_TRAVEL] =
+            attn_buffer_of("dkv.travel", attn_work_is_even(w) ? 1 : 2, s->block, s->wide);
+    if (s->cuts_key)
+        buffer[ATTN_DKV_PARTIAL] = attn_buffer_of("dkv.partial", 1, s->part, s->wide);
+    if (travels && !w->scheme->passes_on)
+        buffer[ATTN_DKV_BACK] = attn_buffer_of("dkv.back", 1, s->own, s->wide);
+}
+
+void attn_work_buffers(const struct attn_work *w, struct attn_buffer buffer[ATTN_WORK_BUFFERS])
+{
+    const enum attn_tag_kind *in, *out;
+    int inputs = attn_work_inputs(w->pass, &in), outputs = attn_work_outputs(w->pass, &out);
+    struct sizes s = sizes_of(w);
+    int moves = 0;
+    memset(buffer, 0, ATTN_WORK_BUFFERS * sizeof *buffer);
+    for (int n = 0; n < inputs + outputs; n++) {
+        enum attn_tag_kind kind = n < inputs ? in[n] : out[n - inputs];
+        buffer[kind] = moved(w, kind);
+        moves |= attn_work_moves(w, kind);
+    }
+    if (moves && w->home.ranks > 1)
+        buffer[ATTN_MESSAGES] = attn_move_lists(&w->home, &w->work);
+    if (w->stops > 1)
+        buffer[ATTN_KV_TRAVEL] = attn_buffer_of(
+            "kv.travel", w->scheme->passes_on ? less(w->stops - 1, 2) : 1, s.block, s.size);
+    if (w->scheme->queries_travel && w->pass == ATTN_FORWARD)
+        buffer[ATTN_Q_TRAVEL] = attn_buffer_of("q.travel", s.visiting, w->whole->d_key, s.size);
+    if (w->scheme->queries_travel && w->pass == ATTN_BACKWARD) /* q, dO, lse, D */
+        buffer[ATTN_Q_TRAVEL] = attn_buffer_of(
+            "q.travel", s.visiting, (w->whole->d_key + w->whole->d_value) * s.size + 2 * s.wide, 1);
+    if (w->pass == ATTN_FORWARD)
+        forward_buffers(w, &s, buffer);
+    else
+        backward_buffers(w, &s, buffer);
+}
+
+void attn_work_copies(const struct attn_work *w, enum attn_tag_kind kind,
+                      struct attn_buffer copies[2])
+{
+    memset(copies, 0, 2 * sizeof *copies);
+    if (!is_summed(w, kind))
+        return;
+    struct attn_move m = attn_work_move(w, kind, 1);
+    struct attn_box home = attn_layout_box(&w->home, w->whole, 1, w->rank);
+    copies[0] = attn_move_copies(&m, w->rank);
+    if (attn_work_dtype(w, kind) != w->whole->dtype)
+        copies[1] = attn_buffer_of("copies.sum", home.batches.n * home.heads.n * home.tokens,
+                                   attn_tag_width(kind, w->whole),
+                                   (int64_t)attn_dtype_size(attn_work_dtype(w, kind)));
+}

@@ -1,0 +1,112 @@
+/* What one rank has to do, derived from its scheme: its boxes, its products one after another, its
+ * buffers.  travel.c does it, price.c prices it; neither computes, sends or allocates here.
+ */
+#ifndef OPTIMIZED_PARALLEL_WORK_H
+#define OPTIMIZED_PARALLEL_WORK_H
+
+#include "optimized/parallel/move.h"
+#include "optimized/parallel/scheme.h"
+
+/* Heads of a rank that cut through groups make up to three local calls: what is left of a group,
+ * whole groups, the beginning of one (40 heads of 8 kv heads on 6 ranks: rank 2 has 1 + 5 + 1). */
+enum { ATTN_CALLS = 3 };
+
+struct attn_work {
+    const struct attn_scheme *scheme;
+    const struct attn_problem *whole;
+    const struct attn_options *options;
+    enum attn_pass pass;
+    int rank, stops;
+    struct attn_layout home, work;
+    struct attn_tokens heads, kv_heads; /* that it computes with now: of a portion */
+    int n_stop;
+    struct attn_stop stop;
+    int next; /* product of this stop */
+    int saw_query[ATTN_CALLS][ATTN_MAX_STRETCHES], saw_key[ATTN_CALLS][ATTN_MAX_STRETCHES];
+};
+
+/* At portion 0, stop 0. */
+struct attn_work attn_work_of(const struct attn_scheme *scheme, const struct attn_problem *whole,
+                              const struct attn_options *options, enum attn_pass pass, int rank);
+
+/* Kv heads may be brought a portion at a time: at least one. */
+int attn_work_portions(const struct attn_work *w);
+void attn_work_portion(struct attn_work *w, int n);
+
+/* Go to a stop; stop(stops) is where the sums of gradients go home. */
+struct attn_stop attn_work_stop(const struct attn_work *w, int n);
+void attn_work_go(struct attn_work *w, int n);
+
+/* A rank's block of queries or of keys. */
+struct attn_box attn_work_box(const struct attn_work *w, int is_of_keys, int rank);
+int64_t attn_work_block(const struct attn_work *w, enum attn_tag_kind kind, int rank); /* numbers */
+
+/* A product: a stretch of the stop's queries with a stretch of its keys, for the heads of a local
+ * call. */
+struct attn_product {
+    struct attn_problem part;
+    struct attn_tokens heads, kv_heads;
+    int call, query, key;         /* which stretches */
+    int64_t query_at, key_at;     /* where these begin in their blocks */
+    int starts_query, starts_key; /* the result is the first of these queries, of these keys:
+                                     it is written; later ones are added */
+};
+
+/* The next product of this stop in which some pair may be visible; 0: no more. */
+int attn_work_next(struct attn_work *w, struct attn_product *x);
+
+/* The product of these stretches, whatever is visible. */
+struct attn_product attn_work_product(const struct attn_work *w, int call, int query, int key);
+
+/* Whether this stop starts what its queries, what its keys get. */
+int attn_work_starts_query(const struct attn_work *w);
+int attn_work_starts_key(const struct attn_work *w);
+
+/* Nothing to see in any pair of stretches of these two ranks' blocks. */
+int attn_blocks_hidden(const struct attn_problem *whole, const struct attn_layout *work, int query,
+                       int key);
+
+/* Whether a tensor of this kind changes hands between home and work. */
+int attn_work_moves(const struct attn_work *w, enum attn_tag_kind kind);
+
+/* In which type a rank holds such a tensor: partial sums of 16-bit tensors are f32. */
+enum attn_dtype attn_work_dtype(const struct attn_work *w, enum attn_tag_kind kind);
+
+/* The move of a tensor from home to work, or of a result back.  Data is the caller's. */
+struct attn_move attn_work_move(const struct attn_work *w, enum attn_tag_kind kind, int goes_home);
+
+/* The tensors of a pass that are exchanged. */
+int attn_work_inputs(enum attn_pass pass, const enum attn_tag_kind **kinds);
+int attn_work_outputs(enum attn_pass pass, const enum attn_tag_kind **kinds);
+
+/* ---- buffers --------------------------------------------------------------------------------- */
+
+/* One for each kind of tensor that is moved, and these. */
+enum {
+    ATTN_MESSAGES = ATTN_TAG_KINDS,
+    ATTN_ZEROS,       /* O for the local backward: one row */
+    ATTN_DELTA_SHARD, /* -D of the rows that are at home here */
+    ATTN_KV_TRAVEL,
+    ATTN_Q_TRAVEL,
+    ATTN_O_SUM, /* sums that are wider than what they are for */
+    ATTN_DQ_SUM,
+    ATTN_DKV_SUM,
+    ATTN_O_PARTIAL,
+    ATTN_LSE_PARTIAL,
+    ATTN_DQ_PARTIAL,
+    ATTN_DKV_TRAVEL,
+    ATTN_DKV_PARTIAL,
+    ATTN_DKV_BACK, /* gradients of the rank's own keys, from where they were multiplied */
+    ATTN_WORK_BUFFERS
+};
+void attn_work_buffers(const struct attn_work *w, struct attn_buffer buffer[ATTN_WORK_BUFFERS]);
+
+/* Blocks of keys are of one size: a rank's own sum of gradients has room for any of them. */
+int attn_work_is_even(const struct attn_work *w);
+
+/* Taken one after the other when everything is computed: of dk, then of dv.  copies[1]: the sum at
+ * home, where it is wider than dk. */
+void attn_work_copies(const struct attn_work *w, enum attn_tag_kind kind,
+                      struct attn_buffer copies[2]);
+
+#endif
