@@ -126,7 +126,7 @@ int attn_layout_same(const struct attn_layout *a, const struct attn_layout *b,
 int64_t attn_layout_most(const struct attn_layout *layout, const struct attn_problem *whole,
                          int is_of_keys)
 {
-    int last = (attn_axis_parts(&layout->tokens) - 1) * greater(layout->tokens.stride, 1);
+    int last = (attn_axis_parts(&layout->tokens) - 1) * layout->tokens.stride;
     return greater(attn_layout_box(layout, whole, is_of_keys, 0).tokens,
                    attn_layout_box(layout, whole, is_of_keys, last).tokens);
 }

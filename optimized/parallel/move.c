@@ -1,6 +1,8 @@
 /* See move.h. */
 #include "optimized/parallel/move.h"
 
+#include <stddef.h>
+
 #include "optimized/integers.h"
 #include "optimized/parallel/rows.h"
 
@@ -92,30 +94,36 @@ static int meet_boxes(const struct attn_move *m, int p, int q, struct attn_piece
 
 /* ---- the exchange ---------------------------------------------------------------------------- */
 
-/* The messages to and from one rank. */
-struct pair {
-    struct attn_piece out[MEETINGS], in[MEETINGS];
-};
-
-/* A list of sends, one of receives, and the pieces of each pair of them. */
+/* A list of sends, one of receives, and so many pieces of each of them. */
 struct lists {
     struct attn_send *send;
     struct attn_receive *receive;
-    struct pair *pair;
+    struct attn_piece *out, *in;
+    int pieces;
 };
+
+/* Into how many pieces a message may fall. */
+static int pieces_of(const struct attn_layout *from, const struct attn_layout *to)
+{
+    int queries = attn_layout_stretches(from, 0) * attn_layout_stretches(to, 0);
+    int keys = attn_layout_stretches(from, 1) * attn_layout_stretches(to, 1);
+    return (int)greater(queries, keys);
+}
 
 struct attn_buffer attn_move_lists(const struct attn_layout *from, const struct attn_layout *to)
 {
-    int64_t size =
-        (int64_t)(sizeof(struct attn_send) + sizeof(struct attn_receive) + sizeof(struct pair));
-    (void)to;
-    return attn_buffer_of("messages", from->ranks, 1, size);
+    size_t pieces = 2 * (size_t)pieces_of(from, to) * sizeof(struct attn_piece);
+    return attn_buffer_of(
+        "messages", from->ranks,
+        (int64_t)(sizeof(struct attn_send) + sizeof(struct attn_receive) + pieces), 1);
 }
 
-static struct lists lists_in(void *data, int ranks)
+static struct lists lists_in(const struct attn_move *m, void *data, int ranks)
 {
-    struct lists x = {.pair = data};
-    x.send = (struct attn_send *)(void *)(x.pair + ranks);
+    struct lists x = {.pieces = pieces_of(m->from.layout, m->to.layout)};
+    x.out = data;
+    x.in = x.out + (ptrdiff_t)ranks * x.pieces;
+    x.send = (struct attn_send *)(void *)(x.in + (ptrdiff_t)ranks * x.pieces);
     x.receive = (struct attn_receive *)(void *)(x.send + ranks);
     return x;
 }
@@ -125,7 +133,7 @@ static struct lists lists_in(void *data, int ranks)
 static enum attn_status exchange(const struct attn_move *m, struct attn_transport *t, void *memory,
                                  char *copies, struct attn_error *err)
 {
-    struct lists x = lists_in(memory, t->size);
+    struct lists x = lists_in(m, memory, t->size);
     struct attn_piece mine[MEETINGS];
     int sends = 0, receives = 0;
     int64_t used = 0; /* of the copies */
@@ -133,21 +141,22 @@ static enum attn_status exchange(const struct attn_move *m, struct attn_transpor
         if (r == t->rank)
             continue;
         int tag = attn_tag(m->kind, m->step);
-        int out = meet_boxes(m, t->rank, r, x.pair[r].out, mine);
-        int in = meet_boxes(m, r, t->rank, mine, x.pair[r].in);
+        struct attn_piece *from = &x.out[r * x.pieces], *to = &x.in[r * x.pieces];
+        int out = meet_boxes(m, t->rank, r, from, mine);
+        int in = meet_boxes(m, r, t->rank, mine, to);
         if (out > 0)
             x.send[sends++] = (struct attn_send){
-                .peer = r, .tag = tag, .data = m->from.data, .piece = x.pair[r].out, .pieces = out};
+                .peer = r, .tag = tag, .data = m->from.data, .piece = from, .pieces = out};
         for (int n = 0; n < in && copies != NULL; n++) {
-            x.pair[r].in[n] = attn_piece_packed(&x.pair[r].in[n], used);
-            used += attn_piece_bytes(&x.pair[r].in[n]);
+            to[n] = attn_piece_packed(&to[n], used);
+            used += attn_piece_bytes(&to[n]);
         }
         if (in > 0)
             x.receive[receives++] =
                 (struct attn_receive){.peer = r,
                                       .tag = tag,
                                       .data = copies != NULL ? copies : m->to.data,
-                                      .piece = x.pair[r].in,
+                                      .piece = to,
                                       .pieces = in};
     }
     return attn_exchange(t, x.send, sends, x.receive, receives, err);

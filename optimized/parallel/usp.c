@@ -28,13 +28,17 @@ static const struct attn_option options_of[] = {
     [OPTION_ORDER] = ATTN_OPTION_OF_ORDER,
     [OPTION_INNER] = {"inner", 0, 0, ATTN_MAX_RANKS, NULL,
                       "places of a window in a double ring; divides them; 0: one ring"},
-    [OPTION_HEADS] = {"heads", 2, 1, ATTN_MAX_RANKS, NULL,
-                      "ranks that share a place, each with a run of heads; divides ranks"},
+    [OPTION_HEADS] = {"heads", 0, 0, ATTN_MAX_RANKS, NULL,
+                      "ranks that share a place, each with a run of heads; divides ranks; 0: "
+                      "their largest divisor up to the root"},
     {0}};
 
 static int members(const struct attn_options *options)
 {
-    return (int)options->value[OPTION_HEADS];
+    int heads = (int)options->value[OPTION_HEADS], ranks = attn_parallel_ranks(options), root = 1;
+    while ((root + 1) * (root + 1) <= ranks)
+        root++;
+    return heads > 0 ? heads : attn_largest_divisor(ranks, root);
 }
 
 static int places(const struct attn_options *options)
