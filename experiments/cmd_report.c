@@ -52,7 +52,7 @@ const struct attn_cli_command attn_cmd_report = {
         "its words, ranges and colours, to be edited), and the pictures .svg, .png and .pdf;\n"
         "`gnuplot NAME.gp` in that folder draws it again.  With --plan the records go to\n"
         "DIR/records.jsonl; an interrupted measurement is continued by the same command.  Figures\n"
-        "pick their points by the first word of a group's name: length-..., ranks, density\n"
+        "pick their points by the first word of a group's name: length-..., ranks, share, density\n"
         "(docs/measuring.md).",
     .flags = uses,
     .more =
@@ -245,7 +245,7 @@ static void say_no_figure(const struct report *r)
         if (r->groups.group[g].kind == ATTN_GROUP_OTHER)
             (void)attn_cli_fail(0,
                                 "group %s is a table and no figure: its name does not begin with "
-                                "length-, ranks or density",
+                                "length-, ranks, share or density",
                                 r->groups.group[g].name);
 }
 
@@ -277,7 +277,7 @@ static int lacks_figures(const struct report *r)
     if (r->figures.n == 0 && r->summary.n > 0)
         return attn_cli_fail(ATTN_EXIT_USAGE,
                              "the page has tables and no figure: no group is named length-..., "
-                             "ranks or density (docs/measuring.md)");
+                             "ranks, share or density (docs/measuring.md)");
     return attn_cli_fail(ATTN_EXIT_LACKS,
                          "the page has no figure: a curve needs two good points of one "
                          "implementation; of %lld points: %s",

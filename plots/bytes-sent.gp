@@ -10,7 +10,7 @@ do for [t in formats] {
         plot for [c = 1:curves] csv using (x(c,p,"beyond_bytes")):(y(c,p,"beyond_bytes")) with lines lc rgb colour(c) lw 1.6 dt 2 notitle, \
              for [c = 1:curves] csv using (x(c,p,"priced_bytes")):(y(c,p,"priced_bytes")) with lines lc rgb colour(c) lw width(c) dt dash(c) notitle, \
              for [c = 1:curves] csv using (x(c,p,"counted_bytes")):(y(c,p,"counted_bytes")) with points lc rgb colour(c) pt filled(c) ps size(c) notitle, \
-             for [c = 1:curves] keyentry with linespoints lc rgb colour(c) lw width(c) dt key_dash(c,p) pt key_mark(c,p) ps key_size(c,p) title key(c,p)
+             for [c = 1:curves] keyentry with linespoints lc rgb colour(c) lw key_width(c,p) dt key_dash(c,p) pt key_mark(c,p) ps key_size(c,p) title key(c,p)
     }
     unset multiplot
     unset output

@@ -10,7 +10,7 @@ do for [t in formats] {
         set label 9 'the bound' at graph 0.01, first 1 offset 0,0.5
         plot for [c = 1:curves] csv using (x(c,p,"all_ratio")):(y(c,p,"all_ratio")) with linespoints lc rgb colour(c) lw width(c) dt dash(c) pt filled(c) ps size(c) notitle, \
              for [c = 1:curves] csv using (x(c,p,"sample_ratio")):(y(c,p,"sample_ratio")) with linespoints lc rgb colour(c) dt 3 pt open(c) ps 1.2 notitle, \
-             for [c = 1:curves] keyentry with linespoints lc rgb colour(c) lw width(c) dt key_dash(c,p) pt key_mark(c,p) ps key_size(c,p) title key(c,p)
+             for [c = 1:curves] keyentry with linespoints lc rgb colour(c) lw key_width(c,p) dt key_dash(c,p) pt key_mark(c,p) ps key_size(c,p) title key(c,p)
     }
     unset multiplot
     unset output

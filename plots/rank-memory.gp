@@ -1,8 +1,8 @@
-# Peak extra memory of the fullest rank against the number of ranks P.
+# Memory of the fullest rank against the number of ranks P, or against L.
 load 'style.gp'
-eval ranks
+eval (across eq 'P' ? ranks : tokens)
 eval bytes
-set ylabel 'peak extra memory of the fullest rank'
+set ylabel 'memory of a process or rank'
 do for [t in formats] {
     eval start(t)
     do for [p = 1:words(panels)] {
@@ -12,7 +12,7 @@ do for [t in formats] {
              for [c = 1:curves] csv using (x(c,p,"priced_bytes")):(y(c,p,"priced_bytes")) with lines lc rgb colour(c) lw width(c) dt dash(c) notitle, \
              for [c = 1:curves] csv using (x(c,p,"one_rank_bytes")):(y(c,p,"one_rank_bytes")) with points lc rgb colour(c) pt 2 notitle, \
              for [c = 1:curves] csv using (x(c,p,"ledger_bytes")):(y(c,p,"ledger_bytes")) with points lc rgb colour(c) pt filled(c) ps size(c) notitle, \
-             for [c = 1:curves] keyentry with linespoints lc rgb colour(c) lw width(c) dt key_dash(c,p) pt key_mark(c,p) ps key_size(c,p) title key(c,p)
+             for [c = 1:curves] keyentry with linespoints lc rgb colour(c) lw key_width(c,p) dt key_dash(c,p) pt key_mark(c,p) ps key_size(c,p) title key(c,p)
     }
     unset multiplot
     unset output

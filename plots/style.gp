@@ -38,6 +38,7 @@ only_priced(c, p) = has(c, p, 'beyond_bytes') && !has(c, p, 'priced_bytes')
 only_open(c, p)   = (has(c, p, 'single_s') && !has(c, p, 'median_s')) || (has(c, p, 'sample_ratio') && !has(c, p, 'all_ratio'))
 key_mark(c, p)    = only_open(c, p) ? open(c) : filled(c)
 key_size(c, p)    = only_priced(c, p) ? 0 : size(c)
+key_width(c, p)   = only_priced(c, p) ? 1.6 : width(c)
 key_dash(c, p)    = only_priced(c, p) ? 2 : only_open(c, p) ? 3 : dash(c)
 
 # A point of curve c in panel p, by the column `what`: nothing in other rows, far away where there is
@@ -73,7 +74,7 @@ set micro
 
 # ---- the page: panels beside each other, their words above, a legend below each ------------------
 
-columns  = words(panels) < 3 ? words(panels) : 3
+columns  = words(panels) < 3 ? words(panels) : words(panels) == 4 ? 2 : 3
 rows     = (words(panels) + columns - 1) / columns
 longest  = 0
 do for [c = 1:curves] {
@@ -93,6 +94,13 @@ terminal(t) = t eq 'svg' ? sprintf("set terminal svg size %d,%d name '%s' noenha
             : t eq 'png' ? sprintf("set terminal pngcairo size %d,%d noenhanced font 'DejaVu Sans,%g' fontscale 2 linewidth 2 pointscale 2 background '#ffffff'", 2 * canvas_x, 2 * canvas_y, 9 * big) \
             : sprintf("set terminal pdfcairo size %.2fin,%.2fin noenhanced font 'DejaVu Sans,%g' fontscale 0.8 background '#ffffff'", canvas_x / 96.0, canvas_y / 96.0, 9 * big)
 
+# Panels are words: a line in one stands for a blank.
+array panel_title[words(panels)]
+do for [p = 1:words(panels)] {
+    panel_title[p] = ''
+    do for [i = 1:strlen(word(panels, p))] { c = word(panels, p)[i:i]; panel_title[p] = panel_title[p].(c eq '_' ? ' ' : c) }
+}
+
 svg_name = ''
 do for [i = 1:strlen(name)] { svg_name = svg_name.(name[i:i] eq '-' ? '_' : name[i:i]) }
 
@@ -106,5 +114,5 @@ set label 4 finding at screen 0.012, 1 offset 0,%g", name, t, 15 * big * (t eq '
 panel(p) = sprintf("set origin %f,%f; set size %f,%f; set title '%s' offset 0,-0.5; %s", \
     ((p - 1) % columns) / (1.0 * columns), \
     (rows - 1 - (p - 1) / columns) * (canvas_y - head_y) / (1.0 * rows * canvas_y), \
-    1.0 / columns, (canvas_y - head_y) / (1.0 * rows * canvas_y), word(panels, p), \
+    1.0 / columns, (canvas_y - head_y) / (1.0 * rows * canvas_y), panel_title[p], \
     p > 1 ? 'unset label' : '')

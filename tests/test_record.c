@@ -42,6 +42,7 @@ static void sample(struct attn_point *p)
     p->warm_s[1] = 0.30000000000000004;
     p->warm_s[2] = 123.456;
     p->priced_bytes = 0;
+    p->shard_bytes = 4096;
     p->resident_bytes = -1;
     p->n_live = 2;
     strcpy(p->live_name[0], "scores");
@@ -100,6 +101,8 @@ START_TEST(round_trip)
     ck_assert_int_eq(got->priced_bytes, 0);
     ck_assert_int_eq(got->resident_bytes, -1);
     ck_assert_int_eq(got->ledger_bytes, -1);
+    ck_assert_int_eq(got->shard_bytes, 4096);
+    ck_assert_int_eq(got->total_bytes, -1); /* as in records of older programs */
     ck_assert_int_eq(got->n_live, 2);
     ck_assert_str_eq(got->live_name[1], "kv.next");
     ck_assert_int_eq(got->live_bytes[0], 1 << 30);

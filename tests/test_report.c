@@ -286,6 +286,59 @@ START_TEST(prices_go_on)
 }
 END_TEST
 
+/* y[column] of the point (panel, curve label, x); NaN: there is none. */
+static double drawn(const struct attn_figure *figure, const char *panel, const char *label,
+                    double x, int column)
+{
+    for (int64_t s = 0; s < figure->n; s++) {
+        const struct attn_figure_point *p = &figure->point[s];
+        if (strcmp(figure->panel[p->panel], panel) == 0 && p->x == x &&
+            strcmp(figure->curve[p->curve].label, label) == 0)
+            return p->y[column];
+    }
+    return (double)NAN;
+}
+
+/* What a rank needs in all is its peak and its share; one process stands beside it at every P, and
+ * the guide falls from there. */
+START_TEST(shares_are_drawn)
+{
+    static const char *const spec[] = {"tiled", "ring:ranks=2", "ring:ranks=8"};
+    static const char *const with = "forward_with_its_inputs_and_outputs",
+                             *const without = "forward_without_them";
+    fixture_n_points = 0;
+    for (int n = 0; n < 6; n++) {
+        struct attn_point *p =
+            fixture_add(n < 3 ? "ranks" : "share", spec[n % 3], "h8q256d64:none:f32:normal:s1", 0);
+        p->ranks = n % 3 == 0 ? 1 : n % 3 == 1 ? 2 : 8;
+        p->priced_bytes = p->ledger_bytes = 1000;
+        p->shard_bytes = 8000 / p->ranks;
+        p->total_bytes = p->priced_bytes + p->shard_bytes;
+    }
+    fixture_fold(NULL);
+    const struct attn_figure *figure = fixture_draw("rank-memory", 0);
+    enum { PRICE, LEDGER = 2, GUIDE, ALONE };
+    ck_assert_int_eq(figure->n_panels, 2);
+    ck_assert_str_eq(figure->panel[0], with);
+    ck_assert(drawn(figure, with, "tiled", 1, PRICE) == 9000);
+    ck_assert(drawn(figure, with, "tiled", 8, PRICE) == 9000);
+    ck_assert(drawn(figure, with, "tiled", 8, GUIDE) == 9000.0 / 8);
+    ck_assert(drawn(figure, with, "ring", 2, PRICE) == 5000);
+    ck_assert(drawn(figure, with, "ring", 2, LEDGER) == 5000);
+    ck_assert(isnan(drawn(figure, with, "ring", 2, GUIDE)));
+    ck_assert(drawn(figure, with, "ring", 8, PRICE) == 2000);
+    ck_assert(drawn(figure, without, "tiled", 8, PRICE) == 1000);
+    ck_assert(drawn(figure, without, "ring", 8, PRICE) == 1000);
+    ck_assert(drawn(figure, without, "ring", 8, GUIDE) == 250);
+    figure = fixture_draw("share-memory", 1);
+    ck_assert_str_eq(figure->name, "share-memory");
+    ck_assert(drawn(figure, with, "tiled", 256, PRICE) == 9000);
+    ck_assert(drawn(figure, with, "ring:ranks=8", 256, PRICE) == 2000);
+    ck_assert(drawn(figure, without, "ring:ranks=8", 256, PRICE) == 1000);
+    ck_assert(isnan(drawn(figure, with, "ring:ranks=8", 256, GUIDE)));
+}
+END_TEST
+
 /* ---- text ------------------------------------------------------------------------------------ */
 
 START_TEST(numbers_read_well)
@@ -431,7 +484,7 @@ START_TEST(no_figure)
     fixture_add("other", "dense", "q256d64:none:f32:normal:s1", 0);
     fixture_add("other", "dense", "q512d64:none:f32:normal:s1", 0);
     expect_page(2, PAGE("Group other"));
-    ck_assert_ptr_nonnull(strstr(output, "no group is named length-..., ranks or density"));
+    ck_assert_ptr_nonnull(strstr(output, "no group is named length-..., ranks, share or density"));
 }
 END_TEST
 
@@ -542,6 +595,7 @@ Suite *suite_report(void)
     tcase_add_test(draw, groups_share_a_figure);
     tcase_add_test(draw, what_was_not_run_is_named);
     tcase_add_test(draw, prices_go_on);
+    tcase_add_test(draw, shares_are_drawn);
     tcase_add_test(draw, numbers_read_well);
     tcase_add_checked_fixture(program, scratch_open, scratch_close);
     tcase_add_test(program, a_report_is_whole);

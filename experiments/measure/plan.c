@@ -49,7 +49,8 @@ enum {
     KEYS
 };
 
-const char attn_plan_figures[] = "memory time rank-time error rank-memory bytes-sent csr-density";
+const char attn_plan_figures[] =
+    "memory time rank-time error rank-memory share-memory bytes-sent csr-density";
 
 #define CASE(member) offsetof(struct attn_case, member)
 #define PLAN(member) offsetof(struct attn_plan, member)
@@ -283,7 +284,7 @@ static int is_among(const char *word, const char *list)
 
 static const char *what_is_wrong(const struct wish *wish, const char *subject, const char *value)
 {
-    static const char *const words[] = {"length", "ranks", "density"};
+    static const char *const words[] = {"length", "ranks", "share", "density"};
     int is_colour = strcmp(wish->word, "colour") == 0;
     if (*value == '\0')
         return "needs a value";
@@ -305,13 +306,13 @@ static const char *what_is_wrong(const struct wish *wish, const char *subject, c
                    : "is not of the form LOW:HIGH, where * is what the data give";
     if (strcmp(wish->word, "figure") != 0)
         return strlen(value) < 120 ? NULL : "is longer than 119 bytes";
-    for (int w = 0; w < 3; w++) {
+    for (size_t w = 0; w < sizeof words / sizeof *words; w++) {
         size_t n = strlen(words[w]);
         if (strncmp(value, words[w], n) == 0 && (value[n] == '-' || value[n] == '\0') &&
             strlen(value) < sizeof((struct attn_plan_point *)0)->group)
             return NULL;
     }
-    return "does not begin with length-, ranks or density";
+    return "does not begin with length-, ranks, share or density";
 }
 
 /* What figures of the group should look like: {"title": TEXT, "label": {SPEC: TEXT}, ...}; a range

@@ -17,6 +17,12 @@ void attn_preflight_pairs(const struct attn_problem *problem, struct attn_point 
     point->density = cells > 0 ? (double)point->pairs / cells : (double)NAN;
 }
 
+/* A product that overflows int64 is far above any memory. */
+static int64_t to_bytes(double x)
+{
+    return x < 9.0e18 ? (int64_t)x : INT64_MAX;
+}
+
 enum attn_status attn_preflight_price(const struct attn_spec *spec,
                                       const struct attn_problem *problem, struct attn_point *point,
                                       struct attn_error *err)
@@ -37,18 +43,16 @@ enum attn_status attn_preflight_price(const struct attn_spec *spec,
             point->priced_bytes = cost.peak_bytes;
         if (cost.saved_bytes > point->saved_bytes)
             point->saved_bytes = cost.saved_bytes;
+        if (to_bytes(cost.shard_bytes) > point->shard_bytes)
+            point->shard_bytes = to_bytes(cost.shard_bytes);
+        if (to_bytes((double)cost.peak_bytes + cost.shard_bytes) > point->total_bytes)
+            point->total_bytes = to_bytes((double)cost.peak_bytes + cost.shard_bytes);
         if (cost.bytes_sent > point->bytes_sent) {
             point->bytes_sent = cost.bytes_sent;
             point->messages = cost.messages;
         }
     }
     return ATTN_OK;
-}
-
-/* A product that overflows int64 is far above any memory. */
-static int64_t to_bytes(double x)
-{
-    return x < 9.0e18 ? (int64_t)x : INT64_MAX;
 }
 
 /* All ranks at their peaks, in the pass that needs more. */

@@ -110,6 +110,8 @@ static const struct field {
     FIELD(TEXT, source_digest),
     FIELD(BYTES, mask_bytes),
     FIELD(BYTES, saved_bytes),
+    FIELD(BYTES, shard_bytes),
+    FIELD(BYTES, total_bytes),
     {"live_bytes", LIVE, PLACE(live_bytes), ""},
 };
 enum { FIELDS = sizeof field_table / sizeof field_table[0] };
@@ -175,7 +177,7 @@ double attn_point_call_s(const struct attn_point *point, enum attn_call call)
 void attn_point_not_ours(struct attn_point *point)
 {
     point->priced_bytes = point->ledger_bytes = point->process_ledger_bytes = -1;
-    point->bytes_sent = point->saved_bytes = -1;
+    point->bytes_sent = point->saved_bytes = point->shard_bytes = point->total_bytes = -1;
     point->flops = (double)NAN;
     point->n_live = 0;
 }

@@ -90,6 +90,9 @@ struct attn_point {
     char source_digest[24];
     int64_t mask_bytes;  /* of the mask as it was given: a byte for each pair; -1: not as bytes */
     int64_t saved_bytes; /* of the peak, what lives from the forward pass to the backward one */
+    int64_t shard_bytes; /* inputs and outputs of the rank that has most of them; of one process
+                            all that its pass has                                          */
+    int64_t total_bytes; /* price and shard of the rank for which they are most together    */
 };
 
 /* Nothing known yet: counts 0, bytes -1, reals NaN, texts empty. */

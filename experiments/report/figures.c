@@ -253,7 +253,7 @@ static void fill_error(struct attn_figure *figure)
         add_ratio(figure, s, "all-outputs", group->row[s]->worst);
 }
 
-/* ---- against P ------------------------------------------------------------------------------- */
+/* ---- of ranks: against P, and against L ------------------------------------------------------- */
 
 enum { RANK_LEDGER = 2, IDEAL, SINGLE_RANK };
 
@@ -267,20 +267,84 @@ static double ideal(const struct attn_figure *figure, const struct attn_figure_p
     return price;
 }
 
+/* What a row has beside its share of inputs and outputs, or with it, at x; its price. */
+static double add_rank(struct attn_figure *figure, int64_t s, int with_share, double x)
+{
+    const struct attn_row *row = figure->group->row[s];
+    char panel[64];
+    (void)snprintf(panel, sizeof panel, "%s_%s", pass_of(row),
+                   with_share ? "with_its_inputs_and_outputs" : "without_them");
+    struct attn_figure_point *point = add_row(figure, s, panel, x);
+    int ok = row->status == ATTN_POINT_OK;
+    double price = bytes(with_share ? row->point->total_bytes : row->priced);
+    point->y[ok ? PRICED : BEYOND] = price;
+    point->y[RANK_LEDGER] = ok ? price + (double)(row->ledger - row->priced) : none;
+    return price;
+}
+
+/* What has no ranks is there for comparison. */
+static int is_single(const struct attn_row *row)
+{
+    const struct attn_impl *impl = attn_impl_find(row->point->impl);
+    return impl == NULL || impl->ranks == NULL;
+}
+
+/* The same at every P; the guide from there falls as 1/P.  Both are straight: two points do. */
+static void add_single(struct attn_figure *figure, int64_t s, int with_share)
+{
+    int most = 1;
+    for (int64_t t = 0; t < figure->group->n; t++) {
+        int ranks = figure->group->row[t]->point->ranks;
+        most = ranks > most ? ranks : most;
+    }
+    for (int end = 0; end <= (most > 1); end++) {
+        int ranks = end ? most : 1;
+        double price = add_rank(figure, s, with_share, ranks);
+        if (with_share)
+            figure->point[figure->n - 1].y[IDEAL] = price / ranks;
+    }
+}
+
+/* A rank alone has no neighbours: what it has beside its share is not of the curve. */
+static void add_ranks(struct attn_figure *figure, int64_t s, int with_share, int has_single)
+{
+    int ranks = figure->group->row[s]->point->ranks;
+    double price = add_rank(figure, s, with_share, ranks);
+    struct attn_figure_point *point = &figure->point[figure->n - 1];
+    if (ranks == 1 && !with_share) {
+        point->y[SINGLE_RANK] = price;
+        point->y[PRICED] = point->y[BEYOND] = none;
+    } else if (!with_share || !has_single)
+        point->y[IDEAL] = ideal(figure, point, price);
+}
+
+/* Records of an older program do not know the shares. */
+static int has_share(const struct attn_row *row, int with_share)
+{
+    return !with_share || row->point->total_bytes >= 0;
+}
+
 static void fill_rank_memory(struct attn_figure *figure)
 {
-    for (int64_t s = 0; s < figure->group->n; s++) {
-        const struct attn_row *row = figure->group->row[s];
-        struct attn_figure_point *point = add_row(figure, s, pass_of(row), row->point->ranks);
-        int ok = row->status == ATTN_POINT_OK;
-        point->y[RANK_LEDGER] = ok ? bytes(row->ledger) : none;
-        if (row->point->ranks == 1) { /* no neighbours: not of the curve */
-            point->y[SINGLE_RANK] = bytes(row->priced);
-            continue;
-        }
-        point->y[ok ? PRICED : BEYOND] = bytes(row->priced);
-        point->y[IDEAL] = ideal(figure, point, bytes(row->priced));
-    }
+    int has_single = 0;
+    for (int64_t s = 0; s < figure->group->n; s++)
+        has_single |= is_single(figure->group->row[s]);
+    for (int with_share = 1; with_share >= 0; with_share--)
+        for (int64_t s = 0; s < figure->group->n; s++)
+            if (has_share(figure->group->row[s], with_share) && is_single(figure->group->row[s]))
+                add_single(figure, s, with_share);
+            else if (has_share(figure->group->row[s], with_share))
+                add_ranks(figure, s, with_share, has_single);
+    join_beyond(figure);
+}
+
+static void fill_share_memory(struct attn_figure *figure)
+{
+    for (int with_share = 1; with_share >= 0; with_share--)
+        for (int64_t s = 0; s < figure->group->n; s++)
+            if (has_share(figure->group->row[s], with_share))
+                (void)add_rank(figure, s, with_share,
+                               (double)figure->group->row[s]->point->c.n_query);
     join_beyond(figure);
 }
 
@@ -390,6 +454,7 @@ static void fill_density(struct attn_figure *figure)
 #define MEMORY_COLUMNS                                                                       \
     "priced_bytes", "beyond_bytes", "ledger_bytes", "resident_bytes", "only_resident_bytes", \
         "all_ranks_bytes", "inputs_outputs_bytes"
+#define RANK_COLUMNS "priced_bytes", "beyond_bytes", "ledger_bytes", "ideal_bytes", "one_rank_bytes"
 #define TIME_COLUMNS \
     "median_s", "single_s", "fastest_s", "slowest_s", "median_low_s", "median_high_s", "rounds"
 
@@ -447,15 +512,33 @@ static const struct attn_figure_kind kinds[] = {
      2},
     {"rank-memory",
      "rank-memory",
-     "Peak extra memory of the fullest rank",
+     "Memory of the fullest rank",
      "P",
-     "Line: price; dashed: not measured. Filled: ledger. Grey: the value at P = 2, falling as 1/P. "
-     "Cross: one rank alone.",
-     "A scheme that splits all of its extra memory follows the grey guide. One rank alone has no "
-     "neighbours to keep buffers for, so it is not joined to the curve.",
+     "Line: price; dashed: not measured. Filled: ledger. Grey: the left end, falling as 1/P. "
+     "Cross: "
+     "one rank alone.",
+     "With its share of inputs and outputs is what a rank needs in all; a single process has all "
+     "of "
+     "them, whatever P is. What splits everything follows the grey guide. Without them is what is "
+     "added: buffers for what comes from other ranks and, in the backward pass, wide sums. One "
+     "rank "
+     "alone has no neighbours to keep buffers for, so it is not joined to the curve.",
      ATTN_GROUP_RANKS,
      fill_rank_memory,
-     {"priced_bytes", "beyond_bytes", "ledger_bytes", "ideal_bytes", "one_rank_bytes"},
+     {RANK_COLUMNS},
+     5},
+    {"share-memory",
+     "rank-memory",
+     "Memory of one process, and of the fullest of P ranks",
+     "L",
+     "Line: price; dashed: not measured. Filled: ledger.",
+     "With its inputs and outputs is what one process, or the fullest rank, needs in all: at a "
+     "given "
+     "memory, where a curve crosses it is the longest sequence. Without them is what the "
+     "implementation adds.",
+     ATTN_GROUP_SHARE,
+     fill_share_memory,
+     {RANK_COLUMNS},
      5},
     {"bytes-sent",
      "bytes-sent",

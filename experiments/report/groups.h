@@ -5,6 +5,8 @@
  * The first word of a group's name says what it varies:
  *   length-WORD     L        figures memory, time, rank-time, error
  *   ranks[-WORD]    P        figures rank-memory, bytes-sent
+ *   share[-WORD]    L        figure share-memory: ranks and single processes with their inputs and
+ *                            outputs
  *   density[-WORD]  density  figure csr-density
  *   anything else: a table and no figure
  *
@@ -17,7 +19,13 @@
 #include "experiments/report/summary.h"
 
 enum { ATTN_LABEL_TEXT = 200 };
-enum attn_group_kind { ATTN_GROUP_LENGTH, ATTN_GROUP_RANKS, ATTN_GROUP_DENSITY, ATTN_GROUP_OTHER };
+enum attn_group_kind {
+    ATTN_GROUP_LENGTH,
+    ATTN_GROUP_RANKS,
+    ATTN_GROUP_SHARE,
+    ATTN_GROUP_DENSITY,
+    ATTN_GROUP_OTHER
+};
 
 struct attn_figure_group {
     enum attn_group_kind kind;

@@ -224,19 +224,13 @@ static void put_date(struct attn_document *d, const struct attn_page *page)
 static const struct {
     const char *name;
     void (*put)(struct attn_document *d, const struct attn_page *page);
-} holes[] = {{"style", put_style},
-             {"counts", put_counts},
-             {"records", put_records},
-             {"date", put_date},
-             {"summary", attn_page_summary},
-             {"figures", put_figures},
-             {"others", attn_page_others},
-             {"live", attn_page_live},
-             {"external", attn_page_external},
-             {"not-run", attn_page_not_run},
-             {"calibration", put_calibration},
-             {"machine", put_machine},
-             {"commands", put_commands}};
+} holes[] = {{"style", put_style},           {"counts", put_counts},
+             {"records", put_records},       {"date", put_date},
+             {"summary", attn_page_summary}, {"figures", put_figures},
+             {"others", attn_page_others},   {"live", attn_page_live},
+             {"shares", attn_page_shares},   {"external", attn_page_external},
+             {"not-run", attn_page_not_run}, {"calibration", put_calibration},
+             {"machine", put_machine},       {"commands", put_commands}};
 enum { HOLES = sizeof holes / sizeof holes[0] };
 
 /* {{?CONDITION}} ... {{/}}: what stands between is for pages of which this holds; -1: no such. */
@@ -248,9 +242,11 @@ static int holds(const struct attn_page *page, const char *condition)
     const struct {
         const char *name;
         int holds;
-    } known[] = {{"empty", page->summary->n == 0},     {"external", attn_page_has_external(page)},
-                 {"length", has[ATTN_GROUP_LENGTH]},   {"no-length", !has[ATTN_GROUP_LENGTH]},
-                 {"no-ranks", !has[ATTN_GROUP_RANKS]}, {"no-density", !has[ATTN_GROUP_DENSITY]}};
+    } known[] = {
+        {"empty", page->summary->n == 0},        {"external", attn_page_has_external(page)},
+        {"length", has[ATTN_GROUP_LENGTH]},      {"no-length", !has[ATTN_GROUP_LENGTH]},
+        {"ranks", has[ATTN_GROUP_RANKS]},        {"no-ranks", !has[ATTN_GROUP_RANKS]},
+        {"no-density", !has[ATTN_GROUP_DENSITY]}};
     for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)
         if (strcmp(known[k].name, condition) == 0)
             return known[k].holds;

@@ -35,6 +35,7 @@ enum attn_status attn_page_write(const struct attn_page *page, struct attn_error
 void attn_page_summary(struct attn_document *d, const struct attn_page *page);
 void attn_page_others(struct attn_document *d, const struct attn_page *page);
 void attn_page_live(struct attn_document *d, const struct attn_page *page);
+void attn_page_shares(struct attn_document *d, const struct attn_page *page);
 void attn_page_external(struct attn_document *d, const struct attn_page *page);
 void attn_page_not_run(struct attn_document *d, const struct attn_page *page);
 int attn_page_has_external(const struct attn_page *page);

@@ -170,7 +170,7 @@ void attn_page_others(struct attn_document *d, const struct attn_page *page)
         (void)snprintf(title, sizeof title, "Group %s", group->name);
         attn_document_heading(d, 3, title);
         attn_document_text(
-            d, "Its name does not say what varies (length-…, ranks, density), so there is "
+            d, "Its name does not say what varies (length-…, ranks, share, density), so there is "
                "no figure.");
         attn_document_table(d, head);
         for (int64_t s = 0; s < group->n; s++) {
@@ -219,6 +219,7 @@ static void put_live_row(struct attn_document *d, const struct attn_row *row)
                        p->live_name[a], bytes_text(p->live_bytes[a], number));
     }
     attn_document_words(d, live);
+    attn_document_words(d, exact_text(p->shard_bytes, number));
     attn_document_words(d, exact_text(row->priced, number));
     attn_document_words(d, exact_text(row->ledger, number));
     attn_document_cell(d, row->priced == row->ledger ? ATTN_GOOD : ATTN_BAD, "%s",
@@ -238,6 +239,7 @@ void attn_page_live(struct attn_document *d, const struct attn_page *page)
                                        "pass",
                                        "#L",
                                        "live at the peak",
+                                       "#beside inputs and outputs of",
                                        "#priced",
                                        "#ledger",
                                        "#ledger − priced",
@@ -254,6 +256,34 @@ void attn_page_live(struct attn_document *d, const struct attn_page *page)
         for (int64_t s = 0; s < group->n; s++)
             if (is_longest(group, s))
                 put_live_row(d, group->row[s]);
+        attn_document_table_end(d);
+    }
+}
+
+/* ---- what a rank needs --------------------------------------------------------------------- */
+
+void attn_page_shares(struct attn_document *d, const struct attn_page *page)
+{
+    static const char *const head[] = {"implementation",          "pass",      "#ranks P", "#peak",
+                                       "#its inputs and outputs", "#together", "#sends",   NULL};
+    char number[32];
+    for (int g = 0; g < page->groups->n; g++) {
+        const struct attn_figure_group *group = &page->groups->group[g];
+        if (group->kind != ATTN_GROUP_RANKS)
+            continue;
+        attn_document_heading(d, 3, group->special);
+        attn_document_table(d, head);
+        for (int64_t s = 0; s < group->n; s++) {
+            const struct attn_point *p = group->row[s]->point;
+            attn_document_row(d);
+            attn_document_code(d, p->spec);
+            attn_document_words(d, attn_pass_word(p->c.pass));
+            attn_document_words(d, attn_count_text(p->ranks, number));
+            attn_document_words(d, bytes_text(group->row[s]->priced, number));
+            attn_document_words(d, bytes_text(p->shard_bytes, number));
+            attn_document_words(d, bytes_text(p->total_bytes, number));
+            attn_document_words(d, p->ranks > 1 ? bytes_text(p->bytes_sent, number) : dash);
+        }
         attn_document_table_end(d);
     }
 }
