@@ -1,5 +1,6 @@
 # Memory of the fullest rank against the number of ranks P, or against L.
 load 'style.gp'
+priced_size = 1.2 # few points, and curves that coincide: marks tell them apart
 eval (across eq 'P' ? ranks : tokens)
 eval bytes
 set ylabel 'memory of a process or rank'
@@ -8,7 +9,7 @@ do for [t in formats] {
     do for [p = 1:words(panels)] {
         eval panel(p)
         plot for [c = 1:curves] csv using (x(c,p,"ideal_bytes")):(y(c,p,"ideal_bytes")) with lines lc rgb '#999999' dt 3 notitle, \
-             for [c = 1:curves] csv using (x(c,p,"beyond_bytes")):(y(c,p,"beyond_bytes")) with lines lc rgb colour(c) lw 1.6 dt 2 notitle, \
+             for [c = 1:curves] csv using (x(c,p,"beyond_bytes")):(y(c,p,"beyond_bytes")) with linespoints lc rgb colour(c) lw 1.6 dt 2 pt open(c) ps priced_size notitle, \
              for [c = 1:curves] csv using (x(c,p,"priced_bytes")):(y(c,p,"priced_bytes")) with lines lc rgb colour(c) lw width(c) dt dash(c) notitle, \
              for [c = 1:curves] csv using (x(c,p,"one_rank_bytes")):(y(c,p,"one_rank_bytes")) with points lc rgb colour(c) pt 2 notitle, \
              for [c = 1:curves] csv using (x(c,p,"ledger_bytes")):(y(c,p,"ledger_bytes")) with points lc rgb colour(c) pt filled(c) ps size(c) notitle, \

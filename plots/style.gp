@@ -36,8 +36,9 @@ mine(c, p)       = strcol("curve") eq field(c, 1) && strcol("panel") eq word(pan
 # How it looks in the legend: as in the plot.
 only_priced(c, p) = has(c, p, 'beyond_bytes') && !has(c, p, 'priced_bytes')
 only_open(c, p)   = (has(c, p, 'single_s') && !has(c, p, 'median_s')) || (has(c, p, 'sample_ratio') && !has(c, p, 'all_ratio'))
-key_mark(c, p)    = only_open(c, p) ? open(c) : filled(c)
-key_size(c, p)    = only_priced(c, p) ? 0 : size(c)
+key_mark(c, p)    = only_open(c, p) || only_priced(c, p) ? open(c) : filled(c)
+priced_size       = 0                                  # of marks where nothing was measured
+key_size(c, p)    = only_priced(c, p) ? priced_size : size(c)
 key_width(c, p)   = only_priced(c, p) ? 1.6 : width(c)
 key_dash(c, p)    = only_priced(c, p) ? 2 : only_open(c, p) ? 3 : dash(c)
 

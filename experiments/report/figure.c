@@ -17,7 +17,8 @@
 /* Okabe and Ito's palette without its yellow, which white paper swallows, and some of Tol's: one
  * colour for each place in the registry.  Black and the last ones are for what is not in it. */
 static const char *const ours[] = {"#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00",
-                                   "#56B4E9", "#332288", "#882255", "#999933"};
+                                   "#56B4E9", "#332288", "#882255", "#999933", "#117733",
+                                   "#AA4499", "#661100", "#44AA99", "#6699CC"};
 static const char *const others[] = {"#000000", "#7F3B08", "#6A6A6A", "#B00000", "#005F00"};
 enum { OURS = sizeof ours / sizeof ours[0], OTHERS = sizeof others / sizeof others[0] };
 

@@ -314,7 +314,7 @@ static void add_ranks(struct attn_figure *figure, int64_t s, int with_share, int
     if (ranks == 1 && !with_share) {
         point->y[SINGLE_RANK] = price;
         point->y[PRICED] = point->y[BEYOND] = none;
-    } else if (!with_share || !has_single)
+    } else if (!has_single)
         point->y[IDEAL] = ideal(figure, point, price);
 }
 
@@ -514,7 +514,7 @@ static const struct attn_figure_kind kinds[] = {
      "rank-memory",
      "Memory of the fullest rank",
      "P",
-     "Line: price; dashed: not measured. Filled: ledger. Grey: the left end, falling as 1/P. "
+     "Line: price; dashed, open: not measured. Filled: ledger. Grey: the left end, falling as 1/P. "
      "Cross: "
      "one rank alone.",
      "With its share of inputs and outputs is what a rank needs in all; a single process has all "
@@ -531,7 +531,7 @@ static const struct attn_figure_kind kinds[] = {
      "rank-memory",
      "Memory of one process, and of the fullest of P ranks",
      "L",
-     "Line: price; dashed: not measured. Filled: ledger.",
+     "Line: price; dashed, open: not measured. Filled: ledger.",
      "With its inputs and outputs is what one process, or the fullest rank, needs in all: at a "
      "given "
      "memory, where a curve crosses it is the longest sequence. Without them is what the "
@@ -544,7 +544,7 @@ static const struct attn_figure_kind kinds[] = {
      "bytes-sent",
      "Bytes sent by the busiest rank",
      "P",
-     "Line: price; dashed: not measured. Filled: counted by the transport.",
+     "Line: price; dashed, open: not measured. Filled: counted by the transport.",
      "Bytes that the busiest rank sends to others in one call. One rank sends nothing and has no "
      "place on a logarithmic axis.",
      ATTN_GROUP_RANKS,
