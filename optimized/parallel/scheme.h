@@ -94,10 +94,10 @@ enum { ATTN_OPTION_RANKS, ATTN_OPTION_LOCAL, ATTN_OPTION_SIZES, ATTN_PARALLEL_OP
             "end"                                                                     \
     }
 
-#define ATTN_PARALLEL_CAPS                                                             \
-    (ATTN_CAP_F64 | ATTN_CAP_F32 | ATTN_CAP_BACKWARD | ATTN_CAP_GQA | ATTN_CAP_CROSS | \
-     ATTN_CAP_DV | ATTN_CAP_MASK | ATTN_CAP_HARD | ATTN_CAP_SOFTCAP | ATTN_CAP_ALIBI | \
-     ATTN_CAP_DLSE | ATTN_CAP_STRIDES)
+#define ATTN_PARALLEL_CAPS                                                            \
+    (ATTN_CAP_F64 | ATTN_CAP_F32 | ATTN_CAP_BF16 | ATTN_CAP_F16 | ATTN_CAP_BACKWARD | \
+     ATTN_CAP_GQA | ATTN_CAP_CROSS | ATTN_CAP_DV | ATTN_CAP_MASK | ATTN_CAP_HARD |    \
+     ATTN_CAP_SOFTCAP | ATTN_CAP_ALIBI | ATTN_CAP_DLSE | ATTN_CAP_STRIDES)
 
 int attn_parallel_ranks(const struct attn_options *options);
 enum attn_status attn_parallel_forward(const struct attn_scheme *scheme, struct attn_ctx *ctx,

@@ -105,6 +105,31 @@ static struct attn_problem piece_of(const struct attn_problem *whole,
     return piece;
 }
 
+static int is_summed(const struct attn_work *w, enum attn_tag_kind kind)
+{
+    return (kind == ATTN_TAG_DK || kind == ATTN_TAG_DV) && attn_work_moves(w, kind) &&
+           attn_layout_copies(&w->work, w->whole);
+}
+
+/* Some query, some key is in several products: their results are partial. */
+static int cuts_queries(const struct attn_work *w)
+{
+    return w->stops > 1 || attn_layout_stretches(&w->work, 1) > 1;
+}
+
+static int cuts_keys(const struct attn_work *w)
+{
+    return w->stops > 1 || attn_layout_stretches(&w->work, 0) > 1;
+}
+
+/* Some result of a product is a partial sum of 16-bit numbers: it is f32. */
+static int makes_wide(const struct attn_work *w)
+{
+    int partial = cuts_queries(w) ||
+                  (w->pass == ATTN_BACKWARD && (cuts_keys(w) || is_summed(w, ATTN_TAG_DK)));
+    return partial && attn_lse_dtype(w->whole) != w->whole->dtype;
+}
+
 static struct attn_tokens call_heads(const struct attn_work *w, int n)
 {
     int64_t group = w->whole->kv_heads > 0 ? w->whole->heads / w->whole->kv_heads : 1;
@@ -125,6 +150,7 @@ struct attn_product attn_work_product(const struct attn_work *w, int call, int q
     x.key_at = key > 0 ? keys.stretch[0].n : 0;
     x.part =
         piece_of(w->whole, &queries.batches, &x.heads, &queries.stretch[query], &keys.stretch[key]);
+    x.part.wide = makes_wide(w);
     return x;
 }
 
@@ -208,12 +234,6 @@ int attn_work_moves(const struct attn_work *w, enum attn_tag_kind kind)
     return !attn_layout_same(&w->home, &w->work, w->whole, attn_tag_is_of_keys(kind));
 }
 
-static int is_summed(const struct attn_work *w, enum attn_tag_kind kind)
-{
-    return (kind == ATTN_TAG_DK || kind == ATTN_TAG_DV) && attn_work_moves(w, kind) &&
-           attn_layout_copies(&w->work, w->whole);
-}
-
 enum attn_dtype attn_work_dtype(const struct attn_work *w, enum attn_tag_kind kind)
 {
     return is_summed(w, kind) ? attn_lse_dtype(w->whole) : attn_tag_dtype(kind, w->whole);
@@ -264,7 +284,6 @@ struct sizes {
     int64_t rows, all_rows;          /* of the longest stretch of queries, of all of the rank's, */
     int64_t visiting;                /* of the largest block of queries */
     int64_t token, block, part, own; /* K,V: a token; the largest block; a partial sum; the own */
-    int cuts_query, cuts_key;        /* some query, some key is in several products */
 };
 
 static struct sizes sizes_of(const struct attn_work *w)
@@ -284,8 +303,6 @@ static struct sizes sizes_of(const struct attn_work *w)
     s.part = travels && !w->scheme->passes_on
                  ? s.block
                  : s.token * attn_layout_box(&w->work, p, 1, 0).stretch[0].n;
-    s.cuts_query = travels || attn_layout_stretches(&w->work, 1) > 1;
-    s.cuts_key = travels || attn_layout_stretches(&w->work, 0) > 1;
     return s;
 }
 
@@ -293,7 +310,7 @@ static void forward_buffers(const struct attn_work *w, const struct sizes *s,
                             struct attn_buffer *buffer)
 {
     int64_t rows = w->scheme->queries_travel ? s->visiting : s->rows, d_value = w->whole->d_value;
-    if (!s->cuts_query)
+    if (!cuts_queries(w))
         return;
     if (s->wide > s->size)
         buffer[ATTN_O_SUM] = attn_buffer_of("o.sum", s->all_rows, d_value, s->wide);
@@ -311,16 +328,16 @@ static void backward_buffers(const struct attn_work *w, const struct sizes *s,
     buffer[ATTN_ZEROS] = attn_buffer_of("zeros", 1, p->d_value, s->size);
     buffer[ATTN_DELTA_SHARD] =
         attn_buffer_of("delta.shard", home.batches.n * home.heads.n, home.tokens, s->wide);
-    if (s->cuts_query && is_wide)
+    if (cuts_queries(w) && is_wide)
         buffer[ATTN_DQ_SUM] = attn_buffer_of("dq.sum", s->all_rows, p->d_key, s->wide);
-    if (s->cuts_query)
+    if (cuts_queries(w))
         buffer[ATTN_DQ_PARTIAL] = attn_buffer_of("dq.partial", rows, p->d_key, s->wide);
-    if (s->cuts_key && is_wide && !is_summed(w, ATTN_TAG_DK))
+    if (cuts_keys(w) && is_wide && !is_summed(w, ATTN_TAG_DK))
         buffer[ATTN_DKV_SUM] = attn_buffer_of("dkv.sum", 1, s->own, s->wide);
     if (travels && w->scheme->passes_on)
         buffer[ATTN_DKV_TRAVEL] =
             attn_buffer_of("dkv.travel", attn_work_is_even(w) ? 1 : 2, s->block, s->wide);
-    if (s->cuts_key)
+    if (cuts_keys(w))
         buffer[ATTN_DKV_PARTIAL] = attn_buffer_of("dkv.partial", 1, s->part, s->wide);
     if (travels && !w->scheme->passes_on)
         buffer[ATTN_DKV_BACK] = attn_buffer_of("dkv.back", 1, s->own, s->wide);
