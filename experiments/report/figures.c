@@ -253,7 +253,7 @@ static void fill_error(struct attn_figure *figure)
         add_ratio(figure, s, "all-outputs", group->row[s]->worst);
 }
 
-/* ---- of ranks: against P, and against L ------------------------------------------------------- */
+/* ---- of ranks: against P, and against L ----------------------------------------------------- */
 
 enum { RANK_LEDGER = 2, IDEAL, SINGLE_RANK };
 
@@ -515,13 +515,11 @@ static const struct attn_figure_kind kinds[] = {
      "Memory of the fullest rank",
      "P",
      "Line: price; dashed, open: not measured. Filled: ledger. Grey: the left end, falling as 1/P. "
-     "Cross: "
-     "one rank alone.",
+     "Cross: one rank alone.",
      "With its share of inputs and outputs is what a rank needs in all; a single process has all "
      "of "
      "them, whatever P is. What splits everything follows the grey guide. Without them is what is "
-     "added: buffers for what comes from other ranks and, in the backward pass, wide sums. One "
-     "rank "
+     "added: buffers for what comes from other ranks, partial results and their sums. One rank "
      "alone has no neighbours to keep buffers for, so it is not joined to the curve.",
      ATTN_GROUP_RANKS,
      fill_rank_memory,
