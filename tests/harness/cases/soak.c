@@ -229,6 +229,8 @@ static void random_fields(struct dice *d, struct attn_case *c)
     }
     if (rarely(d, 6))
         c->threads = 2 + (int)roll(d, 3);
+    if (c->dtype == ATTN_BF16 || c->dtype == ATTN_F16)
+        c->wide = rarely(d, 2);
 }
 
 void attn_soak_case(uint64_t seed, uint64_t number, struct attn_case *c)
