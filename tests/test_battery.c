@@ -38,6 +38,9 @@ static const char *const variants[] = {
     "ulysses:ranks=2",
     "ulysses:ranks=2,local=dense",
     "ulysses:ranks=3",
+    "usp:ranks=6,order=zigzag",
+    "allgather:ranks=3,order=striped,stride=1",
+    "lightseq:ranks=5",
     "tiled:rescale=eager",
     "csr:passes=3",
     "gemm:save=probs",
@@ -74,6 +77,8 @@ enum { HALF_STYLES = sizeof half_styles / sizeof *half_styles };
 /* Who is judged, and what each must be told. */
 enum kind {
     SPEC,   /* registered, or a variant of it: each case as it is    */
+    RANKS,  /* the same for many ranks, which share one engine: those made for ranks, and one in
+               four of the others, if not all are asked for */
     STYLE,  /* every second case, if not all are asked for           */
     KERNEL, /* an implementation on an instruction set: in all types */
     HALF    /* a style that stores 16 bits: in both types of that    */
@@ -81,7 +86,7 @@ enum kind {
 struct contender {
     enum kind kind;
     struct attn_spec spec;
-    int turn; /* which cases of those that a KERNEL may take */
+    int turn; /* which cases of those that it need not all take */
 };
 enum { MOST_IMPLS = 32, MOST = 4 * MOST_IMPLS + VARIANTS + STYLES + HALF_STYLES };
 
@@ -91,6 +96,13 @@ static struct attn_spec style_of(const struct attn_impl *impl, const int64_t sty
     attn_options_preset(impl, &spec.options);
     memcpy(spec.options.value, style, HALF_STORE * sizeof *style);
     return spec;
+}
+
+static int add_spec(struct contender *list, int n, const char *text)
+{
+    struct attn_spec spec = spec_of(text);
+    list[n] = (struct contender){spec.impl->ranks != NULL ? RANKS : SPEC, spec, n};
+    return n + 1;
 }
 
 static int add_kernels(struct contender *list, int n)
@@ -114,9 +126,9 @@ static int contenders(struct contender list[MOST])
     int n = 0;
     ck_assert_int_le(attn_impl_count(), MOST_IMPLS);
     for (int i = 0; i < attn_impl_count(); i++)
-        list[n++] = (struct contender){SPEC, spec_of(attn_impl_at(i)->name), 0};
+        n = add_spec(list, n, attn_impl_at(i)->name);
     for (int v = 0; v < VARIANTS; v++)
-        list[n++] = (struct contender){SPEC, spec_of(variants[v]), 0};
+        n = add_spec(list, n, variants[v]);
     for (int style = 0; style < STYLES; style++, n++)
         list[n] = (struct contender){STYLE, style_of(&variant_honest, styles[style]), n};
     n = add_kernels(list, n);
@@ -135,6 +147,9 @@ static int takes(const struct contender *x, int i, enum attn_dtype dtype, int ow
     int made_for = strncmp(attn_battery_at(i)->name, "tile-", 5) == 0;
     int every = full || (made_for && dtype == ATTN_F32) ? 1 : made_for ? 2 : 4;
     switch (x->kind) {
+    case RANKS:
+        return own && (full || (i + x->turn) % 4 == 0 ||
+                       strncmp(attn_battery_at(i)->name, "ranks-", 6) == 0);
     case STYLE:
         return own && (full || (i + x->turn) % 2 == 0);
     case KERNEL:
