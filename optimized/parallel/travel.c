@@ -518,17 +518,19 @@ static enum attn_status move(struct travel *x, enum attn_tag_kind kind, int goes
     return attn_move(&m, x->rank->transport, lists, x->rank->error);
 }
 
-/* This portion of the rank's heads at home, from a sum that is wider. */
-static void round_home(struct travel *x, enum attn_tag_kind kind, char *data)
+/* What this move brought home, from a sum that is wider: all of the rank's heads at home, or those of
+ * a portion. */
+static void round_home(struct travel *x, enum attn_tag_kind kind, const struct attn_move *m)
 {
     struct attn_box home = attn_layout_box(&x->w.home, x->w.whole, 1, x->w.rank);
-    int64_t width = attn_tag_width(kind, x->w.whole);
-    int64_t first = greater(home.heads.first, x->w.kv_heads.first);
-    int64_t last = less(home.heads.first + home.heads.n, x->w.kv_heads.first + x->w.kv_heads.n);
-    struct attn_rows rows = {home.batches.n, greater(last - first, 0), home.tokens, width};
-    struct held sum = {
-        attn_packed_view(data, attn_lse_dtype(x->w.whole), home.heads.n, home.tokens, width),
-        home.heads.first};
+    int64_t width = attn_tag_width(kind, x->w.whole), first = home.heads.first, n = home.heads.n;
+    if (m->from.is_cut) {
+        first = greater(home.heads.first, m->from.heads.first);
+        n = less(home.heads.first + n, m->from.heads.first + m->from.heads.n) - first;
+    }
+    struct attn_rows rows = {home.batches.n, greater(n, 0), home.tokens, width};
+    struct held sum = {attn_packed_view(m->to.data, m->dtype, home.heads.n, home.tokens, width),
+                       home.heads.first};
     struct held shard = {x->shard[kind], home.heads.first};
     struct attn_view from = part_of(&sum, first, 0), to = part_of(&shard, first, 0);
     attn_rows_round(&rows, &to, &from);
@@ -547,7 +549,7 @@ static enum attn_status move_sum(struct travel *x, enum attn_tag_kind kind)
         status = attn_move_sum(&m, x->rank->transport, x->buffer[ATTN_MESSAGES].data,
                                copies[0].data, x->rank->error);
     if (status == ATTN_OK && copies[1].name != NULL)
-        round_home(x, kind, copies[1].data);
+        round_home(x, kind, &m);
     attn_buffers_give(copies, 2, x->rank->ledger);
     return status;
 }
