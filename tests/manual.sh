@@ -3,8 +3,9 @@
 #
 #     tests/manual.sh BUILD PAGE
 #
-# A command is an indented line that begins with "$ ".  Its output follows, as far as lines are
-# indented; "..." stands for any lines.  Without output below it a command must only end with 0.
+# A command is an indented line that begins with "$ ", and goes on in the next line where it
+# ends in a backslash.  Its output follows, as far as lines are indented; "..." stands for any
+# lines.  Without output below it a command must only end with 0.
 # Not compared: blanks, times, rates, and the memory that a machine has available.
 # A command that ends in a comment "# takes ..." runs only under ATTN_FULL=1.
 # Files of the tree that the page links to, or names in backquotes, must be there.
@@ -68,6 +69,10 @@ command=
 while IFS= read -r line || [ -n "$line" ]; do
     text=${line#"${line%%[! ]*}"} # without its indentation
     indent=$((${#line} - ${#text}))
+    if [[ $command == *\\ ]]; then
+        command=${command%\\}$text
+        continue
+    fi
     if [ -n "$command" ] && { [[ -n $text && $indent -lt $depth ]] || [[ $text == '$ '* ]]; }; then
         run "$command"
         command=
