@@ -28,12 +28,12 @@ endif
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wconversion \
         -Wdouble-promotion -Wvla -Wno-sign-conversion
 BASE := -std=c11 -D_GNU_SOURCE -I. -fPIC -fvisibility=default -ffp-contract=off -pthread -MMD -MP $(WARN)
-OPT_release := -O3 -g
+OPT_release := -O3 -g1
 OPT_debug   := -O0 -g3
 OPT_asan    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 OPT_lint    := -O2 -Werror
 OPT_lint-clang := -O2 -Werror
-OPT_clang   := -O3 -g
+OPT_clang   := -O3 -g1
 OPT_fuzz    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all
 OPT_arm64   := -O2 -g
 ifneq ($(filter clang fuzz,$(CONFIG)),)
@@ -191,14 +191,12 @@ MUTANTS    := $(shell sed -n 's/^\([A-Z][A-Z]*-[0-9a-z]*\) .*/\1/p' tests/mutant
 MUTANT_SO  := $(patsubst %,$(B)/mutants/%.so,$(MUTANTS))
 $(B)/mutants/%.so: tests/mutants/mutants.def tests/mutants/plant.sh $(LIB_OBJ)
 	@CC='$(CC)' FLAGS='$(FLAGS) -fopenmp' LDFLAGS='$(LDFLAGS)' B='$(B)' LIB_OBJ='$(LIB_OBJ)' \
-	    FLAGS_avx2='$(call flags_of,optimized/simd/avx2.c)' \
-	    FLAGS_avx512='$(call flags_of,optimized/simd/avx512.c)' \
 	    bash tests/mutants/plant.sh $* $@
 
 # The program with a mistake in it (ALiBi of the wrong sign), to see what it says of itself.
 $(B)/attnlab-mistaken: $(PROGRAM_OBJ) $(B)/mutants/SC-01a.so $(B)/libharness.a $(B)/libattn.a
 	$(call say,ld,$@)
-	$(Q)$(LINK) -o $@ $(PROGRAM_OBJ) $(B)/mutants/SC-01a.src/*.o $(B)/libharness.a $(B)/libattn.a \
+	$(Q)$(LINK) -o $@ $(PROGRAM_OBJ) $(B)/mutants/SC-01a.src/unit.o $(B)/libharness.a $(B)/libattn.a \
 	    $(HARNESS_LIBS) $(GSL_LIBS) -lm
 
 # ---- the example of docs/adding.md: the library with one more file and one more line -------------

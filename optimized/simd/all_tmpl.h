@@ -4,6 +4,7 @@
  *      VEC_BYTES, VEC_FMA_F32, ...    vec_tmpl.h
  *      TILE_ROWS   tile_tmpl.h
  *      F16_TO_VEC, F16_FROM_VEC       convert_tmpl.h; may be left out
+ *      ONLY_BITS   32 or 64: the kernels of that arithmetic alone; may be left out
  */
 #include <math.h>
 #include <string.h>
@@ -21,10 +22,14 @@
 #define KERNELS(isa, of) JOIN(attn_kernels_##isa, of)
 #define KERNELS_OF(isa)  KERNELS(isa, FN())
 
+#if !defined ONLY_BITS || ONLY_BITS == 32
 #define REAL_BITS 32
 #include "optimized/simd/one_tmpl.h"
 #undef REAL_BITS
+#endif
 
+#if !defined ONLY_BITS || ONLY_BITS == 64
 #define REAL_BITS 64
 #include "optimized/simd/one_tmpl.h"
 #undef REAL_BITS
+#endif

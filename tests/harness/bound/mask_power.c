@@ -26,7 +26,8 @@ static double in_bounds(double effect, double bound)
 }
 
 /* Effect / bound of losing or leaking the key of score s and value v; any effect from `enough` on
- * is as good as the largest. */
+ * is as good as the largest.  |ln(1 - p)| >= p and ln(1 + p) >= p / (1 + p): what is enough by
+ * these, with room for rounding, needs no logarithm. */
 static double effect_of(const struct row *row, double s, int visible, const struct attn_cview *v,
                         int64_t b, int64_t g, int64_t j, int64_t dv, double enough)
 {
@@ -34,6 +35,9 @@ static double effect_of(const struct row *row, double s, int visible, const stru
         return (double)INFINITY; /* a NaN gets in; a row appears, or is emptied */
     double p = exp(s - row->lse);
     double weight = visible ? p / (1 - p) : p < 1e300 ? p / (1 + p) : 1;
+    double least = in_bounds(visible ? p : weight, row->lse_bound);
+    if (least > 1.001 * enough)
+        return least;
     double most = in_bounds(fabs(log1p(visible ? -p : p)), row->lse_bound);
     for (int64_t c = 0; c < dv && !(most >= enough); c++) {
         double away = fabs(attn_cview_get(v, b, g, j, c) - row->o[c]);

@@ -91,11 +91,17 @@ void attn_row_bound_head(const struct attn_problem *p, const struct attn_cview *
     x->cached_batch = b, x->cached_head = g;
 }
 
+/* e^x - 1 to within rounding: most x are so small that a few terms are all of it. */
+static double exp_minus_1(double x)
+{
+    return fabs(x) < 0x1p-13 ? x * (1 + x / 2 * (1 + x * (1.0 / 3) * (1 + x / 4))) : expm1(x);
+}
+
 /* p (e^tau - 1), the most by which a probability can grow: through exp(s - LSE + tau) when tau is
  * large, because p alone may have underflowed while its product has not. */
 static double swell(const struct attn_oracle_row *row, int64_t n, double tau)
 {
-    return tau < 1 ? row->p[n] * expm1(tau) : exp(row->s[n] - row->lse + tau);
+    return tau < 1 ? row->p[n] * exp_minus_1(tau) : exp(row->s[n] - row->lse + tau);
 }
 
 /* x y, where 0 stays 0 whatever the other is: a bound may be infinite, not undefined.  Multiplied
@@ -220,7 +226,7 @@ void attn_row_bound_forward(const struct attn_problem *p, const struct attn_prec
         }
         bound_score(p, a, row, n, x);
         x->tau[n] = bound_exp(a, row, n, x->eps[n]);
-        kept += row->p[n] * exp(-x->tau[n]);
+        kept += row->p[n] * (1 + exp_minus_1(-x->tau[n]));
         x->swollen[n] = swell(row, n, x->tau[n]);
         moved += x->swollen[n];
         worst = x->tau[n] > worst ? x->tau[n] : worst;
@@ -280,7 +286,7 @@ static void bound_ds(const struct attn_problem *p, const struct attn_precision *
                a->tiny * (fabs(row->dp[n] - row->delta) + off + 1);
     x->e_ds[n] = e + (u + a->u_p) * (ds + e) + a->tiny_p;
     if (p->softcap > 0) /* slope = 1 - t^2 */
-        e_slope = at_most(slope * expm1(2 * x->eps_raw[n] / p->softcap), 1) +
+        e_slope = at_most(slope * exp_minus_1(2 * x->eps_raw[n] / p->softcap), 1) +
                   (2 * a->exp_ulps + 6) * u * (1 - slope) + 2 * u * slope;
     x->dsr[n] = row->ds[n] * slope;
     x->e_dsr[n] = times(x->e_ds[n], slope + e_slope) + times(ds, e_slope);

@@ -169,9 +169,10 @@ static void fill_tensor(struct attn_tensor *t, const struct attn_recipe *r,
                                         int64_t i, int64_t c))
 {
     const int64_t extent[4] = {distinct(t, 0), distinct(t, 1), distinct(t, 2), distinct(t, 3)};
+    const struct attn_view view = attn_tensor_view(t);
     int64_t at[4] = ATTN_START;
     while (attn_each(at, extent))
-        attn_tensor_set(t, at[0], at[1], at[2], at[3], value(r, at[0], at[1], at[2], at[3]));
+        attn_view_set(&view, at[0], at[1], at[2], at[3], value(r, at[0], at[1], at[2], at[3]));
 }
 
 /* bias=nan: in every fifth row one cell that the row sees. */
