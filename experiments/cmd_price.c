@@ -9,6 +9,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/cli/shape.h"
+#include "experiments/problem/messages.h"
 #include "optimized/registry.h"
 #include "ref/mask/mask.h"
 #include "ref/problem.h"
@@ -16,11 +17,16 @@
 struct request {
     struct attn_cli_shapes shapes;
     int json;
+    const char *log;
 };
 
 static const struct attn_flag_use flags[] = {
     ATTN_CLI_SHAPE_FLAGS(offsetof(struct request, shapes)),
     {.flag = ATTN_FLAG_FORMAT, offsetof(struct request, json), "text"},
+    {.flag = ATTN_FLAG_LOG,
+     offsetof(struct request, log),
+     .help = "of one SPEC and one shape: count its messages rank by rank, and write each as a line "
+             "of JSON (docs/parallel.md), by source rank, then in the order of posting"},
     {.flag = ATTN_FLAG_END}};
 
 static int price(int argc, char **argv);
@@ -213,11 +219,18 @@ static void refuse(const struct attn_spec *spec, const struct attn_cli_shape *sh
                                              attn_dtype_name(shape->dtype), "refused", why));
 }
 
-/* Every rank.  all: NULL for text. */
+/* What prices go to. */
+struct output {
+    json_t *all;               /* NULL for text */
+    struct attn_messages *log; /* NULL: without --log */
+};
+
+/* Every rank. */
 static int price_one(const struct attn_spec *spec, const struct attn_cli_shape *shape,
-                     const struct attn_problem *p, json_t *all)
+                     const struct attn_problem *p, const struct output *out)
 {
     struct attn_error err = {0};
+    json_t *all = out->all;
     int ranks = attn_ranks(spec->impl, &spec->options);
     double peaks = 0;
     struct attn_cost *cost = attn_cli_need(calloc((size_t)ranks, sizeof *cost));
@@ -234,12 +247,15 @@ static int price_one(const struct attn_spec *spec, const struct attn_cli_shape *
     for (int rank = 0; rank < ranks && all != NULL; rank++)
         json_array_append_new(all, price_json(spec, shape, rank, &cost[rank], &fit));
     free(cost);
+    if (out->log != NULL &&
+        attn_messages_count(out->log, spec, p, shape->pass, NULL, &err) != ATTN_OK)
+        return attn_cli_error(&err);
     return ATTN_EXIT_GOOD;
 }
 
 /* *stop: no implementation could price it. */
 static int price_shape(const struct attn_cli_shape *shape, const struct attn_spec *spec,
-                       json_t *all, int *stop)
+                       const struct output *out, int *stop)
 {
     struct attn_error err = {0};
     struct attn_problem p = {
@@ -261,7 +277,7 @@ static int price_shape(const struct attn_cli_shape *shape, const struct attn_spe
     p.mask = mask;
     *stop = status != ATTN_OK;
     int exit_status = *stop ? attn_cli_fail(attn_cli_status(status), "%s", err.text)
-                            : price_one(spec, shape, &p, all);
+                            : price_one(spec, shape, &p, out);
     attn_mask_free(mask);
     return exit_status;
 }
@@ -284,6 +300,45 @@ static void be_patient(void)
         alarm(1);
 }
 
+/* Every spec in every shape. */
+static int price_all(const struct request *q, const struct attn_spec *spec, int n,
+                     const struct output *out)
+{
+    int shapes = attn_cli_shape_count(&q->shapes), stop = 0, worst = ATTN_EXIT_GOOD;
+    be_patient();
+    for (int i = 0; i < n * shapes && !stop; i++) {
+        const struct attn_cli_shape shape = attn_cli_shape_at(&q->shapes, i % shapes);
+        int status = price_shape(&shape, &spec[i / shapes], out, &stop);
+        worst = status > worst ? status : worst;
+    }
+    alarm(0);
+    if (out->all != NULL) {
+        json_dumpf(out->all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+        fputc('\n', stdout);
+    }
+    return worst;
+}
+
+/* The same, and the messages into a file, unless something was refused. */
+static int price_and_log(const struct request *q, const struct attn_spec *spec, int n,
+                         struct output *out)
+{
+    struct attn_messages messages;
+    struct attn_error err = {0};
+    int passes = q->shapes.pass == 2 ? 2 : 1; /* both */
+    if (n != 1 || attn_cli_shape_count(&q->shapes) != passes)
+        return attn_cli_fail(ATTN_EXIT_USAGE, "--log takes the messages of one SPEC in one shape, "
+                                              "in one pass or both");
+    if (attn_messages_open(&messages, spec, &err) != ATTN_OK)
+        return attn_cli_error(&err);
+    out->log = &messages;
+    int worst = price_all(q, spec, n, out);
+    if (worst == ATTN_EXIT_GOOD && attn_messages_save(&messages, q->log, &err) != ATTN_OK)
+        worst = attn_cli_error(&err);
+    attn_messages_close(&messages);
+    return worst;
+}
+
 static int price(int argc, char **argv)
 {
     struct request q = {.shapes = ATTN_CLI_SHAPES_OPEN};
@@ -300,21 +355,9 @@ static int price(int argc, char **argv)
             free(spec);
             return attn_cli_error(&err);
         }
-    json_t *all = q.json ? json_array() : NULL;
-    be_patient();
-    worst = ATTN_EXIT_GOOD;
-    int shapes = attn_cli_shape_count(&q.shapes), stop = 0;
-    for (int i = 0; i < n * shapes && !stop; i++) {
-        const struct attn_cli_shape shape = attn_cli_shape_at(&q.shapes, i % shapes);
-        int status = price_shape(&shape, &spec[i / shapes], all, &stop);
-        worst = status > worst ? status : worst;
-    }
-    alarm(0);
-    if (all != NULL) {
-        json_dumpf(all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
-        fputc('\n', stdout);
-    }
-    json_decref(all);
+    struct output out = {.all = q.json ? json_array() : NULL};
+    worst = q.log != NULL ? price_and_log(&q, spec, n, &out) : price_all(&q, spec, n, &out);
+    json_decref(out.all);
     free(spec);
     int flushed = attn_cli_flush();
     return flushed != ATTN_EXIT_GOOD ? flushed : worst;

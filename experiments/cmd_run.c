@@ -5,6 +5,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "experiments/problem/file_problem.h"
+#include "experiments/problem/messages.h"
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/files/folder.h"
 
@@ -36,6 +37,7 @@ static const struct attn_flag_use uses[] = {
      ATTN_KIND_TEXT,
      .value = "safetensors|npy",
      .help = "of the results: DIR/result.safetensors, or DIR/o.npy, DIR/lse.npy, ..."},
+    {.flag = ATTN_FLAG_LOG, PLACE(log)},
     {.flag = ATTN_FLAG_COMPARE,
      PLACE(compare),
      .help = "judge the results, and those in the file, by error bounds; any of F64, F32, BF16 and "
@@ -141,6 +143,24 @@ static int finish(enum attn_status status, struct attn_error *err)
     return attn_cli_fail(attn_cli_status(status), "%s", err->text);
 }
 
+/* Compute; with --log, write down the messages. */
+static enum attn_status compute(struct attn_files *files, struct attn_error *err)
+{
+    struct attn_messages messages;
+    const char *path = files->request->log;
+    if (path == NULL)
+        return attn_files_run(files, err);
+    enum attn_status status = attn_messages_open(&messages, &files->spec, err);
+    files->log = &messages.log;
+    if (status == ATTN_OK)
+        status = attn_files_run(files, err);
+    if (status == ATTN_OK)
+        status = attn_messages_save(&messages, path, err);
+    files->log = NULL;
+    attn_messages_close(&messages);
+    return status;
+}
+
 static int run(int argc, char **argv)
 {
     struct attn_request request;
@@ -157,7 +177,7 @@ static int run(int argc, char **argv)
     if (status == ATTN_OK && request.out != NULL)
         status = attn_folder_make(request.out, &err); /* before the work, not after it */
     if (status == ATTN_OK)
-        status = attn_files_run(&files, &err);
+        status = compute(&files, &err);
     if (status != ATTN_OK)
         exit_status = finish(status, &err);
     if (status == ATTN_OK && request.out != NULL) {

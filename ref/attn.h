@@ -52,6 +52,7 @@ struct attn_options;  /* how it is to work, */
 struct attn_cost;     /* what it costs, */
 struct attn_rank_use; /* what a rank of it used, */
 struct attn_seal;     /* what ranks may read, */
+struct attn_log;      /* who is told of their messages, */
 struct attn_saved;    /* and what a forward pass keeps for the backward one */
 
 /* ---- failure ------------------------------------------------------------------------------ */
@@ -174,6 +175,9 @@ struct attn_ctx {
     struct attn_rank_use *ranks;  /* NULL, or room for as many ranks as the spec has */
     const struct attn_seal *seal; /* NULL: nobody watches */
     struct attn_saved *saved;     /* NULL: nothing outlives a call */
+    const struct attn_log *log;   /* NULL, or who is told of every message between ranks */
+    int counts_only; /* ranks post their messages and give back their buffers, but compute nothing:
+                        tensors are neither read nor written.  EINVAL for one process */
 };
 
 /* Every precondition of the contract, tested once, here; implementations rely on it. */

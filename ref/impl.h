@@ -103,6 +103,23 @@ struct attn_rank_use {
     struct attn_step step[ATTN_MAX_STEPS];
 };
 
+/* One message from a rank to another. */
+struct attn_note {
+    enum attn_pass pass;
+    int step;           /* the hop, as its scheme counts */
+    const char *tensor; /* "k", "dq", ...; static storage */
+    int source, destination;
+    int64_t bytes;
+    enum attn_dtype dtype;
+};
+
+/* note() is called when a message is posted: for each source in the order of posting, but for
+ * several sources at once, each in a thread of its own. */
+struct attn_log {
+    void (*note)(void *arg, const struct attn_note *note);
+    void *arg;
+};
+
 /* How a caller lets simulated ranks prove that they read their own shards only: seal(arg, 1)
  * makes the whole tensors unreadable while ranks run, seal(arg, 0) readable again. */
 struct attn_seal {

@@ -315,10 +315,22 @@ static enum attn_status check_saved(const struct attn_impl *impl, const struct a
                                                                    : " under other options");
 }
 
+static enum attn_status check_count(const struct attn_impl *impl, const struct attn_ctx *ctx)
+{
+    if (!ctx->counts_only || impl->ranks != NULL)
+        return ATTN_OK;
+    return attn_fail(ctx->error, ATTN_EINVAL,
+                     "%s is one process, which sends no messages to count: an implementation with "
+                     "ranks, such as ring, would work",
+                     impl->name);
+}
+
 enum attn_status attn_run_forward(const struct attn_impl *impl, struct attn_ctx *ctx,
                                   const struct attn_problem *p, const struct attn_forward *t)
 {
     enum attn_status status = attn_check_forward(impl, ctx->options, p, t, ctx->error);
+    if (status == ATTN_OK)
+        status = check_count(impl, ctx);
     if (status != ATTN_OK)
         return status;
     if (ctx->saved != NULL && ctx->saved->data != NULL)
@@ -337,6 +349,8 @@ enum attn_status attn_run_backward(const struct attn_impl *impl, struct attn_ctx
                                    const struct attn_problem *p, const struct attn_backward *t)
 {
     enum attn_status status = attn_check_backward(impl, ctx->options, p, t, ctx->error);
+    if (status == ATTN_OK)
+        status = check_count(impl, ctx);
     if (status == ATTN_OK)
         status = check_saved(impl, ctx, p);
     struct attn_problem own = *p;

@@ -17,7 +17,7 @@ run(int size, enum attn_status (*body)(void *, struct attn_transport *, struct a
 {
     struct attn_ledger ledger;
     attn_ledger_init(&ledger, NULL);
-    struct attn_sim_body b = {body, arg};
+    struct attn_rank_code b = {body, arg};
     enum attn_status status = attn_sim_run(&ledger, size, &b, err);
     ck_assert_int_eq(attn_ledger_clear(&ledger), 0);
     ck_assert_int_eq(ledger.damaged, 0);
@@ -533,7 +533,7 @@ START_TEST(refusals)
 {
     struct attn_ledger ledger;
     struct attn_error err = {0};
-    struct attn_sim_body body = {planted_body, NULL};
+    struct attn_rank_code body = {planted_body, NULL};
     attn_ledger_init(&ledger, NULL);
     ck_assert_int_eq(attn_sim_run(&ledger, 0, &body, &err), ATTN_EINVAL);
     ck_assert_int_eq(attn_sim_run(&ledger, -1, &body, &err), ATTN_EINVAL);

@@ -33,7 +33,7 @@ const char *attn_file_input_name(enum attn_file_input input); /* "q", "key_mask"
 struct attn_request {
     const char *spec, *input, *file[ATTN_IN_INPUTS];
     const char *mask, *scale, *softcap, *alibi, *alibi_align, *layout, *heads, *kv_heads, *pass;
-    const char *out, *format;
+    const char *out, *format, *log;
     const char *only; /* names of outputs: no others are judged */
     int compare, d_bias;
 };
@@ -50,6 +50,7 @@ struct attn_packed_batch {
 
 struct attn_files {
     const struct attn_request *request; /* borrowed */
+    const struct attn_log *log;         /* NULL, or who is told of messages between ranks */
     struct attn_spec spec;
     const struct attn_tensors *set; /* where everything lies: its own, or the caller's */
     struct attn_tensors own;

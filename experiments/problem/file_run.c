@@ -156,6 +156,7 @@ enum attn_status attn_files_run(struct attn_files *files, struct attn_error *err
     struct attn_ctx ctx = {.ledger = ledger,
                            .options = &files->spec.options,
                            .error = err,
+                           .log = files->log,
                            .saved = files->pass == ATTN_BACKWARD ? &saved : NULL};
     enum attn_status status = attn_files_load(files, err);
     if (status == ATTN_OK)

@@ -145,8 +145,12 @@ static enum attn_status exchange(const struct attn_move *m, struct attn_transpor
         int out = meet_boxes(m, t->rank, r, from, mine);
         int in = meet_boxes(m, r, t->rank, mine, to);
         if (out > 0)
-            x.send[sends++] = (struct attn_send){
-                .peer = r, .tag = tag, .data = m->from.data, .piece = from, .pieces = out};
+            x.send[sends++] = (struct attn_send){.peer = r,
+                                                 .tag = tag,
+                                                 .data = m->from.data,
+                                                 .piece = from,
+                                                 .pieces = out,
+                                                 .dtype = m->dtype};
         for (int n = 0; n < in && copies != NULL; n++) {
             to[n] = attn_piece_packed(&to[n], used);
             used += attn_piece_bytes(&to[n]);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "optimized/parallel/shard.h"
+#include "optimized/parallel/transport_count.h"
 #include "optimized/parallel/transport_sim.h"
 #include "ref/clock.h"
 #include "ref/problem.h"
@@ -42,6 +43,8 @@ enum attn_status attn_rank_forward(struct attn_rank *rank, const struct attn_pro
 {
     const struct attn_options preset = attn_rank_local_options(rank->options);
     struct attn_ctx ctx = {.ledger = rank->ledger, .options = &preset, .error = rank->error};
+    if (attn_transport_counts(rank->transport))
+        return ATTN_OK;
     return end_if_failed(rank, attn_run_forward(attn_rank_local(rank->options), &ctx, part, t));
 }
 
@@ -50,6 +53,8 @@ enum attn_status attn_rank_backward(struct attn_rank *rank, const struct attn_pr
 {
     const struct attn_options preset = attn_rank_local_options(rank->options);
     struct attn_ctx ctx = {.ledger = rank->ledger, .options = &preset, .error = rank->error};
+    if (attn_transport_counts(rank->transport))
+        return ATTN_OK;
     return end_if_failed(rank, attn_run_backward(attn_rank_local(rank->options), &ctx, part, t));
 }
 
@@ -96,7 +101,7 @@ static enum attn_status deal(struct run *x)
             continue;
         status = attn_shards_take(&d->shards, &x->ledger, name[t], x->problem,
                                   (enum attn_tag_kind)t, &layout, x->ctx->error);
-        if (status == ATTN_OK && d->role == INPUT)
+        if (status == ATTN_OK && d->role == INPUT && !x->ctx->counts_only)
             attn_shards_scatter(&d->shards, &d->whole);
     }
     return status;
@@ -153,6 +158,8 @@ static enum attn_status rank_main(void *arg, struct attn_transport *t, struct at
     struct run *x = arg;
     struct attn_rank rank = {t, &x->rank_ledger[t->rank], x->ctx->options, err};
     double start = attn_seconds(CLOCK_THREAD_CPUTIME_ID);
+    t->log = x->ctx->log;
+    t->pass = x->pass;
     enum attn_status status = attn_transport_end(t, rank_pass(x, &rank), err);
     if (x->ctx->ranks != NULL)
         report_use(&x->ctx->ranks[t->rank], &rank, attn_seconds(CLOCK_THREAD_CPUTIME_ID) - start);
@@ -174,10 +181,11 @@ static enum attn_status run_ranks(struct run *x, int ranks)
         return attn_fail(ctx->error, own.status, "%s", own.text);
     for (int r = 0; r < ranks; r++)
         attn_ledger_init(&x->rank_ledger[r], ctx->ledger);
-    struct attn_sim_body body = {rank_main, x};
+    const struct attn_rank_code code = {rank_main, x};
     if (ctx->seal != NULL)
         ctx->seal->seal(ctx->seal->arg, 1);
-    enum attn_status status = attn_sim_run(&x->ledger, ranks, &body, ctx->error);
+    enum attn_status status = ctx->counts_only ? attn_count_run(ranks, &code, ctx->error)
+                                               : attn_sim_run(&x->ledger, ranks, &code, ctx->error);
     if (ctx->seal != NULL)
         ctx->seal->seal(ctx->seal->arg, 0);
     for (int r = 0; r < ranks; r++)
@@ -193,7 +201,7 @@ static enum attn_status drive(struct run *x)
     if (status == ATTN_OK)
         status = run_ranks(x, ranks);
     for (int t = 0; t < ATTN_TAG_KINDS && status == ATTN_OK; t++)
-        if (x->tensor[t].role == OUTPUT)
+        if (x->tensor[t].role == OUTPUT && !x->ctx->counts_only)
             attn_shards_gather(&x->tensor[t].shards, &x->tensor[t].whole);
     attn_ledger_clear(&x->ledger);
     x->ctx->ledger->damaged += x->ledger.damaged;

@@ -55,6 +55,14 @@ int64_t attn_piece_bytes(const struct attn_piece *piece)
     return piece->extent[0] * piece->extent[1] * piece->extent[2] * piece->row;
 }
 
+int64_t attn_pieces_bytes(const struct attn_piece *piece, int n)
+{
+    int64_t bytes = 0;
+    for (int p = 0; p < n; p++)
+        bytes += attn_piece_bytes(&piece[p]);
+    return bytes;
+}
+
 struct attn_piece attn_piece_whole(int64_t bytes)
 {
     return (struct attn_piece){0, {1, 1, 1}, {0, 0, 0}, bytes};
@@ -116,6 +124,26 @@ static enum attn_status has_ended(const struct attn_transport *t, struct attn_er
     return attn_fail(err, ATTN_EPEER, "rank %d has ended: it has no more messages", t->rank);
 }
 
+static void note_sends(const struct attn_transport *t, const struct attn_post *post)
+{
+    for (int m = 0; m < post->n_sends && t->log != NULL; m++) {
+        const struct attn_send *out = &post->send[m];
+        const struct attn_note note = {.pass = t->pass,
+                                       .step = attn_tag_step(out->tag),
+                                       .tensor = attn_tag_name(out->tag),
+                                       .source = t->rank,
+                                       .destination = out->peer,
+                                       .bytes = attn_pieces_bytes(out->piece, out->pieces),
+                                       .dtype = out->dtype};
+        t->log->note(t->log->arg, &note);
+    }
+}
+
+int attn_transport_counts(const struct attn_transport *t)
+{
+    return t->ops->counts;
+}
+
 enum attn_status attn_post(struct attn_transport *t, struct attn_post *post, struct attn_error *err)
 {
     if (t->ended)
@@ -132,18 +160,18 @@ enum attn_status attn_post(struct attn_transport *t, struct attn_post *post, str
                          ATTN_OPEN_POSTS);
     post->undone = post->n_sends + post->n_receives;
     for (int m = 0; m < post->n_sends; m++) {
-        post->send[m].done = 0;
         post->send[m].post = post;
         post->send[m].next = NULL;
     }
     for (int m = 0; m < post->n_receives; m++) {
-        post->receive[m].done = 0;
         post->receive[m].post = post;
         post->receive[m].next = NULL;
     }
     status = t->ops->post(t, post, err);
-    if (status == ATTN_OK)
+    if (status == ATTN_OK) {
         *place = open_post(post);
+        note_sends(t, post);
+    }
     return status;
 }
 
@@ -157,8 +185,7 @@ enum attn_status attn_wait(struct attn_transport *t, struct attn_post *post, str
     *place = (struct attn_open_post){0};
     enum attn_status status = t->ops->wait(t, post, err);
     for (int m = 0; m < post->n_sends && status == ATTN_OK; m++) {
-        for (int n = 0; n < post->send[m].pieces; n++)
-            t->bytes_sent += attn_piece_bytes(&post->send[m].piece[n]);
+        t->bytes_sent += attn_pieces_bytes(post->send[m].piece, post->send[m].pieces);
         t->messages++;
     }
     return status;

@@ -13,7 +13,7 @@
 #ifndef OPTIMIZED_PARALLEL_TRANSPORT_H
 #define OPTIMIZED_PARALLEL_TRANSPORT_H
 
-#include "ref/attn.h"
+#include "ref/impl.h"
 
 enum { ATTN_MAX_RANKS = 4096 }; /* that can be priced */
 
@@ -51,6 +51,7 @@ struct attn_piece {
 };
 struct attn_piece attn_piece_packed(const struct attn_piece *shape, int64_t offset); /* no gaps */
 int64_t attn_piece_bytes(const struct attn_piece *piece);
+int64_t attn_pieces_bytes(const struct attn_piece *piece, int n);
 struct attn_piece attn_piece_whole(int64_t bytes); /* one run of bytes */
 
 void attn_piece_copy(void *to, const struct attn_piece *to_piece, const void *from,
@@ -63,8 +64,8 @@ struct attn_send {
     const void *data;
     const struct attn_piece *piece; /* [pieces] */
     int pieces;
-    int done; /* from here on the transport's */
-    struct attn_post *post;
+    enum attn_dtype dtype;  /* of its elements: for the log */
+    struct attn_post *post; /* from here on the transport's: until it is done */
     struct attn_send *next;
 };
 struct attn_receive {
@@ -72,8 +73,7 @@ struct attn_receive {
     void *data;
     const struct attn_piece *piece; /* [pieces] */
     int pieces;
-    int done; /* from here on the transport's */
-    struct attn_post *post;
+    struct attn_post *post; /* from here on the transport's: until it is done */
     struct attn_receive *next;
 };
 
@@ -90,6 +90,7 @@ struct attn_transport;
 
 struct attn_transport_ops {
     const char *name; /* "simulated", ... */
+    int counts;       /* messages are counted and nothing arrives */
     enum attn_status (*post)(struct attn_transport *t, struct attn_post *post,
                              struct attn_error *err);
     enum attn_status (*wait)(struct attn_transport *t, struct attn_post *post,
@@ -112,9 +113,20 @@ struct attn_transport {
     void *state;
     int rank, size;
     int64_t bytes_sent, messages; /* so far; a rank's messages to itself do not exist */
+    const struct attn_log *log;   /* NULL, or who is told of every send when it is posted */
+    enum attn_pass pass;          /* for the log */
     struct attn_open_post open[ATTN_OPEN_POSTS];
     int ended;
 };
+
+/* What a rank does.  t->rank says which one it is. */
+struct attn_rank_code {
+    enum attn_status (*run)(void *arg, struct attn_transport *t, struct attn_error *err);
+    void *arg;
+};
+
+/* Nothing arrives here: what is received is no data, and to compute with it is a waste of time. */
+int attn_transport_counts(const struct attn_transport *t);
 
 /* Begin to send and receive all of these.  Peers must be other ranks.  The lists, their pieces and
  * data stay as they are until attn_wait; what is received may not be read before.  At most

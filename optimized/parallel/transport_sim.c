@@ -39,7 +39,7 @@ struct sim {
     int size, failed;
     int running;               /* ranks that neither sleep nor have left */
     struct attn_error finding; /* of the transport itself: mismatch, deadlock, peer gone */
-    const struct attn_sim_body *body;
+    const struct attn_rank_code *code;
     struct seat *seat;    /* [size] */
     struct mailbox *mail; /* [size, size]: from, to */
 };
@@ -156,9 +156,9 @@ static enum attn_status deliver(struct sim *sim, struct attn_receive *in, struct
         return find_mismatch(sim, in, out, err);
     for (int n = 0; n < in->pieces; n++)
         attn_piece_copy(in->data, &in->piece[n], out->data, &out->piece[n]);
-    in->done = out->done = 1;
     count_done(sim, in->peer, out->post);
     count_done(sim, out->peer, in->post);
+    out->post = in->post = NULL;
     return ATTN_OK;
 }
 
@@ -203,10 +203,10 @@ static void first_open(const struct attn_post *post, const struct attn_receive *
     *in = NULL;
     *out = NULL;
     for (int m = 0; m < post->n_receives && *in == NULL; m++)
-        if (!post->receive[m].done)
+        if (post->receive[m].post != NULL)
             *in = &post->receive[m];
     for (int m = 0; m < post->n_sends && *out == NULL; m++)
-        if (!post->send[m].done)
+        if (post->send[m].post != NULL)
             *out = &post->send[m];
 }
 
@@ -215,11 +215,11 @@ static enum attn_status check_gone(struct sim *sim, int rank, const struct attn_
                                    struct attn_error *err)
 {
     for (int m = 0; m < post->n_receives; m++)
-        if (!post->receive[m].done && sim->seat[post->receive[m].peer].left)
+        if (post->receive[m].post != NULL && sim->seat[post->receive[m].peer].left)
             return find_gone(sim, "receive", rank, post->receive[m].peer, post->receive[m].tag,
                              err);
     for (int m = 0; m < post->n_sends; m++)
-        if (!post->send[m].done && sim->seat[post->send[m].peer].left)
+        if (post->send[m].post != NULL && sim->seat[post->send[m].peer].left)
             return find_gone(sim, "send", rank, post->send[m].peer, post->send[m].tag, err);
     return ATTN_OK;
 }
@@ -324,13 +324,13 @@ static void sim_end(struct attn_transport *t, enum attn_status status)
     pthread_mutex_unlock(&sim->lock);
 }
 
-static const struct attn_transport_ops sim_ops = {"simulated", sim_post, sim_wait, sim_end};
+static const struct attn_transport_ops sim_ops = {"simulated", 0, sim_post, sim_wait, sim_end};
 
 static void *rank_main(void *arg)
 {
     struct seat *me = arg;
-    const struct attn_sim_body *body = me->sim->body;
-    enum attn_status status = body->run(body->arg, &me->transport, &me->error);
+    const struct attn_rank_code *code = me->sim->code;
+    enum attn_status status = code->run(code->arg, &me->transport, &me->error);
     attn_transport_end(&me->transport, status, &me->error);
     return NULL;
 }
@@ -338,10 +338,10 @@ static void *rank_main(void *arg)
 /* ---- the run ------------------------------------------------------------------------------- */
 
 static enum attn_status open_sim(struct sim *sim, struct attn_ledger *ledger, int size,
-                                 const struct attn_sim_body *body, struct attn_error *err)
+                                 const struct attn_rank_code *code, struct attn_error *err)
 {
     struct attn_error own;
-    *sim = (struct sim){.size = size, .running = size, .body = body};
+    *sim = (struct sim){.size = size, .running = size, .code = code};
     sim->seat = attn_ledger_take(ledger, "sim", size, sizeof *sim->seat, &own);
     if (sim->seat != NULL)
         sim->mail =
@@ -411,7 +411,7 @@ static int start_threads(struct sim *sim)
 }
 
 enum attn_status attn_sim_run(struct attn_ledger *ledger, int size,
-                              const struct attn_sim_body *body, struct attn_error *err)
+                              const struct attn_rank_code *code, struct attn_error *err)
 {
     if (size < 1)
         return attn_fail(err, ATTN_EINVAL, "%d simulated ranks: 1 to %d would work", size,
@@ -422,7 +422,7 @@ enum attn_status attn_sim_run(struct attn_ledger *ledger, int size,
                          "shows what up to %d need and send",
                          size, ATTN_SIM_RANKS, ATTN_MAX_RANKS);
     struct sim sim;
-    enum attn_status status = open_sim(&sim, ledger, size, body, err);
+    enum attn_status status = open_sim(&sim, ledger, size, code, err);
     if (status != ATTN_OK)
         return status;
     int started = start_threads(&sim);

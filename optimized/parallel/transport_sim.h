@@ -15,17 +15,12 @@
 
 enum { ATTN_SIM_RANKS = 512 };
 
-/* What a rank does, in a thread of its own.  t->rank says which one it is. */
-struct attn_sim_body {
-    enum attn_status (*run)(void *arg, struct attn_transport *t, struct attn_error *err);
-    void *arg;
-};
-
-/* Run `size` ranks (1 to ATTN_SIM_RANKS) and wait for all.  On failure err is that of the lowest
+/* Run `size` ranks (1 to ATTN_SIM_RANKS) in threads of their own and wait for
+ * all.  On failure err is that of the lowest
  * rank that failed by itself, or else the transport's own finding, never "because another rank
  * failed". The book-keeping of the simulation is taken from ledger as "sim" (ranks) and
  * "sim.mail" (mailboxes: 32 bytes for each pair of ranks). */
 enum attn_status attn_sim_run(struct attn_ledger *ledger, int size,
-                              const struct attn_sim_body *body, struct attn_error *err);
+                              const struct attn_rank_code *code, struct attn_error *err);
 
 #endif

@@ -202,7 +202,8 @@ static enum attn_status hop(struct travel *x, int step, int to, const struct lug
                                      .tag = attn_tag(out->kind[n], step),
                                      .data = out->data[n],
                                      .piece = &sent[n],
-                                     .pieces = 1};
+                                     .pieces = 1,
+                                     .dtype = out->dtype[n]};
     }
     for (int n = 0; n < receives; n++) {
         got[n] = attn_piece_whole(in->bytes[n]);

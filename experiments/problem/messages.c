@@ -1,0 +1,131 @@
+/* See messages.h. */
+#include "experiments/problem/messages.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+
+#include "experiments/cli/cli.h"
+#include "ref/ledger.h"
+#include "ref/problem.h"
+#include "tests/harness/files/fileio.h"
+
+/* Each source has its own list, and is one thread at a time. */
+static void note_down(void *arg, const struct attn_note *note)
+{
+    struct attn_messages *messages = arg;
+    struct attn_messages_of *of = &messages->of[note->source];
+    if (of->n == of->room) {
+        of->room = 2 * of->room + 16;
+        of->note = attn_cli_need(realloc(of->note, (size_t)of->room * sizeof *of->note));
+    }
+    of->note[of->n++] = *note;
+}
+
+enum attn_status attn_messages_open(struct attn_messages *messages, const struct attn_spec *spec,
+                                    struct attn_error *err)
+{
+    *messages = (struct attn_messages){0};
+    if (spec->impl->ranks == NULL)
+        return attn_fail(err, ATTN_EINVAL,
+                         "--log: %s is one process, which sends no messages; an implementation "
+                         "with ranks, such as ring:ranks=4, would work",
+                         spec->impl->name);
+    messages->ranks = attn_ranks(spec->impl, &spec->options);
+    messages->of = attn_cli_need(calloc((size_t)messages->ranks, sizeof *messages->of));
+    messages->log = (struct attn_log){note_down, messages};
+    return ATTN_OK;
+}
+
+void attn_messages_close(struct attn_messages *messages)
+{
+    for (int r = 0; r < messages->ranks; r++)
+        free(messages->of[r].note);
+    free(messages->of);
+    *messages = (struct attn_messages){0};
+}
+
+/* ---- without tensors ------------------------------------------------------------------------- */
+
+/* Tensors that nobody reads or writes. */
+struct unread {
+    struct attn_view queries, keys, values, results,
+        rows; /* of d_key, d_key, d_value, d_value, 1 */
+};
+
+static struct unread unread_tensors(const struct attn_problem *p, void *anything)
+{
+    enum attn_dtype dtype = p->dtype, of_rows = attn_lse_dtype(p);
+    return (struct unread){
+        .queries = attn_packed_view(anything, dtype, p->heads, p->n_query, p->d_key),
+        .keys = attn_packed_view(anything, dtype, p->kv_heads, p->n_key, p->d_key),
+        .values = attn_packed_view(anything, dtype, p->kv_heads, p->n_key, p->d_value),
+        .results = attn_packed_view(anything, dtype, p->heads, p->n_query, p->d_value),
+        .rows = attn_packed_view(anything, of_rows, p->heads, p->n_query, 1)};
+}
+
+static enum attn_status count(const struct attn_spec *spec, struct attn_ctx *ctx,
+                              const struct attn_problem *problem, enum attn_pass pass)
+{
+    char anything;
+    const struct unread x = unread_tensors(problem, &anything);
+    const struct attn_forward forward = {.q = attn_view_const(&x.queries),
+                                         .k = attn_view_const(&x.keys),
+                                         .v = attn_view_const(&x.values),
+                                         .o = x.results,
+                                         .lse = x.rows};
+    const struct attn_backward backward = {.q = forward.q,
+                                           .k = forward.k,
+                                           .v = forward.v,
+                                           .o = attn_view_const(&x.results),
+                                           .lse = attn_view_const(&x.rows),
+                                           .d_o = attn_view_const(&x.results),
+                                           .dq = x.queries,
+                                           .dk = x.keys,
+                                           .dv = x.values};
+    return pass == ATTN_FORWARD ? attn_run_forward(spec->impl, ctx, problem, &forward)
+                                : attn_run_backward(spec->impl, ctx, problem, &backward);
+}
+
+enum attn_status attn_messages_count(struct attn_messages *messages, const struct attn_spec *spec,
+                                     const struct attn_problem *problem, enum attn_pass pass,
+                                     struct attn_rank_use *use, struct attn_error *err)
+{
+    struct attn_ledger *ledger = attn_cli_need(malloc(sizeof *ledger));
+    struct attn_ctx ctx = {.ledger = ledger,
+                           .options = &spec->options,
+                           .error = err,
+                           .ranks = use,
+                           .log = &messages->log,
+                           .counts_only = 1};
+    attn_ledger_init(ledger, NULL);
+    enum attn_status status = count(spec, &ctx, problem, pass);
+    attn_ledger_clear(ledger);
+    free(ledger);
+    return status;
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+static void write_note(FILE *stream, const struct attn_note *note)
+{
+    json_t *line = attn_cli_need(json_pack(
+        "{s:s,s:i,s:s,s:i,s:i,s:I,s:s}", "pass", attn_pass_name(note->pass), "step", note->step,
+        "tensor", note->tensor, "source", note->source, "destination", note->destination, "bytes",
+        (json_int_t)note->bytes, "dtype", attn_dtype_name(note->dtype)));
+    json_dumpf(line, stream, JSON_COMPACT);
+    fputc('\n', stream);
+    json_decref(line);
+}
+
+enum attn_status attn_messages_save(const struct attn_messages *messages, const char *path,
+                                    struct attn_error *err)
+{
+    struct attn_save save;
+    enum attn_status status = attn_save_open(path, &save, err);
+    if (status != ATTN_OK)
+        return status;
+    for (int r = 0; r < messages->ranks; r++)
+        for (int64_t n = 0; n < messages->of[r].n; n++)
+            write_note(save.stream, &messages->of[r].note[n]);
+    return attn_save_close(&save, status, err);
+}
