@@ -22,9 +22,31 @@
  *   random(p,seed[,heads])     exactly round(p * Lk) keys in every row, chosen by a keyed
  *                              permutation of the columns; with `heads`, another choice in each
  *                              (batch, head)
+ *   blocks(size,p,seed[,heads])  the same of blocks of size queries by size keys, of which there are
+ *                              n = ceil(Lk / size): round(p * n) of them in every row
+ *   bigbird(size,g,w,r,seed)   in such blocks: I < g or J < g, or |I - J| <= (w - 1) / 2, w odd, or
+ *                              J among r that are drawn for I; I = floor(i / size), J of j
+ *   skiparse(single,k)         i = j modulo k
+ *   skiparse(group,k)          floor(i / k) = floor(j / k) modulo k
+ *
+ * of a grid of T frames of H by W tokens, in this order, with T H W = Lq = Lk and T = 1 unless it
+ * is named; dt, dh, dw are the distances from i to j in each direction, -1 = unbounded:
+ *
+ *   spatial(T,H,W)             dt = 0
+ *   temporal(T,H,W)            dh = dw = 0
+ *   local3d(T,H,W,rt,rh,rw)    dt <= rt and dh <= rh and dw <= rw
+ *   local2d(H,W,rh,rw)         dh <= rh and dw <= rw
+ *   local2d(H,W,d,l1)          dh + dw < d;  with l2: dh^2 + dw^2 < d^2
+ *   axial2d(H,W)               dh = 0 or dw = 0
+ *   dilated(H,W,k)             k divides dh and dw
+ *   swin(H,W,w,shift)          same window of w by w, of a grid cut at shift, shift + w, ... on
+ *                              both sides; w divides H and W, shift < w
+ *
+ * and by name:
+ *
  *   csr(NAME)                  row_start (Lq + 1 entries, or B*H*Lq + 1 for a pattern a head) and
  *                              column arrays by name; columns increase within a row
- *   dense(NAME)                [Lq,Lk], or [B|1,H|1,Lq,Lk], by name: non-zero = visible
+ *   dense(NAME)                [Lq,Lk], or [B|1,H|1,Lq,Lk]: non-zero = visible
  *
  * A, the alignment, is always written: tl (query 0 at key 0: off = 0), br (the last query at the
  * last key: off = Lk - Lq), a signed offset such as +3 or -2, or ends,n1,n2,... (in batch b the
@@ -96,7 +118,8 @@ int attn_mask_next(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i
 
 /* If the keys that query i sees are known to be one run, [*lo, *hi) is that run (empty when
  * *lo >= *hi) and 1 is returned; 0 says nothing.  Constant time: single calls other than random,
- * csr, dense and keys by pattern, and what & makes of them. */
+ * blocks, csr, dense and keys by pattern, grids where a row is one run, and what & makes of
+ * them. */
 int attn_mask_span(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i, int64_t *lo,
                    int64_t *hi);
 
@@ -120,8 +143,8 @@ static inline int64_t attn_tokens_below(const struct attn_tokens *t, int64_t x)
 }
 
 /* Is a block of rows [i0,i1) all hidden, all visible, or in between?  Sound
- * always (EMPTY and FULL are never wrong), exact for single calls; a composition may answer
- * PARTIAL where the truth is EMPTY or FULL.  An empty block is EMPTY. */
+ * always (EMPTY and FULL are never wrong), exact for single calls; a composition, and axial2d and
+ * bigbird, which are one, may answer PARTIAL where the truth is EMPTY or FULL.  An empty block is EMPTY. */
 enum attn_tile { ATTN_TILE_EMPTY, ATTN_TILE_PARTIAL, ATTN_TILE_FULL };
 enum attn_tile attn_mask_tile(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i0,
                               int64_t i1, int64_t j0, int64_t j1);

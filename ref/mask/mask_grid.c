@@ -1,8 +1,8 @@
 /* Rules on the coordinates of a grid.
  *
- * Tokens of a video are numbered (t H + h) W + w.  Each coordinate is a digit of the token's number,
- * token / stride % extent, and a query sees a key when every digit of the key is one that the
- * query's digit sees.  So a row is a product of small sets, one an axis:
+ * Tokens of a video are numbered (t H + h) W + w.  Each coordinate is a digit of the token's
+ * number, token / stride % extent, and a query sees a key when every digit of the key is one that
+ * the query's digit sees.  So a row is a product of small sets, one an axis:
  *
  *      spatial(T,H,W)    t: the same          hw: every      one run of H W keys
  *      temporal(T,H,W)   t: every             hw: the same   T runs of one key

@@ -112,10 +112,38 @@ static void stored(struct dice *d, char *mask)
     attn_append(mask, ATTN_CASE_MASK, "%s%d)", axes[roll(d, 8)], (int)roll(d, 101));
 }
 
+/* Rows as long as the smallest divisor of the length from a random one on; where there is no grid,
+ * Skiparse, which takes any length. */
+static void grid(struct dice *d, const struct attn_case *c, char *mask)
+{
+    long long n = (long long)c->n_query, row = 1 + (long long)roll(d, 12);
+    if (c->n_query != c->n_key || n == 0) {
+        attn_append(mask, ATTN_CASE_MASK, "skiparse(%s,%d)", rarely(d, 2) ? "group" : "single",
+                    1 + (int)roll(d, 8));
+        return;
+    }
+    while (row < n && n % row != 0)
+        row++;
+    row = row < n ? row : n;
+    int a = (int)roll(d, 4) - 1, b = (int)roll(d, 4);
+    static const char *const call[] = {"spatial(%lld,1,%lld)", "temporal(%lld,%lld,1)",
+                                       "axial2d(%lld,%lld)"};
+    int kind = (int)roll(d, 6);
+    if (kind < 3)
+        attn_append(mask, ATTN_CASE_MASK, call[kind], n / row, row);
+    else if (kind == 3)
+        attn_append(mask, ATTN_CASE_MASK, "dilated(%lld,%lld,%d)", n / row, row, b + 1);
+    else if (kind == 4)
+        attn_append(mask, ATTN_CASE_MASK, "local2d(%lld,%lld,%d,l%d)", n / row, row, b + 1,
+                    1 + (int)roll(d, 2));
+    else
+        attn_append(mask, ATTN_CASE_MASK, "local3d(%lld,1,%lld,%d,-1,%d)", n / row, row, a, b);
+}
+
 static void one_call(struct dice *d, const struct attn_case *c, char *mask)
 {
     char a[16];
-    switch (roll(d, 9)) {
+    switch (roll(d, 11)) {
     case 0:
         attn_append(mask, ATTN_CASE_MASK, "causal(%s)", alignment(d, a));
         return;
@@ -142,6 +170,13 @@ static void one_call(struct dice *d, const struct attn_case *c, char *mask)
     case 7:
         attn_append(mask, ATTN_CASE_MASK, "random(0.%02d,%d%s)", (int)roll(d, 100),
                     (int)roll(d, 100), rarely(d, 2) ? ",heads" : "");
+        return;
+    case 8:
+        grid(d, c, mask);
+        return;
+    case 9:
+        attn_append(mask, ATTN_CASE_MASK, "blocks(%d,0.%02d,%d)", 1 + (int)roll(d, 20),
+                    (int)roll(d, 100), (int)roll(d, 100));
         return;
     default:
         stored(d, mask);
