@@ -52,8 +52,9 @@ const struct attn_cli_command attn_cmd_report = {
         "its words, ranges and colours, to be edited), and the pictures .svg, .png and .pdf;\n"
         "`gnuplot NAME.gp` in that folder draws it again.  With --plan the records go to\n"
         "DIR/records.jsonl; an interrupted measurement is continued by the same command.  Figures\n"
-        "pick their points by the first word of a group's name: length-..., ranks, share, density\n"
-        "(docs/measuring.md).",
+        "pick their points by the first word of a group's name: length-..., ranks, share, "
+        "balance,\n"
+        "density (docs/measuring.md).",
     .flags = uses,
     .more =
         "Exit status: 0 good; 1 a result was wrong (the page says which); 2 usage, bad records, "
@@ -245,7 +246,7 @@ static void say_no_figure(const struct report *r)
         if (r->groups.group[g].kind == ATTN_GROUP_OTHER)
             (void)attn_cli_fail(0,
                                 "group %s is a table and no figure: its name does not begin with "
-                                "length-, ranks, share or density",
+                                "length-, ranks, share, balance or density",
                                 r->groups.group[g].name);
 }
 
@@ -277,7 +278,7 @@ static int lacks_figures(const struct report *r)
     if (r->figures.n == 0 && r->summary.n > 0)
         return attn_cli_fail(ATTN_EXIT_USAGE,
                              "the page has tables and no figure: no group is named length-..., "
-                             "ranks, share or density (docs/measuring.md)");
+                             "ranks, share, balance or density (docs/measuring.md)");
     return attn_cli_fail(ATTN_EXIT_LACKS,
                          "the page has no figure: a curve needs two good points of one "
                          "implementation; of %lld points: %s",

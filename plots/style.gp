@@ -59,6 +59,7 @@ eval 'set yrange '.y_range
 # From end to end in doublings, 35 where an end is left to gnuplot.
 between = "colon = strstrt(range, ':'); high = 2.0**35; low = 1; \
     if (strstrt(range, '*') == 0) { eval 'low = '.range[2:colon - 1]; eval 'high = '.range[colon + 1:strlen(range) - 1] }; \
+    if (low <= 0) { low = high / 2 }; \
     doublings = log(1.0 * high / low) / log(2)"
 range = x_range
 eval between

@@ -117,7 +117,7 @@ static const struct {
      "p:1: group a: label names 'dens', which is no spec of it"},
     {"group a\nspec = ring:ranks=2\nlength = 8\nlabel ring = R\ncolour rings = #000000\n",
      "p:1: group a: colour names 'rings'"},
-    {"group a\nfigure = both\n", "does not begin with length-, ranks, share or density"},
+    {"group a\nfigure = both\n", "does not begin with length-, ranks, share, balance or density"},
     {"group a\ntitle = a\ntitle = b\n", "p:3: title is set twice"},
     {"group a\nlabel = b\n", "names no curve"},
     {"rounds = 5\n", "there is no `group NAME`"},

@@ -339,6 +339,26 @@ START_TEST(shares_are_drawn)
 }
 END_TEST
 
+/* Visible pairs of 64 tokens on 4 ranks (by hand: 136 392 648 904, and 520 each), of 520. */
+START_TEST(work_is_drawn)
+{
+    static const char *const spec[] = {"allgather:ranks=4", "allgather:ranks=4,order=zigzag"};
+    static const double pairs[] = {136, 392, 648, 904};
+    fixture_n_points = 0;
+    for (int n = 0; n < 2; n++)
+        fixture_add("balance", spec[n], "q64d64:causal(br):f32:normal:s1", 0)->ranks = 4;
+    fixture_fold(NULL);
+    const struct attn_figure *figure = fixture_draw("balance", 0);
+    ck_assert_str_eq(figure->omitted, "");
+    ck_assert_int_eq(figure->n, 8);
+    for (int rank = 0; rank < 4; rank++) {
+        ck_assert_double_eq_tol(drawn(figure, "forward", spec[0], rank, 0), pairs[rank] / 520,
+                                1e-12);
+        ck_assert_double_eq_tol(drawn(figure, "forward", spec[1], rank, 0), 1, 1e-12);
+    }
+}
+END_TEST
+
 /* ---- text ------------------------------------------------------------------------------------ */
 
 START_TEST(numbers_read_well)
@@ -484,7 +504,8 @@ START_TEST(no_figure)
     fixture_add("other", "dense", "q256d64:none:f32:normal:s1", 0);
     fixture_add("other", "dense", "q512d64:none:f32:normal:s1", 0);
     expect_page(2, PAGE("Group other"));
-    ck_assert_ptr_nonnull(strstr(output, "no group is named length-..., ranks, share or density"));
+    ck_assert_ptr_nonnull(
+        strstr(output, "no group is named length-..., ranks, share, balance or density"));
 }
 END_TEST
 
@@ -596,6 +617,7 @@ Suite *suite_report(void)
     tcase_add_test(draw, what_was_not_run_is_named);
     tcase_add_test(draw, prices_go_on);
     tcase_add_test(draw, shares_are_drawn);
+    tcase_add_test(draw, work_is_drawn);
     tcase_add_test(draw, numbers_read_well);
     tcase_add_checked_fixture(program, scratch_open, scratch_close);
     tcase_add_test(program, a_report_is_whole);

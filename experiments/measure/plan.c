@@ -50,7 +50,7 @@ enum {
 };
 
 const char attn_plan_figures[] =
-    "memory time rank-time error rank-memory share-memory bytes-sent csr-density";
+    "memory time rank-time error rank-memory share-memory bytes-sent balance csr-density";
 
 #define CASE(member) offsetof(struct attn_case, member)
 #define PLAN(member) offsetof(struct attn_plan, member)
@@ -284,7 +284,7 @@ static int is_among(const char *word, const char *list)
 
 static const char *what_is_wrong(const struct wish *wish, const char *subject, const char *value)
 {
-    static const char *const words[] = {"length", "ranks", "share", "density"};
+    static const char *const words[] = {"length", "ranks", "share", "balance", "density"};
     int is_colour = strcmp(wish->word, "colour") == 0;
     if (*value == '\0')
         return "needs a value";
@@ -312,7 +312,7 @@ static const char *what_is_wrong(const struct wish *wish, const char *subject, c
             strlen(value) < sizeof((struct attn_plan_point *)0)->group)
             return NULL;
     }
-    return "does not begin with length-, ranks, share or density";
+    return "does not begin with length-, ranks, share, balance or density";
 }
 
 /* What figures of the group should look like: {"title": TEXT, "label": {SPEC: TEXT}, ...}; a range

@@ -179,6 +179,8 @@ static void find_ranges(struct attn_figure *figure)
     int is_share = strcmp(figure->x_name, "density") == 0;
     write_range(figure->x_range, x_low, x_high, 1.15, is_share ? powers : doublings);
     write_range(figure->y_range, y_low, y_high, 1.4, is_bytes ? doublings : powers);
+    if (strcmp(figure->x_name, "rank") == 0) /* bars begin at 0 */
+        (void)snprintf(figure->y_range, 64, "[0:%.6g]", 1.1 * y_high);
     take_range(figure, "x-range", figure->x_range);
     take_range(figure, "y-range", figure->y_range);
 }

@@ -377,6 +377,42 @@ static void fill_bytes_sent(struct attn_figure *figure)
     join_beyond(figure);
 }
 
+/* The work of each rank, as a multiple of the mean of all; nothing where it has no price. */
+static void add_balance(struct attn_figure *figure, int64_t s, const struct attn_spec *spec,
+                        const struct attn_problem *problem)
+{
+    const struct attn_row *row = figure->group->row[s];
+    int64_t first = figure->n;
+    double sum = 0;
+    for (int rank = 0; rank < row->point->ranks; rank++) {
+        struct attn_cost cost;
+        if (attn_price(spec->impl, &spec->options, problem, row->point->c.pass, rank, &cost,
+                       NULL) != ATTN_OK)
+            return;
+        add_row(figure, s, pass_of(row), rank)->y[PRICED] = cost.flops;
+        sum += cost.flops;
+    }
+    for (int64_t n = first; n < figure->n && sum > 0; n++)
+        figure->point[n].y[PRICED] *= row->point->ranks / sum;
+}
+
+static void fill_balance(struct attn_figure *figure)
+{
+    for (int64_t s = 0; s < figure->group->n; s++) {
+        const struct attn_point *of = figure->group->row[s]->point;
+        struct attn_spec spec;
+        struct attn_problem problem;
+        struct attn_point point;
+        int64_t need;
+        attn_point_init(&point);
+        if (attn_spec_parse(of->spec, &spec, NULL) != ATTN_OK ||
+            attn_preflight_open(&of->c, &problem, &point, &need, NULL) != ATTN_OK)
+            continue;
+        add_balance(figure, s, &spec, &problem);
+        attn_preflight_close(&problem);
+    }
+}
+
 /* ---- against density ------------------------------------------------------------------------- */
 
 enum { BREAK_EVEN = FLOOR + 1 };
@@ -549,6 +585,18 @@ static const struct attn_figure_kind kinds[] = {
      fill_bytes_sent,
      {"priced_bytes", "beyond_bytes", "counted_bytes"},
      3},
+    {"balance",
+     "balance",
+     "Work of each rank",
+     "rank",
+     "Bars: ranks 0 to P-1, by the price. Line: the mean of all ranks.",
+     "Operations of a rank, as a multiple of the mean of all ranks. The highest bar is what all "
+     "wait "
+     "for: at 2, half of the time is lost.",
+     ATTN_GROUP_BALANCE,
+     fill_balance,
+     {"of_mean"},
+     1},
     {"csr-density",
      "csr-density",
      "Peak extra memory against the density of the mask",

@@ -152,6 +152,7 @@ static enum attn_group_kind kind_of(const char *group)
     static const char *const words[] = {[ATTN_GROUP_LENGTH] = "length",
                                         [ATTN_GROUP_RANKS] = "ranks",
                                         [ATTN_GROUP_SHARE] = "share",
+                                        [ATTN_GROUP_BALANCE] = "balance",
                                         [ATTN_GROUP_DENSITY] = "density"};
     for (int kind = 0; kind < ATTN_GROUP_OTHER; kind++) {
         size_t n = strlen(words[kind]);
@@ -211,8 +212,9 @@ static struct key key_of(const struct attn_summary *all, const json_t *wishes, c
     struct key key = {.figure = figure_of(wishes, group)};
     enum attn_group_kind kind = kind_of(key.figure);
     key.shared = json_object_get(wishes_of(wishes, group), "figure") != NULL;
-    key.length = kind == ATTN_GROUP_RANKS || kind == ATTN_GROUP_DENSITY;
-    key.mask = kind == ATTN_GROUP_RANKS || kind == ATTN_GROUP_SHARE ||
+    key.length =
+        kind == ATTN_GROUP_RANKS || kind == ATTN_GROUP_BALANCE || kind == ATTN_GROUP_DENSITY;
+    key.mask = kind == ATTN_GROUP_RANKS || kind == ATTN_GROUP_BALANCE || kind == ATTN_GROUP_SHARE ||
                (kind == ATTN_GROUP_LENGTH && !key.shared && splits_by_mask(all, group));
     return key;
 }

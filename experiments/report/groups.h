@@ -7,6 +7,7 @@
  *   ranks[-WORD]    P        figures rank-memory, bytes-sent
  *   share[-WORD]    L        figure share-memory: ranks and single processes with their inputs and
  *                            outputs
+ *   balance[-WORD]  rank     figure balance: the work of each rank
  *   density[-WORD]  density  figure csr-density
  *   anything else: a table and no figure
  *
@@ -23,6 +24,7 @@ enum attn_group_kind {
     ATTN_GROUP_LENGTH,
     ATTN_GROUP_RANKS,
     ATTN_GROUP_SHARE,
+    ATTN_GROUP_BALANCE,
     ATTN_GROUP_DENSITY,
     ATTN_GROUP_OTHER
 };
