@@ -500,9 +500,11 @@ static const struct attn_figure_kind kinds[] = {
      "Peak extra memory",
      "L",
      "Line: price; dashed: not measured. Filled: ledger. Open: resident set, from 1 MiB on.",
-     "Bytes beyond inputs and outputs, of a process or of the fullest rank. The line is the price: "
-     "a formula, without running. The filled mark is the ledger, which counts every buffer that "
-     "the implementation takes. The open mark is the growth of the resident set (VmHWM) of a fresh "
+     "Bytes beyond inputs and outputs, of a process or of the fullest rank. A rank has only a "
+     "share "
+     "of inputs and outputs: share-memory shows both together. The line is the price: a formula, "
+     "without running. The filled mark is the ledger, which counts every buffer that the "
+     "implementation takes. The open mark is the growth of the resident set (VmHWM) of a fresh "
      "process; below 1 MiB pages of stack and libraries outweigh buffers. External implementations "
      "have no price and no ledger: their resident set is joined by a line.",
      ATTN_GROUP_LENGTH,
