@@ -241,6 +241,15 @@ REPORT ?= build/report
 report: $(B)/attnlab ## measure, draw and write REPORT/index.html (under 5 minutes on 2 cores)
 	$(B)/attnlab report --plan experiments/plans/report.plan --out $(REPORT)
 
+ANIMATED ?= ring:ranks=4 ulysses:ranks=4 lightseq:ranks=4
+animation: $(B)/attnlab ## the messages of ANIMATED as build/animation/NAME.gif (docs/parallel.md)
+	@mkdir -p build/animation
+	@for s in $(ANIMATED); do \
+	    f=build/animation/$${s%%:*}; \
+	    $(B)/attnlab price $$s --length 4096 --heads 8 --mask 'causal(br)' --pass both --log $$f.jsonl > $$f.txt && \
+	    gnuplot -e "log = '$$f.jsonl'; title = '$$s, causal mask'; name = '$$f'" plots/messages.gp && echo $$f.gif || exit 3; \
+	done
+
 bench: $(B)/attnlab ## time every row of docs/speed.md (about 10 minutes; leave the machine alone meanwhile)
 	$(B)/attnlab bench --preset table --out build/bench > build/speed.md
 	@mv build/speed.md docs/speed.md
@@ -351,10 +360,10 @@ clean: ## remove build/
 	rm -rf build
 
 help: ## this list
-	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r t d; do printf '  make %-8s %s\n' "$$t" "$$d"; done
+	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r t d; do printf '  make %-9s %s\n' "$$t" "$$d"; done
 
 FORCE:
-.PHONY: all install uninstall fuzz faults bench steps valgrind test test-full golden minimax rules mutants names docs check report asan clang test-arm64 lint clean help FORCE
+.PHONY: all install uninstall fuzz faults animation bench steps valgrind test test-full golden minimax rules mutants names docs check report asan clang test-arm64 lint clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
