@@ -29,7 +29,7 @@ struct attn_account {
     int64_t bytes;
 };
 
-enum { ATTN_MAX_ACCOUNTS = 32 };
+enum { ATTN_MAX_ACCOUNTS = 48 };
 
 struct attn_ledger_block {
     void *data;

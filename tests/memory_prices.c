@@ -161,26 +161,26 @@ static const struct hand_price hand_prices[] = {
     /* 4 ranks: 2 heads, 1 kv head, 64 tokens of 16 features: q 2*2*64*16 numbers, k half of it, lse
      * 2*2*64.  Sent: 3/4 of what a rank has of q, k, v, o, lse (B L/P of all heads).  Lists of
      * messages: for each rank a send and a receive of 48 bytes, and two pieces of 64 */
-    {"ulysses:ranks=4,local=tiled-textbook", ATTN_FORWARD, 84352, 37632, 15, 0,
-     "messages=896 q.heads=16384 k.heads=8192 v.heads=8192 o.heads=16384 lse.heads=1024 "
+    {"ulysses:ranks=4,local=tiled-textbook", ATTN_FORWARD, 84480, 37632, 15, 0,
+     "messages=1024 q.heads=16384 k.heads=8192 v.heads=8192 o.heads=16384 lse.heads=1024 "
      "tile.q=4096 tile.k=4096 "
      "tile.v=4096 tile.o=4096 tile.s=16384 tile.m=256 tile.l=256",
      "b2h8g4q64d16:none:f32:normal:s1"},
-    {"ulysses:ranks=4,local=tiled-textbook", ATTN_BACKWARD, 143552, 62976, 27, 0,
-     "messages=896 delta.shard=1024 zeros=64 q.heads=16384 k.heads=8192 v.heads=8192 "
+    {"ulysses:ranks=4,local=tiled-textbook", ATTN_BACKWARD, 143680, 62976, 27, 0,
+     "messages=1024 delta.shard=1024 zeros=64 q.heads=16384 k.heads=8192 v.heads=8192 "
      "do.heads=16384 lse.heads=1024 "
      "delta.heads=1024 dq.heads=16384 dk.heads=8192 dv.heads=8192 tile.q=4096 tile.k=4096 "
      "tile.v=4096 tile.s=16384 tile.do=4096 tile.slope=16384 tile.dk=4096 tile.dv=4096 delta=256",
      "b2h8g4q64d16:none:f32:normal:s1:pass=bwd"},
     /* a rank: 2 heads, 1 kv head, all tokens: q 2*2*10*8, k 2*12*8, v 2*12*6, o 2*2*10*6, lse
      * 2*2*10; half of each is sent: (1280+768+576+960+160) / 2 */
-    {"ulysses:ranks=2,local=tiled-textbook", ATTN_FORWARD, 28256, 1872, 5, 0,
-     "messages=448 q.heads=1280 k.heads=768 v.heads=576 o.heads=960 lse.heads=160 tile.q=2048 "
+    {"ulysses:ranks=2,local=tiled-textbook", ATTN_FORWARD, 28384, 1872, 5, 0,
+     "messages=576 q.heads=1280 k.heads=768 v.heads=576 o.heads=960 lse.heads=160 tile.q=2048 "
      "tile.k=2048 tile.v=1536 tile.o=1536 tile.s=16384 tile.m=256 tile.l=256",
      NULL},
     /* q k v dO lse D there, dQ dK dV back: (2*1280 + 2*768 + 2*576 + 960 + 2*160) / 2 */
-    {"ulysses:ranks=2,local=tiled-textbook", ATTN_BACKWARD, 50720, 3264, 9, 0,
-     "messages=448 delta.shard=160 zeros=24 q.heads=1280 k.heads=768 v.heads=576 do.heads=960 "
+    {"ulysses:ranks=2,local=tiled-textbook", ATTN_BACKWARD, 50848, 3264, 9, 0,
+     "messages=576 delta.shard=160 zeros=24 q.heads=1280 k.heads=768 v.heads=576 do.heads=960 "
      "lse.heads=160 "
      "delta.heads=160 dq.heads=1280 dk.heads=768 dv.heads=576 tile.q=2048 "
      "tile.k=2048 tile.v=1536 tile.s=16384 tile.do=1536 tile.slope=16384 tile.dk=2048 "
@@ -188,8 +188,8 @@ static const struct hand_price hand_prices[] = {
      NULL},
     /* no keys: nothing is computed, and of k v dK dV nothing is sent.  Sent: half of q dO lse D and
      * dQ, (2*512 + 384 + 2*64) / 2 */
-    {"ulysses:ranks=2,local=dense", ATTN_BACKWARD, 2072, 768, 5, 0,
-     "messages=448 zeros=24 q.heads=512 do.heads=384 lse.heads=64 delta.heads=64 "
+    {"ulysses:ranks=2,local=dense", ATTN_BACKWARD, 2200, 768, 5, 0,
+     "messages=576 zeros=24 q.heads=512 do.heads=384 lse.heads=64 delta.heads=64 "
      "delta.shard=64 dq.heads=512",
      "b2h4g2q4k0d8v6:none:f32:normal:s1:pass=bwd"},
     /* zigzag: a block is two stretches of 4 tokens of 8 numbers; 2 heads of a stretch are 8 rows.
@@ -205,20 +205,20 @@ static const struct hand_price hand_prices[] = {
      "h2g1q16d4:none:f32:normal:s1:pass=bwd"},
     /* one kv head for two ranks: each has one head and a copy of it, 8 tokens of 4 numbers.  Sent:
      * 4 tokens of a head of q, k and v, and of o and lse */
-    {"ulysses:ranks=2,local=tiled-textbook", ATTN_FORWARD, 21984, 272, 5, 0,
-     "messages=448 q.heads=128 k.heads=128 v.heads=128 o.heads=128 lse.heads=32 tile.q=1024 "
+    {"ulysses:ranks=2,local=tiled-textbook", ATTN_FORWARD, 22112, 272, 5, 0,
+     "messages=576 q.heads=128 k.heads=128 v.heads=128 o.heads=128 lse.heads=32 tile.q=1024 "
      "tile.k=1024 "
      "tile.v=1024 tile.o=1024 tile.s=16384 tile.m=256 tile.l=256",
      "h2g1q8d4:none:f32:normal:s1"},
-    {"ulysses:ranks=2,local=tiled-textbook", ATTN_BACKWARD, 40400, 480, 9, 0,
-     "messages=448 delta.shard=32 zeros=16 q.heads=128 k.heads=128 v.heads=128 do.heads=128 "
+    {"ulysses:ranks=2,local=tiled-textbook", ATTN_BACKWARD, 40528, 480, 9, 0,
+     "messages=576 delta.shard=32 zeros=16 q.heads=128 k.heads=128 v.heads=128 do.heads=128 "
      "lse.heads=32 delta.heads=32 "
      "dq.heads=128 dk.heads=128 dv.heads=128 tile.q=1024 tile.k=1024 tile.v=1024 tile.s=16384 "
      "tile.do=1024 tile.slope=16384 tile.dk=1024 tile.dv=1024 delta=32",
      "h2g1q8d4:none:f32:normal:s1:pass=bwd"},
     /* no queries: the peak is while the other copy's gradients come home, 4 tokens of 4 */
-    {"ulysses:ranks=2,local=dense", ATTN_BACKWARD, 1040, 256, 4, 0,
-     "messages=448 zeros=16 k.heads=128 v.heads=128 dk.heads=128 dv.heads=128 copies=64",
+    {"ulysses:ranks=2,local=dense", ATTN_BACKWARD, 1168, 256, 4, 0,
+     "messages=576 zeros=16 k.heads=128 v.heads=128 dk.heads=128 dv.heads=128 copies=64",
      "h2g1q0k8d4:none:f32:normal:s1:pass=bwd"},
 };
 enum { HAND_PRICES = sizeof hand_prices / sizeof *hand_prices };

@@ -29,17 +29,18 @@ static const struct attn_option options_of[] = {
     [OPTION_STRIDE] = {"stride", 0, 0, 4096, NULL, "kv heads that are gathered at a time; 0: all"},
     {0}};
 
-static struct attn_layout home(const struct attn_options *options)
+static struct attn_layout home(const struct attn_problem *whole, const struct attn_options *options)
 {
     int ranks = attn_parallel_ranks(options);
+    (void)whole;
     return (struct attn_layout){.ranks = ranks,
                                 .order = (enum attn_order)options->value[OPTION_ORDER],
                                 .tokens = {ranks, 1}};
 }
 
-static struct attn_layout work(const struct attn_options *options)
+static struct attn_layout work(const struct attn_problem *whole, const struct attn_options *options)
 {
-    struct attn_layout layout = home(options);
+    struct attn_layout layout = home(whole, options);
     layout.all_keys = 1;
     return layout;
 }
@@ -52,7 +53,7 @@ static int64_t stride(const struct attn_options *options)
 static struct attn_sent sent(const struct attn_problem *p, const struct attn_options *options,
                              enum attn_pass pass, int rank)
 {
-    struct attn_layout layout = home(options);
+    struct attn_layout layout = home(p, options);
     int64_t mine = attn_layout_box(&layout, p, 1, rank).tokens, done = 0;
     struct attn_sent sent = {0, 0};
     while (done < p->kv_heads) {

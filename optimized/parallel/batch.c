@@ -9,9 +9,11 @@
 static const struct attn_option options_of[] = {
     ATTN_OPTION_OF_RANKS, ATTN_OPTION_OF_LOCAL, ATTN_OPTION_OF_SIZES, {0}};
 
-static struct attn_layout layout(const struct attn_options *options)
+static struct attn_layout layout(const struct attn_problem *whole,
+                                 const struct attn_options *options)
 {
     int ranks = attn_parallel_ranks(options);
+    (void)whole;
     return (struct attn_layout){.ranks = ranks, .batches = {ranks, 1}};
 }
 

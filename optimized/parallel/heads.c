@@ -18,15 +18,16 @@
 static const struct attn_option options_of[] = {
     ATTN_OPTION_OF_RANKS, ATTN_OPTION_OF_LOCAL, ATTN_OPTION_OF_SIZES, {0}};
 
-static struct attn_layout work(const struct attn_options *options)
+static struct attn_layout work(const struct attn_problem *whole, const struct attn_options *options)
 {
     int ranks = attn_parallel_ranks(options);
+    (void)whole;
     return (struct attn_layout){.ranks = ranks, .heads = {ranks, 1}};
 }
 
-static struct attn_layout home(const struct attn_options *options)
+static struct attn_layout home(const struct attn_problem *whole, const struct attn_options *options)
 {
-    struct attn_layout layout = work(options);
+    struct attn_layout layout = work(whole, options);
     layout.kv_owners = 1;
     return layout;
 }
@@ -39,7 +40,7 @@ static int64_t shared(const struct attn_tokens *a, const struct attn_tokens *b)
 static struct attn_sent sent(const struct attn_problem *p, const struct attn_options *options,
                              enum attn_pass pass, int rank)
 {
-    struct attn_layout owned = home(options), read = work(options);
+    struct attn_layout owned = home(p, options), read = work(p, options);
     struct attn_tokens mine = attn_layout_box(&owned, p, 1, rank).heads;
     struct attn_tokens here = attn_layout_box(&read, p, 1, rank).heads;
     struct attn_sent sent = {0, 0};

@@ -43,11 +43,18 @@ static struct attn_tokens place_stretch(const struct attn_layout *layout, int64_
                                         int s)
 {
     int64_t parts = attn_axis_parts(&layout->tokens), r = attn_axis_place(&layout->tokens, rank);
+    int64_t size = layout->frames > 0 ? n / layout->frames : n; /* of a frame */
+    struct attn_tokens frames;
     switch (layout->order) {
     case ATTN_STRIPED:
         return (struct attn_tokens){r, parts, n > r ? ceil_div(n - r, parts) : 0};
     case ATTN_ZIGZAG:
         return attn_run_of(n, 2 * parts, s == 0 ? r : 2 * parts - 1 - r);
+    case ATTN_FRAMES:
+        frames = attn_run_of(layout->frames, parts, r);
+        return (struct attn_tokens){frames.first * size, 1, frames.n * size};
+    case ATTN_PLACES:
+        return attn_run_of(size, parts, r);
     case ATTN_CONTIGUOUS:
         break;
     }
@@ -78,17 +85,25 @@ struct attn_box attn_layout_box(const struct attn_layout *layout, const struct a
     struct attn_tokens heads = run_on(&layout->heads, whole->heads, rank);
     struct attn_box box = {.batches = run_on(&layout->batches, whole->batch, rank),
                            .heads = heads,
-                           .stretches = place_stretches(layout, all)};
+                           .stretches = place_stretches(layout, all),
+                           .repeats = attn_layout_repeats(layout)};
     if (is_of_keys)
         box.heads =
             layout->kv_owners ? owned_kv_heads(whole, &heads) : attn_kv_heads(whole, &heads);
     for (int s = 0; s < box.stretches; s++) {
         box.stretch[s] = all ? (struct attn_tokens){0, 1, n} : place_stretch(layout, n, rank, s);
-        box.tokens += box.stretch[s].n;
+        box.tokens += box.stretch[s].n * box.repeats;
     }
+    if (layout->order == ATTN_PLACES)
+        box.pitch = n / layout->frames;
     if (layout->runs.parts > 0 && !all)
         cut_run(layout, &box, rank);
     return box;
+}
+
+int64_t attn_layout_repeats(const struct attn_layout *layout)
+{
+    return layout->order == ATTN_PLACES ? layout->frames : 1;
 }
 
 int attn_layout_stretches(const struct attn_layout *layout, int is_of_keys)

@@ -7,6 +7,9 @@
  *      striped      place r has tokens r, r+P, r+2P, ...                    0 1 2 3 0 1 2 3 0 1 2 3
  *      zigzag       place r has runs r and 2P-1-r of 2P: two stretches      0 1 2 3 3 2 1 0 (runs)
  *
+ *      frames       place r has a run of frames of a video [frames, places]
+ *      places       place r has a run of the places of every frame
+ *
  * Any n will do: the sizes of runs differ by one at most, the longer ones come first, and where
  * n is less than P (2P) some are empty.  Under a causal mask the last rank of a contiguous layout
  * works P times as long as the first; the other two share the pairs out.  What a place has, its
@@ -24,7 +27,7 @@
 #include "ref/attn.h"
 #include "ref/mask/mask.h"
 
-enum attn_order { ATTN_CONTIGUOUS, ATTN_STRIPED, ATTN_ZIGZAG };
+enum attn_order { ATTN_CONTIGUOUS, ATTN_STRIPED, ATTN_ZIGZAG, ATTN_FRAMES, ATTN_PLACES };
 enum { ATTN_MAX_STRETCHES = 2 };
 
 /* An axis of the mesh: rank r has place r / stride % parts on it.  parts 0: nothing is dealt out
@@ -37,8 +40,9 @@ struct attn_layout {
     int ranks;
     enum attn_order order;
     struct attn_axis tokens, runs, heads, batches;
-    int all_keys;  /* keys and values are not dealt out by tokens: a rank has all of them */
-    int kv_owners; /* a kv head that several ranks read belongs to the first of them */
+    int64_t frames; /* of a video: divides the number of tokens */
+    int all_keys;   /* keys and values are not dealt out by tokens: a rank has all of them */
+    int kv_owners;  /* a kv head that several ranks read belongs to the first of them */
 };
 
 static inline int attn_axis_parts(const struct attn_axis *axis)
@@ -52,12 +56,22 @@ static inline int attn_axis_place(const struct attn_axis *axis, int rank)
 }
 
 /* What a rank has of a tensor: these batches, heads (kv heads of a tensor of keys) and tokens.  In
- * memory it is [batches, heads, tokens, width], stretch after stretch. */
+ * memory it is [batches, heads, tokens, width], stretch after stretch.  The only stretch of a box of
+ * places is there once for each frame, `pitch` tokens apart. */
 struct attn_box {
     struct attn_tokens batches, heads, stretch[ATTN_MAX_STRETCHES];
     int stretches;
+    int64_t repeats, pitch; /* 1, 0 but for places */
     int64_t tokens;
 };
+
+/* Stretch s of a box, repeated ones too: stretches * repeats of them. */
+static inline struct attn_tokens attn_box_stretch(const struct attn_box *box, int64_t s)
+{
+    struct attn_tokens t = box->stretch[s / box->repeats];
+    t.first += s % box->repeats * box->pitch;
+    return t;
+}
 struct attn_box attn_layout_box(const struct attn_layout *layout, const struct attn_problem *whole,
                                 int is_of_keys, int rank);
 
@@ -68,6 +82,7 @@ struct attn_tokens attn_run_of(int64_t n, int64_t parts, int64_t r);
 struct attn_tokens attn_kv_heads(const struct attn_problem *p, const struct attn_tokens *heads);
 
 int attn_layout_stretches(const struct attn_layout *layout, int is_of_keys); /* at most */
+int64_t attn_layout_repeats(const struct attn_layout *layout);
 
 /* Both layouts give every rank the same of such a tensor. */
 int attn_layout_same(const struct attn_layout *a, const struct attn_layout *b,

@@ -29,9 +29,11 @@
 static const struct attn_option options_of[] = {
     ATTN_OPTION_OF_RANKS, ATTN_OPTION_OF_LOCAL, ATTN_OPTION_OF_SIZES, {0}};
 
-static struct attn_layout layout(const struct attn_options *options)
+static struct attn_layout layout(const struct attn_problem *whole,
+                                 const struct attn_options *options)
 {
     int ranks = attn_parallel_ranks(options);
+    (void)whole;
     return (struct attn_layout){.ranks = ranks, .tokens = {ranks, 1}};
 }
 
@@ -42,7 +44,7 @@ enum who { HELPER, OWNER, NOBODY };
 static enum who multiplies(const struct attn_problem *whole, const struct attn_options *options,
                            int query, int key)
 {
-    struct attn_layout blocks = layout(options);
+    struct attn_layout blocks = layout(whole, options);
     if (query > key)
         return 2 * (query - key) > blocks.ranks ? HELPER : OWNER;
     return attn_blocks_hidden(whole, &blocks, query, key) ? NOBODY : OWNER;
@@ -81,7 +83,7 @@ static struct attn_stop stop(const struct attn_problem *whole, const struct attn
 static struct attn_sent sent(const struct attn_problem *p, const struct attn_options *options,
                              enum attn_pass pass, int rank)
 {
-    struct attn_layout blocks = layout(options);
+    struct attn_layout blocks = layout(p, options);
     int back = pass == ATTN_BACKWARD;
     int64_t rows = p->batch * p->heads, keys = p->batch * p->kv_heads;
     int64_t lse = attn_row_bytes(p, ATTN_TAG_LSE);

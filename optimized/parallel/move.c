@@ -41,8 +41,6 @@ static struct meeting meet(const struct attn_tokens *a, const struct attn_tokens
     return (struct meeting){{i0, 1, i1 - i0}, {token / b->step, a->step / b->step, i1 - i0}};
 }
 
-enum { MEETINGS = ATTN_MAX_STRETCHES * ATTN_MAX_STRETCHES };
-
 /* These batches, heads and rows of a rank's box, in its memory. */
 static struct attn_piece piece_of(const struct attn_box *box, const struct attn_tokens *batches,
                                   const struct attn_tokens *heads, const struct attn_tokens *rows,
@@ -68,132 +66,134 @@ static int64_t row_bytes(const struct attn_move *m)
 }
 
 /* What rank p's box of `from` and rank q's box of `to` have in common, as pieces of p's memory and
- * of q's; how many. */
+ * of q's; how many, and their bytes.  NULL: only that is asked. */
 static int meet_boxes(const struct attn_move *m, int p, int q, struct attn_piece *in_from,
-                      struct attn_piece *in_to)
+                      struct attn_piece *in_to, int64_t *bytes)
 {
     struct attn_box a = attn_end_box(&m->from, m->whole, m->kind, p);
     struct attn_box b = attn_end_box(&m->to, m->whole, m->kind, q);
     struct attn_tokens batches = common(&a.batches, &b.batches), heads = common(&a.heads, &b.heads);
     int64_t row = row_bytes(m), at_a = 0;
     int n = 0;
-    for (int s = 0; s < a.stretches && batches.n * heads.n * row > 0; at_a += a.stretch[s++].n) {
+    *bytes = 0;
+    for (int64_t s = 0; s < a.stretches * a.repeats && batches.n * heads.n * row > 0; s++) {
+        struct attn_tokens of_a = attn_box_stretch(&a, s);
         int64_t at_b = 0;
-        for (int t = 0; t < b.stretches; at_b += b.stretch[t++].n) {
-            struct meeting x = meet(&a.stretch[s], &b.stretch[t]);
-            if (x.in_a.n == 0)
-                continue;
+        for (int64_t t = 0; t < b.stretches * b.repeats; t++) {
+            struct attn_tokens of_b = attn_box_stretch(&b, t);
+            struct meeting x = meet(&of_a, &of_b);
             x.in_a.first += at_a;
             x.in_b.first += at_b;
-            in_from[n] = piece_of(&a, &batches, &heads, &x.in_a, row);
-            in_to[n++] = piece_of(&b, &batches, &heads, &x.in_b, row);
+            at_b += of_b.n;
+            if (x.in_a.n == 0)
+                continue;
+            if (in_from != NULL) {
+                in_from[n] = piece_of(&a, &batches, &heads, &x.in_a, row);
+                in_to[n] = piece_of(&b, &batches, &heads, &x.in_b, row);
+            }
+            *bytes += batches.n * heads.n * x.in_a.n * row;
+            n++;
         }
+        at_a += of_a.n;
     }
     return n;
 }
 
 /* ---- the exchange ---------------------------------------------------------------------------- */
 
-/* A list of sends, one of receives, and so many pieces of each of them. */
+/* A list of sends, one of receives, so many pieces of each of them, and as many of one rank more,
+ * which the other side has or which do not travel. */
 struct lists {
+    struct attn_piece *out, *in, *here, *there;
     struct attn_send *send;
     struct attn_receive *receive;
-    struct attn_piece *out, *in;
-    int pieces;
+    int64_t pieces;
 };
 
 /* Into how many pieces a message may fall. */
-static int pieces_of(const struct attn_layout *from, const struct attn_layout *to)
+static int64_t pieces_of(const struct attn_layout *from, const struct attn_layout *to)
 {
+    int64_t repeats = greater(attn_layout_repeats(from), attn_layout_repeats(to));
     int queries = attn_layout_stretches(from, 0) * attn_layout_stretches(to, 0);
     int keys = attn_layout_stretches(from, 1) * attn_layout_stretches(to, 1);
-    return (int)greater(queries, keys);
+    return greater(queries, keys) * repeats;
 }
 
 struct attn_buffer attn_move_lists(const struct attn_layout *from, const struct attn_layout *to)
 {
-    size_t pieces = 2 * (size_t)pieces_of(from, to) * sizeof(struct attn_piece);
-    return attn_buffer_of(
-        "messages", from->ranks,
-        (int64_t)(sizeof(struct attn_send) + sizeof(struct attn_receive) + pieces), 1);
+    int64_t pieces = 2 * pieces_of(from, to) * (int64_t)sizeof(struct attn_piece);
+    int64_t messages = (int64_t)(sizeof(struct attn_send) + sizeof(struct attn_receive));
+    return attn_buffer_of("messages", 1, (from->ranks + 1) * pieces + from->ranks * messages, 1);
 }
 
 static struct lists lists_in(const struct attn_move *m, void *data, int ranks)
 {
     struct lists x = {.pieces = pieces_of(m->from.layout, m->to.layout)};
     x.out = data;
-    x.in = x.out + (ptrdiff_t)ranks * x.pieces;
-    x.send = (struct attn_send *)(void *)(x.in + (ptrdiff_t)ranks * x.pieces);
+    x.in = x.out + ranks * x.pieces;
+    x.here = x.in + ranks * x.pieces;
+    x.there = x.here + x.pieces;
+    x.send = (struct attn_send *)(void *)(x.there + x.pieces);
     x.receive = (struct attn_receive *)(void *)(x.send + ranks);
     return x;
 }
 
 /* Send what meets; receive it where it belongs, or, where copies are to be summed, one rank's
  * behind the other's.  A rank's own does not travel. */
-static enum attn_status exchange(const struct attn_move *m, struct attn_transport *t, void *memory,
-                                 char *copies, struct attn_error *err)
+static enum attn_status exchange(const struct attn_move *m, struct attn_transport *t,
+                                 const struct lists *x, char *copies, struct attn_error *err)
 {
-    struct lists x = lists_in(m, memory, t->size);
-    struct attn_piece mine[MEETINGS];
-    int sends = 0, receives = 0;
-    int64_t used = 0; /* of the copies */
+    int sends = 0, receives = 0, tag = attn_tag(m->kind, m->step);
+    int64_t used = 0, bytes; /* of the copies */
     for (int r = 0; r < t->size; r++) {
+        struct attn_piece *from = x->out + r * x->pieces, *to = x->in + r * x->pieces;
         if (r == t->rank)
             continue;
-        int tag = attn_tag(m->kind, m->step);
-        struct attn_piece *from = &x.out[r * x.pieces], *to = &x.in[r * x.pieces];
-        int out = meet_boxes(m, t->rank, r, from, mine);
-        int in = meet_boxes(m, r, t->rank, mine, to);
-        if (out > 0)
-            x.send[sends++] = (struct attn_send){.peer = r,
-                                                 .tag = tag,
-                                                 .data = m->from.data,
-                                                 .piece = from,
-                                                 .pieces = out,
-                                                 .dtype = m->dtype};
+        int out = meet_boxes(m, t->rank, r, from, x->there, &bytes);
+        int in = meet_boxes(m, r, t->rank, x->there, to, &bytes);
         for (int n = 0; n < in && copies != NULL; n++) {
             to[n] = attn_piece_packed(&to[n], used);
             used += attn_piece_bytes(&to[n]);
         }
+        if (out > 0)
+            x->send[sends++] = (struct attn_send){.peer = r,
+                                                  .tag = tag,
+                                                  .data = m->from.data,
+                                                  .piece = from,
+                                                  .pieces = out,
+                                                  .dtype = m->dtype};
         if (in > 0)
-            x.receive[receives++] =
+            x->receive[receives++] =
                 (struct attn_receive){.peer = r,
                                       .tag = tag,
                                       .data = copies != NULL ? copies : m->to.data,
                                       .piece = to,
                                       .pieces = in};
     }
-    return attn_exchange(t, x.send, sends, x.receive, receives, err);
+    return attn_exchange(t, x->send, sends, x->receive, receives, err);
 }
 
-enum attn_status attn_move(const struct attn_move *move, struct attn_transport *t, void *lists,
+enum attn_status attn_move(const struct attn_move *move, struct attn_transport *t, void *memory,
                            struct attn_error *err)
 {
-    struct attn_piece from[MEETINGS], to[MEETINGS];
-    int own = meet_boxes(move, t->rank, t->rank, from, to);
+    struct lists x = lists_in(move, memory, t->size);
+    int64_t bytes;
+    int own = meet_boxes(move, t->rank, t->rank, x.here, x.there, &bytes);
     for (int n = 0; n < own; n++)
-        attn_piece_copy(move->to.data, &to[n], move->from.data, &from[n]);
-    return exchange(move, t, lists, NULL, err);
+        attn_piece_copy(move->to.data, &x.there[n], move->from.data, &x.here[n]);
+    return exchange(move, t, &x, NULL, err);
 }
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-/* Bytes that rank p has of rank q's box. */
-static int64_t bytes_met(const struct attn_move *move, int p, int q)
-{
-    struct attn_piece from[MEETINGS], to[MEETINGS];
-    int64_t bytes = 0;
-    for (int n = meet_boxes(move, p, q, from, to); n > 0; n--)
-        bytes += attn_piece_bytes(&to[n - 1]);
-    return bytes;
-}
-
 struct attn_buffer attn_move_copies(const struct attn_move *move, int rank)
 {
-    int64_t bytes = 0;
-    for (int r = 0; r < move->from.layout->ranks; r++)
-        bytes += r == rank ? 0 : bytes_met(move, r, rank);
-    return attn_buffer_of("copies", 1, bytes, 1);
+    int64_t sum = 0, bytes;
+    for (int r = 0; r < move->from.layout->ranks; r++) {
+        meet_boxes(move, r, rank, NULL, NULL, &bytes);
+        sum += r == rank ? 0 : bytes;
+    }
+    return attn_buffer_of("copies", 1, sum, 1);
 }
 
 /* A piece as a tensor [., ., ., width]. */
@@ -226,32 +226,34 @@ static void clear(const struct attn_move *move, int rank)
 }
 
 /* What of rank r's is this rank's, from where the rank itself has it or from the copies. */
-static int64_t add_from(const struct attn_move *move, int r, int rank, char *copies)
+static int64_t add_from(const struct attn_move *move, const struct lists *x, int r, int rank,
+                        char *copies)
 {
-    struct attn_piece from[MEETINGS], to[MEETINGS];
-    int n = meet_boxes(move, r, rank, from, to);
-    int64_t bytes = 0;
-    for (int i = 0; i < n; i++) {
-        struct attn_piece packed = attn_piece_packed(&to[i], bytes);
-        struct attn_rows rows = rows_of(&to[i], move->dtype);
-        struct attn_view sum = view_of(move->to.data, &to[i], move->dtype);
-        struct attn_view part = r == rank ? view_of(move->from.data, &from[i], move->dtype)
+    int64_t bytes;
+    int n = meet_boxes(move, r, rank, x->here, x->there, &bytes);
+    for (int64_t i = 0, used = 0; i < n; i++) {
+        const struct attn_piece *to = &x->there[i];
+        struct attn_piece packed = attn_piece_packed(to, used);
+        struct attn_rows rows = rows_of(to, move->dtype);
+        struct attn_view sum = view_of(move->to.data, to, move->dtype);
+        struct attn_view part = r == rank ? view_of(move->from.data, &x->here[i], move->dtype)
                                           : view_of(copies, &packed, move->dtype);
         attn_rows_add(&rows, &sum, &part);
-        bytes += r == rank ? 0 : attn_piece_bytes(&packed);
+        used += attn_piece_bytes(to);
     }
-    return bytes;
+    return r == rank ? 0 : bytes;
 }
 
-enum attn_status attn_move_sum(const struct attn_move *move, struct attn_transport *t, void *lists,
+enum attn_status attn_move_sum(const struct attn_move *move, struct attn_transport *t, void *memory,
                                void *copies, struct attn_error *err)
 {
+    struct lists x = lists_in(move, memory, t->size);
     char *at = copies;
-    enum attn_status status = exchange(move, t, lists, copies, err);
+    enum attn_status status = exchange(move, t, &x, copies, err);
     if (status != ATTN_OK)
         return status;
     clear(move, t->rank);
     for (int r = 0; r < t->size; r++)
-        at += add_from(move, r, t->rank, at);
+        at += add_from(move, &x, r, t->rank, at);
     return ATTN_OK;
 }

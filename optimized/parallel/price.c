@@ -53,7 +53,7 @@ static void list_divisors(const struct divisible *x, int n, int64_t of, char *te
 static enum attn_status check_strict(const struct attn_scheme *scheme, const struct attn_problem *p,
                                      const struct attn_options *options, struct attn_error *err)
 {
-    struct attn_layout home = scheme->home(options), work = scheme->work(options);
+    struct attn_layout home = scheme->home(p, options), work = scheme->work(p, options);
     int64_t places = (int64_t)attn_axis_parts(&home.tokens) * attn_axis_parts(&home.runs);
     int64_t members = attn_axis_parts(&work.heads), batches = attn_axis_parts(&home.batches);
     const struct divisible x[] = {{"heads", p->heads, members},
@@ -145,7 +145,7 @@ enum attn_status attn_parallel_accepts(const struct attn_scheme *scheme,
                                        const struct attn_options *options, struct attn_error *err)
 {
     const struct attn_impl *local = attn_rank_local(options);
-    struct attn_layout work = scheme->work(options);
+    struct attn_layout work = scheme->work(p, options);
     int64_t queries[2], keys[2], seen[2] = {-1, -1};
     if (local->ranks != NULL)
         return attn_fail(err, ATTN_ENOTSUP,
@@ -155,7 +155,7 @@ enum attn_status attn_parallel_accepts(const struct attn_scheme *scheme,
     enum attn_status status = scheme->accepts != NULL ? scheme->accepts(p, options, err) : ATTN_OK;
     if (status == ATTN_OK)
         status = check_strict(scheme, p, options, err);
-    if (status == ATTN_OK && attn_layout_stretches(&work, 0) > 1) /* parts of a shard */
+    if (status == ATTN_OK && (attn_layout_stretches(&work, 0) > 1 || work.order == ATTN_PLACES))
         status = check_claims(scheme, options, ATTN_CAP_STRIDES, err);
     if (status != ATTN_OK)
         return status;
@@ -165,7 +165,7 @@ enum attn_status attn_parallel_accepts(const struct attn_scheme *scheme,
         struct attn_work w = attn_work_of(scheme, p, options, ATTN_FORWARD, r);
         struct attn_box box = attn_work_box(&w, 0, r);
         for (int call = 0; call < ATTN_CALLS && status == ATTN_OK; call++) {
-            struct attn_product x = attn_work_product(&w, call, 0, 0);
+            struct attn_product x = attn_work_product(&w, call, 0, 0, 0);
             if (x.heads.n == 0 || (x.heads.n == seen[0] && x.kv_heads.n == seen[1]))
                 continue;
             seen[0] = x.heads.n;
@@ -213,7 +213,7 @@ int64_t attn_parallel_rescales(const struct attn_scheme *scheme, const struct at
 int64_t attn_parallel_merges(const struct attn_scheme *scheme, const struct attn_problem *p,
                              const struct attn_options *options)
 {
-    struct attn_layout work = scheme->work(options);
+    struct attn_layout work = scheme->work(p, options);
     int64_t blocks = work.all_keys ? 1 : attn_axis_parts(&work.tokens);
     int64_t stretches = greater(attn_layout_stretches(&work, 0), attn_layout_stretches(&work, 1));
     return most(scheme, p, options, attn_rank_local(options)->merges) + blocks * stretches - 1 +

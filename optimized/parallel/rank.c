@@ -90,7 +90,7 @@ static struct dealt output(const struct attn_view *v)
 
 static enum attn_status deal(struct run *x)
 {
-    struct attn_layout layout = x->scheme->home(x->ctx->options);
+    struct attn_layout layout = x->scheme->home(x->problem, x->ctx->options);
     static const char *const name[ATTN_TAG_KINDS] = {
         "shard.q",  "shard.k",    "shard.v",  "shard.o",  "shard.lse",
         "shard.do", "shard.dlse", "shard.dq", "shard.dk", "shard.dv"};

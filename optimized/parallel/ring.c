@@ -40,9 +40,11 @@ static const struct attn_option options_of[] = {
                       "ranks of a window in a double ring; divides ranks; 0: one ring"},
     {0}};
 
-static struct attn_layout layout(const struct attn_options *options)
+static struct attn_layout layout(const struct attn_problem *whole,
+                                 const struct attn_options *options)
 {
     int ranks = attn_parallel_ranks(options);
+    (void)whole;
     return (struct attn_layout){.ranks = ranks,
                                 .order = (enum attn_order)options->value[OPTION_ORDER],
                                 .tokens = {ranks, 1}};
@@ -66,7 +68,7 @@ static struct attn_sent sent(const struct attn_problem *whole, const struct attn
                              enum attn_pass pass, int rank)
 {
     struct attn_ring ring = ring_of(options);
-    struct attn_layout work = layout(options);
+    struct attn_layout work = layout(whole, options);
     return attn_ring_sent(&ring, &work, whole, pass, rank);
 }
 

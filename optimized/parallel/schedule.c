@@ -82,36 +82,70 @@ struct attn_sent attn_ring_sent(const struct attn_ring *ring, const struct attn_
 
 /* ---- all-to-all ------------------------------------------------------------------------------ */
 
-struct attn_sent attn_heads_for_tokens_sent(const struct attn_layout *home,
-                                            const struct attn_layout *work,
-                                            const struct attn_problem *p, enum attn_pass pass,
-                                            int rank)
+/* What a rank sends to another: rows of queries and of keys, on the way to work and on the way
+ * home. */
+struct rows {
+    int64_t there[2], back[2];
+};
+
+/* Each tensor of the pass is a message, unless it is empty. */
+static void add_tensors(struct attn_sent *sent, const struct attn_problem *p, enum attn_pass pass,
+                        const struct rows *rows, int sums_keys)
 {
     static const enum attn_tag_kind in[] = {ATTN_TAG_Q,  ATTN_TAG_K,   ATTN_TAG_V,
                                             ATTN_TAG_DO, ATTN_TAG_LSE, ATTN_TAG_DELTA};
     static const enum attn_tag_kind out[2][3] = {{ATTN_TAG_O, ATTN_TAG_LSE},
                                                  {ATTN_TAG_DQ, ATTN_TAG_DK, ATTN_TAG_DV}};
-    struct attn_sent sent = {0, 0};
     int inputs = pass == ATTN_FORWARD ? 3 : 6, outputs = pass == ATTN_FORWARD ? 2 : 3;
+    for (int n = 0; n < inputs; n++)
+        attn_sent_add(sent, rows->there[attn_tag_is_of_keys(in[n])] * attn_row_bytes(p, in[n]));
+    for (int n = 0; n < outputs; n++) {
+        enum attn_tag_kind kind = out[pass == ATTN_BACKWARD][n];
+        int keys = attn_tag_is_of_keys(kind);
+        attn_sent_add(sent, rows->back[keys] * (keys && sums_keys ? attn_sum_row_bytes(p, kind)
+                                                                  : attn_row_bytes(p, kind)));
+    }
+}
+
+struct attn_sent attn_heads_for_tokens_sent(const struct attn_layout *home,
+                                            const struct attn_layout *work,
+                                            const struct attn_problem *p, enum attn_pass pass,
+                                            int rank)
+{
+    struct attn_sent sent = {0, 0};
     for (int r = 0; r < home->ranks; r++) {
-        if (r == rank || attn_axis_place(&home->tokens, r) != attn_axis_place(&home->tokens, rank))
+        struct rows rows;
+        if (r == rank || attn_axis_place(&work->tokens, r) != attn_axis_place(&work->tokens, rank))
             continue;
         for (int keys = 0; keys < 2; keys++) {
-            struct attn_box mine = attn_layout_box(home, p, keys, rank);
-            struct attn_box theirs = attn_layout_box(home, p, keys, r);
             int64_t here = attn_layout_box(work, p, keys, rank).heads.n;
             int64_t there = attn_layout_box(work, p, keys, r).heads.n;
-            for (int n = 0; n < inputs; n++)
-                if (attn_tag_is_of_keys(in[n]) == keys)
-                    attn_sent_add(&sent, p->batch * mine.tokens * there * attn_row_bytes(p, in[n]));
-            for (int n = 0; n < outputs; n++) {
-                enum attn_tag_kind kind = out[pass == ATTN_BACKWARD][n];
-                int64_t row = keys && attn_layout_copies(work, p) ? attn_sum_row_bytes(p, kind)
-                                                                  : attn_row_bytes(p, kind);
-                if (attn_tag_is_of_keys(kind) == keys)
-                    attn_sent_add(&sent, p->batch * theirs.tokens * here * row);
-            }
+            rows.there[keys] = p->batch * attn_layout_box(home, p, keys, rank).tokens * there;
+            rows.back[keys] = p->batch * attn_layout_box(home, p, keys, r).tokens * here;
         }
+        add_tensors(&sent, p, pass, &rows, attn_layout_copies(work, p));
+    }
+    return sent;
+}
+
+struct attn_sent attn_frames_for_places_sent(const struct attn_layout *home,
+                                             const struct attn_layout *work,
+                                             const struct attn_problem *p, enum attn_pass pass,
+                                             int rank)
+{
+    int64_t frames = home->frames, size = p->n_query / frames;
+    int64_t at_home = home->order == ATTN_FRAMES ? frames : size;
+    int64_t at_work = work->order == ATTN_FRAMES ? frames : size;
+    struct attn_sent sent = {0, 0};
+    for (int r = 0; r < home->ranks; r++) {
+        int64_t there =
+            attn_run_of(at_home, home->ranks, rank).n * attn_run_of(at_work, home->ranks, r).n;
+        int64_t back =
+            attn_run_of(at_work, home->ranks, rank).n * attn_run_of(at_home, home->ranks, r).n;
+        struct rows rows = {{p->batch * p->heads * there, p->batch * p->kv_heads * there},
+                            {p->batch * p->heads * back, p->batch * p->kv_heads * back}};
+        if (r != rank)
+            add_tensors(&sent, p, pass, &rows, 0);
     }
     return sent;
 }

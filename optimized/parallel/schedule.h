@@ -32,6 +32,12 @@ struct attn_sent attn_heads_for_tokens_sent(const struct attn_layout *home,
                                             const struct attn_problem *whole, enum attn_pass pass,
                                             int rank);
 
+/* The same with frames for places or places for frames: of its frames the other one's places. */
+struct attn_sent attn_frames_for_places_sent(const struct attn_layout *home,
+                                             const struct attn_layout *work,
+                                             const struct attn_problem *whole, enum attn_pass pass,
+                                             int rank);
+
 /* Bytes of a row of a tensor: as it is stored, and of its gradient while it is summed. */
 int64_t attn_row_bytes(const struct attn_problem *p, enum attn_tag_kind kind);
 int64_t attn_sum_row_bytes(const struct attn_problem *p, enum attn_tag_kind kind);

@@ -41,8 +41,10 @@ struct attn_sent {
 
 struct attn_scheme {
     const char *name;
-    struct attn_layout (*home)(const struct attn_options *options);
-    struct attn_layout (*work)(const struct attn_options *options);
+    struct attn_layout (*home)(const struct attn_problem *whole,
+                               const struct attn_options *options);
+    struct attn_layout (*work)(const struct attn_problem *whole,
+                               const struct attn_options *options);
 
     /* Stop 0 multiplies a rank's own queries and keys, and nothing travels.  NULL: no other. */
     int (*stops)(const struct attn_options *options);

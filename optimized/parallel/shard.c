@@ -82,9 +82,10 @@ static void copy_shards(const struct attn_shards *s, const struct attn_view *who
         struct attn_box box = box_of(s, r);
         struct attn_view mine = attn_shards_view(s, r);
         int64_t at = 0;
-        for (int part = 0; part < box.stretches; part++) {
-            copy_stretch(&mine, at, &box, &box.stretch[part], width, whole, to_whole);
-            at += box.stretch[part].n;
+        for (int64_t part = 0; part < box.stretches * box.repeats; part++) {
+            struct attn_tokens stretch = attn_box_stretch(&box, part);
+            copy_stretch(&mine, at, &box, &stretch, width, whole, to_whole);
+            at += stretch.n;
         }
     }
 }

@@ -73,9 +73,18 @@ static struct attn_view part_of(const struct held *block, int64_t head, int64_t 
     return view;
 }
 
-static struct attn_view of_product(const struct held *block, enum attn_tag_kind kind,
-                                   const struct attn_product *m)
+static struct attn_view of_product(const struct travel *x, const struct held *block,
+                                   enum attn_tag_kind kind, const struct attn_product *m)
 {
+    if (attn_work_has_places(&x->w)) {
+        int keys = attn_tag_is_of_keys(kind);
+        struct attn_view view = part_of(block, keys ? m->kv_heads.first : m->heads.first, 0);
+        int64_t batch = m->batch * view.stride[0], place = view.stride[2];
+        view.data = (char *)view.data + batch * (int64_t)attn_dtype_size(view.dtype);
+        view.stride[0] = place;
+        view.stride[2] = place * m->part.batch;
+        return view;
+    }
     return attn_tag_is_of_keys(kind) ? part_of(block, m->kv_heads.first, m->key_at)
                                      : part_of(block, m->heads.first, m->query_at);
 }
@@ -260,14 +269,14 @@ static void show_gradients(struct travel *x)
 static struct attn_cview input(const struct travel *x, enum attn_tag_kind kind,
                                const struct attn_product *m)
 {
-    struct attn_view view = of_product(&x->now[kind], kind, m);
+    struct attn_view view = of_product(x, &x->now[kind], kind, m);
     return attn_view_const(&view);
 }
 
 static enum attn_status forward_product(struct travel *x, const struct attn_product *m)
 {
-    struct attn_view o = of_product(&x->now[ATTN_TAG_O], ATTN_TAG_O, m), o_part = o;
-    struct attn_view lse = of_product(&x->now[ATTN_TAG_LSE], ATTN_TAG_LSE, m), lse_part = lse;
+    struct attn_view o = of_product(x, &x->now[ATTN_TAG_O], ATTN_TAG_O, m), o_part = o;
+    struct attn_view lse = of_product(x, &x->now[ATTN_TAG_LSE], ATTN_TAG_LSE, m), lse_part = lse;
     struct attn_rows rows = product_rows(m, ATTN_TAG_O, x->w.whole);
     if (!m->starts_query) {
         o_part = partial(x, ATTN_TAG_O, m, x->buffer[ATTN_O_PARTIAL].data);
@@ -286,7 +295,7 @@ static void add(const struct travel *x, enum attn_tag_kind kind, const struct at
                 int is_first, const struct attn_view *part)
 {
     struct attn_rows rows = product_rows(m, kind, x->w.whole);
-    struct attn_view sum = of_product(&x->now[kind], kind, m);
+    struct attn_view sum = of_product(x, &x->now[kind], kind, m);
     if (!is_first)
         attn_rows_add(&rows, &sum, part);
 }
@@ -301,9 +310,9 @@ static enum attn_status backward_product(struct travel *x, const struct attn_pro
                               .lse = input(x, ATTN_TAG_LSE, m),
                               .d_o = input(x, ATTN_TAG_DO, m),
                               .d_lse = input(x, ATTN_TAG_DELTA, m),
-                              .dq = of_product(&x->now[ATTN_TAG_DQ], ATTN_TAG_DQ, m),
-                              .dk = of_product(&x->now[ATTN_TAG_DK], ATTN_TAG_DK, m),
-                              .dv = of_product(&x->now[ATTN_TAG_DV], ATTN_TAG_DV, m)};
+                              .dq = of_product(x, &x->now[ATTN_TAG_DQ], ATTN_TAG_DQ, m),
+                              .dk = of_product(x, &x->now[ATTN_TAG_DK], ATTN_TAG_DK, m),
+                              .dv = of_product(x, &x->now[ATTN_TAG_DV], ATTN_TAG_DV, m)};
     if (!m->starts_query)
         t.dq = partial(x, ATTN_TAG_DQ, m, x->buffer[ATTN_DQ_PARTIAL].data);
     if (!m->starts_key) {
@@ -328,12 +337,12 @@ static void start_query(struct travel *x, const struct attn_product *m)
 {
     if (x->w.pass == ATTN_FORWARD) {
         struct attn_rows rows = product_rows(m, ATTN_TAG_O, x->w.whole);
-        struct attn_view o = of_product(&x->now[ATTN_TAG_O], ATTN_TAG_O, m);
-        struct attn_view lse = of_product(&x->now[ATTN_TAG_LSE], ATTN_TAG_LSE, m);
+        struct attn_view o = of_product(x, &x->now[ATTN_TAG_O], ATTN_TAG_O, m);
+        struct attn_view lse = of_product(x, &x->now[ATTN_TAG_LSE], ATTN_TAG_LSE, m);
         attn_rows_neutral(&rows, &o, &lse);
     } else {
         struct attn_rows rows = product_rows(m, ATTN_TAG_DQ, x->w.whole);
-        struct attn_view dq = of_product(&x->now[ATTN_TAG_DQ], ATTN_TAG_DQ, m);
+        struct attn_view dq = of_product(x, &x->now[ATTN_TAG_DQ], ATTN_TAG_DQ, m);
         attn_rows_clear(&rows, &dq);
     }
 }
@@ -343,7 +352,7 @@ static void start_key(struct travel *x, const struct attn_product *m)
     for (int n = 0; n < 2 && x->w.pass == ATTN_BACKWARD; n++) {
         enum attn_tag_kind kind = n == 0 ? ATTN_TAG_DK : ATTN_TAG_DV;
         struct attn_rows rows = product_rows(m, kind, x->w.whole);
-        struct attn_view sum = of_product(&x->now[kind], kind, m);
+        struct attn_view sum = of_product(x, &x->now[kind], kind, m);
         attn_rows_clear(&rows, &sum);
     }
 }
@@ -354,12 +363,12 @@ static void start_the_rest(struct travel *x)
     int queries = attn_layout_stretches(&w->work, 0), keys = attn_layout_stretches(&w->work, 1);
     for (int call = 0; call < ATTN_CALLS; call++) {
         for (int q = 0; q < queries && attn_work_starts_query(w); q++) {
-            struct attn_product m = attn_work_product(w, call, q, 0);
+            struct attn_product m = attn_work_product(w, call, q, 0, 0);
             if (!w->saw_query[call][q] && m.heads.n > 0)
                 start_query(x, &m);
         }
         for (int k = 0; k < keys && attn_work_starts_key(w); k++) {
-            struct attn_product m = attn_work_product(w, call, 0, k);
+            struct attn_product m = attn_work_product(w, call, 0, k, 0);
             if (!w->saw_key[call][k] && m.heads.n > 0)
                 start_key(x, &m);
         }
@@ -519,21 +528,18 @@ static enum attn_status move(struct travel *x, enum attn_tag_kind kind, int goes
     return attn_move(&m, x->rank->transport, lists, x->rank->error);
 }
 
-/* What this move brought home, from a sum that is wider: all of the rank's heads at home, or those of
- * a portion. */
-static void round_home(struct travel *x, enum attn_tag_kind kind, const struct attn_move *m)
+/* The heads that were brought, of those at home, from a sum that is wider. */
+static void round_home(struct travel *x, enum attn_tag_kind kind, char *data)
 {
     struct attn_box home = attn_layout_box(&x->w.home, x->w.whole, 1, x->w.rank);
-    int64_t width = attn_tag_width(kind, x->w.whole), first = home.heads.first, n = home.heads.n;
-    if (m->from.is_cut) {
-        first = greater(home.heads.first, m->from.heads.first);
-        n = less(home.heads.first + n, m->from.heads.first + m->from.heads.n) - first;
-    }
-    struct attn_rows rows = {home.batches.n, greater(n, 0), home.tokens, width};
-    struct held sum = {attn_packed_view(m->to.data, m->dtype, home.heads.n, home.tokens, width),
-                       home.heads.first};
+    int64_t width = attn_tag_width(kind, x->w.whole);
+    struct attn_tokens heads = attn_work_portions(&x->w) > 1 ? x->w.kv_heads : home.heads;
+    struct attn_rows rows = {home.batches.n, heads.n, home.tokens, width};
+    struct held sum = {
+        attn_packed_view(data, attn_lse_dtype(x->w.whole), home.heads.n, home.tokens, width),
+        home.heads.first};
     struct held shard = {x->shard[kind], home.heads.first};
-    struct attn_view from = part_of(&sum, first, 0), to = part_of(&shard, first, 0);
+    struct attn_view from = part_of(&sum, heads.first, 0), to = part_of(&shard, heads.first, 0);
     attn_rows_round(&rows, &to, &from);
 }
 

@@ -27,22 +27,24 @@
 static const struct attn_option options_of[] = {
     ATTN_OPTION_OF_RANKS, ATTN_OPTION_OF_LOCAL, ATTN_OPTION_OF_SIZES, {0}};
 
-static struct attn_layout home(const struct attn_options *options)
+static struct attn_layout home(const struct attn_problem *whole, const struct attn_options *options)
 {
     int ranks = attn_parallel_ranks(options);
+    (void)whole;
     return (struct attn_layout){.ranks = ranks, .runs = {ranks, 1}};
 }
 
-static struct attn_layout work(const struct attn_options *options)
+static struct attn_layout work(const struct attn_problem *whole, const struct attn_options *options)
 {
     int ranks = attn_parallel_ranks(options);
+    (void)whole;
     return (struct attn_layout){.ranks = ranks, .heads = {ranks, 1}};
 }
 
 static struct attn_sent sent(const struct attn_problem *whole, const struct attn_options *options,
                              enum attn_pass pass, int rank)
 {
-    struct attn_layout tokens = home(options), heads = work(options);
+    struct attn_layout tokens = home(whole, options), heads = work(whole, options);
     return attn_heads_for_tokens_sent(&tokens, &heads, whole, pass, rank);
 }
 

@@ -53,17 +53,18 @@ static struct attn_ring ring_of(const struct attn_options *options)
                               inner > 0 ? inner : places(options)};
 }
 
-static struct attn_layout home(const struct attn_options *options)
+static struct attn_layout home(const struct attn_problem *whole, const struct attn_options *options)
 {
+    (void)whole;
     return (struct attn_layout){.ranks = attn_parallel_ranks(options),
                                 .order = (enum attn_order)options->value[OPTION_ORDER],
                                 .tokens = {places(options), members(options)},
                                 .runs = {members(options), 1}};
 }
 
-static struct attn_layout work(const struct attn_options *options)
+static struct attn_layout work(const struct attn_problem *whole, const struct attn_options *options)
 {
-    struct attn_layout layout = home(options);
+    struct attn_layout layout = home(whole, options);
     layout.heads = layout.runs;
     layout.runs = (struct attn_axis){0, 0};
     return layout;
@@ -81,7 +82,7 @@ static struct attn_sent sent(const struct attn_problem *whole, const struct attn
                              enum attn_pass pass, int rank)
 {
     struct attn_ring ring = ring_of(options);
-    struct attn_layout tokens = home(options), heads = work(options);
+    struct attn_layout tokens = home(whole, options), heads = work(whole, options);
     struct attn_sent inside = attn_heads_for_tokens_sent(&tokens, &heads, whole, pass, rank);
     struct attn_sent around = attn_ring_sent(&ring, &heads, whole, pass, rank);
     return (struct attn_sent){inside.bytes + around.bytes, inside.messages + around.messages};

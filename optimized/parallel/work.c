@@ -17,8 +17,8 @@ struct attn_work attn_work_of(const struct attn_scheme *scheme, const struct att
                           .pass = pass,
                           .rank = rank,
                           .stops = scheme->stops != NULL ? scheme->stops(options) : 1,
-                          .home = scheme->home(options),
-                          .work = scheme->work(options)};
+                          .home = scheme->home(whole, options),
+                          .work = scheme->work(whole, options)};
     attn_work_portion(&w, 0);
     attn_work_go(&w, 0);
     return w;
@@ -139,7 +139,25 @@ static struct attn_tokens call_heads(const struct attn_work *w, int n)
     return attn_tokens_between(at[n], at[n + 1]);
 }
 
-struct attn_product attn_work_product(const struct attn_work *w, int call, int query, int key)
+int attn_work_has_places(const struct attn_work *w)
+{
+    return w->work.order == ATTN_PLACES;
+}
+
+/* Batch n of a block of places as a problem of its own: a batch for each place, a token for each
+ * frame. */
+static void take_places(const struct attn_box *box, int64_t n, struct attn_problem *part)
+{
+    struct attn_origin *at = &part->origin;
+    part->batch = box->stretch[0].n;
+    part->n_query = part->n_key = box->repeats;
+    at->batch += at->one_batch ? 0 : n;
+    at->one_batch = 1;
+    at->query = at->key = (struct attn_positions){box->stretch[0].first, box->pitch - 1, 1};
+}
+
+struct attn_product attn_work_product(const struct attn_work *w, int call, int query, int key,
+                                      int64_t n)
 {
     struct attn_box queries = attn_work_box(w, 0, w->stop.query);
     struct attn_box keys = attn_work_box(w, 1, w->stop.key);
@@ -151,6 +169,9 @@ struct attn_product attn_work_product(const struct attn_work *w, int call, int q
     x.part =
         piece_of(w->whole, &queries.batches, &x.heads, &queries.stretch[query], &keys.stretch[key]);
     x.part.wide = makes_wide(w);
+    x.batch = n;
+    if (attn_work_has_places(w))
+        take_places(&queries, n, &x.part);
     return x;
 }
 
@@ -183,13 +204,16 @@ static int is_hidden(const struct attn_problem *part)
 int attn_work_next(struct attn_work *w, struct attn_product *x)
 {
     int queries = attn_layout_stretches(&w->work, 0), keys = attn_layout_stretches(&w->work, 1);
-    while (w->stop.query >= 0 && w->next < ATTN_CALLS * queries * keys) {
-        int n = w->next++;
-        *x = attn_work_product(w, n / (queries * keys), n / keys % queries, n % keys);
-        if (is_hidden(&x->part))
+    int64_t pairs = (int64_t)queries * keys, places = attn_work_has_places(w);
+    int64_t batches = places ? attn_work_box(w, 0, w->rank).batches.n : 1;
+    while (w->stop.query >= 0 && w->next < ATTN_CALLS * pairs * batches) {
+        int64_t n = w->next++, pair = n / batches % pairs;
+        *x = attn_work_product(w, (int)(n / batches / pairs), (int)(pair / keys),
+                               (int)(pair % keys), n % batches);
+        if (places ? x->part.batch * x->part.heads == 0 : is_hidden(&x->part))
             continue;
-        x->starts_query = attn_work_starts_query(w) && !w->saw_query[x->call][x->query];
-        x->starts_key = attn_work_starts_key(w) && !w->saw_key[x->call][x->key];
+        x->starts_query = attn_work_starts_query(w) && (places || !w->saw_query[x->call][x->query]);
+        x->starts_key = attn_work_starts_key(w) && (places || !w->saw_key[x->call][x->key]);
         w->saw_query[x->call][x->query] = w->saw_key[x->call][x->key] = 1;
         return 1;
     }
@@ -355,7 +379,7 @@ void attn_work_buffers(const struct attn_work *w, struct attn_buffer buffer[ATTN
         buffer[kind] = moved(w, kind);
         moves |= attn_work_moves(w, kind);
     }
-    if (moves && w->home.ranks > 1)
+    if (moves)
         buffer[ATTN_MESSAGES] = attn_move_lists(&w->home, &w->work);
     if (w->stops > 1)
         buffer[ATTN_KV_TRAVEL] = attn_buffer_of(

@@ -21,7 +21,7 @@ struct attn_work {
     struct attn_tokens heads, kv_heads; /* that it computes with now: of a portion */
     int n_stop;
     struct attn_stop stop;
-    int next; /* product of this stop */
+    int64_t next; /* product of this stop */
     int saw_query[ATTN_CALLS][ATTN_MAX_STRETCHES], saw_key[ATTN_CALLS][ATTN_MAX_STRETCHES];
 };
 
@@ -47,6 +47,7 @@ struct attn_product {
     struct attn_problem part;
     struct attn_tokens heads, kv_heads;
     int call, query, key;         /* which stretches */
+    int64_t batch;                /* of places: the product is of this batch alone */
     int64_t query_at, key_at;     /* where these begin in their blocks */
     int starts_query, starts_key; /* the result is the first of these queries, of these keys:
                                      it is written; later ones are added */
@@ -55,8 +56,13 @@ struct attn_product {
 /* The next product of this stop in which some pair may be visible; 0: no more. */
 int attn_work_next(struct attn_work *w, struct attn_product *x);
 
-/* The product of these stretches, whatever is visible. */
-struct attn_product attn_work_product(const struct attn_work *w, int call, int query, int key);
+/* The product of these stretches, whatever is visible.  Blocks of places are multiplied batch by
+ * batch: the n-th. */
+struct attn_product attn_work_product(const struct attn_work *w, int call, int query, int key,
+                                      int64_t n);
+
+/* The rank has places of all frames, and every place is attended to alone. */
+int attn_work_has_places(const struct attn_work *w);
 
 /* Whether this stop starts what its queries, what its keys get. */
 int attn_work_starts_query(const struct attn_work *w);

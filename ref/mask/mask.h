@@ -106,6 +106,12 @@ int attn_mask_allows(const struct attn_mask *mask, int64_t b, int64_t h, int64_t
  * that.  True for NULL. */
 int attn_mask_is_none(const struct attn_mask *mask);
 
+/* A mask on a video, that is frames of equal size one behind the other, of which every visible pair
+ * is certainly of one frame (spatial), or of one place of all frames (temporal, skiparse(single,k));
+ * how many frames.  An intersection is one where one of its parts is. */
+enum attn_video { ATTN_NO_VIDEO, ATTN_SAME_FRAME, ATTN_SAME_PLACE };
+enum attn_video attn_mask_video(const struct attn_mask *mask, int64_t *frames);
+
 /* Whether the mask differs between batches, between heads. */
 int attn_mask_varies_by_batch(const struct attn_mask *mask);
 int attn_mask_varies_by_head(const struct attn_mask *mask);

@@ -241,3 +241,31 @@ int64_t attn_mask_grid_modulus(const struct mask_node *node)
                ? last->extent
                : 0;
 }
+
+/* ---- frames and places -------------------------------------------------------------------- */
+
+static int is_same(const struct mask_axis *axis)
+{
+    return axis->least == 0 && axis->most == 0 && axis->cell == 0;
+}
+
+enum attn_video attn_mask_video(const struct attn_mask *mask, int64_t *frames)
+{
+    const struct mask_node *node = mask != NULL ? &mask->node[mask->root] : NULL;
+    *frames = 1;
+    if (node == NULL || (node->kind != MASK_GRID && node->kind != MASK_ALL_OF))
+        return ATTN_NO_VIDEO;
+    int64_t part = node->kind == MASK_ALL_OF ? node->child : mask->root;
+    for (; part >= 0; part = node->kind == MASK_ALL_OF ? mask->node[part].next : -1) {
+        const struct mask_node *grid = &mask->node[part];
+        const struct mask_axis *axis = grid->axis;
+        if (grid->kind != MASK_GRID || grid->n_axes != 2 ||
+            axis[0].stride != axis[1].extent * axis[1].stride)
+            continue;
+        if (!is_same(&axis[0]) && !is_same(&axis[1]))
+            continue;
+        *frames = axis[0].extent;
+        return is_same(&axis[0]) ? ATTN_SAME_FRAME : ATTN_SAME_PLACE;
+    }
+    return ATTN_NO_VIDEO;
+}
