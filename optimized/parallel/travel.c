@@ -556,7 +556,7 @@ static enum attn_status move_sum(struct travel *x, enum attn_tag_kind kind)
         status = attn_move_sum(&m, x->rank->transport, x->buffer[ATTN_MESSAGES].data,
                                copies[0].data, x->rank->error);
     if (status == ATTN_OK && copies[1].name != NULL)
-        round_home(x, kind, &m);
+        round_home(x, kind, copies[1].data);
     attn_buffers_give(copies, 2, x->rank->ledger);
     return status;
 }

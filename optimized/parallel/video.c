@@ -12,8 +12,8 @@
  *      axis          the other axis is sharded for the call: frames    DSP (home=space)
  *                    for places; no head is divided
  *
- * The mask says what is needed (attn_mask_video).  Under any other mask tokens are exchanged for
- * heads; exchange=axis refuses it.  With places, every place is a batch of its own for the local
+ * The mask says what is needed (attn_mask_video).  Under any other mask, tokens are exchanged for
+ * heads in each of the three.  With places, every place is a batch of its own for the local
  * implementation: S/P batches of T queries and T keys.
  *
  * Nothing has to divide.  The frameworks assert that P divides T (v1.0) or S (v1.2), and the heads.
@@ -96,17 +96,6 @@ static struct attn_sent sent(const struct attn_problem *whole, const struct attn
     return attn_frames_for_places_sent(&at_home, &at_work, whole, pass, rank);
 }
 
-static enum attn_status accepts(const struct attn_problem *whole,
-                                const struct attn_options *options, struct attn_error *err)
-{
-    if (options->value[OPTION_EXCHANGE] != AXIS || free_axis(whole) >= 0)
-        return ATTN_OK;
-    return attn_fail(err, ATTN_ENOTSUP,
-                     "video:exchange=axis: no axis of a video is free under this mask; "
-                     "spatial(T,H,W), temporal(T,H,W) or exchange=needed would work");
-}
-
-static const struct attn_scheme video = {
-    .name = "video", .home = home, .work = work, .sent = sent, .accepts = accepts};
+static const struct attn_scheme video = {.name = "video", .home = home, .work = work, .sent = sent};
 
 ATTN_SCHEME(video, video, options_of, "frames or places of a video on each rank (Open-Sora, DSP)")
