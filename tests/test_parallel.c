@@ -1,7 +1,8 @@
-/* ulysses and ring: right against the oracle with every rank count, and to the byte what they are
+/* Every scheme: right against the oracle with every rank count, and to the byte what they are
  * priced.  Catalogue: SP-05 to SP-11, SP-16 to SP-22.  Where elements go: test_routing.c. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "optimized/parallel/rank.h"
@@ -60,17 +61,20 @@ static const char *const cases[] = {
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
+/* Each meets every second case, those of many ranks one in seven; all of them under ATTN_FULL. */
 static const char *const specs[] = {
     "ulysses:ranks=1",
     "ulysses:ranks=2",
     "ulysses:ranks=4",
     "ulysses:ranks=8",
+    "ulysses:ranks=16",
     "ulysses:ranks=64",
     "ring:ranks=1",
     "ring:ranks=2",
     "ring:ranks=3",
     "ring:ranks=4",
     "ring:ranks=8",
+    "ring:ranks=16,order=zigzag",
     "ring:ranks=64",
     "ring:ranks=3,order=striped",
     "ring:ranks=4,order=zigzag",
@@ -81,6 +85,29 @@ static const char *const specs[] = {
     "ring:ranks=4,local=dense",
     "ulysses:ranks=4,local=csr-textbook",
     "ring:ranks=4,local=csr-textbook",
+    "usp:ranks=1",
+    "usp:ranks=4",
+    "usp:ranks=6,heads=3,order=striped",
+    "usp:ranks=8,heads=2,inner=2,order=zigzag,local=csr",
+    "usp:ranks=16",
+    "usp:ranks=64,order=zigzag",
+    "allgather:ranks=2",
+    "allgather:ranks=3,order=striped,stride=1",
+    "allgather:ranks=5,order=zigzag,stride=3,local=gemm",
+    "allgather:ranks=16",
+    "allgather:ranks=64,stride=2",
+    "lightseq:ranks=2",
+    "lightseq:ranks=4",
+    "lightseq:ranks=5,local=csr-textbook",
+    "lightseq:ranks=16",
+    "lightseq:ranks=64",
+    "heads:ranks=3",
+    "heads:ranks=5,local=dense",
+    "heads:ranks=16",
+    "heads:ranks=64",
+    "batch:ranks=2",
+    "batch:ranks=16",
+    "batch:ranks=64",
 };
 enum { SPECS = sizeof specs / sizeof *specs };
 
@@ -89,7 +116,8 @@ START_TEST(agrees_with_the_oracle)
     struct attn_case c = case_of(cases[_i]);
     for (int s = 0; s < SPECS; s++) {
         struct attn_spec spec = spec_of(specs[s]);
-        if (spec.options.value[0] == 64 && _i % 5 != 4 && _i > 1) /* for their time */
+        int one_in = spec.options.value[ATTN_OPTION_RANKS] >= 16 ? 7 : 2;
+        if (getenv("ATTN_FULL") == NULL && (_i + s) % one_in != 0)
             continue;
         struct attn_result r;
         char text[4096];
@@ -103,7 +131,7 @@ END_TEST
 /* ---- same bits ------------------------------------------------------------------------------- */
 
 /* A head's arithmetic does not depend on who does it: ulysses gives the bits of its local
- * implementation on the whole problem.  So does a ring of one. */
+ * implementation on the whole problem, and so do heads and batch.  So does a ring of one. */
 START_TEST(bits_of_the_local_implementation)
 {
     static const char *const same[][3] = {
@@ -114,7 +142,12 @@ START_TEST(bits_of_the_local_implementation)
          "b3h8g8q40k40d9v5:window(3,3,br):f64:cliffs:s1"},
         {"ulysses:ranks=2,local=(tiled-textbook:br=5,bc=7)", "tiled-textbook:br=5,bc=7",
          "b2h8g4q40k80d9v5:causal(br):f32:normal:s1"},
-        {"ring:ranks=1", "tiled", "b2h8g4q71k73d9v5:causal(br):f32:normal:s1:pass=bwd"}};
+        {"ring:ranks=1", "tiled", "b2h8g4q71k73d9v5:causal(br):f32:normal:s1:pass=bwd"},
+        {"usp:ranks=1", "tiled", "b2h8g4q71k73d9v5:causal(br):f32:normal:s1:pass=bwd"},
+        {"heads:ranks=4,local=tiled-textbook", "tiled-textbook",
+         "b2h8g4q71k73d9v5:causal(br):f32:normal:s1:pass=bwd"},
+        {"heads:ranks=3", "tiled", "b2h8g4q71k73d9v5:random(0.2,1,heads):f32:normal:s1"},
+        {"batch:ranks=2", "tiled", "b3h8g4q71k73d9v5:keys(9,73,40):f32:normal:s1:pass=bwd"}};
     struct attn_result mine = judged(same[_i][0], same[_i][2]),
                        whole = judged(same[_i][1], same[_i][2]);
     ck_assert_msg(mine.verdict == ATTN_PASS && whole.verdict == ATTN_PASS, "%s%s", mine.text,
@@ -200,6 +233,17 @@ START_TEST(bytes_sent_as_published)
         /* the same, and e P 2 B c g */
         {"ring", 8, 8, ATTN_BACKWARD, 49152 + 65536, 14},
         {"ring", 8, 1, ATTN_BACKWARD, 6144 + 8192, 14},
+        /* U = 2, R = 2: e B L/P (2h + 2g)(U-1)/U and lse, e 2 B L/R g/U */
+        {"usp", 8, 8, ATTN_FORWARD, 16384 + 256 + 16384, 5 + 2},
+        {"usp", 8, 4, ATTN_FORWARD, 12288 + 256 + 8192, 5 + 2},
+        /* e B L/P (3h + 4g)(U-1)/U, lse and D; the same, and e R 2 B L/R g/U */
+        {"usp", 8, 8, ATTN_BACKWARD, 28672 + 512 + 16384 + 32768, 9 + 2 + 4},
+        /* as much as a ring; the same, and a reduce-scatter of it */
+        {"allgather", 8, 8, ATTN_FORWARD, 49152, 6},
+        {"allgather:stride=1", 8, 4, ATTN_FORWARD, 24576, 24},
+        {"allgather", 8, 8, ATTN_BACKWARD, 2 * 49152, 12},
+        {"heads", 8, 4, ATTN_BACKWARD, 0, 0},
+        {"batch", 8, 4, ATTN_BACKWARD, 0, 0},
     };
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         struct attn_problem p = problem(1, want[i].heads, want[i].kv_heads, 64, 16);
@@ -211,6 +255,140 @@ START_TEST(bytes_sent_as_published)
     }
 }
 END_TEST
+
+/* In units of a block of tokens of all heads, e B c h: lightseq sends P(P-1) of them under a causal
+ * mask, a ring twice as many; and LSE of what helpers compute, who are asked at distances above
+ * P/2. */
+START_TEST(half_the_bytes_of_a_ring)
+{
+    for (int ranks = 1; ranks <= 9; ranks++) {
+        struct attn_problem p = problem(1, 8, 8, 16 * ranks, 16);
+        struct attn_mask_shape shape = {1, 8, p.n_query, p.n_key};
+        struct attn_mask *mask;
+        struct attn_error err = {0};
+        int64_t unit = 4 * 16 * 8 * 16, lse = 4 * 16 * 8, sum = 0, around = 0, helped = 0;
+        ck_assert_int_eq(attn_mask_parse("causal(tl)", &shape, NULL, &mask, &err), ATTN_OK);
+        p.mask = mask;
+        for (int t = 1; t < ranks; t++)
+            helped += 2 * t > ranks ? ranks - t : 0;
+        for (int r = 0; r < ranks; r++) {
+            char spec[40];
+            snprintf(spec, sizeof spec, "lightseq:ranks=%d", ranks);
+            sum += price(spec, &p, ATTN_FORWARD, r).bytes_sent;
+            snprintf(spec, sizeof spec, "ring:ranks=%d", ranks);
+            around += price(spec, &p, ATTN_FORWARD, r).bytes_sent;
+        }
+        attn_mask_free(mask);
+        ck_assert_int_eq(sum, ranks * (ranks - 1) * unit + helped * lse);
+        ck_assert_int_eq(around, 2 * ranks * (ranks - 1) * unit);
+    }
+}
+END_TEST
+
+/* usp is ulysses where all ranks share one place, and a ring where none do, for any sizes. */
+START_TEST(usp_is_both)
+{
+    static const char *const order[] = {"contiguous", "striped", "zigzag"};
+    struct attn_problem p = problem(2, 6, 3, 23, 8);
+    p.n_key = 31;
+    for (int ranks = 1; ranks <= 8; ranks++)
+        for (int n = 0; n < 3 * 2 * ranks; n++) {
+            char ring[80], heads[80], ulysses[80], one[80];
+            enum attn_pass pass = (enum attn_pass)(n % 2);
+            int rank = n / 6;
+            snprintf(heads, sizeof heads, "usp:ranks=%d,heads=%d", ranks, ranks);
+            snprintf(ulysses, sizeof ulysses, "ulysses:ranks=%d", ranks);
+            snprintf(one, sizeof one, "usp:ranks=%d,heads=1,order=%s", ranks, order[n / 2 % 3]);
+            snprintf(ring, sizeof ring, "ring:ranks=%d,order=%s", ranks, order[n / 2 % 3]);
+            struct attn_cost a = price(heads, &p, pass, rank), b = price(ulysses, &p, pass, rank);
+            struct attn_cost c = price(one, &p, pass, rank), d = price(ring, &p, pass, rank);
+            ck_assert_int_eq(a.bytes_sent, b.bytes_sent);
+            ck_assert_int_eq(a.messages, b.messages);
+            ck_assert_int_eq(a.peak_bytes, b.peak_bytes);
+            ck_assert_int_eq(c.bytes_sent, d.bytes_sent);
+            ck_assert_int_eq(c.messages, d.messages);
+            ck_assert_int_eq(c.peak_bytes, d.peak_bytes);
+        }
+}
+END_TEST
+
+/* ---- balance --------------------------------------------------------------------------------- */
+
+/* A local implementation that notes how many pairs each rank is given, whom it knows by its ledger:
+ * those of all ranks lie one behind the other. */
+enum { MOST_PRODUCTS = 64, BALANCED = 4 };
+static struct {
+    const struct attn_ledger *ledger;
+    int64_t pairs;
+} given[MOST_PRODUCTS];
+static _Atomic int n_given;
+
+static enum attn_status count_pairs(struct attn_ctx *ctx, const struct attn_problem *p,
+                                    const struct attn_forward *t)
+{
+    int counted = 1, n = n_given++;
+    if (n < MOST_PRODUCTS) {
+        given[n].ledger = ctx->ledger;
+        given[n].pairs = attn_problem_all_pairs(p, &counted);
+    }
+    return attn_impl_tiled_textbook.forward(ctx, p, t);
+}
+
+static void pairs_by_rank(const char *spec_text, int64_t pairs[BALANCED])
+{
+    struct attn_impl local = attn_impl_tiled_textbook;
+    struct attn_spec spec = spec_of(spec_text);
+    struct attn_case c = case_of("q64d4:causal(tl):f32:normal:s1");
+    struct attn_setup setup;
+    struct attn_ledger ledger;
+    struct attn_error err = {0};
+    local.forward = count_pairs;
+    attn_options_set_local(&spec.options, &local);
+    attn_ledger_init(&ledger, NULL);
+    setup_from(&c, &setup);
+    struct attn_forward f = attn_setup_forward(&setup);
+    struct attn_ctx ctx = {.ledger = &ledger, .options = &spec.options, .error = &err};
+    n_given = 0;
+    ck_assert_msg(attn_run_forward(spec.impl, &ctx, &setup.problem, &f) == ATTN_OK, "%s", err.text);
+    attn_setup_close(&setup);
+    ck_assert_int_le(n_given, MOST_PRODUCTS);
+    const struct attn_ledger *first = given[0].ledger;
+    for (int n = 0; n < n_given; n++)
+        first = given[n].ledger < first ? given[n].ledger : first;
+    memset(pairs, 0, BALANCED * sizeof *pairs);
+    for (int n = 0; n < n_given; n++) {
+        ck_assert_int_lt(given[n].ledger - first, BALANCED);
+        pairs[given[n].ledger - first] += given[n].pairs;
+    }
+}
+
+/* L = 64, P = 4, c = 16.  contiguous r c^2 + c(c+1)/2; striped c(c+1)/2 for a block of keys that
+ * begins no later, c(c-1)/2 for others; zigzag 2 P h^2 + h with h = c/2; lightseq c(c+1)/2 and one
+ * or two blocks. */
+START_TEST(balance_as_published)
+{
+    static const struct {
+        const char *spec;
+        int64_t pairs[BALANCED];
+    } want[] = {{"ring", {136, 392, 648, 904}},
+                {"ring:order=striped", {496, 512, 528, 544}},
+                {"ring:order=zigzag", {520, 520, 520, 520}},
+                {"ring:inner=2", {136, 392, 648, 904}},
+                {"allgather", {136, 392, 648, 904}},
+                {"allgather:order=zigzag", {520, 520, 520, 520}},
+                {"usp:heads=1,order=striped", {496, 512, 528, 544}},
+                {"lightseq", {392, 392, 648, 648}}};
+    for (size_t w = 0; w < sizeof want / sizeof *want; w++) {
+        int64_t pairs[BALANCED];
+        pairs_by_rank(want[w].spec, pairs);
+        for (int r = 0; r < BALANCED; r++)
+            ck_assert_msg(pairs[r] == want[w].pairs[r], "%s: rank %d has %lld pairs, not %lld",
+                          want[w].spec, r, (long long)pairs[r], (long long)want[w].pairs[r]);
+    }
+}
+END_TEST
+
+/* ---- prices, continued ----------------------------------------------------------------------- */
 
 /* A long sequence is priced at once, and a causal ring has its price: the last rank computes P -
  * 1/2 of P blocks, the first one half. */
@@ -236,8 +414,19 @@ END_TEST
  * k and v of 11 tokens of 6 heads, 3 of them of k and v, in 4 bytes; o; lse. */
 START_TEST(shares_add_up)
 {
-    static const char *const spec[] = {"ring:ranks=4", "ring:ranks=3,order=striped",
-                                       "ring:ranks=4,order=zigzag", "ulysses:ranks=5"};
+    static const char *const spec[] = {"ring:ranks=4",
+                                       "ring:ranks=3,order=striped",
+                                       "ring:ranks=4,order=zigzag",
+                                       "ulysses:ranks=5",
+                                       "usp:ranks=6,order=striped",
+                                       "usp:ranks=4,heads=4",
+                                       "allgather:ranks=5,order=zigzag",
+                                       "lightseq:ranks=16",
+                                       "heads:ranks=4",
+                                       "heads:ranks=5",
+                                       "heads:ranks=16",
+                                       "batch:ranks=2",
+                                       "batch:ranks=3"};
     struct attn_problem p = problem(2, 6, 3, 11, 8);
     const double q = 2 * 6 * 11 * 8 * 4, kv = q, lse = 2 * 6 * 11 * 4;
     for (int pass = 0; pass < 2; pass++) {
@@ -280,6 +469,19 @@ START_TEST(refusals_say_what_works)
                "needs ranks that divide queries 128 and keys 96: 1, 2, 4, 8, 16, 32, or");
     ck_refused("ring:ranks=6,inner=4", NULL, &p, ATTN_FORWARD,
                "windows of 4 ranks do not fill 6; inner=3 would work");
+    ck_refused("usp:ranks=6,heads=4", NULL, &p, ATTN_FORWARD,
+               "6 ranks are no rows of 4; heads=3 would work");
+    ck_refused("usp:ranks=12,heads=2,inner=4", NULL, &p, ATTN_FORWARD,
+               "windows of 4 ranks do not fill 6; inner=3 would work");
+    ck_refused("usp:ranks=6,heads=3,sizes=strict", NULL, &p, ATTN_FORWARD,
+               "needs ranks that divide heads 8 and kv heads 2: 1, 2, or");
+    ck_refused("usp:ranks=10,heads=2,sizes=strict", NULL, &p, ATTN_FORWARD,
+               "needs ranks that divide queries 128 and keys 96: 1, 2, 4, 8, 16, 32, or");
+    ck_refused("allgather:ranks=5,sizes=strict", NULL, &p, ATTN_FORWARD, "queries 128 and keys 96");
+    ck_refused("heads:ranks=4,sizes=strict", NULL, &p, ATTN_FORWARD,
+               "needs ranks that divide heads 8 and kv heads 2: 1, 2, or");
+    ck_refused("batch:ranks=2,sizes=strict", NULL, &p, ATTN_FORWARD,
+               "needs ranks that divide batches 1: 1, or");
     ck_refused("ring:ranks=4", &attn_impl_ring, &p, ATTN_FORWARD,
                "ring:local=ring is parallel itself");
     ck_refused("ulysses:ranks=2", &attn_impl_ring, &p, ATTN_FORWARD, "tiled would work");
@@ -349,7 +551,9 @@ END_TEST
 /* Less and less memory: a clean refusal every time, whoever meets the limit first. */
 START_TEST(memory_may_run_out_anywhere)
 {
-    struct attn_spec spec = spec_of(_i / 2 ? "ring:ranks=4" : "ulysses:ranks=4");
+    static const char *const who[] = {"ulysses:ranks=4", "ring:ranks=4", "lightseq:ranks=4",
+                                      "allgather:ranks=3,stride=2"};
+    struct attn_spec spec = spec_of(who[_i / 2]);
     struct attn_case c = case_of("b2h8g4q32k32d8v8:none:f32:normal:s1:pass=bwd");
     struct attn_setup setup;
     struct attn_error err = {0};
@@ -414,15 +618,18 @@ Suite *suite_parallel(void)
     TCase *t = tcase_create("parallel");
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, agrees_with_the_oracle, 0, CASES);
-    tcase_add_loop_test(t, bits_of_the_local_implementation, 0, 5);
+    tcase_add_loop_test(t, bits_of_the_local_implementation, 0, 9);
     tcase_add_test(t, bits_do_not_depend_on_time);
     tcase_add_test(t, bytes_sent_as_published);
+    tcase_add_test(t, half_the_bytes_of_a_ring);
+    tcase_add_test(t, usp_is_both);
+    tcase_add_test(t, balance_as_published);
     tcase_add_test(t, price_of_a_long_sequence);
     tcase_add_test(t, shares_add_up);
     tcase_add_test(t, refusals_say_what_works);
     tcase_add_test(t, local_must_be_able);
     tcase_add_loop_test(t, empty_rows_are_not_read, 0, 2);
-    tcase_add_loop_test(t, memory_may_run_out_anywhere, 0, 4);
+    tcase_add_loop_test(t, memory_may_run_out_anywhere, 0, 8);
     tcase_add_test(t, use_of_every_rank);
     suite_add_tcase(suite, t);
     return suite;

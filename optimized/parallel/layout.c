@@ -124,12 +124,29 @@ int attn_layout_copies(const struct attn_layout *layout, const struct attn_probl
     return sum > whole->kv_heads;
 }
 
+/* An axis of one part deals out nothing. */
+static void forget(struct attn_axis *axis)
+{
+    if (axis->parts <= 1)
+        *axis = (struct attn_axis){0, 0};
+}
+
+static void forget_axes(struct attn_layout *x)
+{
+    forget(&x->tokens);
+    forget(&x->runs);
+    forget(&x->heads);
+    forget(&x->batches);
+}
+
 int attn_layout_same(const struct attn_layout *a, const struct attn_layout *b,
                      const struct attn_problem *whole, int is_of_keys)
 {
     struct attn_layout x = *a, y = *b;
     struct attn_layout read = *a;
     read.kv_owners = 0;
+    forget_axes(&x);
+    forget_axes(&y);
     if (!is_of_keys || !attn_layout_copies(&read, whole)) /* every kv head is read on one rank */
         x.kv_owners = y.kv_owners = 0;
     if (!is_of_keys)
