@@ -1,5 +1,6 @@
 /* Messages between ranks: closed form = count = log, for each rank, in both passes; and that ranks
  * which only count post what ranks that compute post. */
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,8 @@
 #include "experiments/problem/messages.h"
 #include "ref/ledger.h"
 #include "tests/fixtures/case_fixture.h"
+#include "tests/fixtures/scratch.h"
+#include "tests/harness/files/fileio.h"
 #include "tests/suites.h"
 
 /* Every implementation with ranks, and what has other schedules than the presets. */
@@ -49,11 +52,11 @@ static void close_log(struct pass_log *x)
     free(x->use);
 }
 
-/* The price of every rank is what it counts, and what the log says. */
+/* The price of every rank, or of every so many, is what it counts, and what the log says. */
 static void expect_price(const struct pass_log *x, const struct attn_spec *spec, const char *text,
-                         const struct attn_problem *p, enum attn_pass pass)
+                         const struct attn_problem *p, enum attn_pass pass, int every)
 {
-    for (int r = 0; r < x->messages.ranks; r++) {
+    for (int r = 0; r < x->messages.ranks; r += every) {
         const struct attn_messages_of *of = &x->messages.of[r];
         struct attn_cost cost;
         struct attn_error err = {0};
@@ -120,11 +123,11 @@ static int compare(const char *text, struct attn_setup *setup, enum attn_pass pa
         attn_messages_count(&counted.messages, &spec, &setup->problem, pass, counted.use, &err);
     ck_assert_msg(status == (does ? ATTN_OK : ATTN_ENOTSUP), "%s: %s", text, err.text);
     if (does)
-        expect_price(&counted, &spec, text, &setup->problem, pass);
+        expect_price(&counted, &spec, text, &setup->problem, pass, 1);
     if (does && simulated) {
         open_log(&computed, &spec);
         simulate(&computed, &spec, setup, pass);
-        expect_price(&computed, &spec, text, &setup->problem, pass);
+        expect_price(&computed, &spec, text, &setup->problem, pass, 1);
         expect_same(&counted, &computed, text);
         close_log(&computed);
     }
@@ -159,6 +162,121 @@ START_TEST(price_is_count_for_many_ranks)
 }
 END_TEST
 
+/* As many ranks as can be simulated.  Of a price every 51st rank: 0, 51, ..., 510. */
+START_TEST(price_is_count_for_512_ranks)
+{
+    static const char *const schemes[] = {"ring", "ulysses"};
+    struct attn_setup setup;
+    struct attn_error err = {0};
+    struct pass_log x;
+    char text[80];
+    snprintf(text, sizeof text, "%s:ranks=512", schemes[_i]);
+    struct attn_spec spec = spec_of(text);
+    setup_of("b1h2g1q600k600d1v1:causal(br):f32:normal:s1:pass=bwd", &setup);
+    for (int pass = 0; pass < 2; pass++) {
+        open_log(&x, &spec);
+        ck_assert_msg(attn_messages_count(&x.messages, &spec, &setup.problem, (enum attn_pass)pass,
+                                          x.use, &err) == ATTN_OK,
+                      "%s", err.text);
+        expect_price(&x, &spec, text, &setup.problem, (enum attn_pass)pass, 51);
+        close_log(&x);
+    }
+    attn_setup_close(&setup);
+}
+END_TEST
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+static const char *const real = "tests/data/gpt-causal.safetensors"; /* h2 q512 d64, causal */
+
+/* What a rank is said to send in a pass. */
+struct sent {
+    int64_t bytes, messages;
+};
+
+/* Sums over the lines of a log, whose sources are in order. */
+static void sum_lines(char *text, int ranks, struct sent sent[2][8])
+{
+    int last = 0;
+    for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        const char *pass, *tensor, *dtype;
+        int step, source, destination;
+        json_int_t bytes;
+        json_t *x = json_loads(line, 0, NULL);
+        ck_assert_msg(json_unpack_ex(x, NULL, JSON_STRICT, "{s:s,s:i,s:s,s:i,s:i,s:I,s:s}", "pass",
+                                     &pass, "step", &step, "tensor", &tensor, "source", &source,
+                                     "destination", &destination, "bytes", &bytes, "dtype",
+                                     &dtype) == 0,
+                      "%s", line);
+        ck_assert(source >= last && source < ranks && destination >= 0 && destination < ranks);
+        ck_assert(destination != source && step >= 0 && strcmp(dtype, "f32") == 0);
+        last = source;
+        struct sent *of = &sent[strcmp(pass, "bwd") == 0][source];
+        of->bytes += bytes;
+        of->messages++;
+        json_decref(x);
+    }
+}
+
+static char *text_of(const char *path)
+{
+    struct attn_error err = {0};
+    char *text;
+    ck_assert_msg(attn_read_text(path, ATTN_READ_GIVEN, 1 << 24, &text, &err) == ATTN_OK, "%s",
+                  err.text);
+    return text;
+}
+
+/* run and price write the same file, and its sums are the price. */
+START_TEST(files_say_the_same)
+{
+    static const char *const specs[] = {"ring:ranks=3,order=zigzag", "ulysses:ranks=3",
+                                        "lightseq:ranks=4"};
+    struct attn_spec spec = spec_of(specs[_i]);
+    struct attn_setup setup;
+    struct attn_error err = {0};
+    struct sent sent[2][8] = {0};
+    int ranks = attn_ranks(spec.impl, &spec.options);
+    scratch_expect(0, " ok ", "run %s --input %s --compare --log %s", specs[_i], real,
+                   scratch_path("run.jsonl"));
+    scratch_expect(0, "sends",
+                   "price %s --length 512 --heads 2 --mask 'causal(br)' --pass both --log %s",
+                   specs[_i], scratch_path("price.jsonl"));
+    char *of_run = text_of(scratch_path("run.jsonl"));
+    char *of_price = text_of(scratch_path("price.jsonl"));
+    ck_assert_str_eq(of_run, of_price);
+    sum_lines(of_run, ranks, sent);
+    setup_of("b1h2g2q512k512d64v64:causal(br):f32:normal:s1", &setup);
+    for (int pass = 0; pass < 2; pass++)
+        for (int r = 0; r < ranks; r++) {
+            struct attn_cost cost;
+            ck_assert_int_eq(attn_price(spec.impl, &spec.options, &setup.problem,
+                                        (enum attn_pass)pass, r, &cost, &err),
+                             ATTN_OK);
+            ck_assert(cost.messages > 0);
+            ck_assert_int_eq(sent[pass][r].messages, cost.messages);
+            ck_assert_int_eq(sent[pass][r].bytes, cost.bytes_sent);
+        }
+    attn_setup_close(&setup);
+    free(of_run);
+    free(of_price);
+}
+END_TEST
+
+START_TEST(log_refused)
+{
+    const char *log = scratch_path("log.jsonl");
+    scratch_expect(2, "tiled is one process", "run tiled --input %s --compare --log %s", real, log);
+    scratch_expect(2, "tiled is one process", "price tiled --length 8 --log %s", log);
+    scratch_expect(2, "of one SPEC in one shape", "price ring ulysses --length 8 --log %s", log);
+    scratch_expect(2, "of one SPEC in one shape", "price ring --length 8,16 --log %s", log);
+    scratch_expect(2, "refused: ", "price ring:ranks=3,sizes=strict --length 8 --log %s", log);
+    ck_assert_int_eq(scratch_count(), 0);
+    scratch_expect(3, "log.jsonl", "price ring --length 8 --log %s/log.jsonl",
+                   scratch_path("nowhere"));
+}
+END_TEST
+
 /* ---- who sends nothing, and who disagrees ---------------------------------------------------- */
 
 START_TEST(one_process_has_none)
@@ -189,9 +307,13 @@ Suite *suite_messages(void)
     Suite *suite = suite_create("messages");
     TCase *t = tcase_create("messages");
     tcase_set_timeout(t, 120);
+    tcase_add_checked_fixture(t, scratch_open, scratch_close);
     tcase_add_loop_test(t, price_is_count_is_log, 0, 6 * CASES);
     tcase_add_loop_test(t, price_is_count_for_many_ranks, 0, 3 * CASES);
+    tcase_add_loop_test(t, price_is_count_for_512_ranks, 0, 2);
     tcase_add_test(t, one_process_has_none);
+    tcase_add_loop_test(t, files_say_the_same, 0, 3);
+    tcase_add_test(t, log_refused);
     suite_add_tcase(suite, t);
     return suite;
 }
