@@ -22,7 +22,7 @@
  * order, nothing is contracted: the bits are the same with each width. */
 #if defined __x86_64__ && defined __GNUC__ && !defined __clang__ && \
     !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
-#define ATTN_ANY_WIDTH __attribute__((target_clones("avx512f", "avx2", "default")))
+#define ATTN_ANY_WIDTH __attribute__((target_clones("avx2", "default")))
 #else
 #define ATTN_ANY_WIDTH
 #endif

@@ -111,8 +111,8 @@ void *__wrap_attn_ledger_take(struct attn_ledger *ledger, const char *name, int6
     return data;
 }
 
-/* Check writes every assertion that holds to a file, to say after a crash where the test was: that
- * is millions of writes.  Here each place is written once; after a crash the last new one is told. */
+/* Check writes every assertion that holds to a file, to say after a crash where the test was: these
+ * are millions of writes.  Here each place is written once: what is told is the last new one. */
 void __real__mark_point(const char *file, int line);
 void __wrap__mark_point(const char *file, int line);
 void __wrap__mark_point(const char *file, int line)

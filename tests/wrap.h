@@ -4,7 +4,7 @@
  * posix_memalign and mmap that our own objects make passes through wrap.c first, and so does every
  * call of attn_ledger_take.  What the ledger itself asks of the system is its business; whatever
  * else is taken while somebody watches is counted, in all threads.  Memory that libc takes for
- * itself (the stacks of threads) is not seen.  Check's note of each assertion passes through it too.
+ * itself (the stacks of threads) is not seen.  Check's note of an assertion passes through it too.
  */
 #ifndef TESTS_WRAP_H
 #define TESTS_WRAP_H

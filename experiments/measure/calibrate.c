@@ -18,7 +18,7 @@
 #include "ref/ledger.h"
 #include "tests/harness/process.h"
 
-enum { MEMORY_BYTES = 256 << 20, PAIRS = 5 };
+enum { MEMORY_BYTES = 64 << 20, PAIRS = 5 };
 
 static const double MEMORY_TOLERANCE = 0.02;
 

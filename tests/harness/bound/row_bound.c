@@ -205,9 +205,11 @@ static void bound_o(const struct attn_problem *p, const struct attn_precision *a
 }
 
 /* 4: O = N / l and LSE = m + ln l. */
-void attn_row_bound_forward(const struct attn_problem *p, const struct attn_precision *a,
-                            const struct attn_oracle_row *row, struct attn_row_bound *x)
+void attn_row_bound_forward(const struct attn_problem *p, const struct attn_precision *precision,
+                            const struct attn_oracle_row *given, struct attn_row_bound *x)
 {
+    const struct attn_precision own = *precision, *a = &own; /* which no store can change */
+    const struct attn_oracle_row copy = *given, *row = &copy;
     double steps = (double)(row->n + a->rescales + 3 * a->merges), kept = 0, moved = 0, u = a->u;
     double worst = 0; /* max tau */
     x->e_lse = x->score_size = 0;
@@ -335,9 +337,11 @@ static void bound_dq(const struct attn_problem *p, const struct attn_precision *
 /* 5: the backward of one row. */
 void attn_row_bound_backward(const struct attn_problem *p, const struct attn_cview *d_o,
                              double d_lse, int64_t b, int64_t h, int64_t i,
-                             const struct attn_precision *a, const struct attn_oracle_row *row,
-                             struct attn_row_bound *x)
+                             const struct attn_precision *precision,
+                             const struct attn_oracle_row *given, struct attn_row_bound *x)
 {
+    const struct attn_precision own = *precision, *a = &own; /* which no store can change */
+    const struct attn_oracle_row copy = *given, *row = &copy;
     double u = a->u, mean = fabs(d_lse);
     x->do_size = 0;
     x->of_dp = attn_sum_error((double)p->d_value + 1, u, a->lambda);

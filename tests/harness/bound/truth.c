@@ -145,23 +145,38 @@ static enum attn_status sum_alloc(struct sum *x, struct attn_truth_tensor *t,
     return ATTN_OK;
 }
 
-/* Elements at..at+n gain weight * y[c], where weight is known to within `error` and y[c] to within
- * `tiny`; TwoSum keeps what double would lose. */
-ATTN_ANY_WIDTH static void sum_add(struct sum *x, int64_t at, int64_t n, const double *restrict y,
-                                   double weight, double error, double tiny, double gauge)
+/* What a row adds to an output for each of its keys: weight * y, where weight is known to within
+ * error + more, with gauge * times for the gauge. */
+struct addends {
+    const double *weight, *error, *gauge;
+    double more, times;
+};
+
+/* Row place[n] of the output, which is `width` wide, gains addend n; none where that is negative.
+ * y[c] is known to within `tiny`; TwoSum keeps what double would lose. */
+ATTN_ANY_WIDTH static void sum_add(struct sum *x, const int64_t *place, int64_t n_places,
+                                   int64_t width, const double *restrict y,
+                                   const struct addends *row, double tiny)
 {
-    double *restrict want = x->out->want + at, *restrict lost = x->lost + at;
-    double *restrict errors = x->error + at, *restrict size = x->size + at;
-    double *restrict gauges = x->out->gauge + at, both = fabs(weight) + error;
-    double flushed = fabs(weight) * tiny;
-    for (int64_t c = 0; c < n; c++) {
-        double term = weight * y[c], s = want[c] + term, z = s - want[c], a = fabs(y[c]);
-        lost[c] += (want[c] - (s - z)) + (term - z);
-        want[c] = s;
-        double off = error * a + flushed, large = both * a;
-        errors[c] += a > 0 ? off : 0; /* an error may be infinite: 0 of it is 0 */
-        size[c] += a > 0 ? large : 0;
-        gauges[c] += gauge * a;
+    for (int64_t n = 0; n < n_places; n++) {
+        if (place[n] < 0)
+            continue;
+        int64_t at = place[n] * width;
+        double *restrict want = x->out->want + at, *restrict lost = x->lost + at;
+        double *restrict errors = x->error + at, *restrict size = x->size + at;
+        double *restrict gauges = x->out->gauge + at;
+        double weight = row->weight[n], error = row->error[n] + row->more;
+        double both = fabs(weight) + error, flushed = fabs(weight) * tiny;
+        double gauge = row->times * row->gauge[n];
+        for (int64_t c = 0; c < width; c++) {
+            double term = weight * y[c], s = want[c] + term, z = s - want[c], a = fabs(y[c]);
+            lost[c] += (want[c] - (s - z)) + (term - z);
+            want[c] = s;
+            double off = error * a + flushed, large = both * a;
+            errors[c] += a > 0 ? off : 0; /* an error may be infinite: 0 of it is 0 */
+            size[c] += a > 0 ? large : 0;
+            gauges[c] += gauge * a;
+        }
     }
 }
 
@@ -244,6 +259,7 @@ struct work {
     struct attn_row_bound bound;
     struct attn_row_kinds kinds;
     double *q, *d_o; /* [d] [dv] this row's */
+    int64_t *place;  /* [n_key] rows of an output that its keys add to */
     pthread_t thread;
     atomic_llong *next;
 };
@@ -291,19 +307,20 @@ static void collect_keys(struct work *w, int64_t b, int64_t h, int64_t i)
         w->d_o[c] = finite_part(attn_cview_get(&w->in->d_o, b, h, i, c));
     for (int64_t n = 0; n < w->row->n; n++) {
         int64_t slot = w->slot[w->row->key[n]], at = (b * p->kv_heads + g) * w->n_keys + slot;
+        int adds = slot >= 0 && w->row->s[n] != -(double)INFINITY && isfinite(w->bound.dsr[n]);
         if (slot >= 0 && w->kinds.special) {
             sum_kinds(&w->dk, at * p->d_key, p->d_key, w->kinds.q, w->kinds.dsr[n]);
             sum_kinds(&w->dv, at * p->d_value, p->d_value, w->kinds.d_o, w->kinds.p[n]);
         }
-        if (slot < 0 || w->row->s[n] == -(double)INFINITY || !isfinite(w->bound.dsr[n]))
-            continue;
-        double e_p = w->bound.e_p[n] + w->a->tiny;
-        w->dk.terms[at]++, w->dv.terms[at]++;
-        sum_add(&w->dk, at * p->d_key, p->d_key, w->q, w->bound.dsr[n], w->bound.e_dsr[n],
-                w->a->tiny, w->bound.gauge_ds[n]);
-        sum_add(&w->dv, at * p->d_value, p->d_value, w->d_o, w->row->p[n], e_p, w->a->tiny,
-                (1 + w->bound.score_size) * w->row->p[n]);
+        w->place[n] = adds ? at : -1;
+        if (adds)
+            w->dk.terms[at]++, w->dv.terms[at]++;
     }
+    const struct attn_row_bound *x = &w->bound;
+    struct addends of_dk = {x->dsr, x->e_dsr, x->gauge_ds, 0, 1};
+    struct addends of_dv = {w->row->p, x->e_p, w->row->p, w->a->tiny, 1 + x->score_size};
+    sum_add(&w->dk, w->place, w->row->n, p->d_key, w->q, &of_dk, w->a->tiny);
+    sum_add(&w->dv, w->place, w->row->n, p->d_value, w->d_o, &of_dv, w->a->tiny);
 }
 
 /* dbias_ij = dS_ij, summed along the axes on which the bias is broadcast (extent 1 there). */
@@ -319,15 +336,14 @@ static void collect_bias(struct work *w, int64_t b, int64_t h, int64_t i)
     int64_t r = (b * t->extent[1] + h) * t->extent[2] + i;
     w->dbias.terms[r] += t->extent[3] == 1 ? w->row->n : w->row->n > 0;
     for (int64_t n = 0; n < w->row->n; n++) {
-        int64_t j = t->extent[3] == 1 ? 0 : w->row->key[n];
-        static const double one = 1;
+        int64_t at = r * t->extent[3] + (t->extent[3] == 1 ? 0 : w->row->key[n]);
         if (w->kinds.special)
-            sum_kinds(&w->dbias, r * t->extent[3] + j, 1, &w->kinds.ds[n], ATTN_KIND_POSITIVE);
-        if (!isfinite(w->row->ds[n]))
-            continue;
-        sum_add(&w->dbias, r * t->extent[3] + j, 1, &one, w->row->ds[n], w->bound.e_ds[n], 0,
-                w->bound.gauge_ds[n]);
+            sum_kinds(&w->dbias, at, 1, &w->kinds.ds[n], ATTN_KIND_POSITIVE);
+        w->place[n] = isfinite(w->row->ds[n]) ? at : -1;
     }
+    static const double one = 1;
+    struct addends of_bias = {w->row->ds, w->bound.e_ds, w->bound.gauge_ds, 0, 1};
+    sum_add(&w->dbias, w->place, w->row->n, 1, &one, &of_bias, 0);
 }
 
 /* dLSE as the bounds take it. */
@@ -417,7 +433,8 @@ static enum attn_status own_alloc(struct work *w, struct attn_error *err)
         status = attn_row_kinds_alloc(p, &w->kinds, err);
     w->q = malloc(((size_t)p->d_key + (size_t)p->d_value + 1) * sizeof *w->q);
     w->d_o = w->q != NULL ? w->q + p->d_key : NULL;
-    if (status == ATTN_OK && w->q == NULL)
+    w->place = malloc(((size_t)p->n_key + 1) * sizeof *w->place);
+    if (status == ATTN_OK && (w->q == NULL || w->place == NULL))
         status = attn_fail(err, ATTN_ENOMEM, "no memory for a row");
     return status;
 }
@@ -425,6 +442,7 @@ static enum attn_status own_alloc(struct work *w, struct attn_error *err)
 static void own_free(struct work *w)
 {
     free(w->q);
+    free(w->place);
     attn_row_kinds_free(&w->kinds);
     attn_row_bound_free(&w->bound);
     attn_oracle_row_free(&w->own);
