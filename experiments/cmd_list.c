@@ -5,6 +5,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
+#include "experiments/report/mask_picture.h"
 #include "optimized/registry.h"
 #include "ref/mask/mask.h"
 #include "ref/nearest.h"
@@ -17,12 +18,25 @@ enum format { TEXT, MD, JSON };
 
 struct request {
     int format, tier;
+    const char *picture, *out;
+    int64_t length, keys;
     json_t *all; /* what the json format prints */
 };
 
 static const struct attn_flag_use flags[] = {
     {.flag = ATTN_FLAG_TIER, offsetof(struct request, tier), "quick"},
     {.flag = ATTN_FLAG_FORMAT, offsetof(struct request, format), "text", .value = "text|md|json"},
+    {.flag = ATTN_FLAG_PICTURE, offsetof(struct request, picture)},
+    {.flag = ATTN_FLAG_LENGTH,
+     offsetof(struct request, length),
+     .kind = ATTN_KIND_COUNT,
+     .value = "L",
+     .help = "of a picture: queries, and keys unless --keys says otherwise"},
+    {.flag = ATTN_FLAG_KEYS, offsetof(struct request, keys)},
+    {.flag = ATTN_FLAG_OUT,
+     offsetof(struct request, out),
+     .value = "FILE.svg",
+     .help = "the picture as SVG, by gnuplot, with the script beside it as FILE.gp"},
     {.flag = ATTN_FLAG_END}};
 
 static int list(int argc, char **argv);
@@ -30,7 +44,8 @@ static int list(int argc, char **argv);
 const struct attn_cli_command attn_cmd_list = {
     .name = "list",
     .summary = "implementations, cases, fills, masks and options",
-    .usage = "list [implementations|cases|factors|relations|fills|bugs|masks] [flags]",
+    .usage = "list [implementations|cases|factors|relations|fills|bugs|masks] [flags]\n"
+             "list masks --picture MASK --length L [--keys N] [--out FILE.svg]",
     .about =
         "What there is: implementations with what they claim and their options (default), the "
         "cases\n"
@@ -44,7 +59,11 @@ const struct attn_cli_command attn_cmd_list = {
         "or a NAME and its own options in parentheses:\n"
         "\n"
         "  attnlab check tiled:few=0@avx2\n"
-        "  attnlab check 'ring:ranks=8,local=(tiled-textbook:br=32,bc=16)'",
+        "  attnlab check 'ring:ranks=8,local=(tiled-textbook:br=32,bc=16)'\n"
+        "\n"
+        "A mask as a picture, a row for each query:\n"
+        "\n"
+        "  attnlab list masks --picture 'spatial(3,2,2)|temporal(3,2,2)' --length 12",
     .operands_most = 1,
     .run = list};
 
@@ -207,6 +226,55 @@ static void list_bugs(const struct request *want)
     }
 }
 
+/* The text of a mask above its rows, as in docs/masks.md. */
+static void print_picture(const struct request *want, const struct attn_mask *mask)
+{
+    char row[ATTN_PICTURE_TEXT_MOST + 1];
+    int format = want->format;
+    const char *fence = format == MD ? "```" : "";
+    if (format == JSON)
+        json_array_append_new(want->all, json_string(attn_mask_text(mask)));
+    else
+        printf("%s%s%s\n", fence, format == MD ? "\n" : "", attn_mask_text(mask));
+    for (int64_t i = 0; i < want->length; i++) {
+        attn_picture_row(mask, i, row);
+        if (format == JSON)
+            json_array_append_new(want->all, json_string(row));
+        else
+            puts(row);
+    }
+    if (format == MD)
+        puts(fence);
+}
+
+static int draw_mask(struct request *want)
+{
+    struct attn_error err = {0};
+    struct attn_mask *mask;
+    if (want->keys < 0)
+        want->keys = want->length;
+    int64_t longest = want->length > want->keys ? want->length : want->keys;
+    int64_t shortest = want->length < want->keys ? want->length : want->keys;
+    int64_t most = want->out != NULL ? ATTN_PICTURE_SVG_MOST : ATTN_PICTURE_TEXT_MOST;
+    if (shortest < 1 || longest > most)
+        return attn_cli_fail(ATTN_EXIT_USAGE,
+                             "a picture of %lld queries and %lld keys: 1 to %lld of each would "
+                             "work (--length, --keys)%s",
+                             (long long)(want->length < 0 ? 0 : want->length),
+                             (long long)(want->keys < 0 ? 0 : want->keys), (long long)most,
+                             want->out != NULL ? "" : "; more with --out FILE.svg");
+    const struct attn_mask_shape shape = {1, 1, want->length, want->keys};
+    if (attn_mask_parse(want->picture, &shape, NULL, &mask, &err) != ATTN_OK)
+        return attn_cli_error(&err);
+    enum attn_status status = ATTN_OK;
+    if (want->out != NULL)
+        status = attn_picture_draw(mask, want->out, &err);
+    else
+        print_picture(want, mask);
+    attn_mask_free(mask);
+    return status == ATTN_OK ? ATTN_EXIT_GOOD : attn_cli_error(&err);
+}
+
 static void list_masks(const struct request *want)
 {
     int format = want->format;
@@ -231,7 +299,7 @@ enum { SUBJECTS = sizeof subject / sizeof *subject };
 
 static int list(int argc, char **argv)
 {
-    struct request want = {0};
+    struct request want = {.length = -1, .keys = -1};
     char meant[64];
     int n, s = 0, status = attn_cli_read(&attn_cmd_list, argc, argv, &want, &n);
     if (status >= 0)
@@ -245,9 +313,18 @@ static int list(int argc, char **argv)
                              "nothing is called '%s'%s; there are: implementations, cases, "
                              "factors, relations, fills, bugs, masks",
                              name, attn_nearest_text(&nearest, meant));
+    if (want.picture == NULL ? want.length >= 0 || want.keys >= 0 || want.out != NULL
+                             : subject[s].print != list_masks)
+        return attn_cli_fail(ATTN_EXIT_USAGE, "a picture needs its mask and its length: attnlab "
+                                              "list masks --picture 'causal(br)' --length 12");
     want.all = json_array();
-    subject[s].print(&want);
-    if (want.format == JSON) {
+    if (want.picture == NULL)
+        subject[s].print(&want);
+    else if ((status = draw_mask(&want)) != ATTN_EXIT_GOOD) {
+        json_decref(want.all);
+        return status;
+    }
+    if (want.format == JSON && want.out == NULL) {
         json_dumpf(want.all, stdout, JSON_INDENT(1));
         fputc('\n', stdout);
     }

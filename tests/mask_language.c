@@ -132,8 +132,8 @@ START_TEST(grids_say_what_would_fit)
         const char *says;
     } want[] = {
         {"spatial(2,3,5)", 9,
-         "a grid of 2*3*5 is not the 24 tokens that there are: a length of 15 or 30 would work "
-         "with another first"},
+         "a grid of 2*3*5 is not the 24 tokens that there are: 15 (1 for the first) or 30 (2) "
+         "tokens would work"},
         {"none|temporal(3,3,4)", 15,
          "a grid of 3*3*4 is not the 24 tokens that there are: 2 for "
          "the first would work"},

@@ -36,6 +36,17 @@ static const struct {
     {"list fills", 0, "offset-120"},
     {"list factors", 0, "multiples of 128"},
     {"list masks", 0, "causal"},
+    {"list masks --picture 'temporal(2,1,2)' --length 4", 0, "#.#.\n.#.#\n#.#.\n.#.#\n"},
+    {"list masks --picture 'causal(br)' --length 2 --keys 3", 0, "causal(br)\n##.\n###\n"},
+    {"list masks --picture none --length 2 --format=md", 0, "```\nnone\n##\n##\n```\n"},
+    {"list masks --picture none --length 2 --format=json", 0, "\"none\",\n \"##\",\n"},
+    {"list masks --picture 'spatial(2,2,3)' --length 13", 2, "12 (2 for the first) or 18 (3)"},
+    {"list masks --picture none", 2, "a picture of 0 queries and 0 keys: 1 to 512"},
+    {"list masks --picture none --length 513", 2, "more with --out FILE.svg"},
+    {"list masks --picture none --length 3 --out a.png", 2, "a name that ends in .svg would work"},
+    {"list masks --picture none --length 3 --out 'a b.svg'", 2, "letters, digits, '_', '-' and"},
+    {"list masks --length 3", 2, "a picture needs its mask and its length"},
+    {"list cases --picture none --length 3", 2, "a picture needs its mask and its length"},
     {"list nothing", 2, "implementations, cases, factors, relations, fills, bugs, masks"},
     {"check --help", 0, "--strict"},
     {"check nosuch", 2, "no implementation is called 'nosuch'; there are: dense"},
@@ -203,6 +214,31 @@ START_TEST(again_from_anywhere)
 }
 END_TEST
 
+/* The picture of a mask, and the script that drew it, which draws it again by itself. */
+START_TEST(picture_of_a_mask)
+{
+    char output[4096];
+    const char *svg = scratch_path("m.svg");
+    int status = scratch_attnlab(output, sizeof output,
+                                 "list masks --picture 'temporal(2,1,2)|prefix(1)' --length 4 "
+                                 "--out '%s'",
+                                 svg);
+    if (status == 3 && strstr(output, "gnuplot is not installed") != NULL) {
+        printf("picture_of_a_mask: skipped: no gnuplot here\n");
+        return;
+    }
+    ck_assert_msg(status == 0 && output[0] == '\0', "%d: %s", status, output);
+    scratch_shell(0, "$runs << END\n0 0 0\n0 0 1\n0 2 3\n1 0 2\n1 3 4\n", "cat '%s'",
+                  scratch_path("m.gp"));
+    scratch_shell(0, "temporal(2,1,2)|prefix(1)",
+                  "cd '%s' && grep -q '<svg' m.svg && mv m.svg first && gnuplot -d m.gp && "
+                  "cmp m.svg first && cat m.svg",
+                  scratch_path(""));
+    scratch_expect(3, "No such file or directory",
+                   "list masks --picture none --length 2 --out '%s/m.svg'", scratch_path("none"));
+}
+END_TEST
+
 /* tests/install.sh; not of a sanitized library, which links into no program that is not. */
 START_TEST(installed)
 {
@@ -247,6 +283,7 @@ Suite *suite_program(void)
     tcase_set_timeout(again, 60);
     tcase_add_checked_fixture(again, scratch_open, scratch_close);
     tcase_add_test(again, again_from_anywhere);
+    tcase_add_test(again, picture_of_a_mask);
     tcase_add_test(again, installed);
     suite_add_tcase(suite, again);
     return suite;

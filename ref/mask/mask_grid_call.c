@@ -79,8 +79,10 @@ static enum attn_status grid_does_not_fit(struct mask_parser *p, int64_t at, int
         snprintf(remedy, sizeof remedy, "%lld for the first would work",
                  (long long)(length / inner));
     else if (below > 0)
-        snprintf(remedy, sizeof remedy, "a length of %lld or %lld would work with another first",
-                 (long long)below, (long long)(below + inner));
+        snprintf(remedy, sizeof remedy,
+                 "%lld (%lld for the first) or %lld (%lld) tokens would work", (long long)below,
+                 (long long)(below / inner), (long long)(below + inner),
+                 (long long)(below / inner + 1));
     else
         snprintf(remedy, sizeof remedy, "the sizes must multiply to the length");
     return attn_mask_fail_at(p, at, "a grid of %s is not the %lld tokens that there are: %s", sizes,
