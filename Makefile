@@ -31,6 +31,7 @@ BASE := -std=c11 -D_GNU_SOURCE -I. -fPIC -fvisibility=default -ffp-contract=off 
 OPT_release := -O3 -g1
 OPT_debug   := -O0 -g3
 OPT_asan    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+OPT_tsan    := -O1 -g -fsanitize=thread
 OPT_lint    := -O2 -Werror
 OPT_lint-clang := -O2 -Werror
 OPT_clang   := -O3 -g1
@@ -96,7 +97,9 @@ $(B)/%.o: %.c | $(READY)
 	$(Q)$(CC) $(FLAGS) $(call flags_of,$<) -c -o $@ $<
 
 # Work is dealt to threads in optimized/ alone: ref/ is serial, a kernel and a rank are one thread.
-$(patsubst %.c,$(B)/%.o,$(wildcard optimized/*.c)): FLAGS += -fopenmp
+# The thread sanitizer does not know libgomp's locks: without OpenMP it sees the threads of ranks.
+OPENMP := $(if $(filter tsan,$(CONFIG)),-Wno-unknown-pragmas -Wno-unused -Wno-unused-parameter,-fopenmp)
+$(patsubst %.c,$(B)/%.o,$(wildcard optimized/*.c)): FLAGS += $(OPENMP)
 
 # The checker's loops choose between products (an infinite error of 0 is 0), which gcc makes vectors
 # of only when no floating-point exception may trap; and a function may be inlined where it stands.
@@ -282,6 +285,12 @@ faults: $(FAULTS) ## refuse memory, files, processes and threads once at each pl
 asan: ## the tests under the address and undefined-behaviour sanitizers
 	@$(MAKE) --no-print-directory CONFIG=asan test
 
+tsan: ## the tests of simulated ranks under the thread sanitizer
+	@$(MAKE) --no-print-directory CONFIG=tsan all build/tsan/attn-tests
+	@for suite in transport messages parallel routing; do \
+	    CK_RUN_SUITE=$$suite ATTN_BUILD=build/tsan TSAN_OPTIONS=exitcode=66 build/tsan/attn-tests || exit 1; \
+	done
+
 KERNELS := tiled tiled@avx2 csr csr@avx2 csr:passes=3 gemm gemm:save=probs chunked ring
 # Valgrind has no AVX-512, and its long double is a double: verdicts in f64 mean nothing there.
 valgrind: $(B)/attnlab build/.ready-valgrind ## the battery on the kernels under valgrind: reads and writes, not verdicts
@@ -363,7 +372,7 @@ help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r t d; do printf '  make %-9s %s\n' "$$t" "$$d"; done
 
 FORCE:
-.PHONY: all install uninstall fuzz faults animation bench steps valgrind test test-full golden minimax rules mutants names docs check report asan clang test-arm64 lint clean help FORCE
+.PHONY: all install uninstall fuzz faults animation bench steps valgrind tsan test test-full golden minimax rules mutants names docs check report asan clang test-arm64 lint clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
