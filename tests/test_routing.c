@@ -323,6 +323,30 @@ static void every_problem(const char *spec)
         }
 }
 
+/* Frames of a few places, under masks that see one frame, one place and all. */
+static void every_video(int ranks)
+{
+    static const char *const axis[] = {"frames", "space"}, *const call[] = {"spatial", "temporal"};
+    static const char *const exchange[] = {"always", "needed", "axis"};
+    static const int place[][2] = {{1, 1}, {1, 3}, {2, 2}};
+    for (int n = 0; n < 2 * 3 * 3 * 3 * 5 * 3; n++) {
+        char spec[100], mask[40] = "none", text[120];
+        int frames = 1 + n / 54 % 5, h = place[n / 18 % 3][0], w = place[n / 18 % 3][1];
+        int at = turn++;
+        if (at % step != 0)
+            continue;
+        if (n / 6 % 3 < 2)
+            snprintf(mask, sizeof mask, "%s(%d,%d,%d)", call[n / 6 % 3], frames, h, w);
+        snprintf(spec, sizeof spec, "video:ranks=%d,home=%s,exchange=%s", ranks, axis[n % 2],
+                 exchange[n / 2 % 3]);
+        snprintf(text, sizeof text, "b%dh%dg%dq%dk%dd2v3:%s:f64:normal:s1:dlse=1:pass=bwd",
+                 1 + at / step % 3, heads[3 * (n / 270)][0], heads[3 * (n / 270)][1],
+                 frames * h * w, frames * h * w, mask);
+        ck_routes(spec, text);
+        runs++;
+    }
+}
+
 /* Divisors of n, or only 1. */
 static int may_be(int i, int n, int is_option)
 {
@@ -357,6 +381,7 @@ START_TEST(every_scheme)
     arrived = 0;
     for (int s = 0; s < SCHEMES; s++)
         every_option(&schemes[s], _i);
+    every_video(_i);
     printf("routing: %d ranks: %d of %d runs, %lld elements arrived\n", _i, runs, turn,
            (long long)arrived);
     fflush(stdout);

@@ -242,6 +242,17 @@ static int64_t kv_head(const struct attn_evaluation *x, int64_t h, enum attn_fau
                                             : h / r;
 }
 
+/* The key that is j-th where what the ranks hold lies one behind the other.  of: stripes, or two runs
+ * each, one from each end. */
+static int64_t in_order_of_ranks(const struct attn_evaluation *x, int64_t j)
+{
+    int64_t ranks = x->f->n, each = x->p->n_key / ranks, rank = j / each, at = j % each;
+    if (x->f->of == ATTN_OF_STRIPES)
+        return rank + at * ranks;
+    int64_t run = 2 * at < each ? rank : 2 * ranks - 1 - rank;
+    return run * (each / 2) + at % (each / 2);
+}
+
 /* The row of K (or V) that query i of head h takes for key j. */
 static const double *key_row(const struct attn_evaluation *x, enum attn_fault_of of, int64_t b,
                              int64_t h, int64_t i, int64_t j)
@@ -249,6 +260,8 @@ static const double *key_row(const struct attn_evaluation *x, enum attn_fault_of
     int mistaken = is_mistaken(x, of);
     if (is(x, ATTN_STEP_STALE_KV) && mistaken)
         j = moved_to(x, x->p->n_key, j, rank_of(x, x->p->n_query, i));
+    if (is(x, ATTN_STEP_ORDER_OF_RANKS))
+        j = in_order_of_ranks(x, j);
     if (is(x, ATTN_STEP_V_REPEATED) && of == ATTN_OF_V)
         j /= group_of(x->p);
     if (is(x, ATTN_STEP_HEAD_FIXED) && mistaken)
@@ -633,6 +646,18 @@ static double delta_of(const struct attn_evaluation *x, int64_t row)
     return is(x, ATTN_STEP_MINUS_DLSE) ? delta + extra : delta - extra;
 }
 
+/* LSE of a row's scores with the keys of one block. */
+static double lse_of_block(const struct attn_evaluation *x, int64_t block)
+{
+    int64_t lo = start_of(x, x->p->n_key, block), hi = start_of(x, x->p->n_key, block + 1);
+    double max = minus_inf, sum = 0;
+    for (int64_t j = lo; j < hi; j++)
+        max = fmax(max, x->s[j]);
+    for (int64_t j = lo; j < hi && max > minus_inf; j++)
+        sum += exp(x->s[j] - max);
+    return max + log(sum);
+}
+
 /* P and dS of one row into probs and w; P as exp(s - LSE) with the true LSE, which the forward
  * delivered. */
 static void evaluate_ds(struct attn_evaluation *x, int64_t b, int64_t h, int64_t i)
@@ -642,6 +667,7 @@ static void evaluate_ds(struct attn_evaluation *x, int64_t b, int64_t h, int64_t
     double lse = x->run->truth.tensor[ATTN_LSE].want[row];
     const double *d_o = attn_evaluation_row(x, ATTN_T_DO, b, h, i);
     double delta = lse > minus_inf ? delta_of(x, row) : 0;
+    int has_ranks = is(x, ATTN_STEP_BLOCK_LSE) || is(x, ATTN_STEP_OWN_DELTA);
     attn_evaluate_scores(x, b, h, i);
     for (int64_t j = 0; j < p->n_key; j++) {
         int is_late =
@@ -653,8 +679,10 @@ static void evaluate_ds(struct attn_evaluation *x, int64_t b, int64_t h, int64_t
         double dp = 0;
         for (int64_t c = 0; c < p->d_value; c++)
             dp += d_o[c] * v[c];
-        x->probs[j] = exp(x->s[j] - lse);
-        x->w[j] = x->probs[j] * (dp - delta);
+        int64_t block = has_ranks ? rank_of(x, p->n_key, j) : 0;
+        int is_own = has_ranks && block == block_at(x, i, 0);
+        x->probs[j] = exp(x->s[j] - (is(x, ATTN_STEP_BLOCK_LSE) ? lse_of_block(x, block) : lse));
+        x->w[j] = x->probs[j] * (dp - (is(x, ATTN_STEP_OWN_DELTA) && !is_own ? 0 : delta));
     }
 }
 
@@ -683,7 +711,8 @@ static void add_row(struct attn_evaluation *x, int64_t b, int64_t h, int64_t i)
     const struct attn_problem *p = x->p;
     int64_t group = group_of(p), base = (b * p->kv_heads + kv_head(x, h, ATTN_OF_K)) * p->n_key;
     int lost = (is(x, ATTN_STEP_GROUP_LAST) && h % group != group - 1) ||
-               (is(x, ATTN_STEP_GROUP_FIRST) && h % group != 0);
+               (is(x, ATTN_STEP_GROUP_FIRST) && h % group != 0) ||
+               (is(x, ATTN_STEP_ONE_RANK) && rank_of(x, p->n_query, i) != x->f->lo);
     const double *q = attn_evaluation_row(x, ATTN_T_Q, b, h, i);
     const double *d_o = attn_evaluation_row(x, ATTN_T_DO, b, h, i);
     int64_t position = 0, before = 0;

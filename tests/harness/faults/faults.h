@@ -20,7 +20,7 @@ enum attn_fault_step {
     ATTN_STEPS
 };
 
-enum attn_fault_of { ATTN_OF_K_AND_V, ATTN_OF_K, ATTN_OF_V };
+enum attn_fault_of { ATTN_OF_K_AND_V, ATTN_OF_K, ATTN_OF_V, ATTN_OF_STRIPES, ATTN_OF_RUNS };
 
 struct attn_fault_model {
     enum attn_fault_step step;
