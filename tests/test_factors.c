@@ -180,6 +180,24 @@ static struct meeting *meet(enum attn_tier tier)
     return m;
 }
 
+/* Met once, before Check forks: for all the tests that ask. */
+static struct meeting *in_quick, *in_full;
+
+static void meet_both(void)
+{
+    in_quick = meet(ATTN_TIER_QUICK);
+    in_full = meet(ATTN_TIER_FULL);
+}
+
+static void forget_both(void)
+{
+    struct meeting *both[] = {in_quick, in_full};
+    for (int n = 0; n < 2; n++) {
+        free(both[n]->has);
+        free(both[n]);
+    }
+}
+
 /* What cannot stand together, or would be long by long. */
 static int excludes(int x, int y)
 {
@@ -211,7 +229,7 @@ static int can_meet(int x, int y, enum attn_pass pass)
 /* For whoever claims nothing but f32 and the value itself: forward, with backward, causal. */
 START_TEST(quick_meets_each_value_alone)
 {
-    struct meeting *m = meet(ATTN_TIER_QUICK);
+    const struct meeting *m = in_quick;
     for (int x = 0; x < IDS; x++) {
         int f = factor_of(x), v = value_of(x);
         if (!is_value(x) || f == ATTN_FACTOR_PASS || f == ATTN_FACTOR_DTYPE)
@@ -230,14 +248,12 @@ START_TEST(quick_meets_each_value_alone)
                           attn_factor_at(f)->value[v], causal);
         }
     }
-    free(m->has);
-    free(m);
 }
 END_TEST
 
 START_TEST(full_meets_each_pair)
 {
-    struct meeting *m = meet(ATTN_TIER_FULL);
+    const struct meeting *m = in_full;
     int pairs = 0, missing = 0;
     for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++)
         for (int x = 0; x < IDS; x++)
@@ -260,8 +276,6 @@ START_TEST(full_meets_each_pair)
            attn_tier_count(ATTN_TIER_FULL), pairs);
     ck_assert_int_eq(missing, 0);
     ck_assert_int_gt(pairs, 5000);
-    free(m->has);
-    free(m);
 }
 END_TEST
 
@@ -328,7 +342,7 @@ static void print_tally(const char *what, const struct tally *tally)
 /* A fault under one value, forward or backward, without a causal mask or with one. */
 START_TEST(quick_finds_one_condition)
 {
-    struct meeting *m = meet(ATTN_TIER_QUICK);
+    const struct meeting *m = in_quick;
     struct tally tally = {{0}, {0}};
     int n = 0;
     for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++)
@@ -343,15 +357,13 @@ START_TEST(quick_finds_one_condition)
             }
     print_tally("one value,", &tally);
     ck_assert_int_ge(n, 300);
-    free(m->has);
-    free(m);
 }
 END_TEST
 
 /* A fault under two values: all of them with ATTN_FULL, else a sample. */
 START_TEST(full_finds_two_conditions)
 {
-    struct meeting *m = meet(ATTN_TIER_FULL);
+    const struct meeting *m = in_full;
     struct tally tally = {{0}, {0}};
     int step = everything() ? 1 : 61, n = 0;
     for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++)
@@ -360,24 +372,23 @@ START_TEST(full_finds_two_conditions)
                 if (can_meet(x, y, (enum attn_pass)pass) && n++ % step == 0)
                     plant(m, x, y, (enum attn_pass)pass, &tally);
     print_tally("two values,", &tally);
-    free(m->has);
-    free(m);
 }
 END_TEST
 
 Suite *suite_factors(void)
 {
     Suite *suite = suite_create("factors");
-    TCase *table = tcase_create("table"), *faults = tcase_create("faults");
+    TCase *table = tcase_create("table"), *met = tcase_create("met");
     tcase_set_timeout(table, 120);
     tcase_add_test(table, the_table_is_sound);
     tcase_add_test(table, made_cases_are_whole);
-    tcase_add_test(table, quick_meets_each_value_alone);
-    tcase_add_test(table, full_meets_each_pair);
     suite_add_tcase(suite, table);
-    tcase_set_timeout(faults, 1800);
-    tcase_add_test(faults, quick_finds_one_condition);
-    tcase_add_test(faults, full_finds_two_conditions);
-    suite_add_tcase(suite, faults);
+    tcase_set_timeout(met, 1800);
+    tcase_add_unchecked_fixture(met, meet_both, forget_both);
+    tcase_add_test(met, quick_meets_each_value_alone);
+    tcase_add_test(met, full_meets_each_pair);
+    tcase_add_test(met, quick_finds_one_condition);
+    tcase_add_test(met, full_finds_two_conditions);
+    suite_add_tcase(suite, met);
     return suite;
 }
