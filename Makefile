@@ -106,9 +106,10 @@ $(patsubst %.c,$(B)/%.o,$(wildcard optimized/*.c)): FLAGS += $(OPENMP)
 # Neither changes a result: all is still IEEE arithmetic as written.
 $(HARNESS_OBJ) $(B)/ref/oracle.o: FLAGS += -fno-trapping-math -fno-semantic-interposition
 
-# Tests call what they test; only their own implementations compute.  Half the time of compiling
-# them is the optimiser's.
-$(filter-out $(B)/tests/variants/%,$(TEST_OBJ)): FLAGS += $(if $(filter release clang,$(CONFIG)),-O1)
+# Tests and the program call what computes, in libraries and tests/variants/; they compute next to
+# nothing.  Half the time of compiling them would be the optimiser's.
+CALLERS := $(filter-out $(B)/tests/variants/%,$(TEST_OBJ)) $(PROGRAM_OBJ)
+$(CALLERS): FLAGS += $(if $(filter release clang,$(CONFIG)),-O1)
 
 # The program reports how it was built.
 $(B)/experiments/measure/machine.o: FLAGS += -DATTN_BUILD_FLAGS='"$(strip $(OPT_$(CONFIG)) $(CFLAGS))"'

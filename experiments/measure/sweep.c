@@ -210,8 +210,8 @@ static void read_child(const struct attn_process *child, double timeout_s, struc
         why = contradiction(&told, point, child);
     if (why != NULL) {
         point->status = ATTN_POINT_ERROR;
-        snprintf(point->message, sizeof point->message, "exit status %d: %s", child->exit_status,
-                 why);
+        snprintf(point->message, sizeof point->message, "exit status %d: %.480s",
+                 child->exit_status, why);
         return;
     }
     memcpy(told.group, point->group, sizeof told.group);
