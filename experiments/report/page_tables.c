@@ -169,9 +169,8 @@ void attn_page_others(struct attn_document *d, const struct attn_page *page)
             continue;
         (void)snprintf(title, sizeof title, "Group %s", group->name);
         attn_document_heading(d, 3, title);
-        attn_document_text(d, "Its name does not say what varies (length-…, ranks, share, balance, "
-                              "density), so there is "
-                              "no figure.");
+        attn_document_text(d, "Its name does not say what varies (length-…, ranks, share, "
+                              "balance, density), so there is no figure.");
         attn_document_table(d, head);
         for (int64_t s = 0; s < group->n; s++) {
             const struct attn_row *row = group->row[s];
