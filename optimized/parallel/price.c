@@ -109,14 +109,15 @@ static enum attn_status check_piece(const struct attn_scheme *scheme, const stru
     return status == ATTN_OK && local->accepts != NULL ? local->accepts(p, &preset, err) : status;
 }
 
-/* The shortest and the longest stretch of all ranks. */
+/* The shortest and the longest stretch of all ranks: of the first and the last place. */
 static void range_of(const struct attn_layout *layout, const struct attn_problem *p, int is_of_keys,
                      int64_t range[2])
 {
     range[0] = INT64_MAX;
     range[1] = 0;
-    for (int r = 0; r < layout->ranks; r++) {
-        struct attn_box box = attn_layout_box(layout, p, is_of_keys, r);
+    for (int place = 0; place < 2; place++) {
+        int last = (attn_axis_parts(&layout->tokens) - 1) * layout->tokens.stride;
+        struct attn_box box = attn_layout_box(layout, p, is_of_keys, place * last);
         for (int s = 0; s < box.stretches; s++) {
             range[0] = less(range[0], box.stretch[s].n);
             range[1] = greater(range[1], box.stretch[s].n);
@@ -159,9 +160,11 @@ enum attn_status attn_parallel_accepts(const struct attn_scheme *scheme,
         status = check_claims(scheme, options, ATTN_CAP_STRIDES, err);
     if (status != ATTN_OK)
         return status;
+    int64_t runs = at_least_1(less(attn_axis_parts(&work.heads), p->heads)); /* of heads */
     range_of(&work, p, 0, queries);
     range_of(&work, p, 1, keys);
-    for (int r = 0; r < work.ranks && status == ATTN_OK; r++) {
+    for (int run = 0; run < runs && status == ATTN_OK; run++) {
+        int r = run * work.heads.stride;
         struct attn_work w = attn_work_of(scheme, p, options, ATTN_FORWARD, r);
         struct attn_box box = attn_work_box(&w, 0, r);
         for (int call = 0; call < ATTN_CALLS && status == ATTN_OK; call++) {
@@ -267,6 +270,15 @@ static int same_extents(const struct attn_problem *a, const struct attn_problem 
            a->n_key == b->n_key;
 }
 
+/* Every pair is visible: what such a product costs depends on its extents alone. */
+static int shows_all(const struct attn_problem *p)
+{
+    if (p->mask == NULL)
+        return 1;
+    return !attn_problem_varies_by_batch(p) && !attn_mask_varies_by_head(p->mask) &&
+           attn_problem_tile(p, 0, 0, 0, p->n_query, 0, p->n_key) == ATTN_TILE_FULL;
+}
+
 /* Local costs of all products of a rank: flops add up, and of the live sets the largest counts, the
  * first of them in a tie, as on a ledger. */
 static enum attn_status price_products(struct attn_work *w, struct attn_cost *largest,
@@ -284,7 +296,7 @@ static enum attn_status price_products(struct attn_work *w, struct attn_cost *la
         attn_work_go(w, n % w->stops);
         while (attn_work_next(w, &x)) {
             enum attn_status status = ATTN_OK;
-            if (w->whole->mask != NULL || !same_extents(&last, &x.part))
+            if (!same_extents(&last, &x.part) || !shows_all(&last) || !shows_all(&x.part))
                 status = attn_price(attn_rank_local(w->options), &preset, &x.part, w->pass, 0,
                                     &local, err);
             if (status != ATTN_OK)

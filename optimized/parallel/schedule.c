@@ -113,6 +113,7 @@ struct attn_sent attn_heads_for_tokens_sent(const struct attn_layout *home,
                                             int rank)
 {
     struct attn_sent sent = {0, 0};
+    int sums_keys = attn_layout_copies(work, p);
     for (int r = 0; r < home->ranks; r++) {
         struct rows rows;
         if (r == rank || attn_axis_place(&work->tokens, r) != attn_axis_place(&work->tokens, rank))
@@ -123,7 +124,7 @@ struct attn_sent attn_heads_for_tokens_sent(const struct attn_layout *home,
             rows.there[keys] = p->batch * attn_layout_box(home, p, keys, rank).tokens * there;
             rows.back[keys] = p->batch * attn_layout_box(home, p, keys, r).tokens * here;
         }
-        add_tensors(&sent, p, pass, &rows, attn_layout_copies(work, p));
+        add_tensors(&sent, p, pass, &rows, sums_keys);
     }
     return sent;
 }

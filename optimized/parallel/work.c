@@ -58,6 +58,10 @@ void attn_work_go(struct attn_work *w, int n)
 {
     w->n_stop = n;
     w->stop = attn_work_stop(w, n);
+    if (w->stop.query >= 0) {
+        w->queries = attn_work_box(w, 0, w->stop.query);
+        w->keys = attn_work_box(w, 1, w->stop.key);
+    }
     w->next = 0;
     memset(w->saw_query, 0, sizeof w->saw_query);
     memset(w->saw_key, 0, sizeof w->saw_key);
@@ -159,8 +163,7 @@ static void take_places(const struct attn_box *box, int64_t n, struct attn_probl
 struct attn_product attn_work_product(const struct attn_work *w, int call, int query, int key,
                                       int64_t n)
 {
-    struct attn_box queries = attn_work_box(w, 0, w->stop.query);
-    struct attn_box keys = attn_work_box(w, 1, w->stop.key);
+    struct attn_box queries = w->queries, keys = w->keys;
     struct attn_product x = {.call = call, .query = query, .key = key};
     x.heads = call_heads(w, call);
     x.kv_heads = attn_kv_heads(w->whole, &x.heads);
@@ -205,12 +208,14 @@ int attn_work_next(struct attn_work *w, struct attn_product *x)
 {
     int queries = attn_layout_stretches(&w->work, 0), keys = attn_layout_stretches(&w->work, 1);
     int64_t pairs = (int64_t)queries * keys, places = attn_work_has_places(w);
-    int64_t batches = places ? attn_work_box(w, 0, w->rank).batches.n : 1;
+    int64_t batches = places ? w->queries.batches.n : 1;
     while (w->stop.query >= 0 && w->next < ATTN_CALLS * pairs * batches) {
         int64_t n = w->next++, pair = n / batches % pairs;
+        if (call_heads(w, (int)(n / batches / pairs)).n == 0)
+            continue;
         *x = attn_work_product(w, (int)(n / batches / pairs), (int)(pair / keys),
                                (int)(pair % keys), n % batches);
-        if (places ? x->part.batch * x->part.heads == 0 : is_hidden(&x->part))
+        if (places ? x->part.batch == 0 : is_hidden(&x->part))
             continue;
         x->starts_query = attn_work_starts_query(w) && (places || !w->saw_query[x->call][x->query]);
         x->starts_key = attn_work_starts_key(w) && (places || !w->saw_key[x->call][x->key]);

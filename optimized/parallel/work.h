@@ -21,6 +21,7 @@ struct attn_work {
     struct attn_tokens heads, kv_heads; /* that it computes with now: of a portion */
     int n_stop;
     struct attn_stop stop;
+    struct attn_box queries, keys; /* of this stop, if it multiplies */
     int64_t next; /* product of this stop */
     int saw_query[ATTN_CALLS][ATTN_MAX_STRETCHES], saw_key[ATTN_CALLS][ATTN_MAX_STRETCHES];
 };
