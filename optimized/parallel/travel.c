@@ -24,6 +24,16 @@ struct held {
     int64_t head;
 };
 
+/* Tensors of a rank's block travel together. */
+enum { TRAVELLERS = 4 };
+
+struct hop {
+    struct attn_post post;
+    struct attn_send send[TRAVELLERS];
+    struct attn_receive receive[TRAVELLERS];
+    struct attn_piece sent[TRAVELLERS], got[TRAVELLERS];
+};
+
 struct travel {
     struct attn_rank *rank;
     struct attn_work w;
@@ -32,6 +42,7 @@ struct travel {
     struct held own[ATTN_TAG_KINDS];        /* the rank's blocks */
     struct held sum[ATTN_TAG_KINDS];        /* the same, or wider: o, dq, dk, dv are made here */
     struct held now[ATTN_TAG_KINDS];        /* the blocks of this stop */
+    struct hop keys;                        /* that are on their way behind this stop's products */
 };
 
 /* ---- blocks in memory ------------------------------------------------------------------------ */
@@ -116,9 +127,7 @@ static struct attn_rows product_rows(const struct attn_product *m, enum attn_tag
 
 /* ---- travelling ------------------------------------------------------------------------------ */
 
-enum { TRAVELLERS = 4 };
-
-/* Tensors of one rank's block that travel together, one behind the other. */
+/* Tensors of one rank's block, one behind the other. */
 struct luggage {
     int n;
     enum attn_tag_kind kind[TRAVELLERS];
@@ -198,31 +207,50 @@ static void unpack(struct travel *x, const struct luggage *l, int rank)
 }
 
 /* Send to one rank, receive from another; -1: nobody. */
+static void describe(struct hop *h, int step, int to, const struct luggage *out, int from,
+                     const struct luggage *in)
+{
+    h->post = (struct attn_post){.send = h->send,
+                                 .n_sends = to >= 0 ? out->n : 0,
+                                 .receive = h->receive,
+                                 .n_receives = from >= 0 ? in->n : 0};
+    for (int n = 0; n < h->post.n_sends; n++) {
+        h->sent[n] = attn_piece_whole(out->bytes[n]);
+        h->send[n] = (struct attn_send){.peer = to,
+                                        .tag = attn_tag(out->kind[n], step),
+                                        .data = out->data[n],
+                                        .piece = &h->sent[n],
+                                        .pieces = 1,
+                                        .dtype = out->dtype[n]};
+    }
+    for (int n = 0; n < h->post.n_receives; n++) {
+        h->got[n] = attn_piece_whole(in->bytes[n]);
+        h->receive[n] = (struct attn_receive){.peer = from,
+                                              .tag = attn_tag(in->kind[n], step),
+                                              .data = in->data[n],
+                                              .piece = &h->got[n],
+                                              .pieces = 1};
+    }
+}
+
+static enum attn_status post(struct travel *x, struct hop *h)
+{
+    return attn_post(x->rank->transport, &h->post, x->rank->error);
+}
+
+static enum attn_status wait(struct travel *x, struct hop *h)
+{
+    return attn_wait(x->rank->transport, &h->post, x->rank->error);
+}
+
+/* Post and wait. */
 static enum attn_status hop(struct travel *x, int step, int to, const struct luggage *out, int from,
                             const struct luggage *in)
 {
-    struct attn_send send[TRAVELLERS];
-    struct attn_receive receive[TRAVELLERS];
-    struct attn_piece sent[TRAVELLERS], got[TRAVELLERS];
-    int sends = to >= 0 ? out->n : 0, receives = from >= 0 ? in->n : 0;
-    for (int n = 0; n < sends; n++) {
-        sent[n] = attn_piece_whole(out->bytes[n]);
-        send[n] = (struct attn_send){.peer = to,
-                                     .tag = attn_tag(out->kind[n], step),
-                                     .data = out->data[n],
-                                     .piece = &sent[n],
-                                     .pieces = 1,
-                                     .dtype = out->dtype[n]};
-    }
-    for (int n = 0; n < receives; n++) {
-        got[n] = attn_piece_whole(in->bytes[n]);
-        receive[n] = (struct attn_receive){.peer = from,
-                                           .tag = attn_tag(in->kind[n], step),
-                                           .data = in->data[n],
-                                           .piece = &got[n],
-                                           .pieces = 1};
-    }
-    return attn_exchange(x->rank->transport, send, sends, receive, receives, x->rank->error);
+    struct hop h;
+    describe(&h, step, to, out, from, in);
+    enum attn_status status = post(x, &h);
+    return status == ATTN_OK ? wait(x, &h) : status;
 }
 
 /* ---- the sums of gradients of keys ------------------------------------------------------------ */
@@ -390,37 +418,67 @@ static enum attn_status multiply(struct travel *x)
 
 /* ---- one stop -------------------------------------------------------------------------------- */
 
+/* Where K, V of this stop are received. */
+static struct luggage keys_that_come(const struct travel *x, const struct attn_stop *stop, int n)
+{
+    int part = x->buffer[ATTN_KV_TRAVEL].parts > 1 ? (n - 1) % 2 : 0;
+    return keys_at(x, stop->from >= 0 ? stop->key : x->w.rank,
+                   attn_buffer_at(&x->buffer[ATTN_KV_TRAVEL], part));
+}
+
+/* The keys that are here go on to stop n, and others come, while this stop's are multiplied. */
+static enum attn_status pass_on(struct travel *x, int n)
+{
+    struct attn_stop next = attn_work_stop(&x->w, n);
+    struct luggage out = keys_at(x, x->w.stop.key, NULL), in = keys_that_come(x, &next, n);
+    for (int i = 0; i < out.n; i++)
+        out.data[i] = x->now[out.kind[i]].view.data;
+    describe(&x->keys, n - 1, next.to, &out, next.from, &in);
+    return post(x, &x->keys);
+}
+
+/* K, V come from their owner, or have been on their way. */
+static enum attn_status keys_arrive(struct travel *x, int n)
+{
+    const struct attn_stop *stop = &x->w.stop;
+    struct luggage in = keys_that_come(x, stop, n),
+                   out = own_luggage(x, keys_at(x, x->w.rank, NULL));
+    enum attn_status status =
+        x->w.scheme->passes_on ? wait(x, &x->keys) : hop(x, n - 1, stop->to, &out, stop->from, &in);
+    if (stop->from >= 0)
+        unpack(x, &in, stop->key);
+    return status;
+}
+
+/* A visitor's queries come, and find room for what they will give. */
+static enum attn_status queries_arrive(struct travel *x, int n)
+{
+    const struct attn_stop *stop = &x->w.stop;
+    int visitor = stop->from >= 0 ? stop->query : x->w.rank;
+    struct luggage in = queries_at(x, visitor, x->buffer[ATTN_Q_TRAVEL].data);
+    struct luggage out = own_luggage(x, queries_at(x, x->w.rank, NULL));
+    enum attn_status status = hop(x, n - 1, stop->to, &out, stop->from, &in);
+    if (stop->from >= 0) {
+        struct luggage results = results_at(x, visitor);
+        unpack(x, &in, visitor);
+        unpack(x, &results, visitor);
+    }
+    return status;
+}
+
 /* What travels arrives, and this stop's products are shown their blocks. */
 static enum attn_status arrive(struct travel *x, int n)
 {
-    struct attn_work *w = &x->w;
-    int sent = w->scheme->passes_on ? attn_work_stop(w, n - 1).key : w->rank;
-    struct luggage out, in;
-    enum attn_status status = ATTN_OK;
-    attn_work_go(w, n);
-    if (w->stop.travels == ATTN_KEYS_TRAVEL) {
-        out = keys_at(x, sent, NULL);
-        for (int i = 0; i < out.n; i++)
-            out.data[i] = (w->scheme->passes_on ? x->now : x->own)[out.kind[i]].view.data;
-        int part = x->buffer[ATTN_KV_TRAVEL].parts > 1 ? (n - 1) % 2 : 0;
-        in = keys_at(x, w->stop.from >= 0 ? w->stop.key : w->rank,
-                     attn_buffer_at(&x->buffer[ATTN_KV_TRAVEL], part));
-        status = hop(x, n - 1, w->stop.to, &out, w->stop.from, &in);
-        if (w->stop.from >= 0)
-            unpack(x, &in, w->stop.key);
+    attn_work_go(&x->w, n);
+    switch (x->w.stop.travels) {
+    case ATTN_KEYS_TRAVEL:
+        return keys_arrive(x, n);
+    case ATTN_QUERIES_TRAVEL:
+        return queries_arrive(x, n);
+    case ATTN_NOTHING_TRAVELS:
+        break;
     }
-    if (w->stop.travels == ATTN_QUERIES_TRAVEL) {
-        out = own_luggage(x, queries_at(x, w->rank, NULL));
-        in = queries_at(x, w->stop.from >= 0 ? w->stop.query : w->rank,
-                        x->buffer[ATTN_Q_TRAVEL].data);
-        status = hop(x, n - 1, w->stop.to, &out, w->stop.from, &in);
-        if (w->stop.from >= 0) {
-            unpack(x, &in, w->stop.query);
-            struct luggage results = results_at(x, w->stop.query);
-            unpack(x, &results, w->stop.query);
-        }
-    }
-    return status;
+    return ATTN_OK;
 }
 
 /* The blocks that are the rank's own at this stop. */
@@ -504,14 +562,12 @@ static enum attn_status depart(struct travel *x, int n)
 
 static enum attn_status visit(struct travel *x, int n)
 {
-    enum attn_status status = ATTN_OK;
-    if (n > 0)
-        status = arrive(x, n);
-    else
-        attn_work_go(&x->w, 0);
+    enum attn_status status = arrive(x, n);
     show_own(x);
     if (x->w.pass == ATTN_BACKWARD && x->w.stop.key >= 0)
         show_gradients(x);
+    if (status == ATTN_OK && x->w.scheme->passes_on && n + 1 < x->w.stops)
+        status = pass_on(x, n + 1);
     if (status == ATTN_OK)
         status = multiply(x);
     return status == ATTN_OK ? depart(x, n) : status;
