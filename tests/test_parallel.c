@@ -491,6 +491,34 @@ START_TEST(refusals_say_what_works)
 }
 END_TEST
 
+/* Open-Sora #270: ranks that divide the frames (v1.0: 16, and the 15 of a well-meant advice) or the
+ * places of a frame (v1.2), and 16 heads. */
+START_TEST(ranks_that_divide_a_video)
+{
+    static const struct {
+        const char *spec, *mask;
+        int64_t tokens;
+        const char *says;
+    } refused[] = {{"video:ranks=6,home=frames,exchange=always,sizes=strict", "temporal(16,16,16)",
+                    4096,
+                    "divide heads 16, kv heads 16 and frames 16: 1, 2, 4, 8, 16, or sizes=uneven"},
+                   {"video:ranks=3,home=frames,exchange=always,sizes=strict", "spatial(15,16,16)",
+                    3840, "divide heads 16, kv heads 16 and frames 15: 1, or"},
+                   {"video:ranks=32,exchange=needed,sizes=strict", "spatial(16,16,16)", 4096,
+                    "divide heads 16, kv heads 16 and places 256: 1, 2, 4, 8, 16, or"}};
+    for (size_t n = 0; n < sizeof refused / sizeof *refused; n++) {
+        struct attn_problem p = problem(1, 16, 16, refused[n].tokens, 72);
+        struct attn_mask_shape shape = {1, 16, p.n_query, p.n_key};
+        struct attn_mask *mask;
+        struct attn_error err = {0};
+        ck_assert_int_eq(attn_mask_parse(refused[n].mask, &shape, NULL, &mask, &err), ATTN_OK);
+        p.mask = mask;
+        ck_refused(refused[n].spec, NULL, &p, ATTN_FORWARD, refused[n].says);
+        attn_mask_free(mask);
+    }
+}
+END_TEST
+
 START_TEST(local_must_be_able)
 {
     struct attn_problem p = problem(1, 8, 8, 16, 8);
@@ -627,6 +655,7 @@ Suite *suite_parallel(void)
     tcase_add_test(t, price_of_a_long_sequence);
     tcase_add_test(t, shares_add_up);
     tcase_add_test(t, refusals_say_what_works);
+    tcase_add_test(t, ranks_that_divide_a_video);
     tcase_add_test(t, local_must_be_able);
     tcase_add_loop_test(t, empty_rows_are_not_read, 0, 2);
     tcase_add_loop_test(t, memory_may_run_out_anywhere, 0, 8);

@@ -56,11 +56,14 @@ static enum attn_status check_strict(const struct attn_scheme *scheme, const str
     struct attn_layout home = scheme->home(p, options), work = scheme->work(p, options);
     int64_t places = (int64_t)attn_axis_parts(&home.tokens) * attn_axis_parts(&home.runs);
     int64_t members = attn_axis_parts(&work.heads), batches = attn_axis_parts(&home.batches);
-    const struct divisible x[] = {{"heads", p->heads, members},
-                                  {"kv heads", p->kv_heads, members},
-                                  {"queries", p->n_query, places},
-                                  {"keys", p->n_key, places},
-                                  {"batches", p->batch, batches}};
+    int64_t frames = home.order == ATTN_FRAMES ? places : 1;
+    int64_t in_frame = home.order == ATTN_PLACES ? places : 1;
+    int64_t tokens = home.frames > 0 ? 1 : places, size = p->n_key / greater(home.frames, 1);
+    const struct divisible x[] = {
+        {"heads", p->heads, members},    {"kv heads", p->kv_heads, members},
+        {"queries", p->n_query, tokens}, {"keys", p->n_key, tokens},
+        {"frames", home.frames, frames}, {"places", size, in_frame},
+        {"batches", p->batch, batches}};
     enum { EXTENTS = sizeof x / sizeof *x };
     for (int e = 0; e < EXTENTS && options->value[ATTN_OPTION_SIZES] != 0; e++) {
         char needs[200] = "", works[200] = "";

@@ -292,19 +292,21 @@ int attn_work_is_even(const struct attn_work *w)
 
 static struct attn_buffer moved(const struct attn_work *w, enum attn_tag_kind kind)
 {
-    static const char *const of_heads[ATTN_TAG_KINDS] = {
-        "q.heads",  "k.heads",     "v.heads",  "o.heads",  "lse.heads",
-        "do.heads", "delta.heads", "dq.heads", "dk.heads", "dv.heads"};
-    static const char *const of_all[ATTN_TAG_KINDS] = {[ATTN_TAG_K] = "k.all",
-                                                       [ATTN_TAG_V] = "v.all",
-                                                       [ATTN_TAG_DK] = "dk.all",
-                                                       [ATTN_TAG_DV] = "dv.all"};
+    static const char *const name[3][ATTN_TAG_KINDS] = {
+        {"q.heads", "k.heads", "v.heads", "o.heads", "lse.heads", "do.heads", "delta.heads",
+         "dq.heads", "dk.heads", "dv.heads"},
+        {"q.axis", "k.axis", "v.axis", "o.axis", "lse.axis", "do.axis", "delta.axis", "dq.axis",
+         "dk.axis", "dv.axis"},
+        {[ATTN_TAG_K] = "k.all",
+         [ATTN_TAG_V] = "v.all",
+         [ATTN_TAG_DK] = "dk.all",
+         [ATTN_TAG_DV] = "dv.all"}};
     struct attn_buffer none = {0};
-    return attn_work_moves(w, kind)
-               ? attn_buffer_of(w->work.all_keys ? of_all[kind] : of_heads[kind], 1,
-                                attn_work_block(w, kind, w->rank),
-                                (int64_t)attn_dtype_size(attn_work_dtype(w, kind)))
-               : none;
+    int which = w->work.all_keys ? 2 : w->work.frames > 0 ? 1 : 0;
+    if (!attn_work_moves(w, kind))
+        return none;
+    return attn_buffer_of(name[which][kind], 1, attn_work_block(w, kind, w->rank),
+                          (int64_t)attn_dtype_size(attn_work_dtype(w, kind)));
 }
 
 /* Numbers of a token of a rank's queries (q and what is made of it) or keys (K and V), all heads. */
