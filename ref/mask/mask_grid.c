@@ -259,7 +259,7 @@ enum attn_video attn_mask_video(const struct attn_mask *mask, int64_t *frames)
     for (; part >= 0; part = node->kind == MASK_ALL_OF ? mask->node[part].next : -1) {
         const struct mask_node *grid = &mask->node[part];
         const struct mask_axis *axis = grid->axis;
-        if (grid->kind != MASK_GRID || grid->n_axes != 2 ||
+        if (grid->kind != MASK_GRID || grid->n_axes != 2 || grid->radius > 0 ||
             axis[0].stride != axis[1].extent * axis[1].stride)
             continue;
         if (!is_same(&axis[0]) && !is_same(&axis[1]))
