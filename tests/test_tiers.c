@@ -160,7 +160,12 @@ static const char *const variants[] = {"tiled-textbook",
                                        "ring:ranks=8",
                                        "ulysses",
                                        "ulysses:ranks=2,local=dense",
-                                       "ulysses:ranks=8"};
+                                       "ulysses:ranks=8",
+                                       "usp:ranks=8,order=zigzag",
+                                       "allgather:ranks=3,order=striped,stride=1",
+                                       "lightseq:ranks=5",
+                                       "heads:ranks=3",
+                                       "batch:ranks=2"};
 enum { SOME = 2, VARIANTS = sizeof variants / sizeof *variants };
 
 static int everything(void)
