@@ -405,8 +405,8 @@ int64_t attn_mask_pairs(const struct attn_mask *mask, int64_t b, int64_t h,
     const struct mask_node *root = &mask->node[mask->root];
     struct region region = {0,         queries->n, 0, keys->n,
                             -MASK_FAR, MASK_FAR,   1, {{root, root->child}}};
-    struct counter count = {mask, b, h, *queries, *keys, 65536 + 16 * mask->n_numbers + keys->n / 4,
-                            1,    0};
+    struct counter count = {
+        mask, b, h, *queries, *keys, 65536 + 16 * mask->n_numbers + queries->n + keys->n, 1, 0};
     if (queries->n == 1) /* one token has any step */
         count.query.step = keys->step;
     if (keys->n == 1)
