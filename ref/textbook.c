@@ -48,7 +48,9 @@ struct call {
     enum attn_pass pass;
     struct attn_head head;
     struct attn_work work; /* of the head that comes next, and those after it */
+    int64_t head_rows;     /* of S, P and dS, that a head has for itself; csr: see next_work */
     struct attn_rows mask; /* dense: [..,Lq,Lk] cells */
+    int64_t masks[2];      /* for so many batches and heads: 1 where they share it */
     struct attn_csr csr;   /* csr-textbook            */
     struct tensor tensor[TENSORS];
     struct attn_buffer buffer[BUFFERS];
@@ -165,40 +167,18 @@ static int has_mask(const struct attn_problem *p)
     return p->mask != NULL && !attn_mask_is_none(p->mask);
 }
 
-/* Masks that are stored: [batch, heads] of them, 1 where they are shared. */
-static int64_t mask_batches(const struct attn_problem *p, int64_t store)
-{
-    return store == BOOL2D && p->batch > 0 ? 1 : p->batch;
-}
-
-static int64_t mask_heads(const struct attn_problem *p, int64_t store)
-{
-    return (store == BOOL2D || store == INT32) && p->heads > 0 ? 1 : p->heads;
-}
-
-static int64_t mask_cell(const struct attn_problem *p, int64_t store)
-{
-    return store == INT32 ? 4 : store == FLOAT4D ? real_size(p) : 1;
-}
-
-/* Bytes of the cells before those of head h of batch b. */
-static int64_t mask_before(const struct call *x, int64_t b, int64_t h)
+/* Its size, and both values of a cell in the bytes of its type. */
+static void lay_out_mask(struct call *x, enum mask_store store)
 {
     const struct attn_problem *p = x->p;
-    int64_t store = x->options->value[0], heads = mask_heads(p, store);
-    b = mask_batches(p, store) > 1 ? b : 0;
-    h = heads > 1 ? h : 0;
-    return (b * heads + h) * p->n_query * p->n_key * mask_cell(p, store);
-}
-
-/* Both values of a cell, in the bytes of its type. */
-static void set_cells(struct attn_dense_mask *mask, const struct attn_problem *p, int64_t store)
-{
-    int32_t one = 1;
-    float hidden = -INFINITY;
-    double hidden_f64 = -(double)INFINITY;
+    struct attn_dense_mask *mask = &x->work.mask;
+    const int32_t one = 1;
+    const float hidden = -INFINITY;
+    const double hidden_f64 = -(double)INFINITY;
+    x->masks[0] = store == BOOL2D && p->batch > 0 ? 1 : p->batch;
+    x->masks[1] = (store == BOOL2D || store == INT32) && p->heads > 0 ? 1 : p->heads;
     mask->n_key = p->n_key;
-    mask->size = mask_cell(p, store);
+    mask->size = store == INT32 ? 4 : store == FLOAT4D ? real_size(p) : 1;
     if (store == FLOAT4D && p->dtype == ATTN_F64)
         memcpy(mask->hidden, &hidden_f64, sizeof hidden_f64);
     else if (store == FLOAT4D)
@@ -207,39 +187,59 @@ static void set_cells(struct attn_dense_mask *mask, const struct attn_problem *p
         memcpy(mask->shown, &one, sizeof one);
     else
         mask->shown[0] = 1;
+    add(x, "mask", attn_product(attn_product(x->masks[0], x->masks[1]), p->n_query), p->n_key,
+        &x->mask);
+    x->buffer[0].size = mask->size;
 }
 
-static void fill_mask(const struct attn_problem *p, struct attn_dense_mask mask, int64_t batches,
-                      int64_t heads)
+static void fill_mask(struct call *x)
 {
-    char *cell = mask.data;
-    size_t size = (size_t)mask.size;
-    for (int64_t b = 0; b < batches; b++)
-        for (int64_t h = 0; h < heads; h++)
-            for (int64_t i = 0; i < p->n_query; i++, cell += p->n_key * mask.size) {
+    const struct attn_problem *p = x->p;
+    const struct attn_dense_mask *mask = &x->work.mask;
+    size_t size = (size_t)mask->size;
+    char *cell = x->work.mask.data = x->mask.data;
+    for (int64_t b = 0; b < x->masks[0]; b++)
+        for (int64_t h = 0; h < x->masks[1]; h++)
+            for (int64_t i = 0; i < p->n_query; i++, cell += p->n_key * mask->size) {
                 int64_t lo, hi;
                 for (int64_t j = 0; j < p->n_key; j++)
-                    memcpy(cell + j * mask.size, mask.hidden, size);
+                    memcpy(cell + j * mask->size, mask->hidden, size);
                 for (int64_t from = 0; attn_problem_next(p, b, h, i, from, &lo, &hi); from = hi)
                     for (int64_t j = lo; j < hi; j++)
-                        memcpy(cell + j * mask.size, mask.shown, size);
+                        memcpy(cell + j * mask->size, mask->shown, size);
             }
+}
+
+/* Bytes of the cells before those of head h of batch b. */
+static int64_t mask_before(const struct call *x, int64_t b, int64_t h)
+{
+    b = x->masks[0] > 1 ? b : 0;
+    h = x->masks[1] > 1 ? h : 0;
+    return (b * x->masks[1] + h) * x->p->n_query * x->p->n_key * x->work.mask.size;
 }
 
 /* ---- three families ------------------------------------------------------------------------ */
 
 struct family {
     attn_head_pass *pass[2][2]; /* [pass][f64] */
+    int has_csr;                /* of its visible pairs */
     void (*lay_out)(struct call *x);
-    int64_t (*rows)(const struct call *x, int64_t b, int64_t h); /* of S, P, dS: a head's own */
-    void (*fill)(struct call *x); /* buffers that all heads only read; NULL: there are none */
 };
+
+/* Visible pairs of one (batch, head). */
+static int64_t pairs_of(const struct attn_csr *csr, int64_t b, int64_t h)
+{
+    const int64_t *start =
+        csr->row_start + (b * csr->batch_step + h * csr->head_step) * csr->n_query;
+    return start[csr->n_query] - start[0];
+}
 
 /* The buffers of head h of batch b; heads come in order. */
 static struct attn_work next_work(struct call *x, const struct family *family, int64_t b, int64_t h)
 {
     struct attn_work own = x->work;
-    int64_t rows = family->rows(x, b, h), size = real_size(x->p);
+    int64_t rows = family->has_csr ? pairs_of(&x->csr, b, h) : x->head_rows;
+    int64_t size = real_size(x->p);
     x->work.S = rows_from(own.S, rows, size);
     x->work.P = rows_from(own.P, rows, size);
     x->work.dS = rows_from(own.dS, rows, size);
@@ -274,8 +274,9 @@ static enum attn_status run(struct call *x, const struct family *family)
     enum attn_status status = attn_buffers_take(x->buffer, x->n_buffers, ctx->ledger, ctx->error);
     for (int n = 0; n < x->n_buffers; n++)
         x->rows[n]->data = x->buffer[n].data;
-    if (status == ATTN_OK && family->fill != NULL)
-        family->fill(x);
+    x->work.csr = &x->csr;
+    if (status == ATTN_OK && x->mask.data != NULL)
+        fill_mask(x);
     if (status == ATTN_OK)
         run_heads(x, family);
     attn_buffers_give(x->buffer, x->n_buffers, ctx->ledger);
@@ -291,20 +292,29 @@ static struct call begin(struct attn_ctx *ctx, const struct attn_problem *p,
     return (struct call){.ctx = ctx, .p = p, .options = options, .pass = pass, .head = head};
 }
 
-static enum attn_status forward(struct call x, const struct family *family,
-                                const struct attn_forward *t)
+static void lay_out(struct call *x, const struct family *family, const struct attn_forward *t,
+                    const struct attn_backward *back)
 {
-    family->lay_out(&x);
-    add_forward(&x, t);
-    return run(&x, family);
+    family->lay_out(x);
+    if (x->pass == ATTN_FORWARD)
+        add_forward(x, t);
+    else
+        add_backward(x, back);
 }
 
-static enum attn_status backward(struct call x, const struct family *family,
-                                 const struct attn_backward *t)
+/* Forward with t, or backward with back; the other is NULL. */
+static enum attn_status run_pass(const struct family *family, struct attn_ctx *ctx,
+                                 const struct attn_problem *p, const struct attn_forward *t,
+                                 const struct attn_backward *back)
 {
-    attn_dbias_clear(x.p, &t->dbias);
-    family->lay_out(&x);
-    add_backward(&x, t);
+    struct call x = begin(ctx, p, ctx->options, back == NULL ? ATTN_FORWARD : ATTN_BACKWARD);
+    enum attn_status status =
+        family->has_csr ? attn_csr_build(p, ctx->ledger, &x.csr, ctx->error) : ATTN_OK;
+    if (status != ATTN_OK)
+        return status;
+    if (back != NULL)
+        attn_dbias_clear(p, &back->dbias);
+    lay_out(&x, family, t, back);
     return run(&x, family);
 }
 
@@ -313,11 +323,7 @@ static enum attn_status price(struct call x, const struct family *family, double
                               struct attn_cost *cost, struct attn_error *err)
 {
     int64_t d = x.p->d_key, dv = x.p->d_value;
-    family->lay_out(&x);
-    if (x.pass == ATTN_FORWARD)
-        add_forward(&x, &(struct attn_forward){0});
-    else
-        add_backward(&x, &(struct attn_backward){0});
+    lay_out(&x, family, &(struct attn_forward){0}, &(struct attn_backward){0});
     /* forward: QK^T, PV.  backward: QK^T, dO V^T, dS K, dS^T Q, P^T dO. */
     cost->flops = 2 * pairs * (double)(x.pass == ATTN_FORWARD ? d + dv : 3 * d + 2 * dv);
     return attn_buffers_price(x.buffer, x.n_buffers, cost, err);
@@ -367,37 +373,16 @@ static enum attn_status dense_accepts(const struct attn_problem *p, const struct
 static void dense_lay_out(struct call *x)
 {
     const struct attn_problem *p = x->p;
-    int64_t store = x->options->value[0], heads = attn_product(p->batch, p->heads);
-    if (has_mask(p)) {
-        int64_t masks = attn_product(mask_batches(p, store), mask_heads(p, store));
-        add(x, "mask", attn_product(masks, p->n_query), p->n_key, &x->mask);
-        x->buffer[0].size = mask_cell(p, store);
-    }
-    add_scores(x, attn_product(heads, p->n_query), p->n_key);
-}
-
-static int64_t dense_rows(const struct call *x, int64_t b, int64_t h)
-{
-    (void)b, (void)h;
-    return x->p->n_query;
-}
-
-static void dense_fill(struct call *x)
-{
-    const struct attn_problem *p = x->p;
-    int64_t store = x->options->value[0];
-    if (!has_mask(p))
-        return;
-    set_cells(&x->work.mask, p, store);
-    x->work.mask.data = x->mask.data;
-    fill_mask(p, x->work.mask, mask_batches(p, store), mask_heads(p, store));
+    if (has_mask(p))
+        lay_out_mask(x, (enum mask_store)x->options->value[0]);
+    x->head_rows = p->n_query;
+    add_scores(x, attn_product(attn_product(p->batch, p->heads), p->n_query), p->n_key);
 }
 
 static const struct family dense = {{{attn_dense_forward_f32, attn_dense_forward_f64},
                                      {attn_dense_backward_f32, attn_dense_backward_f64}},
-                                    dense_lay_out,
-                                    dense_rows,
-                                    dense_fill};
+                                    0,
+                                    dense_lay_out};
 
 static enum attn_status dense_cost(const struct attn_problem *p, const struct attn_options *opt,
                                    enum attn_pass pass, int rank, struct attn_cost *cost,
@@ -412,13 +397,13 @@ static enum attn_status dense_cost(const struct attn_problem *p, const struct at
 static enum attn_status dense_forward(struct attn_ctx *ctx, const struct attn_problem *p,
                                       const struct attn_forward *t)
 {
-    return forward(begin(ctx, p, ctx->options, ATTN_FORWARD), &dense, t);
+    return run_pass(&dense, ctx, p, t, NULL);
 }
 
 static enum attn_status dense_backward(struct attn_ctx *ctx, const struct attn_problem *p,
                                        const struct attn_backward *t)
 {
-    return backward(begin(ctx, p, ctx->options, ATTN_BACKWARD), &dense, t);
+    return run_pass(&dense, ctx, p, NULL, t);
 }
 
 const struct attn_impl attn_impl_dense = {
@@ -447,30 +432,15 @@ static enum attn_status csr_accepts(const struct attn_problem *p, const struct a
     return ATTN_OK;
 }
 
-/* Visible pairs of one (batch, head). */
-static int64_t csr_rows(const struct call *x, int64_t b, int64_t h)
-{
-    const struct attn_csr *csr = &x->csr;
-    const int64_t *start =
-        csr->row_start + (b * csr->batch_step + h * csr->head_step) * csr->n_query;
-    return start[csr->n_query] - start[0];
-}
-
 static void csr_lay_out(struct call *x)
 {
     add_scores(x, attn_csr_pairs(x->p, &x->csr), 1);
 }
 
-static void csr_fill(struct call *x)
-{
-    x->work.csr = &x->csr;
-}
-
 static const struct family csr = {
     {{attn_csr_forward_f32, attn_csr_forward_f64}, {attn_csr_backward_f32, attn_csr_backward_f64}},
-    csr_lay_out,
-    csr_rows,
-    csr_fill};
+    1,
+    csr_lay_out};
 
 static enum attn_status csr_cost(const struct attn_problem *p, const struct attn_options *opt,
                                  enum attn_pass pass, int rank, struct attn_cost *cost,
@@ -486,17 +456,13 @@ static enum attn_status csr_cost(const struct attn_problem *p, const struct attn
 static enum attn_status csr_forward(struct attn_ctx *ctx, const struct attn_problem *p,
                                     const struct attn_forward *t)
 {
-    struct call x = begin(ctx, p, ctx->options, ATTN_FORWARD);
-    enum attn_status status = attn_csr_build(p, ctx->ledger, &x.csr, ctx->error);
-    return status == ATTN_OK ? forward(x, &csr, t) : status;
+    return run_pass(&csr, ctx, p, t, NULL);
 }
 
 static enum attn_status csr_backward(struct attn_ctx *ctx, const struct attn_problem *p,
                                      const struct attn_backward *t)
 {
-    struct call x = begin(ctx, p, ctx->options, ATTN_BACKWARD);
-    enum attn_status status = attn_csr_build(p, ctx->ledger, &x.csr, ctx->error);
-    return status == ATTN_OK ? backward(x, &csr, t) : status;
+    return run_pass(&csr, ctx, p, NULL, t);
 }
 
 const struct attn_impl attn_impl_csr_textbook = {
@@ -539,18 +505,10 @@ static void tiled_lay_out(struct call *x)
     }
 }
 
-/* All heads use the same tiles. */
-static int64_t tiled_rows(const struct call *x, int64_t b, int64_t h)
-{
-    (void)x, (void)b, (void)h;
-    return 0;
-}
-
 static const struct family tiled = {{{attn_tiled_forward_f32, attn_tiled_forward_f64},
                                      {attn_tiled_backward_f32, attn_tiled_backward_f64}},
-                                    tiled_lay_out,
-                                    tiled_rows,
-                                    NULL};
+                                    0,
+                                    tiled_lay_out};
 
 static enum attn_status tiled_cost(const struct attn_problem *p, const struct attn_options *opt,
                                    enum attn_pass pass, int rank, struct attn_cost *cost,
@@ -564,13 +522,13 @@ static enum attn_status tiled_cost(const struct attn_problem *p, const struct at
 static enum attn_status tiled_forward(struct attn_ctx *ctx, const struct attn_problem *p,
                                       const struct attn_forward *t)
 {
-    return forward(begin(ctx, p, ctx->options, ATTN_FORWARD), &tiled, t);
+    return run_pass(&tiled, ctx, p, t, NULL);
 }
 
 static enum attn_status tiled_backward(struct attn_ctx *ctx, const struct attn_problem *p,
                                        const struct attn_backward *t)
 {
-    return backward(begin(ctx, p, ctx->options, ATTN_BACKWARD), &tiled, t);
+    return run_pass(&tiled, ctx, p, NULL, t);
 }
 
 static int64_t rescales(const struct attn_problem *p, const struct attn_options *opt)
