@@ -74,8 +74,8 @@ static enum attn_status look(const struct attn_problem *p, int t, const struct a
     return ATTN_OK;
 }
 
-/* A row of a result: so many pairs were visible, and 2^token of the other end of each, summed: a sum
- * in which each must be there once. */
+/* A row of a result: so many pairs were visible, and 2^token of the other end of each, summed: a
+ * sum in which each must be there once. */
 struct pairs {
     double n, sum;
 };

@@ -1,6 +1,6 @@
 /* allgather: every rank gets all keys and values, and computes its own queries.
  *
- *      [B, G, L/P, d]  --all-gather-->  [B, G, L, d]  --attention of L/P queries-->  [B, H, L/P, dv]
+ *      [B, G, L/P, d]  --all-gather-->  [B, G, L, d]  --attention, L/P queries-->  [B, H, L/P, dv]
  *
  * Backward: the same gather; dK, dV of all keys are partial sums on every rank, and a
  * reduce-scatter adds them at home.  stride=S gathers S kv heads at a time, one portion after the

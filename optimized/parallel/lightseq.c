@@ -15,7 +15,7 @@
  * kind, at distances up to P-1, where the mask shows something of them: any mask works, only causal
  * ones are balanced.
  *
- * Memory   one block of K,V besides the own, one of q (backward q, dO, LSE, D), one partial (O, LSE)
+ * Memory   one block of K,V besides the own, one of q (backward q, dO, LSE, D), one partial O, LSE
  *          or dQ; backward two of dK,dV.
  * Sent     causal, in blocks: P(P-1) units over all ranks, two for K,V, two for q and O.
  * Caveats  No bias tensor, as in ring.

@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 #include "optimized/integers.h"
-#include "optimized/parallel/rows.h"
+#include "optimized/parallel/shard_rows.h"
 
 struct attn_box attn_end_box(const struct attn_end *end, const struct attn_problem *whole,
                              enum attn_tag_kind kind, int rank)

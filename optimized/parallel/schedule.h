@@ -5,9 +5,9 @@
 #include "optimized/parallel/scheme.h"
 #include "optimized/parallel/transport.h"
 
-/* A ring of ranks at places 0 to P-1 along an axis of the mesh, in windows of `inner` places: blocks
- * of keys go round inside a window, inner-1 hops, then all of them hop to the next window.  One
- * ring is a window of all places. */
+/* A ring of ranks at places 0 to P-1 along an axis of the mesh, in windows of `inner` places.
+ * Blocks of keys go round inside a window, inner-1 hops, then all hop to the next window.  One ring
+ * is a window of all places. */
 struct attn_ring {
     struct attn_axis axis;
     int inner;

@@ -8,7 +8,7 @@
  *
  * A rank's blocks are its boxes of queries and of keys in the working layout.  A product of a block
  * of queries with a block of keys gives a partial (O, LSE) of these queries; optimized/merge.h
- * folds them.  Backward, with the LSE and D of the whole row, a product's part of the gradient needs
+ * folds them.  Backward, with the LSE and D of a whole row, a product's part of the gradient needs
  * no other product (Dao 2023, alg. 2):
  *
  *      P_ij = exp(S_ij - LSE_i)    dS_ij = P_ij (dO_i . v_j - D_i)    D_i = dO_i . O_i - dLSE_i
@@ -23,7 +23,7 @@
 #ifndef OPTIMIZED_PARALLEL_SCHEME_H
 #define OPTIMIZED_PARALLEL_SCHEME_H
 
-#include "optimized/parallel/layout.h"
+#include "optimized/parallel/rank_layout.h"
 #include "ref/impl.h"
 
 /* One stop of a schedule, on one rank: what comes before it, what it multiplies. */

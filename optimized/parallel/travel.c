@@ -14,7 +14,7 @@
 
 #include "optimized/integers.h"
 #include "optimized/parallel/rank.h"
-#include "optimized/parallel/rows.h"
+#include "optimized/parallel/shard_rows.h"
 #include "optimized/parallel/work.h"
 #include "ref/problem.h"
 
@@ -253,7 +253,7 @@ static enum attn_status hop(struct travel *x, int step, int to, const struct lug
     return status == ATTN_OK ? wait(x, &h) : status;
 }
 
-/* ---- the sums of gradients of keys ------------------------------------------------------------ */
+/* ---- the sums of gradients of keys ----------------------------------------------------------- */
 
 /* Where the sum of dK, dV that follows a block is at a stop; after the last one it is at home.  It
  * needs two places, one to send from and one to receive into; the rank's own sum is one of them

@@ -309,7 +309,7 @@ static struct attn_buffer moved(const struct attn_work *w, enum attn_tag_kind ki
                           (int64_t)attn_dtype_size(attn_work_dtype(w, kind)));
 }
 
-/* Numbers of a token of a rank's queries (q and what is made of it) or keys (K and V), all heads. */
+/* Numbers of a rank's queries (q and what is made of it) and keys (K and V), of all its heads. */
 struct sizes {
     int64_t wide, size;              /* of a number of a partial sum, and as it is stored */
     int64_t rows, all_rows;          /* of the longest stretch of queries, of all of the rank's, */

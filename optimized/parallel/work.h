@@ -22,7 +22,7 @@ struct attn_work {
     int n_stop;
     struct attn_stop stop;
     struct attn_box queries, keys; /* of this stop, if it multiplies */
-    int64_t next; /* product of this stop */
+    int64_t next;                  /* product of this stop */
     int saw_query[ATTN_CALLS][ATTN_MAX_STRETCHES], saw_key[ATTN_CALLS][ATTN_MAX_STRETCHES];
 };
 

@@ -22,7 +22,7 @@
  *   random(p,seed[,heads])     exactly round(p * Lk) keys in every row, chosen by a keyed
  *                              permutation of the columns; with `heads`, another choice in each
  *                              (batch, head)
- *   blocks(size,p,seed[,heads])  the same of blocks of size queries by size keys, of which there are
+ *   blocks(size,p,seed[,heads])  the same of blocks of size queries by size keys, in all
  *                              n = ceil(Lk / size): round(p * n) of them in every row
  *   bigbird(size,g,w,r,seed)   in such blocks: I < g or J < g, or |I - J| <= (w - 1) / 2, w odd, or
  *                              J among r that are drawn for I; I = floor(i / size), J of j
@@ -106,9 +106,9 @@ int attn_mask_allows(const struct attn_mask *mask, int64_t b, int64_t h, int64_t
  * that.  True for NULL. */
 int attn_mask_is_none(const struct attn_mask *mask);
 
-/* A mask on a video, that is frames of equal size one behind the other, of which every visible pair
- * is certainly of one frame (spatial), or of one place of all frames (temporal, skiparse(single,k));
- * how many frames.  An intersection is one where one of its parts is. */
+/* Frames of equal size, one behind the other, are a video.  Is every visible pair certainly of one
+ * frame (spatial), or of one place of all frames (temporal, skiparse(single,k))?  *frames: how many
+ * there are.  An intersection is one where one of its parts is. */
 enum attn_video { ATTN_NO_VIDEO, ATTN_SAME_FRAME, ATTN_SAME_PLACE };
 enum attn_video attn_mask_video(const struct attn_mask *mask, int64_t *frames);
 
@@ -150,7 +150,8 @@ static inline int64_t attn_tokens_below(const struct attn_tokens *t, int64_t x)
 
 /* Is a block of rows [i0,i1) all hidden, all visible, or in between?  Sound
  * always (EMPTY and FULL are never wrong), exact for single calls; a composition, and axial2d and
- * bigbird, which are one, may answer PARTIAL where the truth is EMPTY or FULL.  An empty block is EMPTY. */
+ * bigbird, which are one, may answer PARTIAL where the truth is EMPTY or FULL.  An empty block is
+ * EMPTY. */
 enum attn_tile { ATTN_TILE_EMPTY, ATTN_TILE_PARTIAL, ATTN_TILE_FULL };
 enum attn_tile attn_mask_tile(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i0,
                               int64_t i1, int64_t j0, int64_t j1);

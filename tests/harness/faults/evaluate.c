@@ -242,8 +242,8 @@ static int64_t kv_head(const struct attn_evaluation *x, int64_t h, enum attn_fau
                                             : h / r;
 }
 
-/* The key that is j-th where what the ranks hold lies one behind the other.  of: stripes, or two runs
- * each, one from each end. */
+/* The key that is j-th where what the ranks hold lies one behind the other.  of: stripes, or two
+ * runs each, one from each end. */
 static int64_t in_order_of_ranks(const struct attn_evaluation *x, int64_t j)
 {
     int64_t ranks = x->f->n, each = x->p->n_key / ranks, rank = j / each, at = j % each;

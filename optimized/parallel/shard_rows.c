@@ -1,5 +1,5 @@
-/* See rows.h. */
-#include "optimized/parallel/rows.h"
+/* See shard_rows.h. */
+#include "optimized/parallel/shard_rows.h"
 
 #include <math.h>
 #include <string.h>

@@ -21,8 +21,8 @@
  * Source: Brandon et al. 2023 (striped), zhuzilin/ring-flash-attention (zigzag), Fang & Zhao 2024
  * (a mesh of heads and tokens).
  */
-#ifndef OPTIMIZED_PARALLEL_LAYOUT_H
-#define OPTIMIZED_PARALLEL_LAYOUT_H
+#ifndef OPTIMIZED_PARALLEL_RANK_LAYOUT_H
+#define OPTIMIZED_PARALLEL_RANK_LAYOUT_H
 
 #include "ref/attn.h"
 #include "ref/mask/mask.h"
@@ -56,7 +56,7 @@ static inline int attn_axis_place(const struct attn_axis *axis, int rank)
 }
 
 /* What a rank has of a tensor: these batches, heads (kv heads of a tensor of keys) and tokens.  In
- * memory it is [batches, heads, tokens, width], stretch after stretch.  The only stretch of a box of
+ * memory it is [batches, heads, tokens, width], stretch after stretch.  The one stretch of a box of
  * places is there once for each frame, `pitch` tokens apart. */
 struct attn_box {
     struct attn_tokens batches, heads, stretch[ATTN_MAX_STRETCHES];

@@ -1,5 +1,5 @@
-/* See layout.h. */
-#include "optimized/parallel/layout.h"
+/* See rank_layout.h. */
+#include "optimized/parallel/rank_layout.h"
 
 #include <string.h>
 

@@ -2,8 +2,8 @@
  * elements beside calling its local implementation.  Tensors have any strides but that features
  * are adjacent; f64 or f32, as partial results are.
  */
-#ifndef OPTIMIZED_PARALLEL_ROWS_H
-#define OPTIMIZED_PARALLEL_ROWS_H
+#ifndef OPTIMIZED_PARALLEL_SHARD_ROWS_H
+#define OPTIMIZED_PARALLEL_SHARD_ROWS_H
 
 #include "ref/attn.h"
 
