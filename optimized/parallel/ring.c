@@ -11,8 +11,8 @@
  * inner=W makes windows of W ranks: blocks go round inside a window, W-1 hops, then all of them hop
  * to the next window (double ring: the slow links between machines carry one hop in W).
  *
- * order= says which tokens a rank has (rank_layout.h).  Under a causal mask, contiguous blocks give the
- * last rank P blocks to compute and the first one; striped and zigzag give all ranks nearly the
+ * order= says which tokens a rank has (rank_layout.h).  Under a causal mask, contiguous blocks give
+ * the last rank P blocks to compute and the first one; striped and zigzag give all ranks nearly the
  * same.  A zigzag block is two stretches of tokens, so a stop multiplies 2 x 2 pairs of stretches.
  *
  * Backward: dQ is summed where it is; dK and dV are summed in two tensors that travel with their
