@@ -14,6 +14,14 @@ static const struct attn_factor table[ATTN_FACTORS] = {
 #undef ATTN_FACTOR
 };
 
+/* A factor with one value more would have no NULL behind the last. */
+#define ATTN_FACTOR(id, name, says, ...)                          \
+    _Static_assert(sizeof((const char *[]){__VA_ARGS__}) <=       \
+                       ATTN_FACTOR_VALUES * sizeof(const char *), \
+                   name ": more values than ATTN_FACTOR_VALUES");
+#include "tests/harness/cases/factors.def"
+#undef ATTN_FACTOR
+
 const struct attn_factor *attn_factor_at(int factor)
 {
     return &table[factor];

@@ -14,7 +14,7 @@ enum attn_factor_id {
 #undef ATTN_FACTOR
     ATTN_FACTORS
 };
-enum { ATTN_FACTOR_VALUES = 16 };
+enum { ATTN_FACTOR_VALUES = 24 };
 
 struct attn_factor {
     const char *name, *says;
