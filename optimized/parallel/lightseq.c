@@ -115,12 +115,18 @@ static struct attn_sent sent(const struct attn_problem *p, const struct attn_opt
     return sent;
 }
 
+/* At distances t below P/2, of ranks t and more places behind the last. */
+static int has_visitors(const struct attn_options *options, int rank)
+{
+    return rank < (attn_parallel_ranks(options) - 1) / 2;
+}
+
 static const struct attn_scheme lightseq = {.name = "lightseq",
                                             .home = layout,
                                             .work = layout,
                                             .stops = stops,
                                             .stop = stop,
-                                            .queries_travel = 1,
+                                            .has_visitors = has_visitors,
                                             .sent = sent};
 
 ATTN_SCHEME(lightseq, lightseq, options_of,

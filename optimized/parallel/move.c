@@ -173,11 +173,86 @@ static enum attn_status exchange(const struct attn_move *m, struct attn_transpor
     return attn_exchange(t, x->send, sends, x->receive, receives, err);
 }
 
+/* What leaves a rank: more than it has, where several ranks get a copy. */
+static int64_t bytes_out(const struct attn_move *move, int rank)
+{
+    int64_t sum = 0, bytes;
+    for (int r = 0; r < move->from.layout->ranks; r++) {
+        meet_boxes(move, rank, r, NULL, NULL, &bytes);
+        sum += bytes;
+    }
+    return sum;
+}
+
+static int64_t bytes_in(const struct attn_move *move, int rank)
+{
+    struct attn_box box = attn_end_box(&move->to, move->whole, move->kind, rank);
+    return box.batches.n * box.heads.n * box.tokens * row_bytes(move);
+}
+
+struct attn_buffer attn_move_chunks(const struct attn_move *move, int rank)
+{
+    return attn_buffer_of("chunks", 1, bytes_out(move, rank) + bytes_in(move, rank), 1);
+}
+
+/* Copy between pieces of a tensor and a chunk. */
+static void fill_chunks(const struct attn_piece *piece, int n, void *tensor, char *chunk, int packs)
+{
+    int64_t at = 0;
+    for (int i = 0; i < n; i++) {
+        struct attn_piece packed = attn_piece_packed(&piece[i], at);
+        if (packs)
+            attn_piece_copy(chunk, &packed, tensor, &piece[i]);
+        else
+            attn_piece_copy(tensor, &piece[i], chunk, &packed);
+        at += attn_piece_bytes(&packed);
+    }
+}
+
+/* All of this rank's own, or another's, goes through chunks: those that leave first, then those
+ * that come, in the order of the ranks. */
+static enum attn_status move_chunks(const struct attn_move *m, struct attn_transport *t,
+                                    const struct lists *x, struct attn_error *err)
+{
+    int sends = 0, receives = 0, tag = attn_tag(m->kind, m->step);
+    char *out = m->chunks, *in = out + bytes_out(m, t->rank);
+    char *came = in;
+    int64_t bytes;
+    for (int r = 0; r < t->size; r++) {
+        struct attn_piece *sent = x->out + r * x->pieces, *got = x->in + r * x->pieces;
+        int n = meet_boxes(m, t->rank, r, x->here, x->there, &bytes);
+        fill_chunks(x->here, n, m->from.data, out, 1);
+        *sent = attn_piece_whole(bytes);
+        if (bytes > 0 && r != t->rank)
+            x->send[sends++] = (struct attn_send){
+                .peer = r, .tag = tag, .data = out, .piece = sent, .pieces = 1, .dtype = m->dtype};
+        char *own = out;
+        out += bytes;
+        meet_boxes(m, r, t->rank, NULL, NULL, &bytes);
+        *got = attn_piece_whole(bytes);
+        if (r == t->rank)
+            attn_piece_copy(in, got, own, got);
+        else if (bytes > 0)
+            x->receive[receives++] =
+                (struct attn_receive){.peer = r, .tag = tag, .data = in, .piece = got, .pieces = 1};
+        in += bytes;
+    }
+    enum attn_status status = attn_exchange(t, x->send, sends, x->receive, receives, err);
+    for (int r = 0; r < t->size && status == ATTN_OK; r++) {
+        int n = meet_boxes(m, r, t->rank, x->here, x->there, &bytes);
+        fill_chunks(x->there, n, m->to.data, came, 0);
+        came += bytes;
+    }
+    return status;
+}
+
 enum attn_status attn_move(const struct attn_move *move, struct attn_transport *t, void *memory,
                            struct attn_error *err)
 {
     struct lists x = lists_in(move, memory, t->size);
     int64_t bytes;
+    if (move->chunks != NULL)
+        return move_chunks(move, t, &x, err);
     int own = meet_boxes(move, t->rank, t->rank, x.here, x.there, &bytes);
     for (int n = 0; n < own; n++)
         attn_piece_copy(move->to.data, &x.there[n], move->from.data, &x.here[n]);

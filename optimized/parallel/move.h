@@ -30,6 +30,7 @@ struct attn_move {
     enum attn_dtype dtype; /* of both ends */
     int step;              /* of the tag */
     struct attn_end from, to;
+    char *chunks; /* NULL, or room for what the rank has at both ends: see attn_move_chunks */
 };
 
 /* What a rank has at an end. */
@@ -42,6 +43,12 @@ struct attn_buffer attn_move_lists(const struct attn_layout *from, const struct 
 
 /* What several ranks bring home: room for all of it. */
 struct attn_buffer attn_move_copies(const struct attn_move *move, int rank);
+
+/* For the usual way to write an all-to-all: what goes to each rank is copied to a chunk of its own,
+ * what comes from each is another, and the result is made of these.  With what the rank had and
+ * gets, the tensor is in memory four times (DeepSpeed, Open-Sora).  Without chunks messages are read
+ * and written where they belong. */
+struct attn_buffer attn_move_chunks(const struct attn_move *move, int rank);
 
 /* Every element has one source. */
 enum attn_status attn_move(const struct attn_move *move, struct attn_transport *t, void *lists,

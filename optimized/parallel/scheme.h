@@ -56,10 +56,15 @@ struct attn_scheme {
      * always come from their owner, and what they give returns at once; a rank does not both send
      * and get queries at a stop. */
     int passes_on;
-    int queries_travel; /* at some stop */
+
+    /* Whether queries of other ranks come to this one at some stop.  NULL: never. */
+    int (*has_visitors)(const struct attn_options *options, int rank);
 
     /* So many kv heads are brought at a time; NULL or 0: all of them. */
     int64_t (*kv_heads_at_once)(const struct attn_options *options);
+
+    /* 1: what is moved goes through chunks (move.h).  May be NULL. */
+    int (*moves_by_chunks)(const struct attn_options *options);
 
     /* Written from the sizes of blocks, not from the schedule. */
     struct attn_sent (*sent)(const struct attn_problem *whole, const struct attn_options *options,

@@ -13,30 +13,38 @@ static struct attn_box box_of(const struct attn_shards *s, int rank)
     return attn_layout_box(&s->layout, s->whole, attn_tag_is_of_keys(s->kind), rank);
 }
 
+static int64_t bytes_of(const struct attn_shards *s, int rank)
+{
+    struct attn_box box = box_of(s, rank);
+    int64_t row = attn_tag_width(s->kind, s->whole) *
+                  (int64_t)attn_dtype_size(attn_tag_dtype(s->kind, s->whole));
+    return ceil_div(box.batches.n * box.heads.n * box.tokens * row, ALIGN) * ALIGN;
+}
+
+/* Bytes of the shards before this rank's. */
+static int64_t offset_of(const struct attn_shards *s, int rank)
+{
+    int64_t sum = 0;
+    for (int r = 0; r < rank; r++)
+        sum += bytes_of(s, r);
+    return sum;
+}
+
 enum attn_status attn_shards_take(struct attn_shards *s, struct attn_ledger *ledger,
                                   const char *name, const struct attn_problem *whole,
                                   enum attn_tag_kind kind, const struct attn_layout *layout,
                                   struct attn_error *err)
 {
-    int64_t most = 0;
-    *s = (struct attn_shards){.whole = whole, .kind = kind, .layout = *layout};
-    for (int r = 0; r < layout->ranks; r++) {
-        struct attn_box box = box_of(s, r);
-        most = greater(most, box.batches.n * box.heads.n * box.tokens);
-    }
-    s->pitch = ceil_div(most * attn_tag_width(kind, whole) *
-                            (int64_t)attn_dtype_size(attn_tag_dtype(kind, whole)),
-                        ALIGN) *
-               ALIGN;
     struct attn_error own;
-    s->data = attn_ledger_take(ledger, name, layout->ranks, s->pitch, &own);
+    *s = (struct attn_shards){.whole = whole, .kind = kind, .layout = *layout};
+    s->data = attn_ledger_take(ledger, name, 1, offset_of(s, layout->ranks), &own);
     return s->data != NULL ? ATTN_OK : attn_fail(err, own.status, "%s", own.text);
 }
 
 struct attn_view attn_shards_view(const struct attn_shards *s, int rank)
 {
     struct attn_box box = box_of(s, rank);
-    return attn_packed_view(s->data + rank * s->pitch, attn_tag_dtype(s->kind, s->whole),
+    return attn_packed_view(s->data + offset_of(s, rank), attn_tag_dtype(s->kind, s->whole),
                             box.heads.n, box.tokens, attn_tag_width(s->kind, s->whole));
 }
 

@@ -579,6 +579,7 @@ static enum attn_status move(struct travel *x, enum attn_tag_kind kind, int goes
 {
     struct attn_move m = attn_work_move(&x->w, kind, goes_home);
     void *lists = x->buffer[ATTN_MESSAGES].data;
+    m.chunks = x->buffer[ATTN_CHUNKS].data;
     m.from.data = goes_home ? x->own[kind].view.data : x->shard[kind].data;
     m.to.data = goes_home ? x->shard[kind].data : x->own[kind].view.data;
     return attn_move(&m, x->rank->transport, lists, x->rank->error);

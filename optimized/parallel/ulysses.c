@@ -16,6 +16,8 @@
  *          them;
  *          backward: q k v dO lse D dQ dK dV of them, plus the same, and after it the gradients of
  *          copies that come home.
+ *          exchange=list makes the all-to-all as the frameworks do, from a list of chunks to a list
+ *          of chunks: the largest of these tensors is in memory four times while it is exchanged.
  * Sent     of q dO lse D to each other rank its heads, and as many of k v; of o lse dQ dK dV to
  *          each other rank its tokens: one message for each tensor and rank.
  * Caveats  Ranks beyond the number of heads have nothing to compute.  No bias tensor: a rank would
@@ -24,8 +26,20 @@
  */
 #include "optimized/parallel/schedule.h"
 
+enum { OPTION_EXCHANGE = ATTN_PARALLEL_OPTIONS };
+
 static const struct attn_option options_of[] = {
-    ATTN_OPTION_OF_RANKS, ATTN_OPTION_OF_LOCAL, ATTN_OPTION_OF_SIZES, {0}};
+    ATTN_OPTION_OF_RANKS,
+    ATTN_OPTION_OF_LOCAL,
+    ATTN_OPTION_OF_SIZES,
+    [OPTION_EXCHANGE] = {"exchange", 0, 0, 1, "direct list",
+                         "messages are read and written in place, or through lists of chunks"},
+    {0}};
+
+static int by_list(const struct attn_options *options)
+{
+    return (int)options->value[OPTION_EXCHANGE];
+}
 
 static struct attn_layout home(const struct attn_problem *whole, const struct attn_options *options)
 {
@@ -49,7 +63,7 @@ static struct attn_sent sent(const struct attn_problem *whole, const struct attn
 }
 
 static const struct attn_scheme ulysses = {
-    .name = "ulysses", .home = home, .work = work, .sent = sent};
+    .name = "ulysses", .home = home, .work = work, .moves_by_chunks = by_list, .sent = sent};
 
 ATTN_SCHEME(ulysses, ulysses, options_of,
             "shards of tokens become shards of heads by all-to-all, and back")

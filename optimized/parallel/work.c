@@ -278,7 +278,8 @@ struct attn_move attn_work_move(const struct attn_work *w, enum attn_tag_kind ki
                           attn_work_dtype(w, kind),
                           goes_home,
                           goes_home ? work : home,
-                          goes_home ? home : work};
+                          goes_home ? home : work,
+                          NULL};
     return m;
 }
 
@@ -337,10 +338,15 @@ static struct sizes sizes_of(const struct attn_work *w)
     return s;
 }
 
+static int has_visitors(const struct attn_work *w)
+{
+    return w->scheme->has_visitors != NULL && w->scheme->has_visitors(w->options, w->rank);
+}
+
 static void forward_buffers(const struct attn_work *w, const struct sizes *s,
                             struct attn_buffer *buffer)
 {
-    int64_t rows = w->scheme->queries_travel ? s->visiting : s->rows, d_value = w->whole->d_value;
+    int64_t rows = has_visitors(w) ? s->visiting : s->rows, d_value = w->whole->d_value;
     if (!cuts_queries(w))
         return;
     if (s->wide > s->size)
@@ -354,7 +360,7 @@ static void backward_buffers(const struct attn_work *w, const struct sizes *s,
 {
     const struct attn_problem *p = w->whole;
     struct attn_box home = attn_layout_box(&w->home, p, 0, w->rank);
-    int64_t rows = w->scheme->queries_travel ? s->visiting : s->rows;
+    int64_t rows = has_visitors(w) ? s->visiting : s->rows;
     int is_wide = s->wide > s->size, travels = w->stops > 1;
     buffer[ATTN_ZEROS] = attn_buffer_of("zeros", 1, p->d_value, s->size);
     buffer[ATTN_DELTA_SHARD] =
@@ -374,6 +380,19 @@ static void backward_buffers(const struct attn_work *w, const struct sizes *s,
         buffer[ATTN_DKV_BACK] = attn_buffer_of("dkv.back", 1, s->own, s->wide);
 }
 
+/* Where what is moved goes through chunks, those of a tensor; what is summed does not. */
+static struct attn_buffer chunks_of(const struct attn_work *w, enum attn_tag_kind kind)
+{
+    struct attn_move there = attn_work_move(w, kind, 0), back = attn_work_move(w, kind, 1);
+    struct attn_buffer none = {0};
+    if (w->scheme->moves_by_chunks == NULL || !w->scheme->moves_by_chunks(w->options) ||
+        !attn_work_moves(w, kind) || is_summed(w, kind))
+        return none;
+    struct attn_buffer out = attn_move_chunks(&there, w->rank);
+    struct attn_buffer home = attn_move_chunks(&back, w->rank);
+    return out.numbers > home.numbers ? out : home;
+}
+
 void attn_work_buffers(const struct attn_work *w, struct attn_buffer buffer[ATTN_WORK_BUFFERS])
 {
     const enum attn_tag_kind *in, *out;
@@ -383,6 +402,9 @@ void attn_work_buffers(const struct attn_work *w, struct attn_buffer buffer[ATTN
     memset(buffer, 0, ATTN_WORK_BUFFERS * sizeof *buffer);
     for (int n = 0; n < inputs + outputs; n++) {
         enum attn_tag_kind kind = n < inputs ? in[n] : out[n - inputs];
+        struct attn_buffer chunks = chunks_of(w, kind);
+        if (chunks.numbers > buffer[ATTN_CHUNKS].numbers)
+            buffer[ATTN_CHUNKS] = chunks;
         buffer[kind] = moved(w, kind);
         moves |= attn_work_moves(w, kind);
     }
@@ -391,9 +413,9 @@ void attn_work_buffers(const struct attn_work *w, struct attn_buffer buffer[ATTN
     if (w->stops > 1)
         buffer[ATTN_KV_TRAVEL] = attn_buffer_of(
             "kv.travel", w->scheme->passes_on ? less(w->stops - 1, 2) : 1, s.block, s.size);
-    if (w->scheme->queries_travel && w->pass == ATTN_FORWARD)
+    if (has_visitors(w) && w->pass == ATTN_FORWARD)
         buffer[ATTN_Q_TRAVEL] = attn_buffer_of("q.travel", s.visiting, w->whole->d_key, s.size);
-    if (w->scheme->queries_travel && w->pass == ATTN_BACKWARD) /* q, dO, lse, D */
+    if (has_visitors(w) && w->pass == ATTN_BACKWARD) /* q, dO, lse, D */
         buffer[ATTN_Q_TRAVEL] = attn_buffer_of(
             "q.travel", s.visiting, (w->whole->d_key + w->whole->d_value) * s.size + 2 * s.wide, 1);
     if (w->pass == ATTN_FORWARD)

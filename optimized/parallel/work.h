@@ -91,6 +91,7 @@ int attn_work_outputs(enum attn_pass pass, const enum attn_tag_kind **kinds);
 /* One for each kind of tensor that is moved, and these. */
 enum {
     ATTN_MESSAGES = ATTN_TAG_KINDS,
+    ATTN_CHUNKS,      /* of the largest tensor that is moved, for an all-to-all by lists */
     ATTN_ZEROS,       /* O for the local backward: one row */
     ATTN_DELTA_SHARD, /* -D of the rows that are at home here */
     ATTN_KV_TRAVEL,
