@@ -46,8 +46,8 @@ struct attn_buffer attn_move_copies(const struct attn_move *move, int rank);
 
 /* For the usual way to write an all-to-all: what goes to each rank is copied to a chunk of its own,
  * what comes from each is another, and the result is made of these.  With what the rank had and
- * gets, the tensor is in memory four times (DeepSpeed, Open-Sora).  Without chunks messages are read
- * and written where they belong. */
+ * gets, the tensor is in memory four times (DeepSpeed, Open-Sora).  Without chunks, messages are
+ * read and written where they belong. */
 struct attn_buffer attn_move_chunks(const struct attn_move *move, int rank);
 
 /* Every element has one source. */
