@@ -15,8 +15,7 @@ struct attn_shards {
     const struct attn_problem *whole;
     enum attn_tag_kind kind;
     struct attn_layout layout;
-    char *
-        data; /* of all ranks, one behind the other: a block of a ledger, the caller's to give back */
+    char *data; /* of all ranks, one behind the other; a block of a ledger, to be given back */
 };
 
 enum attn_status attn_shards_take(struct attn_shards *s, struct attn_ledger *ledger,
