@@ -124,7 +124,8 @@ int attn_layout_copies(const struct attn_layout *layout, const struct attn_probl
     return sum > whole->kv_heads;
 }
 
-/* An axis of one part deals out nothing. */
+/* An axis of one part deals out nothing; and if that is the one of tokens, every rank has all of
+ * them in the order of the sequence. */
 static void forget(struct attn_axis *axis)
 {
     if (axis->parts <= 1)
@@ -137,6 +138,11 @@ static void forget_axes(struct attn_layout *x)
     forget(&x->runs);
     forget(&x->heads);
     forget(&x->batches);
+    if (x->tokens.parts == 0) {
+        x->order = ATTN_CONTIGUOUS;
+        x->frames = 0;
+        x->all_keys = 0;
+    }
 }
 
 int attn_layout_same(const struct attn_layout *a, const struct attn_layout *b,
