@@ -470,7 +470,7 @@ START_TEST(refusals_say_what_works)
     ck_refused("ring:ranks=6,inner=4", NULL, &p, ATTN_FORWARD,
                "windows of 4 ranks do not fill 6; inner=3 would work");
     ck_refused("usp:ranks=6,heads=4", NULL, &p, ATTN_FORWARD,
-               "6 ranks are no rows of 4; heads=3 would work");
+               "4 does not divide 6 ranks; heads=3 would work");
     ck_refused("usp:ranks=12,heads=2,inner=4", NULL, &p, ATTN_FORWARD,
                "windows of 4 ranks do not fill 6; inner=3 would work");
     ck_refused("usp:ranks=6,heads=3,sizes=strict", NULL, &p, ATTN_FORWARD,

@@ -95,8 +95,8 @@ static enum attn_status accepts(const struct attn_problem *whole,
     (void)whole;
     if (ranks % heads != 0)
         return attn_fail(err, ATTN_ENOTSUP,
-                         "usp:ranks=%d,heads=%d: %d ranks are no rows of %d; heads=%d would work",
-                         ranks, heads, ranks, heads, attn_largest_divisor(ranks, heads));
+                         "usp:ranks=%d,heads=%d: %d does not divide %d ranks; heads=%d would work",
+                         ranks, heads, heads, ranks, attn_largest_divisor(ranks, heads));
     struct attn_ring ring = ring_of(options);
     return attn_ring_check("usp", "places", &ring, err);
 }
