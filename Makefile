@@ -225,7 +225,7 @@ $(B)/mutant-table $(B)/rule-table: $(B)/tests/mutants/mutants.o $(B)/libharness.
 
 # ---- targets -----------------------------------------------------------------------------------
 
-test: $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(B)/faults/dense $(FAULTS_TEST) $(B)/attnlab-mistaken $(B)/fifth.so $(MUTANT_SO) ## everything that proves the suite right (six to seven minutes on 2 cores)
+test: $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(B)/faults/dense $(FAULTS_TEST) $(B)/attnlab-mistaken $(B)/fifth.so $(MUTANT_SO) ## everything that proves the suite right (five to seven minutes on 2 cores)
 	ATTN_BUILD=$(B) $(B)/attn-tests
 
 test-full: $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(B)/faults/dense $(FAULTS_TEST) $(B)/attnlab-mistaken $(B)/fifth.so $(MUTANT_SO) ## the same, with the full battery on every variant and long soaks
