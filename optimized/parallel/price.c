@@ -96,8 +96,9 @@ static enum attn_status check_claims(const struct attn_scheme *scheme,
 }
 
 /* -D goes to the local implementation as dLSE, and O as one row with strides 0. */
-static enum attn_status check_backward(const struct attn_scheme *scheme,
-                                       const struct attn_options *options, struct attn_error *err)
+enum attn_status attn_check_local_backward(const struct attn_scheme *scheme,
+                                           const struct attn_options *options,
+                                           struct attn_error *err)
 {
     return check_claims(scheme, options, ATTN_CAP_BACKWARD | ATTN_CAP_DLSE | ATTN_CAP_STRIDES, err);
 }
@@ -371,7 +372,7 @@ enum attn_status attn_parallel_cost(const struct attn_scheme *scheme, const stru
     struct attn_buffer buffer[ATTN_WORK_BUFFERS];
     struct attn_cost local;
     enum attn_status status =
-        pass == ATTN_BACKWARD ? check_backward(scheme, options, err) : ATTN_OK;
+        pass == ATTN_BACKWARD ? attn_check_local_backward(scheme, options, err) : ATTN_OK;
     attn_work_buffers(&w, buffer);
     if (status == ATTN_OK)
         status = price_products(&w, &local, err);
@@ -389,12 +390,4 @@ enum attn_status attn_parallel_cost(const struct attn_scheme *scheme, const stru
     cost->messages = sent.messages;
     cost->shard_bytes = shard_bytes(&w);
     return price_beside(&w, &local, cost, err);
-}
-
-enum attn_status attn_parallel_backward(const struct attn_scheme *scheme, struct attn_ctx *ctx,
-                                        const struct attn_problem *problem,
-                                        const struct attn_backward *t)
-{
-    enum attn_status status = check_backward(scheme, ctx->options, ctx->error);
-    return status == ATTN_OK ? attn_drive_backward(scheme, ctx, problem, t) : status;
 }

@@ -221,10 +221,11 @@ enum attn_status attn_parallel_forward(const struct attn_scheme *scheme, struct 
     return drive(&x);
 }
 
-enum attn_status attn_drive_backward(const struct attn_scheme *scheme, struct attn_ctx *ctx,
-                                     const struct attn_problem *problem,
-                                     const struct attn_backward *t)
+enum attn_status attn_parallel_backward(const struct attn_scheme *scheme, struct attn_ctx *ctx,
+                                        const struct attn_problem *problem,
+                                        const struct attn_backward *t)
 {
+    enum attn_status status = attn_check_local_backward(scheme, ctx->options, ctx->error);
     struct run x = {.scheme = scheme, .problem = problem, .ctx = ctx, .pass = ATTN_BACKWARD};
     x.tensor[ATTN_TAG_Q] = input(&t->q);
     x.tensor[ATTN_TAG_K] = input(&t->k);
@@ -237,5 +238,5 @@ enum attn_status attn_drive_backward(const struct attn_scheme *scheme, struct at
     x.tensor[ATTN_TAG_DQ] = output(&t->dq);
     x.tensor[ATTN_TAG_DK] = output(&t->dk);
     x.tensor[ATTN_TAG_DV] = output(&t->dv);
-    return drive(&x);
+    return status == ATTN_OK ? drive(&x) : status;
 }

@@ -36,9 +36,9 @@ enum attn_status attn_travel_backward(struct attn_rank *rank, const struct attn_
                                       const struct attn_problem *whole,
                                       const struct attn_backward *mine);
 
-/* The backward pass of all ranks, when it is accepted. */
-enum attn_status attn_drive_backward(const struct attn_scheme *scheme, struct attn_ctx *ctx,
-                                     const struct attn_problem *problem,
-                                     const struct attn_backward *t);
+/* ENOTSUP unless the local implementation can do a backward pass as scheme.h asks for one. */
+enum attn_status attn_check_local_backward(const struct attn_scheme *scheme,
+                                           const struct attn_options *options,
+                                           struct attn_error *err);
 
 #endif
