@@ -313,6 +313,51 @@ static const struct {
 };
 enum { N_PICTURES = sizeof PICTURES / sizeof *PICTURES };
 
+/* What a mask says of a video holds of every visible pair, and queries and keys are whole frames. */
+static enum attn_video sound_video(const char *text, int n_query, int n_key, int64_t *frames)
+{
+    static struct mask_data d;
+    mask_data_fill(&d, &(struct attn_mask_shape){2, 1, n_query, n_key});
+    struct attn_mask *mask = mask_data_parse(text, &d);
+    enum attn_video video = attn_mask_video(mask, frames);
+    ck_assert_msg(video == ATTN_NO_VIDEO || (n_query == n_key && n_key % *frames == 0),
+                  "%s: %d frames of %d tokens", text, (int)*frames, n_key);
+    int64_t size = n_key / *frames;
+    for (int n = 0; n < 2 * n_query * n_key && video != ATTN_NO_VIDEO; n++) {
+        int b = n / n_key / n_query, i = n / n_key % n_query, j = n % n_key;
+        int same = video == ATTN_SAME_FRAME ? i / size == j / size : i % size == j % size;
+        ck_assert_msg(same || !attn_mask_allows(mask, b, 0, i, j), "%s: %d sees %d", text, i, j);
+    }
+    attn_mask_free(mask);
+    return video;
+}
+
+START_TEST(videos_are_what_is_said)
+{
+    static const struct {
+        const char *text;
+        int tokens;
+        enum attn_video video;
+        int64_t frames;
+    } want[] = {{"spatial(2,3,2)", 12, ATTN_SAME_FRAME, 2},
+                {"temporal(2,3,2)", 12, ATTN_SAME_PLACE, 2},
+                {"causal(tl)&temporal(2,3,2)", 12, ATTN_SAME_PLACE, 2},
+                {"skiparse(single,3)", 12, ATTN_SAME_PLACE, 4},
+                {"skiparse(single,3)", 13, ATTN_NO_VIDEO, 1}, /* the last frame is cut */
+                {"local2d(3,4,0,1)", 12, ATTN_SAME_FRAME, 3},
+                {"local2d(3,4,2,l1)", 12, ATTN_NO_VIDEO, 1},
+                {"spatial(2,3,2)|temporal(2,3,2)", 12, ATTN_NO_VIDEO, 1},
+                {"local3d(2,3,2,0,1,1)", 12, ATTN_NO_VIDEO, 1}};
+    int64_t frames;
+    for (size_t n = 0; n < sizeof want / sizeof *want; n++) {
+        enum attn_video video = sound_video(want[n].text, want[n].tokens, want[n].tokens, &frames);
+        ck_assert_msg(video == want[n].video && frames == want[n].frames, "%s", want[n].text);
+    }
+    for (int n = 0; n < N_PICTURES; n++)
+        sound_video(PICTURES[n].text, PICTURES[n].n_query, PICTURES[n].n_key, &frames);
+}
+END_TEST
+
 START_TEST(definition_is_what_was_drawn)
 {
     int n_query = PICTURES[_i].n_query, n_key = PICTURES[_i].n_key;
@@ -385,6 +430,7 @@ Suite *suite_mask(void)
     TCase *tcase = tcase_create("definition");
     tcase_set_timeout(tcase, SECONDS);
     tcase_add_loop_test(tcase, definition_is_what_was_drawn, 0, N_PICTURES);
+    tcase_add_test(tcase, videos_are_what_is_said);
     tcase_add_test(tcase, pictures_of_the_page_are_true);
     tcase_add_test(tcase, named_tensors_mean_what_they_hold);
     tcase_add_loop_test(tcase, singles_agree_with_the_definition, 0, mask_n_shapes);

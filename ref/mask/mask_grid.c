@@ -253,15 +253,17 @@ enum attn_video attn_mask_video(const struct attn_mask *mask, int64_t *frames)
 {
     const struct mask_node *node = mask != NULL ? &mask->node[mask->root] : NULL;
     *frames = 1;
-    if (node == NULL || (node->kind != MASK_GRID && node->kind != MASK_ALL_OF))
+    if (node == NULL || mask->shape.n_query != mask->shape.n_key ||
+        (node->kind != MASK_GRID && node->kind != MASK_ALL_OF))
         return ATTN_NO_VIDEO;
     int64_t part = node->kind == MASK_ALL_OF ? node->child : mask->root;
     for (; part >= 0; part = node->kind == MASK_ALL_OF ? mask->node[part].next : -1) {
         const struct mask_node *grid = &mask->node[part];
         const struct mask_axis *axis = grid->axis;
         if (grid->kind != MASK_GRID || grid->n_axes != 2 || grid->radius > 0 ||
-            axis[0].stride != axis[1].extent * axis[1].stride)
-            continue;
+            axis[0].stride != axis[1].extent * axis[1].stride ||
+            axis[0].extent * axis[0].stride != mask->shape.n_key)
+            continue; /* the last group of skiparse may be shorter: that is no video */
         if (!is_same(&axis[0]) && !is_same(&axis[1]))
             continue;
         *frames = axis[0].extent;
