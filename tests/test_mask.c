@@ -313,7 +313,7 @@ static const struct {
 };
 enum { N_PICTURES = sizeof PICTURES / sizeof *PICTURES };
 
-/* What a mask says of a video holds of every visible pair, and queries and keys are whole frames. */
+/* What a mask says of a video holds of every visible pair, and there are whole frames only. */
 static enum attn_video sound_video(const char *text, int n_query, int n_key, int64_t *frames)
 {
     static struct mask_data d;
