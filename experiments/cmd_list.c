@@ -210,6 +210,21 @@ static void list_factors(const struct request *want)
     }
 }
 
+/* For the page: a long text up to the end of a clause, and of many cases the first and how many
+ * more. */
+static void shorten(char *what, char *cases, int n)
+{
+    enum { LONG = 110 };
+    char *end = NULL, *comma = strchr(cases, ',');
+    for (char *at = what; strlen(what) > LONG && *at != '\0' && at < what + LONG; at++)
+        if ((*at == ';' || *at == '.' || *at == ':') && at[1] == ' ')
+            end = at;
+    if (end != NULL)
+        *end = '\0';
+    if (n > 1 && comma != NULL)
+        sprintf(comma, " +%d", n - 1); /* ", " and another name stood there */
+}
+
 /* What stands for a bug: battery cases, or what bugs.def says. */
 static void list_bugs(const struct request *want)
 {
@@ -218,9 +233,12 @@ static void list_bugs(const struct request *want)
     print_head(want->format, 5, head);
     for (int i = 0; i < attn_bug_count(); i++) {
         const struct attn_bug *bug = attn_bug_at(i);
-        char cases[4096];
+        char cases[4096], what[1024];
         int n = attn_bug_cases(bug, cases, sizeof cases);
-        const char *const cell[] = {bug->id, bug->evidence, bug->reference, bug->what,
+        snprintf(what, sizeof what, "%s", bug->what);
+        if (want->format == MD)
+            shorten(what, cases, n);
+        const char *const cell[] = {bug->id, bug->evidence, bug->reference, what,
                                     n > 0 ? cases : bug->elsewhere};
         print_row(want, 5, head, cell);
     }

@@ -6,29 +6,13 @@
 
 #include "tests/mutants/mutants.h"
 
-enum { FAMILIES = 24 };
-
 static const char *const kind[] = {"finite",    "exact",  "bound", "memory",
                                    "integrity", "status", "crash"};
 enum { KINDS = sizeof kind / sizeof *kind };
 
-/* Counts of one family (the letters of its ids), or of all. */
 struct tally {
-    char family[8];
     int planted, killed, own, by[KINDS];
 };
-
-static struct tally *find_family(struct tally *family, int *n, const struct mutant *m)
-{
-    char letters[sizeof family->family];
-    snprintf(letters, sizeof letters, "%.*s", (int)strcspn(m->id, "-"), m->id);
-    for (int f = 0; f < *n; f++)
-        if (strcmp(family[f].family, letters) == 0)
-            return &family[f];
-    *n += *n < FAMILIES;
-    memcpy(family[*n - 1].family, letters, sizeof letters);
-    return &family[*n - 1];
-}
 
 static void count(struct tally *t, const struct kill *kill)
 {
@@ -41,43 +25,68 @@ static void count(struct tally *t, const struct kill *kill)
 
 static void print_tally(const struct tally *t)
 {
-    printf("| %s | %d | %d | %d |", t->family, t->planted, t->killed, t->own);
-    for (int k = 0; k < KINDS; k++)
-        printf(" %d |", t->by[k]);
-    printf("\n");
-}
-
-static void print_tallies(const struct tally *family, int n, const struct tally *all)
-{
     puts("# Mutants\n\n"
          "Each is the library with one line changed, after a bug that somebody shipped "
          "([bugs.md](bugs.md)).  The quick\nbattery must kill it by its numbers (finite, exact, "
          "bound) or, where no number can tell, in the way that the bug\nfails; *own* kills are by "
-         "a case that names the bug.\n");
-    printf("| family | planted | killed | own |");
+         "a case that names the bug.  A row has the mutant with the options of the spec that it "
+         "is\nplanted in, the case that kills it, the verdict, and what the line does now.  "
+         "`tests/mutants/mutants.def` has the\nlines.\n");
+    printf("%d planted, %d killed, %d of them by a case of their own:", t->planted, t->killed,
+           t->own);
     for (int k = 0; k < KINDS; k++)
-        printf(" %s |", kind[k]);
-    printf("\n| --- | --- | --- | --- |");
-    for (int k = 0; k < KINDS; k++)
-        printf(" --- |");
-    printf("\n");
-    for (int f = 0; f < n; f++)
-        print_tally(&family[f]);
-    print_tally(all);
+        printf(" %d %s%s", t->by[k], kind[k], k + 1 < KINDS ? "," : ".\n");
+}
+
+/* What the changed line does: the bug's reference is in the catalogue. */
+static const char *without_reference(const char *why)
+{
+    const char *colon = strstr(why, ": "), *hash = strchr(why, '#');
+    return colon != NULL && hash != NULL && hash < colon ? colon + 2 : why;
+}
+
+/* Bytes of a spec's implementation: "tiled" of "tiled:few=0@avx2". */
+static int impl_bytes(const struct mutant *m)
+{
+    return (int)strcspn(m->spec, ":@");
+}
+
+static int is_of_same_impl(const struct mutant *a, const struct mutant *b)
+{
+    int n = impl_bytes(a);
+    return n == impl_bytes(b) && memcmp(a->spec, b->spec, (size_t)n) == 0;
 }
 
 static void print_kill(const struct mutant *m, const struct kill *kill)
 {
-    const char *verdict = kill->error[0] != '\0' ? kill->error
-                          : kill->killer != NULL ? kill->how
-                                                 : "**survives**";
-    printf("| %s | `%s`, %s | %s | %s | %s | ", m->id, m->spec, m->where,
-           kill->killer != NULL ? kill->killer->name : "", kill->own ? "yes" : "no", verdict);
-    if (kill->killer != NULL && m->kind[0] == '\0')
-        printf("%.3g ", kill->result.worst);
-    else if (kill->killer == NULL && kill->other != NULL)
-        printf("only by %s: %s ", kill->other_how, kill->other->name);
-    printf("| %s |\n", m->why);
+    const char *options = m->spec + impl_bytes(m);
+    printf("| %s%s%s | ", m->id, *options != '\0' ? " " : "", options + (*options == ':'));
+    if (kill->error[0] != '\0')
+        printf("%s", kill->error);
+    else if (kill->killer != NULL)
+        printf("%s, %s%s", kill->killer->name, kill->how, kill->own ? "" : " (not its own)");
+    else
+        printf("**survives**");
+    if (kill->killer == NULL && kill->other != NULL)
+        printf(", only by %s: %s", kill->other_how, kill->other->name);
+    printf(" | %s |\n", without_reference(m->why));
+}
+
+/* A table for each implementation, in the order of the list; equivalents have their own. */
+static void print_by_impl(const struct mutant *list, const struct kill *kill, int n)
+{
+    for (int first = 0; first < n; first++) {
+        int is_new = list[first].proof[0] == '\0';
+        for (int m = 0; m < first; m++)
+            is_new &= list[m].proof[0] != '\0' || !is_of_same_impl(&list[m], &list[first]);
+        if (!is_new)
+            continue;
+        printf("\n## %.*s\n\n| mutant | killed by | what it does |\n| --- | --- | --- |\n",
+               impl_bytes(&list[first]), list[first].spec);
+        for (int m = first; m < n; m++)
+            if (list[m].proof[0] == '\0' && is_of_same_impl(&list[m], &list[first]))
+                print_kill(&list[m], &kill[m]);
+    }
 }
 
 /* Equivalent mutants must survive; returns how many do not. */
@@ -92,36 +101,26 @@ static int print_equivalents(const struct mutant *list, const struct kill *kill,
             continue;
         int dies = kill[m].killer != NULL || kill[m].other != NULL || kill[m].error[0] != '\0';
         wrong += dies;
-        printf("| %s | `%s`, %s | %s | %s | %s |\n", list[m].id, list[m].spec, list[m].where,
-               dies ? "**no**" : "yes", list[m].why, list[m].proof);
+        printf("| %s | `%s` | %s | %s | %s |\n", list[m].id, list[m].spec, dies ? "**no**" : "yes",
+               list[m].why, list[m].proof);
     }
     return wrong;
 }
 
 static int print_kills(const struct mutant *list, int n, const char *folder)
 {
-    struct tally family[FAMILIES] = {0}, all = {.family = "all"};
-    int families = 0;
+    struct tally all = {0};
     struct kill *kill = malloc((size_t)n * sizeof *kill);
     if (kill == NULL)
         return 2;
     for (int m = 0; m < n; m++) {
         mutant_kill(&list[m], folder, &kill[m]);
-        if (list[m].proof[0] != '\0')
-            continue;
-        count(find_family(family, &families, &list[m]), &kill[m]);
-        count(&all, &kill[m]);
-    }
-    print_tallies(family, families, &all);
-    puts(
-        "\n| mutant | planted in | killed by | own | verdict | error/bound | what it stands for |");
-    puts("| --- | --- | --- | --- | --- | --- | --- |");
-    for (int m = 0; m < n; m++)
         if (list[m].proof[0] == '\0')
-            print_kill(&list[m], &kill[m]);
+            count(&all, &kill[m]);
+    }
+    print_tally(&all);
+    print_by_impl(list, kill, n);
     int wrong = print_equivalents(list, kill, n);
-    printf("\n%d planted, %d killed, %d of them by a case of their own.\n", all.planted, all.killed,
-           all.own);
     free(kill);
     return all.killed == all.planted && all.own == all.planted && wrong == 0 ? 0 : 1;
 }
