@@ -65,6 +65,7 @@ static const struct attn_flag_use uses[] = {
     SAID(TIMEOUT, "300", "seconds for one process"),
     KEY(VERIFY_ALL, "2048"),
     SAID(SEED, "1", "of the order of points"),
+    KEY(SHUFFLE, "0"),
     {.flag = ATTN_FLAG_END}};
 
 static int measure(int argc, char **argv);

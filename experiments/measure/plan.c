@@ -46,6 +46,7 @@ enum {
     TIMEOUT,
     VERIFY_ALL,
     SEED,
+    SHUFFLE,
     KEYS
 };
 
@@ -80,6 +81,7 @@ static const struct key {
     {"timeout", "300", 0, 0, 0, PLAN(timeout_s)},
     {"verify-all", "2048", 0, 1 << 30, 0, PLAN(verify_all)},
     {"seed", "1", 0, INT64_MAX, 0, PLAN(seed)},
+    {"shuffle", "0", 0, 1, 0, PLAN(shuffle)},
 };
 
 enum { MASK_BYTES = sizeof((struct attn_case *)0)->mask, PLAN_BYTES = 1 << 20 };

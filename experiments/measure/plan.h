@@ -49,6 +49,7 @@ struct attn_plan {
     double timeout_s;   /* for one process                                           (300) */
     int64_t verify_all; /* longest length at which every element is verified         (2048) */
     uint64_t seed;      /* of the order of points                                    (1)   */
+    int64_t shuffle;    /* 1: round 0 in random order too, not from cheap to dear    (0)   */
     int64_t n;
     struct attn_plan_point *point; /* in the order written: group, mask, pass, spec, length */
     struct json_t *figures; /* an array: what groups say of their figures (docs/measuring.md) */

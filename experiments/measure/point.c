@@ -30,6 +30,14 @@ void attn_point_fail(struct attn_point *p, const struct attn_error *err)
     attn_point_untimed(p);
 }
 
+/* The same of calls in this process, for which ENOMEM is memory and nothing else. */
+static void fail_here(struct attn_point *p, const struct attn_error *err)
+{
+    attn_point_fail(p, err);
+    if (err->status == ATTN_ENOMEM)
+        p->status = ATTN_POINT_OUT_OF_MEMORY;
+}
+
 /* ---- a plug-in ------------------------------------------------------------------------------- */
 
 /* The clock is read right before and after forward() or backward(): what attnlab does to put a
@@ -197,12 +205,12 @@ static enum attn_status run(struct attn_work *work, const struct attn_point_flag
         resident.baseline -= work->saved.bytes;
     status = measure(work, flags->repeat, flags->enough, err);
     attn_resident_end(&resident);
+    if (status != ATTN_OK)
+        return status;
     p->hwm_reset = resident.reset;
     p->baseline_bytes = resident.baseline;
     p->hwm_bytes = resident.hwm;
     p->resident_bytes = resident.bytes;
-    if (status != ATTN_OK)
-        return status;
     strcpy(p->time_source, "calls");
     attn_stats_spread(work->cpu_max, p->n_warm, &cpu);
     p->warm_cpu_max_s = cpu.median;
@@ -271,8 +279,10 @@ static void keep_verdict(struct attn_point *p, const struct attn_result *result)
     }
     if (result->verdict == ATTN_PASS || result->verdict == ATTN_WEAK)
         p->status = ATTN_POINT_OK;
+    else if (result->verdict == ATTN_FAILED)
+        p->status = ATTN_POINT_WRONG;
     else
-        p->status = result->verdict == ATTN_FAILED ? ATTN_POINT_WRONG : ATTN_POINT_ERROR;
+        p->status = result->lacks_memory ? ATTN_POINT_OUT_OF_MEMORY : ATTN_POINT_ERROR;
 }
 
 static void judge(struct attn_work *work, int64_t verify_all)
@@ -300,7 +310,7 @@ static void judge(struct attn_work *work, int64_t verify_all)
         struct attn_error err = {ATTN_OK, ""};
         struct attn_forward t = attn_setup_forward(&work->setup);
         if (attn_claims_fill_lse(&work->setup.problem, &t.q, &t.k, &t.v, &t.lse, &err) != ATTN_OK) {
-            attn_point_fail(p, &err);
+            fail_here(p, &err);
             return;
         }
     }
@@ -354,7 +364,7 @@ void attn_point_call(struct attn_work *work, const struct attn_point_flags *flag
     double start = attn_seconds(CLOCK_MONOTONIC);
     attn_ledger_init(&work->ledger, NULL);
     if (attn_point_open(work, &err) != ATTN_OK) {
-        attn_point_fail(p, &err);
+        fail_here(p, &err);
         return;
     }
     p->floor_bytes = attn_setup_bytes(&work->setup);
@@ -370,7 +380,7 @@ void attn_point_call(struct attn_work *work, const struct attn_point_flags *flag
     if (status == ATTN_OK)
         attn_point_verify(work, flags);
     else
-        attn_point_fail(p, &err);
+        fail_here(p, &err);
     attn_ledger_clear(&work->ledger);
     free(work->use);
     attn_setup_close(&work->setup);

@@ -128,8 +128,9 @@ static int repeats_case(const struct field *field)
     return field->offset >= begin && field->offset < begin + sizeof(struct attn_case);
 }
 
-static const char *const status_name[] = {"ok",      "wrong",  "refused", "too-big", "dropped",
-                                          "timeout", "killed", "priced",  "error"};
+static const char *const status_name[] = {"ok",      "wrong",   "refused", "too-big",
+                                          "dropped", "timeout", "killed",  "out-of-memory",
+                                          "priced",  "error"};
 enum { STATUSES = sizeof status_name / sizeof status_name[0] };
 
 const char *attn_point_status_name(enum attn_point_status status)

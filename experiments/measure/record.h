@@ -28,12 +28,13 @@ enum attn_point_status {
     ATTN_POINT_TOO_BIG, /* priced above what the machine has: never attempted         */
     ATTN_POINT_DROPPED, /* the plan's time budget was used up                         */
     ATTN_POINT_TIMEOUT,
-    ATTN_POINT_KILLED, /* by a signal; out of memory looks like this (SIGKILL)       */
-    ATTN_POINT_PRICED, /* beyond the plan's limit: only its price was asked for      */
+    ATTN_POINT_KILLED,        /* by a signal; the kernel out of memory looks like this (SIGKILL) */
+    ATTN_POINT_OUT_OF_MEMORY, /* the system refused memory, or the ledger did; the price is beside */
+    ATTN_POINT_PRICED,        /* beyond the plan's limit: only its price was asked for      */
     ATTN_POINT_ERROR
 };
 const char *attn_point_status_name(enum attn_point_status status); /* "ok", "wrong", "refused",
-    "too-big", "dropped", "timeout", "killed", "priced", "error" */
+    "too-big", "dropped", "timeout", "killed", "out-of-memory", "priced", "error" */
 
 /* Which call of its process a time is of.  The first one finds code, inputs and buffers that
  * nothing has touched yet, and may take many times as long: the two are never mixed. */

@@ -116,6 +116,7 @@ static void keep(struct sweep *sweep, struct attn_sweep_state *state,
 {
     state->state = point->status == ATTN_POINT_OK ? ATTN_BEGUN : ATTN_OUT;
     state->failed = point->status == ATTN_POINT_TIMEOUT || point->status == ATTN_POINT_KILLED ||
+                    point->status == ATTN_POINT_OUT_OF_MEMORY ||
                     point->status == ATTN_POINT_TOO_BIG || point->status == ATTN_POINT_DROPPED;
     if (state->failed)
         attn_budget_stop(state);
@@ -182,6 +183,19 @@ static const char *contradiction(const struct attn_point *p, const struct attn_p
     return NULL;
 }
 
+/* A process that got no memory may have had none to price itself with. */
+static void say_price(const struct attn_point *priced, struct attn_point *told)
+{
+    char bytes[32];
+    size_t n = strlen(told->message);
+    told->priced_bytes = priced->priced_bytes;
+    told->shard_bytes = priced->shard_bytes;
+    told->total_bytes = priced->total_bytes;
+    if (priced->priced_bytes >= 0)
+        snprintf(told->message + n, sizeof told->message - n, "; priced at %s",
+                 attn_cli_bytes(priced->priced_bytes, bytes));
+}
+
 /* What became of the child, as a point. */
 static void read_child(const struct attn_process *child, double timeout_s, struct attn_point *point)
 {
@@ -221,6 +235,8 @@ static void read_child(const struct attn_process *child, double timeout_s, struc
     memcpy(told.build, point->build, sizeof told.build);
     memcpy(told.session, point->session, sizeof told.session);
     told.round = point->round;
+    if (told.status == ATTN_POINT_OUT_OF_MEMORY)
+        say_price(point, &told);
     *point = told;
 }
 
@@ -345,7 +361,8 @@ static void resume_from(struct sweep *sweep, const json_t *place, const struct a
     struct attn_sweep_state *state = &sweep->state[json_integer_value(found)];
     if (found == NULL || strcmp(old->build, sweep->build) != 0 || old->round < 0 ||
         old->round >= sweep->plan->rounds || old->status == ATTN_POINT_DROPPED ||
-        old->status == ATTN_POINT_TOO_BIG || old->status == ATTN_POINT_ERROR)
+        old->status == ATTN_POINT_TOO_BIG || old->status == ATTN_POINT_OUT_OF_MEMORY ||
+        old->status == ATTN_POINT_ERROR)
         return;
     if (state->done[old->round] || strcmp(state->point.source, old->source) != 0 ||
         strcmp(state->point.source_digest, old->source_digest) != 0)
@@ -385,12 +402,12 @@ static int write_machine(struct sweep *sweep)
 {
     const struct attn_plan *plan = sweep->plan;
     json_t *facts = attn_machine_facts();
-    json_t *line = json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:f, s:I, s:f, s:f}", "schema",
+    json_t *line = json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:f, s:I, s:f, s:f}", "schema",
                              ATTN_RECORD_SCHEMA, "record", "machine", "session", sweep->session,
-                             "seed", (json_int_t)plan->seed, "rounds", (json_int_t)plan->rounds,
-                             "repeat", (json_int_t)plan->repeat, "enough_s", plan->enough_s,
-                             "verify_all", (json_int_t)plan->verify_all, "budget_s", plan->budget_s,
-                             "timeout_s", plan->timeout_s);
+                             "seed", (json_int_t)plan->seed, "shuffle", (json_int_t)plan->shuffle,
+                             "rounds", (json_int_t)plan->rounds, "repeat", (json_int_t)plan->repeat,
+                             "enough_s", plan->enough_s, "verify_all", (json_int_t)plan->verify_all,
+                             "budget_s", plan->budget_s, "timeout_s", plan->timeout_s);
     json_object_update(line, facts);
     json_decref(facts);
     return attn_record_write_json(sweep->file, line);
@@ -435,13 +452,21 @@ struct queue {
     int64_t n;
 };
 
-/* The cheapest; of equal ones the first of the plan. */
-static struct attn_sweep_state *pop(struct queue *queue)
+/* What comes first in round 0: its cost, or its lot. */
+static double turn_of(const struct sweep *sweep, const struct attn_sweep_state *state)
+{
+    if (!sweep->plan->shuffle)
+        return attn_budget_cost(state);
+    return (double)(attn_hash(sweep->plan->seed, 0, (uint64_t)(state - sweep->state)) >> 11);
+}
+
+/* The first; of equal ones the first of the plan. */
+static struct attn_sweep_state *pop(struct queue *queue, const struct sweep *sweep)
 {
     int64_t best = 0;
     for (int64_t i = 1; i < queue->n; i++) {
         const struct attn_sweep_state *a = queue->state[i], *b = queue->state[best];
-        double x = attn_budget_cost(a), y = attn_budget_cost(b);
+        double x = turn_of(sweep, a), y = turn_of(sweep, b);
         best = x < y || (x == y && a < b) ? i : best;
     }
     if (queue->n == 0)
@@ -451,7 +476,7 @@ static struct attn_sweep_state *pop(struct queue *queue)
     return first;
 }
 
-/* Predict and enter the first of these that waits. */
+/* Predict and enter the first of these that waits.  Shuffled, all are entered at the start. */
 static void enter(struct queue *queue, struct attn_sweep_state *state, const struct sweep *sweep)
 {
     while (state != NULL && state->state != ATTN_WAITING)
@@ -541,7 +566,7 @@ static int keep_budget(struct sweep *sweep)
     }
 }
 
-/* Round 0 of everything, the cheap before the dear.  What does not fit waits for the last turn: the
+/* Round 0 of everything, the cheap before the dear, or in a random order.  What does not fit waits for the last turn: the
  * others may take less than was kept for them.  0, or -1 when records cannot be written. */
 static int round_zero(struct sweep *sweep, int is_last)
 {
@@ -550,17 +575,19 @@ static int round_zero(struct sweep *sweep, int is_last)
     struct queue queue = {attn_cli_need(calloc((size_t)sweep->plan->n + 1, sizeof *queue.state)),
                           0};
     int failed = 0;
-    for (int64_t i = 0; i < sweep->plan->n; i++)
-        if (sweep->state[i].head == &sweep->state[i])
-            enter(&queue, &sweep->state[i], sweep);
-    while (!failed && !attn_process_interrupted() && (state = pop(&queue)) != NULL) {
+    for (int64_t i = 0; i < sweep->plan->n; i++) {
+        state = &sweep->state[i];
+        if (sweep->plan->shuffle ? state->state == ATTN_WAITING : state->head == state)
+            enter(&queue, state, sweep);
+    }
+    while (!failed && !attn_process_interrupted() && (state = pop(&queue, sweep)) != NULL) {
         enum attn_point_status status = verdict_before(sweep, state, message);
         if (status == ATTN_POINT_DROPPED && !is_last)
             continue;
         failed = status == ATTN_POINT_OK ? measure(sweep, state, 0)
                                          : refuse(sweep, state, 0, status, message);
         failed = failed || keep_budget(sweep) != 0;
-        if (!failed)
+        if (!failed && !sweep->plan->shuffle)
             enter(&queue, state->larger, sweep);
     }
     int error = errno;
