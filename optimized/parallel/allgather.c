@@ -22,9 +22,7 @@
 enum { OPTION_ORDER = ATTN_PARALLEL_OPTIONS, OPTION_STRIDE };
 
 static const struct attn_option options_of[] = {
-    ATTN_OPTION_OF_RANKS,
-    ATTN_OPTION_OF_LOCAL,
-    ATTN_OPTION_OF_SIZES,
+    ATTN_OPTIONS_OF_ALL,
     [OPTION_ORDER] = ATTN_OPTION_OF_ORDER,
     [OPTION_STRIDE] = {"stride", 0, 0, 4096, NULL, "kv heads that are gathered at a time; 0: all"},
     {0}};

@@ -6,9 +6,6 @@
  */
 #include "optimized/parallel/schedule.h"
 
-static const struct attn_option options_of[] = {
-    ATTN_OPTION_OF_RANKS, ATTN_OPTION_OF_LOCAL, ATTN_OPTION_OF_SIZES, {0}};
-
 static struct attn_layout layout(const struct attn_problem *whole,
                                  const struct attn_options *options)
 {
@@ -17,14 +14,6 @@ static struct attn_layout layout(const struct attn_problem *whole,
     return (struct attn_layout){.ranks = ranks, .batches = {ranks, 1}};
 }
 
-static struct attn_sent sent(const struct attn_problem *whole, const struct attn_options *options,
-                             enum attn_pass pass, int rank)
-{
-    (void)whole, (void)options, (void)pass, (void)rank;
-    return (struct attn_sent){0, 0};
-}
+static const struct attn_scheme batch = {.name = "batch", .home = layout, .work = layout};
 
-static const struct attn_scheme batch = {
-    .name = "batch", .home = layout, .work = layout, .sent = sent};
-
-ATTN_SCHEME(batch, batch, options_of, "data parallel: some batches on each rank")
+ATTN_SCHEME(batch, batch, attn_parallel_options, "data parallel: some batches on each rank")

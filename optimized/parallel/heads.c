@@ -15,9 +15,6 @@
 #include "optimized/parallel/schedule.h"
 #include "ref/problem.h"
 
-static const struct attn_option options_of[] = {
-    ATTN_OPTION_OF_RANKS, ATTN_OPTION_OF_LOCAL, ATTN_OPTION_OF_SIZES, {0}};
-
 static struct attn_layout work(const struct attn_problem *whole, const struct attn_options *options)
 {
     int ranks = attn_parallel_ranks(options);
@@ -63,4 +60,5 @@ static struct attn_sent sent(const struct attn_problem *p, const struct attn_opt
 
 static const struct attn_scheme heads = {.name = "heads", .home = home, .work = work, .sent = sent};
 
-ATTN_SCHEME(heads, heads, options_of, "tensor parallel: all tokens of some heads on each rank")
+ATTN_SCHEME(heads, heads, attn_parallel_options,
+            "tensor parallel: all tokens of some heads on each rank")

@@ -26,9 +26,6 @@
 #include "optimized/parallel/work.h"
 #include "ref/problem.h"
 
-static const struct attn_option options_of[] = {
-    ATTN_OPTION_OF_RANKS, ATTN_OPTION_OF_LOCAL, ATTN_OPTION_OF_SIZES, {0}};
-
 static struct attn_layout layout(const struct attn_problem *whole,
                                  const struct attn_options *options)
 {
@@ -129,5 +126,5 @@ static const struct attn_scheme lightseq = {.name = "lightseq",
                                             .has_visitors = has_visitors,
                                             .sent = sent};
 
-ATTN_SCHEME(lightseq, lightseq, options_of,
+ATTN_SCHEME(lightseq, lightseq, attn_parallel_options,
             "a causal ring in half the stops: ranks that would idle get queries")

@@ -4,6 +4,7 @@
 
 #include "optimized/integers.h"
 #include "optimized/parallel/rank.h"
+#include "optimized/parallel/schedule.h"
 #include "optimized/parallel/work.h"
 #include "ref/problem.h"
 
@@ -158,6 +159,10 @@ enum attn_status attn_parallel_accepts(const struct attn_scheme *scheme,
                          "implementation such as tiled would work",
                          scheme->name, local->name);
     enum attn_status status = scheme->accepts != NULL ? scheme->accepts(p, options, err) : ATTN_OK;
+    if (status == ATTN_OK && scheme->ring != NULL) {
+        struct attn_ring ring = scheme->ring(options);
+        status = attn_ring_check(scheme->name, &ring, err);
+    }
     if (status == ATTN_OK)
         status = check_strict(scheme, p, options, err);
     if (status == ATTN_OK && (attn_layout_stretches(&work, 0) > 1 || work.order == ATTN_PLACES))
@@ -258,7 +263,7 @@ static double fold_flops(const struct attn_work *w, const struct attn_product *x
 /* The same for what comes back from elsewhere. */
 static double return_flops(const struct attn_work *w)
 {
-    if (w->scheme->passes_on || w->stop.to < 0)
+    if (w->passes_on || w->stop.to < 0)
         return 0;
     if (w->stop.travels == ATTN_QUERIES_TRAVEL)
         return w->pass == ATTN_FORWARD ? 3 * elements(w, ATTN_TAG_O, w->rank)
@@ -364,6 +369,17 @@ static double shard_bytes(const struct attn_work *w)
     return attn_pass_bytes(&mine, w->pass);
 }
 
+static void add_sent(const struct attn_work *w, struct attn_cost *cost)
+{
+    struct attn_sent own = {0, 0}, round = {0, 0};
+    if (w->scheme->sent != NULL)
+        own = w->scheme->sent(w->whole, w->options, w->pass, w->rank);
+    if (w->passes_on)
+        round = attn_ring_sent(&w->ring, &w->work, w->whole, w->pass, w->rank);
+    cost->bytes_sent = own.bytes + round.bytes;
+    cost->messages = own.messages + round.messages;
+}
+
 enum attn_status attn_parallel_cost(const struct attn_scheme *scheme, const struct attn_problem *p,
                                     const struct attn_options *options, enum attn_pass pass,
                                     int rank, struct attn_cost *cost, struct attn_error *err)
@@ -385,9 +401,7 @@ enum attn_status attn_parallel_cost(const struct attn_scheme *scheme, const stru
     if (pass == ATTN_BACKWARD) /* dO . O */
         cost->flops += 2.0 * (double)(buffer[ATTN_DELTA_SHARD].parts *
                                       buffer[ATTN_DELTA_SHARD].numbers * p->d_value);
-    struct attn_sent sent = scheme->sent(p, options, pass, rank);
-    cost->bytes_sent = sent.bytes;
-    cost->messages = sent.messages;
+    add_sent(&w, cost);
     cost->shard_bytes = shard_bytes(&w);
     return price_beside(&w, &local, cost, err);
 }

@@ -11,6 +11,8 @@
 
 /* ---- the local implementation ---------------------------------------------------------------- */
 
+const struct attn_option attn_parallel_options[] = {ATTN_OPTIONS_OF_ALL, {0}};
+
 int attn_parallel_ranks(const struct attn_options *options)
 {
     return (int)options->value[ATTN_OPTION_RANKS];

@@ -32,9 +32,7 @@
 enum { OPTION_ORDER = ATTN_PARALLEL_OPTIONS, OPTION_INNER };
 
 static const struct attn_option options_of[] = {
-    ATTN_OPTION_OF_RANKS,
-    ATTN_OPTION_OF_LOCAL,
-    ATTN_OPTION_OF_SIZES,
+    ATTN_OPTIONS_OF_ALL,
     [OPTION_ORDER] = ATTN_OPTION_OF_ORDER,
     [OPTION_INNER] = {"inner", 0, 0, ATTN_MAX_RANKS, NULL,
                       "ranks of a window in a double ring; divides ranks; 0: one ring"},
@@ -53,41 +51,11 @@ static struct attn_layout layout(const struct attn_problem *whole,
 static struct attn_ring ring_of(const struct attn_options *options)
 {
     int ranks = attn_parallel_ranks(options), inner = (int)options->value[OPTION_INNER];
-    return (struct attn_ring){{ranks, 1}, inner > 0 ? inner : ranks};
+    return (struct attn_ring){{ranks, 1}, inner > 0 ? inner : ranks, "ranks"};
 }
 
-static struct attn_stop stop(const struct attn_problem *whole, const struct attn_options *options,
-                             int rank, int n)
-{
-    struct attn_ring ring = ring_of(options);
-    (void)whole;
-    return attn_ring_stop(&ring, rank, n);
-}
-
-static struct attn_sent sent(const struct attn_problem *whole, const struct attn_options *options,
-                             enum attn_pass pass, int rank)
-{
-    struct attn_ring ring = ring_of(options);
-    struct attn_layout work = layout(whole, options);
-    return attn_ring_sent(&ring, &work, whole, pass, rank);
-}
-
-static enum attn_status accepts(const struct attn_problem *whole,
-                                const struct attn_options *options, struct attn_error *err)
-{
-    struct attn_ring ring = ring_of(options);
-    (void)whole;
-    return attn_ring_check("ring", "ranks", &ring, err);
-}
-
-static const struct attn_scheme ring = {.name = "ring",
-                                        .home = layout,
-                                        .work = layout,
-                                        .stops = attn_parallel_ranks,
-                                        .stop = stop,
-                                        .passes_on = 1,
-                                        .sent = sent,
-                                        .accepts = accepts};
+static const struct attn_scheme ring = {
+    .name = "ring", .home = layout, .work = layout, .ring = ring_of};
 
 ATTN_SCHEME(ring, ring, options_of,
             "queries stay, keys and values travel, partial results merge by LSE")

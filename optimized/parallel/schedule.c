@@ -51,15 +51,15 @@ int attn_largest_divisor(int n, int most)
     return d;
 }
 
-enum attn_status attn_ring_check(const char *scheme, const char *places,
-                                 const struct attn_ring *ring, struct attn_error *err)
+enum attn_status attn_ring_check(const char *scheme, const struct attn_ring *ring,
+                                 struct attn_error *err)
 {
     int n = ring->axis.parts, inner = ring->inner;
     if (n % inner == 0)
         return ATTN_OK;
     return attn_fail(err, ATTN_ENOTSUP,
                      "%s:%s=%d,inner=%d: windows of %d ranks do not fill %d; inner=%d would work",
-                     scheme, places, n, inner, inner, n, attn_largest_divisor(n, inner));
+                     scheme, ring->places, n, inner, inner, n, attn_largest_divisor(n, inner));
 }
 
 struct attn_sent attn_ring_sent(const struct attn_ring *ring, const struct attn_layout *work,

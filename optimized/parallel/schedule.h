@@ -5,22 +5,15 @@
 #include "optimized/parallel/scheme.h"
 #include "optimized/parallel/transport.h"
 
-/* A ring of ranks at places 0 to P-1 along an axis of the mesh, in windows of `inner` places.
- * Blocks of keys go round inside a window, inner-1 hops, then all hop to the next window.  One ring
- * is a window of all places. */
-struct attn_ring {
-    struct attn_axis axis;
-    int inner;
-};
 struct attn_stop attn_ring_stop(const struct attn_ring *ring, int rank, int n);
 
-/* ENOTSUP when windows do not fill the places, which are called so. */
-enum attn_status attn_ring_check(const char *scheme, const char *places,
-                                 const struct attn_ring *ring, struct attn_error *err);
+/* ENOTSUP when windows do not fill the places. */
+enum attn_status attn_ring_check(const char *scheme, const struct attn_ring *ring,
+                                 struct attn_error *err);
 int attn_largest_divisor(int n, int most);
 
-/* K and V: P-1 hops, of every block but the one that is held last: that of the rank one place and
- * one window further.  dK and dV: P hops, the last one home, of every block. */
+/* Keys: K and V make P-1 hops, of every block but the one that is held last: that of the rank one
+ * place and one window further.  dK and dV: P hops, the last one home, of every block. */
 struct attn_sent attn_ring_sent(const struct attn_ring *ring, const struct attn_layout *work,
                                 const struct attn_problem *whole, enum attn_pass pass, int rank);
 

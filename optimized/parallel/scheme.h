@@ -34,6 +34,15 @@ struct attn_stop {
     int query, key; /* ranks whose blocks are multiplied; -1: nothing is */
 };
 
+/* A ring of ranks at places 0 to P-1 along an axis of the mesh, in windows of `inner` places.
+ * Blocks of keys go round inside a window, inner-1 hops, then all hop to the next window.  One ring
+ * is a window of all places. */
+struct attn_ring {
+    struct attn_axis axis;
+    int inner;
+    const char *places; /* what its scheme calls them */
+};
+
 /* Bytes and messages that a rank sends in a pass. */
 struct attn_sent {
     int64_t bytes, messages;
@@ -46,16 +55,16 @@ struct attn_scheme {
     struct attn_layout (*work)(const struct attn_problem *whole,
                                const struct attn_options *options);
 
-    /* Stop 0 multiplies a rank's own queries and keys, and nothing travels.  NULL: no other. */
+    /* Keys are passed on from rank to rank, round this ring: its stops, and what they send, follow.
+     * The sums of their gradients follow them, and go home by the last hop.  NULL: no ring. */
+    struct attn_ring (*ring)(const struct attn_options *options);
+
+    /* Else: stop 0 multiplies a rank's own queries and keys, and nothing travels.  NULL: no other.
+     * Keys and queries come from their owner, and what they give returns at once; a rank does not
+     * both send and get queries at a stop. */
     int (*stops)(const struct attn_options *options);
     struct attn_stop (*stop)(const struct attn_problem *whole, const struct attn_options *options,
                              int rank, int n);
-
-    /* 1: a rank passes the keys on that it holds; the sums of their gradients follow them, and go
-     * home by stop(stops).  0: they come from their owner, and gradients return at once.  Queries
-     * always come from their owner, and what they give returns at once; a rank does not both send
-     * and get queries at a stop. */
-    int passes_on;
 
     /* Whether queries of other ranks come to this one at some stop.  NULL: never. */
     int (*has_visitors)(const struct attn_options *options, int rank);
@@ -66,7 +75,7 @@ struct attn_scheme {
     /* 1: what is moved goes through chunks (move.h).  May be NULL. */
     int (*moves_by_chunks)(const struct attn_options *options);
 
-    /* Written from the sizes of blocks, not from the schedule. */
+    /* Written from the sizes of blocks, not from the schedule.  NULL: nothing, beside a ring. */
     struct attn_sent (*sent)(const struct attn_problem *whole, const struct attn_options *options,
                              enum attn_pass pass, int rank);
 
@@ -77,23 +86,22 @@ struct attn_scheme {
 
 /* ---- the record ------------------------------------------------------------------------------ */
 
-/* The options that every scheme has, and begins its table with. */
+/* The options that every scheme has, and begins its table with; the whole table of some. */
 enum { ATTN_OPTION_RANKS, ATTN_OPTION_LOCAL, ATTN_OPTION_SIZES, ATTN_PARALLEL_OPTIONS };
-#define ATTN_OPTION_OF_RANKS                                                 \
-    {                                                                        \
-        "ranks", 4, 1, ATTN_MAX_RANKS, NULL, "ranks that share the sequence" \
-    }
-#define ATTN_OPTION_OF_LOCAL                                                                  \
-    {                                                                                         \
-        "local", 0, 0, 0, "@tiled",                                                           \
-            "what a rank runs on its piece; any single-process implementation (tiled unless " \
-            "given)"                                                                          \
-    }
-#define ATTN_OPTION_OF_SIZES                                                                 \
+#define ATTN_OPTIONS_OF_ALL                                                                  \
+    {"ranks", 4, 1, ATTN_MAX_RANKS, NULL, "ranks that share the sequence"},                  \
+        {"local",                                                                            \
+         0,                                                                                  \
+         0,                                                                                  \
+         0,                                                                                  \
+         "@tiled",                                                                           \
+         "what a rank runs on its piece; any single-process implementation (tiled unless "   \
+         "given)"},                                                                          \
     {                                                                                        \
         "sizes", 0, 0, 1, "uneven strict",                                                   \
             "what ranks do not divide: dealt out unevenly, or refused as most frameworks do" \
     }
+extern const struct attn_option attn_parallel_options[];
 #define ATTN_OPTION_OF_ORDER                                                          \
     {                                                                                 \
         "order", ATTN_CONTIGUOUS, 0, 2, "contiguous striped zigzag",                  \

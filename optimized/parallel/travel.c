@@ -5,7 +5,7 @@
  * starts with the neutral element.  At a later stop
  *
  *      keys travel       the queries' sums are here: results are merged, or added to dQ.  dK, dV go
- *                        on to a sum that follows the block from rank to rank (passes_on), or back
+ *                        on to a sum that follows the block from rank to rank (in a ring), or back
  *                        to the owner of the keys at once
  *      queries travel    the rank multiplies a visitor's queries with its own keys; O, LSE (dQ) go
  *                        back to the visitor's owner at once, who merges (adds) them
@@ -280,9 +280,9 @@ static struct luggage following_luggage(const struct travel *x, int stop)
 static void show_gradients(struct travel *x)
 {
     struct luggage l;
-    if (x->w.scheme->passes_on && following_sum(x, x->w.n_stop) != NULL)
+    if (x->w.passes_on && following_sum(x, x->w.n_stop) != NULL)
         l = following_luggage(x, x->w.n_stop);
-    else if (!x->w.scheme->passes_on && x->w.stop.key != x->w.rank)
+    else if (!x->w.passes_on && x->w.stop.key != x->w.rank)
         l = gradients_at(x, x->w.stop.key, x->buffer[ATTN_DKV_PARTIAL].data);
     else {
         x->now[ATTN_TAG_DK] = x->sum[ATTN_TAG_DK];
@@ -444,7 +444,7 @@ static enum attn_status keys_arrive(struct travel *x, int n)
     struct luggage in = keys_that_come(x, stop, n),
                    out = own_luggage(x, keys_at(x, x->w.rank, NULL));
     enum attn_status status =
-        x->w.scheme->passes_on ? wait(x, &x->keys) : hop(x, n - 1, stop->to, &out, stop->from, &in);
+        x->w.passes_on ? wait(x, &x->keys) : hop(x, n - 1, stop->to, &out, stop->from, &in);
     if (stop->from >= 0)
         unpack(x, &in, stop->key);
     return status;
@@ -492,7 +492,7 @@ static void show_own(struct travel *x)
         x->now[ATTN_TAG_O] = x->sum[ATTN_TAG_O];
         x->now[ATTN_TAG_DQ] = x->sum[ATTN_TAG_DQ];
     }
-    if (x->w.n_stop == 0 || (!x->w.scheme->passes_on && x->w.stop.key == x->w.rank)) {
+    if (x->w.n_stop == 0 || (!x->w.passes_on && x->w.stop.key == x->w.rank)) {
         x->now[ATTN_TAG_K] = x->own[ATTN_TAG_K];
         x->now[ATTN_TAG_V] = x->own[ATTN_TAG_V];
     }
@@ -535,12 +535,12 @@ static enum attn_status depart(struct travel *x, int n)
     struct attn_work *w = &x->w;
     struct attn_stop stop = w->stop;
     enum attn_status status = ATTN_OK;
-    if (w->scheme->passes_on && w->pass == ATTN_BACKWARD && w->stops > 1) {
+    if (w->passes_on && w->pass == ATTN_BACKWARD && w->stops > 1) {
         struct luggage out = following_luggage(x, n), in = following_luggage(x, n + 1);
         struct attn_stop next = attn_work_stop(w, n + 1);
         return hop(x, n, next.to, &out, next.from, &in);
     }
-    if (w->scheme->passes_on || n == 0)
+    if (w->passes_on || n == 0)
         return ATTN_OK;
     if (stop.travels == ATTN_QUERIES_TRAVEL) {
         struct luggage out = results_at(x, stop.from >= 0 ? stop.query : w->rank);
@@ -566,7 +566,7 @@ static enum attn_status visit(struct travel *x, int n)
     show_own(x);
     if (x->w.pass == ATTN_BACKWARD && x->w.stop.key >= 0)
         show_gradients(x);
-    if (status == ATTN_OK && x->w.scheme->passes_on && n + 1 < x->w.stops)
+    if (status == ATTN_OK && x->w.passes_on && n + 1 < x->w.stops)
         status = pass_on(x, n + 1);
     if (status == ATTN_OK)
         status = multiply(x);

@@ -29,9 +29,7 @@
 enum { OPTION_EXCHANGE = ATTN_PARALLEL_OPTIONS };
 
 static const struct attn_option options_of[] = {
-    ATTN_OPTION_OF_RANKS,
-    ATTN_OPTION_OF_LOCAL,
-    ATTN_OPTION_OF_SIZES,
+    ATTN_OPTIONS_OF_ALL,
     [OPTION_EXCHANGE] = {"exchange", 0, 0, 1, "direct list",
                          "messages are read and written in place, or through lists of chunks"},
     {0}};

@@ -22,9 +22,7 @@
 enum { OPTION_ORDER = ATTN_PARALLEL_OPTIONS, OPTION_INNER, OPTION_HEADS };
 
 static const struct attn_option options_of[] = {
-    ATTN_OPTION_OF_RANKS,
-    ATTN_OPTION_OF_LOCAL,
-    ATTN_OPTION_OF_SIZES,
+    ATTN_OPTIONS_OF_ALL,
     [OPTION_ORDER] = ATTN_OPTION_OF_ORDER,
     [OPTION_INNER] = {"inner", 0, 0, ATTN_MAX_RANKS, NULL,
                       "places of a window in a double ring; divides them; 0: one ring"},
@@ -49,8 +47,8 @@ static int places(const struct attn_options *options)
 static struct attn_ring ring_of(const struct attn_options *options)
 {
     int inner = (int)options->value[OPTION_INNER];
-    return (struct attn_ring){{places(options), members(options)},
-                              inner > 0 ? inner : places(options)};
+    return (struct attn_ring){
+        {places(options), members(options)}, inner > 0 ? inner : places(options), "places"};
 }
 
 static struct attn_layout home(const struct attn_problem *whole, const struct attn_options *options)
@@ -70,22 +68,11 @@ static struct attn_layout work(const struct attn_problem *whole, const struct at
     return layout;
 }
 
-static struct attn_stop stop(const struct attn_problem *whole, const struct attn_options *options,
-                             int rank, int n)
-{
-    struct attn_ring ring = ring_of(options);
-    (void)whole;
-    return attn_ring_stop(&ring, rank, n);
-}
-
 static struct attn_sent sent(const struct attn_problem *whole, const struct attn_options *options,
                              enum attn_pass pass, int rank)
 {
-    struct attn_ring ring = ring_of(options);
     struct attn_layout tokens = home(whole, options), heads = work(whole, options);
-    struct attn_sent inside = attn_heads_for_tokens_sent(&tokens, &heads, whole, pass, rank);
-    struct attn_sent around = attn_ring_sent(&ring, &heads, whole, pass, rank);
-    return (struct attn_sent){inside.bytes + around.bytes, inside.messages + around.messages};
+    return attn_heads_for_tokens_sent(&tokens, &heads, whole, pass, rank);
 }
 
 static enum attn_status accepts(const struct attn_problem *whole,
@@ -93,21 +80,14 @@ static enum attn_status accepts(const struct attn_problem *whole,
 {
     int ranks = attn_parallel_ranks(options), heads = members(options);
     (void)whole;
-    if (ranks % heads != 0)
-        return attn_fail(err, ATTN_ENOTSUP,
-                         "usp:ranks=%d,heads=%d: %d does not divide %d ranks; heads=%d would work",
-                         ranks, heads, heads, ranks, attn_largest_divisor(ranks, heads));
-    struct attn_ring ring = ring_of(options);
-    return attn_ring_check("usp", "places", &ring, err);
+    if (ranks % heads == 0)
+        return ATTN_OK;
+    return attn_fail(err, ATTN_ENOTSUP,
+                     "usp:ranks=%d,heads=%d: %d does not divide %d ranks; heads=%d would work",
+                     ranks, heads, heads, ranks, attn_largest_divisor(ranks, heads));
 }
 
-static const struct attn_scheme usp = {.name = "usp",
-                                       .home = home,
-                                       .work = work,
-                                       .stops = places,
-                                       .stop = stop,
-                                       .passes_on = 1,
-                                       .sent = sent,
-                                       .accepts = accepts};
+static const struct attn_scheme usp = {
+    .name = "usp", .home = home, .work = work, .ring = ring_of, .sent = sent, .accepts = accepts};
 
 ATTN_SCHEME(usp, usp, options_of, "Ulysses inside a place of the sequence, a ring over the places")

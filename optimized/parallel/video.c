@@ -33,9 +33,7 @@ enum { FRAMES, SPACE };
 enum { ALWAYS, NEEDED, AXIS };
 
 static const struct attn_option options_of[] = {
-    ATTN_OPTION_OF_RANKS,
-    ATTN_OPTION_OF_LOCAL,
-    ATTN_OPTION_OF_SIZES,
+    ATTN_OPTIONS_OF_ALL,
     [OPTION_HOME] = {"home", SPACE, 0, 1, "frames space", "which axis of the video is sharded"},
     [OPTION_EXCHANGE] = {"exchange", NEEDED, 0, 2, "always needed axis",
                          "tokens for heads always, or where the mask needs it; or the other axis"},

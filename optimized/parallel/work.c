@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "optimized/integers.h"
+#include "optimized/parallel/schedule.h"
 #include "ref/problem.h"
 
 /* ---- blocks and products --------------------------------------------------------------------- */
@@ -16,9 +17,14 @@ struct attn_work attn_work_of(const struct attn_scheme *scheme, const struct att
                           .options = options,
                           .pass = pass,
                           .rank = rank,
+                          .passes_on = scheme->ring != NULL,
                           .stops = scheme->stops != NULL ? scheme->stops(options) : 1,
                           .home = scheme->home(whole, options),
                           .work = scheme->work(whole, options)};
+    if (w.passes_on) {
+        w.ring = scheme->ring(options);
+        w.stops = w.ring.axis.parts;
+    }
     attn_work_portion(&w, 0);
     attn_work_go(&w, 0);
     return w;
@@ -49,6 +55,8 @@ void attn_work_portion(struct attn_work *w, int n)
 
 struct attn_stop attn_work_stop(const struct attn_work *w, int n)
 {
+    if (n > 0 && w->passes_on)
+        return attn_ring_stop(&w->ring, w->rank, n);
     if (n > 0)
         return w->scheme->stop(w->whole, w->options, w->rank, n);
     return (struct attn_stop){ATTN_NOTHING_TRAVELS, -1, -1, w->rank, w->rank};
@@ -185,7 +193,7 @@ int attn_work_starts_query(const struct attn_work *w)
 
 int attn_work_starts_key(const struct attn_work *w)
 {
-    return w->n_stop == 0 || (!w->scheme->passes_on && w->stop.key != w->rank);
+    return w->n_stop == 0 || (!w->passes_on && w->stop.key != w->rank);
 }
 
 /* Certainly nothing to see here, in any batch and head. */
@@ -332,9 +340,8 @@ static struct sizes sizes_of(const struct attn_work *w)
     int travels = w->stops > 1;
     s.block = s.token * attn_layout_most(&w->work, p, 1);
     s.own = s.token * k.tokens;
-    s.part = travels && !w->scheme->passes_on
-                 ? s.block
-                 : s.token * attn_layout_box(&w->work, p, 1, 0).stretch[0].n;
+    s.part = travels && !w->passes_on ? s.block
+                                      : s.token * attn_layout_box(&w->work, p, 1, 0).stretch[0].n;
     return s;
 }
 
@@ -371,12 +378,12 @@ static void backward_buffers(const struct attn_work *w, const struct sizes *s,
         buffer[ATTN_DQ_PARTIAL] = attn_buffer_of("dq.partial", rows, p->d_key, s->wide);
     if (cuts_keys(w) && is_wide && !is_summed(w, ATTN_TAG_DK))
         buffer[ATTN_DKV_SUM] = attn_buffer_of("dkv.sum", 1, s->own, s->wide);
-    if (travels && w->scheme->passes_on)
+    if (travels && w->passes_on)
         buffer[ATTN_DKV_TRAVEL] =
             attn_buffer_of("dkv.travel", attn_work_is_even(w) ? 1 : 2, s->block, s->wide);
     if (cuts_keys(w))
         buffer[ATTN_DKV_PARTIAL] = attn_buffer_of("dkv.partial", 1, s->part, s->wide);
-    if (travels && !w->scheme->passes_on)
+    if (travels && !w->passes_on)
         buffer[ATTN_DKV_BACK] = attn_buffer_of("dkv.back", 1, s->own, s->wide);
 }
 
@@ -411,8 +418,8 @@ void attn_work_buffers(const struct attn_work *w, struct attn_buffer buffer[ATTN
     if (moves)
         buffer[ATTN_MESSAGES] = attn_move_lists(&w->home, &w->work);
     if (w->stops > 1)
-        buffer[ATTN_KV_TRAVEL] = attn_buffer_of(
-            "kv.travel", w->scheme->passes_on ? less(w->stops - 1, 2) : 1, s.block, s.size);
+        buffer[ATTN_KV_TRAVEL] =
+            attn_buffer_of("kv.travel", w->passes_on ? less(w->stops - 1, 2) : 1, s.block, s.size);
     if (has_visitors(w) && w->pass == ATTN_FORWARD)
         buffer[ATTN_Q_TRAVEL] = attn_buffer_of("q.travel", s.visiting, w->whole->d_key, s.size);
     if (has_visitors(w) && w->pass == ATTN_BACKWARD) /* q, dO, lse, D */

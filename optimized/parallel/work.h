@@ -16,7 +16,8 @@ struct attn_work {
     const struct attn_problem *whole;
     const struct attn_options *options;
     enum attn_pass pass;
-    int rank, stops;
+    int rank, stops, passes_on; /* passes_on: keys, round this ring */
+    struct attn_ring ring;
     struct attn_layout home, work;
     struct attn_tokens heads, kv_heads; /* that it computes with now: of a portion */
     int n_stop;
