@@ -19,8 +19,16 @@ static int64_t positions(struct attn_positions *at, int64_t whole, int64_t first
                          int64_t by_batch)
 {
     int64_t room = whole - first - by_batch;
-    *at = (struct attn_positions){first, skip, by_batch};
+    *at = (struct attn_positions){.first = first, .skip = skip, .by_batch = by_batch};
     return room > 0 ? (room + skip) / (1 + skip) : 0;
+}
+
+/* Runs of two tokens, three more apart: those of a stretch that are left. */
+static int64_t with_gaps(struct attn_positions *at, int64_t n)
+{
+    at->run = 2;
+    at->gap = 3 * (1 + at->skip);
+    return n / 5 * 2 + (n % 5 > 2 ? 2 : n % 5);
 }
 
 /* Piece n of a problem with this mask; 0 after the last. */
@@ -28,7 +36,9 @@ static int piece_of(const struct attn_mask *mask, int n, struct attn_problem *p)
 {
     static const struct {
         int64_t first, skip, by_batch;
-    } at[] = {{0, 0, 0}, {1, 0, 0}, {0, 1, 0}, {1, 1, 0}, {2, 2, 0}, {0, 2, 1}, {1, 0, 1}};
+        int gaps;
+    } at[] = {{0, 0, 0, 0}, {1, 0, 0, 0}, {0, 1, 0, 0}, {1, 1, 0, 0}, {2, 2, 0, 0},
+              {0, 2, 1, 0}, {1, 0, 1, 0}, {1, 0, 0, 1}, {0, 1, 0, 1}};
     enum { PLACES = sizeof at / sizeof *at };
     const struct attn_mask_shape *whole = attn_mask_shape(mask);
     const int q = n % PLACES, k = n / PLACES % PLACES;
@@ -42,6 +52,10 @@ static int piece_of(const struct attn_mask *mask, int n, struct attn_problem *p)
     p->n_query =
         positions(&p->origin.query, whole->n_query, at[q].first, at[q].skip, at[q].by_batch);
     p->n_key = positions(&p->origin.key, whole->n_key, at[k].first, at[k].skip, at[k].by_batch);
+    if (at[q].gaps)
+        p->n_query = with_gaps(&p->origin.query, p->n_query);
+    if (at[k].gaps)
+        p->n_key = with_gaps(&p->origin.key, p->n_key);
     p->origin.one_batch = at[q].by_batch + at[k].by_batch > 0;
     p->batch = p->origin.one_batch ? 2 : whole->batch;
     if (p->n_query == 0)
@@ -51,13 +65,21 @@ static int piece_of(const struct attn_mask *mask, int n, struct attn_problem *p)
     return n < PLACES * PLACES;
 }
 
+static int64_t gaps_before(const struct attn_positions *at, int64_t i)
+{
+    int64_t gaps = 0;
+    for (int64_t n = 1; n <= i; n++)
+        gaps += at->run > 0 && n % at->run == 0 ? at->gap : 0;
+    return gaps;
+}
+
 /* The definition, written out: what the piece's pair is in the whole. */
 static int allows(const struct attn_problem *p, int64_t b, int64_t h, int64_t i, int64_t j)
 {
     const struct attn_positions *q = &p->origin.query, *k = &p->origin.key;
     return attn_mask_allows(p->mask, p->origin.one_batch ? p->origin.batch : p->origin.batch + b, h,
-                            q->first + q->by_batch * b + (q->skip + 1) * i,
-                            k->first + k->by_batch * b + (k->skip + 1) * j);
+                            q->first + q->by_batch * b + (q->skip + 1) * i + gaps_before(q, i),
+                            k->first + k->by_batch * b + (k->skip + 1) * j + gaps_before(k, j));
 }
 
 /* Runs, span, pattern and count of one row; the visible keys of it. */
@@ -199,13 +221,19 @@ START_TEST(refusals)
                              .dtype = ATTN_F32,
                              .mask = mask,
                              .origin = {.one_batch = 1}};
-    p.origin.query = p.origin.key = (struct attn_positions){0, 2, 1}; /* the last is 11 */
+    p.origin.query = p.origin.key = (struct attn_positions){0, 2, 1, 0, 0}; /* the last is 11 */
     ck_assert_int_eq(attn_problem_check(&p, &err), ATTN_OK);
     p.origin.key.first = 1;
     ck_assert_int_eq(attn_problem_check(&p, &err), ATTN_EINVAL);
-    p.origin.key = (struct attn_positions){0, INT64_MAX, 0};
+    p.origin.key = (struct attn_positions){.run = 2, .gap = 9}; /* 0 1 11 12 */
     ck_assert_int_eq(attn_problem_check(&p, &err), ATTN_EINVAL);
-    p.origin.key = (struct attn_positions){0, 0, -1};
+    p.origin.key = (struct attn_positions){.run = 1, .gap = INT64_MAX};
+    ck_assert_int_eq(attn_problem_check(&p, &err), ATTN_EINVAL);
+    p.origin.key = (struct attn_positions){.skip = INT64_MAX};
+    ck_assert_int_eq(attn_problem_check(&p, &err), ATTN_EINVAL);
+    p.origin.key = (struct attn_positions){.gap = -1};
+    ck_assert_int_eq(attn_problem_check(&p, &err), ATTN_EINVAL);
+    p.origin.key = (struct attn_positions){.by_batch = -1};
     ck_assert_int_eq(attn_problem_check(&p, &err), ATTN_EINVAL);
     ck_assert_ptr_nonnull(strstr(err.text, "must not be negative"));
     attn_mask_free(mask);
@@ -236,8 +264,8 @@ static void check_row_of(const struct attn_problem *p, const struct attn_forward
         ck_assert(fabs(attn_view_get(&t->o, b, h, i, c) - row->o[c]) < 1e-12);
 }
 
-/* A stripe, and batches cut out of one sequence, with ALiBi: the kernels add the origin by
- * themselves. */
+/* A stripe, batches cut out of one sequence, and runs with gaps, with ALiBi: the kernels add the
+ * origin by themselves. */
 START_TEST(implementations)
 {
     const struct attn_impl *impl = attn_impl_at(_i);
@@ -255,7 +283,8 @@ START_TEST(implementations)
         x.qkv[n % 3][n / 3] = attn_hash_normal(3, 1, n);
     ck_assert_int_eq(attn_mask_parse("window(9,0,br)", &shape, NULL, &mask, NULL), ATTN_OK);
     attn_options_preset(impl, &options);
-    for (int one = 0; one < 2; one++) {
+    for (int piece = 0; piece < 3; piece++) {
+        int one = piece == 1;
         struct attn_problem p = {.batch = BATCH,
                                  .heads = HEADS,
                                  .kv_heads = HEADS,
@@ -268,7 +297,10 @@ START_TEST(implementations)
                                  .mask = mask};
         int64_t n = p.n_query;
         p.bias = (struct attn_bias){.kind = ATTN_BIAS_ALIBI, .slope = slope, .offset = 0};
-        p.origin.query = p.origin.key = (struct attn_positions){1 - one, 1, one};
+        p.origin.query = p.origin.key =
+            (struct attn_positions){.first = 1 - one, .skip = 1, .by_batch = one};
+        if (piece == 2)
+            p.origin.query = p.origin.key = (struct attn_positions){.first = 1, .run = 3, .gap = 3};
         p.origin.key.first = 0;
         p.origin.one_batch = one;
         struct attn_forward t = {attn_packed_cview(x.qkv[0], ATTN_F64, HEADS, n, WIDTH),

@@ -94,7 +94,7 @@ static struct attn_positions positions_of(const struct attn_positions *whole, in
 {
     int64_t step = 1 + whole->skip;
     return (struct attn_positions){whole->first + whole->by_batch * batch + step * t->first,
-                                   step * t->step - 1, whole->by_batch};
+                                   step * t->step - 1, whole->by_batch, 0, 0};
 }
 
 static struct attn_problem piece_of(const struct attn_problem *whole,
@@ -165,7 +165,7 @@ static void take_places(const struct attn_box *box, int64_t n, struct attn_probl
     part->n_query = part->n_key = box->repeats;
     at->batch += at->one_batch ? 0 : n;
     at->one_batch = 1;
-    at->query = at->key = (struct attn_positions){box->stretch[0].first, box->pitch - 1, 1};
+    at->query = at->key = (struct attn_positions){box->stretch[0].first, box->pitch - 1, 1, 0, 0};
 }
 
 struct attn_product attn_work_product(const struct attn_work *w, int call, int query, int key,

@@ -44,19 +44,37 @@ static enum attn_status check_columns(const struct attn_problem *p, struct attn_
     return ATTN_OK;
 }
 
-static int64_t row_count(const struct attn_problem *p, int64_t b, int64_t h, int64_t i)
+/* Keys with gaps: those of one run after the other, which are numbered from `at` on. */
+static struct attn_tokens keys_from(const struct attn_problem *p, int64_t b, int64_t at)
 {
-    struct attn_tokens keys = attn_problem_keys(p, b);
-    return attn_mask_count_keys(p->mask, attn_whole_batch(p, b), p->origin.head + h,
-                                attn_whole_query(p, b, i), &keys);
+    const struct attn_positions *key = &p->origin.key;
+    int64_t run = attn_position_stripes(key, p->n_key) > 1 ? key->run : p->n_key;
+    return (struct attn_tokens){attn_whole_key(p, b, at), 1 + key->skip,
+                                at + run < p->n_key ? run : p->n_key - at};
 }
 
-static int64_t row_keys(const struct attn_problem *p, int64_t b, int64_t h, int64_t i,
-                        int32_t *column)
+static int64_t row_count(const struct attn_problem *p, int64_t b, int64_t h, int64_t i)
 {
-    struct attn_tokens keys = attn_problem_keys(p, b);
-    return attn_mask_list_keys(p->mask, attn_whole_batch(p, b), p->origin.head + h,
-                               attn_whole_query(p, b, i), &keys, column);
+    int64_t n = 0;
+    for (int64_t at = 0; at < p->n_key;) {
+        struct attn_tokens keys = keys_from(p, b, at);
+        n += attn_mask_count_keys(p->mask, attn_whole_batch(p, b), p->origin.head + h,
+                                  attn_whole_query(p, b, i), &keys);
+        at += keys.n;
+    }
+    return n;
+}
+
+static void row_keys(const struct attn_problem *p, int64_t b, int64_t h, int64_t i, int32_t *column)
+{
+    for (int64_t at = 0, n = 0; at < p->n_key;) {
+        struct attn_tokens keys = keys_from(p, b, at);
+        int64_t more = attn_mask_list_keys(p->mask, attn_whole_batch(p, b), p->origin.head + h,
+                                           attn_whole_query(p, b, i), &keys, column + n);
+        for (int64_t end = n + more; n < end; n++)
+            column[n] += (int32_t)at;
+        at += keys.n;
+    }
 }
 
 /* The arrays of a mask that is this very pattern, in the types of struct attn_csr and aligned. */
