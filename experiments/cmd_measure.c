@@ -49,6 +49,8 @@ static const struct attn_flag_use uses[] = {
     KEY(LENGTH, NULL),
     {.flag = ATTN_FLAG_MASK, TO(keys), .help = "masks, as for attnlab price (none)"},
     {ATTN_FLAG_PASS, TO(keys), "fwd", ATTN_KIND_ONCE, "fwd|bwd|both", NULL},
+    {ATTN_FLAG_LAYERS, TO(keys), "0", ATTN_KIND_ONCE, "N,...", NULL},
+    {ATTN_FLAG_SAVE, TO(keys), "rows", ATTN_KIND_ONCE, "probs|rows|inputs,...", NULL},
     KEY(HEADS, "1"),
     KEY(KV_HEADS, NULL),
     {ATTN_FLAG_DIM, TO(keys), "64", ATTN_KIND_ONCE, "D", NULL},

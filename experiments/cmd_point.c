@@ -10,6 +10,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "experiments/measure/calibrate.h"
+#include "experiments/measure/layers.h"
 #include "experiments/measure/point.h"
 
 #define PLACE(member) offsetof(struct attn_point_flags, member)
@@ -22,6 +23,8 @@ static const struct attn_flag_use uses[] = {
     {.flag = ATTN_FLAG_CLAIMS, PLACE(claims), .kind = ATTN_KIND_TEXT},
     {.flag = ATTN_FLAG_NAME, PLACE(name)},
     {.flag = ATTN_FLAG_WORK, PLACE(work)},
+    {.flag = ATTN_FLAG_LAYERS, PLACE(layers), "0"},
+    {.flag = ATTN_FLAG_SAVE, PLACE(save), "rows"},
     {.flag = ATTN_FLAG_REPEAT,
      PLACE(repeat),
      "10",
@@ -74,6 +77,8 @@ static int read_flags(int argc, char **argv, struct attn_point_flags *flags)
         return attn_cli_fail(ATTN_EXIT_USAGE, "--repeat %lld: a record has room for %d",
                              (long long)flags->repeat, ATTN_RECORD_TIMES);
     int which = (flags->spec != NULL) + (flags->plugin != NULL) + (flags->exec != NULL);
+    if (flags->layers > 0 && flags->spec == NULL)
+        return attn_cli_fail(ATTN_EXIT_USAGE, "--layers goes with --spec");
     int named = flags->spec != NULL || flags->name != NULL;
     if (flags->calibrate == 0 &&
         (which != 1 || !named || flags->text == NULL ||
@@ -93,8 +98,13 @@ static int choose(struct attn_work *work, const struct attn_point_flags *flags,
         return -1;
     attn_case_print(&p->c, p->text);
     if (flags->spec != NULL) {
-        if (attn_spec_parse(flags->spec, &work->spec, err) != ATTN_OK)
+        enum attn_layer_save save;
+        if (attn_spec_parse(flags->spec, &work->spec, err) != ATTN_OK ||
+            attn_layer_save_find(flags->save, &save, err) != ATTN_OK)
             return -1;
+        p->layers = (int)flags->layers;
+        if (p->layers > 0)
+            snprintf(p->save, sizeof p->save, "%s", attn_layer_save_name(save));
         attn_spec_print(&work->spec, p->spec, sizeof p->spec);
         return STDOUT_FILENO;
     }

@@ -9,6 +9,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/cli/shape.h"
+#include "experiments/measure/layers.h"
 #include "experiments/problem/messages.h"
 #include "optimized/registry.h"
 #include "ref/mask/mask.h"
@@ -17,11 +18,18 @@
 struct request {
     struct attn_cli_shapes shapes;
     int json;
-    const char *log;
+    const char *log, *save; /* save: NULL unless it is given */
+    int64_t layers;
+    struct attn_layers stack; /* both of them */
 };
 
 static const struct attn_flag_use flags[] = {
     ATTN_CLI_SHAPE_FLAGS(offsetof(struct request, shapes)),
+    {.flag = ATTN_FLAG_LAYERS, offsetof(struct request, layers), "0"},
+    {.flag = ATTN_FLAG_SAVE,
+     offsetof(struct request, save),
+     .help = "what each layer keeps from its forward to its backward pass: q k v o lse and P; q k "
+             "v o lse (rows, unless said otherwise); q k v, and the forward pass is made again"},
     {.flag = ATTN_FLAG_FORMAT, offsetof(struct request, json), "text"},
     {.flag = ATTN_FLAG_LOG,
      offsetof(struct request, log),
@@ -45,6 +53,7 @@ const struct attn_cli_command attn_cmd_price = {
         "\n"
         "  attnlab price dense --length 200k --heads 8\n"
         "  attnlab price dense csr tiled --length 64Ki --mask 'causal(br)' --pass both\n"
+        "  attnlab price tiled --length 64Ki --heads 16 --layers 28 --save inputs --pass both\n"
         "\n"
         "Exit status: 0 good; 2 usage, or a SPEC that refuses: the others are priced.",
     .operands_least = 1,
@@ -146,6 +155,15 @@ static void print_ranks(const struct attn_cost *cost, int ranks)
     }
 }
 
+static void print_live(const struct attn_cost *cost)
+{
+    for (int a = 0; a < cost->n_live; a++)
+        print_buffer(cost->live[a].name, cost->live[a].bytes);
+    print_buffer("peak", cost->peak_bytes);
+    if (cost->saved_bytes > 0)
+        print_buffer("  of it, saved", cost->saved_bytes);
+}
+
 /* The live set of the rank that holds most, the first of them. */
 static void print_text(const struct attn_spec *spec, const struct attn_cli_shape *shape,
                        const struct attn_cost *cost, const struct fit *fit)
@@ -165,13 +183,27 @@ static void print_text(const struct attn_spec *spec, const struct attn_cli_shape
     else if (ranks > 1)
         printf("  rank %d of %d, the fullest", fullest, ranks);
     putchar('\n');
-    for (int a = 0; a < cost[fullest].n_live; a++)
-        print_buffer(cost[fullest].live[a].name, cost[fullest].live[a].bytes);
-    print_buffer("peak", cost[fullest].peak_bytes);
-    if (cost->saved_bytes > 0)
-        print_buffer("  of it, saved", cost->saved_bytes);
+    print_live(&cost[fullest]);
     print_ranks(cost, ranks);
     print_fit(fit, ranks);
+}
+
+/* One half of a stack of layers. */
+static void print_stack(const struct attn_spec *spec, const struct attn_cli_shape *shape,
+                        const struct attn_layers *layers, const struct attn_layers_cost *cost,
+                        const struct fit *fit)
+{
+    char name[256], about[1024];
+    attn_spec_print(spec, name, sizeof name);
+    attn_cli_shape_print(shape, about, sizeof about);
+    printf("%s  %s  %s  %lld layers, save %s\n", name, attn_pass_name(shape->pass), about,
+           (long long)layers->n, attn_layer_save_name(layers->save));
+    print_live(&cost->cost);
+    printf("  with all inputs and outputs; %.4g flop", cost->cost.flops);
+    if (cost->again_flops > 0)
+        printf(", %.4g of them in forward passes made again", cost->again_flops);
+    printf("%s\n", cost->cost.counted ? "; visible pairs counted row by row" : "");
+    print_fit(fit, 1);
 }
 
 /* NaN and infinity: not known. */
@@ -221,9 +253,34 @@ static void refuse(const struct attn_spec *spec, const struct attn_cli_shape *sh
 
 /* What prices go to. */
 struct output {
-    json_t *all;               /* NULL for text */
-    struct attn_messages *log; /* NULL: without --log */
+    json_t *all;                     /* NULL for text */
+    const struct attn_layers *stack; /* of no layers: one call */
+    struct attn_messages *log;       /* NULL: without --log */
 };
+
+/* A stack of layers: all its tensors are in its price, and there is nothing beside. */
+static int price_stack(const struct attn_spec *spec, const struct attn_cli_shape *shape,
+                       const struct attn_problem *p, const struct output *out)
+{
+    struct attn_error err = {0};
+    struct attn_layers_cost stack;
+    if (attn_layers_price(out->stack, spec, p, shape->pass, &stack, &err) != ATTN_OK) {
+        refuse(spec, shape, err.text, out->all);
+        return attn_cli_status(err.status);
+    }
+    struct fit fit = fit_of(p, shape->pass, (double)stack.cost.peak_bytes);
+    fit.floor = 0;
+    if (out->all == NULL) {
+        print_stack(spec, shape, out->stack, &stack, &fit);
+        return ATTN_EXIT_GOOD;
+    }
+    json_t *json = price_json(spec, shape, 0, &stack.cost, &fit);
+    json_object_set_new(json, "layers", json_integer((json_int_t)out->stack->n));
+    json_object_set_new(json, "save", json_string(attn_layer_save_name(out->stack->save)));
+    json_object_set_new(json, "again_flops", json_real(stack.again_flops));
+    json_array_append_new(out->all, json);
+    return ATTN_EXIT_GOOD;
+}
 
 /* Every rank. */
 static int price_one(const struct attn_spec *spec, const struct attn_cli_shape *shape,
@@ -231,6 +288,8 @@ static int price_one(const struct attn_spec *spec, const struct attn_cli_shape *
 {
     struct attn_error err = {0};
     json_t *all = out->all;
+    if (out->stack->n > 0)
+        return price_stack(spec, shape, p, out);
     int ranks = attn_ranks(spec->impl, &spec->options);
     double peaks = 0;
     struct attn_cost *cost = attn_cli_need(calloc((size_t)ranks, sizeof *cost));
@@ -319,6 +378,21 @@ static int price_all(const struct request *q, const struct attn_spec *spec, int 
     return worst;
 }
 
+/* --layers and --save.  -1: go on; else the exit status. */
+static int read_stack(struct request *q)
+{
+    struct attn_error err = {0};
+    q->stack = (struct attn_layers){q->layers, ATTN_SAVE_ROWS};
+    if (q->save != NULL && attn_layer_save_find(q->save, &q->stack.save, &err) != ATTN_OK)
+        return attn_cli_error(&err);
+    if (q->save != NULL && q->layers == 0)
+        return attn_cli_fail(ATTN_EXIT_USAGE,
+                             "--save says what layers keep: --layers N is needed with it");
+    if (q->log != NULL && q->layers > 0)
+        return attn_cli_fail(ATTN_EXIT_USAGE, "--log is of ranks, --layers of one process");
+    return -1;
+}
+
 /* The same, and the messages into a file, unless something was refused. */
 static int price_and_log(const struct request *q, const struct attn_spec *spec, int n,
                          struct output *out)
@@ -346,6 +420,9 @@ static int price(int argc, char **argv)
     int n, worst = attn_cli_read(&attn_cmd_price, argc, argv, &q, &n);
     if (worst >= 0)
         return worst;
+    worst = read_stack(&q);
+    if (worst >= 0)
+        return worst;
     if (q.shapes.lengths.n == 0)
         return attn_cli_fail(ATTN_EXIT_USAGE,
                              "--length is needed: attnlab price dense --length 200k");
@@ -355,7 +432,7 @@ static int price(int argc, char **argv)
             free(spec);
             return attn_cli_error(&err);
         }
-    struct output out = {.all = q.json ? json_array() : NULL};
+    struct output out = {.all = q.json ? json_array() : NULL, .stack = &q.stack};
     worst = q.log != NULL ? price_and_log(&q, spec, n, &out) : price_all(&q, spec, n, &out);
     json_decref(out.all);
     free(spec);

@@ -43,7 +43,8 @@ struct attn_cost {
     int n_live;
     struct attn_account live[ATTN_MAX_ACCOUNTS]; /* the live set at the peak, by name */
     int64_t peak_bytes;                          /* its sum                           */
-    int64_t saved_bytes; /* of it, what a forward pass saves for the backward one when it may */
+    int64_t saved_bytes;    /* of it, what a forward pass saves for the backward one when it may */
+    const char *saved_name; /* and its name in the live set; static storage */
     double flops;
     int64_t bytes_sent; /* to other ranks */
     int64_t messages;   /* of which there are so many */

@@ -83,9 +83,9 @@ static void remember_peak(struct attn_ledger *ledger)
             ledger->at_peak[ledger->n_at_peak++] = ledger->account[a];
 }
 
-static struct attn_ledger_block *free_slot(struct attn_ledger_block *block)
+static struct attn_ledger_block *free_slot(struct attn_ledger_block *block, int n)
 {
-    for (int s = 0; s < ATTN_LEDGER_BLOCKS; s++)
+    for (int s = 0; s < n; s++)
         if (block[s].data == NULL)
             return &block[s];
     return NULL;
@@ -94,7 +94,7 @@ static struct attn_ledger_block *free_slot(struct attn_ledger_block *block)
 /* A block that was kept, or a fresh one. */
 static void *find_block(struct attn_ledger *ledger, size_t bytes)
 {
-    for (int s = 0; s < ATTN_LEDGER_BLOCKS; s++) {
+    for (int s = 0; s < ATTN_LEDGER_KEPT; s++) {
         struct attn_ledger_block *kept = &ledger->kept[s];
         void *data = kept->data;
         if (data == NULL || kept->bytes != bytes)
@@ -123,7 +123,7 @@ void *attn_ledger_take(struct attn_ledger *ledger, const char *name, int64_t cou
                   (long long)count, (long long)size);
         return NULL;
     }
-    struct attn_ledger_block *slot = free_slot(ledger->block);
+    struct attn_ledger_block *slot = free_slot(ledger->block, ATTN_LEDGER_BLOCKS);
     int account = find_account(ledger, name);
     if (slot == NULL || account < 0) {
         attn_fail(err, ATTN_EINTERNAL, "ledger full: no room for buffer '%s'", name);
@@ -163,7 +163,8 @@ static void drop(struct attn_ledger *ledger, struct attn_ledger_block *block)
         ledger->damaged++;
     ledger->account[block->account].bytes -= (int64_t)block->bytes;
     add_total(ledger, -(int64_t)block->bytes);
-    struct attn_ledger_block *kept = ledger->keeps ? free_slot(ledger->kept) : NULL;
+    struct attn_ledger_block *kept =
+        ledger->keeps ? free_slot(ledger->kept, ATTN_LEDGER_KEPT) : NULL;
     if (kept != NULL)
         *kept = *block;
     else
@@ -195,7 +196,7 @@ int64_t attn_ledger_clear(struct attn_ledger *ledger)
             left += (int64_t)ledger->block[s].bytes;
             drop(ledger, &ledger->block[s]);
         }
-    for (int s = 0; s < ATTN_LEDGER_BLOCKS; s++)
+    for (int s = 0; s < ATTN_LEDGER_KEPT; s++)
         if (ledger->kept[s].data != NULL) {
             block_drop(ledger->kept[s].data, ledger->kept[s].bytes);
             ledger->kept[s].data = NULL;

@@ -21,7 +21,10 @@ typedef int64_t attn_atomic_int64; /* of the same size; to be read when nothing 
 typedef _Atomic int64_t attn_atomic_int64;
 #endif
 
-enum { ATTN_LEDGER_BLOCKS = 64 };
+enum {
+    ATTN_LEDGER_BLOCKS = 512, /* live: a stack of 28 layers has 168 */
+    ATTN_LEDGER_KEPT = 64
+};
 
 /* One named buffer (or several of one name) and its bytes. */
 struct attn_account {
@@ -43,7 +46,7 @@ struct attn_ledger {
     int n_accounts, n_at_peak;
     struct attn_account account[ATTN_MAX_ACCOUNTS]; /* live bytes by name             */
     struct attn_account at_peak[ATTN_MAX_ACCOUNTS]; /* the live set when peak was set */
-    struct attn_ledger_block block[ATTN_LEDGER_BLOCKS], kept[ATTN_LEDGER_BLOCKS];
+    struct attn_ledger_block block[ATTN_LEDGER_BLOCKS], kept[ATTN_LEDGER_KEPT];
     int64_t takes;   /* calls of attn_ledger_take so far                                       */
     int64_t fail_at; /* testing: the take with this number fails; -1 never                     */
     int64_t limit;   /* refuse a take that would make more than so many bytes live; -1 none    */

@@ -42,14 +42,15 @@ static int choose(const struct attn_spec *spec, enum attn_pass pass, char text[A
     return 0;
 }
 
-/* `attnlab point` in a process of its own. */
-static void run_point(const char *spec, const char *text, struct attn_point *point)
+/* `attnlab point` in a process of its own; more: further flags. */
+static void run_point(const char *spec, const char *text, const char *more,
+                      struct attn_point *point)
 {
     static char line[1 << 16], command[2048];
     struct attn_error err = {0};
     snprintf(command, sizeof command,
-             "'%s/attnlab' point --spec '%s' --case '%s' --repeat 0 --enough 0 --verified no",
-             test_build(), spec, text);
+             "'%s/attnlab' point --spec '%s' --case '%s' --repeat 0 --enough 0 --verified no %s",
+             test_build(), spec, text, more);
     FILE *pipe = popen(command, "r");
     ck_assert_ptr_nonnull(pipe);
     size_t n = fread(line, 1, sizeof line - 1, pipe);
@@ -89,7 +90,7 @@ START_TEST(ledger_is_resident)
                attn_pass_name(pass));
         return;
     }
-    run_point(name, text, &point);
+    run_point(name, text, "", &point);
     ck_assert_msg(point.status == ATTN_POINT_OK, "%s %s: %s", name, text, point.message);
     ck_assert_int_gt(point.process_ledger_bytes, 32 << 20);
     if (!point.hwm_reset && point.resident_bytes < 0) {
@@ -100,9 +101,39 @@ START_TEST(ledger_is_resident)
     /* Ranks need not be at their peaks in the same moment, and rarely are where there is nobody to
      * wait for at the last stop; more looks tell chance from bug. */
     for (int look = 1; look < 9 && impl->ranks != NULL && !agrees(&point); look++)
-        run_point(name, text, &point);
+        run_point(name, text, "", &point);
     ck_assert_msg(agrees(&point), "%s %s: resident %lld, ledger %lld", name, text,
                   (long long)point.resident_bytes, (long long)point.process_ledger_bytes);
+}
+END_TEST
+
+/* Stacks of layers: all that they hold is resident, and what they gave back is not. */
+START_TEST(a_stack_is_resident)
+{
+    static const struct {
+        const char *spec, *text, *more;
+    } stacks[] = {
+        {"gemm:save=probs", "h2q900d64:none:f32:normal:s1:pass=bwd", "--layers 6 --save probs"},
+        {"gemm:save=probs", "h2q1600d64:none:f32:normal:s1:pass=bwd", "--layers 6 --save inputs"},
+        {"tiled", "h16q1024d64:window(63,0,tl):f32:normal:s1:pass=bwd", "--layers 6 --save rows"},
+        {"tiled", "h16q1024d64:window(63,0,tl):f32:normal:s1", "--layers 6 --save inputs"},
+    };
+    enum { STACKS = sizeof stacks / sizeof *stacks };
+#if defined(__SANITIZE_ADDRESS__)
+    printf("resident: stacks skipped: the sanitizer's own memory is resident too\n");
+    return;
+#endif
+    for (int s = 0; s < STACKS; s++) {
+        struct attn_point point;
+        run_point(stacks[s].spec, stacks[s].text, stacks[s].more, &point);
+        ck_assert_msg(point.status == ATTN_POINT_OK, "%s: %s", stacks[s].text, point.message);
+        ck_assert_int_gt(point.ledger_bytes, 32 << 20);
+        ck_assert_int_eq(point.ledger_bytes, point.priced_bytes);
+        ck_assert_msg(agrees(&point) || (!point.hwm_reset && point.resident_bytes < 0),
+                      "%s %s %s: resident %lld, ledger %lld", stacks[s].spec, stacks[s].text,
+                      stacks[s].more, (long long)point.resident_bytes,
+                      (long long)point.process_ledger_bytes);
+    }
 }
 END_TEST
 
@@ -112,6 +143,7 @@ Suite *suite_resident(void)
     TCase *tcase = tcase_create("resident");
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, ledger_is_resident, 0, 2 * (attn_impl_count() + 1));
+    tcase_add_test(tcase, a_stack_is_resident);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -19,7 +19,8 @@ static const double FLOPS_PER_S = 1e11, ORACLE_S = 2e-9, START_S = 0.02;
 static int same_curve(const struct attn_plan_point *a, const struct attn_plan_point *b)
 {
     return strcmp(a->group, b->group) == 0 && strcmp(a->spec_text, b->spec_text) == 0 &&
-           strcmp(a->c.mask, b->c.mask) == 0 && a->c.pass == b->c.pass;
+           strcmp(a->c.mask, b->c.mask) == 0 && a->c.pass == b->c.pass &&
+           a->layers.n == b->layers.n && a->layers.save == b->layers.save;
 }
 
 static int by_length(const void *a, const void *b)

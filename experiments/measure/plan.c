@@ -29,6 +29,8 @@ enum {
     LENGTH,
     MASK,
     PASS,
+    LAYERS,
+    SAVE,
     HEADS,
     KV_HEADS,
     DIM,
@@ -65,6 +67,8 @@ static const struct key {
     {"length", "", 0, 1 << 30, 1, CASE(n_query)},
     {"mask", "none", 0, 0, 1, 0},
     {"pass", "fwd", 0, 0, 1, 0},
+    {"layers", "0", 0, ATTN_LAYERS_MOST, 1, 0},
+    {"save", "rows", 0, 0, 1, 0},
     {"heads", "1", 1, 1 << 20, 0, CASE(heads)},
     {"kv-heads", "", 1, 1 << 20, 0, CASE(kv_heads)},
     {"dim", "64", 0, 1 << 20, 0, CASE(d_key)},
@@ -168,6 +172,9 @@ static enum attn_status take_word(struct draft *draft, int key, const char *word
         return attn_fail(err, ATTN_EINVAL, "mask '%.40s...' is longer than 255 bytes", word);
     if (key == DTYPE && find_dtype(word) < 0)
         return attn_fail(err, ATTN_EINVAL, "dtype '%.40s': there are f64, f32, bf16, f16", word);
+    enum attn_layer_save save;
+    if (key == SAVE)
+        return attn_layer_save_find(word, &save, err);
     if (key == FILL && attn_fill_find(word) < 0)
         return attn_fail(err, ATTN_EINVAL, "fill '%.40s': attnlab list names those there are",
                          word);
@@ -537,9 +544,10 @@ static void add_externals(const struct draft *draft, json_t *group)
 static enum attn_status multiply(const struct draft *draft, const json_t *group, int level,
                                  struct attn_plan_point *point, struct attn_error *err)
 {
-    static const int order[] = {MASK, PASS, SPEC, LENGTH};
+    enum { LEVELS = 6 };
+    static const int order[LEVELS] = {MASK, PASS, SAVE, LAYERS, SPEC, LENGTH};
     enum attn_status status = ATTN_OK;
-    if (level == 4) {
+    if (level == LEVELS) {
         int64_t once = INT64_MAX;
         (void)attn_cli_count(value_of(draft, group, ONCE), 0, 0, &once);
         status = complete(draft, group, point, err);
@@ -548,8 +556,12 @@ static enum attn_status multiply(const struct draft *draft, const json_t *group,
                  within(draft, json_object_get(draft->presets, "limits"), point);
         point->is_priced = !ok;
         point->is_once = ok && point->c.n_query > once;
-        int has_no_price = !ok && point->external != NULL;
-        return status == ATTN_OK && !has_no_price ? append(draft->plan, point, err) : status;
+        if (point->layers.n == 0 && text_of(group, "save") != NULL)
+            status = attn_fail(err, ATTN_EINVAL,
+                               "save says what layers keep: `layers = N` is needed with it");
+        /* an external implementation has no price, and no layers */
+        int is_absent = point->external != NULL && (!ok || point->layers.n > 0);
+        return status == ATTN_OK && !is_absent ? append(draft->plan, point, err) : status;
     }
     char *copy = attn_cli_text("%s", value_of(draft, group, order[level])), *rest = copy;
     for (char *word; status == ATTN_OK && (word = next_word(&rest)) != NULL;) {
@@ -557,6 +569,10 @@ static enum attn_status multiply(const struct draft *draft, const json_t *group,
             strcpy(point->c.mask, word);
         else if (order[level] == PASS)
             point->c.pass = strcmp(word, "bwd") == 0 ? ATTN_BACKWARD : ATTN_FORWARD;
+        else if (order[level] == SAVE)
+            (void)attn_layer_save_find(word, &point->layers.save, NULL);
+        else if (order[level] == LAYERS)
+            (void)attn_cli_count(word, 0, 0, &point->layers.n);
         else if (order[level] == LENGTH)
             (void)attn_cli_count(word, 0, 0, &point->c.n_query);
         else
@@ -572,11 +588,15 @@ static enum attn_status multiply(const struct draft *draft, const json_t *group,
 static enum attn_status check_different(const struct attn_plan *plan, int64_t first,
                                         struct attn_error *err)
 {
-    char name[ATTN_CASE_TEXT + 128];
+    char name[ATTN_CASE_TEXT + 160];
     json_t *seen = json_object();
     enum attn_status status = ATTN_OK;
     for (int64_t i = first; i < plan->n && status == ATTN_OK; i++) {
-        (void)snprintf(name, sizeof name, "%s %s", plan->point[i].spec_text, plan->point[i].text);
+        const struct attn_plan_point *p = &plan->point[i];
+        int n = snprintf(name, sizeof name, "%s %s", p->spec_text, p->text);
+        if (p->layers.n > 0)
+            (void)snprintf(name + n, sizeof name - (size_t)n, " of %lld layers, save %s",
+                           (long long)p->layers.n, attn_layer_save_name(p->layers.save));
         if (json_object_get(seen, name) != NULL)
             status = attn_fail(err, ATTN_EINVAL, "%s is there twice", name);
         else if (json_object_set_new_nocheck(seen, name, json_true()) != 0)

@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/machine.h"
 #include "experiments/measure/preflight.h"
 #include "experiments/measure/stats.h"
 #include "ref/clock.h"
@@ -164,8 +163,15 @@ static enum attn_status measure(struct attn_work *work, int64_t repeat, double e
     return status;
 }
 
-/* The live set at the peak: of the process, or of the rank that holds most. */
-static void read_ledger(struct attn_work *work)
+void attn_point_take_resident(struct attn_point *p, const struct attn_resident *resident)
+{
+    p->hwm_reset = resident->reset;
+    p->baseline_bytes = resident->baseline;
+    p->hwm_bytes = resident->hwm;
+    p->resident_bytes = resident->bytes;
+}
+
+void attn_point_take_ledger(struct attn_work *work)
 {
     struct attn_point *p = &work->point;
     p->process_ledger_bytes = p->ledger_bytes = work->ledger.peak;
@@ -207,17 +213,14 @@ static enum attn_status run(struct attn_work *work, const struct attn_point_flag
     attn_resident_end(&resident);
     if (status != ATTN_OK)
         return status;
-    p->hwm_reset = resident.reset;
-    p->baseline_bytes = resident.baseline;
-    p->hwm_bytes = resident.hwm;
-    p->resident_bytes = resident.bytes;
+    attn_point_take_resident(p, &resident);
     strcpy(p->time_source, "calls");
     attn_stats_spread(work->cpu_max, p->n_warm, &cpu);
     p->warm_cpu_max_s = cpu.median;
     attn_stats_spread(work->cpu_sum, p->n_warm, &cpu);
     p->warm_cpu_sum_s = cpu.median;
     if (work->plugin == NULL)
-        read_ledger(work);
+        attn_point_take_ledger(work);
     attn_saved_drop(&work->saved, &work->ledger);
     int64_t left = attn_ledger_clear(&work->ledger);
     if (left != 0)
@@ -376,7 +379,7 @@ void attn_point_call(struct attn_work *work, const struct attn_point_flags *flag
         attn_point_not_ours(p);
     p->setup_s = attn_seconds(CLOCK_MONOTONIC) - start;
     if (status == ATTN_OK)
-        status = run(work, flags, &err);
+        status = p->layers > 0 ? attn_point_layers(work, flags, &err) : run(work, flags, &err);
     if (status == ATTN_OK)
         attn_point_verify(work, flags);
     else

@@ -3,13 +3,15 @@
 #ifndef EXPERIMENTS_MEASURE_POINT_H
 #define EXPERIMENTS_MEASURE_POINT_H
 
+#include "experiments/measure/machine.h"
 #include "experiments/measure/record.h"
 #include "tests/harness/external/plugin.h"
 
 struct attn_point_flags {
     const char *spec, *text, *verified;
     const char *plugin, *exec, *claims, *name, *work; /* of an implementation that is not ours */
-    int64_t repeat, verify_all, calibrate;
+    const char *save;                                 /* of `layers` layers; 0: of one call */
+    int64_t repeat, verify_all, calibrate, layers;
     double enough;
 };
 
@@ -37,6 +39,15 @@ int attn_point_load(struct attn_work *work, const struct attn_point_flags *flags
 
 /* Set up as this implementation wants its tensors, and refuse what it does not claim. */
 enum attn_status attn_point_open(struct attn_work *work, struct attn_error *err);
+
+/* Resident memory, and the live set at the peak: of the process, or of the rank that holds most. */
+void attn_point_take_resident(struct attn_point *point, const struct attn_resident *resident);
+void attn_point_take_ledger(struct attn_work *work);
+
+/* Measure a stack of point.layers layers (layers.h; point_layers.c): the half that the point's pass
+ * says.  Its outputs are then those of every layer. */
+enum attn_status attn_point_layers(struct attn_work *work, const struct attn_point_flags *flags,
+                                   struct attn_error *err);
 
 /* Integrity, digest, oracle.  A result that is wrong has no time. */
 void attn_point_verify(struct attn_work *work, const struct attn_point_flags *flags);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "experiments/measure/layers.h"
 #include "ref/mask/mask.h"
 #include "ref/problem.h"
 
@@ -23,6 +24,26 @@ static int64_t to_bytes(double x)
     return x < 9.0e18 ? (int64_t)x : INT64_MAX;
 }
 
+/* Of a stack of layers: all that it holds is in its price. */
+static enum attn_status price_layers(const struct attn_spec *spec,
+                                     const struct attn_problem *problem, enum attn_pass half,
+                                     struct attn_point *point, struct attn_error *err)
+{
+    struct attn_layers layers = {.n = point->layers};
+    struct attn_layers_cost cost;
+    enum attn_status status = attn_layer_save_find(point->save, &layers.save, err);
+    if (status == ATTN_OK)
+        status = attn_layers_price(&layers, spec, problem, half, &cost, err);
+    if (status != ATTN_OK)
+        return status;
+    point->flops = cost.cost.flops;
+    point->again_flops = cost.again_flops;
+    point->priced_bytes = point->total_bytes = cost.cost.peak_bytes;
+    point->saved_bytes = cost.cost.saved_bytes;
+    point->shard_bytes = point->bytes_sent = 0;
+    return ATTN_OK;
+}
+
 enum attn_status attn_preflight_price(const struct attn_spec *spec,
                                       const struct attn_problem *problem, struct attn_point *point,
                                       struct attn_error *err)
@@ -32,6 +53,8 @@ enum attn_status attn_preflight_price(const struct attn_spec *spec,
     point->ranks = attn_ranks(spec->impl, &spec->options);
     attn_preflight_pairs(problem, point);
     point->flops = 0;
+    if (point->layers > 0)
+        return price_layers(spec, problem, point->c.pass, point, err);
     for (int rank = 0; rank < point->ranks; rank++) {
         struct attn_cost cost;
         enum attn_status status =
@@ -55,14 +78,18 @@ enum attn_status attn_preflight_price(const struct attn_spec *spec,
     return ATTN_OK;
 }
 
-/* All ranks at their peaks, in the pass that needs more. */
+/* All ranks at their peaks, in the pass that needs more; of a stack of layers, its fuller half. */
 static double process_bytes(const struct attn_spec *spec, const struct attn_problem *problem,
-                            enum attn_pass last, int ranks)
+                            const struct attn_point *point)
 {
     double most = 0;
-    for (int pass = ATTN_FORWARD; pass <= (int)last; pass++) {
+    for (int pass = ATTN_FORWARD; pass <= (int)point->c.pass; pass++) {
         double sum = 0;
-        for (int rank = 0; rank < ranks; rank++) {
+        struct attn_point half = *point;
+        if (point->layers > 0 &&
+            price_layers(spec, problem, (enum attn_pass)pass, &half, NULL) == ATTN_OK)
+            sum = (double)half.priced_bytes;
+        for (int rank = 0; rank < point->ranks && point->layers == 0; rank++) {
             struct attn_cost cost;
             if (attn_price(spec->impl, &spec->options, problem, (enum attn_pass)pass, rank, &cost,
                            NULL) == ATTN_OK)
@@ -111,9 +138,9 @@ enum attn_status attn_preflight_case(const struct attn_spec *spec, const struct 
         return status;
     status = attn_preflight_price(spec, &problem, point, err);
     double shards = spec->impl->ranks != NULL ? (double)point->floor_bytes : 0; /* copies */
-    *need = status != ATTN_OK ? 0
-                              : to_bytes((double)*need + shards +
-                                         process_bytes(spec, &problem, c->pass, point->ranks));
+    *need = status != ATTN_OK
+                ? 0
+                : to_bytes((double)*need + shards + process_bytes(spec, &problem, point));
     attn_preflight_close(&problem);
     return status;
 }

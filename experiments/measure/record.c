@@ -112,6 +112,10 @@ static const struct field {
     FIELD(BYTES, saved_bytes),
     FIELD(BYTES, shard_bytes),
     FIELD(BYTES, total_bytes),
+    FIELD(INT, layers),
+    FIELD(TEXT, save),
+    FIELD(REAL, again_flops),
+    FIELD(REAL, again_s),
     {"live_bytes", LIVE, PLACE(live_bytes), ""},
 };
 enum { FIELDS = sizeof field_table / sizeof field_table[0] };
@@ -154,7 +158,7 @@ void attn_point_init(struct attn_point *point)
 void attn_point_untimed(struct attn_point *point)
 {
     point->n_warm = 0;
-    point->first_s = (double)NAN;
+    point->first_s = point->again_s = (double)NAN;
     point->first_cpu_max_s = point->first_cpu_sum_s = (double)NAN;
     point->warm_cpu_max_s = point->warm_cpu_sum_s = (double)NAN;
 }
@@ -179,13 +183,15 @@ void attn_point_not_ours(struct attn_point *point)
 {
     point->priced_bytes = point->ledger_bytes = point->process_ledger_bytes = -1;
     point->bytes_sent = point->saved_bytes = point->shard_bytes = point->total_bytes = -1;
-    point->flops = (double)NAN;
+    point->flops = point->again_flops = (double)NAN;
     point->n_live = 0;
 }
 
 void attn_point_name(const struct attn_point *p, char name[ATTN_POINT_NAME])
 {
-    snprintf(name, ATTN_POINT_NAME, "%s\n%s\n%s", p->group, p->spec, p->text);
+    int n = snprintf(name, ATTN_POINT_NAME, "%s\n%s\n%s", p->group, p->spec, p->text);
+    if (p->layers > 0)
+        snprintf(name + n, (size_t)(ATTN_POINT_NAME - n), "\n%d %s", p->layers, p->save);
 }
 
 /* ---- writing ------------------------------------------------------------------------------ */

@@ -100,6 +100,9 @@ static void price(struct sweep *sweep, struct attn_sweep_state *state)
     snprintf(p->build, sizeof p->build, "%s", sweep->build);
     snprintf(p->session, sizeof p->session, "%s", sweep->session);
     p->c = state->plan->c;
+    p->layers = (int)state->plan->layers.n;
+    if (p->layers > 0)
+        snprintf(p->save, sizeof p->save, "%s", attn_layer_save_name(state->plan->layers.save));
     const struct attn_external_spec *external = state->plan->external;
     enum attn_status status =
         external != NULL ? attn_external_spec_afford(external, &p->c, p, &state->need, &err)
@@ -166,7 +169,8 @@ static int refuse(struct sweep *sweep, struct attn_sweep_state *state, int round
 static const char *contradiction(const struct attn_point *p, const struct attn_point *asked,
                                  const struct attn_process *child)
 {
-    if (strcmp(p->spec, asked->spec) != 0 || strcmp(p->text, asked->text) != 0)
+    if (strcmp(p->spec, asked->spec) != 0 || strcmp(p->text, asked->text) != 0 ||
+        p->layers != asked->layers || strcmp(p->save, asked->save) != 0)
         return "the process measured another point";
     if (child->exit_status != (p->status == ATTN_POINT_WRONG ? ATTN_EXIT_DISAGREE : ATTN_EXIT_GOOD))
         return "the exit status contradicts the record";
@@ -240,11 +244,11 @@ static void read_child(const struct attn_process *child, double timeout_s, struc
     *point = told;
 }
 
-enum { WORDS = 24 };
+enum { WORDS = 28 };
 
 /* What this round is asked for: `attnlab point ARGS`.  repeat and the like live in text. */
 static void ask(const struct sweep *sweep, const struct attn_sweep_state *state, const char *folder,
-                char text[3][32], const char *args[WORDS])
+                char text[4][32], const char *args[WORDS])
 {
     const struct attn_external_spec *e = state->plan->external;
     int plugin = e != NULL && e->route == ATTN_ROUTE_PLUGIN;
@@ -253,11 +257,14 @@ static void ask(const struct sweep *sweep, const struct attn_sweep_state *state,
              state->plan->is_once ? 0 : (long long)sweep->plan->repeat);
     snprintf(text[1], sizeof text[1], "%.9g", sweep->plan->enough_s);
     snprintf(text[2], sizeof text[2], "%lld", (long long)sweep->plan->verify_all);
+    snprintf(text[3], sizeof text[3], "%d", state->point.layers);
     const char *const pair[][2] = {
         {"--case", state->point.text},
         {"--repeat", text[0]},
         {"--enough", text[1]},
         {"--verify-all", text[2]},
+        {"--layers", state->point.layers > 0 ? text[3] : NULL},
+        {"--save", state->point.layers > 0 ? state->point.save : NULL},
         {"--verified", state->verified[0] != '\0' ? state->verified : NULL},
         {"--spec", e == NULL ? state->point.spec : NULL},
         {"--name", e != NULL ? e->name : NULL},
@@ -288,7 +295,7 @@ static int run_child(struct sweep *sweep, struct attn_sweep_state *state, double
                      struct attn_process *child)
 {
     const char *args[WORDS];
-    char text[3][32], folder[4096];
+    char text[4][32], folder[4096];
     const struct attn_external_spec *e = state->plan->external;
     struct attn_error err = {ATTN_OK, ""};
     int needs_folder = e != NULL && e->route == ATTN_ROUTE_FILES;
@@ -698,8 +705,11 @@ static int list_points(struct sweep *sweep)
                            : state->state == ATTN_OUT ? "none"
                            : state->need > available  ? "too big"
                                                       : rounds;
-        printf("%-16s %-24s %-10s %10s  %s\n", state->plan->group, state->plan->spec_text, what,
+        printf("%-16s %-24s %-10s %10s  %s", state->plan->group, state->plan->spec_text, what,
                attn_cli_bytes(state->need, bytes), state->plan->text);
+        if (state->point.layers > 0)
+            printf("  %d layers, save %s", state->point.layers, state->point.save);
+        putchar('\n');
     }
     return attn_cli_flush();
 }

@@ -139,6 +139,8 @@ static void write_label(const struct attn_figure_group *group, const struct attn
     /* A preset number of ranks is not in the spec. */
     if (group->kind != ATTN_GROUP_RANKS && p->ranks > 1 && strstr(p->spec, "ranks=") == NULL)
         append(text, ATTN_LABEL_TEXT, " (P=%d)", p->ranks);
+    if (p->layers > 0)
+        append(text, ATTN_LABEL_TEXT, " (%d layers, %s)", p->layers, p->save);
     if (group->masks_differ) {
         attn_mask_words(p->c.mask, mask);
         append(text, ATTN_LABEL_TEXT, ", %s", mask);

@@ -39,6 +39,8 @@ static int compare_rows(const struct entry *a, const struct entry *b)
     attn_spec_without_ranks(q->spec, spec_b);
     order = order != 0 ? order : strcmp(spec_a, spec_b);
     order = order != 0 ? order : compare_int(p->c.pass, q->c.pass);
+    order = order != 0 ? order : strcmp(p->save, q->save);
+    order = order != 0 ? order : compare_int(p->layers, q->layers);
     order = order != 0 ? order : compare_int(p->c.n_query, q->c.n_query);
     order = order != 0 ? order : compare_int(p->ranks, q->ranks);
     order = order != 0 ? order : compare_double(p->density, q->density);
