@@ -61,28 +61,15 @@ const struct attn_cli_command attn_cmd_price = {
     .computes = 1,
     .run = price};
 
-static void print_grouped(int64_t n, char text[40])
-{
-    char digits[32];
-    int length = snprintf(digits, sizeof digits, "%lld", (long long)n), out = 0;
-    for (int i = 0; i < length; i++) {
-        text[out++] = digits[i];
-        if ((length - 1 - i) % 3 == 0 && i < length - 1 && digits[i] != '-')
-            text[out++] = ',';
-    }
-    text[out] = '\0';
-}
-
 static void print_buffer(const char *name, int64_t bytes)
 {
-    char binary[32], grouped[40];
+    char binary[32], grouped[32];
     static const char *const unit[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
     double x = (double)bytes;
     int u = 0;
     for (; x >= 1000 && u < 6; u++)
         x /= 1000;
-    print_grouped(bytes, grouped);
-    printf("  %-16s %26s B  %8.4g %-2s  %12s\n", name, grouped, x, unit[u],
+    printf("  %-16s %26s B  %8.4g %-2s  %12s\n", name, attn_cli_grouped(bytes, grouped), x, unit[u],
            attn_cli_bytes(bytes, binary));
 }
 
@@ -206,12 +193,6 @@ static void print_stack(const struct attn_spec *spec, const struct attn_cli_shap
     print_fit(fit, 1);
 }
 
-/* NaN and infinity: not known. */
-static json_t *known(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
 static json_t *price_json(const struct attn_spec *spec, const struct attn_cli_shape *shape,
                           int rank, const struct attn_cost *cost, const struct fit *fit)
 {
@@ -230,7 +211,7 @@ static json_t *price_json(const struct attn_spec *spec, const struct attn_cli_sh
         "shard_bytes", cost->shard_bytes, "saved_bytes", (json_int_t)cost->saved_bytes,
         "floor_bytes", fit->floor, "flops", cost->flops, "bytes_sent", (json_int_t)cost->bytes_sent,
         "messages", (json_int_t)cost->messages, "counted", cost->counted, "needed_bytes", need,
-        "available_bytes", known(fit->available), "fits",
+        "available_bytes", attn_cli_real(fit->available), "fits",
         isinf(fit->available) ? json_null() : json_boolean(need <= fit->available));
 }
 

@@ -222,12 +222,10 @@ static int draw(const struct flags *flags, struct report *r)
                              .records = r->records,
                              .plan = flags->plan,
                              .externals = &flags->externals,
-                             .n_points = r->held.n,
+                             .held = &r->held,
                              .summary = &r->summary,
                              .groups = &r->groups,
-                             .figures = &r->figures,
-                             .machine = r->held.machine,
-                             .calibration = r->held.calibration};
+                             .figures = &r->figures};
     describe_machine(r, &machine);
     enum attn_status status = ATTN_OK;
     attn_figures_make(&r->groups, &machine, &r->figures);

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "experiments/cli/cli.h"
 #include "experiments/report/page.h"
 #include "tests/fixtures/report_fixture.h"
 #include "tests/fixtures/scratch.h"
@@ -372,8 +373,8 @@ START_TEST(numbers_read_well)
     ck_assert_str_eq(attn_seconds_text(2.5e-5, text), "25 µs");
     ck_assert_str_eq(attn_seconds_text(0.001, text), "1 ms");
     ck_assert_str_eq(attn_seconds_text(100, text), "100 s");
-    ck_assert_str_eq(attn_count_text(16384, text), "16,384");
-    ck_assert_str_eq(attn_count_text(-1000, text), "-1,000");
+    ck_assert_str_eq(attn_cli_grouped(16384, text), "16,384");
+    ck_assert_str_eq(attn_cli_grouped(-1000, text), "-1,000");
     static const char *const mask[][2] = {
         {"causal(br)&window(255,0,br)", "window of 256"},
         {"window(3,4,br)", "window of 8"},

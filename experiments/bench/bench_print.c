@@ -165,17 +165,12 @@ void attn_bench_print_sum(FILE *file, const struct attn_bench_outcome *outcome, 
 
 /* ---- JSON --------------------------------------------------------------------------------- */
 
-/* JSON has no NaN: what is not known is null. */
-static json_t *real(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
 static json_t *spread_of(const struct attn_spread *s)
 {
-    return json_pack("{s:i,s:o,s:o,s:o,s:o,s:o}", "n", s->n, "min", real(s->min), "quarter",
-                     real(s->quarter), "median", real(s->median), "three_quarters",
-                     real(s->three_quarters), "max", real(s->max));
+    return json_pack("{s:i,s:o,s:o,s:o,s:o,s:o}", "n", s->n, "min", attn_cli_real(s->min),
+                     "quarter", attn_cli_real(s->quarter), "median", attn_cli_real(s->median),
+                     "three_quarters", attn_cli_real(s->three_quarters), "max",
+                     attn_cli_real(s->max));
 }
 
 json_t *attn_bench_json(const struct attn_bench *bench)
@@ -203,7 +198,7 @@ static void put_figures(json_t *to, const struct attn_bench_entry *e)
     attn_bench_figure(e, NULL, ATTN_BENCH_PEAK, &peak);
     json_object_set_new(to, "seconds", spread_of(&seconds.spread));
     json_object_set_new(to, "fraction_of_peak", spread_of(&peak.spread));
-    json_object_set_new(to, "gflops", real(1e-9 * e->work.flops / seconds.spread.median));
+    json_object_set_new(to, "gflops", attn_cli_real(1e-9 * e->work.flops / seconds.spread.median));
 }
 
 void attn_bench_json_entry(json_t *all, const struct attn_bench_entry *e,
@@ -212,16 +207,17 @@ void attn_bench_json_entry(json_t *all, const struct attn_bench_entry *e,
     json_t *samples = json_array();
     for (int s = 0; s < e->n; s++)
         json_array_append_new(samples,
-                              json_pack("{s:o,s:o,s:o}", "s", real(e->sample[s].s), "peak",
-                                        real(e->sample[s].peak), "read", real(e->sample[s].read)));
-    json_t *to =
-        json_pack("{s:s,s:s,s:i,s:s,s:s,s:s,s:s,s:o,s:I,s:I,s:o,s:o,s:o,s:I,s:o}", "spec", e->spec,
-                  "case", e->text, "threads", e->threads, "isa", e->isa != NULL ? e->isa : "",
-                  "state", attn_bench_state_name(e->state), "message", e->message, "verified",
-                  e->verified, "worst", real(e->worst), "priced_bytes", (json_int_t)e->priced_bytes,
-                  "ledger_bytes", (json_int_t)e->ledger_bytes, "pairs", real(e->work.pairs),
-                  "flops", real(e->work.flops), "modelled_bytes", real(e->work.bytes),
-                  "calls_a_sample", (json_int_t)e->calls, "samples", samples);
+                              json_pack("{s:o,s:o,s:o}", "s", attn_cli_real(e->sample[s].s), "peak",
+                                        attn_cli_real(e->sample[s].peak), "read",
+                                        attn_cli_real(e->sample[s].read)));
+    json_t *to = json_pack(
+        "{s:s,s:s,s:i,s:s,s:s,s:s,s:s,s:o,s:I,s:I,s:o,s:o,s:o,s:I,s:o}", "spec", e->spec, "case",
+        e->text, "threads", e->threads, "isa", e->isa != NULL ? e->isa : "", "state",
+        attn_bench_state_name(e->state), "message", e->message, "verified", e->verified, "worst",
+        attn_cli_real(e->worst), "priced_bytes", (json_int_t)e->priced_bytes, "ledger_bytes",
+        (json_int_t)e->ledger_bytes, "pairs", attn_cli_real(e->work.pairs), "flops",
+        attn_cli_real(e->work.flops), "modelled_bytes", attn_cli_real(e->work.bytes),
+        "calls_a_sample", (json_int_t)e->calls, "samples", samples);
     if (to != NULL && e->state == ATTN_BENCH_TIMED)
         put_figures(to, e);
     if (to != NULL && against != NULL && against != e && e->n > 0 && against->n > 0) {
@@ -230,7 +226,8 @@ void attn_bench_json_entry(json_t *all, const struct attn_bench_entry *e,
         json_object_set_new(to, "against",
                             json_pack("{s:s,s:i,s:o,s:o,s:o}", "spec", against->spec, "rounds",
                                       x.spread.n, "times_as_fast", spread_of(&x.spread), "low",
-                                      real(x.interval.low), "high", real(x.interval.high)));
+                                      attn_cli_real(x.interval.low), "high",
+                                      attn_cli_real(x.interval.high)));
     }
     json_array_append_new(json_object_get(all, "entries"), to);
 }
@@ -244,8 +241,8 @@ void attn_bench_json_row(json_t *all, const struct attn_bench_outcome *x)
         json_pack("{s:s,s:s,s:s,s:b,s:o,s:s,s:s,s:i,s:b,s:o,s:o}", "block", row->block, "what",
                   row->what, "unit", attn_bench_about[row->goal].unit, "at_least",
                   attn_bench_about[row->goal].at_least, "target",
-                  row->target > 0 ? real(row->target) : json_null(), "spec", row->spec, "case",
-                  row->text, "threads", row->threads, "known", x->known, "met",
+                  row->target > 0 ? attn_cli_real(row->target) : json_null(), "spec", row->spec,
+                  "case", row->text, "threads", row->threads, "known", x->known, "met",
                   is_judged ? json_boolean(x->met) : json_null(), "value",
                   x->known ? spread_of(&x->figure.spread) : json_null()));
 }

@@ -38,12 +38,6 @@ struct attn_report {
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-static int ends_with(const char *path, const char *end)
-{
-    size_t n = strlen(path), m = strlen(end);
-    return n > m && strcmp(path + n - m, end) == 0;
-}
-
 static const char *verdict_of(const struct verdict *x)
 {
     return x->is_setup       ? "NOT JUDGED"
@@ -100,9 +94,9 @@ static int save(const char *path, const char *text, const struct attn_report *r)
 int attn_report_open(const char *path, struct attn_report **report)
 {
     static const char unfinished[] = "attnlab check has not ended: there is no verdict here.\n";
-    int is_html = ends_with(path, ".html") || ends_with(path, ".htm");
+    int is_html = attn_cli_ends_with(path, ".html") || attn_cli_ends_with(path, ".htm");
     *report = NULL;
-    if (!is_html && !ends_with(path, ".md"))
+    if (!is_html && !attn_cli_ends_with(path, ".md"))
         return attn_cli_fail(ATTN_EXIT_USAGE,
                              "--report %s: a name that ends in .html or .md would work", path);
     int status = save(path, unfinished, NULL);

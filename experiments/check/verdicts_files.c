@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "experiments/check/verdicts.h"
+#include "experiments/cli/cli.h"
 
 /* ---- TAP ------------------------------------------------------------------------------------- */
 
@@ -219,12 +220,6 @@ void attn_verdicts_junit(struct attn_verdicts *v, const struct attn_verdict_list
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/* JSON has no infinity: null stands for it. */
-static json_t *number(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
 static json_t *outputs_of(const struct attn_result *r)
 {
     json_t *all = json_object();
@@ -232,9 +227,10 @@ static json_t *outputs_of(const struct attn_result *r)
         const struct attn_agreement *x = &r->output[o];
         if (x->n > 0)
             json_object_set_new(all, attn_output_name((enum attn_output)o),
-                                json_pack("{s:o,s:o,s:I,s:I}", "error_over_bound", number(x->ratio),
-                                          "gauge", number(x->gauge), "elements", (json_int_t)x->n,
-                                          "beyond", (json_int_t)x->n_bad));
+                                json_pack("{s:o,s:o,s:I,s:I}", "error_over_bound",
+                                          attn_cli_real(x->ratio), "gauge", attn_cli_real(x->gauge),
+                                          "elements", (json_int_t)x->n, "beyond",
+                                          (json_int_t)x->n_bad));
     }
     return all;
 }
@@ -246,30 +242,30 @@ static void put_grades(json_t *e, const struct attn_result *r)
     if (r->grade.letter != 0)
         json_object_set_new(
             e, "grade",
-            json_pack("{s:s,s:o}", "letter", letter, "error_over_t2", number(r->grade.rho)));
+            json_pack("{s:s,s:o}", "letter", letter, "error_over_t2", attn_cli_real(r->grade.rho)));
     if (r->grade.rows > 0)
         json_object_set_new(e, "bias",
-                            json_pack("{s:o,s:I,s:f}", "deviations", number(r->grade.bias), "rows",
-                                      (json_int_t)r->grade.rows, "limit", ATTN_BIAS_LIMIT));
+                            json_pack("{s:o,s:I,s:f}", "deviations", attn_cli_real(r->grade.bias),
+                                      "rows", (json_int_t)r->grade.rows, "limit", ATTN_BIAS_LIMIT));
     if (r->mask.pairs > 0)
         json_object_set_new(e, "mask_test",
                             json_pack("{s:b,s:I,s:I,s:o}", "admitted",
                                       r->mask.seen == r->mask.pairs, "pairs",
                                       (json_int_t)r->mask.pairs, "seen", (json_int_t)r->mask.seen,
-                                      "weakest", number(r->mask.weakest)));
+                                      "weakest", attn_cli_real(r->mask.weakest)));
     if (r->is_growth)
         json_object_set_new(
             e, "growth",
-            json_pack("{s:o,s:f}", "slope", number(r->growth), "limit", ATTN_GROWTH_LIMIT));
+            json_pack("{s:o,s:f}", "slope", attn_cli_real(r->growth), "limit", ATTN_GROWTH_LIMIT));
 }
 
 static json_t *entry_of(const struct attn_verdict_entry *x)
 {
     const struct attn_result *r = &x->result;
-    json_t *e =
-        json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:o,s:f}", "kind", x->kind, "name", x->name, "text",
-                  x->text, "verdict", attn_verdict_name(r->verdict), "stands_for", x->ids, "why",
-                  x->why, "again", x->again, "worst", number(r->worst), "seconds", x->seconds);
+    json_t *e = json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:o,s:f}", "kind", x->kind, "name", x->name,
+                          "text", x->text, "verdict", attn_verdict_name(r->verdict), "stands_for",
+                          x->ids, "why", x->why, "again", x->again, "worst",
+                          attn_cli_real(r->worst), "seconds", x->seconds);
     if (e == NULL)
         return NULL;
     if (r->failure != ATTN_F_NONE)

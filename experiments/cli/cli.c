@@ -5,11 +5,14 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "tests/harness/files/fileio.h"
 
 static char program[4096] = "attnlab"; /* as a word of a shell */
 static const char *running = "";
@@ -204,6 +207,39 @@ int attn_cli_listed(const char *list, const char *name)
         at += n;
     }
     return list == NULL;
+}
+
+int attn_cli_ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n > m && strcmp(text + n - m, end) == 0;
+}
+
+const char *attn_cli_grouped(int64_t n, char text[32])
+{
+    char digits[32];
+    int size = snprintf(digits, sizeof digits, "%lld", (long long)n), to = 0;
+    for (int c = 0; c < size; c++) {
+        if (c > 0 && (size - c) % 3 == 0 && digits[c - 1] != '-')
+            text[to++] = ',';
+        text[to++] = digits[c];
+    }
+    text[to] = '\0';
+    return text;
+}
+
+json_t *attn_cli_real(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+enum attn_status attn_cli_save(const char *path, const char *text, struct attn_error *err)
+{
+    struct attn_save save;
+    if (attn_save_open(path, &save, err) != ATTN_OK)
+        return ATTN_ENOMEM;
+    fputs(text, save.stream);
+    return attn_save_close(&save, ATTN_OK, err);
 }
 
 const char *attn_cli_bytes(int64_t bytes, char text[32])

@@ -70,6 +70,18 @@ int attn_cli_leave(int status); /* returns status */
 int attn_cli_int(const char *text, int64_t min, int64_t max, int64_t *value);
 int attn_cli_double(const char *text, double *value);
 
+/* Does a text end with this, and have something before it? */
+int attn_cli_ends_with(const char *text, const char *end);
+
+/* "16,384".  Returns text. */
+const char *attn_cli_grouped(int64_t n, char text[32]);
+
+/* JSON has no infinity and no NaN: null stands for them. */
+struct json_t *attn_cli_real(double x);
+
+/* A whole file with this text, or none.  ENOMEM. */
+enum attn_status attn_cli_save(const char *path, const char *text, struct attn_error *err);
+
 /* Whether a name is in a list such as "o,lse"; everything is in NULL. */
 int attn_cli_listed(const char *list, const char *name);
 

@@ -31,11 +31,6 @@ static json_t *calibration(const char *kind)
                      "kind", kind);
 }
 
-static void put_real(json_t *line, const char *key, double x)
-{
-    json_object_set_new(line, key, isfinite(x) ? json_real(x) : json_null());
-}
-
 /* ---- memory ------------------------------------------------------------------------------- */
 
 int attn_calibrate_memory_here(int64_t bytes)
@@ -99,7 +94,7 @@ static int calibrate_memory(FILE *file, const char *session, struct attn_error *
     if (line == NULL)
         line = calibration("memory");
     json_object_set_new(line, "session", json_string(session));
-    put_real(line, "error", error);
+    json_object_set_new(line, "error", attn_cli_real(error));
     json_object_set_new(line, "ok", json_boolean(ok));
     if (isnan(error))
         attn_cli_fail(0,
@@ -162,8 +157,8 @@ static int calibrate_aa(FILE *file, const char *session, struct attn_error *err)
     json_object_set_new(line, "case", json_string(aa_case));
     json_object_set_new(line, "a_s", all_a);
     json_object_set_new(line, "b_s", all_b);
-    put_real(line, "ratio", of_a.median / of_b.median);
-    put_real(line, "spread", range / (0.5 * (of_a.median + of_b.median)));
+    json_object_set_new(line, "ratio", attn_cli_real(of_a.median / of_b.median));
+    json_object_set_new(line, "spread", attn_cli_real(range / (0.5 * (of_a.median + of_b.median))));
     return attn_record_write_json(file, line);
 }
 

@@ -291,9 +291,20 @@ static int is_among(const char *word, const char *list)
     return 0;
 }
 
+enum attn_group_kind attn_group_kind_of(const char *group)
+{
+    static const char *const words[ATTN_GROUP_OTHER] = {"length", "ranks", "share", "balance",
+                                                        "density"};
+    for (int kind = 0; kind < ATTN_GROUP_OTHER; kind++) {
+        size_t n = strlen(words[kind]);
+        if (strncmp(group, words[kind], n) == 0 && (group[n] == '\0' || group[n] == '-'))
+            return (enum attn_group_kind)kind;
+    }
+    return ATTN_GROUP_OTHER;
+}
+
 static const char *what_is_wrong(const struct wish *wish, const char *subject, const char *value)
 {
-    static const char *const words[] = {"length", "ranks", "share", "balance", "density"};
     int is_colour = strcmp(wish->word, "colour") == 0;
     if (*value == '\0')
         return "needs a value";
@@ -315,12 +326,9 @@ static const char *what_is_wrong(const struct wish *wish, const char *subject, c
                    : "is not of the form LOW:HIGH, where * is what the data give";
     if (strcmp(wish->word, "figure") != 0)
         return strlen(value) < 120 ? NULL : "is longer than 119 bytes";
-    for (size_t w = 0; w < sizeof words / sizeof *words; w++) {
-        size_t n = strlen(words[w]);
-        if (strncmp(value, words[w], n) == 0 && (value[n] == '-' || value[n] == '\0') &&
-            strlen(value) < sizeof((struct attn_plan_point *)0)->group)
-            return NULL;
-    }
+    if (attn_group_kind_of(value) != ATTN_GROUP_OTHER &&
+        strlen(value) < sizeof((struct attn_plan_point *)0)->group)
+        return NULL;
     return "does not begin with length-, ranks, share, balance or density";
 }
 

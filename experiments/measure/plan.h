@@ -78,6 +78,17 @@ int attn_plan_override(struct attn_plan *plan, const char *key, const char *valu
 
 void attn_plan_free(struct attn_plan *plan);
 
+/* What a group varies, by the first word of its name: "length" of "length-causal". */
+enum attn_group_kind {
+    ATTN_GROUP_LENGTH,
+    ATTN_GROUP_RANKS,
+    ATTN_GROUP_SHARE,
+    ATTN_GROUP_BALANCE,
+    ATTN_GROUP_DENSITY,
+    ATTN_GROUP_OTHER
+};
+enum attn_group_kind attn_group_kind_of(const char *group);
+
 /* The kinds of figures that a range can be for. */
 extern const char attn_plan_figures[];
 

@@ -210,11 +210,6 @@ static json_t *text_value(const char *text)
     return json_string(plain);
 }
 
-static json_t *real_value(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
 static const char *name_of(const struct field *field, const struct attn_point *point)
 {
     return field->kind == STATUS ? attn_point_status_name(point->status)
@@ -239,11 +234,11 @@ static json_t *field_value(const struct field *field, const struct attn_point *p
     case BYTES:
         return integer_of(field, point) < 0 ? json_null() : json_integer(integer_of(field, point));
     case REAL:
-        return real_value(*(const double *)at(point, field));
+        return attn_cli_real(*(const double *)at(point, field));
     case TIMES:
         list = json_array();
         for (int t = 0; t < point->n_warm; t++)
-            json_array_append_new(list, real_value(point->warm_s[t]));
+            json_array_append_new(list, attn_cli_real(point->warm_s[t]));
         return list;
     case LIVE:
         list = json_object();

@@ -12,16 +12,10 @@
 #include "ref/problem.h"
 #include "tests/harness/files/fileio.h"
 
-static int ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n > m && strcmp(text + n - m, end) == 0;
-}
-
 static int holds_tensors(const struct dirent *entry)
 {
-    return ends_with(entry->d_name, ".safetensors") || ends_with(entry->d_name, ".npy") ||
-           ends_with(entry->d_name, ".npz");
+    return attn_cli_ends_with(entry->d_name, ".safetensors") ||
+           attn_cli_ends_with(entry->d_name, ".npy") || attn_cli_ends_with(entry->d_name, ".npz");
 }
 
 static enum attn_status add_file(struct attn_tensors *set, const char *path, struct attn_error *err)
@@ -75,7 +69,7 @@ static void name_entry(struct attn_tensors_entry *entry)
         return;
     }
     snprintf(entry->name, sizeof entry->name, "%.127s", slash != NULL ? slash + 1 : path);
-    if (ends_with(entry->name, ".npy"))
+    if (attn_cli_ends_with(entry->name, ".npy"))
         entry->name[strlen(entry->name) - 4] = '\0';
 }
 

@@ -343,24 +343,20 @@ static void write_head(FILE *file, const struct attn_figure *figure)
     fputs("END\n\n", file);
 }
 
-/* FOLDER/NAME.gp: the head of the figure, if there is one, and the script. */
-static enum attn_status write_script(const struct attn_figure *figure, const char *script,
-                                     const char *folder, const char *name, struct attn_error *err)
+/* An older picture or script is replaced as a whole, or stays. */
+enum attn_status attn_script_write(const char *head, const char *scripts, const char *script,
+                                   const char *folder, const char *name, struct attn_error *err)
 {
     enum { SCRIPT_BYTES = 1 << 20 };
     char path[PATH_MAX], *text;
-    struct attn_save save;
-    attn_read_text(script, ATTN_READ_GIVEN, SCRIPT_BYTES, &text, err);
+    (void)snprintf(path, sizeof path, "%s/%s.gp", scripts, script);
+    attn_read_text(path, ATTN_READ_GIVEN, SCRIPT_BYTES, &text, err);
     if (text == NULL)
         return ATTN_EINVAL;
+    char *whole = attn_cli_text("%s%s", head, text);
     (void)snprintf(path, sizeof path, "%s/%s.gp", folder, name);
-    enum attn_status status = attn_save_open(path, &save, err);
-    if (status == ATTN_OK) {
-        if (figure != NULL)
-            write_head(save.stream, figure);
-        fputs(text, save.stream);
-        status = attn_save_close(&save, ATTN_OK, err);
-    }
+    enum attn_status status = attn_cli_save(path, whole, err);
+    free(whole);
     free(text);
     return status;
 }
@@ -368,18 +364,23 @@ static enum attn_status write_script(const struct attn_figure *figure, const cha
 enum attn_status attn_figure_write(const struct attn_figure *figure, const char *scripts,
                                    const char *folder, struct attn_error *err)
 {
-    char path[PATH_MAX];
-    struct attn_save save;
+    char path[PATH_MAX], *text;
+    size_t size;
+    FILE *file = attn_cli_memory(&text, &size);
+    attn_figure_csv(file, figure);
+    fclose(file);
     (void)snprintf(path, sizeof path, "%s/%s.csv", folder, figure->name);
-    if (attn_save_open(path, &save, err) != ATTN_OK)
-        return ATTN_ENOMEM;
-    attn_figure_csv(save.stream, figure);
-    enum attn_status status = attn_save_close(&save, ATTN_OK, err);
-    (void)snprintf(path, sizeof path, "%s/%s.gp", scripts, figure->script);
+    enum attn_status status = attn_cli_save(path, attn_cli_need(text), err);
+    free(text);
+    file = attn_cli_memory(&text, &size);
+    write_head(file, figure);
+    fclose(file);
     if (status == ATTN_OK)
-        status = write_script(figure, path, folder, figure->name, err);
-    (void)snprintf(path, sizeof path, "%s/style.gp", scripts);
-    return status == ATTN_OK ? write_script(NULL, path, folder, "style", err) : status;
+        status = attn_script_write(attn_cli_need(text), scripts, figure->script, folder,
+                                   figure->name, err);
+    free(text);
+    return status == ATTN_OK ? attn_script_write("", scripts, "style", folder, "style", err)
+                             : status;
 }
 
 /* ---- pictures -------------------------------------------------------------------------------- */
@@ -427,35 +428,33 @@ int attn_draw_scripts(char *path, size_t size)
     return -1;
 }
 
-static int is_written(const char *folder, const char *name, const char *suffix)
+/* Old pictures go first, so that what is found afterwards is new.  -d: the user's own ~/.gnuplot
+ * stays out of it. */
+enum attn_status attn_script_draw(const char *folder, const char *name, int n_formats,
+                                  struct attn_error *err)
 {
-    char path[PATH_MAX];
+    char *command, words[WORDS], path[PATH_MAX];
     struct stat facts;
-    (void)snprintf(path, sizeof path, "%s/%s.%s", folder, name, suffix);
-    return stat(path, &facts) == 0 && facts.st_size > 0;
-}
-
-/* Old pictures go first, so that what is found afterwards is new.  A name is letters, digits and
- * '-'.  -d: the user's own ~/.gnuplot stays out of it. */
-static enum attn_status draw_one(const char *name, const char *folder, struct attn_error *err)
-{
-    char command[4 * ATTN_FIGURE_NAME + 80], words[WORDS];
-    (void)snprintf(
-        command, sizeof command,
-        "f() { cd \"$1\" && rm -f %s.svg %s.png %s.pdf && exec gnuplot -d %s.gp 2>&1; }; f", name,
-        name, name, name);
+    for (int f = 0; f < n_formats; f++) {
+        (void)snprintf(path, sizeof path, "%s/%s.%s", folder, name, format[f]);
+        (void)unlink(path);
+    }
+    command = attn_cli_text("f() { cd \"$1\" && exec gnuplot -d %s.gp 2>&1; }; f", name);
     int status = run(command, folder, words);
+    free(command);
     attn_clean(words);
     if (status == 127)
-        return attn_fail(err, ATTN_EINTERNAL, "gnuplot is not installed");
+        return attn_fail(err, ATTN_ENOMEM, "gnuplot is not installed");
     if (status == 126 || status == -1)
         return attn_fail(err, ATTN_ENOMEM, "gnuplot cannot be started for figure %s", name);
     if (status != 0)
         return attn_fail(err, ATTN_EINTERNAL, "gnuplot failed on figure %s: %.300s", name, words);
-    for (int f = 0; f < FORMATS; f++)
-        if (!is_written(folder, name, format[f]))
+    for (int f = 0; f < n_formats; f++) {
+        (void)snprintf(path, sizeof path, "%s/%s.%s", folder, name, format[f]);
+        if (stat(path, &facts) != 0 || facts.st_size == 0)
             return attn_fail(err, ATTN_EINTERNAL, "gnuplot did not write %s.%s: %.300s", name,
                              format[f], words);
+    }
     return ATTN_OK;
 }
 
@@ -464,5 +463,5 @@ enum attn_status attn_draw(const struct attn_figure *figure, const char *scripts
 {
     if (attn_figure_write(figure, scripts, folder, err) != ATTN_OK)
         return ATTN_ENOMEM;
-    return draw_one(figure->name, folder, err);
+    return attn_script_draw(folder, figure->name, FORMATS, err);
 }

@@ -8,6 +8,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/measure/preflight.h"
 #include "optimized/registry.h"
+#include "tests/harness/files/fileio.h"
 
 static const double none = (double)NAN; /* the macro is a float */
 
@@ -17,7 +18,7 @@ enum { RESIDENT_FROM = 1 << 20 };
 typedef void filler(struct attn_figure *figure);
 
 struct attn_figure_kind {
-    const char *name, *script, *title, *x_name, *remark, *caption;
+    const char *name, *script, *title, *x_name, *remark;
     enum attn_group_kind group;
     filler *fill;
     const char *column[ATTN_FIGURE_COLUMNS];
@@ -41,14 +42,22 @@ static int panel_of(struct attn_figure *figure, const char *name)
     return figure->n_panels++;
 }
 
+/* Where a row stands on the axis. */
+static double place_of(const struct attn_figure_group *group, const struct attn_row *row)
+{
+    return group->kind == ATTN_GROUP_RANKS     ? row->point->ranks
+           : group->kind == ATTN_GROUP_DENSITY ? row->point->density
+                                               : (double)row->point->c.n_query;
+}
+
 /* A point of the group's row s, with its status and what there is to say of it. */
-static struct attn_figure_point *add_row(struct attn_figure *figure, int64_t s, const char *panel,
-                                         double x)
+static struct attn_figure_point *add_row(struct attn_figure *figure, int64_t s, const char *panel)
 {
     const struct attn_row *row = figure->group->row[s];
     int is_ours = row->impl < attn_impl_count() && row->point->route[0] == '\0';
     int curve = attn_figure_curve_of(figure, figure->group->label[s], row->impl, is_ours);
-    struct attn_figure_point *point = attn_figure_add(figure, panel_of(figure, panel), curve, x);
+    struct attn_figure_point *point =
+        attn_figure_add(figure, panel_of(figure, panel), curve, place_of(figure->group, row));
     point->status = attn_point_status_name(row->status);
     point->note = row->status == ATTN_POINT_OK ? row->point->verified : row->point->message;
     return point;
@@ -59,9 +68,8 @@ static void say_of(struct attn_figure *figure, const struct attn_figure_point *p
                    const char *what)
 {
     char *label = figure->curve[point->curve].label;
-    size_t used = strlen(label);
     if (what[0] != '\0' && strstr(label, what) == NULL)
-        (void)snprintf(label + used, sizeof figure->curve[0].label - used, " (%s)", what);
+        attn_append(label, sizeof figure->curve[0].label, " (%s)", what);
 }
 
 static const char *pass_of(const struct attn_row *row)
@@ -98,10 +106,12 @@ static void join_beyond(struct attn_figure *figure)
 }
 
 /* The points of (panel, curve) that have a value in one column, or else in another, by increasing
- * x; into x[] and y[], which have room for all. */
-static struct attn_curve values(const struct attn_figure *figure, int panel, int curve, int column,
-                                int otherwise, double *x, double *y)
+ * x; *v borrows from what is returned, which is to be freed and has room for one more. */
+static double *values(const struct attn_figure *figure, int panel, int curve, int column,
+                      int otherwise, struct attn_curve *v)
 {
+    double *x = attn_cli_need(malloc(2 * ((size_t)figure->n + 2) * sizeof *x));
+    double *y = x + figure->n + 2;
     int n = 0;
     for (int64_t s = 0; s < figure->n; s++) {
         const struct attn_figure_point *p = &figure->point[s];
@@ -111,7 +121,8 @@ static struct attn_curve values(const struct attn_figure *figure, int panel, int
         x[n] = p->x;
         y[n++] = value;
     }
-    return (struct attn_curve){x, y, n};
+    *v = (struct attn_curve){x, y, n};
+    return x;
 }
 
 int attn_slope(const double *x, const double *y, int n, struct attn_power *power)
@@ -128,27 +139,25 @@ int attn_slope(const double *x, const double *y, int n, struct attn_power *power
 /* Fit every curve of a column that was not fitted by another. */
 static void fit(struct attn_figure *figure, int column)
 {
-    double *x = attn_cli_need(malloc(2 * ((size_t)figure->n + 1) * sizeof *x));
     for (int p = 0; p < figure->n_panels; p++)
         for (int c = 0; c < figure->n_curves; c++) {
             struct attn_power power;
-            struct attn_curve v = values(figure, p, c, column, column, x, x + figure->n + 1);
+            struct attn_curve v;
+            double *owner = values(figure, p, c, column, column, &v);
             if (figure->curve[c].slope[p].n == 0 && attn_slope(v.x, v.y, v.n, &power) == 0)
                 figure->curve[c].slope[p] = power;
+            free(owner);
         }
-    free(x);
 }
 
 /* ---- against L ------------------------------------------------------------------------------- */
 
 static void fill_memory(struct attn_figure *figure)
 {
-    const struct attn_figure_group *group = figure->group;
     double largest = 0, memory = (double)figure->memory_bytes;
-    for (int64_t s = 0; s < group->n; s++) {
-        const struct attn_row *row = group->row[s];
-        struct attn_figure_point *point =
-            add_row(figure, s, pass_of(row), (double)row->point->c.n_query);
+    for (int64_t s = 0; s < figure->group->n; s++) {
+        const struct attn_row *row = figure->group->row[s];
+        struct attn_figure_point *point = add_row(figure, s, pass_of(row));
         set_memory(row, point);
         say_of(figure, point, row->point->route[0] != '\0' ? "resident" : "");
         largest = fmax(largest, fmax(point->y[PRICED], point->y[BEYOND]));
@@ -164,10 +173,9 @@ enum { MEDIAN, SINGLE, FASTEST, SLOWEST, LOW, HIGH, ROUNDS };
 
 static void fill_times(struct attn_figure *figure, int simulated)
 {
-    const struct attn_figure_group *group = figure->group;
     int n_single = 0, lacking = 0;
-    for (int64_t s = 0; s < group->n; s++) {
-        const struct attn_row *row = group->row[s];
+    for (int64_t s = 0; s < figure->group->n; s++) {
+        const struct attn_row *row = figure->group->row[s];
         int is_single = row->time.n == 0;
         const struct attn_spread *time = is_single ? &row->single : &row->time;
         if ((row->point->ranks > 1) != simulated)
@@ -176,28 +184,27 @@ static void fill_times(struct attn_figure *figure, int simulated)
             lacking += row->status == ATTN_POINT_OK;
             continue;
         }
-        struct attn_figure_point *point =
-            add_row(figure, s, pass_of(row), (double)row->point->c.n_query);
+        struct attn_figure_point *point = add_row(figure, s, pass_of(row));
         point->y[is_single ? SINGLE : MEDIAN] = time->median;
         point->y[FASTEST] = time->min;
         point->y[SLOWEST] = time->max;
         point->y[LOW] = row->time_interval.low;
         point->y[HIGH] = row->time_interval.high;
         point->y[ROUNDS] = time->n;
-        const char *clock = row->point->time_source;
         point->note = is_single ? "first calls" : "warm calls";
+        const char *clock = row->point->time_source;
         say_of(figure, point,
                strcmp(clock, "reported") == 0  ? "as it reports"
                : strcmp(clock, "command") == 0 ? "whole command - tiny case"
                                                : "");
         n_single += is_single;
     }
-    char more[80] = "";
+    attn_append(figure->remark, sizeof figure->remark,
+                "Filled: median of warm calls; bars: fastest and slowest round.%s",
+                n_single > 0 ? " Open, dotted: first calls." : "");
     if (lacking > 0)
-        (void)snprintf(more, sizeof more, " %d good points have no time.", lacking);
-    (void)snprintf(figure->remark, sizeof figure->remark,
-                   "Filled: median of warm calls; bars: fastest and slowest round.%s%s",
-                   n_single > 0 ? " Open, dotted: first calls." : "", more);
+        attn_append(figure->remark, sizeof figure->remark, " %d good points have no time.",
+                    lacking);
     fit(figure, MEDIAN);
 }
 
@@ -237,7 +244,7 @@ static void add_ratio(struct attn_figure *figure, int64_t row, const char *panel
             return;
         }
     }
-    add_row(figure, row, panel, (double)of->c.n_query)->y[column] = drawn_ratio(ratio);
+    add_row(figure, row, panel)->y[column] = drawn_ratio(ratio);
 }
 
 static void fill_error(struct attn_figure *figure)
@@ -267,19 +274,30 @@ static double ideal(const struct attn_figure *figure, const struct attn_figure_p
     return price;
 }
 
-/* What a row has beside its share of inputs and outputs, or with it, at x; its price. */
-static double add_rank(struct attn_figure *figure, int64_t s, int with_share, double x)
+static void set_price(const struct attn_row *row, struct attn_figure_point *point, double price,
+                      double counted)
+{
+    int ok = row->status == ATTN_POINT_OK;
+    point->y[ok ? PRICED : BEYOND] = price;
+    point->y[RANK_LEDGER] = ok ? counted : none;
+}
+
+/* What a row has beside its share of inputs and outputs, or with it. */
+static struct attn_figure_point *add_rank(struct attn_figure *figure, int64_t s, int with_share)
 {
     const struct attn_row *row = figure->group->row[s];
     char panel[64];
     (void)snprintf(panel, sizeof panel, "%s_%s", pass_of(row),
                    with_share ? "with_its_inputs_and_outputs" : "without_them");
-    struct attn_figure_point *point = add_row(figure, s, panel, x);
-    int ok = row->status == ATTN_POINT_OK;
+    struct attn_figure_point *point = add_row(figure, s, panel);
     double price = bytes(with_share ? row->point->total_bytes : row->priced);
-    point->y[ok ? PRICED : BEYOND] = price;
-    point->y[RANK_LEDGER] = ok ? price + (double)(row->ledger - row->priced) : none;
-    return price;
+    set_price(row, point, price, price + (double)(row->ledger - row->priced));
+    return point;
+}
+
+static double price_of(const struct attn_figure_point *point)
+{
+    return isnan(point->y[PRICED]) ? point->y[BEYOND] : point->y[PRICED];
 }
 
 /* What has no ranks is there for comparison. */
@@ -293,58 +311,47 @@ static int is_single(const struct attn_row *row)
 static void add_single(struct attn_figure *figure, int64_t s, int with_share)
 {
     int most = 1;
-    for (int64_t t = 0; t < figure->group->n; t++) {
-        int ranks = figure->group->row[t]->point->ranks;
-        most = ranks > most ? ranks : most;
-    }
+    for (int64_t t = 0; t < figure->group->n; t++)
+        most =
+            figure->group->row[t]->point->ranks > most ? figure->group->row[t]->point->ranks : most;
     for (int end = 0; end <= (most > 1); end++) {
-        int ranks = end ? most : 1;
-        double price = add_rank(figure, s, with_share, ranks);
+        struct attn_figure_point *point = add_rank(figure, s, with_share);
+        point->x = end ? most : 1;
         if (with_share)
-            figure->point[figure->n - 1].y[IDEAL] = price / ranks;
+            point->y[IDEAL] = price_of(point) / point->x;
     }
 }
 
 /* A rank alone has no neighbours: what it has beside its share is not of the curve. */
 static void add_ranks(struct attn_figure *figure, int64_t s, int with_share, int has_single)
 {
-    int ranks = figure->group->row[s]->point->ranks;
-    double price = add_rank(figure, s, with_share, ranks);
-    struct attn_figure_point *point = &figure->point[figure->n - 1];
-    if (ranks == 1 && !with_share) {
+    struct attn_figure_point *point = add_rank(figure, s, with_share);
+    double price = price_of(point);
+    if (figure->group->row[s]->point->ranks == 1 && !with_share) {
         point->y[SINGLE_RANK] = price;
         point->y[PRICED] = point->y[BEYOND] = none;
     } else if (!has_single)
         point->y[IDEAL] = ideal(figure, point, price);
 }
 
-/* Records of an older program do not know the shares. */
-static int has_share(const struct attn_row *row, int with_share)
-{
-    return !with_share || row->point->total_bytes >= 0;
-}
-
+/* Against P, with guides; in a group `share` the same against L, without. */
 static void fill_rank_memory(struct attn_figure *figure)
 {
-    int has_single = 0;
-    for (int64_t s = 0; s < figure->group->n; s++)
-        has_single |= is_single(figure->group->row[s]);
+    const struct attn_figure_group *group = figure->group;
+    int has_single = 0, is_share = group->kind == ATTN_GROUP_SHARE;
+    for (int64_t s = 0; s < group->n; s++)
+        has_single |= is_single(group->row[s]);
     for (int with_share = 1; with_share >= 0; with_share--)
-        for (int64_t s = 0; s < figure->group->n; s++)
-            if (has_share(figure->group->row[s], with_share) && is_single(figure->group->row[s]))
+        for (int64_t s = 0; s < group->n; s++) {
+            if (with_share && group->row[s]->point->total_bytes < 0)
+                continue; /* of an older program, which did not know the shares */
+            if (is_share)
+                (void)add_rank(figure, s, with_share);
+            else if (is_single(group->row[s]))
                 add_single(figure, s, with_share);
-            else if (has_share(figure->group->row[s], with_share))
+            else
                 add_ranks(figure, s, with_share, has_single);
-    join_beyond(figure);
-}
-
-static void fill_share_memory(struct attn_figure *figure)
-{
-    for (int with_share = 1; with_share >= 0; with_share--)
-        for (int64_t s = 0; s < figure->group->n; s++)
-            if (has_share(figure->group->row[s], with_share))
-                (void)add_rank(figure, s, with_share,
-                               (double)figure->group->row[s]->point->c.n_query);
+        }
     join_beyond(figure);
 }
 
@@ -369,10 +376,8 @@ static void fill_bytes_sent(struct attn_figure *figure)
         const struct attn_row *row = figure->group->row[s];
         if (row->point->ranks < 2) /* sends nothing, which has no logarithm */
             continue;
-        struct attn_figure_point *point = add_row(figure, s, pass_of(row), row->point->ranks);
-        int ok = row->status == ATTN_POINT_OK;
-        point->y[ok ? PRICED : BEYOND] = priced_sent(row->point);
-        point->y[RANK_LEDGER] = ok ? bytes(row->point->bytes_sent) : none;
+        set_price(row, add_row(figure, s, pass_of(row)), priced_sent(row->point),
+                  bytes(row->point->bytes_sent));
     }
     join_beyond(figure);
 }
@@ -389,7 +394,9 @@ static void add_balance(struct attn_figure *figure, int64_t s, const struct attn
         if (attn_price(spec->impl, &spec->options, problem, row->point->c.pass, rank, &cost,
                        NULL) != ATTN_OK)
             return;
-        add_row(figure, s, pass_of(row), rank)->y[PRICED] = cost.flops;
+        struct attn_figure_point *point = add_row(figure, s, pass_of(row));
+        point->x = rank;
+        point->y[PRICED] = cost.flops;
         sum += cost.flops;
     }
     for (int64_t n = first; n < figure->n && sum > 0; n++)
@@ -425,64 +432,53 @@ static int is_of_family(const struct attn_figure *figure, int curve, const char 
     return 0;
 }
 
-/* Append to the finding; what does not fit is cut. */
-static void find(struct attn_figure *figure, const char *what, const char *csr, const char *dense,
-                 const char *more)
-{
-    size_t used = strlen(figure->finding);
-    (void)snprintf(figure->finding + used, sizeof figure->finding - used, "%s%.40s %s %.40s%s",
-                   used > 0 ? "; " : "", csr, what, dense, more);
-}
-
 /* Where a csr curve meets the first dense one: a point of its own, and words.  A dense curve of one
  * point holds at every density. */
-static void find_break_even(struct attn_figure *figure, int panel, int csr, int dense,
-                            double *scratch, int64_t room)
+static void find_break_even(struct attn_figure *figure, int panel, int csr, int dense)
 {
-    double at, height, *x = scratch + 2 * room, *y = x + room;
-    char text[80], number[32];
-    const char *csr_name = figure->curve[csr].label, *dense_name = figure->curve[dense].label;
-    struct attn_curve sparse = values(figure, panel, csr, PRICED, BEYOND, scratch, scratch + room);
-    struct attn_curve flat = values(figure, panel, dense, PRICED, BEYOND, x, y);
-    if (flat.n == 0 || sparse.n == 0)
-        return;
-    if (flat.n == 1) {
-        x[0] = sparse.x[0];
-        x[1] = sparse.x[sparse.n - 1];
+    double at, height;
+    char more[80], number[32], *text = figure->finding;
+    const char *names[] = {figure->curve[csr].label, figure->curve[dense].label};
+    const char *between = text[0] != '\0' ? "; " : "";
+    struct attn_curve sparse, flat;
+    double *x = values(figure, panel, csr, PRICED, BEYOND, &sparse);
+    double *of_flat = values(figure, panel, dense, PRICED, BEYOND, &flat);
+    if (flat.n == 1 && sparse.n > 0) {
+        double *y = of_flat + (flat.y - flat.x);
+        of_flat[0] = sparse.x[0];
+        of_flat[1] = sparse.x[sparse.n - 1];
         y[1] = y[0];
         flat.n = 2;
     }
-    if (!attn_stats_crossing(&sparse, &flat, &at, &height)) {
-        find(figure, "never crosses", csr_name, dense_name,
-             sparse.y[0] < flat.y[0] ? " and takes less" : " and takes more");
-        return;
+    if (flat.n > 0 && sparse.n > 0 && !attn_stats_crossing(&sparse, &flat, &at, &height))
+        attn_append(text, sizeof figure->finding, "%s%.40s never crosses %.40s and takes %s",
+                    between, names[0], names[1], sparse.y[0] < flat.y[0] ? "less" : "more");
+    else if (flat.n > 0 && sparse.n > 0) {
+        struct attn_figure_point *point = attn_figure_add(figure, panel, csr, at);
+        point->y[BREAK_EVEN] = height;
+        point->status = "break-even";
+        (void)snprintf(more, sizeof more, " at density %.3f (%s, %s: circle)", at,
+                       attn_cli_bytes((int64_t)height, number), figure->panel[panel]);
+        attn_append(text, sizeof figure->finding, "%s%.40s takes as much as %.40s%s", between,
+                    names[0], names[1], more);
     }
-    struct attn_figure_point *point = attn_figure_add(figure, panel, csr, at);
-    point->y[BREAK_EVEN] = height;
-    point->status = "break-even";
-    (void)snprintf(text, sizeof text, " at density %.3f (%s, %s: circle)", at,
-                   attn_cli_bytes((int64_t)height, number), figure->panel[panel]);
-    find(figure, "takes as much as", csr_name, dense_name, text);
+    free(of_flat);
+    free(x);
 }
 
 static void fill_density(struct attn_figure *figure)
 {
-    for (int64_t s = 0; s < figure->group->n; s++) {
-        const struct attn_row *row = figure->group->row[s];
-        if (row->point->density > 0)
-            set_memory(row, add_row(figure, s, pass_of(row), row->point->density));
-    }
+    for (int64_t s = 0; s < figure->group->n; s++)
+        if (figure->group->row[s]->point->density > 0)
+            set_memory(figure->group->row[s], add_row(figure, s, pass_of(figure->group->row[s])));
     join_beyond(figure);
     int dense = 0;
     while (dense < figure->n_curves && !is_of_family(figure, dense, "dense"))
         dense++;
-    int64_t room = figure->n + (int64_t)figure->n_panels * figure->n_curves + 2;
-    double *scratch = attn_cli_need(malloc(4 * (size_t)room * sizeof *scratch));
     for (int p = 0; p < figure->n_panels && dense < figure->n_curves; p++)
         for (int c = 0; c < figure->n_curves; c++)
             if (is_of_family(figure, c, "csr"))
-                find_break_even(figure, p, c, dense, scratch, room);
-    free(scratch);
+                find_break_even(figure, p, c, dense);
 }
 
 /* ---- the kinds ------------------------------------------------------------------------------- */
@@ -495,122 +491,10 @@ static void fill_density(struct attn_figure *figure)
     "median_s", "single_s", "fastest_s", "slowest_s", "median_low_s", "median_high_s", "rounds"
 
 static const struct attn_figure_kind kinds[] = {
-    {"memory",
-     "memory",
-     "Peak extra memory",
-     "L",
-     "Line: price; dashed: not measured. Filled: ledger. Open: resident set, from 1 MiB on.",
-     "Bytes beyond inputs and outputs, of a process or of the fullest rank. A rank has only a "
-     "share "
-     "of inputs and outputs: share-memory shows both together. The line is the price: a formula, "
-     "without running. The filled mark is the ledger, which counts every buffer that the "
-     "implementation takes. The open mark is the growth of the resident set (VmHWM) of a fresh "
-     "process; below 1 MiB pages of stack and libraries outweigh buffers. External implementations "
-     "have no price and no ledger: their resident set is joined by a line.",
-     ATTN_GROUP_LENGTH,
-     fill_memory,
-     {MEMORY_COLUMNS},
-     5},
-    {"time",
-     "time",
-     "Time of a call",
-     "L",
-     "",
-     "The median, over fresh processes, of the median call of each. Warm calls follow the first "
-     "call of their process; where there are none, first calls are marked apart, and no slope is "
-     "fitted to them. A plug-in is timed around its function; of a command the times are "
-     "those that it reports, or the whole command less a tiny case: the column note says which.",
-     ATTN_GROUP_LENGTH,
-     fill_time,
-     {TIME_COLUMNS},
-     4},
-    {"rank-time",
-     "time",
-     "CPU time of the slowest simulated rank",
-     "L",
-     "",
-     "Ranks are simulated by threads that share the cores: this is the CPU time of the slowest "
-     "one, without waiting. It is no wall time, and is not drawn beside any.",
-     ATTN_GROUP_LENGTH,
-     fill_rank_time,
-     {TIME_COLUMNS},
-     4},
-    {"error",
-     "error",
-     "Largest error over its bound",
-     "L",
-     "Filled: every element is compared. Open: a sample of rows and keys. Ratios of 0.0001 and "
-     "less, also 0, are drawn at 0.0001.",
-     "Every compared element has a bound of its own, derived from the standard model of rounding. "
-     "Drawn is the largest error divided by its bound, over all rounds; above 1 the result is "
-     "wrong. O and LSE are judged in both passes, and the worse one is drawn.",
-     ATTN_GROUP_LENGTH,
-     fill_error,
-     {"all_ratio", "sample_ratio"},
-     2},
-    {"rank-memory",
-     "rank-memory",
-     "Memory of the fullest rank",
-     "P",
-     "Line: price; dashed, open: not measured. Filled: ledger. Grey: the left end, falling as 1/P. "
-     "Cross: one rank alone.",
-     "With its share of inputs and outputs is what a rank needs in all; a single process has all "
-     "of "
-     "them, whatever P is. What splits everything follows the grey guide. Without them is what is "
-     "added: buffers for what comes from other ranks, partial results and their sums. One rank "
-     "alone has no neighbours to keep buffers for, so it is not joined to the curve.",
-     ATTN_GROUP_RANKS,
-     fill_rank_memory,
-     {RANK_COLUMNS},
-     5},
-    {"share-memory",
-     "rank-memory",
-     "Memory of one process, and of the fullest of P ranks",
-     "L",
-     "Line: price; dashed, open: not measured. Filled: ledger.",
-     "With its inputs and outputs is what one process, or the fullest rank, needs in all: at a "
-     "given "
-     "memory, where a curve crosses it is the longest sequence. Without them is what the "
-     "implementation adds.",
-     ATTN_GROUP_SHARE,
-     fill_share_memory,
-     {RANK_COLUMNS},
-     5},
-    {"bytes-sent",
-     "bytes-sent",
-     "Bytes sent by the busiest rank",
-     "P",
-     "Line: price; dashed, open: not measured. Filled: counted by the transport.",
-     "Bytes that the busiest rank sends to others in one call. One rank sends nothing and has no "
-     "place on a logarithmic axis.",
-     ATTN_GROUP_RANKS,
-     fill_bytes_sent,
-     {"priced_bytes", "beyond_bytes", "counted_bytes"},
-     3},
-    {"balance",
-     "balance",
-     "Work of each rank",
-     "rank",
-     "Bars: ranks 0 to P-1, by the price. Line: the mean of all ranks.",
-     "Operations of a rank, as a multiple of the mean of all ranks. The highest bar is what all "
-     "wait "
-     "for: at 2, half of the time is lost.",
-     ATTN_GROUP_BALANCE,
-     fill_balance,
-     {"of_mean"},
-     1},
-    {"csr-density",
-     "csr-density",
-     "Peak extra memory against the density of the mask",
-     "density",
-     "Line: price; dashed: not measured. Filled: ledger. Open: resident set, from 1 MiB on.",
-     "Compressed sparse rows grow with the visible pairs, each of which costs an index beside its "
-     "value; the dense matrices hold every pair, visible or not. The crossing is linear in the "
-     "logarithms between points, and is never extrapolated.",
-     ATTN_GROUP_DENSITY,
-     fill_density,
-     {MEMORY_COLUMNS, "break_even_bytes"},
-     5},
+#define FIGURE(name, script, group, fill, x, title, remark, n_drawn, ...) \
+    {name, script, title, x, remark, ATTN_GROUP_##group, fill, {__VA_ARGS__}, n_drawn},
+#include "experiments/report/figures.def"
+#undef FIGURE
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -635,7 +519,6 @@ static void fill(const struct attn_figure_kind *kind, const struct attn_figure_g
     const char *title = json_string_value(json_object_get(group->wishes, "title"));
     *figure = (struct attn_figure){.kind = kind->name,
                                    .script = kind->script,
-                                   .caption = kind->caption,
                                    .x_name = kind->x_name,
                                    .group = group,
                                    .n_drawn = kind->n_drawn,

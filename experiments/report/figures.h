@@ -40,7 +40,6 @@ struct attn_figure {
     char title[200], subtitle[700];
     char remark[300];  /* what lines and marks mean: under the subtitle                           */
     char finding[400]; /* numbers computed for it, such as a crossing: under the remark           */
-    const char *caption;
     char omitted[256]; /* why it is not drawn; "" when it is                                      */
     const char *x_name, *column[ATTN_FIGURE_COLUMNS];
     char variables[400]; /* more lines of the script: "memory = 1e9"                              */
@@ -86,6 +85,16 @@ void attn_figure_finish(struct attn_figure *figure);
 enum attn_status attn_figure_write(const struct attn_figure *figure, const char *scripts,
                                    const char *folder, struct attn_error *err);
 
+/* FOLDER/NAME.gp: these lines, then plots/SCRIPT.gp from the folder `scripts`.  A whole file or
+ * none. */
+enum attn_status attn_script_write(const char *head, const char *scripts, const char *script,
+                                   const char *folder, const char *name, struct attn_error *err);
+
+/* Have gnuplot make NAME.svg, of 3 formats also .png and .pdf, of FOLDER/NAME.gp; a NAME is
+ * letters, digits, '_', '-' and '.'.  ENOMEM: there is no gnuplot; EINTERNAL with its own words. */
+enum attn_status attn_script_draw(const char *folder, const char *name, int n_formats,
+                                  struct attn_error *err);
+
 /* Can gnuplot be started? */
 int attn_draw_possible(void);
 
@@ -93,8 +102,7 @@ int attn_draw_possible(void);
  * Returns 0, and an absolute path, or -1. */
 int attn_draw_scripts(char *path, size_t size);
 
-/* Write the files of a figure, and have gnuplot make FOLDER/NAME.svg, .png and .pdf of them.
- * EINTERNAL with gnuplot's own words when it fails. */
+/* Write the files of a figure, and have gnuplot make its pictures, as attn_script_draw. */
 enum attn_status attn_draw(const struct attn_figure *figure, const char *scripts,
                            const char *folder, struct attn_error *err);
 

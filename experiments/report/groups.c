@@ -1,11 +1,11 @@
 #include "experiments/report/groups.h"
 
 #include <ctype.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "experiments/cli/cli.h"
+#include "tests/harness/files/fileio.h"
 
 const char *attn_pass_word(enum attn_pass pass)
 {
@@ -27,31 +27,6 @@ const char *attn_status_phrase(enum attn_point_status status)
     return phrase[status];
 }
 
-const char *attn_count_text(int64_t n, char text[32])
-{
-    char digits[32];
-    int size = snprintf(digits, sizeof digits, "%lld", (long long)n), to = 0;
-    for (int c = 0; c < size; c++) {
-        if (c > 0 && (size - c) % 3 == 0 && digits[c - 1] != '-')
-            text[to++] = ',';
-        text[to++] = digits[c];
-    }
-    text[to] = '\0';
-    return text;
-}
-
-/* Append to text; what does not fit is cut. */
-static void append(char *text, size_t size, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static void append(char *text, size_t size, const char *format, ...)
-{
-    size_t used = strlen(text);
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(text + used, size - used, format, args);
-    va_end(args);
-}
-
 /* ---- words ----------------------------------------------------------------------------------- */
 
 void attn_mask_words(const char *mask, char text[80])
@@ -61,15 +36,15 @@ void attn_mask_words(const char *mask, char text[80])
     int n = 0;
     text[0] = '\0';
     if (sscanf(rest, "window(%lld,%lld,br)%n", &left, &right, &n) == 2 && n > 0 && rest[n] == '\0')
-        append(text, 80, "window of %lld", left + right + 1);
+        attn_append(text, 80, "window of %lld", left + right + 1);
     else if (strcmp(mask, "causal(br)") == 0)
-        append(text, 80, "causal mask");
+        attn_append(text, 80, "causal mask");
     else if (strcmp(mask, "none") == 0)
-        append(text, 80, "no mask");
+        attn_append(text, 80, "no mask");
     else if (strncmp(mask, "documents(", 10) == 0 && strchr(mask, ')')[1] == '\0')
-        append(text, 80, "documents");
+        attn_append(text, 80, "documents");
     else
-        append(text, 80, "mask %.70s", mask);
+        attn_append(text, 80, "mask %.70s", mask);
 }
 
 /* The sizes of the rows: "B=1, H=2 to 8". */
@@ -95,9 +70,9 @@ static void describe_sizes(const struct attn_figure_group *group, char *text, si
     for (int k = 0; k < SIZES; k++) {
         if (k == SIZES - 1 && least[k] == least[k - 1] && most[k] == most[k - 1])
             continue; /* dv is d */
-        append(text, size, "%s%lld", sizes[k].name, (long long)least[k]);
+        attn_append(text, size, "%s%lld", sizes[k].name, (long long)least[k]);
         if (most[k] > least[k])
-            append(text, size, " to %lld", (long long)most[k]);
+            attn_append(text, size, " to %lld", (long long)most[k]);
     }
 }
 
@@ -116,16 +91,17 @@ static void describe(struct attn_figure_group *group)
         one_fill &= other->fill == c->fill;
     }
     describe_sizes(group, text, size);
-    append(text, size, ", %s, %s data", one_dtype ? attn_dtype_name(c->dtype) : "several types",
-           one_fill ? attn_fill_name(c->fill) : "several kinds of");
+    attn_append(text, size, ", %s, %s data",
+                one_dtype ? attn_dtype_name(c->dtype) : "several types",
+                one_fill ? attn_fill_name(c->fill) : "several kinds of");
     attn_mask_words(c->mask, mask);
     if (one_mask || strcmp(mask, "documents") == 0)
-        append(group->special, sizeof group->special, "%s", mask);
+        attn_append(group->special, sizeof group->special, "%s", mask);
     if (one_length)
-        append(group->special, sizeof group->special, "%sL = %s", one_mask ? ", " : "",
-               attn_count_text(c->n_query, number));
+        attn_append(group->special, sizeof group->special, "%sL = %s", one_mask ? ", " : "",
+                    attn_cli_grouped(c->n_query, number));
     if (group->special[0] == '\0')
-        append(group->special, sizeof group->special, "%s", group->name);
+        attn_append(group->special, sizeof group->special, "%s", group->name);
 }
 
 static void write_label(const struct attn_figure_group *group, const struct attn_point *p,
@@ -138,32 +114,16 @@ static void write_label(const struct attn_figure_group *group, const struct attn
     (void)snprintf(text, ATTN_LABEL_TEXT, "%s", spec);
     /* A preset number of ranks is not in the spec. */
     if (group->kind != ATTN_GROUP_RANKS && p->ranks > 1 && strstr(p->spec, "ranks=") == NULL)
-        append(text, ATTN_LABEL_TEXT, " (P=%d)", p->ranks);
+        attn_append(text, ATTN_LABEL_TEXT, " (P=%d)", p->ranks);
     if (p->layers > 0)
-        append(text, ATTN_LABEL_TEXT, " (%d layers, %s)", p->layers, p->save);
+        attn_append(text, ATTN_LABEL_TEXT, " (%d layers, %s)", p->layers, p->save);
     if (group->masks_differ) {
         attn_mask_words(p->c.mask, mask);
-        append(text, ATTN_LABEL_TEXT, ", %s", mask);
+        attn_append(text, ATTN_LABEL_TEXT, ", %s", mask);
     }
 }
 
 /* ---- grouping -------------------------------------------------------------------------------- */
-
-/* By the first word of its name: "length" of "length-causal". */
-static enum attn_group_kind kind_of(const char *group)
-{
-    static const char *const words[] = {[ATTN_GROUP_LENGTH] = "length",
-                                        [ATTN_GROUP_RANKS] = "ranks",
-                                        [ATTN_GROUP_SHARE] = "share",
-                                        [ATTN_GROUP_BALANCE] = "balance",
-                                        [ATTN_GROUP_DENSITY] = "density"};
-    for (int kind = 0; kind < ATTN_GROUP_OTHER; kind++) {
-        size_t n = strlen(words[kind]);
-        if (strncmp(group, words[kind], n) == 0 && (group[n] == '\0' || group[n] == '-'))
-            return (enum attn_group_kind)kind;
-    }
-    return ATTN_GROUP_OTHER;
-}
 
 /* The last line that the records have of a plan's group; NULL: none. */
 static const json_t *wishes_of(const json_t *all, const char *group)
@@ -213,7 +173,7 @@ struct key {
 static struct key key_of(const struct attn_summary *all, const json_t *wishes, const char *group)
 {
     struct key key = {.figure = figure_of(wishes, group)};
-    enum attn_group_kind kind = kind_of(key.figure);
+    enum attn_group_kind kind = attn_group_kind_of(key.figure);
     key.shared = json_object_get(wishes_of(wishes, group), "figure") != NULL;
     key.length =
         kind == ATTN_GROUP_RANKS || kind == ATTN_GROUP_BALANCE || kind == ATTN_GROUP_DENSITY;
@@ -252,7 +212,7 @@ static void take_rows(const struct attn_summary *all, const json_t *wishes, int6
     memset(group, 0, sizeof *group);
     group->row = attn_cli_need(malloc((size_t)all->n * sizeof(const struct attn_row *)));
     (void)snprintf(group->name, sizeof group->name, "%.31s", key->figure);
-    group->kind = kind_of(key->figure);
+    group->kind = attn_group_kind_of(key->figure);
     group->wishes = json_object();
     for (int64_t s = 0; s < all->n; s++) {
         const struct attn_point *q = all->row[s].point;
@@ -280,7 +240,7 @@ static void make_tag(struct attn_figure_groups *groups, struct attn_figure_group
             group->tag[n++] = isalnum((unsigned char)*c) ? *c : '-';
         group->tag[n] = '\0';
         if (nth > 1)
-            append(group->tag, sizeof group->tag, "%s%d", n > 0 ? "-" : "", nth);
+            attn_append(group->tag, sizeof group->tag, "%s%d", n > 0 ? "-" : "", nth);
         taken = 0;
         for (int s = 0; s < groups->n; s++)
             taken |= groups->group[s].kind == group->kind &&
@@ -383,15 +343,15 @@ static void append_where(const struct attn_figure_group *group, const struct att
     const struct attn_point *p = row->point;
     int64_t floor = p->floor_bytes > 0 ? p->floor_bytes : 0;
     if (group->kind == ATTN_GROUP_DENSITY)
-        append(text, size, " %s", p->c.mask);
+        attn_append(text, size, " %s", p->c.mask);
     else if (group->kind == ATTN_GROUP_RANKS)
-        append(text, size, " from P=%d", p->ranks);
+        attn_append(text, size, " from P=%d", p->ranks);
     else
-        append(text, size, " from %s", attn_count_text(p->c.n_query, number));
-    append(text, size, " (%s", attn_pass_word(p->c.pass));
+        attn_append(text, size, " from %s", attn_cli_grouped(p->c.n_query, number));
+    attn_append(text, size, " (%s", attn_pass_word(p->c.pass));
     if (row->status == ATTN_POINT_TOO_BIG && row->priced > 0)
-        append(text, size, ", %s", attn_cli_bytes(row->priced * p->ranks + floor, number));
-    append(text, size, ")");
+        attn_append(text, size, ", %s", attn_cli_bytes(row->priced * p->ranks + floor, number));
+    attn_append(text, size, ")");
 }
 
 /* Rows of one label and pass that ended alike: only the first is told. */
@@ -420,15 +380,15 @@ void attn_group_not_run(const struct attn_figure_group *group, char *text, size_
                 continue;
             size_t begin = strlen(text);
             if (between[0] == '\0')
-                append(text, size, "%sNot measured, %s: ", begin > 0 ? "; " : "",
-                       attn_status_phrase(reasons[r]));
-            append(text, size, "%s%s", between, strcmp(label, last) == 0 ? "" : label);
+                attn_append(text, size, "%sNot measured, %s: ", begin > 0 ? "; " : "",
+                            attn_status_phrase(reasons[r]));
+            attn_append(text, size, "%s%s", between, strcmp(label, last) == 0 ? "" : label);
             append_where(group, group->row[s], text, size);
             last = label;
             between = ", ";
             if (strlen(text) + sizeof cut >= size) {
                 text[begin] = '\0';
-                append(text, size, "%s", cut);
+                attn_append(text, size, "%s", cut);
                 return;
             }
         }

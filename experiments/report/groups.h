@@ -20,15 +20,6 @@
 #include "experiments/report/summary.h"
 
 enum { ATTN_LABEL_TEXT = 200 };
-enum attn_group_kind {
-    ATTN_GROUP_LENGTH,
-    ATTN_GROUP_RANKS,
-    ATTN_GROUP_SHARE,
-    ATTN_GROUP_BALANCE,
-    ATTN_GROUP_DENSITY,
-    ATTN_GROUP_OTHER
-};
-
 struct attn_figure_group {
     enum attn_group_kind kind;
     char name[32];                    /* of the plan's group, or of the figure they share        */
@@ -75,9 +66,6 @@ const char *attn_status_phrase(enum attn_point_status status);
 
 /* "forward", "backward". */
 const char *attn_pass_word(enum attn_pass pass);
-
-/* "16,384". */
-const char *attn_count_text(int64_t n, char text[32]);
 
 /* A mask in words where there are some: "window of 256", "causal mask"; else as it is written. */
 void attn_mask_words(const char *mask, char text[80]);

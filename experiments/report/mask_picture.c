@@ -2,13 +2,11 @@
 #include "experiments/report/mask_picture.h"
 
 #include <limits.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/cli/cli.h"
 #include "experiments/report/figures.h"
-#include "tests/harness/files/fileio.h"
-#include "tests/harness/process.h"
 
 void attn_picture_row(const struct attn_mask *mask, int64_t i, char *row)
 {
@@ -48,57 +46,32 @@ static void write_head(FILE *file, const struct attn_mask *mask, const char *nam
     write_runs(file, mask);
 }
 
-static enum attn_status write_script(const struct attn_mask *mask, const char *path,
-                                     const char *name, struct attn_error *err)
-{
-    enum { SCRIPT_BYTES = 1 << 16 };
-    char scripts[PATH_MAX], from[PATH_MAX + 16], *text;
-    struct attn_save save;
-    if (attn_draw_scripts(scripts, sizeof scripts) != 0)
-        return attn_fail(err, ATTN_EINTERNAL, "the folder plots is not beside the program");
-    (void)snprintf(from, sizeof from, "%s/mask.gp", scripts);
-    attn_read_text(from, ATTN_READ_GIVEN, SCRIPT_BYTES, &text, err);
-    if (text == NULL)
-        return ATTN_EINTERNAL;
-    enum attn_status status = attn_save_open(path, &save, err);
-    if (status == ATTN_OK) {
-        write_head(save.stream, mask, name);
-        fputs(text, save.stream);
-        status = attn_save_close(&save, ATTN_OK, err);
-    }
-    free(text);
-    return status;
-}
-
 enum attn_status attn_picture_draw(const struct attn_mask *mask, const char *path,
                                    struct attn_error *err)
 {
-    char words[1024] = "", folder[PATH_MAX], name[PATH_MAX], script[PATH_MAX + 4];
-    struct attn_process end = {.out = words, .room = sizeof words};
-    size_t stem = strlen(path) >= 4 ? strlen(path) - 4 : 0;
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+    char folder[PATH_MAX], name[PATH_MAX], scripts[PATH_MAX], *head;
+    size_t stem = strlen(path) >= 4 ? strlen(path) - 4 : 0, size;
     if (stem == 0 || stem >= sizeof folder - 8 || strcmp(path + stem, ".svg") != 0)
         return attn_fail(err, ATTN_EINVAL, "'%.200s': a name that ends in .svg would work", path);
     (void)snprintf(folder, sizeof folder, "%.*s", (int)stem, path);
     char *slash = strrchr(folder, '/');
     (void)snprintf(name, sizeof name, "%s", slash == NULL ? folder : slash + 1);
-    if (name[0] == '\0' || strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                        "0123456789_-.") != strlen(name))
+    if (name[0] == '\0' || strspn(name, letters) != strlen(name))
         return attn_fail(err, ATTN_EINVAL, "'%.200s': letters, digits, '_', '-' and '.' would work",
                          name);
-    (void)snprintf(script, sizeof script, "%s.gp", folder);
     if (slash == NULL)
         (void)snprintf(folder, sizeof folder, ".");
     else
         slash[slash == folder] = '\0';
-    enum attn_status status = write_script(mask, script, name, err);
-    if (status != ATTN_OK)
-        return status;
-    if (attn_process_shell("f() { cd \"$1\" && exec gnuplot -d \"$2.gp\" 2>&1; }; f", folder, name,
-                           (double)INFINITY, &end) != 0)
-        return attn_fail(err, ATTN_ENOMEM, "gnuplot cannot be started");
-    if (end.exit_status == 127)
-        return attn_fail(err, ATTN_ENOMEM, "gnuplot is not installed");
-    if (end.exit_status != 0)
-        return attn_fail(err, ATTN_EINTERNAL, "gnuplot failed: %.300s", words);
-    return ATTN_OK;
+    if (attn_draw_scripts(scripts, sizeof scripts) != 0)
+        return attn_fail(err, ATTN_EINTERNAL, "the folder plots is not beside the program");
+    FILE *file = attn_cli_memory(&head, &size);
+    write_head(file, mask, name);
+    fclose(file);
+    enum attn_status status =
+        attn_script_write(attn_cli_need(head), scripts, "mask", folder, name, err);
+    free(head);
+    return status == ATTN_OK ? attn_script_draw(folder, name, 1, err) : status;
 }
