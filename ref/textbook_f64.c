@@ -2,4 +2,5 @@
 #define ATTN_REAL_F64
 #include "ref/csr.c"
 #include "ref/dense.c"
+#include "ref/matmul.c"
 #include "ref/tiled.c"
