@@ -100,8 +100,8 @@ START_TEST(agrees_with_loops)
 }
 END_TEST
 
-/* By hand: B=1, L=4, C=8, H=2, G=1, d=dv=4, f64: kept are q 64, k 32, v 32, o 64 numbers of 8 bytes
- * and lse 8: 200 numbers; a backward pass has the gradients of the first four beside them. */
+/* By hand: B=1, L=4, C=8, H=2, G=1, d=dv=4, f64.  Kept are q 32, k 16, v 16, o 32 and lse 8 numbers
+ * of 8 bytes; a backward pass has the gradients of the first four beside them. */
 START_TEST(price_by_hand)
 {
     struct attn_spec spec = spec_of("tiled-textbook");
