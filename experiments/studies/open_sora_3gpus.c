@@ -1,0 +1,89 @@
+/* Sizes that do not divide: 16 frames and 16 heads on 3 and on 6 ranks.
+ *
+ * Source: hpcaitech/Open-Sora issues 270 (the assertion d_t % sp_size), 904 (six ranks), and
+ * opensora/acceleration/communications.py v1.2.0. */
+#include <string.h>
+
+#include "experiments/studies/study.h"
+
+/* torch.tensor_split(n, parts)[which]: the first n % parts are larger by one. */
+static int64_t tensor_split(int64_t n, int parts, int which)
+{
+    return n / parts + (which < n % parts);
+}
+
+/* A head count that six ranks do not divide: what all_to_all of [30, 600, 16 heads of 72] gives. */
+static void issue_904(struct attn_study_run *run)
+{
+    enum { RANKS = 6, HEADS = 16, DIM = 72, ROWS = 30 * 600 };
+    int64_t sized = 0, sent = 0;
+    for (int r = 0; r < RANKS; r++) {
+        sent += ROWS * tensor_split(HEADS, RANKS, r) * DIM;
+        sized += ROWS * tensor_split(HEADS, RANKS, 0) * DIM; /* torch.empty_like(chunks[0]) */
+    }
+    attn_study_say(run, "Six ranks share 16 heads as 3 3 3 3 2 2, but every receive buffer is made "
+                        "like the first chunk: 6 x 3 = 18 heads arrive, two of them garbage, and "
+                        "the reshape to 16 x 72 = 1152 channels fails.");
+    attn_study_quantity(run, "elements after the exchange (the message of issue 904)",
+                        ATTN_PUBLISHED, 23328000, (double)sized, "elements", 0);
+    attn_study_quantity(run, "elements that [30, 600, 1152] has", ATTN_PUBLISHED, 30 * 600 * 1152,
+                        (double)sent, "elements", 0);
+}
+
+/* The list form of all_to_all holds four times the local tensor. */
+static void list_form(struct attn_study_run *run)
+{
+    enum { RANKS = 4, LOCAL = 600 * 1152, ELEMENT = 2 };
+    struct attn_tape tape;
+    attn_tape_open(&tape, run, NULL);
+    attn_tape_take(&tape, "input", "the local tensor", LOCAL, ELEMENT);
+    for (int r = 0; r < RANKS; r++)
+        attn_tape_take(&tape, "chunk", "tensor_split(...).contiguous()", LOCAL / RANKS, ELEMENT);
+    for (int r = 0; r < RANKS; r++)
+        attn_tape_take(&tape, "received", "empty_like(chunks[0])", LOCAL / RANKS, ELEMENT);
+    attn_tape_take(&tape, "output", "torch.cat(received)", LOCAL, ELEMENT);
+    attn_study_peak(&tape, "memory of all_to_all as a list: four times the local tensor",
+                    ATTN_DERIVED, 4.0 * LOCAL * ELEMENT, 0);
+}
+
+/* Which numbers of ranks the framework's rule allows, asked of our strict form of its scheme. */
+static void which_ranks(struct attn_study_run *run, int frames)
+{
+    char spec[96], text[96], name[160], list[64] = "";
+    int differ = 0;
+    for (int ranks = 2; ranks <= 16; ranks++) {
+        snprintf(spec, sizeof spec, "video:ranks=%d,home=frames,exchange=always,sizes=strict",
+                 ranks);
+        snprintf(text, sizeof text, "h16q%dd8:spatial(%d,4,4):f32:normal:s1", frames * 16, frames);
+        int runs = attn_study_accepts(spec, text);
+        differ += runs != (frames % ranks == 0 && 16 % ranks == 0);
+        if (runs)
+            snprintf(list + strlen(list), sizeof list - strlen(list), " %d", ranks);
+    }
+    snprintf(name, sizeof name, "of 2 to 16 ranks run%s; where a rule of the code says else",
+             list[0] != '\0' ? list : " none");
+    attn_study_quantity(run, name, ATTN_DERIVED, 0, differ, "", 0);
+}
+
+static void run_study(struct attn_study_run *run)
+{
+    struct attn_point point;
+    attn_study_say(run, "Three ranks stop at the assertion d_t %% sp_size == 0.  \"Use an even "
+                        "number\" does not help: 6, 10, 12 and 14 are even, and divide neither 16 "
+                        "frames nor 16 heads.");
+    which_ranks(run, 16);
+    attn_study_say(run,
+                   "\"Use 15 frames\" passes the assertion on 3 ranks, and fails at the heads: "
+                   "of 15 frames and 16 heads no number of ranks but 1 divides both.");
+    which_ranks(run, 15);
+    issue_904(run);
+    list_form(run);
+    attn_study_say(run, "Nothing forbids sizes that differ by one.  The same scheme on 3 and on 6 "
+                        "ranks, dealt out unevenly:");
+    attn_study_measure(run, "video:ranks=3,home=frames,exchange=always",
+                       "h16q256d8:spatial(16,4,4):f32:normal:s1", &point);
+    attn_study_measure(run, "ulysses:ranks=6", "h16q600d72:none:f32:normal:s1", &point);
+}
+
+const struct attn_study attn_study_open_sora_3gpus = {
+    "open-sora-3gpus", "16 frames on 3 GPUs: which numbers of ranks work, and why?", run_study};

@@ -1,0 +1,300 @@
+#include "experiments/studies/study.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "experiments/cli/cli.h"
+#include "experiments/measure/preflight.h"
+#include "tests/harness/process.h"
+
+static const struct attn_study *const studies[] = {
+#define ATTN_STUDY(id) &attn_study_##id,
+#include "experiments/studies/studies.def"
+#undef ATTN_STUDY
+};
+
+static const char *const label_name[] = {"published", "derived", "inferred"};
+
+int attn_study_count(void)
+{
+    return (int)(sizeof studies / sizeof studies[0]);
+}
+
+const struct attn_study *attn_study_at(int index)
+{
+    return studies[index];
+}
+
+const struct attn_study *attn_study_find(const char *name)
+{
+    for (int s = 0; s < attn_study_count(); s++)
+        if (strcmp(studies[s]->name, name) == 0)
+            return studies[s];
+    return NULL;
+}
+
+/* Quantities stand below each other; what is not one has a blank line before and after. */
+static void end_list(struct attn_study_run *run)
+{
+    if (run->in_list)
+        fputc('\n', run->out);
+    run->in_list = 0;
+}
+
+int attn_study_carry_out(const struct attn_study *study, struct attn_study_run *run)
+{
+    run->study = study;
+    run->n_entries = run->n_quantities = run->n_failed = run->in_list = 0;
+    run->lacks = ATTN_OK;
+    if (!run->as_json)
+        fprintf(run->out, "%s: %s\n\n", study->name, study->question);
+    study->run(run);
+    end_list(run);
+    if (!run->as_json)
+        fprintf(run->out, "%s: %d quantities, %d did not come out\n", study->name,
+                run->n_quantities, run->n_failed);
+    if (run->n_failed > 0)
+        return ATTN_EXIT_DISAGREE;
+    if (run->lacks != ATTN_OK)
+        return ATTN_EXIT_LACKS;
+    return run->n_quantities > 0 ? ATTN_EXIT_GOOD : ATTN_EXIT_DISAGREE;
+}
+
+/* ---- tapes ----------------------------------------------------------------------------------- */
+
+void attn_tape_open(struct attn_tape *tape, struct attn_study_run *run, struct attn_ledger *ledger)
+{
+    memset(tape, 0, sizeof *tape);
+    tape->run = run;
+    tape->ledger = ledger;
+}
+
+static void mark_peak(struct attn_tape *tape)
+{
+    tape->peak = tape->now;
+    tape->n_at_peak = tape->n;
+    memcpy(tape->at_peak, tape->block, sizeof tape->block);
+}
+
+/* What a counted tape takes is an entry of the run, which a test may leave out. */
+static int enter(struct attn_study_run *run, const char *name, int64_t *bytes)
+{
+    int entry = run->n_entries++;
+    if (entry >= ATTN_STUDY_ENTRIES)
+        attn_cli_need(NULL);
+    struct attn_study_entry *kept = &run->entry[entry];
+    snprintf(kept->name, sizeof kept->name, "%s", name);
+    kept->matters = 0;
+    if (entry == run->leave_out)
+        *bytes = 0;
+    return entry;
+}
+
+void *attn_tape_take(struct attn_tape *tape, const char *name, const char *maker, int64_t count,
+                     int64_t size)
+{
+    struct attn_error err = {ATTN_OK, ""};
+    struct attn_block *block = &tape->block[tape->n];
+    if (tape->n == ATTN_TAPE_BLOCKS)
+        attn_cli_need(NULL);
+    *block = (struct attn_block){name, maker, count * size, -1, NULL};
+    if (tape->ledger == NULL)
+        block->entry = enter(tape->run, name, &block->bytes);
+    else {
+        block->data = attn_ledger_take(tape->ledger, name, count, size, &err);
+        if (block->data == NULL) {
+            tape->run->lacks = err.status;
+            attn_study_say(tape->run, "%s", err.text);
+            return NULL;
+        }
+    }
+    tape->n++;
+    tape->now += block->bytes;
+    if (tape->now > tape->peak)
+        mark_peak(tape);
+    return block->data;
+}
+
+void attn_tape_give(struct attn_tape *tape, const char *name)
+{
+    int b = tape->n - 1;
+    while (b >= 0 && strcmp(tape->block[b].name, name) != 0)
+        b--;
+    if (b < 0)
+        return; /* it was not to be had */
+    if (tape->ledger != NULL)
+        attn_ledger_give(tape->ledger, tape->block[b].data);
+    tape->now -= tape->block[b].bytes;
+    memmove(&tape->block[b], &tape->block[b + 1], (size_t)(--tape->n - b) * sizeof tape->block[0]);
+}
+
+void attn_tape_restart(struct attn_tape *tape)
+{
+    mark_peak(tape);
+    if (tape->ledger != NULL)
+        attn_ledger_restart(tape->ledger);
+}
+
+/* ---- what a study says ----------------------------------------------------------------------- */
+
+void attn_study_say(struct attn_study_run *run, const char *format, ...)
+{
+    va_list args;
+    if (run->as_json)
+        return;
+    end_list(run);
+    va_start(args, format);
+    vfprintf(run->out, format, args);
+    va_end(args);
+    fputs("\n\n", run->out);
+}
+
+static void print_amount(FILE *out, double x, const char *unit)
+{
+    char text[32];
+    if (strcmp(unit, "B") == 0 && x >= 10240)
+        fprintf(out, "%s (%.0f B)", attn_cli_bytes((int64_t)x, text), x);
+    else
+        fprintf(out, "%.10g%s%s", x, unit[0] != '\0' ? " " : "", unit);
+}
+
+static void print_line(struct attn_study_run *run, const char *name, enum attn_study_label label,
+                       double published, double got, const char *unit, int ok)
+{
+    fprintf(run->out, "  %-9s  %s  %s: ", label_name[label], ok ? "ok  " : "FAIL", name);
+    print_amount(run->out, got, unit);
+    if (!ok || (label == ATTN_PUBLISHED && got != published)) {
+        fputs("; the account says ", run->out);
+        print_amount(run->out, published, unit);
+    }
+    fputc('\n', run->out);
+    run->in_list = 1;
+}
+
+static void record(struct attn_study_run *run, const char *name, enum attn_study_label label,
+                   double published, double got, const char *unit, double tolerance, json_t *live)
+{
+    int ok = fabs(got - published) <= tolerance; /* not: of NaN */
+    run->n_quantities++;
+    run->n_failed += !ok && label != ATTN_INFERRED;
+    if (!run->as_json) {
+        print_line(run, name, label, published, got, unit, ok);
+        json_decref(live);
+        return;
+    }
+    json_t *line = json_pack("{s:i, s:s, s:s, s:s, s:f, s:f, s:s, s:s, s:f, s:b}", "schema",
+                             ATTN_RECORD_SCHEMA, "record", "study", "study", run->study->name,
+                             "name", name, "published", published, "got", got, "unit", unit,
+                             "label", label_name[label], "tolerance", tolerance, "ok", ok);
+    if (live != NULL)
+        json_object_set_new(line, "live", live);
+    json_dumpf(line, run->out, JSON_COMPACT);
+    fputc('\n', run->out);
+    json_decref(line);
+}
+
+void attn_study_quantity(struct attn_study_run *run, const char *name, enum attn_study_label label,
+                         double published, double got, const char *unit, double tolerance)
+{
+    record(run, name, label, published, got, unit, tolerance, NULL);
+}
+
+static void print_live(const struct attn_tape *tape)
+{
+    char text[32];
+    end_list(tape->run);
+    for (int b = 0; b < tape->n_at_peak; b++)
+        fprintf(tape->run->out, "    %-16s %12s  %s\n", tape->at_peak[b].name,
+                attn_cli_bytes(tape->at_peak[b].bytes, text), tape->at_peak[b].maker);
+}
+
+void attn_study_peak(struct attn_tape *tape, const char *name, enum attn_study_label label,
+                     double published, double tolerance)
+{
+    struct attn_study_run *run = tape->run;
+    json_t *live = json_array();
+    for (int b = 0; b < tape->n_at_peak; b++) {
+        const struct attn_block *block = &tape->at_peak[b];
+        if (block->entry >= 0 && (double)block->bytes > tolerance && label != ATTN_INFERRED)
+            run->entry[block->entry].matters = 1;
+        json_array_append_new(live, json_pack("{s:s, s:s, s:I}", "name", block->name, "by",
+                                              block->maker, "bytes", (json_int_t)block->bytes));
+    }
+    if (!run->as_json)
+        print_live(tape);
+    record(run, name, label, published, (double)tape->peak, "B", tolerance, live);
+}
+
+void attn_study_same(const char *name, const struct attn_tape *real,
+                     const struct attn_tape *counted)
+{
+    struct attn_study_run *run = real->run;
+    int same = real->n_at_peak == counted->n_at_peak && real->ledger->peak == real->peak;
+    for (int b = 0; same && b < real->n_at_peak; b++)
+        same = strcmp(real->at_peak[b].name, counted->at_peak[b].name) == 0 &&
+               real->at_peak[b].bytes == counted->at_peak[b].bytes;
+    record(run, name, ATTN_DERIVED, same ? (double)counted->peak : (double)NAN,
+           (double)real->ledger->peak, "B", 0, NULL);
+}
+
+/* ---- attnlab's own implementations ------------------------------------------------------------ */
+
+/* Something that the study needs and did not get. */
+static int fail(struct attn_study_run *run, const char *spec, const char *why)
+{
+    char name[640];
+    snprintf(name, sizeof name, "%s: %s", spec, why);
+    record(run, name, ATTN_DERIVED, 1, 0, "done", 0, NULL);
+    return 0;
+}
+
+static int price(const char *spec_text, const char *text, struct attn_point *point,
+                 struct attn_error *err)
+{
+    struct attn_spec spec;
+    int64_t need;
+    attn_point_init(point);
+    return attn_spec_parse(spec_text, &spec, err) == ATTN_OK &&
+           attn_case_parse(text, &point->c, err) == ATTN_OK &&
+           attn_preflight_case(&spec, &point->c, point, &need, err) == ATTN_OK;
+}
+
+int attn_study_price(struct attn_study_run *run, const char *spec, const char *text,
+                     struct attn_point *point)
+{
+    struct attn_error err = {ATTN_OK, ""};
+    return price(spec, text, point, &err) || fail(run, spec, err.text);
+}
+
+int attn_study_accepts(const char *spec, const char *text)
+{
+    static struct attn_point point;
+    struct attn_error err = {ATTN_OK, ""};
+    return price(spec, text, &point, &err);
+}
+
+int attn_study_measure(struct attn_study_run *run, const char *spec, const char *text,
+                       struct attn_point *point)
+{
+    static char line[1 << 16];
+    const char *const args[] = {"point",    "--spec", spec,           "--case", text,
+                                "--repeat", "0",      "--verify-all", "2048",   NULL};
+    struct attn_process child = {.out = line, .room = sizeof line};
+    struct attn_error err = {ATTN_OK, ""};
+    char name[640];
+    if (run->leave_out >= 0)
+        return 0;
+    if (attn_process_attnlab(args, INFINITY, &child) != 0)
+        return fail(run, spec, "no process could be started");
+    if (attn_record_parse_point(child.out, child.n_out, point, &err) != ATTN_OK)
+        return fail(run, spec, child.last_line[0] != '\0' ? child.last_line : err.text);
+    if (point->status == ATTN_POINT_OUT_OF_MEMORY)
+        run->lacks = ATTN_ENOMEM;
+    if (point->status != ATTN_POINT_OK)
+        return fail(run, spec, point->message);
+    snprintf(name, sizeof name, "%s %s agrees with the oracle, largest error / bound", spec, text);
+    record(run, name, ATTN_DERIVED, 0, point->worst, "", 1, NULL);
+    return 1;
+}

@@ -1,0 +1,130 @@
+/* Studies: published accounts of attention's memory, worked out again.  `attnlab study NAME`.
+ *
+ * A study plays on a tape what a program did: which blocks it took, who made them, and when it gave
+ * them back.  A counted tape only adds up, so it can be played at the published size.  A real tape
+ * takes the same blocks from a ledger, and the study computes in them, at a size that fits.  One
+ * function plays both, so what is counted is what is done.
+ *
+ * What comes out is a list of quantities, each labelled by where its published value comes from:
+ *
+ *   published   somebody printed this number, or the code that made it says it
+ *   derived     it follows from published code and sizes by arithmetic
+ *   inferred    a guess that fits: it is shown, and may be wrong without failing
+ *
+ * A new study is one file with its function, one line in studies.def, and docs/studies/NAME.md.
+ */
+#ifndef EXPERIMENTS_STUDIES_STUDY_H
+#define EXPERIMENTS_STUDIES_STUDY_H
+
+#include <stdio.h>
+
+#include "experiments/measure/record.h"
+#include "ref/ledger.h"
+
+enum attn_study_label { ATTN_PUBLISHED, ATTN_DERIVED, ATTN_INFERRED };
+
+enum { ATTN_TAPE_BLOCKS = 64, ATTN_STUDY_ENTRIES = 4096 };
+
+/* An entry of a counted tape.  A study must fail when one that matters is left out: `matters` is
+ * set where it was live at a peak that was compared, and larger than the tolerance. */
+struct attn_study_entry {
+    char name[32];
+    int matters;
+};
+
+/* A study while it runs.  Set before: the first four. */
+struct attn_study_run {
+    FILE *out;     /* what it says                                      */
+    int as_json;   /* one line of JSON for each quantity, nothing else  */
+    int is_long;   /* --long: also what takes more than some seconds    */
+    int leave_out; /* -1; testing: this entry takes no bytes, and no process is started */
+
+    const struct attn_study *study;
+    int n_entries;
+    struct attn_study_entry entry[ATTN_STUDY_ENTRIES];
+    int n_quantities, n_failed, in_list; /* in_list: the last thing said was a quantity */
+    enum attn_status lacks;              /* ENOMEM: something could not be done here */
+};
+
+struct attn_study {
+    const char *name, *question;
+    void (*run)(struct attn_study_run *run);
+};
+
+#define ATTN_STUDY(id) extern const struct attn_study attn_study_##id;
+#include "experiments/studies/studies.def"
+#undef ATTN_STUDY
+
+int attn_study_count(void);
+const struct attn_study *attn_study_at(int index);
+const struct attn_study *attn_study_find(const char *name); /* NULL: there is none */
+
+/* Run it; the exit status it deserves: 1 when a published or derived quantity did not come out, or
+ * nothing was compared; 3 when memory or a process was not to be had. */
+int attn_study_carry_out(const struct attn_study *study, struct attn_study_run *run);
+
+/* ---- tapes ----------------------------------------------------------------------------------- */
+
+struct attn_block {
+    const char *name, *maker; /* static storage: what it is, and the call that makes it */
+    int64_t bytes;
+    int entry; /* of the run; -1: on a real tape */
+    void *data;
+};
+
+struct attn_tape {
+    struct attn_study_run *run;
+    struct attn_ledger *ledger; /* NULL: only counted */
+    int n, n_at_peak;
+    struct attn_block block[ATTN_TAPE_BLOCKS], at_peak[ATTN_TAPE_BLOCKS];
+    int64_t now, peak;
+};
+
+/* ledger NULL: only counted.  A real tape is played on an empty ledger, and closed by
+ * attn_ledger_clear(). */
+void attn_tape_open(struct attn_tape *tape, struct attn_study_run *run, struct attn_ledger *ledger);
+
+/* count * size bytes, live from here on.  The block on a real tape; NULL on a counted one, which
+ * has nothing to compute in, and where there is no memory (run->lacks). */
+void *attn_tape_take(struct attn_tape *tape, const char *name, const char *maker, int64_t count,
+                     int64_t size);
+void attn_tape_give(struct attn_tape *tape, const char *name);
+
+/* The peak begins anew with what is live, as torch.cuda.reset_peak_memory_stats(). */
+void attn_tape_restart(struct attn_tape *tape);
+
+/* ---- what a study says ----------------------------------------------------------------------- */
+
+/* A paragraph of the account; nothing in JSON. */
+void attn_study_say(struct attn_study_run *run, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* A quantity: |got - published| <= tolerance, or it fails.  unit: "B", "elements", ... */
+void attn_study_quantity(struct attn_study_run *run, const char *name, enum attn_study_label label,
+                         double published, double got, const char *unit, double tolerance);
+
+/* The peak of a counted tape, with its live set. */
+void attn_study_peak(struct attn_tape *tape, const char *name, enum attn_study_label label,
+                     double published, double tolerance);
+
+/* A real tape against the counted one of the same size: the peak, and its live set block by block.
+ * Both are derived and must agree to the byte. */
+void attn_study_same(const char *name, const struct attn_tape *real,
+                     const struct attn_tape *counted);
+
+/* ---- attnlab's own implementations in a study ------------------------------------------------- */
+
+/* Priced: *point holds priced_bytes, total_bytes, bytes_sent, flops ...  0 when the spec refuses or
+ * one of the texts is wrong (said, and counted as failed). */
+int attn_study_price(struct attn_study_run *run, const char *spec, const char *text,
+                     struct attn_point *point);
+
+/* Whether the spec takes this problem: 1 or 0; nothing is said. */
+int attn_study_accepts(const char *spec, const char *text);
+
+/* Run in a process of its own and judged by the oracle, as a point of `attnlab measure`: its largest
+ * error is a quantity.  0 when there is no such point. */
+int attn_study_measure(struct attn_study_run *run, const char *spec, const char *text,
+                       struct attn_point *point);
+
+#endif

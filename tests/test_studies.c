@@ -1,0 +1,85 @@
+/* Studies: everything published or derived comes out, and would not without any block that matters. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/studies/study.h"
+#include "tests/fixtures/external_fixture.h"
+#include "tests/fixtures/report_fixture.h"
+#include "tests/fixtures/scratch.h"
+#include "tests/suites.h"
+
+/* The command, with all it runs for real: one line of JSON for each quantity. */
+START_TEST(comes_out)
+{
+    const struct attn_study *study = attn_study_at(_i);
+    int n = 0;
+    ck_assert_int_eq(fixture_shell("'%s/attnlab' study %s --format json > '%s'", test_build(),
+                                   study->name, scratch_path("s.jsonl")),
+                     0);
+    char *text = fixture_read_text(scratch_path("s.jsonl"));
+    for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        json_t *json = json_loads(line, 0, NULL);
+        ck_assert_ptr_nonnull(json);
+        const char *label = json_string_value(json_object_get(json, "label"));
+        ck_assert_str_eq(json_string_value(json_object_get(json, "record")), "study");
+        ck_assert_str_eq(json_string_value(json_object_get(json, "study")), study->name);
+        ck_assert_msg(json_is_true(json_object_get(json, "ok")) || strcmp(label, "inferred") == 0,
+                      "%s", line);
+        json_decref(json);
+        n++;
+    }
+    ck_assert_int_gt(n, 1);
+    free(text);
+}
+END_TEST
+
+/* No process is started where an entry is left out; one that is not there leaves nothing out. */
+static int status_without(const struct attn_study *study, int entry, struct attn_study_run *run)
+{
+    FILE *out = fopen("/dev/null", "w");
+    ck_assert_ptr_nonnull(out);
+    memset(run, 0, sizeof *run);
+    run->out = out;
+    run->leave_out = entry;
+    int status = attn_study_carry_out(study, run);
+    fclose(out);
+    return status;
+}
+
+START_TEST(every_block_matters)
+{
+    static struct attn_study_run whole, less;
+    const struct attn_study *study = attn_study_at(_i);
+    ck_assert_int_eq(status_without(study, ATTN_STUDY_ENTRIES, &whole), 0);
+    for (int e = 0; e < whole.n_entries; e++)
+        if (whole.entry[e].matters)
+            ck_assert_msg(status_without(study, e, &less) == 1, "%s comes out without %s",
+                          study->name, whole.entry[e].name);
+}
+END_TEST
+
+START_TEST(usage)
+{
+    ck_assert_int_eq(
+        fixture_shell("'%s/attnlab' study list | grep -q ^open-sora-720gb", test_build()), 0);
+    ck_assert_int_eq(fixture_shell("'%s/attnlab' study open-sora-720gp 2>&1 | "
+                                   "grep -q 'did you mean open-sora-720gb'",
+                                   test_build()),
+                     0);
+}
+END_TEST
+
+Suite *suite_studies(void)
+{
+    Suite *suite = suite_create("studies");
+    TCase *tcase = tcase_create("studies");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_checked_fixture(tcase, scratch_open, scratch_close);
+    tcase_add_loop_test(tcase, comes_out, 0, attn_study_count());
+    tcase_add_loop_test(tcase, every_block_matters, 0, attn_study_count());
+    tcase_add_test(tcase, usage);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
