@@ -101,7 +101,7 @@ enum { SEEDS = 3, ROUNDS = 3, PLACES = 9 };
 
 static double of_order(const struct attn_point *const *p, double *range)
 {
-    double low = INFINITY, high = 0, sum = 0;
+    double low = (double)INFINITY, high = 0, sum = 0;
     for (int round = 0; round < ROUNDS; round++) {
         double bytes = (double)p[round]->resident_bytes;
         low = fmin(low, bytes);

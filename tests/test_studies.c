@@ -1,4 +1,4 @@
-/* Studies: everything published or derived comes out, and would not without any block that matters. */
+/* Studies: what is published or derived comes out, and would not without any block that matters. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
  *                                           take dq dk dv;  call backward;
  *                                           give P, and all tensors of the layer, back
  *
- * A layer is attention alone: its q, k and v are its own, o and the gradients go to a reader outside
+ * A layer is attention alone: its q, k and v are its own, o and gradients go to a reader outside
  * who keeps nothing.  So o is a layer's only where its backward pass is to find it, dO arrives when
  * that pass begins, and dq dk dv leave when it ends.
  *

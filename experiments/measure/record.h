@@ -29,7 +29,7 @@ enum attn_point_status {
     ATTN_POINT_DROPPED, /* the plan's time budget was used up                         */
     ATTN_POINT_TIMEOUT,
     ATTN_POINT_KILLED,        /* by a signal; the kernel out of memory looks like this (SIGKILL) */
-    ATTN_POINT_OUT_OF_MEMORY, /* the system refused memory, or the ledger did; the price is beside */
+    ATTN_POINT_OUT_OF_MEMORY, /* the system or the ledger refused memory; the price is beside */
     ATTN_POINT_PRICED,        /* beyond the plan's limit: only its price was asked for      */
     ATTN_POINT_ERROR
 };

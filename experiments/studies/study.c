@@ -239,7 +239,7 @@ void attn_study_same(const char *name, const struct attn_tape *real,
            (double)real->ledger->peak, "B", 0, NULL);
 }
 
-/* ---- attnlab's own implementations ------------------------------------------------------------ */
+/* ---- attnlab's own implementations ----------------------------------------------------------- */
 
 /* Something that the study needs and did not get. */
 static int fail(struct attn_study_run *run, const char *spec, const char *why)
@@ -286,7 +286,7 @@ int attn_study_measure(struct attn_study_run *run, const char *spec, const char 
     char name[640];
     if (run->leave_out >= 0)
         return 0;
-    if (attn_process_attnlab(args, INFINITY, &child) != 0)
+    if (attn_process_attnlab(args, (double)INFINITY, &child) != 0)
         return fail(run, spec, "no process could be started");
     if (attn_record_parse_point(child.out, child.n_out, point, &err) != ATTN_OK)
         return fail(run, spec, child.last_line[0] != '\0' ? child.last_line : err.text);

@@ -112,7 +112,7 @@ void attn_study_peak(struct attn_tape *tape, const char *name, enum attn_study_l
 void attn_study_same(const char *name, const struct attn_tape *real,
                      const struct attn_tape *counted);
 
-/* ---- attnlab's own implementations in a study ------------------------------------------------- */
+/* ---- attnlab's own implementations in a study ------------------------------------------------ */
 
 /* Priced: *point holds priced_bytes, total_bytes, bytes_sent, flops ...  0 when the spec refuses or
  * one of the texts is wrong (said, and counted as failed). */
@@ -122,8 +122,8 @@ int attn_study_price(struct attn_study_run *run, const char *spec, const char *t
 /* Whether the spec takes this problem: 1 or 0; nothing is said. */
 int attn_study_accepts(const char *spec, const char *text);
 
-/* Run in a process of its own and judged by the oracle, as a point of `attnlab measure`: its largest
- * error is a quantity.  0 when there is no such point. */
+/* Run in a process of its own and judged by the oracle, as a point of `attnlab measure`: the
+ * largest error is a quantity.  0 when there is no such point. */
 int attn_study_measure(struct attn_study_run *run, const char *spec, const char *text,
                        struct attn_point *point);
 
