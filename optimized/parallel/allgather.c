@@ -48,23 +48,23 @@ static int64_t stride(const struct attn_options *options)
     return options->value[OPTION_STRIDE];
 }
 
-static struct attn_sent sent(const struct attn_problem *p, const struct attn_options *options,
-                             enum attn_pass pass, int rank)
+static struct attn_sent sent(const struct attn_work *w)
 {
-    struct attn_layout layout = home(p, options);
-    int64_t mine = attn_layout_box(&layout, p, 1, rank).tokens, done = 0;
+    const struct attn_layout *home = &w->stored.home;
+    const struct attn_problem *p = &w->stored.whole;
+    int64_t mine = attn_layout_box(home, p, 1, w->rank).tokens, done = 0;
+    int64_t at_once = stride(w->options) > 0 ? stride(w->options) : p->kv_heads;
     struct attn_sent sent = {0, 0};
     while (done < p->kv_heads) {
-        int64_t heads =
-            stride(options) > 0 ? less(stride(options), p->kv_heads - done) : p->kv_heads;
+        int64_t heads = less(at_once, p->kv_heads - done);
         done += heads;
-        for (int r = 0; r < layout.ranks; r++) {
-            int64_t theirs = attn_layout_box(&layout, p, 1, r).tokens;
-            if (r == rank)
+        for (int r = 0; r < home->ranks; r++) {
+            int64_t theirs = attn_layout_box(home, p, 1, r).tokens;
+            if (r == w->rank)
                 continue;
             attn_sent_add(&sent, p->batch * heads * mine * attn_row_bytes(p, ATTN_TAG_K));
             attn_sent_add(&sent, p->batch * heads * mine * attn_row_bytes(p, ATTN_TAG_V));
-            if (pass == ATTN_FORWARD)
+            if (w->pass == ATTN_FORWARD)
                 continue;
             attn_sent_add(&sent, p->batch * heads * theirs * attn_sum_row_bytes(p, ATTN_TAG_DK));
             attn_sent_add(&sent, p->batch * heads * theirs * attn_sum_row_bytes(p, ATTN_TAG_DV));

@@ -34,23 +34,23 @@ static int64_t shared(const struct attn_tokens *a, const struct attn_tokens *b)
     return greater(less(a->first + a->n, b->first + b->n) - greater(a->first, b->first), 0);
 }
 
-static struct attn_sent sent(const struct attn_problem *p, const struct attn_options *options,
-                             enum attn_pass pass, int rank)
+static struct attn_sent sent(const struct attn_work *w)
 {
-    struct attn_layout owned = home(p, options), read = work(p, options);
-    struct attn_tokens mine = attn_layout_box(&owned, p, 1, rank).heads;
-    struct attn_tokens here = attn_layout_box(&read, p, 1, rank).heads;
+    const struct attn_layout *owned = &w->stored.home, *read = &w->stored.work;
+    const struct attn_problem *p = &w->stored.whole;
+    struct attn_tokens mine = attn_layout_box(owned, p, 1, w->rank).heads;
+    struct attn_tokens here = attn_layout_box(read, p, 1, w->rank).heads;
     struct attn_sent sent = {0, 0};
-    for (int r = 0; r < owned.ranks; r++) {
-        struct attn_tokens theirs = attn_layout_box(&owned, p, 1, r).heads;
-        struct attn_tokens there = attn_layout_box(&read, p, 1, r).heads;
+    for (int r = 0; r < owned->ranks; r++) {
+        struct attn_tokens theirs = attn_layout_box(owned, p, 1, r).heads;
+        struct attn_tokens there = attn_layout_box(read, p, 1, r).heads;
         int64_t out = p->batch * p->n_key * shared(&mine, &there);
         int64_t back = p->batch * p->n_key * shared(&here, &theirs);
-        if (r == rank)
+        if (r == w->rank)
             continue;
         attn_sent_add(&sent, out * attn_row_bytes(p, ATTN_TAG_K));
         attn_sent_add(&sent, out * attn_row_bytes(p, ATTN_TAG_V));
-        if (pass == ATTN_FORWARD)
+        if (w->pass == ATTN_FORWARD)
             continue;
         attn_sent_add(&sent, back * attn_sum_row_bytes(p, ATTN_TAG_DK));
         attn_sent_add(&sent, back * attn_sum_row_bytes(p, ATTN_TAG_DV));

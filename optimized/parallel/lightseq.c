@@ -38,13 +38,11 @@ static struct attn_layout layout(const struct attn_problem *whole,
  * or the rank of the queries; or nobody, because nothing is visible. */
 enum who { HELPER, OWNER, NOBODY };
 
-static enum who multiplies(const struct attn_problem *whole, const struct attn_options *options,
-                           int query, int key)
+static enum who multiplies(const struct attn_work *w, int query, int key)
 {
-    struct attn_layout blocks = layout(whole, options);
     if (query > key)
-        return 2 * (query - key) > blocks.ranks ? HELPER : OWNER;
-    return attn_blocks_hidden(whole, &blocks, query, key) ? NOBODY : OWNER;
+        return 2 * (query - key) > w->work.ranks ? HELPER : OWNER;
+    return attn_blocks_hidden(w->whole, &w->work, query, key) ? NOBODY : OWNER;
 }
 
 /* Two for each distance: keys travel, then queries. */
@@ -53,23 +51,22 @@ static int stops(const struct attn_options *options)
     return 2 * attn_parallel_ranks(options) - 1;
 }
 
-static struct attn_stop stop(const struct attn_problem *whole, const struct attn_options *options,
-                             int rank, int n)
+static struct attn_stop stop(const struct attn_work *w, int n)
 {
-    int ranks = attn_parallel_ranks(options), t = (n + 1) / 2;
+    int rank = w->rank, ranks = w->work.ranks, t = (n + 1) / 2;
     int after = (rank + t) % ranks, before = (rank - t + ranks) % ranks;
     struct attn_stop stop = {ATTN_NOTHING_TRAVELS, -1, -1, -1, -1};
     if (n % 2 == 1) {
         stop.travels = ATTN_KEYS_TRAVEL;
-        if (multiplies(whole, options, after, rank) == OWNER)
+        if (multiplies(w, after, rank) == OWNER)
             stop.to = after;
-        if (multiplies(whole, options, rank, before) == OWNER)
+        if (multiplies(w, rank, before) == OWNER)
             stop.from = before, stop.query = rank, stop.key = before;
     } else {
         stop.travels = ATTN_QUERIES_TRAVEL;
-        if (multiplies(whole, options, rank, after) == HELPER)
+        if (multiplies(w, rank, after) == HELPER)
             stop.to = after;
-        if (multiplies(whole, options, before, rank) == HELPER)
+        if (multiplies(w, before, rank) == HELPER)
             stop.from = before, stop.query = before, stop.key = rank;
     }
     return stop;
@@ -77,11 +74,11 @@ static struct attn_stop stop(const struct attn_problem *whole, const struct attn
 
 /* Written by pairs of blocks, each of which somebody multiplies; tensors of a block travel in a
  * message each, empty ones too. */
-static struct attn_sent sent(const struct attn_problem *p, const struct attn_options *options,
-                             enum attn_pass pass, int rank)
+static struct attn_sent sent(const struct attn_work *w)
 {
-    struct attn_layout blocks = layout(p, options);
-    int back = pass == ATTN_BACKWARD;
+    const struct attn_layout *blocks = &w->stored.work;
+    const struct attn_problem *p = &w->stored.whole;
+    int back = w->pass == ATTN_BACKWARD;
     int64_t rows = p->batch * p->heads, keys = p->batch * p->kv_heads;
     int64_t lse = attn_row_bytes(p, ATTN_TAG_LSE);
     int64_t q =
@@ -90,16 +87,16 @@ static struct attn_sent sent(const struct attn_problem *p, const struct attn_opt
         back ? attn_sum_row_bytes(p, ATTN_TAG_DQ) : attn_sum_row_bytes(p, ATTN_TAG_O) + lse;
     int64_t kv = attn_row_bytes(p, ATTN_TAG_K) + attn_row_bytes(p, ATTN_TAG_V);
     int64_t dkv = attn_sum_row_bytes(p, ATTN_TAG_DK) + attn_sum_row_bytes(p, ATTN_TAG_DV);
-    int64_t my_rows = rows * attn_layout_box(&blocks, p, 0, rank).tokens;
-    int64_t my_keys = keys * attn_layout_box(&blocks, p, 1, rank).tokens;
+    int64_t my_rows = rows * attn_layout_box(blocks, p, 0, w->rank).tokens;
+    int64_t my_keys = keys * attn_layout_box(blocks, p, 1, w->rank).tokens;
     struct attn_sent sent = {0, 0};
-    for (int r = 0; r < blocks.ranks; r++) {
-        if (r == rank)
+    for (int r = 0; r < blocks->ranks; r++) {
+        if (r == w->rank)
             continue;
-        enum who of_my_keys = multiplies(p, options, r, rank);
-        enum who of_my_queries = multiplies(p, options, rank, r);
-        int64_t its_rows = rows * attn_layout_box(&blocks, p, 0, r).tokens;
-        int64_t its_keys = keys * attn_layout_box(&blocks, p, 1, r).tokens;
+        enum who of_my_keys = multiplies(w, r, w->rank);
+        enum who of_my_queries = multiplies(w, w->rank, r);
+        int64_t its_rows = rows * attn_layout_box(blocks, p, 0, r).tokens;
+        int64_t its_keys = keys * attn_layout_box(blocks, p, 1, r).tokens;
         if (of_my_keys == OWNER) /* K, V go there */
             sent.bytes += my_keys * kv, sent.messages += 2;
         if (of_my_keys == HELPER) /* its queries were here */

@@ -6,16 +6,31 @@
 #include "optimized/integers.h"
 #include "optimized/parallel/shard_rows.h"
 
+static struct attn_tokens common(const struct attn_tokens *a, const struct attn_tokens *b)
+{
+    return attn_tokens_between(greater(a->first, b->first), less(a->first + a->n, b->first + b->n));
+}
+
+static struct attn_box cut_heads(const struct attn_end *end, enum attn_tag_kind kind,
+                                 struct attn_box box)
+{
+    if (end->is_cut && attn_tag_is_of_keys(kind))
+        box.heads = common(&box.heads, &end->heads);
+    return box;
+}
+
 struct attn_box attn_end_box(const struct attn_end *end, const struct attn_problem *whole,
                              enum attn_tag_kind kind, int rank)
 {
-    struct attn_box box = attn_layout_box(end->layout, whole, attn_tag_is_of_keys(kind), rank);
-    if (end->is_cut && attn_tag_is_of_keys(kind)) {
-        int64_t first = greater(box.heads.first, end->heads.first);
-        int64_t last = less(box.heads.first + box.heads.n, end->heads.first + end->heads.n);
-        box.heads = attn_tokens_between(first, last);
-    }
-    return box;
+    return cut_heads(end, kind,
+                     attn_layout_box(end->layout, whole, attn_tag_is_of_keys(kind), rank));
+}
+
+struct attn_box attn_end_room(const struct attn_end *end, const struct attn_problem *whole,
+                              enum attn_tag_kind kind, int rank)
+{
+    return cut_heads(end, kind,
+                     attn_layout_room(end->layout, whole, attn_tag_is_of_keys(kind), rank));
 }
 
 /* ---- where two boxes meet -------------------------------------------------------------------- */
@@ -41,23 +56,18 @@ static struct meeting meet(const struct attn_tokens *a, const struct attn_tokens
     return (struct meeting){{i0, 1, i1 - i0}, {token / b->step, a->step / b->step, i1 - i0}};
 }
 
-/* These batches, heads and rows of a rank's box, in its memory. */
-static struct attn_piece piece_of(const struct attn_box *box, const struct attn_tokens *batches,
+/* These batches, heads and rows of a rank's room, in its memory. */
+static struct attn_piece piece_of(const struct attn_box *room, const struct attn_tokens *batches,
                                   const struct attn_tokens *heads, const struct attn_tokens *rows,
                                   int64_t row)
 {
-    int64_t head = box->tokens * row, batch = box->heads.n * head;
-    return (struct attn_piece){.offset = (batches->first - box->batches.first) * batch +
-                                         (heads->first - box->heads.first) * head +
+    int64_t head = room->tokens * row, batch = room->heads.n * head;
+    return (struct attn_piece){.offset = (batches->first - room->batches.first) * batch +
+                                         (heads->first - room->heads.first) * head +
                                          rows->first * row,
                                .extent = {batches->n, heads->n, rows->n},
                                .stride = {batch, head, rows->step * row},
                                .row = row};
-}
-
-static struct attn_tokens common(const struct attn_tokens *a, const struct attn_tokens *b)
-{
-    return attn_tokens_between(greater(a->first, b->first), less(a->first + a->n, b->first + b->n));
 }
 
 static int64_t row_bytes(const struct attn_move *m)
@@ -72,6 +82,8 @@ static int meet_boxes(const struct attn_move *m, int p, int q, struct attn_piece
 {
     struct attn_box a = attn_end_box(&m->from, m->whole, m->kind, p);
     struct attn_box b = attn_end_box(&m->to, m->whole, m->kind, q);
+    struct attn_box room_a = attn_end_room(&m->from, m->whole, m->kind, p);
+    struct attn_box room_b = attn_end_room(&m->to, m->whole, m->kind, q);
     struct attn_tokens batches = common(&a.batches, &b.batches), heads = common(&a.heads, &b.heads);
     int64_t row = row_bytes(m), at_a = 0;
     int n = 0;
@@ -88,8 +100,8 @@ static int meet_boxes(const struct attn_move *m, int p, int q, struct attn_piece
             if (x.in_a.n == 0)
                 continue;
             if (in_from != NULL) {
-                in_from[n] = piece_of(&a, &batches, &heads, &x.in_a, row);
-                in_to[n] = piece_of(&b, &batches, &heads, &x.in_b, row);
+                in_from[n] = piece_of(&room_a, &batches, &heads, &x.in_a, row);
+                in_to[n] = piece_of(&room_b, &batches, &heads, &x.in_b, row);
             }
             *bytes += batches.n * heads.n * x.in_a.n * row;
             n++;
@@ -97,6 +109,21 @@ static int meet_boxes(const struct attn_move *m, int p, int q, struct attn_piece
         at_a += of_a.n;
     }
     return n;
+}
+
+/* Bytes of the message from p to q: where their rooms meet. */
+static int64_t message_bytes(const struct attn_move *m, int p, int q)
+{
+    struct attn_problem stored;
+    struct attn_layout from = attn_layout_stored(m->from.layout, m->whole, &stored);
+    struct attn_layout to = attn_layout_stored(m->to.layout, m->whole, &stored);
+    struct attn_move even = *m;
+    int64_t bytes;
+    even.whole = &stored;
+    even.from.layout = &from;
+    even.to.layout = &to;
+    meet_boxes(&even, p, q, NULL, NULL, &bytes);
+    return bytes;
 }
 
 /* ---- the exchange ---------------------------------------------------------------------------- */
@@ -116,7 +143,7 @@ static int64_t pieces_of(const struct attn_layout *from, const struct attn_layou
     int64_t repeats = greater(attn_layout_repeats(from), attn_layout_repeats(to));
     int queries = attn_layout_stretches(from, 0) * attn_layout_stretches(to, 0);
     int keys = attn_layout_stretches(from, 1) * attn_layout_stretches(to, 1);
-    return greater(queries, keys) * repeats;
+    return greater(queries, keys) * repeats + (from->pads != 0); /* one for all pads */
 }
 
 struct attn_buffer attn_move_lists(const struct attn_layout *from, const struct attn_layout *to)
@@ -138,6 +165,17 @@ static struct lists lists_in(const struct attn_move *m, void *data, int ranks)
     return x;
 }
 
+/* Behind the n pieces of a message from p to q, its pads, if it has any. */
+static int add_pads(const struct attn_move *m, int p, int q, struct attn_piece *piece, int n)
+{
+    int64_t pads = 0;
+    if (m->from.layout->pads)
+        pads = message_bytes(m, p, q) - attn_pieces_bytes(piece, n);
+    if (pads > 0)
+        piece[n++] = attn_piece_pads(pads);
+    return n;
+}
+
 /* Send what meets; receive it where it belongs, or, where copies are to be summed, one rank's
  * behind the other's.  A rank's own does not travel. */
 static enum attn_status exchange(const struct attn_move *m, struct attn_transport *t,
@@ -151,10 +189,13 @@ static enum attn_status exchange(const struct attn_move *m, struct attn_transpor
             continue;
         int out = meet_boxes(m, t->rank, r, from, x->there, &bytes);
         int in = meet_boxes(m, r, t->rank, x->there, to, &bytes);
-        for (int n = 0; n < in && copies != NULL; n++) {
-            to[n] = attn_piece_packed(&to[n], used);
-            used += attn_piece_bytes(&to[n]);
+        for (int64_t n = 0, at = used; n < in && copies != NULL; n++) {
+            to[n] = attn_piece_packed(&to[n], at);
+            at += attn_piece_bytes(&to[n]);
         }
+        out = add_pads(m, t->rank, r, from, out);
+        in = add_pads(m, r, t->rank, to, in);
+        used += attn_pieces_bytes(to, in);
         if (out > 0)
             x->send[sends++] = (struct attn_send){.peer = r,
                                                   .tag = tag,
@@ -176,18 +217,16 @@ static enum attn_status exchange(const struct attn_move *m, struct attn_transpor
 /* What leaves a rank: more than it has, where several ranks get a copy. */
 static int64_t bytes_out(const struct attn_move *move, int rank)
 {
-    int64_t sum = 0, bytes;
-    for (int r = 0; r < move->from.layout->ranks; r++) {
-        meet_boxes(move, rank, r, NULL, NULL, &bytes);
-        sum += bytes;
-    }
+    int64_t sum = 0;
+    for (int r = 0; r < move->from.layout->ranks; r++)
+        sum += message_bytes(move, rank, r);
     return sum;
 }
 
 static int64_t bytes_in(const struct attn_move *move, int rank)
 {
-    struct attn_box box = attn_end_box(&move->to, move->whole, move->kind, rank);
-    return box.batches.n * box.heads.n * box.tokens * row_bytes(move);
+    struct attn_box room = attn_end_room(&move->to, move->whole, move->kind, rank);
+    return room.batches.n * room.heads.n * room.tokens * row_bytes(move);
 }
 
 struct attn_buffer attn_move_chunks(const struct attn_move *move, int rank)
@@ -222,13 +261,14 @@ static enum attn_status move_chunks(const struct attn_move *m, struct attn_trans
         struct attn_piece *sent = x->out + r * x->pieces, *got = x->in + r * x->pieces;
         int n = meet_boxes(m, t->rank, r, x->here, x->there, &bytes);
         fill_chunks(x->here, n, m->from.data, out, 1);
+        bytes = message_bytes(m, t->rank, r);
         *sent = attn_piece_whole(bytes);
         if (bytes > 0 && r != t->rank)
             x->send[sends++] = (struct attn_send){
                 .peer = r, .tag = tag, .data = out, .piece = sent, .pieces = 1, .dtype = m->dtype};
         char *own = out;
         out += bytes;
-        meet_boxes(m, r, t->rank, NULL, NULL, &bytes);
+        bytes = message_bytes(m, r, t->rank);
         *got = attn_piece_whole(bytes);
         if (r == t->rank)
             attn_piece_copy(in, got, own, got);
@@ -241,7 +281,7 @@ static enum attn_status move_chunks(const struct attn_move *m, struct attn_trans
     for (int r = 0; r < t->size && status == ATTN_OK; r++) {
         int n = meet_boxes(m, r, t->rank, x->here, x->there, &bytes);
         fill_chunks(x->there, n, m->to.data, came, 0);
-        came += bytes;
+        came += message_bytes(m, r, t->rank);
     }
     return status;
 }
@@ -263,12 +303,20 @@ enum attn_status attn_move(const struct attn_move *move, struct attn_transport *
 
 struct attn_buffer attn_move_copies(const struct attn_move *move, int rank)
 {
+    int64_t sum = 0;
+    for (int r = 0; r < move->from.layout->ranks; r++)
+        sum += r == rank ? 0 : message_bytes(move, r, rank);
+    return attn_buffer_of("copies", 1, sum, 1);
+}
+
+int64_t attn_move_additions(const struct attn_move *move, int rank)
+{
     int64_t sum = 0, bytes;
     for (int r = 0; r < move->from.layout->ranks; r++) {
         meet_boxes(move, r, rank, NULL, NULL, &bytes);
         sum += r == rank ? 0 : bytes;
     }
-    return attn_buffer_of("copies", 1, sum, 1);
+    return sum / (int64_t)attn_dtype_size(move->dtype);
 }
 
 /* A piece as a tensor [., ., ., width]. */
@@ -291,10 +339,11 @@ static struct attn_rows rows_of(const struct attn_piece *piece, enum attn_dtype 
 static void clear(const struct attn_move *move, int rank)
 {
     struct attn_box box = attn_end_box(&move->to, move->whole, move->kind, rank);
+    struct attn_box room = attn_end_room(&move->to, move->whole, move->kind, rank);
     struct attn_tokens heads =
         move->from.is_cut ? common(&box.heads, &move->from.heads) : box.heads;
     struct attn_tokens rows = {0, 1, box.tokens};
-    struct attn_piece piece = piece_of(&box, &box.batches, &heads, &rows, row_bytes(move));
+    struct attn_piece piece = piece_of(&room, &box.batches, &heads, &rows, row_bytes(move));
     struct attn_rows n = rows_of(&piece, move->dtype);
     struct attn_view view = view_of(move->to.data, &piece, move->dtype);
     attn_rows_clear(&n, &view);
@@ -316,7 +365,7 @@ static int64_t add_from(const struct attn_move *move, const struct lists *x, int
         attn_rows_add(&rows, &sum, &part);
         used += attn_piece_bytes(to);
     }
-    return r == rank ? 0 : bytes;
+    return r == rank ? 0 : message_bytes(move, r, rank);
 }
 
 enum attn_status attn_move_sum(const struct attn_move *move, struct attn_transport *t, void *memory,

@@ -6,7 +6,8 @@
  * all of them and adds them up, in the order of the ranks (reduce-scatter).  So every move has its
  * adjoint, and that is all of Ulysses, of all-gather and of tensor parallelism.
  *
- * A pair of ranks exchanges at most one message; there is none where boxes do not meet.
+ * A pair of ranks exchanges at most one message; there is none where boxes do not meet.  With pads
+ * (rank_layout.h), a message has the size of what is stored on both ends: where rooms meet.
  */
 #ifndef OPTIMIZED_PARALLEL_MOVE_H
 #define OPTIMIZED_PARALLEL_MOVE_H
@@ -33,9 +34,11 @@ struct attn_move {
     char *chunks; /* NULL, or room for what the rank has at both ends: see attn_move_chunks */
 };
 
-/* What a rank has at an end. */
+/* What a rank has at an end, and what it stores there. */
 struct attn_box attn_end_box(const struct attn_end *end, const struct attn_problem *whole,
                              enum attn_tag_kind kind, int rank);
+struct attn_box attn_end_room(const struct attn_end *end, const struct attn_problem *whole,
+                              enum attn_tag_kind kind, int rank);
 
 /* The lists of messages of a move, for so many ranks: a buffer of the caller's, for any move
  * between these layouts. */
@@ -43,6 +46,7 @@ struct attn_buffer attn_move_lists(const struct attn_layout *from, const struct 
 
 /* What several ranks bring home: room for all of it. */
 struct attn_buffer attn_move_copies(const struct attn_move *move, int rank);
+int64_t attn_move_additions(const struct attn_move *move, int rank); /* of numbers */
 
 /* For the usual way to write an all-to-all: what goes to each rank is copied to a chunk of its own,
  * what comes from each is another, and the result is made of these.  With what the rank had and

@@ -66,7 +66,7 @@ static enum attn_status check_strict(const struct attn_scheme *scheme, const str
         {"frames", home.frames, frames}, {"places", size, in_frame},
         {"batches", p->batch, batches}};
     enum { EXTENTS = sizeof x / sizeof *x };
-    for (int e = 0; e < EXTENTS && options->value[ATTN_OPTION_SIZES] != 0; e++) {
+    for (int e = 0; e < EXTENTS && options->value[ATTN_OPTION_SIZES] == ATTN_SIZES_STRICT; e++) {
         char needs[200] = "", works[200] = "";
         if (x[e].by == 1 || x[e].value % x[e].by == 0)
             continue;
@@ -151,7 +151,7 @@ enum attn_status attn_parallel_accepts(const struct attn_scheme *scheme,
                                        const struct attn_options *options, struct attn_error *err)
 {
     const struct attn_impl *local = attn_rank_local(options);
-    struct attn_layout work = scheme->work(p, options);
+    struct attn_layout work = attn_work_of(scheme, p, options, ATTN_FORWARD, 0).work;
     int64_t queries[2], keys[2], seen[2] = {-1, -1};
     if (local->ranks != NULL)
         return attn_fail(err, ATTN_ENOTSUP,
@@ -165,7 +165,8 @@ enum attn_status attn_parallel_accepts(const struct attn_scheme *scheme,
     }
     if (status == ATTN_OK)
         status = check_strict(scheme, p, options, err);
-    if (status == ATTN_OK && (attn_layout_stretches(&work, 0) > 1 || work.order == ATTN_PLACES))
+    if (status == ATTN_OK &&
+        (attn_layout_stretches(&work, 0) > 1 || work.order == ATTN_PLACES || work.pads))
         status = check_claims(scheme, options, ATTN_CAP_STRIDES, err);
     if (status != ATTN_OK)
         return status;
@@ -225,7 +226,7 @@ int64_t attn_parallel_rescales(const struct attn_scheme *scheme, const struct at
 int64_t attn_parallel_merges(const struct attn_scheme *scheme, const struct attn_problem *p,
                              const struct attn_options *options)
 {
-    struct attn_layout work = scheme->work(p, options);
+    struct attn_layout work = attn_work_of(scheme, p, options, ATTN_FORWARD, 0).work;
     int64_t blocks = work.all_keys ? 1 : attn_axis_parts(&work.tokens);
     int64_t stretches = greater(attn_layout_stretches(&work, 0), attn_layout_stretches(&work, 1));
     return most(scheme, p, options, attn_rank_local(options)->merges) + blocks * stretches - 1 +
@@ -243,9 +244,13 @@ void attn_parallel_precision(const struct attn_problem *p, const struct attn_opt
 
 /* ---- cost ------------------------------------------------------------------------------------ */
 
-static double elements(const struct attn_work *w, enum attn_tag_kind kind, int rank)
+/* Of the rank's block, without pads. */
+static double elements(const struct attn_work *w, enum attn_tag_kind kind)
 {
-    return (double)attn_work_block(w, kind, rank);
+    int keys = attn_tag_is_of_keys(kind);
+    struct attn_box box = attn_work_box(w, keys, w->rank);
+    return (double)(box.batches.n * (keys ? w->kv_heads.n : w->heads.n) * box.tokens *
+                    attn_tag_width(kind, w->whole));
 }
 
 /* w1 o + w2 o2 for each merge, one add for each element of a gradient. */
@@ -266,10 +271,9 @@ static double return_flops(const struct attn_work *w)
     if (w->passes_on || w->stop.to < 0)
         return 0;
     if (w->stop.travels == ATTN_QUERIES_TRAVEL)
-        return w->pass == ATTN_FORWARD ? 3 * elements(w, ATTN_TAG_O, w->rank)
-                                       : elements(w, ATTN_TAG_DQ, w->rank);
+        return w->pass == ATTN_FORWARD ? 3 * elements(w, ATTN_TAG_O) : elements(w, ATTN_TAG_DQ);
     return w->pass == ATTN_BACKWARD && w->stop.travels == ATTN_KEYS_TRAVEL
-               ? elements(w, ATTN_TAG_DK, w->rank) + elements(w, ATTN_TAG_DV, w->rank)
+               ? elements(w, ATTN_TAG_DK) + elements(w, ATTN_TAG_DV)
                : 0;
 }
 
@@ -340,9 +344,10 @@ static enum attn_status price_beside(const struct attn_work *w, const struct att
     enum attn_status status = ATTN_OK;
     int64_t most_bytes = local->peak_bytes;
     for (int n = 0; n < 2 && w->pass == ATTN_BACKWARD; n++) {
-        attn_work_copies(w, n == 0 ? ATTN_TAG_DK : ATTN_TAG_DV, copies);
-        cost->flops +=
-            (double)(copies[0].numbers) / (double)attn_dtype_size(attn_lse_dtype(w->whole));
+        struct attn_move back = attn_work_move(w, n == 0 ? ATTN_TAG_DK : ATTN_TAG_DV, 1);
+        attn_work_copies(w, back.kind, copies);
+        if (copies[0].name != NULL)
+            cost->flops += (double)attn_move_additions(&back, w->rank);
         if (bytes_of(copies) > most_bytes) {
             most_bytes = bytes_of(copies);
             memcpy(largest, copies, sizeof largest);
@@ -359,8 +364,8 @@ static enum attn_status price_beside(const struct attn_work *w, const struct att
 static double shard_bytes(const struct attn_work *w)
 {
     struct attn_problem mine = *w->whole;
-    struct attn_box queries = attn_layout_box(&w->home, w->whole, 0, w->rank);
-    struct attn_box keys = attn_layout_box(&w->home, w->whole, 1, w->rank);
+    struct attn_box queries = attn_layout_room(&w->home, w->whole, 0, w->rank);
+    struct attn_box keys = attn_layout_room(&w->home, w->whole, 1, w->rank);
     mine.batch = queries.batches.n;
     mine.heads = queries.heads.n;
     mine.kv_heads = keys.heads.n;
@@ -373,9 +378,9 @@ static void add_sent(const struct attn_work *w, struct attn_cost *cost)
 {
     struct attn_sent own = {0, 0}, round = {0, 0};
     if (w->scheme->sent != NULL)
-        own = w->scheme->sent(w->whole, w->options, w->pass, w->rank);
+        own = w->scheme->sent(w);
     if (w->passes_on)
-        round = attn_ring_sent(&w->ring, &w->work, w->whole, w->pass, w->rank);
+        round = attn_ring_sent(w);
     cost->bytes_sent = own.bytes + round.bytes;
     cost->messages = own.messages + round.messages;
 }
@@ -398,9 +403,9 @@ enum attn_status attn_parallel_cost(const struct attn_scheme *scheme, const stru
         return status;
     cost->flops = local.flops;
     cost->counted = local.counted;
+    struct attn_box home = attn_layout_box(&w.home, p, 0, rank);
     if (pass == ATTN_BACKWARD) /* dO . O */
-        cost->flops += 2.0 * (double)(buffer[ATTN_DELTA_SHARD].parts *
-                                      buffer[ATTN_DELTA_SHARD].numbers * p->d_value);
+        cost->flops += 2.0 * (double)(home.batches.n * home.heads.n * home.tokens * p->d_value);
     add_sent(&w, cost);
     cost->shard_bytes = shard_bytes(&w);
     return price_beside(&w, &local, cost, err);

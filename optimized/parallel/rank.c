@@ -6,6 +6,7 @@
 #include "optimized/parallel/shard.h"
 #include "optimized/parallel/transport_count.h"
 #include "optimized/parallel/transport_sim.h"
+#include "optimized/parallel/work.h"
 #include "ref/clock.h"
 #include "ref/problem.h"
 
@@ -92,7 +93,8 @@ static struct dealt output(const struct attn_view *v)
 
 static enum attn_status deal(struct run *x)
 {
-    struct attn_layout layout = x->scheme->home(x->problem, x->ctx->options);
+    struct attn_layout layout =
+        attn_work_of(x->scheme, x->problem, x->ctx->options, x->pass, 0).home;
     static const char *const name[ATTN_TAG_KINDS] = {
         "shard.q",  "shard.k",    "shard.v",  "shard.o",  "shard.lse",
         "shard.do", "shard.dlse", "shard.dq", "shard.dk", "shard.dv"};

@@ -77,8 +77,9 @@ static void cut_run(const struct attn_layout *layout, struct attn_box *box, int 
     box->tokens = run.n;
 }
 
-struct attn_box attn_layout_box(const struct attn_layout *layout, const struct attn_problem *whole,
-                                int is_of_keys, int rank)
+/* Without pads. */
+static struct attn_box deal(const struct attn_layout *layout, const struct attn_problem *whole,
+                            int is_of_keys, int rank)
 {
     int64_t n = is_of_keys ? whole->n_key : whole->n_query;
     int all = is_of_keys && layout->all_keys;
@@ -101,6 +102,139 @@ struct attn_box attn_layout_box(const struct attn_layout *layout, const struct a
     return box;
 }
 
+/* ---- pads ------------------------------------------------------------------------------------ */
+
+static int64_t next_multiple(int64_t n, int64_t of)
+{
+    return ceil_div(n, of) * of;
+}
+
+static int64_t common_multiple(int64_t a, int64_t b)
+{
+    int64_t m = a;
+    while (m % b != 0)
+        m += a;
+    return m;
+}
+
+/* The shortest run in which `parts` ranks can have equal numbers of heads and of kv heads. */
+static int64_t even_heads(const struct attn_problem *p, int64_t parts)
+{
+    int64_t group = p->kv_heads > 0 ? p->heads / p->kv_heads : 1, n = ceil_div(p->heads, parts);
+    while (n > 0 && n % group != 0 && (group % n != 0 || parts % (group / n) != 0))
+        n++;
+    return n;
+}
+
+/* What must divide tokens; of a video, its frames and its places. */
+struct divisors {
+    int64_t tokens, frames, places;
+};
+
+static void divide(const struct attn_layout *layout, struct divisors *by)
+{
+    int64_t parts = attn_axis_parts(&layout->tokens), runs = attn_axis_parts(&layout->runs);
+    int64_t *of = layout->order == ATTN_FRAMES   ? &by->frames
+                  : layout->order == ATTN_PLACES ? &by->places
+                                                 : &by->tokens;
+    *of = common_multiple(*of, parts * common_multiple(place_stretches(layout, 0), runs));
+}
+
+static int64_t padded_tokens(int64_t n, int64_t frames, const struct divisors *by)
+{
+    if (frames == 0)
+        return next_multiple(n, by->tokens);
+    return next_multiple(frames, by->frames) * next_multiple(n / frames, by->places);
+}
+
+void attn_layout_pad(struct attn_layout *home, struct attn_layout *work,
+                     const struct attn_problem *whole)
+{
+    struct divisors by = {1, 1, 1};
+    int64_t frames = greater(home->frames, work->frames);
+    int64_t parts = greater(attn_axis_parts(&home->heads), attn_axis_parts(&work->heads));
+    int64_t batches = greater(attn_axis_parts(&home->batches), attn_axis_parts(&work->batches));
+    int64_t group = whole->kv_heads > 0 ? whole->heads / whole->kv_heads : 1;
+    divide(home, &by);
+    divide(work, &by);
+    struct attn_extents padded = {.batch = next_multiple(whole->batch, batches),
+                                  .heads =
+                                      parts > 1 ? even_heads(whole, parts) * parts : whole->heads,
+                                  .n_query = padded_tokens(whole->n_query, frames, &by),
+                                  .n_key = padded_tokens(whole->n_key, frames, &by),
+                                  .frames = next_multiple(frames, by.frames)};
+    padded.kv_heads = whole->heads > 0 ? padded.heads / group : whole->kv_heads;
+    home->pads = work->pads = 1;
+    home->padded = work->padded = padded;
+}
+
+struct attn_layout attn_layout_stored(const struct attn_layout *layout,
+                                      const struct attn_problem *whole, struct attn_problem *stored)
+{
+    struct attn_layout even = *layout;
+    *stored = *whole;
+    if (!layout->pads)
+        return even;
+    even.pads = 0;
+    even.frames = layout->frames > 0 ? layout->padded.frames : 0;
+    memset(&even.padded, 0, sizeof even.padded);
+    stored->batch = layout->padded.batch;
+    stored->heads = layout->padded.heads;
+    stored->kv_heads = layout->padded.kv_heads;
+    stored->n_query = layout->padded.n_query;
+    stored->n_key = layout->padded.n_key;
+    return even;
+}
+
+struct attn_box attn_layout_room(const struct attn_layout *layout, const struct attn_problem *whole,
+                                 int is_of_keys, int rank)
+{
+    struct attn_problem stored;
+    if (!layout->pads)
+        return deal(layout, whole, is_of_keys, rank);
+    struct attn_layout even = attn_layout_stored(layout, whole, &stored);
+    return deal(&even, &stored, is_of_keys, rank);
+}
+
+static void cut(struct attn_tokens *t, int64_t end)
+{
+    t->n = attn_tokens_below(t, end);
+}
+
+/* A stretch of a room without its pads; frames and places have other numbers there. */
+static void cut_stretch(const struct attn_layout *layout, int64_t n, struct attn_tokens *t,
+                        int64_t padded)
+{
+    int64_t size = layout->frames > 0 ? n / layout->frames : 0; /* of a frame */
+    int64_t room = layout->frames > 0 ? at_least_1(padded / layout->padded.frames) : 0;
+    if (layout->order == ATTN_FRAMES) {
+        struct attn_tokens frames = {t->first / room, 1, t->n / room};
+        cut(&frames, layout->frames);
+        *t = (struct attn_tokens){frames.first * size, 1, frames.n * size};
+    } else
+        cut(t, layout->order == ATTN_PLACES ? size : n);
+}
+
+struct attn_box attn_layout_box(const struct attn_layout *layout, const struct attn_problem *whole,
+                                int is_of_keys, int rank)
+{
+    struct attn_box box = attn_layout_room(layout, whole, is_of_keys, rank);
+    int64_t n = is_of_keys ? whole->n_key : whole->n_query;
+    if (!layout->pads)
+        return box;
+    cut(&box.batches, whole->batch);
+    cut(&box.heads, is_of_keys ? whole->kv_heads : whole->heads);
+    box.tokens = 0;
+    box.repeats = attn_layout_repeats(layout);
+    box.pitch = layout->order == ATTN_PLACES ? n / layout->frames : 0;
+    for (int s = 0; s < box.stretches; s++) {
+        cut_stretch(layout, n, &box.stretch[s],
+                    is_of_keys ? layout->padded.n_key : layout->padded.n_query);
+        box.tokens += box.stretch[s].n * box.repeats;
+    }
+    return box;
+}
+
 int64_t attn_layout_repeats(const struct attn_layout *layout)
 {
     return layout->order == ATTN_PLACES ? layout->frames : 1;
@@ -113,15 +247,17 @@ int attn_layout_stretches(const struct attn_layout *layout, int is_of_keys)
 
 int attn_layout_copies(const struct attn_layout *layout, const struct attn_problem *whole)
 {
+    int64_t heads = layout->pads ? layout->padded.heads : whole->heads;
+    int64_t kv_heads = layout->pads ? layout->padded.kv_heads : whole->kv_heads;
     int parts = attn_axis_parts(&layout->heads);
     int64_t sum = 0;
     if (layout->all_keys && attn_axis_parts(&layout->tokens) > 1)
         return 1;
     for (int place = 0; place < parts && !layout->kv_owners; place++) {
-        struct attn_tokens heads = attn_run_of(whole->heads, parts, place);
-        sum += attn_kv_heads(whole, &heads).n;
+        struct attn_tokens run = attn_run_of(heads, parts, place);
+        sum += attn_kv_heads(whole, &run).n;
     }
-    return sum > whole->kv_heads;
+    return sum > kv_heads;
 }
 
 /* An axis of one part deals out nothing; and if that is the one of tokens, every rank has all of
@@ -165,6 +301,6 @@ int64_t attn_layout_most(const struct attn_layout *layout, const struct attn_pro
                          int is_of_keys)
 {
     int last = (attn_axis_parts(&layout->tokens) - 1) * layout->tokens.stride;
-    return greater(attn_layout_box(layout, whole, is_of_keys, 0).tokens,
-                   attn_layout_box(layout, whole, is_of_keys, last).tokens);
+    return greater(attn_layout_room(layout, whole, is_of_keys, 0).tokens,
+                   attn_layout_room(layout, whole, is_of_keys, last).tokens);
 }

@@ -43,6 +43,14 @@ struct attn_layout {
     int64_t frames; /* of a video: divides the number of tokens */
     int all_keys;   /* keys and values are not dealt out by tokens: a rank has all of them */
     int kv_owners;  /* a kv head that several ranks read belongs to the first of them */
+
+    /* sizes=pad.  0: a rank stores what it has.  Else every rank stores as much as any other: its
+     * part of a problem of these extents, which the ranks divide; what of it does not exist are
+     * pads, that nobody computes with. */
+    int64_t pads;
+    struct attn_extents {
+        int64_t batch, heads, kv_heads, n_query, n_key, frames;
+    } padded;
 };
 
 static inline int attn_axis_parts(const struct attn_axis *axis)
@@ -75,6 +83,20 @@ static inline struct attn_tokens attn_box_stretch(const struct attn_box *box, in
 struct attn_box attn_layout_box(const struct attn_layout *layout, const struct attn_problem *whole,
                                 int is_of_keys, int rank);
 
+/* Give both layouts pads: each extent that one of them deals out becomes the next multiple of its
+ * parts.  A run of heads becomes whole groups, or a whole part of one. */
+void attn_layout_pad(struct attn_layout *home, struct attn_layout *work,
+                     const struct attn_problem *whole);
+
+/* What a rank stores: the box and its pads.  What is in the box comes first on every axis. */
+struct attn_box attn_layout_room(const struct attn_layout *layout, const struct attn_problem *whole,
+                                 int is_of_keys, int rank);
+
+/* The layout and the problem whose boxes are the rooms of this one. */
+struct attn_layout attn_layout_stored(const struct attn_layout *layout,
+                                      const struct attn_problem *whole,
+                                      struct attn_problem *stored);
+
 /* Run r of n in `parts` runs. */
 struct attn_tokens attn_run_of(int64_t n, int64_t parts, int64_t r);
 
@@ -91,7 +113,7 @@ int attn_layout_same(const struct attn_layout *a, const struct attn_layout *b,
 /* Whether several ranks have the same element of a tensor of keys. */
 int attn_layout_copies(const struct attn_layout *layout, const struct attn_problem *whole);
 
-/* The tokens and the longest stretch of the rank that has most of them. */
+/* The tokens that are stored on the rank that stores most of them. */
 int64_t attn_layout_most(const struct attn_layout *layout, const struct attn_problem *whole,
                          int is_of_keys);
 

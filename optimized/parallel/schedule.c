@@ -62,18 +62,20 @@ enum attn_status attn_ring_check(const char *scheme, const struct attn_ring *rin
                      scheme, ring->places, n, inner, inner, n, attn_largest_divisor(n, inner));
 }
 
-struct attn_sent attn_ring_sent(const struct attn_ring *ring, const struct attn_layout *work,
-                                const struct attn_problem *p, enum attn_pass pass, int rank)
+struct attn_sent attn_ring_sent(const struct attn_work *w)
 {
-    struct attn_box own = attn_layout_box(work, p, 1, rank);
-    int64_t last = attn_layout_box(work, p, 1, away(ring, rank, 1, 1)).tokens;
+    const struct attn_ring *ring = &w->ring;
+    const struct attn_layout *work = &w->stored.work;
+    const struct attn_problem *p = &w->stored.whole;
+    struct attn_box own = attn_layout_box(work, p, 1, w->rank);
+    int64_t last = attn_layout_box(work, p, 1, away(ring, w->rank, 1, 1)).tokens;
     int64_t hops = ring->axis.parts - 1, heads = own.batches.n * own.heads.n;
     int64_t keys = attn_row_bytes(p, ATTN_TAG_K) + attn_row_bytes(p, ATTN_TAG_V);
     int64_t sums = attn_sum_row_bytes(p, ATTN_TAG_DK) + attn_sum_row_bytes(p, ATTN_TAG_DV);
     struct attn_sent sent = {heads * (p->n_key - last) * keys, 2 * hops};
     if (hops == 0)
         return (struct attn_sent){0, 0};
-    if (pass == ATTN_BACKWARD) {
+    if (w->pass == ATTN_BACKWARD) {
         sent.bytes += heads * p->n_key * sums;
         sent.messages += 2 * (hops + 1);
     }
@@ -107,13 +109,12 @@ static void add_tensors(struct attn_sent *sent, const struct attn_problem *p, en
     }
 }
 
-struct attn_sent attn_heads_for_tokens_sent(const struct attn_layout *home,
-                                            const struct attn_layout *work,
-                                            const struct attn_problem *p, enum attn_pass pass,
-                                            int rank)
+struct attn_sent attn_heads_for_tokens_sent(const struct attn_work *w)
 {
+    const struct attn_layout *home = &w->stored.home, *work = &w->stored.work;
+    const struct attn_problem *p = &w->stored.whole;
     struct attn_sent sent = {0, 0};
-    int sums_keys = attn_layout_copies(work, p);
+    int sums_keys = attn_layout_copies(work, p), rank = w->rank;
     for (int r = 0; r < home->ranks; r++) {
         struct rows rows;
         if (r == rank || attn_axis_place(&work->tokens, r) != attn_axis_place(&work->tokens, rank))
@@ -124,29 +125,28 @@ struct attn_sent attn_heads_for_tokens_sent(const struct attn_layout *home,
             rows.there[keys] = p->batch * attn_layout_box(home, p, keys, rank).tokens * there;
             rows.back[keys] = p->batch * attn_layout_box(home, p, keys, r).tokens * here;
         }
-        add_tensors(&sent, p, pass, &rows, sums_keys);
+        add_tensors(&sent, p, w->pass, &rows, sums_keys);
     }
     return sent;
 }
 
-struct attn_sent attn_frames_for_places_sent(const struct attn_layout *home,
-                                             const struct attn_layout *work,
-                                             const struct attn_problem *p, enum attn_pass pass,
-                                             int rank)
+struct attn_sent attn_frames_for_places_sent(const struct attn_work *w)
 {
+    const struct attn_layout *home = &w->stored.home, *work = &w->stored.work;
+    const struct attn_problem *p = &w->stored.whole;
     int64_t frames = home->frames, size = p->n_query / frames;
     int64_t at_home = home->order == ATTN_FRAMES ? frames : size;
     int64_t at_work = work->order == ATTN_FRAMES ? frames : size;
     struct attn_sent sent = {0, 0};
     for (int r = 0; r < home->ranks; r++) {
         int64_t there =
-            attn_run_of(at_home, home->ranks, rank).n * attn_run_of(at_work, home->ranks, r).n;
+            attn_run_of(at_home, home->ranks, w->rank).n * attn_run_of(at_work, home->ranks, r).n;
         int64_t back =
-            attn_run_of(at_work, home->ranks, rank).n * attn_run_of(at_home, home->ranks, r).n;
+            attn_run_of(at_work, home->ranks, w->rank).n * attn_run_of(at_home, home->ranks, r).n;
         struct rows rows = {{p->batch * p->heads * there, p->batch * p->kv_heads * there},
                             {p->batch * p->heads * back, p->batch * p->kv_heads * back}};
-        if (r != rank)
-            add_tensors(&sent, p, pass, &rows, 0);
+        if (r != w->rank)
+            add_tensors(&sent, p, w->pass, &rows, 0);
     }
     return sent;
 }

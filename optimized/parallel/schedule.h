@@ -4,6 +4,7 @@
 
 #include "optimized/parallel/scheme.h"
 #include "optimized/parallel/transport.h"
+#include "optimized/parallel/work.h"
 
 struct attn_stop attn_ring_stop(const struct attn_ring *ring, int rank, int n);
 
@@ -14,22 +15,15 @@ int attn_largest_divisor(int n, int most);
 
 /* Keys: K and V make P-1 hops, of every block but the one that is held last: that of the rank one
  * place and one window further.  dK and dV: P hops, the last one home, of every block. */
-struct attn_sent attn_ring_sent(const struct attn_ring *ring, const struct attn_layout *work,
-                                const struct attn_problem *whole, enum attn_pass pass, int rank);
+struct attn_sent attn_ring_sent(const struct attn_work *w);
 
 /* Tokens of all heads against heads of all tokens, among the ranks that share a place.  Of q k v,
  * backward dO lse D too, a rank sends to each other one its tokens of that one's heads; of o lse,
  * backward dQ dK dV, to each other one that one's tokens of its own heads. */
-struct attn_sent attn_heads_for_tokens_sent(const struct attn_layout *home,
-                                            const struct attn_layout *work,
-                                            const struct attn_problem *whole, enum attn_pass pass,
-                                            int rank);
+struct attn_sent attn_heads_for_tokens_sent(const struct attn_work *w);
 
 /* The same with frames for places or places for frames: of its frames the other one's places. */
-struct attn_sent attn_frames_for_places_sent(const struct attn_layout *home,
-                                             const struct attn_layout *work,
-                                             const struct attn_problem *whole, enum attn_pass pass,
-                                             int rank);
+struct attn_sent attn_frames_for_places_sent(const struct attn_work *w);
 
 /* Bytes of a row of a tensor: as it is stored, and of its gradient while it is summed. */
 int64_t attn_row_bytes(const struct attn_problem *p, enum attn_tag_kind kind);

@@ -48,6 +48,8 @@ struct attn_sent {
     int64_t bytes, messages;
 };
 
+struct attn_work; /* optimized/parallel/work.h: a scheme on one rank */
+
 struct attn_scheme {
     const char *name;
     struct attn_layout (*home)(const struct attn_problem *whole,
@@ -63,8 +65,7 @@ struct attn_scheme {
      * Keys and queries come from their owner, and what they give returns at once; a rank does not
      * both send and get queries at a stop. */
     int (*stops)(const struct attn_options *options);
-    struct attn_stop (*stop)(const struct attn_problem *whole, const struct attn_options *options,
-                             int rank, int n);
+    struct attn_stop (*stop)(const struct attn_work *w, int n);
 
     /* Whether queries of other ranks come to this one at some stop.  NULL: never. */
     int (*has_visitors)(const struct attn_options *options, int rank);
@@ -75,9 +76,9 @@ struct attn_scheme {
     /* 1: what is moved goes through chunks (move.h).  May be NULL. */
     int (*moves_by_chunks)(const struct attn_options *options);
 
-    /* Written from the sizes of blocks, not from the schedule.  NULL: nothing, beside a ring. */
-    struct attn_sent (*sent)(const struct attn_problem *whole, const struct attn_options *options,
-                             enum attn_pass pass, int rank);
+    /* Written from the sizes of blocks as they are stored, w->stored, not from the schedule.  NULL:
+     * nothing, beside a ring. */
+    struct attn_sent (*sent)(const struct attn_work *w);
 
     /* What only this scheme must refuse; may be NULL. */
     enum attn_status (*accepts)(const struct attn_problem *whole,
@@ -98,9 +99,11 @@ enum { ATTN_OPTION_RANKS, ATTN_OPTION_LOCAL, ATTN_OPTION_SIZES, ATTN_PARALLEL_OP
          "what a rank runs on its piece; any single-process implementation (tiled unless "   \
          "given)"},                                                                          \
     {                                                                                        \
-        "sizes", 0, 0, 1, "uneven strict",                                                   \
-            "what ranks do not divide: dealt out unevenly, or refused as most frameworks do" \
+        "sizes", 0, 0, 2, "uneven pad strict",                                               \
+            "what ranks do not divide: dealt out unevenly, stored and sent with pads up to " \
+            "the next multiple, or refused"                                                  \
     }
+enum { ATTN_SIZES_UNEVEN, ATTN_SIZES_PAD, ATTN_SIZES_STRICT };
 extern const struct attn_option attn_parallel_options[];
 #define ATTN_OPTION_OF_ORDER                                                          \
     {                                                                                 \

@@ -13,9 +13,14 @@ static struct attn_box box_of(const struct attn_shards *s, int rank)
     return attn_layout_box(&s->layout, s->whole, attn_tag_is_of_keys(s->kind), rank);
 }
 
+static struct attn_box room_of(const struct attn_shards *s, int rank)
+{
+    return attn_layout_room(&s->layout, s->whole, attn_tag_is_of_keys(s->kind), rank);
+}
+
 static int64_t bytes_of(const struct attn_shards *s, int rank)
 {
-    struct attn_box box = box_of(s, rank);
+    struct attn_box box = room_of(s, rank);
     int64_t row = attn_tag_width(s->kind, s->whole) *
                   (int64_t)attn_dtype_size(attn_tag_dtype(s->kind, s->whole));
     return ceil_div(box.batches.n * box.heads.n * box.tokens * row, ALIGN) * ALIGN;
@@ -43,9 +48,9 @@ enum attn_status attn_shards_take(struct attn_shards *s, struct attn_ledger *led
 
 struct attn_view attn_shards_view(const struct attn_shards *s, int rank)
 {
-    struct attn_box box = box_of(s, rank);
+    struct attn_box room = room_of(s, rank);
     return attn_packed_view(s->data + offset_of(s, rank), attn_tag_dtype(s->kind, s->whole),
-                            box.heads.n, box.tokens, attn_tag_width(s->kind, s->whole));
+                            room.heads.n, room.tokens, attn_tag_width(s->kind, s->whole));
 }
 
 /* Feature after feature, because a whole tensor may have any strides.  lse has no feature axis:
@@ -100,6 +105,8 @@ static void copy_shards(const struct attn_shards *s, const struct attn_view *who
 
 void attn_shards_scatter(const struct attn_shards *s, const struct attn_view *whole)
 {
+    if (s->layout.pads)
+        memset(s->data, 0xFF, (size_t)offset_of(s, s->layout.ranks)); /* NaN in every type */
     copy_shards(s, whole, 0);
 }
 

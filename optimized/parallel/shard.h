@@ -23,7 +23,7 @@ enum attn_status attn_shards_take(struct attn_shards *s, struct attn_ledger *led
                                   enum attn_tag_kind kind, const struct attn_layout *layout,
                                   struct attn_error *err);
 
-/* From the whole tensor to its shards, or back. */
+/* From the whole tensor to its shards, or back.  Pads of shards are NaN: who reads one is found. */
 void attn_shards_scatter(const struct attn_shards *s, const struct attn_view *whole);
 void attn_shards_gather(const struct attn_shards *s, const struct attn_view *whole);
 struct attn_view attn_shards_view(const struct attn_shards *s, int rank);

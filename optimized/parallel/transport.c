@@ -68,12 +68,22 @@ struct attn_piece attn_piece_whole(int64_t bytes)
     return (struct attn_piece){0, {1, 1, 1}, {0, 0, 0}, bytes};
 }
 
+struct attn_piece attn_piece_pads(int64_t bytes)
+{
+    return (struct attn_piece){-1, {1, 1, 1}, {0, 0, 0}, bytes};
+}
+
+int attn_piece_is_pads(const struct attn_piece *piece)
+{
+    return piece->offset < 0;
+}
+
 void attn_piece_copy(void *to, const struct attn_piece *to_piece, const void *from,
                      const struct attn_piece *from_piece)
 {
     const int64_t *n = to_piece->extent, *t = to_piece->stride, *f = from_piece->stride;
     int64_t row = to_piece->row;
-    if (row == 0)
+    if (row == 0 || attn_piece_is_pads(to_piece))
         return;
     int adjacent = t[2] == row && f[2] == row; /* rows of the last axis form one run */
     for (int64_t x = 0; x < n[0]; x++)

@@ -54,6 +54,10 @@ int64_t attn_piece_bytes(const struct attn_piece *piece);
 int64_t attn_pieces_bytes(const struct attn_piece *piece, int n);
 struct attn_piece attn_piece_whole(int64_t bytes); /* one run of bytes */
 
+/* Bytes that fill a message up: they travel, no memory holds them, and the receiver drops them. */
+struct attn_piece attn_piece_pads(int64_t bytes);
+int attn_piece_is_pads(const struct attn_piece *piece);
+
 void attn_piece_copy(void *to, const struct attn_piece *to_piece, const void *from,
                      const struct attn_piece *from_piece);
 

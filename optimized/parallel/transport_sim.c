@@ -94,7 +94,8 @@ static int first_difference(const struct attn_receive *in, const struct attn_sen
     int n = 0;
     while (n < in->pieces && n < out->pieces &&
            memcmp(in->piece[n].extent, out->piece[n].extent, sizeof in->piece[n].extent) == 0 &&
-           in->piece[n].row == out->piece[n].row)
+           in->piece[n].row == out->piece[n].row &&
+           attn_piece_is_pads(&in->piece[n]) == attn_piece_is_pads(&out->piece[n]))
         n++;
     return n;
 }

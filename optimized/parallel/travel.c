@@ -61,10 +61,10 @@ static int64_t heads_of(const struct travel *x, enum attn_tag_kind kind)
 static struct held block_at(const struct travel *x, enum attn_tag_kind kind, enum attn_dtype dtype,
                             int rank, void *data)
 {
-    struct attn_box box = attn_work_box(&x->w, attn_tag_is_of_keys(kind), rank);
-    return (struct held){attn_packed_view(data, dtype, heads_of(x, kind), box.tokens,
-                                          attn_tag_width(kind, x->w.whole)),
-                         first_head(x, kind)};
+    struct attn_box room = attn_work_room(&x->w, attn_tag_is_of_keys(kind), rank);
+    return (struct held){
+        attn_packed_view(data, dtype, room.heads.n, room.tokens, attn_tag_width(kind, x->w.whole)),
+        first_head(x, kind)};
 }
 
 /* Rows of a rank's block, all heads of this portion. */
@@ -589,11 +589,12 @@ static enum attn_status move(struct travel *x, enum attn_tag_kind kind, int goes
 static void round_home(struct travel *x, enum attn_tag_kind kind, char *data)
 {
     struct attn_box home = attn_layout_box(&x->w.home, x->w.whole, 1, x->w.rank);
+    struct attn_box room = attn_layout_room(&x->w.home, x->w.whole, 1, x->w.rank);
     int64_t width = attn_tag_width(kind, x->w.whole);
     struct attn_tokens heads = attn_work_portions(&x->w) > 1 ? x->w.kv_heads : home.heads;
     struct attn_rows rows = {home.batches.n, heads.n, home.tokens, width};
     struct held sum = {
-        attn_packed_view(data, attn_lse_dtype(x->w.whole), home.heads.n, home.tokens, width),
+        attn_packed_view(data, attn_lse_dtype(x->w.whole), room.heads.n, room.tokens, width),
         home.heads.first};
     struct held shard = {x->shard[kind], home.heads.first};
     struct attn_view from = part_of(&sum, heads.first, 0), to = part_of(&shard, heads.first, 0);
@@ -691,11 +692,12 @@ static enum attn_status take_home(struct travel *x)
 static void make_delta(struct travel *x, const struct attn_backward *mine)
 {
     struct attn_box home = attn_layout_box(&x->w.home, x->w.whole, 0, x->w.rank);
+    struct attn_box room = attn_layout_room(&x->w.home, x->w.whole, 0, x->w.rank);
     struct attn_rows rows = {home.batches.n, home.heads.n, home.tokens, x->w.whole->d_value};
     struct attn_view *d = &x->shard[ATTN_TAG_DELTA];
     struct attn_buffer *zeros = &x->buffer[ATTN_ZEROS];
-    *d = attn_packed_view(x->buffer[ATTN_DELTA_SHARD].data, attn_lse_dtype(x->w.whole), rows.heads,
-                          rows.tokens, 1);
+    *d = attn_packed_view(x->buffer[ATTN_DELTA_SHARD].data, attn_lse_dtype(x->w.whole),
+                          room.heads.n, room.tokens, 1);
     attn_rows_minus_delta(&rows, mine, d);
     if (zeros->numbers > 0)
         memset(zeros->data, 0, (size_t)(zeros->numbers * zeros->size));

@@ -53,15 +53,11 @@ static struct attn_layout work(const struct attn_problem *whole, const struct at
     return (struct attn_layout){.ranks = ranks, .heads = {ranks, 1}};
 }
 
-static struct attn_sent sent(const struct attn_problem *whole, const struct attn_options *options,
-                             enum attn_pass pass, int rank)
-{
-    struct attn_layout tokens = home(whole, options), heads = work(whole, options);
-    return attn_heads_for_tokens_sent(&tokens, &heads, whole, pass, rank);
-}
-
-static const struct attn_scheme ulysses = {
-    .name = "ulysses", .home = home, .work = work, .moves_by_chunks = by_list, .sent = sent};
+static const struct attn_scheme ulysses = {.name = "ulysses",
+                                           .home = home,
+                                           .work = work,
+                                           .moves_by_chunks = by_list,
+                                           .sent = attn_heads_for_tokens_sent};
 
 ATTN_SCHEME(ulysses, ulysses, options_of,
             "shards of tokens become shards of heads by all-to-all, and back")

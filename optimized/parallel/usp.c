@@ -68,13 +68,6 @@ static struct attn_layout work(const struct attn_problem *whole, const struct at
     return layout;
 }
 
-static struct attn_sent sent(const struct attn_problem *whole, const struct attn_options *options,
-                             enum attn_pass pass, int rank)
-{
-    struct attn_layout tokens = home(whole, options), heads = work(whole, options);
-    return attn_heads_for_tokens_sent(&tokens, &heads, whole, pass, rank);
-}
-
 static enum attn_status accepts(const struct attn_problem *whole,
                                 const struct attn_options *options, struct attn_error *err)
 {
@@ -87,7 +80,11 @@ static enum attn_status accepts(const struct attn_problem *whole,
                      ranks, heads, heads, ranks, attn_largest_divisor(ranks, heads));
 }
 
-static const struct attn_scheme usp = {
-    .name = "usp", .home = home, .work = work, .ring = ring_of, .sent = sent, .accepts = accepts};
+static const struct attn_scheme usp = {.name = "usp",
+                                       .home = home,
+                                       .work = work,
+                                       .ring = ring_of,
+                                       .sent = attn_heads_for_tokens_sent,
+                                       .accepts = accepts};
 
 ATTN_SCHEME(usp, usp, options_of, "Ulysses inside a place of the sequence, a ring over the places")

@@ -83,15 +83,13 @@ static struct attn_layout work(const struct attn_problem *whole, const struct at
     return (struct attn_layout){.ranks = ranks, .heads = {ranks, 1}};
 }
 
-static struct attn_sent sent(const struct attn_problem *whole, const struct attn_options *options,
-                             enum attn_pass pass, int rank)
+static struct attn_sent sent(const struct attn_work *w)
 {
-    struct attn_layout at_home = home(whole, options), at_work = work(whole, options);
-    if (at_work.heads.parts > 0)
-        return attn_heads_for_tokens_sent(&at_home, &at_work, whole, pass, rank);
-    if (at_work.order == at_home.order)
+    if (w->work.heads.parts > 0)
+        return attn_heads_for_tokens_sent(w);
+    if (w->work.order == w->home.order)
         return (struct attn_sent){0, 0};
-    return attn_frames_for_places_sent(&at_home, &at_work, whole, pass, rank);
+    return attn_frames_for_places_sent(w);
 }
 
 static const struct attn_scheme video = {.name = "video", .home = home, .work = work, .sent = sent};

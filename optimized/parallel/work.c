@@ -21,6 +21,10 @@ struct attn_work attn_work_of(const struct attn_scheme *scheme, const struct att
                           .stops = scheme->stops != NULL ? scheme->stops(options) : 1,
                           .home = scheme->home(whole, options),
                           .work = scheme->work(whole, options)};
+    if (options->value[ATTN_OPTION_SIZES] == ATTN_SIZES_PAD)
+        attn_layout_pad(&w.home, &w.work, whole);
+    w.stored.home = attn_layout_stored(&w.home, whole, &w.stored.whole);
+    w.stored.work = attn_layout_stored(&w.work, whole, &w.stored.whole);
     if (w.passes_on) {
         w.ring = scheme->ring(options);
         w.stops = w.ring.axis.parts;
@@ -58,7 +62,7 @@ struct attn_stop attn_work_stop(const struct attn_work *w, int n)
     if (n > 0 && w->passes_on)
         return attn_ring_stop(&w->ring, w->rank, n);
     if (n > 0)
-        return w->scheme->stop(w->whole, w->options, w->rank, n);
+        return w->scheme->stop(w, n);
     return (struct attn_stop){ATTN_NOTHING_TRAVELS, -1, -1, w->rank, w->rank};
 }
 
@@ -80,12 +84,18 @@ struct attn_box attn_work_box(const struct attn_work *w, int is_of_keys, int ran
     return attn_layout_box(&w->work, w->whole, is_of_keys, rank);
 }
 
+struct attn_box attn_work_room(const struct attn_work *w, int is_of_keys, int rank)
+{
+    struct attn_box room = attn_layout_room(&w->work, w->whole, is_of_keys, rank);
+    if (attn_work_portions(w) > 1)
+        room.heads = is_of_keys ? w->kv_heads : w->heads;
+    return room;
+}
+
 int64_t attn_work_block(const struct attn_work *w, enum attn_tag_kind kind, int rank)
 {
-    int keys = attn_tag_is_of_keys(kind);
-    struct attn_box box = attn_work_box(w, keys, rank);
-    return box.batches.n * (keys ? w->kv_heads.n : w->heads.n) * box.tokens *
-           attn_tag_width(kind, w->whole);
+    struct attn_box room = attn_work_room(w, attn_tag_is_of_keys(kind), rank);
+    return room.batches.n * room.heads.n * room.tokens * attn_tag_width(kind, w->whole);
 }
 
 /* A piece of a piece: positions count from where the whole begins. */
@@ -296,7 +306,7 @@ struct attn_move attn_work_move(const struct attn_work *w, enum attn_tag_kind ki
 int attn_work_is_even(const struct attn_work *w)
 {
     return attn_layout_most(&w->work, w->whole, 1) * attn_axis_parts(&w->work.tokens) ==
-           w->whole->n_key;
+           w->stored.whole.n_key;
 }
 
 static struct attn_buffer moved(const struct attn_work *w, enum attn_tag_kind kind)
@@ -318,7 +328,8 @@ static struct attn_buffer moved(const struct attn_work *w, enum attn_tag_kind ki
                           (int64_t)attn_dtype_size(attn_work_dtype(w, kind)));
 }
 
-/* Numbers of a rank's queries (q and what is made of it) and keys (K and V), of all its heads. */
+/* Numbers of a rank's queries (q and what is made of it) and keys (K and V), of all its heads, as
+ * they are stored. */
 struct sizes {
     int64_t wide, size;              /* of a number of a partial sum, and as it is stored */
     int64_t rows, all_rows;          /* of the longest stretch of queries, of all of the rank's, */
@@ -329,19 +340,19 @@ struct sizes {
 static struct sizes sizes_of(const struct attn_work *w)
 {
     const struct attn_problem *p = w->whole;
-    struct attn_box q = attn_work_box(w, 0, w->rank), k = attn_work_box(w, 1, w->rank);
-    int64_t heads = q.batches.n * w->heads.n;
+    struct attn_box q = attn_work_room(w, 0, w->rank), k = attn_work_room(w, 1, w->rank);
+    int64_t heads = q.batches.n * q.heads.n;
     struct sizes s = {.wide = (int64_t)attn_dtype_size(attn_lse_dtype(p)),
                       .size = (int64_t)attn_dtype_size(p->dtype),
                       .rows = heads * q.stretch[0].n,
                       .all_rows = heads * q.tokens,
                       .visiting = heads * attn_layout_most(&w->work, p, 0),
-                      .token = k.batches.n * w->kv_heads.n * (p->d_key + p->d_value)};
+                      .token = k.batches.n * k.heads.n * (p->d_key + p->d_value)};
     int travels = w->stops > 1;
     s.block = s.token * attn_layout_most(&w->work, p, 1);
     s.own = s.token * k.tokens;
     s.part = travels && !w->passes_on ? s.block
-                                      : s.token * attn_layout_box(&w->work, p, 1, 0).stretch[0].n;
+                                      : s.token * attn_layout_room(&w->work, p, 1, 0).stretch[0].n;
     return s;
 }
 
@@ -366,7 +377,7 @@ static void backward_buffers(const struct attn_work *w, const struct sizes *s,
                              struct attn_buffer *buffer)
 {
     const struct attn_problem *p = w->whole;
-    struct attn_box home = attn_layout_box(&w->home, p, 0, w->rank);
+    struct attn_box home = attn_layout_room(&w->home, p, 0, w->rank);
     int64_t rows = has_visitors(w) ? s->visiting : s->rows;
     int is_wide = s->wide > s->size, travels = w->stops > 1;
     buffer[ATTN_ZEROS] = attn_buffer_of("zeros", 1, p->d_value, s->size);
@@ -438,7 +449,7 @@ void attn_work_copies(const struct attn_work *w, enum attn_tag_kind kind,
     if (!is_summed(w, kind))
         return;
     struct attn_move m = attn_work_move(w, kind, 1);
-    struct attn_box home = attn_layout_box(&w->home, w->whole, 1, w->rank);
+    struct attn_box home = attn_layout_room(&w->home, w->whole, 1, w->rank);
     copies[0] = attn_move_copies(&m, w->rank);
     if (attn_work_dtype(w, kind) != w->whole->dtype)
         copies[1] = attn_buffer_of("copies.sum", home.batches.n * home.heads.n * home.tokens,

@@ -11,6 +11,13 @@
  * whole groups, the beginning of one (40 heads of 8 kv heads on 6 ranks: rank 2 has 1 + 5 + 1). */
 enum { ATTN_CALLS = 3 };
 
+/* What is stored and sent: with sizes=pad a problem with pads, dealt out evenly; else what is
+ * computed.  Its mask is not to be asked. */
+struct attn_stored {
+    struct attn_problem whole;
+    struct attn_layout home, work;
+};
+
 struct attn_work {
     const struct attn_scheme *scheme;
     const struct attn_problem *whole;
@@ -19,6 +26,7 @@ struct attn_work {
     int rank, stops, passes_on; /* passes_on: keys, round this ring */
     struct attn_ring ring;
     struct attn_layout home, work;
+    struct attn_stored stored;
     struct attn_tokens heads, kv_heads; /* that it computes with now: of a portion */
     int n_stop;
     struct attn_stop stop;
@@ -39,9 +47,11 @@ void attn_work_portion(struct attn_work *w, int n);
 struct attn_stop attn_work_stop(const struct attn_work *w, int n);
 void attn_work_go(struct attn_work *w, int n);
 
-/* A rank's block of queries or of keys. */
+/* A rank's block of queries or of keys; what is stored of it, of the heads of this portion; and how
+ * many numbers that is. */
 struct attn_box attn_work_box(const struct attn_work *w, int is_of_keys, int rank);
-int64_t attn_work_block(const struct attn_work *w, enum attn_tag_kind kind, int rank); /* numbers */
+struct attn_box attn_work_room(const struct attn_work *w, int is_of_keys, int rank);
+int64_t attn_work_block(const struct attn_work *w, enum attn_tag_kind kind, int rank);
 
 /* A product: a stretch of the stop's queries with a stretch of its keys, for the heads of a local
  * call. */
