@@ -10,8 +10,8 @@
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "experiments/measure/calibrate.h"
-#include "experiments/measure/layers.h"
 #include "experiments/measure/point.h"
+#include "experiments/measure/stack.h"
 
 #define PLACE(member) offsetof(struct attn_point_flags, member)
 
@@ -98,13 +98,13 @@ static int choose(struct attn_work *work, const struct attn_point_flags *flags,
         return -1;
     attn_case_print(&p->c, p->text);
     if (flags->spec != NULL) {
-        enum attn_layer_save save;
+        enum attn_stack_save save;
         if (attn_spec_parse(flags->spec, &work->spec, err) != ATTN_OK ||
-            attn_layer_save_find(flags->save, &save, err) != ATTN_OK)
+            attn_stack_save_find(flags->save, &save, err) != ATTN_OK)
             return -1;
         p->layers = (int)flags->layers;
         if (p->layers > 0)
-            snprintf(p->save, sizeof p->save, "%s", attn_layer_save_name(save));
+            snprintf(p->save, sizeof p->save, "%s", attn_stack_save_name(save));
         attn_spec_print(&work->spec, p->spec, sizeof p->spec);
         return STDOUT_FILENO;
     }

@@ -9,7 +9,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/cli/shape.h"
-#include "experiments/measure/layers.h"
+#include "experiments/measure/stack.h"
 #include "experiments/problem/messages.h"
 #include "optimized/registry.h"
 #include "ref/mask/mask.h"
@@ -20,7 +20,7 @@ struct request {
     int json;
     const char *log, *save; /* save: NULL unless it is given */
     int64_t layers;
-    struct attn_layers stack; /* both of them */
+    struct attn_stack stack; /* both of them */
 };
 
 static const struct attn_flag_use flags[] = {
@@ -177,14 +177,14 @@ static void print_text(const struct attn_spec *spec, const struct attn_cli_shape
 
 /* One half of a stack of layers. */
 static void print_stack(const struct attn_spec *spec, const struct attn_cli_shape *shape,
-                        const struct attn_layers *layers, const struct attn_layers_cost *cost,
+                        const struct attn_stack *layers, const struct attn_stack_cost *cost,
                         const struct fit *fit)
 {
     char name[256], about[1024];
     attn_spec_print(spec, name, sizeof name);
     attn_cli_shape_print(shape, about, sizeof about);
     printf("%s  %s  %s  %lld layers, save %s\n", name, attn_pass_name(shape->pass), about,
-           (long long)layers->n, attn_layer_save_name(layers->save));
+           (long long)layers->n, attn_stack_save_name(layers->save));
     print_live(&cost->cost);
     printf("  with all inputs and outputs; %.4g flop", cost->cost.flops);
     if (cost->again_flops > 0)
@@ -234,9 +234,9 @@ static void refuse(const struct attn_spec *spec, const struct attn_cli_shape *sh
 
 /* What prices go to. */
 struct output {
-    json_t *all;                     /* NULL for text */
-    const struct attn_layers *stack; /* of no layers: one call */
-    struct attn_messages *log;       /* NULL: without --log */
+    json_t *all;                    /* NULL for text */
+    const struct attn_stack *stack; /* of no layers: one call */
+    struct attn_messages *log;      /* NULL: without --log */
 };
 
 /* A stack of layers: all its tensors are in its price, and there is nothing beside. */
@@ -244,8 +244,8 @@ static int price_stack(const struct attn_spec *spec, const struct attn_cli_shape
                        const struct attn_problem *p, const struct output *out)
 {
     struct attn_error err = {0};
-    struct attn_layers_cost stack;
-    if (attn_layers_price(out->stack, spec, p, shape->pass, &stack, &err) != ATTN_OK) {
+    struct attn_stack_cost stack;
+    if (attn_stack_price(out->stack, spec, p, shape->pass, &stack, &err) != ATTN_OK) {
         refuse(spec, shape, err.text, out->all);
         return attn_cli_status(err.status);
     }
@@ -257,7 +257,7 @@ static int price_stack(const struct attn_spec *spec, const struct attn_cli_shape
     }
     json_t *json = price_json(spec, shape, 0, &stack.cost, &fit);
     json_object_set_new(json, "layers", json_integer((json_int_t)out->stack->n));
-    json_object_set_new(json, "save", json_string(attn_layer_save_name(out->stack->save)));
+    json_object_set_new(json, "save", json_string(attn_stack_save_name(out->stack->save)));
     json_object_set_new(json, "again_flops", json_real(stack.again_flops));
     json_array_append_new(out->all, json);
     return ATTN_EXIT_GOOD;
@@ -363,8 +363,8 @@ static int price_all(const struct request *q, const struct attn_spec *spec, int 
 static int read_stack(struct request *q)
 {
     struct attn_error err = {0};
-    q->stack = (struct attn_layers){q->layers, ATTN_SAVE_ROWS};
-    if (q->save != NULL && attn_layer_save_find(q->save, &q->stack.save, &err) != ATTN_OK)
+    q->stack = (struct attn_stack){q->layers, ATTN_SAVE_ROWS};
+    if (q->save != NULL && attn_stack_save_find(q->save, &q->stack.save, &err) != ATTN_OK)
         return attn_cli_error(&err);
     if (q->save != NULL && q->layers == 0)
         return attn_cli_fail(ATTN_EXIT_USAGE,

@@ -67,7 +67,7 @@ static const struct key {
     {"length", "", 0, 1 << 30, 1, CASE(n_query)},
     {"mask", "none", 0, 0, 1, 0},
     {"pass", "fwd", 0, 0, 1, 0},
-    {"layers", "0", 0, ATTN_LAYERS_MOST, 1, 0},
+    {"layers", "0", 0, ATTN_STACK_MOST, 1, 0},
     {"save", "rows", 0, 0, 1, 0},
     {"heads", "1", 1, 1 << 20, 0, CASE(heads)},
     {"kv-heads", "", 1, 1 << 20, 0, CASE(kv_heads)},
@@ -172,9 +172,9 @@ static enum attn_status take_word(struct draft *draft, int key, const char *word
         return attn_fail(err, ATTN_EINVAL, "mask '%.40s...' is longer than 255 bytes", word);
     if (key == DTYPE && find_dtype(word) < 0)
         return attn_fail(err, ATTN_EINVAL, "dtype '%.40s': there are f64, f32, bf16, f16", word);
-    enum attn_layer_save save;
+    enum attn_stack_save save;
     if (key == SAVE)
-        return attn_layer_save_find(word, &save, err);
+        return attn_stack_save_find(word, &save, err);
     if (key == FILL && attn_fill_find(word) < 0)
         return attn_fail(err, ATTN_EINVAL, "fill '%.40s': attnlab list names those there are",
                          word);
@@ -578,7 +578,7 @@ static enum attn_status multiply(const struct draft *draft, const json_t *group,
         else if (order[level] == PASS)
             point->c.pass = strcmp(word, "bwd") == 0 ? ATTN_BACKWARD : ATTN_FORWARD;
         else if (order[level] == SAVE)
-            (void)attn_layer_save_find(word, &point->layers.save, NULL);
+            (void)attn_stack_save_find(word, &point->layers.save, NULL);
         else if (order[level] == LAYERS)
             (void)attn_cli_count(word, 0, 0, &point->layers.n);
         else if (order[level] == LENGTH)
@@ -604,7 +604,7 @@ static enum attn_status check_different(const struct attn_plan *plan, int64_t fi
         int n = snprintf(name, sizeof name, "%s %s", p->spec_text, p->text);
         if (p->layers.n > 0)
             (void)snprintf(name + n, sizeof name - (size_t)n, " of %lld layers, save %s",
-                           (long long)p->layers.n, attn_layer_save_name(p->layers.save));
+                           (long long)p->layers.n, attn_stack_save_name(p->layers.save));
         if (json_object_get(seen, name) != NULL)
             status = attn_fail(err, ATTN_EINVAL, "%s is there twice", name);
         else if (json_object_set_new_nocheck(seen, name, json_true()) != 0)

@@ -24,7 +24,7 @@
 
 #include "experiments/cli/flags.h"
 #include "experiments/measure/external_specs.h"
-#include "experiments/measure/layers.h"
+#include "experiments/measure/stack.h"
 #include "optimized/registry.h"
 #include "tests/harness/cases/cases.h"
 
@@ -36,7 +36,7 @@ struct attn_plan_point {
     const struct attn_external_spec *external; /* NULL: one of ours (borrowed)           */
     struct attn_case c;
     char text[ATTN_CASE_TEXT]; /* of c */
-    struct attn_layers layers; /* n 0: one call */
+    struct attn_stack layers;  /* n 0: one call */
     int is_priced;             /* beyond a limit: its price is recorded, and nothing runs */
     int is_once;               /* one process, and no call after its first one            */
 };

@@ -379,7 +379,7 @@ void attn_point_call(struct attn_work *work, const struct attn_point_flags *flag
         attn_point_not_ours(p);
     p->setup_s = attn_seconds(CLOCK_MONOTONIC) - start;
     if (status == ATTN_OK)
-        status = p->layers > 0 ? attn_point_layers(work, flags, &err) : run(work, flags, &err);
+        status = p->layers > 0 ? attn_point_stack(work, flags, &err) : run(work, flags, &err);
     if (status == ATTN_OK)
         attn_point_verify(work, flags);
     else

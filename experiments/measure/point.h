@@ -44,10 +44,10 @@ enum attn_status attn_point_open(struct attn_work *work, struct attn_error *err)
 void attn_point_take_resident(struct attn_point *point, const struct attn_resident *resident);
 void attn_point_take_ledger(struct attn_work *work);
 
-/* Measure a stack of point.layers layers (layers.h; point_layers.c): the half that the point's pass
+/* Measure a stack of point.layers layers (stack.h; point_stack.c): the half that the point's pass
  * says.  Its outputs are then those of every layer. */
-enum attn_status attn_point_layers(struct attn_work *work, const struct attn_point_flags *flags,
-                                   struct attn_error *err);
+enum attn_status attn_point_stack(struct attn_work *work, const struct attn_point_flags *flags,
+                                  struct attn_error *err);
 
 /* Integrity, digest, oracle.  A result that is wrong has no time. */
 void attn_point_verify(struct attn_work *work, const struct attn_point_flags *flags);

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "experiments/measure/layers.h"
+#include "experiments/measure/stack.h"
 #include "ref/mask/mask.h"
 #include "ref/problem.h"
 
@@ -29,11 +29,11 @@ static enum attn_status price_layers(const struct attn_spec *spec,
                                      const struct attn_problem *problem, enum attn_pass half,
                                      struct attn_point *point, struct attn_error *err)
 {
-    struct attn_layers layers = {.n = point->layers};
-    struct attn_layers_cost cost;
-    enum attn_status status = attn_layer_save_find(point->save, &layers.save, err);
+    struct attn_stack layers = {.n = point->layers};
+    struct attn_stack_cost cost;
+    enum attn_status status = attn_stack_save_find(point->save, &layers.save, err);
     if (status == ATTN_OK)
-        status = attn_layers_price(&layers, spec, problem, half, &cost, err);
+        status = attn_stack_price(&layers, spec, problem, half, &cost, err);
     if (status != ATTN_OK)
         return status;
     point->flops = cost.cost.flops;

@@ -102,7 +102,7 @@ static void price(struct sweep *sweep, struct attn_sweep_state *state)
     p->c = state->plan->c;
     p->layers = (int)state->plan->layers.n;
     if (p->layers > 0)
-        snprintf(p->save, sizeof p->save, "%s", attn_layer_save_name(state->plan->layers.save));
+        snprintf(p->save, sizeof p->save, "%s", attn_stack_save_name(state->plan->layers.save));
     const struct attn_external_spec *external = state->plan->external;
     enum attn_status status =
         external != NULL ? attn_external_spec_afford(external, &p->c, p, &state->need, &err)

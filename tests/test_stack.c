@@ -1,11 +1,11 @@
 /* A stack of layers: its price is what its ledger holds, for every spec and what each may save; and
- * both are what layers.h says in words, worked out here by hand. */
+ * both are what stack.h says in words, worked out here by hand. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/measure/layers.h"
 #include "experiments/measure/point.h"
+#include "experiments/measure/stack.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/memory_data.h"
 #include "tests/suites.h"
@@ -21,7 +21,7 @@ enum { CASES = sizeof cases / sizeof cases[0] };
 
 /* The point process's own code, here: what it measured. */
 static struct attn_point *run(const struct attn_spec *spec, const char *text, enum attn_pass half,
-                              enum attn_layer_save save)
+                              enum attn_stack_save save)
 {
     static struct attn_work work;
     const struct attn_point_flags flags = {.repeat = 1, .verify_all = 2048};
@@ -32,19 +32,19 @@ static struct attn_point *run(const struct attn_spec *spec, const char *text, en
     work.point.c.pass = half;
     attn_case_print(&work.point.c, work.point.text);
     work.point.layers = LAYERS;
-    snprintf(work.point.save, sizeof work.point.save, "%s", attn_layer_save_name(save));
+    snprintf(work.point.save, sizeof work.point.save, "%s", attn_stack_save_name(save));
     attn_point_call(&work, &flags);
     return &work.point;
 }
 
 static enum attn_status price(const struct attn_spec *spec, const char *text, enum attn_pass half,
-                              enum attn_layer_save save, int64_t n, struct attn_layers_cost *cost,
+                              enum attn_stack_save save, int64_t n, struct attn_stack_cost *cost,
                               struct attn_error *err)
 {
     struct attn_setup setup;
-    const struct attn_layers layers = {n, save};
+    const struct attn_stack layers = {n, save};
     setup_of(text, &setup);
-    enum attn_status status = attn_layers_price(&layers, spec, &setup.problem, half, cost, err);
+    enum attn_status status = attn_stack_price(&layers, spec, &setup.problem, half, cost, err);
     attn_setup_close(&setup);
     return status;
 }
@@ -79,14 +79,14 @@ START_TEST(price_is_ledger)
     for (int c = 0; c < CASES; c++)
         for (int save = 0; save < ATTN_SAVES; save++)
             for (int half = ATTN_FORWARD; half <= (int)ATTN_BACKWARD; half++) {
-                struct attn_layers_cost cost;
+                struct attn_stack_cost cost;
                 struct attn_error err = {0};
-                enum attn_layer_save kept = (enum attn_layer_save)save;
+                enum attn_stack_save kept = (enum attn_stack_save)save;
                 enum attn_status status =
                     price(&list[_i], cases[c], (enum attn_pass)half, kept, LAYERS, &cost, &err);
                 const struct attn_point *p = run(&list[_i], cases[c], (enum attn_pass)half, kept);
                 snprintf(what, sizeof what, "%s, save %s, %s, %.200s", name,
-                         attn_layer_save_name(kept), attn_pass_name((enum attn_pass)half),
+                         attn_stack_save_name(kept), attn_pass_name((enum attn_pass)half),
                          cases[c]);
                 if (status == ATTN_ENOTSUP) {
                     ck_assert_msg(p->status == ATTN_POINT_REFUSED, "%s: %s", what, p->message);
@@ -116,7 +116,7 @@ static int64_t larger(int64_t a, int64_t b)
 }
 
 /* ws: what one pass needs beside its tensors, P included. */
-static int64_t by_hand(enum attn_pass half, enum attn_layer_save save, int64_t n, int64_t p,
+static int64_t by_hand(enum attn_pass half, enum attn_stack_save save, int64_t n, int64_t p,
                        const int64_t ws[2])
 {
     int64_t inputs = 3 * TENSOR, rows = TENSOR + LSE, gradients = 3 * TENSOR, d_o = TENSOR;
@@ -131,13 +131,13 @@ static int64_t by_hand(enum attn_pass half, enum attn_layer_save save, int64_t n
     return n * inputs + rows + d_o + larger(ws[0], gradients + ws[1]);
 }
 
-static int64_t saved_by_hand(enum attn_layer_save save, int64_t n, int64_t p)
+static int64_t saved_by_hand(enum attn_stack_save save, int64_t n, int64_t p)
 {
     int64_t each = 3 * TENSOR + (save != ATTN_SAVE_INPUTS ? TENSOR + LSE : 0);
     return n * (each + (save == ATTN_SAVE_PROBS ? p : 0));
 }
 
-static void check_by_hand(const char *name, int64_t p, enum attn_layer_save save, int64_t n)
+static void check_by_hand(const char *name, int64_t p, enum attn_stack_save save, int64_t n)
 {
     const struct attn_spec spec = spec_of(name);
     struct attn_setup setup;
@@ -152,7 +152,7 @@ static void check_by_hand(const char *name, int64_t p, enum attn_layer_save save
     }
     attn_setup_close(&setup);
     for (int half = 0; half < 2; half++) {
-        struct attn_layers_cost cost;
+        struct attn_stack_cost cost;
         double again = half == 1 && save == ATTN_SAVE_INPUTS ? (double)n * one[0].flops : 0;
         ck_assert_int_eq(price(&spec, hand, (enum attn_pass)half, save, n, &cost, NULL), ATTN_OK);
         ck_assert_int_eq(cost.cost.peak_bytes, by_hand((enum attn_pass)half, save, n, p, ws));
@@ -181,7 +181,7 @@ START_TEST(what_cannot_be_is_refused)
 {
     static const struct {
         const char *spec;
-        enum attn_layer_save save;
+        enum attn_stack_save save;
         const char *words;
     } refused[] = {
         {"tiled", ATTN_SAVE_PROBS, "tiled leaves no P"},
@@ -191,7 +191,7 @@ START_TEST(what_cannot_be_is_refused)
     };
     for (size_t r = 0; r < sizeof refused / sizeof *refused; r++) {
         const struct attn_spec spec = spec_of(refused[r].spec);
-        struct attn_layers_cost cost;
+        struct attn_stack_cost cost;
         struct attn_error err = {0};
         ck_assert_int_eq(price(&spec, hand, ATTN_FORWARD, refused[r].save, 2, &cost, &err),
                          ATTN_ENOTSUP);
@@ -213,23 +213,23 @@ START_TEST(prices_are_of_any_size)
                              .d_value = 72,
                              .scale = 1,
                              .dtype = ATTN_BF16};
-    struct attn_layers layers = {1000, ATTN_SAVE_ROWS};
-    struct attn_layers_cost cost;
+    struct attn_stack layers = {1000, ATTN_SAVE_ROWS};
+    struct attn_stack_cost cost;
     struct attn_error err = {0};
-    ck_assert_int_eq(attn_layers_price(&layers, &spec, &p, ATTN_BACKWARD, &cost, &err), ATTN_OK);
+    ck_assert_int_eq(attn_stack_price(&layers, &spec, &p, ATTN_BACKWARD, &cost, &err), ATTN_OK);
     ck_assert_int_eq(cost.cost.saved_bytes, 1000 * (4 * (16LL << 20) * 72 * 2 + (16LL << 20) * 4));
-    layers.n = ATTN_LAYERS_MOST;
+    layers.n = ATTN_STACK_MOST;
     p.n_query = p.n_key = 1LL << 30;
-    ck_assert_int_eq(attn_layers_price(&layers, &spec, &p, ATTN_FORWARD, &cost, &err), ATTN_EINVAL);
+    ck_assert_int_eq(attn_stack_price(&layers, &spec, &p, ATTN_FORWARD, &cost, &err), ATTN_EINVAL);
     ck_assert_msg(strstr(err.text, "exceeds 64 bits") != NULL, "%s", err.text);
 }
 END_TEST
 
-Suite *suite_layers(void)
+Suite *suite_stack(void)
 {
     struct attn_spec list[MEMORY_SPECS];
-    Suite *suite = suite_create("layers");
-    TCase *tcase = tcase_create("layers");
+    Suite *suite = suite_create("stack");
+    TCase *tcase = tcase_create("stack");
     tcase_add_loop_test(tcase, price_is_ledger, 0, memory_specs(list));
     tcase_add_test(tcase, price_is_what_the_words_say);
     tcase_add_test(tcase, what_cannot_be_is_refused);

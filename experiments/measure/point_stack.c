@@ -1,4 +1,4 @@
-/* The schedule of a stack of layers (layers.h) with a ledger and calls.  All layers get the same
+/* The schedule of a stack of layers (stack.h) with a ledger and calls.  All layers get the same
  * inputs, so their results must have the same bits: those of the layer that comes first go to the
  * point's outputs, where they are verified, and the others are compared with them. */
 #include <stdlib.h>
@@ -6,35 +6,35 @@
 #include <sys/resource.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/layers.h"
 #include "experiments/measure/machine.h"
 #include "experiments/measure/point.h"
+#include "experiments/measure/stack.h"
 #include "ref/clock.h"
 #include "ref/problem.h"
 
 struct layer {
-    void *data[ATTN_LAYER_TENSORS]; /* on the ledger; NULL: not live */
+    void *data[ATTN_STACK_TENSORS]; /* on the ledger; NULL: not live */
     struct attn_saved saved;
 };
 
 struct stack {
     struct attn_work *work;
-    struct attn_layers layers;
+    struct attn_stack layers;
     struct layer *layer;
     double s, again_s; /* seconds in calls, and of them in forward passes made again */
     struct attn_error *err;
 };
 
-static const enum attn_slot slot_of[ATTN_LAYER_TENSORS] = {
+static const enum attn_slot slot_of[ATTN_STACK_TENSORS] = {
     ATTN_T_Q, ATTN_T_K, ATTN_T_V, ATTN_T_O, ATTN_T_LSE, ATTN_T_DO, ATTN_T_DQ, ATTN_T_DK, ATTN_T_DV};
 
-static enum attn_status stack_take(void *arg, int64_t layer, enum attn_layer_tensor tensor)
+static enum attn_status stack_take(void *arg, int64_t layer, enum attn_stack_tensor tensor)
 {
     struct stack *x = arg;
     const struct attn_tensor *given = &x->work->setup.tensor[slot_of[tensor]];
-    int64_t bytes = attn_layer_tensor_bytes(&x->work->setup.problem, tensor);
+    int64_t bytes = attn_stack_tensor_bytes(&x->work->setup.problem, tensor);
     void *data =
-        attn_ledger_take(&x->work->ledger, attn_layer_tensor_name(tensor), bytes, 1, x->err);
+        attn_ledger_take(&x->work->ledger, attn_stack_tensor_name(tensor), bytes, 1, x->err);
     if (data == NULL)
         return ATTN_ENOMEM;
     if (slot_of[tensor] < ATTN_T_O)
@@ -43,7 +43,7 @@ static enum attn_status stack_take(void *arg, int64_t layer, enum attn_layer_ten
     return ATTN_OK;
 }
 
-static void stack_give(void *arg, int64_t layer, enum attn_layer_tensor tensor)
+static void stack_give(void *arg, int64_t layer, enum attn_stack_tensor tensor)
 {
     struct stack *x = arg;
     void **data = &x->layer[layer].data[tensor];
@@ -57,77 +57,77 @@ static void stack_drop(void *arg, int64_t layer)
 }
 
 /* A tensor of the layer; all are contiguous, in the shape of the point's own. */
-static struct attn_view view(const struct stack *x, int64_t layer, enum attn_layer_tensor tensor)
+static struct attn_view view(const struct stack *x, int64_t layer, enum attn_stack_tensor tensor)
 {
     struct attn_view view = attn_tensor_view(&x->work->setup.tensor[slot_of[tensor]]);
     view.data = x->layer[layer].data[tensor];
     return view;
 }
 
-static struct attn_cview input(const struct stack *x, int64_t layer, enum attn_layer_tensor tensor)
+static struct attn_cview input(const struct stack *x, int64_t layer, enum attn_stack_tensor tensor)
 {
     struct attn_view v = view(x, layer, tensor);
     return attn_view_const(&v);
 }
 
-static enum attn_status run_call(const struct stack *x, int64_t layer, enum attn_layer_call call,
+static enum attn_status run_call(const struct stack *x, int64_t layer, enum attn_stack_call call,
                                  int saves)
 {
     struct attn_work *work = x->work;
     struct attn_ctx ctx = {
         .ledger = &work->ledger, .options = &work->spec.options, .error = x->err};
-    if (saves || call == ATTN_LAYER_BACKWARD)
+    if (saves || call == ATTN_STACK_BACKWARD)
         ctx.saved = &x->layer[layer].saved;
-    if (call != ATTN_LAYER_BACKWARD) {
-        const struct attn_forward t = {.q = input(x, layer, ATTN_LAYER_Q),
-                                       .k = input(x, layer, ATTN_LAYER_K),
-                                       .v = input(x, layer, ATTN_LAYER_V),
-                                       .o = view(x, layer, ATTN_LAYER_O),
-                                       .lse = view(x, layer, ATTN_LAYER_LSE)};
+    if (call != ATTN_STACK_BACKWARD) {
+        const struct attn_forward t = {.q = input(x, layer, ATTN_STACK_Q),
+                                       .k = input(x, layer, ATTN_STACK_K),
+                                       .v = input(x, layer, ATTN_STACK_V),
+                                       .o = view(x, layer, ATTN_STACK_O),
+                                       .lse = view(x, layer, ATTN_STACK_LSE)};
         return attn_run_forward(work->spec.impl, &ctx, &work->setup.problem, &t);
     }
     struct attn_backward t = attn_setup_backward(&work->setup);
-    t.q = input(x, layer, ATTN_LAYER_Q);
-    t.k = input(x, layer, ATTN_LAYER_K);
-    t.v = input(x, layer, ATTN_LAYER_V);
-    t.o = input(x, layer, ATTN_LAYER_O);
-    t.lse = input(x, layer, ATTN_LAYER_LSE);
-    t.d_o = input(x, layer, ATTN_LAYER_DO);
-    t.dq = view(x, layer, ATTN_LAYER_DQ);
-    t.dk = view(x, layer, ATTN_LAYER_DK);
-    t.dv = view(x, layer, ATTN_LAYER_DV);
+    t.q = input(x, layer, ATTN_STACK_Q);
+    t.k = input(x, layer, ATTN_STACK_K);
+    t.v = input(x, layer, ATTN_STACK_V);
+    t.o = input(x, layer, ATTN_STACK_O);
+    t.lse = input(x, layer, ATTN_STACK_LSE);
+    t.d_o = input(x, layer, ATTN_STACK_DO);
+    t.dq = view(x, layer, ATTN_STACK_DQ);
+    t.dk = view(x, layer, ATTN_STACK_DK);
+    t.dv = view(x, layer, ATTN_STACK_DV);
     return attn_run_backward(work->spec.impl, &ctx, &work->setup.problem, &t);
 }
 
 /* Results of the layer that comes first go to the point's outputs; others must have their bits. */
-static enum attn_status compare(const struct stack *x, int64_t layer, enum attn_layer_call call)
+static enum attn_status compare(const struct stack *x, int64_t layer, enum attn_stack_call call)
 {
-    int backward = call == ATTN_LAYER_BACKWARD;
-    int is_first = call == ATTN_LAYER_FORWARD ? layer == 0 : layer == x->layers.n - 1;
-    for (int t = backward ? ATTN_LAYER_DQ : ATTN_LAYER_O;
-         t <= (int)(backward ? ATTN_LAYER_DV : ATTN_LAYER_LSE); t++) {
+    int backward = call == ATTN_STACK_BACKWARD;
+    int is_first = call == ATTN_STACK_FORWARD ? layer == 0 : layer == x->layers.n - 1;
+    for (int t = backward ? ATTN_STACK_DQ : ATTN_STACK_O;
+         t <= (int)(backward ? ATTN_STACK_DV : ATTN_STACK_LSE); t++) {
         const struct attn_problem *p = &x->work->setup.problem;
         void *kept = x->work->setup.tensor[slot_of[t]].data;
-        size_t bytes = (size_t)attn_layer_tensor_bytes(p, (enum attn_layer_tensor)t);
-        if (is_first && call != ATTN_LAYER_AGAIN)
+        size_t bytes = (size_t)attn_stack_tensor_bytes(p, (enum attn_stack_tensor)t);
+        if (is_first && call != ATTN_STACK_AGAIN)
             memcpy(kept, x->layer[layer].data[t], bytes);
         else if (memcmp(kept, x->layer[layer].data[t], bytes) != 0)
             return attn_fail(x->err, ATTN_EINTERNAL,
                              "%s of layer %lld has other bits than that of the first layer, which "
                              "has the same inputs",
-                             attn_layer_tensor_name((enum attn_layer_tensor)t), (long long)layer);
+                             attn_stack_tensor_name((enum attn_stack_tensor)t), (long long)layer);
     }
     return ATTN_OK;
 }
 
-static enum attn_status stack_call(void *arg, int64_t layer, enum attn_layer_call call, int saves)
+static enum attn_status stack_call(void *arg, int64_t layer, enum attn_stack_call call, int saves)
 {
     struct stack *x = arg;
     double start = attn_seconds(CLOCK_MONOTONIC);
     enum attn_status status = run_call(x, layer, call, saves);
     double s = attn_seconds(CLOCK_MONOTONIC) - start;
     x->s += s;
-    x->again_s += call == ATTN_LAYER_AGAIN ? s : 0;
+    x->again_s += call == ATTN_STACK_AGAIN ? s : 0;
     return status == ATTN_OK ? compare(x, layer, call) : status;
 }
 
@@ -135,9 +135,9 @@ static enum attn_status stack_call(void *arg, int64_t layer, enum attn_layer_cal
  * one nothing. */
 static enum attn_status read_half(struct stack *x, enum attn_pass half)
 {
-    const struct attn_layer_reader reader = {x, stack_take, stack_give, stack_call, stack_drop};
+    const struct attn_stack_reader reader = {x, stack_take, stack_give, stack_call, stack_drop};
     x->s = x->again_s = 0;
-    enum attn_status status = attn_layers_read(&x->layers, half, &reader);
+    enum attn_status status = attn_stack_read(&x->layers, half, &reader);
     int64_t left = half == ATTN_FORWARD ? x->work->point.saved_bytes : 0;
     if (status == ATTN_OK && x->work->ledger.now != left)
         status = attn_fail(x->err, ATTN_EINTERNAL,
@@ -208,13 +208,13 @@ static enum attn_status check_layout(const struct attn_work *work, struct attn_e
                            "offset and wide would work");
 }
 
-enum attn_status attn_point_layers(struct attn_work *work, const struct attn_point_flags *flags,
-                                   struct attn_error *err)
+enum attn_status attn_point_stack(struct attn_work *work, const struct attn_point_flags *flags,
+                                  struct attn_error *err)
 {
     struct attn_point *p = &work->point;
     struct stack x = {.work = work, .err = err};
     x.layers.n = p->layers;
-    enum attn_status status = attn_layer_save_find(p->save, &x.layers.save, err);
+    enum attn_status status = attn_stack_save_find(p->save, &x.layers.save, err);
     if (status == ATTN_OK)
         status = check_layout(work, err);
     if (status != ATTN_OK)
