@@ -573,8 +573,9 @@ static int keep_budget(struct sweep *sweep)
     }
 }
 
-/* Round 0 of everything, the cheap before the dear, or in a random order.  What does not fit waits
- * for the last turn: the others may take less than was kept for them.  0, or -1 when records cannot be written. */
+/* Round 0 of everything, the cheap before the dear, or in a random order.  What does not fit
+ * waits for the last turn: the others may take less than was kept for them.  0, or -1 when records
+ * cannot be written. */
 static int round_zero(struct sweep *sweep, int is_last)
 {
     char message[ATTN_RECORD_TEXT];
