@@ -27,6 +27,7 @@ Suite *suite_manual(void)
     tcase_set_timeout(cases, getenv("ATTN_FULL") != NULL ? 1800 : 60);
     if (glob("README.md", 0, NULL, &pages) == 0)
         glob("docs/*.md", GLOB_APPEND, NULL, &pages);
+    glob("docs/studies/*.md", GLOB_APPEND, NULL, &pages);
     tcase_add_test(cases, all_pages);
     tcase_add_loop_test(cases, page, 0, (int)pages.gl_pathc);
     suite_add_tcase(suite, cases);

@@ -117,17 +117,31 @@ void *attn_tape_take(struct attn_tape *tape, const char *name, const char *maker
     return block->data;
 }
 
-void attn_tape_give(struct attn_tape *tape, const char *name)
+/* The last block of a name; -1: it was not to be had, or never taken. */
+static int find_block(const struct attn_tape *tape, const char *name)
 {
     int b = tape->n - 1;
     while (b >= 0 && strcmp(tape->block[b].name, name) != 0)
         b--;
+    return b;
+}
+
+void attn_tape_give(struct attn_tape *tape, const char *name)
+{
+    int b = find_block(tape, name);
     if (b < 0)
-        return; /* it was not to be had */
+        return;
     if (tape->ledger != NULL)
         attn_ledger_give(tape->ledger, tape->block[b].data);
     tape->now -= tape->block[b].bytes;
     memmove(&tape->block[b], &tape->block[b + 1], (size_t)(--tape->n - b) * sizeof tape->block[0]);
+}
+
+void attn_tape_rename(struct attn_tape *tape, const char *name, const char *to)
+{
+    int b = find_block(tape, name);
+    if (b >= 0)
+        tape->block[b].name = to;
 }
 
 void attn_tape_restart(struct attn_tape *tape)
@@ -205,9 +219,18 @@ static void print_live(const struct attn_tape *tape)
 {
     char text[32];
     end_list(tape->run);
-    for (int b = 0; b < tape->n_at_peak; b++)
-        fprintf(tape->run->out, "    %-16s %12s  %s\n", tape->at_peak[b].name,
-                attn_cli_bytes(tape->at_peak[b].bytes, text), tape->at_peak[b].maker);
+    for (int b = 0, same = 1; b < tape->n_at_peak; b++, same++) {
+        const struct attn_block *block = &tape->at_peak[b];
+        if (b + 1 < tape->n_at_peak && strcmp(block->name, block[1].name) == 0 &&
+            block->bytes == block[1].bytes)
+            continue;
+        fprintf(tape->run->out, "    %-16s %12s  ", block->name,
+                attn_cli_bytes(block->bytes, text));
+        if (same > 1)
+            fprintf(tape->run->out, "%d times: ", same);
+        fprintf(tape->run->out, "%s\n", block->maker);
+        same = 0;
+    }
 }
 
 void attn_study_peak(struct attn_tape *tape, const char *name, enum attn_study_label label,
@@ -268,6 +291,30 @@ int attn_study_price(struct attn_study_run *run, const char *spec, const char *t
     return price(spec, text, point, &err) || fail(run, spec, err.text);
 }
 
+int64_t attn_study_buffer(struct attn_study_run *run, const char *spec_text, const char *text,
+                          const char *buffer)
+{
+    static struct attn_point point;
+    struct attn_error err = {ATTN_OK, ""};
+    struct attn_problem problem;
+    struct attn_spec spec;
+    struct attn_cost cost = {0};
+    int64_t need, bytes = 0;
+    if (attn_spec_parse(spec_text, &spec, &err) != ATTN_OK ||
+        attn_case_parse(text, &point.c, &err) != ATTN_OK ||
+        attn_preflight_open(&point.c, &problem, &point, &need, &err) != ATTN_OK)
+        return fail(run, spec_text, err.text) - 1;
+    enum attn_status status =
+        attn_price(spec.impl, &spec.options, &problem, point.c.pass, 0, &cost, &err);
+    attn_preflight_close(&problem);
+    if (status != ATTN_OK)
+        return fail(run, spec_text, err.text) - 1;
+    for (int a = 0; a < cost.n_live; a++)
+        if (strcmp(cost.live[a].name, buffer) == 0)
+            bytes += cost.live[a].bytes;
+    return bytes;
+}
+
 int attn_study_accepts(const char *spec, const char *text)
 {
     static struct attn_point point;
@@ -296,5 +343,7 @@ int attn_study_measure(struct attn_study_run *run, const char *spec, const char 
         return fail(run, spec, point->message);
     snprintf(name, sizeof name, "%s %s agrees with the oracle, largest error / bound", spec, text);
     record(run, name, ATTN_DERIVED, 0, point->worst, "", 1, NULL);
+    record(run, "its ledger, which must be its price", ATTN_DERIVED, (double)point->priced_bytes,
+           (double)point->ledger_bytes, "B", 0, NULL);
     return 1;
 }

@@ -90,6 +90,9 @@ void *attn_tape_take(struct attn_tape *tape, const char *name, const char *maker
                      int64_t size);
 void attn_tape_give(struct attn_tape *tape, const char *name);
 
+/* The name says what a block is to its program now: a new result is old in the next run. */
+void attn_tape_rename(struct attn_tape *tape, const char *name, const char *to);
+
 /* The peak begins anew with what is live, as torch.cuda.reset_peak_memory_stats(). */
 void attn_tape_restart(struct attn_tape *tape);
 
@@ -119,11 +122,16 @@ void attn_study_same(const char *name, const struct attn_tape *real,
 int attn_study_price(struct attn_study_run *run, const char *spec, const char *text,
                      struct attn_point *point);
 
+/* Bytes of one named buffer of rank 0 at its peak, by the price; 0 where it has none of that name,
+ * -1 as above. */
+int64_t attn_study_buffer(struct attn_study_run *run, const char *spec, const char *text,
+                          const char *buffer);
+
 /* Whether the spec takes this problem: 1 or 0; nothing is said. */
 int attn_study_accepts(const char *spec, const char *text);
 
-/* Run in a process of its own and judged by the oracle, as a point of `attnlab measure`: the
- * largest error is a quantity.  0 when there is no such point. */
+/* Run in a process of its own and judged by the oracle, as a point of `attnlab measure`: largest
+ * error and ledger are quantities; the ledger must be the price.  0 when there is no such point. */
 int attn_study_measure(struct attn_study_run *run, const char *spec, const char *text,
                        struct attn_point *point);
 

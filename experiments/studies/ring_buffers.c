@@ -1,0 +1,58 @@
+/* Who of those that are called "ring" really holds O(L/P) on a rank.
+ *
+ * Source: Liu et al. 2023 (arXiv 2310.01889); zhuzilin/ring-flash-attention; Llama Team 2024,
+ * section 3.3.2; and implementations that keep a buffer for each block that they receive. */
+#include "experiments/studies/study.h"
+
+enum { LENGTH = 1 << 20 };
+static const char TEXT[] = "q1048576d64:causal(br):f32:normal:s1";
+
+static int64_t held(struct attn_study_run *run, const char *scheme, int ranks, const char *buffer)
+{
+    char spec[64];
+    snprintf(spec, sizeof spec, "%s:ranks=%d", scheme, ranks);
+    return attn_study_buffer(run, spec, TEXT, buffer);
+}
+
+/* A ring that receives into fresh buffers and gives none back. */
+static void ring_of_receives(struct attn_tape *tape, int64_t block, int ranks)
+{
+    attn_tape_take(tape, "k v", "the rank's own block", 2 * block, 4);
+    for (int r = 1; r < ranks; r++)
+        attn_tape_take(tape, "received k v", "torch.empty_like for each hop", 2 * block, 4);
+}
+
+static void run_study(struct attn_study_run *run)
+{
+    struct attn_tape tape;
+    struct attn_point point;
+    char name[96];
+    attn_study_say(run, "One head of 64 features, 1,048,576 tokens, float32: K and V together are "
+                        "512 MiB.  A ring passes them on through two buffers of a block each:");
+    for (int ranks = 4; ranks <= 64; ranks *= 4) {
+        snprintf(name, sizeof name, "ring on %d ranks: two buffers for K, V on a rank", ranks);
+        attn_study_quantity(run, name, ATTN_DERIVED, 2.0 * 2 * LENGTH / ranks * 64 * 4,
+                            (double)held(run, "ring", ranks, "kv.travel"), "B", 0);
+    }
+    attn_study_say(run,
+                   "All-gather holds all of them on every rank, whatever P is.  Some code that "
+                   "is called \"ring\" or \"context parallel\" does this:");
+    for (int ranks = 4; ranks <= 64; ranks *= 4) {
+        snprintf(name, sizeof name, "allgather on %d ranks: K, V on a rank", ranks);
+        attn_study_quantity(run, name, ATTN_DERIVED, 2.0 * LENGTH * 64 * 4,
+                            (double)(held(run, "allgather", ranks, "k.all") +
+                                     held(run, "allgather", ranks, "v.all")),
+                            "B", 0);
+    }
+    attn_study_say(run, "A ring with a fresh buffer for each hop holds as much in the end:");
+    attn_tape_open(&tape, run, NULL);
+    ring_of_receives(&tape, (int64_t)LENGTH / 16 * 64, 16);
+    attn_study_peak(&tape, "ring with P receive buffers, 16 ranks", ATTN_DERIVED,
+                    2.0 * LENGTH * 64 * 4, 0);
+    attn_study_say(run, "Both run for real, small:");
+    attn_study_measure(run, "ring:ranks=4", "q256d64:causal(br):f32:normal:s1", &point);
+    attn_study_measure(run, "allgather:ranks=4", "q256d64:causal(br):f32:normal:s1", &point);
+}
+
+const struct attn_study attn_study_ring_buffers = {
+    "ring-buffers", "which ring attention holds O(L/P) on a rank?", run_study};
