@@ -123,16 +123,15 @@ static enum attn_status check_origin(const struct attn_problem *p, struct attn_e
 {
     const struct attn_origin *at = &p->origin;
     if (at->batch < 0 || at->head < 0 || is_negative(&at->query) || is_negative(&at->key))
-        return attn_fail(err, ATTN_EINVAL,
-                         "origin: batch %lld, head %lld, queries %lld skipping %lld and %lld a "
-                         "batch, %lld after %lld, keys %lld skipping %lld and %lld a batch, %lld "
-                         "after %lld: must not be negative",
-                         (long long)at->batch, (long long)at->head, (long long)at->query.first,
-                         (long long)at->query.skip, (long long)at->query.by_batch,
-                         (long long)at->query.gap, (long long)at->query.run,
-                         (long long)at->key.first, (long long)at->key.skip,
-                         (long long)at->key.by_batch, (long long)at->key.gap,
-                         (long long)at->key.run);
+        return attn_fail(
+            err, ATTN_EINVAL,
+            "origin: batch %lld, head %lld, queries %lld skipping %lld and %lld a "
+            "batch, %lld after %lld, keys %lld skipping %lld and %lld a batch, %lld "
+            "after %lld: must not be negative",
+            (long long)at->batch, (long long)at->head, (long long)at->query.first,
+            (long long)at->query.skip, (long long)at->query.by_batch, (long long)at->query.gap,
+            (long long)at->query.run, (long long)at->key.first, (long long)at->key.skip,
+            (long long)at->key.by_batch, (long long)at->key.gap, (long long)at->key.run);
     if (p->mask == NULL)
         return ATTN_OK;
     const struct attn_mask_shape *whole = attn_mask_shape(p->mask);

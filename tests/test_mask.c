@@ -358,6 +358,55 @@ START_TEST(videos_are_what_is_said)
 }
 END_TEST
 
+/* The same of its scopes; and whether all pairs of a scope are visible. */
+static struct attn_scopes sound_scopes(const char *text, int n_query, int n_key)
+{
+    static struct mask_data d;
+    mask_data_fill(&d, &(struct attn_mask_shape){2, 1, n_query, n_key});
+    struct attn_mask *mask = mask_data_parse(text, &d);
+    struct attn_scopes x = attn_mask_scopes(mask);
+    for (int n = 0; n < 2 * n_query * n_key && x.scopes > 0; n++) {
+        int b = n / n_key / n_query, i = n / n_key % n_query, j = n % n_key;
+        int same = i / x.run % x.scopes == j / x.run % x.scopes;
+        int sees = attn_mask_allows(mask, b, 0, i, j);
+        ck_assert_msg(same || !sees, "%s: %d sees %d", text, i, j);
+        ck_assert_msg(!same || sees || !x.is_all, "%s: %d does not see %d", text, i, j);
+    }
+    attn_mask_free(mask);
+    return x;
+}
+
+START_TEST(scopes_are_what_is_said)
+{
+    static const struct {
+        const char *text;
+        int n_query, n_key;
+        struct attn_scopes scopes;
+    } want[] = {{"skiparse(single,3)", 12, 12, {3, 1, 1}},
+                {"skiparse(single,3)", 11, 13, {3, 1, 1}},
+                {"skiparse(group,2)", 12, 12, {2, 2, 1}},
+                {"skiparse(group,2)", 7, 13, {2, 2, 1}},
+                {"skiparse(group,4)", 12, 12, {3, 4, 1}}, /* one run each */
+                {"skiparse(group,2)&causal(tl)", 12, 12, {2, 2, 0}},
+                {"causal(tl)&skiparse(single,1)", 12, 12, {1, 1, 0}},
+                {"spatial(2,3,2)", 12, 12, {2, 6, 1}},
+                {"temporal(2,3,2)", 12, 12, {6, 1, 1}},
+                {"local2d(3,4,0,1)", 12, 12, {3, 4, 0}},
+                {"spatial(2,3,2)|temporal(2,3,2)", 12, 12, {0, 0, 0}},
+                {"local2d(3,4,2,l1)", 12, 12, {0, 0, 0}},
+                {"none", 12, 12, {0, 0, 0}}};
+    for (size_t n = 0; n < sizeof want / sizeof *want; n++) {
+        struct attn_scopes x = sound_scopes(want[n].text, want[n].n_query, want[n].n_key);
+        ck_assert_msg(x.scopes == want[n].scopes.scopes && x.run == want[n].scopes.run &&
+                          x.is_all == want[n].scopes.is_all,
+                      "%s: %d scopes, runs of %d, %d", want[n].text, (int)x.scopes, (int)x.run,
+                      x.is_all);
+    }
+    for (int n = 0; n < N_PICTURES; n++)
+        sound_scopes(PICTURES[n].text, PICTURES[n].n_query, PICTURES[n].n_key);
+}
+END_TEST
+
 START_TEST(definition_is_what_was_drawn)
 {
     int n_query = PICTURES[_i].n_query, n_key = PICTURES[_i].n_key;
@@ -431,6 +480,7 @@ Suite *suite_mask(void)
     tcase_set_timeout(tcase, SECONDS);
     tcase_add_loop_test(tcase, definition_is_what_was_drawn, 0, N_PICTURES);
     tcase_add_test(tcase, videos_are_what_is_said);
+    tcase_add_test(tcase, scopes_are_what_is_said);
     tcase_add_test(tcase, pictures_of_the_page_are_true);
     tcase_add_test(tcase, named_tensors_mean_what_they_hold);
     tcase_add_loop_test(tcase, singles_agree_with_the_definition, 0, mask_n_shapes);

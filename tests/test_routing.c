@@ -347,6 +347,29 @@ static void every_video(int ranks)
     }
 }
 
+/* Scopes, fewer and more than ranks, whole and with cut runs; alone, where a scope is a dense
+ * problem, and with a mask that says more. */
+static void every_scope(int ranks)
+{
+    static const char *const call[] = {"skiparse(single,%d)", "skiparse(group,%d)",
+                                       "skiparse(group,%d)&causal(tl)"};
+    static const char *const exchange[] = {"scopes", "heads", "scopes,sizes=pad"};
+    static const int extent[][2] = {{0, 0}, {3, 3}, {7, 7}, {8, 8}, {13, 13}, {18, 18}, {9, 14}};
+    for (int n = 0; n < 3 * 3 * 4 * 7 * HEADS; n++) {
+        char spec[100], mask[60], text[140];
+        int at = turn++;
+        const int *x = extent[n / 36 % 7], *h = heads[n / 252];
+        if (at % step != 0)
+            continue;
+        snprintf(mask, sizeof mask, call[n / 3 % 3], 1 + n / 9 % 4);
+        snprintf(spec, sizeof spec, "skiparse:ranks=%d,exchange=%s", ranks, exchange[n % 3]);
+        snprintf(text, sizeof text, "b%dh%dg%dq%dk%dd2v3:%s:f64:normal:s1:dlse=1:pass=bwd",
+                 1 + at / step % 3, h[0], h[1], x[0], x[1], mask);
+        ck_routes(spec, text);
+        runs++;
+    }
+}
+
 /* Divisors of n, or only 1. */
 static int may_be(int i, int n, int is_option)
 {
@@ -382,6 +405,7 @@ START_TEST(every_scheme)
     for (int s = 0; s < SCHEMES; s++)
         every_option(&schemes[s], _i);
     every_video(_i);
+    every_scope(_i);
     printf("routing: %d ranks: %d of %d runs, %lld elements arrived\n", _i, runs, turn,
            (long long)arrived);
     fflush(stdout);

@@ -70,6 +70,14 @@ static struct attn_piece piece_of(const struct attn_box *room, const struct attn
                                .row = row};
 }
 
+/* Where these tokens of a stretch lie. */
+static struct attn_tokens rows_at(const struct attn_stretch *stretch,
+                                  const struct attn_tokens *tokens)
+{
+    return (struct attn_tokens){stretch->row + tokens->first * stretch->step,
+                                tokens->step * stretch->step, tokens->n};
+}
+
 static int64_t row_bytes(const struct attn_move *m)
 {
     return attn_tag_width(m->kind, m->whole) * (int64_t)attn_dtype_size(m->dtype);
@@ -85,28 +93,25 @@ static int meet_boxes(const struct attn_move *m, int p, int q, struct attn_piece
     struct attn_box room_a = attn_end_room(&m->from, m->whole, m->kind, p);
     struct attn_box room_b = attn_end_room(&m->to, m->whole, m->kind, q);
     struct attn_tokens batches = common(&a.batches, &b.batches), heads = common(&a.heads, &b.heads);
-    int64_t row = row_bytes(m), at_a = 0;
+    int64_t row = row_bytes(m), all_a = attn_box_stretches(&a), all_b = attn_box_stretches(&b);
     int n = 0;
     *bytes = 0;
-    for (int64_t s = 0; s < a.stretches * a.repeats && batches.n * heads.n * row > 0; s++) {
-        struct attn_tokens of_a = attn_box_stretch(&a, s);
-        int64_t at_b = 0;
-        for (int64_t t = 0; t < b.stretches * b.repeats; t++) {
-            struct attn_tokens of_b = attn_box_stretch(&b, t);
-            struct meeting x = meet(&of_a, &of_b);
-            x.in_a.first += at_a;
-            x.in_b.first += at_b;
-            at_b += of_b.n;
+    for (int64_t s = 0; s < all_a && batches.n * heads.n * row > 0; s++) {
+        struct attn_stretch of_a = attn_box_stretch(&a, s);
+        for (int64_t t = 0; t < all_b; t++) {
+            struct attn_stretch of_b = attn_box_stretch(&b, t);
+            struct meeting x = meet(&of_a.tokens, &of_b.tokens);
             if (x.in_a.n == 0)
                 continue;
             if (in_from != NULL) {
-                in_from[n] = piece_of(&room_a, &batches, &heads, &x.in_a, row);
-                in_to[n] = piece_of(&room_b, &batches, &heads, &x.in_b, row);
+                struct attn_tokens rows_a = rows_at(&of_a, &x.in_a);
+                struct attn_tokens rows_b = rows_at(&of_b, &x.in_b);
+                in_from[n] = piece_of(&room_a, &batches, &heads, &rows_a, row);
+                in_to[n] = piece_of(&room_b, &batches, &heads, &rows_b, row);
             }
             *bytes += batches.n * heads.n * x.in_a.n * row;
             n++;
         }
-        at_a += of_a.n;
     }
     return n;
 }
@@ -138,24 +143,27 @@ struct lists {
 };
 
 /* Into how many pieces a message may fall. */
-static int64_t pieces_of(const struct attn_layout *from, const struct attn_layout *to)
+static int64_t pieces_of(const struct attn_layout *from, const struct attn_layout *to,
+                         const struct attn_problem *whole)
 {
-    int64_t repeats = greater(attn_layout_repeats(from), attn_layout_repeats(to));
+    int64_t tokens = greater(whole->n_query, whole->n_key);
+    int64_t repeats = greater(attn_layout_repeats(from, tokens), attn_layout_repeats(to, tokens));
     int queries = attn_layout_stretches(from, 0) * attn_layout_stretches(to, 0);
     int keys = attn_layout_stretches(from, 1) * attn_layout_stretches(to, 1);
     return greater(queries, keys) * repeats + (from->pads != 0); /* one for all pads */
 }
 
-struct attn_buffer attn_move_lists(const struct attn_layout *from, const struct attn_layout *to)
+struct attn_buffer attn_move_lists(const struct attn_layout *from, const struct attn_layout *to,
+                                   const struct attn_problem *whole)
 {
-    int64_t pieces = 2 * pieces_of(from, to) * (int64_t)sizeof(struct attn_piece);
+    int64_t pieces = 2 * pieces_of(from, to, whole) * (int64_t)sizeof(struct attn_piece);
     int64_t messages = (int64_t)(sizeof(struct attn_send) + sizeof(struct attn_receive));
     return attn_buffer_of("messages", 1, (from->ranks + 1) * pieces + from->ranks * messages, 1);
 }
 
 static struct lists lists_in(const struct attn_move *m, void *data, int ranks)
 {
-    struct lists x = {.pieces = pieces_of(m->from.layout, m->to.layout)};
+    struct lists x = {.pieces = pieces_of(m->from.layout, m->to.layout, m->whole)};
     x.out = data;
     x.in = x.out + ranks * x.pieces;
     x.here = x.in + ranks * x.pieces;

@@ -42,7 +42,8 @@ struct attn_box attn_end_room(const struct attn_end *end, const struct attn_prob
 
 /* The lists of messages of a move, for so many ranks: a buffer of the caller's, for any move
  * between these layouts. */
-struct attn_buffer attn_move_lists(const struct attn_layout *from, const struct attn_layout *to);
+struct attn_buffer attn_move_lists(const struct attn_layout *from, const struct attn_layout *to,
+                                   const struct attn_problem *whole);
 
 /* What several ranks bring home: room for all of it. */
 struct attn_buffer attn_move_copies(const struct attn_move *move, int rank);

@@ -59,12 +59,13 @@ static enum attn_status check_strict(const struct attn_scheme *scheme, const str
     int64_t members = attn_axis_parts(&work.heads), batches = attn_axis_parts(&home.batches);
     int64_t frames = home.order == ATTN_FRAMES ? places : 1;
     int64_t in_frame = home.order == ATTN_PLACES ? places : 1;
+    int64_t scopes = work.order == ATTN_SCOPES ? attn_axis_parts(&work.tokens) : 1;
     int64_t tokens = home.frames > 0 ? 1 : places, size = p->n_key / greater(home.frames, 1);
     const struct divisible x[] = {
         {"heads", p->heads, members},    {"kv heads", p->kv_heads, members},
         {"queries", p->n_query, tokens}, {"keys", p->n_key, tokens},
         {"frames", home.frames, frames}, {"places", size, in_frame},
-        {"batches", p->batch, batches}};
+        {"batches", p->batch, batches},  {"scopes", work.scopes, scopes}};
     enum { EXTENTS = sizeof x / sizeof *x };
     for (int e = 0; e < EXTENTS && options->value[ATTN_OPTION_SIZES] == ATTN_SIZES_STRICT; e++) {
         char needs[200] = "", works[200] = "";
@@ -158,6 +159,11 @@ enum attn_status attn_parallel_accepts(const struct attn_scheme *scheme,
                          "%s:local=%s is parallel itself: a rank runs alone, so a single-process "
                          "implementation such as tiled would work",
                          scheme->name, local->name);
+    if (p->origin.query.run > 0 || p->origin.key.run > 0)
+        return attn_fail(err, ATTN_ENOTSUP,
+                         "%s: a piece of runs with gaps is not dealt out again; the whole it was "
+                         "cut from would work",
+                         scheme->name);
     enum attn_status status = scheme->accepts != NULL ? scheme->accepts(p, options, err) : ATTN_OK;
     if (status == ATTN_OK && scheme->ring != NULL) {
         struct attn_ring ring = scheme->ring(options);
@@ -166,7 +172,7 @@ enum attn_status attn_parallel_accepts(const struct attn_scheme *scheme,
     if (status == ATTN_OK)
         status = check_strict(scheme, p, options, err);
     if (status == ATTN_OK &&
-        (attn_layout_stretches(&work, 0) > 1 || work.order == ATTN_PLACES || work.pads))
+        (attn_layout_stretches(&work, 0) > 1 || work.order >= ATTN_PLACES || work.pads))
         status = check_claims(scheme, options, ATTN_CAP_STRIDES, err);
     if (status != ATTN_OK)
         return status;
@@ -183,6 +189,10 @@ enum attn_status attn_parallel_accepts(const struct attn_scheme *scheme,
                 continue;
             seen[0] = x.heads.n;
             seen[1] = x.kv_heads.n;
+            if (attn_work_is_parted(&w)) {
+                queries[0] = queries[1] = x.part.n_query;
+                keys[0] = keys[1] = x.part.n_key;
+            }
             if (x.heads.n < box.heads.n) /* a part of the rank's heads */
                 status = check_claims(scheme, options, ATTN_CAP_STRIDES, err);
             if (status == ATTN_OK)
@@ -227,7 +237,7 @@ int64_t attn_parallel_merges(const struct attn_scheme *scheme, const struct attn
                              const struct attn_options *options)
 {
     struct attn_layout work = attn_work_of(scheme, p, options, ATTN_FORWARD, 0).work;
-    int64_t blocks = work.all_keys ? 1 : attn_axis_parts(&work.tokens);
+    int64_t blocks = work.all_keys || work.order >= ATTN_FRAMES ? 1 : attn_axis_parts(&work.tokens);
     int64_t stretches = greater(attn_layout_stretches(&work, 0), attn_layout_stretches(&work, 1));
     return most(scheme, p, options, attn_rank_local(options)->merges) + blocks * stretches - 1 +
            (attn_layout_copies(&work, p) ? work.ranks - 1 : 0);

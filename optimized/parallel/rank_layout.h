@@ -9,6 +9,8 @@
  *
  *      frames       place r has a run of frames of a video [frames, places]
  *      places       place r has a run of the places of every frame
+ *      scopes       place r has a run of the scopes of a mask: token i is in scope
+ *                   i / run % scopes (ref/mask/mask.h)
  *
  * Any n will do: the sizes of runs differ by one at most, the longer ones come first, and where
  * n is less than P (2P) some are empty.  Under a causal mask the last rank of a contiguous layout
@@ -27,7 +29,14 @@
 #include "ref/attn.h"
 #include "ref/mask/mask.h"
 
-enum attn_order { ATTN_CONTIGUOUS, ATTN_STRIPED, ATTN_ZIGZAG, ATTN_FRAMES, ATTN_PLACES };
+enum attn_order {
+    ATTN_CONTIGUOUS,
+    ATTN_STRIPED,
+    ATTN_ZIGZAG,
+    ATTN_FRAMES,
+    ATTN_PLACES,
+    ATTN_SCOPES
+};
 enum { ATTN_MAX_STRETCHES = 2 };
 
 /* An axis of the mesh: rank r has place r / stride % parts on it.  parts 0: nothing is dealt out
@@ -40,9 +49,10 @@ struct attn_layout {
     int ranks;
     enum attn_order order;
     struct attn_axis tokens, runs, heads, batches;
-    int64_t frames; /* of a video: divides the number of tokens */
-    int all_keys;   /* keys and values are not dealt out by tokens: a rank has all of them */
-    int kv_owners;  /* a kv head that several ranks read belongs to the first of them */
+    int64_t frames;      /* of a video: divides the number of tokens */
+    int64_t scopes, run; /* of a mask; with pads, the ranks divide the scopes */
+    int all_keys;        /* keys and values are not dealt out by tokens: a rank has all of them */
+    int kv_owners;       /* a kv head that several ranks read belongs to the first of them */
 
     /* sizes=pad.  0: a rank stores what it has.  Else every rank stores as much as any other: its
      * part of a problem of these extents, which the ranks divide; what of it does not exist are
@@ -65,21 +75,28 @@ static inline int attn_axis_place(const struct attn_axis *axis, int rank)
 
 /* What a rank has of a tensor: these batches, heads (kv heads of a tensor of keys) and tokens.  In
  * memory it is [batches, heads, tokens, width], stretch after stretch.  The one stretch of a box of
- * places is there once for each frame, `pitch` tokens apart. */
+ * places is there once for each frame, `pitch` tokens apart.  A box of scopes has scope after
+ * scope instead, each in the order of the sequence. */
 struct attn_box {
     struct attn_tokens batches, heads, stretch[ATTN_MAX_STRETCHES];
     int stretches;
     int64_t repeats, pitch; /* 1, 0 but for places */
+    struct attn_tokens scopes;
+    int64_t run, period, length; /* of scopes: tokens of a run, of all scopes' runs, of the whole */
     int64_t tokens;
 };
 
-/* Stretch s of a box, repeated ones too: stretches * repeats of them. */
-static inline struct attn_tokens attn_box_stretch(const struct attn_box *box, int64_t s)
-{
-    struct attn_tokens t = box->stretch[s / box->repeats];
-    t.first += s % box->repeats * box->pitch;
-    return t;
-}
+/* Of a box, tokens of equal distance in the sequence and in memory: from row `row` on, `step` rows
+ * apart. */
+struct attn_stretch {
+    struct attn_tokens tokens;
+    int64_t row, step;
+};
+int64_t attn_box_stretches(const struct attn_box *box);
+struct attn_stretch attn_box_stretch(const struct attn_box *box, int64_t s);
+
+/* Tokens of the first n scopes of a box: scope n begins at this row. */
+int64_t attn_box_scopes(const struct attn_box *box, int64_t n);
 struct attn_box attn_layout_box(const struct attn_layout *layout, const struct attn_problem *whole,
                                 int is_of_keys, int rank);
 
@@ -103,8 +120,8 @@ struct attn_tokens attn_run_of(int64_t n, int64_t parts, int64_t r);
 /* The kv heads that a run of heads reads. */
 struct attn_tokens attn_kv_heads(const struct attn_problem *p, const struct attn_tokens *heads);
 
-int attn_layout_stretches(const struct attn_layout *layout, int is_of_keys); /* at most */
-int64_t attn_layout_repeats(const struct attn_layout *layout);
+int attn_layout_stretches(const struct attn_layout *layout, int is_of_keys);   /* at most */
+int64_t attn_layout_repeats(const struct attn_layout *layout, int64_t tokens); /* at most */
 
 /* Both layouts give every rank the same of such a tensor. */
 int attn_layout_same(const struct attn_layout *a, const struct attn_layout *b,

@@ -150,3 +150,36 @@ struct attn_sent attn_frames_for_places_sent(const struct attn_work *w)
     }
     return sent;
 }
+
+/* Tokens before token x that are in these scopes. */
+static int64_t in_scopes(const struct attn_layout *work, const struct attn_tokens *scopes,
+                         int64_t x)
+{
+    int64_t period = work->scopes * work->run, rest = x % period - scopes->first * work->run;
+    int64_t most = scopes->n * work->run;
+    return x / period * most + (rest < 0 ? 0 : rest < most ? rest : most);
+}
+
+struct attn_sent attn_scopes_for_tokens_sent(const struct attn_work *w)
+{
+    const struct attn_layout *home = &w->stored.home, *work = &w->stored.work;
+    const struct attn_problem *p = &w->stored.whole;
+    struct attn_sent sent = {0, 0};
+    int sums_keys = attn_layout_copies(work, p), rank = w->rank;
+    for (int r = 0; r < home->ranks; r++) {
+        int64_t of[2][2]; /* rows [there, back] of [queries, keys] */
+        for (int n = 0; n < 4; n++) {
+            int keys = n % 2, from = n < 2 ? rank : r, to = n < 2 ? r : rank;
+            struct attn_tokens run = attn_run_of(keys ? p->n_key : p->n_query, home->ranks, from);
+            struct attn_tokens scopes = attn_run_of(work->scopes, attn_axis_parts(&work->tokens),
+                                                    attn_axis_place(&work->tokens, to));
+            of[n / 2][keys] =
+                p->batch * attn_layout_box(work, p, keys, to).heads.n *
+                (in_scopes(work, &scopes, run.first + run.n) - in_scopes(work, &scopes, run.first));
+        }
+        struct rows rows = {{of[0][0], of[0][1]}, {of[1][0], of[1][1]}};
+        if (r != rank)
+            add_tensors(&sent, p, w->pass, &rows, sums_keys);
+    }
+    return sent;
+}

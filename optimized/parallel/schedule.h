@@ -25,6 +25,10 @@ struct attn_sent attn_heads_for_tokens_sent(const struct attn_work *w);
 /* The same with frames for places or places for frames: of its frames the other one's places. */
 struct attn_sent attn_frames_for_places_sent(const struct attn_work *w);
 
+/* The same with all heads of runs of tokens for some heads of scopes: of its run the other one's
+ * scopes, of that one's heads. */
+struct attn_sent attn_scopes_for_tokens_sent(const struct attn_work *w);
+
 /* Bytes of a row of a tensor: as it is stored, and of its gradient while it is summed. */
 int64_t attn_row_bytes(const struct attn_problem *p, enum attn_tag_kind kind);
 int64_t attn_sum_row_bytes(const struct attn_problem *p, enum attn_tag_kind kind);

@@ -66,11 +66,12 @@ static void copy_row(char *to, int64_t to_step, const char *from, int64_t from_s
         memcpy(to + c * to_step, from + c * from_step, size);
 }
 
-/* A stretch of a shard, whose rows begin at row `at` there, to or from its place in the whole. */
-static void copy_stretch(const struct attn_view *mine, int64_t at, const struct attn_box *box,
-                         const struct attn_tokens *tokens, int64_t width,
+/* A stretch of a shard, to or from its place in the whole. */
+static void copy_stretch(const struct attn_view *mine, const struct attn_box *box,
+                         const struct attn_stretch *stretch, int64_t width,
                          const struct attn_view *whole, int to_whole)
 {
+    const struct attn_tokens *tokens = &stretch->tokens;
     const int64_t e = (int64_t)attn_dtype_size(mine->dtype);
     int64_t step = e * whole->stride[3], one = e * mine->stride[3];
     for (int64_t b = 0; b < box->batches.n; b++)
@@ -80,7 +81,8 @@ static void copy_stretch(const struct attn_view *mine, int64_t at, const struct 
                     (char *)whole->data + e * attn_offset(whole->stride, box->batches.first + b,
                                                           box->heads.first + h,
                                                           tokens->first + i * tokens->step);
-                char *here = (char *)mine->data + e * attn_offset(mine->stride, b, h, at + i);
+                char *here = (char *)mine->data +
+                             e * attn_offset(mine->stride, b, h, stretch->row + i * stretch->step);
                 if (to_whole)
                     copy_row(there, step, here, one, width, (size_t)e);
                 else
@@ -94,11 +96,9 @@ static void copy_shards(const struct attn_shards *s, const struct attn_view *who
     for (int r = 0; r < s->layout.ranks && width > 0; r++) {
         struct attn_box box = box_of(s, r);
         struct attn_view mine = attn_shards_view(s, r);
-        int64_t at = 0;
-        for (int64_t part = 0; part < box.stretches * box.repeats; part++) {
-            struct attn_tokens stretch = attn_box_stretch(&box, part);
-            copy_stretch(&mine, at, &box, &stretch, width, whole, to_whole);
-            at += stretch.n;
+        for (int64_t part = 0; part < attn_box_stretches(&box); part++) {
+            struct attn_stretch stretch = attn_box_stretch(&box, part);
+            copy_stretch(&mine, &box, &stretch, width, whole, to_whole);
         }
     }
 }

@@ -87,7 +87,7 @@ static struct attn_view part_of(const struct held *block, int64_t head, int64_t 
 static struct attn_view of_product(const struct travel *x, const struct held *block,
                                    enum attn_tag_kind kind, const struct attn_product *m)
 {
-    if (attn_work_has_places(&x->w)) {
+    if (x->w.work.order == ATTN_PLACES) { /* a place is a batch of the product */
         int keys = attn_tag_is_of_keys(kind);
         struct attn_view view = part_of(block, keys ? m->kv_heads.first : m->heads.first, 0);
         int64_t batch = m->batch * view.stride[0], place = view.stride[2];

@@ -161,9 +161,14 @@ static struct attn_tokens call_heads(const struct attn_work *w, int n)
     return attn_tokens_between(at[n], at[n + 1]);
 }
 
-int attn_work_has_places(const struct attn_work *w)
+int attn_work_is_parted(const struct attn_work *w)
 {
-    return w->work.order == ATTN_PLACES;
+    return w->work.order == ATTN_PLACES || w->work.order == ATTN_SCOPES;
+}
+
+static int64_t parts_of(const struct attn_work *w)
+{
+    return w->work.order == ATTN_PLACES ? w->queries.batches.n : w->queries.scopes.n;
 }
 
 /* Batch n of a block of places as a problem of its own: a batch for each place, a token for each
@@ -176,6 +181,30 @@ static void take_places(const struct attn_box *box, int64_t n, struct attn_probl
     at->batch += at->one_batch ? 0 : n;
     at->one_batch = 1;
     at->query = at->key = (struct attn_positions){box->stretch[0].first, box->pitch - 1, 1, 0, 0};
+}
+
+/* Tokens of scope n of a box. */
+static struct attn_positions scope_of(const struct attn_box *box, int64_t n, int64_t *row,
+                                      int64_t *tokens)
+{
+    int64_t first = (box->scopes.first + n) * box->run;
+    *row = attn_box_scopes(box, n);
+    *tokens = n < box->scopes.n ? attn_box_scopes(box, n + 1) - *row : 0;
+    if (*tokens == 0)
+        return (struct attn_positions){0};
+    if (box->run == 1)
+        return (struct attn_positions){first, box->period - 1, 0, 0, 0};
+    return (struct attn_positions){first, 0, 0, box->run, box->period - box->run};
+}
+
+/* Scope n of a block as a problem of its own: a dense one, if the mask says no more. */
+static void take_scope(const struct attn_work *w, int64_t n, struct attn_product *x)
+{
+    struct attn_problem *part = &x->part;
+    part->origin.query = scope_of(&w->queries, n, &x->query_at, &part->n_query);
+    part->origin.key = scope_of(&w->keys, n, &x->key_at, &part->n_key);
+    if (attn_mask_scopes(part->mask).is_all)
+        part->mask = NULL;
 }
 
 struct attn_product attn_work_product(const struct attn_work *w, int call, int query, int key,
@@ -191,8 +220,10 @@ struct attn_product attn_work_product(const struct attn_work *w, int call, int q
         piece_of(w->whole, &queries.batches, &x.heads, &queries.stretch[query], &keys.stretch[key]);
     x.part.wide = makes_wide(w);
     x.batch = n;
-    if (attn_work_has_places(w))
+    if (w->work.order == ATTN_PLACES)
         take_places(&queries, n, &x.part);
+    if (w->work.order == ATTN_SCOPES)
+        take_scope(w, n, &x);
     return x;
 }
 
@@ -222,21 +253,28 @@ static int is_hidden(const struct attn_problem *part)
     return 1;
 }
 
+/* No query and no key: a part of a block has its result from one product, which must be there even
+ * where all is hidden. */
+static int is_empty(const struct attn_problem *part)
+{
+    return part->batch == 0 || (part->n_query == 0 && part->n_key == 0);
+}
+
 int attn_work_next(struct attn_work *w, struct attn_product *x)
 {
     int queries = attn_layout_stretches(&w->work, 0), keys = attn_layout_stretches(&w->work, 1);
-    int64_t pairs = (int64_t)queries * keys, places = attn_work_has_places(w);
-    int64_t batches = places ? w->queries.batches.n : 1;
-    while (w->stop.query >= 0 && w->next < ATTN_CALLS * pairs * batches) {
-        int64_t n = w->next++, pair = n / batches % pairs;
-        if (call_heads(w, (int)(n / batches / pairs)).n == 0)
+    int64_t pairs = (int64_t)queries * keys, alone = attn_work_is_parted(w);
+    int64_t parts = alone ? parts_of(w) : 1;
+    while (w->stop.query >= 0 && w->next < ATTN_CALLS * pairs * parts) {
+        int64_t n = w->next++, pair = n / parts % pairs;
+        if (call_heads(w, (int)(n / parts / pairs)).n == 0)
             continue;
-        *x = attn_work_product(w, (int)(n / batches / pairs), (int)(pair / keys),
-                               (int)(pair % keys), n % batches);
-        if (places ? x->part.batch == 0 : is_hidden(&x->part))
+        *x = attn_work_product(w, (int)(n / parts / pairs), (int)(pair / keys), (int)(pair % keys),
+                               n % parts);
+        if (alone ? is_empty(&x->part) : is_hidden(&x->part))
             continue;
-        x->starts_query = attn_work_starts_query(w) && (places || !w->saw_query[x->call][x->query]);
-        x->starts_key = attn_work_starts_key(w) && (places || !w->saw_key[x->call][x->key]);
+        x->starts_query = attn_work_starts_query(w) && (alone || !w->saw_query[x->call][x->query]);
+        x->starts_key = attn_work_starts_key(w) && (alone || !w->saw_key[x->call][x->key]);
         w->saw_query[x->call][x->query] = w->saw_key[x->call][x->key] = 1;
         return 1;
     }
@@ -311,17 +349,19 @@ int attn_work_is_even(const struct attn_work *w)
 
 static struct attn_buffer moved(const struct attn_work *w, enum attn_tag_kind kind)
 {
-    static const char *const name[3][ATTN_TAG_KINDS] = {
+    static const char *const name[4][ATTN_TAG_KINDS] = {
         {"q.heads", "k.heads", "v.heads", "o.heads", "lse.heads", "do.heads", "delta.heads",
          "dq.heads", "dk.heads", "dv.heads"},
         {"q.axis", "k.axis", "v.axis", "o.axis", "lse.axis", "do.axis", "delta.axis", "dq.axis",
          "dk.axis", "dv.axis"},
+        {"q.scopes", "k.scopes", "v.scopes", "o.scopes", "lse.scopes", "do.scopes", "delta.scopes",
+         "dq.scopes", "dk.scopes", "dv.scopes"},
         {[ATTN_TAG_K] = "k.all",
          [ATTN_TAG_V] = "v.all",
          [ATTN_TAG_DK] = "dk.all",
          [ATTN_TAG_DV] = "dv.all"}};
     struct attn_buffer none = {0};
-    int which = w->work.all_keys ? 2 : w->work.frames > 0 ? 1 : 0;
+    int which = w->work.all_keys ? 3 : w->work.scopes > 0 ? 2 : w->work.frames > 0;
     if (!attn_work_moves(w, kind))
         return none;
     return attn_buffer_of(name[which][kind], 1, attn_work_block(w, kind, w->rank),
@@ -427,7 +467,7 @@ void attn_work_buffers(const struct attn_work *w, struct attn_buffer buffer[ATTN
         moves |= attn_work_moves(w, kind);
     }
     if (moves)
-        buffer[ATTN_MESSAGES] = attn_move_lists(&w->home, &w->work);
+        buffer[ATTN_MESSAGES] = attn_move_lists(&w->home, &w->work, w->whole);
     if (w->stops > 1)
         buffer[ATTN_KV_TRAVEL] =
             attn_buffer_of("kv.travel", w->passes_on ? less(w->stops - 1, 2) : 1, s.block, s.size);

@@ -59,7 +59,8 @@ struct attn_product {
     struct attn_problem part;
     struct attn_tokens heads, kv_heads;
     int call, query, key;         /* which stretches */
-    int64_t batch;                /* of places: the product is of this batch alone */
+    int64_t batch;                /* of places: the product is of this batch alone; of scopes: of
+                                     this scope */
     int64_t query_at, key_at;     /* where these begin in their blocks */
     int starts_query, starts_key; /* the result is the first of these queries, of these keys:
                                      it is written; later ones are added */
@@ -69,12 +70,12 @@ struct attn_product {
 int attn_work_next(struct attn_work *w, struct attn_product *x);
 
 /* The product of these stretches, whatever is visible.  Blocks of places are multiplied batch by
- * batch: the n-th. */
+ * batch, blocks of scopes scope by scope: the n-th. */
 struct attn_product attn_work_product(const struct attn_work *w, int call, int query, int key,
                                       int64_t n);
 
-/* The rank has places of all frames, and every place is attended to alone. */
-int attn_work_has_places(const struct attn_work *w);
+/* The rank's blocks fall into parts that are attended to alone: the places of all frames, scopes. */
+int attn_work_is_parted(const struct attn_work *w);
 
 /* Whether this stop starts what its queries, what its keys get. */
 int attn_work_starts_query(const struct attn_work *w);

@@ -249,6 +249,33 @@ static int is_same(const struct mask_axis *axis)
     return axis->least == 0 && axis->most == 0 && axis->cell == 0;
 }
 
+/* The axis that cuts the grid into scopes; -1: none does. */
+static int scope_axis(const struct mask_node *node)
+{
+    for (int a = 0; a < node->n_axes && node->kind == MASK_GRID && node->radius == 0; a++)
+        if (is_same(&node->axis[a]))
+            return a;
+    return -1;
+}
+
+struct attn_scopes attn_mask_scopes(const struct attn_mask *mask)
+{
+    const struct mask_node *root = mask != NULL ? &mask->node[mask->root] : NULL;
+    if (root == NULL || (root->kind != MASK_GRID && root->kind != MASK_ALL_OF))
+        return (struct attn_scopes){0, 0, 0};
+    int64_t part = root->kind == MASK_ALL_OF ? root->child : mask->root;
+    for (; part >= 0; part = root->kind == MASK_ALL_OF ? mask->node[part].next : -1) {
+        const struct mask_node *grid = &mask->node[part];
+        int same = scope_axis(grid), is_all = grid == root;
+        if (same < 0)
+            continue;
+        for (int a = 0; a < grid->n_axes; a++)
+            is_all &= a == same || axis_is_open(&grid->axis[a]);
+        return (struct attn_scopes){grid->axis[same].extent, grid->axis[same].stride, is_all};
+    }
+    return (struct attn_scopes){0, 0, 0};
+}
+
 enum attn_video attn_mask_video(const struct attn_mask *mask, int64_t *frames)
 {
     const struct mask_node *node = mask != NULL ? &mask->node[mask->root] : NULL;
