@@ -263,9 +263,10 @@ steps: $(B)/attnlab ## time the steps from the textbook to the kernel (docs/kern
 
 docs: $(B)/attnlab $(B)/mutant-table $(MUTANT_SO) ## make the generated tables again: docs/bugs.md, docs/mutants.md
 	@{ printf '%s\n' '<!-- made by `make docs`, from `attnlab list bugs` -->' '# Bugs' \
-	    'Evidence: C, a maintainer or a fix confirmed it; R, reported; X, a convention and no bug.  The last column has the' \
-	    'first case of the battery that stands for a bug, and how many there are besides.  `attnlab list bugs` prints all' \
-	    'cases, and each text in full; [mutants.md](mutants.md) has these bugs planted in this library.' ''; \
+	    'Bugs that attention implementations really had.  A maintainer or a fix confirmed each, but for R, which was only' \
+	    'reported, and X, which is a convention and no bug.  Cases of the battery stand for each, unless the text ends with' \
+	    'what else does.  `attnlab list bugs` names the cases, and has each text in full; [mutants.md](mutants.md) has these' \
+	    'bugs planted in this library.' ''; \
 	    $(B)/attnlab list bugs --format=md; } > docs/bugs.md
 	@{ printf '<!-- made by `make docs`, from `make mutants` -->\n\n'; $(B)/mutant-table kills $(B)/mutants; } \
 	    > docs/mutants.md

@@ -1,4 +1,5 @@
 /* attnlab list: what there is.  Documentation tables are made from its md format. */
+#include <ctype.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "tests/harness/bugs.h"
 #include "tests/harness/cases/cases.h"
 #include "tests/harness/cases/factors.h"
+#include "tests/harness/files/fileio.h"
 #include "tests/harness/relations/relations.h"
 
 enum format { TEXT, MD, JSON };
@@ -210,37 +212,49 @@ static void list_factors(const struct request *want)
     }
 }
 
-/* For the page: a long text up to the end of a clause, and of many cases the first and how many
- * more. */
-static void shorten(char *what, char *cases, int n)
+/* For the page: repositories without their owners, and a long text up to the end of a clause. */
+static void shorten(char *reference, char *what)
 {
-    enum { LONG = 110 };
-    char *end = NULL, *comma = strchr(cases, ',');
-    for (char *at = what; strlen(what) > LONG && *at != '\0' && at < what + LONG; at++)
-        if ((*at == ';' || *at == '.' || *at == ':') && at[1] == ' ')
+    enum { LONG = 100 };
+    char *end = NULL, *to = reference;
+    for (const char *at = reference; *at != '\0'; at++) {
+        *to++ = *at;
+        if (*at == '/' && isalpha((unsigned char)at[1]))
+            while (to > reference && to[-1] != ' ')
+                to--;
+    }
+    *to = '\0';
+    for (char *at = what; strlen(what) > LONG && at < what + LONG; at++)
+        if (*at == ';' || (*at == '.' && at[1] == ' ' && isupper((unsigned char)at[2])))
             end = at;
     if (end != NULL)
         *end = '\0';
-    if (n > 1 && comma != NULL)
-        sprintf(comma, " +%d", n - 1); /* ", " and another name stood there */
 }
 
-/* What stands for a bug: battery cases, or what bugs.def says. */
+/* What stands for a bug: battery cases, or what bugs.def says.  The page is for reading: it says
+ * of a bug only what is not usual, that the evidence is no fix, or that no case stands for it. */
 static void list_bugs(const struct request *want)
 {
-    static const char *const head[] = {"bug", "evidence", "reference", "what went wrong",
+    static const char *const head[] = {"bug", "reference", "what went wrong", "evidence",
                                        "covered by"};
-    print_head(want->format, 5, head);
+    int columns = want->format == MD ? 3 : 5;
+    print_head(want->format, columns, head);
     for (int i = 0; i < attn_bug_count(); i++) {
         const struct attn_bug *bug = attn_bug_at(i);
-        char cases[4096], what[1024];
+        char cases[4096], what[1024], reference[256];
         int n = attn_bug_cases(bug, cases, sizeof cases);
         snprintf(what, sizeof what, "%s", bug->what);
-        if (want->format == MD)
-            shorten(what, cases, n);
-        const char *const cell[] = {bug->id, bug->evidence, bug->reference, what,
+        snprintf(reference, sizeof reference, "%s", bug->reference);
+        if (want->format == MD) {
+            shorten(reference, what);
+            if (strcmp(bug->evidence, "C") != 0)
+                attn_append(reference, sizeof reference, " (%s)", bug->evidence);
+            if (n == 0)
+                attn_append(what, sizeof what, ". Covered: %s", bug->elsewhere);
+        }
+        const char *const cell[] = {bug->id, reference, what, bug->evidence,
                                     n > 0 ? cases : bug->elsewhere};
-        print_row(want, 5, head, cell);
+        print_row(want, columns, head, cell);
     }
 }
 

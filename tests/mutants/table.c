@@ -30,7 +30,7 @@ static void print_tally(const struct tally *t)
          "([bugs.md](bugs.md)).  The quick\nbattery must kill it by its numbers (finite, exact, "
          "bound) or, where no number can tell, in the way that the bug\nfails; *own* kills are by "
          "a case that names the bug.  A row has the mutant with the options of the spec that it "
-         "is\nplanted in, the case that kills it, the verdict, and what the line does now.  "
+         "is\nplanted in, the case that kills it, and what the line does now.  "
          "`tests/mutants/mutants.def` has the\nlines.\n");
     printf("%d planted, %d killed, %d of them by a case of their own:", t->planted, t->killed,
            t->own);
@@ -64,7 +64,7 @@ static void print_kill(const struct mutant *m, const struct kill *kill)
     if (kill->error[0] != '\0')
         printf("%s", kill->error);
     else if (kill->killer != NULL)
-        printf("%s, %s%s", kill->killer->name, kill->how, kill->own ? "" : " (not its own)");
+        printf("%s%s", kill->killer->name, kill->own ? "" : " (not its own)");
     else
         printf("**survives**");
     if (kill->killer == NULL && kill->other != NULL)
