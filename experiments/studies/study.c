@@ -326,8 +326,9 @@ int attn_study_measure(struct attn_study_run *run, const char *spec, const char 
                        struct attn_point *point)
 {
     static char line[1 << 16];
+    const char *repeat = run->is_long ? "0" : "3"; /* the first call of minutes is enough */
     const char *const args[] = {"point",    "--spec", spec,           "--case", text,
-                                "--repeat", "0",      "--verify-all", "2048",   NULL};
+                                "--repeat", repeat,   "--verify-all", "2048",   NULL};
     struct attn_process child = {.out = line, .room = sizeof line};
     struct attn_error err = {ATTN_OK, ""};
     char name[640];

@@ -1,0 +1,138 @@
+/* What well-known teaching codes say that they hold, and what they hold.
+ *
+ * Source: Stanford CS149 assignment 4 (its printout of memory: N = 1,024, H = 4, d = 32), and
+ * karpathy/llm.c train_gpt2.c (arrays preatt and att of every layer). */
+#include <math.h>
+
+#include "experiments/studies/study.h"
+#include "optimized/simple.h"
+
+enum { N = 1024, CS149_HEADS = 4, CS149_DIM = 32, TENSOR = CS149_HEADS * N * CS149_DIM };
+
+static void cs149(struct attn_study_run *run, const char *name, double printed, int64_t extra,
+                  const char *what)
+{
+    struct attn_tape tape;
+    attn_tape_open(&tape, run, NULL);
+    attn_tape_take(&tape, "output", "torch.zeros", TENSOR, 4);
+    if (extra > 0)
+        attn_tape_take(&tape, "temporary", what, extra, 4);
+    attn_study_peak(&tape, name, ATTN_PUBLISHED, printed, 4);
+}
+
+/* The C++ functions copy each tensor into a std::vector first, and the result back. */
+static int64_t with_copies(struct attn_study_run *run, const char *name, int64_t extra)
+{
+    struct attn_tape tape;
+    attn_tape_open(&tape, run, NULL);
+    attn_tape_take(&tape, "output", "torch.zeros", TENSOR, 4);
+    attn_tape_take(&tape, "copies", "four std::vector: Q K V O", 4 * TENSOR, 4);
+    if (extra > 0)
+        attn_tape_take(&tape, "temporary", "passed in", extra, 4);
+    attn_study_peak(&tape, name, ATTN_DERIVED, 5 * 524288.0 + 4.0 * (double)extra, 0);
+    return tape.peak;
+}
+
+/* ---- llm.c ----------------------------------------------------------------------------------- */
+
+struct gpt {
+    int64_t layers, batch, heads, length, dim;
+};
+
+/* attention_forward of one layer, as llm.c computes it: both arrays stay for the backward pass. */
+static void attention_forward(struct attn_tape *tape, const struct gpt *g, const float *q,
+                              const float *k, const float *v, float *out)
+{
+    int64_t T = g->length, d = g->dim, pairs = g->batch * g->heads * T * T;
+    float *preatt = attn_tape_take(tape, "preatt", "every layer: scores", g->layers * pairs, 4);
+    float *att = attn_tape_take(tape, "att", "every layer: probabilities", g->layers * pairs, 4);
+    for (int64_t row = 0; preatt != NULL && att != NULL && row < g->batch * g->heads * T; row++) {
+        int64_t head = row / T * T, t = row % T;
+        float most = -10000, sum = 0;
+        for (int64_t j = 0; j <= t; j++) {
+            float score = 0;
+            for (int64_t c = 0; c < d; c++)
+                score += q[row * d + c] * k[(head + j) * d + c];
+            preatt[row * T + j] = score / sqrtf((float)d);
+            most = fmaxf(most, preatt[row * T + j]);
+        }
+        for (int64_t j = 0; j <= t; j++)
+            sum += att[row * T + j] = expf(preatt[row * T + j] - most);
+        for (int64_t c = 0; c < d; c++) {
+            out[row * d + c] = 0;
+            for (int64_t j = 0; j <= t; j++)
+                out[row * d + c] += att[row * T + j] / sum * v[(head + j) * d + c];
+        }
+    }
+}
+
+static void llm_c_for_real(struct attn_study_run *run)
+{
+    enum { SMALL = 2 * 3 * 40 * 16 };
+    static float q[SMALL], k[SMALL], v[SMALL], out[SMALL], o[SMALL], lse[2 * 3 * 40];
+    static const struct gpt small = {1, 2, 3, 40, 16};
+    const struct attn_simple shape = {2, 3, 3, 40, 40, 16, 16, 0};
+    char error[ATTN_SIMPLE_ERROR];
+    struct attn_ledger ledger;
+    struct attn_tape real, counted;
+    double worst = 0;
+    for (int64_t n = 0; n < SMALL; n++) {
+        q[n] = (float)(n * 7919 % 101) / 50 - 1;
+        k[n] = (float)(n * 104729 % 97) / 48 - 1;
+        v[n] = (float)(n * 1299709 % 89) / 44 - 1;
+    }
+    attn_ledger_init(&ledger, NULL);
+    attn_tape_open(&real, run, &ledger);
+    attn_tape_open(&counted, run, NULL);
+    attention_forward(&real, &small, q, k, v, out);
+    attention_forward(&counted, &small, NULL, NULL, NULL, NULL);
+    attn_study_same("llm.c's arrays for real: B=2, 3 heads, T=40, one layer", &real, &counted);
+    if (attn_simple_forward("tiled", "causal(br)", &shape, q, k, v, o, lse, error) != 0)
+        worst = HUGE_VAL;
+    for (int n = 0; n < SMALL; n++)
+        worst = fmax(worst, fabs((double)out[n] - (double)o[n]));
+    attn_study_quantity(run, "its output against tiled, largest difference", ATTN_DERIVED, 0, worst,
+                        "", 2 * (40 + 16) * ldexp(1, -23));
+    attn_ledger_clear(&ledger);
+}
+
+static void llm_c(struct attn_study_run *run)
+{
+    static const struct gpt gpt2 = {12, 4, 12, 1024, 64};
+    struct attn_tape tape;
+    struct attn_point point;
+    attn_study_say(run, "llm.c keeps scores and probabilities of every layer in float32.  GPT-2 "
+                        "(124M) with batch 4 and 1,024 tokens:");
+    attn_tape_open(&tape, run, NULL);
+    attention_forward(&tape, &gpt2, NULL, NULL, NULL, NULL);
+    attn_study_peak(&tape, "preatt and att of 12 layers", ATTN_DERIVED,
+                    2.0 * 12 * 4 * 12 * 1024 * 1024 * 4, 0);
+    if (attn_study_price(run, "gemm:save=probs@portable", "b4h12q1024d64:causal(br):f32:normal:s1",
+                         &point))
+        attn_study_quantity(run, "att of one layer, as gemm:save=probs keeps it (rows are padded)",
+                            ATTN_DERIVED, (double)tape.peak / 24, (double)point.saved_bytes, "B",
+                            0.02 * (double)tape.peak / 24);
+    if (attn_study_price(run, "tiled", "b4h12q1024d64:causal(br):f32:normal:s1", &point))
+        attn_study_quantity(run, "what tiled keeps in their place, beside o and lse", ATTN_DERIVED,
+                            0, (double)point.saved_bytes, "B", 0);
+    llm_c_for_real(run);
+}
+
+static void run_study(struct attn_study_run *run)
+{
+    attn_study_say(run, "CS149 prints the bytes of the tensors that are passed in (less four):");
+    cs149(run, "naive", 4718588, N * N, "the scores, N x N");
+    cs149(run, "fused", 557052, 8 * N, "a row for each of 8 threads");
+    cs149(run, "flash", 524284, 0, "");
+    attn_study_say(run, "Copies into std::vector, four tensors, are not in it.  With them:");
+    int64_t naive = with_copies(run, "naive, with copies", N * N);
+    int64_t flash = with_copies(run, "flash, with copies", 0);
+    attn_study_say(run,
+                   "So the printout says that flash needs a ninth of naive; what was held says "
+                   "%.1f times less.  At N = 1,024 the tensors outweigh the difference.",
+                   (double)naive / (double)flash);
+    llm_c(run);
+}
+
+const struct attn_study attn_study_teaching_codes = {
+    "teaching-codes", "what do the printouts of teaching codes leave out?", run_study};
