@@ -289,7 +289,7 @@ static const struct scheme {
     int orders, inner, heads, strides;
 } schemes[] = {{"ring", 3, 1, 0, 1},      {"ulysses", 1, 0, 0, 1},  {"usp", 3, 1, 1, 1},
                {"allgather", 3, 0, 0, 3}, {"lightseq", 1, 0, 0, 1}, {"heads", 1, 0, 0, 1},
-               {"batch", 1, 0, 0, 1}};
+               {"batch", 1, 0, 0, 1},     {"samples", 1, 0, 0, 1}};
 enum { SCHEMES = sizeof schemes / sizeof *schemes };
 
 /* Heads that ranks do not divide, groups that are cut, copies of kv heads. */

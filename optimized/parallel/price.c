@@ -55,7 +55,8 @@ static enum attn_status check_strict(const struct attn_scheme *scheme, const str
                                      const struct attn_options *options, struct attn_error *err)
 {
     struct attn_layout home = scheme->home(p, options), work = scheme->work(p, options);
-    int64_t places = (int64_t)attn_axis_parts(&home.tokens) * attn_axis_parts(&home.runs);
+    struct attn_layout shared = scheme->via != NULL ? scheme->via(p, options) : home;
+    int64_t places = (int64_t)attn_axis_parts(&shared.tokens) * attn_axis_parts(&shared.runs);
     int64_t members = attn_axis_parts(&work.heads), batches = attn_axis_parts(&home.batches);
     int64_t frames = home.order == ATTN_FRAMES ? places : 1;
     int64_t in_frame = home.order == ATTN_PLACES ? places : 1;

@@ -218,7 +218,7 @@ static int64_t padded_tokens(int64_t n, int64_t frames, const struct divisors *b
     return next_multiple(frames, by->frames) * next_multiple(n / frames, by->places);
 }
 
-void attn_layout_pad(struct attn_layout *home, struct attn_layout *work,
+void attn_layout_pad(struct attn_layout *home, struct attn_layout *via, struct attn_layout *work,
                      const struct attn_problem *whole)
 {
     struct divisors by = {1, 1, 1};
@@ -227,6 +227,7 @@ void attn_layout_pad(struct attn_layout *home, struct attn_layout *work,
     int64_t batches = greater(attn_axis_parts(&home->batches), attn_axis_parts(&work->batches));
     int64_t group = whole->kv_heads > 0 ? whole->heads / whole->kv_heads : 1;
     divide(home, &by);
+    divide(via, &by);
     divide(work, &by);
     struct attn_extents padded = {.batch = next_multiple(whole->batch, batches),
                                   .heads =
@@ -235,8 +236,8 @@ void attn_layout_pad(struct attn_layout *home, struct attn_layout *work,
                                   .n_key = padded_tokens(whole->n_key, frames, &by),
                                   .frames = next_multiple(frames, by.frames)};
     padded.kv_heads = whole->heads > 0 ? padded.heads / group : whole->kv_heads;
-    home->pads = work->pads = 1;
-    home->padded = work->padded = padded;
+    home->pads = via->pads = work->pads = 1;
+    home->padded = via->padded = work->padded = padded;
 }
 
 struct attn_layout attn_layout_stored(const struct attn_layout *layout,

@@ -111,7 +111,7 @@ static void add_tensors(struct attn_sent *sent, const struct attn_problem *p, en
 
 struct attn_sent attn_heads_for_tokens_sent(const struct attn_work *w)
 {
-    const struct attn_layout *home = &w->stored.home, *work = &w->stored.work;
+    const struct attn_layout *home = &w->stored.via, *work = &w->stored.work;
     const struct attn_problem *p = &w->stored.whole;
     struct attn_sent sent = {0, 0};
     int sums_keys = attn_layout_copies(work, p), rank = w->rank;
@@ -179,6 +179,27 @@ struct attn_sent attn_scopes_for_tokens_sent(const struct attn_work *w)
         }
         struct rows rows = {{of[0][0], of[0][1]}, {of[1][0], of[1][1]}};
         if (r != rank)
+            add_tensors(&sent, p, w->pass, &rows, sums_keys);
+    }
+    return sent;
+}
+
+struct attn_sent attn_tokens_for_batches_sent(const struct attn_work *w)
+{
+    const struct attn_layout *home = &w->stored.home, *via = &w->stored.via;
+    const struct attn_problem *p = &w->stored.whole;
+    struct attn_sent sent = {0, 0};
+    int sums_keys = attn_layout_copies(&w->stored.work, p);
+    int64_t mine = attn_layout_box(home, p, 0, w->rank).batches.n;
+    for (int r = 0; r < home->ranks; r++) {
+        struct rows rows;
+        int64_t theirs = attn_layout_box(home, p, 0, r).batches.n;
+        for (int keys = 0; keys < 2; keys++) {
+            int64_t heads = keys ? p->kv_heads : p->heads;
+            rows.there[keys] = mine * heads * attn_layout_box(via, p, keys, r).tokens;
+            rows.back[keys] = theirs * heads * attn_layout_box(via, p, keys, w->rank).tokens;
+        }
+        if (r != w->rank)
             add_tensors(&sent, p, w->pass, &rows, sums_keys);
     }
     return sent;

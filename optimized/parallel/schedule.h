@@ -17,7 +17,7 @@ int attn_largest_divisor(int n, int most);
  * place and one window further.  dK and dV: P hops, the last one home, of every block. */
 struct attn_sent attn_ring_sent(const struct attn_work *w);
 
-/* Tokens of all heads against heads of all tokens, among the ranks that share a place.  Of q k v,
+/* Tokens of all heads, as they are half way or at home, against heads of all tokens, among the ranks that share a place.  Of q k v,
  * backward dO lse D too, a rank sends to each other one its tokens of that one's heads; of o lse,
  * backward dQ dK dV, to each other one that one's tokens of its own heads. */
 struct attn_sent attn_heads_for_tokens_sent(const struct attn_work *w);
@@ -28,6 +28,9 @@ struct attn_sent attn_frames_for_places_sent(const struct attn_work *w);
 /* The same with all heads of runs of tokens for some heads of scopes: of its run the other one's
  * scopes, of that one's heads. */
 struct attn_sent attn_scopes_for_tokens_sent(const struct attn_work *w);
+
+/* Whole batches at home against tokens of all batches half way. */
+struct attn_sent attn_tokens_for_batches_sent(const struct attn_work *w);
 
 /* Bytes of a row of a tensor: as it is stored, and of its gradient while it is summed. */
 int64_t attn_row_bytes(const struct attn_problem *p, enum attn_tag_kind kind);

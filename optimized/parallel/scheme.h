@@ -1,7 +1,8 @@
 /* What a sequence-parallel scheme is: who has what when a call begins and ends (home), who has what
  * while it is computed (work), and a schedule of block products.  The rest is common to all:
  *
- *      move.c     takes tensors from home to work, and results back
+ *      move.c     takes tensors from home to work, and results back; by way of a third layout, if
+ *                 there is one (via)
  *      travel.c   runs the schedule on one rank, forward and backward
  *      price.c    says what is accepted, and what it costs
  *      rank.c     deals tensors out, runs all ranks, collects the results
@@ -56,6 +57,10 @@ struct attn_scheme {
                                const struct attn_options *options);
     struct attn_layout (*work)(const struct attn_problem *whole,
                                const struct attn_options *options);
+
+    /* Tensors are taken from home to work, and back, by way of this layout: in two moves.  NULL: in
+     * one. */
+    struct attn_layout (*via)(const struct attn_problem *whole, const struct attn_options *options);
 
     /* Keys are passed on from rank to rank, round this ring: its stops, and what they send, follow.
      * The sums of their gradients follow them, and go home by the last hop.  NULL: no ring. */

@@ -575,14 +575,28 @@ static enum attn_status visit(struct travel *x, int n)
 
 /* ---- a portion of heads ---------------------------------------------------------------------- */
 
+static enum attn_status move_data(struct travel *x, struct attn_move m, void *from, void *to)
+{
+    m.chunks = x->buffer[ATTN_CHUNKS].data;
+    m.from.data = from;
+    m.to.data = to;
+    return attn_move(&m, x->rank->transport, x->buffer[ATTN_MESSAGES].data, x->rank->error);
+}
+
 static enum attn_status move(struct travel *x, enum attn_tag_kind kind, int goes_home)
 {
-    struct attn_move m = attn_work_move(&x->w, kind, goes_home);
-    void *lists = x->buffer[ATTN_MESSAGES].data;
-    m.chunks = x->buffer[ATTN_CHUNKS].data;
-    m.from.data = goes_home ? x->own[kind].view.data : x->shard[kind].data;
-    m.to.data = goes_home ? x->shard[kind].data : x->own[kind].view.data;
-    return attn_move(&m, x->rank->transport, lists, x->rank->error);
+    struct attn_move inner = attn_work_move(&x->w, kind, goes_home);
+    struct attn_move outer = attn_work_move_via(&x->w, kind, goes_home);
+    void *home = x->shard[kind].data, *via = x->buffer[ATTN_VIA].data;
+    void *work = x->own[kind].view.data, *half = x->w.has_via ? via : home;
+    enum attn_status status = ATTN_OK;
+    if (x->w.has_via && !goes_home)
+        status = move_data(x, outer, home, via);
+    if (status == ATTN_OK)
+        status = move_data(x, inner, goes_home ? work : half, goes_home ? half : work);
+    if (x->w.has_via && goes_home && status == ATTN_OK)
+        status = move_data(x, outer, via, home);
+    return status;
 }
 
 /* The heads that were brought, of those at home, from a sum that is wider. */
@@ -608,11 +622,14 @@ static enum attn_status move_sum(struct travel *x, enum attn_tag_kind kind)
     struct attn_buffer copies[2];
     attn_work_copies(&x->w, kind, copies);
     enum attn_status status = attn_buffers_take(copies, 2, x->rank->ledger, x->rank->error);
+    void *home = copies[1].name != NULL ? copies[1].data : x->shard[kind].data;
     m.from.data = x->own[kind].view.data;
-    m.to.data = copies[1].name != NULL ? copies[1].data : x->shard[kind].data;
+    m.to.data = x->w.has_via ? x->buffer[ATTN_VIA].data : home;
     if (status == ATTN_OK)
         status = attn_move_sum(&m, x->rank->transport, x->buffer[ATTN_MESSAGES].data,
                                copies[0].data, x->rank->error);
+    if (status == ATTN_OK && x->w.has_via)
+        status = move_data(x, attn_work_move_via(&x->w, kind, 1), m.to.data, home);
     if (status == ATTN_OK && copies[1].name != NULL)
         round_home(x, kind, copies[1].data);
     attn_buffers_give(copies, 2, x->rank->ledger);

@@ -21,8 +21,11 @@ struct attn_work attn_work_of(const struct attn_scheme *scheme, const struct att
                           .stops = scheme->stops != NULL ? scheme->stops(options) : 1,
                           .home = scheme->home(whole, options),
                           .work = scheme->work(whole, options)};
+    w.has_via = scheme->via != NULL;
+    w.via = w.has_via ? scheme->via(whole, options) : w.home;
     if (options->value[ATTN_OPTION_SIZES] == ATTN_SIZES_PAD)
-        attn_layout_pad(&w.home, &w.work, whole);
+        attn_layout_pad(&w.home, &w.via, &w.work, whole);
+    w.stored.via = attn_layout_stored(&w.via, whole, &w.stored.whole);
     w.stored.home = attn_layout_stored(&w.home, whole, &w.stored.whole);
     w.stored.work = attn_layout_stored(&w.work, whole, &w.stored.whole);
     if (w.passes_on) {
@@ -324,18 +327,33 @@ enum attn_dtype attn_work_dtype(const struct attn_work *w, enum attn_tag_kind ki
     return is_summed(w, kind) ? attn_lse_dtype(w->whole) : attn_tag_dtype(kind, w->whole);
 }
 
+static struct attn_move move_of(const struct attn_work *w, enum attn_tag_kind kind, int goes_home,
+                                const struct attn_end *outer, const struct attn_end *inner)
+{
+    struct attn_move m = {.whole = w->whole,
+                          .kind = kind,
+                          .dtype = attn_work_dtype(w, kind),
+                          .from = goes_home ? *inner : *outer,
+                          .to = goes_home ? *outer : *inner};
+    return m;
+}
+
 struct attn_move attn_work_move(const struct attn_work *w, enum attn_tag_kind kind, int goes_home)
 {
-    struct attn_end home = {.layout = &w->home}, work = {.layout = &w->work};
+    struct attn_end outer = {.layout = &w->via}, work = {.layout = &w->work};
     work.is_cut = attn_work_portions(w) > 1;
     work.heads = w->kv_heads;
-    struct attn_move m = {w->whole,
-                          kind,
-                          attn_work_dtype(w, kind),
-                          goes_home,
-                          goes_home ? work : home,
-                          goes_home ? home : work,
-                          NULL};
+    struct attn_move m = move_of(w, kind, goes_home, &outer, &work);
+    m.step = w->has_via + goes_home;
+    return m;
+}
+
+struct attn_move attn_work_move_via(const struct attn_work *w, enum attn_tag_kind kind,
+                                    int goes_home)
+{
+    struct attn_end home = {.layout = &w->home}, via = {.layout = &w->via};
+    struct attn_move m = move_of(w, kind, goes_home, &home, &via);
+    m.step = goes_home ? 3 : 0;
     return m;
 }
 
@@ -451,6 +469,30 @@ static struct attn_buffer chunks_of(const struct attn_work *w, enum attn_tag_kin
     return out.numbers > home.numbers ? out : home;
 }
 
+static int64_t bytes_of(const struct attn_buffer *buffer)
+{
+    return buffer->parts * buffer->numbers * buffer->size;
+}
+
+/* What a rank has of a tensor half way. */
+static struct attn_buffer way_of(const struct attn_work *w, enum attn_tag_kind kind)
+{
+    struct attn_box room = attn_layout_room(&w->via, w->whole, attn_tag_is_of_keys(kind), w->rank);
+    struct attn_buffer none = {0};
+    if (!w->has_via || !attn_work_moves(w, kind))
+        return none;
+    return attn_buffer_of(
+        "via", 1, room.batches.n * room.heads.n * room.tokens * attn_tag_width(kind, w->whole),
+        (int64_t)attn_dtype_size(attn_work_dtype(w, kind)));
+}
+
+static struct attn_buffer lists_of(const struct attn_work *w)
+{
+    struct attn_buffer outer = attn_move_lists(&w->home, &w->via, w->whole);
+    struct attn_buffer inner = attn_move_lists(&w->via, &w->work, w->whole);
+    return w->has_via && outer.numbers > inner.numbers ? outer : inner;
+}
+
 void attn_work_buffers(const struct attn_work *w, struct attn_buffer buffer[ATTN_WORK_BUFFERS])
 {
     const enum attn_tag_kind *in, *out;
@@ -463,11 +505,14 @@ void attn_work_buffers(const struct attn_work *w, struct attn_buffer buffer[ATTN
         struct attn_buffer chunks = chunks_of(w, kind);
         if (chunks.numbers > buffer[ATTN_CHUNKS].numbers)
             buffer[ATTN_CHUNKS] = chunks;
+        struct attn_buffer way = way_of(w, kind);
+        if (bytes_of(&way) > bytes_of(&buffer[ATTN_VIA]))
+            buffer[ATTN_VIA] = way;
         buffer[kind] = moved(w, kind);
         moves |= attn_work_moves(w, kind);
     }
     if (moves)
-        buffer[ATTN_MESSAGES] = attn_move_lists(&w->home, &w->work, w->whole);
+        buffer[ATTN_MESSAGES] = lists_of(w);
     if (w->stops > 1)
         buffer[ATTN_KV_TRAVEL] =
             attn_buffer_of("kv.travel", w->passes_on ? less(w->stops - 1, 2) : 1, s.block, s.size);

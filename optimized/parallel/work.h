@@ -15,7 +15,7 @@ enum { ATTN_CALLS = 3 };
  * computed.  Its mask is not to be asked. */
 struct attn_stored {
     struct attn_problem whole;
-    struct attn_layout home, work;
+    struct attn_layout home, via, work;
 };
 
 struct attn_work {
@@ -25,7 +25,8 @@ struct attn_work {
     enum attn_pass pass;
     int rank, stops, passes_on; /* passes_on: keys, round this ring */
     struct attn_ring ring;
-    struct attn_layout home, work;
+    int has_via;
+    struct attn_layout home, via, work;
     struct attn_stored stored;
     struct attn_tokens heads, kv_heads; /* that it computes with now: of a portion */
     int n_stop;
@@ -94,6 +95,10 @@ enum attn_dtype attn_work_dtype(const struct attn_work *w, enum attn_tag_kind ki
 /* The move of a tensor from home to work, or of a result back.  Data is the caller's. */
 struct attn_move attn_work_move(const struct attn_work *w, enum attn_tag_kind kind, int goes_home);
 
+/* With via, that is the move between via and work; this is the one between home and via. */
+struct attn_move attn_work_move_via(const struct attn_work *w, enum attn_tag_kind kind,
+                                    int goes_home);
+
 /* The tensors of a pass that are exchanged. */
 int attn_work_inputs(enum attn_pass pass, const enum attn_tag_kind **kinds);
 int attn_work_outputs(enum attn_pass pass, const enum attn_tag_kind **kinds);
@@ -104,6 +109,7 @@ int attn_work_outputs(enum attn_pass pass, const enum attn_tag_kind **kinds);
 enum {
     ATTN_MESSAGES = ATTN_TAG_KINDS,
     ATTN_CHUNKS,      /* of the largest tensor that is moved, for an all-to-all by lists */
+    ATTN_VIA,         /* a tensor on its way: room for the largest that is moved */
     ATTN_ZEROS,       /* O for the local backward: one row */
     ATTN_DELTA_SHARD, /* -D of the rows that are at home here */
     ATTN_KV_TRAVEL,

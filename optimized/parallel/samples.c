@@ -1,0 +1,58 @@
+/* samples: the batch-to-sequence exchange.  A loader gives every rank whole samples of its own, as in
+ * data parallelism.  One all-to-all makes of them a part of the tokens of all samples, and then
+ * attention is that of ulysses:
+ *
+ *      [B/P, H, L, d]  --all-to-all-->  [B, H, L/P, d]  --all-to-all-->  [B, H/P, L, d]
+ *       own samples                      all samples                      attention, and back
+ *
+ * Why not stay with own samples, which sends nothing (batch)?  Because a network may now work on one
+ * sample after the other, on all ranks at once: activations of a sample are L/P on a rank.  In
+ * Open-Sora-Plan the first exchange is made once a step, of the latents, and the second one in every
+ * block; this library begins at q, k, v, so both are made for each of its tensors, in each call.
+ *
+ * Nothing has to divide: B samples are dealt out as they come, a rank may have none.
+ *
+ * Memory   as ulysses, and the largest of its tensors once more: a tensor between the two exchanges.
+ * Sent     of each tensor on its way there, to each other rank, that one's tokens of the rank's own
+ *          samples, and then what ulysses sends; on its way back the same in reverse.
+ * Caveats  as ulysses.  With fewer samples than ranks some ranks begin empty.  Masks are not sent:
+ *          Open-Sora-Plan repeats them P times to send them through the same all-to-all (issue
+ *          373), which is an all-gather with a send buffer P times too large.
+ * Source   Open-Sora-Plan v1.2 (opensora/utils/communications.py: prepare_parallel_data).
+ */
+#include "optimized/parallel/schedule.h"
+
+static struct attn_layout home(const struct attn_problem *whole, const struct attn_options *options)
+{
+    int ranks = attn_parallel_ranks(options);
+    (void)whole;
+    return (struct attn_layout){.ranks = ranks, .batches = {ranks, 1}};
+}
+
+static struct attn_layout via(const struct attn_problem *whole, const struct attn_options *options)
+{
+    int ranks = attn_parallel_ranks(options);
+    (void)whole;
+    return (struct attn_layout){.ranks = ranks, .runs = {ranks, 1}};
+}
+
+static struct attn_layout work(const struct attn_problem *whole, const struct attn_options *options)
+{
+    int ranks = attn_parallel_ranks(options);
+    (void)whole;
+    return (struct attn_layout){.ranks = ranks, .heads = {ranks, 1}};
+}
+
+static struct attn_sent sent(const struct attn_work *w)
+{
+    struct attn_sent first = attn_tokens_for_batches_sent(w);
+    struct attn_sent second = attn_heads_for_tokens_sent(w);
+    return (struct attn_sent){first.bytes + second.bytes, first.messages + second.messages};
+}
+
+static const struct attn_scheme samples = {
+    .name = "samples", .home = home, .via = via, .work = work, .sent = sent};
+
+ATTN_SCHEME(
+    samples, samples, attn_parallel_options,
+    "whole samples on each rank become tokens of all samples (batch to sequence), then heads")
