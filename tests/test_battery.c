@@ -232,6 +232,7 @@ static void open_case(const char *text, struct attn_setup *setup)
 {
     setup_of(text, setup);
     attn_setup_keep(setup);
+    setup->unweighed = 1;
 }
 
 /* ---- nonsense ------------------------------------------------------------------------------- */
@@ -304,6 +305,7 @@ static void run_battery_case(int i, enum attn_dtype dtype, const struct contende
         return;
     }
     attn_setup_keep(&setup);
+    setup.unweighed = 1;
     for (int x = 0; x < n; x++)
         if (takes(&list[x], i, dtype, own))
             count->passed[x][dtype] += run_honestly(&list[x], &setup, battery->text, battery->why);

@@ -184,6 +184,7 @@ START_TEST(variants_pass_the_full_tier)
         struct attn_setup setup;
         setup_of(k->text, &setup);
         attn_setup_keep(&setup);
+        setup.unweighed = 1;
         for (int v = 0; v < n; v++) {
             struct attn_result r;
             if (!everything() && strncmp(k->name, "pairs-", 6) == 0 && (i + v) % 4 != 0)

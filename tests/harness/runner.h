@@ -46,6 +46,7 @@ struct attn_setup {
     double *slope;
     struct attn_tensor tensor[ATTN_SLOTS];
     struct attn_kept *kept; /* NULL: nothing is */
+    int unweighed;          /* nobody asks what a pass proves about the mask */
 };
 
 /* Inputs filled and remembered, outputs poisoned.  A mask of `none` is given to the problem as
@@ -119,7 +120,8 @@ struct attn_result {
     struct attn_agreement output[ATTN_OUTPUTS]; /* n == 0: not compared */
     double worst;                               /* largest error / bound of all outputs */
     struct attn_grade grade;                    /* of a pass, where the fill has one */
-    struct attn_mask_power mask;                /* of a pass: what it proves about the mask */
+    struct attn_mask_power mask;                /* of a pass: what it proves about the mask, unless
+                                                   the setup is unweighed */
     int is_growth;                              /* the check of growth.h, and its */
     double growth;                              /* largest slope */
     int lacks_memory;                           /* an ERROR, and more memory would mend it */

@@ -189,11 +189,15 @@ void mutant_walk(struct mutant_walk *walk, size_t size)
 int mutant_run_case(const struct attn_spec *spec, const struct attn_battery_case *battery,
                     struct attn_case *c, struct attn_result *result)
 {
-    if (attn_case_parse(battery->text, c, NULL) != ATTN_OK)
+    struct attn_setup setup;
+    if (attn_case_parse(battery->text, c, NULL) != ATTN_OK ||
+        attn_setup_open(c, &setup, NULL) != ATTN_OK)
         return 0; /* test_cases.c says so */
+    setup.unweighed = 1;
     alarm(MUTANT_SECONDS);
-    attn_run_case(spec, c, result);
+    attn_run_setup(spec, &setup, NULL, result);
     alarm(0);
+    attn_setup_close(&setup);
     return 1;
 }
 

@@ -172,12 +172,12 @@ static void judge_by(const struct attn_setup *s, const struct attn_inputs *in,
     weigh_power(r);
     if (r->verdict != ATTN_PASS || sample != NULL)
         return;
-    if (!kept->is_weighed &&
+    if (!s->unweighed && !kept->is_weighed &&
         attn_mask_power_weigh(&s->problem, in, &kept->truth, &kept->power, &err) != ATTN_OK) {
         attn_result_error(r, ATTN_ENOMEM, err.text);
         return;
     }
-    kept->is_weighed = 1;
+    kept->is_weighed = !s->unweighed;
     r->mask = kept->power;
     judge_together(s, in, r);
 }
