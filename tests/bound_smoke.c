@@ -1,7 +1,6 @@
 /* Is the bound sound and of use?  Honest implementations on seeded problems and on every fill: no
  * element may exceed its bound, and somewhere the error must come within two decimal places of
  * it, or the bound would let real bugs pass. */
-#include "tests/bound_smoke.h"
 
 #include <omp.h>
 #include <stdio.h>
@@ -9,6 +8,9 @@
 
 #include "tests/fixtures/case_fixture.h"
 #include "tests/harness/runner.h"
+#include "tests/suites.h"
+
+SUITE(agree, .seconds = 240);
 
 static const char *const specs[] = {"dense", "csr-textbook", "tiled-textbook",
                                     "tiled-textbook:br=4,bc=8", "tiled-textbook:br=1,bc=1"};
@@ -65,7 +67,7 @@ static void draw_case(uint64_t n, char *text, size_t size)
              extra[draw(n, 10, 8)]);
 }
 
-START_TEST(sound_and_of_use)
+TEST_EACH(sound_and_of_use, SPECS)
 {
     struct tally tally = {0};
     char text[256];
@@ -90,10 +92,9 @@ START_TEST(sound_and_of_use)
                       specs[_i], attn_output_name((enum attn_output)o), tally.worst[o]);
     ck_assert_int_le(tally.weak, tally.ran / 20);
 }
-END_TEST
 
 /* The threads of a truth change none of its bits: whole and of a sample. */
-START_TEST(same_bits_for_any_number_of_threads)
+TEST_EACH(same_bits_for_any_number_of_threads, 4)
 {
     static const char *const text[] = {
         "b2h4g2q200k150d24v40:causal(br):f32:normal:s7:pass=bwd",
@@ -127,14 +128,4 @@ START_TEST(same_bits_for_any_number_of_threads)
         attn_truth_free(&many);
         attn_setup_close(&setup);
     }
-}
-END_TEST
-
-TCase *bound_smoke_tests(void)
-{
-    TCase *cases = tcase_create("bound smoke");
-    tcase_set_timeout(cases, 240);
-    tcase_add_loop_test(cases, sound_and_of_use, 0, SPECS);
-    tcase_add_loop_test(cases, same_bits_for_any_number_of_threads, 0, 4);
-    return cases;
 }

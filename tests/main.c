@@ -1,4 +1,4 @@
-/* The test program: every suite of suites.def, as many at a time as there are processors, those
+/* The test program: every suite (suites.h), as many at a time as there are processors, those
  * that take longest first: else a long one that begins last has the machine to itself.
  *
  * A suite is a process of its own, whose output is shown when it ends.  ATTN_JOBS=1 runs one after
@@ -18,17 +18,31 @@
 #include "ref/clock.h"
 #include "tests/suites.h"
 
-static const struct {
-    const char *name;
-    Suite *(*make)(void);
-} suites[] = {
-#define TEST_SUITE(name) {#name, suite_##name},
-#include "tests/suites.def"
-#undef TEST_SUITE
-};
-enum { SUITES = sizeof suites / sizeof *suites };
+/* By name, in the order of their first tests; every group of tests belongs to one. */
+enum { MOST = 128 };
+static const char *suites[MOST];
+static int n_suites;
+static struct test_group *first_group, **last_group = &first_group;
 
-/* Begin in this order; the others follow in that of suites.def. */
+void test_add(struct test_group *group, struct test *test)
+{
+    int known = 0;
+    if (group->first != NULL) {
+        group->last = group->last->next = test;
+        return;
+    }
+    group->first = group->last = test;
+    *last_group = group;
+    last_group = &group->next;
+    for (int n = 0; n < n_suites; n++)
+        known |= strcmp(suites[n], group->suite) == 0;
+    if (!known && n_suites == MOST)
+        abort();
+    if (!known)
+        suites[n_suites++] = group->suite;
+}
+
+/* Begin in this order. */
 static const char *const longest[] = {"battery",  "external",      "vectors",       "vector_files",
                                       "resident", "mutants",       "program",       "packed",
                                       "run",      "plugin_curves", "command_curves"};
@@ -52,9 +66,37 @@ const char *test_build(void)
     return build != NULL ? build : "build/release";
 }
 
+void *test_shared(size_t bytes)
+{
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (at != MAP_FAILED)
+        return at;
+    perror("memory that tests share");
+    exit(EXIT_FAILURE);
+}
+
+static Suite *make_suite(const char *name)
+{
+    Suite *suite = suite_create(name);
+    for (struct test_group *group = first_group; group != NULL; group = group->next) {
+        if (strcmp(group->suite, name) != 0)
+            continue;
+        TCase *cases = tcase_create(name);
+        if (group->prepare != NULL)
+            tcase_add_unchecked_fixture(cases, group->prepare, NULL);
+        tcase_set_timeout(cases, group->seconds);
+        if (group->open != NULL)
+            tcase_add_checked_fixture(cases, group->open, group->close);
+        for (struct test *test = group->first; test != NULL; test = test->next)
+            tcase_add_loop_test(cases, &test->check, 0, test->count());
+        suite_add_tcase(suite, cases);
+    }
+    return suite;
+}
+
 static void run_suite(int n, struct outcome *outcome)
 {
-    SRunner *runner = srunner_create(suites[n].make());
+    SRunner *runner = srunner_create(make_suite(suites[n]));
     srunner_run_all(runner, CK_ENV);
     outcome->run = srunner_ntests_run(runner);
     outcome->failed = srunner_ntests_failed(runner);
@@ -87,7 +129,7 @@ static void show(struct job *job, const struct outcome *outcome)
     while ((n = fread(text, 1, sizeof text, job->said)) > 0)
         fwrite(text, 1, n, stdout);
     fclose(job->said);
-    printf("%-15s %4d checks, %d failures, %.1f s%s\n", suites[job->suite].name, outcome->run,
+    printf("%-15s %4d checks, %d failures, %.1f s%s\n", suites[job->suite], outcome->run,
            outcome->failed, attn_seconds(CLOCK_MONOTONIC) - job->start,
            outcome->ended ? "" : ": ended before its end");
     fflush(stdout);
@@ -97,44 +139,36 @@ static long jobs_at_once(void)
 {
     const char *given = getenv("ATTN_JOBS");
     long n = given != NULL ? strtol(given, NULL, 10) : sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : n > SUITES ? SUITES : n;
+    return n < 1 ? 1 : n > n_suites ? n_suites : n;
 }
 
-static int is_long(const char *name)
+static void put_in_order(int order[MOST])
 {
-    for (int n = 0; n < LONGEST; n++)
-        if (strcmp(longest[n], name) == 0)
-            return 1;
-    return 0;
-}
-
-static void put_in_order(int order[SUITES])
-{
+    char placed[MOST] = {0};
     int at = 0;
-    for (int n = 0; n < LONGEST; n++)
-        for (int suite = 0; suite < SUITES; suite++)
-            if (strcmp(longest[n], suites[suite].name) == 0)
+    for (int n = 0; n <= LONGEST; n++)
+        for (int suite = 0; suite < n_suites; suite++)
+            if (!placed[suite] && (n == LONGEST || strcmp(longest[n], suites[suite]) == 0)) {
+                placed[suite] = 1;
                 order[at++] = suite;
-    for (int suite = 0; suite < SUITES; suite++)
-        if (!is_long(suites[suite].name))
-            order[at++] = suite;
+            }
 }
 
 /* Returns how many suites could not be started. */
 static int run_all(struct outcome *outcome)
 {
-    int order[SUITES];
-    static struct job job[SUITES];
+    int order[MOST];
+    static struct job job[MOST];
     long most = jobs_at_once(), running = 0;
     int next = 0, lost = 0;
     put_in_order(order);
-    while (next < SUITES || running > 0) {
+    while (next < n_suites || running > 0) {
         int status;
-        if (next < SUITES && running < most) {
+        if (next < n_suites && running < most) {
             if (start(&job[running], order[next], &outcome[order[next]]))
                 running++;
             else
-                lost++, printf("%s: cannot be started\n", suites[order[next]].name);
+                lost++, printf("%s: cannot be started\n", suites[order[next]]);
             next++;
             continue;
         }
@@ -165,20 +199,17 @@ int main(void)
 {
     const char *only = getenv("CK_RUN_SUITE"), *fork_mode = getenv("CK_FORK");
     struct outcome total = {0, 0, 1};
-    struct outcome *outcome = mmap(NULL, SUITES * sizeof *outcome, PROT_READ | PROT_WRITE,
-                                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (outcome == MAP_FAILED)
-        return EXIT_FAILURE;
+    struct outcome *outcome = test_shared((size_t)n_suites * sizeof *outcome);
     use_memory_for_files();
     int lost = 0, one_process = only != NULL || (fork_mode != NULL && strcmp(fork_mode, "no") == 0);
-    for (int n = 0; n < SUITES && one_process; n++)
-        if (only == NULL || strcmp(only, suites[n].name) == 0)
+    for (int n = 0; n < n_suites && one_process; n++)
+        if (only == NULL || strcmp(only, suites[n]) == 0)
             run_suite(n, &outcome[n]);
         else
             outcome[n].ended = 1;
     if (!one_process)
         lost = run_all(outcome);
-    for (int n = 0; n < SUITES; n++) {
+    for (int n = 0; n < n_suites; n++) {
         total.run += outcome[n].run;
         total.failed += outcome[n].failed;
         total.ended &= outcome[n].ended;

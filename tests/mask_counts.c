@@ -4,6 +4,9 @@
 #include <time.h>
 
 #include "tests/fixtures/mask_data.h"
+#include "tests/suites.h"
+
+SUITE(mask, .seconds = 300);
 
 /* ---- counts ------------------------------------------------------------------------------- */
 
@@ -62,7 +65,7 @@ static const struct {
 };
 enum { N_GOLDEN = sizeof GOLDEN / sizeof *GOLDEN };
 
-START_TEST(counts_have_closed_forms)
+TEST_EACH(counts_have_closed_forms, N_GOLDEN)
 {
     struct attn_mask_shape shape = {1, 1, GOLDEN[_i].n_query, GOLDEN[_i].n_key};
     struct attn_error err = {0};
@@ -78,10 +81,9 @@ START_TEST(counts_have_closed_forms)
     ck_assert(clock() - begin <= CLOCKS_PER_SEC / 10);
     attn_mask_free(mask);
 }
-END_TEST
 
 /* Zigzag shares: rank r of 4 holds chunks r and 7 - r of 8 tokens; 2 P h^2 + h pairs each. */
-START_TEST(zigzag_shares_are_equal)
+TEST(zigzag_shares_are_equal)
 {
     static struct mask_data d = {.shape = {1, 1, 64, 64}};
     struct attn_mask *mask = mask_data_parse("causal(tl)", &d);
@@ -93,10 +95,9 @@ START_TEST(zigzag_shares_are_equal)
     }
     attn_mask_free(mask);
 }
-END_TEST
 
 /* Which compositions need rows, and that no mask at all is everything. */
-START_TEST(counting_says_when_it_counts)
+TEST(counting_says_when_it_counts)
 {
     static struct mask_data d;
     mask_data_fill(&d, &mask_shapes[0]);
@@ -134,9 +135,8 @@ START_TEST(counting_says_when_it_counts)
     ck_assert(attn_mask_allows(NULL, 0, 0, 2, 4) && attn_mask_is_none(NULL));
     ck_assert(!attn_mask_varies_by_batch(NULL) && !attn_mask_varies_by_head(NULL));
 }
-END_TEST
 
-START_TEST(only_none_is_none)
+TEST(only_none_is_none)
 {
     static struct mask_data d = {.shape = {2, 2, 7, 7}};
     static const struct {
@@ -154,12 +154,11 @@ START_TEST(only_none_is_none)
         attn_mask_free(mask);
     }
 }
-END_TEST
 
 /* ---- random ------------------------------------------------------------------------------- */
 
 /* The same on every machine: literal columns, written down on x86-64. */
-START_TEST(random_draws_are_pinned)
+TEST(random_draws_are_pinned)
 {
     static struct mask_data d = {.shape = {1, 1, 4, 1000000}};
     struct attn_mask *mask = mask_data_parse("random(0.000005,42)", &d);
@@ -174,11 +173,10 @@ START_TEST(random_draws_are_pinned)
     }
     attn_mask_free(mask);
 }
-END_TEST
 
 /* Every column is kept equally often (chi-square, 199 degrees of freedom: mean 199, deviation 20),
  * and neighbouring rows, heads, batches and seeds choose independently (overlap k^2 / Lk). */
-START_TEST(random_looks_random)
+TEST(random_looks_random)
 {
     enum { ROWS = 20000, KEYS = 200, KEPT = 40 };
     static struct mask_data d = {.shape = {2, 2, ROWS, KEYS}};
@@ -209,11 +207,10 @@ START_TEST(random_looks_random)
     attn_mask_free(one);
     attn_mask_free(two);
 }
-END_TEST
 
 /* A row of a composition costs the keys that its random part keeps (100 of ten million here), not
  * a walk over all columns: that would take 2e10 steps instead of 2e5. */
-START_TEST(random_rows_cost_their_keys)
+TEST(random_rows_cost_their_keys)
 {
     static struct mask_data d = {.shape = {1, 1, 2000, 10000000}};
     static const char *const texts[] = {"random(0.00001,1)&none&causal(br)",
@@ -231,11 +228,10 @@ START_TEST(random_rows_cost_their_keys)
     }
     ck_assert(clock() - begin <= 5 * CLOCKS_PER_SEC);
 }
-END_TEST
 
 /* Rectangles of random keys under bands, three ways of counting a row: all that is kept, all
  * inside, all outside. */
-START_TEST(random_under_bands_is_exact)
+TEST(random_under_bands_is_exact)
 {
     static struct mask_data d = {.shape = {2, 2, 37, 53}};
     static const char *const call[] = {"random(0.1,5)", "random(0.5,6,heads)", "random(0.95,7)",
@@ -265,10 +261,9 @@ START_TEST(random_under_bands_is_exact)
         attn_mask_free(mask);
     }
 }
-END_TEST
 
 /* A narrow band beside dense random rows: work by the band, not by what the rows keep. */
-START_TEST(narrow_bands_are_cheap)
+TEST(narrow_bands_are_cheap)
 {
     static struct mask_data d = {.shape = {1, 1, 50000, 50000}};
     static const char *const texts[] = {
@@ -283,21 +278,4 @@ START_TEST(narrow_bands_are_cheap)
         attn_mask_free(mask);
     }
     ck_assert(clock() - begin <= 2 * CLOCKS_PER_SEC); /* listing the rows would be 90 s */
-}
-END_TEST
-
-TCase *mask_count_tests(void)
-{
-    TCase *tcase = tcase_create("counts");
-    tcase_set_timeout(tcase, 300);
-    tcase_add_loop_test(tcase, counts_have_closed_forms, 0, N_GOLDEN);
-    tcase_add_test(tcase, zigzag_shares_are_equal);
-    tcase_add_test(tcase, counting_says_when_it_counts);
-    tcase_add_test(tcase, only_none_is_none);
-    tcase_add_test(tcase, random_draws_are_pinned);
-    tcase_add_test(tcase, random_looks_random);
-    tcase_add_test(tcase, random_rows_cost_their_keys);
-    tcase_add_test(tcase, random_under_bands_is_exact);
-    tcase_add_test(tcase, narrow_bands_are_cheap);
-    return tcase;
 }

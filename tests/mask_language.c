@@ -5,6 +5,9 @@
 
 #include "tests/fixtures/mask_data.h"
 #include "tests/harness/fill.h"
+#include "tests/suites.h"
+
+SUITE(mask, .seconds = 300);
 
 /* ---- errors ------------------------------------------------------------------------------- */
 
@@ -105,7 +108,7 @@ static const struct {
 };
 enum { N_ERRORS = sizeof ERRORS / sizeof *ERRORS };
 
-START_TEST(errors_name_the_place_and_the_way_out)
+TEST_EACH(errors_name_the_place_and_the_way_out, N_ERRORS)
 {
     struct attn_mask_shape shape = {2, 1, 6, 8};
     struct attn_error err = {0};
@@ -121,10 +124,9 @@ START_TEST(errors_name_the_place_and_the_way_out)
     ck_assert(strchr(err.text, '\n') == NULL);
     ck_assert_int_eq(attn_mask_parse(ERRORS[_i].text, &shape, NULL, &mask, NULL), ATTN_EINVAL);
 }
-END_TEST
 
 /* Grids that do not hold the 24 tokens of b1h1q24k24, and what is wrong with those that do. */
-START_TEST(grids_say_what_would_fit)
+TEST(grids_say_what_would_fit)
 {
     static const struct {
         const char *text;
@@ -162,9 +164,8 @@ START_TEST(grids_say_what_would_fit)
                       "%s: %s", want[n].text, err.text);
     }
 }
-END_TEST
 
-START_TEST(help_has_a_line_for_each_call)
+TEST(help_has_a_line_for_each_call)
 {
     static const char *const names[] = {"none",    "causal",    "window",   "prefix",  "global",
                                         "keys",    "documents", "random",   "blocks",  "bigbird",
@@ -179,9 +180,8 @@ START_TEST(help_has_a_line_for_each_call)
     ck_assert_int_eq(line, n);
     ck_assert(attn_mask_help(-1) == NULL);
 }
-END_TEST
 
-START_TEST(shapes_are_checked)
+TEST(shapes_are_checked)
 {
     static const struct attn_mask_shape bad[] = {{-1, 1, 2, 2},
                                                  {1, -1, 2, 2},
@@ -198,7 +198,6 @@ START_TEST(shapes_are_checked)
     }
     attn_mask_free(NULL);
 }
-END_TEST
 
 /* ---- any text is safe --------------------------------------------------------------------- */
 
@@ -214,7 +213,7 @@ static char *repeat(const char *begin, const char *unit, size_t n, const char *e
     return text;
 }
 
-START_TEST(long_chains_are_masks)
+TEST(long_chains_are_masks)
 {
     struct attn_mask_shape shape = {1, 1, 4, 4};
     struct attn_error err = {0};
@@ -238,9 +237,8 @@ START_TEST(long_chains_are_masks)
         free(text);
     }
 }
-END_TEST
 
-START_TEST(deep_nesting_is_refused_not_followed)
+TEST(deep_nesting_is_refused_not_followed)
 {
     struct attn_mask_shape shape = {1, 1, 4, 4};
     struct attn_error err = {0};
@@ -263,10 +261,9 @@ START_TEST(deep_nesting_is_refused_not_followed)
     free(open);
     free(legal);
 }
-END_TEST
 
 /* Legal texts with bytes changed, cut out and doubled: parsed or refused, never anything else. */
-START_TEST(damaged_texts_do_no_harm)
+TEST(damaged_texts_do_no_harm)
 {
     static struct mask_data d;
     int legal = 0, refused = 0;
@@ -301,7 +298,6 @@ START_TEST(damaged_texts_do_no_harm)
     ck_assert_int_gt(legal, 200);
     ck_assert_int_gt(refused, 5000);
 }
-END_TEST
 
 /* ---- data that must be refused ------------------------------------------------------------ */
 
@@ -329,7 +325,7 @@ static void refuse(const char *text, struct two two, const char *says)
     ck_assert_msg(strstr(err.text, says) != NULL, "%s: %s", text, err.text);
 }
 
-START_TEST(tensors_of_the_wrong_shape_are_refused)
+TEST(tensors_of_the_wrong_shape_are_refused)
 {
     static int64_t data[64];
     struct two none = {0};
@@ -347,9 +343,8 @@ START_TEST(tensors_of_the_wrong_shape_are_refused)
     refuse("dense(t)", (struct two){.tensor = {data, 1, 4, {2, 2, 2, 4}}},
            "[2,4] or [1|2,1|3,2,4]");
 }
-END_TEST
 
-START_TEST(broken_rows_are_refused)
+TEST(broken_rows_are_refused)
 {
     static const struct {
         int32_t start[4];
@@ -374,21 +369,4 @@ START_TEST(broken_rows_are_refused)
                broken[n].says);
     refuse("csr(t)", (struct two){{broken[0].start, 1, 1, {3}}, {broken[0].column, 8, 1, {3}}},
            "must be i32 or i64 with one axis");
-}
-END_TEST
-
-TCase *mask_language_tests(void)
-{
-    TCase *tcase = tcase_create("language");
-    tcase_set_timeout(tcase, 300);
-    tcase_add_loop_test(tcase, errors_name_the_place_and_the_way_out, 0, N_ERRORS);
-    tcase_add_test(tcase, help_has_a_line_for_each_call);
-    tcase_add_test(tcase, grids_say_what_would_fit);
-    tcase_add_test(tcase, shapes_are_checked);
-    tcase_add_test(tcase, long_chains_are_masks);
-    tcase_add_test(tcase, deep_nesting_is_refused_not_followed);
-    tcase_add_test(tcase, damaged_texts_do_no_harm);
-    tcase_add_test(tcase, tensors_of_the_wrong_shape_are_refused);
-    tcase_add_test(tcase, broken_rows_are_refused);
-    return tcase;
 }

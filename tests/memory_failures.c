@@ -6,7 +6,10 @@
 
 #include "ref/problem.h"
 #include "tests/fixtures/memory_data.h"
+#include "tests/suites.h"
 #include "tests/wrap.h"
+
+SUITE(memory, .seconds = 240);
 
 static const char *const cases[] = {
     "b2h4g4q8k12d4v3:causal(br):f32:normal:s1:pass=bwd",
@@ -86,7 +89,7 @@ static void fail_by_limit(const struct trial *t, int64_t peak)
         ck_assert_int_eq(run(t, 1 << 30, NULL), ATTN_OK);
 }
 
-START_TEST(every_take_may_fail)
+TEST_EACH(every_take_may_fail, memory_specs(NULL))
 {
     struct attn_spec list[MEMORY_SPECS];
     char name[128];
@@ -111,14 +114,4 @@ START_TEST(every_take_may_fail)
         attn_setup_close(&s);
     }
     ck_assert_msg(accepted >= 4, "%s accepted only %d passes", name, accepted);
-}
-END_TEST
-
-TCase *memory_failure_tests(void)
-{
-    struct attn_spec list[MEMORY_SPECS];
-    TCase *tests = tcase_create("failures");
-    tcase_set_timeout(tests, 240);
-    tcase_add_loop_test(tests, every_take_may_fail, 0, memory_specs(list));
-    return tests;
 }

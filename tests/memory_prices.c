@@ -7,7 +7,10 @@
 #include "ref/mask/mask.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/memory_data.h"
+#include "tests/suites.h"
 #include "tests/wrap.h"
+
+SUITE(memory, .seconds = 60);
 
 /* B=2, H=4, G=2, Lq=10, Lk=12, d=8, dv=6, f32 (4 bytes), causal(br): query i sees keys 0..i+2,
  * that is 3+4+...+12 = 75 pairs of a head, 75 * 8 = 600 pairs in all, out of 2*4*10*12 = 960. */
@@ -256,7 +259,7 @@ static void check_live(const struct attn_cost *cost, const char *spec, const cha
 }
 
 /* The price of every rank is the literal one, and so is what one process takes. */
-START_TEST(by_hand)
+TEST_EACH(by_hand, HAND_PRICES)
 {
     const struct hand_price *want = &hand_prices[_i];
     struct attn_setup s;
@@ -287,7 +290,6 @@ START_TEST(by_hand)
     }
     attn_setup_close(&s);
 }
-END_TEST
 
 /* Price a problem of any size: at once, and without a byte. */
 static void price(const char *text, const struct attn_mask_shape *shape, const char *mask_text,
@@ -321,7 +323,7 @@ static void price(const char *text, const struct attn_mask_shape *shape, const c
 
 /* Open-Sora, issue 70: a mask of int32, five clips of 196,608 tokens: 720 GiB; dense with 8
  * heads at 200,000 tokens: 1.28 TB of scores, and what the others need instead. */
-START_TEST(famous_prices)
+TEST(famous_prices)
 {
     const struct attn_mask_shape open_sora = {5, 16, 196608, 196608}, far = {1, 8, 200000, 200000};
     struct attn_cost cost;
@@ -340,14 +342,4 @@ START_TEST(famous_prices)
     const int64_t pairs = 200000 * 257 - 256 * 257 / 2;
     ck_assert_int_eq(cost.peak_bytes, 200001 * 8 + pairs * 4 + 8 * pairs * 4 * 2);
     ck_assert(cost.flops == 2.0 * 128 * 8 * (double)pairs);
-}
-END_TEST
-
-TCase *memory_price_tests(void)
-{
-    TCase *cases = tcase_create("prices");
-    tcase_set_timeout(cases, 60);
-    tcase_add_loop_test(cases, by_hand, 0, HAND_PRICES);
-    tcase_add_test(cases, famous_prices);
-    return cases;
 }

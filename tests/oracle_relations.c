@@ -2,7 +2,6 @@
  * roundings of double, which is 2^29 times sharper than what float implementations are held to:
  * derivatives by differences (G8), identities of gradients (G1 to G4), changes of the inputs (R1,
  * R2, R5, R8).  Then all that implementations must meet, under their own bounds. */
-#include "tests/oracle_relations.h"
 
 #include <math.h>
 #include <string.h>
@@ -11,6 +10,9 @@
 #include "tests/fixtures/oracle_fixture.h"
 #include "tests/harness/fill.h"
 #include "tests/harness/relations/relations.h"
+#include "tests/suites.h"
+
+SUITE(oracle, .seconds = 120);
 
 static const double U = 0x1p-53; /* of double */
 
@@ -73,7 +75,7 @@ static double loss(struct fixture *x, enum input at, const double *direction, do
 
 /* The derivative of L along five seeded directions for each input is <gradient, direction>.  The
  * four-point difference errs by h^4 L'''''/30 and by u |L| / h: 1e-9 of the sizes covers both. */
-START_TEST(derivatives)
+TEST_EACH(derivatives, SHAPES)
 {
     static const enum attn_output gradient[INPUTS] = {ATTN_DQ, ATTN_DK, ATTN_DV, ATTN_DBIAS};
     static const double softcap[] = {0, 2};
@@ -103,7 +105,6 @@ START_TEST(derivatives)
         fixture_close(x);
     }
 }
-END_TEST
 
 /* ---- G1 to G4 ------------------------------------------------------------------------------- */
 
@@ -111,7 +112,7 @@ END_TEST
  * G2: sum_j dV_j = sum_i dO_i over the rows that see a key.
  * G3: <dO, O> = <V, dV>, because O is linear in V.
  * G4: <q, dQ> = <k, dK> = sum of dS times the raw score, without bias and with one. */
-START_TEST(identities)
+TEST_EACH(identities, SHAPES)
 {
     for (uint64_t seed = 1; seed <= 5; seed++) {
         struct fixture *x = fixture_open(&shapes[_i], 300 + seed);
@@ -156,12 +157,11 @@ START_TEST(identities)
         fixture_close(x);
     }
 }
-END_TEST
 
 /* ---- R1, far away --------------------------------------------------------------------------- */
 
 /* R1: a constant added to all scores of a row moves its LSE and nothing else. */
-START_TEST(shifted_rows)
+TEST_EACH(shifted_rows, 2)
 {
     const struct fixture_shape s = {2, 2, 1, 6, 10, 4, 3, "causal(br)", 0.5, 0, ATTN_BIAS_TENSOR,
                                     1};
@@ -183,12 +183,11 @@ START_TEST(shifted_rows)
         fixture_close(y);
     }
 }
-END_TEST
 
 /* ---- R2, R5, R8: to a few roundings of double ------------------------------------------------ */
 
 /* R2: keys in another order, with their V and their columns of the bias. */
-START_TEST(permuted_keys)
+TEST_EACH(permuted_keys, 2)
 {
     const struct fixture_shape s = {1, 2, 1, 7, 13, 5, 4, NULL, 0.7, 0, ATTN_BIAS_TENSOR, 0};
     struct fixture *x = fixture_open(&s, 410), *y = fixture_open(&s, 410);
@@ -215,10 +214,9 @@ START_TEST(permuted_keys)
     fixture_close(x);
     fixture_close(y);
 }
-END_TEST
 
 /* R5: every key twice: O and dQ stay, LSE gains ln 2, and each twin has half the gradient. */
-START_TEST(doubled_keys)
+TEST_EACH(doubled_keys, 2)
 {
     const struct fixture_shape s = {1, 3, 3, 6, 8, 5, 4, NULL, 0.7, 3, ATTN_BIAS_NONE, 1};
     struct fixture_shape doubled = s;
@@ -247,10 +245,9 @@ START_TEST(doubled_keys)
     fixture_close(x);
     fixture_close(y);
 }
-END_TEST
 
 /* R8: O(a V + b W) = a O(V) + b O(W); for a power of two alone, bit for bit. */
-START_TEST(linear_in_v)
+TEST_EACH(linear_in_v, 2)
 {
     const struct fixture_shape s = {2, 2, 1, 6, 9, 4, 5, "causal(br)", 0.8, 0, ATTN_BIAS_ALIBI, 0};
     struct fixture *x = fixture_open(&s, 430), *w = fixture_open(&s, 430),
@@ -279,7 +276,6 @@ START_TEST(linear_in_v)
     fixture_close(both);
     fixture_close(scaled);
 }
-END_TEST
 
 /* ---- all relations --------------------------------------------------------------------------- */
 
@@ -337,7 +333,7 @@ static enum attn_status oracle_cost(const struct attn_problem *p,
 
 /* Each relation that implementations must meet (tests/harness/relations), in double (f32) and in
  * long double (f64). */
-START_TEST(relations)
+TEST_EACH(relations, 2)
 {
     enum { ALL = (ATTN_CAP_STRIDES << 1) - 1 };
     struct attn_impl oracle = {.name = "oracle",
@@ -357,19 +353,4 @@ START_TEST(relations)
         ck_assert_msg(r.verdict == (no_options || no_f64 ? ATTN_REFUSED : ATTN_PASS), "%s: %s", id,
                       r.text);
     }
-}
-END_TEST
-
-TCase *oracle_relation_tests(void)
-{
-    TCase *cases = tcase_create("relations");
-    tcase_set_timeout(cases, 120);
-    tcase_add_loop_test(cases, derivatives, 0, SHAPES);
-    tcase_add_loop_test(cases, identities, 0, SHAPES);
-    tcase_add_loop_test(cases, shifted_rows, 0, 2);
-    tcase_add_loop_test(cases, permuted_keys, 0, 2);
-    tcase_add_loop_test(cases, doubled_keys, 0, 2);
-    tcase_add_loop_test(cases, linear_in_v, 0, 2);
-    tcase_add_loop_test(cases, relations, 0, 2);
-    return cases;
 }

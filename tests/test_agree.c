@@ -6,9 +6,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "tests/bound_smoke.h"
 #include "tests/harness/bound/row_bound.h"
 #include "tests/harness/runner.h"
+
+SUITE(agree, .seconds = 60);
 
 static const double INF = (double)INFINITY, NONE = (double)NAN;
 
@@ -41,7 +42,7 @@ static void fails(double got, double want, double bound, int not_finite)
     ck_assert_int_eq(x.n_not_finite, not_finite);
 }
 
-START_TEST(finite_elements)
+TEST(finite_elements)
 {
     passes(1, 1, 0);
     passes(0, 0, 0);
@@ -62,9 +63,8 @@ START_TEST(finite_elements)
     fails(1, 2, NONE, 0);
     passes(1e308, 1e300, INF); /* nothing is claimed */
 }
-END_TEST
 
-START_TEST(infinities_and_nans)
+TEST(infinities_and_nans)
 {
     passes(INF, INF, 0);
     passes(-INF, -INF, 0);
@@ -83,9 +83,8 @@ START_TEST(infinities_and_nans)
     fails(INF, NONE, INF, 1);
     fails(NONE, -INF, 1, 1);
 }
-END_TEST
 
-START_TEST(powerless_elements)
+TEST(powerless_elements)
 {
     ck_assert_int_eq(agree_one(0.5, 0.5, 0.5).n_powerless, 1); /* 0 would have passed */
     ck_assert_int_eq(agree_one(-0.5, -0.5, 0.6).n_powerless, 1);
@@ -94,7 +93,6 @@ START_TEST(powerless_elements)
     ck_assert_int_eq(agree_one(-INF, -INF, 1).n_powerless, 0);
     ck_assert(agree_one(1 + 0x1p-50, 1, 1).gauge == 8);
 }
-END_TEST
 
 /* ---- tensors -------------------------------------------------------------------------------- */
 
@@ -131,7 +129,7 @@ static void open_sheet(struct sheet *x)
     }
 }
 
-START_TEST(worst_element_is_named)
+TEST(worst_element_is_named)
 {
     struct sheet x;
     struct attn_agreement a;
@@ -154,10 +152,9 @@ START_TEST(worst_element_is_named)
     ck_assert(a.at[0] == 0 && a.at[1] == 0 && a.at[2] == 2 && a.at[3] == 1);
     ck_assert(isnan(a.got) && a.want == 10);
 }
-END_TEST
 
 /* Every single element is looked at, and found where it is. */
-START_TEST(every_element_counts)
+TEST_EACH(every_element_counts, 2)
 {
     struct sheet x;
     struct attn_agreement a;
@@ -172,10 +169,9 @@ START_TEST(every_element_counts)
         ck_assert_int_eq(((a.at[0] * H + a.at[1]) * L + a.at[2]) * D + a.at[3], n);
     }
 }
-END_TEST
 
 /* want holds rows 1 and 4 only; errors elsewhere are nobody's business here. */
-START_TEST(sampled_rows)
+TEST(sampled_rows)
 {
     static const int64_t row[] = {1, 4};
     struct sheet x;
@@ -195,9 +191,8 @@ START_TEST(sampled_rows)
     attn_agree_exactly(&x.view, &x.truth, &a);
     ck_assert(a.n == B * H * 2 * D && a.n_bad == 1 && a.at[2] == 4);
 }
-END_TEST
 
-START_TEST(exactly)
+TEST(exactly)
 {
     struct sheet x;
     struct attn_agreement a;
@@ -226,9 +221,8 @@ START_TEST(exactly)
     attn_agree_exactly(&x.view, &x.truth, &a);
     ck_assert_int_eq(a.n_bad, 1);
 }
-END_TEST
 
-START_TEST(empty_tensors)
+TEST(empty_tensors)
 {
     struct attn_cview view = {NULL, ATTN_F32, {0, 0, 0, 0}};
     for (int axis = 0; axis < 4; axis++) {
@@ -241,10 +235,9 @@ START_TEST(empty_tensors)
         ck_assert(a.n == 0 && a.n_bad == 0 && a.ratio == 0);
     }
 }
-END_TEST
 
 /* One bad element among ten million zeros: pages that nobody wrote cost next to nothing. */
-START_TEST(one_in_ten_million)
+TEST_EACH(one_in_ten_million, 4)
 {
     enum { ROWS = 100000, WIDTH = 100 };
     static const double bad[] = {(double)NAN, (double)INFINITY, 1e-30, -1e-30};
@@ -264,11 +257,10 @@ START_TEST(one_in_ten_million)
     free(got);
     free(zero);
 }
-END_TEST
 
 /* ---- the bound ------------------------------------------------------------------------------ */
 
-START_TEST(gamma_n)
+TEST(gamma_n)
 {
     ck_assert(attn_gamma(0, 0x1p-24) == 0);
     ck_assert(attn_gamma(1, 0x1p-2) == 1.0 / 3);
@@ -279,7 +271,6 @@ START_TEST(gamma_n)
     for (double n = 1; n < 1e7; n *= 1.5)
         ck_assert(attn_gamma(n, 0x1p-24) < attn_gamma(n * 1.5, 0x1p-24));
 }
-END_TEST
 
 static int64_t elements(const struct attn_truth_tensor *t)
 {
@@ -296,7 +287,7 @@ static double largest_bound(const struct attn_truth_tensor *t)
 
 /* The gradients of a sample of keys come from the rows that see one of them, and are those of the
  * whole, to the bit; so are their bounds. */
-START_TEST(a_sample_is_of_the_whole)
+TEST_EACH(a_sample_is_of_the_whole, 4)
 {
     static const char *const text[] = {
         "b2h4g2q70k70d8:causal(br)&window(3,0,br):f32:normal:s1:pass=bwd:dlse=1",
@@ -326,10 +317,9 @@ START_TEST(a_sample_is_of_the_whole)
     attn_setup_close(&s);
     attn_setup_close(&t);
 }
-END_TEST
 
 /* Ordinary data: every bound is finite and positive, and far below the values. */
-START_TEST(bounds_are_finite)
+TEST_EACH(bounds_are_finite, 4)
 {
     static const char *const text[] = {
         "b2h4g2q19k33d16v9:causal(br):f32:normal:s1:pass=bwd:dlse=1",
@@ -351,10 +341,9 @@ START_TEST(bounds_are_finite)
     attn_truth_free(&truth);
     attn_setup_close(&s);
 }
-END_TEST
 
 /* Rows 0 to 9 see no key: what is exactly 0, or -inf, has a bound of 0. */
-START_TEST(bounds_of_empty_rows)
+TEST(bounds_of_empty_rows)
 {
     struct attn_setup s;
     struct attn_truth truth;
@@ -372,10 +361,9 @@ START_TEST(bounds_of_empty_rows)
     attn_truth_free(&truth);
     attn_setup_close(&s);
 }
-END_TEST
 
 /* Keys 5 and on are seen by nobody: their gradients are exactly 0. */
-START_TEST(bounds_of_unseen_keys)
+TEST(bounds_of_unseen_keys)
 {
     struct attn_setup s;
     struct attn_truth truth;
@@ -390,11 +378,10 @@ START_TEST(bounds_of_unseen_keys)
     attn_truth_free(&truth);
     attn_setup_close(&s);
 }
-END_TEST
 
 /* Scores a hundred times as large have bounds that are larger, for LSE and weights alike; more
  * merges and more rescales may err more, never less. */
-START_TEST(bounds_grow)
+TEST(bounds_grow)
 {
     static const char *const text[] = {"h2q9k40d8:none:f32:normal:s1:scale=0.3:pass=bwd",
                                        "h2q9k40d8:none:f32:offset-120:s1:pass=bwd",
@@ -428,10 +415,9 @@ START_TEST(bounds_grow)
         ck_assert_msg(o[1] > 1.2 * o[0], "%s: %g, %s: %g", by[n].less, o[0], by[n].more, o[1]);
     }
 }
-END_TEST
 
 /* Outputs of one shape in each other's place. */
-START_TEST(swapped_outputs)
+TEST(swapped_outputs)
 {
     static const int pair[][2] = {{ATTN_O, ATTN_DQ}, {ATTN_DK, ATTN_DV}, {ATTN_DQ, ATTN_DK}};
     struct attn_setup s;
@@ -451,27 +437,4 @@ START_TEST(swapped_outputs)
         }
     attn_truth_free(&truth);
     attn_setup_close(&s);
-}
-END_TEST
-
-Suite *suite_agree(void)
-{
-    const TTest *const once[] = {finite_elements,      infinities_and_nans,
-                                 powerless_elements,   worst_element_is_named,
-                                 sampled_rows,         exactly,
-                                 empty_tensors,        gamma_n,
-                                 bounds_of_empty_rows, bounds_of_unseen_keys,
-                                 bounds_grow,          swapped_outputs};
-    Suite *suite = suite_create("agree");
-    TCase *cases = tcase_create("agree");
-    tcase_set_timeout(cases, 60);
-    for (size_t t = 0; t < sizeof once / sizeof *once; t++)
-        tcase_add_test(cases, once[t]);
-    tcase_add_loop_test(cases, every_element_counts, 0, 2);
-    tcase_add_loop_test(cases, one_in_ten_million, 0, 4);
-    tcase_add_loop_test(cases, a_sample_is_of_the_whole, 0, 4);
-    tcase_add_loop_test(cases, bounds_are_finite, 0, 4);
-    suite_add_tcase(suite, cases);
-    suite_add_tcase(suite, bound_smoke_tests());
-    return suite;
 }

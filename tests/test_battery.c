@@ -180,6 +180,13 @@ struct honest_count {
 };
 static struct honest_count *count;
 
+static void share_count(void)
+{
+    count = test_shared(sizeof *count);
+}
+
+SUITE(battery, .seconds = 240, .prepare = share_count);
+
 static void note_outputs(const struct attn_spec *spec, const struct attn_case *c,
                          const struct attn_result *r)
 {
@@ -316,7 +323,7 @@ static void run_battery_case(int i, enum attn_dtype dtype, const struct contende
 
 /* Every SLICES-th case. */
 enum { SLICES = 16 };
-START_TEST(all_are_told_apart)
+TEST_EACH(all_are_told_apart, SLICES)
 {
     struct contender list[MOST];
     int n = contenders(list);
@@ -325,10 +332,9 @@ START_TEST(all_are_told_apart)
         for (int dtype = 0; dtype < ATTN_DTYPES; dtype++)
             run_battery_case(i, (enum attn_dtype)dtype, list, n);
 }
-END_TEST
 
 /* Refusals are for what cannot be divided or is not claimed, not a way out. */
-START_TEST(the_honest_do_not_refuse)
+TEST(the_honest_do_not_refuse)
 {
     struct contender list[MOST];
     int n = contenders(list), full = getenv("ATTN_FULL") != NULL;
@@ -346,7 +352,6 @@ START_TEST(the_honest_do_not_refuse)
         ck_assert_msg(all >= 20, "%s (number %d) passed only %ld cases", impl->name, x, all);
     }
 }
-END_TEST
 
 /* Families of cases: the headings of cases.def. */
 enum { FAMILIES = 32 };
@@ -379,7 +384,7 @@ static void read_families(struct families *f)
         f->of_case[n++] = f->n - 1;
 }
 
-START_TEST(nonsense_fails_in_every_family)
+TEST_EACH(nonsense_fails_in_every_family, NULL_MODELS)
 {
     struct families families;
     int failed[FAMILIES] = {0}, all = 0;
@@ -398,10 +403,9 @@ START_TEST(nonsense_fails_in_every_family)
                       null_model_name[_i]);
     ck_assert_int_ge(families.n, 10);
 }
-END_TEST
 
 /* A style that changes no bit of any output would be counted for nothing. */
-START_TEST(styles_differ)
+TEST(styles_differ)
 {
     uint64_t digest[STYLES];
     for (int n = 0; n < STYLES; n++) {
@@ -413,12 +417,11 @@ START_TEST(styles_differ)
             ck_assert_msg(digest[m] != digest[n], "styles %d and %d give the same bits", m, n);
     }
 }
-END_TEST
 
 /* Random seeds on the fills that are hardest on arithmetic: the bound must not flag one.  Every
  * GROUPS-th contender has cases of its own, which are set up once for them. */
 enum { GROUPS = 4 };
-START_TEST(honest_seeds)
+TEST_EACH(honest_seeds, GROUPS)
 {
     static const char *const fill[] = {"normal",  "offset-120",  "offset-3e5", "stairs-up",
                                        "cliffs",  "stairs-down", "ties",       "hetero",
@@ -440,10 +443,9 @@ START_TEST(honest_seeds)
             attn_setup_close(&setup);
         }
 }
-END_TEST
 
 /* Runs after all of the above, and says what they came to. */
-START_TEST(honest_runs_are_many)
+TEST(honest_runs_are_many)
 {
     for (int dtype = 0; dtype < ATTN_DTYPES; dtype++)
         for (int p = 0; p < 3; p++)
@@ -467,10 +469,9 @@ START_TEST(honest_runs_are_many)
     for (int p = HONEST_EXACT; p <= HONEST_F16; p++)
         ck_assert_int_ge(count->by[ATTN_F32][p].runs, 100);
 }
-END_TEST
 
 /* Runs after all of the above: speed is not paid for in digits. */
-START_TEST(kernels_err_as_the_textbook_does)
+TEST(kernels_err_as_the_textbook_does)
 {
     const struct attn_impl *dense = attn_impl_find("dense");
     const double *textbook = NULL;
@@ -490,10 +491,9 @@ START_TEST(kernels_err_as_the_textbook_does)
                           count->output[i][o], textbook[o]);
         }
 }
-END_TEST
 
 /* What a failing case prints runs back to the same verdict. */
-START_TEST(failure_reproduces)
+TEST(failure_reproduces)
 {
     struct attn_result r;
     char text[4096], shape[512];
@@ -515,27 +515,4 @@ START_TEST(failure_reproduces)
     struct attn_result same;
     attn_run_case(&again, &back, &same);
     ck_assert_uint_eq(same.digest, r.digest);
-}
-END_TEST
-
-Suite *suite_battery(void)
-{
-    Suite *suite = suite_create("battery");
-    TCase *cases = tcase_create("battery");
-    tcase_set_timeout(cases, 240);
-    if (count == NULL)
-        count =
-            mmap(NULL, sizeof *count, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    tcase_add_test(cases, styles_differ);
-    tcase_add_test(cases, failure_reproduces);
-    if (count != MAP_FAILED) {
-        tcase_add_loop_test(cases, all_are_told_apart, 0, SLICES);
-        tcase_add_test(cases, the_honest_do_not_refuse);
-        tcase_add_loop_test(cases, nonsense_fails_in_every_family, 0, NULL_MODELS);
-        tcase_add_loop_test(cases, honest_seeds, 0, GROUPS);
-    }
-    tcase_add_test(cases, honest_runs_are_many);
-    tcase_add_test(cases, kernels_err_as_the_textbook_does);
-    suite_add_tcase(suite, cases);
-    return suite;
 }

@@ -11,6 +11,8 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
+SUITE(bench, .seconds = 120, .open = scratch_open, .close = scratch_close);
+
 /* ---- arithmetic --------------------------------------------------------------------------- */
 
 /* An entry of 1e9 flops whose sample s takes seconds[s], by a P of 1e10. */
@@ -28,7 +30,7 @@ static void make_entry(struct attn_bench_entry *e, const double *seconds, int n)
 static const double steady[] = {0.2, 0.2, 0.2, 0.2, 0.2}, slower[] = {0.4, 0.4, 0.4, 0.4, 0.4};
 static const double one[] = {0.2, 0.25, 0.5, 0.2, 10}, two[] = {0.4, 0.25, 0.4, 0.6, 1};
 
-START_TEST(figures)
+TEST(figures)
 {
     struct attn_bench_entry a, b;
     struct attn_bench_figure x;
@@ -54,7 +56,6 @@ START_TEST(figures)
     attn_bench_figure(&a, &b, ATTN_BENCH_STEP, &x);
     ck_assert_int_eq(x.spread.n, 3);
 }
-END_TEST
 
 /* ---- limits: known work ------------------------------------------------------------------- */
 
@@ -92,15 +93,14 @@ static void limit_counts(const struct attn_kernels *k, const char *isa)
     }
 }
 
-START_TEST(limits)
+TEST(limits)
 {
     for (int i = 0; i < attn_isa_count(); i++)
         for (int type = 0; type < 2 && attn_isa_at(i)->present(); type++)
             limit_counts(attn_isa_at(i)->kernels[type], attn_isa_at(i)->name);
 }
-END_TEST
 
-START_TEST(roofs)
+TEST(roofs)
 {
     struct attn_roofs r;
     struct attn_error err = {ATTN_OK, ""};
@@ -118,12 +118,11 @@ START_TEST(roofs)
     ck_assert(isnan(attn_roof_sample(&r, isa->kernels[0], ATTN_ROOF_FMA, 0, 0.0005)));
     attn_roofs_close(&r);
 }
-END_TEST
 
 /* ---- rows --------------------------------------------------------------------------------- */
 
 /* _i: preset. */
-START_TEST(rows_are_sound)
+TEST_EACH(rows_are_sound, ATTN_BENCH_PRESETS)
 {
     const struct attn_bench_list *list = &attn_bench_presets[_i];
     ck_assert_int_gt(list->n, 4);
@@ -146,10 +145,9 @@ START_TEST(rows_are_sound)
     }
     ck_assert(strcmp(list->name, "table") != 0 || targets > 40);
 }
-END_TEST
 
 /* Met at the target itself, and not a hair beside it. */
-START_TEST(judging)
+TEST(judging)
 {
     struct attn_bench_entry a, b;
     struct attn_bench_outcome x;
@@ -196,7 +194,6 @@ START_TEST(judging)
     attn_bench_judge(&row, &a, &b, &x);
     ck_assert(!x.known && !x.met);
 }
-END_TEST
 
 /* ---- as a user meets it ------------------------------------------------------------------- */
 
@@ -222,7 +219,7 @@ static json_t *bench_json(const char *args)
 }
 
 /* The schema, and the textbook's flops: 4 pairs d and 10 pairs d. */
-START_TEST(schema)
+TEST(schema)
 {
     json_t *all = bench_json("dense --length 16 --dim 8 --mask 'causal(br)' --pass both "
                              "--against tiled-textbook");
@@ -247,7 +244,6 @@ START_TEST(schema)
     }
     json_decref(all);
 }
-END_TEST
 
 /* The table of a page, up to the end of the file or an empty line; NULL: there is none. */
 static char *table_of(char *page)
@@ -271,7 +267,7 @@ static char *cells(char *line, char text[256])
 }
 
 /* The tables of the pages are what the program prints: the same head, and the same rows. */
-START_TEST(pages)
+TEST_EACH(pages, ATTN_BENCH_PRESETS)
 {
     static const char *const page[] = {"docs/speed.md", "docs/kernel.md"};
     static const char *const preset[] = {"table", "steps"};
@@ -301,9 +297,8 @@ START_TEST(pages)
     }
     ck_assert_str_eq(got, "");
 }
-END_TEST
 
-START_TEST(folder)
+TEST(folder)
 {
     static char output[1 << 16];
     int status =
@@ -319,26 +314,4 @@ START_TEST(folder)
     status = scratch_attnlab(output, sizeof output, "bench dense --length 16 --out '%s' " TINY,
                              scratch_path("no/such"));
     ck_assert_int_eq(status, 3);
-}
-END_TEST
-
-Suite *suite_bench(void)
-{
-    Suite *s = suite_create("bench");
-    TCase *t = tcase_create("figures");
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, figures);
-    tcase_add_test(t, limits);
-    tcase_add_test(t, roofs);
-    tcase_add_loop_test(t, rows_are_sound, 0, ATTN_BENCH_PRESETS);
-    tcase_add_test(t, judging);
-    suite_add_tcase(s, t);
-    TCase *program = tcase_create("program");
-    tcase_set_timeout(program, 120);
-    tcase_add_checked_fixture(program, scratch_open, scratch_close);
-    tcase_add_test(program, schema);
-    tcase_add_test(program, folder);
-    tcase_add_loop_test(program, pages, 0, ATTN_BENCH_PRESETS);
-    suite_add_tcase(s, program);
-    return s;
 }

@@ -6,7 +6,15 @@
 #include "tests/harness/cases/cases.h"
 #include "tests/suites.h"
 
-START_TEST(each_bug_is_accounted_for)
+/* Made once, not in the process of each test. */
+static void make_full_tier(void)
+{
+    attn_tier_count(ATTN_TIER_FULL);
+}
+
+SUITE(bugs, .seconds = 60, .prepare = make_full_tier);
+
+TEST_EACH(each_bug_is_accounted_for, attn_bug_count())
 {
     const struct attn_bug *bug = attn_bug_at(_i);
     char cases[4096];
@@ -17,9 +25,8 @@ START_TEST(each_bug_is_accounted_for)
                   bug->id, n, bug->elsewhere);
     ck_assert_int_gt((int)strlen(bug->what), 0);
 }
-END_TEST
 
-START_TEST(each_id_is_known)
+TEST(each_id_is_known)
 {
     for (int i = 0; i < attn_tier_count(ATTN_TIER_FULL); i++) {
         char ids[256], *rest = ids;
@@ -29,16 +36,4 @@ START_TEST(each_id_is_known)
                           "case %s names '%s', which bugs.def does not know",
                           attn_tier_at(ATTN_TIER_FULL, i)->name, id);
     }
-}
-END_TEST
-
-Suite *suite_bugs(void)
-{
-    Suite *suite = suite_create("bugs");
-    TCase *cases = tcase_create("bugs");
-    attn_tier_count(ATTN_TIER_FULL); /* made once, not in the process of each test */
-    tcase_add_loop_test(cases, each_bug_is_accounted_for, 0, attn_bug_count());
-    tcase_add_test(cases, each_id_is_known);
-    suite_add_tcase(suite, cases);
-    return suite;
 }

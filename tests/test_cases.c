@@ -10,6 +10,8 @@
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
 
+SUITE(cases, .seconds = 60);
+
 static int same_case(const struct attn_case *a, const struct attn_case *b)
 {
     return a->batch == b->batch && a->heads == b->heads && a->kv_heads == b->kv_heads &&
@@ -56,7 +58,7 @@ static const struct {
      "q3d4:none:f32:normal:s1:pass=bwd:bias=key:layout=mixed:offset=63:poison=big:dbias=1"},
 };
 
-START_TEST(strings_have_one_canonical_form)
+TEST_EACH(strings_have_one_canonical_form, COUNT(spellings))
 {
     char text[ATTN_CASE_TEXT];
     struct attn_case c = case_of(spellings[_i].text);
@@ -67,9 +69,8 @@ START_TEST(strings_have_one_canonical_form)
     attn_case_print(&again, text);
     ck_assert_str_eq(text, spellings[_i].canonical);
 }
-END_TEST
 
-START_TEST(defaults_are_as_documented)
+TEST(defaults_are_as_documented)
 {
     struct attn_case c = case_of("q3d4:none:f32:normal:s1");
     ck_assert(c.batch == 1 && c.heads == 1 && c.kv_heads == 1 && c.n_query == 3 && c.n_key == 3 &&
@@ -78,7 +79,6 @@ START_TEST(defaults_are_as_documented)
     ck_assert(c.bias == ATTN_CASE_BIAS_NONE && c.layout == ATTN_LAYOUT_BHLD && c.offset == 0);
     ck_assert(c.poison == ATTN_POISON_NONE && !c.d_lse && !c.d_bias);
 }
-END_TEST
 
 /* A random legal case, extents and numbers of every size. */
 static void random_case(uint64_t seed, struct attn_case *c)
@@ -95,7 +95,7 @@ static void random_case(uint64_t seed, struct attn_case *c)
         c->softcap = attn_hash_uniform(seed, 5, 0) * 50;
 }
 
-START_TEST(random_cases_round_trip)
+TEST(random_cases_round_trip)
 {
     for (uint64_t seed = 0; seed < 20000; seed++) {
         struct attn_case c;
@@ -108,10 +108,9 @@ START_TEST(random_cases_round_trip)
         ck_assert_str_eq(text, twice);
     }
 }
-END_TEST
 
 /* The longest of everything still fits, and reads back. */
-START_TEST(the_longest_case_fits)
+TEST(the_longest_case_fits)
 {
     char text[ATTN_CASE_TEXT];
     struct attn_case c =
@@ -128,7 +127,6 @@ START_TEST(the_longest_case_fits)
     struct attn_case again = case_of(text);
     ck_assert(same_case(&c, &again));
 }
-END_TEST
 
 /* Wrong strings, and what the message must say: what was found, and what would be understood. */
 static const struct {
@@ -197,7 +195,7 @@ static const struct {
     {"q3d4:none:f32:normal:s1:dbias=1:pass=bwd:bias=alibi", "bias=alibi", "bias=full"},
 };
 
-START_TEST(wrong_strings_are_explained)
+TEST_EACH(wrong_strings_are_explained, COUNT(wrong))
 {
     struct attn_case c;
     struct attn_error err = {ATTN_OK, ""};
@@ -207,9 +205,8 @@ START_TEST(wrong_strings_are_explained)
     ck_assert_msg(strstr(err.text, wrong[_i].offers) != NULL, "'%s': %s", wrong[_i].text, err.text);
     ck_assert_int_eq(attn_case_parse(wrong[_i].text, &c, NULL), ATTN_EINVAL);
 }
-END_TEST
 
-START_TEST(long_strings_are_refused)
+TEST(long_strings_are_refused)
 {
     struct attn_case c;
     struct attn_error err = {ATTN_OK, ""};
@@ -231,10 +228,9 @@ START_TEST(long_strings_are_refused)
     ck_assert_int_eq(attn_case_parse(text, &c, &err), ATTN_EINVAL);
     ck_assert_msg(strstr(err.text, "too long") != NULL, "%s", err.text);
 }
-END_TEST
 
 /* Any prefix of a legal string is parsed or refused, never misread beyond its end. */
-START_TEST(every_prefix_is_safe)
+TEST_EACH(every_prefix_is_safe, COUNT(spellings))
 {
     const char *whole = spellings[_i].text;
     for (size_t n = 0; n <= strlen(whole); n++) {
@@ -245,7 +241,6 @@ START_TEST(every_prefix_is_safe)
         free(text);
     }
 }
-END_TEST
 
 /* ---- the battery ----------------------------------------------------------------------------- */
 
@@ -288,7 +283,7 @@ static void cover(const struct attn_case *c, struct coverage *all)
                       divides(c->n_key, 4);
 }
 
-START_TEST(battery_covers_the_language)
+TEST(battery_covers_the_language)
 {
     struct coverage all = {0};
     struct attn_case c;
@@ -318,10 +313,9 @@ START_TEST(battery_covers_the_language)
               all.d_v >= 20);
     ck_assert_int_ge(all.shardable, 20);
 }
-END_TEST
 
 /* Every call of the mask language, as its own help lists it, and every alignment and operator. */
-START_TEST(battery_covers_the_masks)
+TEST(battery_covers_the_masks)
 {
     static const char *const also[] = {
         "(tl)",   "(br)",    "(+",      "(-",      "&",     "|",     ",heads", "keys(x",
@@ -345,7 +339,6 @@ START_TEST(battery_covers_the_masks)
     }
     ck_assert_int_ge(calls, 10);
 }
-END_TEST
 
 /* ---- every two features ---------------------------------------------------------------------- */
 
@@ -438,7 +431,7 @@ static void count_pairs(const struct attn_case *c, int met[FEATURES][FEATURES])
 }
 
 /* Every two features that can meet in one case, do. */
-START_TEST(every_two_features_meet)
+TEST(every_two_features_meet)
 {
     int met[FEATURES][FEATURES] = {{0}};
     for (int n = 0; n < attn_battery_count(); n++) {
@@ -451,27 +444,4 @@ START_TEST(every_two_features_meet)
             ck_assert_msg(!can_meet(f, g) || met[f][g] > 0,
                           "no telling backward case has %s with %s", feature[g].name,
                           feature[f].name);
-}
-END_TEST
-
-Suite *suite_cases(void)
-{
-    Suite *suite = suite_create("cases");
-    TCase *language = tcase_create("language"), *all = tcase_create("battery");
-    const int n_spellings = sizeof spellings / sizeof *spellings;
-    tcase_set_timeout(language, 60);
-    tcase_add_loop_test(language, strings_have_one_canonical_form, 0, n_spellings);
-    tcase_add_test(language, defaults_are_as_documented);
-    tcase_add_test(language, random_cases_round_trip);
-    tcase_add_test(language, the_longest_case_fits);
-    tcase_add_loop_test(language, wrong_strings_are_explained, 0, sizeof wrong / sizeof *wrong);
-    tcase_add_test(language, long_strings_are_refused);
-    tcase_add_loop_test(language, every_prefix_is_safe, 0, n_spellings);
-    suite_add_tcase(suite, language);
-    tcase_set_timeout(all, 60);
-    tcase_add_test(all, battery_covers_the_language);
-    tcase_add_test(all, battery_covers_the_masks);
-    tcase_add_test(all, every_two_features_meet);
-    suite_add_tcase(suite, all);
-    return suite;
 }

@@ -10,9 +10,11 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
+SUITE(command_curves, .seconds = 240, .open = scratch_open, .close = scratch_close);
+
 /* ---- commands -------------------------------------------------------------------------------- */
 
-START_TEST(commands_and_their_clocks)
+TEST(commands_and_their_clocks)
 {
     char args[2048];
     fixture_build_command("report", "REPORT");
@@ -43,9 +45,8 @@ START_TEST(commands_and_their_clocks)
     ck_assert_msg(strstr(fixture_said, "4 records were there, 8 added") != NULL, "%s",
                   fixture_said);
 }
-END_TEST
 
-START_TEST(commands_that_misbehave)
+TEST(commands_that_misbehave)
 {
     static const char *const does[] = {"WRONG", "CRASH", "FAIL", "BOAST", "GARBAGE", "MISSING"};
     char flags[1500] = "";
@@ -66,7 +67,6 @@ START_TEST(commands_that_misbehave)
     fixture_expect_words("x4", 64, ATTN_POINT_ERROR, "something else than positive numbers");
     fixture_expect_words("x5", 64, ATTN_POINT_WRONG, "lse");
 }
-END_TEST
 
 /* A dead process that nobody buries stays as a zombie. */
 static int is_alive(int pid)
@@ -76,7 +76,7 @@ static int is_alive(int pid)
 }
 
 /* A command that hangs is killed with all its children, and its files are removed. */
-START_TEST(a_hanging_command_dies)
+TEST_EACH(a_hanging_command_dies, 2)
 {
     int pid = 0;
     fixture_build_command("hang", _i == 0 ? "HANG" : "CHILD");
@@ -102,9 +102,8 @@ START_TEST(a_hanging_command_dies)
     ck_assert_msg(!is_alive(pid), "process %d is still there", pid);
     ck_assert_int_eq(fixture_shell("ls '%s' | grep -q .", scratch_path("tmp")), 1);
 }
-END_TEST
 
-START_TEST(extra_memory_of_a_command)
+TEST(extra_memory_of_a_command)
 {
     fixture_build_command("plain", "NOTHING");
     fixture_build_command("extra", "EXTRA");
@@ -124,9 +123,8 @@ START_TEST(extra_memory_of_a_command)
     fixture_near_bytes("extra", (double)(extra->resident_bytes - plain->resident_bytes),
                        64 * LAB_MIB, 0.75 * LAB_MIB);
 }
-END_TEST
 
-START_TEST(numpy_has_a_curve)
+TEST(numpy_has_a_curve)
 {
     if (fixture_shell("/usr/bin/python3 -c 'import numpy' 2>/dev/null") != 0) {
         printf("external_curves: skipped: /usr/bin/python3 has no numpy here\n");
@@ -146,7 +144,6 @@ START_TEST(numpy_has_a_curve)
             ck_assert_int_gt(p->resident_bytes, 2 * 2 * 4 * 1024 * 1024);
     }
 }
-END_TEST
 
 /* ---- figures and pages ----------------------------------------------------------------------- */
 
@@ -168,7 +165,7 @@ static void add_externals(void)
     }
 }
 
-START_TEST(figures_draw_what_is_known)
+TEST(figures_draw_what_is_known)
 {
     add_externals();
     fixture_fold(NULL);
@@ -187,11 +184,10 @@ START_TEST(figures_draw_what_is_known)
     figure = fixture_draw("time", 0);
     ck_assert_str_eq(figure->curve[2].label, "theirs (as it reports)");
 }
-END_TEST
 
 /* Records of another program of the same name are older, and do not count; nor do times that were
  * taken in another way. */
-START_TEST(rounds_of_one_program)
+TEST(rounds_of_one_program)
 {
     const char *text = "q256d64:none:f32:normal:s1";
     fixture_n_points = 0;
@@ -211,9 +207,8 @@ START_TEST(rounds_of_one_program)
     ck_assert_double_eq(fixture_summary.row[0].time.median, 2);
     ck_assert_int_eq(fixture_summary.row[0].peak, 250);
 }
-END_TEST
 
-START_TEST(the_page_says_so)
+TEST(the_page_says_so)
 {
     char output[8192], folder[512];
     add_externals();
@@ -234,23 +229,4 @@ START_TEST(the_page_says_so)
     free(page);
     status = scratch_attnlab(output, sizeof output, "report --plugin x.so --out '%s'", folder);
     ck_assert_msg(status == 2 && strstr(output, "--plan FILE is missing") != NULL, "%s", output);
-}
-END_TEST
-
-Suite *suite_command_curves(void)
-{
-    Suite *suite = suite_create("command_curves");
-    TCase *tcase = tcase_create("command_curves");
-    tcase_set_timeout(tcase, 240);
-    tcase_add_checked_fixture(tcase, scratch_open, scratch_close);
-    tcase_add_test(tcase, commands_and_their_clocks);
-    tcase_add_test(tcase, commands_that_misbehave);
-    tcase_add_loop_test(tcase, a_hanging_command_dies, 0, 2);
-    tcase_add_test(tcase, extra_memory_of_a_command);
-    tcase_add_test(tcase, numpy_has_a_curve);
-    tcase_add_test(tcase, figures_draw_what_is_known);
-    tcase_add_test(tcase, rounds_of_one_program);
-    tcase_add_test(tcase, the_page_says_so);
-    suite_add_tcase(suite, tcase);
-    return suite;
 }

@@ -10,6 +10,8 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/harness/files/files.h"
 
+SUITE(compare, .seconds = 120, .open = scratch_open, .close = scratch_close);
+
 /* Compare in the scratch folder: status and a piece of what is said. */
 static void compares(int status, const char *says, const char *arguments)
 {
@@ -123,16 +125,15 @@ static const struct {
     {0, "usage:", "--help"},
 };
 
-START_TEST(words_and_status)
+TEST(words_and_status)
 {
     put_variations();
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         compares(lines[i].status, lines[i].says, lines[i].arguments);
 }
-END_TEST
 
 /* 16-bit floats are read as the numbers they are: 1, -2, the largest, a subnormal, an infinity. */
-START_TEST(sixteen_bits)
+TEST(sixteen_bits)
 {
     static uint16_t bf16[5] = {0x3f80, 0xc000, 0x7f7f, 0x0001, 0xff80};
     static uint16_t f16[5] = {0x3c00, 0xc000, 0x7bff, 0x0001, 0xfc00};
@@ -155,7 +156,6 @@ START_TEST(sixteen_bits)
     put("nan.st", t, 2);
     compares(1, "[0,1]", "nan.st half.st --rule cosine");
 }
-END_TEST
 
 /* ---- the bound ------------------------------------------------------------------------------ */
 
@@ -200,7 +200,7 @@ static void put_folder(const char *golden, const char *folder, int results)
     attn_file_close(&file);
 }
 
-START_TEST(judged_by_the_oracle)
+TEST(judged_by_the_oracle)
 {
     char cwd[512], text[2048];
     const char *golden = "tests/golden/parallel-keys.safetensors";
@@ -227,9 +227,8 @@ START_TEST(judged_by_the_oracle)
              golden);
     compares(0, "agrees", text);
 }
-END_TEST
 
-START_TEST(inputs_in_a_folder)
+TEST(inputs_in_a_folder)
 {
     const char *golden = "tests/golden/parallel-keys.safetensors";
     put_results(golden, -1);
@@ -241,19 +240,4 @@ START_TEST(inputs_in_a_folder)
     compares(1, "FAIL", "good.st all --scale 0.44 --mask 'causal(br)|prefix(3)'");
     compares(2, "that these inputs can judge", "inputs inputs");
     compares(2, "has no tensor 'o'", "inputs all");
-}
-END_TEST
-
-Suite *suite_compare(void)
-{
-    Suite *suite = suite_create("compare");
-    TCase *cases = tcase_create("compare");
-    tcase_set_timeout(cases, 120);
-    tcase_add_checked_fixture(cases, scratch_open, scratch_close);
-    tcase_add_test(cases, words_and_status);
-    tcase_add_test(cases, sixteen_bits);
-    tcase_add_test(cases, judged_by_the_oracle);
-    tcase_add_test(cases, inputs_in_a_folder);
-    suite_add_tcase(suite, cases);
-    return suite;
 }

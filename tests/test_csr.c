@@ -10,6 +10,8 @@
 #include "ref/problem.h"
 #include "tests/fixtures/mask_data.h"
 
+SUITE(csr, .seconds = 300);
+
 /* The piece of a whole problem that starts at `origin`. */
 static struct attn_problem problem_of(const struct attn_mask *mask,
                                       const struct attn_mask_shape *piece,
@@ -117,7 +119,7 @@ static void check_text(const char *pattern, struct mask_data *d)
     attn_mask_free(mask);
 }
 
-START_TEST(patterns_equal_their_masks)
+TEST_EACH(patterns_equal_their_masks, mask_n_shapes)
 {
     static struct mask_data d;
     mask_data_fill(&d, &mask_shapes[_i]);
@@ -127,10 +129,9 @@ START_TEST(patterns_equal_their_masks)
         check_text(mask_compositions[n], &d);
     check_mask(NULL, "no mask", &d.shape, &(struct attn_origin){0});
 }
-END_TEST
 
 /* One pattern serves all batches and heads that share it. */
-START_TEST(patterns_are_shared)
+TEST(patterns_are_shared)
 {
     static struct mask_data d;
     static const struct {
@@ -156,9 +157,8 @@ START_TEST(patterns_are_shared)
         attn_mask_free(mask);
     }
 }
-END_TEST
 
-START_TEST(memory_that_runs_out_leaves_nothing)
+TEST(memory_that_runs_out_leaves_nothing)
 {
     static struct mask_data d;
     mask_data_fill(&d, &mask_shapes[0]);
@@ -183,10 +183,9 @@ START_TEST(memory_that_runs_out_leaves_nothing)
     ck_assert_int_eq(failures, 2);
     attn_mask_free(mask);
 }
-END_TEST
 
 /* Prices of lengths that no memory holds; literals: 8 bytes a row, 4 a pair. */
-START_TEST(long_problems_are_priced)
+TEST(long_problems_are_priced)
 {
     struct attn_mask_shape shape = {2, 8, 200000, 200000};
     struct attn_mask *mask;
@@ -204,9 +203,8 @@ START_TEST(long_problems_are_priced)
     ck_assert_int_eq(cost.counted, 0);
     attn_mask_free(mask);
 }
-END_TEST
 
-START_TEST(columns_beyond_32_bits_are_refused)
+TEST(columns_beyond_32_bits_are_refused)
 {
     struct attn_mask_shape shape = {1, 1, 1, INT64_C(1) << 31};
     struct attn_problem p = problem_of(NULL, &shape, &(struct attn_origin){0});
@@ -220,19 +218,4 @@ START_TEST(columns_beyond_32_bits_are_refused)
     ck_assert_int_eq(attn_csr_cost(&p, &cost, &csr, &err), ATTN_ENOTSUP);
     p.n_key--;
     ck_assert_int_eq(attn_csr_cost(&p, &cost, &csr, &err), ATTN_OK);
-}
-END_TEST
-
-Suite *suite_csr(void)
-{
-    Suite *suite = suite_create("csr");
-    TCase *tcase = tcase_create("csr");
-    tcase_set_timeout(tcase, 300);
-    tcase_add_loop_test(tcase, patterns_equal_their_masks, 0, mask_n_shapes);
-    tcase_add_test(tcase, patterns_are_shared);
-    tcase_add_test(tcase, memory_that_runs_out_leaves_nothing);
-    tcase_add_test(tcase, long_problems_are_priced);
-    tcase_add_test(tcase, columns_beyond_32_bits_are_refused);
-    suite_add_tcase(suite, tcase);
-    return suite;
 }

@@ -11,8 +11,10 @@
 #include "tests/mutants/mutants.h"
 #include "tests/suites.h"
 
+SUITE(diagnose, .seconds = 600, .open = scratch_open, .close = scratch_close);
+
 /* What only counts wrong elements names nothing, or the share above would mean nothing. */
-START_TEST(a_bare_pattern_names_no_family)
+TEST(a_bare_pattern_names_no_family)
 {
     struct family *family;
     int families = families_read(&family);
@@ -25,10 +27,9 @@ START_TEST(a_bare_pattern_names_no_family)
     }
     free(family);
 }
-END_TEST
 
 /* "AL-06b" wins over "AL". */
-START_TEST(the_closest_name_decides)
+TEST(the_closest_name_decides)
 {
     struct family list[] = {{"a", "AL SW-01", "x"}, {"b", "AL-06b", "y|z"}, {"c", "SW", "w"}};
     struct mutant m = {.id = "AL-06b", .bug = "AL-06"};
@@ -42,10 +43,9 @@ START_TEST(the_closest_name_decides)
     ck_assert_int_eq(family_is_named(&list[1], "fits z"), 1);
     ck_assert_int_eq(family_is_named(&list[1], "fits x"), 0);
 }
-END_TEST
 
 /* Counting wrong elements is no diagnosis, and no vote. */
-START_TEST(bare_patterns_do_not_vote)
+TEST(bare_patterns_do_not_vote)
 {
     static struct attn_common_cause causes;
     struct attn_result r = {.verdict = ATTN_FAILED, .text = "o is wrong"};
@@ -65,11 +65,10 @@ START_TEST(bare_patterns_do_not_vote)
     ck_assert_int_eq(causes.of[0].n, 2);
     ck_assert_str_eq(causes.of[0].text, "fits causal(tl)");
 }
-END_TEST
 
 /* Six that name the keys, in words of their own or with numbers of their own, against three that
  * say one wrong thing alike. */
-START_TEST(votes_are_of_faults)
+TEST(votes_are_of_faults)
 {
     static const struct attn_diagnosis said[] = {
         {ATTN_FAULT_SOFTMAX, "", "fits O not divided by l"},
@@ -93,10 +92,9 @@ START_TEST(votes_are_of_faults)
     ck_assert_int_eq(agree, 6);
     ck_assert_str_eq(cause, "fits keys 3 to 5 lost: the last 3");
 }
-END_TEST
 
 /* `attnlab check SPEC` of a program with a mistake in it (Makefile: attnlab-mistaken). */
-START_TEST(registered_specs_are_diagnosed)
+TEST(registered_specs_are_diagnosed)
 {
     static char output[1 << 18];
     ck_assert_int_eq(fixture_shell("'%s/attnlab-mistaken' check csr-textbook --case alibi "
@@ -110,20 +108,4 @@ START_TEST(registered_specs_are_diagnosed)
     ck_assert_msg(strstr(output, "looks like: fits ALiBi of the wrong sign") != NULL, "%s", output);
     ck_assert_msg(strstr(output, " diagnosed failures: fits ALiBi of the wrong sign") != NULL, "%s",
                   output);
-}
-END_TEST
-
-Suite *suite_diagnose(void)
-{
-    Suite *suite = suite_create("diagnose");
-    TCase *cases = tcase_create("diagnose");
-    tcase_set_timeout(cases, 600);
-    tcase_add_checked_fixture(cases, scratch_open, scratch_close);
-    tcase_add_test(cases, the_closest_name_decides);
-    tcase_add_test(cases, a_bare_pattern_names_no_family);
-    tcase_add_test(cases, bare_patterns_do_not_vote);
-    tcase_add_test(cases, votes_are_of_faults);
-    tcase_add_test(cases, registered_specs_are_diagnosed);
-    suite_add_tcase(suite, cases);
-    return suite;
 }

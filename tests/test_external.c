@@ -9,6 +9,8 @@
 #include "tests/harness/relations/relations.h"
 #include "tests/suites.h"
 
+SUITE(external, .seconds = 300, .open = scratch_open, .close = scratch_close);
+
 static const char naive[] = "docs/examples/plugin_naive.c";
 
 /* The naive example, misbehaving. */
@@ -33,7 +35,7 @@ static const char *build_full(const char *flags)
 
 /* ---- plug-ins that are right ----------------------------------------------------------------- */
 
-START_TEST(naive_passes)
+TEST(naive_passes)
 {
     const char *path = fixture_build(naive, "");
     scratch_expect(0, "claims f32 gqa cross dv scale dense", "check --plugin '%s'", path);
@@ -42,7 +44,6 @@ START_TEST(naive_passes)
     ck_assert_int_ge(fixture_count(scratch_output, "refused"), 100);
     scratch_has("VmHWM");
 }
-END_TEST
 
 /* Every convention that can be declared, followed as declared, several of them in one plug-in where
  * they do not meet: nothing may fail, and what is claimed must be judged. */
@@ -59,17 +60,16 @@ static const struct {
     {"-DSAYS_LAYOUT=1 -DSTRIDES=0 -DSAYS_CAUSAL=2 -DDOES_CAUSAL=2", 20},
 };
 
-START_TEST(declared_conventions_pass)
+TEST_EACH(declared_conventions_pass, COUNT(honest))
 {
     const char *path = build_full(honest[_i].flags);
     scratch_expect(0, "", "check --plugin '%s'%s", path, fixture_some_cases());
     ck_assert_int_ge(fixture_count(scratch_output, "pass"), honest[_i].passes);
 }
-END_TEST
 
 /* Causal code that knows no window is asked for none, and by numbers: with the alignment mistaken
  * it fails, although it claims bytes too.  What is declined is refused and counted. */
-START_TEST(claims_are_met_and_no_more)
+TEST_EACH(claims_are_met_and_no_more, 5)
 {
     static const struct {
         const char *flags, *args, *says;
@@ -91,7 +91,6 @@ START_TEST(claims_are_met_and_no_more)
     scratch_expect(asked[_i].status, asked[_i].says, "check --plugin '%s' %s", path,
                    asked[_i].args);
 }
-END_TEST
 
 /* ---- plug-ins whose declaration is wrong ----------------------------------------------------- */
 
@@ -113,7 +112,7 @@ static const struct {
 };
 
 /* Most failing cases must carry the right name. */
-START_TEST(wrong_conventions_are_named)
+TEST_EACH(wrong_conventions_are_named, COUNT(wrong))
 {
     int named = 0, diagnosed = 0;
     const char *path = build_full(wrong[_i].flags);
@@ -126,7 +125,6 @@ START_TEST(wrong_conventions_are_named)
     ck_assert_int_eq(sscanf(vote, "  likely cause, by %d of %d", &named, &diagnosed), 2);
     ck_assert_msg(5 * named >= 3 * diagnosed, "only %d of %d", named, diagnosed);
 }
-END_TEST
 
 /* Slips of textbook code: in a case, what it looks like; in many (""), what most failures do.  What
  * no mistake explains is given no name. */
@@ -148,7 +146,7 @@ static const struct {
     {"ONE_ELEMENT", "length-15-17", "; not recognised: 1 of "},
 };
 
-START_TEST(slips_are_named)
+TEST_EACH(slips_are_named, COUNT(slips))
 {
     char flags[80], one[200];
     snprintf(flags, sizeof flags, "-DSLIP=%s", slips[_i].slip);
@@ -157,10 +155,9 @@ START_TEST(slips_are_named)
                    fixture_build("tests/external/plugin_slips.c", flags),
                    slips[_i].of[0] != '\0' ? one : fixture_some_cases());
 }
-END_TEST
 
 /* A window counted with the query's own key by a plug-in that is told it is not; the reverse. */
-START_TEST(wrong_window_is_named)
+TEST_EACH(wrong_window_is_named, 2)
 {
     static const char *const way[][2] = {
         {"-DDOES_WINDOW=1", "fits a window that counts the query's own key on both sides"},
@@ -168,12 +165,11 @@ START_TEST(wrong_window_is_named)
     const char *path = build_full(way[_i][0]);
     scratch_expect(1, way[_i][1], "check --plugin '%s' --case mask-window-tile", path);
 }
-END_TEST
 
 /* ---- relations and soak ---------------------------------------------------------------------- */
 
 /* Relations run on what is claimed; what is refused says why, in the summary. */
-START_TEST(relations_are_run)
+TEST(relations_are_run)
 {
     int passed = -1;
     const char *path = build_full("");
@@ -188,11 +184,10 @@ START_TEST(relations_are_run)
     scratch_expect(0, "relations: 1 pass", "check --plugin '%s' --relation R7", path);
     scratch_expect(2, "", "check --plugin '%s' --relation R99", path);
 }
-END_TEST
 
 /* Last bits that change from call to call pass every case, and fail D1 where equal bits are
  * claimed. */
-START_TEST(relations_see_what_cases_do_not)
+TEST(relations_see_what_cases_do_not)
 {
     const char *path = build_bad("UNSTEADY");
     scratch_expect(1, " pass, 0 fail,", "check --plugin '%s'", path);
@@ -201,23 +196,21 @@ START_TEST(relations_see_what_cases_do_not)
                   "%s", scratch_output);
     scratch_has("--relation D1\n");
 }
-END_TEST
 
 /* A soak finds a mistake, makes it small, and says what it looks like. */
-START_TEST(soak_shrinks)
+TEST(soak_shrinks)
 {
     const char *path = build_full("'-DSCALE(x)=1'");
     scratch_expect(1, "made small in ", "check --plugin '%s' --soak 2 --seed 3", path);
     scratch_has("looks like: fits scale missing");
     scratch_has("random cases of seed 3");
 }
-END_TEST
 
 /* ---- failures that come and go --------------------------------------------------------------- */
 
 /* One wrong element in one call of a thousand.  The number of calls decides, not the time: a soak
  * comes to the thousandth after some sixty cases, and ends there. */
-START_TEST(soak_finds_a_race)
+TEST(soak_finds_a_race)
 {
     const char *path = build_bad("RACE");
     scratch_expect(1, "\nINTERMITTENT(", "check --plugin '%s' --soak 200", path);
@@ -229,20 +222,18 @@ START_TEST(soak_finds_a_race)
     scratch_has(" 1 intermittent,");
     scratch_again(1, "INTERMITTENT(");
 }
-END_TEST
 
 /* Right in a fresh process, wrong in one that has served a while: no smaller case makes a PASS of
  * it, and the report says which calls failed. */
-START_TEST(soak_finds_a_state)
+TEST(soak_finds_a_state)
 {
     const char *path = build_bad("STALE");
     scratch_expect(1, "\nINTERMITTENT(", "check --plugin '%s' --soak 200", path);
     scratch_has("failed by call ");
 }
-END_TEST
 
 /* --repeat is a soak of one case, in every format. */
-START_TEST(intermittent_in_every_format)
+TEST(intermittent_in_every_format)
 {
     static const struct {
         const char *format, *says[3];
@@ -261,14 +252,12 @@ START_TEST(intermittent_in_every_format)
             scratch_has(form[f].says[n]);
     }
 }
-END_TEST
 
-START_TEST(soak_passes)
+TEST(soak_passes)
 {
     const char *path = fixture_build(naive, "");
     scratch_expect(0, "PASS: ", "check --plugin '%s' --soak 1", path);
 }
-END_TEST
 
 /* ---- plug-ins that misbehave ----------------------------------------------------------------- */
 
@@ -307,7 +296,7 @@ static const struct {
     {"HANG_ALL", 1, "cases and relations were not reached: 3 times it did not end", " 3 timeout,"},
 };
 
-START_TEST(misbehaviour_is_a_verdict)
+TEST_EACH(misbehaviour_is_a_verdict, COUNT(misbehaviour))
 {
     const char *path = build_bad(misbehaviour[_i].bad);
     int is_waited_for = strstr(misbehaviour[_i].bad, "HANG") != NULL ||
@@ -323,11 +312,10 @@ START_TEST(misbehaviour_is_a_verdict)
     if (status == 2) /* one line, and nothing else */
         ck_assert_ptr_eq(strchr(scratch_output, '\n'), scratch_output + strlen(scratch_output) - 1);
 }
-END_TEST
 
 /* Flush-to-zero at load, upward rounding after a call: the same verdicts and figures as without,
  * and a note. */
-START_TEST(environment_does_not_leak)
+TEST(environment_does_not_leak)
 {
 #if !defined(__SSE__)
     fprintf(stderr, "external: skipped: no MXCSR on this machine\n");
@@ -345,10 +333,9 @@ START_TEST(environment_does_not_leak)
                 "(flush-to-zero on, denormals-are-zero on)");
     scratch_has("calls changed the floating-point environment (another rounding");
 }
-END_TEST
 
 /* A process in a session of its own is ended with the check. */
-START_TEST(nothing_lives_on)
+TEST(nothing_lives_on)
 {
     const char *path = build_bad("DAEMON"), *number = scratch_path("daemon");
     int pid = 0;
@@ -361,10 +348,9 @@ START_TEST(nothing_lives_on)
     ck_assert_msg(pid > 1 && kill(pid, 0) < 0, "process %d lives on", pid);
     scratch_has("processes that it had left behind were ended");
 }
-END_TEST
 
 /* The page says who was judged, and its first line of a shell repeats that. */
-START_TEST(page_of_a_plugin)
+TEST(page_of_a_plugin)
 {
     const char *path = fixture_build(naive, ""), *page = scratch_path("page.md");
     scratch_expect(0, "", "check --plugin '%s' --report '%s'", path, page);
@@ -386,9 +372,8 @@ START_TEST(page_of_a_plugin)
                    path, page);
     scratch_shell(0, "", "grep -q '^    INTERMITTENT(bound)  ' '%s'", page);
 }
-END_TEST
 
-START_TEST(not_a_plugin)
+TEST_EACH(not_a_plugin, 4)
 {
     static const char *const cases[][2] = {
         {"/nonexistent.so", "cannot open shared object file"},
@@ -399,43 +384,10 @@ START_TEST(not_a_plugin)
     scratch_expect(2, cases[_i][1], "check --plugin '%s'", cases[_i][0]);
     ck_assert_ptr_eq(strchr(scratch_output, '\n'), scratch_output + strlen(scratch_output) - 1);
 }
-END_TEST
 
 /* The line that a failure prints runs that failure again. */
-START_TEST(again_runs_again)
+TEST(again_runs_again)
 {
     scratch_expect(1, "", "check --plugin '%s'%s", build_bad("CRASH"), fixture_some_cases());
     scratch_again(1, "1 crash");
-}
-END_TEST
-
-#define COUNT(table) (int)(sizeof(table) / sizeof *(table))
-
-Suite *suite_external(void)
-{
-    Suite *suite = suite_create("external");
-    TCase *cases = tcase_create("external");
-    tcase_set_timeout(cases, 300);
-    tcase_add_checked_fixture(cases, scratch_open, scratch_close);
-    tcase_add_test(cases, naive_passes);
-    tcase_add_loop_test(cases, declared_conventions_pass, 0, COUNT(honest));
-    tcase_add_loop_test(cases, claims_are_met_and_no_more, 0, 5);
-    tcase_add_loop_test(cases, wrong_conventions_are_named, 0, COUNT(wrong));
-    tcase_add_loop_test(cases, slips_are_named, 0, COUNT(slips));
-    tcase_add_loop_test(cases, wrong_window_is_named, 0, 2);
-    tcase_add_test(cases, relations_are_run);
-    tcase_add_test(cases, relations_see_what_cases_do_not);
-    tcase_add_test(cases, soak_shrinks);
-    tcase_add_test(cases, soak_finds_a_race);
-    tcase_add_test(cases, soak_finds_a_state);
-    tcase_add_test(cases, intermittent_in_every_format);
-    tcase_add_test(cases, soak_passes);
-    tcase_add_loop_test(cases, misbehaviour_is_a_verdict, 0, COUNT(misbehaviour));
-    tcase_add_test(cases, nothing_lives_on);
-    tcase_add_test(cases, page_of_a_plugin);
-    tcase_add_test(cases, environment_does_not_leak);
-    tcase_add_loop_test(cases, not_a_plugin, 0, 4);
-    tcase_add_test(cases, again_runs_again);
-    suite_add_tcase(suite, cases);
-    return suite;
 }

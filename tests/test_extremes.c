@@ -10,6 +10,8 @@
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
 
+SUITE(extremes, .seconds = 60);
+
 /* Run both passes of a setup that the test has altered, and judge it. */
 static void judge_altered(const char *name, struct attn_setup *setup, struct attn_result *r)
 {
@@ -30,7 +32,7 @@ static void judge_altered(const char *name, struct attn_setup *setup, struct att
 static const char *const specs[] = {"dense", "csr-textbook", "tiled-textbook:bc=4"};
 
 /* The commonest mask of all: an additive 0 and finfo.min, which frameworks make of booleans. */
-START_TEST(finfo_min_as_a_mask)
+TEST_EACH(finfo_min_as_a_mask, 3)
 {
     static const double low[] = {-(double)FLT_MAX, -1e9, -1e4};
     struct attn_result r;
@@ -47,11 +49,10 @@ START_TEST(finfo_min_as_a_mask)
         attn_setup_close(&setup);
     }
 }
-END_TEST
 
 /* Scores far beyond what the arithmetic resolves: still right, or nothing can be said; never a
  * failure of honest code, and never a pass of anything. */
-START_TEST(scores_beyond_resolution)
+TEST_EACH(scores_beyond_resolution, 3)
 {
     static const char *const text[] = {"q9k40d128:none:f32:normal:s1:pass=bwd:scale=1e5",
                                        "q10k40d64:none:f32:normal:s1:scale=1e6",
@@ -63,10 +64,9 @@ START_TEST(scores_beyond_resolution)
         ck_assert_msg(r.verdict == ATTN_PASS || r.verdict == ATTN_WEAK, "%s: %s", text[t], r.text);
     }
 }
-END_TEST
 
 /* An LSE that is off by 1e30 is wrong at any scale. */
-START_TEST(large_scores_hide_nothing)
+TEST(large_scores_hide_nothing)
 {
     struct attn_result r;
     struct attn_setup setup;
@@ -88,7 +88,6 @@ START_TEST(large_scores_hide_nothing)
     ck_assert_int_eq(r.output[ATTN_LSE].n_bad, 20);
     attn_setup_close(&setup);
 }
-END_TEST
 
 /* ---- numbers that are none ------------------------------------------------------------------- */
 
@@ -214,7 +213,7 @@ static int accepts(const struct attn_truth_tensor *truth, int64_t n, double valu
     return x.n_bad == 0;
 }
 
-START_TEST(classes_are_those_of_the_formulas)
+TEST(classes_are_those_of_the_formulas)
 {
     struct attn_spec spec = spec_of("dense");
     for (int n = 0; n < (int)(sizeof element / sizeof *element); n++) {
@@ -237,10 +236,9 @@ START_TEST(classes_are_those_of_the_formulas)
         attn_setup_close(&setup);
     }
 }
-END_TEST
 
 /* The oracle without our sets, by IEEE arithmetic alone, is of a class that they hold. */
-START_TEST(oracle_is_of_a_right_class)
+TEST_EACH(oracle_is_of_a_right_class, 2)
 {
     struct attn_error err = {0};
     int special = 0;
@@ -276,7 +274,6 @@ START_TEST(oracle_is_of_a_right_class)
     }
     ck_assert_int_ge(special, 50);
 }
-END_TEST
 
 /* Right code passes, whatever it is made of: every spec, every kind of number, hidden and not. */
 static const char *const every[] = {"dense",           "csr-textbook",   "tiled-textbook:br=8,bc=8",
@@ -286,7 +283,7 @@ static const char *const every[] = {"dense",           "csr-textbook",   "tiled-
 static const char *const number[] = {"q-nan", "k-nan", "v-nan",  "do-nan", "q-inf",
                                      "k-inf", "v-inf", "do-inf", "k-huge"};
 
-START_TEST(honest_code_passes_with_special_values)
+TEST_EACH(honest_code_passes_with_special_values, COUNT(every))
 {
     static const char *const mask[] = {"none", "documents(17x17,23x23)", "causal(br)",
                                        "window(3,2,br)"};
@@ -307,21 +304,4 @@ START_TEST(honest_code_passes_with_special_values)
     }
     ck_assert_int_ge(passes, 100); /* ranks take no bias tensor */
     ck_assert_int_le(weak, 20);
-}
-END_TEST
-
-Suite *suite_extremes(void)
-{
-    Suite *suite = suite_create("extremes");
-    TCase *cases = tcase_create("extremes");
-    tcase_set_timeout(cases, 60);
-    tcase_add_loop_test(cases, finfo_min_as_a_mask, 0, 3);
-    tcase_add_loop_test(cases, scores_beyond_resolution, 0, 3);
-    tcase_add_test(cases, large_scores_hide_nothing);
-    tcase_add_test(cases, classes_are_those_of_the_formulas);
-    tcase_add_loop_test(cases, oracle_is_of_a_right_class, 0, 2);
-    tcase_add_loop_test(cases, honest_code_passes_with_special_values, 0,
-                        (int)(sizeof every / sizeof *every));
-    suite_add_tcase(suite, cases);
-    return suite;
 }

@@ -9,6 +9,9 @@
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
 
+static void meet_both(void);
+SUITE(factors, .seconds = 1800, .prepare = meet_both);
+
 enum { IDS = ATTN_FACTORS * ATTN_FACTOR_VALUES };
 
 static int id_of(int factor, int value)
@@ -43,7 +46,7 @@ static int is_named(int id, const char *name)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-START_TEST(the_table_is_sound)
+TEST(the_table_is_sound)
 {
     int values = 0;
     for (int f = 0; f < ATTN_FACTORS; f++) {
@@ -61,10 +64,9 @@ START_TEST(the_table_is_sound)
         ck_assert_str_eq(attn_factor_at(ATTN_FACTOR_QUERIES)->value[v],
                          attn_factor_at(ATTN_FACTOR_KEYS)->value[v]);
 }
-END_TEST
 
 /* Nothing is cut off, and a name says the same case in every process. */
-START_TEST(made_cases_are_whole)
+TEST(made_cases_are_whole)
 {
     static struct attn_factor_case once[ATTN_FACTOR_FULL_MOST], again[ATTN_FACTOR_FULL_MOST];
     int quick = attn_factor_cases(ATTN_TIER_QUICK, once, ATTN_FACTOR_FULL_MOST);
@@ -80,7 +82,6 @@ START_TEST(made_cases_are_whole)
         ck_assert_str_eq(attn_battery_find(again[i].name)->text, text);
     }
 }
-END_TEST
 
 /* ---- what the tiers meet, counted from problems ---------------------------------------------- */
 
@@ -189,15 +190,6 @@ static void meet_both(void)
     in_full = meet(ATTN_TIER_FULL);
 }
 
-static void forget_both(void)
-{
-    struct meeting *both[] = {in_quick, in_full};
-    for (int n = 0; n < 2; n++) {
-        free(both[n]->has);
-        free(both[n]);
-    }
-}
-
 /* What cannot stand together, or would be long by long. */
 static int excludes(int x, int y)
 {
@@ -227,7 +219,7 @@ static int can_meet(int x, int y, enum attn_pass pass)
 }
 
 /* For whoever claims nothing but f32 and the value itself: forward, with backward, causal. */
-START_TEST(quick_meets_each_value_alone)
+TEST(quick_meets_each_value_alone)
 {
     const struct meeting *m = in_quick;
     for (int x = 0; x < IDS; x++) {
@@ -249,9 +241,8 @@ START_TEST(quick_meets_each_value_alone)
         }
     }
 }
-END_TEST
 
-START_TEST(full_meets_each_pair)
+TEST(full_meets_each_pair)
 {
     const struct meeting *m = in_full;
     int pairs = 0, missing = 0;
@@ -277,7 +268,6 @@ START_TEST(full_meets_each_pair)
     ck_assert_int_eq(missing, 0);
     ck_assert_int_gt(pairs, 5000);
 }
-END_TEST
 
 /* ---- planted faults -------------------------------------------------------------------------- */
 
@@ -340,7 +330,7 @@ static void print_tally(const char *what, const struct tally *tally)
 }
 
 /* A fault under one value, forward or backward, without a causal mask or with one. */
-START_TEST(quick_finds_one_condition)
+TEST(quick_finds_one_condition)
 {
     const struct meeting *m = in_quick;
     struct tally tally = {{0}, {0}};
@@ -358,10 +348,9 @@ START_TEST(quick_finds_one_condition)
     print_tally("one value,", &tally);
     ck_assert_int_ge(n, 300);
 }
-END_TEST
 
 /* A fault under two values: all of them with ATTN_FULL, else a sample. */
-START_TEST(full_finds_two_conditions)
+TEST(full_finds_two_conditions)
 {
     const struct meeting *m = in_full;
     struct tally tally = {{0}, {0}};
@@ -372,23 +361,4 @@ START_TEST(full_finds_two_conditions)
                 if (can_meet(x, y, (enum attn_pass)pass) && n++ % step == 0)
                     plant(m, x, y, (enum attn_pass)pass, &tally);
     print_tally("two values,", &tally);
-}
-END_TEST
-
-Suite *suite_factors(void)
-{
-    Suite *suite = suite_create("factors");
-    TCase *table = tcase_create("table"), *met = tcase_create("met");
-    tcase_set_timeout(table, 120);
-    tcase_add_test(table, the_table_is_sound);
-    tcase_add_test(table, made_cases_are_whole);
-    suite_add_tcase(suite, table);
-    tcase_set_timeout(met, 1800);
-    tcase_add_unchecked_fixture(met, meet_both, forget_both);
-    tcase_add_test(met, quick_meets_each_value_alone);
-    tcase_add_test(met, full_meets_each_pair);
-    tcase_add_test(met, quick_finds_one_condition);
-    tcase_add_test(met, full_finds_two_conditions);
-    suite_add_tcase(suite, met);
-    return suite;
 }

@@ -11,7 +11,9 @@
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
 
-START_TEST(the_example_is_right)
+SUITE(fifth, .seconds = 60, .open = scratch_open, .close = scratch_close);
+
+TEST(the_example_is_right)
 {
     char path[512];
     struct attn_spec spec;
@@ -41,10 +43,9 @@ START_TEST(the_example_is_right)
     attn_run_case(&spec, &c, &r);
     ck_assert_msg(r.verdict == ATTN_PASS, "%s", r.text);
 }
-END_TEST
 
 /* The same line twice is one implementation under two numbers: the build says so. */
-START_TEST(twice_is_an_error)
+TEST(twice_is_an_error)
 {
     char said[4096] = "";
     ck_assert_int_eq(fixture_shell("mkdir -p '%s/optimized' && { cat optimized/impls.def; "
@@ -60,17 +61,4 @@ START_TEST(twice_is_an_error)
     said[fread(said, 1, sizeof said - 1, file)] = '\0';
     fclose(file);
     ck_assert_msg(strstr(said, "attn_impl_stands_twice_dense") != NULL, "%s", said);
-}
-END_TEST
-
-Suite *suite_fifth(void)
-{
-    Suite *suite = suite_create("fifth");
-    TCase *cases = tcase_create("fifth");
-    tcase_set_timeout(cases, 60);
-    tcase_add_checked_fixture(cases, scratch_open, scratch_close);
-    tcase_add_test(cases, the_example_is_right);
-    tcase_add_test(cases, twice_is_an_error);
-    suite_add_tcase(suite, cases);
-    return suite;
 }

@@ -18,6 +18,8 @@
 #include "tests/harness/fill.h"
 #include "tests/suites.h"
 
+SUITE(files, .seconds = 60, .open = scratch_open, .close = scratch_close);
+
 #define DICTIONARY(shape) "{'descr': '|u1', 'fortran_order': False, 'shape': (" shape ",), }\n"
 
 static struct attn_file file;
@@ -149,7 +151,7 @@ static void check_archive(const char *npy, int dtype, int s, const void *data)
     ck_assert_int_eq(unlink(path), 0);
 }
 
-START_TEST(every_type_returns)
+TEST_EACH(every_type_returns, ATTN_FILE_DTYPES)
 {
     unsigned char data[24 * 8];
     int dtype = _i;
@@ -177,10 +179,9 @@ START_TEST(every_type_returns)
         attn_file_close(&file);
     }
 }
-END_TEST
 
 /* All types and shapes in one file, so that tensors start at odd bytes; text beyond ASCII. */
-START_TEST(many_tensors_return)
+TEST(many_tensors_return)
 {
     static char name[ATTN_FILE_DTYPES * SHAPES][32];
     struct attn_file_tensor t[ATTN_FILE_DTYPES * SHAPES];
@@ -206,7 +207,6 @@ START_TEST(many_tensors_return)
     ck_assert_ptr_null(attn_file_find(&file, "q"));
     attn_file_close(&file);
 }
-END_TEST
 
 /* ---- what other writers write ------------------------------------------------------------- */
 
@@ -228,7 +228,7 @@ static const struct {
 };
 enum { NUMBERS = sizeof number / sizeof *number };
 
-START_TEST(npy_orders)
+TEST_EACH(npy_orders, NUMBERS)
 {
     const unsigned char *value[2] = {number[_i].one, number[_i].two};
     int size = number[_i].bytes;
@@ -253,9 +253,8 @@ START_TEST(npy_orders)
         attn_file_close(&file);
     }
 }
-END_TEST
 
-START_TEST(npy_fortran_three_axes)
+TEST(npy_fortran_three_axes)
 {
     int16_t data[24];
     for (int16_t a = 0; a < 2; a++)
@@ -269,10 +268,9 @@ START_TEST(npy_fortran_three_axes)
         ck_assert_int_eq(got[e], e);
     attn_file_close(&file);
 }
-END_TEST
 
 /* Versions 2.0 and 3.0 have a length of four bytes. */
-START_TEST(npy_versions)
+TEST(npy_versions)
 {
     static const char dictionary[] =
         "{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }   \n";
@@ -288,11 +286,10 @@ START_TEST(npy_versions)
         attn_file_close(&file);
     }
 }
-END_TEST
 
 /* safetensors need not list tensors in the order of their data, may end the header with blanks
  * and may hold tensors without elements anywhere. */
-START_TEST(safetensors_any_order)
+TEST(safetensors_any_order)
 {
     accept(
         scratch_safetensors("a.safetensors",
@@ -307,9 +304,8 @@ START_TEST(safetensors_any_order)
     ck_assert_int_eq(load("empty")->bytes, 0);
     attn_file_close(&file);
 }
-END_TEST
 
-START_TEST(real_files)
+TEST(real_files)
 {
     static const char *const all[] = {"q", "k", "v", "do", "o", "dq", "dk", "dv"};
     accept("tests/data/gpt-causal.safetensors");
@@ -336,10 +332,9 @@ START_TEST(real_files)
     ck_assert_int_eq(visible, 6 * 12 * 12); /* the last two of eight frames are padding */
     attn_file_close(&file);
 }
-END_TEST
 
 /* Archives that numpy wrote (tests/data/numpy_archives.py): stored, deflated, and to a pipe. */
-START_TEST(numpy_archives)
+TEST_EACH(numpy_archives, 3)
 {
     static const char *const path[] = {"tests/data/numpy-savez.npz",
                                        "tests/data/numpy-compressed.npz",
@@ -361,7 +356,6 @@ START_TEST(numpy_archives)
     ck_assert_str_eq(attn_file_shape(load("\xc3\xa9"), text), "[0,3]");
     attn_file_close(&file);
 }
-END_TEST
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
@@ -371,7 +365,7 @@ static enum attn_status write_one(int npy, const char *path, const struct attn_f
 }
 
 /* A disk that fills up in the middle: the old file stays, no piece of the new one does. */
-START_TEST(full_disk)
+TEST_EACH(full_disk, 2)
 {
     static unsigned char data[100000];
     struct attn_file_tensor t = {
@@ -398,9 +392,8 @@ START_TEST(full_disk)
     ck_assert_int_eq(file.tensor[0].bytes, sizeof data);
     attn_file_close(&file);
 }
-END_TEST
 
-START_TEST(unwritable)
+TEST_EACH(unwritable, 2)
 {
     unsigned char data[24] = {0};
     struct attn_file_tensor t[2] = {make("q", ATTN_FILE_U8, 0, data),
@@ -422,11 +415,10 @@ START_TEST(unwritable)
     ck_assert_int_eq(write_one(_i, path, t), ATTN_EINVAL);
     ck_assert_int_eq(scratch_count(), 0);
 }
-END_TEST
 
 /* Folders in folders, deeper than any path is long, with files, links and folders without
  * permissions among them. */
-START_TEST(deep_folder)
+TEST(deep_folder)
 {
     enum { DEPTH = 3000 };
     struct stat about;
@@ -448,7 +440,6 @@ START_TEST(deep_folder)
     ck_assert_int_ne(lstat(top, &about), 0);
     ck_assert_int_eq(scratch_count(), 0);
 }
-END_TEST
 
 /* ---- hostile safetensors ------------------------------------------------------------------ */
 
@@ -509,13 +500,12 @@ static const struct {
 };
 #undef T
 
-START_TEST(hostile_safetensors)
+TEST_EACH(hostile_safetensors, COUNT(hostile))
 {
     limit_memory();
     refuse(scratch_safetensors("h.safetensors", hostile[_i].header, hostile[_i].data),
            hostile[_i].what);
 }
-END_TEST
 
 /* ---- hostile .npy ------------------------------------------------------------------------- */
 
@@ -564,17 +554,16 @@ static const struct {
     {"{'descr':'<f4','fortran_order':False,'shape':(1,)}", 5, "the file has 5"},
 };
 
-START_TEST(hostile_npy)
+TEST_EACH(hostile_npy, COUNT(dictionary))
 {
     limit_memory();
     refuse(scratch_npy("h.npy", dictionary[_i].header, "01234567890123456789", dictionary[_i].data),
            dictionary[_i].what);
 }
-END_TEST
 
 /* ---- hostile bytes, whatever the format --------------------------------------------------- */
 
-START_TEST(hostile_lengths)
+TEST(hostile_lengths)
 {
     unsigned char bytes[64] = {0};
     limit_memory();
@@ -601,10 +590,9 @@ START_TEST(hostile_lengths)
     refuse(scratch_put("e", "\x93NUMPY\x01\x01............", 20), "version 1.1");
     refuse(scratch_put("e", "\x93NUMPY\x00\x00............", 20), "version 0.0");
 }
-END_TEST
 
 /* Any prefix of a good file is a bad one, and so is a good file with a byte more. */
-START_TEST(prefixes)
+TEST_EACH(prefixes, 3)
 {
     static const char *const says[] = {"needs 24 bytes", "belong to no tensor", "nconsistent"};
     unsigned char data[24] = "every byte has its place", all[1024];
@@ -629,9 +617,8 @@ START_TEST(prefixes)
     all[n] = 0;
     refuse(scratch_put("cut", all, n + 1), says[_i]);
 }
-END_TEST
 
-START_TEST(not_a_file)
+TEST(not_a_file)
 {
     refuse(scratch_path("absent"), "No such file");
     refuse(scratch_path(""), "is a directory");
@@ -648,10 +635,9 @@ START_TEST(not_a_file)
     if (root)
         ck_assert_int_eq(seteuid(0), 0);
 }
-END_TEST
 
 /* Shortened between the check and the reading: an error, not SIGBUS, and no made-up numbers. */
-START_TEST(shrinking_file)
+TEST(shrinking_file)
 {
     const char *path = scratch_safetensors(
         "s", "{\"q\":{\"dtype\":\"U8\",\"shape\":[9000],\"data_offsets\":[0,9000]}}", 9000);
@@ -662,7 +648,6 @@ START_TEST(shrinking_file)
     ck_assert_ptr_null(file.tensor[0].data);
     attn_file_close(&file);
 }
-END_TEST
 
 /* ---- archives that lie ---------------------------------------------------------------------- */
 
@@ -696,7 +681,7 @@ static const struct {
      "\xe2\x86\x90.npy': is encrypted"}, /* an escape, shown */
 };
 
-START_TEST(fields_that_lie)
+TEST_EACH(fields_that_lie, COUNT(lies))
 {
     struct zip_fixture fixture = {.n = 0};
     zip_fixture_add_npy(&fixture, "a.npy", lies[_i].deflated, DICTIONARY("24"), 24);
@@ -713,7 +698,6 @@ START_TEST(fields_that_lie)
     else
         refuse(path, lies[_i].says);
 }
-END_TEST
 
 static const struct {
     const char *name, *dictionary, *says;
@@ -732,7 +716,7 @@ static const struct {
     {"q.npy", NULL, "does not begin as a .npy does"},
 };
 
-START_TEST(members_that_lie)
+TEST_EACH(members_that_lie, COUNT(members))
 {
     struct zip_fixture fixture = {.n = 0};
     if (members[_i].dictionary != NULL)
@@ -743,10 +727,9 @@ START_TEST(members_that_lie)
     zip_fixture_make(&fixture);
     refuse(zip_fixture_put(&fixture, "m.npz"), members[_i].says);
 }
-END_TEST
 
 /* Bombs: 128 MiB of zeros in 128 KiB, behind a .npy header that asks for 24 bytes. */
-START_TEST(bombs)
+TEST_EACH(bombs, 2)
 {
     enum { ZEROS = 128 << 20 };
     struct zip_fixture fixture = {.n = 0};
@@ -765,10 +748,9 @@ START_TEST(bombs)
     zip_fixture_set(&fixture, 0, ZIP_LAB_SIZE, ZIP_LAB_BOTH, honest);
     refuse_to_load(zip_fixture_put(&fixture, "bomb.npz"), "inflates to more than the ");
 }
-END_TEST
 
 /* Headers of blanks: each within the limit of a .npy, all together not. */
-START_TEST(many_headers)
+TEST(many_headers)
 {
     enum { BLANKS = 200000 };
     static const char *const name[] = {"a.npy", "b.npy", "c.npy", "d.npy", "e.npy", "f.npy"};
@@ -790,10 +772,9 @@ START_TEST(many_headers)
     zip_fixture_make(&fixture);
     refuse(zip_fixture_put(&fixture, "h.npz"), "headers of all members are longer than 1048576");
 }
-END_TEST
 
 /* No members; and an end record that promises 2^40 of them. */
-START_TEST(lying_ends)
+TEST(lying_ends)
 {
     static const unsigned char none[22] = "PK\5\6";
     unsigned char many[200] = "PK\3\4", *at = many + 40;
@@ -815,10 +796,9 @@ START_TEST(lying_ends)
     memcpy(many + 40, "PK\5\6\0\0\0\0\xff\xff\xff\xff", 12); /* 65,535 members in no bytes */
     refuse(scratch_put("e.npz", many, 62), "begins as a .npz");
 }
-END_TEST
 
 /* Shortened, or overwritten, between the check and the reading. */
-START_TEST(changing_file)
+TEST_EACH(changing_file, 2)
 {
     struct zip_fixture fixture = {.n = 0};
     zip_fixture_add_npy(&fixture, "a.npy", 0, DICTIONARY("90000"), 90000);
@@ -838,44 +818,4 @@ START_TEST(changing_file)
     check_line(path, _i == 0 ? "'a.npy': " : "is damaged: CRC error");
     ck_assert_ptr_null(file.tensor[0].data);
     attn_file_close(&file);
-}
-END_TEST
-
-#define COUNT(table) (int)(sizeof(table) / sizeof *(table))
-
-Suite *suite_files(void)
-{
-    Suite *suite = suite_create("files");
-    TCase *good = tcase_create("good"), *out = tcase_create("writing"),
-          *hostile_case = tcase_create("hostile"), *npz = tcase_create("npz");
-    TCase *const all[] = {good, out, hostile_case, npz};
-    for (int c = 0; c < COUNT(all); c++) {
-        tcase_set_timeout(all[c], 60);
-        tcase_add_checked_fixture(all[c], scratch_open, scratch_close);
-        suite_add_tcase(suite, all[c]);
-    }
-    tcase_add_loop_test(good, every_type_returns, 0, ATTN_FILE_DTYPES);
-    tcase_add_test(good, many_tensors_return);
-    tcase_add_loop_test(good, npy_orders, 0, NUMBERS);
-    tcase_add_test(good, npy_fortran_three_axes);
-    tcase_add_test(good, npy_versions);
-    tcase_add_test(good, safetensors_any_order);
-    tcase_add_test(good, real_files);
-    tcase_add_loop_test(good, numpy_archives, 0, 3);
-    tcase_add_loop_test(out, full_disk, 0, 2);
-    tcase_add_loop_test(out, unwritable, 0, 2);
-    tcase_add_test(out, deep_folder);
-    tcase_add_loop_test(hostile_case, hostile_safetensors, 0, COUNT(hostile));
-    tcase_add_loop_test(hostile_case, hostile_npy, 0, COUNT(dictionary));
-    tcase_add_test(hostile_case, hostile_lengths);
-    tcase_add_loop_test(hostile_case, prefixes, 0, 3);
-    tcase_add_test(hostile_case, not_a_file);
-    tcase_add_test(hostile_case, shrinking_file);
-    tcase_add_loop_test(npz, fields_that_lie, 0, COUNT(lies));
-    tcase_add_loop_test(npz, members_that_lie, 0, COUNT(members));
-    tcase_add_loop_test(npz, bombs, 0, 2);
-    tcase_add_test(npz, many_headers);
-    tcase_add_test(npz, lying_ends);
-    tcase_add_loop_test(npz, changing_file, 0, 2);
-    return suite;
 }

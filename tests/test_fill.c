@@ -9,6 +9,8 @@
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
 
+SUITE(fill, .seconds = 60);
+
 static uint64_t bits(double x)
 {
     uint64_t u;
@@ -20,7 +22,7 @@ static uint64_t bits(double x)
 
 /* Recomputed outside C, in Python's integers, where one step from 1234567 gives the published
  * 6457827717110365317 of splitmix64. */
-START_TEST(hash_is_pinned)
+TEST(hash_is_pinned)
 {
     ck_assert_uint_eq(attn_hash(0, 0, 0), 0x238275bc38fcbe91u);
     ck_assert_uint_eq(attn_hash(42, 7, 123456789), 0xe204fa1f49145d85u);
@@ -30,13 +32,12 @@ START_TEST(hash_is_pinned)
     ck_assert_uint_eq(bits(attn_hash_normal(42, 1, 0)), 0xbffb1a5531bf95b2u);
     ck_assert_uint_eq(bits(attn_hash_normal(42, 1, 1)), 0x3fe8625f1bbea578u);
 }
-END_TEST
 
 enum { SAMPLES = 1 << 18 };
 
 /* Sample moments within six of their own standard deviations.  A sum of eight uniforms has
  * kurtosis 3 - 6 / (5 * 8) = 2.85; of the normal's, deviations 1, sqrt(1.85), sqrt(14) or so. */
-START_TEST(normal_has_its_moments)
+TEST_EACH(normal_has_its_moments, 4)
 {
     double sum[4] = {0, 0, 0, 0}, least = 0, most = 0;
     for (uint64_t n = 0; n < SAMPLES; n++) {
@@ -55,9 +56,8 @@ START_TEST(normal_has_its_moments)
     ck_assert(fabs(sum[3] / SAMPLES - 2.85) <= per_root * 9.0);
     ck_assert(most > 3.5 && most < 4.9 && least < -3.5 && least > -4.9);
 }
-END_TEST
 
-START_TEST(uniform_fills_the_interval)
+TEST_EACH(uniform_fills_the_interval, 4)
 {
     int64_t bin[64] = {0};
     for (uint64_t n = 0; n < SAMPLES; n++) {
@@ -70,10 +70,9 @@ START_TEST(uniform_fills_the_interval)
         chi += ((double)bin[b] - expected) * ((double)bin[b] - expected) / expected;
     ck_assert_msg(chi > 63 - 50 && chi < 63 + 80, "chi^2 = %g, 63 degrees of freedom", chi);
 }
-END_TEST
 
 /* Neighbouring seeds, streams and indices are uncorrelated: |r| within six deviations. */
-START_TEST(streams_are_independent)
+TEST(streams_are_independent)
 {
     double with_seed = 0, with_stream = 0, with_index = 0;
     for (uint64_t n = 0; n < SAMPLES; n++) {
@@ -85,10 +84,9 @@ START_TEST(streams_are_independent)
     double bound = 6 * sqrt(SAMPLES);
     ck_assert(fabs(with_seed) <= bound && fabs(with_stream) <= bound && fabs(with_index) <= bound);
 }
-END_TEST
 
 /* One bit of any argument changes half the bits of the result. */
-START_TEST(bits_are_mixed)
+TEST(bits_are_mixed)
 {
     for (int argument = 0; argument < 3; argument++)
         for (int bit = 0; bit < 64; bit++) {
@@ -103,9 +101,8 @@ START_TEST(bits_are_mixed)
                           argument, bit, (long long)changed);
         }
 }
-END_TEST
 
-START_TEST(names_find_their_fills)
+TEST(names_find_their_fills)
 {
     for (int f = 0; f < ATTN_FILLS; f++) {
         ck_assert_int_eq(attn_fill_find(attn_fill_name((enum attn_fill)f)), f);
@@ -115,7 +112,6 @@ START_TEST(names_find_their_fills)
     ck_assert_int_eq(attn_fill_find(""), -1);
     ck_assert_str_eq(attn_fill_name(ATTN_FILLS), "unknown");
 }
-END_TEST
 
 /* ---- the recipes ----------------------------------------------------------------------------- */
 
@@ -146,7 +142,7 @@ static const struct {
     {"reveal", 0x0000000000000000u, 0x3feee53fd14a2f7fu, 0xa3ef333d2366eb00u},
     {"select", 0x4040000000000000u, 0x4040000000000000u, 0x8ac171889df3b6e2u}};
 
-START_TEST(fills_are_pinned)
+TEST_EACH(fills_are_pinned, ATTN_FILLS)
 {
     char text[ATTN_CASE_TEXT];
     snprintf(text, sizeof text, "b2h2q7k9d4v5:none:f64:%s:s7:pass=bwd%s", golden[_i].fill,
@@ -165,7 +161,6 @@ START_TEST(fills_are_pinned)
     ck_assert_uint_eq(digest, golden[_i].digest);
     attn_setup_close(&s);
 }
-END_TEST
 
 static double get_q(const struct attn_setup *s, int64_t b, int64_t h, int64_t i, int64_t c)
 {
@@ -211,7 +206,7 @@ static void open_fill(int which, enum attn_fill fill, int seed, struct attn_setu
     setup_of(text, s);
 }
 
-START_TEST(offsets_hold)
+TEST_EACH(offsets_hold, SHAPES)
 {
     static const struct {
         enum attn_fill fill;
@@ -231,9 +226,8 @@ START_TEST(offsets_hold)
         attn_setup_close(&s);
     }
 }
-END_TEST
 
-START_TEST(stairs_climb_and_fall)
+TEST_EACH(stairs_climb_and_fall, SHAPES)
 {
     for (int up = 0; up < 2; up++) {
         struct attn_setup s;
@@ -251,9 +245,8 @@ START_TEST(stairs_climb_and_fall)
     ck_assert(score(&s, 0, 0, 0, 4999) < -8000 && score(&s, 0, 0, 0, 4999) > -1e4);
     attn_setup_close(&s);
 }
-END_TEST
 
-START_TEST(cliffs_exceed_88)
+TEST_EACH(cliffs_exceed_88, SHAPES)
 {
     for (int seed = 0; seed < 2; seed++) {
         struct attn_setup s;
@@ -279,9 +272,8 @@ START_TEST(cliffs_exceed_88)
         attn_setup_close(&s);
     }
 }
-END_TEST
 
-START_TEST(spikes_stand_out)
+TEST_EACH(spikes_stand_out, SHAPES)
 {
     static const int64_t peak[4] = {0, 69, 63, 64};
     for (int seed = 0; seed < 4; seed++) {
@@ -301,9 +293,8 @@ START_TEST(spikes_stand_out)
     ck_assert_int_eq(loud, 1);
     attn_setup_close(&s);
 }
-END_TEST
 
-START_TEST(ties_are_exact_and_maximal)
+TEST_EACH(ties_are_exact_and_maximal, SHAPES - 1)
 {
     struct attn_setup s;
     open_fill(_i, ATTN_FILL_TIES, 1, &s);
@@ -316,10 +307,9 @@ START_TEST(ties_are_exact_and_maximal)
         ck_assert(get_v(&s, 0, 1, j, 0) >= 0.5 && get_v(&s, 0, 1, j, 0) <= 1.5);
     attn_setup_close(&s);
 }
-END_TEST
 
 /* The gap is 200 in f32 and 800 in f64, targets are visible, and V's elements all differ. */
-START_TEST(select_selects)
+TEST_EACH(select_selects, 5)
 {
     static const char *const text[] = {
         "b2h4g2q9k16d4v3:causal(br):f32:select:s3", "b2h2q9k70d7v2:window(3,1,tl):f64:select:s4",
@@ -356,9 +346,8 @@ START_TEST(select_selects)
                     ck_assert(get_v(&s, b, g, j, c) == ++seen);
     attn_setup_close(&s);
 }
-END_TEST
 
-START_TEST(select_refuses_what_it_cannot_promise)
+TEST(select_refuses_what_it_cannot_promise)
 {
     static const struct {
         const char *text, *says;
@@ -377,9 +366,8 @@ START_TEST(select_refuses_what_it_cannot_promise)
         ck_assert_ptr_nonnull(strstr(err.text, "would work"));
     }
 }
-END_TEST
 
-START_TEST(plain_fills_hold)
+TEST(plain_fills_hold)
 {
     struct attn_setup s;
     setup_of("b3h3q9k14d6v5:none:f32:reveal:s1", &s);
@@ -413,10 +401,9 @@ START_TEST(plain_fills_hold)
     ck_assert(power[1] > 2048 * power[0] && power[2] > 2048 * power[1]);
     attn_setup_close(&s);
 }
-END_TEST
 
 /* Nothing may be the same in two heads or batches, but for what a fill holds constant. */
-START_TEST(heads_and_batches_differ)
+TEST_EACH(heads_and_batches_differ, ATTN_FILLS)
 {
     struct attn_setup s;
     char text[ATTN_CASE_TEXT];
@@ -436,10 +423,9 @@ START_TEST(heads_and_batches_differ)
     }
     attn_setup_close(&s);
 }
-END_TEST
 
 /* No fill fails, overflows or divides by zero for d = 0, d = 1, scale 0, tiny or huge. */
-START_TEST(fills_degrade_sensibly)
+TEST_EACH(fills_degrade_sensibly, ATTN_FILLS)
 {
     static const char *const odd[] = {
         "b2h2q3k1d0v2:none:f32:%s:s1:pass=bwd", "b2h2q3k2d1v1:none:f32:%s:s1:pass=bwd",
@@ -459,33 +445,4 @@ START_TEST(fills_degrade_sensibly)
                 ck_assert(isfinite(((const float *)s.tensor[slots[t]].data)[e]));
         attn_setup_close(&s);
     }
-}
-END_TEST
-
-Suite *suite_fill(void)
-{
-    Suite *suite = suite_create("fill");
-    TCase *hash = tcase_create("hash"), *recipes = tcase_create("recipes");
-    tcase_set_timeout(hash, 60);
-    tcase_add_test(hash, hash_is_pinned);
-    tcase_add_loop_test(hash, normal_has_its_moments, 0, 4);
-    tcase_add_loop_test(hash, uniform_fills_the_interval, 0, 4);
-    tcase_add_test(hash, streams_are_independent);
-    tcase_add_test(hash, bits_are_mixed);
-    tcase_add_test(hash, names_find_their_fills);
-    suite_add_tcase(suite, hash);
-    tcase_set_timeout(recipes, 60);
-    tcase_add_loop_test(recipes, fills_are_pinned, 0, ATTN_FILLS);
-    tcase_add_loop_test(recipes, offsets_hold, 0, SHAPES);
-    tcase_add_loop_test(recipes, stairs_climb_and_fall, 0, SHAPES);
-    tcase_add_loop_test(recipes, cliffs_exceed_88, 0, SHAPES);
-    tcase_add_loop_test(recipes, spikes_stand_out, 0, SHAPES);
-    tcase_add_loop_test(recipes, ties_are_exact_and_maximal, 0, SHAPES - 1);
-    tcase_add_loop_test(recipes, select_selects, 0, 5);
-    tcase_add_test(recipes, select_refuses_what_it_cannot_promise);
-    tcase_add_test(recipes, plain_fills_hold);
-    tcase_add_loop_test(recipes, heads_and_batches_differ, 0, ATTN_FILLS);
-    tcase_add_loop_test(recipes, fills_degrade_sensibly, 0, ATTN_FILLS);
-    suite_add_tcase(suite, recipes);
-    return suite;
 }

@@ -9,6 +9,8 @@
 #include "tests/fuzz/targets.h"
 #include "tests/suites.h"
 
+SUITE(fuzz, .seconds = 120, .open = scratch_open, .close = scratch_close);
+
 enum { TARGETS = 10, SEEDS = 3, LONGEST = 4096 };
 
 static void must_hold(const struct fuzz_target *target, const char *file, const char *how,
@@ -40,7 +42,7 @@ static void run_input(const struct fuzz_target *target, const char *folder, cons
     }
 }
 
-START_TEST(corpus_holds)
+TEST_EACH(corpus_holds, TARGETS)
 {
     const struct fuzz_target *target = fuzz_target_at(_i);
     char path[256];
@@ -58,23 +60,9 @@ START_TEST(corpus_holds)
     closedir(folder);
     ck_assert_int_ge(n, SEEDS);
 }
-END_TEST
 
-START_TEST(all_targets_run)
+TEST(all_targets_run)
 {
     ck_assert_ptr_nonnull(fuzz_target_at(TARGETS - 1));
     ck_assert_ptr_null(fuzz_target_at(TARGETS));
-}
-END_TEST
-
-Suite *suite_fuzz(void)
-{
-    Suite *suite = suite_create("fuzz");
-    TCase *tcase = tcase_create("fuzz");
-    tcase_set_timeout(tcase, 120);
-    tcase_add_checked_fixture(tcase, scratch_open, scratch_close);
-    tcase_add_loop_test(tcase, corpus_holds, 0, TARGETS);
-    tcase_add_test(tcase, all_targets_run);
-    suite_add_tcase(suite, tcase);
-    return suite;
 }

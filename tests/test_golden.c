@@ -18,6 +18,8 @@
 #include "tests/fixtures/golden_fixture.h"
 #include "tests/harness/runner.h"
 
+SUITE(golden, .seconds = 120);
+
 static const char *const specs[] = {"dense",
                                     "csr-textbook",
                                     "tiled-textbook",
@@ -55,7 +57,7 @@ static void golden_truth(const struct golden *x, const struct attn_precision *pr
 
 /* ---- masks ---------------------------------------------------------------------------------- */
 
-START_TEST(masks_mean_what_their_cells_say)
+TEST_EACH(masks_mean_what_their_cells_say, golden_count())
 {
     struct golden *x = golden_open(_i, 0);
     const struct attn_problem *p = &x->problem;
@@ -69,7 +71,6 @@ START_TEST(masks_mean_what_their_cells_say)
                                   (long long)b, (long long)h, (long long)i, (long long)j);
     golden_close(x);
 }
-END_TEST
 
 /* ---- the oracle ----------------------------------------------------------------------------- */
 
@@ -84,7 +85,7 @@ static const double allowed_long[ATTN_OUTPUTS] = {1, 1, 1, 1, 1, 1};
  * times |q| <= 4 in each of 4 rows makes 8 spacings, 16 with room for the sums. */
 static const double BOTTOM = 0x1p-1070;
 
-START_TEST(oracle_meets_mpfr)
+TEST_EACH(oracle_meets_mpfr, 2)
 {
     int wide = _i; /* 0: double, for the problems stored as f32; 1: long double, for all */
     double worst[ATTN_OUTPUTS] = {0};
@@ -118,7 +119,6 @@ START_TEST(oracle_meets_mpfr)
     printf("\n");
     ck_assert_int_gt(compared, 1000);
 }
-END_TEST
 
 /* ---- T1 is sound ---------------------------------------------------------------------------- */
 
@@ -173,7 +173,7 @@ static void check_bound(const struct golden *x, const char *text, struct reach *
     golden_drop(&run);
 }
 
-START_TEST(no_honest_error_exceeds_t1)
+TEST_EACH(no_honest_error_exceeds_t1, SPECS)
 {
     struct reach reach = {0};
     for (int index = 0; index < golden_count(); index++)
@@ -192,7 +192,6 @@ START_TEST(no_honest_error_exceeds_t1)
     printf("\n");
     ck_assert_int_ge(reach.runs, 6); /* ranks refuse what they cannot split */
 }
-END_TEST
 
 /* ---- T1 is of use --------------------------------------------------------------------------- */
 
@@ -236,7 +235,7 @@ static void print_quartiles(const char *what, double *x, int n)
            what, n, x[0], quartile(x, n, 1), quartile(x, n, 2), quartile(x, n, 3), x[n - 1]);
 }
 
-START_TEST(t1_is_not_needlessly_loose)
+TEST(t1_is_not_needlessly_loose)
 {
     static const char *const shape[] = {"b1h4g2q24k40d16v24:none", "b2h2q32k32d32:causal(br)"};
     static double all[ATTN_FILLS * 4 * ATTN_OUTPUTS], one[ATTN_OUTPUTS][ATTN_FILLS * 4];
@@ -259,18 +258,4 @@ START_TEST(t1_is_not_needlessly_loose)
         print_quartiles(attn_output_name((enum attn_output)o), one[o], n_one[o]);
     print_quartiles("all", all, n);
     ck_assert_msg(quartile(all, n, 2) >= 0.01, "the median is %g", quartile(all, n, 2));
-}
-END_TEST
-
-Suite *suite_golden(void)
-{
-    Suite *suite = suite_create("golden");
-    TCase *cases = tcase_create("golden");
-    tcase_set_timeout(cases, 120);
-    tcase_add_loop_test(cases, masks_mean_what_their_cells_say, 0, golden_count());
-    tcase_add_loop_test(cases, oracle_meets_mpfr, 0, 2);
-    tcase_add_loop_test(cases, no_honest_error_exceeds_t1, 0, SPECS);
-    tcase_add_test(cases, t1_is_not_needlessly_loose);
-    suite_add_tcase(suite, cases);
-    return suite;
 }

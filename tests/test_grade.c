@@ -12,6 +12,8 @@
 #include "tests/suites.h"
 #include "tests/variants/honest.h"
 
+SUITE(grade, .seconds = 120);
+
 /* Right: P rounded to bf16 to nearest, its sum not rounded.  Wrong: P cut to bf16, so that every O
  * is too small (SN-09); products with V cut (SN-10); partial O in bf16 (SN-17). */
 enum faulty_how { NEAREST, TRUNCATED, PRODUCTS, PARTIALS };
@@ -38,7 +40,7 @@ static struct attn_spec faulty_at(enum faulty_how how)
 /* ---- grade ----------------------------------------------------------------------------------- */
 
 /* Sign-random data, and an honest order: A.  Other data: no grade. */
-START_TEST(honest_is_a)
+TEST(honest_is_a)
 {
     struct attn_spec spec = {0};
     spec = spec_of("tiled-textbook:br=16,bc=16");
@@ -50,10 +52,9 @@ START_TEST(honest_is_a)
     ck_assert_int_eq(r.verdict, ATTN_PASS);
     ck_assert_int_eq(r.grade.letter, 0);
 }
-END_TEST
 
 /* An error that is worse than chance and no worse than T1 is a B, and still a pass. */
-START_TEST(slow_sums_are_b)
+TEST(slow_sums_are_b)
 {
     struct attn_setup s;
     struct attn_result r;
@@ -77,10 +78,9 @@ START_TEST(slow_sums_are_b)
     attn_truth_free(&truth);
     attn_setup_close(&s);
 }
-END_TEST
 
 /* T2 is never above T1, and is T1 where sums are short. */
-START_TEST(likely_is_no_more_than_worst)
+TEST(likely_is_no_more_than_worst)
 {
     for (double n = 1; n < 1e6; n *= 1.7) {
         double worst = attn_sum_error(n, 0x1p-24, 0);
@@ -90,7 +90,6 @@ START_TEST(likely_is_no_more_than_worst)
         ck_assert((likely < worst) == (n > ATTN_GRADE_LAMBDA * ATTN_GRADE_LAMBDA));
     }
 }
-END_TEST
 
 /* ---- bias ------------------------------------------------------------------------------------ */
 
@@ -98,7 +97,7 @@ static const char *const positive[] = {"b4h4g2q60k64d8:none:f32:ones:s%d",
                                        "b4h4g2q60k70d16:none:f32:ties:s%d"};
 
 /* P in bf16 and its sum in float, rounded to nearest: no bias, whatever the seed. */
-START_TEST(nearest_does_not_lean)
+TEST_EACH(nearest_does_not_lean, 2)
 {
     struct attn_spec spec = faulty_at(NEAREST);
     double largest = 0;
@@ -113,11 +112,10 @@ START_TEST(nearest_does_not_lean)
     ck_assert_msg(largest < ATTN_BIAS_LIMIT / 3, "close to the limit: %g", largest);
     ck_assert(largest > 0);
 }
-END_TEST
 
 /* The same cut to bf16, and products cut where P holds exact ones: T1 has nothing to say, the bias
  * has. */
-START_TEST(truncated_leans)
+TEST_EACH(truncated_leans, 2)
 {
     struct attn_spec spec = faulty_at(_i == 0 ? TRUNCATED : PRODUCTS);
     for (int seed = 0; seed < 5; seed++) {
@@ -130,10 +128,9 @@ START_TEST(truncated_leans)
         ck_assert(r.grade.bias < -ATTN_BIAS_LIMIT);
     }
 }
-END_TEST
 
 /* The cases of the quick tier that are there for it. */
-START_TEST(quick_cases_show_it)
+TEST_EACH(quick_cases_show_it, 2)
 {
     static const char *const name[] = {"lean-ones", "lean-ties"};
     const struct attn_battery_case *c = attn_battery_find(name[_i]);
@@ -146,23 +143,21 @@ START_TEST(quick_cases_show_it)
     ck_assert_msg(r.verdict == ATTN_FAILED && r.failure == ATTN_F_BIAS && r.worst <= 1, "%s: %s",
                   c->name, r.text);
 }
-END_TEST
 
 /* ---- growth ---------------------------------------------------------------------------------- */
 
-START_TEST(slope_is_least_squares)
+TEST(slope_is_least_squares)
 {
     static const double parts[] = {1, 2, 4, 8}, line[] = {3, 6, 12, 24}, root[] = {1, 2, 1, 2};
     ck_assert(fabs(attn_growth_slope(parts, line, 4, 0) - 1) < 1e-12);
     ck_assert(fabs(attn_growth_slope(parts, root, 4, 0) - 0.2) < 1e-12);
     ck_assert(fabs(attn_growth_slope(parts, line, 4, 100)) < 1e-12); /* all below the floor */
 }
-END_TEST
 
 static const char *const cut[] = {"ring", "ring:local=csr-textbook", "ulysses"};
 static const enum honest_order order[] = {HONEST_FORWARD, HONEST_REVERSE, HONEST_PAIRWISE};
 
-START_TEST(honest_growth_is_slow)
+TEST_EACH(honest_growth_is_slow, 3)
 {
     double largest = 0;
     for (int n = 0; n < 6; n++) {
@@ -183,9 +178,8 @@ START_TEST(honest_growth_is_slow)
     printf("honest growth, seed %d: largest slope %.2f of %d specs\n", 17 + 8 * _i, largest, 6);
     fflush(stdout);
 }
-END_TEST
 
-START_TEST(rounded_partials_grow)
+TEST(rounded_partials_grow)
 {
     struct attn_spec spec = faulty_at(PARTIALS);
     struct attn_growth growth;
@@ -200,23 +194,4 @@ START_TEST(rounded_partials_grow)
     attn_options_preset(spec.impl, &spec.options);
     attn_growth_run(&spec, 17, &growth, &r);
     ck_assert_int_eq(r.verdict, ATTN_REFUSED);
-}
-END_TEST
-
-Suite *suite_grade(void)
-{
-    Suite *suite = suite_create("grade");
-    TCase *cases = tcase_create("grade");
-    tcase_set_timeout(cases, 120);
-    tcase_add_test(cases, honest_is_a);
-    tcase_add_test(cases, slow_sums_are_b);
-    tcase_add_test(cases, likely_is_no_more_than_worst);
-    tcase_add_loop_test(cases, nearest_does_not_lean, 0, 2);
-    tcase_add_loop_test(cases, truncated_leans, 0, 2);
-    tcase_add_loop_test(cases, quick_cases_show_it, 0, 2);
-    tcase_add_test(cases, slope_is_least_squares);
-    tcase_add_loop_test(cases, honest_growth_is_slow, 0, 3);
-    tcase_add_test(cases, rounded_partials_grow);
-    suite_add_tcase(suite, cases);
-    return suite;
 }

@@ -10,6 +10,8 @@
 #include "tests/suites.h"
 #include "tests/variants/honest.h"
 
+SUITE(half, .seconds = 240);
+
 /* ---- conversions ----------------------------------------------------------------------------- */
 
 /* x to so many significant bits, subnormals below 2^least: by the C library, not by bits. */
@@ -24,7 +26,7 @@ static double rounded(double x, int bits, int least, double largest)
     return fabs(y) > largest ? copysign((double)INFINITY, x) : y;
 }
 
-START_TEST(every_number_comes_back)
+TEST(every_number_comes_back)
 {
     for (unsigned n = 0; n < 65536; n++) {
         uint16_t bits = (uint16_t)n;
@@ -44,10 +46,9 @@ START_TEST(every_number_comes_back)
     ck_assert(isnan(attn_bf16_to_float(attn_bf16_from_float(attn_float_of_bits(0x7f800001u)))));
     ck_assert(isnan(attn_bf16_to_float(attn_bf16_from_float(attn_float_of_bits(0xffffffffu)))));
 }
-END_TEST
 
 /* Around every number: the number itself, half a step on, and a little beside that. */
-START_TEST(ties_go_to_even)
+TEST(ties_go_to_even)
 {
     static const double step[] = {0, 0.5, 0.5 + 1e-12, 0.5 - 1e-12, 1e-9, -0.5, -0.5 - 1e-12};
     for (unsigned n = 0; n < 65536; n++)
@@ -67,7 +68,6 @@ START_TEST(ties_go_to_even)
                           rounded(x, 11, -14, 65504));
         }
 }
-END_TEST
 
 /* ---- wrong in one thing ---------------------------------------------------------------------- */
 
@@ -80,7 +80,7 @@ static const struct {
              {HALF_SUM, HALF_SUM_STORAGE, "bf16-bwd"},   {HALF_SUM, HALF_SUM_STORAGE, "f16-bwd"},
              {HALF_READ, HALF_READ_NORMAL, "bf16-tiny"}, {HALF_READ, HALF_READ_NORMAL, "f16-tiny"}};
 
-START_TEST(wrong_siblings_are_killed)
+TEST_EACH(wrong_siblings_are_killed, COUNT(wrong))
 {
     struct attn_spec spec = {.impl = &variant_half};
     const struct attn_battery_case *battery = attn_battery_find(wrong[_i].killer);
@@ -94,17 +94,4 @@ START_TEST(wrong_siblings_are_killed)
     attn_run_case(&spec, &c, &r);
     ck_assert_msg(r.verdict == ATTN_FAILED && r.failure == ATTN_F_BOUND, "%s: %s %s", battery->name,
                   attn_verdict_name(r.verdict), r.text);
-}
-END_TEST
-
-Suite *suite_half(void)
-{
-    Suite *suite = suite_create("half");
-    TCase *cases = tcase_create("half");
-    tcase_set_timeout(cases, 240);
-    tcase_add_test(cases, every_number_comes_back);
-    tcase_add_test(cases, ties_go_to_even);
-    tcase_add_loop_test(cases, wrong_siblings_are_killed, 0, sizeof wrong / sizeof *wrong);
-    suite_add_tcase(suite, cases);
-    return suite;
 }

@@ -13,6 +13,8 @@
 #include "tests/harness/isolated.h"
 #include "tests/suites.h"
 
+SUITE(input_guard, .seconds = 60);
+
 enum mischief { NONE, SAME, OTHER, BESIDE, IN_BACKWARD, ROUNDING, FLUSH, MISCHIEFS };
 static enum mischief mischief;
 
@@ -85,7 +87,7 @@ static void judge(void *arg, int i, struct attn_result *r)
 }
 
 /* In this process and in one of its own; and the next run is not affected. */
-START_TEST(meddling_is_named)
+TEST_EACH(meddling_is_named, MISCHIEFS)
 {
     struct attn_result r;
     enum mischief how = (enum mischief)_i, none = NONE;
@@ -105,7 +107,6 @@ START_TEST(meddling_is_named)
         ck_assert_int_eq(r.verdict, ATTN_PASS);
     }
 }
-END_TEST
 
 #if defined(__x86_64__)
 /* ---- flushing, declared and not -------------------------------------------------------------- */
@@ -140,7 +141,7 @@ static void flushed_precision(const struct attn_problem *p, const struct attn_op
 }
 
 /* Declared: no case fails it, whatever its fill and type.  Not declared: the subnormal ones do. */
-START_TEST(flushing_is_a_declaration)
+TEST(flushing_is_a_declaration)
 {
     struct attn_impl flusher = attn_impl_dense;
     struct attn_spec spec = {.impl = &flusher};
@@ -167,18 +168,4 @@ START_TEST(flushing_is_a_declaration)
     ck_assert_int_ge(runs, 200);
     ck_assert_int_ge(tiny, 1);
 }
-END_TEST
 #endif
-
-Suite *suite_input_guard(void)
-{
-    Suite *suite = suite_create("input_guard");
-    TCase *cases = tcase_create("watch");
-    tcase_set_timeout(cases, 60);
-    tcase_add_loop_test(cases, meddling_is_named, 0, MISCHIEFS);
-#if defined(__x86_64__)
-    tcase_add_test(cases, flushing_is_a_declaration);
-#endif
-    suite_add_tcase(suite, cases);
-    return suite;
-}

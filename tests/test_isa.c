@@ -13,6 +13,8 @@
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
 
+SUITE(isa, .seconds = 3600);
+
 /* Every so manieth float; ATTN_FULL takes all of them. */
 static uint64_t step(void)
 {
@@ -55,7 +57,7 @@ static int system_says(const char *words)
     return 1;
 }
 
-START_TEST(the_list)
+TEST(the_list)
 {
     static const char *const flags[][2] = {
         {"avx512", "avx512f avx512bw avx512dq avx512vl avx2 fma f16c"},
@@ -80,9 +82,8 @@ START_TEST(the_list)
             ck_assert_str_ne(isa->name, attn_isa_at(other)->name);
     }
 }
-END_TEST
 
-START_TEST(by_name)
+TEST(by_name)
 {
     for (int n = 0; n < attn_isa_count(); n++) {
         const struct attn_isa *isa = attn_isa_at(n);
@@ -105,7 +106,6 @@ START_TEST(by_name)
         ck_assert_ptr_null(attn_isa_find(wrong[n], strlen(wrong[n]), NULL));
     }
 }
-END_TEST
 
 static enum attn_status chosen(enum attn_dtype dtype, const struct attn_isa *isa,
                                const struct attn_kernels **kernels)
@@ -117,7 +117,7 @@ static enum attn_status chosen(enum attn_dtype dtype, const struct attn_isa *isa
     return err.status;
 }
 
-START_TEST(the_environment_narrows)
+TEST(the_environment_narrows)
 {
     const struct attn_kernels *k;
     for (int n = 0; n < attn_isa_count(); n++) {
@@ -151,7 +151,6 @@ START_TEST(the_environment_narrows)
     ck_assert_int_eq(chosen(ATTN_F32, NULL, &k), ATTN_EINVAL);
     ck_assert_ptr_null(k);
 }
-END_TEST
 
 /* ---- specs ----------------------------------------------------------------------------------- */
 
@@ -164,7 +163,7 @@ static void check_spec(const char *text, const char *printed, const struct attn_
     ck_assert_str_eq(back, printed);
 }
 
-START_TEST(specs)
+TEST(specs)
 {
     for (int i = 0; i < attn_impl_count(); i++)
         for (int n = 0; n < attn_isa_count(); n++) {
@@ -189,9 +188,8 @@ START_TEST(specs)
     check_spec("tiled@portable", "tiled@portable", attn_isa_at(attn_isa_count() - 1));
     check_spec("tiled", "tiled", NULL);
 }
-END_TEST
 
-START_TEST(specs_refused)
+TEST(specs_refused)
 {
     static const struct {
         const char *text, *part;
@@ -211,7 +209,6 @@ START_TEST(specs_refused)
         said(attn_spec_parse(wrong[n].text, &spec, &err), ATTN_EINVAL, &err, wrong[n].part);
     }
 }
-END_TEST
 
 static void run(const char *text, const char *case_text, struct attn_result *result)
 {
@@ -220,7 +217,7 @@ static void run(const char *text, const char *case_text, struct attn_result *res
 }
 
 /* The portable set rounds every product, the others do not: other bits show which one ran. */
-START_TEST(the_choice_reaches_the_kernels)
+TEST(the_choice_reaches_the_kernels)
 {
     static const char *const pair[][3] = {
         {"tiled", "tiled@portable", "b1h2q40k50d24:causal(br):f32:normal:s3"},
@@ -240,9 +237,8 @@ START_TEST(the_choice_reaches_the_kernels)
         ck_assert((named.digest == widest.digest) == (strcmp(best()->name, "portable") == 0));
     }
 }
-END_TEST
 
-START_TEST(a_bad_environment_is_a_status)
+TEST(a_bad_environment_is_a_status)
 {
     struct attn_result result;
     setenv("ATTN_ISA", "sse9", 1);
@@ -254,7 +250,6 @@ START_TEST(a_bad_environment_is_a_status)
     run("tiled@portable", "b1h1q4d8:none:f32:normal:s1", &result);
     ck_assert_int_eq(result.verdict, ATTN_PASS);
 }
-END_TEST
 
 static int program(const char *arguments)
 {
@@ -265,7 +260,7 @@ static int program(const char *arguments)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-START_TEST(a_bad_environment_is_said_by_the_program)
+TEST(a_bad_environment_is_said_by_the_program)
 {
     static const char *const line[] = {"check dense --case q4d8:none:f32:normal:s1",
                                        "price dense --length 64",
@@ -279,7 +274,6 @@ START_TEST(a_bad_environment_is_said_by_the_program)
     ck_assert_int_eq(program("list"), 0);
     ck_assert_int_eq(program("price --help"), 0);
 }
-END_TEST
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
@@ -291,15 +285,14 @@ static const struct attn_kernels *kernels(int i)
 
 #define OR_SAY(call) ck_assert_msg(call, "%s: %s", attn_isa_at(_i / 2)->name, text)
 
-START_TEST(tables)
+TEST_EACH(tables, 2 * attn_isa_count())
 {
     const struct attn_kernels *k = attn_isa_at(_i / 2)->kernels[_i % 2];
     char text[ISA_FIXTURE_TEXT];
     OR_SAY(isa_fixture_table(k, text));
 }
-END_TEST
 
-START_TEST(storage_types)
+TEST_EACH(storage_types, 2 * attn_isa_count())
 {
     const struct attn_kernels *k = kernels(_i);
     char text[ISA_FIXTURE_TEXT];
@@ -310,9 +303,8 @@ START_TEST(storage_types)
     OR_SAY(isa_fixture_edges(k, text));
     OR_SAY(isa_fixture_nan(k, text));
 }
-END_TEST
 
-START_TEST(functions)
+TEST_EACH(functions, 2 * attn_isa_count())
 {
     const struct attn_kernels *k = kernels(_i);
     char text[ISA_FIXTURE_TEXT];
@@ -324,20 +316,18 @@ START_TEST(functions)
     printf("%s, %s: exp2 errs by up to %.2f u, tanh by up to %.2f u\n", attn_isa_at(_i / 2)->name,
            k->bytes == 4 ? "float" : "double", of_exp2, of_tanh);
 }
-END_TEST
 
-START_TEST(transposition)
+TEST_EACH(transposition, 2 * attn_isa_count())
 {
     const struct attn_kernels *k = kernels(_i);
     char text[ISA_FIXTURE_TEXT];
     if (k != NULL)
         OR_SAY(isa_fixture_transpose(k, text));
 }
-END_TEST
 
 /* Sequences of the length from which blocks of keys have several parts, on as many threads as want
  * to take part: right, and the same bits. */
-START_TEST(long_backward_on_threads)
+TEST_EACH(long_backward_on_threads, 5)
 {
     static const char *const name[] = {"tiled", "csr", "gemm", "gemm:save=probs", "chunked"};
     static const int threads[] = {1, 2, 5};
@@ -353,29 +343,4 @@ START_TEST(long_backward_on_threads)
                       threads[n]);
         digest = r.digest;
     }
-}
-END_TEST
-
-Suite *suite_isa(void)
-{
-    Suite *suite = suite_create("isa");
-    TCase *choice = tcase_create("choice"), *each = tcase_create("kernels");
-    tcase_set_timeout(choice, 120);
-    tcase_add_test(choice, the_list);
-    tcase_add_test(choice, by_name);
-    tcase_add_test(choice, the_environment_narrows);
-    tcase_add_test(choice, specs);
-    tcase_add_test(choice, specs_refused);
-    tcase_add_test(choice, the_choice_reaches_the_kernels);
-    tcase_add_test(choice, a_bad_environment_is_a_status);
-    tcase_add_test(choice, a_bad_environment_is_said_by_the_program);
-    suite_add_tcase(suite, choice);
-    tcase_set_timeout(each, 3600);
-    tcase_add_loop_test(each, tables, 0, 2 * attn_isa_count());
-    tcase_add_loop_test(each, storage_types, 0, 2 * attn_isa_count());
-    tcase_add_loop_test(each, functions, 0, 2 * attn_isa_count());
-    tcase_add_loop_test(each, transposition, 0, 2 * attn_isa_count());
-    tcase_add_loop_test(each, long_backward_on_threads, 0, 5);
-    suite_add_tcase(suite, each);
-    return suite;
 }

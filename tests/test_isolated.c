@@ -7,6 +7,8 @@
 #include "tests/harness/isolated.h"
 #include "tests/suites.h"
 
+SUITE(isolated, .seconds = 30);
+
 static void good(void *arg, int i, struct attn_result *r)
 {
     (void)i;
@@ -35,7 +37,7 @@ static void leaves(void *arg, int i, struct attn_result *r)
     _exit(7);
 }
 
-START_TEST(results_come_back_whole)
+TEST(results_come_back_whole)
 {
     double worst = 0.625;
     struct attn_result r;
@@ -44,9 +46,8 @@ START_TEST(results_come_back_whole)
     ck_assert(r.worst == worst);
     ck_assert_str_eq(r.output[ATTN_DK].name, "dk");
 }
-END_TEST
 
-START_TEST(misbehaviour_is_a_verdict)
+TEST(misbehaviour_is_a_verdict)
 {
     struct attn_result r;
     attn_isolated(crashes, NULL, 1, 10, &r, NULL);
@@ -61,7 +62,6 @@ START_TEST(misbehaviour_is_a_verdict)
     ck_assert_int_eq(r.verdict, ATTN_CRASH);
     ck_assert_ptr_nonnull(strstr(r.text, "status 7"));
 }
-END_TEST
 
 /* One that dies or fails costs no other: another child goes on. */
 static void in_turn(void *arg, int i, struct attn_result *r)
@@ -78,7 +78,7 @@ static void in_turn(void *arg, int i, struct attn_result *r)
     r->verdict = i == 5 ? ATTN_FAILED : ATTN_PASS;
 }
 
-START_TEST(one_costs_one)
+TEST(one_costs_one)
 {
     static const enum attn_verdict verdict[] = {ATTN_PASS, ATTN_CRASH,  ATTN_PASS, ATTN_TIMEOUT,
                                                 ATTN_PASS, ATTN_FAILED, ATTN_PASS};
@@ -91,17 +91,4 @@ START_TEST(one_costs_one)
         ck_assert_int_eq(r[i].runs, judged_here[i]);
         ck_assert(i == 3 ? took[i] > 0.2 : took[i] < 0.2);
     }
-}
-END_TEST
-
-Suite *suite_isolated(void)
-{
-    Suite *suite = suite_create("isolated");
-    TCase *cases = tcase_create("apart");
-    tcase_set_timeout(cases, 30);
-    tcase_add_test(cases, results_come_back_whole);
-    tcase_add_test(cases, misbehaviour_is_a_verdict);
-    tcase_add_test(cases, one_costs_one);
-    suite_add_tcase(suite, cases);
-    return suite;
 }

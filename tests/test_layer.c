@@ -8,6 +8,8 @@
 #include "tests/fixtures/layer_fixture.h"
 #include "tests/suites.h"
 
+SUITE(layer, .seconds = 60);
+
 /* ---- one process ----------------------------------------------------------------------------- */
 
 static const struct {
@@ -90,7 +92,7 @@ static void check_small(const int64_t n[7], const char *mask, int exact, const c
     layer_close(&f);
 }
 
-START_TEST(agrees_with_loops)
+TEST_EACH(agrees_with_loops, SMALL)
 {
     static const char *const specs[] = {"dense", "tiled", "csr-textbook",
                                         "tiled-textbook:br=3,bc=2"};
@@ -98,11 +100,10 @@ START_TEST(agrees_with_loops)
         for (int way = 0; way < 4; way++)
             check_small(small[_i].n, small[_i].mask, way / 2, specs[s], way % 2);
 }
-END_TEST
 
 /* By hand: B=1, L=4, C=8, H=2, G=1, d=dv=4, f64.  Kept are q 32, k 16, v 16, o 32 and lse 8 numbers
  * of 8 bytes; a backward pass has the gradients of the first four beside them. */
-START_TEST(price_by_hand)
+TEST(price_by_hand)
 {
     struct attn_spec spec = spec_of("tiled-textbook");
     const struct attn_layer layer = {1, 4, 8, 2, 1, 4, 4, 0.5, ATTN_F64, NULL};
@@ -117,9 +118,8 @@ START_TEST(price_by_hand)
     ck_assert_int_eq(named, cost.saved_bytes + 8 * (32 + 16 + 16 + 32));
     ck_assert(cost.shard_bytes == 8.0 * (3 * 32 + 2 * (8 * 16 + 8 * 8)));
 }
-END_TEST
 
-START_TEST(refuses)
+TEST(refuses)
 {
     struct attn_spec spec = spec_of("tiled");
     struct attn_layer layer = {1, 4, 8, 2, 1, 4, 4, 0.5, ATTN_BF16, NULL};
@@ -136,16 +136,4 @@ START_TEST(refuses)
     layer.heads = 3;
     layer.kv_heads = 2;
     ck_assert(attn_layer_check(&layer, &err) == ATTN_EINVAL);
-}
-END_TEST
-
-Suite *suite_layer(void)
-{
-    Suite *s = suite_create("layer");
-    TCase *one = tcase_create("one process");
-    tcase_add_loop_test(one, agrees_with_loops, 0, SMALL);
-    tcase_add_test(one, price_by_hand);
-    tcase_add_test(one, refuses);
-    suite_add_tcase(s, one);
-    return s;
 }

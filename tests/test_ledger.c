@@ -12,6 +12,8 @@
 
 #include "ref/ledger.h"
 
+SUITE(ledger, .seconds = 120);
+
 static struct attn_ledger new_ledger(void)
 {
     struct attn_ledger ledger;
@@ -37,7 +39,7 @@ static int64_t at_peak(const struct attn_ledger *ledger, const char *name)
 
 /* ---- totals --------------------------------------------------------------------------------- */
 
-START_TEST(totals_and_peak)
+TEST(totals_and_peak)
 {
     struct attn_ledger x = new_ledger();
     void *a = take(&x, "a", 100), *b = take(&x, "b", 50);
@@ -66,10 +68,9 @@ START_TEST(totals_and_peak)
     ck_assert_int_eq(x.damaged, 0);
     ck_assert_int_eq(attn_ledger_clear(&x), 0);
 }
-END_TEST
 
 /* Buffers of one name add up; of two equal peaks the first is remembered. */
-START_TEST(names_add_up)
+TEST(names_add_up)
 {
     struct attn_ledger x = new_ledger();
     char same[] = "kv";
@@ -84,9 +85,8 @@ START_TEST(names_add_up)
     ck_assert_int_eq(at_peak(&x, "late"), -1);
     attn_ledger_give(&x, c);
 }
-END_TEST
 
-START_TEST(zero_bytes)
+TEST(zero_bytes)
 {
     struct attn_ledger x = new_ledger();
     struct attn_error err = {0};
@@ -105,10 +105,9 @@ START_TEST(zero_bytes)
     ck_assert_int_eq(x.now, 0);
     ck_assert_int_eq(x.damaged, 0);
 }
-END_TEST
 
 /* NULL, an external implementation's pointer and a block that is gone already change nothing. */
-START_TEST(give_what_is_not_there)
+TEST(give_what_is_not_there)
 {
     struct attn_ledger x = new_ledger();
     char mine;
@@ -121,9 +120,8 @@ START_TEST(give_what_is_not_there)
     ck_assert_int_eq(x.now, 0);
     ck_assert_int_eq(x.account[0].bytes, 0);
 }
-END_TEST
 
-START_TEST(clear_says_what_leaked)
+TEST(clear_says_what_leaked)
 {
     struct attn_ledger x = new_ledger();
     take(&x, "a", 1000);
@@ -136,7 +134,6 @@ START_TEST(clear_says_what_leaked)
     ck_assert_int_eq(x.now, 5);
     ck_assert_int_eq(attn_ledger_clear(&x), 5);
 }
-END_TEST
 
 /* ---- blocks --------------------------------------------------------------------------------- */
 
@@ -163,7 +160,7 @@ static const int64_t sizes[] = {0,
                                 1 << 21};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
-START_TEST(aligned_and_whole)
+TEST(aligned_and_whole)
 {
     struct attn_ledger x = new_ledger();
     unsigned char *data[SIZES];
@@ -179,9 +176,8 @@ START_TEST(aligned_and_whole)
     attn_ledger_clear(&x);
     ck_assert_int_eq(x.damaged, 0);
 }
-END_TEST
 
-START_TEST(poisoned_when_asked)
+TEST(poisoned_when_asked)
 {
     struct attn_ledger x = new_ledger(), child;
     x.poison = 1;
@@ -199,10 +195,9 @@ START_TEST(poisoned_when_asked)
     attn_ledger_clear(&child);
     attn_ledger_clear(&x);
 }
-END_TEST
 
 /* One byte past the end, the first or the last of the zone: found by give and by clear. */
-START_TEST(damage_is_found)
+TEST_EACH(damage_is_found, SIZES)
 {
     for (int by_clear = 0; by_clear < 2; by_clear++) {
         struct attn_ledger x = new_ledger();
@@ -221,7 +216,6 @@ START_TEST(damage_is_found)
         ck_assert_int_eq(x.damaged, 1);
     }
 }
-END_TEST
 
 /* ---- failure -------------------------------------------------------------------------------- */
 
@@ -239,7 +233,7 @@ static void refused(struct attn_ledger *x, int64_t count, int64_t size, enum att
     ck_assert_int_eq(x->peak, peak);
 }
 
-START_TEST(overflow_is_refused)
+TEST(overflow_is_refused)
 {
     struct attn_ledger x = new_ledger();
     refused(&x, INT64_MAX, 2, ATTN_EINVAL, "9223372036854775807 x 2 bytes exceeds 64 bits");
@@ -250,19 +244,17 @@ START_TEST(overflow_is_refused)
     refused(&x, 8, -1, ATTN_EINVAL, "8 x -1");
     ck_assert_int_eq(x.now, 0);
 }
-END_TEST
 
 /* A size that is legal, but that no machine has. */
-START_TEST(system_says_no)
+TEST(system_says_no)
 {
     struct attn_ledger x = new_ledger();
     take(&x, "here", 24);
     refused(&x, (int64_t)1 << 58, 1, ATTN_ENOMEM, "asked 288230376151711744 bytes, 24 are live");
     ck_assert_int_eq(attn_ledger_clear(&x), 24);
 }
-END_TEST
 
-START_TEST(fails_where_told)
+TEST(fails_where_told)
 {
     struct attn_ledger x = new_ledger();
     x.fail_at = 2;
@@ -276,9 +268,8 @@ START_TEST(fails_where_told)
     ck_assert_int_eq(x.takes, 4);
     ck_assert_int_eq(attn_ledger_clear(&x), 24);
 }
-END_TEST
 
-START_TEST(limit_holds)
+TEST(limit_holds)
 {
     struct attn_ledger x = new_ledger(), child;
     x.limit = 100;
@@ -298,9 +289,8 @@ START_TEST(limit_holds)
     refused(&child, 1, 1, ATTN_ENOMEM, "asked 1 bytes");
     attn_ledger_clear(&x);
 }
-END_TEST
 
-START_TEST(full_book)
+TEST(full_book)
 {
     struct attn_ledger x = new_ledger();
     for (int i = 0; i < ATTN_LEDGER_BLOCKS; i++)
@@ -317,7 +307,6 @@ START_TEST(full_book)
     attn_ledger_give(&x, take(&x, "n0", 1)); /* a name that is known has a place */
     ck_assert_int_eq(x.now, 0);
 }
-END_TEST
 
 /* ---- parents -------------------------------------------------------------------------------- */
 
@@ -340,7 +329,7 @@ static void *child_main(void *arg)
     return NULL;
 }
 
-START_TEST(children_in_threads)
+TEST(children_in_threads)
 {
     struct attn_ledger parent = new_ledger(), child[2];
     pthread_t thread[2];
@@ -365,9 +354,8 @@ START_TEST(children_in_threads)
     }
     pthread_barrier_destroy(&barrier);
 }
-END_TEST
 
-START_TEST(grandparents_count_too)
+TEST(grandparents_count_too)
 {
     struct attn_ledger top = new_ledger(), middle, low;
     attn_ledger_init(&middle, &top);
@@ -385,7 +373,6 @@ START_TEST(grandparents_count_too)
     ck_assert_int_eq(top.now, 0);
     ck_assert_int_eq(middle.now, 0);
 }
-END_TEST
 
 /* ---- resident memory ------------------------------------------------------------------------ */
 
@@ -399,7 +386,7 @@ static int64_t resident_bytes(void)
     return pages * sysconf(_SC_PAGESIZE);
 }
 
-START_TEST(large_blocks_leave)
+TEST(large_blocks_leave)
 {
     static const int64_t large[] = {256 << 10, (256 << 10) + 1, 1 << 20, 48 << 20};
     struct attn_ledger x = new_ledger();
@@ -417,11 +404,10 @@ START_TEST(large_blocks_leave)
         ck_assert_int_le(resident_bytes() - before, 4 << 20);
     }
 }
-END_TEST
 
 /* A ledger that keeps hands the same block out again for the same size, counts it once, as live
  * only while it is, and finds damage all the same; clear lets everything go. */
-START_TEST(kept_blocks_return)
+TEST(kept_blocks_return)
 {
     enum { LARGE = 1 << 20, SMALL = 100 };
     unsigned char seen[1];
@@ -445,31 +431,4 @@ START_TEST(kept_blocks_return)
     ck_assert_int_eq(attn_ledger_clear(&x), 2 * LARGE - 1);
     ck_assert_int_eq(x.now, 0);
     ck_assert_int_eq(mincore(large, 1, seen), -1);
-}
-END_TEST
-
-Suite *suite_ledger(void)
-{
-    Suite *suite = suite_create("ledger");
-    TCase *cases = tcase_create("ledger");
-    tcase_set_timeout(cases, 120);
-    tcase_add_test(cases, totals_and_peak);
-    tcase_add_test(cases, names_add_up);
-    tcase_add_test(cases, zero_bytes);
-    tcase_add_test(cases, give_what_is_not_there);
-    tcase_add_test(cases, clear_says_what_leaked);
-    tcase_add_test(cases, aligned_and_whole);
-    tcase_add_test(cases, poisoned_when_asked);
-    tcase_add_loop_test(cases, damage_is_found, 0, SIZES);
-    tcase_add_test(cases, overflow_is_refused);
-    tcase_add_test(cases, system_says_no);
-    tcase_add_test(cases, fails_where_told);
-    tcase_add_test(cases, limit_holds);
-    tcase_add_test(cases, full_book);
-    tcase_add_test(cases, children_in_threads);
-    tcase_add_test(cases, grandparents_count_too);
-    tcase_add_test(cases, large_blocks_leave);
-    tcase_add_test(cases, kept_blocks_return);
-    suite_add_tcase(suite, cases);
-    return suite;
 }

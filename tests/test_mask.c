@@ -8,7 +8,7 @@
 
 #include "tests/fixtures/mask_data.h"
 
-enum { SECONDS = 300 };
+SUITE(mask, .seconds = 300);
 
 /* ---- everything against the definition ---------------------------------------------------- */
 
@@ -152,7 +152,7 @@ static void check_everything(const char *text, struct mask_data *d, int exact)
 
 /* ---- the whole language ------------------------------------------------------------------ */
 
-START_TEST(singles_agree_with_the_definition)
+TEST_EACH(singles_agree_with_the_definition, mask_n_shapes)
 {
     static struct mask_data d;
     char text[256];
@@ -162,9 +162,8 @@ START_TEST(singles_agree_with_the_definition)
         check_everything(text, &d, 1);
     }
 }
-END_TEST
 
-START_TEST(compositions_agree_with_the_definition)
+TEST_EACH(compositions_agree_with_the_definition, mask_n_shapes)
 {
     static struct mask_data d;
     char text[256];
@@ -174,18 +173,16 @@ START_TEST(compositions_agree_with_the_definition)
         check_everything(text, &d, 0);
     }
 }
-END_TEST
 
-START_TEST(grids_agree_with_the_definition)
+TEST_EACH(grids_agree_with_the_definition, mask_n_grids)
 {
     static struct mask_data d;
     int length = mask_grids[_i].length;
     mask_data_fill(&d, &(struct attn_mask_shape){1, 1, length, length});
     check_everything(mask_grids[_i].text, &d, mask_grids[_i].is_exact);
 }
-END_TEST
 
-START_TEST(drawn_formulas_agree_with_the_definition)
+TEST_EACH(drawn_formulas_agree_with_the_definition, 20)
 {
     static struct mask_data d;
     static const struct attn_mask_shape shapes[] = {{2, 2, 6, 6}, {2, 2, 4, 7}, {2, 1, 7, 4}};
@@ -197,10 +194,9 @@ START_TEST(drawn_formulas_agree_with_the_definition)
         check_everything(text, &d, 0);
     }
 }
-END_TEST
 
 /* The tensors themselves, element by element. */
-START_TEST(named_tensors_mean_what_they_hold)
+TEST(named_tensors_mean_what_they_hold)
 {
     static struct mask_data d;
     mask_data_fill(&d, &mask_shapes[1]);
@@ -235,7 +231,6 @@ START_TEST(named_tensors_mean_what_they_hold)
     for (int n = 0; n < 8; n++)
         attn_mask_free(mask[n]);
 }
-END_TEST
 
 /* ---- pictures drawn by hand --------------------------------------------------------------- */
 
@@ -332,7 +327,7 @@ static enum attn_video sound_video(const char *text, int n_query, int n_key, int
     return video;
 }
 
-START_TEST(videos_are_what_is_said)
+TEST(videos_are_what_is_said)
 {
     static const struct {
         const char *text;
@@ -356,7 +351,6 @@ START_TEST(videos_are_what_is_said)
     for (int n = 0; n < N_PICTURES; n++)
         sound_video(PICTURES[n].text, PICTURES[n].n_query, PICTURES[n].n_key, &frames);
 }
-END_TEST
 
 /* The same of its scopes; and whether all pairs of a scope are visible. */
 static struct attn_scopes sound_scopes(const char *text, int n_query, int n_key)
@@ -376,7 +370,7 @@ static struct attn_scopes sound_scopes(const char *text, int n_query, int n_key)
     return x;
 }
 
-START_TEST(scopes_are_what_is_said)
+TEST(scopes_are_what_is_said)
 {
     static const struct {
         const char *text;
@@ -405,9 +399,8 @@ START_TEST(scopes_are_what_is_said)
     for (int n = 0; n < N_PICTURES; n++)
         sound_scopes(PICTURES[n].text, PICTURES[n].n_query, PICTURES[n].n_key);
 }
-END_TEST
 
-START_TEST(definition_is_what_was_drawn)
+TEST_EACH(definition_is_what_was_drawn, N_PICTURES)
 {
     int n_query = PICTURES[_i].n_query, n_key = PICTURES[_i].n_key;
     static struct mask_data d;
@@ -421,7 +414,6 @@ START_TEST(definition_is_what_was_drawn)
                 ck_abort_msg("%s, b%d: query %d, key %d", PICTURES[_i].text, PICTURES[_i].b, i, j);
     attn_mask_free(mask);
 }
-END_TEST
 
 /* The pictures of docs/masks.md: behind "```mask", or "```mask N" of N queries and keys, a line of
  * texts, two blanks apart, above the rows. */
@@ -443,7 +435,7 @@ static int doc_picture(const char *text, size_t x, const struct attn_mask_shape 
     return 1;
 }
 
-START_TEST(pictures_of_the_page_are_true)
+TEST(pictures_of_the_page_are_true)
 {
     char line[256], rows[MASK_MOST][256], text[256];
     int pictures = 0;
@@ -469,26 +461,5 @@ START_TEST(pictures_of_the_page_are_true)
     fclose(file);
     ck_assert_int_ge(pictures, 36);
 }
-END_TEST
 
 /* ---- the suite ---------------------------------------------------------------------------- */
-
-Suite *suite_mask(void)
-{
-    Suite *suite = suite_create("mask");
-    TCase *tcase = tcase_create("definition");
-    tcase_set_timeout(tcase, SECONDS);
-    tcase_add_loop_test(tcase, definition_is_what_was_drawn, 0, N_PICTURES);
-    tcase_add_test(tcase, videos_are_what_is_said);
-    tcase_add_test(tcase, scopes_are_what_is_said);
-    tcase_add_test(tcase, pictures_of_the_page_are_true);
-    tcase_add_test(tcase, named_tensors_mean_what_they_hold);
-    tcase_add_loop_test(tcase, singles_agree_with_the_definition, 0, mask_n_shapes);
-    tcase_add_loop_test(tcase, compositions_agree_with_the_definition, 0, mask_n_shapes);
-    tcase_add_loop_test(tcase, grids_agree_with_the_definition, 0, mask_n_grids);
-    tcase_add_loop_test(tcase, drawn_formulas_agree_with_the_definition, 0, 20);
-    suite_add_tcase(suite, tcase);
-    suite_add_tcase(suite, mask_count_tests());
-    suite_add_tcase(suite, mask_language_tests());
-    return suite;
-}

@@ -8,6 +8,8 @@
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
 
+SUITE(mask_power, .seconds = 60);
+
 static void label(const char *text, struct attn_mask_power *x)
 {
     struct attn_spec spec = spec_of("dense");
@@ -39,7 +41,7 @@ static const char *const fills[] = {"normal", "ties", "stairs-up", "offset-120",
 
 /* Every key of a row flipped, one at a time: as many are noticed as the label says, and the weakest
  * is the weakest. */
-START_TEST(label_is_what_flipping_shows)
+TEST_EACH(label_is_what_flipping_shows, COUNT(fills))
 {
     char digits[] = "0110111010", mask[32], text[128], other[128];
     struct attn_mask_power x;
@@ -62,9 +64,8 @@ START_TEST(label_is_what_flipping_shows)
     ck_assert_msg(fabs(x.weakest - weakest) <= 1e-6 * (weakest + 1), "%s: weakest %g, flipping %g",
                   text, x.weakest, weakest);
 }
-END_TEST
 
-START_TEST(words_of_the_label)
+TEST(words_of_the_label)
 {
     static const struct {
         const char *text, *words;
@@ -86,10 +87,9 @@ START_TEST(words_of_the_label)
                       "%s: '%s'", want[n].text, words);
     }
 }
-END_TEST
 
 /* Most of the quick tier tests its masks whole. */
-START_TEST(battery_is_admitted)
+TEST(battery_is_admitted)
 {
     int whole = 0, part = 0, blind = 0;
     struct attn_spec spec = spec_of("csr-textbook");
@@ -106,17 +106,4 @@ START_TEST(battery_is_admitted)
     fflush(stdout);
     ck_assert_int_ge(whole, 150);
     ck_assert_int_le(blind, 3);
-}
-END_TEST
-
-Suite *suite_mask_power(void)
-{
-    Suite *suite = suite_create("mask_power");
-    TCase *cases = tcase_create("admission");
-    tcase_set_timeout(cases, 60);
-    tcase_add_loop_test(cases, label_is_what_flipping_shows, 0, sizeof fills / sizeof *fills);
-    tcase_add_test(cases, words_of_the_label);
-    tcase_add_test(cases, battery_is_admitted);
-    suite_add_tcase(suite, cases);
-    return suite;
 }

@@ -11,6 +11,8 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
+SUITE(measure, .seconds = 120, .open = scratch_open, .close = scratch_close);
+
 /* Exit status of `attnlab measure ARGS --out r.jsonl`, without its words. */
 static int measure(const char *before, const char *args)
 {
@@ -38,7 +40,7 @@ static int lines(void)
 
 #define SMALL "--spec 'dense;tiled-textbook;ring:ranks=2' --length 32,64 --rounds 2 --repeat 2 "
 
-START_TEST(good_points)
+TEST(good_points)
 {
     ck_assert_int_eq(measure("", SMALL "--pass fwd,bwd"), 0);
     const struct attn_point *p = read_all(3 * 2 * 2 * 2);
@@ -54,10 +56,9 @@ START_TEST(good_points)
         ck_assert(p[i].ranks == 1 || p[i].bytes_sent > 0);
     }
 }
-END_TEST
 
 /* Again: nothing to do.  Torn and incomplete: what is missing is measured, nothing twice. */
-START_TEST(goes_on)
+TEST(goes_on)
 {
     ck_assert_int_eq(measure("", SMALL), 0);
     int whole = lines();
@@ -71,11 +72,10 @@ START_TEST(goes_on)
     ck_assert_int_eq(measure("", SMALL), 0);
     read_all(12);
 }
-END_TEST
 
 /* Killed at any moment, not even asked: the same command ends with the same records as one that
  * nobody disturbed, and no line is there twice. */
-START_TEST(killed_and_gone_on)
+TEST(killed_and_gone_on)
 {
     static const char *const after_s[] = {"0.05", "0.15", "0.25", "0.35", "0.5"};
     char before[64];
@@ -92,7 +92,6 @@ START_TEST(killed_and_gone_on)
                                    scratch_path("r.jsonl")),
                      0);
 }
-END_TEST
 
 /* The order of points, the first round included, changes no ledger figure at all, and no resident
  * one by more than two runs of one order differ. */
@@ -112,7 +111,7 @@ static double of_order(const struct attn_point *const *p, double *range)
     return sum / ROUNDS;
 }
 
-START_TEST(any_order)
+TEST(any_order)
 {
     static struct attn_point kept[SEEDS][PLACES * ROUNDS];
     const struct attn_point *of[SEEDS][ROUNDS];
@@ -146,7 +145,6 @@ START_TEST(any_order)
                           kept[0][place].spec, kept[0][place].text, mean[place][0],
                           mean[place][seed], noise);
 }
-END_TEST
 
 /* What becomes of a point that has no result: it is not tried again, and the sweep lives on.  A
  * limit of one second of CPU time is the kernel's, which ends the child. */
@@ -168,7 +166,7 @@ static const struct {
      "; priced at"},
 };
 
-START_TEST(no_result)
+TEST_EACH(no_result, COUNT(endings))
 {
     if (fixture_is_asan() && endings[_i].status == ATTN_POINT_OUT_OF_MEMORY)
         return; /* the sanitizer's shadow alone is larger than the limit */
@@ -190,11 +188,10 @@ START_TEST(no_result)
     ck_assert(last->status != ATTN_POINT_TOO_BIG || /* the scores alone are 1.28 TB */
               last->priced_bytes > INT64_C(1280000000000));
 }
-END_TEST
 
 /* The largest plan there may be: what every point waits for must not look at every other point.
  * (The previous sweep was at point 179 after two minutes.) */
-START_TEST(many_points)
+TEST(many_points)
 {
     char args[600];
     FILE *file = fopen(scratch_path("many.plan"), "w");
@@ -213,7 +210,6 @@ START_TEST(many_points)
     for (int64_t i = 0; i < fixture_curve_n; i++)
         ck_assert_int_eq(p[i].status, ATTN_POINT_DROPPED);
 }
-END_TEST
 
 static const struct {
     const char *args;
@@ -230,7 +226,7 @@ static const struct {
     {"--help", 0},
 };
 
-START_TEST(usage)
+TEST(usage)
 {
     for (size_t u = 0; u < sizeof usages / sizeof *usages; u++) {
         int status = measure("", usages[u].args);
@@ -238,11 +234,10 @@ START_TEST(usage)
         ck_assert_int_ne(access(scratch_path("r.jsonl"), F_OK), 0); /* nothing was begun */
     }
 }
-END_TEST
 
 /* No descriptor is left for the pipes of a child: nothing can be calibrated, so that nothing is
  * measured.  With descriptors the same command goes on, and tries again what ended as an error. */
-START_TEST(nothing_worked)
+TEST(nothing_worked)
 {
     static const char spec[] = "--spec dense --length 8,16 --rounds 1";
     ck_assert_int_eq(measure("ulimit -n 6;", spec), 3);
@@ -256,11 +251,10 @@ START_TEST(nothing_worked)
                          0);
     }
 }
-END_TEST
 
 /* A full disk or a limit on the size of a file is a message, not a death; a foreign file is a bad
  * file. */
-START_TEST(no_room)
+TEST(no_room)
 {
     static const char args[] = "--spec dense --length 8 --rounds 1";
     ck_assert_int_eq(measure("ulimit -f 0;", args), 3);
@@ -269,24 +263,4 @@ START_TEST(no_room)
     ck_assert_int_eq(unlink(scratch_path("r.jsonl")), 0);
     ck_assert_int_eq(symlink("/dev/full", scratch_path("r.jsonl")), 0);
     ck_assert_int_eq(measure("", args), 3);
-}
-END_TEST
-
-Suite *suite_measure(void)
-{
-    Suite *suite = suite_create("measure");
-    TCase *tcase = tcase_create("measure");
-    tcase_set_timeout(tcase, 120);
-    tcase_add_checked_fixture(tcase, scratch_open, scratch_close);
-    tcase_add_test(tcase, good_points);
-    tcase_add_test(tcase, goes_on);
-    tcase_add_test(tcase, killed_and_gone_on);
-    tcase_add_test(tcase, any_order);
-    tcase_add_loop_test(tcase, no_result, 0, sizeof endings / sizeof endings[0]);
-    tcase_add_test(tcase, many_points);
-    tcase_add_test(tcase, usage);
-    tcase_add_test(tcase, nothing_worked);
-    tcase_add_test(tcase, no_room);
-    suite_add_tcase(suite, tcase);
-    return suite;
 }

@@ -12,6 +12,8 @@
 #include "tests/fixtures/memory_data.h"
 #include "tests/wrap.h"
 
+SUITE(memory, .seconds = 240);
+
 /* ---- every implementation, every case ------------------------------------------------------- */
 
 struct books {
@@ -96,7 +98,7 @@ static int check_pass(const char *what, const struct attn_spec *spec, const stru
     return status == ATTN_OK;
 }
 
-START_TEST(nothing_outside_the_ledger)
+TEST_EACH(nothing_outside_the_ledger, memory_specs(NULL))
 {
     struct attn_spec list[MEMORY_SPECS];
     char name[128], what[512], line[ATTN_CASE_TEXT];
@@ -118,7 +120,6 @@ START_TEST(nothing_outside_the_ledger)
     }
     ck_assert_msg(accepted >= 30, "%s accepted only %d passes", name, accepted);
 }
-END_TEST
 
 /* ---- breaches ------------------------------------------------------------------------------- */
 
@@ -209,7 +210,7 @@ static struct attn_spec toy(struct attn_impl *impl, enum attn_pass pass)
 static const char *const faulty_case[] = {"h2q5k6d4:none:f32:normal:s1",
                                           "h2q5k6d4:none:f32:normal:s1:pass=bwd"};
 
-START_TEST(breaches_are_found)
+TEST_EACH(breaches_are_found, FAULTS)
 {
     static const struct {
         enum attn_verdict verdict;
@@ -248,9 +249,8 @@ START_TEST(breaches_are_found)
         ck_assert_msg(strstr(r.text, part) != NULL, "'%s' lacks '%s'", r.text, part);
     }
 }
-END_TEST
 
-START_TEST(malloc_is_seen)
+TEST(malloc_is_seen)
 {
     struct attn_impl impl;
     struct attn_setup s;
@@ -272,10 +272,9 @@ START_TEST(malloc_is_seen)
     }
     attn_setup_close(&s);
 }
-END_TEST
 
 /* The watch itself: every allocator, other threads' blocks of the ledger not. */
-START_TEST(watch_counts)
+TEST(watch_counts)
 {
     struct attn_ledger ledger;
     void *volatile p;
@@ -299,21 +298,4 @@ START_TEST(watch_counts)
     p = malloc(5); /* nobody watches */
     free(p);
     ck_assert_int_eq(wrap_stop().calls, 4);
-}
-END_TEST
-
-Suite *suite_memory(void)
-{
-    struct attn_spec list[MEMORY_SPECS];
-    Suite *suite = suite_create("memory");
-    TCase *cases = tcase_create("memory");
-    tcase_set_timeout(cases, 240);
-    tcase_add_loop_test(cases, nothing_outside_the_ledger, 0, memory_specs(list));
-    tcase_add_loop_test(cases, breaches_are_found, 0, FAULTS);
-    tcase_add_test(cases, malloc_is_seen);
-    tcase_add_test(cases, watch_counts);
-    suite_add_tcase(suite, cases);
-    suite_add_tcase(suite, memory_failure_tests());
-    suite_add_tcase(suite, memory_price_tests());
-    return suite;
 }

@@ -7,6 +7,8 @@
 #include "tests/harness/fill.h"
 #include "tests/suites.h"
 
+SUITE(merge, .seconds = 60);
+
 enum { WIDTH = 5 };
 
 /* A partial result in either type; f64 has the values, f32 their roundings. */
@@ -52,25 +54,23 @@ enum { LEVELS = sizeof levels / sizeof *levels };
 
 /* ---- the empty set --------------------------------------------------------------------------- */
 
-START_TEST(empty_is_neutral)
+TEST_EACH(empty_is_neutral, LEVELS)
 {
     struct partial x = make(7, levels[_i]), empty = make(0, -HUGE_VAL);
     struct partial left = merged(&empty, &x), right = merged(&x, &empty);
     ck_same(&left, &x);
     ck_same(&right, &x);
 }
-END_TEST
 
-START_TEST(two_empty_are_empty)
+TEST(two_empty_are_empty)
 {
     struct partial empty = make(0, -HUGE_VAL), x = merged(&empty, &empty);
     ck_same(&x, &empty);
 }
-END_TEST
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
-START_TEST(commutative_to_the_bit)
+TEST_EACH(commutative_to_the_bit, LEVELS)
 {
     for (int n = 0; n < LEVELS; n++) {
         struct partial x = make(1, levels[_i]), y = make(2, levels[n]);
@@ -78,7 +78,6 @@ START_TEST(commutative_to_the_bit)
         ck_same(&xy, &yx);
     }
 }
-END_TEST
 
 /* The truth of a union: all at once, in long double. */
 struct truth {
@@ -140,7 +139,7 @@ static double random_lse(uint64_t seed, uint64_t n, double spread)
     return (double)(float)(spread * (attn_hash_uniform(seed, 2, n) - 0.5));
 }
 
-START_TEST(associative_within_bound)
+TEST_EACH(associative_within_bound, 6)
 {
     static const double spread[] = {0, 1, 10, 100, 1000, 20000};
     for (uint64_t seed = 0; seed < 50; seed++) {
@@ -155,10 +154,9 @@ START_TEST(associative_within_bound)
         ck_close(&whole, &t, 3);
     }
 }
-END_TEST
 
 /* Merge random pairs until one is left: any tree over n parts, a few of them empty. */
-START_TEST(any_tree_of_many)
+TEST_EACH(any_tree_of_many, 64)
 {
     enum { PARTS = 64 };
     for (uint64_t seed = 0; seed < 20; seed++) {
@@ -180,21 +178,19 @@ START_TEST(any_tree_of_many)
             ck_close(&x[0], &t, n);
     }
 }
-END_TEST
 
 /* The bound above must be able to fail: a plain mean, or the wrong weights, are far outside. */
-START_TEST(the_bound_has_teeth)
+TEST(the_bound_has_teeth)
 {
     struct partial x[2] = {make(1, 0.5), make(2, -0.25)};
     struct truth t = truth_of(x, 2);
     long double mean = ((long double)x[0].o[0] + (long double)x[1].o[0]) / 2;
     ck_assert(fabsl(mean - t.o[0]) > 1000 * bound_of(&t, 2, 0x1p-24L) * t.size);
 }
-END_TEST
 
 /* ---- particular values ----------------------------------------------------------------------- */
 
-START_TEST(equal_weights_average)
+TEST_EACH(equal_weights_average, LEVELS)
 {
     struct partial x = make(0, levels[_i]), y = x;
     for (int c = 0; c < WIDTH; c++) {
@@ -211,20 +207,18 @@ START_TEST(equal_weights_average)
     ck_assert(z.lse == x.lse + log1p(1.0));
     ck_assert(z.lse32 == x.lse32 + log1pf(1.0f));
 }
-END_TEST
 
 /* Three keys to one: exp LSE = 3 and 1 give weights 3/4 and 1/4. */
-START_TEST(counts_as_weights)
+TEST(counts_as_weights)
 {
     double o = 8, lse = log(3.0), o2 = -4, u = 0x1p-53;
     attn_merge_f64(&o, &lse, &o2, 0, 1);
     ck_assert(fabs(o - 5) <= 16 * u * 8);
     ck_assert(fabs(lse - log(4.0)) <= 16 * u);
 }
-END_TEST
 
 /* Beyond 104 in float, or 746 in double, the smaller side is not there at all. */
-START_TEST(huge_gaps)
+TEST_EACH(huge_gaps, 7)
 {
     static const double gap[] = {89, 105, 200, 747, 1e4, 6e5, 1e30};
     for (int side = 0; side < 2; side++) {
@@ -239,9 +233,8 @@ START_TEST(huge_gaps)
         }
     }
 }
-END_TEST
 
-START_TEST(nan_stays)
+TEST_EACH(nan_stays, 4)
 {
     static const double other[] = {0, 5, -5, -HUGE_VAL};
     struct partial x = make(1, 0), y = make(2, (double)NAN), z;
@@ -252,10 +245,9 @@ START_TEST(nan_stays)
     z = merged(&y, &x);
     ck_assert(isnan(z.lse) && isnan(z.lse32) && isnan(z.o[0]) && isnan(z.o32[WIDTH - 1]));
 }
-END_TEST
 
 /* A NaN feature spoils itself, not its neighbours; LSE = +inf is an overflow and must show. */
-START_TEST(spoiled_parts_show)
+TEST(spoiled_parts_show)
 {
     struct partial x = make(1, 0), y = make(2, 1);
     y.o[2] = (double)NAN;
@@ -265,25 +257,4 @@ START_TEST(spoiled_parts_show)
     struct partial over = make(3, HUGE_VAL);
     z = merged(&over, &over);
     ck_assert(isnan(z.o[0]) && isnan(z.o32[0]));
-}
-END_TEST
-
-Suite *suite_merge(void)
-{
-    Suite *suite = suite_create("merge");
-    TCase *t = tcase_create("merge");
-    tcase_set_timeout(t, 60);
-    tcase_add_loop_test(t, empty_is_neutral, 0, LEVELS);
-    tcase_add_test(t, two_empty_are_empty);
-    tcase_add_loop_test(t, commutative_to_the_bit, 0, LEVELS);
-    tcase_add_loop_test(t, associative_within_bound, 0, 6);
-    tcase_add_loop_test(t, any_tree_of_many, 0, 64);
-    tcase_add_test(t, the_bound_has_teeth);
-    tcase_add_loop_test(t, equal_weights_average, 0, LEVELS);
-    tcase_add_test(t, counts_as_weights);
-    tcase_add_loop_test(t, huge_gaps, 0, 7);
-    tcase_add_loop_test(t, nan_stays, 0, 4);
-    tcase_add_test(t, spoiled_parts_show);
-    suite_add_tcase(suite, t);
-    return suite;
 }

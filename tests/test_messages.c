@@ -12,6 +12,8 @@
 #include "tests/harness/files/fileio.h"
 #include "tests/suites.h"
 
+SUITE(messages, .seconds = 120, .open = scratch_open, .close = scratch_close);
+
 /* Every implementation with ranks, and what has other schedules than the presets. */
 static const char *const variants[] = {"ring:order=striped", "ring:order=zigzag", "ring:inner=2",
                                        "ring:order=zigzag,inner=4"};
@@ -148,22 +150,20 @@ static void compare_all(const char *case_text, int ranks, int simulated)
     attn_setup_close(&setup);
 }
 
-START_TEST(price_is_count_is_log)
+TEST_EACH(price_is_count_is_log, 6 * CASES)
 {
     static const int ranks[] = {1, 2, 3, 4, 7, 8};
     compare_all(cases[_i / 6], ranks[_i % 6], 1);
 }
-END_TEST
 
-START_TEST(price_is_count_for_many_ranks)
+TEST_EACH(price_is_count_for_many_ranks, 3 * CASES)
 {
     static const int ranks[] = {16, 33, 64};
     compare_all(cases[_i / 3], ranks[_i % 3], 0);
 }
-END_TEST
 
 /* As many ranks as can be simulated.  Of a price every 51st rank: 0, 51, ..., 510. */
-START_TEST(price_is_count_for_512_ranks)
+TEST_EACH(price_is_count_for_512_ranks, 2)
 {
     static const char *const schemes[] = {"ring", "ulysses"};
     struct attn_setup setup;
@@ -183,7 +183,6 @@ START_TEST(price_is_count_for_512_ranks)
     }
     attn_setup_close(&setup);
 }
-END_TEST
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
@@ -228,7 +227,7 @@ static char *text_of(const char *path)
 }
 
 /* run and price write the same file, and its sums are the price. */
-START_TEST(files_say_the_same)
+TEST_EACH(files_say_the_same, 3)
 {
     static const char *const specs[] = {"ring:ranks=3,order=zigzag", "ulysses:ranks=3",
                                         "lightseq:ranks=4"};
@@ -261,9 +260,8 @@ START_TEST(files_say_the_same)
     free(of_run);
     free(of_price);
 }
-END_TEST
 
-START_TEST(log_refused)
+TEST(log_refused)
 {
     const char *log = scratch_path("log.jsonl");
     scratch_expect(2, "tiled is one process", "run tiled --input %s --compare --log %s", real, log);
@@ -275,11 +273,10 @@ START_TEST(log_refused)
     scratch_expect(3, "log.jsonl", "price ring --length 8 --log %s/log.jsonl",
                    scratch_path("nowhere"));
 }
-END_TEST
 
 /* ---- who sends nothing, and who disagrees ---------------------------------------------------- */
 
-START_TEST(one_process_has_none)
+TEST(one_process_has_none)
 {
     struct attn_spec spec = spec_of("tiled");
     struct attn_error err = {0};
@@ -299,21 +296,4 @@ START_TEST(one_process_has_none)
         ck_assert(strstr(err.text, "ring, would work") != NULL);
     }
     attn_setup_close(&setup);
-}
-END_TEST
-
-Suite *suite_messages(void)
-{
-    Suite *suite = suite_create("messages");
-    TCase *t = tcase_create("messages");
-    tcase_set_timeout(t, 120);
-    tcase_add_checked_fixture(t, scratch_open, scratch_close);
-    tcase_add_loop_test(t, price_is_count_is_log, 0, 6 * CASES);
-    tcase_add_loop_test(t, price_is_count_for_many_ranks, 0, 3 * CASES);
-    tcase_add_loop_test(t, price_is_count_for_512_ranks, 0, 2);
-    tcase_add_test(t, one_process_has_none);
-    tcase_add_loop_test(t, files_say_the_same, 0, 3);
-    tcase_add_test(t, log_refused);
-    suite_add_tcase(suite, t);
-    return suite;
 }

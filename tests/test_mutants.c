@@ -23,6 +23,19 @@ struct named {
     int asked[2], right[2];
 };
 static struct named *named;
+
+static void share_named(void)
+{
+    named = test_shared(sizeof *named);
+}
+
+static int mutants(void)
+{
+    return list != NULL ? n_mutants : (n_mutants = mutants_read(&list));
+}
+
+SUITE(mutants, .seconds = 600, .prepare = share_named);
+
 static const double least_share = 0.88, least_share_of_all = 0.80;
 
 /* Planted in a kernel, or in what deals out work to one. */
@@ -68,7 +81,7 @@ static void kill_by_numbers(const struct mutant *m, const char *folder, struct k
     free(family);
 }
 
-START_TEST(mutant_fares_as_it_must)
+TEST_EACH(mutant_fares_as_it_must, mutants())
 {
     struct kill kill;
     char folder[512];
@@ -83,10 +96,9 @@ START_TEST(mutant_fares_as_it_must)
     else
         expect_survival(&list[_i], &kill);
 }
-END_TEST
 
 /* Runs after all of them. */
-START_TEST(most_are_named_at_first_sight)
+TEST(most_are_named_at_first_sight)
 {
     int all = named->asked[0] + named->asked[1], right = named->right[0] + named->right[1];
     printf("mutants: %d of %d named rightly, %d of %d in the kernels\n", right, all,
@@ -97,7 +109,6 @@ START_TEST(most_are_named_at_first_sight)
                   named->right[0], named->asked[0]);
     ck_assert_msg(right >= least_share_of_all * all, "%d of %d named rightly", right, all);
 }
-END_TEST
 
 /* Mutants that numbers must kill. */
 static int count(const char *spec, const char *where)
@@ -109,7 +120,7 @@ static int count(const char *spec, const char *where)
     return n;
 }
 
-START_TEST(there_are_enough_and_everywhere)
+TEST(there_are_enough_and_everywhere)
 {
     static const struct {
         const char *spec, *where;
@@ -131,9 +142,8 @@ START_TEST(there_are_enough_and_everywhere)
                       count(part[n].spec, part[n].where), part[n].spec, part[n].where,
                       part[n].least);
 }
-END_TEST
 
-START_TEST(each_names_a_catalogued_bug)
+TEST_EACH(each_names_a_catalogued_bug, mutants())
 {
     const struct mutant *m = &list[_i];
     int same = 0;
@@ -147,35 +157,12 @@ START_TEST(each_names_a_catalogued_bug)
     ck_assert_msg(same == 1 || strcmp(m->id, m->bug) != 0, "%s needs a letter: it is one of two",
                   m->id);
 }
-END_TEST
 
 /* What cannot be loaded is an error, not a survivor. */
-START_TEST(a_missing_library_is_an_error)
+TEST(a_missing_library_is_an_error)
 {
     struct kill kill;
     mutant_kill(&list[0], "build/no-such-folder", &kill);
     ck_assert_int_gt((int)strlen(kill.error), 0);
     ck_assert_ptr_null(kill.killer);
-}
-END_TEST
-
-Suite *suite_mutants(void)
-{
-    Suite *suite = suite_create("mutants");
-    TCase *cases = tcase_create("mutants");
-    free(list);
-    n_mutants = mutants_read(&list);
-    tcase_set_timeout(cases, 600);
-    if (named == NULL)
-        named =
-            mmap(NULL, sizeof *named, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    tcase_add_test(cases, there_are_enough_and_everywhere);
-    if (n_mutants > 0 && named != MAP_FAILED) {
-        tcase_add_test(cases, a_missing_library_is_an_error);
-        tcase_add_loop_test(cases, each_names_a_catalogued_bug, 0, n_mutants);
-        tcase_add_loop_test(cases, mutant_fares_as_it_must, 0, n_mutants);
-        tcase_add_test(cases, most_are_named_at_first_sight);
-    }
-    suite_add_tcase(suite, cases);
-    return suite;
 }

@@ -10,7 +10,8 @@
 #include "tests/dense_gsl.h"
 #include "tests/fixtures/oracle_fixture.h"
 #include "tests/harness/fill.h"
-#include "tests/oracle_relations.h"
+
+SUITE(oracle, .seconds = 60);
 
 static const double U = 0x1p-53; /* of double */
 
@@ -58,7 +59,7 @@ enum { PROBLEMS = sizeof problems / sizeof *problems };
 
 /* GSL errs by a few roundings of double for each term of a sum (at most 120 terms here), and the
  * oracle by a few in all: 16 u, times the condition-aware size, covers both and no bug. */
-START_TEST(agrees_with_gsl)
+TEST_EACH(agrees_with_gsl, PROBLEMS)
 {
     struct dense_gsl *gsl = malloc(sizeof *gsl);
     ck_assert_ptr_nonnull(gsl);
@@ -77,12 +78,11 @@ START_TEST(agrees_with_gsl)
     }
     free(gsl);
 }
-END_TEST
 
 /* The double oracle (f32 problems) and the long double one (f64): the same values, the same
  * answer to 1e-14 of the condition-aware size.  Where long double is double this compares two
  * roundings. */
-START_TEST(double_agrees_with_long_double)
+TEST_EACH(double_agrees_with_long_double, PROBLEMS)
 {
     for (uint64_t seed = 11; seed <= 15; seed++) {
         struct fixture *x = fixture_open(&problems[_i].shape, seed);
@@ -100,11 +100,10 @@ START_TEST(double_agrees_with_long_double)
         fixture_close(y);
     }
 }
-END_TEST
 
 /* A row of 4096 keys and V > 0: plain sums would lose about sqrt(4096) roundings, compensated
  * ones of runs of 32 lose a few.  The long double oracle stands for the truth. */
-START_TEST(long_rows)
+TEST(long_rows)
 {
     const struct fixture_shape s = {1, 1, 1, 2, 4096, 1, 1, NULL, 1, 0, ATTN_BIAS_NONE, 0};
     for (uint64_t seed = 1; seed <= 4; seed++) {
@@ -122,10 +121,9 @@ START_TEST(long_rows)
         fixture_close(y);
     }
 }
-END_TEST
 
 /* One key under 4096 queries: dV is the sum of all dO, to the last rounding. */
-START_TEST(long_columns)
+TEST(long_columns)
 {
     const struct fixture_shape s = {1, 1, 1, 4096, 1, 1, 1, NULL, 1, 0, ATTN_BIAS_NONE, 0};
     for (uint64_t seed = 1; seed <= 4; seed++) {
@@ -138,12 +136,11 @@ START_TEST(long_columns)
         fixture_close(x);
     }
 }
-END_TEST
 
 /* Two keys in f64, against the formula in long double: the only error left is the last
  * rounding.  An oracle that used double anywhere would be off by more than half a unit in the
  * last place. */
-START_TEST(wide_is_wide)
+TEST(wide_is_wide)
 {
     const struct fixture_shape s = {1, 1, 1, 1, 2, 3, 1, NULL, 0.7, 0, ATTN_BIAS_NONE, 0};
     for (uint64_t seed = 1; seed <= 200 && LDBL_MANT_DIG > DBL_MANT_DIG; seed++) {
@@ -178,7 +175,6 @@ START_TEST(wide_is_wide)
         fixture_close(x);
     }
 }
-END_TEST
 
 /* ---- closed forms: each is run in both widths ----------------------------------------------- */
 
@@ -189,7 +185,7 @@ static enum attn_dtype width(int i)
 
 /* q = 0: O is the mean of the visible V, LSE the log of their number, and
  * dQ = scale / n sum_j (dP_j - mean dP) k_j.  Rows 0 to 4 see nothing. */
-START_TEST(uniform)
+TEST_EACH(uniform, 2)
 {
     const struct fixture_shape s = {2, 4, 2, 12, 7, 3, 4, "causal(br)", 0.6, 0, ATTN_BIAS_NONE, 0};
     struct fixture *x = fixture_open(&s, 21);
@@ -223,11 +219,10 @@ START_TEST(uniform)
         ck_assert(x->dk[n] == 0); /* dk = scale sum dS q */
     fixture_close(x);
 }
-END_TEST
 
 /* Two keys: a logistic function of the difference of their scores, softcap and bias included:
  * p1 = 1 / (1 + exp(s2 - s1)), and dS1 = p1 p2 (dP1 - dP2) = -dS2 = dBias1. */
-START_TEST(two_keys)
+TEST_EACH(two_keys, 2)
 {
     const struct fixture_shape s = {1, 1, 1, 1, 2, 2, 3, NULL, 0.8, 1.5, ATTN_BIAS_TENSOR, 0};
     for (uint64_t seed = 1; seed <= 50; seed++) {
@@ -260,11 +255,10 @@ START_TEST(two_keys)
         fixture_close(x);
     }
 }
-END_TEST
 
 /* One key far above all others: O is its V and dV its dO, bit for bit, and no score has a
  * gradient. */
-START_TEST(hard_select)
+TEST_EACH(hard_select, 2)
 {
     const struct fixture_shape s = {1, 2, 2, 1, 9, 4, 5, NULL, 1, 0, ATTN_BIAS_NONE, 0};
     for (int64_t pick = 0; pick < 9; pick++) {
@@ -288,10 +282,9 @@ START_TEST(hard_select)
         fixture_close(x);
     }
 }
-END_TEST
 
 /* All keys the same: weights 1/n, LSE = s + ln n, and dQ = scale k sum_j dS_j = 0. */
-START_TEST(identical_keys)
+TEST_EACH(identical_keys, 2)
 {
     const struct fixture_shape s = {1, 2, 1, 5, 17, 6, 3, NULL, 0.7, 0, ATTN_BIAS_NONE, 0};
     struct fixture *x = fixture_open(&s, 41);
@@ -314,10 +307,9 @@ START_TEST(identical_keys)
     }
     fixture_close(x);
 }
-END_TEST
 
 /* No key, whatever q and dO hold: O = 0, LSE = -inf, dQ = 0, and dV does not notice. */
-START_TEST(empty_rows)
+TEST_EACH(empty_rows, 2)
 {
     const struct fixture_shape s = {1, 1, 1, 6, 4, 3, 3, "causal(br)", 1, 0, ATTN_BIAS_NONE, 1};
     struct fixture *x = fixture_open(&s, 51), *y = fixture_open(&s, 51);
@@ -334,10 +326,9 @@ START_TEST(empty_rows)
     fixture_close(x);
     fixture_close(y);
 }
-END_TEST
 
 /* One key: O = v, LSE = s, dV = dO; dQ = dK = 0 exactly.  A gradient of LSE goes straight to s. */
-START_TEST(single_key)
+TEST_EACH(single_key, 2)
 {
     struct fixture_shape s = {1, 1, 1, 1, 1, 4, 5, NULL, 0.5, 0, ATTN_BIAS_NONE, 0};
     for (s.d_lse = 0; s.d_lse < 2; s.d_lse++) {
@@ -356,11 +347,10 @@ START_TEST(single_key)
         fixture_close(x);
     }
 }
-END_TEST
 
 /* Only LSE has a gradient: dS = P dLSE, so dQ = scale dLSE sum_j P_j k_j (which is attention
  * with K for V), and dV = 0 exactly. */
-START_TEST(gradient_of_lse)
+TEST_EACH(gradient_of_lse, 2)
 {
     const struct fixture_shape s = {2, 2, 1, 7, 9, 4, 4, "causal(br)", 0.5, 0, ATTN_BIAS_NONE, 1};
     struct fixture *x = fixture_open(&s, 71), *y = fixture_open(&s, 71);
@@ -375,10 +365,9 @@ START_TEST(gradient_of_lse)
     fixture_close(x);
     fixture_close(y);
 }
-END_TEST
 
 /* q = 0 under ALiBi: weights fall off by exp(-slope) a key, a geometric series. */
-START_TEST(alibi)
+TEST_EACH(alibi, 2)
 {
     const struct fixture_shape s = {1, 3, 3, 4, 6, 2, 6, "causal(br)", 1, 0, ATTN_BIAS_ALIBI, 0};
     struct fixture *x = fixture_open(&s, 81);
@@ -398,10 +387,9 @@ START_TEST(alibi)
         }
     fixture_close(x);
 }
-END_TEST
 
 /* A bias that is broadcast collects the gradients of all cells it stands for. */
-START_TEST(broadcast_bias_gradient)
+TEST_EACH(broadcast_bias_gradient, 2)
 {
     const struct fixture_shape s = {2, 2, 2, 3, 5, 2, 2, NULL, 0.5, 0, ATTN_BIAS_TENSOR, 0};
     const int64_t stride[4] = {30, 15, 5, 1};
@@ -430,10 +418,9 @@ START_TEST(broadcast_bias_gradient)
         fixture_close(y);
     }
 }
-END_TEST
 
 /* A bias of -inf hides like a mask, for every output; a row of nothing else is an empty row. */
-START_TEST(bias_that_hides)
+TEST_EACH(bias_that_hides, 2)
 {
     const struct fixture_shape s = {1, 2, 1, 8, 6, 3, 3, NULL, 0.5, 0, ATTN_BIAS_TENSOR, 1};
     struct fixture_shape masked = s;
@@ -453,25 +440,4 @@ START_TEST(bias_that_hides)
     ck_assert(x->lse[1] == -(double)INFINITY && x->dq[3] == 0);
     fixture_close(x);
     fixture_close(y);
-}
-END_TEST
-
-Suite *suite_oracle(void)
-{
-    const TTest *const closed[] = {
-        uniform,    two_keys,        hard_select, identical_keys,          empty_rows,
-        single_key, gradient_of_lse, alibi,       broadcast_bias_gradient, bias_that_hides};
-    Suite *suite = suite_create("oracle");
-    TCase *cases = tcase_create("oracle");
-    tcase_set_timeout(cases, 60);
-    tcase_add_loop_test(cases, agrees_with_gsl, 0, PROBLEMS);
-    tcase_add_loop_test(cases, double_agrees_with_long_double, 0, PROBLEMS);
-    tcase_add_test(cases, long_rows);
-    tcase_add_test(cases, long_columns);
-    tcase_add_test(cases, wide_is_wide);
-    for (size_t t = 0; t < sizeof closed / sizeof *closed; t++)
-        tcase_add_loop_test(cases, closed[t], 0, 2);
-    suite_add_tcase(suite, cases);
-    suite_add_tcase(suite, oracle_relation_tests());
-    return suite;
 }

@@ -9,6 +9,8 @@
 #include "tests/fixtures/small_input.h"
 #include "tests/suites.h"
 
+SUITE(packed, .seconds = 300, .open = scratch_open, .close = scratch_close);
+
 static struct attn_error err;
 
 /* ---- by numpy ------------------------------------------------------------------------------- */
@@ -21,7 +23,7 @@ static int has_numpy(void)
     return 0;
 }
 
-START_TEST(numpy_example)
+TEST(numpy_example)
 {
     if (!has_numpy())
         return;
@@ -30,11 +32,10 @@ START_TEST(numpy_example)
                    "--claims docs/examples/numpy_packed.json");
     ck_assert_int_ge(fixture_count(scratch_output, "pass"), 115);
 }
-END_TEST
 
 /* The same with its documents run together, with its band counted from the wrong end, and with lse
  * the other way round: a packed battery sees all three. */
-START_TEST(numpy_mistakes)
+TEST_EACH(numpy_mistakes, 3)
 {
     static const struct {
         const char *edit, *says;
@@ -59,7 +60,6 @@ START_TEST(numpy_mistakes)
                    "--claims docs/examples/numpy_packed.json%s",
                    scratch_path("packed.py"), fixture_some_cases());
 }
-END_TEST
 
 /* ---- by attnlab run ------------------------------------------------------------------------- */
 
@@ -137,7 +137,7 @@ static const struct {
     {"keys(x10)", 8, {0, 1, 2, 3, 4, 5, 6, 7}},
 };
 
-START_TEST(documents_by_themselves)
+TEST_EACH(documents_by_themselves, COUNT(batches))
 {
     struct small s;
     make(&s, batches[_i].n, batches[_i].starts);
@@ -147,11 +147,10 @@ START_TEST(documents_by_themselves)
         if (batches[_i].starts[t] < batches[_i].starts[t + 1])
             check_document(&s, batches[_i].starts[t], batches[_i].starts[t + 1], batches[_i].mask);
 }
-END_TEST
 
 /* The result of one layout is a file of inputs and results in another reader's hands: numpy's own
  * names, a tensor each, by flags. */
-START_TEST(files_by_flags)
+TEST(files_by_flags)
 {
     static const char *const name[] = {"q", "k", "v", "do", "cu_seqlens_q"};
     static const int32_t starts[] = {0, 3, 7};
@@ -179,7 +178,6 @@ START_TEST(files_by_flags)
     scratch_expect(1, "FAIL", "compare %s/all %s/in --layout THD --mask none --scale 0.5", folder,
                    folder);
 }
-END_TEST
 
 /* ---- refusals ------------------------------------------------------------------------------- */
 
@@ -199,17 +197,16 @@ static const struct {
     {"--layout THDX", "BHLD, BLHD, BLE and THD exist", 3, {0, 3, 7}},
 };
 
-START_TEST(refused)
+TEST_EACH(refused, COUNT(bad))
 {
     struct small s;
     make(&s, bad[_i].n, bad[_i].starts);
     scratch_expect(2, bad[_i].says, "run dense --input %s --compare %s", small_save(&s),
                    bad[_i].flags);
 }
-END_TEST
 
 /* Shapes and types that are none, and lengths that differ. */
-START_TEST(refused_tensors)
+TEST(refused_tensors)
 {
     static const int32_t starts[] = {0, 3, 7}, more[] = {0, 3, 7, 7}, other[] = {0, 4, 7};
     struct small s;
@@ -246,10 +243,9 @@ START_TEST(refused_tensors)
     scratch_expect(2, "[T,H,d] would fit", "run dense --input %s --compare --layout THD",
                    small_save(&s));
 }
-END_TEST
 
 /* Bytes over all tokens that show a key of another document contradict cu_seqlens. */
-START_TEST(bytes_across_documents)
+TEST(bytes_across_documents)
 {
     static const int32_t starts[] = {0, 1, 2, 3, 4, 5, 6, 7};
     struct small s;
@@ -270,34 +266,12 @@ START_TEST(bytes_across_documents)
     scratch_expect(2, "U8 or BOOL [1,2,7,7] would fit", "run dense --input %s --compare",
                    small_save(&s));
 }
-END_TEST
 
 /* A declaration that cannot be kept. */
-START_TEST(no_bias_is_claimed)
+TEST(no_bias_is_claimed)
 {
     static const char claims[] = "{\"claims\": [\"f32\", \"bias\"], \"layout\": \"thd\"}";
     const char *path = scratch_put("claims.json", claims, sizeof claims - 1);
     scratch_expect(2, "layout \"thd\" has no bias tensor", "vectors %s --claims %s",
                    scratch_path("v"), path);
-}
-END_TEST
-
-#define COUNT(table) (int)(sizeof(table) / sizeof *(table))
-
-Suite *suite_packed(void)
-{
-    Suite *suite = suite_create("packed");
-    TCase *cases = tcase_create("packed");
-    tcase_set_timeout(cases, 300);
-    tcase_add_checked_fixture(cases, scratch_open, scratch_close);
-    tcase_add_test(cases, numpy_example);
-    tcase_add_loop_test(cases, numpy_mistakes, 0, 3);
-    tcase_add_loop_test(cases, documents_by_themselves, 0, COUNT(batches));
-    tcase_add_test(cases, files_by_flags);
-    tcase_add_loop_test(cases, refused, 0, COUNT(bad));
-    tcase_add_test(cases, refused_tensors);
-    tcase_add_test(cases, bytes_across_documents);
-    tcase_add_test(cases, no_bias_is_claimed);
-    suite_add_tcase(suite, cases);
-    return suite;
 }

@@ -12,6 +12,8 @@
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
 
+SUITE(parallel, .seconds = 120);
+
 static struct attn_result judged(const char *spec_text, const char *case_text)
 {
     struct attn_spec spec = spec_of(spec_text);
@@ -111,7 +113,7 @@ static const char *const specs[] = {
 };
 enum { SPECS = sizeof specs / sizeof *specs };
 
-START_TEST(agrees_with_the_oracle)
+TEST_EACH(agrees_with_the_oracle, CASES)
 {
     struct attn_case c = case_of(cases[_i]);
     for (int s = 0; s < SPECS; s++) {
@@ -126,13 +128,12 @@ START_TEST(agrees_with_the_oracle)
         ck_assert_msg(r.verdict == ATTN_PASS || r.verdict == ATTN_WEAK, "%s", text);
     }
 }
-END_TEST
 
 /* ---- same bits ------------------------------------------------------------------------------- */
 
 /* A head's arithmetic does not depend on who does it: ulysses gives the bits of its local
  * implementation on the whole problem, and so do heads and batch.  So does a ring of one. */
-START_TEST(bits_of_the_local_implementation)
+TEST_EACH(bits_of_the_local_implementation, 9)
 {
     static const char *const same[][3] = {
         {"ulysses:ranks=4", "tiled", "b2h8g4q72k72d9v5:causal(br):f32:normal:s1"},
@@ -154,11 +155,10 @@ START_TEST(bits_of_the_local_implementation)
                   whole.text);
     ck_assert(mine.digest == whole.digest);
 }
-END_TEST
 
 /* Threads arrive in any order; sums are made in the same one.  And nothing is remembered from
  * one configuration to the next (SP-05). */
-START_TEST(bits_do_not_depend_on_time)
+TEST(bits_do_not_depend_on_time)
 {
     static const char *const spec[] = {"ring:ranks=8", "ulysses:ranks=4", "ring:ranks=3"};
     static const char *const text[] = {"b2h8g4q48k48d8v8:causal(br):f32:normal:s1:pass=bwd",
@@ -174,7 +174,6 @@ START_TEST(bits_do_not_depend_on_time)
                 ck_assert(r.digest == first[s][c]);
             }
 }
-END_TEST
 
 /* ---- prices, by hand ------------------------------------------------------------------------- */
 
@@ -212,7 +211,7 @@ static struct attn_problem problem(int64_t b, int64_t h, int64_t g, int64_t n, i
 
 /* The comparison table of sequence-parallel schemes, with h = H d and g = G d elements a token and
  * c = L/P, in numbers: B = 1, L = 64, d = 16, P = 4, f32. */
-START_TEST(bytes_sent_as_published)
+TEST(bytes_sent_as_published)
 {
     static const struct {
         const char *spec;
@@ -254,12 +253,11 @@ START_TEST(bytes_sent_as_published)
         }
     }
 }
-END_TEST
 
 /* In units of a block of tokens of all heads, e B c h: lightseq sends P(P-1) of them under a causal
  * mask, a ring twice as many; and LSE of what helpers compute, who are asked at distances above
  * P/2. */
-START_TEST(half_the_bytes_of_a_ring)
+TEST(half_the_bytes_of_a_ring)
 {
     for (int ranks = 1; ranks <= 9; ranks++) {
         struct attn_problem p = problem(1, 8, 8, 16 * ranks, 16);
@@ -283,10 +281,9 @@ START_TEST(half_the_bytes_of_a_ring)
         ck_assert_int_eq(around, 2 * ranks * (ranks - 1) * unit);
     }
 }
-END_TEST
 
 /* usp is ulysses where all ranks share one place, and a ring where none do, for any sizes. */
-START_TEST(usp_is_both)
+TEST(usp_is_both)
 {
     static const char *const order[] = {"contiguous", "striped", "zigzag"};
     struct attn_problem p = problem(2, 6, 3, 23, 8);
@@ -310,7 +307,6 @@ START_TEST(usp_is_both)
             ck_assert_int_eq(c.peak_bytes, d.peak_bytes);
         }
 }
-END_TEST
 
 /* ---- balance --------------------------------------------------------------------------------- */
 
@@ -365,7 +361,7 @@ static void pairs_by_rank(const char *spec_text, int64_t pairs[BALANCED])
 /* L = 64, P = 4, c = 16.  contiguous r c^2 + c(c+1)/2; striped c(c+1)/2 for a block of keys that
  * begins no later, c(c-1)/2 for others; zigzag 2 P h^2 + h with h = c/2; lightseq c(c+1)/2 and one
  * or two blocks. */
-START_TEST(balance_as_published)
+TEST(balance_as_published)
 {
     static const struct {
         const char *spec;
@@ -386,13 +382,12 @@ START_TEST(balance_as_published)
                           want[w].spec, r, (long long)pairs[r], (long long)want[w].pairs[r]);
     }
 }
-END_TEST
 
 /* ---- prices, continued ----------------------------------------------------------------------- */
 
 /* A long sequence is priced at once, and a causal ring has its price: the last rank computes P -
  * 1/2 of P blocks, the first one half. */
-START_TEST(price_of_a_long_sequence)
+TEST(price_of_a_long_sequence)
 {
     struct attn_problem p = problem(1, 8, 8, 1 << 20, 128);
     struct attn_mask_shape shape = {1, 8, p.n_query, p.n_key};
@@ -408,11 +403,10 @@ START_TEST(price_of_a_long_sequence)
     ck_assert_int_eq(first.bytes_sent, last.bytes_sent);
     ck_assert_int_eq(first.peak_bytes, last.peak_bytes);
 }
-END_TEST
 
 /* Every input and output belongs to one rank: the shares of all ranks are what one process has.  q,
  * k and v of 11 tokens of 6 heads, 3 of them of k and v, in 4 bytes; o; lse. */
-START_TEST(shares_add_up)
+TEST(shares_add_up)
 {
     static const char *const spec[] = {"ring:ranks=4",
                                        "ring:ranks=3,order=striped",
@@ -442,7 +436,6 @@ START_TEST(shares_add_up)
         }
     }
 }
-END_TEST
 
 /* ---- refusals -------------------------------------------------------------------------------- */
 
@@ -458,7 +451,7 @@ static void ck_refused(const char *spec_text, const struct attn_impl *local,
     ck_assert_msg(strstr(err.text, says) != NULL, "'%s' lacks '%s'", err.text, says);
 }
 
-START_TEST(refusals_say_what_works)
+TEST(refusals_say_what_works)
 {
     struct attn_problem p = problem(1, 8, 2, 128, 8);
     ck_refused("ulysses:ranks=3,sizes=strict", NULL, &p, ATTN_FORWARD,
@@ -489,11 +482,10 @@ START_TEST(refusals_say_what_works)
         (struct attn_bias){.kind = ATTN_BIAS_TENSOR, .tensor = {.data = &p, .dtype = ATTN_F32}};
     ck_refused("ring:ranks=4", NULL, &p, ATTN_FORWARD, "does not claim: bias");
 }
-END_TEST
 
 /* Open-Sora #270: ranks that divide the frames (v1.0: 16, and the 15 of a well-meant advice) or the
  * places of a frame (v1.2), and 16 heads. */
-START_TEST(ranks_that_divide_a_video)
+TEST(ranks_that_divide_a_video)
 {
     static const struct {
         const char *spec, *mask;
@@ -517,9 +509,8 @@ START_TEST(ranks_that_divide_a_video)
         attn_mask_free(mask);
     }
 }
-END_TEST
 
-START_TEST(local_must_be_able)
+TEST(local_must_be_able)
 {
     struct attn_problem p = problem(1, 8, 8, 16, 8);
     struct attn_impl soft = attn_impl_dense;
@@ -533,7 +524,6 @@ START_TEST(local_must_be_able)
     p.softcap = 1;
     ck_refused("ring:ranks=4", &weak, &p, ATTN_FORWARD, "'softcap'");
 }
-END_TEST
 
 /* ---- rows nobody sees, memory that runs out, what is reported -------------------------------- */
 
@@ -551,7 +541,7 @@ static enum attn_status finite_backward(struct attn_ctx *ctx, const struct attn_
     return attn_impl_tiled_textbook.backward(ctx, p, t);
 }
 
-START_TEST(empty_rows_are_not_read)
+TEST_EACH(empty_rows_are_not_read, 2)
 {
     struct attn_impl local = attn_impl_tiled_textbook;
     struct attn_spec spec = spec_of("ulysses:ranks=4");
@@ -574,10 +564,9 @@ START_TEST(empty_rows_are_not_read)
                   err.text);
     attn_setup_close(&setup);
 }
-END_TEST
 
 /* Less and less memory: a clean refusal every time, whoever meets the limit first. */
-START_TEST(memory_may_run_out_anywhere)
+TEST_EACH(memory_may_run_out_anywhere, 8)
 {
     static const char *const who[] = {"ulysses:ranks=4", "ring:ranks=4", "lightseq:ranks=4",
                                       "allgather:ranks=3,stride=2"};
@@ -608,10 +597,9 @@ START_TEST(memory_may_run_out_anywhere)
     ck_assert_int_gt(refused, 5);
     attn_setup_close(&setup);
 }
-END_TEST
 
 /* What a rank used is reported for each, and the cause of failure needs no error object. */
-START_TEST(use_of_every_rank)
+TEST(use_of_every_rank)
 {
     struct attn_spec spec = spec_of("ring:ranks=4");
     struct attn_case c = case_of("b2h8g4q64k64d8v8:causal(tl):f32:normal:s1");
@@ -637,29 +625,4 @@ START_TEST(use_of_every_rank)
     ledger.limit = 100;
     ck_assert_int_eq(attn_run_forward(spec.impl, &ctx, &setup.problem, &f), ATTN_ENOMEM);
     attn_setup_close(&setup);
-}
-END_TEST
-
-Suite *suite_parallel(void)
-{
-    Suite *suite = suite_create("parallel");
-    TCase *t = tcase_create("parallel");
-    tcase_set_timeout(t, 120);
-    tcase_add_loop_test(t, agrees_with_the_oracle, 0, CASES);
-    tcase_add_loop_test(t, bits_of_the_local_implementation, 0, 9);
-    tcase_add_test(t, bits_do_not_depend_on_time);
-    tcase_add_test(t, bytes_sent_as_published);
-    tcase_add_test(t, half_the_bytes_of_a_ring);
-    tcase_add_test(t, usp_is_both);
-    tcase_add_test(t, balance_as_published);
-    tcase_add_test(t, price_of_a_long_sequence);
-    tcase_add_test(t, shares_add_up);
-    tcase_add_test(t, refusals_say_what_works);
-    tcase_add_test(t, ranks_that_divide_a_video);
-    tcase_add_test(t, local_must_be_able);
-    tcase_add_loop_test(t, empty_rows_are_not_read, 0, 2);
-    tcase_add_loop_test(t, memory_may_run_out_anywhere, 0, 8);
-    tcase_add_test(t, use_of_every_rank);
-    suite_add_tcase(suite, t);
-    return suite;
 }

@@ -13,6 +13,8 @@
 #include "tests/harness/fill.h"
 #include "tests/suites.h"
 
+SUITE(pieces, .seconds = 120);
+
 /* Positions that fit n tokens of the whole: every skip-th from `first` on, as many as there are;
  * by_batch 1 leaves room for the other batch. */
 static int64_t positions(struct attn_positions *at, int64_t whole, int64_t first, int64_t skip,
@@ -163,7 +165,7 @@ static void check_text(const char *pattern, const struct attn_mask_shape *shape)
     attn_mask_free(mask);
 }
 
-START_TEST(definition)
+TEST_EACH(definition, mask_n_singles + mask_n_compositions + mask_n_grids)
 {
     if (_i >= mask_n_singles + mask_n_compositions) {
         const struct mask_grid_text *grid = &mask_grids[_i - mask_n_singles - mask_n_compositions];
@@ -174,12 +176,11 @@ START_TEST(definition)
         check_text(_i < mask_n_singles ? mask_singles[_i] : mask_compositions[_i - mask_n_singles],
                    &mask_shapes[s]);
 }
-END_TEST
 
 /* Bands, limits and documents keep their closed count between stretches of one step, at any size.
  * Striped attention: rank r of P and the keys of rank c: a causal mask of L/P tokens, with its
  * diagonal where c <= r. */
-START_TEST(counts_of_stripes)
+TEST(counts_of_stripes)
 {
     const struct attn_mask_shape shape = {1, 1, 1 << 20, 1 << 20};
     static const char *const text[] = {"causal(tl)", "window(-1,0,br)&prefix(1048576)",
@@ -202,9 +203,8 @@ START_TEST(counts_of_stripes)
         attn_mask_free(mask);
     }
 }
-END_TEST
 
-START_TEST(refusals)
+TEST(refusals)
 {
     const struct attn_mask_shape shape = {2, 1, 12, 12};
     struct attn_mask *mask;
@@ -238,7 +238,6 @@ START_TEST(refusals)
     ck_assert_ptr_nonnull(strstr(err.text, "must not be negative"));
     attn_mask_free(mask);
 }
-END_TEST
 
 /* ---- every implementation, on pieces --------------------------------------------------------- */
 
@@ -266,7 +265,7 @@ static void check_row_of(const struct attn_problem *p, const struct attn_forward
 
 /* A stripe, batches cut out of one sequence, and runs with gaps, with ALiBi: the kernels add the
  * origin by themselves. */
-START_TEST(implementations)
+TEST_EACH(implementations, attn_impl_count())
 {
     const struct attn_impl *impl = attn_impl_at(_i);
     const struct attn_mask_shape shape = {BATCH, HEADS, 2 * TOKENS, 2 * TOKENS};
@@ -318,18 +317,4 @@ START_TEST(implementations)
         ck_assert_int_eq(attn_ledger_clear(&ledger), 0);
     }
     attn_mask_free(mask);
-}
-END_TEST
-
-Suite *suite_pieces(void)
-{
-    Suite *suite = suite_create("pieces");
-    TCase *cases = tcase_create("pieces");
-    tcase_set_timeout(cases, 120);
-    tcase_add_loop_test(cases, definition, 0, mask_n_singles + mask_n_compositions + mask_n_grids);
-    tcase_add_test(cases, counts_of_stripes);
-    tcase_add_test(cases, refusals);
-    tcase_add_loop_test(cases, implementations, 0, attn_impl_count());
-    suite_add_tcase(suite, cases);
-    return suite;
 }

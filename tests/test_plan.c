@@ -7,6 +7,8 @@
 #include "experiments/measure/plan.h"
 #include "tests/suites.h"
 
+SUITE(plan, .seconds = 60);
+
 static const char example[] = "# memory and time against length\n"
                               "rounds = 3 ; repeat = 7\n"
                               "budget = 12.5     # seconds\n"
@@ -38,7 +40,7 @@ static int count(const struct attn_plan *plan, const char *group, const char *sp
     return n;
 }
 
-START_TEST(multiplied_out)
+TEST(multiplied_out)
 {
     struct attn_plan plan;
     struct attn_error err = {0};
@@ -66,9 +68,8 @@ START_TEST(multiplied_out)
     ck_assert_int_eq(plan.point[0].c.kv_heads, 2);
     attn_plan_free(&plan);
 }
-END_TEST
 
-START_TEST(figures_and_single_samples)
+TEST(figures_and_single_samples)
 {
     static const char text[] = "group length-a\n"
                                "  spec = dense dense:mask=bool2d\n"
@@ -99,7 +100,6 @@ START_TEST(figures_and_single_samples)
     json_decref(want);
     attn_plan_free(&plan);
 }
-END_TEST
 
 static const struct {
     const char *text, *want;
@@ -150,7 +150,7 @@ static const struct {
     {"group a\nspec = dense\nlength = 8\nlimit dense = many\n", "p:4: a limit reads"},
 };
 
-START_TEST(bad_plan)
+TEST_EACH(bad_plan, COUNT(bad_plans))
 {
     struct attn_plan plan;
     struct attn_error err = {0};
@@ -158,10 +158,9 @@ START_TEST(bad_plan)
     ck_assert_msg(strstr(err.text, bad_plans[_i].want) != NULL, "got: %s", err.text);
     ck_assert_ptr_null(plan.point);
 }
-END_TEST
 
 /* Ten thousand points are read without comparing all pairs of them; one more is refused. */
-START_TEST(many_points)
+TEST(many_points)
 {
     struct attn_plan plan;
     struct attn_error err = {0};
@@ -181,9 +180,8 @@ START_TEST(many_points)
     ck_assert_msg(strstr(err.text, "more than 10000 points") != NULL, "got: %s", err.text);
     free(text);
 }
-END_TEST
 
-START_TEST(shipped_plans)
+TEST_EACH(shipped_plans, 2)
 {
     static const char *const path[] = {"experiments/plans/report.plan",
                                        "experiments/plans/quick.plan"};
@@ -194,9 +192,8 @@ START_TEST(shipped_plans)
     ck_assert(plan.budget_s > 0);
     attn_plan_free(&plan);
 }
-END_TEST
 
-START_TEST(no_plan)
+TEST(no_plan)
 {
     struct attn_plan plan;
     struct attn_error err = {0};
@@ -204,7 +201,6 @@ START_TEST(no_plan)
     ck_assert_ptr_nonnull(strstr(err.text, "No such file"));
     ck_assert_int_eq(attn_plan_read("/tmp", NULL, &plan, &err), ATTN_EINVAL);
 }
-END_TEST
 
 /* ---- the budget --------------------------------------------------------------------------- */
 
@@ -247,7 +243,7 @@ static void measured(struct attn_budget *budget, struct attn_sweep_state *state,
     attn_budget_learn(budget, state, &p);
 }
 
-START_TEST(predicted_from_what_is_most_like_it)
+TEST(predicted_from_what_is_most_like_it)
 {
     struct attn_plan plan;
     struct attn_sweep_state state[3];
@@ -269,10 +265,9 @@ START_TEST(predicted_from_what_is_most_like_it)
     ck_assert_double_eq_tol(state[2].later_s, 4 * 2 + 4 + 1, 0.5);
     attn_plan_free(&plan);
 }
-END_TEST
 
 /* Another curve of the same spec or implementation is used, and one of another pass is not. */
-START_TEST(predicted_from_another_curve)
+TEST(predicted_from_another_curve)
 {
     struct attn_plan plan;
     struct attn_sweep_state state[3];
@@ -296,9 +291,8 @@ START_TEST(predicted_from_another_curve)
     ck_assert(state[1].guessed);
     attn_plan_free(&plan);
 }
-END_TEST
 
-START_TEST(promises)
+TEST(promises)
 {
     struct attn_plan plan;
     struct attn_sweep_state state[3];
@@ -316,10 +310,9 @@ START_TEST(promises)
     ck_assert(attn_budget_promised(state, 3) == 0);
     attn_plan_free(&plan);
 }
-END_TEST
 
 /* Courses of two passes in any order: each finds its neighbours; a failure stops what is larger. */
-START_TEST(curves_are_linked)
+TEST(curves_are_linked)
 {
     struct attn_plan plan;
     struct attn_sweep_state state[6];
@@ -346,24 +339,4 @@ START_TEST(curves_are_linked)
     ck_assert_ptr_null(attn_budget_stopped(&state[2])); /* itself is not smaller */
     ck_assert_ptr_null(attn_budget_stopped(&state[3])); /* another pass */
     attn_plan_free(&plan);
-}
-END_TEST
-
-Suite *suite_plan(void)
-{
-    Suite *suite = suite_create("plan");
-    TCase *tcase = tcase_create("plan");
-    tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, multiplied_out);
-    tcase_add_test(tcase, figures_and_single_samples);
-    tcase_add_loop_test(tcase, bad_plan, 0, sizeof bad_plans / sizeof bad_plans[0]);
-    tcase_add_loop_test(tcase, shipped_plans, 0, 2);
-    tcase_add_test(tcase, many_points);
-    tcase_add_test(tcase, no_plan);
-    tcase_add_test(tcase, predicted_from_what_is_most_like_it);
-    tcase_add_test(tcase, predicted_from_another_curve);
-    tcase_add_test(tcase, promises);
-    tcase_add_test(tcase, curves_are_linked);
-    suite_add_tcase(suite, tcase);
-    return suite;
 }

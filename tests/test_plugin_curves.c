@@ -9,9 +9,11 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
+SUITE(plugin_curves, .seconds = 240, .open = scratch_open, .close = scratch_close);
+
 /* ---- plug-ins -------------------------------------------------------------------------------- */
 
-START_TEST(beside_ours)
+TEST(beside_ours)
 {
     char args[2048];
     fixture_build_plugin("mine.so", "0");
@@ -51,10 +53,9 @@ START_TEST(beside_ours)
     for (int t = 0; t < 2; t++)
         ck_assert(fixture_curve_point("slow", 64, 1)->warm_s[t] >= 0.05);
 }
-END_TEST
 
 /* Everything that can go wrong, in one sweep; ours is measured as ever. */
-START_TEST(misbehaviour_is_a_record)
+TEST(misbehaviour_is_a_record)
 {
     static const char *const does[] = {"WRONG", "CRASH", "LEAVE", "CHATTER", "OVERRUN", "SAYS_NO"};
     char flags[1500] = "";
@@ -78,9 +79,8 @@ START_TEST(misbehaviour_is_a_record)
     fixture_expect_words("x4", 64, ATTN_POINT_WRONG, "red zone");
     fixture_expect_words("x5", 64, ATTN_POINT_ERROR, "forward() returned 7: not today");
 }
-END_TEST
 
-START_TEST(hang_and_refusal)
+TEST(hang_and_refusal)
 {
     fixture_build_plugin("HANG", "HANG");
     fixture_measure(0,
@@ -99,10 +99,9 @@ START_TEST(hang_and_refusal)
                       "%s", p->message);
     }
 }
-END_TEST
 
 /* A plug-in that holds 64 MiB more shows 64 MiB more, and a mask given as bytes is its memory. */
-START_TEST(extra_memory_of_a_plugin)
+TEST(extra_memory_of_a_plugin)
 {
     fixture_build_plugin("plain.so", "0");
     fixture_build_plugin("extra.so", "EXTRA");
@@ -122,7 +121,6 @@ START_TEST(extra_memory_of_a_plugin)
         fixture_near_bytes("extra", of[1][masked] - of[0][masked], 64 * LAB_MIB, 0.25 * LAB_MIB);
     fixture_near_bytes("mask", of[0][1] - of[0][0], LAB_MIB, 0.25 * LAB_MIB);
 }
-END_TEST
 
 /* The library's own dense as a plug-in, in conventions that are not ours: what attnlab does to
  * follow them is not on its curve, so that it lies on our own ledger. */
@@ -130,7 +128,7 @@ static const char *const convention[] = {"-DSAYS_LAYOUT=1 -DSTRIDES=0 -DSAYS_LSE
                                          "-DSAYS_LSE=2 '-DCLAIMS=(ATTN_PLUGIN_F32|"
                                          "ATTN_PLUGIN_BACKWARD|ATTN_PLUGIN_DENSE)'"};
 
-START_TEST(conventions_cost_nothing)
+TEST_EACH(conventions_cost_nothing, COUNT(convention))
 {
     char source[1024];
     snprintf(source, sizeof source,
@@ -153,7 +151,6 @@ START_TEST(conventions_cost_nothing)
         }
     }
 }
-END_TEST
 
 /* ---- bad input ------------------------------------------------------------------------------- */
 
@@ -176,7 +173,7 @@ static const struct {
     {"--exec", "--exec needs a value"},
 };
 
-START_TEST(bad_input)
+TEST(bad_input)
 {
     char output[8192], folder[512], flags[1024];
     static const char claims[] = "{\"name\": \"mine\", \"claims\": [\"f32\"]}";
@@ -195,10 +192,9 @@ START_TEST(bad_input)
         ck_assert_int_ne(access(scratch_path("r.jsonl"), F_OK), 0);
     }
 }
-END_TEST
 
 /* Names are words of plans: where one stands, and where it does not. */
-START_TEST(names_in_plans)
+TEST(names_in_plans)
 {
     static const char plan[] = "rounds = 1\ngroup length-a\n spec = dense\n length = 8 16\n"
                                "group length-b\n spec = naive dense\n length = 8 16\n"
@@ -223,22 +219,4 @@ START_TEST(names_in_plans)
     ck_assert_int_eq(in_a, 2);
     ck_assert_int_eq(in_b, 1);
     ck_assert_int_eq(in_ranks, 0);
-}
-END_TEST
-
-Suite *suite_plugin_curves(void)
-{
-    Suite *suite = suite_create("plugin_curves");
-    TCase *tcase = tcase_create("plugin_curves");
-    tcase_set_timeout(tcase, 240);
-    tcase_add_checked_fixture(tcase, scratch_open, scratch_close);
-    tcase_add_test(tcase, beside_ours);
-    tcase_add_test(tcase, misbehaviour_is_a_record);
-    tcase_add_test(tcase, hang_and_refusal);
-    tcase_add_test(tcase, extra_memory_of_a_plugin);
-    tcase_add_loop_test(tcase, conventions_cost_nothing, 0, sizeof convention / sizeof *convention);
-    tcase_add_test(tcase, bad_input);
-    tcase_add_test(tcase, names_in_plans);
-    suite_add_tcase(suite, tcase);
-    return suite;
 }

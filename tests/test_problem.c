@@ -12,6 +12,8 @@
 #include "ref/textbook.h"
 #include "tests/fixtures/expected_error.h"
 
+SUITE(problem, .seconds = 60);
+
 /* ---- the problem ---------------------------------------------------------------------------- */
 
 static struct attn_problem base(void)
@@ -40,7 +42,7 @@ static void accepted(const struct attn_problem *p)
     ck_assert_msg(attn_problem_check(p, &err) == ATTN_OK, "%s", err.text);
 }
 
-START_TEST(extents)
+TEST(extents)
 {
     struct attn_problem p = base();
     accepted(&p);
@@ -58,11 +60,10 @@ START_TEST(extents)
     p = base(), p.heads = 0, accepted(&p); /* no heads share two kv heads: no output rows */
     p = base(), p.batch = p.n_query = p.n_key = p.d_key = p.d_value = 0, accepted(&p);
 }
-END_TEST
 
 /* A product of extents that does not fit, whichever tensor has it; a zero beside it is no excuse
  * as long as another tensor lacks the zero. */
-START_TEST(products)
+TEST(products)
 {
     const int64_t large = (int64_t)1 << 31;
     struct attn_problem p = base();
@@ -78,9 +79,8 @@ START_TEST(products)
     refused(&p, "exceeds");
     p = base(), p.n_query = p.n_key = large / 8, accepted(&p);
 }
-END_TEST
 
-START_TEST(numbers)
+TEST(numbers)
 {
     const double nan_ = (double)NAN, inf = (double)INFINITY;
     struct attn_problem p = base();
@@ -97,9 +97,8 @@ START_TEST(numbers)
     p = base(), p.dtype = (enum attn_dtype) - 1, refused(&p, "dtype -1");
     p = base(), p.dtype = ATTN_BF16, accepted(&p); /* legal; who can do it is another question */
 }
-END_TEST
 
-START_TEST(masks_and_origins)
+TEST(masks_and_origins)
 {
     struct attn_mask_shape shape = {2, 4, 3, 5};
     struct attn_mask *mask;
@@ -124,9 +123,8 @@ START_TEST(masks_and_origins)
     p = base(), p.origin.key.first = -4, refused(&p, "keys -4 skipping 0");
     attn_mask_free(mask);
 }
-END_TEST
 
-START_TEST(biases)
+TEST(biases)
 {
     double slope[6] = {0.5, 0.25, 0.125, 0.0625, 1, (double)INFINITY};
     struct attn_problem p = base();
@@ -144,11 +142,10 @@ START_TEST(biases)
     refused(&p, "ALiBi slope of head 1 is ");
     p.heads = p.kv_heads = 0, p.bias.slope = NULL, accepted(&p);
 }
-END_TEST
 
 /* ---- small helpers of implementations ------------------------------------------------------- */
 
-START_TEST(needs)
+TEST(needs)
 {
     static const double slope[4];
     struct attn_mask_shape shape = {2, 4, 3, 5};
@@ -170,9 +167,8 @@ START_TEST(needs)
     attn_mask_free(none);
     attn_mask_free(causal);
 }
-END_TEST
 
-START_TEST(product_of_two)
+TEST(product_of_two)
 {
     ck_assert_int_eq(attn_product(0, INT64_MAX), 0);
     ck_assert_int_eq(attn_product(3037000499, 3037000499), INT64_C(9223372030926249001));
@@ -181,7 +177,6 @@ START_TEST(product_of_two)
     ck_assert_int_eq(attn_product(5, -1), -1);
     ck_assert_int_eq(attn_product(-1, 0), -1); /* an overflow stays one */
 }
-END_TEST
 
 static int64_t count_pairs(const struct attn_problem *p)
 {
@@ -195,7 +190,7 @@ static int64_t count_pairs(const struct attn_problem *p)
 }
 
 /* All pairs, in closed form or counted, are those that the definition allows; also of a piece. */
-START_TEST(all_pairs)
+TEST_EACH(all_pairs, 7)
 {
     static const char *const text[] = {
         "none",          "causal(br)",          "causal(tl)&window(2,1,br)", "keys(3,0)",
@@ -219,9 +214,8 @@ START_TEST(all_pairs)
     }
     attn_mask_free(mask);
 }
-END_TEST
 
-START_TEST(all_pairs_of_nothing)
+TEST(all_pairs_of_nothing)
 {
     struct attn_problem p = base();
     int counted = 0;
@@ -234,10 +228,9 @@ START_TEST(all_pairs_of_nothing)
     ck_assert_int_eq(attn_problem_all_pairs(&p, &counted), 0);
     ck_assert_int_eq(counted, 0);
 }
-END_TEST
 
 /* Bias, visibility, next run and tile of a piece are those of the whole at its place. */
-START_TEST(pieces)
+TEST(pieces)
 {
     const double slope[4] = {0.5, 0.25, 0.125, 0.0625};
     float value[2 * 4 * 7 * 9];
@@ -279,9 +272,8 @@ START_TEST(pieces)
     }
     attn_mask_free(mask);
 }
-END_TEST
 
-START_TEST(views)
+TEST(views)
 {
     float f[24];
     double d[24];
@@ -295,11 +287,10 @@ START_TEST(views)
     ck_assert(attn_cview_get(&cd, 1, 0, 0, 1) == 14.5);
     ck_assert(attn_view_get(&vf, 0, 1, 1, 0) == 5.5);
 }
-END_TEST
 
 /* ---- names ---------------------------------------------------------------------------------- */
 
-START_TEST(names)
+TEST(names)
 {
     struct attn_error err;
     ck_assert_int_eq(attn_fail(&err, ATTN_EPEER, "%s %d", "rank", 3), ATTN_EPEER);
@@ -326,7 +317,6 @@ START_TEST(names)
     }
     ck_assert_str_eq(attn_cap_name((enum attn_cap)(ATTN_CAP_F32 | ATTN_CAP_F64)), "unknown");
 }
-END_TEST
 
 /* ---- calls: tensors ------------------------------------------------------------------------- */
 
@@ -393,7 +383,7 @@ static void call_refused(struct call *c, enum attn_pass pass, const char *part)
     open_call(c);
 }
 
-START_TEST(calls_that_work)
+TEST(calls_that_work)
 {
     struct call c;
     struct attn_error err = {0};
@@ -402,9 +392,8 @@ START_TEST(calls_that_work)
     ck_assert_msg(run(&attn_impl_dense, &c, ATTN_BACKWARD, &err) == ATTN_OK, "%s", err.text);
     ck_assert(c.lse[3] == logf(3));
 }
-END_TEST
 
-START_TEST(absent_tensors)
+TEST(absent_tensors)
 {
     struct call c;
     open_call(&c);
@@ -426,9 +415,8 @@ START_TEST(absent_tensors)
     ck_assert_msg(run(&attn_impl_dense, &c, ATTN_FORWARD, &err) == ATTN_OK, "%s", err.text);
     ck_assert(c.lse[0] == -INFINITY);
 }
-END_TEST
 
-START_TEST(tensors_of_other_types)
+TEST(tensors_of_other_types)
 {
     struct call c;
     open_call(&c);
@@ -446,9 +434,8 @@ START_TEST(tensors_of_other_types)
     c.f.q.dtype = c.f.k.dtype = c.f.v.dtype = c.f.o.dtype = ATTN_F64;
     call_refused(&c, 0, "tensor lse is stored as f32: this problem needs f64");
 }
-END_TEST
 
-START_TEST(outputs_that_overlap)
+TEST(outputs_that_overlap)
 {
     struct call c;
     open_call(&c);
@@ -466,9 +453,8 @@ START_TEST(outputs_that_overlap)
     ck_assert_msg(run(&attn_impl_dense, &c, ATTN_FORWARD, &err) == ATTN_OK, "%s", err.text);
     ck_assert_msg(run(&attn_impl_dense, &c, ATTN_BACKWARD, &err) == ATTN_OK, "%s", err.text);
 }
-END_TEST
 
-START_TEST(bias_values)
+TEST(bias_values)
 {
     struct call c;
     struct attn_error err = {0};
@@ -489,9 +475,8 @@ START_TEST(bias_values)
     c.p.n_key = 0, c.p.bias.tensor.data = NULL; /* no cell, no tensor */
     ck_assert_msg(run(&attn_impl_dense, &c, ATTN_FORWARD, &err) == ATTN_OK, "%s", err.text);
 }
-END_TEST
 
-START_TEST(bias_gradients)
+TEST(bias_gradients)
 {
     struct call c;
     struct attn_error err = {0};
@@ -513,11 +498,10 @@ START_TEST(bias_gradients)
     ck_assert_msg(run(&attn_impl_dense, &c, ATTN_FORWARD, &err) == ATTN_OK, "%s", err.text);
     ck_assert_msg(run(&attn_impl_dense, &c, ATTN_BACKWARD, &err) == ATTN_OK, "%s", err.text);
 }
-END_TEST
 
 /* ---- calls: claims -------------------------------------------------------------------------- */
 
-START_TEST(layouts_that_are_not_claimed)
+TEST(layouts_that_are_not_claimed)
 {
     struct attn_impl toy = attn_impl_dense;
     struct call c;
@@ -538,10 +522,9 @@ START_TEST(layouts_that_are_not_claimed)
     c.f.q.stride[0] = 77, c.f.v.stride[1] = -3; /* axes of one */
     ck_assert_msg(run(&toy, &c, ATTN_FORWARD, &err) == ATTN_OK, "%s", err.text);
 }
-END_TEST
 
 /* Each capability alone taken away from dense: the call that needs it is refused by name. */
-START_TEST(claims)
+TEST(claims)
 {
     static const unsigned caps[] = {ATTN_CAP_F32,   ATTN_CAP_BACKWARD, ATTN_CAP_GQA,
                                     ATTN_CAP_CROSS, ATTN_CAP_DV,       ATTN_CAP_MASK,
@@ -575,10 +558,9 @@ START_TEST(claims)
     }
     attn_mask_free(mask);
 }
-END_TEST
 
 /* 16-bit storage is named, legal, and refused with what would work where it is not claimed. */
-START_TEST(half_types)
+TEST(half_types)
 {
     struct attn_impl toy = attn_impl_dense;
     struct attn_cost cost;
@@ -599,11 +581,10 @@ START_TEST(half_types)
              part);
     }
 }
-END_TEST
 
 /* o and gradients of a 16-bit problem may be f32 where that is claimed; inputs and LSE may not be
  * another type, and nothing may in an f64 problem. */
-START_TEST(wide_results)
+TEST(wide_results)
 {
     struct attn_impl narrow = attn_impl_dense;
     struct attn_error err = {0};
@@ -633,7 +614,6 @@ START_TEST(wide_results)
     said(run(&attn_impl_dense, &c, ATTN_FORWARD, &err), ATTN_EINVAL, &err,
          "tensor o is stored as f32: this problem needs f64");
 }
-END_TEST
 
 static enum attn_status accepts_nothing(const struct attn_problem *p,
                                         const struct attn_options *options, struct attn_error *err)
@@ -643,7 +623,7 @@ static enum attn_status accepts_nothing(const struct attn_problem *p,
 }
 
 /* accepts() has its say before a call and before a price, and after the contract's checks. */
-START_TEST(own_refusals)
+TEST(own_refusals)
 {
     struct attn_impl toy = attn_impl_dense;
     struct attn_error err = {0};
@@ -658,11 +638,10 @@ START_TEST(own_refusals)
     c.p.scale = (double)INFINITY;
     said(run(&toy, &c, ATTN_FORWARD, &err), ATTN_EINVAL, &err, "scale = inf");
 }
-END_TEST
 
 /* ---- prices --------------------------------------------------------------------------------- */
 
-START_TEST(ranks_of_a_price)
+TEST(ranks_of_a_price)
 {
     struct attn_options options;
     struct attn_cost cost;
@@ -684,10 +663,9 @@ START_TEST(ranks_of_a_price)
     said(attn_price(&toy, &options, &p, ATTN_FORWARD, 0, &cost, &err), ATTN_EINVAL, &err,
          "batch = -1");
 }
-END_TEST
 
 /* Sizes that are legal but whose buffers do not fit 64 bits are refused, never wrapped round. */
-START_TEST(absurd_prices)
+TEST(absurd_prices)
 {
     struct attn_options options;
     struct attn_cost cost;
@@ -705,9 +683,8 @@ START_TEST(absurd_prices)
         attn_price(&attn_impl_tiled_textbook, &options, &p, ATTN_BACKWARD, 0, &cost, &err),
         ATTN_OK);
 }
-END_TEST
 
-START_TEST(more_keys_than_csr_can_name)
+TEST(more_keys_than_csr_can_name)
 {
     struct attn_options options;
     struct attn_cost cost;
@@ -721,9 +698,8 @@ START_TEST(more_keys_than_csr_can_name)
     said(attn_price(&attn_impl_csr_textbook, &options, &p, ATTN_FORWARD, 0, &cost, &err),
          ATTN_ENOTSUP, &err, "2147483648 keys are too many, 2147483647 would work");
 }
-END_TEST
 
-START_TEST(adding_to_a_price)
+TEST(adding_to_a_price)
 {
     struct attn_cost cost = {0};
     struct attn_error err = {0};
@@ -744,43 +720,4 @@ START_TEST(adding_to_a_price)
         ck_assert_int_eq(attn_cost_add(&cost, name[n], 1, 1, &err), ATTN_OK);
     }
     said(attn_cost_add(&cost, "too many", 1, 1, &err), ATTN_EINTERNAL, &err, "more than 48 named");
-}
-END_TEST
-
-Suite *suite_problem(void)
-{
-    const TTest *const tests[] = {extents,
-                                  products,
-                                  numbers,
-                                  masks_and_origins,
-                                  biases,
-                                  needs,
-                                  product_of_two,
-                                  all_pairs_of_nothing,
-                                  pieces,
-                                  views,
-                                  names,
-                                  calls_that_work,
-                                  absent_tensors,
-                                  tensors_of_other_types,
-                                  outputs_that_overlap,
-                                  bias_values,
-                                  bias_gradients,
-                                  layouts_that_are_not_claimed,
-                                  claims,
-                                  half_types,
-                                  wide_results,
-                                  own_refusals,
-                                  ranks_of_a_price,
-                                  absurd_prices,
-                                  more_keys_than_csr_can_name,
-                                  adding_to_a_price};
-    Suite *suite = suite_create("problem");
-    TCase *cases = tcase_create("problem");
-    tcase_set_timeout(cases, 60);
-    for (size_t t = 0; t < sizeof tests / sizeof *tests; t++)
-        tcase_add_test(cases, tests[t]);
-    tcase_add_loop_test(cases, all_pairs, 0, 7);
-    suite_add_tcase(suite, cases);
-    return suite;
 }

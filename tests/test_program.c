@@ -8,6 +8,8 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
+SUITE(program, .seconds = 120, .open = scratch_open, .close = scratch_close);
+
 #define TINY " --rounds 3 --sample 0"
 
 /* Words in, status out, and what the output must contain. */
@@ -184,15 +186,14 @@ static const struct {
     {"vectors /nonexistent/x/y", 3, "/nonexistent/x/y: cannot be made a folder"},
 };
 
-START_TEST(words_and_status)
+TEST_EACH(words_and_status, COUNT(expected))
 {
     scratch_expect(expected[_i].status, expected[_i].says, "%s", expected[_i].args);
 }
-END_TEST
 
 /* The line that repeats a failure begins as the program was started: from any folder, by any path,
  * and as it stands. */
-START_TEST(again_from_anywhere)
+TEST(again_from_anywhere)
 {
     char build[512], line[4096];
     ck_assert_ptr_nonnull(realpath(test_build(), build));
@@ -212,10 +213,9 @@ START_TEST(again_from_anywhere)
     ck_assert_int_eq(strncmp(first, scratch_output, (size_t)(summary - first)), 0);
     free(first);
 }
-END_TEST
 
 /* The picture of a mask, and the script that drew it, which draws it again by itself. */
-START_TEST(picture_of_a_mask)
+TEST(picture_of_a_mask)
 {
     char output[4096];
     const char *svg = scratch_path("m.svg");
@@ -237,26 +237,23 @@ START_TEST(picture_of_a_mask)
     scratch_expect(3, "No such file or directory",
                    "list masks --picture none --length 2 --out '%s/m.svg'", scratch_path("none"));
 }
-END_TEST
 
 /* tests/install.sh; not of a sanitized library, which links into no program that is not. */
-START_TEST(installed)
+TEST(installed)
 {
     if (strstr(test_build(), "release") != NULL)
         scratch_shell(0, "", "bash tests/install.sh '%s' '%s'", test_build(), scratch_path(""));
 }
-END_TEST
 
 /* A broken pipe or a full disk is reported, not ignored. */
-START_TEST(full_disk)
+TEST(full_disk)
 {
     if (access("/dev/full", W_OK) == 0) /* there is such a device here */
         scratch_expect(3, "", "list cases > /dev/full");
 }
-END_TEST
 
 /* Generated tables are what the program says today; `make docs` makes them again. */
-START_TEST(documents)
+TEST(documents)
 {
     static char holds[131072];
     scratch_expect(0, "", "list bugs --format=md");
@@ -267,24 +264,4 @@ START_TEST(documents)
     char *table = strstr(holds, "\n\n"); /* below the line that says what made it */
     ck_assert_ptr_nonnull(table);
     ck_assert_msg(strcmp(table + 2, scratch_output) == 0, "docs/bugs.md is stale: make docs");
-}
-END_TEST
-
-Suite *suite_program(void)
-{
-    Suite *suite = suite_create("program");
-    TCase *cases = tcase_create("program");
-    tcase_set_timeout(cases, 120);
-    tcase_add_loop_test(cases, words_and_status, 0, (int)(sizeof expected / sizeof *expected));
-    tcase_add_test(cases, full_disk);
-    tcase_add_test(cases, documents);
-    suite_add_tcase(suite, cases);
-    TCase *again = tcase_create("again");
-    tcase_set_timeout(again, 60);
-    tcase_add_checked_fixture(again, scratch_open, scratch_close);
-    tcase_add_test(again, again_from_anywhere);
-    tcase_add_test(again, picture_of_a_mask);
-    tcase_add_test(again, installed);
-    suite_add_tcase(suite, again);
-    return suite;
 }

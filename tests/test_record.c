@@ -12,6 +12,8 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
+SUITE(record, .seconds = 60, .open = scratch_open, .close = scratch_close);
+
 static const char *path(void)
 {
     return scratch_path("records.jsonl");
@@ -82,7 +84,7 @@ static const struct attn_point *back(const struct attn_point *p)
     return read_all(1);
 }
 
-START_TEST(round_trip)
+TEST(round_trip)
 {
     struct attn_point p;
     sample(&p);
@@ -119,9 +121,8 @@ START_TEST(round_trip)
     got = back(&p);
     ck_assert(isnan(got->worst) && isnan(got->first_s));
 }
-END_TEST
 
-START_TEST(awkward_text)
+TEST(awkward_text)
 {
     static const char *const awkward[][2] = {
         {"plain", NULL},
@@ -141,10 +142,9 @@ START_TEST(awkward_text)
         free(line);
     }
 }
-END_TEST
 
 /* A reader leaves a torn line out, a writer cuts it off; a broken one is told. */
-START_TEST(torn_and_broken_lines)
+TEST(torn_and_broken_lines)
 {
     struct attn_point p;
     struct attn_error err = {0};
@@ -167,10 +167,9 @@ START_TEST(torn_and_broken_lines)
     ck_assert_ptr_nonnull(strstr(err.text, "records.jsonl:3: not JSON"));
     ck_assert_ptr_null(records.point);
 }
-END_TEST
 
 /* Nobody's file loses a byte to us. */
-START_TEST(foreign_file)
+TEST(foreign_file)
 {
     static const char *const text[] = {"notes", "{\"name\":\"other\"}\nlast line without end",
                                        "\n"};
@@ -184,9 +183,8 @@ START_TEST(foreign_file)
         free(got);
     }
 }
-END_TEST
 
-START_TEST(one_writer)
+TEST(one_writer)
 {
     struct attn_error err = {0};
     FILE *first = attn_record_append(path(), &err);
@@ -198,9 +196,8 @@ START_TEST(one_writer)
     ck_assert_ptr_nonnull(second);
     fclose(second);
 }
-END_TEST
 
-START_TEST(full_disk)
+TEST(full_disk)
 {
     struct attn_point p;
     sample(&p);
@@ -211,9 +208,8 @@ START_TEST(full_disk)
     ck_assert_int_eq(errno, ENOSPC);
     fclose(file);
 }
-END_TEST
 
-START_TEST(other_kinds)
+TEST(other_kinds)
 {
     struct attn_point p;
     put_file("{\"schema\":2,\"record\":\"machine\",\"cpu\":\"first\"}\n"
@@ -230,10 +226,9 @@ START_TEST(other_kinds)
         json_string_value(json_object_get(json_array_get(records.calibration, 0), "kind")),
         "memory");
 }
-END_TEST
 
 /* The same point and round again: the later record counts, in the earlier one's place. */
-START_TEST(later_counts)
+TEST(later_counts)
 {
     struct attn_point p;
     sample(&p);
@@ -250,7 +245,6 @@ START_TEST(later_counts)
         ck_assert_int_eq(got[i].status, i % 3 == 0 ? ATTN_POINT_OK : ATTN_POINT_DROPPED);
     }
 }
-END_TEST
 
 static const struct {
     const char *line, *want;
@@ -275,7 +269,7 @@ static const struct {
     {"{\"schema\":2,\"record\":\"point\",\"status\":\"ok\",\"case\":\"nonsense\"}", ""},
 };
 
-START_TEST(bad_line)
+TEST_EACH(bad_line, COUNT(bad_lines))
 {
     struct attn_point p;
     struct attn_error err = {0};
@@ -283,7 +277,6 @@ START_TEST(bad_line)
     ck_assert_int_eq(attn_record_parse_point(line, strlen(line), &p, &err), ATTN_EINVAL);
     ck_assert_msg(strstr(err.text, bad_lines[_i].want) != NULL, "got: %s", err.text);
 }
-END_TEST
 
 /* The fields of one line, quotes obeyed; *text moves behind its end. */
 static int count_fields(const char **text)
@@ -302,7 +295,7 @@ static int count_fields(const char **text)
     return -1;
 }
 
-START_TEST(csv_table)
+TEST(csv_table)
 {
     struct attn_point p[2];
     char *got = NULL;
@@ -326,25 +319,4 @@ START_TEST(csv_table)
     ck_assert_ptr_null(strstr(got, "nan"));
     ck_assert_ptr_null(strstr(got, "-1"));
     free(got);
-}
-END_TEST
-
-Suite *suite_record(void)
-{
-    Suite *suite = suite_create("record");
-    TCase *tcase = tcase_create("record");
-    tcase_set_timeout(tcase, 60);
-    tcase_add_checked_fixture(tcase, scratch_open, scratch_close);
-    tcase_add_test(tcase, round_trip);
-    tcase_add_test(tcase, awkward_text);
-    tcase_add_test(tcase, torn_and_broken_lines);
-    tcase_add_test(tcase, foreign_file);
-    tcase_add_test(tcase, one_writer);
-    tcase_add_test(tcase, full_disk);
-    tcase_add_test(tcase, other_kinds);
-    tcase_add_test(tcase, later_counts);
-    tcase_add_loop_test(tcase, bad_line, 0, sizeof bad_lines / sizeof bad_lines[0]);
-    tcase_add_test(tcase, csv_table);
-    suite_add_tcase(suite, tcase);
-    return suite;
 }

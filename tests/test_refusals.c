@@ -9,6 +9,8 @@
 #include "tests/fixtures/small_input.h"
 #include "tests/suites.h"
 
+SUITE(refusals, .seconds = 600, .open = scratch_open, .close = scratch_close);
+
 static const char real[] = "tests/data/gpt-causal.safetensors";
 
 static const struct {
@@ -45,7 +47,7 @@ static const struct {
     {"ring:ranks=2,sizes=strict --input @ --compare --mask none", "ranks that divide"},
 };
 
-START_TEST(usage_errors)
+TEST_EACH(usage_errors, COUNT(usage))
 {
     struct small s;
     char arguments[2048];
@@ -61,7 +63,6 @@ START_TEST(usage_errors)
     scratch_expect(2, usage[_i].said, "run %s", arguments);
     ck_assert_int_eq(scratch_count(), 1);
 }
-END_TEST
 
 /* Whatever --out and --csv name, what cannot be written there is the environment's fault, in every
  * command, and nothing waits for a FIFO. */
@@ -77,7 +78,7 @@ static const char *const out_of[] = {
 };
 enum { OUTS = sizeof out_of / sizeof *out_of };
 
-START_TEST(unwritable)
+TEST_EACH(unwritable, OUTS)
 {
     static const char claims[] = "{\"name\": \"none\", \"claims\": [\"f32\"]}";
     static const char *const to[] = {"no/such/folder", "in.safetensors/x", "fifo"};
@@ -102,11 +103,10 @@ START_TEST(unwritable)
         scratch_expect(3, to[t], "%s", arguments);
     }
 }
-END_TEST
 
 /* A FIFO that is to be read is a bad file, at once; a link that the user names is followed, and
  * what is written goes to the file behind it. */
-START_TEST(special_files)
+TEST(special_files)
 {
     static const char *const reads[] = {
         "measure --plan %s --out /dev/null", "measure --from %s --csv -",
@@ -130,7 +130,6 @@ START_TEST(special_files)
     ck_assert(lstat(scratch_path("table-link"), &about) == 0 && S_ISLNK(about.st_mode));
     ck_assert(stat(scratch_path("table"), &about) == 0 && about.st_size > 100);
 }
-END_TEST
 
 /* Files whose metadata or shapes contradict themselves or each other. */
 static void spoil_metadata(int how, struct small *s)
@@ -181,7 +180,7 @@ static const char *const contradiction[] = {"--mask 'causal(tl)'",
                                             "must be alike"}; /* types */
 enum { SPOILT = sizeof contradiction / sizeof *contradiction };
 
-START_TEST(contradictions)
+TEST_EACH(contradictions, SPOILT)
 {
     struct small s;
     small_make(&s, 3);
@@ -193,11 +192,10 @@ START_TEST(contradictions)
         spoil_type(_i, &s);
     scratch_expect(2, contradiction[_i], "run dense --input %s --compare", small_save(&s));
 }
-END_TEST
 
 /* 4 million tokens: 58 TiB of scores, from files of 16 MB that are holes.  Refused at once, with
  * the price; a sparse mask makes it possible, and 64 rows are compared. */
-START_TEST(priced_before_allocated)
+TEST(priced_before_allocated)
 {
     char header[128] = "{'descr': '<f4', 'fortran_order': False, 'shape': (4000000, 1)}";
     const char *x = scratch_npy("x.npy", header, "", 0);
@@ -207,19 +205,17 @@ START_TEST(priced_before_allocated)
                    "run csr-textbook --q %s --k %s --v %s --compare --mask 'window(1,0,br)'", x, x,
                    x);
 }
-END_TEST
 
 /* The cheapest part of `make faults`: each call that may be refused, refused once. */
-START_TEST(faults)
+TEST(faults)
 {
     if (strstr(test_build(), "asan") == NULL) /* it has an allocator of its own */
         scratch_shell(0, "PASS",
                       "'%s/attnlab-faults' price price_json check_mask compare_npz measure_csv",
                       test_build());
 }
-END_TEST
 
-START_TEST(disk_full)
+TEST(disk_full)
 {
     struct stat before, after;
     const char *out = scratch_path("out"), *written = scratch_path("out/result.safetensors");
@@ -231,22 +227,4 @@ START_TEST(disk_full)
     ck_assert_int_eq(stat(written, &after), 0);
     ck_assert_int_eq(after.st_ino, before.st_ino);
     ck_assert_int_eq(after.st_size, before.st_size);
-}
-END_TEST
-
-Suite *suite_refusals(void)
-{
-    Suite *suite = suite_create("refusals");
-    TCase *tests = tcase_create("run");
-    tcase_set_timeout(tests, 600);
-    tcase_add_checked_fixture(tests, scratch_open, scratch_close);
-    tcase_add_loop_test(tests, usage_errors, 0, sizeof usage / sizeof *usage);
-    tcase_add_loop_test(tests, contradictions, 0, SPOILT);
-    tcase_add_loop_test(tests, unwritable, 0, OUTS);
-    tcase_add_test(tests, special_files);
-    tcase_add_test(tests, priced_before_allocated);
-    tcase_add_test(tests, disk_full);
-    tcase_add_test(tests, faults);
-    suite_add_tcase(suite, tests);
-    return suite;
 }

@@ -11,6 +11,8 @@
 #include "tests/fixtures/expected_error.h"
 #include "tests/harness/fill.h"
 
+SUITE(registry, .seconds = 60);
+
 static int n_options(const struct attn_impl *impl)
 {
     int n = 0;
@@ -40,7 +42,7 @@ static int is_word(const char *text)
     return n > 0 && text[n] == '\0' && text[0] != '-';
 }
 
-START_TEST(records)
+TEST_EACH(records, attn_impl_count())
 {
     static const char *const family[] = {"dense", "csr", "tiled", "chunked", "sequence-parallel"};
     const struct attn_impl *x = attn_impl_at(_i);
@@ -59,10 +61,9 @@ START_TEST(records)
         ck_assert_str_ne(attn_impl_at(other)->summary, x->summary);
     }
 }
-END_TEST
 
 /* Claims that make no sense without each other. */
-START_TEST(capabilities)
+TEST_EACH(capabilities, attn_impl_count())
 {
     const struct attn_impl *x = attn_impl_at(_i);
     const unsigned caps = x->caps;
@@ -76,9 +77,8 @@ START_TEST(capabilities)
     if (caps & ATTN_CAP_HARD)
         ck_assert((caps & ATTN_CAP_MASK) != 0);
 }
-END_TEST
 
-START_TEST(options)
+TEST_EACH(options, attn_impl_count())
 {
     const struct attn_impl *x = attn_impl_at(_i);
     int n = n_options(x), locals = 0;
@@ -109,9 +109,8 @@ START_TEST(options)
     attn_options_preset(x, &preset);
     ck_assert_int_ge(attn_ranks(x, &preset), 1);
 }
-END_TEST
 
-START_TEST(every_family_is_here)
+TEST(every_family_is_here)
 {
     static const char *const name[] = {"dense", "csr-textbook", "tiled-textbook", "ulysses",
                                        "ring"};
@@ -122,7 +121,6 @@ START_TEST(every_family_is_here)
     ck_assert_ptr_null(attn_impl_find("Dense"));
     ck_assert_ptr_null(attn_impl_find("dense "));
 }
-END_TEST
 
 /* ---- round trips ---------------------------------------------------------------------------- */
 
@@ -159,7 +157,7 @@ static int64_t some_value(const struct attn_option *option, uint64_t draw, int o
     return option->min + (int64_t)(attn_hash(draw, (uint64_t)o, 1) % n);
 }
 
-START_TEST(round_trips)
+TEST_EACH(round_trips, attn_impl_count())
 {
     char text[64];
     struct attn_spec spec = spec_of(attn_impl_at(_i)->name);
@@ -179,9 +177,8 @@ START_TEST(round_trips)
         check_round_trip(&spec);
     }
 }
-END_TEST
 
-START_TEST(what_specs_mean)
+TEST(what_specs_mean)
 {
     char text[100];
     struct attn_spec spec = spec_of("dense:mask=int32");
@@ -214,10 +211,9 @@ START_TEST(what_specs_mean)
     spec = spec_of("ulysses");
     ck_assert_ptr_eq(spec.options.local, attn_impl_find("tiled"));
 }
-END_TEST
 
 /* A text that is too long for its place is cut and ended, and its length is told. */
-START_TEST(short_room)
+TEST(short_room)
 {
     char text[16];
     struct attn_spec spec = spec_of("tiled-textbook:br=1,bc=16");
@@ -227,7 +223,6 @@ START_TEST(short_room)
     ck_assert_int_eq(text[6], 'x');
     ck_assert_int_eq(attn_spec_print(&spec, NULL, 0), 25);
 }
-END_TEST
 
 /* ---- errors --------------------------------------------------------------------------------- */
 
@@ -239,7 +234,7 @@ static void refused(const char *text, const char *part)
     ck_assert_int_eq(attn_spec_parse(text, &spec, NULL), ATTN_EINVAL);
 }
 
-START_TEST(errors)
+TEST(errors)
 {
     refused("", "no implementation is called ''; there are: dense");
     refused("flash", "no implementation is called 'flash'");
@@ -300,10 +295,9 @@ START_TEST(errors)
     refused("ring:local=(tiled@portable)", "an @ISA stands at the end of the whole spec");
     refused("tiled:few=(9)", "tiled:few=(9): a whole number");
 }
-END_TEST
 
 /* A million characters in any place: an error of one line that still says what would work. */
-START_TEST(hostile_lengths)
+TEST(hostile_lengths)
 {
     static const struct {
         const char *before, *part;
@@ -337,10 +331,9 @@ START_TEST(hostile_lengths)
     }
     free(text);
 }
-END_TEST
 
 /* Bytes at random after a legal start: a status and, when accepted, a spec that prints back. */
-START_TEST(hostile_bytes)
+TEST(hostile_bytes)
 {
     static const char *const start[] = {
         "", "dense:", "tiled-textbook:br=", "ring:local=", "ring:", "ring:local=(tiled:few="};
@@ -361,7 +354,6 @@ START_TEST(hostile_bytes)
             said(status, ATTN_EINVAL, &err, "");
     }
 }
-END_TEST
 
 /* ---- calls of other languages ---------------------------------------------------------------- */
 
@@ -382,7 +374,7 @@ static double loss(void)
 }
 
 /* Every gradient is the difference quotient: no two arguments of a call are exchanged. */
-START_TEST(simple_calls)
+TEST(simple_calls)
 {
     static const float step = 0x1p-6f;
     const struct {
@@ -417,21 +409,4 @@ START_TEST(simple_calls)
     ck_assert_ptr_nonnull(strstr(error, "did you mean tiled?"));
     ck_assert(attn_simple_forward("dense", "casual", &simple, sq, sk, sv, so, slse, error) != 0);
     ck_assert_ptr_nonnull(strstr(error, "did you mean causal?"));
-}
-END_TEST
-
-Suite *suite_registry(void)
-{
-    const TTest *const each[] = {records, capabilities, options, round_trips};
-    const TTest *const once[] = {every_family_is_here, what_specs_mean, short_room,   errors,
-                                 simple_calls,         hostile_lengths, hostile_bytes};
-    Suite *suite = suite_create("registry");
-    TCase *cases = tcase_create("registry");
-    tcase_set_timeout(cases, 60);
-    for (size_t t = 0; t < sizeof each / sizeof *each; t++)
-        tcase_add_loop_test(cases, each[t], 0, attn_impl_count());
-    for (size_t t = 0; t < sizeof once / sizeof *once; t++)
-        tcase_add_test(cases, once[t]);
-    suite_add_tcase(suite, cases);
-    return suite;
 }

@@ -6,8 +6,11 @@
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/faulty.h"
 #include "tests/harness/bugs.h"
+#include "tests/harness/process.h"
 #include "tests/harness/relations/relations.h"
 #include "tests/suites.h"
+
+SUITE(relations, .seconds = 240);
 
 /* ---- honest ---------------------------------------------------------------------------------- */
 
@@ -16,7 +19,7 @@ static const char *const variants[] = {"tiled-textbook:br=1,bc=1", "tiled-textbo
                                        "ring:ranks=2,local=dense", "ulysses:ranks=2"};
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
-START_TEST(honest_pass)
+TEST_EACH(honest_pass, attn_impl_count() + VARIANTS)
 {
     const char *name =
         _i < attn_impl_count() ? attn_impl_at(_i)->name : variants[_i - attn_impl_count()];
@@ -34,9 +37,8 @@ START_TEST(honest_pass)
     /* Refusals are for what is not claimed. */
     ck_assert_msg(passed >= 30, "%s passes %d relations only", name, passed);
 }
-END_TEST
 
-START_TEST(honest_fixture_passes)
+TEST(honest_fixture_passes)
 {
     struct attn_spec spec = faulty_spec(TOY_HONEST);
     for (int n = 0; n < attn_relation_count(); n++) {
@@ -47,7 +49,6 @@ START_TEST(honest_fixture_passes)
         ck_assert_msg(r.verdict == ATTN_PASS, "%s: %s", attn_relation_at(n)->id, r.text);
     }
 }
-END_TEST
 
 /* ---- each can fail --------------------------------------------------------------------------- */
 
@@ -75,7 +76,7 @@ static const struct {
 };
 enum { WRONG = sizeof wrong / sizeof *wrong };
 
-START_TEST(each_can_fail)
+TEST_EACH(each_can_fail, WRONG)
 {
     const struct attn_relation *relation = attn_relation_find(wrong[_i].relation);
     struct attn_spec spec = faulty_spec(wrong[_i].mischief);
@@ -89,18 +90,28 @@ START_TEST(each_can_fail)
                   "%s: found by %s", wrong[_i].relation, attn_failure_name(r.failure));
     ck_assert_int_gt((int)strlen(r.text), 20);
 }
-END_TEST
 
-/* Nothing may be read past a fence: the process dies there. */
-START_TEST(fences_hold)
+static void read_past_the_fence(void *unused)
 {
     struct attn_spec spec = faulty_spec(TOY_ONE_TOO_FAR);
     struct attn_result r;
+    (void)unused;
     attn_relation_run(attn_relation_find("P2"), &spec, &r);
 }
-END_TEST
 
-START_TEST(none_is_left_out)
+/* Nothing may be read past a fence: the process dies there. */
+TEST(fences_hold)
+{
+    struct attn_process p = {0};
+    ck_assert_int_eq(attn_process_fork(read_past_the_fence, NULL, 60, &p), 0);
+#ifdef __SANITIZE_ADDRESS__ /* which reports the fault and exits */
+    ck_assert_int_eq(p.exit_status, 1);
+#else
+    ck_assert_int_eq(p.signal, SIGSEGV);
+#endif
+}
+
+TEST(none_is_left_out)
 {
     for (int n = 0; n < attn_relation_count(); n++) {
         int found = strcmp(attn_relation_at(n)->id, "P2") == 0; /* fences_hold */
@@ -115,11 +126,10 @@ START_TEST(none_is_left_out)
         ck_assert_msg(used, "mischief %d is not used", m);
     }
 }
-END_TEST
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-START_TEST(table_is_complete)
+TEST(table_is_complete)
 {
     static const struct {
         char letter;
@@ -137,10 +147,9 @@ START_TEST(table_is_complete)
     ck_assert_ptr_null(attn_relation_at(-1));
     ck_assert_ptr_null(attn_relation_at(all));
 }
-END_TEST
 
 /* Relations name bugs of the catalogue; where that says "relation X", X says so too. */
-START_TEST(bugs_are_known)
+TEST(bugs_are_known)
 {
     for (int n = 0; n < attn_relation_count(); n++) {
         char ids[256], *rest = ids;
@@ -165,27 +174,4 @@ START_TEST(bugs_are_known)
                           "%s does not name %s", second, bug->id);
     }
     ck_assert_int_ge(claims, 12);
-}
-END_TEST
-
-Suite *suite_relations(void)
-{
-    Suite *suite = suite_create("relations");
-    TCase *all = tcase_create("honest"), *faults = tcase_create("wrong");
-    tcase_set_timeout(all, 240);
-    tcase_add_loop_test(all, honest_pass, 0, attn_impl_count() + VARIANTS);
-    tcase_add_test(all, honest_fixture_passes);
-    suite_add_tcase(suite, all);
-    tcase_set_timeout(faults, 60);
-    tcase_add_loop_test(faults, each_can_fail, 0, WRONG);
-#ifdef __SANITIZE_ADDRESS__ /* which reports the fault and exits */
-    tcase_add_exit_test(faults, fences_hold, 1);
-#else
-    tcase_add_test_raise_signal(faults, fences_hold, SIGSEGV);
-#endif
-    tcase_add_test(faults, none_is_left_out);
-    tcase_add_test(faults, table_is_complete);
-    tcase_add_test(faults, bugs_are_known);
-    suite_add_tcase(suite, faults);
-    return suite;
 }

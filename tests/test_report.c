@@ -12,9 +12,11 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
+SUITE(report, .seconds = 120, .open = scratch_open, .close = scratch_close);
+
 /* ---- folding ------------------------------------------------------------------------------- */
 
-START_TEST(rounds_are_folded)
+TEST(rounds_are_folded)
 {
     const char *text = "q256d64:none:f32:normal:s1";
     fixture_n_points = 0;
@@ -37,10 +39,9 @@ START_TEST(rounds_are_folded)
     ck_assert_double_eq_tol(row->output[ATTN_LSE], 0.3, 1e-15);
     ck_assert(isnan(row->output[ATTN_DQ]));
 }
-END_TEST
 
 /* One wrong round makes the row wrong and takes its time away; a NaN ratio is the worst. */
-START_TEST(a_wrong_round_has_no_time)
+TEST(a_wrong_round_has_no_time)
 {
     const char *text = "q256d64:none:f32:normal:s1";
     fixture_n_points = 0;
@@ -54,9 +55,8 @@ START_TEST(a_wrong_round_has_no_time)
     ck_assert_int_eq(fixture_summary.row[0].time.n, 0);
     ck_assert(isinf(fixture_summary.row[0].worst));
 }
-END_TEST
 
-START_TEST(simulated_ranks_have_cpu_time)
+TEST(simulated_ranks_have_cpu_time)
 {
     fixture_n_points = 0;
     struct attn_point *p = fixture_add("ranks", "ring:ranks=2", "q256d64:none:f32:normal:s1", 0);
@@ -66,11 +66,10 @@ START_TEST(simulated_ranks_have_cpu_time)
     fixture_fold(NULL);
     ck_assert_double_eq(fixture_summary.row[0].time.median, 3);
 }
-END_TEST
 
 /* A row without warm calls has its first calls, apart; no time of one kind is in a median or in a
  * column of the other. */
-START_TEST(first_calls_stand_apart)
+TEST(first_calls_stand_apart)
 {
     fixture_add_curves();
     for (int i = 0; i < 3; i++)
@@ -96,10 +95,9 @@ START_TEST(first_calls_stand_apart)
     ck_assert_int_eq(drawn[1], single);
     ck_assert_ptr_nonnull(strstr(figure->remark, "Open, dotted: first calls. 1 good points have"));
 }
-END_TEST
 
 /* Two rounds of five that were short enough for a warm call do not speak for the row; three do. */
-START_TEST(a_kind_needs_half_of_the_rounds)
+TEST(a_kind_needs_half_of_the_rounds)
 {
     for (int warm = 2; warm <= 3; warm++) {
         fixture_n_points = 0;
@@ -113,9 +111,8 @@ START_TEST(a_kind_needs_half_of_the_rounds)
         ck_assert(row->single.n == 0 || row->single.min == row->single.max);
     }
 }
-END_TEST
 
-START_TEST(ranks_leave_the_spec)
+TEST(ranks_leave_the_spec)
 {
     static const char *const pair[][2] = {{"ring", "ring"},
                                           {"ring:ranks=4", "ring"},
@@ -128,11 +125,10 @@ START_TEST(ranks_leave_the_spec)
         ck_assert_str_eq(text, pair[s][1]);
     }
 }
-END_TEST
 
 /* ---- figures as data ------------------------------------------------------------------------- */
 
-START_TEST(slopes_are_the_exponents)
+TEST(slopes_are_the_exponents)
 {
     fixture_add_curves();
     fixture_fold(NULL);
@@ -146,10 +142,9 @@ START_TEST(slopes_are_the_exponents)
     ck_assert_double_eq_tol(figure->curve[1].slope[0].slope, 1, 1e-9);
     ck_assert_ptr_nonnull(strstr(figure->title, "causal mask"));
 }
-END_TEST
 
 /* CSR of 20 bytes a pair against dense of 9: they meet at a density of 0.45. */
-START_TEST(break_even_is_found)
+TEST(break_even_is_found)
 {
     static const double density[] = {0.1, 0.2, 0.4, 0.5, 1};
     fixture_n_points = 0;
@@ -176,9 +171,8 @@ START_TEST(break_even_is_found)
     ck_assert_int_eq(marks, 1);
     ck_assert_ptr_nonnull(strstr(figure->finding, "0.450"));
 }
-END_TEST
 
-START_TEST(masks_make_groups)
+TEST(masks_make_groups)
 {
     fixture_n_points = 0;
     fixture_add("length-two", "dense", "q256d64:none:f32:normal:s1", 0);
@@ -195,10 +189,9 @@ START_TEST(masks_make_groups)
     ck_assert_str_eq(fixture_groups.group[2].tag, "docs");
     ck_assert_int_eq(fixture_groups.group[2].n, 2);
 }
-END_TEST
 
 /* Groups that name one figure are drawn in it, each curve with its mask, label and colour. */
-START_TEST(groups_share_a_figure)
+TEST(groups_share_a_figure)
 {
     json_t *wishes =
         json_pack("[{s:s, s:s, s:s, s:{s:s}, s:{s:s}}, {s:s, s:s, s:{s:s}, s:{s:s}}]", "group",
@@ -228,9 +221,8 @@ START_TEST(groups_share_a_figure)
     ck_assert_str_eq(fixture_draw("time", 0)->y_range, "[1:9]");
     json_decref(wishes);
 }
-END_TEST
 
-START_TEST(what_was_not_run_is_named)
+TEST(what_was_not_run_is_named)
 {
     char text[512];
     fixture_add_curves();
@@ -252,11 +244,10 @@ START_TEST(what_was_not_run_is_named)
     ck_assert_int_eq(attn_group_common_length(&fixture_groups.group[0], ATTN_FORWARD), 2048);
     ck_assert_int_eq(attn_group_common_length(&fixture_groups.group[0], ATTN_BACKWARD), 0);
 }
-END_TEST
 
 /* What is only priced goes on behind what was measured; P = 1 is not of the curve, and what a ring
  * sends follows the formula although nothing ran. */
-START_TEST(prices_go_on)
+TEST(prices_go_on)
 {
     fixture_n_points = 0;
     for (int ranks = 1; ranks <= 8; ranks *= 2) {
@@ -285,7 +276,6 @@ START_TEST(prices_go_on)
     ck_assert_double_gt(figure->point[2].y[1], 0);
     ck_assert_double_eq(figure->point[0].y[2], 4096);
 }
-END_TEST
 
 /* y[column] of the point (panel, curve label, x); NaN: there is none. */
 static double drawn(const struct attn_figure *figure, const char *panel, const char *label,
@@ -302,7 +292,7 @@ static double drawn(const struct attn_figure *figure, const char *panel, const c
 
 /* What a rank needs in all is its peak and its share; one process stands beside it at every P, and
  * the guide falls from there. */
-START_TEST(shares_are_drawn)
+TEST(shares_are_drawn)
 {
     static const char *const spec[] = {"tiled", "ring:ranks=2", "ring:ranks=8"};
     static const char *const with = "forward_with_its_inputs_and_outputs",
@@ -338,10 +328,9 @@ START_TEST(shares_are_drawn)
     ck_assert(drawn(figure, without, "ring:ranks=8", 256, PRICE) == 1000);
     ck_assert(isnan(drawn(figure, with, "ring:ranks=8", 256, GUIDE)));
 }
-END_TEST
 
 /* Visible pairs of 64 tokens on 4 ranks (by hand: 136 392 648 904, and 520 each), of 520. */
-START_TEST(work_is_drawn)
+TEST(work_is_drawn)
 {
     static const char *const spec[] = {"allgather:ranks=4", "allgather:ranks=4,order=zigzag"};
     static const double pairs[] = {136, 392, 648, 904};
@@ -358,11 +347,10 @@ START_TEST(work_is_drawn)
         ck_assert_double_eq_tol(drawn(figure, "forward", spec[1], rank, 0), 1, 1e-12);
     }
 }
-END_TEST
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-START_TEST(numbers_read_well)
+TEST(numbers_read_well)
 {
     char text[80] = "";
     FILE *file = fmemopen(text, sizeof text - 1, "w");
@@ -388,7 +376,6 @@ START_TEST(numbers_read_well)
         ck_assert_str_eq(text, mask[m][1]);
     }
 }
-END_TEST
 
 /* ---- the program ----------------------------------------------------------------------------- */
 
@@ -412,7 +399,7 @@ static void expect_page(int status, const char *const words[])
 }
 #define PAGE(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-START_TEST(a_report_is_whole)
+TEST(a_report_is_whole)
 {
     static const char *const files[] = {"records.csv",
                                         "figures/memory-causal.csv",
@@ -454,11 +441,10 @@ START_TEST(a_report_is_whole)
     ck_assert_ptr_null(strstr(svg, "strcol"));                /* titles are words */
     free(svg);
 }
-END_TEST
 
 /* Titles, labels and colours of a plan without measuring; and of records of two machines and two
  * numbers of heads no figure says that they are of one. */
-START_TEST(a_plan_gives_the_style_of_stored_records)
+TEST(a_plan_gives_the_style_of_stored_records)
 {
     static const char plan[] =
         "group length-causal\n spec = dense ; length = 8\n title = My title\n"
@@ -487,11 +473,10 @@ START_TEST(a_plan_gives_the_style_of_stored_records)
     free(records);
     free(all);
 }
-END_TEST
 
 /* No points; one point of each group, which is no curve; groups whose names no figure knows: a page
  * of tables only is not what was asked for. */
-START_TEST(no_figure)
+TEST(no_figure)
 {
     static const char *const group[] = {"length-x", "ranks", "density", "other"};
     fixture_n_points = 0;
@@ -510,10 +495,9 @@ START_TEST(no_figure)
     ck_assert_ptr_nonnull(
         strstr(output, "no group is named length-..., ranks, share, balance or density"));
 }
-END_TEST
 
 /* Quotes, markup, shell and gnuplot commands, paths: in every text of a record. */
-START_TEST(hostile_records)
+TEST(hostile_records)
 {
     static const char spec[] = "x'; system('touch owned') #<b>\"`touch owned`";
     static const char group[] = "length-../<i>'`id`";
@@ -536,10 +520,9 @@ START_TEST(hostile_records)
     ck_assert(!fixture_is_there("out/figures/owned"));
     ck_assert(access("owned", F_OK) != 0);
 }
-END_TEST
 
 /* A thirty-third implementation, which the registry does not know, is drawn like the others. */
-START_TEST(many_implementations)
+TEST(many_implementations)
 {
     fixture_n_points = 0;
     for (int k = 0; k < 33; k++)
@@ -554,18 +537,16 @@ START_TEST(many_implementations)
     ck_assert_ptr_nonnull(strstr(svg, "new-32"));
     free(svg);
 }
-END_TEST
 
-START_TEST(a_wrong_point_is_told)
+TEST(a_wrong_point_is_told)
 {
     fixture_add_curves();
     fixture_points[3].status = ATTN_POINT_WRONG;
     fixture_points[3].worst = fixture_points[3].output_worst[ATTN_O] = 17;
     expect_page(1, PAGE("WRONG at 1 of 4 points"));
 }
-END_TEST
 
-START_TEST(requests_that_cannot_be_met)
+TEST(requests_that_cannot_be_met)
 {
     static const char *const args[] = {"--from x", "--what", "--out x --plan x --from x"};
     fixture_add_curves();
@@ -582,9 +563,8 @@ START_TEST(requests_that_cannot_be_met)
     ck_assert_ptr_nonnull(strstr(output, "gnuplot"));
     ck_assert(!fixture_is_there("out/index.html"));
 }
-END_TEST
 
-START_TEST(a_full_disk_is_told)
+TEST(a_full_disk_is_told)
 {
     static const char *const file[] = {"out/index.html", "out/records.csv",
                                        "out/figures/memory-causal.csv"};
@@ -599,42 +579,4 @@ START_TEST(a_full_disk_is_told)
         ck_assert_int_eq(unlink(scratch_path(file[f])), 0);
     }
     expect_page(0, PAGE("</html>"));
-}
-END_TEST
-
-Suite *suite_report(void)
-{
-    Suite *suite = suite_create("report");
-    TCase *fold = tcase_create("fold"), *draw = tcase_create("draw"),
-          *program = tcase_create("page");
-    tcase_add_test(fold, rounds_are_folded);
-    tcase_add_test(fold, a_wrong_round_has_no_time);
-    tcase_add_test(fold, simulated_ranks_have_cpu_time);
-    tcase_add_test(fold, first_calls_stand_apart);
-    tcase_add_test(fold, a_kind_needs_half_of_the_rounds);
-    tcase_add_test(fold, ranks_leave_the_spec);
-    tcase_add_test(draw, slopes_are_the_exponents);
-    tcase_add_test(draw, break_even_is_found);
-    tcase_add_test(draw, masks_make_groups);
-    tcase_add_test(draw, groups_share_a_figure);
-    tcase_add_test(draw, what_was_not_run_is_named);
-    tcase_add_test(draw, prices_go_on);
-    tcase_add_test(draw, shares_are_drawn);
-    tcase_add_test(draw, work_is_drawn);
-    tcase_add_test(draw, numbers_read_well);
-    tcase_add_checked_fixture(program, scratch_open, scratch_close);
-    tcase_add_test(program, a_report_is_whole);
-    tcase_add_test(program, no_figure);
-    tcase_add_test(program, a_plan_gives_the_style_of_stored_records);
-    tcase_add_test(program, hostile_records);
-    tcase_add_test(program, many_implementations);
-    tcase_add_test(program, a_wrong_point_is_told);
-    tcase_add_test(program, requests_that_cannot_be_met);
-    tcase_add_test(program, a_full_disk_is_told);
-    TCase *const all[] = {fold, draw, program};
-    for (int c = 0; c < 3; c++) {
-        tcase_set_timeout(all[c], 120);
-        suite_add_tcase(suite, all[c]);
-    }
-    return suite;
 }

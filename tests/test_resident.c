@@ -8,6 +8,8 @@
 #include "tests/fixtures/case_fixture.h"
 #include "tests/suites.h"
 
+SUITE(resident, .seconds = 120);
+
 static const double MIB = 1024 * 1024, LEAST_MIB = 34, LEAST_OF_RANKS_MIB = 16, MOST_FLOPS = 1.1e10,
                     TOLERANCE = 0.02;
 
@@ -66,7 +68,7 @@ static int agrees(const struct attn_point *point)
 }
 
 /* Every implementation, and then one that saves a matrix between its passes. */
-START_TEST(ledger_is_resident)
+TEST_EACH(ledger_is_resident, 2 * (attn_impl_count() + 1))
 {
     int saves = _i / 2 == attn_impl_count();
     const struct attn_impl *impl = saves ? attn_impl_find("gemm") : attn_impl_at(_i / 2);
@@ -105,10 +107,9 @@ START_TEST(ledger_is_resident)
     ck_assert_msg(agrees(&point), "%s %s: resident %lld, ledger %lld", name, text,
                   (long long)point.resident_bytes, (long long)point.process_ledger_bytes);
 }
-END_TEST
 
 /* Stacks of layers: all that they hold is resident, and what they gave back is not. */
-START_TEST(a_stack_is_resident)
+TEST(a_stack_is_resident)
 {
     static const struct {
         const char *spec, *text, *more;
@@ -134,16 +135,4 @@ START_TEST(a_stack_is_resident)
                       stacks[s].more, (long long)point.resident_bytes,
                       (long long)point.process_ledger_bytes);
     }
-}
-END_TEST
-
-Suite *suite_resident(void)
-{
-    Suite *suite = suite_create("resident");
-    TCase *tcase = tcase_create("resident");
-    tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, ledger_is_resident, 0, 2 * (attn_impl_count() + 1));
-    tcase_add_test(tcase, a_stack_is_resident);
-    suite_add_tcase(suite, tcase);
-    return suite;
 }

@@ -12,6 +12,8 @@
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
 
+SUITE(routing, .seconds = 1200);
+
 /* ---- the probe ------------------------------------------------------------------------------- */
 
 /* A local implementation that computes nothing.  It knows from the origin which elements it must
@@ -397,21 +399,21 @@ static void every_option(const struct scheme *scheme, int ranks)
             }
 }
 
-START_TEST(every_scheme)
+TEST_EACH(every_scheme, 8)
 {
+    int ranks = 1 + _i;
     step = getenv("ATTN_FULL") != NULL ? 1 : 61;
     turn = runs = 0;
     arrived = 0;
     for (int s = 0; s < SCHEMES; s++)
-        every_option(&schemes[s], _i);
-    every_video(_i);
-    every_scope(_i);
-    printf("routing: %d ranks: %d of %d runs, %lld elements arrived\n", _i, runs, turn,
+        every_option(&schemes[s], ranks);
+    every_video(ranks);
+    every_scope(ranks);
+    printf("routing: %d ranks: %d of %d runs, %lld elements arrived\n", ranks, runs, turn,
            (long long)arrived);
     fflush(stdout);
     ck_assert_int_ge(runs, turn / step);
 }
-END_TEST
 
 /* ---- larger ones ----------------------------------------------------------------------------- */
 
@@ -434,14 +436,13 @@ static const struct {
 };
 enum { ROUTES = sizeof routes / sizeof *routes };
 
-START_TEST(every_element_arrives)
+TEST_EACH(every_element_arrives, ROUTES)
 {
     ck_routes(routes[_i].spec, routes[_i].text);
 }
-END_TEST
 
 /* All ranks but the first fail by themselves while the first waits: the cause is reported. */
-START_TEST(the_cause_is_reported)
+TEST_EACH(the_cause_is_reported, ROUTES)
 {
     struct probing x;
     probe_open(&x, routes[_i].spec, routes[_i].text);
@@ -452,17 +453,4 @@ START_TEST(the_cause_is_reported)
     ck_assert_int_eq(attn_run_forward(x.spec.impl, &x.ctx, whole, &f), ATTN_ENOMEM);
     ck_assert_str_eq(x.error.text, "planted failure");
     probe_close(&x);
-}
-END_TEST
-
-Suite *suite_routing(void)
-{
-    Suite *suite = suite_create("routing");
-    TCase *t = tcase_create("routing");
-    tcase_set_timeout(t, 1200);
-    tcase_add_loop_test(t, every_scheme, 1, 9);
-    tcase_add_loop_test(t, every_element_arrives, 0, ROUTES);
-    tcase_add_loop_test(t, the_cause_is_reported, 0, ROUTES);
-    suite_add_tcase(suite, t);
-    return suite;
 }

@@ -9,6 +9,8 @@
 
 #include "tests/harness/bound/rules.h"
 
+SUITE(rules, .seconds = 60);
+
 static const double INF = (double)INFINITY, NONE = (double)NAN;
 
 enum { MOST = 8 };
@@ -58,7 +60,7 @@ static const char *callable(int index)
 
 /* ---- what holds for every rule -------------------------------------------------------------- */
 
-START_TEST(every_rule_accepts_equality)
+TEST_EACH(every_rule_accepts_equality, attn_rule_count())
 {
     const char *text = callable(_i);
     static const double values[] = {0,       -0.0,     1,         -3.5,      0x1p-1074, -0x1p-149,
@@ -71,9 +73,8 @@ START_TEST(every_rule_accepts_equality)
     struct attn_rule_result r = judge(text, 0, values, values);
     ck_assert_msg(r.ok && r.worst == -1 && r.n_bad == 0, "%s: an empty tensor", text);
 }
-END_TEST
 
-START_TEST(no_rule_is_blind_to_what_is_not_finite)
+TEST_EACH(no_rule_is_blind_to_what_is_not_finite, attn_rule_count())
 {
     const char *text = callable(_i);
     static const double finite[] = {0, 1, -DBL_MAX, 0x1p-1074};
@@ -95,10 +96,9 @@ START_TEST(no_rule_is_blind_to_what_is_not_finite)
                   "%s: %d, %lld, %lld, %lld, %g", text, r.ok, (long long)r.n_not_finite,
                   (long long)r.n_bad, (long long)r.worst, r.figure);
 }
-END_TEST
 
 /* Opposite giants: differences and squares overflow, and no rule may be fooled by inf <= inf. */
-START_TEST(extremes)
+TEST_EACH(extremes, attn_rule_count())
 {
     const char *text = callable(_i);
     is(0, text, DBL_MAX, -DBL_MAX);
@@ -115,20 +115,18 @@ START_TEST(extremes)
     struct attn_rule_result r = judge(text, MOST, got, want);
     ck_assert_msg(!r.ok && r.worst == 5, "%s: %d, worst %lld", text, r.ok, (long long)r.worst);
 }
-END_TEST
 
-START_TEST(worst_element)
+TEST_EACH(worst_element, attn_rule_count())
 {
     const char *text = callable(_i);
     const double want[5] = {1, 1, 1, 1, 1}, got[5] = {1, 1.5, -4, 0.5, 1};
     struct attn_rule_result r = judge(text, 5, got, want);
     ck_assert_msg(!r.ok && r.worst == 2, "%s: worst is %lld", text, (long long)r.worst);
 }
-END_TEST
 
 /* ---- each by itself ------------------------------------------------------------------------- */
 
-START_TEST(allclose)
+TEST(allclose)
 {
     is(1, "allclose(0,0.5)", 1.5, 1);
     is(0, "allclose(0,0.5)", nextafter(1.5, 2), 1);
@@ -155,9 +153,8 @@ START_TEST(allclose)
     ck_assert_int_eq(r.worst, 1);
     ck_assert(fabs(r.figure - 4) < 1e-9);
 }
-END_TEST
 
-START_TEST(twice_a_naive_run)
+TEST(twice_a_naive_run)
 {
     const double want[3] = {1, 0, 100}, naive[3] = {1, 0.25, 100}, got[3] = {1.5, 0, 100};
     struct attn_rule_result r = judge_all("fa2", 3, got, want, naive, NULL, ATTN_F32);
@@ -175,9 +172,8 @@ START_TEST(twice_a_naive_run)
     const double empty[3] = {1, -INF, 2}, odd[3] = {1.5, NONE, 2};
     ck_assert(judge_all("fa2", 3, empty, empty, odd, NULL, ATTN_F32).ok);
 }
-END_TEST
 
-START_TEST(nmse)
+TEST(nmse)
 {
     const double want[4] = {3, 4, 0, 0}, got[4] = {3, 4, 0.1, 0};
     struct attn_rule_result r = judge("nmse", 4, got, want);
@@ -194,9 +190,8 @@ START_TEST(nmse)
         ck_assert_msg(!r.ok && fabs(r.figure - 16.0 / 25) < 1e-12, "2^%d: %g", e, r.figure);
     }
 }
-END_TEST
 
-START_TEST(cosine)
+TEST(cosine)
 {
     const double want[2] = {1, 0}, near_it[2] = {1, 0.04}, off[2] = {1, 0.05}, twice[2] = {2, 0},
                  zero[2] = {0, 0};
@@ -208,7 +203,6 @@ START_TEST(cosine)
     ck_assert(judge("cosine", 2, zero, zero).ok);
     ck_assert(judge("cosine(0.998)", 2, off, want).ok);
 }
-END_TEST
 
 static double ulps(double a, double b, enum attn_dtype dtype)
 {
@@ -217,7 +211,7 @@ static double ulps(double a, double b, enum attn_dtype dtype)
     return there;
 }
 
-START_TEST(numbers_between)
+TEST(numbers_between)
 {
     ck_assert(ulps(1, nextafter(1, 2), ATTN_F64) == 1);
     ck_assert(ulps(1, nextafter(1, 0), ATTN_F64) == 1);
@@ -240,9 +234,8 @@ START_TEST(numbers_between)
     ck_assert(judge_all("ulp", 1, &got, &want, NULL, NULL, ATTN_F32).ok);
     ck_assert(!judge_all("ulp(3)", 1, &got, &want, NULL, NULL, ATTN_F32).ok);
 }
-END_TEST
 
-START_TEST(exact_and_bound)
+TEST(exact_and_bound)
 {
     is(0, "exact", nextafter(1, 2), 1);
     is(0, "exact", 0x1p-1074, 0);
@@ -259,11 +252,10 @@ START_TEST(exact_and_bound)
     const double moved[4] = {1, 2, nextafter(3, 4), 4}; /* a bound of 0 is met by equality alone */
     ck_assert(!judge_all("bound", 4, moved, want, NULL, bound, ATTN_F32).ok);
 }
-END_TEST
 
 /* ---- names ---------------------------------------------------------------------------------- */
 
-START_TEST(names_round_trip)
+TEST_EACH(names_round_trip, attn_rule_count())
 {
     const struct attn_rule *rule = attn_rule_at(_i);
     struct attn_rule_choice choice, again;
@@ -278,7 +270,6 @@ START_TEST(names_round_trip)
               again.parameter[1] == choice.parameter[1]);
     ck_assert(rule->source[0] != '\0' && rule->figure[0] != '\0');
 }
-END_TEST
 
 static const struct {
     const char *text, *says;
@@ -301,33 +292,11 @@ static const struct {
     {"ulp()x", "not closed"},
 };
 
-START_TEST(refusals)
+TEST_EACH(refusals, COUNT(refused))
 {
     struct attn_rule_choice choice;
     struct attn_error err = {0};
     ck_assert_int_eq(attn_rule_parse(refused[_i].text, &choice, &err), ATTN_EINVAL);
     ck_assert_msg(strstr(err.text, refused[_i].says) != NULL, "'%s': %s", refused[_i].text,
                   err.text);
-}
-END_TEST
-
-Suite *suite_rules(void)
-{
-    Suite *suite = suite_create("rules");
-    TCase *cases = tcase_create("rules");
-    tcase_set_timeout(cases, 60);
-    tcase_add_loop_test(cases, every_rule_accepts_equality, 0, attn_rule_count());
-    tcase_add_loop_test(cases, no_rule_is_blind_to_what_is_not_finite, 0, attn_rule_count());
-    tcase_add_loop_test(cases, extremes, 0, attn_rule_count());
-    tcase_add_loop_test(cases, worst_element, 0, attn_rule_count());
-    tcase_add_test(cases, allclose);
-    tcase_add_test(cases, twice_a_naive_run);
-    tcase_add_test(cases, nmse);
-    tcase_add_test(cases, cosine);
-    tcase_add_test(cases, numbers_between);
-    tcase_add_test(cases, exact_and_bound);
-    tcase_add_loop_test(cases, names_round_trip, 0, attn_rule_count());
-    tcase_add_loop_test(cases, refusals, 0, (int)(sizeof refused / sizeof *refused));
-    suite_add_tcase(suite, cases);
-    return suite;
 }

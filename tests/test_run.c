@@ -11,6 +11,8 @@
 #include "tests/harness/fill.h"
 #include "tests/suites.h"
 
+SUITE(run, .seconds = 600, .open = scratch_open, .close = scratch_close);
+
 static struct attn_error err;
 
 static int times(const char *word)
@@ -63,7 +65,7 @@ static void check_written(const char *path, const char *input)
 }
 
 /* Loop: every implementation on both. */
-START_TEST(real_inputs)
+TEST_EACH(real_inputs, 2 * attn_impl_count())
 {
     const struct attn_impl *impl = attn_impl_at(_i / 2);
     const char *input = real[_i % 2], *out = scratch_path("out");
@@ -73,10 +75,9 @@ START_TEST(real_inputs)
     ck_assert_msg(times(" ok ") == 10 && times("the file ") == 5, "%s", scratch_output);
     check_written(scratch_path("out/result.safetensors"), input);
 }
-END_TEST
 
 /* A thousandth of the largest element of each stored result must not pass. */
-START_TEST(corrupted_copy)
+TEST_EACH(corrupted_copy, 5)
 {
     struct attn_file file;
     char said[64];
@@ -102,11 +103,10 @@ START_TEST(corrupted_copy)
     scratch_has(said);
     ck_assert_msg(times("FAIL") == 1 && times(" ok ") == 9, "%s", scratch_output);
 }
-END_TEST
 
 /* What the file holds and the pass does not compute is not judged: no success, unless it was left
  * aside by name. */
-START_TEST(half_compared)
+TEST(half_compared)
 {
     scratch_expect(2, "tensor 'do' of", "run dense --input %s --compare --pass fwd", real[0]);
     ck_assert_int_eq(times(" is not used"), 1);
@@ -118,16 +118,14 @@ START_TEST(half_compared)
     scratch_expect(2, "neither given nor computed", "run dense --input %s --compare --only dbias",
                    real[0]);
 }
-END_TEST
 
 /* The sharpest check of a mask is its neighbour: one key more, and every result disagrees. */
-START_TEST(wrong_mask)
+TEST(wrong_mask)
 {
     scratch_expect(1, "note: --mask 'causal(+1)' instead of mask=causal",
                    "run tiled-textbook --input %s --compare --mask 'causal(+1)'", real[0]);
     ck_assert_msg(times("FAIL") == 5 && times(" ok ") == 5, "%s", scratch_output);
 }
-END_TEST
 
 /* ---- a small problem by every road -------------------------------------------------------- */
 
@@ -161,7 +159,7 @@ static void same_results(const char *one, const char *two)
 }
 
 /* Loop over spellings of one mask that can be named by tensors: all give the same bits. */
-START_TEST(masks_by_name)
+TEST(masks_by_name)
 {
     static const int32_t row_start[] = {0, 1, 3, 6, 10, 15, 21};
     int32_t column[21], n = 0;
@@ -191,10 +189,9 @@ START_TEST(masks_by_name)
     scratch_expect(2, "'nobody'", "run csr-textbook --input %s --compare --mask 'keys(nobody)'",
                    in);
 }
-END_TEST
 
 /* [H,L,d] is [1,H,L,d]; one head of it is [L,d]; a .npy file of each is that tensor. */
-START_TEST(fewer_axes_and_npy)
+TEST(fewer_axes_and_npy)
 {
     static const char *const name[4] = {"q", "k", "v", "do"};
     struct small s;
@@ -236,10 +233,9 @@ START_TEST(fewer_axes_and_npy)
     }
     attn_file_close(&file);
 }
-END_TEST
 
 /* [B,L,H,d]: the same numbers in another order; lse stays [B,H,L]. */
-START_TEST(other_layout)
+TEST(other_layout)
 {
     struct small s;
     struct attn_file a, b;
@@ -270,10 +266,9 @@ START_TEST(other_layout)
     attn_file_close(&a);
     attn_file_close(&b);
 }
-END_TEST
 
 /* A bias that spells ALiBi out gives what --alibi gives, and neither is without effect. */
-START_TEST(bias_and_alibi)
+TEST(bias_and_alibi)
 {
     struct small s;
     struct attn_file a, b, plain;
@@ -302,9 +297,8 @@ START_TEST(bias_and_alibi)
     attn_file_close(&b);
     attn_file_close(&plain);
 }
-END_TEST
 
-START_TEST(softcap_dlse_f64)
+TEST(softcap_dlse_f64)
 {
     struct small s;
     small_make(&s, 6);
@@ -325,10 +319,9 @@ START_TEST(softcap_dlse_f64)
     ck_assert_int_eq((int)tensor(&file, "lse")->dtype, ATTN_FILE_F64);
     attn_file_close(&file);
 }
-END_TEST
 
 /* --key-mask hides keys besides --mask. */
-START_TEST(key_mask_flag)
+TEST(key_mask_flag)
 {
     struct small s;
     small_make(&s, 6);
@@ -353,7 +346,6 @@ START_TEST(key_mask_flag)
         q, k, v, d_o, scratch_path("m.npy"), two);
     same_results(scratch_path("one/result.safetensors"), scratch_path("two/result.safetensors"));
 }
-END_TEST
 
 static void reshape(struct attn_file_tensor *t, int n_axes, int64_t a, int64_t b, int64_t c,
                     int64_t d)
@@ -364,7 +356,7 @@ static void reshape(struct attn_file_tensor *t, int n_axes, int64_t a, int64_t b
 }
 
 /* [B,L,H*d] is [B,L,H,d] without a comma; with one kv head, with two, and without B. */
-START_TEST(folded_heads)
+TEST_EACH(folded_heads, 2)
 {
     struct small s;
     struct attn_file file;
@@ -402,10 +394,9 @@ START_TEST(folded_heads)
     scratch_expect(0, "", "run tiled --input %s --out %s --kv-heads %d", small_save(&s), two, kv);
     same_results(scratch_path("one/result.safetensors"), scratch_path("two/result.safetensors"));
 }
-END_TEST
 
 /* Keys in use by batch: the last query stands at the last of them. */
-START_TEST(keys_in_use)
+TEST(keys_in_use)
 {
     static const int32_t used[] = {6, 4};
     struct small s = {0};
@@ -429,10 +420,9 @@ START_TEST(keys_in_use)
     scratch_expect(2, "ends,used: [1] is 7, and Lk = 6",
                    "run tiled --input %s --compare --mask 'causal(ends,used)'", small_save(&s));
 }
-END_TEST
 
 /* The gradient of the bias, where it is asked for; a wrong one beside the inputs is seen. */
-START_TEST(gradient_of_bias)
+TEST(gradient_of_bias)
 {
     struct small s;
     struct attn_file file;
@@ -457,28 +447,4 @@ START_TEST(gradient_of_bias)
     ((float *)stored->data)[7] *= 1.001f;
     scratch_expect(1, "of dbias (the file) are not", "run tiled --input %s --compare",
                    small_save(&s));
-}
-END_TEST
-
-Suite *suite_run(void)
-{
-    Suite *suite = suite_create("run");
-    TCase *tests = tcase_create("program");
-    tcase_set_timeout(tests, 600);
-    tcase_add_checked_fixture(tests, scratch_open, scratch_close);
-    tcase_add_loop_test(tests, real_inputs, 0, 2 * attn_impl_count());
-    tcase_add_loop_test(tests, corrupted_copy, 0, 5);
-    tcase_add_test(tests, half_compared);
-    tcase_add_test(tests, wrong_mask);
-    tcase_add_test(tests, masks_by_name);
-    tcase_add_test(tests, fewer_axes_and_npy);
-    tcase_add_test(tests, other_layout);
-    tcase_add_test(tests, bias_and_alibi);
-    tcase_add_test(tests, softcap_dlse_f64);
-    tcase_add_test(tests, key_mask_flag);
-    tcase_add_loop_test(tests, folded_heads, 0, 2);
-    tcase_add_test(tests, keys_in_use);
-    tcase_add_test(tests, gradient_of_bias);
-    suite_add_tcase(suite, tests);
-    return suite;
 }

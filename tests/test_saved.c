@@ -11,6 +11,8 @@
 #include "ref/problem.h"
 #include "tests/fixtures/memory_data.h"
 
+SUITE(saved, .seconds = 60);
+
 /* Panels that are full and cut, keys hidden and not, kv heads shared, a bias, a softcap. */
 static const char *const cases[] = {"h2q100k130d16:none:f32:normal:s1:pass=bwd",
                                     "b2h4g2q61k50d8v5:causal(br):f64:normal:s2:pass=bwd",
@@ -81,7 +83,7 @@ static int64_t priced(const struct fixture *fixture, enum attn_pass pass, int64_
     return cost.saved_bytes;
 }
 
-START_TEST(lives_between_the_passes)
+TEST_EACH(lives_between_the_passes, CASES)
 {
     struct fixture fixture;
     int64_t peak;
@@ -100,10 +102,9 @@ START_TEST(lives_between_the_passes)
     }
     fixture_close(&fixture);
 }
-END_TEST
 
 /* Nobody saves who is not told to, nor where nobody asks. */
-START_TEST(nothing_unasked)
+TEST(nothing_unasked)
 {
     struct attn_spec list[MEMORY_SPECS];
     int n = memory_specs(list);
@@ -118,10 +119,9 @@ START_TEST(nothing_unasked)
         fixture_close(&fixture);
     }
 }
-END_TEST
 
 /* Without P there would be no dV: the backward pass has it from nowhere else. */
-START_TEST(is_what_backward_reads)
+TEST(is_what_backward_reads)
 {
     struct fixture fixture;
     fixture_open(&fixture, "gemm:save=probs", cases[0]);
@@ -135,9 +135,8 @@ START_TEST(is_what_backward_reads)
     ck_assert_double_eq(attn_cview_get(&view, 0, 0, 3, 2), 0);
     fixture_close(&fixture);
 }
-END_TEST
 
-START_TEST(others_are_refused)
+TEST(others_are_refused)
 {
     struct fixture fixture;
     unsetenv("ATTN_ISA");
@@ -166,10 +165,9 @@ START_TEST(others_are_refused)
     fixture_good(&fixture, ATTN_BACKWARD);
     fixture_close(&fixture);
 }
-END_TEST
 
 /* A forward pass that fails saves nothing. */
-START_TEST(failure_saves_nothing)
+TEST(failure_saves_nothing)
 {
     for (int64_t take = 0;; take++) {
         struct fixture fixture;
@@ -184,18 +182,4 @@ START_TEST(failure_saves_nothing)
         if (status == ATTN_OK)
             break;
     }
-}
-END_TEST
-
-Suite *suite_saved(void)
-{
-    Suite *suite = suite_create("saved");
-    TCase *tcase = tcase_create("saved");
-    tcase_add_loop_test(tcase, lives_between_the_passes, 0, CASES);
-    tcase_add_test(tcase, nothing_unasked);
-    tcase_add_test(tcase, is_what_backward_reads);
-    tcase_add_test(tcase, others_are_refused);
-    tcase_add_test(tcase, failure_saves_nothing);
-    suite_add_tcase(suite, tcase);
-    return suite;
 }

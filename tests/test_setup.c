@@ -8,13 +8,15 @@
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
 
+SUITE(setup, .seconds = 60);
+
 static double get(const struct attn_setup *s, int slot, int64_t b, int64_t h, int64_t i, int64_t c)
 {
     return attn_tensor_get(&s->tensor[slot], b, h, i, c);
 }
 
 /* The same numbers lie in every layout and at every offset. */
-START_TEST(layouts_hold_the_same_numbers)
+TEST_EACH(layouts_hold_the_same_numbers, 5)
 {
     static const char *const layout[] = {"blhd", "padded", "packed", "mixed", "bhld:offset=3"};
     struct attn_setup plain, other;
@@ -36,7 +38,6 @@ START_TEST(layouts_hold_the_same_numbers)
     attn_setup_close(&plain);
     attn_setup_close(&other);
 }
-END_TEST
 
 static int is_poison(double x, int big)
 {
@@ -44,7 +45,7 @@ static int is_poison(double x, int big)
 }
 
 /* Poison lies exactly where no visible pair looks. */
-START_TEST(poison_lies_where_nobody_looks)
+TEST_EACH(poison_lies_where_nobody_looks, 5)
 {
     static const char *const text[] = {
         "b2h4g2q9k14d3v2:causal(tl):f32:normal:s1:poison=nan:pass=bwd",
@@ -90,10 +91,9 @@ START_TEST(poison_lies_where_nobody_looks)
     ck_assert_int_gt(poisoned, 0);
     attn_setup_close(&s);
 }
-END_TEST
 
 /* Made-up mask tensors: their density, what they vary with, and that dense and csr agree. */
-START_TEST(mask_tensors_are_made_from_their_names)
+TEST_EACH(mask_tensors_are_made_from_their_names, 8)
 {
     static const struct {
         const char *mask;
@@ -123,9 +123,8 @@ START_TEST(mask_tensors_are_made_from_their_names)
     ck_assert(visible > 720 && visible < 2880);
     attn_setup_close(&s);
 }
-END_TEST
 
-START_TEST(dense_and_csr_of_one_name_agree)
+TEST(dense_and_csr_of_one_name_agree)
 {
     struct attn_setup dense, csr;
     setup_of("b2h3q20k30d2:dense(bhqk30):f32:normal:s9", &dense);
@@ -139,9 +138,8 @@ START_TEST(dense_and_csr_of_one_name_agree)
     attn_setup_close(&dense);
     attn_setup_close(&csr);
 }
-END_TEST
 
-START_TEST(impossible_cases_are_refused)
+TEST(impossible_cases_are_refused)
 {
     static const struct {
         const char *text, *says;
@@ -163,9 +161,8 @@ START_TEST(impossible_cases_are_refused)
         ck_assert_msg(strstr(err.text, bad[n].says) != NULL, "%s: %s", bad[n].text, err.text);
     }
 }
-END_TEST
 
-START_TEST(bias_has_its_shape)
+TEST(bias_has_its_shape)
 {
     static const struct {
         const char *kind;
@@ -205,9 +202,8 @@ START_TEST(bias_has_its_shape)
               s.problem.bias.slope[9] == 0.25 && s.problem.bias.offset == 3);
     attn_setup_close(&s);
 }
-END_TEST
 
-START_TEST(setups_count_and_digest)
+TEST(setups_count_and_digest)
 {
     struct attn_setup s;
     setup_of("b2h4g2q5k7d3v6:none:f32:normal:s1:pass=bwd", &s);
@@ -223,10 +219,9 @@ START_TEST(setups_count_and_digest)
     ck_assert(attn_setup_digest(&s, ATTN_FORWARD) != forward);
     attn_setup_close(&s);
 }
-END_TEST
 
 /* What threads, bias types, slopes and offsets make of a problem. */
-START_TEST(bias_fields_are_kept)
+TEST(bias_fields_are_kept)
 {
     struct attn_setup s;
     int nan = 0, finite = 0;
@@ -257,10 +252,9 @@ START_TEST(bias_fields_are_kept)
     ck_assert(nan >= 4 && finite > 8 * nan);
     attn_setup_close(&s);
 }
-END_TEST
 
 /* f16 holds none of the fills' large keys unless the scores are carried by q as well. */
-START_TEST(sixteen_bits_stay_finite)
+TEST(sixteen_bits_stay_finite)
 {
     for (int fill = 0; fill < ATTN_FILLS; fill++)
         for (int dtype = ATTN_BF16; dtype <= ATTN_F16; dtype++) {
@@ -275,23 +269,4 @@ START_TEST(sixteen_bits_stay_finite)
                                   "%s: tensor %d", text, slot);
             attn_setup_close(&s);
         }
-}
-END_TEST
-
-Suite *suite_setup(void)
-{
-    Suite *suite = suite_create("setup");
-    TCase *setups = tcase_create("setups");
-    tcase_set_timeout(setups, 60);
-    tcase_add_loop_test(setups, layouts_hold_the_same_numbers, 0, 5);
-    tcase_add_loop_test(setups, poison_lies_where_nobody_looks, 0, 5);
-    tcase_add_loop_test(setups, mask_tensors_are_made_from_their_names, 0, 8);
-    tcase_add_test(setups, dense_and_csr_of_one_name_agree);
-    tcase_add_test(setups, impossible_cases_are_refused);
-    tcase_add_test(setups, bias_has_its_shape);
-    tcase_add_test(setups, setups_count_and_digest);
-    tcase_add_test(setups, bias_fields_are_kept);
-    tcase_add_test(setups, sixteen_bits_stay_finite);
-    suite_add_tcase(suite, setups);
-    return suite;
 }

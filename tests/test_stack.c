@@ -10,6 +10,8 @@
 #include "tests/fixtures/memory_data.h"
 #include "tests/suites.h"
 
+SUITE(stack, .seconds = 60);
+
 enum { LAYERS = 3 };
 
 static const char *const cases[] = {
@@ -69,7 +71,7 @@ static void check_live(const char *what, const struct attn_cost *cost, const str
 }
 
 /* Every spec, and whatever it does not refuse. */
-START_TEST(price_is_ledger)
+TEST_EACH(price_is_ledger, memory_specs(NULL))
 {
     struct attn_spec list[MEMORY_SPECS];
     char name[128], what[512];
@@ -100,7 +102,6 @@ START_TEST(price_is_ledger)
             }
     ck_assert_msg(held > 0 || list[_i].impl->ranks != NULL, "%s runs in no stack", name);
 }
-END_TEST
 
 /* ---- by hand --------------------------------------------------------------------------------- */
 
@@ -162,7 +163,7 @@ static void check_by_hand(const char *name, int64_t p, enum attn_stack_save save
     }
 }
 
-START_TEST(price_is_what_the_words_say)
+TEST(price_is_what_the_words_say)
 {
     for (int64_t n = 1; n <= 28; n += 9) {
         check_by_hand("gemm:save=probs@portable", P, ATTN_SAVE_PROBS, n);
@@ -173,11 +174,10 @@ START_TEST(price_is_what_the_words_say)
         check_by_hand("csr", 0, ATTN_SAVE_INPUTS, n);
     }
 }
-END_TEST
 
 /* ---- refusals -------------------------------------------------------------------------------- */
 
-START_TEST(what_cannot_be_is_refused)
+TEST(what_cannot_be_is_refused)
 {
     static const struct {
         const char *spec;
@@ -198,10 +198,9 @@ START_TEST(what_cannot_be_is_refused)
         ck_assert_msg(strstr(err.text, refused[r].words) != NULL, "%s", err.text);
     }
 }
-END_TEST
 
 /* More layers than any machine holds are a price still; more bytes than 64 bits count are not. */
-START_TEST(prices_are_of_any_size)
+TEST(prices_are_of_any_size)
 {
     const struct attn_spec spec = spec_of("tiled");
     struct attn_problem p = {.batch = 1,
@@ -222,18 +221,4 @@ START_TEST(prices_are_of_any_size)
     p.n_query = p.n_key = 1LL << 30;
     ck_assert_int_eq(attn_stack_price(&layers, &spec, &p, ATTN_FORWARD, &cost, &err), ATTN_EINVAL);
     ck_assert_msg(strstr(err.text, "exceeds 64 bits") != NULL, "%s", err.text);
-}
-END_TEST
-
-Suite *suite_stack(void)
-{
-    struct attn_spec list[MEMORY_SPECS];
-    Suite *suite = suite_create("stack");
-    TCase *tcase = tcase_create("stack");
-    tcase_add_loop_test(tcase, price_is_ledger, 0, memory_specs(list));
-    tcase_add_test(tcase, price_is_what_the_words_say);
-    tcase_add_test(tcase, what_cannot_be_is_refused);
-    tcase_add_test(tcase, prices_are_of_any_size);
-    suite_add_tcase(suite, tcase);
-    return suite;
 }

@@ -5,6 +5,8 @@
 #include "experiments/measure/stats.h"
 #include "tests/suites.h"
 
+SUITE(stats, .seconds = 60);
+
 #define NONE (double)NAN
 
 static void near(double got, double want, double tolerance)
@@ -15,7 +17,7 @@ static void near(double got, double want, double tolerance)
 
 /* R: quantile(c(1, 2, 3, 4)) is 1.00 1.75 2.50 3.25 4.00 (type 7), quantile(c(7, 15, 36, 39, 40,
  * 41)) is 7.00 20.25 37.50 39.75 41.00. */
-START_TEST(spread_is_type_7)
+TEST(spread_is_type_7)
 {
     static const struct {
         int n;
@@ -38,7 +40,6 @@ START_TEST(spread_is_type_7)
             ck_assert(x[i - 1] <= x[i]); /* sorted, as the header says */
     }
 }
-END_TEST
 
 /* Of two numbers 0 and 1 a resample's median is 0, 1/2, 1 with probability 1/4, 1/2, 1/4: the
  * middle 95 % reach both ends, the middle 40 % only the half.
@@ -46,7 +47,7 @@ END_TEST
  * The median of five is at most the smallest with probability P(at least 3 of 5 draws are the
  * smallest) = 0.0579, so the 2.5 % point is the smallest and the 10 % point is not.  At most
  * the second smallest: P(Bin(5, 2/5) >= 3) = 0.317. */
-START_TEST(bootstrap)
+TEST(bootstrap)
 {
     static const double two[] = {1, 0}, five[] = {10, 20, 30, 40, 50},
                         seven[] = {3.1, 4.1, 5.9, 2.6, 5.3, 5.8, 9.7};
@@ -73,10 +74,9 @@ START_TEST(bootstrap)
     ck_assert_int_eq(attn_stats_bootstrap_median(seven, 1, 500, 42, 0.9, &a), -1);
     ck_assert(isnan(a.low) && isnan(a.high));
 }
-END_TEST
 
 /* Printed in every table of Student's distribution. */
-START_TEST(student_table)
+TEST(student_table)
 {
     static const struct {
         int degrees;
@@ -85,12 +85,11 @@ START_TEST(student_table)
     for (size_t s = 0; s < sizeof table / sizeof *table; s++)
         near(attn_stats_t95(table[s].degrees), table[s].t, 5e-4);
 }
-END_TEST
 
 /* An exact square; and by hand: (ln x, ln y) = (0,0), (1,1), (2,3).  Slope 3/2, constant -1/6,
  * residuals 1/6, -1/3, 1/6, their squares 1/6 on 1 degree of freedom, Sxx = 2: the slope's standard
  * error is sqrt(1/12), its 95 % half width 12.7062 sqrt(1/12) = 3.66796. */
-START_TEST(power_laws)
+TEST(power_laws)
 {
     const double square[] = {3e4, 12e4, 48e4, 192e4}, length[] = {256, 512, 1024, 2048};
     const double x[] = {1, exp(1), exp(2)}, y[] = {1, exp(1), exp(3)};
@@ -109,9 +108,8 @@ START_TEST(power_laws)
     near(power.slope - power.interval.low, 3.66796, 1e-4);
     near(power.worst, 1.0 / 3, 1e-12);
 }
-END_TEST
 
-START_TEST(power_refuses)
+TEST(power_refuses)
 {
     static const struct {
         int n;
@@ -129,9 +127,8 @@ START_TEST(power_refuses)
         ck_assert(isnan(power.slope) && isnan(power.interval.low));
     }
 }
-END_TEST
 
-START_TEST(upper_part_is_the_last_eighth)
+TEST(upper_part_is_the_last_eighth)
 {
     const double x[] = {256, 512, 1024, 2048, 4096, 8192, 16384};
     ck_assert_int_eq(attn_stats_upper(x, 7), 3); /* 2,048 to 16,384: four of a doubling */
@@ -139,7 +136,6 @@ START_TEST(upper_part_is_the_last_eighth)
     ck_assert_int_eq(attn_stats_upper(x, 1), 0);
     ck_assert_int_eq(attn_stats_upper(x, 0), 0);
 }
-END_TEST
 
 static const struct {
     const char *what;
@@ -189,7 +185,7 @@ static const struct {
     {"one point each", 1, 1, {1}, {1}, {1}, {100}, NONE, NONE},
 };
 
-START_TEST(crossing)
+TEST(crossing)
 {
     for (size_t s = 0; s < sizeof crossings / sizeof *crossings; s++)
         for (int swapped = 0; swapped < 2; swapped++) {
@@ -201,21 +197,4 @@ START_TEST(crossing)
             near(x, crossings[s].x, 1e-12);
             near(y, crossings[s].y, 1e-11);
         }
-}
-END_TEST
-
-Suite *suite_stats(void)
-{
-    Suite *suite = suite_create("stats");
-    TCase *tcase = tcase_create("stats");
-    tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, spread_is_type_7);
-    tcase_add_test(tcase, bootstrap);
-    tcase_add_test(tcase, student_table);
-    tcase_add_test(tcase, power_laws);
-    tcase_add_test(tcase, power_refuses);
-    tcase_add_test(tcase, upper_part_is_the_last_eighth);
-    tcase_add_test(tcase, crossing);
-    suite_add_tcase(suite, tcase);
-    return suite;
 }

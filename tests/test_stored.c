@@ -13,6 +13,8 @@
 #include "tests/harness/files/files.h"
 #include "tests/suites.h"
 
+SUITE(stored, .seconds = 120, .open = scratch_open, .close = scratch_close);
+
 static struct attn_error err;
 
 enum { INPUTS = ATTN_T_O };
@@ -173,7 +175,7 @@ static void expect(int got, int wanted, const struct walk *x, enum attn_dtype st
 /* ---- tests ---------------------------------------------------------------------------------- */
 
 /* Loop over input types.  Values as they come; too large and too small for f16. */
-START_TEST(honest_rounding)
+TEST_EACH(honest_rounding, ATTN_DTYPES)
 {
     static const double size[] = {1, 1e5, 1e-7};
     for (int n = 0; n < (_i == ATTN_F16 ? 1 : 3); n++)
@@ -198,9 +200,8 @@ START_TEST(honest_rounding)
             close_walk(&x);
         }
 }
-END_TEST
 
-START_TEST(garbage)
+TEST_EACH(garbage, ATTN_DTYPES)
 {
     for (int stored = 0; stored < ATTN_DTYPES; stored++)
         for (int o = 0; o < ATTN_OUTPUTS; o++)
@@ -217,7 +218,6 @@ START_TEST(garbage)
                 close_walk(&x);
             }
 }
-END_TEST
 
 /* No type of results, or a name that nobody knows: 2, and named. */
 static const struct {
@@ -231,7 +231,7 @@ static const struct {
            {ATTN_DQ, "dQ", ATTN_FILE_F32, "dQ     "},
            {ATTN_O, "out", ATTN_FILE_F16, "out    "}};
 
-START_TEST(not_to_be_judged)
+TEST_EACH(not_to_be_judged, COUNT(odd))
 {
     struct walk x = {0};
     open_walk(&x, ATTN_F32, 1);
@@ -250,10 +250,9 @@ START_TEST(not_to_be_judged)
     free(eight);
     close_walk(&x);
 }
-END_TEST
 
 /* Inputs and results that could not belong together: each is named, and none is a success. */
-START_TEST(without_their_inputs)
+TEST_EACH(without_their_inputs, 2)
 {
     static const struct {
         int input, output;
@@ -286,10 +285,9 @@ START_TEST(without_their_inputs)
                    put("two.safetensors", t, 2), folder); /* o is of a problem with a bias */
     close_walk(&x);
 }
-END_TEST
 
 /* A case's results that nobody would look at, in files of `attnlab check`. */
-START_TEST(unread_by_check)
+TEST_EACH(unread_by_check, 4)
 {
     static const char *const said[] = {"lies beside o.npy", "does not ask for it",
                                        "declared \"lse\": \"absent\"", "lies beside result.npz"};
@@ -311,10 +309,9 @@ START_TEST(unread_by_check)
     attn_setup_close(&setup);
     close_walk(&x);
 }
-END_TEST
 
 /* Scores so large that honest rounding may pick another key: nothing has been judged. */
-START_TEST(nothing_to_say)
+TEST(nothing_to_say)
 {
     struct walk x = {0};
     open_walk(&x, ATTN_F32, 1);
@@ -327,10 +324,9 @@ START_TEST(nothing_to_say)
     ck_assert_msg(strstr(scratch_output, "WEAK") == NULL, "%s", scratch_output);
     close_walk(&x);
 }
-END_TEST
 
 /* A folder of inputs with results in it: they are not what --input reads. */
-START_TEST(results_in_the_folder)
+TEST(results_in_the_folder)
 {
     struct walk x = {0};
     open_walk(&x, ATTN_F32, 1);
@@ -342,22 +338,4 @@ START_TEST(results_in_the_folder)
     scratch_expect(2, "dv.npy: holds results", "run tiled --input '%s' --compare", in);
     scratch_expect(0, "", "compare '%s' '%s/inputs.safetensors'", in, in);
     close_walk(&x);
-}
-END_TEST
-
-Suite *suite_stored(void)
-{
-    Suite *suite = suite_create("stored");
-    TCase *cases = tcase_create("stored");
-    tcase_set_timeout(cases, 120);
-    tcase_add_checked_fixture(cases, scratch_open, scratch_close);
-    tcase_add_loop_test(cases, honest_rounding, 0, ATTN_DTYPES);
-    tcase_add_loop_test(cases, garbage, 0, ATTN_DTYPES);
-    tcase_add_loop_test(cases, not_to_be_judged, 0, sizeof odd / sizeof *odd);
-    tcase_add_loop_test(cases, without_their_inputs, 0, 2);
-    tcase_add_loop_test(cases, unread_by_check, 0, 4);
-    tcase_add_test(cases, nothing_to_say);
-    tcase_add_test(cases, results_in_the_folder);
-    suite_add_tcase(suite, cases);
-    return suite;
 }

@@ -10,8 +10,10 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
+SUITE(studies, .seconds = 120, .open = scratch_open, .close = scratch_close);
+
 /* The command, with all it runs for real: one line of JSON for each quantity. */
-START_TEST(comes_out)
+TEST_EACH(comes_out, attn_study_count())
 {
     const struct attn_study *study = attn_study_at(_i);
     int n = 0;
@@ -33,7 +35,6 @@ START_TEST(comes_out)
     ck_assert_int_gt(n, 1);
     free(text);
 }
-END_TEST
 
 /* No process is started where an entry is left out; one that is not there leaves nothing out. */
 static int status_without(const struct attn_study *study, int entry, struct attn_study_run *run)
@@ -48,7 +49,7 @@ static int status_without(const struct attn_study *study, int entry, struct attn
     return status;
 }
 
-START_TEST(every_block_matters)
+TEST_EACH(every_block_matters, attn_study_count())
 {
     static struct attn_study_run whole, less;
     const struct attn_study *study = attn_study_at(_i);
@@ -58,9 +59,8 @@ START_TEST(every_block_matters)
             ck_assert_msg(status_without(study, e, &less) == 1, "%s comes out without %s",
                           study->name, whole.entry[e].name);
 }
-END_TEST
 
-START_TEST(usage)
+TEST(usage)
 {
     ck_assert_int_eq(
         fixture_shell("'%s/attnlab' study list | grep -q ^open-sora-720gb", test_build()), 0);
@@ -68,18 +68,4 @@ START_TEST(usage)
                                    "grep -q 'did you mean open-sora-720gb'",
                                    test_build()),
                      0);
-}
-END_TEST
-
-Suite *suite_studies(void)
-{
-    Suite *suite = suite_create("studies");
-    TCase *tcase = tcase_create("studies");
-    tcase_set_timeout(tcase, 120);
-    tcase_add_checked_fixture(tcase, scratch_open, scratch_close);
-    tcase_add_loop_test(tcase, comes_out, 0, attn_study_count());
-    tcase_add_loop_test(tcase, every_block_matters, 0, attn_study_count());
-    tcase_add_test(tcase, usage);
-    suite_add_tcase(suite, tcase);
-    return suite;
 }

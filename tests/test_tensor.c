@@ -13,6 +13,8 @@
 #include "tests/harness/tensor.h"
 #include "tests/suites.h"
 
+SUITE(tensor, .seconds = 60);
+
 static const int64_t shape[4] = {2, 3, 5, 7};
 
 static void open_tensor(struct attn_tensor *t, enum attn_dtype dtype, const char *order,
@@ -64,7 +66,7 @@ static void check_numbers(const struct attn_tensor *t, double n)
 static const char *const orders[] = {"bhic", "bihc", "ibhc", "bhci", "hbic", "ihbc", "hibc"};
 
 /* Every element holds its own value, whatever the order, gap and type. */
-START_TEST(elements_do_not_overlap)
+TEST_EACH(elements_do_not_overlap, COUNT(orders))
 {
     for (int dtype = ATTN_F64; dtype <= ATTN_F16; dtype++)
         for (int gap = 0; gap < 6; gap += 5) {
@@ -77,9 +79,8 @@ START_TEST(elements_do_not_overlap)
             attn_tensor_free(&t);
         }
 }
-END_TEST
 
-START_TEST(strides_follow_the_order)
+TEST(strides_follow_the_order)
 {
     struct attn_tensor t;
     open_tensor(&t, ATTN_F32, "bihc", 0, 0, 0);
@@ -106,9 +107,8 @@ START_TEST(strides_follow_the_order)
     ck_assert(attn_tensor_get(&t, 1, 2, 3, 2) == 9);
     attn_tensor_free(&t);
 }
-END_TEST
 
-START_TEST(offset_is_counted_from_an_aligned_address)
+TEST_EACH(offset_is_counted_from_an_aligned_address, 20)
 {
     for (int dtype = ATTN_F64; dtype <= ATTN_F16; dtype++) {
         struct attn_tensor t;
@@ -118,9 +118,8 @@ START_TEST(offset_is_counted_from_an_aligned_address)
         attn_tensor_free(&t);
     }
 }
-END_TEST
 
-START_TEST(empty_tensors_are_real)
+TEST(empty_tensors_are_real)
 {
     const int64_t empty[4] = {2, 3, 0, 7};
     struct attn_tensor t;
@@ -141,9 +140,8 @@ START_TEST(empty_tensors_are_real)
         attn_tensor_free(&t);
     }
 }
-END_TEST
 
-START_TEST(bad_requests_are_refused)
+TEST(bad_requests_are_refused)
 {
     struct attn_tensor t;
     struct attn_error err;
@@ -160,12 +158,11 @@ START_TEST(bad_requests_are_refused)
     ck_assert_int_eq(attn_tensor_alloc(&t, "k", ATTN_F32, large, "bhic", 0, 0, 0, &err),
                      ATTN_EINVAL);
 }
-END_TEST
 
 /* ---- traps ----------------------------------------------------------------------------------- */
 
 /* Each slot of the red zones, one at a time, up to the inaccessible pages. */
-START_TEST(red_zones_fire)
+TEST_EACH(red_zones_fire, 17)
 {
     for (int dtype = ATTN_F64; dtype <= ATTN_F16; dtype++) {
         struct attn_tensor t;
@@ -194,10 +191,9 @@ START_TEST(red_zones_fire)
         }
     }
 }
-END_TEST
 
 /* With gap 5, the slots 7..11 of every row of 12 are nobody's. */
-START_TEST(gaps_fire)
+TEST(gaps_fire)
 {
     struct attn_tensor t;
     char text[200];
@@ -213,9 +209,8 @@ START_TEST(gaps_fire)
         attn_tensor_free(&t);
     }
 }
-END_TEST
 
-START_TEST(changed_inputs_fire)
+TEST(changed_inputs_fire)
 {
     for (int dtype = ATTN_F64; dtype <= ATTN_F16; dtype++) {
         struct attn_tensor t;
@@ -240,9 +235,8 @@ START_TEST(changed_inputs_fire)
         attn_tensor_free(&t);
     }
 }
-END_TEST
 
-START_TEST(unwritten_elements_fire)
+TEST_EACH(unwritten_elements_fire, COUNT(orders))
 {
     for (int dtype = ATTN_F64; dtype <= ATTN_F16; dtype++) {
         struct attn_tensor t;
@@ -265,7 +259,6 @@ START_TEST(unwritten_elements_fire)
         attn_tensor_free(&t);
     }
 }
-END_TEST
 
 /* Does reading (or writing) one byte kill a child? */
 static int faults(volatile unsigned char *at, int write)
@@ -287,7 +280,7 @@ static int faults(volatile unsigned char *at, int write)
     return WIFSIGNALED(status) && (WTERMSIG(status) == SIGSEGV || WTERMSIG(status) == SIGBUS);
 }
 
-START_TEST(guard_pages_fire)
+TEST_EACH(guard_pages_fire, 17)
 {
     struct attn_tensor t;
     open_tensor(&t, ATTN_F32, "bhic", 0, _i, 0);
@@ -307,9 +300,8 @@ START_TEST(guard_pages_fire)
     }
     attn_tensor_free(&t);
 }
-END_TEST
 
-START_TEST(sealed_memory_fires)
+TEST(sealed_memory_fires)
 {
     struct attn_tensor t;
     open_tensor(&t, ATTN_F64, "bhic", 0, 0, 0);
@@ -324,12 +316,11 @@ START_TEST(sealed_memory_fires)
     ck_assert(attn_tensor_get(&t, 1, 1, 1, 1) == 42);
     attn_tensor_free(&t);
 }
-END_TEST
 
 /* ---- packed ---------------------------------------------------------------------------------- */
 
 /* q [2,4,3,5], k [2,2,6,5], v [2,2,6,7]: tokens of 4*5 + 2*5 + 2*7 = 44 elements, 6 a batch. */
-START_TEST(packed_tensors_share_a_buffer)
+TEST(packed_tensors_share_a_buffer)
 {
     const int64_t q_extent[4] = {2, 4, 3, 5}, k_extent[4] = {2, 2, 6, 5},
                   v_extent[4] = {2, 2, 6, 7};
@@ -362,10 +353,9 @@ START_TEST(packed_tensors_share_a_buffer)
     for (int p = 2; p >= 0; p--)
         attn_tensor_free(&part[p]);
 }
-END_TEST
 
 /* Negative strides: the same elements, the red zones where they were. */
-START_TEST(flipped_axes_run_backwards)
+TEST_EACH(flipped_axes_run_backwards, 8)
 {
     struct attn_tensor t;
     char text[200];
@@ -397,30 +387,4 @@ START_TEST(flipped_axes_run_backwards)
     ck_assert_msg(strstr(attn_tensor_intact(&t, text, sizeof text), "1 before the start"), "%s",
                   text);
     attn_tensor_free(&t);
-}
-END_TEST
-
-Suite *suite_tensor(void)
-{
-    Suite *suite = suite_create("tensor");
-    TCase *values = tcase_create("values"), *traps = tcase_create("traps");
-    const int n_orders = sizeof orders / sizeof *orders;
-    tcase_set_timeout(values, 60);
-    tcase_add_loop_test(values, elements_do_not_overlap, 0, n_orders);
-    tcase_add_test(values, strides_follow_the_order);
-    tcase_add_loop_test(values, offset_is_counted_from_an_aligned_address, 0, 20);
-    tcase_add_test(values, empty_tensors_are_real);
-    tcase_add_test(values, bad_requests_are_refused);
-    tcase_add_test(values, packed_tensors_share_a_buffer);
-    tcase_add_loop_test(values, flipped_axes_run_backwards, 0, 8);
-    suite_add_tcase(suite, values);
-    tcase_set_timeout(traps, 60);
-    tcase_add_loop_test(traps, red_zones_fire, 0, 17);
-    tcase_add_test(traps, gaps_fire);
-    tcase_add_test(traps, changed_inputs_fire);
-    tcase_add_loop_test(traps, unwritten_elements_fire, 0, n_orders);
-    tcase_add_loop_test(traps, guard_pages_fire, 0, 17);
-    tcase_add_test(traps, sealed_memory_fires);
-    suite_add_tcase(suite, traps);
-    return suite;
 }

@@ -48,6 +48,8 @@ static void close_head(void)
     attn_mask_free(mask);
 }
 
+SUITE(textbook, .seconds = 60, .open = open_head, .close = close_head);
+
 static void near(const float *got, const float *want, int n)
 {
     for (int j = 0; j < n; j++)
@@ -68,7 +70,7 @@ static void check_gradients(void)
     near(dV, dv, LK);
 }
 
-START_TEST(score_and_its_slope)
+TEST(score_and_its_slope)
 {
     const float b[LQ * LK] = {0, 0, 0, 0, 0.5F, 0};
     float slope = 0, h = 1e-2F;
@@ -85,9 +87,8 @@ START_TEST(score_and_its_slope)
     dlse[1] = 0.25F;
     ck_assert(fabsf(delta(&x, 1) - 105) < 1e-3F);
 }
-END_TEST
 
-START_TEST(dense_steps)
+TEST(dense_steps)
 {
     char cells[LQ * LK] = {1, 1, 0, 1, 1, 1};
     const struct attn_dense_mask stored = {cells, LK, 1, {1}, {0}};
@@ -115,9 +116,8 @@ START_TEST(dense_steps)
     dense_dproduct_row(dS, (const float[]){2, 3, 0}, LK);
     near(dS, (const float[]){-4.F / 3, 2, 0}, LK);
 }
-END_TEST
 
-START_TEST(csr_steps)
+TEST(csr_steps)
 {
     const int32_t key[] = {0, 1, 2};
     float S[LK], P[LK], dS[LK], slope[LK];
@@ -142,10 +142,9 @@ START_TEST(csr_steps)
     csr_dproduct_row(dS, (const float[]){2, 0, 4}, LK);
     near(dS, (const float[]){-24.8125F, 0, 189.5F}, LK);
 }
-END_TEST
 
 /* Tiles of two queries and two keys: the second tile of keys holds key 2 alone. */
-START_TEST(tiled_steps)
+TEST(tiled_steps)
 {
     float q[4], k[4], v[2], o[2], s[4], slope[4], m[2], l[2], d_o[2], dk[4], dv[2], D[LQ];
     struct attn_work t = {.br = 2, .bc = 2, .Q = {q, 2}, .K = {k, 2}, .V = {v, 1}, .O = {o, 1}};
@@ -186,18 +185,4 @@ START_TEST(tiled_steps)
     }
     near(O, O_, 2);
     check_gradients();
-}
-END_TEST
-
-Suite *suite_textbook(void)
-{
-    Suite *suite = suite_create("textbook");
-    TCase *cases = tcase_create("steps");
-    tcase_add_checked_fixture(cases, open_head, close_head);
-    tcase_add_test(cases, score_and_its_slope);
-    tcase_add_test(cases, dense_steps);
-    tcase_add_test(cases, csr_steps);
-    tcase_add_test(cases, tiled_steps);
-    suite_add_tcase(suite, cases);
-    return suite;
 }

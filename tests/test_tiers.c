@@ -10,9 +10,11 @@
 #include "tests/harness/relations/relations.h"
 #include "tests/suites.h"
 
+SUITE(tiers, .seconds = 3600);
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
-START_TEST(tiers_nest)
+TEST(tiers_nest)
 {
     int quick = attn_tier_count(ATTN_TIER_QUICK), full = attn_tier_count(ATTN_TIER_FULL);
     ck_assert_msg(full >= 1000 && full <= 3500, "%d cases", full);
@@ -25,7 +27,6 @@ START_TEST(tiers_nest)
     ck_assert_ptr_null(attn_tier_at(ATTN_TIER_FULL, -1));
     ck_assert_str_eq(attn_tier_name(ATTN_TIER_FULL), "full");
 }
-END_TEST
 
 static int by_text(const void *a, const void *b)
 {
@@ -41,7 +42,7 @@ static void check_distinct(char **text, int n, const char *what)
 }
 
 /* Each parses to what it prints, says why it is there, and can be set up. */
-START_TEST(full_cases_are_sound)
+TEST(full_cases_are_sound)
 {
     int n = attn_tier_count(ATTN_TIER_FULL), by_hand = attn_battery_count();
     char **name = calloc((size_t)n, sizeof *name), **text = calloc((size_t)n, sizeof *text);
@@ -79,10 +80,9 @@ START_TEST(full_cases_are_sound)
     ck_assert_ptr_null(attn_battery_at(-1));
     ck_assert_ptr_null(attn_battery_at(by_hand));
 }
-END_TEST
 
 /* Every family has its grid. */
-START_TEST(families_are_there)
+TEST(families_are_there)
 {
     static const struct {
         const char *prefix;
@@ -99,11 +99,10 @@ START_TEST(families_are_there)
         ck_assert_msg(n >= family[f].least, "%d cases of %s", n, family[f].prefix);
     }
 }
-END_TEST
 
 /* ---- only= ----------------------------------------------------------------------------------- */
 
-START_TEST(only_one_tensor_is_laid_out)
+TEST(only_one_tensor_is_laid_out)
 {
     struct attn_setup s;
     char text[ATTN_CASE_TEXT];
@@ -120,7 +119,6 @@ START_TEST(only_one_tensor_is_laid_out)
     ck_assert_uint_eq((uintptr_t)s.tensor[ATTN_T_V].data % 64, 12);
     attn_setup_close(&s);
 }
-END_TEST
 
 static const char *const pointless[] = {
     "q3d4:none:f32:normal:s1:only=q",
@@ -132,14 +130,13 @@ static const char *const pointless[] = {
     "q3d4:none:f32:normal:s1:layout=blhd:only=weights",
     "q3d4:none:f32:normal:s1:pass=bwd:bias=full:layout=blhd:only=dbias"};
 
-START_TEST(only_needs_an_object)
+TEST_EACH(only_needs_an_object, COUNT(pointless))
 {
     struct attn_case c;
     struct attn_error err = {0};
     ck_assert_int_eq(attn_case_parse(pointless[_i], &c, &err), ATTN_EINVAL);
     ck_assert_msg(strstr(err.text, "only") != NULL, "%s", err.text);
 }
-END_TEST
 
 /* ---- running the full tier ------------------------------------------------------------------- */
 
@@ -173,7 +170,7 @@ static int everything(void)
     return getenv("ATTN_FULL") != NULL;
 }
 
-START_TEST(variants_pass_the_full_tier)
+TEST(variants_pass_the_full_tier)
 {
     int passed[VARIANTS] = {0}, n = everything() ? VARIANTS : SOME;
     struct attn_spec spec[VARIANTS];
@@ -199,11 +196,10 @@ START_TEST(variants_pass_the_full_tier)
     for (int v = 0; v < n; v++)
         ck_assert_msg(passed[v] >= 40, "%s passes only %d cases", variants[v], passed[v]);
 }
-END_TEST
 
 /* ---- soak ------------------------------------------------------------------------------------ */
 
-START_TEST(soak_draws_the_whole_grammar)
+TEST(soak_draws_the_whole_grammar)
 {
     enum { CASES = 4000 };
     int fill[ATTN_FILLS] = {0}, dtype[ATTN_DTYPES] = {0}, bias[ATTN_CASE_BIAS_NAN + 1] = {0};
@@ -257,7 +253,6 @@ START_TEST(soak_draws_the_whole_grammar)
     ck_assert(backward > CASES / 3 && zero > 100 && composed > 300 && other == CASES);
     ck_assert_msg(unfit < CASES / 8 / 20, "%d of %d cases cannot be set up", unfit, CASES / 8);
 }
-END_TEST
 
 /* What a planted fault leaves of a large case. */
 static int has_window_and_five_queries(void *arg, const struct attn_case *c)
@@ -266,7 +261,7 @@ static int has_window_and_five_queries(void *arg, const struct attn_case *c)
     return c->n_query >= 5 && strstr(c->mask, "window(") != NULL && c->heads >= 2;
 }
 
-START_TEST(shrinks_to_what_matters)
+TEST(shrinks_to_what_matters)
 {
     int asked = 0;
     const struct attn_soak_judge judge = {has_window_and_five_queries, &asked};
@@ -284,7 +279,6 @@ START_TEST(shrinks_to_what_matters)
     ck_assert_int_le(attn_soak_shrink(&judge, 4, &c), 4);
     ck_assert(has_window_and_five_queries(&asked, &c));
 }
-END_TEST
 
 static int fails(void *arg, const struct attn_case *c)
 {
@@ -320,7 +314,7 @@ static void soak_finds(struct attn_spec *spec, uint64_t most, const char *what)
 
 static const char *const planted[] = {"AL-01", "SW-05", "MK-01", "FM-03a"};
 
-START_TEST(soak_finds_a_mutant)
+TEST_EACH(soak_finds_a_mutant, COUNT(planted))
 {
     char path[512], spec_name[64] = "";
     struct attn_spec spec;
@@ -341,18 +335,16 @@ START_TEST(soak_finds_a_mutant)
     ck_assert_msg(parse(spec_name, &spec, &err) == ATTN_OK, "%s", err.text);
     soak_finds(&spec, 2000, planted[_i]);
 }
-END_TEST
 
-START_TEST(soak_finds_mischief)
+TEST_EACH(soak_finds_mischief, 3)
 {
     static const enum faulty_mischief mischief[] = {TOY_LSE_BASE_2, TOY_O_BY_LAYOUT, TOY_DK_OFFSET};
     struct attn_spec spec = faulty_spec(mischief[_i]);
     soak_finds(&spec, 200, "mischief");
 }
-END_TEST
 
 /* Random cases of the types that exist: nobody honest is flagged. */
-START_TEST(soak_spares_the_honest)
+TEST_EACH(soak_spares_the_honest, 5)
 {
     static const char *const name[] = {"tiled-textbook:br=8,bc=8", "dense", "csr-textbook",
                                        "ring:ranks=4", "ulysses:ranks=2"};
@@ -369,29 +361,4 @@ START_TEST(soak_spares_the_honest)
         passed += r.verdict == ATTN_PASS;
     }
     ck_assert_int_ge(passed, cases / 12);
-}
-END_TEST
-
-Suite *suite_tiers(void)
-{
-    Suite *suite = suite_create("tiers");
-    TCase *table = tcase_create("table"), *run = tcase_create("full"), *soak = tcase_create("soak");
-    tcase_set_timeout(table, 120);
-    tcase_add_test(table, tiers_nest);
-    tcase_add_test(table, full_cases_are_sound);
-    tcase_add_test(table, families_are_there);
-    tcase_add_test(table, only_one_tensor_is_laid_out);
-    tcase_add_loop_test(table, only_needs_an_object, 0, sizeof pointless / sizeof *pointless);
-    suite_add_tcase(suite, table);
-    tcase_set_timeout(run, 3600);
-    tcase_add_test(run, variants_pass_the_full_tier);
-    suite_add_tcase(suite, run);
-    tcase_set_timeout(soak, 900);
-    tcase_add_test(soak, soak_draws_the_whole_grammar);
-    tcase_add_test(soak, shrinks_to_what_matters);
-    tcase_add_loop_test(soak, soak_finds_a_mutant, 0, sizeof planted / sizeof *planted);
-    tcase_add_loop_test(soak, soak_finds_mischief, 0, 3);
-    tcase_add_loop_test(soak, soak_spares_the_honest, 0, 5);
-    suite_add_tcase(suite, soak);
-    return suite;
 }

@@ -10,6 +10,8 @@
 #include "tests/harness/fill.h"
 #include "tests/suites.h"
 
+SUITE(transport, .seconds = 60);
+
 /* Run a body on `size` ranks; a ledger that does not balance fails. */
 static enum attn_status
 run(int size, enum attn_status (*body)(void *, struct attn_transport *, struct attn_error *),
@@ -70,7 +72,7 @@ static enum attn_status go_around(void *arg, struct attn_transport *t, struct at
 
 static const int sizes[] = {1, 2, 3, 4, 7, 16, 64};
 
-START_TEST(ring_passes_everything)
+TEST_EACH(ring_passes_everything, 7)
 {
     static int64_t seen[64 * 64];
     struct attn_error err = {0};
@@ -80,7 +82,6 @@ START_TEST(ring_passes_everything)
         for (int hop = 0; hop < size; hop++)
             ck_assert_int_eq(seen[r * size + hop], 1000 + (r - hop + size) % size);
 }
-END_TEST
 
 /* All-to-all of strided pieces: rank r's grid [P][3][2] of pairs becomes columns of the
  * receiver. */
@@ -119,12 +120,11 @@ static enum attn_status transpose(void *arg, struct attn_transport *t, struct at
     return status;
 }
 
-START_TEST(all_to_all_transposes)
+TEST_EACH(all_to_all_transposes, 7)
 {
     struct attn_error err = {0};
     ck_assert_msg(run(sizes[_i], transpose, NULL, &err) == ATTN_OK, "%s", err.text);
 }
-END_TEST
 
 /* Many exchanges of different sizes, none included, with partners that change every round: rank
  * r meets r + shift and r - shift, two messages each way, matched in order. */
@@ -155,12 +155,11 @@ static enum attn_status crowd(void *arg, struct attn_transport *t, struct attn_e
                                                        : attn_fail(err, ATTN_EINTERNAL, "count");
 }
 
-START_TEST(crowds_are_served)
+TEST_EACH(crowds_are_served, 7)
 {
     struct attn_error err = {0};
-    ck_assert_msg(run(_i, crowd, NULL, &err) == ATTN_OK, "%s", err.text);
+    ck_assert_msg(run(2 + _i, crowd, NULL, &err) == ATTN_OK, "%s", err.text);
 }
-END_TEST
 
 static struct attn_post post_of(struct attn_send *send, struct attn_receive *receive)
 {
@@ -222,7 +221,7 @@ static enum attn_status answer(void *arg, struct attn_transport *t, struct attn_
     return status;
 }
 
-START_TEST(posts_are_open_together)
+TEST(posts_are_open_together)
 {
     struct attn_error err = {0};
     for (int size = 2; size <= ATTN_SIM_RANKS; size = size < 8 ? size + 1 : 8 * size)
@@ -230,7 +229,6 @@ START_TEST(posts_are_open_together)
     for (int repeat = 0; repeat < 20; repeat++)
         ck_assert_msg(run(2, answer, NULL, &err) == ATTN_OK, "%s", err.text);
 }
-END_TEST
 
 /* A 4 x 6 grid goes as three pieces: two columns, an empty piece, and the other four columns.  They
  * arrive as rows, in another order.  Nothing beside them is written. */
@@ -262,12 +260,11 @@ static enum attn_status in_pieces(void *arg, struct attn_transport *t, struct at
     return status;
 }
 
-START_TEST(pieces_make_a_message)
+TEST(pieces_make_a_message)
 {
     struct attn_error err = {0};
     ck_assert_msg(run(2, in_pieces, NULL, &err) == ATTN_OK, "%s", err.text);
 }
-END_TEST
 
 /* ---- what must be found ---------------------------------------------------------------------- */
 
@@ -496,7 +493,7 @@ static enum attn_status planted_body(void *arg, struct attn_transport *t, struct
 }
 
 /* Twenty times each, because threads arrive in any order. */
-START_TEST(planted_faults_are_reported)
+TEST_EACH(planted_faults_are_reported, PLANS)
 {
     enum plan plan = (enum plan)_i;
     for (int repeat = 0; repeat < 20; repeat++) {
@@ -508,7 +505,6 @@ START_TEST(planted_faults_are_reported)
                       planted[plan].says);
     }
 }
-END_TEST
 
 /* After a failure the transport stays closed, even for messages that would match. */
 static enum attn_status deaf_to_stop(void *arg, struct attn_transport *t, struct attn_error *err)
@@ -519,7 +515,7 @@ static enum attn_status deaf_to_stop(void *arg, struct attn_transport *t, struct
     return first;
 }
 
-START_TEST(failed_is_failed)
+TEST(failed_is_failed)
 {
     enum attn_status second[2] = {ATTN_OK, ATTN_OK};
     struct attn_error err = {0};
@@ -527,9 +523,8 @@ START_TEST(failed_is_failed)
     ck_assert_int_eq(second[0], ATTN_EPEER);
     ck_assert_int_eq(second[1], ATTN_EPEER);
 }
-END_TEST
 
-START_TEST(refusals)
+TEST(refusals)
 {
     struct attn_ledger ledger;
     struct attn_error err = {0};
@@ -544,9 +539,8 @@ START_TEST(refusals)
     ck_assert(strstr(err.text, "'sim'") != NULL);
     ck_assert_int_eq(ledger.now, 0);
 }
-END_TEST
 
-START_TEST(tags_have_names)
+TEST(tags_have_names)
 {
     for (int kind = 0; kind < ATTN_TAG_KINDS; kind++)
         for (int step = 0; step < 3; step++) {
@@ -556,23 +550,4 @@ START_TEST(tags_have_names)
         }
     ck_assert_str_eq(attn_tag_name(ATTN_TAG_DV), "dv");
     ck_assert_str_eq(attn_tag_name(ATTN_TAG_LSE), "lse");
-}
-END_TEST
-
-Suite *suite_transport(void)
-{
-    Suite *suite = suite_create("transport");
-    TCase *t = tcase_create("transport");
-    tcase_set_timeout(t, 60);
-    tcase_add_loop_test(t, ring_passes_everything, 0, 7);
-    tcase_add_loop_test(t, all_to_all_transposes, 0, 7);
-    tcase_add_loop_test(t, crowds_are_served, 2, 9);
-    tcase_add_test(t, posts_are_open_together);
-    tcase_add_test(t, pieces_make_a_message);
-    tcase_add_loop_test(t, planted_faults_are_reported, 0, PLANS);
-    tcase_add_test(t, failed_is_failed);
-    tcase_add_test(t, refusals);
-    tcase_add_test(t, tags_have_names);
-    suite_add_tcase(suite, t);
-    return suite;
 }

@@ -10,6 +10,8 @@
 #include "tests/harness/cases/claims.h"
 #include "tests/suites.h"
 
+SUITE(vector_files, .seconds = 1200, .open = scratch_open, .close = scratch_close);
+
 /* ---- claims in a file ------------------------------------------------------------------------ */
 
 static const struct {
@@ -38,7 +40,7 @@ static const struct {
     {"{\"claims\": [\"f32\"], \"claims\": [\"f64\"]}", "not JSON"},
 };
 
-START_TEST(declaration_is_read)
+TEST_EACH(declaration_is_read, COUNT(declarations))
 {
     struct attn_claims claims;
     struct attn_error err = {0};
@@ -58,11 +60,10 @@ START_TEST(declaration_is_read)
     ck_assert_int_eq(status, ATTN_EINVAL);
     ck_assert_msg(strstr(err.text, says) != NULL, "'%s' does not say '%s'", err.text, says);
 }
-END_TEST
 
 /* Whoever claims one thing beside a type, and what that thing needs, has a case for it: a claim
  * that no case tests is an error, and an honest declaration must not meet it. */
-START_TEST(every_claim_alone_is_tested)
+TEST(every_claim_alone_is_tested)
 {
     static const struct {
         unsigned claim, with;
@@ -109,7 +110,6 @@ START_TEST(every_claim_alone_is_tested)
             ck_assert_msg(found[type][n] > 0, "type %d, claim 0x%x with 0x%x: no case", type,
                           alone[n].claim, alone[n].with);
 }
-END_TEST
 
 /* ---- commands and folders -------------------------------------------------------------------- */
 
@@ -140,7 +140,7 @@ static const struct {
      1, "error.txt: is a symbolic link, which is not followed here"},
 };
 
-START_TEST(commands_that_fail)
+TEST_EACH(commands_that_fail, COUNT(commands))
 {
     scratch_expect(commands[_i].status, commands[_i].says,
                    "check --exec '%s' --claims '%s' --case length-square-heads "
@@ -149,7 +149,6 @@ START_TEST(commands_that_fail)
     if (commands[_i].status == 2) /* one line, and nothing else */
         ck_assert_ptr_eq(strchr(scratch_output, '\n'), scratch_output + strlen(scratch_output) - 1);
 }
-END_TEST
 
 /* Results that are not what they should be: one clear line each. */
 static const struct {
@@ -163,7 +162,7 @@ static const struct {
     {"mkdir -p $R/result.safetensors", "result.safetensors"},
 };
 
-START_TEST(broken_results)
+TEST_EACH(broken_results, COUNT(broken))
 {
     const char *vectors = scratch_path("v"), *out = scratch_path("out");
     scratch_expect(0, "", "vectors '%s' --case ties", vectors);
@@ -171,17 +170,15 @@ START_TEST(broken_results)
                   broken[_i].make);
     scratch_expect(1, broken[_i].says, "check --results '%s' --vectors '%s'", out, vectors);
 }
-END_TEST
 
 /* A disk that takes no more: one line, the right status, and no manifest that promises cases. */
-START_TEST(full_disk)
+TEST(full_disk)
 {
     scratch_shell(3, "inputs.safetensors: ",
                   "(trap '' XFSZ; ulimit -f 8; '%s/attnlab' vectors '%s' --tier quick)",
                   test_build(), scratch_path("v"));
     scratch_shell(1, "", "test -e '%s/manifest.json'", scratch_path("v"));
 }
-END_TEST
 
 /* ---- the examples ---------------------------------------------------------------------------- */
 
@@ -200,7 +197,7 @@ static void put_manual_example(void)
     scratch_shell(0, "", "cp docs/examples/numpy_first.json '%s'", scratch_path("mine.json"));
 }
 
-START_TEST(manual_example)
+TEST(manual_example)
 {
     if (!has_python("numpy"))
         return;
@@ -209,7 +206,6 @@ START_TEST(manual_example)
                    scratch_path("mine.py"), scratch_path("mine.json"));
     ck_assert_int_ge(fixture_count(scratch_output, "pass"), 20);
 }
-END_TEST
 
 /* One start for all: a case that ends the command is named, and the others are run without it; a
  * program that says why it has no result is quoted. */
@@ -237,7 +233,7 @@ static const struct {
      {"the program says: no holes here"}},
 };
 
-START_TEST(troubled_commands)
+TEST_EACH(troubled_commands, COUNT(troubles))
 {
     static const char insert[] = "import re, sys\n"
                                  "text = open(sys.argv[1]).read()\n"
@@ -260,7 +256,6 @@ START_TEST(troubled_commands)
                   scratch_output);
     ck_assert_int_ge(fixture_count(scratch_output, "pass"), troubles[_i].passes);
 }
-END_TEST
 
 /* Beginners' programs (tests/external/students.py), all in one run: what is right for what it
  * claims passes, and is told which claims no case tests. */
@@ -295,7 +290,7 @@ static void put_students(char *args, size_t size)
     }
 }
 
-START_TEST(beginners_pass)
+TEST(beginners_pass)
 {
     char args[4096];
     if (!has_python("numpy"))
@@ -310,7 +305,6 @@ START_TEST(beginners_pass)
         ck_assert_msg(strstr(list, line) != NULL, "%s", scratch_output);
     }
 }
-END_TEST
 
 /* What they are told otherwise: one thing, and that first. */
 static const struct {
@@ -328,7 +322,7 @@ static const struct {
      {"likely cause, by", "fits causal ignored\n"}},
 };
 
-START_TEST(beginners_are_told)
+TEST_EACH(beginners_are_told, COUNT(corrected))
 {
     const char *claims = corrected[_i].claims;
     if (!has_python("numpy"))
@@ -338,10 +332,9 @@ START_TEST(beginners_are_told)
                    corrected[_i].style, scratch_put("claims.json", claims, strlen(claims)));
     scratch_has(corrected[_i].says[1]);
 }
-END_TEST
 
 /* One that cannot be judged hides none of the others, in any format. */
-START_TEST(several_are_judged)
+TEST_EACH(several_are_judged, 4)
 {
     static const char *const format[] = {"text", "tap", "junit", "json"};
     scratch_expect(2, "",
@@ -360,7 +353,6 @@ START_TEST(several_are_judged)
                           NULL,
                       "%s", scratch_output);
 }
-END_TEST
 
 /* What the example does not do, although it is declared: the files are right, the words are not. */
 static const struct {
@@ -370,7 +362,7 @@ static const struct {
     {"\"claims\"", "\"mask_one\": \"hidden\", \"claims\"", "fits mask inverted"},
 };
 
-START_TEST(misdeclared_conventions_are_named)
+TEST_EACH(misdeclared_conventions_are_named, COUNT(misdeclared))
 {
     if (!has_python("numpy"))
         return;
@@ -384,7 +376,6 @@ START_TEST(misdeclared_conventions_are_named)
     ck_assert_msg(vote != NULL && strstr(vote, misdeclared[_i].says) != NULL, "not named '%s':\n%s",
                   misdeclared[_i].says, scratch_output);
 }
-END_TEST
 
 /* Right, and with one wrong result in a whole start: the twenty more of that case are right. */
 static const struct {
@@ -396,7 +387,7 @@ static const struct {
               "result[\"o\"].dtype.type(main.n == 50)",
               1, "as found it failed in 1 of 21 runs; FAIL("}};
 
-START_TEST(soak_of_a_command)
+TEST_EACH(soak_of_a_command, 2)
 {
     if (!has_python("numpy"))
         return;
@@ -409,9 +400,8 @@ START_TEST(soak_of_a_command)
                    "--claims docs/examples/numpy_attention.json --soak 1",
                    scratch_path("mine.py"));
 }
-END_TEST
 
-START_TEST(torch_example)
+TEST(torch_example)
 {
     if (!has_python("torch"))
         return;
@@ -420,10 +410,9 @@ START_TEST(torch_example)
                    "--claims docs/examples/torch_attention.json");
     ck_assert_int_ge(fixture_count(scratch_output, "pass"), 130);
 }
-END_TEST
 
 /* Offline: vectors here, numpy anywhere, results back; then one number is changed. */
-START_TEST(numpy_offline)
+TEST(numpy_offline)
 {
     char folder[512];
     if (!has_python("numpy"))
@@ -440,7 +429,6 @@ START_TEST(numpy_offline)
                   folder);
     scratch_expect(1, "FAIL(bound)", "check --results '%s' --case ties", folder);
 }
-END_TEST
 
 static int build_cpp(const char *path)
 {
@@ -455,7 +443,7 @@ static int build_cpp(const char *path)
     return 1;
 }
 
-START_TEST(cpp_example)
+TEST(cpp_example)
 {
     const char *path = scratch_path("cpp.so");
     if (!build_cpp(path))
@@ -463,7 +451,6 @@ START_TEST(cpp_example)
     scratch_expect(0, "", "check --plugin '%s'", path);
     ck_assert_int_ge(fixture_count(scratch_output, "pass"), 40);
 }
-END_TEST
 
 /* ---- honest code that nobody here tuned ------------------------------------------------------ */
 
@@ -488,7 +475,7 @@ static const struct {
 
 /* None of their cases may fail: the first in the quick tier, with ATTN_FULL all of them in the full
  * tier and in 30 seconds of soak. */
-START_TEST(honest_code_passes)
+TEST_EACH(honest_code_passes, getenv("ATTN_FULL") != NULL ? COUNT(honest) : 1)
 {
     char route[2048];
     int full = getenv("ATTN_FULL") != NULL;
@@ -507,38 +494,4 @@ START_TEST(honest_code_passes)
     scratch_expect(0, "", "check %s --tier %s", route, full ? "full" : "quick");
     if (full)
         scratch_expect(0, "", "check %s --soak 30", route);
-}
-END_TEST
-
-#define COUNT(table) (int)(sizeof(table) / sizeof *(table))
-
-Suite *suite_vector_files(void)
-{
-    Suite *suite = suite_create("vector_files");
-    TCase *cases = tcase_create("exchange");
-    tcase_set_timeout(cases, 300);
-    tcase_add_checked_fixture(cases, scratch_open, scratch_close);
-    tcase_add_loop_test(cases, declaration_is_read, 0, COUNT(declarations));
-    tcase_add_test(cases, every_claim_alone_is_tested);
-    tcase_add_loop_test(cases, commands_that_fail, 0, COUNT(commands));
-    tcase_add_loop_test(cases, broken_results, 0, COUNT(broken));
-    tcase_add_test(cases, full_disk);
-    tcase_add_test(cases, manual_example);
-    tcase_add_loop_test(cases, troubled_commands, 0, COUNT(troubles));
-    tcase_add_test(cases, beginners_pass);
-    tcase_add_loop_test(cases, beginners_are_told, 0, COUNT(corrected));
-    tcase_add_loop_test(cases, several_are_judged, 0, 4);
-    tcase_add_loop_test(cases, misdeclared_conventions_are_named, 0, COUNT(misdeclared));
-    tcase_add_loop_test(cases, soak_of_a_command, 0, 2);
-    tcase_add_test(cases, torch_example);
-    tcase_add_test(cases, numpy_offline);
-    tcase_add_test(cases, cpp_example);
-    suite_add_tcase(suite, cases);
-    TCase *whole = tcase_create("honest");
-    tcase_set_timeout(whole, 1200);
-    tcase_add_checked_fixture(whole, scratch_open, scratch_close);
-    tcase_add_loop_test(whole, honest_code_passes, 0,
-                        getenv("ATTN_FULL") != NULL ? COUNT(honest) : 1);
-    suite_add_tcase(suite, whole);
-    return suite;
 }

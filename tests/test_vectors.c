@@ -11,6 +11,8 @@
 #include "tests/harness/files/files.h"
 #include "tests/suites.h"
 
+SUITE(vectors, .seconds = 600, .open = scratch_open, .close = scratch_close);
+
 #define MOST                                                                              \
     "\"f32\", \"f64\", \"backward\", \"gqa\", \"cross\", \"dv\", \"hard\", \"softcap\", " \
     "\"alibi\","                                                                          \
@@ -33,7 +35,7 @@ static const struct {
      170},
 };
 
-START_TEST(every_case_by_its_files)
+TEST_EACH(every_case_by_its_files, COUNT(variants))
 {
     char folder[512], build[512];
     snprintf(folder, sizeof folder, "%s", scratch_path(""));
@@ -52,10 +54,9 @@ START_TEST(every_case_by_its_files)
     scratch_expect(0, "", "check --results '%s/o' --vectors '%s/v'", folder, folder);
     ck_assert_int_ge(fixture_count(scratch_output, "pass"), variants[_i].cases);
 }
-END_TEST
 
 /* A wrong word must not pass: the same files, one of their settings overruled. */
-START_TEST(a_wrong_setting_is_seen)
+TEST_EACH(a_wrong_setting_is_seen, 4)
 {
     static const char *const wrong[] = {"--mask 'causal(+1)'", "--mask none", "--scale 0.5",
                                         "--alibi 0.5,0.5,0.5,0.5"};
@@ -65,10 +66,9 @@ START_TEST(a_wrong_setting_is_seen)
     scratch_expect(0, "", "run dense --input '%s/v/case-1' --out '%s/o'", folder, folder);
     scratch_expect(1, "FAIL", "compare '%s/o' '%s/v/case-1' %s", folder, folder, wrong[_i]);
 }
-END_TEST
 
 /* A declared LSE is judged as it is declared, unless the file of the result says otherwise. */
-START_TEST(declared_lse)
+TEST_EACH(declared_lse, 3)
 {
     static const char *const lse[3] = {", \"lse\": \"2\", \"empty_lse\": \"+inf\"",
                                        ", \"lse\": \"absent\"", ""};
@@ -104,20 +104,4 @@ START_TEST(declared_lse)
             ck_assert_ptr_null(strstr(scratch_output, "lse=absent"));
     }
     attn_file_close(&file);
-}
-END_TEST
-
-#define COUNT(table) (int)(sizeof(table) / sizeof *(table))
-
-Suite *suite_vectors(void)
-{
-    Suite *suite = suite_create("vectors");
-    TCase *cases = tcase_create("vectors");
-    tcase_set_timeout(cases, 600);
-    tcase_add_checked_fixture(cases, scratch_open, scratch_close);
-    tcase_add_loop_test(cases, every_case_by_its_files, 0, COUNT(variants));
-    tcase_add_loop_test(cases, a_wrong_setting_is_seen, 0, 4);
-    tcase_add_loop_test(cases, declared_lse, 0, 3);
-    suite_add_tcase(suite, cases);
-    return suite;
 }

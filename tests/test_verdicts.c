@@ -11,6 +11,8 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
+SUITE(verdicts, .seconds = 120, .open = scratch_open, .close = scratch_close);
+
 /* ---- a stream of results --------------------------------------------------------------------- */
 
 static const char nasty[] = "a<b & \"c\" # 'd' \\ \x01 ]]> \n end";
@@ -99,7 +101,7 @@ static long position(const char *text, const char *what)
     return at - text;
 }
 
-START_TEST(text_has_the_worst_first)
+TEST(text_has_the_worst_first)
 {
     int failures;
     char *text = say(ATTN_FORMAT_TEXT, 0, &failures);
@@ -118,7 +120,6 @@ START_TEST(text_has_the_worst_first)
     position(text, "case weak");
     free(text);
 }
-END_TEST
 
 /* Hundreds of failures stay readable. */
 static void hundreds(struct told *told)
@@ -132,7 +133,7 @@ static void hundreds(struct told *told)
     end(told, list);
 }
 
-START_TEST(text_is_short)
+TEST(text_is_short)
 {
     int failures, lines = 0;
     char *text = tell(ATTN_FORMAT_TEXT, 0, NULL, hundreds, &failures);
@@ -144,7 +145,6 @@ START_TEST(text_is_short)
     position(text, "and 468 more");
     free(text);
 }
-END_TEST
 
 /* ---- TAP ------------------------------------------------------------------------------------- */
 
@@ -157,7 +157,7 @@ static void two_passes(struct told *told)
     end(told, list);
 }
 
-START_TEST(facts_are_told)
+TEST_EACH(facts_are_told, 4)
 {
     static const char *const want[][5] = {
         [ATTN_FORMAT_TEXT] = {"0 of 2 passes are tests of every key of their mask",
@@ -178,9 +178,8 @@ START_TEST(facts_are_told)
         position(text, want[_i][n]);
     free(text);
 }
-END_TEST
 
-START_TEST(tap_is_well_formed)
+TEST(tap_is_well_formed)
 {
     int failures, points = 0, bad = 0, skipped = 0, plan = -1, in_yaml = 0, first = 1;
     char *text = say(ATTN_FORMAT_TAP, 0, &failures), *rest = text;
@@ -214,7 +213,6 @@ START_TEST(tap_is_well_formed)
     ck_assert_int_eq(skipped, 1);
     free(text);
 }
-END_TEST
 
 /* ---- JUnit ----------------------------------------------------------------------------------- */
 
@@ -281,7 +279,7 @@ static void read_xml(const char *text, int *cases, int *failures, int *errors, i
     ck_assert_int_eq(depth, 0);
 }
 
-START_TEST(junit_is_well_formed)
+TEST(junit_is_well_formed)
 {
     int failures, cases, failed, errors, skipped;
     char *text = say(ATTN_FORMAT_JUNIT, 1, &failures);
@@ -294,11 +292,10 @@ START_TEST(junit_is_well_formed)
     position(text, "tests=\"8\" failures=\"5\" errors=\"1\" skipped=\"1\"");
     free(text);
 }
-END_TEST
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-START_TEST(json_is_well_formed)
+TEST(json_is_well_formed)
 {
     int failures;
     json_error_t error;
@@ -324,7 +321,6 @@ START_TEST(json_is_well_formed)
     json_decref(all);
     free(text);
 }
-END_TEST
 
 /* What most failures look like is in the report itself, in every format; a program that stops in
  * many cases does not push it off the page. */
@@ -341,7 +337,7 @@ static void one_mistake(struct told *told)
     end(told, list);
 }
 
-START_TEST(cause_is_reported)
+TEST_EACH(cause_is_reported, 4)
 {
     static const char *const want[] = {
         "  likely cause, by 3 of 3 diagnosed failures: fits <a> & \"b\"\n",
@@ -364,7 +360,6 @@ START_TEST(cause_is_reported)
     }
     free(text);
 }
-END_TEST
 
 /* A program that checks nothing still writes whole documents. */
 static void nothing(struct told *told)
@@ -372,7 +367,7 @@ static void nothing(struct told *told)
     (void)told;
 }
 
-START_TEST(nothing_is_well_formed)
+TEST_EACH(nothing_is_well_formed, 4)
 {
     static const char *const want[] = {"", "TAP version 13\n1..0\n", NULL, NULL};
     char *text = tell((enum attn_format)_i, 0, NULL, nothing, NULL);
@@ -389,13 +384,12 @@ START_TEST(nothing_is_well_formed)
     }
     free(text);
 }
-END_TEST
 
 /* ---- the program ----------------------------------------------------------------------------- */
 
 /* The line that a failure prints, run as it stands, fails in the same way.  (A case whose output
  * zeros would meet fails under --strict.) */
-START_TEST(failures_run_back)
+TEST_EACH(failures_run_back, 2)
 {
     static const char *const arguments[] = {
         "check dense --strict --case 'h4q2k1d0:none:f32:normal:s302326:softcap=5'",
@@ -409,18 +403,16 @@ START_TEST(failures_run_back)
     ck_assert_int_eq(strncmp(first, "WEAK", 4), 0);
     free(first);
 }
-END_TEST
 
 #if !defined(__SANITIZE_ADDRESS__)
 /* Memory that the machine does not have is no verdict on anybody's code: exit status 3. */
-START_TEST(no_memory_is_the_environments)
+TEST_EACH(no_memory_is_the_environments, 2)
 {
     static const char *const line[] = {
         "check dense --case 'h4q8000d8:none:f32:normal:s1'",
         "check tiled-textbook --case 'h9q99999d999:none:f32:normal:s1'"};
     scratch_shell(3, "ERROR", "ulimit -v 400000; %s/attnlab %s", test_build(), line[_i]);
 }
-END_TEST
 #endif
 
 /* ---- the page -------------------------------------------------------------------------------- */
@@ -437,7 +429,7 @@ static char *read_page(const char *path)
 
 /* Somebody else's words are text: no markup, no control character, and every row of a table has the
  * columns of its head. */
-START_TEST(page_is_safe)
+TEST_EACH(page_is_safe, 2)
 {
     static const char *const name[] = {"page.html", "page.md"};
     const char *path = scratch_path(name[_i]), *hostile = "x`y``|<script>\x1b[31m\xff\xe2\x80\xae";
@@ -472,10 +464,9 @@ START_TEST(page_is_safe)
     }
     free(page);
 }
-END_TEST
 
 /* A page that cannot be written is never 0, and never half a page. */
-START_TEST(page_that_cannot_be_written)
+TEST(page_that_cannot_be_written)
 {
     static const struct {
         const char *prepare, *path, *says;
@@ -505,10 +496,9 @@ START_TEST(page_that_cannot_be_written)
     ck_assert_str_eq(page, "attnlab check has not ended: there is no verdict here.\n");
     free(page);
 }
-END_TEST
 
 /* Of a file; of a folder the line that docs/external.md has for it. */
-START_TEST(digests_are_those_of_sha256sum)
+TEST(digests_are_those_of_sha256sum)
 {
     char hex[65], command[4096];
     const char *folder = scratch_path("it's a tree");
@@ -527,34 +517,4 @@ START_TEST(digests_are_those_of_sha256sum)
     attn_report_digest(folder, 1, hex);
     ck_assert_str_eq(hex, sum);
     free(sum);
-}
-END_TEST
-
-Suite *suite_verdicts(void)
-{
-    Suite *suite = suite_create("verdicts");
-    TCase *formats = tcase_create("formats"), *program = tcase_create("program");
-    tcase_set_timeout(formats, 30);
-    tcase_add_test(formats, text_has_the_worst_first);
-    tcase_add_test(formats, text_is_short);
-    tcase_add_loop_test(formats, facts_are_told, 0, 4);
-    tcase_add_test(formats, tap_is_well_formed);
-    tcase_add_test(formats, junit_is_well_formed);
-    tcase_add_test(formats, json_is_well_formed);
-    tcase_add_loop_test(formats, cause_is_reported, 0, 4);
-    tcase_add_loop_test(formats, nothing_is_well_formed, 0, 4);
-    TCase *page = tcase_create("page");
-    tcase_add_checked_fixture(page, scratch_open, scratch_close);
-    tcase_add_loop_test(page, page_is_safe, 0, 2);
-    tcase_add_test(page, page_that_cannot_be_written);
-    tcase_add_test(page, digests_are_those_of_sha256sum);
-    suite_add_tcase(suite, page);
-    suite_add_tcase(suite, formats);
-    tcase_set_timeout(program, 120);
-    tcase_add_loop_test(program, failures_run_back, 0, 2);
-#if !defined(__SANITIZE_ADDRESS__)
-    tcase_add_loop_test(program, no_memory_is_the_environments, 0, 2);
-#endif
-    suite_add_tcase(suite, program);
-    return suite;
 }
