@@ -6,7 +6,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
-#include "experiments/report/mask_picture.h"
+#include "experiments/report/figures.h"
 #include "optimized/registry.h"
 #include "ref/mask/mask.h"
 #include "ref/nearest.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/check/common_cause.h"
+#include "experiments/check/verdicts.h"
 #include "tests/fixtures/external_fixture.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/mutants/mutants.h"

@@ -11,6 +11,7 @@
 #define EXPERIMENTS_REPORT_FIGURES_H
 
 #include "experiments/report/groups.h"
+#include "ref/mask/mask.h"
 
 enum { ATTN_FIGURE_PANELS = 6, ATTN_FIGURE_COLUMNS = 10, ATTN_FIGURE_NAME = 64 };
 
@@ -114,6 +115,21 @@ void attn_figure_free(struct attn_figure *figure);
 /* The exponent of a curve, as figures and tables give it, fitted to its upper part.  -1: none, as
  * the points are too few or no power of x, or its interval is wide. */
 int attn_slope(const double *x, const double *y, int n, struct attn_power *power);
+
+/* ---- a mask to look at: which key each query of batch 0, head 0 sees -------------------------- */
+
+/* Queries and keys that a picture may have. */
+enum { ATTN_PICTURE_TEXT_MOST = 512, ATTN_PICTURE_SVG_MOST = 4096 };
+
+/* One row of text: '#' for a key that query i sees, '.' for one that it does not; n_key bytes and
+ * '\0'. */
+void attn_picture_row(const struct attn_mask *mask, int64_t i, char *row);
+
+/* PATH, which ends in .svg, by gnuplot, and beside it the script that drew it, .gp, to be edited
+ * and run again.  EINVAL: another name; ENOMEM: it cannot be written, or there is no gnuplot;
+ * EINTERNAL with gnuplot's own words. */
+enum attn_status attn_picture_draw(const struct attn_mask *mask, const char *path,
+                                   struct attn_error *err);
 
 /* ---- figures of groups ----------------------------------------------------------------------- */
 
