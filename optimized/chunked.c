@@ -29,7 +29,7 @@
 #include "optimized/parts.h"
 #include "optimized/simd/isa.h"
 #include "optimized/simd/workspace.h"
-#include "optimized/tiled_backward.h"
+#include "optimized/tiled.h"
 #include "ref/impl.h"
 #include "ref/problem.h"
 

@@ -17,7 +17,7 @@
 #include "optimized/csr_plan.h"
 #include "optimized/integers.h"
 #include "optimized/ordered_sum.h"
-#include "optimized/tiled_backward.h"
+#include "optimized/tiled.h"
 #include "ref/clock.h"
 #include "ref/impl.h"
 #include "ref/problem.h"

@@ -161,5 +161,5 @@ struct attn_runs attn_csr_runs_start(struct attn_csr_runs *x, const struct attn_
     x->i0 = i0;
     x->at = x->behind;
     memset(x->behind, 0, (size_t)(i1 - i0) * sizeof *x->behind);
-    return (struct attn_runs){next_run, x};
+    return (struct attn_runs){.next = next_run, .arg = x};
 }

@@ -51,13 +51,13 @@ enum attn_status attn_decode_cost(const struct attn_problem *p, const struct att
 
 /* Unit n: a part of the keys of some heads that share a kv head. */
 static struct attn_row_split unit(const struct attn_problem *p, const struct attn_forward *t,
-                                  const struct attn_decode *x, const struct attn_parts *parts,
-                                  int64_t n)
+                                  struct attn_runs runs, const struct attn_decode *x,
+                                  const struct attn_parts *parts, int64_t n)
 {
     int64_t group = p->heads / p->kv_heads, chunks = ceil_div(group, x->heads);
     int64_t part = n % x->parts, rest = n / x->parts, chunk = rest % chunks;
     int64_t g = rest / chunks % p->kv_heads, b = rest / chunks / p->kv_heads;
-    struct attn_row_split job = {.p = p, .t = t, .runs = attn_runs_of(p), .b = b};
+    struct attn_row_split job = {.p = p, .t = t, .runs = runs, .b = b};
     job.h0 = g * group + chunk * x->heads;
     job.h1 = job.h0 + x->heads < (g + 1) * group ? job.h0 + x->heads : (g + 1) * group;
     job.i1 = p->n_query;
@@ -70,7 +70,7 @@ static struct attn_row_split unit(const struct attn_problem *p, const struct att
     return job;
 }
 
-static void run(const struct attn_problem *p, const struct attn_forward *t,
+static void run(const struct attn_problem *p, const struct attn_forward *t, struct attn_runs runs,
                 const struct attn_decode *x, const struct attn_buffer *buffer)
 {
     int64_t rows = p->batch * p->heads * p->n_query;
@@ -79,7 +79,7 @@ static void run(const struct attn_problem *p, const struct attn_forward *t,
     {
 #pragma omp for schedule(dynamic, 1)
         for (int64_t n = 0; n < x->units; n++) {
-            struct attn_row_split job = unit(p, t, x, &parts, n);
+            struct attn_row_split job = unit(p, t, runs, x, &parts, n);
             for (int r = 0; r < ATTN_SPLIT_WORKSPACES; r++)
                 job.ws[r] = attn_buffer_at(&buffer[r], omp_get_thread_num());
             x->kernels->split(&job);
@@ -91,13 +91,14 @@ static void run(const struct attn_problem *p, const struct attn_forward *t,
 }
 
 enum attn_status attn_decode_forward(const struct attn_decode *x, struct attn_ctx *ctx,
-                                     const struct attn_problem *p, const struct attn_forward *t)
+                                     const struct attn_problem *p, struct attn_runs runs,
+                                     const struct attn_forward *t)
 {
     struct attn_buffer buffer[BUFFERS];
     lay_out(p, x, buffer);
     enum attn_status status = attn_buffers_take(buffer, BUFFERS, ctx->ledger, ctx->error);
     if (status == ATTN_OK)
-        run(p, t, x, buffer);
+        run(p, t, runs, x, buffer);
     attn_buffers_give(buffer, BUFFERS, ctx->ledger);
     if (status == ATTN_OK)
         attn_leak_mend_forward(p, t, x->kernels, x->threads);

@@ -32,6 +32,7 @@ enum attn_status attn_decode_cost(const struct attn_problem *p, const struct att
                                   struct attn_cost *cost, struct attn_error *err);
 
 enum attn_status attn_decode_forward(const struct attn_decode *plan, struct attn_ctx *ctx,
-                                     const struct attn_problem *p, const struct attn_forward *t);
+                                     const struct attn_problem *p, struct attn_runs runs,
+                                     const struct attn_forward *t);
 
 #endif

@@ -23,7 +23,7 @@
 #include "optimized/leak.h"
 #include "optimized/simd/isa.h"
 #include "optimized/simd/workspace.h"
-#include "optimized/tiled_backward.h"
+#include "optimized/tiled.h"
 #include "ref/impl.h"
 #include "ref/problem.h"
 

@@ -22,7 +22,7 @@
 #include "optimized/parts.h"
 #include "optimized/simd/isa.h"
 #include "optimized/simd/workspace.h"
-#include "optimized/tiled_backward.h"
+#include "optimized/tiled.h"
 #include "ref/impl.h"
 #include "ref/problem.h"
 
@@ -155,15 +155,14 @@ static int stays_in_cache(const struct attn_problem *p, const struct plan *plan)
  * is soon left behind, that is 4 % of the time).  The heads of a group are next to each other,
  * because they read the same keys. */
 static struct attn_tile_forward unit(const struct attn_problem *p, const struct attn_forward *t,
-                                     const struct plan *plan, const struct attn_parts *parts,
-                                     int64_t n)
+                                     struct attn_runs runs, const struct plan *plan,
+                                     const struct attn_parts *parts, int64_t n)
 {
     int64_t group = p->heads / p->kv_heads, units = group * plan->blocks * plan->parts;
     int64_t bg = n / units, rest = n % units, bh = bg * group + rest % group;
     int64_t part = rest / group % plan->parts, step = rest / group / plan->parts;
     int64_t block = plan->threads > 1 ? plan->blocks - 1 - step : step;
-    struct attn_tile_forward job = {
-        .p = p, .t = t, .runs = attn_runs_of(p), .rescale_at = plan->rescale_at};
+    struct attn_tile_forward job = {.p = p, .t = t, .runs = runs, .rescale_at = plan->rescale_at};
     job.in_cache = step > 0 && stays_in_cache(p, plan);
     job.b = bh / p->heads, job.h = bh % p->heads;
     job.i0 = block * plan->block, job.i1 = less(job.i0 + plan->block, p->n_query);
@@ -176,8 +175,8 @@ static struct attn_tile_forward unit(const struct attn_problem *p, const struct 
     return job;
 }
 
-static void run(const struct attn_problem *p, const struct attn_forward *t, const struct plan *plan,
-                const struct attn_buffer *buffer)
+static void run(const struct attn_problem *p, const struct attn_forward *t, struct attn_runs runs,
+                const struct plan *plan, const struct attn_buffer *buffer)
 {
     int64_t rows = p->batch * p->heads * p->n_query;
     struct attn_parts parts = {plan->kernels, plan->parts, rows, buffer + ATTN_WORKSPACES};
@@ -185,7 +184,7 @@ static void run(const struct attn_problem *p, const struct attn_forward *t, cons
     {
 #pragma omp for schedule(dynamic, 1)
         for (int64_t n = 0; n < plan->units; n++) {
-            struct attn_tile_forward job = unit(p, t, plan, &parts, n);
+            struct attn_tile_forward job = unit(p, t, runs, plan, &parts, n);
             for (int x = 0; x < ATTN_WORKSPACES; x++)
                 job.ws[x] = attn_buffer_at(&buffer[x], omp_get_thread_num());
             plan->kernels->forward(&job);
@@ -196,20 +195,20 @@ static void run(const struct attn_problem *p, const struct attn_forward *t, cons
     }
 }
 
-static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem *p,
-                                const struct attn_forward *t)
+enum attn_status attn_tiled_forward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                    struct attn_runs runs, const struct attn_forward *t)
 {
     struct plan plan;
     struct attn_buffer buffer[BUFFERS] = {0};
     enum attn_status status = make_plan(p, ctx->options, &plan, ctx->error);
     if (status == ATTN_OK && plan.few)
-        return attn_decode_forward(&plan.decode, ctx, p, t);
+        return attn_decode_forward(&plan.decode, ctx, p, runs, t);
     if (status != ATTN_OK)
         return status;
     lay_out(p, &plan, buffer);
     status = attn_buffers_take(buffer, BUFFERS, ctx->ledger, ctx->error);
     if (status == ATTN_OK)
-        run(p, t, &plan, buffer);
+        run(p, t, runs, &plan, buffer);
     attn_buffers_give(buffer, BUFFERS, ctx->ledger);
     if (status == ATTN_OK)
         attn_leak_mend_forward(p, t, plan.kernels, plan.threads);
@@ -218,11 +217,10 @@ static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem 
 
 /* ---- the record --------------------------------------------------------------------------- */
 
-static enum attn_status cost(const struct attn_problem *p, const struct attn_options *opt,
-                             enum attn_pass pass, int rank, struct attn_cost *cost,
-                             struct attn_error *err)
+enum attn_status attn_tiled_cost(const struct attn_problem *p, const struct attn_options *opt,
+                                 enum attn_pass pass, struct attn_cost *cost,
+                                 struct attn_error *err)
 {
-    (void)rank;
     struct plan x;
     struct attn_buffer buffer[BUFFERS] = {0};
     if (pass == ATTN_BACKWARD)
@@ -235,6 +233,26 @@ static enum attn_status cost(const struct attn_problem *p, const struct attn_opt
         return attn_decode_cost(p, &x.decode, cost, err);
     lay_out(p, &x, buffer);
     return attn_buffers_price(buffer, BUFFERS, cost, err);
+}
+
+static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                const struct attn_forward *t)
+{
+    return attn_tiled_forward(ctx, p, attn_runs_of(p), t);
+}
+
+static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                 const struct attn_backward *t)
+{
+    return attn_tiled_backward(ctx, p, attn_runs_of(p), t);
+}
+
+static enum attn_status cost(const struct attn_problem *p, const struct attn_options *opt,
+                             enum attn_pass pass, int rank, struct attn_cost *cost,
+                             struct attn_error *err)
+{
+    (void)rank;
+    return attn_tiled_cost(p, opt, pass, cost, err);
 }
 
 /* At most once a key block. */
@@ -262,7 +280,7 @@ const struct attn_impl attn_impl_tiled = {
     .merges = merges,
     .cost = cost,
     .forward = forward,
-    .backward = attn_tiled_backward,
+    .backward = backward,
     .precision = attn_kernels_precision,
     .simd = 1,
 };

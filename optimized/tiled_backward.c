@@ -1,4 +1,4 @@
-/* See tiled_backward.h; the arithmetic is in simd/backward_tmpl.h.
+/* See tiled.h; the arithmetic is in simd/backward_tmpl.h.
  *
  * Work      for each (batch, kv head): its queries are packed, a step of them at a time; each block
  *           of keys meets every step of queries that sees some of it; dQ is unpacked, step by step.
@@ -18,7 +18,7 @@
  *           head: O(L d), as often as there are kv heads in work at a time ("slots").
  * Source    Dao 2023, FlashAttention-2, algorithm 2.
  */
-#include "optimized/tiled_backward.h"
+#include "optimized/tiled.h"
 
 #include <omp.h>
 #include <string.h>
@@ -174,6 +174,7 @@ enum attn_status attn_tiled_backward_cost(const struct attn_problem *p,
 struct work {
     const struct attn_problem *p;
     const struct attn_backward *t;
+    struct attn_runs runs;
     const struct plan *plan;
     const struct memory *memory;
     _Atomic int64_t next; /* unit that nobody has yet */
@@ -248,7 +249,7 @@ static int64_t next_step(const struct worker *x, int64_t m, int64_t j0, int64_t 
     while (m < steps) {
         int64_t i1 = (steps - m) * step, i0 = (stride < steps - m ? steps - m - stride : 0) * step;
         i1 = i1 < p->n_query ? i1 : p->n_query;
-        if (attn_problem_tile(p, job->b, job->h, i0, i1, j0, j1) == ATTN_TILE_EMPTY) {
+        if (job->runs.tile(job->runs.arg, job->b, job->h, i0, i1, j0, j1) == ATTN_TILE_EMPTY) {
             m += stride;
             stride *= 2;
         } else if (stride == 1)
@@ -355,7 +356,7 @@ static void run_thread(struct work *work, int thread)
     struct worker x = {.work = work, .plan = plan};
     int64_t n, all = plan->rounds * plan->units * plan->lanes;
     x.job = (struct attn_tile_backward){.p = work->p, .t = work->t, .keys = plan->keys};
-    x.job.runs = attn_runs_of(work->p);
+    x.job.runs = work->runs;
     for (int k = 0; k < ATTN_BACK; k++)
         x.job.ws[k] = attn_buffer_at(&work->memory->ws[k], thread);
     x.dkv = x.job.ws[ATTN_BACK_DKV];
@@ -377,11 +378,11 @@ int attn_dbias_is_shared(const struct attn_problem *p, const struct attn_view *d
 /* A dbias that is shared is summed in the order of units, by one thread: pairs of different kv
  * heads or blocks of keys would meet in it. */
 enum attn_status attn_tiled_backward(struct attn_ctx *ctx, const struct attn_problem *p,
-                                     const struct attn_backward *t)
+                                     struct attn_runs runs, const struct attn_backward *t)
 {
     struct plan plan;
     struct memory memory;
-    struct work work = {.p = p, .t = t, .plan = &plan, .memory = &memory};
+    struct work work = {.p = p, .t = t, .runs = runs, .plan = &plan, .memory = &memory};
     enum attn_status status = make_plan(p, ctx->options, &plan, ctx->error);
     if (status != ATTN_OK)
         return status;

@@ -44,7 +44,8 @@ static int is_word(const char *text)
 
 TEST_EACH(records, attn_impl_count())
 {
-    static const char *const family[] = {"dense", "csr", "tiled", "chunked", "sequence-parallel"};
+    static const char *const family[] = {"dense", "csr",     "block-sparse",
+                                         "tiled", "chunked", "sequence-parallel"};
     const struct attn_impl *x = attn_impl_at(_i);
     ck_assert_msg(is_word(x->name), "'%s' cannot stand in a spec", x->name);
     ck_assert_uint_lt(strlen(x->name), 64);

@@ -370,7 +370,7 @@ static int FN(step_keys)(struct FN(tile_step) * x)
     const struct attn_tile_backward *job = x->job;
     struct attn_mask_cursor cursor;
     enum attn_tile tile =
-        attn_problem_tile(job->p, job->b, job->h, x->i0, x->i0 + x->queries, job->j0, job->j1);
+        job->runs.tile(job->runs.arg, job->b, job->h, x->i0, x->i0 + x->queries, job->j0, job->j1);
     if (tile == ATTN_TILE_PARTIAL) {
         attn_mask_cursor_open(&cursor, job->runs, PANEL, job->b, job->h, x->i0, x->i0 + x->queries,
                               job->j0, job->j1);

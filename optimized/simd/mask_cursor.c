@@ -15,9 +15,15 @@ static int next_of_problem(const void *arg, int64_t b, int64_t h, int64_t i, int
     return attn_problem_next(arg, b, h, i, from, lo, hi);
 }
 
+static enum attn_tile tile_of_problem(const void *arg, int64_t b, int64_t h, int64_t i0, int64_t i1,
+                                      int64_t j0, int64_t j1)
+{
+    return attn_problem_tile(arg, b, h, i0, i1, j0, j1);
+}
+
 struct attn_runs attn_runs_of(const struct attn_problem *p)
 {
-    return (struct attn_runs){next_of_problem, p};
+    return (struct attn_runs){next_of_problem, tile_of_problem, p};
 }
 
 /* Move row r to its first run that ends after `from`. */

@@ -17,10 +17,13 @@
 #include "ref/mask/mask.h"
 
 /* Where runs come from.  next() gives the first run at or after `from`; it returns 0 when there is
- * none, 2 when this is surely the last one, else 1. */
+ * none, 2 when this is surely the last one, else 1.  tile() says of a block what attn_problem_tile
+ * says, soundly: backward passes ask it first. */
 struct attn_runs {
     int (*next)(const void *arg, int64_t b, int64_t h, int64_t i, int64_t from, int64_t *lo,
                 int64_t *hi);
+    enum attn_tile (*tile)(const void *arg, int64_t b, int64_t h, int64_t i0, int64_t i1,
+                           int64_t j0, int64_t j1);
     const void *arg;
 };
 

@@ -5,8 +5,7 @@
 
 #include <limits.h>
 
-/* One pattern for all, or one for each batch, head, or both; no arrays yet. */
-static struct attn_csr patterns_of(const struct attn_problem *p)
+struct attn_csr attn_csr_patterns(const struct attn_problem *p)
 {
     int64_t batches = attn_problem_varies_by_batch(p) ? p->batch : 1;
     int64_t heads = attn_mask_varies_by_head(p->mask) ? p->heads : 1;
@@ -18,13 +17,12 @@ static struct attn_csr patterns_of(const struct attn_problem *p)
                              .patterns = attn_product(batches, heads)};
 }
 
-/* The (batch, head) that a pattern was made for. */
-static int64_t batch_of(const struct attn_csr *csr, int64_t pattern)
+int64_t attn_csr_batch(const struct attn_csr *csr, int64_t pattern)
 {
     return csr->batch_step > 0 ? pattern / csr->batch_step : 0;
 }
 
-static int64_t head_of(const struct attn_csr *csr, int64_t pattern)
+int64_t attn_csr_head(const struct attn_csr *csr, int64_t pattern)
 {
     return csr->batch_step > 0 ? pattern % csr->batch_step : pattern;
 }
@@ -105,7 +103,7 @@ enum attn_status attn_csr_build(const struct attn_problem *problem, struct attn_
                                 struct attn_csr *csr, struct attn_error *err)
 {
     struct attn_mask_tensor row_start, column;
-    *csr = patterns_of(problem);
+    *csr = attn_csr_patterns(problem);
     enum attn_status status = check_columns(problem, err);
     if (status != ATTN_OK)
         return status;
@@ -124,8 +122,8 @@ enum attn_status attn_csr_build(const struct attn_problem *problem, struct attn_
         return ATTN_ENOMEM;
     csr->row_start[0] = 0;
     for (int64_t r = 0; r < rows; r++)
-        csr->row_start[r + 1] = csr->row_start[r] + row_count(problem, batch_of(csr, r / n),
-                                                              head_of(csr, r / n), r % n);
+        csr->row_start[r + 1] = csr->row_start[r] + row_count(problem, attn_csr_batch(csr, r / n),
+                                                              attn_csr_head(csr, r / n), r % n);
     csr->nnz = csr->row_start[rows];
 
     csr->column =
@@ -135,7 +133,7 @@ enum attn_status attn_csr_build(const struct attn_problem *problem, struct attn_
         return ATTN_ENOMEM;
     }
     for (int64_t r = 0; r < rows; r++)
-        row_keys(problem, batch_of(csr, r / n), head_of(csr, r / n), r % n,
+        row_keys(problem, attn_csr_batch(csr, r / n), attn_csr_head(csr, r / n), r % n,
                  csr->column + csr->row_start[r]);
     return ATTN_OK;
 }
@@ -169,13 +167,14 @@ enum attn_status attn_csr_cost(const struct attn_problem *problem, struct attn_c
                                struct attn_csr *csr, struct attn_error *err)
 {
     struct attn_mask_tensor row_start, column;
-    *csr = patterns_of(problem);
+    *csr = attn_csr_patterns(problem);
     enum attn_status status = check_columns(problem, err);
     if (status != ATTN_OK)
         return status;
     for (int64_t n = 0; n < csr->patterns; n++)
-        csr->nnz = sum_or_overflow(csr->nnz, attn_problem_pairs(problem, batch_of(csr, n),
-                                                                head_of(csr, n), &cost->counted));
+        csr->nnz =
+            sum_or_overflow(csr->nnz, attn_problem_pairs(problem, attn_csr_batch(csr, n),
+                                                         attn_csr_head(csr, n), &cost->counted));
     int64_t rows = sum_or_overflow(attn_product(csr->patterns, problem->n_query), 1);
     if (csr->nnz < 0 || attn_csr_pairs(problem, csr) < 0 || rows < 0)
         return attn_fail(err, ATTN_EINVAL, "csr of b%lldh%lldq%lldk%lld: its pairs exceed 64 bits",

@@ -29,6 +29,13 @@ struct attn_csr {
     int borrowed;       /* the mask's own arrays: not to be written to, and not given back */
 };
 
+/* One pattern for all, or one for each batch, head, or both, of a row for each query; no arrays. */
+struct attn_csr attn_csr_patterns(const struct attn_problem *problem);
+
+/* The batch and the head that a pattern is made for: the first of those that have it. */
+int64_t attn_csr_batch(const struct attn_csr *csr, int64_t pattern);
+int64_t attn_csr_head(const struct attn_csr *csr, int64_t pattern);
+
 /* Build the pattern of a whole problem from its mask.  Both buffers come from the ledger, or are
  * those of the mask, which must outlive csr; they are the caller's until attn_csr_free.  ENOTSUP
  * when n_key >= 2^31 (columns are 32 bits wide), ENOMEM from the ledger; csr then owns nothing. */
