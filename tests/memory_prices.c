@@ -91,6 +91,17 @@ static const struct hand_price hand_prices[] = {
      "q.packed=1536 do.packed=1152 dq=1536 lse=192 delta=192 tile.s=1152 tile.dp=1152 tile.kv=896 "
      "tile.dkv=1088 tile.rows=832 ordered.sum=80",
      NULL},
+    /* blocks of 4: 3 rows of them, with 2, 3 and 3 blocks; 8 bytes a row and one more, 4 a block */
+    {"bsr:size=4@portable", ATTN_FORWARD, 21312, 0, 0, 16800,
+     "bsr.row_start=32 bsr.column=32 tile.q=384 tile.o=288 tile.s=9600 tile.ml=96 tile.kv=10752 "
+     "tile.rows=128",
+     NULL},
+    /* and the same blocks by columns, of which there are 3 */
+    {"bsr:size=4@portable", ATTN_BACKWARD, 9936, 0, 0, 43200,
+     "bsr.row_start=32 bsr.column=32 bsr.column_start=32 bsr.row=32 q.packed=1536 do.packed=1152 "
+     "dq=1536 lse=192 delta=192 tile.s=1152 tile.dp=1152 tile.kv=896 tile.dkv=1088 tile.rows=832 "
+     "ordered.sum=80",
+     NULL},
     /* two parts of the keys: o 2*10*6, lse 2*10 */
     {"tiled:parts=2@portable", ATTN_FORWARD, 21808, 0, 0, 0,
      "tile.q=384 tile.o=288 tile.s=9600 tile.ml=96 tile.kv=10752 tile.rows=128 part.o=480 "
@@ -335,6 +346,14 @@ TEST(famous_prices)
     ck_assert_int_eq(live_bytes(&cost, "probs", 5), INT64_C(1280000000000));
     ck_assert_int_eq(live_bytes(&cost, "mask", 4), -1); /* none: nothing to store */
     ck_assert_int_eq(cost.peak_bytes, INT64_C(2560000000000));
+    /* a million tokens, 7,813 rows of blocks; a window of 512 meets 5 blocks of a row, and fewer in
+     * the first 4: 5 * 7813 - (4 + 3 + 2 + 1).  Causal: every block up to the diagonal */
+    const struct attn_mask_shape million = {1, 8, 1000000, 1000000};
+    price("bsr", &million, "window(511,0,br)", 64, &cost);
+    ck_assert_int_eq(live_bytes(&cost, "bsr.row_start", 13), 7814 * 8);
+    ck_assert_int_eq(live_bytes(&cost, "bsr.column", 10), 39055 * 4);
+    price("bsr", &million, "causal(br)", 64, &cost);
+    ck_assert_int_eq(live_bytes(&cost, "bsr.column", 10), 7813 * 7814 / 2 * 4);
     price("tiled-textbook", &far, "causal(br)", 64, &cost);
     ck_assert_int_eq(cost.peak_bytes, (64 * (4 * 64 + 64) + 2 * 64) * 4);
     /* a band of 257 keys, cut off at the left end: 200000 * 257 - (1 + ... + 256) pairs */

@@ -153,6 +153,16 @@ static int absorb_terms(const struct counter *count, struct region *region)
     return 1;
 }
 
+static int is_global(const struct mask_node *node)
+{
+    return node->kind == MASK_GLOBAL;
+}
+
+static int is_union(const struct mask_node *node)
+{
+    return node->kind == MASK_ANY_OF;
+}
+
 static int is_cells(const struct mask_node *node)
 {
     return node->kind == MASK_DOCUMENTS ||
@@ -168,14 +178,6 @@ static int find_term(const struct region *region, int (*is)(const struct mask_no
 {
     for (int t = 0; t < region->n; t++)
         if (is(region->term[t].node))
-            return t;
-    return -1;
-}
-
-static int find_kind(const struct region *region, enum mask_kind kind)
-{
-    for (int t = 0; t < region->n; t++)
-        if (region->term[t].node->kind == kind)
             return t;
     return -1;
 }
@@ -379,13 +381,13 @@ static int64_t count_region(struct counter *count, struct region region, int dep
     int64_t whole = count_whole_rows(count, &region);
     if (whole != NOT_CLOSED)
         return whole;
-    if ((at = find_kind(&region, MASK_GLOBAL)) >= 0)
+    if ((at = find_term(&region, is_global)) >= 0)
         return count_global(count, &region, at, depth + 1);
     if ((at = find_term(&region, is_cells)) >= 0)
         return count_cells(count, &region, at, depth + 1);
     if ((at = find_term(&region, is_remainders)) >= 0)
         return count_remainders(count, &region, at, depth + 1);
-    if ((at = find_kind(&region, MASK_ANY_OF)) >= 0)
+    if ((at = find_term(&region, is_union)) >= 0)
         return count_either(count, &region, at, depth + 1);
     if (only_columns(&region))
         return count_columns(count, &region);
