@@ -245,7 +245,7 @@ void attn_study_peak(struct attn_tape *tape, const char *name, enum attn_study_l
         json_array_append_new(live, json_pack("{s:s, s:s, s:I}", "name", block->name, "by",
                                               block->maker, "bytes", (json_int_t)block->bytes));
     }
-    if (!run->as_json)
+    if (!run->as_json && !tape->is_brief)
         print_live(tape);
     record(run, name, label, published, (double)tape->peak, "B", tolerance, live);
 }

@@ -75,7 +75,7 @@ struct attn_block {
 struct attn_tape {
     struct attn_study_run *run;
     struct attn_ledger *ledger; /* NULL: only counted */
-    int n, n_at_peak;
+    int n, n_at_peak, is_brief; /* is_brief: its live set is not printed */
     struct attn_block block[ATTN_TAPE_BLOCKS], at_peak[ATTN_TAPE_BLOCKS];
     int64_t now, peak;
 };

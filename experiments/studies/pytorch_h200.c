@@ -1,0 +1,204 @@
+/* What PyTorch's attention holds on a GPU, row by row of experiments/data/pytorch_h200_memory.csv:
+ * PyTorch 2.11 on one H200, torch.cuda.max_memory_allocated less the inputs, four back ends.
+ *
+ * The model is a list of tensors, each with its shape and the operator that makes it, that are live
+ * together at the peak.  It was read from PyTorch's sources, not fitted: aten/src/ATen/native/
+ * transformers/attention.cpp (math), cuda/attention_backward.cu, cuda/SoftMax.cu, and autograd. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/cli/cli.h"
+#include "experiments/studies/data.h"
+#include "experiments/studies/study.h"
+
+ATTN_STUDY_DATA(pytorch_h200_memory)
+
+/* Which rows an entry is in. */
+enum {
+    MATH = 1,
+    EFFICIENT = 2,
+    FLASH = 4,
+    CUDNN = 8,
+    FUSED = EFFICIENT | FLASH | CUDNN,
+    EVERY = MATH | FUSED
+};
+enum { F32 = 1, BF16 = 2, BOTH = F32 | BF16 };
+enum { NONE = 1, CAUSAL = 2, BOOL4D = 4, ANY = NONE | CAUSAL | BOOL4D };
+enum { FWD = 1, BWD = 2 }; /* the peak of a forward call alone, or of forward and backward */
+
+/* Its shape; H heads, L tokens, d features. */
+enum shape { TOKENS /* H L d */, PAIRS /* H L L */, SQUARE /* L L */, ROWS /* H L */, SCALARS };
+
+enum { STORED = 0 }; /* bytes of the storage type */
+
+static const struct entry {
+    const char *name, *maker;
+    int backend, dtype, mask, pass;
+    enum shape shape;
+    int64_t bytes; /* of an element, or of all SCALARS */
+} entries[] = {
+    {"o", "the result", FUSED, BOTH, ANY, FWD, TOKENS, STORED},
+    {"q f32", "query.to(torch.float)", MATH, BF16, ANY, FWD, TOKENS, 4},
+    {"k f32", "key.to(torch.float)", MATH, BF16, ANY, FWD, TOKENS, 4},
+    {"v f32", "value.to(torch.float)", MATH, BF16, ANY, FWD, TOKENS, 4},
+    {"q scaled", "query * sqrt(scale)", MATH, BOTH, ANY, FWD, TOKENS, 4},
+    {"softmax", "softmax(scores)", MATH, BOTH, ANY, FWD, PAIRS, 4},
+    {"is -inf", "scores.eq(-inf), for rows without a key", MATH, BOTH, ANY, FWD, PAIRS, 1},
+    {"empty rows", "all(is -inf)", MATH, BOTH, ANY, FWD, ROWS, 1},
+    {"zero", "a scalar", MATH, BOTH, ANY, FWD, SCALARS, 512},
+    {"probs", "where(empty rows, 0, softmax)", MATH, BOTH, ANY, FWD, PAIRS, 4},
+    {"causal mask", "ones.tril() as float", MATH, BOTH, CAUSAL, FWD, SQUARE, 4},
+    {"bool mask", "given, made after the inputs", EVERY, BOTH, BOOL4D, FWD | BWD, PAIRS, 1},
+    {"float mask", "zeros.masked_fill(~mask, -inf)", MATH, BOTH, BOOL4D, FWD, PAIRS, STORED},
+    {"float mask", "zeros.masked_fill(~mask, -inf)", EFFICIENT, BOTH, BOOL4D, FWD | BWD, PAIRS,
+     STORED},
+    {"lse", "kept for the backward pass", FLASH, BOTH, ANY, FWD, ROWS, 4},
+    {"random state", "of dropout, unused", FLASH, BOTH, ANY, FWD, SCALARS, 1024},
+    {"random state", "of dropout, and a scalar", CUDNN, BOTH, ANY, FWD, SCALARS, 1536},
+
+    {"o", "the result", EVERY, BOTH, ANY, BWD, TOKENS, STORED},
+    {"q scaled", "saved by matmul", MATH, BOTH, ANY, BWD, TOKENS, 4},
+    {"k scaled", "saved by matmul", MATH, BOTH, ANY, BWD, TOKENS, 4},
+    {"dv", "matmul's backward", MATH, BOTH, ANY, BWD, TOKENS, 4},
+    {"probs", "saved by matmul and softmax", MATH, BOTH, ANY, BWD, PAIRS, 4},
+    {"dP", "matmul's backward", MATH, BOTH, ANY, BWD, PAIRS, 4},
+    {"dP * P", "softmax_backward_cuda_out: grad * output", MATH, BOTH, ANY, BWD, PAIRS, 4},
+    {"dS", "softmax's backward", MATH, BOTH, ANY, BWD, PAIRS, 4},
+    {"dq", "the kernel's output", FUSED, BOTH, ANY, BWD, TOKENS, STORED},
+    {"dk", "the kernel's output", FUSED, BOTH, ANY, BWD, TOKENS, STORED},
+    {"dv", "the kernel's output", FUSED, BOTH, ANY, BWD, TOKENS, STORED},
+    {"dO", "o.sum()'s gradient, made contiguous", FUSED, BOTH, ANY, BWD, TOKENS, STORED},
+    {"o contiguous", "out.contiguous() of the transposed view", FLASH, BOTH, ANY, BWD, TOKENS,
+     STORED},
+    {"dq sum", "float32, to add up in", FUSED, BF16, ANY, BWD, TOKENS, 4},
+    {"dO * O", "grad_out * out, summed to D", EFFICIENT, F32, ANY, BWD, TOKENS, 4},
+    {"lse", "saved by the forward pass", FUSED, BOTH, ANY, BWD, ROWS, 4},
+    {"D", "sum(dO * O)", FUSED, BOTH, ANY, BWD, ROWS, 4},
+    {"D contiguous", "its transposed copy", EFFICIENT, F32, ANY, BWD, ROWS, 4},
+    {"loss", "o.sum(), and its gradient 1", EVERY, BOTH, ANY, BWD, SCALARS, 1024},
+    {"random state", "of dropout, unused", FLASH, BOTH, ANY, BWD, SCALARS, 1024},
+    {"random state", "of dropout, and a scalar", CUDNN, BOTH, ANY, BWD, SCALARS, 1536},
+};
+
+static int64_t elements(enum shape shape, int64_t H, int64_t L, int64_t d)
+{
+    switch (shape) {
+    case TOKENS:
+        return H * L * d;
+    case PAIRS:
+        return H * L * L;
+    case SQUARE:
+        return L * L;
+    case ROWS:
+        return H * L;
+    case SCALARS:
+        break;
+    }
+    return 1;
+}
+
+/* A line of the file, as bits of the table. */
+struct row {
+    int backend, dtype, mask, pass;
+    int64_t H, L, d;
+    double bytes;
+};
+
+static int word(const char *text, const char *const *words)
+{
+    int bit = 1;
+    while (*words != NULL && strcmp(text, *words) != 0) {
+        bit <<= 1;
+        words++;
+    }
+    return bit;
+}
+
+static struct row read_row(const struct attn_study_line *line)
+{
+    static const char *const backend[] = {"math", "efficient", "flash", "cudnn", NULL};
+    static const char *const dtype[] = {"float32", "bfloat16", NULL};
+    static const char *const mask[] = {"none", "causal", "bool4d", NULL};
+    static const char *const pass[] = {"fwd", "fwd+bwd", NULL};
+    return (struct row){word(attn_study_field(line, "backend"), backend),
+                        word(attn_study_field(line, "dtype"), dtype),
+                        word(attn_study_field(line, "mask"), mask),
+                        word(attn_study_field(line, "dir"), pass),
+                        atoll(attn_study_field(line, "H")),
+                        atoll(attn_study_field(line, "L")),
+                        atoll(attn_study_field(line, "d")),
+                        atof(attn_study_field(line, "peak_extra_bytes"))};
+}
+
+static void predict(struct attn_tape *tape, const struct row *row)
+{
+    int64_t stored = row->dtype == F32 ? 4 : 2;
+    for (size_t e = 0; e < sizeof entries / sizeof *entries; e++) {
+        const struct entry *entry = &entries[e];
+        if ((entry->backend & row->backend) && (entry->dtype & row->dtype) &&
+            (entry->mask & row->mask) && (entry->pass & row->pass))
+            attn_tape_take(tape, entry->name, entry->maker,
+                           elements(entry->shape, row->H, row->L, row->d),
+                           entry->bytes == STORED ? stored : entry->bytes);
+    }
+}
+
+/* From 2,048 tokens on: below, workspaces that are made once show in some rows. */
+static void every_row(struct attn_study_run *run)
+{
+    struct attn_study_table table;
+    char name[96];
+    double worst = 0;
+    attn_study_open(&table, attn_study_data_pytorch_h200_memory);
+    for (int l = 0; l < table.n; l++) {
+        const struct attn_study_line *line = &table.line[l];
+        struct row row = read_row(line);
+        struct attn_tape tape;
+        if (row.L < 2048)
+            continue;
+        attn_tape_open(&tape, run, NULL);
+        tape.is_brief = row.L < 8192;
+        predict(&tape, &row);
+        snprintf(name, sizeof name, "%s %s %s %s L=%lld", attn_study_field(line, "backend"),
+                 attn_study_field(line, "dtype"), attn_study_field(line, "mask"),
+                 attn_study_field(line, "dir"), (long long)row.L);
+        attn_study_peak(&tape, name, ATTN_PUBLISHED, row.bytes, 0.01 * row.bytes);
+        double off = ((double)tape.peak - row.bytes) / row.bytes;
+        worst = off * off > worst * worst ? off : worst;
+    }
+    attn_study_close(&table);
+    attn_study_say(run, "Furthest from a measured row: %.2g of it.", worst);
+}
+
+static void beyond_the_file(struct attn_study_run *run)
+{
+    static const struct {
+        const char *what;
+        int mask;
+    } two[] = {{"without a mask", NONE}, {"with a materialised mask", BOOL4D}};
+    char bytes[32];
+    struct attn_point point;
+    attn_study_say(run, "The \"memory-efficient\" back end at 65,536 tokens, bfloat16, forward:");
+    for (int t = 0; t < 2; t++) {
+        const struct row row = {EFFICIENT, BF16, two[t].mask, FWD, 8, 65536, 64, 0};
+        struct attn_tape tape;
+        attn_tape_open(&tape, run, NULL);
+        predict(&tape, &row);
+        attn_study_say(run, "    %s: %s", two[t].what, attn_cli_bytes(tape.peak, bytes));
+    }
+    attn_study_say(run, "The mask makes it quadratic again: two objects of heads x L x L.");
+    if (attn_study_price(run, "tiled", "h8q65536d64:causal(br):bf16:normal:s1", &point))
+        attn_study_say(run, "    tiled here, with the mask as a word, beside o: %s",
+                       attn_cli_bytes(point.priced_bytes, bytes));
+    attn_study_measure(run, "tiled", "h8q512d64:causal(br):bf16:normal:s1", &point);
+}
+
+static void run_study(struct attn_study_run *run)
+{
+    attn_study_say(run, "B=1, H=8, d=64.  Live sets are shown at 8,192 tokens.");
+    every_row(run);
+    beyond_the_file(run);
+}
+
+const struct attn_study attn_study_pytorch_h200 = {
+    "pytorch-h200", "which tensors make up what PyTorch's attention holds on a GPU?", run_study};
