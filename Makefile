@@ -112,6 +112,7 @@ CALLERS := $(filter-out $(B)/tests/variants/%,$(TEST_OBJ)) $(PROGRAM_OBJ)
 $(CALLERS): FLAGS += $(if $(filter release clang,$(CONFIG)),-O1)
 
 # The program reports how it was built.
+$(B)/experiments/studies/pytorch_h200.o: experiments/data/pytorch_h200_memory.csv
 $(B)/experiments/measure/machine.o: FLAGS += -DATTN_BUILD_FLAGS='"$(strip $(OPT_$(CONFIG)) $(CFLAGS))"'
 # Rebuilt when the version changes, and only then.
 $(B)/version.h: FORCE
