@@ -1,4 +1,4 @@
-/* Merging attention over two disjoint sets of keys.
+/* Merging attention over disjoint sets of keys.
  *
  * What a set of keys K contributes to one query is the pair (O, LSE): the softmax average of V
  * over K, and ln sum_{j in K} exp S_j.  The union of two sets has
@@ -20,7 +20,19 @@
  *           of u |LSE|, which the next merge sees as a relative error of its weights: a fold over n
  *           blocks is off by about n u (|LSE| + a few), relative to the terms of the sum.
  * Not finite  A NaN in either LSE or O gives NaN.  LSE = +inf (some score overflowed) gives NaN.
- * Sources   Milakov & Gimelshein 2018; Liu et al. 2023 (ring attention); bugs SK-01, SN-02.
+ *
+ * The same fold without a normalised O on the way keeps the numerator N, its denominator l and the
+ * largest LSE so far, m; a part is (O, 1, LSE):
+ *
+ *      m' = max(m, LSE_2)   N' = exp(m - m') N + exp(LSE_2 - m') O_2   l' the same with l and 1
+ *
+ * and at the end O = N / l, LSE = m + ln l.  m is one of the parts' LSEs, so that none is rounded
+ * after the first time: the error is that of one merge by LSE, and of a rescale for each part more.
+ * Where all parts are kept and m is the largest LSE of all from the beginning on, exp(m - m') = 1:
+ * nothing is rescaled.
+ *
+ * Sources   Milakov & Gimelshein 2018; Liu et al. 2023 (ring attention keeps N, l, m); bugs SK-01,
+ *           SN-02.
  */
 #ifndef OPTIMIZED_MERGE_H
 #define OPTIMIZED_MERGE_H
@@ -28,42 +40,27 @@
 #include <math.h>
 #include <stdint.h>
 
-/* (o, lse) := (o, lse) merged with (o2, lse2); o and o2 are rows of n. */
-static inline void attn_merge_f32(float *o, float *lse, const float *o2, float lse2, int64_t n)
-{
-    float lse1 = *lse;
-    if (lse1 == -INFINITY && lse2 == -INFINITY) {
-        for (int64_t c = 0; c < n; c++)
-            o[c] = 0;
-        return;
-    }
-    int first_larger = lse1 >= lse2; /* with a NaN: false, and the NaN is in the difference */
-    float max = first_larger ? lse1 : lse2, min = first_larger ? lse2 : lse1;
-    float e = expf(min - max);
-    float larger = 1 / (1 + e), smaller = e / (1 + e);
-    float w1 = first_larger ? larger : smaller, w2 = first_larger ? smaller : larger;
-    for (int64_t c = 0; c < n; c++)
-        o[c] = w1 * o[c] + w2 * o2[c];
-    *lse = max + log1pf(e);
-}
-
-/* The same in double. */
-static inline void attn_merge_f64(double *o, double *lse, const double *o2, double lse2, int64_t n)
-{
-    double lse1 = *lse;
-    if (lse1 == -HUGE_VAL && lse2 == -HUGE_VAL) {
-        for (int64_t c = 0; c < n; c++)
-            o[c] = 0;
-        return;
-    }
-    int first_larger = lse1 >= lse2;
-    double max = first_larger ? lse1 : lse2, min = first_larger ? lse2 : lse1;
-    double e = exp(min - max);
-    double larger = 1 / (1 + e), smaller = e / (1 + e);
-    double w1 = first_larger ? larger : smaller, w2 = first_larger ? smaller : larger;
-    for (int64_t c = 0; c < n; c++)
-        o[c] = w1 * o[c] + w2 * o2[c];
-    *lse = max + log1p(e);
-}
+#define REAL       float
+#define FN(name)   attn_##name##_f32
+#define REAL_EXP   expf
+#define REAL_LOG   logf
+#define REAL_LOG1P log1pf
+#include "optimized/merge_tmpl.h"
+#undef REAL
+#undef FN
+#undef REAL_EXP
+#undef REAL_LOG
+#undef REAL_LOG1P
+#define REAL       double
+#define FN(name)   attn_##name##_f64
+#define REAL_EXP   exp
+#define REAL_LOG   log
+#define REAL_LOG1P log1p
+#include "optimized/merge_tmpl.h"
+#undef REAL
+#undef FN
+#undef REAL_EXP
+#undef REAL_LOG
+#undef REAL_LOG1P
 
 #endif

@@ -16,9 +16,12 @@ struct attn_precision {
     double tiny_p;       /* half the spacing of subnormals of that type; 0: as u_p implies */
     double tiny;         /* half the spacing of subnormals: the absolute error of underflow; the
                          smallest normal number where subnormals are declared to be flushed */
+    double u_partial;    /* of partial results, if they are stored narrower than sums; else 0,
+                            of bf16 or f16 as u_p                                          */
     double exp_ulps;     /* error of exp, in u                                             */
     int64_t rescales;    /* of a row's partial sums, at most                               */
     int64_t merges;      /* of partial results by their LSE, at most                       */
+    int64_t sums;        /* of partial gradients, at most: merges, unless told otherwise   */
     double lambda;       /* 0: sums of n terms err by gamma_n, the worst case, which decides.  Above
                          0: by lambda sqrt(n) u where that is less, which only grades (grade.h) */
 };

@@ -248,11 +248,9 @@ static int put_fact(const struct attn_result *r, int kind, char text[200])
     case 6:
         return put_open(r, text);
     default:
-        snprintf(text, 200,
-                 "u %.3g, storage %.3g, P %.3g, exp %g u, at most %lld rescales and %lld merges a "
-                 "row%s",
-                 a->u, a->u_storage, a->u_p, a->exp_ulps, (long long)a->rescales,
-                 (long long)a->merges, a->tiny > 0x1p-140 ? ", subnormals flushed" : "");
+        attn_precision_print(a, text, 200);
+        if (a->tiny > 0x1p-140)
+            snprintf(text + strlen(text), 200 - strlen(text), ", subnormals flushed");
         return a->u > 0;
     }
 }
@@ -418,17 +416,18 @@ static void print_counts(FILE *out, const struct attn_tally *t, int all)
 int attn_verdicts_declared(const struct attn_verdict_list *list, char *text, size_t size)
 {
     /* What checks declare differently is a range: "4", "1.1e-16 to 6e-08". */
-    static const char *const name[] = {"u ", "storage ", "P ", "exp "}, *const unit[] = {"", "", "",
-                                                                                         " u"};
-    double low[4], high[4];
+    enum { NUMBERS = 5 };
+    static const char *const name[NUMBERS] = {"u ", "storage ", "P ", "partial results ", "exp "};
+    static const char *const unit[NUMBERS] = {"", "", "", "", " u"};
+    double low[NUMBERS], high[NUMBERS];
     int64_t rescales = 0, merges = 0;
     int n = 0;
     for (int e = 0; e < list->n; e++) {
         const struct attn_precision *a = &list->entry[e].result.precision;
-        const double value[] = {a->u, a->u_storage, a->u_p, a->exp_ulps};
+        const double value[NUMBERS] = {a->u, a->u_storage, a->u_p, a->u_partial, a->exp_ulps};
         if (!(a->u > 0))
             continue;
-        for (int k = 0; k < 4; k++) {
+        for (int k = 0; k < NUMBERS; k++) {
             low[k] = n > 0 ? fmin(low[k], value[k]) : value[k];
             high[k] = n > 0 ? fmax(high[k], value[k]) : value[k];
         }
@@ -437,7 +436,9 @@ int attn_verdicts_declared(const struct attn_verdict_list *list, char *text, siz
         n++;
     }
     size_t used = 0;
-    for (int k = 0; k < 4 && n > 0; k++) {
+    for (int k = 0; k < NUMBERS && n > 0; k++) {
+        if (k == 3 && !(high[k] > 0)) /* partial results are as wide as sums */
+            continue;
         used += (size_t)snprintf(text + used, size - used, "%s%.3g", name[k], low[k]);
         if (low[k] < high[k])
             used += (size_t)snprintf(text + used, size - used, " to %.3g", high[k]);

@@ -281,8 +281,9 @@ static json_t *entry_of(const struct attn_verdict_entry *x)
     put_grades(e, r);
     if (r->precision.u > 0)
         json_object_set_new(e, "precision",
-                            json_pack("{s:f,s:f,s:f,s:f,s:I,s:I}", "u", r->precision.u, "u_storage",
-                                      r->precision.u_storage, "u_p", r->precision.u_p, "exp_ulps",
+                            json_pack("{s:f,s:f,s:f,s:f,s:f,s:I,s:I}", "u", r->precision.u,
+                                      "u_storage", r->precision.u_storage, "u_p", r->precision.u_p,
+                                      "u_partial", r->precision.u_partial, "exp_ulps",
                                       r->precision.exp_ulps, "rescales",
                                       (json_int_t)r->precision.rescales, "merges",
                                       (json_int_t)r->precision.merges));

@@ -26,6 +26,11 @@
 #include "optimized/parallel/work.h"
 #include "ref/problem.h"
 
+enum { OPTION_MERGING = ATTN_PARALLEL_OPTIONS, OPTION_PARTIALS };
+
+static const struct attn_option options_of[] = {
+    ATTN_OPTIONS_OF_ALL, [OPTION_MERGING] = ATTN_OPTIONS_OF_MERGING, {0}};
+
 static struct attn_layout layout(const struct attn_problem *whole,
                                  const struct attn_options *options)
 {
@@ -72,6 +77,8 @@ static struct attn_stop stop(const struct attn_work *w, int n)
     return stop;
 }
 
+typedef int64_t row_bytes(const struct attn_problem *p, enum attn_tag_kind kind);
+
 /* Written by pairs of blocks, each of which somebody multiplies; tensors of a block travel in a
  * message each, empty ones too. */
 static struct attn_sent sent(const struct attn_work *w)
@@ -83,10 +90,10 @@ static struct attn_sent sent(const struct attn_work *w)
     int64_t lse = attn_row_bytes(p, ATTN_TAG_LSE);
     int64_t q =
         attn_row_bytes(p, ATTN_TAG_Q) + (back ? attn_row_bytes(p, ATTN_TAG_DO) + 2 * lse : 0);
-    int64_t result =
-        back ? attn_sum_row_bytes(p, ATTN_TAG_DQ) : attn_sum_row_bytes(p, ATTN_TAG_O) + lse;
+    row_bytes *part = w->options->value[OPTION_PARTIALS] ? attn_row_bytes : attn_sum_row_bytes;
+    int64_t result = back ? part(p, ATTN_TAG_DQ) : part(p, ATTN_TAG_O) + lse;
     int64_t kv = attn_row_bytes(p, ATTN_TAG_K) + attn_row_bytes(p, ATTN_TAG_V);
-    int64_t dkv = attn_sum_row_bytes(p, ATTN_TAG_DK) + attn_sum_row_bytes(p, ATTN_TAG_DV);
+    int64_t dkv = part(p, ATTN_TAG_DK) + part(p, ATTN_TAG_DV);
     int64_t my_rows = rows * attn_layout_box(blocks, p, 0, w->rank).tokens;
     int64_t my_keys = keys * attn_layout_box(blocks, p, 1, w->rank).tokens;
     struct attn_sent sent = {0, 0};
@@ -121,7 +128,8 @@ static const struct attn_scheme lightseq = {.name = "lightseq",
                                             .stops = stops,
                                             .stop = stop,
                                             .has_visitors = has_visitors,
+                                            .merging = OPTION_MERGING,
                                             .sent = sent};
 
-ATTN_SCHEME(lightseq, lightseq, attn_parallel_options,
+ATTN_SCHEME(lightseq, lightseq, options_of,
             "a causal ring in half the stops: ranks that would idle get queries")

@@ -6,6 +6,7 @@
 #include "optimized/parallel/rank.h"
 #include "optimized/parallel/schedule.h"
 #include "optimized/parallel/work.h"
+#include "ref/precision.h"
 #include "ref/problem.h"
 
 /* ---- sizes=strict ---------------------------------------------------------------------------- */
@@ -225,32 +226,56 @@ static int64_t most(const struct attn_scheme *scheme, const struct attn_problem 
     return largest;
 }
 
-/* A term of a row's sum belongs to one product and is rescaled there only. */
+static enum attn_merging merging_of(const struct attn_scheme *scheme,
+                                    const struct attn_options *options)
+{
+    return scheme->merging > 0 ? (enum attn_merging)options->value[scheme->merging] : ATTN_RUNNING;
+}
+
+/* A term of a row's sum belongs to one product and is rescaled there; and once more for each later
+ * product, where numerators are summed. */
 int64_t attn_parallel_rescales(const struct attn_scheme *scheme, const struct attn_problem *p,
                                const struct attn_options *options)
 {
-    return most(scheme, p, options, attn_rank_local(options)->rescales);
+    struct attn_layout work = attn_work_of(scheme, p, options, ATTN_FORWARD, 0).work;
+    return most(scheme, p, options, attn_rank_local(options)->rescales) +
+           (merging_of(scheme, options) == ATTN_NUMERATOR ? attn_layout_partials(&work) - 1 : 0);
 }
 
 /* A query meets every stretch of keys, a key every stretch of queries; results after the first are
  * merged, or in the backward added, one by one.  So are the gradients of copies. */
+static int64_t all_sums(const struct attn_scheme *scheme, const struct attn_problem *p,
+                        const struct attn_options *options)
+{
+    struct attn_layout work = attn_work_of(scheme, p, options, ATTN_FORWARD, 0).work;
+    return most(scheme, p, options, attn_rank_local(options)->merges) +
+           attn_layout_partials(&work) - 1 + (attn_layout_copies(&work, p) ? work.ranks - 1 : 0);
+}
+
+/* Of numerators, an LSE is rounded once and never again: that is one merge, of any number of parts
+ * (docs/bounds.md, 3). */
 int64_t attn_parallel_merges(const struct attn_scheme *scheme, const struct attn_problem *p,
                              const struct attn_options *options)
 {
     struct attn_layout work = attn_work_of(scheme, p, options, ATTN_FORWARD, 0).work;
-    int64_t blocks = work.all_keys || work.order >= ATTN_FRAMES ? 1 : attn_axis_parts(&work.tokens);
-    int64_t stretches = greater(attn_layout_stretches(&work, 0), attn_layout_stretches(&work, 1));
-    return most(scheme, p, options, attn_rank_local(options)->merges) + blocks * stretches - 1 +
-           (attn_layout_copies(&work, p) ? work.ranks - 1 : 0);
+    if (merging_of(scheme, options) == ATTN_RUNNING)
+        return all_sums(scheme, p, options);
+    return most(scheme, p, options, attn_rank_local(options)->merges) +
+           (attn_layout_partials(&work) > 1);
 }
 
-void attn_parallel_precision(const struct attn_problem *p, const struct attn_options *options,
-                             struct attn_precision *precision)
+void attn_parallel_precision(const struct attn_scheme *scheme, const struct attn_problem *p,
+                             const struct attn_options *options, struct attn_precision *precision)
 {
     const struct attn_options preset = attn_rank_local_options(options);
     const struct attn_impl *local = attn_rank_local(options);
+    struct attn_work w = attn_work_of(scheme, p, options, ATTN_FORWARD, 0);
     if (local->precision != NULL)
         local->precision(p, &preset, precision);
+    if (merging_of(scheme, options) != ATTN_RUNNING)
+        precision->sums = all_sums(scheme, p, options);
+    if (w.narrow && attn_layout_partials(&w.work) > 1)
+        precision->u_partial = attn_dtype_roundoff(p->dtype);
 }
 
 /* ---- cost ------------------------------------------------------------------------------------ */
@@ -264,14 +289,15 @@ static double elements(const struct attn_work *w, enum attn_tag_kind kind)
                     attn_tag_width(kind, w->whole));
 }
 
-/* w1 o + w2 o2 for each merge, one add for each element of a gradient. */
+/* w1 o + w2 o2 for each merge, one add for each element of a gradient.  Numerators begin with 0, so
+ * that the first is a merge too. */
 static double fold_flops(const struct attn_work *w, const struct attn_product *x)
 {
     const struct attn_problem *p = &x->part;
     double rows = (double)(p->batch * p->heads * p->n_query);
     double keys = (double)(p->batch * p->kv_heads * p->n_key);
     if (w->pass == ATTN_FORWARD)
-        return x->starts_query ? 0 : 3 * rows * (double)p->d_value;
+        return x->starts_query && w->merging == ATTN_RUNNING ? 0 : 3 * rows * (double)p->d_value;
     return (x->starts_query ? 0 : rows * (double)p->d_key) +
            (x->starts_key ? 0 : keys * (double)(p->d_key + p->d_value));
 }
@@ -415,6 +441,8 @@ enum attn_status attn_parallel_cost(const struct attn_scheme *scheme, const stru
     cost->flops = local.flops;
     cost->counted = local.counted;
     struct attn_box home = attn_layout_box(&w.home, p, 0, rank);
+    if (w.merging != ATTN_RUNNING) /* N / l */
+        cost->flops += elements(&w, ATTN_TAG_O);
     if (pass == ATTN_BACKWARD) /* dO . O */
         cost->flops += 2.0 * (double)(home.batches.n * home.heads.n * home.tokens * p->d_value);
     add_sent(&w, cost);

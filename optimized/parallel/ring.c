@@ -29,13 +29,14 @@
  */
 #include "optimized/parallel/schedule.h"
 
-enum { OPTION_ORDER = ATTN_PARALLEL_OPTIONS, OPTION_INNER };
+enum { OPTION_ORDER = ATTN_PARALLEL_OPTIONS, OPTION_INNER, OPTION_MERGING };
 
 static const struct attn_option options_of[] = {
     ATTN_OPTIONS_OF_ALL,
     [OPTION_ORDER] = ATTN_OPTION_OF_ORDER,
     [OPTION_INNER] = {"inner", 0, 0, ATTN_MAX_RANKS, NULL,
                       "ranks of a window in a double ring; divides ranks; 0: one ring"},
+    [OPTION_MERGING] = ATTN_OPTIONS_OF_MERGING,
     {0}};
 
 static struct attn_layout layout(const struct attn_problem *whole,
@@ -55,7 +56,7 @@ static struct attn_ring ring_of(const struct attn_options *options)
 }
 
 static const struct attn_scheme ring = {
-    .name = "ring", .home = layout, .work = layout, .ring = ring_of};
+    .name = "ring", .home = layout, .work = layout, .ring = ring_of, .merging = OPTION_MERGING};
 
 ATTN_SCHEME(ring, ring, options_of,
             "queries stay, keys and values travel, partial results merge by LSE")

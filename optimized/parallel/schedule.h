@@ -32,7 +32,7 @@ struct attn_sent attn_scopes_for_tokens_sent(const struct attn_work *w);
 /* Whole batches at home against tokens of all batches half way. */
 struct attn_sent attn_tokens_for_batches_sent(const struct attn_work *w);
 
-/* Bytes of a row of a tensor: as it is stored, and of its gradient while it is summed. */
+/* Bytes of a row of a tensor: as it is stored, and of a result while it is summed. */
 int64_t attn_row_bytes(const struct attn_problem *p, enum attn_tag_kind kind);
 int64_t attn_sum_row_bytes(const struct attn_problem *p, enum attn_tag_kind kind);
 

@@ -75,6 +75,9 @@ struct attn_scheme {
     /* Whether queries of other ranks come to this one at some stop.  NULL: never. */
     int (*has_visitors)(const struct attn_options *options, int rank);
 
+    /* Where merge= and partials= stand in its table.  0: it has neither. */
+    int merging;
+
     /* So many kv heads are brought at a time; NULL or 0: all of them. */
     int64_t (*kv_heads_at_once)(const struct attn_options *options);
 
@@ -110,6 +113,25 @@ enum { ATTN_OPTION_RANKS, ATTN_OPTION_LOCAL, ATTN_OPTION_SIZES, ATTN_PARALLEL_OP
     }
 enum { ATTN_SIZES_UNEVEN, ATTN_SIZES_PAD, ATTN_SIZES_STRICT };
 extern const struct attn_option attn_parallel_options[];
+
+/* How the partial results of a query become one, and in which type they are kept and sent.  Two
+ * options, one behind the other, of schemes whose results merge.  Gradients are added, whatever
+ * merge= says. */
+enum attn_merging { ATTN_RUNNING, ATTN_NUMERATOR, ATTN_DEFERRED };
+enum { ATTN_MERGING_OPTIONS = 2 };
+#define ATTN_OPTIONS_OF_MERGING                                                                    \
+    {"merge",                                                                                      \
+     ATTN_RUNNING,                                                                                 \
+     ATTN_RUNNING,                                                                                 \
+     ATTN_DEFERRED,                                                                                \
+     "running numerator deferred",                                                                 \
+     "partial results of a query: merged one by one; summed, and divided at the end; or all kept " \
+     "until the end"},                                                                             \
+    {                                                                                              \
+        "partials", 0, 0, 1, "wide storage",                                                       \
+            "partial results and gradients of a bf16 or f16 problem: as f32, or as the problem "   \
+            "is stored; f32 and f64 are both"                                                      \
+    }
 #define ATTN_OPTION_OF_ORDER                                                          \
     {                                                                                 \
         "order", ATTN_CONTIGUOUS, 0, 2, "contiguous striped zigzag",                  \
@@ -139,8 +161,8 @@ int64_t attn_parallel_merges(const struct attn_scheme *scheme, const struct attn
 enum attn_status attn_parallel_cost(const struct attn_scheme *scheme, const struct attn_problem *p,
                                     const struct attn_options *options, enum attn_pass pass,
                                     int rank, struct attn_cost *cost, struct attn_error *err);
-void attn_parallel_precision(const struct attn_problem *p, const struct attn_options *options,
-                             struct attn_precision *precision);
+void attn_parallel_precision(const struct attn_scheme *scheme, const struct attn_problem *p,
+                             const struct attn_options *options, struct attn_precision *precision);
 
 /* struct attn_impl has no place for a scheme, so its functions are made for each: the last line of
  * a scheme's file is ATTN_SCHEME(name, scheme, options, summary). */
@@ -174,6 +196,11 @@ void attn_parallel_precision(const struct attn_problem *p, const struct attn_opt
     {                                                                                              \
         return attn_parallel_cost(&(SCHEME), p, opt, pass, rank, cost, err);                       \
     }                                                                                              \
+    static void precision_(const struct attn_problem *p, const struct attn_options *opt,           \
+                           struct attn_precision *x)                                               \
+    {                                                                                              \
+        attn_parallel_precision(&(SCHEME), p, opt, x);                                             \
+    }                                                                                              \
     const struct attn_impl attn_impl_##NAME = {.name = #NAME,                                      \
                                                .summary = (SUMMARY),                               \
                                                .family = "sequence-parallel",                      \
@@ -182,7 +209,7 @@ void attn_parallel_precision(const struct attn_problem *p, const struct attn_opt
                                                .ranks = attn_parallel_ranks,                       \
                                                .rescales = rescales_,                              \
                                                .merges = merges_,                                  \
-                                               .precision = attn_parallel_precision,               \
+                                               .precision = precision_,                            \
                                                .accepts = accepts_,                                \
                                                .cost = cost_,                                      \
                                                .forward = forward_,                                \

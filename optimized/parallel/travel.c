@@ -42,6 +42,10 @@ struct travel {
     struct held own[ATTN_TAG_KINDS];        /* the rank's blocks */
     struct held sum[ATTN_TAG_KINDS];        /* the same, or wider: o, dq, dk, dv are made here */
     struct held now[ATTN_TAG_KINDS];        /* the blocks of this stop */
+    struct held denominator;                /* of the rank's queries, where these are not merged
+                                               one by one: sum[O] holds numerators, own[LSE] the
+                                               largest LSE so far */
+    int64_t kept;                           /* partial results so far, where all are kept */
     struct hop keys;                        /* that are on their way behind this stop's products */
 };
 
@@ -112,9 +116,9 @@ static struct attn_view partial(const struct travel *x, enum attn_tag_kind kind,
                                 const struct attn_product *m, void *data)
 {
     int keys = attn_tag_is_of_keys(kind);
-    return attn_packed_view(data, attn_lse_dtype(x->w.whole), keys ? m->kv_heads.n : m->heads.n,
-                            keys ? m->part.n_key : m->part.n_query,
-                            attn_tag_width(kind, x->w.whole));
+    return attn_packed_view(
+        data, attn_work_partial_dtype(&x->w, kind), keys ? m->kv_heads.n : m->heads.n,
+        keys ? m->part.n_key : m->part.n_query, attn_tag_width(kind, x->w.whole));
 }
 
 static struct attn_rows product_rows(const struct attn_product *m, enum attn_tag_kind kind,
@@ -155,12 +159,15 @@ static struct luggage keys_at(const struct travel *x, int rank, void *data)
     return l;
 }
 
+/* Sums of gradients that follow a block, or partial ones that go back at once. */
 static struct luggage gradients_at(const struct travel *x, int rank, void *data)
 {
     struct luggage l = {0};
     char *at = data;
-    pack(x, &l, ATTN_TAG_DK, attn_lse_dtype(x->w.whole), rank, &at);
-    pack(x, &l, ATTN_TAG_DV, attn_lse_dtype(x->w.whole), rank, &at);
+    enum attn_dtype dtype =
+        x->w.passes_on ? attn_lse_dtype(x->w.whole) : attn_work_partial_dtype(&x->w, ATTN_TAG_DK);
+    pack(x, &l, ATTN_TAG_DK, dtype, rank, &at);
+    pack(x, &l, ATTN_TAG_DV, dtype, rank, &at);
     return l;
 }
 
@@ -184,10 +191,10 @@ static struct luggage results_at(const struct travel *x, int rank)
     char *o = x->buffer[ATTN_O_PARTIAL].data, *lse = x->buffer[ATTN_LSE_PARTIAL].data;
     char *dq = x->buffer[ATTN_DQ_PARTIAL].data;
     if (x->w.pass == ATTN_FORWARD) {
-        pack(x, &l, ATTN_TAG_O, attn_lse_dtype(x->w.whole), rank, &o);
+        pack(x, &l, ATTN_TAG_O, attn_work_partial_dtype(&x->w, ATTN_TAG_O), rank, &o);
         pack(x, &l, ATTN_TAG_LSE, attn_lse_dtype(x->w.whole), rank, &lse);
     } else
-        pack(x, &l, ATTN_TAG_DQ, attn_lse_dtype(x->w.whole), rank, &dq);
+        pack(x, &l, ATTN_TAG_DQ, attn_work_partial_dtype(&x->w, ATTN_TAG_DQ), rank, &dq);
     return l;
 }
 
@@ -301,36 +308,106 @@ static struct attn_cview input(const struct travel *x, enum attn_tag_kind kind,
     return attn_view_const(&view);
 }
 
-static enum attn_status forward_product(struct travel *x, const struct attn_product *m)
+/* The rank's own queries are summed as numerators, not merged one by one. */
+static int has_numerators(const struct travel *x)
 {
-    struct attn_view o = of_product(x, &x->now[ATTN_TAG_O], ATTN_TAG_O, m), o_part = o;
-    struct attn_view lse = of_product(x, &x->now[ATTN_TAG_LSE], ATTN_TAG_LSE, m), lse_part = lse;
-    struct attn_rows rows = product_rows(m, ATTN_TAG_O, x->w.whole);
-    if (!m->starts_query) {
-        o_part = partial(x, ATTN_TAG_O, m, x->buffer[ATTN_O_PARTIAL].data);
-        lse_part = partial(x, ATTN_TAG_LSE, m, x->buffer[ATTN_LSE_PARTIAL].data);
-    }
-    const struct attn_forward t = {input(x, ATTN_TAG_Q, m), input(x, ATTN_TAG_K, m),
-                                   input(x, ATTN_TAG_V, m), o_part, lse_part};
-    enum attn_status status = attn_rank_forward(x->rank, &m->part, &t);
-    if (status == ATTN_OK && !m->starts_query)
-        attn_rows_merge(&rows, &o, &lse, &o_part, &lse_part);
-    return status;
+    return x->w.merging != ATTN_RUNNING && x->w.stop.query == x->w.rank;
 }
 
-/* Add a partial gradient to its sum, unless it is the first. */
+/* Where the n-th partial result of the rank's queries is kept. */
+static struct held kept_at(const struct travel *x, enum attn_tag_kind kind, int64_t n)
+{
+    const struct attn_buffer *kept = &x->buffer[kind == ATTN_TAG_O ? ATTN_O_KEPT : ATTN_LSE_KEPT];
+    enum attn_dtype dtype =
+        kind == ATTN_TAG_O ? attn_work_partial_dtype(&x->w, kind) : attn_lse_dtype(x->w.whole);
+    return block_at(x, kind, dtype, x->w.rank, attn_buffer_at(kept, n));
+}
+
+/* The first result of a local call is the sum so far, unless it is to be narrower. */
+static int may_be_sum(const struct travel *x, enum attn_tag_kind kind, const struct attn_view *sum)
+{
+    return !attn_work_is_narrow(&x->w, kind) || sum->dtype == attn_work_partial_dtype(&x->w, kind);
+}
+
+/* Results of a forward product: where its local call leaves them, and where they are summed. */
+struct forward_results {
+    struct attn_view o, lse, o_sum, lse_sum, l;
+    int is_written, is_kept; /* o, lse is the sum itself; it is a place for this partial alone */
+};
+
+static struct forward_results results_of(const struct travel *x, const struct attn_product *m)
+{
+    struct forward_results r = {.o_sum = of_product(x, &x->now[ATTN_TAG_O], ATTN_TAG_O, m),
+                                .lse_sum = of_product(x, &x->now[ATTN_TAG_LSE], ATTN_TAG_LSE, m),
+                                .is_kept = x->w.merging == ATTN_DEFERRED && has_numerators(x)};
+    if (has_numerators(x))
+        r.l = of_product(x, &x->denominator, ATTN_TAG_LSE, m);
+    r.is_written = m->starts_query && !has_numerators(x) && may_be_sum(x, ATTN_TAG_O, &r.o_sum);
+    if (r.is_kept) {
+        struct held o = kept_at(x, ATTN_TAG_O, x->kept + m->key);
+        struct held lse = kept_at(x, ATTN_TAG_LSE, x->kept + m->key);
+        r.o = of_product(x, &o, ATTN_TAG_O, m);
+        r.lse = of_product(x, &lse, ATTN_TAG_LSE, m);
+    } else if (r.is_written) {
+        r.o = r.o_sum;
+        r.lse = r.lse_sum;
+    } else {
+        r.o = partial(x, ATTN_TAG_O, m, x->buffer[ATTN_O_PARTIAL].data);
+        r.lse = partial(x, ATTN_TAG_LSE, m, x->buffer[ATTN_LSE_PARTIAL].data);
+    }
+    return r;
+}
+
+static enum attn_status forward_product(struct travel *x, const struct attn_product *m)
+{
+    struct forward_results r = results_of(x, m);
+    struct attn_rows rows = product_rows(m, ATTN_TAG_O, x->w.whole);
+    struct attn_rows numbers = product_rows(m, ATTN_TAG_LSE, x->w.whole);
+    const struct attn_forward t = {input(x, ATTN_TAG_Q, m), input(x, ATTN_TAG_K, m),
+                                   input(x, ATTN_TAG_V, m), r.o, r.lse};
+    enum attn_status status = attn_rank_forward(x->rank, &m->part, &t);
+    if (status != ATTN_OK || r.is_written || r.is_kept)
+        return status;
+    if (m->starts_query && !has_numerators(x)) {
+        attn_rows_round(&rows, &r.o_sum, &r.o);
+        attn_rows_round(&numbers, &r.lse_sum, &r.lse);
+    } else
+        attn_rows_merge(&rows, &r.o_sum, &r.lse_sum, has_numerators(x) ? &r.l : NULL, &r.o, &r.lse);
+    return ATTN_OK;
+}
+
+/* A product's gradient: written into the sum by its local call, or a partial one. */
+static struct attn_view gradient(const struct travel *x, enum attn_tag_kind kind,
+                                 const struct attn_product *m, void *data)
+{
+    struct attn_view sum = of_product(x, &x->now[kind], kind, m);
+    struct attn_view part = partial(x, kind, m, data);
+    int keys = attn_tag_is_of_keys(kind), starts = keys ? m->starts_key : m->starts_query;
+    return starts && may_be_sum(x, kind, &sum) ? sum : part;
+}
+
+/* Add a partial gradient to its sum, or begin the sum with it. */
 static void add(const struct travel *x, enum attn_tag_kind kind, const struct attn_product *m,
-                int is_first, const struct attn_view *part)
+                const struct attn_view *part)
 {
     struct attn_rows rows = product_rows(m, kind, x->w.whole);
     struct attn_view sum = of_product(x, &x->now[kind], kind, m);
-    if (!is_first)
+    int starts = attn_tag_is_of_keys(kind) ? m->starts_key : m->starts_query;
+    if (!starts)
         attn_rows_add(&rows, &sum, part);
+    else if (part->data != sum.data)
+        attn_rows_round(&rows, &sum, part);
 }
 
 static enum attn_status backward_product(struct travel *x, const struct attn_product *m)
 {
     const struct attn_buffer *zeros = &x->buffer[ATTN_ZEROS];
+    struct attn_rows keys = product_rows(m, ATTN_TAG_DK, x->w.whole);
+    char *dk = x->buffer[ATTN_DKV_PARTIAL].data;
+    char *dv = dk == NULL
+                   ? NULL
+                   : dk + keys.batch * keys.heads * keys.tokens * keys.width *
+                              (int64_t)attn_dtype_size(attn_work_partial_dtype(&x->w, ATTN_TAG_DK));
     struct attn_backward t = {.q = input(x, ATTN_TAG_Q, m),
                               .k = input(x, ATTN_TAG_K, m),
                               .v = input(x, ATTN_TAG_V, m),
@@ -338,25 +415,15 @@ static enum attn_status backward_product(struct travel *x, const struct attn_pro
                               .lse = input(x, ATTN_TAG_LSE, m),
                               .d_o = input(x, ATTN_TAG_DO, m),
                               .d_lse = input(x, ATTN_TAG_DELTA, m),
-                              .dq = of_product(x, &x->now[ATTN_TAG_DQ], ATTN_TAG_DQ, m),
-                              .dk = of_product(x, &x->now[ATTN_TAG_DK], ATTN_TAG_DK, m),
-                              .dv = of_product(x, &x->now[ATTN_TAG_DV], ATTN_TAG_DV, m)};
-    if (!m->starts_query)
-        t.dq = partial(x, ATTN_TAG_DQ, m, x->buffer[ATTN_DQ_PARTIAL].data);
-    if (!m->starts_key) {
-        char *data = x->buffer[ATTN_DKV_PARTIAL].data;
-        struct attn_rows rows = product_rows(m, ATTN_TAG_DK, x->w.whole);
-        t.dk = partial(x, ATTN_TAG_DK, m, data);
-        data += rows.batch * rows.heads * rows.tokens * rows.width *
-                (int64_t)attn_dtype_size(t.dk.dtype);
-        t.dv = partial(x, ATTN_TAG_DV, m, data);
-    }
+                              .dq = gradient(x, ATTN_TAG_DQ, m, x->buffer[ATTN_DQ_PARTIAL].data),
+                              .dk = gradient(x, ATTN_TAG_DK, m, dk),
+                              .dv = gradient(x, ATTN_TAG_DV, m, dv)};
     enum attn_status status = attn_rank_backward(x->rank, &m->part, &t);
     if (status != ATTN_OK)
         return status;
-    add(x, ATTN_TAG_DQ, m, m->starts_query, &t.dq);
-    add(x, ATTN_TAG_DK, m, m->starts_key, &t.dk);
-    add(x, ATTN_TAG_DV, m, m->starts_key, &t.dv);
+    add(x, ATTN_TAG_DQ, m, &t.dq);
+    add(x, ATTN_TAG_DK, m, &t.dk);
+    add(x, ATTN_TAG_DV, m, &t.dv);
     return ATTN_OK;
 }
 
@@ -390,7 +457,7 @@ static void start_the_rest(struct travel *x)
     const struct attn_work *w = &x->w;
     int queries = attn_layout_stretches(&w->work, 0), keys = attn_layout_stretches(&w->work, 1);
     for (int call = 0; call < ATTN_CALLS; call++) {
-        for (int q = 0; q < queries && attn_work_starts_query(w); q++) {
+        for (int q = 0; q < queries && attn_work_starts_query(w) && !has_numerators(x); q++) {
             struct attn_product m = attn_work_product(w, call, q, 0, 0);
             if (!w->saw_query[call][q] && m.heads.n > 0)
                 start_query(x, &m);
@@ -413,6 +480,8 @@ static enum attn_status multiply(struct travel *x)
         status = x->w.pass == ATTN_FORWARD ? forward_product(x, &m) : backward_product(x, &m);
     if (status == ATTN_OK)
         start_the_rest(x);
+    if (x->w.stop.query == x->w.rank)
+        x->kept += attn_layout_stretches(&x->w.work, 1);
     return status;
 }
 
@@ -498,17 +567,67 @@ static void show_own(struct travel *x)
     }
 }
 
+/* A partial result of all of the rank's queries is merged. */
+static void merge_block(struct travel *x, const struct held *o_part, const struct held *lse_part)
+{
+    struct attn_rows rows = block_rows(x, ATTN_TAG_O, x->w.rank);
+    struct attn_view o = of_portion(x, ATTN_TAG_O, &x->sum[ATTN_TAG_O]);
+    struct attn_view lse = of_portion(x, ATTN_TAG_LSE, &x->own[ATTN_TAG_LSE]);
+    attn_rows_merge(&rows, &o, &lse, x->w.merging == ATTN_RUNNING ? NULL : &x->denominator.view,
+                    &o_part->view, &lse_part->view);
+}
+
+/* Before the first product: every sum and everything that is kept is of no keys. */
+static void begin_numerators(struct travel *x)
+{
+    struct attn_rows rows = block_rows(x, ATTN_TAG_O, x->w.rank);
+    struct attn_rows numbers = block_rows(x, ATTN_TAG_LSE, x->w.rank);
+    struct attn_view o = of_portion(x, ATTN_TAG_O, &x->sum[ATTN_TAG_O]);
+    struct attn_view lse = of_portion(x, ATTN_TAG_LSE, &x->own[ATTN_TAG_LSE]);
+    x->kept = 0;
+    if (x->w.merging == ATTN_RUNNING)
+        return;
+    x->denominator = block_at(x, ATTN_TAG_LSE, attn_lse_dtype(x->w.whole), x->w.rank,
+                              x->buffer[ATTN_DENOMINATOR].data);
+    attn_rows_neutral(&rows, &o, &lse);
+    attn_rows_clear(&numbers, &x->denominator.view);
+    for (int64_t n = 0; n < x->buffer[ATTN_LSE_KEPT].parts; n++) {
+        struct held kept = kept_at(x, ATTN_TAG_LSE, n);
+        attn_rows_neutral(&numbers, NULL, &kept.view);
+    }
+}
+
+/* After the last one: what was kept is merged by the largest LSE of all, and numerators become O.
+ * With the maximum in its place before the first is added, no sum is ever rescaled. */
+static void finish_numerators(struct travel *x)
+{
+    struct attn_rows rows = block_rows(x, ATTN_TAG_O, x->w.rank);
+    struct attn_rows numbers = block_rows(x, ATTN_TAG_LSE, x->w.rank);
+    struct attn_view o = of_portion(x, ATTN_TAG_O, &x->sum[ATTN_TAG_O]);
+    struct attn_view lse = of_portion(x, ATTN_TAG_LSE, &x->own[ATTN_TAG_LSE]);
+    if (x->w.merging == ATTN_RUNNING)
+        return;
+    for (int64_t n = 0; n < x->buffer[ATTN_LSE_KEPT].parts; n++) {
+        struct held part = kept_at(x, ATTN_TAG_LSE, n);
+        attn_rows_max(&numbers, &lse, &part.view);
+    }
+    for (int64_t n = 0; n < x->buffer[ATTN_O_KEPT].parts; n++) {
+        struct held o_part = kept_at(x, ATTN_TAG_O, n), lse_part = kept_at(x, ATTN_TAG_LSE, n);
+        merge_block(x, &o_part, &lse_part);
+    }
+    attn_rows_normalise(&rows, &o, &lse, &x->denominator.view);
+}
+
 /* What came back for the rank's own queries is merged, or added to dQ. */
 static void merge_results(struct travel *x)
 {
-    if (x->w.pass == ATTN_FORWARD) {
-        struct attn_rows rows = block_rows(x, ATTN_TAG_O, x->w.rank);
-        struct attn_view o = of_portion(x, ATTN_TAG_O, &x->sum[ATTN_TAG_O]);
-        struct attn_view lse = of_portion(x, ATTN_TAG_LSE, &x->own[ATTN_TAG_LSE]);
+    if (x->w.merging == ATTN_DEFERRED) {
+        x->kept++;
+    } else if (x->w.pass == ATTN_FORWARD) {
         struct luggage l = results_at(x, x->w.rank);
         struct held o_part = block_at(x, ATTN_TAG_O, l.dtype[0], x->w.rank, l.data[0]);
         struct held lse_part = block_at(x, ATTN_TAG_LSE, l.dtype[1], x->w.rank, l.data[1]);
-        attn_rows_merge(&rows, &o, &lse, &o_part.view, &lse_part.view);
+        merge_block(x, &o_part, &lse_part);
     } else {
         struct attn_rows rows = block_rows(x, ATTN_TAG_DQ, x->w.rank);
         struct attn_view dq = of_portion(x, ATTN_TAG_DQ, &x->sum[ATTN_TAG_DQ]);
@@ -545,6 +664,10 @@ static enum attn_status depart(struct travel *x, int n)
     if (stop.travels == ATTN_QUERIES_TRAVEL) {
         struct luggage out = results_at(x, stop.from >= 0 ? stop.query : w->rank);
         struct luggage in = results_at(x, w->rank);
+        if (w->merging == ATTN_DEFERRED && stop.to >= 0) { /* where it is kept */
+            in.data[0] = kept_at(x, ATTN_TAG_O, x->kept).view.data;
+            in.data[1] = kept_at(x, ATTN_TAG_LSE, x->kept).view.data;
+        }
         status = hop(x, n, stop.from, &out, stop.to, &in);
         if (status == ATTN_OK && stop.to >= 0)
             merge_results(x);
@@ -730,8 +853,11 @@ static enum attn_status run(struct travel *x, const struct attn_backward *mine)
     for (int n = 0; n < attn_work_portions(&x->w) && status == ATTN_OK; n++) {
         attn_work_portion(&x->w, n);
         status = bring(x);
+        begin_numerators(x);
         for (int stop = 0; stop < x->w.stops && status == ATTN_OK; stop++)
             status = visit(x, stop);
+        if (status == ATTN_OK)
+            finish_numerators(x);
         if (status == ATTN_OK)
             status = take_home(x);
     }

@@ -19,7 +19,7 @@
 #include "optimized/parallel/schedule.h"
 #include "ref/problem.h"
 
-enum { OPTION_ORDER = ATTN_PARALLEL_OPTIONS, OPTION_INNER, OPTION_HEADS };
+enum { OPTION_ORDER = ATTN_PARALLEL_OPTIONS, OPTION_INNER, OPTION_HEADS, OPTION_MERGING };
 
 static const struct attn_option options_of[] = {
     ATTN_OPTIONS_OF_ALL,
@@ -29,6 +29,7 @@ static const struct attn_option options_of[] = {
     [OPTION_HEADS] = {"heads", 0, 0, ATTN_MAX_RANKS, NULL,
                       "ranks that share a place, each with a run of heads; divides ranks; 0: "
                       "their largest divisor up to the root"},
+    [OPTION_MERGING] = ATTN_OPTIONS_OF_MERGING,
     {0}};
 
 static int members(const struct attn_options *options)
@@ -84,6 +85,7 @@ static const struct attn_scheme usp = {.name = "usp",
                                        .home = home,
                                        .work = work,
                                        .ring = ring_of,
+                                       .merging = OPTION_MERGING,
                                        .sent = attn_heads_for_tokens_sent,
                                        .accepts = accepts};
 

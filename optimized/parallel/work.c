@@ -9,6 +9,17 @@
 
 /* ---- blocks and products --------------------------------------------------------------------- */
 
+/* Some query, some key is in several products: their results are partial. */
+static int cuts_queries(const struct attn_work *w)
+{
+    return w->stops > 1 || attn_layout_stretches(&w->work, 1) > 1;
+}
+
+static int cuts_keys(const struct attn_work *w)
+{
+    return w->stops > 1 || attn_layout_stretches(&w->work, 0) > 1;
+}
+
 struct attn_work attn_work_of(const struct attn_scheme *scheme, const struct attn_problem *whole,
                               const struct attn_options *options, enum attn_pass pass, int rank)
 {
@@ -31,6 +42,12 @@ struct attn_work attn_work_of(const struct attn_scheme *scheme, const struct att
     if (w.passes_on) {
         w.ring = scheme->ring(options);
         w.stops = w.ring.axis.parts;
+    }
+    if (scheme->merging > 0) {
+        const int64_t *value = &options->value[scheme->merging];
+        if (pass == ATTN_FORWARD && cuts_queries(&w))
+            w.merging = (enum attn_merging)value[0];
+        w.narrow = value[1] != 0 && attn_lse_dtype(whole) != whole->dtype;
     }
     attn_work_portion(&w, 0);
     attn_work_go(&w, 0);
@@ -136,23 +153,45 @@ static int is_summed(const struct attn_work *w, enum attn_tag_kind kind)
            attn_layout_copies(&w->work, w->whole);
 }
 
-/* Some query, some key is in several products: their results are partial. */
-static int cuts_queries(const struct attn_work *w)
+int attn_work_is_narrow(const struct attn_work *w, enum attn_tag_kind kind)
 {
-    return w->stops > 1 || attn_layout_stretches(&w->work, 1) > 1;
+    return w->narrow && (attn_tag_is_of_keys(kind) ? cuts_keys(w) : cuts_queries(w));
 }
 
-static int cuts_keys(const struct attn_work *w)
+enum attn_dtype attn_work_partial_dtype(const struct attn_work *w, enum attn_tag_kind kind)
 {
-    return w->stops > 1 || attn_layout_stretches(&w->work, 0) > 1;
+    return attn_work_is_narrow(w, kind) ? attn_tag_dtype(kind, w->whole) : attn_lse_dtype(w->whole);
 }
 
 /* Some result of a product is a partial sum of 16-bit numbers: it is f32. */
 static int makes_wide(const struct attn_work *w)
 {
-    int partial = cuts_queries(w) ||
-                  (w->pass == ATTN_BACKWARD && (cuts_keys(w) || is_summed(w, ATTN_TAG_DK)));
-    return partial && attn_lse_dtype(w->whole) != w->whole->dtype;
+    int queries = cuts_queries(w) && !w->narrow;
+    int keys = cuts_keys(w) ? !w->narrow : is_summed(w, ATTN_TAG_DK);
+    return (queries || (w->pass == ATTN_BACKWARD && keys)) &&
+           attn_lse_dtype(w->whole) != w->whole->dtype;
+}
+
+/* A product with each stretch of keys that the rank's queries meet here; elsewhere, they are merged
+ * before they come. */
+int64_t attn_work_partials(const struct attn_work *w)
+{
+    int64_t stretches = attn_layout_stretches(&w->work, 1), n = 0;
+    for (int stop = 0; stop < w->stops; stop++) {
+        struct attn_stop x = attn_work_stop(w, stop);
+        if (x.query == w->rank)
+            n += stretches;
+        else if (x.travels == ATTN_QUERIES_TRAVEL && x.to >= 0)
+            n++;
+    }
+    return n;
+}
+
+int64_t attn_layout_partials(const struct attn_layout *work)
+{
+    int64_t blocks =
+        work->all_keys || work->order >= ATTN_FRAMES ? 1 : attn_axis_parts(&work->tokens);
+    return blocks * greater(attn_layout_stretches(work, 0), attn_layout_stretches(work, 1));
 }
 
 static struct attn_tokens call_heads(const struct attn_work *w, int n)
@@ -389,7 +428,8 @@ static struct attn_buffer moved(const struct attn_work *w, enum attn_tag_kind ki
 /* Numbers of a rank's queries (q and what is made of it) and keys (K and V), of all its heads, as
  * they are stored. */
 struct sizes {
-    int64_t wide, size;              /* of a number of a partial sum, and as it is stored */
+    int64_t wide, size;              /* of a number of a sum, and as it is stored */
+    int64_t partial;                 /* and of what is summed, where that is cut */
     int64_t rows, all_rows;          /* of the longest stretch of queries, of all of the rank's, */
     int64_t visiting;                /* of the largest block of queries */
     int64_t token, block, part, own; /* K,V: a token; the largest block; a partial sum; the own */
@@ -402,6 +442,7 @@ static struct sizes sizes_of(const struct attn_work *w)
     int64_t heads = q.batches.n * q.heads.n;
     struct sizes s = {.wide = (int64_t)attn_dtype_size(attn_lse_dtype(p)),
                       .size = (int64_t)attn_dtype_size(p->dtype),
+                      .partial = (int64_t)attn_dtype_size(w->narrow ? p->dtype : attn_lse_dtype(p)),
                       .rows = heads * q.stretch[0].n,
                       .all_rows = heads * q.tokens,
                       .visiting = heads * attn_layout_most(&w->work, p, 0),
@@ -427,7 +468,16 @@ static void forward_buffers(const struct attn_work *w, const struct sizes *s,
         return;
     if (s->wide > s->size)
         buffer[ATTN_O_SUM] = attn_buffer_of("o.sum", s->all_rows, d_value, s->wide);
-    buffer[ATTN_O_PARTIAL] = attn_buffer_of("o.partial", rows, d_value, s->wide);
+    if (w->merging != ATTN_RUNNING)
+        buffer[ATTN_DENOMINATOR] = attn_buffer_of("denominator", s->all_rows, 1, s->wide);
+    if (w->merging == ATTN_DEFERRED) {
+        int64_t kept = attn_work_partials(w);
+        buffer[ATTN_O_KEPT] = attn_buffer_of("o.kept", kept, s->all_rows * d_value, s->partial);
+        buffer[ATTN_LSE_KEPT] = attn_buffer_of("lse.kept", kept, s->all_rows, s->wide);
+    }
+    if (w->merging == ATTN_DEFERRED && !has_visitors(w))
+        return;
+    buffer[ATTN_O_PARTIAL] = attn_buffer_of("o.partial", rows, d_value, s->partial);
     buffer[ATTN_LSE_PARTIAL] = attn_buffer_of("lse.partial", rows, 1, s->wide);
 }
 
@@ -444,16 +494,16 @@ static void backward_buffers(const struct attn_work *w, const struct sizes *s,
     if (cuts_queries(w) && is_wide)
         buffer[ATTN_DQ_SUM] = attn_buffer_of("dq.sum", s->all_rows, p->d_key, s->wide);
     if (cuts_queries(w))
-        buffer[ATTN_DQ_PARTIAL] = attn_buffer_of("dq.partial", rows, p->d_key, s->wide);
+        buffer[ATTN_DQ_PARTIAL] = attn_buffer_of("dq.partial", rows, p->d_key, s->partial);
     if (cuts_keys(w) && is_wide && !is_summed(w, ATTN_TAG_DK))
         buffer[ATTN_DKV_SUM] = attn_buffer_of("dkv.sum", 1, s->own, s->wide);
     if (travels && w->passes_on)
         buffer[ATTN_DKV_TRAVEL] =
             attn_buffer_of("dkv.travel", attn_work_is_even(w) ? 1 : 2, s->block, s->wide);
     if (cuts_keys(w))
-        buffer[ATTN_DKV_PARTIAL] = attn_buffer_of("dkv.partial", 1, s->part, s->wide);
+        buffer[ATTN_DKV_PARTIAL] = attn_buffer_of("dkv.partial", 1, s->part, s->partial);
     if (travels && !w->passes_on)
-        buffer[ATTN_DKV_BACK] = attn_buffer_of("dkv.back", 1, s->own, s->wide);
+        buffer[ATTN_DKV_BACK] = attn_buffer_of("dkv.back", 1, s->own, s->partial);
 }
 
 /* Where what is moved goes through chunks, those of a tensor; what is summed does not. */

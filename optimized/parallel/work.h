@@ -25,6 +25,8 @@ struct attn_work {
     enum attn_pass pass;
     int rank, stops, passes_on; /* passes_on: keys, round this ring */
     struct attn_ring ring;
+    enum attn_merging merging; /* of this pass: running where nothing merges */
+    int narrow;                /* where results are partial, they have the storage type */
     int has_via;
     struct attn_layout home, via, work;
     struct attn_stored stored;
@@ -92,6 +94,17 @@ int attn_work_moves(const struct attn_work *w, enum attn_tag_kind kind);
 /* In which type a rank holds such a tensor: partial sums of 16-bit tensors are f32. */
 enum attn_dtype attn_work_dtype(const struct attn_work *w, enum attn_tag_kind kind);
 
+/* In which type the partial results of products are, and whether that is the storage type although
+ * sums are wider. */
+int attn_work_is_narrow(const struct attn_work *w, enum attn_tag_kind kind);
+enum attn_dtype attn_work_partial_dtype(const struct attn_work *w, enum attn_tag_kind kind);
+
+/* Partial results of the rank's own queries: of each it gets at most so many. */
+int64_t attn_work_partials(const struct attn_work *w);
+
+/* The most of any rank, over queries and over keys, and those merged or added. */
+int64_t attn_layout_partials(const struct attn_layout *work);
+
 /* The move of a tensor from home to work, or of a result back.  Data is the caller's. */
 struct attn_move attn_work_move(const struct attn_work *w, enum attn_tag_kind kind, int goes_home);
 
@@ -119,6 +132,9 @@ enum {
     ATTN_DKV_SUM,
     ATTN_O_PARTIAL,
     ATTN_LSE_PARTIAL,
+    ATTN_DENOMINATOR, /* of the rank's queries */
+    ATTN_O_KEPT,      /* a part for each of attn_work_partials */
+    ATTN_LSE_KEPT,
     ATTN_DQ_PARTIAL,
     ATTN_DKV_TRAVEL,
     ATTN_DKV_PARTIAL,

@@ -322,12 +322,10 @@ void attn_result_print(const struct attn_spec *spec, const struct attn_case *c,
                         "  %-5s error/bound %-10.3g gauge %-8.2g (%lld elements, %lld beyond)\n",
                         r->output[o].name, r->output[o].ratio, r->output[o].gauge,
                         (long long)r->output[o].n, (long long)r->output[o].n_bad);
-    if (r->precision.u > 0)
-        attn_append(
-            text, size,
-            "  declared: u %.3g, storage %.3g, P %.3g, exp %g u, at most %lld rescales and %lld "
-            "merges a row\n",
-            r->precision.u, r->precision.u_storage, r->precision.u_p, r->precision.exp_ulps,
-            (long long)r->precision.rescales, (long long)r->precision.merges);
+    if (r->precision.u > 0) {
+        char declared[200];
+        attn_precision_print(&r->precision, declared, sizeof declared);
+        attn_append(text, size, "  declared: %s\n", declared);
+    }
     attn_append(text, size, "  again: attnlab check '%s' --case '%s'\n", name, line);
 }

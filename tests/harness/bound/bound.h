@@ -39,6 +39,9 @@ void attn_precision_flush(const struct attn_problem *problem, struct attn_precis
 void attn_precision_of(const struct attn_impl *impl, const struct attn_options *options,
                        const struct attn_problem *problem, struct attn_precision *precision);
 
+/* "u 5.96e-08, storage ..., at most 4 rescales and 3 merges a row". */
+void attn_precision_print(const struct attn_precision *precision, char *text, size_t size);
+
 /* The truth and its bounds for one output tensor: dense arrays [B, heads, rows, width] in
  * whole-tensor order.  When a sample was asked for, rows are the sampled ones.
  *

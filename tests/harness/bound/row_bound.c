@@ -18,6 +18,16 @@ double attn_sum_error(double n, double u, double lambda)
     return lambda > 0 && likely < worst ? likely : worst;
 }
 
+/* 4.4 */
+double attn_partials_error(const struct attn_precision *a, double size, double count)
+{
+    enum attn_dtype type = a->u_partial == attn_dtype_roundoff(ATTN_F16) ? ATTN_F16 : ATTN_BF16;
+    if (!(a->u_partial > 0))
+        return 0;
+    return size < attn_dtype_overflow(type) ? a->u_partial * size + count * attn_dtype_tiny(type)
+                                            : (double)INFINITY;
+}
+
 /* x, or 0 where it is not finite: what is left of a sum where that is skipped (6.3). */
 static double finite_part(double x)
 {
@@ -197,6 +207,7 @@ static void bound_o(const struct attn_problem *p, const struct attn_precision *a
                      r < 1 ? 2 * r / (1 - r) * large[c] : (double)INFINITY);
         e += at_most((a->u_p * swollen[c] + a->tiny_p * total[c]) / kept,
                      a->u_p * large[c] + a->tiny_p * total[c]);
+        e += (1 + r) * attn_partials_error(a, at_most(swollen[c] / kept, large[c]), 1);
         e += (double)(1 + a->rescales) * a->tiny * (total[c] + n_visible);
         x->e_o[c] = e + a->u_storage * (o + e) + a->tiny_storage + 0x1p-52 * o;
         x->gauge_o[c] = (1 + x->score_size) * size[c];
@@ -324,9 +335,11 @@ static void bound_dq(const struct attn_problem *p, const struct attn_precision *
         add_to_dq(p->d_key, x->dsr[n], x->e_dsr[n], x->gauge_ds[n], a->tiny * (1 + fabs(x->dsr[n])),
                   x->k + row->key[n] * p->d_key, x->sum);
     }
-    double more = attn_sum_error((double)(row->n + a->merges) + 4, a->u, a->lambda);
+    double more = attn_sum_error((double)(row->n + a->sums) + 4, a->u, a->lambda);
+    double parts = (double)(1 + a->sums);
     for (int64_t c = 0; c < p->d_key; c++) {
-        double all = fabs(p->scale) * (e[c] + more * size[c]) + (double)(1 + a->merges) * a->tiny;
+        double all = fabs(p->scale) * (e[c] + more * size[c]) + parts * a->tiny;
+        all += (1 + more) * attn_partials_error(a, fabs(p->scale) * size[c] + all, parts);
         double dq = fabs(row->dq[c]);
         x->e_dq[c] = all + a->u_storage * (dq + all) + a->tiny_storage + 0x1p-52 * dq;
         x->gauge_dq[c] = fabs(p->scale) * gauge[c];

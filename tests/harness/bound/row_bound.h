@@ -40,6 +40,10 @@ double attn_gamma(double n, double u);
 /* The error of a sum of n terms: gamma_n, or lambda sqrt(n) u where lambda > 0 and that is less. */
 double attn_sum_error(double n, double u, double lambda);
 
+/* The error of partial results that are stored narrower than their sum (u_partial), so many whose
+ * sizes sum to this: 0 where none are; infinite where one of them may overflow. */
+double attn_partials_error(const struct attn_precision *precision, double size, double count);
+
 enum attn_status attn_row_bound_alloc(const struct attn_problem *problem,
                                       struct attn_row_bound *bound, struct attn_error *err);
 void attn_row_bound_free(struct attn_row_bound *bound);

@@ -7,6 +7,7 @@
 #include <omp.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,17 +96,31 @@ void attn_precision_of(const struct attn_impl *impl, const struct attn_options *
     x->u_storage = attn_dtype_roundoff(attn_result_dtype(p));
     x->u_lse = x->u;
     x->u_bias = p->bias.kind == ATTN_BIAS_TENSOR ? attn_dtype_roundoff(p->bias.tensor.dtype) : x->u;
-    x->u_p = x->tiny_p = 0;
+    x->u_p = x->tiny_p = x->u_partial = 0;
     x->tiny = attn_dtype_tiny(wide ? ATTN_F64 : ATTN_F32);
     x->tiny_storage = attn_dtype_tiny(attn_result_dtype(p));
     x->lambda = 0;
     x->exp_ulps = 4; /* glibc states 1 for exp, log, 2 for tanh; other libms up to 4 */
     x->rescales = within(impl->rescales != NULL ? impl->rescales(p, options) : 0, p->n_key);
     x->merges = within(impl->merges != NULL ? impl->merges(p, options) : 0, p->n_key);
+    x->sums = x->merges;
     if (impl->precision != NULL)
         impl->precision(p, options, x);
+    x->sums = within(x->sums, p->n_key);
     if (x->u_p > 0 && x->tiny_p == 0) /* f16 has few exponents; bf16 has those of f32 */
         x->tiny_p = x->u_p == 0x1p-11 ? 0x1p-25 : 0x1p-134;
+}
+
+void attn_precision_print(const struct attn_precision *a, char *text, size_t size)
+{
+    char partial[60] = "";
+    if (a->u_partial > 0)
+        snprintf(partial, sizeof partial, "partial results %.3g, ", a->u_partial);
+    snprintf(
+        text, size,
+        "u %.3g, storage %.3g, P %.3g, %sexp %g u, at most %lld rescales and %lld merges a row",
+        a->u, a->u_storage, a->u_p, partial, a->exp_ulps, (long long)a->rescales,
+        (long long)a->merges);
 }
 
 /* ---- sums over rows ----------------------------------------------------------------------- */
@@ -206,10 +221,11 @@ static void set_right(struct attn_truth_tensor *t, int64_t at, unsigned kinds)
 }
 
 /* How a sum is finished: multiplied by `scale` and stored; in so many parts more, each of which may
- * underflow by itself. */
+ * underflow by itself, and be stored as `partial` says. */
 struct finish {
     double scale, u, u_storage, tiny, tiny_storage, lambda;
     int64_t parts;
+    const struct attn_precision *partial; /* NULL: as the sum */
 };
 
 /* 5.4: n terms were summed. */
@@ -225,6 +241,11 @@ static void sum_finish(struct sum *x, const struct finish *f)
             double e =
                 fabs(f->scale) * (x->error[at] + n * f->tiny +
                                   attn_sum_error(n + 4, f->u, f->lambda) * size + 0x1p-51 * size);
+            double partial = 0;
+            if (f->partial != NULL)
+                partial = attn_partials_error(f->partial, fabs(f->scale) * size + e,
+                                              (double)(1 + f->parts));
+            e += (1 + attn_sum_error(n + 4, f->u, f->lambda)) * partial;
             double stored = f->u_storage * (fabs(want) + e) + f->tiny_storage;
             x->out->want[at] = want;
             x->out->bound[at] =
@@ -232,6 +253,8 @@ static void sum_finish(struct sum *x, const struct finish *f)
             x->out->gauge[at] *= fabs(f->scale);
             if (x->kinds[at] & ~(unsigned)ATTN_KINDS_FINITE)
                 set_right(x->out, at, attn_kinds_times(attn_kind_of(f->scale), x->kinds[at]));
+            if (isinf(partial))
+                set_right(x->out, at, ATTN_KINDS_ANY);
         }
 }
 
@@ -292,6 +315,8 @@ static void store_dq(struct work *w, int64_t b, int64_t h, int64_t slot)
         dq->gauge[at + c] = w->bound.gauge_dq[c];
         if (w->kinds.special)
             set_right(dq, at + c, w->kinds.dq[c]);
+        if (w->a->u_partial > 0 && isinf(w->bound.e_dq[c])) /* a partial result may overflow */
+            set_right(dq, at + c, ATTN_KINDS_ANY);
     }
 }
 
@@ -493,7 +518,7 @@ static enum attn_status prepare(struct work *w, struct attn_error *err)
 static void finish_sums(struct work *w)
 {
     const struct attn_precision *a = w->a;
-    struct finish f = {1, a->u, a->u_storage, a->tiny, a->tiny_storage, a->lambda, a->merges};
+    struct finish f = {1, a->u, a->u_storage, a->tiny, a->tiny_storage, a->lambda, a->sums, a};
     if (w->in->d_o.data != NULL) {
         sum_finish(&w->dv, &f);
         f.scale = w->p->scale;
@@ -502,6 +527,7 @@ static void finish_sums(struct work *w)
     if (w->dbias.out == NULL)
         return;
     f.scale = 1;
+    f.partial = NULL;
     f.u = a->u > a->u_bias ? a->u : a->u_bias;
     f.u_storage = a->u_bias;
     if (a->u_bias > 0x1p-53 && f.tiny < 0x1p-150)
