@@ -92,6 +92,15 @@ static int enter(struct attn_study_run *run, const char *name, int64_t *bytes)
     return entry;
 }
 
+int attn_study_entry_of(struct attn_study_run *run, const char *name)
+{
+    int64_t bytes;
+    for (int e = 0; e < run->n_entries; e++)
+        if (strcmp(run->entry[e].name, name) == 0)
+            return e;
+    return enter(run, name, &bytes);
+}
+
 void *attn_tape_take(struct attn_tape *tape, const char *name, const char *maker, int64_t count,
                      int64_t size)
 {

@@ -96,6 +96,10 @@ void attn_tape_rename(struct attn_tape *tape, const char *name, const char *to);
 /* The peak begins anew with what is live, as torch.cuda.reset_peak_memory_stats(). */
 void attn_tape_restart(struct attn_tape *tape);
 
+/* An entry of a study that keeps its own books: the one of this name, or a new one.  What belongs
+ * to entry run->leave_out is to take no bytes. */
+int attn_study_entry_of(struct attn_study_run *run, const char *name);
+
 /* ---- what a study says ----------------------------------------------------------------------- */
 
 /* A paragraph of the account; nothing in JSON. */
