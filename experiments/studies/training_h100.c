@@ -500,7 +500,7 @@ static void say_tally(struct attn_study_run *run, const struct tally *tally)
                         (double)tally->values, (double)tally->exact, "values", 0);
 }
 
-/* ---- why checkpointing changes one back end forty-fold, and another five-fold ----------------- */
+/* ---- why checkpointing changes one back end forty-fold, and another five-fold -------------- */
 
 /* What one layer saves. */
 static double saved_by_one(struct play *x, enum backend backend, int is_f32, int checkpoint,
@@ -573,7 +573,7 @@ static void carry_out(struct attn_study_run *run)
     play.run = run;
     play.entry = entry;
     attn_study_say(run, "Stacks of 1 to 8 layers x + Wo attention(Wqkv x) on an H100. Bytes are "
-                        "above those of parameters, x and libraries. What is more than 1 % off:");
+                        "above those of parameters, x and libraries. What is more than 1 %% off:");
     all_rows(run, &play, &tally);
     attn_study_say(run, "Of each kind the row that is predicted worst, beside what was measured:");
     say_tally(run, &tally);
