@@ -243,6 +243,22 @@ static enum attn_status parse_isa(struct attn_spec *spec, const char *name, stru
     return ATTN_OK;
 }
 
+/* What stands behind the name, from text[at] to text[n]. */
+static enum attn_status parse_options(const char *text, size_t at, size_t n, struct attn_spec *spec,
+                                      struct attn_error *err)
+{
+    unsigned seen = 0;
+    enum attn_status status = ATTN_OK;
+    attn_options_preset(spec->impl, &spec->options);
+    preset_local(spec);
+    while (at < n && status == ATTN_OK) {
+        size_t from = at + 1;
+        at = part_end(text, from, n, ",");
+        status = parse_option(spec, text + from, at - from, &seen, err);
+    }
+    return status;
+}
+
 /* NAME and options, n bytes without an instruction set. */
 static enum attn_status parse_plain(const char *text, size_t n, struct attn_spec *spec,
                                     struct attn_error *err)
@@ -260,22 +276,22 @@ static enum attn_status parse_plain(const char *text, size_t n, struct attn_spec
         return attn_fail(err, ATTN_EINVAL, "no implementation is called '%s'%s; there are: %s",
                          name, attn_nearest_text(&nearest, meant), names);
     }
-    attn_options_preset(spec->impl, &spec->options);
-    preset_local(spec);
-    unsigned seen = 0;
-    enum attn_status status = ATTN_OK;
-    while (at < n && status == ATTN_OK) {
-        size_t from = at + 1;
-        at = part_end(text, from, n, ",");
-        status = parse_option(spec, text + from, at - from, &seen, err);
-    }
-    return status;
+    return parse_options(text, at, n, spec, err);
 }
 
 enum attn_status attn_spec_parse(const char *text, struct attn_spec *spec, struct attn_error *err)
 {
     size_t all = strlen(text), n = part_end(text, 0, all, "@");
     enum attn_status status = parse_plain(text, n, spec, err);
+    return status == ATTN_OK && n < all ? parse_isa(spec, text + n + 1, err) : status;
+}
+
+enum attn_status attn_spec_parse_as(const struct attn_impl *impl, const char *text,
+                                    struct attn_spec *spec, struct attn_error *err)
+{
+    size_t all = strlen(text), n = part_end(text, 0, all, "@");
+    *spec = (struct attn_spec){.impl = impl};
+    enum attn_status status = parse_options(text, 0, n, spec, err);
     return status == ATTN_OK && n < all ? parse_isa(spec, text + n + 1, err) : status;
 }
 

@@ -35,6 +35,11 @@ struct attn_spec {
  * sets there are; ENOTSUP when this machine lacks the instruction set. */
 enum attn_status attn_spec_parse(const char *text, struct attn_spec *spec, struct attn_error *err);
 
+/* The same of a record that stands in another list, such as a layer's: text is all behind its name,
+ * "" or ":option=value,...". */
+enum attn_status attn_spec_parse_as(const struct attn_impl *impl, const char *text,
+                                    struct attn_spec *spec, struct attn_error *err);
+
 /* The shortest string that parses to the same spec: options at their preset are left out.
  * Always terminates text; returns the length that was needed. */
 int attn_spec_print(const struct attn_spec *spec, char *text, size_t size);

@@ -62,6 +62,7 @@ enum attn_status attn_cost_add(struct attn_cost *cost, const char *name, int64_t
 
 struct attn_isa;       /* an instruction set; only implementations that choose one know more */
 struct attn_precision; /* ref/precision.h */
+struct attn_scheme;    /* who has what, of an implementation over ranks; only that knows more */
 
 /* One option of a spec such as "tiled-textbook:br=16,bc=64".  A table of them ends with a NULL
  * name. */
@@ -176,6 +177,8 @@ struct attn_impl {
      * change. */
     void (*precision)(const struct attn_problem *problem, const struct attn_options *options,
                       struct attn_precision *precision);
+
+    const struct attn_scheme *scheme; /* of ranks: optimized/parallel/scheme.h; NULL: none */
 
     int simd; /* has kernels for several instruction sets: only then has SPEC@ISA a meaning */
 };

@@ -32,7 +32,7 @@ struct attn_account {
     int64_t bytes;
 };
 
-enum { ATTN_MAX_ACCOUNTS = 48 };
+enum { ATTN_MAX_ACCOUNTS = 64 };
 
 struct attn_ledger_block {
     void *data;

@@ -1,8 +1,11 @@
 /* The layer around attention (ref/layer.h): right against loops in a wider type, priced to the
- * byte, and the same whether it kept or computes again. */
+ * byte, and the same whether it kept or computes again.  Over ranks (optimized/layer): the same, with
+ * every scheme, and what it sends to the byte.  Catalogue: SP-23 to SP-26. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "optimized/layer/layer_scheme.h"
 #include "ref/textbook.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/layer_fixture.h"
@@ -136,4 +139,196 @@ TEST(refuses)
     layer.heads = 3;
     layer.kv_heads = 2;
     ck_assert(attn_layer_check(&layer, &err) == ATTN_EINVAL);
+}
+
+/* ---- over ranks ------------------------------------------------------------------------------ */
+
+/* The calls of a layer's scheme, of this library or of one with a bug in it. */
+struct layer_calls {
+    __typeof__(attn_layer_spec_parse) *parse;
+    __typeof__(attn_layer_ranks_run) *run;
+};
+static const struct layer_calls ours = {attn_layer_spec_parse, attn_layer_ranks_run};
+
+static struct attn_layer_spec layer_spec(const struct layer_calls *calls, const char *text,
+                                         enum attn_boundary boundary)
+{
+    struct attn_layer_spec spec;
+    struct attn_error err = {0};
+    ck_assert_msg(calls->parse(text, &spec, &err) == ATTN_OK, "%s", err.text);
+    spec.boundary = boundary;
+    return spec;
+}
+
+/* Prices against ledgers and counters, each rank. */
+static void check_use(const char *what, const struct attn_layer_spec *spec,
+                      const struct attn_layer *layer, enum attn_pass pass,
+                      const struct attn_rank_use *use, int counts_only)
+{
+    for (int r = 0; r < attn_layer_ranks(spec); r++) {
+        struct attn_cost cost;
+        struct attn_error err = {0};
+        char text[300];
+        snprintf(text, sizeof text, "%s, %s, rank %d", what, attn_pass_name(pass), r);
+        ck_assert_msg(attn_layer_ranks_cost(spec, layer, pass, r, &cost, &err) == ATTN_OK, "%s",
+                      err.text);
+        if (!counts_only) /* then the local implementation takes nothing */
+            same_live_set(text, &cost, use[r].live, use[r].n_live, use[r].peak_bytes);
+        ck_assert_msg(cost.bytes_sent == use[r].bytes_sent && cost.messages == use[r].messages,
+                      "%s: %lld bytes in %lld messages, priced %lld in %lld", text,
+                      (long long)use[r].bytes_sent, (long long)use[r].messages,
+                      (long long)cost.bytes_sent, (long long)cost.messages);
+    }
+}
+
+enum { MOST_RANKS = 16 };
+
+/* Run both passes; the results are in f->got.  Returns how many copies differ. */
+static int run_ranks(struct layer_fixture *f, const struct layer_calls *calls,
+                     const struct attn_layer_spec *spec, const char *what, int counts_only)
+{
+    static struct attn_rank_use use[2][MOST_RANKS];
+    struct attn_error err = {0};
+    struct attn_ledger ledger;
+    attn_ledger_init(&ledger, NULL);
+    ledger.poison = !counts_only;
+    struct attn_ctx ctx = {.ledger = &ledger, .error = &err, .counts_only = counts_only};
+    const struct attn_layer_forward forward = {f->x, f->wqkv, f->wo, f->got[ATTN_LAYER_Y]};
+    const struct attn_layer_backward backward = {f->x,
+                                                 f->wqkv,
+                                                 f->wo,
+                                                 f->dy,
+                                                 f->got[ATTN_LAYER_DX],
+                                                 f->got[ATTN_LAYER_DWQKV],
+                                                 f->got[ATTN_LAYER_DWO]};
+    struct attn_layer_call call = {&f->layer, &forward, &backward, {use[0], use[1]}, 0};
+    enum attn_status status = calls->run(spec, &ctx, &call);
+    ck_assert_msg(status == ATTN_OK, "%s: %s", what, err.text);
+    ck_assert_int_eq(attn_ledger_clear(&ledger), 0);
+    ck_assert_int_eq(ledger.damaged, 0);
+    for (int pass = 0; pass < 2 && calls == &ours; pass++)
+        check_use(what, spec, &f->layer, (enum attn_pass)pass, use[pass], counts_only);
+    return call.differ;
+}
+
+/* All of one small layer by one spec: integers exactly, others within their bound. */
+static void check_ranks(const int64_t n[7], const char *mask, const char *text,
+                        enum attn_boundary boundary, int exact)
+{
+    char what[300], video[64];
+    struct attn_layer_spec spec = layer_spec(&ours, text, boundary);
+    struct layer_fixture f;
+    int64_t frames = n[1] % 3 == 0 ? 3 : n[1] % 2 == 0 ? 2 : 1;
+    snprintf(video, sizeof video, "window(0,0,tl)&spatial(%lld,%lld,1)", (long long)frames,
+             (long long)(n[1] / frames));
+    if (exact && strncmp(text, "dsp", 3) == 0)
+        mask = video;
+    else if (exact)
+        mask = "window(0,0,tl)";
+    snprintf(what, sizeof what, "%s, boundary %d, b%d l%d c%d h%d g%d d%d dv%d %s", text, boundary,
+             (int)n[0], (int)n[1], (int)n[2], (int)n[3], (int)n[4], (int)n[5], (int)n[6], mask);
+    layer_open(&f, n, mask, exact ? ATTN_F32 : ATTN_F64, exact ? LAYER_INTEGERS : LAYER_NORMAL, 11);
+    ck_assert_msg(run_ranks(&f, &ours, &spec, what, 0) == 0, "%s: copies differ", what);
+    layer_compare(&f, what, ATTN_LAYER_Y, ATTN_LAYER_DWO, exact ? 0 : 1);
+    run_ranks(&f, &ours, &spec, what, 1);
+    layer_close(&f);
+}
+
+static const char *const around[] = {"megatron-sp",       "fastseq",   "ulysses",
+                                     "ring:order=zigzag", "allgather", "usp",
+                                     "lightseq",          "batch",     "dsp"};
+enum { AROUND = sizeof around / sizeof *around };
+
+static void spec_text(int scheme, int ranks, char text[80])
+{
+    snprintf(text, 80, "%s%cranks=%d", around[scheme], strchr(around[scheme], ':') ? ',' : ':',
+             ranks);
+}
+
+static int is_video(const char *mask)
+{
+    return strstr(mask, "spatial") != NULL || strstr(mask, "temporal") != NULL;
+}
+
+TEST_EACH(ranks_agree_with_loops, SMALL)
+{
+    for (int scheme = 0; scheme < AROUND; scheme++)
+        for (int ranks = 1; ranks <= 5; ranks++) {
+            char text[80];
+            spec_text(scheme, ranks, text);
+            if (strncmp(text, "dsp", 3) != 0 || is_video(small[_i].mask))
+                check_ranks(small[_i].n, small[_i].mask, text,
+                            ranks % 2 ? ATTN_BOUNDARY_NONE : ATTN_BOUNDARY_SCALED, 0);
+        }
+}
+
+/* Every element at its place, with no tolerance: all small (B, H, G, L, P), of which a third in an
+ * ordinary run. */
+TEST_EACH(integers_are_exact, AROUND)
+{
+    int n = 0;
+    for (int64_t l = 0; l <= 9; l++)
+        for (int64_t shape = 0; shape < 2 * 5; shape++)
+            for (int ranks = 1; ranks <= 6; ranks++) {
+                static const int64_t heads[5][2] = {{1, 1}, {2, 1}, {4, 2}, {3, 3}, {6, 2}};
+                const int64_t extents[7] = {1 + shape % 2,       l, 3 + l % 3, heads[shape / 2][0],
+                                            heads[shape / 2][1], 2, 3};
+                char text[80];
+                spec_text(_i, ranks, text);
+                int none = l == 0 && strncmp(text, "dsp", 3) == 0; /* a video has tokens */
+                if (((n++ + _i) % 3 == 0 && !none) || (getenv("ATTN_FULL") != NULL && !none))
+                    check_ranks(extents, "", text,
+                                n % 2 ? ATTN_BOUNDARY_NONE : ATTN_BOUNDARY_SCALED, 1);
+            }
+}
+
+/* Without the factors dW is 1/P of what it should be, and all else is right. */
+TEST(unscaled_is_one_pth)
+{
+    struct attn_layer_spec spec = layer_spec(&ours, "ulysses:ranks=4", ATTN_BOUNDARY_UNSCALED);
+    struct layer_fixture f;
+    layer_open(&f, (const int64_t[7]){2, 9, 5, 4, 2, 2, 3}, "window(0,0,tl)", ATTN_F64,
+               LAYER_INTEGERS, 3);
+    ck_assert_int_eq(run_ranks(&f, &ours, &spec, "unscaled", 0), 0);
+    layer_compare(&f, "unscaled", ATTN_LAYER_Y, ATTN_LAYER_DX, 0);
+    for (int r = ATTN_LAYER_DWQKV; r <= ATTN_LAYER_DWO; r++)
+        for (int64_t i = 0; i < attn_layer_result_count(&f.layer, r); i++)
+            f.truth[r][i] /= 4;
+    layer_compare(&f, "unscaled", ATTN_LAYER_DWQKV, ATTN_LAYER_DWO, 0);
+    layer_close(&f);
+}
+
+/* systems.md's units: M (P-1)/P^2 with M = e B T S C, of the forward of each block. */
+static int64_t units(const char *text, const char *mask)
+{
+    struct attn_layer layer = {2, 64, 16, 4, 4, 4, 4, 0.5, ATTN_F32, NULL};
+    const struct attn_mask_shape shape = {2, 4, 64, 64};
+    struct attn_layer_spec spec = layer_spec(&ours, text, ATTN_BOUNDARY_NONE);
+    struct attn_mask *bound;
+    struct attn_cost cost;
+    struct attn_error err = {0};
+    ck_assert(attn_mask_parse(mask, &shape, NULL, &bound, &err) == ATTN_OK);
+    layer.mask = bound;
+    ck_assert_msg(attn_layer_ranks_cost(&spec, &layer, ATTN_FORWARD, 1, &cost, &err) == ATTN_OK,
+                  "%s", err.text);
+    attn_mask_free(bound);
+    int64_t lse = 0, unit = 4 * 2 * 64 * 16 * 3 / 16;
+    if (spec.scheme == NULL && cost.bytes_sent > 0) /* lse goes home with o: a number a row */
+        lse = 4 * 2 * 64 * 4 * 3 / 16;
+    ck_assert_int_eq((cost.bytes_sent - lse) % unit, 0);
+    return (cost.bytes_sent - lse) / unit;
+}
+
+TEST(published_volumes)
+{
+    static const char spatial[] = "spatial(8,8,1)", temporal[] = "temporal(8,8,1)";
+    ck_assert_int_eq(units("video:ranks=4,home=frames,exchange=always", spatial), 4);
+    ck_assert_int_eq(units("video:ranks=4,home=frames,exchange=always", temporal), 4);
+    ck_assert_int_eq(units("video:ranks=4", spatial), 4);
+    ck_assert_int_eq(units("video:ranks=4", temporal), 0);
+    ck_assert_int_eq(units("dsp:ranks=4", spatial), 2);
+    ck_assert_int_eq(units("dsp:ranks=4", temporal), 0);
+    ck_assert_int_eq(units("ulysses:ranks=4", spatial), 4);
+    ck_assert_int_eq(units("megatron-sp:ranks=4", spatial), 8); /* 2 M (P-1)/P */
+    ck_assert_int_eq(units("fastseq:ranks=4", spatial), 5);     /* M (P-1)/P, and o */
 }

@@ -294,16 +294,22 @@ static enum attn_status move_chunks(const struct attn_move *m, struct attn_trans
     return status;
 }
 
+void attn_move_own(const struct attn_move *move, int rank, void *memory)
+{
+    struct lists x = lists_in(move, memory, move->from.layout->ranks);
+    int64_t bytes;
+    int own = meet_boxes(move, rank, rank, x.here, x.there, &bytes);
+    for (int n = 0; n < own; n++)
+        attn_piece_copy(move->to.data, &x.there[n], move->from.data, &x.here[n]);
+}
+
 enum attn_status attn_move(const struct attn_move *move, struct attn_transport *t, void *memory,
                            struct attn_error *err)
 {
     struct lists x = lists_in(move, memory, t->size);
-    int64_t bytes;
     if (move->chunks != NULL)
         return move_chunks(move, t, &x, err);
-    int own = meet_boxes(move, t->rank, t->rank, x.here, x.there, &bytes);
-    for (int n = 0; n < own; n++)
-        attn_piece_copy(move->to.data, &x.there[n], move->from.data, &x.here[n]);
+    attn_move_own(move, t->rank, memory);
     return exchange(move, t, &x, NULL, err);
 }
 

@@ -55,6 +55,9 @@ int64_t attn_move_additions(const struct attn_move *move, int rank); /* of numbe
  * read and written where they belong. */
 struct attn_buffer attn_move_chunks(const struct attn_move *move, int rank);
 
+/* What the rank has at both ends, which does not travel. */
+void attn_move_own(const struct attn_move *move, int rank, void *lists);
+
 /* Every element has one source. */
 enum attn_status attn_move(const struct attn_move *move, struct attn_transport *t, void *lists,
                            struct attn_error *err);

@@ -77,8 +77,7 @@ struct run {
     struct attn_ctx *ctx;
     enum attn_pass pass;
     struct dealt tensor[ATTN_TAG_KINDS];
-    struct attn_ledger ledger;       /* of the driver: shards and book-keeping */
-    struct attn_ledger *rank_ledger; /* [ranks] */
+    struct attn_rank_group group;
 };
 
 static struct dealt input(const struct attn_cview *v)
@@ -103,7 +102,7 @@ static enum attn_status deal(struct run *x)
         struct dealt *d = &x->tensor[t];
         if (d->role == NONE)
             continue;
-        status = attn_shards_take(&d->shards, &x->ledger, name[t], x->problem,
+        status = attn_shards_take(&d->shards, &x->group.ledger, name[t], x->problem,
                                   (enum attn_tag_kind)t, &layout, x->ctx->error);
         if (status == ATTN_OK && d->role == INPUT && !x->ctx->counts_only)
             attn_shards_scatter(&d->shards, &d->whole);
@@ -146,7 +145,7 @@ static enum attn_status rank_pass(const struct run *x, struct attn_rank *rank)
     return attn_travel_backward(rank, x->scheme, x->problem, &mine);
 }
 
-static void report_use(struct attn_rank_use *use, const struct attn_rank *rank, double seconds)
+void attn_rank_report(struct attn_rank_use *use, const struct attn_rank *rank, double seconds)
 {
     const struct attn_ledger *ledger = rank->ledger;
     use->n_live = ledger->n_at_peak;
@@ -160,13 +159,14 @@ static void report_use(struct attn_rank_use *use, const struct attn_rank *rank, 
 static enum attn_status rank_main(void *arg, struct attn_transport *t, struct attn_error *err)
 {
     struct run *x = arg;
-    struct attn_rank rank = {t, &x->rank_ledger[t->rank], x->ctx->options, err};
+    struct attn_rank rank = {t, &x->group.rank_ledger[t->rank], x->ctx->options, err};
     double start = attn_seconds(CLOCK_THREAD_CPUTIME_ID);
     t->log = x->ctx->log;
     t->pass = x->pass;
     enum attn_status status = attn_transport_end(t, rank_pass(x, &rank), err);
     if (x->ctx->ranks != NULL)
-        report_use(&x->ctx->ranks[t->rank], &rank, attn_seconds(CLOCK_THREAD_CPUTIME_ID) - start);
+        attn_rank_report(&x->ctx->ranks[t->rank], &rank,
+                         attn_seconds(CLOCK_THREAD_CPUTIME_ID) - start);
     int64_t left = attn_ledger_clear(rank.ledger);
     if (status == ATTN_OK && left > 0)
         status = attn_fail(err, ATTN_EINTERNAL, "rank %d left %lld bytes behind", t->rank,
@@ -174,41 +174,43 @@ static enum attn_status rank_main(void *arg, struct attn_transport *t, struct at
     return status;
 }
 
-/* Run the ranks over shards that are there; whole tensors are out of bounds meanwhile. */
-static enum attn_status run_ranks(struct run *x, int ranks)
+enum attn_status attn_rank_group_run(struct attn_rank_group *group, int ranks,
+                                     const struct attn_rank_code *code)
 {
-    struct attn_ctx *ctx = x->ctx;
+    struct attn_ctx *ctx = group->ctx;
     struct attn_error own;
-    x->rank_ledger =
-        attn_ledger_take(&x->ledger, "rank.ledgers", ranks, sizeof *x->rank_ledger, &own);
-    if (x->rank_ledger == NULL)
+    group->rank_ledger =
+        attn_ledger_take(&group->ledger, "rank.ledgers", ranks, sizeof *group->rank_ledger, &own);
+    if (group->rank_ledger == NULL)
         return attn_fail(ctx->error, own.status, "%s", own.text);
     for (int r = 0; r < ranks; r++)
-        attn_ledger_init(&x->rank_ledger[r], ctx->ledger);
-    const struct attn_rank_code code = {rank_main, x};
+        attn_ledger_init(&group->rank_ledger[r], ctx->ledger);
     if (ctx->seal != NULL)
         ctx->seal->seal(ctx->seal->arg, 1);
-    enum attn_status status = ctx->counts_only ? attn_count_run(ranks, &code, ctx->error)
-                                               : attn_sim_run(&x->ledger, ranks, &code, ctx->error);
+    enum attn_status status = ctx->counts_only
+                                  ? attn_count_run(ranks, code, ctx->error)
+                                  : attn_sim_run(&group->ledger, ranks, code, ctx->error);
     if (ctx->seal != NULL)
         ctx->seal->seal(ctx->seal->arg, 0);
     for (int r = 0; r < ranks; r++)
-        ctx->ledger->damaged += x->rank_ledger[r].damaged;
+        ctx->ledger->damaged += group->rank_ledger[r].damaged;
     return status;
 }
 
 static enum attn_status drive(struct run *x)
 {
     int ranks = attn_parallel_ranks(x->ctx->options);
-    attn_ledger_init(&x->ledger, x->ctx->ledger);
+    const struct attn_rank_code code = {rank_main, x};
+    x->group.ctx = x->ctx;
+    attn_ledger_init(&x->group.ledger, x->ctx->ledger);
     enum attn_status status = deal(x);
     if (status == ATTN_OK)
-        status = run_ranks(x, ranks);
+        status = attn_rank_group_run(&x->group, ranks, &code);
     for (int t = 0; t < ATTN_TAG_KINDS && status == ATTN_OK; t++)
         if (x->tensor[t].role == OUTPUT && !x->ctx->counts_only)
             attn_shards_gather(&x->tensor[t].shards, &x->tensor[t].whole);
-    attn_ledger_clear(&x->ledger);
-    x->ctx->ledger->damaged += x->ledger.damaged;
+    attn_ledger_clear(&x->group.ledger);
+    x->ctx->ledger->damaged += x->group.ledger.damaged;
     return status;
 }
 

@@ -18,6 +18,19 @@ struct attn_rank {
     struct attn_error *error;
 };
 
+/* Simulated ranks of one call: each with a ledger of its own, whole tensors out of bounds while they
+ * run.  ledger: of the driver, for shards and book-keeping. */
+struct attn_rank_group {
+    struct attn_ctx *ctx;
+    struct attn_ledger ledger;
+    struct attn_ledger *rank_ledger; /* [ranks] */
+};
+enum attn_status attn_rank_group_run(struct attn_rank_group *group, int ranks,
+                                     const struct attn_rank_code *code);
+
+/* What a rank has used since its ledger began or was restarted; bytes since the transport began. */
+void attn_rank_report(struct attn_rank_use *use, const struct attn_rank *rank, double seconds);
+
 /* The implementation that a rank runs: local=, or tiled, with its options. */
 const struct attn_impl *attn_rank_local(const struct attn_options *options);
 struct attn_options attn_rank_local_options(const struct attn_options *options);

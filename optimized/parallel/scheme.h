@@ -212,6 +212,7 @@ void attn_parallel_precision(const struct attn_scheme *scheme, const struct attn
                                                .precision = precision_,                            \
                                                .accepts = accepts_,                                \
                                                .cost = cost_,                                      \
+                                               .scheme = &(SCHEME),                                \
                                                .forward = forward_,                                \
                                                .backward = backward_};
 

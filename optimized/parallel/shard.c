@@ -53,27 +53,37 @@ struct attn_view attn_shards_view(const struct attn_shards *s, int rank)
                             room.heads.n, room.tokens, attn_tag_width(s->kind, s->whole));
 }
 
-/* Feature after feature, because a whole tensor may have any strides.  lse has no feature axis:
- * its one element a row needs no stride there. */
-static void copy_row(char *to, int64_t to_step, const char *from, int64_t from_step, int64_t n,
-                     size_t size)
+enum way { FROM_WHOLE, TO_WHOLE, COMPARE };
+
+static int element(char *whole, char *mine, size_t size, enum way way)
 {
-    if (n == 1 || (to_step == (int64_t)size && from_step == (int64_t)size)) {
-        memcpy(to, from, (size_t)n * size);
-        return;
-    }
+    if (way == COMPARE)
+        return memcmp(whole, mine, size) != 0;
+    memcpy(way == TO_WHOLE ? whole : mine, way == TO_WHOLE ? mine : whole, size);
+    return 0;
+}
+
+/* Feature after feature, because a whole tensor may have any strides.  lse has no feature axis:
+ * its one element a row needs no stride there.  Whether something differs. */
+static int do_row(char *whole, int64_t whole_step, char *mine, int64_t n, int64_t size,
+                  enum way way)
+{
+    int differs = 0;
+    if (n == 1 || whole_step == size)
+        return element(whole, mine, (size_t)(n * size), way);
     for (int64_t c = 0; c < n; c++)
-        memcpy(to + c * to_step, from + c * from_step, size);
+        differs |= element(whole + c * whole_step, mine + c * size, (size_t)size, way);
+    return differs;
 }
 
 /* A stretch of a shard, to or from its place in the whole. */
-static void copy_stretch(const struct attn_view *mine, const struct attn_box *box,
-                         const struct attn_stretch *stretch, int64_t width,
-                         const struct attn_view *whole, int to_whole)
+static int do_stretch(const struct attn_view *mine, const struct attn_box *box,
+                      const struct attn_stretch *stretch, int64_t width,
+                      const struct attn_view *whole, enum way way)
 {
     const struct attn_tokens *tokens = &stretch->tokens;
     const int64_t e = (int64_t)attn_dtype_size(mine->dtype);
-    int64_t step = e * whole->stride[3], one = e * mine->stride[3];
+    int differs = 0;
     for (int64_t b = 0; b < box->batches.n; b++)
         for (int64_t h = 0; h < box->heads.n; h++)
             for (int64_t i = 0; i < tokens->n; i++) {
@@ -83,34 +93,42 @@ static void copy_stretch(const struct attn_view *mine, const struct attn_box *bo
                                                           tokens->first + i * tokens->step);
                 char *here = (char *)mine->data +
                              e * attn_offset(mine->stride, b, h, stretch->row + i * stretch->step);
-                if (to_whole)
-                    copy_row(there, step, here, one, width, (size_t)e);
-                else
-                    copy_row(here, one, there, step, width, (size_t)e);
+                differs |= do_row(there, e * whole->stride[3], here, width, e, way);
             }
+    return differs;
 }
 
-static void copy_shards(const struct attn_shards *s, const struct attn_view *whole, int to_whole)
+/* How many ranks differ. */
+static int do_shards(const struct attn_shards *s, const struct attn_view *whole, enum way way)
 {
     int64_t width = attn_tag_width(s->kind, s->whole);
+    int ranks = 0;
     for (int r = 0; r < s->layout.ranks && width > 0; r++) {
         struct attn_box box = box_of(s, r);
         struct attn_view mine = attn_shards_view(s, r);
+        int differs = 0;
         for (int64_t part = 0; part < attn_box_stretches(&box); part++) {
             struct attn_stretch stretch = attn_box_stretch(&box, part);
-            copy_stretch(&mine, &box, &stretch, width, whole, to_whole);
+            differs |= do_stretch(&mine, &box, &stretch, width, whole, way);
         }
+        ranks += differs;
     }
+    return ranks;
 }
 
 void attn_shards_scatter(const struct attn_shards *s, const struct attn_view *whole)
 {
     if (s->layout.pads)
         memset(s->data, 0xFF, (size_t)offset_of(s, s->layout.ranks)); /* NaN in every type */
-    copy_shards(s, whole, 0);
+    do_shards(s, whole, FROM_WHOLE);
 }
 
 void attn_shards_gather(const struct attn_shards *s, const struct attn_view *whole)
 {
-    copy_shards(s, whole, 1);
+    do_shards(s, whole, TO_WHOLE);
+}
+
+int attn_shards_differ(const struct attn_shards *s, const struct attn_view *whole)
+{
+    return do_shards(s, whole, COMPARE);
 }

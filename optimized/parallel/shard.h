@@ -28,4 +28,7 @@ void attn_shards_scatter(const struct attn_shards *s, const struct attn_view *wh
 void attn_shards_gather(const struct attn_shards *s, const struct attn_view *whole);
 struct attn_view attn_shards_view(const struct attn_shards *s, int rank);
 
+/* Ranks that have something else than the whole has at its place: copies that are not the same. */
+int attn_shards_differ(const struct attn_shards *s, const struct attn_view *whole);
+
 #endif
