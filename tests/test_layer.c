@@ -1,6 +1,6 @@
 /* The layer around attention (ref/layer.h): right against loops in a wider type, priced to the
- * byte, and the same whether it kept or computes again.  Over ranks (optimized/layer): the same, with
- * every scheme, and what it sends to the byte.  Catalogue: SP-23 to SP-26. */
+ * byte, and the same whether it kept or computes again.  Over ranks (optimized/layer): the same,
+ * with every scheme, and what it sends to the byte.  Catalogue: SP-23 to SP-26. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

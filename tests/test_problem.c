@@ -719,5 +719,5 @@ TEST(adding_to_a_price)
         snprintf(name[n], sizeof name[n], "n%d", n);
         ck_assert_int_eq(attn_cost_add(&cost, name[n], 1, 1, &err), ATTN_OK);
     }
-    said(attn_cost_add(&cost, "too many", 1, 1, &err), ATTN_EINTERNAL, &err, "more than 48 named");
+    said(attn_cost_add(&cost, "too many", 1, 1, &err), ATTN_EINTERNAL, &err, "more than 64 named");
 }

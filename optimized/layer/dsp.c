@@ -2,7 +2,8 @@
  * frames, which is all that temporal attention needs.  For spatial attention x goes to T/P whole
  * frames, and y comes back; q, k, v and o stay where they are, and no head is divided:
  *
- *      x [B, T, S/P, C]  --all-to-all-->  [B, T/P, S, C]  --layer-->  y  --all-to-all-->  [B, T, S/P, C]
+ *      x [B, T, S/P, C]  --all-to-all-->  [B, T/P, S, C]
+ *      y [B, T/P, S, C]  --all-to-all-->  [B, T, S/P, C]
  *
  * Two tensors are exchanged, where ulysses exchanges four (q, k, v, o).  What has arrived of x is
  * kept for the backward.  Nothing has to divide: no padding (the published code pads and cuts off).

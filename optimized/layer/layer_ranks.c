@@ -1,5 +1,5 @@
-/* A layer on simulated ranks: the two passes of one rank, line by line as layer_scheme.h has them, and
- * the driver. */
+/* A layer on simulated ranks: the two passes of one rank, line by line as layer_scheme.h has them,
+ * and the driver. */
 #include <string.h>
 
 #include "optimized/integers.h"
@@ -292,7 +292,7 @@ static enum attn_status differentiate_attention(struct member *m)
 }
 
 /* Forward was Q_h = X Wq_h: dWq_h = X^T dQ_h, and dX = sum_h dQ_h Wq_h^T of the rank's heads, which
- * goes home.  Where x was gathered every rank has its heads' terms for all tokens: they are added. */
+ * goes home.  Where x was gathered every rank has its heads' terms for all tokens: they add up. */
 static enum attn_status unproject(struct member *m, void *dx)
 {
     const struct attn_layer_work *w = m->w;

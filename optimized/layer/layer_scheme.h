@@ -1,11 +1,12 @@
-/* A layer around attention (ref/layer.h) over ranks: who has which tokens of x and y, which heads of
- * Wqkv and Wo, and what is exchanged where.
+/* A layer around attention (ref/layer.h) over ranks: who has which tokens of x and y, which heads
+ * of Wqkv and Wo, and what is exchanged where.
  *
- *      x at home --bring--> x in --project--> q k v --attention--> o --carry--> o --merge--> y --> home
+ *      x at home --> x in --project--> q k v --attention--> o (--> home) --merge--> y --> y at home
  *
  *      home       tokens of x and y that a rank has before and after
- *      in         tokens that it projects; its heads of Wqkv are those of the attention's home, whose
- *                 tokens these are.  Where `in` is all tokens, x is gathered; else it is exchanged
+ *      in         tokens that it projects; its heads of Wqkv are those of the attention's home,
+ *                 whose tokens these are.  Where `in` is all tokens, x is gathered; else it is
+ *                 exchanged
  *      attention  any scheme of optimized/parallel, on q, k, v as they were projected
  *      merge      with the rank's heads of Wo, as a partial sum of y that is reduced and scattered;
  *                 or, if the scheme says so, o goes home first and all of Wo is used
@@ -14,11 +15,11 @@
  * reduced and scattered, what was reduced and scattered is gathered.  Gradients of weights that
  * several ranks have are added over them.
  *
- * A scheme is one file and one line in layers.def.  Every sequence-parallel SPEC whose ranks have all
- * heads of their tokens is a layer too: projections are local, only attention exchanges.
+ * A scheme is one file and one line in layers.def.  Every sequence-parallel SPEC whose ranks have
+ * all heads of their tokens is a layer too: projections are local, only attention exchanges.
  *
- * Source   Korthikanti et al. 2022 (Megatron sequence parallelism); hpcaitech/Open-Sora, FastSeq and
- *          acceleration/communications.py; Zhao et al. 2024 (DSP).
+ * Source   Korthikanti et al. 2022 (Megatron sequence parallelism); hpcaitech/Open-Sora, FastSeq
+ *          and acceleration/communications.py; Zhao et al. 2024 (DSP).
  */
 #ifndef OPTIMIZED_LAYER_LAYER_SCHEME_H
 #define OPTIMIZED_LAYER_LAYER_SCHEME_H
@@ -70,8 +71,8 @@ static inline int attn_layer_ranks(const struct attn_layer_spec *spec)
 }
 
 /* What a pass costs a rank: the live set at its peak beside its shards of x, y, weights and
- * gradients (shard_bytes), flops, bytes and messages sent.  What a forward pass keeps is live in the
- * backward one too.  ENOTSUP with what would work. */
+ * gradients (shard_bytes), flops, bytes and messages sent.  What a forward pass keeps is live in
+ * the backward one too.  ENOTSUP with what would work. */
 enum attn_status attn_layer_ranks_cost(const struct attn_layer_spec *spec,
                                        const struct attn_layer *layer, enum attn_pass pass,
                                        int rank, struct attn_cost *cost, struct attn_error *err);
@@ -92,7 +93,7 @@ enum attn_status attn_layer_ranks_run(const struct attn_layer_spec *spec, struct
 
 /* ---- closed forms ---------------------------------------------------------------------------- */
 
-/* x of a rank, in this layout: to every other rank; of every other rank, its part of a sum to it. */
+/* x of a rank, in this layout, to every other rank; what it has of x of the others, to each. */
 void attn_layer_gather_sent(struct attn_sent *sent, const struct attn_layer *layer,
                             const struct attn_layout *layout, int rank);
 void attn_layer_scatter_sent(struct attn_sent *sent, const struct attn_layer *layer,

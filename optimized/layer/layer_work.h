@@ -1,6 +1,6 @@
-/* What one rank has to do in a layer, derived from its scheme: layouts of every tensor, which of them
- * change hands, its buffers.  layer_ranks.c does it, layer_price.c prices it; neither computes, sends
- * or allocates here.
+/* What one rank has to do in a layer, derived from its scheme: layouts of every tensor, which of
+ * them change hands, its buffers.  layer_ranks.c does it, layer_price.c prices it; neither
+ * computes, sends or allocates here.
  */
 #ifndef OPTIMIZED_LAYER_LAYER_WORK_H
 #define OPTIMIZED_LAYER_LAYER_WORK_H

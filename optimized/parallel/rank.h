@@ -18,8 +18,8 @@ struct attn_rank {
     struct attn_error *error;
 };
 
-/* Simulated ranks of one call: each with a ledger of its own, whole tensors out of bounds while they
- * run.  ledger: of the driver, for shards and book-keeping. */
+/* Simulated ranks of one call: each with a ledger of its own, whole tensors out of bounds while
+ * they run.  ledger: of the driver, for shards and book-keeping. */
 struct attn_rank_group {
     struct attn_ctx *ctx;
     struct attn_ledger ledger;
