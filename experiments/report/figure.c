@@ -18,9 +18,25 @@
  * colour for each place in the registry.  Black and the last ones are for what is not in it. */
 static const char *const ours[] = {"#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00",
                                    "#56B4E9", "#332288", "#882255", "#999933", "#117733",
-                                   "#AA4499", "#661100", "#44AA99", "#6699CC"};
+                                   "#AA4499", "#661100", "#44AA99", "#6699CC", "#CC6677",
+                                   "#004488", "#7A5C00", "#225555"};
 static const char *const others[] = {"#000000", "#7F3B08", "#6A6A6A", "#B00000", "#005F00"};
 enum { OURS = sizeof ours / sizeof ours[0], OTHERS = sizeof others / sizeof others[0] };
+
+/* The first of six marks, from this one on, that no other implementation of the figure has: where
+ * curves coincide, and in print without colours, marks alone tell them apart. */
+static int free_mark(const struct attn_figure *figure, int impl, int first)
+{
+    enum { MARKS = 6 };
+    for (int n = 0; n < MARKS; n++) {
+        int mark = 5 + 2 * ((first + n) % MARKS), taken = 0;
+        for (int c = 0; c < figure->n_curves; c++)
+            taken |= figure->curve[c].mark == mark && figure->curve[c].impl != impl;
+        if (!taken)
+            return mark;
+    }
+    return 5 + 2 * (first % MARKS);
+}
 
 /* Marks of gnuplot: 5, 7, ... 15 are filled, and 4, 6, ... 14 the same ones open; 1, 2, 3 are
  * plus, cross and star. */
@@ -34,7 +50,7 @@ static void choose_look(const struct attn_figure *figure, int is_ours,
     int place = is_ours ? curve->impl : abs(curve->impl - attn_impl_count());
     (void)snprintf(curve->colour, sizeof curve->colour, "%s",
                    is_ours ? ours[place % OURS] : others[place % OTHERS]);
-    curve->mark = is_ours ? 5 + 2 * (place % 6) : 1 + (place + 2) % 3;
+    curve->mark = is_ours ? free_mark(figure, curve->impl, place) : 1 + (place + 2) % 3;
     curve->dash = dashes[variant % 4];
 }
 
@@ -181,6 +197,8 @@ static void find_ranges(struct attn_figure *figure)
     write_range(figure->y_range, y_low, y_high, 1.4, is_bytes ? doublings : powers);
     if (strcmp(figure->x_name, "rank") == 0) /* bars begin at 0 */
         (void)snprintf(figure->y_range, 64, "[0:%.6g]", 1.1 * y_high);
+    if (strcmp(figure->script, "rank-memory") == 0) /* each panel has its own */
+        (void)snprintf(figure->y_range, sizeof figure->y_range, "[*:*]");
     take_range(figure, "x-range", figure->x_range);
     take_range(figure, "y-range", figure->y_range);
 }
