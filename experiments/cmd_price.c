@@ -11,13 +11,14 @@
 #include "experiments/cli/shape.h"
 #include "experiments/measure/stack.h"
 #include "experiments/problem/messages.h"
+#include "experiments/studies/storage.h"
 #include "optimized/registry.h"
 #include "ref/mask/mask.h"
 #include "ref/problem.h"
 
 struct request {
     struct attn_cli_shapes shapes;
-    int json;
+    int json, storage, make;
     const char *log, *save; /* save: NULL unless it is given */
     int64_t layers;
     struct attn_stack stack; /* both of them */
@@ -30,6 +31,8 @@ static const struct attn_flag_use flags[] = {
      offsetof(struct request, save),
      .help = "what each layer keeps from its forward to its backward pass: q k v o lse and P; q k "
              "v o lse (rows, unless said otherwise); q k v, and the forward pass is made again"},
+    {.flag = ATTN_FLAG_MASK_STORAGE, offsetof(struct request, storage)},
+    {.flag = ATTN_FLAG_MAKE, offsetof(struct request, make)},
     {.flag = ATTN_FLAG_FORMAT, offsetof(struct request, json), "text"},
     {.flag = ATTN_FLAG_LOG,
      offsetof(struct request, log),
@@ -42,7 +45,8 @@ static int price(int argc, char **argv);
 const struct attn_cli_command attn_cmd_price = {
     .name = "price",
     .summary = "memory, flops and bytes sent, without running",
-    .usage = "price SPEC... --length L,... [flags]",
+    .usage = "price SPEC... --length L,... [flags]\n"
+             "       attnlab price --mask-storage --length L,... [--mask MASK] [--make] [flags]",
     .about =
         "Memory at the peak by named buffer, flops, and bytes sent, from the implementation's own\n"
         "formula: nothing is allocated, so any length can be asked for.",
@@ -54,9 +58,11 @@ const struct attn_cli_command attn_cmd_price = {
         "  attnlab price dense --length 200k --heads 8\n"
         "  attnlab price dense csr tiled --length 64Ki --mask 'causal(br)' --pass both\n"
         "  attnlab price tiled --length 64Ki --heads 16 --layers 28 --save inputs --pass both\n"
+        "  attnlab price --mask-storage --length 1M --mask 'causal(br)&window(511,0,br)'\n"
         "\n"
-        "Exit status: 0 good; 2 usage, or a SPEC that refuses: the others are priced.",
-    .operands_least = 1,
+        "Exit status: 0 good; 1 a storage was made with other bytes or other pairs; 2 usage, or a\n"
+        "SPEC that refuses: the others are priced; 3 a storage does not fit here.",
+    .operands_least = 0,
     .operands_most = -1,
     .computes = 1,
     .run = price};
@@ -237,6 +243,7 @@ struct output {
     json_t *all;                    /* NULL for text */
     const struct attn_stack *stack; /* of no layers: one call */
     struct attn_messages *log;      /* NULL: without --log */
+    int make;                       /* of storages of a mask: for real too */
 };
 
 /* A stack of layers: all its tensors are in its price, and there is nothing beside. */
@@ -293,7 +300,7 @@ static int price_one(const struct attn_spec *spec, const struct attn_cli_shape *
     return ATTN_EXIT_GOOD;
 }
 
-/* *stop: no implementation could price it. */
+/* spec NULL: storages of the mask.  *stop: no implementation could price it. */
 static int price_shape(const struct attn_cli_shape *shape, const struct attn_spec *spec,
                        const struct output *out, int *stop)
 {
@@ -316,8 +323,9 @@ static int price_shape(const struct attn_cli_shape *shape, const struct attn_spe
         status = attn_mask_parse(shape->mask, &extents, NULL, &mask, &err);
     p.mask = mask;
     *stop = status != ATTN_OK;
-    int exit_status = *stop ? attn_cli_fail(attn_cli_status(status), "%s", err.text)
-                            : price_one(spec, shape, &p, out);
+    int exit_status = *stop          ? attn_cli_fail(attn_cli_status(status), "%s", err.text)
+                      : spec != NULL ? price_one(spec, shape, &p, out)
+                                     : attn_storage_print(shape, &p, out->make, out->all);
     attn_mask_free(mask);
     return exit_status;
 }
@@ -348,7 +356,7 @@ static int price_all(const struct request *q, const struct attn_spec *spec, int 
     be_patient();
     for (int i = 0; i < n * shapes && !stop; i++) {
         const struct attn_cli_shape shape = attn_cli_shape_at(&q->shapes, i % shapes);
-        int status = price_shape(&shape, &spec[i / shapes], out, &stop);
+        int status = price_shape(&shape, spec != NULL ? &spec[i / shapes] : NULL, out, &stop);
         worst = status > worst ? status : worst;
     }
     alarm(0);
@@ -357,6 +365,21 @@ static int price_all(const struct request *q, const struct attn_spec *spec, int 
         fputc('\n', stdout);
     }
     return worst;
+}
+
+/* --mask-storage and --make, which take no SPEC.  -1: go on; else the exit status. */
+static int check_storage(const struct request *q, int n)
+{
+    if (q->make && !q->storage)
+        return attn_cli_fail(ATTN_EXIT_USAGE, "--make is of --mask-storage");
+    if (q->storage && (n > 0 || q->log != NULL || q->layers > 0 || q->shapes.pass != 0))
+        return attn_cli_fail(ATTN_EXIT_USAGE, "--mask-storage is of a mask: no SPEC, --pass, --log "
+                                              "or --layers goes with it");
+    if (!q->storage && n == 0)
+        return attn_cli_fail(ATTN_EXIT_USAGE,
+                             "one SPEC or more is needed, or --mask-storage: attnlab price dense "
+                             "--length 200k");
+    return -1;
 }
 
 /* --layers and --save.  -1: go on; else the exit status. */
@@ -401,20 +424,25 @@ static int price(int argc, char **argv)
     int n, worst = attn_cli_read(&attn_cmd_price, argc, argv, &q, &n);
     if (worst >= 0)
         return worst;
-    worst = read_stack(&q);
+    worst = check_storage(&q, n);
+    if (worst < 0)
+        worst = read_stack(&q);
     if (worst >= 0)
         return worst;
     if (q.shapes.lengths.n == 0)
         return attn_cli_fail(ATTN_EXIT_USAGE,
                              "--length is needed: attnlab price dense --length 200k");
-    struct attn_spec *spec = attn_cli_need(calloc((size_t)n, sizeof *spec));
+    struct attn_spec *spec = attn_cli_need(calloc((size_t)n + 1, sizeof *spec));
     for (int s = 0; s < n; s++)
         if (attn_spec_parse(argv[s + 1], &spec[s], &err) != ATTN_OK) {
             free(spec);
             return attn_cli_error(&err);
         }
-    struct output out = {.all = q.json ? json_array() : NULL, .stack = &q.stack};
-    worst = q.log != NULL ? price_and_log(&q, spec, n, &out) : price_all(&q, spec, n, &out);
+    struct output out = {.all = q.json ? json_array() : NULL, .stack = &q.stack, .make = q.make};
+    if (q.storage)
+        worst = price_all(&q, NULL, 1, &out);
+    else
+        worst = q.log != NULL ? price_and_log(&q, spec, n, &out) : price_all(&q, spec, n, &out);
     json_decref(out.all);
     free(spec);
     int flushed = attn_cli_flush();

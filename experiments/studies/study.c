@@ -81,6 +81,8 @@ static void mark_peak(struct attn_tape *tape)
 /* What a counted tape takes is an entry of the run, which a test may leave out. */
 static int enter(struct attn_study_run *run, const char *name, int64_t *bytes)
 {
+    if (run == NULL)
+        return -1;
     int entry = run->n_entries++;
     if (entry >= ATTN_STUDY_ENTRIES)
         attn_cli_need(NULL);
@@ -112,10 +114,15 @@ void *attn_tape_take(struct attn_tape *tape, const char *name, const char *maker
     if (tape->ledger == NULL)
         block->entry = enter(tape->run, name, &block->bytes);
     else {
-        block->data = attn_ledger_take(tape->ledger, name, count, size, &err);
+        block->data = tape->is_cut ? NULL : attn_ledger_take(tape->ledger, name, count, size, &err);
+        if (tape->is_cut)
+            return NULL;
         if (block->data == NULL) {
-            tape->run->lacks = err.status;
-            attn_study_say(tape->run, "%s", err.text);
+            tape->is_cut = 1;
+            if (tape->run != NULL) {
+                tape->run->lacks = err.status;
+                attn_study_say(tape->run, "%s", err.text);
+            }
             return NULL;
         }
     }
@@ -144,6 +151,12 @@ void attn_tape_give(struct attn_tape *tape, const char *name)
         attn_ledger_give(tape->ledger, tape->block[b].data);
     tape->now -= tape->block[b].bytes;
     memmove(&tape->block[b], &tape->block[b + 1], (size_t)(--tape->n - b) * sizeof tape->block[0]);
+}
+
+void *attn_tape_data(const struct attn_tape *tape, const char *name)
+{
+    int b = find_block(tape, name);
+    return b >= 0 ? tape->block[b].data : NULL;
 }
 
 void attn_tape_rename(struct attn_tape *tape, const char *name, const char *to)

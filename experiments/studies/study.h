@@ -78,10 +78,11 @@ struct attn_tape {
     int n, n_at_peak, is_brief; /* is_brief: its live set is not printed */
     struct attn_block block[ATTN_TAPE_BLOCKS], at_peak[ATTN_TAPE_BLOCKS];
     int64_t now, peak;
+    int is_cut; /* memory was lacking: nothing is taken any more */
 };
 
 /* ledger NULL: only counted.  A real tape is played on an empty ledger, and closed by
- * attn_ledger_clear(). */
+ * attn_ledger_clear().  run NULL: of no study, and nobody is told where memory is lacking. */
 void attn_tape_open(struct attn_tape *tape, struct attn_study_run *run, struct attn_ledger *ledger);
 
 /* count * size bytes, live from here on.  The block on a real tape; NULL on a counted one, which
@@ -89,6 +90,9 @@ void attn_tape_open(struct attn_tape *tape, struct attn_study_run *run, struct a
 void *attn_tape_take(struct attn_tape *tape, const char *name, const char *maker, int64_t count,
                      int64_t size);
 void attn_tape_give(struct attn_tape *tape, const char *name);
+
+/* The last block of a name; NULL on a counted tape, and where there is none. */
+void *attn_tape_data(const struct attn_tape *tape, const char *name);
 
 /* The name says what a block is to its program now: a new result is old in the next run. */
 void attn_tape_rename(struct attn_tape *tape, const char *name, const char *to);

@@ -1,0 +1,638 @@
+/* See storage.h.  Sources are quoted where a block is taken: the call that makes it. */
+#include "experiments/studies/storage.h"
+
+#include <float.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ref/mask/mask.h"
+#include "ref/problem.h"
+
+enum attn_status attn_stored_mask_open(const struct attn_problem *p, struct attn_stored_mask *mask,
+                                       struct attn_error *err)
+{
+    enum {
+        MOST_BYTES = 32
+    }; /* that any storage has for a pair of a head, and what it is made of */
+    struct attn_cost cost = {0};
+    double most =
+        (double)p->batch * (double)p->heads * ((double)p->n_query + 128) * ((double)p->n_key + 128);
+    if (most * MOST_BYTES >= 9e18)
+        return attn_fail(
+            err, ATTN_EINVAL, "masks of b%lldh%lldq%lldk%lld exceed 64 bits in some storages",
+            (long long)p->batch, (long long)p->heads, (long long)p->n_query, (long long)p->n_key);
+    mask->problem = p;
+    enum attn_status status = attn_csr_cost(p, &cost, &mask->pattern, err);
+    mask->counted = cost.counted;
+    return status;
+}
+
+static int sees(const struct attn_stored_mask *mask, int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    return attn_problem_allows(mask->problem, b, h, i, j);
+}
+
+/* Query i of (b, h) and key j in [B, 1, Lq, Lk], and in [B, H, Lq, Lk]. */
+static int64_t pair_at(const struct attn_problem *p, int64_t b, int64_t i, int64_t j)
+{
+    return (b * p->n_query + i) * p->n_key + j;
+}
+
+static int64_t pairs_of(const struct attn_problem *p)
+{
+    return p->batch * p->n_query * p->n_key;
+}
+
+/* ---- dense: [B, 1, Lq, Lk] ------------------------------------------------------------------- */
+
+static const char *one_for_all_heads(const struct attn_stored_mask *mask)
+{
+    return attn_mask_varies_by_head(mask->problem->mask)
+               ? "it has one mask for all heads, and this one differs from head to head"
+               : NULL;
+}
+
+/* Positions by comparing distances, then a mask of keys for each batch. */
+static void make_bool(struct attn_tape *tape, const struct attn_stored_mask *mask)
+{
+    const struct attn_problem *p = mask->problem;
+    int64_t plane = p->n_query * p->n_key;
+    int64_t *distance = attn_tape_take(
+        tape, "distance", "torch.arange(Lk)[None, :] - torch.arange(Lq)[:, None]", plane, 8);
+    char *positions = attn_tape_take(tape, "positions", "distance <= offset", plane, 1);
+    for (int64_t n = 0; distance != NULL && n < plane; n++)
+        distance[n] = n % p->n_key - n / p->n_key;
+    for (int64_t n = 0; positions != NULL && n < plane; n++) {
+        positions[n] = 0;
+        for (int64_t b = 0; b < p->batch; b++)
+            positions[n] |= (char)sees(mask, b, 0, n / p->n_key, n % p->n_key);
+    }
+    attn_tape_give(tape, "distance");
+    char *visible =
+        attn_tape_take(tape, "mask", "positions & key_mask[:, None, None, :]", pairs_of(p), 1);
+    for (int64_t n = 0; visible != NULL && positions != NULL && n < pairs_of(p); n++)
+        visible[n] =
+            positions[n % plane] && sees(mask, n / plane, 0, n % plane / p->n_key, n % p->n_key);
+    attn_tape_give(tape, "positions");
+}
+
+static int allows_bool(const struct attn_tape *tape, const struct attn_stored_mask *mask, int64_t b,
+                       int64_t h, int64_t i, int64_t j)
+{
+    (void)h;
+    return ((const char *)attn_tape_data(tape, "mask"))[pair_at(mask->problem, b, i, j)];
+}
+
+/* Keys that any query of a batch sees: 1, others 0. */
+static void find_used(const struct attn_stored_mask *mask, int64_t b, int32_t *used)
+{
+    const struct attn_problem *p = mask->problem;
+    memset(used, 0, (size_t)p->n_key * sizeof *used);
+    for (int64_t n = 0; n < p->n_query * p->n_key; n++)
+        used[n % p->n_key] |= sees(mask, b, 0, n / p->n_key, n % p->n_key);
+}
+
+/* Two objects of int32: keys repeated over queries, and the product with queries. */
+static void make_int32(struct attn_tape *tape, const struct attn_stored_mask *mask)
+{
+    const struct attn_problem *p = mask->problem;
+    int64_t n_key = p->n_key;
+    int32_t *repeated =
+        attn_tape_take(tape, "repeated", "kv_mask.unsqueeze(1).repeat(1, Sq, 1)", pairs_of(p), 4);
+    for (int64_t row = 0; repeated != NULL && row < p->batch * p->n_query; row++)
+        if (row % p->n_query == 0)
+            find_used(mask, row / p->n_query, repeated + row * n_key);
+        else
+            memcpy(repeated + row * n_key, repeated + (row - 1) * n_key, (size_t)n_key * 4);
+    int32_t *product =
+        attn_tape_take(tape, "product", "q_mask.unsqueeze(-1) * repeated", pairs_of(p), 4);
+    for (int64_t n = 0; product != NULL && repeated != NULL && n < pairs_of(p); n++)
+        product[n] =
+            repeated[n] * sees(mask, n / n_key / p->n_query, 0, n / n_key % p->n_query, n % n_key);
+    attn_tape_give(tape, "repeated");
+}
+
+static int allows_int32(const struct attn_tape *tape, const struct attn_stored_mask *mask,
+                        int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    (void)h;
+    return ((const int32_t *)attn_tape_data(tape, "product"))[pair_at(mask->problem, b, i, j)];
+}
+
+/* Additive: 0 where a pair is visible, the least finite number elsewhere. */
+static void make_float32(struct attn_tape *tape, const struct attn_stored_mask *mask)
+{
+    int64_t pairs = pairs_of(mask->problem);
+    make_int32(tape, mask);
+    const int32_t *product = attn_tape_data(tape, "product");
+    float *cast = attn_tape_take(tape, "cast", "mask.to(torch.float32)", pairs, 4);
+    float *inverse = attn_tape_take(tape, "inverse", "1.0 - mask", pairs, 4);
+    char *hidden = attn_tape_take(tape, "hidden", "inverse.to(torch.bool)", pairs, 1);
+    float *filled = attn_tape_take(tape, "filled", "inverse.masked_fill(hidden, min)", pairs, 4);
+    for (int64_t n = 0; filled != NULL && n < pairs; n++) {
+        cast[n] = (float)product[n];
+        inverse[n] = 1 - cast[n];
+        hidden[n] = inverse[n] != 0;
+        filled[n] = hidden[n] ? -FLT_MAX : inverse[n];
+    }
+    attn_tape_give(tape, "hidden");
+    attn_tape_give(tape, "inverse");
+    attn_tape_give(tape, "cast");
+    attn_tape_give(tape, "product");
+}
+
+static int allows_float32(const struct attn_tape *tape, const struct attn_stored_mask *mask,
+                          int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    const float *filled = attn_tape_data(tape, "filled");
+    (void)h;
+    return filled[pair_at(mask->problem, b, i, j)] == 0;
+}
+
+/* The same in bfloat16, bit by bit. */
+static void make_bf16(struct attn_tape *tape, const struct attn_stored_mask *mask)
+{
+    enum { ONE = 0x3f80, LEAST = 0xff7f };
+    int64_t pairs = pairs_of(mask->problem);
+    make_int32(tape, mask);
+    const int32_t *product = attn_tape_data(tape, "product");
+    uint16_t *cast = attn_tape_take(tape, "cast", "mask.to(torch.bfloat16)", pairs, 2);
+    uint16_t *inverse = attn_tape_take(tape, "inverse", "1.0 - mask", pairs, 2);
+    char *hidden = attn_tape_take(tape, "hidden", "inverse.to(torch.bool)", pairs, 1);
+    uint16_t *filled = attn_tape_take(tape, "filled", "inverse.masked_fill(hidden, min)", pairs, 2);
+    for (int64_t n = 0; filled != NULL && n < pairs; n++) {
+        cast[n] = product[n] ? ONE : 0;
+        inverse[n] = cast[n] == ONE ? 0 : ONE;
+        hidden[n] = inverse[n] != 0;
+        filled[n] = hidden[n] ? LEAST : 0;
+    }
+    attn_tape_give(tape, "hidden");
+    attn_tape_give(tape, "inverse");
+    attn_tape_give(tape, "cast");
+    attn_tape_give(tape, "product");
+}
+
+static int allows_bf16(const struct attn_tape *tape, const struct attn_stored_mask *mask, int64_t b,
+                       int64_t h, int64_t i, int64_t j)
+{
+    const uint16_t *filled = attn_tape_data(tape, "filled");
+    (void)h;
+    return filled[pair_at(mask->problem, b, i, j)] == 0;
+}
+
+/* ---- dense: [B, H, Lq, Lk] ------------------------------------------------------------------- */
+
+/* A mask of one head, copied for each; what differs from head to head is written into the copy. */
+static void make_heads(struct attn_tape *tape, const struct attn_stored_mask *mask)
+{
+    const struct attn_problem *p = mask->problem;
+    int64_t plane = p->n_query * p->n_key, all = p->heads * pairs_of(p);
+    make_bool(tape, mask);
+    char *copy = attn_tape_take(tape, "copies", "mask.expand(-1, H, -1, -1).contiguous()", all, 1);
+    for (int64_t n = 0; copy != NULL && n < all; n++)
+        copy[n] = (char)sees(mask, n / plane / p->heads, n / plane % p->heads, n % plane / p->n_key,
+                             n % p->n_key);
+    attn_tape_give(tape, "mask");
+}
+
+static int allows_heads(const struct attn_tape *tape, const struct attn_stored_mask *mask,
+                        int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    const struct attn_problem *p = mask->problem;
+    return ((const char *)attn_tape_data(tape, "copies"))[pair_at(p, b * p->heads + h, i, j)];
+}
+
+/* ---- sparse: visible pairs ------------------------------------------------------------------- */
+
+/* Row r of the pattern, as its query and its first (batch, head). */
+struct row {
+    int64_t b, h, i;
+};
+
+static struct row row_at(const struct attn_stored_mask *mask, int64_t r)
+{
+    const struct attn_csr *x = &mask->pattern;
+    return (struct row){attn_csr_batch(x, r / x->n_query), attn_csr_head(x, r / x->n_query),
+                        r % x->n_query};
+}
+
+static int64_t rows_of(const struct attn_stored_mask *mask)
+{
+    return mask->pattern.patterns * mask->pattern.n_query;
+}
+
+/* Where (b, h, i) is among the rows. */
+static int64_t find_row(const struct attn_stored_mask *mask, int64_t b, int64_t h, int64_t i)
+{
+    const struct attn_csr *x = &mask->pattern;
+    return (b * x->batch_step + h * x->head_step) * x->n_query + i;
+}
+
+static void make_csr(struct attn_tape *tape, const struct attn_stored_mask *mask)
+{
+    int64_t n = 0, rows = rows_of(mask);
+    int64_t *start = attn_tape_take(tape, "row_start", "count the keys of each row", rows + 1, 8);
+    int32_t *column = attn_tape_take(tape, "column", "list them", mask->pattern.nnz, 4);
+    for (int64_t r = 0; column != NULL && start != NULL && r < rows; r++) {
+        struct row at = row_at(mask, r);
+        start[r] = n;
+        for (int64_t j = 0; j < mask->problem->n_key; j++)
+            if (sees(mask, at.b, at.h, at.i, j))
+                column[n++] = (int32_t)j;
+    }
+    if (start != NULL)
+        start[rows] = n;
+}
+
+static int allows_csr(const struct attn_tape *tape, const struct attn_stored_mask *mask, int64_t b,
+                      int64_t h, int64_t i, int64_t j)
+{
+    const int64_t *start = attn_tape_data(tape, "row_start");
+    const int32_t *column = attn_tape_data(tape, "column");
+    int64_t r = find_row(mask, b, h, i);
+    for (int64_t e = start[r]; e < start[r + 1]; e++)
+        if (column[e] == j)
+            return 1;
+    return 0;
+}
+
+static const char *one_for_all(const struct attn_stored_mask *mask)
+{
+    return mask->pattern.patterns > 1
+               ? "it has one pattern for all, and this mask differs from batch to batch or head to "
+                 "head"
+               : NULL;
+}
+
+/* Rows by their lengths, longest first. */
+static void sort_rows(const int32_t *offset, int64_t n, int32_t *order)
+{
+    for (int64_t r = 0; r < n; r++) {
+        int64_t at = r;
+        for (; at > 0 &&
+               offset[order[at - 1] + 1] - offset[order[at - 1]] < offset[r + 1] - offset[r];
+             at--)
+            order[at] = order[at - 1];
+        order[at] = (int32_t)r;
+    }
+}
+
+/* Where the entries of `key` that are below n begin, each: n + 1 offsets. */
+static void offsets_of(const int32_t *key, int64_t n_entries, int64_t n, int32_t *offset)
+{
+    memset(offset, 0, (size_t)(n + 1) * sizeof *offset);
+    for (int64_t e = 0; e < n_entries; e++)
+        offset[key[e] + 1]++;
+    for (int64_t r = 0; r < n; r++)
+        offset[r + 1] += offset[r];
+}
+
+/* perm: the entries in the order of key, those of one key in the order in which they stand. */
+static void sort_entries(const int32_t *key, int64_t n_entries, int64_t n, int32_t *offset,
+                         int32_t *sorted, int64_t *perm)
+{
+    offsets_of(key, n_entries, n, offset);
+    for (int64_t e = 0; e < n_entries; e++) {
+        int32_t at = offset[key[e]]++;
+        sorted[at] = key[e];
+        perm[at] = e;
+    }
+    offsets_of(key, n_entries, n, offset);
+}
+
+/* The transpose of what stands on the tape, and the same arrays of it. */
+static void make_transpose(struct attn_tape *tape, const struct attn_stored_mask *mask)
+{
+    const struct attn_problem *p = mask->problem;
+    int64_t nnz = mask->pattern.nnz, m = p->n_query, n = p->n_key;
+    const int32_t *offset = attn_tape_data(tape, "row_offsets");
+    const int32_t *column = attn_tape_data(tape, "column_indices");
+    int32_t *row = attn_tape_take(tape, "row_coo", "_csr_to_coo", nnz, 4);
+    int32_t *sorted = attn_tape_take(tape, "sorted", "column_indices.sort(stable=True)", nnz, 4);
+    int64_t *perm = attn_tape_take(tape, "perm", "the same", nnz, 8);
+    int32_t *row_t = attn_tape_take(tape, "column_indices_t", "row_coo[perm]", nnz, 4);
+    int32_t *offset_t = attn_tape_take(tape, "row_offsets_t", "_coo_to_csr", n + 1, 4);
+    int32_t *order_t = attn_tape_take(tape, "row_indices_t", "_diffsort(row_offsets_t)", n, 4);
+    for (int64_t i = 0; order_t != NULL && i < m; i++)
+        for (int32_t e = offset[i]; e < offset[i + 1]; e++)
+            row[e] = (int32_t)i;
+    if (order_t != NULL) {
+        sort_entries(column, nnz, n, offset_t, sorted, perm);
+        for (int64_t e = 0; e < nnz; e++)
+            row_t[e] = row[perm[e]];
+        sort_rows(offset_t, n, order_t);
+    }
+    attn_tape_give(tape, "sorted");
+    attn_tape_give(tape, "row_coo");
+}
+
+/* Made from a dense matrix of bool, which its caller holds. */
+static void make_xformers(struct attn_tape *tape, const struct attn_stored_mask *mask)
+{
+    const struct attn_problem *p = mask->problem;
+    int64_t nnz = mask->pattern.nnz, m = p->n_query, n = p->n_key, at = 0;
+    char *dense = attn_tape_take(tape, "dense", "the pattern, bool [Lq, Lk]", m * n, 1);
+    int32_t *offset = attn_tape_take(tape, "row_offsets", "mask.sum(-1).cumsum(-1)", m + 1, 4);
+    int32_t *order = attn_tape_take(tape, "row_indices", "_diffsort(row_offsets)", m, 4);
+    int64_t *found = attn_tape_take(tape, "nonzero", "torch.where(mask)", 2 * nnz, 8);
+    int32_t *column =
+        attn_tape_take(tape, "column_indices", "torch.where(mask)[1].to(torch.int32)", nnz, 4);
+    char *values = attn_tape_take(tape, "values", "mask[mask]", nnz, 1);
+    for (int64_t i = 0; values != NULL && i < m; i++) {
+        offset[i] = (int32_t)at;
+        for (int64_t j = 0; j < n; j++) {
+            dense[i * n + j] = (char)sees(mask, 0, 0, i, j);
+            if (!dense[i * n + j])
+                continue;
+            found[at] = i, found[nnz + at] = j;
+            column[at] = (int32_t)j;
+            values[at++] = 1;
+        }
+    }
+    if (values != NULL) {
+        offset[m] = (int32_t)at;
+        sort_rows(offset, m, order);
+    }
+    attn_tape_give(tape, "nonzero");
+    make_transpose(tape, mask);
+    attn_tape_give(tape, "dense");
+}
+
+/* Both lists must have it, and the permutation lead from one to the other. */
+static int allows_xformers(const struct attn_tape *tape, const struct attn_stored_mask *mask,
+                           int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    const int32_t *offset = attn_tape_data(tape, "row_offsets");
+    const int32_t *offset_t = attn_tape_data(tape, "row_offsets_t");
+    const int32_t *column = attn_tape_data(tape, "column_indices");
+    const int32_t *row = attn_tape_data(tape, "column_indices_t");
+    const int64_t *perm = attn_tape_data(tape, "perm");
+    int64_t e = offset[i], t = offset_t[j];
+    (void)b, (void)h, (void)mask;
+    while (e < offset[i + 1] && column[e] != j)
+        e++;
+    while (t < offset_t[j + 1] && row[t] != i)
+        t++;
+    int there = e < offset[i + 1], back = t < offset_t[j + 1];
+    if (there != back || (there && perm[t] != e))
+        return -1;
+    return there;
+}
+
+/* ---- blocks: torch.nn.attention.flex_attention.BlockMask ------------------------------------- */
+
+enum { BLOCK = 128 };
+
+static int64_t blocks_of(int64_t n)
+{
+    return (n + BLOCK - 1) / BLOCK;
+}
+
+/* Pairs of a block that are visible, and how many there would be with the padding. */
+static int64_t visible_in(const char *dense, int64_t keys, int64_t r, int64_t c)
+{
+    int64_t n = 0;
+    for (int64_t i = r * BLOCK; i < (r + 1) * BLOCK; i++)
+        for (int64_t j = c * BLOCK; j < (c + 1) * BLOCK; j++)
+            n += dense[i * keys + j];
+    return n;
+}
+
+/* Lists of the blocks that are full, or that are partial: n rows of space for `most`. */
+static void list_blocks(const int64_t *sums, int64_t n, int64_t most, int64_t step, int64_t next,
+                        int full, int32_t *count, int32_t *index)
+{
+    for (int64_t r = 0; r < n; r++) {
+        int64_t others = most; /* stand behind the listed ones, and nobody reads them */
+        count[r] = 0;
+        for (int64_t c = 0; c < most; c++) {
+            int64_t sum = sums[r * step + c * next];
+            if (full ? sum == BLOCK * BLOCK : sum > 0 && sum < BLOCK * BLOCK)
+                index[r * most + count[r]++] = (int32_t)c;
+            else
+                index[r * most + --others] = (int32_t)c;
+        }
+    }
+}
+
+/* Four tensors: of rows (step: from one row of blocks to the next), or of columns. */
+static void take_lists(struct attn_tape *tape, const struct attn_stored_mask *mask,
+                       const char *const name[4], int columns)
+{
+    int64_t rows = blocks_of(mask->problem->n_query), cols = blocks_of(mask->problem->n_key);
+    int64_t n = columns ? cols : rows, most = columns ? rows : cols, z = mask->pattern.patterns;
+    const int64_t *sums = attn_tape_data(tape, "sums");
+    for (int full = 0; full < 2; full++) {
+        int32_t *count = attn_tape_take(tape, name[2 * full], "_dense_to_ordered", z * n, 4);
+        int32_t *index =
+            attn_tape_take(tape, name[2 * full + 1], "the same, dense in blocks", z * n * most, 4);
+        for (int64_t p = 0; index != NULL && count != NULL && p < z; p++)
+            list_blocks(sums + p * rows * cols, n, most, columns ? 1 : cols, columns ? cols : 1,
+                        full, count + p * n, index + p * n * most);
+    }
+}
+
+static const char *const row_lists[] = {"kv_num_blocks", "kv_indices", "full_kv_num_blocks",
+                                        "full_kv_indices"};
+static const char *const column_lists[] = {"q_num_blocks", "q_indices", "full_q_num_blocks",
+                                           "full_q_indices"};
+
+static void make_flex(struct attn_tape *tape, const struct attn_stored_mask *mask)
+{
+    const struct attn_problem *p = mask->problem;
+    int64_t rows = blocks_of(p->n_query), cols = blocks_of(p->n_key), z = mask->pattern.patterns;
+    int64_t plane = rows * BLOCK * cols * BLOCK, keys = cols * BLOCK;
+    char *dense =
+        attn_tape_take(tape, "dense", "create_mask(mask_mod): bool, whole blocks", z * plane, 1);
+    int64_t *sums = attn_tape_take(tape, "sums", "mask.sum(dim=[-2, -1])", z * rows * cols, 8);
+    for (int64_t n = 0; dense != NULL && n < z * plane; n++) {
+        int64_t i = n % plane / keys, j = n % keys;
+        dense[n] = i < p->n_query && j < p->n_key &&
+                   sees(mask, attn_csr_batch(&mask->pattern, n / plane),
+                        attn_csr_head(&mask->pattern, n / plane), i, j);
+    }
+    for (int64_t n = 0; sums != NULL && dense != NULL && n < z * rows * cols; n++)
+        sums[n] = visible_in(dense + n / (rows * cols) * plane, keys, n / cols % rows, n % cols);
+    attn_tape_give(tape, "dense");
+    take_lists(tape, mask, row_lists, 0);
+    take_lists(tape, mask, column_lists, 1);
+    attn_tape_give(tape, "sums");
+}
+
+/* Whether list `name` of pattern z has block c in row r. */
+static int is_listed(const struct attn_tape *tape, const char *const name[4], int full, int64_t row,
+                     int64_t most, int64_t c)
+{
+    const int32_t *count = attn_tape_data(tape, name[2 * full]);
+    const int32_t *index = attn_tape_data(tape, name[2 * full + 1]);
+    for (int32_t e = 0; e < count[row]; e++)
+        if (index[row * most + e] == c)
+            return 1;
+    return 0;
+}
+
+/* A partial block asks mask_mod.  What rows and columns do not agree in is no answer. */
+static int allows_flex(const struct attn_tape *tape, const struct attn_stored_mask *mask, int64_t b,
+                       int64_t h, int64_t i, int64_t j)
+{
+    const struct attn_csr *x = &mask->pattern;
+    int64_t rows = blocks_of(mask->problem->n_query), cols = blocks_of(mask->problem->n_key);
+    int64_t z = b * x->batch_step + h * x->head_step, r = i / BLOCK, c = j / BLOCK, state[2];
+    for (int columns = 0; columns < 2; columns++) {
+        const char *const *list = columns ? column_lists : row_lists;
+        int64_t row = columns ? z * cols + c : z * rows + r, most = columns ? rows : cols;
+        int64_t other = columns ? r : c;
+        state[columns] = 2 * is_listed(tape, list, 1, row, most, other) +
+                         is_listed(tape, list, 0, row, most, other);
+    }
+    if (state[0] != state[1] || state[0] == 3)
+        return -1;
+    return state[0] == 1 ? sees(mask, b, h, i, j) : state[0] == 2;
+}
+
+/* ---- vectors --------------------------------------------------------------------------------- */
+
+/* The inside of a mask that is this one call; NULL: it is not. */
+static const char *only_call(const struct attn_stored_mask *mask, const char *name)
+{
+    const char *text = mask->problem->mask != NULL ? attn_mask_text(mask->problem->mask) : "";
+    size_t n = strlen(name);
+    const char *end = strchr(text, ')');
+    return strncmp(text, name, n) == 0 && text[n] == '(' && end != NULL && end[1] == '\0'
+               ? text + n + 1
+               : NULL;
+}
+
+static const char *only_keys(const struct attn_stored_mask *mask)
+{
+    return only_call(mask, "keys") != NULL ? NULL : "only keys(...) by itself is such a product";
+}
+
+static void make_vectors(struct attn_tape *tape, const struct attn_stored_mask *mask)
+{
+    const struct attn_problem *p = mask->problem;
+    int32_t *q = attn_tape_take(tape, "q_mask", "pad_sequences()", p->batch * p->n_query, 4);
+    int32_t *kv = attn_tape_take(tape, "kv_mask", "pad_sequences()", p->batch * p->n_key, 4);
+    for (int64_t n = 0; q != NULL && n < p->batch * p->n_query; n++)
+        q[n] = 1;
+    for (int64_t n = 0; kv != NULL && n < p->batch * p->n_key; n++)
+        kv[n] = p->n_query > 0 && sees(mask, n / p->n_key, 0, 0, n % p->n_key);
+}
+
+static int allows_vectors(const struct attn_tape *tape, const struct attn_stored_mask *mask,
+                          int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    const int32_t *q = attn_tape_data(tape, "q_mask"), *kv = attn_tape_data(tape, "kv_mask");
+    (void)h;
+    return q[b * mask->problem->n_query + i] * kv[b * mask->problem->n_key + j];
+}
+
+static const char *only_documents(const struct attn_stored_mask *mask)
+{
+    return only_call(mask, "documents") != NULL ? NULL
+                                                : "only documents(...) by itself has segments";
+}
+
+/* How many documents, and where the queries and keys of each begin, unless NULL. */
+static int64_t read_documents(const struct attn_stored_mask *mask, int32_t *q, int32_t *k)
+{
+    int64_t n = 0, at_q = 0, at_k = 0;
+    for (const char *text = only_call(mask, "documents");; n++) {
+        char *end;
+        if (q != NULL && k != NULL)
+            q[n] = (int32_t)at_q, k[n] = (int32_t)at_k;
+        if (*text == ')')
+            return n;
+        int64_t queries = strtoll(text, &end, 10), keys = queries;
+        if (*end == 'x')
+            keys = strtoll(end + 1, &end, 10);
+        at_q += queries, at_k += keys;
+        text = strpbrk(end, ",)");
+        text += *text == ',';
+    }
+}
+
+static void make_documents(struct attn_tape *tape, const struct attn_stored_mask *mask)
+{
+    int64_t n = read_documents(mask, NULL, NULL);
+    int32_t *q = attn_tape_take(tape, "cu_seqlens_q", "lengths.cumsum(0)", n + 1, 4);
+    int32_t *k = attn_tape_take(tape, "cu_seqlens_k", "lengths.cumsum(0)", n + 1, 4);
+    if (q != NULL && k != NULL)
+        read_documents(mask, q, k);
+}
+
+static int allows_documents(const struct attn_tape *tape, const struct attn_stored_mask *mask,
+                            int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    const int32_t *q = attn_tape_data(tape, "cu_seqlens_q");
+    const int32_t *k = attn_tape_data(tape, "cu_seqlens_k");
+    int64_t n = read_documents(mask, NULL, NULL);
+    (void)b, (void)h;
+    for (int64_t d = 0; d < n; d++)
+        if (i >= q[d] && i < q[d + 1])
+            return j >= k[d] && j < k[d + 1];
+    return 0;
+}
+
+static void make_nothing(struct attn_tape *tape, const struct attn_stored_mask *mask)
+{
+    (void)tape, (void)mask;
+}
+
+static int allows_by_definition(const struct attn_tape *tape, const struct attn_stored_mask *mask,
+                                int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    (void)tape;
+    return sees(mask, b, h, i, j);
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static const struct attn_storage storages[] = {
+    {"bool", "bool [B,1,Lq,Lk]", "torch: compared positions and padding", one_for_all_heads,
+     make_bool, allows_bool},
+    {"bool-heads", "bool [B,H,Lq,Lk]", "the same, .expand().contiguous()", NULL, make_heads,
+     allows_heads},
+    {"int32", "int32 [B,1,Lq,Lk]", "Open-Sora 0a4a0918, expand_mask_4d", one_for_all_heads,
+     make_int32, allows_int32},
+    {"float32", "float32 [B,1,Lq,Lk], added", "the same, _prepare_mask", one_for_all_heads,
+     make_float32, allows_float32},
+    {"bf16", "bfloat16 [B,1,Lq,Lk], added", "the same in 16 bits", one_for_all_heads, make_bf16,
+     allows_bf16},
+    {"csr", "int64 rows + 1, int32 nnz", "ref/mask/pattern.h", NULL, make_csr, allows_csr},
+    {"csr-transpose", "17 B a pair: both ways, bool values", "xformers 0.0.27, SparseCS",
+     one_for_all, make_xformers, allows_xformers},
+    {"blocks", "int32 lists of 128 x 128, both ways", "PyTorch 2.5, create_block_mask", NULL,
+     make_flex, allows_flex},
+    {"segments", "int32 [documents + 1], twice", "FlashAttention, cu_seqlens", only_documents,
+     make_documents, allows_documents},
+    {"vectors", "int32 [B,Lq] and [B,Lk]", "their product is the mask", only_keys, make_vectors,
+     allows_vectors},
+    {"none", "nothing: computed from positions", "tiled, bsr, chunked, gemm", NULL, make_nothing,
+     allows_by_definition},
+};
+
+int attn_storage_count(void)
+{
+    return (int)(sizeof storages / sizeof storages[0]);
+}
+
+const struct attn_storage *attn_storage_at(int index)
+{
+    return &storages[index];
+}
+
+int64_t attn_storage_wrong(const struct attn_storage *storage, const struct attn_tape *tape,
+                           const struct attn_stored_mask *mask)
+{
+    const struct attn_problem *p = mask->problem;
+    int64_t wrong = 0;
+    for (int64_t row = 0; row < p->batch * p->heads * p->n_query; row++) {
+        int64_t b = row / p->n_query / p->heads, h = row / p->n_query % p->heads;
+        for (int64_t j = 0; j < p->n_key; j++) {
+            int says = storage->allows(tape, mask, b, h, row % p->n_query, j);
+            wrong += says != sees(mask, b, h, row % p->n_query, j);
+        }
+    }
+    return wrong;
+}

@@ -1,0 +1,59 @@
+/* How a mask can be stored: one table of what frameworks and libraries keep, and of what they hold
+ * while they make it.  `attnlab price --mask-storage`.
+ *
+ * A storage is made by playing it on a tape (study.h): on a counted tape that is its price, at any
+ * length; on a real tape its blocks are taken from a ledger and filled, and what they say of each
+ * pair can be compared with the mask.  One function does both.
+ *
+ * Letters  B batch, H heads, Lq queries, Lk keys; nnz visible pairs, of one (batch, head) where the
+ *          mask does not vary, else of all that differ.
+ */
+#ifndef EXPERIMENTS_STUDIES_STORAGE_H
+#define EXPERIMENTS_STUDIES_STORAGE_H
+
+#include "experiments/cli/shape.h"
+#include "experiments/studies/study.h"
+#include "ref/mask/pattern.h"
+
+/* What is to be stored.  The problem's extents and mask count, nothing else of it. */
+struct attn_stored_mask {
+    const struct attn_problem *problem;
+    struct attn_csr pattern; /* nnz and patterns, no arrays */
+    int counted;             /* nnz had no closed form      */
+};
+
+/* EINVAL where sizes exceed 64 bits, ENOTSUP where keys cannot be numbered with 32 bits. */
+enum attn_status attn_stored_mask_open(const struct attn_problem *problem,
+                                       struct attn_stored_mask *mask, struct attn_error *err);
+
+struct attn_storage {
+    const char *name;
+    const char *layout; /* what is kept, with its type */
+    const char *source; /* who keeps it so, and makes it so */
+
+    /* Why it cannot express this mask; NULL: it can.  A NULL function: it can express any. */
+    const char *(*refuses)(const struct attn_stored_mask *mask);
+
+    /* Play the making.  What is live at the end is the storage. */
+    void (*make)(struct attn_tape *tape, const struct attn_stored_mask *mask);
+
+    /* What a real one says of a pair. */
+    int (*allows)(const struct attn_tape *tape, const struct attn_stored_mask *mask, int64_t b,
+                  int64_t h, int64_t i, int64_t j);
+};
+
+int attn_storage_count(void);
+const struct attn_storage *attn_storage_at(int index);
+
+/* Pairs of which a real storage says otherwise than the mask. */
+int64_t attn_storage_wrong(const struct attn_storage *storage, const struct attn_tape *tape,
+                           const struct attn_stored_mask *mask);
+
+/* `attnlab price --mask-storage`: every storage of the problem's mask, as text or at the end of an
+ * array of JSON; with make, each on a ledger too.  The exit status: 1 where bytes or pairs differ,
+ * 3 where memory was lacking. */
+struct json_t;
+int attn_storage_print(const struct attn_cli_shape *shape, const struct attn_problem *problem,
+                       int make, struct json_t *all);
+
+#endif

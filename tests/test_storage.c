@@ -1,0 +1,261 @@
+/* Storages of a mask: the bytes that they are known to take, the same bytes when they are made, and
+ * what they say of every pair. */
+#include "tests/suites.h"
+
+#include <string.h>
+
+#include "experiments/studies/storage.h"
+#include "ref/mask/mask.h"
+#include "tests/fixtures/expected_error.h"
+
+SUITE(storage, .seconds = 120);
+
+struct fixture {
+    struct attn_problem problem;
+    struct attn_stored_mask mask;
+};
+
+static void open_fixture(struct fixture *x, const struct attn_mask_shape *s, const char *text)
+{
+    struct attn_mask *mask;
+    struct attn_error err = {0};
+    ck_assert_msg(attn_mask_parse(text, s, NULL, &mask, &err) == ATTN_OK, "%s", err.text);
+    x->problem = (struct attn_problem){.batch = s->batch,
+                                       .heads = s->heads,
+                                       .kv_heads = s->heads,
+                                       .n_query = s->n_query,
+                                       .n_key = s->n_key,
+                                       .d_key = 1,
+                                       .d_value = 1,
+                                       .scale = 1,
+                                       .dtype = ATTN_F32,
+                                       .mask = mask};
+    ck_assert_msg(attn_stored_mask_open(&x->problem, &x->mask, &err) == ATTN_OK, "%s", err.text);
+}
+
+static void close_fixture(struct fixture *x)
+{
+    attn_mask_free((struct attn_mask *)(uintptr_t)x->problem.mask);
+}
+
+static const struct attn_storage *storage_of(const char *name)
+{
+    for (int s = 0; s < attn_storage_count(); s++)
+        if (strcmp(attn_storage_at(s)->name, name) == 0)
+            return attn_storage_at(s);
+    ck_abort_msg("no storage is called %s", name);
+}
+
+/* ---- known numbers --------------------------------------------------------------------------- */
+
+#define WINDOW "causal(br)&window(511,0,br)"
+
+static const struct {
+    const char *storage, *mask;
+    struct attn_mask_shape shape;
+    int64_t kept, peak;
+} known[] = {
+    /* Open-Sora's issue 70: 720 GiB, and two of them at once; 17 and 11 bytes a pair */
+    {"int32", "keys(196608)", {5, 16, 196608, 196608}, INT64_C(720) << 30, INT64_C(1440) << 30},
+    {"float32",
+     "keys(196608)",
+     {5, 16, 196608, 196608},
+     INT64_C(720) << 30,
+     17 * (INT64_C(180) << 30)},
+    {"bf16",
+     "keys(196608)",
+     {5, 16, 196608, 196608},
+     INT64_C(360) << 30,
+     11 * (INT64_C(180) << 30)},
+    {"vectors", "keys(196608)", {5, 16, 196608, 196608}, 7864320, 7864320},
+    /* Open-Sora-Plan at 28,800 tokens; 8 bytes a pair of distances beside the positions */
+    {"bool", "keys(20000)", {1, 24, 28800, 28800}, 829440000, INT64_C(9) * 829440000},
+    {"bool-heads",
+     "keys(20000)",
+     {1, 24, 28800, 28800},
+     INT64_C(24) * 829440000,
+     INT64_C(25) * 829440000},
+    /* a million tokens: 4 (L W - W (W - 1) / 2) of columns and 8 (L + 1); 7,813 rows of blocks */
+    {"csr",
+     WINDOW,
+     {1, 8, 1000000, 1000000},
+     INT64_C(2047476736) + 8000008,
+     INT64_C(2047476736) + 8000008},
+    {"blocks",
+     WINDOW,
+     {1, 8, 1000000, 1000000},
+     INT64_C(16) * 61042969 + 16 * 7813,
+     INT64_C(16392) * 61042969},
+    {"blocks", "none", {1, 1, 28000, 28000}, 16 * 219 * 219 + 16 * 219, 16392 * 219 * 219},
+    /* 17 bytes a pair, 4 (2 m + 1 + 2 n + 1); the peak: 1 byte of each pair that may be, 4 (2 m + 1)
+     * and 16 + 4 + 1 a visible one; or all of it and two more arrays of int32 */
+    {"csr-transpose",
+     "causal(tl)",
+     {16, 1, 1024, 1024},
+     17 * 524800 + 4 * 4098,
+     1048576 + 25 * 524800 + 4 * 4098},
+    {"segments", "documents(100000,300000,600000)", {1, 8, 1000000, 1000000}, 32, 32},
+    {"none", WINDOW, {1, 8, 1000000, 1000000}, 0, 0}};
+
+TEST_EACH(known_numbers, (int)(sizeof known / sizeof *known))
+{
+    struct fixture x;
+    struct attn_tape tape;
+    open_fixture(&x, &known[_i].shape, known[_i].mask);
+    const struct attn_storage *storage = storage_of(known[_i].storage);
+    ck_assert(storage->refuses == NULL || storage->refuses(&x.mask) == NULL);
+    attn_tape_open(&tape, NULL, NULL);
+    storage->make(&tape, &x.mask);
+    ck_assert_msg(tape.now == known[_i].kept && tape.peak == known[_i].peak,
+                  "%s of %s: %lld B kept, %lld B at the peak", storage->name, known[_i].mask,
+                  (long long)tape.now, (long long)tape.peak);
+    close_fixture(&x);
+}
+
+/* ---- for real -------------------------------------------------------------------------------- */
+
+static const struct attn_mask_shape small = {2, 3, 140, 260};
+static const char *const masks[] = {"none",
+                                    "causal(br)",
+                                    "causal(tl)&window(30,0,tl)",
+                                    "documents(100x200,0x10,40x50)",
+                                    "keys(260,129)",
+                                    "keys(x0110)",
+                                    "random(0.1,3,heads)",
+                                    "blocks(128,0.5,2)",
+                                    "bigbird(16,1,3,1,7)|prefix(3)",
+                                    "keys(0,260)&causal(br)"};
+enum { MASKS = sizeof masks / sizeof *masks };
+
+/* The storage on a ledger; *tape is open until attn_ledger_clear. */
+static void make(const struct attn_storage *storage, const struct fixture *x,
+                 struct attn_ledger *ledger, struct attn_tape *tape)
+{
+    attn_ledger_init(ledger, NULL);
+    ledger->poison = 1;
+    attn_tape_open(tape, NULL, ledger);
+    storage->make(tape, &x->mask);
+}
+
+TEST_EACH(made_as_priced, MASKS)
+{
+    struct fixture x;
+    int made = 0;
+    open_fixture(&x, &small, masks[_i]);
+    for (int s = 0; s < attn_storage_count(); s++) {
+        const struct attn_storage *storage = attn_storage_at(s);
+        struct attn_tape counted, real;
+        struct attn_ledger ledger;
+        if (storage->refuses != NULL && storage->refuses(&x.mask) != NULL)
+            continue;
+        attn_tape_open(&counted, NULL, NULL);
+        storage->make(&counted, &x.mask);
+        make(storage, &x, &ledger, &real);
+        ck_assert_msg(ledger.now == counted.now && ledger.peak == counted.peak &&
+                          real.n == counted.n,
+                      "%s of %s: made with %lld B, priced at %lld B", storage->name, masks[_i],
+                      (long long)ledger.peak, (long long)counted.peak);
+        ck_assert_msg(attn_storage_wrong(storage, &real, &x.mask) == 0, "%s of %s: wrong pairs",
+                      storage->name, masks[_i]);
+        attn_ledger_clear(&ledger);
+        ck_assert_int_eq(ledger.damaged, 0);
+        made++;
+    }
+    ck_assert_int_ge(made, 3);
+    close_fixture(&x);
+}
+
+/* What is kept as CSR is what csr keeps. */
+TEST_EACH(csr_is_that_of_the_library, MASKS)
+{
+    struct fixture x;
+    struct attn_tape tape;
+    struct attn_cost cost = {0};
+    struct attn_csr csr;
+    open_fixture(&x, &small, masks[_i]);
+    attn_tape_open(&tape, NULL, NULL);
+    storage_of("csr")->make(&tape, &x.mask);
+    ck_assert_int_eq(attn_csr_cost(&x.problem, &cost, &csr, NULL), ATTN_OK);
+    ck_assert_int_eq(tape.now, cost.peak_bytes);
+    close_fixture(&x);
+}
+
+/* A bit of each block that is kept, under one mask or another: it must be seen, or the block is of no
+ * use.  The order of rows is advice to a scheduler and says nothing of pairs; values are all 1. */
+static void flip_bits(const struct attn_storage *storage, const char *text, int *seen)
+{
+    struct fixture x;
+    struct attn_tape real;
+    struct attn_ledger ledger;
+    open_fixture(&x, &small, text);
+    if (storage->refuses == NULL || storage->refuses(&x.mask) == NULL) {
+        make(storage, &x, &ledger, &real);
+        for (int b = 0; b < real.n; b++) {
+            unsigned char *byte = real.block[b].data;
+            *byte ^= 1;
+            seen[b] |= attn_storage_wrong(storage, &real, &x.mask) > 0 ||
+                       strncmp(real.block[b].name, "row_indices", 11) == 0 ||
+                       strcmp(real.block[b].name, "values") == 0;
+            *byte ^= 1;
+        }
+        ck_assert_int_eq(attn_storage_wrong(storage, &real, &x.mask), 0);
+        attn_ledger_clear(&ledger);
+    }
+    close_fixture(&x);
+}
+
+TEST_EACH(a_wrong_bit_is_seen, attn_storage_count())
+{
+    const struct attn_storage *storage = attn_storage_at(_i);
+    int seen[ATTN_TAPE_BLOCKS] = {0};
+    struct fixture x;
+    struct attn_tape counted;
+    flip_bits(storage, "documents(100x200,0x10,40x50)", seen);
+    flip_bits(storage, "keys(260,129)", seen);
+    flip_bits(storage, "none", seen);
+    open_fixture(&x, &small,
+                 strcmp(storage->name, "segments") == 0 ? "documents(140x260)" : "keys(260)");
+    attn_tape_open(&counted, NULL, NULL);
+    storage->make(&counted, &x.mask);
+    for (int b = 0; b < counted.n; b++)
+        ck_assert_msg(seen[b], "%s: nobody reads %s", storage->name, counted.block[b].name);
+    close_fixture(&x);
+}
+
+TEST_EACH(memory_that_runs_out, attn_storage_count())
+{
+    const struct attn_storage *storage = attn_storage_at(_i);
+    struct fixture x;
+    open_fixture(&x, &small, "causal(br)");
+    for (int64_t k = 0; storage->refuses == NULL || storage->refuses(&x.mask) == NULL; k++) {
+        struct attn_tape real;
+        struct attn_ledger ledger;
+        attn_ledger_init(&ledger, NULL);
+        ledger.fail_at = k;
+        attn_tape_open(&real, NULL, &ledger);
+        storage->make(&real, &x.mask);
+        attn_ledger_clear(&ledger);
+        ck_assert_int_eq(ledger.damaged, 0);
+        if (!real.is_cut)
+            break;
+        ck_assert_int_lt(k, 20);
+    }
+    close_fixture(&x);
+}
+
+TEST(sizes_beyond_64_bits_are_refused)
+{
+    struct attn_mask_shape far = {1, 1, INT64_C(1) << 30, INT64_C(1) << 30};
+    struct attn_problem p = {.batch = 8,
+                             .heads = 8,
+                             .kv_heads = 8,
+                             .n_query = far.n_query,
+                             .n_key = far.n_key,
+                             .d_key = 1,
+                             .d_value = 1,
+                             .scale = 1,
+                             .dtype = ATTN_F32};
+    struct attn_stored_mask mask;
+    struct attn_error err = {0};
+    said(attn_stored_mask_open(&p, &mask, &err), ATTN_EINVAL, &err, "exceed 64 bits");
+}
