@@ -264,13 +264,21 @@ bench: $(B)/attnlab ## time every row of docs/speed.md (about 10 minutes; leave 
 steps: $(B)/attnlab ## time the steps from the textbook to the kernel (docs/kernel.md)
 	$(B)/attnlab bench --preset steps --out build/steps
 
+# Of a bug that is planted, mutants.md says what it does: the catalogue's page has its reference.
+PLANTED = awk -v planted='$(MUTANTS)' 'BEGIN { n = split(planted, m, " "); \
+        for (i = 1; i <= n; i++) { sub(/[a-z]$$/, "", m[i]); is[m[i]] = 1 } } \
+    is[$$2] { split($$0, c, " [|] "); item = $$2 " " c[2] ", "; \
+        if (length(line item) > 121) { sub(/ $$/, "", line); list = list line "\n"; line = "" } \
+        line = line item; next } { print } \
+    END { sub(/, $$/, ".", line); print "\n\#\# Planted\n\n" list line }'
+
 docs: $(B)/attnlab $(B)/mutant-table $(MUTANT_SO) ## make the generated tables again: docs/bugs.md, docs/mutants.md
 	@{ printf '%s\n' '<!-- made by `make docs`, from `attnlab list bugs` -->' '# Bugs' \
 	    'Bugs that attention implementations really had.  A maintainer or a fix confirmed each, but for R, which was only' \
-	    'reported, and X, which is a convention and no bug.  Cases of the battery stand for each, unless the text ends with' \
-	    'what else does.  `attnlab list bugs` names the cases, and has each text in full; [mutants.md](mutants.md) has these' \
-	    'bugs planted in this library.' ''; \
-	    $(B)/attnlab list bugs --format=md; } > docs/bugs.md
+	    'reported, and X, which is a convention and no bug.  Those under *Planted* are planted in this library, and' \
+	    '[mutants.md](mutants.md) says what each does.  Cases of the battery stand for the others, unless the text ends' \
+	    'with what else does.  `attnlab list bugs` has all of it: cases, references, texts.' ''; \
+	    $(B)/attnlab list bugs --format=md; } | $(PLANTED) > docs/bugs.md
 	@{ printf '<!-- made by `make docs`, from `make mutants` -->\n\n'; $(B)/mutant-table kills $(B)/mutants; } \
 	    > docs/mutants.md
 

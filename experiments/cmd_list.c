@@ -212,18 +212,19 @@ static void list_factors(const struct request *want)
     }
 }
 
-/* For the page: repositories without their owners, and a long text up to the end of a clause. */
+/* For the page: the first reference, its repository without the owner, and a long text up to the
+ * end of a clause. */
 static void shorten(char *reference, char *what)
 {
     enum { LONG = 100 };
     char *end = NULL, *to = reference;
-    for (const char *at = reference; *at != '\0'; at++) {
+    for (const char *at = reference; *at != '\0' && strchr(",;(", *at) == NULL; at++) {
         *to++ = *at;
         if (*at == '/' && isalpha((unsigned char)at[1]))
             while (to > reference && to[-1] != ' ')
                 to--;
     }
-    *to = '\0';
+    to[-(to > reference && to[-1] == ' ')] = '\0';
     for (char *at = what; strlen(what) > LONG && at < what + LONG; at++)
         if (*at == ';' || (*at == '.' && at[1] == ' ' && isupper((unsigned char)at[2])))
             end = at;
