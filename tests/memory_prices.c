@@ -235,6 +235,18 @@ static const struct hand_price hand_prices[] = {
      "dq.heads=128 dk.heads=128 dv.heads=128 tile.q=1024 tile.k=1024 tile.v=1024 tile.s=16384 "
      "tile.do=1024 tile.slope=16384 tile.dk=1024 tile.dv=1024 delta=32",
      "h2g1q8d4:none:f32:normal:s1:pass=bwd"},
+    /* 10 tokens for 4 ranks, padded to 12, so that rank 3 has one and room for 3: K,V of 3 tokens of
+     * 4 + 4 numbers in two slots, partial O and LSE of 2*3 rows.  Sent: 3 blocks of K,V */
+    {"ring:ranks=4,sizes=pad,local=tiled-textbook", ATTN_FORWARD, 21304, 288, 6, 0,
+     "kv.travel=192 o.partial=96 lse.partial=24 tile.q=1024 tile.k=1024 tile.v=1024 tile.o=1024 "
+     "tile.s=16384 tile.m=256 tile.l=256",
+     "h2g1q10d4:none:f32:normal:s1"},
+    /* 5 tokens padded to 6 and 3 heads to 4: 2 heads of 6 tokens on both ranks, though one has one
+     * head.  Sent: 3 tokens of 2 heads of q, k, v, o and lse.  A piece more in each list: pads */
+    {"ulysses:ranks=2,sizes=pad,local=tiled-textbook", ATTN_FORWARD, 22768, 408, 5, 0,
+     "messages=960 q.heads=192 k.heads=192 v.heads=192 o.heads=192 lse.heads=48 tile.q=1024 "
+     "tile.k=1024 tile.v=1024 tile.o=1024 tile.s=16384 tile.m=256 tile.l=256",
+     "h3q5d4:none:f32:normal:s1"},
     /* no queries: the peak is while the other copy's gradients come home, 4 tokens of 4 */
     {"ulysses:ranks=2,local=dense", ATTN_BACKWARD, 1168, 256, 4, 0,
      "messages=576 zeros=16 k.heads=128 v.heads=128 dk.heads=128 dv.heads=128 copies=64",

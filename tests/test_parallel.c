@@ -9,10 +9,11 @@
 #include "ref/problem.h"
 #include "ref/textbook.h"
 #include "tests/fixtures/case_fixture.h"
+#include "tests/fixtures/scheme_walk.h"
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
 
-SUITE(parallel, .seconds = 120);
+SUITE(parallel, .seconds = 600);
 
 static struct attn_result judged(const char *spec_text, const char *case_text)
 {
@@ -63,7 +64,7 @@ static const char *const cases[] = {
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
-/* Each meets every second case, those of many ranks one in seven; all of them under ATTN_FULL. */
+/* Each meets every third case, those of many ranks one in seven; all of them under ATTN_FULL. */
 static const char *const specs[] = {
     "ulysses:ranks=1",
     "ulysses:ranks=2",
@@ -113,19 +114,72 @@ static const char *const specs[] = {
 };
 enum { SPECS = sizeof specs / sizeof *specs };
 
+static void ck_agrees(const struct attn_spec *spec, const struct attn_case *c)
+{
+    struct attn_result r;
+    char text[4096];
+    attn_run_case(spec, c, &r);
+    attn_result_print(spec, c, &r, text, sizeof text);
+    ck_assert_msg(r.verdict == ATTN_PASS || r.verdict == ATTN_WEAK, "%s", text);
+}
+
+/* With pads and without them by turns, both under ATTN_FULL. */
 TEST_EACH(agrees_with_the_oracle, CASES)
 {
     struct attn_case c = case_of(cases[_i]);
+    int full = getenv("ATTN_FULL") != NULL;
     for (int s = 0; s < SPECS; s++) {
         struct attn_spec spec = spec_of(specs[s]);
-        int one_in = spec.options.value[ATTN_OPTION_RANKS] >= 16 ? 7 : 2;
-        if (getenv("ATTN_FULL") == NULL && (_i + s) % one_in != 0)
-            continue;
-        struct attn_result r;
-        char text[4096];
-        attn_run_case(&spec, &c, &r);
-        attn_result_print(&spec, &c, &r, text, sizeof text);
-        ck_assert_msg(r.verdict == ATTN_PASS || r.verdict == ATTN_WEAK, "%s", text);
+        int one_in = spec.options.value[ATTN_OPTION_RANKS] >= 16 ? 7 : 3;
+        for (int64_t sizes = ATTN_SIZES_UNEVEN; sizes <= ATTN_SIZES_PAD; sizes++) {
+            spec.options.value[ATTN_OPTION_SIZES] = sizes;
+            if (full || ((_i + s) % one_in == 0 && (_i + s) / one_in % 2 == sizes))
+                ck_agrees(&spec, &c);
+        }
+    }
+}
+
+/* What no number of ranks above 1 divides: tokens, runs of a zigzag, heads, kv heads; fewer tokens,
+ * heads, kv heads or batches than ranks; documents that are empty on one side or both. */
+static const char *const awkward[] = {
+    "b3h5g1q17k13d4v3:causal(br):f32:normal:s1:pass=bwd",
+    "b2h6g2q7k11d3v4:none:f64:normal:s2:dlse=1:pass=bwd",
+    "b1h7g7q1k5d4v4:window(2,1,br):f32:normal:s3:pass=bwd",
+    "b3h6g3q3k2d4v2:none:f32:normal:s4:pass=bwd",
+    "b2h9g3q11k11d4v4:documents(0,4,0,7):f32:normal:s5:pass=bwd",
+    "b2h4g2q13k19d4v4:documents(3x0,0x5,0x0,10x14)&causal(br):f32:normal:s6:poison=nan:pass=bwd",
+    "b3h3g1q19k19d4v4:keys(0,19,7):bf16:normal:s7:poison=nan:pass=bwd",
+    "b1h10g2q23k23d4v4:random(0.2,3,heads):f16:normal:s8:pass=bwd",
+    "b2h1g1q33k31d4v4:causal(tl):f32:normal:s9:bias=alibi:layout=blhd:pass=bwd",
+    "b1h3g3q15k15d4v4:temporal(5,1,3):f32:normal:s10:pass=bwd",
+    "b2h5g5q14k14d4v4:spatial(7,2,1):f32:normal:s11:pass=bwd",
+};
+enum { AWKWARD = sizeof awkward / sizeof *awkward };
+
+struct sizing {
+    struct attn_case c;
+    int turn, one_in;
+};
+
+static void agrees_next(void *arg, const struct attn_impl *impl, const char *text)
+{
+    struct sizing *x = arg;
+    (void)impl;
+    if (x->turn++ % x->one_in != 0 || is_strict(text)) /* refuses, changes nothing */
+        return;
+    struct attn_spec spec = spec_of(text);
+    ck_agrees(&spec, &x->c);
+}
+
+/* Every way to run on ranks under ATTN_FULL, of 16 and 64 ranks some; in all some without. */
+TEST_EACH(any_sizes, AWKWARD)
+{
+    static const int ranks[] = {1, 2, 3, 4, 5, 6, 7, 8, 16, 64};
+    struct sizing x = {.c = case_of(awkward[_i]), .turn = _i};
+    int full = getenv("ATTN_FULL") != NULL;
+    for (int r = 0; r < 10; r++) {
+        x.one_in = full ? (ranks[r] > 8 ? 7 : 1) : (ranks[r] > 8 ? 211 : 61);
+        scheme_walk(ranks[r], agrees_next, &x);
     }
 }
 
@@ -433,6 +487,51 @@ TEST(shares_add_up)
             for (int r = 0; r < parsed.options.value[0]; r++)
                 sum += price(spec[s], &p, (enum attn_pass)pass, r).shard_bytes;
             ck_assert_msg(sum == all, "%s: %g, not %g", spec[s], sum, all);
+        }
+    }
+}
+
+/* With pads a rank sends and stores what it would of the next multiples, and takes as many messages
+ * for it: `as` without pads.  A kv head that ranks share: whole parts of a group; else whole ones. */
+TEST(pads_are_sent_and_stored)
+{
+    static const struct {
+        const char *spec;
+        int64_t batch, heads, kv_heads, tokens;
+        struct {
+            int64_t batch, heads, kv_heads, tokens;
+        } as;
+    } want[] = {{"ring:ranks=4", 3, 5, 1, 45, {3, 5, 1, 48}},
+                {"ring:ranks=4,order=striped", 3, 5, 5, 45, {3, 5, 5, 48}},
+                {"ring:ranks=4,order=zigzag", 1, 4, 2, 42, {1, 4, 2, 48}},
+                {"ring:ranks=6,inner=3", 1, 4, 2, 37, {1, 4, 2, 42}},
+                {"ulysses:ranks=4", 2, 7, 7, 45, {2, 8, 8, 48}},
+                {"ulysses:ranks=4", 1, 8, 1, 1, {1, 8, 1, 4}},
+                {"ulysses:ranks=4,exchange=list", 1, 6, 2, 1, {1, 12, 4, 4}},
+                {"ulysses:ranks=6", 1, 40, 8, 600, {1, 60, 12, 600}},
+                {"usp:ranks=6,heads=3", 2, 7, 7, 31, {2, 9, 9, 36}},
+                {"usp:ranks=6,heads=2,order=zigzag", 1, 3, 1, 31, {1, 6, 2, 36}},
+                {"allgather:ranks=5,order=zigzag,stride=2", 2, 5, 5, 33, {2, 5, 5, 40}},
+                {"lightseq:ranks=5", 2, 3, 1, 13, {2, 3, 1, 15}},
+                {"heads:ranks=3", 2, 8, 2, 11, {2, 12, 3, 11}},
+                {"heads:ranks=4", 2, 8, 2, 11, {2, 8, 2, 11}},
+                {"batch:ranks=4", 5, 3, 1, 11, {8, 3, 1, 11}}};
+    for (size_t n = 0; n < sizeof want / sizeof *want; n++) {
+        struct attn_problem real =
+            problem(want[n].batch, want[n].heads, want[n].kv_heads, want[n].tokens, 8);
+        struct attn_problem even =
+            problem(want[n].as.batch, want[n].as.heads, want[n].as.kv_heads, want[n].as.tokens, 8);
+        char spec[80];
+        snprintf(spec, sizeof spec, "%s,sizes=pad", want[n].spec);
+        int ranks = (int)spec_of(spec).options.value[ATTN_OPTION_RANKS];
+        for (int i = 0; i < 2 * ranks; i++) {
+            struct attn_cost a = price(spec, &real, (enum attn_pass)(i % 2), i / 2);
+            struct attn_cost b = price(want[n].spec, &even, (enum attn_pass)(i % 2), i / 2);
+            ck_assert_msg(a.bytes_sent == b.bytes_sent && a.messages == b.messages &&
+                              a.shard_bytes == b.shard_bytes,
+                          "%s rank %d: %lld in %lld, %g; not %lld in %lld, %g", spec, i / 2,
+                          (long long)a.bytes_sent, (long long)a.messages, a.shard_bytes,
+                          (long long)b.bytes_sent, (long long)b.messages, b.shard_bytes);
         }
     }
 }
