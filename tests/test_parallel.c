@@ -171,14 +171,14 @@ static void agrees_next(void *arg, const struct attn_impl *impl, const char *tex
     ck_agrees(&spec, &x->c);
 }
 
-/* Every way to run on ranks under ATTN_FULL, of 16 and 64 ranks some; in all some without. */
+/* One of so many ways to run on ranks, others with each case; more of them under ATTN_FULL. */
 TEST_EACH(any_sizes, AWKWARD)
 {
     static const int ranks[] = {1, 2, 3, 4, 5, 6, 7, 8, 16, 64};
     struct sizing x = {.c = case_of(awkward[_i]), .turn = _i};
     int full = getenv("ATTN_FULL") != NULL;
     for (int r = 0; r < 10; r++) {
-        x.one_in = full ? (ranks[r] > 8 ? 7 : 1) : (ranks[r] > 8 ? 211 : 61);
+        x.one_in = full ? (ranks[r] > 8 ? 47 : 5) : (ranks[r] > 8 ? 1009 : 251);
         scheme_walk(ranks[r], agrees_next, &x);
     }
 }
@@ -492,7 +492,7 @@ TEST(shares_add_up)
 }
 
 /* With pads a rank sends and stores what it would of the next multiples, and takes as many messages
- * for it: `as` without pads.  A kv head that ranks share: whole parts of a group; else whole ones. */
+ * for it: `as` without pads.  A rank has whole groups of heads, or equal parts of one. */
 TEST(pads_are_sent_and_stored)
 {
     static const struct {

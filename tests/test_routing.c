@@ -1,5 +1,5 @@
 /* Where things go in every scheme: every element carries its own number through all exchanges, and
- * a rank that fails is named.  All small problems under ATTN_FULL, some of them otherwise.
+ * a rank that fails is named.  All small problems of up to four ranks under ATTN_FULL, else some.
  * Catalogue: SP-01 to SP-06, SP-09, SP-16, SP-17, SP-22. */
 #include <math.h>
 #include <stdio.h>
@@ -366,6 +366,8 @@ static void every_scope(const char *spec)
 static void every_route(void *arg, const struct attn_impl *impl, const char *spec)
 {
     (void)arg;
+    if (strstr(spec, "partials=storage") != NULL) /* of f64: nothing is wider */
+        return;
     if (strcmp(impl->name, "video") == 0)
         every_video(spec);
     else if (strcmp(impl->name, "skiparse") == 0)
@@ -377,8 +379,8 @@ static void every_route(void *arg, const struct attn_impl *impl, const char *spe
 /* One problem of so many is run, here and under ATTN_FULL: steps have no factor of an extent. */
 static const struct {
     int ranks, step, of_full;
-} routed[] = {{1, 181, 1}, {2, 181, 1}, {3, 181, 1}, {4, 181, 1},    {5, 181, 1},
-              {6, 181, 1}, {7, 181, 1}, {8, 181, 1}, {16, 1511, 11}, {64, 6007, 601}};
+} routed[] = {{1, 509, 1},  {2, 509, 1},  {3, 509, 1},  {4, 509, 1},    {5, 509, 11},
+              {6, 509, 11}, {7, 509, 11}, {8, 509, 11}, {16, 5003, 53}, {64, 20011, 2003}};
 
 TEST_EACH(every_scheme, sizeof routed / sizeof *routed)
 {
