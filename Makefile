@@ -112,9 +112,8 @@ CALLERS := $(filter-out $(B)/tests/variants/%,$(TEST_OBJ)) $(PROGRAM_OBJ)
 $(CALLERS): FLAGS += $(if $(filter release clang,$(CONFIG)),-O1)
 
 # A study has its data in it.
-$(B)/experiments/studies/training_h100.o: experiments/data/training_h100_memory.csv
 # The program reports how it was built.
-$(B)/experiments/studies/pytorch_h200.o: experiments/data/pytorch_h200_memory.csv
+$(patsubst %.c,$(B)/%.o,$(wildcard experiments/studies/*.c)): $(wildcard experiments/data/*.csv)
 $(B)/experiments/measure/machine.o: FLAGS += -DATTN_BUILD_FLAGS='"$(strip $(OPT_$(CONFIG)) $(CFLAGS))"'
 # Rebuilt when the version changes, and only then.
 $(B)/version.h: FORCE

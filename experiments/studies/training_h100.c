@@ -16,14 +16,10 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/studies/cuda_cache.h"
+#include "experiments/studies/data.h"
 #include "experiments/studies/study.h"
 
-/* The file, as it was when the program was built. */
-__asm__(".pushsection .rodata\n"
-        "attn_training_h100_csv: .incbin \"experiments/data/training_h100_memory.csv\"\n"
-        ".byte 0\n"
-        ".popsection\n");
-extern const char attn_training_h100_csv[];
+ATTN_STUDY_DATA(training_h100_memory)
 
 /* ---- a row of the file ----------------------------------------------------------------------- */
 
@@ -465,7 +461,7 @@ static void compare(struct attn_study_run *run, struct tally *tally, const struc
 
 static void all_rows(struct attn_study_run *run, struct play *x, struct tally *tally)
 {
-    const char *text = attn_training_h100_csv;
+    const char *text = attn_study_data_training_h100_memory;
     struct row row;
     int64_t got[MOMENTS];
     for (int found; (found = next_row(&text, &row)) >= 0;) {
