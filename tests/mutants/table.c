@@ -29,7 +29,7 @@ static void print_tally(const struct tally *t)
          "Each is the library with one line changed, after a bug that somebody shipped "
          "([bugs.md](bugs.md)).  The quick\nbattery must kill it by its numbers (finite, exact, "
          "bound) or, where no number can tell, in the way that the bug\nfails; *own* kills are by "
-         "a case that names the bug.  A row has the mutant with the options of the spec that it "
+         "a case that names the bug.  A line has the mutant with the options of the spec that it "
          "is\nplanted in, the case that kills it, and what the line does now.  "
          "`tests/mutants/mutants.def` has the\nlines.\n");
     printf("%d planted, %d killed, %d of them by a case of their own:", t->planted, t->killed,
@@ -60,7 +60,10 @@ static int is_of_same_impl(const struct mutant *a, const struct mutant *b)
 static void print_kill(const struct mutant *m, const struct kill *kill)
 {
     const char *options = m->spec + impl_bytes(m);
-    printf("| %s%s%s | ", m->id, *options != '\0' ? " " : "", options + (*options == ':'));
+    printf("- %s", m->id);
+    if (*options != '\0')
+        printf(" (%s)", options + (*options == ':'));
+    printf(", ");
     if (kill->error[0] != '\0')
         printf("%s", kill->error);
     else if (kill->killer != NULL)
@@ -69,10 +72,10 @@ static void print_kill(const struct mutant *m, const struct kill *kill)
         printf("**survives**");
     if (kill->killer == NULL && kill->other != NULL)
         printf(", only by %s: %s", kill->other_how, kill->other->name);
-    printf(" | %s |\n", without_reference(m->why));
+    printf(": %s\n", without_reference(m->why));
 }
 
-/* A table for each implementation, in the order of the list; equivalents have their own. */
+/* A list for each implementation, in the order of the list; equivalents have their own. */
 static void print_by_impl(const struct mutant *list, const struct kill *kill, int n)
 {
     for (int first = 0; first < n; first++) {
@@ -81,8 +84,7 @@ static void print_by_impl(const struct mutant *list, const struct kill *kill, in
             is_new &= list[m].proof[0] != '\0' || !is_of_same_impl(&list[m], &list[first]);
         if (!is_new)
             continue;
-        printf("\n## %.*s\n\n| mutant | killed by | what it does |\n| --- | --- | --- |\n",
-               impl_bytes(&list[first]), list[first].spec);
+        printf("\n## %.*s\n\n", impl_bytes(&list[first]), list[first].spec);
         for (int m = first; m < n; m++)
             if (list[m].proof[0] == '\0' && is_of_same_impl(&list[m], &list[first]))
                 print_kill(&list[m], &kill[m]);
