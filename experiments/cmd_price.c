@@ -20,7 +20,7 @@ struct request {
     struct attn_cli_shapes shapes;
     int json, storage, make;
     const char *log, *save; /* save: NULL unless it is given */
-    int64_t layers;
+    int64_t layers, hidden;
     struct attn_stack stack; /* both of them */
 };
 
@@ -33,6 +33,7 @@ static const struct attn_flag_use flags[] = {
              "v o lse (rows, unless said otherwise); q k v, and the forward pass is made again"},
     {.flag = ATTN_FLAG_MASK_STORAGE, offsetof(struct request, storage)},
     {.flag = ATTN_FLAG_MAKE, offsetof(struct request, make)},
+    {.flag = ATTN_FLAG_HIDDEN, offsetof(struct request, hidden), "0"},
     {.flag = ATTN_FLAG_FORMAT, offsetof(struct request, json), "text"},
     {.flag = ATTN_FLAG_LOG,
      offsetof(struct request, log),
@@ -148,13 +149,14 @@ static void print_ranks(const struct attn_cost *cost, int ranks)
     }
 }
 
-static void print_live(const struct attn_cost *cost)
+/* saved: how its saved_bytes are called. */
+static void print_live(const struct attn_cost *cost, const char *saved)
 {
     for (int a = 0; a < cost->n_live; a++)
         print_buffer(cost->live[a].name, cost->live[a].bytes);
     print_buffer("peak", cost->peak_bytes);
     if (cost->saved_bytes > 0)
-        print_buffer("  of it, saved", cost->saved_bytes);
+        print_buffer(saved, cost->saved_bytes);
 }
 
 /* The live set of the rank that holds most, the first of them. */
@@ -176,7 +178,7 @@ static void print_text(const struct attn_spec *spec, const struct attn_cli_shape
     else if (ranks > 1)
         printf("  rank %d of %d, the fullest", fullest, ranks);
     putchar('\n');
-    print_live(&cost[fullest]);
+    print_live(&cost[fullest], "  of it, saved");
     print_ranks(cost, ranks);
     print_fit(fit, ranks);
 }
@@ -189,9 +191,12 @@ static void print_stack(const struct attn_spec *spec, const struct attn_cli_shap
     char name[256], about[1024];
     attn_spec_print(spec, name, sizeof name);
     attn_cli_shape_print(shape, about, sizeof about);
-    printf("%s  %s  %s  %lld layers, save %s\n", name, attn_pass_name(shape->pass), about,
-           (long long)layers->n, attn_stack_save_name(layers->save));
-    print_live(&cost->cost);
+    printf("%s  %s  %s  %lld layers", name, attn_pass_name(shape->pass), about,
+           (long long)layers->n);
+    if (layers->hidden > 0)
+        printf(" of hidden %lld", (long long)layers->hidden);
+    printf(", save %s\n", attn_stack_save_name(layers->save));
+    print_live(&cost->cost, "saved between");
     printf("  with all inputs and outputs; %.4g flop", cost->cost.flops);
     if (cost->again_flops > 0)
         printf(", %.4g of them in forward passes made again", cost->again_flops);
@@ -264,6 +269,7 @@ static int price_stack(const struct attn_spec *spec, const struct attn_cli_shape
     }
     json_t *json = price_json(spec, shape, 0, &stack.cost, &fit);
     json_object_set_new(json, "layers", json_integer((json_int_t)out->stack->n));
+    json_object_set_new(json, "hidden", json_integer((json_int_t)out->stack->hidden));
     json_object_set_new(json, "save", json_string(attn_stack_save_name(out->stack->save)));
     json_object_set_new(json, "again_flops", json_real(stack.again_flops));
     json_array_append_new(out->all, json);
@@ -386,12 +392,12 @@ static int check_storage(const struct request *q, int n)
 static int read_stack(struct request *q)
 {
     struct attn_error err = {0};
-    q->stack = (struct attn_stack){q->layers, ATTN_SAVE_ROWS};
+    q->stack = (struct attn_stack){q->layers, ATTN_SAVE_ROWS, q->hidden};
     if (q->save != NULL && attn_stack_save_find(q->save, &q->stack.save, &err) != ATTN_OK)
         return attn_cli_error(&err);
-    if (q->save != NULL && q->layers == 0)
-        return attn_cli_fail(ATTN_EXIT_USAGE,
-                             "--save says what layers keep: --layers N is needed with it");
+    if ((q->save != NULL || q->hidden > 0) && q->layers == 0)
+        return attn_cli_fail(ATTN_EXIT_USAGE, "--%s is of layers: --layers N is needed with it",
+                             q->save != NULL ? "save" : "hidden");
     if (q->log != NULL && q->layers > 0)
         return attn_cli_fail(ATTN_EXIT_USAGE, "--log is of ranks, --layers of one process");
     return -1;

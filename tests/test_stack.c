@@ -44,7 +44,7 @@ static enum attn_status price(const struct attn_spec *spec, const char *text, en
                               struct attn_error *err)
 {
     struct attn_setup setup;
-    const struct attn_stack layers = {n, save};
+    const struct attn_stack layers = {n, save, 0};
     setup_of(text, &setup);
     enum attn_status status = attn_stack_price(&layers, spec, &setup.problem, half, cost, err);
     attn_setup_close(&setup);
@@ -175,6 +175,178 @@ TEST(price_is_what_the_words_say)
     }
 }
 
+/* ---- with a hidden width --------------------------------------------------------------------- */
+
+enum { HIDDEN = 20, GRADIENT_BYTES = 1 << 16 };
+
+/* The schedule with a ledger and the calls of ref/layer.h. */
+struct run {
+    struct attn_ledger ledger;
+    struct attn_layer layer;
+    const struct attn_spec *spec;
+    const struct attn_stack *stack;
+    struct attn_error err;
+    void *data[LAYERS + 1][ATTN_STACK_TENSORS];
+    struct attn_layer_saved kept[LAYERS];
+    struct attn_saved saved[LAYERS];
+    char gradient[GRADIENT_BYTES]; /* dWqkv of layer 0, after its backward pass */
+};
+
+static enum attn_status run_take(void *arg, int64_t layer, enum attn_stack_tensor tensor)
+{
+    struct run *x = arg;
+    const struct attn_problem p = attn_layer_problem(&x->layer);
+    int64_t bytes = attn_stack_tensor_bytes(&p, HIDDEN, tensor);
+    void *data = attn_ledger_take(&x->ledger, attn_stack_tensor_name(tensor), bytes, 1, &x->err);
+    float *number = data;
+    ck_assert_ptr_nonnull(data);
+    ck_assert_ptr_null(x->data[layer][tensor]);
+    for (int64_t n = 0; n < bytes / 4; n++)
+        number[n] = (float)((n * 7 + layer) % 11 - 5) / 16;
+    x->data[layer][tensor] = data;
+    return ATTN_OK;
+}
+
+static void run_give(void *arg, int64_t layer, enum attn_stack_tensor tensor)
+{
+    struct run *x = arg;
+    void **data = &x->data[layer][tensor];
+    ck_assert_ptr_nonnull(*data);
+    *data = attn_ledger_give(&x->ledger, *data);
+}
+
+static enum attn_status run_call(void *arg, int64_t i, enum attn_stack_call call, int saves)
+{
+    struct run *x = arg;
+    int is_backward = call == ATTN_STACK_BACKWARD, keeps = x->stack->save != ATTN_SAVE_INPUTS;
+    struct attn_ctx ctx = {.ledger = &x->ledger, .options = &x->spec->options, .error = &x->err};
+    void **t = x->data[i], **above = x->data[i + 1];
+    if (saves || is_backward)
+        ctx.saved = &x->saved[i];
+    if (!is_backward) {
+        const struct attn_layer_forward forward = {t[ATTN_STACK_X], t[ATTN_STACK_WQKV],
+                                                   t[ATTN_STACK_WO], above[ATTN_STACK_X]};
+        return attn_layer_run_forward(x->spec->impl, &ctx, &x->layer, &forward,
+                                      keeps ? &x->kept[i] : NULL);
+    }
+    const struct attn_layer_backward backward = {
+        t[ATTN_STACK_X],  t[ATTN_STACK_WQKV],  t[ATTN_STACK_WO], above[ATTN_STACK_DX],
+        t[ATTN_STACK_DX], t[ATTN_STACK_DWQKV], t[ATTN_STACK_DWO]};
+    enum attn_status status = attn_layer_run_backward(x->spec->impl, &ctx, &x->layer, &backward,
+                                                      keeps ? &x->kept[i] : NULL);
+    const struct attn_problem p = attn_layer_problem(&x->layer);
+    int64_t bytes = attn_stack_tensor_bytes(&p, HIDDEN, ATTN_STACK_DWQKV);
+    ck_assert_int_le(bytes, GRADIENT_BYTES);
+    if (i == 0)
+        memcpy(x->gradient, t[ATTN_STACK_DWQKV], (size_t)bytes);
+    return status;
+}
+
+static void run_drop(void *arg, int64_t i)
+{
+    struct run *x = arg;
+    attn_layer_drop(&x->kept[i], &x->ledger);
+    attn_saved_drop(&x->saved[i], &x->ledger);
+}
+
+/* One half: what it held is its price, and what it left too. */
+static void run_half(struct run *x, const struct attn_problem *p, enum attn_pass half)
+{
+    const struct attn_stack_reader reader = {x, run_take, run_give, run_call, run_drop};
+    struct attn_stack_cost cost;
+    struct attn_point point = {0};
+    char what[192], name[128];
+    attn_spec_print(x->spec, name, sizeof name);
+    snprintf(what, sizeof what, "%s, hidden, save %s, %s", name,
+             attn_stack_save_name(x->stack->save), attn_pass_name(half));
+    ck_assert_msg(attn_stack_price(x->stack, x->spec, p, half, &cost, &x->err) == ATTN_OK, "%s: %s",
+                  what, x->err.text);
+    attn_ledger_restart(&x->ledger);
+    ck_assert_msg(attn_stack_read(x->stack, half, &reader) == ATTN_OK, "%s: %s", what, x->err.text);
+    point.ledger_bytes = x->ledger.peak;
+    for (int a = 0; a < x->ledger.n_at_peak; a++) {
+        snprintf(point.live_name[a], sizeof point.live_name[a], "%s", x->ledger.at_peak[a].name);
+        point.live_bytes[a] = x->ledger.at_peak[a].bytes;
+    }
+    point.n_live = x->ledger.n_at_peak;
+    check_live(what, &cost.cost, &point);
+    ck_assert_msg(x->ledger.now == (half == ATTN_FORWARD ? cost.cost.saved_bytes : 0),
+                  "%s: left %lld", what, (long long)x->ledger.now);
+    ck_assert((cost.again_flops > 0) ==
+              (half == ATTN_BACKWARD && x->stack->save == ATTN_SAVE_INPUTS));
+}
+
+static const struct attn_problem wide_problem = {.batch = 2,
+                                                 .heads = 4,
+                                                 .kv_heads = 2,
+                                                 .n_query = 33,
+                                                 .n_key = 33,
+                                                 .d_key = 8,
+                                                 .d_value = 12,
+                                                 .scale = 0.3,
+                                                 .dtype = ATTN_F32};
+
+/* Every spec; and what is made again has the bits of what was kept. */
+TEST_EACH(hidden_price_is_ledger, memory_specs(NULL))
+{
+    struct attn_spec list[MEMORY_SPECS];
+    static struct run run[ATTN_SAVES];
+    const struct run *last = NULL;
+    int n = memory_specs(list), runs = 0;
+    ck_assert_int_lt(_i, n);
+    for (int save = 0; save < ATTN_SAVES; save++) {
+        const struct attn_stack stack = {LAYERS, (enum attn_stack_save)save, HIDDEN};
+        struct attn_stack_cost cost;
+        struct attn_error err = {0};
+        struct run *x = &run[save];
+        enum attn_status status =
+            attn_stack_price(&stack, &list[_i], &wide_problem, ATTN_FORWARD, &cost, &err);
+        if (status == ATTN_ENOTSUP)
+            continue;
+        ck_assert_msg(status == ATTN_OK, "%s", err.text);
+        memset(x, 0, sizeof *x);
+        x->spec = &list[_i];
+        x->stack = &stack;
+        attn_ledger_init(&x->ledger, NULL);
+        ck_assert_int_eq(attn_stack_layer(&stack, &wide_problem, &x->layer, &err), ATTN_OK);
+        run_half(x, &wide_problem, ATTN_FORWARD);
+        run_half(x, &wide_problem, ATTN_BACKWARD);
+        attn_ledger_clear(&x->ledger);
+        ck_assert_int_eq(x->ledger.damaged, 0);
+        ck_assert(last == NULL || memcmp(x->gradient, last->gradient, GRADIENT_BYTES) == 0);
+        last = x;
+        runs++;
+    }
+    ck_assert(runs == (list[_i].impl->ranks != NULL ? 0 : 2));
+}
+
+/* 28 layers of STDiT-XL/2, rows: what is left between the halves, from the shapes alone. */
+TEST(hidden_by_hand)
+{
+    const struct attn_spec spec = spec_of("tiled");
+    const struct attn_stack rows = {28, ATTN_SAVE_ROWS, 1152},
+                            inputs = {28, ATTN_SAVE_INPUTS, 1152};
+    struct attn_problem p = {.batch = 1,
+                             .heads = 16,
+                             .kv_heads = 16,
+                             .n_query = 4096,
+                             .n_key = 4096,
+                             .d_key = 72,
+                             .d_value = 72,
+                             .scale = 1,
+                             .dtype = ATTN_F32};
+    const int64_t x = 4096 * 1152 * 4, weights = 4 * 1152 * 1152 * 4, lse = 16 * 4096 * 4;
+    struct attn_stack_cost cost;
+    ck_assert_int_eq(attn_stack_price(&rows, &spec, &p, ATTN_FORWARD, &cost, NULL), ATTN_OK);
+    ck_assert_int_eq(cost.cost.saved_bytes, 28 * (weights + x + 4 * x + lse));
+    ck_assert_int_eq(attn_stack_price(&inputs, &spec, &p, ATTN_FORWARD, &cost, NULL), ATTN_OK);
+    ck_assert_int_eq(cost.cost.saved_bytes, 28 * (weights + x));
+    p.n_key = 77;
+    struct attn_error err = {0};
+    ck_assert_int_eq(attn_stack_price(&rows, &spec, &p, ATTN_FORWARD, &cost, &err), ATTN_EINVAL);
+    ck_assert_msg(strstr(err.text, "attends to itself") != NULL, "%s", err.text);
+}
+
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 TEST(what_cannot_be_is_refused)
@@ -212,7 +384,7 @@ TEST(prices_are_of_any_size)
                              .d_value = 72,
                              .scale = 1,
                              .dtype = ATTN_BF16};
-    struct attn_stack layers = {1000, ATTN_SAVE_ROWS};
+    struct attn_stack layers = {1000, ATTN_SAVE_ROWS, 0};
     struct attn_stack_cost cost;
     struct attn_error err = {0};
     ck_assert_int_eq(attn_stack_price(&layers, &spec, &p, ATTN_BACKWARD, &cost, &err), ATTN_OK);

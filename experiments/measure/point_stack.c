@@ -13,7 +13,7 @@
 #include "ref/problem.h"
 
 struct layer {
-    void *data[ATTN_STACK_TENSORS]; /* on the ledger; NULL: not live */
+    void *data[ATTN_STACK_DV + 1]; /* on the ledger; NULL: not live */
     struct attn_saved saved;
 };
 
@@ -25,14 +25,14 @@ struct stack {
     struct attn_error *err;
 };
 
-static const enum attn_slot slot_of[ATTN_STACK_TENSORS] = {
+static const enum attn_slot slot_of[ATTN_STACK_DV + 1] = {
     ATTN_T_Q, ATTN_T_K, ATTN_T_V, ATTN_T_O, ATTN_T_LSE, ATTN_T_DO, ATTN_T_DQ, ATTN_T_DK, ATTN_T_DV};
 
 static enum attn_status stack_take(void *arg, int64_t layer, enum attn_stack_tensor tensor)
 {
     struct stack *x = arg;
     const struct attn_tensor *given = &x->work->setup.tensor[slot_of[tensor]];
-    int64_t bytes = attn_stack_tensor_bytes(&x->work->setup.problem, tensor);
+    int64_t bytes = attn_stack_tensor_bytes(&x->work->setup.problem, 0, tensor);
     void *data =
         attn_ledger_take(&x->work->ledger, attn_stack_tensor_name(tensor), bytes, 1, x->err);
     if (data == NULL)
@@ -108,7 +108,7 @@ static enum attn_status compare(const struct stack *x, int64_t layer, enum attn_
          t <= (int)(backward ? ATTN_STACK_DV : ATTN_STACK_LSE); t++) {
         const struct attn_problem *p = &x->work->setup.problem;
         void *kept = x->work->setup.tensor[slot_of[t]].data;
-        size_t bytes = (size_t)attn_stack_tensor_bytes(p, (enum attn_stack_tensor)t);
+        size_t bytes = (size_t)attn_stack_tensor_bytes(p, 0, (enum attn_stack_tensor)t);
         if (is_first && call != ATTN_STACK_AGAIN)
             memcpy(kept, x->layer[layer].data[t], bytes);
         else if (memcmp(kept, x->layer[layer].data[t], bytes) != 0)

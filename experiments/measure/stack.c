@@ -27,14 +27,30 @@ enum attn_status attn_stack_save_find(const char *name, enum attn_stack_save *sa
 
 const char *attn_stack_tensor_name(enum attn_stack_tensor tensor)
 {
-    static const char *const name[ATTN_STACK_TENSORS] = {"layer.q",  "layer.k",   "layer.v",
-                                                         "layer.o",  "layer.lse", "layer.do",
-                                                         "layer.dq", "layer.dk",  "layer.dv"};
+    static const char *const name[ATTN_STACK_TENSORS] = {
+        "layer.q",  "layer.k",  "layer.v",  "layer.o",  "layer.lse",
+        "layer.do", "layer.dq", "layer.dk", "layer.dv", "x",
+        "wqkv",     "wo",       "dx",       "dwqkv",    "dwo"};
     return name[tensor];
 }
 
-int64_t attn_stack_tensor_bytes(const struct attn_problem *p, enum attn_stack_tensor tensor)
+/* Of those that a hidden width brings. */
+static int64_t hidden_bytes(const struct attn_problem *p, int64_t hidden,
+                            enum attn_stack_tensor tensor)
 {
+    int64_t rows = attn_product(p->batch, p->n_query);
+    if (tensor == ATTN_STACK_WQKV || tensor == ATTN_STACK_DWQKV)
+        rows = (p->heads + p->kv_heads) * p->d_key + p->kv_heads * p->d_value;
+    if (tensor == ATTN_STACK_WO || tensor == ATTN_STACK_DWO)
+        rows = p->heads * p->d_value;
+    return attn_product(attn_product(rows, hidden), (int64_t)attn_dtype_size(p->dtype));
+}
+
+int64_t attn_stack_tensor_bytes(const struct attn_problem *p, int64_t hidden,
+                                enum attn_stack_tensor tensor)
+{
+    if (tensor >= ATTN_STACK_X)
+        return hidden_bytes(p, hidden, tensor);
     int of_keys = tensor == ATTN_STACK_K || tensor == ATTN_STACK_V || tensor == ATTN_STACK_DK ||
                   tensor == ATTN_STACK_DV;
     int of_scores = tensor == ATTN_STACK_Q || tensor == ATTN_STACK_K || tensor == ATTN_STACK_DQ ||
@@ -103,10 +119,56 @@ static enum attn_status read_backward(const struct attn_stack *layers, int64_t l
     return status;
 }
 
+/* With a hidden width: one layer's y is the next one's x. */
+static enum attn_status read_forward_hidden(const struct attn_stack *layers,
+                                            const struct attn_stack_reader *reader)
+{
+    enum attn_status status = ATTN_OK;
+    for (int64_t i = 0; i < layers->n && status == ATTN_OK; i++)
+        status = take(reader, i, ATTN_STACK_WQKV, ATTN_STACK_WO);
+    if (status == ATTN_OK)
+        status = take(reader, 0, ATTN_STACK_X, ATTN_STACK_X);
+    for (int64_t i = 0; i < layers->n && status == ATTN_OK; i++) {
+        status = take(reader, i + 1, ATTN_STACK_X, ATTN_STACK_X);
+        if (status == ATTN_OK)
+            status =
+                reader->call(reader->arg, i, ATTN_STACK_FORWARD, layers->save == ATTN_SAVE_PROBS);
+    }
+    if (status == ATTN_OK)
+        give(reader, layers->n, ATTN_STACK_X, ATTN_STACK_X);
+    return status;
+}
+
+static enum attn_status read_backward_hidden(const struct attn_stack *layers,
+                                             const struct attn_stack_reader *reader)
+{
+    enum attn_status status = take(reader, layers->n, ATTN_STACK_DX, ATTN_STACK_DX);
+    for (int64_t i = layers->n - 1; i >= 0 && status == ATTN_OK; i--) {
+        status = take(reader, i, ATTN_STACK_DX, ATTN_STACK_DWO);
+        if (status == ATTN_OK)
+            status = reader->call(reader->arg, i, ATTN_STACK_BACKWARD, 0);
+        if (status != ATTN_OK)
+            break;
+        reader->drop(reader->arg, i);
+        give(reader, i + 1, ATTN_STACK_DX, ATTN_STACK_DX);
+        give(reader, i, ATTN_STACK_X, ATTN_STACK_X);
+    }
+    for (int64_t i = 0; i < layers->n && status == ATTN_OK; i++) {
+        give(reader, i, ATTN_STACK_WQKV, ATTN_STACK_WO);
+        give(reader, i, ATTN_STACK_DWQKV, ATTN_STACK_DWO);
+    }
+    if (status == ATTN_OK)
+        give(reader, 0, ATTN_STACK_DX, ATTN_STACK_DX);
+    return status;
+}
+
 enum attn_status attn_stack_read(const struct attn_stack *layers, enum attn_pass half,
                                  const struct attn_stack_reader *reader)
 {
     enum attn_status status = ATTN_OK;
+    if (layers->hidden > 0)
+        return half == ATTN_FORWARD ? read_forward_hidden(layers, reader)
+                                    : read_backward_hidden(layers, reader);
     for (int64_t i = 0; i < layers->n && status == ATTN_OK; i++)
         status = half == ATTN_FORWARD ? read_forward(layers, i, reader)
                                       : read_backward(layers, layers->n - 1 - i, reader);
@@ -118,9 +180,12 @@ enum attn_status attn_stack_read(const struct attn_stack *layers, enum attn_pass
 /* The schedule on paper: what is live now, and what was at the peak. */
 struct paper {
     const struct attn_problem *p;
-    const struct attn_cost *pass[2]; /* of one call */
-    struct attn_cost now;            /* peak_bytes: its bytes */
-    int holds_p;                     /* the layer that is called has a P to read */
+    const struct attn_stack *layers;
+    struct attn_cost pass[2];   /* of one call */
+    double again_flops;         /* of a backward one, what it makes again */
+    struct attn_account p_left; /* P that a forward call leaves, if it is told to */
+    int holds_p;                /* the layer that is called has a P to read */
+    struct attn_cost now;       /* peak_bytes: its bytes */
     struct attn_stack_cost *to;
     struct attn_error *err;
 };
@@ -151,7 +216,7 @@ static enum attn_status paper_take(void *arg, int64_t layer, enum attn_stack_ten
 {
     (void)layer;
     struct paper *x = arg;
-    int64_t bytes = attn_stack_tensor_bytes(x->p, tensor);
+    int64_t bytes = attn_stack_tensor_bytes(x->p, x->layers->hidden, tensor);
     enum attn_status status =
         attn_cost_add(&x->now, attn_stack_tensor_name(tensor), bytes, 1, x->err);
     remember(x, &x->now);
@@ -162,39 +227,61 @@ static void paper_give(void *arg, int64_t layer, enum attn_stack_tensor tensor)
 {
     (void)layer;
     struct paper *x = arg;
-    subtract(&x->now, attn_stack_tensor_name(tensor), attn_stack_tensor_bytes(x->p, tensor));
+    subtract(&x->now, attn_stack_tensor_name(tensor),
+             attn_stack_tensor_bytes(x->p, x->layers->hidden, tensor));
+}
+
+/* Does a call keep q k v o lse itself? */
+static int call_keeps(const struct paper *x)
+{
+    return x->layers->hidden > 0 && x->layers->save != ATTN_SAVE_INPUTS;
+}
+
+/* What a forward call left is live during the backward one, whose price has it too. */
+static void subtract_kept(const struct paper *x, struct attn_cost *live)
+{
+    for (int t = ATTN_STACK_Q; t <= (int)ATTN_STACK_LSE && call_keeps(x); t++)
+        subtract(live, attn_stack_tensor_name((enum attn_stack_tensor)t),
+                 attn_stack_tensor_bytes(x->p, 0, (enum attn_stack_tensor)t));
+    if (x->holds_p)
+        subtract(live, x->p_left.name, x->p_left.bytes);
+}
+
+/* What a forward call leaves. */
+static enum attn_status keep(struct paper *x, int64_t layer, int saves)
+{
+    enum attn_status status = ATTN_OK;
+    for (int t = ATTN_STACK_Q; t <= (int)ATTN_STACK_LSE && status == ATTN_OK && call_keeps(x); t++)
+        status = paper_take(x, layer, (enum attn_stack_tensor)t);
+    if (status != ATTN_OK || !saves || x->p_left.bytes == 0)
+        return status;
+    x->holds_p = 1;
+    return attn_cost_add(&x->now, x->p_left.name, x->p_left.bytes, 1, x->err);
 }
 
 static enum attn_status paper_call(void *arg, int64_t layer, enum attn_stack_call call, int saves)
 {
-    (void)layer;
     struct paper *x = arg;
-    const struct attn_cost *cost = x->pass[call == ATTN_STACK_BACKWARD];
+    int is_backward = call == ATTN_STACK_BACKWARD;
+    const struct attn_cost *cost = &x->pass[is_backward];
     struct attn_cost during = x->now;
     enum attn_status status = ATTN_OK;
     for (int a = 0; a < cost->n_live && status == ATTN_OK; a++)
         status = attn_cost_add(&during, cost->live[a].name, cost->live[a].bytes, 1, x->err);
-    if (call == ATTN_STACK_BACKWARD && x->holds_p) /* it is there already */
-        subtract(&during, cost->saved_name, cost->saved_bytes);
+    if (is_backward)
+        subtract_kept(x, &during);
     remember(x, &during);
     x->to->cost.flops += cost->flops;
     x->to->cost.counted |= cost->counted;
-    if (call == ATTN_STACK_AGAIN)
-        x->to->again_flops += cost->flops;
-    if (status == ATTN_OK && saves && cost->saved_bytes > 0) {
-        x->holds_p = 1;
-        status = attn_cost_add(&x->now, cost->saved_name, cost->saved_bytes, 1, x->err);
-    }
-    return status;
+    x->to->again_flops += call == ATTN_STACK_AGAIN ? cost->flops : is_backward ? x->again_flops : 0;
+    return status != ATTN_OK || is_backward ? status : keep(x, layer, saves);
 }
 
 static void paper_drop(void *arg, int64_t layer)
 {
     (void)layer;
     struct paper *x = arg;
-    const struct attn_cost *cost = x->pass[ATTN_BACKWARD];
-    if (x->holds_p)
-        subtract(&x->now, cost->saved_name, cost->saved_bytes);
+    subtract_kept(x, &x->now);
 }
 
 /* What the implementation cannot do for such a stack. */
@@ -215,23 +302,69 @@ static enum attn_status check(const struct attn_stack *layers, const struct attn
     return ATTN_OK;
 }
 
+enum attn_status attn_stack_layer(const struct attn_stack *stack, const struct attn_problem *p,
+                                  struct attn_layer *layer, struct attn_error *err)
+{
+    *layer = (struct attn_layer){.batch = p->batch,
+                                 .length = p->n_query,
+                                 .hidden = stack->hidden,
+                                 .heads = p->heads,
+                                 .kv_heads = p->kv_heads,
+                                 .d_key = p->d_key,
+                                 .d_value = p->d_value,
+                                 .scale = p->scale,
+                                 .dtype = p->dtype,
+                                 .mask = p->mask};
+    return p->n_query == p->n_key
+               ? attn_layer_check(layer, err)
+               : attn_fail(
+                     err, ATTN_EINVAL,
+                     "a layer of a hidden width attends to itself: %lld queries and %lld keys "
+                     "would have to be as many",
+                     (long long)p->n_query, (long long)p->n_key);
+}
+
+/* One call of each pass. */
+static enum attn_status price_calls(struct paper *x, const struct attn_spec *spec)
+{
+    struct attn_layer layer;
+    struct attn_cost kept;
+    enum attn_status status = ATTN_OK;
+    for (int n = 0; n < 2 && status == ATTN_OK; n++)
+        status =
+            attn_price(spec->impl, &spec->options, x->p, (enum attn_pass)n, 0, &x->pass[n], x->err);
+    if (status != ATTN_OK)
+        return status;
+    x->p_left = (struct attn_account){x->pass[0].saved_name, x->pass[0].saved_bytes};
+    if (x->layers->hidden == 0)
+        return ATTN_OK;
+    int keeps = x->layers->save != ATTN_SAVE_INPUTS;
+    status = attn_stack_layer(x->layers, x->p, &layer, x->err);
+    for (int n = 0; n < 2 && status == ATTN_OK; n++)
+        status = attn_layer_cost(&layer, spec->impl, &spec->options, (enum attn_pass)n, keeps,
+                                 &x->pass[n], x->err);
+    if (status == ATTN_OK)
+        status =
+            attn_layer_cost(&layer, spec->impl, &spec->options, ATTN_BACKWARD, 1, &kept, x->err);
+    if (status == ATTN_OK && !keeps)
+        x->again_flops = x->pass[ATTN_BACKWARD].flops - kept.flops;
+    return status;
+}
+
 enum attn_status attn_stack_price(const struct attn_stack *layers, const struct attn_spec *spec,
                                   const struct attn_problem *p, enum attn_pass half,
                                   struct attn_stack_cost *cost, struct attn_error *err)
 {
-    struct attn_cost pass[2];
-    struct paper x = {.p = p, .pass = {&pass[0], &pass[1]}, .to = cost, .err = err};
+    struct paper x = {.p = p, .layers = layers, .to = cost, .err = err};
     const struct attn_stack_reader reader = {&x, paper_take, paper_give, paper_call, paper_drop};
     memset(cost, 0, sizeof *cost);
     if (spec->impl->ranks != NULL)
         return attn_fail(err, ATTN_ENOTSUP,
                          "%s has ranks: a stack of layers is of one process, such as tiled",
                          spec->impl->name);
-    enum attn_status status = ATTN_OK;
-    for (int n = 0; n < 2 && status == ATTN_OK; n++)
-        status = attn_price(spec->impl, &spec->options, p, (enum attn_pass)n, 0, &pass[n], err);
+    enum attn_status status = price_calls(&x, spec);
     if (status == ATTN_OK)
-        status = check(layers, spec, pass[ATTN_FORWARD].saved_bytes, err);
+        status = check(layers, spec, x.p_left.bytes, err);
     if (status == ATTN_OK)
         status = attn_stack_read(layers, ATTN_FORWARD, &reader);
     int64_t saved = x.now.peak_bytes;

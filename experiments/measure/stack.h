@@ -14,15 +14,27 @@
  * who keeps nothing.  So o is a layer's only where its backward pass is to find it, dO arrives when
  * that pass begins, and dq dk dv leave when it ends.
  *
+ * With a hidden width C a layer is ref/layer.h: x Wqkv, attention, Wo, and its y is the x of the next
+ * one.  Parameters are there from the beginning to the end, and their gradients from the backward
+ * pass of their layer on:
+ *
+ *      forward    Wqkv Wo of all layers, x;  of each layer take y, call
+ *                 the last y goes outside
+ *      backward   dy from outside;  of each layer take dWqkv dWo dx, call, give its dy and x back
+ *
+ * The input that `inputs` keeps is then x, and q k v are made again too.
+ *
  * What is live between the two halves, of each layer (bytes; e of an element):
  *      probs     q k v o lse and P    what saves P alone: gemm:save=probs
  *      rows      q k v o lse          what all others do
  *      inputs    q k v                o, lse (and P) are made again, for one layer at a time
+ * and with a hidden width x Wqkv Wo beside them, in the last row in the place of q k v.
  */
 #ifndef EXPERIMENTS_MEASURE_STACK_H
 #define EXPERIMENTS_MEASURE_STACK_H
 
 #include "optimized/registry.h"
+#include "ref/layer.h"
 
 enum attn_stack_save { ATTN_SAVE_PROBS, ATTN_SAVE_ROWS, ATTN_SAVE_INPUTS };
 enum { ATTN_SAVES = 3, ATTN_STACK_MOST = 1000000 };
@@ -37,6 +49,7 @@ enum attn_status attn_stack_save_find(const char *name, enum attn_stack_save *sa
 struct attn_stack {
     int64_t n; /* 0: no stack, one call */
     enum attn_stack_save save;
+    int64_t hidden; /* C; 0: attention alone */
 };
 
 /* ---- the schedule ---------------------------------------------------------------------------- */
@@ -51,15 +64,27 @@ enum attn_stack_tensor {
     ATTN_STACK_DQ,
     ATTN_STACK_DK,
     ATTN_STACK_DV,
+    ATTN_STACK_X, /* with a hidden width only; y of layer i is x of layer i + 1, and dy is its dx */
+    ATTN_STACK_WQKV,
+    ATTN_STACK_WO,
+    ATTN_STACK_DX,
+    ATTN_STACK_DWQKV,
+    ATTN_STACK_DWO,
     ATTN_STACK_TENSORS
 };
 enum attn_stack_call { ATTN_STACK_FORWARD, ATTN_STACK_AGAIN, ATTN_STACK_BACKWARD };
 
 /* Names on the ledger ("layer.q"), and in bytes; -1 where it exceeds 64 bits. */
 const char *attn_stack_tensor_name(enum attn_stack_tensor tensor);
-int64_t attn_stack_tensor_bytes(const struct attn_problem *p, enum attn_stack_tensor tensor);
+int64_t attn_stack_tensor_bytes(const struct attn_problem *p, int64_t hidden,
+                                enum attn_stack_tensor tensor);
 
-/* Who reads the schedule.  call: saves says whether P, where the implementation has one to save, is
+/* The layer of a stack with a hidden width.  EINVAL where queries and keys differ in number. */
+enum attn_status attn_stack_layer(const struct attn_stack *stack, const struct attn_problem *p,
+                                  struct attn_layer *layer, struct attn_error *err);
+
+/* Who reads the schedule.  With a hidden width a call makes and keeps the layer's q k v o lse itself,
+ * unless inputs are saved, and drop gives them back.  call: saves says whether P, where the implementation has one to save, is
  * to live on after this call; drop gives the layer's P back.  A failure ends the reading. */
 struct attn_stack_reader {
     void *arg;
