@@ -12,8 +12,6 @@
 #include "tests/fixtures/memory_data.h"
 #include "tests/wrap.h"
 
-SUITE(memory, .seconds = 240);
-
 /* ---- every implementation, every case ------------------------------------------------------- */
 
 struct books {
@@ -98,27 +96,48 @@ static int check_pass(const char *what, const struct attn_spec *spec, const stru
     return status == ATTN_OK;
 }
 
-TEST_EACH(nothing_outside_the_ledger, memory_specs(NULL))
+/* Passes that each spec has accepted; shared with the processes of the tests. */
+static int *accepted;
+
+static void share_accepted(void)
+{
+    accepted = test_shared(MEMORY_SPECS * sizeof *accepted);
+}
+
+SUITE(memory, .seconds = 240, .prepare = share_accepted);
+
+/* Every SLICES-th case, set up once for all specs. */
+enum { SLICES = 16 };
+TEST_EACH(nothing_outside_the_ledger, SLICES)
 {
     struct attn_spec list[MEMORY_SPECS];
     char name[128], what[512], line[ATTN_CASE_TEXT];
-    int accepted = 0;
-    ck_assert_int_le(memory_specs(list), MEMORY_SPECS);
-    attn_spec_print(&list[_i], name, sizeof name);
-    for (int i = 0; i < attn_battery_count(); i++) {
+    int specs = memory_specs(list);
+    ck_assert_int_le(specs, MEMORY_SPECS);
+    for (int i = _i; i < attn_battery_count(); i += SLICES) {
         struct attn_setup s;
         setup_of(attn_battery_at(i)->text, &s);
         attn_case_print(&s.given, line);
-        for (int pass = ATTN_FORWARD; pass <= (int)s.given.pass; pass++) {
-            snprintf(what, sizeof what, "%s %.300s %s", name, line,
-                     attn_pass_name((enum attn_pass)pass));
-            if (!check_pass(what, &list[_i], &s, (enum attn_pass)pass))
-                break;
-            accepted++;
-        }
+        for (int n = 0; n < specs; n++)
+            for (int pass = ATTN_FORWARD; pass <= (int)s.given.pass; pass++) {
+                attn_spec_print(&list[n], name, sizeof name);
+                snprintf(what, sizeof what, "%s %.300s %s", name, line,
+                         attn_pass_name((enum attn_pass)pass));
+                if (!check_pass(what, &list[n], &s, (enum attn_pass)pass))
+                    break;
+                accepted[n]++;
+            }
         attn_setup_close(&s);
     }
-    ck_assert_msg(accepted >= 30, "%s accepted only %d passes", name, accepted);
+}
+
+/* Runs after all of them. */
+TEST(every_spec_was_there)
+{
+    struct attn_spec list[MEMORY_SPECS];
+    for (int n = 0; n < memory_specs(list); n++)
+        ck_assert_msg(accepted[n] >= 30, "%s (number %d) accepted only %d passes",
+                      list[n].impl->name, n, accepted[n]);
 }
 
 /* ---- breaches ------------------------------------------------------------------------------- */

@@ -114,29 +114,39 @@ static const char *const specs[] = {
 };
 enum { SPECS = sizeof specs / sizeof *specs };
 
-static void ck_agrees(const struct attn_spec *spec, const struct attn_case *c)
+/* A case that is set up once for all specs. */
+static void open_case(const char *text, struct attn_setup *setup)
+{
+    setup_of(text, setup);
+    attn_setup_keep(setup);
+    setup->unweighed = 1;
+}
+
+static void ck_agrees(const struct attn_spec *spec, struct attn_setup *setup)
 {
     struct attn_result r;
     char text[4096];
-    attn_run_case(spec, c, &r);
-    attn_result_print(spec, c, &r, text, sizeof text);
+    attn_run_setup(spec, setup, NULL, &r);
+    attn_result_print(spec, &setup->given, &r, text, sizeof text);
     ck_assert_msg(r.verdict == ATTN_PASS || r.verdict == ATTN_WEAK, "%s", text);
 }
 
 /* With pads and without them by turns, both under ATTN_FULL. */
 TEST_EACH(agrees_with_the_oracle, CASES)
 {
-    struct attn_case c = case_of(cases[_i]);
+    struct attn_setup setup;
     int full = getenv("ATTN_FULL") != NULL;
+    open_case(cases[_i], &setup);
     for (int s = 0; s < SPECS; s++) {
         struct attn_spec spec = spec_of(specs[s]);
         int one_in = spec.options.value[ATTN_OPTION_RANKS] >= 16 ? 7 : 3;
         for (int64_t sizes = ATTN_SIZES_UNEVEN; sizes <= ATTN_SIZES_PAD; sizes++) {
             spec.options.value[ATTN_OPTION_SIZES] = sizes;
             if (full || ((_i + s) % one_in == 0 && (_i + s) / one_in % 2 == sizes))
-                ck_agrees(&spec, &c);
+                ck_agrees(&spec, &setup);
         }
     }
+    attn_setup_close(&setup);
 }
 
 /* What no number of ranks above 1 divides: tokens, runs of a zigzag, heads, kv heads; fewer tokens,
@@ -157,7 +167,7 @@ static const char *const awkward[] = {
 enum { AWKWARD = sizeof awkward / sizeof *awkward };
 
 struct sizing {
-    struct attn_case c;
+    struct attn_setup setup;
     int turn, one_in;
 };
 
@@ -168,19 +178,21 @@ static void agrees_next(void *arg, const struct attn_impl *impl, const char *tex
     if (x->turn++ % x->one_in != 0 || is_strict(text)) /* refuses, changes nothing */
         return;
     struct attn_spec spec = spec_of(text);
-    ck_agrees(&spec, &x->c);
+    ck_agrees(&spec, &x->setup);
 }
 
 /* One of so many ways to run on ranks, others with each case; more of them under ATTN_FULL. */
 TEST_EACH(any_sizes, AWKWARD)
 {
     static const int ranks[] = {1, 2, 3, 4, 5, 6, 7, 8, 16, 64};
-    struct sizing x = {.c = case_of(awkward[_i]), .turn = _i};
+    struct sizing x = {.turn = _i};
     int full = getenv("ATTN_FULL") != NULL;
+    open_case(awkward[_i], &x.setup);
     for (int r = 0; r < 10; r++) {
         x.one_in = full ? (ranks[r] > 8 ? 47 : 5) : (ranks[r] > 8 ? 1009 : 251);
         scheme_walk(ranks[r], agrees_next, &x);
     }
+    attn_setup_close(&x.setup);
 }
 
 /* ---- same bits ------------------------------------------------------------------------------- */

@@ -180,19 +180,22 @@ static void run(const struct attn_case *c, struct attn_repetition *how,
     struct attn_spec spec;
     attn_plugin_spec(&plugin, &spec);
     enum attn_status status = attn_setup_open(c, &setup, &err);
-    if (status == ATTN_OK) {
+    int is_open = status == ATTN_OK;
+    if (is_open)
         status = attn_claims_allow(&plugin.claims, &setup, ATTN_ROUTE_PLUGIN, &reply->needs, &err);
-        attn_setup_close(&setup);
+    if (status == ATTN_OK) {
+        forget();
+        how->same_bits = (plugin.claims.bits & ATTN_PLUGIN_REPEATS) != 0;
+        attn_run_setup(&spec, &setup, how, r);
     }
+    if (is_open)
+        attn_setup_close(&setup);
     if (status != ATTN_OK) {
         attn_result_error(r, status, err.text);
         if (status == ATTN_ENOTSUP)
             r->verdict = ATTN_REFUSED;
         return;
     }
-    forget();
-    how->same_bits = (plugin.claims.bits & ATTN_PLUGIN_REPEATS) != 0;
-    attn_run_repeated(&spec, c, how, r);
     if (plugin.claims.lse == ATTN_PLUGIN_LSE_ABSENT)
         attn_claims_drop_lse(r);
     add_notes(reply);
