@@ -320,6 +320,53 @@ TEST(bytes_sent_as_published)
     }
 }
 
+/* Open-Sora-Plan, on four ranks: L = 64, d = 16, H = 8, f32.  A piece of 4 tokens of 8 heads, what a
+ * scope needs of a rank's run, is 4 * 8 * 16 * 4 = 2048 bytes; of a run's 16 tokens four times that.
+ */
+TEST(bytes_sent_by_open_sora_plan)
+{
+    static const struct {
+        const char *spec;
+        int64_t batch, kv_heads;
+        enum attn_pass pass;
+        int64_t bytes, messages;
+    } want[] = {
+        /* q and o, k and v of two heads, lse */
+        {"skiparse", 1, 2, ATTN_FORWARD, 3 * (2 * 2048 + 2 * 512 + 128), 15},
+        /* q dO dQ, k v dK dV, lse and D */
+        {"skiparse", 1, 2, ATTN_BACKWARD, 3 * (3 * 2048 + 4 * 512 + 2 * 128), 27},
+        /* two heads a rank, and a copy of the kv head that they share */
+        {"skiparse:exchange=heads", 1, 2, ATTN_FORWARD, 3 * (2 * 2048 + 2 * 1024 + 128), 15},
+        /* a sample's 16 tokens of another rank, then two heads of four samples' 16 tokens */
+        {"samples", 4, 8, ATTN_FORWARD, 2 * 3 * (4 * 8192 + 512), 30},
+        {"samples", 4, 8, ATTN_BACKWARD, 2 * 3 * (7 * 8192 + 2 * 512), 54},
+    };
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        struct attn_problem p = problem(want[i].batch, 8, want[i].kv_heads, 64, 16);
+        const struct attn_mask_shape shape = {p.batch, 8, 64, 64};
+        struct attn_mask *mask;
+        ck_assert_int_eq(attn_mask_parse("skiparse(group,4)", &shape, NULL, &mask, NULL), ATTN_OK);
+        p.mask = mask;
+        for (int rank = 0; rank < 4; rank++) {
+            struct attn_cost cost = price(want[i].spec, &p, want[i].pass, rank);
+            ck_assert_int_eq(cost.bytes_sent, want[i].bytes);
+            ck_assert_int_eq(cost.messages, want[i].messages);
+        }
+        attn_mask_free(mask);
+    }
+}
+
+TEST(runs_with_gaps_are_not_dealt_out)
+{
+    struct attn_problem p = problem(1, 2, 2, 8, 4);
+    struct attn_spec spec = spec_of("skiparse:ranks=2");
+    struct attn_error err = {0};
+    ck_assert_int_eq(spec.impl->accepts(&p, &spec.options, &err), ATTN_OK);
+    p.origin.key = (struct attn_positions){.run = 2, .gap = 2};
+    ck_assert_int_eq(spec.impl->accepts(&p, &spec.options, &err), ATTN_ENOTSUP);
+    ck_assert_ptr_nonnull(strstr(err.text, "the whole it was cut from would work"));
+}
+
 /* In units of a block of tokens of all heads, e B c h: lightseq sends P(P-1) of them under a causal
  * mask, a ring twice as many; and LSE of what helpers compute, who are asked at distances above
  * P/2. */
