@@ -87,8 +87,8 @@ static const struct {
      INT64_C(16) * 61042969 + 16 * 7813,
      INT64_C(16392) * 61042969},
     {"blocks", "none", {1, 1, 28000, 28000}, 16 * 219 * 219 + 16 * 219, 16392 * 219 * 219},
-    /* 17 bytes a pair, 4 (2 m + 1 + 2 n + 1); the peak: 1 byte of each pair that may be, 4 (2 m + 1)
-     * and 16 + 4 + 1 a visible one; or all of it and two more arrays of int32 */
+    /* 17 bytes a pair and 4 (2 m + 1 + 2 n + 1).  At the peak also the dense matrix, a byte of each
+     * pair that there may be, and two more arrays of int32 */
     {"csr-transpose",
      "causal(tl)",
      {16, 1, 1024, 1024},
@@ -180,7 +180,7 @@ TEST_EACH(csr_is_that_of_the_library, MASKS)
     close_fixture(&x);
 }
 
-/* A bit of each block that is kept, under one mask or another: it must be seen, or the block is of no
+/* A bit of each block that is kept, under one mask or another, must be seen, or the block is of no
  * use.  The order of rows is advice to a scheduler and says nothing of pairs; values are all 1. */
 static void flip_bits(const struct attn_storage *storage, const char *text, int *seen)
 {
