@@ -193,9 +193,9 @@ $(B)/arm64-tests: $(B)/tests/arm64/arm64.o $(B)/tests/fixtures/isa_fixture.o $(B
 
 # ---- mutants: the library with one line changed (tests/mutants/mutants.def) ----------------------
 
-MUTANTS    := $(shell sed -n 's/^\([A-Z][A-Z]*-[0-9a-z]*\) .*/\1/p' tests/mutants/mutants.def)
+MUTANTS    := $(shell sed -n 's/^\([A-Z][A-Z]*-[0-9a-z]*\) .*/\1/p' tests/mutants/mutants.def tests/mutants/layer.def)
 MUTANT_SO  := $(patsubst %,$(B)/mutants/%.so,$(MUTANTS))
-$(B)/mutants/%.so: tests/mutants/mutants.def tests/mutants/plant.sh $(LIB_OBJ)
+$(B)/mutants/%.so: tests/mutants/mutants.def tests/mutants/layer.def tests/mutants/plant.sh $(LIB_OBJ)
 	@CC='$(CC)' FLAGS='$(FLAGS) -fopenmp' LDFLAGS='$(LDFLAGS)' B='$(B)' LIB_OBJ='$(LIB_OBJ)' \
 	    bash tests/mutants/plant.sh $* $@
 

@@ -7,6 +7,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "experiments/report/figures.h"
+#include "optimized/layer/layer_scheme.h"
 #include "optimized/registry.h"
 #include "ref/mask/mask.h"
 #include "ref/nearest.h"
@@ -46,7 +47,7 @@ static int list(int argc, char **argv);
 const struct attn_cli_command attn_cmd_list = {
     .name = "list",
     .summary = "implementations, cases, fills, masks and options",
-    .usage = "list [implementations|cases|factors|relations|fills|bugs|masks] [flags]\n"
+    .usage = "list [implementations|layers|cases|factors|relations|fills|bugs|masks] [flags]\n"
              "list masks --picture MASK --length L [--keys N] [--out FILE.svg]",
     .about =
         "What there is: implementations with what they claim and their options (default), the "
@@ -232,6 +233,24 @@ static void shorten(char *reference, char *what)
         *end = '\0';
 }
 
+/* Schemes around a layer, then those that exchange q, k, v and do for a layer's attention. */
+static void list_layers(const struct request *want)
+{
+    static const char *const head[] = {"name", "what it is"};
+    print_head(want->format, 2, head);
+    for (int i = 0; i < attn_layer_scheme_count(); i++) {
+        const struct attn_impl *record = &attn_layer_scheme_at(i)->record;
+        const char *const cell[] = {record->name, record->summary};
+        print_row(want, 2, head, cell);
+    }
+    for (int i = 0; i < attn_impl_count(); i++) {
+        const struct attn_impl *impl = attn_impl_at(i);
+        const char *const cell[] = {impl->name, impl->summary};
+        if (impl->scheme != NULL)
+            print_row(want, 2, head, cell);
+    }
+}
+
 /* What stands for a bug: battery cases, or what bugs.def says.  The page is for reading: it says
  * of a bug only what is not usual, that the evidence is no fix, or that no case stands for it. */
 static void list_bugs(const struct request *want)
@@ -322,6 +341,7 @@ static const struct {
     const char *name;
     void (*print)(const struct request *want);
 } subject[] = {{"implementations", list_implementations},
+               {"layers", list_layers},
                {"cases", list_cases},
                {"factors", list_factors},
                {"relations", list_relations},
@@ -343,8 +363,8 @@ static int list(int argc, char **argv)
         attn_nearest_offer(&nearest, subject[s].name);
     if (s == SUBJECTS)
         return attn_cli_fail(ATTN_EXIT_USAGE,
-                             "nothing is called '%s'%s; there are: implementations, cases, "
-                             "factors, relations, fills, bugs, masks",
+                             "nothing is called '%s'%s; there are: implementations, layers, "
+                             "cases, factors, relations, fills, bugs, masks",
                              name, attn_nearest_text(&nearest, meant));
     if (want.picture == NULL ? want.length >= 0 || want.keys >= 0 || want.out != NULL
                              : subject[s].print != list_masks)

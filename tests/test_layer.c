@@ -1,6 +1,9 @@
 /* The layer around attention (ref/layer.h): right against loops in a wider type, priced to the
  * byte, and the same whether it kept or computes again.  Over ranks (optimized/layer): the same,
- * with every scheme, and what it sends to the byte.  Catalogue: SP-23 to SP-26. */
+ * with every scheme, and what it sends to the byte; and planted bugs are found
+ * (tests/mutants/layer.def). */
+#include <dlfcn.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -347,4 +350,80 @@ TEST(published_volumes)
     ck_assert_int_eq(units("ulysses:ranks=4", spatial), 4);
     ck_assert_int_eq(units("megatron-sp:ranks=4", spatial), 8); /* 2 M (P-1)/P */
     ck_assert_int_eq(units("fastseq:ranks=4", spatial), 5);     /* M (P-1)/P, and o */
+}
+
+/* ---- planted bugs ---------------------------------------------------------------------------- */
+
+/* Which results are wrong, as bits. */
+static unsigned wrong_results(const struct layer_fixture *f)
+{
+    struct attn_layer_bound bound = attn_layer_bound(&f->layer, f->x, f->wqkv, f->wo, f->dy);
+    unsigned wrong = 0;
+    for (int r = 0; r < ATTN_LAYER_RESULTS; r++)
+        for (int64_t i = 0; i < attn_layer_result_count(&f->layer, r); i++)
+            if (!(fabs(((const double *)f->got[r])[i] - f->truth[r][i]) <= bound.at[r]))
+                wrong |= 1u << r;
+    return wrong;
+}
+
+enum { WRONG_Y = 1 << ATTN_LAYER_Y, WRONG_DX = 1 << ATTN_LAYER_DX };
+enum { WRONG_DWQKV = 1 << ATTN_LAYER_DWQKV, WRONG_DWO = 1 << ATTN_LAYER_DWO };
+
+/* What each does to two batches; to one, if that is another thing. */
+static const struct {
+    const char *id, *spec;
+    enum attn_boundary boundary;
+    int64_t batch;
+    unsigned wrong;
+} planted[] = {
+    {"LY-01", "fastseq:ranks=4", ATTN_BOUNDARY_NONE, 2, WRONG_DX},
+    {"LY-01", "megatron-sp:ranks=3", ATTN_BOUNDARY_NONE, 2, WRONG_DX},
+    {"LY-02", "ulysses:ranks=4", ATTN_BOUNDARY_SCALED, 2, WRONG_DX | WRONG_DWQKV | WRONG_DWO},
+    {"LY-03", "ulysses:ranks=4", ATTN_BOUNDARY_SCALED, 2, WRONG_DX},
+    {"LY-04", "ulysses:ranks=4", ATTN_BOUNDARY_NONE, 2, WRONG_DWQKV | WRONG_DWO},
+    {"LY-04", "fastseq:ranks=4", ATTN_BOUNDARY_NONE, 2, WRONG_DWO},
+    {"LY-05", "megatron-sp:ranks=4", ATTN_BOUNDARY_NONE, 2, WRONG_DWQKV},
+    {"LY-06", "megatron-sp:ranks=4", ATTN_BOUNDARY_NONE, 2, WRONG_Y},
+    {"LY-07", "fastseq:ranks=4", ATTN_BOUNDARY_NONE, 1, 0},
+    {"LY-07", "fastseq:ranks=4", ATTN_BOUNDARY_NONE, 2,
+     WRONG_Y | WRONG_DX | WRONG_DWQKV | WRONG_DWO},
+    {"LY-08", "dsp:ranks=2", ATTN_BOUNDARY_NONE, 2, WRONG_DWQKV},
+};
+
+TEST_EACH(planted_bugs_are_found, COUNT(planted))
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/mutants/%s.so", test_build(), planted[_i].id);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    ck_assert_msg(library != NULL, "%s", dlerror());
+    struct layer_calls theirs;
+    *(void **)&theirs.parse = dlsym(library, "attn_layer_spec_parse");
+    *(void **)&theirs.run = dlsym(library, "attn_layer_ranks_run");
+    ck_assert(theirs.parse != NULL && theirs.run != NULL);
+    for (int mutated = 0; mutated < 2; mutated++) {
+        const struct layer_calls *calls = mutated ? &theirs : &ours;
+        struct attn_layer_spec spec = layer_spec(calls, planted[_i].spec, planted[_i].boundary);
+        struct layer_fixture f;
+        layer_open(&f, (const int64_t[7]){planted[_i].batch, 8, 12, 4, 2, 3, 3}, "spatial(2,4,1)",
+                   ATTN_F64, LAYER_NORMAL, 5);
+        run_ranks(&f, calls, &spec, planted[_i].id, 0);
+        ck_assert_uint_eq(wrong_results(&f), mutated ? planted[_i].wrong : 0);
+        layer_close(&f);
+    }
+    dlclose(library);
+}
+
+/* Every one that is planted is looked for. */
+TEST(every_planted_bug_has_a_line)
+{
+    char line[4096];
+    FILE *file = fopen("tests/mutants/layer.def", "r");
+    ck_assert_ptr_nonnull(file);
+    while (fgets(line, sizeof line, file) != NULL) {
+        int found = strncmp(line, "LY-", 3) != 0;
+        for (int n = 0; n < COUNT(planted); n++)
+            found |= strncmp(line, planted[n].id, 5) == 0 && planted[n].wrong != 0;
+        ck_assert_msg(found, "no line for %s", line);
+    }
+    fclose(file);
 }

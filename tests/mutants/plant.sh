@@ -7,7 +7,7 @@
 # counts, so those of the other arithmetic are the library's.
 set -eu
 id=$1 out=$2 dir=${2%.so}.src
-def=tests/mutants/mutants.def
+def=$(grep -l "^$id " tests/mutants/mutants.def tests/mutants/layer.def)
 
 read -r _ _ unit file < <(grep "^$id " "$def"; echo)
 file=${file:-$unit}

@@ -14,7 +14,8 @@
  *      dq        scale 2 A Q            scale (e_r Q + 2 A e_q + gamma(L + 2) 2 A Q)
  *      dk        n times that, n = L H / G: a key may have all the weight of n queries
  *      dv        n F                                 n (t F + e_f + gamma(n) F)
- *      y, dx, dW sums of products of these with W, with x or with dy
+ *      y, dx, dW sums of these with numbers of W, of x or of dy whose magnitudes add up to s:
+ *                s (e + gamma(terms + 4) (magnitude + e))
  */
 #include "tests/harness/bound/layer_bound.h"
 
@@ -53,9 +54,9 @@ static struct sized sum_of(double n, struct sized a, struct sized b, double u)
                                     gamma_of(n + 4, u) * most};
 }
 
-/* The largest |.|_2 of n vectors of `length` numbers, and the largest number. */
+/* The largest |.|_2 and |.|_1 of n vectors of `length` numbers. */
 struct norms {
-    double row, most;
+    double row, sum;
 };
 static struct norms norms_of(const void *data, enum attn_dtype dtype, int64_t n, int64_t step,
                              int64_t length, int64_t stride)
@@ -63,16 +64,24 @@ static struct norms norms_of(const void *data, enum attn_dtype dtype, int64_t n,
     struct norms x = {0, 0};
     struct attn_cview view = {data, dtype, {0, 0, step, stride}};
     for (int64_t i = 0; i < n; i++) {
-        double sum = 0;
+        double sum = 0, squares = 0;
         for (int64_t c = 0; c < length; c++) {
             double a = fabs(attn_cview_get(&view, 0, 0, i, c));
-            sum += a * a;
-            x.most = fmax(x.most, a);
+            squares += a * a;
+            sum += a;
         }
-        x.row = fmax(x.row, sqrt(sum));
+        x.row = fmax(x.row, sqrt(squares));
+        x.sum = fmax(x.sum, sum);
     }
-    x.row *= 1 + 1e-9; /* of this sum itself */
+    x.row *= 1 + 1e-9; /* errors of these sums themselves */
+    x.sum *= 1 + 1e-9;
     return x;
+}
+
+/* Of n products with numbers whose magnitudes add up to `sum` at most. */
+static double error_of(double sum, double n, struct sized a, double u)
+{
+    return sum * (a.error + gamma_of(n + 4, u) * (a.most + a.error));
 }
 
 static struct sized product_of_rows(double a, double b, double n, double u)
@@ -98,7 +107,6 @@ struct attn_layer_bound attn_layer_bound(const struct attn_layer *layer, const v
     struct norms of_x = norms_of(x, layer->dtype, rows, c, c, 1);
     struct norms of_w = norms_of(wqkv, layer->dtype, columns, 1, c, columns);
     struct norms of_wo = norms_of(wo, layer->dtype, o_rows, c, c, 1);
-    struct sized w = {of_w.most, 0}, w_o = {of_wo.most, 0}, x_in = {of_x.most, 0};
     struct attn_layer_bound bound = {{0}};
 
     struct sized q = product_of_rows(of_x.row, of_w.row, C, u);
@@ -106,12 +114,12 @@ struct attn_layer_bound attn_layer_bound(const struct attn_layer *layer, const v
     double S = scale * s.most, R = 2 * L;
     double t = expm1(2 * scale * s.error + u * (4 * S + R * (2 * S + 32) + 2 * L + 64));
     struct sized o = {q.most, (q.most + q.error) * (t + gamma_of(L, u)) + q.error};
-    bound.at[ATTN_LAYER_Y] = sum_of(H * dv, o, w_o, u).error;
+    struct norms by_wo = norms_of(wo, layer->dtype, c, 1, o_rows, c);
+    bound.at[ATTN_LAYER_Y] = error_of(by_wo.sum, H * dv, o, u);
     if (dy == NULL)
         return bound;
 
     struct norms of_dy = norms_of(dy, layer->dtype, rows, c, c, 1);
-    struct sized dy_in = {of_dy.most, 0};
     struct sized f = product_of_rows(of_dy.row, of_wo.row, C, u);
     struct sized a = sum_of(dv + 2, f, o, u); /* dP = dO . v, and D = dO . O */
     struct sized ds = {2 * a.most, 2 * a.most * (t + 3 * u) + 2 * a.error * (1 + t)};
@@ -121,12 +129,12 @@ struct attn_layer_bound attn_layer_bound(const struct attn_layer *layer, const v
                                 gamma_of(terms + 2, u) * ds.most * (q.most + q.error))};
     struct sized dk = {n * dq.most, n * (dq.error + gamma_of(n + 2, u) * dq.most)};
     struct sized dvalue = {n * f.most, n * ((f.most + f.error) * (t + gamma_of(n, u)) + f.error)};
-    bound.at[ATTN_LAYER_DX] = sum_of(H * d, dq, w, u).error + sum_of(G * d, dk, w, u).error +
-                              sum_of(G * dv, dvalue, w, u).error +
-                              3 * u *
-                                  (sum_of(H * d, dq, w, u).most + sum_of(G * d, dk, w, u).most +
-                                   sum_of(G * dv, dvalue, w, u).most);
-    bound.at[ATTN_LAYER_DWQKV] = sum_of(N, either(dq, either(dk, dvalue)), x_in, u).error;
-    bound.at[ATTN_LAYER_DWO] = sum_of(N, o, dy_in, u).error;
+    struct sized dqkv = either(dq, either(dk, dvalue));
+    struct norms by_w = norms_of(wqkv, layer->dtype, c, columns, columns, 1);
+    struct norms by_x = norms_of(x, layer->dtype, c, 1, rows, c);
+    struct norms by_dy = norms_of(dy, layer->dtype, c, 1, rows, c);
+    bound.at[ATTN_LAYER_DX] = error_of(by_w.sum, (double)columns, dqkv, u);
+    bound.at[ATTN_LAYER_DWQKV] = error_of(by_x.sum, N, dqkv, u);
+    bound.at[ATTN_LAYER_DWO] = error_of(by_dy.sum, N, o, u);
     return bound;
 }

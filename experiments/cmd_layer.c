@@ -1,0 +1,426 @@
+/* attnlab layer: a whole layer over ranks, against the same layer in one process. */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "experiments/cli/cli.h"
+#include "experiments/cli/flags.h"
+#include "optimized/layer/layer_scheme.h"
+#include "ref/mask/mask.h"
+#include "ref/textbook.h"
+#include "tests/harness/bound/layer_bound.h"
+#include "tests/harness/fill.h"
+
+struct request {
+    int64_t length, hidden, batch, heads, kv_heads;
+    const char *mask;
+    int pass, boundary, json;
+};
+
+static const struct attn_flag_use flags[] = {
+    {.flag = ATTN_FLAG_LENGTH,
+     offsetof(struct request, length),
+     "32",
+     .kind = ATTN_KIND_COUNT,
+     .value = "L",
+     .help = "tokens"},
+    {.flag = ATTN_FLAG_HIDDEN, offsetof(struct request, hidden), "64"},
+    {.flag = ATTN_FLAG_BATCH, offsetof(struct request, batch), "1"},
+    {.flag = ATTN_FLAG_HEADS, offsetof(struct request, heads), "4"},
+    {.flag = ATTN_FLAG_KV_HEADS, offsetof(struct request, kv_heads)},
+    {.flag = ATTN_FLAG_MASK, offsetof(struct request, mask), "none", .kind = ATTN_KIND_TEXT},
+    {.flag = ATTN_FLAG_PASS, offsetof(struct request, pass), "both"},
+    {.flag = ATTN_FLAG_BOUNDARY, offsetof(struct request, boundary), "none"},
+    {.flag = ATTN_FLAG_FORMAT, offsetof(struct request, json), "text"},
+    {.flag = ATTN_FLAG_END}};
+
+static int layer(int argc, char **argv);
+
+const struct attn_cli_command attn_cmd_layer = {
+    .name = "layer",
+    .summary = "a layer around attention over ranks: agreement, bytes sent, memory",
+    .usage = "layer SPEC... [--length L] [--hidden C] [--heads H] [flags]",
+    .about =
+        "Run a layer, y = attention(x Wqkv) Wo, forward and backward on simulated ranks, in "
+        "float64,\n"
+        "and compare y, dx, dWqkv and dWo with the same layer in one process.  A SPEC is a scheme\n"
+        "around the layer (megatron-sp, fastseq, dsp) or any sequence-parallel implementation, "
+        "which\n"
+        "then does the attention (attnlab list layers).",
+    .flags = flags,
+    .more =
+        "Printed are the largest difference of each result and how large rounding alone may make\n"
+        "it; and of each rank what it sent, also in units of B L C (P-1)/P^2 numbers, and its\n"
+        "memory beside its shards, at the peak, by named buffers.  What was priced must be what "
+        "was\n"
+        "counted.\n"
+        "\n"
+        "  attnlab layer megatron-sp:ranks=4 fastseq:ranks=4 ulysses:ranks=4\n"
+        "  attnlab layer video dsp --mask 'spatial(8,8,1)' --pass fwd\n"
+        "  attnlab layer ulysses --boundary unscaled\n"
+        "\n"
+        "Exit status: 0 good; 1 a disagreement; 2 usage, a SPEC that refuses, or sizes at which\n"
+        "rounding could hide a mistake.",
+    .operands_least = 1,
+    .operands_most = -1,
+    .computes = 1,
+    .run = layer};
+
+/* ---- the data -------------------------------------------------------------------------------- */
+
+enum { INPUTS = 4 }; /* x, dy, Wqkv, Wo: as large as the results that belong to them */
+struct data {
+    struct attn_layer layer;
+    struct attn_mask *mask;
+    double *x, *dy, *wqkv, *wo;
+    double *one[ATTN_LAYER_RESULTS], *ranks[ATTN_LAYER_RESULTS]; /* in one process, over ranks */
+    struct attn_layer_bound bound;
+};
+
+/* Of weights, a column of C numbers has a norm of about 1.  Half the usual x keeps scores, and with
+ * them what rounding may do, small. */
+static double *draw(const struct data *d, int like, uint64_t stream)
+{
+    int64_t n = attn_layer_result_count(&d->layer, like);
+    int is_weight = like == ATTN_LAYER_DWQKV || like == ATTN_LAYER_DWO;
+    double by = is_weight ? 1 / sqrt((double)d->layer.hidden) : 0.5;
+    double *x = attn_cli_need(calloc((size_t)n + 1, sizeof *x));
+    for (int64_t i = 0; i < n; i++)
+        x[i] = by * attn_hash_normal(1, stream, (uint64_t)i);
+    return x;
+}
+
+static void close_data(struct data *d)
+{
+    double *const input[INPUTS] = {d->x, d->dy, d->wqkv, d->wo};
+    for (int i = 0; i < INPUTS; i++)
+        free(input[i]);
+    for (int r = 0; r < ATTN_LAYER_RESULTS; r++) {
+        free(d->one[r]);
+        free(d->ranks[r]);
+    }
+    attn_mask_free(d->mask);
+}
+
+static enum attn_status open_data(struct data *d, const struct request *q, struct attn_error *err)
+{
+    int64_t kv_heads = q->kv_heads >= 0 ? q->kv_heads : q->heads;
+    const struct attn_mask_shape shape = {q->batch, q->heads, q->length, q->length};
+    *d = (struct data){.layer = {.batch = q->batch,
+                                 .length = q->length,
+                                 .hidden = q->hidden,
+                                 .heads = q->heads,
+                                 .kv_heads = kv_heads,
+                                 .dtype = ATTN_F64}};
+    if (q->heads < 1 || q->hidden % q->heads != 0)
+        return attn_fail(err, ATTN_EINVAL,
+                         "--hidden %lld --heads %lld: heads must divide hidden; --hidden %lld "
+                         "would work",
+                         (long long)q->hidden, (long long)q->heads, (long long)(16 * q->heads));
+    d->layer.d_key = d->layer.d_value = q->hidden / q->heads;
+    d->layer.scale = 1 / sqrt((double)d->layer.d_key);
+    enum attn_status status = attn_layer_check(&d->layer, err);
+    if (status == ATTN_OK)
+        status = attn_mask_parse(q->mask, &shape, NULL, &d->mask, err);
+    if (status != ATTN_OK)
+        return status;
+    d->layer.mask = d->mask;
+    d->x = draw(d, ATTN_LAYER_Y, 1);
+    d->dy = draw(d, ATTN_LAYER_Y, 2);
+    d->wqkv = draw(d, ATTN_LAYER_DWQKV, 3);
+    d->wo = draw(d, ATTN_LAYER_DWO, 4);
+    for (int r = 0; r < ATTN_LAYER_RESULTS; r++) {
+        size_t n = (size_t)attn_layer_result_count(&d->layer, r) + 1;
+        d->one[r] = attn_cli_need(calloc(n, sizeof **d->one));
+        d->ranks[r] = attn_cli_need(calloc(n, sizeof **d->ranks));
+    }
+    d->bound = attn_layer_bound(&d->layer, d->x, d->wqkv, d->wo, d->dy);
+    return ATTN_OK;
+}
+
+static struct attn_layer_forward forward_of(const struct data *d, double *const *result)
+{
+    return (struct attn_layer_forward){d->x, d->wqkv, d->wo, result[ATTN_LAYER_Y]};
+}
+
+static struct attn_layer_backward backward_of(const struct data *d, double *const *result)
+{
+    return (struct attn_layer_backward){d->x,
+                                        d->wqkv,
+                                        d->wo,
+                                        d->dy,
+                                        result[ATTN_LAYER_DX],
+                                        result[ATTN_LAYER_DWQKV],
+                                        result[ATTN_LAYER_DWO]};
+}
+
+/* The layer in one process, by the textbook. */
+static enum attn_status run_one(struct data *d, struct attn_error *err)
+{
+    struct attn_ledger ledger;
+    struct attn_options options;
+    const struct attn_impl *impl = &attn_impl_tiled_textbook;
+    attn_options_preset(impl, &options);
+    attn_ledger_init(&ledger, NULL);
+    struct attn_ctx ctx = {.ledger = &ledger, .options = &options, .error = err};
+    const struct attn_layer_forward forward = forward_of(d, d->one);
+    const struct attn_layer_backward backward = backward_of(d, d->one);
+    enum attn_status status = attn_layer_run_forward(impl, &ctx, &d->layer, &forward, NULL);
+    if (status == ATTN_OK)
+        status = attn_layer_run_backward(impl, &ctx, &d->layer, &backward, NULL);
+    attn_ledger_clear(&ledger);
+    return status;
+}
+
+/* ---- one SPEC -------------------------------------------------------------------------------- */
+
+struct judged {
+    double worst[ATTN_LAYER_RESULTS], most[ATTN_LAYER_RESULTS]; /* difference; largest element */
+    int differ;
+    struct attn_rank_use *use[2];
+    struct attn_cost *cost[2];
+};
+
+/* Both are within the bound of the exact result, or one is wrong. */
+static double tolerance(const struct data *d, int r)
+{
+    return 2 * d->bound.at[r];
+}
+
+/* NaN disagrees with everything. */
+static int agrees(const struct data *d, const struct judged *j, int r)
+{
+    return j->worst[r] <= tolerance(d, r);
+}
+
+/* A tolerance of a thousandth of the largest element might hide a mistake. */
+static int can_judge(const struct data *d, const struct judged *j, int r)
+{
+    return tolerance(d, r) <= 1e-3 * j->most[r] || attn_layer_result_count(&d->layer, r) == 0;
+}
+
+static void compare(const struct data *d, struct judged *j, int results)
+{
+    for (int r = 0; r < results; r++)
+        for (int64_t i = 0; i < attn_layer_result_count(&d->layer, r); i++) {
+            double error = fabs(d->ranks[r][i] - d->one[r][i]);
+            if (!(error <= j->worst[r]))
+                j->worst[r] = error;
+            j->most[r] = fmax(j->most[r], fabs(d->one[r][i]));
+        }
+}
+
+static int as_priced(const struct judged *j, int pass, int rank)
+{
+    const struct attn_rank_use *use = &j->use[pass][rank];
+    const struct attn_cost *cost = &j->cost[pass][rank];
+    return use->peak_bytes == cost->peak_bytes && use->bytes_sent == cost->bytes_sent &&
+           use->messages == cost->messages;
+}
+
+/* What x is, on a rank's way from one sharding to another. */
+static double units(const struct data *d, const struct attn_layer_spec *spec, int64_t bytes)
+{
+    double p = attn_layer_ranks(spec);
+    double m = 8 * (double)attn_layer_result_count(&d->layer, ATTN_LAYER_Y) * (p - 1) / (p * p);
+    return m > 0 ? (double)bytes / m : 0;
+}
+
+static enum attn_status run_spec(struct data *d, const struct attn_layer_spec *spec, int passes,
+                                 struct judged *j, struct attn_error *err)
+{
+    struct attn_ledger ledger;
+    struct attn_ctx ctx = {.ledger = &ledger, .error = err};
+    const struct attn_layer_forward forward = forward_of(d, d->ranks);
+    const struct attn_layer_backward backward = backward_of(d, d->ranks);
+    struct attn_layer_call call = {
+        &d->layer, &forward, passes > 1 ? &backward : NULL, {j->use[0], j->use[1]}, 0};
+    attn_ledger_init(&ledger, NULL);
+    enum attn_status status = ATTN_OK;
+    for (int n = 0; n < passes * attn_layer_ranks(spec) && status == ATTN_OK; n++)
+        status = attn_layer_ranks_cost(spec, &d->layer, (enum attn_pass)(n % passes), n / passes,
+                                       &j->cost[n % passes][n / passes], err);
+    if (status == ATTN_OK)
+        status = attn_layer_ranks_run(spec, &ctx, &call);
+    attn_ledger_clear(&ledger);
+    j->differ = call.differ;
+    if (status == ATTN_OK)
+        compare(d, j, passes > 1 ? ATTN_LAYER_RESULTS : 1);
+    return status;
+}
+
+/* ---- what is printed ------------------------------------------------------------------------- */
+
+static void print_rank(const struct data *d, const struct attn_layer_spec *spec,
+                       const struct judged *j, int pass, int rank)
+{
+    const struct attn_rank_use *use = &j->use[pass][rank];
+    char sent[32], peak[32], shards[32];
+    printf("  %s  rank %d: sends %s in %lld messages (%.4g units); %s beside shards of %s%s\n",
+           attn_pass_name((enum attn_pass)pass), rank, attn_cli_bytes(use->bytes_sent, sent),
+           (long long)use->messages, units(d, spec, use->bytes_sent),
+           attn_cli_bytes(use->peak_bytes, peak),
+           attn_cli_bytes((int64_t)j->cost[pass][rank].shard_bytes, shards),
+           as_priced(j, pass, rank) ? "" : "  NOT AS PRICED");
+}
+
+/* Named buffers of the rank that has most. */
+static void print_fullest(const struct judged *j, int pass, int ranks)
+{
+    int fullest = 0;
+    char bytes[32];
+    for (int r = 1; r < ranks; r++)
+        if (j->use[pass][r].peak_bytes > j->use[pass][fullest].peak_bytes)
+            fullest = r;
+    printf("       rank %d:", fullest);
+    for (int a = 0; a < j->use[pass][fullest].n_live; a++)
+        if (j->use[pass][fullest].live[a].bytes > 0)
+            printf(" %s %s;", j->use[pass][fullest].live[a].name,
+                   attn_cli_bytes(j->use[pass][fullest].live[a].bytes, bytes));
+    putchar('\n');
+}
+
+static void print_text(const struct data *d, const struct attn_layer_spec *spec,
+                       const struct request *q, const struct judged *j)
+{
+    char name[256];
+    attn_spec_print(&spec->spec, name, sizeof name);
+    printf("%s  b%lldl%lldc%lldh%lldg%lld:%s\n", name, (long long)d->layer.batch,
+           (long long)d->layer.length, (long long)d->layer.hidden, (long long)d->layer.heads,
+           (long long)d->layer.kv_heads, q->mask);
+    for (int r = 0; r < (q->pass > 0 ? ATTN_LAYER_RESULTS : 1); r++)
+        printf("  %-6s largest difference %.1e of %.3g, tolerance %.1e: %s\n",
+               attn_layer_result_name[r], j->worst[r], j->most[r], tolerance(d, r),
+               !agrees(d, j, r)     ? "DISAGREES"
+               : can_judge(d, j, r) ? "agrees"
+                                    : "cannot be judged: try fewer tokens or a smaller --hidden");
+    if (j->differ > 0)
+        printf("  DISAGREES: %d copies of results on ranks differ from the last rank's\n",
+               j->differ);
+    for (int pass = 0; pass < 2; pass++) {
+        if (q->pass != 2 && q->pass != pass)
+            continue;
+        for (int rank = 0; rank < attn_layer_ranks(spec); rank++)
+            print_rank(d, spec, j, pass, rank);
+        print_fullest(j, pass, attn_layer_ranks(spec));
+    }
+    putchar('\n');
+}
+
+static json_t *number(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+static json_t *rank_json(const struct data *d, const struct attn_layer_spec *spec,
+                         const struct judged *j, int pass, int rank)
+{
+    const struct attn_rank_use *use = &j->use[pass][rank];
+    json_t *live = json_array();
+    for (int a = 0; a < use->n_live; a++)
+        json_array_append_new(live, json_pack("{s:s,s:I}", "name", use->live[a].name, "bytes",
+                                              (json_int_t)use->live[a].bytes));
+    return json_pack("{s:s,s:i,s:I,s:I,s:f,s:I,s:f,s:o,s:b}", "pass",
+                     attn_pass_name((enum attn_pass)pass), "rank", rank, "bytes_sent",
+                     (json_int_t)use->bytes_sent, "messages", (json_int_t)use->messages, "units",
+                     units(d, spec, use->bytes_sent), "peak_bytes", (json_int_t)use->peak_bytes,
+                     "shard_bytes", j->cost[pass][rank].shard_bytes, "live", live, "as_priced",
+                     as_priced(j, pass, rank));
+}
+
+static json_t *spec_json(const struct data *d, const struct attn_layer_spec *spec,
+                         const struct request *q, const struct judged *j)
+{
+    char name[256];
+    json_t *results = json_array(), *ranks = json_array();
+    attn_spec_print(&spec->spec, name, sizeof name);
+    for (int r = 0; r < (q->pass > 0 ? ATTN_LAYER_RESULTS : 1); r++)
+        json_array_append_new(results, json_pack("{s:s,s:o,s:o,s:o,s:b,s:b}", "name",
+                                                 attn_layer_result_name[r], "difference",
+                                                 number(j->worst[r]), "largest", number(j->most[r]),
+                                                 "tolerance", number(tolerance(d, r)), "agrees",
+                                                 agrees(d, j, r), "judged", can_judge(d, j, r)));
+    for (int pass = 0; pass < 2; pass++)
+        for (int r = 0; r < attn_layer_ranks(spec) && (q->pass == 2 || q->pass == pass); r++)
+            json_array_append_new(ranks, rank_json(d, spec, j, pass, r));
+    return json_pack("{s:s,s:i,s:o,s:o}", "spec", name, "copies_that_differ", j->differ, "results",
+                     results, "ranks", ranks);
+}
+
+/* The worst of what was found. */
+static int verdict(const struct data *d, const struct attn_layer_spec *spec,
+                   const struct request *q, const struct judged *j)
+{
+    int wrong = j->differ > 0, open = 0;
+    for (int r = 0; r < (q->pass > 0 ? ATTN_LAYER_RESULTS : 1); r++) {
+        wrong |= !agrees(d, j, r);
+        open |= !can_judge(d, j, r);
+    }
+    for (int n = 0; n < attn_layer_ranks(spec) * (q->pass > 0 ? 2 : 1); n++)
+        wrong |= !as_priced(j, n / attn_layer_ranks(spec), n % attn_layer_ranks(spec));
+    return wrong ? ATTN_EXIT_DISAGREE : open ? ATTN_EXIT_USAGE : ATTN_EXIT_GOOD;
+}
+
+static int one_spec(struct data *d, const struct attn_layer_spec *spec, const struct request *q,
+                    json_t *all)
+{
+    size_t ranks = (size_t)attn_layer_ranks(spec);
+    struct attn_error err = {0};
+    struct judged j = {.differ = 0};
+    for (int pass = 0; pass < 2; pass++) {
+        j.use[pass] = attn_cli_need(calloc(ranks, sizeof **j.use));
+        j.cost[pass] = attn_cli_need(calloc(ranks, sizeof **j.cost));
+    }
+    enum attn_status status = run_spec(d, spec, q->pass > 0 ? 2 : 1, &j, &err);
+    int exit_status = status == ATTN_OK ? verdict(d, spec, q, &j) : attn_cli_error(&err);
+    if (status == ATTN_OK && all == NULL)
+        print_text(d, spec, q, &j);
+    else if (status == ATTN_OK)
+        json_array_append_new(all, spec_json(d, spec, q, &j));
+    for (int pass = 0; pass < 2; pass++) {
+        free(j.use[pass]);
+        free(j.cost[pass]);
+    }
+    return exit_status;
+}
+
+/* A disagreement outweighs what could not be run. */
+static int heavier(int a, int b)
+{
+    return a == ATTN_EXIT_DISAGREE || b == ATTN_EXIT_DISAGREE ? ATTN_EXIT_DISAGREE : a > b ? a : b;
+}
+
+static int layer(int argc, char **argv)
+{
+    struct request q = {.kv_heads = -1};
+    struct attn_error err = {0};
+    struct data d;
+    int n, worst = attn_cli_read(&attn_cmd_layer, argc, argv, &q, &n);
+    if (worst >= 0)
+        return worst;
+    struct attn_layer_spec *spec = attn_cli_need(calloc((size_t)n, sizeof *spec));
+    enum attn_status status = ATTN_OK;
+    for (int s = 0; s < n && status == ATTN_OK; s++) {
+        status = attn_layer_spec_parse(argv[s + 1], &spec[s], &err);
+        spec[s].boundary = (enum attn_boundary)q.boundary;
+    }
+    d = (struct data){.mask = NULL};
+    if (status == ATTN_OK)
+        status = open_data(&d, &q, &err);
+    if (status == ATTN_OK)
+        status = run_one(&d, &err);
+    worst = status == ATTN_OK ? ATTN_EXIT_GOOD : attn_cli_error(&err);
+    json_t *all = q.json ? json_array() : NULL;
+    for (int s = 0; s < n && status == ATTN_OK; s++)
+        worst = heavier(worst, one_spec(&d, &spec[s], &q, all));
+    if (all != NULL && status == ATTN_OK) {
+        json_dumpf(all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+        fputc('\n', stdout);
+    }
+    json_decref(all);
+    close_data(&d);
+    free(spec);
+    int flushed = attn_cli_flush();
+    return flushed != ATTN_EXIT_GOOD ? flushed : worst;
+}
