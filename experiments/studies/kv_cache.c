@@ -85,7 +85,7 @@ enum {
 
 static void one_token(const float *q, const float *k, const float *v, int64_t n, double *o)
 {
-    double weight[LENGTH], sum = 0, most = -INFINITY;
+    double weight[LENGTH], sum = 0, most = -(double)INFINITY;
     for (int64_t j = 0; j < n; j++) {
         weight[j] = 0;
         for (int c = 0; c < DIM; c++)
