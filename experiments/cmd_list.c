@@ -75,8 +75,8 @@ static void join_caps(unsigned caps, const char *between, char *text, size_t siz
     text[0] = '\0';
     for (int bit = 0; bit < ATTN_CAPS; bit++)
         if (caps & 1u << bit)
-            snprintf(text + strlen(text), size - strlen(text), "%s%s", text[0] ? between : "",
-                     attn_cap_name((enum attn_cap)(1u << bit)));
+            attn_append(text, size, "%s%s", text[0] ? between : "",
+                        attn_cap_name((enum attn_cap)(1u << bit)));
 }
 
 static void print_option(const struct attn_option *o, int format)
@@ -203,11 +203,8 @@ static void list_factors(const struct request *want)
     for (int f = 0; f < ATTN_FACTORS; f++) {
         const struct attn_factor *factor = attn_factor_at(f);
         char values[512] = "";
-        for (int v = 0; v < attn_factor_values(f); v++) {
-            size_t used = strlen(values);
-            snprintf(values + used, sizeof values - used, "%s%s", v > 0 ? " " : "",
-                     factor->value[v]);
-        }
+        for (int v = 0; v < attn_factor_values(f); v++)
+            attn_append(values, sizeof values, "%s%s", v > 0 ? " " : "", factor->value[v]);
         const char *const cell[] = {factor->name, factor->says, values};
         print_row(want, 3, head, cell);
     }

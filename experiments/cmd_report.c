@@ -267,12 +267,10 @@ static int lacks_figures(const struct report *r)
     for (int64_t s = 0; s < r->summary.n; s++)
         n_status[r->summary.row[s].status]++;
     for (int status = 0; status <= ATTN_POINT_ERROR; status++)
-        if (n_status[status] > 0) {
-            size_t used = strlen(text);
-            (void)snprintf(text + used, sizeof text - used, "%s%lld %s", kinds++ > 0 ? ", " : "",
-                           (long long)n_status[status],
-                           attn_status_phrase((enum attn_point_status)status));
-        }
+        if (n_status[status] > 0)
+            attn_append(text, sizeof text, "%s%lld %s", kinds++ > 0 ? ", " : "",
+                        (long long)n_status[status],
+                        attn_status_phrase((enum attn_point_status)status));
     if (r->figures.n == 0 && r->summary.n > 0)
         return attn_cli_fail(ATTN_EXIT_USAGE,
                              "the page has tables and no figure: no group is named length-..., "

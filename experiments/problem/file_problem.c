@@ -777,7 +777,7 @@ static enum attn_status set_d_bias(struct attn_files *files, struct attn_error *
 }
 
 /* --only names outputs. */
-static enum attn_status check_only(const struct attn_files *files, struct attn_error *err)
+static enum attn_status check_only(struct attn_files *files, struct attn_error *err)
 {
     char name[32];
     for (const char *at = files->request->only; at != NULL && *at != '\0'; at += *at == ',') {
@@ -791,25 +791,24 @@ static enum attn_status check_only(const struct attn_files *files, struct attn_e
     return ATTN_OK;
 }
 
+static enum attn_status check_problem(struct attn_files *files, struct attn_error *err)
+{
+    return attn_problem_check(&files->problem, err);
+}
+
 enum attn_status attn_files_open(const struct attn_request *request, const struct attn_tensors *set,
                                  struct attn_files *files, struct attn_error *err)
 {
-    enum attn_status status;
+    static enum attn_status (*const step[])(struct attn_files * files, struct attn_error * err) = {
+        open_set,   find_inputs,       set_layout,  set_heads, set_pass,      set_d_bias,
+        check_only, attn_files_shapes, set_numbers, set_bias,  check_problem, set_mask};
     memset(files, 0, sizeof *files);
     files->request = request;
     files->set = set;
-    if ((status = attn_spec_parse(request->spec, &files->spec, err)) != ATTN_OK ||
-        (set == NULL && (status = open_set(files, err)) != ATTN_OK) ||
-        (status = find_inputs(files, err)) != ATTN_OK ||
-        (status = set_layout(files, err)) != ATTN_OK ||
-        (status = set_heads(files, err)) != ATTN_OK || (status = set_pass(files, err)) != ATTN_OK ||
-        (status = set_d_bias(files, err)) != ATTN_OK ||
-        (status = check_only(files, err)) != ATTN_OK ||
-        (status = attn_files_shapes(files, err)) != ATTN_OK ||
-        (status = set_numbers(files, err)) != ATTN_OK ||
-        (status = set_bias(files, err)) != ATTN_OK ||
-        (status = attn_problem_check(&files->problem, err)) != ATTN_OK ||
-        (status = set_mask(files, err)) != ATTN_OK)
+    enum attn_status status = attn_spec_parse(request->spec, &files->spec, err);
+    for (size_t s = set != NULL; status == ATTN_OK && s < sizeof step / sizeof *step; s++)
+        status = step[s](files, err);
+    if (status != ATTN_OK)
         return status;
     note_unused(files);
     return ATTN_OK;

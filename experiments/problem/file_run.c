@@ -88,8 +88,8 @@ enum attn_status attn_files_price(const struct attn_files *files, struct attn_er
         return status;
     qsort(cost.live, (size_t)cost.n_live, sizeof *cost.live, by_bytes);
     for (int a = 0; a < cost.n_live && a < 3; a++)
-        snprintf(largest + strlen(largest), sizeof largest - strlen(largest), "%s%s %s",
-                 a > 0 ? ", " : "", cost.live[a].name, attn_cli_bytes(cost.live[a].bytes, text[0]));
+        attn_append(largest, sizeof largest, "%s%s %s", a > 0 ? ", " : "", cost.live[a].name,
+                    attn_cli_bytes(cost.live[a].bytes, text[0]));
     return attn_fail(err, ATTN_ENOMEM,
                      "%.80s needs %s (%s) and this machine can give %s: nothing was allocated; "
                      "attnlab price shows what others need",

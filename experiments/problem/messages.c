@@ -46,44 +46,37 @@ void attn_messages_close(struct attn_messages *messages)
 
 /* ---- without tensors ------------------------------------------------------------------------- */
 
-/* Tensors that nobody reads or writes. */
-struct unread {
-    struct attn_view queries, keys, values, results,
-        rows; /* of d_key, d_key, d_value, d_value, 1 */
-};
-
-static struct unread unread_tensors(const struct attn_problem *p, void *anything)
-{
-    enum attn_dtype dtype = p->dtype, of_rows = attn_lse_dtype(p);
-    return (struct unread){
-        .queries = attn_packed_view(anything, dtype, p->heads, p->n_query, p->d_key),
-        .keys = attn_packed_view(anything, dtype, p->kv_heads, p->n_key, p->d_key),
-        .values = attn_packed_view(anything, dtype, p->kv_heads, p->n_key, p->d_value),
-        .results = attn_packed_view(anything, dtype, p->heads, p->n_query, p->d_value),
-        .rows = attn_packed_view(anything, of_rows, p->heads, p->n_query, 1)};
-}
-
+/* On tensors that nobody reads or writes. */
 static enum attn_status count(const struct attn_spec *spec, struct attn_ctx *ctx,
-                              const struct attn_problem *problem, enum attn_pass pass)
+                              const struct attn_problem *p, enum attn_pass pass)
 {
     char anything;
-    const struct unread x = unread_tensors(problem, &anything);
-    const struct attn_forward forward = {.q = attn_view_const(&x.queries),
-                                         .k = attn_view_const(&x.keys),
-                                         .v = attn_view_const(&x.values),
-                                         .o = x.results,
-                                         .lse = x.rows};
+    const struct attn_view queries =
+        attn_packed_view(&anything, p->dtype, p->heads, p->n_query, p->d_key);
+    const struct attn_view keys =
+        attn_packed_view(&anything, p->dtype, p->kv_heads, p->n_key, p->d_key);
+    const struct attn_view values =
+        attn_packed_view(&anything, p->dtype, p->kv_heads, p->n_key, p->d_value);
+    const struct attn_view results =
+        attn_packed_view(&anything, p->dtype, p->heads, p->n_query, p->d_value);
+    const struct attn_view rows =
+        attn_packed_view(&anything, attn_lse_dtype(p), p->heads, p->n_query, 1);
+    const struct attn_forward forward = {.q = attn_view_const(&queries),
+                                         .k = attn_view_const(&keys),
+                                         .v = attn_view_const(&values),
+                                         .o = results,
+                                         .lse = rows};
     const struct attn_backward backward = {.q = forward.q,
                                            .k = forward.k,
                                            .v = forward.v,
-                                           .o = attn_view_const(&x.results),
-                                           .lse = attn_view_const(&x.rows),
-                                           .d_o = attn_view_const(&x.results),
-                                           .dq = x.queries,
-                                           .dk = x.keys,
-                                           .dv = x.values};
-    return pass == ATTN_FORWARD ? attn_run_forward(spec->impl, ctx, problem, &forward)
-                                : attn_run_backward(spec->impl, ctx, problem, &backward);
+                                           .o = attn_view_const(&results),
+                                           .lse = attn_view_const(&rows),
+                                           .d_o = attn_view_const(&results),
+                                           .dq = queries,
+                                           .dk = keys,
+                                           .dv = values};
+    return pass == ATTN_FORWARD ? attn_run_forward(spec->impl, ctx, p, &forward)
+                                : attn_run_backward(spec->impl, ctx, p, &backward);
 }
 
 enum attn_status attn_messages_count(struct attn_messages *messages, const struct attn_spec *spec,

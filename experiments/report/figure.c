@@ -250,10 +250,9 @@ void attn_figure_finish(struct attn_figure *figure)
     for (int c = 0; c < figure->n_curves; c++)
         for (int p = 0; p < figure->n_panels; p++)
             has_slope |= figure->curve[c].slope[p].n > 0;
-    size_t used = strlen(figure->remark);
     if (has_slope)
-        (void)snprintf(figure->remark + used, sizeof figure->remark - used,
-                       " Numbers: exponent of %s.", figure->x_name);
+        attn_append(figure->remark, sizeof figure->remark, " Numbers: exponent of %s.",
+                    figure->x_name);
     for (int a = figure->n_curves - 1; a >= 0; a--)
         for (int b = a + 1; b < figure->n_curves; b++)
             for (int p = 0; p < figure->n_panels; p++)
