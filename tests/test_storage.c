@@ -114,7 +114,7 @@ TEST_EACH(known_numbers, (int)(sizeof known / sizeof *known))
 
 /* ---- for real -------------------------------------------------------------------------------- */
 
-static const struct attn_mask_shape small = {2, 3, 140, 260};
+static const struct attn_mask_shape small = {2, 2, 140, 260};
 static const char *const masks[] = {"none",
                                     "causal(br)",
                                     "causal(tl)&window(30,0,tl)",
