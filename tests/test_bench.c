@@ -271,16 +271,13 @@ TEST_EACH(pages, ATTN_BENCH_PRESETS)
 {
     static const char *const page[] = {"docs/speed.md", "docs/kernel.md"};
     static const char *const preset[] = {"table", "steps"};
-    static char printed[1 << 16], text[1 << 16];
+    static char printed[1 << 16];
     char here[256], there[256];
     int status = scratch_attnlab(printed, sizeof printed,
                                  "bench --preset %s --no-verify --blas none --rounds 1 --sample 0 "
                                  "--rows '%s'",
                                  preset[_i], _i == 0 ? "L=512" : "");
-    FILE *file = fopen(page[_i], "r");
-    ck_assert_ptr_nonnull(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
+    char *text = scratch_read(page[_i]);
     char *want = table_of(printed), *got = table_of(text);
     ck_assert_msg(status == 0 && want != NULL && got != NULL, "%s: %s", page[_i], printed);
     ck_assert_int_eq(strncmp(want, got, strcspn(want, "\n")), 0);
@@ -296,6 +293,7 @@ TEST_EACH(pages, ATTN_BENCH_PRESETS)
                           "%s: not '%s' but %s", page[_i], list->row[r].what, there);
     }
     ck_assert_str_eq(got, "");
+    free(text);
 }
 
 TEST(folder)

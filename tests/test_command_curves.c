@@ -126,10 +126,8 @@ TEST(extra_memory_of_a_command)
 
 TEST(numpy_has_a_curve)
 {
-    if (fixture_shell("/usr/bin/python3 -c 'import numpy' 2>/dev/null") != 0) {
-        printf("external_curves: skipped: /usr/bin/python3 has no numpy here\n");
+    if (!fixture_python("numpy"))
         return;
-    }
     fixture_measure(0, "--exec '/usr/bin/python3 docs/examples/numpy_attention.py' --claims "
                        "docs/examples/numpy_attention.json --length 128,1024 --pass fwd,bwd "
                        "--mask 'causal(br)' --heads 2 --kv-heads 1 --rounds 1 --repeat 3 "
@@ -221,7 +219,7 @@ TEST(the_page_says_so)
         return;
     }
     ck_assert_msg(status == 0, "%s", output);
-    char *page = fixture_read_text(scratch_path("report/index.html"));
+    char *page = scratch_read(scratch_path("report/index.html"));
     ck_assert_ptr_nonnull(strstr(page, "id=external"));
     ck_assert_ptr_nonnull(strstr(page, "python3 &lt;theirs&gt;.py"));
     ck_assert_ptr_nonnull(strstr(page, "0123456789abcdef"));

@@ -31,7 +31,7 @@ static const struct attn_point *read_all(int64_t want)
 static int lines(void)
 {
     int n = 0;
-    char *text = fixture_read_text(scratch_path("r.jsonl"));
+    char *text = scratch_read(scratch_path("r.jsonl"));
     for (const char *at = text; (at = strchr(at, '\n')) != NULL; at++)
         n++;
     free(text);

@@ -16,17 +16,9 @@ static struct attn_error err;
 
 /* ---- by numpy ------------------------------------------------------------------------------- */
 
-static int has_numpy(void)
-{
-    if (fixture_shell("/usr/bin/python3 -c 'import numpy' 2>/dev/null") == 0)
-        return 1;
-    fprintf(stderr, "packed: skipped: /usr/bin/python3 has no numpy here\n");
-    return 0;
-}
-
 TEST(numpy_example)
 {
-    if (!has_numpy())
+    if (!fixture_python("numpy"))
         return;
     scratch_expect(0, "layout thd",
                    "check --exec '/usr/bin/python3 docs/examples/numpy_packed.py' "
@@ -49,7 +41,7 @@ TEST_EACH(numpy_mistakes, 3)
          "packed(case, tensors).items()}/",
          "lse has shape ["},
     };
-    if (!has_numpy())
+    if (!fixture_python("numpy"))
         return;
     scratch_shell(0, "", "cp docs/examples/numpy_attention.py '%s'", scratch_path(""));
     scratch_shell(0, "", "sed '%s' docs/examples/numpy_packed.py >'%s'", mistake[_i].edit,

@@ -274,12 +274,8 @@ TEST(full_disk)
  * planted has its id and its reference there, any other its row. */
 TEST(documents)
 {
-    static char page[131072];
+    char *page = scratch_read("docs/bugs.md");
     scratch_expect(0, "", "list bugs --format=md");
-    FILE *file = fopen("docs/bugs.md", "r");
-    ck_assert_msg(file != NULL, "no docs/bugs.md");
-    page[fread(page, 1, sizeof page - 1, file)] = '\0';
-    fclose(file);
     char *planted = strstr(page, "## Planted"), *rest = scratch_output;
     ck_assert_ptr_nonnull(planted);
     for (char *row = strsep(&rest, "\n"); row != NULL && *row != '\0'; row = strsep(&rest, "\n")) {
@@ -290,4 +286,5 @@ TEST(documents)
         ck_assert_msg(is_row || strstr(planted, id) != NULL, "docs/bugs.md lacks %s: make docs",
                       row);
     }
+    free(page);
 }

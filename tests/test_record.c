@@ -137,7 +137,7 @@ TEST(awkward_text)
     for (size_t a = 0; a < sizeof awkward / sizeof *awkward; a++) {
         strcpy(p.message, awkward[a][0]);
         ck_assert_str_eq(back(&p)->message, awkward[a][awkward[a][1] != NULL]);
-        char *line = fixture_read_text(path());
+        char *line = scratch_read(path());
         ck_assert_ptr_eq(strchr(line, '\n'), line + strlen(line) - 1);
         free(line);
     }
@@ -178,7 +178,7 @@ TEST(foreign_file)
         put_file(text[f]);
         ck_assert_ptr_null(attn_record_append(path(), &err));
         ck_assert_ptr_nonnull(strstr(err.text, "not a file of records"));
-        char *got = fixture_read_text(path());
+        char *got = scratch_read(path());
         ck_assert_str_eq(got, text[f]);
         free(got);
     }

@@ -391,7 +391,7 @@ static void expect_page(int status, const char *const words[])
 {
     ck_assert_msg(report(fixture_write_records("r.jsonl"), scratch_path("out")) == status, "%s",
                   output);
-    char *page = fixture_read_text(scratch_path("out/index.html"));
+    char *page = scratch_read(scratch_path("out/index.html"));
     for (; *words != NULL; words++)
         ck_assert_msg((strstr(page, *words + (**words == '-')) == NULL) == (**words == '-'),
                       "the page: %s", *words);
@@ -419,7 +419,7 @@ TEST(a_report_is_whole)
         (void)snprintf(path, sizeof path, "out/%s", files[f]);
         ck_assert_msg(fixture_is_there(path), "%s", path);
     }
-    char *page = fixture_read_text(scratch_path("out/index.html"));
+    char *page = scratch_read(scratch_path("out/index.html"));
     for (char *at = page; (at = strstr(at, "src=")) != NULL; at++)
         ck_assert_int_eq(strncmp(at, "src=\"data:", 10), 0);
     free(page);
@@ -435,7 +435,7 @@ TEST(a_report_is_whole)
     ck_assert_int_eq(system(command), 0);
     ck_assert(fixture_is_there("out/figures/memory-causal.png"));
     ck_assert(fixture_is_there("out/figures/memory-causal.pdf"));
-    char *svg = fixture_read_text(scratch_path("out/figures/memory-causal.svg"));
+    char *svg = scratch_read(scratch_path("out/figures/memory-causal.svg"));
     ck_assert_ptr_nonnull(strstr(svg, "whole matrix"));
     ck_assert_ptr_nonnull(strstr(svg, "rgb( 18,  52,  86)")); /* 123456 */
     ck_assert_ptr_null(strstr(svg, "strcol"));                /* titles are words */
@@ -455,7 +455,7 @@ TEST(a_plan_gives_the_style_of_stored_records)
     fixture_add_curves();
     fixture_add("length-causal", "dense", "h2q4096d64:causal(br):f32:normal:s1", 0);
     strcpy(fixture_points[1].build, "older");
-    char *records = fixture_read_text(fixture_write_records("r.jsonl")), *all;
+    char *records = scratch_read(fixture_write_records("r.jsonl")), *all;
     ck_assert_int_gt(asprintf(&all, "%s%s", machines, records), 0);
     char from[1024], style[1024];
     (void)snprintf(from, sizeof from, "%s", scratch_put("two.jsonl", all, strlen(all)));
@@ -463,7 +463,7 @@ TEST(a_plan_gives_the_style_of_stored_records)
     int status = scratch_attnlab(output, sizeof output, "report --from '%s' --plan '%s' --out '%s'",
                                  from, style, scratch_path("out"));
     ck_assert_msg(status == 0, "%s", output);
-    char *script = fixture_read_text(scratch_path("out/figures/memory-causal.gp"));
+    char *script = scratch_read(scratch_path("out/figures/memory-causal.gp"));
     ck_assert_ptr_nonnull(strstr(script, "My title"));
     ck_assert_ptr_nonnull(strstr(script, "\"dense\" \"dense\" #010203"));
     ck_assert_ptr_nonnull(strstr(script, "B=1, H=1 to 2, G=1 to 2, d=64"));
@@ -533,7 +533,7 @@ TEST(many_implementations)
             fixture_add("length-x", name, text, 0);
         }
     expect_page(0, PAGE("new-32"));
-    char *svg = fixture_read_text(scratch_path("out/figures/memory-x.svg"));
+    char *svg = scratch_read(scratch_path("out/figures/memory-x.svg"));
     ck_assert_ptr_nonnull(strstr(svg, "new-32"));
     free(svg);
 }

@@ -20,7 +20,7 @@ TEST_EACH(comes_out, attn_study_count())
     ck_assert_int_eq(fixture_shell("'%s/attnlab' study %s --format json > '%s'", test_build(),
                                    study->name, scratch_path("s.jsonl")),
                      0);
-    char *text = fixture_read_text(scratch_path("s.jsonl"));
+    char *text = scratch_read(scratch_path("s.jsonl"));
     for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
         json_t *json = json_loads(line, 0, NULL);
         ck_assert_ptr_nonnull(json);

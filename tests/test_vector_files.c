@@ -182,14 +182,6 @@ TEST(full_disk)
 
 /* ---- the examples ---------------------------------------------------------------------------- */
 
-static int has_python(const char *module)
-{
-    if (fixture_shell("/usr/bin/python3 -c 'import %s' 2>/dev/null", module) == 0)
-        return 1;
-    fprintf(stderr, "external: skipped: /usr/bin/python3 has no %s here\n", module);
-    return 0;
-}
-
 /* What docs/external.md tells a newcomer to begin with. */
 static void put_manual_example(void)
 {
@@ -199,7 +191,7 @@ static void put_manual_example(void)
 
 TEST(manual_example)
 {
-    if (!has_python("numpy"))
+    if (!fixture_python("numpy"))
         return;
     put_manual_example();
     scratch_expect(0, "", "check --exec '/usr/bin/python3 %s' --claims '%s'",
@@ -240,7 +232,7 @@ TEST_EACH(troubled_commands, COUNT(troubles))
                                  "where = re.search(r'for case in .*\\n', text).end()\n"
                                  "open(sys.argv[1], 'w').write(text[:where] + '    ' + sys.argv[2] "
                                  "+ '\\n' + text[where:])\n";
-    if (!has_python("numpy"))
+    if (!fixture_python("numpy"))
         return;
     put_manual_example();
     setenv("TROUBLE", troubles[_i].trouble, 1);
@@ -293,7 +285,7 @@ static void put_students(char *args, size_t size)
 TEST(beginners_pass)
 {
     char args[4096];
-    if (!has_python("numpy"))
+    if (!fixture_python("numpy"))
         return;
     put_students(args, sizeof args);
     scratch_expect(0, "", "check%s", args);
@@ -325,7 +317,7 @@ static const struct {
 TEST_EACH(beginners_are_told, COUNT(corrected))
 {
     const char *claims = corrected[_i].claims;
-    if (!has_python("numpy"))
+    if (!fixture_python("numpy"))
         return;
     scratch_expect(1, corrected[_i].says[0],
                    "check --exec '/usr/bin/python3 tests/external/students.py %s' --claims '%s'",
@@ -364,7 +356,7 @@ static const struct {
 
 TEST_EACH(misdeclared_conventions_are_named, COUNT(misdeclared))
 {
-    if (!has_python("numpy"))
+    if (!fixture_python("numpy"))
         return;
     scratch_shell(0, "", "sed 's/%s/%s/' docs/examples/numpy_attention.json >'%s'",
                   misdeclared[_i].from, misdeclared[_i].to, scratch_path("m.json"));
@@ -389,7 +381,7 @@ static const struct {
 
 TEST_EACH(soak_of_a_command, 2)
 {
-    if (!has_python("numpy"))
+    if (!fixture_python("numpy"))
         return;
     scratch_shell(0, "",
                   "sed 's/result = attention(case, tensors)/&; %s/' "
@@ -403,7 +395,7 @@ TEST_EACH(soak_of_a_command, 2)
 
 TEST(torch_example)
 {
-    if (!has_python("torch"))
+    if (!fixture_python("torch"))
         return;
     scratch_expect(0, "",
                    "check --exec '/usr/bin/python3 docs/examples/torch_attention.py' "
@@ -415,7 +407,7 @@ TEST(torch_example)
 TEST(numpy_offline)
 {
     char folder[512];
-    if (!has_python("numpy"))
+    if (!fixture_python("numpy"))
         return;
     snprintf(folder, sizeof folder, "%s", scratch_path("v"));
     scratch_expect(0, "", "vectors '%s' --claims docs/examples/numpy_attention.json", folder);
@@ -488,7 +480,7 @@ TEST_EACH(honest_code_passes, getenv("ATTN_FULL") != NULL ? COUNT(honest) : 1)
                                                                      strlen(honest[_i].claims))
                                                        : "docs/examples/torch_attention.json";
         snprintf(route, sizeof route, "--exec '%s' --claims '%s'", honest[_i].command, claims);
-        if (!has_python(honest[_i].module))
+        if (!fixture_python(honest[_i].module))
             return;
     }
     scratch_expect(0, "", "check %s --tier %s", route, full ? "full" : "quick");
