@@ -9,6 +9,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/cli/shape.h"
+#include "experiments/measure/device.h"
 #include "experiments/measure/stack.h"
 #include "experiments/problem/messages.h"
 #include "experiments/studies/storage.h"
@@ -22,6 +23,9 @@ struct request {
     const char *log, *save; /* save: NULL unless it is given */
     int64_t layers, hidden;
     struct attn_stack stack; /* both of them */
+    const char *memory;
+    int longest;
+    int64_t device; /* memory in bytes; 0: this machine */
 };
 
 static const struct attn_flag_use flags[] = {
@@ -34,6 +38,8 @@ static const struct attn_flag_use flags[] = {
     {.flag = ATTN_FLAG_MASK_STORAGE, offsetof(struct request, storage)},
     {.flag = ATTN_FLAG_MAKE, offsetof(struct request, make)},
     {.flag = ATTN_FLAG_HIDDEN, offsetof(struct request, hidden), "0"},
+    {.flag = ATTN_FLAG_MEMORY, offsetof(struct request, memory)},
+    {.flag = ATTN_FLAG_LONGEST, offsetof(struct request, longest)},
     {.flag = ATTN_FLAG_FORMAT, offsetof(struct request, json), "text"},
     {.flag = ATTN_FLAG_LOG,
      offsetof(struct request, log),
@@ -47,7 +53,8 @@ const struct attn_cli_command attn_cmd_price = {
     .name = "price",
     .summary = "memory, flops and bytes sent, without running",
     .usage = "price SPEC... --length L,... [flags]\n"
-             "       attnlab price --mask-storage --length L,... [--mask MASK] [--make] [flags]",
+             "       attnlab price --mask-storage --length L,... [--mask MASK] [--make] [flags]\n"
+             "       attnlab price [SPEC...] --memory SIZE --longest [flags]",
     .about =
         "Memory at the peak by named buffer, flops, and bytes sent, from the implementation's own\n"
         "formula: nothing is allocated, so any length can be asked for.",
@@ -59,6 +66,7 @@ const struct attn_cli_command attn_cmd_price = {
         "  attnlab price dense --length 200k --heads 8\n"
         "  attnlab price dense csr tiled --length 64Ki --mask 'causal(br)' --pass both\n"
         "  attnlab price tiled --length 64Ki --heads 16 --layers 28 --save inputs --pass both\n"
+        "  attnlab price --memory 80GiB --longest --heads 16 --dtype bf16 --pass both\n"
         "  attnlab price --mask-storage --length 1M --mask 'causal(br)&window(511,0,br)'\n"
         "\n"
         "Exit status: 0 good; 1 a storage was made with other bytes or other pairs; 2 usage, or a\n"
@@ -83,13 +91,14 @@ static void print_buffer(const char *name, int64_t bytes)
 /* What all of it needs at once: the ranks of an implementation are simulated in one machine. */
 struct fit {
     double floor, peaks, available; /* available: HUGE_VAL where the machine does not say */
+    int is_device; /* available is what a device for each rank has, peaks what the fullest needs */
 };
 
 static struct fit fit_of(const struct attn_problem *p, enum attn_pass pass, double peaks)
 {
     int64_t machine = attn_cli_memory_available();
     return (struct fit){attn_pass_bytes(p, pass), peaks,
-                        machine == INT64_MAX ? HUGE_VAL : (double)machine};
+                        machine == INT64_MAX ? HUGE_VAL : (double)machine, 0};
 }
 
 static const char *large_text(double bytes, char text[32])
@@ -106,6 +115,13 @@ static void print_fit(const struct fit *fit, int ranks)
     char part[32], floor_text[32], sum[32], machine[32], of[32] = "";
     if (isinf(fit->available)) {
         printf("  whether that fits is unknown: this machine does not say what it has\n\n");
+        return;
+    }
+    if (fit->is_device) {
+        printf("  %s: a device of %s%s needs %s\n\n",
+               fit->peaks <= fit->available ? "fits" : "does not fit",
+               large_text(fit->available, machine), ranks > 1 ? " for each rank; the fullest" : "",
+               large_text(fit->peaks, part));
         return;
     }
     if (ranks > 1)
@@ -249,6 +265,7 @@ struct output {
     const struct attn_stack *stack; /* of no layers: one call */
     struct attn_messages *log;      /* NULL: without --log */
     int make;                       /* of storages of a mask: for real too */
+    int64_t device;                 /* bytes of a device that is not this machine; 0: none */
 };
 
 /* A stack of layers: all its tensors are in its price, and there is nothing beside. */
@@ -263,6 +280,8 @@ static int price_stack(const struct attn_spec *spec, const struct attn_cli_shape
     }
     struct fit fit = fit_of(p, shape->pass, (double)stack.cost.peak_bytes);
     fit.floor = 0;
+    if (out->device > 0)
+        fit = (struct fit){0, fit.peaks, (double)out->device, 1};
     if (out->all == NULL) {
         print_stack(spec, shape, out->stack, &stack, &fit);
         return ATTN_EXIT_GOOD;
@@ -294,7 +313,11 @@ static int price_one(const struct attn_spec *spec, const struct attn_cli_shape *
             free(cost);
             return attn_cli_status(err.status);
         }
-    const struct fit fit = fit_of(p, shape->pass, peaks);
+    struct fit fit = fit_of(p, shape->pass, peaks);
+    if (out->device > 0) {
+        fit = (struct fit){0, 0, (double)out->device, 1};
+        (void)attn_device_need(spec, out->stack, p, shape->pass, &fit.peaks, &err);
+    }
     if (all == NULL)
         print_text(spec, shape, cost, &fit);
     for (int rank = 0; rank < ranks && all != NULL; rank++)
@@ -354,6 +377,60 @@ static void be_patient(void)
         alarm(1);
 }
 
+/* One line for the longest problem of this shape. */
+static int price_longest(const struct attn_spec *spec, const struct attn_cli_shape *shape,
+                         const struct output *out)
+{
+    char name[256], text[2][32], bytes[2][32];
+    struct attn_error err = {0};
+    double need[2];
+    int64_t length;
+    attn_spec_print(spec, name, sizeof name);
+    enum attn_status status =
+        attn_device_longest(spec, out->stack, shape, out->device, &length, need, &err);
+    if (out->all != NULL) {
+        json_t *json =
+            json_pack("{s:s, s:s, s:s, s:s, s:I}", "spec", name, "pass",
+                      attn_pass_name(shape->pass), "mask", shape->mask, "dtype",
+                      attn_dtype_name(shape->dtype), "memory_bytes", (json_int_t)out->device);
+        json_object_set_new(json, status == ATTN_OK ? "longest" : "refused",
+                            status == ATTN_OK ? json_integer((json_int_t)length)
+                                              : json_string(err.text));
+        json_array_append_new(out->all, json);
+    } else if (status != ATTN_OK)
+        printf("%-28s %s  refused: %s\n", name, attn_pass_name(shape->pass), err.text);
+    else
+        printf("%-28s %s  L = %-14s %10s; one more %10s\n", name, attn_pass_name(shape->pass),
+               attn_cli_grouped(length, text[0]), large_text(need[0], bytes[0]),
+               large_text(need[1], bytes[1]));
+    return attn_cli_status(status);
+}
+
+/* Of each SPEC, or of all implementations. */
+static int all_longest(const struct request *q, const struct attn_spec *spec, int n,
+                       const struct output *out)
+{
+    struct attn_cli_shapes shapes = q->shapes;
+    int all = n == 0 ? attn_impl_count() : n, worst = ATTN_EXIT_GOOD;
+    shapes.lengths = (struct attn_cli_counts){.n = 1};
+    be_patient();
+    for (int i = 0; i < all * attn_cli_shape_count(&shapes); i++) {
+        int shape_count = attn_cli_shape_count(&shapes);
+        const struct attn_cli_shape shape = attn_cli_shape_at(&shapes, i % shape_count);
+        struct attn_spec one = n > 0 ? spec[i / shape_count] : (struct attn_spec){0};
+        if (n == 0) {
+            one.impl = attn_impl_at(i / shape_count);
+            attn_options_preset(one.impl, &one.options);
+        }
+        int status = price_longest(&one, &shape, out);
+        worst = status > worst && n > 0 ? status : worst;
+    }
+    alarm(0);
+    if (out->all != NULL)
+        json_dumpf(out->all, stdout, JSON_INDENT(1));
+    return worst;
+}
+
 /* Every spec in every shape. */
 static int price_all(const struct request *q, const struct attn_spec *spec, int n,
                      const struct output *out)
@@ -381,7 +458,7 @@ static int check_storage(const struct request *q, int n)
     if (q->storage && (n > 0 || q->log != NULL || q->layers > 0 || q->shapes.pass != 0))
         return attn_cli_fail(ATTN_EXIT_USAGE, "--mask-storage is of a mask: no SPEC, --pass, --log "
                                               "or --layers goes with it");
-    if (!q->storage && n == 0)
+    if (!q->storage && !q->longest && n == 0)
         return attn_cli_fail(ATTN_EXIT_USAGE,
                              "one SPEC or more is needed, or --mask-storage: attnlab price dense "
                              "--length 200k");
@@ -400,6 +477,19 @@ static int read_stack(struct request *q)
                              q->save != NULL ? "save" : "hidden");
     if (q->log != NULL && q->layers > 0)
         return attn_cli_fail(ATTN_EXIT_USAGE, "--log is of ranks, --layers of one process");
+    return -1;
+}
+
+/* --memory and --longest.  -1: go on; else the exit status. */
+static int read_device(struct request *q)
+{
+    struct attn_error err = {0};
+    if (q->memory != NULL && attn_device_parse(q->memory, &q->device, &err) != ATTN_OK)
+        return attn_cli_error(&err);
+    if (q->longest && (q->memory == NULL || q->shapes.lengths.n > 0 || q->shapes.keys >= 0 ||
+                       q->log != NULL || q->storage))
+        return attn_cli_fail(ATTN_EXIT_USAGE, "--longest needs --memory SIZE, and finds the length "
+                                              "itself: no --length, --keys, --log");
     return -1;
 }
 
@@ -433,9 +523,11 @@ static int price(int argc, char **argv)
     worst = check_storage(&q, n);
     if (worst < 0)
         worst = read_stack(&q);
+    if (worst < 0)
+        worst = read_device(&q);
     if (worst >= 0)
         return worst;
-    if (q.shapes.lengths.n == 0)
+    if (q.shapes.lengths.n == 0 && !q.longest)
         return attn_cli_fail(ATTN_EXIT_USAGE,
                              "--length is needed: attnlab price dense --length 200k");
     struct attn_spec *spec = attn_cli_need(calloc((size_t)n + 1, sizeof *spec));
@@ -444,8 +536,11 @@ static int price(int argc, char **argv)
             free(spec);
             return attn_cli_error(&err);
         }
-    struct output out = {.all = q.json ? json_array() : NULL, .stack = &q.stack, .make = q.make};
-    if (q.storage)
+    struct output out = {
+        .all = q.json ? json_array() : NULL, .stack = &q.stack, .make = q.make, .device = q.device};
+    if (q.longest)
+        worst = all_longest(&q, spec, n, &out);
+    else if (q.storage)
         worst = price_all(&q, NULL, 1, &out);
     else
         worst = q.log != NULL ? price_and_log(&q, spec, n, &out) : price_all(&q, spec, n, &out);
