@@ -38,14 +38,6 @@ static void close_fixture(struct fixture *x)
     attn_mask_free((struct attn_mask *)(uintptr_t)x->problem.mask);
 }
 
-static const struct attn_storage *storage_of(const char *name)
-{
-    for (int s = 0; s < attn_storage_count(); s++)
-        if (strcmp(attn_storage_at(s)->name, name) == 0)
-            return attn_storage_at(s);
-    ck_abort_msg("no storage is called %s", name);
-}
-
 /* ---- known numbers --------------------------------------------------------------------------- */
 
 #define WINDOW "causal(br)&window(511,0,br)"
@@ -102,7 +94,7 @@ TEST_EACH(known_numbers, (int)(sizeof known / sizeof *known))
     struct fixture x;
     struct attn_tape tape;
     open_fixture(&x, &known[_i].shape, known[_i].mask);
-    const struct attn_storage *storage = storage_of(known[_i].storage);
+    const struct attn_storage *storage = attn_storage_find(known[_i].storage);
     ck_assert(storage->refuses == NULL || storage->refuses(&x.mask) == NULL);
     attn_tape_open(&tape, NULL, NULL);
     storage->make(&tape, &x.mask);
@@ -174,7 +166,7 @@ TEST_EACH(csr_is_that_of_the_library, MASKS)
     struct attn_csr csr;
     open_fixture(&x, &small, masks[_i]);
     attn_tape_open(&tape, NULL, NULL);
-    storage_of("csr")->make(&tape, &x.mask);
+    attn_storage_find("csr")->make(&tape, &x.mask);
     ck_assert_int_eq(attn_csr_cost(&x.problem, &cost, &csr, NULL), ATTN_OK);
     ck_assert_int_eq(tape.now, cost.peak_bytes);
     close_fixture(&x);

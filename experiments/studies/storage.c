@@ -622,6 +622,14 @@ const struct attn_storage *attn_storage_at(int index)
     return &storages[index];
 }
 
+const struct attn_storage *attn_storage_find(const char *name)
+{
+    for (int s = 0; s < attn_storage_count(); s++)
+        if (strcmp(storages[s].name, name) == 0)
+            return &storages[s];
+    return NULL;
+}
+
 int64_t attn_storage_wrong(const struct attn_storage *storage, const struct attn_tape *tape,
                            const struct attn_stored_mask *mask)
 {

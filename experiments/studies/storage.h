@@ -44,6 +44,7 @@ struct attn_storage {
 
 int attn_storage_count(void);
 const struct attn_storage *attn_storage_at(int index);
+const struct attn_storage *attn_storage_find(const char *name); /* NULL: there is none */
 
 /* Pairs of which a real storage says otherwise than the mask. */
 int64_t attn_storage_wrong(const struct attn_storage *storage, const struct attn_tape *tape,
