@@ -69,6 +69,28 @@ TEST(multiplied_out)
     attn_plan_free(&plan);
 }
 
+/* Layers and what they save are lists too. */
+TEST(layers_are_multiplied_out)
+{
+    struct attn_plan plan;
+    struct attn_error err = {0};
+    ck_assert_msg(attn_plan_parse("p",
+                                  "group a\nspec = tiled\nlength = 8 16\nlayers = 2 28\n"
+                                  "save = rows inputs\ngroup b\nspec = tiled\nlength = 8\n",
+                                  NULL, &plan, &err) == ATTN_OK,
+                  "%s", err.text);
+    ck_assert_int_eq(plan.n, 8 + 1);
+    int rows = 0, deep = 0;
+    for (int64_t i = 0; i < 8; i++) {
+        rows += plan.point[i].layers.save == ATTN_SAVE_ROWS;
+        deep += plan.point[i].layers.n == 28;
+    }
+    ck_assert_int_eq(rows, 4);
+    ck_assert_int_eq(deep, 4);
+    ck_assert_int_eq(plan.point[8].layers.n, 0);
+    attn_plan_free(&plan);
+}
+
 TEST(figures_and_single_samples)
 {
     static const char text[] = "group length-a\n"
@@ -145,6 +167,10 @@ static const struct {
     {"group a\nspec = dense\nlength = 8\nheads = 4; kv-heads = 3\n", "p:1: kv-heads = 3 does not"},
     {"group a\nspec = dense dense\nlength = 8\n",
      "p:1: dense q8d64:none:f32:normal:s1 is there twice"},
+    {"group a\nspec = dense\nlength = 8\nlayers = 2\nsave = all\n",
+     "p:5: save 'all': there are probs|rows|inputs"},
+    {"group a\nspec = dense\nlength = 8\nsave = rows\n", "`layers = N` is needed with it"},
+    {"group a\nspec = dense\nlength = 8\nlayers = 2 2\n", "of 2 layers, save rows is there twice"},
     {"group a\nspec = dense\nlength = 8\nlimit tiled = 4\n", "limit names 'tiled'"},
     {"group a\nspec = dense\nlength = 8\nlimit = 4\n", "p:4: a limit reads"},
     {"group a\nspec = dense\nlength = 8\nlimit dense = many\n", "p:4: a limit reads"},

@@ -7,10 +7,12 @@
 #include "experiments/measure/point.h"
 #include "experiments/measure/stack.h"
 #include "tests/fixtures/case_fixture.h"
+#include "tests/fixtures/external_fixture.h"
 #include "tests/fixtures/memory_data.h"
+#include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
-SUITE(stack, .seconds = 60);
+SUITE(stack, .seconds = 60, .open = scratch_open, .close = scratch_close);
 
 enum { LAYERS = 3 };
 
@@ -393,4 +395,39 @@ TEST(prices_are_of_any_size)
     p.n_query = p.n_key = 1LL << 30;
     ck_assert_int_eq(attn_stack_price(&layers, &spec, &p, ATTN_FORWARD, &cost, &err), ATTN_EINVAL);
     ck_assert_msg(strstr(err.text, "exceeds 64 bits") != NULL, "%s", err.text);
+}
+
+/* ---- a sweep --------------------------------------------------------------------------------- */
+
+/* Points that differ in layers or in what they save are different points, measured once each. */
+TEST(a_sweep_of_stacks)
+{
+    struct attn_records records;
+    struct attn_error err = {0};
+    int inputs = 0, deep = 0;
+    for (int again = 0; again < 2; again++)
+        ck_assert_int_eq(
+            fixture_shell("'%s/attnlab' measure tiled --length 64 --layers 2,3 --save rows,inputs "
+                          "--pass both --rounds 1 --repeat 1 --quiet --out '%s' >/dev/null 2>&1",
+                          test_build(), scratch_path("stacks.jsonl")),
+            0);
+    ck_assert_msg(attn_record_read(scratch_path("stacks.jsonl"), &records, &err) == ATTN_OK, "%s",
+                  err.text);
+    ck_assert_int_eq(records.n, 8);
+    for (int64_t i = 0; i < records.n; i++) {
+        const struct attn_point *p = &records.point[i];
+        int is_again = strcmp(p->save, "inputs") == 0 && p->c.pass == ATTN_BACKWARD;
+        ck_assert_msg(p->status == ATTN_POINT_OK, "%s", p->message);
+        ck_assert_int_eq(p->priced_bytes, p->ledger_bytes);
+        ck_assert_int_eq(p->saved_bytes,
+                         p->layers * (strcmp(p->save, "inputs") == 0 ? 3 * 64 * 64 * 4
+                                                                     : 4 * 64 * 64 * 4 + 64 * 4));
+        ck_assert((p->again_flops > 0) == is_again && (p->again_s > 0) == is_again);
+        ck_assert(p->n_warm == 1 && p->first_s > 0);
+        inputs += strcmp(p->save, "inputs") == 0;
+        deep += p->layers == 3;
+    }
+    ck_assert_int_eq(inputs, 4);
+    ck_assert_int_eq(deep, 4);
+    attn_records_free(&records);
 }

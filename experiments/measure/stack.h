@@ -14,8 +14,8 @@
  * who keeps nothing.  So o is a layer's only where its backward pass is to find it, dO arrives when
  * that pass begins, and dq dk dv leave when it ends.
  *
- * With a hidden width C a layer is ref/layer.h: x Wqkv, attention, Wo, and its y is the x of the next
- * one.  Parameters are there from the beginning to the end, and their gradients from the backward
+ * With a hidden width C a layer is ref/layer.h: x Wqkv, attention, Wo, and its y is the x of the
+ * next one.  Parameters are there from the beginning to the end, and their gradients from the backward
  * pass of their layer on:
  *
  *      forward    Wqkv Wo of all layers, x;  of each layer take y, call
@@ -83,9 +83,10 @@ int64_t attn_stack_tensor_bytes(const struct attn_problem *p, int64_t hidden,
 enum attn_status attn_stack_layer(const struct attn_stack *stack, const struct attn_problem *p,
                                   struct attn_layer *layer, struct attn_error *err);
 
-/* Who reads the schedule.  With a hidden width a call makes and keeps the layer's q k v o lse itself,
- * unless inputs are saved, and drop gives them back.  call: saves says whether P, where the implementation has one to save, is
- * to live on after this call; drop gives the layer's P back.  A failure ends the reading. */
+/* Who reads the schedule.  call: saves says whether P, where the implementation has one to save, is
+ * to live on after this call; drop gives the layer's P back.  With a hidden width a call makes and
+ * keeps the layer's q k v o lse itself, unless inputs are saved, and drop gives them back too.  A
+ * failure ends the reading. */
 struct attn_stack_reader {
     void *arg;
     enum attn_status (*take)(void *arg, int64_t layer, enum attn_stack_tensor tensor);
