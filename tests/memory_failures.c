@@ -16,7 +16,6 @@ static const char *const cases[] = {
     "h4q8k8d4:none:f64:normal:s2:pass=bwd:dlse=1",
     "b2h4q8k8d4:keys(bk50)&window(3,2,br):f32:normal:s3:pass=bwd:softcap=5:bias=alibi",
     "b2h2q4k4d2:causal(tl):f64:normal:s4:pass=bwd:bias=full:dbias=1"};
-enum { CASES = sizeof cases / sizeof *cases };
 
 struct trial {
     const struct attn_spec *spec;
@@ -96,7 +95,7 @@ TEST_EACH(every_take_may_fail, memory_specs(NULL))
     int accepted = 0;
     ck_assert_int_le(memory_specs(list), MEMORY_SPECS);
     attn_spec_print(&list[_i], name, sizeof name);
-    for (int c = 0; c < CASES; c++) {
+    for (int c = 0; c < COUNT(cases); c++) {
         struct attn_setup s;
         setup_of(cases[c], &s);
         for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++) {

@@ -252,7 +252,6 @@ static const struct hand_price hand_prices[] = {
      "messages=576 zeros=16 k.heads=128 v.heads=128 dk.heads=128 dv.heads=128 copies=64",
      "h2g1q0k8d4:none:f32:normal:s1:pass=bwd"},
 };
-enum { HAND_PRICES = sizeof hand_prices / sizeof *hand_prices };
 
 static int64_t live_bytes(const struct attn_cost *cost, const char *name, size_t length)
 {
@@ -282,7 +281,7 @@ static void check_live(const struct attn_cost *cost, const char *spec, const cha
 }
 
 /* The price of every rank is the literal one, and so is what one process takes. */
-TEST_EACH(by_hand, HAND_PRICES)
+TEST_EACH(by_hand, COUNT(hand_prices))
 {
     const struct hand_price *want = &hand_prices[_i];
     struct attn_setup s;

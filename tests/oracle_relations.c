@@ -23,7 +23,6 @@ static const struct fixture_shape shapes[] = {
     {1, 2, 1, 9, 12, 8, 3, "random(0.5,3,heads)", 0.3, 0, ATTN_BIAS_TENSOR, 0},
     {1, 4, 4, 8, 13, 4, 6, "causal(tl)", 0.6, 0, ATTN_BIAS_ALIBI, 0},
 };
-enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 static double sum_of(const double *x, const double *y, int64_t n)
 {
@@ -75,7 +74,7 @@ static double loss(struct fixture *x, enum input at, const double *direction, do
 
 /* The derivative of L along five seeded directions for each input is <gradient, direction>.  The
  * four-point difference errs by h^4 L'''''/30 and by u |L| / h: 1e-9 of the sizes covers both. */
-TEST_EACH(derivatives, SHAPES)
+TEST_EACH(derivatives, COUNT(shapes))
 {
     static const enum attn_output gradient[INPUTS] = {ATTN_DQ, ATTN_DK, ATTN_DV, ATTN_DBIAS};
     static const double softcap[] = {0, 2};
@@ -112,7 +111,7 @@ TEST_EACH(derivatives, SHAPES)
  * G2: sum_j dV_j = sum_i dO_i over the rows that see a key.
  * G3: <dO, O> = <V, dV>, because O is linear in V.
  * G4: <q, dQ> = <k, dK> = sum of dS times the raw score, without bias and with one. */
-TEST_EACH(identities, SHAPES)
+TEST_EACH(identities, COUNT(shapes))
 {
     for (uint64_t seed = 1; seed <= 5; seed++) {
         struct fixture *x = fixture_open(&shapes[_i], 300 + seed);

@@ -45,7 +45,6 @@ static const char *const variants[] = {
     "csr:passes=3",
     "gemm:save=probs",
 };
-enum { VARIANTS = sizeof variants / sizeof *variants };
 
 /* Styles of the honest variant, as its options. */
 static const int64_t styles[][HALF_STORE] = {
@@ -72,7 +71,6 @@ static const int64_t half_styles[][HALF_STORE] = {
     {HONEST_FORWARD, HONEST_E, 1, HONEST_BF16, HONEST_DOT},
     {HONEST_PAIRWISE, HONEST_TWO, 3, HONEST_F16, HONEST_SUM},
 };
-enum { HALF_STYLES = sizeof half_styles / sizeof *half_styles };
 
 /* Who is judged, and what each must be told. */
 enum kind {
@@ -88,7 +86,7 @@ struct contender {
     struct attn_spec spec;
     int turn; /* which cases of those that it need not all take */
 };
-enum { MOST_IMPLS = 32, MOST = 4 * MOST_IMPLS + VARIANTS + STYLES + HALF_STYLES };
+enum { MOST_IMPLS = 32, MOST = 4 * MOST_IMPLS + COUNT(variants) + STYLES + COUNT(half_styles) };
 
 static struct attn_spec style_of(const struct attn_impl *impl, const int64_t style[HALF_STORE])
 {
@@ -127,12 +125,12 @@ static int contenders(struct contender list[MOST])
     ck_assert_int_le(attn_impl_count(), MOST_IMPLS);
     for (int i = 0; i < attn_impl_count(); i++)
         n = add_spec(list, n, attn_impl_at(i)->name);
-    for (int v = 0; v < VARIANTS; v++)
+    for (int v = 0; v < COUNT(variants); v++)
         n = add_spec(list, n, variants[v]);
     for (int style = 0; style < STYLES; style++, n++)
         list[n] = (struct contender){STYLE, style_of(&variant_honest, styles[style]), n};
     n = add_kernels(list, n);
-    for (int style = 0; style < HALF_STYLES; style++)
+    for (int style = 0; style < COUNT(half_styles); style++)
         list[n++] = (struct contender){HALF, style_of(&variant_half, half_styles[style]), 0};
     return n;
 }

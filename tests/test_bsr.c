@@ -10,7 +10,6 @@
 /* Sizes: a token, less than a panel and no divisor of anything, a tile, the preset, everything. */
 static const char *const sizes[] = {"bsr:size=1", "bsr:size=5", "bsr:size=16", "bsr",
                                     "bsr:size=1048576"};
-enum { SIZES = sizeof sizes / sizeof *sizes };
 
 SUITE(bsr, .seconds = 120);
 
@@ -32,11 +31,11 @@ static int is_same(const struct attn_spec *bsr, const char *text)
 }
 
 /* Each size takes its turn in the battery. */
-TEST_EACH(bits_are_those_of_tiled, SIZES)
+TEST_EACH(bits_are_those_of_tiled, COUNT(sizes))
 {
     const struct attn_spec bsr = spec_of(sizes[_i]);
     int compared = 0;
-    for (int n = _i; n < attn_battery_count(); n += 2 * SIZES)
+    for (int n = _i; n < attn_battery_count(); n += 2 * COUNT(sizes))
         compared += is_same(&bsr, attn_battery_at(n)->text);
     ck_assert_int_ge(compared, 30);
 }

@@ -226,9 +226,8 @@ static const struct {
     {"u1", {1}, {2}, 1},
     {"b1", {1}, {0}, 1},
 };
-enum { NUMBERS = sizeof number / sizeof *number };
 
-TEST_EACH(npy_orders, NUMBERS)
+TEST_EACH(npy_orders, COUNT(number))
 {
     const unsigned char *value[2] = {number[_i].one, number[_i].two};
     int size = number[_i].bytes;

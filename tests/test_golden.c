@@ -30,7 +30,6 @@ static const char *const specs[] = {"dense",
                                     "ring:ranks=2",
                                     "ulysses:ranks=2",
                                     "ulysses:ranks=1,local=csr-textbook"};
-enum { SPECS = sizeof specs / sizeof *specs };
 
 /* |x - (hi + rest)|: the first difference is exact where it matters, near agreement. */
 static double distance(double x, double hi, double rest)
@@ -173,7 +172,7 @@ static void check_bound(const struct golden *x, const char *text, struct reach *
     golden_drop(&run);
 }
 
-TEST_EACH(no_honest_error_exceeds_t1, SPECS)
+TEST_EACH(no_honest_error_exceeds_t1, COUNT(specs))
 {
     struct reach reach = {0};
     for (int index = 0; index < golden_count(); index++)
@@ -201,7 +200,7 @@ static void reach_of(const char *text, double worst[ATTN_OUTPUTS])
     struct attn_case c = case_of(text);
     for (int o = 0; o < ATTN_OUTPUTS; o++)
         worst[o] = -1;
-    for (int s = 0; s < SPECS; s++) {
+    for (int s = 0; s < COUNT(specs); s++) {
         struct attn_result r;
         struct attn_spec spec = spec_of(specs[s]);
         attn_run_case(&spec, &c, &r);

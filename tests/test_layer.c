@@ -34,7 +34,6 @@ static const struct {
     {{2, 6, 5, 2, 1, 3, 0}, "causal(br)"},
     {{1, 40, 16, 8, 2, 2, 2}, "window(3,1,br)"},
 };
-enum { SMALL = sizeof small / sizeof *small };
 
 static void same_live_set(const char *what, const struct attn_cost *cost,
                           const struct attn_account *live, int n, int64_t peak)
@@ -98,7 +97,7 @@ static void check_small(const int64_t n[7], const char *mask, int exact, const c
     layer_close(&f);
 }
 
-TEST_EACH(agrees_with_loops, SMALL)
+TEST_EACH(agrees_with_loops, COUNT(small))
 {
     static const char *const specs[] = {"dense", "tiled", "csr-textbook",
                                         "tiled-textbook:br=3,bc=2"};
@@ -267,7 +266,7 @@ static int is_refused(int scheme)
 TEST_EACH(ranks_agree_with_loops, schemes())
 {
     int runs = 0;
-    for (int n = 0; n < SMALL && scheme_name(_i) != NULL; n++)
+    for (int n = 0; n < COUNT(small) && scheme_name(_i) != NULL; n++)
         for (int ranks = 1; ranks <= 5; ranks++) {
             char text[80];
             spec_text(_i, ranks, text);

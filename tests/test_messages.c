@@ -20,7 +20,6 @@ static const char *const cases[] = {"b1h8g8q64k64d8v8:none:f32:normal:s1:pass=bw
                                     "b1h5g1q3k7d8v4:none:f64:normal:s1:pass=bwd",
                                     "b1h4g2q65k65d4v4:window(9,0,br):f32:normal:s1:pass=bwd",
                                     "b3h4g4q0k5d4v4:none:f32:normal:s1:pass=bwd"};
-enum { CASES = sizeof cases / sizeof *cases };
 
 struct pass_log {
     struct attn_messages messages;
@@ -154,13 +153,13 @@ static void compare_all(int n, const char *case_text, int ranks, int simulated)
     attn_setup_close(&x.setup);
 }
 
-TEST_EACH(price_is_count_is_log, 6 * CASES)
+TEST_EACH(price_is_count_is_log, 6 * COUNT(cases))
 {
     static const int ranks[] = {1, 2, 3, 4, 7, 8};
     compare_all(_i, cases[_i / 6], ranks[_i % 6], 1);
 }
 
-TEST_EACH(price_is_count_for_many_ranks, 3 * CASES)
+TEST_EACH(price_is_count_for_many_ranks, 3 * COUNT(cases))
 {
     static const int ranks[] = {16, 33, 64};
     compare_all(_i, cases[_i / 3], ranks[_i % 3], 0);

@@ -55,11 +55,10 @@ static const struct {
     {{1, 2, 1, 20, 50, 32, 32, NULL, 8, 0, ATTN_BIAS_NONE, 0}, sees_all}, /* scores near 100 */
     {{1, 2, 2, 6, 120, 1, 1, NULL, 0.1, 0, ATTN_BIAS_NONE, 1}, sees_all},
 };
-enum { PROBLEMS = sizeof problems / sizeof *problems };
 
 /* GSL errs by a few roundings of double for each term of a sum (at most 120 terms here), and the
  * oracle by a few in all: 16 u, times the condition-aware size, covers both and no bug. */
-TEST_EACH(agrees_with_gsl, PROBLEMS)
+TEST_EACH(agrees_with_gsl, COUNT(problems))
 {
     struct dense_gsl *gsl = malloc(sizeof *gsl);
     ck_assert_ptr_nonnull(gsl);
@@ -82,7 +81,7 @@ TEST_EACH(agrees_with_gsl, PROBLEMS)
 /* The double oracle (f32 problems) and the long double one (f64): the same values, the same
  * answer to 1e-14 of the condition-aware size.  Where long double is double this compares two
  * roundings. */
-TEST_EACH(double_agrees_with_long_double, PROBLEMS)
+TEST_EACH(double_agrees_with_long_double, COUNT(problems))
 {
     for (uint64_t seed = 11; seed <= 15; seed++) {
         struct fixture *x = fixture_open(&problems[_i].shape, seed);

@@ -62,7 +62,6 @@ static const char *const cases[] = {
     "b0h8g4q32k32d8v8:none:f32:normal:s34:pass=bwd",
     "b1h64g64q64k64d3v2:causal(br):f32:normal:s35:pass=bwd",
 };
-enum { CASES = sizeof cases / sizeof *cases };
 
 /* Each meets every third case, those of many ranks one in seven; all of them under ATTN_FULL. */
 static const char *const specs[] = {
@@ -112,7 +111,6 @@ static const char *const specs[] = {
     "batch:ranks=16",
     "batch:ranks=64",
 };
-enum { SPECS = sizeof specs / sizeof *specs };
 
 /* A case that is set up once for all specs. */
 static void open_case(const char *text, struct attn_setup *setup)
@@ -132,12 +130,12 @@ static void ck_agrees(const struct attn_spec *spec, struct attn_setup *setup)
 }
 
 /* With pads and without them by turns, both under ATTN_FULL. */
-TEST_EACH(agrees_with_the_oracle, CASES)
+TEST_EACH(agrees_with_the_oracle, COUNT(cases))
 {
     struct attn_setup setup;
     int full = getenv("ATTN_FULL") != NULL;
     open_case(cases[_i], &setup);
-    for (int s = 0; s < SPECS; s++) {
+    for (int s = 0; s < COUNT(specs); s++) {
         struct attn_spec spec = spec_of(specs[s]);
         int one_in = spec.options.value[ATTN_OPTION_RANKS] >= 16 ? 7 : 3;
         for (int64_t sizes = ATTN_SIZES_UNEVEN; sizes <= ATTN_SIZES_PAD; sizes++) {
@@ -164,7 +162,6 @@ static const char *const awkward[] = {
     "b1h3g3q15k15d4v4:temporal(5,1,3):f32:normal:s10:pass=bwd",
     "b2h5g5q14k14d4v4:spatial(7,2,1):f32:normal:s11:pass=bwd",
 };
-enum { AWKWARD = sizeof awkward / sizeof *awkward };
 
 struct sizing {
     struct attn_setup setup;
@@ -182,7 +179,7 @@ static void agrees_next(void *arg, const struct attn_impl *impl, const char *tex
 }
 
 /* One of so many ways to run on ranks, others with each case; more of them under ATTN_FULL. */
-TEST_EACH(any_sizes, AWKWARD)
+TEST_EACH(any_sizes, COUNT(awkward))
 {
     static const int ranks[] = {1, 2, 3, 4, 5, 6, 7, 8, 16, 64};
     struct sizing x = {.turn = _i};

@@ -76,9 +76,8 @@ static const char *const out_of[] = {
     "report --from # --out !",
     "check --exec true --claims + --work !",
 };
-enum { OUTS = sizeof out_of / sizeof *out_of };
 
-TEST_EACH(unwritable, OUTS)
+TEST_EACH(unwritable, COUNT(out_of))
 {
     static const char claims[] = "{\"name\": \"none\", \"claims\": [\"f32\"]}";
     static const char *const to[] = {"no/such/folder", "in.safetensors/x", "fifo"};
@@ -178,9 +177,8 @@ static const char *const contradiction[] = {"--mask 'causal(tl)'",
                                             "has no tensor 'v'", /* shapes */
                                             "stored as I32",
                                             "must be alike"}; /* types */
-enum { SPOILT = sizeof contradiction / sizeof *contradiction };
 
-TEST_EACH(contradictions, SPOILT)
+TEST_EACH(contradictions, COUNT(contradiction))
 {
     struct small s;
     small_make(&s, 3);

@@ -17,9 +17,8 @@ SUITE(relations, .seconds = 240);
 static const char *const variants[] = {"tiled-textbook:br=1,bc=1", "tiled-textbook:br=7,bc=13",
                                        "dense:mask=float4d",       "ring:ranks=2",
                                        "ring:ranks=2,local=dense", "ulysses:ranks=2"};
-enum { VARIANTS = sizeof variants / sizeof *variants };
 
-TEST_EACH(honest_pass, attn_impl_count() + VARIANTS)
+TEST_EACH(honest_pass, attn_impl_count() + COUNT(variants))
 {
     const char *name =
         _i < attn_impl_count() ? attn_impl_at(_i)->name : variants[_i - attn_impl_count()];
@@ -74,9 +73,8 @@ static const struct {
     {"G3", TOY_O_LARGE},       {"G4", TOY_DK_OFFSET},       {"G7", TOY_DV_LARGE},
     {"G8", TOY_DV_LARGE},
 };
-enum { WRONG = sizeof wrong / sizeof *wrong };
 
-TEST_EACH(each_can_fail, WRONG)
+TEST_EACH(each_can_fail, COUNT(wrong))
 {
     const struct attn_relation *relation = attn_relation_find(wrong[_i].relation);
     struct attn_spec spec = faulty_spec(wrong[_i].mischief);
@@ -115,13 +113,13 @@ TEST(none_is_left_out)
 {
     for (int n = 0; n < attn_relation_count(); n++) {
         int found = strcmp(attn_relation_at(n)->id, "P2") == 0; /* fences_hold */
-        for (int w = 0; w < WRONG; w++)
+        for (int w = 0; w < COUNT(wrong); w++)
             found |= strcmp(wrong[w].relation, attn_relation_at(n)->id) == 0;
         ck_assert_msg(found, "nothing shows that %s can fail", attn_relation_at(n)->id);
     }
     for (int m = TOY_HONEST + 1; m < TOY_MISCHIEFS; m++) {
         int used = m == TOY_ONE_TOO_FAR;
-        for (int w = 0; w < WRONG; w++)
+        for (int w = 0; w < COUNT(wrong); w++)
             used |= wrong[w].mischief == (enum faulty_mischief)m;
         ck_assert_msg(used, "mischief %d is not used", m);
     }

@@ -414,15 +414,14 @@ static const struct {
     {"heads:ranks=6", "b1h40g8q7k12d2v3:none:f64:normal:s1:dlse=1:pass=bwd"},
     {"batch:ranks=2", "b3h8g8q8k8d8v8:none:f64:normal:s1:dlse=1:pass=bwd:layout=blhd"},
 };
-enum { ROUTES = sizeof routes / sizeof *routes };
 
-TEST_EACH(every_element_arrives, ROUTES)
+TEST_EACH(every_element_arrives, COUNT(routes))
 {
     ck_routes(routes[_i].spec, routes[_i].text);
 }
 
 /* All ranks but the first fail by themselves while the first waits: the cause is reported. */
-TEST_EACH(the_cause_is_reported, ROUTES)
+TEST_EACH(the_cause_is_reported, COUNT(routes))
 {
     struct probing x;
     probe_open(&x, routes[_i].spec, routes[_i].text);

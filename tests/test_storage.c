@@ -117,7 +117,6 @@ static const char *const masks[] = {"none",
                                     "blocks(128,0.5,2)",
                                     "bigbird(16,1,3,1,7)|prefix(3)",
                                     "keys(0,260)&causal(br)"};
-enum { MASKS = sizeof masks / sizeof *masks };
 
 /* The storage on a ledger; *tape is open until attn_ledger_clear. */
 static void make(const struct attn_storage *storage, const struct fixture *x,
@@ -129,7 +128,7 @@ static void make(const struct attn_storage *storage, const struct fixture *x,
     storage->make(tape, &x->mask);
 }
 
-TEST_EACH(made_as_priced, MASKS)
+TEST_EACH(made_as_priced, COUNT(masks))
 {
     struct fixture x;
     int made = 0;
@@ -158,7 +157,7 @@ TEST_EACH(made_as_priced, MASKS)
 }
 
 /* What is kept as CSR is what csr keeps. */
-TEST_EACH(csr_is_that_of_the_library, MASKS)
+TEST_EACH(csr_is_that_of_the_library, COUNT(masks))
 {
     struct fixture x;
     struct attn_tape tape;

@@ -266,12 +266,11 @@ static const struct {
      "\"causal\": \"br\"}"},
     {"one_line", "{\"name\": \"f\", \"claims\": [\"f16\", \"bf16\"], \"lse\": \"absent\"}"},
 };
-enum { STUDENTS = sizeof students / sizeof *students };
 
 static void put_students(char *args, size_t size)
 {
     size_t n = 0;
-    for (int i = 0; i < STUDENTS; i++) {
+    for (int i = 0; i < COUNT(students); i++) {
         char name[16];
         snprintf(name, sizeof name, "%d.json", i);
         n += (size_t)snprintf(args + n, size - n,
@@ -291,7 +290,7 @@ TEST(beginners_pass)
     scratch_expect(0, "", "check%s", args);
     const char *list = strstr(scratch_output, "6 implementations:\n");
     ck_assert_msg(list != NULL, "%s", scratch_output);
-    for (int i = 0; i < STUDENTS; i++) {
+    for (int i = 0; i < COUNT(students); i++) {
         char line[32];
         snprintf(line, sizeof line, "  PASS        %c (", 'a' + i);
         ck_assert_msg(strstr(list, line) != NULL, "%s", scratch_output);
