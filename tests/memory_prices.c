@@ -235,8 +235,8 @@ static const struct hand_price hand_prices[] = {
      "dq.heads=128 dk.heads=128 dv.heads=128 tile.q=1024 tile.k=1024 tile.v=1024 tile.s=16384 "
      "tile.do=1024 tile.slope=16384 tile.dk=1024 tile.dv=1024 delta=32",
      "h2g1q8d4:none:f32:normal:s1:pass=bwd"},
-    /* 10 tokens for 4 ranks, padded to 12, so that rank 3 has one and room for 3: K,V of 3 tokens of
-     * 4 + 4 numbers in two slots, partial O and LSE of 2*3 rows.  Sent: 3 blocks of K,V */
+    /* 10 tokens for 4 ranks, padded to 12, so that rank 3 has one and room for 3: K,V of 3 tokens
+     * of 4 + 4 numbers in two slots, partial O and LSE of 2*3 rows.  Sent: 3 blocks of K,V */
     {"ring:ranks=4,sizes=pad,local=tiled-textbook", ATTN_FORWARD, 21304, 288, 6, 0,
      "kv.travel=192 o.partial=96 lse.partial=24 tile.q=1024 tile.k=1024 tile.v=1024 tile.o=1024 "
      "tile.s=16384 tile.m=256 tile.l=256",

@@ -317,9 +317,9 @@ TEST(bytes_sent_as_published)
     }
 }
 
-/* Open-Sora-Plan, on four ranks: L = 64, d = 16, H = 8, f32.  A piece of 4 tokens of 8 heads, what a
- * scope needs of a rank's run, is 4 * 8 * 16 * 4 = 2048 bytes; of a run's 16 tokens four times that.
- */
+/* Open-Sora-Plan, on four ranks: L = 64, d = 16, H = 8, f32.  A piece of 4 tokens of 8 heads, what
+ * a scope needs of a rank's run, is 4 * 8 * 16 * 4 = 2048 bytes; of a run's 16 tokens four times
+ * that. */
 TEST(bytes_sent_by_open_sora_plan)
 {
     static const struct {
