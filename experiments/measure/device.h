@@ -16,8 +16,8 @@ enum attn_status attn_device_need(const struct attn_spec *spec, const struct att
                                   struct attn_error *err);
 
 /* The largest number of tokens, queries and keys alike, of which `shape` fits into so many bytes:
- * it fits, and one more does not.  *need[0] is of it, *need[1] of one more, infinite where that has no
- * price for 64 bits.  0 when nothing fits. */
+ * it fits, and one more does not.  *need[0] is of it, *need[1] of one more, infinite where that
+ * has no price for 64 bits.  0 when nothing fits. */
 enum attn_status attn_device_longest(const struct attn_spec *spec, const struct attn_stack *stack,
                                      const struct attn_cli_shape *shape, int64_t bytes,
                                      int64_t *longest, double need[2], struct attn_error *err);

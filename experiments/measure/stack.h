@@ -15,8 +15,8 @@
  * that pass begins, and dq dk dv leave when it ends.
  *
  * With a hidden width C a layer is ref/layer.h: x Wqkv, attention, Wo, and its y is the x of the
- * next one.  Parameters are there from the beginning to the end, and their gradients from the backward
- * pass of their layer on:
+ * next one.  Parameters are there from the beginning to the end, and their gradients from the
+ * backward pass of their layer on:
  *
  *      forward    Wqkv Wo of all layers, x;  of each layer take y, call
  *                 the last y goes outside
