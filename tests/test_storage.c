@@ -10,32 +10,11 @@
 
 SUITE(storage, .seconds = 120);
 
-struct fixture {
-    struct attn_problem problem;
-    struct attn_stored_mask mask;
-};
-
-static void open_fixture(struct fixture *x, const struct attn_mask_shape *s, const char *text)
+static void open_fixture(struct attn_stored_text *x, const struct attn_mask_shape *s,
+                         const char *text)
 {
-    struct attn_mask *mask;
     struct attn_error err = {0};
-    ck_assert_msg(attn_mask_parse(text, s, NULL, &mask, &err) == ATTN_OK, "%s", err.text);
-    x->problem = (struct attn_problem){.batch = s->batch,
-                                       .heads = s->heads,
-                                       .kv_heads = s->heads,
-                                       .n_query = s->n_query,
-                                       .n_key = s->n_key,
-                                       .d_key = 1,
-                                       .d_value = 1,
-                                       .scale = 1,
-                                       .dtype = ATTN_F32,
-                                       .mask = mask};
-    ck_assert_msg(attn_stored_mask_open(&x->problem, &x->mask, &err) == ATTN_OK, "%s", err.text);
-}
-
-static void close_fixture(struct fixture *x)
-{
-    attn_mask_free((struct attn_mask *)(uintptr_t)x->problem.mask);
+    ck_assert_msg(attn_stored_text_open(text, s, x, &err) == ATTN_OK, "%s", err.text);
 }
 
 /* ---- known numbers --------------------------------------------------------------------------- */
@@ -91,17 +70,17 @@ static const struct {
 
 TEST_EACH(known_numbers, (int)(sizeof known / sizeof *known))
 {
-    struct fixture x;
+    struct attn_stored_text x;
     struct attn_tape tape;
     open_fixture(&x, &known[_i].shape, known[_i].mask);
     const struct attn_storage *storage = attn_storage_find(known[_i].storage);
-    ck_assert(storage->refuses == NULL || storage->refuses(&x.mask) == NULL);
+    ck_assert(storage->refuses == NULL || storage->refuses(&x.stored) == NULL);
     attn_tape_open(&tape, NULL, NULL);
-    storage->make(&tape, &x.mask);
+    storage->make(&tape, &x.stored);
     ck_assert_msg(tape.now == known[_i].kept && tape.peak == known[_i].peak,
                   "%s of %s: %lld B kept, %lld B at the peak", storage->name, known[_i].mask,
                   (long long)tape.now, (long long)tape.peak);
-    close_fixture(&x);
+    attn_stored_text_close(&x);
 }
 
 /* ---- for real -------------------------------------------------------------------------------- */
@@ -119,87 +98,87 @@ static const char *const masks[] = {"none",
                                     "keys(0,260)&causal(br)"};
 
 /* The storage on a ledger; *tape is open until attn_ledger_clear. */
-static void make(const struct attn_storage *storage, const struct fixture *x,
+static void make(const struct attn_storage *storage, const struct attn_stored_text *x,
                  struct attn_ledger *ledger, struct attn_tape *tape)
 {
     attn_ledger_init(ledger, NULL);
     ledger->poison = 1;
     attn_tape_open(tape, NULL, ledger);
-    storage->make(tape, &x->mask);
+    storage->make(tape, &x->stored);
 }
 
 TEST_EACH(made_as_priced, COUNT(masks))
 {
-    struct fixture x;
+    struct attn_stored_text x;
     int made = 0;
     open_fixture(&x, &small, masks[_i]);
     for (int s = 0; s < attn_storage_count(); s++) {
         const struct attn_storage *storage = attn_storage_at(s);
         struct attn_tape counted, real;
         struct attn_ledger ledger;
-        if (storage->refuses != NULL && storage->refuses(&x.mask) != NULL)
+        if (storage->refuses != NULL && storage->refuses(&x.stored) != NULL)
             continue;
         attn_tape_open(&counted, NULL, NULL);
-        storage->make(&counted, &x.mask);
+        storage->make(&counted, &x.stored);
         make(storage, &x, &ledger, &real);
         ck_assert_msg(ledger.now == counted.now && ledger.peak == counted.peak &&
                           real.n == counted.n,
                       "%s of %s: made with %lld B, priced at %lld B", storage->name, masks[_i],
                       (long long)ledger.peak, (long long)counted.peak);
-        ck_assert_msg(attn_storage_wrong(storage, &real, &x.mask) == 0, "%s of %s: wrong pairs",
+        ck_assert_msg(attn_storage_wrong(storage, &real, &x.stored) == 0, "%s of %s: wrong pairs",
                       storage->name, masks[_i]);
         attn_ledger_clear(&ledger);
         ck_assert_int_eq(ledger.damaged, 0);
         made++;
     }
     ck_assert_int_ge(made, 3);
-    close_fixture(&x);
+    attn_stored_text_close(&x);
 }
 
 /* What is kept as CSR is what csr keeps. */
 TEST_EACH(csr_is_that_of_the_library, COUNT(masks))
 {
-    struct fixture x;
+    struct attn_stored_text x;
     struct attn_tape tape;
     struct attn_cost cost = {0};
     struct attn_csr csr;
     open_fixture(&x, &small, masks[_i]);
     attn_tape_open(&tape, NULL, NULL);
-    attn_storage_find("csr")->make(&tape, &x.mask);
+    attn_storage_find("csr")->make(&tape, &x.stored);
     ck_assert_int_eq(attn_csr_cost(&x.problem, &cost, &csr, NULL), ATTN_OK);
     ck_assert_int_eq(tape.now, cost.peak_bytes);
-    close_fixture(&x);
+    attn_stored_text_close(&x);
 }
 
 /* A bit of each block that is kept, under one mask or another, must be seen, or the block is of no
  * use.  The order of rows is advice to a scheduler and says nothing of pairs; values are all 1. */
 static void flip_bits(const struct attn_storage *storage, const char *text, int *seen)
 {
-    struct fixture x;
+    struct attn_stored_text x;
     struct attn_tape real;
     struct attn_ledger ledger;
     open_fixture(&x, &small, text);
-    if (storage->refuses == NULL || storage->refuses(&x.mask) == NULL) {
+    if (storage->refuses == NULL || storage->refuses(&x.stored) == NULL) {
         make(storage, &x, &ledger, &real);
         for (int b = 0; b < real.n; b++) {
             unsigned char *byte = real.block[b].data;
             *byte ^= 1;
-            seen[b] |= attn_storage_wrong(storage, &real, &x.mask) > 0 ||
+            seen[b] |= attn_storage_wrong(storage, &real, &x.stored) > 0 ||
                        strncmp(real.block[b].name, "row_indices", 11) == 0 ||
                        strcmp(real.block[b].name, "values") == 0;
             *byte ^= 1;
         }
-        ck_assert_int_eq(attn_storage_wrong(storage, &real, &x.mask), 0);
+        ck_assert_int_eq(attn_storage_wrong(storage, &real, &x.stored), 0);
         attn_ledger_clear(&ledger);
     }
-    close_fixture(&x);
+    attn_stored_text_close(&x);
 }
 
 TEST_EACH(a_wrong_bit_is_seen, attn_storage_count())
 {
     const struct attn_storage *storage = attn_storage_at(_i);
     int seen[ATTN_TAPE_BLOCKS] = {0};
-    struct fixture x;
+    struct attn_stored_text x;
     struct attn_tape counted;
     flip_bits(storage, "documents(100x200,0x10,40x50)", seen);
     flip_bits(storage, "keys(260,129)", seen);
@@ -207,31 +186,31 @@ TEST_EACH(a_wrong_bit_is_seen, attn_storage_count())
     open_fixture(&x, &small,
                  strcmp(storage->name, "segments") == 0 ? "documents(140x260)" : "keys(260)");
     attn_tape_open(&counted, NULL, NULL);
-    storage->make(&counted, &x.mask);
+    storage->make(&counted, &x.stored);
     for (int b = 0; b < counted.n; b++)
         ck_assert_msg(seen[b], "%s: nobody reads %s", storage->name, counted.block[b].name);
-    close_fixture(&x);
+    attn_stored_text_close(&x);
 }
 
 TEST_EACH(memory_that_runs_out, attn_storage_count())
 {
     const struct attn_storage *storage = attn_storage_at(_i);
-    struct fixture x;
+    struct attn_stored_text x;
     open_fixture(&x, &small, "causal(br)");
-    for (int64_t k = 0; storage->refuses == NULL || storage->refuses(&x.mask) == NULL; k++) {
+    for (int64_t k = 0; storage->refuses == NULL || storage->refuses(&x.stored) == NULL; k++) {
         struct attn_tape real;
         struct attn_ledger ledger;
         attn_ledger_init(&ledger, NULL);
         ledger.fail_at = k;
         attn_tape_open(&real, NULL, &ledger);
-        storage->make(&real, &x.mask);
+        storage->make(&real, &x.stored);
         attn_ledger_clear(&ledger);
         ck_assert_int_eq(ledger.damaged, 0);
         if (!real.is_cut)
             break;
         ck_assert_int_lt(k, 20);
     }
-    close_fixture(&x);
+    attn_stored_text_close(&x);
 }
 
 TEST(sizes_beyond_64_bits_are_refused)

@@ -6,8 +6,6 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/studies/storage.h"
-#include "ref/mask/mask.h"
-#include "ref/problem.h"
 
 enum { BLOCK = 128, MILLION = 1000000 };
 
@@ -16,29 +14,11 @@ static int64_t blocks_of(int64_t length)
     return (length + BLOCK - 1) / BLOCK;
 }
 
-/* A causal mask of L tokens, as the table of storages takes it. */
-struct causal {
-    struct attn_mask *mask;
-    struct attn_problem problem;
-    struct attn_stored_mask stored;
-};
-
-static void open_causal(struct causal *x, int64_t L)
+static void open_causal(struct attn_stored_text *x, int64_t L)
 {
     const struct attn_mask_shape shape = {1, 1, L, L};
     struct attn_error err = {ATTN_OK, ""};
-    x->mask = NULL;
-    x->problem = (struct attn_problem){.batch = 1,
-                                       .heads = 1,
-                                       .kv_heads = 1,
-                                       .n_query = L,
-                                       .n_key = L,
-                                       .d_key = 1,
-                                       .d_value = 1,
-                                       .scale = 1};
-    enum attn_status status = attn_mask_parse("causal(br)", &shape, NULL, &x->mask, &err);
-    x->problem.mask = x->mask;
-    if (status != ATTN_OK || attn_stored_mask_open(&x->problem, &x->stored, &err) != ATTN_OK)
+    if (attn_stored_text_open("causal(br)", &shape, x, &err) != ATTN_OK)
         attn_cli_need(NULL);
 }
 
@@ -58,7 +38,7 @@ static void for_real(struct attn_study_run *run)
     const struct attn_storage *blocks = attn_storage_find("blocks");
     struct attn_ledger ledger;
     struct attn_tape real, counted;
-    struct causal x;
+    struct attn_stored_text x;
     open_causal(&x, L);
     attn_ledger_init(&ledger, NULL);
     attn_tape_open(&real, run, &ledger);
@@ -74,7 +54,7 @@ static void for_real(struct attn_study_run *run)
         attn_study_quantity(run, "pairs of which it says otherwise than the mask", ATTN_DERIVED, 0,
                             (double)attn_storage_wrong(blocks, &real, &x.stored), "pairs", 0);
     attn_ledger_clear(&ledger);
-    attn_mask_free(x.mask);
+    attn_stored_text_close(&x);
 }
 
 static void ours(struct attn_study_run *run)
@@ -100,7 +80,7 @@ static void ours(struct attn_study_run *run)
 static void run_study(struct attn_study_run *run)
 {
     struct attn_tape tape;
-    struct causal x;
+    struct attn_stored_text x;
     int64_t R = blocks_of(MILLION);
     attn_study_say(run, "A BlockMask has four lists of blocks: partial and full ones, by row and "
                         "by column.  Each list has room for all blocks of its row, 4 bytes each, "
@@ -108,7 +88,7 @@ static void run_study(struct attn_study_run *run)
     attn_tape_open(&tape, run, NULL);
     open_causal(&x, MILLION);
     attn_storage_find("blocks")->make(&tape, &x.stored);
-    attn_mask_free(x.mask);
+    attn_stored_text_close(&x);
     int64_t built = tape.peak;
     attn_tape_restart(&tape);
     attn_study_peak(&tape, "a BlockMask of 1,000,000 tokens", ATTN_DERIVED, 976.7e6, 0.3e6);

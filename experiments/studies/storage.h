@@ -13,6 +13,7 @@
 
 #include "experiments/cli/shape.h"
 #include "experiments/studies/study.h"
+#include "ref/mask/mask.h"
 #include "ref/mask/pattern.h"
 
 /* What is to be stored.  The problem's extents and mask count, nothing else of it. */
@@ -25,6 +26,16 @@ struct attn_stored_mask {
 /* EINVAL where sizes exceed 64 bits, ENOTSUP where keys cannot be numbered with 32 bits. */
 enum attn_status attn_stored_mask_open(const struct attn_problem *problem,
                                        struct attn_stored_mask *mask, struct attn_error *err);
+
+/* The same of a text; mask and problem are in it until the close.  Any status of the parser too. */
+struct attn_stored_text {
+    struct attn_mask *mask;
+    struct attn_problem problem;
+    struct attn_stored_mask stored;
+};
+enum attn_status attn_stored_text_open(const char *text, const struct attn_mask_shape *shape,
+                                       struct attn_stored_text *x, struct attn_error *err);
+void attn_stored_text_close(struct attn_stored_text *x);
 
 struct attn_storage {
     const char *name;
