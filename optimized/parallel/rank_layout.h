@@ -100,8 +100,8 @@ int64_t attn_box_scopes(const struct attn_box *box, int64_t n);
 struct attn_box attn_layout_box(const struct attn_layout *layout, const struct attn_problem *whole,
                                 int is_of_keys, int rank);
 
-/* Give all these layouts pads: each extent that one of them deals out becomes the next multiple of its
- * parts.  A run of heads becomes whole groups, or a whole part of one. */
+/* Give all these layouts pads: each extent that one of them deals out becomes the next multiple of
+ * its parts.  A run of heads becomes whole groups, or a whole part of one. */
 void attn_layout_pad(struct attn_layout *home, struct attn_layout *via, struct attn_layout *work,
                      const struct attn_problem *whole);
 

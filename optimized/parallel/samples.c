@@ -1,18 +1,20 @@
-/* samples: the batch-to-sequence exchange.  A loader gives every rank whole samples of its own, as in
- * data parallelism.  One all-to-all makes of them a part of the tokens of all samples, and then
+/* samples: the batch-to-sequence exchange.  A loader gives every rank whole samples of its own, as
+ * in data parallelism.  One all-to-all makes of them a part of the tokens of all samples, and then
  * attention is that of ulysses:
  *
  *      [B/P, H, L, d]  --all-to-all-->  [B, H, L/P, d]  --all-to-all-->  [B, H/P, L, d]
  *       own samples                      all samples                      attention, and back
  *
- * Why not stay with own samples, which sends nothing (batch)?  Because a network may now work on one
- * sample after the other, on all ranks at once: activations of a sample are L/P on a rank.  In
- * Open-Sora-Plan the first exchange is made once a step, of the latents, and the second one in every
- * block; this library begins at q, k, v, so both are made for each of its tensors, in each call.
+ * Why not stay with own samples, which sends nothing (batch)?  Because a network may now work on
+ * one sample after the other, on all ranks at once: activations of a sample are L/P on a rank.  In
+ * Open-Sora-Plan the first exchange is made once a step, of the latents, and the second one in
+ * every block; this library begins at q, k, v, so both are made for each of its tensors, in each
+ * call.
  *
  * Nothing has to divide: B samples are dealt out as they come, a rank may have none.
  *
- * Memory   as ulysses, and the largest of its tensors once more: a tensor between the two exchanges.
+ * Memory   as ulysses, and the largest of its tensors once more: a tensor between the two
+ *          exchanges.
  * Sent     of each tensor on its way there, to each other rank, that one's tokens of the rank's own
  *          samples, and then what ulysses sends; on its way back the same in reverse.
  * Caveats  as ulysses.  With fewer samples than ranks some ranks begin empty.  Masks are not sent:
@@ -53,6 +55,5 @@ static struct attn_sent sent(const struct attn_work *w)
 static const struct attn_scheme samples = {
     .name = "samples", .home = home, .via = via, .work = work, .sent = sent};
 
-ATTN_SCHEME(
-    samples, samples, attn_parallel_options,
-    "whole samples on each rank become tokens of all samples (batch to sequence), then heads")
+ATTN_SCHEME(samples, samples, attn_parallel_options,
+            "whole samples become tokens of all samples (batch to sequence), then heads")

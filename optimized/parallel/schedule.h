@@ -17,9 +17,10 @@ int attn_largest_divisor(int n, int most);
  * place and one window further.  dK and dV: P hops, the last one home, of every block. */
 struct attn_sent attn_ring_sent(const struct attn_work *w);
 
-/* Tokens of all heads, as they are half way or at home, against heads of all tokens, among the ranks that share a place.  Of q k v,
- * backward dO lse D too, a rank sends to each other one its tokens of that one's heads; of o lse,
- * backward dQ dK dV, to each other one that one's tokens of its own heads. */
+/* Tokens of all heads, as they are half way or at home, against heads of all tokens, among the
+ * ranks that share a place.  Of q k v, backward dO lse D too, a rank sends to each other one its
+ * tokens of that one's heads; of o lse, backward dQ dK dV, to each other one that one's tokens of
+ * its own heads. */
 struct attn_sent attn_heads_for_tokens_sent(const struct attn_work *w);
 
 /* The same with frames for places or places for frames: of its frames the other one's places. */

@@ -1,6 +1,6 @@
 /* skiparse: the scopes of a mask are shared out.  Under skiparse(single|group,k) a token sees those
- * of its own scope only, 1/k of all, so a rank that has whole scopes needs nothing else.  16 tokens,
- * k = 2, 2 ranks; what stands there is the scope of each token:
+ * of its own scope only, 1/k of all, so a rank that has whole scopes needs nothing else.  16
+ * tokens, k = 2, 2 ranks; what stands there is the scope of each token:
  *
  *      home      rank 0 has tokens 0 to 7    0 1 0 1 0 1 0 1  0 1 0 1 0 1 0 1    single
  *                rank 1 has 8 to 15          0 0 1 1 0 0 1 1  0 0 1 1 0 0 1 1    group

@@ -77,7 +77,7 @@ int attn_work_next(struct attn_work *w, struct attn_product *x);
 struct attn_product attn_work_product(const struct attn_work *w, int call, int query, int key,
                                       int64_t n);
 
-/* The rank's blocks fall into parts that are attended to alone: the places of all frames, scopes. */
+/* The rank's blocks fall into parts that are attended to alone: places of all frames, scopes. */
 int attn_work_is_parted(const struct attn_work *w);
 
 /* Whether this stop starts what its queries, what its keys get. */
