@@ -20,8 +20,11 @@
  * Heads are dealt out in runs, and kv heads with the heads that read them: one that several ranks
  * read is there several times, unless the layout says that it has an owner, the first of them.
  *
+ * With pads every rank stores as much as any other: its part of the next multiples, whose runs are
+ * all of one size.  The last runs have the pads.  A box is what exists, a room is what is stored.
+ *
  * Source: Brandon et al. 2023 (striped), zhuzilin/ring-flash-attention (zigzag), Fang & Zhao 2024
- * (a mesh of heads and tokens).
+ * (a mesh of heads and tokens), Zhao et al. 2024 (DSP: pads).
  */
 #ifndef OPTIMIZED_PARALLEL_RANK_LAYOUT_H
 #define OPTIMIZED_PARALLEL_RANK_LAYOUT_H
