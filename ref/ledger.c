@@ -182,6 +182,19 @@ void *attn_ledger_give(struct attn_ledger *ledger, void *data)
     return NULL;
 }
 
+enum attn_status attn_ledger_borrow(struct attn_ledger *ledger, const char *name, int64_t bytes,
+                                    struct attn_error *err)
+{
+    int account = find_account(ledger, name);
+    if (account < 0)
+        return attn_fail(err, ATTN_EINTERNAL, "ledger full: no room for buffer '%s'", name);
+    ledger->account[account].bytes += bytes;
+    atomic_fetch_add(&ledger->now, bytes);
+    if (ledger->now > ledger->peak)
+        attn_ledger_restart(ledger);
+    return ATTN_OK;
+}
+
 void attn_ledger_restart(struct attn_ledger *ledger)
 {
     atomic_store(&ledger->peak, atomic_load(&ledger->now));

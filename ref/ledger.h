@@ -69,6 +69,11 @@ void *attn_ledger_take(struct attn_ledger *ledger, const char *name, int64_t cou
 /* Give a block back.  NULL is legal.  Returns NULL, so that `p = attn_ledger_give(l, p)`. */
 void *attn_ledger_give(struct attn_ledger *ledger, void *data);
 
+/* Count so many bytes of another ledger's block in this one too, while it is used; less than 0: no
+ * longer.  Parents have counted them.  EINTERNAL when there is no room for the name. */
+enum attn_status attn_ledger_borrow(struct attn_ledger *ledger, const char *name, int64_t bytes,
+                                    struct attn_error *err);
+
 /* The peak begins anew, with what is live now: before the second of two calls on one ledger. */
 void attn_ledger_restart(struct attn_ledger *ledger);
 

@@ -172,7 +172,7 @@ static void agrees_next(void *arg, const struct attn_impl *impl, const char *tex
 {
     struct sizing *x = arg;
     (void)impl;
-    if (x->turn++ % x->one_in != 0 || is_strict(text)) /* refuses, changes nothing */
+    if (x->turn++ % x->one_in != 0 || may_be_refused(text)) /* refuses, changes nothing */
         return;
     struct attn_spec spec = spec_of(text);
     ck_agrees(&spec, &x->setup);
@@ -190,6 +190,72 @@ TEST_EACH(any_sizes, COUNT(awkward))
         scheme_walk(ranks[r], agrees_next, &x);
     }
     attn_setup_close(&x.setup);
+}
+
+/* ---- every combination of words -------------------------------------------------------------- */
+
+/* Each storage type; more features than a row of partial results is read in at a time; fewer tokens
+ * than ranks; queries that see nothing; LSE far from 0. */
+static const char *const corners[] = {
+    "b2h8g4q40k40d8v70:causal(br):bf16:normal:s1:pass=bwd",
+    "b1h4g2q5k5d8v8:causal(br):f16:normal:s2:pass=bwd",
+    "b2h4g2q24k24d8v8:causal(-9):bf16:normal:s3:poison=nan:pass=bwd",
+    "b2h8g4q32k32d8v8:causal(br):f32:normal:s4:softcap=3:pass=bwd",
+    "b2h8g2q30k44d6v5:random(0.2,3,heads):f64:normal:s5:dlse=1:pass=bwd",
+    "b2h8g4q32k32d8v8:none:f32:offset+120:s6:pass=bwd",
+    "b2h4g4q33k33d8v8:keys(0):f16:normal:s7:pass=bwd",
+    "b2h8g4q32k32d8v8:none:f32:cliffs:s8:pass=bwd"};
+enum { CORNERS = sizeof corners / sizeof *corners };
+
+struct meeting {
+    struct attn_case c;
+    int turn, one_in;
+};
+
+static void meet(void *arg, const struct attn_impl *impl, const char *spec_text)
+{
+    struct meeting *x = arg;
+    struct attn_spec spec = spec_of(spec_text);
+    (void)impl;
+    if (strstr(spec_text, "sizes=uneven") == NULL || may_be_refused(spec_text) ||
+        x->turn++ % x->one_in != 0)
+        return;
+    ck_agrees(&spec, &x->c);
+}
+
+/* One of so many ways to run on ranks, others with each case; all of them under ATTN_FULL. */
+TEST_EACH(every_combination_of_words, CORNERS)
+{
+    int full = getenv("ATTN_FULL") != NULL;
+    for (int ranks = 3; ranks <= 5; ranks++) {
+        struct meeting x = {case_of(corners[_i]), _i, full ? 1 : 7};
+        scheme_walk(ranks, meet, &x);
+    }
+}
+
+/* The three merges by their error, where LSE is large: one by one, an LSE is rounded at every merge;
+ * of numerators and of what is kept, once.  The bound says the same.  What scores lose is in all
+ * three; test_merge.c has the merges alone. */
+TEST(what_is_merged_later_errs_less)
+{
+    static const char *const merge[] = {"running", "numerator", "deferred"};
+    double error[3] = {0}, declared[3] = {0};
+    for (int m = 0; m < 3; m++)
+        for (int seed = 1; seed <= 16; seed++) {
+            char spec[60], text[80];
+            snprintf(spec, sizeof spec, "ring:ranks=16,merge=%s", merge[m]);
+            snprintf(text, sizeof text, "h2q64k64d8:none:f32:offset+120:s%d", seed);
+            struct attn_result r = judged(spec, text);
+            ck_assert_msg(r.verdict == ATTN_PASS, "%s", r.text);
+            error[m] += r.output[ATTN_O].gauge / 16;
+            declared[m] = (double)r.precision.merges;
+        }
+    printf("parallel: error of o after 15 merges: %.3g one by one, %.3g of numerators, %.3g all at "
+           "once\n",
+           error[0], error[1], error[2]);
+    ck_assert_double_gt(error[0], 1.2 * error[1]);
+    ck_assert_double_le(error[2], 1.1 * error[1]);
+    ck_assert(declared[0] >= 15 && declared[1] <= declared[0] - 14 && declared[2] == declared[1]);
 }
 
 /* ---- same bits ------------------------------------------------------------------------------- */

@@ -6,10 +6,12 @@
  * reduce-scatter adds them at home.  stride=S gathers S kv heads at a time, one portion after the
  * other, which bounds the memory that grows with L (Llama 3 trains so; "heads_k_stride" in
  * ring-flash-attention).  order= is that of queries and keys at home; keys are gathered in the
- * order of the sequence.
+ * order of the sequence.  save=kv keeps the gathered K, V for the backward pass, which then sends
+ * dK, dV alone.
  *
  * Memory   K, V of all tokens of a portion; backward dK, dV of them too, and while they are added
- *          what the other ranks have of the rank's own tokens.
+ *          what the other ranks have of the rank's own tokens.  save=kv: K, V between the passes
+ *          too.
  * Sent     forward: the rank's K,V, P-1 times; backward the same, and dK,dV of all tokens of the
  *          others: as much as a ring, in P-1 messages a tensor and portion, none behind arithmetic.
  * Caveats  No bias tensor, as in ring.
@@ -19,12 +21,15 @@
 #include "optimized/parallel/schedule.h"
 #include "ref/problem.h"
 
-enum { OPTION_ORDER = ATTN_PARALLEL_OPTIONS, OPTION_STRIDE };
+enum { OPTION_ORDER = ATTN_PARALLEL_OPTIONS, OPTION_STRIDE, OPTION_SAVE };
 
 static const struct attn_option options_of[] = {
     ATTN_OPTIONS_OF_ALL,
     [OPTION_ORDER] = ATTN_OPTION_OF_ORDER,
     [OPTION_STRIDE] = {"stride", 0, 0, 4096, NULL, "kv heads that are gathered at a time; 0: all"},
+    [OPTION_SAVE] = {"save", 0, 0, 1, "nothing kv",
+                     "what the forward pass leaves to the backward one, which then gathers "
+                     "nothing; needs stride=0"},
     {0}};
 
 static struct attn_layout home(const struct attn_problem *whole, const struct attn_options *options)
@@ -48,6 +53,23 @@ static int64_t stride(const struct attn_options *options)
     return options->value[OPTION_STRIDE];
 }
 
+static int saves(const struct attn_options *options)
+{
+    return (int)options->value[OPTION_SAVE];
+}
+
+static enum attn_status accepts(const struct attn_problem *whole,
+                                const struct attn_options *options, struct attn_error *err)
+{
+    (void)whole;
+    if (!saves(options) || stride(options) == 0)
+        return ATTN_OK;
+    return attn_fail(err, ATTN_ENOTSUP,
+                     "allgather:stride=%lld,save=kv: K and V of all heads are kept, so a stride "
+                     "would bound nothing; stride=0 would work, or save=nothing",
+                     (long long)stride(options));
+}
+
 static struct attn_sent sent(const struct attn_work *w)
 {
     const struct attn_layout *home = &w->stored.home;
@@ -62,8 +84,9 @@ static struct attn_sent sent(const struct attn_work *w)
             int64_t theirs = attn_layout_box(home, p, 1, r).tokens;
             if (r == w->rank)
                 continue;
-            attn_sent_add(&sent, p->batch * heads * mine * attn_row_bytes(p, ATTN_TAG_K));
-            attn_sent_add(&sent, p->batch * heads * mine * attn_row_bytes(p, ATTN_TAG_V));
+            int64_t gathered = w->pass == ATTN_FORWARD || !saves(w->options) ? mine : 0;
+            attn_sent_add(&sent, p->batch * heads * gathered * attn_row_bytes(p, ATTN_TAG_K));
+            attn_sent_add(&sent, p->batch * heads * gathered * attn_row_bytes(p, ATTN_TAG_V));
             if (w->pass == ATTN_FORWARD)
                 continue;
             attn_sent_add(&sent, p->batch * heads * theirs * attn_sum_row_bytes(p, ATTN_TAG_DK));
@@ -73,8 +96,13 @@ static struct attn_sent sent(const struct attn_work *w)
     return sent;
 }
 
-static const struct attn_scheme allgather = {
-    .name = "allgather", .home = home, .work = work, .kv_heads_at_once = stride, .sent = sent};
+static const struct attn_scheme allgather = {.name = "allgather",
+                                             .home = home,
+                                             .work = work,
+                                             .kv_heads_at_once = stride,
+                                             .saves_keys = saves,
+                                             .sent = sent,
+                                             .accepts = accepts};
 
 ATTN_SCHEME(allgather, allgather, options_of,
             "every rank gets all keys and values, some heads at a time, for its own queries")

@@ -445,6 +445,8 @@ enum attn_status attn_parallel_cost(const struct attn_scheme *scheme, const stru
         cost->flops += elements(&w, ATTN_TAG_O);
     if (pass == ATTN_BACKWARD) /* dO . O */
         cost->flops += 2.0 * (double)(home.batches.n * home.heads.n * home.tokens * p->d_value);
+    cost->saved_bytes = attn_work_saved(&w);
+    cost->saved_name = cost->saved_bytes > 0 ? ATTN_SAVED_NAME : NULL;
     add_sent(&w, cost);
     cost->shard_bytes = shard_bytes(&w);
     return price_beside(&w, &local, cost, err);

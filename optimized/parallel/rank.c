@@ -78,6 +78,7 @@ struct run {
     enum attn_pass pass;
     struct dealt tensor[ATTN_TAG_KINDS];
     struct attn_rank_group group;
+    char *saved; /* what all ranks save, one behind the other; NULL: nothing */
 };
 
 static struct dealt input(const struct attn_cview *v)
@@ -156,10 +157,57 @@ void attn_rank_report(struct attn_rank_use *use, const struct attn_rank *rank, d
     use->cpu_seconds = seconds;
 }
 
+/* What ranks before this one save. */
+static int64_t saved_before(const struct run *x, int rank)
+{
+    int64_t bytes = 0;
+    for (int r = 0; r < rank && x->scheme->saves_keys != NULL; r++) {
+        struct attn_work w = attn_work_of(x->scheme, x->problem, x->ctx->options, x->pass, r);
+        bytes += attn_work_saved(&w);
+    }
+    return bytes;
+}
+
+/* What the forward pass saves is on the caller's ledger, and ranks borrow their parts of it.  Ranks
+ * that only count messages count those of a backward pass to which something was saved. */
+static enum attn_status begin_saving(struct run *x, int ranks)
+{
+    struct attn_ctx *ctx = x->ctx;
+    struct attn_error own;
+    int64_t bytes = saved_before(x, ranks);
+    if (ctx->saved == NULL || ctx->counts_only || bytes == 0)
+        return ATTN_OK;
+    if (x->pass == ATTN_BACKWARD) {
+        x->saved = ctx->saved->data;
+        return ATTN_OK;
+    }
+    x->saved = attn_ledger_take(ctx->ledger, ATTN_SAVED_NAME, bytes, 1, &own);
+    return x->saved != NULL ? ATTN_OK : attn_fail(ctx->error, own.status, "%s", own.text);
+}
+
+static void end_saving(struct run *x, enum attn_status status, int ranks)
+{
+    if (x->pass == ATTN_BACKWARD || x->saved == NULL)
+        return;
+    if (status != ATTN_OK) {
+        attn_ledger_give(x->ctx->ledger, x->saved);
+        return;
+    }
+    x->ctx->saved->data = x->saved;
+    x->ctx->saved->bytes = saved_before(x, ranks);
+}
+
 static enum attn_status rank_main(void *arg, struct attn_transport *t, struct attn_error *err)
 {
     struct run *x = arg;
-    struct attn_rank rank = {t, &x->group.rank_ledger[t->rank], x->ctx->options, err};
+    struct attn_rank rank = {.transport = t,
+                             .ledger = &x->group.rank_ledger[t->rank],
+                             .options = x->ctx->options,
+                             .error = err};
+    if (x->saved != NULL)
+        rank.saved = x->saved + saved_before(x, t->rank);
+    rank.has_brought = x->pass == ATTN_BACKWARD &&
+                       (x->saved != NULL || (x->ctx->counts_only && saved_before(x, t->size) > 0));
     double start = attn_seconds(CLOCK_THREAD_CPUTIME_ID);
     t->log = x->ctx->log;
     t->pass = x->pass;
@@ -205,7 +253,10 @@ static enum attn_status drive(struct run *x)
     attn_ledger_init(&x->group.ledger, x->ctx->ledger);
     enum attn_status status = deal(x);
     if (status == ATTN_OK)
+        status = begin_saving(x, ranks);
+    if (status == ATTN_OK)
         status = attn_rank_group_run(&x->group, ranks, &code);
+    end_saving(x, status, ranks);
     for (int t = 0; t < ATTN_TAG_KINDS && status == ATTN_OK; t++)
         if (x->tensor[t].role == OUTPUT && !x->ctx->counts_only)
             attn_shards_gather(&x->tensor[t].shards, &x->tensor[t].whole);

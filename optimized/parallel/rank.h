@@ -16,6 +16,8 @@ struct attn_rank {
     struct attn_ledger *ledger;
     const struct attn_options *options; /* of the scheme */
     struct attn_error *error;
+    char *saved;     /* K, V of all heads as they are brought, which outlive the call; or NULL */
+    int has_brought; /* a backward pass: these are there, or are if something arrives at all */
 };
 
 /* Simulated ranks of one call: each with a ledger of its own, whole tensors out of bounds while

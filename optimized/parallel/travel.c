@@ -794,6 +794,12 @@ static void place_all(struct travel *x)
     memcpy(x->now, x->own, sizeof x->now);
 }
 
+/* Of the forward pass, where K and V were saved. */
+static int is_there(const struct travel *x, enum attn_tag_kind kind)
+{
+    return x->rank->has_brought && (kind == ATTN_TAG_K || kind == ATTN_TAG_V);
+}
+
 static enum attn_status bring(struct travel *x)
 {
     const enum attn_tag_kind *in;
@@ -801,7 +807,7 @@ static enum attn_status bring(struct travel *x)
     enum attn_status status = ATTN_OK;
     place_all(x);
     for (int n = 0; n < inputs && status == ATTN_OK; n++)
-        if (attn_work_moves(&x->w, in[n]))
+        if (attn_work_moves(&x->w, in[n]) && !is_there(x, in[n]))
             status = move(x, in[n], 0);
     return status;
 }
@@ -843,11 +849,35 @@ static void make_delta(struct travel *x, const struct attn_backward *mine)
         memset(zeros->data, 0, (size_t)(zeros->numbers * zeros->size));
 }
 
+/* The buffers of the call.  K and V that are saved lie in a block of the caller's ledger. */
+static enum attn_status take_buffers(struct travel *x)
+{
+    struct attn_buffer *k = &x->buffer[ATTN_TAG_K], *v = &x->buffer[ATTN_TAG_V];
+    struct attn_rank *rank = x->rank;
+    enum attn_status status = ATTN_OK;
+    attn_work_buffers(&x->w, x->buffer);
+    if (rank->saved != NULL) {
+        k->name = v->name = NULL; /* are not taken */
+        k->data = rank->saved;
+        v->data = k->data + k->numbers * k->size;
+        status =
+            attn_ledger_borrow(rank->ledger, ATTN_SAVED_NAME, attn_work_saved(&x->w), rank->error);
+    }
+    if (status == ATTN_OK)
+        status = attn_buffers_take(x->buffer, ATTN_WORK_BUFFERS, rank->ledger, rank->error);
+    return status;
+}
+
+static void give_buffers(struct travel *x)
+{
+    if (x->rank->saved != NULL)
+        attn_ledger_borrow(x->rank->ledger, ATTN_SAVED_NAME, -attn_work_saved(&x->w), NULL);
+    attn_buffers_give(x->buffer, ATTN_WORK_BUFFERS, x->rank->ledger);
+}
+
 static enum attn_status run(struct travel *x, const struct attn_backward *mine)
 {
-    attn_work_buffers(&x->w, x->buffer);
-    enum attn_status status =
-        attn_buffers_take(x->buffer, ATTN_WORK_BUFFERS, x->rank->ledger, x->rank->error);
+    enum attn_status status = take_buffers(x);
     if (status == ATTN_OK && mine != NULL)
         make_delta(x, mine);
     for (int n = 0; n < attn_work_portions(&x->w) && status == ATTN_OK; n++) {
@@ -861,7 +891,7 @@ static enum attn_status run(struct travel *x, const struct attn_backward *mine)
         if (status == ATTN_OK)
             status = take_home(x);
     }
-    attn_buffers_give(x->buffer, ATTN_WORK_BUFFERS, x->rank->ledger);
+    give_buffers(x);
     return status;
 }
 

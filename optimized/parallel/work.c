@@ -404,6 +404,11 @@ int attn_work_is_even(const struct attn_work *w)
            w->stored.whole.n_key;
 }
 
+static int saves_keys(const struct attn_work *w)
+{
+    return w->scheme->saves_keys != NULL && w->scheme->saves_keys(w->options);
+}
+
 static struct attn_buffer moved(const struct attn_work *w, enum attn_tag_kind kind)
 {
     static const char *const name[4][ATTN_TAG_KINDS] = {
@@ -418,11 +423,19 @@ static struct attn_buffer moved(const struct attn_work *w, enum attn_tag_kind ki
          [ATTN_TAG_DK] = "dk.all",
          [ATTN_TAG_DV] = "dv.all"}};
     struct attn_buffer none = {0};
+    int is_saved = (kind == ATTN_TAG_K || kind == ATTN_TAG_V) && saves_keys(w);
     int which = w->work.all_keys ? 3 : w->work.scopes > 0 ? 2 : w->work.frames > 0;
     if (!attn_work_moves(w, kind))
         return none;
-    return attn_buffer_of(name[which][kind], 1, attn_work_block(w, kind, w->rank),
+    return attn_buffer_of(is_saved ? ATTN_SAVED_NAME : name[which][kind], 1,
+                          attn_work_block(w, kind, w->rank),
                           (int64_t)attn_dtype_size(attn_work_dtype(w, kind)));
+}
+
+int64_t attn_work_saved(const struct attn_work *w)
+{
+    struct attn_buffer k = moved(w, ATTN_TAG_K), v = moved(w, ATTN_TAG_V);
+    return saves_keys(w) ? k.numbers * k.size + v.numbers * v.size : 0;
 }
 
 /* Numbers of a rank's queries (q and what is made of it) and keys (K and V), of all its heads, as

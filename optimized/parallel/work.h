@@ -143,6 +143,10 @@ enum {
 };
 void attn_work_buffers(const struct attn_work *w, struct attn_buffer buffer[ATTN_WORK_BUFFERS]);
 
+/* Bytes of K and V that live from a forward pass to its backward pass: these two are neighbours. */
+int64_t attn_work_saved(const struct attn_work *w);
+#define ATTN_SAVED_NAME "kv.saved"
+
 /* Blocks of keys are of one size: a rank's own sum of gradients has room for any of them. */
 int attn_work_is_even(const struct attn_work *w);
 

@@ -79,6 +79,7 @@ static void check_memory(const struct attn_spec *spec, const struct attn_problem
                          char *text, size_t size)
 {
     int ranks = attn_ranks(spec->impl, &spec->options);
+    int64_t priced = 0; /* of all ranks together */
     text[0] = '\0';
     for (int rank = 0; rank < ranks && text[0] == '\0'; rank++) {
         struct attn_cost cost;
@@ -91,10 +92,11 @@ static void check_memory(const struct attn_spec *spec, const struct attn_problem
             snprintf(text, size, "ran, but cannot be priced: %.160s", err.text);
         else
             compare_books(&cost, &books, rank, text, size);
-        if (text[0] == '\0' && saved != NULL && cost.saved_bytes != saved->bytes)
-            snprintf(text, size, "priced %lld bytes saved for backward, %lld are",
-                     (long long)cost.saved_bytes, (long long)saved->bytes);
+        priced += cost.saved_bytes;
     }
+    if (text[0] == '\0' && saved != NULL && priced != saved->bytes)
+        snprintf(text, size, "priced %lld bytes saved for backward, %lld are", (long long)priced,
+                 (long long)saved->bytes);
     int64_t left = ledger->now - (saved != NULL ? saved->bytes : 0);
     if (text[0] == '\0' && left != 0)
         snprintf(text, size, "%lld bytes were not given back to the ledger", (long long)left);
