@@ -207,30 +207,24 @@ static const char *const corners[] = {
     "b2h8g4q32k32d8v8:none:f32:cliffs:s8:pass=bwd"};
 enum { CORNERS = sizeof corners / sizeof *corners };
 
-struct meeting {
-    struct attn_case c;
-    int turn, one_in;
-};
-
-static void meet(void *arg, const struct attn_impl *impl, const char *spec_text)
+static void meet(void *arg, const struct attn_impl *impl, const char *text)
 {
-    struct meeting *x = arg;
-    struct attn_spec spec = spec_of(spec_text);
+    struct sizing *x = arg;
     (void)impl;
-    if (strstr(spec_text, "sizes=uneven") == NULL || may_be_refused(spec_text) ||
-        x->turn++ % x->one_in != 0)
+    if (strstr(text, "sizes=uneven") == NULL || may_be_refused(text) || x->turn++ % x->one_in != 0)
         return;
-    ck_agrees(&spec, &x->c);
+    struct attn_spec spec = spec_of(text);
+    ck_agrees(&spec, &x->setup);
 }
 
 /* One of so many ways to run on ranks, others with each case; all of them under ATTN_FULL. */
 TEST_EACH(every_combination_of_words, CORNERS)
 {
-    int full = getenv("ATTN_FULL") != NULL;
-    for (int ranks = 3; ranks <= 5; ranks++) {
-        struct meeting x = {case_of(corners[_i]), _i, full ? 1 : 7};
+    struct sizing x = {.turn = _i, .one_in = getenv("ATTN_FULL") != NULL ? 1 : 13};
+    open_case(corners[_i], &x.setup);
+    for (int ranks = 3; ranks <= 5; ranks++)
         scheme_walk(ranks, meet, &x);
-    }
+    attn_setup_close(&x.setup);
 }
 
 /* The three merges by their error, where LSE is large: one by one, an LSE is rounded at every merge;
