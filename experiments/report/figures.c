@@ -420,6 +420,80 @@ static void fill_balance(struct attn_figure *figure)
     }
 }
 
+/* ---- where the bytes go ---------------------------------------------------------------------- */
+
+enum { FROM, TO, OF_BYTES };
+static const double SMALL = 0.02; /* of a bar; smaller buffers are one piece, "other" */
+
+static void add_piece(struct attn_figure *figure, const struct attn_row *row, int bar,
+                      const char *name, double from, double to)
+{
+    double all = (double)row->ledger;
+    int curve = attn_figure_find(figure, name);
+    if (curve < 0) /* a colour of its own */
+        curve = attn_figure_curve_of(figure, name, figure->n_curves % attn_impl_count(), 1);
+    struct attn_figure_point *point =
+        attn_figure_add(figure, panel_of(figure, pass_of(row)), curve, bar);
+    point->status = attn_point_status_name(row->status);
+    point->note = row->point->spec;
+    point->y[FROM] = from / all;
+    point->y[TO] = to / all;
+    point->y[OF_BYTES] = all;
+}
+
+/* The live set at the peak, from the bottom up. */
+static void add_bar(struct attn_figure *figure, const struct attn_row *row, int bar)
+{
+    const struct attn_point *p = row->point;
+    double at = 0, other = 0, all = (double)row->ledger;
+    for (int a = 0; a < p->n_live; a++) {
+        double piece = (double)p->live_bytes[a];
+        if (piece < SMALL * all) {
+            other += piece;
+            continue;
+        }
+        add_piece(figure, row, bar, p->live_name[a], at, at + piece);
+        at += piece;
+    }
+    if (other > 0)
+        add_piece(figure, row, bar, "other", at, at + other);
+}
+
+/* One bar for each implementation, in both passes at the same place. */
+static void fill_live(struct attn_figure *figure)
+{
+    const struct attn_figure_group *group = figure->group;
+    char number[32], *names = figure->variables;
+    size_t room = sizeof figure->variables;
+    int bars = 0;
+    attn_append(names, room, "bars     = '");
+    for (int64_t s = 0; s < group->n; s++) {
+        int has_bar = 0;
+        if (!attn_group_is_first(group, s))
+            continue;
+        for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++) {
+            int64_t length = attn_group_common_length(group, (enum attn_pass)pass);
+            const struct attn_row *row =
+                attn_group_find(group, group->label[s], (enum attn_pass)pass, length);
+            if (row == NULL || row->point->n_live == 0 || row->ledger <= 0)
+                continue;
+            add_bar(figure, row, bars);
+            has_bar = 1;
+        }
+        if (has_bar)
+            attn_append(names, room, "%s%s", bars++ > 0 ? "|" : "", group->label[s]);
+    }
+    attn_append(names, room, "'\n");
+    for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++)
+        if (attn_group_has_pass(group, (enum attn_pass)pass))
+            attn_append(
+                figure->remark, sizeof figure->remark, "%s L = %s %s",
+                pass == ATTN_FORWARD ? "" : ",",
+                attn_cli_grouped(attn_group_common_length(group, (enum attn_pass)pass), number),
+                attn_pass_word((enum attn_pass)pass));
+    attn_append(figure->remark, sizeof figure->remark, ".");
+}
+
 /* ---- against density ------------------------------------------------------------------------- */
 
 enum { BREAK_EVEN = FLOOR + 1 };

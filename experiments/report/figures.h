@@ -43,7 +43,7 @@ struct attn_figure {
     char finding[400]; /* numbers computed for it, such as a crossing: under the remark           */
     char omitted[256]; /* why it is not drawn; "" when it is                                      */
     const char *x_name, *column[ATTN_FIGURE_COLUMNS];
-    char variables[400]; /* more lines of the script: "memory = 1e9"                              */
+    char variables[800]; /* more lines of the script: "memory = 1e9"                              */
     double y_must;       /* within the range of y; 0: nothing */
     char x_range[64], y_range[64];
     int n_columns, n_drawn; /* columns; of which the first n_drawn are drawn on the y axis        */
