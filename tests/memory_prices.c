@@ -145,6 +145,15 @@ static const struct hand_price hand_prices[] = {
      "kv.travel=1344 o.partial=960 lse.partial=160 tile.q=2048 tile.k=2048 "
      "tile.v=1536 tile.o=1536 tile.s=16384 tile.m=256 tile.l=256",
      NULL},
+    /* a denominator for each of 2*4*5 rows more; and two partials of all rows, one for each rank */
+    {"ring:ranks=2,merge=numerator,local=tiled-textbook", ATTN_FORWARD, 26688, 1344, 2, 0,
+     "kv.travel=1344 o.partial=960 lse.partial=160 denominator=160 tile.q=2048 tile.k=2048 "
+     "tile.v=1536 tile.o=1536 tile.s=16384 tile.m=256 tile.l=256",
+     NULL},
+    {"ring:ranks=2,merge=deferred,local=tiled-textbook", ATTN_FORWARD, 27808, 1344, 2, 0,
+     "kv.travel=1344 denominator=160 o.kept=1920 lse.kept=320 tile.q=2048 tile.k=2048 "
+     "tile.v=1536 tile.o=1536 tile.s=16384 tile.m=256 tile.l=256",
+     NULL},
     /* K,V hop once, dK,dV twice: 3 * 1344.  dQ 2*4*5*8; D of the rank's 2*4*5 rows, a row of zeros
      * for O; local D of 5 rows */
     {"ring:ranks=2,local=tiled-textbook", ATTN_BACKWARD, 49036, 4032, 6, 0,

@@ -201,7 +201,7 @@ static struct partial fold(const struct partial *part, int n, int all_at_once)
     return x;
 }
 
-/* LSE is rounded in the last step alone, so n - 1 merges err by less than the bound of one by one. */
+/* LSE is rounded in the last step alone, so n - 1 merges err by less than one by one may. */
 TEST_EACH(numerators_of_many, 64)
 {
     enum { PARTS = 64 };
