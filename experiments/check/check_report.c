@@ -291,7 +291,7 @@ static void put_outputs(struct attn_document *d, const struct attn_verdict_list 
     attn_document_table_end(d);
 }
 
-/* ---- what the cases were: for each property on which kernels branch, its values ---------------- */
+/* ---- what the cases were: for each property on which kernels branch, its values -------------- */
 
 /* A value of one factor in one case.  A mask of several calls has several. */
 enum { WORD = 48, MOST = 8, VALUES = 512 };
@@ -407,7 +407,7 @@ static int values_of(const struct attn_case *c, int factor, char word[][WORD])
     }
 }
 
-/* ---- counting them ----------------------------------------------------------------------------- */
+/* ---- counting them --------------------------------------------------------------------------- */
 
 struct value {
     char word[WORD];

@@ -24,7 +24,7 @@ struct attn_subject {
     const char *found_as; /* the larger case that this one was shrunk from, or NULL         */
 };
 
-/* ---- diagnoses counted: one mistake shows in many cases, and what most look like is wrong ----- */
+/* ---- diagnoses counted: one mistake shows in many cases, and what most look like is wrong ---- */
 
 enum {
     ATTN_CAUSES = 64
@@ -52,7 +52,7 @@ void attn_common_cause_count(struct attn_common_cause *causes, const struct attn
  * are; else NULL. */
 const char *attn_common_cause_name(const struct attn_common_cause *causes, int *agree);
 
-/* ---- checks collected ------------------------------------------------------------------------- */
+/* ---- checks collected ------------------------------------------------------------------------ */
 
 /* A check, and all of one spec. */
 struct attn_verdict_entry {

@@ -86,7 +86,7 @@ void attn_figure_finish(struct attn_figure *figure);
 enum attn_status attn_figure_write(const struct attn_figure *figure, const char *scripts,
                                    const char *folder, struct attn_error *err);
 
-/* FOLDER/NAME.gp: these lines, then plots/SCRIPT.gp from the folder `scripts`.  A whole file or
+/* FOLDER/NAME.gp: these lines, then plots/NAME.gp from the folder `scripts`.  A whole file or
  * none. */
 enum attn_status attn_script_write(const char *head, const char *scripts, const char *script,
                                    const char *folder, const char *name, struct attn_error *err);
@@ -116,7 +116,7 @@ void attn_figure_free(struct attn_figure *figure);
  * the points are too few or no power of x, or its interval is wide. */
 int attn_slope(const double *x, const double *y, int n, struct attn_power *power);
 
-/* ---- a mask to look at: which key each query of batch 0, head 0 sees -------------------------- */
+/* ---- a mask to look at: which key each query of batch 0, head 0 sees ------------------------- */
 
 /* Queries and keys that a picture may have. */
 enum { ATTN_PICTURE_TEXT_MOST = 512, ATTN_PICTURE_SVG_MOST = 4096 };

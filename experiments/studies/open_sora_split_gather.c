@@ -2,7 +2,7 @@
  * the boundary.
  *
  * Source: hpcaitech/Open-Sora v1.0 to v1.2 (stdit.py, stdit3.py, communications.py); Zhao et al.
- * 2024 (DSP, arXiv 2403.10266) and VideoSys docs/dsp.md. */
+ * 2024 (DSP, arXiv 2403.10266) and the page on DSP of VideoSys. */
 #include <math.h>
 #include <string.h>
 
@@ -68,7 +68,7 @@ static void volumes(struct attn_study_run *run)
 static void layer(struct attn_study_run *run, const char *name, const char *spec,
                   const char *boundary, const char *mask, int want)
 {
-    const char *const args[] = {"layer",  spec, "--length", "64",  "--boundary", boundary,
+    const char *const args[] = {"layer",  spec, "--length", "64",   "--boundary", boundary,
                                 "--mask", mask, "--format", "json", NULL};
     static char out[1 << 17];
     struct attn_process child = {.out = out, .room = sizeof out};

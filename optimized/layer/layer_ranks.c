@@ -477,7 +477,10 @@ static enum attn_status rank_main(void *arg, struct attn_transport *t, struct at
 {
     struct run *x = arg;
     const struct attn_layer_work w = attn_layer_work_of(x->spec, x->call->layer, t->rank);
-    struct member m = {.rank = {t, &x->group.rank_ledger[t->rank], &x->spec->spec.options, err},
+    struct member m = {.rank = {.transport = t,
+                                .ledger = &x->group.rank_ledger[t->rank],
+                                .options = &x->spec->spec.options,
+                                .error = err},
                        .w = &w};
     for (int i = 0; i < TENSORS; i++)
         if (x->tensor[i].has)
