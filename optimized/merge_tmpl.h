@@ -1,5 +1,5 @@
-/* The merge for one type: REAL, FN, and the type's functions REAL_EXP, REAL_LOG, REAL_LOG1P.  Used by
- * merge.h alone, which says what it computes. */
+/* The merge for one type: REAL, FN, and the type's functions REAL_EXP, REAL_LOG, REAL_LOG1P.  Used
+ * by merge.h alone, which says what it computes. */
 
 /* (o, lse) := (o, lse) merged with (o2, lse2); o and o2 are rows of n. */
 static inline void FN(merge)(REAL *o, REAL *lse, const REAL *o2, REAL lse2, int64_t n)

@@ -227,7 +227,7 @@ TEST_EACH(every_combination_of_words, CORNERS)
     attn_setup_close(&x.setup);
 }
 
-/* The three merges by their error, where LSE is large: one by one, LSE is rounded at every merge; of
+/* The three merges by their error, where LSE is large: one by one, it is rounded at every merge; of
  * numerators and of what is kept, once.  The bound says the same.  What scores lose is in all
  * three; test_merge.c has the merges alone. */
 TEST(what_is_merged_later_errs_less)
