@@ -228,7 +228,7 @@ TEST_EACH(a_part_alone_is_itself, LEVELS)
 {
     struct partial x[2] = {make(0, -HUGE_VAL), make(7, levels[_i])};
     for (int c = 0; c < WIDTH; c++)
-        x[0].o[c] = x[0].o32[c] = NAN;
+        x[0].o[c] = (double)NAN, x[0].o32[c] = NAN;
     for (int all_at_once = 0; all_at_once < 2; all_at_once++) {
         struct partial one = fold(x, 2, all_at_once);
         ck_same(&one, &x[1]);
