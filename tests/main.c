@@ -43,9 +43,10 @@ void test_add(struct test_group *group, struct test *test)
 }
 
 /* Begin in this order. */
-static const char *const longest[] = {"battery",  "external",      "vectors",       "vector_files",
-                                      "resident", "mutants",       "program",       "packed",
-                                      "run",      "plugin_curves", "command_curves"};
+static const char *const longest[] = {"battery",  "memory",        "vector_files",   "mutants",
+                                      "external", "relations",     "vectors",        "tiers",
+                                      "resident", "program",       "measure",        "packed",
+                                      "run",      "plugin_curves", "command_curves", "parallel"};
 enum { LONGEST = sizeof longest / sizeof *longest };
 
 /* Of one suite; in memory that its process shares with this one. */
