@@ -664,6 +664,7 @@ static int64_t count_ended(const struct sweep *sweep, enum attn_point_status sta
 
 static int report_end(struct sweep *sweep, const char *path, int64_t *n_errors)
 {
+    static const enum attn_point_status lacking[] = {ATTN_POINT_ERROR, ATTN_POINT_OUT_OF_MEMORY};
     const struct attn_point *first;
     char text[256] = "";
     size_t n = 0;
@@ -685,10 +686,14 @@ static int report_end(struct sweep *sweep, const char *path, int64_t *n_errors)
     }
     if (attn_process_interrupted())
         return attn_cli_fail(ATTN_EXIT_LACKS, "interrupted; the same command goes on from here");
-    *n_errors = count_ended(sweep, ATTN_POINT_ERROR, &first);
-    if (*n_errors > 0)
-        attn_cli_fail(0, "%lld points ended as errors, the first %s %s: %s", (long long)*n_errors,
-                      first->spec, first->text, first->message);
+    for (int l = 0; l < 2; l++) {
+        int64_t ended = count_ended(sweep, lacking[l], &first);
+        if (ended > 0)
+            attn_cli_fail(0, "%lld points ended as %s, the first %s %s: %s", (long long)ended,
+                          l == 0 ? "errors" : "out of memory", first->spec, first->text,
+                          first->message);
+        *n_errors += ended;
+    }
     return count_ended(sweep, ATTN_POINT_WRONG, &first) > 0 ? ATTN_EXIT_DISAGREE : ATTN_EXIT_GOOD;
 }
 

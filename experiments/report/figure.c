@@ -445,17 +445,26 @@ int attn_draw_scripts(char *path, size_t size)
     return -1;
 }
 
-/* Old pictures go first, so that what is found afterwards is new.  -d: the user's own ~/.gnuplot
- * stays out of it. */
+/* Of when a picture is; 0 where there is none. */
+static struct timespec time_of(const char *folder, const char *name, const char *of)
+{
+    char path[PATH_MAX];
+    struct stat facts;
+    (void)snprintf(path, sizeof path, "%s/%s.%s", folder, name, of);
+    if (stat(path, &facts) != 0 || facts.st_size == 0)
+        return (struct timespec){0, 0};
+    return facts.st_mtim;
+}
+
+/* Old pictures stay where gnuplot cannot be started; where it was, each must be newer.  -d: the
+ * user's own ~/.gnuplot stays out of it. */
 enum attn_status attn_script_draw(const char *folder, const char *name, int n_formats,
                                   struct attn_error *err)
 {
-    char *command, words[WORDS], path[PATH_MAX];
-    struct stat facts;
-    for (int f = 0; f < n_formats; f++) {
-        (void)snprintf(path, sizeof path, "%s/%s.%s", folder, name, format[f]);
-        (void)unlink(path);
-    }
+    char *command, words[WORDS];
+    struct timespec before[FORMATS];
+    for (int f = 0; f < n_formats; f++)
+        before[f] = time_of(folder, name, format[f]);
     command = attn_cli_text("f() { cd \"$1\" && exec gnuplot -d %s.gp 2>&1; }; f", name);
     int status = run(command, folder, words);
     free(command);
@@ -467,8 +476,8 @@ enum attn_status attn_script_draw(const char *folder, const char *name, int n_fo
     if (status != 0)
         return attn_fail(err, ATTN_EINTERNAL, "gnuplot failed on figure %s: %.300s", name, words);
     for (int f = 0; f < n_formats; f++) {
-        (void)snprintf(path, sizeof path, "%s/%s.%s", folder, name, format[f]);
-        if (stat(path, &facts) != 0 || facts.st_size == 0)
+        struct timespec is = time_of(folder, name, format[f]);
+        if (is.tv_sec == before[f].tv_sec && is.tv_nsec == before[f].tv_nsec)
             return attn_fail(err, ATTN_EINTERNAL, "gnuplot did not write %s.%s: %.300s", name,
                              format[f], words);
     }
