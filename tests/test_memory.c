@@ -111,13 +111,13 @@ static void share_accepted(void)
 SUITE(memory, .seconds = 240, .prepare = share_accepted);
 
 /* Every SLICES-th case, set up once for all specs.  Options beyond an implementation's presets get
- * each second case, in turn; with ATTN_FULL every one. */
+ * each third case, in turn; with ATTN_FULL every one. */
 enum { SLICES = 16 };
 
 static int is_in_turn(const struct attn_spec *list, int n, int number)
 {
     int is_preset = n == 0 || list[n].impl != list[n - 1].impl;
-    return is_preset || getenv("ATTN_FULL") != NULL || (number / SLICES + n) % 2 == 0;
+    return is_preset || getenv("ATTN_FULL") != NULL || (number / SLICES + n) % 3 == 0;
 }
 
 TEST_EACH(nothing_outside_the_ledger, SLICES)
