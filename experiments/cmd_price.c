@@ -334,17 +334,7 @@ static int price_shape(const struct attn_cli_shape *shape, const struct attn_spe
                        const struct output *out, int *stop)
 {
     struct attn_error err = {0};
-    struct attn_problem p = {
-        .batch = shape->batch,
-        .heads = shape->heads,
-        .kv_heads = shape->kv_heads,
-        .n_query = shape->n_query,
-        .n_key = shape->n_key,
-        .d_key = shape->dim,
-        .d_value = shape->dv,
-        .scale = shape->dim > 0 ? 1 / sqrt((double)shape->dim) : 1,
-        .dtype = shape->dtype,
-    };
+    struct attn_problem p = attn_cli_shape_problem(shape);
     struct attn_mask_shape extents = {p.batch, p.heads, p.n_query, p.n_key};
     struct attn_mask *mask = NULL;
     enum attn_status status = attn_problem_check(&p, &err); /* of extents, before of a mask */

@@ -282,33 +282,43 @@ static struct attn_options tiled_options(const struct attn_options *opt)
     return x;
 }
 
+/* A call: its lists, and what `tiled` is told. */
+struct call {
+    struct blocks blocks;
+    struct attn_buffer buffer[BUFFERS];
+    struct attn_options options;
+    struct attn_ctx tiles;
+};
+
+static enum attn_status begin(struct call *x, struct attn_ctx *ctx, const struct attn_problem *p,
+                              int backward)
+{
+    x->blocks = blocks_of(p, ctx->options);
+    x->options = tiled_options(ctx->options);
+    x->tiles = *ctx;
+    x->tiles.options = &x->options;
+    return build(&x->blocks, backward, x->buffer, ctx);
+}
+
 static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem *p,
                                 const struct attn_forward *t)
 {
-    struct blocks x = blocks_of(p, ctx->options);
-    const struct attn_options opt = tiled_options(ctx->options);
-    struct attn_buffer buffer[BUFFERS];
-    struct attn_ctx tiles = *ctx;
-    tiles.options = &opt;
-    enum attn_status status = build(&x, 0, buffer, ctx);
+    struct call x;
+    enum attn_status status = begin(&x, ctx, p, 0);
     if (status == ATTN_OK)
-        status = attn_tiled_forward(&tiles, p, runs_of(&x), t);
-    attn_buffers_give(buffer, BUFFERS, ctx->ledger);
+        status = attn_tiled_forward(&x.tiles, p, runs_of(&x.blocks), t);
+    attn_buffers_give(x.buffer, BUFFERS, ctx->ledger);
     return status;
 }
 
 static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem *p,
                                  const struct attn_backward *t)
 {
-    struct blocks x = blocks_of(p, ctx->options);
-    const struct attn_options opt = tiled_options(ctx->options);
-    struct attn_buffer buffer[BUFFERS];
-    struct attn_ctx tiles = *ctx;
-    tiles.options = &opt;
-    enum attn_status status = build(&x, 1, buffer, ctx);
+    struct call x;
+    enum attn_status status = begin(&x, ctx, p, 1);
     if (status == ATTN_OK)
-        status = attn_tiled_backward(&tiles, p, runs_of(&x), t);
-    attn_buffers_give(buffer, BUFFERS, ctx->ledger);
+        status = attn_tiled_backward(&x.tiles, p, runs_of(&x.blocks), t);
+    attn_buffers_give(x.buffer, BUFFERS, ctx->ledger);
     return status;
 }
 

@@ -13,15 +13,9 @@ static const struct attn_stack one_call = {0, ATTN_SAVE_ROWS, 0};
 static double need_at(const struct attn_spec *spec, const struct attn_stack *stack,
                       const struct attn_cli_shape *shape, int64_t length)
 {
-    struct attn_problem p = {.batch = shape->batch,
-                             .heads = shape->heads,
-                             .kv_heads = shape->kv_heads,
-                             .n_query = length,
-                             .n_key = length,
-                             .d_key = shape->dim,
-                             .d_value = shape->dv,
-                             .scale = 1,
-                             .dtype = shape->dtype};
+    struct attn_cli_shape so_long = *shape;
+    so_long.n_query = so_long.n_key = length;
+    struct attn_problem p = attn_cli_shape_problem(&so_long);
     double need = 0;
     ck_assert_int_eq(attn_device_need(spec, stack, &p, shape->pass, &need, NULL), ATTN_OK);
     return need;

@@ -1,5 +1,7 @@
 #include "experiments/cli/shape.h"
 
+#include <math.h>
+
 static int passes(const struct attn_cli_shapes *s)
 {
     return s->pass == 2 ? 2 : 1;
@@ -29,6 +31,19 @@ struct attn_cli_shape attn_cli_shape_at(const struct attn_cli_shapes *s, int ind
         .dtype = (enum attn_dtype)s->dtype,
         .pass = s->pass == 2 ? (enum attn_pass)pass : (enum attn_pass)s->pass,
     };
+}
+
+struct attn_problem attn_cli_shape_problem(const struct attn_cli_shape *s)
+{
+    return (struct attn_problem){.batch = s->batch,
+                                 .heads = s->heads,
+                                 .kv_heads = s->kv_heads,
+                                 .n_query = s->n_query,
+                                 .n_key = s->n_key,
+                                 .d_key = s->dim,
+                                 .d_value = s->dv,
+                                 .scale = s->dim > 0 ? 1 / sqrt((double)s->dim) : 1,
+                                 .dtype = s->dtype};
 }
 
 void attn_cli_shape_print(const struct attn_cli_shape *s, char *text, size_t size)

@@ -43,6 +43,9 @@ int attn_cli_shape_count(const struct attn_cli_shapes *shapes);
 /* From 0; the pass changes first, then the mask, the dim, the length. */
 struct attn_cli_shape attn_cli_shape_at(const struct attn_cli_shapes *shapes, int index);
 
+/* A problem of these extents, without a mask; scale is 1 / sqrt(dim). */
+struct attn_problem attn_cli_shape_problem(const struct attn_cli_shape *shape);
+
 /* "b1h8g8q128k128d64v64:none:f32", as case strings have it. */
 void attn_cli_shape_print(const struct attn_cli_shape *shape, char *text, size_t size);
 

@@ -46,15 +46,9 @@ static enum attn_status need_of(const struct attn_spec *spec, const struct attn_
                                 const struct attn_cli_shape *shape, int64_t length, double *need,
                                 struct attn_error *err)
 {
-    struct attn_problem p = {.batch = shape->batch,
-                             .heads = shape->heads,
-                             .kv_heads = shape->kv_heads,
-                             .n_query = length,
-                             .n_key = length,
-                             .d_key = shape->dim,
-                             .d_value = shape->dv,
-                             .scale = 1,
-                             .dtype = shape->dtype};
+    struct attn_cli_shape so_long = *shape;
+    so_long.n_query = so_long.n_key = length;
+    struct attn_problem p = attn_cli_shape_problem(&so_long);
     const struct attn_mask_shape extents = {p.batch, p.heads, length, length};
     struct attn_mask *mask = NULL;
     struct attn_error why = {ATTN_OK, ""};

@@ -15,16 +15,9 @@
 #include "optimized/parallel/schedule.h"
 #include "ref/problem.h"
 
-static struct attn_layout work(const struct attn_problem *whole, const struct attn_options *options)
-{
-    int ranks = attn_parallel_ranks(options);
-    (void)whole;
-    return (struct attn_layout){.ranks = ranks, .heads = {ranks, 1}};
-}
-
 static struct attn_layout home(const struct attn_problem *whole, const struct attn_options *options)
 {
-    struct attn_layout layout = work(whole, options);
+    struct attn_layout layout = attn_layout_of_heads(whole, options);
     layout.kv_owners = 1;
     return layout;
 }
@@ -58,7 +51,8 @@ static struct attn_sent sent(const struct attn_work *w)
     return sent;
 }
 
-static const struct attn_scheme heads = {.name = "heads", .home = home, .work = work, .sent = sent};
+static const struct attn_scheme heads = {
+    .name = "heads", .home = home, .work = attn_layout_of_heads, .sent = sent};
 
 ATTN_SCHEME(heads, heads, attn_parallel_options,
             "tensor parallel: all tokens of some heads on each rank")

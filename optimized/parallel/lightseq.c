@@ -31,14 +31,6 @@ enum { OPTION_MERGING = ATTN_PARALLEL_OPTIONS, OPTION_PARTIALS };
 static const struct attn_option options_of[] = {
     ATTN_OPTIONS_OF_ALL, [OPTION_MERGING] = ATTN_OPTIONS_OF_MERGING, {0}};
 
-static struct attn_layout layout(const struct attn_problem *whole,
-                                 const struct attn_options *options)
-{
-    int ranks = attn_parallel_ranks(options);
-    (void)whole;
-    return (struct attn_layout){.ranks = ranks, .tokens = {ranks, 1}};
-}
-
 /* Who multiplies these two blocks, if they are not of one rank: the rank of the keys, as a helper;
  * or the rank of the queries; or nobody, because nothing is visible. */
 enum who { HELPER, OWNER, NOBODY };
@@ -123,8 +115,8 @@ static int has_visitors(const struct attn_options *options, int rank)
 }
 
 static const struct attn_scheme lightseq = {.name = "lightseq",
-                                            .home = layout,
-                                            .work = layout,
+                                            .home = attn_layout_of_tokens,
+                                            .work = attn_layout_of_tokens,
                                             .stops = stops,
                                             .stop = stop,
                                             .has_visitors = has_visitors,

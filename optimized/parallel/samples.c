@@ -31,20 +31,6 @@ static struct attn_layout home(const struct attn_problem *whole, const struct at
     return (struct attn_layout){.ranks = ranks, .batches = {ranks, 1}};
 }
 
-static struct attn_layout via(const struct attn_problem *whole, const struct attn_options *options)
-{
-    int ranks = attn_parallel_ranks(options);
-    (void)whole;
-    return (struct attn_layout){.ranks = ranks, .runs = {ranks, 1}};
-}
-
-static struct attn_layout work(const struct attn_problem *whole, const struct attn_options *options)
-{
-    int ranks = attn_parallel_ranks(options);
-    (void)whole;
-    return (struct attn_layout){.ranks = ranks, .heads = {ranks, 1}};
-}
-
 static struct attn_sent sent(const struct attn_work *w)
 {
     struct attn_sent first = attn_tokens_for_batches_sent(w);
@@ -52,8 +38,11 @@ static struct attn_sent sent(const struct attn_work *w)
     return (struct attn_sent){first.bytes + second.bytes, first.messages + second.messages};
 }
 
-static const struct attn_scheme samples = {
-    .name = "samples", .home = home, .via = via, .work = work, .sent = sent};
+static const struct attn_scheme samples = {.name = "samples",
+                                           .home = home,
+                                           .via = attn_layout_of_runs,
+                                           .work = attn_layout_of_heads,
+                                           .sent = sent};
 
 ATTN_SCHEME(samples, samples, attn_parallel_options,
             "whole samples become tokens of all samples (batch to sequence), then heads")

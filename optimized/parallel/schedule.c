@@ -19,6 +19,32 @@ void attn_sent_add(struct attn_sent *sent, int64_t bytes)
     sent->messages += bytes > 0;
 }
 
+/* ---- layouts --------------------------------------------------------------------------------- */
+
+struct attn_layout attn_layout_of_tokens(const struct attn_problem *whole,
+                                         const struct attn_options *options)
+{
+    int ranks = attn_parallel_ranks(options);
+    (void)whole;
+    return (struct attn_layout){.ranks = ranks, .tokens = {ranks, 1}};
+}
+
+struct attn_layout attn_layout_of_runs(const struct attn_problem *whole,
+                                       const struct attn_options *options)
+{
+    int ranks = attn_parallel_ranks(options);
+    (void)whole;
+    return (struct attn_layout){.ranks = ranks, .runs = {ranks, 1}};
+}
+
+struct attn_layout attn_layout_of_heads(const struct attn_problem *whole,
+                                        const struct attn_options *options)
+{
+    int ranks = attn_parallel_ranks(options);
+    (void)whole;
+    return (struct attn_layout){.ranks = ranks, .heads = {ranks, 1}};
+}
+
 /* ---- rings ----------------------------------------------------------------------------------- */
 
 /* The rank so many places and windows away. */

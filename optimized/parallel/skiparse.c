@@ -39,13 +39,6 @@ static const struct attn_option options_of[] = {
                          "what tokens are exchanged for: heads, or the scopes of the mask"},
     {0}};
 
-static struct attn_layout home(const struct attn_problem *whole, const struct attn_options *options)
-{
-    int ranks = attn_parallel_ranks(options);
-    (void)whole;
-    return (struct attn_layout){.ranks = ranks, .tokens = {ranks, 1}};
-}
-
 static struct attn_scopes scopes_of(const struct attn_problem *whole)
 {
     return attn_mask_scopes(attn_problem_is_whole(whole) ? whole->mask : NULL);
@@ -70,7 +63,7 @@ static struct attn_layout work(const struct attn_problem *whole, const struct at
     struct attn_scopes x = scopes_of(whole);
     int ranks = attn_parallel_ranks(options);
     if (x.scopes == 0)
-        return (struct attn_layout){.ranks = ranks, .heads = {ranks, 1}};
+        return attn_layout_of_heads(whole, options);
     int shared = members(options, x.scopes);
     return (struct attn_layout){.ranks = ranks,
                                 .order = ATTN_SCOPES,
@@ -87,7 +80,7 @@ static struct attn_sent sent(const struct attn_work *w)
 }
 
 static const struct attn_scheme skiparse = {
-    .name = "skiparse", .home = home, .work = work, .sent = sent};
+    .name = "skiparse", .home = attn_layout_of_tokens, .work = work, .sent = sent};
 
 ATTN_SCHEME(skiparse, skiparse, options_of,
             "scopes of a mask on each rank: Skiparse, single and group (Open-Sora-Plan)")

@@ -39,23 +39,9 @@ static int by_list(const struct attn_options *options)
     return (int)options->value[OPTION_EXCHANGE];
 }
 
-static struct attn_layout home(const struct attn_problem *whole, const struct attn_options *options)
-{
-    int ranks = attn_parallel_ranks(options);
-    (void)whole;
-    return (struct attn_layout){.ranks = ranks, .runs = {ranks, 1}};
-}
-
-static struct attn_layout work(const struct attn_problem *whole, const struct attn_options *options)
-{
-    int ranks = attn_parallel_ranks(options);
-    (void)whole;
-    return (struct attn_layout){.ranks = ranks, .heads = {ranks, 1}};
-}
-
 static const struct attn_scheme ulysses = {.name = "ulysses",
-                                           .home = home,
-                                           .work = work,
+                                           .home = attn_layout_of_runs,
+                                           .work = attn_layout_of_heads,
                                            .moves_by_chunks = by_list,
                                            .sent = attn_heads_for_tokens_sent};
 

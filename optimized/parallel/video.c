@@ -73,13 +73,13 @@ static int free_axis(const struct attn_problem *whole)
 
 static struct attn_layout work(const struct attn_problem *whole, const struct attn_options *options)
 {
-    int ranks = attn_parallel_ranks(options), axis = free_axis(whole);
+    int axis = free_axis(whole);
     int64_t exchange = options->value[OPTION_EXCHANGE];
     if (exchange != ALWAYS && axis == (int)options->value[OPTION_HOME])
         return home(whole, options);
     if (exchange == AXIS && axis >= 0)
         return sharded(whole, options, axis);
-    return (struct attn_layout){.ranks = ranks, .heads = {ranks, 1}};
+    return attn_layout_of_heads(whole, options);
 }
 
 static struct attn_sent sent(const struct attn_work *w)
