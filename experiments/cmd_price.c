@@ -14,6 +14,7 @@
 #include "experiments/problem/messages.h"
 #include "experiments/studies/storage.h"
 #include "optimized/registry.h"
+#include "optimized/simd/isa.h"
 #include "ref/mask/mask.h"
 #include "ref/problem.h"
 
@@ -165,6 +166,21 @@ static void print_ranks(const struct attn_cost *cost, int ranks)
     }
 }
 
+/* What a price depends on, where the spec does not say it: before and after its name. */
+static void print_isa(const struct attn_spec *spec, const char *before, const char *after)
+{
+    const struct attn_isa *isa = attn_spec_isa(spec);
+    if (isa != NULL && spec->options.isa == NULL)
+        printf("%spriced for %s%s", before, isa->name, after);
+}
+
+/* null: the price does not depend on it. */
+static json_t *isa_json(const struct attn_spec *spec)
+{
+    const struct attn_isa *isa = attn_spec_isa(spec);
+    return isa != NULL ? json_string(isa->name) : json_null();
+}
+
 /* saved: how its saved_bytes are called. */
 static void print_live(const struct attn_cost *cost, const char *saved)
 {
@@ -195,6 +211,7 @@ static void print_text(const struct attn_spec *spec, const struct attn_cli_shape
         printf("  rank %d of %d, the fullest", fullest, ranks);
     putchar('\n');
     print_live(&cost[fullest], "  of it, saved");
+    print_isa(spec, "  ", ", the best instruction set here: SPEC@ISA prices another\n");
     print_ranks(cost, ranks);
     print_fit(fit, ranks);
 }
@@ -213,6 +230,7 @@ static void print_stack(const struct attn_spec *spec, const struct attn_cli_shap
         printf(" of hidden %lld", (long long)layers->hidden);
     printf(", save %s\n", attn_stack_save_name(layers->save));
     print_live(&cost->cost, "saved between");
+    print_isa(spec, "  ", ", the best instruction set here: SPEC@ISA prices another\n");
     printf("  with all inputs and outputs; %.4g flop", cost->cost.flops);
     if (cost->again_flops > 0)
         printf(", %.4g of them in forward passes made again", cost->again_flops);
@@ -231,8 +249,8 @@ static json_t *price_json(const struct attn_spec *spec, const struct attn_cli_sh
         json_array_append_new(live, json_pack("{s:s,s:I}", "name", cost->live[a].name, "bytes",
                                               (json_int_t)cost->live[a].bytes));
     return json_pack(
-        "{s:s,s:s,s:i,s:I,s:I,s:s,s:s,s:o,s:I,s:f,s:I,s:f,s:f,s:I,s:I,s:b,s:f,s:o,s:o}", "spec",
-        name, "pass", attn_pass_name(shape->pass), "rank", rank, "n_query",
+        "{s:s,s:o,s:s,s:i,s:I,s:I,s:s,s:s,s:o,s:I,s:f,s:I,s:f,s:f,s:I,s:I,s:b,s:f,s:o,s:o}", "spec",
+        name, "isa", isa_json(spec), "pass", attn_pass_name(shape->pass), "rank", rank, "n_query",
         (json_int_t)shape->n_query, "n_key", (json_int_t)shape->n_key, "mask", shape->mask, "dtype",
         attn_dtype_name(shape->dtype), "live", live, "peak_bytes", (json_int_t)cost->peak_bytes,
         "shard_bytes", cost->shard_bytes, "saved_bytes", (json_int_t)cost->saved_bytes,
@@ -380,7 +398,7 @@ static int price_longest(const struct attn_spec *spec, const struct attn_cli_sha
         attn_device_longest(spec, out->stack, shape, out->device, &length, need, &err);
     if (out->all != NULL) {
         json_t *json =
-            json_pack("{s:s, s:s, s:s, s:s, s:I}", "spec", name, "pass",
+            json_pack("{s:s, s:o, s:s, s:s, s:s, s:I}", "spec", name, "isa", isa_json(spec), "pass",
                       attn_pass_name(shape->pass), "mask", shape->mask, "dtype",
                       attn_dtype_name(shape->dtype), "memory_bytes", (json_int_t)out->device);
         json_object_set_new(json, status == ATTN_OK ? "longest" : "refused",
@@ -389,10 +407,13 @@ static int price_longest(const struct attn_spec *spec, const struct attn_cli_sha
         json_array_append_new(out->all, json);
     } else if (status != ATTN_OK)
         printf("%-28s %s  refused: %s\n", name, attn_pass_name(shape->pass), err.text);
-    else
-        printf("%-28s %s  L = %-14s %10s; one more %10s\n", name, attn_pass_name(shape->pass),
+    else {
+        printf("%-28s %s  L = %-14s %10s; one more %10s", name, attn_pass_name(shape->pass),
                attn_cli_grouped(length, text[0]), large_text(need[0], bytes[0]),
                large_text(need[1], bytes[1]));
+        print_isa(spec, "; ", "");
+        putchar('\n');
+    }
     return attn_cli_status(status);
 }
 

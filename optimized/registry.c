@@ -225,18 +225,38 @@ static void preset_local(struct attn_spec *spec)
                                    attn_impl_find(spec->impl->options[o].choices + 1));
 }
 
+/* Whose kernels work: those of the implementation, or of the one that does a rank's work. */
+static const struct attn_impl *worker(const struct attn_spec *spec)
+{
+    const struct attn_option *option = spec->impl->options;
+    if (spec->options.local != NULL)
+        return spec->options.local;
+    while (option != NULL && option->name != NULL && !is_local(option))
+        option++;
+    return option != NULL && option->name != NULL ? attn_impl_find(option->choices + 1)
+                                                  : spec->impl;
+}
+
+const struct attn_isa *attn_spec_isa(const struct attn_spec *spec)
+{
+    struct attn_error own;
+    if (!worker(spec)->simd)
+        return NULL;
+    return spec->options.isa != NULL ? spec->options.isa : attn_isa_best(&own);
+}
+
 /* The name of an instruction set, up to the end of the spec. */
 static enum attn_status parse_isa(struct attn_spec *spec, const char *name, struct attn_error *err)
 {
-    const struct attn_impl *local = spec->options.local;
+    const struct attn_impl *does = worker(spec);
+    int other = does != spec->impl;
     struct attn_error own;
-    if (!spec->impl->simd && (local == NULL || !local->simd))
+    if (!does->simd)
         return attn_fail(err, ATTN_EINVAL,
                          "%s%s%s@%.40s: %s has no kernels for instruction sets, so that there is "
                          "nothing to choose; leave out the @",
-                         spec->impl->name, local != NULL ? ":local=" : "",
-                         local != NULL ? local->name : "", name,
-                         local != NULL ? local->name : spec->impl->name);
+                         spec->impl->name, other ? ":local=" : "", other ? does->name : "", name,
+                         does->name);
     spec->options.isa = attn_isa_find(name, strlen(name), &own);
     if (spec->options.isa == NULL)
         return attn_fail(err, own.status, "%s%s", spec->impl->name, own.text);

@@ -1,4 +1,5 @@
 /* Instruction sets: which there are, how one is chosen, and what the kernels of each do. */
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +11,11 @@
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/expected_error.h"
 #include "tests/fixtures/isa_fixture.h"
+#include "tests/fixtures/scratch.h"
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
 
-SUITE(isa, .seconds = 3600);
+SUITE(isa, .seconds = 3600, .open = scratch_open, .close = scratch_close);
 
 /* Every so manieth float; ATTN_FULL takes all of them. */
 static uint64_t step(void)
@@ -273,6 +275,72 @@ TEST(a_bad_environment_is_said_by_the_program)
     ck_assert_int_eq(program("env"), 0);
     ck_assert_int_eq(program("list"), 0);
     ck_assert_int_eq(program("price --help"), 0);
+}
+
+/* ---- prices ---------------------------------------------------------------------------------- */
+
+/* All names of implementations, and one whose P is padded. */
+static void all_specs(char text[1024])
+{
+    strcpy(text, "gemm:save=probs");
+    for (int i = 0; i < attn_impl_count(); i++) {
+        strcat(text, " ");
+        strcat(text, attn_impl_at(i)->name);
+    }
+}
+
+static int64_t peak_of(const char *text, const struct attn_isa *isa)
+{
+    const struct attn_problem p = {.batch = 1,
+                                   .heads = 32,
+                                   .kv_heads = 32,
+                                   .n_query = 4096,
+                                   .n_key = 4096,
+                                   .d_key = 64,
+                                   .d_value = 64,
+                                   .dtype = ATTN_F32};
+    struct attn_spec spec = spec_of(text);
+    struct attn_cost cost;
+    spec.options.isa = isa;
+    ck_assert_int_eq(attn_price(spec.impl, &spec.options, &p, ATTN_FORWARD, 0, &cost, NULL),
+                     ATTN_OK);
+    return cost.peak_bytes;
+}
+
+/* A price says for which set it is, where it depends on it, and what it says is so. */
+TEST_EACH(a_price_names_the_instruction_set, attn_isa_count())
+{
+    const struct attn_isa *isa = attn_isa_at(_i), *portable = attn_isa_at(attn_isa_count() - 1);
+    char specs[1024], says[64];
+    if (absent(_i))
+        return;
+    all_specs(specs);
+    setenv("ATTN_ISA", isa->name, 1);
+    scratch_expect(0, "\"isa\"", "price %s --length 4096 --heads 32 --format json", specs);
+    json_t *all = json_loads(scratch_output, 0, NULL), *price;
+    size_t n;
+    int named = 0;
+    json_array_foreach(all, n, price)
+    {
+        const char *spec = json_string_value(json_object_get(price, "spec"));
+        const char *name = json_string_value(json_object_get(price, "isa"));
+        int64_t peak = json_integer_value(json_object_get(price, "peak_bytes"));
+        if (json_integer_value(json_object_get(price, "rank")) != 0)
+            continue;
+        named += name != NULL;
+        ck_assert_msg(name == NULL || strcmp(name, isa->name) == 0, "%s: %s", spec, name);
+        ck_assert_msg(peak == peak_of(spec, isa), "%s is not priced for %s", spec, isa->name);
+        ck_assert_msg(name != NULL || peak == peak_of(spec, portable), "%s depends on a set", spec);
+    }
+    json_decref(all);
+    snprintf(says, sizeof says, "priced for %s, ", isa->name);
+    scratch_expect(0, says, "price %s --length 4096 --heads 32", specs);
+    for (const char *at = scratch_output; (at = strstr(at, says)) != NULL; at++)
+        named--;
+    ck_assert_int_eq(named, 0);
+    scratch_expect(0, says, "price tiled --length 4096 --layers 2");
+    snprintf(says, sizeof says, "; priced for %s\n", isa->name);
+    scratch_expect(0, says, "price tiled --memory 1GiB --longest");
 }
 
 /* ---- kernels --------------------------------------------------------------------------------- */
