@@ -1,5 +1,10 @@
-/* Where things go in every scheme: every element carries its own number through all exchanges, and
- * a rank that fails is named.  All small problems of up to four ranks under ATTN_FULL, else some.
+/* Where things go in every scheme: every element carries its own number through all exchanges, in
+ * both passes and with no tolerance, and a rank that fails is named.
+ *
+ * A problem is small with at most 2 batches, 4 query heads (and every number of kv heads that
+ * divides them), 9 queries and 9 keys, on 1 to 8 ranks; 5 frames of 4 places; for scopes 18 tokens.
+ * Under ATTN_FULL all of them are run by every scheme, with every value of every option that says
+ * what goes where; of merges each takes its turn.  Else some are, and of larger ones always some.
  * Catalogue: SP-01 to SP-06, SP-09, SP-16, SP-17, SP-22. */
 #include <math.h>
 #include <stdio.h>
@@ -9,11 +14,13 @@
 #include "ref/problem.h"
 #include "ref/textbook.h"
 #include "tests/fixtures/case_fixture.h"
+#include "tests/fixtures/fibers.h"
 #include "tests/fixtures/scheme_walk.h"
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
 
-SUITE(routing, .seconds = 1200);
+static void share_totals(void);
+SUITE(routing, .seconds = 3600, .prepare = share_totals);
 
 /* ---- the probe ------------------------------------------------------------------------------- */
 
@@ -206,50 +213,62 @@ static int is_result(int t, const struct pairs *x, double number, double got)
     return got == result_of_pairs(t, x, number);
 }
 
-static int64_t arrived; /* elements of results, since the test began */
+/* ---- a problem, and a run of it -------------------------------------------------------------- */
 
-static void ck_arrived(const struct attn_tensor *tensor, int t, const char *run)
-{
-    struct window w = window_of(whole, t);
-    FOR_ROWS(w)
-    {
-        struct pairs x = pairs_of(whole, t, b, h, i);
-        for (int64_t c = 0; c < w.width; c++, arrived++) {
-            double number = sign(t, b, h, i, c), got = attn_tensor_get(tensor, b, h, i, c);
-            if (!is_result(t, &x, number, got))
-                ck_abort_msg("%s: %s at %d %d %d %d: %.17g, not %.17g", run, tensor->name, (int)b,
-                             (int)h, (int)i, (int)c, got, result_of_pairs(t, &x, number));
-        }
-    }
-}
+/* Where a tensor lies that the probe calls t. */
+static const int slot[] = {ATTN_T_Q,  ATTN_T_K,    ATTN_T_V,  ATTN_T_O,  ATTN_T_LSE,
+                           ATTN_T_DO, ATTN_T_DLSE, ATTN_T_DQ, ATTN_T_DK, ATTN_T_DV};
 
 struct probing {
     struct attn_setup setup;
-    struct attn_spec spec;
+    const char *text;     /* of the case */
+    struct pairs *row[2]; /* of all rows of queries, of keys */
     struct attn_ledger ledger;
     struct attn_error error;
     struct attn_seal seal;
+    struct attn_saved saved;
     struct attn_ctx ctx;
+    int64_t labels, wrong; /* of results that arrived */
+    char first_wrong[400];
 };
 
-static void probe_open(struct probing *x, const char *spec_text, const char *case_text)
+/* Every element its sign; or NaN, as long as it is not written. */
+static void put(struct probing *x, int t, int blank)
 {
-    static const int slot[] = {ATTN_T_Q,   ATTN_T_K,  ATTN_T_V,   ATTN_T_O,
-                               ATTN_T_LSE, ATTN_T_DO, ATTN_T_DLSE};
+    struct attn_tensor *tensor = &x->setup.tensor[slot[t]];
+    struct window w = window_of(whole, t);
+    FOR_WINDOW(w) attn_tensor_set(tensor, b, h, i, c, blank ? (double)NAN : sign(t, b, h, i, c));
+}
+
+static void probe_open(struct probing *x, const char *case_text)
+{
     struct attn_case given = case_of(case_text);
+    *x = (struct probing){.text = case_text, .seal = {seal, NULL}};
     setup_from(&given, &x->setup);
-    x->spec = spec_of(spec_text);
-    attn_options_set_local(&x->spec.options, &probe);
     attn_ledger_init(&x->ledger, NULL);
-    x->seal = (struct attn_seal){seal, NULL};
-    x->ctx = (struct attn_ctx){
-        .ledger = &x->ledger, .options = &x->spec.options, .error = &x->error, .seal = &x->seal};
     whole = &x->setup.problem;
     sealed = fails = 0;
-    for (int t = SQ; t <= SDLSE; t++) {
+    for (int t = SQ; t <= SDLSE; t++)
+        put(x, t, 0);
+    for (int of_keys = 0; of_keys < 2; of_keys++) {
+        int t = of_keys ? SDK : SDQ;
         struct window w = window_of(whole, t);
-        FOR_WINDOW(w) attn_tensor_set(&x->setup.tensor[slot[t]], b, h, i, c, sign(t, b, h, i, c));
+        struct pairs *to = calloc((size_t)(w.batch * w.heads * w.tokens) + 1, sizeof *to);
+        ck_assert_ptr_nonnull(to);
+        x->row[of_keys] = to;
+        FOR_ROWS(w) *to++ = pairs_of(whole, t, b, h, i);
     }
+}
+
+/* The probe in place of what a rank runs. */
+static void probe_with(struct probing *x, struct attn_spec *spec)
+{
+    attn_options_set_local(&spec->options, &probe);
+    x->ctx = (struct attn_ctx){.ledger = &x->ledger,
+                               .options = &spec->options,
+                               .error = &x->error,
+                               .seal = &x->seal,
+                               .saved = &x->saved};
 }
 
 static void probe_close(struct probing *x)
@@ -257,142 +276,251 @@ static void probe_close(struct probing *x)
     ck_assert_int_eq(attn_ledger_clear(&x->ledger), 0);
     ck_assert_int_eq(x->ledger.damaged, 0);
     ck_assert_int_eq(sealed, 0);
+    free(x->row[0]);
+    free(x->row[1]);
     attn_setup_close(&x->setup);
 }
 
-/* 0: refused, as strict sizes may be. */
-static int ck_routes(const char *spec_text, const char *case_text)
+static void note_wrong(struct probing *x, int t, const char *run, const char *at, double got,
+                       double want)
 {
-    struct probing x;
-    char run[200];
-    snprintf(run, sizeof run, "%s %s", spec_text, case_text);
-    probe_open(&x, spec_text, case_text);
-    struct attn_forward f = attn_setup_forward(&x.setup);
-    struct attn_backward g = attn_setup_backward(&x.setup);
-    const struct attn_tensor *t = x.setup.tensor;
+    if (x->wrong++ == 0)
+        snprintf(x->first_wrong, sizeof x->first_wrong, "%s %s: %s at %s: %.17g, not %.17g", run,
+                 x->text, x->setup.tensor[slot[t]].name, at, got, want);
+}
 
-    /* the backward first: it reads the numbers in o and lse that the forward overwrites */
-    enum attn_status status = attn_run_backward(x.spec.impl, &x.ctx, whole, &g);
-    if (status == ATTN_ENOTSUP && may_be_refused(spec_text)) {
-        probe_close(&x);
-        return 0;
+static void look_at_results(struct probing *x, int t, const char *run)
+{
+    const struct pairs *row = x->row[is_of_keys(t)];
+    struct window w = window_of(whole, t);
+    FOR_ROWS(w)
+    {
+        const struct pairs *of = row++;
+        for (int64_t c = 0; c < w.width; c++, x->labels++) {
+            double number = sign(t, b, h, i, c);
+            double got = attn_tensor_get(&x->setup.tensor[slot[t]], b, h, i, c);
+            char at[100];
+            if (is_result(t, of, number, got))
+                continue;
+            snprintf(at, sizeof at, "%d %d %d %d", (int)b, (int)h, (int)i, (int)c);
+            note_wrong(x, t, run, at, got, result_of_pairs(t, of, number));
+        }
     }
-    ck_assert_msg(status == ATTN_OK, "%s: %s", run, x.error.text);
-    ck_arrived(&t[ATTN_T_DQ], SDQ, run);
-    ck_arrived(&t[ATTN_T_DK], SDK, run);
-    ck_arrived(&t[ATTN_T_DV], SDV, run);
+}
 
-    status = attn_run_forward(x.spec.impl, &x.ctx, whole, &f);
-    ck_assert_msg(status == ATTN_OK, "%s: %s", run, x.error.text);
-    ck_arrived(&t[ATTN_T_O], SO, run);
-    ck_arrived(&t[ATTN_T_LSE], SLSE, run);
-    probe_close(&x);
+/* A pass and what comes back from it.  The forward first: the backward may use what it saved. */
+static enum attn_status probe_pass(struct probing *x, struct attn_spec *spec, enum attn_pass pass,
+                                   const char *run)
+{
+    const int from = pass == ATTN_FORWARD ? SO : SDQ, to = pass == ATTN_FORWARD ? SLSE : SDV;
+    struct attn_forward f = attn_setup_forward(&x->setup);
+    struct attn_backward g = attn_setup_backward(&x->setup);
+    for (int t = from; t <= to; t++)
+        put(x, t, 1);
+    enum attn_status status = pass == ATTN_FORWARD
+                                  ? attn_run_forward(spec->impl, &x->ctx, whole, &f)
+                                  : attn_run_backward(spec->impl, &x->ctx, whole, &g);
+    for (int t = from; t <= to && status == ATTN_OK; t++)
+        look_at_results(x, t, run);
+    return status;
+}
+
+/* 0: refused, as strict sizes may be. */
+static int ck_routes(struct probing *x, struct attn_spec *spec, const char *run)
+{
+    probe_with(x, spec);
+    enum attn_status status = probe_pass(x, spec, ATTN_FORWARD, run);
+    put(x, SO, 0);
+    put(x, SLSE, 0);
+    if (status == ATTN_ENOTSUP && may_be_refused(run))
+        return 0;
+    ck_assert_msg(status == ATTN_OK, "%s %s: %s", run, x->text, x->error.text);
+    status = probe_pass(x, spec, ATTN_BACKWARD, run);
+    ck_assert_msg(status == ATTN_OK, "%s %s: %s", run, x->text, x->error.text);
+    attn_saved_drop(&x->saved, &x->ledger);
     return 1;
 }
 
 /* ---- every scheme, every small problem ------------------------------------------------------- */
 
-/* Heads that ranks do not divide, groups that are cut, copies of kv heads. */
-static const int heads[][2] = {{1, 1}, {2, 1}, {2, 2}, {3, 1}, {3, 3}, {4, 1}, {4, 2},
-                               {4, 4}, {5, 1}, {5, 5}, {6, 1}, {6, 2}, {6, 3}, {6, 6}};
-/* Tokens that ranks, or twice as many runs, do not divide; fewer tokens than ranks. */
-static const int tokens[] = {0, 1, 3, 4, 7, 9};
-enum { HEADS = sizeof heads / sizeof *heads, TOKENS = sizeof tokens / sizeof *tokens };
+/* Problems with no more batches, query heads (with every number of kv heads that divides them) and
+ * tokens on either side than this: all of them, or one in `step`, which no extent has as a factor.
+ * The first lines, SMALL of them, are the small ones. */
+static const struct extents {
+    int ranks, batches, heads, tokens, step, of_full;
+} walks[] = {{1, 2, 4, 9, 1009, 1},       {2, 2, 4, 9, 1009, 1},     {3, 2, 4, 9, 1009, 1},
+             {4, 2, 4, 9, 1009, 1},       {5, 2, 4, 9, 1009, 1},     {6, 2, 4, 9, 1009, 1},
+             {7, 2, 4, 9, 1009, 1},       {8, 2, 4, 9, 1009, 1},     {2, 3, 6, 13, 10007, 499},
+             {3, 3, 6, 13, 10007, 499},   {5, 3, 6, 13, 10007, 499}, {8, 3, 6, 13, 10007, 499},
+             {16, 3, 6, 13, 50021, 5003}, {64, 2, 4, 9, 50021, 2003}};
 
-/* One run of so many is made: all, or with a step that no extent above has as a factor. */
-static int step, turn, runs;
+enum { SMALL = 8 };
 
-/* Batches, masks and memory layouts take turns. */
-static void every_problem(const char *spec)
+/* A way to run on ranks.  What changes no route takes turns: of three merges each problem meets
+ * one. */
+struct way {
+    char text[200];
+    struct attn_spec spec;
+    int merge, of_merges; /* -1, or which word of merge=; how many groups of these are before it */
+};
+
+struct walk {
+    const struct extents *to;
+    struct way *way;
+    int ways, groups;
+    int turn, step; /* one run of so many is made */
+    int64_t problems, runs, refused, labels;
+};
+
+static void add_way(void *arg, const struct attn_impl *impl, const char *spec)
+{
+    static const char *const merge[] = {"merge=running", "merge=numerator", "merge=deferred"};
+    struct walk *x = arg;
+    (void)impl;
+    if (strstr(spec, "partials=storage") != NULL) /* of f64: nothing is wider */
+        return;
+    x->way = realloc(x->way, (size_t)(x->ways + 1) * sizeof *x->way);
+    ck_assert_ptr_nonnull(x->way);
+    struct way *way = &x->way[x->ways++];
+    *way = (struct way){.spec = spec_of(spec), .merge = -1};
+    snprintf(way->text, sizeof way->text, "%s", spec);
+    for (int m = 0; m < COUNT(merge); m++)
+        if (strstr(spec, merge[m]) != NULL) {
+            way->merge = m;
+            way->of_merges = x->groups;
+            x->groups += m + 1 == COUNT(merge);
+        }
+}
+
+/* Schemes whose names are in `who`, or all, with this problem. */
+static void every_way(struct walk *x, const char *who, const char *text)
+{
+    struct probing probing;
+    int n = (int)x->problems++, is_open = 0;
+    for (int w = 0; w < x->ways; w++) {
+        struct way *way = &x->way[w];
+        if (way->merge >= 0 && (n + way->of_merges) % 3 != way->merge)
+            continue;
+        if ((who != NULL && strstr(who, way->spec.impl->name) == NULL) || x->turn++ % x->step != 0)
+            continue;
+        if (!is_open++)
+            probe_open(&probing, text);
+        int ran = ck_routes(&probing, &way->spec, way->text);
+        x->runs += ran;
+        x->refused += !ran;
+    }
+    if (!is_open)
+        return;
+    ck_assert_msg(probing.wrong == 0, "%lld wrong labels; %s", (long long)probing.wrong,
+                  probing.first_wrong);
+    x->labels += probing.labels;
+    probe_close(&probing);
+}
+
+/* The n-th pair of heads and kv heads, up to so many heads; 0 if there is none. */
+static int heads_at(int n, int most, int *heads, int *kv_heads)
+{
+    for (*heads = 1; *heads <= most; ++*heads)
+        for (*kv_heads = 1; *kv_heads <= *heads; ++*kv_heads)
+            if (*heads % *kv_heads == 0 && n-- == 0)
+                return 1;
+    return 0;
+}
+
+/* Masks and memory layouts take turns, so that every pair of lengths meets each. */
+static void every_problem(struct walk *x, int batch, int heads, int kv_heads, int turn)
 {
     static const char *const mask[] = {"none", "causal(tl)", "random(0.4,6,heads)", "causal(br)",
                                        "window(2,1,br)"};
     static const char *const layout[] = {"", ":layout=mixed", ":layout=blhd", ""};
-    for (int h = 0; h < HEADS; h++)
-        for (int n = 0; n < TOKENS * TOKENS; n++) {
-            char text[120];
-            int at = turn++;
-            if (at % step != 0)
-                continue;
-            at /= step;
+    for (int q = 0; q <= x->to->tokens; q++)
+        for (int k = 0; k <= x->to->tokens; k++) {
+            char text[140];
             snprintf(text, sizeof text, "b%dh%dg%dq%dk%dd2v3:%s:f64:normal:s1:dlse=1:pass=bwd%s",
-                     1 + at % 3, heads[h][0], heads[h][1], tokens[n / TOKENS], tokens[n % TOKENS],
-                     mask[at % 5], layout[at % 4]);
-            runs += ck_routes(spec, text);
+                     batch, heads, kv_heads, q, k, mask[(q + 2 * k + turn) % 5],
+                     layout[(q + k + 3 * turn) % 4]);
+            every_way(x, NULL, text);
         }
 }
 
-/* Frames of a few places, under masks that see one frame, one place and all. */
-static void every_video(const char *spec)
+/* Up to five frames of a few places, under masks that see one frame and one place. */
+static void every_video(struct walk *x, int batch, int heads, int kv_heads)
 {
     static const char *const call[] = {"spatial", "temporal"};
-    static const int place[][2] = {{1, 1}, {1, 3}, {2, 2}};
-    for (int n = 0; n < 3 * 3 * 5 * 5; n++) {
-        char mask[40] = "none", text[120];
-        int frames = 1 + n / 9 % 5, h = place[n / 3 % 3][0], w = place[n / 3 % 3][1];
-        int at = turn++;
-        if (at % step != 0)
-            continue;
-        if (n % 3 < 2)
-            snprintf(mask, sizeof mask, "%s(%d,%d,%d)", call[n % 3], frames, h, w);
-        snprintf(text, sizeof text, "b%dh%dg%dq%dk%dd2v3:%s:f64:normal:s1:dlse=1:pass=bwd",
-                 1 + at / step % 3, heads[3 * (n / 45)][0], heads[3 * (n / 45)][1], frames * h * w,
-                 frames * h * w, mask);
-        runs += ck_routes(spec, text);
+    static const int place[][2] = {{1, 1}, {1, 2}, {1, 3}, {2, 2}};
+    for (int n = 0; n < 2 * COUNT(place) * 5; n++) {
+        int frames = 1 + n / 2 / COUNT(place), *of = (int *)place[n / 2 % COUNT(place)];
+        char text[140];
+        snprintf(text, sizeof text,
+                 "b%dh%dg%dq%dk%dd2v3:%s(%d,%d,%d):f64:normal:s1:dlse=1:pass=bwd", batch, heads,
+                 kv_heads, frames * of[0] * of[1], frames * of[0] * of[1], call[n % 2], frames,
+                 of[0], of[1]);
+        every_way(x, "video skiparse", text);
     }
 }
 
 /* Scopes, fewer and more than ranks, whole and with cut runs; alone, where a scope is a dense
  * problem, and with a mask that says more. */
-static void every_scope(const char *spec)
+static void every_scope(struct walk *x, int batch, int heads, int kv_heads)
 {
     static const char *const call[] = {"skiparse(single,%d)", "skiparse(group,%d)",
                                        "skiparse(group,%d)&causal(tl)"};
-    static const int extent[][2] = {{0, 0}, {3, 3}, {7, 7}, {8, 8}, {13, 13}, {18, 18}, {9, 14}};
-    for (int n = 0; n < 3 * 4 * 7 * HEADS; n++) {
-        char mask[60], text[140];
-        int at = turn++;
-        const int *x = extent[n / 12 % 7], *h = heads[n / 84];
-        if (at % step != 0)
-            continue;
-        snprintf(mask, sizeof mask, call[n % 3], 1 + n / 3 % 4);
-        snprintf(text, sizeof text, "b%dh%dg%dq%dk%dd2v3:%s:f64:normal:s1:dlse=1:pass=bwd",
-                 1 + at / step % 3, h[0], h[1], x[0], x[1], mask);
-        runs += ck_routes(spec, text);
+    for (int tokens = 0; tokens <= 2 * x->to->tokens; tokens++)
+        for (int n = 0; n < 3 * 4; n++) {
+            char mask[60], text[160];
+            snprintf(mask, sizeof mask, call[n % 3], 1 + n / 3);
+            snprintf(text, sizeof text, "b%dh%dg%dq%dk%dd2v3:%s:f64:normal:s1:dlse=1:pass=bwd",
+                     batch, heads, kv_heads, tokens, tokens, mask);
+            every_way(x, "skiparse", text);
+        }
+}
+
+static struct totals {
+    int64_t problems, runs, labels;
+} * small;
+
+static void share_totals(void)
+{
+    small = test_shared(sizeof *small);
+}
+
+TEST_EACH(every_scheme, COUNT(walks))
+{
+    int full = getenv("ATTN_FULL") != NULL, heads, kv_heads;
+    struct walk x = {.to = &walks[_i], .step = full ? walks[_i].of_full : walks[_i].step};
+    scheme_walk(x.to->ranks, add_way, &x);
+    if (x.to->ranks <= FIBERS)
+        fibers_on();
+    for (int n = 0; heads_at(n, x.to->heads, &heads, &kv_heads); n++)
+        for (int batch = 1; batch <= x.to->batches; batch++) {
+            every_problem(&x, batch, heads, kv_heads, n + batch);
+            every_video(&x, batch, heads, kv_heads);
+            every_scope(&x, batch, heads, kv_heads);
+        }
+    fibers_off();
+    free(x.way);
+    printf("routing: %d ranks, B <= %d, H <= %d, L <= %d: %lld problems, %lld of %d runs, %lld "
+           "refused, %lld labels, 0 wrong\n",
+           x.to->ranks, x.to->batches, x.to->heads, x.to->tokens, (long long)x.problems,
+           (long long)x.runs, x.turn, (long long)x.refused, (long long)x.labels);
+    fflush(stdout);
+    ck_assert_int_gt(3 * x.runs, x.turn / x.step); /* a third is strict, which refuses most */
+    if (_i < SMALL) {
+        small->problems += x.problems;
+        small->runs += x.runs;
+        small->labels += x.labels;
     }
 }
 
-/* Schemes for masks of their own have problems of their own. */
-static void every_route(void *arg, const struct attn_impl *impl, const char *spec)
+/* Runs after all of them. */
+TEST(totals)
 {
-    (void)arg;
-    if (strstr(spec, "partials=storage") != NULL) /* of f64: nothing is wider */
-        return;
-    if (strcmp(impl->name, "video") == 0)
-        every_video(spec);
-    else if (strcmp(impl->name, "skiparse") == 0)
-        every_scope(spec);
-    else
-        every_problem(spec);
-}
-
-/* One problem of so many is run, here and under ATTN_FULL: steps have no factor of an extent. */
-static const struct {
-    int ranks, step, of_full;
-} routed[] = {{1, 509, 1},  {2, 509, 1},  {3, 509, 1},  {4, 509, 1},    {5, 509, 11},
-              {6, 509, 11}, {7, 509, 11}, {8, 509, 11}, {16, 5003, 53}, {64, 20011, 2003}};
-
-TEST_EACH(every_scheme, sizeof routed / sizeof *routed)
-{
-    int ranks = routed[_i].ranks;
-    step = getenv("ATTN_FULL") != NULL ? routed[_i].of_full : routed[_i].step;
-    turn = runs = 0;
-    arrived = 0;
-    scheme_walk(ranks, every_route, NULL);
-    printf("routing: %d ranks: %d of %d runs, %lld elements arrived\n", ranks, runs, turn,
-           (long long)arrived);
+    printf("routing: small problems, %s: %lld on 1 to %d ranks, %lld runs of both passes, %lld "
+           "labels, 0 wrong\n",
+           getenv("ATTN_FULL") != NULL ? "all" : "some", (long long)small->problems, SMALL,
+           (long long)small->runs, (long long)small->labels);
     fflush(stdout);
-    ck_assert_int_gt(2 * runs, turn / step); /* a third is strict, which refuses most */
+    ck_assert_int_gt(small->runs, 0);
 }
 
 /* ---- larger ones ----------------------------------------------------------------------------- */
@@ -417,19 +545,26 @@ static const struct {
 
 TEST_EACH(every_element_arrives, COUNT(routes))
 {
-    ck_routes(routes[_i].spec, routes[_i].text);
+    struct probing x;
+    struct attn_spec spec = spec_of(routes[_i].spec);
+    probe_open(&x, routes[_i].text);
+    ck_assert_int_eq(ck_routes(&x, &spec, routes[_i].spec), 1);
+    ck_assert_msg(x.wrong == 0, "%lld wrong labels; %s", (long long)x.wrong, x.first_wrong);
+    probe_close(&x);
 }
 
 /* All ranks but the first fail by themselves while the first waits: the cause is reported. */
 TEST_EACH(the_cause_is_reported, COUNT(routes))
 {
     struct probing x;
-    probe_open(&x, routes[_i].spec, routes[_i].text);
+    struct attn_spec spec = spec_of(routes[_i].spec);
+    probe_open(&x, routes[_i].text);
+    probe_with(&x, &spec);
     struct attn_forward f = attn_setup_forward(&x.setup);
     struct attn_backward g = attn_setup_backward(&x.setup);
     fails = 1;
-    ck_assert_int_eq(attn_run_backward(x.spec.impl, &x.ctx, whole, &g), ATTN_ENOMEM);
-    ck_assert_int_eq(attn_run_forward(x.spec.impl, &x.ctx, whole, &f), ATTN_ENOMEM);
+    ck_assert_int_eq(attn_run_backward(spec.impl, &x.ctx, whole, &g), ATTN_ENOMEM);
+    ck_assert_int_eq(attn_run_forward(spec.impl, &x.ctx, whole, &f), ATTN_ENOMEM);
     ck_assert_str_eq(x.error.text, "planted failure");
     probe_close(&x);
 }
