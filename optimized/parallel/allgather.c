@@ -26,7 +26,8 @@ enum { OPTION_ORDER = ATTN_PARALLEL_OPTIONS, OPTION_STRIDE, OPTION_SAVE };
 static const struct attn_option options_of[] = {
     ATTN_OPTIONS_OF_ALL,
     [OPTION_ORDER] = ATTN_OPTION_OF_ORDER,
-    [OPTION_STRIDE] = {"stride", 0, 0, 4096, NULL, "kv heads that are gathered at a time; 0: all"},
+    [OPTION_STRIDE] = {"stride", 0, 0, 1 << 16, NULL,
+                       "kv heads that are gathered at a time; 0: all"},
     [OPTION_SAVE] = {"save", 0, 0, 1, "nothing kv",
                      "what the forward pass leaves to the backward one, which then gathers "
                      "nothing; needs stride=0"},

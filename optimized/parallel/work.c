@@ -62,6 +62,8 @@ static int64_t at_once(const struct attn_work *w)
 
 int attn_work_portions(const struct attn_work *w)
 {
+    if (at_once(w) >= w->whole->kv_heads)
+        return 1;
     int64_t heads = attn_layout_box(&w->work, w->whole, 1, w->rank).heads.n;
     return (int)at_least_1(ceil_div(heads, at_once(w)));
 }
