@@ -85,7 +85,15 @@ do for [c = 1:curves] {
 key_columns = big * longest > (columns == 1 ? 36 : columns == 2 ? 24 : 17) ? 1 : 2
 key_rows    = (curves + key_columns - 1) / key_columns
 canvas_x    = columns > 2 ? 1280 : columns > 1 ? 1180 : 840
-head_y      = big * (30 + 18 * ((subtitle ne '') + (remark ne '') + (finding ne '')))
+# One line for each finding.
+found       = ''
+found_rows  = finding ne ''
+do for [i = 1:strlen(finding)] {
+    c = finding[i:i]
+    found = found.(c eq ';' ? "\n" : c eq ' ' && i > 1 && finding[i-1:i-1] eq ';' ? '' : c)
+    found_rows = found_rows + (c eq ';')
+}
+head_y      = big * (30 + 18 * ((subtitle ne '') + (remark ne '') + found_rows))
 canvas_y    = head_y + rows * (300 + big * (60 + 19 * key_rows))
 set bmargin key_rows + 5
 set tmargin 2
@@ -110,7 +118,7 @@ start(t) = terminal(t).sprintf("; set output '%s.%s'; set multiplot; \
 set label 1 title at screen 0.012, 1 offset 0,-1.2 font ',%g'; \
 set label 2 subtitle at screen 0.012, 1 offset 0,-2.5 textcolor rgb grey; \
 set label 3 remark at screen 0.012, 1 offset 0,%g; \
-set label 4 finding at screen 0.012, 1 offset 0,%g", name, t, 15 * big * (t eq 'svg' ? 1 : 0.75), \
+set label 4 found at screen 0.012, 1 offset 0,%g", name, t, 15 * big * (t eq 'svg' ? 1 : 0.75), \
     subtitle eq '' ? -2.5 : -3.7, -2.5 - 1.2 * ((subtitle ne '') + (remark ne '')))
 
 panel(p) = sprintf("set origin %f,%f; set size %f,%f; set title '%s' offset 0,-0.5; %s", \

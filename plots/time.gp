@@ -1,7 +1,12 @@
-# Time of a call against L.
+# Time of a call against L, or density.
 load 'style.gp'
 if (!exists("y_name")) y_name = 'time of a call'
-eval tokens
+if (across eq 'density') {
+    set format x '%g'
+    set xlabel 'density (visible pairs / all pairs)'
+} else {
+    eval tokens
+}
 set format y '%.0s %cs'
 set ylabel y_name
 do for [t in formats] {

@@ -143,33 +143,87 @@ TEST(slopes_are_the_exponents)
     ck_assert_ptr_nonnull(strstr(figure->title, "causal mask"));
 }
 
-/* CSR of 20 bytes a pair against dense of 9: they meet at a density of 0.45. */
-TEST(break_even_is_found)
+/* One round of it: resident memory and times are that much more than at the median. */
+static void add_break_even(int round, double more)
 {
     static const double density[] = {0.1, 0.2, 0.4, 0.5, 1};
-    fixture_n_points = 0;
+    const double mib = 1024 * 1024;
     for (int s = 0; s < 5; s++) {
         char text[128];
         (void)snprintf(text, sizeof text, "q1024d64:random(%g,1):f32:normal:s1", density[s]);
-        struct attn_point *p = fixture_add("density", "csr-textbook", text, 0);
+        struct attn_point *p = fixture_add("density", "csr-textbook", text, round);
         p->density = density[s];
-        p->priced_bytes = p->ledger_bytes = (int64_t)(20 * density[s] * 1024 * 1024);
+        p->priced_bytes = p->ledger_bytes = (int64_t)(20 * density[s] * mib);
+        p->resident_bytes = (int64_t)(more * 20 * density[s] * mib);
+        p->warm_s[0] = more * density[s];
     }
     struct attn_point *dense =
-        fixture_add("density", "dense", "q1024d64:random(0.1,1):f32:normal:s1", 0);
+        fixture_add("density", "dense", "q1024d64:random(0.1,1):f32:normal:s1", round);
     dense->density = 0.1; /* at one density only: the line goes on */
-    dense->priced_bytes = dense->ledger_bytes = 9 * 1024 * 1024;
+    dense->priced_bytes = dense->ledger_bytes = dense->resident_bytes = (int64_t)(9 * mib);
+    dense->warm_s[0] = 0.25;
+}
+
+/* The numbers behind these words of a figure's finding. */
+static void expect_interval(const struct attn_figure *figure, const char *words, double median)
+{
+    double low, high;
+    const char *at = strstr(figure->finding, words);
+    ck_assert_msg(at != NULL, "%s", figure->finding);
+    ck_assert_msg(sscanf(at + strlen(words), " (95 %%: %lf to %lf)", &low, &high) == 2, "%s", at);
+    ck_assert_msg(low >= 0.999 * median / 1.05 && low < 0.98 * median, "%s", at);
+    ck_assert_msg(high <= 1.001 * median / 0.95 && high > 1.02 * median, "%s", at);
+}
+
+/* CSR of 20 bytes a pair against dense of 9: they meet at a density of 0.45, and where a call
+ * takes 1/4 s. */
+TEST(break_even_is_found)
+{
+    fixture_n_points = 0;
+    add_break_even(0, 1);
+    for (int rounds = 1; rounds <= 3; rounds += 2) {
+        fixture_fold(NULL);
+        ck_assert_int_eq(fixture_groups.n, 1);
+        const struct attn_figure *figure = fixture_draw("csr-density", 0);
+        int marks = 0;
+        for (int64_t i = 0; i < figure->n; i++)
+            if (strcmp(figure->point[i].status, "break-even") == 0) {
+                ck_assert_double_eq_tol(figure->point[i].x, 0.45, 1e-6);
+                marks++;
+            }
+        ck_assert_int_eq(marks, 1);
+        ck_assert_ptr_nonnull(strstr(figure->finding, "at density 0.450 ("));
+        if (rounds == 1)
+            ck_assert_ptr_nonnull(
+                strstr(figure->finding, "resident at 0.450 (of one round: interval unknown)"));
+        else
+            expect_interval(figure, "resident at 0.450", 0.45);
+        figure = fixture_draw("density-time", 0);
+        if (rounds == 1)
+            ck_assert_str_eq(figure->finding,
+                             "csr-textbook takes as long as dense at density 0.250 "
+                             "(of one round: interval unknown)");
+        else
+            expect_interval(figure, "csr-textbook takes as long as dense at density 0.250", 0.25);
+        add_break_even(1, 0.95);
+        add_break_even(2, 1.05);
+    }
+}
+
+/* Records of a machine that does not say what is resident, and curves that do not meet. */
+TEST(break_even_of_no_sample)
+{
+    fixture_n_points = 0;
+    add_break_even(0, 1);
+    add_break_even(1, 1);
+    for (int s = 0; s < fixture_n_points; s++) {
+        fixture_points[s].resident_bytes = -1;
+        fixture_points[s].warm_s[0] = strcmp(fixture_points[s].spec, "dense") == 0 ? 2 : 0.5;
+    }
     fixture_fold(NULL);
-    ck_assert_int_eq(fixture_groups.n, 1);
-    const struct attn_figure *figure = fixture_draw("csr-density", 0);
-    int marks = 0;
-    for (int64_t i = 0; i < figure->n; i++)
-        if (strcmp(figure->point[i].status, "break-even") == 0) {
-            ck_assert_double_eq_tol(figure->point[i].x, 0.45, 1e-6);
-            marks++;
-        }
-    ck_assert_int_eq(marks, 1);
-    ck_assert_ptr_nonnull(strstr(figure->finding, "0.450"));
+    ck_assert_ptr_null(strstr(fixture_draw("csr-density", 0)->finding, "resident"));
+    ck_assert_str_eq(fixture_draw("density-time", 0)->finding,
+                     "csr-textbook never crosses dense and takes less");
 }
 
 TEST(masks_make_groups)

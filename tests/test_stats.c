@@ -1,4 +1,5 @@
 /* The statistics behind the figures, against values worked out by hand and printed tables. */
+#include <gsl/gsl_randist.h>
 #include <math.h>
 #include <string.h>
 
@@ -183,6 +184,8 @@ static const struct {
     {"no common range", 2, 2, {1, 10}, {1, 10}, {20, 200}, {5, 5}, NONE, NONE},
     {"no point", 0, 2, {0}, {0}, {1, 10}, {100, 100}, NONE, NONE},
     {"one point each", 1, 1, {1}, {1}, {1}, {100}, NONE, NONE},
+    {"one point is a level over all of the other", 3, 1, {1, 2, 8}, {1, 2, 8}, {1}, {4}, 4, 4},
+    {"a level that is not reached", 3, 1, {1, 2, 8}, {1, 2, 8}, {1}, {9}, NONE, NONE},
 };
 
 TEST(crossing)
@@ -197,4 +200,105 @@ TEST(crossing)
             near(x, crossings[s].x, 1e-12);
             near(y, crossings[s].y, 1e-11);
         }
+}
+
+/* ---- crossings of what was measured several times --------------------------------------------- */
+
+enum { KNOTS = 5, ROUNDS = 15, TRIALS = 150 };
+
+/* Curves x and 16 / x, which meet at 4, times so much, with samples of known noise. */
+struct noisy {
+    double x[KNOTS], value[2][KNOTS][ROUNDS];
+    struct attn_samples sample[2][KNOTS];
+    struct attn_sampled_curve curve[2];
+};
+
+static void make_noisy(struct noisy *of, gsl_rng *rng, double sigma, int rounds, double raise)
+{
+    for (int c = 0; c < 2; c++) {
+        for (int k = 0; k < KNOTS; k++) {
+            of->x[k] = exp2(k);
+            of->sample[c][k] = (struct attn_samples){of->value[c][k], rounds};
+            for (int r = 0; r < rounds; r++)
+                of->value[c][k][r] =
+                    (c == 0 ? of->x[k] : raise * 16 / of->x[k]) * exp(gsl_ran_gaussian(rng, sigma));
+        }
+        of->curve[c] = (struct attn_sampled_curve){of->x, of->sample[c], KNOTS};
+    }
+}
+
+static int cross(const struct noisy *of, double level, struct attn_crossing *crossing)
+{
+    return attn_stats_bootstrap_crossing(&of->curve[0], &of->curve[1], 200, 1, level, crossing);
+}
+
+/* Of intervals of 95 % about so many hold the truth, and of 50 % about half: those of a median of
+ * 15 are somewhat wide. */
+TEST(crossing_intervals_cover_the_truth)
+{
+    static const double level[] = {0.95, 0.5}, least[] = {0.91, 0.42}, most[] = {0.995, 0.66};
+    gsl_rng *rng = gsl_rng_alloc(gsl_rng_mt19937);
+    for (int l = 0; l < 2; l++) {
+        int held = 0;
+        for (int t = 0; t < TRIALS; t++) {
+            struct noisy of;
+            struct attn_crossing got;
+            make_noisy(&of, rng, 0.1, ROUNDS, 1);
+            ck_assert_int_eq(cross(&of, level[l], &got), 1);
+            ck_assert(got.interval.low <= got.x && got.x <= got.interval.high);
+            held += got.interval.low <= 4 && 4 <= got.interval.high;
+        }
+        double share = (double)held / TRIALS;
+        ck_assert_msg(share >= least[l] && share <= most[l], "%g of intervals of %g hold the truth",
+                      share, level[l]);
+    }
+    gsl_rng_free(rng);
+}
+
+TEST(crossing_of_samples)
+{
+    gsl_rng *rng = gsl_rng_alloc(gsl_rng_mt19937);
+    struct noisy of;
+    struct attn_crossing got, again;
+    make_noisy(&of, rng, 0, 3, 1); /* without noise: a point */
+    ck_assert_int_eq(cross(&of, 0.95, &got), 1);
+    near(got.x, 4, 1e-12);
+    near(got.interval.low, 4, 1e-12);
+    near(got.interval.high, 4, 1e-12);
+    ck_assert(!got.open_low && !got.open_high);
+    make_noisy(&of, rng, 0.1, 5, 1); /* the same numbers, the same interval */
+    ck_assert_int_eq(cross(&of, 0.95, &got), 1);
+    ck_assert_int_eq(cross(&of, 0.95, &again), 1);
+    ck_assert(got.interval.low == again.interval.low && got.interval.high == again.interval.high);
+    of.sample[1][3].n = 1; /* one point of one round: its spread is unknown */
+    ck_assert_int_eq(cross(&of, 0.95, &got), 1);
+    ck_assert(isnan(got.interval.low) && isnan(got.interval.high) && isfinite(got.x));
+    make_noisy(&of, rng, 0.1, 5, 1000); /* beyond the range */
+    ck_assert_int_eq(cross(&of, 0.95, &got), 0);
+    ck_assert(isnan(got.x) && isnan(got.interval.low));
+    of.curve[0].n = 0;
+    ck_assert_int_eq(cross(&of, 0.95, &got), 0);
+    gsl_rng_free(rng);
+}
+
+/* They meet just inside of an end: draws that would meet beyond it count there. */
+TEST(crossing_near_an_end)
+{
+    gsl_rng *rng = gsl_rng_alloc(gsl_rng_mt19937);
+    for (int end = 0; end < 2; end++) {
+        struct noisy of;
+        struct attn_crossing got;
+        make_noisy(&of, rng, 0, 3, end ? 15.7 : 1 / 15.7);
+        for (int c = 0; c < 2; c++)
+            for (int k = 0; k < KNOTS; k++) {
+                of.value[c][k][0] *= 0.8;
+                of.value[c][k][2] *= 1.25;
+            }
+        ck_assert_int_eq(cross(&of, 0.95, &got), 1);
+        near(end ? got.interval.high : got.interval.low, end ? 16 : 1, 1e-12);
+        ck_assert(got.open_high == end && got.open_low == !end);
+        double factor = end ? got.interval.low / got.x : got.x / got.interval.high;
+        ck_assert(factor >= 0.8 && factor < 0.9); /* 0.8: if all four points are at an extreme */
+    }
+    gsl_rng_free(rng);
 }

@@ -53,7 +53,8 @@ enum {
 };
 
 const char attn_plan_figures[] =
-    "memory time rank-time live error rank-memory share-memory bytes-sent balance csr-density";
+    "memory time rank-time live error rank-memory share-memory bytes-sent balance csr-density "
+    "density-time";
 
 #define CASE(member) offsetof(struct attn_case, member)
 #define PLAN(member) offsetof(struct attn_plan, member)

@@ -19,7 +19,7 @@ struct attn_interval {
 };
 
 /* Percentile bootstrap of the median: `draws` resamples, from a generator started by seed, so the
- * same numbers always give the same interval.  Returns 0, or -1 when n < 2 or memory is short.
+ * same numbers always give the same interval.  Returns 0, or -1 when n < 2.
  * For five rounds or fewer this is close to (min, max): honest, and not a smooth 95 %. */
 int attn_stats_bootstrap_median(const double *x, int n, int draws, unsigned long seed, double level,
                                 struct attn_interval *interval);
@@ -44,12 +44,39 @@ int attn_stats_upper(const double *x, int n);
 double attn_stats_t95(int degrees);
 
 /* Where two curves, linear between their points in (ln x, ln y), first cross, within the range
- * that both cover.  x increases in both; all values are positive.  Returns 1 when they do. */
+ * that both cover.  x increases in both; all values are positive.  A curve of one point is level
+ * over the range of the other.  Returns 1 when they cross. */
 struct attn_curve {
     const double *x, *y;
     int n;
 };
 int attn_stats_crossing(const struct attn_curve *a, const struct attn_curve *b, double *x,
                         double *y);
+
+/* A curve whose points were measured several times: their medians are its y. */
+struct attn_samples {
+    const double *value;
+    int n; /* 1 or more */
+};
+struct attn_sampled_curve {
+    const double *x;
+    const struct attn_samples *sample;
+    int n;
+};
+
+/* x and y are of the medians.  interval: percentile bootstrap of x, each draw of which resamples
+ * every point; NaN where a point has one sample only, as nothing is known of its spread.  A draw
+ * that does not cross counts at the end of the common range beyond which it would; where these are
+ * more than a tail, the interval is open at that end. */
+struct attn_crossing {
+    double x, y;
+    struct attn_interval interval;
+    int open_low, open_high;
+};
+
+/* Returns 1 when the medians cross; else x, y and interval are NaN. */
+int attn_stats_bootstrap_crossing(const struct attn_sampled_curve *a,
+                                  const struct attn_sampled_curve *b, int draws, unsigned long seed,
+                                  double level, struct attn_crossing *crossing);
 
 #endif

@@ -506,38 +506,123 @@ static int is_of_family(const struct attn_figure *figure, int curve, const char 
     return 0;
 }
 
-/* Where a csr curve meets the first dense one: a point of its own, and words.  A dense curve of one
- * point holds at every density. */
+/* The samples of a curve's good rows in a panel, by increasing x; what they have is in *owner, to be
+ * freed.  Of a resident set only those that a figure shows. */
+static struct attn_sampled_curve samples_of(const struct attn_figure *figure, int panel, int curve,
+                                            int of_memory, void **owner)
+{
+    const struct attn_figure_group *group = figure->group;
+    struct attn_samples *sample =
+        attn_cli_need(malloc((size_t)group->n * (sizeof *sample + sizeof(double))));
+    double *x = (double *)(sample + group->n);
+    int n = 0;
+    for (int64_t s = 0; s < group->n; s++) {
+        const struct attn_row *row = group->row[s];
+        const struct attn_samples *of = of_memory ? &row->residents : &row->times;
+        if (attn_figure_find(figure, group->label[s]) != curve || of->n == 0 ||
+            row->status != ATTN_POINT_OK || strcmp(pass_of(row), figure->panel[panel]) != 0 ||
+            (of_memory && row->peak < RESIDENT_FROM))
+            continue;
+        x[n] = place_of(group, row);
+        sample[n++] = *of;
+    }
+    *owner = sample;
+    return (struct attn_sampled_curve){x, sample, n};
+}
+
+/* "0.450 (95 %: 0.446 to 0.453)" */
+static void say_interval(const struct attn_crossing *crossing, char *text, size_t size)
+{
+    const struct attn_interval *of = &crossing->interval;
+    attn_append(text, size, "%.3f", crossing->x);
+    if (isnan(of->low))
+        attn_append(text, size, " (of one round: interval unknown)");
+    else
+        attn_append(text, size, " (95 %%: %s%.3f to %s%.3f)", crossing->open_low ? "under " : "",
+                    of->low, crossing->open_high ? "over " : "", of->high);
+}
+
+/* Where the samples cross.  1: they do; 0; -1: there are none. */
+static int measured_crossing(const struct attn_figure *figure, int panel, int csr, int dense,
+                             int of_memory, struct attn_crossing *crossing, int *is_below)
+{
+    void *owner[2];
+    struct attn_sampled_curve a = samples_of(figure, panel, csr, of_memory, &owner[0]),
+                              b = samples_of(figure, panel, dense, of_memory, &owner[1]);
+    int known = a.n > 0 && b.n > 0;
+    int found =
+        known ? attn_stats_bootstrap_crossing(&a, &b, ATTN_SUMMARY_DRAWS, 1, 0.95, crossing) : -1;
+    *is_below = known && a.sample[0].value[0] < b.sample[0].value[0];
+    free(owner[0]);
+    free(owner[1]);
+    return found;
+}
+
+static void say_never(struct attn_figure *figure, int csr, int dense, int is_below)
+{
+    attn_append(figure->finding, sizeof figure->finding, "%.40s never crosses %.40s and takes %s",
+                figure->curve[csr].label, figure->curve[dense].label, is_below ? "less" : "more");
+}
+
+/* Where a csr curve meets the first dense one: by the price a point of its own, and words; by the
+ * resident set words. */
 static void find_break_even(struct attn_figure *figure, int panel, int csr, int dense)
 {
     double at, height;
-    char more[80], number[32], *text = figure->finding;
-    const char *names[] = {figure->curve[csr].label, figure->curve[dense].label};
-    const char *between = text[0] != '\0' ? "; " : "";
+    char number[32], *text = figure->finding;
     struct attn_curve sparse, flat;
+    struct attn_crossing measured;
+    int is_below;
     double *x = values(figure, panel, csr, PRICED, BEYOND, &sparse);
     double *of_flat = values(figure, panel, dense, PRICED, BEYOND, &flat);
-    if (flat.n == 1 && sparse.n > 0) {
-        double *y = of_flat + (flat.y - flat.x);
-        of_flat[0] = sparse.x[0];
-        of_flat[1] = sparse.x[sparse.n - 1];
-        y[1] = y[0];
-        flat.n = 2;
-    }
+    attn_append(text, sizeof figure->finding, "%s", text[0] != '\0' ? "; " : "");
     if (flat.n > 0 && sparse.n > 0 && !attn_stats_crossing(&sparse, &flat, &at, &height))
-        attn_append(text, sizeof figure->finding, "%s%.40s never crosses %.40s and takes %s",
-                    between, names[0], names[1], sparse.y[0] < flat.y[0] ? "less" : "more");
+        say_never(figure, csr, dense, sparse.y[0] < flat.y[0]);
     else if (flat.n > 0 && sparse.n > 0) {
         struct attn_figure_point *point = attn_figure_add(figure, panel, csr, at);
         point->y[BREAK_EVEN] = height;
         point->status = "break-even";
-        (void)snprintf(more, sizeof more, " at density %.3f (%s, %s: circle)", at,
-                       attn_cli_bytes((int64_t)height, number), figure->panel[panel]);
-        attn_append(text, sizeof figure->finding, "%s%.40s takes as much as %.40s%s", between,
-                    names[0], names[1], more);
+        attn_append(text, sizeof figure->finding,
+                    "%.40s takes as much as %.40s at density %.3f (%s, %s: circle)",
+                    figure->curve[csr].label, figure->curve[dense].label, at,
+                    attn_cli_bytes((int64_t)height, number), figure->panel[panel]);
+        if (measured_crossing(figure, panel, csr, dense, 1, &measured, &is_below) == 1) {
+            attn_append(text, sizeof figure->finding, ", resident at ");
+            say_interval(&measured, text, sizeof figure->finding);
+        }
     }
     free(of_flat);
     free(x);
+}
+
+static void find_equal_time(struct attn_figure *figure, int panel, int csr, int dense)
+{
+    struct attn_crossing measured;
+    int is_below, found = measured_crossing(figure, panel, csr, dense, 0, &measured, &is_below);
+    char *text = figure->finding;
+    if (found < 0)
+        return;
+    attn_append(text, sizeof figure->finding, "%s", text[0] != '\0' ? "; " : "");
+    if (found == 0) {
+        say_never(figure, csr, dense, is_below);
+        return;
+    }
+    attn_append(text, sizeof figure->finding, "%.40s takes as long as %.40s at density ",
+                figure->curve[csr].label, figure->curve[dense].label);
+    say_interval(&measured, text, sizeof figure->finding);
+}
+
+/* Each csr curve against the first dense one. */
+static void find_crossings(struct attn_figure *figure,
+                           void (*find)(struct attn_figure *figure, int panel, int csr, int dense))
+{
+    int dense = 0;
+    while (dense < figure->n_curves && !is_of_family(figure, dense, "dense"))
+        dense++;
+    for (int p = 0; p < figure->n_panels && dense < figure->n_curves; p++)
+        for (int c = 0; c < figure->n_curves; c++)
+            if (is_of_family(figure, c, "csr"))
+                find(figure, p, c, dense);
 }
 
 static void fill_density(struct attn_figure *figure)
@@ -546,13 +631,13 @@ static void fill_density(struct attn_figure *figure)
         if (figure->group->row[s]->point->density > 0)
             set_memory(figure->group->row[s], add_row(figure, s, pass_of(figure->group->row[s])));
     join_beyond(figure);
-    int dense = 0;
-    while (dense < figure->n_curves && !is_of_family(figure, dense, "dense"))
-        dense++;
-    for (int p = 0; p < figure->n_panels && dense < figure->n_curves; p++)
-        for (int c = 0; c < figure->n_curves; c++)
-            if (is_of_family(figure, c, "csr"))
-                find_break_even(figure, p, c, dense);
+    find_crossings(figure, find_break_even);
+}
+
+static void fill_density_time(struct attn_figure *figure)
+{
+    fill_times(figure, 0);
+    find_crossings(figure, find_equal_time);
 }
 
 /* ---- the kinds ------------------------------------------------------------------------------- */

@@ -139,7 +139,7 @@ void attn_figures_make(const struct attn_figure_groups *groups,
 void attn_figures_free(struct attn_figures *figures);
 
 /* One of a kind: "memory", "time", "rank-time", "error", "rank-memory", "share-memory",
- * "bytes-sent", "csr-density"; of another name it is empty.  To be freed. */
+ * "bytes-sent", "csr-density", "density-time"; of another name it is empty.  To be freed. */
 void attn_figure_fill(const char *kind, const struct attn_figure_group *group,
                       const struct attn_figure_machine *machine, struct attn_figure *figure);
 

@@ -8,7 +8,7 @@
  *   share[-WORD]    L        figure share-memory: ranks and single processes with their inputs and
  *                            outputs
  *   balance[-WORD]  rank     figure balance: the work of each rank
- *   density[-WORD]  density  figure csr-density
+ *   density[-WORD]  density  figures csr-density, density-time
  *   anything else: a table and no figure
  *
  * Groups of a plan that name the same `figure` are drawn as one, whatever their masks are. */

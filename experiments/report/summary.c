@@ -157,13 +157,14 @@ static void fold_times(const struct entry *first, int64_t n, double *time, struc
     int warm = take_times(first, n, row, ATTN_CALL_WARM, time);
     warm = 2 * warm >= row->good ? warm : 0;
     attn_stats_spread(time, warm, &row->time);
-    (void)attn_stats_bootstrap_median(time, warm, 2000, 1, 0.95, &row->time_interval);
+    row->times = (struct attn_samples){time, warm};
+    (void)attn_stats_bootstrap_median(time, warm, ATTN_SUMMARY_DRAWS, 1, 0.95, &row->time_interval);
     int single = warm == 0 ? take_times(first, n, row, ATTN_CALL_FIRST, time) : 0;
     attn_stats_spread(time, single, &row->single);
 }
 
-/* The rounds first[0..n) of one row; scratch has room for n numbers. */
-static void fold(const struct entry *first, int64_t n, double *scratch, struct attn_row *row)
+/* The rounds first[0..n) of one row; sample has room for 2n numbers. */
+static void fold(const struct entry *first, int64_t n, double *sample, struct attn_row *row)
 {
     int n_resident = 0;
     *row = (struct attn_row){.impl = first->impl,
@@ -189,14 +190,15 @@ static void fold(const struct entry *first, int64_t n, double *scratch, struct a
         row->process =
             p->process_ledger_bytes > row->process ? p->process_ledger_bytes : row->process;
         if (p->resident_bytes >= 0)
-            scratch[n_resident++] = (double)p->resident_bytes;
+            sample[n_resident++] = (double)p->resident_bytes;
     }
     struct attn_spread spread;
-    attn_stats_spread(scratch, n_resident, &spread);
+    attn_stats_spread(sample, n_resident, &spread);
+    row->residents = (struct attn_samples){sample, n_resident};
     if (n_resident > 0)
         row->resident = (int64_t)spread.median;
     row->peak = row->point->route[0] == '\0' ? row->ledger : row->resident;
-    fold_times(first, n, scratch, row);
+    fold_times(first, n, sample + n, row);
 }
 
 /* words has room for 2n. */
@@ -213,7 +215,7 @@ static void enter(const struct attn_point *points, int64_t n, const char **words
 void attn_summary_make(const struct attn_point *points, int64_t n, struct attn_summary *summary)
 {
     struct entry *entry = attn_cli_need(malloc(((size_t)n + 1) * sizeof *entry));
-    double *scratch = attn_cli_need(malloc(((size_t)n + 1) * sizeof *scratch));
+    double *sample = attn_cli_need(malloc((2 * (size_t)n + 1) * sizeof *sample));
     const char **words = attn_cli_need(malloc((2 * (size_t)n + 1) * sizeof *words));
     struct attn_row *row = attn_cli_need(malloc(((size_t)n + 1) * sizeof *row));
     summary->n = 0;
@@ -221,16 +223,17 @@ void attn_summary_make(const struct attn_point *points, int64_t n, struct attn_s
     for (int64_t s = 0, end; s < n; s = end) {
         for (end = s + 1; end < n && compare_rows(&entry[s], &entry[end]) == 0; end++)
             ;
-        fold(&entry[s], end - s, scratch, &row[summary->n++]);
+        fold(&entry[s], end - s, sample + 2 * s, &row[summary->n++]);
     }
     summary->row = row;
+    summary->sample = sample;
     free(entry);
-    free(scratch);
     free(words);
 }
 
 void attn_summary_free(struct attn_summary *summary)
 {
     free(summary->row);
-    *summary = (struct attn_summary){NULL, 0};
+    free(summary->sample);
+    *summary = (struct attn_summary){NULL, NULL, 0};
 }

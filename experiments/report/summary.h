@@ -7,6 +7,8 @@
 #include "experiments/measure/record.h"
 #include "experiments/measure/stats.h"
 
+enum { ATTN_SUMMARY_DRAWS = 2000 }; /* of a bootstrap, with seed 1 */
+
 struct attn_row {
     const struct attn_point *point; /* the first good round, else the first record (borrowed)    */
     int impl;                       /* place in the registry; later places for unknown names     */
@@ -17,19 +19,22 @@ struct attn_row {
      * some; else `time` is empty, and `single` has the first calls. */
     struct attn_spread time, single;
     struct attn_interval time_interval; /* 95 % bootstrap of the median; NaN for one round */
+    struct attn_samples times;          /* of `time`, a round each; borrowed from the summary */
 
-    int64_t priced, ledger;      /* peak of the largest rank; -1 unknown  */
-    int64_t process, resident;   /* peak of all ranks together; median of the rounds' VmHWM
+    int64_t priced, ledger;        /* peak of the largest rank; -1 unknown  */
+    int64_t process, resident;     /* peak of all ranks together; median of the rounds' VmHWM
                                        growth; -1 unknown                    */
-    int64_t peak;                /* the ledger; of what has none (not ours), resident         */
-    double worst;                /* largest error/bound of any round; NaN: not compared       */
-    double output[ATTN_OUTPUTS]; /* the same for each output                                  */
+    struct attn_samples residents; /* a round each; borrowed from the summary */
+    int64_t peak;                  /* the ledger; of what has none (not ours), resident         */
+    double worst;                  /* largest error/bound of any round; NaN: not compared       */
+    double output[ATTN_OUTPUTS];   /* the same for each output                                  */
     char worst_output[8];
 };
 
 /* Rows sorted by group (as first met), implementation, spec, pass, length, ranks, density. */
 struct attn_summary {
     struct attn_row *row;
+    double *sample; /* of all rows */
     int64_t n;
 };
 
