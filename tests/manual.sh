@@ -8,7 +8,7 @@
 # lines.  Without output below it a command must only end with 0.
 # Not compared: blanks, times, rates, and the memory that a machine has available.
 # A command that ends in a comment "# takes ..." runs only under ATTN_FULL=1.
-# Files of the tree that the page links to, or names in backquotes, must be there.
+# Files of the tree that the page links to, or names in backquotes, must be there, and headings.
 set -u
 build=$(realpath "$1") page=$(realpath "$2")
 root=$(realpath "$(dirname "$0")/..")
@@ -64,6 +64,16 @@ done < <(
     grep -oE '\]\([^)#: ]+' "$page" | sed "s,^](,$(dirname "$page")/,"
     grep -oE '`(ref|optimized|tests|experiments|plots|docs)/[a-z0-9_./-]+`' "$page" | tr -d '`' | sed "s,^,$root/,"
 )
+
+# What a heading is called in a link.
+anchors() { sed -n 's/^#\+ //p' "$1" | tr A-Z a-z | sed 's/[^a-z0-9 _-]//g; s/ /-/g'; }
+
+while IFS='#' read -r path anchor; do
+    path=${path:+$(dirname "$page")/$path}
+    [ -e "${path:-$page}" ] && anchors "${path:-$page}" | grep -qxF -- "$anchor" && continue
+    bad=$((bad + 1))
+    echo "${page#"$root"/}: no heading #$anchor in ${path:-this page}"
+done < <(grep -oE '\]\([^)#: ]*#[^) ]+' "$page" | sed 's,^](,,')
 
 command=
 while IFS= read -r line || [ -n "$line" ]; do
