@@ -69,10 +69,10 @@ done < <(
 anchors() { sed -n 's/^#\+ //p' "$1" | tr A-Z a-z | sed 's/[^a-z0-9 _-]//g; s/ /-/g'; }
 
 while IFS='#' read -r path anchor; do
-    path=${path:+$(dirname "$page")/$path}
-    [ -e "${path:-$page}" ] && anchors "${path:-$page}" | grep -qxF -- "$anchor" && continue
+    path=${path:+$(dirname "$page")/$path} path=${path:-$page}
+    [ -e "$path" ] && anchors "$path" | grep -qxF -- "$anchor" && continue
     bad=$((bad + 1))
-    echo "${page#"$root"/}: no heading #$anchor in ${path:-this page}"
+    echo "${page#"$root"/}: no heading #$anchor in ${path#"$root"/}"
 done < <(grep -oE '\]\([^)#: ]*#[^) ]+' "$page" | sed 's,^](,,')
 
 command=
