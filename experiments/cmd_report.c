@@ -52,9 +52,12 @@ const struct attn_cli_command attn_cmd_report = {
         "its words, ranges and colours, to be edited), and the pictures .svg, .png and .pdf;\n"
         "`gnuplot NAME.gp` in that folder draws it again.  With --plan the records go to\n"
         "DIR/records.jsonl; an interrupted measurement is continued by the same command.  Figures\n"
-        "pick their points by the first word of a group's name: length-..., ranks, share, "
-        "balance,\n"
-        "density (docs/measuring.md).",
+        "pick their points by the first word of a group's name (docs/measuring.md), one of\n"
+        " "
+#define GROUP(id, word, ...) " " word
+#include "experiments/measure/group_words.def"
+#undef GROUP
+        "",
     .flags = uses,
     .more =
         "Exit status: 0 good; 1 a result was wrong (the page says which); 2 usage, bad records, "
@@ -243,9 +246,8 @@ static void say_no_figure(const struct report *r)
     for (int g = 0; g < r->groups.n; g++)
         if (r->groups.group[g].kind == ATTN_GROUP_OTHER)
             (void)attn_cli_fail(0,
-                                "group %s is a table and no figure: its name does not begin with "
-                                "length-, ranks, share, balance or density",
-                                r->groups.group[g].name);
+                                "group %s is a table and no figure: its name begins with none of%s",
+                                r->groups.group[g].name, attn_group_word_list);
 }
 
 static int any_wrong(const struct report *r)
@@ -272,9 +274,11 @@ static int lacks_figures(const struct report *r)
                         (long long)n_status[status],
                         attn_status_phrase((enum attn_point_status)status));
     if (r->figures.n == 0 && r->summary.n > 0)
-        return attn_cli_fail(ATTN_EXIT_USAGE,
-                             "the page has tables and no figure: no group is named length-..., "
-                             "ranks, share, balance or density (docs/measuring.md)");
+        return attn_cli_fail(
+            ATTN_EXIT_USAGE,
+            "the page has tables and no figure: the names of its groups begin with "
+            "none of%s (docs/measuring.md)",
+            attn_group_word_list);
     return attn_cli_fail(ATTN_EXIT_LACKS,
                          "the page has no figure: a curve needs two good points of one "
                          "implementation; of %lld points: %s",

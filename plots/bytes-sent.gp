@@ -1,7 +1,7 @@
 # Bytes that one rank sends against the number of ranks P.
 load 'style.gp'
 priced_size = 1.2 # few points, and curves that coincide: marks tell them apart
-eval ranks
+eval axis
 eval bytes
 set ylabel 'bytes sent by the busiest rank'
 do for [t in formats] {

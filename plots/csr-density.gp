@@ -1,8 +1,7 @@
 # Peak extra memory against the density of the mask at one L.
 load 'style.gp'
+eval axis
 eval bytes
-set format x '%g'
-set xlabel 'density (visible pairs / all pairs)'
 set ylabel 'peak extra memory'
 do for [t in formats] {
     eval start(t)

@@ -1,6 +1,6 @@
 # Largest error over its bound against L, one panel for each output.
 load 'style.gp'
-eval tokens
+eval axis
 set ylabel 'largest error / bound'
 do for [t in formats] {
     eval start(t)

@@ -1,6 +1,6 @@
-# Peak extra memory of a process, or of the fullest rank, against L.
+# Peak extra memory of a process, or of the fullest rank, against what the group varies.
 load 'style.gp'
-eval tokens
+eval axis
 eval bytes
 set ylabel 'peak extra memory'
 do for [t in formats] {

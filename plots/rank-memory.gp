@@ -1,7 +1,7 @@
 # Memory of the fullest rank against the number of ranks P, or against L.
 load 'style.gp'
 priced_size = 1.2 # few points, and curves that coincide: marks tell them apart
-eval (across eq 'P' ? ranks : tokens)
+eval axis
 eval bytes
 set ylabel 'memory of a process or rank'
 

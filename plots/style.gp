@@ -64,8 +64,8 @@ between = "colon = strstrt(range, ':'); high = 2.0**35; low = 1; \
 range = x_range
 eval between
 long_x = words(panels) > 2 && doublings > 7
-tokens = "set logscale x 2; set format x '%.0f'; set xlabel 'sequence length L (tokens)'; if (long_x) { set xtics 1,4 }"
-ranks  = "set logscale x 2; set format x '%.0f'; set xlabel 'ranks P'"
+axis   = "set xlabel x_label; if (x_base == 2) { set logscale x 2; set format x '%.0f' } else { set format x '%g' }; \
+    if (x_base == 2 && long_x) { set xtics 1,4 }"
 # Bytes in powers of two: about six ticks over the range, each with its unit.
 unit(e)  = sprintf("%d %s", 2**(e % 10), word("B KiB MiB GiB TiB PiB EiB", e / 10 + 1))
 range = y_range

@@ -1,12 +1,7 @@
-# Time of a call against L, or density.
+# Time of a call against what the group varies: L, heads, layers, ...
 load 'style.gp'
 if (!exists("y_name")) y_name = 'time of a call'
-if (across eq 'density') {
-    set format x '%g'
-    set xlabel 'density (visible pairs / all pairs)'
-} else {
-    eval tokens
-}
+eval axis
 set format y '%.0s %cs'
 set ylabel y_name
 do for [t in formats] {

@@ -123,6 +123,29 @@ TEST(figures_and_single_samples)
     attn_plan_free(&plan);
 }
 
+/* What a group may vary is a list, each value once in each point; values that follow another one
+ * follow each of them. */
+TEST(extents_are_multiplied_out)
+{
+    struct attn_plan plan;
+    struct attn_error err = {0};
+    ck_assert_msg(attn_plan_parse("p",
+                                  "group heads-a\nspec = dense tiled\nlength = 8\nheads = 1 2 4\n"
+                                  "batch = 1 2\ndim = 16 32\ndtype = f32 bf16\n",
+                                  NULL, &plan, &err) == ATTN_OK,
+                  "%s", err.text);
+    ck_assert_int_eq(plan.n, 2 * 3 * 2 * 2 * 2);
+    int n[5] = {0};
+    for (int64_t i = 0; i < plan.n; i++) {
+        const struct attn_case *c = &plan.point[i].c;
+        ck_assert_int_eq(c->kv_heads, c->heads);
+        ck_assert_int_eq(c->d_value, c->d_key);
+        n[c->heads] += c->batch == 2 && c->d_key == 32 && c->dtype == ATTN_BF16;
+    }
+    ck_assert(n[1] == 2 && n[2] == 2 && n[4] == 2 && n[3] == 0);
+    attn_plan_free(&plan);
+}
+
 static const struct {
     const char *text, *want;
 } bad_plans[] = {
@@ -139,7 +162,7 @@ static const struct {
      "p:1: group a: label names 'dens', which is no spec of it"},
     {"group a\nspec = ring:ranks=2\nlength = 8\nlabel ring = R\ncolour rings = #000000\n",
      "p:1: group a: colour names 'rings'"},
-    {"group a\nfigure = both\n", "does not begin with length-, ranks, share, balance or density"},
+    {"group a\nfigure = both\n", "does not begin with the word of a group"},
     {"group a\ntitle = a\ntitle = b\n", "p:3: title is set twice"},
     {"group a\nlabel = b\n", "names no curve"},
     {"rounds = 5\n", "there is no `group NAME`"},
@@ -149,8 +172,9 @@ static const struct {
     {"rounds = 0\n", "p:1: rounds = '0'"},
     {"budget = -1\n", "p:1: budget = '-1' is not a number of seconds"},
     {"budget = nan\n", "p:1: budget = 'nan'"},
-    {"heads = 2 3\n", "p:1: heads takes one value"},
-    {"heads += 2\n", "p:1: heads takes one value"},
+    {"kv-heads = 2 3\n", "p:1: kv-heads takes one value"},
+    {"kv-heads += 2\n", "p:1: kv-heads takes one value"},
+    {"heads = 2 x\n", "p:1: heads = 'x' is not an integer"},
     {"spec =\n", "p:1: spec = needs a value"},
     {"just words\n", "p:1: 'just words' is neither"},
     {"group a b\n", "p:1: a group needs a name"},

@@ -519,7 +519,7 @@ TEST(a_plan_gives_the_style_of_stored_records)
     ck_assert_msg(status == 0, "%s", output);
     char *script = scratch_read(scratch_path("out/figures/memory-causal.gp"));
     ck_assert_ptr_nonnull(strstr(script, "My title"));
-    ck_assert_ptr_nonnull(strstr(script, "\"dense\" \"dense\" #010203"));
+    ck_assert_ptr_nonnull(strstr(script, "\"dense; H=1\" \"dense, H=1\" #010203"));
     ck_assert_ptr_nonnull(strstr(script, "B=1, H=1 to 2, G=1 to 2, d=64"));
     ck_assert_ptr_nonnull(strstr(script, "several machines; attnlab "));
     ck_assert_ptr_nonnull(strstr(script, " and other builds"));
@@ -547,7 +547,7 @@ TEST(no_figure)
     fixture_add("other", "dense", "q512d64:none:f32:normal:s1", 0);
     expect_page(2, PAGE("Group other"));
     ck_assert_ptr_nonnull(
-        strstr(output, "no group is named length-..., ranks, share, balance or density"));
+        strstr(output, "begin with none of length ranks share balance density trade layers heads"));
 }
 
 /* Quotes, markup, shell and gnuplot commands, paths: in every text of a record. */

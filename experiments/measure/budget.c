@@ -20,7 +20,9 @@ static int same_curve(const struct attn_plan_point *a, const struct attn_plan_po
 {
     return strcmp(a->group, b->group) == 0 && strcmp(a->spec_text, b->spec_text) == 0 &&
            strcmp(a->c.mask, b->c.mask) == 0 && a->c.pass == b->c.pass &&
-           a->layers.n == b->layers.n && a->layers.save == b->layers.save;
+           a->c.batch == b->c.batch && a->c.heads == b->c.heads && a->c.d_key == b->c.d_key &&
+           a->c.dtype == b->c.dtype && a->layers.n == b->layers.n &&
+           a->layers.save == b->layers.save;
 }
 
 static int by_length(const void *a, const void *b)

@@ -52,10 +52,6 @@ enum {
     KEYS
 };
 
-const char attn_plan_figures[] =
-    "memory time rank-time live error rank-memory share-memory bytes-sent balance csr-density "
-    "density-time";
-
 #define CASE(member) offsetof(struct attn_case, member)
 #define PLAN(member) offsetof(struct attn_plan, member)
 static const struct key {
@@ -70,13 +66,13 @@ static const struct key {
     {"pass", "fwd", 0, 0, 1, 0},
     {"layers", "0", 0, ATTN_STACK_MOST, 1, 0},
     {"save", "rows", 0, 0, 1, 0},
-    {"heads", "1", 1, 1 << 20, 0, CASE(heads)},
+    {"heads", "1", 1, 1 << 20, 1, CASE(heads)},
     {"kv-heads", "", 1, 1 << 20, 0, CASE(kv_heads)},
-    {"dim", "64", 0, 1 << 20, 0, CASE(d_key)},
+    {"dim", "64", 0, 1 << 20, 1, CASE(d_key)},
     {"dv", "", 0, 1 << 20, 0, CASE(d_value)},
-    {"batch", "1", 1, 1 << 20, 0, CASE(batch)},
+    {"batch", "1", 1, 1 << 20, 1, CASE(batch)},
     {"data-seed", "1", 0, INT64_MAX, 0, CASE(seed)},
-    {"dtype", "f32", 0, 0, 0, 0},
+    {"dtype", "f32", 0, 0, 1, 0},
     {"fill", "normal", 0, 0, 0, 0},
     {"once", "", 0, 1 << 30, 0, 0},
     {"rounds", "5", 1, 1000, 0, PLAN(rounds)},
@@ -283,27 +279,6 @@ static const struct wish {
               {"x-range", A_FIGURE_OR_ALL}, {"label", A_CURVE}, {"colour", A_CURVE}};
 enum { WISHES = sizeof wishes / sizeof *wishes };
 
-static int is_among(const char *word, const char *list)
-{
-    size_t n = strlen(word);
-    for (const char *at = list; (at = strstr(at, word)) != NULL; at++)
-        if ((at == list || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0'))
-            return n > 0 && strchr(word, ' ') == NULL;
-    return 0;
-}
-
-enum attn_group_kind attn_group_kind_of(const char *group)
-{
-    static const char *const words[ATTN_GROUP_OTHER] = {"length", "ranks", "share", "balance",
-                                                        "density"};
-    for (int kind = 0; kind < ATTN_GROUP_OTHER; kind++) {
-        size_t n = strlen(words[kind]);
-        if (strncmp(group, words[kind], n) == 0 && (group[n] == '\0' || group[n] == '-'))
-            return (enum attn_group_kind)kind;
-    }
-    return ATTN_GROUP_OTHER;
-}
-
 static const char *what_is_wrong(const struct wish *wish, const char *subject, const char *value)
 {
     int is_colour = strcmp(wish->word, "colour") == 0;
@@ -315,7 +290,7 @@ static const char *what_is_wrong(const struct wish *wish, const char *subject, c
         return "has a word too many before =";
     if (wish->subject != NOBODY && wish->subject != A_CURVE &&
         !(wish->subject == A_FIGURE_OR_ALL && *subject == '\0') &&
-        !is_among(subject, attn_plan_figures))
+        attn_group_of_figure(subject) == ATTN_GROUP_OTHER)
         return "does not say of which figure: y-range memory = LOW:HIGH";
     if (is_colour)
         return strlen(value) == 6 && is_of(value, "0123456789abcdefABCDEF")
@@ -330,7 +305,7 @@ static const char *what_is_wrong(const struct wish *wish, const char *subject, c
     if (attn_group_kind_of(value) != ATTN_GROUP_OTHER &&
         strlen(value) < sizeof((struct attn_plan_point *)0)->group)
         return NULL;
-    return "does not begin with length-, ranks, share, balance or density";
+    return "does not begin with the word of a group that has figures (docs/measuring.md)";
 }
 
 /* What figures of the group should look like: {"title": TEXT, "label": {SPEC: TEXT}, ...}; a range
@@ -488,12 +463,13 @@ static enum attn_status complete(const struct draft *draft, const json_t *group,
     struct attn_case *c = &point->c;
     c->n_key = c->n_query;
     for (int key = HEADS; key <= DATA_SEED; key++) {
+        if (keys[key].is_list)
+            continue;
         int64_t *to = (int64_t *)(void *)((char *)c + keys[key].place);
         if (!attn_cli_count(value_of(draft, group, key), 0, 0, to))
             *to = key == KV_HEADS ? c->heads : c->d_key;
     }
     c->scale = (double)NAN;
-    c->dtype = (enum attn_dtype)find_dtype(value_of(draft, group, DTYPE));
     c->fill = (enum attn_fill)attn_fill_find(value_of(draft, group, FILL));
     if (c->kv_heads > c->heads || c->heads % c->kv_heads != 0)
         return attn_fail(err, ATTN_EINVAL, "kv-heads = %lld does not divide heads = %lld",
@@ -540,21 +516,42 @@ static enum attn_status set_spec(const struct draft *draft, const char *word,
 static void add_externals(const struct draft *draft, json_t *group)
 {
     const struct attn_external_specs *externals = draft->externals;
-    int varies_ranks = strncmp(text_of(group, "name"), "ranks", 5) == 0;
+    int varies_ranks = attn_group_kind_of(text_of(group, "name")) == ATTN_GROUP_RANKS;
     for (int e = 0; externals != NULL && !varies_ranks && e < externals->n; e++) {
         const char *list = value_of(draft, group, SPEC);
-        if (is_among(externals->one[e].name, list))
+        if (attn_is_among(externals->one[e].name, list))
             continue;
         json_object_set_new(group, "spec", json_sprintf("%s %s", list, externals->one[e].name));
     }
+}
+
+/* One word of a list.  Words were checked when they were read. */
+static enum attn_status set_word(const struct draft *draft, int key, const char *word,
+                                 struct attn_plan_point *point, struct attn_error *err)
+{
+    if (key == SPEC)
+        return set_spec(draft, word, point, err);
+    if (key == MASK)
+        strcpy(point->c.mask, word);
+    else if (key == PASS)
+        point->c.pass = strcmp(word, "bwd") == 0 ? ATTN_BACKWARD : ATTN_FORWARD;
+    else if (key == DTYPE)
+        point->c.dtype = (enum attn_dtype)find_dtype(word);
+    else if (key == SAVE)
+        (void)attn_stack_save_find(word, &point->layers.save, NULL);
+    else if (key == LAYERS)
+        (void)attn_cli_count(word, 0, 0, &point->layers.n);
+    else
+        (void)attn_cli_count(word, 0, 0, (int64_t *)(void *)((char *)&point->c + keys[key].place));
+    return ATTN_OK;
 }
 
 /* The lists, slowest first. */
 static enum attn_status multiply(const struct draft *draft, const json_t *group, int level,
                                  struct attn_plan_point *point, struct attn_error *err)
 {
-    enum { LEVELS = 6 };
-    static const int order[LEVELS] = {MASK, PASS, SAVE, LAYERS, SPEC, LENGTH};
+    static const int order[] = {MASK, PASS, DTYPE, BATCH, HEADS, DIM, SAVE, LAYERS, SPEC, LENGTH};
+    enum { LEVELS = sizeof order / sizeof *order };
     enum attn_status status = ATTN_OK;
     if (level == LEVELS) {
         int64_t once = INT64_MAX;
@@ -574,18 +571,7 @@ static enum attn_status multiply(const struct draft *draft, const json_t *group,
     }
     char *copy = attn_cli_text("%s", value_of(draft, group, order[level])), *rest = copy;
     for (char *word; status == ATTN_OK && (word = next_word(&rest)) != NULL;) {
-        if (order[level] == MASK)
-            strcpy(point->c.mask, word);
-        else if (order[level] == PASS)
-            point->c.pass = strcmp(word, "bwd") == 0 ? ATTN_BACKWARD : ATTN_FORWARD;
-        else if (order[level] == SAVE)
-            (void)attn_stack_save_find(word, &point->layers.save, NULL);
-        else if (order[level] == LAYERS)
-            (void)attn_cli_count(word, 0, 0, &point->layers.n);
-        else if (order[level] == LENGTH)
-            (void)attn_cli_count(word, 0, 0, &point->c.n_query);
-        else
-            status = set_spec(draft, word, point, err);
+        status = set_word(draft, order[level], word, point, err);
         if (status == ATTN_OK)
             status = multiply(draft, group, level + 1, point, err);
     }
@@ -630,6 +616,13 @@ void attn_spec_without_ranks(const char *spec, char text[128])
     }
 }
 
+size_t attn_spec_length(const char *label)
+{
+    const char *comma = strstr(label, ", "), *open = strstr(label, " (");
+    const char *end = comma == NULL || (open != NULL && open < comma) ? open : comma;
+    return end != NULL ? (size_t)(end - label) : strlen(label);
+}
+
 /* Labels and colours are of curves of the group: "SPEC", "SPEC, MASK" or "SPEC (P=2)". */
 static enum attn_status check_curves(const struct attn_plan *plan, int64_t first,
                                      const json_t *group, const char *what, struct attn_error *err)
@@ -638,9 +631,7 @@ static enum attn_status check_curves(const struct attn_plan *plan, int64_t first
     json_t *text;
     json_object_foreach(json_object_get(json_object_get(group, "wishes"), what), curve, text)
     {
-        const char *comma = strstr(curve, ", "), *ranks = strstr(curve, " (");
-        const char *end = comma != NULL ? comma : ranks != NULL ? ranks : curve + strlen(curve);
-        size_t n = (size_t)(end - curve);
+        size_t n = attn_spec_length(curve);
         int found = 0;
         for (int64_t i = first; i < plan->n && !found; i++) {
             char short_form[128];

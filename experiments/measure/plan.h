@@ -24,6 +24,7 @@
 
 #include "experiments/cli/flags.h"
 #include "experiments/measure/external_specs.h"
+#include "experiments/measure/group_words.h"
 #include "experiments/measure/stack.h"
 #include "optimized/registry.h"
 #include "tests/harness/cases/cases.h"
@@ -78,22 +79,11 @@ int attn_plan_override(struct attn_plan *plan, const char *key, const char *valu
 
 void attn_plan_free(struct attn_plan *plan);
 
-/* What a group varies, by the first word of its name: "length" of "length-causal". */
-enum attn_group_kind {
-    ATTN_GROUP_LENGTH,
-    ATTN_GROUP_RANKS,
-    ATTN_GROUP_SHARE,
-    ATTN_GROUP_BALANCE,
-    ATTN_GROUP_DENSITY,
-    ATTN_GROUP_OTHER
-};
-enum attn_group_kind attn_group_kind_of(const char *group);
-
-/* The kinds of figures that a range can be for. */
-extern const char attn_plan_figures[];
-
 /* A spec without its option `ranks`: "ring:ranks=4,local=dense" gives "ring:local=dense".
  * text has room for 128 bytes. */
 void attn_spec_without_ranks(const char *spec, char text[128]);
+
+/* The bytes of the spec that a name in a legend begins with: "SPEC, MASK", "SPEC (P=2)". */
+size_t attn_spec_length(const char *label);
 
 #endif

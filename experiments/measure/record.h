@@ -97,6 +97,7 @@ struct attn_point {
     int64_t shard_bytes; /* inputs and outputs of the rank that has most of them; of one process
                             all that its pass has                                          */
     int64_t total_bytes; /* price and shard of the rank for which they are most together    */
+    const char *origin;  /* not in a record: which of several files it is of (borrowed); NULL */
 };
 
 /* Nothing known yet: counts 0, bytes -1, reals NaN, texts empty. */

@@ -282,3 +282,13 @@ int attn_stats_bootstrap_crossing(const struct attn_sampled_curve *a,
     free(d.y[0]);
     return found;
 }
+
+void attn_stats_frontier(const double *x, const double *y, int n, int *is_best)
+{
+    for (int i = 0; i < n; i++) {
+        is_best[i] = !isnan(x[i]) && !isnan(y[i]);
+        for (int j = 0; j < n; j++)
+            if (x[j] <= x[i] && y[j] <= y[i] && (x[j] < x[i] || y[j] < y[i]))
+                is_best[i] = 0;
+    }
+}

@@ -43,6 +43,10 @@ int attn_stats_upper(const double *x, int n);
 /* Student's t: the factor of a two-sided 95 % interval. */
 double attn_stats_t95(int degrees);
 
+/* The points that no other one beats, where less is better in x and in y: is_best[i] is 1 unless
+ * another point is no worse in both and better in one.  NaN is never best, and beats nothing. */
+void attn_stats_frontier(const double *x, const double *y, int n, int *is_best);
+
 /* Where two curves, linear between their points in (ln x, ln y), first cross, within the range
  * that both cover.  x increases in both; all values are positive.  A curve of one point is level
  * over the range of the other.  Returns 1 when they cross. */

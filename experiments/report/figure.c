@@ -54,19 +54,14 @@ static void choose_look(const struct attn_figure *figure, int is_ours,
     curve->dash = dashes[variant % 4];
 }
 
-/* What the plan wants for this curve, by its whole key or by the spec before mask or ranks:
- * {"label": {SPEC: TEXT}}; NULL: nothing. */
-static const char *wish(const struct attn_figure *figure, const char *what, const char *key)
+const char *attn_figure_wish(const struct attn_figure *figure, const char *what, const char *key)
 {
     const json_t *wishes = figure->group != NULL ? figure->group->wishes : NULL;
     const json_t *of = json_object_get(wishes, what);
-    const char *text = json_string_value(json_object_get(of, key)), *comma = strstr(key, ", ");
-    const char *end = comma != NULL ? comma : strstr(key, " (");
-    char spec[200];
-    if (text != NULL || end == NULL)
-        return text;
-    (void)snprintf(spec, sizeof spec, "%.*s", (int)(end - key), key);
-    return json_string_value(json_object_get(of, spec));
+    const char *text = json_string_value(json_object_get(of, key));
+    char spec[ATTN_LABEL_TEXT];
+    (void)snprintf(spec, sizeof spec, "%.*s", (int)attn_spec_length(key), key);
+    return text != NULL ? text : json_string_value(json_object_get(of, spec));
 }
 
 /* Is it a text of these characters alone? */
@@ -108,7 +103,8 @@ int attn_figure_curve_of(struct attn_figure *figure, const char *key, int impl, 
     memset(curve, 0, sizeof *curve);
     (void)snprintf(curve->key, sizeof curve->key, "%s", key);
     flatten(curve->key);
-    const char *label = wish(figure, "label", key), *colour = wish(figure, "colour", key);
+    const char *label = attn_figure_wish(figure, "label", key),
+               *colour = attn_figure_wish(figure, "colour", key);
     (void)snprintf(curve->label, sizeof curve->label, "%s", label != NULL ? label : key);
     curve->impl = impl;
     curve->width = 1.6;
@@ -182,8 +178,10 @@ static void find_ranges(struct attn_figure *figure)
             y_high = fmax(y_high, p->y[c]);
             is_drawn = 1;
         }
-        x_low = is_drawn ? fmin(x_low, p->x) : x_low;
-        x_high = is_drawn ? fmax(x_high, p->x) : x_high;
+        is_drawn &= p->x > 0 || figure->x_base == 0; /* no layers have no logarithm */
+        int bar = figure->x_columns;
+        x_low = is_drawn ? fmin(x_low, bar > 0 ? p->y[bar] : p->x) : x_low;
+        x_high = is_drawn ? fmax(x_high, bar > 0 ? p->y[bar + 1] : p->x) : x_high;
     }
     if (figure->y_must > 0) {
         y_low = fmin(y_low, figure->y_must);
@@ -192,8 +190,8 @@ static void find_ranges(struct attn_figure *figure)
     /* Ticks are at doublings of tokens, ranks and bytes, at powers of 10 of others. */
     double doublings = 8, powers = 100;
     int is_bytes = strstr(figure->column[0], "_bytes") != NULL;
-    int is_share = strcmp(figure->x_name, "density") == 0;
-    write_range(figure->x_range, x_low, x_high, 1.15, is_share ? powers : doublings);
+    int is_density = strcmp(figure->x_name, "density") == 0;
+    write_range(figure->x_range, x_low, x_high, 1.15, is_density ? powers : doublings);
     write_range(figure->y_range, y_low, y_high, 1.4, is_bytes ? doublings : powers);
     if (strcmp(figure->x_name, "rank") == 0) /* bars begin at 0 */
         (void)snprintf(figure->y_range, 64, "[0:%.6g]", 1.1 * y_high);
@@ -344,6 +342,10 @@ static void write_head(FILE *file, const struct attn_figure *figure)
         fprintf(file, "%s%s", p > 0 ? " " : "", figure->panel[p]);
     fputs("'\n", file);
     write_text(file, "across", figure->x_name);
+    if (figure->x_label != NULL) {
+        write_text(file, "x_label", figure->x_label);
+        fprintf(file, "x_base   = %d\n", figure->x_base);
+    }
     fputs("numbers  = '", file);
     for (int c = 0; c < figure->n_columns; c++)
         fprintf(file, "%s%s", c > 0 ? " " : "", figure->column[c]);

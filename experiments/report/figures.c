@@ -18,8 +18,7 @@ enum { RESIDENT_FROM = 1 << 20 };
 typedef void filler(struct attn_figure *figure);
 
 struct attn_figure_kind {
-    const char *name, *script, *title, *x_name, *remark;
-    enum attn_group_kind group;
+    const char *name, *script, *title, *remark;
     filler *fill;
     const char *column[ATTN_FIGURE_COLUMNS];
     int n_drawn; /* of the columns */
@@ -42,22 +41,16 @@ static int panel_of(struct attn_figure *figure, const char *name)
     return figure->n_panels++;
 }
 
-/* Where a row stands on the axis. */
-static double place_of(const struct attn_figure_group *group, const struct attn_row *row)
-{
-    return group->kind == ATTN_GROUP_RANKS     ? row->point->ranks
-           : group->kind == ATTN_GROUP_DENSITY ? row->point->density
-                                               : (double)row->point->c.n_query;
-}
-
-/* A point of the group's row s, with its status and what there is to say of it. */
-static struct attn_figure_point *add_row(struct attn_figure *figure, int64_t s, const char *panel)
+/* A point of the group's row s in the curve of that key, with its status and what there is to say
+ * of it. */
+static struct attn_figure_point *add_as(struct attn_figure *figure, int64_t s, const char *panel,
+                                        const char *key)
 {
     const struct attn_row *row = figure->group->row[s];
     int is_ours = row->impl < attn_impl_count() && row->point->route[0] == '\0';
-    int curve = attn_figure_curve_of(figure, figure->group->label[s], row->impl, is_ours);
-    struct attn_figure_point *point =
-        attn_figure_add(figure, panel_of(figure, panel), curve, place_of(figure->group, row));
+    int curve = attn_figure_curve_of(figure, key, row->impl, is_ours);
+    struct attn_figure_point *point = attn_figure_add(
+        figure, panel_of(figure, panel), curve, attn_group_x(figure->group->kind, row->point));
     point->status = attn_point_status_name(row->status);
     point->note = row->status == ATTN_POINT_OK ? row->point->verified : row->point->message;
     return point;
@@ -70,6 +63,16 @@ static void say_of(struct attn_figure *figure, const struct attn_figure_point *p
     char *label = figure->curve[point->curve].label;
     if (what[0] != '\0' && strstr(label, what) == NULL)
         attn_append(label, sizeof figure->curve[0].label, " (%s)", what);
+}
+
+/* The same in the curve of its label; of several files the legend says which, whatever the plan
+ * calls it. */
+static struct attn_figure_point *add_row(struct attn_figure *figure, int64_t s, const char *panel)
+{
+    const char *origin = figure->group->row[s]->point->origin;
+    struct attn_figure_point *point = add_as(figure, s, panel, figure->group->label[s]);
+    say_of(figure, point, origin != NULL ? origin : "");
+    return point;
 }
 
 static const char *pass_of(const struct attn_row *row)
@@ -155,13 +158,17 @@ static void fit(struct attn_figure *figure, int column)
 static void fill_memory(struct attn_figure *figure)
 {
     double largest = 0, memory = (double)figure->memory_bytes;
+    int has_layers = 0;
     for (int64_t s = 0; s < figure->group->n; s++) {
         const struct attn_row *row = figure->group->row[s];
         struct attn_figure_point *point = add_row(figure, s, pass_of(row));
         set_memory(row, point);
         say_of(figure, point, row->point->route[0] != '\0' ? "resident" : "");
         largest = fmax(largest, fmax(point->y[PRICED], point->y[BEYOND]));
+        has_layers |= row->point->layers > 0;
     }
+    if (has_layers)
+        attn_append(figure->remark, sizeof figure->remark, " Of layers all tensors count.");
     join_beyond(figure);
     (void)snprintf(figure->variables, sizeof figure->variables, "memory   = %.10g\n",
                    memory < 8 * largest ? memory : 0.0);
@@ -420,6 +427,84 @@ static void fill_balance(struct attn_figure *figure)
     }
 }
 
+/* ---- memory against time --------------------------------------------------------------------- */
+
+enum { TRADE_WARM, TRADE_FIRST, TRADE_FRONTIER, TRADE_FASTEST, TRADE_SLOWEST };
+
+/* The frontier of a panel: of our points alone, as others have no ledger, and of one kind of call.
+ * is_ours: of each point of the figure. */
+static void find_frontier(struct attn_figure *figure, int panel, const int *is_ours)
+{
+    double *x = attn_cli_need(malloc(2 * ((size_t)figure->n + 1) * sizeof *x)), *y = x + figure->n;
+    int *is_best = attn_cli_need(malloc(((size_t)figure->n + 1) * sizeof *is_best));
+    int column = TRADE_FIRST, n = (int)figure->n, n_panel = 0, n_best = 0;
+    for (int i = 0; i < n; i++)
+        if (figure->point[i].panel == panel && is_ours[i] && !isnan(figure->point[i].y[TRADE_WARM]))
+            column = TRADE_WARM;
+    for (int i = 0; i < n; i++) {
+        const struct attn_figure_point *p = &figure->point[i];
+        x[i] = p->x;
+        y[i] = p->panel == panel && is_ours[i] ? p->y[column] : none;
+        n_panel += p->panel == panel;
+    }
+    attn_stats_frontier(x, y, n, is_best);
+    for (int i = 0; i < n; i++) {
+        figure->point[i].y[TRADE_FRONTIER] = is_best[i] ? y[i] : figure->point[i].y[TRADE_FRONTIER];
+        n_best += is_best[i];
+    }
+    attn_append(figure->finding, sizeof figure->finding, "%s%d of %d points%s",
+                figure->finding[0] != '\0' ? ", " : "On the frontier: ", n_best, n_panel,
+                figure->n_panels > 1 ? " " : "");
+    if (figure->n_panels > 1)
+        attn_append(figure->finding, sizeof figure->finding, "%.40s", figure->panel[panel]);
+    free(is_best);
+    free(x);
+}
+
+/* A curve is an implementation: its points have their options beside them.  Records of several
+ * files have panels of their own, and frontiers. */
+static void fill_trade(struct attn_figure *figure)
+{
+    const struct attn_figure_group *group = figure->group;
+    int *is_ours = attn_cli_need(calloc((size_t)group->n + 1, sizeof *is_ours));
+    int n_single = 0, n_others = 0, lacking = 0;
+    figure->x_columns = TRADE_FASTEST;
+    for (int64_t s = 0; s < group->n; s++) {
+        const struct attn_row *row = group->row[s];
+        const struct attn_point *p = row->point;
+        char panel[sizeof figure->panel[0]];
+        int is_single = row->time.n == 0;
+        const struct attn_spread *time = is_single ? &row->single : &row->time;
+        if (p->ranks > 1 || time->n == 0 || row->peak <= 0) {
+            lacking += row->status == ATTN_POINT_OK;
+            continue;
+        }
+        (void)snprintf(panel, sizeof panel, "%s%s%s", pass_of(row), p->origin != NULL ? ",_" : "",
+                       p->origin != NULL ? p->origin : "");
+        for (char *blank = panel; (blank = strchr(blank, ' ')) != NULL;)
+            *blank = '_';
+        const char *wish = attn_figure_wish(figure, "label", group->label[s]);
+        is_ours[figure->n] = p->route[0] == '\0';
+        n_others += !is_ours[figure->n];
+        struct attn_figure_point *point = add_as(figure, s, panel, p->impl);
+        point->x = time->median;
+        point->y[is_single ? TRADE_FIRST : TRADE_WARM] = (double)row->peak;
+        point->y[TRADE_FASTEST] = time->min;
+        point->y[TRADE_SLOWEST] = time->max;
+        point->note = wish != NULL ? wish : group->option[s];
+        n_single += is_single;
+    }
+    for (int panel = 0; panel < figure->n_panels; panel++)
+        find_frontier(figure, panel, is_ours);
+    free(is_ours);
+    attn_append(figure->remark, sizeof figure->remark,
+                "%s Steps: no point is below and left of them%s.",
+                n_single > 0 ? " Open: first calls." : "", n_others > 0 ? "; of ours" : "");
+    if (lacking > 0)
+        attn_append(figure->remark, sizeof figure->remark,
+                    " %d good points have no time of a call, or no bytes.", lacking);
+}
+
 /* ---- where the bytes go ---------------------------------------------------------------------- */
 
 enum { FROM, TO, OF_BYTES };
@@ -466,6 +551,9 @@ static void fill_live(struct attn_figure *figure)
     char number[32], *names = figure->variables;
     size_t room = sizeof figure->variables;
     int bars = 0;
+    figure->x_name = "bar";
+    figure->x_label = NULL;
+    figure->x_base = 0;
     attn_append(names, room, "bars     = '");
     for (int64_t s = 0; s < group->n; s++) {
         int has_bar = 0;
@@ -523,7 +611,7 @@ static struct attn_sampled_curve samples_of(const struct attn_figure *figure, in
             row->status != ATTN_POINT_OK || strcmp(pass_of(row), figure->panel[panel]) != 0 ||
             (of_memory && row->peak < RESIDENT_FROM))
             continue;
-        x[n] = place_of(group, row);
+        x[n] = attn_group_x(group->kind, row->point);
         sample[n++] = *of;
     }
     *owner = sample;
@@ -650,23 +738,26 @@ static void fill_density_time(struct attn_figure *figure)
     "median_s", "single_s", "fastest_s", "slowest_s", "median_low_s", "median_high_s", "rounds"
 
 static const struct attn_figure_kind kinds[] = {
-#define FIGURE(name, script, group, fill, x, title, remark, n_drawn, ...) \
-    {name, script, title, x, remark, ATTN_GROUP_##group, fill, {__VA_ARGS__}, n_drawn},
+#define FIGURE(name, script, fill, title, remark, n_drawn, ...) \
+    {name, script, title, remark, fill, {__VA_ARGS__}, n_drawn},
 #include "experiments/report/figures.def"
 #undef FIGURE
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
-/* Does a curve of the figure have two different x that are measured, or only priced on purpose? */
+/* Does a curve of the figure have two different x that are measured, or only priced on purpose?  In
+ * a trade-off each point is a choice: two are enough, of whatever implementation. */
 static int has_curve(const struct attn_figure *figure)
 {
+    int is_trade = figure->group->kind == ATTN_GROUP_TRADE;
     for (int64_t s = 0; s < figure->n; s++)
         for (int64_t t = 0; t < s; t++) {
             const struct attn_figure_point *p = &figure->point[s], *q = &figure->point[t];
             int counts = strcmp(p->status, q->status) == 0 &&
                          (strcmp(p->status, "ok") == 0 || strcmp(p->status, "wrong") == 0 ||
                           strcmp(p->status, "priced") == 0);
-            if (counts && p->panel == q->panel && p->curve == q->curve && p->x != q->x)
+            if (counts && p->panel == q->panel && (p->curve == q->curve || is_trade) &&
+                p->x != q->x)
                 return 1;
         }
     return 0;
@@ -676,18 +767,23 @@ static void fill(const struct attn_figure_kind *kind, const struct attn_figure_g
                  const struct attn_figure_machine *machine, struct attn_figure *figure)
 {
     const char *title = json_string_value(json_object_get(group->wishes, "title"));
+    const struct attn_group_word *word = &attn_group_words[group->kind];
+    int is_plain = attn_group_of_figure(kind->name) == group->kind;
     *figure = (struct attn_figure){.kind = kind->name,
                                    .script = kind->script,
-                                   .x_name = kind->x_name,
+                                   .x_name = word->x_name,
+                                   .x_label = word->x_label,
+                                   .x_base = word->base,
                                    .group = group,
                                    .n_drawn = kind->n_drawn,
                                    .memory_bytes = machine->memory_bytes};
     memcpy(figure->column, kind->column, sizeof figure->column);
     while (figure->n_columns < ATTN_FIGURE_COLUMNS && kind->column[figure->n_columns] != NULL)
         figure->n_columns++;
-    (void)snprintf(figure->name, sizeof figure->name, "%s%s%s", kind->name,
-                   group->tag[0] != '\0' ? "-" : "", group->tag);
-    (void)snprintf(figure->title, sizeof figure->title, "%s, %s", kind->title,
+    (void)snprintf(figure->name, sizeof figure->name, "%s%s%s%s%s", kind->name, is_plain ? "" : "-",
+                   is_plain ? "" : word->word, group->tag[0] != '\0' ? "-" : "", group->tag);
+    (void)snprintf(figure->title, sizeof figure->title, "%s%s%s, %s", kind->title,
+                   is_plain ? "" : " against ", is_plain ? "" : word->x_label,
                    title != NULL ? title : group->special);
     (void)snprintf(figure->subtitle, sizeof figure->subtitle, "%.200s%s%s", group->problem,
                    machine->text[0] != '\0' ? "; " : "", machine->text);
@@ -700,12 +796,18 @@ static void fill(const struct attn_figure_kind *kind, const struct attn_figure_g
                        group->name);
 }
 
+/* Has a group of this kind such a figure? */
+static int has_figure(enum attn_group_kind kind, const char *name)
+{
+    return kind != ATTN_GROUP_OTHER && attn_is_among(name, attn_group_words[kind].figures);
+}
+
 void attn_figure_fill(const char *name, const struct attn_figure_group *group,
                       const struct attn_figure_machine *machine, struct attn_figure *figure)
 {
     memset(figure, 0, sizeof *figure);
     for (int k = 0; k < KINDS; k++)
-        if (strcmp(kinds[k].name, name) == 0)
+        if (strcmp(kinds[k].name, name) == 0 && has_figure(group->kind, name))
             fill(&kinds[k], group, machine, figure);
 }
 
@@ -718,7 +820,7 @@ void attn_figures_make(const struct attn_figure_groups *groups,
     for (int k = 0; k < KINDS; k++)
         for (int g = 0; g < groups->n; g++) {
             struct attn_figure *figure = &figures->figure[figures->n];
-            if (groups->group[g].kind != kinds[k].group)
+            if (!has_figure(groups->group[g].kind, kinds[k].name))
                 continue;
             fill(&kinds[k], &groups->group[g], machine, figure);
             if (kinds[k].fill == fill_rank_time && figure->n == 0)

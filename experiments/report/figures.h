@@ -13,7 +13,7 @@
 #include "experiments/report/groups.h"
 #include "ref/mask/mask.h"
 
-enum { ATTN_FIGURE_PANELS = 6, ATTN_FIGURE_COLUMNS = 10, ATTN_FIGURE_NAME = 64 };
+enum { ATTN_FIGURE_PANELS = 8, ATTN_FIGURE_COLUMNS = 10, ATTN_FIGURE_NAME = 64 };
 
 struct attn_figure_curve {
     char key[ATTN_LABEL_TEXT];   /* in the CSV: the label, with ; for commas */
@@ -43,8 +43,11 @@ struct attn_figure {
     char finding[400]; /* numbers computed for it, such as a crossing: under the remark           */
     char omitted[256]; /* why it is not drawn; "" when it is                                      */
     const char *x_name, *column[ATTN_FIGURE_COLUMNS];
+    const char *x_label; /* on the axis; NULL: the script's own */
+    int x_base;          /* of its logarithm; 0: the script's own */
     char variables[800]; /* more lines of the script: "memory = 1e9"                              */
     double y_must;       /* within the range of y; 0: nothing */
+    int x_columns;       /* the first of two columns that are ends of a bar along x; 0: none */
     char x_range[64], y_range[64];
     int n_columns, n_drawn; /* columns; of which the first n_drawn are drawn on the y axis        */
     int n_panels, n_curves;
@@ -112,6 +115,10 @@ void attn_figure_csv(FILE *file, const struct attn_figure *figure);
 
 void attn_figure_free(struct attn_figure *figure);
 
+/* What the plan wants for a curve, by its whole key or by the spec that it begins with:
+ * {"label": {SPEC: TEXT}}; NULL: nothing. */
+const char *attn_figure_wish(const struct attn_figure *figure, const char *what, const char *key);
+
 /* The exponent of a curve, as figures and tables give it, fitted to its upper part.  -1: none, as
  * the points are too few or no power of x, or its interval is wide. */
 int attn_slope(const double *x, const double *y, int n, struct attn_power *power);
@@ -138,8 +145,7 @@ void attn_figures_make(const struct attn_figure_groups *groups,
                        const struct attn_figure_machine *machine, struct attn_figures *figures);
 void attn_figures_free(struct attn_figures *figures);
 
-/* One of a kind: "memory", "time", "rank-time", "error", "rank-memory", "share-memory",
- * "bytes-sent", "csr-density", "density-time"; of another name it is empty.  To be freed. */
+/* One of a kind of figures.def; of another name it is empty.  To be freed. */
 void attn_figure_fill(const char *kind, const struct attn_figure_group *group,
                       const struct attn_figure_machine *machine, struct attn_figure *figure);
 

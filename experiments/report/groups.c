@@ -47,32 +47,41 @@ void attn_mask_words(const char *mask, char text[80])
         attn_append(text, 80, "mask %.70s", mask);
 }
 
-/* The sizes of the rows: "B=1, H=2 to 8". */
-static void describe_sizes(const struct attn_figure_group *group, char *text, size_t size)
+/* Sizes of a problem, in the order in which they are told. */
+static const struct size {
+    const char *name;
+    size_t place;
+    int alike;                 /* left out where it equals that one everywhere */
+    enum attn_group_kind axis; /* of which it is the x */
+} sizes[] = {{"B=", offsetof(struct attn_case, batch), -1, ATTN_GROUP_BATCH},
+             {"H=", offsetof(struct attn_case, heads), -1, ATTN_GROUP_HEADS},
+             {"G=", offsetof(struct attn_case, kv_heads), 1, ATTN_GROUP_OTHER},
+             {"d=", offsetof(struct attn_case, d_key), -1, ATTN_GROUP_DIM},
+             {"dv=", offsetof(struct attn_case, d_value), 3, ATTN_GROUP_OTHER}};
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+static int64_t size_of(const struct attn_row *row, int k)
 {
-    static const struct {
-        const char *name;
-        size_t place;
-    } sizes[] = {{"B=", offsetof(struct attn_case, batch)},
-                 {", H=", offsetof(struct attn_case, heads)},
-                 {", G=", offsetof(struct attn_case, kv_heads)},
-                 {", d=", offsetof(struct attn_case, d_key)},
-                 {", dv=", offsetof(struct attn_case, d_value)}};
-    enum { SIZES = sizeof sizes / sizeof *sizes };
-    int64_t least[SIZES], most[SIZES];
-    for (int k = 0; k < SIZES; k++)
-        for (int64_t s = 0; s < group->n; s++) {
-            const char *c = (const char *)&group->row[s]->point->c;
-            int64_t value = *(const int64_t *)(c + sizes[k].place);
-            least[k] = s == 0 || value < least[k] ? value : least[k];
-            most[k] = s == 0 || value > most[k] ? value : most[k];
-        }
+    return *(const int64_t *)((const char *)&row->point->c + sizes[k].place);
+}
+
+/* The least and the most of each size; is_new: not that of another one everywhere. */
+struct extent {
+    int64_t least, most;
+    int is_new;
+};
+
+static void find_extents(const struct attn_figure_group *group, struct extent extent[SIZES])
+{
     for (int k = 0; k < SIZES; k++) {
-        if (k == SIZES - 1 && least[k] == least[k - 1] && most[k] == most[k - 1])
-            continue; /* dv is d */
-        attn_append(text, size, "%s%lld", sizes[k].name, (long long)least[k]);
-        if (most[k] > least[k])
-            attn_append(text, size, " to %lld", (long long)most[k]);
+        extent[k] = (struct extent){size_of(group->row[0], k), size_of(group->row[0], k),
+                                    sizes[k].alike < 0};
+        for (int64_t s = 0; s < group->n; s++) {
+            int64_t value = size_of(group->row[s], k);
+            extent[k].least = value < extent[k].least ? value : extent[k].least;
+            extent[k].most = value > extent[k].most ? value : extent[k].most;
+            extent[k].is_new |= value != size_of(group->row[s], abs(sizes[k].alike));
+        }
     }
 }
 
@@ -83,6 +92,7 @@ static void describe(struct attn_figure_group *group)
     size_t size = sizeof group->problem;
     const struct attn_case *c = &group->row[0]->point->c;
     int one_length = 1, one_mask = 1, one_dtype = 1, one_fill = 1;
+    struct extent extent[SIZES];
     for (int64_t s = 1; s < group->n; s++) {
         const struct attn_case *other = &group->row[s]->point->c;
         one_length &= other->n_query == c->n_query;
@@ -90,7 +100,15 @@ static void describe(struct attn_figure_group *group)
         one_dtype &= other->dtype == c->dtype;
         one_fill &= other->fill == c->fill;
     }
-    describe_sizes(group, text, size);
+    find_extents(group, extent);
+    for (int k = 0; k < SIZES; k++) {
+        if (k == SIZES - 1 && !extent[k].is_new)
+            continue; /* dv is d */
+        attn_append(text, size, "%s%s%lld", k > 0 ? ", " : "", sizes[k].name,
+                    (long long)extent[k].least);
+        if (extent[k].most > extent[k].least)
+            attn_append(text, size, " to %lld", (long long)extent[k].most);
+    }
     attn_append(text, size, ", %s, %s data",
                 one_dtype ? attn_dtype_name(c->dtype) : "several types",
                 one_fill ? attn_fill_name(c->fill) : "several kinds of");
@@ -104,9 +122,28 @@ static void describe(struct attn_figure_group *group)
         attn_append(group->special, sizeof group->special, "%s", group->name);
 }
 
-static void write_label(const struct attn_figure_group *group, const struct attn_point *p,
-                        char text[ATTN_LABEL_TEXT])
+/* What a curve is of: rows that differ in anything but the x of their group are never in one. */
+struct differences {
+    int mask, dtype, size[SIZES];
+};
+
+static struct differences differences_of(const struct attn_figure_group *group)
 {
+    struct differences differ = {.mask = group->masks_differ};
+    struct extent extent[SIZES];
+    find_extents(group, extent);
+    for (int k = 0; k < SIZES; k++)
+        differ.size[k] =
+            extent[k].is_new && extent[k].most > extent[k].least && sizes[k].axis != group->kind;
+    for (int64_t s = 0; s < group->n; s++)
+        differ.dtype |= group->row[s]->point->c.dtype != group->row[0]->point->c.dtype;
+    return differ;
+}
+
+static void write_label(const struct attn_figure_group *group, const struct attn_row *row,
+                        const struct differences *differ, char text[ATTN_LABEL_TEXT])
+{
+    const struct attn_point *p = row->point;
     char spec[128], mask[80];
     (void)snprintf(spec, sizeof spec, "%s", p->spec);
     if (group->kind == ATTN_GROUP_RANKS)
@@ -115,12 +152,31 @@ static void write_label(const struct attn_figure_group *group, const struct attn
     /* A preset number of ranks is not in the spec. */
     if (group->kind != ATTN_GROUP_RANKS && p->ranks > 1 && strstr(p->spec, "ranks=") == NULL)
         attn_append(text, ATTN_LABEL_TEXT, " (P=%d)", p->ranks);
-    if (p->layers > 0)
+    if (p->layers > 0 && group->kind != ATTN_GROUP_LAYERS)
         attn_append(text, ATTN_LABEL_TEXT, " (%d layers, %s)", p->layers, p->save);
-    if (group->masks_differ) {
+    else if (p->layers > 0)
+        attn_append(text, ATTN_LABEL_TEXT, " (%s)", p->save);
+    for (int k = 0; k < SIZES; k++)
+        if (differ->size[k])
+            attn_append(text, ATTN_LABEL_TEXT, ", %s%lld", sizes[k].name,
+                        (long long)size_of(row, k));
+    if (differ->dtype)
+        attn_append(text, ATTN_LABEL_TEXT, ", %s", attn_dtype_name(p->c.dtype));
+    if (differ->mask) {
         attn_mask_words(p->c.mask, mask);
         attn_append(text, ATTN_LABEL_TEXT, ", %s", mask);
     }
+}
+
+/* "q=64 k=256" of "chunked:q=64,k=256"; of a bare name the name. */
+static void write_option(const char *impl, const char *label, char option[ATTN_LABEL_TEXT])
+{
+    size_t n = strncmp(label, impl, strlen(impl)) == 0 ? strlen(impl) : 0, end = 0;
+    n += strspn(label + n, ":, ");
+    for (const char *c = label[n] != '\0' ? label + n : label; *c != '\0'; c++)
+        if (c[0] != ',' || c[1] != ' ')
+            option[end++] = *c == ',' ? ' ' : *c;
+    option[end] = '\0';
 }
 
 /* ---- grouping -------------------------------------------------------------------------------- */
@@ -174,11 +230,11 @@ static struct key key_of(const struct attn_summary *all, const json_t *wishes, c
 {
     struct key key = {.figure = figure_of(wishes, group)};
     enum attn_group_kind kind = attn_group_kind_of(key.figure);
+    const char *apart = kind != ATTN_GROUP_OTHER ? attn_group_words[kind].apart : "";
     key.shared = json_object_get(wishes_of(wishes, group), "figure") != NULL;
-    key.length =
-        kind == ATTN_GROUP_RANKS || kind == ATTN_GROUP_BALANCE || kind == ATTN_GROUP_DENSITY;
-    key.mask = kind == ATTN_GROUP_RANKS || kind == ATTN_GROUP_BALANCE || kind == ATTN_GROUP_SHARE ||
-               (kind == ATTN_GROUP_LENGTH && !key.shared && splits_by_mask(all, group));
+    key.length = strchr(apart, 'l') != NULL;
+    key.mask = strchr(apart, 'm') != NULL &&
+               (kind != ATTN_GROUP_LENGTH || (!key.shared && splits_by_mask(all, group)));
     return key;
 }
 
@@ -205,6 +261,52 @@ static void add_wishes(json_t *to, const json_t *from)
     }
 }
 
+/* A row on its way to its place. */
+struct placed {
+    const struct attn_row *row;
+    char label[ATTN_LABEL_TEXT];
+    int64_t first; /* row of this label */
+    double x;
+    int64_t s;
+};
+
+static int compare_placed(const void *a, const void *b)
+{
+    const struct placed *p = a, *q = b;
+    int pass = (int)p->row->point->c.pass - (int)q->row->point->c.pass;
+    return p->first != q->first ? (p->first > q->first) - (p->first < q->first)
+           : pass != 0          ? pass
+           : p->x != q->x       ? (p->x > q->x) - (p->x < q->x)
+                                : (p->s > q->s) - (p->s < q->s);
+}
+
+/* Labels and options of the rows, which come to stand by label, pass and x. */
+static void place_rows(struct attn_figure_group *group)
+{
+    struct differences differ = differences_of(group);
+    struct placed *placed = attn_cli_need(calloc((size_t)group->n, sizeof *placed));
+    for (int64_t s = 0; s < group->n; s++) {
+        const struct attn_row *row = group->row[s];
+        placed[s] = (struct placed){.row = row, .s = s, .x = attn_group_x(group->kind, row->point)};
+        write_label(group, row, &differ, placed[s].label);
+        if (row->point->origin != NULL)
+            attn_append(placed[s].label, ATTN_LABEL_TEXT, " (%s)", row->point->origin);
+        while (strcmp(placed[placed[s].first].label, placed[s].label) != 0)
+            placed[s].first++;
+    }
+    qsort(placed, (size_t)group->n, sizeof *placed, compare_placed);
+    group->label = attn_cli_need(malloc((size_t)group->n * sizeof *group->label));
+    group->option = attn_cli_need(malloc((size_t)group->n * sizeof *group->option));
+    for (int64_t s = 0; s < group->n; s++) {
+        char bare[ATTN_LABEL_TEXT];
+        group->row[s] = placed[s].row;
+        memcpy(group->label[s], placed[s].label, sizeof *group->label);
+        write_label(group, group->row[s], &differ, bare);
+        write_option(group->row[s]->point->impl, bare, group->option[s]);
+    }
+    free(placed);
+}
+
 static void take_rows(const struct attn_summary *all, const json_t *wishes, int64_t first,
                       const struct key *key, struct attn_figure_group *group)
 {
@@ -223,9 +325,7 @@ static void take_rows(const struct attn_summary *all, const json_t *wishes, int6
         group->row[group->n++] = &all->row[s];
         group->masks_differ |= key->shared && strcmp(q->c.mask, p->c.mask) != 0;
     }
-    group->label = attn_cli_need(malloc((size_t)group->n * sizeof *group->label));
-    for (int64_t s = 0; s < group->n; s++)
-        write_label(group, group->row[s]->point, group->label[s]);
+    place_rows(group);
     describe(group);
 }
 
@@ -273,6 +373,7 @@ void attn_groups_free(struct attn_figure_groups *groups)
     for (int s = 0; s < groups->n; s++) {
         free(groups->group[s].row);
         free(groups->group[s].label);
+        free(groups->group[s].option);
         json_decref(groups->group[s].wishes);
     }
     free(groups->group);
@@ -342,19 +443,22 @@ static void append_where(const struct attn_figure_group *group, const struct att
     char number[32];
     const struct attn_point *p = row->point;
     int64_t floor = p->floor_bytes > 0 ? p->floor_bytes : 0;
+    const char *x_name =
+        group->kind != ATTN_GROUP_OTHER ? attn_group_words[group->kind].x_name : "L";
+    double x = attn_group_x(group->kind, p);
     if (group->kind == ATTN_GROUP_DENSITY)
         attn_append(text, size, " %s", p->c.mask);
-    else if (group->kind == ATTN_GROUP_RANKS)
-        attn_append(text, size, " from P=%d", p->ranks);
-    else
+    else if (strcmp(x_name, "L") == 0)
         attn_append(text, size, " from %s", attn_cli_grouped(p->c.n_query, number));
+    else if (x > 0)
+        attn_append(text, size, " from %s=%.0f", x_name, x);
     attn_append(text, size, " (%s", attn_pass_word(p->c.pass));
     if (row->status == ATTN_POINT_TOO_BIG && row->priced > 0)
         attn_append(text, size, ", %s", attn_cli_bytes(row->priced * p->ranks + floor, number));
     attn_append(text, size, ")");
 }
 
-/* Rows of one label and pass that ended alike: only the first is told. */
+/* Rows of one label and pass that ended alike: only the first is told, where the curve ends. */
 static int is_told(const struct attn_figure_group *group, int64_t s)
 {
     for (int64_t t = 0; t < s; t++)

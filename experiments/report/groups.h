@@ -2,14 +2,8 @@
  * words.  A group of the plan is one figure group, unless something beside its subject varies too:
  * each mask of a length group is a figure group of its own, and so is each length of the others.
  *
- * The first word of a group's name says what it varies:
- *   length-WORD     L        figures memory, time, rank-time, error
- *   ranks[-WORD]    P        figures rank-memory, bytes-sent
- *   share[-WORD]    L        figure share-memory: ranks and single processes with their inputs and
- *                            outputs
- *   balance[-WORD]  rank     figure balance: the work of each rank
- *   density[-WORD]  density  figures csr-density, density-time
- *   anything else: a table and no figure
+ * The first word of a group's name says what it varies (experiments/measure/group_words.def); of
+ * another word it is a table and no figure.
  *
  * Groups of a plan that name the same `figure` are drawn as one, whatever their masks are. */
 #ifndef EXPERIMENTS_REPORT_GROUPS_H
@@ -28,9 +22,11 @@ struct attn_figure_group {
     char problem[2 * ATTN_CASE_TEXT]; /* "B=1, H=8, G=8, d=64, f32"                              */
     int masks_differ;                 /* a curve is a spec and a mask                            */
     json_t *wishes;                   /* what the plan says of this figure                       */
-    const struct attn_row **row;      /* [n] in the order of the summary (borrowed)              */
+    const struct attn_row **row;      /* [n] by label, pass and x (borrowed)                     */
     char (*label)[ATTN_LABEL_TEXT];   /* [n] in legends: the spec, P where the spec leaves it at
-                                         its preset, and the mask where the group has several    */
+                                         its preset, and what else the group has several of      */
+    char (*option)[ATTN_LABEL_TEXT];  /* [n] beside points: the same without what all points of an
+                                         implementation share                                    */
     int64_t n;
 };
 

@@ -169,9 +169,14 @@ static void put_groups(struct attn_document *d, const struct attn_page *page,
             continue;
         (void)snprintf(title, sizeof title, "Group %s", group->name);
         attn_document_heading(d, 3, kind == ATTN_GROUP_OTHER ? title : group->special);
-        if (kind == ATTN_GROUP_OTHER)
-            attn_document_text(d, "Its name does not say what varies (length-…, ranks, share, "
-                                  "balance, density), so there is no figure.");
+        if (kind == ATTN_GROUP_OTHER) {
+            attn_document_paragraph(d);
+            attn_document_put(d, ATTN_WORDS,
+                              "Its name does not say what varies, so there is no figure: the words "
+                              "for it are%s.",
+                              attn_group_word_list);
+            attn_document_close(d);
+        }
         attn_document_table(d, head);
         for (int64_t s = 0; s < group->n; s++)
             if (is_shown == NULL || is_shown(group, s)) {

@@ -38,6 +38,7 @@ static int compare_rows(const struct entry *a, const struct entry *b)
     attn_spec_without_ranks(p->spec, spec_a);
     attn_spec_without_ranks(q->spec, spec_b);
     order = order != 0 ? order : strcmp(spec_a, spec_b);
+    order = order != 0 ? order : compare_int((intptr_t)p->origin, (intptr_t)q->origin);
     order = order != 0 ? order : compare_int(p->c.pass, q->c.pass);
     order = order != 0 ? order : strcmp(p->save, q->save);
     order = order != 0 ? order : compare_int(p->layers, q->layers);
@@ -118,8 +119,9 @@ static void fold_status(struct attn_row *row, const struct attn_point *p)
         row->status = row->good > 0 ? ATTN_POINT_OK : row->point->status;
 }
 
-/* Rounds of another file or command under the same name do not belong together: those of the last
- * session count (sessions begin with their date).  Nor do times that were taken otherwise. */
+/* Rounds of another program under the same name (file, command, or build of ours) do not belong
+ * together: those of the last session count (sessions begin with their date).  Nor do times that
+ * were taken otherwise. */
 static const struct attn_point *last_session(const struct entry *first, int64_t n)
 {
     const struct attn_point *last = first[0].point;
@@ -127,6 +129,11 @@ static const struct attn_point *last_session(const struct entry *first, int64_t 
         if (strcmp(first[s].point->session, last->session) > 0)
             last = first[s].point;
     return last;
+}
+
+static int is_same_program(const struct attn_point *p, const struct attn_point *q)
+{
+    return strcmp(p->source_digest, q->source_digest) == 0 && strcmp(p->build, q->build) == 0;
 }
 
 static int is_time(double seconds)
@@ -143,8 +150,7 @@ static int take_times(const struct entry *first, int64_t n, const struct attn_ro
     for (int64_t s = 0; row->status != ATTN_POINT_WRONG && s < n; s++) {
         const struct attn_point *p = first[s].point;
         double seconds = attn_point_call_s(p, call);
-        if (p->status == ATTN_POINT_OK && is_time(seconds) &&
-            strcmp(p->source_digest, row->point->source_digest) == 0 &&
+        if (p->status == ATTN_POINT_OK && is_time(seconds) && is_same_program(p, row->point) &&
             strcmp(p->time_source, row->point->time_source) == 0)
             time[found++] = seconds;
     }
@@ -179,7 +185,7 @@ static void fold(const struct entry *first, int64_t n, double *sample, struct at
     const struct attn_point *last = last_session(first, n);
     for (int64_t s = 0; s < n; s++) {
         const struct attn_point *p = first[s].point;
-        if (strcmp(p->source_digest, last->source_digest) != 0)
+        if (!is_same_program(p, last))
             continue;
         fold_status(row, p);
         fold_errors(row, p);

@@ -1,0 +1,59 @@
+#include "experiments/measure/group_words.h"
+
+#include <string.h>
+
+const struct attn_group_word attn_group_words[ATTN_GROUP_OTHER] = {
+#define GROUP(id, word, x_name, x_label, base, apart, x, figures) \
+    {word, x_name, x_label, base, apart, figures},
+#include "experiments/measure/group_words.def"
+#undef GROUP
+};
+
+const char attn_group_word_list[] =
+#define GROUP(id, word, ...) " " word
+#include "experiments/measure/group_words.def"
+#undef GROUP
+    ;
+
+int attn_is_among(const char *word, const char *list)
+{
+    size_t n = strlen(word);
+    for (const char *at = list; n > 0 && (at = strstr(at, word)) != NULL; at++)
+        if ((at == list || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0'))
+            return strchr(word, ' ') == NULL;
+    return 0;
+}
+
+enum attn_group_kind attn_group_kind_of(const char *group)
+{
+    int kind = 0;
+    for (; kind < ATTN_GROUP_OTHER; kind++) {
+        size_t n = strlen(attn_group_words[kind].word);
+        if (strncmp(group, attn_group_words[kind].word, n) == 0 &&
+            (group[n] == '\0' || group[n] == '-'))
+            break;
+    }
+    return (enum attn_group_kind)kind;
+}
+
+enum attn_group_kind attn_group_of_figure(const char *figure)
+{
+    int kind = 0;
+    while (kind < ATTN_GROUP_OTHER && !attn_is_among(figure, attn_group_words[kind].figures))
+        kind++;
+    return (enum attn_group_kind)kind;
+}
+
+double attn_group_x(enum attn_group_kind kind, const struct attn_point *p)
+{
+    switch (kind) {
+#define GROUP(id, word, x_name, x_label, base, apart, x, figures) \
+    case ATTN_GROUP_##id:                                         \
+        return x;
+#include "experiments/measure/group_words.def"
+#undef GROUP
+    case ATTN_GROUP_OTHER:
+        break;
+    }
+    return 0;
+}

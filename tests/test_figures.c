@@ -1,0 +1,169 @@
+/* Which figures a group has and what stands where in them: every word of the table of groups, the
+ * frontier of a trade-off, records of several files, and records of others. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/measure/stats.h"
+#include "tests/fixtures/report_fixture.h"
+#include "tests/fixtures/scratch.h"
+#include "tests/suites.h"
+
+SUITE(figures, .seconds = 60, .open = scratch_open, .close = scratch_close);
+
+/* ---- every word ------------------------------------------------------------------------------ */
+
+/* Three points that differ in what the word varies: 1, 2 and 4 of it. */
+static void add_three(enum attn_group_kind kind)
+{
+    static const int of[] = {1, 2, 4};
+    fixture_n_points = 0;
+    for (int i = 0; i < 3; i++) {
+        char name[64], spec[64], text[128];
+        int n = of[i];
+        (void)snprintf(name, sizeof name, "%s-x", attn_group_words[kind].word);
+        const char *form = kind == ATTN_GROUP_RANKS ? "ring:ranks=%d" : "dense";
+        (void)snprintf(spec, sizeof spec, form, n);
+        (void)snprintf(text, sizeof text, "b%dh%dq%dd%d:none:f32:normal:s1",
+                       kind == ATTN_GROUP_BATCH ? n : 1, kind == ATTN_GROUP_HEADS ? n : 4,
+                       kind == ATTN_GROUP_LENGTH || kind == ATTN_GROUP_SHARE ? n : 256,
+                       kind == ATTN_GROUP_DIM ? n : 64);
+        struct attn_point *p = fixture_add(name, spec, text, 0);
+        p->ranks = kind == ATTN_GROUP_RANKS ? n : 1;
+        p->density = n;
+        p->layers = kind == ATTN_GROUP_LAYERS ? n : 0;
+        strcpy(p->save, p->layers > 0 ? "rows" : "");
+        if (kind == ATTN_GROUP_BALANCE || kind == ATTN_GROUP_TRADE)
+            (void)snprintf(p->spec, sizeof p->spec,
+                           kind == ATTN_GROUP_TRADE ? "tiled:panels=%d" : "ring:ranks=%d", n);
+        p->warm_s[0] = n;
+    }
+    fixture_fold(NULL);
+    ck_assert_int_eq(fixture_groups.n, 1);
+}
+
+/* The first figure of every word has a curve at 1, 2 and 4, under a name that no other one has. */
+TEST(every_word_has_its_x)
+{
+    char names[4096] = "";
+    for (int kind = 0; kind < ATTN_GROUP_OTHER; kind++) {
+        const struct attn_group_word *word = &attn_group_words[kind];
+        char list[128], *rest = list;
+        if (kind == ATTN_GROUP_BALANCE) /* its x are ranks: test report, work_is_drawn */
+            continue;
+        add_three((enum attn_group_kind)kind);
+        (void)snprintf(list, sizeof list, "%s", word->figures);
+        for (char *name; (name = strsep(&rest, " ")) != NULL;) {
+            const struct attn_figure *figure = fixture_draw(name, 0);
+            ck_assert_msg(figure->kind != NULL, "%s: figures.def has no %s", word->word, name);
+            ck_assert_ptr_null(strstr(names, figure->name));
+            strcat(strcat(names, figure->name), " ");
+        }
+        (void)snprintf(list, sizeof list, "%.*s", (int)strcspn(word->figures, " "), word->figures);
+        const struct attn_figure *figure = fixture_draw(list, 0);
+        ck_assert_msg(figure->omitted[0] == '\0', "%s: %s", word->word, figure->omitted);
+        ck_assert_str_eq(figure->x_name, word->x_name);
+        ck_assert_int_eq(figure->n_curves, 1);
+        for (int64_t i = 0; i < figure->n; i++)
+            ck_assert_msg(figure->point[i].x == (double)(1 << i % 3), "%s: %g", word->word,
+                          figure->point[i].x);
+    }
+    ck_assert_ptr_nonnull(strstr(names, "memory-x "));
+    ck_assert_ptr_nonnull(strstr(names, "time-heads-x "));
+}
+
+/* What varies beside the x is another curve, and 16 comes after 2. */
+TEST(curves_are_of_one_thing)
+{
+    fixture_n_points = 0;
+    for (int h = 16; h >= 1; h /= 4)
+        for (int d = 32; d <= 64; d *= 2) {
+            char text[128];
+            (void)snprintf(text, sizeof text, "h%dq256d%d:none:%s:normal:s1", h, d,
+                           h == 1 && d == 32 ? "bf16" : "f32");
+            fixture_add("heads", "dense", text, 0);
+        }
+    fixture_fold(NULL);
+    const struct attn_figure *figure = fixture_draw("memory", 0);
+    static const char *const want[] = {"dense, d=32, f32", "dense, d=64, f32", "dense, d=32, bf16"};
+    ck_assert_int_eq(figure->n_curves, 3);
+    for (int c = 0; c < 3; c++)
+        ck_assert_int_ge(attn_figure_find(figure, want[c]), 0);
+    for (int64_t i = 1; i < figure->n; i++)
+        ck_assert(figure->point[i].curve != figure->point[i - 1].curve ||
+                  figure->point[i].x > figure->point[i - 1].x);
+}
+
+/* ---- memory against time --------------------------------------------------------------------- */
+
+#define NONE ((double)NAN)
+static const struct {
+    double x[5], y[5];
+    int best[5];
+} frontiers[] = {
+    {{1, 2, 3, 4, 5}, {5, 4, 3, 2, 1}, {1, 1, 1, 1, 1}},
+    {{1, 2, 3, 4, 5}, {1, 2, 3, 4, 5}, {1, 0, 0, 0, 0}},
+    {{3, 1, 2, 2, 3}, {1, 3, 2, 2, 2}, {1, 1, 1, 1, 0}}, /* equal ones beat each other not */
+    {{2, 2, 1, 1, 9}, {3, 4, 9, 8, 3}, {1, 0, 0, 1, 0}}, /* equal in one, worse in the other */
+    {{NONE, 1, 2, 1, 3}, {0, 2, NONE, NONE, 1}, {0, 1, 0, 0, 1}},
+};
+
+TEST_EACH(frontier, COUNT(frontiers))
+{
+    int best[5];
+    attn_stats_frontier(frontiers[_i].x, frontiers[_i].y, 5, best);
+    for (int i = 0; i < 5; i++)
+        ck_assert_msg(best[i] == frontiers[_i].best[i], "point %d", i);
+}
+
+static const struct attn_figure_point *of_option(const struct attn_figure *figure,
+                                                 const char *option)
+{
+    for (int64_t i = 0; i < figure->n; i++)
+        if (strcmp(figure->point[i].note, option) == 0)
+            return &figure->point[i];
+    ck_abort_msg("no point %s", option);
+}
+
+/* A curve is an implementation, a point an option; first calls, simulated ranks and others have no
+ * part in the frontier. */
+TEST(a_trade_off)
+{
+    static const struct {
+        const char *spec, *option;
+        double s, bytes;
+        int best;
+    } point[] = {{"tiled", "tiled", 1, 900, 1},
+                 {"chunked:q=64,k=64", "q=64 k=64", 2, 400, 1},
+                 {"chunked:q=16,k=64", "q=16 k=64", 3, 500, 0},
+                 {"csr:passes=3", "passes=3", 4, 300, 1},
+                 {"csr", "csr", 0.5, 1, 0},   /* a first call */
+                 {"mine", "mine", 0.1, 1, 0}, /* a plug-in */
+                 {"ring:ranks=2", "ranks=2", 0.1, 1, -1} /* simulated */};
+    fixture_n_points = 0;
+    for (size_t i = 0; i < COUNT(point); i++) {
+        struct attn_point *p =
+            fixture_add("trade-x", point[i].spec, "q256d64:none:f32:normal:s1", 0);
+        p->warm_s[0] = p->first_s = point[i].s;
+        p->n_warm = strcmp(point[i].spec, "csr") != 0;
+        p->ledger_bytes = p->priced_bytes = p->resident_bytes = (int64_t)point[i].bytes;
+        p->ranks = point[i].best < 0 ? 2 : 1;
+        strcpy(p->route, strcmp(point[i].spec, "mine") == 0 ? "plug-in" : "");
+    }
+    fixture_fold(NULL);
+    const struct attn_figure *figure = fixture_draw("trade", 0);
+    ck_assert_str_eq(figure->omitted, "");
+    ck_assert_int_eq(figure->n, 6);
+    ck_assert_int_eq(figure->n_curves, 4); /* tiled, chunked, csr, mine */
+    enum { WARM, FIRST, FRONTIER };
+    for (size_t i = 0; i < COUNT(point); i++) {
+        if (point[i].best < 0)
+            continue;
+        const struct attn_figure_point *p = of_option(figure, point[i].option);
+        int column = strcmp(point[i].spec, "csr") == 0 ? FIRST : WARM;
+        ck_assert(p->x == point[i].s && p->y[column] == point[i].bytes);
+        ck_assert_msg(isnan(p->y[FRONTIER]) != point[i].best, "%s", point[i].spec);
+    }
+    ck_assert_ptr_nonnull(strstr(figure->finding, "3 of 6 points"));
+    ck_assert_ptr_nonnull(strstr(figure->remark, " 1 good points have no time of a call"));
+}
