@@ -594,7 +594,7 @@ static int is_of_family(const struct attn_figure *figure, int curve, const char 
     return 0;
 }
 
-/* The samples of a curve's good rows in a panel, by increasing x; what they have is in *owner, to be
+/* The samples of a curve's good rows in a panel, by increasing x; they are in *owner, to be
  * freed.  Of a resident set only those that a figure shows. */
 static struct attn_sampled_curve samples_of(const struct attn_figure *figure, int panel, int curve,
                                             int of_memory, void **owner)
