@@ -12,6 +12,8 @@
 #include "ref/textbook.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/layer_fixture.h"
+#include "tests/fixtures/scheme_walk.h"
+#include "tests/harness/fill.h"
 #include "tests/suites.h"
 
 SUITE(layer, .seconds = 60);
@@ -275,6 +277,34 @@ TEST_EACH(ranks_agree_with_loops, schemes())
                 ranks > 1;
         }
     ck_assert(scheme_name(_i) == NULL || (runs > 0) == !is_refused(_i));
+}
+
+struct walking {
+    int runs, turn, one_in;
+};
+
+static void run_next(void *arg, const struct attn_impl *impl, const char *text)
+{
+    static const char *const mask[] = {"causal(br)", "window(0,0,tl)&spatial(5,2,1)",
+                                       "window(0,0,tl)|skiparse(group,2)"};
+    static const int64_t extents[7] = {2, 10, 5, 4, 2, 2, 3};
+    struct walking *x = arg;
+    int never = strstr(text, "sizes=pad") != NULL || strstr(text, "save=kv") != NULL ||
+                strcmp(impl->name, "heads") == 0;
+    if (attn_hash(1, 2, (uint64_t)x->turn++) % (uint64_t)x->one_in != 0)
+        return;
+    int ran = check_ranks(extents, mask[x->turn % 3], text, (enum attn_boundary)(x->turn % 2), 0);
+    ck_assert_msg(never ? !ran : ran || may_be_refused(text), "%s: %s", text,
+                  ran ? "not refused" : "refused");
+    x->runs += ran;
+}
+
+/* With all words of all options; some of these ways, all of them under ATTN_FULL. */
+TEST_EACH(ways_agree_with_loops, 2)
+{
+    struct walking x = {.one_in = getenv("ATTN_FULL") != NULL ? 1 : 11};
+    scheme_walk(3 + _i, run_next, &x);
+    ck_assert_int_gt(5 * x.runs, x.turn / x.one_in); /* pads are refused, and most of strict */
 }
 
 /* Every element at its place, with no tolerance: all small (B, H, G, L, P), of which a third in an

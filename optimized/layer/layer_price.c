@@ -14,6 +14,12 @@ static enum attn_status check(const struct attn_layer_spec *spec, const struct a
         return attn_fail(err, ATTN_ENOTSUP,
                          "%s:sizes=pad: a layer has no pads; sizes=uneven would work",
                          spec->spec.impl->name);
+    if (status == ATTN_OK && spec->attention->saves_keys != NULL &&
+        spec->attention->saves_keys(options))
+        return attn_fail(err, ATTN_ENOTSUP,
+                         "%s:save=kv: a layer keeps its own k and v, not those that were gathered; "
+                         "save=nothing would work",
+                         spec->spec.impl->name);
     if (status == ATTN_OK)
         status = attn_parallel_accepts(spec->attention, &p, options, err);
     if (status == ATTN_OK && pass == ATTN_BACKWARD)
