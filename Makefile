@@ -281,6 +281,12 @@ docs: $(B)/attnlab $(B)/mutant-table $(MUTANT_SO) ## make the generated tables a
 	@{ printf '<!-- made by `make docs`, from `make mutants` -->\n\n'; $(B)/mutant-table kills $(B)/mutants; } \
 	    > docs/mutants.md
 
+figures: $(B)/attnlab ## draw the figures of docs/studies/ again, from what the studies compute
+	@rm -rf $(B)/figures
+	@$(B)/attnlab study all --figures $(B)/figures > $(B)/studies.txt
+	@for f in $(B)/figures/*.csv; do cp $$f docs/studies/; f=$${f##*/}; f=$${f%.csv}; \
+	    sed -E -z -f plots/small.sed $(B)/figures/$$f.svg > docs/studies/$$f.svg || exit 3; done
+
 rules: $(B)/rule-table $(MUTANT_SO) ## measure the usual acceptance rules on the mutants and on honest runs
 	@$(B)/rule-table $(B)/mutants
 
@@ -387,7 +393,7 @@ help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r t d; do printf '  make %-9s %s\n' "$$t" "$$d"; done
 
 FORCE:
-.PHONY: all install uninstall fuzz faults animation bench steps valgrind tsan test test-full golden minimax rules mutants names docs check report asan clang test-arm64 lint clean help FORCE
+.PHONY: all install uninstall fuzz faults animation bench steps valgrind tsan test test-full golden minimax rules mutants names docs figures check report asan clang test-arm64 lint clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

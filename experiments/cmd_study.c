@@ -8,11 +8,14 @@
 #include "ref/nearest.h"
 
 struct request {
-    int as_json, is_long;
+    int as_json, is_long, is_trap;
+    const char *figures;
 };
 
 static const struct attn_flag_use flags[] = {
     {.flag = ATTN_FLAG_LONG, offsetof(struct request, is_long)},
+    {.flag = ATTN_FLAG_TRAP, offsetof(struct request, is_trap)},
+    {.flag = ATTN_FLAG_FIGURES, offsetof(struct request, figures)},
     {.flag = ATTN_FLAG_FORMAT, offsetof(struct request, as_json), "text"},
     {.flag = ATTN_FLAG_END}};
 
@@ -27,7 +30,7 @@ const struct attn_cli_command attn_cmd_study = {
     .about =
         "Published accounts of attention's memory, worked out again from named blocks: what\n"
         "the program took, who made it, what was live at the peak.  Each quantity is labelled\n"
-        "published, derived or inferred; docs/studies/ has a page for each study.",
+        "published, derived or inferred; docs/studies/ has a page for each study, with its figure.",
     .flags = flags,
     .more =
         "Exit status: 0 all came out; 1 a published or derived quantity did not; 2 usage; 3 the\n"
@@ -54,9 +57,32 @@ static int unknown(const char *name)
                          attn_nearest_text(&nearest, meant));
 }
 
-static int study(int argc, char **argv)
+/* One study, and its figure where one is wanted; the exit status it deserves. */
+static int carry_out(const struct attn_study *one, const struct request *request)
 {
     static struct attn_study_run run;
+    struct attn_figure figure;
+    struct attn_error err = {ATTN_OK, ""};
+    run = (struct attn_study_run){.out = stdout,
+                                  .as_json = request->as_json,
+                                  .is_long = request->is_long,
+                                  .is_trap = request->is_trap,
+                                  .leave_out = -1};
+    if (request->figures != NULL) {
+        attn_study_figure_open(one, &figure);
+        run.figure = &figure;
+    }
+    int status = attn_study_carry_out(one, &run);
+    if (request->figures == NULL)
+        return status;
+    if (attn_study_figure_draw(one, &figure, request->figures, &err) != ATTN_OK && status == 0)
+        status = attn_cli_error(&err);
+    attn_figure_free(&figure);
+    return status;
+}
+
+static int study(int argc, char **argv)
+{
     struct request request = {0};
     int n, worst = ATTN_EXIT_GOOD;
     int status = attn_cli_read(&attn_cmd_study, argc, argv, &request, &n);
@@ -68,11 +94,14 @@ static int study(int argc, char **argv)
     for (int i = 1; i <= n && !all; i++)
         if (attn_study_find(argv[i]) == NULL)
             return unknown(argv[i]);
+    for (int i = 1; i <= n && request.is_trap; i++)
+        if (all || !attn_study_find(argv[i])->has_trap)
+            return attn_cli_fail(ATTN_EXIT_USAGE, "%s has no --trap; xformers-order has", argv[i]);
+    if (request.is_trap && request.figures != NULL)
+        return attn_cli_fail(ATTN_EXIT_USAGE, "--figures is of the whole study, without --trap");
     for (int i = 0; i < (all ? attn_study_count() : n); i++) {
         const struct attn_study *one = all ? attn_study_at(i) : attn_study_find(argv[i + 1]);
-        run = (struct attn_study_run){
-            .out = stdout, .as_json = request.as_json, .is_long = request.is_long, .leave_out = -1};
-        status = attn_study_carry_out(one, &run);
+        status = carry_out(one, &request);
         if (status == ATTN_EXIT_DISAGREE || worst == ATTN_EXIT_GOOD)
             worst = status;
         if (!request.as_json && i + 1 < (all ? attn_study_count() : n))

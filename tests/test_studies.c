@@ -12,14 +12,29 @@
 
 SUITE(studies, .seconds = 120, .open = scratch_open, .close = scratch_close);
 
+/* The figure of the manual is what the command draws: its numbers, and where this is the gnuplot
+ * that drew it, its picture. */
+static void check_figure(const char *name)
+{
+    scratch_shell(0, "",
+                  "cd '%s' && cmp %s.csv \"$OLDPWD\"/docs/studies/%s.csv && "
+                  "! grep -q \"GNUPLOT $(gnuplot --version | cut -d' ' -f2-)<\" "
+                  "\"$OLDPWD\"/docs/studies/%s.svg || "
+                  "sed -E -z -f \"$OLDPWD\"/plots/small.sed %s.svg | "
+                  "cmp - \"$OLDPWD\"/docs/studies/%s.svg",
+                  scratch_path("figures"), name, name, name, name, name);
+}
+
 /* The command, with all it runs for real: one line of JSON for each quantity. */
 TEST_EACH(comes_out, attn_study_count())
 {
     const struct attn_study *study = attn_study_at(_i);
-    int n = 0;
-    ck_assert_int_eq(fixture_shell("'%s/attnlab' study %s --format json > '%s'", test_build(),
-                                   study->name, scratch_path("s.jsonl")),
+    int n = 0, placed = 0;
+    ck_assert_int_eq(fixture_shell("'%s/attnlab' study %s --format json --figures '%s' > '%s'",
+                                   test_build(), study->name, scratch_path("figures"),
+                                   scratch_path("s.jsonl")),
                      0);
+    check_figure(study->name);
     char *text = scratch_read(scratch_path("s.jsonl"));
     for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
         json_t *json = json_loads(line, 0, NULL);
@@ -29,10 +44,12 @@ TEST_EACH(comes_out, attn_study_count())
         ck_assert_str_eq(json_string_value(json_object_get(json, "study")), study->name);
         ck_assert_msg(json_is_true(json_object_get(json, "ok")) || strcmp(label, "inferred") == 0,
                       "%s", line);
+        placed += json_is_string(json_object_get(json, "curve"));
         json_decref(json);
         n++;
     }
     ck_assert_int_gt(n, 1);
+    ck_assert_int_gt(placed, 3);
     free(text);
 }
 
@@ -58,6 +75,20 @@ TEST_EACH(every_block_matters, attn_study_count())
         if (whole.entry[e].matters)
             ck_assert_msg(status_without(study, e, &less) == 1, "%s comes out without %s",
                           study->name, whole.entry[e].name);
+}
+
+/* In one process the number goes with the place in the order, and the result with nothing. */
+TEST(trap)
+{
+    scratch_shell(
+        0, "did not come out",
+        "'%s/attnlab' study xformers-order --trap | tee '%s' | grep -c ' ok ' | grep -qx 8 && "
+        "tail -1 '%s'",
+        test_build(), scratch_path("trap"), scratch_path("trap"));
+    scratch_shell(2, "kv-cache has no --trap", "'%s/attnlab' study kv-cache --trap 2>&1",
+                  test_build());
+    scratch_shell(2, "without --trap", "'%s/attnlab' study xformers-order --trap --figures x 2>&1",
+                  test_build());
 }
 
 TEST(usage)

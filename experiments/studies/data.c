@@ -28,6 +28,8 @@ void attn_study_open(struct attn_study_table *table, const char *csv)
         lines += *c == '\n';
     table->line = attn_cli_need(calloc((size_t)lines + 1, sizeof *table->line));
     at = strtok_r(table->text, "\r\n", &rest);
+    while (at != NULL && *at == '#')
+        at = strtok_r(NULL, "\r\n", &rest);
     table->n_names = cut(at, table->name);
     while ((at = strtok_r(NULL, "\r\n", &rest)) != NULL) {
         struct attn_study_line *line = &table->line[table->n++];

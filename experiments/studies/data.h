@@ -19,7 +19,7 @@ struct attn_study_line {
     int n;
 };
 
-/* No field is quoted in these files. */
+/* No field is quoted in these files; lines before the names that begin with # are remarks. */
 struct attn_study_table {
     char *text; /* cut into fields */
     struct attn_study_line *line;

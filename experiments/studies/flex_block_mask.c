@@ -57,51 +57,101 @@ static void for_real(struct attn_study_run *run)
     attn_stored_text_close(&x);
 }
 
-static void ours(struct attn_study_run *run)
+/* bsr's lists in both directions: where each row and column of blocks begins, and the blocks. */
+static void ours(struct attn_study_run *run, int64_t length)
 {
-    static const char *const mask[] = {"causal(br)", "causal(br)&window(511,0,br)"};
     static const char *const buffer[] = {"bsr.row_start", "bsr.column", "bsr.column_start",
                                          "bsr.row"};
-    double R = (double)blocks_of(MILLION), listed[] = {R * (R + 1) / 2, 5 * R - 10};
-    char text[96], name[128];
-    struct attn_point point;
+    const double R = (double)blocks_of(length);
+    const struct {
+        const char *mask, *curve;
+        double listed;
+    } of[] = {{"causal(br)", "bsr: causal", R * (R + 1) / 2},
+              {"causal(br)&window(511,0,br)", "bsr: causal, a window of 512", 5 * R - 10}};
+    char text[96], name[128], grouped[32];
     for (int m = 0; m < 2; m++) {
         double bytes = 0;
-        snprintf(text, sizeof text, "q1000000d64:%s:f32:normal:s1:pass=bwd", mask[m]);
+        snprintf(text, sizeof text, "q%lldd64:%s:f32:normal:s1:pass=bwd", (long long)length,
+                 of[m].mask);
         for (int b = 0; b < 4; b++)
             bytes += (double)attn_study_buffer(run, "bsr", text, buffer[b]);
-        snprintf(name, sizeof name, "bsr's lists, both directions, under %s", mask[m]);
-        attn_study_quantity(run, name, ATTN_DERIVED, 2 * (8 * (R + 1) + 4 * listed[m]), bytes, "B",
-                            0);
+        snprintf(name, sizeof name, "bsr's lists, both directions, %s tokens under %s",
+                 attn_cli_grouped(length, grouped), of[m].mask);
+        attn_study_place(run, of[m].curve, (double)length);
+        attn_study_quantity(run, name, ATTN_DERIVED, 2 * (8 * (R + 1) + 4 * of[m].listed), bytes,
+                            "B", 0);
     }
-    attn_study_measure(run, "bsr", "q500d64:causal(br):f32:normal:s1:pass=bwd", &point);
+}
+
+/* Four lists with room for all blocks of a row or column, and how many there are.  While they are
+ * built: a byte for each pair of whole blocks, and an int64 sum for each block. */
+static void block_mask(struct attn_study_run *run, int64_t length)
+{
+    const double R = (double)blocks_of(length);
+    struct attn_stored_text x;
+    struct attn_tape tape;
+    char name[96], grouped[32];
+    attn_tape_open(&tape, run, NULL);
+    tape.is_brief = length < MILLION;
+    open_causal(&x, length);
+    attn_storage_find("blocks")->make(&tape, &x.stored);
+    attn_stored_text_close(&x);
+    snprintf(name, sizeof name, "a BlockMask of %s tokens", attn_cli_grouped(length, grouped));
+    attn_study_place(run, "BlockMask, any mask", (double)length);
+    attn_study_live(&tape, name, ATTN_DERIVED, 16 * R * R + 16 * R, 0);
+    attn_study_place(run, "BlockMask while it is built, not compiled", (double)length);
+    attn_study_quantity(run, "while it is built, not compiled", ATTN_DERIVED,
+                        (BLOCK * BLOCK + 8) * R * R, (double)tape.peak, "B", 0);
+}
+
+/* A million tokens, really computed under a window, with blocks and with tiles, and 64 rows of them
+ * judged by the oracle. */
+static void a_million(struct attn_study_run *run)
+{
+    static const char TEXT[] = "q1000000d64:causal(br)&window(511,0,br):f32:normal:s1";
+    static const char *const spec[] = {"bsr", "tiled"};
+    char bytes[32];
+    struct attn_point point;
+    if (!run->is_long) {
+        attn_study_say(run, "--long also computes a million tokens under the window with bsr and "
+                            "with tiled, in about half a minute, and has the oracle check 64 rows "
+                            "of each.");
+        return;
+    }
+    for (int s = 0; s < 2; s++) {
+        fflush(run->out);
+        if (attn_study_measure(run, spec[s], TEXT, &point))
+            attn_study_say(run,
+                           "%s took %.1f s for a million tokens, and its resident set grew by "
+                           "%s.",
+                           spec[s], point.first_s, attn_cli_bytes(point.resident_bytes, bytes));
+    }
 }
 
 static void run_study(struct attn_study_run *run)
 {
-    struct attn_tape tape;
-    struct attn_stored_text x;
-    int64_t R = blocks_of(MILLION);
+    static const int64_t length[] = {4096, 32768, 262144, MILLION};
+    struct attn_point point;
     attn_study_say(run, "A BlockMask has four lists of blocks: partial and full ones, by row and "
                         "by column.  Each list has room for all blocks of its row, 4 bytes each, "
-                        "whatever the mask leaves.  At a million tokens:");
-    attn_tape_open(&tape, run, NULL);
-    open_causal(&x, MILLION);
-    attn_storage_find("blocks")->make(&tape, &x.stored);
-    attn_stored_text_close(&x);
-    int64_t built = tape.peak;
-    attn_tape_restart(&tape);
-    attn_study_peak(&tape, "a BlockMask of 1,000,000 tokens", ATTN_DERIVED, 976.7e6, 0.3e6);
+                        "whatever the mask leaves:");
+    for (int l = 0; l < 4; l++)
+        block_mask(run, length[l]);
+    double blocks = (double)blocks_of(MILLION) * (double)blocks_of(MILLION);
     attn_study_quantity(run, "the blog's 60 MB are one byte for each block", ATTN_INFERRED, 60e6,
-                        (double)(R * R), "B", 1.1e6);
-    attn_study_quantity(run,
-                        "while it is built, not compiled: a byte for each pair of "
-                        "whole blocks, and an int64 sum for each block",
-                        ATTN_DERIVED, (BLOCK * BLOCK + 8) * (double)(R * R), (double)built, "B", 0);
+                        blocks, "B", 1.1e6);
     for_real(run);
     attn_study_say(run, "Lists that hold what there is and no more, as attnlab's bsr has them:");
-    ours(run);
+    for (int l = 0; l < 4; l++)
+        ours(run, length[l]);
+    attn_study_measure(run, "bsr", "q500d64:causal(br):f32:normal:s1:pass=bwd", &point);
+    a_million(run);
 }
 
 const struct attn_study attn_study_flex_block_mask = {
-    "flex-block-mask", "how large is the index of a block mask at a million tokens?", run_study};
+    .name = "flex-block-mask",
+    .question = "how large is the index of a block mask at a million tokens?",
+    .run = run_study,
+    .figure = {.title = "The index of a block mask, forward and backward",
+               .remark = "blocks of 128; a window is of 512 keys",
+               .x = "sequence length L (tokens)"}};

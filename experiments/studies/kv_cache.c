@@ -10,8 +10,10 @@
 #include "optimized/simple.h"
 
 struct model {
-    const char *name;
+    const char *name, *curve;
     int64_t layers, heads, kv_heads, dim, window; /* window 0: every token is kept */
+    const char *dtype;
+    int64_t size; /* bytes of a number */
 };
 
 static int64_t kept(const struct model *m, int64_t length)
@@ -19,69 +21,74 @@ static int64_t kept(const struct model *m, int64_t length)
     return m->window > 0 && m->window < length ? m->window : length;
 }
 
-static void take_cache(struct attn_tape *tape, const struct model *m, int64_t length, int64_t size)
+static int64_t numbers(const struct model *m, int64_t length)
 {
-    int64_t numbers = m->layers * m->kv_heads * kept(m, length) * m->dim;
-    attn_tape_take(tape, "k cache", "every layer: k of each token", numbers, size);
-    attn_tape_take(tape, "v cache", "every layer: v of each token", numbers, size);
+    return m->layers * m->kv_heads * kept(m, length) * m->dim;
+}
+
+static void take_cache(struct attn_tape *tape, const struct model *m, int64_t length)
+{
+    attn_tape_take(tape, "k cache", "every layer: k of each token", numbers(m, length), m->size);
+    attn_tape_take(tape, "v cache", "every layer: v of each token", numbers(m, length), m->size);
+}
+
+/* What one query of each head reads of one layer, by the price of its call: the inputs and outputs
+ * but for q, o and lse.  -1: it has none. */
+static double read_by_price(struct attn_study_run *run, const struct model *m, int64_t length)
+{
+    struct attn_point point;
+    char text[96];
+    snprintf(text, sizeof text, "h%lldg%lldq1k%lldd%lld:none:%s:normal:s1", (long long)m->heads,
+             (long long)m->kv_heads, (long long)kept(m, length), (long long)m->dim, m->dtype);
+    if (!attn_study_price(run, "tiled@portable", text, &point))
+        return -1;
+    return (double)(point.floor_bytes - m->heads * (2 * m->dim * m->size + 4));
 }
 
 static void published(struct attn_study_run *run)
 {
-    static const struct model opt = {"OPT-13B", 40, 40, 40, 128, 0};
+    static const struct model opt = {"OPT-13B", "", 40, 40, 40, 128, 0, "f16", 2};
     struct attn_tape tape;
-    struct attn_point point;
     attn_tape_open(&tape, run, NULL);
-    take_cache(&tape, &opt, 1, 2);
+    take_cache(&tape, &opt, 1);
     attn_study_peak(&tape, "OPT-13B in 16 bits, one token", ATTN_PUBLISHED, 800 * 1024, 0);
     attn_tape_open(&tape, run, NULL);
-    take_cache(&tape, &opt, 2048, 2);
+    take_cache(&tape, &opt, 2048);
     attn_study_peak(&tape, "OPT-13B in 16 bits, 2,048 tokens", ATTN_PUBLISHED, 1.6e9, 0.1e9);
-    if (!attn_study_price(run, "tiled", "h40q1k2048d128:none:f16:normal:s1", &point))
-        return;
-    double q_o_lse = 40 * (2 * 128 * 2 + 4);
-    attn_study_quantity(run, "inputs and outputs of one layer's call are its cache, q, o and lse",
-                        ATTN_DERIVED, (double)tape.peak / 40 + q_o_lse, (double)point.floor_bytes,
-                        "B", 0);
 }
 
+/* Published shapes.  The formula against the price of one layer's call, which reads all of it. */
 static void models(struct attn_study_run *run)
 {
     static const struct model model[] = {
-        {"GPT-3 175B, every head its own", 96, 96, 96, 128, 0},
-        {"Llama 2 7B, every head its own", 32, 32, 32, 128, 0},
-        {"Llama 2 70B, 8 for 64 heads (GQA)", 80, 64, 8, 128, 0},
-        {"Llama 3 8B, 8 for 32 heads (GQA)", 32, 32, 8, 128, 0},
-        {"Mistral 7B, GQA, window of 4,096", 32, 32, 8, 128, 4096},
-        {"Falcon 7B, one for 71 heads (MQA)", 32, 71, 1, 64, 0},
+        {"GPT-3 175B, every head its own", "GPT-3 175B (MHA)", 96, 96, 96, 128, 0, "f16", 2},
+        {"Llama 2 7B, every head its own", "Llama 2 7B (MHA)", 32, 32, 32, 128, 0, "f16", 2},
+        {"Llama 2 70B, 8 for 64 heads (GQA)", "Llama 2 70B (GQA)", 80, 64, 8, 128, 0, "f16", 2},
+        {"Llama 3 8B, 8 for 32 heads (GQA)", "Llama 3 8B (GQA)", 32, 32, 8, 128, 0, "f16", 2},
+        {"Llama 3 8B in float32", "Llama 3 8B, float32", 32, 32, 8, 128, 0, "f32", 4},
+        {"Mistral 7B, GQA, window of 4,096", "Mistral 7B (window)", 32, 32, 8, 128, 4096, "f16", 2},
+        {"Falcon 7B, one for 71 heads (MQA)", "Falcon 7B (MQA)", 32, 71, 1, 64, 0, "f16", 2},
     };
-    char token[32], all[32];
-    if (run->as_json)
-        return;
-    attn_study_say(run, "In 16 bits, at 32,768 tokens; every byte of it is read for each new token "
-                        "of the sequence:");
-    for (size_t m = 0; m < sizeof model / sizeof *model; m++) {
-        struct attn_tape one, many;
-        attn_tape_open(&one, run, NULL);
-        attn_tape_open(&many, run, NULL);
-        take_cache(&one, &model[m], 1, 2);
-        take_cache(&many, &model[m], 32768, 2);
-        fprintf(run->out, "    %-36s %10s a token %10s\n", model[m].name,
-                attn_cli_bytes(one.peak, token), attn_cli_bytes(many.peak, all));
-    }
-    run->in_list = 1;
+    static const int64_t length[] = {1024, 4096, 32768, 131072};
+    char name[96], tokens[32];
+    attn_study_say(run, "Published shapes, in 16 bits where nothing else is said.  Every byte is "
+                        "read for each new token of the sequence:");
+    for (size_t m = 0; m < sizeof model / sizeof *model; m++)
+        for (size_t l = 0; l < sizeof length / sizeof *length; l++) {
+            snprintf(name, sizeof name, "%s, %s tokens", model[m].name,
+                     attn_cli_grouped(length[l], tokens));
+            attn_study_place(run, model[m].curve, (double)length[l]);
+            attn_study_quantity(run, name, ATTN_DERIVED,
+                                2.0 * (double)(numbers(&model[m], length[l]) * model[m].size),
+                                (double)model[m].layers * read_by_price(run, &model[m], length[l]),
+                                "B", 0);
+        }
 }
 
-/* Decoding for real: tokens come one by one, their k and v are added to the cache, and one query of
- * each head meets what is there.  The same as causal attention over all tokens at once. */
-enum {
-    HEADS = 4,
-    GROUPS = 2,
-    LENGTH = 48,
-    DIM = 16,
-    Q = HEADS * LENGTH * DIM,
-    KV = GROUPS * LENGTH * DIM
-};
+/* Decoding for real: tokens come one by one, their k and v are added to the cache, in a window at
+ * the place of the oldest, and one query of each head meets what is there.  The same as causal
+ * attention over all tokens at once. */
+enum { HEADS = 4, LENGTH = 48, DIM = 16, Q = HEADS * LENGTH * DIM };
 
 static void one_token(const float *q, const float *k, const float *v, int64_t n, double *o)
 {
@@ -101,22 +108,22 @@ static void one_token(const float *q, const float *k, const float *v, int64_t n,
     }
 }
 
-static double decode(struct attn_tape *tape, const float *q, const float *k, const float *v,
-                     const float *all_at_once)
+static double decode(struct attn_tape *tape, const struct model *m, const float *q, const float *k,
+                     const float *v, const float *all_at_once)
 {
-    float *k_cache = attn_tape_take(tape, "k cache", "every layer: k of each token", KV, 4);
-    float *v_cache = attn_tape_take(tape, "v cache", "every layer: v of each token", KV, 4);
+    int64_t room = kept(m, LENGTH);
+    take_cache(tape, m, LENGTH);
+    float *k_cache = attn_tape_data(tape, "k cache"), *v_cache = attn_tape_data(tape, "v cache");
     double worst = 0, o[DIM];
     for (int64_t i = 0; k_cache != NULL && v_cache != NULL && i < LENGTH; i++) {
-        for (int64_t g = 0; g < GROUPS; g++) {
-            memcpy(k_cache + (g * LENGTH + i) * DIM, k + (g * LENGTH + i) * DIM,
-                   sizeof(float[DIM]));
-            memcpy(v_cache + (g * LENGTH + i) * DIM, v + (g * LENGTH + i) * DIM,
-                   sizeof(float[DIM]));
+        for (int64_t g = 0; g < m->kv_heads; g++) {
+            int64_t slot = (g * room + i % room) * DIM, from = (g * LENGTH + i) * DIM;
+            memcpy(k_cache + slot, k + from, sizeof(float[DIM]));
+            memcpy(v_cache + slot, v + from, sizeof(float[DIM]));
         }
         for (int64_t h = 0; h < HEADS; h++) {
-            int64_t group = h / (HEADS / GROUPS) * LENGTH * DIM, row = (h * LENGTH + i) * DIM;
-            one_token(q + row, k_cache + group, v_cache + group, i + 1, o);
+            int64_t group = h / (HEADS / m->kv_heads) * room * DIM, row = (h * LENGTH + i) * DIM;
+            one_token(q + row, k_cache + group, v_cache + group, i < room ? i + 1 : room, o);
             for (int c = 0; c < DIM; c++)
                 worst = fmax(worst, fabs(o[c] - (double)all_at_once[row + c]));
         }
@@ -126,53 +133,65 @@ static double decode(struct attn_tape *tape, const float *q, const float *k, con
 
 static void for_real(struct attn_study_run *run)
 {
-    static float q[Q], k[KV], v[KV], o[Q], lse[HEADS * LENGTH];
-    static const struct model small = {"", 1, HEADS, GROUPS, DIM, 0};
-    const struct attn_simple shape = {1, HEADS, GROUPS, LENGTH, LENGTH, DIM, DIM, 0};
+    static const struct model small[] = {
+        {"MHA, 48 tokens, filled for real", "", 1, HEADS, 4, DIM, 0, "f32", 4},
+        {"GQA", "", 1, HEADS, 2, DIM, 0, "f32", 4},
+        {"MQA", "", 1, HEADS, 1, DIM, 0, "f32", 4},
+        {"GQA, window of 16", "", 1, HEADS, 2, DIM, 16, "f32", 4}};
+    static float q[Q], k[Q], v[Q], o[Q], lse[HEADS * LENGTH];
     char error[ATTN_SIMPLE_ERROR];
-    struct attn_ledger ledger;
-    struct attn_tape real, counted;
-    for (int64_t n = 0; n < Q; n++)
+    for (int64_t n = 0; n < Q; n++) {
         q[n] = (float)(n * 7919 % 101) / 50 - 1;
-    for (int64_t n = 0; n < KV; n++) {
         k[n] = (float)(n * 104729 % 97) / 48 - 1;
         v[n] = (float)(n * 1299709 % 89) / 44 - 1;
     }
-    attn_ledger_init(&ledger, NULL);
-    attn_tape_open(&real, run, &ledger);
-    attn_tape_open(&counted, run, NULL);
-    int failed = attn_simple_forward("tiled", "causal(br)", &shape, q, k, v, o, lse, error) != 0;
-    double worst = decode(&real, q, k, v, o);
-    take_cache(&counted, &small, LENGTH, 4);
-    attn_study_same("the cache of 48 tokens, filled for real", &real, &counted);
-    /* |v| <= 1: each of 48 products and sums of float32 rounds by half a unit of 2^-24 at most */
-    attn_study_quantity(run, "decoded one by one against causal attention at once, largest error",
-                        ATTN_DERIVED, 0, failed ? HUGE_VAL : worst, "",
-                        (LENGTH + DIM) * ldexp(1, -23));
-    attn_ledger_clear(&ledger);
+    for (size_t s = 0; s < sizeof small / sizeof *small; s++) {
+        const struct model *m = &small[s];
+        const struct attn_simple shape = {1, HEADS, m->kv_heads, LENGTH, LENGTH, DIM, DIM, 0};
+        struct attn_ledger ledger;
+        struct attn_tape real, counted;
+        attn_ledger_init(&ledger, NULL);
+        attn_tape_open(&real, run, &ledger);
+        attn_tape_open(&counted, run, NULL);
+        int failed = attn_simple_forward(
+                         "tiled", m->window > 0 ? "causal(br)&window(15,0,br)" : "causal(br)",
+                         &shape, q, k, v, o, lse, error) != 0;
+        double worst = decode(&real, m, q, k, v, o);
+        take_cache(&counted, m, LENGTH);
+        attn_study_same(m->name, &real, &counted);
+        /* |v| <= 1: each of 48 products and sums of float32 rounds by half a unit of 2^-24 */
+        attn_study_quantity(run, "decoded one by one against attention at once, largest error",
+                            ATTN_DERIVED, 0, failed ? HUGE_VAL : worst, "",
+                            (LENGTH + DIM) * ldexp(1, -23));
+        attn_ledger_clear(&ledger);
+    }
 }
 
-/* One query meets a cache, of many kv heads or of one.  Times are shown, and decide nothing. */
+/* One query meets a cache, of many kv heads or of one.  A time is predicted from the bytes, at the
+ * rate of the first one; it decides nothing. */
 static void read_for_each_token(struct attn_study_run *run)
 {
-    static const struct {
-        const char *text;
-        double bytes;
-    } call[] = {{"h8q1k16384d128:none:f32:normal:s1", 8.0 * 16384 * 128 * 2 * 4},
-                {"h8g1q1k16384d128:none:f32:normal:s1", 1.0 * 16384 * 128 * 2 * 4},
-                {"h8q1k16384d128:none:bf16:normal:s1", 8.0 * 16384 * 128 * 2 * 2}};
-    char bytes[32];
-    struct attn_point point;
+    static const struct model call[] = {
+        {"8 kv heads, float32", "h8q1k16384d128:none:f32:normal:s1", 1, 8, 8, 128, 0, "f32", 4},
+        {"8 kv heads, bfloat16", "h8q1k16384d128:none:bf16:normal:s1", 1, 8, 8, 128, 0, "bf16", 2},
+        {"one kv head, float32", "h8g1q1k16384d128:none:f32:normal:s1", 1, 8, 1, 128, 0, "f32", 4}};
+    double rate = 0;
+    char name[96];
     attn_study_say(run, "A new token does two multiplications for each number that it reads, so "
-                        "its time follows the bytes, not the arithmetic:");
-    for (size_t c = 0; c < sizeof call / sizeof *call; c++)
-        if (attn_study_measure(run, "tiled", call[c].text, &point)) {
-            double s =
-                attn_point_call_s(&point, point.n_warm > 0 ? ATTN_CALL_WARM : ATTN_CALL_FIRST);
-            attn_study_say(run, "    it reads %s in %.2g ms: %.3g GB/s",
-                           attn_cli_bytes((int64_t)call[c].bytes, bytes), s * 1e3,
-                           call[c].bytes / s / 1e9);
-        }
+                        "its time follows the bytes, not the arithmetic.  16,384 keys:");
+    for (size_t c = 0; c < sizeof call / sizeof *call; c++) {
+        struct attn_point point;
+        double bytes = read_by_price(run, &call[c], 16384);
+        snprintf(name, sizeof name, "%s: bytes that one token reads", call[c].name);
+        attn_study_quantity(run, name, ATTN_DERIVED,
+                            2.0 * (double)(numbers(&call[c], 16384) * call[c].size), bytes, "B", 0);
+        if (!attn_study_measure(run, "tiled", call[c].curve, &point))
+            continue;
+        double s = attn_point_call_s(&point, point.n_warm > 0 ? ATTN_CALL_WARM : ATTN_CALL_FIRST);
+        rate = c == 0 ? bytes / s : rate;
+        attn_study_quantity(run, "its time, and that of its bytes at the rate of the first",
+                            ATTN_INFERRED, bytes / rate * 1e3, s * 1e3, "ms", bytes / rate * 1e3);
+    }
 }
 
 static void run_study(struct attn_study_run *run)
@@ -184,4 +203,9 @@ static void run_study(struct attn_study_run *run)
 }
 
 const struct attn_study attn_study_kv_cache = {
-    "kv-cache", "what does a cache of keys and values cost, and a token that reads it?", run_study};
+    .name = "kv-cache",
+    .question = "what does a cache of keys and values cost, and a token that reads it?",
+    .run = run_study,
+    .figure = {.title = "The cache of one sequence, which is also what each new token reads",
+               .remark = "K and V of all layers, 16 bits unless another type is named",
+               .x = "tokens in the cache"}};

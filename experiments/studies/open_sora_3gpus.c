@@ -12,22 +12,46 @@ static int64_t tensor_split(int64_t n, int parts, int which)
     return n / parts + (which < n % parts);
 }
 
+enum { HEADS = 16, DIM = 72, ROWS = 30 * 600 };
+
+/* Heads of all receive buffers on a rank: each is made like the first chunk. */
+static int64_t heads_received(int ranks)
+{
+    int64_t heads = 0;
+    for (int r = 0; r < ranks; r++)
+        heads += tensor_split(HEADS, ranks, 0); /* torch.empty_like(chunks[0]) */
+    return heads;
+}
+
+static int64_t heads_sent(int ranks)
+{
+    int64_t heads = 0;
+    for (int r = 0; r < ranks; r++)
+        heads += tensor_split(HEADS, ranks, r);
+    return heads;
+}
+
 /* A head count that six ranks do not divide: what all_to_all of [30, 600, 16 heads of 72] gives. */
 static void issue_904(struct attn_study_run *run)
 {
-    enum { RANKS = 6, HEADS = 16, DIM = 72, ROWS = 30 * 600 };
-    int64_t sized = 0, sent = 0;
-    for (int r = 0; r < RANKS; r++) {
-        sent += ROWS * tensor_split(HEADS, RANKS, r) * DIM;
-        sized += ROWS * tensor_split(HEADS, RANKS, 0) * DIM; /* torch.empty_like(chunks[0]) */
-    }
+    char name[64];
     attn_study_say(run, "Six ranks share 16 heads as 3 3 3 3 2 2, but every receive buffer is made "
                         "like the first chunk: 6 x 3 = 18 heads arrive, two of them garbage, and "
                         "the reshape to 16 x 72 = 1152 channels fails.");
     attn_study_quantity(run, "elements after the exchange (the message of issue 904)",
-                        ATTN_PUBLISHED, 23328000, (double)sized, "elements", 0);
+                        ATTN_PUBLISHED, 23328000, (double)(ROWS * heads_received(6) * DIM),
+                        "elements", 0);
     attn_study_quantity(run, "elements that [30, 600, 1152] has", ATTN_PUBLISHED, 30 * 600 * 1152,
-                        (double)sent, "elements", 0);
+                        (double)(ROWS * heads_sent(6) * DIM), "elements", 0);
+    for (int P = 1; P <= HEADS; P++) {
+        snprintf(name, sizeof name, "heads that arrive on each of %d ranks", P);
+        attn_study_place(run, "heads that arrive", P);
+        attn_study_quantity(run, name, ATTN_DERIVED, (HEADS + P - 1) / P * P,
+                            (double)heads_received(P), "heads", 0);
+        attn_study_place(run, "heads that there are", P);
+        attn_study_quantity(run, "heads that were sent", ATTN_DERIVED, HEADS, (double)heads_sent(P),
+                            "heads", 0);
+    }
 }
 
 /* The list form of all_to_all holds four times the local tensor. */
@@ -56,7 +80,7 @@ static void which_ranks(struct attn_study_run *run, int frames)
                  ranks);
         snprintf(text, sizeof text, "h16q%dd8:spatial(%d,4,4):f32:normal:s1", frames * 16, frames);
         int runs = attn_study_accepts(spec, text);
-        differ += runs != (frames % ranks == 0 && 16 % ranks == 0);
+        differ += runs != (frames % ranks == 0 && HEADS % ranks == 0);
         if (runs)
             snprintf(list + strlen(list), sizeof list - strlen(list), " %d", ranks);
     }
@@ -86,4 +110,11 @@ static void run_study(struct attn_study_run *run)
 }
 
 const struct attn_study attn_study_open_sora_3gpus = {
-    "open-sora-3gpus", "16 frames on 3 GPUs: which numbers of ranks work, and why?", run_study};
+    .name = "open-sora-3gpus",
+    .question = "16 frames on 3 GPUs: which numbers of ranks work, and why?",
+    .run = run_study,
+    .figure = {.title = "Sixteen heads after an exchange whose buffers are all like the first",
+               .remark = "Where more arrive than there are, the rest was never written",
+               .x = "ranks P",
+               .y = "heads",
+               .is_linear = 1}};

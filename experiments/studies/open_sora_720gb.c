@@ -65,20 +65,24 @@ static void mask_at_full_size(struct attn_study_run *run)
                         "196,608 the function holds two such objects at once.");
     attn_tape_open(&tape, run, NULL);
     play(&tape, &x, "int32");
+    attn_study_place(run, "expand_mask_4d", 0);
     attn_study_peak(&tape, "peak of expand_mask_4d, B=5, L=196,608", ATTN_DERIVED, 2 * survivor, 0);
     attn_study_quantity(run, "what it returns, against the 720 GB of issue 70", ATTN_INFERRED,
                         survivor, (double)tape.now, "B", 0);
     attn_tape_open(&tape, run, NULL);
     play(&tape, &x, "bf16");
+    attn_study_place(run, "_prepare_mask, 16 bits", 0);
     attn_study_peak(&tape, "peak of _prepare_mask in 16 bits: 11 B a pair", ATTN_DERIVED, 11 * each,
                     0);
     attn_tape_open(&tape, run, NULL);
     play(&tape, &x, "float32");
+    attn_study_place(run, "_prepare_mask, float32", 0);
     attn_study_peak(&tape, "peak of _prepare_mask in float32: 17 B a pair", ATTN_DERIVED, 17 * each,
                     0);
     attn_study_say(run, "The same information in two vectors, multiplied where a pair is needed:");
     attn_tape_open(&tape, run, NULL);
     play(&tape, &x, "vectors");
+    attn_study_place(run, "two vectors", 0);
     attn_study_peak(&tape, "two vectors instead of the mask", ATTN_DERIVED, 7864320, 0);
     attn_stored_text_close(&x);
 }
@@ -98,40 +102,75 @@ static void heads_that_are_not_there(struct attn_study_run *run)
     attn_tape_open(&tape, run, NULL);
     play(&tape, &x, "int32");
     attn_stored_text_close(&x);
-    attn_study_quantity(run, "the mask that is kept at B=1, L=200,000", ATTN_DERIVED, 1.28e12 / 8,
-                        (double)tape.now, "B", 0);
+    attn_study_live(&tape, "the mask that is kept at B=1, L=200,000", ATTN_DERIVED, 1.28e12 / 8, 0);
     if (attn_study_price(run, "gemm:save=probs@portable", "h8q200000d64:none:f32:normal:s1",
                          &point))
         attn_study_quantity(run, "P that training with naive attention keeps, 8 heads",
                             ATTN_PUBLISHED, 1.28e12, (double)point.saved_bytes, "B", 1e9);
 }
 
-/* What the article recommends, each by its spec, at the shape of STDiT-XL/2. */
+/* What the article recommends, each by its spec, at the shape of STDiT-XL/2: what it leaves beside
+ * inputs and outputs.  Where that is at most linear, it is on the line through its prices at half
+ * and at a quarter of the length; else it is known in closed form. */
+static const char WINDOW[] = "causal(br)&window(511,0,br)";
+
+static double left(struct attn_study_run *run, const char *spec, const char *mask,
+                   const char *dtype, int64_t length)
+{
+    struct attn_point point;
+    char text[128];
+    snprintf(text, sizeof text, "h16q%lldd72:%s:%s:normal:s1", (long long)length, mask, dtype);
+    return attn_study_price(run, spec, text, &point) ? (double)point.priced_bytes : -1;
+}
+
 static void remedies(struct attn_study_run *run)
 {
     static const struct {
         const char *what, *spec, *mask, *dtype;
+        double must; /* 0: the line */
     } remedy[] = {
-        {"none: every score at once", "dense", "none", "f32"},
-        {"16-bit storage alone", "dense", "none", "bf16"},
-        {"chunks of queries and keys", "chunked", "none", "f32"},
-        {"tiles and online softmax", "tiled@portable", "none", "f32"},
-        {"a window of 512 keys, as CSR", "csr@portable", "causal(br)&window(511,0,br)", "f32"},
-        {"a window of 512 keys, tiled", "tiled@portable", "causal(br)&window(511,0,br)", "f32"},
+        {"none: every score, and P", "dense", "none", "f32", 8 * 16 * 4e10},
+        {"16-bit storage: scores stay float32", "dense", "none", "bf16", 8 * 16 * 4e10},
+        {"chunks of queries and keys", "chunked@portable", "none", "f32", 0},
+        {"tiles and online softmax", "tiled@portable", "none", "f32", 0},
+        {"a window of 512 keys, as CSR", "csr@portable", WINDOW, "f32", 0},
+        {"a window of 512 keys, tiled", "tiled@portable", WINDOW, "f32", 0},
     };
-    char text[128], bytes[32];
-    struct attn_point point;
-    if (!run->as_json)
-        fprintf(run->out, "What each remedy leaves at L=200,000, 16 heads of 72, forward, beside "
-                          "inputs and outputs:\n\n");
+    char name[128];
+    double none = 0;
+    attn_study_say(run, "What each remedy leaves at L=200,000, 16 heads of 72, forward, beside "
+                        "inputs and outputs:");
     for (size_t r = 0; r < sizeof remedy / sizeof *remedy; r++) {
-        snprintf(text, sizeof text, "h16q200000d72:%s:%s:normal:s1", remedy[r].mask,
-                 remedy[r].dtype);
-        if (attn_study_price(run, remedy[r].spec, text, &point) && !run->as_json)
-            fprintf(run->out, "    %-32s %12s   (attnlab price %s)\n", remedy[r].what,
-                    attn_cli_bytes(point.priced_bytes, bytes), remedy[r].spec);
+        double at[3], must = remedy[r].must;
+        for (int n = 0; n < 3; n++)
+            at[n] = left(run, remedy[r].spec, remedy[r].mask, remedy[r].dtype, 50000 << n);
+        if (must == 0)
+            must = at[1] + 2 * (at[1] - at[0]);
+        none = r == 0 ? at[2] : none;
+        snprintf(name, sizeof name, "%s (%s), %.3g times less", remedy[r].what, remedy[r].spec,
+                 none / at[2]);
+        attn_study_quantity(run, name, ATTN_DERIVED, must, at[2], "B", 0.001 * must);
     }
-    run->in_list = 1;
+}
+
+/* The fifth remedy changes what 28 layers keep between the passes, and not what one call holds. */
+static void checkpointing(struct attn_study_run *run)
+{
+    static const char TEXT[] = "h16q200000d72:none:f32:normal:s1";
+    const double P = 4 * 16 * 4e10, tensor = 4 * 16 * 72 * 2e5, lse = 4 * 16 * 2e5;
+    attn_study_say(run, "Checkpointing changes what 28 layers keep between the passes:");
+    attn_study_quantity(run, "all of it: P, q k v o and LSE of 28 layers", ATTN_DERIVED,
+                        28 * (P + 4 * tensor + lse),
+                        attn_study_saved(run, "gemm:save=probs@portable", TEXT, 28, "probs"), "B",
+                        0.001 * 28 * P);
+    attn_study_quantity(run, "checkpointed: q k v of 28 layers", ATTN_DERIVED, 28 * 3 * tensor,
+                        attn_study_saved(run, "gemm:save=probs@portable", TEXT, 28, "inputs"), "B",
+                        0);
+    attn_study_quantity(run, "tiled without checkpointing: q k v o and LSE of 28 layers",
+                        ATTN_DERIVED, 28 * (4 * tensor + lse),
+                        attn_study_saved(run, "tiled@portable", TEXT, 28, "rows"), "B", 0);
+    attn_study_say(run, "But while it computes one layer it still holds that layer's P, 2.33 TiB.  "
+                        "And none of the five touches the mask, which is what was too large.");
     attn_study_say(run, "What Open-Sora did is none of these: its next model has no mask between "
                         "video tokens at all (commit 2f87a9a, the day of the issue).");
 }
@@ -141,7 +180,7 @@ static void really_computed(struct attn_study_run *run)
 {
     static const struct {
         const char *spec, *mask;
-    } one[] = {{"tiled", "none"}, {"csr", "causal(br)&window(511,0,br)"}};
+    } one[] = {{"tiled", "none"}, {"csr", WINDOW}};
     char text[128], bytes[32];
     struct attn_point point;
     for (int r = 0; r < 2; r++) {
@@ -170,8 +209,13 @@ static void run_study(struct attn_study_run *run)
     at_small_size(run);
     heads_that_are_not_there(run);
     remedies(run);
+    checkpointing(run);
     really_computed(run);
 }
 
 const struct attn_study attn_study_open_sora_720gb = {
-    "open-sora-720gb", "why did a mask ask for 720 GB at 200,000 tokens?", run_study};
+    .name = "open-sora-720gb",
+    .question = "why did a mask ask for 720 GB at 200,000 tokens?",
+    .run = run_study,
+    .figure = {.title = "A mask of 5 clips of 196,608 tokens, while it is made and used",
+               .remark = "int32, one head; the vectors that say the same are 7.5 MiB"}};

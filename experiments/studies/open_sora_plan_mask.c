@@ -2,6 +2,7 @@
  *
  * Source: PKU-YuanGroup/Open-Sora-Plan issue 373, opensora/utils/communications.py v1.2.0
  * (prepare_parallel_data) and get_attention_mask of its NPU path. */
+#include "experiments/cli/cli.h"
 #include "experiments/studies/study.h"
 
 /* A video of 93 frames of 480 x 640 behind a causal VAE that divides by 4, 8, 8. */
@@ -43,6 +44,30 @@ static void at_small_size(struct attn_study_run *run)
     attn_ledger_clear(&ledger);
 }
 
+/* The same for videos of other lengths, and the boolean [L, L] that it becomes. */
+static void other_lengths(struct attn_study_run *run)
+{
+    char text[64], name[96], grouped[32];
+    for (int64_t L = TOKENS / 16; L <= 4 * TOKENS; L *= 4) {
+        struct attn_tape tape;
+        attn_tape_open(&tape, run, NULL);
+        tape.is_brief = 1;
+        prepare_parallel_data(&tape, 4 * L, 8);
+        snprintf(name, sizeof name, "%s tokens: the exchange", attn_cli_grouped(L, grouped));
+        attn_study_place(run, "repeated and exchanged, 8 ranks", (double)L);
+        attn_study_peak(&tape, name, ATTN_DERIVED, 2.0 * 8 * 4 * 4 * (double)L, 0);
+        attn_study_place(run, "what an all-gather sends from", (double)L);
+        attn_study_quantity(run, "what an all-gather sends from", ATTN_DERIVED,
+                            (double)tape.peak / 16, 4 * 4 * (double)L, "B", 0);
+        snprintf(text, sizeof text, "q%lldd64:keys(%lld):f32:normal:s1", (long long)L,
+                 (long long)(L / 2));
+        attn_study_place(run, "boolean [L, L] of one sample", (double)L);
+        attn_study_quantity(run, "the boolean [L, L]", ATTN_DERIVED, (double)L * (double)L,
+                            (double)attn_study_buffer(run, "dense:mask=bool2d", text, "mask"), "B",
+                            0);
+    }
+}
+
 static void run_study(struct attn_study_run *run)
 {
     struct attn_tape tape;
@@ -74,9 +99,15 @@ static void run_study(struct attn_study_run *run)
         (double)attn_study_buffer(run, "tiled", "q28800d64:keys(20000):f32:normal:s1", "mask"), "B",
         0);
     struct attn_point point;
+    other_lengths(run);
     attn_study_measure(run, "dense:mask=bool2d", "q288d64:keys(200):f32:normal:s1", &point);
     attn_study_measure(run, "tiled", "q288d64:keys(200):f32:normal:s1", &point);
 }
 
 const struct attn_study attn_study_open_sora_plan_mask = {
-    "open-sora-plan-mask", "why is a mask repeated for sequence parallelism?", run_study};
+    .name = "open-sora-plan-mask",
+    .question = "why is a mask repeated for sequence parallelism?",
+    .run = run_study,
+    .figure = {.title = "A padding mask on its way to 8 ranks, and inside attention",
+               .remark = "float32 on the way, four numbers a token; boolean inside",
+               .x = "sequence length L (tokens)"}};

@@ -16,16 +16,19 @@
 enum { FRAMES = 16, SIDE = 16, LENGTH = FRAMES * SIDE * SIDE, HEADS = 16, DIM = 72, RANKS = 4 };
 static const char SPATIAL[] = "spatial(16,16,16)", TEMPORAL[] = "temporal(16,16,16)";
 
-/* Units of B L C (P-1)/P^2 numbers that rank 0 sends in a forward pass of one attention layer;
- * NaN where the scheme refuses. */
-static double units(const char *text, const char *mask_text)
+/* Numbers that rank 0 sends in a forward pass of one attention layer; NaN where it is refused. */
+static double numbers_sent(const char *scheme, int ranks, const char *mask_text)
 {
     const struct attn_mask_shape shape = {1, HEADS, LENGTH, LENGTH};
-    const double unit = (double)LENGTH * HEADS * DIM * 8 * (RANKS - 1) / (RANKS * RANKS);
     struct attn_error err = {ATTN_OK, ""};
     struct attn_layer_spec spec;
     struct attn_mask *mask = NULL;
     struct attn_cost cost = {0};
+    char text[96];
+    const char *options = strchr(scheme, ':');
+    int name = options != NULL ? (int)(options - scheme) : (int)strlen(scheme);
+    snprintf(text, sizeof text, "%.*s:ranks=%d%s%s", name, scheme, ranks,
+             options != NULL ? "," : "", options != NULL ? options + 1 : "");
     if (attn_layer_spec_parse(text, &spec, &err) != ATTN_OK ||
         attn_mask_parse(mask_text, &shape, NULL, &mask, &err) != ATTN_OK)
         return (double)NAN;
@@ -41,15 +44,46 @@ static double units(const char *text, const char *mask_text)
                                      .mask = mask};
     enum attn_status status = attn_layer_ranks_cost(&spec, &layer, ATTN_FORWARD, 0, &cost, &err);
     attn_mask_free(mask);
-    return status == ATTN_OK ? (double)cost.bytes_sent / unit : (double)NAN;
+    return status == ATTN_OK ? (double)cost.bytes_sent / 8 : (double)NAN;
+}
+
+/* B L C (P-1)/P^2: what a rank sends when one tensor of x's size is exchanged. */
+static double unit_of(int ranks)
+{
+    return (double)LENGTH * HEADS * DIM * (ranks - 1) / (ranks * ranks);
+}
+
+static double units(const char *scheme, const char *mask)
+{
+    return numbers_sent(scheme, RANKS, mask) / unit_of(RANKS);
+}
+
+/* Without the cross-attention: a spatial and a temporal layer. */
+static void volumes_of_ranks(struct attn_study_run *run)
+{
+    static const struct {
+        const char *curve, *scheme;
+        double units;
+    } of[] = {{"v1.0, Ulysses: 8 units", "video:home=frames,exchange=always", 8},
+              {"v1.2: 4 units", "video", 4},
+              {"DSP: 2 units", "dsp", 2}};
+    char name[96];
+    for (size_t s = 0; s < sizeof of / sizeof *of; s++)
+        for (int ranks = 2; ranks <= 16; ranks *= 2) {
+            double got = numbers_sent(of[s].scheme, ranks, SPATIAL) +
+                         numbers_sent(of[s].scheme, ranks, TEMPORAL);
+            double must = of[s].units * unit_of(ranks);
+            snprintf(name, sizeof name, "%s: both layers, %d ranks", of[s].scheme, ranks);
+            attn_study_place(run, of[s].curve, ranks);
+            attn_study_quantity(run, name, ATTN_DERIVED, 8 * must, 8 * got, "B", 0.01 * 8 * must);
+        }
 }
 
 static void volumes(struct attn_study_run *run)
 {
     /* Ours sends LSE too: one number for each 72 of a tensor. */
     static const double LSE = 0.03;
-    const char *v1_0 = "video:ranks=4,home=frames,exchange=always", *v1_2 = "video:ranks=4",
-               *dsp = "dsp:ranks=4";
+    const char *v1_0 = "video:home=frames,exchange=always", *v1_2 = "video", *dsp = "dsp";
     double cross = 2; /* q to its heads and o back; k and v of the text are cut, not sent */
     attn_study_quantity(run, "v1.0, a block: spatial, temporal and cross-attention", ATTN_DERIVED,
                         10, units(v1_0, SPATIAL) + units(v1_0, TEMPORAL) + cross, "units", LSE);
@@ -58,8 +92,7 @@ static void volumes(struct attn_study_run *run)
     attn_study_quantity(run, "v1.2, a temporal block: places are at home", ATTN_DERIVED, 0,
                         units(v1_2, TEMPORAL), "units", 0);
     attn_study_quantity(run, "Ulysses, a spatial and a temporal layer", ATTN_PUBLISHED, 8,
-                        units("ulysses:ranks=4", SPATIAL) + units("ulysses:ranks=4", TEMPORAL),
-                        "units", LSE);
+                        units("ulysses", SPATIAL) + units("ulysses", TEMPORAL), "units", LSE);
     attn_study_quantity(run, "DSP, both: x there and y back, once", ATTN_PUBLISHED, 2,
                         units(dsp, SPATIAL) + units(dsp, TEMPORAL), "units", 0);
 }
@@ -85,6 +118,7 @@ static void run_study(struct attn_study_run *run)
                    "size is exchanged.  16 frames of 16 x 16 places, 16 heads of 72, 4 ranks, "
                    "forward; LSE, which ours sends too, is 0.014 a layer.");
     volumes(run);
+    volumes_of_ranks(run);
     attn_study_say(run, "DSP sends less because it exchanges x before q, k and v are made of it, "
                         "and because heads are not divided, it works on any number of ranks.");
     attn_study_say(run, "At the ends of the region every rank has all of x and y and computes the "
@@ -99,5 +133,9 @@ static void run_study(struct attn_study_run *run)
 }
 
 const struct attn_study attn_study_open_sora_split_gather = {
-    "open-sora-split-gather", "what do blocks send, and why are gradients scaled at the ends?",
-    run_study};
+    .name = "open-sora-split-gather",
+    .question = "what do blocks send, and why are gradients scaled at the ends?",
+    .run = run_study,
+    .figure = {.title = "What a rank sends for a spatial and a temporal layer, forward",
+               .remark = "16 frames of 256 places, 16 heads of 72, numbers of 8 bytes",
+               .x = "ranks P"}};

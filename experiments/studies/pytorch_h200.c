@@ -143,6 +143,25 @@ static void predict(struct attn_tape *tape, const struct row *row)
     }
 }
 
+/* Curves of the figure, forward and backward: how they grow where P or the mask decides. */
+static const struct curve {
+    const char *name;
+    int backend, dtype, mask, power;
+} curves[] = {{"math, float32", MATH, F32, NONE, 2},
+              {"math, bfloat16", MATH, BF16, NONE, 2},
+              {"efficient, bfloat16, with a mask", EFFICIENT, BF16, BOOL4D, 2},
+              {"flash, bfloat16", FLASH, BF16, NONE, 1},
+              {"efficient, bfloat16", EFFICIENT, BF16, NONE, 1}};
+enum { CURVES = sizeof curves / sizeof *curves };
+
+static void place(struct attn_study_run *run, const struct row *row)
+{
+    for (int c = 0; c < CURVES; c++)
+        if (row->backend == curves[c].backend && row->dtype == curves[c].dtype &&
+            row->mask == curves[c].mask && row->pass == BWD)
+            attn_study_place(run, curves[c].name, (double)row->L);
+}
+
 /* From 2,048 tokens on: below, workspaces that are made once show in some rows. */
 static void every_row(struct attn_study_run *run)
 {
@@ -159,6 +178,7 @@ static void every_row(struct attn_study_run *run)
         attn_tape_open(&tape, run, NULL);
         tape.is_brief = row.L < 8192;
         predict(&tape, &row);
+        place(run, &row);
         snprintf(name, sizeof name, "%s %s %s %s L=%lld", attn_study_field(line, "backend"),
                  attn_study_field(line, "dtype"), attn_study_field(line, "mask"),
                  attn_study_field(line, "dir"), (long long)row.L);
@@ -170,26 +190,45 @@ static void every_row(struct attn_study_run *run)
     attn_study_say(run, "Furthest from a measured row: %.2g of it.", worst);
 }
 
+/* The row of the file at 8,192 tokens, to 65,536 by its power of the length, against the table. */
 static void beyond_the_file(struct attn_study_run *run)
 {
-    static const struct {
-        const char *what;
-        int mask;
-    } two[] = {{"without a mask", NONE}, {"with a materialised mask", BOOL4D}};
-    char bytes[32];
+    enum { KNOWN = 8192, BEYOND = 65536 };
+    struct attn_study_table table;
     struct attn_point point;
-    attn_study_say(run, "The \"memory-efficient\" back end at 65,536 tokens, bfloat16, forward:");
-    for (int t = 0; t < 2; t++) {
-        const struct row row = {EFFICIENT, BF16, two[t].mask, FWD, 8, 65536, 64, 0};
+    char name[96];
+    attn_study_say(run,
+                   "At 65,536 tokens, forward and backward, against what was measured at 8,192 "
+                   "times 8 or, where P or a mask decides, times 64:");
+    attn_study_open(&table, attn_study_data_pytorch_h200_memory);
+    for (int l = 0; l < table.n; l++) {
+        struct row row = read_row(&table.line[l]);
         struct attn_tape tape;
+        int c = 0;
+        while (c < CURVES &&
+               (row.L != KNOWN || row.pass != BWD || row.backend != curves[c].backend ||
+                row.dtype != curves[c].dtype || row.mask != curves[c].mask))
+            c++;
+        if (c == CURVES)
+            continue;
+        double factor = (double)BEYOND / KNOWN;
+        double expected = row.bytes * (curves[c].power == 2 ? factor * factor : factor);
+        row.L = BEYOND;
         attn_tape_open(&tape, run, NULL);
+        tape.is_brief = 1;
         predict(&tape, &row);
-        attn_study_say(run, "    %s: %s", two[t].what, attn_cli_bytes(tape.peak, bytes));
+        snprintf(name, sizeof name, "%s, 65,536 tokens", curves[c].name);
+        attn_study_place(run, curves[c].name, BEYOND);
+        attn_study_peak(&tape, name, ATTN_DERIVED, expected, 0.05 * expected);
     }
-    attn_study_say(run, "The mask makes it quadratic again: two objects of heads x L x L.");
-    if (attn_study_price(run, "tiled", "h8q65536d64:causal(br):bf16:normal:s1", &point))
-        attn_study_say(run, "    tiled here, with the mask as a word, beside o: %s",
-                       attn_cli_bytes(point.priced_bytes, bytes));
+    attn_study_close(&table);
+    attn_study_say(run, "A materialised mask makes the \"memory-efficient\" back end quadratic "
+                        "again: two objects of heads x L x L.  tiled has the mask as a word:");
+    struct attn_point known;
+    if (attn_study_price(run, "tiled@portable", "h8q65536d64:causal(br):bf16:normal:s1", &point) &&
+        attn_study_price(run, "tiled@portable", "h8q8192d64:causal(br):bf16:normal:s1", &known))
+        attn_study_quantity(run, "tiled beside o, 65,536 tokens and 8,192", ATTN_DERIVED,
+                            (double)known.priced_bytes, (double)point.priced_bytes, "B", 0);
     attn_study_measure(run, "tiled", "h8q512d64:causal(br):bf16:normal:s1", &point);
 }
 
@@ -201,4 +240,10 @@ static void run_study(struct attn_study_run *run)
 }
 
 const struct attn_study attn_study_pytorch_h200 = {
-    "pytorch-h200", "which tensors make up what PyTorch's attention holds on a GPU?", run_study};
+    .name = "pytorch-h200",
+    .question = "which tensors make up what PyTorch's attention holds on a GPU?",
+    .run = run_study,
+    .figure = {.title = "What one call of attention holds on an H200, forward and backward",
+               .remark =
+                   "PyTorch 2.11, 8 heads of 64.  Marks: measured.  Lines: the list of tensors",
+               .x = "sequence length L (tokens)"}};

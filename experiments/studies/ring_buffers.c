@@ -30,6 +30,7 @@ static void run_study(struct attn_study_run *run)
     attn_study_say(run, "One head of 64 features, 1,048,576 tokens, float32: K and V together are "
                         "512 MiB.  A ring passes them on through two buffers of a block each:");
     for (int ranks = 4; ranks <= 64; ranks *= 4) {
+        attn_study_place(run, "ring: two buffers", ranks);
         snprintf(name, sizeof name, "ring on %d ranks: two buffers for K, V on a rank", ranks);
         attn_study_quantity(run, name, ATTN_DERIVED, 2.0 * 2 * LENGTH / ranks * 64 * 4,
                             (double)held(run, "ring", ranks, "kv.travel"), "B", 0);
@@ -38,6 +39,7 @@ static void run_study(struct attn_study_run *run)
                    "All-gather holds all of them on every rank, whatever P is.  Some code that "
                    "is called \"ring\" or \"context parallel\" does this:");
     for (int ranks = 4; ranks <= 64; ranks *= 4) {
+        attn_study_place(run, "all-gather", ranks);
         snprintf(name, sizeof name, "allgather on %d ranks: K, V on a rank", ranks);
         attn_study_quantity(run, name, ATTN_DERIVED, 2.0 * LENGTH * 64 * 4,
                             (double)(held(run, "allgather", ranks, "k.all") +
@@ -45,14 +47,23 @@ static void run_study(struct attn_study_run *run)
                             "B", 0);
     }
     attn_study_say(run, "A ring with a fresh buffer for each hop holds as much in the end:");
-    attn_tape_open(&tape, run, NULL);
-    ring_of_receives(&tape, (int64_t)LENGTH / 16 * 64, 16);
-    attn_study_peak(&tape, "ring with P receive buffers, 16 ranks", ATTN_DERIVED,
-                    2.0 * LENGTH * 64 * 4, 0);
+    for (int ranks = 4; ranks <= 64; ranks *= 4) {
+        attn_tape_open(&tape, run, NULL);
+        tape.is_brief = ranks > 4;
+        ring_of_receives(&tape, (int64_t)LENGTH / ranks * 64, ranks);
+        attn_study_place(run, "ring: a buffer for each hop", ranks);
+        snprintf(name, sizeof name, "ring with a receive buffer for each hop, %d ranks", ranks);
+        attn_study_peak(&tape, name, ATTN_DERIVED, 2.0 * LENGTH * 64 * 4, 0);
+    }
     attn_study_say(run, "Both run for real, small:");
     attn_study_measure(run, "ring:ranks=4", "q256d64:causal(br):f32:normal:s1", &point);
     attn_study_measure(run, "allgather:ranks=4", "q256d64:causal(br):f32:normal:s1", &point);
 }
 
 const struct attn_study attn_study_ring_buffers = {
-    "ring-buffers", "which ring attention holds O(L/P) on a rank?", run_study};
+    .name = "ring-buffers",
+    .question = "which ring attention holds O(L/P) on a rank?",
+    .run = run_study,
+    .figure = {.title = "K and V that a rank holds for the others' sake",
+               .remark = "1,048,576 tokens, one head of 64, float32: K and V are 512 MiB in all",
+               .x = "ranks P"}};

@@ -7,6 +7,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/preflight.h"
+#include "experiments/measure/stack.h"
 #include "tests/harness/process.h"
 
 static const struct attn_study *const studies[] = {
@@ -46,6 +47,7 @@ static void end_list(struct attn_study_run *run)
 int attn_study_carry_out(const struct attn_study *study, struct attn_study_run *run)
 {
     run->study = study;
+    run->curve = NULL;
     run->n_entries = run->n_quantities = run->n_failed = run->in_list = 0;
     run->lacks = ATTN_OK;
     if (!run->as_json)
@@ -209,67 +211,98 @@ static void print_line(struct attn_study_run *run, const char *name, enum attn_s
     run->in_list = 1;
 }
 
+static json_t *json_of(const struct attn_block *block, int n)
+{
+    json_t *live = json_array();
+    for (int b = 0; b < n; b++)
+        json_array_append_new(live, json_pack("{s:s, s:s, s:I}", "name", block[b].name, "by",
+                                              block[b].maker, "bytes", (json_int_t)block[b].bytes));
+    return live;
+}
+
+/* block: the live set of which the quantity is the sum, or NULL. */
 static void record(struct attn_study_run *run, const char *name, enum attn_study_label label,
-                   double published, double got, const char *unit, double tolerance, json_t *live)
+                   double published, double got, const char *unit, double tolerance,
+                   const struct attn_block *block, int n_blocks)
 {
     int ok = fabs(got - published) <= tolerance; /* not: of NaN */
     run->n_quantities++;
     run->n_failed += !ok && label != ATTN_INFERRED;
-    if (!run->as_json) {
+    if (run->curve != NULL && run->figure != NULL)
+        attn_study_figure_add(run, label, published, got, block, n_blocks);
+    if (!run->as_json)
         print_line(run, name, label, published, got, unit, ok);
-        json_decref(live);
-        return;
+    else {
+        json_t *line = json_pack("{s:i, s:s, s:s, s:s, s:f, s:f, s:s, s:s, s:f, s:b}", "schema",
+                                 ATTN_RECORD_SCHEMA, "record", "study", "study", run->study->name,
+                                 "name", name, "published", published, "got", got, "unit", unit,
+                                 "label", label_name[label], "tolerance", tolerance, "ok", ok);
+        if (block != NULL)
+            json_object_set_new(line, "live", json_of(block, n_blocks));
+        if (run->curve != NULL) {
+            json_object_set_new(line, "curve", json_string(run->curve));
+            json_object_set_new(line, "x", json_real(run->x));
+        }
+        json_dumpf(line, run->out, JSON_COMPACT);
+        fputc('\n', run->out);
+        json_decref(line);
     }
-    json_t *line = json_pack("{s:i, s:s, s:s, s:s, s:f, s:f, s:s, s:s, s:f, s:b}", "schema",
-                             ATTN_RECORD_SCHEMA, "record", "study", "study", run->study->name,
-                             "name", name, "published", published, "got", got, "unit", unit,
-                             "label", label_name[label], "tolerance", tolerance, "ok", ok);
-    if (live != NULL)
-        json_object_set_new(line, "live", live);
-    json_dumpf(line, run->out, JSON_COMPACT);
-    fputc('\n', run->out);
-    json_decref(line);
+    run->curve = NULL;
+}
+
+void attn_study_place(struct attn_study_run *run, const char *curve, double x)
+{
+    run->curve = curve;
+    run->x = x;
 }
 
 void attn_study_quantity(struct attn_study_run *run, const char *name, enum attn_study_label label,
                          double published, double got, const char *unit, double tolerance)
 {
-    record(run, name, label, published, got, unit, tolerance, NULL);
+    record(run, name, label, published, got, unit, tolerance, NULL, 0);
 }
 
-static void print_live(const struct attn_tape *tape)
+static void print_live(struct attn_study_run *run, const struct attn_block *block, int n)
 {
     char text[32];
-    end_list(tape->run);
-    for (int b = 0, same = 1; b < tape->n_at_peak; b++, same++) {
-        const struct attn_block *block = &tape->at_peak[b];
-        if (b + 1 < tape->n_at_peak && strcmp(block->name, block[1].name) == 0 &&
-            block->bytes == block[1].bytes)
+    end_list(run);
+    for (int b = 0, same = 1; b < n; b++, same++) {
+        if (b + 1 < n && strcmp(block[b].name, block[b + 1].name) == 0 &&
+            block[b].bytes == block[b + 1].bytes)
             continue;
-        fprintf(tape->run->out, "    %-16s %12s  ", block->name,
-                attn_cli_bytes(block->bytes, text));
+        fprintf(run->out, "    %-16s %12s  ", block[b].name, attn_cli_bytes(block[b].bytes, text));
         if (same > 1)
-            fprintf(tape->run->out, "%d times: ", same);
-        fprintf(tape->run->out, "%s\n", block->maker);
+            fprintf(run->out, "%d times: ", same);
+        fprintf(run->out, "%s\n", block[b].maker);
         same = 0;
     }
+}
+
+/* A quantity that would not come out without any of these that is larger than the tolerance. */
+static void add_up(struct attn_tape *tape, const char *name, enum attn_study_label label,
+                   double published, double got, double tolerance, const struct attn_block *block,
+                   int n)
+{
+    struct attn_study_run *run = tape->run;
+    for (int b = 0; b < n; b++)
+        if (block[b].entry >= 0 && (double)block[b].bytes > tolerance && label != ATTN_INFERRED)
+            run->entry[block[b].entry].matters = 1;
+    if (!run->as_json && !tape->is_brief)
+        print_live(run, block, n);
+    record(run, name, label, published, got, "B", tolerance, block, n);
 }
 
 void attn_study_peak(struct attn_tape *tape, const char *name, enum attn_study_label label,
                      double published, double tolerance)
 {
-    struct attn_study_run *run = tape->run;
-    json_t *live = json_array();
-    for (int b = 0; b < tape->n_at_peak; b++) {
-        const struct attn_block *block = &tape->at_peak[b];
-        if (block->entry >= 0 && (double)block->bytes > tolerance && label != ATTN_INFERRED)
-            run->entry[block->entry].matters = 1;
-        json_array_append_new(live, json_pack("{s:s, s:s, s:I}", "name", block->name, "by",
-                                              block->maker, "bytes", (json_int_t)block->bytes));
-    }
-    if (!run->as_json && !tape->is_brief)
-        print_live(tape);
-    record(run, name, label, published, (double)tape->peak, "B", tolerance, live);
+    add_up(tape, name, label, published, (double)tape->peak, tolerance, tape->at_peak,
+           tape->n_at_peak);
+}
+
+void attn_study_live(struct attn_tape *tape, const char *name, enum attn_study_label label,
+                     double published, double tolerance)
+{
+    add_up(tape, name, label, published, (double)tape->now, tolerance, tape->block, tape->n);
 }
 
 void attn_study_same(const char *name, const struct attn_tape *real,
@@ -277,11 +310,15 @@ void attn_study_same(const char *name, const struct attn_tape *real,
 {
     struct attn_study_run *run = real->run;
     int same = real->n_at_peak == counted->n_at_peak && real->ledger->peak == real->peak;
-    for (int b = 0; same && b < real->n_at_peak; b++)
-        same = strcmp(real->at_peak[b].name, counted->at_peak[b].name) == 0 &&
-               real->at_peak[b].bytes == counted->at_peak[b].bytes;
+    for (int b = 0; b < counted->n_at_peak; b++) {
+        const struct attn_block *block = &counted->at_peak[b];
+        if (block->entry >= 0 && block->bytes > 0)
+            run->entry[block->entry].matters = 1;
+        same = same && strcmp(real->at_peak[b].name, block->name) == 0 &&
+               real->at_peak[b].bytes == block->bytes;
+    }
     record(run, name, ATTN_DERIVED, same ? (double)counted->peak : (double)NAN,
-           (double)real->ledger->peak, "B", 0, NULL);
+           (double)real->ledger->peak, "B", 0, NULL, 0);
 }
 
 /* ---- attnlab's own implementations ----------------------------------------------------------- */
@@ -291,7 +328,7 @@ static int fail(struct attn_study_run *run, const char *spec, const char *why)
 {
     char name[640];
     snprintf(name, sizeof name, "%s: %s", spec, why);
-    record(run, name, ATTN_DERIVED, 1, 0, "done", 0, NULL);
+    record(run, name, ATTN_DERIVED, 1, 0, "done", 0, NULL, 0);
     return 0;
 }
 
@@ -337,6 +374,26 @@ int64_t attn_study_buffer(struct attn_study_run *run, const char *spec_text, con
     return bytes;
 }
 
+double attn_study_saved(struct attn_study_run *run, const char *spec_text, const char *text,
+                        int64_t layers, const char *save)
+{
+    static struct attn_point point;
+    struct attn_error err = {ATTN_OK, ""};
+    struct attn_stack stack = {.n = layers};
+    struct attn_stack_cost cost;
+    struct attn_problem problem;
+    struct attn_spec spec;
+    int64_t need;
+    if (attn_spec_parse(spec_text, &spec, &err) != ATTN_OK ||
+        attn_stack_save_find(save, &stack.save, &err) != ATTN_OK ||
+        attn_case_parse(text, &point.c, &err) != ATTN_OK ||
+        attn_preflight_open(&point.c, &problem, &point, &need, &err) != ATTN_OK)
+        return fail(run, spec_text, err.text) - 1;
+    enum attn_status status = attn_stack_price(&stack, &spec, &problem, ATTN_FORWARD, &cost, &err);
+    attn_preflight_close(&problem);
+    return status == ATTN_OK ? (double)cost.cost.saved_bytes : fail(run, spec_text, err.text) - 1;
+}
+
 int attn_study_accepts(const char *spec, const char *text)
 {
     static struct attn_point point;
@@ -365,8 +422,8 @@ int attn_study_measure(struct attn_study_run *run, const char *spec, const char 
     if (point->status != ATTN_POINT_OK)
         return fail(run, spec, point->message);
     snprintf(name, sizeof name, "%s %s agrees with the oracle, largest error / bound", spec, text);
-    record(run, name, ATTN_DERIVED, 0, point->worst, "", 1, NULL);
+    record(run, name, ATTN_DERIVED, 0, point->worst, "", 1, NULL, 0);
     record(run, "its ledger, which must be its price", ATTN_DERIVED, (double)point->priced_bytes,
-           (double)point->ledger_bytes, "B", 0, NULL);
+           (double)point->ledger_bytes, "B", 0, NULL, 0);
     return 1;
 }

@@ -19,6 +19,7 @@
 #include <stdio.h>
 
 #include "experiments/measure/record.h"
+#include "experiments/report/figures.h"
 #include "ref/ledger.h"
 
 enum attn_study_label { ATTN_PUBLISHED, ATTN_DERIVED, ATTN_INFERRED };
@@ -32,23 +33,37 @@ struct attn_study_entry {
     int matters;
 };
 
-/* A study while it runs.  Set before: the first four. */
+/* A study while it runs.  Set before: all up to figure. */
 struct attn_study_run {
     FILE *out;     /* what it says                                      */
     int as_json;   /* one line of JSON for each quantity, nothing else  */
     int is_long;   /* --long: also what takes more than some seconds    */
+    int is_trap;   /* --trap: only what goes wrong, at a size that the system notices */
     int leave_out; /* -1; testing: this entry takes no bytes, and no process is started */
+    struct attn_figure *figure; /* NULL: none is wanted; attn_study_figure_open() */
 
     const struct attn_study *study;
+    const char *curve; /* where the next quantity is in the figure; NULL: nowhere */
+    double x;
     int n_entries;
     struct attn_study_entry entry[ATTN_STUDY_ENTRIES];
     int n_quantities, n_failed, in_list; /* in_list: the last thing said was a quantity */
     enum attn_status lacks;              /* ENOMEM: something could not be done here */
 };
 
+/* The figure of a study, of those of its quantities that have a place in it: bars of live sets, or
+ * curves, of which lines are computed and marks published. */
+struct attn_study_figure {
+    const char *title, *remark;
+    const char *x, *y; /* names of the axes; x NULL: bars.  y NULL: bytes */
+    int is_linear;     /* curves, where doublings say nothing */
+};
+
 struct attn_study {
     const char *name, *question;
     void (*run)(struct attn_study_run *run);
+    struct attn_study_figure figure;
+    int has_trap;
 };
 
 #define ATTN_STUDY(id) extern const struct attn_study attn_study_##id;
@@ -114,14 +129,31 @@ void attn_study_say(struct attn_study_run *run, const char *format, ...)
 void attn_study_quantity(struct attn_study_run *run, const char *name, enum attn_study_label label,
                          double published, double got, const char *unit, double tolerance);
 
+/* The next quantity is a point of the figure: of this curve, at x.  Where there are bars, the next
+ * peak is the bar of this name.  The name lives as long as the run. */
+void attn_study_place(struct attn_study_run *run, const char *curve, double x);
+
 /* The peak of a counted tape, with its live set. */
 void attn_study_peak(struct attn_tape *tape, const char *name, enum attn_study_label label,
+                     double published, double tolerance);
+
+/* What is live on a counted tape now. */
+void attn_study_live(struct attn_tape *tape, const char *name, enum attn_study_label label,
                      double published, double tolerance);
 
 /* A real tape against the counted one of the same size: the peak, and its live set block by block.
  * Both are derived and must agree to the byte. */
 void attn_study_same(const char *name, const struct attn_tape *real,
                      const struct attn_tape *counted);
+
+/* The figure of a study before it runs, and what was placed in it as FOLDER/NAME.csv, .gp, .svg,
+ * .png and .pdf.  ENOMEM: there is no gnuplot, or the folder cannot be written. */
+void attn_study_figure_open(const struct attn_study *study, struct attn_figure *figure);
+void attn_study_figure_add(struct attn_study_run *run, enum attn_study_label label,
+                           double published, double got, const struct attn_block *block,
+                           int n_blocks); /* at its place; of bars, the live set */
+enum attn_status attn_study_figure_draw(const struct attn_study *study, struct attn_figure *figure,
+                                        const char *folder, struct attn_error *err);
 
 /* ---- attnlab's own implementations in a study ------------------------------------------------ */
 
@@ -134,6 +166,11 @@ int attn_study_price(struct attn_study_run *run, const char *spec, const char *t
  * -1 as above. */
 int64_t attn_study_buffer(struct attn_study_run *run, const char *spec, const char *text,
                           const char *buffer);
+
+/* Bytes that a stack of layers of this problem keeps between the passes, of "probs", "rows" or
+ * "inputs" (measure/stack.h); -1 as above. */
+double attn_study_saved(struct attn_study_run *run, const char *spec, const char *text,
+                        int64_t layers, const char *save);
 
 /* Whether the spec takes this problem: 1 or 0; nothing is said. */
 int attn_study_accepts(const char *spec, const char *text);

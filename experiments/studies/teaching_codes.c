@@ -17,6 +17,7 @@ static void cs149(struct attn_study_run *run, const char *name, double printed, 
     attn_tape_take(&tape, "output", "torch.zeros", TENSOR, 4);
     if (extra > 0)
         attn_tape_take(&tape, "temporary", what, extra, 4);
+    attn_study_place(run, name, 0);
     attn_study_peak(&tape, name, ATTN_PUBLISHED, printed, 4);
 }
 
@@ -29,6 +30,7 @@ static int64_t with_copies(struct attn_study_run *run, const char *name, int64_t
     attn_tape_take(&tape, "copies", "four std::vector: Q K V O", 4 * TENSOR, 4);
     if (extra > 0)
         attn_tape_take(&tape, "temporary", "passed in", extra, 4);
+    attn_study_place(run, name, 0);
     attn_study_peak(&tape, name, ATTN_DERIVED, 5 * 524288.0 + 4.0 * (double)extra, 0);
     return tape.peak;
 }
@@ -135,4 +137,8 @@ static void run_study(struct attn_study_run *run)
 }
 
 const struct attn_study attn_study_teaching_codes = {
-    "teaching-codes", "what do the printouts of teaching codes leave out?", run_study};
+    .name = "teaching-codes",
+    .question = "what do the printouts of teaching codes leave out?",
+    .run = run_study,
+    .figure = {.title = "CS149: what is printed, and what is held",
+               .remark = "N = 1,024, 4 heads of 32, float32"}};

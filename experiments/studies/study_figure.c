@@ -1,0 +1,104 @@
+/* The figure of a study (study.h): its quantities as points of plots/study-lines.gp, or its live
+ * sets as bars of plots/study-bars.gp. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/cli/cli.h"
+#include "experiments/studies/study.h"
+#include "tests/harness/files/fileio.h"
+#include "tests/harness/files/folder.h"
+
+enum { GOT, PUBLISHED };     /* columns of curves */
+enum { FROM, TO, OF_BYTES }; /* columns of bars   */
+
+void attn_study_figure_open(const struct attn_study *study, struct attn_figure *figure)
+{
+    const struct attn_study_figure *is = &study->figure;
+    int bars = is->x == NULL;
+    memset(figure, 0, sizeof *figure);
+    (void)snprintf(figure->name, sizeof figure->name, "%s", study->name);
+    (void)snprintf(figure->title, sizeof figure->title, "%s", is->title);
+    (void)snprintf(figure->subtitle, sizeof figure->subtitle, "%s", is->remark);
+    (void)snprintf(figure->panel[0], sizeof figure->panel[0], "_");
+    figure->kind = "study";
+    figure->script = bars ? "study-bars" : "study-lines";
+    figure->x_name = bars ? "bar" : "x";
+    figure->column[0] = bars ? "from" : is->y == NULL ? "got_bytes" : "got";
+    figure->column[1] = bars ? "to" : is->y == NULL ? "published_bytes" : "published";
+    figure->column[2] = "of_bytes";
+    figure->n_columns = bars ? 3 : 2;
+    figure->n_drawn = 2;
+    figure->n_panels = 1;
+    if (bars)
+        attn_append(figure->variables, sizeof figure->variables, "bars     = '");
+    else
+        attn_append(figure->variables, sizeof figure->variables,
+                    "got      = '%s'\npublished = '%s'\nlinear   = %d\nx_label  = '%s'\n"
+                    "y_label  = '%s'\n",
+                    figure->column[GOT], figure->column[PUBLISHED], is->is_linear, is->x,
+                    is->y == NULL ? "" : is->y);
+}
+
+/* The bar of a live set: its objects from the left, as many of one name and size as one piece. */
+static void add_bar(struct attn_study_run *run, double got, const struct attn_block *block, int n)
+{
+    struct attn_figure *figure = run->figure;
+    char *bars = figure->variables;
+    double at = 0;
+    int bar = 0;
+    for (const char *c = bars; *c != '\0'; c++)
+        bar += *c == '|';
+    attn_append(bars, sizeof figure->variables, "%s|", run->curve);
+    for (int b = 0, next; b < n; b = next) {
+        double bytes = 0;
+        for (next = b; next < n && strcmp(block[next].name, block[b].name) == 0; next++)
+            bytes += (double)block[next].bytes;
+        int curve = attn_figure_curve_of(figure, block[b].name, figure->n_curves, 1);
+        struct attn_figure_point *point = attn_figure_add(figure, 0, curve, bar);
+        point->note = block[b].maker;
+        point->y[FROM] = at;
+        point->y[TO] = at += bytes;
+        point->y[OF_BYTES] = got;
+    }
+}
+
+void attn_study_figure_add(struct attn_study_run *run, enum attn_study_label label,
+                           double published, double got, const struct attn_block *block, int n)
+{
+    struct attn_figure *figure = run->figure;
+    if (run->study->figure.x == NULL) {
+        add_bar(run, got, block, n);
+        return;
+    }
+    int curve = attn_figure_curve_of(figure, run->curve, figure->n_curves, 1);
+    struct attn_figure_point *point = attn_figure_add(figure, 0, curve, run->x);
+    point->y[GOT] = got;
+    if (label == ATTN_PUBLISHED)
+        point->y[PUBLISHED] = published;
+}
+
+/* The points of a curve in the order of x, one curve after the other: a line goes through them. */
+static int follows(const void *a, const void *b)
+{
+    const struct attn_figure_point *p = a, *q = b;
+    return p->curve != q->curve ? p->curve - q->curve : (p->x > q->x) - (p->x < q->x);
+}
+
+enum attn_status attn_study_figure_draw(const struct attn_study *study, struct attn_figure *figure,
+                                        const char *folder, struct attn_error *err)
+{
+    char scripts[4096];
+    if (attn_draw_scripts(scripts, sizeof scripts) != 0)
+        return attn_fail(err, ATTN_EINTERNAL, "the folder plots is not beside the program");
+    if (study->figure.x != NULL && figure->n > 0)
+        qsort(figure->point, (size_t)figure->n, sizeof *figure->point, follows);
+    attn_figure_finish(figure);
+    if (study->figure.x == NULL)
+        attn_append(figure->variables, sizeof figure->variables, "'\n");
+    if (study->figure.x == NULL || study->figure.is_linear)
+        (void)snprintf(figure->y_range, sizeof figure->y_range, "[0:*]");
+    if (study->figure.is_linear)
+        (void)snprintf(figure->x_range, sizeof figure->x_range, "[0:*]");
+    enum attn_status status = attn_folder_make(folder, err);
+    return status == ATTN_OK ? attn_draw(figure, scripts, folder, err) : status;
+}

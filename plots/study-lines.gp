@@ -1,0 +1,18 @@
+# Curves of a study: lines are computed, marks were published.  linear 1: no logarithms, and marks at
+# all points; y_label '': bytes.
+load 'style.gp'
+eval tokens
+if (y_label eq '') { eval bytes; y_label = 'bytes' }
+if (linear) { unset logscale; set format x; set ytics auto }
+marks = linear ? got : published
+set xlabel x_label
+set ylabel y_label
+do for [t in formats] {
+    eval start(t)
+    eval panel(1)
+    plot for [c = 1:curves] csv using (x(c,1,got)):(y(c,1,got)) with lines lc rgb colour(c) lw width(c) dt dash(c) notitle, \
+         for [c = 1:curves] csv using (x(c,1,marks)):(y(c,1,marks)) with points lc rgb colour(c) pt filled(c) ps size(c) notitle, \
+         for [c = 1:curves] keyentry with linespoints lc rgb colour(c) lw width(c) dt dash(c) pt filled(c) ps (has(c,1,marks) ? size(c) : 0) title key(c,1)
+    unset multiplot
+    unset output
+}
