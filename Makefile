@@ -271,6 +271,9 @@ PLANTED = awk -v planted='$(MUTANTS)' 'BEGIN { n = split(planted, m, " "); \
         line = line item; next } { print } \
     END { sub(/, $$/, ".", line); print "\n\#\# Planted\n\n" list line }'
 
+# On the page a mutant is its id and what it does; options and the case that kills it are printed.
+WITHOUT_CASE = s/^(- [A-Z]+-[0-9]+[a-z]?)( \([^)]*\))?, [a-z0-9-]+: /\1: /
+
 docs: $(B)/attnlab $(B)/mutant-table $(MUTANT_SO) ## make the generated tables again: docs/bugs.md, docs/mutants.md
 	@{ printf '%s\n' '<!-- made by `make docs`, from `attnlab list bugs` -->' '# Bugs' \
 	    'Bugs that attention implementations really had.  A maintainer or a fix confirmed each, but for R, which was only' \
@@ -278,8 +281,8 @@ docs: $(B)/attnlab $(B)/mutant-table $(MUTANT_SO) ## make the generated tables a
 	    '[mutants.md](mutants.md) says what each does.  Cases of the battery stand for the others, unless the text ends' \
 	    'with what else does.  `attnlab list bugs` has all of it: cases, references, texts.' ''; \
 	    $(B)/attnlab list bugs --format=md; } | $(PLANTED) > docs/bugs.md
-	@{ printf '<!-- made by `make docs`, from `make mutants` -->\n\n'; $(B)/mutant-table kills $(B)/mutants; } \
-	    > docs/mutants.md
+	@{ printf '<!-- made by `make docs`, from `make mutants` -->\n\n'; $(B)/mutant-table kills $(B)/mutants | \
+	    sed -E '$(WITHOUT_CASE)'; } > docs/mutants.md
 
 figures: $(B)/attnlab ## draw the figures of docs/studies/ again, from what the studies compute
 	@rm -rf $(B)/figures

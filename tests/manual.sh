@@ -66,7 +66,7 @@ done < <(
 )
 
 # What a heading is called in a link.
-anchors() { sed -n 's/^#\+ //p' "$1" | tr A-Z a-z | sed 's/[^a-z0-9 _-]//g; s/ /-/g'; }
+anchors() { sed -n 's/^#\+ //p' "$1" | tr '[:upper:]' '[:lower:]' | sed 's/[^a-z0-9 _-]//g; s/ /-/g'; }
 
 while IFS='#' read -r path anchor; do
     path=${path:+$(dirname "$page")/$path} path=${path:-$page}

@@ -27,11 +27,10 @@ static void print_tally(const struct tally *t)
 {
     puts("# Mutants\n\n"
          "Each is the library with one line changed, after a bug that somebody shipped "
-         "([bugs.md](bugs.md)).  The quick\nbattery must kill it by its numbers (finite, exact, "
-         "bound) or, where no number can tell, in the way that the bug\nfails; *own* kills are by "
-         "a case that names the bug.  A line has the mutant with the options of the spec that it "
-         "is\nplanted in, the case that kills it, and what the line does now.  "
-         "`tests/mutants/mutants.def` has the\nlines.\n");
+         "([bugs.md](bugs.md)). The quick battery\nmust kill it by its numbers (finite, exact, "
+         "bound) or, where no number can tell, in the way that the bug fails, by a\ncase that "
+         "names the bug. `make mutants` prints the case too, and the options of the "
+         "implementation;\n`tests/mutants/mutants.def` has the lines.\n");
     printf("%d planted, %d killed, %d of them by a case of their own:", t->planted, t->killed,
            t->own);
     for (int k = 0; k < KINDS; k++)
