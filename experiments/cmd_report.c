@@ -15,7 +15,8 @@
 #include "tests/harness/files/folder.h"
 
 struct flags {
-    const char *plan, *from, *out;
+    const char *plan, *out;
+    struct attn_cli_list from;
     int quiet;
     struct attn_cli_list given; /* --plugin, --exec and --claims, in order */
     struct attn_external_specs externals;
@@ -23,7 +24,8 @@ struct flags {
 
 static const struct attn_flag_use uses[] = {
     {.flag = ATTN_FLAG_PLAN, offsetof(struct flags, plan)},
-    {.flag = ATTN_FLAG_FROM, offsetof(struct flags, from)},
+    {ATTN_FLAG_FROM, offsetof(struct flags, from), NULL, ATTN_KIND_LIST, NULL,
+     "stored records; nothing is measured.  Again, up to 4: machines or builds side by side"},
     {.flag = ATTN_FLAG_OUT, offsetof(struct flags, out)},
     {.flag = ATTN_FLAG_QUIET, offsetof(struct flags, quiet), .help = "no progress"},
     {.flag = ATTN_FLAG_TITLE,
@@ -43,6 +45,7 @@ const struct attn_cli_command attn_cmd_report = {
         "report --from RECORDS --out DIR  draw stored records; measure nothing\n"
         "report --from RECORDS --plan FILE --out DIR  the same, with the plan's titles, labels,\n"
         "                                 colours and ranges\n"
+        "report --from A --from B --out DIR  two machines, or two builds, side by side\n"
         "report --out DIR                 draw DIR/records.jsonl again",
     .about =
         "Writes DIR/index.html (one page, nothing external), DIR/records.csv, and under "
@@ -72,7 +75,7 @@ static const double MEETING_S = 60; /* for loading a plug-in, or a command on a 
 /* Everything of one report; freed by close_report. */
 struct report {
     char records[PATH_MAX], figures_folder[PATH_MAX], scripts[PATH_MAX];
-    struct attn_records held;
+    struct attn_sources sources;
     struct attn_plan plan; /* empty without --plan */
     int64_t n_errors;      /* of the measurement just made */
     int is_drawn;
@@ -86,7 +89,7 @@ static void close_report(struct report *r)
     attn_figures_free(&r->figures);
     attn_groups_free(&r->groups);
     attn_summary_free(&r->summary);
-    attn_records_free(&r->held);
+    attn_sources_free(&r->sources);
     attn_plan_free(&r->plan);
     free(r);
 }
@@ -171,16 +174,21 @@ static int measure(const struct flags *flags, struct report *r)
     return status;
 }
 
-static int read_records(struct report *r)
+static int read_records(const struct flags *flags, struct report *r)
 {
     struct attn_error err = {ATTN_OK, ""};
-    if (attn_record_read(r->records, &r->held, &err) != ATTN_OK)
+    const char *path[sizeof flags->from.at / sizeof *flags->from.at] = {r->records};
+    struct attn_records *all = &r->sources.all;
+    for (int f = 0; f < flags->from.n; f++)
+        path[f] = flags->from.at[f].value;
+    if (attn_sources_read(path, flags->from.n > 0 ? flags->from.n : 1, &r->sources, &err) !=
+        ATTN_OK)
         return attn_cli_error(&err);
-    attn_summary_make(r->held.point, r->held.n, &r->summary);
+    attn_summary_make(all->point, all->n, &r->summary);
     /* The plan given now has the last word, whatever the records were measured with. */
-    if (r->plan.figures != NULL && json_array_extend(r->held.figures, r->plan.figures) != 0)
+    if (r->plan.figures != NULL && json_array_extend(all->figures, r->plan.figures) != 0)
         return attn_cli_fail(ATTN_EXIT_LACKS, "no memory");
-    attn_groups_make(&r->summary, r->held.figures, &r->groups);
+    attn_groups_make(&r->summary, all->figures, &r->groups);
     return ATTN_EXIT_GOOD;
 }
 
@@ -189,28 +197,37 @@ static int write_csv(const struct flags *flags, const struct report *r)
     char path[PATH_MAX + 16];
     (void)snprintf(path, sizeof path, "%s/records.csv", flags->out);
     struct attn_error err = {ATTN_OK, ""};
-    return attn_csv_save(path, r->held.point, r->held.n, &err) == ATTN_OK ? ATTN_EXIT_GOOD
-                                                                          : attn_cli_error(&err);
+    return attn_csv_save(path, r->sources.all.point, r->sources.all.n, &err) == ATTN_OK
+               ? ATTN_EXIT_GOOD
+               : attn_cli_error(&err);
 }
 
-/* Every figure carries the machine and the version that it was made on. */
+/* Every figure carries the machine and the version that it was made on; of several files the legend
+ * says which, and the page what differs. */
 static void describe_machine(const struct report *r, struct attn_figure_machine *m)
 {
     char memory[32] = "";
-    const char *cpu = json_string_value(json_object_get(r->held.machine, "cpu"));
-    json_int_t cores = json_integer_value(json_object_get(r->held.machine, "cores_online"));
-    m->memory_bytes = json_integer_value(json_object_get(r->held.machine, "memory_total_bytes"));
-    const char *build = r->held.n > 0 ? r->held.point[r->held.n - 1].build : "", *others = "";
-    for (int64_t i = 0; i < r->held.n; i++)
-        if (strcmp(r->held.point[i].build, build) != 0)
+    const struct attn_records *all = &r->sources.all;
+    const char *cpu = json_string_value(json_object_get(all->machine, "cpu"));
+    json_int_t cores = json_integer_value(json_object_get(all->machine, "cores_online"));
+    m->memory_bytes = json_integer_value(json_object_get(all->machine, "memory_total_bytes"));
+    const char *build = all->n > 0 ? all->point[all->n - 1].build : "", *others = "";
+    for (int64_t i = 0; i < all->n; i++)
+        if (strcmp(all->point[i].build, build) != 0)
             others = " and other builds";
     m->text[0] = '\0';
     if (m->memory_bytes > 0)
         (void)attn_cli_bytes(m->memory_bytes, memory);
-    if (r->held.machines_differ) {
-        (void)snprintf(m->text, sizeof m->text, "several machines; attnlab %.64s%s", build, others);
+    for (int f = 0; f < r->sources.n && r->sources.n > 1; f++)
+        attn_append(m->text, sizeof m->text, "%s%.60s", f == 0 ? "side by side: " : " | ",
+                    r->sources.name[f]);
+    if (all->machines_differ)
         m->memory_bytes = 0; /* no line for it: whose? */
-    } else if (cpu != NULL)
+    if (m->text[0] != '\0')
+        return;
+    if (all->machines_differ)
+        (void)snprintf(m->text, sizeof m->text, "several machines; attnlab %.64s%s", build, others);
+    else if (cpu != NULL)
         (void)snprintf(m->text, sizeof m->text, "%.120s, %lld core%s%s%s; attnlab %.64s%s", cpu,
                        (long long)cores, cores == 1 ? "" : "s", memory[0] != '\0' ? ", " : "",
                        memory, build, others);
@@ -222,10 +239,9 @@ static int draw(const struct flags *flags, struct report *r)
     struct attn_error err = {ATTN_OK, ""};
     struct attn_page page = {.out = flags->out,
                              .scripts = r->scripts,
-                             .records = r->records,
+                             .sources = &r->sources,
                              .plan = flags->plan,
                              .externals = &flags->externals,
-                             .held = &r->held,
                              .summary = &r->summary,
                              .groups = &r->groups,
                              .figures = &r->figures};
@@ -287,18 +303,16 @@ static int lacks_figures(const struct report *r)
 
 static int run(struct flags *flags, struct report *r)
 {
-    int size = flags->from != NULL
-                   ? snprintf(r->records, sizeof r->records, "%s", flags->from)
-                   : snprintf(r->records, sizeof r->records, "%s/records.jsonl", flags->out);
-    if (size >= (int)sizeof r->records)
+    if (snprintf(r->records, sizeof r->records, "%s/records.jsonl", flags->out) >=
+        (int)sizeof r->records)
         return attn_cli_fail(ATTN_EXIT_USAGE, "the path of the records is too long");
     int status = prepare(flags, r);
     if (status == ATTN_EXIT_GOOD && flags->plan != NULL)
         status = read_plan(flags, r);
-    if (status == ATTN_EXIT_GOOD && flags->plan != NULL && flags->from == NULL)
+    if (status == ATTN_EXIT_GOOD && flags->plan != NULL && flags->from.n == 0)
         status = measure(flags, r);
     if (status == ATTN_EXIT_GOOD || status == ATTN_EXIT_DISAGREE)
-        status = read_records(r);
+        status = read_records(flags, r);
     if (status == ATTN_EXIT_GOOD)
         status = write_csv(flags, r);
     if (status == ATTN_EXIT_GOOD)

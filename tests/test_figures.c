@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "experiments/measure/stats.h"
+#include "experiments/report/sources.h"
 #include "tests/fixtures/report_fixture.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
@@ -166,4 +167,123 @@ TEST(a_trade_off)
     }
     ck_assert_ptr_nonnull(strstr(figure->finding, "3 of 6 points"));
     ck_assert_ptr_nonnull(strstr(figure->remark, " 1 good points have no time of a call"));
+}
+
+/* ---- several files --------------------------------------------------------------------------- */
+
+static char output[1 << 13];
+
+/* A file of records: curves of dense and tiled-textbook under a machine line, with times so many
+ * times as long. */
+static const char *write_file(const char *name, const char *machine, double slower)
+{
+    static char path[4][1024];
+    static int next;
+    fixture_add_curves();
+    for (int i = 0; i < fixture_n_points; i++)
+        fixture_points[i].warm_s[0] *= slower;
+    char *points = scratch_read(fixture_write_records("points.jsonl")), *all;
+    ck_assert_int_gt(asprintf(&all, "%s%s", machine, points), 0);
+    next = (next + 1) % 4;
+    (void)snprintf(path[next], sizeof path[next], "%s", scratch_put(name, all, strlen(all)));
+    free(points);
+    free(all);
+    return path[next];
+}
+
+#define MACHINE(cpu, cores, version, build)                                             \
+    "{\"schema\":2,\"record\":\"machine\",\"cpu\":\"" cpu "\",\"cores_online\":" #cores \
+    ",\"version\":\"" version "\",\"build\":\"" build "\"}\n"
+static const struct {
+    const char *machine[2], *name[2];
+} machines[] = {
+    {{MACHINE("AMD EPYC 7B13 64-Core Processor", 2, "1", "1+a"),
+      MACHINE("Intel(R) Xeon(R) CPU @ 2.80GHz", 4, "1", "1+a")},
+     {"AMD EPYC 7B13", "Intel Xeon"}},
+    {{MACHINE("A", 2, "1", "1+a"), MACHINE("A", 4, "2", "2+a")}, {"2 cores / 1", "4 cores / 2"}},
+    {{MACHINE("A", 1, "1", "1+a"), MACHINE("A", 1, "1", "1+b")}, {"1+a", "1+b"}},
+    {{MACHINE("A", 1, "1", "1+a"), MACHINE("A", 1, "1", "1+a")}, {"one.jsonl", "two.jsonl"}},
+    {{"", MACHINE("A", 1, "1", "1+a")}, {"unknown / unknown", "A / 1"}},
+};
+
+/* Files are named by what differs; every curve, median and row is of one of them. */
+TEST_EACH(files_side_by_side, COUNT(machines))
+{
+    struct attn_error err = {ATTN_OK, ""};
+    struct attn_sources sources;
+    struct attn_summary summary;
+    struct attn_figure_groups groups;
+    struct attn_figure figure;
+    const struct attn_figure_machine machine = {"", 0};
+    const char *path[] = {write_file("one.jsonl", machines[_i].machine[0], 1),
+                          write_file("two.jsonl", machines[_i].machine[1], 3)};
+    ck_assert_msg(attn_sources_read(path, 2, &sources, &err) == ATTN_OK, "%s", err.text);
+    for (int f = 0; f < 2; f++)
+        ck_assert_str_eq(sources.name[f], machines[_i].name[f]);
+    attn_summary_make(sources.all.point, sources.all.n, &summary);
+    ck_assert_int_eq(summary.n, 16);
+    attn_groups_make(&summary, sources.all.figures, &groups);
+    ck_assert_int_eq(groups.n, 1);
+    attn_figure_fill("time", &groups.group[0], &machine, &figure);
+    ck_assert_int_eq(figure.n_curves, 4);
+    for (int64_t i = 0; i < figure.n; i++) {
+        const struct attn_figure_point *p = &figure.point[i];
+        int is_second = strstr(figure.curve[p->curve].label, sources.name[1]) != NULL;
+        ck_assert_ptr_nonnull(strstr(figure.curve[p->curve].label, sources.name[is_second]));
+        ck_assert_double_eq_tol(p->y[0], (is_second ? 3e-9 : 1e-9) * p->x * p->x, 1e-15);
+    }
+    ck_assert_int_ne(figure.curve[0].mark, figure.curve[1].mark);
+    ck_assert_str_eq(figure.curve[0].colour, figure.curve[1].colour);
+    attn_figure_free(&figure);
+    attn_groups_free(&groups);
+    attn_summary_free(&summary);
+    attn_sources_free(&sources);
+}
+
+/* Rounds that an older build left in the same file are not in the median of the newer one. */
+TEST(builds_are_not_mixed)
+{
+    fixture_n_points = 0;
+    for (int round = 0; round < 5; round++) {
+        struct attn_point *p =
+            fixture_add("length-x", "dense", "q256d64:none:f32:normal:s1", round);
+        p->warm_s[0] = round < 2 ? 1 : 100;
+        p->priced_bytes = round < 2 ? 1000 : 9000;
+        strcpy(p->build, round < 2 ? "new" : "old");
+        strcpy(p->session, round < 2 ? "20260102" : "20260101");
+    }
+    fixture_fold(NULL);
+    ck_assert_int_eq(fixture_summary.row[0].rounds, 2);
+    ck_assert(fixture_summary.row[0].time.median == 1 && fixture_summary.row[0].priced == 1000);
+}
+
+static int report(const char *args)
+{
+    return scratch_attnlab(output, sizeof output, "report %s --out '%s'", args,
+                           scratch_path("out"));
+}
+
+/* What differs stands on the page; a file that cannot be read changes nothing that is there. */
+TEST(the_page_says_what_differs)
+{
+    char args[4096];
+    const char *a = write_file("a.jsonl", MACHINE("A", 2, "1", "1+a"), 1);
+    const char *b = write_file("b.jsonl", MACHINE("B", 2, "1", "1+a"), 2);
+    (void)snprintf(args, sizeof args, "--from '%s' --from '%s'", a, b);
+    ck_assert_msg(report(args) == 0, "%s", output);
+    char *page = scratch_read(scratch_path("out/index.html"));
+    ck_assert_ptr_nonnull(strstr(page, "<b>cpu</b>"));
+    ck_assert_ptr_null(strstr(page, "<b>cores_online</b>"));
+    ck_assert_ptr_nonnull(strstr(page, "dense (B)"));
+    (void)snprintf(args, sizeof args, "--from '%s' --from '%s'", a,
+                   scratch_put("bad.jsonl", "{\"schema\":2}\n", 13));
+    ck_assert_int_eq(report(args), 2);
+    ck_assert_ptr_nonnull(strstr(output, "bad.jsonl:1: "));
+    (void)snprintf(args, sizeof args, "--from '%s' --from '%s'", a, a);
+    ck_assert_int_eq(report(args), 2);
+    ck_assert_ptr_nonnull(strstr(output, "is given twice"));
+    char *after = scratch_read(scratch_path("out/index.html"));
+    ck_assert_str_eq(page, after);
+    free(after);
+    free(page);
 }

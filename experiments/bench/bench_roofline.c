@@ -55,7 +55,7 @@ static void add_entry(const struct attn_bench *bench, struct attn_figure *figure
         return;
     curve_name(e, name);
     int look = look_of(figure, e);
-    int curve = attn_figure_curve_of(figure, name, look, look < attn_impl_count());
+    int curve = attn_figure_curve_of(figure, name, look, look < attn_impl_count(), NULL);
     double x = e->work.flops / e->work.bytes;
     attn_figure_add(figure, p, curve, x);
     /* The roof is within the range of y, and its ridge within that of x. */

@@ -23,15 +23,17 @@ static const char *const ours[] = {"#D55E00", "#0072B2", "#009E73", "#CC79A7", "
 static const char *const others[] = {"#000000", "#7F3B08", "#6A6A6A", "#B00000", "#005F00"};
 enum { OURS = sizeof ours / sizeof ours[0], OTHERS = sizeof others / sizeof others[0] };
 
-/* The first of six marks, from this one on, that no other implementation of the figure has: where
- * curves coincide, and in print without colours, marks alone tell them apart. */
-static int free_mark(const struct attn_figure *figure, int impl, int first)
+/* The first of six marks, from this one on, that no other implementation of the figure has, nor the
+ * same one in another file: where curves coincide, and in print without colours, marks alone tell
+ * them apart. */
+static int free_mark(const struct attn_figure *figure, int impl, const char *origin, int first)
 {
     enum { MARKS = 6 };
     for (int n = 0; n < MARKS; n++) {
         int mark = 5 + 2 * ((first + n) % MARKS), taken = 0;
         for (int c = 0; c < figure->n_curves; c++)
-            taken |= figure->curve[c].mark == mark && figure->curve[c].impl != impl;
+            taken |= figure->curve[c].mark == mark &&
+                     (figure->curve[c].impl != impl || figure->curve[c].origin != origin);
         if (!taken)
             return mark;
     }
@@ -50,7 +52,8 @@ static void choose_look(const struct attn_figure *figure, int is_ours,
     int place = is_ours ? curve->impl : abs(curve->impl - attn_impl_count());
     (void)snprintf(curve->colour, sizeof curve->colour, "%s",
                    is_ours ? ours[place % OURS] : others[place % OTHERS]);
-    curve->mark = is_ours ? free_mark(figure, curve->impl, place) : 1 + (place + 2) % 3;
+    curve->mark =
+        is_ours ? free_mark(figure, curve->impl, curve->origin, place) : 1 + (place + 2) % 3;
     curve->dash = dashes[variant % 4];
 }
 
@@ -92,7 +95,8 @@ int attn_figure_find(const struct attn_figure *figure, const char *key)
     return -1;
 }
 
-int attn_figure_curve_of(struct attn_figure *figure, const char *key, int impl, int is_ours)
+int attn_figure_curve_of(struct attn_figure *figure, const char *key, int impl, int is_ours,
+                         const char *origin)
 {
     int there = attn_figure_find(figure, key);
     if (there >= 0)
@@ -107,6 +111,7 @@ int attn_figure_curve_of(struct attn_figure *figure, const char *key, int impl, 
                *colour = attn_figure_wish(figure, "colour", key);
     (void)snprintf(curve->label, sizeof curve->label, "%s", label != NULL ? label : key);
     curve->impl = impl;
+    curve->origin = origin;
     curve->width = 1.6;
     choose_look(figure, is_ours, curve);
     if (is_of(colour, "#0123456789abcdefABCDEF"))

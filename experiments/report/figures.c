@@ -48,7 +48,7 @@ static struct attn_figure_point *add_as(struct attn_figure *figure, int64_t s, c
 {
     const struct attn_row *row = figure->group->row[s];
     int is_ours = row->impl < attn_impl_count() && row->point->route[0] == '\0';
-    int curve = attn_figure_curve_of(figure, key, row->impl, is_ours);
+    int curve = attn_figure_curve_of(figure, key, row->impl, is_ours, row->point->origin);
     struct attn_figure_point *point = attn_figure_add(
         figure, panel_of(figure, panel), curve, attn_group_x(figure->group->kind, row->point));
     point->status = attn_point_status_name(row->status);
@@ -452,13 +452,26 @@ static void find_frontier(struct attn_figure *figure, int panel, const int *is_o
         figure->point[i].y[TRADE_FRONTIER] = is_best[i] ? y[i] : figure->point[i].y[TRADE_FRONTIER];
         n_best += is_best[i];
     }
-    attn_append(figure->finding, sizeof figure->finding, "%s%d of %d points%s",
-                figure->finding[0] != '\0' ? ", " : "On the frontier: ", n_best, n_panel,
-                figure->n_panels > 1 ? " " : "");
+    attn_append(figure->finding, sizeof figure->finding, "%s%d of %d points",
+                figure->finding[0] != '\0' ? ", " : "On the frontier: ", n_best, n_panel);
     if (figure->n_panels > 1)
-        attn_append(figure->finding, sizeof figure->finding, "%.40s", figure->panel[panel]);
+        attn_append(figure->finding, sizeof figure->finding, " %s", figure->panel[panel]);
+    for (char *c = figure->finding; (c = strchr(c, '_')) != NULL;)
+        *c = ' '; /* a panel is one word for gnuplot */
     free(is_best);
     free(x);
+}
+
+/* "forward", or of one of several files "forward_on_AMD_EPYC": one word of plain characters. */
+static void name_panel(const struct attn_row *row, char panel[64])
+{
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.+-/_";
+    const char *origin = row->point->origin;
+    (void)snprintf(panel, 64, "%s%s%s", pass_of(row), origin != NULL ? "_on_" : "",
+                   origin != NULL ? origin : "");
+    for (char *c = panel; *(c += strspn(c, plain)) != '\0';)
+        *c = '_';
 }
 
 /* A curve is an implementation: its points have their options beside them.  Records of several
@@ -479,10 +492,7 @@ static void fill_trade(struct attn_figure *figure)
             lacking += row->status == ATTN_POINT_OK;
             continue;
         }
-        (void)snprintf(panel, sizeof panel, "%s%s%s", pass_of(row), p->origin != NULL ? ",_" : "",
-                       p->origin != NULL ? p->origin : "");
-        for (char *blank = panel; (blank = strchr(blank, ' ')) != NULL;)
-            *blank = '_';
+        name_panel(row, panel);
         const char *wish = attn_figure_wish(figure, "label", group->label[s]);
         is_ours[figure->n] = p->route[0] == '\0';
         n_others += !is_ours[figure->n];
@@ -516,7 +526,7 @@ static void add_piece(struct attn_figure *figure, const struct attn_row *row, in
     double all = (double)row->ledger;
     int curve = attn_figure_find(figure, name);
     if (curve < 0) /* a colour of its own */
-        curve = attn_figure_curve_of(figure, name, figure->n_curves % attn_impl_count(), 1);
+        curve = attn_figure_curve_of(figure, name, figure->n_curves % attn_impl_count(), 1, NULL);
     struct attn_figure_point *point =
         attn_figure_add(figure, panel_of(figure, pass_of(row)), curve, bar);
     point->status = attn_point_status_name(row->status);
@@ -586,12 +596,12 @@ static void fill_live(struct attn_figure *figure)
 
 enum { BREAK_EVEN = FLOOR + 1 };
 
-static int is_of_family(const struct attn_figure *figure, int curve, const char *family)
+static const struct attn_point *point_of_curve(const struct attn_figure *figure, int curve)
 {
-    for (int64_t s = 0; s < figure->group->n; s++)
-        if (attn_figure_find(figure, figure->group->label[s]) == curve)
-            return strcmp(figure->group->row[s]->point->family, family) == 0;
-    return 0;
+    int64_t s = 0;
+    while (attn_figure_find(figure, figure->group->label[s]) != curve)
+        s++; /* every curve has a row */
+    return figure->group->row[s]->point;
 }
 
 /* The samples of a curve's good rows in a panel, by increasing x; they are in *owner, to be
@@ -700,17 +710,22 @@ static void find_equal_time(struct attn_figure *figure, int panel, int csr, int 
     say_interval(&measured, text, sizeof figure->finding);
 }
 
-/* Each csr curve against the first dense one. */
+/* Each csr curve against the first dense one of the same file. */
 static void find_crossings(struct attn_figure *figure,
                            void (*find)(struct attn_figure *figure, int panel, int csr, int dense))
 {
-    int dense = 0;
-    while (dense < figure->n_curves && !is_of_family(figure, dense, "dense"))
-        dense++;
-    for (int p = 0; p < figure->n_panels && dense < figure->n_curves; p++)
-        for (int c = 0; c < figure->n_curves; c++)
-            if (is_of_family(figure, c, "csr"))
+    for (int p = 0; p < figure->n_panels; p++)
+        for (int c = 0; c < figure->n_curves; c++) {
+            const struct attn_point *csr = point_of_curve(figure, c), *other = NULL;
+            int dense = -1;
+            while (++dense < figure->n_curves) {
+                other = point_of_curve(figure, dense);
+                if (strcmp(other->family, "dense") == 0 && other->origin == csr->origin)
+                    break;
+            }
+            if (strcmp(csr->family, "csr") == 0 && dense < figure->n_curves)
                 find(figure, p, c, dense);
+        }
 }
 
 static void fill_density(struct attn_figure *figure)

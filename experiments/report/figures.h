@@ -22,6 +22,7 @@ struct attn_figure_curve {
     int mark, dash; /* gnuplot's numbers                                                          */
     double width;   /* of its line: wider where another curve lies on it                          */
     int impl;       /* place in the registry; what is not in it comes after                       */
+    const char *origin; /* which of several files it is of (borrowed); NULL                       */
     int shown[ATTN_FIGURE_PANELS];               /* has a point there                             */
     struct attn_power slope[ATTN_FIGURE_PANELS]; /* n = 0: none                                   */
 };
@@ -75,7 +76,8 @@ struct attn_figure_machine {
 /* The curve of that key, made if need be.  is_ours: it has the look of its place in the registry,
  * which nothing else has. */
 int attn_figure_find(const struct attn_figure *figure, const char *key); /* -1: not there */
-int attn_figure_curve_of(struct attn_figure *figure, const char *key, int impl, int is_ours);
+int attn_figure_curve_of(struct attn_figure *figure, const char *key, int impl, int is_ours,
+                         const char *origin);
 
 /* Add a point with n_columns values, all NaN to begin with.  It may move when another is added. */
 struct attn_figure_point *attn_figure_add(struct attn_figure *figure, int panel, int curve,

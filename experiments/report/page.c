@@ -156,6 +156,15 @@ static void put_summaries(struct attn_document *d, const struct attn_page *page)
 
 /* ---- tables of groups ------------------------------------------------------------------------ */
 
+/* A spec, and of several files of records which one it is of. */
+static void spec_cell(struct attn_document *d, const struct attn_point *p)
+{
+    char text[sizeof p->spec + ATTN_SOURCE_NAME + 4];
+    (void)snprintf(text, sizeof text, "%s%s%s%s", p->spec, p->origin != NULL ? " (" : "",
+                   p->origin != NULL ? p->origin : "", p->origin != NULL ? ")" : "");
+    attn_document_code(d, text);
+}
+
 /* A table for each group of a kind; is_shown: NULL, or which rows. */
 static void put_groups(struct attn_document *d, const struct attn_page *page,
                        enum attn_group_kind kind, const char *const *head,
@@ -181,7 +190,7 @@ static void put_groups(struct attn_document *d, const struct attn_page *page,
         for (int64_t s = 0; s < group->n; s++)
             if (is_shown == NULL || is_shown(group, s)) {
                 attn_document_row(d);
-                attn_document_code(d, group->row[s]->point->spec);
+                spec_cell(d, group->row[s]->point);
                 put_row(d, group->row[s]);
             }
         attn_document_table_end(d);
@@ -364,7 +373,7 @@ static void put_not_run(struct attn_document *d, const struct attn_page *page)
             continue;
         attn_document_row(d);
         attn_document_words(d, p->group);
-        attn_document_code(d, p->spec);
+        spec_cell(d, p);
         attn_document_code(d, p->text);
         attn_document_cell(d, row->status == ATTN_POINT_WRONG ? ATTN_BAD : ATTN_WORDS, "%s%s%s",
                            attn_status_phrase(row->status), p->message[0] != '\0' ? ": " : "",
@@ -401,11 +410,12 @@ static void put_commands(struct attn_document *d, const struct attn_page *page)
             if (!plugin)
                 put_flag(d->out, "claims", one->claims_path);
         }
-        put_flag(d->out, "out", page->records);
+        put_flag(d->out, "out", page->sources->path[0]);
         fputs("\n", d->out);
     }
     fputs("attnlab report", d->out);
-    put_flag(d->out, "from", page->records);
+    for (int f = 0; f < page->sources->n; f++)
+        put_flag(d->out, "from", page->sources->path[f]);
     put_flag(d->out, "out", page->out);
     fputs("</pre>\n", d->out);
 }
@@ -487,25 +497,36 @@ static void json_cell(struct attn_document *d, const json_t *value)
     free(text);
 }
 
+/* A column for each file; what differs between them comes first. */
 static void put_machine(struct attn_document *d, const struct attn_page *page)
 {
-    static const char *const head[] = {"fact", "value", NULL};
-    const char *key;
-    json_t *value;
-    if (!json_is_object(page->held->machine)) {
+    const struct attn_sources *of = page->sources;
+    const char *head[ATTN_SOURCES_MOST + 2] = {"fact"}, *key;
+    json_t *all = json_object(), *value;
+    for (int f = 0; f < of->n; f++) {
+        head[f + 1] = of->n > 1 ? of->name[f] : "value";
+        if (of->machine[f] != NULL)
+            json_object_update_missing(all, of->machine[f]);
+    }
+    json_object_del(all, "record");
+    json_object_del(all, "schema");
+    if (json_object_size(all) == 0)
         attn_document_text(d, "These records have no machine line.");
-        return;
-    }
-    attn_document_table(d, head);
-    json_object_foreach((json_t *)(uintptr_t)page->held->machine, key, value)
-    {
-        if (strcmp(key, "record") == 0 || strcmp(key, "schema") == 0)
-            continue;
-        attn_document_row(d);
-        attn_document_words(d, key);
-        json_cell(d, value);
-    }
-    attn_document_table_end(d);
+    else
+        attn_document_table(d, head);
+    for (int differ = of->n > 1; differ >= 0; differ--)
+        json_object_foreach(all, key, value)
+        {
+            if (attn_sources_differ(of, key) != differ)
+                continue;
+            attn_document_row(d);
+            attn_document_cell(d, differ ? ATTN_STRONG : ATTN_WORDS, "%s", key);
+            for (int f = 0; f < of->n; f++)
+                json_cell(d, json_object_get(of->machine[f], key));
+        }
+    if (json_object_size(all) > 0)
+        attn_document_table_end(d);
+    json_decref(all);
 }
 
 static double number(const json_t *line, const char *key)
@@ -544,12 +565,12 @@ static void put_calibration(struct attn_document *d, const struct attn_page *pag
     static const char *const head[] = {"session", "kind", "result", NULL};
     size_t index;
     json_t *line;
-    if (json_array_size(page->held->calibration) == 0) {
+    if (json_array_size(page->sources->all.calibration) == 0) {
         attn_document_text(d, "These records have no calibration lines.");
         return;
     }
     attn_document_table(d, head);
-    json_array_foreach(page->held->calibration, index, line)
+    json_array_foreach(page->sources->all.calibration, index, line)
     {
         attn_document_row(d);
         attn_document_words(d, word(line, "session"));
@@ -574,18 +595,19 @@ static void put_counts(struct attn_document *d, const struct attn_page *page)
     for (int64_t s = 0; s < page->summary->n; s++)
         good += page->summary->row[s].status == ATTN_POINT_OK;
     attn_document_put(d, ATTN_WORDS, "%s records, %s points, of which %s are good.",
-                      attn_cli_grouped(page->held->n, records),
+                      attn_cli_grouped(page->sources->all.n, records),
                       attn_cli_grouped(page->summary->n, points), attn_cli_grouped(good, ok));
 }
 
 static void put_records(struct attn_document *d, const struct attn_page *page)
 {
-    attn_document_put(d, ATTN_WORDS, "%s", page->records);
+    for (int f = 0; f < page->sources->n; f++)
+        attn_document_put(d, ATTN_WORDS, "%s%s", f > 0 ? ", " : "", page->sources->path[f]);
 }
 
 static void put_date(struct attn_document *d, const struct attn_page *page)
 {
-    const char *date = json_string_value(json_object_get(page->held->machine, "date"));
+    const char *date = json_string_value(json_object_get(page->sources->all.machine, "date"));
     if (date != NULL)
         attn_document_put(d, ATTN_WORDS, "Measured %s.", date);
 }

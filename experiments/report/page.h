@@ -6,15 +6,15 @@
 #include "experiments/measure/external_specs.h"
 #include "experiments/report/document.h"
 #include "experiments/report/figures.h"
+#include "experiments/report/sources.h"
 
 struct attn_page {
     const char *out;     /* the folder of the report                                     */
     const char *scripts; /* where page.html is                                           */
-    const char *records; /* where its records are                                        */
-    const char *plan;    /* the plan they were measured by; NULL when it is not known    */
+    const struct attn_sources *sources; /* its records                                   */
+    const char *plan; /* the plan they were measured by; NULL when it is not known    */
     const struct attn_external_specs
-        *externals; /* and beside it; NULL: not known                 */
-    const struct attn_records *held;
+        *externals;        /* and beside it; NULL: not known                 */
     const char *page_html; /* private: the text of page.html */
     const struct attn_summary *summary;
     const struct attn_figure_groups *groups;
