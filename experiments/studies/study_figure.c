@@ -53,7 +53,7 @@ static void add_bar(struct attn_study_run *run, double got, const struct attn_bl
         double bytes = 0;
         for (next = b; next < n && strcmp(block[next].name, block[b].name) == 0; next++)
             bytes += (double)block[next].bytes;
-        int curve = attn_figure_curve_of(figure, block[b].name, figure->n_curves, 1);
+        int curve = attn_figure_curve_of(figure, block[b].name, figure->n_curves, 1, NULL);
         struct attn_figure_point *point = attn_figure_add(figure, 0, curve, bar);
         point->note = block[b].maker;
         point->y[FROM] = at;
@@ -70,7 +70,7 @@ void attn_study_figure_add(struct attn_study_run *run, enum attn_study_label lab
         add_bar(run, got, block, n);
         return;
     }
-    int curve = attn_figure_curve_of(figure, run->curve, figure->n_curves, 1);
+    int curve = attn_figure_curve_of(figure, run->curve, figure->n_curves, 1, NULL);
     struct attn_figure_point *point = attn_figure_add(figure, 0, curve, run->x);
     point->y[GOT] = got;
     if (label == ATTN_PUBLISHED)
