@@ -1,11 +1,11 @@
 # Curves of a study: lines are computed, marks were published.  linear 1: no logarithms, and marks at
 # all points; y_label '': bytes.
 load 'style.gp'
-eval tokens
+x_base = 2
+eval axis
 if (y_label eq '') { eval bytes; y_label = 'bytes' }
 if (linear) { unset logscale; set format x; set ytics auto }
 marks = linear ? got : published
-set xlabel x_label
 set ylabel y_label
 do for [t in formats] {
     eval start(t)
