@@ -142,65 +142,76 @@ static int allows_int32(const struct attn_tape *tape, const struct attn_stored_m
     return ((const int32_t *)attn_tape_data(tape, "product"))[pair_at(mask->problem, b, i, j)];
 }
 
-/* Additive: 0 where a pair is visible, the least finite number elsewhere. */
-static void make_float32(struct attn_tape *tape, const struct attn_stored_mask *mask)
+/* Element n of float32 (size 4), or of bfloat16, its upper half. */
+static void put(void *to, int64_t size, int64_t n, float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    if (size == 4)
+        ((float *)to)[n] = x;
+    else
+        ((uint16_t *)to)[n] = (uint16_t)(bits >> 16);
+}
+
+static float get(const void *from, int64_t size, int64_t n)
+{
+    uint32_t bits = size == 4 ? 0 : (uint32_t)((const uint16_t *)from)[n] << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return size == 4 ? ((const float *)from)[n] : x;
+}
+
+/* Additive: 0 where a pair is visible, the least finite number elsewhere; to: its cast. */
+static void make_added(struct attn_tape *tape, const struct attn_stored_mask *mask, const char *to,
+                       int64_t size)
 {
     int64_t pairs = pairs_of(mask->problem);
     make_int32(tape, mask);
     const int32_t *product = attn_tape_data(tape, "product");
-    float *cast = attn_tape_take(tape, "cast", "mask.to(torch.float32)", pairs, 4);
-    float *inverse = attn_tape_take(tape, "inverse", "1.0 - mask", pairs, 4);
+    void *cast = attn_tape_take(tape, "cast", to, pairs, size);
+    void *inverse = attn_tape_take(tape, "inverse", "1.0 - mask", pairs, size);
     char *hidden = attn_tape_take(tape, "hidden", "inverse.to(torch.bool)", pairs, 1);
-    float *filled = attn_tape_take(tape, "filled", "inverse.masked_fill(hidden, min)", pairs, 4);
+    void *filled = attn_tape_take(tape, "filled", "inverse.masked_fill(hidden, min)", pairs, size);
     for (int64_t n = 0; filled != NULL && n < pairs; n++) {
-        cast[n] = (float)product[n];
-        inverse[n] = 1 - cast[n];
-        hidden[n] = inverse[n] != 0;
-        filled[n] = hidden[n] ? -FLT_MAX : inverse[n];
+        put(cast, size, n, (float)product[n]);
+        put(inverse, size, n, 1 - get(cast, size, n));
+        hidden[n] = get(inverse, size, n) != 0;
+        put(filled, size, n, hidden[n] ? -FLT_MAX : get(inverse, size, n));
     }
     attn_tape_give(tape, "hidden");
     attn_tape_give(tape, "inverse");
     attn_tape_give(tape, "cast");
     attn_tape_give(tape, "product");
+}
+
+static int allows_added(const struct attn_tape *tape, const struct attn_stored_mask *mask,
+                        int64_t size, int64_t b, int64_t i, int64_t j)
+{
+    return get(attn_tape_data(tape, "filled"), size, pair_at(mask->problem, b, i, j)) == 0;
+}
+
+static void make_float32(struct attn_tape *tape, const struct attn_stored_mask *mask)
+{
+    make_added(tape, mask, "mask.to(torch.float32)", 4);
 }
 
 static int allows_float32(const struct attn_tape *tape, const struct attn_stored_mask *mask,
                           int64_t b, int64_t h, int64_t i, int64_t j)
 {
-    const float *filled = attn_tape_data(tape, "filled");
     (void)h;
-    return filled[pair_at(mask->problem, b, i, j)] == 0;
+    return allows_added(tape, mask, 4, b, i, j);
 }
 
-/* The same in bfloat16, bit by bit. */
 static void make_bf16(struct attn_tape *tape, const struct attn_stored_mask *mask)
 {
-    enum { ONE = 0x3f80, LEAST = 0xff7f };
-    int64_t pairs = pairs_of(mask->problem);
-    make_int32(tape, mask);
-    const int32_t *product = attn_tape_data(tape, "product");
-    uint16_t *cast = attn_tape_take(tape, "cast", "mask.to(torch.bfloat16)", pairs, 2);
-    uint16_t *inverse = attn_tape_take(tape, "inverse", "1.0 - mask", pairs, 2);
-    char *hidden = attn_tape_take(tape, "hidden", "inverse.to(torch.bool)", pairs, 1);
-    uint16_t *filled = attn_tape_take(tape, "filled", "inverse.masked_fill(hidden, min)", pairs, 2);
-    for (int64_t n = 0; filled != NULL && n < pairs; n++) {
-        cast[n] = product[n] ? ONE : 0;
-        inverse[n] = cast[n] == ONE ? 0 : ONE;
-        hidden[n] = inverse[n] != 0;
-        filled[n] = hidden[n] ? LEAST : 0;
-    }
-    attn_tape_give(tape, "hidden");
-    attn_tape_give(tape, "inverse");
-    attn_tape_give(tape, "cast");
-    attn_tape_give(tape, "product");
+    make_added(tape, mask, "mask.to(torch.bfloat16)", 2);
 }
 
 static int allows_bf16(const struct attn_tape *tape, const struct attn_stored_mask *mask, int64_t b,
                        int64_t h, int64_t i, int64_t j)
 {
-    const uint16_t *filled = attn_tape_data(tape, "filled");
     (void)h;
-    return filled[pair_at(mask->problem, b, i, j)] == 0;
+    return allows_added(tape, mask, 2, b, i, j);
 }
 
 /* ---- dense: [B, H, Lq, Lk] ------------------------------------------------------------------- */
