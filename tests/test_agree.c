@@ -4,12 +4,13 @@
 
 #include <float.h>
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
 
 #include "tests/harness/bound/row_bound.h"
 #include "tests/harness/runner.h"
 
-SUITE(agree, .seconds = 60);
+SUITE(agree, .seconds = 240);
 
 static const double INF = (double)INFINITY, NONE = (double)NAN;
 
@@ -437,4 +438,41 @@ TEST(swapped_outputs)
         }
     attn_truth_free(&truth);
     attn_setup_close(&s);
+}
+
+/* The threads of a truth change none of its bits: whole and of a sample. */
+TEST_EACH(same_bits_for_any_number_of_threads, 4)
+{
+    static const char *const text[] = {
+        "b2h4g2q200k150d24v40:causal(br):f32:normal:s7:pass=bwd",
+        "b1h6g3q260k260d8:window(40,3,br):f64:stairs-up:s8:pass=bwd:softcap=20",
+        "b3h2q200d16:random(0.3,5):bf16:spike:s9:pass=bwd:dlse=1",
+        "b1h3g3q300d16:causal(br):f32:normal:s1:pass=bwd:bias=row:dbias=1"};
+    static const int64_t index[] = {0, 3, 77, 149};
+    const struct attn_sample sample = {4, 4, index, index};
+    for (int sampled = 0; sampled < 2; sampled++) {
+        const struct attn_spec spec = spec_of("tiled");
+        struct attn_setup setup;
+        struct attn_truth one, many;
+        setup_of(text[_i], &setup);
+        omp_set_num_threads(1);
+        truth_of(&setup, &spec, sampled ? &sample : NULL, &one);
+        omp_set_num_threads(3);
+        truth_of(&setup, &spec, sampled ? &sample : NULL, &many);
+        for (int o = 0; o < ATTN_OUTPUTS; o++) {
+            const struct attn_truth_tensor *a = &one.tensor[o], *b = &many.tensor[o];
+            size_t n = a->want == NULL ? 0 : 1;
+            for (int axis = 0; axis < 4; axis++)
+                n *= (size_t)a->extent[axis];
+            ck_assert_int_eq(a->want == NULL, b->want == NULL);
+            int same = n == 0 || (memcmp(a->want, b->want, n * sizeof *a->want) == 0 &&
+                                  memcmp(a->bound, b->bound, n * sizeof *a->bound) == 0 &&
+                                  memcmp(a->gauge, b->gauge, n * sizeof *a->gauge) == 0 &&
+                                  memcmp(a->right, b->right, n) == 0);
+            ck_assert_msg(same, "%s: %s", text[_i], attn_output_name((enum attn_output)o));
+        }
+        attn_truth_free(&one);
+        attn_truth_free(&many);
+        attn_setup_close(&setup);
+    }
 }

@@ -306,17 +306,21 @@ static int next_in_grid(const struct attn_mask *mask, const struct mask_node *no
     return found && *lo < until;
 }
 
-/* From block to block. */
-static int next_in_blocks(const struct attn_mask *mask, const struct mask_node *node, int64_t b,
+/* From block to block; blocks of one token are joined to runs. */
+static int next_in_random(const struct attn_mask *mask, const struct mask_node *node, int64_t b,
                           int64_t h, int64_t i, int64_t from, int64_t until, int64_t *lo,
                           int64_t *hi)
 {
     uint64_t key = attn_mask_random_key(mask, node, b, h, i);
-    int64_t block = from / node->size;
-    while (block * node->size < until && attn_mask_random_rank(node, key, block) >= node->count)
+    int64_t size = node->size, block = from / size;
+    while (block * size < until && attn_mask_random_rank(node, key, block) >= node->count)
         block++;
-    *lo = mask_max(from, block * node->size);
-    *hi = mask_min((block + 1) * node->size, mask->shape.n_key);
+    *lo = mask_max(from, block * size);
+    do
+        block++;
+    while (size == 1 && block < node->columns && block - *lo < RUN_CUT &&
+           attn_mask_random_rank(node, key, block) < node->count);
+    *hi = mask_min(block * size, mask->shape.n_key);
     return *lo < until;
 }
 
@@ -381,9 +385,7 @@ int attn_mask_node_next(const struct attn_mask *mask, const struct mask_node *no
     case MASK_GRID:
         return next_in_grid(mask, node, i, from, until, lo, hi);
     case MASK_RANDOM:
-        if (node->size > 1)
-            return next_in_blocks(mask, node, b, h, i, from, until, lo, hi);
-        return next_by_asking(mask, node, b, h, i, from, until, lo, hi);
+        return next_in_random(mask, node, b, h, i, from, until, lo, hi);
     default:
         return next_by_asking(mask, node, b, h, i, from, until, lo, hi);
     }

@@ -54,13 +54,11 @@ enum {
     JUDGES,
     MOST_CASES = 2048
 };
-enum outputs { ONLY_O, ALL_OUTPUTS, OUTPUT_SETS };
-
 /* Whether a judge rejects a run, by case: what a child reports. */
 struct marks {
     struct mutant_walk walk;
     unsigned char ran[MOST_CASES];
-    unsigned char rejects[OUTPUT_SETS][JUDGES][MOST_CASES];
+    unsigned char rejects[JUDGES][MOST_CASES];
 };
 
 static struct attn_rule_choice rules[RULES];
@@ -101,7 +99,7 @@ static enum attn_status truth_of(const struct attn_setup *s, const struct attn_p
 
 /* One output under every rule. */
 static void judge_output(const struct attn_truth_tensor *truth, const struct attn_tensor *got,
-                         const struct attn_tensor *naive, int only_o, struct marks *marks)
+                         const struct attn_tensor *naive, struct marks *marks)
 {
     const int64_t *extent = truth->extent;
     int64_t n = extent[0] * extent[1] * extent[2] * extent[3];
@@ -119,8 +117,7 @@ static void judge_output(const struct attn_truth_tensor *truth, const struct att
         struct attn_rule_data data = {n,     numbers,      by_bound ? truth->want : want,
                                       other, truth->bound, got->dtype};
         attn_rule_judge(&rules[r], &data, &result);
-        marks->rejects[ALL_OUTPUTS][r][marks->walk.at] |= !result.ok;
-        marks->rejects[ONLY_O][r][marks->walk.at] |= !result.ok && only_o;
+        marks->rejects[r][marks->walk.at] |= !result.ok;
     }
     free(numbers);
     free(other);
@@ -139,15 +136,10 @@ static void judge_run(const struct attn_spec *spec, const struct attn_setup *got
     for (int o = 0; o < ATTN_OUTPUTS; o++)
         if (truth.tensor[o].want != NULL)
             judge_output(&truth.tensor[o], &got->tensor[ATTN_T_O + o], &naive->tensor[ATTN_T_O + o],
-                         o == ATTN_O, marks);
+                         marks);
     attn_truth_free(&truth);
     attn_judge(got, &precision, NULL, got->given.pass, &result);
-    marks->rejects[ALL_OUTPUTS][CHECK][marks->walk.at] = result.verdict == ATTN_FAILED;
-    memset(&result, 0, sizeof result);
-    attn_judge(got, &precision, NULL, ATTN_FORWARD, &result);
-    marks->rejects[ONLY_O][CHECK][marks->walk.at] =
-        result.verdict == ATTN_FAILED &&
-        (result.failure == ATTN_F_EXACT || result.output[ATTN_O].n_bad > 0);
+    marks->rejects[CHECK][marks->walk.at] = result.verdict == ATTN_FAILED;
     marks->ran[marks->walk.at] = 1;
 }
 
@@ -183,7 +175,7 @@ static int unmark_case(struct mutant_walk *walk, int late)
     (void)late;
     marks->ran[walk->at] = 0;
     for (int judge = 0; judge < JUDGES; judge++)
-        marks->rejects[0][judge][walk->at] = marks->rejects[1][judge][walk->at] = 0;
+        marks->rejects[judge][walk->at] = 0;
     return 1;
 }
 
@@ -198,37 +190,34 @@ static void mark(const char *shared, const char *spec, struct marks *marks)
 
 /* ---- counting ------------------------------------------------------------------------------- */
 
+/* [0]: typical inputs, [1]: the battery. */
 struct count {
-    int runs[2], alarms[2][JUDGES];             /* of honest runs: typical, battery   */
-    int killed[2][OUTPUT_SETS][JUDGES];         /* mutants                            */
-    int mutants, elsewhere, equivalent, broken; /* judged; left out, by reason        */
-    unsigned char alarmed[OUTPUT_SETS][JUDGES][MOST_CASES];
+    int runs[2], alarms[2][JUDGES]; /* of honest runs */
+    int killed[2][JUDGES];          /* mutants        */
+    int mutants, broken;
+    unsigned char alarmed[JUDGES][MOST_CASES];
 };
 
 static void count_honest(const struct marks *marks, struct count *count)
 {
     for (int at = 0; at < case_count(); at++) {
-        int part = at >= TYPICAL;
-        count->runs[part] += marks->ran[at];
+        count->runs[at >= TYPICAL] += marks->ran[at];
         for (int judge = 0; judge < JUDGES; judge++) {
-            count->alarms[part][judge] += marks->rejects[ALL_OUTPUTS][judge][at];
-            for (int set = 0; set < OUTPUT_SETS; set++)
-                count->alarmed[set][judge][at] |= marks->rejects[set][judge][at];
+            count->alarms[at >= TYPICAL][judge] += marks->rejects[judge][at];
+            count->alarmed[judge][at] |= marks->rejects[judge][at];
         }
     }
 }
 
 static void count_mutant(const struct marks *marks, struct count *count)
 {
-    for (int set = 0; set < OUTPUT_SETS; set++)
-        for (int judge = 0; judge < JUDGES; judge++) {
-            int killed[2] = {0, 0};
-            for (int at = 0; at < case_count(); at++)
-                killed[at >= TYPICAL] |=
-                    marks->rejects[set][judge][at] && !count->alarmed[set][judge][at];
-            for (int part = 0; part < 2; part++)
-                count->killed[part][set][judge] += killed[part];
-        }
+    for (int judge = 0; judge < JUDGES; judge++) {
+        int killed[2] = {0, 0};
+        for (int at = 0; at < case_count(); at++)
+            killed[at >= TYPICAL] |= marks->rejects[judge][at] && !count->alarmed[judge][at];
+        for (int part = 0; part < 2; part++)
+            count->killed[part][judge] += killed[part];
+    }
     count->mutants++;
 }
 
@@ -248,8 +237,6 @@ static int count_all(const char *folder, struct marks *marks, struct count *coun
     for (int m = 0; m < n; m++) {
         char path[512];
         fprintf(stderr, "\rmutant: %-40s", list[m].id);
-        count->equivalent += list[m].proof[0] != '\0';
-        count->elsewhere += list[m].kind[0] != '\0';
         if (!mutant_is_numeric(&list[m]))
             continue;
         snprintf(path, sizeof path, "%s/%s.so", folder, list[m].id);
@@ -269,60 +256,26 @@ static int count_all(const char *folder, struct marks *marks, struct count *coun
 
 static void print_row(const char *name, const char *source, int judge, const struct count *c)
 {
-    printf("| `%s` | %d | %d | %d | %d | %d | %d | %s |\n", name, c->killed[0][ONLY_O][judge],
-           c->killed[0][ALL_OUTPUTS][judge], c->killed[1][ONLY_O][judge],
-           c->killed[1][ALL_OUTPUTS][judge], c->alarms[0][judge], c->alarms[1][judge], source);
+    printf("| `%s` | %d | %d | %d | %d | %s |\n", name, c->killed[0][judge], c->killed[1][judge],
+           c->alarms[0][judge], c->alarms[1][judge], source);
 }
 
 static void print_page(const struct count *c)
 {
-    printf(
-        "<!-- made by `make rules` (tests/mutants/rule_table.c) -->\n\n# Acceptance rules, "
-        "measured\n\n"
-        "What do the rules that people compare attention with find, and what do they flag that is "
-        "right? The rules\nare in `tests/harness/bound/rules.c`; `attnlab compare --rule` applies "
-        "each "
-        "of "
-        "them to files.\n\n");
-    printf("* **Mutants**: %d bugs planted one at a time (`tests/mutants/mutants.def`); not "
-           "counted: %d "
-           "that show otherwise\n  than by numbers (memory, crashes, ...), %d that are proved "
-           "equivalent.\n",
-           c->mutants, c->elsewhere, c->equivalent);
-    printf("* **Honest runs**: %d correct implementations and tile sizes, %d runs on the typical "
-           "inputs "
-           "and %d on the battery\n  (what an implementation refuses is not run).\n",
-           HONEST, c->runs[0], c->runs[1]);
-    puts("* **Typical inputs**: what most tests use, square, a multiple of every tile, normal "
-         "values:");
-    for (int t = 0; t < TYPICAL; t++)
-        printf("  `%s`%s\n", typical[t], t + 1 < TYPICAL ? "," : ".");
-    printf(
-        "* **Battery**: the %d cases of the quick tier (`attnlab list cases`), but for those whose "
-        "right answer is NaN.\n",
-        case_count() - TYPICAL);
-    puts(
-        "* A rule **kills** a mutant when it rejects an output of it in a case in which it rejects "
-        "no "
-        "honest run.\n  \"O\" looks at O alone; \"all\" at O, LSE, dQ, dK, dV and dBias, where the "
-        "case has them.\n* A **false alarm** is an honest run of which a rule rejects any "
-        "output.\n* "
-        "The truth is the oracle's, rounded to the storage type. The naive run of `fa2` is "
-        "`dense`. "
-        "NaN and misplaced\n  infinities are rejected under every rule, which not all of the "
-        "originals "
-        "do.\n");
-    puts("| rule | typical, O | typical, all | battery, O | battery, all | false alarms, typical | "
-         "false alarms, battery | from |\n| --- | --- | --- | --- | --- | --- | --- | --- |");
+    printf("Of %d mutants, each rule kills so many: by an output that it rejects in a case in "
+           "which it rejects no\nhonest run. Of %d and %d honest runs it rejects so many. Typical "
+           "inputs are square, a multiple of every tile,\nnormal values; the battery is that of "
+           "`attnlab check`, without the cases whose right answer is NaN. The\ntolerances of "
+           "`torch-bf16`, `flashinfer` and `nmse` are meant for 16 bits; all cases are f32 or "
+           "f64.\n\n",
+           c->mutants, c->runs[0], c->runs[1]);
+    puts("| rule | mutants, typical | mutants, battery | honest, typical | honest, battery | from "
+         "|\n| --- | --- | --- | --- | --- | --- |");
     print_row("attnlab check", "finite, then exact probes, then `bound`", CHECK, c);
     for (int r = 0; r < RULES; r++) {
         char text[96];
         print_row(attn_rule_print(&rules[r], text, sizeof text), rules[r].rule->source, r, c);
     }
-    printf("| of | %d | %d | %d | %d | %d | %d | |\n\n", c->mutants, c->mutants, c->mutants,
-           c->mutants, c->runs[0], c->runs[1]);
-    puts("* All cases are small and stored as f32 or f64; the tolerances of `torch-bf16`, "
-         "`flashinfer` and `nmse` are meant for\n  16 bits.");
 }
 
 int main(int argc, char **argv)
