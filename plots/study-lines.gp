@@ -12,7 +12,7 @@ do for [t in formats] {
     eval panel(1)
     plot for [c = 1:curves] csv using (x(c,1,got)):(y(c,1,got)) with lines lc rgb colour(c) lw width(c) dt dash(c) notitle, \
          for [c = 1:curves] csv using (x(c,1,marks)):(y(c,1,marks)) with points lc rgb colour(c) pt filled(c) ps size(c) notitle, \
-         for [c = 1:curves] keyentry with linespoints lc rgb colour(c) lw width(c) dt dash(c) pt filled(c) ps (has(c,1,marks) ? size(c) : 0) title key(c,1)
+         for [c = 1:curves] keyentry with linespoints lc rgb colour(c) lw width(c) dt dash(c) pt (has(c,1,marks) ? filled(c) : 0) ps size(c) title key(c,1)
     unset multiplot
     unset output
 }
